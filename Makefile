@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+# One make for the whole tree. Every folder adds a fragment (FOLDER/FOLDER.mk) that lists what it
+# builds; the rules are here. `make` alone needs no root, GPU or network and writes only below $(O).
+#   make            everything                     O=DIR    build there instead of build/
+#   make help       the targets                    V=1      show the commands
+#   SAN=address,undefined | SAN=thread             sanitized build in its own folder
+MAKEFLAGS += --no-builtin-rules --no-builtin-variables
+.SUFFIXES:
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := all
+
+comma := ,
+SAN ?=
+O ?= build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))
+V ?= 0
+Q := $(if $(filter 1,$(V)),,@)
+say = $(if $(filter 1,$(V)),,@printf '  %-6s %s\n' $(1) $(2))
+
+CCACHE := $(shell command -v ccache 2>/dev/null)
+CC ?= gcc
+CXX := $(CCACHE) g++
+CLANG ?= $(firstword $(shell command -v clang-19 clang-18 clang 2>/dev/null) clang)
+CLANGXX ?= $(firstword $(shell command -v clang++-19 clang++-18 clang++ 2>/dev/null) clang++)
+CLANG_TIDY ?= $(firstword $(shell command -v clang-tidy-19 clang-tidy-18 clang-tidy 2>/dev/null) clang-tidy)
+CLANG_FORMAT ?= $(firstword $(shell command -v clang-format-19 clang-format-18 clang-format 2>/dev/null) clang-format)
+BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool) bpftool)
+AR := ar
+
+VERSION := 0.1.0
+COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+
+WARN := -Wall -Wextra -Wshadow -Werror
+CPPFLAGS := -I. -I$(O)/gen -DFMT_HEADER_ONLY -DSPDLOG_FMT_EXTERNAL -DBOOST_ASIO_NO_DEPRECATED
+CXXFLAGS := -std=c++23 -O2 -g -fPIC -fno-omit-frame-pointer -fvisibility=hidden $(WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=undefined)
+CFLAGS := -std=c11 -O2 -g -fPIC $(WARN)
+LDFLAGS := -static-libgcc -static-libstdc++ $(if $(SAN),-fsanitize=$(SAN)) -pthread
+# Sanitizer runtimes are shared; mixing them with a static libstdc++ breaks their interceptors.
+ifneq ($(SAN),)
+LDFLAGS := -fsanitize=$(SAN) -pthread
+endif
+
+# --- what fragments call ------------------------------------------------------------------------
+# $(call library,lib/libx.a,SOURCES)           static library
+# $(call program,bin/x,SOURCES,LIBS,FLAGS)     program; LIBS: our archives, FLAGS: to the linker
+# $(call gtest,name,SOURCES,LIBS,FLAGS)        test program bin/tests/name, run by `make test`
+# $(call gbench,name,SOURCES,LIBS,FLAGS)       benchmark bin/bench/name, run by `make bench`
+# $(call fuzzer,name,SOURCES)                  libFuzzer target bin/fuzz/name (clang; SOURCES: all)
+objects = $(patsubst %.cc,$(O)/obj/%.o,$(1))
+
+define library_rule
+all_objects += $(call objects,$(2))
+libraries += $(O)/$(1)
+$(O)/$(1): $(call objects,$(2))
+	$$(call say,AR,$(1))
+	@mkdir -p $$(@D)
+	$$(Q)rm -f $$@ && $(AR) crs $$@ $$^
+endef
+library = $(eval $(call library_rule,$(1),$(2)))
+
+define link_rule
+all_objects += $(call objects,$(2))
+$(O)/$(1): $(call objects,$(2)) $(addprefix $(O)/,$(3))
+	$$(call say,LINK,$(1))
+	@mkdir -p $$(@D)
+	$$(Q)$$(CXX) $$(LDFLAGS) -o $$@ $(call objects,$(2)) $(addprefix $(O)/,$(3)) $(4)
+endef
+define program_rule
+programs += $(O)/$(1)
+$(call link_rule,$(1),$(2),$(3),$(4))
+endef
+program = $(eval $(call program_rule,$(1),$(2),$(3),$(4)))
+
+GTEST_LIBS := -lgtest -lgtest_main -lgmock
+define gtest_rule
+gtests += $(O)/bin/tests/$(1)
+$(call link_rule,bin/tests/$(1),$(2),$(3),$(GTEST_LIBS) $(4))
+endef
+gtest = $(eval $(call gtest_rule,$(1),$(2),$(3),$(4)))
+
+define gbench_rule
+gbenches += $(O)/bin/bench/$(1)
+$(call link_rule,bin/bench/$(1),$(2),$(3),-lbenchmark_main -lbenchmark $(4))
+endef
+gbench = $(eval $(call gbench_rule,$(1),$(2),$(3),$(4)))
+
+FUZZ_FLAGS := -std=c++23 -O1 -g -Wall -Wextra -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined
+fuzz_objects = $(patsubst %.cc,$(O)/fuzz/%.o,$(1))
+define fuzzer_rule
+fuzzers += $(O)/bin/fuzz/$(1)
+all_fuzz_objects += $(call fuzz_objects,$(2))
+$(O)/bin/fuzz/$(1): $(call fuzz_objects,$(2))
+	$$(call say,LINK,bin/fuzz/$(1))
+	@mkdir -p $$(@D)
+	$$(Q)$$(CLANGXX) $$(FUZZ_FLAGS) -o $$@ $$^
+endef
+fuzzer = $(eval $(call fuzzer_rule,$(1),$(2)))
+
+$(O)/obj/%.o: %.cc
+	$(call say,CXX,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c -o $@ $<
+
+$(O)/fuzz/%.o: %.cc
+	$(call say,FUZZ,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CCACHE) $(CLANGXX) $(CPPFLAGS) $(FUZZ_FLAGS) -MMD -MP -c -o $@ $<
+
+# BPF: intercept/bpf/x.bpf.c -> gen/intercept/bpf/x.skel.h
+$(O)/gen/%.bpf.o: %.bpf.c
+	$(call say,BPF,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CLANG) -target bpf -D__TARGET_ARCH_x86 -g -O2 -Wall -Wextra -Werror -I. -I/usr/include/$(shell uname -m)-linux-gnu -MMD -MP -MF $(@:.o=.d) -c -o $@ $<
+$(O)/gen/%.skel.h: $(O)/gen/%.bpf.o
+	$(call say,SKEL,$@)
+	$(Q)$(BPFTOOL) gen skeleton $< name $(notdir $*)_skel > $@
+
+include shmctl/shmctl.mk
+include $(wildcard intercept/intercept.mk sched/sched.mk tools/tools.mk tests/tests.mk bench/bench.mk)
+
+-include $(sort $(all_objects:.o=.d) $(all_fuzz_objects:.o=.d)) $(wildcard $(O)/gen/intercept/bpf/*.d)
+
+.PHONY: all fuzzers clean help
+all: $(libraries) $(programs) $(extra_targets)  ## build everything
+fuzzers: $(fuzzers)  ## build the libFuzzer targets
+
+clean:  ## remove what was built
+	rm -rf $(O)
+
+help:  ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

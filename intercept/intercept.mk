@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+# libintercept.a: what the agent links (driver, probe, simulation client).
+intercept_sources := $(wildcard intercept/*.cc intercept/nvrm/*.cc)
+include $(wildcard intercept/bpf/bpf.mk intercept/sim/sim.mk intercept/cuda/cuda.mk)
+$(call library,lib/libintercept.a,$(intercept_sources))
+include $(wildcard intercept/bpf/bpf.mk intercept/sim/sim.mk intercept/cuda/cuda.mk)
