@@ -3,4 +3,3 @@
 intercept_sources := $(wildcard intercept/*.cc intercept/nvrm/*.cc)
 include $(wildcard intercept/bpf/bpf.mk intercept/sim/sim.mk intercept/cuda/cuda.mk)
 $(call library,lib/libintercept.a,$(intercept_sources))
-include $(wildcard intercept/bpf/bpf.mk intercept/sim/sim.mk intercept/cuda/cuda.mk)
