@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // The control plane's binary layout: one region of POSIX shared memory, written by the agent (and,
-// per slot, by a tenant's own shim), read by the tools, and by the supervisor when the agent has died.
-// Every offset stands in shmctl/LAYOUT.md and is asserted below. Fixed-width members only; nothing
-// here is a pointer; a reader of another build refuses on version or size.
+// per slot, by a tenant's own shim), read by the tools, and by the supervisor when the agent has
+// died. Every offset stands in shmctl/LAYOUT.md and is asserted below. Fixed-width members only;
+// nothing here is a pointer; a reader of another build refuses on version or size.
 //
-// Records are plain values, copied in and out whole through a sequence lock (slots.h), so that a
-// reader never sees half a record and never blocks the agent. Token buckets and the ledger live
-// outside the records, because they are updated in place, by several processes, at any moment.
+// Records are plain values, copied in and out whole through slots (slots.h), so that a reader never
+// sees half a record and never blocks the agent. Token buckets lie beside the records, because they
+// are updated in place, by several processes, at any moment. A region of zero bytes after the
+// header is a valid empty one.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
+
+#include "shmctl/slots.h"
+#include "shmctl/token_bucket.h"
 
 namespace gpushare {
 
@@ -17,10 +23,10 @@ inline constexpr uint64_t kMagic = 0x3145524148535047;  // "GPSHARE1", little en
 inline constexpr uint32_t kLayoutVersion = 1;
 inline constexpr uint32_t kMaxGpus = 16;
 inline constexpr uint32_t kMaxTenants = 1024;
-inline constexpr uint32_t kMaxProcesses = 2048;  // one slot per process and GPU
-inline constexpr uint32_t kMaxLedger = 2048;     // one entry per channel group
-inline constexpr uint32_t kLedgerChannels = 64;  // channels in one ledger entry
-inline constexpr uint32_t kUnknown32 = 0xFFFFFFFF;             // "not known", never shown as 0
+inline constexpr uint32_t kMaxProcesses = 2048;     // one slot per process and GPU
+inline constexpr uint32_t kMaxLedger = 2048;        // one entry per channel group
+inline constexpr uint32_t kLedgerChannels = 64;     // channels in one ledger entry
+inline constexpr uint32_t kUnknown32 = 0xFFFFFFFF;  // "not known", never shown as 0
 inline constexpr uint64_t kUnknown64 = 0xFFFFFFFFFFFFFFFF;
 inline constexpr uint32_t kHistory = 60;  // samples of the share, one a second, newest last
 
@@ -47,7 +53,7 @@ struct AgentRecord {
   uint64_t restarts = 0;        // times the supervisor started the agent again
   uint32_t gpu_count = 0;
   uint32_t is_simulated = 0;
-  uint32_t tick_us = 0;         // present tick
+  uint32_t tick_us = 0;  // present tick
   uint32_t can_freeze = 0, can_set_slice = 0, has_switch_log = 0;
   char driver_version[32] = {};
   char policy[16] = {};
@@ -58,10 +64,10 @@ struct GpuRecord {
   uint32_t index = 0;
   uint32_t instance = 0;
   uint32_t sm_count = kUnknown32;
-  uint32_t busy_permille = kUnknown32;     // of the last second
+  uint32_t busy_permille = kUnknown32;  // of the last second
   uint32_t switches_per_s = kUnknown32;
   uint32_t process_count = 0;
-  uint32_t tenant_count = 0;               // tenants with a process on it
+  uint32_t tenant_count = 0;  // tenants with a process on it
   uint32_t reserved = 0;
   uint64_t memory_bytes = kUnknown64;
   uint64_t memory_used_bytes = kUnknown64;  // by the processes we know
@@ -73,7 +79,7 @@ struct GpuRecord {
 };
 
 struct TenantGpuUse {
-  uint64_t gpu_time_ns = 0;     // since the tenant was made
+  uint64_t gpu_time_ns = 0;               // since the tenant was made
   uint32_t share_permille = kUnknown32;   // measured, last second
   uint32_t target_permille = kUnknown32;  // what the policy wants now
 };
@@ -82,7 +88,7 @@ struct TenantRecord {
   char name[64] = {};  // [a-zA-Z0-9_.-]+, at most 63
   uint32_t weight = 100;
   Priority priority = Priority::kNormal;
-  uint64_t quota_us = kUnknown64;   // kUnknown64: no cap ("max")
+  uint64_t quota_us = kUnknown64;  // kUnknown64: no cap ("max")
   uint64_t period_us = 100000;
   uint64_t memory_max_bytes = kUnknown64;  // kUnknown64: "max"
   uint32_t sm_percent = kUnknown32;        // kUnknown32: "max"
@@ -118,7 +124,7 @@ struct ProcessRecord {
   uint64_t state_since_ns = 0;
   char command[16] = {};
   char command_line[128] = {};
-  char note[96] = {};  // why observe only
+  char note[96] = {};                        // why observe only
   uint16_t history_permille[kHistory] = {};  // 0xFFFF unknown
 };
 
@@ -131,12 +137,53 @@ struct LedgerRecord {
   uint32_t gpu = 0;
   uint32_t client = 0;
   uint32_t group = 0;
-  uint32_t slice_changed = 0;      // 1: restore original_slice_us
+  uint32_t slice_changed = 0;  // 1: restore original_slice_us
   uint32_t original_slice_us = 0;
-  uint32_t freezes = 0;            // intended or done, not yet thawed
-  uint32_t channel_count = 0;
-  uint32_t reserved = 0;
+  uint32_t freezes = 0;                     // intended or done, not yet thawed
+  uint32_t channel_count = 0;               // of this entry, at most kLedgerChannels
+  uint32_t part = 0;                        // n: the group's channels from n * kLedgerChannels on
   uint32_t channels[kLedgerChannels] = {};  // handles under `client`
 };
+
+// Written once, before the region gets its name; but for `publication` constant ever after.
+struct RegionHeader {
+  uint64_t magic;
+  uint32_t version;       // kLayoutVersion
+  uint32_t header_bytes;  // sizeof(RegionHeader)
+  uint64_t region_bytes;  // sizeof(Region)
+  uint32_t max_gpus, max_tenants, max_processes, max_ledger;
+  uint64_t created_ns;
+  std::atomic<uint64_t> publication;  // odd: the agent is writing a tick's records (snapshot.h)
+  uint64_t reserved;
+};
+
+struct TenantSlot {
+  Slot<TenantRecord> record;
+  TokenBucket buckets[kMaxGpus];  // the cap applies on each GPU
+};
+
+struct ProcessSlot {
+  Slot<ProcessRecord> record;
+  TokenBucket bucket;
+};
+
+struct Region {
+  RegionHeader header;
+  Slot<AgentRecord> agent;
+  Slot<GpuRecord> gpus[kMaxGpus];
+  TenantSlot tenants[kMaxTenants];
+  ProcessSlot processes[kMaxProcesses];
+  Slot<LedgerRecord> ledger[kMaxLedger];
+};
+
+// A change here is a new kLayoutVersion. The members of the records: tests/shmctl/layout_test.cc.
+static_assert(sizeof(AgentRecord) == 288 && sizeof(GpuRecord) == 192);
+static_assert(sizeof(TenantRecord) == 392 && sizeof(ProcessRecord) == 472);
+static_assert(sizeof(LedgerRecord) == 304 && sizeof(RegionHeader) == 64);
+static_assert(sizeof(TenantSlot) == 1856 && offsetof(TenantSlot, buckets) == 832);
+static_assert(sizeof(ProcessSlot) == 1024 && offsetof(ProcessSlot, bucket) == 960);
+static_assert(offsetof(Region, agent) == 64 && offsetof(Region, gpus) == 704);
+static_assert(offsetof(Region, tenants) == 7872 && offsetof(Region, processes) == 1908416);
+static_assert(offsetof(Region, ledger) == 4005568 && sizeof(Region) == 5316288);
 
 }  // namespace gpushare
