@@ -75,6 +75,7 @@ class Client {
   template <class Predicate>
   Result<> wait_until(Predicate is_satisfied);
   Result<> read_some(bool may_block);
+  Result<> dispatch_inbox();
   Result<> dispatch(const Header& header, std::span<const std::byte> body);
   template <class Reply, class Request>
   Result<Reply> ask(Kind kind, const Request& request, const char* step);
@@ -85,8 +86,9 @@ class Client {
   uint32_t gpu_count_ = 0;
 
   std::mutex send_mutex_;  // held for one whole message
-  // Only the thread that set has_reader_ touches inbox_.
+  // Only the thread that set has_reader_ touches the inbox.
   std::vector<std::byte> inbox_;
+  size_t inbox_used_ = 0;
 
   mutable std::mutex mutex_;  // protects what follows
   std::condition_variable changed_;
