@@ -62,22 +62,29 @@ class Ledger {
   // Call after the original slice was restored, or the first change was refused.
   void end_slice(uint32_t index);
 
-  // Forgets the group: all was undone, or its process is gone.
+  // Frees one entry: what it listed has been undone (recovery), or is gone. The other entries of a
+  // large group stay until they are cleared themselves.
   void clear(uint32_t index);
-  // clear() of every group of the process (it exited).
+  // Frees all entries of a group that is gone (freed by its process).
+  void clear_group(const LedgerKey& key);
+  // The same for every group of a process that has exited.
   void clear_process(int32_t pid, uint64_t start_ticks);
 
-  // fn(index, record) of every entry that is taken, each complete. fn may clear() that index.
+  // fn(index, record) of every entry that is taken, each complete. fn may clear(index).
   void for_each(const std::function<void(uint32_t, const LedgerRecord&)>& fn) const;
 
  private:
-  Result<uint32_t> reserve(const LedgerKey& key, std::size_t parts);
-  void store(uint32_t index, const LedgerRecord& record);
-  const std::vector<uint32_t>& parts_of(uint32_t index) const;
+  Result<std::vector<uint32_t>*> reserve(const LedgerKey& key, std::size_t parts);
+  std::vector<uint32_t> parts_of(uint32_t index) const;
+  void publish(uint32_t index);
+  void settle(uint32_t index);
 
   Region& region_;
-  std::map<LedgerKey, std::vector<uint32_t>> groups_;  // entries by part; mirrors the region
-  std::vector<uint32_t> free_;                         // last one is taken next
+  // What the region holds, for finding without reading it: entries by index, a group's entries by
+  // part, and the free ones (the last is taken next).
+  std::vector<LedgerRecord> entries_;
+  std::map<LedgerKey, std::vector<uint32_t>> groups_;
+  std::vector<uint32_t> free_;
 };
 
 // The same without a Ledger, for readers. An entry that its writer keeps overtaking is skipped.

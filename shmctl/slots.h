@@ -36,6 +36,12 @@ struct alignas(64) Slot {
   std::atomic<uint64_t> copies[2][kWords];
 };
 
+// False: reads as T{}. Spares a scan of a table the copying.
+template <class T>
+bool is_written(const Slot<T>& slot) {
+  return slot.version.load(std::memory_order_acquire) != 0;
+}
+
 // Makes `record` what readers see, all of it at one instant.
 template <class T>
 void write_record(Slot<T>& slot, const T& record) {
