@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+# libsched.a: all of gpushared but its main functions, so that tests link the same code.
+$(call library,lib/libsched.a,$(filter-out %_main.cc,$(wildcard sched/*.cc)))

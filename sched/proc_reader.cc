@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/proc_reader.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+#include "shmctl/base/fd.h"
+
+namespace gpushare {
+namespace {
+
+constexpr std::size_t kMostBytes = 64 * 1024;
+
+std::optional<std::string> read_file(const std::string& path, uid_t* owner = nullptr) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.is_open()) return std::nullopt;
+  struct stat status {};
+  if (owner != nullptr && ::fstat(fd.get(), &status) == 0) *owner = status.st_uid;
+  std::string text;
+  char chunk[4096];
+  while (text.size() < kMostBytes) {
+    const ssize_t n = ::read(fd.get(), chunk, sizeof chunk);
+    if (n < 0) return std::nullopt;
+    if (n == 0) break;
+    text.append(chunk, static_cast<std::size_t>(n));
+  }
+  return text;
+}
+
+struct Stat {
+  std::string command;
+  pid_t parent = 0;
+  uint64_t start_ticks = 0;
+};
+
+// "PID (COMM) STATE PPID ..."; the command may itself contain blanks and parentheses.
+std::optional<Stat> parse_stat(std::string_view text) {
+  const std::size_t open = text.find('('), close = text.rfind(')');
+  if (open == text.npos || close == text.npos || close < open) return std::nullopt;
+  Stat stat;
+  stat.command = text.substr(open + 1, close - open - 1);
+  std::string_view rest = text.substr(close + 1);
+  for (int field = 3; field <= 22; ++field) {
+    const std::size_t begin = rest.find_first_not_of(' ');
+    if (begin == rest.npos) return std::nullopt;
+    rest.remove_prefix(begin);
+    const std::string_view word = rest.substr(0, rest.find_first_of(" \n"));
+    if (field == 4) std::from_chars(word.data(), word.data() + word.size(), stat.parent);
+    if (field == 22) std::from_chars(word.data(), word.data() + word.size(), stat.start_ticks);
+    rest.remove_prefix(word.size());
+  }
+  return stat;
+}
+
+// Lines are "ID:CONTROLLERS:PATH"; id 0 is cgroup v2. Without v2, systemd's own hierarchy names the
+// same units.
+std::string cgroup_path(std::string_view text) {
+  std::string_view named;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    if (line.starts_with("0::")) return std::string(line.substr(3));
+    const std::size_t at = line.find(":name=systemd:");
+    if (at != line.npos) named = line.substr(at + std::string_view(":name=systemd:").size());
+  }
+  return std::string(named);
+}
+
+}  // namespace
+
+std::optional<ProcessId> SystemProcReader::identify(pid_t pid) const {
+  const auto text = read_file(root_ + "/" + std::to_string(pid) + "/stat");
+  if (!text) return std::nullopt;
+  const auto stat = parse_stat(*text);
+  if (!stat) return std::nullopt;
+  return ProcessId{pid, stat->start_ticks};
+}
+
+std::optional<ProcessDetails> SystemProcReader::details(pid_t pid) const {
+  const std::string folder = root_ + "/" + std::to_string(pid);
+  ProcessDetails details;
+  const auto text = read_file(folder + "/stat", &details.uid);
+  if (!text) return std::nullopt;
+  const auto stat = parse_stat(*text);
+  if (!stat) return std::nullopt;
+  details.id = {pid, stat->start_ticks};
+  details.parent = stat->parent;
+  details.command = stat->command;
+
+  details.command_line = read_file(folder + "/cmdline").value_or("");
+  while (!details.command_line.empty() && details.command_line.back() == '\0')
+    details.command_line.pop_back();
+  std::replace(details.command_line.begin(), details.command_line.end(), '\0', ' ');
+  details.cgroup = cgroup_path(read_file(folder + "/cgroup").value_or(""));
+  return details;
+}
+
+}  // namespace gpushare

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Registry: who exists. Folds DriverEvents into processes, their driver objects, and, per process and
+// GPU, the *share holder* that everything else works with: its compute channel groups, their
+// channels, its video memory. Pure state, one thread, no I/O.
+//
+// Invariants:
+//   1. One process per pid: an event of another start time closes the old bearer of the pid.
+//   2. An object lives under its parent; freeing a parent frees what is below.
+//   3. Seeing an object twice (live event and late attach) changes nothing.
+//   4. A holder exists exactly while its process has a compute group on that GPU.
+// Events whose opening was lost are accepted; what they do not tell stays unknown.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "intercept/event.h"
+#include "intercept/gpu.h"
+
+namespace gpushare {
+
+struct ComputeGroup {
+  GroupRef ref;
+  std::vector<uint32_t> channels;  // ascending
+  // The slice that the process chose itself (the CUDA driver does once at start), and how often:
+  // when the count moves, whatever we had set is gone.
+  std::optional<Micros> own_slice;
+  uint32_t own_slice_count = 0;
+};
+
+struct Holder {
+  ProcessId process;
+  uint32_t gpu = 0;
+  std::vector<ComputeGroup> groups;  // ordered by client and group handle
+  uint64_t memory_bytes = 0;         // video memory on this GPU
+  uint64_t generation = 0;           // moves when groups, channels or own slices change
+};
+
+struct Process {
+  ProcessId id;
+  pid_t ns_pid = 0;  // 0 unknown
+  uint64_t cgroup_id = 0;
+  std::optional<uid_t> uid;
+  std::string command;
+  bool is_late_attach = false;  // was there before the agent
+  std::vector<Holder> holders;  // ascending by gpu
+};
+
+class Registry {
+ public:
+  enum class Source { kLive, kAttach };
+
+  explicit Registry(std::span<const GpuInfo> gpus);
+
+  void apply(const DriverEvent& event, Source source = Source::kLive);
+  // After losses: `found` (of Gpu::attach) is all that `process` has. Groups and channels not in it
+  // are forgotten; memory, which attach cannot see, is kept.
+  void reconcile(const ProcessId& process, std::span<const DriverEvent> found);
+  void close(const ProcessId& process);
+
+  // By ascending pid. References hold until the next change.
+  const std::map<pid_t, Process>& processes() const { return processes_; }
+  const Process* find(pid_t pid) const;
+  const Holder* holder(const ProcessId& process, uint32_t gpu) const;
+
+  // Moves whenever a process or holder appears, changes or goes (memory sums excepted).
+  uint64_t generation() const { return generation_; }
+  // True once after events were lost.
+  bool take_rescan_request();
+
+ private:
+  struct Group {
+    uint32_t device = 0;
+    Engine engine = Engine::kOther;
+    int fd = -1;
+    std::set<uint32_t> channels;
+    std::optional<Micros> own_slice;
+    uint32_t own_slice_count = 0;
+  };
+  struct Memory {
+    uint32_t device = 0;
+    uint64_t bytes = 0;
+  };
+  struct Client {
+    std::map<uint32_t, uint32_t> devices;  // handle -> RM instance
+    std::map<uint32_t, Group> groups;
+    std::map<uint32_t, Memory> memory;  // video memory only
+  };
+  using Clients = std::map<uint32_t, Client>;
+
+  Process& opened(const DriverEvent& event);
+  void add(Process& process, const GroupCreated& made);
+  void add(Process& process, const ChannelCreated& made);
+  void add(Process& process, const MemoryAllocated& made);
+  void note(Process& process, const ControlMade& made);
+  void free(Process& process, const ObjectFreed& freed);
+  std::optional<uint32_t> gpu_of(const Client& client, uint32_t device) const;
+  void charge_memory(Process& process, const Client& client, const Memory& memory, int sign);
+  void rebuild_holders(Process& process);
+
+  std::map<uint32_t, uint32_t> gpu_by_instance_;
+  std::map<pid_t, Process> processes_;
+  std::map<pid_t, Clients> clients_;  // same keys as processes_
+  uint64_t generation_ = 0;
+  bool rescan_requested_ = false;
+};
+
+}  // namespace gpushare
