@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+$(call gtest,shmctl_test,$(wildcard tests/shmctl/*.cc),lib/libshmctl.a)
