@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace gpushare {
 namespace {
@@ -99,7 +100,7 @@ void Accounting::charge(Time from, Time to) {
       meter->last_active = to;
     }
     meter->total += used;
-    meter->pending += used;
+    meter->pending.used += used;
     meter->slots.back().used += used;
   }
   all_.back().used += used;
@@ -151,7 +152,10 @@ void Accounting::apply(const SwitchRecord& record) {
   if (record.is_start) {
     resident_ = record.pid;
     ++all_.back().starts;
-    if (meter != nullptr) ++meter->slots.back().starts;
+    if (meter != nullptr) {
+      ++meter->slots.back().starts;
+      ++meter->pending.turns;
+    }
   } else if (resident_ == record.pid) {
     resident_ = 0;
   }
@@ -185,9 +189,9 @@ bool Accounting::needs_samples() const {
   return !meters_.empty() && (!has_log_ || at_ - resident_since_ > kLoneAfter);
 }
 
-Nanos Accounting::take_charge(pid_t pid) {
+Accounting::Charge Accounting::take_charge(pid_t pid) {
   Meter* meter = find(pid);
-  return meter == nullptr ? Nanos{} : std::exchange(meter->pending, Nanos{});
+  return meter == nullptr ? Charge{} : std::exchange(meter->pending, Charge{});
 }
 
 bool Accounting::wants(const Meter& meter, Time now) const {

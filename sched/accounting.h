@@ -4,15 +4,16 @@
 //
 // What is counted is *residence*: from the record that a context went on the GPU to the one that it
 // went off. With two or more active contexts that is exact. A context alone logs nothing; then
-//   - it is taken as resident since its last start record, or, where no record was ever seen (it ran
+//   - it is taken as resident since its last start record, or, where no record was ever seen (it
+//   ran
 //     before us), if it is the only process or the only one that the driver's samples show busy;
 //   - after kLoneAfter of undisturbed residence its use is residence times LoneContext::rate();
 //   - while it is frozen nothing is charged, whatever the log says.
 // Lost records: time between the last complete instant and the first record after the loss is
 // charged to nobody and counted in unattributed().
 //
-// Time of the log runs a little behind `now`; freezes and thaws are merged into it by their instant.
-// State is bounded by the processes added. One thread; no I/O.
+// Time of the log runs a little behind `now`; freezes and thaws are merged into it by their
+// instant. State is bounded by the processes added. One thread; no I/O.
 #pragma once
 
 #include <array>
@@ -29,16 +30,16 @@ namespace gpushare {
 
 class Accounting {
  public:
-  static constexpr Nanos kSlot{100'000'000};        // the window moves in steps of this
-  static constexpr uint32_t kWindowSlots = 10;      // window: 1 s
-  static constexpr Nanos kLoneAfter{100'000'000};   // longer than any slice
-  static constexpr Nanos kWantsFor{100'000'000};    // of thawed time without a sign of work
+  static constexpr Nanos kSlot{100'000'000};       // the window moves in steps of this
+  static constexpr uint32_t kWindowSlots = 10;     // window: 1 s
+  static constexpr Nanos kLoneAfter{100'000'000};  // longer than any slice
+  static constexpr Nanos kWantsFor{100'000'000};   // of thawed time without a sign of work
 
   struct Use {
-    Nanos total{};             // since it was added
-    double share = -1;         // of the last second; < 0 not known yet
+    Nanos total{};      // since it was added
+    double share = -1;  // of the last second; < 0 not known yet
     bool wants_gpu = false;
-    double switches_per_s = -1;  // < 0 not known yet
+    double switches_per_s = -1;                       // < 0 not known yet
     std::array<uint16_t, kHistory> history_permille;  // newest last; 0xFFFF unknown
   };
 
@@ -57,8 +58,12 @@ class Accounting {
   // True while a sample would tell something that the log does not.
   bool needs_samples() const;
 
-  // GPU time used since the last call; zero for unknown pids.
-  Nanos take_charge(pid_t pid);
+  struct Charge {
+    Nanos used{};
+    uint32_t turns = 0;  // times it was switched in
+  };
+  // What it used since the last call; zero for unknown pids.
+  Charge take_charge(pid_t pid);
   Use use(pid_t pid, Time now) const;
   bool wants_gpu(pid_t pid, Time now) const;
   double share(pid_t pid) const;
@@ -77,7 +82,8 @@ class Accounting {
   using Slots = std::array<Slot, kWindowSlots + 1>;  // the last one is being filled
   struct Meter {
     Time added{};
-    Nanos total{}, pending{};
+    Nanos total{};
+    Charge pending;
     Slots slots{};
     Time last_active{};
     bool is_frozen = false;
@@ -111,10 +117,10 @@ class Accounting {
   Time slot_end_{};
   uint64_t slots_closed_ = 0;
   bool is_started_ = false;
-  pid_t resident_ = 0;         // 0: nobody known, or not one of ours
+  pid_t resident_ = 0;  // 0: nobody known, or not one of ours
   bool is_resident_known_ = false;
-  Time resident_since_{};      // without a record in between
-  Slots all_{};                // used and starts of the whole GPU
+  Time resident_since_{};  // without a record in between
+  Slots all_{};            // used and starts of the whole GPU
   uint64_t records_ = 0, lost_ = 0;
   Nanos unattributed_{};
 };

@@ -18,7 +18,7 @@ constexpr std::size_t kMostBytes = 64 * 1024;
 std::optional<std::string> read_file(const std::string& path, uid_t* owner = nullptr) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.is_open()) return std::nullopt;
-  struct stat status {};
+  struct stat status{};
   if (owner != nullptr && ::fstat(fd.get(), &status) == 0) *owner = status.st_uid;
   std::string text;
   char chunk[4096];
@@ -72,12 +72,28 @@ std::string cgroup_path(std::string_view text) {
 
 }  // namespace
 
-std::optional<ProcessId> SystemProcReader::identify(pid_t pid) const {
+bool ProcReader::is_alive(const ProcessId& process) const {
+  const auto bearer = link(process.pid);
+  return bearer && bearer->id == process;
+}
+
+std::vector<ProcessId> ProcReader::ancestors(pid_t pid) const {
+  constexpr std::size_t kDeepest = 64;
+  std::vector<ProcessId> chain;
+  auto at = link(pid);
+  while (at && at->parent > 0 && chain.size() < kDeepest) {
+    at = link(at->parent);
+    if (at) chain.push_back(at->id);
+  }
+  return chain;
+}
+
+std::optional<ProcReader::Link> SystemProcReader::link(pid_t pid) const {
   const auto text = read_file(root_ + "/" + std::to_string(pid) + "/stat");
   if (!text) return std::nullopt;
   const auto stat = parse_stat(*text);
   if (!stat) return std::nullopt;
-  return ProcessId{pid, stat->start_ticks};
+  return Link{{pid, stat->start_ticks}, stat->parent};
 }
 
 std::optional<ProcessDetails> SystemProcReader::details(pid_t pid) const {

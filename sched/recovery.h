@@ -19,7 +19,7 @@
 namespace gpushare {
 
 struct RecoveryReport {
-  std::vector<ProcessId> thawed;    // each once
+  std::vector<ProcessId> thawed;  // each once
   uint32_t slices_restored = 0;
   uint32_t gone = 0;                // entries of processes that ended
   std::vector<std::string> errors;  // what could not be undone; its entries stay

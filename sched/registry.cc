@@ -169,11 +169,10 @@ void Registry::rebuild_holders(Process& process) {
       if (group.engine != Engine::kGraphics) continue;
       const std::optional<uint32_t> gpu = gpu_of(client, group.device);
       if (!gpu) continue;
-      by_gpu[*gpu].groups.push_back(
-          {.ref = {process.id, group.fd, client_handle, handle},
-           .channels = {group.channels.begin(), group.channels.end()},
-           .own_slice = group.own_slice,
-           .own_slice_count = group.own_slice_count});
+      by_gpu[*gpu].groups.push_back({.ref = {process.id, group.fd, client_handle, handle},
+                                     .channels = {group.channels.begin(), group.channels.end()},
+                                     .own_slice = group.own_slice,
+                                     .own_slice_count = group.own_slice_count});
     }
   }
   process.holders.clear();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registry: who exists. Folds DriverEvents into processes, their driver objects, and, per process and
-// GPU, the *share holder* that everything else works with: its compute channel groups, their
+// Registry: who exists. Folds DriverEvents into processes, their driver objects, and, per process
+// and GPU, the *share holder* that everything else works with: its compute channel groups, their
 // channels, its video memory. Pure state, one thread, no I/O.
 //
 // Invariants:
