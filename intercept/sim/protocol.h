@@ -153,7 +153,7 @@ struct Completion {
   uint64_t sequence;
   uint64_t started_ns;   // CLOCK_MONOTONIC, when it first ran, and when it ended: the model's
   uint64_t finished_ns;  // instants, a little before this notice can arrive
-  uint32_t status;       // 0; EINVAL: malformed, nothing ran; ECANCELED: stopped before it ran
+  uint32_t status;       // 0; EINVAL: malformed, nothing ran
   uint32_t reserved;
 };
 

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "intercept/sim/engine.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <iterator>
+
+namespace gpushare::sim {
+namespace {
+
+// Progress is kept in floating point; what is below this was finished.
+constexpr double kNothingLeft = 1e-3;
+
+// now + ns, rounded up; never, if that is not a number of this world.
+Time after(Time now, double ns) {
+  if (ns > 9e17) return Time::max();
+  return now + Nanos(static_cast<int64_t>(std::ceil(std::max(ns, 0.0))));
+}
+
+}  // namespace
+
+void Engine::add_entry(EntryId entry, Nanos slice) {
+  runlist_.add(entry, slice);
+  jobs_[entry];
+}
+
+void Engine::remove_entry(EntryId entry, Time now) {
+  settle(now);
+  assert(jobs_.at(entry).empty());
+  runlist_.remove(entry, now);
+  jobs_.erase(entry);
+}
+
+void Engine::set_slice(EntryId entry, Nanos slice, Time now) {
+  settle(now);
+  runlist_.set_slice(entry, slice, now);
+}
+
+void Engine::start(EntryId entry, Job& job, Time now) {
+  settle(now);
+  auto& jobs = jobs_.at(entry);
+  const bool has_neighbour =
+      std::ranges::any_of(jobs, [&](const Job* other) { return other->member != job.member; });
+  if (!job.has_started && job.is_from_idle && has_neighbour) job.admitted = now + mps_.launch;
+  jobs.push_back(&job);
+  runlist_.set_runnable(entry, true, now);
+}
+
+void Engine::withdraw(EntryId entry, Job& job, Time now) {
+  settle(now);
+  auto& jobs = jobs_.at(entry);
+  std::erase(jobs, &job);
+  if (jobs.empty()) runlist_.set_runnable(entry, false, now);
+}
+
+void Engine::end_soon(Job& job, Time now) {
+  settle(now);
+  job.left_ns = 0;
+}
+
+std::vector<Job*> Engine::active(Time now) const {
+  const EntryId entry = runlist_.progressing();
+  if (entry == 0) return {};
+  std::vector<Job*> jobs = jobs_.at(entry);
+  std::erase_if(jobs, [&](const Job* job) { return job->admitted > now; });
+  return jobs;
+}
+
+double Engine::speed(const std::vector<Job*>& jobs) const {
+  double weight = 0;
+  bool has_neighbours = false;
+  for (const Job* job : jobs) {
+    weight += job->weight;
+    has_neighbours |= job->member != jobs.front()->member;
+  }
+  return (has_neighbours ? mps_.speed : 1.0) / std::max(1.0, weight);
+}
+
+Time Engine::next() const {
+  Time first = runlist_.next();
+  const EntryId entry = runlist_.progressing();
+  if (entry == 0) return first;
+  const auto running = active(settled_);
+  const double rate = speed(running);
+  for (const Job* job : running) first = std::min(first, after(settled_, job->left_ns / rate));
+  for (const Job* job : jobs_.at(entry))
+    if (job->admitted > settled_) first = std::min(first, job->admitted);
+  return first;
+}
+
+void Engine::settle(Time now) {
+  const auto running = active(settled_);
+  const double passed = static_cast<double>((now - settled_).count());
+  if (passed > 0) {
+    const double done = passed * speed(running);
+    std::vector<uint32_t> counted;
+    for (Job* job : running) {
+      if (!job->has_started) job->started = settled_;
+      job->has_started = true;
+      job->left_ns -= done;
+      job->executed_ns += done;
+      if (std::ranges::find(counted, job->member) != counted.end()) continue;
+      counted.push_back(job->member);
+      busy_[job->member] += now - settled_;
+    }
+  }
+  settled_ = now;
+}
+
+void Engine::advance(Time now, std::vector<Job*>& finished) {
+  settle(now);
+  if (const EntryId entry = runlist_.progressing(); entry != 0) {
+    auto& jobs = jobs_.at(entry);
+    const auto is_over = [](const Job* job) { return job->left_ns <= kNothingLeft; };
+    std::ranges::copy_if(jobs, std::back_inserter(finished), is_over);
+    std::erase_if(jobs, is_over);
+    // Before the turn may end: a context that has just become idle has no state to save.
+    if (jobs.empty()) runlist_.set_runnable(entry, false, now);
+  }
+  runlist_.advance(now);
+}
+
+Time Engine::quiet_until() const {
+  const EntryId progressing = runlist_.progressing();
+  const auto running = active(settled_);
+  const double rate = speed(running);
+  const Time next_turn = runlist_.next();
+  Time bound = Time::max();
+  for (const auto& [entry, jobs] : jobs_) {
+    for (const Job* job : jobs) {
+      if (entry != progressing) {
+        bound = std::min(bound, std::max(next_turn, after(settled_, job->left_ns)));
+      } else if (job->admitted > settled_) {
+        bound = std::min(bound, after(job->admitted, job->left_ns));
+      } else {
+        bound = std::min(bound, after(settled_, job->left_ns / rate));
+      }
+    }
+  }
+  return bound;
+}
+
+double Engine::executed(const Job& job, Time now) {
+  settle(now);
+  return job.executed_ns;
+}
+
+Nanos Engine::busy(uint32_t member, Time now) {
+  settle(now);
+  const auto found = busy_.find(member);
+  return found == busy_.end() ? Nanos{} : found->second;
+}
+
+}  // namespace gpushare::sim
