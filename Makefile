@@ -17,7 +17,7 @@ Q := $(if $(filter 1,$(V)),,@)
 say = $(if $(filter 1,$(V)),,@printf '  %-6s %s\n' $(1) $(2))
 
 CCACHE := $(shell command -v ccache 2>/dev/null)
-CC ?= gcc
+CC := gcc
 CXX := $(CCACHE) g++
 CLANG ?= $(firstword $(shell command -v clang-19 clang-18 clang 2>/dev/null) clang)
 CLANGXX ?= $(firstword $(shell command -v clang++-19 clang++-18 clang++ 2>/dev/null) clang++)

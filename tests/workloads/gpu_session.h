@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every workload needs of CUDA: a context with our kernels in it, and calls that end the
+// program with the CUDA error's name when they fail. One session a program; the context is current
+// on the thread that made the session.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "intercept/cuda/cuda_api.h"
+
+namespace gpushare::workloads {
+
+// Ends the program with status 1 and "spin: cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (...)".
+void check(CUresult result, const char* call);
+[[noreturn]] void die(const std::string& what);
+
+// The name that check() and die() print.
+void set_program_name(const char* name);
+
+// CLOCK_MONOTONIC.
+uint64_t now_ns();
+// Returns at once when `instant` is 0 or past.
+void sleep_until_ns(uint64_t instant);
+
+struct LaunchShape {
+  unsigned blocks = 1;
+  unsigned threads = 1;
+  uint64_t total_threads() const { return uint64_t{blocks} * threads; }
+};
+
+class GpuSession {
+ public:
+  // Takes the device's primary context. `context_flags`: CU_CTX_SCHED_...: whether a wait spins
+  // (low latency) or sleeps (leaves the CPU to others).
+  GpuSession(uint64_t device, unsigned context_flags);
+  ~GpuSession();
+  GpuSession(const GpuSession&) = delete;
+  GpuSession& operator=(const GpuSession&) = delete;
+
+  CUdevice device() const { return device_; }
+  unsigned sm_count() const { return sm_count_; }
+  const std::string& device_name() const { return device_name_; }
+
+  CUfunction kernel(const char* name) const;
+  CUstream new_stream(unsigned flags = CU_STREAM_NON_BLOCKING) const;
+  CUevent new_event(unsigned flags) const;
+  // Device memory, filled with zeros; freed with the context.
+  CUdeviceptr new_zeroed(size_t bytes) const;
+  uint32_t read_u32(CUdeviceptr from) const;
+
+ private:
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+  CUmodule module_ = nullptr;
+  unsigned sm_count_ = 0;
+  std::string device_name_;
+};
+
+// Parameters are taken by their exact types: they must be those of the kernel.
+template <class... Parameters>
+void launch(CUfunction kernel, LaunchShape shape, CUstream stream, Parameters... parameters) {
+  void* pointers[] = {&parameters..., nullptr};
+  check(
+      cuLaunchKernel(kernel, shape.blocks, 1, 1, shape.threads, 1, 1, 0, stream, pointers, nullptr),
+      "cuLaunchKernel");
+}
+
+}  // namespace gpushare::workloads

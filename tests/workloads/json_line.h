@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// One JSON object on one line, printed to standard output at once, so that a reader at the other
+// end of a pipe sees it. Keys and strings are our own names: nothing needs escaping.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <concepts>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+namespace gpushare::workloads {
+
+class JsonLine {
+ public:
+  JsonLine& add(std::string_view key, std::string_view value) {
+    return put(key, fmt::format("\"{}\"", value));
+  }
+  JsonLine& add(std::string_view key, const char* value) {
+    return add(key, std::string_view(value));
+  }
+  JsonLine& add(std::string_view key, bool value) { return put(key, value ? "true" : "false"); }
+  JsonLine& add(std::string_view key, std::floating_point auto value) {
+    return put(key, fmt::format("{:.3f}", value));
+  }
+  JsonLine& add(std::string_view key, std::integral auto value) {
+    return put(key, fmt::format("{}", value));
+  }
+
+  void print() const {
+    fmt::print("{{{}}}\n", members_);
+    std::fflush(stdout);
+  }
+
+ private:
+  JsonLine& put(std::string_view key, std::string_view value) {
+    members_ += fmt::format("{}\"{}\":{}", members_.empty() ? "" : ",", key, value);
+    return *this;
+  }
+
+  std::string members_;
+};
+
+}  // namespace gpushare::workloads

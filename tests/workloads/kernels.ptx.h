@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of all workloads, as PTX that every GPU since Volta can run.
+// intercept/cuda/kernel_math.h says in C++ what they compute; the multiplier and summand of a round
+// are parameters, so that no compiler can fold the rounds together.
+//
+//   gs_empty    nothing
+//   gs_spin     `units` units of 16 rounds in every thread, then one map (a host that passes the
+//               inverse of all the rounds gets the start values back); adds all threads to *out
+//   gs_endless  repeats `units` units, counts each repetition in progress[block], until *stop is
+//               not 0; adds the threads of a block to out[block]
+//   gs_fill     buffer[i] = fill_value(seed, i)
+//   gs_mix      to[i] = mix_value(to[i], from[(i + shift) mod count]);  shift < count
+//   gs_fold     *out += fold_value(buffer[i], i)
+//   gs_stamp    base[i * stride_bytes] = value + i
+//   gs_stamps   *out += base[i * stride_bytes], folded
+#pragma once
+
+namespace gpushare::workloads {
+
+inline constexpr char kKernels[] = R"ptx(
+.version 7.0
+.target sm_70
+.address_size 64
+
+.visible .entry gs_empty()
+{
+	ret;
+}
+
+.visible .entry gs_spin(
+	.param .u64 gs_spin_out,
+	.param .u32 gs_spin_seed,
+	.param .u32 gs_spin_units,
+	.param .u32 gs_spin_mul,
+	.param .u32 gs_spin_add,
+	.param .u32 gs_spin_back_mul,
+	.param .u32 gs_spin_back_add)
+{
+	.reg .pred %none, %more, %other;
+	.reg .b32 %x, %y, %units, %mul, %add, %back_mul, %back_add, %block, %size, %thread, %lane;
+	.reg .b64 %out;
+
+	ld.param.u64 %out, [gs_spin_out];
+	ld.param.u32 %y, [gs_spin_seed];
+	ld.param.u32 %units, [gs_spin_units];
+	ld.param.u32 %mul, [gs_spin_mul];
+	ld.param.u32 %add, [gs_spin_add];
+	ld.param.u32 %back_mul, [gs_spin_back_mul];
+	ld.param.u32 %back_add, [gs_spin_back_add];
+	cvta.to.global.u64 %out, %out;
+	mov.u32 %block, %ctaid.x;
+	mov.u32 %size, %ntid.x;
+	mov.u32 %thread, %tid.x;
+	and.b32 %lane, %thread, 31;
+	mad.lo.u32 %thread, %block, %size, %thread;
+	mad.lo.u32 %x, %thread, 0x9E3779B9, %y;
+	setp.eq.u32 %none, %units, 0;
+	@%none bra spin_done;
+spin_unit:
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	sub.u32 %units, %units, 1;
+	setp.ne.u32 %more, %units, 0;
+	@%more bra spin_unit;
+spin_done:
+	mad.lo.u32 %x, %x, %back_mul, %back_add;
+	shfl.sync.bfly.b32 %y, %x, 16, 31, 0xffffffff;
+	add.u32 %x, %x, %y;
+	shfl.sync.bfly.b32 %y, %x, 8, 31, 0xffffffff;
+	add.u32 %x, %x, %y;
+	shfl.sync.bfly.b32 %y, %x, 4, 31, 0xffffffff;
+	add.u32 %x, %x, %y;
+	shfl.sync.bfly.b32 %y, %x, 2, 31, 0xffffffff;
+	add.u32 %x, %x, %y;
+	shfl.sync.bfly.b32 %y, %x, 1, 31, 0xffffffff;
+	add.u32 %x, %x, %y;
+	setp.ne.u32 %other, %lane, 0;
+	@%other bra spin_end;
+	red.global.add.u32 [%out], %x;
+spin_end:
+	ret;
+}
+
+.visible .entry gs_endless(
+	.param .u64 gs_endless_progress,
+	.param .u64 gs_endless_stop,
+	.param .u64 gs_endless_out,
+	.param .u32 gs_endless_seed,
+	.param .u32 gs_endless_units,
+	.param .u32 gs_endless_mul,
+	.param .u32 gs_endless_add)
+{
+	.reg .pred %first, %more, %stopping, %other;
+	.reg .b32 %x, %y, %units, %left, %mul, %add, %block, %size, %thread, %lane, %stopped;
+	.reg .b64 %progress, %stop, %out, %offset, %count;
+
+	ld.param.u64 %progress, [gs_endless_progress];
+	ld.param.u64 %stop, [gs_endless_stop];
+	ld.param.u64 %out, [gs_endless_out];
+	ld.param.u32 %y, [gs_endless_seed];
+	ld.param.u32 %units, [gs_endless_units];
+	ld.param.u32 %mul, [gs_endless_mul];
+	ld.param.u32 %add, [gs_endless_add];
+	cvta.to.global.u64 %progress, %progress;
+	cvta.to.global.u64 %stop, %stop;
+	cvta.to.global.u64 %out, %out;
+	mov.u32 %block, %ctaid.x;
+	mov.u32 %size, %ntid.x;
+	mov.u32 %thread, %tid.x;
+	setp.eq.u32 %first, %thread, 0;
+	and.b32 %lane, %thread, 31;
+	mad.lo.u32 %thread, %block, %size, %thread;
+	mad.lo.u32 %x, %thread, 0x9E3779B9, %y;
+	mul.wide.u32 %offset, %block, 8;
+	add.u64 %progress, %progress, %offset;
+	mul.wide.u32 %offset, %block, 4;
+	add.u64 %out, %out, %offset;
+	mov.u64 %count, 0;
+endless_turn:
+	mov.u32 %stopped, 0;
+	@%first ld.volatile.global.u32 %stopped, [%stop];
+	mov.u32 %left, %units;
+endless_unit:
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	mad.lo.u32 %x, %x, %mul, %add;
+	sub.u32 %left, %left, 1;
+	setp.ne.u32 %more, %left, 0;
+	@%more bra endless_unit;
+	add.u64 %count, %count, 1;
+	@%first st.volatile.global.u64 [%progress], %count;
+	setp.ne.u32 %stopping, %stopped, 0;
+	bar.red.or.pred %stopping, 0, %stopping;
+	@!%stopping bra endless_turn;
+	shfl.sync.bfly.b32 %y, %x, 16, 31, 0xffffffff;
+	add.u32 %x, %x, %y;
+	shfl.sync.bfly.b32 %y, %x, 8, 31, 0xffffffff;
+	add.u32 %x, %x, %y;
+	shfl.sync.bfly.b32 %y, %x, 4, 31, 0xffffffff;
+	add.u32 %x, %x, %y;
+	shfl.sync.bfly.b32 %y, %x, 2, 31, 0xffffffff;
+	add.u32 %x, %x, %y;
+	shfl.sync.bfly.b32 %y, %x, 1, 31, 0xffffffff;
+	add.u32 %x, %x, %y;
+	setp.ne.u32 %other, %lane, 0;
+	@%other bra endless_end;
+	red.global.add.u32 [%out], %x;
+endless_end:
+	ret;
+}
+
+.visible .entry gs_fill(
+	.param .u64 gs_fill_buffer,
+	.param .u32 gs_fill_count,
+	.param .u32 gs_fill_seed)
+{
+	.reg .pred %beyond;
+	.reg .b32 %i, %count, %seed, %x, %y, %block, %size;
+	.reg .b64 %buffer, %offset;
+
+	ld.param.u64 %buffer, [gs_fill_buffer];
+	ld.param.u32 %count, [gs_fill_count];
+	ld.param.u32 %seed, [gs_fill_seed];
+	cvta.to.global.u64 %buffer, %buffer;
+	mov.u32 %block, %ctaid.x;
+	mov.u32 %size, %ntid.x;
+	mov.u32 %i, %tid.x;
+	mad.lo.u32 %i, %block, %size, %i;
+	setp.ge.u32 %beyond, %i, %count;
+	@%beyond bra fill_end;
+	mad.lo.u32 %x, %i, 0x9E3779B9, %seed;
+	shr.u32 %y, %x, 16;
+	xor.b32 %x, %x, %y;
+	mul.lo.u32 %x, %x, 0x85EBCA6B;
+	mul.wide.u32 %offset, %i, 4;
+	add.u64 %buffer, %buffer, %offset;
+	st.global.u32 [%buffer], %x;
+fill_end:
+	ret;
+}
+
+.visible .entry gs_mix(
+	.param .u64 gs_mix_to,
+	.param .u64 gs_mix_from,
+	.param .u32 gs_mix_count,
+	.param .u32 gs_mix_shift)
+{
+	.reg .pred %beyond;
+	.reg .b32 %i, %j, %count, %shift, %x, %y, %old, %block, %size;
+	.reg .b64 %to, %from, %offset;
+
+	ld.param.u64 %to, [gs_mix_to];
+	ld.param.u64 %from, [gs_mix_from];
+	ld.param.u32 %count, [gs_mix_count];
+	ld.param.u32 %shift, [gs_mix_shift];
+	cvta.to.global.u64 %to, %to;
+	cvta.to.global.u64 %from, %from;
+	mov.u32 %block, %ctaid.x;
+	mov.u32 %size, %ntid.x;
+	mov.u32 %i, %tid.x;
+	mad.lo.u32 %i, %block, %size, %i;
+	setp.ge.u32 %beyond, %i, %count;
+	@%beyond bra mix_end;
+	add.u32 %j, %i, %shift;
+	setp.ge.u32 %beyond, %j, %count;
+	@%beyond sub.u32 %j, %j, %count;
+	mul.wide.u32 %offset, %j, 4;
+	add.u64 %from, %from, %offset;
+	mul.wide.u32 %offset, %i, 4;
+	add.u64 %to, %to, %offset;
+	ld.global.u32 %y, [%from];
+	ld.global.u32 %old, [%to];
+	xor.b32 %x, %old, %y;
+	mul.lo.u32 %x, %x, 0xC2B2AE35;
+	shr.u32 %y, %x, 15;
+	xor.b32 %x, %x, %y;
+	add.u32 %x, %x, %old;
+	st.global.u32 [%to], %x;
+mix_end:
+	ret;
+}
+
+.visible .entry gs_fold(
+	.param .u64 gs_fold_buffer,
+	.param .u32 gs_fold_count,
+	.param .u64 gs_fold_out)
+{
+	.reg .pred %beyond;
+	.reg .b32 %i, %count, %x, %y, %block, %size;
+	.reg .b64 %buffer, %out, %offset;
+
+	ld.param.u64 %buffer, [gs_fold_buffer];
+	ld.param.u32 %count, [gs_fold_count];
+	ld.param.u64 %out, [gs_fold_out];
+	cvta.to.global.u64 %buffer, %buffer;
+	cvta.to.global.u64 %out, %out;
+	mov.u32 %block, %ctaid.x;
+	mov.u32 %size, %ntid.x;
+	mov.u32 %i, %tid.x;
+	mad.lo.u32 %i, %block, %size, %i;
+	setp.ge.u32 %beyond, %i, %count;
+	@%beyond bra fold_end;
+	mul.wide.u32 %offset, %i, 4;
+	add.u64 %buffer, %buffer, %offset;
+	ld.global.u32 %x, [%buffer];
+	mad.lo.u32 %y, %i, 2, 1;
+	mul.lo.u32 %x, %x, %y;
+	red.global.add.u32 [%out], %x;
+fold_end:
+	ret;
+}
+
+.visible .entry gs_stamp(
+	.param .u64 gs_stamp_base,
+	.param .u64 gs_stamp_stride,
+	.param .u32 gs_stamp_count,
+	.param .u32 gs_stamp_value)
+{
+	.reg .pred %beyond;
+	.reg .b32 %i, %count, %x, %block, %size;
+	.reg .b64 %base, %stride, %offset;
+
+	ld.param.u64 %base, [gs_stamp_base];
+	ld.param.u64 %stride, [gs_stamp_stride];
+	ld.param.u32 %count, [gs_stamp_count];
+	ld.param.u32 %x, [gs_stamp_value];
+	cvta.to.global.u64 %base, %base;
+	mov.u32 %block, %ctaid.x;
+	mov.u32 %size, %ntid.x;
+	mov.u32 %i, %tid.x;
+	mad.lo.u32 %i, %block, %size, %i;
+	setp.ge.u32 %beyond, %i, %count;
+	@%beyond bra stamp_end;
+	cvt.u64.u32 %offset, %i;
+	mad.lo.u64 %base, %offset, %stride, %base;
+	add.u32 %x, %x, %i;
+	st.global.u32 [%base], %x;
+stamp_end:
+	ret;
+}
+
+.visible .entry gs_stamps(
+	.param .u64 gs_stamps_base,
+	.param .u64 gs_stamps_stride,
+	.param .u32 gs_stamps_count,
+	.param .u64 gs_stamps_out)
+{
+	.reg .pred %beyond;
+	.reg .b32 %i, %count, %x, %y, %block, %size;
+	.reg .b64 %base, %stride, %out, %offset;
+
+	ld.param.u64 %base, [gs_stamps_base];
+	ld.param.u64 %stride, [gs_stamps_stride];
+	ld.param.u32 %count, [gs_stamps_count];
+	ld.param.u64 %out, [gs_stamps_out];
+	cvta.to.global.u64 %base, %base;
+	cvta.to.global.u64 %out, %out;
+	mov.u32 %block, %ctaid.x;
+	mov.u32 %size, %ntid.x;
+	mov.u32 %i, %tid.x;
+	mad.lo.u32 %i, %block, %size, %i;
+	setp.ge.u32 %beyond, %i, %count;
+	@%beyond bra stamps_end;
+	cvt.u64.u32 %offset, %i;
+	mad.lo.u64 %base, %offset, %stride, %base;
+	ld.global.u32 %x, [%base];
+	mad.lo.u32 %y, %i, 2, 1;
+	mul.lo.u32 %x, %x, %y;
+	red.global.add.u32 [%out], %x;
+stamps_end:
+	ret;
+}
+)ptx";
+
+}  // namespace gpushare::workloads

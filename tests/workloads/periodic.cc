@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// periodic: a short kernel at fixed times, as a service that answers requests would start one;
+// prints how long each took from the launch to the end of the wait, in host time.
+#include <vector>
+
+#include "tests/workloads/busy_kernel.h"
+#include "tests/workloads/flags.h"
+#include "tests/workloads/json_line.h"
+#include "tests/workloads/quantiles.h"
+
+namespace gpushare::workloads {
+namespace {
+
+struct Settings {
+  double kernel_us = 100, period_us = 5000, ns_per_unit = 0;
+  uint64_t samples = 500, start_at = 0, device = 0, report_ms = 0;
+};
+
+Settings read_settings(int argc, char** argv) {
+  Settings s;
+  Flags flags("periodic", "a short kernel at fixed times; prints the latency of launch + wait.");
+  flags.add("--kernel-us", &s.kernel_us, "length of the kernel when alone, us; 0: an empty kernel");
+  flags.add("--period-us", &s.period_us, "from one launch to the next, us");
+  flags.add("--samples", &s.samples, "how many");
+  flags.add("--start-at", &s.start_at, "CLOCK_MONOTONIC ns to begin at, 0: now");
+  flags.add("--ns-per-unit", &s.ns_per_unit, "length of a unit of work, 0: measure it");
+  flags.add("--report-ms", &s.report_ms, "print each latency if not 0");
+  flags.add("--device", &s.device, "CUDA device");
+  flags.parse(argc, argv);
+  if (s.samples == 0) flags.fail("--samples must be at least 1");
+  return s;
+}
+
+int run(const Settings& s) {
+  const GpuSession session(s.device, CU_CTX_SCHED_SPIN);
+  BusyKernel kernel(session, 4);
+  const CUstream stream = session.new_stream();
+  if (s.ns_per_unit > 0) {
+    kernel.set_ns_per_unit(s.ns_per_unit);
+  } else {
+    kernel.calibrate(stream);
+  }
+  const uint32_t units = s.kernel_us > 0 ? kernel.units_for_us(s.kernel_us) : 0;
+
+  sleep_until_ns(s.start_at);
+  const uint64_t start = now_ns();
+  std::vector<double> latencies_us;
+  latencies_us.reserve(s.samples);
+  for (uint64_t i = 0; i < s.samples; ++i) {
+    sleep_until_ns(start + static_cast<uint64_t>(static_cast<double>(i) * s.period_us * 1000));
+    const uint64_t begin = now_ns();
+    kernel.submit(stream, static_cast<uint32_t>(i), units);
+    check(cuStreamSynchronize(stream), "cuStreamSynchronize");
+    const uint64_t end = now_ns();
+    latencies_us.push_back(static_cast<double>(end - begin) / 1000);
+    if (s.report_ms > 0) JsonLine().add("t_ns", end).add("latency_us", latencies_us.back()).print();
+  }
+
+  const uint32_t checksum = kernel.checksum();
+  const bool is_right = checksum == kernel.expected_checksum();
+  const Quantiles quantiles(latencies_us);
+  JsonLine()
+      .add("workload", "periodic")
+      .add("device", session.device_name())
+      .add("samples", s.samples)
+      .add("kernel_us", units * kernel.ns_per_unit() / 1000)
+      .add("p50_us", quantiles.at(0.50))
+      .add("p90_us", quantiles.at(0.90))
+      .add("p99_us", quantiles.at(0.99))
+      .add("max_us", quantiles.max())
+      .add("min_us", quantiles.min())
+      .add("mean_us", quantiles.mean())
+      .add("ns_per_unit", kernel.ns_per_unit())
+      .add("checksum", fmt::format("{:08x}", checksum))
+      .add("verified", is_right)
+      .print();
+  if (!is_right) die("wrong result: a kernel did not do exactly its work");
+  return 0;
+}
+
+}  // namespace
+}  // namespace gpushare::workloads
+
+int main(int argc, char** argv) {
+  gpushare::workloads::set_program_name("periodic");
+  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
+}

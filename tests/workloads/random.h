@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// A small generator whose sequence is the same everywhere (SplitMix64: a counter through a mixer).
+#pragma once
+
+#include <cstdint>
+
+namespace gpushare::workloads {
+
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+
+  uint64_t next() {
+    uint64_t x = state_ += 0x9E3779B97F4A7C15;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+    return x ^ (x >> 31);
+  }
+  // In [0, 1).
+  double fraction() { return static_cast<double>(next() >> 11) * 0x1p-53; }
+
+ private:
+  uint64_t state_;
+};
+
+}  // namespace gpushare::workloads
