@@ -139,9 +139,9 @@ void write_header(Region& region) {
   header.created_ns = static_cast<uint64_t>(MonotonicClock().now().time_since_epoch().count());
 }
 
-// An empty region under `name`, whole from the first instant at which the name exists. Error
+// Puts an empty region under `name`, whole from the first instant at which the name exists. Error
 // file_exists when somebody was faster.
-Result<bip::mapped_region> make_region(const std::string& name) {
+Result<> make_region(const std::string& name) {
   Fd fd(::open(kFolder, O_TMPFILE | O_RDWR | O_CLOEXEC, kMode));
   if (!fd.is_open()) return errno_error(kMake, fmt::format("new file in {}", kFolder));
   if (::fchmod(fd.get(), kMode) != 0)  // whatever the umask
@@ -150,14 +150,14 @@ Result<bip::mapped_region> make_region(const std::string& name) {
   if (::fallocate(fd.get(), 0, 0, sizeof(Region)) != 0)
     return errno_error(kMake, fmt::format("{} bytes in {}", sizeof(Region), kFolder));
   auto memory = map_region(kMake, fd, bip::read_write);
-  if (!memory) return memory;
+  if (!memory) return std::unexpected(memory.error());
   write_header(*static_cast<Region*>(memory->get_address()));
 
   const std::string nameless = fmt::format("/proc/self/fd/{}", fd.get());
   const std::string path = kFolder + name;
   if (::linkat(AT_FDCWD, nameless.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) != 0)
     return errno_error(kMake, path);
-  return memory;
+  return {};
 }
 
 }  // namespace
@@ -201,10 +201,8 @@ Result<ControlPlane> ControlPlane::create(std::string name) {
   for (int attempt = 0; attempt < kMakeAttempts; ++attempt) {
     auto found = open(name, Access::kReadWrite);
     if (found || found.error().code != std::errc::no_such_file_or_directory) return found;
-    auto memory = make_region(name);
-    if (memory)
-      return ControlPlane(std::move(name), std::make_unique<Mapping>(std::move(*memory), true));
-    if (memory.error().code != std::errc::file_exists) return std::unexpected(memory.error());
+    const auto made = make_region(name);
+    if (!made && made.error().code != std::errc::file_exists) return std::unexpected(made.error());
   }
   return make_error(std::errc::resource_unavailable_try_again, kMake,
                     name + " is being made and removed by others all the time");
