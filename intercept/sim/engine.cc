@@ -20,24 +20,24 @@ Time after(Time now, double ns) {
 
 }  // namespace
 
-void Engine::add_entry(EntryId entry, Nanos slice) {
+void EngineModel::add_entry(EntryId entry, Nanos slice) {
   runlist_.add(entry, slice);
   jobs_[entry];
 }
 
-void Engine::remove_entry(EntryId entry, Time now) {
+void EngineModel::remove_entry(EntryId entry, Time now) {
   settle(now);
   assert(jobs_.at(entry).empty());
   runlist_.remove(entry, now);
   jobs_.erase(entry);
 }
 
-void Engine::set_slice(EntryId entry, Nanos slice, Time now) {
+void EngineModel::set_slice(EntryId entry, Nanos slice, Time now) {
   settle(now);
   runlist_.set_slice(entry, slice, now);
 }
 
-void Engine::start(EntryId entry, Job& job, Time now) {
+void EngineModel::start(EntryId entry, Job& job, Time now) {
   settle(now);
   auto& jobs = jobs_.at(entry);
   const bool has_neighbour =
@@ -47,19 +47,19 @@ void Engine::start(EntryId entry, Job& job, Time now) {
   runlist_.set_runnable(entry, true, now);
 }
 
-void Engine::withdraw(EntryId entry, Job& job, Time now) {
+void EngineModel::withdraw(EntryId entry, Job& job, Time now) {
   settle(now);
   auto& jobs = jobs_.at(entry);
   std::erase(jobs, &job);
   if (jobs.empty()) runlist_.set_runnable(entry, false, now);
 }
 
-void Engine::end_soon(Job& job, Time now) {
+void EngineModel::end_soon(Job& job, Time now) {
   settle(now);
   job.left_ns = 0;
 }
 
-std::vector<Job*> Engine::active(Time now) const {
+std::vector<Job*> EngineModel::active(Time now) const {
   const EntryId entry = runlist_.progressing();
   if (entry == 0) return {};
   std::vector<Job*> jobs = jobs_.at(entry);
@@ -67,7 +67,7 @@ std::vector<Job*> Engine::active(Time now) const {
   return jobs;
 }
 
-double Engine::speed(const std::vector<Job*>& jobs) const {
+double EngineModel::speed(const std::vector<Job*>& jobs) const {
   double weight = 0;
   bool has_neighbours = false;
   for (const Job* job : jobs) {
@@ -77,7 +77,7 @@ double Engine::speed(const std::vector<Job*>& jobs) const {
   return (has_neighbours ? mps_.speed : 1.0) / std::max(1.0, weight);
 }
 
-Time Engine::next() const {
+Time EngineModel::next() const {
   Time first = runlist_.next();
   const EntryId entry = runlist_.progressing();
   if (entry == 0) return first;
@@ -89,7 +89,7 @@ Time Engine::next() const {
   return first;
 }
 
-void Engine::settle(Time now) {
+void EngineModel::settle(Time now) {
   const auto running = active(settled_);
   const double passed = static_cast<double>((now - settled_).count());
   if (passed > 0) {
@@ -108,7 +108,7 @@ void Engine::settle(Time now) {
   settled_ = now;
 }
 
-void Engine::advance(Time now, std::vector<Job*>& finished) {
+void EngineModel::advance(Time now, std::vector<Job*>& finished) {
   settle(now);
   if (const EntryId entry = runlist_.progressing(); entry != 0) {
     auto& jobs = jobs_.at(entry);
@@ -121,7 +121,7 @@ void Engine::advance(Time now, std::vector<Job*>& finished) {
   runlist_.advance(now);
 }
 
-Time Engine::quiet_until() const {
+Time EngineModel::quiet_until() const {
   const EntryId progressing = runlist_.progressing();
   const auto running = active(settled_);
   const double rate = speed(running);
@@ -141,12 +141,12 @@ Time Engine::quiet_until() const {
   return bound;
 }
 
-double Engine::executed(const Job& job, Time now) {
+double EngineModel::executed(const Job& job, Time now) {
   settle(now);
   return job.executed_ns;
 }
 
-Nanos Engine::busy(uint32_t member, Time now) {
+Nanos EngineModel::busy(uint32_t member, Time now) {
   settle(now);
   const auto found = busy_.find(member);
   return found == busy_.end() ? Nanos{} : found->second;

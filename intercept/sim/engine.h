@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Engine: jobs on one engine of a GPU, in virtual time. The runlist says whose turn it is; the jobs
-// of that entry run at the same time and share the engine.
+// EngineModel: jobs on one engine of a GPU, in virtual time. The runlist says whose turn it is; the
+// jobs of that entry run at the same time and share the engine.
 //
 // A job asks for a part of the engine (`weight`, 1 = all SMs). While the parts add up to at most 1,
 // each job runs at full speed; beyond that all slow down alike. Jobs of several members (MPS
@@ -29,9 +29,9 @@ struct Job {
   Time admitted{Time::min()};  // when it may begin, see MpsCosts::launch
 };
 
-class Engine {
+class EngineModel {
  public:
-  Engine(const SwitchCosts& costs, const MpsCosts& mps, Time start)
+  EngineModel(const SwitchCosts& costs, const MpsCosts& mps, Time start)
       : runlist_(costs, start), mps_(mps), settled_(start) {}
 
   void add_entry(EntryId entry, Nanos slice);

@@ -40,7 +40,7 @@ Model::~Model() = default;
 Time Model::next_step() const {
   Time first = calls_.empty() ? Time::max() : calls_.begin()->first;
   for (const auto& device : devices_)
-    for (const Engine& each : device->engines) first = std::min(first, each.next());
+    for (const EngineModel& each : device->engines) first = std::min(first, each.next());
   return first;
 }
 
@@ -49,7 +49,7 @@ void Model::advance_to(Time to) {
   for (Time step = next_step(); step <= to; step = next_step()) {
     now_ = std::max(now_, step);
     for (const auto& device : devices_) {
-      for (Engine& each : device->engines)
+      for (EngineModel& each : device->engines)
         if (each.next() <= now_) each.advance(now_, finished);
       collect_log(*device);
     }
@@ -68,7 +68,7 @@ void Model::advance_to(Time to) {
 Time Model::quiet_until() const {
   Time bound = calls_.empty() ? Time::max() : calls_.begin()->first;
   for (const auto& device : devices_)
-    for (const Engine& each : device->engines) bound = std::min(bound, each.quiet_until());
+    for (const EngineModel& each : device->engines) bound = std::min(bound, each.quiet_until());
   return bound;
 }
 

@@ -97,7 +97,7 @@ class Model {
 
   static constexpr size_t kGroups = 4;  // graphics, then copies by direction
 
-  Engine& engine(const Group& group);
+  EngineModel& engine(const Group& group);
   Client* find_client(uint32_t client) const;
   Context* find_context(uint32_t client, uint32_t context) const;
   Result<Group*> find_group(const GroupRef& ref) const;

@@ -111,10 +111,9 @@ void Model::announce(const Context& context, const std::function<void(Happening)
   constexpr uint32_t kSetTimeslice = 0xA06C0103;  // NVA06C_CTRL_CMD_SET_TIMESLICE
   const Client& client = *context.client;
   for (const Group& group : context.groups) {
-    const Engine& engine = context.device->engines[group.kind];
+    const EngineModel& engine = context.device->engines[group.kind];
     to(GroupCreated{client.handle, client.devices.at(context.device->index), group.handle,
-                    group.kind == 0 ? gpushare::Engine::kGraphics : gpushare::Engine::kCopy,
-                    client.fd});
+                    group.kind == 0 ? Engine::kGraphics : Engine::kCopy, client.fd});
     for (const Channel& channel : group.channels)
       to(ChannelCreated{client.handle, group.handle, channel.handle, kChannelClass});
     if (group.kind == 0) {

@@ -80,7 +80,7 @@ struct Model::Device {
     uint32_t context = 0;
   };
   uint32_t index = 0;
-  std::vector<Engine> engines;  // by Group::kind
+  std::vector<EngineModel> engines;  // by Group::kind
   SwitchLog log{kLogCapacity};
   uint64_t memory_used = 0;
   std::map<uint32_t, MpsServer> mps_servers;

@@ -33,7 +33,9 @@ uint64_t nanos(Time time) { return static_cast<uint64_t>(time.time_since_epoch()
 
 }  // namespace
 
-Engine& Model::engine(const Group& group) { return group.context->device->engines[group.kind]; }
+EngineModel& Model::engine(const Group& group) {
+  return group.context->device->engines[group.kind];
+}
 
 void Model::submit(uint32_t client, const Work& work) {
   Client* owner = find_client(client);
