@@ -82,6 +82,7 @@ class Model {
   std::vector<Utilisation> utilisation(uint32_t gpu);
   std::vector<DriverEvent> attach(pid_t pid) const;
   std::vector<pid_t> users() const;
+  pid_t owner(uint32_t client) const;  // 0: there is no such client
   Runlist::Totals graphics_totals(uint32_t gpu) const;
 
  private:

@@ -155,6 +155,11 @@ std::vector<pid_t> Model::users() const {
   return pids;
 }
 
+pid_t Model::owner(uint32_t client) const {
+  const Client* found = find_client(client);
+  return found == nullptr ? 0 : found->process.pid;
+}
+
 const SwitchLog& Model::switch_log(uint32_t gpu) const { return devices_[gpu]->log; }
 
 std::vector<Utilisation> Model::utilisation(uint32_t gpu) {
