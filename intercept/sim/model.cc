@@ -240,8 +240,6 @@ Result<uint32_t> Model::allocate(uint32_t client, uint32_t context, uint64_t byt
   if (bytes > free_memory(device.index))
     return make_error(std::errc::not_enough_memory, "allocate simulated GPU memory");
   const uint64_t rounded = (bytes + kMemoryGranule - 1) / kMemoryGranule * kMemoryGranule;
-  if (rounded > free_memory(device.index))
-    return make_error(std::errc::not_enough_memory, "allocate simulated GPU memory");
   Client& holder = *owner->client;
   const uint32_t handle = holder.next_object++;
   holder.memory[handle] = {owner, rounded};
@@ -261,7 +259,8 @@ Result<> Model::free(uint32_t client, uint32_t memory) {
 }
 
 uint64_t Model::free_memory(uint32_t gpu) const {
-  return infos_[gpu].memory_bytes - devices_[gpu]->memory_used;
+  const uint64_t left = infos_[gpu].memory_bytes - devices_[gpu]->memory_used;
+  return left / kMemoryGranule * kMemoryGranule;
 }
 
 }  // namespace gpushare::sim

@@ -34,7 +34,7 @@ class Server {
   struct Options {
     std::string socket = kDefaultSocket;
     std::vector<GpuModel> gpus{GpuModel{}};
-    Parameters parameters;
+    Parameters parameters{};
   };
 
   // Makes the socket, open to all users, and the last folder of its path if that is missing. A
