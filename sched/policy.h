@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a scheduling policy is: a pure function of what is known now (Snapshot) and its own small
 // state, to what should be (Plan). No I/O, no clock, no driver; the agent carries a plan out
-// through the enforcer. Per GPU: the agent calls the policy once for every GPU.
+// through the enforcer. One Policy object per GPU.
 #pragma once
 
 #include <cstdint>
