@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // LoneContext: how busy a process is while it has the GPU to itself. The hardware's switch log says
-// nothing then: a context alone stays resident, busy or idle, and no record is written. What is left
-// is the driver's own utilisation sample, once a second.
+// nothing then: a context alone stays resident, busy or idle, and no record is written. What is
+// left is the driver's own utilisation sample, once a second.
 //
 // The error of it: a lone process's use is known to the sample's accuracy (a few percent of the
 // second) and late. One that turns busy after idling is charged nothing, and one that turns idle is

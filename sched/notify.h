@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a service of Type=notify tells systemd (sd_notify(3)): one datagram to $NOTIFY_SOCKET. Without
-// that variable, so outside systemd, it does nothing.
+// What a service of Type=notify tells systemd (sd_notify(3)): one datagram to $NOTIFY_SOCKET.
+// Without that variable, so outside systemd, it does nothing.
 #pragma once
 
 #include <optional>

@@ -2,6 +2,7 @@
 #include "sched/proc_reader.h"
 
 #include <fcntl.h>
+#include <pwd.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -94,6 +95,18 @@ std::optional<ProcReader::Link> SystemProcReader::link(pid_t pid) const {
   const auto stat = parse_stat(*text);
   if (!stat) return std::nullopt;
   return Link{{pid, stat->start_ticks}, stat->parent};
+}
+
+std::string SystemProcReader::user_name(uid_t uid) const {
+  const auto [at, is_new] = user_names_.try_emplace(uid);
+  if (is_new) {
+    char buffer[4096];
+    passwd entry{};
+    passwd* found = nullptr;
+    if (::getpwuid_r(uid, &entry, buffer, sizeof buffer, &found) == 0 && found != nullptr)
+      at->second = found->pw_name;
+  }
+  return at->second;
 }
 
 std::optional<ProcessDetails> SystemProcReader::details(pid_t pid) const {

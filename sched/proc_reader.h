@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -34,6 +35,8 @@ class ProcReader {
   virtual std::optional<ProcessDetails> details(pid_t pid) const = 0;
   // Who bears this pid now; cheaper than details(). nullopt: nobody.
   virtual std::optional<Link> link(pid_t pid) const = 0;
+  // Empty: there is none. Asks the name service the first time only.
+  virtual std::string user_name(uid_t uid) const = 0;
 
   // Is this very process alive?
   bool is_alive(const ProcessId& process) const;
@@ -48,9 +51,11 @@ class SystemProcReader final : public ProcReader {
   explicit SystemProcReader(std::string root = "/proc") : root_(std::move(root)) {}
   std::optional<ProcessDetails> details(pid_t pid) const override;
   std::optional<Link> link(pid_t pid) const override;
+  std::string user_name(uid_t uid) const override;
 
  private:
   std::string root_;
+  mutable std::map<uid_t, std::string> user_names_;
 };
 
 }  // namespace gpushare

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scheduler: the agent's whole work, one step at a time, without waiting, sockets or signals: what
+// happened -> who exists -> who used what -> what should be -> make it so -> publish. The agent calls
+// step() from its event loop, tests call it in virtual time.
+//
+// One thread. A step takes as long as the driver calls in it; it blocks on nothing else.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "intercept/gpu.h"
+#include "intercept/observer.h"
+#include "sched/config.h"
+#include "sched/membership.h"
+#include "sched/proc_reader.h"
+#include "sched/publisher.h"
+#include "sched/recovery.h"
+#include "sched/state.h"
+
+namespace gpushare {
+
+class Scheduler {
+ public:
+  struct Surroundings {  // all outlive the scheduler
+    Gpu& gpu;
+    Observer* observer;  // nullptr: nothing tells us of new processes; they are looked for
+    Region& region;
+    const ProcReader& processes;
+    const Clock& clock;
+    Tenants& tenants;
+  };
+  // What happens, for those who want to write it down. Reason: of a freeze.
+  struct Listener {
+    std::function<void(const SwitchRecord&)> on_switch;
+    std::function<void(const Enforcer::Change&, FreezeReason)> on_change;
+  };
+
+  // `config` gives ticks and policy; tenants are taken as they are. Undoes what an agent that died
+  // has left in the ledger, and attaches to the processes that are there: 0.1 s for each at most.
+  Scheduler(const Surroundings& surroundings, const AgentConfig& config);
+  // Leaves everything as enforced; call stop() for a clean end.
+  ~Scheduler();
+
+  // One round. Returns the instant of the next one; sooner is never wrong.
+  Time step();
+  // Thaws everything and restores the slices.
+  void stop();
+
+  // The driver does not answer any more: give this scheduler up and look for the GPUs again.
+  bool is_lost() const { return failed_reads_ >= kReadsBeforeLost; }
+
+  void configure(const AgentConfig& config);
+  // `process` on all its GPUs. Error no_such_process when it is on none.
+  Result<> set_frozen(pid_t pid, bool is_frozen);
+
+  const State& state() const { return state_; }
+  void set_agent(Publisher::Agent agent) { publisher_.set_agent(std::move(agent)); }
+  void set_listener(Listener listener) { listener_ = std::move(listener); }
+
+ private:
+  static constexpr int kReadsBeforeLost = 20;
+  static constexpr Nanos kChores{1'000'000'000};
+
+  void observe();
+  void attach(pid_t pid);
+  void look_for_users();
+  void account(uint32_t gpu);
+  void settle_buckets(Time now);
+  void configure_buckets(Time now);
+  Time decide(uint32_t gpu, Time now);
+  void enforce(uint32_t gpu, const Plan& plan);
+  void note_states(Time now);
+  void on_change(const Enforcer::Change& change);
+  void do_chores(Time now);
+
+  Surroundings outside_;
+  const RecoveryReport recovered_;  // before state_, whose ledger takes over what is left
+  State state_;
+  Membership membership_;
+  Publisher publisher_;
+  Listener listener_;
+  AgentConfig config_;
+  std::vector<std::unique_ptr<Policy>> policies_;  // by GPU
+  std::vector<bool> is_fast_;                      // by GPU
+  std::deque<pid_t> rescan_;
+  uint64_t buckets_of_ = 0;  // generation of the tenants that the buckets are configured for
+  Time last_step_{}, next_chores_{};
+  int failed_reads_ = 0;
+
+  // Reused from step to step.
+  std::vector<TenantView> tenant_views_;
+  std::vector<ProcessView> process_views_;
+  std::vector<Enforcer::Target> targets_;
+  std::vector<const MemberKey*> by_slot_;
+  std::vector<bool> is_viewed_;  // by tenant slot
+  std::vector<uint32_t> throttled_;
+};
+
+}  // namespace gpushare
