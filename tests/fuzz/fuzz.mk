@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 $(call fuzzer,decode_fuzz,tests/fuzz/decode_fuzz.cc intercept/nvrm/decode.cc)
+$(call fuzzer,region_fuzz,tests/fuzz/region_fuzz.cc $(addprefix shmctl/,region.cc snapshot.cc ledger.cc token_bucket.cc base/error.cc))

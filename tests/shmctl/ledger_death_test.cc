@@ -108,7 +108,7 @@ class LedgerDeath : public testing::Test {
   std::span<const uint32_t> channels() const { return channels_; }
 
   void expect_recovery_after_each_step(const std::function<void()>& operation) {
-    SteppedChild child(operation);
+    SteppedChild child(Stride::kInstruction, operation);
     if (!child.is_traced()) GTEST_SKIP() << "ptrace is not allowed here";
     uint64_t looks = 0, last = fingerprint();
     while (child.step()) {
@@ -179,21 +179,21 @@ TEST_F(LedgerDeath, RecoveryMayItselfDieAnywhereAndBeRunAgain) {
 // The same with a real kill and the region itself.
 TEST_F(LedgerDeath, RegionOfAKilledAgentIsRecoveredInPlace) {
   Ledger ledger(world().region);
-  const bool is_traced = die_along([] {},
-                                   [&] {
-                                     const auto index =
-                                         ledger.begin_freeze(kGroup, 33, channels().first(3));
-                                     for (int i = 0; i < 3; ++i) ++driver().freezes[i];
-                                     for (int i = 0; i < 3; ++i) --driver().freezes[i];
-                                     ledger.end_thaw(*index);
-                                   },
-                                   [&] {
-                                     world().expect_all_listed();
-                                     Ledger recovery(world().region);
-                                     world().recover(recovery);
-                                     world().expect_untouched_and_usable();
-                                   },
-                                   20);
+  const bool is_traced = die_along(
+      Stride::kInstruction, [] {},
+      [&] {
+        const auto index = ledger.begin_freeze(kGroup, 33, channels().first(3));
+        for (int i = 0; i < 3; ++i) ++driver().freezes[i];
+        for (int i = 0; i < 3; ++i) --driver().freezes[i];
+        ledger.end_thaw(*index);
+      },
+      [&] {
+        world().expect_all_listed();
+        Ledger recovery(world().region);
+        world().recover(recovery);
+        world().expect_untouched_and_usable();
+      },
+      20);
   if (!is_traced) GTEST_SKIP() << "ptrace is not allowed here";
 }
 

@@ -268,21 +268,21 @@ TEST_F(RegionTest, MakerThatDiesAnywhereLeavesAWholeRegionOrNone) {
     return std::distance(std::filesystem::directory_iterator("/dev/shm"), {});
   };
   const auto files_before = count_shm();
-  const bool is_traced =
-      die_along([&] { ASSERT_TRUE(ControlPlane::remove(name())); },
-                [&] { (void)ControlPlane::create(name()); },
-                [&] {
-                  const auto found = ControlPlane::open_read_only(name());
-                  if (found) {
-                    ++whole;
-                  } else {
-                    ++absent;
-                    ASSERT_EQ(found.error().code, std::errc::no_such_file_or_directory);
-                    ASSERT_EQ(count_shm(), files_before);
-                  }
-                  ASSERT_TRUE(ControlPlane::create(name()));
-                },
-                40);
+  const bool is_traced = die_along(
+      Stride::kSystemCall, [&] { ASSERT_TRUE(ControlPlane::remove(name())); },
+      [&] { (void)ControlPlane::create(name()); },
+      [&] {
+        const auto found = ControlPlane::open_read_only(name());
+        if (found) {
+          ++whole;
+        } else {
+          ++absent;
+          ASSERT_EQ(found.error().code, std::errc::no_such_file_or_directory);
+          ASSERT_EQ(count_shm(), files_before);
+        }
+        ASSERT_TRUE(ControlPlane::create(name()));
+      },
+      40);
   if (!is_traced) GTEST_SKIP() << "ptrace is not allowed here";
   EXPECT_GT(absent, 0);
   EXPECT_GT(whole, 0);

@@ -95,7 +95,7 @@ TEST(SlotDeath, AtEveryInstructionOfAWriteTheOldOrTheNewRecordIsRead) {
   };
   write_record(slot, old_record);
 
-  SteppedChild child([&] { write_record(slot, new_record); });
+  SteppedChild child(Stride::kInstruction, [&] { write_record(slot, new_record); });
   if (!child.is_traced()) GTEST_SKIP() << "ptrace is not allowed here";
   bool is_new = false;
   while (child.step()) {
@@ -115,6 +115,7 @@ TEST(SlotDeath, AfterAnyDeathOfAWriterTheNextWriterSucceeds) {
   GpuRecord record;
   uint32_t count = 0;
   const bool is_traced = die_along(
+      Stride::kInstruction,
       [&] {
         record.index = ++count;
         write_record(slot, record);

@@ -24,7 +24,8 @@ int wait_for_stop(pid_t pid) {
 
 }  // namespace
 
-SteppedChild::SteppedChild(const std::function<void()>& operation) {
+SteppedChild::SteppedChild(Stride stride, const std::function<void()>& operation)
+    : stride_(stride) {
   pid_ = ::fork();
   if (pid_ == 0) {
     if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(1);
@@ -37,7 +38,8 @@ SteppedChild::SteppedChild(const std::function<void()>& operation) {
 }
 
 bool SteppedChild::step() {
-  if (!is_running_ || ::ptrace(PTRACE_SINGLESTEP, pid_, nullptr, nullptr) != 0) return false;
+  const auto request = stride_ == Stride::kInstruction ? PTRACE_SINGLESTEP : PTRACE_SYSCALL;
+  if (!is_running_ || ::ptrace(request, pid_, nullptr, nullptr) != 0) return false;
   ++steps_;
   const int signal = wait_for_stop(pid_);
   if (signal == 0) is_running_ = false;
@@ -52,21 +54,21 @@ void SteppedChild::kill() {
   is_running_ = false;
 }
 
-uint64_t count_steps(const std::function<void()>& operation) {
-  SteppedChild child(operation);
-  while (child.step()) {
-  }
-  return child.steps();
-}
-
-bool die_along(const std::function<void()>& prepare, const std::function<void()>& operation,
-               const std::function<void()>& check, uint64_t deaths) {
+bool die_along(Stride stride, const std::function<void()>& prepare,
+               const std::function<void()>& operation, const std::function<void()>& check,
+               uint64_t deaths) {
   prepare();
-  const uint64_t total = count_steps(operation);
-  const uint64_t stride = std::max<uint64_t>(1, total / deaths);
-  for (uint64_t last = 0; last < total; last += stride) {
+  uint64_t total = 0;
+  {
+    SteppedChild whole(stride, operation);
+    while (whole.step()) {
+    }
+    total = whole.steps();
+  }
+  const uint64_t apart = std::max<uint64_t>(1, total / deaths);
+  for (uint64_t last = 0; last < total; last += apart) {
     prepare();
-    SteppedChild child(operation);
+    SteppedChild child(stride, operation);
     while (child.steps() < last && child.step()) {
     }
     child.kill();

@@ -262,7 +262,7 @@ class TokenBucketDeath : public testing::Test {
   // Steps through `operation`, check(copy) after each instruction.
   void step_through(const std::function<void()>& operation,
                     const std::function<void(Copy&)>& check) {
-    SteppedChild child(operation);
+    SteppedChild child(Stride::kInstruction, operation);
     if (!child.is_traced()) GTEST_SKIP() << "ptrace is not allowed here";
     while (child.step()) {
       Copy copy(bucket());
