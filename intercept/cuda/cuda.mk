@@ -5,3 +5,13 @@ $(O)/$(libcuda_stub): intercept/cuda/libcuda_stub.c intercept/cuda/cuda_function
 	$(call say,STUB,$(libcuda_stub))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -shared -nostdlib -Wl,-soname,libcuda.so.1 -o $@ $<
+
+# The stand-in libcuda.so.1 over the simulated GPU; programs find it by LD_LIBRARY_PATH.
+libcuda_standin := lib/sim/libcuda.so.1
+libcuda_standin_sources := $(wildcard intercept/sim/libcuda/*.cc)
+all_objects += $(call objects,$(libcuda_standin_sources))
+extra_targets += $(O)/$(libcuda_standin)
+$(O)/$(libcuda_standin): $(call objects,$(libcuda_standin_sources)) $(O)/lib/libsimclient.a intercept/sim/libcuda/libcuda.map
+	$(call say,LINK,$(libcuda_standin))
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(LDFLAGS) -shared -Wl,-soname,libcuda.so.1 -Wl,--version-script=intercept/sim/libcuda/libcuda.map -Wl,--no-undefined -o $@ $(filter %.o %.a,$^)

@@ -189,9 +189,12 @@ struct CUctxCreateParams {
 
 using CUhostFn = void (*)(void* userData);
 
+// Whoever defines them exports them, also where everything else is hidden.
+#pragma GCC visibility push(default)
 #define GS_CUDA_FUNCTION(base, symbol, since, parameters) CUresult symbol parameters;
 #include "intercept/cuda/cuda_functions.inc"
 #undef GS_CUDA_FUNCTION
+#pragma GCC visibility pop
 
 }  // extern "C"
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace gpushare::sim {
+namespace gpushare::standin {
 
 // Larger than the handles with a meaning of their own (CU_STREAM_LEGACY and the like).
 inline std::atomic<uintptr_t> next_handle{0x1000};
@@ -54,4 +54,4 @@ class HandleTable {
   std::unordered_map<uintptr_t, std::shared_ptr<Object>> objects_;
 };
 
-}  // namespace gpushare::sim
+}  // namespace gpushare::standin

@@ -7,7 +7,7 @@
 
 #include "intercept/cuda/kernel_math.h"
 
-namespace gpushare::sim {
+namespace gpushare::standin {
 namespace {
 
 using kernels::Affine;
@@ -194,4 +194,4 @@ EndlessMemory endless_memory(const KernelLaunch& launch, const MemoryMap& memory
   return found.turns == nullptr || found.stop == nullptr ? EndlessMemory{} : found;
 }
 
-}  // namespace gpushare::sim
+}  // namespace gpushare::standin

@@ -19,7 +19,7 @@
 
 #include "intercept/sim/libcuda/memory_map.h"
 
-namespace gpushare::sim {
+namespace gpushare::standin {
 
 inline constexpr uint64_t kKernelOverheadNs = 2'000;
 inline constexpr double kMemoryBytesPerNs = 3'500;
@@ -53,4 +53,4 @@ struct EndlessMemory {
 // Null pointers when the kernel may not touch them.
 EndlessMemory endless_memory(const KernelLaunch& launch, const MemoryMap& memory);
 
-}  // namespace gpushare::sim
+}  // namespace gpushare::standin

@@ -5,7 +5,7 @@
 
 #include <iterator>
 
-namespace gpushare::sim {
+namespace gpushare::standin {
 namespace {
 
 using Ranges = std::map<uintptr_t, MemoryRange>;
@@ -74,4 +74,4 @@ std::optional<MemoryRange> MemoryMap::range_at(const void* address) const {
   return found->second;
 }
 
-}  // namespace gpushare::sim
+}  // namespace gpushare::standin

@@ -13,7 +13,7 @@
 
 #include "intercept/cuda/cuda_api.h"
 
-namespace gpushare::sim {
+namespace gpushare::standin {
 
 struct MemoryRange {
   size_t bytes = 0;
@@ -48,4 +48,4 @@ class MemoryMap {
   std::map<uintptr_t, MemoryRange> ranges_;
 };
 
-}  // namespace gpushare::sim
+}  // namespace gpushare::standin

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stand-in libcuda: memory, copies and fills. A copy takes its simulated time on a copy engine, a
+// fill on the SMs; the bytes move on the host when that has ended.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "intercept/sim/libcuda/api.h"
+
+using gpushare::standin::Completion;
+using gpushare::standin::Context;
+using gpushare::standin::Direction;
+using gpushare::standin::kKernelOverheadNs;
+using gpushare::standin::kMemoryBytesPerNs;
+using gpushare::standin::Runtime;
+using gpushare::standin::to_cuda;
+using gpushare::standin::Work;
+using gpushare::standin::WorkKind;
+
+namespace {
+
+uintptr_t number_of(const Context& context) { return reinterpret_cast<uintptr_t>(context.handle); }
+
+enum class Wait { kNo, kYes };
+
+CUresult finish(Runtime& runtime, const Context& context, Runtime::Submitted submitted, Wait wait) {
+  if (submitted.first != CUDA_SUCCESS || wait == Wait::kNo) return submitted.first;
+  return runtime.wait(context, {submitted.second});
+}
+
+CUresult copy(Runtime& runtime, Context& context, CUstream handle, void* to, const void* from,
+              size_t bytes, Direction direction, Wait wait) {
+  const auto stream = runtime.stream(context, handle);
+  if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  if (bytes == 0) return CUDA_SUCCESS;
+  if (to == nullptr || from == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const bool is_from_device = direction != Direction::kHostToDevice;
+  const bool is_to_device = direction != Direction::kDeviceToHost;
+  const auto resolves = [&](const void* address) {
+    return runtime.memory.resolve(reinterpret_cast<uintptr_t>(address), bytes) != nullptr;
+  };
+  if ((is_from_device && !resolves(from)) || (is_to_device && !resolves(to)))
+    return CUDA_ERROR_INVALID_VALUE;
+
+  Work work{};
+  work.kind = WorkKind::kCopy;
+  work.direction = direction;
+  work.amount = bytes;
+  // As the driver does it, the program may change pageable memory again as soon as the call is
+  // back, and has its data when a copy into pageable memory is.
+  std::shared_ptr<std::byte[]> staged;
+  if (!is_from_device && wait == Wait::kNo && !runtime.memory.is_pinned_host(from, bytes)) {
+    staged = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    std::memcpy(staged.get(), from, bytes);
+    from = staged.get();
+  }
+  if (!is_to_device && !runtime.memory.is_pinned_host(to, bytes)) wait = Wait::kYes;
+  const auto submitted = runtime.submit(
+      context, *stream, work,
+      [to, from, bytes, staged](const Completion&) { std::memmove(to, from, bytes); });
+  return finish(runtime, context, submitted, wait);
+}
+
+template <class Value>
+CUresult fill(CUstream handle, CUdeviceptr to, Value value, size_t count, Wait wait) {
+  GS_CURRENT();
+  const auto stream = runtime.stream(context, handle);
+  if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  if (count == 0) return CUDA_SUCCESS;
+  Value* begin = runtime.memory.resolve<Value>(to, count);
+  if (begin == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Work work{};
+  work.kind = WorkKind::kKernel;
+  work.amount = kKernelOverheadNs + static_cast<uint64_t>(static_cast<double>(count) *
+                                                          sizeof(Value) / kMemoryBytesPerNs);
+  work.sm_ppm = 1'000'000;
+  const auto submitted = runtime.submit(
+      context, *stream, work,
+      [begin, count, value](const Completion&) { std::fill_n(begin, count, value); });
+  return finish(runtime, context, submitted, wait);
+}
+
+void* host(CUdeviceptr pointer) { return reinterpret_cast<void*>(pointer); }
+
+}  // namespace
+
+CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
+  GS_CURRENT();
+  if (free_bytes == nullptr || total_bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto memory = runtime.client().memory(context.device->about.index);
+  if (!memory) return to_cuda(memory.error());
+  *free_bytes = memory->free_bytes;
+  *total_bytes = memory->total_bytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes) {
+  GS_CURRENT();
+  if (pointer == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto remote = runtime.client().allocate(context.remote, bytes);
+  if (!remote) return to_cuda(remote.error());
+  void* memory = runtime.memory.add(
+      {.bytes = bytes, .is_device = true, .context = number_of(context), .remote = *remote});
+  if (memory == nullptr) {
+    static_cast<void>(runtime.client().free(*remote));
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  *pointer = reinterpret_cast<CUdeviceptr>(memory);
+  return CUDA_SUCCESS;
+}
+
+// Waits for the context's work, as the driver does.
+CUresult cuMemFree_v2(CUdeviceptr pointer) {
+  GS_CURRENT();
+  if (pointer == 0) return CUDA_SUCCESS;
+  if (!runtime.memory.is_device(host(pointer))) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult waited = runtime.wait(context, runtime.pending(context));
+  if (waited != CUDA_SUCCESS) return waited;
+  const auto range = runtime.memory.remove(host(pointer), true);
+  if (!range) return CUDA_ERROR_INVALID_VALUE;
+  const auto freed = runtime.client().free(range->remote);
+  return freed ? CUDA_SUCCESS : to_cuda(freed.error());
+}
+
+CUresult cuMemHostAlloc(void** pointer, size_t bytes, unsigned flags) {
+  GS_CURRENT();
+  const unsigned known =
+      CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+  if (pointer == nullptr || bytes == 0 || (flags & ~known) != 0) return CUDA_ERROR_INVALID_VALUE;
+  void* memory =
+      runtime.memory.add({.bytes = bytes, .context = number_of(context), .host_flags = flags});
+  if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+  *pointer = memory;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAllocHost_v2(void** pointer, size_t bytes) {
+  return cuMemHostAlloc(pointer, bytes, 0);
+}
+
+CUresult cuMemFreeHost(void* pointer) {
+  GS_CURRENT();
+  if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const CUresult waited = runtime.wait(context, runtime.pending(context));
+  if (waited != CUDA_SUCCESS) return waited;
+  return runtime.memory.remove(pointer, false) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pointer, void* memory, unsigned flags) {
+  GS_CURRENT();
+  if (pointer == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  const auto range = runtime.memory.range_at(memory);
+  if (!range || range->is_device) return CUDA_ERROR_INVALID_VALUE;
+  *pointer = reinterpret_cast<CUdeviceptr>(memory);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes) {
+  GS_CURRENT();
+  return copy(runtime, context, nullptr, host(to), from, bytes, Direction::kHostToDevice,
+              Wait::kYes);
+}
+CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) {
+  GS_CURRENT();
+  return copy(runtime, context, nullptr, to, host(from), bytes, Direction::kDeviceToHost,
+              Wait::kYes);
+}
+// Does not wait, as in the driver.
+CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
+  GS_CURRENT();
+  return copy(runtime, context, nullptr, host(to), host(from), bytes, Direction::kDeviceToDevice,
+              Wait::kNo);
+}
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
+  GS_CURRENT();
+  return copy(runtime, context, stream, host(to), from, bytes, Direction::kHostToDevice, Wait::kNo);
+}
+CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  GS_CURRENT();
+  return copy(runtime, context, stream, to, host(from), bytes, Direction::kDeviceToHost, Wait::kNo);
+}
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  GS_CURRENT();
+  return copy(runtime, context, stream, host(to), host(from), bytes, Direction::kDeviceToDevice,
+              Wait::kNo);
+}
+
+// Fills of device memory do not wait; of pinned host memory they do.
+CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
+  const Runtime* runtime = Runtime::get();
+  const bool is_device = runtime != nullptr && runtime->memory.is_device(host(to));
+  return fill(nullptr, to, value, count, is_device ? Wait::kNo : Wait::kYes);
+}
+CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t count) {
+  const Runtime* runtime = Runtime::get();
+  const bool is_device = runtime != nullptr && runtime->memory.is_device(host(to));
+  return fill(nullptr, to, value, count, is_device ? Wait::kNo : Wait::kYes);
+}
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
+  return fill(stream, to, value, count, Wait::kNo);
+}
+CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
+  return fill(stream, to, value, count, Wait::kNo);
+}

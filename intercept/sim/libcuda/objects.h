@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// What handles of the driver API stand for in the stand-in libcuda. Who may change a field: see
+// there; fields without a note are set before the object is shared.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_set>
+#include <vector>
+
+#include "intercept/cuda/cuda_api.h"
+#include "intercept/sim/client.h"
+#include "intercept/sim/libcuda/kernels.h"
+#include "intercept/sim/protocol.h"
+
+namespace gpushare::standin {
+
+using sim::Client;
+using sim::Completion;
+using sim::Direction;
+using sim::Work;
+using sim::WorkKind;
+
+// A stream is a queue of the simulated context. The context's `order` protects the sequences.
+struct Stream {
+  uintptr_t context = 0;
+  uint32_t queue = 0;
+  unsigned flags = CU_STREAM_DEFAULT;
+  uint64_t last = 0;  // sequence of the work submitted last; 0: none yet
+  // How far this stream and the legacy stream already wait for each other.
+  uint64_t legacy_waits_for = 0;  // a value of this stream's `last`
+  uint64_t waits_for_legacy = 0;  // a value of the legacy stream's `last`
+  bool is_blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
+};
+
+struct Device {
+  int ordinal = 0;
+  sim::DescribeReply about{};
+  std::mutex mutex;  // of what follows
+  unsigned primary_flags = 0;
+  uint64_t primary_users = 0;
+  CUcontext primary = nullptr;
+};
+
+struct Context {
+  CUcontext handle = nullptr;
+  Device* device = nullptr;
+  uint32_t remote = 0;  // the server's name of it
+  unsigned flags = 0;
+  bool is_primary = false;
+  // The first asynchronous failure; every later call of the context returns it.
+  std::atomic<CUresult> failure{CUDA_SUCCESS};
+
+  std::mutex order;  // held while work is put in line; protects the streams
+  std::shared_ptr<Stream> legacy;
+  std::map<std::thread::id, std::shared_ptr<Stream>> per_thread;
+  std::unordered_set<std::shared_ptr<Stream>> streams;  // all but the legacy stream
+  std::vector<uint32_t> free_queues;
+  uint32_t next_queue = 0;
+};
+
+// One recording of an event.
+struct EventPoint {
+  uint64_t sequence = 0;
+  uint64_t finished_ns = 0;  // set before the sequence is done
+};
+
+struct Event {
+  uintptr_t context = 0;
+  unsigned flags = CU_EVENT_DEFAULT;
+  std::mutex mutex;
+  std::shared_ptr<EventPoint> latest;  // null: never recorded
+};
+
+struct Module {
+  uintptr_t context = 0;  // 0: a library, which is loaded for all contexts
+  std::vector<std::string> entries;
+};
+
+struct Function {
+  std::shared_ptr<const Module> module;  // functions go when it is unloaded
+  uintptr_t context = 0;                 // the module's
+  const KernelModel* kernel = nullptr;
+};
+
+}  // namespace gpushare::standin
