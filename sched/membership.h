@@ -31,7 +31,7 @@ class Membership {
   State& state_;
   Region& region_;
   const ProcReader& processes_;
-  std::vector<uint32_t> free_slots_;  // the last is taken next: the lowest
+  std::vector<uint32_t> free_slots_;      // the last is taken next: the lowest
   std::map<ProcessId, std::string> met_;  // their command lines
   uint64_t registry_seen_ = 0, tenants_seen_ = 0;
   bool has_warned_full_ = false;

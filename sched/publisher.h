@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Publisher: writes the State into the control plane's records, for the tools. The agent's own record
-// every step (it is the sign of life), the others at most 20 times a second and whenever told that
-// something changed: a thousand processes' records are a megabyte.
+// Publisher: writes the State into the control plane's records, for the tools. The agent's own
+// record every step (it is the sign of life), the others at most 20 times a second and whenever
+// told that something changed: a thousand processes' records are a megabyte.
 #pragma once
 
 #include <vector>

@@ -213,16 +213,15 @@ Time Scheduler::decide(uint32_t gpu, Time now) {
     view.is_frozen_by_user = tenant.is_frozen_by_user;
     if (tenant.settings.cap) {
       const Cap& cap = *tenant.settings.cap;
-      view.cap = CapView{
-          .fraction = cap.fraction(),
-          .period = cap.period,
-          .burst = cap.quota,
-          .tokens = outside_.region.tenants[process.tenant].buckets[gpu].tokens()};
+      view.cap = CapView{.fraction = cap.fraction(),
+                         .period = cap.period,
+                         .burst = cap.quota,
+                         .tokens = outside_.region.tenants[process.tenant].buckets[gpu].tokens()};
     }
   }
   for (const TenantView& view : tenant_views_) is_viewed_[view.id] = false;
-  const Plan plan = policies_[gpu]->plan(
-      {.now = now, .tenants = tenant_views_, .processes = process_views_});
+  const Plan plan =
+      policies_[gpu]->plan({.now = now, .tenants = tenant_views_, .processes = process_views_});
   is_fast_[gpu] = plan.needs_fast_tick;
   enforce(gpu, plan);
   return plan.next;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scheduler: the agent's whole work, one step at a time, without waiting, sockets or signals: what
-// happened -> who exists -> who used what -> what should be -> make it so -> publish. The agent calls
-// step() from its event loop, tests call it in virtual time.
+// happened -> who exists -> who used what -> what should be -> make it so -> publish. The agent
+// calls step() from its event loop, tests call it in virtual time.
 //
 // One thread. A step takes as long as the driver calls in it; it blocks on nothing else.
 #pragma once

@@ -1,2 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
 $(call library,lib/libshmctl.a,$(wildcard shmctl/*.cc shmctl/base/*.cc))
+$(O)/obj/shmctl/base/version.o: CPPFLAGS += -DGS_VERSION=\"$(VERSION)\" -DGS_COMMIT=\"$(COMMIT)\"
+$(O)/fuzz/shmctl/base/version.o: CPPFLAGS += -DGS_VERSION=\"$(VERSION)\" -DGS_COMMIT=\"$(COMMIT)\"

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/agent.h"
+
+#include <unistd.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <csignal>
+#include <utility>
+
+#include "sched/backend.h"
+#include "sched/config.h"
+#include "sched/control_server.h"
+#include "sched/diagnosis.h"
+#include "sched/notify.h"
+#include "sched/restore.h"
+#include "sched/scheduler.h"
+#include "shmctl/base/log.h"
+#include "shmctl/region.h"
+
+namespace gpushare {
+namespace {
+
+namespace asio = boost::asio;
+using ErrorCode = boost::system::error_code;
+
+// However many events come, steps are no closer than this.
+constexpr Nanos kLeastGap{1'000'000};
+// How often to look for GPUs while there are none.
+constexpr Nanos kLookAgain{3'000'000'000};
+
+class Agent {
+ public:
+  explicit Agent(const AgentOptions& options)
+      : options_(options), timer_(loop_), watchdog_(loop_), signals_(loop_, SIGTERM, SIGINT) {
+    signals_.add(SIGHUP);
+  }
+
+  Result<> start();
+  void run() { loop_.run(); }
+
+ private:
+  // Everything that goes when the GPUs go. Members are destroyed in reverse order.
+  struct Driven {
+    Backend backend;
+    std::unique_ptr<Scheduler> scheduler;
+    std::optional<asio::posix::stream_descriptor> events;
+  };
+
+  Result<> load_configuration();
+  Result<> reload();
+  void look_for_gpus();
+  void drop_gpus();
+  void publish_no_gpu();
+  void listen_to_events();
+  void wake_at(Time when);
+  void wake_now() { wake_at(std::max(clock_.now(), last_step_ + kLeastGap)); }
+  void step();
+  void wait_for_signal();
+  void feed_watchdog();
+  void stop();
+  ControlScope scope();
+  std::vector<Finding> findings() const;
+
+  const AgentOptions options_;
+  const MonotonicClock clock_;
+  const SystemProcReader processes_;
+  const Time started_ = clock_.now();
+  Config config_;
+  std::string config_error_;  // of the last reload; empty: it was taken
+  Tenants tenants_;
+  std::optional<ControlPlane> plane_;
+  std::string no_gpu_reason_;
+
+  asio::io_context loop_{1};
+  asio::steady_timer timer_, watchdog_;
+  asio::signal_set signals_;
+  std::unique_ptr<ControlServer> control_;
+  std::unique_ptr<Driven> driven_;
+  bool is_listening_ = false;
+  Time last_step_{}, wakes_at_{Time::max()};
+};
+
+Result<> Agent::start() {
+  if (auto loaded = load_configuration(); !loaded) return loaded;
+  auto plane = ControlPlane::create(options_.region);
+  if (!plane) return std::unexpected(plane.error());
+  plane_ = std::move(*plane);
+  restore_tenants(*plane_, processes_, tenants_);
+  auto control = ControlServer::listen(loop_, options_.socket,
+                                       [this](std::string_view line, const Peer& peer) {
+                                         Answer answer = handle_request(line, peer, scope());
+                                         if (answer.has_changed) wake_now();
+                                         return answer;
+                                       });
+  if (!control) return std::unexpected(control.error());
+  control_ = std::move(*control);
+
+  wait_for_signal();
+  look_for_gpus();
+  feed_watchdog();
+  notify_systemd("READY=1");
+  return {};
+}
+
+Result<> Agent::load_configuration() {
+  auto loaded = load_config(options_.config);
+  if (!loaded && loaded.error().size() == 1 &&
+      loaded.error().front().code == std::errc::no_such_file_or_directory)
+    loaded = Config{};  // everything is at its default
+  if (!loaded) {
+    std::string text;
+    for (const ConfigError& error : loaded.error())
+      text += (text.empty() ? "" : "\n") + error.message();
+    return make_error(std::errc::invalid_argument, "read the configuration", text);
+  }
+  if (auto taken = tenants_.reload(*loaded); !taken) return taken;
+  config_ = std::move(*loaded);
+  set_log_level(config_.agent.log_level);
+  return {};
+}
+
+Result<> Agent::reload() {
+  const Result<> loaded = load_configuration();
+  config_error_ = loaded ? "" : loaded.error().message();
+  if (!loaded) {
+    log_error("the old settings are kept: {}", config_error_);
+    return loaded;
+  }
+  log_info("configuration read: {}", options_.config);
+  if (driven_) driven_->scheduler->configure(config_.agent);
+  wake_now();
+  return {};
+}
+
+void Agent::look_for_gpus() {
+  auto backend = open_backend(options_.simulation);
+  if (!backend) {
+    const std::string reason = backend.error().message();
+    if (reason != std::exchange(no_gpu_reason_, reason)) log_warning("no GPU: {}", reason);
+    publish_no_gpu();
+    return wake_at(clock_.now() + kLookAgain);
+  }
+  no_gpu_reason_.clear();
+  driven_ = std::make_unique<Driven>();
+  driven_->backend = std::move(*backend);
+  Gpu& gpu = *driven_->backend.gpu;
+  driven_->scheduler = std::make_unique<Scheduler>(
+      Scheduler::Surroundings{.gpu = gpu,
+                              .observer = driven_->backend.observer.get(),
+                              .region = plane_->region(),
+                              .processes = processes_,
+                              .clock = clock_,
+                              .tenants = tenants_},
+      config_.agent);
+  driven_->scheduler->set_agent({.agent_pid = static_cast<uint32_t>(::getpid()),
+                                 .supervisor_pid = options_.supervisor_pid,
+                                 .started = started_,
+                                 .restarts = options_.restarts,
+                                 .is_simulated = options_.simulation.has_value(),
+                                 .policy = config_.agent.policy});
+  driven_->scheduler->set_listener(
+      {.on_switch =
+           [this](const SwitchRecord& record) {
+             if (control_->is_traced()) control_->trace(trace_line(record));
+           },
+       .on_change =
+           [this](const Enforcer::Change& change, FreezeReason reason) {
+             if (control_->is_traced()) control_->trace(trace_line(change, reason));
+           }});
+
+  const GpuSupport& support = gpu.support();
+  log_info("{} GPU{}, driver {}, policy {}", gpu.gpus().size(), gpu.gpus().size() == 1 ? "" : "s",
+           support.driver_version, config_.agent.policy);
+  if (!support.reason.empty()) log_warning("not everything is enforced: {}", support.reason);
+  if (!driven_->backend.warning.empty()) log_warning("{}", driven_->backend.warning);
+  if (driven_->backend.observer != nullptr) {
+    // The observer keeps its descriptor: this one is a copy.
+    driven_->events.emplace(loop_, ::dup(driven_->backend.observer->fd()));
+    listen_to_events();
+  }
+  wake_now();
+}
+
+void Agent::drop_gpus() {
+  log_error("the GPUs do not answer any more");
+  driven_.reset();
+  look_for_gpus();
+}
+
+// The tools see an agent that lives and has nothing to drive.
+void Agent::publish_no_gpu() {
+  AgentRecord record;
+  record.agent_pid = static_cast<uint32_t>(::getpid());
+  record.supervisor_pid = options_.supervisor_pid;
+  record.started_ns = static_cast<uint64_t>(started_.time_since_epoch().count());
+  record.published_ns = static_cast<uint64_t>(clock_.now().time_since_epoch().count());
+  record.restarts = options_.restarts;
+  record.is_simulated = options_.simulation.has_value();
+  record.tick_us = static_cast<uint32_t>(std::chrono::duration_cast<Micros>(kLookAgain).count());
+  no_gpu_reason_.copy(record.observe_only_reason, sizeof record.observe_only_reason - 1);
+  write_record(plane_->region().agent, record);
+}
+
+void Agent::listen_to_events() {
+  if (std::exchange(is_listening_, true)) return;
+  driven_->events->async_wait(asio::posix::stream_descriptor::wait_read, [this](ErrorCode error) {
+    is_listening_ = false;
+    if (!error) wake_now();  // the step drains, then listens again
+  });
+}
+
+void Agent::wake_at(Time when) {
+  if (when >= wakes_at_ && wakes_at_ > clock_.now()) return;
+  wakes_at_ = when;
+  timer_.expires_at(when);
+  timer_.async_wait([this](ErrorCode error) {
+    if (error) return;  // set anew
+    wakes_at_ = Time::max();
+    step();
+  });
+}
+
+void Agent::step() {
+  if (!driven_) return look_for_gpus();
+  last_step_ = clock_.now();
+  const Time next = driven_->scheduler->step();
+  if (driven_->scheduler->is_lost()) return drop_gpus();
+  if (driven_->events) listen_to_events();
+  wake_at(std::max(next, last_step_ + kLeastGap));
+}
+
+void Agent::wait_for_signal() {
+  signals_.async_wait([this](ErrorCode error, int signal) {
+    if (error) return;
+    if (signal != SIGHUP) return stop();
+    (void)reload();
+    wait_for_signal();
+  });
+}
+
+void Agent::feed_watchdog() {
+  const std::optional<Micros> interval = watchdog_interval();
+  if (!interval) return;
+  notify_systemd("WATCHDOG=1");
+  watchdog_.expires_after(*interval);
+  watchdog_.async_wait([this](ErrorCode error) {
+    if (!error) feed_watchdog();
+  });
+}
+
+void Agent::stop() {
+  notify_systemd("STOPPING=1");
+  if (driven_) driven_->scheduler->stop();
+  control_.reset();
+  driven_.reset();
+  clear_records(plane_->region());
+  loop_.stop();
+}
+
+ControlScope Agent::scope() {
+  return {.tenants = tenants_,
+          .scheduler = driven_ ? driven_->scheduler.get() : nullptr,
+          .plane = *plane_,
+          .processes = processes_,
+          .clock = clock_,
+          .reload = [this] { return reload(); },
+          .diagnose = [this] { return findings(); }};
+}
+
+std::vector<Finding> Agent::findings() const {
+  return diagnose({.gpu = driven_ ? driven_->backend.gpu.get() : nullptr,
+                   .no_gpu_reason = no_gpu_reason_,
+                   .observer = driven_ ? driven_->backend.observer.get() : nullptr,
+                   .no_observer_reason = driven_ ? driven_->backend.warning : "",
+                   .state = driven_ ? &driven_->scheduler->state() : nullptr,
+                   .config_error = config_error_,
+                   .config_path = options_.config,
+                   .has_supervisor = options_.supervisor_pid != 0});
+}
+
+}  // namespace
+
+Result<> run_agent(const AgentOptions& options) {
+  Agent agent(options);
+  if (auto started = agent.start(); !started) return started;
+  agent.run();
+  return {};
+}
+
+}  // namespace gpushare

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the control socket answers: one request line in, one answer line out. No sockets in here, so
+// that it can be fuzzed; control_server.h moves the lines. The messages are documented in
+// sched/README.md. Total on any bytes. One thread, the agent's.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sched/diagnosis.h"
+#include "sched/proc_reader.h"
+#include "sched/scheduler.h"
+#include "sched/tenants.h"
+#include "shmctl/region.h"
+
+namespace gpushare {
+
+inline constexpr std::size_t kLongestRequest = 64 * 1024;
+
+// Who asks, as the kernel says.
+struct Peer {
+  pid_t pid = 0;
+  uid_t uid = 0;
+  bool is_admin = false;  // root, the agent's own user, or a member of the group gpushare
+};
+
+// What requests act on. The references are valid during a call.
+struct ControlScope {
+  Tenants& tenants;
+  Scheduler* scheduler;  // nullptr: no GPU now
+  const ControlPlane& plane;
+  const ProcReader& processes;
+  const Clock& clock;
+  std::function<Result<>()> reload;
+  std::function<std::vector<Finding>()> diagnose;
+};
+
+struct Answer {
+  std::string line;  // without its newline
+  // Settings or states were changed: the scheduler should step at once.
+  bool has_changed = false;
+  // After the line, events go to this peer for so long.
+  std::optional<Nanos> trace;
+};
+
+Answer handle_request(std::string_view request, const Peer& peer, const ControlScope& scope);
+
+// For what is refused before it is a request: {"ok":false,...}.
+std::string refusal_line(std::string_view error, std::string_view code);
+
+// Lines of a trace.
+std::string trace_line(const SwitchRecord& record);
+std::string trace_line(const Enforcer::Change& change, FreezeReason reason);
+std::string trace_end_line(uint64_t lost);
+
+}  // namespace gpushare

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the agent can say about its own prerequisites, for `gpushare doctor`. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "intercept/gpu.h"
+#include "intercept/observer.h"
+#include "sched/state.h"
+
+namespace gpushare {
+
+// One thing that was looked at.
+struct Finding {
+  enum class Severity { kOk, kWarning, kFail };
+  std::string check;
+  Severity severity = Severity::kOk;
+  std::string detail;
+  std::string fix;  // empty: nothing to do
+};
+
+struct Symptoms {
+  const Gpu* gpu = nullptr;  // nullptr: none, for no_gpu_reason
+  std::string no_gpu_reason;
+  const Observer* observer = nullptr;  // nullptr: none, for no_observer_reason
+  std::string no_observer_reason;
+  const State* state = nullptr;  // nullptr: nothing runs
+  std::string config_error;      // of the last reload; empty: it was taken
+  std::string config_path;
+  bool has_supervisor = false;
+};
+
+std::vector<Finding> diagnose(const Symptoms& symptoms);
+
+}  // namespace gpushare

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/restore.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "shmctl/base/log.h"
+#include "shmctl/snapshot.h"
+
+namespace gpushare {
+namespace {
+
+TenantSettings settings_of(const TenantRecord& record) {
+  TenantSettings settings;
+  settings.weight = record.weight;
+  settings.priority = record.priority;
+  if (record.quota_us != kUnknown64)
+    settings.cap = Cap{.quota = Micros(record.quota_us), .period = Micros(record.period_us)};
+  if (record.memory_max_bytes != kUnknown64) settings.memory_max = record.memory_max_bytes;
+  if (record.sm_percent != kUnknown32) settings.sm_percent = record.sm_percent;
+  settings.slo = Micros(record.slo_us);
+  return settings;
+}
+
+// What must be set so that `have` becomes `want`.
+std::vector<Setting> difference(const TenantSettings& have, const TenantSettings& want) {
+  std::vector<Setting> changes;
+  for (const Setting& setting : format_settings(want))
+    if (format_setting(have, setting.key) != setting.value) changes.push_back(setting);
+  return changes;
+}
+
+bool is_transient(std::string_view name) { return name.starts_with("run-"); }
+
+Result<uint32_t> restore(const TenantRecord& record, const std::vector<ProcessId>& alive,
+                         Tenants& tenants) {
+  const TenantSettings want = settings_of(record);
+  const std::optional<uint32_t> present = tenants.find(record.name);
+  if (!present && is_transient(record.name)) {
+    if (alive.empty()) return kDefaultTenant;  // it would have gone with its last process
+    return tenants.create_transient(alive.front(), difference(TenantSettings{}, want));
+  }
+  const TenantSettings have = present ? tenants.at(*present)->settings : TenantSettings{};
+  const std::vector<Setting> changes = difference(have, want);
+  if (present && changes.empty()) return *present;
+  return tenants.set(record.name, changes, /*create=*/true);
+}
+
+}  // namespace
+
+void restore_tenants(const ControlPlane& plane, const ProcReader& processes, Tenants& tenants) {
+  const auto snapshot = take_snapshot(plane);
+  if (!snapshot || snapshot->agent.agent_pid == 0) return;
+  std::map<uint32_t, std::vector<ProcessId>> alive;  // by tenant slot of the dead agent
+  for (const auto& [slot, record] : snapshot->processes) {
+    const ProcessId process{record.pid, record.start_ticks};
+    auto& list = alive[record.tenant];
+    if (std::ranges::find(list, process) == list.end() && processes.is_alive(process))
+      list.push_back(process);
+  }
+  for (const auto& [slot, record] : snapshot->tenants) {
+    const Result<uint32_t> restored = restore(record, alive[slot], tenants);
+    if (!restored) {
+      log_warning("tenant '{}' is not as it was: {}", record.name, restored.error().message());
+      continue;
+    }
+    if (*restored == kDefaultTenant) continue;
+    const std::string& name = tenants.at(*restored)->name;
+    for (const ProcessId& process : alive[slot]) (void)tenants.attach(process, name);
+    if (record.frozen_by_user != 0) (void)tenants.set_frozen(name, true);
+  }
+}
+
+void clear_records(Region& region) {
+  const auto clear = [](auto& slot, auto record) {
+    if (is_written(slot)) write_record(slot, record);
+  };
+  for (ProcessSlot& process : region.processes) clear(process.record, ProcessRecord{});
+  for (TenantSlot& tenant : region.tenants) clear(tenant.record, TenantRecord{});
+  for (auto& gpu : region.gpus) clear(gpu, GpuRecord{});
+  clear(region.agent, AgentRecord{});
+}
+
+}  // namespace gpushare

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a new agent takes over from one that died: the settings made at run time, the transient
+// tenants of `gpushare run`, and which process belongs where, all read from the control plane's
+// records. An agent that stops by itself clears them, so only a crash leaves anything to take over.
+// What is lost by a crash: attachments of processes that were on no GPU (a shell), and freezes of
+// single processes by the user.
+#pragma once
+
+#include "sched/proc_reader.h"
+#include "sched/tenants.h"
+#include "shmctl/region.h"
+
+namespace gpushare {
+
+// Call with the configuration loaded, before anything is published. What cannot be taken over is
+// logged and left.
+void restore_tenants(const ControlPlane& plane, const ProcReader& processes, Tenants& tenants);
+
+// As a region without an agent looks. The ledger stays.
+void clear_records(Region& region);
+
+}  // namespace gpushare

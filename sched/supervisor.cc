@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/supervisor.h"
+
+#include <fmt/core.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <memory>
+#include <optional>
+
+#include "sched/backend.h"
+#include "sched/proc_reader.h"
+#include "sched/recovery.h"
+#include "shmctl/base/clock.h"
+#include "shmctl/base/log.h"
+#include "shmctl/region.h"
+
+namespace gpushare {
+namespace {
+
+constexpr Nanos kYoung{2'000'000'000};  // dying earlier than this is dying at once
+constexpr Nanos kLongestPause{5'000'000'000};
+constexpr Nanos kFirstPause{100'000'000};
+constexpr Nanos kLookAgain{3'000'000'000};  // for GPUs, while there are none
+constexpr Nanos kToStop{5'000'000'000};     // for an agent that was asked to
+
+class Supervisor {
+ public:
+  Supervisor(const AgentOptions& options, std::string program, std::vector<std::string> arguments)
+      : options_(options), program_(std::move(program)), arguments_(std::move(arguments)) {}
+
+  int run();
+
+ private:
+  bool start_agent();
+  int wait_for_signal(Time until);
+  void look_for_gpu();
+  void undo();
+  Nanos pause_after_death();
+
+  const AgentOptions options_;
+  const std::string program_;
+  const std::vector<std::string> arguments_;
+  const MonotonicClock clock_;
+  const SystemProcReader processes_;
+  std::optional<ControlPlane> plane_;
+  std::unique_ptr<Gpu> gpu_;
+  sigset_t handled_{}, before_{};
+  pid_t agent_ = 0;  // 0: none
+  Time started_{};
+  Nanos pause_{};
+  uint64_t starts_ = 0;
+};
+
+// Between fork and exec only calls that are safe there.
+bool Supervisor::start_agent() {
+  std::vector<std::string> words{program_};
+  words.insert(words.end(), arguments_.begin(), arguments_.end());
+  words.push_back(fmt::format("--supervisor-pid={}", ::getpid()));
+  words.push_back(fmt::format("--restarts={}", starts_));
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+
+  const pid_t self = ::getpid();
+  started_ = clock_.now();
+  agent_ = ::fork();
+  if (agent_ == 0) {
+    ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (::getppid() != self) ::_exit(1);  // it died before that
+    ::execv(program_.c_str(), argv.data());
+    ::_exit(127);
+  }
+  if (agent_ < 0) {
+    agent_ = 0;
+    log_error("the agent was not started: {}", errno_error("fork").error().message());
+    return false;
+  }
+  ++starts_;
+  return true;
+}
+
+// The next signal, or 0 at `until`.
+int Supervisor::wait_for_signal(Time until) {
+  while (true) {
+    siginfo_t info{};
+    int signal = -1;
+    if (until == Time::max()) {
+      signal = ::sigwaitinfo(&handled_, &info);
+    } else {
+      const Nanos left = std::max(until - clock_.now(), Nanos{});
+      const timespec wait{.tv_sec = left.count() / 1'000'000'000,
+                          .tv_nsec = left.count() % 1'000'000'000};
+      signal = ::sigtimedwait(&handled_, &info, &wait);
+      if (signal < 0 && errno == EAGAIN) return 0;
+    }
+    if (signal > 0) return signal;
+  }
+}
+
+void Supervisor::look_for_gpu() {
+  if (gpu_ != nullptr) return;
+  if (auto gpu = open_gpu(options_.simulation)) gpu_ = std::move(*gpu);
+}
+
+void Supervisor::undo() {
+  look_for_gpu();
+  if (gpu_ == nullptr) return;
+  RecoveryReport report = recover(*gpu_, plane_->region(), processes_);
+  if (!report.errors.empty()) {
+    // The way to the GPUs may itself be what broke.
+    gpu_.reset();
+    look_for_gpu();
+    if (gpu_ == nullptr) return;
+    report = recover(*gpu_, plane_->region(), processes_);
+  }
+  for (const ProcessId& process : report.thawed) log_warning("process {} thawed", process.pid);
+  if (report.slices_restored > 0) log_warning("{} slices restored", report.slices_restored);
+  for (const std::string& error : report.errors) log_error("recovery: {}", error);
+}
+
+Nanos Supervisor::pause_after_death() {
+  if (clock_.now() - started_ > kYoung) {
+    pause_ = Nanos{};
+  } else {
+    pause_ = pause_ == Nanos{} ? kFirstPause : std::min(2 * pause_, kLongestPause);
+  }
+  return pause_;
+}
+
+int Supervisor::run() {
+  sigemptyset(&handled_);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGCHLD}) sigaddset(&handled_, signal);
+  ::sigprocmask(SIG_BLOCK, &handled_, &before_);
+  auto plane = ControlPlane::create(options_.region);
+  if (!plane) {
+    log_error("{}", plane.error().message());
+    return 1;
+  }
+  plane_ = std::move(*plane);
+  look_for_gpu();
+
+  Time start_at = clock_.now();
+  bool is_stopping = false;
+  Time kill_at = Time::max();
+  while (true) {
+    const Time now = clock_.now();
+    if (agent_ == 0 && !is_stopping && now >= start_at && !start_agent())
+      start_at = now + kLongestPause;
+    Time until = is_stopping ? kill_at : Time::max();
+    if (gpu_ == nullptr) until = std::min(until, now + kLookAgain);
+    if (agent_ == 0) until = std::min(until, start_at);
+
+    const int signal = wait_for_signal(until);
+    if (signal == 0) look_for_gpu();
+    if (signal == SIGHUP && agent_ != 0) ::kill(agent_, SIGHUP);
+    if (signal == SIGTERM || signal == SIGINT) {
+      if (agent_ == 0) return 0;
+      if (!is_stopping) kill_at = clock_.now() + kToStop;
+      is_stopping = true;
+      ::kill(agent_, SIGTERM);
+    }
+    if (agent_ != 0 && clock_.now() >= kill_at) {
+      kill_at = Time::max();
+      ::kill(agent_, SIGKILL);
+    }
+
+    int status = 0;
+    if (agent_ == 0 || ::waitpid(agent_, &status, WNOHANG) != agent_) continue;
+    agent_ = 0;
+    undo();
+    if (is_stopping) return 0;
+    const bool could_not_start = WIFEXITED(status) && WEXITSTATUS(status) != 0 && starts_ == 1 &&
+                                 clock_.now() - started_ < kYoung;
+    if (could_not_start) return WEXITSTATUS(status);  // it has said why
+    const Nanos pause = pause_after_death();
+    start_at = clock_.now() + pause;
+    if (WIFSIGNALED(status)) {
+      log_error("the agent was ended by signal {}; starting it again in {} ms", WTERMSIG(status),
+                pause.count() / 1'000'000);
+    } else {
+      log_error("the agent ended with code {}; starting it again in {} ms", WEXITSTATUS(status),
+                pause.count() / 1'000'000);
+    }
+  }
+}
+
+}  // namespace
+
+int run_supervisor(const AgentOptions& options, const std::string& program,
+                   const std::vector<std::string>& arguments) {
+  return Supervisor(options, program, arguments).run();
+}
+
+}  // namespace gpushare
