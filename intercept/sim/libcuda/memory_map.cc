@@ -24,6 +24,8 @@ void* MemoryMap::add(const MemoryRange& range) {
   void* memory = ::mmap(nullptr, range.bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
+  // Where large pages are given unasked, one touched word would cost 2 MiB. Unsupported is as good.
+  static_cast<void>(::madvise(memory, range.bytes, MADV_NOHUGEPAGE));
   const std::lock_guard lock(mutex_);
   ranges_.emplace(reinterpret_cast<uintptr_t>(memory), range);
   return memory;

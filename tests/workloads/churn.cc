@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// churn: starts a context, does a little work, ends. For loops that start and end many programs.
+#include "tests/workloads/busy_kernel.h"
+#include "tests/workloads/flags.h"
+#include "tests/workloads/json_line.h"
+
+namespace gpushare::workloads {
+namespace {
+
+struct Settings {
+  uint64_t kernels = 4, units = 1000, seed = 1, hold_ms = 0, device = 0;
+};
+
+Settings read_settings(int argc, char** argv) {
+  Settings s;
+  Flags flags("churn", "a short life: context, a few kernels, checksum, end.");
+  flags.add("--kernels", &s.kernels, "how many");
+  flags.add("--units", &s.units, "work units of 16 rounds in each");
+  flags.add("--seed", &s.seed, "of the kernels' data");
+  flags.add("--hold-ms", &s.hold_ms, "keep the idle context so long before the end");
+  flags.add("--device", &s.device, "CUDA device");
+  flags.parse(argc, argv);
+  if (s.units > UINT32_MAX) flags.fail("--units must be below 2^32");
+  return s;
+}
+
+int run(const Settings& s) {
+  const uint64_t begin = now_ns();
+  const GpuSession session(s.device, CU_CTX_SCHED_BLOCKING_SYNC);
+  const uint64_t started = now_ns();
+  BusyKernel kernel(session, 1);
+  const CUstream stream = session.new_stream();
+  for (uint64_t i = 0; i < s.kernels; ++i)
+    kernel.submit(stream, static_cast<uint32_t>(s.seed + i), static_cast<uint32_t>(s.units));
+  const uint32_t checksum = kernel.checksum();
+  const bool is_right = checksum == kernel.expected_checksum();
+  sleep_until_ns(now_ns() + s.hold_ms * 1'000'000);
+  JsonLine()
+      .add("workload", "churn")
+      .add("device", session.device_name())
+      .add("start_ms", static_cast<double>(started - begin) / 1e6)
+      .add("total_ms", static_cast<double>(now_ns() - begin) / 1e6)
+      .add("checksum", fmt::format("{:08x}", checksum))
+      .add("verified", is_right)
+      .print();
+  if (!is_right) die("wrong result: a kernel did not do exactly its work");
+  return 0;
+}
+
+}  // namespace
+}  // namespace gpushare::workloads
+
+int main(int argc, char** argv) {
+  gpushare::workloads::set_program_name("churn");
+  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
+}
