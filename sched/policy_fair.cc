@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "sched/policy_shares.h"
 #include "shmctl/layout.h"
@@ -13,7 +14,7 @@ namespace {
 constexpr Micros kBestEffort{1};
 constexpr Nanos kPriorityHold{2'000'000'000};
 constexpr double kLongestRoundUs = 1'000'000;  // unless the minimum slices of all need more
-constexpr double kSliceTolerance = 0.01;       // a smaller change is not worth a driver call
+constexpr double kSliceTolerance = 0.02;       // a smaller change is not worth a driver call
 constexpr Nanos kShortestWait{500'000};
 constexpr Nanos kFastHorizon{
     10'000'000};  // a bucket that may be empty this soon needs the fast tick
@@ -30,6 +31,7 @@ FairPolicy::FairPolicy(const PolicyOptions& options)
       process_gate_(kMaxProcesses),
       turns_(kMaxProcesses, options.idle_turn),
       feedback_(kMaxProcesses),
+      last_seen_(kMaxProcesses),
       tenants_(kMaxTenants) {}
 
 Plan FairPolicy::plan(const Snapshot& snapshot) {
@@ -45,7 +47,8 @@ Plan FairPolicy::plan(const Snapshot& snapshot) {
     if (!job.view->can_control) continue;
     Micros slice(std::llround(job.slice_us));
     const double change = std::abs(job.slice_us - static_cast<double>(job.view->slice.count()));
-    if (slice != kBestEffort && change <= kSliceTolerance * job.slice_us) slice = job.view->slice;
+    const bool is_near = change <= kSliceTolerance * job.slice_us;
+    if (is_near && job.view->slice >= options_.min_slice) slice = job.view->slice;
     plan.decisions.push_back({job.view->id, slice, job.freeze, job.target});
   }
   return plan;
@@ -59,10 +62,12 @@ void FairPolicy::collect(const Snapshot& snapshot) {
     if (tenant.id < tenants_.size()) tenants_[tenant.id] = &tenant;
   }
   jobs_.clear();
+  ++call_;
   for (const ProcessView& process : snapshot.processes) {
     if (process.id >= kMaxProcesses || process.tenant >= tenants_.size()) continue;
     const TenantView* tenant = tenants_[process.tenant];
     if (!tenant) continue;
+    if (std::exchange(last_seen_[process.id], call_) + 1 != call_) feedback_.forget(process.id);
     Job& job = jobs_.emplace_back(Job{.view = &process, .tenant = tenant});
     if (process.is_frozen_by_user || tenant->is_frozen_by_user) {
       job.place = Place::kFrozenByUser;
@@ -178,7 +183,9 @@ void FairPolicy::correct(Time now, Plan& plan) {
                        .turns = job.view->turns});
   }
   double smallest = 1;
-  for (const Job* job : active_) smallest = std::min(smallest, job->target);
+  for (const Job* job : active_) {
+    if (feedback_.uses_slice(job->view->id)) smallest = std::min(smallest, job->target);
+  }
   const double shortest_us = static_cast<double>(options_.min_slice.count()) / smallest;
   feedback_.observe(now, samples, shortest_us / target_round_us());
   plan.next = std::min(plan.next, feedback_.window_end());
@@ -190,7 +197,9 @@ void FairPolicy::cut_slices() {
   for (const Job* job : active_) sum += job->target * feedback_.slice_factor(job->view->id);
   for (Job* job : active_) {
     job->slice_us = job->target * feedback_.slice_factor(job->view->id) / sum;
-    smallest = std::min(smallest, job->slice_us);
+    // Who yields early does not miss what the minimum adds to its slice, nor does it make others
+    // wait.
+    if (feedback_.uses_slice(job->view->id)) smallest = std::min(smallest, job->slice_us);
   }
   const double longest = std::max(kLongestRoundUs, min_us * static_cast<double>(active_.size()));
   const double round =
@@ -226,6 +235,7 @@ void FairPolicy::run_background(Time now, Plan& plan) {
                           .used = job.view->used});
   }
   const BackgroundTurns::Turn turn = turns_.next(now, candidates);
+  if (active_.empty()) set_background_targets(candidates);
   for (Job& job : jobs_) {
     if (job.place != Place::kBackground) continue;
     const bool is_holder = turn.holder == job.view->id;
@@ -240,6 +250,31 @@ void FairPolicy::run_background(Time now, Plan& plan) {
   if (turn.is_contended) {
     plan.needs_fast_tick = true;
     plan.next = std::min(plan.next, turn.ends);
+  }
+}
+
+// What is left for the background is known only when it is everything: then its highest class has
+// it.
+void FairPolicy::set_background_targets(std::span<const BackgroundTurns::Candidate> candidates) {
+  Priority highest = Priority::kIdle;
+  for (const auto& candidate : candidates) {
+    if (candidate.wants_gpu) highest = std::max(highest, candidate.priority);
+  }
+  const auto has_share = [highest](const BackgroundTurns::Candidate& candidate) {
+    return candidate.wants_gpu && candidate.priority == highest;
+  };
+  double weight = 0;
+  for (const auto& candidate : candidates) weight += has_share(candidate) ? candidate.weight : 0;
+  auto candidate = candidates.begin();
+  for (Job& job : jobs_) {
+    if (candidate == candidates.end()) return;
+    if (job.view->id != candidate->process) continue;
+    if (has_share(*candidate)) {
+      const double of_tenant = candidate->weight / job.tenant->weight;  // one of its processes
+      const double cap = job.tenant->cap ? job.tenant->cap->fraction : 1;
+      job.target = std::min(candidate->weight / weight, cap * of_tenant);
+    }
+    ++candidate;
   }
 }
 

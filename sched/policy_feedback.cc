@@ -8,12 +8,12 @@ namespace gpushare {
 namespace {
 
 constexpr Nanos kShortestWindow{200'000'000};
-constexpr double kFewestRounds = 4;       // in a window
+constexpr double kFewestRounds = 8;       // in a window
 constexpr double kSwitchNs = 80'000;      // the hardware's switch, driver facts section 5
-constexpr double kUsesSlice = 0.7;        // of its slice: a longer one would be used, too
+constexpr double kUsesSlice = 0.85;       // of its slice: a longer one would be used, too
 constexpr double kComesEveryRound = 0.8;  // turns per round
-constexpr double kSliceGain = 0.4;        // of the log error, per window
-constexpr double kRoundGain = 0.5;
+constexpr double kSliceGain = 0.3;        // of the log error, per window
+constexpr double kRoundGain = 0.8;
 constexpr double kRoundRecovery = 0.1;  // log units per window
 constexpr double kFade = 0.8;           // what is left of an unused correction after a window
 const double kLargestFactor = std::log(4.0);
@@ -71,7 +71,7 @@ void SliceFeedback::close_window(Time now, std::span<const Sample> samples, doub
   std::vector<Closed> all;
   all.reserve(samples.size());
   for (const Sample& sample : samples) {
-    const Account& account = account_[sample.process];
+    Account& account = account_[sample.process];
     if (account.calls != calls_in_window_ || account.used <= Nanos::zero()) continue;
     const double used = static_cast<double>(account.used.count());
     const double turns = std::max(account.turns, 1U);
@@ -82,6 +82,7 @@ void SliceFeedback::close_window(Time now, std::span<const Sample> samples, doub
                    .turns = turns,
                    .slice = slice,
                    .uses_slice = used / turns >= kUsesSlice * slice});
+    account.uses_slice = all.back().uses_slice;
   }
   correct_slices(all);
   correct_round(all, static_cast<double>((now - window_began_).count()), shortest_round);
@@ -121,14 +122,15 @@ void SliceFeedback::correct_round(std::span<const Closed> all, double window_ns,
     turns_ns += std::min(one.slice, one.used / one.turns);
   }
   const double rounds = window_ns / round_ns(turns_ns, all.size());
-  bool is_anyone_late = false;
+  // Decisive is who yields, or would if the round were any longer.
+  bool does_anyone_yield = false;
   double worst = -kLargestError;
   for (const Closed& one : all) {
-    if (one.uses_slice || one.turns < kComesEveryRound * rounds) continue;
-    is_anyone_late = true;
+    if (one.used >= one.turns * one.slice || one.turns < kComesEveryRound * rounds) continue;
+    does_anyone_yield = true;
     worst = std::max(worst, std::log((one.target / target) / (one.used / used)));
   }
-  log_round_ += is_anyone_late ? -kRoundGain * std::min(worst, kLargestError) : kRoundRecovery;
+  log_round_ += does_anyone_yield ? -kRoundGain * std::min(worst, kLargestError) : kRoundRecovery;
   log_round_ = std::clamp(log_round_, std::min(std::log(shortest_round), 0.0), 0.0);
 }
 

@@ -41,6 +41,11 @@ class SliceFeedback {
   // the least useful round factor (where the smallest slice meets its minimum).
   void observe(Time now, std::span<const Sample> samples, double shortest_round);
 
+  // The slot has a new process.
+  void forget(uint32_t process) { account_[process] = {}; }
+
+  // False: it yielded early through the last whole window, its slice is as good as any longer one.
+  bool uses_slice(uint32_t process) const { return account_[process].uses_slice; }
   double slice_factor(uint32_t process) const;  // 1/4..4
   double round_factor() const;                  // shortest_round..1
   Time window_end() const {
@@ -50,6 +55,7 @@ class SliceFeedback {
  private:
   struct Account {
     double log_factor = 0;
+    bool uses_slice = true;
     uint64_t last_call = 0;
     uint32_t calls = 0;  // in this window, without a gap
     Nanos used{};
