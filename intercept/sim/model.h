@@ -8,7 +8,8 @@
 // queue q run on graphics channel q % 8, copies on the copy group of their direction, channel q
 // % 4. Work of a queue runs in order; it stands still while its channel is frozen.
 //
-// Methods below take effect at now(). A sink may call any method but advance_to().
+// Methods below take effect at now(). A sink may call any method but advance_to(), a function given
+// to call_at() also that.
 #pragma once
 
 #include <array>

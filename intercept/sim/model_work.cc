@@ -74,8 +74,9 @@ void Model::submit(uint32_t client, const Work& work) {
 // The kernel sees the order to stop only while it runs, as a real one would that polls a flag.
 void Model::stop(uint32_t client, uint64_t sequence) {
   Client* owner = find_client(client);
-  const auto found = owner == nullptr ? decltype(owner->work.end()){} : owner->work.find(sequence);
-  if (owner == nullptr || found == owner->work.end()) return;
+  if (owner == nullptr) return;
+  const auto found = owner->work.find(sequence);
+  if (found == owner->work.end()) return;
   Item& item = *found->second;
   Queue& queue = *item.queue;
   const bool has_begun = queue.has_begun && queue.items.front().get() == &item;

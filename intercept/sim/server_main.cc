@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpushare-sim: serves simulated GPUs in real time, for machines without one. See server.h.
 #include <getopt.h>
+#include <sys/resource.h>
 
 #include <charconv>
 #include <csignal>
@@ -44,7 +45,16 @@ bool parse_number(const char* text, uint32_t least, uint32_t most, uint32_t& num
   return error == std::errc{} && stopped == end && number >= least && number <= most;
 }
 
+// One descriptor a program: as many as the system allows.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int serve(Server::Options options) {
+  raise_descriptor_limit();
   const std::string socket = options.socket;
   const size_t gpus = options.gpus.size();
   auto server = Server::listen(std::move(options));

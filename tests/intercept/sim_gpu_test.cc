@@ -75,6 +75,22 @@ TEST(SimGpu, ReadsEverySwitchOnceAndFromItsStartOnly) {
   EXPECT_TRUE(gpu.read_switches(0)->records.empty());
 }
 
+TEST(SimGpu, AnAgentScriptedOnTheModelMayControlFromItsTicks) {
+  Machine machine;
+  Program program(machine, 100);
+  SimGpu gpu(machine.model);
+  const uint64_t work = program.endless();
+  Time frozen_at{};
+  machine.model.call_at(Time(10ms), [&] {
+    EXPECT_TRUE(gpu.freeze(0, program.channels()).has_value());
+    frozen_at = machine.model.now();
+  });
+  machine.run_for(1s);
+  EXPECT_GT(frozen_at, Time(10ms));
+  EXPECT_EQ(program.executed(work), frozen_at - Time(82us));
+  EXPECT_EQ(machine.model.now(), Time(1s));
+}
+
 TEST(ModelObserver, IsReadableWhileEventsArePendingAndSaysWhatWasLost) {
   Machine machine;
   ModelObserver observer(machine.model);

@@ -10,10 +10,12 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <random>
 #include <thread>
 
 #include "intercept/sim/client.h"
@@ -342,6 +344,32 @@ TEST_F(SimServer, RefusesWhatIsNoProtocol) {
   const Header before_hello{16, static_cast<uint16_t>(Kind::kUsers), 0, 1};
   EXPECT_TRUE(closes(&before_hello, sizeof before_hello));
   EXPECT_TRUE(connect_program()->memory(0).has_value()) << "and others are still served";
+}
+
+TEST_F(SimServer, SurvivesRandomMessagesOfEveryRole) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 60; ++round) {
+    const Role role{1 + static_cast<uint32_t>(round % 3)};
+    auto client = Client::connect(socket_, role).value();
+    if (role == Role::kProgram) (void)client->create_context(0);
+    for (int i = 0; i < 20; ++i) {
+      constexpr std::array kinds{2, 3, 10, 11, 12, 13, 14, 15, 16, 30, 31, 32, 33, 34, 35, 36, 37};
+      constexpr std::array<size_t, 6> sizes{8, 8, 16, 32, 40, 24};
+      struct {
+        Header header;
+        std::array<uint32_t, 12> body;
+      } message{};
+      const size_t size = sizes[random() % sizes.size()];
+      message.header = {static_cast<uint32_t>(sizeof(Header) + size),
+                        static_cast<uint16_t>(kinds[random() % kinds.size()]), 0, 0};
+      for (uint32_t& word : message.body) {
+        constexpr std::array<uint32_t, 6> likely{0, 1, 2, 0x5C000002, 0xC1D00001, 0xFFFFFFFF};
+        word = random() % 4 == 0 ? static_cast<uint32_t>(random()) : likely[random() % 6];
+      }
+      if (::send(client->fd(), &message, message.header.bytes, MSG_NOSIGNAL) < 0) break;
+    }
+  }
+  EXPECT_TRUE(connect_program()->create_context(0).has_value());
 }
 
 TEST_F(SimServer, ASecondServerOnTheSameSocketIsRefused) {
