@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/cli_commands.h"
+
+#include <algorithm>
+
+namespace gpushare {
+namespace {
+
+const OptionSpec kJson{.name = "json", .help = "Print JSON instead of text."};
+
+CommandSpec run_command() {
+  return {
+      .name = "run",
+      .summary = "Start a program under a tenant.",
+      .arguments = "[--] PROGRAM [ARGUMENT...]",
+      .min_arguments = 1,
+      .max_arguments = kManyArguments,
+      .offers = Offers::kCommands,
+      .details =
+          "PROGRAM replaces gpushare: it keeps the process id, the terminal and the exit code. It "
+          "and every process that it starts belong to the tenant.\n"
+          "With settings and no --tenant, a tenant of its own is made for it, which goes away with "
+          "its last process. With --tenant, the settings change that tenant, which is made if "
+          "there is none. The default tenant "
+          "needs no privilege; everything else needs root or membership in the group gpushare.",
+      .options = {{"tenant", 't', "NAME", "The tenant it belongs to (default).", Offers::kTenants,
+                   ""},
+                  {"weight", 'w', "N", "Share of GPU time relative to others, 1 to 10000 (100).",
+                   Offers::kNothing, ""},
+                  {"max", 'm', "CAP",
+                   "Most GPU time it may take, on each GPU: max, a percentage such as 30%, or "
+                   "\"QUOTA_US PERIOD_US\" (max).",
+                   Offers::kWords, "max 10% 25% 50%"},
+                  {"priority", 'p', "CLASS", "idle, normal or high (normal).", Offers::kWords,
+                   "idle normal high"},
+                  {"memory-max", 0, "BYTES",
+                   "Most GPU memory: max, or a number with K, M, G or T (max).", Offers::kNothing,
+                   ""},
+                  {"sm-percent", 0, "N", "Part of the multiprocessors: max, or 1 to 100 (max).",
+                   Offers::kNothing, ""},
+                  {"slo-us", 0, "N", "Target time of one iteration in microseconds; 0 is none (0).",
+                   Offers::kNothing, ""},
+                  {"allow-unmanaged", 0, "",
+                   "Start PROGRAM with a warning, instead of failing, when no agent answers.",
+                   Offers::kNothing, ""}},
+      .examples = {"gpushare run -- python train.py",
+                   "gpushare run --tenant research -- python train.py --lr 0.1",
+                   "gpushare run --weight 300 --max 30% -- ./simulate",
+                   "gpushare run --priority idle -- ./batch-job"},
+      .starts_program = true,
+  };
+}
+
+CommandSpec trace_command() {
+  return {
+      .name = "trace",
+      .summary = "Record the hardware's context switches to a file for Perfetto.",
+      .arguments = "",
+      .details =
+          "The file is Chrome trace JSON; open it at ui.perfetto.dev or chrome://tracing. For each "
+          "GPU it has a track per process with its times on the GPU, freezes, thaws and slice "
+          "changes as marks, and the shares as counters. A slice is residence: the context was on "
+          "the GPU, busy or not.\n"
+          "Interrupt (Ctrl-C) ends the recording early and still writes the file.",
+      .options = {{"duration", 'd', "SECONDS", "How long to record, 0.1 to 3600 (5).",
+                   Offers::kNothing, ""},
+                  {"output", 'o', "FILE", "Where to write (gpushare-trace.json).", Offers::kFiles,
+                   ""}},
+      .examples = {"gpushare trace -d 2 -o switches.json"},
+  };
+}
+
+std::vector<CommandSpec> commands() {
+  return {
+      run_command(),
+      {.name = "status",
+       .summary = "Show the agent, the GPUs and every process on them.",
+       .options = {kJson},
+       .examples = {"gpushare status", "gpushare status --json | jq '.processes[].share_pct'"}},
+      {.name = "tenants",
+       .summary = "Show the tenants, their settings and what they got.",
+       .options = {kJson},
+       .examples = {"gpushare tenants"}},
+      {.name = "set",
+       .summary = "Change settings of a tenant.",
+       .arguments = "TENANT KEY=VALUE...",
+       .min_arguments = 2,
+       .max_arguments = kManyArguments,
+       .offers = Offers::kTenants,
+       .details = "Takes effect within one tick of the agent, also on running programs. Keys:\n"
+                  "  weight=N          1 to 10000\n"
+                  "  max=CAP           max, 30%, or \"QUOTA_US PERIOD_US\"\n"
+                  "  priority=CLASS    idle, normal or high\n"
+                  "  memory_max=BYTES  max, or a number with K, M, G or T\n"
+                  "  sm_percent=N      max, or 1 to 100\n"
+                  "  slo_us=N          microseconds; 0 is none",
+       .options = {{.name = "create", .letter = 'c', .help = "Make the tenant if there is none."}},
+       .examples = {"gpushare set research weight=300 max=30%",
+                    "gpushare set --create batch priority=idle",
+                    "gpushare set batch max=\"30000 100000\"  # 30 ms in every 100 ms"}},
+      {.name = "remove",
+       .summary = "Remove a tenant; its processes go to the one that their rules name.",
+       .arguments = "TENANT",
+       .min_arguments = 1,
+       .max_arguments = 1,
+       .offers = Offers::kTenants,
+       .examples = {"gpushare remove research"}},
+      {.name = "attach",
+       .summary = "Move a running process to a tenant.",
+       .arguments = "PID TENANT",
+       .min_arguments = 2,
+       .max_arguments = 2,
+       .offers = Offers::kPids,
+       .examples = {"gpushare attach 4711 research"}},
+      {.name = "freeze",
+       .summary = "Stop a process, or all processes of a tenant, on the GPU.",
+       .arguments = "PID|TENANT",
+       .min_arguments = 1,
+       .max_arguments = 1,
+       .offers = Offers::kTargets,
+       .details = "Its kernels stop where they are, its memory stays, and it resumes at that point "
+                  "when it is thawed. A number is a process id.",
+       .examples = {"gpushare freeze 4711", "gpushare freeze batch"}},
+      {.name = "thaw",
+       .summary = "Let what was frozen by 'gpushare freeze' run again.",
+       .arguments = "PID|TENANT",
+       .min_arguments = 1,
+       .max_arguments = 1,
+       .offers = Offers::kTargets,
+       .examples = {"gpushare thaw 4711"}},
+      trace_command(),
+      {.name = "doctor",
+       .summary = "Check everything gpushare needs, and say how to fix what is missing.",
+       .details = "Also lists every limit: whether it binds, where it is enforced, and why not. "
+                  "The exit code is 1 if any check fails; warnings do not count.",
+       .options = {kJson},
+       .examples = {"gpushare doctor", "sudo gpushare doctor  # sees more"}},
+      {.name = "recover",
+       .summary = "Thaw everything a dead agent left frozen and restore the time slices.",
+       .details = "Runs 'gpushared --recover'. Not needed while the agent runs: it, or its "
+                  "supervisor, does this by itself. Needs root.",
+       .examples = {"sudo gpushare recover"}},
+      {.name = "version",
+       .summary = "Print the version of gpushare and of the running agent.",
+       .options = {kJson},
+       .examples = {"gpushare version"}},
+      {.name = "completion",
+       .summary = "Print a completion script for a shell.",
+       .arguments = "bash|zsh|fish",
+       .min_arguments = 1,
+       .max_arguments = 1,
+       .offers = Offers::kWords,
+       .words = "bash zsh fish",
+       .examples = {"gpushare completion bash > /etc/bash_completion.d/gpushare",
+                    "source <(gpushare completion zsh)"}},
+  };
+}
+
+}  // namespace
+
+const ProgramSpec& gpushare_spec() {
+  static const ProgramSpec spec{
+      .name = "gpushare",
+      .summary = "share NVIDIA GPUs among unmodified programs.",
+      .options = {{.name = "socket",
+                   .value = "PATH",
+                   .help = "The agent's control socket (/run/gpushare/agent.sock, or "
+                           "$GPUSHARE_SOCKET).",
+                   .offers = Offers::kFiles},
+                  {.name = "region",
+                   .value = "NAME",
+                   .help = "The control plane's shared memory (/gpushare, or $GPUSHARE_REGION)."}},
+      .commands = commands(),
+      .details =
+          "Exit codes: 0 done, 1 failed, 2 wrong usage. 'gpushare COMMAND --help' explains a "
+          "command; gpushare-top shows all of it live.",
+      .examples = {"gpushare run --weight 300 -- python train.py", "gpushare status",
+                   "gpushare set research max=30%"},
+  };
+  return spec;
+}
+
+std::string setting_option(std::string_view key) {
+  std::string option(key);
+  std::ranges::replace(option, '_', '-');
+  return option;
+}
+
+const std::vector<std::string_view>& setting_keys_of_run() {
+  static const std::vector<std::string_view> keys{"weight",     "max",        "priority",
+                                                  "memory_max", "sm_percent", "slo_us"};
+  return keys;
+}
+
+}  // namespace gpushare

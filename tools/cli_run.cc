@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpushare run: tells the agent who we are about to become, then becomes it.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
+#include "tools/cli_commands.h"
+#include "tools/client.h"
+#include "tools/commands.h"
+#include "tools/endpoints.h"
+#include "tools/report.h"
+
+namespace gpushare {
+namespace {
+
+Request run_request(const Invocation& invocation) {
+  Request request{.op = "run", .tenant = invocation.value("tenant").value_or("")};
+  for (std::string_view key : setting_keys_of_run())
+    if (auto value = invocation.value(setting_option(key)))
+      request.settings.emplace_back(key, *value);
+  return request;
+}
+
+}  // namespace
+
+ExitCode command_run(const Invocation& invocation) {
+  auto client = Client::connect(endpoints_of(invocation).socket);
+  if (client) {
+    auto answer = client->ask(run_request(invocation));
+    const Result<> joined = answer ? decode_done(*answer) : std::unexpected(answer.error());
+    if (!joined) return report(joined.error());
+  } else if (invocation.has("allow-unmanaged")) {
+    fmt::print(stderr, "gpushare: warning: {}; starting {} unmanaged\n", client.error().message(),
+               invocation.arguments[0]);
+  } else {
+    return report(client.error());
+  }
+  std::vector<char*> arguments;
+  for (const std::string& argument : invocation.arguments)
+    arguments.push_back(const_cast<char*>(argument.c_str()));
+  arguments.push_back(nullptr);
+  ::execvp(arguments[0], arguments.data());
+  return report(errno_error("start the program", invocation.arguments[0]).error());
+}
+
+}  // namespace gpushare

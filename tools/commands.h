@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands of gpushare, one function each: they print and return the exit code. A group of
+// commands is one file, cli_GROUP.cc.
+#pragma once
+
+#include "tools/cli_args.h"
+
+namespace gpushare {
+
+ExitCode command_run(const Invocation& invocation);  // returns only on failure
+
+ExitCode command_status(const Invocation& invocation);
+ExitCode command_tenants(const Invocation& invocation);
+
+ExitCode command_set(const Invocation& invocation);
+ExitCode command_remove(const Invocation& invocation);
+ExitCode command_attach(const Invocation& invocation);
+ExitCode command_freeze(const Invocation& invocation);
+ExitCode command_thaw(const Invocation& invocation);
+
+ExitCode command_trace(const Invocation& invocation);
+
+ExitCode command_doctor(const Invocation& invocation);
+ExitCode command_recover(const Invocation& invocation);
+ExitCode command_version(const Invocation& invocation);
+ExitCode command_completion(const Invocation& invocation);
+
+}  // namespace gpushare

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/endpoints.h"
+
+#include <cstdlib>
+
+#include "shmctl/region.h"
+
+namespace gpushare {
+namespace {
+
+std::string choose(const Invocation& invocation, const char* option, const char* variable,
+                   const char* fallback) {
+  if (auto value = invocation.value(option)) return *value;
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value != '\0' ? value : fallback;
+}
+
+}  // namespace
+
+Endpoints endpoints_of(const Invocation& invocation) {
+  return {choose(invocation, "socket", "GPUSHARE_SOCKET", "/run/gpushare/agent.sock"),
+          choose(invocation, "region", "GPUSHARE_REGION", kDefaultRegionName)};
+}
+
+}  // namespace gpushare

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/plain_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "shmctl/status_json.h"
+
+namespace gpushare {
+namespace {
+
+void add_table(std::vector<std::string>& lines, const Table& table, const Screen& screen) {
+  const auto rows = table.lines(screen.width);
+  lines.push_back(in_tone(rows.front(), Tone::kDim, screen));
+  lines.insert(lines.end(), rows.begin() + 1, rows.end());
+}
+
+std::string agent_line(const Status& status, const Screen& screen) {
+  const AgentRecord& agent = status.snapshot.agent;
+  const std::string text = "gpushared: " + health_text(agent, status.health, status.taken);
+  return in_tone(clipped(text, screen.width), status.health.is_live() ? Tone::kPlain : Tone::kBad,
+                 screen);
+}
+
+void add_head(std::vector<std::string>& lines, const Status& status, const Screen& screen) {
+  lines.push_back(agent_line(status, screen));
+  for (const std::string& warning : warning_lines(status.snapshot))
+    lines.push_back(in_tone(clipped(warning, screen.width), Tone::kWarning, screen));
+}
+
+// Over all GPUs: "29.8%", or "29.8+50.1%" for the GPUs on which the tenant is.
+std::string shares_text(const TenantRecord& tenant, const PlaneSnapshot& snapshot,
+                        uint32_t TenantGpuUse::* member) {
+  std::string text;
+  for (const GpuRecord& gpu : snapshot.gpus) {
+    if (gpu.index >= kMaxGpus) continue;
+    const uint32_t permille = tenant.gpu[gpu.index].*member;
+    if (permille == kUnknown32 && snapshot.gpus.size() > 1) continue;
+    if (!text.empty()) text.back() = '+';  // one sign of percent, at the end
+    text += percent_text(permille);
+  }
+  return text.empty() ? kUnknownText : text;
+}
+
+}  // namespace
+
+std::string gpu_line(const GpuRecord& gpu) {
+  const std::string name = printable({gpu.name, sizeof(gpu.name)});
+  return fmt::format("GPU {}  {}  {} busy  {} switches/s  {}/{} memory  {} {}, {} {}", gpu.index,
+                     name.empty() ? kUnknownText : name, percent_text(gpu.busy_permille),
+                     count_text(gpu.switches_per_s), bytes_text(gpu.memory_used_bytes),
+                     bytes_text(gpu.memory_bytes), gpu.process_count,
+                     gpu.process_count == 1 ? "process" : "processes", gpu.tenant_count,
+                     gpu.tenant_count == 1 ? "tenant" : "tenants");
+}
+
+std::vector<std::string> warning_lines(const PlaneSnapshot& snapshot) {
+  std::vector<std::string> lines;
+  const AgentRecord& agent = snapshot.agent;
+  if (agent.observe_only_reason[0] != '\0')
+    lines.push_back("observe only: " + printable(agent.observe_only_reason));
+  if (agent.events_dropped > 0)
+    lines.push_back(fmt::format("{} driver events were lost", agent.events_dropped));
+  uint64_t lost = 0;
+  for (const GpuRecord& gpu : snapshot.gpus) lost += gpu.log_lost;
+  if (lost > 0) lines.push_back(fmt::format("{} records of the switch log were lost", lost));
+  if (snapshot.rejected > 0)
+    lines.push_back(
+        fmt::format("{} records of the control plane make no sense", snapshot.rejected));
+  return lines;
+}
+
+std::vector<std::string> status_lines(const Status& status, const Screen& screen) {
+  std::vector<std::string> lines;
+  add_head(lines, status, screen);
+  for (const GpuRecord& gpu : status.snapshot.gpus)
+    lines.push_back(clipped(gpu_line(gpu), screen.width));
+  if (status.snapshot.gpus.empty()) lines.push_back("no GPU is known");
+  lines.push_back("");
+
+  std::vector<ProcessRow> rows = process_rows(status.snapshot);
+  if (rows.empty()) {
+    lines.push_back("no process uses a GPU");
+    return lines;
+  }
+  std::ranges::sort(
+      rows, [](const ProcessRow& a, const ProcessRow& b) { return row_before(a, b, Field::kGpu); });
+  std::vector<Column> columns;
+  for (const FieldSpec& spec : kFields)
+    if (spec.field != Field::kPast) columns.push_back(spec.column);
+  Table table(std::move(columns));
+  for (const ProcessRow& row : rows) {
+    std::vector<std::string> cells;
+    for (const FieldSpec& spec : kFields)
+      if (spec.field != Field::kPast) cells.push_back(field_text(row, spec.field, Glyphs::kAscii));
+    table.add(std::move(cells));
+  }
+  add_table(lines, table, screen);
+  return lines;
+}
+
+std::vector<std::string> tenant_lines(const Status& status, const Screen& screen) {
+  std::vector<std::string> lines;
+  if (!status.health.is_live()) add_head(lines, status, screen);
+  Table table({{"TENANT", 7, 24, Align::kLeft, Column::kAlways},
+               {"WEIGHT", 6, 6, Align::kRight, 90},
+               {"MAX", 4, 16, Align::kRight, 85},
+               {"PRIORITY", 6, 8, Align::kLeft, 80},
+               {"TARGET", 6, 24, Align::kRight, 70},
+               {"SHARE", 6, 24, Align::kRight, 95},
+               {"PROCS", 5, 5, Align::kRight, 60},
+               {"MEM", 4, 5, Align::kRight, 50},
+               {"MEMMAX", 4, 6, Align::kRight, 30},
+               {"SM%", 3, 3, Align::kRight, 20},
+               {"SLO", 3, 7, Align::kRight, 10},
+               {"THROTTLED", 6, 9, Align::kRight, 40},
+               {"FROZEN", 4, 6, Align::kLeft, 45}});
+  for (const auto& [slot, tenant] : status.snapshot.tenants) {
+    table.add({printable({tenant.name, sizeof(tenant.name)}), fmt::format("{}", tenant.weight),
+               cap_text(tenant.quota_us, tenant.period_us),
+               std::string(priority_text(tenant.priority)),
+               shares_text(tenant, status.snapshot, &TenantGpuUse::target_permille),
+               shares_text(tenant, status.snapshot, &TenantGpuUse::share_permille),
+               fmt::format("{}", tenant.process_count), bytes_text(tenant.memory_bytes),
+               tenant.memory_max_bytes == kUnknown64 ? "max" : bytes_text(tenant.memory_max_bytes),
+               tenant.sm_percent == kUnknown32 ? "max" : fmt::format("{}", tenant.sm_percent),
+               tenant.slo_us == 0 ? "-" : micros_text(tenant.slo_us),
+               micros_text(tenant.throttled_ns / 1000), tenant.frozen_by_user != 0 ? "user" : "-"});
+  }
+  if (table.is_empty()) {
+    lines.push_back("no tenants are known");
+  } else {
+    add_table(lines, table, screen);
+  }
+  return lines;
+}
+
+}  // namespace gpushare

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// A status as lines of text: gpushare status, gpushare tenants, gpushare-top --once. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/process_table.h"
+#include "tools/report.h"
+#include "tools/status_source.h"
+
+namespace gpushare {
+
+// The agent, a line or two per GPU, and a table of the processes.
+std::vector<std::string> status_lines(const Status& status, const Screen& screen);
+std::vector<std::string> tenant_lines(const Status& status, const Screen& screen);
+
+// The parts, for gpushare-top.
+std::string gpu_line(const GpuRecord& gpu);
+// Why not everything is enforced, and what was missed; empty: nothing to say.
+std::vector<std::string> warning_lines(const PlaneSnapshot& snapshot);
+
+}  // namespace gpushare

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/report.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "tools/cli_commands.h"
+
+namespace gpushare {
+
+ExitCode report(const Error& error) {
+  fmt::print(stderr, "gpushare: {}\n", error.message());
+  return error.code == std::errc::invalid_argument ? kExitUsage : kExitFailure;
+}
+
+ExitCode report_usage(std::string_view text, const CommandSpec& command) {
+  const Stop stop = usage_error(gpushare_spec(), &command, text);
+  fmt::print(stderr, "{}", stop.text);
+  return stop.code;
+}
+
+Screen stdout_screen() {
+  Screen screen;
+  if (::isatty(STDOUT_FILENO) == 0) return screen;
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) screen.width = size.ws_col;
+  const char* terminal = std::getenv("TERM");
+  const char* no_colour = std::getenv("NO_COLOR");
+  screen.has_colours = (no_colour == nullptr || *no_colour == '\0') && terminal != nullptr &&
+                       std::strcmp(terminal, "dumb") != 0;
+  return screen;
+}
+
+std::string in_tone(std::string_view text, Tone tone, const Screen& screen) {
+  if (!screen.has_colours || tone == Tone::kPlain) return std::string(text);
+  const char* code = "";
+  switch (tone) {
+    case Tone::kGood:
+      code = "32";
+      break;
+    case Tone::kWarning:
+      code = "33";
+      break;
+    case Tone::kBad:
+      code = "31";
+      break;
+    case Tone::kDim:
+    case Tone::kPlain:
+      code = "2";
+      break;
+  }
+  return fmt::format("\033[{}m{}\033[0m", code, text);
+}
+
+ExitCode finish_output(ExitCode code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  fmt::print(stderr, "gpushare: write output: {}\n", std::strerror(errno));
+  return kExitFailure;
+}
+
+}  // namespace gpushare
