@@ -22,6 +22,9 @@ class Observer {
   virtual Result<uint64_t> drain(const Sink& sink) = 0;
   // Events lost since the start because a buffer was full.
   virtual uint64_t dropped() const = 0;
+  // Reports the end of a process whose beginning this source did not see (Gpu::attach() found it),
+  // and does not open it again. no_such_process when it has ended already.
+  virtual Result<> watch(ProcessId) { return {}; }
 };
 
 }  // namespace gpushare
