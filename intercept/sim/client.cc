@@ -239,6 +239,7 @@ Result<> Client::send(Kind kind, uint64_t tag, std::span<const std::byte> body,
 Result<> Client::read_some(bool may_block) {
   for (bool is_first = true;; is_first = false) {
     const size_t room = inbox_.size() - inbox_used_;
+    // NOLINTNEXTLINE(clang-analyzer-unix.BlockInCriticalSection): wait_until() has unlocked
     const ssize_t got = ::recv(socket_.get(), inbox_.data() + inbox_used_, room,
                                may_block && is_first ? 0 : MSG_DONTWAIT);
     if (got < 0) {

@@ -28,10 +28,10 @@ bool Connection::receive(const Handler& handle) {
   return true;
 }
 
-void Connection::queue(Kind kind, uint64_t tag, std::span<const std::byte> body,
+void Connection::queue(uint16_t kind, uint64_t tag, std::span<const std::byte> body,
                        std::span<const std::byte> extra) {
-  const Header header{static_cast<uint32_t>(sizeof(Header) + body.size() + extra.size()),
-                      static_cast<uint16_t>(kind), 0, tag};
+  const Header header{static_cast<uint32_t>(sizeof(Header) + body.size() + extra.size()), kind, 0,
+                      tag};
   const auto head = std::as_bytes(std::span(&header, 1));
   outbox_.insert(outbox_.end(), head.begin(), head.end());
   outbox_.insert(outbox_.end(), body.begin(), body.end());

@@ -28,7 +28,7 @@ class Connection {
   bool receive(const Handler& handle);
 
   // Appends one message; flush() sends.
-  void queue(Kind kind, uint64_t tag, std::span<const std::byte> body,
+  void queue(uint16_t kind, uint64_t tag, std::span<const std::byte> body,
              std::span<const std::byte> extra = {});
   // False: the peer is gone.
   bool flush();

@@ -25,7 +25,7 @@ struct Job {
   uint32_t member = 0;         // whose it is: the unit of busy time and of MPS disturbance
   bool is_from_idle = false;   // its queue was empty before it
   bool has_started = false;    // made progress at some time
-  Time started{};              // when first; valid with has_started
+  Time started;                // when first; valid with has_started
   Time admitted{Time::min()};  // when it may begin, see MpsCosts::launch
 };
 

@@ -8,6 +8,9 @@
 // queue q run on graphics channel q % 8, copies on the copy group of their direction, channel q
 // % 4. Work of a queue runs in order; it stands still while its channel is frozen.
 //
+// Not in the model: which SMs a kernel uses, memory bandwidth and caches, the time a context takes
+// to make, clocks and power. Copy engines change contexts for free (nothing was measured).
+//
 // Methods below take effect at now(). A sink may call any method but advance_to(), a function given
 // to call_at() also that.
 #pragma once

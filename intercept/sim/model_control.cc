@@ -32,7 +32,9 @@ Result<> Model::thaw(uint32_t gpu, std::span<const ChannelRef> channels) {
   if (gpu >= devices_.size()) return make_error(std::errc::no_such_device, "thaw channels");
   for (const ChannelRef& ref : channels) {
     Channel* channel = find_channel(gpu, ref);
-    if (channel == nullptr || channel->freezes == 0 || --channel->freezes > 0) continue;
+    if (channel == nullptr || channel->freezes == 0) continue;
+    --channel->freezes;
+    if (channel->freezes > 0) continue;
     for (auto& [id, queue] : channel->group->context->queues)
       if (!queue.items.empty() && queue.items.front()->channel == channel) pumps_.push_back(&queue);
   }
@@ -149,6 +151,7 @@ std::vector<DriverEvent> Model::attach(pid_t pid) const {
 
 std::vector<pid_t> Model::users() const {
   std::vector<pid_t> pids;
+  pids.reserve(clients_.size());
   for (const auto& [handle, client] : clients_) pids.push_back(client->process.pid);
   std::ranges::sort(pids);
   pids.erase(std::unique(pids.begin(), pids.end()), pids.end());

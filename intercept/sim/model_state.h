@@ -86,7 +86,7 @@ struct Model::Device {
   std::map<uint32_t, MpsServer> mps_servers;
   std::map<EntryId, Name> names;
   // The present sample of utilisation(), and where the next one starts.
-  Time sampled{};
+  Time sampled;
   std::map<uint32_t, Nanos> busy_then;  // by Context::member
   std::vector<Utilisation> sample;
 };

@@ -12,7 +12,7 @@ namespace gpushare::sim {
 namespace {
 
 // How many channels go into one message; the server splits as the driver's caller would.
-constexpr size_t kChannelsPerMessage = 16 * 1024;
+constexpr size_t kChannelsPerMessage = 16'384;
 
 template <class T>
 std::span<const std::byte> bytes_of(const T& value) {

@@ -29,7 +29,7 @@ using EntryId = uint32_t;  // 0: none
 class Runlist {
  public:
   struct Record {
-    Time time{};
+    Time time;
     EntryId entry = 0;
     bool is_start = false;
   };
@@ -84,7 +84,7 @@ class Runlist {
   Phase phase_ = Phase::kEmpty;
   EntryId resident_ = 0;      // 0 in kEmpty and kChanging
   Time until_{Time::max()};   // end of the phase, where it has one
-  Time timer_start_{};        // of the resident's present turn
+  Time timer_start_;          // of the resident's present turn
   Time expiry_{Time::max()};  // end of its slice, while contended
   std::vector<Record> records_;
   Time accounted_;

@@ -83,7 +83,7 @@ class Server {
   std::map<int, std::unique_ptr<Peer>> peers_;  // by descriptor
   std::map<uint32_t, Peer*> programs_;          // by RM client
   std::deque<Control> controls_;                // the first is under way
-  Time armed_{};                                // what the timer is set to
+  Time armed_;                                  // what the timer is set to
 };
 
 }  // namespace gpushare::sim

@@ -14,11 +14,11 @@ struct Server::Peer {
 
   template <class T>
   void send(Kind kind, uint64_t tag, const T& body) {
-    connection.queue(kind, tag, std::as_bytes(std::span(&body, 1)));
+    connection.queue(static_cast<uint16_t>(kind), tag, std::as_bytes(std::span(&body, 1)));
   }
   template <class T>
   void answer(Kind kind, uint64_t tag, const T& body, std::span<const std::byte> extra = {}) {
-    connection.queue(static_cast<Kind>(static_cast<uint16_t>(kind) | kReplyBit), tag,
+    connection.queue(static_cast<uint16_t>(kind) | kReplyBit, tag,
                      std::as_bytes(std::span(&body, 1)), extra);
   }
 

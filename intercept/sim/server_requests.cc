@@ -256,6 +256,7 @@ void Server::answer_switches(Peer& peer, uint64_t tag, uint32_t gpu) {
   uint64_t& place = peer.places[gpu];
   const SwitchBatch batch = log.read(place, kSwitchesPerReply, model_.now());
   std::vector<Switch> records;
+  records.reserve(batch.records.size());
   for (const SwitchRecord& record : batch.records)
     records.push_back({to_ns(record.time), record.pid, record.context, record.is_start, 0});
   reply.count = static_cast<uint32_t>(records.size());

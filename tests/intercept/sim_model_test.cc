@@ -324,6 +324,43 @@ TEST(Model, TheSameScriptGivesTheSameRun) {
   EXPECT_EQ(first, run());
 }
 
+TEST(Model, TimeOfTheGraphicsEngineIsConservedAndTheLogAgrees) {
+  Machine machine;
+  std::vector<std::unique_ptr<Program>> programs;
+  for (pid_t pid = 1; pid <= 4; ++pid) programs.push_back(std::make_unique<Program>(machine, pid));
+  std::mt19937 random(11);
+  for (int i = 0; i < 400; ++i) {
+    Program& program = *programs[random() % 4];
+    switch (random() % 5) {
+      case 0:
+        machine.model.freeze(0, program.channels()).value();
+        break;
+      case 1:
+        machine.model.thaw(0, program.channels()).value();
+        break;
+      case 2:
+        program.set_slice(Micros(random() % 2 == 0 ? 1 : 1 + random() % 5000));
+        break;
+      default:
+        program.kernel(Nanos(random() % 5'000'000), random() % 9, 1 + random() % kAllSms);
+    }
+    machine.run_for(Nanos(random() % 3'000'000));
+  }
+  const auto totals = machine.model.graphics_totals(0);
+  EXPECT_EQ(totals.resident + totals.changing + totals.empty, machine.model.now() - Time{});
+  uint64_t place = 0;
+  const auto log = machine.model.switch_log(0).read(place, 1 << 20, machine.model.now());
+  Nanos resident{};
+  for (size_t i = 0; i < log.records.size(); ++i) {
+    ASSERT_EQ(log.records[i].is_start, i % 2 == 0);
+    if (i % 2 == 0) continue;
+    EXPECT_EQ(log.records[i].pid, log.records[i - 1].pid);
+    resident += log.records[i].time - log.records[i - 1].time;
+  }
+  if (log.records.size() % 2 == 1) resident += machine.model.now() - log.records.back().time;
+  EXPECT_EQ(resident, totals.resident);
+}
+
 TEST(Model, NoCompletionComesBeforeItIsAnnounced) {
   Machine machine;
   std::vector<std::unique_ptr<Program>> programs;
