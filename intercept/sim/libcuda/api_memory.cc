@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "intercept/sim/libcuda/api.h"
 
@@ -12,6 +13,7 @@ using gpushare::standin::Context;
 using gpushare::standin::Direction;
 using gpushare::standin::kKernelOverheadNs;
 using gpushare::standin::kMemoryBytesPerNs;
+using gpushare::standin::MemoryRange;
 using gpushare::standin::Runtime;
 using gpushare::standin::to_cuda;
 using gpushare::standin::Work;
@@ -82,6 +84,18 @@ CUresult fill(CUstream handle, CUdeviceptr to, Value value, size_t count, Wait w
 
 void* host(CUdeviceptr pointer) { return reinterpret_cast<void*>(pointer); }
 
+// Waits for the work of the context that the memory is of, as the driver does, then lets go of it.
+std::pair<CUresult, MemoryRange> release(Runtime& runtime, void* memory, bool is_device) {
+  const auto range = runtime.memory.range_at(memory);
+  if (!range) return {CUDA_ERROR_INVALID_VALUE, {}};
+  if (const auto owner = runtime.contexts.find(reinterpret_cast<CUcontext>(range->context))) {
+    const CUresult waited = runtime.wait(*owner, runtime.pending(*owner));
+    if (waited != CUDA_SUCCESS) return {waited, {}};
+  }
+  const auto removed = runtime.memory.remove(memory, is_device);
+  return removed ? std::pair{CUDA_SUCCESS, *removed} : std::pair{CUDA_ERROR_INVALID_VALUE, *range};
+}
+
 }  // namespace
 
 CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
@@ -109,16 +123,12 @@ CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes) {
   return CUDA_SUCCESS;
 }
 
-// Waits for the context's work, as the driver does.
 CUresult cuMemFree_v2(CUdeviceptr pointer) {
   GS_CURRENT();
   if (pointer == 0) return CUDA_SUCCESS;
-  if (!runtime.memory.is_device(host(pointer))) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult waited = runtime.wait(context, runtime.pending(context));
-  if (waited != CUDA_SUCCESS) return waited;
-  const auto range = runtime.memory.remove(host(pointer), true);
-  if (!range) return CUDA_ERROR_INVALID_VALUE;
-  const auto freed = runtime.client().free(range->remote);
+  const auto [result, range] = release(runtime, host(pointer), true);
+  if (result != CUDA_SUCCESS) return result;
+  const auto freed = runtime.client().free(range.remote);
   return freed ? CUDA_SUCCESS : to_cuda(freed.error());
 }
 
@@ -140,10 +150,7 @@ CUresult cuMemAllocHost_v2(void** pointer, size_t bytes) {
 
 CUresult cuMemFreeHost(void* pointer) {
   GS_CURRENT();
-  if (pointer == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const CUresult waited = runtime.wait(context, runtime.pending(context));
-  if (waited != CUDA_SUCCESS) return waited;
-  return runtime.memory.remove(pointer, false) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return release(runtime, pointer, false).first;
 }
 
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pointer, void* memory, unsigned flags) {

@@ -49,7 +49,7 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
   const auto found = runtime.streams.find(stream);
   if (!found || found->context != number_of(context)) return CUDA_ERROR_INVALID_HANDLE;
   runtime.streams.remove(stream);
-  runtime.drop_stream(context, found);
+  runtime.drop_stream(context, *found);
   return CUDA_SUCCESS;
 }
 

@@ -35,6 +35,7 @@ struct Stream {
   // How far this stream and the legacy stream already wait for each other.
   uint64_t legacy_waits_for = 0;  // a value of this stream's `last`
   uint64_t waits_for_legacy = 0;  // a value of the legacy stream's `last`
+  bool is_dropped = false;        // the program destroyed it; its work still runs
   bool is_blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
 };
 

@@ -214,6 +214,7 @@ std::shared_ptr<Stream> Runtime::new_stream(Context& context, unsigned flags) {
   created->context = number_of(context.handle);
   created->flags = flags;
   const std::lock_guard lock(context.order);
+  sweep(context);
   if (context.free_queues.empty()) {
     created->queue = context.next_queue++;
   } else {
@@ -224,11 +225,19 @@ std::shared_ptr<Stream> Runtime::new_stream(Context& context, unsigned flags) {
   return created;
 }
 
-// A later stream may get the queue while work of this one is left in it: it is then behind that
-// work.
-void Runtime::drop_stream(Context& context, const std::shared_ptr<Stream>& stream) {
+void Runtime::drop_stream(Context& context, Stream& stream) {
   const std::lock_guard lock(context.order);
-  if (context.streams.erase(stream) != 0) context.free_queues.push_back(stream->queue);
+  stream.is_dropped = true;
+  sweep(context);
+}
+
+// REQUIRES: context.order is held. Streams that were dropped and are empty give back their queues.
+void Runtime::sweep(Context& context) {
+  std::erase_if(context.streams, [&](const auto& each) {
+    if (!each->is_dropped || !client_->is_done(each->last)) return false;
+    context.free_queues.push_back(each->queue);
+    return true;
+  });
 }
 
 std::shared_ptr<Stream> Runtime::stream(Context& context, CUstream handle) {

@@ -66,7 +66,8 @@ class Runtime {
 
   // --- streams
   std::shared_ptr<Stream> new_stream(Context& context, unsigned flags);
-  void drop_stream(Context& context, const std::shared_ptr<Stream>& stream);
+  // Its work still runs, and is waited for as before.
+  void drop_stream(Context& context, Stream& stream);
   // Of a handle: null and GS_CU_STREAM_LEGACY, GS_CU_STREAM_PER_THREAD, or one that was created.
   // Null if there is none such in this context.
   std::shared_ptr<Stream> stream(Context& context, CUstream handle);
@@ -92,6 +93,7 @@ class Runtime {
   void on_completion(const Completion& completion);
   Result<> enqueue(Context& context, Stream& stream, Work work, Effect effect);
   Result<> wait_for(Context& context, Stream& stream, uint64_t sequence);
+  void sweep(Context& context);
 
   std::vector<std::unique_ptr<Device>> devices_;
   std::unique_ptr<Client> client_;
