@@ -93,7 +93,7 @@ int serve(const CommandLine& line, const std::vector<std::string>& arguments) {
     const auto ran = run_agent(line.agent);
     return ran ? kOk : fail(ran.error());
   }
-  return run_supervisor(line.agent, "/proc/self/exe", arguments);
+  return run_supervisor(line.agent, arguments);
 }
 
 void describe(CLI::App& app, CommandLine& line, std::string& simulation, bool& is_simulated) {
@@ -145,7 +145,7 @@ int run(int argc, char** argv) {
   if (is_simulated) line.agent.simulation = simulation;
   if (line.must_check) return check_config(line.agent.config);
   if (line.must_recover) return recover_all(line.agent);
-  return serve(line, {argv + 1, argv + argc});
+  return serve(line, {argv, argv + argc});
 }
 
 }  // namespace

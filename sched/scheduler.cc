@@ -116,7 +116,12 @@ void Scheduler::attach(pid_t pid) {
       log_warning("process {} is not managed: {}", pid, found.error().message());
     return;
   }
-  if (!found->empty()) state_.registry.reconcile(found->front().process, *found);
+  if (found->empty()) return;
+  const ProcessId process = found->front().process;
+  state_.registry.reconcile(process, *found);
+  if (outside_.observer == nullptr) return;
+  if (const auto watched = outside_.observer->watch(process); !watched)
+    state_.registry.close(process);  // it ended meanwhile, and nobody would tell
 }
 
 void Scheduler::look_for_users() {

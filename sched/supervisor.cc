@@ -29,8 +29,8 @@ constexpr Nanos kToStop{5'000'000'000};     // for an agent that was asked to
 
 class Supervisor {
  public:
-  Supervisor(const AgentOptions& options, std::string program, std::vector<std::string> arguments)
-      : options_(options), program_(std::move(program)), arguments_(std::move(arguments)) {}
+  Supervisor(const AgentOptions& options, std::vector<std::string> arguments)
+      : options_(options), arguments_(std::move(arguments)) {}
 
   int run();
 
@@ -42,7 +42,6 @@ class Supervisor {
   Nanos pause_after_death();
 
   const AgentOptions options_;
-  const std::string program_;
   const std::vector<std::string> arguments_;
   const MonotonicClock clock_;
   const SystemProcReader processes_;
@@ -57,8 +56,7 @@ class Supervisor {
 
 // Between fork and exec only calls that are safe there.
 bool Supervisor::start_agent() {
-  std::vector<std::string> words{program_};
-  words.insert(words.end(), arguments_.begin(), arguments_.end());
+  std::vector<std::string> words = arguments_;
   words.push_back(fmt::format("--supervisor-pid={}", ::getpid()));
   words.push_back(fmt::format("--restarts={}", starts_));
   std::vector<char*> argv;
@@ -72,7 +70,7 @@ bool Supervisor::start_agent() {
     ::sigprocmask(SIG_SETMASK, &before_, nullptr);
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != self) ::_exit(1);  // it died before that
-    ::execv(program_.c_str(), argv.data());
+    ::execv("/proc/self/exe", argv.data());
     ::_exit(127);
   }
   if (agent_ < 0) {
@@ -191,9 +189,8 @@ int Supervisor::run() {
 
 }  // namespace
 
-int run_supervisor(const AgentOptions& options, const std::string& program,
-                   const std::vector<std::string>& arguments) {
-  return Supervisor(options, program, arguments).run();
+int run_supervisor(const AgentOptions& options, const std::vector<std::string>& arguments) {
+  return Supervisor(options, arguments).run();
 }
 
 }  // namespace gpushare

@@ -20,7 +20,6 @@ namespace gpushare {
 // (argv without the program's name); "--supervisor-pid P --restarts N" is appended. SIGHUP is
 // passed on. Returns the exit code for the process: 0, or that of an agent that could not start at
 // all.
-int run_supervisor(const AgentOptions& options, const std::string& program,
-                   const std::vector<std::string>& arguments);
+int run_supervisor(const AgentOptions& options, const std::vector<std::string>& arguments);
 
 }  // namespace gpushare
