@@ -24,7 +24,6 @@ namespace gpushare {
 namespace {
 
 constexpr size_t kLargestFile = 1 << 20;
-constexpr size_t kMostTenants = kMaxTenants - 1;  // one slot is left for `default`
 
 constexpr std::array<std::pair<std::string_view, LogLevel>, 4> kLogLevels = {{
     {"debug", LogLevel::kDebug},
@@ -198,8 +197,9 @@ class Reader {
   }
 
   void read_tenants(const toml::table& tenants) {
-    if (tenants.size() > kMostTenants) {
-      error(tenants.source().begin, "tenant", fmt::format("more than {} tenants", kMostTenants));
+    const size_t most = kMaxTenants - (tenants.contains("default") ? 0 : 1);  // it always exists
+    if (tenants.size() > most) {
+      error(tenants.source().begin, "tenant", fmt::format("more than {} tenants", most));
       return;
     }
     for (auto&& [key, node] : tenants) {

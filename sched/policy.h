@@ -59,6 +59,8 @@ struct Decision {
   Micros slice{0};
   FreezeReason freeze = FreezeReason::kNone;
   double target = -1;  // share of this GPU it should get while the present set is active; < 0 none
+
+  bool operator==(const Decision&) const = default;
 };
 
 // Carried out in this order: freezes, then slices, then thaws. A process whose `freeze` is kNone

@@ -12,11 +12,6 @@
 
 namespace gpushare {
 
-bool operator==(const Decision& a, const Decision& b) {
-  return a.process == b.process && a.slice == b.slice && a.freeze == b.freeze &&
-         a.target == b.target;
-}
-
 namespace {
 
 using namespace std::chrono_literals;

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The configuration file on hostile bytes. What is accepted must keep the promises of its type;
+// what is refused must say where and why.
+#include "sched/config.h"
+#include "sched/tenants.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto config = gpushare::parse_config(text, "fuzz.toml");
+  if (!config) {
+    if (config.error().empty()) __builtin_trap();
+    for (const gpushare::ConfigError& error : config.error()) {
+      if (error.line == 0 || error.text.empty()) __builtin_trap();
+    }
+    return 0;
+  }
+  for (const gpushare::TenantConfig& tenant : config->tenants) {
+    gpushare::TenantSettings settings, again;
+    if (!check_tenant_name(tenant.name)) __builtin_trap();
+    if (!apply_settings(settings, tenant.settings)) __builtin_trap();
+    if (!apply_settings(again, format_settings(settings)) || again != settings) __builtin_trap();
+  }
+  gpushare::Tenants tenants;
+  if (!tenants.reload(*config)) __builtin_trap();
+  for (const gpushare::Rule& rule : config->rules) {
+    if (!tenants.find(rule.tenant)) __builtin_trap();
+    gpushare::ProcessFacts facts;
+    facts.cgroup_path = rule.cgroup.value_or("");
+    facts.command = rule.command.value_or("");
+    facts.user = rule.user.value_or("");
+    if (!rule_matches(rule, facts)) __builtin_trap();  // a glob matches itself
+  }
+  return 0;
+}
