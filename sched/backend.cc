@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/backend.h"
 
+#include "intercept/bpf/observer.h"
+#include "intercept/nvrm/rm_gpu.h"
 #include "intercept/sim/remote_gpu.h"
 
 namespace gpushare {
 
 Result<std::unique_ptr<Gpu>> open_gpu(const std::optional<std::string>& simulation) {
   if (simulation) return sim::make_sim_gpu(*simulation);
-  return make_error(std::errc::no_such_device, "open the NVIDIA driver");
+  return make_rm_gpu(RmUse::kRecovery);
 }
 
 Result<Backend> open_backend(const std::optional<std::string>& simulation) {
@@ -19,7 +21,12 @@ Result<Backend> open_backend(const std::optional<std::string>& simulation) {
     backend.observer = std::move(opened->observer);
     return backend;
   }
-  auto gpu = open_gpu(simulation);
+  auto observer = BpfObserver::start();
+  if (observer)
+    backend.observer = std::move(*observer);
+  else
+    backend.warning = observer.error().message();
+  auto gpu = make_rm_gpu(RmUse::kAgent);
   if (!gpu) return std::unexpected(gpu.error());
   backend.gpu = std::move(*gpu);
   return backend;

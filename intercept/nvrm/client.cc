@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "intercept/nvrm/client.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+namespace gpushare::nvrm {
+namespace {
+
+constexpr unsigned kMaxMinors = 32;
+
+std::errc errc_of(uint32_t status) {
+  switch (status) {
+    case GS_NV_ERR_INSUFFICIENT_PERMISSIONS:
+      return std::errc::operation_not_permitted;
+    // What RM says of handles that are gone: the channel, its client, the object.
+    case GS_NV_ERR_INVALID_CHANNEL:
+    case GS_NV_ERR_INVALID_CLIENT:
+    case GS_NV_ERR_INVALID_OBJECT_HANDLE:
+    case GS_NV_ERR_INVALID_OBJECT_OLD:
+    case GS_NV_ERR_OBJECT_NOT_FOUND:
+      return std::errc::no_such_process;
+    case GS_NV_ERR_NOT_SUPPORTED:
+      return std::errc::not_supported;
+    case GS_NV_ERR_NO_MEMORY:
+      return std::errc::not_enough_memory;
+    default:
+      return std::errc::io_error;
+  }
+}
+
+}  // namespace
+
+std::unexpected<Error> rm_error(uint32_t status, const char* step, std::string detail) {
+  std::string text = fmt::format("driver status {:#x}", status);
+  if (!detail.empty()) text = detail + ", " + text;
+  return make_error(errc_of(status), step, std::move(text));
+}
+
+Result<> rm_control(Driver& driver, int fd, uint32_t client, uint32_t object, uint32_t command,
+                    void* params, uint32_t bytes, const char* step) {
+  gs_nvos54 call{};
+  call.h_client = client;
+  call.h_object = object;
+  call.cmd = command;
+  call.p_params = reinterpret_cast<uintptr_t>(params);
+  call.params_size = bytes;
+  if (int error = driver.ioctl(fd, GS_NV_ESC_RM_CONTROL, &call, sizeof(call)))
+    return std::unexpected(Error{std::error_code(error, std::generic_category()), step, {}});
+  if (call.status != GS_NV_OK) return rm_error(call.status, step);
+  return {};
+}
+
+Result<RmClient> RmClient::open(Driver& driver) {
+  RmClient made;
+  made.driver_ = &driver;
+  auto control = driver.open(GS_NV_CTL_MINOR);
+  if (!control) return std::unexpected(control.error());
+  made.control_ = std::move(*control);
+  if (auto done = made.read_version(); !done) return std::unexpected(done.error());
+
+  gs_nvos64 call{};
+  call.h_class = GS_CLASS_ROOT_CLIENT;
+  if (int error = driver.ioctl(made.control_.get(), GS_NV_ESC_RM_ALLOC, &call, sizeof(call)))
+    return std::unexpected(
+        Error{std::error_code(error, std::generic_category()), "make a driver client", {}});
+  if (call.status != GS_NV_OK) return rm_error(call.status, "make a driver client");
+  made.client_ = call.h_new;
+
+  // Every device file must be open before RM lets us make devices (driver-facts section 2).
+  for (unsigned minor = 0; minor < kMaxMinors; ++minor)
+    if (auto fd = driver.open(minor)) made.devices_.push_back(std::move(*fd));
+  if (made.devices_.empty())
+    return make_error(std::errc::no_such_device, "open a GPU", "no /dev/nvidiaN could be opened");
+  if (auto done = made.find_gpus(); !done) return std::unexpected(done.error());
+  return made;
+}
+
+Result<> RmClient::read_version() {
+  gs_nv_version version{};
+  version.cmd = '2';
+  if (int error =
+          driver_->ioctl(control_.get(), GS_NV_ESC_CHECK_VERSION_STR, &version, sizeof(version)))
+    return std::unexpected(
+        Error{std::error_code(error, std::generic_category()), "ask the driver's version", {}});
+  version_.assign(version.text, strnlen(version.text, sizeof(version.text)));
+  return {};
+}
+
+Result<uint32_t> RmClient::alloc(uint32_t parent, uint32_t class_id, void* params, uint32_t bytes,
+                                 const char* step) {
+  gs_nvos64 call{};
+  call.h_root = client_;
+  call.h_parent = parent;
+  call.h_new = next_handle_++;
+  call.h_class = class_id;
+  call.p_params = reinterpret_cast<uintptr_t>(params);
+  call.params_size = bytes;
+  if (int error = driver_->ioctl(control_.get(), GS_NV_ESC_RM_ALLOC, &call, sizeof(call)))
+    return std::unexpected(Error{std::error_code(error, std::generic_category()), step, {}});
+  if (call.status != GS_NV_OK) return rm_error(call.status, step);
+  return call.h_new;
+}
+
+Result<> RmClient::find_gpus() {
+  // Drivers before 580 have no third array, and refuse the longer form.
+  gs_probed_ids probed{};
+  auto listed = rm_control(*driver_, control_.get(), client_, client_, GS_CTRL_GPU_GET_PROBED_IDS,
+                           probed, "list GPUs");
+  if (!listed)
+    listed = rm_control(*driver_, control_.get(), client_, client_, GS_CTRL_GPU_GET_PROBED_IDS,
+                        &probed, offsetof(gs_probed_ids, flags), "list GPUs");
+  if (!listed) return listed;
+  gs_attach_ids attach{};
+  std::fill(std::begin(attach.ids), std::end(attach.ids), GS_INVALID_GPU_ID);
+  std::vector<uint32_t> ids;
+  for (uint32_t id : probed.ids)
+    if (id != GS_INVALID_GPU_ID && ids.size() < GS_MAX_GPUS) ids.push_back(id);
+  if (ids.empty()) return make_error(std::errc::no_such_device, "list GPUs", "the driver has none");
+  std::copy(ids.begin(), ids.end(), attach.ids);
+  if (auto done = rm_control(*driver_, control_.get(), client_, client_, GS_CTRL_GPU_ATTACH_IDS,
+                             attach, "attach GPUs");
+      !done)
+    return done;
+  for (uint32_t id : ids)
+    if (auto done = add_gpu(id); !done) return done;
+  return {};
+}
+
+Result<> RmClient::add_gpu(uint32_t gpu_id) {
+  gs_gpu_id_info where{};
+  where.gpu_id = gpu_id;
+  if (auto done = rm_control(*driver_, control_.get(), client_, client_, GS_CTRL_GPU_GET_ID_INFO_V2,
+                             where, "find a GPU's instance");
+      !done)
+    return done;
+
+  RmGpuDevice gpu;
+  gpu.gpu_id = gpu_id;
+  gs_device_params device{};
+  device.device_id = where.device_instance;
+  auto device_handle =
+      alloc(client_, GS_CLASS_DEVICE, &device, sizeof(device), "open a GPU's device object");
+  if (!device_handle) return std::unexpected(device_handle.error());
+  gpu.device = *device_handle;
+  gs_subdevice_params subdevice{};
+  auto subdevice_handle = alloc(gpu.device, GS_CLASS_SUBDEVICE, &subdevice, sizeof(subdevice),
+                                "open a GPU's subdevice object");
+  if (!subdevice_handle) return std::unexpected(subdevice_handle.error());
+  gpu.subdevice = *subdevice_handle;
+  gpu.info.index = static_cast<uint32_t>(gpus_.size());
+  gpu.info.instance = where.device_instance;
+  gpus_.push_back(gpu);
+  describe(gpus_.back());
+  return {};
+}
+
+// Names and sizes are for people: what the driver does not tell stays unknown.
+void RmClient::describe(RmGpuDevice& gpu) const {
+  const uint32_t index = gpu.info.index;
+  gs_name_string name{};
+  if (subdevice_control(index, GS_CTRL_GPU_GET_NAME_STRING, name, "name"))
+    gpu.info.name.assign(reinterpret_cast<const char*>(name.ascii),
+                         strnlen(reinterpret_cast<const char*>(name.ascii), 64));
+  gs_gid_info gid{};
+  if (subdevice_control(index, GS_CTRL_GPU_GET_GID_INFO, gid, "uuid"))
+    gpu.info.uuid.assign(reinterpret_cast<const char*>(gid.data),
+                         strnlen(reinterpret_cast<const char*>(gid.data), sizeof(gid.data)));
+  gs_pci_info pci{};
+  pci.gpu_id = gpu.gpu_id;
+  if (rm_control(*driver_, control_.get(), client_, client_, GS_CTRL_GPU_GET_PCI_INFO, pci, "pci"))
+    gpu.info.pci = fmt::format("{:04x}:{:02x}:{:02x}.0", pci.domain, pci.bus, pci.slot);
+  gs_info_entry ram{GS_FB_INFO_TOTAL_RAM_SIZE, 0};
+  gs_fb_info fb{1, 0, reinterpret_cast<uintptr_t>(&ram)};
+  if (subdevice_control(index, GS_CTRL_FB_GET_INFO, fb, "memory size"))
+    gpu.info.memory_bytes = uint64_t{ram.data} << 10;
+  gs_sm_mappings sms{};
+  if (subdevice_control(index, GS_CTRL_GR_SM_MAPPINGS, sms, "SM count"))
+    gpu.info.sm_count = sms.count;
+}
+
+}  // namespace gpushare::nvrm

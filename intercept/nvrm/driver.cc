@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "intercept/nvrm/driver.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <string>
+
+#include "intercept/nvrm/abi.h"
+
+namespace gpushare::nvrm {
+namespace {
+
+struct DirCloser {
+  void operator()(DIR* dir) const { ::closedir(dir); }
+};
+using Dir = std::unique_ptr<DIR, DirCloser>;
+
+// Calls `visit(number)` for every all-digit entry of a /proc directory.
+template <class Visit>
+void for_each_number(const std::string& path, Visit visit) {
+  Dir dir(::opendir(path.c_str()));
+  if (!dir) return;
+  while (const dirent* entry = ::readdir(dir.get())) {
+    int number = 0;
+    const char* end = entry->d_name + std::strlen(entry->d_name);
+    auto [rest, error] = std::from_chars(entry->d_name, end, number);
+    if (error == std::errc() && rest == end) visit(number);
+  }
+}
+
+class SystemDriver final : public Driver {
+ public:
+  Result<Fd> open(unsigned minor) override {
+    const std::string path = minor == GS_NV_CTL_MINOR ? std::string("/dev/nvidiactl")
+                                                      : "/dev/nvidia" + std::to_string(minor);
+    Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+    if (!fd.is_open()) return errno_error("open the driver", path);
+    return fd;
+  }
+
+  int ioctl(int fd, unsigned nr, void* argument, size_t bytes) override {
+    const unsigned long request = _IOC(_IOC_READ | _IOC_WRITE, GS_NV_IOCTL_TYPE, nr, bytes);
+    int rc;
+    do {
+      rc = ::ioctl(fd, request, argument);
+    } while (rc < 0 && errno == EINTR);
+    return rc < 0 ? errno : 0;
+  }
+
+  Result<const void*> map(int fd, size_t bytes) override {
+    void* address = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
+    if (address == MAP_FAILED) return errno_error("map driver memory");
+    return address;
+  }
+
+  void unmap(const void* address, size_t bytes) override {
+    ::munmap(const_cast<void*>(address), bytes);
+  }
+
+  Result<Fd> fetch(ProcessId process, int fd) override {
+    Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
+    if (!pidfd.is_open()) return errno_error("open process", std::to_string(process.pid));
+    // The pidfd pins the process: when the start time matches now, it is the one that was meant.
+    if (process.start_ticks != 0 && start_ticks_of(process.pid) != process.start_ticks)
+      return make_error(std::errc::no_such_process, "open process", std::to_string(process.pid));
+    Fd copy(static_cast<int>(::syscall(SYS_pidfd_getfd, pidfd.get(), fd, 0)));
+    if (!copy.is_open())
+      return errno_error("take descriptor of process", std::to_string(process.pid));
+    struct stat info{};
+    if (::fstat(copy.get(), &info) != 0) return errno_error("inspect descriptor");
+    if (!S_ISCHR(info.st_mode) || major(info.st_rdev) != GS_NV_MAJOR)
+      return make_error(std::errc::no_such_device, "take descriptor of process",
+                        "it is no longer a driver file");
+    return copy;
+  }
+
+  std::vector<int> control_fds(pid_t pid) override {
+    std::vector<int> found;
+    const std::string base = "/proc/" + std::to_string(pid) + "/fd";
+    for_each_number(base, [&](int number) {
+      struct stat info{};
+      if (::stat((base + "/" + std::to_string(number)).c_str(), &info) == 0 &&
+          S_ISCHR(info.st_mode) && info.st_rdev == makedev(GS_NV_MAJOR, GS_NV_CTL_MINOR))
+        found.push_back(number);
+    });
+    return found;
+  }
+
+  std::vector<pid_t> processes() override {
+    std::vector<pid_t> all;
+    for_each_number("/proc", [&](int pid) { all.push_back(pid); });
+    return all;
+  }
+};
+
+}  // namespace
+
+Driver& system_driver() {
+  static SystemDriver driver;
+  return driver;
+}
+
+uint64_t start_ticks_of(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  if (!std::getline(file, text)) return 0;
+  // The command, field 2, is in parentheses and may hold anything, also ") ".
+  const size_t end = text.rfind(')');
+  if (end == std::string::npos) return 0;
+  const char* at = text.c_str() + end + 1;
+  for (int field = 3; field <= 22 && at != nullptr; ++field) at = std::strchr(at + 1, ' ');
+  // `at` now stands on the blank before field 23; go back over field 22.
+  if (at == nullptr) return 0;
+  const char* begin = at;
+  while (begin[-1] != ' ') --begin;
+  uint64_t ticks = 0;
+  std::from_chars(begin, at, ticks);
+  return ticks;
+}
+
+}  // namespace gpushare::nvrm

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one thing we ask of NVML (libnvidia-ml.so.1, loaded when present): how busy each process kept
+// the SMs over the last sample periods. Everything else comes from the resource manager itself.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "intercept/gpu.h"
+
+namespace gpushare::nvrm {
+
+class Nvml {
+ public:
+  // nullptr: no NVML on this machine, or it does not start.
+  static std::unique_ptr<Nvml> load();
+  Nvml(const Nvml&) = delete;
+  Nvml& operator=(const Nvml&) = delete;
+  ~Nvml();
+
+  // The newest sample of each process on the GPU with this UUID, none older than two seconds.
+  // Samples are whole percent, taken by the driver about once a second (1/6 s on an idle GPU).
+  // nullopt: the driver does not tell (a GPU without this counter, MIG).
+  std::optional<std::vector<Utilisation>> utilisation(const std::string& uuid, uint32_t gpu);
+
+ private:
+  struct Api;
+  explicit Nvml(std::unique_ptr<Api> api);
+  std::unique_ptr<Api> api_;
+  std::map<std::string, void*> devices_;  // by UUID
+};
+
+}  // namespace gpushare::nvrm

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "intercept/nvrm/rm_gpu.h"
+
+#include <optional>
+
+#include "intercept/nvrm/attach.h"
+#include "intercept/nvrm/channels.h"
+#include "intercept/nvrm/client.h"
+#include "intercept/nvrm/nvml.h"
+#include "intercept/nvrm/switch_log.h"
+#include "intercept/nvrm/versions.h"
+
+namespace gpushare {
+namespace {
+
+using namespace nvrm;
+
+class RmGpu final : public Gpu {
+ public:
+  RmGpu(RmClient client, RmUse use) : client_(std::move(client)) {
+    for (const RmGpuDevice& gpu : client_.gpus()) infos_.push_back(gpu.info);
+    support_.driver_version = client_.driver_version();
+    const Trust trust = driver_trust(client_.driver_version());
+    support_.can_freeze = support_.can_set_slice = trust != Trust::kUnknown;
+    if (trust == Trust::kUnknown)
+      support_.reason =
+          "driver " + client_.driver_version() + " is not one we know (550 to 595): observing only";
+    if (use == RmUse::kRecovery) return;
+    open_logs();
+    nvml_ = Nvml::load();
+  }
+
+  std::span<const GpuInfo> gpus() const override { return infos_; }
+  const GpuSupport& support() const override { return support_; }
+
+  Result<> freeze(uint32_t gpu, std::span<const ChannelRef> channels) override {
+    if (auto allowed = check_control(gpu, support_.can_freeze); !allowed) return allowed;
+    return freeze_channels(client_, gpu, channels);
+  }
+  // Never refused: what was frozen by whoever must come free.
+  Result<> thaw(uint32_t gpu, std::span<const ChannelRef> channels) override {
+    if (auto allowed = check_control(gpu, true); !allowed) return allowed;
+    return thaw_channels(client_, gpu, channels);
+  }
+  Result<> set_slice(const GroupRef& group, Micros slice) override {
+    if (auto allowed = check_control(0, support_.can_set_slice); !allowed) return allowed;
+    if (slice < Micros(1))
+      return make_error(std::errc::invalid_argument, "set time slice", "at least 1 us");
+    return set_group_slice(client_, group, slice);
+  }
+  Result<Micros> slice(const GroupRef& group) override { return group_slice(client_, group); }
+
+  Result<SwitchBatch> read_switches(uint32_t gpu) override {
+    if (gpu >= logs_.size() || !logs_[gpu])
+      return make_error(std::errc::not_supported, "read the switch log");
+    return logs_[gpu]->read();
+  }
+
+  std::optional<std::vector<Utilisation>> utilisation(uint32_t gpu) override {
+    if (!nvml_ || gpu >= infos_.size()) return std::nullopt;
+    return nvml_->utilisation(infos_[gpu].uuid, gpu);
+  }
+
+  Result<std::vector<DriverEvent>> attach(pid_t pid) override {
+    const ProcessId process{pid, start_ticks_of(pid)};
+    if (process.start_ticks == 0)
+      return make_error(std::errc::no_such_process, "attach", std::to_string(pid));
+    auto events = find_objects(client_, process);
+    if (!events || events->empty()) return events;
+    events->insert(events->begin(), {events->front().time, process, ProcessOpened{}});
+    return events;
+  }
+
+  std::vector<pid_t> users() const override {
+    std::vector<pid_t> found;
+    for (pid_t pid : client_.driver().processes())
+      if (pid != ::getpid() && !client_.driver().control_fds(pid).empty()) found.push_back(pid);
+    return found;
+  }
+
+ private:
+  Result<> check_control(uint32_t gpu, bool is_allowed) const {
+    if (gpu >= infos_.size())
+      return make_error(std::errc::no_such_device, "control a GPU", std::to_string(gpu));
+    if (!is_allowed)
+      return make_error(std::errc::operation_not_permitted, "control a GPU", support_.reason);
+    return {};
+  }
+
+  void open_logs() {
+    support_.has_switch_log = true;
+    for (uint32_t gpu = 0; gpu < infos_.size(); ++gpu) {
+      auto log = SwitchLog::open(client_, gpu);
+      if (log) {
+        logs_.push_back(std::make_unique<SwitchLog>(std::move(*log)));
+        continue;
+      }
+      logs_.push_back(nullptr);
+      support_.has_switch_log = false;
+      if (support_.reason.empty())
+        support_.reason = "no context-switch log: " + log.error().message();
+    }
+  }
+
+  RmClient client_;
+  std::vector<GpuInfo> infos_;
+  GpuSupport support_;
+  std::vector<std::unique_ptr<SwitchLog>> logs_;  // after client_: they use it
+  std::unique_ptr<Nvml> nvml_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Gpu>> make_rm_gpu(Driver& driver, RmUse use) {
+  auto client = RmClient::open(driver);
+  if (!client) return std::unexpected(client.error());
+  return std::make_unique<RmGpu>(std::move(*client), use);
+}
+
+Result<std::unique_ptr<Gpu>> make_rm_gpu(RmUse use) { return make_rm_gpu(system_driver(), use); }
+
+}  // namespace gpushare
