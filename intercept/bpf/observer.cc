@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "intercept/bpf/observer.h"
+
+#include <bpf/libbpf.h>
+
+#include "intercept/nvrm/decode.h"
+#include "intercept/nvrm/driver.h"
+
+namespace gpushare {
+
+void BpfObserver::DestroyRing::operator()(ring_buffer* ring) const { ring_buffer__free(ring); }
+
+Result<std::unique_ptr<BpfObserver>> BpfObserver::start(const ProbeOptions& options) {
+  Result<Probe> probe = Probe::load(options);
+  if (!probe) return std::unexpected(probe.error());
+  std::unique_ptr<BpfObserver> self(new BpfObserver(std::move(*probe)));
+  self->ring_.reset(ring_buffer__new(self->probe_.ring_fd(), on_record, self.get(), nullptr));
+  if (self->ring_ == nullptr) return errno_error("map the probe's ring buffer");
+  return self;
+}
+
+int BpfObserver::fd() const { return ring_buffer__epoll_fd(ring_.get()); }
+
+int BpfObserver::on_record(void* self, void* data, size_t bytes) {
+  auto& observer = *static_cast<BpfObserver*>(self);
+  auto sighting = nvrm::decode({static_cast<const std::byte*>(data), bytes});
+  if (!sighting) return 0;
+  const bool is_end =
+      sighting->event && std::holds_alternative<ProcessClosed>(sighting->event->what);
+  if (is_end) {
+    if (observer.known_.erase(sighting->process) == 0) return 0;
+  } else if (observer.known_.insert(sighting->process).second) {
+    observer.hand_out(*observer.sink_,
+                      {sighting->time, sighting->process, std::move(sighting->opened)});
+  }
+  if (sighting->event) observer.hand_out(*observer.sink_, std::move(*sighting->event));
+  return 0;
+}
+
+Result<uint64_t> BpfObserver::drain(const Sink& sink) {
+  sink_ = &sink;
+  handed_out_ = 0;
+  const int status = ring_buffer__consume(ring_.get());
+  sink_ = nullptr;
+  if (status < 0) {
+    errno = -status;
+    return errno_error("read the probe's ring buffer");
+  }
+  if (const uint64_t lost = dropped(); lost != reported_lost_) {
+    close_the_dead(sink);
+    hand_out(sink, {MonotonicClock().now(), {}, EventsLost{lost - reported_lost_}});
+    reported_lost_ = lost;
+  }
+  return handed_out_;
+}
+
+Result<> BpfObserver::watch(ProcessId process) {
+  if (Result<> added = probe_.add_user(process.pid); !added) return added;
+  known_.insert(process);
+  if (nvrm::start_ticks_of(process.pid) == process.start_ticks) return {};
+  // It ended before the probe knew it, so its exit went unseen.
+  known_.erase(process);
+  probe_.remove_user(process.pid);
+  return make_error(std::errc::no_such_process, "watch process", std::to_string(process.pid));
+}
+
+void BpfObserver::hand_out(const Sink& sink, DriverEvent&& event) {
+  ++handed_out_;
+  sink(std::move(event));
+}
+
+// A lost record may have been an exit; nothing else would ever tell.
+void BpfObserver::close_the_dead(const Sink& sink) {
+  std::erase_if(known_, [&](const ProcessId& process) {
+    if (nvrm::start_ticks_of(process.pid) == process.start_ticks) return false;
+    hand_out(sink, {MonotonicClock().now(), process, ProcessClosed{}});
+    return true;
+  });
+}
+
+}  // namespace gpushare
