@@ -35,7 +35,7 @@ Server* running = nullptr;
 void on_signal(int) { running->stop(); }
 
 int usage_error(const char* problem, const char* value) {
-  std::fprintf(stderr, "gpushare-sim: %s: '%s'; see gpushare-sim --help\n", problem, value);
+  std::fprintf(stderr, "gpushare-sim: %s '%s'; see gpushare-sim --help\n", problem, value);
   return 2;
 }
 
@@ -110,7 +110,7 @@ int main(int argc, char** argv) {
         return 2;  // getopt has said what is wrong
     }
   }
-  if (optind < argc) return usage_error("takes no arguments", argv[optind]);
+  if (optind < argc) return usage_error("takes options only, not", argv[optind]);
   GpuModel gpu;
   if (memory_gib != 0) gpu.memory_bytes = uint64_t{memory_gib} << 30;
   options.gpus.assign(gpus, gpu);
