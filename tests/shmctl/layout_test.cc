@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <map>
-#include <regex>
 #include <string>
 #include <vector>
 
@@ -185,16 +185,17 @@ Document read_document() {
   Document document;
   std::ifstream file("shmctl/LAYOUT.md");
   if (!file) ADD_FAILURE() << "shmctl/LAYOUT.md is not here; run this in the repository's root";
-  const std::regex heading(R"(#+ `?([\w<>]+)`? \((\d+) bytes\))");
-  const std::regex row(R"(\| (\d+) \| (\d+) \| `(\w+)` \|.*)");
   std::string of;
-  std::smatch match;
   for (std::string line; std::getline(file, line);) {
-    if (std::regex_match(line, match, heading)) {
-      of = match[1];
-      document.sizes[of] = std::stoul(match[2]);
-    } else if (std::regex_match(line, match, row)) {
-      document.members.push_back({of, match[3], std::stoul(match[1]), std::stoul(match[2])});
+    char name[64] = "";
+    std::size_t offset = 0, size = 0;
+    if (line.starts_with("#")) {
+      std::erase_if(line, [](char c) { return c == '#' || c == '`'; });
+      if (std::sscanf(line.c_str(), " %63s (%zu bytes)", name, &size) == 2)
+        document.sizes[of = name] = size;
+    } else if (std::sscanf(line.c_str(), "| %zu | %zu | `%63[a-z_0-9]` |", &offset, &size, name) ==
+               3) {
+      document.members.push_back({of, name, offset, size});
     }
   }
   return document;

@@ -109,7 +109,8 @@ class LedgerDeath : public testing::Test {
 
   void expect_recovery_after_each_step(const std::function<void()>& operation) {
     SteppedChild child(Stride::kInstruction, operation);
-    if (!child.is_traced()) GTEST_SKIP() << "ptrace is not allowed here";
+    if (!child.is_traced())
+      GTEST_SKIP() << "no stepping here: ptrace is not allowed, or sanitized build";
     uint64_t looks = 0, last = fingerprint();
     while (child.step()) {
       if (const uint64_t now = fingerprint(); now == std::exchange(last, now)) continue;
@@ -194,7 +195,7 @@ TEST_F(LedgerDeath, RegionOfAKilledAgentIsRecoveredInPlace) {
         world().expect_untouched_and_usable();
       },
       20);
-  if (!is_traced) GTEST_SKIP() << "ptrace is not allowed here";
+  if (!is_traced) GTEST_SKIP() << "no stepping here: ptrace is not allowed, or sanitized build";
 }
 
 }  // namespace

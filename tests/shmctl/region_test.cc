@@ -283,7 +283,7 @@ TEST_F(RegionTest, MakerThatDiesAnywhereLeavesAWholeRegionOrNone) {
         ASSERT_TRUE(ControlPlane::create(name()));
       },
       40);
-  if (!is_traced) GTEST_SKIP() << "ptrace is not allowed here";
+  if (!is_traced) GTEST_SKIP() << "no stepping here: ptrace is not allowed, or sanitized build";
   EXPECT_GT(absent, 0);
   EXPECT_GT(whole, 0);
 }

@@ -96,7 +96,8 @@ TEST(SlotDeath, AtEveryInstructionOfAWriteTheOldOrTheNewRecordIsRead) {
   write_record(slot, old_record);
 
   SteppedChild child(Stride::kInstruction, [&] { write_record(slot, new_record); });
-  if (!child.is_traced()) GTEST_SKIP() << "ptrace is not allowed here";
+  if (!child.is_traced())
+    GTEST_SKIP() << "no stepping here: ptrace is not allowed, or sanitized build";
   bool is_new = false;
   while (child.step()) {
     const auto seen = read_record(slot);
@@ -130,7 +131,7 @@ TEST(SlotDeath, AfterAnyDeathOfAWriterTheNextWriterSucceeds) {
         ASSERT_EQ(read_record(slot)->index, count);
       },
       100);
-  if (!is_traced) GTEST_SKIP() << "ptrace is not allowed here";
+  if (!is_traced) GTEST_SKIP() << "no stepping here: ptrace is not allowed, or sanitized build";
   EXPECT_GT(count, 50u);
 }
 

@@ -13,6 +13,11 @@ namespace gpushare {
 namespace {
 
 constexpr int kEndOfOperation = SIGUSR1;
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr bool kCanStepInstructions = false;
+#else
+constexpr bool kCanStepInstructions = true;
+#endif
 
 // Waits for the child to stop; the signal it stopped for, 0 when it has ended.
 int wait_for_stop(pid_t pid) {
@@ -26,6 +31,7 @@ int wait_for_stop(pid_t pid) {
 
 SteppedChild::SteppedChild(Stride stride, const std::function<void()>& operation)
     : stride_(stride) {
+  if (stride == Stride::kInstruction && !kCanStepInstructions) return;
   pid_ = ::fork();
   if (pid_ == 0) {
     if (::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) ::_exit(1);

@@ -25,7 +25,9 @@ class SteppedChild {
   SteppedChild(const SteppedChild&) = delete;
   SteppedChild& operator=(const SteppedChild&) = delete;
 
-  // False: this machine does not allow ptrace; skip the test.
+  // False: cannot be stepped, skip the test. The machine does not allow ptrace; or single
+  // instructions of a sanitized build, which has fifty times as many and would find nothing more
+  // here.
   bool is_traced() const { return is_running_; }
   // Runs to the next stop. False when the operation is over.
   bool step();
@@ -41,7 +43,7 @@ class SteppedChild {
 
 // Runs the operation again and again, killed after a growing number of steps (each one if there are
 // at most `deaths` of them, else about that many, evenly), and calls check() after each death.
-// prepare() goes before each run. False: no ptrace here.
+// prepare() goes before each run. False: cannot be stepped.
 bool die_along(Stride stride, const std::function<void()>& prepare,
                const std::function<void()>& operation, const std::function<void()>& check,
                uint64_t deaths);

@@ -263,7 +263,8 @@ class TokenBucketDeath : public testing::Test {
   void step_through(const std::function<void()>& operation,
                     const std::function<void(Copy&)>& check) {
     SteppedChild child(Stride::kInstruction, operation);
-    if (!child.is_traced()) GTEST_SKIP() << "ptrace is not allowed here";
+    if (!child.is_traced())
+      GTEST_SKIP() << "no stepping here: ptrace is not allowed, or sanitized build";
     while (child.step()) {
       Copy copy(bucket());
       check(copy);
@@ -313,6 +314,55 @@ TEST_F(TokenBucketDeath, ChangeOfRateIsDoneOrNotAndCanBeMadeAgain) {
                  ASSERT_EQ(copy->tokens(), 30ms);
                  ASSERT_EQ(copy->refill(at(2100ms)), 110ms);
                });
+}
+
+// Every interleaving of one operation with one charge by another process: the charge comes after
+// the first, the second, .. instruction of the operation.
+class TokenBucketInterleaving : public TokenBucketDeath {
+ protected:
+  void charge_after_each_step_of(const std::function<void()>& operation,
+                                 const std::function<void()>& check) {
+    bool is_over = false;
+    for (uint64_t charge_after = 0; !is_over; ++charge_after) {
+      bucket().disable();
+      bucket().configure(30ms, 100ms, 30ms, at(now_ += 10s));
+      bucket().charge(80ms);
+      SteppedChild child(Stride::kInstruction, operation);
+      if (!child.is_traced())
+        GTEST_SKIP() << "no stepping here: ptrace is not allowed, or sanitized build";
+      while (child.steps() < charge_after && !is_over) is_over = !child.step();
+      bucket().charge(1ms);
+      while (child.step()) {
+      }
+      check();
+      if (HasFatalFailure()) FAIL() << "charged after instruction " << charge_after;
+    }
+  }
+  Time now() const { return at(now_); }
+
+ private:
+  Nanos now_{};
+};
+
+TEST_F(TokenBucketInterleaving, ChargeDuringARefillCountsOnce) {
+  charge_after_each_step_of([&] { bucket().refill(now() + 100ms); },
+                            [&] { ASSERT_EQ(bucket().tokens(), -21ms); });
+}
+
+TEST_F(TokenBucketInterleaving, ChargeDuringARefillThatOverflowsIsMadeBeforeOrAfterIt) {
+  bool is_before = false, is_after = false;
+  charge_after_each_step_of([&] { bucket().refill(now() + 1s); },
+                            [&] {
+                              is_before |= bucket().tokens() == 30ms;
+                              is_after |= bucket().tokens() == 29ms;
+                              ASSERT_TRUE(bucket().tokens() == 30ms || bucket().tokens() == 29ms);
+                            });
+  EXPECT_TRUE((is_before && is_after) || IsSkipped());
+}
+
+TEST_F(TokenBucketInterleaving, ChargeDuringAChangeOfRateCountsOnce) {
+  charge_after_each_step_of([&] { bucket().configure(60ms, 100ms, 90ms, now()); },
+                            [&] { ASSERT_EQ(bucket().tokens(), -51ms); });
 }
 
 }  // namespace
