@@ -29,7 +29,26 @@ void add_head(std::vector<std::string>& lines, const Status& status, const Scree
     lines.push_back(in_tone(clipped(warning, screen.width), Tone::kWarning, screen));
 }
 
-// Over all GPUs: "29.8%", or "29.8+50.1%" for the GPUs on which the tenant is.
+Table gpu_table(const PlaneSnapshot& snapshot) {
+  Table table({{"GPU", 3, 3, Align::kRight, Column::kAlways},
+               {"NAME", 4, 32, Align::kLeft, 50},
+               {"BUSY", 5, 6, Align::kRight, 90},
+               {"SWITCHES/S", 10, 10, Align::kRight, 60},
+               {"MEMORY", 8, 11, Align::kRight, 80},
+               {"PROCS", 5, 5, Align::kRight, 70},
+               {"TENANTS", 7, 7, Align::kRight, 40}});
+  for (const GpuRecord& gpu : snapshot.gpus) {
+    const std::string name = printable({gpu.name, sizeof(gpu.name)});
+    table.add({fmt::format("{}", gpu.index), name.empty() ? kUnknownText : name,
+               percent_text(gpu.busy_permille), count_text(gpu.switches_per_s),
+               bytes_text(gpu.memory_used_bytes) + "/" + bytes_text(gpu.memory_bytes),
+               fmt::format("{}", gpu.process_count), fmt::format("{}", gpu.tenant_count)});
+  }
+  return table;
+}
+
+}  // namespace
+
 std::string shares_text(const TenantRecord& tenant, const PlaneSnapshot& snapshot,
                         uint32_t TenantGpuUse::* member) {
   std::string text;
@@ -41,18 +60,6 @@ std::string shares_text(const TenantRecord& tenant, const PlaneSnapshot& snapsho
     text += percent_text(permille);
   }
   return text.empty() ? kUnknownText : text;
-}
-
-}  // namespace
-
-std::string gpu_line(const GpuRecord& gpu) {
-  const std::string name = printable({gpu.name, sizeof(gpu.name)});
-  return fmt::format("GPU {}  {}  {} busy  {} switches/s  {}/{} memory  {} {}, {} {}", gpu.index,
-                     name.empty() ? kUnknownText : name, percent_text(gpu.busy_permille),
-                     count_text(gpu.switches_per_s), bytes_text(gpu.memory_used_bytes),
-                     bytes_text(gpu.memory_bytes), gpu.process_count,
-                     gpu.process_count == 1 ? "process" : "processes", gpu.tenant_count,
-                     gpu.tenant_count == 1 ? "tenant" : "tenants");
 }
 
 std::vector<std::string> warning_lines(const PlaneSnapshot& snapshot) {
@@ -74,9 +81,10 @@ std::vector<std::string> warning_lines(const PlaneSnapshot& snapshot) {
 std::vector<std::string> status_lines(const Status& status, const Screen& screen) {
   std::vector<std::string> lines;
   add_head(lines, status, screen);
-  for (const GpuRecord& gpu : status.snapshot.gpus)
-    lines.push_back(clipped(gpu_line(gpu), screen.width));
-  if (status.snapshot.gpus.empty()) lines.push_back("no GPU is known");
+  if (status.snapshot.gpus.empty())
+    lines.push_back("no GPU is known");
+  else
+    add_table(lines, gpu_table(status.snapshot), screen);
   lines.push_back("");
 
   std::vector<ProcessRow> rows = process_rows(status.snapshot);

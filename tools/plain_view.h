@@ -16,7 +16,9 @@ std::vector<std::string> status_lines(const Status& status, const Screen& screen
 std::vector<std::string> tenant_lines(const Status& status, const Screen& screen);
 
 // The parts, for gpushare-top.
-std::string gpu_line(const GpuRecord& gpu);
+// "29.8%", or with several GPUs "29.8+50.1%", of those on which it is known.
+std::string shares_text(const TenantRecord& tenant, const PlaneSnapshot& snapshot,
+                        uint32_t TenantGpuUse::* member);
 // Why not everything is enforced, and what was missed; empty: nothing to say.
 std::vector<std::string> warning_lines(const PlaneSnapshot& snapshot);
 

@@ -85,16 +85,16 @@ std::string command_text(const ProcessRecord& process) {
 
 const std::array<FieldSpec, kFieldCount> kFields{{
     {Field::kGpu, {"GPU", 3, 3, Align::kRight, 60}, 'G', false},
-    {Field::kPid, {"PID", 5, 7, Align::kRight, Column::kAlways}, 'P', false},
+    {Field::kPid, {"PID", 7, 7, Align::kRight, Column::kAlways}, 'P', false},
     {Field::kTenant, {"TENANT", 6, 16, Align::kLeft, 90}, 'N', false},
     {Field::kCommand, {"COMMAND", 7, 40, Align::kLeft, 80}, 'C', false},
     {Field::kTarget, {"TARGET", 6, 6, Align::kRight, 85}, 'T', true},
     {Field::kShare, {"SHARE", 6, 6, Align::kRight, Column::kAlways}, 'S', true},
-    {Field::kSlice, {"SLICE", 6, 7, Align::kRight, 50}, 'L', true},
-    {Field::kState, {"STATE", 8, 40, Align::kLeft, 95}, 'A', true},
-    {Field::kTokens, {"TOKENS", 6, 8, Align::kRight, 30}, 'K', false},
-    {Field::kMemory, {"MEM", 4, 5, Align::kRight, 40}, 'M', true},
-    {Field::kPast, {"HISTORY", 10, 30, Align::kLeft, 20}, 0, false},
+    {Field::kSlice, {"SLICE", 7, 7, Align::kRight, 50}, 'L', true},
+    {Field::kState, {"STATE", 12, 40, Align::kLeft, 95}, 'A', true},
+    {Field::kTokens, {"TOKENS", 8, 8, Align::kRight, 30}, 'K', false},
+    {Field::kMemory, {"MEM", 5, 5, Align::kRight, 40}, 'M', true},
+    {Field::kPast, {"HISTORY", 10, 60, Align::kLeft, 20}, 0, false},
 }};
 
 std::vector<ProcessRow> process_rows(const PlaneSnapshot& snapshot) {

@@ -4,3 +4,4 @@
 tools_mains := tools/cli_main.cc tools/top_main.cc tools/top_view.cc
 $(call library,lib/libtools.a,$(filter-out $(tools_mains),$(wildcard tools/*.cc)))
 $(call program,bin/gpushare,tools/cli_main.cc,lib/libtools.a lib/libshmctl.a)
+$(call program,bin/gpushare-top,tools/top_main.cc tools/top_view.cc,lib/libtools.a lib/libshmctl.a,-l:libncursesw.a -l:libtinfo.a)
