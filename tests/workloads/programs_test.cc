@@ -24,6 +24,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr uint64_t kMemoryBytes = uint64_t{8} << 30;
+
 struct Outcome {
   int status = -1;
   std::string out, err;
@@ -59,8 +61,9 @@ class Workloads : public testing::Test {
     std::string folder = (fs::temp_directory_path() / "gs-work-XXXXXX").string();
     ASSERT_NE(::mkdtemp(folder.data()), nullptr);
     folder_ = folder;
-    auto server = sim::Server::listen(
-        {.socket = folder + "/sim.sock", .gpus = std::vector<sim::GpuModel>(1), .parameters = {}});
+    auto server = sim::Server::listen({.socket = folder + "/sim.sock",
+                                       .gpus = {{.memory_bytes = kMemoryBytes}},
+                                       .parameters = {}});
     ASSERT_TRUE(server.has_value()) << server.error().message();
     server_ = std::move(*server);
     thread_ = std::thread([this] { EXPECT_TRUE(server_->run().has_value()); });
@@ -199,9 +202,9 @@ TEST_F(Workloads, MemhogHoldsWhatItAskedFor) {
 
 TEST_F(Workloads, MemhogEndsWithTheCudaErrorWhenMemoryIsOut) {
   const Outcome outcome =
-      run("memhog", {"--bytes", "900000000000", "--chunk", "100000000000", "--hold-ms", "0"});
+      run("memhog", {"--bytes", "12000000000", "--chunk", "3000000000", "--hold-ms", "0"});
   EXPECT_EQ(outcome.status, 1);
-  EXPECT_EQ(outcome.member("held_bytes"), "100000000000");
+  EXPECT_EQ(outcome.member("held_bytes"), "6000000000");
   EXPECT_NE(outcome.err.find("cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY"), std::string::npos)
       << outcome.err;
 }

@@ -6,16 +6,10 @@ using gpushare::standin::Context;
 using gpushare::standin::context_stack;
 using gpushare::standin::current;
 using gpushare::standin::Device;
+using gpushare::standin::find_device;
 using gpushare::standin::Runtime;
 
 namespace {
-
-CUresult find_device(CUdevice ordinal, Runtime** runtime, Device** device) {
-  *runtime = Runtime::get();
-  if (*runtime == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  *device = (*runtime)->device(ordinal);
-  return *device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
-}
 
 bool is_live(const Runtime& runtime, CUcontext context) {
   return runtime.contexts.find(context) != nullptr;

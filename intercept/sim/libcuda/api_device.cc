@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stand-in libcuda: start-up and devices.
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <string_view>
@@ -8,17 +9,10 @@
 #include "intercept/sim/libcuda/api.h"
 
 using gpushare::standin::Device;
+using gpushare::standin::find_device;
 using gpushare::standin::Runtime;
 
 namespace {
-
-// The device, or why there is none.
-CUresult find_device(CUdevice ordinal, Device** device) {
-  Runtime* runtime = Runtime::get();
-  if (runtime == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
-  *device = runtime->device(ordinal);
-  return *device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
-}
 
 // Cut to fit, ended with a zero.
 CUresult copy_text(std::string_view text, char* to, int length) {

@@ -14,14 +14,13 @@ using gpushare::standin::Direction;
 using gpushare::standin::kKernelOverheadNs;
 using gpushare::standin::kMemoryBytesPerNs;
 using gpushare::standin::MemoryRange;
+using gpushare::standin::number_of;
 using gpushare::standin::Runtime;
 using gpushare::standin::to_cuda;
 using gpushare::standin::Work;
 using gpushare::standin::WorkKind;
 
 namespace {
-
-uintptr_t number_of(const Context& context) { return reinterpret_cast<uintptr_t>(context.handle); }
 
 enum class Wait { kNo, kYes };
 
@@ -114,7 +113,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes) {
   const auto remote = runtime.client().allocate(context.remote, bytes);
   if (!remote) return to_cuda(remote.error());
   void* memory = runtime.memory.add(
-      {.bytes = bytes, .is_device = true, .context = number_of(context), .remote = *remote});
+      {.bytes = bytes, .is_device = true, .context = number_of(context.handle), .remote = *remote});
   if (memory == nullptr) {
     static_cast<void>(runtime.client().free(*remote));
     return CUDA_ERROR_OUT_OF_MEMORY;
@@ -137,8 +136,8 @@ CUresult cuMemHostAlloc(void** pointer, size_t bytes, unsigned flags) {
   const unsigned known =
       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
   if (pointer == nullptr || bytes == 0 || (flags & ~known) != 0) return CUDA_ERROR_INVALID_VALUE;
-  void* memory =
-      runtime.memory.add({.bytes = bytes, .context = number_of(context), .host_flags = flags});
+  void* memory = runtime.memory.add(
+      {.bytes = bytes, .context = number_of(context.handle), .host_flags = flags});
   if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   *pointer = memory;
   return CUDA_SUCCESS;

@@ -18,6 +18,7 @@ using gpushare::standin::Function;
 using gpushare::standin::KernelLaunch;
 using gpushare::standin::KernelModel;
 using gpushare::standin::Module;
+using gpushare::standin::number_of;
 using gpushare::standin::ptx_entries;
 using gpushare::standin::Runtime;
 using gpushare::standin::Work;
@@ -163,7 +164,7 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   GS_CURRENT();
   if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Module> loaded;
-  const CUresult result = load(image, reinterpret_cast<uintptr_t>(context.handle), &loaded);
+  const CUresult result = load(image, number_of(context.handle), &loaded);
   if (result == CUDA_SUCCESS) *module = runtime.modules.add(std::move(loaded));
   return result;
 }

@@ -6,14 +6,13 @@ using gpushare::standin::Completion;
 using gpushare::standin::Context;
 using gpushare::standin::Event;
 using gpushare::standin::EventPoint;
+using gpushare::standin::number_of;
 using gpushare::standin::Runtime;
 using gpushare::standin::Stream;
 using gpushare::standin::Work;
 using gpushare::standin::WorkKind;
 
 namespace {
-
-uintptr_t number_of(const Context& context) { return reinterpret_cast<uintptr_t>(context.handle); }
 
 Work work_of_kind(WorkKind kind) {
   Work work{};
@@ -47,7 +46,7 @@ CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int) {
 CUresult cuStreamDestroy_v2(CUstream stream) {
   GS_CURRENT();
   const auto found = runtime.streams.find(stream);
-  if (!found || found->context != number_of(context)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!found || found->context != number_of(context.handle)) return CUDA_ERROR_INVALID_HANDLE;
   runtime.streams.remove(stream);
   runtime.drop_stream(context, *found);
   return CUDA_SUCCESS;
@@ -121,7 +120,7 @@ CUresult cuEventCreate(CUevent* event, unsigned flags) {
   const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING;
   if (event == nullptr || (flags & ~known) != 0) return CUDA_ERROR_INVALID_VALUE;
   auto created = std::make_shared<Event>();
-  created->context = number_of(context);
+  created->context = number_of(context.handle);
   created->flags = flags;
   *event = runtime.events.add(std::move(created));
   return CUDA_SUCCESS;
@@ -136,7 +135,7 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
   GS_CURRENT();
   const auto found = runtime.stream(context, stream);
   const auto recorded = runtime.events.find(event);
-  if (!found || !recorded || recorded->context != number_of(context))
+  if (!found || !recorded || recorded->context != number_of(context.handle))
     return CUDA_ERROR_INVALID_HANDLE;
   auto point = std::make_shared<EventPoint>();
   const auto [result, sequence] =

@@ -59,6 +59,7 @@ struct Context {
 
   std::mutex order;  // held while work is put in line; protects the streams
   std::shared_ptr<Stream> legacy;
+  // A thread that begins after another ended may get its number, and then its (in-order) stream.
   std::map<std::thread::id, std::shared_ptr<Stream>> per_thread;
   std::unordered_set<std::shared_ptr<Stream>> streams;  // all but the legacy stream
   std::vector<uint32_t> free_queues;

@@ -18,8 +18,6 @@ uint32_t mps_server() {
   return number == nullptr ? 0 : static_cast<uint32_t>(std::strtoul(number, nullptr, 10));
 }
 
-uintptr_t number_of(CUcontext handle) { return reinterpret_cast<uintptr_t>(handle); }
-
 }  // namespace
 
 // --- start --------------------------------------------------------------------------------------

@@ -104,6 +104,9 @@ class Runtime {
   std::unordered_map<uint64_t, Pending> effects_;  // by sequence
 };
 
+// The owner of an object, as objects.h stores it.
+inline uintptr_t number_of(CUcontext handle) { return reinterpret_cast<uintptr_t>(handle); }
+
 // The calling thread's context. INVALID_CONTEXT if it has none, CONTEXT_IS_DESTROYED, the context's
 // asynchronous failure, or NOT_INITIALIZED.
 struct Current {
