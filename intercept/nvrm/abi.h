@@ -300,7 +300,7 @@ struct gs_event_buffer_params {
 };
 struct gs_event_buffer_header {
   gs_u32 get, put;
-  gs_u64 count; /* ever added; keep-newest mode */
+  gs_u64 count; /* not kept up to date by RM in keep-newest mode */
   gs_u64 dropped, vardata_dropped;
 };
 struct gs_switch_record {

@@ -22,7 +22,9 @@ SwitchLog::SwitchLog(SwitchLog&& other) noexcept
       records_fd_(std::move(other.records_fd_)),
       header_(std::exchange(other.header_, nullptr)),
       records_(std::exchange(other.records_, nullptr)),
-      seen_(other.seen_),
+      put_(other.put_),
+      next_seqno_(other.next_seqno_),
+      has_seqno_(other.has_seqno_),
       clock_(other.clock_) {}
 
 SwitchLog::~SwitchLog() {
@@ -106,20 +108,19 @@ Result<SwitchBatch> SwitchLog::read() {
 
   SwitchBatch batch;
   batch.complete_until = asked;
-  // The driver writes a record, then put and count. It may also write while we copy: records that
-  // it may have reached by then are given up as lost, so a torn record is never believed.
-  const auto& shared = *header_;
-  const uint64_t count = __atomic_load_n(&shared.count, __ATOMIC_ACQUIRE);
-  const uint32_t put = __atomic_load_n(&shared.put, __ATOMIC_ACQUIRE) % kCapacity;
-  uint64_t fresh = count - seen_;
-  seen_ = count;
-  constexpr uint64_t kSafe = kCapacity - 256;
-  if (fresh > kSafe) {
-    batch.lost = fresh - kSafe;
-    fresh = kSafe;
+  // The driver writes a record, then `put`. It may write more while we copy, but has to fill all
+  // the rest of the ring before it reaches what we read.
+  const uint32_t put = __atomic_load_n(&header_->put, __ATOMIC_ACQUIRE) % kCapacity;
+  const uint32_t fresh = (put + kCapacity - put_) % kCapacity;
+  if (fresh > 0) {
+    const uint16_t first = records_[put_].seqno;
+    if (has_seqno_) batch.lost = static_cast<uint16_t>(first - next_seqno_);
+    next_seqno_ = static_cast<uint16_t>(records_[(put + kCapacity - 1) % kCapacity].seqno + 1);
+    has_seqno_ = true;
   }
+  put_ = put;
   batch.records.reserve(fresh);
-  for (uint64_t i = fresh; i > 0; --i) {
+  for (uint32_t i = fresh; i > 0; --i) {
     const gs_switch_record record = records_[(put + kCapacity - i) % kCapacity];
     if (record.tag != GS_SWITCH_START && record.tag != GS_SWITCH_END) continue;
     batch.records.push_back({

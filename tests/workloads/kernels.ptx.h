@@ -7,7 +7,9 @@
 //   gs_spin     `units` units of 16 rounds in every thread, then one map (a host that passes the
 //               inverse of all the rounds gets the start values back); adds all threads to *out
 //   gs_endless  repeats `units` units, counts each repetition in progress[block], until *stop is
-//               not 0; adds the threads of a block to out[block]
+//               not 0; adds the threads of a block to out[block]. Looks at *stop every 65,536 units
+//               (2 ms): reads of host memory are slow (1 us each, one at a time, measured on an
+//               H200), and while one is under way the block cannot be preempted
 //   gs_fill     buffer[i] = fill_value(seed, i)
 //   gs_mix      to[i] = mix_value(to[i], from[(i + shift) mod count]);  shift < count
 //   gs_fold     *out += fold_value(buffer[i], i)
@@ -105,7 +107,7 @@ spin_end:
 	.param .u32 gs_endless_add)
 {
 	.reg .pred %first, %more, %stopping, %other;
-	.reg .b32 %x, %y, %units, %left, %mul, %add, %block, %size, %thread, %lane, %stopped;
+	.reg .b32 %x, %y, %units, %left, %every, %until, %mul, %add, %block, %size, %thread, %lane, %stopped;
 	.reg .b64 %progress, %stop, %out, %offset, %count;
 
 	ld.param.u64 %progress, [gs_endless_progress];
@@ -130,9 +132,10 @@ spin_end:
 	mul.wide.u32 %offset, %block, 4;
 	add.u64 %out, %out, %offset;
 	mov.u64 %count, 0;
+	div.u32 %every, 65536, %units;
+	add.u32 %every, %every, 1;
+	mov.u32 %until, %every;
 endless_turn:
-	mov.u32 %stopped, 0;
-	@%first ld.volatile.global.u32 %stopped, [%stop];
 	mov.u32 %left, %units;
 endless_unit:
 	mad.lo.u32 %x, %x, %mul, %add;
@@ -156,6 +159,12 @@ endless_unit:
 	@%more bra endless_unit;
 	add.u64 %count, %count, 1;
 	@%first st.volatile.global.u64 [%progress], %count;
+	sub.u32 %until, %until, 1;
+	setp.ne.u32 %more, %until, 0;
+	@%more bra endless_turn;
+	mov.u32 %until, %every;
+	mov.u32 %stopped, 0;
+	@%first ld.volatile.global.u32 %stopped, [%stop];
 	setp.ne.u32 %stopping, %stopped, 0;
 	bar.red.or.pred %stopping, 0, %stopping;
 	@!%stopping bra endless_turn;
