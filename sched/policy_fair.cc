@@ -137,7 +137,8 @@ void FairPolicy::divide_foreground() {
   for (Job& job : jobs_) {
     if (job.place == Place::kForeground && job.is_active) active_.push_back(&job);
   }
-  std::ranges::stable_sort(active_, {}, [](const Job* job) { return job->tenant->id; });
+  std::ranges::sort(active_, {},
+                    [](const Job* job) { return std::pair(job->tenant->id, job->view->id); });
 
   const auto for_each_tenant = [this](auto&& visit) {
     for (size_t begin = 0, end = 0; begin < active_.size(); begin = end) {

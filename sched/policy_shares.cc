@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cstdint>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace gpushare {
@@ -14,8 +15,9 @@ void divide(double total, std::span<const Claim> claims, std::span<double> share
   std::vector<uint32_t> order(claims.size());
   std::iota(order.begin(), order.end(), 0U);
   // Who reaches its ceiling first, while the share per weight rises from 0, comes first.
-  std::ranges::stable_sort(order, {},
-                           [claims](uint32_t i) { return claims[i].ceiling / claims[i].weight; });
+  std::ranges::sort(order, {}, [claims](uint32_t i) {
+    return std::pair(claims[i].ceiling / claims[i].weight, i);
+  });
   std::vector<double> weight_from(claims.size() + 1, 0.0);  // of this one and all after it
   for (size_t n = order.size(); n > 0; --n) {
     weight_from[n - 1] = weight_from[n] + claims[order[n - 1]].weight;

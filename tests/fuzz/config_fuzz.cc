@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   for (const gpushare::TenantConfig& tenant : config->tenants) {
     gpushare::TenantSettings settings, again;
-    if (!check_tenant_name(tenant.name)) __builtin_trap();
+    if (!gpushare::check_tenant_name(tenant.name)) __builtin_trap();
     if (!apply_settings(settings, tenant.settings)) __builtin_trap();
     if (!apply_settings(again, format_settings(settings)) || again != settings) __builtin_trap();
   }

@@ -151,6 +151,17 @@ TEST(FairClosedLoop, ACapBesideAnUncappedProgramNeedsNoFreezes) {
   EXPECT_LE(rig.freezes(0), 3U);
 }
 
+TEST(FairClosedLoop, ACapAboveIdleClassWorkIsKeptAndTheRestIsTheirs) {
+  PolicyRig rig;
+  rig.add(with({{"max", "10%"}})).endless();
+  rig.add(with({{"priority", "idle"}})).endless();
+  rig.add(with({{"priority", "idle"}})).endless();
+  measure(rig, 2s);
+  EXPECT_NEAR(rig.percent_of_time(0), 10, kPoint);
+  EXPECT_GT(rig.percent_of_time(1) + rig.percent_of_time(2), 80);
+  EXPECT_LE(rig.freezes(0), 3 * 21U);
+}
+
 TEST(FairClosedLoop, ACapAboveTheShareDoesNothing) {
   PolicyRig rig;
   rig.add(with({{"max", "60%"}})).endless();
