@@ -31,13 +31,13 @@ COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 
 WARN := -Wall -Wextra -Wshadow -Werror
 CPPFLAGS := -I. -I$(O)/gen -DFMT_HEADER_ONLY -DSPDLOG_FMT_EXTERNAL -DBOOST_ASIO_NO_DEPRECATED
-CXXFLAGS := -std=c++23 -O2 -g -fPIC -fno-omit-frame-pointer -fvisibility=hidden $(WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=undefined)
+CXXFLAGS := -std=c++23 $(if $(SAN),-O1 -g1,-O2 -g) -fPIC -fno-omit-frame-pointer -fvisibility=hidden $(WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=undefined)
 CFLAGS := -std=c11 -O2 -g -fPIC $(WARN)
-LDFLAGS := -static-libgcc -static-libstdc++ $(if $(SAN),-fsanitize=$(SAN)) -pthread
-# Sanitizer runtimes are shared; mixing them with a static libstdc++ breaks their interceptors.
-ifneq ($(SAN),)
-LDFLAGS := -fsanitize=$(SAN) -pthread
-endif
+# libstdc++ is static, so that programs run where an older or no g++ is; libgcc_s is everywhere, and its
+# unwinder must fit the machine's glibc. Sanitizer runtimes are shared, and want all of it shared.
+LDFLAGS := $(if $(SAN),-fsanitize=$(SAN),-static-libstdc++) -pthread
+compat_object := $(O)/obj/shmctl/compat/arc4random.o
+all_objects += $(compat_object)
 
 # --- what fragments call ------------------------------------------------------------------------
 # $(call library,lib/libx.a,SOURCES)           static library
@@ -59,10 +59,10 @@ library = $(eval $(call library_rule,$(1),$(2)))
 
 define link_rule
 all_objects += $(call objects,$(2))
-$(O)/$(1): $(call objects,$(2)) $(addprefix $(O)/,$(3))
+$(O)/$(1): $(call objects,$(2)) $(addprefix $(O)/,$(3)) $(compat_object)
 	$$(call say,LINK,$(1))
 	@mkdir -p $$(@D)
-	$$(Q)$$(CXX) $$(LDFLAGS) -o $$@ $(call objects,$(2)) $(addprefix $(O)/,$(3)) $(4)
+	$$(Q)$$(CXX) $$(LDFLAGS) -o $$@ $(call objects,$(2)) $(addprefix $(O)/,$(3)) $(compat_object) $(4)
 endef
 define program_rule
 programs += $(O)/$(1)
@@ -114,17 +114,63 @@ $(O)/gen/%.skel.h: $(O)/gen/%.bpf.o
 	$(call say,SKEL,$@)
 	$(Q)$(BPFTOOL) gen skeleton $< name $(notdir $*)_skel > $@
 
+# `make demo` and `make test` see to the packages first. Make starts over when it has remade a
+# makefile, so all that was looked up above is looked up again.
+ifneq ($(filter demo test,$(MAKECMDGOALS)),)
+include $(O)/packages.mk
+$(O)/packages.mk: tools/setup/packages.sh
+	@mkdir -p $(@D)
+	@sh $<
+	@touch $@
+endif
+
 include shmctl/shmctl.mk
-include $(wildcard intercept/intercept.mk sched/sched.mk tools/tools.mk tests/tests.mk bench/bench.mk)
+include intercept/intercept.mk sched/sched.mk tools/tools.mk tests/tests.mk bench/bench.mk
 
 -include $(sort $(all_objects:.o=.d) $(all_fuzz_objects:.o=.d)) $(wildcard $(O)/gen/intercept/bpf/*.d)
 
-.PHONY: all fuzzers clean help
+.PHONY: all demo tests test test-gpu bench bench-gpu fuzzers lint format install dist clean help
 all: $(libraries) $(programs) $(extra_targets)  ## build everything
-fuzzers: $(fuzzers)  ## build the libFuzzer targets
+
+demo: all  ## five programs share a GPU, or a simulated one, for ten seconds
+	$(O)/bin/gpushare-demo
+
+tests: $(gtests) $(programs) $(extra_targets)
+
+test:  ## all tests that this machine can run, also under sanitizers, and the fuzzers
+	@+tests/run.sh "$(MAKE)" $(O)
+
+test-gpu: all $(gtests)  ## the tests of a real GPU (root)
+	@tests/gpu/run.sh $(O)
+
+bench: $(gbenches) $(O)/bin/bench/probe_cost  ## micro-benchmarks, JSON in $(O)/bench
+	@mkdir -p $(O)/bench
+	@for b in $(gbenches); do \
+	  $$b --benchmark_out=$(O)/bench/$$(basename $$b).json --benchmark_out_format=json || exit 1; done
+	@[ "$$(id -u)" != 0 ] || $(O)/bin/bench/probe_cost --commit $(COMMIT) --out $(O)/bench/probe_cost.json
+
+bench-gpu: all  ## the measured table of the README, on this machine's GPU (root)
+	@mkdir -p $(O)/bench
+	$(O)/bin/bench/gpu-scenarios --commit $(COMMIT) --out $(O)/bench/gpu-scenarios.json
+
+fuzzers: $(fuzzers)  ## the libFuzzer programs
+
+sources := $(shell git ls-files '*.cc' '*.h' 2>/dev/null)
+tidy_sources := $(filter-out intercept/nvrm/raw_event.h,$(filter %.cc,$(filter-out tests/% bench/%,$(sources))))
+lint:  ## formatting, clang-tidy
+	$(CLANG_FORMAT) --dry-run --Werror $(sources)
+	@printf '%s\n' $(tidy_sources) | xargs -P 2 -n 4 $(CLANG_TIDY) --quiet -- -std=c++23 $(CPPFLAGS) 2>/dev/null
+
+format:  ## apply the formatting
+	$(CLANG_FORMAT) -i $(sources)
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+include tools/setup/install.mk
 
 clean:  ## remove what was built
 	rm -rf $(O)
 
 help:  ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "  O=DIR  SAN=address,undefined|thread  V=1  PREFIX=$(PREFIX)  DESTDIR=  apply to all of them"

@@ -1,0 +1,93 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# `make test`: builds and runs every test that this machine can run: plain, under address+undefined
+# and under thread sanitizers, then the fuzzers (60 s each; GPUSHARE_FUZZ_SECONDS changes it).
+#   run.sh MAKE BUILD
+# Ends with "N passed, N failed, N skipped"; status 0 only when nothing failed and something passed.
+set -u
+make=$1
+build=$2
+fuzz_seconds=${GPUSHARE_FUZZ_SECONDS:-60}
+jobs=$(nproc)
+passed=0 failed=0 skipped=0
+failures=()
+
+# The tests of one build folder. A test program that ends badly without naming a test (a crash, a
+# sanitizer's report at exit) counts as one failure.
+run_gtests() {
+  local folder=$1 label=$2 program log code bad
+  mkdir -p "$folder/logs"
+  for program in "$folder"/bin/tests/*_test; do
+    log=$folder/logs/$(basename "$program").log
+    timeout 600 "$program" --gtest_brief=0 >"$log" 2>&1
+    code=$?
+    bad=$(grep -cE '^\[  FAILED  \] [^ ]+ \(' "$log")
+    [ "$code" = 0 ] || [ "$bad" != 0 ] || bad=1
+    local ok skip
+    ok=$(grep -cE '^\[       OK \]' "$log")
+    skip=$(grep -cE '^\[  SKIPPED \] [^ ]+ \(' "$log")
+    printf '  %-10s %-22s %4d passed %3d failed %3d skipped\n' \
+      "$label" "$(basename "$program")" "$ok" "$bad" "$skip"
+    if [ "$skip" != 0 ]; then
+      grep -A2 -E '^\S+:[0-9]+: Skipped' "$log" | grep -vE '^--|: Skipped' | sort -u | sed 's/^/      skipped: /'
+    fi
+    if [ "$bad" != 0 ]; then
+      failures+=("$label $(basename "$program"), see $log")
+      tail -n 60 "$log"
+    fi
+    passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip))
+  done
+}
+
+build_or_count() {
+  local label=$1
+  shift
+  echo "building: $label"
+  if ! "$make" --no-print-directory -j"$jobs" "$@"; then
+    failed=$((failed + 1))
+    failures+=("$label does not build")
+    return 1
+  fi
+}
+
+run_fuzzers() {
+  local program log names=() pids=() i
+  for program in "$build"/bin/fuzz/*; do
+    [ -x "$program" ] || continue
+    log=$build/logs/$(basename "$program").log
+    # Two at a time: the machine that this is made for has two cores.
+    while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
+    (cd "$(mktemp -d)" && exec timeout $((fuzz_seconds + 60)) "$program" \
+      -max_total_time="$fuzz_seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 >"$log" 2>&1) &
+    names+=("$program") pids+=($!)
+  done
+  for i in "${!pids[@]}"; do
+    program=${names[i]} log=$build/logs/$(basename "${names[i]}").log
+    if wait "${pids[i]}"; then
+      passed=$((passed + 1))
+      printf '  %-10s %-22s %s\n' fuzz "$(basename "$program")" \
+        "$(grep -o 'number_of_executed_units: [0-9]*' "$log")"
+    else
+      failed=$((failed + 1))
+      failures+=("fuzz $(basename "$program"), see $log")
+      tail -n 40 "$log"
+    fi
+  done
+}
+
+build=$(realpath -m "$build")
+mkdir -p "$build/logs"
+export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
+export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+export TSAN_OPTIONS=halt_on_error=1
+build_or_count plain O="$build" all tests && run_gtests "$build" plain
+for san in address,undefined thread; do
+  folder=$build/san-${san//,/-}
+  build_or_count "$san" O="$folder" SAN="$san" tests && run_gtests "$folder" "${san%%,*}"
+done
+build_or_count fuzzers O="$build" fuzzers && run_fuzzers
+
+for failure in "${failures[@]:+${failures[@]}}"; do echo "FAILED: $failure"; done
+[ "$passed" != 0 ] || failed=$((failed + 1))
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]

@@ -1,0 +1,24 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Installs the unpacked distribution that it lies in: install-dist.sh [PREFIX] (default /usr/local).
+set -eu
+prefix=${1:-/usr/local}
+from=$(cd "$(dirname "$0")/.." && pwd)
+[ "$(id -u)" = 0 ] || { echo "install-dist.sh: run it as root" >&2; exit 1; }
+install -d "$prefix/bin" "$prefix/sbin" "$prefix/lib/gpushare/sim" "$prefix/share/man/man1" \
+  "$prefix/share/man/man8" /etc/gpushare
+install -m 755 "$from"/bin/gpushare "$from"/bin/gpushare-top "$from"/bin/gpushare-sim "$prefix/bin"
+install -m 755 "$from"/bin/gpushared "$prefix/sbin"
+install -m 755 "$from"/lib/sim/libcuda.so.1 "$prefix/lib/gpushare/sim"
+install -m 644 "$from"/share/man/*.1 "$prefix/share/man/man1"
+install -m 644 "$from"/share/man/*.8 "$prefix/share/man/man8"
+[ -e /etc/gpushare/gpushare.toml ] ||
+  install -m 644 "$from/share/gpushare.toml.example" /etc/gpushare/gpushare.toml
+if [ -d /run/systemd/system ]; then
+  sed "s|/usr/sbin/gpushared|$prefix/sbin/gpushared|" "$from/share/gpushared.service" \
+    > /etc/systemd/system/gpushared.service
+  systemctl daemon-reload
+  echo "installed; start it with: systemctl enable --now gpushared"
+else
+  echo "installed; no systemd here: start $prefix/sbin/gpushared as root"
+fi

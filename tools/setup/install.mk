@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+# `make install` and `make dist`: one list of what goes where.
+user_programs := gpushare gpushare-top gpushare-sim gpushare-demo
+man1 := $(wildcard tools/man/*.1)
+man8 := $(wildcard sched/man/*.8)
+completions = $(O)/completions/gpushare.bash $(O)/completions/gpushare.zsh $(O)/completions/gpushare.fish
+
+$(O)/completions/gpushare.%: $(O)/bin/gpushare
+	@mkdir -p $(@D)
+	$(Q)$< completion $* > $@
+
+at = $(DESTDIR)$(PREFIX)
+install: all $(completions)  ## into PREFIX (/usr/local), below DESTDIR
+	install -d $(at)/bin $(at)/sbin $(at)/lib/gpushare/sim $(at)/share/man/man1 $(at)/share/man/man8 \
+	  $(at)/share/bash-completion/completions $(at)/share/zsh/site-functions $(at)/share/fish/vendor_completions.d \
+	  $(at)/share/doc/gpushare $(at)/lib/systemd/system $(DESTDIR)/etc/gpushare
+	install -m 755 $(addprefix $(O)/bin/,$(user_programs)) $(at)/bin
+	install -m 755 $(O)/bin/gpushared $(at)/sbin
+	install -m 755 $(O)/lib/sim/libcuda.so.1 $(at)/lib/gpushare/sim
+	install -m 644 $(man1) $(at)/share/man/man1
+	install -m 644 $(man8) $(at)/share/man/man8
+	install -m 644 $(O)/completions/gpushare.bash $(at)/share/bash-completion/completions/gpushare
+	install -m 644 $(O)/completions/gpushare.zsh $(at)/share/zsh/site-functions/_gpushare
+	install -m 644 $(O)/completions/gpushare.fish $(at)/share/fish/vendor_completions.d/gpushare.fish
+	install -m 644 README.md LICENSE LICENSE-GPL-2.0 $(at)/share/doc/gpushare
+	sed 's|/usr/sbin/gpushared|$(PREFIX)/sbin/gpushared|' sched/gpushared.service > $(at)/lib/systemd/system/gpushared.service
+	[ -e $(DESTDIR)/etc/gpushare/gpushare.toml ] || install -m 644 sched/gpushare.toml.example $(DESTDIR)/etc/gpushare/gpushare.toml
+
+# A folder and a tarball that run on any x86-64 with glibc 2.34, a kernel with BTF and the driver.
+dist_name := gpushare-$(VERSION)-x86_64
+dist_folder := $(O)/dist/$(dist_name)
+dist: all $(gtests) $(completions)  ## a self-contained folder and tarball in $(O)/dist
+	@rm -rf $(dist_folder)
+	@mkdir -p $(dist_folder)/share
+	@for folder in bin lib/sim; do mkdir -p $(dist_folder)/$$folder; \
+	  find $(O)/$$folder -maxdepth 1 -type f -exec install -m 755 -s {} $(dist_folder)/$$folder \; ; done
+	@for folder in bin/workloads bin/gpu-tests bin/bench; do mkdir -p $(dist_folder)/$$folder; \
+	  find $(O)/$$folder -maxdepth 1 -type f -exec install -m 755 -s {} $(dist_folder)/$$folder \; ; done
+	@mkdir -p $(dist_folder)/share/completions $(dist_folder)/share/man
+	@cp $(completions) $(dist_folder)/share/completions
+	@cp $(man1) $(man8) $(dist_folder)/share/man
+	@cp $(O)/gen/intercept/bpf/driver_probe.bpf.o sched/gpushared.service sched/gpushare.toml.example \
+	  tools/setup/install-dist.sh tests/gpu/run.sh $(dist_folder)/share
+	@cp README.md LICENSE LICENSE-GPL-2.0 $(dist_folder)
+	@tools/setup/check-dist.sh $(dist_folder)
+	@tar -C $(O)/dist -czf $(O)/dist/$(dist_name).tar.gz $(dist_name)
+	@du -sh $(dist_folder) $(O)/dist/$(dist_name).tar.gz

@@ -1,0 +1,42 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Makes sure that what the build and the tests need is installed: packages.sh [--print]
+# On Debian 12 and Ubuntu 24.04, as root, it installs what is missing. Else, when something is
+# missing, it prints the one command to run and ends with status 1.
+set -eu
+
+common="g++ make git libboost-dev libbpf-dev libelf-dev zlib1g-dev libzstd-dev clang-19
+  libclang-rt-19-dev clang-tidy-19 clang-format-19 libgtest-dev libgmock-dev libbenchmark-dev
+  libspdlog-dev libfmt-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libncurses-dev
+  libfuse3-dev fuse3 python3 mandoc"
+
+ID=unknown VERSION_ID=
+[ -r /etc/os-release ] && . /etc/os-release
+case "$ID-$VERSION_ID" in
+  debian-12) packages="$common bpftool" ;;
+  # By the names in its archive; not tried.
+  ubuntu-24.04) packages="$common linux-tools-common linux-tools-generic" ;;
+  *)
+    command -v bpftool >/dev/null && command -v clang++ >/dev/null && exit 0
+    echo "gpushare: packages are known for Debian 12 and Ubuntu 24.04, this is $ID $VERSION_ID." >&2
+    echo "gpushare: on Debian 12 they are:" $common bpftool >&2
+    exit 1 ;;
+esac
+# Words, one blank between them.
+packages=$(echo $packages)
+[ "${1:-}" = --print ] && { echo "$packages"; exit 0; }
+
+missing=
+for package in $packages; do
+  dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' ||
+    missing="$missing $package"
+done
+[ -z "$missing" ] && exit 0
+if [ "$(id -u)" != 0 ]; then
+  echo "gpushare: missing packages. As root: apt-get install$missing" >&2
+  exit 1
+fi
+echo "gpushare: installing$missing"
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends $missing >/dev/null
