@@ -180,7 +180,8 @@ void Accounting::sample(std::span<const Utilisation> samples, Time now) {
     meter.sampled = busy;
     Nanos frozen{};
     for (uint32_t i = 0; i < kWindowSlots; ++i) frozen += meter.slots[i].frozen;
-    meter.lone.sample(busy, 1 - std::chrono::duration<double>(frozen) / kWindow, now);
+    meter.lone.sample(busy, 1 - std::chrono::duration<double>(frozen) / kWindow, now - meter.added,
+                      now);
     if (busy >= kBusySample && !meter.is_frozen) meter.last_active = now;
   }
 }

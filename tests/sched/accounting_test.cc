@@ -146,39 +146,56 @@ TEST_F(AccountingTest, AFreezeCountsFromItsInstantAlsoWhenTheLogIsBehind) {
 
 TEST_F(AccountingTest, ALoneContextIsChargedByTheDriversSample) {
   start({}, kA);
-  consume(seconds(1));
+  consume(seconds(4));
   EXPECT_TRUE(accounting_.needs_samples());
-  EXPECT_EQ(accounting_.take_charge(kA).used, seconds(1)) << "not known: busy";
+  EXPECT_EQ(accounting_.take_charge(kA).used, seconds(4)) << "not known: busy";
   const std::vector<Utilisation> quarter{{kA, 0, 0.25}};
-  accounting_.sample(quarter, at(seconds(1)));
-  consume(seconds(2));
+  accounting_.sample(quarter, at(seconds(4)));
+  consume(seconds(5));
+  EXPECT_EQ(accounting_.take_charge(kA).used, seconds(1)) << "of two samples the larger counts";
+  accounting_.sample(quarter, at(seconds(5)));
+  consume(seconds(6));
   EXPECT_NEAR(accounting_.take_charge(kA).used.count(), 250e6, 1e6);
   EXPECT_NEAR(accounting_.share(kA), 0.25, 0.01);
-  EXPECT_TRUE(accounting_.wants_gpu(kA, at(seconds(2))));
-  accounting_.sample({}, at(seconds(2)));  // the driver leaves out who did nothing
-  consume(seconds(3));
+  EXPECT_TRUE(accounting_.wants_gpu(kA, at(seconds(6))));
+  accounting_.sample({}, at(seconds(6)));  // the driver leaves out who did nothing
+  accounting_.sample({}, at(seconds(7)));
+  consume(seconds(7));
+  accounting_.take_charge(kA);
+  consume(seconds(8));
   EXPECT_EQ(accounting_.take_charge(kA).used, Nanos{});
-  EXPECT_FALSE(accounting_.wants_gpu(kA, at(seconds(3))));
+  EXPECT_FALSE(accounting_.wants_gpu(kA, at(seconds(8))));
+}
+
+TEST_F(AccountingTest, TheFirstSecondsOfAProcessAreNotSampled) {
+  start({}, kA);
+  accounting_.sample({}, at(seconds(1)));
+  accounting_.sample({}, at(seconds(2)));
+  consume(seconds(3));
+  EXPECT_EQ(accounting_.take_charge(kA).used, seconds(3));
 }
 
 TEST_F(AccountingTest, TheSampleOfAFrozenProcessIsScaledUpToWhatItDidWhenThawed) {
   start({}, kA);
-  for (int i = 0; i < 10; ++i) {
+  for (int i = 0; i < 60; ++i) {
     accounting_.set_frozen(kA, true, at(milliseconds(100 * i + 30)));
     accounting_.set_frozen(kA, false, at(milliseconds(100 * i + 100)));
   }
-  consume(seconds(1));
+  // 26 % of the second, of the 30 % it was let run: saturating.
+  const std::vector<Utilisation> sampled{{kA, 0, 0.26}};
+  for (const seconds second : {seconds(4), seconds(5), seconds(6)}) {
+    consume(second);
+    accounting_.sample(sampled, at(second));
+  }
   accounting_.take_charge(kA);
-  // 29 % of the second, of the 30 % it was let run: saturating.
-  const std::vector<Utilisation> sampled{{kA, 0, 0.29}};
-  accounting_.sample(sampled, at(seconds(1)));
-  consume(seconds(2));
+  consume(seconds(7));
   EXPECT_EQ(accounting_.take_charge(kA).used, seconds(1));
 }
 
 TEST_F(AccountingTest, AnOldSampleIsForgotten) {
   start({}, kA);
-  accounting_.sample({}, at({}));
+  accounting_.sample({}, at(seconds(3)));
+  accounting_.sample({}, at(seconds(4)));
   consume(seconds(10));
   accounting_.take_charge(kA);
   consume(seconds(11));
