@@ -5,13 +5,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-// toml++ 3.3 asserts what the text may break ("[!agent]"), and reports it properly right behind
-// that. A slip in a file must not end the agent.
-#undef NDEBUG  // would turn the same conditions into assumptions
-#define TOML_ASSERT(expr) static_assert(true)
-#define TOML_ENABLE_FORMATTERS 0
-#include <toml++/toml.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -21,6 +14,7 @@
 
 #include "sched/nearest.h"
 #include "sched/policies.h"
+#include "sched/toml.h"
 #include "shmctl/base/fd.h"
 #include "shmctl/layout.h"
 

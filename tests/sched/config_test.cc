@@ -152,6 +152,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         BadRow{"syntax", "[agent]\nlog_level = \n", "gpushare.toml:2:13: "},
         BadRow{"a header that cannot be a key", "[!agent]\n", "gpushare.toml:1:2: "},
+        BadRow{"a letter that is no blank", "[tenant\u02de]\n", "gpushare.toml:1:8: "},
         BadRow{"key twice", "[agent]\npolicy = 'fair'\npolicy = 'fair'\n", "gpushare.toml:3:"},
         BadRow{"not UTF-8", "a = \"\xff\xfe\"", "gpushare.toml:1:"},
         BadRow{"section", "[agnet]\n",
