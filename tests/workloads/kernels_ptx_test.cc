@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <regex>
 #include <string>
 #include <vector>
 
@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 // Of the toolkit, where one is installed.
 std::string find_ptxas() {
   const char* home = std::getenv("CUDA_HOME");
-  for (const fs::path& folder : {fs::path(home != nullptr ? home : ""), fs::path("/usr/local/cuda")})
+  for (const fs::path& folder :
+       {fs::path(home != nullptr ? home : ""), fs::path("/usr/local/cuda")})
     if (const fs::path ptxas = folder / "bin/ptxas"; fs::exists(ptxas)) return ptxas;
   return "";
 }
@@ -46,10 +47,9 @@ std::vector<int> declared_parameter_bytes(const std::string& entry) {
   const std::string text = workloads::kKernels;
   const size_t begin = text.find(".entry " + entry + "(");
   const std::string head = text.substr(begin, text.find('{', begin) - begin);
-  static const std::regex parameter(R"(\.param \.u(32|64) )");
   std::vector<int> bytes;
-  for (std::sregex_iterator each(head.begin(), head.end(), parameter), end; each != end; ++each)
-    bytes.push_back(std::stoi((*each)[1]) / 8);
+  for (size_t at = 0; (at = head.find(".param .u", at)) != std::string::npos; ++at)
+    bytes.push_back(std::stoi(head.substr(at + std::strlen(".param .u"), 2)) / 8);
   return bytes;
 }
 
