@@ -54,7 +54,8 @@ Result<> check_name(const char* step, std::string_view name) {
   constexpr std::string_view kAllowed =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
   if (name.size() >= 2 && name.size() <= 201 && name[0] == '/' &&
-      name.find_first_not_of(kAllowed, 1) == name.npos && name != "/." && name != "/..")
+      name.find_first_not_of(kAllowed, 1) == std::string_view::npos && name != "/." &&
+      name != "/..")
     return {};
   return make_error(
       std::errc::invalid_argument, step,
@@ -168,7 +169,7 @@ ControlPlane::ControlPlane(ControlPlane&&) noexcept = default;
 ControlPlane& ControlPlane::operator=(ControlPlane&&) noexcept = default;
 ControlPlane::~ControlPlane() = default;
 
-Result<ControlPlane> ControlPlane::open(std::string name, Access access) {
+Result<ControlPlane> ControlPlane::open(const std::string& name, Access access) {
   if (auto named = check_name(kOpen, name); !named) return std::unexpected(named.error());
   const bool is_writable = access == Access::kReadWrite;
   // O_NONBLOCK: a FIFO under the name must not hold us up before it is refused. shm_open() itself
@@ -186,18 +187,18 @@ Result<ControlPlane> ControlPlane::open(std::string name, Access access) {
   if (auto checked = check_file(name, fd); !checked) return std::unexpected(checked.error());
   auto memory = map_region(kOpen, fd, is_writable ? bip::read_write : bip::read_only);
   if (!memory) return std::unexpected(memory.error());
-  return ControlPlane(std::move(name), std::make_unique<Mapping>(std::move(*memory), is_writable));
+  return ControlPlane(name, std::make_unique<Mapping>(std::move(*memory), is_writable));
 }
 
-Result<ControlPlane> ControlPlane::open_read_only(std::string name) {
-  return open(std::move(name), Access::kReadOnly);
+Result<ControlPlane> ControlPlane::open_read_only(const std::string& name) {
+  return open(name, Access::kReadOnly);
 }
 
-Result<ControlPlane> ControlPlane::open_existing(std::string name) {
-  return open(std::move(name), Access::kReadWrite);
+Result<ControlPlane> ControlPlane::open_existing(const std::string& name) {
+  return open(name, Access::kReadWrite);
 }
 
-Result<ControlPlane> ControlPlane::create(std::string name) {
+Result<ControlPlane> ControlPlane::create(const std::string& name) {
   for (int attempt = 0; attempt < kMakeAttempts; ++attempt) {
     auto found = open(name, Access::kReadWrite);
     if (found || found.error().code != std::errc::no_such_file_or_directory) return found;
@@ -208,7 +209,7 @@ Result<ControlPlane> ControlPlane::create(std::string name) {
                     name + " is being made and removed by others all the time");
 }
 
-Result<> ControlPlane::remove(std::string name) {
+Result<> ControlPlane::remove(const std::string& name) {
   constexpr const char* kRemove = "remove control plane";
   if (auto named = check_name(kRemove, name); !named) return named;
   if (::shm_unlink(name.c_str()) != 0 && errno != ENOENT) return errno_error(kRemove, name);

@@ -33,12 +33,12 @@ class ControlPlane {
   // `name`: '/' and then [A-Za-z0-9_.-]{1,200}, a POSIX shared memory name. All open for reading
   // and writing but open_read_only(). Opens the valid region of that name and keeps what is in it,
   // or makes an empty one.
-  static Result<ControlPlane> create(std::string name);
+  static Result<ControlPlane> create(const std::string& name);
   // Error no_such_file_or_directory when there is none.
-  static Result<ControlPlane> open_existing(std::string name);
-  static Result<ControlPlane> open_read_only(std::string name);
+  static Result<ControlPlane> open_existing(const std::string& name);
+  static Result<ControlPlane> open_read_only(const std::string& name);
   // Takes the name away; who has it mapped keeps the mapping. No error when there is none.
-  static Result<> remove(std::string name);
+  static Result<> remove(const std::string& name);
 
   ControlPlane(ControlPlane&&) noexcept;
   ControlPlane& operator=(ControlPlane&&) noexcept;
@@ -54,7 +54,7 @@ class ControlPlane {
   enum class Access { kReadOnly, kReadWrite };
 
   ControlPlane(std::string name, std::unique_ptr<Mapping> mapping);
-  static Result<ControlPlane> open(std::string name, Access access);
+  static Result<ControlPlane> open(const std::string& name, Access access);
 
   std::string name_;
   std::unique_ptr<Mapping> mapping_;

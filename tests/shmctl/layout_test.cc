@@ -203,6 +203,7 @@ Document read_document() {
 
 std::vector<std::string> as_text(const auto& members) {
   std::vector<std::string> text;
+  text.reserve(std::size(members));
   for (const Member& member : members)
     text.push_back(member.of + "." + member.name + " at " + std::to_string(member.offset) + ", " +
                    std::to_string(member.size) + " bytes");

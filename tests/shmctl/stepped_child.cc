@@ -52,6 +52,11 @@ bool SteppedChild::step() {
   return signal == SIGTRAP;
 }
 
+void SteppedChild::finish() {
+  if (!is_running_ || ::ptrace(PTRACE_CONT, pid_, nullptr, nullptr) != 0) return;
+  is_running_ = wait_for_stop(pid_) != 0;
+}
+
 void SteppedChild::kill() {
   if (!is_running_) return;
   ::kill(pid_, SIGKILL);

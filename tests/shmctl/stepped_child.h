@@ -31,6 +31,8 @@ class SteppedChild {
   bool is_traced() const { return is_running_; }
   // Runs to the next stop. False when the operation is over.
   bool step();
+  // Runs to the end of the operation at full speed.
+  void finish();
   void kill();
   uint64_t steps() const { return steps_; }
 
