@@ -107,7 +107,8 @@ struct gs_nvos05 { /* RM_ALLOC_OBJECT: an allocation without parameters */
 
 struct gs_nvos32_head { /* VID_HEAP_CONTROL, as far as ALLOC_SIZE* and FREE are of interest */
   gs_u32 h_root, h_parent, function, h_va_space;
-  gs_u32 ivc_heap, status;
+  gs_u16 ivc_heap, pad0;
+  gs_u32 status;
   gs_u64 total, free;
   gs_u32 owner, h_memory;
   gs_u32 type, flags, attr; /* FREE ends with `type`, which is its flags */

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The resource manager's ABI as numbers, so that our header and NVIDIA's, which cannot be included
+// together, can be compared: nvrm_abi_table.inc is compiled once with each of them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace gpushare {
+
+struct AbiRow {
+  std::string what;    // "gs_nvos64.h_new is NVOS64_PARAMETERS.hObjectNew"
+  uint64_t value = 0;  // of the constant; size; offset
+  uint64_t bytes = 0;  // of the member
+  bool operator==(const AbiRow&) const = default;
+};
+
+std::vector<AbiRow> recorded_nvrm_abi();  // the numbers in the table
+std::vector<AbiRow> our_nvrm_abi();
+std::vector<AbiRow> real_nvrm_abi();  // empty where OGKM_DIR named no checkout at build time
+
+}  // namespace gpushare
