@@ -50,6 +50,7 @@ std::optional<Stat> parse_stat(std::string_view text) {
     if (begin == rest.npos) return std::nullopt;
     rest.remove_prefix(begin);
     const std::string_view word = rest.substr(0, rest.find_first_of(" \n"));
+    if (word.empty()) return std::nullopt;
     if (field == 4) std::from_chars(word.data(), word.data() + word.size(), stat.parent);
     if (field == 22) std::from_chars(word.data(), word.data() + word.size(), stat.start_ticks);
     rest.remove_prefix(word.size());
