@@ -22,7 +22,7 @@ void add_options(CLI::App& app, const std::vector<OptionSpec>& options) {
     std::string names = fmt::format("--{}", option.name);
     if (option.letter != 0) names += fmt::format(",-{}", option.letter);
     if (option.value.empty()) {
-      app.add_flag(names);
+      app.add_flag(names)->disable_flag_override();
     } else {
       // Always exactly one value: `--max "30000 100000"` is one, and the next word is another
       // thing.
@@ -95,6 +95,14 @@ std::optional<std::string> wrong_count(const CommandSpec& command, size_t count)
   return std::nullopt;
 }
 
+// CLI11 says "--name: 1 required TEXT missing" or "name was given a disallowed flag override".
+std::string wrong_value(std::string_view text) {
+  const std::string_view name = text.substr(0, text.find_first_of(": "));
+  const bool is_missing = text.substr(name.size()).starts_with(':');
+  return fmt::format("option {}{} {}", name.starts_with('-') ? "" : "--", name,
+                     is_missing ? "needs a value" : "takes no value");
+}
+
 }  // namespace
 
 std::optional<std::string> Invocation::value(std::string_view option) const {
@@ -117,8 +125,8 @@ std::expected<Invocation, Stop> parse_args(const ProgramSpec& program, int argc,
   std::string failure;
   try {
     parser.app.parse(argc, argv);
-  } catch (const CLI::ArgumentMismatch&) {
-    failure = fmt::format("option {} needs a value", argv[argc - 1]);
+  } catch (const CLI::ArgumentMismatch& error) {
+    failure = wrong_value(error.what());
   } catch (const CLI::ParseError& error) {
     failure = error.what();
   }

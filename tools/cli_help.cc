@@ -91,7 +91,9 @@ std::string program_help(const ProgramSpec& program) {
 }
 
 std::string command_help(const ProgramSpec& program, const CommandSpec& command) {
-  std::string out = fmt::format("{} {}: {}\n\n", program.name, command.name, command.summary);
+  std::string out =
+      wrap(fmt::format("{} {}: {}", program.name, command.name, command.summary), kWidth, 0) +
+      "\n\n";
   out += fmt::format("Usage: {} {}{}{}{}\n", program.name, command.name,
                      command.options.empty() ? "" : " [OPTIONS]",
                      command.arguments.empty() ? "" : " ", command.arguments);

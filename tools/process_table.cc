@@ -91,7 +91,7 @@ const std::array<FieldSpec, kFieldCount> kFields{{
     {Field::kTarget, {"TARGET", 6, 6, Align::kRight, 85}, 'T', true},
     {Field::kShare, {"SHARE", 6, 6, Align::kRight, Column::kAlways}, 'S', true},
     {Field::kSlice, {"SLICE", 7, 7, Align::kRight, 50}, 'L', true},
-    {Field::kState, {"STATE", 12, 40, Align::kLeft, 95}, 'A', true},
+    {Field::kState, {"STATE", 13, 40, Align::kLeft, 95}, 'A', true},
     {Field::kTokens, {"TOKENS", 8, 8, Align::kRight, 30}, 'K', false},
     {Field::kMemory, {"MEM", 5, 5, Align::kRight, 40}, 'M', true},
     {Field::kPast, {"HISTORY", 10, 60, Align::kLeft, 20}, 0, false},

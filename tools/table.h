@@ -14,7 +14,7 @@
 namespace gpushare {
 
 struct Column {
-  std::string_view title;
+  std::string_view title{};
   size_t min_width = 1;  // never narrower; never narrower than the title either
   size_t max_width = 1;  // never wider
   Align align = Align::kLeft;

@@ -54,16 +54,10 @@ std::string bar(uint32_t permille, size_t width, Glyphs glyphs) {
 }
 
 constexpr size_t kBarWidth = 20;
+// Cells of a GPU's line, and which go first when there is little room; none is cut.
 constexpr size_t kGpuColumns = 7;
-constexpr std::array<Column, kGpuColumns> kGpuFields{{
-    {"", 5, 6, Align::kLeft, Column::kAlways},
-    {"", 4, 24, Align::kLeft, 50},
-    {"", kBarWidth, kBarWidth, Align::kLeft, 10},
-    {"", 6, 11, Align::kRight, Column::kAlways},
-    {"", 10, 16, Align::kRight, 40},
-    {"", 9, 18, Align::kRight, 60},
-    {"", 10, 28, Align::kLeft, 30},
-}};
+constexpr std::array<int, kGpuColumns> kGpuImportance{
+    Column::kAlways, 50, 10, Column::kAlways, 40, 60, 30};
 
 std::array<std::string, kGpuColumns> gpu_cells(const GpuRecord& gpu, Glyphs glyphs) {
   const std::string name = printable({gpu.name, sizeof(gpu.name)});
@@ -86,15 +80,20 @@ void add_gpus(Frame& frame, const std::vector<GpuRecord>& gpus, size_t lines, si
     for (size_t i = 0; i < kGpuColumns; ++i)
       contents[i] = std::max(contents[i], display_width(cells[i]));
   }
-  const auto placed = fit_columns(kGpuFields, contents, width);
+  std::array<Column, kGpuColumns> columns;
+  for (size_t i = 0; i < kGpuColumns; ++i)
+    columns[i] = {.title = "",
+                  .min_width = contents[i],
+                  .max_width = contents[i],
+                  .importance = kGpuImportance[i]};
+  const auto placed = fit_columns(columns, contents, width);
   for (size_t g = 0; g < shown; ++g) {
     const auto cells = gpu_cells(gpus[g], glyphs);
     FrameLine line;
     for (const PlacedColumn& column : placed) {
       if (column.x > 0) line.spans.push_back({" ", Style::kPlain});
-      line.spans.push_back(
-          {padded(cells[column.index], column.width, kGpuFields[column.index].align),
-           column.index == 0 ? Style::kBold : Style::kPlain});
+      line.spans.push_back({padded(cells[column.index], column.width, Align::kLeft),
+                            column.index == 0 ? Style::kBold : Style::kPlain});
     }
     frame.push_back(std::move(line));
   }

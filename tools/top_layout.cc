@@ -19,10 +19,10 @@ TopLayout arrange(size_t height, size_t gpu_count, size_t warning_count) {
   grant(layout.agent, 1);
   grant(layout.heading, 1);
   grant(layout.footer, 1);
-  // GPUs and warnings get more only of what exceeds half of the screen; the rest is the rows'.
-  left -= std::min(left, height / 2);
-  grant(layout.gpus, gpu_count - layout.gpus.height);
+  // Of what is left, half of the screen is the rows'; they have one line of it.
+  left -= std::min(left, height / 2 - std::min<size_t>(height / 2, 1));
   grant(layout.warnings, warning_count);
+  grant(layout.gpus, gpu_count - layout.gpus.height);
   layout.rows.height = height - layout.gpus.height - layout.agent.height - layout.heading.height -
                        layout.footer.height - layout.warnings.height;
 

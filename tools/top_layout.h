@@ -22,7 +22,7 @@ struct TopLayout {
 };
 
 // Every band but the warnings gets one line, in the order rows, GPUs, agent, heading, footer as far
-// as the height goes. More GPUs, then the warnings, may take what is left above half of the screen.
+// as the height goes. The warnings, then more GPUs, may take what is left above half of the screen.
 TopLayout arrange(size_t height, size_t gpu_count, size_t warning_count);
 
 }  // namespace gpushare

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "tools/format.h"
@@ -38,6 +39,7 @@ class Recorder {
   TraceResult follow(Nanos length, int stop_fd,
                      const std::function<void(Nanos, size_t)>& progress) {
     Time next_sample = began_;
+    take_lines();  // what came together with the answer
     while (!is_over_) {
       const Time now = clock_.now();
       if (now >= next_sample) {
@@ -51,10 +53,11 @@ class Recorder {
       }
       wait(stop_fd, next_sample - now);
     }
+    sample();  // names of those who came last
     const bool is_whole = !result_.was_interrupted && !result_.failure;
     const uint64_t start_ns = result_.recording.start_ns;
-    result_.recording.end_ns =
-        is_whole ? start_ns + static_cast<uint64_t>(length.count()) : ns_of(clock_.now());
+    result_.recording.end_ns = is_whole ? start_ns + static_cast<uint64_t>(length.count())
+                                        : std::max(start_ns, ns_of(clock_.now()));
     return std::move(result_);
   }
 

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/doctor.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "shmctl/base/fd.h"
+#include "shmctl/base/version.h"
+#include "tests/tools/fake_plane.h"
+#include "tests/tools/temp_dir.h"
+
+namespace gpushare {
+namespace {
+
+using State = Finding::State;
+
+constexpr const char* kDriverVersion =
+    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build\n"
+    "GCC version:  gcc version 12.2.0\n";
+
+Status live_status() {
+  return {.snapshot = fake_snapshot({}, Time{}),
+          .health = {AgentHealth::State::kLive, {}},
+          .taken = Time{}};
+}
+
+// A machine where everything is as it should be; each test spoils one thing.
+struct Machine {
+  Machine() {
+    tree.write("proc/sys/kernel/osrelease", "6.1.0-18-amd64\n");
+    tree.write("sys/kernel/btf/vmlinux", "");
+    tree.write("sys/kernel/tracing/events/syscalls/sys_enter_ioctl/id", "1");
+    tree.write("sys/kernel/security/lockdown", "[none] integrity confidentiality\n");
+    tree.write("proc/sys/kernel/yama/ptrace_scope", "1\n");
+    tree.write("proc/driver/nvidia/version", kDriverVersion);
+    tree.write("dev/nvidiactl", "");
+    tree.write("dev/nvidia0", "");
+    tree.write("proc/1/comm", "systemd\n");
+    tree.write("sys/fs/cgroup/cgroup.controllers", "cpu\n");
+    tree.write("sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc\n");
+    tree.write("sys/kernel/gpushare/version", "");
+    tree.write("usr/lib/systemd/system/gpushared.service", "");
+    tree.write("run/systemd/system/x", "");
+    tree.write("run/gpushare/x", "");
+    listener.reset(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, tree.at("run/gpushare/agent.sock").c_str(),
+                 sizeof(address.sun_path) - 1);
+    EXPECT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  }
+
+  DoctorInput input() const {
+    return {.root = tree.path(),
+            .uid = 0,
+            .socket = "/run/gpushare/agent.sock",
+            .agent = Hello{.version = kVersion, .commit = kCommit, .pid = 9},
+            .status = live_status(),
+            .region = {}};
+  }
+  void remove(const char* name) const { std::filesystem::remove_all(tree.path() / name); }
+
+  TempDir tree;
+  Fd listener;
+};
+
+Finding finding(const DoctorInput& input, const std::string& check) {
+  for (const Finding& found : check_machine(input))
+    if (found.check == check) return found;
+  ADD_FAILURE() << "no check " << check;
+  return {};
+}
+
+LimitFinding limit(const DoctorInput& input, const std::string& name) {
+  for (const LimitFinding& found : check_limits(input))
+    if (found.limit == name) return found;
+  ADD_FAILURE() << "no limit " << name;
+  return {};
+}
+
+TEST(Doctor, AHealthyMachineHasNothingToFix) {
+  const Machine machine;
+  for (const Finding& found : check_machine(machine.input())) {
+    EXPECT_EQ(found.state, State::kOk) << found.check << ": " << found.detail;
+    EXPECT_EQ(found.fix, "") << found.check;
+    EXPECT_NE(found.detail, "") << found.check;
+  }
+}
+
+struct Spoilt {
+  const char* check;
+  const char* removed;  // or nullptr
+  const char* written;  // file, or nullptr
+  const char* text;
+  State state;
+  const char* says;
+};
+
+TEST(Doctor, EachThingThatIsMissingIsFoundAndHasAFix) {
+  const Spoilt table[] = {
+      {"kernel", nullptr, "proc/sys/kernel/osrelease", "5.4.0-1\n", State::kFail, "older than 5.8"},
+      {"kernel", "proc/sys/kernel/osrelease", nullptr, nullptr, State::kWarning, "cannot be read"},
+      {"kernel BTF", "sys/kernel/btf", nullptr, nullptr, State::kFail, "vmlinux is missing"},
+      {"tracepoints", "sys/kernel/tracing", nullptr, nullptr, State::kFail, "not mounted"},
+      {"tracepoints", "sys/kernel/tracing/events/syscalls", nullptr, nullptr, State::kFail,
+       "no system call events"},
+      {"lockdown", nullptr, "sys/kernel/security/lockdown", "none integrity [confidentiality]\n",
+       State::kFail, "locked down"},
+      {"ptrace", nullptr, "proc/sys/kernel/yama/ptrace_scope", "3\n", State::kFail, "is 3"},
+      {"NVIDIA driver", "proc/driver", nullptr, nullptr, State::kFail, "not loaded"},
+      {"NVIDIA driver", nullptr, "proc/driver/nvidia/version",
+       "NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.86.10  x\n", State::kWarning,
+       "570.86.10 is loaded"},
+      {"device files", "dev/nvidia0", nullptr, nullptr, State::kFail, "missing"},
+      {"MPS", nullptr, "proc/77/comm", "nvidia-cuda-mps\n", State::kWarning, "pid 77"},
+      {"cgroup v2", "sys/fs/cgroup/cgroup.controllers", nullptr, nullptr, State::kWarning,
+       "not cgroup v2"},
+      {"clock", nullptr, "sys/devices/system/clocksource/clocksource0/current_clocksource",
+       "hpet\n", State::kWarning, "hpet"},
+      {"kernel module", "sys/kernel/gpushare", nullptr, nullptr, State::kWarning, "not loaded"},
+      {"systemd unit", "usr/lib/systemd", nullptr, nullptr, State::kWarning, "not installed"},
+      {"control socket", "run/gpushare/agent.sock", nullptr, nullptr, State::kFail, "is missing"},
+  };
+  for (const Spoilt& row : table) {
+    const Machine machine;
+    if (row.removed != nullptr) machine.remove(row.removed);
+    if (row.written != nullptr) machine.tree.write(row.written, row.text);
+    const Finding found = finding(machine.input(), row.check);
+    EXPECT_EQ(found.state, row.state) << row.check << ": " << found.detail;
+    EXPECT_NE(found.detail.find(row.says), std::string::npos) << found.detail;
+    EXPECT_NE(found.fix, "") << row.check;
+  }
+}
+
+TEST(Doctor, AnEmptyMachineIsNoProblemToLookAt) {
+  const TempDir empty;
+  DoctorInput input = Machine().input();
+  input.root = empty.path();
+  for (const Finding& found : check_machine(input))
+    EXPECT_TRUE(found.state == State::kOk || !found.fix.empty()) << found.check;
+}
+
+TEST(Doctor, ASimulatedGpuNeedsNoDriver) {
+  const Machine machine;
+  machine.remove("proc/driver");
+  machine.remove("dev");
+  DoctorInput input = machine.input();
+  input.status->snapshot.agent.is_simulated = 1;
+  EXPECT_EQ(finding(input, "NVIDIA driver").state, State::kOk);
+  EXPECT_EQ(finding(input, "device files").state, State::kOk);
+}
+
+TEST(Doctor, AFileInPlaceOfTheSocketIsFound) {
+  const Machine machine;
+  machine.remove("run/gpushare/agent.sock");
+  machine.tree.write("run/gpushare/agent.sock", "");
+  EXPECT_EQ(finding(machine.input(), "control socket").state, State::kFail);
+}
+
+TEST(Doctor, TheAgentMustAnswerBeFreshAndBeOfTheSameBuild) {
+  const Machine machine;
+  DoctorInput input = machine.input();
+  input.agent->commit = "another";
+  EXPECT_EQ(finding(input, "agent").state, State::kWarning);
+  input = machine.input();
+  input.status->health = {AgentHealth::State::kStale, std::chrono::seconds(9)};
+  EXPECT_EQ(finding(input, "agent").state, State::kFail);
+  input.agent = make_error(std::errc::connection_refused, "connect to the agent", "none runs");
+  EXPECT_NE(finding(input, "agent").detail.find("none runs"), std::string::npos);
+  input.region = make_error(std::errc::permission_denied, "open control plane");
+  EXPECT_EQ(finding(input, "control plane").state, State::kFail);
+}
+
+TEST(Doctor, AnOrdinaryUserIsToldWhatHeMayDo) {
+  const Machine machine;
+  DoctorInput input = machine.input();
+  input.uid = 1000;
+  EXPECT_EQ(finding(input, "privilege").state, State::kWarning);
+  input.agent->is_admin = true;
+  EXPECT_EQ(finding(input, "privilege").state, State::kOk);
+}
+
+TEST(DoctorLimits, BindWhereTheAgentCanEnforceThem) {
+  const Machine machine;
+  const DoctorInput input = machine.input();
+  for (const char* name : {"weight", "max", "priority", "memory_max"})
+    EXPECT_TRUE(limit(input, name).is_binding) << name;
+  EXPECT_EQ(limit(input, "weight").used_by, std::vector<std::string>{"research"});
+  EXPECT_EQ(limit(input, "max").used_by, std::vector<std::string>{"capped"});
+  EXPECT_EQ(limit(input, "priority").used_by, std::vector<std::string>{"batch"});
+}
+
+TEST(DoctorLimits, SayHonestlyWhatDoesNotBind) {
+  const Machine machine;
+  machine.remove("sys/kernel/gpushare");
+  DoctorInput input = machine.input();
+  input.status->snapshot.tenants[0].record.memory_max_bytes = 1 << 30;
+  input.status->snapshot.tenants[1].record.sm_percent = 50;
+  EXPECT_FALSE(limit(input, "memory_max").is_binding);
+  EXPECT_NE(limit(input, "memory_max").why.find("not loaded"), std::string::npos);
+  EXPECT_EQ(limit(input, "memory_max").used_by, std::vector<std::string>{"default"});
+  EXPECT_FALSE(limit(input, "sm_percent").is_binding);
+  EXPECT_EQ(limit(input, "sm_percent").used_by, std::vector<std::string>{"research"});
+}
+
+TEST(DoctorLimits, ObserveOnlyAndNoAgentBindNothing) {
+  const Machine machine;
+  DoctorInput input = machine.input();
+  AgentRecord& agent = input.status->snapshot.agent;
+  agent.can_freeze = agent.can_set_slice = 0;
+  std::strcpy(agent.observe_only_reason, "driver 999 is unknown");
+  EXPECT_EQ(limit(input, "max").why, "driver 999 is unknown");
+  input.status->health.state = AgentHealth::State::kGone;
+  EXPECT_EQ(limit(input, "weight").why, "no agent runs");
+  input.status = make_error(std::errc::connection_refused, "connect");
+  for (const char* name : {"weight", "max", "priority"})
+    EXPECT_FALSE(limit(input, name).is_binding) << name;
+}
+
+}  // namespace
+}  // namespace gpushare
