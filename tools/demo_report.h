@@ -16,10 +16,10 @@ inline constexpr double kDemoLimitPoints = 3.0;  // a larger error of a share is
 
 // From the last line of a workload's output.
 struct WorkloadResult {
-  bool is_verified = false;                        // its results were right
-  std::optional<double> progress{};                // its own work as a part of the GPU, 0..1
-  std::optional<double> p50_us{}, p99_us{};        // of periodic
-  std::optional<double> ns_per_unit{};             // length of a unit of work
+  bool is_verified = false;                  // its results were right
+  std::optional<double> progress{};          // its own work as a part of the GPU, 0..1
+  std::optional<double> p50_us{}, p99_us{};  // of periodic
+  std::optional<double> ns_per_unit{};       // length of a unit of work
 };
 // Error invalid_argument when it is not that line.
 Result<WorkloadResult> parse_workload_result(const std::string& line);
