@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <memory>
 
 #include "sched/nearest.h"
 
@@ -19,8 +20,9 @@ constexpr size_t kLongestName = 63;
 // Decimal digits only: no sign, no blank, nothing behind. Empty on overflow as well.
 std::optional<uint64_t> parse_number(std::string_view text) {
   uint64_t number = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  const char* const begin = std::to_address(text.begin());
+  const char* const end = std::to_address(text.end());
+  const auto [rest, error] = std::from_chars(begin, end, number);
   if (error != std::errc{} || rest != end) return std::nullopt;
   return number;
 }
@@ -229,6 +231,7 @@ std::string format_setting(const TenantSettings& settings, std::string_view key)
 
 std::vector<Setting> format_settings(const TenantSettings& settings) {
   std::vector<Setting> all;
+  all.reserve(kKeys.size());
   for (const Key& key : kKeys) all.push_back({std::string(key.name), key.format(settings)});
   return all;
 }

@@ -42,7 +42,7 @@ Tenants::Tenants() : tenants_(kMaxTenants) {
 }
 
 const Tenant* Tenants::at(uint32_t slot) const {
-  return slot < tenants_.size() && tenants_[slot] ? &*tenants_[slot] : nullptr;
+  return slot < tenants_.size() ? tenants_[slot].get() : nullptr;
 }
 
 std::optional<uint32_t> Tenants::find(std::string_view name) const {
@@ -52,6 +52,7 @@ std::optional<uint32_t> Tenants::find(std::string_view name) const {
 
 std::vector<uint32_t> Tenants::slots() const {
   std::vector<uint32_t> used;
+  used.reserve(by_name_.size());
   for (const auto& [name, slot] : by_name_) used.push_back(slot);
   std::ranges::sort(used);
   return used;
@@ -130,7 +131,9 @@ Result<> Tenants::reload(const Config& config) {
   }
   for (const TenantConfig& written : config.tenants) {
     auto slot = find(written.name);
-    if (!slot) slot = make_tenant(*free_slot(), written.name);
+    if (!slot) slot = free_slot();
+    assert(slot);  // counted above
+    if (!tenants_[*slot]) make_tenant(*slot, written.name);
     Tenant& tenant = *tenants_[*slot];
     tenant.is_in_file = true;
     tenant.from_file = written.settings;
@@ -204,11 +207,11 @@ std::optional<uint32_t> Tenants::free_slot() const {
   return static_cast<uint32_t>(found - tenants_.begin());
 }
 
-uint32_t Tenants::make_tenant(uint32_t slot, std::string name) {
+void Tenants::make_tenant(uint32_t slot, std::string name) {
   assert(!tenants_[slot]);
   by_name_.emplace(name, slot);
-  tenants_[slot].emplace().name = std::move(name);
-  return slot;
+  tenants_[slot] = std::make_unique<Tenant>();
+  tenants_[slot]->name = std::move(name);
 }
 
 void Tenants::drop_tenant(uint32_t slot) {
@@ -230,6 +233,7 @@ void Tenants::drop_tenant(uint32_t slot) {
 
 void Tenants::place_by_rules(Member& member) const {
   member.slot = kDefaultTenant;
+  if (!member.facts) return;
   for (const Rule& rule : rules_) {
     const auto slot = find(rule.tenant);
     if (slot && rule_matches(rule, *member.facts)) {

@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -89,14 +90,14 @@ class Tenants {
   };
 
   std::optional<uint32_t> free_slot() const;
-  uint32_t make_tenant(uint32_t slot, std::string name);
+  void make_tenant(uint32_t slot, std::string name);
   void drop_tenant(uint32_t slot);
   void place_by_rules(Member& member) const;
   void place_all_by_rules();
   void drop_if_over(uint32_t slot);
   static void recompute(Tenant& tenant);
 
-  std::vector<std::optional<Tenant>> tenants_;  // by slot
+  std::vector<std::unique_ptr<Tenant>> tenants_;  // by slot; nullptr: free
   std::map<std::string, uint32_t, std::less<>> by_name_;
   std::vector<Rule> rules_;
   std::map<ProcessId, Member> members_;
