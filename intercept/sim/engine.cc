@@ -108,16 +108,21 @@ void EngineModel::settle(Time now) {
   settled_ = now;
 }
 
-void EngineModel::advance(Time now, std::vector<Job*>& finished) {
+void EngineModel::take_finished(Time now, std::vector<Job*>& finished) {
   settle(now);
-  if (const EntryId entry = runlist_.progressing(); entry != 0) {
-    auto& jobs = jobs_.at(entry);
-    const auto is_over = [](const Job* job) { return job->left_ns <= kNothingLeft; };
-    std::ranges::copy_if(jobs, std::back_inserter(finished), is_over);
-    std::erase_if(jobs, is_over);
-    // Before the turn may end: a context that has just become idle has no state to save.
-    if (jobs.empty()) runlist_.set_runnable(entry, false, now);
-  }
+  const EntryId entry = runlist_.progressing();
+  if (entry == 0) return;
+  auto& jobs = jobs_.at(entry);
+  const auto is_over = [](const Job* job) { return job->left_ns <= kNothingLeft; };
+  std::ranges::copy_if(jobs, std::back_inserter(finished), is_over);
+  std::erase_if(jobs, is_over);
+}
+
+void EngineModel::take_turns(Time now) {
+  settle(now);
+  // Before the turn may end: a context that has just become idle has no state to save.
+  if (const EntryId entry = runlist_.progressing(); entry != 0 && jobs_.at(entry).empty())
+    runlist_.set_runnable(entry, false, now);
   runlist_.advance(now);
 }
 

@@ -48,9 +48,12 @@ class EngineModel {
 
   // The next instant at which anything changes by itself.
   Time next() const;
-  // Moves on to `now`; REQUIRES now <= next(). Jobs that end are withdrawn and appended to
-  // `finished`, in the order in which they were started.
-  void advance(Time now, std::vector<Job*>& finished);
+  // Moves on to `now`, in two steps; REQUIRES now <= next(). Jobs that end are withdrawn and
+  // appended to `finished`, in the order in which they were started. What they make way for in the
+  // same queue is to be started before the second step: a context gives the engine up when it has
+  // nothing left, not between two kernels that are queued one behind the other.
+  void take_finished(Time now, std::vector<Job*>& finished);
+  void take_turns(Time now);
 
   // No job ends before this, if nothing comes from outside. Often later than next().
   Time quiet_until() const;

@@ -46,16 +46,19 @@ Time Model::next_step() const {
 
 void Model::advance_to(Time to) {
   std::vector<Job*> finished;
+  std::vector<EngineModel*> due;
   for (Time step = next_step(); step <= to; step = next_step()) {
     now_ = std::max(now_, step);
-    for (const auto& device : devices_) {
+    due.clear();
+    for (const auto& device : devices_)
       for (EngineModel& each : device->engines)
-        if (each.next() <= now_) each.advance(now_, finished);
-      collect_log(*device);
-    }
+        if (each.next() <= now_) due.push_back(&each);
+    for (EngineModel* engine : due) engine->take_finished(now_, finished);
     for (Job* job : finished) finish(*static_cast<Item*>(job), 0);
     finished.clear();
     run_pumps();
+    for (EngineModel* engine : due) engine->take_turns(now_);
+    for (const auto& device : devices_) collect_log(*device);
     deliver();
     while (!calls_.empty() && calls_.begin()->first <= now_) {
       auto call = calls_.extract(calls_.begin());

@@ -427,5 +427,18 @@ TEST(Codec, EveryEventSurvivesTheWire) {
   EXPECT_FALSE(decode(unknown).has_value());
 }
 
+// The hardware does not give the engine away while the channel has more to run.
+TEST(Model, QueuedKernelsOfOneStreamKeepTheirTurn) {
+  Machine machine;
+  Program queued(machine, 1), beside(machine, 2);
+  const uint64_t endless = beside.endless();
+  for (int i = 0; i < 20'000; ++i) queued.kernel(50us);
+  machine.run_for(1s);
+  const double share = static_cast<double>(machine.finished.size()) * 50e-6 /
+                       (static_cast<double>(machine.finished.size()) * 50e-6 +
+                        std::chrono::duration<double>(beside.executed(endless)).count());
+  EXPECT_NEAR(share, 0.5, 0.01);
+}
+
 }  // namespace
 }  // namespace gpushare::sim
