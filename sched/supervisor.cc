@@ -10,6 +10,7 @@
 #include <csignal>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "sched/backend.h"
 #include "sched/proc_reader.h"
@@ -21,7 +22,7 @@
 namespace gpushare {
 namespace {
 
-constexpr Nanos kYoung{2'000'000'000};  // dying earlier than this is dying at once
+constexpr Nanos kYoung{250'000'000};  // dying earlier than this is dying at once
 constexpr Nanos kLongestPause{5'000'000'000};
 constexpr Nanos kFirstPause{100'000'000};
 constexpr Nanos kLookAgain{3'000'000'000};  // for GPUs, while there are none
@@ -177,12 +178,13 @@ int Supervisor::run() {
     if (could_not_start) return WEXITSTATUS(status);  // it has said why
     const Nanos pause = pause_after_death();
     start_at = clock_.now() + pause;
-    if (WIFSIGNALED(status)) {
-      log_error("the agent was ended by signal {}; starting it again in {} ms", WTERMSIG(status),
-                pause.count() / 1'000'000);
+    const std::string how = WIFSIGNALED(status)
+                                ? fmt::format("was ended by signal {}", WTERMSIG(status))
+                                : fmt::format("ended with code {}", WEXITSTATUS(status));
+    if (pause == Nanos{}) {
+      log_error("the agent {}; starting it again", how);
     } else {
-      log_error("the agent ended with code {}; starting it again in {} ms", WEXITSTATUS(status),
-                pause.count() / 1'000'000);
+      log_error("the agent {}; starting it again in {} ms", how, pause.count() / 1'000'000);
     }
   }
 }

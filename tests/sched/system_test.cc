@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+// The promises, with real processes on the simulated GPU in real time. GPUSHARE_TEST_KILLS and
+// GPUSHARE_TEST_PROGRAMS make the two long ones longer.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+#include <thread>
+
+#include "shmctl/base/fd.h"
+#include "tests/sched/system_rig.h"
+
+namespace gpushare {
+namespace {
+
+using namespace std::chrono_literals;
+using test::Child;
+using test::eventually;
+using test::SystemRig;
+
+// One capped program, two idle-class ones that take turns: something is frozen at almost any time.
+constexpr const char* kCapsAndTurns = R"(
+[tenant.capped]
+max = "30%"
+match = [{command="endless"}]
+[tenant.batch]
+priority = "idle"
+match = [{command="spin"}]
+)";
+
+// Kernels of 2 ms without a pause. The length of a unit is the simulated GPU's: measuring it beside
+// other programs takes long.
+const std::vector<std::string> kSaturating{"--seconds", "1000", "--ns-per-unit", "129.293"};
+
+int count_from(const char* variable, int otherwise) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::atoi(text);
+}
+
+struct CapsAndTurns {
+  explicit CapsAndTurns(SystemRig& rig)
+      : capped(rig.start("endless", {"--seconds", "1000"})),
+        first(rig.start("spin", kSaturating)),
+        second(rig.start("spin", kSaturating)) {}
+  bool are_known(const SystemRig& rig) const {
+    return std::ranges::all_of(
+        std::initializer_list<const Child*>{capped.get(), first.get(), second.get()},
+        [&](const Child* child) { return rig.record(child->pid()).pid != 0; });
+  }
+  std::unique_ptr<Child> capped, first, second;
+};
+
+bool is_alive(pid_t pid) { return pid > 0 && ::kill(pid, 0) == 0; }
+
+std::size_t descriptors(pid_t pid) {
+  const std::filesystem::directory_iterator list("/proc/" + std::to_string(pid) + "/fd");
+  return static_cast<std::size_t>(std::distance(begin(list), end(list)));
+}
+
+TEST(System, WeightsHold) {
+  SystemRig rig("[tenant.a]\nweight = 300\nmatch = [{command=\"endless\"}]\n");
+  rig.start_agent();
+  const auto heavy = rig.start("endless", {"--seconds", "1000"});
+  const auto light = rig.start("spin", kSaturating);
+  EXPECT_TRUE(eventually([&] {
+    const auto a = rig.record(heavy->pid()), b = rig.record(light->pid());
+    const double sum = a.share_permille + b.share_permille;
+    return a.share_permille < 1000 && sum > 900 && std::abs(a.share_permille / sum - 0.75) < 0.02;
+  })) << rig.record(heavy->pid()).share_permille;
+}
+
+TEST(System, WhateverKillsTheAgentNothingStaysFrozen) {
+  SystemRig rig(kCapsAndTurns);
+  rig.start_agent();
+  const CapsAndTurns programs(rig);
+  ASSERT_TRUE(eventually([&] { return programs.are_known(rig) && rig.frozen_groups() > 0; }));
+  std::mt19937 random(static_cast<uint32_t>(::getpid()));
+  std::vector<double> took_ms;
+  const int kills = count_from("GPUSHARE_TEST_KILLS", 10);
+  for (int i = 0; i < kills; ++i) {
+    std::this_thread::sleep_for(300ms + std::chrono::microseconds(random() % 300'000));
+    pid_t agent = 0;
+    ASSERT_TRUE(eventually([&] { return is_alive(agent = rig.agent_pid()); })) << "kill " << i;
+    ::kill(agent, SIGKILL);
+    const auto killed = std::chrono::steady_clock::now();
+    // The next agent may freeze before we look: it then has published itself.
+    ASSERT_TRUE(eventually([&] { return rig.frozen_groups() == 0 || rig.agent_pid() != agent; }));
+    took_ms.push_back(
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - killed)
+            .count());
+  }
+  std::ranges::sort(took_ms);
+  RecordProperty("median_thaw_us", static_cast<int>(took_ms[took_ms.size() / 2] * 1000));
+  RecordProperty("worst_thaw_us", static_cast<int>(took_ms.back() * 1000));
+  // The worst one depends on what else this machine does; the promise is 100 ms.
+  EXPECT_LT(took_ms[took_ms.size() / 2], 100);
+
+  EXPECT_TRUE(eventually([&] {
+    const ProcessRecord capped = rig.record(programs.capped->pid());
+    return capped.share_permille > 270 && capped.share_permille < 330;
+  })) << rig.record(programs.capped->pid()).share_permille;
+  EXPECT_EQ(rig.snapshot().agent.restarts, static_cast<uint64_t>(kills));
+  for (const Child* child : {programs.first.get(), programs.second.get()})
+    EXPECT_TRUE(eventually([&] {
+      const ProcessRecord record = rig.record(child->pid());
+      return record.share_permille > 200 && record.share_permille <= 1000;
+    }));
+}
+
+TEST(System, RecoverThawsAfterBothWereKilled) {
+  SystemRig rig(kCapsAndTurns);
+  rig.start_agent();
+  const CapsAndTurns programs(rig);
+  ASSERT_TRUE(eventually([&] { return programs.are_known(rig) && rig.frozen_groups() > 0; }));
+  const pid_t agent = rig.agent_pid();
+  // Both stand still first, so that neither can see the other die.
+  rig.gpushared->kill(SIGSTOP);
+  ::kill(agent, SIGSTOP);
+  rig.gpushared->kill(SIGKILL);
+  ::kill(agent, SIGKILL);
+  rig.gpushared->wait();
+  ASSERT_TRUE(eventually([&] { return rig.run_gpushared({"--recover"}) == 0; }));
+  EXPECT_EQ(rig.frozen_groups(), 0u);
+  EXPECT_TRUE(rig.snapshot().ledger.empty());
+  EXPECT_EQ(rig.run_gpushared({"--recover"}), 0) << "once more does no harm";
+}
+
+TEST(System, AnAgentWhoseSupervisorDiesStopsCleanly) {
+  SystemRig rig(kCapsAndTurns);
+  rig.start_agent();
+  const CapsAndTurns programs(rig);
+  ASSERT_TRUE(eventually([&] { return programs.are_known(rig) && rig.frozen_groups() > 0; }));
+  const pid_t agent = rig.agent_pid();
+  rig.gpushared->kill(SIGKILL);
+  rig.gpushared->wait();
+  EXPECT_TRUE(eventually([&] { return rig.snapshot().ledger.empty(); }));
+  EXPECT_TRUE(eventually([&] { return rig.agent_pid() == 0; })) << agent;
+}
+
+TEST(System, ACleanStopLeavesNothingBehind) {
+  SystemRig rig(kCapsAndTurns);
+  rig.start_agent();
+  const CapsAndTurns programs(rig);
+  ASSERT_TRUE(eventually([&] { return programs.are_known(rig) && rig.frozen_groups() > 0; }));
+  rig.gpushared->kill(SIGTERM);
+  EXPECT_EQ(rig.gpushared->wait(), 0) << rig.output("agent.log");
+  EXPECT_TRUE(rig.snapshot().ledger.empty());
+  EXPECT_FALSE(std::filesystem::exists(rig.socket));
+}
+
+TEST(System, ASecondAgentIsRefused) {
+  SystemRig rig("");
+  rig.start_agent();
+  EXPECT_EQ(rig.run_gpushared({}), 1);
+  EXPECT_NE(rig.output("other.log").find("another gpushared runs"), std::string::npos);
+  EXPECT_EQ(rig.run_gpushared({"--recover"}), 1) << "not while the agent works";
+  EXPECT_FALSE(rig.ask(R"({"op":"hello"})").empty()) << "the first one is not disturbed";
+}
+
+TEST(System, AMistakeInTheFileEndsTheStartAndNotTheRun) {
+  SystemRig rig("[tenant.a]\nweight = 100\n");
+  rig.start_agent();
+  rig.write_config("[tenant.a]\nweight = 0\n");
+  EXPECT_NE(rig.ask(R"({"op":"reload"})").find("gpushare.toml:2"), std::string::npos);
+  EXPECT_EQ(rig.run_gpushared({"--check-config"}), 2);
+  rig.write_config("[tenant.a]\nweight = 300\n");
+  rig.gpushared->kill(SIGHUP);
+  EXPECT_TRUE(eventually([&] {
+    for (const auto& [slot, tenant] : rig.snapshot().tenants)
+      if (std::string_view(tenant.name) == "a") return tenant.weight == 300;
+    return false;
+  }));
+  rig.gpushared->kill(SIGTERM);
+  rig.gpushared->wait();
+  rig.write_config("weight");
+  EXPECT_EQ(rig.run_gpushared({}), 2) << "an agent that cannot start ends its supervisor";
+}
+
+TEST(System, ProgramsThatCameBeforeTheAgentAreFound) {
+  SystemRig rig("[tenant.a]\nweight = 300\nmatch = [{command=\"endless\"}]\n");
+  const auto heavy = rig.start("endless", {"--seconds", "1000"});
+  const auto light = rig.start("spin", kSaturating);
+  std::this_thread::sleep_for(500ms);
+  rig.start_agent();
+  EXPECT_TRUE(eventually([&] {
+    const auto a = rig.record(heavy->pid()), b = rig.record(light->pid());
+    const double sum = a.share_permille + b.share_permille;
+    return a.is_late_attach == 1 && sum > 900 && std::abs(a.share_permille / sum - 0.75) < 0.02;
+  }));
+}
+
+TEST(System, ServesWithoutAGpuAndFindsItLater) {
+  SystemRig rig("");
+  rig.simulation->kill(SIGKILL);
+  rig.simulation->wait();
+  rig.start_agent();
+  EXPECT_NE(rig.ask(R"({"op":"doctor"})").find("\"fail\""), std::string::npos);
+  EXPECT_EQ(rig.snapshot().agent.gpu_count, 0u);
+  rig.start_simulation();
+  EXPECT_TRUE(eventually([&] { return rig.snapshot().agent.gpu_count == 1; }));
+  const auto program = rig.start("endless", {"--seconds", "1000"});
+  EXPECT_TRUE(eventually([&] { return rig.record(program->pid()).pid != 0; }));
+}
+
+TEST(System, AGpuThatGoesAwayIsLookedForAgain) {
+  SystemRig rig("");
+  rig.start_agent();
+  const pid_t agent = rig.agent_pid();
+  rig.simulation->kill(SIGKILL);
+  rig.simulation->wait();
+  EXPECT_TRUE(eventually([&] { return rig.snapshot().agent.gpu_count == 0; }));
+  rig.start_simulation();
+  EXPECT_TRUE(eventually([&] { return rig.snapshot().agent.gpu_count == 1; }));
+  EXPECT_EQ(rig.agent_pid(), agent) << "it was the same agent all along";
+}
+
+TEST(System, ProgramsThatEndedLeaveNothingBehind) {
+  SystemRig rig("[tenant.capped]\nmax = \"20%\"\nmatch = [{command=\"churn\"}]\n");
+  rig.start_agent();
+  rig.start("churn", {})->wait();
+  ASSERT_TRUE(eventually([&] { return rig.snapshot().processes.empty(); }));
+  const pid_t agent = rig.agent_pid();
+  const std::size_t before = descriptors(agent);
+  for (int i = count_from("GPUSHARE_TEST_PROGRAMS", 20); i > 0; --i)
+    EXPECT_EQ(rig.start("churn", {})->wait(), 0) << rig.output("churn.log");
+  EXPECT_TRUE(eventually([&] { return rig.snapshot().processes.empty(); }));
+  EXPECT_TRUE(eventually([&] { return rig.snapshot().ledger.empty(); }));
+  EXPECT_EQ(rig.agent_pid(), agent) << "it did not die in between";
+  EXPECT_EQ(descriptors(agent), before);
+}
+
+TEST(System, FloodsHurtOnlyWhoMakesThem) {
+  SystemRig rig("");
+  rig.start_agent();
+  const std::string line(100'000, 'x');
+  EXPECT_NE(rig.ask(line).find("64 KiB"), std::string::npos);
+
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  rig.socket.copy(address.sun_path, sizeof address.sun_path - 1);
+  const auto connect = [&] {
+    Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    (void)::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+    return fd;
+  };
+  // Asks and never reads.
+  const Fd deaf = connect();
+  const std::string request = "{\"op\":\"status\"}\n";
+  std::size_t sent = 0;
+  EXPECT_TRUE(eventually([&] {
+    for (int i = 0; i < 1000; ++i) {
+      if (::send(deaf.get(), request.data(), request.size(), MSG_NOSIGNAL) >= 0)
+        ++sent;
+      else if (errno != EAGAIN)
+        return true;  // thrown out
+    }
+    EXPECT_FALSE(rig.ask(R"({"op":"hello"})").empty());
+    return false;
+  })) << sent
+      << " requests";
+  // More than are taken.
+  std::vector<Fd> crowd;
+  for (int i = 0; i < 300; ++i) crowd.push_back(connect());
+  EXPECT_TRUE(eventually([&] {
+    crowd.pop_back();
+    return !rig.ask(R"({"op":"hello"})").empty();
+  }));
+}
+
+TEST(System, TheSocketIsForRootAndTheGroup) {
+  SystemRig rig("");
+  rig.start_agent();
+  struct stat status{};
+  ASSERT_EQ(::stat(rig.socket.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0660u);
+}
+
+}  // namespace
+}  // namespace gpushare
