@@ -98,6 +98,10 @@ SystemRig::SystemRig(const std::string& config)
       socket(folder + "/agent.sock"),
       region("/" + std::filesystem::path(folder).filename().string()) {
   write_config(config);
+  start_simulation();
+}
+
+void SystemRig::start_simulation() {
   simulation =
       std::make_unique<Child>(std::vector<std::string>{build_folder() + "/bin/gpushare-sim",
                                                        "--socket", simulation_socket()},
