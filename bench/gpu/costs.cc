@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the agent costs: a launch, with it and without it, in turns; its own processor time and
+// memory while it works hardest.
+#include <fmt/format.h>
+#include <time.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "bench/gpu/report.h"
+#include "bench/gpu/scenario.h"
+
+namespace gpushare::bench {
+namespace {
+
+constexpr int kRounds = 5;
+constexpr double kLaunchTolerance = 0.02;
+constexpr double kMostCpu = 0.02, kMostMemoryKib = 50 * 1024;
+constexpr int kPrograms = 8;
+
+struct Launches {
+  std::vector<double> launch_ns, sync_ns;  // the median of each run
+
+  void run(Stage& stage) {
+    const std::string line =
+        stage.finish(stage.start("launch", {"--count", "50000", "--sync-count", "10000"}));
+    launch_ns.push_back(number_in(line, "launch_p50_ns").value_or(0));
+    sync_ns.push_back(number_in(line, "sync_p50_ns").value_or(0));
+    stage.kill_programs();
+  }
+};
+
+void launch_cost(Stage& stage, Report& report) {
+  Launches without, with;
+  for (int i = 0; i < kRounds; ++i) {
+    without.run(stage);
+    stage.start_agent("");
+    with.run(stage);
+    stage.stop_agent();
+  }
+  const auto compare = [&](const std::string& what, const std::vector<double>& off,
+                           const std::vector<double>& on) {
+    report.numbers().add(what + "_ns_off", off).add(what + "_ns_on", on);
+    const double ratio = median(on) / median(off);
+    report.must(what + ", agent on / off", "1.00 +- 0.02", fmt::format("{:.0f} ns", median(off)),
+                fmt::format("{:.3f} ({:.0f} ns)", ratio, median(on)),
+                std::abs(ratio - 1) <= kLaunchTolerance);
+  };
+  compare("launch", without.launch_ns, with.launch_ns);
+  compare("launch+sync", without.sync_ns, with.sync_ns);
+}
+
+// Processor time of a process, all its threads, to the nanosecond.
+Nanos cpu_time(pid_t pid) {
+  clockid_t clock = 0;
+  timespec time{};
+  if (::clock_getcpuclockid(pid, &clock) != 0 || ::clock_gettime(clock, &time) != 0)
+    give_up("read processor time", fmt::format("of process {}", pid));
+  return std::chrono::seconds(time.tv_sec) + Nanos{time.tv_nsec};
+}
+
+double resident_kib(pid_t pid) {
+  std::ifstream status(fmt::format("/proc/{}/status", pid));
+  for (std::string word; status >> word;)
+    if (double kib = 0; word == "VmRSS:" && status >> kib) return kib;
+  give_up("read resident memory", fmt::format("of process {}", pid));
+}
+
+void agent_cost(Stage& stage, Report& report) {
+  const std::vector<std::string> spin = stage.spin_arguments(2000);
+  stage.start_agent("[tenant.a]\nmax = \"10%\"\n[tenant.b]\nmax = \"20%\"\n[tenant.c]\n");
+  const double measured = std::max(stage.settings().seconds, 5.0);
+  const Time start = stage.instant_for(kPrograms), from = start + seconds(stage.settle_s());
+  std::vector<Child*> programs;
+  const char* const tenants[] = {"a", "a", "b", "b", "c", "c", "c", "c"};
+  for (int i = 0; i < kPrograms; ++i) {
+    std::vector<std::string> arguments = spin;
+    arguments.insert(arguments.end(), {"--start-at", ns_text(start), "--seconds",
+                                       fmt::format("{}", stage.settle_s() + measured + 0.3)});
+    programs.push_back(&stage.start("spin", arguments, tenants[i]));
+  }
+  stage.wait_until(from);
+  const pid_t agent = static_cast<pid_t>(stage.plane().agent.agent_pid);
+  const pid_t supervisor = stage.supervisor_pid();
+  const auto used = [&] { return cpu_time(agent) + cpu_time(supervisor); };
+  const Time began = Stage::now();
+  const Nanos before = used();
+  stage.wait_until(from + seconds(measured));
+  const double cpu = static_cast<double>((used() - before).count()) /
+                     static_cast<double>((Stage::now() - began).count());
+  const double agent_kib = resident_kib(agent), supervisor_kib = resident_kib(supervisor);
+  uint64_t freezes = 0;
+  for (const auto& [slot, process] : stage.plane().processes) freezes += process.freezes;
+  const uint32_t tick_us = stage.plane().agent.tick_us;
+  for (Child* program : programs) stage.finish(*program, start);
+  stage.kill_programs();
+  stage.stop_agent();
+
+  report.numbers()
+      .add("programs", kPrograms)
+      .add("cpu_fraction_of_a_core", cpu)
+      .add("agent_resident_kib", agent_kib)
+      .add("supervisor_resident_kib", supervisor_kib)
+      .add("freezes", freezes)
+      .add("tick_us", tick_us);
+  report.must("CPU, agent + supervisor", "<= 2 % of a core", "-",
+              fmt::format("{:.2f} %", cpu * 100), cpu <= kMostCpu);
+  const double memory = agent_kib + supervisor_kib;
+  report.must("memory, agent + supervisor", "<= 50 MiB", "-",
+              fmt::format("{:.1f} MiB", memory / 1024), memory <= kMostMemoryKib);
+  report.must("caps were active", "freezes", "-", std::to_string(freezes), freezes > 0);
+}
+
+constexpr Scenario kScenarios[] = {
+    {"launch-cost", "launch and launch + wait of an empty kernel, agent off and on in turns",
+     launch_cost},
+    {"agent-cost", "the agent's CPU and memory: 8 saturating programs, caps active", agent_cost},
+};
+
+}  // namespace
+
+std::span<const Scenario> cost_scenarios() { return kScenarios; }
+
+}  // namespace gpushare::bench

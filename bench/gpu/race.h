@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// A race: programs that begin together and are measured over the same interval, each by its own
+// progress, by what the agent counted from the hardware's log, or both.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bench/gpu/report.h"
+#include "bench/gpu/stage.h"
+
+namespace gpushare::bench {
+
+struct Runner {
+  std::string workload = "spin";  // one that knows --seconds, --measure-from and --measure-to
+  std::string progress = "units_per_ms";
+  std::vector<std::string> arguments{};
+  std::string tenant{};  // used when an agent runs; empty: none
+};
+
+enum class Joining { kBefore, kAfter };  // of the agent, by the programs
+
+struct RaceResult {
+  std::vector<double> rates;       // progress per ms, by runner
+  std::vector<double> log_shares;  // part of the interval on the GPU; empty without an agent
+  std::vector<std::string> lines;  // what the programs said
+
+  double total() const { return sum(rates); }
+  std::vector<double> shares() const;     // parts of the total
+  std::vector<double> log_parts() const;  // parts of the sum of log_shares
+  Record record() const;
+};
+
+// Without an agent, or with the one that runs.
+RaceResult race(Stage& stage, const std::vector<Runner>& runners);
+// The programs run already when an agent comes that knows `tenants`; they are attached to theirs.
+// It is stopped at the end.
+RaceResult race_before_agent(Stage& stage, const std::vector<Runner>& runners,
+                             const std::string& tenants);
+
+// Largest distance, as a fraction: 0.01 is one point.
+double worst_error(const std::vector<double>& is, const std::vector<double>& should_be);
+
+}  // namespace gpushare::bench
