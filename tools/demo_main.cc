@@ -89,14 +89,17 @@ ExitCode run(const Invocation& invocation) {
   const auto gpu = find_nvidia_gpu("/dev");
   if (!gpu && invocation.has("gpu")) return fail(gpu.error());
   const bool is_simulated = !gpu || invocation.has("sim");
-  progress.line(
-      !is_simulated ? fmt::format("Running on a GPU, driver {}.", driver_version())
-      : invocation.has("sim")
-          ? std::string("Running on a simulated GPU, as asked.")
-          : fmt::format("Running on a simulated GPU: no real one ({}).", gpu.error().message()));
+  progress.line(!is_simulated ? fmt::format("Running on a GPU, driver {}.", driver_version())
+                : invocation.has("sim")
+                    ? std::string("Running on a simulated GPU, as asked.")
+                    : fmt::format("Running on a simulated GPU ({}: {}).", gpu.error().detail,
+                                  gpu.error().code.message()));
 
   const std::string trace = std::filesystem::absolute(
       invocation.value("out").value_or(DemoSetup::build_folder() + "/demo-trace.json"));
+  if (const auto folder = std::filesystem::path(trace).parent_path();
+      ::access(folder.c_str(), W_OK) != 0)
+    return fail(errno_error("write a trace there (--out says where)", folder).error());
   DemoWait wait;
   auto setup = DemoSetup::open(is_simulated, wait);
   if (!setup) return fail(setup.error());

@@ -10,6 +10,7 @@
 #include <cctype>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "tools/agent_health.h"
 #include "tools/client.h"
@@ -22,6 +23,8 @@ constexpr const char* kStep = "start the demo";
 constexpr Nanos kToStart = std::chrono::seconds(15);
 constexpr Nanos kToStop = std::chrono::seconds(10);
 constexpr Nanos kToRecover = std::chrono::seconds(10);
+constexpr Nanos kToPublish = std::chrono::seconds(1);
+constexpr Nanos kBetweenLooks = std::chrono::milliseconds(2);
 
 Time in(Nanos delay) { return MonotonicClock().now() + delay; }
 
@@ -175,12 +178,17 @@ Result<> DemoSetup::check() {
 }
 
 Result<PlaneSnapshot> DemoSetup::look() const {
-  // The agent publishes in microseconds: an inconsistent snapshot is rare, two in a row rarer.
-  constexpr int kTries = 100;
-  Result<PlaneSnapshot> snapshot = take_snapshot(*plane_);
-  for (int i = 0; i < kTries && snapshot && !snapshot->is_consistent; ++i)
-    snapshot = take_snapshot(*plane_);
-  return snapshot;
+  const auto publication = [&] {
+    return plane_->region().header.publication.load(std::memory_order_relaxed);
+  };
+  const uint64_t before = publication();
+  const Time deadline = in(kToPublish);
+  while (true) {
+    Result<PlaneSnapshot> snapshot = take_snapshot(*plane_);
+    const bool is_new = publication() != before && (!snapshot || snapshot->is_consistent);
+    if (is_new || MonotonicClock().now() >= deadline) return snapshot;
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
 }
 
 Result<> DemoSetup::close() {
@@ -191,7 +199,7 @@ Result<> DemoSetup::close() {
     auto process = launch("gpushared --recover", {bin_ + "gpushared", "--recover"});
     if (process) {
       for (const Time end = in(kToRecover); !process->has_ended() && MonotonicClock().now() < end;)
-        ::usleep(10'000);
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
       process->stop();
       if (!process->has_succeeded()) result = std::unexpected(process->failure("clean up"));
     } else {

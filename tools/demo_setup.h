@@ -35,6 +35,8 @@ class DemoSetup {
 
   // Error: the agent or the simulated GPU has ended.
   Result<> check();
+  // What the agent publishes next. It writes its own record more often than the others: only just
+  // after a publication are they as old as `published_ns` says. Blocks 1 s at most.
   Result<PlaneSnapshot> look() const;
 
   // Stops the agent, undoes what it may have left (gpushared --recover), stops the simulated GPU,
