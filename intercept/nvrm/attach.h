@@ -14,7 +14,9 @@
 namespace gpushare::nvrm {
 
 // The events that would have been seen, parents first. Without ProcessOpened (the caller knows the
-// process) and without MemoryAllocated (sizes cannot be asked for). Empty: no client was found.
+// process) and without MemoryAllocated (sizes cannot be asked for). Empty: no client was found
+// among the last 65,536 (fewer where it holds several descriptors without one). no_such_process
+// when it ended meanwhile.
 Result<std::vector<DriverEvent>> find_objects(const RmClient& ours, ProcessId process);
 
 }  // namespace gpushare::nvrm

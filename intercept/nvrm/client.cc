@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <optional>
 
 namespace gpushare::nvrm {
 namespace {
@@ -23,6 +24,8 @@ std::errc errc_of(uint32_t status) {
     case GS_NV_ERR_INVALID_OBJECT_OLD:
     case GS_NV_ERR_OBJECT_NOT_FOUND:
       return std::errc::no_such_process;
+    case GS_NV_ERR_INVALID_ARGUMENT:
+      return std::errc::invalid_argument;
     case GS_NV_ERR_NOT_SUPPORTED:
       return std::errc::not_supported;
     case GS_NV_ERR_NO_MEMORY:
@@ -54,6 +57,16 @@ Result<> rm_control(Driver& driver, int fd, uint32_t client, uint32_t object, ui
   return {};
 }
 
+Result<uint32_t> make_client(Driver& driver, int fd) {
+  gs_nvos64 call{};
+  call.h_class = GS_CLASS_ROOT_CLIENT;
+  if (int error = driver.ioctl(fd, GS_NV_ESC_RM_ALLOC, &call, sizeof(call)))
+    return std::unexpected(
+        Error{std::error_code(error, std::generic_category()), "make a driver client", {}});
+  if (call.status != GS_NV_OK) return rm_error(call.status, "make a driver client");
+  return call.h_new;
+}
+
 Result<RmClient> RmClient::open(Driver& driver) {
   RmClient made;
   made.driver_ = &driver;
@@ -62,19 +75,22 @@ Result<RmClient> RmClient::open(Driver& driver) {
   made.control_ = std::move(*control);
   if (auto done = made.read_version(); !done) return std::unexpected(done.error());
 
-  gs_nvos64 call{};
-  call.h_class = GS_CLASS_ROOT_CLIENT;
-  if (int error = driver.ioctl(made.control_.get(), GS_NV_ESC_RM_ALLOC, &call, sizeof(call)))
-    return std::unexpected(
-        Error{std::error_code(error, std::generic_category()), "make a driver client", {}});
-  if (call.status != GS_NV_OK) return rm_error(call.status, "make a driver client");
-  made.client_ = call.h_new;
+  auto client = make_client(driver, made.control_.get());
+  if (!client) return std::unexpected(client.error());
+  made.client_ = *client;
 
   // Every device file must be open before RM lets us make devices (driver-facts section 2).
-  for (unsigned minor = 0; minor < kMaxMinors; ++minor)
-    if (auto fd = driver.open(minor)) made.devices_.push_back(std::move(*fd));
+  std::optional<Error> refused;
+  for (unsigned minor = 0; minor < kMaxMinors; ++minor) {
+    auto fd = driver.open(minor);
+    if (fd)
+      made.devices_.push_back(std::move(*fd));
+    else if (fd.error().code != std::errc::no_such_device && !refused)
+      refused = fd.error();
+  }
+  if (made.devices_.empty() && refused) return std::unexpected(*refused);
   if (made.devices_.empty())
-    return make_error(std::errc::no_such_device, "open a GPU", "no /dev/nvidiaN could be opened");
+    return make_error(std::errc::no_such_device, "open a GPU", "there is no /dev/nvidiaN");
   if (auto done = made.find_gpus(); !done) return std::unexpected(done.error());
   return made;
 }
@@ -110,7 +126,7 @@ Result<> RmClient::find_gpus() {
   gs_probed_ids probed{};
   auto listed = rm_control(*driver_, control_.get(), client_, client_, GS_CTRL_GPU_GET_PROBED_IDS,
                            probed, "list GPUs");
-  if (!listed)
+  if (!listed && listed.error().code == std::errc::invalid_argument)
     listed = rm_control(*driver_, control_.get(), client_, client_, GS_CTRL_GPU_GET_PROBED_IDS,
                         &probed, offsetof(gs_probed_ids, flags), "list GPUs");
   if (!listed) return listed;

@@ -25,6 +25,9 @@ Result<> rm_control(Driver& driver, int fd, uint32_t client, uint32_t object, ui
   return rm_control(driver, fd, client, object, command, &params, sizeof(params), step);
 }
 
+// A new client of RM on this descriptor of /dev/nvidiactl; it ends with the descriptor.
+Result<uint32_t> make_client(Driver& driver, int fd);
+
 struct RmGpuDevice {
   GpuInfo info;
   uint32_t gpu_id = 0;

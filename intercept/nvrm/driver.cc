@@ -12,6 +12,7 @@
 #include <charconv>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 
@@ -44,8 +45,11 @@ class SystemDriver final : public Driver {
     const std::string path = minor == GS_NV_CTL_MINOR ? std::string("/dev/nvidiactl")
                                                       : "/dev/nvidia" + std::to_string(minor);
     Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-    if (!fd.is_open()) return errno_error("open the driver", path);
-    return fd;
+    if (fd.is_open()) return fd;
+    // No file, or one without a driver or a GPU behind it.
+    if (errno == ENOENT || errno == ENXIO || errno == ENODEV)
+      return make_error(std::errc::no_such_device, "open the driver", path);
+    return errno_error("open the driver", path);
   }
 
   int ioctl(int fd, unsigned nr, void* argument, size_t bytes) override {
@@ -112,9 +116,8 @@ Driver& system_driver() {
 
 uint64_t start_ticks_of(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  if (!std::getline(file, text)) return 0;
-  // The command, field 2, is in parentheses and may hold anything, also ") ".
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  // The command, field 2, is in parentheses and may hold anything, also ") " and line ends.
   const size_t end = text.rfind(')');
   if (end == std::string::npos) return 0;
   const char* at = text.c_str() + end + 1;

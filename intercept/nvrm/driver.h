@@ -16,7 +16,8 @@ class Driver {
  public:
   virtual ~Driver() = default;
 
-  // Opens /dev/nvidiactl (minor 255) or /dev/nvidiaN, close-on-exec.
+  // Opens /dev/nvidiactl (minor 255) or /dev/nvidiaN, close-on-exec. no_such_device when there is
+  // none, permission_denied.
   virtual Result<Fd> open(unsigned minor) = 0;
   // One ioctl of type 'F'. Returns 0 or an errno value; the RM status is inside `argument`.
   virtual int ioctl(int fd, unsigned nr, void* argument, size_t bytes) = 0;

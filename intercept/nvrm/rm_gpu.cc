@@ -24,7 +24,7 @@ class RmGpu final : public Gpu {
     support_.can_freeze = support_.can_set_slice = trust != Trust::kUnknown;
     if (trust == Trust::kUnknown)
       support_.reason =
-          "driver " + client_.driver_version() + " is not one we know (550 to 595): observing only";
+          "driver " + client_.driver_version() + " is not one we know (535 to 595): observing only";
     if (use == RmUse::kRecovery) return;
     open_logs();
     nvml_ = Nvml::load();
