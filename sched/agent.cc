@@ -29,7 +29,7 @@ using ErrorCode = boost::system::error_code;
 // However many events come, steps are no closer than this.
 constexpr Nanos kLeastGap{1'000'000};
 // How often to look for GPUs while there are none.
-constexpr Nanos kLookAgain{3'000'000'000};
+constexpr Nanos kLookAgain{2'000'000'000};
 
 class Agent {
  public:

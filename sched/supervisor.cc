@@ -25,7 +25,7 @@ namespace {
 constexpr Nanos kYoung{250'000'000};  // dying earlier than this is dying at once
 constexpr Nanos kLongestPause{5'000'000'000};
 constexpr Nanos kFirstPause{100'000'000};
-constexpr Nanos kLookAgain{3'000'000'000};  // for GPUs, while there are none
+constexpr Nanos kLookAgain{2'000'000'000};  // for GPUs, while there are none
 constexpr Nanos kToStop{5'000'000'000};     // for an agent that was asked to
 
 class Supervisor {
