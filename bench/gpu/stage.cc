@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -75,6 +76,7 @@ Stage::~Stage() {
       fmt::print(stderr, "{}\n", abort.error.message());
     }
     (void)ControlPlane::remove(region_);
+    ::shm_unlink((region_ + ".lock").c_str());
   }
   simulator_.reset();
   std::error_code ignored;
