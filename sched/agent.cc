@@ -52,6 +52,7 @@ class Agent {
   Result<> load_configuration();
   Result<> reload();
   void look_for_gpus();
+  void describe_self();
   void drop_gpus();
   void publish_no_gpu();
   void listen_to_events();
@@ -130,7 +131,10 @@ Result<> Agent::reload() {
     return loaded;
   }
   log_info("configuration read: {}", options_.config);
-  if (driven_) driven_->scheduler->configure(config_.agent);
+  if (driven_) {
+    driven_->scheduler->configure(config_.agent);
+    describe_self();
+  }
   wake_now();
   return {};
 }
@@ -155,12 +159,7 @@ void Agent::look_for_gpus() {
                               .clock = clock_,
                               .tenants = tenants_},
       config_.agent);
-  driven_->scheduler->set_agent({.agent_pid = static_cast<uint32_t>(::getpid()),
-                                 .supervisor_pid = options_.supervisor_pid,
-                                 .started = started_,
-                                 .restarts = options_.restarts,
-                                 .is_simulated = options_.simulation.has_value(),
-                                 .policy = config_.agent.policy});
+  describe_self();
   driven_->scheduler->set_listener(
       {.on_switch =
            [this](const SwitchRecord& record) {
@@ -184,6 +183,15 @@ void Agent::look_for_gpus() {
   wake_now();
 }
 
+void Agent::describe_self() {
+  driven_->scheduler->set_agent({.agent_pid = static_cast<uint32_t>(::getpid()),
+                                 .supervisor_pid = options_.supervisor_pid,
+                                 .started = started_,
+                                 .restarts = options_.restarts,
+                                 .is_simulated = options_.simulation.has_value(),
+                                 .policy = config_.agent.policy});
+}
+
 void Agent::drop_gpus() {
   log_error("the GPUs do not answer any more");
   driven_.reset();
@@ -192,6 +200,7 @@ void Agent::drop_gpus() {
 
 // The tools see an agent that lives and has nothing to drive.
 void Agent::publish_no_gpu() {
+  clear_gpus(plane_->region());
   AgentRecord record;
   record.agent_pid = static_cast<uint32_t>(::getpid());
   record.supervisor_pid = options_.supervisor_pid;

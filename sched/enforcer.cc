@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "shmctl/base/log.h"
+
 namespace gpushare {
 namespace {
 
@@ -43,6 +45,8 @@ void Enforcer::apply(uint32_t gpu, std::span<const Target> targets) {
     const Key key{target.holder->process, gpu};
     if (!target.is_frozen && processes_[key].is_frozen) thawing.push_back(key);
   }
+  for (const auto& [key, process] : processes_)  // no plan names them any more
+    if (key.second == gpu && !process.can_control && process.is_frozen) thawing.push_back(key);
   thaw(gpu, thawing);
 }
 
@@ -212,7 +216,10 @@ void Enforcer::thaw(uint32_t gpu, std::span<const Key> keys) {
     if (own || is_gone(own.error())) {
       thawed(key, process);
     } else {
-      process.note = own.error().message();  // still frozen: tried again by the next apply()
+      // Tried again by the next apply().
+      const std::string note = own.error().message();
+      if (note != process.note) log_error("process {} is still frozen: {}", key.first.pid, note);
+      process.note = note;
     }
   }
 }
@@ -240,6 +247,7 @@ void Enforcer::refused(const Key& key, Controlled& process, const Error& error) 
   if (++process.refusals < kRefusalsBelieved) return;
   process.can_control = false;
   process.note = error.message();
+  log_warning("process {} is only observed: {}", key.first.pid, process.note);
   if (process.is_frozen) thaw(key.second, std::span(&key, 1));
   for (Group& group : process.groups) restore(group);
 }

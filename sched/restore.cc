@@ -31,6 +31,11 @@ std::vector<Setting> difference(const TenantSettings& have, const TenantSettings
   return changes;
 }
 
+template <class T>
+void clear(Slot<T>& slot) {
+  if (is_written(slot)) write_record(slot, T{});
+}
+
 bool is_transient(std::string_view name) { return name.starts_with("run-"); }
 
 Result<uint32_t> restore(const TenantRecord& record, const std::vector<ProcessId>& alive,
@@ -72,14 +77,15 @@ void restore_tenants(const ControlPlane& plane, const ProcReader& processes, Ten
   }
 }
 
+void clear_gpus(Region& region) {
+  for (ProcessSlot& process : region.processes) clear(process.record);
+  for (auto& gpu : region.gpus) clear(gpu);
+}
+
 void clear_records(Region& region) {
-  const auto clear = [](auto& slot, auto record) {
-    if (is_written(slot)) write_record(slot, record);
-  };
-  for (ProcessSlot& process : region.processes) clear(process.record, ProcessRecord{});
-  for (TenantSlot& tenant : region.tenants) clear(tenant.record, TenantRecord{});
-  for (auto& gpu : region.gpus) clear(gpu, GpuRecord{});
-  clear(region.agent, AgentRecord{});
+  clear_gpus(region);
+  for (TenantSlot& tenant : region.tenants) clear(tenant.record);
+  clear(region.agent);
 }
 
 }  // namespace gpushare

@@ -16,6 +16,8 @@ namespace gpushare {
 // logged and left.
 void restore_tenants(const ControlPlane& plane, const ProcReader& processes, Tenants& tenants);
 
+// As a region without a GPU looks.
+void clear_gpus(Region& region);
 // As a region without an agent looks. The ledger stays.
 void clear_records(Region& region);
 

@@ -13,6 +13,8 @@ namespace {
 // A process that wants the GPU and gets less than this waits.
 constexpr double kNoTurns = 0.001;
 
+constexpr Nanos kLongestLook{30'000'000'000};
+
 ProcessState state_of(const Enforcer::State& enforced, const Member& member, bool wants,
                       double share) {
   if (!enforced.can_control) return ProcessState::kObserveOnly;
@@ -55,7 +57,12 @@ Scheduler::Scheduler(const Surroundings& surroundings, const AgentConfig& config
 Scheduler::~Scheduler() = default;
 
 void Scheduler::configure(const AgentConfig& config) {
+  const PolicyOptions &had = config_.policy_options, &wanted = config.policy_options;
+  const bool is_same_policy =
+      config.policy == config_.policy && had.min_slice == wanted.min_slice &&
+      had.round_target == wanted.round_target && had.idle_turn == wanted.idle_turn;
   config_ = config;
+  if (is_same_policy && !policies_.empty()) return;
   policies_.clear();
   for (std::size_t i = 0; i < outside_.gpu.gpus().size(); ++i)
     policies_.push_back(make_policy(config.policy, config.policy_options));
@@ -65,7 +72,7 @@ void Scheduler::configure(const AgentConfig& config) {
 Time Scheduler::step() {
   const Time now = outside_.clock.now();
   ++state_.ticks;
-  observe();
+  const bool has_read = observe();
   if (now >= next_chores_) do_chores(now);
   bool is_changed = membership_.sync(now);
   if (buckets_of_ != outside_.tenants.generation()) {
@@ -75,7 +82,9 @@ Time Scheduler::step() {
 
   Time next = Time::max();
   const auto gpus = static_cast<uint32_t>(policies_.size());
-  for (uint32_t gpu = 0; gpu < gpus; ++gpu) account(gpu);
+  bool has_accounted = gpus == 0;
+  for (uint32_t gpu = 0; gpu < gpus; ++gpu) has_accounted |= account(gpu);
+  failed_steps_ = has_read && has_accounted ? 0 : failed_steps_ + 1;
   settle_buckets(now);
   for (uint32_t gpu = 0; gpu < gpus; ++gpu) next = std::min(next, decide(gpu, now));
   note_states(now);
@@ -90,13 +99,15 @@ Time Scheduler::step() {
   return std::min(next, now + tick);
 }
 
-void Scheduler::observe() {
+// False: the source of events does not answer.
+bool Scheduler::observe() {
+  bool has_read = true;
   if (outside_.observer != nullptr) {
     const auto drained = outside_.observer->drain([this](DriverEvent&& event) {
       ++state_.events;
       state_.registry.apply(event);
     });
-    if (!drained) ++failed_reads_;
+    has_read = drained.has_value();
   }
   if (state_.registry.take_rescan_request()) {
     log_warning("events were lost: looking at every process again");
@@ -104,9 +115,11 @@ void Scheduler::observe() {
     for (const pid_t pid : outside_.gpu.users()) rescan_.push_back(pid);
   }
   // One a step, because each may take 0.1 s.
-  if (rescan_.empty()) return;
-  attach(rescan_.front());
-  rescan_.pop_front();
+  if (!rescan_.empty()) {
+    attach(rescan_.front());
+    rescan_.pop_front();
+  }
+  return has_read;
 }
 
 void Scheduler::attach(pid_t pid) {
@@ -124,15 +137,27 @@ void Scheduler::attach(pid_t pid) {
     state_.registry.close(process);  // it ended meanwhile, and nobody would tell
 }
 
-void Scheduler::look_for_users() {
-  for (const pid_t pid : outside_.gpu.users())
-    if (state_.registry.find(pid) == nullptr) attach(pid);
+// A process may hold the driver open for long before it makes anything, and an attach takes time:
+// who has nothing is looked at less and less often.
+void Scheduler::look_for_users(Time now) {
+  const std::vector<pid_t> users = outside_.gpu.users();
+  std::erase_if(looks_, [&](const auto& look) {
+    return std::ranges::find(users, look.first) == users.end();
+  });
+  for (const pid_t pid : users) {
+    const Process* known = state_.registry.find(pid);
+    Look& look = looks_[pid];
+    if ((known != nullptr && !known->holders.empty()) || now < look.next) continue;
+    attach(pid);
+    look.pause = std::clamp(2 * look.pause, kChores, kLongestLook);
+    look.next = now + look.pause;
+  }
 }
 
 void Scheduler::do_chores(Time now) {
   next_chores_ = now + kChores;
   membership_.reap();
-  if (outside_.observer == nullptr) look_for_users();
+  if (outside_.observer == nullptr) look_for_users(now);
   for (uint32_t gpu = 0; gpu < policies_.size(); ++gpu) {
     if (!state_.accounting[gpu].needs_samples()) continue;
     if (const auto samples = outside_.gpu.utilisation(gpu))
@@ -140,21 +165,22 @@ void Scheduler::do_chores(Time now) {
   }
 }
 
-void Scheduler::account(uint32_t gpu) {
+// False: the GPU does not answer.
+bool Scheduler::account(uint32_t gpu) {
   Accounting& accounting = state_.accounting[gpu];
   if (!outside_.gpu.support().has_switch_log) {
     accounting.consume({.records = {}, .lost = 0, .complete_until = outside_.clock.now()});
-    return;
+    return true;
   }
   const auto batch = outside_.gpu.read_switches(gpu);
   if (!batch) {
-    if (failed_reads_++ == 0) log_warning("switch log: {}", batch.error().message());
-    return;
+    if (failed_steps_ == 0) log_warning("switch log: {}", batch.error().message());
+    return false;
   }
-  failed_reads_ = 0;
   accounting.consume(*batch);
-  if (!listener_.on_switch) return;
+  if (!listener_.on_switch) return true;
   for (const SwitchRecord& record : batch->records) listener_.on_switch(record);
+  return true;
 }
 
 void Scheduler::configure_buckets(Time now) {

@@ -8,6 +8,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -50,8 +51,9 @@ class Scheduler {
   void stop();
 
   // The driver does not answer any more: give this scheduler up and look for the GPUs again.
-  bool is_lost() const { return failed_reads_ >= kReadsBeforeLost; }
+  bool is_lost() const { return failed_steps_ >= kStepsBeforeLost; }
 
+  // While programs run; a policy that stays the same keeps what it has learnt.
   void configure(const AgentConfig& config);
   // `process` on all its GPUs. Error no_such_process when it is on none.
   Result<> set_frozen(pid_t pid, bool is_frozen);
@@ -61,13 +63,13 @@ class Scheduler {
   void set_listener(Listener listener) { listener_ = std::move(listener); }
 
  private:
-  static constexpr int kReadsBeforeLost = 20;
+  static constexpr int kStepsBeforeLost = 20;
   static constexpr Nanos kChores{1'000'000'000};
 
-  void observe();
+  bool observe();
   void attach(pid_t pid);
-  void look_for_users();
-  void account(uint32_t gpu);
+  void look_for_users(Time now);
+  bool account(uint32_t gpu);
   void settle_buckets(Time now);
   void configure_buckets(Time now);
   Time decide(uint32_t gpu, Time now);
@@ -86,9 +88,14 @@ class Scheduler {
   std::vector<std::unique_ptr<Policy>> policies_;  // by GPU
   std::vector<bool> is_fast_;                      // by GPU
   std::deque<pid_t> rescan_;
-  uint64_t buckets_of_ = 0;  // generation of the tenants that the buckets are configured for
+  struct Look {
+    Time next{};
+    Nanos pause{};
+  };
+  std::map<pid_t, Look> looks_;  // without an observer: when to look at whom again
+  uint64_t buckets_of_ = 0;      // generation of the tenants that the buckets are configured for
   Time last_step_{}, next_chores_{};
-  int failed_reads_ = 0;
+  int failed_steps_ = 0;  // in a row, in which no GPU or no event could be read
 
   // Reused from step to step.
   std::vector<TenantView> tenant_views_;

@@ -233,6 +233,20 @@ TEST_F(EnforcerTest, AThawThatFailsIsTriedAgain) {
   EXPECT_EQ(ledger_entries(), 0u);
 }
 
+TEST_F(EnforcerTest, WhoIsLeftAloneIsStillThawedWhenThatFailedAtFirst) {
+  apply({target(kA, true, Micros(500))});
+  gpu_.fault = [](const FakeGpu::Call&) -> Result<> {
+    return make_error(std::errc::io_error, "ask the driver");
+  };
+  apply({target(kA, true, Micros(600))});
+  apply({target(kA, true, Micros(600))});
+  EXPECT_FALSE(enforcer_.state(holder(kA)).can_control);
+  EXPECT_TRUE(enforcer_.state(holder(kA)).is_frozen);
+  gpu_.fault = nullptr;
+  apply({target(kB, false)});
+  EXPECT_EQ(gpu_.frozen_channels(), 0);
+}
+
 TEST_F(EnforcerTest, UndoAllLeavesTheGpuAsItWas) {
   apply({target(kA, true, Micros(1)), target(kB, false, Micros(9000))});
   enforcer_.undo_all();
