@@ -10,8 +10,6 @@
 namespace gpushare {
 namespace {
 
-constexpr Micros kRequestPeriod{5000};
-
 double seconds_of(Nanos duration) { return std::chrono::duration<double>(duration).count(); }
 
 std::string cap_value(const DemoClaim& claim) {
@@ -36,7 +34,8 @@ const std::array<DemoProgram, kDemoPrograms>& demo_programs() {
        .program = "periodic",
        .claim = {.priority = Priority::kHigh},
        .is_saturating = false,
-       .arguments = {"--kernel-us", "100", "--period-us", std::to_string(kRequestPeriod.count())}},
+       .arguments = {"--kernel-us", "100", "--period-us",
+                     std::to_string(kDemoRequestPeriod.count())}},
   }};
   return programs;
 }
@@ -68,7 +67,7 @@ std::vector<std::string> demo_arguments(const DemoProgram& program, const DemoSc
   if (program.program != "endless")  // counts its turns itself, in a unit of its own
     add("--ns-per-unit", fmt::format("{:.4f}", schedule.ns_per_unit));
   if (!program.is_saturating) {
-    add("--samples", std::to_string(length / kRequestPeriod));
+    add("--samples", std::to_string(length / kDemoRequestPeriod));
     return arguments;
   }
   add("--seconds", fmt::format("{:.3f}", seconds_of(length)));

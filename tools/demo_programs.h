@@ -23,6 +23,7 @@ struct DemoProgram {
 
 inline constexpr size_t kDemoPrograms = 5;
 inline constexpr size_t kDemoService = 4;  // the periodic one
+inline constexpr Micros kDemoRequestPeriod{5000};
 const std::array<DemoProgram, kDemoPrograms>& demo_programs();
 
 // "weight 300, max 20%"
