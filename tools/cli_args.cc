@@ -78,6 +78,7 @@ std::string unknown_word(const ProgramSpec& program, const CommandSpec* command,
   if (command != nullptr || program.commands.empty())
     return fmt::format("unexpected argument '{}'", word);
   std::vector<std::string_view> names;
+  names.reserve(program.commands.size());
   for (const CommandSpec& candidate : program.commands) names.push_back(candidate.name);
   const std::string_view guess = closest(word, names);
   return fmt::format("unknown command '{}'; {}", word,

@@ -32,7 +32,7 @@ ExitCode tell_target(const Invocation& invocation, const char* op) {
   if (target.find_first_not_of("0123456789") != std::string::npos) {
     request.tenant = target;
   } else if (const auto pid = parse_pid(target)) {
-    request.pid = *pid;
+    request.pid = pid;
   } else {
     return report_usage("'" + target + "' is neither a process id nor a tenant's name",
                         *invocation.command);
@@ -65,7 +65,7 @@ ExitCode command_attach(const Invocation& invocation) {
   if (!pid)
     return report_usage("'" + invocation.arguments[0] + "' is not a process id",
                         *invocation.command);
-  return tell(invocation, {.op = "attach", .pid = *pid, .tenant = invocation.arguments[1]});
+  return tell(invocation, {.op = "attach", .pid = pid, .tenant = invocation.arguments[1]});
 }
 
 ExitCode command_freeze(const Invocation& invocation) { return tell_target(invocation, "freeze"); }

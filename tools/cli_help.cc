@@ -81,6 +81,7 @@ std::string program_help(const ProgramSpec& program) {
   if (!program.commands.empty()) {
     out += "\nCommands:\n";
     std::vector<Entry> list;
+    list.reserve(program.commands.size());
     for (const CommandSpec& command : program.commands)
       list.push_back({std::string(command.name), command.summary});
     out += entries(list);

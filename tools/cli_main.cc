@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdio>
+#include <exception>
 #include <utility>
 
 #include "tools/cli_args.h"
@@ -40,11 +41,14 @@ ExitCode dispatch(const Invocation& invocation) {
 }  // namespace
 }  // namespace gpushare
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   using namespace gpushare;
   const auto invocation = parse_args(gpushare_spec(), argc, argv);
   if (invocation) return finish_output(dispatch(*invocation));
   const Stop& stop = invocation.error();
   fmt::print(stop.code == kExitOk ? stdout : stderr, "{}", stop.text);
   return finish_output(stop.code);
+} catch (const std::exception& error) {  // out of memory, or a defect of ours
+  std::fprintf(stderr, "gpushare: %s\n", error.what());
+  return gpushare::kExitFailure;
 }

@@ -38,6 +38,7 @@ ExitCode command_run(const Invocation& invocation) {
     return report(client.error());
   }
   std::vector<char*> arguments;
+  arguments.reserve(invocation.arguments.size() + 1);
   for (const std::string& argument : invocation.arguments)
     arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);

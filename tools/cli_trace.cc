@@ -43,10 +43,11 @@ double seconds_of(Nanos duration) { return std::chrono::duration<double>(duratio
 
 ExitCode command_trace(const Invocation& invocation) {
   const std::string text = invocation.value("duration").value_or("5");
-  const auto length = parse_duration(text);
-  if (!length)
+  const auto duration = parse_duration(text);
+  if (!duration)
     return report_usage("--duration '" + text + "' is not a number of seconds, 0.1 to 3600",
                         *invocation.command);
+  const Nanos length = *duration;
   const std::string path = invocation.value("output").value_or("gpushare-trace.json");
 
   const Endpoints endpoints = endpoints_of(invocation);
@@ -55,11 +56,11 @@ ExitCode command_trace(const Invocation& invocation) {
   StatusSource source(endpoints);
   const Fd stop = interrupt_fd();
   const bool has_terminal = ::isatty(STDERR_FILENO) != 0;
-  if (!has_terminal) fmt::print(stderr, "recording {} s\n", seconds_of(*length));
-  auto result = record_trace(*client, source, *length, stop.get(), [&](Nanos so_far, size_t count) {
+  if (!has_terminal) fmt::print(stderr, "recording {} s\n", seconds_of(length));
+  auto result = record_trace(*client, source, length, stop.get(), [&](Nanos so_far, size_t count) {
     if (has_terminal)
       fmt::print(stderr, "\rrecording {:.1f} of {:.1f} s, {} switches ",
-                 seconds_of(std::min(so_far, *length)), seconds_of(*length), count);
+                 seconds_of(std::min(so_far, length)), seconds_of(length), count);
   });
   if (has_terminal) fmt::print(stderr, "\r\033[K");
   if (!result) return report(result.error());
@@ -71,8 +72,10 @@ ExitCode command_trace(const Invocation& invocation) {
              static_cast<double>(recording.end_ns - recording.start_ns) / 1e9,
              recording.switches.size(), recording.actions.size(),
              recording.lost > 0 ? fmt::format(", {} records lost", recording.lost) : "");
-  if (result->failure) return report(*result->failure);
-  return kExitOk;
+  if (recording.switches.empty())
+    fmt::print(stderr, "no switches: a program that is alone on its GPU is never switched\n");
+  const std::optional<Error>& failure = result->failure;
+  return failure ? report(*failure) : kExitOk;
 }
 
 }  // namespace gpushare

@@ -206,7 +206,7 @@ std::string fish_arguments(Offers offers, std::string_view words) {
     case Offers::kTargets:
       return "-f -a '(__gpushare_tenants; __gpushare_pids)'";
     case Offers::kCommands:
-      return "-a '(__fish_complete_subcommand)'";
+      return "-a '(__fish_complete_subcommand --fcs-skip=2)'";
   }
   return "";
 }

@@ -40,8 +40,8 @@ bool is_simulated(const DoctorInput& input) {
 // "6.1" of "6.1.0-18-amd64"
 std::optional<std::pair<int, int>> leading_version(std::string_view text) {
   std::pair<int, int> version;
-  const char* end = text.data() + text.size();
-  const auto major = std::from_chars(text.data(), end, version.first);
+  const char* end = text.end();
+  const auto major = std::from_chars(text.begin(), end, version.first);
   if (major.ec != std::errc{} || major.ptr == end || *major.ptr != '.') return std::nullopt;
   const auto minor = std::from_chars(major.ptr + 1, end, version.second);
   if (minor.ec != std::errc{}) return std::nullopt;
@@ -94,6 +94,13 @@ Finding check_ptrace(const MachineFiles& files) {
   return ok("ptrace", scope ? "kernel.yama.ptrace_scope is " + *scope : "not restricted");
 }
 
+// 580 of "580.159.04"
+std::optional<int> major_of(std::string_view version) {
+  const auto parts = leading_version(version);
+  if (!parts) return std::nullopt;
+  return parts->first;
+}
+
 // "580.159.04" of "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release
 // ..."
 std::optional<std::string> driver_version(const std::string& text) {
@@ -112,7 +119,7 @@ Finding check_driver(const MachineFiles& files, const DoctorInput& input) {
   }
   const auto version = driver_version(*text);
   if (!version) return warning("NVIDIA driver", "its version is not understood: " + *text, "");
-  if (leading_version(*version)->first != kTestedDriver)
+  if (major_of(*version) != kTestedDriver)
     return warning("NVIDIA driver",
                    fmt::format("{} is loaded, {} is what was tested", *version, kTestedDriver),
                    "see 'observe only' in 'gpushare status', or install driver 580");

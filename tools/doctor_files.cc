@@ -31,7 +31,7 @@ std::optional<std::string> MachineFiles::text(const char* path) const {
 std::optional<std::string> MachineFiles::process_named(std::string_view name) const {
   std::error_code code;
   for (const auto& entry : std::filesystem::directory_iterator(at("/proc"), code)) {
-    const std::string pid = entry.path().filename();
+    std::string pid = entry.path().filename();
     if (pid.find_first_not_of("0123456789") != std::string::npos) continue;
     const auto comm = text(("/proc/" + pid + "/comm").c_str());
     if (comm && comm->starts_with(name)) return pid;

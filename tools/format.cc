@@ -25,10 +25,12 @@ std::string bytes_text(uint64_t bytes) {
   if (bytes == kUnknown64) return kUnknownText;
   constexpr std::string_view kSuffixes = "KMGTPE";
   if (bytes < 1024) return fmt::format("{}B", bytes);
-  double value = static_cast<double>(bytes);
+  double value = static_cast<double>(bytes) / 1024;
   size_t suffix = 0;
-  // 999.5 would print as 1000: the next suffix keeps it at three digits.
-  for (value /= 1024; value >= 999.5; value /= 1024) ++suffix;
+  while (value >= 999.5) {  // it would print as 1000: the next suffix keeps it at three digits
+    value /= 1024;
+    ++suffix;
+  }
   return fmt::format("{:.{}f}{}", value, value < 9.95 ? 1 : 0, kSuffixes[suffix]);
 }
 

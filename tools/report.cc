@@ -38,24 +38,21 @@ Screen stdout_screen() {
 }
 
 std::string in_tone(std::string_view text, Tone tone, const Screen& screen) {
-  if (!screen.has_colours || tone == Tone::kPlain) return std::string(text);
-  const char* code = "";
+  if (!screen.has_colours) return std::string(text);
+  const auto coloured = [text](int code) { return fmt::format("\033[{}m{}\033[0m", code, text); };
   switch (tone) {
     case Tone::kGood:
-      code = "32";
-      break;
+      return coloured(32);
     case Tone::kWarning:
-      code = "33";
-      break;
+      return coloured(33);
     case Tone::kBad:
-      code = "31";
-      break;
+      return coloured(31);
     case Tone::kDim:
+      return coloured(2);
     case Tone::kPlain:
-      code = "2";
       break;
   }
-  return fmt::format("\033[{}m{}\033[0m", code, text);
+  return std::string(text);
 }
 
 ExitCode finish_output(ExitCode code) {

@@ -19,7 +19,7 @@ namespace {
 // --- the head: agent, warnings, GPUs
 // --------------------------------------------------------------
 
-FrameLine plain_line(std::string text, Style style, size_t width) {
+FrameLine plain_line(std::string_view text, Style style, size_t width) {
   return {.spans = {{clipped(text, width), style}}, .is_selected = false};
 }
 
@@ -27,12 +27,13 @@ FrameLine agent_line(const TopModel& model, size_t width) {
   const Status& status = model.status();
   std::string text = "gpushared ";
   bool is_bad = !status.health.is_live();
-  if (status.health.state == AgentHealth::State::kNever && model.failure()) {
-    text = model.failure()->message();
+  const std::optional<Error>& failure = model.failure();
+  if (failure && status.health.state == AgentHealth::State::kNever) {
+    text = failure->message();
   } else {
     text += health_text(status.snapshot.agent, status.health, status.taken);
-    if (model.failure()) {
-      text += "; no news: " + model.failure()->message();
+    if (failure) {
+      text += "; no news: " + failure->message();
       is_bad = true;
     }
   }

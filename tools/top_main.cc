@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <exception>
 
 #include "shmctl/status_json.h"
 #include "tools/client.h"
@@ -85,11 +86,14 @@ ExitCode run(const Invocation& invocation) {
 }  // namespace
 }  // namespace gpushare
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   using namespace gpushare;
   const auto invocation = parse_args(top_spec(), argc, argv);
   if (invocation) return finish_output(run(*invocation));
   const Stop& stop = invocation.error();
   fmt::print(stop.code == kExitOk ? stdout : stderr, "{}", stop.text);
   return finish_output(stop.code);
+} catch (const std::exception& error) {  // out of memory, or a defect of ours
+  std::fprintf(stderr, "gpushare-top: %s\n", error.what());
+  return gpushare::kExitFailure;
 }

@@ -48,7 +48,7 @@ TopModel::Choice TopModel::choice_of(const TopLine& line) {
 }
 
 void TopModel::rebuild() {
-  std::ranges::stable_sort(rows_, [this](const ProcessRow& a, const ProcessRow& b) {
+  std::ranges::sort(rows_, [this](const ProcessRow& a, const ProcessRow& b) {
     return is_reversed_ ? row_before(b, a, sort_field_) : row_before(a, b, sort_field_);
   });
   const std::string filter = lowered(filter_);

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "tools/format.h"
@@ -159,17 +161,23 @@ class TraceWriter {
 
 }  // namespace
 
-std::vector<Residence> pair_switches(std::vector<TraceSwitch> switches, uint64_t start_ns,
+std::vector<Residence> pair_switches(const std::vector<TraceSwitch>& switches, uint64_t start_ns,
                                      uint64_t end_ns) {
-  std::ranges::stable_sort(switches, {}, &TraceSwitch::t_ns);
+  // By time; records of the same instant stay as they came.
+  std::vector<size_t> order(switches.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::sort(order, {}, [&](size_t i) { return std::pair(switches[i].t_ns, i); });
   std::map<uint32_t, Pairing> gpus;
   std::vector<Residence> stays;
-  for (TraceSwitch record : switches) {
+  for (size_t i : order) {
+    TraceSwitch record = switches[i];
     record.t_ns = std::clamp(record.t_ns, start_ns, std::max(start_ns, end_ns));
     gpus.try_emplace(record.gpu, record.gpu, start_ns, end_ns, stays).first->second.add(record);
   }
   for (auto& [gpu, pairing] : gpus) pairing.finish();
-  std::ranges::stable_sort(stays, {}, &Residence::begin_ns);
+  std::ranges::sort(stays, {}, [](const Residence& stay) {
+    return std::tuple(stay.begin_ns, stay.gpu, stay.end_ns, stay.pid);
+  });
   return stays;
 }
 

@@ -52,7 +52,7 @@ struct Residence {
 // a stay without its end lasts until the next record of that GPU (or `end_ns`), one without its
 // start begins at the record before (or `start_ns`). Everything lies within [start_ns, end_ns];
 // the result is ordered by beginning. Records may come in any order.
-std::vector<Residence> pair_switches(std::vector<TraceSwitch> switches, uint64_t start_ns,
+std::vector<Residence> pair_switches(const std::vector<TraceSwitch>& switches, uint64_t start_ns,
                                      uint64_t end_ns);
 
 std::string trace_json(const TraceRecording& recording);
