@@ -2,6 +2,7 @@
 // DriverEvents as a CUDA program makes them, for the tests of sched/.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "intercept/event.h"
@@ -9,9 +10,12 @@
 
 namespace gpushare::test {
 
-inline DriverEvent event(const ProcessId& process, decltype(DriverEvent::what) what,
-                         Time time = Time{}) {
-  return {.time = time, .process = process, .what = std::move(what)};
+template <class What>
+DriverEvent event(const ProcessId& process, What what) {
+  DriverEvent made;
+  made.process = process;
+  made.what = std::move(what);
+  return made;
 }
 
 // The handles of one context as program() makes it.
