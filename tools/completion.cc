@@ -28,7 +28,7 @@ std::string option_words(const std::vector<OptionSpec>& options) {
   return words;
 }
 
-// --- bash ---------------------------------------------------------------------------------------
+// --- bash ---
 
 std::string bash_offer(Offers offers, std::string_view words) {
   const auto from_words = [](std::string_view list) {
@@ -108,7 +108,7 @@ std::string bash_script(const ProgramSpec& program) {
       arguments);
 }
 
-// --- zsh ----------------------------------------------------------------------------------------
+// --- zsh ---
 
 std::string zsh_action(Offers offers, std::string_view words) {
   switch (offers) {
@@ -189,7 +189,7 @@ std::string zsh_script(const ProgramSpec& program) {
       program.name, kTenantsPipe, kPidsPipe, names, common, cases);
 }
 
-// --- fish ---------------------------------------------------------------------------------------
+// --- fish ---
 
 std::string fish_arguments(Offers offers, std::string_view words) {
   switch (offers) {

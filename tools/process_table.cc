@@ -76,9 +76,13 @@ std::strong_ordering compare(const ProcessRow& a, const ProcessRow& b, Field fie
   return std::strong_ordering::equal;
 }
 
+// The command line, the program without its folder: "train --epochs 90".
 std::string command_text(const ProcessRecord& process) {
   const std::string line = printable({process.command_line, sizeof(process.command_line)});
-  return line.empty() ? printable({process.command, sizeof(process.command)}) : line;
+  if (line.empty()) return printable({process.command, sizeof(process.command)});
+  const size_t end = std::min(line.find(' '), line.size());
+  const size_t slash = line.rfind('/', end);
+  return slash == std::string::npos || slash + 1 >= end ? line : line.substr(slash + 1);
 }
 
 }  // namespace
@@ -86,8 +90,8 @@ std::string command_text(const ProcessRecord& process) {
 const std::array<FieldSpec, kFieldCount> kFields{{
     {Field::kGpu, {"GPU", 3, 3, Align::kRight, 60}, 'G', false},
     {Field::kPid, {"PID", 7, 7, Align::kRight, Column::kAlways}, 'P', false},
-    {Field::kTenant, {"TENANT", 6, 16, Align::kLeft, 90}, 'N', false},
-    {Field::kCommand, {"COMMAND", 7, 40, Align::kLeft, 80}, 'C', false},
+    {Field::kTenant, {"TENANT", 8, 16, Align::kLeft, 90}, 'N', false},
+    {Field::kCommand, {"COMMAND", 10, 40, Align::kLeft, 80}, 'C', false},
     {Field::kTarget, {"TARGET", 6, 6, Align::kRight, 85}, 'T', true},
     {Field::kShare, {"SHARE", 6, 6, Align::kRight, Column::kAlways}, 'S', true},
     {Field::kSlice, {"SLICE", 7, 7, Align::kRight, 50}, 'L', true},

@@ -157,6 +157,7 @@ TopModel::Effect TopModel::press(Key key, size_t page) {
 }
 
 TopModel::Effect TopModel::press_in_list(Key key, size_t page) {
+  say("");  // what was said about the key before
   const auto lines = static_cast<ptrdiff_t>(lines_.size());
   const auto step = static_cast<ptrdiff_t>(std::max<size_t>(1, page));
   switch (key.kind) {
@@ -180,7 +181,6 @@ TopModel::Effect TopModel::press_in_list(Key key, size_t page) {
       return {};
     case Key::Kind::kEscape:
       filter_.clear();
-      say("");
       rebuild();
       return {};
     case Key::Kind::kEnter:

@@ -103,7 +103,8 @@ class Recorder {
     for (const ProcessRow& row : process_rows(status->snapshot)) {
       const ProcessRecord& process = row.record;
       recording.processes.insert_or_assign(
-          process.pid, TraceProcess{field_text(row, Field::kCommand, Glyphs::kAscii), row.tenant});
+          process.pid,
+          TraceProcess{printable({process.command, sizeof(process.command)}), row.tenant});
       if (process.share_permille != kUnknown32)
         recording.shares.push_back(
             {ns_of(status->taken), process.gpu, process.pid, process.share_permille});

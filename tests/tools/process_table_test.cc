@@ -41,6 +41,22 @@ TEST(ProcessTable, UnknownIsShownAsUnknown) {
   EXPECT_EQ(field_text(row, Field::kMemory, Glyphs::kAscii), "?");
 }
 
+TEST(ProcessTable, CommandsAreShownWithoutTheFolderOfTheProgram) {
+  const std::pair<const char*, const char*> table[] = {
+      {"/usr/bin/train --data /mnt/x", "train --data /mnt/x"},
+      {"./simulate", "simulate"},
+      {"python /home/u/train.py", "python /home/u/train.py"},
+      {"/usr/bin/", "/usr/bin/"},
+      {"/", "/"},
+      {"", "comm"}};
+  for (const auto& [line, shown] : table) {
+    ProcessRow row;
+    std::strcpy(row.record.command, "comm");
+    std::strcpy(row.record.command_line, line);
+    EXPECT_EQ(field_text(row, Field::kCommand, Glyphs::kAscii), shown);
+  }
+}
+
 TEST(ProcessTable, EveryStateHasItsReason) {
   ProcessRecord process;
   const char* expected[] = {"idle",         "running",      "waiting",     "frozen: cap",
