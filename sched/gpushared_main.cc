@@ -13,6 +13,7 @@
 #include "sched/backend.h"
 #include "sched/config.h"
 #include "sched/instance_lock.h"
+#include "sched/lifeline.h"
 #include "sched/proc_reader.h"
 #include "sched/recovery.h"
 #include "sched/supervisor.h"
@@ -29,6 +30,7 @@ constexpr const char* kDefaultSimulation = "/run/gpushare/sim.sock";
 constexpr Nanos kForAStoppingAgent{3'000'000'000};
 
 struct CommandLine {
+  int lifeline_fd = -1;  // of the supervisor's lifeline; -1: none
   AgentOptions agent;
   bool is_foreground = false, must_recover = false, must_check = false;
 };
@@ -84,6 +86,8 @@ void make_folder_of(const std::string& path) {
 int serve(const CommandLine& line, const std::vector<std::string>& arguments) {
   make_folder_of(line.agent.socket);
   if (line.agent.supervisor_pid != 0) {  // the supervisor holds the lock
+    if (line.lifeline_fd >= 0)
+      if (const auto held = Lifeline::hold(line.lifeline_fd); !held) return fail(held.error());
     const auto ran = run_agent(line.agent);
     return ran ? kOk : fail(ran.error());
   }
@@ -124,6 +128,7 @@ void describe(CLI::App& app, CommandLine& line, std::string& simulation, bool& i
   app.add_flag("--check-config", line.must_check, "read the configuration, and end");
   app.add_option("--supervisor-pid", line.agent.supervisor_pid)->group("");
   app.add_option("--restarts", line.agent.restarts)->group("");
+  app.add_option("--lifeline-fd", line.lifeline_fd)->group("");
 }
 
 int run(int argc, char** argv) {

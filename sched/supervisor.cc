@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <csignal>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "sched/backend.h"
+#include "sched/lifeline.h"
 #include "sched/proc_reader.h"
 #include "sched/recovery.h"
 #include "shmctl/base/clock.h"
@@ -26,12 +26,13 @@ constexpr Nanos kYoung{250'000'000};  // dying earlier than this is dying at onc
 constexpr Nanos kLongestPause{5'000'000'000};
 constexpr Nanos kFirstPause{100'000'000};
 constexpr Nanos kLookAgain{2'000'000'000};  // for GPUs, while there are none
+constexpr int kAgentDies = SIGUSR1;         // the lifeline's signal
 constexpr Nanos kToStop{5'000'000'000};     // for an agent that was asked to
 
 class Supervisor {
  public:
-  Supervisor(const AgentOptions& options, std::vector<std::string> arguments)
-      : options_(options), arguments_(std::move(arguments)) {}
+  Supervisor(const AgentOptions& options, std::vector<std::string> arguments, ControlPlane plane)
+      : options_(options), arguments_(std::move(arguments)), plane_(std::move(plane)) {}
 
   int run();
 
@@ -46,10 +47,11 @@ class Supervisor {
   const std::vector<std::string> arguments_;
   const MonotonicClock clock_;
   const SystemProcReader processes_;
-  std::optional<ControlPlane> plane_;
+  ControlPlane plane_;
   std::unique_ptr<Gpu> gpu_;
   sigset_t handled_{}, before_{};
-  pid_t agent_ = 0;  // 0: none
+  pid_t agent_ = 0;                     // 0: none
+  std::unique_ptr<Lifeline> lifeline_;  // of the present agent; nullptr: its death is seen late
   Time started_{};
   Nanos pause_{};
   uint64_t starts_ = 0;
@@ -60,17 +62,27 @@ bool Supervisor::start_agent() {
   std::vector<std::string> words = arguments_;
   words.push_back(fmt::format("--supervisor-pid={}", ::getpid()));
   words.push_back(fmt::format("--restarts={}", starts_));
+  lifeline_.reset();
+  if (auto lifeline = Lifeline::create(kAgentDies)) {
+    lifeline_ = std::move(*lifeline);
+    words.push_back(fmt::format("--lifeline-fd={}", lifeline_->fd()));
+  } else {
+    log_warning("{}", lifeline.error().message());
+  }
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
 
   const pid_t self = ::getpid();
+  const int kept_fd = lifeline_ == nullptr ? -1 : lifeline_->fd();
   started_ = clock_.now();
   agent_ = ::fork();
   if (agent_ == 0) {
     ::sigprocmask(SIG_SETMASK, &before_, nullptr);
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != self) ::_exit(1);  // it died before that
+    if (kept_fd >= 0) Lifeline::keep_for_child(kept_fd);
     ::execv("/proc/self/exe", argv.data());
     ::_exit(127);
   }
@@ -109,13 +121,13 @@ void Supervisor::look_for_gpu() {
 void Supervisor::undo() {
   look_for_gpu();
   if (gpu_ == nullptr) return;
-  RecoveryReport report = recover(*gpu_, plane_->region(), processes_);
+  RecoveryReport report = recover(*gpu_, plane_.region(), processes_);
   if (!report.errors.empty()) {
     // The way to the GPUs may itself be what broke.
     gpu_.reset();
     look_for_gpu();
     if (gpu_ == nullptr) return;
-    report = recover(*gpu_, plane_->region(), processes_);
+    report = recover(*gpu_, plane_.region(), processes_);
   }
   for (const ProcessId& process : report.thawed) log_warning("process {} thawed", process.pid);
   if (report.slices_restored > 0) log_warning("{} slices restored", report.slices_restored);
@@ -133,14 +145,9 @@ Nanos Supervisor::pause_after_death() {
 
 int Supervisor::run() {
   sigemptyset(&handled_);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGCHLD}) sigaddset(&handled_, signal);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGCHLD, kAgentDies})
+    sigaddset(&handled_, signal);
   ::sigprocmask(SIG_BLOCK, &handled_, &before_);
-  auto plane = ControlPlane::create(options_.region);
-  if (!plane) {
-    log_error("{}", plane.error().message());
-    return 1;
-  }
-  plane_ = std::move(*plane);
   look_for_gpu();
 
   Time start_at = clock_.now();
@@ -156,6 +163,7 @@ int Supervisor::run() {
 
     const int signal = wait_for_signal(until);
     if (signal == 0) look_for_gpu();
+    if (signal == kAgentDies) undo();  // once more when it is gone: see below
     if (signal == SIGHUP && agent_ != 0) ::kill(agent_, SIGHUP);
     if (signal == SIGTERM || signal == SIGINT) {
       if (agent_ == 0) return 0;
@@ -171,6 +179,7 @@ int Supervisor::run() {
     int status = 0;
     if (agent_ == 0 || ::waitpid(agent_, &status, WNOHANG) != agent_) continue;
     agent_ = 0;
+    lifeline_.reset();
     undo();
     if (is_stopping) return 0;
     const bool could_not_start = WIFEXITED(status) && WEXITSTATUS(status) != 0 && starts_ == 1 &&
@@ -192,7 +201,12 @@ int Supervisor::run() {
 }  // namespace
 
 int run_supervisor(const AgentOptions& options, const std::vector<std::string>& arguments) {
-  return Supervisor(options, arguments).run();
+  auto plane = ControlPlane::create(options.region);
+  if (!plane) {
+    log_error("{}", plane.error().message());
+    return 1;
+  }
+  return Supervisor(options, arguments, std::move(*plane)).run();
 }
 
 }  // namespace gpushare
