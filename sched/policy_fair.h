@@ -64,6 +64,7 @@ class FairPolicy final : public Policy {
   void divide_foreground();
   void correct(Time now, Plan& plan);
   void cut_slices();
+  void keep_lone_slice();
   void run_background(Time now, Plan& plan);
 
   void set_background_targets(std::span<const BackgroundTurns::Candidate> candidates);
