@@ -5,7 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <stdlib.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <optional>
 #include <thread>
@@ -297,6 +300,56 @@ TEST_F(RmGpuTest, LogsTheSharesOfTwoPrograms) {
               100 - 100 * share, count, static_cast<unsigned long long>(lost));
   EXPECT_NEAR(share, 0.2, 0.02);
   EXPECT_EQ(lost, 0u);
+}
+
+// Which channels of an MPS client stop it, and whom besides.
+TEST_F(RmGpuTest, FreezesOneClientOfMps) {
+  if (std::system("command -v nvidia-cuda-mps-control >/dev/null") != 0) GTEST_SKIP() << "no MPS";
+  char folder[] = "/tmp/gpushare-mps-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder), nullptr);
+  ::setenv("CUDA_MPS_PIPE_DIRECTORY", folder, 1);
+  ::setenv("CUDA_MPS_LOG_DIRECTORY", folder, 1);
+  ASSERT_EQ(std::system("nvidia-cuda-mps-control -d"), 0);
+  {
+    Workload a = endless(25), b = endless(25);
+    const auto events = gpu_->attach(b.pid());
+    ASSERT_TRUE(events);
+    for (const DriverEvent& event : *events) {
+      if (const auto* made = std::get_if<ClientCreated>(&event.what))
+        std::printf("client %#x fd %d\n", made->client, made->fd);
+      if (const auto* made = std::get_if<GroupCreated>(&event.what))
+        std::printf("group %#x engine %d\n", made->group, static_cast<int>(made->engine));
+      if (const auto* made = std::get_if<ChannelCreated>(&event.what))
+        std::printf("channel %#x parent %#x class %#x\n", made->channel, made->parent,
+                    made->class_id);
+    }
+    const Objects found = sort_out(*events);
+    const Objects other = sort_out(gpu_->attach(a.pid()).value());
+    std::printf("neighbour: %zu channels\n", other.channels.size());
+    auto rates = [&](const char* what, std::span<const ChannelRef> channels) {
+      const Result<> frozen = channels.empty() ? Result<>() : gpu_->freeze(0, channels);
+      EXPECT_TRUE(frozen);
+      std::this_thread::sleep_for(20ms);
+      const uint64_t a0 = a.last_number("turns"), b0 = b.last_number("turns");
+      std::this_thread::sleep_for(300ms);
+      const uint64_t a1 = a.last_number("turns"), b1 = b.last_number("turns");
+      if (!channels.empty()) {
+        EXPECT_TRUE(gpu_->thaw(0, channels));
+      }
+      std::printf("%-24s neighbour %6.0f/ms, client %6.0f/ms\n", what,
+                  static_cast<double>(a1 - a0) / 300, static_cast<double>(b1 - b0) / 300);
+    };
+    rates("nothing frozen", {});
+    rates("all of it", found.channels);
+    for (const ChannelRef& channel : found.channels) {
+      char name[32];
+      std::snprintf(name, sizeof(name), "%#x", channel.channel);
+      rates(name, std::span(&channel, 1));
+    }
+  }
+  EXPECT_EQ(std::system("echo quit | nvidia-cuda-mps-control"), 0);
+  ::unsetenv("CUDA_MPS_PIPE_DIRECTORY");
+  ::unsetenv("CUDA_MPS_LOG_DIRECTORY");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <utility>
 
@@ -77,6 +78,14 @@ bool Workload::wait_for(const std::string& text, std::chrono::seconds limit) {
   while (text_.find(text) == std::string::npos)
     if (!read_some(deadline)) return false;
   return true;
+}
+
+uint64_t Workload::last_number(const std::string& name) {
+  while (read_some(std::chrono::steady_clock::now() + std::chrono::milliseconds(2))) {
+  }
+  const std::string key = "\"" + name + "\":";
+  const size_t at = text_.rfind(key);
+  return at == std::string::npos ? 0 : std::strtoull(text_.c_str() + at + key.size(), nullptr, 10);
 }
 
 Result<std::string> Workload::finish(std::chrono::seconds limit) {

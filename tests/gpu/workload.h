@@ -28,6 +28,8 @@ class Workload {
   Result<std::string> finish(std::chrono::seconds limit);
   // Blocks until it has written a line that contains `text`; false at end of output or `limit`.
   bool wait_for(const std::string& text, std::chrono::seconds limit);
+  // The newest value of a number in its JSON lines so far; 0 when there is none.
+  uint64_t last_number(const std::string& name);
   void kill();
 
  private:
