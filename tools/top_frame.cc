@@ -16,8 +16,7 @@
 namespace gpushare {
 namespace {
 
-// --- the head: agent, warnings, GPUs
-// --------------------------------------------------------------
+// --- the head: agent, warnings, GPUs ---
 
 FrameLine plain_line(std::string_view text, Style style, size_t width) {
   return {.spans = {{clipped(text, width), style}}, .is_selected = false};
@@ -103,8 +102,7 @@ void add_gpus(Frame& frame, const std::vector<GpuRecord>& gpus, size_t lines, si
         plain_line(fmt::format("and {} more GPUs", gpus.size() - shown), Style::kDim, width));
 }
 
-// --- the list
-// -------------------------------------------------------------------------------------
+// --- the list ---
 
 Style state_style(ProcessState state) {
   switch (state) {

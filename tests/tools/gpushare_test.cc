@@ -288,8 +288,21 @@ TEST(GpushareRecover, LeavesALivingAgentAlone) {
   EXPECT_NE(result.err.find("the agent runs (pid 1)"), std::string::npos);
 }
 
-// --- trace
-// ----------------------------------------------------------------------------------------
+TEST(GpushareRecover, BecomesTheGpusharedBesideIt) {
+  namespace fs = std::filesystem;
+  const TempDir dir;
+  const fs::path built =
+      fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "gpushare";
+  fs::copy_file(built, dir.at("gpushare"));
+  dir.write("gpushared", "#!/bin/sh\necho \"$@\"\nexit 5\n");
+  fs::permissions(dir.at("gpushared"), fs::perms::owner_all);
+  const ToolResult result =
+      run_tool(dir.at("gpushare"), {"recover", "--region", "/gpushare-test-x"});
+  EXPECT_EQ(result.out, "--recover --region /gpushare-test-x\n") << result.err;
+  EXPECT_EQ(result.exit_code, 5);
+}
+
+// --- trace ---
 
 std::vector<std::string> trace_lines(uint64_t start_ns) {
   const auto at = [start_ns](uint64_t us) { return std::to_string(start_ns + us * 1000); };
@@ -372,8 +385,7 @@ TEST(GpushareTrace, ARefusalLeavesTheOldFile) {
   EXPECT_EQ(TempDir::read(dir.at("t.json")), "old");
 }
 
-// --- gpushare-top
-// ---------------------------------------------------------------------------------
+// --- gpushare-top ---
 
 TEST(GpushareTop, OncePrintsTheTable) {
   const TempPlane plane;
