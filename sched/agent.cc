@@ -33,8 +33,12 @@ constexpr Nanos kLookAgain{2'000'000'000};
 
 class Agent {
  public:
-  explicit Agent(const AgentOptions& options)
-      : options_(options), timer_(loop_), watchdog_(loop_), signals_(loop_, SIGTERM, SIGINT) {
+  Agent(const AgentOptions& options, ControlPlane plane)
+      : options_(options),
+        plane_(std::move(plane)),
+        timer_(loop_),
+        watchdog_(loop_),
+        signals_(loop_, SIGTERM, SIGINT) {
     signals_.add(SIGHUP);
   }
 
@@ -46,7 +50,7 @@ class Agent {
   struct Driven {
     Backend backend;
     std::unique_ptr<Scheduler> scheduler;
-    std::optional<asio::posix::stream_descriptor> events;
+    std::unique_ptr<asio::posix::stream_descriptor> events;  // nullptr: no observer
   };
 
   Result<> load_configuration();
@@ -66,13 +70,13 @@ class Agent {
   std::vector<Finding> findings() const;
 
   const AgentOptions options_;
+  ControlPlane plane_;
   const MonotonicClock clock_;
   const SystemProcReader processes_;
   const Time started_ = clock_.now();
   Config config_;
   std::string config_error_;  // of the last reload; empty: it was taken
   Tenants tenants_;
-  std::optional<ControlPlane> plane_;
   std::string no_gpu_reason_;
 
   asio::io_context loop_{1};
@@ -86,10 +90,7 @@ class Agent {
 
 Result<> Agent::start() {
   if (auto loaded = load_configuration(); !loaded) return loaded;
-  auto plane = ControlPlane::create(options_.region);
-  if (!plane) return std::unexpected(plane.error());
-  plane_ = std::move(*plane);
-  restore_tenants(*plane_, processes_, tenants_);
+  restore_tenants(plane_, processes_, tenants_);
   auto control = ControlServer::listen(loop_, options_.socket,
                                        [this](std::string_view line, const Peer& peer) {
                                          Answer answer = handle_request(line, peer, scope());
@@ -127,7 +128,7 @@ Result<> Agent::reload() {
   const Result<> loaded = load_configuration();
   config_error_ = loaded ? "" : loaded.error().message();
   if (!loaded) {
-    log_error("the old settings are kept: {}", config_error_);
+    log_error("{}", config_error_);
     return loaded;
   }
   log_info("configuration read: {}", options_.config);
@@ -154,7 +155,7 @@ void Agent::look_for_gpus() {
   driven_->scheduler = std::make_unique<Scheduler>(
       Scheduler::Surroundings{.gpu = gpu,
                               .observer = driven_->backend.observer.get(),
-                              .region = plane_->region(),
+                              .region = plane_.region(),
                               .processes = processes_,
                               .clock = clock_,
                               .tenants = tenants_},
@@ -177,7 +178,8 @@ void Agent::look_for_gpus() {
   if (!driven_->backend.warning.empty()) log_warning("{}", driven_->backend.warning);
   if (driven_->backend.observer != nullptr) {
     // The observer keeps its descriptor: this one is a copy.
-    driven_->events.emplace(loop_, ::dup(driven_->backend.observer->fd()));
+    driven_->events = std::make_unique<asio::posix::stream_descriptor>(
+        loop_, ::dup(driven_->backend.observer->fd()));
     listen_to_events();
   }
   wake_now();
@@ -200,7 +202,7 @@ void Agent::drop_gpus() {
 
 // The tools see an agent that lives and has nothing to drive.
 void Agent::publish_no_gpu() {
-  clear_gpus(plane_->region());
+  clear_gpus(plane_.region());
   AgentRecord record;
   record.agent_pid = static_cast<uint32_t>(::getpid());
   record.supervisor_pid = options_.supervisor_pid;
@@ -210,7 +212,7 @@ void Agent::publish_no_gpu() {
   record.is_simulated = options_.simulation.has_value();
   record.tick_us = static_cast<uint32_t>(std::chrono::duration_cast<Micros>(kLookAgain).count());
   no_gpu_reason_.copy(record.observe_only_reason, sizeof record.observe_only_reason - 1);
-  write_record(plane_->region().agent, record);
+  write_record(plane_.region().agent, record);
 }
 
 void Agent::listen_to_events() {
@@ -245,7 +247,7 @@ void Agent::wait_for_signal() {
   signals_.async_wait([this](ErrorCode error, int signal) {
     if (error) return;
     if (signal != SIGHUP) return stop();
-    (void)reload();
+    if (const Result<> loaded = reload(); !loaded) log_error("the old settings are kept");
     wait_for_signal();
   });
 }
@@ -265,14 +267,14 @@ void Agent::stop() {
   if (driven_) driven_->scheduler->stop();
   control_.reset();
   driven_.reset();
-  clear_records(plane_->region());
+  clear_records(plane_.region());
   loop_.stop();
 }
 
 ControlScope Agent::scope() {
   return {.tenants = tenants_,
           .scheduler = driven_ ? driven_->scheduler.get() : nullptr,
-          .plane = *plane_,
+          .plane = plane_,
           .processes = processes_,
           .clock = clock_,
           .reload = [this] { return reload(); },
@@ -293,7 +295,9 @@ std::vector<Finding> Agent::findings() const {
 }  // namespace
 
 Result<> run_agent(const AgentOptions& options) {
-  Agent agent(options);
+  auto plane = ControlPlane::create(options.region);
+  if (!plane) return std::unexpected(plane.error());
+  Agent agent(options, std::move(*plane));
   if (auto started = agent.start(); !started) return started;
   agent.run();
   return {};

@@ -20,7 +20,7 @@
 
 namespace gpushare {
 
-inline constexpr std::size_t kLongestRequest = 64 * 1024;
+inline constexpr std::size_t kLongestRequest = 65'536;
 
 // Who asks, as the kernel says.
 struct Peer {

@@ -13,6 +13,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 #include <deque>
+#include <exception>
 #include <set>
 #include <vector>
 
@@ -146,6 +147,7 @@ struct ControlServer::Impl::Session : std::enable_shared_from_this<Session> {
     writing.assign(std::make_move_iterator(unsent.begin()), std::make_move_iterator(unsent.end()));
     unsent.clear();
     std::vector<asio::const_buffer> buffers;
+    buffers.reserve(writing.size());
     for (const std::string& line : writing) buffers.push_back(asio::buffer(line));
     asio::async_write(socket, buffers,
                       [self = shared_from_this()](ErrorCode error, std::size_t bytes) {
@@ -241,7 +243,13 @@ Result<std::unique_ptr<ControlServer>> ControlServer::listen(asio::io_context& l
   return std::unique_ptr<ControlServer>(new ControlServer(std::move(impl)));
 }
 
-ControlServer::~ControlServer() { impl_->close_all(); }
+ControlServer::~ControlServer() {
+  try {
+    impl_->close_all();
+  } catch (const std::exception& error) {
+    log_error("close the control socket: {}", error.what());
+  }
+}
 
 bool ControlServer::is_traced() const {
   return std::ranges::any_of(impl_->sessions,

@@ -117,7 +117,7 @@ std::optional<Enforcer::Freezing> Enforcer::begin(const Target& target, Controll
         ledger_.begin_freeze(ledger_key(group.ref, key.second), group.ref.fd, added);
     if (!entry) {
       for (const auto& [begun, unused] : freezing.parts) {
-        ledger_.end_thaw(*begun->entry);
+        ledger_.end_thaw(begun->entry);
         --begun->begun;
       }
       refused(key, process, entry.error());
@@ -138,7 +138,7 @@ void Enforcer::end(Freezing& freezing, const Result<>& result) {
     if (result) {
       group->frozen.insert(group->frozen.end(), added.begin(), added.end());
     } else {
-      ledger_.end_thaw(*group->entry);
+      ledger_.end_thaw(group->entry);
       --group->begun;
     }
   }
@@ -170,7 +170,7 @@ Result<> Enforcer::set_slice(Group& group, const ComputeGroup& seen, Micros slic
   const bool chose_again = group.original && group.own_slice_count != seen.own_slice_count;
   if (chose_again) {
     // It overwrote ours, so until the note below there is nothing to restore.
-    ledger_.end_slice(*group.entry);
+    ledger_.end_slice(group.entry);
     group.original = std::nullopt;
   }
   const bool is_first = !group.original;
@@ -189,7 +189,7 @@ Result<> Enforcer::set_slice(Group& group, const ComputeGroup& seen, Micros slic
     group.slice = slice;
     group.own_slice_count = seen.own_slice_count;
   } else if (is_first) {
-    ledger_.end_slice(*group.entry);
+    ledger_.end_slice(group.entry);
     group.original = std::nullopt;
   }
   return set;
@@ -226,7 +226,7 @@ void Enforcer::thaw(uint32_t gpu, std::span<const Key> keys) {
 
 void Enforcer::thawed(const Key& key, Controlled& process) {
   for (Group& group : process.groups) {
-    for (; group.begun > 0; --group.begun) ledger_.end_thaw(*group.entry);
+    for (; group.begun > 0; --group.begun) ledger_.end_thaw(group.entry);
     group.frozen.clear();
   }
   process.is_frozen = false;
@@ -238,7 +238,7 @@ void Enforcer::restore(Group& group) {
   if (!group.original) return;
   const Result<> restored = gpu_.set_slice(group.ref, *group.original);
   if (!restored && !is_gone(restored.error())) return;  // stays in the ledger
-  ledger_.end_slice(*group.entry);
+  ledger_.end_slice(group.entry);
   group.original = group.slice = std::nullopt;
 }
 

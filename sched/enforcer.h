@@ -69,9 +69,9 @@ class Enforcer {
  private:
   struct Group {
     GroupRef ref;
-    std::vector<uint32_t> frozen;  // channels
-    uint32_t begun = 0;            // freezes written to the ledger
-    std::optional<uint32_t> entry;
+    std::vector<uint32_t> frozen;           // channels
+    uint32_t begun = 0;                     // freezes written to the ledger
+    uint32_t entry = 0;                     // in the ledger; valid with `begun` or `original`
     std::optional<Micros> original, slice;  // before us; set by us
     uint32_t own_slice_count = 0;           // when we set it
   };

@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -156,4 +158,11 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace gpushare
 
-int main(int argc, char** argv) { return gpushare::run(argc, argv); }
+int main(int argc, char** argv) {
+  try {
+    return gpushare::run(argc, argv);
+  } catch (const std::exception& error) {  // no memory
+    std::fprintf(stderr, "gpushared: %s\n", error.what());
+    return 1;
+  }
+}

@@ -14,7 +14,7 @@
 namespace gpushare {
 namespace {
 
-constexpr std::size_t kMostBytes = 64 * 1024;
+constexpr std::size_t kMostBytes = 65'536;
 
 std::optional<std::string> read_file(const std::string& path, uid_t* owner = nullptr) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -41,13 +41,14 @@ struct Stat {
 // "PID (COMM) STATE PPID ..."; the command may itself contain blanks and parentheses.
 std::optional<Stat> parse_stat(std::string_view text) {
   const std::size_t open = text.find('('), close = text.rfind(')');
-  if (open == text.npos || close == text.npos || close < open) return std::nullopt;
+  if (open == std::string_view::npos || close == std::string_view::npos || close < open)
+    return std::nullopt;
   Stat stat;
   stat.command = text.substr(open + 1, close - open - 1);
   std::string_view rest = text.substr(close + 1);
   for (int field = 3; field <= 22; ++field) {
     const std::size_t begin = rest.find_first_not_of(' ');
-    if (begin == rest.npos) return std::nullopt;
+    if (begin == std::string_view::npos) return std::nullopt;
     rest.remove_prefix(begin);
     const std::string_view word = rest.substr(0, rest.find_first_of(" \n"));
     if (word.empty()) return std::nullopt;
@@ -67,7 +68,8 @@ std::string cgroup_path(std::string_view text) {
     text.remove_prefix(std::min(text.size(), line.size() + 1));
     if (line.starts_with("0::")) return std::string(line.substr(3));
     const std::size_t at = line.find(":name=systemd:");
-    if (at != line.npos) named = line.substr(at + std::string_view(":name=systemd:").size());
+    if (at != std::string_view::npos)
+      named = line.substr(at + std::string_view(":name=systemd:").size());
   }
   return std::string(named);
 }

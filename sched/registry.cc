@@ -67,7 +67,7 @@ Process& Registry::opened(const DriverEvent& event) {
   return process;
 }
 
-void Registry::close(const ProcessId& process) {
+void Registry::close(ProcessId process) {
   const auto at = processes_.find(process.pid);
   if (at == processes_.end() || at->second.id != process) return;
   processes_.erase(at);

@@ -60,7 +60,7 @@ class Registry {
   // After losses: `found` (of Gpu::attach) is all that `process` has. Groups and channels not in it
   // are forgotten; memory, which attach cannot see, is kept.
   void reconcile(const ProcessId& process, std::span<const DriverEvent> found);
-  void close(const ProcessId& process);
+  void close(ProcessId process);
 
   // By ascending pid. References hold until the next change.
   const std::map<pid_t, Process>& processes() const { return processes_; }

@@ -72,8 +72,12 @@ void restore_tenants(const ControlPlane& plane, const ProcReader& processes, Ten
     }
     if (*restored == kDefaultTenant) continue;
     const std::string& name = tenants.at(*restored)->name;
-    for (const ProcessId& process : alive[slot]) (void)tenants.attach(process, name);
-    if (record.frozen_by_user != 0) (void)tenants.set_frozen(name, true);
+    for (const ProcessId& process : alive[slot])
+      if (const auto attached = tenants.attach(process, name); !attached)
+        log_warning("process {}: {}", process.pid, attached.error().message());
+    if (record.frozen_by_user == 0) continue;
+    if (const auto frozen = tenants.set_frozen(name, true); !frozen)
+      log_warning("tenant '{}': {}", name, frozen.error().message());
   }
 }
 
