@@ -13,7 +13,7 @@
 namespace gpushare::bench {
 namespace {
 
-constexpr int kRounds = 5;
+constexpr int kRounds = 12;
 constexpr double kLaunchTolerance = 0.02;
 constexpr double kMostCpu = 0.02, kMostMemoryKib = 50 * 1024;
 constexpr int kPrograms = 8;
@@ -23,27 +23,32 @@ struct Launches {
 
   void run(Stage& stage) {
     const std::string line =
-        stage.finish(stage.start("launch", {"--count", "50000", "--sync-count", "10000"}));
+        stage.finish(stage.start("launch", {"--count", "20000", "--sync-count", "5000"}));
     launch_ns.push_back(number_in(line, "launch_p50_ns").value_or(0));
     sync_ns.push_back(number_in(line, "sync_p50_ns").value_or(0));
     stage.kill_programs();
   }
 };
 
+// Off and on in turns, each first as often as the other. One process is up to 10 % slower than the
+// next, whatever runs beside it, so the fastest of each kind are compared; all are in the record.
 void launch_cost(Stage& stage, Report& report) {
   Launches without, with;
   for (int i = 0; i < kRounds; ++i) {
-    without.run(stage);
+    if (i % 2 == 0) without.run(stage);
     stage.start_agent("");
     with.run(stage);
     stage.stop_agent();
+    if (i % 2 != 0) without.run(stage);
   }
   const auto compare = [&](const std::string& what, const std::vector<double>& off,
                            const std::vector<double>& on) {
     report.numbers().add(what + "_ns_off", off).add(what + "_ns_on", on);
-    const double ratio = median(on) / median(off);
-    report.must(what + ", agent on / off", "1.00 +- 0.02", fmt::format("{:.0f} ns", median(off)),
-                fmt::format("{:.3f} ({:.0f} ns)", ratio, median(on)),
+    const double fastest_on = std::ranges::min(on), fastest_off = std::ranges::min(off);
+    const double ratio = fastest_on / fastest_off;
+    report.numbers().add(what + "_ratio_of_medians", median(on) / median(off));
+    report.must(what + ", agent on / off", "1.00 +- 0.02", fmt::format("{:.0f} ns", fastest_off),
+                fmt::format("{:.3f} ({:.0f} ns)", ratio, fastest_on),
                 std::abs(ratio - 1) <= kLaunchTolerance);
   };
   compare("launch", without.launch_ns, with.launch_ns);

@@ -51,18 +51,24 @@ class MpsDaemon {
   std::string folder_;
 };
 
+struct Load {
+  const char* program;
+  const char* counter;  // of its progress lines
+};
+
 bool has_mps() { return std::system("command -v nvidia-cuda-mps-control >/dev/null 2>&1") == 0; }
 
-void mps(Stage& stage, Report& report) {
+void mps(Stage& stage, Report& report, const Load& load) {
   if (!has_mps()) return report.skipped("there is no nvidia-cuda-mps-control");
   const auto gpu = stage.open_gpu();
   const MpsDaemon daemon(stage);
   const double measured = stage.settings().seconds;
-  const std::vector<std::string> arguments{"--seconds", fmt::format("{}", 20 + 2 * measured),
-                                           "--report-ms", "5"};
-  Child& neighbour = stage.start("endless", arguments);
+  const std::vector<std::string> arguments{"--seconds",       fmt::format("{}", 20 + 2 * measured),
+                                           "--report-ms",     "5",
+                                           "--blocks-per-sm", "1"};
+  Child& neighbour = stage.start(load.program, arguments);
   stage.await_output(neighbour);
-  Child& client = stage.start("endless", arguments);
+  Child& client = stage.start(load.program, arguments);
   stage.await_output(client);
   const Channels channels = channels_of(*gpu, client.pid());
 
@@ -72,17 +78,17 @@ void mps(Stage& stage, Report& report) {
                                             stirred + seconds(measured));
   const Time end = Stage::now();
   stage.wait_until(end + 50ms);
-  const auto rate = [](const Child& program, Time from, Time to) {
-    return rate_between(program.output(), "turns", from, to);
+  const auto rate = [&](const Child& program, Time from, Time to) {
+    return rate_between(program.output(), load.counter, from, to);
   };
   const double before = rate(neighbour, calm, stirred), during = rate(neighbour, stirred, end);
   const double client_before = rate(client, calm, stirred),
                client_during = rate(client, stirred, end);
   report.numbers()
-      .add("neighbour_turns_per_ms_before", before)
-      .add("neighbour_turns_per_ms_during", during)
-      .add("client_turns_per_ms_before", client_before)
-      .add("client_turns_per_ms_during", client_during)
+      .add("neighbour_per_ms_before", before)
+      .add("neighbour_per_ms_during", during)
+      .add("client_per_ms_before", client_before)
+      .add("client_per_ms_during", client_during)
       .add("client_channels", channels.all.size())
       .add("frozen_fraction", cycles.frozen_fraction)
       .add("freeze_us", cycles.freeze_us)
@@ -95,8 +101,13 @@ void mps(Stage& stage, Report& report) {
               client_during <= kFrozenMost * client_before);
 }
 
+void mps_endless(Stage& stage, Report& report) { mps(stage, report, {"endless", "turns"}); }
+void mps_spin(Stage& stage, Report& report) { mps(stage, report, {"spin", "units"}); }
+
 constexpr Scenario kScenarios[] = {
-    {"mps", "an MPS client frozen and thawed 25 times a second, from outside", mps, 1, true},
+    {"mps-endless", "an MPS client frozen and thawed 25 times a second; kernels that never end",
+     mps_endless, 1, true},
+    {"mps-spin", "the same with kernels of 2 ms", mps_spin, 1, true},
 };
 
 }  // namespace
