@@ -31,7 +31,7 @@ COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 
 WARN := -Wall -Wextra -Wshadow -Werror
 CPPFLAGS := -I. -I$(O)/gen -DFMT_HEADER_ONLY -DSPDLOG_FMT_EXTERNAL -DBOOST_ASIO_NO_DEPRECATED
-CXXFLAGS := -std=c++23 $(if $(SAN),-O1 -g1,-O2 -g) -fPIC -fno-omit-frame-pointer -fvisibility=hidden $(WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=undefined)
+CXXFLAGS := -std=c++23 $(if $(SAN),-O1 -g1,-O2 -g) -fPIC -fno-omit-frame-pointer -fvisibility=hidden $(WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=undefined) $(if $(findstring thread,$(SAN)),-DBOOST_ASIO_DISABLE_FENCED_BLOCK)
 CFLAGS := -std=c11 -O2 -g -fPIC $(WARN)
 # libstdc++ is static, so that programs run where an older or no g++ is; libgcc_s is everywhere, and its
 # unwinder must fit the machine's glibc. Sanitizer runtimes are shared, and want all of it shared.
@@ -159,7 +159,7 @@ sources := $(shell git ls-files '*.cc' '*.h' 2>/dev/null)
 tidy_sources := $(filter-out intercept/nvrm/raw_event.h,$(filter %.cc,$(filter-out tests/% bench/%,$(sources))))
 lint:  ## formatting, clang-tidy
 	$(CLANG_FORMAT) --dry-run --Werror $(sources)
-	@printf '%s\n' $(tidy_sources) | xargs -P 2 -n 4 $(CLANG_TIDY) --quiet -- -std=c++23 $(CPPFLAGS) 2>/dev/null
+	@printf '%s\n' $(tidy_sources) | xargs -P 2 -n 4 sh -c '$(CLANG_TIDY) --quiet "$$@" -- -std=c++23 $(CPPFLAGS)' sh
 
 format:  ## apply the formatting
 	$(CLANG_FORMAT) -i $(sources)

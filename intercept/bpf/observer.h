@@ -22,7 +22,8 @@ class BpfObserver final : public Observer {
   // ProcessOpened is made up at the first record of a process. When records were lost, EventsLost
   // comes last, after a ProcessClosed for every known process that is gone.
   Result<uint64_t> drain(const Sink& sink) override;
-  uint64_t dropped() const override { return probe_.dropped(); }
+  // As of the last drain() that handed out events, or 100 ms ago.
+  uint64_t dropped() const override { return lost_; }
   Result<> watch(ProcessId process) override;
 
  private:
@@ -38,7 +39,8 @@ class BpfObserver final : public Observer {
   Probe probe_;
   std::unique_ptr<ring_buffer, DestroyRing> ring_;  // after probe_: it maps the probe's buffer
   std::set<ProcessId> known_;                       // opened, not closed
-  uint64_t reported_lost_ = 0;
+  uint64_t lost_ = 0, reported_lost_ = 0;
+  Time look_for_losses_at_{};   // when drain() asks even without events
   const Sink* sink_ = nullptr;  // set for the duration of drain()
   uint64_t handed_out_ = 0;     // by the drain() in progress
 };
