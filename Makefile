@@ -129,13 +129,15 @@ include intercept/intercept.mk sched/sched.mk tools/tools.mk tests/tests.mk benc
 
 -include $(sort $(all_objects:.o=.d) $(all_fuzz_objects:.o=.d)) $(wildcard $(O)/gen/intercept/bpf/*.d)
 
-.PHONY: all demo tests test test-gpu bench bench-gpu fuzzers lint format install dist clean help
+.PHONY: all demo tests sanitized-tests test test-gpu bench bench-gpu fuzzers lint format install dist clean help
 all: $(libraries) $(programs) $(extra_targets)  ## build everything
 
 demo: all  ## five programs share a GPU, or a simulated one, for ten seconds
 	$(O)/bin/gpushare-demo
 
 tests: $(gtests) $(programs) $(extra_targets)
+# Without those that start an agent and programs and watch them in real time.
+sanitized-tests: $(filter-out %/sched_system_test %/bench_test,$(gtests)) $(extra_targets)
 
 test:  ## all tests that this machine can run, also under sanitizers, and the fuzzers
 	@+tests/run.sh "$(MAKE)" $(O)
