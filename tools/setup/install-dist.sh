@@ -15,7 +15,7 @@ install -m 644 "$from"/share/man/*.8 "$prefix/share/man/man8"
 [ -e /etc/gpushare/gpushare.toml ] ||
   install -m 644 "$from/share/gpushare.toml.example" /etc/gpushare/gpushare.toml
 if [ -d /run/systemd/system ]; then
-  sed "s|/usr/sbin/gpushared|$prefix/sbin/gpushared|" "$from/share/gpushared.service" \
+  sed "s|/usr/local/sbin/gpushared|$prefix/sbin/gpushared|" "$from/share/gpushared.service" \
     > /etc/systemd/system/gpushared.service
   systemctl daemon-reload
   echo "installed; start it with: systemctl enable --now gpushared"

@@ -23,7 +23,7 @@ install: all $(completions)  ## into PREFIX (/usr/local), below DESTDIR
 	install -m 644 $(O)/completions/gpushare.zsh $(at)/share/zsh/site-functions/_gpushare
 	install -m 644 $(O)/completions/gpushare.fish $(at)/share/fish/vendor_completions.d/gpushare.fish
 	install -m 644 README.md LICENSE LICENSE-GPL-2.0 $(at)/share/doc/gpushare
-	sed 's|/usr/sbin/gpushared|$(PREFIX)/sbin/gpushared|' sched/gpushared.service > $(at)/lib/systemd/system/gpushared.service
+	sed 's|/usr/local/sbin/gpushared|$(PREFIX)/sbin/gpushared|' sched/gpushared.service > $(at)/lib/systemd/system/gpushared.service
 	[ -e $(DESTDIR)/etc/gpushare/gpushare.toml ] || install -m 644 sched/gpushare.toml.example $(DESTDIR)/etc/gpushare/gpushare.toml
 
 # A folder and a tarball that run on any x86-64 with glibc 2.34, a kernel with BTF and the driver.
