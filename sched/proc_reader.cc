@@ -6,10 +6,10 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 
 #include "shmctl/base/fd.h"
+#include "shmctl/base/proc_stat.h"
 
 namespace gpushare {
 namespace {
@@ -30,33 +30,6 @@ std::optional<std::string> read_file(const std::string& path, uid_t* owner = nul
     text.append(chunk, static_cast<std::size_t>(n));
   }
   return text;
-}
-
-struct Stat {
-  std::string command;
-  pid_t parent = 0;
-  uint64_t start_ticks = 0;
-};
-
-// "PID (COMM) STATE PPID ..."; the command may itself contain blanks and parentheses.
-std::optional<Stat> parse_stat(std::string_view text) {
-  const std::size_t open = text.find('('), close = text.rfind(')');
-  if (open == std::string_view::npos || close == std::string_view::npos || close < open)
-    return std::nullopt;
-  Stat stat;
-  stat.command = text.substr(open + 1, close - open - 1);
-  std::string_view rest = text.substr(close + 1);
-  for (int field = 3; field <= 22; ++field) {
-    const std::size_t begin = rest.find_first_not_of(' ');
-    if (begin == std::string_view::npos) return std::nullopt;
-    rest.remove_prefix(begin);
-    const std::string_view word = rest.substr(0, rest.find_first_of(" \n"));
-    if (word.empty()) return std::nullopt;
-    if (field == 4) std::from_chars(word.data(), word.data() + word.size(), stat.parent);
-    if (field == 22) std::from_chars(word.data(), word.data() + word.size(), stat.start_ticks);
-    rest.remove_prefix(word.size());
-  }
-  return stat;
 }
 
 // Lines are "ID:CONTROLLERS:PATH"; id 0 is cgroup v2. Without v2, systemd's own hierarchy names the
@@ -93,9 +66,7 @@ std::vector<ProcessId> ProcReader::ancestors(pid_t pid) const {
 }
 
 std::optional<ProcReader::Link> SystemProcReader::link(pid_t pid) const {
-  const auto text = read_file(root_ + "/" + std::to_string(pid) + "/stat");
-  if (!text) return std::nullopt;
-  const auto stat = parse_stat(*text);
+  const auto stat = read_proc_stat(pid, root_);
   if (!stat) return std::nullopt;
   return Link{{pid, stat->start_ticks}, stat->parent};
 }
@@ -117,7 +88,7 @@ std::optional<ProcessDetails> SystemProcReader::details(pid_t pid) const {
   ProcessDetails details;
   const auto text = read_file(folder + "/stat", &details.uid);
   if (!text) return std::nullopt;
-  const auto stat = parse_stat(*text);
+  const auto stat = parse_proc_stat(*text);
   if (!stat) return std::nullopt;
   details.id = {pid, stat->start_ticks};
   details.parent = stat->parent;

@@ -4,7 +4,7 @@
 #include <bpf/libbpf.h>
 
 #include "intercept/nvrm/decode.h"
-#include "intercept/nvrm/driver.h"
+#include "shmctl/base/proc_stat.h"
 
 namespace gpushare {
 namespace {
@@ -66,7 +66,7 @@ Result<uint64_t> BpfObserver::drain(const Sink& sink) {
 Result<> BpfObserver::watch(ProcessId process) {
   if (Result<> added = probe_.add_user(process.pid); !added) return added;
   known_.insert(process);
-  if (nvrm::start_ticks_of(process.pid) == process.start_ticks) return {};
+  if (start_ticks_of(process.pid) == process.start_ticks) return {};
   // It ended before the probe knew it, so its exit went unseen.
   known_.erase(process);
   probe_.remove_user(process.pid);
@@ -81,7 +81,7 @@ void BpfObserver::hand_out(const Sink& sink, DriverEvent&& event) {
 // A lost record may have been an exit; nothing else would ever tell.
 void BpfObserver::close_the_dead(const Sink& sink) {
   std::erase_if(known_, [&](const ProcessId& process) {
-    if (nvrm::start_ticks_of(process.pid) == process.start_ticks) return false;
+    if (start_ticks_of(process.pid) == process.start_ticks) return false;
     hand_out(sink, {MonotonicClock().now(), process, ProcessClosed{}});
     return true;
   });

@@ -11,12 +11,11 @@
 
 #include <charconv>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 
 #include "intercept/nvrm/abi.h"
+#include "shmctl/base/proc_stat.h"
 
 namespace gpushare::nvrm {
 namespace {
@@ -112,23 +111,6 @@ class SystemDriver final : public Driver {
 Driver& system_driver() {
   static SystemDriver driver;
   return driver;
-}
-
-uint64_t start_ticks_of(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  // The command, field 2, is in parentheses and may hold anything, also ") " and line ends.
-  const size_t end = text.rfind(')');
-  if (end == std::string::npos) return 0;
-  const char* at = text.c_str() + end + 1;
-  for (int field = 3; field <= 22 && at != nullptr; ++field) at = std::strchr(at + 1, ' ');
-  // `at` now stands on the blank before field 23; go back over field 22.
-  if (at == nullptr) return 0;
-  const char* begin = at;
-  while (begin[-1] != ' ') --begin;
-  uint64_t ticks = 0;
-  std::from_chars(begin, at, ticks);
-  return ticks;
 }
 
 }  // namespace gpushare::nvrm

@@ -35,7 +35,4 @@ class Driver {
 // The machine's. Stateless; every instance is the same.
 Driver& system_driver();
 
-// Start time of a process in clock ticks since boot (/proc/PID/stat, field 22); 0 when it is gone.
-uint64_t start_ticks_of(pid_t pid);
-
 }  // namespace gpushare::nvrm

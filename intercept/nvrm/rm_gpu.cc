@@ -9,6 +9,7 @@
 #include "intercept/nvrm/nvml.h"
 #include "intercept/nvrm/switch_log.h"
 #include "intercept/nvrm/versions.h"
+#include "shmctl/base/proc_stat.h"
 
 namespace gpushare {
 namespace {

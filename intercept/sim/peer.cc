@@ -8,6 +8,8 @@
 #include <sstream>
 #include <string>
 
+#include "shmctl/base/proc_stat.h"
+
 namespace gpushare::sim {
 namespace {
 
@@ -16,18 +18,6 @@ std::string read_file(const std::string& path) {
   std::ostringstream text;
   text << file.rdbuf();
   return text.str();
-}
-
-// The command may contain anything, so what follows it is counted from the last bracket.
-bool parse_stat(const std::string& stat, std::string& command, uint64_t& start_ticks) {
-  const size_t open = stat.find('(');
-  const size_t close = stat.rfind(')');
-  if (open == std::string::npos || close == std::string::npos || close < open) return false;
-  command = stat.substr(open + 1, close - open - 1);
-  std::istringstream rest(stat.substr(close + 1));
-  std::string skipped;
-  for (int field = 3; field < 22; ++field) rest >> skipped;
-  return static_cast<bool>(rest >> start_ticks);
 }
 
 // Last number of the line "NSpid:  4711  12": the pid in the innermost namespace.
@@ -59,8 +49,10 @@ Result<Peer> identify_peer(int socket) {
   Peer peer;
   peer.process.pid = credentials.pid;
   const std::string proc = "/proc/" + std::to_string(credentials.pid);
-  if (!parse_stat(read_file(proc + "/stat"), peer.about.command, peer.process.start_ticks))
-    return make_error(std::errc::no_such_process, "identify peer", proc);
+  const auto stat = read_proc_stat(credentials.pid);
+  if (!stat) return make_error(std::errc::no_such_process, "identify peer", proc);
+  peer.process.start_ticks = stat->start_ticks;
+  peer.about.command = stat->command;
   peer.about.uid = credentials.uid;
   peer.about.ns_pid = innermost_pid(read_file(proc + "/status"), credentials.pid);
   peer.about.cgroup_id = cgroup_id(read_file(proc + "/cgroup"));

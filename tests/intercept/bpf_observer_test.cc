@@ -21,7 +21,7 @@
 #include <sstream>
 #include <thread>
 
-#include "intercept/nvrm/driver.h"
+#include "shmctl/base/proc_stat.h"
 #include "tests/intercept/bpf_fake_driver.h"
 
 namespace gpushare {
@@ -47,7 +47,7 @@ class Child {
       ::_exit(0);
     }
     go_ = std::move(go_end);
-    process_ = {pid_, nvrm::start_ticks_of(pid_)};
+    process_ = {pid_, start_ticks_of(pid_)};
   }
   Child(const Child&) = delete;
   ~Child() {

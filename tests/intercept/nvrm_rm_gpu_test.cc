@@ -9,6 +9,7 @@
 
 #include "intercept/nvrm/nvml.h"
 #include "intercept/nvrm/versions.h"
+#include "shmctl/base/proc_stat.h"
 #include "tests/intercept/nvrm_machine.h"
 
 namespace gpushare::nvrm {

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shmctl/base/proc_stat.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <charconv>
+
+#include "shmctl/base/fd.h"
+
+namespace gpushare {
+namespace {
+
+template <class Number>
+bool read_number(std::string_view word, Number& number) {
+  const char* end = word.data() + word.size();
+  const auto [rest, error] = std::from_chars(word.data(), end, number);
+  return error == std::errc() && rest == end;
+}
+
+}  // namespace
+
+// "PID (COMM) STATE PPID ...": no field after the command has a parenthesis, so the last one ends
+// it.
+std::optional<ProcStat> parse_proc_stat(std::string_view text) {
+  constexpr int kState = 3, kParent = 4, kStartTicks = 22;  // counted from 1, as proc(5) does
+  const std::size_t open = text.find('('), close = text.rfind(')');
+  if (open == std::string_view::npos || close == std::string_view::npos || close < open)
+    return std::nullopt;
+  ProcStat stat;
+  stat.command = text.substr(open + 1, close - open - 1);
+  text.remove_prefix(close + 1);
+  for (int field = kState; field <= kStartTicks; ++field) {
+    if (!text.starts_with(' ')) return std::nullopt;
+    text.remove_prefix(1);
+    const std::string_view word = text.substr(0, text.find_first_of(" \n"));
+    if (word.empty()) return std::nullopt;
+    if (field == kParent && !read_number(word, stat.parent)) return std::nullopt;
+    if (field == kStartTicks && !read_number(word, stat.start_ticks)) return std::nullopt;
+    text.remove_prefix(word.size());
+  }
+  return stat;
+}
+
+std::optional<ProcStat> read_proc_stat(pid_t pid, const std::string& root) {
+  const Fd fd(::open((root + "/" + std::to_string(pid) + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.is_open()) return std::nullopt;
+  char text[2048];  // the first 22 fields are under 600 bytes; the kernel gives them in one read
+  const ssize_t size = ::read(fd.get(), text, sizeof text);
+  if (size < 0) return std::nullopt;
+  return parse_proc_stat({text, static_cast<std::size_t>(size)});
+}
+
+uint64_t start_ticks_of(pid_t pid) {
+  const auto stat = read_proc_stat(pid);
+  return stat ? stat->start_ticks : 0;
+}
+
+}  // namespace gpushare
