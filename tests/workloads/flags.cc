@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/workloads/flags.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -24,6 +25,23 @@ std::optional<Number> parse_number(const std::string& text) {
   return number;
 }
 
+std::optional<std::vector<uint64_t>> parse_list(const std::string& text) {
+  std::vector<uint64_t> numbers;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const auto number = parse_number<uint64_t>(text.substr(begin, end - begin));
+    if (!number) return std::nullopt;
+    numbers.push_back(*number);
+    begin = end + 1;
+  }
+  return numbers;
+}
+
+std::string text_of(const auto& value) { return fmt::format("{}", value); }
+std::string text_of(const std::vector<uint64_t>& list) {
+  return fmt::format("{}", fmt::join(list, ","));
+}
+
 }  // namespace
 
 Flags::Flags(std::string_view program, std::string_view purpose)
@@ -36,6 +54,9 @@ void Flags::add(std::string_view name, double* value, std::string_view meaning) 
   flags_.push_back({std::string(name), value, std::string(meaning)});
 }
 void Flags::add(std::string_view name, std::string* value, std::string_view meaning) {
+  flags_.push_back({std::string(name), value, std::string(meaning)});
+}
+void Flags::add(std::string_view name, std::vector<uint64_t>* value, std::string_view meaning) {
   flags_.push_back({std::string(name), value, std::string(meaning)});
 }
 
@@ -67,6 +88,10 @@ void Flags::set(const Flag& flag, const std::string& text) const {
     const auto number = parse_number<double>(text);
     if (!number) fail(fmt::format("{}: '{}' is not a number from 0", flag.name, text));
     **real = *number;
+  } else if (auto* const* list = std::get_if<std::vector<uint64_t>*>(&flag.value)) {
+    const auto numbers = parse_list(text);
+    if (!numbers) fail(fmt::format("{}: '{}' is not a list like 0,1", flag.name, text));
+    **list = *numbers;
   } else {
     *std::get<std::string*>(flag.value) = text;
   }
@@ -76,7 +101,7 @@ void Flags::print_help() const {
   fmt::print("{}: {}\n\n", program_, purpose_);
   for (const Flag& flag : flags_) {
     const std::string value =
-        std::visit([](auto* current) { return fmt::format("{}", *current); }, flag.value);
+        std::visit([](auto* current) { return text_of(*current); }, flag.value);
     fmt::print("  {:<18} {} ({})\n", flag.name, flag.meaning, value.empty() ? "none" : value);
   }
   fmt::print(

@@ -20,6 +20,8 @@ class Flags {
   void add(std::string_view name, uint64_t* value, std::string_view meaning);
   void add(std::string_view name, double* value, std::string_view meaning);
   void add(std::string_view name, std::string* value, std::string_view meaning);
+  // Whole numbers, separated by commas.
+  void add(std::string_view name, std::vector<uint64_t>* value, std::string_view meaning);
 
   // Accepts "--name value" and "--name=value". Ends the program at --help (0) and at wrong use (2).
   void parse(int argc, char** argv) const;
@@ -29,7 +31,7 @@ class Flags {
  private:
   struct Flag {
     std::string name;
-    std::variant<uint64_t*, double*, std::string*> value;
+    std::variant<uint64_t*, double*, std::string*, std::vector<uint64_t>*> value;
     std::string meaning;
   };
 

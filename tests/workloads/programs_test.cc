@@ -62,7 +62,7 @@ class Workloads : public testing::Test {
     ASSERT_NE(::mkdtemp(folder.data()), nullptr);
     folder_ = folder;
     auto server = sim::Server::listen({.socket = folder + "/sim.sock",
-                                       .gpus = {{.memory_bytes = kMemoryBytes}},
+                                       .gpus = {2, {.memory_bytes = kMemoryBytes}},
                                        .parameters = {}});
     ASSERT_TRUE(server.has_value()) << server.error().message();
     server_ = std::move(*server);
@@ -151,6 +151,34 @@ TEST_F(Workloads, SpinMeasuresAUnitAndMixesLengths) {
   EXPECT_TRUE(outcome.out.starts_with("{\"t_ns\":")) << outcome.out;
 }
 
+TEST_F(Workloads, SpinKeepsSeveralDevicesBusyAtOnce) {
+  const std::vector<std::string> work{"--count", "100", "--ns-per-unit", "130"};
+  const auto on = [&](std::vector<std::string> devices) {
+    devices.insert(devices.end(), work.begin(), work.end());
+    const Outcome outcome = run("spin", devices);
+    expect_right(outcome);
+    return outcome;
+  };
+  const Outcome both = on({"--devices", "0,1"});
+  EXPECT_EQ(both.member("kernels"), "200");
+  EXPECT_EQ(both.member("device0_kernels"), "100");
+  EXPECT_EQ(both.member("device1_kernels"), "100");
+  // From when the last one began to when the first one ended.
+  EXPECT_LT(std::stoull(both.member("start_ns")), std::stoull(both.member("end_ns")));
+  EXPECT_NEAR(std::stod(both.member("units_per_ms")),
+              std::stod(both.member("device0_units_per_ms")) +
+                  std::stod(both.member("device1_units_per_ms")),
+              0.01);
+
+  const Outcome second = on({"--device", "1"});
+  EXPECT_EQ(second.member("kernels"), "100");
+  EXPECT_EQ(second.member("device1_kernels"), "");
+  const auto value = [](const Outcome& outcome) {
+    return std::stoul(outcome.member("checksum").substr(1, 8), nullptr, 16);
+  };
+  EXPECT_EQ(value(both), static_cast<uint32_t>(2 * value(second)));
+}
+
 TEST_F(Workloads, EndlessHasOneChecksumHoweverLongItRuns) {
   const Outcome shorter = run("endless", {"--seconds", "0.05"});
   const Outcome longer = run("endless", {"--seconds", "0.1", "--report-ms", "20"});
@@ -223,6 +251,9 @@ TEST_F(Workloads, WrongUseIsStatus2AndHelpIs0) {
   EXPECT_EQ(run("spin", {"--count", "1.5"}).status, 2);
   EXPECT_EQ(run("spin", {"--seconds"}).status, 2);
   EXPECT_EQ(run("spin", {"--kernel-us-min", "5"}).status, 2);
+  for (const char* devices : {"", "0,", ",1", "0;1", "0,,1", "1,1", "all"})
+    EXPECT_EQ(run("spin", {"--devices", devices}).status, 2) << devices;
+  EXPECT_EQ(run("spin", {"--devices", "0,2"}).status, 1) << "there is no third";
   for (const char* name :
        {"spin", "endless", "periodic", "launch", "copy", "hash", "churn", "memhog"}) {
     const Outcome help = run(name, {"--help"});

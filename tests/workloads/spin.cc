@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// spin: keeps the GPU busy with kernels one after another, of one length or of mixed lengths,
-// several of them queued at any time. Shares are measured by its progress in work units, which are
-// the same amount of work for every program on one GPU.
+// spin: keeps the GPU, or several at once, busy with kernels one after another, of one length or of
+// mixed lengths, several of them queued at any time. Shares are measured by its progress in work
+// units, which are the same amount of work for every program on one GPU. Each device has a thread.
+#include <algorithm>
 #include <cmath>
+#include <thread>
 #include <vector>
 
 #include "tests/workloads/busy_kernel.h"
@@ -20,6 +22,7 @@ struct Settings {
   uint64_t count = 0, depth = 8, seed = 1, start_at = 0, report_ms = 0, device = 0;
   uint64_t blocks_per_sm = 4;
   double ns_per_unit = 0;
+  std::vector<uint64_t> devices{};
 };
 
 Settings read_settings(int argc, char** argv) {
@@ -29,7 +32,7 @@ Settings read_settings(int argc, char** argv) {
   flags.add("--kernel-us-min", &s.kernel_us_min, "with --kernel-us-max: mixed, log-uniform");
   flags.add("--kernel-us-max", &s.kernel_us_max, "the longest of the mixed kernels");
   flags.add("--seconds", &s.seconds, "how long to go on submitting");
-  flags.add("--count", &s.count, "kernels to run instead, 0: by --seconds");
+  flags.add("--count", &s.count, "kernels to run on each device instead, 0: by --seconds");
   flags.add("--depth", &s.depth, "kernels queued at any time");
   flags.add("--seed", &s.seed, "of the mixed lengths and the kernels' data");
   flags.add("--start-at", &s.start_at, "CLOCK_MONOTONIC ns to begin at, 0: now");
@@ -40,7 +43,11 @@ Settings read_settings(int argc, char** argv) {
   flags.add("--ns-per-unit", &s.ns_per_unit, "length of a unit of work, 0: measure it");
   flags.add("--blocks-per-sm", &s.blocks_per_sm, "blocks of 256 threads on each SM");
   flags.add("--device", &s.device, "CUDA device");
+  flags.add("--devices", &s.devices, "several of them, all at once, like 0,1; instead of --device");
   flags.parse(argc, argv);
+  if (s.devices.empty()) s.devices = {s.device};
+  for (const uint64_t device : s.devices)
+    if (std::ranges::count(s.devices, device) > 1) flags.fail("--devices takes each device once");
   if (s.depth == 0) flags.fail("--depth must be at least 1");
   if (s.blocks_per_sm == 0) flags.fail("--blocks-per-sm must be at least 1");
   if ((s.kernel_us_min > 0) != (s.kernel_us_max > 0) || s.kernel_us_min > s.kernel_us_max)
@@ -62,8 +69,56 @@ class Lengths {
   Random random_;
 };
 
-int run(const Settings& s) {
-  const GpuSession session(s.device, CU_CTX_SCHED_BLOCKING_SYNC);
+// The kernels that are queued on one device, in their order.
+class Queue {
+ public:
+  Queue(const GpuSession& session, BusyKernel& kernel, CUstream stream, size_t depth)
+      : kernel_(kernel), stream_(stream), ring_(depth) {
+    for (InFlight& slot : ring_)
+      slot = {session.new_event(CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC), 0};
+  }
+
+  bool is_empty() const { return completed_ == submitted_; }
+  bool is_full() const { return submitted_ - completed_ == ring_.size(); }
+  uint64_t submitted() const { return submitted_; }
+  uint64_t completed() const { return completed_; }
+
+  // REQUIRES: !is_full().
+  void submit(uint32_t seed, uint32_t units) {
+    InFlight& slot = ring_[submitted_++ % ring_.size()];
+    slot.units = units;
+    kernel_.submit(stream_, seed, units);
+    check(cuEventRecord(slot.done, stream_), "cuEventRecord");
+  }
+  // Waits for the oldest; its units. REQUIRES: !is_empty().
+  uint32_t await() {
+    const InFlight& oldest = ring_[completed_++ % ring_.size()];
+    check(cuEventSynchronize(oldest.done), "cuEventSynchronize");
+    return oldest.units;
+  }
+
+ private:
+  struct InFlight {
+    CUevent done;
+    uint32_t units;
+  };
+  BusyKernel& kernel_;
+  const CUstream stream_;
+  std::vector<InFlight> ring_;
+  uint64_t submitted_ = 0, completed_ = 0;
+};
+
+// What was done on one device, or on all together.
+struct Outcome {
+  std::string device_name{};
+  uint64_t kernels = 0, units = 0, start_ns = 0, end_ns = 0;
+  double ns_per_unit = 0, measured_ms = 0, units_per_ms = 0, gpu_share = 0;
+  uint32_t checksum = 0;
+  bool is_right = false;
+};
+
+Outcome spin_on(const Settings& s, uint64_t device) {
+  const GpuSession session(device, CU_CTX_SCHED_BLOCKING_SYNC);
   BusyKernel kernel(session, static_cast<unsigned>(s.blocks_per_sm));
   const CUstream stream = session.new_stream();
   if (s.ns_per_unit > 0) {
@@ -71,14 +126,7 @@ int run(const Settings& s) {
   } else {
     kernel.calibrate(stream);
   }
-
-  struct InFlight {
-    CUevent done;
-    uint32_t units;
-  };
-  std::vector<InFlight> ring(s.depth);
-  for (InFlight& slot : ring)
-    slot = {session.new_event(CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC), 0};
+  Queue queue(session, kernel, stream, s.depth);
 
   sleep_until_ns(s.start_at);
   const uint64_t start = now_ns();
@@ -91,46 +139,96 @@ int run(const Settings& s) {
                                                                     : deadline);
   Lengths lengths(s);
   Random seeds(~s.seed);
-  uint64_t submitted = 0, completed = 0, units = 0, next_report = start;
-  uint64_t now = start;
+  uint64_t units = 0, next_report = start, now = start;
   meter.add(start, 0);
-  const auto may_submit = [&] { return s.count > 0 ? submitted < s.count : now < deadline; };
+  const auto may_submit = [&] {
+    return s.count > 0 ? queue.submitted() < s.count : now < deadline;
+  };
   while (true) {
-    while (may_submit() && submitted - completed < s.depth) {
-      InFlight& slot = ring[submitted++ % s.depth];
-      slot.units = kernel.units_for_us(lengths.next_us());
-      kernel.submit(stream, static_cast<uint32_t>(seeds.next()), slot.units);
-      check(cuEventRecord(slot.done, stream), "cuEventRecord");
-    }
-    if (completed == submitted) break;
-    const InFlight& oldest = ring[completed++ % s.depth];
-    check(cuEventSynchronize(oldest.done), "cuEventSynchronize");
+    while (may_submit() && !queue.is_full())
+      queue.submit(static_cast<uint32_t>(seeds.next()), kernel.units_for_us(lengths.next_us()));
+    if (queue.is_empty()) break;
+    units += queue.await();
     now = now_ns();
-    units += oldest.units;
     meter.add(now, static_cast<double>(units));
     if (s.report_ms > 0 && now >= next_report) {
-      JsonLine().add("t_ns", now).add("kernels", completed).add("units", units).print();
+      JsonLine()
+          .add("t_ns", now)
+          .add("device_index", device)
+          .add("kernels", queue.completed())
+          .add("units", units)
+          .print();
       next_report = now + s.report_ms * 1'000'000;
     }
   }
-
   const uint32_t checksum = kernel.checksum();
-  const bool is_right = checksum == kernel.expected_checksum();
-  JsonLine()
-      .add("workload", "spin")
-      .add("device", session.device_name())
-      .add("kernels", completed)
-      .add("units", units)
-      .add("ns_per_unit", kernel.ns_per_unit())
-      .add("start_ns", start)
-      .add("end_ns", now)
-      .add("measured_ms", meter.measured_ms())
-      .add("units_per_ms", meter.per_ms())
-      .add("gpu_share", meter.per_ms() * kernel.ns_per_unit() / 1e6)
-      .add("checksum", fmt::format("{:08x}", checksum))
-      .add("verified", is_right)
+  return {.device_name = session.device_name(),
+          .kernels = queue.completed(),
+          .units = units,
+          .start_ns = start,
+          .end_ns = now,
+          .ns_per_unit = kernel.ns_per_unit(),
+          .measured_ms = meter.measured_ms(),
+          .units_per_ms = meter.per_ms(),
+          .gpu_share = meter.per_ms() * kernel.ns_per_unit() / 1e6,
+          .checksum = checksum,
+          .is_right = checksum == kernel.expected_checksum()};
+}
+
+// By device, in the order of --devices.
+std::vector<Outcome> spin_on_all(const Settings& s) {
+  std::vector<Outcome> outcomes(s.devices.size());
+  std::vector<std::jthread> threads;
+  for (size_t i = 1; i < s.devices.size(); ++i)
+    threads.emplace_back([&, i] { outcomes[i] = spin_on(s, s.devices[i]); });
+  outcomes[0] = spin_on(s, s.devices[0]);
+  threads.clear();  // waits for them
+  return outcomes;
+}
+
+// Work and shares add up; the times are those at which all were at work.
+Outcome total_of(const std::vector<Outcome>& outcomes) {
+  Outcome total = outcomes[0];
+  for (size_t i = 1; i < outcomes.size(); ++i) {
+    const Outcome& one = outcomes[i];
+    total.kernels += one.kernels;
+    total.units += one.units;
+    total.start_ns = std::max(total.start_ns, one.start_ns);
+    total.end_ns = std::min(total.end_ns, one.end_ns);
+    total.measured_ms = std::min(total.measured_ms, one.measured_ms);
+    total.units_per_ms += one.units_per_ms;
+    total.gpu_share += one.gpu_share;
+    total.checksum += one.checksum;
+    total.is_right = total.is_right && one.is_right;
+  }
+  return total;
+}
+
+int run(const Settings& s) {
+  const std::vector<Outcome> outcomes = spin_on_all(s);
+  const Outcome total = total_of(outcomes);
+  JsonLine line;
+  line.add("workload", "spin")
+      .add("device", total.device_name)
+      .add("kernels", total.kernels)
+      .add("units", total.units)
+      .add("ns_per_unit", total.ns_per_unit)
+      .add("start_ns", total.start_ns)
+      .add("end_ns", total.end_ns)
+      .add("measured_ms", total.measured_ms)
+      .add("units_per_ms", total.units_per_ms)
+      .add("gpu_share", total.gpu_share);
+  for (size_t i = 0; i < outcomes.size() && outcomes.size() > 1; ++i) {
+    const std::string device = fmt::format("device{}_", s.devices[i]);
+    line.add(device + "kernels", outcomes[i].kernels)
+        .add(device + "units", outcomes[i].units)
+        .add(device + "units_per_ms", outcomes[i].units_per_ms)
+        .add(device + "gpu_share", outcomes[i].gpu_share);
+  }
+  line.add("checksum", fmt::format("{:08x}", total.checksum))
+      .add("verified", total.is_right)
       .print();
-  if (!is_right) die("wrong result: a kernel did not do exactly its work");
+  if (!total.is_right) die("wrong result: a kernel did not do exactly its work");
   return 0;
 }
 
