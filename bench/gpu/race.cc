@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 namespace gpushare::bench {
 namespace {
@@ -33,13 +32,14 @@ std::vector<std::string> timed(const Runner& runner, Time start, double settle, 
 
 struct Usage {
   Time time;
-  std::map<pid_t, uint64_t> ns;  // on all GPUs
+  std::map<pid_t, std::map<uint32_t, uint64_t>> ns;  // by GPU
 };
 
 Usage usage(Stage& stage) {
   const PlaneSnapshot plane = stage.plane();
   Usage found{Time{Nanos{static_cast<int64_t>(plane.agent.published_ns)}}, {}};
-  for (const auto& [slot, process] : plane.processes) found.ns[process.pid] += process.gpu_time_ns;
+  for (const auto& [slot, process] : plane.processes)
+    found.ns[process.pid][process.gpu] = process.gpu_time_ns;
   return found;
 }
 
@@ -54,9 +54,13 @@ RaceResult result_of(Stage& stage, const std::vector<Runner>& runners,
     Usage before = usage(stage);
     stage.wait_until(to);
     Usage after = usage(stage);
-    for (const pid_t pid : pids)
-      result.log_shares.push_back(static_cast<double>(after.ns[pid] - before.ns[pid]) /
-                                  static_cast<double>((after.time - before.time).count()));
+    const auto interval = static_cast<double>((after.time - before.time).count());
+    for (const pid_t pid : pids) {
+      double& all = result.log_shares.emplace_back(0);
+      auto& each = result.log_by_gpu.emplace_back();
+      for (const auto& [gpu, ns] : after.ns[pid])
+        all += each[gpu] = static_cast<double>(ns - before.ns[pid][gpu]) / interval;
+    }
   }
   for (size_t i = 0; i < children.size(); ++i) {
     result.lines.push_back(stage.finish(*children[i], start));

@@ -3,6 +3,7 @@
 // progress, by what the agent counted from the hardware's log, or both.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,8 @@ enum class Joining { kBefore, kAfter };  // of the agent, by the programs
 struct RaceResult {
   std::vector<double> rates;       // progress per ms, by runner
   std::vector<double> log_shares;  // part of the interval on the GPU; empty without an agent
-  std::vector<std::string> lines;  // what the programs said
+  std::vector<std::map<uint32_t, double>> log_by_gpu;  // the same, on each GPU by itself
+  std::vector<std::string> lines;                      // what the programs said
 
   double total() const { return sum(rates); }
   std::vector<double> shares() const;     // parts of the total

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two GPUs: weights hold on each by itself. Tenants `a` and `b` have a program on each GPU, tenant
-// `c` on the first alone, so that the shares differ between the two.
+// Two GPUs: weights hold on each by itself, whether a program has work on one or on both at once.
 #include <fmt/format.h>
 
-#include <map>
+#include <algorithm>
+#include <set>
 
 #include "bench/gpu/race.h"
 #include "bench/gpu/scenario.h"
@@ -12,19 +12,67 @@ namespace gpushare::bench {
 namespace {
 
 constexpr double kPoint = 0.01, kMostLost = 0.97;
+constexpr unsigned kDevices[] = {0, 1};  // as CUDA counts them, which is not as the driver does
 
-struct Place {
+struct Program {
   const char* tenant;
-  double weight;
-  int device;
-};
-constexpr Place kPlaces[] = {{"a", 30, 0}, {"b", 70, 0}, {"c", 100, 0}, {"a", 30, 1}, {"b", 70, 1}};
+  double weight;  // of the tenant, the same wherever it stands
+  std::vector<unsigned> devices;
 
-std::vector<double> on_device(const std::vector<double>& values, int device) {
+  bool is_on(unsigned device) const { return std::ranges::count(devices, device) > 0; }
+};
+using Programs = std::vector<Program>;
+
+std::vector<Runner> runners_of(Stage& stage, const Programs& programs) {
+  std::vector<Runner> runners;
+  for (const Program& program : programs) {
+    Runner runner{.arguments = stage.spin_arguments(2000), .tenant = program.tenant};
+    runner.arguments.push_back("--devices");
+    runner.arguments.push_back(fmt::format("{}", fmt::join(program.devices, ",")));
+    runners.push_back(std::move(runner));
+  }
+  return runners;
+}
+
+std::string tenants_of(const Programs& programs) {
+  std::set<std::string> tables;
+  for (const Program& program : programs)
+    tables.insert(fmt::format("[tenant.{}]\nweight = {}\n", program.tenant, program.weight));
+  return fmt::format("{}", fmt::join(tables, ""));
+}
+
+// `value(i)` of each program i that is on the device.
+template <class Value>
+std::vector<double> on_device(const Programs& programs, unsigned device, Value value) {
   std::vector<double> found;
-  for (size_t i = 0; i < std::size(kPlaces); ++i)
-    if (kPlaces[i].device == device) found.push_back(values[i]);
+  for (size_t i = 0; i < programs.size(); ++i)
+    if (programs[i].is_on(device)) found.push_back(value(i));
   return found;
+}
+
+std::vector<double> rates_on(const Programs& programs, unsigned device, const RaceResult& result) {
+  return on_device(programs, device, [&](size_t i) {
+    if (programs[i].devices.size() == 1) return result.rates[i];
+    const auto rate = number_in(result.lines[i], fmt::format("device{}_units_per_ms", device));
+    if (!rate) give_up("read a program's progress", result.lines[i]);
+    return *rate;
+  });
+}
+
+// The GPU that is this device, by a program that is on no other.
+uint32_t gpu_of(const Programs& programs, unsigned device, const RaceResult& result) {
+  for (size_t i = 0; i < programs.size(); ++i)
+    if (programs[i].devices == std::vector{device} && result.log_by_gpu[i].size() == 1)
+      return result.log_by_gpu[i].begin()->first;
+  give_up("tell the GPUs apart", "no program was on one alone");
+}
+
+std::vector<double> logged_on(const Programs& programs, unsigned device, const RaceResult& result) {
+  const uint32_t gpu = gpu_of(programs, device, result);
+  return on_device(programs, device, [&](size_t i) {
+    const auto found = result.log_by_gpu[i].find(gpu);
+    return found != result.log_by_gpu[i].end() ? found->second : 0;
+  });
 }
 
 std::vector<double> parts(std::vector<double> values) {
@@ -33,51 +81,66 @@ std::vector<double> parts(std::vector<double> values) {
   return values;
 }
 
-void two_gpus(Stage& stage, Report& report) {
-  std::vector<Runner> runners;
-  std::vector<double> weights;
-  for (const Place& place : kPlaces) {
-    Runner runner{.arguments = stage.spin_arguments(2000), .tenant = place.tenant};
-    runner.arguments.insert(runner.arguments.end(), {"--device", std::to_string(place.device)});
-    runners.push_back(std::move(runner));
-    weights.push_back(place.weight);
-  }
+void judge_device(Report& report, const Programs& programs, unsigned device,
+                  const RaceResult& native, const RaceResult& ours) {
+  const auto target =
+      parts(on_device(programs, device, [&](size_t i) { return programs[i].weight; }));
+  const std::vector<double> native_rates = rates_on(programs, device, native);
+  const std::vector<double> rates = rates_on(programs, device, ours);
+  const std::vector<double> logged = logged_on(programs, device, ours);
+  report.numbers().add(
+      fmt::format("device{}", device),
+      Record().add("native_rates", native_rates).add("rates", rates).add("log_shares", logged));
+  const double ratio = sum(rates) / sum(native_rates);
+  const std::string where = fmt::format("device {}: ", device);
+  report.must(where + "shares by progress", percents(target) + " +- 1",
+              percents(parts(native_rates)), percents(parts(rates)),
+              worst_error(parts(rates), target) <= kPoint);
+  report.must(where + "shares by its log", percents(target) + " +- 1", "-", percents(parts(logged)),
+              worst_error(parts(logged), target) <= kPoint);
+  report.must(where + "total", ">= 97 % of native",
+              fmt::format("{:.1f} units/ms", sum(native_rates)), percent(ratio),
+              ratio >= kMostLost);
+}
+
+void judge_log(Report& report, size_t gpu, const PlaneSnapshot& before,
+               const PlaneSnapshot& after) {
+  const uint64_t records = after.gpus[gpu].log_records - before.gpus[gpu].log_records;
+  const uint64_t lost = after.gpus[gpu].log_lost - before.gpus[gpu].log_lost;
+  report.numbers()
+      .add(fmt::format("gpu{}_log_records", gpu), records)
+      .add(fmt::format("gpu{}_log_lost", gpu), lost);
+  report.must(fmt::format("GPU {}: its own log", gpu), "records, none lost", "-",
+              fmt::format("{} records, {} lost", records, lost), records > 0 && lost == 0);
+}
+
+void run_programs(Stage& stage, Report& report, const Programs& programs) {
+  const std::vector<Runner> runners = runners_of(stage, programs);
   const RaceResult native = race(stage, runners);
-  stage.start_agent("[tenant.a]\nweight = 30\n[tenant.b]\nweight = 70\n[tenant.c]\nweight = 100\n");
+  stage.start_agent(tenants_of(programs));
   const PlaneSnapshot before = stage.plane();
   const RaceResult ours = race(stage, runners);
   const PlaneSnapshot after = stage.plane();
   stage.stop_agent();
   report.numbers().add("native", native.record()).add("ours", ours.record());
+  for (const unsigned device : kDevices) judge_device(report, programs, device, native, ours);
+  for (size_t gpu = 0; gpu < std::size(kDevices); ++gpu) judge_log(report, gpu, before, after);
+}
 
-  for (const int device : {0, 1}) {
-    const std::vector<double> target = parts(on_device(weights, device));
-    const std::vector<double> shares = parts(on_device(ours.rates, device));
-    const std::vector<double> logged = parts(on_device(ours.log_shares, device));
-    const double total = sum(on_device(native.rates, device));
-    const double ratio = sum(on_device(ours.rates, device)) / total;
-    const std::string where = fmt::format("device {}: ", device);
-    report.must(where + "shares by progress", percents(target) + " +- 1",
-                percents(parts(on_device(native.rates, device))), percents(shares),
-                worst_error(shares, target) <= kPoint);
-    report.must(where + "shares by its log", percents(target) + " +- 1", "-", percents(logged),
-                worst_error(logged, target) <= kPoint);
-    report.must(where + "total", ">= 97 % of native", fmt::format("{:.1f} units/ms", total),
-                percent(ratio), ratio >= kMostLost);
-  }
-  for (size_t i = 0; i < 2; ++i) {
-    const uint64_t records = after.gpus[i].log_records - before.gpus[i].log_records;
-    const uint64_t lost = after.gpus[i].log_lost - before.gpus[i].log_lost;
-    report.numbers()
-        .add(fmt::format("gpu{}_log_records", i), records)
-        .add(fmt::format("gpu{}_log_lost", i), lost);
-    report.must(fmt::format("GPU {}: its own log", i), "records, none lost", "-",
-                fmt::format("{} records, {} lost", records, lost), records > 0 && lost == 0);
-  }
+// Tenant c is on the first alone, so that the shares differ between the two.
+void two_gpus(Stage& stage, Report& report) {
+  run_programs(stage, report,
+               {{"a", 30, {0}}, {"b", 70, {0}}, {"c", 100, {0}}, {"a", 30, {1}}, {"b", 70, {1}}});
+}
+
+void one_program_on_both(Stage& stage, Report& report) {
+  run_programs(stage, report, {{"both", 100, {0, 1}}, {"a", 300, {0}}, {"b", 50, {1}}});
 }
 
 constexpr Scenario kScenarios[] = {
     {"two-gpus", "tenants on each GPU, two of them on both", two_gpus, 2},
+    {"two-gpus-one-program", "one program on both GPUs, beside another one on each",
+     one_program_on_both, 2},
 };
 
 }  // namespace
