@@ -93,19 +93,20 @@ bool eventually(const std::function<bool()>& holds, std::chrono::milliseconds wi
   return true;
 }
 
-SystemRig::SystemRig(const std::string& config)
+SystemRig::SystemRig(const std::string& config, unsigned gpus)
     : folder(fresh_folder()),
       socket(folder + "/agent.sock"),
-      region("/" + std::filesystem::path(folder).filename().string()) {
+      region("/" + std::filesystem::path(folder).filename().string()),
+      gpus_(gpus) {
   write_config(config);
   start_simulation();
 }
 
 void SystemRig::start_simulation() {
-  simulation =
-      std::make_unique<Child>(std::vector<std::string>{build_folder() + "/bin/gpushare-sim",
-                                                       "--socket", simulation_socket()},
-                              std::vector<std::string>{}, folder + "/sim.log");
+  simulation = std::make_unique<Child>(
+      std::vector<std::string>{build_folder() + "/bin/gpushare-sim", "--socket",
+                               simulation_socket(), "--gpus", std::to_string(gpus_)},
+      std::vector<std::string>{}, folder + "/sim.log");
   if (!eventually([&] { return connect_to(simulation_socket()).is_open(); }))
     throw std::runtime_error("gpushare-sim did not start: " + output("sim.log"));
 }
@@ -177,9 +178,9 @@ PlaneSnapshot SystemRig::snapshot() const {
   return take_snapshot(*plane).value_or(PlaneSnapshot{});
 }
 
-ProcessRecord SystemRig::record(pid_t pid) const {
+ProcessRecord SystemRig::record(pid_t pid, uint32_t gpu) const {
   for (const auto& [slot, record] : snapshot().processes)
-    if (record.pid == pid) return record;
+    if (record.pid == pid && record.gpu == gpu) return record;
   return {};
 }
 

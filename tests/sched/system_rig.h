@@ -42,7 +42,7 @@ bool eventually(const std::function<bool()>& holds,
 
 class SystemRig {
  public:
-  explicit SystemRig(const std::string& config);
+  explicit SystemRig(const std::string& config, unsigned gpus = 1);
   ~SystemRig();
 
   void start_simulation();                               // again, after it was ended
@@ -56,8 +56,8 @@ class SystemRig {
 
   PlaneSnapshot snapshot() const;
   pid_t agent_pid() const { return static_cast<pid_t>(snapshot().agent.agent_pid); }
-  // Its record; pid 0 when there is none.
-  ProcessRecord record(pid_t pid) const;
+  // Its record on a GPU; pid 0 when there is none.
+  ProcessRecord record(pid_t pid, uint32_t gpu = 0) const;
   std::size_t frozen_groups() const;  // in the ledger
   std::string output(const std::string& of) const;
 
@@ -67,6 +67,8 @@ class SystemRig {
  private:
   std::vector<std::string> usual(std::vector<std::string> more) const;
   std::string simulation_socket() const { return folder + "/sim.sock"; }
+
+  const unsigned gpus_;
 };
 
 }  // namespace gpushare::test

@@ -76,6 +76,37 @@ TEST(System, WeightsHold) {
   })) << rig.record(heavy->pid()).share_permille;
 }
 
+TEST(System, AProgramOnTwoGpusHasItsShareOfEach) {
+  SystemRig rig("[tenant.both]\nweight = 100\n[tenant.a]\nweight = 300\n[tenant.b]\nweight = 50\n",
+                2);
+  rig.start_agent();
+  const auto start = [&](const std::string& devices, const std::string& tenant) {
+    std::vector<std::string> arguments = kSaturating;
+    arguments.insert(arguments.end(), {"--devices", devices});
+    auto program = rig.start("spin", arguments);
+    const std::string answer =
+        rig.ask("{\"op\":\"attach\",\"pid\":" + std::to_string(program->pid()) + ",\"tenant\":\"" +
+                tenant + "\"}");
+    EXPECT_NE(answer.find("\"ok\":true"), std::string::npos) << answer;
+    return program;
+  };
+  const auto both = start("0,1", "both"), first = start("0", "a"), second = start("1", "b");
+  const auto share_beside = [&](const Child& other, uint32_t gpu) {
+    const auto a = rig.record(both->pid(), gpu), b = rig.record(other.pid(), gpu);
+    const double sum = a.share_permille + b.share_permille;
+    return a.pid != 0 && a.share_permille < 1000 && sum > 900 ? a.share_permille / sum : 0;
+  };
+  double on_first = 0, on_second = 0;
+  EXPECT_TRUE(eventually([&] {
+    on_first = share_beside(*first, 0);
+    on_second = share_beside(*second, 1);
+    return std::abs(on_first - 1.0 / 4) < 0.02 && std::abs(on_second - 2.0 / 3) < 0.02;
+  })) << on_first
+      << ", " << on_second;
+  EXPECT_EQ(rig.record(first->pid(), 1).pid, 0);
+  EXPECT_EQ(rig.record(second->pid(), 0).pid, 0);
+}
+
 TEST(System, WhateverKillsTheAgentNothingStaysFrozen) {
   SystemRig rig(kCapsAndTurns);
   rig.start_agent();
