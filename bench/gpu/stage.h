@@ -15,10 +15,11 @@
 #include <string>
 #include <vector>
 
-#include "bench/gpu/child.h"
 #include "intercept/gpu.h"
 #include "shmctl/region.h"
 #include "shmctl/snapshot.h"
+#include "tests/support/child.h"
+#include "tests/workloads/output.h"
 
 namespace gpushare::bench {
 

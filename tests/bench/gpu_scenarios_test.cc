@@ -7,14 +7,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "bench/gpu/child.h"
 #include "bench/gpu/report.h"
 #include "tests/tools/run_tool.h"
 
 namespace gpushare::bench {
 namespace {
-
-using namespace std::chrono_literals;
 
 TEST(BenchReport, MedianOfAnEvenNumberLiesBetween) {
   EXPECT_EQ(median({}), 0);
@@ -36,25 +33,6 @@ TEST(BenchReport, OneBrokenPromiseIsNotAllKept) {
 TEST(BenchReport, RecordIsJsonWhateverTheText) {
   EXPECT_EQ(Record().add("a", "q\"\\\n").add("b", 0.5).add("c", std::vector<double>{1, 2}).text(),
             R"({"a": "q\"\\\u000a", "b": 0.5, "c": [1, 2]})");
-}
-
-constexpr char kLines[] =
-    "{\"t_ns\":1000000,\"turns\":0}\n{\"t_ns\":2000000,\"turns\":100}\n"
-    "{\"t_ns\":3000000,\"turns\":100}\n{\"t_ns\":4000000,\"turns\":300}\n";
-
-TEST(BenchProgress, RateIsInterpolatedBetweenReports) {
-  EXPECT_DOUBLE_EQ(rate_between(kLines, "turns", Time{1500us}, Time{3500us}), 75);
-}
-
-TEST(BenchProgress, StandingStillIsNoProgress) {
-  EXPECT_EQ(first_progress(kLines, "turns", Time{2000us}), Time{4000us});
-  EXPECT_EQ(first_progress(kLines, "turns", Time{3500us}), std::nullopt);
-}
-
-TEST(BenchProgress, ReadsMembersOfALine) {
-  EXPECT_EQ(number_in(R"({"a":"x","b":2.5})", "b"), 2.5);
-  EXPECT_EQ(number_in(R"({"a":"x"})", "a"), std::nullopt);
-  EXPECT_EQ(text_in(R"({"a":"x","b":2.5})", "a"), "x");
 }
 
 TEST(GpuScenarios, ResultsUnderTheAgentOnTheSimulationEqualThoseAlone) {

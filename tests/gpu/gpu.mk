@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 # Ring 3: on a real GPU. Built everywhere, run by `make test-gpu`.
-$(call program,bin/gpu-tests/rm_gpu_test,tests/gpu/rm_gpu_test.cc tests/gpu/workload.cc,lib/libintercept.a lib/libshmctl.a,$(GTEST_LIBS) $(BPF_LIBS))
+$(call program,bin/gpu-tests/rm_gpu_test,tests/gpu/rm_gpu_test.cc tests/support/child.cc tests/workloads/output.cc,lib/libintercept.a lib/libshmctl.a,$(GTEST_LIBS) $(BPF_LIBS))

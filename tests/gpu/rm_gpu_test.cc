@@ -9,12 +9,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <thread>
 
 #include "intercept/bpf/observer.h"
-#include "tests/gpu/workload.h"
+#include "tests/support/child.h"
+#include "tests/workloads/output.h"
 
 namespace gpushare {
 namespace {
@@ -65,6 +67,26 @@ Nanos timed(F call) {
 
 double us(Nanos t) { return static_cast<double>(t.count()) / 1000.0; }
 
+// A workload that has printed its first line.
+Child start(const std::string& name, const std::vector<std::string>& arguments) {
+  const auto bin = std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path();
+  ChildPlan plan{.words = {bin / "workloads" / name}};
+  plan.words.insert(plan.words.end(), arguments.begin(), arguments.end());
+  auto child = Child::start(plan);
+  EXPECT_TRUE(child) << child.error().message();
+  for (const auto end = Clock_::now() + 30s; child->output().empty() && Clock_::now() < end;
+       child->pump())
+    std::this_thread::sleep_for(1ms);
+  EXPECT_FALSE(child->output().empty()) << name << " made no progress";
+  return std::move(*child);
+}
+
+// By its newest report.
+double turns_of(Child& endless) {
+  endless.pump();
+  return number_in(endless.last_line(), "turns").value_or(0);
+}
+
 class RmGpuTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -72,12 +94,8 @@ class RmGpuTest : public testing::Test {
     if (!made) GTEST_SKIP() << made.error().message();
     gpu_ = std::move(*made);
   }
-  Workload endless(int seconds) {
-    auto started =
-        Workload::start("endless", {"--seconds", std::to_string(seconds), "--report-ms", "10"});
-    EXPECT_TRUE(started) << started.error().message();
-    EXPECT_TRUE(started->wait_for("\n", 30s)) << "no progress";
-    return std::move(*started);
+  Child endless(int seconds) {
+    return start("endless", {"--seconds", std::to_string(seconds), "--report-ms", "10"});
   }
   std::unique_ptr<Gpu> gpu_;
 };
@@ -99,7 +117,7 @@ TEST_F(RmGpuTest, KnowsItsGpusAndDriver) {
 }
 
 TEST_F(RmGpuTest, FindsTheObjectsOfAProgramThatWasThereBefore) {
-  Workload program = endless(20);
+  const Child program = endless(20);
   std::vector<pid_t> users = gpu_->users();
   EXPECT_TRUE(std::ranges::count(users, program.pid()));
   const auto from = Clock_::now();
@@ -118,7 +136,7 @@ TEST_F(RmGpuTest, FindsTheObjectsOfAProgramThatWasThereBefore) {
 TEST_F(RmGpuTest, SeesByProbeWhatAttachFinds) {
   auto observer = BpfObserver::start();
   if (!observer) GTEST_SKIP() << observer.error().message();
-  Workload program = endless(20);
+  const Child program = endless(20);
   std::vector<DriverEvent> seen;
   ASSERT_TRUE((*observer)->drain([&](DriverEvent&& event) {
     if (event.process.pid == program.pid()) seen.push_back(std::move(event));
@@ -169,15 +187,13 @@ TEST_F(RmGpuTest, FreezeCostByProgram) {
       {"spin", "--kernel-us", "20000"},
   };
   for (bool beside : {false, true}) {
-    std::optional<Workload> other;
+    std::optional<Child> other;
     if (beside) other.emplace(endless(60));
     for (const auto& line : programs) {
       std::vector<std::string> arguments(line.begin() + 1, line.end());
       arguments.insert(arguments.end(), {"--seconds", "20", "--report-ms", "10"});
-      auto program = Workload::start(line[0], arguments);
-      ASSERT_TRUE(program);
-      ASSERT_TRUE(program->wait_for("\n", 30s));
-      const Objects found = sort_out(gpu_->attach(program->pid()).value());
+      const Child program = start(line[0], arguments);
+      const Objects found = sort_out(gpu_->attach(program.pid()).value());
       std::string name = beside ? "beside endless: " : "alone: ";
       for (const auto& word : line) name += word + " ";
       measure(name, found, 2048us, found.compute_channels);
@@ -189,7 +205,7 @@ TEST_F(RmGpuTest, FreezeCostByProgram) {
 }
 
 TEST_F(RmGpuTest, FreezesThawsAndSetsSlices) {
-  Workload program = endless(30);
+  const Child program = endless(30);
   auto events = gpu_->attach(program.pid());
   ASSERT_TRUE(events);
   const Objects found = sort_out(*events);
@@ -228,7 +244,7 @@ TEST_F(RmGpuTest, FreezesThawsAndSetsSlices) {
 
 // What the log says when a context that has the GPU alone is frozen and thawed.
 TEST_F(RmGpuTest, ALoneContextLeavesTheLogWhenFrozen) {
-  Workload program = endless(30);
+  const Child program = endless(30);
   auto events = gpu_->attach(program.pid());
   ASSERT_TRUE(events);
   const Objects found = sort_out(*events);
@@ -270,7 +286,7 @@ TEST_F(RmGpuTest, ALoneContextLeavesTheLogWhenFrozen) {
 }
 
 TEST_F(RmGpuTest, LogsTheSharesOfTwoPrograms) {
-  Workload first = endless(30), second = endless(30);
+  const Child first = endless(30), second = endless(30);
   const Objects a = sort_out(gpu_->attach(first.pid()).value());
   const Objects b = sort_out(gpu_->attach(second.pid()).value());
   ASSERT_TRUE(gpu_->set_slice(a.compute, 1000us));
@@ -311,7 +327,7 @@ TEST_F(RmGpuTest, FreezesOneClientOfMps) {
   ::setenv("CUDA_MPS_LOG_DIRECTORY", folder, 1);
   ASSERT_EQ(std::system("nvidia-cuda-mps-control -d"), 0);
   {
-    Workload a = endless(25), b = endless(25);
+    Child a = endless(25), b = endless(25);
     const auto events = gpu_->attach(b.pid());
     ASSERT_TRUE(events);
     for (const DriverEvent& event : *events) {
@@ -330,14 +346,14 @@ TEST_F(RmGpuTest, FreezesOneClientOfMps) {
       const Result<> frozen = channels.empty() ? Result<>() : gpu_->freeze(0, channels);
       EXPECT_TRUE(frozen);
       std::this_thread::sleep_for(20ms);
-      const uint64_t a0 = a.last_number("turns"), b0 = b.last_number("turns");
+      const double a0 = turns_of(a), b0 = turns_of(b);
       std::this_thread::sleep_for(300ms);
-      const uint64_t a1 = a.last_number("turns"), b1 = b.last_number("turns");
+      const double a1 = turns_of(a), b1 = turns_of(b);
       if (!channels.empty()) {
         EXPECT_TRUE(gpu_->thaw(0, channels));
       }
-      std::printf("%-24s neighbour %6.0f/ms, client %6.0f/ms\n", what,
-                  static_cast<double>(a1 - a0) / 300, static_cast<double>(b1 - b0) / 300);
+      std::printf("%-24s neighbour %6.0f/ms, client %6.0f/ms\n", what, (a1 - a0) / 300,
+                  (b1 - b0) / 300);
     };
     rates("nothing frozen", {});
     rates("all of it", found.channels);

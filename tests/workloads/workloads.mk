@@ -9,6 +9,6 @@ $(foreach name,$(workload_names),$(call program,bin/workloads/$(name),tests/work
 .PHONY: workloads
 workloads: $(workload_programs)  ## the CUDA programs that tests and measurements run
 
-workloads_test_sources := $(wildcard tests/workloads/*_test.cc) intercept/sim/libcuda/kernels.cc intercept/sim/libcuda/memory_map.cc intercept/sim/libcuda/ptx_entries.cc
+workloads_test_sources := $(wildcard tests/workloads/*_test.cc) tests/workloads/output.cc intercept/sim/libcuda/kernels.cc intercept/sim/libcuda/memory_map.cc intercept/sim/libcuda/ptx_entries.cc
 $(call gtest,workloads_test,$(workloads_test_sources),lib/libsim.a lib/libshmctl.a)
 $(O)/bin/tests/workloads_test: | $(workload_programs) $(O)/$(libcuda_standin)

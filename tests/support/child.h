@@ -11,11 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "shmctl/base/clock.h"
 #include "shmctl/base/error.h"
 #include "shmctl/base/fd.h"
 
-namespace gpushare::bench {
+namespace gpushare {
 
 struct ChildPlan {
   std::vector<std::string> words{};                                // path and arguments
@@ -54,13 +53,4 @@ class Child {
   std::optional<int> status_;
 };
 
-// The member `key` of a JSON object on one line, as the workloads print it.
-std::optional<double> number_in(const std::string& line, const std::string& key);
-std::string text_in(const std::string& line, const std::string& key);
-
-// Work done per ms between two instants, from the lines that a workload prints with --report-ms.
-double rate_between(const std::string& output, const std::string& key, Time from, Time to);
-// The first report after `since` that shows progress beyond the first one at or after `since`.
-std::optional<Time> first_progress(const std::string& output, const std::string& key, Time since);
-
-}  // namespace gpushare::bench
+}  // namespace gpushare
