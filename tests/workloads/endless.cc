@@ -11,6 +11,7 @@
 #include "tests/workloads/gpu_session.h"
 #include "tests/workloads/json_line.h"
 #include "tests/workloads/progress_meter.h"
+#include "tests/workloads/verdict.h"
 
 namespace gpushare::workloads {
 namespace {
@@ -141,8 +142,8 @@ int run(const Settings& s) {
   const uint64_t stopped = now_ns();
 
   const Check result = check_result(counters, shape, s.units_per_turn);
-  JsonLine()
-      .add("workload", "endless")
+  JsonLine line;
+  line.add("workload", "endless")
       .add("device", session.device_name())
       .add("blocks", shape.blocks)
       .add("turns", counters.total())
@@ -150,11 +151,9 @@ int run(const Settings& s) {
       .add("end_ns", now)
       .add("stop_us", static_cast<double>(stopped - now) / 1e3)
       .add("measured_ms", meter.measured_ms())
-      .add("turns_per_ms", meter.per_ms())
-      .add("checksum", fmt::format("{:08x}", result.checksum))
-      .add("verified", result.checksum == result.expected)
-      .print();
-  if (result.checksum != result.expected) die("wrong result: a turn was lost or done twice");
+      .add("turns_per_ms", meter.per_ms());
+  conclude(line, result.checksum, result.checksum == result.expected,
+           "a turn was lost or done twice");
   return 0;
 }
 

@@ -11,6 +11,7 @@
 #include "tests/workloads/flags.h"
 #include "tests/workloads/gpu_session.h"
 #include "tests/workloads/json_line.h"
+#include "tests/workloads/verdict.h"
 
 namespace gpushare::workloads {
 namespace {
@@ -149,17 +150,14 @@ int run(const Settings& s) {
   const uint32_t checksum = session.read_u32(sum);
   const uint64_t end = now_ns();
 
-  JsonLine()
-      .add("workload", "hash")
+  JsonLine line;
+  line.add("workload", "hash")
       .add("device", session.device_name())
       .add("rounds", s.rounds)
       .add("streams", s.streams)
       .add("words", s.words)
-      .add("run_ms", static_cast<double>(end - begin) / 1e6)
-      .add("checksum", fmt::format("{:08x}", checksum))
-      .add("verified", checksum == expected)
-      .print();
-  if (checksum != expected) die("wrong result: something ran out of order or not at all");
+      .add("run_ms", static_cast<double>(end - begin) / 1e6);
+  conclude(line, checksum, checksum == expected, "something ran out of order or not at all");
   return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "tests/workloads/flags.h"
 #include "tests/workloads/gpu_session.h"
 #include "tests/workloads/json_line.h"
+#include "tests/workloads/verdict.h"
 
 namespace gpushare::workloads {
 namespace {
@@ -95,21 +96,18 @@ int run(const Settings& s) {
   if (result == CUDA_SUCCESS) sleep_until_ns(taken + s.hold_ms * 1'000'000);
 
   const uint32_t checksum = hoard.checksum();
-  const bool is_right = checksum == hoard.expected_checksum();
   size_t free_bytes = 0, total_bytes = 0;
   check(cuMemGetInfo_v2(&free_bytes, &total_bytes), "cuMemGetInfo_v2");
-  JsonLine()
-      .add("workload", "memhog")
+  JsonLine line;
+  line.add("workload", "memhog")
       .add("device", session.device_name())
       .add("asked_bytes", s.bytes)
       .add("held_bytes", hoard.held())
       .add("free_bytes", free_bytes)
       .add("total_bytes", total_bytes)
-      .add("take_ms", static_cast<double>(taken - begin) / 1e6)
-      .add("checksum", fmt::format("{:08x}", checksum))
-      .add("verified", is_right)
-      .print();
-  if (!is_right) die("wrong result: memory that was written changed");
+      .add("take_ms", static_cast<double>(taken - begin) / 1e6);
+  conclude(line, checksum, checksum == hoard.expected_checksum(),
+           "memory that was written changed");
   check(result, "cuMemAlloc_v2");
   return 0;
 }

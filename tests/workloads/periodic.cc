@@ -7,6 +7,7 @@
 #include "tests/workloads/flags.h"
 #include "tests/workloads/json_line.h"
 #include "tests/workloads/quantiles.h"
+#include "tests/workloads/verdict.h"
 
 namespace gpushare::workloads {
 namespace {
@@ -57,10 +58,9 @@ int run(const Settings& s) {
   }
 
   const uint32_t checksum = kernel.checksum();
-  const bool is_right = checksum == kernel.expected_checksum();
   const Quantiles quantiles(latencies_us);
-  JsonLine()
-      .add("workload", "periodic")
+  JsonLine line;
+  line.add("workload", "periodic")
       .add("device", session.device_name())
       .add("samples", s.samples)
       .add("kernel_us", units * kernel.ns_per_unit() / 1000)
@@ -70,11 +70,8 @@ int run(const Settings& s) {
       .add("max_us", quantiles.max())
       .add("min_us", quantiles.min())
       .add("mean_us", quantiles.mean())
-      .add("ns_per_unit", kernel.ns_per_unit())
-      .add("checksum", fmt::format("{:08x}", checksum))
-      .add("verified", is_right)
-      .print();
-  if (!is_right) die("wrong result: a kernel did not do exactly its work");
+      .add("ns_per_unit", kernel.ns_per_unit());
+  conclude(line, checksum, checksum == kernel.expected_checksum(), kKernelsAtFault);
   return 0;
 }
 
