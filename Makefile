@@ -31,7 +31,10 @@ COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 
 WARN := -Wall -Wextra -Wshadow -Werror
 CPPFLAGS := -I. -I$(O)/gen -DFMT_HEADER_ONLY -DSPDLOG_FMT_EXTERNAL -DBOOST_ASIO_NO_DEPRECATED
-CXXFLAGS := -std=c++23 $(if $(SAN),-O1 -g1,-O2 -g) -fPIC -fno-omit-frame-pointer -fvisibility=hidden $(WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=undefined) $(if $(findstring thread,$(SAN)),-DBOOST_ASIO_DISABLE_FENCED_BLOCK)
+# A test program's own code is compiled once and run once: not worth an optimizer's time.
+OPTIMIZE := $(if $(SAN),-O1 -g1,-O2 -g)
+TEST_OPTIMIZE := $(if $(SAN),-O0 -g1,-O1 -g1)
+CXXFLAGS = -std=c++23 $(OPTIMIZE) -fPIC -fno-omit-frame-pointer -fvisibility=hidden $(WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=undefined) $(if $(findstring thread,$(SAN)),-DBOOST_ASIO_DISABLE_FENCED_BLOCK)
 CFLAGS := -std=c11 -O2 -g -fPIC $(WARN)
 # libstdc++ is static, so that programs run where an older or no g++ is; libgcc_s is everywhere, and its
 # unwinder must fit the machine's glibc. Sanitizer runtimes are shared, and want all of it shared.
@@ -105,6 +108,9 @@ $(O)/fuzz/%.o: %.cc
 	@mkdir -p $(@D)
 	$(Q)$(CCACHE) $(CLANGXX) $(CPPFLAGS) $(FUZZ_FLAGS) -MMD -MP -c -o $@ $<
 
+$(O)/obj/tests/%.o: OPTIMIZE := $(TEST_OPTIMIZE)
+$(O)/obj/tests/workloads/%.o: OPTIMIZE := $(if $(SAN),-O1 -g1,-O2 -g)
+
 # BPF: intercept/bpf/x.bpf.c -> gen/intercept/bpf/x.skel.h
 $(O)/gen/%.bpf.o: %.bpf.c
 	$(call say,BPF,$<)
@@ -136,8 +142,11 @@ demo: all  ## five programs share a GPU, or a simulated one, for ten seconds
 	$(O)/bin/gpushare-demo
 
 tests: $(gtests) $(programs) $(extra_targets)
-# Without those that start an agent and programs and watch them in real time.
-sanitized-tests: $(filter-out %/sched_system_test %/bench_test,$(gtests)) $(extra_targets)
+# Under a sanitizer: without those that start an agent and programs and watch them in real time; and
+# under the thread sanitizer those that have more than one thread in one program.
+threaded_tests := shmctl_test bpf_test sim_test cuda_standin_test workloads_test lifeline_test
+sanitized_gtests := $(if $(findstring thread,$(SAN)),$(addprefix $(O)/bin/tests/,$(threaded_tests)),$(filter-out %/sched_system_test %/bench_test,$(gtests)))
+sanitized-tests: $(sanitized_gtests) $(extra_targets)
 
 test:  ## all tests that this machine can run, also under sanitizers, and the fuzzers
 	@+tests/run.sh "$(MAKE)" $(O)

@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # `make test`: builds and runs every test that this machine can run, then those that do not run whole
-# systems in real time (which sanitized programs are too slow for) under address+undefined and under
-# thread sanitizers, then the fuzzers (60 s each; GPUSHARE_FUZZ_SECONDS changes it).
+# systems in real time (which sanitized programs are too slow for) under address+undefined sanitizers,
+# those with threads under the thread sanitizer, and the fuzzers (60 s each; GPUSHARE_FUZZ_SECONDS
+# changes it).
 #   run.sh MAKE BUILD
 # Ends with "N passed, N failed, N skipped"; status 0 only when nothing failed and something passed.
 set -u

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-$(call gtest,sched_test,$(filter-out %/system_test.cc,$(wildcard tests/sched/*_test.cc)),lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
+$(call gtest,sched_test,$(filter-out %/system_test.cc %/lifeline_test.cc,$(wildcard tests/sched/*_test.cc)),lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
+# The one part of the agent with a thread of its own.
+$(call gtest,lifeline_test,tests/sched/lifeline_test.cc sched/lifeline.cc,lib/libshmctl.a)
 
 # Starts the built programs, which lie beside it.
 $(call gtest,sched_system_test,tests/sched/system_test.cc tests/sched/system_rig.cc,lib/libshmctl.a)
