@@ -92,6 +92,10 @@ class Gpu {
   // Error no_such_process when the owner is gone, operation_not_permitted when the driver refuses.
   virtual Result<> set_slice(const GroupRef& group, Micros slice) = 0;
   virtual Result<Micros> slice(const GroupRef& group) = 0;
+  // The hardware's number of the group, unique on its GPU. Clients of one MPS server hold the same
+  // group under handles of their own: they run at the same time, have one slice, and a freeze of
+  // one stops them all. Errors as set_slice.
+  virtual Result<uint32_t> hardware_group(const GroupRef& group) = 0;
 
   // Everything logged since the last call. Cheap (12 us on an H200); call it every tick.
   virtual Result<SwitchBatch> read_switches(uint32_t gpu) = 0;

@@ -10,6 +10,8 @@ namespace gpushare {
 namespace {
 
 constexpr int kRefusalsBelieved = 2;
+constexpr const char* kSharesGroup =
+    "an MPS client: the driver would freeze, or set the slice of, all clients of its server";
 
 bool is_gone(const Error& error) { return error.code == std::errc::no_such_process; }
 
@@ -58,6 +60,7 @@ void Enforcer::follow(Controlled& process, const Holder& holder) {
     });
     if (seen == holder.groups.end() || seen->ref.fd != group.ref.fd) {
       ledger_.clear_group(ledger_key(group.ref, holder.gpu));
+      leave(group, {holder.process, holder.gpu});
       group.ref.group = 0;  // marks it; no handle is 0
     } else {
       std::erase_if(group.frozen, [&](uint32_t channel) {
@@ -69,8 +72,32 @@ void Enforcer::follow(Controlled& process, const Holder& holder) {
   for (const ComputeGroup& seen : holder.groups) {
     const bool is_known = std::ranges::any_of(
         process.groups, [&](const Group& group) { return is_same_group(group.ref, seen.ref); });
-    if (!is_known) process.groups.emplace_back().ref = seen.ref;
+    if (is_known) continue;
+    process.groups.emplace_back().ref = seen.ref;
+    join(process.groups.back(), {holder.process, holder.gpu});
   }
+}
+
+// Whoever has once shared a group stays observed: its server takes the next client at any time.
+void Enforcer::join(Group& group, const Key& key) {
+  const Result<uint32_t> number = gpu_.hardware_group(group.ref);
+  if (!number) return;
+  group.hardware = *number;
+  std::set<Key>& sharers = sharers_[{key.second, *number}];
+  sharers.insert(key);
+  if (sharers.size() < 2) return;
+  for (const Key& sharer : sharers) {
+    Controlled& process = processes_[sharer];
+    if (process.can_control) only_observe(sharer, process, kSharesGroup);
+  }
+}
+
+void Enforcer::leave(const Group& group, const Key& key) {
+  if (!group.hardware) return;
+  const auto at = sharers_.find({key.second, *group.hardware});
+  if (at == sharers_.end()) return;
+  at->second.erase(key);
+  if (at->second.empty()) sharers_.erase(at);
 }
 
 void Enforcer::freeze(uint32_t gpu, std::span<const Target> targets) {
@@ -245,8 +272,12 @@ void Enforcer::restore(Group& group) {
 void Enforcer::refused(const Key& key, Controlled& process, const Error& error) {
   if (is_gone(error)) return;  // the registry will hear of it
   if (++process.refusals < kRefusalsBelieved) return;
+  only_observe(key, process, error.message());
+}
+
+void Enforcer::only_observe(const Key& key, Controlled& process, std::string note) {
   process.can_control = false;
-  process.note = error.message();
+  process.note = std::move(note);
   log_warning("process {} is only observed: {}", key.first.pid, process.note);
   if (process.is_frozen) thaw(key.second, std::span(&key, 1));
   for (Group& group : process.groups) restore(group);
@@ -255,7 +286,10 @@ void Enforcer::refused(const Key& key, Controlled& process, const Error& error) 
 void Enforcer::forget(const ProcessId& process, uint32_t gpu) {
   const auto at = processes_.find({process, gpu});
   if (at == processes_.end()) return;
-  for (const Group& group : at->second.groups) ledger_.clear_group(ledger_key(group.ref, gpu));
+  for (const Group& group : at->second.groups) {
+    ledger_.clear_group(ledger_key(group.ref, gpu));
+    leave(group, at->first);
+  }
   processes_.erase(at);
 }
 

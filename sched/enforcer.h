@@ -9,6 +9,8 @@
 //   is
 //     frozen, also the groups and channels that it makes later.
 //   - Each channel is frozen once, so that one thaw frees it. The ledger is written ahead.
+//   - Processes whose groups are one in hardware (clients of one MPS server) are only observed: a
+//     freeze or a slice of one would be everybody's.
 //   - A refusal is believed when the next apply() repeats it (the object may have been freed a
 //   moment
 //     ago): the process is then left alone, its state undone as far as the driver lets us, and
@@ -19,6 +21,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -69,6 +72,7 @@ class Enforcer {
  private:
   struct Group {
     GroupRef ref;
+    std::optional<uint32_t> hardware;       // number of the group; nullopt: the driver did not say
     std::vector<uint32_t> frozen;           // channels
     uint32_t begun = 0;                     // freezes written to the ledger
     uint32_t entry = 0;                     // in the ledger; valid with `begun` or `original`
@@ -91,6 +95,8 @@ class Enforcer {
   using Key = std::pair<ProcessId, uint32_t>;
 
   void follow(Controlled& process, const Holder& holder);
+  void join(Group& group, const Key& key);
+  void leave(const Group& group, const Key& key);
   void freeze(uint32_t gpu, std::span<const Target> targets);
   std::optional<Freezing> begin(const Target& target, Controlled& process);
   void end(Freezing& freezing, const Result<>& result);
@@ -100,6 +106,7 @@ class Enforcer {
   void thawed(const Key& key, Controlled& process);
   void restore(Group& group);
   void refused(const Key& key, Controlled& process, const Error& error);
+  void only_observe(const Key& key, Controlled& process, std::string note);
   void changed(Change::Kind kind, const Key& key, Micros slice = Micros(0));
   static LedgerKey ledger_key(const GroupRef& ref, uint32_t gpu);
 
@@ -108,6 +115,7 @@ class Enforcer {
   const Clock& clock_;
   const std::function<void(const Change&)> on_change_;
   std::map<Key, Controlled> processes_;
+  std::map<std::pair<uint32_t, uint32_t>, std::set<Key>> sharers_;  // by GPU and hardware group
 };
 
 }  // namespace gpushare

@@ -12,8 +12,8 @@
 #ifndef GPUSHARE_NVRM_ABI_H
 #define GPUSHARE_NVRM_ABI_H
 
-#ifdef __bpf__
-/* linux/types.h has been included by the probe */
+#if defined(__bpf__) || defined(__KERNEL__)
+/* linux/types.h has been included by the probe or the module */
 typedef __u8 gs_u8;
 typedef __u16 gs_u16;
 typedef __u32 gs_u32;
@@ -202,6 +202,7 @@ struct gs_disable_channels {
 #define GS_CTRL_SET_TIMESLICE 0xA06C0103u
 #define GS_CTRL_GET_TIMESLICE 0xA06C0104u
 #define GS_CTRL_GROUP_PREEMPT 0xA06C0105u
+#define GS_CTRL_GROUP_INFO 0xA06C0106u
 #define GS_CTRL_SET_INTERLEAVE 0xA06C0107u
 #define GS_CTRL_MAKE_REALTIME 0xA06C0110u
 #define GS_CTRL_CHANNEL_SCHEDULE 0xA06F0103u /* ctrla06fgpfifo.h */
@@ -213,6 +214,9 @@ struct gs_disable_channels {
 #define GS_CTRL_OBJSCHED_SET_STATE 0x20801121u
 struct gs_timeslice {
   gs_u64 us;
+};
+struct gs_group_info {
+  gs_u32 number; /* of the channel group, the hardware's */
 };
 
 /* --- controls: what is there ------------------------------------------------------------------------ */

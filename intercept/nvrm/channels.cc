@@ -22,8 +22,9 @@ Result<> switch_channels(const RmClient& client, uint32_t gpu, std::span<const C
 
 bool is_gone(const Error& error) { return error.code == std::errc::no_such_process; }
 
-Result<> timeslice(const RmClient& client, const GroupRef& group, uint32_t command,
-                   gs_timeslice& params, const char* step) {
+template <class Params>
+Result<> group_control(const RmClient& client, const GroupRef& group, uint32_t command,
+                       Params& params, const char* step) {
   auto fd = client.driver().fetch(group.process, group.fd);
   if (!fd) return std::unexpected(fd.error());
   return rm_control(client.driver(), fd->get(), group.client, group.group, command, params, step);
@@ -63,14 +64,21 @@ Result<> thaw_channels(const RmClient& client, uint32_t gpu, std::span<const Cha
 
 Result<> set_group_slice(const RmClient& client, const GroupRef& group, Micros slice) {
   gs_timeslice params{static_cast<uint64_t>(slice.count())};
-  return timeslice(client, group, GS_CTRL_SET_TIMESLICE, params, "set time slice");
+  return group_control(client, group, GS_CTRL_SET_TIMESLICE, params, "set time slice");
 }
 
 Result<Micros> group_slice(const RmClient& client, const GroupRef& group) {
   gs_timeslice params{};
-  auto done = timeslice(client, group, GS_CTRL_GET_TIMESLICE, params, "get time slice");
+  auto done = group_control(client, group, GS_CTRL_GET_TIMESLICE, params, "get time slice");
   if (!done) return std::unexpected(done.error());
   return Micros(params.us);
+}
+
+Result<uint32_t> group_number(const RmClient& client, const GroupRef& group) {
+  gs_group_info params{};
+  auto done = group_control(client, group, GS_CTRL_GROUP_INFO, params, "get channel group number");
+  if (!done) return std::unexpected(done.error());
+  return params.number;
 }
 
 }  // namespace gpushare::nvrm

@@ -21,5 +21,6 @@ Result<> thaw_channels(const RmClient& client, uint32_t gpu, std::span<const Cha
 
 Result<> set_group_slice(const RmClient& client, const GroupRef& group, Micros slice);
 Result<Micros> group_slice(const RmClient& client, const GroupRef& group);
+Result<uint32_t> group_number(const RmClient& client, const GroupRef& group);
 
 }  // namespace gpushare::nvrm

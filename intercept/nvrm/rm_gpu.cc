@@ -51,6 +51,10 @@ class RmGpu final : public Gpu {
   }
   Result<Micros> slice(const GroupRef& group) override { return group_slice(client_, group); }
 
+  Result<uint32_t> hardware_group(const GroupRef& group) override {
+    return group_number(client_, group);
+  }
+
   Result<SwitchBatch> read_switches(uint32_t gpu) override {
     if (gpu >= logs_.size() || !logs_[gpu])
       return make_error(std::errc::not_supported, "read the switch log");

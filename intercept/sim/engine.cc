@@ -44,14 +44,30 @@ void EngineModel::start(EntryId entry, Job& job, Time now) {
       std::ranges::any_of(jobs, [&](const Job* other) { return other->member != job.member; });
   if (!job.has_started && job.is_from_idle && has_neighbour) job.admitted = now + mps_.launch;
   jobs.push_back(&job);
-  runlist_.set_runnable(entry, true, now);
+  set_runnable(entry, now);
 }
 
 void EngineModel::withdraw(EntryId entry, Job& job, Time now) {
   settle(now);
   auto& jobs = jobs_.at(entry);
   std::erase(jobs, &job);
-  if (jobs.empty()) runlist_.set_runnable(entry, false, now);
+  if (jobs.empty()) set_runnable(entry, now);
+}
+
+void EngineModel::hold(EntryId entry, Time now) {
+  settle(now);
+  ++holds_[entry];
+  set_runnable(entry, now);
+}
+
+void EngineModel::release(EntryId entry, Time now) {
+  settle(now);
+  if (--holds_.at(entry) == 0) holds_.erase(entry);
+  set_runnable(entry, now);
+}
+
+void EngineModel::set_runnable(EntryId entry, Time now) {
+  runlist_.set_runnable(entry, !jobs_.at(entry).empty() && !holds_.contains(entry), now);
 }
 
 void EngineModel::end_soon(Job& job, Time now) {

@@ -43,6 +43,9 @@ class EngineModel {
   // From here the job may run. Started again after withdraw(), it goes on where it stopped.
   void start(EntryId entry, Job& job, Time now);
   void withdraw(EntryId entry, Job& job, Time now);
+  // While it is held as often as not released, nothing of the entry runs.
+  void hold(EntryId entry, Time now);
+  void release(EntryId entry, Time now);
   // The job ends the next time that it makes progress.
   void end_soon(Job& job, Time now);
 
@@ -71,10 +74,12 @@ class EngineModel {
   std::vector<Job*> active(Time now) const;
   double speed(const std::vector<Job*>& jobs) const;
   void settle(Time now);
+  void set_runnable(EntryId entry, Time now);
 
   Runlist runlist_;
   const MpsCosts mps_;
   std::map<EntryId, std::vector<Job*>> jobs_;
+  std::map<EntryId, uint32_t> holds_;
   std::map<uint32_t, Nanos> busy_;
   Time settled_;  // until when the progress of jobs is accounted
 };

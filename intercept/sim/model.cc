@@ -223,8 +223,10 @@ void Model::drop_context(Context& context, const std::function<void(const Object
     return true;
   });
   for (Group& group : context.groups) {
-    for (const Channel& channel : group.channels)
+    for (const Channel& channel : group.channels) {
+      if (channel.freezes > 0 && channel.has_worked) engine(group).release(group.entry, now_);
       channels_.erase(object_key(owner.handle, channel.handle));
+    }
     groups_.erase(object_key(owner.handle, group.handle));
     leave_entry(group);
     freed({owner.handle, group.handle});

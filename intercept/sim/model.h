@@ -73,6 +73,7 @@ class Model {
   Result<> thaw(uint32_t gpu, std::span<const ChannelRef> channels);
   Result<> set_slice(const GroupRef& group, Micros slice);
   Result<Micros> slice(const GroupRef& group) const;
+  Result<uint32_t> hardware_group(const GroupRef& group) const;
   // How long the driver would take for it.
   Nanos freeze_cost(std::span<const ChannelRef> channels) const;
   Nanos thaw_cost(std::span<const ChannelRef> channels) const;

@@ -23,7 +23,9 @@ Result<> Model::freeze(uint32_t gpu, std::span<const ChannelRef> channels) {
                         "a channel is gone or on another GPU");
   for (const ChannelRef& ref : channels) {
     Channel& channel = *find_channel(gpu, ref);
-    if (++channel.freezes == 1) suspend(channel);
+    if (++channel.freezes > 1) continue;
+    suspend(channel);
+    if (channel.has_worked) engine(*channel.group).hold(channel.group->entry, now_);
   }
   return {};
 }
@@ -35,6 +37,7 @@ Result<> Model::thaw(uint32_t gpu, std::span<const ChannelRef> channels) {
     if (channel == nullptr || channel->freezes == 0) continue;
     --channel->freezes;
     if (channel->freezes > 0) continue;
+    if (channel->has_worked) engine(*channel->group).release(channel->group->entry, now_);
     for (auto& [id, queue] : channel->group->context->queues)
       if (!queue.items.empty() && queue.items.front()->channel == channel) pumps_.push_back(&queue);
   }
@@ -99,6 +102,12 @@ Result<Micros> Model::slice(const GroupRef& ref) const {
   if (!group) return std::unexpected(group.error());
   const auto& engines = (*group)->context->device->engines;
   return std::chrono::duration_cast<Micros>(engines[(*group)->kind].slice((*group)->entry));
+}
+
+Result<uint32_t> Model::hardware_group(const GroupRef& ref) const {
+  const auto group = find_group(ref);
+  if (!group) return std::unexpected(group.error());
+  return static_cast<uint32_t>((*group)->entry);
 }
 
 // --- observation ------------------------------------------------------------------------------

@@ -19,7 +19,8 @@ inline constexpr size_t kLogCapacity = 65536;
 struct Model::Channel {
   Group* group = nullptr;
   uint32_t handle = 0;
-  uint32_t freezes = 0;  // frozen while > 0
+  uint32_t freezes = 0;     // frozen while > 0
+  bool has_worked = false;  // and so holds its group when it is frozen
 };
 
 struct Model::Item : Job {

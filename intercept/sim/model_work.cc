@@ -148,6 +148,7 @@ bool Model::begin(Queue& queue, Item& item) {
     case WorkKind::kEndless:
     case WorkKind::kCopy:
       if (item.channel->freezes > 0) return false;
+      item.channel->has_worked = true;
       engine(*item.channel->group).start(item.channel->group->entry, item, now_);
       queue.has_begun = true;
       return false;

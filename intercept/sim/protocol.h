@@ -16,7 +16,7 @@
 namespace gpushare::sim {
 
 inline constexpr uint32_t kProtocolMagic = 0x4D495347;  // "GSIM"
-inline constexpr uint32_t kProtocolVersion = 1;
+inline constexpr uint32_t kProtocolVersion = 2;
 inline constexpr uint32_t kMaxMessageBytes = 256 * 1024;
 inline constexpr uint16_t kReplyBit = 0x8000;
 inline constexpr char kDefaultSocket[] = "/run/gpushare/sim.sock";
@@ -40,6 +40,7 @@ enum class Kind : uint16_t {
   kThaw = 31,      // the same
   kSetSlice = 32,  // SliceRequest -> SliceReply
   kGetSlice = 33,  // SliceRequest -> SliceReply
+  kGetGroup = 38,  // SliceRequest -> GroupReply
   kReadSwitches =
       34,  // GpuRequest -> SwitchesReply + count x Switch; each connection has its own place
   kUtilisation = 35,  // GpuRequest -> CountReply + count x Use
@@ -188,6 +189,10 @@ struct SliceRequest {
   uint32_t client;
   uint32_t group;
   uint64_t slice_us;  // ignored by kGetSlice
+};
+struct GroupReply {
+  ReplyHead head;
+  uint64_t number;  // of the place on the runlist
 };
 struct SliceReply {
   ReplyHead head;

@@ -42,12 +42,20 @@ class RemoteGpu final : public Gpu {
 
   Result<> set_slice(const GroupRef& group, Micros slice) override {
     if (slice < Micros{1}) return make_error(std::errc::invalid_argument, "set time slice");
-    const auto reply = slice_call(Kind::kSetSlice, group, slice, "set time slice");
+    const auto reply = group_call<SliceReply>(Kind::kSetSlice, group, slice, "set time slice");
     if (!reply) return std::unexpected(reply.error());
     return {};
   }
   Result<Micros> slice(const GroupRef& group) override {
-    return slice_call(Kind::kGetSlice, group, Micros{0}, "get time slice");
+    const auto reply = group_call<SliceReply>(Kind::kGetSlice, group, Micros{0}, "get time slice");
+    if (!reply) return std::unexpected(reply.error());
+    return Micros(static_cast<int64_t>(reply->slice_us));
+  }
+  Result<uint32_t> hardware_group(const GroupRef& group) override {
+    const auto reply =
+        group_call<GroupReply>(Kind::kGetGroup, group, Micros{0}, "get channel group number");
+    if (!reply) return std::unexpected(reply.error());
+    return static_cast<uint32_t>(reply->number);
   }
 
   Result<SwitchBatch> read_switches(uint32_t gpu) override;
@@ -57,7 +65,8 @@ class RemoteGpu final : public Gpu {
 
  private:
   Result<> control(Kind kind, uint32_t gpu, std::span<const ChannelRef> channels, const char* step);
-  Result<Micros> slice_call(Kind kind, const GroupRef& group, Micros slice, const char* step);
+  template <class Reply>
+  Result<Reply> group_call(Kind kind, const GroupRef& group, Micros slice, const char* step);
   // The elements of an answer that is a CountReply and a list.
   template <class T, class Request>
   Result<std::vector<T>> list(Kind kind, const Request& request, const char* step) const;
@@ -90,16 +99,17 @@ Result<> RemoteGpu::control(Kind kind, uint32_t gpu, std::span<const ChannelRef>
   return {};
 }
 
-Result<Micros> RemoteGpu::slice_call(Kind kind, const GroupRef& group, Micros slice,
-                                     const char* step) {
+template <class Reply>
+Result<Reply> RemoteGpu::group_call(Kind kind, const GroupRef& group, Micros slice,
+                                    const char* step) {
   const SliceRequest request{group.process.pid, group.fd,    group.process.start_ticks,
                              group.client,      group.group, static_cast<uint64_t>(slice.count())};
   const auto answer = client_->call(kind, bytes_of(request), {}, step);
   if (!answer) return std::unexpected(answer.error());
-  SliceReply reply;
+  Reply reply;
   if (answer->size() != sizeof reply) return make_error(std::errc::bad_message, step);
   std::memcpy(&reply, answer->data(), sizeof reply);
-  return Micros(static_cast<int64_t>(reply.slice_us));
+  return reply;
 }
 
 Result<SwitchBatch> RemoteGpu::read_switches(uint32_t gpu) {

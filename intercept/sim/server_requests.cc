@@ -171,11 +171,17 @@ bool Server::handle_control(Peer& peer, Kind kind, uint64_t tag, std::span<const
     case Kind::kThaw:
       return enqueue_channels(peer, kind, tag, body);
     case Kind::kSetSlice:
+    case Kind::kGetGroup:
     case Kind::kGetSlice: {
       SliceRequest request;
       if (!parse(body, request)) return false;
       const GroupRef group{
           {request.pid, request.start_ticks}, request.fd, request.client, request.group};
+      if (kind == Kind::kGetGroup) {
+        const auto number = model_.hardware_group(group);
+        peer.answer(kind, tag, GroupReply{head_of(number), number.value_or(0)});
+        return true;
+      }
       if (kind == Kind::kGetSlice) {
         const auto slice = model_.slice(group);
         const auto us = static_cast<uint64_t>(slice ? slice->count() : 0);

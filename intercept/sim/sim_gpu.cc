@@ -55,6 +55,11 @@ Result<Micros> SimGpu::slice(const GroupRef& group) {
   return model_.slice(group);
 }
 
+Result<uint32_t> SimGpu::hardware_group(const GroupRef& group) {
+  spend(model_.parameters().control.get_slice);
+  return model_.hardware_group(group);
+}
+
 Result<SwitchBatch> SimGpu::read_switches(uint32_t gpu) {
   if (gpu >= places_.size()) return make_error(std::errc::no_such_device, "read switch log");
   spend(model_.parameters().control.read_log);

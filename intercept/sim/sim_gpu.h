@@ -44,6 +44,7 @@ class SimGpu final : public Gpu {
   Result<> thaw(uint32_t gpu, std::span<const ChannelRef> channels) override;
   Result<> set_slice(const GroupRef& group, Micros slice) override;
   Result<Micros> slice(const GroupRef& group) override;
+  Result<uint32_t> hardware_group(const GroupRef& group) override;
   Result<SwitchBatch> read_switches(uint32_t gpu) override;
   std::optional<std::vector<Utilisation>> utilisation(uint32_t gpu) override;
   Result<std::vector<DriverEvent>> attach(pid_t pid) override;

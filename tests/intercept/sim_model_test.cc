@@ -67,17 +67,21 @@ TEST(Model, AFreezeStopsAKernelInTheMiddleAndIsCounted) {
   EXPECT_EQ(program.executed(work), frozen_at + 10ms);
 }
 
-TEST(Model, OnlyTheFrozenChannelStandsStill) {
+TEST(Model, AFrozenChannelThatHasWorkedStopsItsWholeGroup) {
   Machine machine;
   Program program(machine, 100);
-  const uint64_t stopped = program.submit(WorkKind::kEndless, 0, 0, 1000);
-  const uint64_t running = program.submit(WorkKind::kEndless, 0, 1, 1000);
+  const uint64_t frozen = program.submit(WorkKind::kEndless, 0, 0, 1000);
+  const uint64_t beside = program.submit(WorkKind::kEndless, 0, 1, 1000);
   machine.run_for(10ms);
-  const Nanos before = program.executed(stopped);
+  const Nanos before = program.executed(beside);
   machine.model.freeze(0, std::vector{program.channels()[0]}).value();
   machine.run_for(10ms);
-  EXPECT_EQ(program.executed(stopped), before);
-  EXPECT_EQ(program.executed(running), before + 10ms);
+  EXPECT_EQ(program.executed(frozen), before);
+  EXPECT_EQ(program.executed(beside), before);
+  machine.model.thaw(0, std::vector{program.channels()[0]}).value();
+  machine.model.freeze(0, std::vector{program.channels()[7]}).value();  // has never worked
+  machine.run_for(10ms);
+  EXPECT_EQ(program.executed(beside), before + 10ms);
 }
 
 TEST(Model, WorkSubmittedWhileFrozenWaitsForTheThaw) {
@@ -109,7 +113,9 @@ TEST(Model, OfTwoLivelockedOnesTheOtherRunsAtFullSpeedOnceOneIsFrozen) {
   EXPECT_GT(two.executed(second) - before, 499ms);
 }
 
-TEST(Model, MpsClientsRunAtTheSameTimeAndFreezeAlone) {
+// As measured: their channels lie in one group, and a group with a frozen channel that has worked
+// does not run.
+TEST(Model, MpsClientsRunAtTheSameTimeAndStopTogether) {
   Machine machine;
   Program one(machine, 100, 0, 7);
   Program two(machine, 200, 0, 7);
@@ -123,7 +129,30 @@ TEST(Model, MpsClientsRunAtTheSameTimeAndFreezeAlone) {
   const Nanos before = two.executed(second);
   machine.run_for(1s);
   EXPECT_EQ(one.executed(first), frozen_at);
-  EXPECT_EQ(two.executed(second) - before, 1s);
+  EXPECT_EQ(two.executed(second), before);
+  machine.model.thaw(0, one.channels()).value();
+  machine.run_for(1s);
+  EXPECT_GT(two.executed(second) - before, 950ms);
+}
+
+TEST(Model, ANeighbourRunsOnWhenTheFrozenMpsClientHasNeverWorkedOrIsGone) {
+  Machine machine;
+  Program one(machine, 100, 0, 7);
+  const uint64_t work = one.endless();
+  {
+    Program two(machine, 200, 0, 7);
+    machine.model.freeze(0, two.channels()).value();
+    machine.run_for(100ms);
+    EXPECT_GT(one.executed(work), 99ms);
+    machine.model.thaw(0, two.channels()).value();
+    two.endless();
+    machine.run_for(1ms);
+    machine.model.freeze(0, two.channels()).value();
+    machine.model.close_client(two.client);
+  }
+  const Nanos before = one.executed(work);
+  machine.run_for(100ms);
+  EXPECT_GT(one.executed(work) - before, 99ms);
 }
 
 TEST(Model, TheLogNamesTheMpsServerForAllItsClients) {

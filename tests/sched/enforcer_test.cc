@@ -186,6 +186,35 @@ TEST_F(EnforcerTest, ARefusalIsBelievedWhenItIsRepeated) {
   EXPECT_TRUE(gpu_.calls.empty()) << "left alone";
 }
 
+TEST_F(EnforcerTest, ClientsOfOneMpsServerAreOnlyObserved) {
+  apply({target(kA, true, Micros(5000))});
+  EXPECT_EQ(gpu_.frozen_channels(), 8);
+  // B turns out to hold the same group in hardware: what was done to A alone is undone.
+  gpu_.hardware_groups[kHandlesA.group] = 6;
+  constexpr Handles kSecond{.client = 0xA2, .device = 1, .group = 0x10, .first_channel = 0x40};
+  for (const DriverEvent& one : program(kA, kSecond)) registry_.apply(one);
+  apply({target(kA, true, Micros(5000)), target(kB, true, Micros(3000))});
+  EXPECT_EQ(gpu_.frozen_channels(), 0);
+  EXPECT_EQ(gpu_.slice_of(kHandlesA.client, kHandlesA.group), Micros(2048));
+  EXPECT_EQ(ledger_entries(), 0u);
+  for (const ProcessId& process : {kA, kB}) {
+    const Enforcer::State state = enforcer_.state(holder(process));
+    EXPECT_FALSE(state.can_control);
+    EXPECT_NE(state.note.find("MPS"), std::string::npos) << state.note;
+  }
+  // The one that stays is still a client of that server.
+  enforcer_.forget(kB, 0);
+  apply({target(kA, true, Micros(5000))});
+  EXPECT_EQ(gpu_.frozen_channels(), 0);
+}
+
+TEST_F(EnforcerTest, GroupsOfOneProcessMayBeOneInHardware) {
+  gpu_.hardware_groups[kHandlesA.group] = 6;
+  apply({target(kA, true)});
+  EXPECT_TRUE(enforcer_.state(holder(kA)).can_control);
+  EXPECT_EQ(gpu_.frozen_channels(), 8);
+}
+
 TEST_F(EnforcerTest, OneProcessesRefusalDoesNotSpareTheOthers) {
   gpu_.fault = [](const FakeGpu::Call& call) -> Result<> {
     for (const ChannelRef& channel : call.channels)

@@ -42,6 +42,7 @@ class FakeGpu final : public Gpu {
   std::map<uint32_t, std::vector<Utilisation>> utilisations;
   std::map<uint32_t, SwitchBatch> switches;  // handed out once
   std::map<pid_t, std::vector<DriverEvent>> attachable;
+  std::map<uint32_t, uint32_t> hardware_groups;  // of group handles; others are groups of their own
 
   int freezes(const ChannelRef& channel) const {
     const auto at = frozen_.find({channel.client, channel.channel});
@@ -94,6 +95,10 @@ class FakeGpu final : public Gpu {
       if (const auto verdict = fault(calls.back()); !verdict)
         return std::unexpected(verdict.error());
     return slice_of(group.client, group.group);
+  }
+  Result<uint32_t> hardware_group(const GroupRef& group) override {
+    const auto at = hardware_groups.find(group.group);
+    return at == hardware_groups.end() ? group.client ^ group.group : at->second;
   }
   Result<SwitchBatch> read_switches(uint32_t gpu) override {
     return std::exchange(switches[gpu], SwitchBatch{});
