@@ -69,7 +69,7 @@ struct Plan {
   std::vector<Decision> decisions;  // by process id; at most one each, only controllable ones
   // When the policy must run again even if nothing happens (a bucket refills, a turn ends).
   Time next{Time::max()};
-  bool needs_fast_tick = false;  // caps or idle-class turns are active: tick every 2 ms
+  bool needs_fast_tick = false;  // turns of background work are contended: tick every 2 ms
 };
 
 struct PolicyOptions {

@@ -17,8 +17,7 @@ constexpr double kLoneSlack = 4;               // how much less than the round a
 constexpr double kLongestRoundUs = 1'000'000;  // unless the minimum slices of all need more
 constexpr double kSliceTolerance = 0.02;       // a smaller change is not worth a driver call
 constexpr Nanos kShortestWait{500'000};
-constexpr Nanos kFastHorizon{
-    10'000'000};  // a bucket that may be empty this soon needs the fast tick
+constexpr int kLooksPerPeriod = 20;  // at a bucket that is nearly empty
 
 void wake_in(Plan& plan, Time now, Nanos delay) {
   plan.next = std::min(plan.next, now + std::max(delay, kShortestWait));
@@ -86,6 +85,7 @@ void FairPolicy::apply_caps(Time now, Plan& plan) {
   for (const TenantView* tenant : tenants_) {
     if (tenant) tenant_gate_.update(tenant->id, tenant->cap);
   }
+  const bool is_alone = std::ranges::count_if(jobs_, &Job::is_active) <= 1;
   for (Job& job : jobs_) {
     const ProcessView& process = *job.view;
     const bool is_shut = process_gate_.update(process.id, process.cap);
@@ -102,8 +102,11 @@ void FairPolicy::apply_caps(Time now, Plan& plan) {
       if (is_own ? is_shut : tenant_gate_.is_shut(job.tenant->id)) {
         wake_in(plan, now, until_resume(**cap));
       } else if (const Nanos left = until_empty(**cap); left != Nanos::max()) {
-        wake_in(plan, now, left);
-        if (!job.is_capped_out && left <= kFastHorizon) plan.needs_fast_tick = true;
+        // For one that is alone this is the very instant. Beside others the bucket lasts longer,
+        // and hovers near empty: what is overdrawn until the next look is repaid, so looking less
+        // often costs smoothness within a period, not accuracy, and saves the agent most of its
+        // work.
+        wake_in(plan, now, is_alone ? left : std::max(left, (*cap)->period / kLooksPerPeriod));
       }
     }
   }

@@ -4,7 +4,7 @@
 // yields between kernels uses only part of its turn. Two integral controllers, stepped once a
 // window (about 0.2 s, whole rounds, so that a window does not cut a turn):
 //
-//  - per process that uses its turns (70 % of its slice or more): a factor on its slice, so
+//  - per process that uses its turns (85 % of its slice or more): a factor on its slice, so
 //    that these get GPU time in the ratio of their targets. Who does not use its slice would not
 //    use a longer one: its factor fades to 1 (anti-windup), and it has no say in the others' ratio.
 //  - one factor on the round: when a process yields early, comes back every round and still gets

@@ -167,11 +167,10 @@ INSTANTIATE_TEST_SUITE_P(
             {capped(0, 0.6, 60ms), tenant(1, 100)},
             {process(0, 0), process(1, 1)},
             {{0, 10000us, kNone, 0.5}, {1, 10000us, kNone, 0.5}}},
-        Row{"a bucket that may soon be empty needs the fast tick",
+        Row{"a bucket that is not empty yet",
             {capped(0, 0.3, 5ms)},
             {process(0, 0)},
-            {{0, 20000us, kNone, 0.3}},
-            true},
+            {{0, 20000us, kNone, 0.3}}},
         Row{"overdrawn: all that want the GPU are frozen, the idle one is not",
             {capped(0, 0.3, -1ns)},
             {process(0, 0), process(1, 0), idling(process(2, 0))},
@@ -252,6 +251,17 @@ TEST(FairCap, ThawsWhenThereIsEnoughForARunAndSaysWhen) {
   tenants[0].cap->tokens = 0ns;
   plan = policy.plan({kStart + 60ms, tenants, processes});
   EXPECT_EQ(plan.decisions[0].freeze, kNone) << "not overdrawn yet";
+}
+
+TEST(FairCap, LooksAtABucketWhenItMayBeEmptyAndBesideOthersTwentyTimesAPeriodAtMost) {
+  FairPolicy policy({});
+  const std::vector<TenantView> tenants = {capped(0, 0.3, 700us), tenant(1, 100)};
+  const Plan alone = policy.plan({kStart, tenants, std::vector{process(0, 0)}});
+  EXPECT_EQ(alone.next, kStart + 1ms);
+  const Plan beside =
+      FairPolicy({}).plan({kStart, tenants, std::vector{process(0, 0), process(1, 1)}});
+  EXPECT_EQ(beside.next, kStart + 5ms) << "the period is 100 ms";
+  EXPECT_FALSE(beside.needs_fast_tick);
 }
 
 TEST(FairTurns, GoOnAfterATurnsWorthOfGpuTime) {
