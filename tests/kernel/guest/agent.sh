@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+# The unchanged gpushared, its probe and gpushare on a real kernel, against the stand-in driver.
+. /test/lib.sh
+load_driver
+
+test_FindsTheDriversGpuAndAllItsControls() {
+  agent_up
+  equal "" "$(grep -v '^info' $agent_log || true)" "the agent's complaints"
+  equal 580.142 "$(agent_value driver_version)" driver_version
+  equal true "$(agent_value can_freeze)" can_freeze
+  equal true "$(agent_value can_set_slice)" can_set_slice
+  equal true "$(agent_value has_switch_log)" has_switch_log
+  equal "NVIDIA stand-in" "$(agent_value name)" name
+  equal 132 "$(agent_value sm_count)" sm_count
+  equal 1073741824 "$(agent_value memory_bytes)" memory_bytes
+}
+
+test_TheProbeSeesAProcessAndItsMemory() {
+  agent_up
+  busy_client alloc=64 heap=32
+  wait_for 5 has_state "$started" running
+  equal false "$(process_value "$started" is_late_attach)" is_late_attach
+  equal rm_client "$(process_value "$started" command)" command
+  equal $((96 << 20)) "$(process_value "$started" memory_bytes)" memory_bytes
+}
+
+test_AProcessThatIsKilledIsForgotten() {
+  agent_up
+  busy_client
+  wait_for 5 is_known "$started"
+  kill -9 "$started"
+  wait_for 5 is_unknown "$started"
+}
+
+test_AProcessThatWasThereBeforeIsFound() {
+  agent_down
+  busy_client
+  agent_up
+  wait_for 5 has_state "$started" running
+  equal true "$(process_value "$started" is_late_attach)" is_late_attach
+}
+
+has_share() { between "$2" "$3" "$(process_value "$1" share_pct)" share; }
+# The policy corrects slices by what it measures, so their ratio is near 3, not 3.
+has_slices_1_to_3() {
+  echo "$(slice_of "$1") $(slice_of "$2")" | awk '{ exit !($2 > 2.4 * $1 && $2 < 3.6 * $1) }'
+}
+test_WeightsBecomeSlicesAndShares() {
+  local light heavy
+  agent_up
+  gpushare set --create light weight=100
+  gpushare set --create heavy weight=300
+  busy_client && light=$started
+  busy_client && heavy=$started
+  wait_for 5 gpushare attach "$light" light
+  wait_for 5 gpushare attach "$heavy" heavy
+  wait_for 5 has_slices_1_to_3 "$light" "$heavy"
+  wait_for 10 holds has_share "$light" 22 28
+  wait_for 10 holds has_share "$heavy" 70 78
+  between 21 29 "$(true_share "$light" 1)" "the light one's true share"
+  gpushare remove light
+  gpushare remove heavy
+}
+
+has_a_fair_slice() { [ "$(slice_of "$1")" -lt 20000 ]; }
+test_OneThatTakesALongerSliceIsPutBack() {
+  local honest cheat
+  agent_up
+  busy_client && honest=$started
+  client open busy sleep=2000 slice=500000 echo=cheated wait && cheat=$started
+  wait_for 10 grep -q cheated "/tmp/client.$cheat"
+  equal 0x0 "$(answer_of "$cheat" slice=500000)" "the driver's answer to the cheat"
+  wait_for 5 has_a_fair_slice "$cheat"
+  wait_for 5 holds has_true_share "$honest" 40 60
+}
+
+test_FreezeStopsAProcessUntilThaw() {
+  local before
+  agent_up
+  busy_client
+  wait_for 5 is_known "$started"
+  gpushare freeze "$started"
+  wait_for 5 is_frozen "$started"
+  equal 1 "$(freezes_of "$started")" "freezes of each channel"
+  before=$(ran_us_of "$started")
+  sleep 0.5
+  equal "$before" "$(ran_us_of "$started")" "GPU time while frozen"
+  has_state "$started" frozen-user || fail "the state is $(process_value "$started" state)"
+  gpushare thaw "$started"
+  wait_for 5 is_thawed "$started"
+  between 90 100 "$(true_share "$started" 0.5)" "share after the thaw"
+}
+
+test_ACapHoldsAndTheRestStaysFree() {
+  agent_up
+  gpushare set --create capped max=30%
+  busy_client
+  wait_for 5 gpushare attach "$started" capped
+  sleep 1
+  between 25 35 "$(true_share "$started" 4)" "the capped one's true share"
+  gpushare remove capped
+  wait_for 5 is_thawed "$started"
+  between 90 100 "$(true_share "$started" 1)" "share without a cap"
+}
+
+test_IdlePriorityYieldsToOthers() {
+  local idle
+  agent_up
+  gpushare set --create later priority=idle
+  busy_client && idle=$started
+  wait_for 5 gpushare attach "$idle" later
+  busy_client
+  wait_for 5 has_slice "$idle" 1
+  between 0 5 "$(true_share "$idle" 1)" "the idle one's true share"
+  gpushare remove later
+}
+
+test_AStoppedAgentLeavesEverythingAsItWas() {
+  local other
+  agent_up
+  gpushare set --create heavy weight=700
+  busy_client && other=$started
+  busy_client
+  wait_for 5 gpushare attach "$other" heavy
+  gpushare freeze "$started"
+  wait_for 5 is_frozen "$started"
+  agent_down
+  equal 0 "$(frozen_total)" "frozen channels"
+  equal "2048 2048" "$(slice_of "$other") $(slice_of "$started")" slices
+}
+
+agent_pid() { agent_value pid; }
+has_another_agent() { [ "$(agent_pid)" -gt 0 ] && [ "$(agent_pid)" != "$1" ]; }
+test_AKilledAgentsSupervisorThawsAndStartsAnother() {
+  local old
+  agent_up
+  busy_client
+  wait_for 5 is_known "$started"
+  gpushare freeze "$started"
+  wait_for 5 is_frozen "$started"
+  old=$(agent_pid)
+  kill -9 "$old"
+  wait_for 2 is_thawed "$started"
+  wait_for 10 has_another_agent "$old"
+  wait_for 10 has_state "$started" running
+  equal 1 "$(agent_value restarts)" restarts
+  agent_down
+}
+
+test_RecoverUndoesWhatBothHaveLeft() {
+  local other
+  agent_up
+  gpushare set --create heavy weight=700
+  busy_client && other=$started
+  busy_client
+  wait_for 5 gpushare attach "$other" heavy
+  wait_for 5 is_known "$started"
+  gpushare freeze "$started"
+  wait_for 5 is_frozen "$started"
+  wait_for 5 has_another_slice "$other" 2048
+  kill -9 "$(cat /tmp/agent.pid)" "$(agent_pid)"
+  rm /tmp/agent.pid
+  sleep 0.5
+  is_frozen "$started" || fail "somebody thawed: this test shows nothing"
+  gpushared --recover
+  equal 0 "$(frozen_total)" "frozen channels"
+  equal "2048 2048" "$(slice_of "$other") $(slice_of "$started")" slices
+}
+
+test_WithoutADriverItWaitsForOne() {
+  agent_down
+  unload_driver
+  agent_up
+  between 1 200 "$(agent_value observe_only_reason | wc -c)" "length of the reason"
+  load_driver
+  busy_client
+  wait_for 10 has_state "$started" running
+  agent_down
+}
+
+run_tests Agent

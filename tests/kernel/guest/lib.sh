@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the guest's tests share; sourced by busybox sh. A test is a function test_Name; run_tests
+# runs those of the calling script in their order, each in a subshell, and prints a line for each as
+# GoogleTest does. After each one, what it started is killed.
+suite=Kernel
+report=/proc/nvidia-standin
+
+fail() {
+  echo "FAILED: $*" >&2
+  exit 1
+}
+skip() {
+  echo "$*" >/tmp/skip
+  exit 77
+}
+equal() { # WANT GOT WHAT
+  [ "$1" = "$2" ] || fail "$3: want '$1', got '$2'"
+}
+between() { # LOW HIGH GOT WHAT: whole numbers or decimals
+  echo "$1 $2 ${3:-none}" | awk '{ exit !($3 != "none" && $3 >= $1 && $3 <= $2) }' ||
+    fail "$4: want $1 to $2, got '$3'"
+}
+holds() { # COMMAND...: is it so? Also of commands that end in fail()
+  ("$@") >/dev/null 2>&1
+}
+# wait_for SECONDS COMMAND...: until it succeeds; time is the guest's.
+wait_for() {
+  local tries=$(($1 * 10))
+  shift
+  until "$@" >/dev/null 2>&1; do
+    tries=$((tries - 1))
+    [ "$tries" -gt 0 ] || fail "waited in vain for: $*"
+    sleep 0.1
+  done
+}
+# start LOG COMMAND...: in the background, with its output in LOG; its pid is in $started.
+start() {
+  local log=$1
+  shift
+  "$@" >"$log" 2>&1 </dev/null &
+  started=$!
+  echo "$started" >>/tmp/pids
+}
+is_gone() { # PID
+  ! kill -0 "$1" 2>/dev/null || grep -q '^State:.Z' "/proc/$1/status"
+}
+end() { # PID...
+  kill -9 "$@" 2>/dev/null
+  wait "$@" 2>/dev/null
+  true
+}
+
+# --- the stand-in driver ------------------------------------------------------------------------
+load_driver() {
+  [ -e /dev/nvidiactl ] || mknod -m 666 /dev/nvidiactl c 195 255
+  [ -e /dev/nvidia0 ] || mknod -m 666 /dev/nvidia0 c 195 0
+  [ -e "$report" ] || insmod /test/nvidia.ko "$@"
+}
+unload_driver() {
+  [ ! -e "$report" ] || rmmod nvidia
+}
+# driver_value KIND PID NAME: of the first line of that kind that belongs to the process.
+driver_value() {
+  awk -v kind="$1" -v pid="pid=$2" -v name="$3=" '$1 == kind && $3 == pid {
+    for (i = 2; i <= NF; i++) if (index($i, name) == 1) { print substr($i, length(name) + 1); exit } }' $report
+}
+slice_of() { driver_value group "$1" slice_us; }
+ran_us_of() { driver_value group "$1" ran_us; }
+# The largest freeze count of its channels; "" if it has none.
+freezes_of() {
+  awk -v pid="pid=$1" '$1 == "channel" && $3 == pid { split($7, f, "="); if (!seen++ || f[2] > most) most = f[2] }
+    END { if (seen) print most }' $report
+}
+frozen_total() { awk '$1 == "channel" { split($7, f, "="); sum += f[2] } END { print sum + 0 }' $report; }
+video_memory_used() { awk '$1 == "gpu" { split($5, f, "="); print f[2]; exit }' $report; }
+has_slice() { [ "$(slice_of "$1")" = "$2" ]; }
+has_another_slice() { [ "$(slice_of "$1")" != "$2" ]; }
+is_frozen() { [ "$(freezes_of "$1")" -gt 0 ]; }
+is_thawed() { [ "$(freezes_of "$1")" = 0 ]; }
+# client WORD...: starts rm_client; its output is in /tmp/client.PID.
+client() {
+  exec 3>/tmp/client.new # here, not by the child: it is renamed at once
+  rm_client "$@" >&3 2>&1 </dev/null &
+  started=$!
+  exec 3>&-
+  mv /tmp/client.new "/tmp/client.$started"
+  echo "$started" >>/tmp/pids
+}
+# busy_client [WORD...]: a client at work, until it is ended.
+busy_client() {
+  client open busy "$@" echo=ready wait
+  wait_for 10 grep -q ready "/tmp/client.$started"
+}
+answer_of() { # PID WORD: the status that was printed for the word
+  awk -v word="$2" '$1 == word { print $2; exit }' "/tmp/client.$1"
+}
+
+# --- the agent ----------------------------------------------------------------------------------
+agent_log=/tmp/agent.log
+# Through its socket: the control plane of one that was killed can still be read.
+agent_answers() { gpushare set default weight=100; }
+# Starts gpushared, unless one runs; ARGUMENTS are its own. It outlives the test.
+agent_up() {
+  [ ! -e /tmp/agent.pid ] || return 0
+  gpushared "$@" >$agent_log 2>&1 </dev/null &
+  echo $! >/tmp/agent.pid
+  wait_for 30 agent_answers
+}
+agent_down() { # asks it to stop, and waits
+  [ -e /tmp/agent.pid ] || return 0
+  kill "$(cat /tmp/agent.pid)" 2>/dev/null
+  wait_for 10 is_gone "$(cat /tmp/agent.pid)"
+  rm -f /tmp/agent.pid
+}
+# Members of `gpushare status --json`: of the first part, of one process, of one tenant.
+member() { grep -o "\"$1\":[^,}]*" | head -n 1 | cut -d: -f2- | tr -d '"'; }
+parts() { gpushare status --json | sed 's/{"slot":/\n&/g'; }
+agent_value() { parts | head -n 1 | member "$1"; }
+process_value() { parts | grep "^{\"slot\":[0-9]*,\"pid\":$1," | member "$2"; }
+tenant_value() { parts | grep "^{\"slot\":[0-9]*,\"name\":\"$1\"," | member "$2"; }
+is_known() { [ -n "$(process_value "$1" state)" ]; }
+is_unknown() { ! is_known "$1"; }
+has_state() { [ "$(process_value "$1" state)" = "$2" ]; }
+# Percent of the next SECONDS that a process was on the GPU, by the stand-in's own clock.
+ran_and_now() {
+  awk -v pid="pid=$1" '$1 == "gpu" { split($6, now, "=") } $1 == "group" && $3 == pid { split($10, ran, "=") }
+    END { print ran[2], now[2] }' $report
+}
+true_share() { # PID SECONDS
+  local before
+  before=$(ran_and_now "$1")
+  sleep "$2"
+  echo "$before $(ran_and_now "$1")" | awk '{ print 100 * ($3 - $1) / ($4 - $2) }'
+}
+has_true_share() { between "$2" "$3" "$(true_share "$1" 0.5)" "true share"; }
+
+# --- running ------------------------------------------------------------------------------------
+now_ms() { awk '{ printf "%d", $1 * 1000 }' /proc/uptime; }
+run_tests() {
+  local name code begin took
+  suite=$1
+  for name in $(sed -n 's/^test_\([A-Za-z0-9]*\)().*/\1/p' "$0"); do
+    echo "[ RUN      ] $suite.$name"
+    begin=$(now_ms)
+    : >/tmp/pids
+    rm -f /tmp/skip
+    (set -e && "test_$name") >/tmp/out 2>&1
+    code=$?
+    # shellcheck disable=SC2046
+    end $(cat /tmp/pids)
+    took=$(($(now_ms) - begin))
+    case $code in
+      0) echo "[       OK ] $suite.$name ($took ms)" ;;
+      77)
+        echo "run.sh:1: Skipped"
+        cat /tmp/skip
+        echo "[  SKIPPED ] $suite.$name ($took ms)"
+        ;;
+      *)
+        cat /tmp/out
+        echo "[  FAILED  ] $suite.$name ($took ms)"
+        ;;
+    esac
+  done
+}

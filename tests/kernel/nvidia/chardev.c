@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0
+/* The device files, and the one ioctl entry. */
+#include <linux/cdev.h>
+#include <linux/file.h>
+#include <linux/fs.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+#include <linux/vmalloc.h>
+
+#include "standin.h"
+
+#define ARGUMENT_MAX 4096
+
+DEFINE_MUTEX(sn_lock);
+struct sn_gpu sn_gpus[SN_MAX_GPUS];
+u64 sn_calls;
+
+unsigned int sn_gpu_count = 1;
+module_param_named(gpus, sn_gpu_count, uint, 0444);
+MODULE_PARM_DESC(gpus, "Number of GPUs, 1 to 4 (1)");
+
+char *sn_version = "580.142";
+module_param_named(version, sn_version, charp, 0444);
+MODULE_PARM_DESC(version, "Answer to CHECK_VERSION (580.142)");
+
+static unsigned int memory_mib = 1024;
+module_param(memory_mib, uint, 0444);
+MODULE_PARM_DESC(memory_mib, "Video memory of each GPU in MiB (1024)");
+
+u64 sn_memory_bytes(void)
+{
+	return (u64)memory_mib << 20;
+}
+
+struct sn_gpu *sn_gpu_by_id(u32 id)
+{
+	unsigned int i;
+
+	for (i = 0; i < sn_gpu_count; i++)
+		if (sn_gpus[i].id == id)
+			return &sn_gpus[i];
+	return NULL;
+}
+
+struct sn_gpu *sn_gpu_by_instance(u32 instance)
+{
+	unsigned int i;
+
+	for (i = 0; i < sn_gpu_count; i++)
+		if (sn_gpus[i].instance == instance)
+			return &sn_gpus[i];
+	return NULL;
+}
+
+/* --- calls ---------------------------------------------------------------------------------- */
+
+static int check_version(struct sn_file *file, void *arg)
+{
+	struct gs_nv_version *version = arg;
+
+	version->reply = 1;
+	strscpy(version->text, sn_version, sizeof(version->text));
+	return 0;
+}
+
+/* Makes this file and the one of the descriptor know each other: nothing to do here. */
+static int register_fd(struct sn_file *file, void *arg)
+{
+	return 0;
+}
+
+struct card_info { /* nv_ioctl_card_info_t */
+	u8 valid, pad0[3];
+	u32 domain;
+	u8 bus, slot, function, pad1;
+	u16 vendor, device;
+	u32 pad2, gpu_id;
+	u16 interrupt_line, pad3[3];
+	u64 registers, registers_bytes, memory, memory_bytes;
+	u32 minor;
+	u8 name[10], pad4[2];
+};
+
+static int card_info(struct sn_file *file, void *arg)
+{
+	struct card_info *cards = arg;
+	unsigned int i;
+
+	memset(cards, 0, 32 * sizeof(*cards));
+	for (i = 0; i < sn_gpu_count; i++) {
+		cards[i].valid = 1;
+		cards[i].bus = sn_gpus[i].id >> 8;
+		cards[i].vendor = 0x10de;
+		cards[i].gpu_id = sn_gpus[i].id;
+		cards[i].memory_bytes = sn_memory_bytes();
+		cards[i].minor = sn_gpus[i].minor;
+	}
+	return 0;
+}
+
+/* The driver knows a command by its number and the exact size of its argument, not by its type. */
+static const struct sn_call {
+	u32 nr, min_size, max_size;
+	int (*handle)(struct sn_file *file, void *arg); /* 0, or a negative errno */
+} sn_call_table[] = {
+	{GS_NV_ESC_RM_ALLOC_MEMORY, sizeof(struct gs_nvos02_fd), sizeof(struct gs_nvos02_fd),
+	 sn_rm_alloc_memory},
+	{GS_NV_ESC_RM_ALLOC_OBJECT, sizeof(struct gs_nvos05), sizeof(struct gs_nvos05),
+	 sn_rm_alloc_object},
+	{GS_NV_ESC_RM_FREE, sizeof(struct gs_nvos00), sizeof(struct gs_nvos00), sn_rm_free},
+	{GS_NV_ESC_RM_CONTROL, sizeof(struct gs_nvos54), sizeof(struct gs_nvos54), sn_rm_control},
+	{GS_NV_ESC_RM_ALLOC, sizeof(struct gs_nvos64), sizeof(struct gs_nvos64), sn_rm_alloc},
+	{GS_NV_ESC_RM_ALLOC, sizeof(struct gs_nvos21), sizeof(struct gs_nvos21), sn_rm_alloc21},
+	{GS_NV_ESC_RM_DUP_OBJECT, sizeof(struct gs_nvos55), sizeof(struct gs_nvos55), sn_rm_dup},
+	{GS_NV_ESC_RM_VID_HEAP_CONTROL, sizeof(struct gs_nvos32_head), 512, sn_rm_heap},
+	{GS_NV_ESC_RM_MAP_MEMORY, sizeof(struct gs_nvos33_fd), sizeof(struct gs_nvos33_fd),
+	 sn_rm_map},
+	{GS_NV_ESC_CARD_INFO, 32 * sizeof(struct card_info), 32 * sizeof(struct card_info),
+	 card_info},
+	{GS_NV_ESC_REGISTER_FD, sizeof(s32), sizeof(s32), register_fd},
+	{GS_NV_ESC_CHECK_VERSION_STR, sizeof(struct gs_nv_version), sizeof(struct gs_nv_version),
+	 check_version},
+};
+
+static const struct sn_call *find_call(u32 nr, u32 size)
+{
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(sn_call_table); i++)
+		if (sn_call_table[i].nr == nr && size >= sn_call_table[i].min_size &&
+		    size <= sn_call_table[i].max_size)
+			return &sn_call_table[i];
+	return NULL;
+}
+
+static long do_ioctl(struct sn_file *file, u32 nr, u32 size, void __user *user)
+{
+	const struct sn_call *call = find_call(nr, size);
+	void *arg;
+	long ret;
+
+	if (!call || size > ARGUMENT_MAX)
+		return -EINVAL;
+	arg = memdup_user(user, size);
+	if (IS_ERR(arg))
+		return PTR_ERR(arg);
+	mutex_lock(&sn_lock);
+	sn_calls++;
+	ret = call->handle(file, arg);
+	mutex_unlock(&sn_lock);
+	if (!ret && copy_to_user(user, arg, size))
+		ret = -EFAULT;
+	kfree(arg);
+	return ret;
+}
+
+/* The real driver's function: what hooks look for by name. */
+long STANDIN_ENTRY(struct file *file, unsigned int cmd, unsigned long arg);
+noinline long STANDIN_ENTRY(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	struct gs_nv_xfer xfer;
+
+	if (_IOC_NR(cmd) != GS_NV_ESC_IOCTL_XFER_CMD)
+		return do_ioctl(file->private_data, _IOC_NR(cmd), _IOC_SIZE(cmd),
+				(void __user *)arg);
+	if (_IOC_SIZE(cmd) != sizeof(xfer))
+		return -EINVAL;
+	if (copy_from_user(&xfer, (void __user *)arg, sizeof(xfer)))
+		return -EFAULT;
+	return do_ioctl(file->private_data, xfer.cmd, xfer.size, u64_to_user_ptr(xfer.ptr));
+}
+
+/* --- files ---------------------------------------------------------------------------------- */
+
+static int standin_open(struct inode *inode, struct file *file)
+{
+	unsigned int minor = iminor(inode);
+	struct sn_file *ours;
+
+	if (minor != GS_NV_CTL_MINOR && minor >= sn_gpu_count)
+		return -ENODEV;
+	ours = kzalloc(sizeof(*ours), GFP_KERNEL);
+	if (!ours)
+		return -ENOMEM;
+	ours->minor = minor;
+	INIT_LIST_HEAD(&ours->clients);
+	file->private_data = ours;
+	return 0;
+}
+
+static int standin_release(struct inode *inode, struct file *file)
+{
+	struct sn_file *ours = file->private_data;
+
+	mutex_lock(&sn_lock);
+	sn_file_free_clients(ours);
+	if (ours->mapping)
+		sn_memory_put(ours->mapping);
+	mutex_unlock(&sn_lock);
+	kfree(ours);
+	return 0;
+}
+
+static int standin_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct sn_file *ours = file->private_data;
+	struct sn_memory *memory = smp_load_acquire(&ours->mapping); /* pairs with sn_rm_map() */
+
+	if (!memory || vma->vm_end - vma->vm_start != PAGE_ALIGN(memory->bytes) ||
+	    vma->vm_flags & VM_WRITE)
+		return -EINVAL;
+	return remap_vmalloc_range(vma, memory->pages, 0);
+}
+
+static const struct file_operations standin_fops = {
+	.owner = THIS_MODULE,
+	.open = standin_open,
+	.release = standin_release,
+	.unlocked_ioctl = STANDIN_ENTRY,
+	.compat_ioctl = STANDIN_ENTRY,
+	.mmap = standin_mmap,
+};
+
+struct sn_file *sn_file_get(int fd, struct file **file)
+{
+	*file = fget(fd);
+	if (*file && (*file)->f_op == &standin_fops)
+		return (*file)->private_data;
+	if (*file)
+		fput(*file);
+	return NULL;
+}
+
+static int __init standin_init(void)
+{
+	unsigned int i;
+	int err;
+
+	if (sn_gpu_count < 1 || sn_gpu_count > SN_MAX_GPUS || memory_mib == 0)
+		return -EINVAL;
+	for (i = 0; i < sn_gpu_count; i++) {
+		sn_gpus[i].minor = i;
+		sn_gpus[i].instance = sn_gpu_count - 1 - i; /* against the minors, as was seen */
+		sn_gpus[i].id = 0x1b00 + 0x2800 * i;
+		INIT_LIST_HEAD(&sn_gpus[i].buffers);
+		sn_runlist_init(&sn_gpus[i].runlist);
+	}
+	err = sn_report_init();
+	if (err)
+		return err;
+	err = register_chrdev(GS_NV_MAJOR, "nvidia", &standin_fops);
+	if (err)
+		sn_report_exit();
+	return err;
+}
+
+static void __exit standin_exit(void)
+{
+	unregister_chrdev(GS_NV_MAJOR, "nvidia");
+	sn_report_exit();
+}
+
+module_init(standin_init);
+module_exit(standin_exit);
+MODULE_DESCRIPTION("Stand-in for the NVIDIA driver, for gpushare's tests");
+MODULE_LICENSE("GPL");

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * A stand-in for NVIDIA's nvidia.ko: the part of the resource manager (RM) that gpushare's programs
+ * and a CUDA program's start-up speak to, with a simulated runlist behind it. No hardware, no real
+ * work; what it answers and refuses is what the real driver was seen to answer and refuse.
+ *
+ *   chardev.c  the device files; the ioctl entry with the real driver's function name
+ *   object.c   clients and their objects by handle: made, freed, found
+ *   alloc.c    what each class needs when it is made; memory and its accounting
+ *   control.c  RM_CONTROL
+ *   runlist.c  who is on the GPU when; makes the switch records
+ *   buffer.c   event buffers: the switch log as user space maps it
+ *   report.c   /proc/nvidia-standin, for tests
+ *
+ * One mutex, sn_lock, guards everything below except struct sn_file's mapping. It is taken by the
+ * ioctl entry, by release() and by report.c, so nothing else here takes it. mmap() does not: user
+ * memory is copied with sn_lock held.
+ */
+#ifndef STANDIN_H
+#define STANDIN_H
+
+#include <linux/hashtable.h>
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/types.h>
+
+#include "standin_abi.h"
+
+#define SN_MAX_GPUS 4
+#define SN_SWITCH_COST_NS 80000 /* measured on an H200 */
+
+extern struct mutex sn_lock;
+
+/* Video memory is only counted; memory of event buffers is real. Objects share it by DUP_OBJECT. */
+struct sn_memory {
+	struct kref refs;
+	struct sn_gpu *gpu; /* whose video memory it takes; NULL: system memory */
+	u64 bytes;
+	void *pages; /* vmalloc_user() of `bytes`; NULL unless class 0x90CE */
+};
+
+struct sn_runlist {
+	struct list_head groups;   /* sn_group.in_runlist, next first */
+	struct sn_group *resident; /* whose context is loaded, also when it has nothing to do */
+	u64 at;                    /* simulated up to here, as every time: sn_gpu_time() */
+	u64 turn_end;              /* of the resident, if others wait */
+	u64 ready_at;              /* nobody resident: earliest start of the next */
+};
+
+struct sn_gpu {
+	unsigned int minor;
+	u32 id, instance;
+	u64 memory_used;
+	struct sn_runlist runlist;
+	struct list_head buffers; /* sn_buffer.in_gpu */
+	u16 next_seqno;
+};
+
+/* An open device file; every client is made on one, and goes with it. */
+struct sn_file {
+	unsigned int minor;
+	struct list_head clients;  /* sn_client.in_file */
+	struct sn_memory *mapping; /* set once, by RM_MAP_MEMORY, and kept until release */
+};
+
+struct sn_client {
+	u32 handle;
+	pid_t pid; /* of the process that made it, in the initial pid namespace */
+	bool has_attached;
+	struct sn_file *file;
+	struct list_head in_file;
+	struct list_head objects; /* sn_object.in_client, newest first; its root object too */
+};
+
+struct sn_object {
+	u32 handle, parent, class_id;
+	struct sn_client *client;
+	struct sn_gpu *gpu; /* of a device and below, else NULL */
+	struct hlist_node by_handle;
+	struct list_head in_client;
+	union { /* by class; NULL for the others */
+		struct sn_group *group;
+		struct sn_channel *channel;
+		struct sn_memory *memory;
+		struct sn_buffer *buffer;
+	};
+};
+
+struct sn_group {
+	struct sn_object *object;
+	u32 engine;
+	u64 slice_us;
+	bool is_scheduled;
+	struct list_head in_runlist;
+	struct list_head channels; /* sn_channel.in_group */
+	u64 ran_ns;
+};
+
+struct sn_channel {
+	struct sn_object *object;
+	struct sn_group *group; /* NULL once the group was freed */
+	struct list_head in_group;
+	u32 freezes;
+	bool is_busy;
+};
+
+struct sn_buffer {
+	struct sn_gpu *gpu;
+	struct list_head in_gpu;
+	struct sn_memory *header, *records;
+	u32 count, put;
+	bool is_bound, is_enabled;
+};
+
+/* --- chardev.c ------------------------------------------------------------------------------ */
+extern struct sn_gpu sn_gpus[SN_MAX_GPUS];
+extern unsigned int sn_gpu_count;
+extern char *sn_version;
+extern u64 sn_calls; /* ioctls since load */
+struct sn_gpu *sn_gpu_by_id(u32 id);
+struct sn_gpu *sn_gpu_by_instance(u32 instance);
+u64 sn_memory_bytes(void); /* of each GPU */
+/* The file behind a descriptor of the caller, if it is one of ours; fput(*file) after use. */
+struct sn_file *sn_file_get(int fd, struct file **file);
+
+/* --- object.c ------------------------------------------------------------------------------- */
+/* A client's objects can be used only through the file on which it was made; NULL: not so. */
+struct sn_client *sn_client_of(struct sn_file *file, u32 handle);
+struct sn_object *sn_find(u32 client, u32 handle);
+/* Status codes of the driver. *handle 0: one is chosen. */
+u32 sn_client_make(struct sn_file *file, u32 class_id, u32 *handle);
+u32 sn_object_make(struct sn_client *client, u32 parent, u32 *handle, u32 class_id,
+		   struct sn_object **made);
+/* With all that hangs under it. @object may be a client's root. */
+void sn_object_free(struct sn_object *object);
+void sn_file_free_clients(struct sn_file *file);
+/* In no order; @visit must not make or free any. */
+void sn_for_each_object(void (*visit)(struct sn_object *object, void *data), void *data);
+
+/* --- alloc.c: ioctl handlers ---------------------------------------------------------------- */
+int sn_rm_alloc(struct sn_file *file, void *arg);   /* struct gs_nvos64 */
+int sn_rm_alloc21(struct sn_file *file, void *arg); /* struct gs_nvos21 */
+int sn_rm_alloc_object(struct sn_file *file, void *arg);
+int sn_rm_alloc_memory(struct sn_file *file, void *arg);
+int sn_rm_heap(struct sn_file *file, void *arg);
+int sn_rm_dup(struct sn_file *file, void *arg);
+int sn_rm_free(struct sn_file *file, void *arg);
+int sn_rm_map(struct sn_file *file, void *arg);
+void sn_object_clear(struct sn_object *object); /* frees what the union points to */
+void sn_memory_put(struct sn_memory *memory);
+
+/* --- control.c ------------------------------------------------------------------------------ */
+int sn_rm_control(struct sn_file *file, void *arg);
+
+/* --- runlist.c: each call first lets the GPU run up to now ---------------------------------- */
+u64 sn_gpu_time(void);
+void sn_runlist_init(struct sn_runlist *runlist);
+void sn_runlist_advance(struct sn_gpu *gpu);
+/* After any change of what a group may do; takes a frozen one off the GPU at once. */
+void sn_runlist_settle(struct sn_gpu *gpu);
+void sn_runlist_preempt(struct sn_group *group);
+void sn_runlist_remove(struct sn_group *group);
+
+/* --- buffer.c ------------------------------------------------------------------------------- */
+void sn_log_switch(struct sn_group *group, u8 tag, u64 time);
+void sn_buffer_free(struct sn_buffer *buffer);
+void sn_buffer_publish(struct sn_buffer *buffer);
+
+/* --- report.c ------------------------------------------------------------------------------- */
+int sn_report_init(void);
+void sn_report_exit(void);
+
+#endif /* STANDIN_H */

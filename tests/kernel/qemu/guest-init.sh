@@ -1,0 +1,25 @@
+#!/bin/busybox sh
+# SPDX-License-Identifier: Apache-2.0
+# The guest's first process: what a program expects of a machine, then the test, then off.
+/bin/busybox --install -s /bin
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev
+mkdir -p /dev/shm /dev/pts
+mount -t tmpfs tmpfs /dev/shm
+mount -t tmpfs tmpfs /run
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+mount -t debugfs debugfs /sys/kernel/debug
+ln -s /proc/self/fd /dev/fd
+echo 'root:x:0:0:root:/root:/bin/sh
+alice:x:1000:1000:alice:/root:/bin/sh' >/etc/passwd
+echo 'root:x:0:
+gpushare:x:998:
+alice:x:1000:' >/etc/group
+export PATH=/test:/bin:/sbin HOME=/root
+stty -F /dev/ttyS1 -opost
+cd /test
+sh ./run.sh >/dev/ttyS1 2>&1 </dev/null
+echo "guest: end $?" >/dev/ttyS1
+sync
+poweroff -f

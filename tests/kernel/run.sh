@@ -1,0 +1,49 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Ring 2: every suite in a kernel of its own under QEMU, two at a time.
+#   run.sh BUILD [SUITE...]    BUILD: where make has put what it built; SUITE: of those below
+# Prints GoogleTest's lines; status 0 when nothing failed. Logs are in BUILD/kernel/SUITE/.
+set -u
+here=$(dirname "$(realpath "$0")")
+build=$(realpath "$1")
+shift
+
+# SUITE SECONDS FILE...: the script guest/SUITE.sh, its limit, and what it finds in the guest's /test.
+suites() {
+  local driver=kernel/nvidia/nvidia.ko client=bin/tests/rm_client
+  echo "agent 120 $driver $client bin/gpushared bin/gpushare"
+}
+
+run_suite() {
+  local suite=$1 seconds=$2 file files=()
+  shift 2
+  for file in "$@"; do
+    case $file in
+      /*) files+=("$file") ;;
+      *) files+=("$build/$file") ;;
+    esac
+    if [ ! -e "${files[-1]%%:*}" ]; then
+      printf '[  SKIPPED ] %s (0 ms)\nrun.sh:1: Skipped\n%s was not built: no headers of the kernel (package linux-headers-cloud-amd64)\n' \
+        "$suite" "$(basename "$file")"
+      return 0
+    fi
+  done
+  "$here/qemu/run-qemu.sh" -n "$suite" -o "$build/kernel/$suite" -t "$seconds" \
+    "$here/guest/$suite.sh" "$here/guest/lib.sh" "${files[@]}"
+}
+
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+chosen=()
+while read -r line; do
+  read -r suite _ <<<"$line"
+  [ $# = 0 ] || [[ " $* " == *" $suite "* ]] || continue
+  while [ "$(jobs -rp | wc -l)" -ge 2 ]; do wait -n; done
+  # shellcheck disable=SC2086 # the words of the line
+  run_suite $line >"$logs/$suite" 2>&1 &
+  chosen+=("$suite")
+done < <(suites)
+wait
+[ ${#chosen[@]} -gt 0 ] || { echo "run.sh: no such suite: $*" >&2; exit 2; }
+for suite in "${chosen[@]}"; do cat "$logs/$suite"; done
+! cat "$logs"/* | grep -q '^\[  FAILED  \]'
