@@ -32,7 +32,8 @@ COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 WARN := -Wall -Wextra -Wshadow -Werror
 CPPFLAGS := -I. -I$(O)/gen -DFMT_HEADER_ONLY -DSPDLOG_FMT_EXTERNAL -DBOOST_ASIO_NO_DEPRECATED
 # A test program's own code is compiled once and run once: not worth an optimizer's time.
-OPTIMIZE := $(if $(SAN),-O1 -g1,-O2 -g)
+# Address and undefined double an optimizer's time, and what they find needs none.
+OPTIMIZE := $(if $(SAN),$(if $(findstring thread,$(SAN)),-O1,-O0) -g1,-O2 -g)
 TEST_OPTIMIZE := $(if $(SAN),-O0 -g1,-O1 -g1)
 CXXFLAGS = -std=c++23 $(OPTIMIZE) -fPIC -fno-omit-frame-pointer -fvisibility=hidden $(WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=undefined) $(if $(findstring thread,$(SAN)),-DBOOST_ASIO_DISABLE_FENCED_BLOCK)
 CFLAGS := -std=c11 -O2 -g -fPIC $(WARN)
@@ -109,7 +110,7 @@ $(O)/fuzz/%.o: %.cc
 	$(Q)$(CCACHE) $(CLANGXX) $(CPPFLAGS) $(FUZZ_FLAGS) -MMD -MP -c -o $@ $<
 
 $(O)/obj/tests/%.o: OPTIMIZE := $(TEST_OPTIMIZE)
-$(O)/obj/tests/workloads/%.o: OPTIMIZE := $(if $(SAN),-O1 -g1,-O2 -g)
+$(O)/obj/tests/workloads/%.o: OPTIMIZE := $(OPTIMIZE)
 
 # BPF: intercept/bpf/x.bpf.c -> gen/intercept/bpf/x.skel.h
 $(O)/gen/%.bpf.o: %.bpf.c
@@ -131,7 +132,7 @@ $(O)/packages.mk: tools/setup/packages.sh
 endif
 
 include shmctl/shmctl.mk
-include intercept/intercept.mk sched/sched.mk tools/tools.mk tests/tests.mk bench/bench.mk
+include kmod/kmod.mk intercept/intercept.mk sched/sched.mk tools/tools.mk tests/tests.mk bench/bench.mk
 
 -include $(sort $(all_objects:.o=.d) $(all_fuzz_objects:.o=.d)) $(wildcard $(O)/gen/intercept/bpf/*.d)
 

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The way of an ioctl through the filter, up to the point where its kind decides. Ordered by cost:
+ * number and size of the command, the control inside, the caller; what is of no interest goes on to
+ * the driver at once. Runs in the caller's context, may sleep, and holds no lock while the driver
+ * works.
+ */
+#include <linux/file.h>
+#include <linux/ioctl.h>
+#include <linux/ptrace.h>
+#include <linux/sched/task_stack.h>
+#include <linux/uaccess.h>
+
+#include <asm/syscall.h>
+
+#include "agent.h"
+#include "filter.h"
+#include "refusals.h"
+
+/**
+ * gs_call_driver() - let the driver do it, and read what it said
+ * @call: as it was made
+ * @answer: out
+ *
+ * The answer is read from the caller's memory. -EFAULT may mean that the driver had done it and could
+ * not say so: an object may exist then, nothing is certainly gone.
+ */
+void gs_call_driver(struct gs_call *call, struct gs_answer *answer)
+{
+	u8 bytes[RM_ARG_BYTES] __aligned(8) = {};
+
+	answer->ret = call->driver(call->file, call->cmd, call->arg);
+	answer->is_made = answer->ret == -EFAULT;
+	answer->is_done = false;
+	answer->status = ~0U;
+	answer->rm = call->rm;
+	if (answer->ret < 0)
+		return;
+	if (copy_from_user(bytes, call->user, min_t(u32, call->size, sizeof(bytes)))) {
+		answer->is_made = true;
+		return;
+	}
+	rm_call_parse(call->nr, call->size, bytes, &answer->rm);
+	answer->status = *(u32 *)(bytes + call->rm.status_offset);
+	answer->is_done = answer->status == RM_OK;
+	answer->is_made = answer->is_done;
+}
+
+/**
+ * gs_call_refuse() - answer instead of the driver
+ * @call: that the driver will not see
+ * @status: RM status for the argument
+ *
+ * Return: what the ioctl returns, 0 as the driver would.
+ */
+long gs_call_refuse(const struct gs_call *call, u32 status)
+{
+	return put_user(status, (u32 __user *)(call->user + call->rm.status_offset));
+}
+
+/**
+ * gs_call_read_params() - copy what is of interest of the parameters
+ * @call: of kind ALLOC or CONTROL; may be called again after the driver has answered
+ *
+ * Return: 0, or -EFAULT.
+ */
+int gs_call_read_params(struct gs_call *call)
+{
+	u32 bytes = rm_params_wanted(&call->rm);
+
+	memset(&call->params, 0, sizeof(call->params));
+	if (bytes && copy_from_user(&call->params, u64_to_user_ptr(call->rm.p_params), bytes))
+		return -EFAULT;
+	return 0;
+}
+
+/**
+ * gs_call_fd() - the descriptor that the caller named
+ * @call: of the running system call
+ *
+ * Return: the descriptor, or -1 when it does not lead to the file any more.
+ */
+s32 gs_call_fd(const struct gs_call *call)
+{
+	unsigned long args[6];
+	struct file *file;
+
+	syscall_get_arguments(current, current_pt_regs(), args);
+	if (args[0] > INT_MAX)
+		return -1;
+	file = fget_raw(args[0]);
+	if (file)
+		fput(file);
+	return file == call->file ? (s32)args[0] : -1;
+}
+
+/**
+ * gs_refusal_is_reported() - is it time for another event about refusals of a process?
+ * @process: refused something
+ * @repeats: out: refusals since the last event
+ *
+ * Ten events a second, so that one who asks in a loop does not push out what others do.
+ *
+ * Return: true when it is.
+ */
+bool gs_refusal_is_reported(struct gs_process *process, u64 *repeats)
+{
+	lockdep_assert_held(&gs_lock);
+	if (time_before(jiffies, process->refused_at + HZ / 10)) {
+		process->refused_unreported++;
+		return false;
+	}
+	process->refused_at = jiffies;
+	*repeats = process->refused_unreported;
+	process->refused_unreported = 0;
+	return true;
+}
+
+static long gs_filter_call(struct gs_call *call)
+{
+	switch (call->rm.kind) {
+	case RM_CALL_CONTROL:
+		return gs_filter_control(call);
+	case RM_CALL_ALLOC:
+		if (rm_is_root_class(call->rm.class_id))
+			return gs_filter_client(call);
+		return gs_filter_alloc(call);
+	case RM_CALL_DUP:
+		return gs_filter_dup(call);
+	default:
+		return gs_filter_free(call);
+	}
+}
+
+static bool gs_call_is_of_interest(const struct rm_call *rm)
+{
+	switch (rm->kind) {
+	case RM_CALL_OTHER:
+		return false;
+	case RM_CALL_CONTROL:
+		return gs_rule_of(rm->cmd) != GS_RULE_NONE;
+	case RM_CALL_ALLOC:
+		return rm_is_tracked_class(rm->class_id);
+	default:
+		return true;
+	}
+}
+
+/* Apart from gs_filter_ioctl(), so that what is of no interest does not pay for this frame. */
+static noinline long gs_filter_copied(struct gs_call *call)
+{
+	long ret;
+
+	memset(call->bytes, 0, sizeof(call->bytes));
+	if (copy_from_user(call->bytes, call->user, min_t(u32, call->size, sizeof(call->bytes))))
+		return -EFAULT;
+	rm_call_parse(call->nr, call->size, call->bytes, &call->rm);
+	if (!gs_call_is_of_interest(&call->rm) || gs_agent_includes_current())
+		return call->driver(call->file, call->cmd, call->arg);
+	mutex_lock(&gs_lock);
+	call->process = gs_process_of_current();
+	mutex_unlock(&gs_lock);
+	if (!call->process)
+		return gs_call_refuse(call, RM_ERR_NO_MEMORY);
+	ret = gs_filter_call(call);
+	mutex_lock(&gs_lock);
+	gs_process_put(call->process);
+	mutex_unlock(&gs_lock);
+	return ret;
+}
+
+/* A control of no interest is told from its number alone: there are hundreds for one of interest. */
+static __always_inline int gs_control_passes(const u8 __user *user)
+{
+	u32 cmd;
+
+	if (get_user(cmd, (const u32 __user *)(user + offsetof(struct rm_nvos54, cmd))))
+		return -EFAULT;
+	return gs_rule_of(cmd) == GS_RULE_NONE;
+}
+
+static noinline long gs_filter_looked_at(struct file *file, unsigned int cmd, unsigned long arg,
+					 gs_ioctl_fn driver, u32 nr, u32 size, u8 __user *user)
+{
+	struct gs_call call;
+
+	call.driver = driver;
+	call.file = file;
+	call.cmd = cmd;
+	call.arg = arg;
+	call.nr = nr;
+	call.size = size;
+	call.user = user;
+	return gs_filter_copied(&call);
+}
+
+static noinline long gs_filter_xfer(struct file *file, unsigned int cmd, unsigned long arg,
+				    gs_ioctl_fn driver)
+{
+	struct rm_xfer xfer;
+
+	if (_IOC_SIZE(cmd) != sizeof(xfer))
+		return driver(file, cmd, arg);
+	if (copy_from_user(&xfer, (const void __user *)arg, sizeof(xfer)))
+		return -EFAULT;
+	if (rm_call_kind(xfer.cmd, xfer.size) == RM_CALL_OTHER)
+		return driver(file, cmd, arg);
+	return gs_filter_looked_at(file, cmd, arg, driver, xfer.cmd, xfer.size,
+				   u64_to_user_ptr(xfer.ptr));
+}
+
+/**
+ * gs_filter_ioctl() - stands for the driver's ioctl
+ * @file: as the driver gets it
+ * @cmd: see @file
+ * @arg: see @file
+ * @driver: the driver's own
+ *
+ * Return: what the driver returns, or 0 with an RM status in the argument for what is refused, or
+ * -EFAULT for an argument that cannot be read.
+ */
+long gs_filter_ioctl(struct file *file, unsigned int cmd, unsigned long arg, gs_ioctl_fn driver)
+{
+	u32 nr = _IOC_NR(cmd), size = _IOC_SIZE(cmd);
+	u8 __user *user = (u8 __user *)arg;
+	int passes;
+
+	if (nr == RM_ESC_XFER)
+		return gs_filter_xfer(file, cmd, arg, driver);
+	switch (rm_call_kind(nr, size)) {
+	case RM_CALL_OTHER:
+		return driver(file, cmd, arg);
+	case RM_CALL_CONTROL:
+		passes = gs_control_passes(user);
+		if (passes < 0)
+			return passes;
+		if (passes)
+			return driver(file, cmd, arg);
+		fallthrough;
+	default:
+		return gs_filter_looked_at(file, cmd, arg, driver, nr, size, user);
+	}
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The hook: ftrace diverts the driver's file operations (ioctl and release) to functions here, which
+ * call the original through the same entry; ftrace lets a call from this module pass. Attached when
+ * the driver is loaded, or when it comes; detached when it goes, is drained, or we go.
+ *
+ * A task may sleep for long in the driver, below our function. The callback takes a reference on
+ * this module before it diverts and the function drops it last, so rmmod is refused while anyone is
+ * inside; synchronize_rcu_tasks() in gs_hook_exit() waits for those between the two instructions
+ * around the reference and our text. A call that begins while the module goes is not diverted.
+ */
+#include <linux/ftrace.h>
+#include <linux/kprobes.h>
+#include <linux/module.h>
+#include <linux/rcupdate.h>
+#include <linux/sysfs.h>
+
+#include "filter.h"
+#include "hook.h"
+#include "sysfs.h"
+
+#define GS_DRIVER "nvidia"
+
+enum gs_hook_state { GS_WAITING, GS_HOOKED, GS_DRAINED, GS_OBSERVING };
+
+typedef int (*gs_release_fn)(struct inode *inode, struct file *file);
+
+/* Its names: since 545.23.06, and up to 535. Release has to be found beside ioctl. */
+static const struct gs_entry_names {
+	const char *ioctl;
+	const char *release;
+} gs_entry_names[] = {
+	{ "nvidia_unlocked_ioctl", "nvidia_close" },
+	{ "nvidia_frontend_unlocked_ioctl", "nvidia_frontend_close" },
+};
+
+/*
+ * Addresses are set before ftrace diverts anyone. State and reason are under gs_hook_lock; `ioctl`
+ * and `release` are read by diverted calls, which exist only while the driver and the hook do.
+ */
+static struct {
+	enum gs_hook_state state;
+	bool is_driver_here;
+	const char *name;
+	const char *reason;
+	int err;
+	unsigned long ioctl;
+	unsigned long release;
+} gs_hook = { .state = GS_WAITING };
+static DEFINE_MUTEX(gs_hook_lock);
+
+static long gs_hook_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	long ret = gs_filter_ioctl(file, cmd, arg, (gs_ioctl_fn)gs_hook.ioctl);
+
+	module_put(THIS_MODULE);
+	return ret;
+}
+
+static int gs_hook_release(struct inode *inode, struct file *file)
+{
+	int ret = ((gs_release_fn)gs_hook.release)(inode, file);
+
+	gs_clients_file_closed(file);
+	module_put(THIS_MODULE);
+	return ret;
+}
+
+static void notrace gs_hook_divert(unsigned long ip, unsigned long parent_ip,
+				   struct ftrace_ops *ops, struct ftrace_regs *regs)
+{
+	unsigned long target;
+
+	/* The original, called by the functions above. */
+	if (within_module(parent_ip, THIS_MODULE))
+		return;
+	target = ip == gs_hook.ioctl ? (unsigned long)gs_hook_ioctl :
+				       (unsigned long)gs_hook_release;
+	if (try_module_get(THIS_MODULE))
+		ftrace_instruction_pointer_set(regs, target);
+}
+
+static struct ftrace_ops gs_hook_ops = {
+	.func = gs_hook_divert,
+	.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION,
+};
+
+/* The address of a function of the driver; 0 when it has none of that name. */
+static unsigned long gs_driver_address(const char *name)
+{
+	char symbol[64];
+	struct kprobe probe = { .symbol_name = symbol };
+	unsigned long address;
+
+	snprintf(symbol, sizeof(symbol), GS_DRIVER ":%s", name);
+	if (register_kprobe(&probe))
+		return 0;
+	address = (unsigned long)probe.addr;
+	unregister_kprobe(&probe);
+	return address;
+}
+
+static bool gs_driver_find(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(gs_entry_names); i++) {
+		gs_hook.name = gs_entry_names[i].ioctl;
+		gs_hook.ioctl = gs_driver_address(gs_entry_names[i].ioctl);
+		gs_hook.release = gs_driver_address(gs_entry_names[i].release);
+		if (gs_hook.ioctl && gs_hook.release)
+			return true;
+	}
+	return false;
+}
+
+static void gs_hook_fail(const char *reason, int err)
+{
+	gs_hook.state = GS_OBSERVING;
+	gs_hook.reason = reason;
+	gs_hook.err = err;
+	pr_warn("observing only: %s (%d)\n", reason, err);
+}
+
+static void gs_hook_attach(void)
+{
+	int err;
+
+	lockdep_assert_held(&gs_hook_lock);
+	if (!gs_driver_find()) {
+		gs_hook_fail("the driver's ioctl was not found", -ENOENT);
+		return;
+	}
+	err = ftrace_set_filter_ip(&gs_hook_ops, gs_hook.ioctl, 0, 1);
+	if (!err)
+		err = ftrace_set_filter_ip(&gs_hook_ops, gs_hook.release, 0, 0);
+	if (err) {
+		gs_hook_fail("the driver's ioctl cannot be traced", err);
+		return;
+	}
+	err = register_ftrace_function(&gs_hook_ops);
+	if (err) {
+		ftrace_free_filter(&gs_hook_ops);
+		gs_hook_fail(err == -EBUSY ? "another module diverts the driver's ioctl" :
+					     "the driver's ioctl cannot be diverted",
+			     err);
+		return;
+	}
+	gs_hook.state = GS_HOOKED;
+	pr_info("hooked %s\n", gs_hook.name);
+}
+
+/* What was remembered is of no use once calls pass unseen. */
+static void gs_hook_detach(enum gs_hook_state state)
+{
+	lockdep_assert_held(&gs_hook_lock);
+	if (gs_hook.state == GS_HOOKED) {
+		unregister_ftrace_function(&gs_hook_ops);
+		ftrace_free_filter(&gs_hook_ops);
+		gs_clients_forget();
+	}
+	gs_hook.state = state;
+}
+
+static int gs_hook_notify(struct notifier_block *block, unsigned long action, void *data)
+{
+	const struct module *module = data;
+
+	if (strcmp(module->name, GS_DRIVER) != 0)
+		return NOTIFY_OK;
+	mutex_lock(&gs_hook_lock);
+	if (action == MODULE_STATE_COMING) {
+		gs_hook.is_driver_here = true;
+		if (gs_hook.state == GS_WAITING)
+			gs_hook_attach();
+	} else if (action == MODULE_STATE_GOING) {
+		gs_hook.is_driver_here = false;
+		gs_hook_detach(gs_hook.state == GS_DRAINED ? GS_DRAINED : GS_WAITING);
+	}
+	mutex_unlock(&gs_hook_lock);
+	gs_sysfs_notify("driver");
+	return NOTIFY_OK;
+}
+
+static struct notifier_block gs_hook_notifier = { .notifier_call = gs_hook_notify };
+
+/**
+ * gs_hook_drain() - let calls pass unseen, so that the module can be unloaded; or look again
+ * @is_draining: which
+ *
+ * Those inside stay until the driver answers them; no one comes in any more.
+ *
+ * Return: 0.
+ */
+int gs_hook_drain(bool is_draining)
+{
+	mutex_lock(&gs_hook_lock);
+	if (is_draining) {
+		gs_hook_detach(GS_DRAINED);
+	} else if (gs_hook.state == GS_DRAINED) {
+		gs_hook.state = GS_WAITING;
+		if (gs_hook.is_driver_here)
+			gs_hook_attach();
+	}
+	mutex_unlock(&gs_hook_lock);
+	gs_sysfs_notify("driver");
+	return 0;
+}
+
+/**
+ * gs_hook_is_draining() - was drained last?
+ *
+ * Return: true when it was.
+ */
+bool gs_hook_is_draining(void)
+{
+	return READ_ONCE(gs_hook.state) == GS_DRAINED;
+}
+
+/**
+ * gs_hook_describe() - the attribute `driver`
+ * @text: page of sysfs
+ *
+ * Return: its length.
+ */
+int gs_hook_describe(char *text)
+{
+	int len;
+
+	mutex_lock(&gs_hook_lock);
+	switch (gs_hook.state) {
+	case GS_HOOKED:
+		len = sysfs_emit(text, "hooked " GS_DRIVER ":%s\n", gs_hook.name);
+		break;
+	case GS_DRAINED:
+		len = sysfs_emit(text, "drained\n");
+		break;
+	case GS_OBSERVING:
+		len = sysfs_emit(text, "observing only: %s (%d)\n", gs_hook.reason, gs_hook.err);
+		break;
+	default:
+		len = sysfs_emit(text, "waiting for driver\n");
+	}
+	mutex_unlock(&gs_hook_lock);
+	return len;
+}
+
+static bool gs_driver_is_loaded(void)
+{
+	unsigned int i;
+
+	if (gs_driver_address("rm_ioctl")) /* in every release */
+		return true;
+	for (i = 0; i < ARRAY_SIZE(gs_entry_names); i++) {
+		if (gs_driver_address(gs_entry_names[i].ioctl))
+			return true;
+	}
+	return false;
+}
+
+/**
+ * gs_hook_init() - attach to the driver, or wait for it
+ *
+ * Return: 0 also when there is no driver or it cannot be hooked; a negative errno only when its
+ * coming could not be watched.
+ */
+int gs_hook_init(void)
+{
+	int err = register_module_notifier(&gs_hook_notifier);
+
+	if (err)
+		return err;
+	mutex_lock(&gs_hook_lock);
+	if (gs_hook.state == GS_WAITING && gs_driver_is_loaded()) {
+		gs_hook.is_driver_here = true;
+		gs_hook_attach();
+	}
+	mutex_unlock(&gs_hook_lock);
+	return 0;
+}
+
+/**
+ * gs_hook_exit() - detach, and wait until nobody is inside
+ */
+void gs_hook_exit(void)
+{
+	unregister_module_notifier(&gs_hook_notifier);
+	mutex_lock(&gs_hook_lock);
+	gs_hook_detach(GS_DRAINED);
+	mutex_unlock(&gs_hook_lock);
+	synchronize_rcu_tasks();
+}

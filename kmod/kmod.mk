@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+# `make kmod` builds gpushare.ko, `make` too where kernel headers are installed. kbuild writes beside
+# its sources, so they are copied to $(O)/kmod first and kmod/ stays clean.
+#   KDIR=DIR  headers; default: those of the running kernel, else the newest installed
+kmod_headers := $(wildcard /lib/modules/$(shell uname -r)/build) \
+  $(addsuffix /build,$(shell ls -dvr /lib/modules/* 2>/dev/null))
+KDIR ?= $(patsubst %/Makefile,%,$(firstword $(wildcard $(addsuffix /Makefile,$(kmod_headers)))))
+# The compiler need not be the kernel's own to the last digit, and BTF wants a vmlinux.
+kmod_noise := -e '^warning: the compiler differs' -e '^  The kernel was built by' -e '^  You are using' \
+  -e '^Skipping BTF generation'
+kmod_sources := kmod/Kbuild $(wildcard kmod/*.c kmod/*.h kmod/uapi/*.h)
+kmod_copies := $(kmod_sources:kmod/%=$(O)/kmod/%)
+
+$(O)/kmod/%: kmod/%
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
+
+$(O)/kmod/gpushare.ko: $(kmod_copies)
+	$(call say,KMOD,$(notdir $(patsubst %/build,%,$(KDIR))))
+	$(Q)env -u MAKEFLAGS -u MFLAGS make -s -j$(shell nproc) -C $(KDIR) M=$(abspath $(@D)) W=1 \
+	  $(kmod_flags) modules 2>&1 | { grep -v $(kmod_noise) || :; }
+	@test -f $@
+
+.PHONY: kmod
+ifneq ($(KDIR),)
+kmod: $(O)/kmod/gpushare.ko  ## the kernel module (KDIR=headers)
+else
+kmod:
+	@echo 'kmod: no kernel headers are installed; gpushare.ko is not built (Debian: linux-headers-amd64)'
+endif
+all: kmod

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * gpushare.ko: quotas of NVIDIA GPUs in sysfs, and refusals at the driver's ioctl that no program
+ * gets around. README.md says how it works; ABI/sysfs-kernel-gpushare and uapi/gpushare.h what it
+ * offers.
+ */
+#include <linux/init.h>
+#include <linux/module.h>
+
+#include "chardev.h"
+#include "hook.h"
+#include "state.h"
+#include "sysfs.h"
+#include "version.h"
+
+DEFINE_MUTEX(gs_lock);
+
+static int __init gs_init(void)
+{
+	int err;
+
+	err = gs_clients_init();
+	if (err)
+		return err;
+	err = gs_sysfs_init();
+	if (err)
+		goto exit_clients;
+	err = gs_exits_init();
+	if (err)
+		goto exit_sysfs;
+	err = gs_chardev_init();
+	if (err)
+		goto exit_exits;
+	err = gs_hook_init();
+	if (err)
+		goto exit_chardev;
+	return 0;
+
+exit_chardev:
+	gs_chardev_exit();
+exit_exits:
+	gs_exits_exit();
+exit_sysfs:
+	gs_sysfs_exit();
+exit_clients:
+	gs_clients_exit();
+	return err;
+}
+
+/* From the outside in: calls, openers, ends of processes, writers with what all of them left. */
+static void __exit gs_exit(void)
+{
+	gs_hook_exit();
+	gs_chardev_exit();
+	gs_exits_exit();
+	gs_sysfs_exit();
+	gs_clients_exit();
+}
+
+module_init(gs_init);
+module_exit(gs_exit);
+
+MODULE_DESCRIPTION("Shares NVIDIA GPUs among unmodified programs");
+MODULE_VERSION(GS_VERSION);
+MODULE_LICENSE("GPL");

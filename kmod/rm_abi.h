@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The part of NVIDIA's resource manager (RM) ioctl interface that the filter reads, declared from
+ * the facts in the driver's public headers (open-gpu-kernel-modules 535 to 595: nv_escape.h, nvos.h,
+ * class/cl*.h, ctrl/ctrl*.h). Fixed-width members and explicit padding: 32-bit callers pass the
+ * same bytes. tests/kmod compares every number and offset with intercept/nvrm/abi.h.
+ */
+#ifndef GPUSHARE_RM_ABI_H
+#define GPUSHARE_RM_ABI_H
+
+#include <linux/types.h>
+
+#define RM_MAJOR 195
+
+/* ioctl numbers. The driver looks at number and size only, never at the type byte ('F'). */
+#define RM_ESC_ALLOC_MEMORY 0x27
+#define RM_ESC_ALLOC_OBJECT 0x28
+#define RM_ESC_FREE 0x29
+#define RM_ESC_CONTROL 0x2A
+#define RM_ESC_ALLOC 0x2B
+#define RM_ESC_DUP_OBJECT 0x34
+#define RM_ESC_VID_HEAP_CONTROL 0x4A
+#define RM_ESC_XFER 211 /* another command, its argument by reference */
+
+#define RM_OK 0x00u
+#define RM_ERR_INSUFFICIENT_PERMISSIONS 0x1Bu
+#define RM_ERR_NO_MEMORY 0x51u
+
+/* classes */
+#define RM_CLASS_ROOT 0x00u
+#define RM_CLASS_ROOT_NON_PRIV 0x01u
+#define RM_CLASS_ROOT_CLIENT 0x41u
+#define RM_CLASS_MEMORY_SYSTEM 0x3Eu
+#define RM_CLASS_MEMORY_LOCAL_PRIVILEGED 0x3Fu /* video memory */
+#define RM_CLASS_MEMORY_LOCAL_USER 0x40u /* video memory */
+#define RM_CLASS_MEMORY_EXTENDED_USER 0x42u /* video memory of an older interface */
+#define RM_CLASS_DEVICE 0x80u
+#define RM_CLASS_SUBDEVICE 0x2080u
+#define RM_CLASS_GROUP 0xA06Cu
+#define RM_CHANNEL_CLASS_LOW_BYTE 0x6Fu /* of every generation of GPFIFO channels */
+
+/* scheduling controls; refusals.h says what is done about each */
+#define RM_CTRL_CHANNEL_PREEMPTIVE_REMOVAL 0x2080110Au
+#define RM_CTRL_DISABLE_CHANNELS 0x2080110Bu
+#define RM_CTRL_CONFIG_CTXSW_TIMEOUT 0x20801110u
+#define RM_CTRL_RUNLIST_SET_SCHED_POLICY 0x20801115u
+#define RM_CTRL_DISABLE_USERMODE_CHANNELS 0x20801117u
+#define RM_CTRL_DISABLE_CHANNELS_FOR_KEY_ROTATION 0x2080111Au
+#define RM_CTRL_DISABLE_CHANNELS_FOR_KEY_ROTATION_V2 0x2080111Bu
+#define RM_CTRL_OBJSCHED_SET_STATE 0x20801121u
+#define RM_CTRL_SET_CHANNEL_PROPERTIES 0x0080170Fu
+#define RM_CTRL_STOP_RUNLIST 0x00801711u
+#define RM_CTRL_START_RUNLIST 0x00801712u
+#define RM_CTRL_GROUP_SCHEDULE 0xA06C0101u
+#define RM_CTRL_SET_TIMESLICE 0xA06C0103u
+#define RM_CTRL_GROUP_PREEMPT 0xA06C0105u
+#define RM_CTRL_SET_INTERLEAVE 0xA06C0107u
+#define RM_CTRL_MAKE_REALTIME 0xA06C0110u
+#define RM_CTRL_CHANNEL_SCHEDULE 0xA06F0103u
+#define RM_CTRL_CHANNEL_SET_INTERLEAVE 0xA06F0109u
+#define RM_CTRL_CHANNEL_RESTART_RUNLIST 0xA06F0111u
+#define RM_CTRL_CHANNEL_STOP 0xA06F0112u
+#define RM_CTRL_SET_CHANNEL_HW_STATE 0xB06F0110u
+
+/* ioctl arguments */
+struct rm_nvos00 { /* RM_ESC_FREE */
+	__u32 h_root, h_parent, h_object, status;
+};
+
+struct rm_nvos02_fd { /* RM_ESC_ALLOC_MEMORY */
+	__u32 h_root, h_parent, h_new, h_class, flags, pad0;
+	__u64 p_memory;
+	__u64 limit; /* size - 1 */
+	__u32 status, pad1;
+	__s32 fd;
+	__u32 pad2;
+};
+
+struct rm_nvos05 { /* RM_ESC_ALLOC_OBJECT */
+	__u32 h_root, h_parent, h_new, h_class, status;
+};
+
+struct rm_nvos21 { /* RM_ESC_ALLOC of older callers */
+	__u32 h_root, h_parent, h_new, h_class;
+	__u64 p_params;
+	__u32 params_size, status;
+};
+
+struct rm_nvos64 { /* RM_ESC_ALLOC */
+	__u32 h_root, h_parent, h_new, h_class;
+	__u64 p_params;
+	__u64 p_rights;
+	__u32 params_size, flags, status, pad;
+};
+#define RM_ALLOC_FLAGS_SERIALIZED 1u /* p_params is in a form of its own */
+
+struct rm_nvos54 { /* RM_ESC_CONTROL */
+	__u32 h_client, h_object, cmd, flags;
+	__u64 p_params;
+	__u32 params_size, status;
+};
+
+struct rm_nvos55 { /* RM_ESC_DUP_OBJECT */
+	__u32 h_client, h_parent, h_object, h_client_src, h_object_src, flags, status;
+};
+
+/* RM_ESC_VID_HEAP_CONTROL as far as it is read; the whole has 184 bytes and may grow. */
+struct rm_nvos32_head {
+	__u32 h_root, h_parent, function, h_va_space;
+	__u16 ivc_heap, pad0;
+	__u32 status;
+	__u64 total, free;
+	__u32 owner, h_memory;
+	__u32 type, flags, attr; /* RM_HEAP_FREE ends with `type` */
+	__u32 format, compr_covg, zcull_covg, partition_stride, width;
+	__u64 height_or_range_size; /* ALLOC_SIZE: u32 height; ALLOC_SIZE_RANGE: the size */
+	__u64 size; /* ALLOC_SIZE and ALLOC_TILED; in ALLOC_SIZE_RANGE something else */
+};
+#define RM_HEAP_ALLOC_SIZE 2u
+#define RM_HEAP_FREE 3u
+#define RM_HEAP_ALLOC_TILED 6u
+#define RM_HEAP_ALLOC_SIZE_RANGE 14u
+
+struct rm_xfer {
+	__u32 cmd, size;
+	__u64 ptr;
+};
+
+/* allocation parameters, up to the last member that is read */
+struct rm_device_params {
+	__u32 device_id;
+};
+
+struct rm_group_params {
+	__u32 h_error, h_ecc_error, h_va_space, engine_type;
+};
+
+struct rm_memory_params {
+	__u32 owner, type, flags, width, height;
+	__s32 pitch;
+	__u32 attr, attr2, format, compr_covg, zcull_covg, pad0;
+	__u64 range_lo, range_hi, size;
+};
+#define RM_MEMORY_FLAGS_VIRTUAL 0x00080000u /* address space only */
+#define RM_MEMORY_ATTR_LOCATION_MASK (3u << 25) /* 0: video memory */
+#define RM_MEMORY_ATTR_PAGE_SIZE_SHIFT 23 /* 24:23 */
+#define RM_MEMORY_ATTR_PAGE_SIZE_4K 1u
+#define RM_MEMORY_ATTR_PAGE_SIZE_BIG 2u
+#define RM_MEMORY_ATTR_PAGE_SIZE_HUGE 3u
+
+#endif /* GPUSHARE_RM_ABI_H */

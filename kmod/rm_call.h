@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Which of the driver's ioctls the filter looks at, and what one asks for, read from a copy of its
+ * argument. The driver takes each command with exactly these sizes (VID_HEAP_CONTROL grew over
+ * time), so another size is none of our business: it gets the driver's own error. Pure; also
+ * compiled in user space, by tests/kmod.
+ */
+#ifndef GPUSHARE_RM_CALL_H
+#define GPUSHARE_RM_CALL_H
+
+#include <linux/types.h>
+#ifdef __KERNEL__
+#include <linux/stddef.h>
+#include <linux/string.h>
+#else
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+#endif
+
+#include "rm_abi.h"
+
+/* Bytes of an argument that are read; every argument but VID_HEAP_CONTROL's is shorter. */
+#define RM_ARG_BYTES sizeof(struct rm_nvos32_head)
+
+enum rm_call_kind {
+	RM_CALL_OTHER, /* passes unseen */
+	RM_CALL_ALLOC,
+	RM_CALL_FREE,
+	RM_CALL_DUP,
+	RM_CALL_CONTROL,
+};
+
+/**
+ * struct rm_call - what a command asks for
+ * @kind: which members below mean something
+ * @client: RM client
+ * @parent: ALLOC, DUP: of the new object
+ * @object: FREE, CONTROL: handle; ALLOC, DUP: wished handle, 0 when the driver is to choose
+ * @class_id: ALLOC
+ * @source_client: DUP
+ * @source_object: DUP
+ * @cmd: CONTROL: its number
+ * @p_params: ALLOC, CONTROL: address of the parameters, 0 for none
+ * @params_size: as the caller says; 0 when the class decides
+ * @has_inline_size: ALLOC: @bytes and @is_video are in the argument, not in the parameters
+ * @is_opaque: ALLOC: the parameters are serialized and cannot be read
+ * @is_video: with @has_inline_size: of video memory
+ * @bytes: with @has_inline_size: size, rounded to whole pages
+ * @status_offset: where the driver answers
+ */
+struct rm_call {
+	enum rm_call_kind kind;
+	__u32 client, parent, object, class_id;
+	__u32 source_client, source_object;
+	__u32 cmd;
+	__u32 params_size;
+	__u64 p_params;
+	__u64 bytes;
+	bool has_inline_size, is_opaque, is_video;
+	__u32 status_offset;
+};
+
+/**
+ * rm_call_kind() - is a command looked at?
+ * @nr: number of the ioctl, or of the command inside an XFER
+ * @size: of its argument
+ *
+ * Return: RM_CALL_OTHER when not. For VID_HEAP_CONTROL it depends on the argument as well.
+ */
+static inline enum rm_call_kind rm_call_kind(__u32 nr, __u32 size)
+{
+	switch (nr) {
+	case RM_ESC_CONTROL:
+		return size == sizeof(struct rm_nvos54) ? RM_CALL_CONTROL : RM_CALL_OTHER;
+	case RM_ESC_ALLOC:
+		return size == sizeof(struct rm_nvos64) || size == sizeof(struct rm_nvos21) ?
+			       RM_CALL_ALLOC :
+			       RM_CALL_OTHER;
+	case RM_ESC_FREE:
+		return size == sizeof(struct rm_nvos00) ? RM_CALL_FREE : RM_CALL_OTHER;
+	case RM_ESC_DUP_OBJECT:
+		return size == sizeof(struct rm_nvos55) ? RM_CALL_DUP : RM_CALL_OTHER;
+	case RM_ESC_ALLOC_OBJECT:
+		return size == sizeof(struct rm_nvos05) ? RM_CALL_ALLOC : RM_CALL_OTHER;
+	case RM_ESC_ALLOC_MEMORY:
+		return size == sizeof(struct rm_nvos02_fd) ? RM_CALL_ALLOC : RM_CALL_OTHER;
+	case RM_ESC_VID_HEAP_CONTROL:
+		return size >= sizeof(struct rm_nvos32_head) ? RM_CALL_ALLOC : RM_CALL_OTHER;
+	default:
+		return RM_CALL_OTHER;
+	}
+}
+
+/**
+ * rm_memory_round() - bytes that an allocation takes at least
+ * @bytes: asked for
+ * @attr: NVOS32_ATTR_*: the page size asked for
+ *
+ * Return: @bytes rounded up to whole pages, the largest number for one that does not fit.
+ */
+static inline __u64 rm_memory_round(__u64 bytes, __u32 attr)
+{
+	__u64 page;
+
+	switch (attr >> RM_MEMORY_ATTR_PAGE_SIZE_SHIFT & 3) {
+	case RM_MEMORY_ATTR_PAGE_SIZE_BIG:
+		page = 64 << 10;
+		break;
+	case RM_MEMORY_ATTR_PAGE_SIZE_HUGE:
+		page = 2 << 20;
+		break;
+	default:
+		page = 4 << 10;
+		break;
+	}
+	if (bytes > ~0ULL - (page - 1))
+		return ~0ULL;
+	return (bytes + page - 1) & ~(page - 1);
+}
+
+static inline bool rm_is_root_class(__u32 class_id)
+{
+	return class_id == RM_CLASS_ROOT || class_id == RM_CLASS_ROOT_NON_PRIV ||
+	       class_id == RM_CLASS_ROOT_CLIENT;
+}
+
+/* A channel class has four hexadecimal digits and ends in 6F: 0xA06F, 0xC86F, 0xCA6F. */
+static inline bool rm_is_channel_class(__u32 class_id)
+{
+	return class_id > 0xFF && class_id <= 0xFFFF &&
+	       (class_id & 0xFF) == RM_CHANNEL_CLASS_LOW_BYTE;
+}
+
+/* Classes whose allocation parameters are struct rm_memory_params. */
+static inline bool rm_is_memory_class(__u32 class_id)
+{
+	return class_id == RM_CLASS_MEMORY_SYSTEM || class_id == RM_CLASS_MEMORY_LOCAL_USER ||
+	       class_id == RM_CLASS_MEMORY_LOCAL_PRIVILEGED ||
+	       class_id == RM_CLASS_MEMORY_EXTENDED_USER;
+}
+
+/* Of an object whose kind the class alone does not tell: NVOS32_ATTR_LOCATION_VIDMEM or _ANY. */
+static inline bool rm_attr_is_video(__u32 attr)
+{
+	__u32 location = attr & RM_MEMORY_ATTR_LOCATION_MASK;
+
+	return location == 0 || location == RM_MEMORY_ATTR_LOCATION_MASK;
+}
+
+static inline bool rm_memory_is_video(__u32 class_id, __u32 attr)
+{
+	if (class_id == RM_CLASS_MEMORY_EXTENDED_USER)
+		return rm_attr_is_video(attr);
+	return class_id == RM_CLASS_MEMORY_LOCAL_USER ||
+	       class_id == RM_CLASS_MEMORY_LOCAL_PRIVILEGED;
+}
+
+/* Objects that are remembered: those that events are about, and what can be above them. */
+static inline bool rm_is_tracked_class(__u32 class_id)
+{
+	return rm_is_root_class(class_id) || class_id == RM_CLASS_DEVICE ||
+	       class_id == RM_CLASS_SUBDEVICE || class_id == RM_CLASS_GROUP ||
+	       rm_is_channel_class(class_id) || rm_is_memory_class(class_id);
+}
+
+static inline void rm_parse_heap(const struct rm_nvos32_head *arg, struct rm_call *call)
+{
+	__u64 bytes;
+
+	call->client = arg->h_root;
+	call->parent = arg->h_parent;
+	call->object = arg->h_memory;
+	call->status_offset = offsetof(struct rm_nvos32_head, status);
+	switch (arg->function) {
+	case RM_HEAP_FREE:
+		call->kind = RM_CALL_FREE;
+		return;
+	case RM_HEAP_ALLOC_SIZE:
+	case RM_HEAP_ALLOC_TILED:
+		bytes = arg->size;
+		break;
+	case RM_HEAP_ALLOC_SIZE_RANGE:
+		bytes = arg->height_or_range_size;
+		break;
+	default:
+		call->kind = RM_CALL_OTHER;
+		return;
+	}
+	if (arg->flags & RM_MEMORY_FLAGS_VIRTUAL) {
+		call->kind = RM_CALL_OTHER;
+		return;
+	}
+	call->is_video = rm_attr_is_video(arg->attr);
+	call->class_id = call->is_video ? RM_CLASS_MEMORY_LOCAL_USER : RM_CLASS_MEMORY_SYSTEM;
+	call->bytes = rm_memory_round(bytes, arg->attr);
+	call->has_inline_size = true;
+}
+
+/**
+ * rm_call_parse() - what a command asks for
+ * @nr: number of the command, rm_call_kind() says it is looked at
+ * @size: of its argument
+ * @arg: RM_ARG_BYTES bytes, the argument's first @size of them, zero behind
+ * @call: out, all of it
+ *
+ * The same function reads the answer: call it again on what the driver left in the argument.
+ */
+static inline void rm_call_parse(__u32 nr, __u32 size, const void *arg, struct rm_call *call)
+{
+	memset(call, 0, sizeof(*call));
+	call->kind = rm_call_kind(nr, size);
+	switch (nr) {
+	case RM_ESC_CONTROL: {
+		const struct rm_nvos54 *a = (const struct rm_nvos54 *)arg;
+
+		call->client = a->h_client;
+		call->object = a->h_object;
+		call->cmd = a->cmd;
+		call->p_params = a->p_params;
+		call->params_size = a->params_size;
+		call->status_offset = offsetof(struct rm_nvos54, status);
+		break;
+	}
+	case RM_ESC_ALLOC: {
+		/* NVOS21 begins as NVOS64 does, up to p_params. */
+		const struct rm_nvos64 *a = (const struct rm_nvos64 *)arg;
+		const struct rm_nvos21 *old = (const struct rm_nvos21 *)arg;
+		bool is_old = size == sizeof(*old);
+
+		call->client = a->h_root;
+		call->parent = a->h_parent;
+		call->object = a->h_new;
+		call->class_id = a->h_class;
+		call->p_params = a->p_params;
+		call->params_size = is_old ? old->params_size : a->params_size;
+		call->is_opaque = !is_old && (a->flags & RM_ALLOC_FLAGS_SERIALIZED);
+		call->status_offset = is_old ? offsetof(struct rm_nvos21, status) :
+					       offsetof(struct rm_nvos64, status);
+		break;
+	}
+	case RM_ESC_ALLOC_OBJECT: {
+		const struct rm_nvos05 *a = (const struct rm_nvos05 *)arg;
+
+		call->client = a->h_root;
+		call->parent = a->h_parent;
+		call->object = a->h_new;
+		call->class_id = a->h_class;
+		call->status_offset = offsetof(struct rm_nvos05, status);
+		break;
+	}
+	case RM_ESC_ALLOC_MEMORY: {
+		const struct rm_nvos02_fd *a = (const struct rm_nvos02_fd *)arg;
+
+		call->client = a->h_root;
+		call->parent = a->h_parent;
+		call->object = a->h_new;
+		call->class_id = a->h_class;
+		call->has_inline_size = true;
+		call->is_video = rm_memory_is_video(a->h_class, 0);
+		call->bytes = a->limit == ~0ULL ? a->limit : rm_memory_round(a->limit + 1, 0);
+		call->status_offset = offsetof(struct rm_nvos02_fd, status);
+		break;
+	}
+	case RM_ESC_FREE: {
+		const struct rm_nvos00 *a = (const struct rm_nvos00 *)arg;
+
+		call->client = a->h_root;
+		call->object = a->h_object;
+		call->status_offset = offsetof(struct rm_nvos00, status);
+		break;
+	}
+	case RM_ESC_DUP_OBJECT: {
+		const struct rm_nvos55 *a = (const struct rm_nvos55 *)arg;
+
+		call->client = a->h_client;
+		call->parent = a->h_parent;
+		call->object = a->h_object;
+		call->source_client = a->h_client_src;
+		call->source_object = a->h_object_src;
+		call->status_offset = offsetof(struct rm_nvos55, status);
+		break;
+	}
+	case RM_ESC_VID_HEAP_CONTROL:
+		rm_parse_heap((const struct rm_nvos32_head *)arg, call);
+		break;
+	}
+}
+
+/**
+ * rm_params_wanted() - bytes of parameters that have to be read
+ * @call: of kind ALLOC or CONTROL
+ *
+ * Return: 0 when none, else at most sizeof(struct rm_memory_params).
+ */
+static inline __u32 rm_params_wanted(const struct rm_call *call)
+{
+	__u32 wanted;
+
+	if (!call->p_params || call->is_opaque || call->has_inline_size)
+		return 0;
+	if (call->kind == RM_CALL_CONTROL)
+		wanted = sizeof(__u64);
+	else if (call->class_id == RM_CLASS_DEVICE)
+		wanted = sizeof(struct rm_device_params);
+	else if (call->class_id == RM_CLASS_GROUP)
+		wanted = sizeof(struct rm_group_params);
+	else if (rm_is_memory_class(call->class_id))
+		wanted = sizeof(struct rm_memory_params);
+	else
+		return 0;
+	return call->params_size && call->params_size < wanted ? call->params_size : wanted;
+}
+
+/**
+ * gs_budget_fits() - may @bytes more be taken?
+ * @current_bytes: taken already
+ * @bytes: asked for
+ * @max: limit; ~0 for none
+ *
+ * Return: true when the sum is within the limit (and within 64 bits).
+ */
+static inline bool gs_budget_fits(__u64 current_bytes, __u64 bytes, __u64 max)
+{
+	if (bytes > ~0ULL - current_bytes)
+		return false;
+	return current_bytes + bytes <= max;
+}
+
+#endif /* GPUSHARE_RM_CALL_H */

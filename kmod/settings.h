@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What can be set for a tenant, and the parsers of what is written to its attributes. Every parser
+ * takes the text without the final newline, changes *@settings only when it returns 0, and answers
+ * -EINVAL for what it does not understand and -ERANGE for a number outside its range. Pure; also
+ * compiled in user space, by tests/kmod.
+ */
+#ifndef GPUSHARE_SETTINGS_H
+#define GPUSHARE_SETTINGS_H
+
+#include <linux/types.h>
+#ifdef __KERNEL__
+#include <linux/errno.h>
+#include <linux/string.h>
+#else
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+#endif
+
+#define GS_WEIGHT_MIN 1
+#define GS_WEIGHT_MAX 10000
+#define GS_WEIGHT_DEFAULT 100
+#define GS_PERIOD_MIN_US 1000
+#define GS_PERIOD_MAX_US 1000000
+#define GS_PERIOD_DEFAULT_US 100000
+#define GS_QUOTA_MIN_US 1000
+#define GS_QUOTA_NONE 0 /* "max" */
+#define GS_SLO_MAX_US 1000000000
+#define GS_MEMORY_NONE (~0ULL) /* "max" */
+#define GS_SM_NONE 0 /* "max" */
+
+enum gs_priority { GS_PRIORITY_IDLE, GS_PRIORITY_NORMAL, GS_PRIORITY_HIGH };
+
+/**
+ * struct gs_settings - of one tenant
+ * @weight: share of GPU time relative to the other tenants
+ * @quota_us: GPU time per @period_us on each GPU, GS_QUOTA_NONE for no cap
+ * @period_us: see @quota_us
+ * @priority: class of service
+ * @sm_percent: part of each GPU's multiprocessors, GS_SM_NONE for all
+ * @slo_us: wanted time of an iteration, 0 for none
+ * @memory_max: bytes of video memory on each GPU, GS_MEMORY_NONE for no limit
+ */
+struct gs_settings {
+	__u32 weight;
+	__u32 quota_us;
+	__u32 period_us;
+	enum gs_priority priority;
+	__u32 sm_percent;
+	__u32 slo_us;
+	__u64 memory_max;
+};
+
+static inline void gs_settings_init(struct gs_settings *settings)
+{
+	settings->weight = GS_WEIGHT_DEFAULT;
+	settings->quota_us = GS_QUOTA_NONE;
+	settings->period_us = GS_PERIOD_DEFAULT_US;
+	settings->priority = GS_PRIORITY_NORMAL;
+	settings->sm_percent = GS_SM_NONE;
+	settings->slo_us = 0;
+	settings->memory_max = GS_MEMORY_NONE;
+}
+
+static inline bool gs_text_is(const char *text, size_t len, const char *word)
+{
+	return len == strlen(word) && memcmp(text, word, len) == 0;
+}
+
+/* Decimal digits only: no sign, no blank. -ERANGE when it does not fit into 64 bits. */
+static inline int gs_parse_number(const char *text, size_t len, __u64 *number)
+{
+	__u64 value = 0;
+	bool is_too_large = false;
+	size_t i;
+
+	if (len == 0)
+		return -EINVAL;
+	for (i = 0; i < len; i++) {
+		unsigned int digit = (unsigned int)(text[i] - '0');
+
+		if (text[i] < '0' || text[i] > '9')
+			return -EINVAL;
+		if (value > (~0ULL - digit) / 10)
+			is_too_large = true;
+		else
+			value = value * 10 + digit;
+	}
+	if (is_too_large)
+		return -ERANGE;
+	*number = value;
+	return 0;
+}
+
+static inline int gs_parse_ranged(const char *text, size_t len, __u32 lowest, __u32 highest,
+				  __u32 *number)
+{
+	__u64 value = 0;
+	int err = gs_parse_number(text, len, &value);
+
+	if (err)
+		return err;
+	if (value < lowest || value > highest)
+		return -ERANGE;
+	*number = (__u32)value;
+	return 0;
+}
+
+static inline int gs_parse_weight(struct gs_settings *settings, const char *text, size_t len)
+{
+	return gs_parse_ranged(text, len, GS_WEIGHT_MIN, GS_WEIGHT_MAX, &settings->weight);
+}
+
+static inline int gs_parse_slo_us(struct gs_settings *settings, const char *text, size_t len)
+{
+	return gs_parse_ranged(text, len, 0, GS_SLO_MAX_US, &settings->slo_us);
+}
+
+static inline int gs_parse_sm_percent(struct gs_settings *settings, const char *text, size_t len)
+{
+	if (gs_text_is(text, len, "max")) {
+		settings->sm_percent = GS_SM_NONE;
+		return 0;
+	}
+	return gs_parse_ranged(text, len, 1, 100, &settings->sm_percent);
+}
+
+/*
+ * "max", or "QUOTA PERIOD" in us. As with cgroup v2's cpu.max, "QUOTA" and "max PERIOD" are allowed
+ * too, and what is not named keeps its value.
+ */
+static inline int gs_parse_max(struct gs_settings *settings, const char *text, size_t len)
+{
+	const char *blank = (const char *)memchr(text, ' ', len);
+	size_t first = blank ? (size_t)(blank - text) : len;
+	__u32 quota = GS_QUOTA_NONE, period = settings->period_us;
+	int err;
+
+	if (blank) {
+		err = gs_parse_ranged(blank + 1, len - first - 1, GS_PERIOD_MIN_US,
+				      GS_PERIOD_MAX_US, &period);
+		if (err)
+			return err;
+	}
+	if (!gs_text_is(text, first, "max")) {
+		err = gs_parse_ranged(text, first, GS_QUOTA_MIN_US, period, &quota);
+		if (err)
+			return err;
+	}
+	settings->quota_us = quota;
+	settings->period_us = period;
+	return 0;
+}
+
+static inline const char *gs_priority_name(enum gs_priority priority)
+{
+	switch (priority) {
+	case GS_PRIORITY_IDLE:
+		return "idle";
+	case GS_PRIORITY_HIGH:
+		return "high";
+	default:
+		return "normal";
+	}
+}
+
+static inline int gs_parse_priority(struct gs_settings *settings, const char *text, size_t len)
+{
+	if (gs_text_is(text, len, "idle"))
+		settings->priority = GS_PRIORITY_IDLE;
+	else if (gs_text_is(text, len, "normal"))
+		settings->priority = GS_PRIORITY_NORMAL;
+	else if (gs_text_is(text, len, "high"))
+		settings->priority = GS_PRIORITY_HIGH;
+	else
+		return -EINVAL;
+	return 0;
+}
+
+/* "max", or bytes from 1 on with an optional suffix K, M, G or T (powers of 1024, any case). */
+static inline int gs_parse_memory_max(struct gs_settings *settings, const char *text, size_t len)
+{
+	unsigned int shift = 0;
+	__u64 number = 0;
+	int err;
+
+	if (gs_text_is(text, len, "max")) {
+		settings->memory_max = GS_MEMORY_NONE;
+		return 0;
+	}
+	if (len > 0) {
+		switch (text[len - 1]) {
+		case 'K':
+		case 'k':
+			shift = 10;
+			break;
+		case 'M':
+		case 'm':
+			shift = 20;
+			break;
+		case 'G':
+		case 'g':
+			shift = 30;
+			break;
+		case 'T':
+		case 't':
+			shift = 40;
+			break;
+		}
+	}
+	err = gs_parse_number(text, shift ? len - 1 : len, &number);
+	if (err)
+		return err;
+	if (number == 0 || number > (GS_MEMORY_NONE - 1) >> shift)
+		return -ERANGE;
+	settings->memory_max = number << shift;
+	return 0;
+}
+
+#endif /* GPUSHARE_SETTINGS_H */

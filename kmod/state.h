@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the module knows: tenants, the processes in them, the RM clients and objects those created,
+ * and the video memory they hold. One mutex, gs_lock, protects all of it; no function below calls
+ * the driver or touches user memory, so it is held for lookups and arithmetic only. Functions that
+ * need it say so with lockdep_assert_held().
+ *
+ *   gs_tenant <- gs_process <- gs_client <- gs_object (a tree) -> gs_charge -> gs_process
+ *
+ * Reference counts are plain integers under gs_lock. What an object held is given back when the
+ * driver has said that it is gone, never earlier.
+ */
+#ifndef GPUSHARE_STATE_H
+#define GPUSHARE_STATE_H
+
+#include <linux/kobject.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/pid.h>
+#include <linux/rhashtable.h>
+#include <linux/sched.h>
+
+#include "settings.h"
+#include "uapi/gpushare.h"
+
+#define GS_DEFAULT_TENANT "default"
+#define GS_TENANTS_MAX 1024 /* as many as the agent has room for */
+#define GS_CGROUP_PATTERN_BYTES 256
+
+extern struct mutex gs_lock;
+
+/**
+ * struct gs_tenant - a directory below tenants/
+ * @kobj: its directory and its name; the tenant lives as long
+ * @node: in the list of all, in the order of creation
+ * @hash: by name
+ * @processes: gs_process.tenant_node
+ * @settings: what was written
+ * @match_cgroup: pattern of cgroup paths, empty for none
+ * @has_match_uid: @match_uid is a rule
+ * @match_uid: in the initial user namespace
+ * @is_removed: no longer in the list; its directory is about to go
+ * @memory: bytes of video memory held, by GPU
+ * @memory_refused: allocations that did not fit
+ * @controls_refused: scheduling controls
+ * @gpu_time_us: as published by the agent, like all below
+ * @throttled_us: see there
+ * @freezes: see there
+ * @share_permille: GPUSHARE_UNKNOWN before the first
+ */
+struct gs_tenant {
+	struct kobject kobj;
+	struct list_head node;
+	struct hlist_node hash;
+	struct list_head processes;
+	struct gs_settings settings;
+	char match_cgroup[GS_CGROUP_PATTERN_BYTES];
+	bool has_match_uid;
+	u32 match_uid;
+	bool is_removed;
+	u64 memory[GPUSHARE_MAX_GPUS];
+	u64 memory_refused;
+	u64 controls_refused;
+	u64 gpu_time_us;
+	u64 throttled_us;
+	u64 freezes;
+	u32 share_permille;
+};
+
+/* Bits of gs_process.ending, set by the scheduler's tracepoints without gs_lock. */
+#define GS_ENDING_EXEC 0
+#define GS_ENDING_EXIT 1
+
+/**
+ * struct gs_process - a process that uses the driver, or was attached to a tenant
+ * @hash: by @pid, readers under RCU; not in it once @is_gone
+ * @rcu: for freeing
+ * @pid: of the thread group; a reference, so it is not reused while this exists
+ * @start_ticks: field 22 of /proc/PID/stat
+ * @refs: the hash, each client, each charge, each call in progress
+ * @tenant: never NULL
+ * @tenant_node: in the tenant's list
+ * @node: in the list of all
+ * @clients: gs_client.process_node
+ * @is_attached: its tenant was chosen by a write to procs, and holds for its children
+ * @is_opened: it has used the driver, events about it were sent
+ * @is_gone: it exited; only what it left behind keeps it here
+ * @ending: GS_ENDING_*: to be handled by gs_process_end()
+ * @memory: bytes of video memory, by GPU
+ * @refused_at: jiffies of the last refusal that was reported
+ * @refused_unreported: refusals since, for the next report
+ */
+struct gs_process {
+	struct hlist_node hash;
+	struct rcu_head rcu;
+	struct pid *pid;
+	u64 start_ticks;
+	unsigned int refs;
+	struct gs_tenant *tenant;
+	struct list_head tenant_node;
+	struct list_head node;
+	struct list_head clients;
+	bool is_attached;
+	bool is_opened;
+	bool is_gone;
+	unsigned long ending;
+	u64 memory[GPUSHARE_MAX_GPUS];
+	unsigned long refused_at;
+	u64 refused_unreported;
+};
+
+/**
+ * struct gs_client - an RM client
+ * @by_handle: hash; handles of living clients are unique, but what we remember may be stale
+ * @by_file: hash
+ * @process_node: in its process's list
+ * @process: that made it
+ * @file: that it was made on; the driver frees it when that is released. Compared, never used
+ * @handle: RM's name of it
+ * @fd: the process's descriptor of @file, -1 unknown
+ * @refs: 1 while alive, and each call in progress
+ * @is_hidden: a free is in progress; not found by lookups
+ * @is_dead: freed
+ * @objects: those without a parent that we know
+ */
+struct gs_client {
+	struct hlist_node by_handle;
+	struct hlist_node by_file;
+	struct list_head process_node;
+	struct gs_process *process;
+	const struct file *file;
+	u32 handle;
+	s32 fd;
+	unsigned int refs;
+	bool is_hidden;
+	bool is_dead;
+	struct list_head objects;
+};
+
+/* Video memory held by one or more objects (a duplicate keeps it); see memory.c. */
+struct gs_charge {
+	unsigned int refs;
+	struct gs_process *process;
+	u32 instance;
+	u64 bytes;
+};
+
+struct gs_object_key {
+	struct gs_client *client;
+	u32 handle;
+	u32 zero;
+};
+
+/**
+ * struct gs_object - an RM object below a client
+ * @hash: by @key
+ * @key: its client and handle
+ * @refs: 1 while alive, and each call in progress
+ * @is_hashed: lookups find it; not while a free is in progress
+ * @is_dead: freed
+ * @parent: NULL when it is not one that we know
+ * @sibling: in the parent's or the client's list
+ * @children: freed with it
+ * @parent_handle: as the caller named it
+ * @class_id: RM class
+ * @instance: of the GPU it is on; of a device its own
+ * @engine_type: of a group
+ * @fd: of a group, the descriptor it was made on
+ * @is_scheduled: a GPFIFO_SCHEDULE was let through
+ * @is_sliced: a SET_TIMESLICE was let through
+ * @is_video: memory of the GPU
+ * @bytes: of memory
+ * @charge: of video memory
+ */
+struct gs_object {
+	struct rhash_head hash;
+	struct gs_object_key key;
+	unsigned int refs;
+	bool is_hashed;
+	bool is_dead;
+	bool is_scheduled;
+	bool is_sliced;
+	bool is_video;
+	struct gs_object *parent;
+	struct list_head sibling;
+	struct list_head children;
+	u32 parent_handle;
+	u32 class_id;
+	u32 instance;
+	u32 engine_type;
+	s32 fd;
+	u64 bytes;
+	struct gs_charge *charge;
+};
+
+/* tenants.c */
+struct gs_tenant *gs_tenant_find(const char *name);
+struct gs_tenant *gs_tenant_default(void);
+struct gs_tenant *gs_tenant_match(struct task_struct *task);
+int gs_tenant_create(const char *name, size_t len);
+int gs_tenant_remove(const char *name, size_t len);
+int gs_tenants_init(struct kobject *root);
+void gs_tenants_exit(void);
+void gs_tenant_changed(struct gs_tenant *tenant, enum gpushare_setting setting);
+
+/* processes.c */
+struct gs_process *gs_process_of_current(void);
+void gs_process_open(struct gs_process *process);
+void gs_process_put(struct gs_process *process);
+void gs_process_move(struct gs_process *process, struct gs_tenant *tenant);
+int gs_process_attach(pid_t pid, struct gs_tenant *tenant);
+struct gs_process *gs_process_find_rcu(const struct pid *pid);
+void gs_processes_end_marked(void);
+void gs_processes_replay(void);
+void gs_processes_exit(void);
+
+/* clients.c */
+struct gs_client *gs_client_new(void);
+struct gs_object *gs_object_new(void);
+struct gs_client *gs_client_find(u32 handle, const struct file *file,
+				 const struct gs_process *process);
+void gs_client_add(struct gs_client *client, struct gs_process *process, const struct file *file,
+		   u32 handle, s32 fd);
+void gs_client_destroy(struct gs_client *client);
+void gs_client_put(struct gs_client *client);
+struct gs_object *gs_object_find(struct gs_client *client, u32 handle);
+struct gs_object *gs_object_find_anywhere(u32 client, u32 handle);
+void gs_object_add(struct gs_object *object, struct gs_client *client, u32 parent, u32 handle);
+void gs_object_hide(struct gs_object *object);
+void gs_object_show(struct gs_object *object);
+void gs_object_destroy(struct gs_object *object);
+void gs_object_put(struct gs_object *object);
+u32 gs_object_instance(struct gs_client *client, u32 handle);
+void gs_clients_file_closed(const struct file *file);
+void gs_clients_forget(void);
+void gs_client_replay(struct gs_client *client);
+void gs_object_event(struct gpushare_event *event, const struct gs_process *process, u32 client,
+		     const struct gs_object *object);
+int gs_clients_init(void);
+void gs_clients_exit(void);
+
+/* memory.c */
+int gs_charge_try(struct gs_process *process, struct gs_charge *charge, u32 instance, u64 bytes);
+void gs_charge_grow(struct gs_charge *charge, u64 bytes);
+void gs_charge_put(struct gs_charge *charge);
+void gs_memory_move(struct gs_process *process, struct gs_tenant *to);
+
+#endif /* GPUSHARE_STATE_H */
