@@ -25,13 +25,10 @@ enum gs_hook_state { GS_WAITING, GS_HOOKED, GS_DRAINED, GS_OBSERVING };
 
 typedef int (*gs_release_fn)(struct inode *inode, struct file *file);
 
-/* Its names: since 545.23.06, and up to 535. Release has to be found beside ioctl. */
-static const struct gs_entry_names {
-	const char *ioctl;
-	const char *release;
-} gs_entry_names[] = {
-	{ "nvidia_unlocked_ioctl", "nvidia_close" },
-	{ "nvidia_frontend_unlocked_ioctl", "nvidia_frontend_close" },
+/* Its ioctl: since 545.23.06, and up to 535. In all of them nvidia_close() frees a file's clients. */
+static const char *const gs_ioctl_names[] = {
+	"nvidia_unlocked_ioctl",
+	"nvidia_frontend_unlocked_ioctl",
 };
 
 /*
@@ -104,12 +101,12 @@ static bool gs_driver_find(void)
 {
 	unsigned int i;
 
-	for (i = 0; i < ARRAY_SIZE(gs_entry_names); i++) {
-		gs_hook.name = gs_entry_names[i].ioctl;
-		gs_hook.ioctl = gs_driver_address(gs_entry_names[i].ioctl);
-		gs_hook.release = gs_driver_address(gs_entry_names[i].release);
-		if (gs_hook.ioctl && gs_hook.release)
-			return true;
+	gs_hook.release = gs_driver_address("nvidia_close");
+	for (i = 0; i < ARRAY_SIZE(gs_ioctl_names); i++) {
+		gs_hook.name = gs_ioctl_names[i];
+		gs_hook.ioctl = gs_driver_address(gs_hook.name);
+		if (gs_hook.ioctl)
+			return gs_hook.release;
 	}
 	return false;
 }
@@ -245,19 +242,6 @@ int gs_hook_describe(char *text)
 	return len;
 }
 
-static bool gs_driver_is_loaded(void)
-{
-	unsigned int i;
-
-	if (gs_driver_address("rm_ioctl")) /* in every release */
-		return true;
-	for (i = 0; i < ARRAY_SIZE(gs_entry_names); i++) {
-		if (gs_driver_address(gs_entry_names[i].ioctl))
-			return true;
-	}
-	return false;
-}
-
 /**
  * gs_hook_init() - attach to the driver, or wait for it
  *
@@ -271,7 +255,7 @@ int gs_hook_init(void)
 	if (err)
 		return err;
 	mutex_lock(&gs_hook_lock);
-	if (gs_hook.state == GS_WAITING && gs_driver_is_loaded()) {
+	if (gs_hook.state == GS_WAITING && gs_driver_address("nvidia_close")) {
 		gs_hook.is_driver_here = true;
 		gs_hook_attach();
 	}
