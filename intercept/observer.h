@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Observer: a source of DriverEvents. The agent waits on fd() and drains; one thread.
-// Implementations: bpf/observer (real driver), sim/sim_observer (simulated GPU).
+// Implementations: kmod/observer (real driver, kernel module), bpf/observer (without the module),
+// sim/sim_observer (simulated GPU).
 #pragma once
 
 #include <cstdint>
