@@ -18,18 +18,22 @@
 //                scheduling controls on its own group
 //   control=CMD  any control, with zeros for parameters, on its group, a channel or its subdevice
 //   freeze=PID thaw=PID                                        another process's channels
-//   calls=N      N short controls (CHECK_VERSION), for counting their cost
+//   churn=N      N times memory made and freed, each answer passed over
+//   cost=KIND    time of one call in ns, the least of many: version, control, alloc (made and
+//                freed), other (not to the driver)
 //   echo=TEXT    prints TEXT                                   sleep=MS
 //   wait         until it is ended by a signal
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <string>
 #include <string_view>
@@ -76,6 +80,7 @@ class Context {
   Answer any_control(uint32_t command);
   Answer disable(int pid, bool disable);
   Answer check_version();
+  Answer read_clock();
 
  private:
   template <class T>
@@ -274,6 +279,38 @@ Answer Context::check_version() {
   return call(fd_, GS_NV_ESC_CHECK_VERSION_STR, version);
 }
 
+Answer Context::read_clock() {
+  gs_gpu_time time{};
+  return control(subdevice_, GS_CTRL_TIMER_GET_TIME, time);
+}
+
+// With instructions counted (-icount shift=0) a nanosecond is one. A batch that a timer's tick fell
+// into is longer, and the least of many has none.
+double cost_ns(Context& context, std::string_view kind) {
+  constexpr int kBatches = 200, kCalls = 20;
+  const auto one = [&] {
+    if (kind == "version") return context.check_version().is_ok();
+    if (kind == "control") return context.read_clock().is_ok();
+    if (kind == "alloc")
+      return context.allocate("alloc", 1 << 20).is_ok() && context.free_memory().is_ok();
+    static const int other = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    int unused = 0;
+    return ::ioctl(other, FIONREAD, &unused) != 0;  // ENOTTY
+  };
+  double least = 1e18;
+  for (int batch = 0; batch < kBatches; ++batch) {
+    timespec begin{}, end{};
+    ::clock_gettime(CLOCK_MONOTONIC, &begin);
+    for (int i = 0; i < kCalls; ++i)
+      if (!one()) die("a call failed while it was measured");
+    ::clock_gettime(CLOCK_MONOTONIC, &end);
+    const double ns = 1e9 * static_cast<double>(end.tv_sec - begin.tv_sec) +
+                      static_cast<double>(end.tv_nsec - begin.tv_nsec);
+    least = std::min(least, ns / kCalls);
+  }
+  return least;
+}
+
 std::vector<uint8_t> bytes_of(uint64_t value, size_t size) {
   std::vector<uint8_t> bytes(size);
   std::memcpy(bytes.data(), &value, size);
@@ -311,12 +348,13 @@ void carry_out(Context& context, std::string_view word) {
   if (verb == "realtime")
     return report(word, context.group_control(GS_CTRL_MAKE_REALTIME, bytes_of(1, 1)));
   if (verb == "control") return report(word, context.any_control(static_cast<uint32_t>(number)));
-  if (verb == "calls") {
+  if (verb == "churn") {
     for (uint64_t i = 0; i < number; ++i)
-      if (const Answer answer = context.check_version(); !answer.is_ok())
-        return report(word, answer);
-    return report(word, {});
+      if (context.allocate("alloc", 1 << 20).is_ok()) context.free_memory();
+    return;
   }
+  if (verb == "cost")
+    return (void)std::printf("cost=%s %.1f\n", text.c_str(), cost_ns(context, text));
   if (verb == "echo") return (void)std::printf("%s\n", text.c_str());
   if (verb == "sleep") return (void)::usleep(static_cast<useconds_t>(number * 1000));
   if (verb == "wait")

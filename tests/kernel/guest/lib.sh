@@ -45,9 +45,8 @@ is_gone() { # PID
   ! kill -0 "$1" 2>/dev/null || grep -q '^State:.Z' "/proc/$1/status"
 }
 end() { # PID...
-  kill -9 "$@" 2>/dev/null
-  wait "$@" 2>/dev/null
-  true
+  kill -9 "$@" 2>/dev/null || true
+  wait "$@" 2>/dev/null || true
 }
 
 # --- the stand-in driver ------------------------------------------------------------------------
@@ -94,6 +93,16 @@ busy_client() {
 answer_of() { # PID WORD: the status that was printed for the word
   awk -v word="$2" '$1 == word { print $2; exit }' "/tmp/client.$1"
 }
+
+# --- gpushare.ko --------------------------------------------------------------------------------
+tree=/sys/kernel/gpushare
+load_module() { [ -e $tree ] || insmod /test/gpushare.ko; }
+unload_module() { [ ! -e $tree ] || rmmod gpushare; }
+# `driver` says: name, hooked function, state, reason.
+driver_state() { grep -oE 'hooked|waiting for driver|observing only' $tree/driver | head -n 1; }
+has_driver_state() { [ "$(driver_state)" = "$1" ]; }
+# The driver's status to one who asks for a preemption.
+cheat() { rm_client open preempt | awk '/preempt/ { print $2 }'; }
 
 # --- the agent ----------------------------------------------------------------------------------
 agent_log=/tmp/agent.log

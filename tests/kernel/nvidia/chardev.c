@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The device files, and the one ioctl entry. */
 #include <linux/cdev.h>
+#include <linux/delay.h>
 #include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/mm.h>
@@ -28,6 +29,10 @@ MODULE_PARM_DESC(version, "Answer to CHECK_VERSION (580.142)");
 static unsigned int memory_mib = 1024;
 module_param(memory_mib, uint, 0444);
 MODULE_PARM_DESC(memory_mib, "Video memory of each GPU in MiB (1024)");
+
+static unsigned int delay_ms;
+module_param(delay_ms, uint, 0644);
+MODULE_PARM_DESC(delay_ms, "Every call sleeps so long in the driver, unless a signal comes (0)");
 
 u64 sn_memory_bytes(void)
 {
@@ -143,6 +148,8 @@ static long do_ioctl(struct sn_file *file, u32 nr, u32 size, void __user *user)
 
 	if (!call || size > ARGUMENT_MAX)
 		return -EINVAL;
+	if (delay_ms)
+		msleep_interruptible(delay_ms);
 	arg = memdup_user(user, size);
 	if (IS_ERR(arg))
 		return PTR_ERR(arg);
@@ -190,7 +197,8 @@ static int standin_open(struct inode *inode, struct file *file)
 	return 0;
 }
 
-static int standin_release(struct inode *inode, struct file *file)
+/* The real driver's function too. */
+static noinline int nvidia_close(struct inode *inode, struct file *file)
 {
 	struct sn_file *ours = file->private_data;
 
@@ -217,7 +225,7 @@ static int standin_mmap(struct file *file, struct vm_area_struct *vma)
 static const struct file_operations standin_fops = {
 	.owner = THIS_MODULE,
 	.open = standin_open,
-	.release = standin_release,
+	.release = nvidia_close,
 	.unlocked_ioctl = STANDIN_ENTRY,
 	.compat_ioctl = STANDIN_ENTRY,
 	.mmap = standin_mmap,
