@@ -9,6 +9,8 @@
  * inside; synchronize_rcu_tasks() in gs_hook_exit() waits for those between the two instructions
  * around the reference and our text. A call that begins while the module goes is not diverted.
  */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
 #include <linux/ftrace.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
@@ -128,7 +130,7 @@ static void gs_hook_attach(void)
 		gs_hook_fail("the driver's ioctl was not found", -ENOENT);
 		return;
 	}
-	err = ftrace_set_filter_ip(&gs_hook_ops, gs_hook.ioctl, 0, 1);
+	err = ftrace_set_filter_ip(&gs_hook_ops, gs_hook.ioctl, 0, 1); /* 1: instead of older ones */
 	if (!err)
 		err = ftrace_set_filter_ip(&gs_hook_ops, gs_hook.release, 0, 0);
 	if (err) {
@@ -137,7 +139,6 @@ static void gs_hook_attach(void)
 	}
 	err = register_ftrace_function(&gs_hook_ops);
 	if (err) {
-		ftrace_free_filter(&gs_hook_ops);
 		gs_hook_fail(err == -EBUSY ? "another module diverts the driver's ioctl" :
 					     "the driver's ioctl cannot be diverted",
 			     err);
@@ -153,7 +154,6 @@ static void gs_hook_detach(enum gs_hook_state state)
 	lockdep_assert_held(&gs_hook_lock);
 	if (gs_hook.state == GS_HOOKED) {
 		unregister_ftrace_function(&gs_hook_ops);
-		ftrace_free_filter(&gs_hook_ops);
 		gs_clients_forget();
 	}
 	gs_hook.state = state;
@@ -272,5 +272,6 @@ void gs_hook_exit(void)
 	mutex_lock(&gs_hook_lock);
 	gs_hook_detach(GS_DRAINED);
 	mutex_unlock(&gs_hook_lock);
+	ftrace_free_filter(&gs_hook_ops); /* for good: it leaves the ops unusable */
 	synchronize_rcu_tasks();
 }
