@@ -79,6 +79,8 @@ class Gpu {
 
   virtual std::span<const GpuInfo> gpus() const = 0;
   virtual const GpuSupport& support() const = 0;
+  // Channels of a class it does not know must be left alone: a freeze may mean something else there.
+  virtual bool knows_channel_class(uint32_t class_id) const = 0;
 
   // Stops / resumes the channels, also in the middle of a kernel. The driver counts: as many thaws as
   // freezes are needed; a surplus thaw is harmless. On return of freeze() the GPU has stopped them.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/enforcer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -76,6 +78,11 @@ void Enforcer::follow(Controlled& process, const Holder& holder) {
     process.groups.emplace_back().ref = seen.ref;
     join(process.groups.back(), {holder.process, holder.gpu});
   }
+  const auto unknown = std::ranges::find_if(
+      holder.channel_classes, [&](uint32_t id) { return !gpu_.knows_channel_class(id); });
+  if (unknown != holder.channel_classes.end() && process.can_control)
+    only_observe({holder.process, holder.gpu}, process,
+                 fmt::format("channel class {:#06x} is not known: observed only", *unknown));
 }
 
 // Whoever has once shared a group stays observed: its server takes the next client at any time.

@@ -2,19 +2,17 @@
 // Enforcer: makes a GPU's processes what a plan says they should be: slices, frozen or not. The
 // only one that changes anything on a GPU while the agent lives.
 //   - Only what differs is asked of the driver. All that freezes at one moment goes in one call,
-//   and
-//     all that thaws; in between come the slices. So when turns change, the old process is stopped
-//     before the next one starts.
+//     and all that thaws; in between come the slices. So when turns change, the old process is
+//     stopped before the next one starts.
 //   - Only compute groups are touched. Every one of a process on that GPU, and, of a process that
-//   is
-//     frozen, also the groups and channels that it makes later.
+//     is frozen, also the groups and channels that it makes later.
 //   - Each channel is frozen once, so that one thaw frees it. The ledger is written ahead.
 //   - Processes whose groups are one in hardware (clients of one MPS server) are only observed: a
-//     freeze or a slice of one would be everybody's.
+//     freeze or a slice of one would be everybody's. So are those with a channel of a class that
+//     the driver's side does not know.
 //   - A refusal is believed when the next apply() repeats it (the object may have been freed a
-//   moment
-//     ago): the process is then left alone, its state undone as far as the driver lets us, and
-//     note() says why. A process that is gone is no error.
+//     moment ago): the process is then left alone, its state undone as far as the driver lets us,
+//     and its note says why. A process that is gone is no error.
 // One thread. Calls block as long as the driver does (gpu.h).
 #pragma once
 

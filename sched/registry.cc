@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <type_traits>
+#include <utility>
 
 namespace gpushare {
 namespace {
@@ -91,8 +92,9 @@ void Registry::add(Process& process, const ChannelCreated& made) {
   Client& client = clients_[process.id.pid][made.client];
   const auto group = client.groups.find(made.parent);
   if (group == client.groups.end()) return;  // bare channels have no slice and are left alone
-  const bool is_new = group->second.channels.insert(made.channel).second;
-  if (is_new && group->second.engine == Engine::kGraphics) rebuild_holders(process);
+  const auto [at, is_new] = group->second.channels.try_emplace(made.channel, made.class_id);
+  const bool is_other = std::exchange(at->second, made.class_id) != made.class_id;
+  if ((is_new || is_other) && group->second.engine == Engine::kGraphics) rebuild_holders(process);
 }
 
 void Registry::add(Process& process, const MemoryAllocated& made) {
@@ -169,10 +171,16 @@ void Registry::rebuild_holders(Process& process) {
       if (group.engine != Engine::kGraphics) continue;
       const std::optional<uint32_t> gpu = gpu_of(client, group.device);
       if (!gpu) continue;
-      by_gpu[*gpu].groups.push_back({.ref = {process.id, group.fd, client_handle, handle},
-                                     .channels = {group.channels.begin(), group.channels.end()},
-                                     .own_slice = group.own_slice,
-                                     .own_slice_count = group.own_slice_count});
+      ComputeGroup seen{.ref = {process.id, group.fd, client_handle, handle},
+                        .channels = {},
+                        .own_slice = group.own_slice,
+                        .own_slice_count = group.own_slice_count};
+      Holder& holder = by_gpu[*gpu];
+      for (const auto& [channel, class_id] : group.channels) {
+        seen.channels.push_back(channel);
+        holder.channel_classes.insert(class_id);
+      }
+      holder.groups.push_back(std::move(seen));
     }
   }
   process.holders.clear();
@@ -203,7 +211,7 @@ void Registry::reconcile(const ProcessId& process, std::span<const DriverEvent> 
       const auto is_gone = [&](uint32_t handle) { return !alive.contains({c, handle}); };
       changed |= std::erase_if(client.groups, [&](auto& g) { return is_gone(g.first); }) > 0;
       for (auto& [handle, group] : client.groups)
-        changed |= std::erase_if(group.channels, is_gone) > 0;
+        changed |= std::erase_if(group.channels, [&](auto& one) { return is_gone(one.first); }) > 0;
     }
     if (changed) rebuild_holders(at->second);
   }

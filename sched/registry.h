@@ -35,9 +35,10 @@ struct ComputeGroup {
 struct Holder {
   ProcessId process;
   uint32_t gpu = 0;
-  std::vector<ComputeGroup> groups;  // ordered by client and group handle
-  uint64_t memory_bytes = 0;         // video memory on this GPU
-  uint64_t generation = 0;           // moves when groups, channels or own slices change
+  std::vector<ComputeGroup> groups;    // ordered by client and group handle
+  std::set<uint32_t> channel_classes;  // of their channels
+  uint64_t memory_bytes = 0;           // video memory on this GPU
+  uint64_t generation = 0;             // moves when groups, channels or own slices change
 };
 
 struct Process {
@@ -77,7 +78,7 @@ class Registry {
     uint32_t device = 0;
     Engine engine = Engine::kOther;
     int fd = -1;
-    std::set<uint32_t> channels;
+    std::map<uint32_t, uint32_t> channels;  // handle -> class
     std::optional<Micros> own_slice;
     uint32_t own_slice_count = 0;
   };

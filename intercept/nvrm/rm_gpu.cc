@@ -33,6 +33,9 @@ class RmGpu final : public Gpu {
 
   std::span<const GpuInfo> gpus() const override { return infos_; }
   const GpuSupport& support() const override { return support_; }
+  bool knows_channel_class(uint32_t class_id) const override {
+    return is_known_channel_class(class_id);
+  }
 
   Result<> freeze(uint32_t gpu, std::span<const ChannelRef> channels) override {
     if (auto allowed = check_control(gpu, support_.can_freeze); !allowed) return allowed;

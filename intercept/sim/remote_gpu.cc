@@ -32,6 +32,7 @@ class RemoteGpu final : public Gpu {
 
   std::span<const GpuInfo> gpus() const override { return gpus_; }
   const GpuSupport& support() const override { return support_; }
+  bool knows_channel_class(uint32_t) const override { return true; }
 
   Result<> freeze(uint32_t gpu, std::span<const ChannelRef> channels) override {
     return control(Kind::kFreeze, gpu, channels, "freeze channels");

@@ -40,6 +40,7 @@ class SimGpu final : public Gpu {
 
   std::span<const GpuInfo> gpus() const override { return model_.gpus(); }
   const GpuSupport& support() const override { return support_; }
+  bool knows_channel_class(uint32_t) const override { return true; }
   Result<> freeze(uint32_t gpu, std::span<const ChannelRef> channels) override;
   Result<> thaw(uint32_t gpu, std::span<const ChannelRef> channels) override;
   Result<> set_slice(const GroupRef& group, Micros slice) override;

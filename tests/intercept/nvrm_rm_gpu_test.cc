@@ -80,6 +80,8 @@ TEST_F(RmGpuFakeTest, ControlsFreezesSlicesAndReads) {
   EXPECT_TRUE(gpu->support().has_switch_log);
   EXPECT_EQ(gpu->support().driver_version, "580.142");
   EXPECT_EQ(gpu->support().reason, "");
+  EXPECT_TRUE(gpu->knows_channel_class(0xC86F));
+  EXPECT_FALSE(gpu->knows_channel_class(0xCC6F));
   const ChannelRef one = channel();
   EXPECT_TRUE(gpu->freeze(1, std::span(&one, 1)));
   EXPECT_EQ(rm_.frozen(one.client, one.channel), 1);

@@ -186,6 +186,31 @@ TEST_F(EnforcerTest, ARefusalIsBelievedWhenItIsRepeated) {
   EXPECT_TRUE(gpu_.calls.empty()) << "left alone";
 }
 
+TEST_F(EnforcerTest, AProcessWithAnUnknownChannelClassIsOnlyObserved) {
+  apply({target(kA, true, Micros(5000)), target(kB, true, Micros(5000))});
+  EXPECT_EQ(gpu_.frozen_channels(), 16);
+  gpu_.unknown_classes = {0xCC6F};
+  registry_.apply(event(kA, ChannelCreated{.client = kHandlesA.client,
+                                           .parent = kHandlesA.group,
+                                           .channel = kHandlesA.first_channel + 8,
+                                           .class_id = 0xCC6F}));
+  apply({target(kA, true, Micros(5000)), target(kB, true, Micros(5000))});
+  EXPECT_EQ(gpu_.frozen_channels(), 8) << "B's";
+  EXPECT_EQ(gpu_.slice_of(kHandlesA.client, kHandlesA.group), Micros(2048));
+  const Enforcer::State state = enforcer_.state(holder(kA));
+  EXPECT_FALSE(state.can_control);
+  EXPECT_EQ(state.note, "channel class 0xcc6f is not known: observed only");
+  EXPECT_TRUE(enforcer_.state(holder(kB)).can_control);
+}
+
+TEST_F(EnforcerTest, AnUnknownChannelClassIsNeverTouched) {
+  gpu_.unknown_classes = {0xC86F};
+  apply({target(kA, true, Micros(5000))});
+  EXPECT_TRUE(gpu_.calls.empty());
+  EXPECT_EQ(ledger_entries(), 0u);
+  EXPECT_FALSE(enforcer_.state(holder(kA)).can_control);
+}
+
 TEST_F(EnforcerTest, ClientsOfOneMpsServerAreOnlyObserved) {
   apply({target(kA, true, Micros(5000))});
   EXPECT_EQ(gpu_.frozen_channels(), 8);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,7 @@ class FakeGpu final : public Gpu {
   std::map<uint32_t, std::vector<Utilisation>> utilisations;
   std::map<uint32_t, SwitchBatch> switches;  // handed out once
   std::map<pid_t, std::vector<DriverEvent>> attachable;
+  std::set<uint32_t> unknown_classes;            // of channels
   std::map<uint32_t, uint32_t> hardware_groups;  // of group handles; others are groups of their own
 
   int freezes(const ChannelRef& channel) const {
@@ -64,6 +66,9 @@ class FakeGpu final : public Gpu {
 
   std::span<const GpuInfo> gpus() const override { return infos_; }
   const GpuSupport& support() const override { return support_; }
+  bool knows_channel_class(uint32_t class_id) const override {
+    return !unknown_classes.contains(class_id);
+  }
 
   Result<> freeze(uint32_t gpu, std::span<const ChannelRef> channels) override {
     calls.push_back({Call::Kind::kFreeze, gpu, list(channels), {}, {}});

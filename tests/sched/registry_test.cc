@@ -54,6 +54,29 @@ TEST_F(RegistryTest, FindsTheComputeGroupWithItsChannelsAndMemory) {
   EXPECT_EQ(held.memory_bytes, 16u << 20);
 }
 
+TEST_F(RegistryTest, KeepsTheClassesOfTheComputeChannels) {
+  apply(program(kProcess, kContext));
+  EXPECT_EQ(holder(1).channel_classes, (std::set<uint32_t>{0xC86F}));
+  const auto make = [&](uint32_t parent, uint32_t channel, uint32_t class_id) {
+    registry_.apply(event(kProcess, ChannelCreated{.client = kContext.client,
+                                                   .parent = parent,
+                                                   .channel = channel,
+                                                   .class_id = class_id}));
+  };
+  const uint32_t copy_group = kContext.group + 0x1000, added = kContext.first_channel + 100;
+  make(copy_group, added + 1, 0xCA6F);
+  EXPECT_EQ(holder(1).channel_classes, (std::set<uint32_t>{0xC86F})) << "not a compute channel";
+  make(kContext.group, added, 0xC96F);
+  EXPECT_EQ(holder(1).channel_classes, (std::set<uint32_t>{0xC86F, 0xC96F}));
+  // The handle was freed unseen and used again.
+  const uint64_t before = holder(1).generation;
+  make(kContext.group, added, 0xCC6F);
+  EXPECT_EQ(holder(1).channel_classes, (std::set<uint32_t>{0xC86F, 0xCC6F}));
+  EXPECT_GT(holder(1).generation, before);
+  registry_.apply(event(kProcess, ObjectFreed{kContext.client, added}));
+  EXPECT_EQ(holder(1).channel_classes, (std::set<uint32_t>{0xC86F}));
+}
+
 TEST_F(RegistryTest, GivesAProcessOnTwoGpusTwoHolders) {
   apply(program(kProcess, kContext, 1));
   Handles second = kContext;

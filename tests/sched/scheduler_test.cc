@@ -243,6 +243,7 @@ TEST(Scheduler, GivesUpOnAGpuThatDoesNotAnswer) {
     Result<> thaw(uint32_t, std::span<const ChannelRef>) override { return gone(); }
     Result<> set_slice(const GroupRef&, Micros) override { return gone(); }
     Result<Micros> slice(const GroupRef&) override { return std::unexpected(gone().error()); }
+    bool knows_channel_class(uint32_t) const override { return true; }
     Result<uint32_t> hardware_group(const GroupRef&) override { return 0; }
     Result<SwitchBatch> read_switches(uint32_t) override { return std::unexpected(gone().error()); }
     std::optional<std::vector<Utilisation>> utilisation(uint32_t) override { return std::nullopt; }
