@@ -54,9 +54,7 @@ static void gs_control_event(struct gs_call *call, u32 status, u32 flags, u64 re
 	gs_event_send(&event);
 }
 
-/* Counts and reports under gs_lock, which it drops. */
-static long gs_control_refuse(struct gs_call *call)
-	__releases(&gs_lock)
+static void gs_control_count_refusal(struct gs_call *call)
 {
 	u64 repeats;
 
@@ -64,8 +62,6 @@ static long gs_control_refuse(struct gs_call *call)
 	if (gs_refusal_is_reported(call->process, &repeats))
 		gs_control_event(call, RM_ERR_INSUFFICIENT_PERMISSIONS, GPUSHARE_EVENT_REFUSED,
 				 repeats);
-	mutex_unlock(&gs_lock);
-	return gs_call_refuse(call, RM_ERR_INSUFFICIENT_PERMISSIONS);
 }
 
 /**
@@ -83,6 +79,7 @@ long gs_filter_control(struct gs_call *call)
 	struct gs_answer answer;
 	struct gs_target target;
 	struct gs_object *object;
+	bool is_allowed;
 
 	if (gs_call_read_params(call))
 		return -EFAULT;
@@ -90,11 +87,16 @@ long gs_filter_control(struct gs_call *call)
 	object = gs_control_object(call);
 	target.is_own = object;
 	target.is_done = object && gs_control_was_made(rule, object);
-	if (!gs_control_is_allowed(rule, &target, call->params.value))
-		return gs_control_refuse(call);
-	object->refs++; /* every rule that allows asks for an own object */
-	gs_control_mark(rule, object, true);
+	is_allowed = gs_control_is_allowed(rule, &target, call->params.value);
+	if (is_allowed) {
+		object->refs++; /* there is one: every rule that allows asks for an own object */
+		gs_control_mark(rule, object, true);
+	} else {
+		gs_control_count_refusal(call);
+	}
 	mutex_unlock(&gs_lock);
+	if (!is_allowed)
+		return gs_call_refuse(call, RM_ERR_INSUFFICIENT_PERMISSIONS);
 
 	gs_call_driver(call, &answer);
 
