@@ -12,11 +12,11 @@
 #include <tuple>
 #include <utility>
 
-#include "sched/nearest.h"
 #include "sched/policies.h"
 #include "sched/toml.h"
 #include "shmctl/base/fd.h"
 #include "shmctl/layout.h"
+#include "shmctl/nearest.h"
 
 namespace gpushare {
 namespace {

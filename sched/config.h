@@ -13,9 +13,9 @@
 
 #include "sched/policy.h"
 #include "sched/rules.h"
-#include "sched/tenant_settings.h"
 #include "shmctl/base/clock.h"
 #include "shmctl/base/log.h"
+#include "shmctl/tenant_settings.h"
 
 namespace gpushare {
 

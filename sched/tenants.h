@@ -28,7 +28,7 @@
 
 #include "sched/config.h"
 #include "sched/rules.h"
-#include "sched/tenant_settings.h"
+#include "shmctl/tenant_settings.h"
 
 namespace gpushare {
 

@@ -12,7 +12,7 @@
 #include "intercept/sim/sim_gpu.h"
 #include "sched/accounting.h"
 #include "sched/policy_fair.h"
-#include "sched/tenant_settings.h"
+#include "shmctl/tenant_settings.h"
 #include "shmctl/token_bucket.h"
 #include "tests/intercept/sim_programs.h"
 

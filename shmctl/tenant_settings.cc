@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sched/tenant_settings.h"
+#include "shmctl/tenant_settings.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <charconv>
 #include <memory>
 
-#include "sched/nearest.h"
+#include "shmctl/nearest.h"
 
 namespace gpushare {
 namespace {
@@ -207,12 +207,14 @@ Result<> apply_setting(TenantSettings& settings, std::string_view key, std::stri
             ? fmt::format("unknown setting '{}'; allowed: {}", key, fmt::join(kKeyNames, ", "))
             : fmt::format("unknown setting '{}'; did you mean '{}'?", key, near));
   }
-  if (!found->parse(settings, value)) {
-    return make_error(
-        std::errc::invalid_argument, "tenant setting",
-        fmt::format("{}: '{}' is not allowed; allowed: {}", key, value, found->allowed));
-  }
+  if (!found->parse(settings, value)) return not_allowed(key, value);
   return {};
+}
+
+std::unexpected<Error> not_allowed(std::string_view key, std::string_view value) {
+  return make_error(
+      std::errc::invalid_argument, "tenant setting",
+      fmt::format("{}: '{}' is not allowed; allowed: {}", key, value, allowed_values(key)));
 }
 
 Result<> apply_settings(TenantSettings& settings, std::span<const Setting> changes) {

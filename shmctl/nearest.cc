@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sched/nearest.h"
+#include "shmctl/nearest.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sched/tenant_settings.h"
+#include "shmctl/tenant_settings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sched/nearest.h"
+#include "shmctl/nearest.h"
 
 namespace gpushare {
 namespace {

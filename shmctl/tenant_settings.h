@@ -66,6 +66,9 @@ Result<> apply_setting(TenantSettings& settings, std::string_view key, std::stri
 // All of them, in order, or on the first error none.
 Result<> apply_settings(TenantSettings& settings, std::span<const Setting> changes);
 
+// What is said of a value that is not allowed, by whomever it was refused.
+std::unexpected<Error> not_allowed(std::string_view key, std::string_view value);
+
 // The value as apply_setting() reads it back; "" for an unknown key.
 std::string format_setting(const TenantSettings& settings, std::string_view key);
 std::vector<Setting> format_settings(const TenantSettings& settings);  // every key
