@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gpu: everything the agent may do to the machine's GPUs. The seam between decisions and the driver:
-// nvrm/rm_gpu drives the stock NVIDIA driver, sim/sim_gpu a simulated GPU, and the agent does not know
-// which. All calls come from one thread; none blocks longer than the driver does (a freeze of one
-// program about 0.6 ms, `driver-facts` section 3, measured on an H200).
+// Gpu: everything the agent may do to the machine's GPUs. The seam between decisions and the
+// driver: nvrm/rm_gpu drives the stock NVIDIA driver, sim/sim_gpu a simulated GPU, and the agent
+// does not know which. All calls come from one thread; none blocks longer than the driver does (a
+// freeze of one program about 0.6 ms, `driver-facts` section 3, measured on an H200).
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,12 @@
 namespace gpushare {
 
 struct GpuInfo {
-  uint32_t index = 0;     // 0.. in the order of this list; what every other call names a GPU by
-  uint32_t instance = 0;  // RM device instance, as in DeviceCreated
-  std::string uuid;       // "GPU-xxxxxxxx-...", empty if unknown
-  std::string name;       // "NVIDIA H200"
-  std::string pci;        // "0000:1b:00.0", empty if none
-  uint32_t sm_count = 0;  // 0 unknown
+  uint32_t index = 0;         // 0.. in the order of this list; what every other call names a GPU by
+  uint32_t instance = 0;      // RM device instance, as in DeviceCreated
+  std::string uuid;           // "GPU-xxxxxxxx-...", empty if unknown
+  std::string name;           // "NVIDIA H200"
+  std::string pci;            // "0000:1b:00.0", empty if none
+  uint32_t sm_count = 0;      // 0 unknown
   uint64_t memory_bytes = 0;  // 0 unknown
 };
 
@@ -54,7 +54,7 @@ struct SwitchRecord {
 struct SwitchBatch {
   std::vector<SwitchRecord> records;  // oldest first
   uint64_t lost = 0;                  // records overwritten before they were read
-  Time complete_until{};              // every switch before this instant is in this or an earlier batch
+  Time complete_until{};  // every switch before this instant is in this or an earlier batch
 };
 
 // What the driver's own counters say of one process; a sample of the last ~1 s.
@@ -79,13 +79,14 @@ class Gpu {
 
   virtual std::span<const GpuInfo> gpus() const = 0;
   virtual const GpuSupport& support() const = 0;
-  // Channels of a class it does not know must be left alone: a freeze may mean something else there.
+  // Channels of a class it does not know must be left alone: a freeze may mean something else
+  // there.
   virtual bool knows_channel_class(uint32_t class_id) const = 0;
 
-  // Stops / resumes the channels, also in the middle of a kernel. The driver counts: as many thaws as
-  // freezes are needed; a surplus thaw is harmless. On return of freeze() the GPU has stopped them.
-  // Any number of channels; calls above 64 are split, and a failure in the middle undoes what was
-  // done (freeze) or goes on and reports the first error (thaw). A channel that is gone (its
+  // Stops / resumes the channels, also in the middle of a kernel. The driver counts: as many thaws
+  // as freezes are needed; a surplus thaw is harmless. On return of freeze() the GPU has stopped
+  // them. Any number of channels; calls above 64 are split, and a failure in the middle undoes what
+  // was done (freeze) or goes on and reports the first error (thaw). A channel that is gone (its
   // process died) is not an error for thaw().
   virtual Result<> freeze(uint32_t gpu, std::span<const ChannelRef> channels) = 0;
   virtual Result<> thaw(uint32_t gpu, std::span<const ChannelRef> channels) = 0;
@@ -99,14 +100,20 @@ class Gpu {
   // one stops them all. Errors as set_slice.
   virtual Result<uint32_t> hardware_group(const GroupRef& group) = 0;
 
+  // Stops / resumes the process itself, for those whose channels cannot be frozen alone: it
+  // launches nothing more, its kernel in progress ends by itself. Not counted. Error
+  // no_such_process when it is gone.
+  virtual Result<> stop(const ProcessId& process) = 0;
+  virtual Result<> resume(const ProcessId& process) = 0;
+
   // Everything logged since the last call. Cheap (12 us on an H200); call it every tick.
   virtual Result<SwitchBatch> read_switches(uint32_t gpu) = 0;
 
   // nullopt: this machine cannot tell (no NVML, no permission).
   virtual std::optional<std::vector<Utilisation>> utilisation(uint32_t gpu) = 0;
 
-  // Objects of a process that opened the driver before anyone watched, as the events that would have
-  // been seen, ProcessOpened first. Empty if it has none. Under 100 ms a process.
+  // Objects of a process that opened the driver before anyone watched, as the events that would
+  // have been seen, ProcessOpened first. Empty if it has none. Under 100 ms a process.
   virtual Result<std::vector<DriverEvent>> attach(pid_t pid) = 0;
   // Processes that hold the driver open now.
   virtual std::vector<pid_t> users() const = 0;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kRefusalsBelieved = 2;
 constexpr const char* kSharesGroup =
-    "an MPS client: the driver would freeze, or set the slice of, all clients of its server";
+    "an MPS client: it has its server's slice, and a freeze stops the process";
 
 bool is_gone(const Error& error) { return error.code == std::errc::no_such_process; }
 
@@ -41,7 +41,8 @@ void Enforcer::apply(uint32_t gpu, std::span<const Target> targets) {
   if (gpu_.support().can_set_slice) {
     for (const Target& target : targets) {
       Controlled& process = processes_[{target.holder->process, gpu}];
-      if (process.can_control && target.slice.count() > 0) set_slices(target, process);
+      if (process.can_control && !process.shares_group && target.slice.count() > 0)
+        set_slices(target, process);
     }
   }
   std::vector<Key> thawing;
@@ -85,7 +86,8 @@ void Enforcer::follow(Controlled& process, const Holder& holder) {
                  fmt::format("channel class {:#06x} is not known: observed only", *unknown));
 }
 
-// Whoever has once shared a group stays observed: its server takes the next client at any time.
+// Whoever has once shared a group is treated so to its end: its server takes the next client at any
+// time.
 void Enforcer::join(Group& group, const Key& key) {
   const Result<uint32_t> number = gpu_.hardware_group(group.ref);
   if (!number) return;
@@ -95,8 +97,33 @@ void Enforcer::join(Group& group, const Key& key) {
   if (sharers.size() < 2) return;
   for (const Key& sharer : sharers) {
     Controlled& process = processes_[sharer];
-    if (process.can_control) only_observe(sharer, process, kSharesGroup);
+    if (!process.shares_group) share(sharer, process);
   }
+}
+
+void Enforcer::share(const Key& key, Controlled& process) {
+  process.shares_group = true;
+  if (process.is_frozen) thaw(key.second, std::span(&key, 1));
+  for (Group& group : process.groups) restore(group);
+  process.note = kSharesGroup;
+}
+
+void Enforcer::stop(const Key& key, Controlled& process) {
+  if (process.is_frozen) return;
+  // No client and no group: the entry means the process itself.
+  const LedgerKey own{
+      .pid = key.first.pid, .start_ticks = key.first.start_ticks, .gpu = key.second};
+  const Result<uint32_t> entry = ledger_.begin_freeze(own, -1, {});
+  if (!entry) return refused(key, process, entry.error());
+  if (const Result<> stopped = gpu_.stop(key.first); !stopped) {
+    ledger_.end_thaw(*entry);
+    return refused(key, process, stopped.error());
+  }
+  process.refusals = 0;
+  process.stop_entry = *entry;
+  process.is_frozen = true;
+  ++process.freezes;
+  changed(Change::Kind::kFreeze, key);
 }
 
 void Enforcer::leave(const Group& group, const Key& key) {
@@ -113,6 +140,10 @@ void Enforcer::freeze(uint32_t gpu, std::span<const Target> targets) {
   for (const Target& target : targets) {
     Controlled& process = processes_[{target.holder->process, gpu}];
     if (!target.is_frozen || !process.can_control) continue;
+    if (process.shares_group) {
+      stop({target.holder->process, gpu}, process);
+      continue;
+    }
     std::optional<Freezing> freezing = begin(target, process);
     if (!freezing) continue;
     for (const auto& [group, added] : freezing->parts)
@@ -240,8 +271,8 @@ void Enforcer::thaw(uint32_t gpu, std::span<const Key> keys) {
   const Result<> together = channels.empty() ? Result<>() : gpu_.thaw(gpu, channels);
   for (const Key& key : keys) {
     Controlled& process = processes_[key];
-    Result<> own = together;
-    if (!together && keys.size() > 1) {
+    Result<> own = process.stop_entry ? gpu_.resume(key.first) : together;
+    if (!together && keys.size() > 1 && !process.stop_entry) {
       // Thawing again what the failed call had thawed does no harm.
       channels.clear();
       channels_of(process, channels);
@@ -263,8 +294,9 @@ void Enforcer::thawed(const Key& key, Controlled& process) {
     for (; group.begun > 0; --group.begun) ledger_.end_thaw(group.entry);
     group.frozen.clear();
   }
+  if (process.stop_entry) ledger_.end_thaw(*std::exchange(process.stop_entry, std::nullopt));
   process.is_frozen = false;
-  if (process.can_control) process.note.clear();
+  if (process.can_control) process.note = process.shares_group ? kSharesGroup : "";
   changed(Change::Kind::kThaw, key);
 }
 
@@ -293,6 +325,7 @@ void Enforcer::only_observe(const Key& key, Controlled& process, std::string not
 void Enforcer::forget(const ProcessId& process, uint32_t gpu) {
   const auto at = processes_.find({process, gpu});
   if (at == processes_.end()) return;
+  if (at->second.stop_entry) ledger_.clear(*at->second.stop_entry);
   for (const Group& group : at->second.groups) {
     ledger_.clear_group(ledger_key(group.ref, gpu));
     leave(group, at->first);

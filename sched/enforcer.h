@@ -7,9 +7,10 @@
 //   - Only compute groups are touched. Every one of a process on that GPU, and, of a process that
 //     is frozen, also the groups and channels that it makes later.
 //   - Each channel is frozen once, so that one thaw frees it. The ledger is written ahead.
-//   - Processes whose groups are one in hardware (clients of one MPS server) are only observed: a
-//     freeze or a slice of one would be everybody's. So are those with a channel of a class that
-//     the driver's side does not know.
+//   - Processes whose groups are one in hardware (clients of one MPS server) keep their slice, and
+//     to freeze one the process is stopped instead of its channels: a slice of one would be
+//     everybody's, and so is a freeze (measured on an H200).
+//   - Who has a channel of a class that the driver's side does not know is only observed.
 //   - A refusal is believed when the next apply() repeats it (the object may have been freed a
 //     moment ago): the process is then left alone, its state undone as far as the driver lets us,
 //     and its note says why. A process that is gone is no error.
@@ -81,6 +82,8 @@ class Enforcer {
     std::vector<Group> groups;
     bool is_frozen = false;  // the last decision that could be carried out
     bool can_control = true;
+    bool shares_group = false;
+    std::optional<uint32_t> stop_entry;  // in the ledger, while the process is stopped
     uint64_t freezes = 0;
     int refusals = 0;  // in a row
     std::string note;
@@ -105,6 +108,8 @@ class Enforcer {
   void restore(Group& group);
   void refused(const Key& key, Controlled& process, const Error& error);
   void only_observe(const Key& key, Controlled& process, std::string note);
+  void share(const Key& key, Controlled& process);
+  void stop(const Key& key, Controlled& process);
   void changed(Change::Kind kind, const Key& key, Micros slice = Micros(0));
   static LedgerKey ledger_key(const GroupRef& ref, uint32_t gpu);
 

@@ -21,6 +21,8 @@ struct Entry {
   LedgerRecord record;
   bool is_undone = true;
   ProcessId process() const { return {record.pid, record.start_ticks}; }
+  // Not a group's channels are frozen, but the process is stopped (an MPS client).
+  bool is_stop() const { return record.client == 0 && record.group == 0; }
 };
 
 bool is_gone(const Error& error) { return error.code == std::errc::no_such_process; }
@@ -65,8 +67,20 @@ RecoveryReport recover(Gpu& gpu, Region& region, const ProcReader& processes) {
 
   std::map<uint32_t, std::vector<Entry*>> frozen;  // by GPU
   std::set<ProcessId> thawed;
-  for (Entry& entry : entries)
-    if (entry.record.freezes > 0) frozen[entry.record.gpu].push_back(&entry);
+  for (Entry& entry : entries) {
+    if (entry.record.freezes == 0) continue;
+    if (!entry.is_stop()) {
+      frozen[entry.record.gpu].push_back(&entry);
+      continue;
+    }
+    const Result<> resumed = gpu.resume(entry.process());
+    entry.is_undone = resumed || is_gone(resumed.error());
+    if (entry.is_undone)
+      thawed.insert(entry.process());
+    else
+      report.errors.push_back(
+          fmt::format("pid {}: {}", entry.record.pid, resumed.error().message()));
+  }
   for (auto& [index, list] : frozen) {
     for (uint32_t round = 0; round < kMostFreezes && !list.empty(); ++round) {
       thaw_once(gpu, index, list, report.errors);

@@ -16,6 +16,9 @@
 // has several entries (part 0, 1, ..); they are written one after the other, all before the driver
 // is asked, and only part 0 carries the slice.
 //
+// An entry of client 0 and group 0 without channels stands for the process itself: it is stopped
+// (intercept/process_stop.h), and begin_freeze and end_thaw count that.
+//
 // Threads: one Ledger object on one thread of one process at a time. for_each_entry: any.
 #pragma once
 

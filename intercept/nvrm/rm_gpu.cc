@@ -9,6 +9,7 @@
 #include "intercept/nvrm/nvml.h"
 #include "intercept/nvrm/switch_log.h"
 #include "intercept/nvrm/versions.h"
+#include "intercept/process_stop.h"
 #include "shmctl/base/proc_stat.h"
 
 namespace gpushare {
@@ -57,6 +58,8 @@ class RmGpu final : public Gpu {
   Result<uint32_t> hardware_group(const GroupRef& group) override {
     return group_number(client_, group);
   }
+  Result<> stop(const ProcessId& process) override { return stop_process(process); }
+  Result<> resume(const ProcessId& process) override { return resume_process(process); }
 
   Result<SwitchBatch> read_switches(uint32_t gpu) override {
     if (gpu >= logs_.size() || !logs_[gpu])

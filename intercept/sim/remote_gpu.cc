@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "intercept/sim/remote_gpu.h"
+#include "intercept/process_stop.h"
 
 #include <cstring>
 #include <utility>
@@ -58,6 +59,9 @@ class RemoteGpu final : public Gpu {
     if (!reply) return std::unexpected(reply.error());
     return static_cast<uint32_t>(reply->number);
   }
+  // Its programs are real processes, only their GPU is not.
+  Result<> stop(const ProcessId& process) override { return stop_process(process); }
+  Result<> resume(const ProcessId& process) override { return resume_process(process); }
 
   Result<SwitchBatch> read_switches(uint32_t gpu) override;
   std::optional<std::vector<Utilisation>> utilisation(uint32_t gpu) override;

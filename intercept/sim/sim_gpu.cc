@@ -60,6 +60,14 @@ Result<uint32_t> SimGpu::hardware_group(const GroupRef& group) {
   return model_.hardware_group(group);
 }
 
+Result<> SimGpu::stop(const ProcessId&) {
+  return make_error(std::errc::not_supported, "stop process", "it is only simulated");
+}
+
+Result<> SimGpu::resume(const ProcessId&) {
+  return make_error(std::errc::not_supported, "resume process", "it is only simulated");
+}
+
 Result<SwitchBatch> SimGpu::read_switches(uint32_t gpu) {
   if (gpu >= places_.size()) return make_error(std::errc::no_such_device, "read switch log");
   spend(model_.parameters().control.read_log);

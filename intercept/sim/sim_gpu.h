@@ -46,6 +46,9 @@ class SimGpu final : public Gpu {
   Result<> set_slice(const GroupRef& group, Micros slice) override;
   Result<Micros> slice(const GroupRef& group) override;
   Result<uint32_t> hardware_group(const GroupRef& group) override;
+  // Programs in virtual time have no process: not_supported.
+  Result<> stop(const ProcessId& process) override;
+  Result<> resume(const ProcessId& process) override;
   Result<SwitchBatch> read_switches(uint32_t gpu) override;
   std::optional<std::vector<Utilisation>> utilisation(uint32_t gpu) override;
   Result<std::vector<DriverEvent>> attach(pid_t pid) override;

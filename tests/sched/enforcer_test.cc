@@ -211,26 +211,51 @@ TEST_F(EnforcerTest, AnUnknownChannelClassIsNeverTouched) {
   EXPECT_FALSE(enforcer_.state(holder(kA)).can_control);
 }
 
-TEST_F(EnforcerTest, ClientsOfOneMpsServerAreOnlyObserved) {
+TEST_F(EnforcerTest, OfOneMpsServersClientsTheProcessIsStoppedAndNoChannelFrozen) {
   apply({target(kA, true, Micros(5000))});
   EXPECT_EQ(gpu_.frozen_channels(), 8);
-  // B turns out to hold the same group in hardware: what was done to A alone is undone.
+  // A and B turn out to hold the same group in hardware: what was done to A alone is undone.
   gpu_.hardware_groups[kHandlesA.group] = 6;
   constexpr Handles kSecond{.client = 0xA2, .device = 1, .group = 0x10, .first_channel = 0x40};
   for (const DriverEvent& one : program(kA, kSecond)) registry_.apply(one);
-  apply({target(kA, true, Micros(5000)), target(kB, true, Micros(3000))});
+  apply({target(kA, false, Micros(5000)), target(kB, true, Micros(3000))});
   EXPECT_EQ(gpu_.frozen_channels(), 0);
   EXPECT_EQ(gpu_.slice_of(kHandlesA.client, kHandlesA.group), Micros(2048));
-  EXPECT_EQ(ledger_entries(), 0u);
-  for (const ProcessId& process : {kA, kB}) {
-    const Enforcer::State state = enforcer_.state(holder(process));
-    EXPECT_FALSE(state.can_control);
-    EXPECT_NE(state.note.find("MPS"), std::string::npos) << state.note;
-  }
+  EXPECT_EQ(gpu_.slice_of(kHandlesB.client, kHandlesB.group), Micros(2048));
+  EXPECT_EQ(gpu_.stopped, std::set{kB});
+  EXPECT_EQ(ledger_entries(), 1u);
+  for (const ProcessId& process : {kA, kB})
+    EXPECT_NE(enforcer_.state(holder(process)).note.find("MPS"), std::string::npos);
+  EXPECT_TRUE(enforcer_.state(holder(kB)).is_frozen);
+
+  apply({target(kA, false), target(kB, true)});
+  EXPECT_EQ(calls(Kind::kStop), 1u);
+  apply({target(kA, true), target(kB, false)});
+  EXPECT_EQ(gpu_.stopped, std::set{kA});
   // The one that stays is still a client of that server.
   enforcer_.forget(kB, 0);
+  enforcer_.undo_all();
+  EXPECT_TRUE(gpu_.stopped.empty());
+  EXPECT_EQ(ledger_entries(), 0u);
   apply({target(kA, true, Micros(5000))});
   EXPECT_EQ(gpu_.frozen_channels(), 0);
+  EXPECT_EQ(gpu_.stopped, std::set{kA});
+}
+
+TEST_F(EnforcerTest, AStopIsWrittenAheadAndWhoCannotBeStoppedIsOnlyObserved) {
+  gpu_.hardware_groups[kHandlesA.group] = 6;
+  apply({target(kA, false), target(kB, false)});
+  gpu_.fault = [&](const FakeGpu::Call& call) -> Result<> {
+    if (call.kind != Kind::kStop) return {};
+    EXPECT_EQ(ledger_entries(), 1u);
+    return make_error(std::errc::operation_not_permitted, "stop process");
+  };
+  apply({target(kA, true)});
+  EXPECT_EQ(ledger_entries(), 0u);
+  apply({target(kA, true)});
+  EXPECT_FALSE(enforcer_.state(holder(kA)).can_control);
+  EXPECT_FALSE(enforcer_.state(holder(kA)).is_frozen);
+  EXPECT_EQ(ledger_entries(), 0u);
 }
 
 TEST_F(EnforcerTest, GroupsOfOneProcessMayBeOneInHardware) {

@@ -17,7 +17,7 @@ namespace gpushare::test {
 class FakeGpu final : public Gpu {
  public:
   struct Call {
-    enum class Kind { kFreeze, kThaw, kSetSlice, kGetSlice };
+    enum class Kind { kFreeze, kThaw, kSetSlice, kGetSlice, kStop, kResume };
     Kind kind;
     uint32_t gpu = 0;
     std::vector<ChannelRef> channels;
@@ -40,6 +40,7 @@ class FakeGpu final : public Gpu {
   // Asked before a call is carried out: an error refuses it.
   std::function<Result<>(const Call&)> fault;
   std::vector<Call> calls;
+  std::set<ProcessId> stopped;
   std::map<uint32_t, std::vector<Utilisation>> utilisations;
   std::map<uint32_t, SwitchBatch> switches;  // handed out once
   std::map<pid_t, std::vector<DriverEvent>> attachable;
@@ -105,6 +106,8 @@ class FakeGpu final : public Gpu {
     const auto at = hardware_groups.find(group.group);
     return at == hardware_groups.end() ? group.client ^ group.group : at->second;
   }
+  Result<> stop(const ProcessId& process) override { return note(Call::Kind::kStop, process); }
+  Result<> resume(const ProcessId& process) override { return note(Call::Kind::kResume, process); }
   Result<SwitchBatch> read_switches(uint32_t gpu) override {
     return std::exchange(switches[gpu], SwitchBatch{});
   }
@@ -125,6 +128,16 @@ class FakeGpu final : public Gpu {
 
  private:
   static constexpr Micros kDefaultSlice{2048};
+  Result<> note(Call::Kind kind, const ProcessId& process) {
+    calls.push_back({kind, 0, {}, {.process = process}, {}});
+    if (fault)
+      if (const auto verdict = fault(calls.back()); !verdict) return verdict;
+    if (kind == Call::Kind::kStop)
+      stopped.insert(process);
+    else
+      stopped.erase(process);
+    return {};
+  }
   static std::vector<ChannelRef> list(std::span<const ChannelRef> channels) {
     return {channels.begin(), channels.end()};
   }

@@ -8,8 +8,8 @@
 
 namespace gpushare::test {
 
-// Processes as the test says. A pid that nobody mentioned is alive, of start time 1000 + pid (as the
-// scripted programs' are), when `everyone_lives`.
+// Processes as the test says. A pid that nobody mentioned is alive, of start time 1000 + pid (as
+// the scripted programs' are), when `everyone_lives`.
 class FakeProcReader final : public ProcReader {
  public:
   bool everyone_lives = true;

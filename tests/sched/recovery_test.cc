@@ -70,6 +70,21 @@ TEST_F(RecoveryTest, ThawsInOneCallPerGpu) {
   EXPECT_EQ(gpu_.count(FakeGpu::Call::Kind::kThaw), 2u);
 }
 
+TEST_F(RecoveryTest, LetsAStoppedProcessGoOn) {
+  const LedgerKey process{.pid = 3, .start_ticks = 1003, .gpu = 0};
+  {
+    Ledger ledger(*region_);
+    ASSERT_TRUE(ledger.begin_freeze(process, -1, {}));
+  }
+  const ProcessId id{3, 1003};
+  ASSERT_TRUE(gpu_.stop(id));
+  freeze(kA, {1, 2});
+  const RecoveryReport report = recover();
+  EXPECT_TRUE(gpu_.stopped.empty());
+  EXPECT_EQ(report.thawed, (std::vector<ProcessId>{{1, 1001}, id}));
+  EXPECT_EQ(entries(), 0u);
+}
+
 TEST_F(RecoveryTest, DoneTwiceDoesNothingMore) {
   freeze(kA, {1});
   recover();

@@ -245,6 +245,8 @@ TEST(Scheduler, GivesUpOnAGpuThatDoesNotAnswer) {
     Result<Micros> slice(const GroupRef&) override { return std::unexpected(gone().error()); }
     bool knows_channel_class(uint32_t) const override { return true; }
     Result<uint32_t> hardware_group(const GroupRef&) override { return 0; }
+    Result<> stop(const ProcessId&) override { return gone(); }
+    Result<> resume(const ProcessId&) override { return gone(); }
     Result<SwitchBatch> read_switches(uint32_t) override { return std::unexpected(gone().error()); }
     std::optional<std::vector<Utilisation>> utilisation(uint32_t) override { return std::nullopt; }
     Result<std::vector<DriverEvent>> attach(pid_t) override {
