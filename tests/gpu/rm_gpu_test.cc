@@ -318,8 +318,9 @@ TEST_F(RmGpuTest, LogsTheSharesOfTwoPrograms) {
   EXPECT_EQ(lost, 0u);
 }
 
-// Which channels of an MPS client stop it, and whom besides.
-TEST_F(RmGpuTest, FreezesOneClientOfMps) {
+// Why the enforcer stops an MPS client's process: its channels are in one group with its
+// neighbour's.
+TEST_F(RmGpuTest, ClientsOfOneMpsServerShareAGroupAndFreezeTogether) {
   if (std::system("command -v nvidia-cuda-mps-control >/dev/null") != 0) GTEST_SKIP() << "no MPS";
   char folder[] = "/tmp/gpushare-mps-XXXXXX";
   ASSERT_NE(::mkdtemp(folder), nullptr);
@@ -328,40 +329,29 @@ TEST_F(RmGpuTest, FreezesOneClientOfMps) {
   ASSERT_EQ(std::system("nvidia-cuda-mps-control -d"), 0);
   {
     Child a = endless(25), b = endless(25);
-    const auto events = gpu_->attach(b.pid());
-    ASSERT_TRUE(events);
-    for (const DriverEvent& event : *events) {
-      if (const auto* made = std::get_if<ClientCreated>(&event.what))
-        std::printf("client %#x fd %d\n", made->client, made->fd);
-      if (const auto* made = std::get_if<GroupCreated>(&event.what))
-        std::printf("group %#x engine %d\n", made->group, static_cast<int>(made->engine));
-      if (const auto* made = std::get_if<ChannelCreated>(&event.what))
-        std::printf("channel %#x parent %#x class %#x\n", made->channel, made->parent,
-                    made->class_id);
-    }
-    const Objects found = sort_out(*events);
-    const Objects other = sort_out(gpu_->attach(a.pid()).value());
-    std::printf("neighbour: %zu channels\n", other.channels.size());
-    auto rates = [&](const char* what, std::span<const ChannelRef> channels) {
-      const Result<> frozen = channels.empty() ? Result<>() : gpu_->freeze(0, channels);
-      EXPECT_TRUE(frozen);
+    const Objects of_a = sort_out(gpu_->attach(a.pid()).value());
+    const Objects of_b = sort_out(gpu_->attach(b.pid()).value());
+    EXPECT_EQ(gpu_->hardware_group(of_a.compute).value(),
+              gpu_->hardware_group(of_b.compute).value());
+    struct Rates {
+      double a, b;  // turns per ms
+    };
+    auto rates = [&](const char* what) {
       std::this_thread::sleep_for(20ms);
       const double a0 = turns_of(a), b0 = turns_of(b);
       std::this_thread::sleep_for(300ms);
-      const double a1 = turns_of(a), b1 = turns_of(b);
-      if (!channels.empty()) {
-        EXPECT_TRUE(gpu_->thaw(0, channels));
-      }
-      std::printf("%-24s neighbour %6.0f/ms, client %6.0f/ms\n", what, (a1 - a0) / 300,
-                  (b1 - b0) / 300);
+      const Rates found{(turns_of(a) - a0) / 300, (turns_of(b) - b0) / 300};
+      std::printf("%-24s neighbour %6.0f/ms, client %6.0f/ms\n", what, found.a, found.b);
+      return found;
     };
-    rates("nothing frozen", {});
-    rates("all of it", found.channels);
-    for (const ChannelRef& channel : found.channels) {
-      char name[32];
-      std::snprintf(name, sizeof(name), "%#x", channel.channel);
-      rates(name, std::span(&channel, 1));
-    }
+    const Rates before = rates("nothing frozen");
+    ASSERT_TRUE(gpu_->freeze(0, of_b.compute_channels));
+    const Rates frozen = rates("client frozen");
+    EXPECT_TRUE(gpu_->thaw(0, of_b.compute_channels));
+    const Rates after = rates("thawed");
+    EXPECT_EQ(frozen.a + frozen.b, 0);
+    EXPECT_GT(after.a, before.a / 2);
+    EXPECT_GT(after.b, before.b / 2);
   }
   EXPECT_EQ(std::system("echo quit | nvidia-cuda-mps-control"), 0);
   ::unsetenv("CUDA_MPS_PIPE_DIRECTORY");
