@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the module reads the driver's ioctls.
+#include "kmod/rm_call.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <vector>
+
+namespace gpushare {
+namespace {
+
+constexpr __u32 kAllEscapes[] = {RM_ESC_ALLOC_MEMORY,    RM_ESC_ALLOC_OBJECT, RM_ESC_FREE,
+                                 RM_ESC_CONTROL,         RM_ESC_ALLOC,        RM_ESC_DUP_OBJECT,
+                                 RM_ESC_VID_HEAP_CONTROL};
+
+template <class T>
+rm_call parse(__u32 nr, const T& arg, __u32 size = sizeof(T)) {
+  alignas(8) unsigned char bytes[RM_ARG_BYTES] = {};
+  std::memcpy(bytes, &arg, std::min(sizeof arg, sizeof bytes));
+  rm_call call;
+  rm_call_parse(nr, size, bytes, &call);
+  return call;
+}
+
+TEST(KmodRmCall, LooksAtACommandOfItsOwnSizeOnly) {
+  EXPECT_EQ(rm_call_kind(RM_ESC_ALLOC, sizeof(rm_nvos64)), RM_CALL_ALLOC);
+  EXPECT_EQ(rm_call_kind(RM_ESC_ALLOC, sizeof(rm_nvos21)), RM_CALL_ALLOC);
+  EXPECT_EQ(rm_call_kind(RM_ESC_ALLOC_OBJECT, sizeof(rm_nvos05)), RM_CALL_ALLOC);
+  EXPECT_EQ(rm_call_kind(RM_ESC_ALLOC_MEMORY, sizeof(rm_nvos02_fd)), RM_CALL_ALLOC);
+  EXPECT_EQ(rm_call_kind(RM_ESC_FREE, sizeof(rm_nvos00)), RM_CALL_FREE);
+  EXPECT_EQ(rm_call_kind(RM_ESC_DUP_OBJECT, sizeof(rm_nvos55)), RM_CALL_DUP);
+  EXPECT_EQ(rm_call_kind(RM_ESC_CONTROL, sizeof(rm_nvos54)), RM_CALL_CONTROL);
+  for (const __u32 nr : kAllEscapes) {
+    int sizes = 0;
+    for (__u32 size = 0; size < sizeof(rm_nvos32_head); ++size)
+      sizes += rm_call_kind(nr, size) != RM_CALL_OTHER;
+    EXPECT_EQ(sizes, nr == RM_ESC_ALLOC ? 2 : nr == RM_ESC_VID_HEAP_CONTROL ? 0 : 1) << nr;
+  }
+  EXPECT_EQ(rm_call_kind(RM_ESC_VID_HEAP_CONTROL, 184), RM_CALL_ALLOC);
+  EXPECT_EQ(rm_call_kind(RM_ESC_VID_HEAP_CONTROL, 16383), RM_CALL_ALLOC);
+  EXPECT_EQ(rm_call_kind(RM_ESC_XFER, sizeof(rm_xfer)), RM_CALL_OTHER);
+}
+
+TEST(KmodRmCall, ReadsBothFormsOfAnAllocation) {
+  rm_nvos64 arg{};
+  arg.h_root = 1;
+  arg.h_parent = 2;
+  arg.h_new = 3;
+  arg.h_class = RM_CLASS_MEMORY_LOCAL_USER;
+  arg.p_params = 0x1000;
+  arg.params_size = 128;
+  rm_call call = parse(RM_ESC_ALLOC, arg);
+  EXPECT_EQ(call.kind, RM_CALL_ALLOC);
+  EXPECT_EQ(call.client, 1u);
+  EXPECT_EQ(call.parent, 2u);
+  EXPECT_EQ(call.object, 3u);
+  EXPECT_EQ(call.class_id, RM_CLASS_MEMORY_LOCAL_USER);
+  EXPECT_FALSE(call.is_opaque);
+  EXPECT_EQ(call.status_offset, offsetof(rm_nvos64, status));
+  EXPECT_EQ(rm_params_wanted(&call), sizeof(rm_memory_params));
+  arg.flags = RM_ALLOC_FLAGS_SERIALIZED;
+  call = parse(RM_ESC_ALLOC, arg);
+  EXPECT_TRUE(call.is_opaque);
+  EXPECT_EQ(rm_params_wanted(&call), 0u);
+
+  rm_nvos21 old{1, 2, 3, RM_CLASS_GROUP, 0x1000, 12, 0};
+  call = parse(RM_ESC_ALLOC, old);
+  EXPECT_EQ(call.status_offset, offsetof(rm_nvos21, status));
+  EXPECT_EQ(call.params_size, 12u);
+  EXPECT_EQ(rm_params_wanted(&call), 12u) << "no more than the caller says there is";
+}
+
+TEST(KmodRmCall, WithoutParametersNoneAreRead) {
+  rm_nvos64 arg{};
+  arg.h_class = RM_CLASS_MEMORY_LOCAL_USER;
+  arg.params_size = 128;
+  const rm_call call = parse(RM_ESC_ALLOC, arg);
+  EXPECT_EQ(rm_params_wanted(&call), 0u);
+}
+
+TEST(KmodRmCall, ReadsTheWaysOfTheOldHeap) {
+  rm_nvos32_head arg{};
+  arg.h_root = 1;
+  arg.h_parent = 2;
+  arg.h_memory = 3;
+  arg.size = 10'000;
+  arg.height_or_range_size = 20'000;
+  for (const auto& [function, bytes] : {std::pair{RM_HEAP_ALLOC_SIZE, 12'288u},
+                                        {RM_HEAP_ALLOC_TILED, 12'288u},
+                                        {RM_HEAP_ALLOC_SIZE_RANGE, 20'480u}}) {
+    arg.function = function;
+    const rm_call call = parse(RM_ESC_VID_HEAP_CONTROL, arg, 184);
+    EXPECT_EQ(call.kind, RM_CALL_ALLOC);
+    EXPECT_TRUE(call.is_video);
+    EXPECT_EQ(call.class_id, RM_CLASS_MEMORY_LOCAL_USER);
+    EXPECT_EQ(call.bytes, bytes);
+    EXPECT_EQ(call.object, 3u);
+  }
+  arg.attr = 1u << 25;  // PCI
+  rm_call call = parse(RM_ESC_VID_HEAP_CONTROL, arg, 184);
+  EXPECT_FALSE(call.is_video);
+  EXPECT_EQ(call.class_id, RM_CLASS_MEMORY_SYSTEM);
+  arg.attr = RM_MEMORY_ATTR_LOCATION_MASK;  // wherever there is room
+  EXPECT_TRUE(parse(RM_ESC_VID_HEAP_CONTROL, arg, 184).is_video);
+  arg.flags = RM_MEMORY_FLAGS_VIRTUAL;
+  EXPECT_EQ(parse(RM_ESC_VID_HEAP_CONTROL, arg, 184).kind, RM_CALL_OTHER);
+  arg.function = RM_HEAP_FREE;
+  call = parse(RM_ESC_VID_HEAP_CONTROL, arg, 184);
+  EXPECT_EQ(call.kind, RM_CALL_FREE);
+  EXPECT_EQ(call.object, 3u);
+  EXPECT_EQ(call.status_offset, offsetof(rm_nvos32_head, status));
+  arg.function = 5;  // INFO
+  EXPECT_EQ(parse(RM_ESC_VID_HEAP_CONTROL, arg, 184).kind, RM_CALL_OTHER);
+}
+
+TEST(KmodRmCall, ReadsTheSizeOfAllocMemoryFromItsLimit) {
+  rm_nvos02_fd arg{};
+  arg.h_class = RM_CLASS_MEMORY_LOCAL_USER;
+  arg.limit = (1 << 20) - 1;
+  EXPECT_EQ(parse(RM_ESC_ALLOC_MEMORY, arg).bytes, 1u << 20);
+  EXPECT_TRUE(parse(RM_ESC_ALLOC_MEMORY, arg).is_video);
+  arg.limit = ~0ULL;
+  EXPECT_EQ(parse(RM_ESC_ALLOC_MEMORY, arg).bytes, ~0ULL) << "must not wrap to nothing";
+}
+
+TEST(KmodRmCall, StatusLiesInsideTheArgumentWhateverItHolds) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 100'000; ++round) {
+    unsigned char bytes[RM_ARG_BYTES];
+    std::ranges::generate(bytes, [&] { return static_cast<unsigned char>(random()); });
+    const __u32 nr = kAllEscapes[random() % std::size(kAllEscapes)];
+    for (const __u32 size : {16u, 20u, 28u, 32u, 48u, 56u, 184u}) {
+      if (rm_call_kind(nr, size) == RM_CALL_OTHER) continue;
+      alignas(8) unsigned char arg[RM_ARG_BYTES] = {};
+      std::memcpy(arg, bytes, std::min<size_t>(size, sizeof arg));
+      rm_call call;
+      rm_call_parse(nr, size, arg, &call);
+      if (call.kind == RM_CALL_OTHER) continue;
+      EXPECT_GE(call.status_offset, 12u);
+      EXPECT_LE(call.status_offset + 4, std::min<size_t>(size, RM_ARG_BYTES));
+      EXPECT_LE(rm_params_wanted(&call), sizeof(rm_memory_params));
+    }
+  }
+}
+
+TEST(KmodRmCall, RoundsMemoryToWholePages) {
+  constexpr auto attr = [](__u32 page) { return page << RM_MEMORY_ATTR_PAGE_SIZE_SHIFT; };
+  EXPECT_EQ(rm_memory_round(0, 0), 0u);
+  EXPECT_EQ(rm_memory_round(1, 0), 4096u);
+  EXPECT_EQ(rm_memory_round(4096, 0), 4096u);
+  EXPECT_EQ(rm_memory_round(1, attr(RM_MEMORY_ATTR_PAGE_SIZE_4K)), 4096u);
+  EXPECT_EQ(rm_memory_round(1, attr(RM_MEMORY_ATTR_PAGE_SIZE_BIG)), 65536u);
+  EXPECT_EQ(rm_memory_round(1, attr(RM_MEMORY_ATTR_PAGE_SIZE_HUGE)), 2u << 20);
+  EXPECT_EQ(rm_memory_round(~0ULL - 10, 0), ~0ULL);
+}
+
+TEST(KmodRmCall, OnlyGpfifoClassesAreChannels) {
+  for (const __u32 class_id : {0xA06Fu, 0xC36Fu, 0xC86Fu, 0xCA6Fu})
+    EXPECT_TRUE(rm_is_channel_class(class_id)) << std::hex << class_id;
+  for (const __u32 class_id : {0x6Fu, 0xA06Cu, 0x1C86Fu, 0u})
+    EXPECT_FALSE(rm_is_channel_class(class_id)) << std::hex << class_id;
+}
+
+TEST(KmodBudget, HoldsTheLimitWithoutOverflow) {
+  EXPECT_TRUE(gs_budget_fits(0, 0, 0));
+  EXPECT_TRUE(gs_budget_fits(60, 40, 100));
+  EXPECT_FALSE(gs_budget_fits(60, 41, 100));
+  EXPECT_FALSE(gs_budget_fits(200, 1, 100)) << "held more before the limit came";
+  EXPECT_FALSE(gs_budget_fits(1, ~0ULL, ~0ULL));
+  EXPECT_TRUE(gs_budget_fits(1, ~0ULL - 1, ~0ULL));
+}
+
+}  // namespace
+}  // namespace gpushare
