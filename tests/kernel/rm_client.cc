@@ -247,7 +247,7 @@ Answer Context::group_control(uint32_t command, const std::vector<uint8_t>& para
 Answer Context::any_control(uint32_t command) {
   uint8_t params[64]{};
   const uint32_t interface = command >> 16;
-  uint32_t object = subdevice_;
+  uint32_t object = interface == GS_CLASS_DEVICE ? device_ : subdevice_;
   if (interface == GS_CLASS_CHANNEL_GROUP) object = group_;
   if (interface != GS_CLASS_SUBDEVICE && (interface & 0xFF) == GS_CHANNEL_CLASS_LOW_BYTE)
     object = channels_.front();

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Ring 2: every suite in a kernel of its own under QEMU, two at a time.
 #   run.sh BUILD [SUITE...]    BUILD: where make has put what it built; SUITE: of those below
+# GPUSHARE_KERNEL_ROUNDS: how often gpushare.ko is loaded and unloaded under load (4; 2 s each).
 # Prints GoogleTest's lines; status 0 when nothing failed. Logs are in BUILD/kernel/SUITE/.
 set -u
 here=$(dirname "$(realpath "$0")")
@@ -12,6 +13,13 @@ shift
 suites() {
   local driver=kernel/nvidia/nvidia.ko client=bin/tests/rm_client
   echo "standin 60 $driver $client"
+  local module=kernel/gpushare/gpushare.ko
+  echo "sysfs 60 $driver $client $module bin/tests/door" "$(ls "$here"/../../kmod/ABI/sysfs-kernel-gpushare 2>/dev/null)"
+  echo "module 120 $driver $client $module" \
+    "kernel/nvidia-535/nvidia.ko:/test/nvidia-535.ko" \
+    "kernel/nvidia-unknown/nvidia.ko:/test/nvidia-unknown.ko"
+  echo "filter 120 $driver $client $module kernel/refused-controls"
+  echo "cost 120 $driver $client $module"
   echo "agent 120 $driver $client bin/gpushared bin/gpushare"
 }
 
@@ -22,14 +30,19 @@ run_suite() {
     case $file in
       /*) files+=("$file") ;;
       *) files+=("$build/$file") ;;
-    esac
+    esac # a name in the guest may follow, after a colon
     if [ ! -e "${files[-1]%%:*}" ]; then
       printf '[  SKIPPED ] %s (0 ms)\nrun.sh:1: Skipped\n%s was not built: no headers of the kernel (package linux-headers-cloud-amd64)\n' \
         "$suite" "$(basename "$file")"
       return 0
     fi
   done
-  "$here/qemu/run-qemu.sh" -n "$suite" -o "$build/kernel/$suite" -t "$seconds" \
+  local rounds=${GPUSHARE_KERNEL_ROUNDS:-4}
+  seconds=$((seconds + 3 * rounds))
+  local counted=
+  [ "$suite" != cost ] || counted=-i
+  # shellcheck disable=SC2086 # nothing or an option
+  "$here/qemu/run-qemu.sh" $counted -a "rounds=$rounds" -n "$suite" -o "$build/kernel/$suite" -t "$seconds" \
     "$here/guest/$suite.sh" "$here/guest/lib.sh" "${files[@]}"
 }
 

@@ -146,9 +146,11 @@ has_true_share() { between "$2" "$3" "$(true_share "$1" 0.5)" "true share"; }
 # --- running ------------------------------------------------------------------------------------
 now_ms() { awk '{ printf "%d", $1 * 1000 }' /proc/uptime; }
 run_tests() {
-  local name code begin took
+  local names name code begin took
   suite=$1
-  for name in $(sed -n 's/^test_\([A-Za-z0-9]*\)().*/\1/p' "$0"); do
+  names=$(sed -n 's/^test_\([A-Za-z0-9]*\)().*/\1/p' "$0")
+  [ -n "$names" ] || echo "[  FAILED  ] $suite.HasTests (0 ms)"
+  for name in $names; do
     echo "[ RUN      ] $suite.$name"
     begin=$(now_ms)
     : >/tmp/pids

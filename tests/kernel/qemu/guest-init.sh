@@ -12,14 +12,16 @@ mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mount -t debugfs debugfs /sys/kernel/debug
 ln -s /proc/self/fd /dev/fd
 echo 'root:x:0:0:root:/root:/bin/sh
-alice:x:1000:1000:alice:/root:/bin/sh' >/etc/passwd
+alice:x:1000:1000:alice:/root:/bin/sh
+bob:x:1001:1001:bob:/root:/bin/sh' >/etc/passwd
 echo 'root:x:0:
-gpushare:x:998:
-alice:x:1000:' >/etc/group
+gpushare:x:998:bob
+alice:x:1000:
+bob:x:1001:' >/etc/group
 export PATH=/test:/bin:/sbin HOME=/root
 stty -F /dev/ttyS1 -opost
 cd /test
-sh ./run.sh >/dev/ttyS1 2>&1 </dev/null
+sh /test/run.sh >/dev/ttyS1 2>&1 </dev/null
 echo "guest: end $?" >/dev/ttyS1
 sync
 poweroff -f

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+# What gpushare.ko costs a call, in instructions: run with -icount shift=0, where a nanosecond of the
+# guest is one. With 1,000 tenants and the caller in one of them.
+. /test/lib.sh
+limit=200
+load_driver
+
+costs() { # prints "KIND INSTRUCTIONS" for each kind
+  rm_client open cost=other cost=version cost=control cost=alloc | sed -n 's/^cost=//p'
+}
+cost_of() { awk -v kind="$2" '$1 == kind { print $2 }' "$1"; }
+
+test_CallsStayCheapWithAThousandTenants() {
+  local i=0 kind added
+  costs >/tmp/without
+  load_module
+  while [ $i -lt 1000 ]; do
+    echo t$i >$tree/create
+    i=$((i + 1))
+  done
+  echo $$ >$tree/tenants/t500/procs
+  costs >/tmp/with
+  for kind in other version control alloc; do
+    added=$(echo "$(cost_of /tmp/with $kind) $(cost_of /tmp/without $kind)" |
+      awk '{ printf "%.1f", $1 - $2 }')
+    echo "cost: $kind +$added instructions, $(cost_of /tmp/without $kind) without the module"
+    echo "$kind $added" >>/tmp/added
+  done >/dev/ttyS1
+  between -1 1 "$(cost_of /tmp/added other)" "added to an ioctl that is not the driver's"
+  between 0 $limit "$(cost_of /tmp/added version)" "added to a short call"
+  between 0 $limit "$(cost_of /tmp/added control)" "added to a query"
+}
+
+run_tests Cost

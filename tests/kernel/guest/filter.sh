@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+# What gpushare.ko refuses, to whom, and what it lets through.
+. /test/lib.sh
+load_driver
+load_module
+
+attribute() { cat "$tree/tenants/$1/$2"; }
+tenant() { # NAME PID...: makes it, and attaches
+  echo "$1" >$tree/create
+  local name=$1 pid
+  shift
+  for pid in "$@"; do echo "$pid" >"$tree/tenants/$name/procs"; done
+}
+# run_in TENANT WORD...: rm_client as a process of the tenant.
+run_in() {
+  local name=$1
+  shift
+  sh -c 'echo $$ >'"$tree/tenants/$name/procs"' && exec rm_client "$@"' sh "$@"
+}
+
+test_WhatACudaProgramDoesAtStartIsAllowed() {
+  local before
+  before=$(attribute default controls_refused)
+  rm_client open busy
+  equal "$before" "$(attribute default controls_refused)" controls_refused
+}
+
+test_ATenantCannotGiveItselfMoreTime() {
+  client open slice=50000 preempt interleave=2 realtime unschedule schedule echo=done wait
+  wait_for 5 grep -q done "/tmp/client.$started"
+  local word
+  for word in slice=50000 preempt interleave=2 realtime unschedule schedule; do
+    equal 0x1b "$(answer_of "$started" $word)" "$word"
+  done
+  equal 2048 "$(slice_of "$started")" slice
+}
+
+test_ATenantCannotFreezeAnother() {
+  local victim
+  busy_client && victim=$started
+  equal 0x1b "$(rm_client open freeze="$victim" | awk '/freeze/ { print $2 }')" status
+  is_thawed "$victim" || fail "it is frozen"
+  rm_client open thaw="$victim" | grep -q 0x1b || fail "a thaw was let through"
+}
+
+test_EveryControlOfTheTableIsRefused() {
+  local control status
+  between 15 100 "$(wc -l </test/refused-controls)" "controls in the table"
+  for control in $(cat /test/refused-controls); do
+    status=$(rm_client open "control=$control" | awk '/control/ { print $2 }')
+    equal 0x1b "$status" "control $control"
+  done
+}
+
+test_RefusalsAreCountedForTheirTenant() {
+  tenant cheats
+  run_in cheats open preempt preempt preempt >/dev/null
+  equal 3 "$(attribute cheats controls_refused)" controls_refused
+  echo cheats >$tree/remove
+}
+
+test_ChildrenBelongToTheTenantOfTheirParent() {
+  tenant family
+  sh -c "echo \$\$ >$tree/tenants/family/procs; sh -c 'rm_client open preempt; true'; true"
+  equal 1 "$(attribute family controls_refused)" controls_refused
+  echo family >$tree/remove
+}
+
+test_MemoryMaxIsHeldByEveryWayToMemory() {
+  local way
+  tenant small
+  echo 64M >$tree/tenants/small/memory_max
+  for way in alloc alloc21 memory heap range xfer; do
+    equal 0x51 "$(run_in small open $way=65 | awk '/=65/ { print $2 }')" "$way of 65 MiB"
+    equal 0x0 "$(run_in small open $way=64 | awk '/=64/ { print $2 }')" "$way of 64 MiB"
+  done
+  equal 6 "$(attribute small memory_refused)" memory_refused
+  equal 0 "$(attribute small memory_current)" "memory_current when all have ended"
+  echo small >$tree/remove
+}
+
+test_MemoryIsCountedOverTheTenantsProcesses() {
+  tenant pair
+  echo 100M >$tree/tenants/pair/memory_max
+  client open sleep=300 alloc=60 echo=done wait
+  echo "$started" >$tree/tenants/pair/procs
+  wait_for 5 grep -q done "/tmp/client.$started"
+  equal $((60 << 20)) "$(attribute pair memory_current)" memory_current
+  equal 0x51 "$(run_in pair open alloc=60 | awk '/alloc/ { print $2 }')" "the second one's 60 MiB"
+  equal 0x0 "$(run_in pair open alloc=40 | awk '/alloc/ { print $2 }')" "the second one's 40 MiB"
+  end "$started"
+  wait_for 5 has_no_memory pair
+  echo pair >$tree/remove
+}
+has_no_memory() { [ "$(attribute "$1" memory_current)" = 0 ]; }
+
+test_MemoryComesBackByFreeAndByKill() {
+  tenant back
+  echo 64M >$tree/tenants/back/memory_max
+  equal "alloc=64 0x0 free 0x0 alloc=64 0x0" \
+    "$(echo $(run_in back open alloc=64 free alloc=64 | grep -v open))" "made, freed, made again"
+  client open sleep=300 alloc=64 echo=done wait
+  echo "$started" >$tree/tenants/back/procs
+  wait_for 5 grep -q done "/tmp/client.$started"
+  equal $((64 << 20)) "$(attribute back memory_current)" memory_current
+  kill -9 "$started"
+  wait_for 5 has_no_memory back
+  echo back >$tree/remove
+}
+
+test_ASecondNameKeepsMemoryCounted() {
+  tenant names
+  echo 100M >$tree/tenants/names/memory_max
+  equal 0x51 "$(run_in names open alloc=64 dup free alloc=63 | awk '/=63/ { print $2 }')" \
+    "what does not fit beside the duplicate"
+  echo names >$tree/remove
+}
+
+test_ALimitBelowWhatIsHeldRefusesOnlyMore() {
+  tenant late
+  client open sleep=300 alloc=64 echo=done sleep=1500 alloc=1 free alloc=1 wait
+  echo "$started" >$tree/tenants/late/procs
+  wait_for 5 grep -q done "/tmp/client.$started"
+  echo 32M >$tree/tenants/late/memory_max
+  equal $((64 << 20)) "$(attribute late memory_current)" memory_current
+  wait_for 5 grep -q 'alloc=1 0x51' "/tmp/client.$started"
+  end "$started"
+  echo late >$tree/remove
+}
+
+test_AMovedProcessTakesItsMemoryAlong() {
+  tenant from
+  tenant to
+  client open sleep=300 alloc=16 echo=done wait
+  echo "$started" >$tree/tenants/from/procs
+  wait_for 5 grep -q done "/tmp/client.$started"
+  echo "$started" >$tree/tenants/to/procs
+  equal "0 $((16 << 20))" "$(attribute from memory_current) $(attribute to memory_current)" \
+    "memory_current of both"
+  echo to >$tree/remove
+  grep -qx "$started" $tree/tenants/default/procs || fail "it is not in default"
+  end "$started"
+  echo from >$tree/remove
+}
+
+test_WhoHeldTheDriverBeforeTheModuleIsStillServed() {
+  unload_module
+  client open busy echo=ready sleep=1500 alloc=8 slice=40000 wait
+  wait_for 5 grep -q ready "/tmp/client.$started"
+  load_module
+  wait_for 5 grep -q 'slice=40000' "/tmp/client.$started"
+  equal 0x0 "$(answer_of "$started" alloc=8)" "memory"
+  equal 0x1b "$(answer_of "$started" slice=40000)" "a cheat"
+}
+
+run_tests Filter

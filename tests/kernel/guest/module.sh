@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+# gpushare.ko in every order with the driver: it hooks what is there, and goes when it is told to.
+. /test/lib.sh
+
+test_WaitsForTheDriverAndHooksIt() {
+  unload_driver
+  load_module
+  equal "waiting for driver" "$(driver_state)" state
+  load_driver
+  wait_for 5 has_driver_state hooked
+  grep -q nvidia_unlocked_ioctl $tree/driver || fail "$(cat $tree/driver)"
+  rm_client open alloc=1
+  unload_module
+}
+
+test_HooksADriverThatIsThere() {
+  load_driver
+  load_module
+  equal hooked "$(driver_state)" state
+  unload_module
+}
+
+test_FollowsTheDriversReload() {
+  local round
+  load_driver
+  load_module
+  for round in 1 2 3; do
+    rm_client open alloc=1 >/dev/null
+    unload_driver
+    equal "waiting for driver" "$(driver_state)" "state in round $round"
+    load_driver
+    equal hooked "$(driver_state)" "state in round $round"
+  done
+  equal 0x1b "$(cheat)" "a cheat after the reloads"
+  unload_module
+}
+
+test_HooksTheOlderNameOfTheDriversFunction() {
+  unload_driver
+  load_module
+  insmod /test/nvidia-535.ko
+  equal hooked "$(driver_state)" state
+  grep -q nvidia_frontend_unlocked_ioctl $tree/driver || fail "$(cat $tree/driver)"
+  equal 0x1b "$(cheat)" "a cheat"
+  unload_driver
+  unload_module
+}
+
+test_ADriverThatItDoesNotKnowIsLeftAlone() {
+  unload_driver
+  load_module
+  insmod /test/nvidia-unknown.ko
+  equal "observing only" "$(driver_state)" state
+  equal 0x0 "$(cheat)" "a control that nobody refuses"
+  echo probe >$tree/create
+  equal 100 "$(cat $tree/tenants/probe/weight)" "a tenant's weight"
+  unload_driver
+  unload_module
+}
+
+test_AUnloadedModuleRefusesNothing() {
+  load_driver
+  load_module
+  equal 0x1b "$(cheat)" "with the module"
+  unload_module
+  equal 0x0 "$(cheat)" "without"
+  [ ! -e $tree ] || fail "its tree is still there"
+}
+
+is_unloaded() { rmmod gpushare 2>/dev/null || [ ! -e $tree ]; }
+# A call may sleep in the driver for long; the module may be in its way back.
+test_GoesAfterThoseThatSleepInTheDriver() {
+  load_driver
+  load_module
+  echo 1000 >/sys/module/nvidia/parameters/delay_ms
+  rm_client open >/dev/null &
+  echo $! >>/tmp/pids
+  sleep 0.3
+  ! holds rmmod gpushare || echo "it went while a call slept"
+  echo 0 >/sys/module/nvidia/parameters/delay_ms
+  wait_for 5 is_unloaded
+  wait $! || fail "the sleeper's calls failed"
+  rm_client open alloc=1
+}
+
+test_DrainWakesAllAndLetsItGo() {
+  load_driver
+  load_module
+  echo 500 >/sys/module/nvidia/parameters/delay_ms
+  rm_client open >/dev/null &
+  echo $! >>/tmp/pids
+  sleep 0.2
+  echo 1 >$tree/drain
+  echo 0 >/sys/module/nvidia/parameters/delay_ms
+  wait_for 5 is_unloaded
+  wait $!
+}
+
+# A round takes a second or two: ftrace waits until every task has passed a safe point.
+test_LoadsAndUnloadsUnderLoad() {
+  local round=0 load
+  load_driver
+  rm_client open churn=100000000 >/dev/null &
+  load=$!
+  rm_client open churn=100000000 >/dev/null &
+  echo $load $! >>/tmp/pids
+  while [ $round -lt "${rounds:-4}" ]; do
+    insmod /test/gpushare.ko
+    echo 1 >$tree/drain # else there is always one inside
+    wait_for 10 is_unloaded
+    round=$((round + 1))
+  done
+  holds kill -0 $load || fail "the load has ended"
+  end $load
+}
+
+run_tests Module

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+# /sys/kernel/gpushare without a driver: every attribute's values and refusals, tenants, processes.
+. /test/lib.sh
+load_module
+cd $tree
+
+# refuses FILE REASON VALUE...: none is taken, and the file shows what it showed.
+refuses() {
+  local file=$1 reason=$2 before value
+  shift 2
+  before=$(cat "$file")
+  for value in "$@"; do
+    ! echo "$value" >"$file" 2>/tmp/why || fail "$file took '$value'"
+    grep -q "$reason" /tmp/why || fail "$file refused '$value' by $(cat /tmp/why), want $reason"
+    equal "$before" "$(cat "$file")" "$file after '$value'"
+  done
+}
+# takes FILE VALUE [SHOWN]
+takes() {
+  echo "$2" >"$1" || fail "$1 refused '$2'"
+  equal "${3-$2}" "$(cat "$1")" "$1 after '$2'"
+}
+# The words of the C library.
+invalid="Invalid argument"
+outside="Numerical result out of range"
+
+test_TheDefaultTenantHasTheDefaults() {
+  cd tenants/default
+  equal "100 max 100000 normal max max 0" \
+    "$(echo $(cat weight max priority memory_max sm_percent slo_us))" settings
+  equal "0 0 0 0 0 0" "$(echo $(cat gpu_time_us throttled_us freezes memory_current \
+    memory_refused controls_refused))" counters
+  equal "" "$(cat procs match_cgroup match_uid)" "processes and rules"
+}
+
+test_WeightIsANumberFrom1To10000() {
+  takes tenants/default/weight 1
+  takes tenants/default/weight 10000
+  refuses tenants/default/weight "$outside" 0 10001 18446744073709551616
+  refuses tenants/default/weight "$invalid" "" x 1x -1 "1 2" +1 0x10
+  takes tenants/default/weight 100
+}
+
+test_MaxIsQuotaAndPeriod() {
+  takes tenants/default/max "30000 100000"
+  takes tenants/default/max "1000 1000"
+  takes tenants/default/max "1000000 1000000"
+  refuses tenants/default/max "$outside" "999 1000" "100001 100000" "1000 999" "1000 1000001"
+  refuses tenants/default/max "$invalid" "" "30%" "1000 1000 1000" "maximum" "1000 x" " 1000 2000"
+  takes tenants/default/max "max 100000"
+  takes tenants/default/max max "max 100000"
+}
+
+test_PriorityIsOneOfThreeWords() {
+  takes tenants/default/priority idle
+  takes tenants/default/priority high
+  takes tenants/default/priority normal
+  refuses tenants/default/priority "$invalid" "" Idle low 1 "idle high"
+}
+
+test_MemoryMaxIsBytesWithASuffix() {
+  takes tenants/default/memory_max 1
+  takes tenants/default/memory_max 8G 8589934592
+  takes tenants/default/memory_max 512m 536870912
+  refuses tenants/default/memory_max "$outside" 0 0G 18446744073709551616 16777216T
+  refuses tenants/default/memory_max "$invalid" "" G 8GB -1 "8 G" 1.5G
+  takes tenants/default/memory_max max
+}
+
+test_SmPercentAndSloHaveTheirRanges() {
+  takes tenants/default/sm_percent 1
+  takes tenants/default/sm_percent 100
+  refuses tenants/default/sm_percent "$outside" 0 101
+  refuses tenants/default/sm_percent "$invalid" "" 50%
+  takes tenants/default/sm_percent max
+  takes tenants/default/slo_us 1000000000
+  refuses tenants/default/slo_us "$outside" 1000000001
+  refuses tenants/default/slo_us "$invalid" "" -1 2ms
+  takes tenants/default/slo_us 0
+}
+
+test_RulesCanBeSetAndTakenAway() {
+  takes tenants/default/match_cgroup "/user.slice/*"
+  refuses tenants/default/match_cgroup "$invalid" "user.slice"
+  takes tenants/default/match_cgroup ""
+  takes tenants/default/match_uid 1000
+  refuses tenants/default/match_uid "$outside" 4294967295
+  refuses tenants/default/match_uid "$invalid" alice -1
+  takes tenants/default/match_uid ""
+}
+
+test_WhatIsReadOnlyCannotBeWritten() {
+  local file
+  for file in version driver agent policy generation tenants/default/gpu_time_us \
+    tenants/default/share_permille tenants/default/throttled_us tenants/default/freezes \
+    tenants/default/memory_current tenants/default/memory_refused \
+    tenants/default/controls_refused; do
+    ! (echo 1 >$file) 2>/dev/null || fail "$file took a value"
+  done
+  ! cat create 2>/dev/null || fail "create can be read"
+  ! cat remove 2>/dev/null || fail "remove can be read"
+}
+
+# name_is_refused FILE REASON NAME
+name_is_refused() {
+  ! echo "$3" >"$1" 2>/tmp/why || fail "$1 took '$3'"
+  grep -q "$2" /tmp/why || fail "$1 refused '$3' by $(cat /tmp/why), want $2"
+}
+test_NamesOfTenants() {
+  local name long=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+  for name in a web-1 A_b.c 0 $long; do
+    echo "$name" >create
+    equal 100 "$(cat "tenants/$name/weight")" "weight of $name"
+    name_is_refused create "File exists" "$name"
+    echo "$name" >remove
+    [ ! -e "tenants/$name" ] || fail "$name is still there"
+    name_is_refused remove "No such file" "$name"
+  done
+  for name in "" . .. .a -a a/b "a b" ä "${long}a"; do
+    name_is_refused create "$invalid" "$name"
+  done
+  name_is_refused create "File exists" default
+  name_is_refused remove "busy" default
+}
+
+test_AProcessIsInOneTenant() {
+  local pid
+  start /tmp/sleep.log sleep 1000
+  pid=$started
+  echo one >create
+  echo two >create
+  echo "$pid" >tenants/one/procs
+  equal "$pid" "$(cat tenants/one/procs)" "procs of one"
+  echo "$pid" >tenants/two/procs
+  equal "" "$(cat tenants/one/procs)" "procs of one, after the move"
+  equal "$pid" "$(cat tenants/two/procs)" "procs of two"
+  echo two >remove
+  equal "$pid" "$(cat tenants/default/procs)" "procs of default, after two was removed"
+  end "$pid"
+  wait_for 5 is_gone "$pid"
+  equal "" "$(cat tenants/default/procs)" "procs of default, after its end"
+  refuses tenants/one/procs "$invalid" "" x "1 2" -1
+  refuses tenants/one/procs "$outside" 0 4294967296
+  refuses tenants/one/procs "No such process" 999999
+  echo one >remove
+}
+
+test_AnOwnerMayManageItsTenantOnly() {
+  echo hers >create
+  chown 1000 tenants/hers/weight tenants/hers/procs
+  su alice -c "echo 300 >$tree/tenants/hers/weight"
+  equal 300 "$(cat tenants/hers/weight)" "weight by alice"
+  ! su alice -c "echo 300 >$tree/tenants/default/weight" 2>/dev/null || fail "default's weight, too"
+  ! su alice -c "echo mine >$tree/create" 2>/dev/null || fail "alice made a tenant"
+  ! su alice -c "cat /dev/gpushare" 2>/dev/null || fail "alice opened the agent's door"
+  chown 0:998 tenants/hers/priority
+  chmod g+w tenants/hers/priority
+  su bob -c "echo idle >$tree/tenants/hers/priority"
+  equal idle "$(cat tenants/hers/priority)" "priority by bob, who is in group gpushare"
+  echo hers >remove
+}
+
+test_ThousandTenantsComeAndGo() {
+  local i=0
+  while [ $i -lt 1000 ]; do
+    echo t$i >create
+    i=$((i + 1))
+  done
+  equal 1001 "$(ls tenants | wc -l)" tenants
+  takes tenants/t999/weight 7
+  while [ $i -gt 0 ]; do
+    i=$((i - 1))
+    echo t$i >remove
+  done
+  equal default "$(ls tenants)" tenants
+}
+
+test_ChangesAreNotified() {
+  local before
+  before=$(cat generation)
+  echo 200 >tenants/default/weight
+  between $((before + 1)) 1000000000 "$(cat generation)" generation
+  echo 100 >tenants/default/weight
+}
+
+test_TheAgentsDoor() {
+  start /tmp/door.log door register policy=fair gpu=0 gpu=3 publish=default publish=nobody again \
+    echo=there wait
+  wait_for 5 grep -q there /tmp/door.log
+  equal "open ok register ok policy=fair ok gpu=0 ok gpu=3 ok publish=default ok publish=nobody errno=2 again errno=16 there" \
+    "$(echo $(cat /tmp/door.log))" answers
+  equal "$started fair" "$(cat agent) $(cat policy)" "agent and policy"
+  equal "0 3" "$(echo $(ls gpus))" gpus
+  equal "GPU-1 132 1073741824 time-slicing" \
+    "$(echo $(cd gpus/3 && cat uuid sm_count memory_bytes sharing))" "a gpu"
+  equal "12000000 5000000 3 250" "$(echo $(cd tenants/default &&
+    cat gpu_time_us throttled_us freezes share_permille))" "published usage"
+  end "$started"
+  wait_for 5 is_gone "$started"
+  wait_for 5 grep -q none agent
+  equal "none" "$(cat policy)" "policy without an agent"
+  equal "" "$(ls gpus)" "gpus without an agent"
+}
+
+test_TheDoorRefusesWhatItDoesNotKnow() {
+  equal "" "$(door bad | grep -v -e '^open ok' -e 'errno=22$' -e '^unknown errno=25' || true)" \
+    "bad arguments"
+  equal 10 "$(door bad | grep -c errno=)" "bad arguments, refused"
+  equal 5 "$(door wrong-maps | grep -c errno=)" "wrong mappings, refused"
+}
+
+# documented: the What: lines; present: the live tree, with its names made general.
+test_EveryAttributeIsDocumentedAndEveryDocumentedOneIsThere() {
+  [ -e /test/sysfs-kernel-gpushare ] || skip "the module has no ABI document"
+  echo probe >create
+  start /tmp/door.log door gpu=0 echo=there wait
+  wait_for 5 grep -q there /tmp/door.log
+  sed -n 's/^What:[[:space:]]*//p' /test/sysfs-kernel-gpushare | sed 's,/$,,' | sort >/tmp/documented
+  find $tree -type f | sed -e 's,/tenants/[^/]*/,/tenants/<name>/,' -e 's,/gpus/[^/]*/,/gpus/<n>/,' |
+    sort -u >/tmp/present
+  while read -r path; do
+    grep -qxF "$path" /tmp/documented || echo "not documented: $path"
+  done </tmp/present >/tmp/missing
+  while read -r path; do
+    grep -qxF "$path" /tmp/present || [ "${path%>}" != "$path" ] || [ -d "$path" ] ||
+      echo "not there: $path"
+  done </tmp/documented >>/tmp/missing
+  cat /tmp/missing
+  [ ! -s /tmp/missing ]
+  echo probe >remove
+}
+
+run_tests Sysfs
