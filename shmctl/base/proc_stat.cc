@@ -13,9 +13,8 @@ namespace {
 
 template <class Number>
 bool read_number(std::string_view word, Number& number) {
-  const char* end = word.data() + word.size();
-  const auto [rest, error] = std::from_chars(word.data(), end, number);
-  return error == std::errc() && rest == end;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), number);
+  return error == std::errc() && end == word.data() + word.size();
 }
 
 }  // namespace
