@@ -3,6 +3,7 @@
  * The processes: found or made when they first do something with the driver that is looked at, or
  * when they are attached; over when they exit or exec (exits.c marks them).
  */
+#include <linux/capability.h>
 #include <linux/cgroup.h>
 #include <linux/cred.h>
 #include <linux/hash.h>
@@ -226,12 +227,19 @@ void gs_process_move(struct gs_process *process, struct gs_tenant *tenant)
 	gs_event_send(&event);
 }
 
+/* The owner of a tenant's files may bring its own processes, nobody else's. */
+static bool gs_may_attach(struct task_struct *task)
+{
+	return capable(CAP_SYS_ADMIN) || uid_eq(current_euid(), task_uid(task));
+}
+
 /**
  * gs_process_attach() - put a process into a tenant by name, with all its later children
  * @pid: in the caller's pid namespace, of any of its threads
  * @tenant: where to
  *
- * Return: 0, -ESRCH for no such process, -ENODEV when the tenant is being removed, or -ENOMEM.
+ * Return: 0, -ESRCH for no such process, -EPERM for someone else's, -ENODEV when the tenant is
+ * being removed, or -ENOMEM.
  */
 int gs_process_attach(pid_t pid, struct gs_tenant *tenant)
 {
@@ -246,6 +254,10 @@ int gs_process_attach(pid_t pid, struct gs_tenant *tenant)
 	rcu_read_unlock();
 	if (!task)
 		return -ESRCH;
+	if (!gs_may_attach(task)) {
+		put_task_struct(task);
+		return -EPERM;
+	}
 	mutex_lock(&gs_lock);
 	if (tenant->is_removed) {
 		err = -ENODEV;
