@@ -123,11 +123,11 @@ $(O)/gen/%.skel.h: $(O)/gen/%.bpf.o
 
 # `make demo` and `make test` see to the packages first. Make starts over when it has remade a
 # makefile, so all that was looked up above is looked up again.
-ifneq ($(filter demo test,$(MAKECMDGOALS)),)
-include $(O)/packages.mk
-$(O)/packages.mk: tools/setup/packages.sh
+ifneq ($(filter demo test test-kernel,$(MAKECMDGOALS)),)
+include $(O)/packages$(if $(filter test test-kernel,$(MAKECMDGOALS)),-kernel).mk
+$(O)/packages.mk $(O)/packages-kernel.mk: tools/setup/packages.sh
 	@mkdir -p $(@D)
-	@sh $<
+	@sh $< $(if $(findstring -kernel,$(@F)),--kernel)
 	@touch $@
 endif
 

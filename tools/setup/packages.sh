@@ -1,19 +1,33 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Makes sure that what the build and the tests need is installed: packages.sh [--print]
+# Makes sure that what the build and the tests need is installed: packages.sh [--print] [--kernel]
 # On Debian 12 and Ubuntu 24.04, as root, it installs what is missing. Else, when something is
 # missing, it prints the one command to run and ends with status 1.
+#   --kernel   also what the tests in kernels under QEMU need, on Debian 12: among it a kernel image,
+#              which is booted in QEMU only (but stands in the machine's boot menu, too). Who is
+#              not root goes without: those tests skip.
 set -eu
 
 common="g++ make git libboost-dev libbpf-dev libelf-dev zlib1g-dev libzstd-dev clang-19
   libclang-rt-19-dev clang-tidy-19 clang-format-19 libgtest-dev libgmock-dev libbenchmark-dev
   libspdlog-dev libfmt-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libncurses-dev
   libfuse3-dev fuse3 python3 mandoc"
+kernel="qemu-system-x86 busybox-static cpio linux-image-cloud-amd64 linux-headers-cloud-amd64"
+
+print= with_kernel=
+for argument in "$@"; do
+  case $argument in
+    --print) print=1 ;;
+    --kernel) with_kernel=1 ;;
+    *) echo "packages.sh: $argument is not known" >&2; exit 2 ;;
+  esac
+done
+[ "$(id -u)" = 0 ] || [ -n "$print" ] || with_kernel=
 
 ID=unknown VERSION_ID=
 [ -r /etc/os-release ] && . /etc/os-release
 case "$ID-$VERSION_ID" in
-  debian-12) packages="$common bpftool" ;;
+  debian-12) packages="$common bpftool ${with_kernel:+$kernel}" ;;
   # By the names in its archive; not tried.
   ubuntu-24.04) packages="$common linux-tools-common linux-tools-generic" ;;
   *)
@@ -24,7 +38,7 @@ case "$ID-$VERSION_ID" in
 esac
 # Words, one blank between them.
 packages=$(echo $packages)
-[ "${1:-}" = --print ] && { echo "$packages"; exit 0; }
+[ -n "$print" ] && { echo "$packages"; exit 0; }
 
 missing=
 for package in $packages; do
