@@ -18,6 +18,8 @@
 //                scheduling controls on its own group
 //   control=CMD  any control, with zeros for parameters, on its group, a channel or its subdevice
 //   freeze=PID thaw=PID                                        another process's channels
+//   race=US      asks for its slice while another thread turns the question into setting it to US:
+//                prints the slice that it has then
 //   churn=N      N times memory made and freed, each answer passed over
 //   cost=KIND    time of one call in ns, the least of many: version, control, alloc (made and
 //                freed), other (not to the driver)
@@ -28,6 +30,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -37,6 +40,7 @@
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "tests/kernel/nvidia/standin_abi.h"
@@ -81,6 +85,7 @@ class Context {
   Answer disable(int pid, bool disable);
   Answer check_version();
   Answer read_clock();
+  uint64_t race(uint64_t us);
 
  private:
   template <class T>
@@ -284,6 +289,32 @@ Answer Context::read_clock() {
   return control(subdevice_, GS_CTRL_TIMER_GET_TIME, time);
 }
 
+uint64_t Context::race(uint64_t us) {
+  constexpr int kTries = 2000;
+  gs_timeslice params{};
+  gs_nvos54 argument{};
+  argument.h_client = client_;
+  argument.h_object = group_;
+  argument.p_params = reinterpret_cast<uintptr_t>(&params);
+  argument.params_size = sizeof params;
+  std::atomic<bool> is_over{false};
+  std::thread other([&] {
+    const std::atomic_ref<gs_u32> command(argument.cmd);
+    const std::atomic_ref<gs_u64> slice(params.us);
+    while (!is_over) {
+      command = GS_CTRL_GET_TIMESLICE;
+      slice = us;
+      command = GS_CTRL_SET_TIMESLICE;
+    }
+  });
+  for (int i = 0; i < kTries; ++i) call(fd_, GS_NV_ESC_RM_CONTROL, argument);
+  is_over = true;
+  other.join();
+  gs_timeslice now{};
+  must(control(group_, GS_CTRL_GET_TIMESLICE, now), "slice");
+  return now.us;
+}
+
 // With instructions counted (-icount shift=0) a nanosecond is one. A batch that a timer's tick fell
 // into is longer, and the least of many has none.
 double cost_ns(Context& context, std::string_view kind) {
@@ -348,6 +379,8 @@ void carry_out(Context& context, std::string_view word) {
   if (verb == "realtime")
     return report(word, context.group_control(GS_CTRL_MAKE_REALTIME, bytes_of(1, 1)));
   if (verb == "control") return report(word, context.any_control(static_cast<uint32_t>(number)));
+  if (verb == "race")
+    return (void)std::printf("race %llu\n", static_cast<unsigned long long>(context.race(number)));
   if (verb == "churn") {
     for (uint64_t i = 0; i < number; ++i)
       if (context.allocate("alloc", 1 << 20).is_ok()) context.free_memory();
