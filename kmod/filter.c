@@ -15,35 +15,49 @@
 
 #include "agent.h"
 #include "filter.h"
+#include "pin.h"
 #include "refusals.h"
 
+/* The answer as it stands in the caller's memory, where its other threads may change it. */
+static bool gs_answer_read(struct gs_call *call)
+{
+	memset(call->bytes, 0, sizeof(call->bytes));
+	return !copy_from_user(call->bytes, call->user,
+			       min_t(u32, call->size, sizeof(call->bytes)));
+}
+
 /**
- * gs_call_driver() - let the driver do it, and read what it said
+ * gs_call_driver() - let the driver do it, and learn what it said
  * @call: as it was made
  * @answer: out
  *
- * The answer is read from the caller's memory. -EFAULT may mean that the driver had done it and could
- * not say so: an object may exist then, nothing is certainly gone.
+ * The answer comes from the driver's own memory (pin.c); only where that cannot be from the caller's.
+ * -EFAULT may mean that the driver had done it and could not say so. In doubt an object exists, and
+ * nothing is gone.
  */
 void gs_call_driver(struct gs_call *call, struct gs_answer *answer)
 {
-	u8 bytes[RM_ARG_BYTES] __aligned(8) = {};
+	bool is_pinned = READ_ONCE(gs_pin_is_attached);
 
+	gs_pin_begin(call);
 	answer->ret = call->driver(call->file, call->cmd, call->arg);
+	gs_pin_end(call);
 	answer->is_made = answer->ret == -EFAULT;
 	answer->is_done = false;
 	answer->status = ~0U;
 	answer->rm = call->rm;
-	if (answer->ret < 0)
-		return;
-	if (copy_from_user(bytes, call->user, min_t(u32, call->size, sizeof(bytes)))) {
-		answer->is_made = true;
-		return;
+	if (!call->has_answer) {
+		if (answer->ret < 0)
+			return;
+		if (!gs_answer_read(call)) {
+			answer->is_made = true;
+			return;
+		}
 	}
-	rm_call_parse(call->nr, call->size, bytes, &answer->rm);
-	answer->status = *(u32 *)(bytes + call->rm.status_offset);
-	answer->is_done = answer->status == RM_OK;
-	answer->is_made = answer->is_done;
+	rm_call_parse(call->nr, call->size, call->bytes, &answer->rm);
+	answer->status = *(u32 *)(call->bytes + call->rm.status_offset);
+	answer->is_made = answer->status == RM_OK;
+	answer->is_done = answer->is_made && (call->has_answer || !is_pinned);
 }
 
 /**
@@ -132,7 +146,13 @@ static long gs_filter_call(struct gs_call *call)
 	}
 }
 
-static bool gs_call_is_of_interest(const struct rm_call *rm)
+/**
+ * gs_rm_is_of_interest() - is a command looked at, now that it is known what it asks for?
+ * @rm: it
+ *
+ * Return: false when it goes straight to the driver.
+ */
+bool gs_rm_is_of_interest(const struct rm_call *rm)
 {
 	switch (rm->kind) {
 	case RM_CALL_OTHER:
@@ -155,7 +175,7 @@ static noinline long gs_filter_copied(struct gs_call *call)
 	if (copy_from_user(call->bytes, call->user, min_t(u32, call->size, sizeof(call->bytes))))
 		return -EFAULT;
 	rm_call_parse(call->nr, call->size, call->bytes, &call->rm);
-	if (!gs_call_is_of_interest(&call->rm) || gs_agent_includes_current())
+	if (!gs_rm_is_of_interest(&call->rm) || gs_agent_includes_current())
 		return call->driver(call->file, call->cmd, call->arg);
 	mutex_lock(&gs_lock);
 	call->process = gs_process_of_current();

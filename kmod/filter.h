@@ -23,9 +23,12 @@ typedef long (*gs_ioctl_fn)(struct file *file, unsigned int cmd, unsigned long a
  * @size: of its argument
  * @user: its argument
  * @rm: what it asks for
- * @bytes: the copy @rm was read from
+ * @bytes: the copy @rm was read from; once the driver has answered, its answer if @has_answer
  * @params: the part of its parameters that is of interest; zero behind what the caller gave
  * @process: the caller, with a reference
+ * @task: the caller; this and the rest belong to pin.c
+ * @pin: in the table of calls in progress
+ * @has_answer: @bytes are the driver's answer, from its own memory
  */
 struct gs_call {
 	gs_ioctl_fn driver;
@@ -44,6 +47,9 @@ struct gs_call {
 		struct rm_memory_params memory;
 	} params;
 	struct gs_process *process;
+	struct task_struct *task;
+	struct hlist_node pin;
+	bool has_answer;
 };
 
 /**
@@ -63,6 +69,7 @@ struct gs_answer {
 };
 
 /* filter.c */
+bool gs_rm_is_of_interest(const struct rm_call *rm);
 long gs_filter_ioctl(struct file *file, unsigned int cmd, unsigned long arg, gs_ioctl_fn driver);
 void gs_call_driver(struct gs_call *call, struct gs_answer *answer);
 long gs_call_refuse(const struct gs_call *call, u32 status);

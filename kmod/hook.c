@@ -19,6 +19,7 @@
 
 #include "filter.h"
 #include "hook.h"
+#include "pin.h"
 #include "sysfs.h"
 
 #define GS_DRIVER "nvidia"
@@ -145,6 +146,9 @@ static void gs_hook_attach(void)
 		return;
 	}
 	gs_hook.state = GS_HOOKED;
+	err = gs_pin_attach(GS_DRIVER);
+	if (err)
+		pr_warn("arguments cannot be pinned (%d): a program may race the filter\n", err);
 	pr_info("hooked %s\n", gs_hook.name);
 }
 
@@ -153,6 +157,7 @@ static void gs_hook_detach(enum gs_hook_state state)
 {
 	lockdep_assert_held(&gs_hook_lock);
 	if (gs_hook.state == GS_HOOKED) {
+		gs_pin_detach();
 		unregister_ftrace_function(&gs_hook_ops);
 		gs_clients_forget();
 	}

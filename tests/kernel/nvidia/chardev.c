@@ -140,24 +140,35 @@ static const struct sn_call *find_call(u32 nr, u32 size)
 	return NULL;
 }
 
-static long do_ioctl(struct sn_file *file, u32 nr, u32 size, void __user *user)
+/* The real driver's door into RM, where `arg` is its own copy of the argument. RM status. */
+u32 rm_ioctl(void *stack, void *gpu, struct sn_file *file, u32 nr, void *arg, u32 size);
+noinline u32 rm_ioctl(void *stack, void *gpu, struct sn_file *file, u32 nr, void *arg, u32 size)
 {
 	const struct sn_call *call = find_call(nr, size);
+	int err = -EINVAL;
+
+	mutex_lock(&sn_lock);
+	sn_calls++;
+	if (call)
+		err = call->handle(file, arg);
+	mutex_unlock(&sn_lock);
+	return err ? GS_NV_ERR_INVALID_ARGUMENT : GS_NV_OK;
+}
+
+static long do_ioctl(struct sn_file *file, u32 nr, u32 size, void __user *user)
+{
 	void *arg;
 	long ret;
 
-	if (!call || size > ARGUMENT_MAX)
+	if (size > ARGUMENT_MAX)
 		return -EINVAL;
 	if (delay_ms)
 		msleep_interruptible(delay_ms);
 	arg = memdup_user(user, size);
 	if (IS_ERR(arg))
 		return PTR_ERR(arg);
-	mutex_lock(&sn_lock);
-	sn_calls++;
-	ret = call->handle(file, arg);
-	mutex_unlock(&sn_lock);
-	if (!ret && copy_to_user(user, arg, size))
+	ret = rm_ioctl(NULL, NULL, file, nr, arg, size) == GS_NV_OK ? 0 : -EINVAL;
+	if (copy_to_user(user, arg, size))
 		ret = -EFAULT;
 	kfree(arg);
 	return ret;

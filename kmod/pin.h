@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What was decided on is what the driver acts on. The driver copies an argument from the caller's
+ * memory once more, after the filter did, and another thread may have changed it in between; so the
+ * driver's own copy is overwritten with the filter's where it enters RM, and its answer is taken
+ * from there.
+ */
+#ifndef GPUSHARE_PIN_H
+#define GPUSHARE_PIN_H
+
+#include <linux/types.h>
+
+struct gs_call;
+
+extern bool gs_pin_is_attached;
+
+int gs_pin_attach(const char *driver);
+void gs_pin_detach(void);
+void gs_pin_begin(struct gs_call *call);
+void gs_pin_end(struct gs_call *call);
+
+#endif /* GPUSHARE_PIN_H */
