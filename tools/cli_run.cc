@@ -26,11 +26,16 @@ Request run_request(const Invocation& invocation) {
 }  // namespace
 
 ExitCode command_run(const Invocation& invocation) {
+  const Request request = run_request(invocation);
+  const bool asks_for_nothing = request.tenant.empty() && request.settings.empty();
   auto client = Client::connect(endpoints_of(invocation).socket);
   if (client) {
-    auto answer = client->ask(run_request(invocation));
+    auto answer = client->ask(request);
     const Result<> joined = answer ? decode_done(*answer) : std::unexpected(answer.error());
     if (!joined) return report(joined.error());
+  } else if (asks_for_nothing && client.error().code == std::errc::permission_denied) {
+    // An ordinary user: the agent sees the program without being told, and puts it where the rules
+    // say, else into the tenant `default`.
   } else if (invocation.has("allow-unmanaged")) {
     fmt::print(stderr, "gpushare: warning: {}; starting {} unmanaged\n", client.error().message(),
                invocation.arguments[0]);

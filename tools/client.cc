@@ -25,7 +25,8 @@ Error connect_error(int code, const std::string& path) {
       return {{}, kStep, "none runs at " + path + "; start it with 'systemctl start gpushared'"};
     case EACCES:
     case EPERM:
-      return {{}, kStep, "no permission for " + path + "; be root or in the group gpushare"};
+      return {std::make_error_code(std::errc::permission_denied), kStep,
+              path + ", for root and the group gpushare"};
     default:
       return {std::error_code(code, std::generic_category()), kStep, path};
   }

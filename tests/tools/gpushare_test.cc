@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The built programs, as a user starts them, against an agent's socket and a control plane of ours.
 #include <gtest/gtest.h>
+#include <unistd.h>
+
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <filesystem>
 
 #include <chrono>
 #include <thread>
@@ -110,6 +113,27 @@ TEST(GpushareRun, StartsUnmanagedOnlyWhenAsked) {
   EXPECT_EQ(allowed.exit_code, 0);
   EXPECT_EQ(allowed.out, "started\n");
   EXPECT_NE(allowed.err.find("warning"), std::string::npos);
+}
+
+TEST(GpushareRun, AnOrdinaryUserRunsInTheDefaultTenantAndNowhereElse) {
+  if (::geteuid() != 0 || !has_program("setpriv")) GTEST_SKIP() << "needs root and setpriv";
+  FakeAgent agent(answer_ok);
+  const auto program =
+      std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / "gpushare";
+  const auto as_nobody = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), {"--reuid=65534", "--regid=65534", "--clear-groups"});
+    return run_tool("setpriv", words, {socket_variable(agent)});
+  };
+  if (as_nobody({"test", "-x", program}).exit_code != 0) GTEST_SKIP() << "others may not read it";
+  const ToolResult plain = as_nobody({program, "run", "--", "echo", "started"});
+  EXPECT_EQ(plain.exit_code, 0) << plain.err;
+  EXPECT_EQ(plain.out, "started\n");
+  EXPECT_EQ(plain.err, "");
+  const ToolResult more = as_nobody({program, "run", "-t", "research", "--", "echo", "started"});
+  EXPECT_EQ(more.exit_code, 1);
+  EXPECT_EQ(more.out, "");
+  EXPECT_NE(more.err.find("group gpushare"), std::string::npos) << more.err;
+  EXPECT_TRUE(agent.requests().empty());
 }
 
 TEST(GpushareRun, SaysThatTheProgramCannotBeStarted) {
