@@ -8,15 +8,20 @@
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <csignal>
+#include <functional>
+#include <optional>
 #include <utility>
 
 #include "sched/backend.h"
 #include "sched/config.h"
 #include "sched/control_server.h"
 #include "sched/diagnosis.h"
+#include "sched/kernel_tenants.h"
 #include "sched/notify.h"
 #include "sched/restore.h"
 #include "sched/scheduler.h"
+#include "sched/tenant_control.h"
+#include "sched/usage_report.h"
 #include "shmctl/base/log.h"
 #include "shmctl/region.h"
 
@@ -31,11 +36,34 @@ constexpr Nanos kLeastGap{1'000'000};
 // How often to look for GPUs while there are none.
 constexpr Nanos kLookAgain{2'000'000'000};
 
+// Waits until a descriptor is readable, again each time it is told to.
+class Waiter {
+ public:
+  // Waits on a copy: `fd` stays its owner's.
+  Waiter(asio::io_context& loop, int fd, std::function<void()> then)
+      : file_(loop, ::dup(fd)), then_(std::move(then)) {}
+
+  void wait() {
+    if (std::exchange(is_waiting_, true)) return;
+    file_.async_wait(asio::posix::stream_descriptor::wait_read, [this](ErrorCode error) {
+      if (error) return;  // also when it is destroyed: nothing may be touched then
+      is_waiting_ = false;
+      then_();
+    });
+  }
+
+ private:
+  asio::posix::stream_descriptor file_;
+  const std::function<void()> then_;
+  bool is_waiting_ = false;
+};
+
 class Agent {
  public:
   Agent(const AgentOptions& options, ControlPlane plane)
       : options_(options),
         plane_(std::move(plane)),
+        module_(KernelModule::find(options.module, options.module_fd)),
         timer_(loop_),
         watchdog_(loop_),
         signals_(loop_, SIGTERM, SIGINT) {
@@ -50,16 +78,20 @@ class Agent {
   struct Driven {
     Backend backend;
     std::unique_ptr<Scheduler> scheduler;
-    std::unique_ptr<asio::posix::stream_descriptor> events;  // nullptr: no observer
+    std::unique_ptr<Waiter> events;  // nullptr: no observer of its own
   };
 
-  Result<> load_configuration();
+  void join_the_module();
+  void follow_the_module();
+  Observer* module_events() { return module_.sees_the_driver() ? module_.ring() : nullptr; }
+  TenantControl& control();
+  enum class Taking { kAtStart, kAgain };
+  Result<> load_configuration(Taking taking);
   Result<> reload();
   void look_for_gpus();
   void describe_self();
   void drop_gpus();
   void publish_no_gpu();
-  void listen_to_events();
   void wake_at(Time when);
   void wake_now() { wake_at(std::max(clock_.now(), last_step_ + kLeastGap)); }
   void step();
@@ -71,26 +103,34 @@ class Agent {
 
   const AgentOptions options_;
   ControlPlane plane_;
+  KernelModule module_;
   const MonotonicClock clock_;
   const SystemProcReader processes_;
   const Time started_ = clock_.now();
   Config config_;
   std::string config_error_;  // of the last reload; empty: it was taken
   Tenants tenants_;
+  DirectControl direct_{tenants_};
+  std::optional<KernelTenants> kernel_tenants_;  // with the module: sysfs is the truth
+  std::optional<UsageReport> usage_report_;
   std::string no_gpu_reason_;
 
   asio::io_context loop_{1};
   asio::steady_timer timer_, watchdog_;
   asio::signal_set signals_;
   std::unique_ptr<ControlServer> control_;
+  std::unique_ptr<Waiter> notices_;  // of the module
   std::unique_ptr<Driven> driven_;
-  bool is_listening_ = false;
-  Time last_step_{}, wakes_at_{Time::max()};
+  Time last_step_{}, wakes_at_{Time::max()}, next_look_{};
 };
 
 Result<> Agent::start() {
-  if (auto loaded = load_configuration(); !loaded) return loaded;
-  restore_tenants(plane_, processes_, tenants_);
+  join_the_module();
+  if (auto loaded = load_configuration(Taking::kAtStart); !loaded) return loaded;
+  if (kernel_tenants_)
+    restore_frozen(plane_, tenants_);
+  else
+    restore_tenants(plane_, processes_, tenants_);
   auto control = ControlServer::listen(loop_, options_.socket,
                                        [this](std::string_view line, const Peer& peer) {
                                          Answer answer = handle_request(line, peer, scope());
@@ -107,7 +147,38 @@ Result<> Agent::start() {
   return {};
 }
 
-Result<> Agent::load_configuration() {
+void Agent::join_the_module() {
+  if (const std::string problem = module_.problem(); !problem.empty())
+    log_warning("the kernel module does not report programs: {}", problem);
+  if (module_.tree() == nullptr) return;
+  kernel_tenants_.emplace(*module_.tree(), tenants_, processes_, module_.ring() != nullptr);
+  log_info("tenants and settings are those of {}", module_.tree()->root());
+  if (module_.ring() == nullptr) return;
+  usage_report_.emplace(*module_.device(), *module_.tree());
+  module_.ring()->set_listener(
+      [this](KernelNotice&& notice) { kernel_tenants_->on_notice(notice); });
+  notices_ = std::make_unique<Waiter>(loop_, module_.ring()->fd(), [this] { wake_now(); });
+  notices_->wait();
+}
+
+// What the module said is read by the scheduler, if it reads the module's events at all.
+void Agent::follow_the_module() {
+  if (!kernel_tenants_) return;
+  KmodObserver* ring = module_.ring();
+  if (ring != nullptr && (!driven_ || driven_->backend.observer != ring)) {
+    const auto drained = ring->drain([](DriverEvent&&) {});
+    if (!drained) log_error("{}", drained.error().message());
+  }
+  if (kernel_tenants_->follow(clock_.now())) wake_now();
+  if (notices_) notices_->wait();
+}
+
+TenantControl& Agent::control() {
+  if (kernel_tenants_) return *kernel_tenants_;
+  return direct_;
+}
+
+Result<> Agent::load_configuration(Taking taking) {
   auto loaded = load_config(options_.config);
   if (!loaded && loaded.error().size() == 1 &&
       loaded.error().front().code == std::errc::no_such_file_or_directory)
@@ -118,14 +189,20 @@ Result<> Agent::load_configuration() {
       text += (text.empty() ? "" : "\n") + error.message();
     return make_error(std::errc::invalid_argument, "read the configuration", text);
   }
-  if (auto taken = tenants_.reload(*loaded); !taken) return taken;
+  if (!kernel_tenants_) {
+    if (auto taken = tenants_.reload(*loaded); !taken) return taken;
+  } else if (taking == Taking::kAtStart) {
+    kernel_tenants_->start(*loaded);
+  } else {
+    kernel_tenants_->reload(*loaded);
+  }
   config_ = std::move(*loaded);
   set_log_level(config_.agent.log_level);
   return {};
 }
 
 Result<> Agent::reload() {
-  const Result<> loaded = load_configuration();
+  const Result<> loaded = load_configuration(Taking::kAgain);
   config_error_ = loaded ? "" : loaded.error().message();
   if (!loaded) {
     log_error("{}", config_error_);
@@ -141,25 +218,32 @@ Result<> Agent::reload() {
 }
 
 void Agent::look_for_gpus() {
-  auto backend = open_backend(options_.simulation);
+  next_look_ = clock_.now() + kLookAgain;
+  Observer* const module = options_.simulation ? nullptr : module_events();
+  auto backend = open_backend(options_.simulation, module);
   if (!backend) {
     const std::string reason = backend.error().message();
     if (reason != std::exchange(no_gpu_reason_, reason)) log_warning("no GPU: {}", reason);
     publish_no_gpu();
-    return wake_at(clock_.now() + kLookAgain);
+    return wake_at(next_look_);
   }
   no_gpu_reason_.clear();
   driven_ = std::make_unique<Driven>();
   driven_->backend = std::move(*backend);
+  if (kernel_tenants_) kernel_tenants_->set_kernel_places(module != nullptr);
+  if (module != nullptr)
+    if (const auto asked = module_.ring()->replay(); !asked)
+      log_error("{}", asked.error().message());
   Gpu& gpu = *driven_->backend.gpu;
-  driven_->scheduler = std::make_unique<Scheduler>(
-      Scheduler::Surroundings{.gpu = gpu,
-                              .observer = driven_->backend.observer.get(),
-                              .region = plane_.region(),
-                              .processes = processes_,
-                              .clock = clock_,
-                              .tenants = tenants_},
-      config_.agent);
+  driven_->scheduler =
+      std::make_unique<Scheduler>(Scheduler::Surroundings{.gpu = gpu,
+                                                          .observer = driven_->backend.observer,
+                                                          .region = plane_.region(),
+                                                          .processes = processes_,
+                                                          .clock = clock_,
+                                                          .tenants = tenants_},
+                                  config_.agent);
+  if (usage_report_) usage_report_->start_over(tenants_);
   describe_self();
   driven_->scheduler->set_listener(
       {.on_switch =
@@ -176,16 +260,16 @@ void Agent::look_for_gpus() {
            support.driver_version, config_.agent.policy);
   if (!support.reason.empty()) log_warning("not everything is enforced: {}", support.reason);
   if (!driven_->backend.warning.empty()) log_warning("{}", driven_->backend.warning);
-  if (driven_->backend.observer != nullptr) {
-    // The observer keeps its descriptor: this one is a copy.
-    driven_->events = std::make_unique<asio::posix::stream_descriptor>(
-        loop_, ::dup(driven_->backend.observer->fd()));
-    listen_to_events();
-  }
+  if (!options_.simulation && driven_->backend.observer != nullptr)
+    log_info("programs are seen by {}", module != nullptr ? "the kernel module" : "the eBPF probe");
+  if (driven_->backend.own)
+    driven_->events =
+        std::make_unique<Waiter>(loop_, driven_->backend.own->fd(), [this] { wake_now(); });
   wake_now();
 }
 
 void Agent::describe_self() {
+  if (usage_report_) usage_report_->describe(driven_->backend.gpu->gpus(), config_.agent.policy);
   driven_->scheduler->set_agent({.agent_pid = static_cast<uint32_t>(::getpid()),
                                  .supervisor_pid = options_.supervisor_pid,
                                  .started = started_,
@@ -215,14 +299,6 @@ void Agent::publish_no_gpu() {
   write_record(plane_.region().agent, record);
 }
 
-void Agent::listen_to_events() {
-  if (std::exchange(is_listening_, true)) return;
-  driven_->events->async_wait(asio::posix::stream_descriptor::wait_read, [this](ErrorCode error) {
-    is_listening_ = false;
-    if (!error) wake_now();  // the step drains, then listens again
-  });
-}
-
 void Agent::wake_at(Time when) {
   if (when >= wakes_at_ && wakes_at_ > clock_.now()) return;
   wakes_at_ = when;
@@ -235,11 +311,16 @@ void Agent::wake_at(Time when) {
 }
 
 void Agent::step() {
-  if (!driven_) return look_for_gpus();
   last_step_ = clock_.now();
+  if (!driven_) {
+    follow_the_module();
+    return last_step_ >= next_look_ ? look_for_gpus() : wake_at(next_look_);
+  }
   const Time next = driven_->scheduler->step();
   if (driven_->scheduler->is_lost()) return drop_gpus();
-  if (driven_->events) listen_to_events();
+  follow_the_module();
+  if (usage_report_) usage_report_->publish(last_step_, driven_->scheduler->state());
+  if (driven_->events) driven_->events->wait();
   wake_at(std::max(next, last_step_ + kLeastGap));
 }
 
@@ -267,12 +348,14 @@ void Agent::stop() {
   if (driven_) driven_->scheduler->stop();
   control_.reset();
   driven_.reset();
+  notices_.reset();
   clear_records(plane_.region());
   loop_.stop();
 }
 
 ControlScope Agent::scope() {
   return {.tenants = tenants_,
+          .control = control(),
           .scheduler = driven_ ? driven_->scheduler.get() : nullptr,
           .plane = plane_,
           .processes = processes_,
@@ -284,7 +367,7 @@ ControlScope Agent::scope() {
 std::vector<Finding> Agent::findings() const {
   return diagnose({.gpu = driven_ ? driven_->backend.gpu.get() : nullptr,
                    .no_gpu_reason = no_gpu_reason_,
-                   .observer = driven_ ? driven_->backend.observer.get() : nullptr,
+                   .observer = driven_ ? driven_->backend.observer : nullptr,
                    .no_observer_reason = driven_ ? driven_->backend.warning : "",
                    .state = driven_ ? &driven_->scheduler->state() : nullptr,
                    .config_error = config_error_,

@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "sched/kernel_module.h"
 #include "shmctl/base/error.h"
 
 namespace gpushare {
@@ -19,6 +20,8 @@ struct AgentOptions {
   std::string socket = "/run/gpushare/agent.sock";
   std::string config = "/etc/gpushare/gpushare.toml";  // need not exist
   std::optional<std::string> simulation;               // the socket of gpushare-sim
+  ModulePaths module{};                                // of the kernel module
+  int module_fd = -1;                                  // its device, from the supervisor; -1: none
   uint32_t supervisor_pid = 0;                         // 0: none
   uint64_t restarts = 0;                               // by the supervisor
 };

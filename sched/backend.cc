@@ -12,20 +12,23 @@ Result<std::unique_ptr<Gpu>> open_gpu(const std::optional<std::string>& simulati
   return make_rm_gpu(RmUse::kRecovery);
 }
 
-Result<Backend> open_backend(const std::optional<std::string>& simulation) {
+Result<Backend> open_backend(const std::optional<std::string>& simulation, Observer* module) {
   Backend backend;
   if (simulation) {
     auto opened = sim::make_sim(*simulation);
     if (!opened) return std::unexpected(opened.error());
     backend.gpu = std::move(opened->gpu);
-    backend.observer = std::move(opened->observer);
+    backend.own = std::move(opened->observer);
+    backend.observer = backend.own.get();
     return backend;
   }
-  auto observer = BpfObserver::start();
-  if (observer)
-    backend.observer = std::move(*observer);
-  else
-    backend.warning = observer.error().message();
+  backend.observer = module;
+  if (module == nullptr) {
+    auto probe = BpfObserver::start();
+    if (!probe) backend.warning = probe.error().message();
+    if (probe) backend.own = std::move(*probe);
+    backend.observer = backend.own.get();
+  }
   auto gpu = make_rm_gpu(RmUse::kAgent);
   if (!gpu) return std::unexpected(gpu.error());
   backend.gpu = std::move(*gpu);

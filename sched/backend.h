@@ -15,13 +15,16 @@ namespace gpushare {
 
 struct Backend {
   std::unique_ptr<Gpu> gpu;
-  std::unique_ptr<Observer> observer;  // nullptr: there is no probe, `warning` says why
+  Observer* observer = nullptr;  // nullptr: nothing tells of new processes, `warning` says why
   std::string warning;
+  std::unique_ptr<Observer> own;  // what `observer` is, unless it is the module's
 };
 
-// `simulation`: the socket of gpushare-sim; nullopt: the driver. The observer starts first, so that
-// a process which starts meanwhile is in its events, in gpu->users(), or in both.
-Result<Backend> open_backend(const std::optional<std::string>& simulation);
+// `simulation`: the socket of gpushare-sim; nullopt: the driver. `module`: the kernel module's
+// events, which outlive the backend; nullptr: it does not see the driver, and the eBPF probe is
+// loaded. The observer starts first, so that a process which starts meanwhile is in its events, in
+// gpu->users(), or in both.
+Result<Backend> open_backend(const std::optional<std::string>& simulation, Observer* module);
 
 // Control alone, for recovery.
 Result<std::unique_ptr<Gpu>> open_gpu(const std::optional<std::string>& simulation);

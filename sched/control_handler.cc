@@ -137,17 +137,17 @@ class Handler {
   void set() {
     const auto create = request_.find("create");
     const bool may_create = create != request_.end() && create->is_boolean() && create->get<bool>();
-    value_or_refuse(scope_.tenants.set(string("tenant"), settings(), may_create));
+    value_or_refuse(scope_.control.set(string("tenant"), settings(), may_create));
     answer_.has_changed = true;
   }
 
   void remove() {
-    value_or_refuse(scope_.tenants.remove(string("tenant")));
+    value_or_refuse(scope_.control.remove(string("tenant")));
     answer_.has_changed = true;
   }
 
   void attach() {
-    value_or_refuse(scope_.tenants.attach(living(pid()), string("tenant")));
+    value_or_refuse(scope_.control.attach(living(pid()), string("tenant")));
     answer_.has_changed = true;
   }
 
@@ -175,11 +175,10 @@ class Handler {
 
     const ProcessId caller = living(peer_.pid);
     if (has_tenant && peer_.is_admin) {
-      if (!wanted.empty()) value_or_refuse(scope_.tenants.set(tenant, wanted, /*create=*/true));
-      value_or_refuse(scope_.tenants.attach(caller, tenant));
+      if (!wanted.empty()) value_or_refuse(scope_.control.set(tenant, wanted, /*create=*/true));
+      value_or_refuse(scope_.control.attach(caller, tenant));
     } else if (!wanted.empty()) {
-      const uint32_t slot = value_or_refuse(scope_.tenants.create_transient(caller, wanted));
-      tenant = scope_.tenants.at(slot)->name;
+      tenant = value_or_refuse(scope_.control.create_transient(caller, wanted));
     }
     body_["tenant"] = tenant;
     answer_.has_changed = true;

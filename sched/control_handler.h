@@ -15,6 +15,7 @@
 #include "sched/diagnosis.h"
 #include "sched/proc_reader.h"
 #include "sched/scheduler.h"
+#include "sched/tenant_control.h"
 #include "sched/tenants.h"
 #include "shmctl/region.h"
 
@@ -32,7 +33,8 @@ struct Peer {
 // What requests act on. The references are valid during a call.
 struct ControlScope {
   Tenants& tenants;
-  Scheduler* scheduler;  // nullptr: no GPU now
+  TenantControl& control;  // through which they are changed
+  Scheduler* scheduler;    // nullptr: no GPU now
   const ControlPlane& plane;
   const ProcReader& processes;
   const Clock& clock;

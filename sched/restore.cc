@@ -81,6 +81,15 @@ void restore_tenants(const ControlPlane& plane, const ProcReader& processes, Ten
   }
 }
 
+void restore_frozen(const ControlPlane& plane, Tenants& tenants) {
+  const auto snapshot = take_snapshot(plane);
+  if (!snapshot || snapshot->agent.agent_pid == 0) return;
+  for (const auto& [slot, record] : snapshot->tenants) {
+    if (record.frozen_by_user == 0 || !tenants.find(record.name)) continue;
+    (void)tenants.set_frozen(record.name, true);  // there is such a tenant
+  }
+}
+
 void clear_gpus(Region& region) {
   for (ProcessSlot& process : region.processes) clear(process.record);
   for (auto& gpu : region.gpus) clear(gpu);

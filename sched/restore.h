@@ -16,6 +16,10 @@ namespace gpushare {
 // logged and left.
 void restore_tenants(const ControlPlane& plane, const ProcReader& processes, Tenants& tenants);
 
+// The same where sysfs has kept tenants and settings, and the kernel knows who belongs where: which
+// tenants the user froze.
+void restore_frozen(const ControlPlane& plane, Tenants& tenants);
+
 // As a region without a GPU looks.
 void clear_gpus(Region& region);
 // As a region without an agent looks. The ledger stays.

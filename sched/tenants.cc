@@ -100,12 +100,17 @@ Result<uint32_t> Tenants::set_frozen(std::string_view name, bool is_frozen) {
   return *slot;
 }
 
-Result<uint32_t> Tenants::create_transient(ProcessId root, std::span<const Setting> settings) {
+std::string Tenants::transient_name(ProcessId root) const {
   std::string name = fmt::format("run-{}", root.pid);
   for (int n = 2; find(name); ++n) name = fmt::format("run-{}.{}", root.pid, n);
+  return name;
+}
+
+Result<uint32_t> Tenants::create_transient(ProcessId root, std::span<const Setting> settings) {
+  const std::string name = transient_name(root);
   auto slot = set(name, settings, true);
   if (!slot) return slot;
-  tenants_[*slot]->is_transient = true;
+  mark_transient(*slot);
   return attach(root, name);
 }
 

@@ -64,6 +64,10 @@ class Tenants {
   // Makes a tenant `run-PID` (`run-PID.2`, ... when that is taken: one run inside another, or a pid
   // used again) for `root` alone and its future children, and attaches `root`.
   Result<uint32_t> create_transient(ProcessId root, std::span<const Setting> settings);
+  // The name that create_transient() would give.
+  std::string transient_name(ProcessId root) const;
+  // It goes with its last process from now on. `slot` is in use.
+  void mark_transient(uint32_t slot) { tenants_[slot]->is_transient = true; }
   // Takes over a new configuration as said above. Fails only when the slots do not suffice.
   Result<> reload(const Config& config);
 

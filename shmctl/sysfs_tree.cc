@@ -135,6 +135,11 @@ Result<std::vector<pid_t>> SysfsTree::procs(std::string_view tenant) const {
   return pids;
 }
 
+std::optional<uint64_t> SysfsTree::counter(std::string_view tenant, const char* name) const {
+  const auto text = contents(file(tenant, name));
+  return text ? number<uint64_t>(first_line(*text)) : std::nullopt;
+}
+
 std::optional<uint64_t> SysfsTree::generation() const {
   const auto text = contents(root_ + "/generation");
   return text ? number<uint64_t>(first_line(*text)) : std::nullopt;

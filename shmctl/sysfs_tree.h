@@ -48,6 +48,8 @@ class SysfsTree {
   Result<std::vector<std::string>> tenants() const;  // by name
   // A value that cannot be understood (of a later module) counts as its default.
   Result<SysfsTenant> read(std::string_view tenant) const;
+  // A read-only counter ("gpu_time_us"); nullopt: no such tenant, or no such file.
+  std::optional<uint64_t> counter(std::string_view tenant, const char* name) const;
   // Empty lines and what is no pid are passed over. In the caller's pid namespace.
   Result<std::vector<pid_t>> procs(std::string_view tenant) const;
   // Moves with every change of settings, tenants and attachments; nullopt: not in this module.

@@ -35,9 +35,10 @@ Result<std::unique_ptr<KmodObserver>> KmodObserver::start(kmod::Device& device) 
   if (!self->waiting_.is_open()) return errno_error("wait for the kernel module");
   if (auto added = wait_for(self->waiting_.get(), device.fd(), kTheDevice); !added)
     return std::unexpected(added.error());
-  if (auto asked = kmod::replay(device); !asked) return std::unexpected(asked.error());
   return self;
 }
+
+Result<> KmodObserver::replay() { return kmod::replay(device_); }
 
 Result<> KmodObserver::map(const gpushare_query& layout) {
   const bool fits = layout.producer_bytes >= sizeof(gpushare_producer) &&

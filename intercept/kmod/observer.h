@@ -5,7 +5,7 @@
 // Rules:
 // - Records [tail, head) are ours to read. Only the module moves head, only we move tail, after
 //   reading; both count records since the file was opened and never turn back.
-// - What was written before start() is passed over: it was meant for an agent that died, and the
+// - What was written before start() is passed over: it was meant for an agent that died, and a
 //   replay says it again.
 #pragma once
 
@@ -21,9 +21,12 @@ namespace gpushare {
 
 class KmodObserver final : public Observer {
  public:
-  // Maps the ring and has everything that lives replayed. `device` outlives the observer. Errors:
-  // those of kmod::query(), and of mmap.
+  // Maps the ring; what is written from now on is handed out. `device` outlives the observer.
+  // Errors: those of kmod::query(), and of mmap.
   static Result<std::unique_ptr<KmodObserver>> start(kmod::Device& device);
+
+  // Has everything that lives now told again, as the next drain()s will: for a reader that starts.
+  Result<> replay();
 
   // Gets every notice, inside drain(), in order with the events. None before it is set: set it
   // before the first drain().

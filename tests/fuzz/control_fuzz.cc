@@ -39,7 +39,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
   Tenants tenants;
   test::FakeProcReader processes;
   const ManualClock clock;
+  DirectControl control(tenants);
   const ControlScope scope{.tenants = tenants,
+                           .control = control,
                            .scheduler = nullptr,
                            .plane = plane(),
                            .processes = processes,

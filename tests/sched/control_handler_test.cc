@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
+#include "sched/kernel_tenants.h"
 #include "tests/sched/scheduler_rig.h"
+#include "tests/shmctl/plain_sysfs.h"
 
 namespace gpushare {
 namespace {
@@ -28,6 +30,7 @@ class ControlHandlerTest : public ::testing::Test {
     return handle_request(
         request, peer,
         {.tenants = rig_.tenants,
+         .control = control_ ? *control_ : direct_,
          .scheduler = rig_.scheduler.get(),
          .plane = plane_,
          .processes = rig_.processes,
@@ -44,6 +47,8 @@ class ControlHandlerTest : public ::testing::Test {
   }
 
   test::SchedulerRig rig_;
+  DirectControl direct_{rig_.tenants};
+  TenantControl* control_ = nullptr;  // nullptr: direct_
   ControlPlane plane_;
   Result<> reload_;
 };
@@ -200,6 +205,29 @@ TEST_F(ControlHandlerTest, TraceLinesAreJson) {
                                    FreezeReason::kNone)),
             Json::parse(R"({"event":{"t":5,"kind":"slice","pid":42,"gpu":0,"value":900}})"));
   EXPECT_EQ(Json::parse(trace_end_line(3)), Json::parse(R"({"end":true,"lost":3})"));
+}
+
+// The same answers; what they did stands in sysfs.
+TEST_F(ControlHandlerTest, WithTheKernelModuleRequestsGoToSysfs) {
+  test::PlainSysfs tree;
+  KernelTenants kernel(tree, rig_.tenants, rig_.processes, /*is_told=*/true);
+  kernel.start({});
+  control_ = &kernel;
+  EXPECT_EQ(
+      ask(R"({"op":"set","tenant":"a","settings":{"weight":"300","max":"30%"},"create":true})")
+          ["ok"],
+      true);
+  EXPECT_EQ(tree.get("a", "max"), "30000 100000");
+  const Json bad = ask(R"({"op":"set","tenant":"a","settings":{"weight":"0"}})");
+  EXPECT_EQ(bad["code"], "usage");
+  EXPECT_EQ(bad["error"], "weight: '0' is not allowed; allowed: 1 to 10000");
+  EXPECT_EQ(ask(R"({"op":"attach","pid":77,"tenant":"a"})")["ok"], true);
+  EXPECT_EQ(tenant_of(77), "a");
+  EXPECT_EQ(ask(R"({"op":"run","settings":{"weight":"10"}})")["tenant"], "run-500");
+  EXPECT_EQ(tree.get("run-500", "weight"), "10");
+  EXPECT_EQ(ask(R"({"op":"remove","tenant":"a"})")["ok"], true);
+  EXPECT_FALSE(tree.has("a"));
+  EXPECT_EQ(ask(R"({"op":"remove","tenant":"default"})")["ok"], false);
 }
 
 }  // namespace

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// KernelTenants: with the kernel module loaded, sysfs is the truth about tenants, and the agent's
+// Tenants its mirror. Requests are written into sysfs and read back; what others write there is
+// told by notices (or seen by looking, where none come). One thread, the agent's.
+//
+// What the configuration file says, and when:
+//   start   only what sysfs does not have: a tenant that is not there is made, with its settings
+//   and
+//           rules. One that is there stays as it is, whoever made it: so what an operator wrote
+//           survives a restart of the agent. Of `default`, which is always there, a value that is
+//           the kernel's own default counts as not written.
+//   reload  the user asks for it: the file wins for every key and rule it names. Tenants that it
+//           does not name are left alone.
+//
+// Where a process belongs is the kernel's word. It knows inheritance and rules by cgroup and uid;
+// the file's other rules (by command, or several of a tenant) are applied by the agent to what the
+// kernel left in `default`, and written back as an attachment. While the module is not hooked to
+// the driver it sees no processes: then the agent applies all of the file's rules.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "intercept/kmod/notice.h"
+#include "sched/proc_reader.h"
+#include "sched/tenant_control.h"
+#include "shmctl/sysfs_tree.h"
+
+namespace gpushare {
+
+class KernelTenants final : public TenantControl {
+ public:
+  // All outlive it. `is_told`: notices come; else sysfs is looked at every 100 ms.
+  KernelTenants(SysfsTree& tree, Tenants& tenants, const ProcReader& processes, bool is_told)
+      : tree_(tree), tenants_(tenants), processes_(processes), is_told_(is_told) {}
+
+  // As said above. What cannot be written is logged and left.
+  void start(const Config& config);
+  void reload(const Config& config);
+
+  // Whether the module sees the processes: is hooked to the driver, and tells us. Initially not.
+  void set_kernel_places(bool does);
+
+  // Said by the module; settings are read again by the next follow().
+  void on_notice(const KernelNotice& notice);
+  // Brings mirror and sysfs together. True when anything changed. Cheap when nothing did.
+  bool follow(Time now);
+
+  Result<> set(std::string_view tenant, std::span<const Setting> settings, bool create) override;
+  Result<> remove(std::string_view tenant) override;
+  Result<> attach(ProcessId process, std::string_view tenant) override;
+  Result<std::string> create_transient(ProcessId root, std::span<const Setting> settings) override;
+
+ private:
+  static constexpr Nanos kLook{100'000'000};
+
+  enum class Seed { kMissing, kAll };
+  void seed(const Config& config, Seed what);
+  void take_rules();
+  void look(Time now);
+  void mirror_all();
+  void mirror(const std::string& tenant);
+  void mirror_members(const std::string& tenant);
+  void place_the_undecided();
+  void remove_the_finished();
+  void note(const TenantAssigned& assigned);
+  void note_refusal(const ProcessId& process, std::string text);
+
+  SysfsTree& tree_;
+  Tenants& tenants_;
+  const ProcReader& processes_;
+  const bool is_told_;
+  bool kernel_places_ = false;
+  std::vector<Rule> all_rules_, agent_rules_;
+  std::set<std::string> dirty_;          // to be read again
+  std::set<std::string> dirty_members_;  // whose procs are to be read again
+  bool must_mirror_all_ = false;         // notices were lost, or sysfs moved unseen
+  std::set<std::string> transients_;     // of `run`: removed from sysfs when they end here
+  std::set<ProcessId> undecided_;        // the kernel left them in `default`
+  uint64_t placed_of_ = 0;               // generation of the tenants they were last looked at in
+  std::set<ProcessId> complained_of_;    // a refusal of theirs is in the log
+  std::optional<uint64_t> seen_generation_;  // of sysfs
+  Time next_look_{};
+};
+
+}  // namespace gpushare
