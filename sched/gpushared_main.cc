@@ -8,13 +8,16 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "kmod/uapi/gpushare.h"
 #include "sched/agent.h"
 #include "sched/backend.h"
 #include "sched/config.h"
 #include "sched/instance_lock.h"
+#include "sched/kernel_module.h"
 #include "sched/lifeline.h"
 #include "sched/proc_reader.h"
 #include "sched/recovery.h"
@@ -30,6 +33,10 @@ namespace {
 constexpr int kOk = 0, kFailed = 1, kUsage = 2;
 constexpr const char* kDefaultSimulation = "/run/gpushare/sim.sock";
 constexpr Nanos kForAStoppingAgent{3'000'000'000};
+
+// Of the kernel module; GPUSHARE_DEVICE and GPUSHARE_SYSFS are for tests.
+constexpr const char* kDeviceVariable = "GPUSHARE_DEVICE";
+constexpr const char* kSysfsVariable = "GPUSHARE_SYSFS";
 
 struct CommandLine {
   int lifeline_fd = -1;  // of the supervisor's lifeline; -1: none
@@ -68,6 +75,15 @@ int recover_all(const AgentOptions& options) {
     fmt::print("nothing to recover\n");
     return kOk;
   }
+  // Only who is registered with the kernel module may thaw. Held to the end of the recovery.
+  std::unique_ptr<kmod::Device> module;
+  if (!options.module.device.empty()) {
+    auto opened = open_module(options.module.device, kForAStoppingAgent);
+    if (opened)
+      module = std::move(*opened);
+    else if (opened.error().code != std::errc::no_such_file_or_directory)
+      log_warning("{}", opened.error().message());
+  }
   auto gpu = open_gpu(options.simulation);
   if (!gpu) return fail(gpu.error());
   const SystemProcReader processes;
@@ -102,6 +118,15 @@ int serve(const CommandLine& line, const std::vector<std::string>& arguments) {
   return run_supervisor(line.agent, arguments);
 }
 
+// A simulated GPU is none of the kernel module's business, unless the module is named.
+void use_module(const CLI::App& app, ModulePaths& paths, bool is_simulated) {
+  const auto choose = [&](const char* option, const char* fallback, std::string& path) {
+    if (app.count(option) == 0) path = is_simulated ? "" : fallback;
+  };
+  choose("--device-node", GPUSHARE_DEVICE_PATH, paths.device);
+  choose("--sysfs", GPUSHARE_SYSFS_PATH, paths.sysfs);
+}
+
 void describe(CLI::App& app, CommandLine& line, std::string& simulation, bool& is_simulated) {
   app.description("Shares NVIDIA GPUs among unmodified programs.");
   app.set_version_flag("--version", fmt::format("gpushared {} ({})", kVersion, kCommit));
@@ -123,6 +148,14 @@ void describe(CLI::App& app, CommandLine& line, std::string& simulation, bool& i
                              kDefaultSimulation))
       ->expected(0, 1)
       ->type_name("[SOCKET]");
+  app.add_option("--device-node", line.agent.module.device,
+                 fmt::format("device of the kernel module (default {}; none with --sim)",
+                             GPUSHARE_DEVICE_PATH))
+      ->envname(kDeviceVariable);
+  app.add_option("--sysfs", line.agent.module.sysfs,
+                 fmt::format("the kernel module's files (default {}; none with --sim)",
+                             GPUSHARE_SYSFS_PATH))
+      ->envname(kSysfsVariable);
   app.add_flag("--foreground,--no-supervisor", line.is_foreground,
                "run the agent alone: nothing thaws when it is killed");
   app.add_flag("--recover", line.must_recover,
@@ -131,6 +164,7 @@ void describe(CLI::App& app, CommandLine& line, std::string& simulation, bool& i
   app.add_option("--supervisor-pid", line.agent.supervisor_pid)->group("");
   app.add_option("--restarts", line.agent.restarts)->group("");
   app.add_option("--lifeline-fd", line.lifeline_fd)->group("");
+  app.add_option("--module-fd", line.agent.module_fd)->group("");
 }
 
 int run(int argc, char** argv) {
@@ -150,6 +184,7 @@ int run(int argc, char** argv) {
     return app.exit(error) == 0 ? kOk : kUsage;
   }
   if (is_simulated) line.agent.simulation = simulation;
+  use_module(app, line.agent.module, is_simulated);
   if (line.must_check) return check_config(line.agent.config);
   if (line.must_recover) return recover_all(line.agent);
   return serve(line, {argv, argv + argc});

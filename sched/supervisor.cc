@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/supervisor.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -10,8 +11,11 @@
 #include <csignal>
 #include <memory>
 #include <string>
+#include <utility>
 
+#include "intercept/kmod/calls.h"
 #include "sched/backend.h"
+#include "sched/kernel_module.h"
 #include "sched/lifeline.h"
 #include "sched/proc_reader.h"
 #include "sched/recovery.h"
@@ -39,6 +43,7 @@ class Supervisor {
  private:
   bool start_agent();
   int wait_for_signal(Time until);
+  void take_the_module();
   void look_for_gpu();
   void undo();
   Nanos pause_after_death();
@@ -48,6 +53,8 @@ class Supervisor {
   const MonotonicClock clock_;
   const SystemProcReader processes_;
   ControlPlane plane_;
+  std::unique_ptr<kmod::Device> module_;  // nullptr: not loaded, or not to be had
+  std::string module_error_;              // the last in the log
   std::unique_ptr<Gpu> gpu_;
   sigset_t handled_{}, before_{};
   pid_t agent_ = 0;                     // 0: none
@@ -62,6 +69,8 @@ bool Supervisor::start_agent() {
   std::vector<std::string> words = arguments_;
   words.push_back(fmt::format("--supervisor-pid={}", ::getpid()));
   words.push_back(fmt::format("--restarts={}", starts_));
+  if (module_ == nullptr) take_the_module();
+  if (module_ != nullptr) words.push_back(fmt::format("--module-fd={}", module_->fd()));
   lifeline_.reset();
   if (auto lifeline = Lifeline::create(kAgentDies)) {
     lifeline_ = std::move(*lifeline);
@@ -76,6 +85,7 @@ bool Supervisor::start_agent() {
 
   const pid_t self = ::getpid();
   const int kept_fd = lifeline_ == nullptr ? -1 : lifeline_->fd();
+  const int module_fd = module_ == nullptr ? -1 : module_->fd();
   started_ = clock_.now();
   agent_ = ::fork();
   if (agent_ == 0) {
@@ -83,6 +93,7 @@ bool Supervisor::start_agent() {
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != self) ::_exit(1);  // it died before that
     if (kept_fd >= 0) Lifeline::keep_for_child(kept_fd);
+    if (module_fd >= 0) ::fcntl(module_fd, F_SETFD, 0);
     ::execv("/proc/self/exe", argv.data());
     ::_exit(127);
   }
@@ -113,12 +124,28 @@ int Supervisor::wait_for_signal(Time until) {
   }
 }
 
+// With the kernel module loaded, only who is registered with it may freeze, thaw and set slices.
+void Supervisor::take_the_module() {
+  if (options_.module.device.empty()) return;
+  Result<> taken;
+  if (module_ != nullptr) {
+    taken = kmod::register_agent(*module_);
+  } else if (auto opened = open_module(options_.module.device)) {
+    module_ = std::move(*opened);
+  } else if (opened.error().code != std::errc::no_such_file_or_directory) {
+    taken = std::unexpected(opened.error());
+  }
+  const std::string error = taken ? "" : taken.error().message();
+  if (error != std::exchange(module_error_, error) && !taken) log_warning("{}", error);
+}
+
 void Supervisor::look_for_gpu() {
   if (gpu_ != nullptr) return;
   if (auto gpu = open_gpu(options_.simulation)) gpu_ = std::move(*gpu);
 }
 
 void Supervisor::undo() {
+  take_the_module();
   look_for_gpu();
   if (gpu_ == nullptr) return;
   RecoveryReport report = recover(*gpu_, plane_.region(), processes_);
@@ -148,6 +175,7 @@ int Supervisor::run() {
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGCHLD, kAgentDies})
     sigaddset(&handled_, signal);
   ::sigprocmask(SIG_BLOCK, &handled_, &before_);
+  take_the_module();
   look_for_gpu();
 
   Time start_at = clock_.now();
