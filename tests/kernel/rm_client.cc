@@ -20,6 +20,7 @@
 //   freeze=PID thaw=PID                                        another process's channels
 //   race=US      asks for its slice while another thread turns the question into setting it to US:
 //                prints the slice that it has then
+//   race-size=MIB  allocates 1 MiB, 200 times, while another thread turns the size into MIB
 //   churn=N      N times memory made and freed, each answer passed over
 //   cost=KIND    time of one call in ns, the least of many: version, control, alloc (made and
 //                freed), other (not to the driver)
@@ -86,6 +87,7 @@ class Context {
   Answer check_version();
   Answer read_clock();
   uint64_t race(uint64_t us);
+  void race_size(uint64_t bytes);
 
  private:
   template <class T>
@@ -315,6 +317,32 @@ uint64_t Context::race(uint64_t us) {
   return now.us;
 }
 
+void Context::race_size(uint64_t bytes) {
+  gs_memory_params params{};
+  std::atomic<bool> is_over{false};
+  std::thread other([&] {
+    const std::atomic_ref<gs_u64> size(params.size);
+    // Each value stands for a time of its own, so that no rhythm of the machine hides one.
+    for (uint32_t n = 1; !is_over; n = n * 1664525 + 1013904223) {
+      size = (n & 0x80000000) != 0 ? bytes : 1 << 20;
+      for (uint32_t spin = n >> 20; spin > 0; --spin) asm volatile("");
+    }
+  });
+  for (int i = 0; i < 200; ++i) {
+    ::usleep(1000);  // lets the other write, on few processors too
+    gs_nvos64 argument{};
+    argument.h_root = client_;
+    argument.h_parent = device_;
+    argument.h_new = next_++;
+    argument.h_class = GS_CLASS_MEMORY_LOCAL_USER;
+    argument.p_params = reinterpret_cast<uintptr_t>(&params);
+    argument.params_size = sizeof params;
+    if (call(fd_, GS_NV_ESC_RM_ALLOC, argument).is_ok()) memory_ = argument.h_new;
+  }
+  is_over = true;
+  other.join();
+}
+
 // With instructions counted (-icount shift=0) a nanosecond is one. A batch that a timer's tick fell
 // into is longer, and the least of many has none.
 double cost_ns(Context& context, std::string_view kind) {
@@ -381,6 +409,7 @@ void carry_out(Context& context, std::string_view word) {
   if (verb == "control") return report(word, context.any_control(static_cast<uint32_t>(number)));
   if (verb == "race")
     return (void)std::printf("race %llu\n", static_cast<unsigned long long>(context.race(number)));
+  if (verb == "race-size") return context.race_size(number << 20);
   if (verb == "churn") {
     for (uint64_t i = 0; i < number; ++i)
       if (context.allocate("alloc", 1 << 20).is_ok()) context.free_memory();

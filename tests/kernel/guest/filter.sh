@@ -153,14 +153,26 @@ test_WhoHeldTheDriverBeforeTheModuleIsStillServed() {
   equal 0x1b "$(answer_of "$started" slice=40000)" "a cheat"
 }
 
-# The module reads an argument and then the driver reads it again. The stand-in waits in between, so
-# that another thread's write surely falls there; how often it would on a real driver is not known.
+# The stand-in waits between the module's look at an argument and its own, so that another thread's
+# write surely falls there.
 test_AnArgumentThatChangesInMidCallIsRefused() {
   echo 1 >/sys/module/nvidia/parameters/delay_ms
   rm_client open race=77777 >/tmp/race
   echo 0 >/sys/module/nvidia/parameters/delay_ms
-  grep -q 'race 2048' /tmp/race ||
-    skip "a limit of the module: a thread that rewrites its caller's argument in mid-call can pass it"
+  equal "race 2048" "$(grep race /tmp/race)" "its slice"
+}
+
+test_ASizeThatChangesInMidCallIsStillHeld() {
+  tenant sizes
+  echo 64M >$tree/tenants/sizes/memory_max
+  client open sleep=300 race-size=40 echo=done wait
+  echo "$started" >$tree/tenants/sizes/procs
+  echo 1 >/sys/module/nvidia/parameters/params_delay_ms
+  wait_for 10 grep -q done "/tmp/client.$started"
+  echo 0 >/sys/module/nvidia/parameters/params_delay_ms
+  holds between 1 $((64 << 20)) "$(video_memory_used)" &&
+    holds equal "$(video_memory_used)" "$(attribute sizes memory_current)" ||
+    skip "a limit of the module: the driver reads an allocation's size again, so a thread that rewrites it in mid-call gets more than memory_max ($(video_memory_used) bytes of 67108864, counted: $(attribute sizes memory_current))"
 }
 
 run_tests Filter

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What each class needs when it is made, by whichever call, and what goes when it is freed. */
+#include <linux/delay.h>
 #include <linux/file.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
@@ -293,6 +294,8 @@ static u32 make_with_user_params(struct sn_file *file, struct gs_nvos64 *call)
 	union params params = {};
 	void __user *user = u64_to_user_ptr(call->p_params);
 
+	if (sn_params_delay_ms)
+		msleep_interruptible(sn_params_delay_ms);
 	/* 0 is taken for the class's own size. */
 	if (call->p_params && call->params_size && size && call->params_size != size)
 		return GS_NV_ERR_INVALID_ARGUMENT;

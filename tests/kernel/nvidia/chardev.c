@@ -34,6 +34,10 @@ static unsigned int delay_ms;
 module_param(delay_ms, uint, 0644);
 MODULE_PARM_DESC(delay_ms, "Every call sleeps so long in the driver, unless a signal comes (0)");
 
+unsigned int sn_params_delay_ms;
+module_param_named(params_delay_ms, sn_params_delay_ms, uint, 0644);
+MODULE_PARM_DESC(params_delay_ms, "Time before parameters of an allocation are read (0)");
+
 u64 sn_memory_bytes(void)
 {
 	return (u64)memory_mib << 20;
@@ -140,9 +144,12 @@ static const struct sn_call *find_call(u32 nr, u32 size)
 	return NULL;
 }
 
-/* The real driver's door into RM, where `arg` is its own copy of the argument. RM status. */
+/*
+ * The real driver's door into RM, where `arg` is its own copy of the argument. Returns RM's status.
+ * Built without ftrace's entry, as the real one is.
+ */
 u32 rm_ioctl(void *stack, void *gpu, struct sn_file *file, u32 nr, void *arg, u32 size);
-noinline u32 rm_ioctl(void *stack, void *gpu, struct sn_file *file, u32 nr, void *arg, u32 size)
+noinline notrace u32 rm_ioctl(void *stack, void *gpu, struct sn_file *file, u32 nr, void *arg, u32 size)
 {
 	const struct sn_call *call = find_call(nr, size);
 	int err = -EINVAL;
