@@ -21,6 +21,7 @@ suites() {
   echo "filter 120 $driver $client $module kernel/refused-controls"
   echo "cost 120 $driver $client $module"
   echo "agent 120 $driver $client bin/gpushared bin/gpushare"
+  echo "together 120 $driver $client $module bin/gpushared bin/gpushare"
 }
 
 run_suite() {

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+# All of it: gpushare.ko, gpushared and programs on the stand-in driver, seen and steered by sysfs.
+. /test/lib.sh
+load_driver
+load_module
+
+attribute() { cat "$tree/tenants/$1/$2"; }
+tenant() { # NAME PID...: makes it, and attaches
+  local name=$1 pid
+  echo "$name" >$tree/create
+  shift
+  for pid in "$@"; do echo "$pid" >"$tree/tenants/$name/procs"; done
+}
+attribute_between() { between "$3" "$4" "$(attribute "$1" "$2")" "$2 of $1"; }
+slices_between() { # LOW HIGH A B: the ratio of B's slice to A's, in tenths
+  between "$1" "$2" "$(echo "$(slice_of "$3") $(slice_of "$4")" | awk '{ print 10 * $2 / $1 }')" ratio
+}
+agent_pid() { agent_value pid; }
+has_another_agent() { [ "$(agent_pid)" -gt 0 ] && [ "$(agent_pid)" != "$1" ]; }
+
+test_TheAgentIsRegisteredAndDescribesItsGpu() {
+  agent_up
+  equal "$(agent_pid)" "$(cat $tree/agent)" agent
+  equal fair "$(cat $tree/policy)" policy
+  equal "GPU-00000000-0000-4000-8000-000000001b00 132 1073741824" \
+    "$(echo $(cd $tree/gpus/0 && cat uuid sm_count memory_bytes))" "the GPU"
+  equal "" "$(grep -v '^info' $agent_log || true)" "the agent's complaints"
+}
+
+test_TenantsMadeInSysfsShareByTheirWeights() {
+  local light heavy
+  agent_up
+  busy_client && light=$started
+  busy_client && heavy=$started
+  tenant light "$light"
+  tenant heavy "$heavy"
+  echo 300 >$tree/tenants/heavy/weight
+  wait_for 5 holds slices_between 24 36 "$light" "$heavy"
+  wait_for 10 holds attribute_between light share_permille 210 290
+  wait_for 10 holds attribute_between heavy share_permille 690 790
+  between 1000 100000000 "$(attribute heavy gpu_time_us)" gpu_time_us
+  equal 300 "$(tenant_value heavy weight)" "weight in gpushare status"
+  echo 100 >$tree/tenants/heavy/weight
+  wait_for 5 holds slices_between 8 12 "$light" "$heavy"
+  echo light >$tree/remove
+  echo heavy >$tree/remove
+}
+
+test_GpushareSetWritesSysfs() {
+  agent_up
+  gpushare set --create lab weight=7 max=30% memory_max=64M priority=high
+  equal "7 30000 100000 67108864 high" \
+    "$(echo $(cd $tree/tenants/lab && cat weight max memory_max priority))" "settings in sysfs"
+  gpushare remove lab
+  [ ! -e $tree/tenants/lab ] || fail "it is still there"
+}
+
+test_SettingsSurviveTheAgent() {
+  agent_up
+  echo stays >$tree/create
+  echo 42 >$tree/tenants/stays/weight
+  agent_down
+  equal none "$(cat $tree/agent)" agent
+  agent_up
+  equal 42 "$(tenant_value stays weight)" "weight in gpushare status"
+  echo stays >$tree/remove
+}
+
+test_ACapWrittenToSysfsHolds() {
+  agent_up
+  busy_client
+  tenant capped "$started"
+  echo "30000 100000" >$tree/tenants/capped/max
+  sleep 1
+  between 25 35 "$(true_share "$started" 4)" "the capped one's true share"
+  wait_for 5 holds attribute_between capped throttled_us 100000 100000000
+  wait_for 5 holds attribute_between capped freezes 3 100000
+  echo capped >$tree/remove
+  wait_for 5 is_thawed "$started"
+}
+
+test_TheAgentMayWhatATenantMayNot() {
+  local victim
+  agent_up
+  busy_client && victim=$started
+  tenant cheats
+  sh -c "echo \$\$ >$tree/tenants/cheats/procs; exec rm_client open slice=90000 freeze=$victim" |
+    grep -c 0x1b | grep -qx 2 || fail "a cheat was let through"
+  wait_for 5 holds attribute_between cheats controls_refused 2 2
+  wait_for 5 gpushare freeze "$victim"
+  wait_for 5 is_frozen "$victim"
+  gpushare thaw "$victim"
+  wait_for 5 is_thawed "$victim"
+  echo cheats >$tree/remove
+}
+
+test_MemoryOverTheLimitIsRefusedAndComesBack() {
+  agent_up
+  tenant small
+  gpushare set small memory_max=64M
+  equal 0x51 "$(sh -c "echo \$\$ >$tree/tenants/small/procs; exec rm_client open alloc=65" |
+    awk '/alloc/ { print $2 }')" status
+  equal "1 0" "$(attribute small memory_refused) $(attribute small memory_current)" \
+    "memory_refused and memory_current"
+  echo small >$tree/remove
+}
+
+test_AKilledAgentsTenantsAreThawed() {
+  local old
+  agent_up
+  busy_client
+  wait_for 5 gpushare freeze "$started"
+  wait_for 5 is_frozen "$started"
+  old=$(agent_pid)
+  kill -9 "$old"
+  wait_for 2 is_thawed "$started"
+  wait_for 10 has_another_agent "$old"
+  wait_for 5 has_state "$started" running
+  equal "$(agent_pid)" "$(cat $tree/agent)" "agent in sysfs"
+}
+
+test_RecoverIsAllowedWhenBothWereKilled() {
+  agent_up
+  busy_client
+  wait_for 5 gpushare freeze "$started"
+  wait_for 5 is_frozen "$started"
+  kill -9 "$(cat /tmp/agent.pid)" "$(agent_pid)"
+  rm /tmp/agent.pid
+  wait_for 5 grep -q none $tree/agent
+  is_frozen "$started" || fail "somebody thawed: this test shows nothing"
+  equal 0x1b "$(cheat)" "a tenant's control while there is no agent"
+  gpushared --recover
+  equal 0 "$(frozen_total)" "frozen channels"
+}
+
+test_TheModuleGoesWhenTheAgentHasGone() {
+  agent_up
+  ! rmmod gpushare 2>/dev/null || fail "it went under the agent"
+  agent_down
+  unload_module
+  agent_up
+  busy_client
+  wait_for 5 has_state "$started" running
+  agent_down
+}
+
+run_tests Together
