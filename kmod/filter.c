@@ -18,38 +18,36 @@
 #include "pin.h"
 #include "refusals.h"
 
-/* The answer as it stands in the caller's memory, where its other threads may change it. */
-static bool gs_answer_read(struct gs_call *call)
-{
-	memset(call->bytes, 0, sizeof(call->bytes));
-	return !copy_from_user(call->bytes, call->user,
-			       min_t(u32, call->size, sizeof(call->bytes)));
-}
-
 /**
  * gs_call_driver() - let the driver do it, and learn what it said
  * @call: as it was made
  * @answer: out
  *
- * The answer comes from the driver's own memory (pin.c); only where that cannot be from the caller's.
- * -EFAULT may mean that the driver had done it and could not say so. In doubt an object exists, and
- * nothing is gone.
+ * A pinned call (pin.c) was answered in our memory, and the answer is handed on to the caller here.
+ * Where calls cannot be pinned the answer is read from the caller's memory. In doubt, after -EFAULT
+ * and when RM was never entered, an object exists and nothing is gone.
  */
 void gs_call_driver(struct gs_call *call, struct gs_answer *answer)
 {
-	bool is_pinned = READ_ONCE(gs_pin_is_attached);
+	bool is_pinning = READ_ONCE(gs_pin_is_attached);
+	unsigned long left;
 
 	gs_pin_begin(call);
 	answer->ret = call->driver(call->file, call->cmd, call->arg);
 	gs_pin_end(call);
-	answer->is_made = answer->ret == -EFAULT;
+	answer->is_made = answer->ret == -EFAULT && !is_pinning;
 	answer->is_done = false;
 	answer->status = ~0U;
 	answer->rm = call->rm;
-	if (!call->has_answer) {
+	if (call->is_pinned) {
+		left = copy_to_user(call->user, call->bytes, call->size);
+		if (left)
+			answer->ret = -EFAULT;
+	} else {
 		if (answer->ret < 0)
 			return;
-		if (!gs_answer_read(call)) {
+		left = copy_from_user(call->bytes, call->user, call->size);
+		if (left) {
 			answer->is_made = true;
 			return;
 		}
@@ -57,7 +55,7 @@ void gs_call_driver(struct gs_call *call, struct gs_answer *answer)
 	rm_call_parse(call->nr, call->size, call->bytes, &answer->rm);
 	answer->status = *(u32 *)(call->bytes + call->rm.status_offset);
 	answer->is_made = answer->status == RM_OK;
-	answer->is_done = answer->is_made && (call->has_answer || !is_pinned);
+	answer->is_done = answer->is_made && (call->is_pinned || !is_pinning);
 }
 
 /**
@@ -172,7 +170,7 @@ static noinline long gs_filter_copied(struct gs_call *call)
 	long ret;
 
 	memset(call->bytes, 0, sizeof(call->bytes));
-	if (copy_from_user(call->bytes, call->user, min_t(u32, call->size, sizeof(call->bytes))))
+	if (copy_from_user(call->bytes, call->user, call->size))
 		return -EFAULT;
 	rm_call_parse(call->nr, call->size, call->bytes, &call->rm);
 	if (!gs_rm_is_of_interest(&call->rm) || gs_agent_includes_current())

@@ -23,12 +23,12 @@ typedef long (*gs_ioctl_fn)(struct file *file, unsigned int cmd, unsigned long a
  * @size: of its argument
  * @user: its argument
  * @rm: what it asks for
- * @bytes: the copy @rm was read from; once the driver has answered, its answer if @has_answer
+ * @bytes: the copy that @rm was read from; if it was pinned, the driver's answer in the end
  * @params: the part of its parameters that is of interest; zero behind what the caller gave
  * @process: the caller, with a reference
  * @task: the caller; this and the rest belong to pin.c
  * @pin: in the table of calls in progress
- * @has_answer: @bytes are the driver's answer, from its own memory
+ * @is_pinned: RM was given @bytes for its argument
  */
 struct gs_call {
 	gs_ioctl_fn driver;
@@ -39,7 +39,7 @@ struct gs_call {
 	u32 size;
 	u8 __user *user;
 	struct rm_call rm;
-	u8 bytes[RM_ARG_BYTES] __aligned(8);
+	u8 bytes[RM_ARG_MAX] __aligned(8);
 	union {
 		u64 value;
 		struct rm_device_params device;
@@ -49,7 +49,7 @@ struct gs_call {
 	struct gs_process *process;
 	struct task_struct *task;
 	struct hlist_node pin;
-	bool has_answer;
+	bool is_pinned;
 };
 
 /**

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The hook: ftrace diverts the driver's file operations (ioctl and release) to functions here, which
- * call the original through the same entry; ftrace lets a call from this module pass. Attached when
- * the driver is loaded, or when it comes; detached when it goes, is drained, or we go.
+ * call the original. Attached when the driver is loaded, or when it comes; detached when it goes, is
+ * drained, or we go.
  *
  * A task may sleep for long in the driver, below our function. The callback takes a reference on
  * this module before it diverts and the function drops it last, so rmmod is refused while anyone is
@@ -49,9 +49,22 @@ static struct {
 } gs_hook = { .state = GS_WAITING };
 static DEFINE_MUTEX(gs_hook_lock);
 
+/*
+ * How the original is called: behind its call of ftrace, which then is not asked twice. With indirect
+ * branch tracking a function can only be entered at its beginning, and the callback lets calls from
+ * this module pass.
+ */
+#ifdef CONFIG_X86_KERNEL_IBT
+#define GS_ENTERS_AT_BEGINNING true
+#define GS_ENTRY_OFFSET 0
+#else
+#define GS_ENTERS_AT_BEGINNING false
+#define GS_ENTRY_OFFSET MCOUNT_INSN_SIZE
+#endif
+
 static long gs_hook_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 {
-	long ret = gs_filter_ioctl(file, cmd, arg, (gs_ioctl_fn)gs_hook.ioctl);
+	long ret = gs_filter_ioctl(file, cmd, arg, (gs_ioctl_fn)(gs_hook.ioctl + GS_ENTRY_OFFSET));
 
 	module_put(THIS_MODULE);
 	return ret;
@@ -59,30 +72,28 @@ static long gs_hook_ioctl(struct file *file, unsigned int cmd, unsigned long arg
 
 static int gs_hook_release(struct inode *inode, struct file *file)
 {
-	int ret = ((gs_release_fn)gs_hook.release)(inode, file);
+	int ret = ((gs_release_fn)(gs_hook.release + GS_ENTRY_OFFSET))(inode, file);
 
 	gs_clients_file_closed(file);
 	module_put(THIS_MODULE);
 	return ret;
 }
 
+/* Calls nothing that could lead here again, so it needs no protection from recursion. */
 static void notrace gs_hook_divert(unsigned long ip, unsigned long parent_ip,
 				   struct ftrace_ops *ops, struct ftrace_regs *regs)
 {
-	unsigned long target;
-
-	/* The original, called by the functions above. */
-	if (within_module(parent_ip, THIS_MODULE))
+	if (GS_ENTERS_AT_BEGINNING && within_module(parent_ip, THIS_MODULE))
 		return;
-	target = ip == gs_hook.ioctl ? (unsigned long)gs_hook_ioctl :
-				       (unsigned long)gs_hook_release;
 	if (try_module_get(THIS_MODULE))
-		ftrace_instruction_pointer_set(regs, target);
+		ftrace_instruction_pointer_set(regs, ip == gs_hook.ioctl ?
+							     (unsigned long)gs_hook_ioctl :
+							     (unsigned long)gs_hook_release);
 }
 
 static struct ftrace_ops gs_hook_ops = {
 	.func = gs_hook_divert,
-	.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION,
+	.flags = FTRACE_OPS_FL_IPMODIFY,
 };
 
 /* The address of a function of the driver; 0 when it has none of that name. */

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What was decided on is what the driver acts on. The driver copies an argument from the caller's
- * memory once more, after the filter did, and another thread may have changed it in between; so the
- * driver's own copy is overwritten with the filter's where it enters RM, and its answer is taken
- * from there.
+ * memory once more, after the filter did, and another thread may have changed it in between, or may
+ * change the answer before the filter reads it; so RM is given the filter's own copy.
  */
 #ifndef GPUSHARE_PIN_H
 #define GPUSHARE_PIN_H

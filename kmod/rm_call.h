@@ -20,8 +20,12 @@
 
 #include "rm_abi.h"
 
-/* Bytes of an argument that are read; every argument but VID_HEAP_CONTROL's is shorter. */
+/*
+ * Bytes of an argument that are read, and the most that one looked at may have: VID_HEAP_CONTROL's
+ * has 184 in the releases we know.
+ */
 #define RM_ARG_BYTES sizeof(struct rm_nvos32_head)
+#define RM_ARG_MAX 256
 
 enum rm_call_kind {
 	RM_CALL_OTHER, /* passes unseen */
@@ -86,7 +90,8 @@ static inline enum rm_call_kind rm_call_kind(__u32 nr, __u32 size)
 	case RM_ESC_ALLOC_MEMORY:
 		return size == sizeof(struct rm_nvos02_fd) ? RM_CALL_ALLOC : RM_CALL_OTHER;
 	case RM_ESC_VID_HEAP_CONTROL:
-		return size >= sizeof(struct rm_nvos32_head) ? RM_CALL_ALLOC : RM_CALL_OTHER;
+		return size >= sizeof(struct rm_nvos32_head) && size <= RM_ARG_MAX ? RM_CALL_ALLOC :
+										     RM_CALL_OTHER;
 	default:
 		return RM_CALL_OTHER;
 	}
@@ -201,7 +206,7 @@ static inline void rm_parse_heap(const struct rm_nvos32_head *arg, struct rm_cal
  * rm_call_parse() - what a command asks for
  * @nr: number of the command, rm_call_kind() says it is looked at
  * @size: of its argument
- * @arg: RM_ARG_BYTES bytes, the argument's first @size of them, zero behind
+ * @arg: at least RM_ARG_BYTES bytes; the argument has @size of them, behind it are zeros
  * @call: out, all of it
  *
  * The same function reads the answer: call it again on what the driver left in the argument.

@@ -40,7 +40,8 @@ TEST(KmodRmCall, LooksAtACommandOfItsOwnSizeOnly) {
     EXPECT_EQ(sizes, nr == RM_ESC_ALLOC ? 2 : nr == RM_ESC_VID_HEAP_CONTROL ? 0 : 1) << nr;
   }
   EXPECT_EQ(rm_call_kind(RM_ESC_VID_HEAP_CONTROL, 184), RM_CALL_ALLOC);
-  EXPECT_EQ(rm_call_kind(RM_ESC_VID_HEAP_CONTROL, 16383), RM_CALL_ALLOC);
+  EXPECT_EQ(rm_call_kind(RM_ESC_VID_HEAP_CONTROL, RM_ARG_MAX), RM_CALL_ALLOC);
+  EXPECT_EQ(rm_call_kind(RM_ESC_VID_HEAP_CONTROL, RM_ARG_MAX + 1), RM_CALL_OTHER);
   EXPECT_EQ(rm_call_kind(RM_ESC_XFER, sizeof(rm_xfer)), RM_CALL_OTHER);
 }
 
