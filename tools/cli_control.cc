@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpushare set, remove, attach, freeze, thaw: one request to the agent each, silent when done.
+// gpushare set, remove, attach, freeze, thaw: one request each, silent when done. To the agent;
+// what can be written into the kernel module's files is, by whoever may.
 #include <charconv>
 #include <optional>
 
@@ -7,6 +8,7 @@
 #include "tools/commands.h"
 #include "tools/endpoints.h"
 #include "tools/report.h"
+#include "tools/sysfs_control.h"
 
 namespace gpushare {
 namespace {
@@ -20,8 +22,11 @@ std::optional<pid_t> parse_pid(const std::string& text) {
 }
 
 ExitCode tell(const Invocation& invocation, const Request& request) {
-  if (auto done = tell_agent(endpoints_of(invocation).socket, request); !done)
-    return report(done.error());
+  const Endpoints endpoints = endpoints_of(invocation);
+  SysfsTree tree(endpoints.sysfs);
+  auto done = endpoints.sysfs.empty() ? std::nullopt : change_in_sysfs(tree, request);
+  if (!done) done = tell_agent(endpoints.socket, request);
+  if (!*done) return report(done->error());
   return kExitOk;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include "kmod/uapi/gpushare.h"
 #include "shmctl/region.h"
 
 namespace gpushare {
@@ -15,11 +16,18 @@ std::string choose(const Invocation& invocation, const char* option, const char*
   return value != nullptr && *value != '\0' ? value : fallback;
 }
 
+std::string sysfs_of(const Invocation& invocation) {
+  if (const char* value = std::getenv("GPUSHARE_SYSFS"); value != nullptr && *value != '\0')
+    return value;
+  return choose(invocation, "socket", "GPUSHARE_SOCKET", "").empty() ? GPUSHARE_SYSFS_PATH : "";
+}
+
 }  // namespace
 
 Endpoints endpoints_of(const Invocation& invocation) {
   return {choose(invocation, "socket", "GPUSHARE_SOCKET", "/run/gpushare/agent.sock"),
-          choose(invocation, "region", "GPUSHARE_REGION", kDefaultRegionName)};
+          choose(invocation, "region", "GPUSHARE_REGION", kDefaultRegionName),
+          sysfs_of(invocation)};
 }
 
 }  // namespace gpushare

@@ -11,6 +11,9 @@ namespace gpushare {
 struct Endpoints {
   std::string socket;  // path of the control socket
   std::string region;  // POSIX shared memory name of the control plane
+  // The kernel module's files: GPUSHARE_SYSFS, else where it puts them. Empty when a socket was
+  // named: then it is that agent who is asked.
+  std::string sysfs;
 };
 
 Endpoints endpoints_of(const Invocation& invocation);

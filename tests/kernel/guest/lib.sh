@@ -107,7 +107,7 @@ cheat() { rm_client open preempt | awk '/preempt/ { print $2 }'; }
 # --- the agent ----------------------------------------------------------------------------------
 agent_log=/tmp/agent.log
 # Through its socket: the control plane of one that was killed can still be read.
-agent_answers() { gpushare set default weight=100; }
+agent_answers() { gpushare thaw default; }
 # Starts gpushared, unless one runs; ARGUMENTS are its own. It outlives the test.
 agent_up() {
   [ ! -e /tmp/agent.pid ] || return 0
