@@ -99,6 +99,7 @@ class Agent {
   void feed_watchdog();
   void stop();
   ControlScope scope();
+  const char* observer_name() const;
   std::vector<Finding> findings() const;
 
   const AgentOptions options_;
@@ -261,7 +262,7 @@ void Agent::look_for_gpus() {
   if (!support.reason.empty()) log_warning("not everything is enforced: {}", support.reason);
   if (!driven_->backend.warning.empty()) log_warning("{}", driven_->backend.warning);
   if (!options_.simulation && driven_->backend.observer != nullptr)
-    log_info("programs are seen by {}", module != nullptr ? "the kernel module" : "the eBPF probe");
+    log_info("programs are seen by {}", observer_name());
   if (driven_->backend.own)
     driven_->events =
         std::make_unique<Waiter>(loop_, driven_->backend.own->fd(), [this] { wake_now(); });
@@ -364,11 +365,19 @@ ControlScope Agent::scope() {
           .diagnose = [this] { return findings(); }};
 }
 
+const char* Agent::observer_name() const {
+  if (options_.simulation) return "the simulation";
+  return driven_ && driven_->backend.own ? "the eBPF probe" : "the kernel module";
+}
+
 std::vector<Finding> Agent::findings() const {
   return diagnose({.gpu = driven_ ? driven_->backend.gpu.get() : nullptr,
                    .no_gpu_reason = no_gpu_reason_,
                    .observer = driven_ ? driven_->backend.observer : nullptr,
                    .no_observer_reason = driven_ ? driven_->backend.warning : "",
+                   .observer_name = observer_name(),
+                   .has_module = kernel_tenants_.has_value(),
+                   .module_problem = module_.problem(),
                    .state = driven_ ? &driven_->scheduler->state() : nullptr,
                    .config_error = config_error_,
                    .config_path = options_.config,

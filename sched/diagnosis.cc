@@ -43,9 +43,25 @@ void look_at_observer(const Symptoms& symptoms, std::vector<Finding>& findings) 
          "run as root on a kernel with BTF (/sys/kernel/btf/vmlinux)"});
   } else if (const uint64_t dropped = symptoms.observer->dropped(); dropped > 0) {
     findings.push_back({"observer", Severity::kWarning,
-                        fmt::format("{} events were lost and looked for again", dropped), ""});
+                        fmt::format("{}: {} events were lost and looked for again",
+                                    symptoms.observer_name, dropped),
+                        ""});
   } else {
-    findings.push_back({"observer", Severity::kOk, "nothing was lost", ""});
+    findings.push_back(
+        {"observer", Severity::kOk, symptoms.observer_name + ": nothing was lost", ""});
+  }
+}
+
+void look_at_module(const Symptoms& symptoms, std::vector<Finding>& findings) {
+  constexpr const char* kCheck = "kernel module";
+  if (!symptoms.module_problem.empty()) {
+    findings.push_back({kCheck, Severity::kWarning,
+                        "it does not report programs: " + symptoms.module_problem,
+                        "see what 'dmesg | grep gpushare' says, then systemctl restart gpushared"});
+  } else if (symptoms.has_module) {
+    findings.push_back({kCheck, Severity::kOk, "it reports programs, and keeps the settings", ""});
+  } else {
+    findings.push_back({kCheck, Severity::kOk, "not used: the agent keeps the settings", ""});
   }
 }
 
@@ -70,6 +86,7 @@ std::vector<Finding> diagnose(const Symptoms& symptoms) {
   std::vector<Finding> findings;
   look_at_gpus(symptoms, findings);
   look_at_observer(symptoms, findings);
+  look_at_module(symptoms, findings);
   look_at_processes(symptoms, findings);
   if (symptoms.config_error.empty()) {
     findings.push_back({"configuration", Severity::kOk, symptoms.config_path, ""});

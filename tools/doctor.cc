@@ -159,12 +159,42 @@ Finding check_clock(const MachineFiles& files) {
                  "boot with clocksource=tsc, if the machine's is stable");
 }
 
-Finding check_module(const MachineFiles& files) {
-  if (files.has("/sys/kernel/gpushare")) return ok("kernel module", "loaded");
-  return warning("kernel module",
-                 "gpushare.ko is not loaded: memory_max is not enforced, and a program may change "
-                 "its own slice",
-                 "load it if you need that: modprobe gpushare");
+// What the module says of the driver: "hooked nvidia:FUNCTION", "waiting for driver", "drained",
+// "observing only: REASON". Empty: it is not loaded.
+std::string module_state(const MachineFiles& files) {
+  if (!files.has("/sys/kernel/gpushare")) return "";
+  return files.text("/sys/kernel/gpushare/driver").value_or("unreadable");
+}
+
+Finding check_module(const MachineFiles& files, const DoctorInput& input) {
+  constexpr const char* kCheck = "kernel module";
+  constexpr const char* kNotFiltering =
+      "memory_max is not enforced, and a program may change its own slice";
+  const std::string state = module_state(files);
+  if (state.empty())
+    return warning(kCheck, fmt::format("gpushare.ko is not loaded: {}", kNotFiltering),
+                   "load it if you need that: modprobe gpushare");
+  const std::string version = files.text("/sys/kernel/gpushare/version").value_or("unknown");
+  if (version != kVersion)
+    return warning(kCheck,
+                   fmt::format("gpushare.ko {} is not of this gpushare, {}", version, kVersion),
+                   "install the module of this version, and load it anew when gpushared is "
+                   "stopped");
+  const std::string what = fmt::format("gpushare.ko {}, {}", version, state);
+  if (state == "drained")
+    return warning(kCheck, what + ": " + kNotFiltering, "echo 0 > /sys/kernel/gpushare/drain");
+  const bool is_hooked = state.starts_with("hooked");
+  const bool has_driver = files.has("/proc/driver/nvidia/version");
+  if (!is_hooked && (state != "waiting for driver" || has_driver))
+    return warning(kCheck, what + ": " + kNotFiltering,
+                   "see what 'dmesg | grep gpushare' says of it");
+  if (is_simulated(input)) return ok(kCheck, what + "; the agent drives a simulated GPU");
+  const std::string agent = files.text("/sys/kernel/gpushare/agent").value_or("none");
+  if (agent != "none") return ok(kCheck, fmt::format("{}, agent {}", what, agent));
+  return warning(kCheck,
+                 input.agent ? what + ": gpushared runs, but is not registered with it"
+                             : what + ": no agent is registered",
+                 input.agent ? "systemctl restart gpushared" : "systemctl start gpushared");
 }
 
 Finding check_unit(const MachineFiles& files) {
@@ -237,11 +267,11 @@ std::vector<std::string> tenants_where(const DoctorInput& input,
 
 std::vector<Finding> check_machine(const DoctorInput& input) {
   const MachineFiles files(input.root);
-  return {check_kernel(files),         check_btf(files),    check_tracepoints(files),
-          check_lockdown(files),       check_ptrace(files), check_driver(files, input),
-          check_devices(files, input), check_mps(files),    check_cgroup(files),
-          check_clock(files),          check_module(files), check_unit(files),
-          check_socket(files, input),  check_agent(input),  check_region(input),
+  return {check_kernel(files),         check_btf(files),           check_tracepoints(files),
+          check_lockdown(files),       check_ptrace(files),        check_driver(files, input),
+          check_devices(files, input), check_mps(files),           check_cgroup(files),
+          check_clock(files),          check_module(files, input), check_unit(files),
+          check_socket(files, input),  check_agent(input),         check_region(input),
           check_privilege(input)};
 }
 
@@ -251,7 +281,8 @@ std::vector<LimitFinding> check_limits(const DoctorInput& input) {
   const bool can_slice = is_live && agent.can_set_slice != 0;
   const bool can_freeze = is_live && agent.can_freeze != 0;
   const bool has_log = is_live && agent.has_switch_log != 0;
-  const bool has_module = MachineFiles(input.root).has("/sys/kernel/gpushare");
+  const std::string module = module_state(MachineFiles(input.root));
+  const bool is_hooked = module.starts_with("hooked");
   std::string reason = is_live ? printable(agent.observe_only_reason) : "no agent runs";
   if (reason.empty()) reason = "the driver does not allow it";
 
@@ -267,9 +298,10 @@ std::vector<LimitFinding> check_limits(const DoctorInput& input) {
       {"priority", can_slice && can_freeze, "time slices, and turns among idle-class programs",
        can_slice && can_freeze ? "an idle-class program gives way within about 200 us" : reason,
        tenants_where(input, [](const TenantRecord& t) { return t.priority != Priority::kNormal; })},
-      {"memory_max", has_module, "the kernel module, when a program allocates",
-       has_module ? "an allocation above it is answered with out of memory"
-                  : "gpushare.ko is not loaded",
+      {"memory_max", is_hooked, "the kernel module, when a program allocates",
+       is_hooked        ? "an allocation above it is answered with out of memory"
+       : module.empty() ? "gpushare.ko is not loaded"
+                        : "gpushare.ko is " + module,
        tenants_where(input,
                      [](const TenantRecord& t) { return t.memory_max_bytes != kUnknown64; })},
       {"sm_percent", false, "spatial sharing (MPS and SM partitions)",

@@ -60,6 +60,19 @@ TEST_F(DiagnosisTest, EveryTroubleIsNamed) {
   EXPECT_NE(of(diagnose(), "observer").detail.find("no BTF"), std::string::npos);
 }
 
+TEST_F(DiagnosisTest, SaysWhoSeesProgramsAndWhatTheModuleIsGoodFor) {
+  symptoms_.observer_name = "the eBPF probe";
+  EXPECT_EQ(of(diagnose(), "observer").detail, "the eBPF probe: nothing was lost");
+  EXPECT_EQ(of(diagnose(), "kernel module").severity, Severity::kOk);
+  symptoms_.has_module = true;
+  EXPECT_EQ(of(diagnose(), "kernel module").severity, Severity::kOk);
+  symptoms_.module_problem = "it is observing only: no such function (-2)";
+  const Finding problem = of(diagnose(), "kernel module");
+  EXPECT_EQ(problem.severity, Severity::kWarning);
+  EXPECT_NE(problem.detail.find("observing only"), std::string::npos);
+  EXPECT_NE(problem.fix, "");
+}
+
 TEST(Diagnosis, WithoutAGpuThatIsTheTrouble) {
   const auto findings = diagnose({.gpu = nullptr,
                                   .no_gpu_reason = "no driver",

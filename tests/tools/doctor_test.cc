@@ -42,7 +42,9 @@ struct Machine {
     tree.write("proc/1/comm", "systemd\n");
     tree.write("sys/fs/cgroup/cgroup.controllers", "cpu\n");
     tree.write("sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc\n");
-    tree.write("sys/kernel/gpushare/version", "");
+    tree.write("sys/kernel/gpushare/version", std::string(kVersion) + "\n");
+    tree.write("sys/kernel/gpushare/driver", "hooked nvidia:nvidia_unlocked_ioctl\n");
+    tree.write("sys/kernel/gpushare/agent", "9\n");
     tree.write("usr/lib/systemd/system/gpushared.service", "");
     tree.write("run/systemd/system/x", "");
     tree.write("run/gpushare/x", "");
@@ -121,6 +123,17 @@ TEST(Doctor, EachThingThatIsMissingIsFoundAndHasAFix) {
       {"clock", nullptr, "sys/devices/system/clocksource/clocksource0/current_clocksource",
        "hpet\n", State::kWarning, "hpet"},
       {"kernel module", "sys/kernel/gpushare", nullptr, nullptr, State::kWarning, "not loaded"},
+      {"kernel module", nullptr, "sys/kernel/gpushare/version", "9.9\n", State::kWarning,
+       "gpushare.ko 9.9 is not of this gpushare"},
+      {"kernel module", nullptr, "sys/kernel/gpushare/driver",
+       "observing only: no function of the driver is known (-2)\n", State::kWarning,
+       "no function of the driver is known"},
+      {"kernel module", nullptr, "sys/kernel/gpushare/driver", "waiting for driver\n",
+       State::kWarning, "waiting for driver"},
+      {"kernel module", nullptr, "sys/kernel/gpushare/driver", "drained\n", State::kWarning,
+       "memory_max is not enforced"},
+      {"kernel module", nullptr, "sys/kernel/gpushare/agent", "none\n", State::kWarning,
+       "runs, but is not registered"},
       {"systemd unit", "usr/lib/systemd", nullptr, nullptr, State::kWarning, "not installed"},
       {"control socket", "run/gpushare/agent.sock", nullptr, nullptr, State::kFail, "is missing"},
   };
@@ -159,6 +172,31 @@ TEST(Doctor, ASimulatedGpuNeedsNoDriver) {
   input.status->snapshot.agent.is_simulated = 1;
   EXPECT_EQ(finding(input, "NVIDIA driver").state, State::kOk);
   EXPECT_EQ(finding(input, "device files").state, State::kOk);
+}
+
+TEST(Doctor, TheModuleMayWaitForADriverThatIsNotThere) {
+  const Machine machine;
+  machine.remove("proc/driver");
+  machine.tree.write("sys/kernel/gpushare/driver", "waiting for driver\n");
+  EXPECT_EQ(finding(machine.input(), "kernel module").state, State::kOk);
+}
+
+TEST(Doctor, AModuleWithoutAnAgentIsFound) {
+  const Machine machine;
+  machine.tree.write("sys/kernel/gpushare/agent", "none\n");
+  DoctorInput input = machine.input();
+  input.agent = make_error(std::errc::connection_refused, "connect to the agent", "none runs");
+  const Finding found = finding(input, "kernel module");
+  EXPECT_EQ(found.state, State::kWarning);
+  EXPECT_EQ(found.fix, "systemctl start gpushared");
+}
+
+TEST(DoctorLimits, MemoryIsNotBoundByAModuleThatIsNotHooked) {
+  const Machine machine;
+  EXPECT_TRUE(limit(machine.input(), "memory_max").is_binding);
+  machine.tree.write("sys/kernel/gpushare/driver", "drained\n");
+  EXPECT_FALSE(limit(machine.input(), "memory_max").is_binding);
+  EXPECT_EQ(limit(machine.input(), "memory_max").why, "gpushare.ko is drained");
 }
 
 TEST(Doctor, AFileInPlaceOfTheSocketIsFound) {
