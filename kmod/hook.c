@@ -138,6 +138,7 @@ static void gs_hook_attach(void)
 	int err;
 
 	lockdep_assert_held(&gs_hook_lock);
+	gs_clients_forget(); /* what calls have left that ended after the hook was detached */
 	if (!gs_driver_find()) {
 		gs_hook_fail("the driver's ioctl was not found", -ENOENT);
 		return;
@@ -290,4 +291,5 @@ void gs_hook_exit(void)
 	mutex_unlock(&gs_hook_lock);
 	ftrace_free_filter(&gs_hook_ops); /* for good: it leaves the ops unusable */
 	synchronize_rcu_tasks();
+	gs_clients_forget(); /* of calls that ended after they were forgotten last */
 }

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Ring 2: every suite in a kernel of its own under QEMU, two at a time.
+# Ring 2: every suite in a kernel of its own under QEMU, one more at a time than there are processors
+# (the guests wait as much as they work).
 #   run.sh BUILD [SUITE...]    BUILD: where make has put what it built; SUITE: of those below
 # GPUSHARE_KERNEL_ROUNDS: how often gpushare.ko is loaded and unloaded under load (4; 2 s each).
 # Prints GoogleTest's lines; status 0 when nothing failed. Logs are in BUILD/kernel/SUITE/.
@@ -10,18 +11,19 @@ build=$(realpath "$1")
 shift
 
 # SUITE SECONDS FILE...: the script guest/SUITE.sh, its limit, and what it finds in the guest's /test.
-suites() {
+suites() { # the longest first
   local driver=kernel/nvidia/nvidia.ko client=bin/tests/rm_client
-  echo "standin 60 $driver $client"
   local module=kernel/gpushare/gpushare.ko
-  echo "sysfs 60 $driver $client $module bin/tests/door" "$(ls "$here"/../../kmod/ABI/sysfs-kernel-gpushare 2>/dev/null)"
+  echo "agent 120 $driver $client bin/gpushared bin/gpushare"
   echo "module 120 $driver $client $module" \
     "kernel/nvidia-535/nvidia.ko:/test/nvidia-535.ko" \
     "kernel/nvidia-unknown/nvidia.ko:/test/nvidia-unknown.ko"
-  echo "filter 120 $driver $client $module kernel/refused-controls"
-  echo "cost 120 $driver $client $module"
-  echo "agent 120 $driver $client bin/gpushared bin/gpushare"
   echo "together 120 $driver $client $module bin/gpushared bin/gpushare"
+  echo "cost 120 $driver $client $module"
+  echo "filter 120 $driver $client $module kernel/refused-controls"
+  echo "sysfs 60 $driver $client $module bin/tests/door" \
+    "$(ls "$here"/../../kmod/ABI/sysfs-kernel-gpushare 2>/dev/null)"
+  echo "standin 60 $driver $client"
 }
 
 run_suite() {
@@ -53,7 +55,7 @@ chosen=()
 while read -r line; do
   read -r suite _ <<<"$line"
   [ $# = 0 ] || [[ " $* " == *" $suite "* ]] || continue
-  while [ "$(jobs -rp | wc -l)" -ge 2 ]; do wait -n; done
+  while [ "$(jobs -rp | wc -l)" -gt "$(nproc)" ]; do wait -n; done
   # shellcheck disable=SC2086 # the words of the line
   run_suite $line >"$logs/$suite" 2>&1 &
   chosen+=("$suite")

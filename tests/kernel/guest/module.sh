@@ -96,6 +96,21 @@ test_DrainWakesAllAndLetsItGo() {
   wait $!
 }
 
+# The drain comes while the driver makes the second call's client: nothing of it may be kept.
+test_ACallThatEndsAfterTheDrainLeavesNothing() {
+  load_driver
+  load_module
+  echo 400 >/sys/module/nvidia/parameters/delay_ms
+  rm_client open >/dev/null &
+  echo $! >>/tmp/pids
+  sleep 0.6
+  echo 1 >$tree/drain
+  echo 0 >/sys/module/nvidia/parameters/delay_ms
+  wait $!
+  wait_for 5 is_unloaded
+  ! dmesg | grep WARNING || fail "the kernel has complained"
+}
+
 # A round takes a second or two: ftrace waits until every task has passed a safe point.
 test_LoadsAndUnloadsUnderLoad() {
   local round=0 load
