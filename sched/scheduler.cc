@@ -137,10 +137,21 @@ void Scheduler::attach(pid_t pid) {
     state_.registry.close(process);  // it ended meanwhile, and nobody would tell
 }
 
+// Who may have what no event told of: without an observer anybody, with one those who use the
+// driver and were not seen to make a group. Clients of an MPS server are given theirs in ways that
+// make no event.
+std::vector<pid_t> Scheduler::users_to_look_at() const {
+  if (outside_.observer == nullptr) return outside_.gpu.users();
+  std::vector<pid_t> users;
+  for (const auto& [pid, process] : state_.registry.processes())
+    if (process.holders.empty()) users.push_back(pid);
+  return users;
+}
+
 // A process may hold the driver open for long before it makes anything, and an attach takes time:
 // who has nothing is looked at less and less often.
 void Scheduler::look_for_users(Time now) {
-  const std::vector<pid_t> users = outside_.gpu.users();
+  const std::vector<pid_t> users = users_to_look_at();
   std::erase_if(looks_, [&](const auto& look) {
     return std::ranges::find(users, look.first) == users.end();
   });
@@ -157,7 +168,7 @@ void Scheduler::look_for_users(Time now) {
 void Scheduler::do_chores(Time now) {
   next_chores_ = now + kChores;
   membership_.reap();
-  if (outside_.observer == nullptr) look_for_users(now);
+  look_for_users(now);
   for (uint32_t gpu = 0; gpu < policies_.size(); ++gpu) {
     if (!state_.accounting[gpu].needs_samples()) continue;
     if (const auto samples = outside_.gpu.utilisation(gpu))

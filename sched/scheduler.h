@@ -68,6 +68,7 @@ class Scheduler {
 
   bool observe();
   void attach(pid_t pid);
+  std::vector<pid_t> users_to_look_at() const;
   void look_for_users(Time now);
   bool account(uint32_t gpu);
   void settle_buckets(Time now);
@@ -92,7 +93,7 @@ class Scheduler {
     Time next{};
     Nanos pause{};
   };
-  std::map<pid_t, Look> looks_;  // without an observer: when to look at whom again
+  std::map<pid_t, Look> looks_;  // when to look at whom again
   uint64_t buckets_of_ = 0;      // generation of the tenants that the buckets are configured for
   Time last_step_{}, next_chores_{};
   int failed_steps_ = 0;  // in a row, in which no GPU or no event could be read

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -126,6 +127,14 @@ void by_agent(Stage& stage, Report& report, const Load& load, bool does_end) {
   stage.start_agent("");
   {
     Neighbours pair(stage, load);
+    const auto is_known = [&] {
+      return std::ranges::count_if(stage.plane().processes, [&](const auto& numbered) {
+        return numbered.record.pid == pair.client.pid() ||
+               numbered.record.pid == pair.neighbour.pid();
+      });
+    };
+    if (!stage.wait_until([&] { return is_known() == 2; }, 10s))
+      give_up("wait for the agent", "it does not see the MPS clients");
     pair.measure_before();
     size_t cycles = 0;
     for (; Stage::now() < pair.end(); ++cycles) {
@@ -172,14 +181,16 @@ void by_channels(Stage& stage, Report& report, const Load& load) {
               percent(pair.neighbour_during / pair.neighbour_before), pair.neighbour_before > 0);
 }
 
-const Load kEndless{"endless", {}, "turns"};
-const Load kLong{"spin", {"--kernel-us", "2000"}, "units"};
-const Load kShort{"spin", {"--kernel-us", "50"}, "units"};
+Load spin(Stage& stage, double kernel_us) {
+  return {"spin", stage.spin_arguments(kernel_us), "units"};
+}
 
-void mps_2ms(Stage& stage, Report& report) { by_agent(stage, report, kLong, true); }
-void mps_50us(Stage& stage, Report& report) { by_agent(stage, report, kShort, true); }
-void mps_endless(Stage& stage, Report& report) { by_agent(stage, report, kEndless, false); }
-void mps_channels(Stage& stage, Report& report) { by_channels(stage, report, kLong); }
+void mps_2ms(Stage& stage, Report& report) { by_agent(stage, report, spin(stage, 2000), true); }
+void mps_50us(Stage& stage, Report& report) { by_agent(stage, report, spin(stage, 50), true); }
+void mps_endless(Stage& stage, Report& report) {
+  by_agent(stage, report, {"endless", {}, "turns"}, false);
+}
+void mps_channels(Stage& stage, Report& report) { by_channels(stage, report, spin(stage, 2000)); }
 
 constexpr Scenario kScenarios[] = {
     {"mps-2ms", "an MPS client frozen and thawed 25 times a second; kernels of 2 ms", mps_2ms, 1,

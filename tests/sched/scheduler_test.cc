@@ -211,6 +211,18 @@ TEST(Scheduler, TwoHundredProgramsLeaveNothingBehind) {
   EXPECT_EQ(rig.scheduler->state().tenants.slots().size(), 1u);
 }
 
+TEST(Scheduler, LooksAtWhoUsesTheDriverAndWasNotSeenToMakeAGroup) {
+  SchedulerRig rig;
+  rig.start();
+  sim::Program program(rig.machine, 500);
+  ASSERT_TRUE(rig.observer.drain([](DriverEvent&&) {}));  // as when its MPS server makes them
+  rig.run_for(2s);
+  EXPECT_EQ(rig.records(), 0u) << "nothing is known of it";
+  ASSERT_TRUE(rig.machine.model.allocate(program.client, program.context.context, 1 << 20));
+  rig.run_for(1100ms);
+  EXPECT_EQ(rig.records(), 1u);
+}
+
 TEST(Scheduler, TicksSlowlyUnlessTurnsOrACapNeedMore) {
   SchedulerRig rig;
   rig.start();
