@@ -87,7 +87,8 @@ std::vector<CommandSpec> commands() {
        .min_arguments = 2,
        .max_arguments = kManyArguments,
        .offers = Offers::kTenants,
-       .details = "Takes effect within one tick of the agent, also on running programs. Keys:\n"
+       .details = "Takes effect within one tick of the agent, also on running programs. Where the "
+                  "kernel module is loaded, its files are written, which needs no agent. Keys:\n"
                   "  weight=N          1 to 10000\n"
                   "  max=CAP           max, 30%, or \"QUOTA_US PERIOD_US\"\n"
                   "  priority=CLASS    idle, normal or high\n"

@@ -16,6 +16,7 @@
 
 #include "shmctl/base/fd.h"
 #include "tests/sched/system_rig.h"
+#include "tests/shmctl/plain_sysfs.h"
 
 namespace gpushare {
 namespace {
@@ -299,6 +300,32 @@ TEST(System, ProgramsThatEndedLeaveNothingBehind) {
   EXPECT_TRUE(eventually([&] { return rig.snapshot().ledger.empty(); }));
   EXPECT_EQ(rig.agent_pid(), agent) << "it did not die in between";
   EXPECT_EQ(descriptors(agent), before);
+}
+
+// A plain directory stands for the kernel module's files; nobody tells of changes in it.
+TEST(System, SysfsIsTheTruthWhereItIsThere) {
+  test::PlainSysfs tree;
+  SystemRig rig("[tenant.default]\nweight = 80\n");
+  const std::vector<std::string> with_tree = {"--sysfs=" + tree.root()};
+  const auto has_weight = [&](uint32_t weight) {
+    return eventually([&] {
+      const PlaneSnapshot now = rig.snapshot();
+      return !now.tenants.empty() && now.tenants[0].record.weight == weight;
+    });
+  };
+  rig.start_agent(with_tree);
+  EXPECT_TRUE(has_weight(80));
+  EXPECT_EQ(tree.get("default", "weight"), "80") << "the file was written into it";
+  tree.put("tenants/default/weight", "300\n");
+  tree.bump();
+  EXPECT_TRUE(has_weight(300));
+  rig.gpushared->kill(SIGTERM);
+  EXPECT_EQ(rig.gpushared->wait(), 0);
+  rig.start_agent(with_tree);
+  EXPECT_TRUE(has_weight(300)) << "what an operator wrote survives the agent";
+  const std::string answer = rig.ask(R"({"op":"set","tenant":"default","settings":{"max":"30%"}})");
+  EXPECT_NE(answer.find(R"("ok":true)"), std::string::npos) << answer;
+  EXPECT_EQ(tree.get("default", "max"), "30000 100000");
 }
 
 TEST(System, FloodsHurtOnlyWhoMakesThem) {
