@@ -133,6 +133,39 @@ test_RecoverIsAllowedWhenBothWereKilled() {
   equal 0 "$(frozen_total)" "frozen channels"
 }
 
+# What the agent knows of some programs, in a file; they are started for it.
+scene() { # FILE
+  local pid pids=
+  busy_client alloc=16 alloc21=8 memory=4 heap=2 range=1 xfer=3 dup free && pids=$started
+  busy_client idle alloc=5 free && pids="$pids $started"
+  busy_client alloc=7 end && pids="$pids $started"
+  : >/tmp/alice && chmod 666 /tmp/alice
+  su alice -c 'echo $$ >/tmp/alice; exec rm_client open busy alloc=9 wait' >/dev/null 2>&1 &
+  wait_for 5 test -s /tmp/alice
+  pids="$pids $(cat /tmp/alice)"
+  sleep 1.5
+  for pid in $pids; do
+    parts | grep "^{\"slot\":[0-9]*,\"pid\":$pid," |
+      grep -oE '"(uid|gpu|command|command_line|note|memory_bytes|is_late_attach)":[^,]*' ||
+      echo "not listed"
+  done >"$1"
+  # shellcheck disable=SC2086
+  end $pids
+}
+test_TheModuleTellsTheAgentWhatTheProbeTells() {
+  agent_down
+  agent_up
+  scene /tmp/by-module
+  agent_down
+  unload_module
+  agent_up
+  scene /tmp/by-probe
+  agent_down
+  load_module
+  grep -q 'memory_bytes":' /tmp/by-module || fail "nothing was seen"
+  diff /tmp/by-module /tmp/by-probe
+}
+
 test_TheModuleGoesWhenTheAgentHasGone() {
   agent_up
   ! rmmod gpushare 2>/dev/null || fail "it went under the agent"
