@@ -16,6 +16,7 @@
 //   end          frees the client
 //   slice=US schedule unschedule preempt interleave=N realtime
 //                scheduling controls on its own group
+//   foreign-slice=PID  sets the slice of another process's group, through its own file
 //   control=CMD  any control, with zeros for parameters, on its group, a channel or its subdevice
 //   freeze=PID thaw=PID                                        another process's channels
 //   race=US      asks for its slice while another thread turns the question into setting it to US:
@@ -82,6 +83,7 @@ class Context {
   Answer free_memory();
   Answer free_client();
   Answer group_control(uint32_t command, const std::vector<uint8_t>& params);
+  Answer foreign_slice(int pid);
   Answer any_control(uint32_t command);
   Answer disable(int pid, bool disable);
   Answer check_version();
@@ -95,8 +97,12 @@ class Context {
     return control(object, command, &params, sizeof params);
   }
   Answer control(uint32_t object, uint32_t command, void* params, uint32_t bytes) {
+    return control_of(client_, object, command, params, bytes);
+  }
+  Answer control_of(uint32_t client, uint32_t object, uint32_t command, void* params,
+                    uint32_t bytes) {
     gs_nvos54 argument{};
-    argument.h_client = client_;
+    argument.h_client = client;
     argument.h_object = object;
     argument.cmd = command;
     argument.p_params = reinterpret_cast<uintptr_t>(params);
@@ -249,6 +255,21 @@ Answer Context::free_client() {
 Answer Context::group_control(uint32_t command, const std::vector<uint8_t>& params) {
   std::vector<uint8_t> bytes = params;
   return control(group_, command, bytes.data(), static_cast<uint32_t>(bytes.size()));
+}
+
+Answer Context::foreign_slice(int pid) {
+  std::ifstream report("/proc/nvidia-standin");
+  for (std::string line; std::getline(report, line);) {
+    int owner = 0;
+    unsigned client = 0, group = 0;
+    if (std::sscanf(line.c_str(), "group gpu=%*u pid=%d client=%x handle=%x", &owner, &client,
+                    &group) != 3 ||
+        owner != pid)
+      continue;
+    gs_timeslice slice{1};
+    return control_of(client, group, GS_CTRL_SET_TIMESLICE, &slice, sizeof slice);
+  }
+  die("process " + std::to_string(pid) + " has no group");
 }
 
 Answer Context::any_control(uint32_t command) {

@@ -28,6 +28,12 @@ test_GroupsShareByTheirSlices() {
   between 22 27 "$(true_share "$one" 0.8)" "the shorter slice's share"
 }
 
+test_AGroupIsKnownOnlyThroughItsOwnersFile() {
+  busy_client
+  equal 0x23 "$(rm_client open foreign-slice="$started" | awk '/foreign/ { print $2 }')" status
+  equal 2048 "$(slice_of "$started")" slice
+}
+
 test_AKilledProcessLeavesNothing() {
   busy_client alloc=128
   equal $((128 << 20)) "$(video_memory_used)" "video memory"

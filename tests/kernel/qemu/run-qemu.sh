@@ -78,7 +78,8 @@ done
 (cd "$root" && find . -print0 | cpio -o -0 -H newc --quiet) >"$out/initramfs" || exit 1
 rm -rf "$root"
 
-: >"$out/kernel.log" >"$out/test.log"
+: >"$out/kernel.log"
+: >"$out/test.log"
 start=$(date +%s%N)
 # shellcheck disable=SC2086 # the words of $icount
 timeout -k 5 "$seconds" qemu-system-x86_64 -nodefaults -no-user-config -display none -monitor none \
