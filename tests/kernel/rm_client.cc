@@ -427,6 +427,7 @@ void carry_out(Context& context, std::string_view word) {
     return report(word, context.group_control(GS_CTRL_SET_INTERLEAVE, bytes_of(number, 4)));
   if (verb == "realtime")
     return report(word, context.group_control(GS_CTRL_MAKE_REALTIME, bytes_of(1, 1)));
+  if (verb == "foreign-slice") return report(word, context.foreign_slice(static_cast<int>(number)));
   if (verb == "control") return report(word, context.any_control(static_cast<uint32_t>(number)));
   if (verb == "race")
     return (void)std::printf("race %llu\n", static_cast<unsigned long long>(context.race(number)));
