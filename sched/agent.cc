@@ -35,6 +35,8 @@ using ErrorCode = boost::system::error_code;
 constexpr Nanos kLeastGap{1'000'000};
 // How often to look for GPUs while there are none.
 constexpr Nanos kLookAgain{2'000'000'000};
+// How often to look whether the kernel module is hooked.
+constexpr Nanos kModuleLook{1'000'000'000};
 
 // Waits until a descriptor is readable, again each time it is told to.
 class Waiter {
@@ -83,6 +85,7 @@ class Agent {
 
   void join_the_module();
   void follow_the_module();
+  bool is_module_as_it_was();
   Observer* module_events() { return module_.sees_the_driver() ? module_.ring() : nullptr; }
   TenantControl& control();
   enum class Taking { kAtStart, kAgain };
@@ -90,7 +93,7 @@ class Agent {
   Result<> reload();
   void look_for_gpus();
   void describe_self();
-  void drop_gpus();
+  void drop_gpus(std::string_view reason);
   void publish_no_gpu();
   void wake_at(Time when);
   void wake_now() { wake_at(std::max(clock_.now(), last_step_ + kLeastGap)); }
@@ -122,7 +125,7 @@ class Agent {
   std::unique_ptr<ControlServer> control_;
   std::unique_ptr<Waiter> notices_;  // of the module
   std::unique_ptr<Driven> driven_;
-  Time last_step_{}, wakes_at_{Time::max()}, next_look_{};
+  Time last_step_{}, wakes_at_{Time::max()}, next_look_{}, next_module_look_{};
 };
 
 Result<> Agent::start() {
@@ -172,6 +175,14 @@ void Agent::follow_the_module() {
   }
   if (kernel_tenants_->follow(clock_.now())) wake_now();
   if (notices_) notices_->wait();
+}
+
+// Its hook comes and goes: with the driver, and with an operator's `drain`.
+bool Agent::is_module_as_it_was() {
+  if (module_.ring() == nullptr || options_.simulation || last_step_ < next_module_look_)
+    return true;
+  next_module_look_ = last_step_ + kModuleLook;
+  return (module_events() != nullptr) == (driven_->backend.observer == module_.ring());
 }
 
 TenantControl& Agent::control() {
@@ -279,8 +290,8 @@ void Agent::describe_self() {
                                  .policy = config_.agent.policy});
 }
 
-void Agent::drop_gpus() {
-  log_error("the GPUs do not answer any more");
+void Agent::drop_gpus(std::string_view reason) {
+  log_error("{}", reason);
   driven_.reset();
   look_for_gpus();
 }
@@ -318,8 +329,10 @@ void Agent::step() {
     return last_step_ >= next_look_ ? look_for_gpus() : wake_at(next_look_);
   }
   const Time next = driven_->scheduler->step();
-  if (driven_->scheduler->is_lost()) return drop_gpus();
+  if (driven_->scheduler->is_lost()) return drop_gpus("the GPUs do not answer any more");
   follow_the_module();
+  if (!is_module_as_it_was())
+    return drop_gpus("the kernel module's hook in the driver came or went: starting over");
   if (usage_report_) usage_report_->publish(last_step_, driven_->scheduler->state());
   if (driven_->events) driven_->events->wait();
   wake_at(std::max(next, last_step_ + kLeastGap));

@@ -57,7 +57,7 @@ void look_at_module(const Symptoms& symptoms, std::vector<Finding>& findings) {
   if (!symptoms.module_problem.empty()) {
     findings.push_back({kCheck, Severity::kWarning,
                         "it does not report programs: " + symptoms.module_problem,
-                        "see what 'dmesg | grep gpushare' says, then systemctl restart gpushared"});
+                        "see this machine's check of it, and 'dmesg | grep gpushare'"});
   } else if (symptoms.has_module) {
     findings.push_back({kCheck, Severity::kOk, "it reports programs, and keeps the settings", ""});
   } else {

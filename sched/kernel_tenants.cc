@@ -13,6 +13,7 @@ namespace gpushare {
 namespace {
 
 constexpr std::size_t kMostRemembered = 1024;
+constexpr Nanos kComplaints{1'000'000'000};
 
 bool is_missing(const Error& error) { return error.code == std::errc::no_such_file_or_directory; }
 
@@ -93,11 +94,11 @@ void KernelTenants::on_notice(const KernelNotice& notice) {
     (changed->what == SettingsChanged::What::kMembers ? dirty_members_ : dirty_)
         .insert(changed->tenant);
   } else if (const auto* control = std::get_if<ControlRefused>(&notice.what)) {
-    note_refusal(control->process,
+    note_refusal(notice.time, control->process,
                  fmt::format("was refused scheduling control {:#x}", control->command));
   } else if (const auto* memory = std::get_if<MemoryRefused>(&notice.what)) {
     note_refusal(
-        memory->process,
+        notice.time, memory->process,
         fmt::format("was refused {} bytes: its tenant has {} of {} on GPU {}", memory->bytes,
                     memory->current_bytes, memory->max_bytes, memory->instance));
   } else {
@@ -117,10 +118,14 @@ void KernelTenants::note(const TenantAssigned& assigned) {
     log_warning("process {}: {}", assigned.process.pid, attached.error().message());
 }
 
-// One line a process: whoever is refused once tends to try again.
-void KernelTenants::note_refusal(const ProcessId& process, std::string text) {
+// One line a process, and one a second: who is refused tends to try again, and is not to fill the
+// log. Everything is counted in sysfs.
+void KernelTenants::note_refusal(Time now, const ProcessId& process, const std::string& text) {
+  if (now < next_complaint_ || complained_of_.contains(process)) return;
   if (complained_of_.size() >= kMostRemembered) complained_of_.clear();
-  if (complained_of_.insert(process).second) log_warning("process {} {}", process.pid, text);
+  complained_of_.insert(process);
+  next_complaint_ = now + kComplaints;
+  log_warning("process {} {}", process.pid, text);
 }
 
 bool KernelTenants::follow(Time now) {

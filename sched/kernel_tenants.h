@@ -65,7 +65,7 @@ class KernelTenants final : public TenantControl {
   void place_the_undecided();
   void remove_the_finished();
   void note(const TenantAssigned& assigned);
-  void note_refusal(const ProcessId& process, std::string text);
+  void note_refusal(Time now, const ProcessId& process, const std::string& text);
 
   SysfsTree& tree_;
   Tenants& tenants_;
@@ -79,7 +79,8 @@ class KernelTenants final : public TenantControl {
   std::set<std::string> transients_;     // of `run`: removed from sysfs when they end here
   std::set<ProcessId> undecided_;        // the kernel left them in `default`
   uint64_t placed_of_ = 0;               // generation of the tenants they were last looked at in
-  std::set<ProcessId> complained_of_;    // a refusal of theirs is in the log
+  Time next_complaint_{};
+  std::set<ProcessId> complained_of_;        // a refusal of theirs is in the log
   std::optional<uint64_t> seen_generation_;  // of sysfs
   Time next_look_{};
 };

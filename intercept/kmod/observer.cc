@@ -93,18 +93,20 @@ void KmodObserver::hand_out(const Sink& sink, const gpushare_event& record) {
   kmod::Translation said = kmod::translate(record);
   if (said.notice && listener_) listener_(*std::move(said.notice));
   if (!said.event) return;
-  if (std::holds_alternative<ProcessClosed>(said.event->what)) watched_.erase(said.event->process);
+  // From here on the module tells of its end.
+  if (std::holds_alternative<ProcessOpened>(said.event->what) ||
+      std::holds_alternative<ProcessClosed>(said.event->what))
+    watched_.erase(said.event->process);
   ++handed_out_;
   sink(*std::move(said.event));
 }
 
 // The module knows a process from its first call on; one that makes no more calls ends unseen.
 Result<> KmodObserver::watch(ProcessId process) {
-  constexpr const char* kStep = "watch process";
   Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
-  if (!pidfd.is_open()) return errno_error(kStep, std::to_string(process.pid));
   if (start_ticks_of(process.pid) != process.start_ticks)
-    return make_error(std::errc::no_such_process, kStep, std::to_string(process.pid));
+    return make_error(std::errc::no_such_process, "watch process", std::to_string(process.pid));
+  if (!pidfd.is_open()) return {};  // no descriptor left
   const auto [at, is_new] = watched_.try_emplace(process, std::move(pidfd));
   if (!is_new) return {};
   return wait_for(waiting_.get(), at->second.get(), process.pid);

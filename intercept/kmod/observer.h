@@ -36,6 +36,7 @@ class KmodObserver final : public Observer {
   // At most the records that are there when it is called. EventsLost and NoticesLost come last.
   Result<uint64_t> drain(const Sink& sink) override;
   uint64_t dropped() const override { return lost_; }
+  // Without a descriptor to spare the end is not reported: who needs it looks now and then.
   Result<> watch(ProcessId process) override;
 
  private:

@@ -183,6 +183,22 @@ TEST_F(KmodObserverTest, ReportsTheEndOfAWatchedProcess) {
   EXPECT_EQ(observer_->watch(process).error().code, std::errc::no_such_process);
 }
 
+TEST_F(KmodObserverTest, WhoHasCalledTheDriverIsTheModulesToReport) {
+  start();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  const ProcessId process{child, start_ticks_of(child)};
+  ASSERT_TRUE(observer_->watch(process));
+  module_.push(kmod_opened("a", child, process.start_ticks));
+  EXPECT_EQ(drain().size(), 1u);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_TRUE(drain().empty());
+}
+
 TEST_F(KmodObserverTest, AnEndIsReportedOnceWhoeverSawIt) {
   start();
   const pid_t child = ::fork();
