@@ -6,6 +6,7 @@ ifeq ($(SAN),)
 kernel_build := $(lastword $(shell ls -dv /lib/modules/*-cloud-amd64/build 2>/dev/null))
 
 $(call program,bin/tests/rm_client,tests/kernel/rm_client.cc,,-static)
+$(call program,bin/tests/rm_fuzz,tests/kernel/rm_fuzz.cc,,-static)
 $(call program,bin/tests/door,tests/kernel/door.cc,,-static)
 
 # $(call standin_rule,FOLDER,FUNCTION): the stand-in driver, with its ioctl function called FUNCTION.
@@ -41,7 +42,7 @@ endif
 
 # A program beside the others, so that `make test` finds and counts it.
 kernel_test := $(O)/bin/tests/kernel_test
-$(kernel_test): tests/kernel/kernel.mk | $(kernel_modules) $(addprefix $(O)/bin/,gpushared gpushare tests/rm_client tests/door)
+$(kernel_test): tests/kernel/kernel.mk | $(kernel_modules) $(addprefix $(O)/bin/,gpushared gpushare tests/rm_client tests/rm_fuzz tests/door)
 	@mkdir -p $(@D)
 	@printf '#!/bin/sh\nexec %s/tests/kernel/run.sh %s\n' '$(CURDIR)' '$(abspath $(O))' > $@
 	@chmod +x $@

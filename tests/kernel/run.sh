@@ -20,7 +20,7 @@ suites() { # the longest first
     "kernel/nvidia-unknown/nvidia.ko:/test/nvidia-unknown.ko"
   echo "together 120 $driver $client $module bin/gpushared bin/gpushare"
   echo "cost 120 $driver $client $module"
-  echo "filter 120 $driver $client $module kernel/refused-controls"
+  echo "filter 120 $driver $client $module kernel/refused-controls bin/tests/rm_fuzz"
   echo "sysfs 60 $driver $client $module bin/tests/door" \
     "$(ls "$here"/../../kmod/ABI/sysfs-kernel-gpushare 2>/dev/null)"
   echo "standin 60 $driver $client"

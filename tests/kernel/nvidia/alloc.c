@@ -302,8 +302,11 @@ static u32 make_with_user_params(struct sn_file *file, struct gs_nvos64 *call)
 	if (call->p_params && copy_from_user(&params, user, size))
 		return GS_NV_ERR_INVALID_ARGUMENT;
 	status = make(file, call->h_root, call->h_parent, &call->h_new, call->h_class, &params);
-	if (!status && call->p_params && copy_to_user(user, &params, size))
+	if (!status && call->p_params && copy_to_user(user, &params, size)) {
+		sn_object_free(sn_find(is_root(call->h_class) ? call->h_new : call->h_root,
+				       call->h_new));
 		status = GS_NV_ERR_INVALID_ARGUMENT;
+	}
 	return status;
 }
 
