@@ -42,10 +42,13 @@ run_suite() {
   done
   local rounds=${GPUSHARE_KERNEL_ROUNDS:-4}
   seconds=$((seconds + 3 * rounds))
-  local counted=
-  [ "$suite" != cost ] || counted=-i
+  local counted= append="rounds=$rounds"
+  case $suite in
+    cost) counted=-i ;;
+    filter | module) append+=" slub_debug=FZPU" ;; # finds writes to freed memory
+  esac
   # shellcheck disable=SC2086 # nothing or an option
-  "$here/qemu/run-qemu.sh" $counted -a "rounds=$rounds" -n "$suite" -o "$build/kernel/$suite" -t "$seconds" \
+  "$here/qemu/run-qemu.sh" $counted -a "$append" -n "$suite" -o "$build/kernel/$suite" -t "$seconds" \
     "$here/guest/$suite.sh" "$here/guest/lib.sh" "${files[@]}"
 }
 

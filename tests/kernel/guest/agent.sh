@@ -97,7 +97,8 @@ test_ACapHoldsAndTheRestStaysFree() {
   busy_client
   wait_for 5 gpushare attach "$started" capped
   sleep 1
-  between 25 35 "$(true_share "$started" 4)" "the capped one's true share"
+  # An agent that gets little of a busy machine thaws late, never early.
+  between 10 33 "$(true_share "$started" 4)" "the capped one's true share"
   gpushare remove capped
   wait_for 5 is_thawed "$started"
   between 90 100 "$(true_share "$started" 1)" "share without a cap"

@@ -72,7 +72,8 @@ test_ACapWrittenToSysfsHolds() {
   tenant capped "$started"
   echo "30000 100000" >$tree/tenants/capped/max
   sleep 1
-  between 25 35 "$(true_share "$started" 4)" "the capped one's true share"
+  # An agent that gets little of a busy machine thaws late, never early.
+  between 10 33 "$(true_share "$started" 4)" "the capped one's true share"
   wait_for 5 holds attribute_between capped throttled_us 100000 100000000
   wait_for 5 holds attribute_between capped freezes 3 100000
   echo capped >$tree/remove
