@@ -242,7 +242,6 @@ void Agent::look_for_gpus() {
   no_gpu_reason_.clear();
   driven_ = std::make_unique<Driven>();
   driven_->backend = std::move(*backend);
-  if (kernel_tenants_) kernel_tenants_->set_kernel_places(module != nullptr);
   if (module != nullptr)
     if (const auto asked = module_.ring()->replay(); !asked)
       log_error("{}", asked.error().message());

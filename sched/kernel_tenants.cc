@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "sched/kernel_rules.h"
 #include "shmctl/base/log.h"
 
 namespace gpushare {
@@ -32,11 +31,13 @@ void complain(const Result<>& done, std::string_view tenant) {
 void KernelTenants::start(const Config& config) {
   seed(config, Seed::kMissing);
   mirror_all();
+  if (std::exchange(must_take_rules_, false)) take_rules();
 }
 
 void KernelTenants::reload(const Config& config) {
   seed(config, Seed::kAll);
   mirror_all();
+  if (std::exchange(must_take_rules_, false)) take_rules();
 }
 
 void KernelTenants::seed(const Config& config, Seed what) {
@@ -70,19 +71,23 @@ void KernelTenants::seed(const Config& config, Seed what) {
         complain(tree_.write_match_cgroup(rule.tenant, rule.cgroup), rule.tenant);
     }
   }
-  all_rules_ = config.rules;
-  agent_rules_ = std::move(rules.of_agent);
-  take_rules();
+  rules_ = config.rules;
+  kernel_rules_ = std::move(rules.of_kernel);
+  must_take_rules_ = true;
 }
 
-void KernelTenants::set_kernel_places(bool does) {
-  if (std::exchange(kernel_places_, does) != does) take_rules();
-}
-
+// All of the file's, less those that were given to the kernel and that sysfs shows no longer.
 void KernelTenants::take_rules() {
-  Config rules;
-  rules.rules = kernel_places_ ? agent_rules_ : all_rules_;
-  if (auto taken = tenants_.reload(rules); !taken)
+  const auto is_shown = [&](const KernelRule& rule) {
+    const auto shown = shown_rules_.find(rule.tenant);
+    if (shown == shown_rules_.end()) return false;
+    return rule.uid ? shown->second.uid == rule.uid : shown->second.cgroup == rule.cgroup;
+  };
+  Config of_agent;
+  for (std::size_t i = 0; i < rules_.size(); ++i)
+    if (i >= kernel_rules_.size() || is_shown(kernel_rules_[i]))
+      of_agent.rules.push_back(rules_[i]);
+  if (auto taken = tenants_.reload(of_agent); !taken)
     log_warning("rules: {}", taken.error().message());
 }
 
@@ -134,6 +139,7 @@ bool KernelTenants::follow(Time now) {
   if (std::exchange(must_mirror_all_, false)) mirror_all();
   for (const std::string& tenant : std::exchange(dirty_, {})) mirror(tenant);
   for (const std::string& tenant : std::exchange(dirty_members_, {})) mirror_members(tenant);
+  if (std::exchange(must_take_rules_, false)) take_rules();
   place_the_undecided();
   remove_the_finished();
   return tenants_.generation() != before;
@@ -172,7 +178,11 @@ void KernelTenants::mirror(const std::string& name) {
     return;
   }
   const auto slot = tenants_.find(name);
+  const ShownRules rules =
+      present ? ShownRules{present->match_cgroup, present->match_uid} : ShownRules{};
+  must_take_rules_ |= std::exchange(shown_rules_[name], rules) != rules;
   if (!present) {
+    shown_rules_.erase(name);
     transients_.erase(name);
     if (slot) (void)tenants_.remove(name);  // `default` stays, as it does in the kernel
     return;

@@ -12,10 +12,11 @@
 //   reload  the user asks for it: the file wins for every key and rule it names. Tenants that it
 //           does not name are left alone.
 //
-// Where a process belongs is the kernel's word. It knows inheritance and rules by cgroup and uid;
-// the file's other rules (by command, or several of a tenant) are applied by the agent to what the
-// kernel left in `default`, and written back as an attachment. While the module is not hooked to
-// the driver it sees no processes: then the agent applies all of the file's rules.
+// Where a process belongs is the kernel's word. It knows inheritance and rules by cgroup and uid.
+// All of the file's rules are applied by the agent too, to what the kernel left in `default` (it
+// has no rules by command, and none before the agent started; while it is not hooked to the driver
+// it sees nobody), and what comes of it is written back as an attachment. A rule that the kernel
+// was given and that sysfs shows no longer does not count any more.
 #pragma once
 
 #include <map>
@@ -23,6 +24,7 @@
 #include <string>
 
 #include "intercept/kmod/notice.h"
+#include "sched/kernel_rules.h"
 #include "sched/proc_reader.h"
 #include "sched/tenant_control.h"
 #include "shmctl/sysfs_tree.h"
@@ -38,9 +40,6 @@ class KernelTenants final : public TenantControl {
   // As said above. What cannot be written is logged and left.
   void start(const Config& config);
   void reload(const Config& config);
-
-  // Whether the module sees the processes: is hooked to the driver, and tells us. Initially not.
-  void set_kernel_places(bool does);
 
   // Said by the module; settings are read again by the next follow().
   void on_notice(const KernelNotice& notice);
@@ -71,8 +70,15 @@ class KernelTenants final : public TenantControl {
   Tenants& tenants_;
   const ProcReader& processes_;
   const bool is_told_;
-  bool kernel_places_ = false;
-  std::vector<Rule> all_rules_, agent_rules_;
+  std::vector<Rule> rules_;               // of the file
+  std::vector<KernelRule> kernel_rules_;  // the first of them, as they were given to the kernel
+  struct ShownRules {
+    std::string cgroup;
+    std::optional<uid_t> uid;
+    bool operator==(const ShownRules&) const = default;
+  };
+  std::map<std::string, ShownRules> shown_rules_;  // by tenant, as sysfs has them
+  bool must_take_rules_ = false;
   std::set<std::string> dirty_;          // to be read again
   std::set<std::string> dirty_members_;  // whose procs are to be read again
   bool must_mirror_all_ = false;         // notices were lost, or sysfs moved unseen

@@ -20,7 +20,6 @@ class KernelTenantsTest : public ::testing::Test {
  protected:
   void start(std::string_view config = "", bool is_told = true) {
     mirror_.emplace(tree_, tenants_, processes_, is_told);
-    mirror_->set_kernel_places(is_told);
     mirror_->start(config_of(config));
   }
   // As the module tells it.
@@ -177,17 +176,32 @@ TEST_F(KernelTenantsTest, AnOperatorsMoveIsNotOverruledByARule) {
   EXPECT_EQ(tenant_of(kProgram), "default");
 }
 
-TEST_F(KernelTenantsTest, WhileTheModuleIsNotHookedTheAgentAppliesAllRules) {
+TEST_F(KernelTenantsTest, RulesOfTheKernelHoldForThoseThatItSawBeforeItHadThem) {
   start(R"([tenant.alice]
 match = [{ user = "1000" }])");
-  mirror_->set_kernel_places(false);
+  EXPECT_EQ(tree_.get("alice", "match_uid"), "1000");
+  tell(TenantAssigned{kProgram, "default", true});
   ProcessFacts facts;
   facts.id = kProgram;
   facts.uid = 1000;
   tenants_.add_process(facts);
   EXPECT_EQ(tenant_of(kProgram), "alice");
-  mirror_->set_kernel_places(true);
-  EXPECT_EQ(tenant_of(kProgram), "default") << "the kernel has that rule";
+  mirror_->follow(Time(1s));
+  EXPECT_EQ(tree_.attached.back(), std::pair(kProgram.pid, std::string("alice")));
+}
+
+TEST_F(KernelTenantsTest, ARuleThatAnOperatorTookAwayHoldsNoMore) {
+  start(R"([tenant.alice]
+match = [{ user = "1000" }, { command = "train*" }])");
+  operator_writes("alice", "match_uid", "");
+  tell(SettingsChanged{"alice"});
+  ProcessFacts facts;
+  facts.id = kProgram;
+  facts.uid = 1000;
+  tenants_.add_process(facts);
+  EXPECT_EQ(tenant_of(kProgram), "default");
+  meet(kProgram, "train.py");
+  EXPECT_EQ(tenant_of(kProgram), "alice") << "by the other rule";
 }
 
 // --- requests ---------------------------------------------------------------------------------
