@@ -167,6 +167,18 @@ test_TheModuleTellsTheAgentWhatTheProbeTells() {
   diff /tmp/by-module /tmp/by-probe
 }
 
+test_ADrainedModuleLeavesTheProbe() {
+  agent_up
+  echo 1 >$tree/drain
+  busy_client
+  wait_for 10 has_state "$started" running
+  echo 0 >$tree/drain
+  wait_for 5 has_driver_state hooked
+  busy_client
+  wait_for 10 has_state "$started" running
+  equal 0x1b "$(cheat)" "a cheat after the drain"
+}
+
 test_TheModuleGoesWhenTheAgentHasGone() {
   agent_up
   ! rmmod gpushare 2>/dev/null || fail "it went under the agent"
