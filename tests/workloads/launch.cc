@@ -16,7 +16,7 @@ namespace {
 constexpr uint64_t kLaunchesPerBatch = 500;
 
 struct Settings {
-  uint64_t count = 100'000, sync_count = 20'000, streams = 1, start_at = 0, device = 0;
+  uint64_t count = 100'000, sync_count = 20'000, rounds = 1, streams = 1, start_at = 0, device = 0;
 };
 
 Settings read_settings(int argc, char** argv) {
@@ -24,45 +24,82 @@ Settings read_settings(int argc, char** argv) {
   Flags flags("launch", "the host's cost of launching an empty kernel, in ns.");
   flags.add("--count", &s.count, "launches");
   flags.add("--sync-count", &s.sync_count, "launches with a wait after each");
+  flags.add("--rounds", &s.rounds, "do both so often, and print the medians of each round");
   flags.add("--streams", &s.streams, "streams to launch to in turn");
   flags.add("--start-at", &s.start_at, "CLOCK_MONOTONIC ns to begin at, 0: now");
   flags.add("--device", &s.device, "CUDA device");
   flags.parse(argc, argv);
   if (s.count == 0 || s.sync_count == 0) flags.fail("--count and --sync-count must be at least 1");
+  if (s.rounds == 0 || s.rounds > 10'000) flags.fail("--rounds must be 1 to 10000");
   if (s.streams == 0 || s.streams > 256) flags.fail("--streams must be 1 to 256");
   return s;
 }
 
+class Launcher {
+ public:
+  Launcher(const GpuSession& session, uint64_t streams) : kernel_(session.kernel("gs_empty")) {
+    for (uint64_t i = 0; i < streams; ++i) streams_.push_back(session.new_stream());
+  }
+
+  // Nanoseconds of each launch.
+  std::vector<double> launch_many(uint64_t count) {
+    std::vector<double> took;
+    took.reserve(count);
+    for (uint64_t i = 0; i < count; ++i) {
+      const uint64_t begin = now_ns();
+      launch(kernel_, kShape, stream(i));
+      took.push_back(static_cast<double>(now_ns() - begin));
+      if (i % kLaunchesPerBatch == kLaunchesPerBatch - 1)
+        check(cuCtxSynchronize(), "cuCtxSynchronize");
+    }
+    check(cuCtxSynchronize(), "cuCtxSynchronize");
+    return took;
+  }
+  // Nanoseconds of each launch and the wait for it.
+  std::vector<double> launch_and_wait(uint64_t count) {
+    std::vector<double> took;
+    took.reserve(count);
+    for (uint64_t i = 0; i < count; ++i) {
+      const uint64_t begin = now_ns();
+      launch(kernel_, kShape, stream(i));
+      check(cuStreamSynchronize(stream(i)), "cuStreamSynchronize");
+      took.push_back(static_cast<double>(now_ns() - begin));
+    }
+    return took;
+  }
+
+ private:
+  static constexpr LaunchShape kShape{1, 32};
+  CUstream stream(uint64_t i) const { return streams_[i % streams_.size()]; }
+
+  const CUfunction kernel_;
+  std::vector<CUstream> streams_;
+};
+
+void append(std::vector<double>& all, const std::vector<double>& some) {
+  all.insert(all.end(), some.begin(), some.end());
+}
+
 int run(const Settings& s) {
   const GpuSession session(s.device, CU_CTX_SCHED_SPIN);
-  const CUfunction kernel = session.kernel("gs_empty");
-  std::vector<CUstream> streams;
-  for (uint64_t i = 0; i < s.streams; ++i) streams.push_back(session.new_stream());
-  const LaunchShape shape{1, 32};
-
-  for (uint64_t i = 0; i < kLaunchesPerBatch; ++i) launch(kernel, shape, streams[i % s.streams]);
-  check(cuCtxSynchronize(), "cuCtxSynchronize");
+  Launcher launcher(session, s.streams);
+  launcher.launch_many(kLaunchesPerBatch);
   sleep_until_ns(s.start_at);
 
-  std::vector<double> launch_ns;
-  launch_ns.reserve(s.count);
-  for (uint64_t i = 0; i < s.count; ++i) {
+  std::vector<double> launch_ns, sync_ns;
+  for (uint64_t round = 0; round < s.rounds; ++round) {
     const uint64_t begin = now_ns();
-    launch(kernel, shape, streams[i % s.streams]);
-    launch_ns.push_back(static_cast<double>(now_ns() - begin));
-    if (i % kLaunchesPerBatch == kLaunchesPerBatch - 1)
-      check(cuCtxSynchronize(), "cuCtxSynchronize");
-  }
-  check(cuCtxSynchronize(), "cuCtxSynchronize");
-
-  std::vector<double> sync_ns;
-  sync_ns.reserve(s.sync_count);
-  for (uint64_t i = 0; i < s.sync_count; ++i) {
-    const CUstream stream = streams[i % s.streams];
-    const uint64_t begin = now_ns();
-    launch(kernel, shape, stream);
-    check(cuStreamSynchronize(stream), "cuStreamSynchronize");
-    sync_ns.push_back(static_cast<double>(now_ns() - begin));
+    const std::vector<double> launches = launcher.launch_many(s.count);
+    const std::vector<double> syncs = launcher.launch_and_wait(s.sync_count);
+    if (s.rounds > 1)
+      JsonLine()
+          .add("begin_ns", begin)
+          .add("end_ns", now_ns())
+          .add("launch_p50_ns", Quantiles(launches).at(0.50))
+          .add("sync_p50_ns", Quantiles(syncs).at(0.50))
+          .print();
+    append(launch_ns, launches);
+    append(sync_ns, syncs);
   }
 
   const Quantiles launches(launch_ns), syncs(sync_ns);
@@ -70,6 +107,7 @@ int run(const Settings& s) {
       .add("workload", "launch")
       .add("device", session.device_name())
       .add("count", s.count)
+      .add("rounds", s.rounds)
       .add("streams", s.streams)
       .add("launch_p50_ns", launches.at(0.50))
       .add("launch_mean_ns", launches.mean())
