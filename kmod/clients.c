@@ -2,8 +2,7 @@
 /*
  * RM clients and the objects below them, as far as the driver's answers told. Handles come from
  * programs and may be anything; an entry only ever speaks for the file or process that made it.
- * Objects are made before the driver is asked (gs_object_new() may fail, gs_object_add() not), and
- * hidden while the driver frees them, so that a new one of the same handle cannot be taken for it.
+ * Objects are made before the driver is asked: gs_object_new() may fail, gs_object_add() not.
  */
 #include <linux/hashtable.h>
 #include <linux/rhashtable.h>
@@ -52,46 +51,50 @@ struct gs_object *gs_object_new(void)
  * @file: of the call
  * @process: of the call
  *
- * The driver takes calls for a client on the control file that it was made on, and on device files
- * bound to that; those are the same process's.
+ * Handles of living clients are unique in the machine, and the driver decides who may use which. Should
+ * a stale one be remembered beside a living one, the caller's own goes first.
  *
  * Return: the client or NULL.
  */
 struct gs_client *gs_client_find(u32 handle, const struct file *file,
 				 const struct gs_process *process)
 {
-	struct gs_client *client, *of_process = NULL;
+	struct gs_client *client, *of_process = NULL, *any = NULL;
 
 	lockdep_assert_held(&gs_lock);
 	hash_for_each_possible(gs_clients_by_handle, client, by_handle, handle) {
-		if (client->handle != handle || client->is_hidden)
+		if (client->handle != handle)
 			continue;
 		if (client->file == file)
 			return client;
 		if (client->process == process)
 			of_process = client;
+		any = client;
 	}
-	return of_process;
+	return of_process ?: any;
 }
 
 /**
  * gs_client_add() - remember a client that the driver made
- * @client: from gs_client_new()
+ * @client: from gs_client_new(); taken over
  * @process: its maker
  * @file: it was made on
  * @handle: the driver's answer
  * @fd: descriptor of @file, -1 unknown
  *
- * A remembered one of the same handle and file is gone, or the driver could not have made this.
+ * A thread may have guessed the handle and used it already: then it is known, and stays.
  */
 void gs_client_add(struct gs_client *client, struct gs_process *process, const struct file *file,
 		   u32 handle, s32 fd)
 {
-	struct gs_client *stale = gs_client_find(handle, file, NULL);
+	struct gs_client *known = gs_client_find(handle, file, process);
 
 	lockdep_assert_held(&gs_lock);
-	if (stale)
-		gs_client_destroy(stale);
+	if (known && known->file == file) {
+		known->fd = fd;
+		kfree(client);
+		return;
+	}
 	client->refs = 1;
 	client->handle = handle;
 	client->file = file;
@@ -99,6 +102,7 @@ void gs_client_add(struct gs_client *client, struct gs_process *process, const s
 	client->process = process;
 	process->refs++;
 	INIT_LIST_HEAD(&client->objects);
+	mutex_init(&client->order);
 	list_add_tail(&client->process_node, &process->clients);
 	hash_add(gs_clients_by_handle, &client->by_handle, handle);
 	hash_add(gs_clients_by_file, &client->by_file, (unsigned long)file);
@@ -174,41 +178,14 @@ struct gs_object *gs_object_find_anywhere(u32 client, u32 handle)
 }
 
 /**
- * gs_object_show() - lookups find it
- * @object: alive or dead
- *
- * Without a place in the hash (no memory) only the end of its parent finds it: correct, only late.
- */
-void gs_object_show(struct gs_object *object)
-{
-	lockdep_assert_held(&gs_lock);
-	if (object->is_dead || object->is_hashed)
-		return;
-	object->is_hashed =
-		!rhashtable_insert_fast(&gs_objects, &object->hash, gs_objects_params);
-}
-
-/**
- * gs_object_hide() - lookups find it no more: the driver is asked to free it
- * @object: alive; gs_object_show() undoes it
- */
-void gs_object_hide(struct gs_object *object)
-{
-	lockdep_assert_held(&gs_lock);
-	if (!object->is_hashed)
-		return;
-	rhashtable_remove_fast(&gs_objects, &object->hash, gs_objects_params);
-	object->is_hashed = false;
-}
-
-/**
  * gs_object_add() - remember an object that the driver made
  * @object: from gs_object_new(), with what it is filled in
  * @client: it is below
  * @parent: handle
  * @handle: the driver's answer
  *
- * A remembered one of the same handle is gone, or the driver could not have made this.
+ * A remembered one of the same handle is gone, or the driver could not have made this. Without a place
+ * in the hash (no memory) only the end of its parent finds the object: correct, only late.
  */
 void gs_object_add(struct gs_object *object, struct gs_client *client, u32 parent, u32 handle)
 {
@@ -225,7 +202,8 @@ void gs_object_add(struct gs_object *object, struct gs_client *client, u32 paren
 	INIT_LIST_HEAD(&object->children);
 	list_add_tail(&object->sibling,
 		      object->parent ? &object->parent->children : &client->objects);
-	gs_object_show(object);
+	object->is_hashed =
+		!rhashtable_insert_fast(&gs_objects, &object->hash, gs_objects_params);
 }
 
 /**
@@ -241,7 +219,8 @@ void gs_object_put(struct gs_object *object)
 
 static void gs_object_destroy_leaf(struct gs_object *object)
 {
-	gs_object_hide(object);
+	if (object->is_hashed)
+		rhashtable_remove_fast(&gs_objects, &object->hash, gs_objects_params);
 	object->is_dead = true;
 	list_del(&object->sibling);
 	gs_charge_put(object->charge);

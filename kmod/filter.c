@@ -18,6 +18,32 @@
 #include "pin.h"
 #include "refusals.h"
 
+static void gs_call_leave(struct gs_call *call)
+{
+	if (!call->client)
+		return;
+	mutex_unlock(&call->client->order);
+	mutex_lock(&gs_lock);
+	gs_client_put(call->client);
+	mutex_unlock(&gs_lock);
+}
+
+/* Waits for the client's turn. 0, or -EINTR when the caller was killed meanwhile. */
+static int gs_call_enter(struct gs_call *call)
+{
+	mutex_lock(&gs_lock);
+	call->client = gs_client_find(call->rm.client, call->file, call->process);
+	if (call->client)
+		call->client->refs++;
+	mutex_unlock(&gs_lock);
+	if (!call->client || !mutex_lock_killable(&call->client->order))
+		return 0;
+	mutex_lock(&gs_lock);
+	gs_client_put(call->client);
+	mutex_unlock(&gs_lock);
+	return -EINTR;
+}
+
 /**
  * gs_call_driver() - let the driver do it, and learn what it said
  * @call: as it was made
@@ -128,20 +154,30 @@ bool gs_refusal_is_reported(struct gs_process *process, u64 *repeats)
 	return true;
 }
 
+/* What makes or frees something of a client, in that client's order. */
+static long gs_filter_ordered(struct gs_call *call)
+{
+	long ret = gs_call_enter(call);
+
+	if (ret)
+		return ret;
+	if (call->rm.kind == RM_CALL_ALLOC)
+		ret = gs_filter_alloc(call);
+	else if (call->rm.kind == RM_CALL_DUP)
+		ret = gs_filter_dup(call);
+	else
+		ret = gs_filter_free(call);
+	gs_call_leave(call);
+	return ret;
+}
+
 static long gs_filter_call(struct gs_call *call)
 {
-	switch (call->rm.kind) {
-	case RM_CALL_CONTROL:
+	if (call->rm.kind == RM_CALL_CONTROL)
 		return gs_filter_control(call);
-	case RM_CALL_ALLOC:
-		if (rm_is_root_class(call->rm.class_id))
-			return gs_filter_client(call);
-		return gs_filter_alloc(call);
-	case RM_CALL_DUP:
-		return gs_filter_dup(call);
-	default:
-		return gs_filter_free(call);
-	}
+	if (call->rm.kind == RM_CALL_ALLOC && rm_is_root_class(call->rm.class_id))
+		return gs_filter_client(call);
+	return gs_filter_ordered(call);
 }
 
 /**

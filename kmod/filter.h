@@ -26,6 +26,7 @@ typedef long (*gs_ioctl_fn)(struct file *file, unsigned int cmd, unsigned long a
  * @bytes: the copy that @rm was read from; if it was pinned, the driver's answer in the end
  * @params: the part of its parameters that is of interest; zero behind what the caller gave
  * @process: the caller, with a reference
+ * @client: whose order is held, with a reference; NULL when it is not known
  * @task: the caller; this and the rest belong to pin.c
  * @pin: in the table of calls in progress
  * @is_pinned: RM was given @bytes for its argument
@@ -47,6 +48,7 @@ struct gs_call {
 		struct rm_memory_params memory;
 	} params;
 	struct gs_process *process;
+	struct gs_client *client;
 	struct task_struct *task;
 	struct hlist_node pin;
 	bool is_pinned;

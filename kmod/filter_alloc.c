@@ -120,24 +120,21 @@ static bool gs_memory_is_video(const struct gs_call *call)
  */
 static u32 gs_call_instance(const struct gs_call *call)
 {
-	struct gs_client *client;
-
 	if (call->rm.class_id == RM_CLASS_DEVICE)
 		return min_t(u32, call->params.device.device_id, GPUSHARE_MAX_GPUS - 1);
-	client = gs_client_find(call->rm.client, call->file, call->process);
-	return gs_object_instance(client, call->rm.parent);
+	return gs_object_instance(call->client, call->rm.parent);
 }
 
 /* Remembers what the driver made below its client; one that was there before us becomes known. */
 static void gs_making_add(struct gs_making *making, const struct gs_call *call, u32 parent,
 			  u32 handle)
 {
-	struct gs_client *client = gs_client_find(call->rm.client, call->file, call->process);
+	struct gs_client *client = call->client;
 
-	if (!client) {
-		client = making->adopted;
+	if (!client || client->is_dead) {
+		gs_client_add(making->adopted, call->process, call->file, call->rm.client, -1);
 		making->adopted = NULL;
-		gs_client_add(client, call->process, call->file, call->rm.client, -1);
+		client = gs_client_find(call->rm.client, call->file, call->process);
 	}
 	making->object->charge = making->charge;
 	making->charge = NULL;

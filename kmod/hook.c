@@ -150,6 +150,7 @@ static void gs_hook_attach(void)
 		gs_hook_fail("the driver's ioctl cannot be traced", err);
 		return;
 	}
+	gs_clients_forget(); /* what calls that ended after a drain have left */
 	err = register_ftrace_function(&gs_hook_ops);
 	if (err) {
 		gs_hook_fail(err == -EBUSY ? "another module diverts the driver's ioctl" :
@@ -291,5 +292,6 @@ void gs_hook_exit(void)
 	mutex_unlock(&gs_hook_lock);
 	ftrace_free_filter(&gs_hook_ops); /* for good: it leaves the ops unusable */
 	synchronize_rcu_tasks();
+	gs_clients_forget(); /* what calls that ended after a drain have left */
 	gs_clients_forget(); /* of calls that ended after they were forgotten last */
 }

@@ -21,7 +21,7 @@ static void gs_memory_add(struct gs_process *process, u32 instance, u64 bytes)
  * @process: that makes it
  * @charge: zeroed; on success it has one reference, and one on @process
  * @instance: of the GPU, below GPUSHARE_MAX_GPUS
- * @bytes: ~0 for an unknown number, which fits only where there is no limit and counts nothing
+ * @bytes: ~0 for a number that the caller hides, which never fits
  *
  * Return: 0, or -EDQUOT when it is more than the tenant may have; nothing is charged then.
  */
@@ -30,12 +30,8 @@ int gs_charge_try(struct gs_process *process, struct gs_charge *charge, u32 inst
 	struct gs_tenant *tenant = process->tenant;
 
 	lockdep_assert_held(&gs_lock);
-	if (bytes == ~0ULL) {
-		if (tenant->settings.memory_max != GS_MEMORY_NONE)
-			return -EDQUOT;
-		bytes = 0;
-	}
-	if (!gs_budget_fits(tenant->memory[instance], bytes, tenant->settings.memory_max))
+	if (bytes == ~0ULL ||
+	    !gs_budget_fits(tenant->memory[instance], bytes, tenant->settings.memory_max))
 		return -EDQUOT;
 	process->refs++;
 	*charge = (struct gs_charge){

@@ -119,9 +119,11 @@ struct gs_process {
  * @handle: RM's name of it
  * @fd: the process's descriptor of @file, -1 unknown
  * @refs: 1 while alive, and each call in progress
- * @is_hidden: a free is in progress; not found by lookups
  * @is_dead: freed
  * @objects: those without a parent that we know
+ * @order: held across the driver's work by calls that make or free something of this client, so that
+ *	what is remembered changes in the order in which the driver did it. Taken before gs_lock;
+ *	only this client's own callers can be kept waiting
  */
 struct gs_client {
 	struct hlist_node by_handle;
@@ -132,9 +134,9 @@ struct gs_client {
 	u32 handle;
 	s32 fd;
 	unsigned int refs;
-	bool is_hidden;
 	bool is_dead;
 	struct list_head objects;
+	struct mutex order;
 };
 
 /* Video memory held by one or more objects (a duplicate keeps it); see memory.c. */
@@ -156,7 +158,7 @@ struct gs_object_key {
  * @hash: by @key
  * @key: its client and handle
  * @refs: 1 while alive, and each call in progress
- * @is_hashed: lookups find it; not while a free is in progress
+ * @is_hashed: lookups find it
  * @is_dead: freed
  * @parent: NULL when it is not one that we know
  * @sibling: in the parent's or the client's list
@@ -226,8 +228,6 @@ void gs_client_put(struct gs_client *client);
 struct gs_object *gs_object_find(struct gs_client *client, u32 handle);
 struct gs_object *gs_object_find_anywhere(u32 client, u32 handle);
 void gs_object_add(struct gs_object *object, struct gs_client *client, u32 parent, u32 handle);
-void gs_object_hide(struct gs_object *object);
-void gs_object_show(struct gs_object *object);
 void gs_object_destroy(struct gs_object *object);
 void gs_object_put(struct gs_object *object);
 u32 gs_object_instance(struct gs_client *client, u32 handle);
