@@ -27,6 +27,15 @@ test_TheAgentIsRegisteredAndDescribesItsGpu() {
   equal "" "$(grep -v '^info' $agent_log || true)" "the agent's complaints"
 }
 
+test_TheDoctorFindsNothingWrong() {
+  agent_up
+  busy_client
+  wait_for 5 is_known "$started"
+  gpushare doctor >/tmp/doctor || fail "$(cat /tmp/doctor)"
+  ! grep -E 'fail|warning' /tmp/doctor || fail "the doctor is not content"
+  grep -q 'kernel module.*hooked nvidia' /tmp/doctor || fail "$(cat /tmp/doctor)"
+}
+
 test_TenantsMadeInSysfsShareByTheirWeights() {
   local light heavy
   agent_up

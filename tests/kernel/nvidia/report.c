@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * /proc/nvidia-standin: the truth, for tests. A line is a kind and name=value words:
+ * /proc/driver/nvidia/version, as the real driver has it, and /proc/nvidia-standin: the truth, for
+ * tests. A line is a kind and name=value words:
  *
  *   driver calls=1520
  *   gpu minor=0 instance=0 memory=1073741824 used=67108864 now_us=81000000
@@ -54,12 +55,26 @@ static int report_show(struct seq_file *out, void *unused)
 	return 0;
 }
 
+static int version_show(struct seq_file *out, void *unused)
+{
+	seq_printf(out, "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  %s  Stand-in\n",
+		   sn_version);
+	return 0;
+}
+
 int sn_report_init(void)
 {
-	return proc_create_single(NAME, 0444, NULL, report_show) ? 0 : -ENOMEM;
+	struct proc_dir_entry *folder = proc_mkdir("driver/nvidia", NULL);
+
+	if (folder && proc_create_single("version", 0444, folder, version_show) &&
+	    proc_create_single(NAME, 0444, NULL, report_show))
+		return 0;
+	sn_report_exit();
+	return -ENOMEM;
 }
 
 void sn_report_exit(void)
 {
-	remove_proc_entry(NAME, NULL);
+	remove_proc_subtree("driver/nvidia", NULL);
+	remove_proc_subtree(NAME, NULL);
 }
