@@ -202,8 +202,7 @@ void gs_object_add(struct gs_object *object, struct gs_client *client, u32 paren
 	INIT_LIST_HEAD(&object->children);
 	list_add_tail(&object->sibling,
 		      object->parent ? &object->parent->children : &client->objects);
-	object->is_hashed =
-		!rhashtable_insert_fast(&gs_objects, &object->hash, gs_objects_params);
+	object->is_hashed = !rhashtable_insert_fast(&gs_objects, &object->hash, gs_objects_params);
 }
 
 /**

@@ -21,8 +21,7 @@ static bool gs_making_prepare(struct gs_making *making, bool with_charge)
 {
 	making->object = gs_object_new();
 	making->adopted = gs_client_new();
-	making->charge =
-		with_charge ? kzalloc(sizeof(*making->charge), GFP_KERNEL_ACCOUNT) : NULL;
+	making->charge = with_charge ? kzalloc(sizeof(*making->charge), GFP_KERNEL_ACCOUNT) : NULL;
 	return making->object && making->adopted && (making->charge || !with_charge);
 }
 

@@ -143,7 +143,7 @@ static void gs_hook_attach(void)
 		gs_hook_fail("the driver's ioctl was not found", -ENOENT);
 		return;
 	}
-	err = ftrace_set_filter_ip(&gs_hook_ops, gs_hook.ioctl, 0, 1); /* 1: instead of older ones */
+	err = ftrace_set_filter_ip(&gs_hook_ops, gs_hook.ioctl, 0, 1); /* in place of older */
 	if (!err)
 		err = ftrace_set_filter_ip(&gs_hook_ops, gs_hook.release, 0, 0);
 	if (err) {

@@ -32,8 +32,8 @@
 #define RM_CLASS_ROOT_CLIENT 0x41u
 #define RM_CLASS_MEMORY_SYSTEM 0x3Eu
 #define RM_CLASS_MEMORY_LOCAL_PRIVILEGED 0x3Fu /* video memory */
-#define RM_CLASS_MEMORY_LOCAL_USER 0x40u /* video memory */
-#define RM_CLASS_MEMORY_EXTENDED_USER 0x42u /* video memory of an older interface */
+#define RM_CLASS_MEMORY_LOCAL_USER 0x40u       /* video memory */
+#define RM_CLASS_MEMORY_EXTENDED_USER 0x42u    /* video memory of an older interface */
 #define RM_CLASS_DEVICE 0x80u
 #define RM_CLASS_SUBDEVICE 0x2080u
 #define RM_CLASS_GROUP 0xA06Cu
@@ -141,9 +141,9 @@ struct rm_memory_params {
 	__u32 attr, attr2, format, compr_covg, zcull_covg, pad0;
 	__u64 range_lo, range_hi, size;
 };
-#define RM_MEMORY_FLAGS_VIRTUAL 0x00080000u /* address space only */
+#define RM_MEMORY_FLAGS_VIRTUAL 0x00080000u     /* address space only */
 #define RM_MEMORY_ATTR_LOCATION_MASK (3u << 25) /* 0: video memory */
-#define RM_MEMORY_ATTR_PAGE_SIZE_SHIFT 23 /* 24:23 */
+#define RM_MEMORY_ATTR_PAGE_SIZE_SHIFT 23       /* 24:23 */
 #define RM_MEMORY_ATTR_PAGE_SIZE_4K 1u
 #define RM_MEMORY_ATTR_PAGE_SIZE_BIG 2u
 #define RM_MEMORY_ATTR_PAGE_SIZE_HUGE 3u

@@ -29,7 +29,7 @@
 #define GS_QUOTA_NONE 0 /* "max" */
 #define GS_SLO_MAX_US 1000000000
 #define GS_MEMORY_NONE (~0ULL) /* "max" */
-#define GS_SM_NONE 0 /* "max" */
+#define GS_SM_NONE 0           /* "max" */
 
 enum gs_priority { GS_PRIORITY_IDLE, GS_PRIORITY_NORMAL, GS_PRIORITY_HIGH };
 

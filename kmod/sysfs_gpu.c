@@ -111,8 +111,7 @@ int gs_sysfs_set_gpu(const struct gpushare_gpu *gpu)
 	}
 	entry->info = *gpu;
 	gs_kobject_born();
-	err = kobject_init_and_add(&entry->kobj, &gs_gpu_ktype, gs_gpus_dir, "%u",
-				   gpu->index);
+	err = kobject_init_and_add(&entry->kobj, &gs_gpu_ktype, gs_gpus_dir, "%u", gpu->index);
 	if (err)
 		kobject_put(&entry->kobj);
 	else

@@ -42,7 +42,7 @@ struct gpushare_query {
 	__u32 record_count; /* out: records the ring holds, a power of two */
 	/* out: offset and length of the three mappings, see "the event ring" */
 	__u64 producer_offset, producer_bytes; /* PROT_READ, struct gpushare_producer */
-	__u64 consumer_offset, consumer_bytes; /* PROT_READ | PROT_WRITE, struct gpushare_consumer */
+	__u64 consumer_offset, consumer_bytes; /* and PROT_WRITE, struct gpushare_consumer */
 	__u64 records_offset, records_bytes;   /* PROT_READ, struct gpushare_event[record_count] */
 	char module_version[32];               /* out: as in sysfs `version` */
 };
@@ -141,7 +141,7 @@ struct gpushare_consumer {
 };
 
 enum gpushare_event_kind {
-	GPUSHARE_EVENT_PROCESS_OPENED = 1,  /* `opened`: first use of the driver; before its others */
+	GPUSHARE_EVENT_PROCESS_OPENED = 1,  /* `opened`: first use of the driver, before all else */
 	GPUSHARE_EVENT_PROCESS_CLOSED = 2,  /* `closed` */
 	GPUSHARE_EVENT_PROCESS_MOVED = 3,   /* `moved`: it belongs to another tenant now */
 	GPUSHARE_EVENT_CLIENT_CREATED = 4,  /* `object`: client, fd */
@@ -149,9 +149,9 @@ enum gpushare_event_kind {
 	GPUSHARE_EVENT_GROUP_CREATED = 6,   /* `object`: client, parent, object, engine_type, fd */
 	GPUSHARE_EVENT_CHANNEL_CREATED = 7, /* `object`: client, parent, object, class_id */
 	GPUSHARE_EVENT_MEMORY_ALLOCATED = 8, /* `object`: client, parent, object, class_id, bytes */
-	GPUSHARE_EVENT_OBJECT_FREED = 9,    /* `object`: client, object; with all below it */
-	GPUSHARE_EVENT_CONTROL_MADE = 10,   /* `control`: a scheduling control, answered or refused */
-	GPUSHARE_EVENT_MEMORY_REFUSED = 11, /* `memory_refused` */
+	GPUSHARE_EVENT_OBJECT_FREED = 9,     /* `object`: client, object; with all below it */
+	GPUSHARE_EVENT_CONTROL_MADE = 10,    /* `control`: about scheduling, answered or refused */
+	GPUSHARE_EVENT_MEMORY_REFUSED = 11,  /* `memory_refused` */
 	GPUSHARE_EVENT_SETTINGS_CHANGED = 12, /* `settings`: read sysfs again; process is zero */
 };
 
@@ -176,8 +176,8 @@ enum gpushare_setting {
 };
 
 struct gpushare_event_opened {
-	__u32 ns_pid; /* in its own innermost pid namespace */
-	__u32 uid;    /* in the initial user namespace */
+	__u32 ns_pid;    /* in its own innermost pid namespace */
+	__u32 uid;       /* in the initial user namespace */
 	__u64 cgroup_id; /* cgroup v2, 0 unknown */
 	char comm[GPUSHARE_COMM_BYTES];
 	char tenant[GPUSHARE_TENANT_NAME_BYTES];
@@ -197,7 +197,7 @@ struct gpushare_event_object {
 	__u64 bytes;       /* as the driver rounded it */
 	__u32 instance;    /* of a device */
 	__u32 engine_type; /* of a group: NV2080_ENGINE_TYPE_* */
-	__s32 fd; /* the process's descriptor on which it was allocated, -1 unknown */
+	__s32 fd;          /* the process's descriptor on which it was allocated, -1 unknown */
 	__u8 reserved[60];
 };
 
@@ -215,8 +215,8 @@ struct gpushare_event_memory_refused {
 	__u32 client;
 	__u32 parent;
 	__u32 class_id;
-	__u32 instance; /* of the GPU */
-	__u64 bytes;    /* asked for */
+	__u32 instance;                 /* of the GPU */
+	__u64 bytes;                    /* asked for */
 	__u64 current_bytes, max_bytes; /* of the tenant on this GPU */
 	__u64 repeats;                  /* further refusals of this process that got no event */
 	__u8 reserved[48];

@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "shmctl/tenant_settings.h"
 #include "shmctl/layout.h"
+#include "shmctl/tenant_settings.h"
 
 namespace gpushare {
 namespace {
