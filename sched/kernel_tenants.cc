@@ -119,8 +119,12 @@ void KernelTenants::note(const TenantAssigned& assigned) {
   }
   undecided_.erase(assigned.process);
   if (!tenants_.find(assigned.tenant)) mirror(assigned.tenant);  // its own notice is yet to be read
-  if (const auto attached = tenants_.attach(assigned.process, assigned.tenant); !attached)
-    log_warning("process {}: {}", assigned.process.pid, attached.error().message());
+  put(assigned.process, assigned.tenant);
+}
+
+void KernelTenants::put(const ProcessId& process, const std::string& tenant) {
+  if (const auto attached = tenants_.attach(process, tenant); !attached)
+    log_warning("process {}: {}", process.pid, attached.error().message());
 }
 
 // One line a process, and one a second: who is refused tends to try again, and is not to fill the
@@ -184,7 +188,7 @@ void KernelTenants::mirror(const std::string& name) {
   if (!present) {
     shown_rules_.erase(name);
     transients_.erase(name);
-    if (slot) (void)tenants_.remove(name);  // `default` stays, as it does in the kernel
+    if (slot && *slot != kDefaultTenant) complain(tenants_.remove(name), name);
     return;
   }
   if (slot && tenants_.at(*slot)->settings == present->settings) return;
@@ -209,10 +213,10 @@ void KernelTenants::mirror_members(const std::string& tenant) {
     undecided_.erase(link->id);
     const auto slot = tenants_.find(tenant);
     if (slot && tenants_.tenant_of(link->id) == *slot) continue;
-    (void)tenants_.attach(link->id, tenant);  // there is such a tenant
+    put(link->id, tenant);
   }
   if (has_member || !transients_.contains(tenant)) return;
-  (void)tenants_.remove(tenant);  // its last process ended while nobody looked
+  complain(tenants_.remove(tenant), tenant);  // its last process ended while nobody looked
 }
 
 void KernelTenants::place_the_undecided() {
@@ -247,7 +251,7 @@ Result<> KernelTenants::set(std::string_view tenant, std::span<const Setting> se
   if (is_new)
     if (auto made = tree_.create(tenant); !made) return made;
   if (auto written = tree_.write(tenant, settings); !written) {
-    if (is_new) (void)tree_.remove(tenant);
+    if (is_new) complain(tree_.remove(tenant), tenant);
     return written;
   }
   mirror(std::string(tenant));
@@ -271,10 +275,10 @@ Result<> KernelTenants::attach(ProcessId process, std::string_view tenant) {
 
 Result<std::string> KernelTenants::create_transient(ProcessId root,
                                                     std::span<const Setting> settings) {
-  const std::string name = tenants_.transient_name(root);
+  std::string name = tenants_.transient_name(root);
   if (auto made = set(name, settings, /*create=*/true); !made) return std::unexpected(made.error());
   if (auto attached = attach(root, name); !attached) {
-    (void)remove(name);
+    complain(remove(name), name);
     return std::unexpected(attached.error());
   }
   if (const auto slot = tenants_.find(name)) tenants_.mark_transient(*slot);

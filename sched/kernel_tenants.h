@@ -64,6 +64,7 @@ class KernelTenants final : public TenantControl {
   void place_the_undecided();
   void remove_the_finished();
   void note(const TenantAssigned& assigned);
+  void put(const ProcessId& process, const std::string& tenant);  // in the mirror
   void note_refusal(Time now, const ProcessId& process, const std::string& text);
 
   SysfsTree& tree_;

@@ -86,7 +86,8 @@ void restore_frozen(const ControlPlane& plane, Tenants& tenants) {
   if (!snapshot || snapshot->agent.agent_pid == 0) return;
   for (const auto& [slot, record] : snapshot->tenants) {
     if (record.frozen_by_user == 0 || !tenants.find(record.name)) continue;
-    (void)tenants.set_frozen(record.name, true);  // there is such a tenant
+    if (const auto frozen = tenants.set_frozen(record.name, true); !frozen)
+      log_warning("tenant '{}': {}", record.name, frozen.error().message());
   }
 }
 

@@ -113,7 +113,8 @@ Result<SysfsTenant> SysfsTree::read(std::string_view tenant) const {
     const auto text = contents(file(tenant, key));
     if (!text && is_gone(text.error()) && !has(tenant)) return no_such_tenant(tenant);
     if (!text) return std::unexpected(text.error());
-    (void)apply_setting(found.settings, key, from_sysfs(key, first_line(*text)));
+    TenantSettings with = found.settings;
+    if (apply_setting(with, key, from_sysfs(key, first_line(*text)))) found.settings = with;
   }
   if (const auto glob = contents(file(tenant, "match_cgroup")))
     found.match_cgroup = first_line(*glob);
@@ -174,7 +175,7 @@ Result<> SysfsTree::write(std::string_view tenant, std::span<const Setting> sett
   if (auto valid = apply_settings(scratch, settings); !valid) return valid;
   for (const Setting& setting : settings) {
     TenantSettings one;
-    (void)apply_setting(one, setting.key, setting.value);  // checked above
+    if (auto valid = apply_setting(one, setting.key, setting.value); !valid) return valid;
     const auto done = write_file(tenant, setting.key, to_sysfs(one, setting.key));
     if (done) continue;
     if (is_refusal(done.error())) return not_allowed(setting.key, setting.value);

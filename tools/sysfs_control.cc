@@ -27,8 +27,9 @@ std::optional<Result<>> set(SysfsTree& tree, const Request& request) {
     if (!tree.may_create()) return std::nullopt;
     if (auto made = tree.create(request.tenant); !made) return made;
     auto written = tree.write(request.tenant, settings);
-    if (!written) (void)tree.remove(request.tenant);
-    return written;
+    if (written) return written;
+    const auto removed = tree.remove(request.tenant);  // nothing half done
+    return removed ? written : removed;
   }
   if (!is_new && !tree.may_write(request.tenant, settings)) return std::nullopt;
   return tree.write(request.tenant, settings);
