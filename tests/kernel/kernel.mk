@@ -40,9 +40,13 @@ $(eval $(call standin_rule,nvidia-535,nvidia_frontend_unlocked_ioctl))
 $(eval $(call standin_rule,nvidia-unknown,nvidia_renamed_ioctl))
 endif
 
+kernel_image := $(O)/kernel/image/vmlinuz
+$(kernel_image):
+	@tests/kernel/qemu/fetch-kernel.sh $(@D)
+
 # A program beside the others, so that `make test` finds and counts it.
 kernel_test := $(O)/bin/tests/kernel_test
-$(kernel_test): tests/kernel/kernel.mk | $(kernel_modules) $(addprefix $(O)/bin/,gpushared gpushare tests/rm_client tests/rm_fuzz tests/door)
+$(kernel_test): tests/kernel/kernel.mk | $(kernel_image) $(kernel_modules) $(addprefix $(O)/bin/,gpushared gpushare tests/rm_client tests/rm_fuzz tests/door)
 	@mkdir -p $(@D)
 	@printf '#!/bin/sh\nexec %s/tests/kernel/run.sh %s\n' '$(CURDIR)' '$(abspath $(O))' > $@
 	@chmod +x $@

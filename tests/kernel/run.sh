@@ -48,7 +48,9 @@ run_suite() {
     filter | module) append+=" slub_debug=FZPU" ;; # finds writes to freed memory
   esac
   # shellcheck disable=SC2086 # nothing or an option
-  "$here/qemu/run-qemu.sh" $counted -a "$append" -n "$suite" -o "$build/kernel/$suite" -t "$seconds" \
+  local kernel=$build/kernel/image/vmlinuz image=()
+  [ ! -e "$kernel" ] || image=(-k "$kernel")
+  "$here/qemu/run-qemu.sh" "${image[@]}" $counted -a "$append" -n "$suite" -o "$build/kernel/$suite" -t "$seconds" \
     "$here/guest/$suite.sh" "$here/guest/lib.sh" "${files[@]}"
 }
 

@@ -3,16 +3,15 @@
 # Makes sure that what the build and the tests need is installed: packages.sh [--print] [--kernel]
 # On Debian 12 and Ubuntu 24.04, as root, it installs what is missing. Else, when something is
 # missing, it prints the one command to run and ends with status 1.
-#   --kernel   also what the tests in kernels under QEMU need, on Debian 12: among it a kernel image,
-#              which is booted in QEMU only (but stands in the machine's boot menu, too). Who is
-#              not root goes without: those tests skip.
+#   --kernel   also what the tests in kernels under QEMU need, on Debian 12. Who is not root goes
+#              without: those tests skip.
 set -eu
 
 common="g++ make git libboost-dev libbpf-dev libelf-dev zlib1g-dev libzstd-dev clang-19
   libclang-rt-19-dev clang-tidy-19 clang-format-19 libgtest-dev libgmock-dev libbenchmark-dev
   libspdlog-dev libfmt-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libncurses-dev
   libfuse3-dev fuse3 python3 mandoc"
-kernel="qemu-system-x86 busybox-static cpio linux-image-cloud-amd64 linux-headers-cloud-amd64"
+kernel="qemu-system-x86 busybox-static cpio linux-headers-cloud-amd64"
 
 print= with_kernel=
 for argument in "$@"; do
