@@ -157,27 +157,6 @@ struct gs_object *gs_object_find(struct gs_client *client, u32 handle)
 }
 
 /**
- * gs_object_find_anywhere() - an object by its client's handle and its own
- * @client: handle of any process's client
- * @handle: of the object
- *
- * Return: the object or NULL.
- */
-struct gs_object *gs_object_find_anywhere(u32 client, u32 handle)
-{
-	struct gs_object *object;
-	struct gs_client *at;
-
-	lockdep_assert_held(&gs_lock);
-	hash_for_each_possible(gs_clients_by_handle, at, by_handle, client) {
-		object = at->handle == client ? gs_object_find(at, handle) : NULL;
-		if (object)
-			return object;
-	}
-	return NULL;
-}
-
-/**
  * gs_object_add() - remember an object that the driver made
  * @object: from gs_object_new(), with what it is filled in
  * @client: it is below

@@ -18,29 +18,63 @@
 #include "pin.h"
 #include "refusals.h"
 
-static void gs_call_leave(struct gs_call *call)
+/* The client that a handle means, with a reference; with gs_lock held. */
+static struct gs_client *gs_call_client(const struct gs_call *call, u32 handle)
 {
-	if (!call->client)
-		return;
-	mutex_unlock(&call->client->order);
+	struct gs_client *client = gs_client_find(handle, call->file, call->process);
+
+	if (client)
+		client->refs++;
+	return client;
+}
+
+static void gs_call_put_clients(struct gs_call *call)
+{
 	mutex_lock(&gs_lock);
-	gs_client_put(call->client);
+	if (call->client)
+		gs_client_put(call->client);
+	if (call->source)
+		gs_client_put(call->source);
 	mutex_unlock(&gs_lock);
 }
 
-/* Waits for the client's turn. 0, or -EINTR when the caller was killed meanwhile. */
+static void gs_call_leave(struct gs_call *call)
+{
+	if (call->client)
+		mutex_unlock(&call->client->order);
+	if (call->source)
+		mutex_unlock(&call->source->order);
+	gs_call_put_clients(call);
+}
+
+/*
+ * Waits for the turn of the client, and of the source of a duplicate; of two the one at the lower
+ * address first, everywhere. 0, or -EINTR when the caller was killed meanwhile.
+ */
 static int gs_call_enter(struct gs_call *call)
 {
+	struct gs_client *first, *second;
+
 	mutex_lock(&gs_lock);
-	call->client = gs_client_find(call->rm.client, call->file, call->process);
-	if (call->client)
-		call->client->refs++;
+	call->client = gs_call_client(call, call->rm.client);
+	call->source = NULL;
+	if (call->rm.kind == RM_CALL_DUP && call->rm.source_client != call->rm.client)
+		call->source = gs_call_client(call, call->rm.source_client);
 	mutex_unlock(&gs_lock);
-	if (!call->client || !mutex_lock_killable(&call->client->order))
-		return 0;
-	mutex_lock(&gs_lock);
-	gs_client_put(call->client);
-	mutex_unlock(&gs_lock);
+	first = call->client ?: call->source;
+	second = call->client ? call->source : NULL;
+	if (second && second < first)
+		swap(first, second);
+	if (first && mutex_lock_killable(&first->order))
+		goto put_clients;
+	if (second && mutex_lock_killable_nested(&second->order, SINGLE_DEPTH_NESTING))
+		goto unlock_first;
+	return 0;
+
+unlock_first:
+	mutex_unlock(&first->order);
+put_clients:
+	gs_call_put_clients(call);
 	return -EINTR;
 }
 

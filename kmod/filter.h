@@ -27,6 +27,7 @@ typedef long (*gs_ioctl_fn)(struct file *file, unsigned int cmd, unsigned long a
  * @params: the part of its parameters that is of interest; zero behind what the caller gave
  * @process: the caller, with a reference
  * @client: whose order is held, with a reference; NULL when it is not known
+ * @source: DUP: the same for the client of what is duplicated, unless it is @client
  * @task: the caller; this and the rest belong to pin.c
  * @pin: in the table of calls in progress
  * @is_pinned: RM was given @bytes for its argument
@@ -49,6 +50,7 @@ struct gs_call {
 	} params;
 	struct gs_process *process;
 	struct gs_client *client;
+	struct gs_client *source;
 	struct task_struct *task;
 	struct hlist_node pin;
 	bool is_pinned;

@@ -228,6 +228,7 @@ long gs_filter_alloc(struct gs_call *call)
 long gs_filter_dup(struct gs_call *call)
 {
 	struct gs_object *source;
+	struct gs_client *of;
 	struct gs_making making;
 	struct gs_answer answer;
 
@@ -236,7 +237,8 @@ long gs_filter_dup(struct gs_call *call)
 		return gs_call_refuse(call, RM_ERR_NO_MEMORY);
 	}
 	mutex_lock(&gs_lock);
-	source = gs_object_find_anywhere(call->rm.source_client, call->rm.source_object);
+	of = call->rm.source_client == call->rm.client ? call->client : call->source;
+	source = of ? gs_object_find(of, call->rm.source_object) : NULL;
 	if (source) {
 		making.object->class_id = source->class_id;
 		making.object->instance = source->instance;

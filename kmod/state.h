@@ -226,7 +226,6 @@ void gs_client_add(struct gs_client *client, struct gs_process *process, const s
 void gs_client_destroy(struct gs_client *client);
 void gs_client_put(struct gs_client *client);
 struct gs_object *gs_object_find(struct gs_client *client, u32 handle);
-struct gs_object *gs_object_find_anywhere(u32 client, u32 handle);
 void gs_object_add(struct gs_object *object, struct gs_client *client, u32 parent, u32 handle);
 void gs_object_destroy(struct gs_object *object);
 void gs_object_put(struct gs_object *object);
