@@ -19,6 +19,7 @@ Result<> as_of_the_agent(const Result<>& done) {
 
 std::optional<Result<>> set(SysfsTree& tree, const Request& request) {
   std::vector<Setting> settings;
+  settings.reserve(request.settings.size());
   for (const auto& [key, value] : request.settings) settings.push_back({key, value});
   TenantSettings scratch;
   if (auto valid = apply_settings(scratch, settings); !valid) return valid;
