@@ -5,7 +5,7 @@ load_driver
 load_module
 
 test_NothingComesOfNonsense() {
-  kmod_fuzz "${FUZZ_SECONDS:-10}" || fail "kmod_fuzz says $?"
+  kmod_fuzz "${FUZZ_SECONDS:-5}" || fail "kmod_fuzz says $?"
   unload_module
 }
 
