@@ -21,6 +21,8 @@ suites() { # the longest first
   echo "together 120 $driver $client $module bin/gpushared bin/gpushare"
   echo "cost 120 $driver $client $module"
   echo "filter 120 $driver $client $module kernel/refused-controls bin/tests/rm_fuzz"
+  echo "fuzz 90 $driver $client $module bin/tests/kmod_fuzz"
+  echo "device 90 $driver $client $module bin/tests/kmod_device"
   echo "sysfs 60 $driver $client $module bin/tests/door" \
     "$(ls "$here"/../../kmod/ABI/sysfs-kernel-gpushare 2>/dev/null)"
   echo "standin 60 $driver $client"
