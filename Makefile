@@ -145,7 +145,7 @@ demo: all  ## five programs share a GPU, or a simulated one, for ten seconds
 tests: $(gtests) $(programs) $(extra_targets)
 # Under a sanitizer: without those that start an agent and programs and watch them in real time; and
 # under the thread sanitizer those that have more than one thread in one program.
-threaded_tests := shmctl_test bpf_test sim_test cuda_standin_test workloads_test lifeline_test
+threaded_tests := shmctl_test bpf_test sim_test cuda_standin_test workloads_test lifeline_test kmod_user_test
 sanitized_gtests := $(if $(findstring thread,$(SAN)),$(addprefix $(O)/bin/tests/,$(threaded_tests)),$(filter-out %/sched_system_test %/bench_test,$(gtests)))
 sanitized-tests: $(sanitized_gtests) $(extra_targets)
 
