@@ -16,6 +16,9 @@
 #include <linux/module.h>
 #include <linux/rcupdate.h>
 #include <linux/sysfs.h>
+#ifdef CONFIG_X86_KERNEL_IBT
+#include <asm/ibt.h>
+#endif
 
 #include "filter.h"
 #include "hook.h"
@@ -62,6 +65,8 @@ static DEFINE_MUTEX(gs_hook_lock);
 #define GS_ENTRY_OFFSET MCOUNT_INSN_SIZE
 #endif
 
+#define GS_ENTRY_MAX 16 /* ftrace's place is nearer to the function's start */
+
 static long gs_hook_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 {
 	long ret = gs_filter_ioctl(file, cmd, arg, (gs_ioctl_fn)(gs_hook.ioctl + GS_ENTRY_OFFSET));
@@ -86,7 +91,7 @@ static void notrace gs_hook_divert(unsigned long ip, unsigned long parent_ip,
 	if (GS_ENTERS_AT_BEGINNING && within_module(parent_ip, THIS_MODULE))
 		return;
 	if (try_module_get(THIS_MODULE))
-		ftrace_instruction_pointer_set(regs, ip == gs_hook.ioctl ?
+		ftrace_instruction_pointer_set(regs, ip - gs_hook.ioctl < GS_ENTRY_MAX ?
 							     (unsigned long)gs_hook_ioctl :
 							     (unsigned long)gs_hook_release);
 }
@@ -95,6 +100,16 @@ static struct ftrace_ops gs_hook_ops = {
 	.func = gs_hook_divert,
 	.flags = FTRACE_OPS_FL_IPMODIFY,
 };
+
+/* kprobes name the place behind a function's ENDBR, where an indirect call may not arrive. */
+static unsigned long gs_function_start(unsigned long address)
+{
+#ifdef CONFIG_X86_KERNEL_IBT
+	if (is_endbr(*(u32 *)(address - ENDBR_INSN_SIZE)))
+		return address - ENDBR_INSN_SIZE;
+#endif
+	return address;
+}
 
 /* The address of a function of the driver; 0 when it has none of that name. */
 static unsigned long gs_driver_address(const char *name)
@@ -106,7 +121,7 @@ static unsigned long gs_driver_address(const char *name)
 	snprintf(symbol, sizeof(symbol), GS_DRIVER ":%s", name);
 	if (register_kprobe(&probe))
 		return 0;
-	address = (unsigned long)probe.addr;
+	address = gs_function_start((unsigned long)probe.addr);
 	unregister_kprobe(&probe);
 	return address;
 }
