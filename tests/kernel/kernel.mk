@@ -46,7 +46,7 @@ $(kernel_image):
 
 # A program beside the others, so that `make test` finds and counts it.
 kernel_test := $(O)/bin/tests/kernel_test
-$(kernel_test): tests/kernel/kernel.mk | $(kernel_image) $(kernel_modules) $(addprefix $(O)/bin/,gpushared gpushare tests/rm_client tests/rm_fuzz tests/door)
+$(kernel_test): tests/kernel/kernel.mk | $(kernel_image) $(kernel_modules) $(addprefix $(O)/bin/,gpushared gpushare tests/rm_client tests/rm_fuzz tests/door tests/kmod_fuzz tests/kmod_device)
 	@mkdir -p $(@D)
 	@printf '#!/bin/sh\nexec %s/tests/kernel/run.sh %s\n' '$(CURDIR)' '$(abspath $(O))' > $@
 	@chmod +x $@

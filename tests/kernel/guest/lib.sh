@@ -37,6 +37,7 @@ wait_for() {
 start() {
   local log=$1
   shift
+  : >"$log" # here, too: what an earlier one wrote must not be taken for this one's
   "$@" >"$log" 2>&1 </dev/null &
   started=$!
   echo "$started" >>/tmp/pids
