@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // DriverEvent: the one vocabulary for what was observed at the driver's boundary. Every source (the
-// eBPF probe, late attach, the simulated GPU, later the kernel module) speaks it, and sched/registry
-// is its only reader. Events are plain values; within one process they arrive in the order in which
-// the driver answered.
+// eBPF probe, late attach, the simulated GPU, later the kernel module) speaks it, and
+// sched/registry is its only reader. Events are plain values; within one process they arrive in the
+// order in which the driver answered.
 #pragma once
 
 #include <sys/types.h>
@@ -24,12 +24,13 @@ struct ProcessId {
   auto operator<=>(const ProcessId&) const = default;
 };
 
-// What an engine type number of a channel group stands for (NV2080_ENGINE_TYPE_* in class/cl2080.h).
+// What an engine type number of a channel group stands for (NV2080_ENGINE_TYPE_* in
+// class/cl2080.h).
 enum class Engine : uint8_t { kGraphics, kCopy, kOther };
 
 // First sight of a process that talks to the driver. Always precedes its other events.
 struct ProcessOpened {
-  pid_t ns_pid = 0;  // its pid in its own innermost pid namespace; differs from `pid` in a container
+  pid_t ns_pid = 0;        // in its own innermost pid namespace; differs from `pid` in a container
   uint64_t cgroup_id = 0;  // cgroup v2 id (inode of the cgroup directory); 0 unknown
   uid_t uid = 0;
   std::string command;  // comm, at most 15 characters

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // LoneContext: how busy a process is while it has the GPU to itself. The hardware's switch log says
-// nothing then: a context alone stays resident, busy or idle, and no record is written. What is left
-// is the driver's own utilisation sample, once a second, of a second that ended up to a second ago.
+// nothing then: a context alone stays resident, busy or idle, and no record is written. What is
+// left is the driver's own utilisation sample, once a second, of a second that ended up to a second
+// ago.
 //
 // The error of it: a lone process's use is known to the sample's accuracy (a few percent of the
 // second; a third while it is being frozen, because the sample and the freezes are not of quite the
@@ -19,8 +20,8 @@ namespace gpushare {
 
 class LoneContext {
  public:
-  // A sample of a process of this age. `thawed` is the part of the last second in which it could run
-  // at all: what it did is scaled up to what it would do if let.
+  // A sample of a process of this age. `thawed` is the part of the last second in which it could
+  // run at all: what it did is scaled up to what it would do if let.
   //   Example: capped at 30 % and saturating it is sampled at 0.27 with thawed = 0.3: 0.9, full.
   void sample(double sm_fraction, double thawed, Nanos age, Time now) {
     if (age < kFirstSample) return;  // part of that second was before it began

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The part of NVIDIA's resource manager (RM) interface that gpushare speaks, declared by us from the
- * facts in the driver's public headers (open-gpu-kernel-modules 580; the header that defines each
- * item is named beside it). Plain C, fixed-width members and explicit padding, so that the eBPF
- * probe, C++ and tests share it. tests/intercept/nvrm_abi_test.cc checks sizes and offsets.
+ * The part of NVIDIA's resource manager (RM) interface that gpushare speaks, declared by us from
+ * the facts in the driver's public headers (open-gpu-kernel-modules 580; the header that defines
+ * each item is named beside it). Plain C, fixed-width members and explicit padding, so that the
+ * eBPF probe, C++ and tests share it. tests/intercept/nvrm_abi_test.cc checks sizes and offsets.
  *
  * The layouts below did not change between 535 and 595, the releases in which we looked them up,
  * except where said. A control whose size the running driver does not expect is answered with
@@ -28,8 +28,8 @@ typedef uint64_t gs_u64;
 typedef int32_t gs_s32;
 #endif
 
-/* --- ioctl numbers (nv-ioctl-numbers.h, nv_escape.h) ------------------------------------------- */
-#define GS_NV_MAJOR 195          /* /dev/nvidiactl (minor 255), /dev/nvidiaN (minor N) */
+/* --- ioctl numbers (nv-ioctl-numbers.h, nv_escape.h) ---------------------------------------- */
+#define GS_NV_MAJOR 195 /* /dev/nvidiactl (minor 255), /dev/nvidiaN (minor N) */
 #define GS_NV_CTL_MINOR 255
 #define GS_NV_IOCTL_TYPE 'F'
 #define GS_NV_ESC_RM_ALLOC_MEMORY 0x27
@@ -46,7 +46,7 @@ typedef int32_t gs_s32;
 #define GS_NV_ESC_CHECK_VERSION_STR 210
 #define GS_NV_ESC_IOCTL_XFER_CMD 211
 
-/* --- classes (class/cl*.h) ---------------------------------------------------------------------- */
+/* --- classes (class/cl*.h) ------------------------------------------------------------------ */
 #define GS_CLASS_ROOT 0x00u
 #define GS_CLASS_ROOT_NON_PRIV 0x01u
 #define GS_CLASS_ROOT_CLIENT 0x41u
@@ -59,7 +59,7 @@ typedef int32_t gs_s32;
 #define GS_CLASS_CHANNEL_GROUP 0xA06Cu
 #define GS_CHANNEL_CLASS_LOW_BYTE 0x6Fu /* GPFIFO channels of every generation end in it */
 
-/* --- status codes (nvstatuscodes.h) ------------------------------------------------------------- */
+/* --- status codes (nvstatuscodes.h) --------------------------------------------------------- */
 #define GS_NV_OK 0x00u
 #define GS_NV_ERR_INSUFFICIENT_PERMISSIONS 0x1Bu
 #define GS_NV_ERR_INVALID_ARGUMENT 0x1Fu
@@ -73,7 +73,7 @@ typedef int32_t gs_s32;
 #define GS_NV_ERR_NOT_SUPPORTED 0x56u
 #define GS_NV_ERR_OBJECT_NOT_FOUND 0x57u
 
-/* --- ioctl arguments (nvos.h) -------------------------------------------------------------------- */
+/* --- ioctl arguments (nvos.h) --------------------------------------------------------------- */
 struct gs_nvos00 { /* RM_FREE */
   gs_u32 h_root, h_parent, h_object, status;
 };
@@ -119,7 +119,7 @@ struct gs_nvos32_head { /* VID_HEAP_CONTROL, as far as ALLOC_SIZE* and FREE are 
 #define GS_HEAP_ALLOC_SIZE 2u
 #define GS_HEAP_FREE 3u
 #define GS_HEAP_ALLOC_SIZE_RANGE 14u
-#define GS_HEAP_FLAGS_VIRTUAL 0x00080000u /* address space only, no memory */
+#define GS_HEAP_FLAGS_VIRTUAL 0x00080000u       /* address space only, no memory */
 #define GS_MEMORY_ATTR_LOCATION_MASK (3u << 25) /* 0: video memory */
 
 struct gs_nvos02_fd { /* RM_ALLOC_MEMORY */
@@ -149,7 +149,7 @@ struct gs_nv_version { /* CHECK_VERSION_STR; cmd '2' asks without the strict com
   char text[64];
 };
 
-/* --- allocation parameters ------------------------------------------------------------------------ */
+/* --- allocation parameters ------------------------------------------------------------------ */
 struct gs_device_params { /* NV0080_ALLOC_PARAMETERS, class/cl0080.h */
   gs_u32 device_id, h_client_share, h_target_client, h_target_device, flags, pad0;
   gs_u64 va_space_size, va_start, va_limit;
@@ -186,7 +186,7 @@ struct gs_memory_params { /* NV_MEMORY_ALLOCATION_PARAMS, nvos.h */
 #define GS_ENGINE_TYPE_COPY10 52u
 #define GS_ENGINE_TYPE_COPY19 61u
 
-/* --- controls: scheduling -------------------------------------------------------------------------- */
+/* --- controls: scheduling ------------------------------------------------------------------- */
 #define GS_CTRL_DISABLE_CHANNELS 0x2080110Bu /* ctrl2080fifo.h */
 #define GS_DISABLE_CHANNELS_MAX 64
 struct gs_disable_channels {
@@ -219,7 +219,7 @@ struct gs_group_info {
   gs_u32 number; /* of the channel group, the hardware's */
 };
 
-/* --- controls: what is there ------------------------------------------------------------------------ */
+/* --- controls: what is there ---------------------------------------------------------------- */
 #define GS_MAX_GPUS 32
 #define GS_INVALID_GPU_ID 0xFFFFFFFFu
 #define GS_CTRL_GPU_GET_ID_INFO_V2 0x205u /* ctrl0000gpu.h */
@@ -294,7 +294,7 @@ struct gs_gpu_time {
   gs_u64 ns;
 };
 
-/* --- the context-switch log (class/cl90cd.h, cl90cdfecs.h, ctrl90cd.h, ctrl2080gr.h) ---------------- */
+/* --- the context-switch log (class/cl90cd.h, cl90cdfecs.h, ctrl90cd.h, ctrl2080gr.h) -------- */
 struct gs_event_buffer_params {
   gs_u64 p_header, p_records;
   gs_u32 record_size, record_count;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the eBPF probe (bpf/driver_probe.bpf.c) writes into its ring buffer and nvrm/decode reads:
- * who made a call of interest to the NVIDIA driver, and the bytes of its argument as they stood when
- * the driver had answered. Fixed-width members, no pointers, no implicit padding; both sides come
- * from one build, so there is no version. `arg` and `params` are the caller's own memory: they may
- * hold anything.
+ * who made a call of interest to the NVIDIA driver, and the bytes of its argument as they stood
+ * when the driver had answered. Fixed-width members, no pointers, no implicit padding; both sides
+ * come from one build, so there is no version. `arg` and `params` are the caller's own memory: they
+ * may hold anything.
  */
 #ifndef GPUSHARE_NVRM_RAW_EVENT_H
 #define GPUSHARE_NVRM_RAW_EVENT_H

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Log lines to standard error (systemd's journal adds time and unit). Safe from any thread. A line is
-// written once, where the decision is made; libraries below return Error instead of logging.
+// Log lines to standard error (systemd's journal adds time and unit). Safe from any thread. A line
+// is written once, where the decision is made; libraries below return Error instead of logging.
 #pragma once
 
 #include <fmt/core.h>

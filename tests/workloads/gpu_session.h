@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every workload needs of CUDA: a context with our kernels in it, and calls that end the
-// program with the CUDA error's name when they fail. One session a device; its context is current on
-// the thread that made the session, which uses and ends it.
+// program with the CUDA error's name when they fail. One session a device; its context is current
+// on the thread that made the session, which uses and ends it.
 #pragma once
 
 #include <cstdint>
