@@ -88,7 +88,7 @@ $(call link_rule,bin/bench/$(1),$(2),$(3),-lbenchmark_main -lbenchmark $(4))
 endef
 gbench = $(eval $(call gbench_rule,$(1),$(2),$(3),$(4)))
 
-FUZZ_FLAGS := -std=c++23 -O1 -g -Wall -Wextra -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined
+FUZZ_FLAGS := -std=c++23 -O1 -gline-tables-only -Wall -Wextra -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined
 fuzz_objects = $(patsubst %.cc,$(O)/fuzz/%.o,$(1))
 define fuzzer_rule
 fuzzers += $(O)/bin/fuzz/$(1)
@@ -110,7 +110,7 @@ $(O)/fuzz/%.o: %.cc
 	@mkdir -p $(@D)
 	$(Q)$(CCACHE) $(CLANGXX) $(CPPFLAGS) $(FUZZ_FLAGS) -MMD -MP -c -o $@ $<
 
-$(O)/obj/tests/%.o: OPTIMIZE := $(TEST_OPTIMIZE)
+$(O)/obj/tests/%.o $(O)/obj/bench/gpu/%.o: OPTIMIZE := $(TEST_OPTIMIZE)
 $(O)/obj/tests/workloads/%.o: OPTIMIZE := $(OPTIMIZE)
 
 # BPF: intercept/bpf/x.bpf.c -> gen/intercept/bpf/x.skel.h
