@@ -10,6 +10,7 @@
 
 #include "intercept/kmod/calls.h"
 #include "intercept/kmod/translate.h"
+#include "shmctl/base/pidfd.h"
 #include "shmctl/base/proc_stat.h"
 
 namespace gpushare {
@@ -103,11 +104,11 @@ void KmodObserver::hand_out(const Sink& sink, const gpushare_event& record) {
 
 // The module knows a process from its first call on; one that makes no more calls ends unseen.
 Result<> KmodObserver::watch(ProcessId process) {
-  Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
-  if (start_ticks_of(process.pid) != process.start_ticks)
-    return make_error(std::errc::no_such_process, "watch process", std::to_string(process.pid));
-  if (!pidfd.is_open()) return {};  // no descriptor left
-  const auto [at, is_new] = watched_.try_emplace(process, std::move(pidfd));
+  auto pidfd = open_pidfd(process.pid, process.start_ticks, "watch process");
+  if (!pidfd && start_ticks_of(process.pid) == process.start_ticks)
+    return {};  // no descriptor left
+  if (!pidfd) return std::unexpected(pidfd.error());
+  const auto [at, is_new] = watched_.try_emplace(process, std::move(*pidfd));
   if (!is_new) return {};
   return wait_for(waiting_.get(), at->second.get(), process.pid);
 }

@@ -15,7 +15,7 @@
 #include <string>
 
 #include "intercept/nvrm/abi.h"
-#include "shmctl/base/proc_stat.h"
+#include "shmctl/base/pidfd.h"
 
 namespace gpushare::nvrm {
 namespace {
@@ -71,12 +71,9 @@ class SystemDriver final : public Driver {
   }
 
   Result<Fd> fetch(ProcessId process, int fd) override {
-    Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, process.pid, 0)));
-    if (!pidfd.is_open()) return errno_error("open process", std::to_string(process.pid));
-    // The pidfd pins the process: when the start time matches now, it is the one that was meant.
-    if (process.start_ticks != 0 && start_ticks_of(process.pid) != process.start_ticks)
-      return make_error(std::errc::no_such_process, "open process", std::to_string(process.pid));
-    Fd copy(static_cast<int>(::syscall(SYS_pidfd_getfd, pidfd.get(), fd, 0)));
+    const auto pidfd = open_pidfd(process.pid, process.start_ticks, "open process");
+    if (!pidfd) return std::unexpected(pidfd.error());
+    Fd copy(static_cast<int>(::syscall(SYS_pidfd_getfd, pidfd->get(), fd, 0)));
     if (!copy.is_open())
       return errno_error("take descriptor of process", std::to_string(process.pid));
     struct stat info{};
