@@ -109,6 +109,9 @@ void Enforcer::share(const Key& key, Controlled& process) {
 }
 
 void Enforcer::stop(const Key& key, Controlled& process) {
+  if (process.stop_entry) return;
+  // Channels that share() could not thaw hold everybody in the group.
+  if (process.is_frozen) thaw(key.second, std::span(&key, 1));
   if (process.is_frozen) return;
   // No client and no group: the entry means the process itself.
   const LedgerKey own{
@@ -124,6 +127,14 @@ void Enforcer::stop(const Key& key, Controlled& process) {
   process.is_frozen = true;
   ++process.freezes;
   changed(Change::Kind::kFreeze, key);
+}
+
+// A process that was stopped for two GPUs runs on when neither wants it stopped.
+Result<> Enforcer::resume(const Key& key) {
+  const bool is_wanted_elsewhere = std::ranges::any_of(processes_, [&](const auto& other) {
+    return other.first.first == key.first && other.first != key && other.second.stop_entry;
+  });
+  return is_wanted_elsewhere ? Result<>() : gpu_.resume(key.first);
 }
 
 void Enforcer::leave(const Group& group, const Key& key) {
@@ -271,7 +282,7 @@ void Enforcer::thaw(uint32_t gpu, std::span<const Key> keys) {
   const Result<> together = channels.empty() ? Result<>() : gpu_.thaw(gpu, channels);
   for (const Key& key : keys) {
     Controlled& process = processes_[key];
-    Result<> own = process.stop_entry ? gpu_.resume(key.first) : together;
+    Result<> own = process.stop_entry ? resume(key) : together;
     if (!together && keys.size() > 1 && !process.stop_entry) {
       // Thawing again what the failed call had thawed does no harm.
       channels.clear();
@@ -325,7 +336,14 @@ void Enforcer::only_observe(const Key& key, Controlled& process, std::string not
 void Enforcer::forget(const ProcessId& process, uint32_t gpu) {
   const auto at = processes_.find({process, gpu});
   if (at == processes_.end()) return;
-  if (at->second.stop_entry) ledger_.clear(*at->second.stop_entry);
+  if (at->second.stop_entry) {
+    // It may have lost its group alone. What cannot be resumed stays in the ledger for recovery.
+    const Result<> resumed = resume(at->first);
+    if (resumed || is_gone(resumed.error()))
+      ledger_.clear(*at->second.stop_entry);
+    else
+      log_error("process {} is still stopped: {}", process.pid, resumed.error().message());
+  }
   for (const Group& group : at->second.groups) {
     ledger_.clear_group(ledger_key(group.ref, gpu));
     leave(group, at->first);

@@ -9,7 +9,8 @@
 //   - Each channel is frozen once, so that one thaw frees it. The ledger is written ahead.
 //   - Processes whose groups are one in hardware (clients of one MPS server) keep their slice, and
 //     to freeze one the process is stopped instead of its channels: a slice of one would be
-//     everybody's, and so is a freeze (measured on an H200).
+//     everybody's, and so is a freeze (measured on an H200). On two GPUs: stopped when either says
+//     so.
 //   - Who has a channel of a class that the driver's side does not know is only observed.
 //   - A refusal is believed when the next apply() repeats it (the object may have been freed a
 //     moment ago): the process is then left alone, its state undone as far as the driver lets us,
@@ -110,6 +111,7 @@ class Enforcer {
   void only_observe(const Key& key, Controlled& process, std::string note);
   void share(const Key& key, Controlled& process);
   void stop(const Key& key, Controlled& process);
+  Result<> resume(const Key& key);
   void changed(Change::Kind kind, const Key& key, Micros slice = Micros(0));
   static LedgerKey ledger_key(const GroupRef& ref, uint32_t gpu);
 

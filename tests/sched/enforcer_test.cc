@@ -242,6 +242,72 @@ TEST_F(EnforcerTest, OfOneMpsServersClientsTheProcessIsStoppedAndNoChannelFrozen
   EXPECT_EQ(gpu_.stopped, std::set{kA});
 }
 
+TEST_F(EnforcerTest, AStoppedProcessThatLosesItsGroupRunsOn) {
+  gpu_.hardware_groups[kHandlesA.group] = 6;
+  apply({target(kA, true), target(kB, false)});
+  EXPECT_EQ(gpu_.stopped, std::set{kA});
+  enforcer_.forget(kA, 0);
+  EXPECT_TRUE(gpu_.stopped.empty());
+  EXPECT_EQ(ledger_entries(), 0u);
+}
+
+TEST_F(EnforcerTest, WhatCannotBeResumedStaysInTheLedger) {
+  gpu_.hardware_groups[kHandlesA.group] = 6;
+  apply({target(kA, true), target(kB, true)});
+  refuse(Kind::kResume);
+  enforcer_.forget(kA, 0);
+  EXPECT_EQ(ledger_entries(), 2u);
+  refuse(Kind::kResume, std::errc::no_such_process);
+  enforcer_.forget(kB, 0);
+  EXPECT_EQ(ledger_entries(), 1u) << "it is gone";
+}
+
+TEST_F(EnforcerTest, ChannelsThatCouldNotBeThawedAreBeforeTheProcessIsStopped) {
+  apply({target(kA, true)});
+  refuse(Kind::kThaw);
+  gpu_.hardware_groups[kHandlesA.group] = 6;
+  constexpr Handles kSecond{.client = 0xA2, .device = 1, .group = 0x10, .first_channel = 0x40};
+  for (const DriverEvent& one : program(kA, kSecond)) registry_.apply(one);
+  apply({target(kA, true), target(kB, false)});
+  EXPECT_EQ(gpu_.frozen_channels(), 8);
+  EXPECT_TRUE(gpu_.stopped.empty());
+  gpu_.fault = nullptr;
+  apply({target(kA, true), target(kB, false)});
+  EXPECT_EQ(gpu_.frozen_channels(), 0) << "they would hold B";
+  EXPECT_EQ(gpu_.stopped, std::set{kA});
+  enforcer_.undo_all();
+  EXPECT_TRUE(gpu_.stopped.empty());
+  EXPECT_EQ(ledger_entries(), 0u);
+}
+
+TEST_F(EnforcerTest, AProcessStoppedForTwoGpusRunsOnWhenNeitherWantsItStopped) {
+  FakeGpu gpu(2);
+  Registry registry(gpu.gpus());
+  Enforcer enforcer(gpu, ledger_, clock_, nullptr);
+  gpu.hardware_groups[kHandlesA.group] = 6;
+  for (const ProcessId& process : {kA, kB}) {
+    for (uint32_t i = 0; i < 2; ++i) {
+      const Handles handles{.client = static_cast<uint32_t>(process.pid) + i,
+                            .device = 1,
+                            .group = 0x10,
+                            .first_channel = 0x20};
+      for (const DriverEvent& one : program(process, handles, i)) registry.apply(one);
+    }
+  }
+  const auto apply_on = [&](uint32_t index, bool is_frozen) {
+    const std::vector<Enforcer::Target> targets{{registry.holder(kA, index), Micros(0), is_frozen},
+                                                {registry.holder(kB, index), Micros(0), false}};
+    enforcer.apply(index, targets);
+  };
+  apply_on(0, true);
+  apply_on(1, true);
+  apply_on(0, false);
+  EXPECT_EQ(gpu.stopped, std::set{kA});
+  apply_on(1, false);
+  EXPECT_TRUE(gpu.stopped.empty());
+  EXPECT_EQ(ledger_entries(), 0u);
+}
+
 TEST_F(EnforcerTest, AStopIsWrittenAheadAndWhoCannotBeStoppedIsOnlyObserved) {
   gpu_.hardware_groups[kHandlesA.group] = 6;
   apply({target(kA, false), target(kB, false)});
