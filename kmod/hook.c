@@ -16,14 +16,12 @@
 #include <linux/module.h>
 #include <linux/rcupdate.h>
 #include <linux/sysfs.h>
-#ifdef CONFIG_X86_KERNEL_IBT
-#include <asm/ibt.h>
-#endif
 
 #include "filter.h"
 #include "hook.h"
 #include "pin.h"
 #include "sysfs.h"
+#include "version.h"
 
 #define GS_DRIVER "nvidia"
 
@@ -91,9 +89,9 @@ static void notrace gs_hook_divert(unsigned long ip, unsigned long parent_ip,
 	if (GS_ENTERS_AT_BEGINNING && within_module(parent_ip, THIS_MODULE))
 		return;
 	if (try_module_get(THIS_MODULE))
-		ftrace_instruction_pointer_set(regs, ip - gs_hook.ioctl < GS_ENTRY_MAX ?
-							     (unsigned long)gs_hook_ioctl :
-							     (unsigned long)gs_hook_release);
+		gs_ftrace_divert(regs, ip - gs_hook.ioctl < GS_ENTRY_MAX ?
+					       (unsigned long)gs_hook_ioctl :
+					       (unsigned long)gs_hook_release);
 }
 
 static struct ftrace_ops gs_hook_ops = {
@@ -105,7 +103,7 @@ static struct ftrace_ops gs_hook_ops = {
 static unsigned long gs_function_start(unsigned long address)
 {
 #ifdef CONFIG_X86_KERNEL_IBT
-	if (is_endbr(*(u32 *)(address - ENDBR_INSN_SIZE)))
+	if (gs_is_endbr((const u32 *)(address - ENDBR_INSN_SIZE)))
 		return address - ENDBR_INSN_SIZE;
 #endif
 	return address;
