@@ -16,12 +16,10 @@
 #include "sched/config.h"
 #include "sched/control_server.h"
 #include "sched/diagnosis.h"
-#include "sched/kernel_tenants.h"
+#include "sched/module_link.h"
 #include "sched/notify.h"
 #include "sched/restore.h"
 #include "sched/scheduler.h"
-#include "sched/tenant_control.h"
-#include "sched/usage_report.h"
 #include "shmctl/base/log.h"
 #include "shmctl/region.h"
 
@@ -35,8 +33,6 @@ using ErrorCode = boost::system::error_code;
 constexpr Nanos kLeastGap{1'000'000};
 // How often to look for GPUs while there are none.
 constexpr Nanos kLookAgain{2'000'000'000};
-// How often to look whether the kernel module is hooked.
-constexpr Nanos kModuleLook{1'000'000'000};
 
 // Waits until a descriptor is readable, again each time it is told to.
 class Waiter {
@@ -65,11 +61,12 @@ class Agent {
   Agent(const AgentOptions& options, ControlPlane plane)
       : options_(options),
         plane_(std::move(plane)),
-        module_(KernelModule::find(options.module, options.module_fd)),
+        module_(KernelModule::find(options.module, options.module_fd), tenants_, processes_),
         timer_(loop_),
         watchdog_(loop_),
         signals_(loop_, SIGTERM, SIGINT) {
     signals_.add(SIGHUP);
+    signals_.add(SIGUSR1);
   }
 
   Result<> start();
@@ -83,13 +80,9 @@ class Agent {
     std::unique_ptr<Waiter> events;  // nullptr: no observer of its own
   };
 
-  void join_the_module();
   void follow_the_module();
-  bool is_module_as_it_was();
-  Observer* module_events() { return module_.sees_the_driver() ? module_.ring() : nullptr; }
-  TenantControl& control();
-  enum class Taking { kAtStart, kAgain };
-  Result<> load_configuration(Taking taking);
+  Observer* observer() const { return driven_ ? driven_->backend.observer : nullptr; }
+  Result<Config> read_configuration() const;
   Result<> reload();
   void look_for_gpus();
   void describe_self();
@@ -100,23 +93,21 @@ class Agent {
   void step();
   void wait_for_signal();
   void feed_watchdog();
-  void stop();
+  enum class Ending { kLeaves, kHandsOver };
+  void stop(Ending ending);
   ControlScope scope();
   const char* observer_name() const;
   std::vector<Finding> findings() const;
 
   const AgentOptions options_;
   ControlPlane plane_;
-  KernelModule module_;
   const MonotonicClock clock_;
   const SystemProcReader processes_;
   const Time started_ = clock_.now();
   Config config_;
   std::string config_error_;  // of the last reload; empty: it was taken
   Tenants tenants_;
-  DirectControl direct_{tenants_};
-  std::optional<KernelTenants> kernel_tenants_;  // with the module: sysfs is the truth
-  std::optional<UsageReport> usage_report_;
+  ModuleLink module_;
   std::string no_gpu_reason_;
 
   asio::io_context loop_{1};
@@ -125,16 +116,15 @@ class Agent {
   std::unique_ptr<ControlServer> control_;
   std::unique_ptr<Waiter> notices_;  // of the module
   std::unique_ptr<Driven> driven_;
-  Time last_step_{}, wakes_at_{Time::max()}, next_look_{}, next_module_look_{};
+  Time last_step_{}, wakes_at_{Time::max()}, next_look_{};
 };
 
 Result<> Agent::start() {
-  join_the_module();
-  if (auto loaded = load_configuration(Taking::kAtStart); !loaded) return loaded;
-  if (kernel_tenants_)
-    restore_frozen(plane_, tenants_);
-  else
-    restore_tenants(plane_, processes_, tenants_);
+  auto config = read_configuration();
+  if (!config) return std::unexpected(config.error());
+  config_ = std::move(*config);
+  set_log_level(config_.agent.log_level);
+  if (auto taken = module_.start(config_, plane_); !taken) return taken;
   auto control = ControlServer::listen(loop_, options_.socket,
                                        [this](std::string_view line, const Peer& peer) {
                                          Answer answer = handle_request(line, peer, scope());
@@ -145,84 +135,48 @@ Result<> Agent::start() {
   control_ = std::move(*control);
 
   wait_for_signal();
+  if (module_.fd() >= 0) {
+    notices_ = std::make_unique<Waiter>(loop_, module_.fd(), [this] { wake_now(); });
+    notices_->wait();
+  }
   look_for_gpus();
   feed_watchdog();
   notify_systemd("READY=1");
   return {};
 }
 
-void Agent::join_the_module() {
-  if (const std::string problem = module_.problem(); !problem.empty())
-    log_warning("the kernel module does not report programs: {}", problem);
-  if (module_.tree() == nullptr) return;
-  kernel_tenants_.emplace(*module_.tree(), tenants_, processes_, module_.ring() != nullptr);
-  log_info("tenants and settings are those of {}", module_.tree()->root());
-  if (module_.ring() == nullptr) return;
-  usage_report_.emplace(*module_.device(), *module_.tree());
-  module_.ring()->set_listener(
-      [this](KernelNotice&& notice) { kernel_tenants_->on_notice(notice); });
-  notices_ = std::make_unique<Waiter>(loop_, module_.ring()->fd(), [this] { wake_now(); });
-  notices_->wait();
-}
-
-// What the module said is read by the scheduler, if it reads the module's events at all.
+// What the module said is read by the scheduler, if that reads the module's events at all.
 void Agent::follow_the_module() {
-  if (!kernel_tenants_) return;
-  KmodObserver* ring = module_.ring();
-  if (ring != nullptr && (!driven_ || driven_->backend.observer != ring)) {
-    const auto drained = ring->drain([](DriverEvent&&) {});
-    if (!drained) log_error("{}", drained.error().message());
-  }
-  if (kernel_tenants_->follow(clock_.now())) wake_now();
+  if (module_.follow(observer(), clock_.now())) wake_now();
   if (notices_) notices_->wait();
 }
 
-// Its hook comes and goes: with the driver, and with an operator's `drain`.
-bool Agent::is_module_as_it_was() {
-  if (module_.ring() == nullptr || options_.simulation || last_step_ < next_module_look_)
-    return true;
-  next_module_look_ = last_step_ + kModuleLook;
-  return (module_events() != nullptr) == (driven_->backend.observer == module_.ring());
-}
-
-TenantControl& Agent::control() {
-  if (kernel_tenants_) return *kernel_tenants_;
-  return direct_;
-}
-
-Result<> Agent::load_configuration(Taking taking) {
+Result<Config> Agent::read_configuration() const {
   auto loaded = load_config(options_.config);
-  if (!loaded && loaded.error().size() == 1 &&
+  if (loaded) return std::move(*loaded);
+  if (loaded.error().size() == 1 &&
       loaded.error().front().code == std::errc::no_such_file_or_directory)
-    loaded = Config{};  // everything is at its default
-  if (!loaded) {
-    std::string text;
-    for (const ConfigError& error : loaded.error())
-      text += (text.empty() ? "" : "\n") + error.message();
-    return make_error(std::errc::invalid_argument, "read the configuration", text);
-  }
-  if (!kernel_tenants_) {
-    if (auto taken = tenants_.reload(*loaded); !taken) return taken;
-  } else if (taking == Taking::kAtStart) {
-    kernel_tenants_->start(*loaded);
-  } else {
-    kernel_tenants_->reload(*loaded);
-  }
-  config_ = std::move(*loaded);
-  set_log_level(config_.agent.log_level);
-  return {};
+    return Config{};  // everything is at its default
+  std::string text;
+  for (const ConfigError& error : loaded.error())
+    text += (text.empty() ? "" : "\n") + error.message();
+  return make_error(std::errc::invalid_argument, "read the configuration", text);
 }
 
 Result<> Agent::reload() {
-  const Result<> loaded = load_configuration(Taking::kAgain);
+  auto config = read_configuration();
+  Result<> loaded = config ? module_.reload(*config) : std::unexpected(config.error());
   config_error_ = loaded ? "" : loaded.error().message();
   if (!loaded) {
     log_error("{}", config_error_);
     return loaded;
   }
+  config_ = std::move(*config);
+  set_log_level(config_.agent.log_level);
   log_info("configuration read: {}", options_.config);
   if (driven_) {
     driven_->scheduler->configure(config_.agent);
+    module_.describe(driven_->backend.gpu->gpus(), config_.agent.policy);
     describe_self();
   }
   wake_now();
@@ -231,7 +185,7 @@ Result<> Agent::reload() {
 
 void Agent::look_for_gpus() {
   next_look_ = clock_.now() + kLookAgain;
-  Observer* const module = options_.simulation ? nullptr : module_events();
+  KmodObserver* const module = options_.simulation ? nullptr : module_.observer();
   auto backend = open_backend(options_.simulation, module);
   if (!backend) {
     const std::string reason = backend.error().message();
@@ -243,8 +197,7 @@ void Agent::look_for_gpus() {
   driven_ = std::make_unique<Driven>();
   driven_->backend = std::move(*backend);
   if (module != nullptr)
-    if (const auto asked = module_.ring()->replay(); !asked)
-      log_error("{}", asked.error().message());
+    if (const auto asked = module->replay(); !asked) log_error("{}", asked.error().message());
   Gpu& gpu = *driven_->backend.gpu;
   driven_->scheduler =
       std::make_unique<Scheduler>(Scheduler::Surroundings{.gpu = gpu,
@@ -254,7 +207,7 @@ void Agent::look_for_gpus() {
                                                           .clock = clock_,
                                                           .tenants = tenants_},
                                   config_.agent);
-  if (usage_report_) usage_report_->start_over(tenants_);
+  module_.start_over(gpu.gpus(), config_.agent.policy);
   describe_self();
   driven_->scheduler->set_listener(
       {.on_switch =
@@ -280,12 +233,12 @@ void Agent::look_for_gpus() {
 }
 
 void Agent::describe_self() {
-  if (usage_report_) usage_report_->describe(driven_->backend.gpu->gpus(), config_.agent.policy);
   driven_->scheduler->set_agent({.agent_pid = static_cast<uint32_t>(::getpid()),
                                  .supervisor_pid = options_.supervisor_pid,
                                  .started = started_,
                                  .restarts = options_.restarts,
                                  .is_simulated = options_.simulation.has_value(),
+                                 .are_tenants_in_sysfs = module_.has_tenants(),
                                  .policy = config_.agent.policy});
 }
 
@@ -305,6 +258,7 @@ void Agent::publish_no_gpu() {
   record.published_ns = static_cast<uint64_t>(clock_.now().time_since_epoch().count());
   record.restarts = options_.restarts;
   record.is_simulated = options_.simulation.has_value();
+  record.are_tenants_in_sysfs = module_.has_tenants();
   record.tick_us = static_cast<uint32_t>(std::chrono::duration_cast<Micros>(kLookAgain).count());
   no_gpu_reason_.copy(record.observe_only_reason, sizeof record.observe_only_reason - 1);
   write_record(plane_.region().agent, record);
@@ -330,9 +284,9 @@ void Agent::step() {
   const Time next = driven_->scheduler->step();
   if (driven_->scheduler->is_lost()) return drop_gpus("the GPUs do not answer any more");
   follow_the_module();
-  if (!is_module_as_it_was())
+  if (!options_.simulation && !module_.is_still(observer(), last_step_))
     return drop_gpus("the kernel module's hook in the driver came or went: starting over");
-  if (usage_report_) usage_report_->publish(last_step_, driven_->scheduler->state());
+  module_.publish(last_step_, driven_->scheduler->state());
   if (driven_->events) driven_->events->wait();
   wake_at(std::max(next, last_step_ + kLeastGap));
 }
@@ -340,7 +294,8 @@ void Agent::step() {
 void Agent::wait_for_signal() {
   signals_.async_wait([this](ErrorCode error, int signal) {
     if (error) return;
-    if (signal != SIGHUP) return stop();
+    if (signal == SIGUSR1) return stop(Ending::kHandsOver);
+    if (signal != SIGHUP) return stop(Ending::kLeaves);
     if (const Result<> loaded = reload(); !loaded) log_error("the old settings are kept");
     wait_for_signal();
   });
@@ -356,19 +311,19 @@ void Agent::feed_watchdog() {
   });
 }
 
-void Agent::stop() {
+void Agent::stop(Ending ending) {
   notify_systemd("STOPPING=1");
   if (driven_) driven_->scheduler->stop();
   control_.reset();
   driven_.reset();
   notices_.reset();
-  clear_records(plane_.region());
+  if (ending == Ending::kLeaves) clear_records(plane_.region());
   loop_.stop();
 }
 
 ControlScope Agent::scope() {
   return {.tenants = tenants_,
-          .control = control(),
+          .control = module_.control(),
           .scheduler = driven_ ? driven_->scheduler.get() : nullptr,
           .plane = plane_,
           .processes = processes_,
@@ -388,7 +343,7 @@ std::vector<Finding> Agent::findings() const {
                    .observer = driven_ ? driven_->backend.observer : nullptr,
                    .no_observer_reason = driven_ ? driven_->backend.warning : "",
                    .observer_name = observer_name(),
-                   .has_module = kernel_tenants_.has_value(),
+                   .has_module = module_.has_tenants(),
                    .module_problem = module_.problem(),
                    .state = driven_ ? &driven_->scheduler->state() : nullptr,
                    .config_error = config_error_,

@@ -3,7 +3,8 @@
 // socket, signals, systemd. It waits in one place (Boost.Asio's io_context) and wakes only for
 // these. Without a GPU it serves all the same and looks for one every few seconds.
 //
-// SIGTERM, SIGINT: thaws everything, restores the slices, ends. SIGHUP: reads the configuration.
+// SIGTERM, SIGINT: thaws everything, restores the slices, ends. SIGUSR1, from the supervisor: the
+// same, but tenants and who is in them stay for the next agent. SIGHUP: reads the configuration.
 #pragma once
 
 #include <memory>

@@ -2,14 +2,15 @@
 // KernelModule: what a process of gpushared has of the kernel module: its sysfs tree, and the
 // device with its event ring. Either may be missing; the agent then does without. One thread.
 //
-// Who holds the device. Everything that is done through it ends with its last descriptor, so the
+// Who holds the device: everything that is done through it ends with its last descriptor, so the
 // supervisor opens it, keeps it for its life, and hands it to each agent it starts. Who acts
 // registers first, because the module lets one process and its children control the GPUs:
-//   supervisor starts           opens, registers itself, opens its way to the GPUs, starts the
-//   agent agent starts                registers itself the agent died              the supervisor
-//   registers itself, and thaws the supervisor died         the agent is still the registered one,
-//   and stops cleanly both died                   the last descriptor is gone; --recover opens and
-//   registers itself
+//  - the supervisor starts: it opens the device and registers itself; when the module comes later,
+//    then, and it starts the agent again;
+//  - the agent starts: it registers itself;
+//  - the agent died: the supervisor registers itself, and thaws;
+//  - the supervisor died: the agent is still the registered one, and stops cleanly;
+//  - both died: the last descriptor is gone; --recover opens it and registers itself.
 #pragma once
 
 #include <memory>

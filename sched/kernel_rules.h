@@ -28,9 +28,8 @@ struct SplitRules {
 };
 
 // The first of several rules decides, wherever it is applied: the kernel gets as many from the
-// front as keep that order.
-//   [cgroup A, user B, command C, cgroup D] -> kernel [cgroup A, uid B], agent [command C, cgroup
-//   D]
+// front as keep that order. Of [cgroup A, user B, command C, cgroup D] it gets [cgroup A, uid B],
+// the agent [command C, cgroup D].
 // `uid_of`: of a user's name; nullopt when there is no such user.
 SplitRules split_rules(std::span<const Rule> rules,
                        const std::function<std::optional<uid_t>(const std::string&)>& uid_of);

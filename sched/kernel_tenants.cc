@@ -28,6 +28,16 @@ void complain(const Result<>& done, std::string_view tenant) {
 
 }  // namespace
 
+std::set<std::string> KernelTenants::written() const {
+  std::set<std::string> names;
+  for (const std::string& name : tree_.tenants().value_or(std::vector<std::string>{})) {
+    const auto present = tree_.read(name);
+    const bool is_as_made = present && present->settings == TenantSettings{};
+    if (name != kDefaultTenantName || !is_as_made) names.insert(name);
+  }
+  return names;
+}
+
 void KernelTenants::start(const Config& config) {
   seed(config, Seed::kMissing);
   mirror_all();

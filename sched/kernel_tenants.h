@@ -3,14 +3,12 @@
 // Tenants its mirror. Requests are written into sysfs and read back; what others write there is
 // told by notices (or seen by looking, where none come). One thread, the agent's.
 //
-// What the configuration file says, and when:
-//   start   only what sysfs does not have: a tenant that is not there is made, with its settings
-//   and
-//           rules. One that is there stays as it is, whoever made it: so what an operator wrote
-//           survives a restart of the agent. Of `default`, which is always there, a value that is
-//           the kernel's own default counts as not written.
-//   reload  the user asks for it: the file wins for every key and rule it names. Tenants that it
-//           does not name are left alone.
+// What the configuration file says, and when. At the start only what sysfs does not have: a tenant
+// that is not there is made, with its settings and rules, and one that is there stays as it is,
+// whoever made it, so that what an operator wrote survives a restart of the agent. (Of `default`,
+// which is always there, a value that is the kernel's own default counts as not written.) On a
+// reload, which the user asks for, the file wins for every key and rule it names; tenants that it
+// does not name are left alone.
 //
 // Where a process belongs is the kernel's word. It knows inheritance and rules by cgroup and uid.
 // All of the file's rules are applied by the agent too, to what the kernel left in `default` (it
@@ -36,6 +34,9 @@ class KernelTenants final : public TenantControl {
   // All outlive it. `is_told`: notices come; else sysfs is looked at every 100 ms.
   KernelTenants(SysfsTree& tree, Tenants& tenants, const ProcReader& processes, bool is_told)
       : tree_(tree), tenants_(tenants), processes_(processes), is_told_(is_told) {}
+
+  // Who is in sysfs with anything that somebody chose: all but a `default` as the kernel makes it.
+  std::set<std::string> written() const;
 
   // As said above. What cannot be written is logged and left.
   void start(const Config& config);

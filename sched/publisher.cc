@@ -67,6 +67,7 @@ void Publisher::publish_agent(Time now, uint64_t events_dropped) {
   record.restarts = agent_.restarts;
   record.gpu_count = static_cast<uint32_t>(std::min<std::size_t>(gpu_.gpus().size(), kMaxGpus));
   record.is_simulated = agent_.is_simulated;
+  record.are_tenants_in_sysfs = agent_.are_tenants_in_sysfs;
   record.tick_us = static_cast<uint32_t>(state_.tick.count());
   const GpuSupport& support = gpu_.support();
   record.can_freeze = support.can_freeze;

@@ -23,6 +23,7 @@ class Publisher {
     Time started{};
     uint64_t restarts = 0;
     bool is_simulated = false;
+    bool are_tenants_in_sysfs = false;
     std::string policy;
   };
   void set_agent(Agent agent) { agent_ = std::move(agent); }

@@ -38,23 +38,27 @@ void clear(Slot<T>& slot) {
 
 bool is_transient(std::string_view name) { return name.starts_with("run-"); }
 
-Result<uint32_t> restore(const TenantRecord& record, const std::vector<ProcessId>& alive,
-                         Tenants& tenants) {
+// Returns the name it has now; empty: it went with its last process.
+Result<std::string> restore(const TenantRecord& record, const std::vector<ProcessId>& alive,
+                            const Tenants& tenants, TenantControl& control) {
   const TenantSettings want = settings_of(record);
   const std::optional<uint32_t> present = tenants.find(record.name);
   if (!present && is_transient(record.name)) {
-    if (alive.empty()) return kDefaultTenant;  // it would have gone with its last process
-    return tenants.create_transient(alive.front(), difference(TenantSettings{}, want));
+    if (alive.empty()) return std::string();
+    return control.create_transient(alive.front(), difference(TenantSettings{}, want));
   }
   const TenantSettings have = present ? tenants.at(*present)->settings : TenantSettings{};
   const std::vector<Setting> changes = difference(have, want);
-  if (present && changes.empty()) return *present;
-  return tenants.set(record.name, changes, /*create=*/true);
+  if (!present || !changes.empty())
+    if (auto set = control.set(record.name, changes, /*create=*/true); !set)
+      return std::unexpected(set.error());
+  return std::string(record.name);
 }
 
 }  // namespace
 
-void restore_tenants(const ControlPlane& plane, const ProcReader& processes, Tenants& tenants) {
+void restore_tenants(const ControlPlane& plane, const ProcReader& processes, Tenants& tenants,
+                     TenantControl& control, const std::set<std::string>& kept) {
   const auto snapshot = take_snapshot(plane);
   if (!snapshot || snapshot->agent.agent_pid == 0) return;
   std::map<uint32_t, std::vector<ProcessId>> alive;  // by tenant slot of the dead agent
@@ -65,20 +69,25 @@ void restore_tenants(const ControlPlane& plane, const ProcReader& processes, Ten
       list.push_back(process);
   }
   for (const auto& [slot, record] : snapshot->tenants) {
-    const Result<uint32_t> restored = restore(record, alive[slot], tenants);
-    if (!restored) {
-      log_warning("tenant '{}' is not as it was: {}", record.name, restored.error().message());
+    if (kept.contains(record.name)) continue;
+    const Result<std::string> name = restore(record, alive[slot], tenants, control);
+    if (!name) {
+      log_warning("tenant '{}' is not as it was: {}", record.name, name.error().message());
       continue;
     }
-    if (*restored == kDefaultTenant) continue;
-    const std::string& name = tenants.at(*restored)->name;
+    if (name->empty() || *name == kDefaultTenantName) continue;
     for (const ProcessId& process : alive[slot])
-      if (const auto attached = tenants.attach(process, name); !attached)
+      if (const auto attached = control.attach(process, *name); !attached)
         log_warning("process {}: {}", process.pid, attached.error().message());
     if (record.frozen_by_user == 0) continue;
-    if (const auto frozen = tenants.set_frozen(name, true); !frozen)
-      log_warning("tenant '{}': {}", name, frozen.error().message());
+    if (const auto frozen = tenants.set_frozen(*name, true); !frozen)
+      log_warning("tenant '{}': {}", *name, frozen.error().message());
   }
+}
+
+bool were_tenants_in_sysfs(const ControlPlane& plane) {
+  const auto snapshot = take_snapshot(plane);
+  return snapshot && snapshot->agent.are_tenants_in_sysfs != 0;
 }
 
 void restore_frozen(const ControlPlane& plane, Tenants& tenants) {

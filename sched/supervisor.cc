@@ -10,10 +10,12 @@
 #include <algorithm>
 #include <csignal>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "intercept/kmod/calls.h"
+#include "sched/arrival.h"
 #include "sched/backend.h"
 #include "sched/kernel_module.h"
 #include "sched/lifeline.h"
@@ -31,6 +33,8 @@ constexpr Nanos kLongestPause{5'000'000'000};
 constexpr Nanos kFirstPause{100'000'000};
 constexpr Nanos kLookAgain{2'000'000'000};  // for GPUs, while there are none
 constexpr int kAgentDies = SIGUSR1;         // the lifeline's signal
+constexpr int kFileCame = SIGUSR2;          // the arrival's signal
+constexpr int kHandOver = SIGUSR1;          // to the agent
 constexpr Nanos kToStop{5'000'000'000};     // for an agent that was asked to
 
 class Supervisor {
@@ -44,6 +48,9 @@ class Supervisor {
   bool start_agent();
   int wait_for_signal(Time until);
   void take_the_module();
+  void wait_for_the_module();
+  void take_the_late_module();
+  void ask_agent(int signal);
   void look_for_gpu();
   void undo();
   Nanos pause_after_death();
@@ -55,6 +62,7 @@ class Supervisor {
   ControlPlane plane_;
   std::unique_ptr<kmod::Device> module_;  // nullptr: not loaded, or not to be had
   std::string module_error_;              // the last in the log
+  std::optional<Arrival> arrival_;        // while there is no module
   std::unique_ptr<Gpu> gpu_;
   sigset_t handled_{}, before_{};
   pid_t agent_ = 0;                     // 0: none
@@ -62,6 +70,8 @@ class Supervisor {
   Time started_{};
   Nanos pause_{};
   uint64_t starts_ = 0;
+  bool is_handing_over_ = false;  // the agent was asked to make way for one with the module
+  Time kill_at_ = Time::max();    // for an agent that was asked to end
 };
 
 // Between fork and exec only calls that are safe there.
@@ -139,6 +149,34 @@ void Supervisor::take_the_module() {
   if (error != std::exchange(module_error_, error) && !taken) log_warning("{}", error);
 }
 
+// It may be loaded at any time. The arrival's signal is the fast way, looking now and then the sure
+// one.
+void Supervisor::wait_for_the_module() {
+  if (module_ != nullptr || options_.module.device.empty() || arrival_) return;
+  auto arrival = Arrival::watch(options_.module.device, kFileCame);
+  if (!arrival) return log_warning("{}", arrival.error().message());
+  arrival_ = std::move(*arrival);
+}
+
+// The agent has been running without it. What it froze must be thawed while it may do so: from here
+// on it may, as our child.
+void Supervisor::take_the_late_module() {
+  const bool is_late = module_ == nullptr;
+  if (arrival_) arrival_->drain();
+  if (is_late) take_the_module();
+  if (module_ == nullptr) return;
+  arrival_.reset();
+  if (!is_late || agent_ == 0) return;
+  log_info("the kernel module has come: the agent starts again with it");
+  is_handing_over_ = true;
+  ask_agent(kHandOver);
+}
+
+void Supervisor::ask_agent(int signal) {
+  if (kill_at_ == Time::max()) kill_at_ = clock_.now() + kToStop;
+  ::kill(agent_, signal);
+}
+
 void Supervisor::look_for_gpu() {
   if (gpu_ != nullptr) return;
   if (auto gpu = open_gpu(options_.simulation)) gpu_ = std::move(*gpu);
@@ -172,44 +210,49 @@ Nanos Supervisor::pause_after_death() {
 
 int Supervisor::run() {
   sigemptyset(&handled_);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGCHLD, kAgentDies})
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGCHLD, kAgentDies, kFileCame})
     sigaddset(&handled_, signal);
   ::sigprocmask(SIG_BLOCK, &handled_, &before_);
-  take_the_module();
+  wait_for_the_module();
+  take_the_late_module();
   look_for_gpu();
 
   Time start_at = clock_.now();
   bool is_stopping = false;
-  Time kill_at = Time::max();
   while (true) {
     const Time now = clock_.now();
     if (agent_ == 0 && !is_stopping && now >= start_at && !start_agent())
       start_at = now + kLongestPause;
-    Time until = is_stopping ? kill_at : Time::max();
-    if (gpu_ == nullptr) until = std::min(until, now + kLookAgain);
+    Time until = kill_at_;
+    if (gpu_ == nullptr || arrival_) until = std::min(until, now + kLookAgain);
     if (agent_ == 0) until = std::min(until, start_at);
 
     const int signal = wait_for_signal(until);
     if (signal == 0) look_for_gpu();
+    if ((signal == 0 || signal == kFileCame) && !is_stopping) take_the_late_module();
     if (signal == kAgentDies) undo();  // once more when it is gone: see below
     if (signal == SIGHUP && agent_ != 0) ::kill(agent_, SIGHUP);
     if (signal == SIGTERM || signal == SIGINT) {
       if (agent_ == 0) return 0;
-      if (!is_stopping) kill_at = clock_.now() + kToStop;
       is_stopping = true;
-      ::kill(agent_, SIGTERM);
+      ask_agent(SIGTERM);
     }
-    if (agent_ != 0 && clock_.now() >= kill_at) {
-      kill_at = Time::max();
+    if (agent_ != 0 && clock_.now() >= kill_at_) {
+      kill_at_ = Time::max();
       ::kill(agent_, SIGKILL);
     }
 
     int status = 0;
     if (agent_ == 0 || ::waitpid(agent_, &status, WNOHANG) != agent_) continue;
     agent_ = 0;
+    kill_at_ = Time::max();
     lifeline_.reset();
     undo();
     if (is_stopping) return 0;
+    if (std::exchange(is_handing_over_, false)) {
+      start_at = clock_.now();
+      continue;
+    }
     const bool could_not_start = WIFEXITED(status) && WEXITSTATUS(status) != 0 && starts_ == 1 &&
                                  clock_.now() - started_ < kYoung;
     if (could_not_start) return WEXITSTATUS(status);  // it has said why

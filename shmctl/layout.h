@@ -20,7 +20,7 @@
 namespace gpushare {
 
 inline constexpr uint64_t kMagic = 0x3145524148535047;  // "GPSHARE1", little endian
-inline constexpr uint32_t kLayoutVersion = 1;
+inline constexpr uint32_t kLayoutVersion = 2;
 inline constexpr uint32_t kMaxGpus = 16;
 inline constexpr uint32_t kMaxTenants = 1024;
 inline constexpr uint32_t kMaxProcesses = 2048;     // one slot per process and GPU
@@ -55,9 +55,11 @@ struct AgentRecord {
   uint32_t is_simulated = 0;
   uint32_t tick_us = 0;  // present tick
   uint32_t can_freeze = 0, can_set_slice = 0, has_switch_log = 0;
+  uint32_t are_tenants_in_sysfs = 0;  // the kernel module's: this record only mirrors them
+  uint32_t reserved = 0;
   char driver_version[32] = {};
   char policy[16] = {};
-  char observe_only_reason[160] = {};  // empty: everything is enforced
+  char observe_only_reason[152] = {};  // empty: everything is enforced
 };
 
 struct GpuRecord {

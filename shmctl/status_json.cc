@@ -142,6 +142,7 @@ void fields(A& a, AgentRecord& r) {
   a.flag("can_freeze", r.can_freeze);
   a.flag("can_set_slice", r.can_set_slice);
   a.flag("has_switch_log", r.has_switch_log);
+  a.flag("are_tenants_in_sysfs", r.are_tenants_in_sysfs);
   a.text("driver_version", r.driver_version);
   a.text("policy", r.policy);
   a.text("observe_only_reason", r.observe_only_reason);

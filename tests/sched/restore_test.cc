@@ -37,6 +37,11 @@ class RestoreTest : public ::testing::Test {
     scheduler_.reset();
   }
 
+  void restore(Tenants& next) {
+    DirectControl control(next);
+    restore_tenants(plane_, rig_.processes, next, control);
+  }
+
   test::SchedulerRig rig_;
   ControlPlane plane_;
   std::unique_ptr<Scheduler> scheduler_;
@@ -47,7 +52,7 @@ TEST_F(RestoreTest, SettingsMadeAtRunTimeAndTheirProcessesAreTakenOver) {
   ASSERT_TRUE(rig_.tenants.set_frozen("batch", true));
   live_and_die();
   Tenants next;
-  restore_tenants(plane_, rig_.processes, next);
+  restore(next);
   const auto slot = next.find("batch");
   ASSERT_TRUE(slot);
   EXPECT_EQ(next.at(*slot)->settings, rig_.tenants.at(*rig_.tenants.find("batch"))->settings);
@@ -61,7 +66,7 @@ TEST_F(RestoreTest, ATransientTenantStillGoesWithItsLastProcess) {
   ASSERT_TRUE(rig_.tenants.create_transient(program.process, heavy));
   live_and_die();
   Tenants next;
-  restore_tenants(plane_, rig_.processes, next);
+  restore(next);
   const uint32_t slot = next.tenant_of(program.process);
   EXPECT_TRUE(next.at(slot)->is_transient);
   EXPECT_EQ(next.at(slot)->settings.weight, 300u);
@@ -76,7 +81,7 @@ TEST_F(RestoreTest, ATransientTenantWhoseProcessesEndedIsNot) {
   live_and_die();
   rig_.processes.dead[program.process.pid] = true;
   Tenants next;
-  restore_tenants(plane_, rig_.processes, next);
+  restore(next);
   EXPECT_EQ(next.slots().size(), 1u);
 }
 
@@ -86,7 +91,7 @@ TEST_F(RestoreTest, ThePresentFileWinsWhereNothingWasSetAtRunTime) {
   Config config;
   config.tenants.push_back({"web", {{"weight", "200"}}});
   ASSERT_TRUE(next.reload(config));
-  restore_tenants(plane_, rig_.processes, next);
+  restore(next);
   EXPECT_EQ(next.at(next.find("web").value())->settings.weight, 200u);
 }
 
@@ -95,7 +100,7 @@ TEST_F(RestoreTest, AnAgentThatStoppedByItselfLeavesNothing) {
   live_and_die();
   clear_records(plane_.region());
   Tenants next;
-  restore_tenants(plane_, rig_.processes, next);
+  restore(next);
   EXPECT_EQ(next.slots().size(), 1u);
   EXPECT_TRUE(take_snapshot(plane_)->processes.empty());
 }

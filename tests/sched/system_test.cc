@@ -224,6 +224,30 @@ TEST(System, ACleanStopLeavesNothingBehind) {
   EXPECT_FALSE(std::filesystem::exists(rig.socket));
 }
 
+// As the supervisor asks it to when the kernel module has come.
+TEST(System, AnAgentThatHandsOverThawsAndLeavesItsTenantsToTheNext) {
+  SystemRig rig(kCapsAndTurns);
+  rig.start_agent();
+  const CapsAndTurns programs(rig);
+  ASSERT_TRUE(eventually([&] { return programs.are_known(rig) && rig.frozen_groups() > 0; }));
+  const std::string set =
+      rig.ask(R"({"op":"set","tenant":"later","settings":{"weight":"70"},"create":true})");
+  ASSERT_NE(set.find(R"("ok":true)"), std::string::npos) << set;
+  const auto has_tenant = [&] {
+    return std::ranges::any_of(rig.snapshot().tenants, [](const auto& tenant) {
+      return std::string(tenant.record.name) == "later" && tenant.record.weight == 70;
+    });
+  };
+  ASSERT_TRUE(eventually(has_tenant));
+  const pid_t agent = rig.agent_pid();
+  rig.gpushared->kill(SIGSTOP);  // nobody starts the next one, nobody else thaws
+  ASSERT_EQ(::kill(agent, SIGUSR1), 0);
+  EXPECT_TRUE(eventually([&] { return rig.snapshot().ledger.empty(); }));
+  rig.gpushared->kill(SIGCONT);
+  EXPECT_TRUE(eventually([&] { return rig.agent_pid() != agent && has_tenant(); }));
+  EXPECT_TRUE(eventually([&] { return rig.frozen_groups() > 0; })) << "the next one works";
+}
+
 TEST(System, ASecondAgentIsRefused) {
   SystemRig rig("");
   rig.start_agent();

@@ -83,6 +83,8 @@ const Member kMembers[] = {
     MEMBER(AgentRecord, can_freeze),
     MEMBER(AgentRecord, can_set_slice),
     MEMBER(AgentRecord, has_switch_log),
+    MEMBER(AgentRecord, are_tenants_in_sysfs),
+    MEMBER(AgentRecord, reserved),
     MEMBER(AgentRecord, driver_version),
     MEMBER(AgentRecord, policy),
     MEMBER(AgentRecord, observe_only_reason),

@@ -156,7 +156,7 @@ TEST_F(RegionTest, NamesThatAreNoRegionNamesAreRefused) {
 
 TEST_F(RegionTest, OtherLayoutVersionIsRefusedWithBothVersions) {
   put_damaged([](RegionHeader& header) { header.version = 3; });
-  expect_refused("has layout version 3, this build speaks 1: stop the other gpushared");
+  expect_refused("has layout version 3, this build speaks 2: stop the other gpushared");
 }
 
 TEST_F(RegionTest, OtherShapeIsRefused) {

@@ -176,6 +176,35 @@ test_TheModuleTellsTheAgentWhatTheProbeTells() {
   diff /tmp/by-module /tmp/by-probe
 }
 
+is_in() { grep -qx "$1" "$tree/tenants/$2/procs"; } # PID TENANT
+test_AModuleThatComesLaterTakesOverTenantsAndPrograms() {
+  local old
+  agent_down
+  unload_module
+  agent_up
+  gpushare set --create late weight=70
+  busy_client
+  wait_for 5 gpushare attach "$started" late
+  gpushare freeze late
+  wait_for 5 is_frozen "$started"
+  old=$(agent_pid)
+  load_module
+  wait_for 10 has_another_agent "$old"
+  wait_for 5 grep -qx "$(agent_pid)" $tree/agent
+  wait_for 5 is_in "$started" late
+  equal 70 "$(attribute late weight)" "weight in sysfs"
+  wait_for 5 is_frozen "$started"
+  gpushare thaw late
+  wait_for 5 is_thawed "$started"
+  gpushare doctor >/tmp/doctor || fail "$(cat /tmp/doctor)"
+  grep -q 'kernel module.*hooked nvidia' /tmp/doctor || fail "$(cat /tmp/doctor)"
+  # Sysfs is the truth from now on: what is removed from it does not come back.
+  agent_down
+  echo late >$tree/remove
+  agent_up
+  [ ! -e $tree/tenants/late ] || fail "a removed tenant came back"
+}
+
 test_ADrainedModuleLeavesTheProbe() {
   agent_up
   echo 1 >$tree/drain
