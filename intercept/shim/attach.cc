@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "intercept/shim/attach.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "intercept/shim/protocol.h"
+#include "intercept/shim/quiet.h"
+
+namespace gpushare::shim {
+
+namespace detail {
+constinit std::atomic<Process*> process{nullptr};
+}
+
+namespace {
+
+constexpr uint64_t kLookAgainNs = 1'000'000'000;
+constexpr timeval kPatience{.tv_sec = 1, .tv_usec = 0};
+
+// For processes without an agent.
+constinit ShimSlot nobodys_slot{};
+// Where the kernel gave us no page that it clears in children: better no feature at all.
+constinit Process inert_process{};
+
+uint32_t thread_id() { return static_cast<uint32_t>(::syscall(SYS_gettid)); }
+
+Process& make_process() {
+  if (Process* made = detail::process.load(std::memory_order_acquire)) return *made;
+  void* page =
+      ::mmap(nullptr, sizeof(Process), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  Process* mine = &inert_process;
+  if (page != MAP_FAILED && ::madvise(page, sizeof(Process), MADV_WIPEONFORK) == 0) {
+    mine = static_cast<Process*>(page);
+  } else {
+    inert_process.slot.store(&nobodys_slot, std::memory_order_release);
+  }
+  Process* first = nullptr;
+  if (detail::process.compare_exchange_strong(first, mine, std::memory_order_acq_rel)) return *mine;
+  if (page != MAP_FAILED) ::munmap(page, sizeof(Process));
+  return *first;
+}
+
+// Not through libc: these would be points at which pthread_cancel() may end the program's thread.
+void close_quietly(int descriptor) { ::syscall(SYS_close, descriptor); }
+
+int connect_to_agent() {
+  const char* path = ::secure_getenv(kShimSocketVariable);
+  if (path == nullptr || *path == '\0') path = kShimSocketPath;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (std::strlen(path) >= sizeof address.sun_path) return -1;
+  std::strcpy(address.sun_path, path);
+  const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (socket < 0) return -1;
+  ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &kPatience, sizeof kPatience);
+  ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
+  if (::syscall(SYS_connect, socket, &address, sizeof address) == 0) return socket;
+  close_quietly(socket);
+  return -1;
+}
+
+// The descriptor that comes with the greeting; -1: none came.
+int receive_descriptor(int socket) {
+  char greeting = 0;
+  iovec part{&greeting, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  if (::syscall(SYS_recvmsg, socket, &message, MSG_CMSG_CLOEXEC) != 1) return -1;
+  const cmsghdr* header = CMSG_FIRSTHDR(&message);
+  if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
+    return -1;
+  int descriptor = -1;
+  std::memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
+  return descriptor;
+}
+
+// Null for anything but a slot of our version whose size is sealed.
+ShimSlot* map_slot(int descriptor) {
+  if (::lseek(descriptor, 0, SEEK_END) != kShimSlotBytes) return nullptr;
+  const int seals = ::fcntl(descriptor, F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return nullptr;
+  void* mapped = ::mmap(nullptr, kShimSlotBytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  auto* slot = static_cast<ShimSlot*>(mapped);
+  const ShimHead& head = slot->head;
+  if (head.magic == kShimMagic && head.version == kShimVersion && head.bytes == kShimSlotBytes)
+    return slot;
+  ::munmap(mapped, kShimSlotBytes);
+  return nullptr;
+}
+
+ShimSlot* ask_agent() {
+  const int socket = connect_to_agent();
+  if (socket < 0) return nullptr;
+  const int descriptor = receive_descriptor(socket);
+  close_quietly(socket);
+  if (descriptor < 0) return nullptr;
+  ShimSlot* slot = map_slot(descriptor);
+  close_quietly(descriptor);
+  return slot;
+}
+
+}  // namespace
+
+uint32_t attach() {
+  const KeepErrno errno_of_the_program;
+  Process& process = make_process();
+  uint32_t me = 0;
+  while (process.slot.load(std::memory_order_acquire) == nullptr) {
+    uint32_t holder = 0;
+    if (me == 0) me = thread_id();
+    if (process.lock.compare_exchange_strong(holder, me, std::memory_order_acquire)) {
+      if (process.slot.load(std::memory_order_relaxed) == nullptr) {
+        ShimSlot* mine = ask_agent();
+        process.features.store(mine == nullptr ? 0 : mine->head.features & kShimFeatures,
+                               std::memory_order_relaxed);
+        process.slot.store(mine == nullptr ? &nobodys_slot : mine, std::memory_order_release);
+      }
+      process.lock.store(0, std::memory_order_release);
+    } else if (holder == me) {
+      return 0;  // a signal handler of the thread that is asking
+    } else {
+      ::sched_yield();
+    }
+  }
+  return process.features.load(std::memory_order_relaxed);
+}
+
+void attach_again(const ShimSlot& mine) {
+  const KeepErrno errno_of_the_program;
+  Process& process = this_process();
+  const uint64_t now = monotonic_ns();
+  if (&mine == &nobodys_slot ||
+      now - mine.beat_ns.load(std::memory_order_relaxed) <= kShimBeatTimeoutNs)
+    return;
+  uint64_t due = process.next_look_ns.load(std::memory_order_relaxed);
+  if (now < due || !process.next_look_ns.compare_exchange_strong(due, now + kLookAgainNs,
+                                                                 std::memory_order_relaxed))
+    return;
+  // The old page stays mapped: another thread may be looking at it. One page for each agent's
+  // death.
+  if (ShimSlot* next = ask_agent()) process.slot.store(next, std::memory_order_release);
+}
+
+uint64_t monotonic_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+}  // namespace gpushare::shim

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The types that hooks.def names, beyond those of cuda_api.h: handles that the shim only hands on.
+#pragma once
+
+#include "intercept/cuda/cuda_api.h"
+
+extern "C" {
+
+using CUarray = struct CUarray_st*;
+using CUgraph = struct CUgraph_st*;
+using CUgraphExec = struct CUgraphExec_st*;
+using CUmemoryPool = struct CUmemPoolHandle_st*;
+
+struct CUmemLocation {
+  int type;
+  int id;
+};
+
+}  // extern "C"

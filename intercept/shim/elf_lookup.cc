@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "intercept/shim/elf_lookup.h"
+
+#include <elf.h>
+#include <link.h>
+
+#include <cstring>
+
+namespace gpushare::shim {
+namespace {
+
+bool contains(const dl_phdr_info& object, uintptr_t address) {
+  for (int i = 0; i < object.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = object.dlpi_phdr[i];
+    const uintptr_t begin = object.dlpi_addr + segment.p_vaddr;
+    if (segment.p_type == PT_LOAD && address - begin < segment.p_memsz) return true;
+  }
+  return false;
+}
+
+// The parts of a library's dynamic section that a lookup needs.
+struct Tables {
+  const ElfW(Sym) * symbols = nullptr;
+  const char* strings = nullptr;
+  const uint32_t* gnu_hash = nullptr;
+  const uint32_t* sysv_hash = nullptr;
+
+  explicit Tables(const dl_phdr_info& object) {
+    const ElfW(Dyn)* entry = nullptr;
+    for (int i = 0; i < object.dlpi_phnum; ++i)
+      if (object.dlpi_phdr[i].p_type == PT_DYNAMIC)
+        entry = reinterpret_cast<const ElfW(Dyn)*>(object.dlpi_addr + object.dlpi_phdr[i].p_vaddr);
+    for (; entry != nullptr && entry->d_tag != DT_NULL; ++entry) {
+      // The loader has turned these into addresses, but for the kernel's vDSO.
+      uintptr_t address = entry->d_un.d_ptr;
+      if (address < object.dlpi_addr) address += object.dlpi_addr;
+      switch (entry->d_tag) {
+        case DT_SYMTAB:
+          symbols = reinterpret_cast<const ElfW(Sym)*>(address);
+          break;
+        case DT_STRTAB:
+          strings = reinterpret_cast<const char*>(address);
+          break;
+        case DT_GNU_HASH:
+          gnu_hash = reinterpret_cast<const uint32_t*>(address);
+          break;
+        case DT_HASH:
+          sysv_hash = reinterpret_cast<const uint32_t*>(address);
+          break;
+        default:
+          break;
+      }
+    }
+  }
+
+  bool is_function(const ElfW(Sym) & symbol, const char* name) const {
+    return symbol.st_shndx != SHN_UNDEF && ELF64_ST_TYPE(symbol.st_info) == STT_FUNC &&
+           std::strcmp(strings + symbol.st_name, name) == 0;
+  }
+
+  const ElfW(Sym) * find(const char* name) const {
+    if (symbols == nullptr || strings == nullptr) return nullptr;
+    if (gnu_hash != nullptr) return find_by_gnu_hash(name);
+    if (sysv_hash == nullptr) return nullptr;
+    for (uint32_t i = 0; i < sysv_hash[1]; ++i)
+      if (is_function(symbols[i], name)) return &symbols[i];
+    return nullptr;
+  }
+
+  const ElfW(Sym) * find_by_gnu_hash(const char* name) const {
+    uint32_t hash = 5381;
+    for (const char* c = name; *c != '\0'; ++c) hash = hash * 33 + static_cast<uint8_t>(*c);
+    const uint32_t bucket_count = gnu_hash[0], first = gnu_hash[1], bloom_words = gnu_hash[2];
+    const uint32_t* buckets = gnu_hash + 4 + bloom_words * (sizeof(uintptr_t) / sizeof(uint32_t));
+    const uint32_t* chain = buckets + bucket_count;
+    if (bucket_count == 0) return nullptr;
+    for (uint32_t i = buckets[hash % bucket_count]; i >= first; ++i) {
+      if ((chain[i - first] | 1) == (hash | 1) && is_function(symbols[i], name)) return &symbols[i];
+      if ((chain[i - first] & 1) != 0) break;
+    }
+    return nullptr;
+  }
+};
+
+struct Search {
+  const char* name;
+  bool is_behind_us = false;
+  void* found = nullptr;
+};
+
+int look_into(dl_phdr_info* object, size_t, void* data) {
+  auto& search = *static_cast<Search*>(data);
+  if (!search.is_behind_us) {
+    search.is_behind_us = contains(*object, reinterpret_cast<uintptr_t>(&look_into));
+    return 0;
+  }
+  const ElfW(Sym)* symbol = Tables(*object).find(search.name);
+  if (symbol == nullptr) return 0;
+  search.found = reinterpret_cast<void*>(object->dlpi_addr + symbol->st_value);
+  return 1;
+}
+
+struct Place {
+  uintptr_t address;
+  LoadedObject* object;
+};
+
+int look_for_address(dl_phdr_info* object, size_t, void* data) {
+  const auto& place = *static_cast<Place*>(data);
+  if (!contains(*object, place.address)) return 0;
+  place.object->base = object->dlpi_addr;
+  const size_t length = std::strlen(object->dlpi_name);
+  if (length < sizeof place.object->path)
+    std::memcpy(place.object->path, object->dlpi_name, length + 1);
+  return 1;
+}
+
+}  // namespace
+
+void* next_function(const char* name) {
+  Search search{.name = name};
+  dl_iterate_phdr(look_into, &search);
+  return search.found;
+}
+
+bool find_object(const void* address, LoadedObject* object) {
+  Place place{reinterpret_cast<uintptr_t>(address), object};
+  return dl_iterate_phdr(look_for_address, &place) != 0;
+}
+
+}  // namespace gpushare::shim

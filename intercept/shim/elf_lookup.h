@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Symbols of loaded libraries, read from their ELF tables. Needed because the shim defines dlsym()
+// itself and so has no name left by which to call the real one. Any thread; takes the loader's
+// (recursive) lock, allocates nothing, leaves errno alone.
+#pragma once
+
+#include <cstdint>
+
+namespace gpushare::shim {
+
+// The function of that name in the first library behind ours, in the order of loading, that defines
+// one: what RTLD_NEXT means. Null if there is none.
+void* next_function(const char* name);
+
+struct LoadedObject {
+  uintptr_t base = 0;
+  char path[512] = {};  // empty for the program itself, or when it is too long
+};
+
+// The library that the address lies in. False: in none.
+bool find_object(const void* address, LoadedObject* object);
+
+}  // namespace gpushare::shim

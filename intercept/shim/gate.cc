@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "intercept/shim/gate.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "intercept/shim/quiet.h"
+
+namespace gpushare::shim {
+namespace {
+
+// How often a waiting thread looks whether the agent still lives.
+constexpr timespec kLookAtBeat{.tv_sec = 0, .tv_nsec = 50'000'000};
+
+bool is_alive(const ShimSlot& slot) {
+  // Signed: the agent may beat between our two readings.
+  const auto age =
+      static_cast<int64_t>(monotonic_ns() - slot.beat_ns.load(std::memory_order_relaxed));
+  return age <= static_cast<int64_t>(kShimBeatTimeoutNs);
+}
+
+}  // namespace
+
+ShimStripe& stripe_of(ShimSlot& slot) {
+  static constinit std::atomic<uint32_t> next{0};
+  [[gnu::tls_model("initial-exec")]] static thread_local constinit uint32_t mine = 0;
+  if (__builtin_expect(mine == 0, 0)) mine = 1 + next.fetch_add(1, std::memory_order_relaxed);
+  return slot.stripes[mine % kShimStripes];
+}
+
+void wait_at_gate(ShimSlot& slot) {
+  Process& process = this_process();
+  uint32_t gate = slot.gate.load(std::memory_order_relaxed);
+  if (gate == process.ignored_gate.load(std::memory_order_relaxed)) return;
+  const KeepErrno errno_of_the_program;
+  const uint64_t begin = monotonic_ns();
+  slot.waiting.fetch_add(1, std::memory_order_relaxed);
+  while (((gate = slot.gate.load(std::memory_order_acquire)) & 1) != 0) {
+    if (!is_alive(slot)) {
+      process.ignored_gate.store(gate, std::memory_order_relaxed);
+      slot.gave_up.fetch_add(1, std::memory_order_relaxed);
+      break;
+    }
+    slot.seen_gate.store(gate, std::memory_order_release);
+    // Returns at once when the gate has changed, and on a wake, a signal or the time limit.
+    ::syscall(SYS_futex, &slot.gate, FUTEX_WAIT, gate, &kLookAtBeat, nullptr, 0);
+  }
+  slot.waiting.fetch_sub(1, std::memory_order_relaxed);
+  slot.waited_ns.fetch_add(monotonic_ns() - begin, std::memory_order_relaxed);
+}
+
+}  // namespace gpushare::shim

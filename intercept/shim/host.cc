@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "intercept/shim/host.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+
+#include "shmctl/base/log.h"
+#include "shmctl/base/proc_stat.h"
+
+namespace gpushare {
+namespace {
+
+constexpr const char* kListen = "listen on the shim socket";
+constexpr Nanos kSweep = std::chrono::seconds(1);
+
+Result<sockaddr_un> address_of(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof address.sun_path)
+    return make_error(std::errc::filename_too_long, kListen, path);
+  path.copy(address.sun_path, path.size());
+  return address;
+}
+
+Result<Fd> open_socket() {
+  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.is_open()) return errno_error(kListen);
+  return socket;
+}
+
+uint64_t ns(Time time) { return static_cast<uint64_t>(time.time_since_epoch().count()); }
+
+Result<> send_descriptor(const Fd& connection, const Fd& descriptor) {
+  char greeting = 'g';
+  iovec part{&greeting, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(sizeof(int));
+  const int number = descriptor.get();
+  std::memcpy(CMSG_DATA(header), &number, sizeof number);
+  if (::sendmsg(connection.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) != 1)
+    return errno_error("hand a process its slot");
+  return {};
+}
+
+// Both changes of a gate: to the next number, and whoever waits looks again.
+void step_gate(ShimSlot& slot) {
+  slot.gate.fetch_add(1, std::memory_order_release);
+  ::syscall(SYS_futex, &slot.gate, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ShimHost>> ShimHost::listen(const std::string& path, Decide decide) {
+  const auto address = address_of(path);
+  if (!address) return std::unexpected(address.error());
+  const auto* name = reinterpret_cast<const sockaddr*>(&*address);
+  auto probe = open_socket();
+  if (!probe) return std::unexpected(probe.error());
+  if (::connect(probe->get(), name, sizeof *address) == 0 || errno == EAGAIN)
+    return make_error(std::errc::address_in_use, kListen, path + ": an agent is running");
+  if (errno == ECONNREFUSED) ::unlink(path.c_str());
+
+  auto socket = open_socket();
+  if (!socket) return std::unexpected(socket.error());
+  if (::bind(socket->get(), name, sizeof *address) != 0) return errno_error(kListen, path);
+  if (::chmod(path.c_str(), 0666) != 0 || ::listen(socket->get(), SOMAXCONN) != 0)
+    return errno_error(kListen, path);
+  return std::unique_ptr<ShimHost>(new ShimHost(std::move(*socket), path, std::move(decide)));
+}
+
+ShimHost::ShimHost(Fd socket, std::string path, Decide decide)
+    : socket_(std::move(socket)), path_(std::move(path)), decide_(std::move(decide)) {
+  now_ = MonotonicClock().now();
+}
+
+ShimHost::~ShimHost() {
+  for (const auto& [process, mapping] : slots_) open_gate(*mapping->slot);
+  ::unlink(path_.c_str());
+}
+
+ShimHost::Mapping::~Mapping() { ::munmap(slot, kShimSlotBytes); }
+
+void ShimHost::serve() {
+  while (true) {
+    const Fd connection(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!connection.is_open()) return;  // none left, or no descriptors: the next call tries again
+    if (const auto welcomed = welcome(connection); !welcomed)
+      log_warning("{}", welcomed.error().message());
+  }
+}
+
+Result<> ShimHost::welcome(const Fd& connection) {
+  ucred peer{};
+  socklen_t bytes = sizeof peer;
+  if (::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
+    return errno_error("identify a process");
+  const ProcessId process{peer.pid, start_ticks_of(peer.pid)};
+  if (process.start_ticks == 0) return {};  // it has ended
+  const ShimWish wish = decide_(process, peer.uid);
+  if ((wish.features & kShimFeatures) == 0) return {};
+  if (slots_.size() >= kMostSlots && !slots_.contains(process))
+    return make_error(std::errc::no_buffer_space, "hand a process its slot",
+                      std::to_string(process.pid));
+  const auto descriptor = make_slot(process, wish);
+  if (!descriptor) return std::unexpected(descriptor.error());
+  return send_descriptor(connection, *descriptor);
+}
+
+Result<Fd> ShimHost::make_slot(const ProcessId& process, const ShimWish& wish) {
+  constexpr const char* kStep = "make the slot of a process";
+  Fd file(::memfd_create("gpushare-shim", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file.is_open()) return errno_error(kStep);
+  if (::ftruncate(file.get(), kShimSlotBytes) != 0) return errno_error(kStep);
+  // Else a process could take the page from under the agent by making its file shorter.
+  if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    return errno_error(kStep);
+  void* mapped = ::mmap(nullptr, kShimSlotBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (mapped == MAP_FAILED) return errno_error(kStep);
+  auto mapping = std::make_unique<Mapping>(static_cast<ShimSlot*>(mapped));
+
+  ShimSlot& slot = *mapping->slot;
+  const std::size_t gpus = std::min<std::size_t>(wish.gpus.size(), kShimGpus);
+  slot.head = {.magic = kShimMagic,
+               .version = kShimVersion,
+               .bytes = kShimSlotBytes,
+               .features = wish.features & kShimFeatures,
+               .gpu_count = static_cast<uint32_t>(gpus)};
+  for (std::size_t i = 0; i < gpus; ++i) {
+    ShimGpu& gpu = slot.gpus[i];
+    wish.gpus[i].pci.copy(gpu.pci, sizeof gpu.pci - 1);
+    gpu.wanted.store(wish.gpus[i].groups, std::memory_order_relaxed);
+  }
+  slot.beat_ns.store(ns(now_), std::memory_order_relaxed);
+  slots_[process] = std::move(mapping);
+  return file;
+}
+
+void ShimHost::beat(Time now) {
+  now_ = now;
+  for (const auto& [process, mapping] : slots_)
+    mapping->slot->beat_ns.store(ns(now), std::memory_order_relaxed);
+  if (now < next_sweep_) return;
+  next_sweep_ = now + kSweep;
+  std::erase_if(slots_, [](const auto& entry) {
+    return start_ticks_of(entry.first.pid) != entry.first.start_ticks;
+  });
+}
+
+ShimSlot* ShimHost::find(const ProcessId& process) const {
+  const auto found = slots_.find(process);
+  return found == slots_.end() ? nullptr : found->second->slot;
+}
+
+std::vector<ProcessId> ShimHost::processes() const {
+  std::vector<ProcessId> all;
+  for (const auto& entry : slots_) all.push_back(entry.first);
+  return all;
+}
+
+void ShimHost::close_gate(ShimSlot& slot) {
+  if ((slot.gate.load(std::memory_order_relaxed) & 1) == 0) step_gate(slot);
+}
+
+void ShimHost::open_gate(ShimSlot& slot) {
+  if ((slot.gate.load(std::memory_order_relaxed) & 1) != 0) step_gate(slot);
+}
+
+}  // namespace gpushare

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a hooked function is to us, and which feature needs it.
+#pragma once
+
+#include <cstdint>
+
+#include "shmctl/shim_slot.h"
+
+namespace gpushare::shim {
+
+enum class Kind : uint8_t { kLaunch, kCopy, kWait, kOrder, kCapture, kStream, kContext, kLookup };
+
+// Which stream a null one, or the one that is not named, is.
+enum class Flavor : uint8_t { kLegacy, kPerThread };
+
+// The features (ShimFeature) with any of which a function of this kind is hooked.
+constexpr uint32_t features_that_need(Kind kind) {
+  switch (kind) {
+    case Kind::kLaunch:
+      return kShimGate | kShimPartitions;
+    case Kind::kCopy:
+    case Kind::kWait:
+    case Kind::kOrder:
+    case Kind::kCapture:
+    case Kind::kStream:
+    case Kind::kContext:
+      return kShimPartitions;
+    case Kind::kLookup:
+      return ~0u;
+  }
+  return 0;
+}
+
+}  // namespace gpushare::shim

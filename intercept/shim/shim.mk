@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+# libgpushare.so, which is preloaded into programs: its own flags, because it must need nothing but
+# libc and bring nothing with it: no libstdc++, no exceptions, no sanitizer's runtime.
+shim_library := lib/libgpushare.so
+shim_sources := $(filter-out intercept/shim/host.cc,$(wildcard intercept/shim/*.cc))
+shim_objects := $(patsubst %.cc,$(O)/shim/%.o,$(shim_sources)) $(O)/shim/intercept/shim/entry.o
+shim_flags := -std=c++23 -O2 -g1 -fPIC -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-stack-protector -fvisibility=hidden -fcf-protection $(WARN)
+intercept_sources += intercept/shim/host.cc
+extra_targets += $(O)/$(shim_library)
+
+$(O)/shim/%.o: %.cc
+	$(call say,SHIM,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -I. $(shim_flags) -MMD -MP -c -o $@ $<
+$(O)/shim/%.o: %.S
+	$(call say,SHIM,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -I. -MMD -MP -c -o $@ $<
+
+# Exported: the driver's names that we stand in for, dlsym and dlvsym.
+$(O)/gen/intercept/shim/exports.map: intercept/shim/hooks.def intercept/shim/shim.mk
+	@mkdir -p $(@D)
+	$(Q){ echo '{ global: dlsym; dlvsym;'; \
+	  printf '#define GS_HOOK(kind, base, symbol, since, parameters) symbol;\n#define GS_HOOK_VARIANT GS_HOOK\n#include "$<"\n' | $(CC) -I. -E -P -; \
+	  echo 'local: *; };'; } > $@
+
+# By the C compiler, which adds no library of C++.
+$(O)/$(shim_library): $(shim_objects) $(O)/gen/intercept/shim/exports.map
+	$(call say,LINK,$(shim_library))
+	@mkdir -p $(@D)
+	$(Q)$(CC) -shared -static-libgcc -Wl,-soname,libgpushare.so -Wl,--version-script=$(O)/gen/intercept/shim/exports.map -Wl,--no-undefined -Wl,-z,relro -o $@ $(shim_objects)
+-include $(shim_objects:.o=.d)

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// ShimSlot: what the agent and the shim inside one process (libgpushare.so) tell each other: one
+// page of shared memory of its own for every process, so that a process can neither see nor write
+// another one's. The agent makes it as a sealed memfd (its size cannot change under the other side)
+// and hands the descriptor over a socket; both map it.
+//
+// Neither side trusts the other: the agent reads counters and acknowledgements as hints about this
+// one process, which can only harm itself by lying; the shim obeys a page only while its agent is
+// alive. Nothing here is a pointer, all is fixed-width, and zero bytes after the head are a valid
+// slot: an open gate and no partition.
+//
+// Order: the head is written before the descriptor is sent, and constant afterwards. Every other
+// word stands for itself, so all loads and stores may be relaxed, except where a member says
+// otherwise; waking goes through the futex, which orders by itself.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace gpushare {
+
+inline constexpr uint64_t kShimMagic = 0x31304D4948535047;  // "GPSHIM01", little endian
+inline constexpr uint32_t kShimVersion = 1;
+inline constexpr uint32_t kShimGpus = 16;
+inline constexpr uint32_t kShimStripes = 16;
+inline constexpr std::size_t kShimSlotBytes = 4096;
+
+// What a process is asked to do for us. Fixed for its life: what no feature needs is not hooked,
+// and a pointer that the program got from the driver cannot be taken back.
+enum ShimFeature : uint32_t {
+  kShimGate = 1,        // launches wait while the gate is closed
+  kShimPartitions = 2,  // streams move to the SM partition that `gpus` names
+};
+inline constexpr uint32_t kShimFeatures = kShimGate | kShimPartitions;
+
+// The agent is taken for dead when its beat is older than this: gates open by themselves.
+inline constexpr uint64_t kShimBeatTimeoutNs = 500'000'000;
+// So it beats at least this often.
+inline constexpr uint64_t kShimBeatNs = 100'000'000;
+
+struct ShimHead {
+  uint64_t magic;    // kShimMagic
+  uint32_t version;  // kShimVersion
+  uint32_t bytes;    // kShimSlotBytes
+  uint32_t features;
+  uint32_t gpu_count;  // entries of `gpus` in use
+};
+
+// One GPU, and the part of it that the process may use.
+struct ShimGpu {
+  char pci[16];  // as cuDeviceGetPCIBusId writes it, "0000:3b:00.0"; constant
+  // Written by the agent. Bit n: the n-th group of 8 SMs, in the order in which the driver splits
+  // them; 0: the whole GPU, without a partition. To keep sets of processes disjoint, the agent
+  // shrinks one, waits for `applied`, and then grows the other.
+  std::atomic<uint64_t> wanted;
+  // Written by the shim: the set that every launch from now on runs in. Release, after the last
+  // launch into another set was handed to the driver; pairs with the agent's acquire. Work that was
+  // launched before still runs where it is.
+  std::atomic<uint64_t> applied;
+  std::atomic<uint64_t> moves;  // by the shim: streams that went from one partition to another
+  uint64_t reserved[2];
+};
+
+// Written by the shim. Threads are spread over stripes, so that they do not share a cache line.
+struct alignas(64) ShimStripe {
+  std::atomic<uint64_t> launches;  // kernels and graphs, counted before they pass the gate
+  std::atomic<uint64_t> copies;
+  std::atomic<uint64_t> waits;  // synchronising calls
+  uint64_t reserved[5];
+};
+
+struct ShimSlot {
+  ShimHead head;
+
+  // Written by the agent. The gate is a futex: odd means closed. Closing and opening add 1, so that
+  // every state has its own number.
+  alignas(64) std::atomic<uint32_t> gate;
+  uint32_t reserved_gate;
+  std::atomic<uint64_t> beat_ns;  // CLOCK_MONOTONIC: the agent was alive then
+
+  // Written by the shim.
+  alignas(64) std::atomic<uint32_t> waiting;  // threads that stand at the gate
+  std::atomic<uint32_t> seen_gate;            // the closed state that a thread last stopped at
+  std::atomic<uint64_t> waited_ns;            // by all threads together
+  std::atomic<uint64_t> gave_up;  // waits that ended because the agent's beat had stopped
+
+  alignas(64) ShimGpu gpus[kShimGpus];
+  ShimStripe stripes[kShimStripes];
+  uint8_t reserved[kShimSlotBytes - 192 - sizeof(ShimGpu) * kShimGpus -
+                   sizeof(ShimStripe) * kShimStripes];
+};
+
+static_assert(std::atomic<uint64_t>::is_always_lock_free, "shared memory must not hide a lock");
+static_assert(sizeof(ShimHead) == 24 && sizeof(ShimGpu) == 56 && sizeof(ShimStripe) == 64);
+static_assert(offsetof(ShimSlot, gate) == 64 && offsetof(ShimSlot, beat_ns) == 72);
+static_assert(offsetof(ShimSlot, waiting) == 128 && offsetof(ShimSlot, gpus) == 192);
+static_assert(offsetof(ShimSlot, stripes) == 1088 && sizeof(ShimSlot) == kShimSlotBytes);
+
+}  // namespace gpushare

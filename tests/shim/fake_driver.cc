@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// A libcuda.so.1 with no GPU behind it, for the tests of how programs reach the shim: each function
+// of hooks.def is there and returns a number that says which one it was. By cuGetProcAddress it
+// gives other addresses for the same functions than by dlsym, as a driver may.
+#include <cstring>
+
+#include "tests/shim/fake_driver.h"
+
+using gpushare::shim::Flavor;
+using gpushare::test::answer_of;
+
+namespace {
+
+struct EntryPoint {
+  const char* base;
+  int since;
+  Flavor flavor;
+  void* address;
+};
+
+template <int index, class Signature>
+struct Thunk;
+template <int index, class... Parameters>
+struct Thunk<index, CUresult(Parameters...)> {
+  static CUresult call(Parameters...) { return answer_of(index); }
+};
+
+// A version of cuLaunchKernel that hooks.def does not know, with other parameters.
+CUresult launch_of_the_future(double, double) { return gpushare::test::kFutureAnswer; }
+
+}  // namespace
+
+extern "C" {
+#pragma GCC visibility push(default)
+CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
+
+#define GS_DEFINE(symbol, parameters) \
+  CUresult symbol parameters { return answer_of(gpushare::shim::kHook_##symbol); }
+#define GS_DEFINE_Launch GS_DEFINE
+#define GS_DEFINE_Copy GS_DEFINE
+#define GS_DEFINE_Wait GS_DEFINE
+#define GS_DEFINE_Order GS_DEFINE
+#define GS_DEFINE_Capture GS_DEFINE
+#define GS_DEFINE_Stream GS_DEFINE
+#define GS_DEFINE_Context GS_DEFINE
+#define GS_DEFINE_Lookup(symbol, parameters)
+#define GS_HOOK(kind, base, symbol, since, parameters) GS_DEFINE_##kind(symbol, parameters)
+#define GS_HOOK_VARIANT GS_HOOK
+#include "intercept/shim/hooks.def"
+
+CUresult cuGetProcAddress_v2(const char* base, void** function, int version, uint64_t flags,
+                             CUdriverProcAddressQueryResult* status);
+CUresult cuGetProcAddress(const char* base, void** function, int version, uint64_t flags) {
+  return cuGetProcAddress_v2(base, function, version, flags, nullptr);
+}
+#pragma GCC visibility pop
+}
+
+namespace {
+
+#define GS_THUNK(kind, base, symbol, since, parameters, flavor) \
+  GS_THUNK_##kind(base, symbol, since, parameters, flavor)
+#define GS_BY_THUNK(base, symbol, since, parameters, flavor) \
+  {#base, since, flavor,                                     \
+   reinterpret_cast<void*>(&Thunk<gpushare::shim::kHook_##symbol, CUresult parameters>::call)},
+#define GS_THUNK_Launch GS_BY_THUNK
+#define GS_THUNK_Copy GS_BY_THUNK
+#define GS_THUNK_Wait GS_BY_THUNK
+#define GS_THUNK_Order GS_BY_THUNK
+#define GS_THUNK_Capture GS_BY_THUNK
+#define GS_THUNK_Stream GS_BY_THUNK
+#define GS_THUNK_Context GS_BY_THUNK
+#define GS_THUNK_Lookup(base, symbol, since, parameters, flavor) \
+  {#base, since, flavor, reinterpret_cast<void*>(&symbol)},
+#define GS_HOOK(kind, base, symbol, since, parameters) \
+  GS_THUNK(kind, base, symbol, since, parameters, Flavor::kLegacy)
+#define GS_HOOK_VARIANT(kind, base, symbol, since, parameters) \
+  GS_THUNK(kind, base, symbol, since, parameters, Flavor::kPerThread)
+const EntryPoint kEntryPoints[] = {
+#include "intercept/shim/hooks.def"
+    {"cuInit", 2000, Flavor::kLegacy, reinterpret_cast<void*>(&cuInit)},
+    {"cuLaunchKernel", gpushare::test::kFuture, Flavor::kLegacy,
+     reinterpret_cast<void*>(&launch_of_the_future)},
+};
+
+}  // namespace
+
+CUresult cuGetProcAddress_v2(const char* base, void** function, int version, uint64_t flags,
+                             CUdriverProcAddressQueryResult* status) {
+  const EntryPoint* best = nullptr;
+  bool is_known = false;
+  for (const EntryPoint& each : kEntryPoints) {
+    if (std::strcmp(each.base, base) != 0) continue;
+    is_known = true;
+    const bool is_variant = each.flavor == Flavor::kPerThread;
+    if (each.since > version ||
+        (is_variant && flags != CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM))
+      continue;
+    if (best == nullptr || each.since > best->since || is_variant) best = &each;
+  }
+  *function = best == nullptr ? nullptr : best->address;
+  if (status != nullptr)
+    *status = best != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS
+              : is_known      ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                              : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  return best != nullptr || status != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gate, and what becomes of a program when the agent dies.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "shmctl/base/fd.h"
+#include "tests/shim/shim_rig.h"
+
+namespace gpushare::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A program that launches for ever, or for `count` times, a millisecond apart.
+std::unique_ptr<Program> start_launching(ShimRig& rig, int count = 1'000'000) {
+  auto program = rig.start("shim_probe", {"slow", std::to_string(count)});
+  EXPECT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 3; }));
+  return program;
+}
+
+uint32_t waiting(ShimRig& rig, const Program& program) {
+  uint32_t count = 0;
+  rig.with_slot(program.pid(), [&](ShimSlot& slot) { count = slot.waiting.load(); });
+  return count;
+}
+
+uint64_t gave_up(ShimRig& rig, const Program& program) {
+  uint64_t count = 0;
+  rig.with_slot(program.pid(), [&](ShimSlot& slot) { count = slot.gave_up.load(); });
+  return count;
+}
+
+bool goes_on(ShimRig& rig) {
+  const uint64_t before = rig.launches_of_all();
+  return ShimRig::eventually([&] { return rig.launches_of_all() > before + 3; });
+}
+
+TEST(Gate, ClosedHoldsLaunchesUntilItOpens) {
+  ShimRig rig(kShimGate);
+  const auto program = start_launching(rig);
+  for (int round = 0; round < 3; ++round) {
+    ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
+    ASSERT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
+    uint32_t seen = 0, gate = 1;
+    rig.with_slot(program->pid(), [&](ShimSlot& slot) {
+      seen = slot.seen_gate.load();
+      gate = slot.gate.load();
+    });
+    EXPECT_EQ(seen, gate) << "the agent knows which closing the program stands at";
+    const uint64_t held = rig.launches_of_all();
+    std::this_thread::sleep_for(20ms);
+    EXPECT_EQ(rig.launches_of_all(), held);
+    ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::open_gate));
+    EXPECT_TRUE(goes_on(rig));
+    EXPECT_EQ(waiting(rig, *program), 0u);
+  }
+  EXPECT_EQ(gave_up(rig, *program), 0u);
+}
+
+TEST(Gate, StaysClosedAsLongAsTheAgentLives) {
+  ShimRig rig(kShimGate);
+  const auto program = start_launching(rig);
+  ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
+  ASSERT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
+  const uint64_t held = rig.launches_of_all();
+  std::this_thread::sleep_for(std::chrono::nanoseconds(2 * kShimBeatTimeoutNs));
+  EXPECT_EQ(rig.launches_of_all(), held);
+  EXPECT_EQ(gave_up(rig, *program), 0u);
+}
+
+TEST(Gate, OpensWhenTheAgentDies) {
+  ShimRig rig(kShimGate);
+  const auto program = start_launching(rig, 2000);
+  ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
+  ASSERT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
+  rig.die();
+  ASSERT_TRUE(ShimRig::eventually([&] { return gave_up(rig, *program) == 1; }));
+  const Outcome outcome = program->wait();
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+}
+
+TEST(Gate, ObeysTheNextAgent) {
+  ShimRig rig(kShimGate);
+  const auto program = start_launching(rig);
+  rig.die();
+  std::this_thread::sleep_for(std::chrono::nanoseconds(kShimBeatTimeoutNs));
+  rig.come_back();
+  EXPECT_TRUE(goes_on(rig)) << "it has a slot of the next agent's";
+  ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
+  EXPECT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
+}
+
+TEST(Gate, AnAgentThatStopsInOrderOpensIt) {
+  auto rig = std::make_unique<ShimRig>(kShimGate);
+  const auto program = start_launching(*rig, 50);
+  ASSERT_TRUE(rig->with_slot(program->pid(), ShimHost::close_gate));
+  ASSERT_TRUE(ShimRig::eventually([&] { return waiting(*rig, *program) == 1; }));
+  rig.reset();
+  EXPECT_EQ(program->wait().status, 0);
+}
+
+TEST(Gate, AKilledProgramLeavesNothingBehind) {
+  ShimRig rig(kShimGate);
+  auto program = start_launching(rig);
+  const pid_t pid = program->pid();
+  ASSERT_TRUE(rig.with_slot(pid, ShimHost::close_gate));
+  program.reset();
+  EXPECT_TRUE(ShimRig::eventually([&] { return !rig.with_slot(pid, [](ShimSlot&) {}); }));
+}
+
+// A process by hand: this one.
+Fd descriptor_from(const std::string& path) {
+  const Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, path.size());
+  if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
+    return Fd();
+  char byte = 0;
+  iovec part{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  if (::recvmsg(socket.get(), &message, MSG_CMSG_CLOEXEC) != 1) return Fd();
+  int number = -1;
+  const cmsghdr* header = CMSG_FIRSTHDR(&message);
+  if (header == nullptr) return Fd();
+  std::memcpy(&number, CMSG_DATA(header), sizeof number);
+  return Fd(number);
+}
+
+TEST(Slot, IsAPageThatAProcessCannotCutOrGrow) {
+  ShimRig rig(kShimGate);
+  const Fd page = descriptor_from(rig.socket());
+  ASSERT_TRUE(page.is_open());
+  EXPECT_EQ(::lseek(page.get(), 0, SEEK_END), static_cast<off_t>(kShimSlotBytes));
+  EXPECT_NE(::ftruncate(page.get(), 0), 0);
+  EXPECT_NE(::ftruncate(page.get(), 2 * kShimSlotBytes), 0);
+  EXPECT_NE(::fcntl(page.get(), F_ADD_SEALS, F_SEAL_WRITE), 0);
+}
+
+TEST(Slot, IsOnesOwn) {
+  ShimRig rig(kShimGate);
+  const Fd first = descriptor_from(rig.socket());
+  const auto program = start_launching(rig);
+  void* const mine =
+      ::mmap(nullptr, kShimSlotBytes, PROT_READ | PROT_WRITE, MAP_SHARED, first.get(), 0);
+  ASSERT_NE(mine, MAP_FAILED);
+  std::memset(mine, 0xFF, kShimSlotBytes);  // the gate closed, all counters at their end
+  EXPECT_EQ(waiting(rig, *program), 0u);
+  EXPECT_TRUE(goes_on(rig)) << "what one process writes reaches no other";
+  ::munmap(mine, kShimSlotBytes);
+}
+
+TEST(Slot, IsRefusedWhereNothingIsWanted) {
+  ShimRig rig(0);
+  EXPECT_FALSE(descriptor_from(rig.socket()).is_open());
+}
+
+TEST(Host, RefusesASocketThatIsInUse) {
+  ShimRig rig(kShimGate);
+  const auto second =
+      ShimHost::listen(rig.socket(), [](const ProcessId&, uid_t) { return ShimWish{}; });
+  ASSERT_FALSE(second.has_value());
+  EXPECT_EQ(second.error().code, std::errc::address_in_use);
+}
+
+}  // namespace
+}  // namespace gpushare::test

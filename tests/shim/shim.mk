@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+# A driver without a GPU, programs that look for it in every way, and the tests that run them with
+# the shim preloaded.
+fake_driver := lib/fake/libcuda.so.1
+all_objects += $(call objects,tests/shim/fake_driver.cc)
+extra_targets += $(O)/$(fake_driver)
+$(O)/$(fake_driver): $(call objects,tests/shim/fake_driver.cc)
+	$(call say,LINK,$(fake_driver))
+	@mkdir -p $(@D)
+	$(Q)$(CXX) -shared -Wl,-Bsymbolic -Wl,-soname,libcuda.so.1 -o $@ $<
+
+# Never sanitized: they are what a user's program is. So they get objects of their own.
+define shim_probe_rule
+extra_targets += $(O)/bin/tests/$(1)
+$(O)/bin/tests/$(1): tests/shim/probe.cc tests/shim/fake_driver.h intercept/shim/hooks.def $(2)
+	$$(call say,LINK,bin/tests/$(1))
+	@mkdir -p $$(@D)
+	$$(Q)$$(CXX) $$(CPPFLAGS) -std=c++23 $$(WARN) -O1 -g1 $(3) -pthread -static-libstdc++ -o $$@ $$< $(2)
+endef
+$(eval $(call shim_probe_rule,shim_probe,))
+$(eval $(call shim_probe_rule,shim_probe_linked,$(O)/$(fake_driver),-DGS_LINKED))
+
+$(call gtest,shim_test,tests/shim/shim_rig.cc $(wildcard tests/shim/*_test.cc),lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
+$(O)/bin/tests/shim_test: | $(addprefix $(O)/,$(shim_library) $(fake_driver) bin/tests/shim_probe bin/tests/shim_probe_linked)
