@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# `make install` and `make dist`: one list of what goes where.
-user_programs := gpushare gpushare-top gpushare-sim gpushare-demo
+# `make install`, `make dist`, `make deb`: one list of what goes where.
+user_programs := gpushare gpushare-top gpushare-sim
 man1 := $(wildcard tools/man/*.1)
 man8 := $(wildcard sched/man/*.8)
 completions = $(O)/completions/gpushare.bash $(O)/completions/gpushare.zsh $(O)/completions/gpushare.fish
@@ -10,20 +10,22 @@ $(O)/completions/gpushare.%: $(O)/bin/gpushare
 	$(Q)$< completion $* > $@
 
 at = $(DESTDIR)$(PREFIX)
+UNIT_DIR ?= $(PREFIX)/lib/systemd/system
+ZSH_DIR ?= $(PREFIX)/share/zsh/site-functions
 install: all $(completions)  ## into PREFIX (/usr/local), below DESTDIR
 	install -d $(at)/bin $(at)/sbin $(at)/lib/gpushare/sim $(at)/share/man/man1 $(at)/share/man/man8 \
-	  $(at)/share/bash-completion/completions $(at)/share/zsh/site-functions $(at)/share/fish/vendor_completions.d \
-	  $(at)/share/doc/gpushare $(at)/lib/systemd/system $(DESTDIR)/etc/gpushare
+	  $(at)/share/bash-completion/completions $(DESTDIR)$(ZSH_DIR) $(at)/share/fish/vendor_completions.d \
+	  $(at)/share/doc/gpushare $(DESTDIR)$(UNIT_DIR) $(DESTDIR)/etc/gpushare
 	install -m 755 $(addprefix $(O)/bin/,$(user_programs)) $(at)/bin
 	install -m 755 $(O)/bin/gpushared $(at)/sbin
 	install -m 755 $(O)/lib/sim/libcuda.so.1 $(at)/lib/gpushare/sim
 	install -m 644 $(man1) $(at)/share/man/man1
 	install -m 644 $(man8) $(at)/share/man/man8
 	install -m 644 $(O)/completions/gpushare.bash $(at)/share/bash-completion/completions/gpushare
-	install -m 644 $(O)/completions/gpushare.zsh $(at)/share/zsh/site-functions/_gpushare
+	install -m 644 $(O)/completions/gpushare.zsh $(DESTDIR)$(ZSH_DIR)/_gpushare
 	install -m 644 $(O)/completions/gpushare.fish $(at)/share/fish/vendor_completions.d/gpushare.fish
 	install -m 644 README.md LICENSE LICENSE-GPL-2.0 $(at)/share/doc/gpushare
-	sed 's|/usr/local/sbin/gpushared|$(PREFIX)/sbin/gpushared|' sched/gpushared.service > $(at)/lib/systemd/system/gpushared.service
+	sed 's|/usr/local/sbin/gpushared|$(PREFIX)/sbin/gpushared|' sched/gpushared.service > $(DESTDIR)$(UNIT_DIR)/gpushared.service
 	[ -e $(DESTDIR)/etc/gpushare/gpushare.toml ] || install -m 644 sched/gpushare.toml.example $(DESTDIR)/etc/gpushare/gpushare.toml
 
 # A folder and a tarball that run on any x86-64 with glibc 2.34, a kernel with BTF and the driver.
@@ -45,3 +47,21 @@ dist: all $(gtests) $(completions)  ## a self-contained folder and tarball in $(
 	@tools/setup/check-dist.sh $(dist_folder)
 	@tar -C $(O)/dist -czf $(O)/dist/$(dist_name).tar.gz $(dist_name)
 	@du -sh $(dist_folder) $(O)/dist/$(dist_name).tar.gz
+
+# Debian packages of the same, gpushare and gpushare-dkms. dpkg-buildpackage writes beside the folder
+# it runs in, and that folder's debian/ fills up, so it is a copy.
+deb_tree := $(O)/deb/tree
+.PHONY: deb
+deb: $(O)/deb/packed  ## Debian packages in $(O)/deb
+$(O)/deb/packed: $(wildcard tools/setup/debian/* tools/setup/debian/source/*) $(wildcard kmod/install/*) \
+  tools/setup/install.mk $(kmod_sources) $(programs) $(O)/lib/sim/libcuda.so.1 $(completions) $(man1) $(man8) README.md \
+  kmod/README.md kmod/ABI/sysfs-kernel-gpushare sched/gpushared.service sched/gpushare.toml.example
+	@command -v dh >/dev/null || { echo 'deb: debhelper is missing (package debhelper)' >&2; exit 1; }
+	@[ "$$(dpkg-parsechangelog -l tools/setup/debian/changelog -S Version)" = $(VERSION) ] || \
+	  { echo 'deb: tools/setup/debian/changelog is not of version $(VERSION)' >&2; exit 1; }
+	$(call say,DEB,$(O)/deb)
+	@rm -rf $(O)/deb && mkdir -p $(deb_tree) && cp -r tools/setup/debian $(deb_tree)
+	$(Q)cd $(deb_tree) && env -u MAKEFLAGS -u MAKELEVEL GPUSHARE_SOURCE=$(CURDIR) \
+	  GPUSHARE_MAKE='$(MAKE) -C $(CURDIR) O=$(abspath $(O))' \
+	  dpkg-buildpackage -us -uc -b >../build.log 2>&1 || { tail -n 40 ../build.log >&2; exit 1; }
+	@ls $(O)/deb/*.deb && touch $@
