@@ -12,8 +12,9 @@ install -m 755 "$from"/bin/gpushared "$prefix/sbin"
 install -m 755 "$from"/lib/sim/libcuda.so.1 "$prefix/lib/gpushare/sim"
 install -m 644 "$from"/share/man/*.1 "$prefix/share/man/man1"
 install -m 644 "$from"/share/man/*.8 "$prefix/share/man/man8"
+# The example's own tenants are nobody's yet.
 [ -e /etc/gpushare/gpushare.toml ] ||
-  install -m 644 "$from/share/gpushare.toml.example" /etc/gpushare/gpushare.toml
+  sed '/^\[tenant\.inference\]/,$s/^./# &/' "$from/share/gpushare.toml.example" > /etc/gpushare/gpushare.toml
 if [ -d /run/systemd/system ]; then
   sed "s|/usr/local/sbin/gpushared|$prefix/sbin/gpushared|" "$from/share/gpushared.service" \
     > /etc/systemd/system/gpushared.service

@@ -12,6 +12,8 @@ $(O)/completions/gpushare.%: $(O)/bin/gpushare
 at = $(DESTDIR)$(PREFIX)
 UNIT_DIR ?= $(PREFIX)/lib/systemd/system
 ZSH_DIR ?= $(PREFIX)/share/zsh/site-functions
+# The example's own tenants are nobody's yet.
+installed_config := sed '/^\[tenant\.inference\]/,$$s/^./\# &/'
 install: all $(completions)  ## into PREFIX (/usr/local), below DESTDIR
 	install -d $(at)/bin $(at)/sbin $(at)/lib/gpushare/sim $(at)/share/man/man1 $(at)/share/man/man8 \
 	  $(at)/share/bash-completion/completions $(DESTDIR)$(ZSH_DIR) $(at)/share/fish/vendor_completions.d \
@@ -26,7 +28,7 @@ install: all $(completions)  ## into PREFIX (/usr/local), below DESTDIR
 	install -m 644 $(O)/completions/gpushare.fish $(at)/share/fish/vendor_completions.d/gpushare.fish
 	install -m 644 README.md LICENSE LICENSE-GPL-2.0 $(at)/share/doc/gpushare
 	sed 's|/usr/local/sbin/gpushared|$(PREFIX)/sbin/gpushared|' sched/gpushared.service > $(DESTDIR)$(UNIT_DIR)/gpushared.service
-	[ -e $(DESTDIR)/etc/gpushare/gpushare.toml ] || install -m 644 sched/gpushare.toml.example $(DESTDIR)/etc/gpushare/gpushare.toml
+	[ -e $(DESTDIR)/etc/gpushare/gpushare.toml ] || { $(installed_config) sched/gpushare.toml.example; } > $(DESTDIR)/etc/gpushare/gpushare.toml
 
 # A folder and a tarball that run on any x86-64 with glibc 2.34, a kernel with BTF and the driver.
 dist_name := gpushare-$(VERSION)-x86_64

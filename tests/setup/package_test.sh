@@ -1,0 +1,195 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The Debian packages: what is in them, and what dpkg does with them. They are installed for real, but
+# into a throwaway copy of this machine: an overlay over / in a mount namespace, with no systemd, no
+# GPU and, where a test says so, no kernel headers. Nothing outside the namespace changes. Root only.
+#   package_test.sh BUILD    BUILD: where `make deb` has put them
+# Prints GoogleTest's lines; status 0 when nothing failed.
+set -u
+here=$(dirname "$(realpath "$0")")
+build=$(realpath "$1")
+program=$(echo "$build"/deb/gpushare_*.deb)
+module=$(echo "$build"/deb/gpushare-dkms_*.deb)
+version=$(dpkg-deb -f "$program" Version 2>/dev/null)
+
+# --- inside the namespace -------------------------------------------------------------------------
+
+fail() { # WHAT: the test goes on, and has failed
+  echo "package_test.sh: $*"
+  failed=1
+}
+expect() { # WHAT COMMAND...
+  local what=$1
+  shift
+  "$@" || fail "$what"
+}
+
+# A copy of / whose changes are in $work/upper.
+make_root() {
+  work=/mnt
+  mount -t tmpfs tmpfs "$work"
+  mkdir "$work/upper" "$work/scratch" "$work/root"
+  mount -t overlay overlay -o "lowerdir=/,upperdir=$work/upper,workdir=$work/scratch" "$work/root"
+  mount -t proc proc "$work/root/proc"
+  mount --rbind /dev "$work/root/dev"
+  mount -t tmpfs tmpfs "$work/root/tmp"
+  cp "$program" "$module" "$work/root/tmp"
+  rm -f "$work/root/var/lib/man-db/auto-update" # an index of manuals, of no interest here
+}
+in_root() { chroot "$work/root" env DEBIAN_FRONTEND=noninteractive LC_ALL=C "$@"; }
+install_packages() {
+  in_root sh -c 'dpkg --force-unsafe-io -i /tmp/gpushare_*.deb /tmp/gpushare-dkms_*.deb' 2>&1
+}
+is_installed() { [ "$(in_root dpkg-query -W -f '${Status}' "$1" 2>/dev/null)" = "install ok installed" ]; }
+built_modules() { find "$work/root"/lib/modules/*/updates/dkms -name 'gpushare.ko*' 2>/dev/null; }
+
+# What the machine has that the packages have not put there themselves: dpkg's, DKMS's and depmod's
+# own files, and the group.
+left_behind() {
+  (cd "$work/upper" && find . -type f -printf '%P\n' | sort) |
+    grep -vE '^(var/lib/(dpkg|dkms)/|var/log/|var/cache/|etc/(group|gshadow)-?$|etc/\.pwd\.lock$|(usr/)?lib/modules/[^/]*/modules\.)'
+}
+
+# The same package as one version later would be; its module is a small one.
+later() { # DEB
+  local tree=$work/root/tmp/later next=$version.1
+  rm -rf "$tree"
+  dpkg-deb -R "$1" "$tree"
+  sed -i "s/^Version: .*/Version: $next/" "$tree/DEBIAN/control"
+  sed -i "s/-v $version /-v $next /; s/gpushare $version /gpushare $next /" "$tree"/DEBIAN/p*
+  if [ -d "$tree/usr/src" ]; then
+    mv "$tree/usr/src/gpushare-$version" "$tree/usr/src/gpushare-$next"
+    sed -i "s/^PACKAGE_VERSION=.*/PACKAGE_VERSION=\"$next\"/" "$tree/usr/src/gpushare-$next/dkms.conf"
+    rm -r "$tree/usr/src/gpushare-$next"/{*.[ch],uapi} "$tree/DEBIAN/md5sums"
+    echo 'obj-m := gpushare.o' >"$tree/usr/src/gpushare-$next/Kbuild"
+    printf '#include <linux/module.h>\nMODULE_LICENSE("GPL");\nMODULE_VERSION("%s");\n' "$next" \
+      >"$tree/usr/src/gpushare-$next/gpushare.c"
+  fi
+  dpkg-deb -b -Znone "$tree" "$work/root/tmp" >/dev/null
+  rm -rf "$tree"
+}
+
+# --- the tests --------------------------------------------------------------------------------------
+
+# A list of what is meant to be there, in both directions.
+TheyHoldWhatTheyShould() {
+  diff -u "$here/gpushare.files" <(dpkg-deb -c "$program" | awk '!/\/$/ {print $1, $6}' | sort -k 2) ||
+    fail "gpushare holds something else"
+  diff -u "$here/gpushare-dkms.files" \
+    <(dpkg-deb -c "$module" | awk '!/\/$/ {print $1, $6}' | sed "s/gpushare-$version/gpushare-VERSION/" |
+      grep -v '/usr/src/.*\.[ch]$' | sort -k 2) || fail "gpushare-dkms holds something else"
+  local sources
+  sources=$(dpkg-deb -c "$module" | grep -c '/usr/src/.*\.[ch]$')
+  [ "$sources" = "$(find "$here/../../kmod" -name '*.[ch]' | wc -l)" ] || fail "$sources sources of the module"
+  ! dpkg-deb -c "$program" | grep -v ' root/root ' || fail "a file that is not root's"
+  [ "$(dpkg-deb --ctrl-tarfile "$program" | tar -xO ./conffiles)" = /etc/gpushare/gpushare.toml ] ||
+    fail "conffiles of gpushare"
+  ! dpkg-deb --ctrl-tarfile "$module" | tar -t | grep -q conffiles || fail "conffiles of gpushare-dkms"
+}
+
+TheyComeAndGo() {
+  make_root
+  expect "installation" install_packages
+  expect "gpushare is not installed" is_installed gpushare
+  expect "gpushare-dkms is not installed" is_installed gpushare-dkms
+  expect "no group gpushare" grep -q ^gpushare: "$work/root/etc/group"
+  expect "the configuration makes tenants, or is not correct" \
+    sh -c "chroot '$work/root' gpushared --check-config | grep -F ' 1 tenants'"
+  expect "gpushare is not of its package's version" sh -c "chroot '$work/root' gpushare version | grep -qF '$version'"
+  local unit=$work/root/lib/systemd/system/gpushared.service
+  expect "the unit starts what is not there" test -x "$work/root$(sed -n 's/^ExecStart=//p' "$unit")"
+  expect "the unit is not enabled" test -L "$work/root/etc/systemd/system/multi-user.target.wants/gpushared.service"
+
+  local kernels=("$work"/root/lib/modules/6.1.*/build)
+  if [ -e "${kernels[0]}" ]; then
+    local ko
+    ko=$(built_modules | head -n 1)
+    if [ -n "$ko" ]; then
+      expect "the module is of another version" [ "$(modinfo -F version "$ko")" = "$version" ]
+      expect "modprobe does not find the module" in_root modprobe -n -S \
+        "$(basename "$(dirname "$(dirname "$(dirname "$ko")")")")" gpushare
+    else
+      fail "DKMS has built no module"
+    fi
+  fi
+
+  echo '# mine' >>"$work/root/etc/gpushare/gpushare.toml"
+  in_root chgrp gpushare /etc/gpushare/gpushare.toml
+  rm "$work"/root/tmp/*.deb
+  later "$program"
+  later "$module"
+  expect "upgrade" install_packages
+  expect "the configuration is not the administrator's any more" \
+    grep -q '^# mine' "$work/root/etc/gpushare/gpushare.toml"
+  expect "the older module's sources stayed" test ! -e "$work/root/usr/src/gpushare-$version"
+  expect "DKMS knows the older module" sh -c "! chroot '$work/root' dkms status | grep -F 'gpushare/$version,'"
+  if [ -e "${kernels[0]}" ]; then
+    expect "the older module stayed" [ "$(modinfo -F version "$(built_modules | head -n 1)")" = "$version.1" ]
+  fi
+
+  expect "removal" in_root dpkg -r gpushare gpushare-dkms
+  expect "the configuration went before its package was purged" \
+    grep -q '^# mine' "$work/root/etc/gpushare/gpushare.toml"
+  expect "a module stayed" test -z "$(built_modules)"
+  expect "the module is still to be loaded" test ! -e "$work/root/usr/lib/modules-load.d/gpushare.conf"
+  expect "purge" in_root dpkg -P gpushare gpushare-dkms
+  ! left_behind || fail "it was left behind"
+  ! in_root dkms status gpushare 2>/dev/null | grep . || fail "DKMS knows the module"
+}
+
+# A container, or a machine that has never had the headers.
+WithoutHeadersTheyInstall() {
+  make_root
+  mount -t tmpfs tmpfs "$work/root/lib/modules"
+  expect "installation" install_packages
+  expect "gpushare-dkms is not installed" is_installed gpushare-dkms
+  expect "purge" in_root dpkg -P gpushare gpushare-dkms
+}
+
+AModuleThatDoesNotBuildBreaksNothing() {
+  make_root
+  expect "unpacking" in_root sh -c 'dpkg --unpack /tmp/gpushare-dkms_*.deb >/dev/null'
+  echo '#error this kernel is not known' >>"$work/root/usr/src/gpushare-$version/main.c"
+  local said
+  said=$(in_root dpkg --configure gpushare-dkms 2>&1) || fail "configuration: $said"
+  expect "gpushare-dkms is not installed" is_installed gpushare-dkms
+  if [ -n "$(ls -d "$work"/root/lib/modules/6.1.*/build 2>/dev/null)" ]; then
+    [[ $said == *"the kernel module was not built"* ]] || fail "it did not say so: $said"
+  fi
+  expect "purge" in_root dpkg -P gpushare-dkms
+}
+
+# dpkg would say no more than that dependencies are missing.
+skip_reason() {
+  [ -e "$program" ] || { echo "the packages were not built: debhelper is missing (package debhelper)"; return; }
+  [ "$(id -u)" = 0 ] || { echo "only root may install packages"; return; }
+  command -v dkms >/dev/null || { echo "dkms is missing (package dkms)"; return; }
+  unshare --mount sh -c 'mount -t tmpfs tmpfs /mnt && mkdir /mnt/u /mnt/w /mnt/r &&
+    mount -t overlay overlay -o lowerdir=/,upperdir=/mnt/u,workdir=/mnt/w /mnt/r' 2>/dev/null ||
+    echo "no overlay over / can be mounted here"
+}
+
+if [ -n "${2:-}" ]; then # in the namespace
+  failed=0
+  "$2"
+  exit $failed
+fi
+
+reason=$(skip_reason)
+status=0
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+for test in TheyHoldWhatTheyShould TheyComeAndGo WithoutHeadersTheyInstall AModuleThatDoesNotBuildBreaksNothing; do
+  echo "[ RUN      ] Package.$test"
+  start=$SECONDS
+  if [ -n "$reason" ] && { [ ! -e "$program" ] || [ $test != TheyHoldWhatTheyShould ]; }; then
+    printf 'package_test.sh:1: Skipped\n%s\n[  SKIPPED ] Package.%s (0 ms)\n' "$reason" $test
+  elif unshare --mount --propagation private "$0" "$build" $test >"$log" 2>&1; then
+    echo "[       OK ] Package.$test ($(((SECONDS - start) * 1000)) ms)"
+  else
+    cat "$log"
+    echo "[  FAILED  ] Package.$test ($(((SECONDS - start) * 1000)) ms)"
+    status=1
+  fi
+done
+exit $status
