@@ -52,19 +52,25 @@ all_objects += $(compat_object)
 # $(call fuzzer,name,SOURCES)                  libFuzzer target bin/fuzz/name (clang; SOURCES: all)
 objects = $(patsubst %.cc,$(O)/obj/%.o,$(1))
 
+# $(call parts,NAME,PARTS): a file that holds PARTS, written anew only when they are others. Who needs
+# it is remade when its list shrinks, or grows by something that is older than itself.
+same = $(if $(subst x$(1)x,,x$(2)x),,same)
+parts_file = $(O)/parts/$(subst /,-,$(1))
+parts = $(parts_file)$(if $(call same,$(file <$(parts_file)),$(2)),,$(shell mkdir -p $(O)/parts)$(file >$(parts_file),$(2)))
+
 define library_rule
 all_objects += $(call objects,$(2))
 libraries += $(O)/$(1)
-$(O)/$(1): $(call objects,$(2))
+$(O)/$(1): $(call objects,$(2)) $(call parts,$(1),$(2))
 	$$(call say,AR,$(1))
 	@mkdir -p $$(@D)
-	$$(Q)rm -f $$@ && $(AR) crs $$@ $$^
+	$$(Q)rm -f $$@ && $(AR) crs $$@ $(call objects,$(2))
 endef
 library = $(eval $(call library_rule,$(1),$(2)))
 
 define link_rule
 all_objects += $(call objects,$(2))
-$(O)/$(1): $(call objects,$(2)) $(addprefix $(O)/,$(3)) $(compat_object)
+$(O)/$(1): $(call objects,$(2)) $(addprefix $(O)/,$(3)) $(compat_object) $(call parts,$(1),$(2) $(3) $(4))
 	$$(call say,LINK,$(1))
 	@mkdir -p $$(@D)
 	$$(Q)$$(CXX) $$(LDFLAGS) -o $$@ $(call objects,$(2)) $(addprefix $(O)/,$(3)) $(compat_object) $(4)
@@ -93,10 +99,10 @@ fuzz_objects = $(patsubst %.cc,$(O)/fuzz/%.o,$(1))
 define fuzzer_rule
 fuzzers += $(O)/bin/fuzz/$(1)
 all_fuzz_objects += $(call fuzz_objects,$(2))
-$(O)/bin/fuzz/$(1): $(call fuzz_objects,$(2))
+$(O)/bin/fuzz/$(1): $(call fuzz_objects,$(2)) $(call parts,bin/fuzz/$(1),$(2))
 	$$(call say,LINK,bin/fuzz/$(1))
 	@mkdir -p $$(@D)
-	$$(Q)$$(CLANGXX) $$(FUZZ_FLAGS) -o $$@ $$^
+	$$(Q)$$(CLANGXX) $$(FUZZ_FLAGS) -o $$@ $(call fuzz_objects,$(2))
 endef
 fuzzer = $(eval $(call fuzzer_rule,$(1),$(2)))
 
@@ -137,7 +143,7 @@ include kmod/kmod.mk intercept/intercept.mk sched/sched.mk tools/tools.mk tests/
 
 -include $(sort $(all_objects:.o=.d) $(all_fuzz_objects:.o=.d)) $(wildcard $(O)/gen/intercept/bpf/*.d)
 
-.PHONY: all demo tests sanitized-tests test test-gpu bench bench-gpu fuzzers lint format install dist clean help
+.PHONY: all demo tests sanitized-tests test test-gpu bench bench-gpu fuzzers install dist clean help
 all: $(libraries) $(programs) $(extra_targets)  ## build everything
 
 demo: all  ## five programs share a GPU, or a simulated one, for ten seconds

@@ -4,6 +4,7 @@
 # with an NVIDIA driver does not have.
 set -eu
 bad=0
+# shellcheck disable=SC2044 # names of our own, without blanks
 for file in $(find "$1" -type f -perm -u+x); do
   readelf -h "$file" >/dev/null 2>&1 || continue
   newer=$(objdump -T "$file" | grep -oE 'GLIBC_2\.[0-9]+' | sort -u -V | awk -F. '$2 > 34' | tr '\n' ' ')

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+# `make lint`: each part also alone, as lint-PART. What a machine lacks is named, and left out.
+#   TIDY='FILE...'   clang-tidy over these only, in place of all that git knows
+sources := $(shell git ls-files '*.cc' '*.h' 2>/dev/null)
+kernel_c := $(shell git ls-files 'kmod/*.[ch]' 2>/dev/null)
+TIDY ?= $(filter %.cc,$(sources))
+.PHONY: lint lint-format lint-tidy lint-kernel lint-shell format
+lint: lint-format lint-shell lint-kernel lint-tidy  ## formatting, shellcheck, the kernel's own checks, clang-tidy
+
+lint-format:
+	$(CLANG_FORMAT) --dry-run --Werror $(sources) $(filter %.c,$(kernel_c))
+
+lint-tidy:
+	@printf '%s\n' $(TIDY) | xargs -P 2 -n 4 sh -c '$(CLANG_TIDY) --quiet "$$@" -- -std=c++23 $(CPPFLAGS) -DGS_VERSION=\"\" -DGS_COMMIT=\"\"' sh
+
+# The suites of tests/kernel are read into lib.sh, whose names they use, by busybox' shell.
+guest_scripts := $(shell git ls-files 'tests/kernel/guest/*.sh' tests/kernel/qemu/guest-init.sh 2>/dev/null)
+shell_scripts := $(filter-out $(guest_scripts),$(shell git ls-files '*.sh' .ci/run 2>/dev/null))
+lint-shell:
+ifneq ($(shell command -v shellcheck),)
+	shellcheck --severity=warning --exclude=SC1007 $(shell_scripts)
+	shellcheck --severity=warning --shell=dash --exclude=SC2154,SC1010,SC2164,SC2187,SC2046,SC2283 $(guest_scripts)
+else
+	@echo 'lint: shellcheck is missing (package shellcheck): the scripts are not looked at'
+endif
+
+# checkpatch does not know a header of user space too (BIT_MACRO), a module outside the kernel's tree
+# (LINUX_VERSION_CODE, CONSTANT_COMPARISON), and a macro that is a table.
+CHECKPATCH ?= $(O)/checkpatch/checkpatch.pl
+checkpatch = perl $(CHECKPATCH) --no-tree --strict --terse --no-summary --quiet --max-line-length=100 --show-types
+patch_known := LINUX_VERSION_CODE,CONSTANT_COMPARISON,BIT_MACRO
+patch_table := COMPLEX_MACRO,MULTISTATEMENT_MACRO_USE_DO_WHILE,TRAILING_SEMICOLON,MACRO_ARG_REUSE,SPACING
+kernel_doc = $(firstword $(wildcard $(KDIR)/scripts/kernel-doc $(KDIR)/source/scripts/kernel-doc))
+$(O)/checkpatch/checkpatch.pl:
+	@tools/setup/fetch-checkpatch.sh $(@D)
+
+lint-kernel: $(CHECKPATCH)
+	@if [ -e $(CHECKPATCH) ]; then \
+	  echo checkpatch --strict && $(checkpatch) --ignore $(patch_known) -f $(filter-out kmod/refusals.h,$(kernel_c)) && \
+	  $(checkpatch) --ignore $(patch_known),$(patch_table) -f kmod/refusals.h; \
+	else echo 'lint: there is no checkpatch.pl (CHECKPATCH=FILE): left out'; fi
+ifneq ($(KDIR),)
+	@[ -z '$(kernel_doc)' ] || { echo kernel-doc; for file in $(kernel_c); do perl $(kernel_doc) -none -Werror $$file || exit 1; done; }
+	@command -v sparse >/dev/null || echo 'lint: sparse is missing (package sparse): left out'
+	@echo 'W=1$(if $(shell command -v sparse), C=2)'; rm -rf $(O)/lint && mkdir -p $(O)/lint && cp -r kmod $(O)/lint && \
+	  env -u MAKEFLAGS -u MFLAGS make -s -C $(KDIR) M=$(abspath $(O)/lint/kmod) W=1 $(if $(shell command -v sparse),C=2) modules \
+	    >$(O)/lint/log 2>&1 || { cat $(O)/lint/log; exit 1; }
+	@! grep -v $(kmod_noise) $(O)/lint/log | grep -v '^  *CHECK '
+else
+	@echo 'lint: no kernel headers are installed: no W=1, sparse and kernel-doc'
+endif
+
+format:  ## apply the formatting
+	$(CLANG_FORMAT) -i $(sources) $(filter %.c,$(kernel_c))
