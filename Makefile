@@ -174,18 +174,9 @@ bench-gpu: all  ## the measured table of the README, on this machine's GPU (root
 
 fuzzers: $(fuzzers)  ## the libFuzzer programs
 
-sources := $(shell git ls-files '*.cc' '*.h' 2>/dev/null)
-tidy_sources := $(filter-out intercept/nvrm/raw_event.h,$(filter %.cc,$(filter-out tests/% bench/%,$(sources))))
-lint:  ## formatting, clang-tidy
-	$(CLANG_FORMAT) --dry-run --Werror $(sources)
-	@printf '%s\n' $(tidy_sources) | xargs -P 2 -n 4 sh -c '$(CLANG_TIDY) --quiet "$$@" -- -std=c++23 $(CPPFLAGS)' sh
-
-format:  ## apply the formatting
-	$(CLANG_FORMAT) -i $(sources)
-
 PREFIX ?= /usr/local
 DESTDIR ?=
-include tools/setup/install.mk
+include tools/setup/install.mk tools/setup/lint.mk
 
 clean:  ## remove what was built
 	rm -rf $(O)
