@@ -3,6 +3,7 @@
 
 #include <pwd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <set>
 
@@ -39,6 +40,31 @@ SplitRules split_rules(std::span<const Rule> rules,
   }
   split.of_agent.assign(rules.begin() + static_cast<std::ptrdiff_t>(at), rules.end());
   return split;
+}
+
+std::vector<Rule> rules_in_force(std::span<const Rule> file, std::span<const KernelRule> of_kernel,
+                                 std::span<const KernelRule> shown) {
+  std::vector<Rule> rules;
+  for (const bool is_by_uid : {false, true}) {
+    for (std::size_t i = 0; i < of_kernel.size(); ++i)
+      if (of_kernel[i].uid.has_value() == is_by_uid &&
+          std::ranges::find(shown, of_kernel[i]) != shown.end())
+        rules.push_back(file[i]);
+    for (const KernelRule& rule : shown) {
+      if (rule.uid.has_value() != is_by_uid ||
+          std::ranges::find(of_kernel, rule) != of_kernel.end())
+        continue;
+      Rule& added = rules.emplace_back();
+      added.tenant = rule.tenant;
+      if (rule.uid)
+        added.user = std::to_string(*rule.uid);
+      else
+        added.cgroup = rule.cgroup;
+    }
+  }
+  const auto rest = file.subspan(of_kernel.size());
+  rules.insert(rules.end(), rest.begin(), rest.end());
+  return rules;
 }
 
 std::optional<uid_t> system_uid_of(const std::string& user) {

@@ -34,6 +34,13 @@ struct SplitRules {
 SplitRules split_rules(std::span<const Rule> rules,
                        const std::function<std::optional<uid_t>(const std::string&)>& uid_of);
 
+// What the agent applies to those whom the kernel left in `default`: all rules in the kernel's
+// order, first those that its sysfs shows, then the agent's own. A rule of the file that the kernel
+// was given and that sysfs shows no longer was taken away there.
+// `of_kernel`: of the file, as split. `shown`: in sysfs now.
+std::vector<Rule> rules_in_force(std::span<const Rule> file, std::span<const KernelRule> of_kernel,
+                                 std::span<const KernelRule> shown);
+
 // Of a name, or of a number; asks the name service.
 std::optional<uid_t> system_uid_of(const std::string& user);
 

@@ -86,18 +86,15 @@ void KernelTenants::seed(const Config& config, Seed what) {
   must_take_rules_ = true;
 }
 
-// All of the file's, less those that were given to the kernel and that sysfs shows no longer.
 void KernelTenants::take_rules() {
-  const auto is_shown = [&](const KernelRule& rule) {
-    const auto shown = shown_rules_.find(rule.tenant);
-    if (shown == shown_rules_.end()) return false;
-    return rule.uid ? shown->second.uid == rule.uid : shown->second.cgroup == rule.cgroup;
-  };
-  Config of_agent;
-  for (std::size_t i = 0; i < rules_.size(); ++i)
-    if (i >= kernel_rules_.size() || is_shown(kernel_rules_[i]))
-      of_agent.rules.push_back(rules_[i]);
-  if (auto taken = tenants_.reload(of_agent); !taken)
+  std::vector<KernelRule> shown;
+  for (const auto& [tenant, rules] : shown_rules_) {
+    if (!rules.cgroup.empty()) shown.push_back({tenant, rules.cgroup, std::nullopt});
+    if (rules.uid) shown.push_back({tenant, "", rules.uid});
+  }
+  Config in_force;
+  in_force.rules = rules_in_force(rules_, kernel_rules_, shown);
+  if (auto taken = tenants_.reload(in_force); !taken)
     log_warning("rules: {}", taken.error().message());
 }
 

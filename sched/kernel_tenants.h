@@ -11,10 +11,9 @@
 // does not name are left alone.
 //
 // Where a process belongs is the kernel's word. It knows inheritance and rules by cgroup and uid.
-// All of the file's rules are applied by the agent too, to what the kernel left in `default` (it
-// has no rules by command, and none before the agent started; while it is not hooked to the driver
-// it sees nobody), and what comes of it is written back as an attachment. A rule that the kernel
-// was given and that sysfs shows no longer does not count any more.
+// All rules, of the file and of sysfs, are applied by the agent too, to what the kernel left in
+// `default` (it has no rules by command, and none before the agent started; while it is not hooked
+// to the driver it sees nobody), and what comes of it is written back as an attachment.
 #pragma once
 
 #include <map>

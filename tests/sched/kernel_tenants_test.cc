@@ -204,6 +204,20 @@ match = [{ user = "1000" }, { command = "train*" }])");
   EXPECT_EQ(tenant_of(kProgram), "alice") << "by the other rule";
 }
 
+TEST_F(KernelTenantsTest, ARuleThatAnOperatorWroteHoldsForThoseThatTheKernelDidNotSee) {
+  start(kByCommand);
+  operator_writes("jobs", "match_uid", "1000\n");
+  tell(SettingsChanged{"jobs"});
+  tell(TenantAssigned{kProgram, "default", true});
+  ProcessFacts facts;
+  facts.id = kProgram;
+  facts.uid = 1000;
+  tenants_.add_process(facts);
+  mirror_->follow(Time(1s));
+  ASSERT_EQ(tree_.attached.size(), 1u);
+  EXPECT_EQ(tree_.attached[0], std::pair(kProgram.pid, std::string("jobs")));
+}
+
 // --- requests ---------------------------------------------------------------------------------
 
 TEST_F(KernelTenantsTest, RequestsAreWrittenAndReadBack) {
@@ -296,6 +310,20 @@ TEST(SplitRules, TheKernelGetsThoseFromTheFrontThatKeepTheOrder) {
   const SplitRules both = split_rules(std::vector{cgroup("a", "/a"), user("b", "alice")}, uid_of);
   EXPECT_EQ(both.of_kernel[0], (KernelRule{"a", "/a", std::nullopt}));
   EXPECT_EQ(both.of_kernel[1], (KernelRule{"b", "", 1000}));
+}
+
+TEST(RulesInForce, AreTheKernelsInItsOrderThenTheAgents) {
+  const std::vector<Rule> file{cgroup("a", "/a"), user("b", "alice"), command("c", "x")};
+  const std::vector<KernelRule> given = split_rules(file, uid_of).of_kernel;
+  ASSERT_EQ(given.size(), 2u);
+  EXPECT_EQ(rules_in_force(file, given, given), file);
+  EXPECT_EQ(rules_in_force(file, given, {}), std::vector{file[2]}) << "taken away in sysfs";
+  const std::vector<KernelRule> shown{
+      {"a", "/a", {}}, {"b", "", 1000}, {"z", "/z", {}}, {"z", "", 7}};
+  EXPECT_EQ(rules_in_force(file, given, shown),
+            (std::vector{file[0], cgroup("z", "/z"), file[1], user("z", "7"), file[2]}));
+  EXPECT_EQ(rules_in_force(file, given, std::vector<KernelRule>{{"a", "/other", {}}}),
+            (std::vector{cgroup("a", "/other"), file[2]}));
 }
 
 TEST(SplitRules, KnowsUsersByNameAndNumber) {
