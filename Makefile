@@ -130,8 +130,8 @@ $(O)/gen/%.skel.h: $(O)/gen/%.bpf.o
 
 # `make demo` and `make test` see to the packages first. Make starts over when it has remade a
 # makefile, so all that was looked up above is looked up again.
-ifneq ($(filter demo test test-kernel,$(MAKECMDGOALS)),)
-include $(O)/packages$(if $(filter test test-kernel,$(MAKECMDGOALS)),-kernel).mk
+ifneq ($(filter demo test test-kernel%,$(MAKECMDGOALS)),)
+include $(O)/packages$(if $(filter test test-kernel%,$(MAKECMDGOALS)),-kernel).mk
 $(O)/packages.mk $(O)/packages-kernel.mk: tools/setup/packages.sh
 	@mkdir -p $(@D)
 	@sh $< $(if $(findstring -kernel,$(@F)),--kernel)
@@ -182,5 +182,5 @@ clean:  ## remove what was built
 	rm -rf $(O)
 
 help:  ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "  O=DIR  SAN=address,undefined|thread  V=1  PREFIX=$(PREFIX)  DESTDIR=  apply to all of them"

@@ -9,23 +9,27 @@ $(call program,bin/tests/rm_client,tests/kernel/rm_client.cc,,-static)
 $(call program,bin/tests/rm_fuzz,tests/kernel/rm_fuzz.cc,,-static)
 $(call program,bin/tests/door,tests/kernel/door.cc,,-static)
 
-# $(call standin_rule,FOLDER,FUNCTION): the stand-in driver, with its ioctl function called FUNCTION.
-# Our own O= and V= would mean something else to the kernel's make.
-define standin_rule
-kernel_modules += $(O)/kernel/$(1)/nvidia.ko
-$(O)/kernel/$(1)/nvidia.ko: $(wildcard tests/kernel/nvidia/*) intercept/nvrm/abi.h
+# $(call kbuild_rule,FILE.ko,FOLDER,SOURCES,HEADERS,FLAGS): a module out of copies of its sources, which
+# are in FOLDER. Our own O= and V= would mean something else to the kernel's make.
+define kbuild_rule
+$(1): $(3)
 	$$(call say,KMOD,$$@)
-	@mkdir -p $$(@D)
-	$$(Q)cp $$(filter tests/kernel/nvidia/%,$$^) $$(@D)
-	$$(Q)env -u MAKEFLAGS $$(MAKE) -s -C $(kernel_build) M=$$(abspath $$(@D)) REPO=$(CURDIR) STANDIN_ENTRY=$(2) W=1 modules >$$(@D)/build.log 2>&1 || { cat $$(@D)/build.log; exit 1; }
+	@mkdir -p $$(@D)/uapi
+	$$(Q)for file in $(3:$(2)/%=%); do cp $(2)/$$$$file $$(@D)/$$$$file; done
+	$$(Q)env -u MAKEFLAGS $$(MAKE) -s -C $(4) M=$$(abspath $$(@D)) W=1 $(5) modules >$$(@D)/build.log 2>&1 || { cat $$(@D)/build.log; exit 1; }
 endef
-# The module for the kernel that is booted, which need not be the one that kmod.mk builds it for.
-ring_module := $(O)/kernel/gpushare/gpushare.ko
-$(ring_module): $(kmod_sources)
-	$(call say,KMOD,$@)
-	@mkdir -p $(@D)/uapi
-	$(Q)for file in $(^:kmod/%=%); do cp kmod/$$file $(@D)/$$file; done
-	$(Q)env -u MAKEFLAGS $(MAKE) -s -C $(kernel_build) M=$(abspath $(@D)) W=1 modules >$(@D)/build.log 2>&1 || { cat $(@D)/build.log; exit 1; }
+# $(call standin_rule,RING/FOLDER,HEADERS,FUNCTION): the stand-in driver, with its ioctl function called
+# FUNCTION.
+standin_rule = $(eval $(1)/nvidia.ko: intercept/nvrm/abi.h)$(eval $(call kbuild_rule,$(1)/nvidia.ko,tests/kernel/nvidia,$(wildcard tests/kernel/nvidia/*),$(2),REPO=$(CURDIR) STANDIN_ENTRY=$(3)))
+# $(call ring_rules,RING,HEADERS): all modules for one kernel. Its gpushare.ko need not be the one that
+# kmod.mk builds.
+ring_modules = $(addprefix $(1)/,gpushare/gpushare.ko nvidia/nvidia.ko nvidia-535/nvidia.ko nvidia-unknown/nvidia.ko)
+define ring_rules
+$(eval $(call kbuild_rule,$(1)/gpushare/gpushare.ko,kmod,$(kmod_sources),$(2)))
+$(call standin_rule,$(1)/nvidia,$(2),nvidia_unlocked_ioctl)
+$(call standin_rule,$(1)/nvidia-535,$(2),nvidia_frontend_unlocked_ioctl)
+$(call standin_rule,$(1)/nvidia-unknown,$(2),nvidia_renamed_ioctl)
+endef
 
 # The numbers of the controls that the module lets nobody make, from its own table.
 refused_controls := $(O)/kernel/refused-controls
@@ -34,25 +38,43 @@ $(refused_controls): kmod/refusals.h kmod/rm_abi.h
 	$(Q)printf '#include "kmod/refusals.h"\n#define GS_SHOW(control, rule, reason) control rule;\nGS_REFUSALS(GS_SHOW)\n' | $(CC) -I. -E -P - | grep -oE '0x[0-9A-F]+u NEVER' | sed 's/u NEVER//' > $@
 
 ifneq ($(kernel_build),)
-kernel_modules += $(ring_module) $(refused_controls)
-$(eval $(call standin_rule,nvidia,nvidia_unlocked_ioctl))
-$(eval $(call standin_rule,nvidia-535,nvidia_frontend_unlocked_ioctl))
-$(eval $(call standin_rule,nvidia-unknown,nvidia_renamed_ioctl))
+kernel_modules := $(call ring_modules,$(O)/kernel) $(refused_controls)
+$(call ring_rules,$(O)/kernel,$(kernel_build))
 endif
 
-kernel_image := $(O)/kernel/image/vmlinuz
+kernel_image := $(O)/kernel/vmlinuz
 $(kernel_image):
 	@tests/kernel/qemu/fetch-kernel.sh $(@D)
 
+kernel_programs := $(addprefix $(O)/bin/,gpushared gpushare tests/rm_client tests/rm_fuzz tests/door tests/kmod_fuzz tests/kmod_device)
 # A program beside the others, so that `make test` finds and counts it.
 kernel_test := $(O)/bin/tests/kernel_test
-$(kernel_test): tests/kernel/kernel.mk | $(kernel_image) $(kernel_modules) $(addprefix $(O)/bin/,gpushared gpushare tests/rm_client tests/rm_fuzz tests/door tests/kmod_fuzz tests/kmod_device)
+$(kernel_test): tests/kernel/kernel.mk | $(kernel_image) $(kernel_modules) $(kernel_programs)
 	@mkdir -p $(@D)
 	@printf '#!/bin/sh\nexec %s/tests/kernel/run.sh %s\n' '$(CURDIR)' '$(abspath $(O))' > $@
 	@chmod +x $@
 tests: $(kernel_test) $(kernel_modules)
 
+# Other kernels: tests/kernel/long.sh puts $(O)/kernel/NAME/vmlinuz and its headers there, makes
+# kernel-NAME, and runs.
+other_kernels := debug 6.1-rt 6.12-cloud
+define other_kernel_rules
+$(call ring_rules,$(O)/kernel/$(1),$(O)/kernel/$(1)/build)
+$(call ring_modules,$(O)/kernel/$(1)): $(O)/kernel/$(1)/vmlinuz
+.PHONY: kernel-$(1)
+kernel-$(1): $(call ring_modules,$(O)/kernel/$(1)) $(refused_controls) $(kernel_programs)
+endef
+$(foreach name,$(other_kernels),$(eval $(call other_kernel_rules,$(name))))
+
 .PHONY: test-kernel
 test-kernel: $(kernel_test) $(kernel_modules)  ## the module, the probe and the agent in kernels under QEMU
 	@$(kernel_test)
+
+.PHONY: test-kernel-debug test-kernel-real test-kernel-matrix
+test-kernel-debug:  ## the same in a kernel with KASAN, lockdep, kmemleak; then fuzzing and loading (2 hours)
+	@+tests/kernel/long.sh "$(MAKE)" $(O) debug
+test-kernel-real: $(kernel_test)  ## the module on NVIDIA's own open module, without a GPU
+	@+tests/kernel/long.sh "$(MAKE)" $(O) real
+test-kernel-matrix: $(kernel_test)  ## the same in other kernels: 6.1-rt, 6.12
+	@+tests/kernel/long.sh "$(MAKE)" $(O) matrix
 endif

@@ -2,34 +2,56 @@
 # SPDX-License-Identifier: Apache-2.0
 # Ring 2: every suite in a kernel of its own under QEMU, one more at a time than there are processors
 # (the guests wait as much as they work).
-#   run.sh BUILD [SUITE...]    BUILD: where make has put what it built; SUITE: of those below
-# GPUSHARE_KERNEL_ROUNDS: how often gpushare.ko is loaded and unloaded under load (4; 2 s each).
-# Prints GoogleTest's lines; status 0 when nothing failed. Logs are in BUILD/kernel/SUITE/.
+#   run.sh [-k KERNEL] BUILD [SUITE...]    BUILD: where make has put what it built; SUITE: of those below
+#   KERNEL: that of BUILD/kernel/KERNEL, e.g. debug, instead of the one in BUILD/kernel
+# GPUSHARE_KERNEL_ROUNDS: how often gpushare.ko is loaded and unloaded under load (8; 2 s each).
+# GPUSHARE_KERNEL_FUZZ_SECONDS: how long there is fuzzing (5).
+# Prints GoogleTest's lines; status 0 when nothing failed. Logs are in BUILD/kernel/[KERNEL/]logs/SUITE/.
 set -u
 here=$(dirname "$(realpath "$0")")
+kernel=
+if [ "${1-}" = -k ]; then
+  kernel=$2
+  shift 2
+fi
 build=$(realpath "$1")
+ring=$build/kernel${kernel:+/$kernel}
 shift
+rounds=${GPUSHARE_KERNEL_ROUNDS:-8} fuzz_seconds=${GPUSHARE_KERNEL_FUZZ_SECONDS:-5}
+rounds_each=$(((rounds + $(nproc) - 1) / $(nproc)))
+# A debug kernel is slower by this factor, as are all bounds then, and takes more memory.
+slow=1 memory=768
+[ "$kernel" != debug ] || slow=6 memory=2048
 
 # SUITE SECONDS FILE...: the script guest/SUITE.sh, its limit, and what it finds in the guest's /test.
 suites() { # the longest first
-  local driver=kernel/nvidia/nvidia.ko client=bin/tests/rm_client
-  local module=kernel/gpushare/gpushare.ko
+  local driver=$ring/nvidia/nvidia.ko client=bin/tests/rm_client
+  local module=$ring/gpushare/gpushare.ko
   echo "agent 120 $driver $client bin/gpushared bin/gpushare"
   echo "module 120 $driver $client $module" \
-    "kernel/nvidia-535/nvidia.ko:/test/nvidia-535.ko" \
-    "kernel/nvidia-unknown/nvidia.ko:/test/nvidia-unknown.ko"
+    "$ring/nvidia-535/nvidia.ko:/test/nvidia-535.ko" \
+    "$ring/nvidia-unknown/nvidia.ko:/test/nvidia-unknown.ko"
   echo "together 120 $driver $client $module bin/gpushared bin/gpushare"
   echo "cost 120 $driver $client $module"
   echo "filter 120 $driver $client $module kernel/refused-controls bin/tests/rm_fuzz"
-  echo "fuzz 90 $driver $client $module bin/tests/kmod_fuzz"
+  echo "fuzz $((90 + fuzz_seconds)) $driver $client $module bin/tests/kmod_fuzz"
   echo "device 90 $driver $client $module bin/tests/kmod_device"
   echo "sysfs 60 $driver $client $module bin/tests/door" \
     "$(ls "$here"/../../kmod/ABI/sysfs-kernel-gpushare 2>/dev/null)"
   echo "standin 60 $driver $client"
 }
+# Only when they are named. The rounds of soak are shared out over a guest for each processor.
+more_suites() {
+  local client=bin/tests/rm_client module=$ring/gpushare/gpushare.ko guest
+  for guest in $(seq "$(nproc)"); do
+    echo "soak.$guest $((120 + 10 * rounds_each)) $ring/nvidia/nvidia.ko $client $module"
+  done
+  echo "real $((120 + fuzz_seconds)) $ring/driver/nvidia.ko $ring/driver/nvidia-stays.ko:/test/nvidia-stays.ko" \
+    "$client $module kernel/refused-controls bin/tests/kmod_fuzz"
+}
 
 run_suite() {
-  local suite=$1 seconds=$2 file files=()
+  local suite=$1 seconds=$(($2 * slow)) file files=()
   shift 2
   for file in "$@"; do
     case $file in
@@ -42,18 +64,17 @@ run_suite() {
       return 0
     fi
   done
-  local rounds=${GPUSHARE_KERNEL_ROUNDS:-4}
-  seconds=$((seconds + 3 * rounds))
-  local counted= append="rounds=$rounds"
+  # The kernel hands words with = that it does not know to the guest's init, as environment.
+  local counted= append="slow=$slow rounds=$rounds_each FUZZ_SECONDS=$fuzz_seconds"
   case $suite in
     cost) counted=-i ;;
     filter | module) append+=" slub_debug=FZPU" ;; # finds writes to freed memory
   esac
+  local script=$here/guest/${suite%.*}.sh
+  [ -z "$kernel" ] || suite=$suite-on-$kernel
   # shellcheck disable=SC2086 # nothing or an option
-  local kernel=$build/kernel/image/vmlinuz image=()
-  [ ! -e "$kernel" ] || image=(-k "$kernel")
-  "$here/qemu/run-qemu.sh" "${image[@]}" $counted -a "$append" -n "$suite" -o "$build/kernel/$suite" -t "$seconds" \
-    "$here/guest/$suite.sh" "$here/guest/lib.sh" "${files[@]}"
+  "$here/qemu/run-qemu.sh" -k "$ring/vmlinuz" -m "$memory" $counted -a "$append" -n "$suite" \
+    -o "$ring/logs/$suite" -t "$seconds" "$script" "$here/guest/lib.sh" "${files[@]}"
 }
 
 logs=$(mktemp -d)
@@ -61,12 +82,15 @@ trap 'rm -rf "$logs"' EXIT
 chosen=()
 while read -r line; do
   read -r suite _ <<<"$line"
-  [ $# = 0 ] || [[ " $* " == *" $suite "* ]] || continue
+  [ $# = 0 ] || [[ " $* " == *" ${suite%.*} "* ]] || continue
   while [ "$(jobs -rp | wc -l)" -gt "$(nproc)" ]; do wait -n; done
   # shellcheck disable=SC2086 # the words of the line
-  run_suite $line >"$logs/$suite" 2>&1 &
+  run_suite $line >"$logs/$suite" &
   chosen+=("$suite")
-done < <(suites)
+done < <(
+  suites
+  [ $# = 0 ] || more_suites
+)
 wait
 [ ${#chosen[@]} -gt 0 ] || { echo "run.sh: no such suite: $*" >&2; exit 2; }
 for suite in "${chosen[@]}"; do cat "$logs/$suite"; done

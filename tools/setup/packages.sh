@@ -1,10 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Makes sure that what the build and the tests need is installed: packages.sh [--print] [--kernel]
+# [--debug-kernel]
 # On Debian 12 and Ubuntu 24.04, as root, it installs what is missing. Else, when something is
 # missing, it prints the one command to run and ends with status 1.
 #   --kernel   also what the tests in kernels under QEMU need, on Debian 12. Who is not root goes
 #              without: those tests skip.
+#   --debug-kernel   what `make test-kernel-debug` needs beside, to build a kernel
 set -eu
 
 common="g++ make git libboost-dev libbpf-dev libelf-dev zlib1g-dev libzstd-dev clang-19
@@ -12,12 +14,14 @@ common="g++ make git libboost-dev libbpf-dev libelf-dev zlib1g-dev libzstd-dev c
   libspdlog-dev libfmt-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libncurses-dev
   libfuse3-dev fuse3 python3 mandoc"
 kernel="qemu-system-x86 busybox-static cpio linux-headers-cloud-amd64"
+debug_kernel="flex bison bc pahole xz-utils"
 
-print= with_kernel=
+print= with_kernel= with_debug_kernel=
 for argument in "$@"; do
   case $argument in
     --print) print=1 ;;
     --kernel) with_kernel=1 ;;
+    --debug-kernel) with_debug_kernel=1 ;;
     *) echo "packages.sh: $argument is not known" >&2; exit 2 ;;
   esac
 done
@@ -26,7 +30,7 @@ done
 ID=unknown VERSION_ID=
 [ -r /etc/os-release ] && . /etc/os-release
 case "$ID-$VERSION_ID" in
-  debian-12) packages="$common bpftool ${with_kernel:+$kernel}" ;;
+  debian-12) packages="$common bpftool ${with_kernel:+$kernel} ${with_debug_kernel:+$debug_kernel}" ;;
   # By the names in its archive; not tried.
   ubuntu-24.04) packages="$common linux-tools-common linux-tools-generic" ;;
   *)

@@ -23,9 +23,13 @@ between() { # LOW HIGH GOT WHAT: whole numbers or decimals
 holds() { # COMMAND...: is it so? Also of commands that end in fail()
   ("$@") >/dev/null 2>&1
 }
-# wait_for SECONDS COMMAND...: until it succeeds; time is the guest's.
+# What a long test does: shown while it runs. A figure is kept in test.log: figure NAME NUMBER.
+progress() { echo "progress: $*" >/dev/ttyS1; }
+figure() { echo "figure: $*" >/dev/ttyS1; }
+# wait_for SECONDS COMMAND...: until it succeeds; time is the guest's. slow: how much slower than usual
+# this kernel is.
 wait_for() {
-  local tries=$(($1 * 10))
+  local tries=$(($1 * 10 * ${slow:-1}))
   shift
   until "$@" >/dev/null 2>&1; do
     tries=$((tries - 1))
@@ -104,6 +108,19 @@ driver_state() { grep -oE 'hooked|waiting for driver|observing only' $tree/drive
 has_driver_state() { [ "$(driver_state)" = "$1" ]; }
 # The driver's status to one who asks for a preemption.
 cheat() { rm_client open preempt | awk '/preempt/ { print $2 }'; }
+# kmod_fuzz for so many seconds, half a minute from each seed.
+fuzz_for() { # SECONDS
+  local left=$1 seed=1 part calls=0
+  while [ "$left" -gt 0 ]; do
+    part=$((left < 30 ? left : 30))
+    kmod_fuzz $part $seed >/tmp/fuzz 2>&1 || fail "kmod_fuzz $part $seed says $?: $(cat /tmp/fuzz)"
+    calls=$((calls + $(sed -n 's/^calls //p' /tmp/fuzz)))
+    left=$((left - part))
+    seed=$((seed + 1))
+    progress "$calls calls, $left s are left"
+  done
+  figure fuzz_calls $calls
+}
 
 # --- the agent ----------------------------------------------------------------------------------
 agent_log=/tmp/agent.log

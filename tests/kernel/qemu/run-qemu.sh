@@ -42,7 +42,7 @@ if [ -z "$kernel" ]; then
   kernel=$(ls -v /boot/vmlinuz-*-cloud-amd64 2>/dev/null | tail -n 1)
   [ -n "$kernel" ] || skip "no kernel to boot (package linux-image-cloud-amd64)"
 fi
-[ -r "$kernel" ] || skip "$kernel cannot be read"
+[ -r "$kernel" ] || skip "no kernel to boot: $kernel"
 
 if [ -z "$out" ]; then
   out=$(mktemp -d)
@@ -87,7 +87,11 @@ timeout -k 5 "$seconds" qemu-system-x86_64 -nodefaults -no-user-config -display 
   -kernel "$kernel" -initrd "$out/initramfs" \
   -serial "file:$out/kernel.log" -serial "file:$out/test.log" </dev/null \
   -append "console=ttyS0 quiet loglevel=7 panic=-1 oops=panic tsc=reliable mitigations=off random.trust_cpu=on $append" \
-  2>"$out/qemu.log"
+  2>"$out/qemu.log" &
+qemu=$!
+# What a long test says of its progress is shown at once.
+tail -n +1 -s 0.2 -f --pid=$qemu "$out/test.log" | sed -un "s/^progress:/  $name:/p" >&2
+wait $qemu
 code=$?
 took=$((($(date +%s%N) - start) / 1000000))
 rm -f "$out/initramfs"
@@ -96,7 +100,7 @@ verdict() {
   printf '[%s] %s.%s (%d ms)\n' "$1" "$name" "$2" "$took"
 }
 failed=0
-tr -d '\r' <"$out/test.log" | grep -v '^guest: '
+tr -d '\r' <"$out/test.log" | grep -vE '^(guest|progress|figure): '
 grep -qE '^\[  FAILED  \]' "$out/test.log" && failed=1
 if grep -q '^guest: end' "$out/test.log"; then
   verdict '       OK ' ReachesTheEnd
@@ -108,8 +112,8 @@ else
   verdict '  FAILED  ' ReachesTheEnd
 fi
 # One line of every start is innocent: "All kprobes are optimized if possible."
-if grep -E 'BUG|Oops|WARNING|KASAN|possible|stall|Call Trace' "$out/kernel.log" |
-  grep -v 'optimized if possible' >"$out/faults.log"; then
+faults='BUG|Oops|WARNING|KASAN|UBSAN|possible|suspicious|suspected|unreferenced object|stall|blocked for|Call Trace'
+if grep -E "$faults" "$out/kernel.log" | grep -v 'optimized if possible' >"$out/faults.log"; then
   failed=1
   tail -n 60 "$out/kernel.log"
   verdict '  FAILED  ' KernelLogIsClean

@@ -3,7 +3,8 @@
 // noise, on handles that collide, while tenants come and go, processes move between them, die in
 // mid-call, and the agent's door opens and closes. Runs in the guest of tests/kernel, as root. Much
 // of what it looks for is in the kernel's log; its own verdict: whenever the programs stand still,
-// the module counts the memory that the driver has given, and none when they are gone.
+// the module counts the memory that the driver has given, and none when they are gone. Ends with a
+// line "calls N".
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -11,6 +12,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -18,6 +20,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <new>
 #include <random>
 #include <string>
 #include <thread>
@@ -34,6 +37,7 @@ using Random = std::mt19937;
 constexpr int kThreads = 8;
 constexpr uint32_t kDevice = 0x5C000000;  // of every client that has one
 const std::string kTree = GPUSHARE_SYSFS_PATH "/";
+std::atomic<uint64_t>* calls;  // of all processes
 
 uint32_t one_of(Random& random, std::initializer_list<uint32_t> values) {
   return values.begin()[random() % values.size()];
@@ -64,6 +68,7 @@ class Caller {
   }
 
   void step() {
+    calls->fetch_add(1, std::memory_order_relaxed);
     switch (random_() % 12) {
       case 0:
         return random_() % 64 == 0 ? reopen() : make_client();
@@ -310,6 +315,10 @@ bool counts_right(const std::vector<pid_t>& pids) {
 int main(int argc, char** argv) {
   if (argc < 2) return std::fputs("kmod_fuzz SECONDS [SEED]\n", stderr), 2;
   const auto end = Clock::now() + std::chrono::seconds(std::atoi(argv[1]));
+  void* shared =
+      ::mmap(nullptr, sizeof *calls, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) return std::perror("mmap"), 2;
+  calls = new (shared) std::atomic<uint64_t>(0);
   Random random(argc > 2 ? static_cast<uint32_t>(std::atoi(argv[2])) : 1);
   std::vector<pid_t> pids = {start_callers(random()), start_callers(random())};
   bool is_right = true;
@@ -328,6 +337,7 @@ int main(int argc, char** argv) {
     ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);
   }
+  std::printf("calls %llu\n", static_cast<unsigned long long>(calls->load()));
   for (int i = 0; i < 4; ++i) write_file(kTree + "remove", "fuzz" + std::to_string(i));
   for (int i = 0; i < 500 && counted_memory() != 0; ++i) ::usleep(10'000);
   if (counted_memory() != 0) return std::puts("memory is held by nobody"), 1;

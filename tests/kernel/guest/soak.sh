@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+# gpushare.ko and the driver loaded and unloaded many times while programs use the driver, with calls
+# that sleep in it, tenants and their settings; $rounds times in all. The kernel's log is the verdict,
+# and that nothing stays behind.
+. /test/lib.sh
+rounds=${rounds:-4}
+
+is_unloaded() { rmmod gpushare 2>/dev/null || [ ! -e $tree ]; }
+is_driver_unloaded() { rmmod nvidia 2>/dev/null || [ ! -e $report ]; }
+# Programs that come, work and go, as long as the driver is there.
+come_and_go() {
+  while :; do
+    rm_client open alloc=1 alloc21=1 dup free preempt end 2>/dev/null || sleep 0.05
+  done
+}
+settle() { # a tenant of its own, with all that it can be told
+  local name=t$1 file
+  echo "$name" >$tree/create
+  file=$tree/tenants/$name
+  echo 200 >"$file/weight"
+  echo "30000 100000" >"$file/max"
+  echo 64M >"$file/memory_max"
+  echo 1000 >"$file/match_uid"
+  echo "$2" >"$file/procs"
+}
+
+# Drained, so that the busy driver lets it go; every fourth time by rmmod alone, until it comes through
+# between two calls of those that sleep.
+test_TheModuleComesAndGoesUnderLoad() {
+  local round=0 churner sleeper
+  load_driver
+  rm_client open churn=100000000 >/dev/null 2>&1 &
+  churner=$!
+  come_and_go >/dev/null 2>&1 &
+  sleeper=$!
+  echo $churner $sleeper >>/tmp/pids
+  while [ $round -lt "$rounds" ]; do
+    insmod /test/gpushare.ko
+    settle $round $churner
+    case $((round % 4)) in
+      0) equal 0x1b "$(cheat)" "a cheat in round $round" ;;
+      1) echo $((round % 20)) >/sys/module/nvidia/parameters/delay_ms ;;
+      2) echo t$round >$tree/remove ;;
+      3) kill -STOP $churner ;;
+    esac
+    [ $((round % 4)) = 3 ] || echo 1 >$tree/drain
+    wait_for 20 is_unloaded
+    kill -CONT $churner
+    echo 0 >/sys/module/nvidia/parameters/delay_ms
+    round=$((round + 1))
+    [ $((round % 20)) != 0 ] || progress "loaded and unloaded $round of $rounds times"
+  done
+  figure module_rounds $round
+  holds kill -0 $churner || fail "the load has ended"
+  end $sleeper $churner
+}
+
+# The driver goes whenever nobody has it open, and comes back; the module waits for it.
+test_TheDriverComesAndGoesUnderLoad() {
+  local round=0 most=$(((rounds + 9) / 10)) load
+  load_driver
+  load_module
+  while [ $round -lt $most ]; do
+    come_and_go >/dev/null 2>&1 &
+    load=$!
+    come_and_go >/dev/null 2>&1 &
+    echo $load $! >>/tmp/pids
+    sleep 0.3
+    end $load $!
+    wait_for 20 is_driver_unloaded
+    equal "waiting for driver" "$(driver_state)" "state in round $round"
+    if [ $((round % 2)) = 1 ]; then # this time the driver comes first
+      unload_module
+      load_driver
+      load_module
+    else
+      load_driver
+    fi
+    equal hooked "$(driver_state)" "state in round $round"
+    equal 0x1b "$(cheat)" "a cheat in round $round"
+    round=$((round + 1))
+    [ $((round % 10)) != 0 ] || progress "the driver reloaded $round of $most times"
+  done
+  figure driver_rounds $round
+  unload_module
+  unload_driver
+}
+
+run_tests Soak

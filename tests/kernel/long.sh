@@ -1,0 +1,116 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# The tests in kernels that take too long for `make test`:
+#   long.sh MAKE BUILD debug     the suites in a kernel with KASAN, lockdep and kmemleak, then fuzzing for
+#                                GPUSHARE_KERNEL_FUZZ_SECONDS (600) and GPUSHARE_KERNEL_ROUNDS (1000) rounds of
+#                                loading and unloading
+#   long.sh MAKE BUILD real      the module on NVIDIA's own open module, also in the debug kernel when
+#                                there is one
+#   long.sh MAKE BUILD matrix    the suites in the other kernels of the distribution
+# Kernels and sources are fetched and built below BUILD/kernel when they are first needed. What has been
+# counted is left in BUILD/bench/kernel_NAME.json. Ends with "N passed, N failed, N skipped"; status 0 only
+# when nothing failed and something passed.
+set -u
+make=$1 build=$(realpath -m "$2") what=$3
+here=$(dirname "$(realpath "$0")")
+root=$(realpath "$here/../..")
+results=$(mktemp)
+trap 'rm -f "$results"' EXIT
+began=$(date +%s)
+
+say() { echo "  [$((($(date +%s) - began) / 60)) min] $*"; }
+skip() { # NAME REASON
+  printf '[  SKIPPED ] %s (0 ms)\n%s\n' "$1" "$2" | tee -a "$results"
+}
+suites() { # ARGUMENT OF run.sh...: what it prints is shown and kept
+  GPUSHARE_KERNEL_ROUNDS=$rounds GPUSHARE_KERNEL_FUZZ_SECONDS=$seconds "$here/run.sh" "$@" | tee -a "$results"
+}
+build_modules() { # KERNEL
+  "$make" --no-print-directory -C "$root" O="$build" "kernel-$1" ||
+    { echo "[  FAILED  ] kernel-$1.Builds (0 ms)" | tee -a "$results"; return 1; }
+}
+# What a guest counted, as members of an object.
+figures() { # FOLDER OF LOGS...
+  cat "${@/%//test.log}" 2>/dev/null | tr -d '\r' |
+    awk '/^figure: / { sum[$2] += $3 }
+      END { for (name in sum) printf "%s\"%s\": %s", n++ ? ", " : "", name, sum[name] }'
+}
+kernel_of() { # FOLDER OF LOGS
+  sed -n 's/.*Linux version \([^ ]*\).*/\1/p' "$1/kernel.log" | head -n 1
+}
+record() { # NAME KERNEL FIGURES
+  mkdir -p "$build/bench"
+  printf '{\n  "date": "%s",\n  "commit": "%s",\n  "command": "make test-kernel-%s",\n  "kernel": "%s",\n  "qemu": "%s",\n  "minutes": %d,\n  "passed": %d, "failed": %d, "skipped": %d,\n  "figures": {%s}\n}\n' \
+    "$(date +%F)" "$(git -C "$root" rev-parse --short=12 HEAD 2>/dev/null)" "$1" "$2" \
+    "$(qemu-system-x86_64 --version | head -n 1)" $((($(date +%s) - began) / 60)) "$passed" "$failed" "$skipped" "$3" \
+    >"$build/bench/kernel_$1.json"
+}
+count() {
+  passed=$(grep -c '^\[       OK \]' "$results")
+  failed=$(grep -c '^\[  FAILED  \]' "$results")
+  skipped=$(grep -c '^\[  SKIPPED \]' "$results")
+}
+
+short_suites="standin sysfs module filter device agent together"
+case $what in
+  debug)
+    sh "$root/tools/setup/packages.sh" --kernel --debug-kernel || exit 1
+    "$here/qemu/build-debug-kernel.sh" "$build/kernel/debug" || exit 1
+    if [ ! -e "$build/kernel/debug/vmlinuz" ]; then
+      skip debug "no source of a kernel to build"
+    elif build_modules debug; then
+      say "the suites"
+      rounds=8 seconds=5
+      # shellcheck disable=SC2086 # words
+      suites -k debug "$build" $short_suites
+      rounds=${GPUSHARE_KERNEL_ROUNDS:-1000} seconds=${GPUSHARE_KERNEL_FUZZ_SECONDS:-600}
+      say "fuzzing for $seconds s, and $rounds rounds of loading and unloading"
+      suites -k debug "$build" fuzz soak
+    fi
+    count
+    logs=$build/kernel/debug/logs
+    record debug "$(kernel_of "$logs/fuzz-on-debug")" \
+      "\"fuzz_seconds\": ${seconds:-0}, $(figures "$logs"/{fuzz,soak.*}-on-debug)"
+    ;;
+  real)
+    rounds=${GPUSHARE_KERNEL_ROUNDS:-50} seconds=${GPUSHARE_KERNEL_FUZZ_SECONDS:-60}
+    driver=$build/kernel/driver
+    "$here/qemu/fetch-driver.sh" "$driver"
+    if [ ! -e "$driver/source" ]; then
+      skip real "no package of the driver's source, in contrib"
+    else
+      headers=$(ls -dv /lib/modules/*-cloud-amd64/build | tail -n 1)
+      "$here/qemu/build-driver.sh" "$driver/source" "$headers" "$build/kernel/driver" || exit 1
+      suites "$build" real
+      if [ -e "$build/kernel/debug/vmlinuz" ] && build_modules debug; then
+        "$here/qemu/build-driver.sh" "$driver/source" "$build/kernel/debug/build" "$build/kernel/debug/driver" || exit 1
+        suites -k debug "$build" real
+      else
+        skip real-on-debug "no debug kernel (make test-kernel-debug makes one)"
+      fi
+    fi
+    count
+    record real "$(kernel_of "$build/kernel/logs/real")" "$(figures "$build/kernel/logs/real")"
+    ;;
+  matrix)
+    rounds=8 seconds=5
+    suites "$build"
+    for kernel in 6.1-rt 6.12-cloud; do
+      "$here/qemu/fetch-kernel.sh" "$build/kernel/$kernel" "${kernel%-*}" "${kernel#*-}"
+      if [ ! -e "$build/kernel/$kernel/vmlinuz" ]; then
+        skip "$kernel" "no package of this kernel"
+      elif build_modules "$kernel"; then
+        say "$kernel: $(cut -d' ' -f1 "$build/kernel/$kernel/made-of")"
+        suites -k "$kernel" "$build"
+      fi
+    done
+    count
+    ;;
+  *)
+    echo "long.sh: debug, real or matrix" >&2
+    exit 2
+    ;;
+esac
+grep '^\[  FAILED  \]' "$results" | sed 's/^\[  FAILED  \]/FAILED:/'
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ] && [ "$passed" != 0 ]
