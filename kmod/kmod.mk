@@ -30,23 +30,25 @@ kmod:
 endif
 all: kmod
 
-# Everything but DKMS itself goes below DESTDIR; with one, DKMS is left to whoever unpacks it.
+# Everything but DKMS itself goes below DESTDIR; with one, DKMS is left to whoever unpacks it. Nothing
+# is to be loaded at boot before DKMS has built it.
+DKMS_KERNEL ?= $(shell uname -r)
 MODULES_LOAD_DIR ?= /etc/modules-load.d
 MODPROBE_DIR ?= /etc/modprobe.d
 UDEV_DIR ?= /usr/lib/udev/rules.d
 dkms_source = $(DESTDIR)/usr/src/gpushare-$(VERSION)
 .PHONY: dkms-install dkms-remove
-dkms-install:  ## the kernel module by DKMS, loaded at boot (root)
+dkms-install:  ## the kernel module by DKMS, loaded at boot (root; DKMS_KERNEL=the running one)
 	@[ -n "$(DESTDIR)" ] || command -v dkms >/dev/null || { echo 'dkms-install: dkms is missing (package dkms)' >&2; exit 1; }
 	install -d $(dkms_source)/uapi $(DESTDIR)$(MODULES_LOAD_DIR) $(DESTDIR)$(MODPROBE_DIR) $(DESTDIR)$(UDEV_DIR)
 	install -m 644 kmod/Kbuild $(wildcard kmod/*.c kmod/*.h) LICENSE-GPL-2.0 $(dkms_source)
 	install -m 644 $(wildcard kmod/uapi/*.h) $(dkms_source)/uapi
 	sed 's/@VERSION@/$(VERSION)/' kmod/install/dkms.conf.in > $(dkms_source)/dkms.conf
+	[ -n "$(DESTDIR)" ] || dkms status gpushare/$(VERSION) | grep -q . || dkms add gpushare/$(VERSION)
+	[ -n "$(DESTDIR)" ] || env -u MAKEFLAGS -u MFLAGS dkms install --force -k $(DKMS_KERNEL) gpushare/$(VERSION)
 	install -m 644 kmod/install/60-gpushare.rules $(DESTDIR)$(UDEV_DIR)
 	install -m 644 kmod/install/modules-load.conf $(DESTDIR)$(MODULES_LOAD_DIR)/gpushare.conf
 	install -m 644 kmod/install/modprobe.conf $(DESTDIR)$(MODPROBE_DIR)/gpushare.conf
-	[ -n "$(DESTDIR)" ] || dkms status gpushare/$(VERSION) | grep -q . || dkms add gpushare/$(VERSION)
-	[ -n "$(DESTDIR)" ] || dkms install --force gpushare/$(VERSION)
 
 dkms-remove:  ## what dkms-install installed (root)
 	[ -n "$(DESTDIR)" ] || ! command -v dkms >/dev/null || dkms remove gpushare/$(VERSION) --all || :
