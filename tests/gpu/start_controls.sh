@@ -17,7 +17,7 @@ trap 'rm -rf "$folder"' EXIT
 programs() { # NAME COMMAND...
   echo "spin $build/bin/workloads/spin --seconds 1 --device 0"
   echo "launch $build/bin/workloads/launch --count 2000 --sync-count 500 --streams 8"
-  echo "copy $build/bin/workloads/copy --seconds 1"
+  echo "copy $build/bin/workloads/copy --rounds 3"
   local script
   for script in "$here"/programs/*.py; do echo "$(basename "$script" .py) python3 $script"; done
 }
