@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/membership.h"
 
+#include "sched/facts.h"
 #include "shmctl/base/log.h"
 
 namespace gpushare {
@@ -48,18 +49,11 @@ bool Membership::sync(Time now) {
 // Its tenant is decided when it first has something to schedule.
 void Membership::meet(const Process& process) {
   if (met_.contains(process.id)) return;
-  ProcessFacts facts;
-  facts.id = process.id;
-  facts.uid = process.uid.value_or(0);
-  facts.command = process.command;
-  const auto details = processes_.details(process.id.pid);
-  if (details && details->id == process.id) {
-    facts.uid = process.uid.value_or(details->uid);
-    facts.command = details->command;
-    facts.command_line = details->command_line;
-    facts.cgroup_path = details->cgroup;
+  ProcessFacts facts = facts_of(process.id, processes_);
+  if (facts.command.empty()) facts.command = process.command;  // it has just ended
+  if (process.uid && facts.uid != *process.uid) {              // it has made itself another since
+    facts.uid = *process.uid;
     facts.user = processes_.user_name(facts.uid);
-    facts.ancestors = processes_.ancestors(process.id.pid);
   }
   met_[process.id] = facts.command_line;
   state_.tenants.add_process(std::move(facts));

@@ -157,19 +157,29 @@ Result<> Tenants::reload(const Config& config) {
 uint32_t Tenants::add_process(ProcessFacts facts) {
   const auto [place, is_new] = members_.try_emplace(facts.id);
   Member& member = place->second;
-  if (is_new) {
-    for (const ProcessId& ancestor : facts.ancestors) {
-      const auto found = members_.find(ancestor);
-      if (found == members_.end() || !found->second.is_attached) continue;
-      member.is_attached = true;
-      member.slot = found->second.slot;
-      break;
-    }
+  if (const Member* ancestor = is_new ? attached_ancestor(facts) : nullptr) {
+    member.is_attached = true;
+    member.slot = ancestor->slot;
   }
   member.facts = std::move(facts);
   if (!member.is_attached) place_by_rules(member);
   ++generation_;
   return member.slot;
+}
+
+uint32_t Tenants::place_of(const ProcessFacts& facts) const {
+  if (const auto known = members_.find(facts.id); known != members_.end())
+    return known->second.slot;
+  const Member* ancestor = attached_ancestor(facts);
+  return ancestor == nullptr ? slot_by_rules(facts) : ancestor->slot;
+}
+
+const Tenants::Member* Tenants::attached_ancestor(const ProcessFacts& facts) const {
+  for (const ProcessId& ancestor : facts.ancestors) {
+    const auto found = members_.find(ancestor);
+    if (found != members_.end() && found->second.is_attached) return &found->second;
+  }
+  return nullptr;
 }
 
 Result<uint32_t> Tenants::attach(ProcessId process, std::string_view tenant) {
@@ -236,16 +246,16 @@ void Tenants::drop_tenant(uint32_t slot) {
   }
 }
 
-void Tenants::place_by_rules(Member& member) const {
-  member.slot = kDefaultTenant;
-  if (!member.facts) return;
+uint32_t Tenants::slot_by_rules(const ProcessFacts& facts) const {
   for (const Rule& rule : rules_) {
     const auto slot = find(rule.tenant);
-    if (slot && rule_matches(rule, *member.facts)) {
-      member.slot = *slot;
-      return;
-    }
+    if (slot && rule_matches(rule, facts)) return *slot;
   }
+  return kDefaultTenant;
+}
+
+void Tenants::place_by_rules(Member& member) const {
+  member.slot = member.facts ? slot_by_rules(*member.facts) : kDefaultTenant;
 }
 
 void Tenants::place_all_by_rules() {

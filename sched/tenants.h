@@ -75,6 +75,8 @@ class Tenants {
   // Everything the agent sees on a GPU; returns its slot. Again with the same id: replaces the
   // facts (after exec, or a move to another cgroup), keeps an attachment.
   uint32_t add_process(ProcessFacts facts);
+  // Where it would be if it were added now.
+  uint32_t place_of(const ProcessFacts& facts) const;
   // Also one that is on no GPU (a shell): what it starts later inherits.
   Result<uint32_t> attach(ProcessId process, std::string_view tenant);
   // Forgets it and its attachment; the last one of a transient tenant takes the tenant along.
@@ -96,6 +98,8 @@ class Tenants {
   std::optional<uint32_t> free_slot() const;
   void make_tenant(uint32_t slot, std::string name);
   void drop_tenant(uint32_t slot);
+  const Member* attached_ancestor(const ProcessFacts& facts) const;
+  uint32_t slot_by_rules(const ProcessFacts& facts) const;
   void place_by_rules(Member& member) const;
   void place_all_by_rules();
   void drop_if_over(uint32_t slot);

@@ -128,6 +128,20 @@ TEST_F(TenantsTest, AProcessThatIsSeenBeforeItsAncestorIsAttachedStaysWhereItIs)
   EXPECT_EQ(name_of(10), "default");
 }
 
+TEST_F(TenantsTest, WhereOneWouldBeIsToldWithoutAddingIt) {
+  const uint32_t lab = make("lab"), jobs = make("jobs");
+  ASSERT_TRUE(tenants.reload(config({}, {by_command("jobs", "train*")})));
+  ASSERT_TRUE(tenants.attach(id(1), "lab"));
+  const uint64_t generation = tenants.generation();
+  EXPECT_EQ(tenants.place_of(facts(2, "x", {id(1)})), lab);
+  EXPECT_EQ(tenants.place_of(facts(3, "train.py")), jobs);
+  EXPECT_EQ(tenants.place_of(facts(3, "x")), kDefaultTenant);
+  EXPECT_EQ(tenants.generation(), generation);
+  EXPECT_EQ(tenants.tenant_of(id(3)), kDefaultTenant) << "it is not known";
+  tenants.add_process(facts(4, "x"));
+  EXPECT_EQ(tenants.place_of(facts(4, "train.py")), kDefaultTenant) << "it is decided";
+}
+
 TEST_F(TenantsTest, NewFactsAreLookedAtAgain) {
   ASSERT_TRUE(tenants.reload(config({{"a", {}}}, {by_command("a", "train")})).has_value());
   tenants.add_process(facts(10, "bash"));
