@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+$(call gbench,iteration_bench,bench/shim/iteration_bench.cc tests/shim/iteration_programs.cc $(wildcard intercept/shim/iteration*.cc))

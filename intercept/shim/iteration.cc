@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "intercept/shim/iteration.h"
+
+#include "intercept/shim/iteration_hash.h"
+
+namespace gpushare::shim {
+namespace {
+
+constexpr uint64_t kScalarBytes = 64;
+constexpr uint32_t kFewestLaunches = 4;  // of what is worth the name
+constexpr float kMarkedMemory = 256;     // evaluations are no reason to lose a training step
+constexpr uint32_t kFirstKinds = 8;      // new kinds that are no surprise
+
+}  // namespace
+
+bool IterationRecogniser::arrive(uint64_t handle, uint32_t blocks, uint32_t weight,
+                                 uint64_t stream_handle, uint64_t now) {
+  Stream& stream = stream_of(stream_handle);
+  const uint32_t function = function_number(handle);
+  const uint32_t transition = transition_number(stream.previous, function);
+  ++launches_;
+  start(stream, now);
+  loops_.see(function);
+
+  bool begins = false;
+  if (stream.marks != 0) {
+    begins = is_main(stream) && edges_.arrive(stream.previous, function, stream.marks,
+                                              stream.position - stream.unit_position);
+    stream.unit_position = stream.position;
+    stream.marks = 0;
+    if (begins) note_marked_begin(stream);
+  } else if (edges_.may_know(transition)) {
+    edges_.pass(stream.previous, function);
+  }
+  if (is_lost(stream) && is_main(stream)) {
+    if (!loops_.is_resting(is_trusted()))
+      loops_.learn(stream.previous, function, static_cast<uint32_t>(&stream - streams_),
+                   stream.position + 1, breaks_);
+    if (!begins && loops_.is_top(transition)) begins = stream.has_looped = true;
+  }
+  if (begins) begin(stream, function, blocks, now);
+
+  stream.previous = function;
+  stream.position += weight;
+  stream.recent += weight;
+  stream.last_used = launches_;
+  stream.input_bytes = 0;
+  IterationSketch& sketch = stream.sketch;
+  sketch.launches += weight;
+  sketch.width += bits_of(blocks);
+  sketch.functions |= 1ULL << (function >> 26);
+  sketch.has_graph = sketch.has_graph || weight != 1;
+  if (--until_halved_ == 0) halve_shares();
+  return begins;
+}
+
+void IterationRecogniser::copy(CopyWay way, uint64_t bytes, bool waits, uint64_t stream_handle,
+                               uint64_t now) {
+  Stream& stream = stream_of(stream_handle);
+  stream.last_used = launches_ + 1;
+  start(stream, now);
+  if (way == CopyWay::kToGpu) {
+    stream.marks |= bytes < kScalarBytes ? kMarkScalar : kMarkInput;
+    const uint64_t sum = stream.input_bytes + bytes;
+    stream.input_bytes = sum < ~0U ? static_cast<uint32_t>(sum) : ~0U;
+  } else if (way == CopyWay::kFromGpu) {
+    stream.marks |= kMarkOutput;
+    ++breaks_;
+  }
+  if (waits) set_drained(stream, now);
+}
+
+void IterationRecogniser::waited(uint64_t stream_handle, uint64_t now) {
+  ++breaks_;
+  if (stream_handle != kAllStreams) {
+    Stream& stream = stream_of(stream_handle);
+    stream.last_used = launches_ + 1;
+    stream.marks |= kMarkOutput;
+    set_drained(stream, now);
+    return;
+  }
+  for (Stream& stream : streams_) {
+    if (stream.last_used == 0) continue;
+    stream.marks |= kMarkOutput;
+    set_drained(stream, now);
+  }
+}
+
+IterationRecogniser::Stream& IterationRecogniser::find_stream(uint64_t handle) {
+  uint32_t oldest = 0;
+  for (uint32_t i = 0; i < kStreams; ++i) {
+    if (streams_[i].last_used != 0 && streams_[i].handle == handle) {
+      latest_ = i;
+      return streams_[i];
+    }
+    if (streams_[i].last_used < streams_[oldest].last_used) oldest = i;
+  }
+  Stream& stream = streams_[oldest];
+  if (stream.is_running) --running_;
+  stream = Stream{};
+  stream.handle = handle;
+  stream.last_used = launches_ + 1;
+  latest_ = oldest;
+  return stream;
+}
+
+void IterationRecogniser::set_running(Stream& stream, uint64_t now) {
+  stream.is_running = true;
+  if (running_++ == 0 && drained_ns_ != 0 && now > drained_ns_) idle_ns_ += now - drained_ns_;
+}
+
+void IterationRecogniser::set_drained(Stream& stream, uint64_t now) {
+  if (!stream.is_running) return;
+  stream.is_running = false;
+  if (--running_ == 0) drained_ns_ = now;
+}
+
+// A stream is lost when it launches on and on without an iteration that begins at a mark.
+void IterationRecogniser::note_marked_begin(Stream& stream) {
+  const auto launches = static_cast<float>(stream.position - stream.marked_begin);
+  stream.marked_begin = stream.position;
+  const float before = stream.last_marked;
+  const bool is_alike = 4 * launches <= 5 * before && 5 * launches >= 4 * before;
+  const bool is_two_loops = stream.has_looped && !is_alike;
+  stream.last_marked = launches;
+  stream.has_looped = false;
+  if (is_two_loops) return;
+  if (launches > stream.marked_launches) {
+    stream.marked_launches = launches;
+  } else {
+    stream.marked_launches += (launches - stream.marked_launches) / kMarkedMemory;
+  }
+}
+
+void IterationRecogniser::halve_shares() {
+  until_halved_ = kShareLaunches;
+  busiest_ = 0;
+  for (Stream& stream : streams_) {
+    if (stream.last_used == 0) continue;
+    if (stream.recent > busiest_) busiest_ = stream.recent;
+    stream.recent /= 2;
+    stream.is_young = false;
+  }
+  busiest_ /= 2;
+}
+
+void IterationRecogniser::begin(Stream& stream, uint32_t function, uint32_t blocks, uint64_t now) {
+  forget_outcomes_of_old_rules();
+  int before = -1;
+  if (stream.has_begun && stream.sketch.launches >= kFewestLaunches) {
+    const uint64_t period = now > stream.began_ns ? now - stream.began_ns : 0;
+    const uint64_t idle = idle_ns_ - stream.idle_at_begin;
+    const uint64_t busy = period > idle ? period - idle : 0;
+    const IterationKinds::Outcome outcome = kinds_.end(stream.sketch, busy);
+    if (outcome != IterationKinds::Outcome::kNew || kinds_.made() > kFirstKinds) {
+      outcomes_ = outcomes_ << 1 | (outcome == IterationKinds::Outcome::kExpected ? 1U : 0U);
+      if (outcome_count_ < 32) ++outcome_count_;
+    }
+    if (outcome == IterationKinds::Outcome::kExpected) times_.add(period, busy);
+    before = static_cast<int>(stream.sketch.kind);
+  }
+  const uint64_t waited_ns =
+      drained_ns_ != 0 && now > drained_ns_ && running_ == 1 ? now - drained_ns_ : 0;
+  stream.sketch = IterationSketch{};
+  stream.sketch.kind = kinds_.begin(function, blocks, before);
+  stream.sketch.input_bytes = stream.input_bytes;
+  stream.sketch.waited_ns = waited_ns;
+  stream.began_ns = now;
+  stream.idle_at_begin = idle_ns_;
+  stream.has_begun = true;
+  phase_ = kinds_.phase(stream.sketch.kind);
+  if (is_trusted()) ++count_;
+}
+
+void IterationRecogniser::forget_outcomes_of_old_rules() {
+  const uint32_t rules = edges_.changes() + loops_.changes();
+  if (rules == rules_) return;
+  rules_ = rules;
+  outcomes_ = outcome_count_ = 0;
+}
+
+float IterationRecogniser::confidence() const {
+  return static_cast<float>(__builtin_popcount(outcomes_)) / static_cast<float>(outcome_count_ + 1);
+}
+
+IterationReport IterationRecogniser::report() const {
+  IterationReport report;
+  report.count = count_;
+  report.confidence = confidence();
+  report.mean_ns = times_.mean_ns();
+  report.p99_ns = times_.p99_ns();
+  report.busy_ns = times_.busy_ns();
+  report.launches = kinds_.launches(streams_[latest_].sketch.kind);
+  report.phase = phase_;
+  return report;
+}
+
+}  // namespace gpushare::shim

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Iterations: recognises, from nothing but the launches, copies and waits of a process, where an
+// iteration of its main loop begins: a training step, a decoding step, a request. Pure: no clock,
+// no driver, no allocation, no failure; the caller gives the time and serialises the calls. About
+// 90 KiB, fixed (asserted below); every call is O(1), usually a few ns (bench/shim).
+//
+// How. Periods of a raw launch sequence are the wrong thing to look for: layers repeat inside an
+// iteration, kernels vary with the data, evaluation follows other rules. What every loop has is a
+// way back to its top, so the recogniser looks for that one transition (last kernel of an iteration
+// -> first kernel of the next):
+//   1. Host loops show at marks: the program handed in data or waited for a result since the last
+//      launch on that stream. Transitions at marks cut the launches into units; those that only
+//      divide an iteration (a wait for an overflow flag, a micro-batch before the optimizer step, a
+//      scalar that is copied in) are told from those that begin one: iteration_edges.h.
+//   2. A loop without marks (data that stays on the GPU, a loader with its own stream) shows as
+//      the transitions with the longest regular distance; of those the one that leads from the
+//      kernel first seen last to the kernel first seen first: iteration_loops.h.
+// Confidence is not how it was found but how it has fared: the part of the last 32 iterations that
+// were like earlier ones of their kind, in launches and functions: iteration_kinds.h. Salus
+// (MLSys'20) asks the framework for its iteration markers; nothing here needs one.
+//
+// Known to go wrong: extra kernels of >= 1 % of an iteration on every n-th (n <= 64) make n
+// iterations one, as gradient accumulation looks the same; launches before the first mark of an
+// iteration (a memset that clears gradients) count to the one before; where a loop without marks
+// begins is off by a part of an iteration when the process ran its last kernels before its first.
+#pragma once
+
+#include <cstdint>
+
+#include "intercept/shim/iteration_edges.h"
+#include "intercept/shim/iteration_kinds.h"
+#include "intercept/shim/iteration_loops.h"
+#include "intercept/shim/iteration_times.h"
+
+namespace gpushare::shim {
+
+enum class CopyWay : uint8_t { kToGpu, kFromGpu, kOnGpu };
+
+struct IterationReport {
+  uint64_t count = 0;    // iterations begun while confidence was at least kTrusted
+  float confidence = 0;  // 0..1; below kTrusted nothing else here is worth reading
+  uint64_t mean_ns = 0;  // from begin to begin on a stream, over about the last 64; 0 unknown
+  uint64_t p99_ns = 0;   // over about the last 1,000, to 1/8; 0 unknown
+  uint64_t busy_ns = 0;  // mean; less the time in which the GPU was known to have nothing to do
+  float launches = 0;    // mean
+  Phase phase = Phase::kUnknown;  // of the iteration that began last
+};
+
+class IterationRecogniser {
+ public:
+  static constexpr float kTrusted = 0.75F;
+  static constexpr uint64_t kAllStreams = ~0ULL;
+
+  // A kernel. True: it is the first of an iteration, for all we know (report().confidence says how
+  // well that is).
+  bool launch(uint64_t function, uint32_t blocks, uint64_t stream, uint64_t now_ns) {
+    return arrive(function, blocks, 1, stream, now_ns);
+  }
+  // A graph: weighs as much as 64 kernels. `graph`: what stays the same from launch to launch.
+  bool graph_launch(uint64_t graph, uint64_t stream, uint64_t now_ns) {
+    return arrive(graph, 0, kGraphWeight, stream, now_ns);
+  }
+  // `waits`: the call returned only when the copy had been done.
+  void copy(CopyWay way, uint64_t bytes, bool waits, uint64_t stream, uint64_t now_ns);
+  // The program waited until `stream`, or kAllStreams, had done its work; now_ns: after that.
+  void waited(uint64_t stream, uint64_t now_ns);
+
+  IterationReport report() const;
+  bool is_trusted() const { return confidence() >= kTrusted; }
+
+ private:
+  static constexpr uint32_t kStreams = 16;
+  static constexpr uint32_t kGraphWeight = 64;
+  static constexpr uint32_t kShareLaunches = 1024;
+
+  struct Stream {
+    uint64_t handle = 0;
+    uint64_t last_used = 0;  // launches_ then; 0: free entry
+    uint32_t previous = 0;   // function; 0: none yet
+    uint32_t position = 0;   // weight of the launches so far
+    uint32_t recent = 0;     // the same, halved now and then
+    uint8_t marks = 0;       // since the last launch
+    bool is_running = false;
+    bool is_young = true;
+    bool has_begun = false;      // an iteration
+    bool has_looped = false;     // without a mark, since the last that began at one
+    uint32_t unit_position = 0;  // where the present unit began
+    uint32_t input_bytes = 0;    // since the last launch
+    uint32_t marked_begin = 0;   // position of the last iteration that began at a mark
+    float marked_launches = 0;   // of such iterations, the longer ones
+    float last_marked = 0;       // of the last one
+    uint64_t began_ns = 0;
+    uint64_t idle_at_begin = 0;
+    IterationSketch sketch;
+  };
+
+  bool arrive(uint64_t handle, uint32_t blocks, uint32_t weight, uint64_t stream, uint64_t now);
+  Stream& stream_of(uint64_t handle) {
+    if (streams_[latest_].handle == handle && streams_[latest_].last_used != 0)
+      return streams_[latest_];
+    return find_stream(handle);
+  }
+  Stream& find_stream(uint64_t handle);
+  void start(Stream& stream, uint64_t now) {
+    if (!stream.is_running) set_running(stream, now);
+  }
+  void set_running(Stream& stream, uint64_t now);
+  void set_drained(Stream& stream, uint64_t now);
+  bool is_main(const Stream& stream) const {
+    return stream.is_young || stream.recent >= busiest_ / 8;
+  }
+  bool is_lost(const Stream& stream) const {
+    return static_cast<float>(stream.position - stream.marked_begin) > 2 * stream.marked_launches;
+  }
+  void note_marked_begin(Stream& stream);
+  void halve_shares();
+  void begin(Stream& stream, uint32_t function, uint32_t blocks, uint64_t now);
+  void forget_outcomes_of_old_rules();
+  float confidence() const;
+
+  Stream streams_[kStreams];
+  uint32_t latest_ = 0;
+  uint64_t launches_ = 0;
+  uint32_t until_halved_ = kShareLaunches;
+  uint32_t busiest_ = 0;  // most `recent` of a stream
+
+  uint32_t running_ = 0;  // streams that may have work
+  uint64_t drained_ns_ = 0;
+  uint64_t idle_ns_ = 0;  // in all
+  uint32_t breaks_ = 0;   // marks of output so far: distances across one say nothing
+
+  uint32_t outcomes_ = 0;  // newest in bit 0; 1: as expected
+  uint32_t outcome_count_ = 0;
+  uint32_t rules_ = 0;  // changes of rules when they were last forgotten
+  uint64_t count_ = 0;
+  Phase phase_ = Phase::kUnknown;
+  IterationTimes times_;
+  IterationKinds kinds_;
+  IterationEdges edges_;
+  IterationLoops loops_;
+};
+
+static_assert(sizeof(IterationRecogniser) <= 96 * 1024);
+
+}  // namespace gpushare::shim

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "intercept/shim/iteration_times.h"
+
+namespace gpushare::shim {
+namespace {
+
+constexpr uint32_t kMemory = 64;
+constexpr uint32_t kHalveAt = 1000;
+
+}  // namespace
+
+void IterationTimes::add(uint64_t period_ns, uint64_t busy_ns) {
+  if (count_ < kMemory) ++count_;
+  mean_ += (static_cast<double>(period_ns) - mean_) / count_;
+  busy_ += (static_cast<double>(busy_ns) - busy_) / count_;
+
+  const uint64_t value = period_ns | kParts;
+  const uint32_t octave = 63 - static_cast<uint32_t>(__builtin_clzll(value));
+  const uint32_t part = static_cast<uint32_t>(value >> (octave - 3)) & (kParts - 1);
+  const uint32_t bucket = octave < kOctaves ? octave * kParts + part : kOctaves * kParts - 1;
+  ++buckets_[bucket];
+  if (++in_histogram_ < kHalveAt) return;
+  in_histogram_ = 0;
+  for (uint16_t& bucket_count : buckets_) in_histogram_ += bucket_count /= 2;
+}
+
+uint64_t IterationTimes::p99_ns() const {
+  if (in_histogram_ == 0) return 0;
+  uint32_t above = in_histogram_ / 100;
+  uint32_t i = kOctaves * kParts - 1;
+  for (; i > 0; --i) {
+    if (buckets_[i] > above) break;
+    above -= buckets_[i];
+  }
+  const uint32_t octave = i / kParts;
+  return ((1ULL << octave) + ((1ULL * (i % kParts) + 1) << octave >> 3));
+}
+
+}  // namespace gpushare::shim

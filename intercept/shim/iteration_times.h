@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// How long iterations take, in fixed space: a mean that follows, and a histogram of eight buckets
+// for each power of two, halved every 1,000 values, for the 99th percentile.
+#pragma once
+
+#include <cstdint>
+
+namespace gpushare::shim {
+
+class IterationTimes {
+ public:
+  void add(uint64_t period_ns, uint64_t busy_ns);
+  uint64_t mean_ns() const { return static_cast<uint64_t>(mean_); }
+  uint64_t busy_ns() const { return static_cast<uint64_t>(busy_); }
+  uint64_t p99_ns() const;  // upper edge of its bucket
+
+ private:
+  static constexpr uint32_t kOctaves = 40, kParts = 8;
+
+  double mean_ = 0, busy_ = 0;
+  uint32_t count_ = 0;
+  uint32_t in_histogram_ = 0;
+  uint16_t buckets_[kOctaves * kParts] = {};
+};
+
+}  // namespace gpushare::shim

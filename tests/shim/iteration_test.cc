@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// The recogniser against modelled programs (iteration_programs.h) that say where their iterations
+// begin. A boundary is right when it is reported, with trust, at the very launch that begins the
+// iteration. Missed and invented ones count against it:
+//   accuracy = right / (right + missed + invented)
+// from the seventeenth iteration on: until then it learns. GPUSHARE_TABLE=1 prints the table.
+#include "intercept/shim/iteration.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "tests/shim/iteration_programs.h"
+
+namespace gpushare::shim {
+namespace {
+
+constexpr uint64_t kFirstSeed = 101, kLastSeed = 103;  // none that the rules were made with
+constexpr uint32_t kLearning = 16;                     // iterations
+constexpr uint32_t kLearningPhases = 500;              // a few prompts
+
+struct Score {
+  uint64_t right = 0, missed = 0, invented = 0;
+  uint64_t phases = 0, known_phases = 0, wrong_phases = 0;
+
+  double accuracy() const {
+    const uint64_t all = right + missed + invented;
+    return all == 0 ? 0 : static_cast<double>(right) / static_cast<double>(all);
+  }
+  double known() const {
+    return phases == 0 ? 1 : static_cast<double>(known_phases) / static_cast<double>(phases);
+  }
+};
+
+void add(Score& score, const Program& program, uint64_t seed) {
+  const auto recogniser = std::make_unique<IterationRecogniser>();
+  uint32_t begun = 0;
+  for (const ProgramEvent& event : program.record(seed)) {
+    const bool is_reported = feed(*recogniser, event);
+    begun += event.begins;
+    if (begun <= kLearning) continue;
+    score.right += event.begins && is_reported;
+    score.missed += event.begins && !is_reported;
+    score.invented += !event.begins && is_reported;
+    if (!event.begins || begun <= kLearningPhases) continue;
+    const Phase phase = recogniser->report().phase;
+    score.phases += event.phase != Phase::kUnknown;
+    score.known_phases += event.phase != Phase::kUnknown && phase != Phase::kUnknown;
+    score.wrong_phases += phase != Phase::kUnknown && phase != event.phase;
+  }
+}
+
+bool wants_table() { return std::getenv("GPUSHARE_TABLE") != nullptr; }
+
+TEST(Iteration, BoundariesOfEveryModelledProgramAreRight) {
+  if (wants_table())
+    std::printf("%-58s %8s %7s %7s %8s %8s %7s\n", "", "right", "missed", "invent.", "accuracy",
+                "phases", "wrong");
+  for (const Program& program : iterating_programs()) {
+    Score score;
+    for (uint64_t seed = kFirstSeed; seed <= kLastSeed; ++seed) add(score, program, seed);
+    if (wants_table())
+      std::printf("%-58s %8lu %7lu %7lu %7.2f%% %7.1f%% %7lu\n", program.name, score.right,
+                  score.missed, score.invented, 100 * score.accuracy(), 100 * score.known(),
+                  score.wrong_phases);
+    EXPECT_GE(score.accuracy(), 0.99) << program.name;
+    EXPECT_GE(score.known(), 0.9) << program.name;
+    EXPECT_LE(score.wrong_phases * 100, score.phases) << program.name;
+  }
+}
+
+TEST(Iteration, ProgramsWithoutIterationsAreNotTrusted) {
+  for (const Program& program : aimless_programs()) {
+    for (uint64_t seed = kFirstSeed; seed <= kLastSeed; ++seed) {
+      const auto recogniser = std::make_unique<IterationRecogniser>();
+      uint64_t invented = 0, launches = 0;
+      float most = 0;
+      for (const ProgramEvent& event : program.record(seed)) {
+        invented += feed(*recogniser, event);
+        launches += event.kind == ProgramEvent::Kind::kLaunch;
+        most = std::max(most, recogniser->report().confidence);
+      }
+      if (wants_table())
+        std::printf("%-58s %8lu launches, confidence at most %.2f\n", program.name, launches,
+                    static_cast<double>(most));
+      EXPECT_EQ(invented, 0U) << program.name;
+      EXPECT_LT(most, IterationRecogniser::kTrusted) << program.name;
+    }
+  }
+}
+
+std::vector<bool> boundaries(const std::vector<ProgramEvent>& events) {
+  const auto recogniser = std::make_unique<IterationRecogniser>();
+  std::vector<bool> result;
+  for (const ProgramEvent& event : events) result.push_back(feed(*recogniser, event));
+  return result;
+}
+
+// Nothing but the events counts, and of them not how fast the program runs or where the driver put
+// its streams.
+TEST(Iteration, NeitherSpeedNorHandlesChangeTheBoundaries) {
+  for (const Program& program : iterating_programs()) {
+    auto events = program.record(7);
+    const std::vector<bool> before = boundaries(events);
+    for (ProgramEvent& event : events) {
+      event.at_ns = event.at_ns * 3 + 12345;
+      event.stream = event.stream * 0x1000 + 0x7F0012345000;
+    }
+    EXPECT_EQ(boundaries(events), before) << program.name;
+  }
+}
+
+// A second program in the same process (another cell of a notebook) is learned like the first.
+TEST(Iteration, ANewLoopAfterAnotherIsRecognisedAgain) {
+  const auto recogniser = std::make_unique<IterationRecogniser>();
+  const auto programs = iterating_programs();
+  uint64_t seed = 20;
+  for (const Program& program : {programs[5], programs[0], programs[15], programs[1]}) {
+    uint64_t all = 0, right = 0, begun = 0;
+    for (const ProgramEvent& event : program.record(++seed)) {
+      const bool is_reported = feed(*recogniser, event);
+      begun += event.begins;
+      if (begun <= 60) continue;
+      all += event.begins || is_reported;
+      right += event.begins && is_reported;
+    }
+    EXPECT_GE(static_cast<double>(right), 0.99 * static_cast<double>(all)) << program.name;
+  }
+}
+
+TEST(Iteration, NothingIsKnownOfAProgramThatDoesNothing) {
+  const auto recogniser = std::make_unique<IterationRecogniser>();
+  recogniser->waited(IterationRecogniser::kAllStreams, 5);
+  recogniser->copy(CopyWay::kToGpu, 1 << 30, true, 1, 6);
+  const IterationReport report = recogniser->report();
+  EXPECT_EQ(report.count, 0U);
+  EXPECT_EQ(report.confidence, 0);
+  EXPECT_EQ(report.p99_ns, 0U);
+  EXPECT_EQ(report.phase, Phase::kUnknown);
+}
+
+TEST(Iteration, AKernelLaunchedForEverIsNoIteration) {
+  const auto recogniser = std::make_unique<IterationRecogniser>();
+  for (uint64_t i = 0; i < 100'000; ++i) {
+    EXPECT_FALSE(recogniser->launch(0x7F00, 132, 1, i * 5000) && recogniser->is_trusted());
+  }
+}
+
+// Steps of 40 kernels, 10 ms apart, of which the GPU works 3 ms.
+TEST(Iteration, MeasuresPeriodAndBusyTime) {
+  const auto recogniser = std::make_unique<IterationRecogniser>();
+  uint64_t now = 1'000'000'000;
+  for (uint32_t step = 0; step < 300; ++step) {
+    const uint64_t began = now;
+    recogniser->copy(CopyWay::kToGpu, 4096, false, 1, now);
+    for (uint64_t i = 0; i < 40; ++i) recogniser->launch(0x100 + i * 64, 100, 1, now += 10'000);
+    recogniser->copy(CopyWay::kFromGpu, 64, false, 1, now);
+    now = began + 3'000'000;
+    recogniser->waited(1, now);
+    now = began + (step % 50 == 49 ? 40'000'000 : 10'000'000);
+  }
+  const IterationReport report = recogniser->report();
+  EXPECT_GT(report.count, 280U);
+  EXPECT_NEAR(static_cast<double>(report.mean_ns), 10.4e6, 0.5e6);
+  EXPECT_NEAR(static_cast<double>(report.busy_ns), 3.0e6, 0.05e6);
+  EXPECT_NEAR(static_cast<double>(report.p99_ns), 40e6, 5e6);
+  EXPECT_EQ(report.launches, 40);
+}
+
+TEST(IterationTimes, PercentileIsNeverBelowTheValueAndAtMostAnEighthAbove) {
+  for (uint64_t value : {1ULL, 7ULL, 1'000ULL, 123'456ULL, 9'999'999ULL, 60'000'000'000ULL}) {
+    IterationTimes times;
+    for (int i = 0; i < 5'000; ++i) times.add(value, value);
+    EXPECT_GE(times.p99_ns(), value);
+    EXPECT_LE(times.p99_ns(), std::max<uint64_t>(16, value + value / 8 + 1));
+  }
+}
+
+}  // namespace
+}  // namespace gpushare::shim
