@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <charconv>
 #include <sstream>
 
 #include "shmctl/base/version.h"
 #include "tools/doctor_files.h"
+#include "tools/doctor_module.h"
 #include "tools/format.h"
 
 namespace gpushare {
@@ -30,22 +30,6 @@ Finding warning(std::string check, std::string detail, std::string fix) {
 }
 Finding fail(std::string check, std::string detail, std::string fix) {
   return {std::move(check), State::kFail, std::move(detail), std::move(fix)};
-}
-
-bool is_simulated(const DoctorInput& input) {
-  return input.status && input.status->health.is_live() &&
-         input.status->snapshot.agent.is_simulated != 0;
-}
-
-// "6.1" of "6.1.0-18-amd64"
-std::optional<std::pair<int, int>> leading_version(std::string_view text) {
-  std::pair<int, int> version;
-  const char* end = text.end();
-  const auto major = std::from_chars(text.begin(), end, version.first);
-  if (major.ec != std::errc{} || major.ptr == end || *major.ptr != '.') return std::nullopt;
-  const auto minor = std::from_chars(major.ptr + 1, end, version.second);
-  if (minor.ec != std::errc{}) return std::nullopt;
-  return version;
 }
 
 Finding check_kernel(const MachineFiles& files) {
@@ -159,44 +143,6 @@ Finding check_clock(const MachineFiles& files) {
                  "boot with clocksource=tsc, if the machine's is stable");
 }
 
-// What the module says of the driver: "hooked nvidia:FUNCTION", "waiting for driver", "drained",
-// "observing only: REASON". Empty: it is not loaded.
-std::string module_state(const MachineFiles& files) {
-  if (!files.has("/sys/kernel/gpushare")) return "";
-  return files.text("/sys/kernel/gpushare/driver").value_or("unreadable");
-}
-
-Finding check_module(const MachineFiles& files, const DoctorInput& input) {
-  constexpr const char* kCheck = "kernel module";
-  constexpr const char* kNotFiltering =
-      "memory_max is not enforced, and a program may change its own slice";
-  const std::string state = module_state(files);
-  if (state.empty())
-    return warning(kCheck, fmt::format("gpushare.ko is not loaded: {}", kNotFiltering),
-                   "load it if you need that: modprobe gpushare");
-  const std::string version = files.text("/sys/kernel/gpushare/version").value_or("unknown");
-  if (version != kVersion)
-    return warning(kCheck,
-                   fmt::format("gpushare.ko {} is not of this gpushare, {}", version, kVersion),
-                   "install the module of this version, and load it anew when gpushared is "
-                   "stopped");
-  const std::string what = fmt::format("gpushare.ko {}, {}", version, state);
-  if (state == "drained")
-    return warning(kCheck, what + ": " + kNotFiltering, "echo 0 > /sys/kernel/gpushare/drain");
-  const bool is_hooked = state.starts_with("hooked");
-  const bool has_driver = files.has("/proc/driver/nvidia/version");
-  if (!is_hooked && (state != "waiting for driver" || has_driver))
-    return warning(kCheck, what + ": " + kNotFiltering,
-                   "see what 'dmesg | grep gpushare' says of it");
-  if (is_simulated(input)) return ok(kCheck, what + "; the agent drives a simulated GPU");
-  const std::string agent = files.text("/sys/kernel/gpushare/agent").value_or("none");
-  if (agent != "none") return ok(kCheck, fmt::format("{}, agent {}", what, agent));
-  return warning(kCheck,
-                 input.agent ? what + ": gpushared runs, but is not registered with it"
-                             : what + ": no agent is registered",
-                 input.agent ? "systemctl restart gpushared" : "systemctl start gpushared");
-}
-
 Finding check_unit(const MachineFiles& files) {
   for (const char* path :
        {"/etc/systemd/system/gpushared.service", "/usr/local/lib/systemd/system/gpushared.service",
@@ -264,6 +210,11 @@ std::vector<std::string> tenants_where(const DoctorInput& input,
 }
 
 }  // namespace
+
+bool is_simulated(const DoctorInput& input) {
+  return input.status && input.status->health.is_live() &&
+         input.status->snapshot.agent.is_simulated != 0;
+}
 
 std::vector<Finding> check_machine(const DoctorInput& input) {
   const MachineFiles files(input.root);

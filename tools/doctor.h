@@ -24,6 +24,7 @@ struct DoctorInput {
   Result<Status> status;  // of the control plane or the socket
   Result<> region;        // whether the region could be mapped read-only
 };
+bool is_simulated(const DoctorInput& input);  // a live agent drives a simulated GPU
 
 // In the order in which they should be fixed. Each that is not ok has the exact fix.
 std::vector<Finding> check_machine(const DoctorInput& input);

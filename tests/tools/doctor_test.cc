@@ -45,6 +45,8 @@ struct Machine {
     tree.write("sys/kernel/gpushare/version", std::string(kVersion) + "\n");
     tree.write("sys/kernel/gpushare/driver", "hooked nvidia:nvidia_unlocked_ioctl\n");
     tree.write("sys/kernel/gpushare/agent", "9\n");
+    tree.write("proc/sys/kernel/ftrace_enabled", "1\n");
+    tree.write("dev/gpushare", "");
     tree.write("usr/lib/systemd/system/gpushared.service", "");
     tree.write("run/systemd/system/x", "");
     tree.write("run/gpushare/x", "");
@@ -126,8 +128,17 @@ TEST(Doctor, EachThingThatIsMissingIsFoundAndHasAFix) {
       {"kernel module", nullptr, "sys/kernel/gpushare/version", "9.9\n", State::kWarning,
        "gpushare.ko 9.9 is not of this gpushare"},
       {"kernel module", nullptr, "sys/kernel/gpushare/driver",
-       "observing only: no function of the driver is known (-2)\n", State::kWarning,
-       "no function of the driver is known"},
+       "observing only: the driver's ioctl was not found (-2)\n", State::kWarning,
+       "the driver's ioctl was not found"},
+      {"kernel module", nullptr, "sys/kernel/gpushare/driver",
+       "observing only: another module diverts the driver's ioctl (-16)\n", State::kWarning,
+       "another module diverts"},
+      {"kernel module", nullptr, "proc/sys/kernel/ftrace_enabled", "0\n", State::kWarning,
+       "ftrace, which it hooks by, is off"},
+      {"kernel module", "dev/gpushare", nullptr, nullptr, State::kWarning,
+       "/dev/gpushare is missing"},
+      {"kernel module", nullptr, "sys/kernel/gpushare/agent", "77\n", State::kWarning,
+       "process 77 is registered with it, not gpushared, 9"},
       {"kernel module", nullptr, "sys/kernel/gpushare/driver", "waiting for driver\n",
        State::kWarning, "waiting for driver"},
       {"kernel module", nullptr, "sys/kernel/gpushare/driver", "drained\n", State::kWarning,
@@ -146,6 +157,97 @@ TEST(Doctor, EachThingThatIsMissingIsFoundAndHasAFix) {
     EXPECT_NE(found.detail.find(row.says), std::string::npos) << found.detail;
     EXPECT_NE(found.fix, "") << row.check;
   }
+}
+
+// A machine where the module is installed, but not loaded; each row is why.
+struct Unloaded {
+  const char* description;
+  std::vector<std::pair<const char*, const char*>> written;  // file and text
+  const char* says;
+  const char* fix;
+};
+
+TEST(Doctor, AModuleThatIsNotLoadedIsSaidWithItsReason) {
+  constexpr const char* kDep = "lib/modules/6.1.0-18-amd64/modules.dep";
+  constexpr const char* kModule = "lib/modules/6.1.0-18-amd64/updates/dkms/gpushare.ko";
+  constexpr const char* kInstalled =
+      "kernel/fs/fuse/fuse.ko:\nupdates/dkms/gpushare.ko:\nupdates/dkms/nvidia.ko:\n";
+  constexpr const char* kSigned = "ELF...~Module signature appended~\n";
+  constexpr const char* kLockdown = "sys/kernel/security/lockdown";
+  constexpr const char* kLocked = "none [integrity] confidentiality\n";
+  const Unloaded table[] = {
+      {"nobody did", {{kDep, kInstalled}}, "nobody has loaded it", "modprobe gpushare"},
+      {"by modprobe.d",
+       {{kDep, kInstalled}, {"etc/modprobe.d/local.conf", "# mine\nblacklist gpushare\n"}},
+       "/etc/modprobe.d/local.conf forbids it",
+       "take gpushare out there"},
+      {"by an install line",
+       {{kDep, kInstalled},
+        {"usr/lib/modprobe.d/x.conf", "install  gpushare /bin/false\n"},
+        {"run/modprobe.d/y.conf", "install gpushare /bin/false\n"}},
+       "/run/modprobe.d/y.conf forbids it",
+       "take gpushare out there"},
+      {"by the kernel's command line",
+       {{kDep, kInstalled}, {"proc/cmdline", "quiet module_blacklist=nouveau,gpushare ro\n"}},
+       "the kernel's command line forbids it",
+       "take gpushare out there"},
+      {"a softdep is no prohibition",
+       {{kDep, kInstalled}, {"etc/modprobe.d/gpushare.conf", "softdep nvidia pre: gpushare\n"}},
+       "nobody has loaded it",
+       "modprobe gpushare"},
+      {"never built",
+       {{kDep, "updates/dkms/nvidia.ko:\n"}},
+       "none is installed for Linux 6.1.0-18-amd64",
+       "gpushare-dkms"},
+      {"DKMS did not build it",
+       {{kDep, "updates/dkms/nvidia.ko:\n"}, {"var/lib/dkms/gpushare/0.1.0/source", ""}},
+       "DKMS has built none for Linux 6.1.0-18-amd64",
+       "apt-get install linux-headers-6.1.0-18-amd64; dkms install -k 6.1.0-18-amd64 gpushare/"},
+      {"an old kernel",
+       {{"proc/sys/kernel/osrelease", "5.10.0-30-amd64\n"}},
+       "it was built for Linux 6.1 to 6.12 only",
+       "make kmod KDIR=/lib/modules/5.10.0-30-amd64/build"},
+      {"a new kernel",
+       {{"proc/sys/kernel/osrelease", "6.18.2-amd64\n"}},
+       "it was built for Linux 6.1 to 6.12 only",
+       "make kmod KDIR=/lib/modules/6.18.2-amd64/build"},
+      {"not signed",
+       {{kDep, kInstalled}, {kModule, "ELF"}, {kLockdown, kLocked}},
+       "wants signed modules (secure boot), and it is not signed",
+       "dkms install --force -k 6.1.0-18-amd64"},
+      {"signed by a key that is not enrolled",
+       {{kDep, kInstalled}, {kModule, kSigned}, {kLockdown, kLocked}},
+       "the key is perhaps not enrolled",
+       "mokutil --import"},
+      {"the same, by the kernel's own option",
+       {{kDep, kInstalled},
+        {kModule, kSigned},
+        {"sys/module/module/parameters/sig_enforce", "Y\n"}},
+       "the key is perhaps not enrolled",
+       "mokutil --import"},
+      {"compressed, so that a signature cannot be seen",
+       {{kDep, "updates/dkms/gpushare.ko.xz:\n"}, {kLockdown, kLocked}},
+       "the key is perhaps not enrolled",
+       "mokutil --import"},
+  };
+  for (const Unloaded& row : table) {
+    const Machine machine;
+    machine.remove("sys/kernel/gpushare");
+    for (const auto& [file, text] : row.written) machine.tree.write(file, text);
+    const Finding found = finding(machine.input(), "kernel module");
+    EXPECT_EQ(found.state, State::kWarning) << row.description;
+    EXPECT_NE(found.detail.find(row.says), std::string::npos)
+        << row.description << ": " << found.detail;
+    EXPECT_NE(found.fix.find(row.fix), std::string::npos) << row.description << ": " << found.fix;
+  }
+}
+
+TEST(Doctor, AHookThatAnotherModuleHasIsNamedInTheFix) {
+  const Machine machine;
+  machine.tree.write("sys/kernel/gpushare/driver",
+                     "observing only: another module diverts the driver's ioctl (-16)\n");
+  EXPECT_NE(finding(machine.input(), "kernel module").fix.find("enabled_functions"),
+            std::string::npos);
 }
 
 TEST(Doctor, NeedsNoMountedTracefs) {
