@@ -5,25 +5,49 @@
  * Objects are made before the driver is asked: gs_object_new() may fail, gs_object_add() not.
  */
 #include <linux/hashtable.h>
+#include <linux/random.h>
 #include <linux/rhashtable.h>
 #include <linux/slab.h>
 
 #include "rm_call.h"
 #include "state.h"
 #include "stream.h"
+#include "version.h"
 
 static DEFINE_HASHTABLE(gs_clients_by_handle, 12);
 static DEFINE_HASHTABLE(gs_clients_by_file, 12);
 static struct rhashtable gs_objects;
+static struct kmem_cache *gs_object_cache;
+static u64 gs_objects_secret; /* odd */
+
+/*
+ * Multiplication by a secret odd number, of which the high bits are taken: a program chooses handles, but
+ * not which of them meet (Dietzfelbinger et al., "A Reliable Randomized Algorithm for the Closest-Pair
+ * Problem", 1997).
+ */
+static __always_inline u32 gs_object_hash(const void *data, u32 bytes, u32 seed)
+{
+	const struct gs_object_key *key = data;
+
+	return (((uintptr_t)key->client + key->handle) * (gs_objects_secret + 2ULL * seed)) >> 32;
+}
+
+static __always_inline int gs_object_compare(struct rhashtable_compare_arg *arg, const void *data)
+{
+	const struct gs_object_key *key = arg->key;
+	const struct gs_object *object = data;
+
+	return object->key.client != key->client || object->key.handle != key->handle;
+}
 
 static const struct rhashtable_params gs_objects_params = {
 	.key_len = sizeof(struct gs_object_key),
 	.key_offset = offsetof(struct gs_object, key),
 	.head_offset = offsetof(struct gs_object, hash),
+	.hashfn = gs_object_hash,
+	.obj_cmpfn = gs_object_compare,
 	.automatic_shrinking = true,
 };
-
-static_assert(sizeof(struct gs_object_key) == 2 * sizeof(void *)); /* no padding: it is hashed */
 
 /**
  * gs_client_new() - memory for a client that the driver will be asked for
@@ -38,11 +62,19 @@ struct gs_client *gs_client_new(void)
 /**
  * gs_object_new() - memory for an object that the driver will be asked for
  *
- * Return: zeroed, to be added or kfree()d; or NULL.
+ * Not accounted to the program: the driver's own for the same object is a multiple of it and is not.
+ *
+ * Return: zeroed, with one reference, or NULL.
  */
 struct gs_object *gs_object_new(void)
 {
-	return kzalloc(sizeof(struct gs_object), GFP_KERNEL_ACCOUNT);
+	struct gs_object *object = kmem_cache_alloc(gs_object_cache, GFP_KERNEL);
+
+	if (object) {
+		*object = (struct gs_object){ .refs = 1, .fd = -1 };
+		INIT_LIST_HEAD(&object->children);
+	}
+	return object;
 }
 
 /**
@@ -158,30 +190,44 @@ struct gs_object *gs_object_find(struct gs_client *client, u32 handle)
 
 /**
  * gs_object_add() - remember an object that the driver made
- * @object: from gs_object_new(), with what it is filled in
+ * @object: from gs_object_new(), with what it is filled in; the caller's reference stays
  * @client: it is below
- * @parent: handle
+ * @parent: object, with a reference of the caller's; NULL when it is not one that we know
+ * @parent_handle: as the caller named it
  * @handle: the driver's answer
  *
  * A remembered one of the same handle is gone, or the driver could not have made this. Without a place
  * in the hash (no memory) only the end of its parent finds the object: correct, only late.
  */
-void gs_object_add(struct gs_object *object, struct gs_client *client, u32 parent, u32 handle)
+void gs_object_add(struct gs_object *object, struct gs_client *client, struct gs_object *parent,
+		   u32 parent_handle, u32 handle)
 {
-	struct gs_object *stale = gs_object_find(client, handle);
+	struct gs_object *stale;
 
 	lockdep_assert_held(&gs_lock);
-	if (stale)
-		gs_object_destroy(stale);
-	object->refs = 1;
+	object->refs++;
 	object->key.client = client;
 	object->key.handle = handle;
-	object->parent_handle = parent;
-	object->parent = gs_object_find(client, parent);
-	INIT_LIST_HEAD(&object->children);
+	stale = rhashtable_lookup_get_insert_fast(&gs_objects, &object->hash, gs_objects_params);
+	if (stale && !IS_ERR(stale)) {
+		gs_object_destroy(stale);
+		stale = rhashtable_lookup_get_insert_fast(&gs_objects, &object->hash,
+							  gs_objects_params);
+	}
+	object->is_hashed = !stale;
+	object->parent_handle = parent_handle;
+	object->parent = parent && !parent->is_dead ? parent : NULL;
 	list_add_tail(&object->sibling,
 		      object->parent ? &object->parent->children : &client->objects);
-	object->is_hashed = !rhashtable_insert_fast(&gs_objects, &object->hash, gs_objects_params);
+}
+
+/**
+ * gs_object_free() - free an object
+ * @object: from gs_object_new(), that nobody else knows
+ */
+void gs_object_free(struct gs_object *object)
+{
+	kmem_cache_free(gs_object_cache, object);
 }
 
 /**
@@ -192,7 +238,7 @@ void gs_object_put(struct gs_object *object)
 {
 	lockdep_assert_held(&gs_lock);
 	if (!--object->refs)
-		kfree(object);
+		gs_object_free(object);
 }
 
 static void gs_object_destroy_leaf(struct gs_object *object)
@@ -201,8 +247,7 @@ static void gs_object_destroy_leaf(struct gs_object *object)
 		rhashtable_remove_fast(&gs_objects, &object->hash, gs_objects_params);
 	object->is_dead = true;
 	list_del(&object->sibling);
-	gs_charge_put(object->charge);
-	object->charge = NULL;
+	gs_object_drop_charge(object);
 	gs_object_put(object);
 }
 
@@ -231,20 +276,6 @@ void gs_object_destroy(struct gs_object *object)
 		leaf = parent;
 	}
 	gs_object_destroy_leaf(object);
-}
-
-/**
- * gs_object_instance() - the GPU that a new object will be on
- * @client: it will be below
- * @handle: of its parent
- *
- * Return: RM's device instance; 0 when the parent is not known, which is right with one GPU.
- */
-u32 gs_object_instance(struct gs_client *client, u32 handle)
-{
-	struct gs_object *parent = client ? gs_object_find(client, handle) : NULL;
-
-	return parent ? parent->instance : 0;
 }
 
 /**
@@ -282,7 +313,7 @@ void gs_clients_forget(void)
 
 static void gs_object_replay(struct gs_client *client, const struct gs_object *object)
 {
-	struct gpushare_event event;
+	struct gpushare_event event gs_uninitialized;
 
 	gs_object_event(&event, client->process, client->handle, object);
 	event.flags |= GPUSHARE_EVENT_REPLAYED;
@@ -297,7 +328,7 @@ static void gs_object_replay(struct gs_client *client, const struct gs_object *o
 void gs_client_replay(struct gs_client *client)
 {
 	struct list_head *level = &client->objects, *at = level->next;
-	struct gpushare_event event;
+	struct gpushare_event event gs_uninitialized;
 	struct gs_object *object;
 
 	lockdep_assert_held(&gs_lock);
@@ -353,6 +384,11 @@ void gs_object_event(struct gpushare_event *event, const struct gs_process *proc
 	}
 }
 
+/* Objects are filled in when they are got, so the kernel need not zero them: a constructor says so. */
+static void gs_object_construct(void *object)
+{
+}
+
 /**
  * gs_clients_init() - prepare the tables
  *
@@ -360,7 +396,18 @@ void gs_object_event(struct gpushare_event *event, const struct gs_process *proc
  */
 int gs_clients_init(void)
 {
-	return rhashtable_init(&gs_objects, &gs_objects_params);
+	int err;
+
+	gs_object_cache = kmem_cache_create("gpushare_object", sizeof(struct gs_object), 0, 0,
+					    gs_object_construct);
+	if (!gs_object_cache)
+		return -ENOMEM;
+	get_random_bytes(&gs_objects_secret, sizeof(gs_objects_secret));
+	gs_objects_secret |= 1;
+	err = rhashtable_init(&gs_objects, &gs_objects_params);
+	if (err)
+		kmem_cache_destroy(gs_object_cache);
+	return err;
 }
 
 /**
@@ -369,4 +416,5 @@ int gs_clients_init(void)
 void gs_clients_exit(void)
 {
 	rhashtable_destroy(&gs_objects);
+	kmem_cache_destroy(gs_object_cache);
 }

@@ -4,34 +4,7 @@
 
 #include "filter.h"
 #include "stream.h"
-
-/**
- * struct gs_making - what is prepared before the driver is asked for an object
- * @object: to be remembered
- * @charge: for video memory, else NULL; holds the memory once it is charged
- * @adopted: for a client that was there before us, when it is not known
- */
-struct gs_making {
-	struct gs_object *object;
-	struct gs_charge *charge;
-	struct gs_client *adopted;
-};
-
-static bool gs_making_prepare(struct gs_making *making, bool with_charge)
-{
-	making->object = gs_object_new();
-	making->adopted = gs_client_new();
-	making->charge = with_charge ? kzalloc(sizeof(*making->charge), GFP_KERNEL_ACCOUNT) : NULL;
-	return making->object && making->adopted && (making->charge || !with_charge);
-}
-
-/* Frees what has found no place; members that have are NULL. */
-static void gs_making_drop(struct gs_making *making)
-{
-	kfree(making->object);
-	kfree(making->adopted);
-	kfree(making->charge);
-}
+#include "version.h"
 
 /**
  * gs_filter_client() - a client is to be made
@@ -41,34 +14,40 @@ static void gs_making_drop(struct gs_making *making)
  */
 long gs_filter_client(struct gs_call *call)
 {
-	struct gs_client *client = gs_client_new();
-	struct gpushare_event event;
-	struct gs_answer answer;
+	struct gpushare_event event gs_uninitialized;
+	struct gs_answer answer gs_uninitialized;
+	u32 handle;
 	s32 fd;
 
-	if (!client)
+	call->adopted = gs_client_new();
+	if (!call->adopted || gs_call_enter(call)) {
+		kfree(call->adopted);
 		return gs_call_refuse(call, RM_ERR_NO_MEMORY);
-	gs_call_driver(call, &answer);
-	if (!answer.is_made) {
-		kfree(client);
-		return answer.ret;
 	}
+	mutex_unlock(&gs_lock);
+
+	gs_call_driver(call, &answer);
+
 	fd = gs_call_fd(call);
 	mutex_lock(&gs_lock);
-	gs_client_add(client, call->process, call->file, answer.rm.object, fd);
-	gs_process_open(call->process);
-	gs_event_init(&event, GPUSHARE_EVENT_CLIENT_CREATED, call->process);
-	event.object.client = answer.rm.object;
-	event.object.fd = fd;
-	gs_event_send(&event);
-	mutex_unlock(&gs_lock);
+	if (answer.is_done) {
+		handle = rm_answered_object(&call->rm, call->bytes);
+		gs_client_add(call->adopted, call->process, call->file, handle, fd);
+		call->adopted = NULL;
+		gs_process_open(call->process);
+		gs_event_init(&event, GPUSHARE_EVENT_CLIENT_CREATED, call->process);
+		event.object.client = handle;
+		event.object.fd = fd;
+		gs_event_send(&event);
+	}
+	gs_call_leave(call);
 	return answer.ret;
 }
 
 static void gs_memory_refused_event(struct gs_call *call, u32 instance, u64 bytes)
 {
 	struct gs_tenant *tenant = call->process->tenant;
-	struct gpushare_event event;
+	struct gpushare_event event gs_uninitialized;
 	u64 repeats;
 
 	if (!gs_refusal_is_reported(call->process, &repeats))
@@ -96,12 +75,12 @@ static u64 gs_memory_bytes(const struct gs_call *call)
 	return rm_memory_round(call->params.memory.size, call->params.memory.attr);
 }
 
-/* What the driver gave, read from where it answers. */
-static u64 gs_memory_answered(struct gs_call *call, const struct gs_answer *answer)
+/* What the driver gave; 0 when it did not say. */
+static u64 gs_memory_answered(const struct gs_call *call)
 {
 	if (call->rm.has_inline_size)
-		return answer->rm.bytes;
-	return gs_call_read_params(call) ? 0 : call->params.memory.size;
+		return rm_answered_bytes(call->nr, call->bytes);
+	return call->is_params_answer ? call->params.memory.size : 0;
 }
 
 static bool gs_memory_is_video(const struct gs_call *call)
@@ -114,47 +93,76 @@ static bool gs_memory_is_video(const struct gs_call *call)
 }
 
 /*
- * The GPU of a new object: a device names it, all others are on their parent's. Without parameters
- * the driver takes zeros.
+ * The GPU of a new object: a device names it, all others are on their parent's; of a parent that is not
+ * known on the first. Without parameters the driver takes zeros.
  */
 static u32 gs_call_instance(const struct gs_call *call)
 {
 	if (call->rm.class_id == RM_CLASS_DEVICE)
 		return min_t(u32, call->params.device.device_id, GPUSHARE_MAX_GPUS - 1);
-	return gs_object_instance(call->client, call->rm.parent);
+	return call->parent ? call->parent->instance : 0;
 }
 
-/* Remembers what the driver made below its client; one that was there before us becomes known. */
-static void gs_making_add(struct gs_making *making, const struct gs_call *call, u32 parent,
-			  u32 handle)
+/*
+ * Remembers what the driver made below its client; one that was there before us becomes known. One that
+ * was known and is gone meanwhile has taken the object with it.
+ */
+static bool gs_call_remember(struct gs_call *call)
 {
 	struct gs_client *client = call->client;
 
-	if (!client || client->is_dead) {
-		gs_client_add(making->adopted, call->process, call->file, call->rm.client, -1);
-		making->adopted = NULL;
+	if (!client) {
+		gs_client_add(call->adopted, call->process, call->file, call->rm.client, -1);
+		call->adopted = NULL;
 		client = gs_client_find(call->rm.client, call->file, call->process);
 	}
-	making->object->charge = making->charge;
-	making->charge = NULL;
-	gs_object_add(making->object, client, parent, handle);
-	making->object = NULL;
+	if (client->is_dead)
+		return false;
+	gs_object_add(call->object, client, call->parent, call->rm.parent,
+		      rm_answered_object(&call->rm, call->bytes));
+	return true;
 }
 
-static void gs_object_made(struct gs_call *call, struct gs_making *making, u32 handle, u64 bytes)
+static void gs_object_made(struct gs_call *call)
 {
-	struct gs_object *object = making->object;
-	struct gpushare_event event;
+	struct gs_object *object = call->object;
+	struct gpushare_event event gs_uninitialized;
 
-	object->bytes = bytes;
-	if (making->charge)
-		gs_charge_grow(making->charge, bytes);
-	gs_making_add(making, call, call->rm.parent, handle);
+	if (rm_is_memory_class(object->class_id))
+		object->bytes = gs_memory_answered(call);
+	if (object->charge)
+		gs_charge_correct(object->charge, object->bytes);
+	if (!gs_call_remember(call)) {
+		gs_object_drop_charge(object);
+		return;
+	}
 	gs_object_event(&event, call->process, call->rm.client, object);
 	if (!event.kind)
 		return;
 	gs_process_open(call->process);
 	gs_event_send(&event);
+}
+
+/* Charges video memory before the driver is asked for it. False: it is more than there may be. */
+static bool gs_call_charge(struct gs_call *call)
+{
+	struct gs_object *object = call->object;
+	u64 bytes;
+
+	if (!object->is_video)
+		return true;
+	bytes = gs_memory_bytes(call);
+	if (!gs_charge_try(call->process, object, bytes))
+		return true;
+	call->process->tenant->memory_refused++;
+	gs_memory_refused_event(call, object->instance, bytes);
+	return false;
+}
+
+/* The error of gs_call_enter_in_order() as the driver would say it. */
+static long gs_call_not_entered(const struct gs_call *call, int err)
+{
+	return err == -ENOMEM ? gs_call_refuse(call, RM_ERR_NO_MEMORY) : err;
 }
 
 /**
@@ -165,56 +173,64 @@ static void gs_object_made(struct gs_call *call, struct gs_making *making, u32 h
  */
 long gs_filter_alloc(struct gs_call *call)
 {
-	struct gs_making making;
-	struct gs_answer answer;
-	bool is_video;
-	u64 bytes = 0;
-	int err = 0;
+	struct gs_object *object = gs_object_new();
+	struct gs_answer answer gs_uninitialized;
+	bool is_charged;
+	int err;
 
-	if (gs_call_read_params(call))
-		return -EFAULT;
-	is_video = gs_memory_is_video(call);
-	if (!gs_making_prepare(&making, is_video)) {
-		gs_making_drop(&making);
+	if (!object)
 		return gs_call_refuse(call, RM_ERR_NO_MEMORY);
-	}
-	making.object->class_id = call->rm.class_id;
-	making.object->is_video = is_video;
-	making.object->fd = -1;
+	call->object = object;
+	object->class_id = call->rm.class_id;
+	object->is_video = gs_memory_is_video(call);
 	if (call->rm.class_id == RM_CLASS_GROUP) {
-		making.object->engine_type = call->params.group.engine_type;
-		making.object->fd = gs_call_fd(call);
+		object->engine_type = call->params.group.engine_type;
+		object->fd = gs_call_fd(call);
 	}
-	mutex_lock(&gs_lock);
-	making.object->instance = gs_call_instance(call);
-	if (is_video) {
-		bytes = gs_memory_bytes(call);
-		err = gs_charge_try(call->process, making.charge, making.object->instance, bytes);
-		if (err) {
-			call->process->tenant->memory_refused++;
-			gs_memory_refused_event(call, making.object->instance, bytes);
-		}
+	err = gs_call_enter_in_order(call);
+	if (err)
+		return gs_call_not_entered(call, err);
+	object->instance = gs_call_instance(call);
+	is_charged = gs_call_charge(call);
+	if (!is_charged) {
+		gs_call_leave(call);
+		return gs_call_refuse(call, RM_ERR_NO_MEMORY);
 	}
 	mutex_unlock(&gs_lock);
-	if (err) {
-		gs_making_drop(&making);
-		return gs_call_refuse(call, RM_ERR_NO_MEMORY);
-	}
 
 	gs_call_driver(call, &answer);
 
-	if (answer.is_made && rm_is_memory_class(call->rm.class_id))
-		bytes = gs_memory_answered(call, &answer);
 	mutex_lock(&gs_lock);
-	if (answer.is_made) {
-		gs_object_made(call, &making, answer.rm.object, bytes);
-	} else {
-		gs_charge_put(making.charge);
-		making.charge = NULL;
-	}
-	mutex_unlock(&gs_lock);
-	gs_making_drop(&making);
+	if (answer.is_done)
+		gs_object_made(call);
+	else
+		gs_object_drop_charge(object);
+	gs_call_leave(call);
 	return answer.ret;
+}
+
+/* What a duplicate is; false when it is of something that is not remembered. */
+static bool gs_call_duplicate(struct gs_call *call)
+{
+	bool is_own = call->rm.source_client == call->rm.client;
+	struct gs_client *client = is_own ? call->client : call->source;
+	struct gs_object *object = call->object;
+	struct gs_object *source = client ? gs_object_find(client, call->rm.source_object) : NULL;
+
+	if (!source)
+		return false;
+	object->class_id = source->class_id;
+	object->instance = source->instance;
+	object->engine_type = source->engine_type;
+	object->is_scheduled = source->is_scheduled;
+	object->is_sliced = source->is_sliced;
+	object->is_video = source->is_video;
+	object->bytes = source->bytes;
+	object->fd = source->fd;
+	object->charge = source->charge;
+	if (object->charge)
+		object->charge->refs++;
+	return true;
 }
 
 /**
@@ -227,45 +243,24 @@ long gs_filter_alloc(struct gs_call *call)
  */
 long gs_filter_dup(struct gs_call *call)
 {
-	struct gs_object *source;
-	struct gs_client *of;
-	struct gs_making making;
-	struct gs_answer answer;
+	struct gs_answer answer gs_uninitialized;
+	bool is_of_interest;
+	int err;
 
-	if (!gs_making_prepare(&making, false)) {
-		gs_making_drop(&making);
+	call->object = gs_object_new();
+	if (!call->object)
 		return gs_call_refuse(call, RM_ERR_NO_MEMORY);
-	}
-	mutex_lock(&gs_lock);
-	of = call->rm.source_client == call->rm.client ? call->client : call->source;
-	source = of ? gs_object_find(of, call->rm.source_object) : NULL;
-	if (source) {
-		making.object->class_id = source->class_id;
-		making.object->instance = source->instance;
-		making.object->engine_type = source->engine_type;
-		making.object->is_scheduled = source->is_scheduled;
-		making.object->is_sliced = source->is_sliced;
-		making.object->is_video = source->is_video;
-		making.object->bytes = source->bytes;
-		making.object->fd = source->fd;
-		making.charge = source->charge;
-		if (making.charge)
-			making.charge->refs++;
-	}
+	err = gs_call_enter_in_order(call);
+	if (err)
+		return gs_call_not_entered(call, err);
+	is_of_interest = gs_call_duplicate(call);
 	mutex_unlock(&gs_lock);
 
 	gs_call_driver(call, &answer);
 
-	if (source) {
-		mutex_lock(&gs_lock);
-		if (answer.is_made) {
-			gs_making_add(&making, call, call->rm.parent, answer.rm.object);
-		} else {
-			gs_charge_put(making.charge);
-			making.charge = NULL;
-		}
-		mutex_unlock(&gs_lock);
-	}
-	gs_making_drop(&making);
+	mutex_lock(&gs_lock);
+	if (!is_of_interest || !answer.is_done || !gs_call_remember(call))
+		gs_object_drop_charge(call->object);
+	gs_call_leave(call);
 	return answer.ret;
 }

@@ -3,6 +3,7 @@
 #include "filter.h"
 #include "refusals.h"
 #include "stream.h"
+#include "version.h"
 
 static bool gs_class_has_control(u32 class_id, u32 cmd)
 {
@@ -40,7 +41,7 @@ static void gs_control_mark(enum gs_rule rule, struct gs_object *object, bool is
 
 static void gs_control_event(struct gs_call *call, u32 status, u32 flags, u64 repeats)
 {
-	struct gpushare_event event;
+	struct gpushare_event event gs_uninitialized;
 
 	gs_process_open(call->process);
 	gs_event_init(&event, GPUSHARE_EVENT_CONTROL_MADE, call->process);
@@ -76,36 +77,33 @@ static void gs_control_count_refusal(struct gs_call *call)
 long gs_filter_control(struct gs_call *call)
 {
 	enum gs_rule rule = gs_rule_of(call->rm.cmd);
-	struct gs_answer answer;
-	struct gs_target target;
+	u64 value = call->rm.is_opaque ? ~0ULL : call->params.value;
+	struct gs_target target = {};
 	struct gs_object *object;
-	bool is_allowed;
+	struct gs_answer answer gs_uninitialized;
 
-	if (gs_call_read_params(call))
-		return -EFAULT;
-	mutex_lock(&gs_lock);
+	if (gs_call_enter(call))
+		return gs_call_refuse(call, RM_ERR_NO_MEMORY);
 	object = gs_control_object(call);
 	target.is_own = object;
 	target.is_done = object && gs_control_was_made(rule, object);
-	is_allowed = gs_control_is_allowed(rule, &target, call->params.value);
-	if (is_allowed) {
-		object->refs++; /* there is one: every rule that allows asks for an own object */
-		gs_control_mark(rule, object, true);
-	} else {
+	if (!gs_control_is_allowed(rule, &target, value)) {
 		gs_control_count_refusal(call);
-	}
-	mutex_unlock(&gs_lock);
-	if (!is_allowed)
+		gs_call_leave(call);
 		return gs_call_refuse(call, RM_ERR_INSUFFICIENT_PERMISSIONS);
+	}
+	call->object = object; /* there is one: every rule that allows asks for an own object */
+	object->refs++;
+	gs_control_mark(rule, object, true);
+	mutex_unlock(&gs_lock);
 
 	gs_call_driver(call, &answer);
 
 	mutex_lock(&gs_lock);
-	if (!answer.is_done && !answer.is_made)
+	if (!answer.is_done)
 		gs_control_mark(rule, object, false);
-	if (answer.ret >= 0)
+	if (answer.status != GS_STATUS_NONE)
 		gs_control_event(call, answer.status, 0, 0);
-	gs_object_put(object);
-	mutex_unlock(&gs_lock);
+	gs_call_leave(call);
 	return answer.ret;
 }

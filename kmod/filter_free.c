@@ -2,10 +2,11 @@
 /* Objects that are freed: only when the driver has said so is their memory given back. */
 #include "filter.h"
 #include "stream.h"
+#include "version.h"
 
-static void gs_freed_event(struct gs_call *call)
+static void gs_freed_event(const struct gs_call *call)
 {
-	struct gpushare_event event;
+	struct gpushare_event event gs_uninitialized;
 
 	gs_process_open(call->process);
 	gs_event_init(&event, GPUSHARE_EVENT_OBJECT_FREED, call->process);
@@ -23,22 +24,28 @@ static void gs_freed_event(struct gs_call *call)
  */
 long gs_filter_free(struct gs_call *call)
 {
-	struct gs_client *client = call->client;
 	struct gs_object *object;
-	struct gs_answer answer;
+	struct gs_answer answer gs_uninitialized;
+	int err = gs_call_enter_in_order(call);
+
+	if (err)
+		return err == -ENOMEM ? gs_call_refuse(call, RM_ERR_NO_MEMORY) : err;
+	mutex_unlock(&gs_lock);
 
 	gs_call_driver(call, &answer);
-	if (!answer.is_done)
-		return answer.ret;
+
 	mutex_lock(&gs_lock);
-	if (client && call->rm.object == call->rm.client) {
-		gs_client_destroy(client);
-	} else if (client) {
-		object = gs_object_find(client, call->rm.object);
-		if (object)
-			gs_object_destroy(object);
+	if (answer.is_done && call->client) {
+		if (call->rm.object == call->rm.client) {
+			gs_client_destroy(call->client);
+		} else {
+			object = gs_object_find(call->client, call->rm.object);
+			if (object)
+				gs_object_destroy(object);
+		}
 	}
-	gs_freed_event(call);
-	mutex_unlock(&gs_lock);
+	if (answer.is_done)
+		gs_freed_event(call);
+	gs_call_leave(call);
 	return answer.ret;
 }

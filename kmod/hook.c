@@ -1,141 +1,171 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The hook: ftrace diverts the driver's file operations (ioctl and release) to functions here, which
- * call the original. Attached when the driver is loaded, or when it comes; detached when it goes, is
- * drained, or we go.
+ * The hook: the driver's file operations (ioctl and release) are diverted to functions here when they
+ * are of interest, and call the original. Attached when the driver is loaded, or when it comes;
+ * detached when it goes, is drained, or we go.
  *
- * A task may sleep for long in the driver, below our function. The callback takes a reference on
+ * A task may sleep for long in the driver, below our function. gs_hook_choose() takes a reference on
  * this module before it diverts and the function drops it last, so rmmod is refused while anyone is
- * inside; synchronize_rcu_tasks() in gs_hook_exit() waits for those between the two instructions
- * around the reference and our text. A call that begins while the module goes is not diverted.
+ * inside; synchronize_rcu_tasks() in gs_hook_exit() waits for those in our text without a reference,
+ * who never sleep there. A call that begins while the module goes is not diverted.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <linux/ftrace.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
 #include <linux/rcupdate.h>
 #include <linux/sysfs.h>
+#include <linux/uaccess.h>
 
+#include "divert.h"
 #include "filter.h"
 #include "hook.h"
+#include "interest.h"
 #include "pin.h"
 #include "sysfs.h"
-#include "version.h"
 
 #define GS_DRIVER "nvidia"
 
 enum gs_hook_state { GS_WAITING, GS_HOOKED, GS_DRAINED, GS_OBSERVING };
 
-typedef int (*gs_release_fn)(struct inode *inode, struct file *file);
-
-/* Its ioctl: since 545.23.06, and up to 535. In all of them nvidia_close() frees a file's clients. */
-static const char *const gs_ioctl_names[] = {
-	"nvidia_unlocked_ioctl",
-	"nvidia_frontend_unlocked_ioctl",
+/* Its ioctl: since 545.23.06, and up to 535, which has one for 32-bit programs beside it. */
+static const struct gs_ioctl_names {
+	const char *name;
+	const char *compat;
+} gs_ioctl_names[] = {
+	{ "nvidia_unlocked_ioctl" },
+	{ "nvidia_frontend_unlocked_ioctl", "nvidia_frontend_compat_ioctl" },
 };
 
-/*
- * Addresses are set before ftrace diverts anyone. State and reason are under gs_hook_lock; `ioctl`
- * and `release` are read by diverted calls, which exist only while the driver and the hook do.
- */
+/* Under gs_hook_lock. */
 static struct {
 	enum gs_hook_state state;
 	bool is_driver_here;
 	const char *name;
 	const char *reason;
 	int err;
-	unsigned long ioctl;
-	unsigned long release;
 } gs_hook = { .state = GS_WAITING };
 static DEFINE_MUTEX(gs_hook_lock);
 
-/*
- * How the original is called: behind its call of ftrace, which then is not asked twice. With indirect
- * branch tracking a function can only be entered at its beginning, and the callback lets calls from
- * this module pass.
- */
-#ifdef CONFIG_X86_KERNEL_IBT
-#define GS_ENTERS_AT_BEGINNING true
-#define GS_ENTRY_OFFSET 0
-#else
-#define GS_ENTERS_AT_BEGINNING false
-#define GS_ENTRY_OFFSET MCOUNT_INSN_SIZE
-#endif
-
-#define GS_ENTRY_MAX 16 /* ftrace's place is nearer to the function's start */
-
 static long gs_hook_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 {
-	long ret = gs_filter_ioctl(file, cmd, arg, (gs_ioctl_fn)(gs_hook.ioctl + GS_ENTRY_OFFSET));
+	long ret = gs_filter_ioctl(file, cmd, arg, gs_sites[GS_SITE_IOCTL]);
 
 	module_put(THIS_MODULE);
 	return ret;
 }
 
+static long gs_hook_compat(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	long ret = gs_filter_ioctl(file, cmd, arg, gs_sites[GS_SITE_COMPAT]);
+
+	module_put(THIS_MODULE);
+	return ret;
+}
+
+/* In all releases nvidia_close() frees the clients of a file. */
 static int gs_hook_release(struct inode *inode, struct file *file)
 {
-	int ret = ((gs_release_fn)(gs_hook.release + GS_ENTRY_OFFSET))(inode, file);
+	int ret = gs_divert_original((unsigned long)inode, (unsigned long)file, 0,
+				     gs_sites[GS_SITE_RELEASE]);
 
 	gs_clients_file_closed(file);
 	module_put(THIS_MODULE);
 	return ret;
 }
 
-/* Calls nothing that could lead here again, so it needs no protection from recursion. */
-static void notrace gs_hook_divert(unsigned long ip, unsigned long parent_ip,
-				   struct ftrace_ops *ops, struct ftrace_regs *regs)
+/* A word of user memory, unless it is not there without waiting for it. */
+static __always_inline bool gs_peek(unsigned long address, u32 *word)
 {
-	if (GS_ENTERS_AT_BEGINNING && within_module(parent_ip, THIS_MODULE))
-		return;
-	if (try_module_get(THIS_MODULE))
-		gs_ftrace_divert(regs, ip - gs_hook.ioctl < GS_ENTRY_MAX ?
-					       (unsigned long)gs_hook_ioctl :
-					       (unsigned long)gs_hook_release);
+	bool is_there;
+
+	pagefault_disable();
+	is_there = !get_user(*word, (const u32 __user *)address);
+	pagefault_enable();
+	return is_there;
 }
 
-static struct ftrace_ops gs_hook_ops = {
-	.func = gs_hook_divert,
-	.flags = FTRACE_OPS_FL_IPMODIFY,
-};
-
-/* kprobes name the place behind a function's ENDBR, where an indirect call may not arrive. */
-static unsigned long gs_function_start(unsigned long address)
+/*
+ * Is an ioctl to go through the filter? Also in doubt. What the word says that is looked at need not be
+ * what the driver will read: pin.c asks again.
+ */
+static __always_inline bool gs_hook_wants(unsigned int cmd, unsigned long arg)
 {
-#ifdef CONFIG_X86_KERNEL_IBT
-	if (gs_is_endbr((const u32 *)(address - ENDBR_INSN_SIZE)))
-		return address - ENDBR_INSN_SIZE;
-#endif
-	return address;
+	u32 nr = _IOC_NR(cmd), offset, word;
+
+	switch (gs_interest_in(nr, _IOC_SIZE(cmd), &offset)) {
+	case GS_INTEREST_NONE:
+		return nr == RM_ESC_XFER;
+	case GS_INTEREST_BY_WORD:
+		return !gs_peek(arg + offset, &word) || gs_word_is_of_interest(nr, word);
+	default:
+		return true;
+	}
 }
 
-/* The address of a function of the driver; 0 when it has none of that name. */
-static unsigned long gs_driver_address(const char *name)
+static noinline unsigned long gs_hook_with_reference(unsigned long site)
+{
+	if (!try_module_get(THIS_MODULE))
+		return 0;
+	if (site == gs_sites[GS_SITE_IOCTL])
+		return (unsigned long)gs_hook_ioctl;
+	if (site == gs_sites[GS_SITE_COMPAT])
+		return (unsigned long)gs_hook_compat;
+	return (unsigned long)gs_hook_release;
+}
+
+/* Who copies parameters for a call of ours is inside, and holds the reference already. */
+notrace unsigned long gs_hook_choose(unsigned long a0, unsigned long a1, unsigned long a2,
+				     unsigned long site)
+{
+	if (site == gs_sites[GS_SITE_IOCTL] || site == gs_sites[GS_SITE_COMPAT])
+		return gs_hook_wants(a1, a2) ? gs_hook_with_reference(site) : 0;
+	if (site == gs_sites[GS_SITE_COPY_IN])
+		return gs_pin_wants_copy_in(a1) ? (unsigned long)gs_pin_copy_in : 0;
+	if (site == gs_sites[GS_SITE_COPY_OUT]) {
+		gs_pin_copy_out(a0, a1, a2);
+		return 0;
+	}
+	return gs_hook_with_reference(site);
+}
+
+/* The place of a function of the driver in gs_sites[]; 0 when there is none that ftrace calls. */
+static unsigned long gs_driver_site(const char *name)
 {
 	char symbol[64];
 	struct kprobe probe = { .symbol_name = symbol };
-	unsigned long address;
+	unsigned long site = 0;
 
 	snprintf(symbol, sizeof(symbol), GS_DRIVER ":%s", name);
 	if (register_kprobe(&probe))
 		return 0;
-	address = gs_function_start((unsigned long)probe.addr);
+	if (probe.flags & KPROBE_FLAG_FTRACE)
+		site = (unsigned long)probe.addr + MCOUNT_INSN_SIZE;
 	unregister_kprobe(&probe);
-	return address;
+	return site;
 }
 
-static bool gs_driver_find(void)
+static const char *gs_driver_find(void)
 {
-	unsigned int i;
+	const struct gs_ioctl_names *names = gs_ioctl_names;
 
-	gs_hook.release = gs_driver_address("nvidia_close");
-	for (i = 0; i < ARRAY_SIZE(gs_ioctl_names); i++) {
-		gs_hook.name = gs_ioctl_names[i];
-		gs_hook.ioctl = gs_driver_address(gs_hook.name);
-		if (gs_hook.ioctl)
-			return gs_hook.release;
+	gs_sites[GS_SITE_IOCTL] = gs_driver_site(names->name);
+	if (!gs_sites[GS_SITE_IOCTL]) {
+		names++;
+		gs_sites[GS_SITE_IOCTL] = gs_driver_site(names->name);
 	}
-	return false;
+	if (!gs_sites[GS_SITE_IOCTL])
+		return "the driver's ioctl was not found";
+	gs_hook.name = names->name;
+	gs_sites[GS_SITE_COMPAT] = names->compat ? gs_driver_site(names->compat) : 0;
+	gs_sites[GS_SITE_RELEASE] = gs_driver_site("nvidia_close");
+	if (!gs_sites[GS_SITE_RELEASE])
+		return "the driver's release was not found";
+	gs_sites[GS_SITE_COPY_IN] = gs_driver_site("os_memcpy_from_user");
+	gs_sites[GS_SITE_COPY_OUT] = gs_driver_site("os_memcpy_to_user");
+	if (!gs_sites[GS_SITE_COPY_IN] || !gs_sites[GS_SITE_COPY_OUT])
+		return "the driver's copying of parameters was not found";
+	return NULL;
 }
 
 static void gs_hook_fail(const char *reason, int err)
@@ -146,35 +176,35 @@ static void gs_hook_fail(const char *reason, int err)
 	pr_warn("observing only: %s (%d)\n", reason, err);
 }
 
+/*
+ * RM's door is watched before any call is filtered, and bars those that were not only when all are.
+ */
 static void gs_hook_attach(void)
 {
+	const char *reason = gs_driver_find();
 	int err;
 
 	lockdep_assert_held(&gs_hook_lock);
 	gs_clients_forget(); /* what calls have left that ended after the hook was detached */
-	if (!gs_driver_find()) {
-		gs_hook_fail("the driver's ioctl was not found", -ENOENT);
+	if (reason) {
+		gs_hook_fail(reason, -ENOENT);
 		return;
 	}
-	err = ftrace_set_filter_ip(&gs_hook_ops, gs_hook.ioctl, 0, 1); /* in place of older */
-	if (!err)
-		err = ftrace_set_filter_ip(&gs_hook_ops, gs_hook.release, 0, 0);
+	err = gs_pin_attach(GS_DRIVER);
 	if (err) {
-		gs_hook_fail("the driver's ioctl cannot be traced", err);
+		gs_hook_fail("the driver's way into RM cannot be watched", err);
 		return;
 	}
-	gs_clients_forget(); /* what calls that ended after a drain have left */
-	err = register_ftrace_function(&gs_hook_ops);
+	err = gs_divert_attach();
 	if (err) {
-		gs_hook_fail(err == -EBUSY ? "another module diverts the driver's ioctl" :
-					     "the driver's ioctl cannot be diverted",
+		gs_pin_detach();
+		gs_hook_fail(err == -EBUSY ? "another module diverts the driver's functions" :
+					     "the driver's functions cannot be diverted",
 			     err);
 		return;
 	}
+	gs_pin_bar(true);
 	gs_hook.state = GS_HOOKED;
-	err = gs_pin_attach(GS_DRIVER);
-	if (err)
-		pr_warn("arguments cannot be pinned (%d): a program may race the filter\n", err);
 	pr_info("hooked %s\n", gs_hook.name);
 }
 
@@ -183,8 +213,9 @@ static void gs_hook_detach(enum gs_hook_state state)
 {
 	lockdep_assert_held(&gs_hook_lock);
 	if (gs_hook.state == GS_HOOKED) {
+		gs_pin_bar(false);
+		gs_divert_detach();
 		gs_pin_detach();
-		unregister_ftrace_function(&gs_hook_ops);
 		gs_clients_forget();
 	}
 	gs_hook.state = state;
@@ -286,7 +317,7 @@ int gs_hook_init(void)
 	if (err)
 		return err;
 	mutex_lock(&gs_hook_lock);
-	if (gs_hook.state == GS_WAITING && gs_driver_address("nvidia_close")) {
+	if (gs_hook.state == GS_WAITING && gs_driver_site("nvidia_close")) {
 		gs_hook.is_driver_here = true;
 		gs_hook_attach();
 	}
@@ -303,8 +334,7 @@ void gs_hook_exit(void)
 	mutex_lock(&gs_hook_lock);
 	gs_hook_detach(GS_DRAINED);
 	mutex_unlock(&gs_hook_lock);
-	ftrace_free_filter(&gs_hook_ops); /* for good: it leaves the ops unusable */
+	gs_divert_exit();
 	synchronize_rcu_tasks();
 	gs_clients_forget(); /* what calls that ended after a drain have left */
-	gs_clients_forget(); /* of calls that ended after they were forgotten last */
 }

@@ -5,8 +5,6 @@
  * when the last object that holds it is gone. The charge stays with the process that allocated, and
  * so with that process's tenant, also while another process holds a duplicate.
  */
-#include <linux/slab.h>
-
 #include "rm_call.h"
 #include "state.h"
 
@@ -19,58 +17,62 @@ static void gs_memory_add(struct gs_process *process, u32 instance, u64 bytes)
 /**
  * gs_charge_try() - charge an allocation that is about to be made
  * @process: that makes it
- * @charge: zeroed; on success it has one reference, and one on @process
- * @instance: of the GPU, below GPUSHARE_MAX_GPUS
+ * @object: that will hold it, of a GPU below GPUSHARE_MAX_GPUS
  * @bytes: ~0 for a number that the caller hides, which never fits
  *
  * Return: 0, or -EDQUOT when it is more than the tenant may have; nothing is charged then.
  */
-int gs_charge_try(struct gs_process *process, struct gs_charge *charge, u32 instance, u64 bytes)
+int gs_charge_try(struct gs_process *process, struct gs_object *object, u64 bytes)
 {
 	struct gs_tenant *tenant = process->tenant;
 
 	lockdep_assert_held(&gs_lock);
 	if (bytes == ~0ULL ||
-	    !gs_budget_fits(tenant->memory[instance], bytes, tenant->settings.memory_max))
+	    !gs_budget_fits(tenant->memory[object->instance], bytes, tenant->settings.memory_max))
 		return -EDQUOT;
 	process->refs++;
-	*charge = (struct gs_charge){
+	object->refs++;
+	object->own_charge = (struct gs_charge){
 		.refs = 1,
 		.process = process,
-		.instance = instance,
+		.instance = object->instance,
 		.bytes = bytes,
 	};
-	gs_memory_add(process, instance, bytes);
+	object->charge = &object->own_charge;
+	gs_memory_add(process, object->instance, bytes);
 	return 0;
 }
 
 /**
- * gs_charge_grow() - correct a charge to what the driver gave
- * @charge: made with less
- * @bytes: what the driver says; less than charged changes nothing. The memory has been given, so
- *	this may pass the limit
+ * gs_charge_correct() - make a charge what the driver gave
+ * @charge: made with what was asked for
+ * @bytes: what the driver says, 0 when it said nothing. The memory has been given, so this may pass the
+ *	limit, by what the driver rounds up
  */
-void gs_charge_grow(struct gs_charge *charge, u64 bytes)
+void gs_charge_correct(struct gs_charge *charge, u64 bytes)
 {
 	lockdep_assert_held(&gs_lock);
-	if (bytes <= charge->bytes || bytes == ~0ULL)
+	if (!bytes || bytes == ~0ULL)
 		return;
 	gs_memory_add(charge->process, charge->instance, bytes - charge->bytes);
 	charge->bytes = bytes;
 }
 
 /**
- * gs_charge_put() - one object fewer holds it
- * @charge: freed with the last reference, after its bytes have been given back; NULL is ignored
+ * gs_object_drop_charge() - an object holds no memory any more
+ * @object: may hold none. With the last that holds a charge its bytes are given back
  */
-void gs_charge_put(struct gs_charge *charge)
+void gs_object_drop_charge(struct gs_object *object)
 {
+	struct gs_charge *charge = object->charge;
+
 	lockdep_assert_held(&gs_lock);
+	object->charge = NULL;
 	if (!charge || --charge->refs)
 		return;
 	gs_memory_add(charge->process, charge->instance, -charge->bytes);
 	gs_process_put(charge->process);
-	kfree(charge);
+	gs_object_put(container_of(charge, struct gs_object, own_charge));
 }
 
 /**

@@ -6,37 +6,37 @@
  * reach; gs_call_driver() hands the answer on. A call of interest that the filter has not seen was
  * swapped in behind its back, and becomes one that RM does not know.
  *
- * Calls in progress are found by their task. The probe runs with preemption off and takes no lock but
- * the bucket's.
+ * Of the parameters that the argument points to, RM makes its copy by os_memcpy_from_user(). That
+ * function is diverted, and what the filter has read of them (call->params) is put over the copy; RM's
+ * answer is taken when it goes back by os_memcpy_to_user().
+ *
+ * Calls in progress are found by their task. The probe runs with preemption off, and before the kernel
+ * has optimized it like an NMI: so the lock is a bit in the bucket, which is never held there.
  */
 #include <linux/hash.h>
 #include <linux/jiffies.h>
 #include <linux/kprobes.h>
-#include <linux/list.h>
-#include <linux/spinlock.h>
+#include <linux/list_bl.h>
 
 #include "agent.h"
+#include "divert.h"
 #include "filter.h"
+#include "interest.h"
 #include "pin.h"
-#include "refusals.h"
 
-bool gs_pin_is_attached;
-
-#ifdef CONFIG_X86_64
-
+#define GS_PIN_BITS 8
 #define GS_NO_COMMAND 0xFFFFFFFFu /* RM answers that it does not know it */
 #define GS_GRACE (HZ / 10) /* for calls on their way into RM when the hook came: not filtered */
 
-static struct gs_pin_bucket {
-	raw_spinlock_t lock;
-	struct hlist_head calls;
-} gs_pins[256] = { [0 ... 255] = { .lock = __RAW_SPIN_LOCK_UNLOCKED(gs_pins.lock) } };
+atomic_t gs_pins_with_params = ATOMIC_INIT(0);
 
-static unsigned long gs_attached_at;
+static struct hlist_bl_head gs_pins[1 << GS_PIN_BITS];
+static bool gs_pin_is_barring;
+static unsigned long gs_barring_since;
 
-static struct gs_pin_bucket *gs_pin_bucket(const struct task_struct *task)
+static struct hlist_bl_head *gs_pin_bucket(void)
 {
-	return &gs_pins[hash_ptr(task, 8)];
+	return &gs_pins[hash_ptr(current, GS_PIN_BITS)];
 }
 
 /**
@@ -45,14 +45,16 @@ static struct gs_pin_bucket *gs_pin_bucket(const struct task_struct *task)
  */
 void gs_pin_begin(struct gs_call *call)
 {
-	struct gs_pin_bucket *bucket = gs_pin_bucket(current);
-	unsigned long flags;
+	struct hlist_bl_head *bucket = gs_pin_bucket();
 
 	call->task = current;
 	call->is_pinned = false;
-	raw_spin_lock_irqsave(&bucket->lock, flags);
-	hlist_add_head(&call->pin, &bucket->calls);
-	raw_spin_unlock_irqrestore(&bucket->lock, flags);
+	call->is_params_answer = false;
+	if (call->params_bytes)
+		atomic_inc(&gs_pins_with_params);
+	hlist_bl_lock(bucket);
+	hlist_bl_add_head(&call->pin, bucket);
+	hlist_bl_unlock(bucket);
 }
 
 /**
@@ -61,52 +63,81 @@ void gs_pin_begin(struct gs_call *call)
  */
 void gs_pin_end(struct gs_call *call)
 {
-	struct gs_pin_bucket *bucket = gs_pin_bucket(current);
-	unsigned long flags;
+	struct hlist_bl_head *bucket = gs_pin_bucket();
 
-	raw_spin_lock_irqsave(&bucket->lock, flags);
-	hlist_del(&call->pin);
-	raw_spin_unlock_irqrestore(&bucket->lock, flags);
+	hlist_bl_lock(bucket);
+	__hlist_bl_del(&call->pin);
+	hlist_bl_unlock(bucket);
+	if (call->params_bytes)
+		atomic_dec(&gs_pins_with_params);
 }
 
 /* The call of the current task. It stays: only the task itself ends it. */
 static struct gs_call *gs_pin_of_current(void)
 {
-	struct gs_pin_bucket *bucket = gs_pin_bucket(current);
+	struct hlist_bl_head *bucket = gs_pin_bucket();
 	struct gs_call *call, *found = NULL;
-	unsigned long flags;
+	struct hlist_bl_node *node;
 
-	raw_spin_lock_irqsave(&bucket->lock, flags);
-	hlist_for_each_entry(call, &bucket->calls, pin) {
+	hlist_bl_lock(bucket);
+	hlist_bl_for_each_entry(call, node, bucket, pin) {
 		if (call->task == current)
 			found = call;
 	}
-	raw_spin_unlock_irqrestore(&bucket->lock, flags);
+	hlist_bl_unlock(bucket);
 	return found;
 }
 
-/* The rest of the check, apart so that other calls do not pay for its frame. */
-static noinline bool gs_pin_parsed_is_of_interest(u32 nr, u32 size, const void *argument)
+static struct gs_call *gs_pin_with_params_at(unsigned long address)
 {
-	u8 bytes[RM_ARG_BYTES] __aligned(8) = {};
-	struct rm_call rm;
+	struct gs_call *call = gs_pin_of_current();
 
-	memcpy(bytes, argument, min_t(u32, size, sizeof(bytes)));
-	rm_call_parse(nr, size, bytes, &rm);
-	return gs_rm_is_of_interest(&rm);
+	return call && call->params_bytes && call->rm.p_params == address ? call : NULL;
 }
 
-/* Does the filter look at such a call? @argument has @size bytes. */
-static __always_inline bool gs_pin_is_of_interest(u32 nr, u32 size, const void *argument)
+/**
+ * gs_pin_wants_copy_in() - are these parameters pinned?
+ * @from: where the current task's call is about to read some
+ *
+ * Return: true when gs_pin_copy_in() is to do it.
+ */
+bool gs_pin_wants_copy_in(unsigned long from)
 {
-	switch (rm_call_kind(nr, size)) {
-	case RM_CALL_OTHER:
-		return false;
-	case RM_CALL_CONTROL:
-		return gs_rule_of(((const struct rm_nvos54 *)argument)->cmd) != GS_RULE_NONE;
-	default:
-		return gs_pin_parsed_is_of_interest(nr, size, argument);
-	}
+	return gs_pin_with_params_at(from);
+}
+
+/**
+ * gs_pin_copy_in() - stands for os_memcpy_from_user()
+ * @to: RM's copy
+ * @from: of pinned parameters
+ * @bytes: of the whole
+ *
+ * Return: what the driver's own returns.
+ */
+unsigned long gs_pin_copy_in(unsigned long to, unsigned long from, unsigned long bytes)
+{
+	unsigned long status = gs_divert_original(to, from, bytes, gs_sites[GS_SITE_COPY_IN]);
+	const struct gs_call *call = gs_pin_with_params_at(from);
+
+	if ((u32)status == RM_OK)
+		memcpy((void *)to, &call->params, min_t(u32, bytes, call->params_bytes));
+	return status;
+}
+
+/**
+ * gs_pin_copy_out() - RM answers in some parameters
+ * @to: the caller's memory
+ * @from: RM's copy
+ * @bytes: of the whole
+ */
+void gs_pin_copy_out(unsigned long to, unsigned long from, unsigned long bytes)
+{
+	struct gs_call *call = gs_pin_with_params_at(to);
+
+	if (!call)
+		return;
+	memcpy(&call->params, (const void *)from, min_t(u32, bytes, call->params_bytes));
+	call->is_params_answer = true;
 }
 
 static noinline void gs_pin_swap(u32 nr, u32 size, struct pt_regs *regs)
@@ -116,7 +147,8 @@ static noinline void gs_pin_swap(u32 nr, u32 size, struct pt_regs *regs)
 	if (call && call->nr == nr && call->size == size) {
 		call->is_pinned = true;
 		regs->r8 = (unsigned long)call->bytes;
-	} else if (call || (time_after(jiffies, gs_attached_at + GS_GRACE) &&
+	} else if (call || (smp_load_acquire(&gs_pin_is_barring) && /* see gs_pin_bar() */
+			    time_after(jiffies, READ_ONCE(gs_barring_since) + GS_GRACE) &&
 			    !gs_agent_includes_current())) {
 		regs->cx = GS_NO_COMMAND;
 	}
@@ -124,9 +156,14 @@ static noinline void gs_pin_swap(u32 nr, u32 size, struct pt_regs *regs)
 
 static int gs_pin_enter(struct kprobe *probe, struct pt_regs *regs)
 {
-	u32 nr = regs->cx, size = regs->r9;
+	const u8 *argument = (const u8 *)regs->r8;
+	u32 nr = regs->cx, size = regs->r9, offset = 0;
+	enum gs_interest interest = gs_interest_in(nr, size, &offset);
 
-	if (gs_pin_is_of_interest(nr, size, (const void *)regs->r8))
+	if (interest == GS_INTEREST_NONE)
+		return 0;
+	if (interest == GS_INTEREST_SURE ||
+	    gs_word_is_of_interest(nr, *(const u32 *)(argument + offset)))
 		gs_pin_swap(nr, size, regs);
 	return 0;
 }
@@ -142,17 +179,12 @@ static char gs_pin_symbol[64];
  */
 int gs_pin_attach(const char *driver)
 {
-	int err;
-
 	snprintf(gs_pin_symbol, sizeof(gs_pin_symbol), "%s:rm_ioctl", driver);
 	gs_pin_probe = (struct kprobe){
 		.symbol_name = gs_pin_symbol,
 		.pre_handler = gs_pin_enter,
 	};
-	gs_attached_at = jiffies;
-	err = register_kprobe(&gs_pin_probe);
-	WRITE_ONCE(gs_pin_is_attached, !err);
-	return err;
+	return register_kprobe(&gs_pin_probe);
 }
 
 /**
@@ -160,30 +192,16 @@ int gs_pin_attach(const char *driver)
  */
 void gs_pin_detach(void)
 {
-	if (!gs_pin_is_attached)
-		return;
-	WRITE_ONCE(gs_pin_is_attached, false);
 	unregister_kprobe(&gs_pin_probe);
 }
 
-#else
-
-int gs_pin_attach(const char *driver)
+/**
+ * gs_pin_bar() - are calls of interest barred that were not filtered?
+ * @is_barring: yes, soon: those that are under way pass; or no more
+ */
+void gs_pin_bar(bool is_barring)
 {
-	return -EOPNOTSUPP;
+	WRITE_ONCE(gs_barring_since, jiffies);
+	/* Pairs with gs_pin_swap(): it is seen with its time, or not yet. */
+	smp_store_release(&gs_pin_is_barring, is_barring);
 }
-
-void gs_pin_detach(void)
-{
-}
-
-void gs_pin_begin(struct gs_call *call)
-{
-	call->is_pinned = false;
-}
-
-void gs_pin_end(struct gs_call *call)
-{
-}
-
-#endif /* CONFIG_X86_64 */

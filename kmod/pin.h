@@ -1,21 +1,29 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What was decided on is what the driver acts on. The driver copies an argument from the caller's
- * memory once more, after the filter did, and another thread may have changed it in between, or may
- * change the answer before the filter reads it; so RM is given the filter's own copy.
+ * memory once more, after the filter did, and the parameters that it points to as well; another thread
+ * may have changed both in between, or may change the answer before the filter reads it. So RM is given
+ * the filter's own copies, and answers into them.
  */
 #ifndef GPUSHARE_PIN_H
 #define GPUSHARE_PIN_H
 
+#include <linux/atomic.h>
 #include <linux/types.h>
 
 struct gs_call;
 
-extern bool gs_pin_is_attached;
+extern atomic_t gs_pins_with_params; /* calls in progress whose parameters are pinned */
 
 int gs_pin_attach(const char *driver);
 void gs_pin_detach(void);
+void gs_pin_bar(bool is_barring);
 void gs_pin_begin(struct gs_call *call);
 void gs_pin_end(struct gs_call *call);
+
+/* At os_memcpy_from_user(to, from, bytes) and os_memcpy_to_user(to, from, bytes); see divert.h. */
+bool gs_pin_wants_copy_in(unsigned long from);
+unsigned long gs_pin_copy_in(unsigned long to, unsigned long from, unsigned long bytes);
+void gs_pin_copy_out(unsigned long to, unsigned long from, unsigned long bytes);
 
 #endif /* GPUSHARE_PIN_H */

@@ -15,6 +15,7 @@
 
 #include "state.h"
 #include "stream.h"
+#include "version.h"
 
 #define GS_TICK_NS (NSEC_PER_SEC / USER_HZ)
 #define GS_ANCESTORS_MAX 64 /* a bound for the walk, not a rule: nobody nests so deep */
@@ -97,7 +98,7 @@ void gs_process_put(struct gs_process *process)
 
 static void gs_process_send_closed(struct gs_process *process, bool by_exec)
 {
-	struct gpushare_event event;
+	struct gpushare_event event gs_uninitialized;
 
 	if (!process->is_opened)
 		return;
@@ -173,7 +174,7 @@ struct gs_process *gs_process_of_current(void)
 
 static void gs_process_send_opened(struct gs_process *process, u32 flags)
 {
-	struct gpushare_event event;
+	struct gpushare_event event gs_uninitialized;
 	struct task_struct *task;
 
 	gs_event_init(&event, GPUSHARE_EVENT_PROCESS_OPENED, process);
@@ -212,7 +213,7 @@ void gs_process_open(struct gs_process *process)
  */
 void gs_process_move(struct gs_process *process, struct gs_tenant *tenant)
 {
-	struct gpushare_event event;
+	struct gpushare_event event gs_uninitialized;
 
 	lockdep_assert_held(&gs_lock);
 	if (process->tenant == tenant)

@@ -99,6 +99,7 @@ struct rm_nvos54 { /* RM_ESC_CONTROL */
 	__u64 p_params;
 	__u32 params_size, status;
 };
+#define RM_CONTROL_FLAGS_SERIALIZED 4u
 
 struct rm_nvos55 { /* RM_ESC_DUP_OBJECT */
 	__u32 h_client, h_parent, h_object, h_client_src, h_object_src, flags, status;

@@ -48,10 +48,11 @@ enum rm_call_kind {
  * @p_params: ALLOC, CONTROL: address of the parameters, 0 for none
  * @params_size: as the caller says; 0 when the class decides
  * @has_inline_size: ALLOC: @bytes and @is_video are in the argument, not in the parameters
- * @is_opaque: ALLOC: the parameters are serialized and cannot be read
+ * @is_opaque: ALLOC, CONTROL: the parameters are serialized and cannot be read
  * @is_video: with @has_inline_size: of video memory
  * @bytes: with @has_inline_size: size, rounded to whole pages
- * @status_offset: where the driver answers
+ * @object_offset: ALLOC, DUP: where the driver answers with the handle
+ * @status_offset: where it answers with its status
  */
 struct rm_call {
 	enum rm_call_kind kind;
@@ -62,7 +63,7 @@ struct rm_call {
 	__u64 p_params;
 	__u64 bytes;
 	bool has_inline_size, is_opaque, is_video;
-	__u32 status_offset;
+	__u32 object_offset, status_offset;
 };
 
 /**
@@ -169,6 +170,13 @@ static inline bool rm_is_tracked_class(__u32 class_id)
 	       rm_is_channel_class(class_id) || rm_is_memory_class(class_id);
 }
 
+/* Functions of VID_HEAP_CONTROL that give memory or take it back. */
+static inline bool rm_is_heap_function(__u32 function)
+{
+	return function == RM_HEAP_ALLOC_SIZE || function == RM_HEAP_FREE ||
+	       function == RM_HEAP_ALLOC_TILED || function == RM_HEAP_ALLOC_SIZE_RANGE;
+}
+
 static inline void rm_parse_heap(const struct rm_nvos32_head *arg, struct rm_call *call)
 {
 	__u64 bytes;
@@ -176,6 +184,7 @@ static inline void rm_parse_heap(const struct rm_nvos32_head *arg, struct rm_cal
 	call->client = arg->h_root;
 	call->parent = arg->h_parent;
 	call->object = arg->h_memory;
+	call->object_offset = offsetof(struct rm_nvos32_head, h_memory);
 	call->status_offset = offsetof(struct rm_nvos32_head, status);
 	switch (arg->function) {
 	case RM_HEAP_FREE:
@@ -209,7 +218,6 @@ static inline void rm_parse_heap(const struct rm_nvos32_head *arg, struct rm_cal
  * @arg: at least RM_ARG_BYTES bytes; the argument has @size of them, behind it are zeros
  * @call: out, all of it
  *
- * The same function reads the answer: call it again on what the driver left in the argument.
  */
 static inline void rm_call_parse(__u32 nr, __u32 size, const void *arg, struct rm_call *call)
 {
@@ -224,6 +232,7 @@ static inline void rm_call_parse(__u32 nr, __u32 size, const void *arg, struct r
 		call->cmd = a->cmd;
 		call->p_params = a->p_params;
 		call->params_size = a->params_size;
+		call->is_opaque = a->flags & RM_CONTROL_FLAGS_SERIALIZED;
 		call->status_offset = offsetof(struct rm_nvos54, status);
 		break;
 	}
@@ -240,6 +249,7 @@ static inline void rm_call_parse(__u32 nr, __u32 size, const void *arg, struct r
 		call->p_params = a->p_params;
 		call->params_size = is_old ? old->params_size : a->params_size;
 		call->is_opaque = !is_old && (a->flags & RM_ALLOC_FLAGS_SERIALIZED);
+		call->object_offset = offsetof(struct rm_nvos64, h_new);
 		call->status_offset = is_old ? offsetof(struct rm_nvos21, status) :
 					       offsetof(struct rm_nvos64, status);
 		break;
@@ -251,6 +261,7 @@ static inline void rm_call_parse(__u32 nr, __u32 size, const void *arg, struct r
 		call->parent = a->h_parent;
 		call->object = a->h_new;
 		call->class_id = a->h_class;
+		call->object_offset = offsetof(struct rm_nvos05, h_new);
 		call->status_offset = offsetof(struct rm_nvos05, status);
 		break;
 	}
@@ -264,6 +275,7 @@ static inline void rm_call_parse(__u32 nr, __u32 size, const void *arg, struct r
 		call->has_inline_size = true;
 		call->is_video = rm_memory_is_video(a->h_class, 0);
 		call->bytes = a->limit == ~0ULL ? a->limit : rm_memory_round(a->limit + 1, 0);
+		call->object_offset = offsetof(struct rm_nvos02_fd, h_new);
 		call->status_offset = offsetof(struct rm_nvos02_fd, status);
 		break;
 	}
@@ -283,6 +295,7 @@ static inline void rm_call_parse(__u32 nr, __u32 size, const void *arg, struct r
 		call->object = a->h_object;
 		call->source_client = a->h_client_src;
 		call->source_object = a->h_object_src;
+		call->object_offset = offsetof(struct rm_nvos55, h_object);
 		call->status_offset = offsetof(struct rm_nvos55, status);
 		break;
 	}
@@ -293,28 +306,53 @@ static inline void rm_call_parse(__u32 nr, __u32 size, const void *arg, struct r
 }
 
 /**
+ * rm_answered_object() - the handle of what was made
+ * @call: of kind ALLOC or DUP
+ * @arg: the argument, as the driver left it
+ *
+ * Return: the handle that the driver has given it.
+ */
+static inline __u32 rm_answered_object(const struct rm_call *call, const void *arg)
+{
+	return *(const __u32 *)((const char *)arg + call->object_offset);
+}
+
+/**
+ * rm_answered_bytes() - the size of memory that was made by a call with @has_inline_size
+ * @nr: number of the command
+ * @arg: the argument, as the driver left it
+ *
+ * Return: as the driver says.
+ */
+static inline __u64 rm_answered_bytes(__u32 nr, const void *arg)
+{
+	const struct rm_nvos32_head *heap = (const struct rm_nvos32_head *)arg;
+
+	if (nr == RM_ESC_ALLOC_MEMORY)
+		return ((const struct rm_nvos02_fd *)arg)->limit + 1;
+	return heap->function == RM_HEAP_ALLOC_SIZE_RANGE ? heap->height_or_range_size : heap->size;
+}
+
+/**
  * rm_params_wanted() - bytes of parameters that have to be read
  * @call: of kind ALLOC or CONTROL
+ *
+ * RM reads a control's as far as the caller says, and of an allocation as much as the class has,
+ * whatever the caller says.
  *
  * Return: 0 when none, else at most sizeof(struct rm_memory_params).
  */
 static inline __u32 rm_params_wanted(const struct rm_call *call)
 {
-	__u32 wanted;
-
 	if (!call->p_params || call->is_opaque || call->has_inline_size)
 		return 0;
 	if (call->kind == RM_CALL_CONTROL)
-		wanted = sizeof(__u64);
-	else if (call->class_id == RM_CLASS_DEVICE)
-		wanted = sizeof(struct rm_device_params);
-	else if (call->class_id == RM_CLASS_GROUP)
-		wanted = sizeof(struct rm_group_params);
-	else if (rm_is_memory_class(call->class_id))
-		wanted = sizeof(struct rm_memory_params);
-	else
-		return 0;
-	return call->params_size && call->params_size < wanted ? call->params_size : wanted;
+		return call->params_size < sizeof(__u64) ? call->params_size : sizeof(__u64);
+	if (call->class_id == RM_CLASS_DEVICE)
+		return sizeof(struct rm_device_params);
+	if (call->class_id == RM_CLASS_GROUP)
+		return sizeof(struct rm_group_params);
+	return rm_is_memory_class(call->class_id) ? sizeof(struct rm_memory_params) : 0;
 }
 
 /**

@@ -139,7 +139,10 @@ struct gs_client {
 	struct mutex order;
 };
 
-/* Video memory held by one or more objects (a duplicate keeps it); see memory.c. */
+/*
+ * Video memory held by one or more objects (a duplicate keeps it); see memory.c. Stands in the object
+ * that was made first, and keeps that one's memory while it is held.
+ */
 struct gs_charge {
 	unsigned int refs;
 	struct gs_process *process;
@@ -157,7 +160,7 @@ struct gs_object_key {
  * struct gs_object - an RM object below a client
  * @hash: by @key
  * @key: its client and handle
- * @refs: 1 while alive, and each call in progress
+ * @refs: 1 while alive, each call in progress, and 1 while @own_charge is held
  * @is_hashed: lookups find it
  * @is_dead: freed
  * @parent: NULL when it is not one that we know
@@ -172,7 +175,8 @@ struct gs_object_key {
  * @is_sliced: a SET_TIMESLICE was let through
  * @is_video: memory of the GPU
  * @bytes: of memory
- * @charge: of video memory
+ * @charge: of video memory: @own_charge, or that of another
+ * @own_charge: see there
  */
 struct gs_object {
 	struct rhash_head hash;
@@ -193,6 +197,7 @@ struct gs_object {
 	s32 fd;
 	u64 bytes;
 	struct gs_charge *charge;
+	struct gs_charge own_charge;
 };
 
 /* tenants.c */
@@ -219,6 +224,7 @@ void gs_processes_exit(void);
 /* clients.c */
 struct gs_client *gs_client_new(void);
 struct gs_object *gs_object_new(void);
+void gs_object_free(struct gs_object *object);
 struct gs_client *gs_client_find(u32 handle, const struct file *file,
 				 const struct gs_process *process);
 void gs_client_add(struct gs_client *client, struct gs_process *process, const struct file *file,
@@ -226,10 +232,10 @@ void gs_client_add(struct gs_client *client, struct gs_process *process, const s
 void gs_client_destroy(struct gs_client *client);
 void gs_client_put(struct gs_client *client);
 struct gs_object *gs_object_find(struct gs_client *client, u32 handle);
-void gs_object_add(struct gs_object *object, struct gs_client *client, u32 parent, u32 handle);
+void gs_object_add(struct gs_object *object, struct gs_client *client, struct gs_object *parent,
+		   u32 parent_handle, u32 handle);
 void gs_object_destroy(struct gs_object *object);
 void gs_object_put(struct gs_object *object);
-u32 gs_object_instance(struct gs_client *client, u32 handle);
 void gs_clients_file_closed(const struct file *file);
 void gs_clients_forget(void);
 void gs_client_replay(struct gs_client *client);
@@ -239,9 +245,9 @@ int gs_clients_init(void);
 void gs_clients_exit(void);
 
 /* memory.c */
-int gs_charge_try(struct gs_process *process, struct gs_charge *charge, u32 instance, u64 bytes);
-void gs_charge_grow(struct gs_charge *charge, u64 bytes);
-void gs_charge_put(struct gs_charge *charge);
+int gs_charge_try(struct gs_process *process, struct gs_object *object, u64 bytes);
+void gs_charge_correct(struct gs_charge *charge, u64 bytes);
+void gs_object_drop_charge(struct gs_object *object);
 void gs_memory_move(struct gs_process *process, struct gs_tenant *to);
 
 #endif /* GPUSHARE_STATE_H */

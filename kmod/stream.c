@@ -179,8 +179,12 @@ void gs_event_init(struct gpushare_event *event, enum gpushare_event_kind kind,
 		   const struct gs_process *process)
 {
 	lockdep_assert_held(&gs_lock);
+	if (!gs_stream) { /* it will not be sent */
+		event->kind = kind;
+		return;
+	}
 	*event = (struct gpushare_event){ .time_ns = ktime_get_ns(), .kind = kind };
-	if (process && gs_stream) {
+	if (process) {
 		event->pid = pid_nr_ns(process->pid, gs_stream->pid_ns);
 		event->start_ticks = process->start_ticks;
 	}

@@ -16,6 +16,7 @@
 #include "state.h"
 #include "stream.h"
 #include "sysfs.h"
+#include "version.h"
 
 static DEFINE_MUTEX(gs_tree_lock);
 static DEFINE_HASHTABLE(gs_tenants_by_name, 10);
@@ -107,7 +108,7 @@ struct gs_tenant *gs_tenant_match(struct task_struct *task)
  */
 void gs_tenant_changed(struct gs_tenant *tenant, enum gpushare_setting setting)
 {
-	struct gpushare_event event;
+	struct gpushare_event event gs_uninitialized;
 
 	lockdep_assert_held(&gs_lock);
 	gs_event_init(&event, GPUSHARE_EVENT_SETTINGS_CHANGED, NULL);

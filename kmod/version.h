@@ -6,11 +6,11 @@
 #include <linux/ftrace.h>
 #include <linux/mm.h>
 #include <linux/version.h>
-#ifdef CONFIG_X86_KERNEL_IBT
-#include <asm/ibt.h>
-#endif
 
 #define GS_VERSION "0.1.0"
+
+/* Of a variable on the stack: its parts are set one by one, before they are used. */
+#define gs_uninitialized __attribute__((__uninitialized__))
 
 static inline void gs_vm_flags_clear(struct vm_area_struct *vma, vm_flags_t flags)
 {
@@ -21,25 +21,23 @@ static inline void gs_vm_flags_clear(struct vm_area_struct *vma, vm_flags_t flag
 #endif
 }
 
-/* Where a diverted call goes on. */
-static __always_inline void gs_ftrace_divert(struct ftrace_regs *regs, unsigned long ip)
+/* Calls of the functions in the filter of @ops go to @entry first. */
+static inline int gs_ftrace_register_direct(struct ftrace_ops *ops, unsigned long entry)
 {
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
-	ftrace_regs_set_instruction_pointer(regs, ip);
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 4, 0)
+	return register_ftrace_direct(ops, entry);
 #else
-	ftrace_instruction_pointer_set(regs, ip);
+	return register_ftrace_direct_multi(ops, entry);
 #endif
 }
 
-#ifdef CONFIG_X86_KERNEL_IBT
-static inline bool gs_is_endbr(const u32 *instruction)
+static inline void gs_ftrace_unregister_direct(struct ftrace_ops *ops, unsigned long entry)
 {
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 15, 0)
-	return __is_endbr(*instruction);
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 4, 0)
+	unregister_ftrace_direct(ops, entry, false);
 #else
-	return is_endbr(*instruction);
+	unregister_ftrace_direct_multi(ops, entry);
 #endif
 }
-#endif
 
 #endif /* GPUSHARE_VERSION_H */

@@ -6,9 +6,10 @@
 //                          a driver call: the word and the driver's status ("alloc=64 0x51"), or
 //                          "errno=N" when the ioctl itself failed
 //
-//   open         one context: client, device, subdevice, one compute group of 8 channels, put on
-//   the
+//   open         one context: client, device, subdevice, one compute group of 8 channels, on the
 //                runlist, slice set once (what libcuda does at start); every call must succeed
+//   root         the client alone: what a driver without a GPU can give
+//   clients=N    N more made and freed; one answer is printed, the last bad one if there was any
 //   busy idle    the first channel has work, or none
 //   alloc=MIB alloc21=MIB memory=MIB heap=MIB range=MIB xfer=MIB
 //                video memory, by each of the calls that make it
@@ -19,9 +20,17 @@
 //   foreign-slice=PID  sets the slice of another process's group, through its own file
 //   control=CMD  any control, with zeros for parameters, on its group, a channel or its subdevice
 //   freeze=PID thaw=PID                                        another process's channels
+//   alloc-short=MIB  alloc, with a size of the parameters that ends before the memory's size
+//   alloc-gpu=MIB free-gpu  on the GPU's file, where the driver refuses them without an answer
+//   many=N       N clients beside it, kept, each with a device and 64 KiB of video memory
+//   compat       the calls from here on are made as 32-bit programs make them
 //   race=US      asks for its slice while another thread turns the question into setting it to US:
 //                prints the slice that it has then
-//   race-size=MIB  allocates 1 MiB, 200 times, while another thread turns the size into MIB
+//   race-slice=US  makes 60 groups and sets each one's slice to 2048 us, while another thread turns
+//                that into US: prints the longest that one has then
+//   race-size=MIB race-heap=MIB
+//                allocates 1 MiB, 100 times, while another thread turns the size into MIB: where
+//                the argument points to the size, and where it holds it
 //   churn=N      N times memory made and freed, each answer passed over
 //   cost=KIND    time of one call in ns, the least of many: version, control, alloc (made and
 //                freed), other (not to the driver)
@@ -29,6 +38,7 @@
 //   wait         until it is ended by a signal
 #include <fcntl.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -66,22 +76,49 @@ struct Answer {
   std::exit(2);
 }
 
+// ioctl() as a 32-bit program makes it: by the system call of those, with an argument that their
+// pointers can reach. What the argument itself points to may be anywhere.
+bool is_compat = false;
+
+int compat_ioctl(int fd, unsigned long request, void* argument, size_t bytes) {
+  constexpr long kIoctl32 = 54;
+  static void* const low =
+      ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_32BIT, -1, 0);
+  if (low == MAP_FAILED || bytes > 4096) die("no memory for a 32-bit argument");
+  std::memcpy(low, argument, bytes);
+  long ret = kIoctl32;
+  asm volatile("int $0x80"
+               : "+a"(ret)
+               : "b"(fd), "c"(request), "d"(low)
+               : "memory", "r8", "r9", "r10", "r11");
+  std::memcpy(argument, low, bytes);
+  if (static_cast<int>(ret) >= 0) return 0;
+  errno = -static_cast<int>(ret);
+  return -1;
+}
+
 template <class T>
 Answer call(int fd, unsigned nr, T& argument) {
   const unsigned long request = _IOC(_IOC_READ | _IOC_WRITE, GS_NV_IOCTL_TYPE, nr, sizeof argument);
-  if (::ioctl(fd, request, &argument) != 0) return {0, errno};
+  const int ret = is_compat ? compat_ioctl(fd, request, &argument, sizeof argument)
+                            : ::ioctl(fd, request, &argument);
+  if (ret != 0) return {0, errno};
   if constexpr (requires { argument.status; }) return {argument.status, 0};
   return {};
 }
 
 class Context {
  public:
+  void open_root();
   void open();
+  Answer make_clients(uint64_t count);
   Answer busy(bool is_busy);
   Answer allocate(std::string_view how, uint64_t bytes);
   Answer dup();
   Answer free_memory();
+  Answer free_memory_on_gpu();
   Answer free_client();
+  Answer make_many(uint64_t count);
   Answer group_control(uint32_t command, const std::vector<uint8_t>& params);
   Answer foreign_slice(int pid);
   Answer any_control(uint32_t command);
@@ -89,7 +126,8 @@ class Context {
   Answer check_version();
   Answer read_clock();
   uint64_t race(uint64_t us);
-  void race_size(uint64_t bytes);
+  uint64_t race_slice(uint64_t us);
+  void race_size(uint64_t bytes, bool is_inline);
 
  private:
   template <class T>
@@ -128,17 +166,38 @@ class Context {
           std::to_string(answer.error));
   }
 
-  int fd_ = -1;
+  int fd_ = -1, gpu_fd_ = -1;
   uint32_t client_ = 0, device_ = 0, subdevice_ = 0, group_ = 0, memory_ = 0;
   uint32_t next_ = kFirstHandle;
   std::vector<uint32_t> channels_;
 };
 
-void Context::open() {
+void Context::open_root() {
   fd_ = ::open("/dev/nvidiactl", O_RDWR | O_CLOEXEC);
-  if (fd_ < 0 || ::open("/dev/nvidia0", O_RDWR | O_CLOEXEC) < 0) die("no driver");
+  if (fd_ < 0) die("no driver");
   must(check_version(), "version");
   must(make<int>(0, client_, GS_CLASS_ROOT_CLIENT, nullptr), "client");
+}
+
+Answer Context::make_clients(uint64_t count) {
+  Answer bad{};
+  for (uint64_t i = 0; i < count; ++i) {
+    gs_nvos64 made{};
+    made.h_class = GS_CLASS_ROOT_CLIENT;
+    Answer answer = call(fd_, GS_NV_ESC_RM_ALLOC, made);
+    gs_nvos00 freed{made.h_new, made.h_new, made.h_new, 0};
+    if (answer.is_ok()) answer = call(fd_, GS_NV_ESC_RM_FREE, freed);
+    if (!answer.is_ok()) bad = answer;
+  }
+  return bad;
+}
+
+void Context::open() {
+  open_root();
+  gpu_fd_ = ::open("/dev/nvidia0", O_RDWR | O_CLOEXEC);
+  if (gpu_fd_ < 0) die("no GPU");
+  gs_s32 control_file = fd_;
+  must(call(gpu_fd_, GS_NV_ESC_REGISTER_FD, control_file), "register");
   gs_probed_ids probed{};
   must(control(client_, GS_CTRL_GPU_GET_PROBED_IDS, probed), "probed ids");
   gs_attach_ids attach{};
@@ -185,15 +244,16 @@ Answer Context::allocate(std::string_view how, uint64_t bytes) {
     if (answer.is_ok()) memory_ = handle;
     return answer;
   };
-  if (how == "alloc" || how == "xfer") {
+  if (how == "alloc" || how == "alloc-short" || how == "alloc-gpu" || how == "xfer") {
     gs_nvos64 argument{};
     argument.h_root = client_;
     argument.h_parent = device_;
     argument.h_new = handle;
     argument.h_class = GS_CLASS_MEMORY_LOCAL_USER;
     argument.p_params = reinterpret_cast<uintptr_t>(&params);
-    argument.params_size = sizeof params;
-    if (how == "alloc") return remember(call(fd_, GS_NV_ESC_RM_ALLOC, argument));
+    argument.params_size = how == "alloc-short" ? 4 : sizeof params;
+    if (how != "xfer")
+      return remember(call(how == "alloc-gpu" ? gpu_fd_ : fd_, GS_NV_ESC_RM_ALLOC, argument));
     gs_nv_xfer outer{GS_NV_ESC_RM_ALLOC, sizeof argument, reinterpret_cast<uintptr_t>(&argument)};
     const Answer answer = call(fd_, GS_NV_ESC_IOCTL_XFER_CMD, outer);
     return remember({argument.status, answer.error});
@@ -216,7 +276,7 @@ Answer Context::allocate(std::string_view how, uint64_t bytes) {
     argument.h_class = GS_CLASS_MEMORY_LOCAL_USER;
     argument.limit = bytes - 1;
     argument.fd = -1;
-    return remember(call(fd_, GS_NV_ESC_RM_ALLOC_MEMORY, argument));
+    return remember(call(gpu_fd_, GS_NV_ESC_RM_ALLOC_MEMORY, argument));
   }
   if (how != "heap" && how != "range") die("no such way to allocate: " + std::string(how));
   struct {  // NVOS32_PARAMETERS is longer than the part that is declared
@@ -245,6 +305,32 @@ Answer Context::dup() {
 Answer Context::free_memory() {
   gs_nvos00 argument{client_, device_, memory_, 0};
   return call(fd_, GS_NV_ESC_RM_FREE, argument);
+}
+
+// With the status of success, which the driver does not overwrite.
+Answer Context::free_memory_on_gpu() {
+  gs_nvos00 argument{client_, device_, memory_, 0};
+  return call(gpu_fd_, GS_NV_ESC_RM_FREE, argument);
+}
+
+Answer Context::make_many(uint64_t count) {
+  gs_probed_ids probed{};
+  must(control(client_, GS_CTRL_GPU_GET_PROBED_IDS, probed), "probed ids");
+  gs_attach_ids attach{};
+  std::memcpy(attach.ids, probed.ids, sizeof attach.ids);
+  const uint32_t first = client_, device = device_;
+  Answer answer{};
+  for (uint64_t i = 0; i < count && answer.is_ok(); ++i) {
+    client_ = 0;
+    must(make<int>(0, client_, GS_CLASS_ROOT_CLIENT, nullptr), "client");
+    must(control(client_, GS_CTRL_GPU_ATTACH_IDS, attach), "attach");
+    gs_device_params params{};
+    device_ = next_++;
+    must(make(client_, device_, GS_CLASS_DEVICE, &params), "device");
+    answer = allocate("alloc", 64 << 10);
+  }
+  client_ = first, device_ = device;
+  return answer;
 }
 
 Answer Context::free_client() {
@@ -278,7 +364,7 @@ Answer Context::any_control(uint32_t command) {
   uint32_t object = interface == GS_CLASS_DEVICE ? device_ : subdevice_;
   if (interface == GS_CLASS_CHANNEL_GROUP) object = group_;
   if (interface != GS_CLASS_SUBDEVICE && (interface & 0xFF) == GS_CHANNEL_CLASS_LOW_BYTE)
-    object = channels_.front();
+    object = channels_.empty() ? 0 : channels_.front();
   return control(object, command, params, sizeof params);
 }
 
@@ -338,30 +424,69 @@ uint64_t Context::race(uint64_t us) {
   return now.us;
 }
 
-void Context::race_size(uint64_t bytes) {
-  gs_memory_params params{};
+// Runs `body` while another thread writes one of two values, now this, now that. Each stands for a
+// time of its own, so that no rhythm of the machine hides one.
+template <class Body>
+void while_changing(gs_u64& value, uint64_t one, uint64_t other, Body body) {
   std::atomic<bool> is_over{false};
-  std::thread other([&] {
-    const std::atomic_ref<gs_u64> size(params.size);
-    // Each value stands for a time of its own, so that no rhythm of the machine hides one.
+  std::thread writer([&] {
+    const std::atomic_ref<gs_u64> cell(value);
     for (uint32_t n = 1; !is_over; n = n * 1664525 + 1013904223) {
-      size = (n & 0x80000000) != 0 ? bytes : 1 << 20;
+      cell = (n & 0x80000000) != 0 ? other : one;
       for (uint32_t spin = n >> 20; spin > 0; --spin) asm volatile("");
     }
   });
-  for (int i = 0; i < 200; ++i) {
-    ::usleep(1000);  // lets the other write, on few processors too
-    gs_nvos64 argument{};
-    argument.h_root = client_;
-    argument.h_parent = device_;
-    argument.h_new = next_++;
-    argument.h_class = GS_CLASS_MEMORY_LOCAL_USER;
-    argument.p_params = reinterpret_cast<uintptr_t>(&params);
-    argument.params_size = sizeof params;
-    if (call(fd_, GS_NV_ESC_RM_ALLOC, argument).is_ok()) memory_ = argument.h_new;
-  }
+  body();
   is_over = true;
-  other.join();
+  writer.join();
+}
+
+void Context::race_size(uint64_t bytes, bool is_inline) {
+  struct {
+    gs_nvos32_head head;
+    uint8_t rest[184 - sizeof(gs_nvos32_head)];
+  } heap{};
+  gs_memory_params params{};
+  while_changing(is_inline ? heap.head.size : params.size, 1 << 20, bytes, [&] {
+    for (int i = 0; i < 100; ++i) {
+      ::usleep(1000);  // lets the other write, on few processors too
+      if (is_inline) {
+        heap.head.h_root = client_;
+        heap.head.h_parent = device_;
+        heap.head.h_memory = next_++;
+        heap.head.function = GS_HEAP_ALLOC_SIZE;
+        call(fd_, GS_NV_ESC_RM_VID_HEAP_CONTROL, heap);
+        continue;
+      }
+      gs_nvos64 argument{};
+      argument.h_root = client_;
+      argument.h_parent = device_;
+      argument.h_new = next_++;
+      argument.h_class = GS_CLASS_MEMORY_LOCAL_USER;
+      argument.p_params = reinterpret_cast<uintptr_t>(&params);
+      argument.params_size = sizeof params;
+      call(fd_, GS_NV_ESC_RM_ALLOC, argument);
+    }
+  });
+}
+
+uint64_t Context::race_slice(uint64_t us) {
+  uint64_t longest = 0;
+  gs_timeslice slice{};
+  for (int i = 0; i < 60; ++i) {
+    gs_group_params params{};
+    params.engine_type = GS_ENGINE_TYPE_GR0;
+    uint32_t group = next_++;
+    must(make(device_, group, GS_CLASS_CHANNEL_GROUP, &params), "group");
+    while_changing(slice.us, kOwnSliceUs, us, [&] {
+      ::usleep(1000);
+      control(group, GS_CTRL_SET_TIMESLICE, slice);
+    });
+    gs_timeslice now{};
+    must(control(group, GS_CTRL_GET_TIMESLICE, now), "slice");
+    longest = std::max<uint64_t>(longest, now.us);
+  }
+  return longest;
 }
 
 // With instructions counted (-icount shift=0) a nanosecond is one. A batch that a timer's tick fell
@@ -411,9 +536,14 @@ void carry_out(Context& context, std::string_view word) {
   const uint64_t number = std::strtoull(text.c_str(), nullptr, 0);
 
   if (verb == "open") return context.open(), report(word, {});
+  if (verb == "root") return context.open_root(), report(word, {});
+  if (verb == "clients") return report(word, context.make_clients(number));
   if (verb == "busy" || verb == "idle") return report(word, context.busy(verb == "busy"));
   if (verb == "dup") return report(word, context.dup());
   if (verb == "free") return report(word, context.free_memory());
+  if (verb == "free-gpu") return report(word, context.free_memory_on_gpu());
+  if (verb == "many") return report(word, context.make_many(number));
+  if (verb == "compat") return (void)(is_compat = true);
   if (verb == "end") return report(word, context.free_client());
   if (verb == "freeze" || verb == "thaw")
     return report(word, context.disable(static_cast<int>(number), verb == "freeze"));
@@ -431,7 +561,11 @@ void carry_out(Context& context, std::string_view word) {
   if (verb == "control") return report(word, context.any_control(static_cast<uint32_t>(number)));
   if (verb == "race")
     return (void)std::printf("race %llu\n", static_cast<unsigned long long>(context.race(number)));
-  if (verb == "race-size") return context.race_size(number << 20);
+  if (verb == "race-slice")
+    return (void)std::printf("race-slice %llu\n",
+                             static_cast<unsigned long long>(context.race_slice(number)));
+  if (verb == "race-size" || verb == "race-heap")
+    return context.race_size(number << 20, verb == "race-heap");
   if (verb == "churn") {
     for (uint64_t i = 0; i < number; ++i)
       if (context.allocate("alloc", 1 << 20).is_ok()) context.free_memory();

@@ -35,7 +35,7 @@ std::atomic<uint32_t> clients[4];  // of all threads, as the driver named them
 
 class Fuzzer {
  public:
-  Fuzzer(uint32_t seed, int fd) : random_(seed), fd_(fd) {
+  Fuzzer(uint32_t seed, int fd, int gpu) : random_(seed), fd_(fd), gpu_(gpu) {
     // A page with nothing behind it: arguments at its end cannot be read whole.
     page_ = static_cast<uint8_t*>(
         ::mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
@@ -66,7 +66,7 @@ class Fuzzer {
   void fill(uint8_t* argument, uint32_t nr);
 
   std::mt19937 random_;
-  int fd_;
+  int fd_, gpu_;
   uint8_t* page_;
   alignas(8) uint8_t params_[1024]{};
 };
@@ -184,15 +184,16 @@ void Fuzzer::step() {
     at = page_ + kPage - below(call.size + 8);
     std::memcpy(at, argument, std::min<size_t>(call.size, static_cast<size_t>(page_ + kPage - at)));
   }
+  const int fd = (nr == GS_NV_ESC_RM_ALLOC_MEMORY) != one_in(50) ? gpu_ : fd_;
   const auto request = [](uint32_t number, size_t bytes) {
     return _IOC(_IOC_READ | _IOC_WRITE, GS_NV_IOCTL_TYPE, number, bytes);
   };
   int rc;
   if (one_in(10)) {
     gs_nv_xfer outer{nr, one_in(10) ? number() : size, reinterpret_cast<uintptr_t>(at)};
-    rc = ::ioctl(fd_, request(GS_NV_ESC_IOCTL_XFER_CMD, sizeof outer), &outer);
+    rc = ::ioctl(fd, request(GS_NV_ESC_IOCTL_XFER_CMD, sizeof outer), &outer);
   } else {
-    rc = ::ioctl(fd_, request(nr, size), at);
+    rc = ::ioctl(fd, request(nr, size), at);
   }
   uint32_t status = 0;
   std::memcpy(&status, argument + call.status_at, sizeof status);
@@ -240,7 +241,10 @@ int main(int argc, char** argv) {
   const auto seed = static_cast<uint32_t>(std::strtoul(argv[1], nullptr, 0));
   const long calls = std::strtol(argv[2], nullptr, 0);
   const int fd = ::open("/dev/nvidiactl", O_RDWR | O_CLOEXEC);
-  if (fd < 0 || ::open("/dev/nvidia0", O_RDWR | O_CLOEXEC) < 0) {
+  const int gpu = ::open("/dev/nvidia0", O_RDWR | O_CLOEXEC);
+  int32_t control_file = fd;
+  if (fd < 0 || gpu < 0 ||
+      ::ioctl(gpu, _IOWR('F', GS_NV_ESC_REGISTER_FD, int32_t), &control_file) != 0) {
     std::fprintf(stderr, "rm_fuzz: no driver\n");
     return 1;
   }
@@ -248,7 +252,7 @@ int main(int argc, char** argv) {
   std::vector<std::thread> threads;
   for (long i = 0; i < std::strtol(argv[3], nullptr, 0); ++i)
     threads.emplace_back([=] {
-      Fuzzer fuzzer(seed + static_cast<uint32_t>(i), fd);
+      Fuzzer fuzzer(seed + static_cast<uint32_t>(i), fd, gpu);
       for (long n = 0; n < calls; ++n) {
         if (n % 500 == 499) make_device(fd, static_cast<size_t>(n / 500) % std::size(clients));
         fuzzer.step();

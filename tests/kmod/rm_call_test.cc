@@ -71,7 +71,8 @@ TEST(KmodRmCall, ReadsBothFormsOfAnAllocation) {
   call = parse(RM_ESC_ALLOC, old);
   EXPECT_EQ(call.status_offset, offsetof(rm_nvos21, status));
   EXPECT_EQ(call.params_size, 12u);
-  EXPECT_EQ(rm_params_wanted(&call), 12u) << "no more than the caller says there is";
+  EXPECT_EQ(rm_params_wanted(&call), sizeof(rm_group_params))
+      << "what the class has, whatever the caller says";
 }
 
 TEST(KmodRmCall, WithoutParametersNoneAreRead) {
@@ -127,6 +128,51 @@ TEST(KmodRmCall, ReadsTheSizeOfAllocMemoryFromItsLimit) {
   EXPECT_EQ(parse(RM_ESC_ALLOC_MEMORY, arg).bytes, ~0ULL) << "must not wrap to nothing";
 }
 
+TEST(KmodRmCall, ReadsTheAnswerWhereTheDriverPutsIt) {
+  rm_nvos64 made{};
+  made.h_class = RM_CLASS_MEMORY_LOCAL_USER;
+  rm_call call = parse(RM_ESC_ALLOC, made);
+  made.h_new = 7;
+  EXPECT_EQ(rm_answered_object(&call, &made), 7u);
+  rm_nvos55 duplicate{};
+  call = parse(RM_ESC_DUP_OBJECT, duplicate);
+  duplicate.h_object = 8;
+  EXPECT_EQ(rm_answered_object(&call, &duplicate), 8u);
+  rm_nvos02_fd memory{};
+  memory.h_class = RM_CLASS_MEMORY_LOCAL_USER;
+  call = parse(RM_ESC_ALLOC_MEMORY, memory);
+  memory.h_new = 9;
+  memory.limit = 65'535;
+  EXPECT_EQ(rm_answered_object(&call, &memory), 9u);
+  EXPECT_EQ(rm_answered_bytes(RM_ESC_ALLOC_MEMORY, &memory), 65'536u);
+  rm_nvos32_head heap{};
+  heap.function = RM_HEAP_ALLOC_SIZE;
+  call = parse(RM_ESC_VID_HEAP_CONTROL, heap, 184);
+  heap.h_memory = 10;
+  heap.size = 1;
+  heap.height_or_range_size = 2;
+  EXPECT_EQ(rm_answered_object(&call, &heap), 10u);
+  EXPECT_EQ(rm_answered_bytes(RM_ESC_VID_HEAP_CONTROL, &heap), 1u);
+  heap.function = RM_HEAP_ALLOC_SIZE_RANGE;
+  EXPECT_EQ(rm_answered_bytes(RM_ESC_VID_HEAP_CONTROL, &heap), 2u);
+}
+
+TEST(KmodRmCall, ReadsNothingOfAControlsSerializedParameters) {
+  rm_nvos54 arg{};
+  arg.cmd = RM_CTRL_SET_TIMESLICE;
+  arg.p_params = 0x1000;
+  arg.params_size = 8;
+  rm_call call = parse(RM_ESC_CONTROL, arg);
+  EXPECT_EQ(rm_params_wanted(&call), 8u);
+  arg.params_size = 2;
+  call = parse(RM_ESC_CONTROL, arg);
+  EXPECT_EQ(rm_params_wanted(&call), 2u) << "the driver reads what the caller says";
+  arg.flags = RM_CONTROL_FLAGS_SERIALIZED;
+  call = parse(RM_ESC_CONTROL, arg);
+  EXPECT_TRUE(call.is_opaque);
+  EXPECT_EQ(rm_params_wanted(&call), 0u);
+}
+
 TEST(KmodRmCall, StatusLiesInsideTheArgumentWhateverItHolds) {
   std::mt19937 random(1);
   for (int round = 0; round < 100'000; ++round) {
@@ -142,6 +188,7 @@ TEST(KmodRmCall, StatusLiesInsideTheArgumentWhateverItHolds) {
       if (call.kind == RM_CALL_OTHER) continue;
       EXPECT_GE(call.status_offset, 12u);
       EXPECT_LE(call.status_offset + 4, std::min<size_t>(size, RM_ARG_BYTES));
+      EXPECT_LE(call.object_offset + 4, std::min<size_t>(size, RM_ARG_BYTES));
       EXPECT_LE(rm_params_wanted(&call), sizeof(rm_memory_params));
     }
   }

@@ -42,6 +42,8 @@ test_HooksTheOlderNameOfTheDriversFunction() {
   equal hooked "$(driver_state)" state
   grep -q nvidia_frontend_unlocked_ioctl $tree/driver || fail "$(cat $tree/driver)"
   equal 0x1b "$(cheat)" "a cheat"
+  equal 0x1b "$(rm_client compat open preempt | awk '/preempt/ { print $2 }')" \
+    "a 32-bit program's, for which this driver has a function of its own"
   unload_driver
   unload_module
 }

@@ -8,7 +8,10 @@
 
 #include "standin.h"
 
-#define MEMORY_GRAIN 0x10000ull /* sizes are rounded up to it */
+#define MEMORY_GRAIN 0x10000ull /* sizes are rounded up to it, or to the huge pages asked for */
+#define MEMORY_GRAIN_HUGE 0x200000ull
+#define ATTR_PAGE_SIZE(attr) ((attr) >> 23 & 3)
+#define ATTR_PAGE_SIZE_HUGE 3
 #define MAPPED_MAX (16ull << 20)
 #define SLICE_GR_US 2048 /* defaults that the real driver was seen to have */
 #define SLICE_COPY_US 1024
@@ -42,14 +45,15 @@ void sn_memory_put(struct sn_memory *memory)
 	kref_put(&memory->refs, memory_release);
 }
 
-/* @gpu: whose video memory it takes, or NULL. *bytes is rounded as the driver does. */
-static u32 memory_make(struct sn_object *object, struct sn_gpu *gpu, u64 *bytes)
+/* @gpu: whose video memory it takes, or NULL. *bytes is rounded as the driver does, by @attr. */
+static u32 memory_make(struct sn_object *object, struct sn_gpu *gpu, u64 *bytes, u32 attr)
 {
 	struct sn_memory *memory;
 
 	if (*bytes == 0 || *bytes > (1ull << 60))
 		return GS_NV_ERR_INVALID_ARGUMENT;
-	*bytes = round_up(*bytes, MEMORY_GRAIN);
+	*bytes = round_up(*bytes, ATTR_PAGE_SIZE(attr) == ATTR_PAGE_SIZE_HUGE ? MEMORY_GRAIN_HUGE :
+										MEMORY_GRAIN);
 	if (gpu && *bytes > sn_memory_bytes() - gpu->memory_used)
 		return GS_NV_ERR_NO_MEMORY;
 	memory = kzalloc(sizeof(*memory), GFP_KERNEL);
@@ -74,7 +78,7 @@ static u32 memory_make_mapped(struct sn_object *object, u64 bytes)
 	pages = vmalloc_user(bytes);
 	if (!pages)
 		return GS_NV_ERR_NO_MEMORY;
-	status = memory_make(object, NULL, &(u64){bytes});
+	status = memory_make(object, NULL, &(u64){bytes}, 0);
 	if (status) {
 		vfree(pages);
 		return status;
@@ -251,10 +255,11 @@ static u32 fill(struct sn_object *object, union params *params)
 	case GS_CLASS_CHANNEL_GROUP:
 		return group_make(object, &params->group);
 	case GS_CLASS_MEMORY_LOCAL_USER:
-		return object->gpu ? memory_make(object, object->gpu, &params->memory.size) :
+		return object->gpu ? memory_make(object, object->gpu, &params->memory.size,
+						 params->memory.attr) :
 				     GS_NV_ERR_INVALID_OBJECT_HANDLE;
 	case GS_CLASS_MEMORY_SYSTEM:
-		return memory_make(object, NULL, &params->memory.size);
+		return memory_make(object, NULL, &params->memory.size, params->memory.attr);
 	case GS_CLASS_MEMORY_DEVICELESS:
 		return memory_make_mapped(object, params->memory.size);
 	case GS_CLASS_EVENT_BUFFER:
@@ -288,25 +293,26 @@ static u32 make(struct sn_file *file, u32 client_handle, u32 parent, u32 *handle
 	return status;
 }
 
+/* Parameters have the size of their class, whatever the caller says. */
 static u32 make_with_user_params(struct sn_file *file, struct gs_nvos64 *call)
 {
-	u32 size = params_size_of(call->h_class), status;
+	u32 size = params_size_of(call->h_class), status = GS_NV_OK;
+	void *user = (void *)(unsigned long)call->p_params;
 	union params params = {};
-	void __user *user = u64_to_user_ptr(call->p_params);
 
 	if (sn_params_delay_ms)
 		msleep_interruptible(sn_params_delay_ms);
-	/* 0 is taken for the class's own size. */
-	if (call->p_params && call->params_size && size && call->params_size != size)
-		return GS_NV_ERR_INVALID_ARGUMENT;
-	if (call->p_params && copy_from_user(&params, user, size))
-		return GS_NV_ERR_INVALID_ARGUMENT;
-	status = make(file, call->h_root, call->h_parent, &call->h_new, call->h_class, &params);
-	if (!status && call->p_params && copy_to_user(user, &params, size)) {
+	if (user && size)
+		status = os_memcpy_from_user(&params, user, size);
+	if (!status)
+		status = make(file, call->h_root, call->h_parent, &call->h_new, call->h_class,
+			      &params);
+	if (status || !user || !size)
+		return status;
+	status = os_memcpy_to_user(user, &params, size);
+	if (status)
 		sn_object_free(sn_find(is_root(call->h_class) ? call->h_new : call->h_root,
 				       call->h_new));
-		status = GS_NV_ERR_INVALID_ARGUMENT;
-	}
 	return status;
 }
 
@@ -384,6 +390,7 @@ int sn_rm_heap(struct sn_file *file, void *arg)
 		if (call->flags & GS_HEAP_FLAGS_VIRTUAL)
 			is_video = false;
 		params.memory.size = is_range ? call->height_or_range_size : call->size;
+		params.memory.attr = call->attr;
 		call->status = make(file, call->h_root, call->h_parent, &call->h_memory,
 				    is_video ? GS_CLASS_MEMORY_LOCAL_USER : GS_CLASS_MEMORY_SYSTEM,
 				    &params);

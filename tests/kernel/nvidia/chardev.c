@@ -13,6 +13,7 @@
 #include "standin.h"
 
 #define ARGUMENT_MAX 4096
+#define ERR_INVALID_ADDRESS 0x1Eu
 
 DEFINE_MUTEX(sn_lock);
 struct sn_gpu sn_gpus[SN_MAX_GPUS];
@@ -74,10 +75,32 @@ static int check_version(struct sn_file *file, void *arg)
 	return 0;
 }
 
-/* Makes this file and the one of the descriptor know each other: nothing to do here. */
+/*
+ * The real driver's functions: RM copies every caller's parameters by them, and no hook finds another
+ * place for it.
+ */
+noinline u32 os_memcpy_from_user(void *to, const void *from, u32 bytes)
+{
+	return copy_from_user(to, (const void __user *)from, bytes) ? ERR_INVALID_ADDRESS : GS_NV_OK;
+}
+
+noinline u32 os_memcpy_to_user(void *to, const void *from, u32 bytes)
+{
+	return copy_to_user((void __user *)to, from, bytes) ? ERR_INVALID_ADDRESS : GS_NV_OK;
+}
+
+/* A GPU's file speaks for the clients of a control file. */
 static int register_fd(struct sn_file *file, void *arg)
 {
-	return 0;
+	struct file *holder;
+	struct sn_file *control = sn_file_get(*(s32 *)arg, &holder);
+
+	if (!control)
+		return -EINVAL;
+	if (control->minor == GS_NV_CTL_MINOR)
+		file->control = control;
+	fput(holder);
+	return file->control == control ? 0 : -EINVAL;
 }
 
 struct card_info { /* nv_ioctl_card_info_t */
@@ -109,37 +132,41 @@ static int card_info(struct sn_file *file, void *arg)
 	return 0;
 }
 
-/* The driver knows a command by its number and the exact size of its argument, not by its type. */
+/*
+ * The driver knows a command by its number and the exact size of its argument, not by its type; nearly
+ * all of them on a control file only. What it refuses here it does not answer: the status in the
+ * argument stays what the caller has put there.
+ */
+enum where { ON_CONTROL, ON_GPU };
+#define HEAP_BYTES 184 /* NVOS32_PARAMETERS */
+
 static const struct sn_call {
-	u32 nr, min_size, max_size;
+	u32 nr, size;
+	enum where where;
 	int (*handle)(struct sn_file *file, void *arg); /* 0, or a negative errno */
 } sn_call_table[] = {
-	{GS_NV_ESC_RM_ALLOC_MEMORY, sizeof(struct gs_nvos02_fd), sizeof(struct gs_nvos02_fd),
-	 sn_rm_alloc_memory},
-	{GS_NV_ESC_RM_ALLOC_OBJECT, sizeof(struct gs_nvos05), sizeof(struct gs_nvos05),
-	 sn_rm_alloc_object},
-	{GS_NV_ESC_RM_FREE, sizeof(struct gs_nvos00), sizeof(struct gs_nvos00), sn_rm_free},
-	{GS_NV_ESC_RM_CONTROL, sizeof(struct gs_nvos54), sizeof(struct gs_nvos54), sn_rm_control},
-	{GS_NV_ESC_RM_ALLOC, sizeof(struct gs_nvos64), sizeof(struct gs_nvos64), sn_rm_alloc},
-	{GS_NV_ESC_RM_ALLOC, sizeof(struct gs_nvos21), sizeof(struct gs_nvos21), sn_rm_alloc21},
-	{GS_NV_ESC_RM_DUP_OBJECT, sizeof(struct gs_nvos55), sizeof(struct gs_nvos55), sn_rm_dup},
-	{GS_NV_ESC_RM_VID_HEAP_CONTROL, sizeof(struct gs_nvos32_head), 512, sn_rm_heap},
-	{GS_NV_ESC_RM_MAP_MEMORY, sizeof(struct gs_nvos33_fd), sizeof(struct gs_nvos33_fd),
-	 sn_rm_map},
-	{GS_NV_ESC_CARD_INFO, 32 * sizeof(struct card_info), 32 * sizeof(struct card_info),
-	 card_info},
-	{GS_NV_ESC_REGISTER_FD, sizeof(s32), sizeof(s32), register_fd},
-	{GS_NV_ESC_CHECK_VERSION_STR, sizeof(struct gs_nv_version), sizeof(struct gs_nv_version),
-	 check_version},
+	{GS_NV_ESC_RM_ALLOC_MEMORY, sizeof(struct gs_nvos02_fd), ON_GPU, sn_rm_alloc_memory},
+	{GS_NV_ESC_RM_ALLOC_OBJECT, sizeof(struct gs_nvos05), ON_CONTROL, sn_rm_alloc_object},
+	{GS_NV_ESC_RM_FREE, sizeof(struct gs_nvos00), ON_CONTROL, sn_rm_free},
+	{GS_NV_ESC_RM_CONTROL, sizeof(struct gs_nvos54), ON_CONTROL, sn_rm_control},
+	{GS_NV_ESC_RM_ALLOC, sizeof(struct gs_nvos64), ON_CONTROL, sn_rm_alloc},
+	{GS_NV_ESC_RM_ALLOC, sizeof(struct gs_nvos21), ON_CONTROL, sn_rm_alloc21},
+	{GS_NV_ESC_RM_DUP_OBJECT, sizeof(struct gs_nvos55), ON_CONTROL, sn_rm_dup},
+	{GS_NV_ESC_RM_VID_HEAP_CONTROL, HEAP_BYTES, ON_CONTROL, sn_rm_heap},
+	{GS_NV_ESC_RM_MAP_MEMORY, sizeof(struct gs_nvos33_fd), ON_CONTROL, sn_rm_map},
+	{GS_NV_ESC_CARD_INFO, 32 * sizeof(struct card_info), ON_CONTROL, card_info},
+	{GS_NV_ESC_REGISTER_FD, sizeof(s32), ON_GPU, register_fd},
+	{GS_NV_ESC_CHECK_VERSION_STR, sizeof(struct gs_nv_version), ON_CONTROL, check_version},
 };
 
-static const struct sn_call *find_call(u32 nr, u32 size)
+static const struct sn_call *find_call(const struct sn_file *file, u32 nr, u32 size)
 {
+	enum where where = file->minor == GS_NV_CTL_MINOR ? ON_CONTROL : ON_GPU;
 	size_t i;
 
 	for (i = 0; i < ARRAY_SIZE(sn_call_table); i++)
-		if (sn_call_table[i].nr == nr && size >= sn_call_table[i].min_size &&
-		    size <= sn_call_table[i].max_size)
+		if (sn_call_table[i].nr == nr && sn_call_table[i].size == size &&
+		    sn_call_table[i].where == where)
 			return &sn_call_table[i];
 	return NULL;
 }
@@ -151,7 +178,7 @@ static const struct sn_call *find_call(u32 nr, u32 size)
 u32 rm_ioctl(void *stack, void *gpu, struct sn_file *file, u32 nr, void *arg, u32 size);
 noinline notrace u32 rm_ioctl(void *stack, void *gpu, struct sn_file *file, u32 nr, void *arg, u32 size)
 {
-	const struct sn_call *call = find_call(nr, size);
+	const struct sn_call *call = find_call(file, nr, size);
 	int err = -EINVAL;
 
 	mutex_lock(&sn_lock);
@@ -181,9 +208,7 @@ static long do_ioctl(struct sn_file *file, u32 nr, u32 size, void __user *user)
 	return ret;
 }
 
-/* The real driver's function: what hooks look for by name. */
-long STANDIN_ENTRY(struct file *file, unsigned int cmd, unsigned long arg);
-noinline long STANDIN_ENTRY(struct file *file, unsigned int cmd, unsigned long arg)
+static __always_inline long driver_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 {
 	struct gs_nv_xfer xfer;
 
@@ -196,6 +221,26 @@ noinline long STANDIN_ENTRY(struct file *file, unsigned int cmd, unsigned long a
 		return -EFAULT;
 	return do_ioctl(file->private_data, xfer.cmd, xfer.size, u64_to_user_ptr(xfer.ptr));
 }
+
+/*
+ * The real driver's function: what hooks look for by name. Up to 535 there is another beside it for
+ * 32-bit programs, which does not come by the first; later it is the same.
+ */
+long STANDIN_ENTRY(struct file *file, unsigned int cmd, unsigned long arg);
+noinline long STANDIN_ENTRY(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	return driver_ioctl(file, cmd, arg);
+}
+
+#ifdef STANDIN_COMPAT_ENTRY
+long STANDIN_COMPAT_ENTRY(struct file *file, unsigned int cmd, unsigned long arg);
+noinline long STANDIN_COMPAT_ENTRY(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	return driver_ioctl(file, cmd, arg);
+}
+#else
+#define STANDIN_COMPAT_ENTRY STANDIN_ENTRY
+#endif
 
 /* --- files ---------------------------------------------------------------------------------- */
 
@@ -245,7 +290,7 @@ static const struct file_operations standin_fops = {
 	.open = standin_open,
 	.release = nvidia_close,
 	.unlocked_ioctl = STANDIN_ENTRY,
-	.compat_ioctl = STANDIN_ENTRY,
+	.compat_ioctl = STANDIN_COMPAT_ENTRY,
 	.mmap = standin_mmap,
 };
 

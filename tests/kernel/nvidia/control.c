@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* RM_CONTROL: one table row per control, by the class of the object that it is made on. */
+#include <linux/delay.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
@@ -310,10 +311,9 @@ static const struct control *find_control(u32 command, u32 class_id)
 static u32 control(struct sn_file *file, const struct gs_nvos54 *call)
 {
 	struct sn_object *object = sn_find(call->h_client, call->h_object);
-	void __user *user = u64_to_user_ptr(call->p_params);
+	void *user = (void *)(unsigned long)call->p_params, *params = NULL;
 	const struct control *control;
-	void *params = NULL;
-	u32 status;
+	u32 status = GS_NV_OK;
 
 	if (!sn_client_of(file, call->h_client))
 		return GS_NV_ERR_INVALID_CLIENT;
@@ -325,13 +325,17 @@ static u32 control(struct sn_file *file, const struct gs_nvos54 *call)
 	if (control->size != call->params_size || control->size > PARAMS_MAX)
 		return GS_NV_ERR_INVALID_ARGUMENT;
 	if (control->size) {
-		params = memdup_user(user, control->size);
-		if (IS_ERR(params))
-			return GS_NV_ERR_INVALID_ARGUMENT;
+		params = kmalloc(control->size, GFP_KERNEL);
+		if (!params)
+			return GS_NV_ERR_NO_MEMORY;
+		if (sn_params_delay_ms)
+			msleep_interruptible(sn_params_delay_ms);
+		status = os_memcpy_from_user(params, user, control->size);
 	}
-	status = control->handle(object, params);
-	if (!status && control->size && copy_to_user(user, params, control->size))
-		status = GS_NV_ERR_INVALID_ARGUMENT;
+	if (!status)
+		status = control->handle(object, params);
+	if (!status && control->size)
+		status = os_memcpy_to_user(user, params, control->size);
 	kfree(params);
 	return status;
 }

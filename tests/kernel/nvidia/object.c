@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Clients and objects by handle. */
+#include <linux/pid.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
 
@@ -26,10 +27,12 @@ struct sn_object *sn_find(u32 client, u32 handle)
 	return NULL;
 }
 
-struct sn_client *sn_client_of(struct sn_file *file, u32 handle)
+struct sn_client *sn_client_of(const struct sn_file *file, u32 handle)
 {
 	struct sn_object *root = sn_find(handle, handle);
 
+	if (file->control)
+		file = file->control;
 	return root && root->client->file == file ? root->client : NULL;
 }
 

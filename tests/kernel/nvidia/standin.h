@@ -61,6 +61,7 @@ struct sn_gpu {
 struct sn_file {
 	unsigned int minor;
 	struct list_head clients;  /* sn_client.in_file */
+	const struct sn_file *control; /* of a GPU's: whose clients it speaks for; only compared */
 	struct sn_memory *mapping; /* set once, by RM_MAP_MEMORY, and kept until release */
 };
 
@@ -122,12 +123,15 @@ extern u64 sn_calls; /* ioctls since load */
 struct sn_gpu *sn_gpu_by_id(u32 id);
 struct sn_gpu *sn_gpu_by_instance(u32 instance);
 u64 sn_memory_bytes(void); /* of each GPU */
+/* A caller's parameters, in and out; both return RM's status. */
+u32 os_memcpy_from_user(void *to, const void *from, u32 bytes);
+u32 os_memcpy_to_user(void *to, const void *from, u32 bytes);
 /* The file behind a descriptor of the caller, if it is one of ours; fput(*file) after use. */
 struct sn_file *sn_file_get(int fd, struct file **file);
 
 /* --- object.c ------------------------------------------------------------------------------- */
-/* A client's objects can be used only through the file on which it was made; NULL: not so. */
-struct sn_client *sn_client_of(struct sn_file *file, u32 handle);
+/* A client's objects can be used only through its file, or a GPU's that is registered; NULL: not so. */
+struct sn_client *sn_client_of(const struct sn_file *file, u32 handle);
 struct sn_object *sn_find(u32 client, u32 handle);
 /* Status codes of the driver. *handle 0: one is chosen. */
 u32 sn_client_make(struct sn_file *file, u32 class_id, u32 *handle);

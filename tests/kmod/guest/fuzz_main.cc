@@ -69,7 +69,7 @@ class Caller {
 
   void step() {
     calls->fetch_add(1, std::memory_order_relaxed);
-    switch (random_() % 12) {
+    switch (random_() % 13) {
       case 0:
         return random_() % 64 == 0 ? reopen() : make_client();
       case 1:
@@ -87,6 +87,8 @@ class Caller {
         return duplicate();
       case 10:
         return heap();
+      case 11:
+        return memory();
       default:
         return noise();
     }
@@ -144,8 +146,7 @@ class Caller {
   void allocate() {
     gs_memory_params params{};
     params.size = random_() % 2 ? random_() % (8 << 20) : random_() * uint64_t{random_()};
-    // Pages up to 64 KiB, the stand-in's own; the module counts huge ones as whole pages of 2 MiB.
-    params.attr = one_of(random_, {0, 0, 1u << 23, 2u << 23, 1u << 25, 3u << 25});
+    params.attr = one_of(random_, {0, 0, 1u << 23, 2u << 23, 3u << 23, 1u << 25, 3u << 25});
     params.owner = random_() % 8 ? 0 : random_();  // of a device: its instance
     gs_nvos64 argument{};
     argument.h_root = client();
@@ -191,15 +192,31 @@ class Caller {
     call(GS_NV_ESC_RM_DUP_OBJECT, argument);
   }
   void heap() {
-    gs_nvos32_head argument{};
-    argument.h_root = client();
-    argument.h_parent = handle(random_);
-    argument.function = random_() % 32;
-    argument.h_memory = handle(random_);
-    argument.size = random_();
-    argument.height_or_range_size = random_();
-    argument.attr = random_() % 2 ? 0 : 1u << 25;
+    struct {  // NVOS32_PARAMETERS is longer than the part that is declared
+      gs_nvos32_head head;
+      std::array<uint8_t, 184 - sizeof(gs_nvos32_head)> rest;
+    } argument{};
+    argument.head.h_root = client();
+    argument.head.h_parent = one_of(random_, {kDevice, handle(random_)});
+    argument.head.function = one_of(random_, {GS_HEAP_ALLOC_SIZE, GS_HEAP_ALLOC_SIZE_RANGE,
+                                              GS_HEAP_FREE, static_cast<uint32_t>(random_() % 32)});
+    argument.head.h_memory = handle(random_);
+    argument.head.flags = random_() % 8 ? 0 : GS_HEAP_FLAGS_VIRTUAL;
+    argument.head.size = random_() % (8 << 20);
+    argument.head.height_or_range_size = random_() % (8 << 20);
+    argument.head.attr = one_of(random_, {0, 0, 3u << 23, 1u << 25});
     call(GS_NV_ESC_RM_VID_HEAP_CONTROL, argument);
+  }
+  void memory() {  // on a GPU's file, which speaks for a control file
+    gs_s32 control_file = fd_;
+    ::ioctl(gpu_, _IOC(3, 'F', GS_NV_ESC_REGISTER_FD, sizeof control_file), &control_file);
+    gs_nvos02_fd argument{};
+    argument.h_root = client();
+    argument.h_parent = one_of(random_, {kDevice, handle(random_)});
+    argument.h_new = handle(random_);
+    argument.h_class = class_of(random_);
+    argument.limit = random_() % (8 << 20);
+    ::ioctl(gpu_, _IOC(3, 'F', GS_NV_ESC_RM_ALLOC_MEMORY, sizeof argument), &argument);
   }
   void noise() {
     std::array<uint32_t, 64> argument;

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Functions of the driver that are diverted, and how they are called all the same. */
+#ifndef GPUSHARE_DIVERT_H
+#define GPUSHARE_DIVERT_H
+
+#include <linux/types.h>
+
+/**
+ * enum gs_site - a function of the driver
+ * @GS_SITE_IOCTL: its file operation
+ * @GS_SITE_COMPAT: the same for 32-bit programs, where that is a function of its own
+ * @GS_SITE_RELEASE: at the end of a file
+ * @GS_SITE_COPY_IN: os_memcpy_from_user(to, from, bytes): RM reads parameters
+ * @GS_SITE_COPY_OUT: os_memcpy_to_user(to, from, bytes): RM answers there
+ * @GS_SITES: how many
+ */
+enum gs_site {
+	GS_SITE_IOCTL,
+	GS_SITE_COMPAT,
+	GS_SITE_RELEASE,
+	GS_SITE_COPY_IN,
+	GS_SITE_COPY_OUT,
+	GS_SITES,
+};
+
+/* Where each goes on behind its call of ftrace; 0 for one that is not diverted. */
+extern unsigned long gs_sites[GS_SITES];
+
+int gs_divert_attach(void);
+void gs_divert_detach(void);
+void gs_divert_exit(void);
+
+/* Calls a diverted function as it was called, with @site of gs_sites[]; returns what it returns. */
+unsigned long gs_divert_original(unsigned long a0, unsigned long a1, unsigned long a2,
+				 unsigned long site);
+
+/*
+ * hook.c: called at the beginning of a diverted function, with its arguments and its place in
+ * gs_sites[]. Must not sleep. The address of the function to be run instead, or 0 for the driver's.
+ */
+unsigned long gs_hook_choose(unsigned long a0, unsigned long a1, unsigned long a2,
+			     unsigned long site);
+
+#endif /* GPUSHARE_DIVERT_H */

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Small copies from and to the caller's memory, word by word: a call of the kernel's own for each costs
+ * several times what these some ten words do.
+ */
+#ifndef GPUSHARE_USER_H
+#define GPUSHARE_USER_H
+
+#include <linux/uaccess.h>
+
+/**
+ * gs_user_read() - copy from the caller's memory; may sleep
+ * @to: aligned to 8 bytes
+ * @from: the caller's
+ * @bytes: small
+ *
+ * Return: 0 or -EFAULT.
+ */
+static inline int gs_user_read(void *to, const void __user *from, u32 bytes)
+{
+	u32 at = 0;
+
+	if (!user_read_access_begin(from, bytes))
+		return -EFAULT;
+	for (; at + sizeof(u64) <= bytes; at += sizeof(u64))
+		unsafe_get_user(*(u64 *)(to + at), (const u64 __user *)(from + at), fault);
+	for (; at + sizeof(u32) <= bytes; at += sizeof(u32))
+		unsafe_get_user(*(u32 *)(to + at), (const u32 __user *)(from + at), fault);
+	for (; at < bytes; at++)
+		unsafe_get_user(*(u8 *)(to + at), (const u8 __user *)(from + at), fault);
+	user_read_access_end();
+	return 0;
+
+fault:
+	user_read_access_end();
+	return -EFAULT;
+}
+
+/**
+ * gs_user_write() - copy to the caller's memory; may sleep
+ * @to: the caller's
+ * @from: aligned to 8 bytes
+ * @bytes: small
+ *
+ * Return: 0 or -EFAULT.
+ */
+static inline int gs_user_write(void __user *to, const void *from, u32 bytes)
+{
+	u32 at = 0;
+
+	if (!user_write_access_begin(to, bytes))
+		return -EFAULT;
+	for (; at + sizeof(u64) <= bytes; at += sizeof(u64))
+		unsafe_put_user(*(const u64 *)(from + at), (u64 __user *)(to + at), fault);
+	for (; at + sizeof(u32) <= bytes; at += sizeof(u32))
+		unsafe_put_user(*(const u32 *)(from + at), (u32 __user *)(to + at), fault);
+	for (; at < bytes; at++)
+		unsafe_put_user(*(const u8 *)(from + at), (u8 __user *)(to + at), fault);
+	user_write_access_end();
+	return 0;
+
+fault:
+	user_write_access_end();
+	return -EFAULT;
+}
+
+#endif /* GPUSHARE_USER_H */
