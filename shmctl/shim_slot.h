@@ -65,9 +65,7 @@ struct ShimGpu {
 // Written by the shim. Threads are spread over stripes, so that they do not share a cache line.
 struct alignas(64) ShimStripe {
   std::atomic<uint64_t> launches;  // kernels and graphs, counted before they pass the gate
-  std::atomic<uint64_t> copies;
-  std::atomic<uint64_t> waits;  // synchronising calls
-  uint64_t reserved[5];
+  uint64_t reserved[7];
 };
 
 struct ShimSlot {

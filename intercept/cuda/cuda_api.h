@@ -26,6 +26,8 @@ using CUlibrary = struct CUlib_st*;
 using CUkernel = struct CUkern_st*;
 using CUstream = struct CUstream_st*;
 using CUevent = struct CUevent_st*;
+using CUgreenCtx = struct CUgreenCtx_st*;
+using CUdevResourceDesc = struct CUdevResourceDesc_st*;
 
 // Returned by every function. Asynchronous failures show in a later call.
 enum CUresult : unsigned {
@@ -117,6 +119,12 @@ enum CUstream_flags : unsigned {
   CU_STREAM_NON_BLOCKING = 1,  // knows nothing of it
 };
 
+enum CUstreamCaptureStatus : unsigned {
+  CU_STREAM_CAPTURE_STATUS_NONE = 0,
+  CU_STREAM_CAPTURE_STATUS_ACTIVE = 1,
+  CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2,
+};
+
 enum CUevent_flags : unsigned {
   CU_EVENT_DEFAULT = 0,
   CU_EVENT_BLOCKING_SYNC = 1,
@@ -155,6 +163,15 @@ enum CUlaunchAttributeID : unsigned {
   CU_LAUNCH_ATTRIBUTE_PRIORITY = 8,
 };
 
+enum CUdevResourceType : unsigned {
+  CU_DEV_RESOURCE_TYPE_INVALID = 0,
+  CU_DEV_RESOURCE_TYPE_SM = 1,
+};
+
+enum CUgreenCtxCreate_flags : unsigned {
+  CU_GREEN_CTX_DEFAULT_STREAM = 1,  // required
+};
+
 struct CUuuid {
   char bytes[16];
 };
@@ -176,6 +193,21 @@ struct CUlaunchConfig {
   CUstream hStream;
   CUlaunchAttribute* attrs;
   unsigned numAttrs;
+};
+
+// A part of a GPU. What the driver keeps in `_internal_padding` goes with a copy.
+struct CUdevSmResource {
+  unsigned smCount;
+  unsigned minSmPartitionSize;
+  unsigned smCoscheduledAlignment;
+};
+struct CUdevResource {
+  CUdevResourceType type;
+  unsigned char _internal_padding[92];
+  union {
+    CUdevSmResource sm;
+    unsigned char _oversize[48];
+  };
 };
 
 // Affinity and graphics interop of a new context: we only ever pass null.

@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "intercept/shim/driver.h"
 #include "intercept/shim/protocol.h"
 #include "intercept/shim/quiet.h"
 
@@ -127,8 +128,10 @@ uint32_t attach() {
     if (process.lock.compare_exchange_strong(holder, me, std::memory_order_acquire)) {
       if (process.slot.load(std::memory_order_relaxed) == nullptr) {
         ShimSlot* mine = ask_agent();
-        process.features.store(mine == nullptr ? 0 : mine->head.features & kShimFeatures,
-                               std::memory_order_relaxed);
+        uint32_t features = mine == nullptr ? 0 : mine->head.features & kShimFeatures;
+        // The driver is older than green contexts.
+        if ((features & kShimPartitions) != 0 && driver() == nullptr) features &= ~kShimPartitions;
+        process.features.store(features, std::memory_order_relaxed);
         process.slot.store(mine == nullptr ? &nobodys_slot : mine, std::memory_order_release);
       }
       process.lock.store(0, std::memory_order_release);

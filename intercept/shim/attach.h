@@ -14,7 +14,7 @@
 
 namespace gpushare::shim {
 
-struct Streams;
+class Streams;
 
 // Zero is the state of a process that has not asked yet.
 struct Process {

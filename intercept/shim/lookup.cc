@@ -67,18 +67,23 @@ bool are_of_one_library(const void* one, const void* other) {
 // The function behind our own of that name; null while no driver is loaded.
 void* behind_trampoline(const char* symbol) {
   const FindSymbol find = gs_find_dlsym();
-  if (find == nullptr) return nullptr;
-  if (void* function = find(RTLD_NEXT, symbol)) return function;
-  // Loaded, but not for everyone to see (RTLD_LOCAL).
-  const OpenLibrary open = real_dlopen();
-  void* library = open == nullptr ? nullptr : open(kDriverLibrary, RTLD_LAZY | RTLD_NOLOAD);
-  return library == nullptr ? nullptr : find(library, symbol);
+  void* function = find == nullptr ? nullptr : find(RTLD_NEXT, symbol);
+  // Else it may be loaded, but not for everyone to see (RTLD_LOCAL).
+  return function != nullptr ? function : driver_function(symbol);
 }
 
 // Under a name of the driver there is nothing here.
 CUresult missing() { return CUDA_ERROR_NOT_SUPPORTED; }
 
 }  // namespace
+
+void* driver_function(const char* symbol) {
+  const FindSymbol find = gs_find_dlsym();
+  const OpenLibrary open = real_dlopen();
+  if (find == nullptr || open == nullptr) return nullptr;
+  void* library = open(kDriverLibrary, RTLD_LAZY | RTLD_NOLOAD);
+  return library == nullptr ? nullptr : find(library, symbol);
+}
 
 bool bind(int index, void* function) {
   void* first = nullptr;

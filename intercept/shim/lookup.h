@@ -7,6 +7,9 @@
 
 namespace gpushare::shim {
 
+// The driver's own function of that name; null while no driver is loaded, or where it has none.
+void* driver_function(const char* symbol);
+
 // What the program gets instead of `function`, which it found for this hook.
 void* substitute(int index, void* function);
 

@@ -2,7 +2,7 @@
 # libgpushare.so, which is preloaded into programs: its own flags, because it must need nothing but
 # libc and bring nothing with it: no libstdc++, no exceptions, no sanitizer's runtime.
 shim_library := lib/libgpushare.so
-shim_sources := $(filter-out intercept/shim/host.cc,$(wildcard intercept/shim/*.cc))
+shim_sources := $(filter-out intercept/shim/host.cc intercept/shim/iteration%,$(wildcard intercept/shim/*.cc))
 shim_objects := $(patsubst %.cc,$(O)/shim/%.o,$(shim_sources)) $(O)/shim/intercept/shim/entry.o
 shim_flags := -std=c++23 -O2 -g1 -fPIC -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-stack-protector -fvisibility=hidden -fcf-protection $(WARN)
 intercept_sources += intercept/shim/host.cc

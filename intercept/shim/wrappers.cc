@@ -2,28 +2,85 @@
 // The wrappers, one for each entry of hooks.def: what we do first, then the driver's function with
 // the program's arguments.
 #include <cstring>
-#include <utility>
+#include <type_traits>
 
 #include "intercept/shim/gate.h"
 #include "intercept/shim/lookup.h"
+#include "intercept/shim/special_calls.h"
+#include "intercept/shim/streams.h"
 #include "intercept/shim/table.h"
 
 namespace gpushare::shim {
 namespace {
 
-template <Kind kind, class Function>
-Function real(int index) {
-  return reinterpret_cast<Function>(real_functions[index].load(std::memory_order_relaxed));
-}
-
 template <int index, Kind kind, Flavor flavor, class Signature>
 struct Wrapper;
+
+// A parameter as the driver gets it.
+template <class T>
+T translated(const T& argument, CUstream) {
+  return argument;
+}
+CUstream translated(CUstream, CUstream physical) { return physical; }
+
+template <class... Parameters>
+constexpr bool has_stream = (std::is_same_v<Parameters, CUstream> || ...);
+
+template <class... Rest>
+CUstream stream_of(CUstream stream, const Rest&...) {
+  return stream;
+}
+template <class First, class... Rest>
+CUstream stream_of(const First&, const Rest&... rest) {
+  return stream_of(rest...);
+}
+
+constexpr Use use_of(Kind kind) {
+  if (kind == Kind::kLaunch) return Use::kLaunch;
+  return kind == Kind::kWait || kind == Kind::kCapture ? Use::kWait : Use::kOperation;
+}
+
+// What a launch says that is too large for a partition, and perhaps not for the GPU.
+constexpr bool is_too_large(CUresult result) {
+  constexpr CUresult kCooperativeLaunchTooLarge{720}, kInvalidClusterSize{912};
+  return result == kCooperativeLaunchTooLarge || result == kInvalidClusterSize ||
+         result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+}
 
 template <int index, Kind kind, Flavor flavor, class... Parameters>
 struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
   static CUresult call(Parameters... arguments) {
     if constexpr (kind == Kind::kLaunch) pass_gate();
-    return real<kind, CUresult (*)(Parameters...)>(index)(arguments...);
+    const auto driver = real<CUresult (*)(Parameters...)>(index);
+    if constexpr (has_stream<Parameters...>) {
+      StreamUse use(stream_of(arguments...), flavor, use_of(kind));
+      const auto run = [&](CUstream stream) { return driver(translated(arguments, stream)...); };
+      const CUresult result = run(use.physical());
+      if (kind == Kind::kLaunch && is_too_large(result) && use.is_away()) return use.at_home(run);
+      return result;
+    } else {
+      StreamUse use(nullptr, flavor, Use::kOperation);
+      return use.at_home([&](CUstream) { return driver(arguments...); });
+    }
+  }
+};
+
+// cuLaunchKernelEx: the stream is in the configuration.
+template <int index, Flavor flavor, class... Rest>
+struct Wrapper<index, Kind::kLaunch, flavor, CUresult(const CUlaunchConfig*, Rest...)> {
+  static CUresult call(const CUlaunchConfig* config, Rest... rest) {
+    pass_gate();
+    const auto driver = real<CUresult (*)(const CUlaunchConfig*, Rest...)>(index);
+    if (config == nullptr) return driver(config, rest...);
+    StreamUse use(config->hStream, flavor, Use::kLaunch);
+    const auto run = [&](CUstream stream) {
+      CUlaunchConfig moved = *config;
+      moved.hStream = stream;
+      return driver(&moved, rest...);
+    };
+    if (!use.is_away()) return driver(config, rest...);
+    const CUresult result = run(use.physical());
+    return is_too_large(result) ? use.at_home(run) : result;
   }
 };
 
@@ -33,8 +90,7 @@ struct Wrapper<index, Kind::kLookup, flavor,
                CUresult(const char*, void**, int, uint64_t, Status...)> {
   static CUresult call(const char* base, void** function, int version, uint64_t flags,
                        Status... status) {
-    const auto driver =
-        real<Kind::kLookup, CUresult (*)(const char*, void**, int, uint64_t, Status...)>(index);
+    const auto driver = real<CUresult (*)(const char*, void**, int, uint64_t, Status...)>(index);
     const CUresult result = driver(base, function, version, flags, status...);
     if (result != CUDA_SUCCESS || base == nullptr || function == nullptr || *function == nullptr)
       return result;
@@ -46,6 +102,12 @@ struct Wrapper<index, Kind::kLookup, flavor,
   }
 };
 
+template <int index, Kind kind, Flavor flavor, class Signature>
+struct Chosen : Wrapper<index, kind, flavor, Signature> {};
+template <int index, Kind kind, Flavor flavor, class Signature>
+  requires has_special<index>
+struct Chosen<index, kind, flavor, Signature> : Special<index, Signature> {};
+
 }  // namespace
 
 #define GS_ENTRY(kind, base, symbol, since, parameters, flavor) \
@@ -55,7 +117,7 @@ struct Wrapper<index, Kind::kLookup, flavor,
        flavor,                                                  \
        Kind::k##kind,                                           \
        reinterpret_cast<void*>(                                 \
-           &Wrapper<kHook_##symbol, Kind::k##kind, flavor, CUresult parameters>::call)},
+           &Chosen<kHook_##symbol, Kind::k##kind, flavor, CUresult parameters>::call)},
 #define GS_HOOK(kind, base, symbol, since, parameters) \
   GS_ENTRY(kind, base, symbol, since, parameters, Flavor::kLegacy)
 #define GS_HOOK_VARIANT(kind, base, symbol, since, parameters) \

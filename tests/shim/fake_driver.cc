@@ -48,6 +48,25 @@ CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
 #define GS_HOOK_VARIANT GS_HOOK
 #include "intercept/shim/hooks.def"
 
+// What the shim needs of a driver that can partition a GPU. There is no context, so none is used.
+#define GS_UNUSED(name, parameters) \
+  CUresult name parameters { return CUDA_ERROR_INVALID_CONTEXT; }
+GS_UNUSED(cuDeviceGetDevResource, (CUdevice, CUdevResource*, CUdevResourceType))
+GS_UNUSED(cuDevSmResourceSplitByCount,
+          (CUdevResource*, unsigned*, const CUdevResource*, CUdevResource*, unsigned, unsigned))
+GS_UNUSED(cuDevResourceGenerateDesc, (CUdevResourceDesc*, CUdevResource*, unsigned))
+GS_UNUSED(cuGreenCtxCreate, (CUgreenCtx*, CUdevResourceDesc, CUdevice, unsigned))
+GS_UNUSED(cuGreenCtxDestroy, (CUgreenCtx))
+GS_UNUSED(cuGreenCtxStreamCreate, (CUstream*, CUgreenCtx, unsigned, int))
+GS_UNUSED(cuCtxGetCurrent, (CUcontext*))
+GS_UNUSED(cuCtxPushCurrent_v2, (CUcontext))
+GS_UNUSED(cuCtxPopCurrent_v2, (CUcontext*))
+GS_UNUSED(cuDeviceGetPCIBusId, (char*, int, CUdevice))
+GS_UNUSED(cuEventCreate, (CUevent*, unsigned))
+GS_UNUSED(cuEventDestroy_v2, (CUevent))
+GS_UNUSED(cuStreamGetFlags, (CUstream, unsigned*))
+GS_UNUSED(cuStreamGetPriority, (CUstream, int*))
+
 CUresult cuGetProcAddress_v2(const char* base, void** function, int version, uint64_t flags,
                              CUdriverProcAddressQueryResult* status);
 CUresult cuGetProcAddress(const char* base, void** function, int version, uint64_t flags) {

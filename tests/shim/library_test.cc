@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 
+#include "tests/shim/abi_real.h"
 #include "tests/shim/shim_rig.h"
 
 namespace gpushare::test {
@@ -62,6 +63,13 @@ TEST(Library, ExportsWhatItStandsInForAndNothingElse) {
   std::set<std::string> exported;
   for (std::string address, type, name; lines >> address >> type >> name;) exported.insert(name);
   EXPECT_EQ(exported, expected);
+}
+
+TEST(Hooks, TakeWhatTheDriversFunctionsTake) {
+  if (compared_with_api_level() == 0)
+    GTEST_SKIP() << "no cudaTypedefs.h of CUDA 13 or later in $CUDA_HOME/include or "
+                    "/usr/local/cuda/include at build time";
+  EXPECT_GE(compared_with_api_level(), 13000);
 }
 
 }  // namespace

@@ -15,6 +15,8 @@
 //   gs_fold     *out += fold_value(buffer[i], i)
 //   gs_stamp    base[i * stride_bytes] = value + i
 //   gs_stamps   *out += base[i * stride_bytes], folded
+//   gs_sms      sets the bit of every SM that runs a block in the words at `out`; a block stays for
+//               `units` units, so that the next one goes elsewhere
 #pragma once
 
 namespace gpushare::workloads {
@@ -344,6 +346,48 @@ stamp_end:
 	mul.lo.u32 %x, %x, %y;
 	red.global.add.u32 [%out], %x;
 stamps_end:
+	ret;
+}
+
+.visible .entry gs_sms(
+	.param .u64 gs_sms_out,
+	.param .u32 gs_sms_units)
+{
+	.reg .pred %other, %more;
+	.reg .b32 %sm, %word, %bit, %thread, %units, %x, %zero;
+	.reg .b64 %out, %offset;
+
+	ld.param.u64 %out, [gs_sms_out];
+	ld.param.u32 %units, [gs_sms_units];
+	cvta.to.global.u64 %out, %out;
+	mov.u32 %thread, %tid.x;
+	mov.u32 %sm, %smid;
+	mov.u32 %x, %sm;
+sms_unit:
+	mad.lo.u32 %x, %x, 1664525, 1013904223;
+	mad.lo.u32 %x, %x, 1664525, 1013904223;
+	mad.lo.u32 %x, %x, 1664525, 1013904223;
+	mad.lo.u32 %x, %x, 1664525, 1013904223;
+	mad.lo.u32 %x, %x, 1664525, 1013904223;
+	mad.lo.u32 %x, %x, 1664525, 1013904223;
+	mad.lo.u32 %x, %x, 1664525, 1013904223;
+	mad.lo.u32 %x, %x, 1664525, 1013904223;
+	sub.u32 %units, %units, 1;
+	setp.gt.s32 %more, %units, 0;
+	@%more bra sms_unit;
+	and.b32 %bit, %sm, 31;
+	mov.u32 %zero, 1;
+	shl.b32 %bit, %zero, %bit;
+	shr.u32 %word, %sm, 5;
+	mul.wide.u32 %offset, %word, 4;
+	add.s64 %out, %out, %offset;
+	// What the units came to is used, so that no compiler leaves them out.
+	setp.eq.u32 %other, %x, 0;
+	@%other or.b32 %bit, %bit, 0;
+	setp.ne.u32 %other, %thread, 0;
+	@%other bra sms_end;
+	red.global.or.b32 [%out], %bit;
+sms_end:
 	ret;
 }
 )ptx";

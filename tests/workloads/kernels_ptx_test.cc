@@ -56,7 +56,7 @@ std::vector<int> declared_parameter_bytes(const std::string& entry) {
 TEST(KernelsPtx, EachKernelHasAModelWithItsParameters) {
   const auto entries = standin::ptx_entries(workloads::kKernels);
   ASSERT_TRUE(entries.has_value());
-  EXPECT_EQ(entries->size(), 8u);
+  EXPECT_EQ(entries->size(), 9u);
   for (const std::string& entry : *entries) {
     const standin::KernelModel* model = standin::find_kernel(entry);
     ASSERT_NE(model, nullptr) << entry;
@@ -69,7 +69,7 @@ TEST(KernelsPtx, EachKernelHasAModelWithItsParameters) {
 // The worked example of the cost model.
 TEST(KernelsPtx, AUnitOfSpinTakes129NsOnAnH200) {
   const standin::KernelModel* spin = standin::find_kernel("gs_spin");
-  standin::KernelLaunch launch{4 * 132, 256, 132, {0, 0, 100'000, 0, 0, 0, 0}};
+  standin::KernelLaunch launch{4 * 132, 256, 132, {0, 0, 100'000, 0, 0, 0, 0}, 0};
   EXPECT_NEAR(static_cast<double>(spin->cost_ns(launch)) / 100'000, 129.3, 0.1);
   launch.blocks = 16 * 132;  // 8 blocks fit at once: two waves, each as long as two of the first
   EXPECT_NEAR(static_cast<double>(spin->cost_ns(launch)) / 100'000, 4 * 129.3, 0.2);

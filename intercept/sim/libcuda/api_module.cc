@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <cstring>
 #include <optional>
@@ -17,6 +18,7 @@ using gpushare::standin::find_kernel;
 using gpushare::standin::Function;
 using gpushare::standin::KernelLaunch;
 using gpushare::standin::KernelModel;
+using gpushare::standin::kSmsOfGroup;
 using gpushare::standin::Module;
 using gpushare::standin::number_of;
 using gpushare::standin::ptx_entries;
@@ -129,16 +131,21 @@ CUresult launch(CUfunction handle, Dimensions grid, Dimensions block, CUstream s
   const KernelModel& kernel = *function->kernel;
   auto arguments = gather_arguments(kernel, parameters, extra);
   if (!arguments) return CUDA_ERROR_INVALID_VALUE;
+  const uint32_t all_sms = context.device->about.sm_count;
+  const uint32_t usable_sms =
+      stream->sm_groups == 0
+          ? all_sms
+          : kSmsOfGroup * static_cast<uint32_t>(std::popcount(stream->sm_groups));
   const auto launched = std::make_shared<const KernelLaunch>(
-      grid.product(), block.product(), context.device->about.sm_count, std::move(*arguments));
+      grid.product(), block.product(), usable_sms, std::move(*arguments), stream->sm_groups);
 
   Work work{};
   work.sequence = runtime.new_sequence();
   work.kind = WorkKind::kKernel;
   work.amount = kernel.cost_ns(*launched);
-  const uint64_t sms = std::max<uint64_t>(launched->sm_count, 1);
+  const uint64_t used_sms = std::min<uint64_t>(launched->blocks, usable_sms);
   work.sm_ppm = static_cast<uint32_t>(
-      std::max<uint64_t>(std::min(launched->blocks, sms) * 1'000'000 / sms, 1));
+      std::max<uint64_t>(used_sms * 1'000'000 / std::max<uint64_t>(all_sms, 1), 1));
   if (kernel.is_endless) {
     const auto memory = endless_memory(*launched, runtime.memory);
     if (memory.turns != nullptr) {

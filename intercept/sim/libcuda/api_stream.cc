@@ -61,6 +61,30 @@ CUresult cuStreamGetFlags(CUstream stream, unsigned* flags) {
   return CUDA_SUCCESS;
 }
 
+CUresult cuStreamGetPriority(CUstream stream, int* priority) {
+  GS_CURRENT();
+  if (!runtime.stream(context, stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *priority = 0;
+  return CUDA_SUCCESS;
+}
+
+// A stream of the simulation has no attributes.
+CUresult cuStreamCopyAttributes(CUstream to, CUstream from) {
+  GS_CURRENT();
+  return runtime.stream(context, to) && runtime.stream(context, from) ? CUDA_SUCCESS
+                                                                      : CUDA_ERROR_INVALID_HANDLE;
+}
+
+// There are no graphs.
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
+  GS_CURRENT();
+  if (!runtime.stream(context, stream)) return CUDA_ERROR_INVALID_HANDLE;
+  if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+
 CUresult cuStreamQuery(CUstream stream) {
   GS_CURRENT();
   const auto found = runtime.stream(context, stream);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 
 #include "intercept/cuda/kernel_math.h"
 
@@ -170,6 +171,31 @@ bool stamps_run(const KernelLaunch& launch, const MemoryMap& memory) {
   return true;
 }
 
+// gs_sms(out, units)
+constexpr std::array<uint8_t, 2> kSmsParameters{8, 4};
+
+uint64_t sms_cost(const KernelLaunch& launch) {
+  return kKernelOverheadNs + rounds_ns(launch, uint64_t{low(launch.arguments[1])} * kRoundsPerUnit);
+}
+
+// Blocks go to SMs in turn.
+bool sms_run(const KernelLaunch& launch, const MemoryMap& memory) {
+  uint64_t blocks = launch.blocks;
+  for (uint32_t i = 0; blocks > 0 && i < launch.sm_count; ++i) {
+    uint32_t sm = i;
+    if (launch.sm_groups != 0) {
+      uint64_t groups = launch.sm_groups;
+      for (uint32_t skip = i / kSmsOfGroup; skip > 0; --skip) groups &= groups - 1;
+      sm = static_cast<uint32_t>(std::countr_zero(groups)) * kSmsOfGroup + i % kSmsOfGroup;
+    }
+    auto* word = memory.resolve<uint32_t>(launch.arguments[0] + sm / 32 * 4);
+    if (word == nullptr) return false;
+    *word |= 1u << sm % 32;
+    --blocks;
+  }
+  return true;
+}
+
 constexpr KernelModel kKernels[] = {
     {"gs_empty", {}, empty_cost, nullptr},
     {"gs_spin", kSpinParameters, spin_cost, spin_run},
@@ -179,6 +205,7 @@ constexpr KernelModel kKernels[] = {
     {"gs_fold", kFoldParameters, fold_cost, fold_run},
     {"gs_stamp", kStampParameters, stamp_cost, stamp_run},
     {"gs_stamps", kStampsParameters, stamp_cost, stamps_run},
+    {"gs_sms", kSmsParameters, sms_cost, sms_run},
 };
 
 }  // namespace

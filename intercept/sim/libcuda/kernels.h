@@ -24,11 +24,15 @@ namespace gpushare::standin {
 inline constexpr uint64_t kKernelOverheadNs = 2'000;
 inline constexpr double kMemoryBytesPerNs = 3'500;
 
+// SMs are handed out in groups, as the driver does on an H200.
+inline constexpr uint32_t kSmsOfGroup = 8;
+
 struct KernelLaunch {
   uint64_t blocks = 1;
   uint64_t threads_per_block = 1;
-  uint32_t sm_count = 1;
+  uint32_t sm_count = 1;            // that it may use
   std::vector<uint64_t> arguments;  // widened, in the order of the kernel's parameters
+  uint64_t sm_groups = 0;           // of kSmsOfGroup each, those that it may use; 0: the whole GPU
 };
 
 struct KernelModel {

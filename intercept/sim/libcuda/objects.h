@@ -36,6 +36,7 @@ struct Stream {
   uint64_t legacy_waits_for = 0;  // a value of this stream's `last`
   uint64_t waits_for_legacy = 0;  // a value of the legacy stream's `last`
   bool is_dropped = false;        // the program destroyed it; its work still runs
+  uint64_t sm_groups = 0;         // of its green context; 0: the whole GPU
   bool is_blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
 };
 
@@ -77,6 +78,13 @@ struct Event {
   unsigned flags = CU_EVENT_DEFAULT;
   std::mutex mutex;
   std::shared_ptr<EventPoint> latest;  // null: never recorded
+};
+
+// A part of a device. Its streams belong to the primary context.
+struct Green {
+  uintptr_t context = 0;  // the primary one's
+  Device* device = nullptr;
+  uint64_t sm_groups = 0;
 };
 
 struct Module {

@@ -79,6 +79,7 @@ class Runtime {
   HandleTable<CUcontext, Context> contexts;
   HandleTable<CUstream, Stream> streams;
   HandleTable<CUevent, Event> events;
+  HandleTable<CUgreenCtx, Green> greens;
   HandleTable<CUmodule, Module> modules;
   HandleTable<CUfunction, Function> functions;
 

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "intercept/shim/partitions.h"
+
+namespace gpushare::shim {
+
+bool Partitions::split(const Driver& driver, CUdevice device) {
+  if (group_count_ > 0) return true;
+  CUdevResource all{}, rest{};
+  unsigned count = kMostGroups;
+  if (driver.cuDeviceGetDevResource(device, &all, CU_DEV_RESOURCE_TYPE_SM) != CUDA_SUCCESS)
+    return false;
+  if (driver.cuDevSmResourceSplitByCount(groups_, &count, &all, &rest, 0, kSmsOfGroup) !=
+      CUDA_SUCCESS)
+    return false;
+  group_count_ = count;
+  return count > 0;
+}
+
+int Partitions::find_or_make(const Driver& driver, CUdevice device, uint64_t groups) {
+  if (groups == 0) return 0;
+  for (int i = 0; i < count_; ++i)
+    if (made_[i].groups == groups) return i + 1;
+  if (count_ == kMost || !split(driver, device)) return -1;
+
+  CUdevResource chosen[kMostGroups];
+  unsigned count = 0;
+  for (unsigned i = 0; i < group_count_; ++i)
+    if ((groups >> i & 1) != 0) chosen[count++] = groups_[i];
+  if (count == 0) return 0;
+  CUdevResourceDesc description = nullptr;
+  CUgreenCtx green = nullptr;
+  if (driver.cuDevResourceGenerateDesc(&description, chosen, count) != CUDA_SUCCESS) return -1;
+  if (driver.cuGreenCtxCreate(&green, description, device, CU_GREEN_CTX_DEFAULT_STREAM) !=
+      CUDA_SUCCESS)
+    return -1;
+  made_[count_++] = {groups, green};
+  return count_;
+}
+
+void Partitions::drop_all(const Driver& driver) {
+  for (int i = 0; i < count_; ++i) driver.cuGreenCtxDestroy(made_[i].green);
+  count_ = 0;
+}
+
+}  // namespace gpushare::shim

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of one GPU that streams can be in: green contexts of the device's primary context, each
+// over a set of groups of 8 SMs. Made when a set is first wanted, kept until the program lets the
+// primary context go, because it is with its memory that they are made (at most 6 MiB each).
+//
+// The owner locks.
+#pragma once
+
+#include <cstdint>
+
+#include "intercept/shim/driver.h"
+
+namespace gpushare::shim {
+
+class Partitions {
+ public:
+  // Where a stream is: 0 is home, the whole GPU; n > 0 the n-th partition.
+  using Place = uint8_t;
+  static constexpr int kMost = 16;
+
+  // The partition of these groups, made if there is none yet; home for the empty set, and where
+  // none of the groups exists. -1: the driver cannot, or there are kMost others.
+  int find_or_make(const Driver& driver, CUdevice device, uint64_t groups);
+  CUgreenCtx green(Place place) const { return made_[place - 1].green; }
+  void drop_all(const Driver& driver);
+
+ private:
+  static constexpr unsigned kMostGroups = 64;
+  static constexpr unsigned kSmsOfGroup = 8;
+
+  struct Made {
+    uint64_t groups;
+    CUgreenCtx green;
+  };
+
+  bool split(const Driver& driver, CUdevice device);
+
+  unsigned group_count_ = 0;  // 0: not split yet
+  CUdevResource groups_[kMostGroups] = {};
+  int count_ = 0;
+  Made made_[kMost] = {};
+};
+
+}  // namespace gpushare::shim

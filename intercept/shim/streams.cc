@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "intercept/shim/streams.h"
+
+#include <sched.h>
+#include <strings.h>
+#include <sys/mman.h>
+
+#include "intercept/shim/quiet.h"
+
+namespace gpushare::shim {
+namespace {
+
+using Place = Partitions::Place;
+
+// A thread's own default streams. `owner` tells them from those that a fork() left behind.
+struct OwnStreams {
+  const Streams* owner;
+  Stream* of_device[Streams::kMostDevices];
+};
+[[gnu::tls_model("initial-exec")]] constinit thread_local OwnStreams own_streams{};
+
+// Makes `context` current while it lives.
+class InContext {
+ public:
+  InContext(const Driver& driver, CUcontext context) : driver_(driver) {
+    CUcontext now = nullptr;
+    if (driver.cuCtxGetCurrent(&now) == CUDA_SUCCESS && now == context) {
+      is_there_ = true;
+    } else {
+      is_there_ = is_pushed_ = driver.cuCtxPushCurrent_v2(context) == CUDA_SUCCESS;
+    }
+  }
+  ~InContext() {
+    CUcontext ours = nullptr;
+    if (is_pushed_) driver_.cuCtxPopCurrent_v2(&ours);
+  }
+  InContext(const InContext&) = delete;
+  InContext& operator=(const InContext&) = delete;
+
+  bool is_there() const { return is_there_; }
+
+ private:
+  const Driver& driver_;
+  bool is_there_ = false, is_pushed_ = false;
+};
+
+}  // namespace
+
+void SpinLock::lock() {
+  while (held_.exchange(true, std::memory_order_acquire)) ::sched_yield();
+}
+
+// --- finding ------------------------------------------------------------------------------------
+
+Streams* Streams::get() {
+  Process& process = this_process();
+  if ((process.features.load(std::memory_order_relaxed) & kShimPartitions) == 0) return nullptr;
+  Streams* there = process.streams.load(std::memory_order_acquire);
+  if (there != nullptr) return there;
+
+  const KeepErrno errno_of_the_program;
+  const Driver* functions = driver();
+  void* memory = functions == nullptr ? MAP_FAILED
+                                      : ::mmap(nullptr, sizeof(Streams), PROT_READ | PROT_WRITE,
+                                               MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    process.features.fetch_and(~uint32_t{kShimPartitions}, std::memory_order_relaxed);
+    return nullptr;
+  }
+  auto* made = static_cast<Streams*>(memory);  // zero is a valid one, without any stream
+  made->driver_ = functions;
+  if (process.streams.compare_exchange_strong(there, made, std::memory_order_acq_rel)) return made;
+  ::munmap(memory, sizeof(Streams));
+  return there;
+}
+
+Device* Streams::device_of(CUcontext context) {
+  if (context == nullptr) return nullptr;
+  const int count = device_count_.load(std::memory_order_acquire);
+  for (int i = 0; i < count; ++i)
+    if (devices_[i].primary.load(std::memory_order_acquire) == context) return &devices_[i];
+  return nullptr;
+}
+
+Device* Streams::current_device() {
+  CUcontext context = nullptr;
+  if (driver_->cuCtxGetCurrent(&context) != CUDA_SUCCESS) return nullptr;
+  return device_of(context);
+}
+
+Streams::Entry* Streams::entry_of(CUstream handle) {
+  const auto number = reinterpret_cast<uintptr_t>(handle);
+  for (uint32_t i = 0, at = static_cast<uint32_t>((number >> 4) * 0x9E3779B1); i < kTableSize;
+       ++i, ++at) {
+    Entry& entry = table_[at % kTableSize];
+    const uintptr_t there = entry.handle.load(std::memory_order_acquire);
+    if (there == number) return &entry;
+    if (there == 0) return nullptr;
+  }
+  return nullptr;
+}
+
+// An address of a stream that was destroyed keeps its entry: the driver gives it out again.
+Streams::Entry* Streams::add_entry(CUstream handle) {
+  if (Entry* known = entry_of(handle)) return known;
+  const Locked locked(table_lock_);
+  const auto number = reinterpret_cast<uintptr_t>(handle);
+  for (uint32_t i = 0, at = static_cast<uint32_t>((number >> 4) * 0x9E3779B1); i < kTableSize;
+       ++i, ++at) {
+    Entry& entry = table_[at % kTableSize];
+    if (entry.handle.load(std::memory_order_relaxed) != 0) continue;
+    entry.handle.store(number, std::memory_order_release);
+    return &entry;
+  }
+  return nullptr;
+}
+
+Stream* Streams::find(CUstream handle, Flavor flavor) {
+  if (handle == nullptr)
+    handle = flavor == Flavor::kLegacy ? GS_CU_STREAM_LEGACY : GS_CU_STREAM_PER_THREAD;
+  if (handle == GS_CU_STREAM_LEGACY || handle == GS_CU_STREAM_PER_THREAD) {
+    Device* device = current_device();
+    if (device == nullptr) return nullptr;
+    return handle == GS_CU_STREAM_LEGACY ? &device->legacy : per_thread(*device);
+  }
+  Entry* entry = entry_of(handle);
+  if (entry == nullptr || entry->stream.kind.load(std::memory_order_acquire) == Stream::Kind::kNone)
+    return nullptr;
+  return &entry->stream;
+}
+
+// A thread's stream lasts as long as the process: what is in it outlives the thread.
+Stream* Streams::per_thread(Device& device) {
+  if (own_streams.owner != this) own_streams = {.owner = this, .of_device = {}};
+  Stream*& mine = own_streams.of_device[device.ordinal];
+  if (mine != nullptr) return mine;
+  const KeepErrno errno_of_the_program;
+  void* memory =
+      ::mmap(nullptr, sizeof(Stream), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    is_overfull_.store(true, std::memory_order_relaxed);
+    return nullptr;
+  }
+  mine = static_cast<Stream*>(memory);
+  mine->device = &device;
+  mine->at[0].store(GS_CU_STREAM_PER_THREAD, std::memory_order_relaxed);
+  mine->kind.store(Stream::Kind::kBlocking, std::memory_order_relaxed);
+  add_to_list(*mine);
+  return mine;
+}
+
+void Streams::add_to_list(Stream& stream) {
+  stream.next = all_.load(std::memory_order_relaxed);
+  while (!all_.compare_exchange_weak(stream.next, &stream, std::memory_order_release)) {
+  }
+}
+
+// --- coming and going ---------------------------------------------------------------------------
+
+void Streams::on_created(CUstream handle) {
+  const KeepErrno errno_of_the_program;
+  Device* device = current_device();
+  if (device == nullptr) return;
+  unsigned flags = 0;
+  Entry* entry = nullptr;
+  if (driver_->cuStreamGetFlags(handle, &flags) == CUDA_SUCCESS) entry = add_entry(handle);
+  if (entry == nullptr) {
+    is_overfull_.store(true, std::memory_order_relaxed);
+    return;
+  }
+  Stream& stream = entry->stream;
+  const bool is_blocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
+  if (stream.device == nullptr) add_to_list(stream);  // else it is, from an earlier life
+  stream.device = device;
+  stream.place.store(0, std::memory_order_relaxed);
+  stream.is_dirty.store(false, std::memory_order_relaxed);
+  stream.legacy_operations.store(0, std::memory_order_relaxed);
+  stream.at[0].store(handle, std::memory_order_relaxed);
+  stream.kind.store(is_blocking ? Stream::Kind::kBlocking : Stream::Kind::kNonBlocking,
+                    std::memory_order_release);
+}
+
+void Streams::before_destroy(CUstream handle) {
+  Entry* entry = entry_of(handle);
+  if (entry == nullptr) return;
+  const KeepErrno errno_of_the_program;
+  Stream& stream = entry->stream;
+  if (stream.kind.load(std::memory_order_relaxed) == Stream::Kind::kNone) return;
+  // Its work goes on; home ends when it does, and the legacy stream waits for home.
+  if (stream.place.load(std::memory_order_relaxed) != 0) {
+    home_waits(stream);
+    stream.device->away.fetch_sub(1, std::memory_order_relaxed);
+  }
+  stream.kind.store(Stream::Kind::kNone, std::memory_order_release);
+  for (int i = 1; i <= Partitions::kMost; ++i)
+    if (CUstream there = stream.at[i].exchange(nullptr, std::memory_order_relaxed))
+      driver_->cuStreamDestroy_v2(there);
+  if (stream.event != nullptr) driver_->cuEventDestroy_v2(stream.event);
+  stream.event = nullptr;
+  stream.place.store(0, std::memory_order_relaxed);
+}
+
+void Streams::on_retained(CUdevice ordinal, CUcontext primary) {
+  if (ordinal < 0 || ordinal >= kMostDevices) return;
+  const KeepErrno errno_of_the_program;
+  Device& device = devices_[ordinal];
+  const Locked locked(device.lock);
+  ++device.retains;
+  if (device.primary.load(std::memory_order_relaxed) == primary) return;
+  device.ordinal = ordinal;
+  device.gpu = -1;
+  char pci[32] = {};
+  const ShimSlot& mine = slot();
+  if (driver_->cuDeviceGetPCIBusId(pci, sizeof pci, ordinal) == CUDA_SUCCESS)
+    for (uint32_t i = 0; i < mine.head.gpu_count && i < kShimGpus; ++i)
+      if (::strncasecmp(mine.gpus[i].pci, pci, sizeof mine.gpus[i].pci) == 0)
+        device.gpu = static_cast<int>(i);
+  device.legacy.device = &device;
+  device.legacy.at[0].store(GS_CU_STREAM_LEGACY, std::memory_order_relaxed);
+  device.legacy.kind.store(Stream::Kind::kLegacy, std::memory_order_relaxed);
+  device.primary.store(primary, std::memory_order_release);
+  int count = device_count_.load(std::memory_order_relaxed);
+  while (count <= ordinal &&
+         !device_count_.compare_exchange_weak(count, ordinal + 1, std::memory_order_release)) {
+  }
+}
+
+// The green contexts hold the primary context: they go first, so that it goes when the program
+// wants it to. With it go all of its streams and events, also ours.
+void Streams::before_release(CUdevice ordinal, bool is_reset) {
+  if (ordinal < 0 || ordinal >= kMostDevices) return;
+  const KeepErrno errno_of_the_program;
+  Device& device = devices_[ordinal];
+  const Locked locked(device.lock);
+  if (device.primary.load(std::memory_order_relaxed) == nullptr) return;
+  if (!is_reset && device.retains > 0 && --device.retains > 0) return;
+  device.retains = 0;
+  device.primary.store(nullptr, std::memory_order_release);
+  const auto forget = [this](Stream& stream) {
+    for (int i = 1; i <= Partitions::kMost; ++i)
+      if (CUstream there = stream.at[i].exchange(nullptr, std::memory_order_relaxed))
+        driver_->cuStreamDestroy_v2(there);
+    if (stream.event != nullptr) driver_->cuEventDestroy_v2(stream.event);
+    stream.event = nullptr;
+    stream.place.store(0, std::memory_order_relaxed);
+    stream.is_dirty.store(false, std::memory_order_relaxed);
+  };
+  forget(device.legacy);
+  for (Stream* each = all_.load(std::memory_order_acquire); each != nullptr; each = each->next)
+    if (each->device == &device) forget(*each);
+  device.partitions.drop_all(*driver_);
+  device.target.store(0, std::memory_order_relaxed);
+  device.followed.store(0, std::memory_order_relaxed);
+  device.away.store(0, std::memory_order_relaxed);
+}
+
+// --- moving -------------------------------------------------------------------------------------
+
+bool Streams::is_wish_new(const Device& device) const {
+  return device.gpu >= 0 && slot().gpus[device.gpu].wanted.load(std::memory_order_relaxed) !=
+                                device.followed.load(std::memory_order_relaxed);
+}
+
+void Streams::follow_wish(Device& device) {
+  const KeepErrno errno_of_the_program;
+  const Locked locked(device.lock);
+  if (!is_wish_new(device) || device.primary.load(std::memory_order_relaxed) == nullptr) return;
+  ShimGpu& gpu = slot().gpus[device.gpu];
+  const uint64_t wanted = gpu.wanted.load(std::memory_order_relaxed);
+  const int place = device.partitions.find_or_make(*driver_, device.ordinal, wanted);
+  // One that cannot be made is not tried again at each launch.
+  device.followed.store(wanted, std::memory_order_relaxed);
+  if (place < 0) return;
+  device.target.store(static_cast<Place>(place), std::memory_order_relaxed);
+  gpu.applied.store(wanted, std::memory_order_release);
+}
+
+// What is put into `to` from now on runs after what is in `from`.
+bool Streams::chain(Stream& stream, CUstream from, CUstream to) {
+  const InContext in(*driver_, stream.device->primary.load(std::memory_order_relaxed));
+  if (!in.is_there()) return false;
+  const Locked locked(stream.event_lock);
+  if (stream.event == nullptr &&
+      driver_->cuEventCreate(&stream.event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+    return false;
+  return driver_->cuEventRecord(stream.event, from) == CUDA_SUCCESS &&
+         driver_->cuStreamWaitEvent(to, stream.event, 0) == CUDA_SUCCESS;
+}
+
+bool Streams::make_stand_in(Stream& stream, Place place) {
+  if (stream.at[place].load(std::memory_order_relaxed) != nullptr) return true;
+  int priority = 0;
+  const CUstream home = stream.at[0].load(std::memory_order_relaxed);
+  driver_->cuStreamGetPriority(home, &priority);
+  CUstream made = nullptr;
+  if (driver_->cuGreenCtxStreamCreate(&made, stream.device->partitions.green(place),
+                                      CU_STREAM_NON_BLOCKING, priority) != CUDA_SUCCESS)
+    return false;
+  driver_->cuStreamCopyAttributes(made, home);
+  stream.at[place].store(made, std::memory_order_release);
+  return true;
+}
+
+void Streams::move_to_target(Stream& stream) {
+  Device& device = *stream.device;
+  const bool may_make = captures_.load(std::memory_order_relaxed) == 0;
+  if (__builtin_expect(is_wish_new(device), 0) && may_make) follow_wish(device);
+  const Place target = is_overfull_.load(std::memory_order_relaxed)
+                           ? Place{0}
+                           : device.target.load(std::memory_order_relaxed);
+  const Place place = stream.place.load(std::memory_order_relaxed);
+  if (__builtin_expect(place == target || !may_make, 1)) return;
+
+  uint32_t nobody = 0;
+  if (!stream.users.compare_exchange_strong(nobody, Stream::kMoving, std::memory_order_acquire))
+    return;
+  const KeepErrno errno_of_the_program;
+  if (make_stand_in(stream, target) &&
+      chain(stream, stream.at[place].load(std::memory_order_relaxed),
+            stream.at[target].load(std::memory_order_relaxed))) {
+    stream.place.store(target, std::memory_order_release);
+    if (place == 0) device.away.fetch_add(1, std::memory_order_relaxed);
+    if (target == 0) device.away.fetch_sub(1, std::memory_order_relaxed);
+    if (device.gpu >= 0) slot().gpus[device.gpu].moves.fetch_add(1, std::memory_order_relaxed);
+  }
+  // Others may have added themselves, and are about to see that it is moving.
+  stream.users.fetch_sub(Stream::kMoving, std::memory_order_release);
+}
+
+// --- the order of the legacy default stream -----------------------------------------------------
+
+// Of one that captures nothing runs, so nothing waits.
+bool Streams::is_capturing(const Stream& stream) const {
+  if (captures_.load(std::memory_order_relaxed) == 0) return false;
+  CUstreamCaptureStatus status{};
+  return driver_->cuStreamIsCapturing(stream.physical(), &status) != CUDA_SUCCESS ||
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+void Streams::order_with_legacy(Stream& stream, Use use) {
+  const Stream::Kind kind = stream.kind.load(std::memory_order_relaxed);
+  Device& device = *stream.device;
+  if (kind == Stream::Kind::kLegacy) {
+    if (use != Use::kWait) stream.legacy_operations.fetch_add(1, std::memory_order_relaxed);
+    if (device.away.load(std::memory_order_relaxed) != 0) gather(stream);
+    return;
+  }
+  if (kind == Stream::Kind::kNonBlocking || use == Use::kWait) return;
+  if (!stream.is_dirty.load(std::memory_order_relaxed))
+    stream.is_dirty.store(true, std::memory_order_relaxed);
+  const uint64_t operations = device.legacy.legacy_operations.load(std::memory_order_relaxed);
+  if (stream.legacy_operations.load(std::memory_order_relaxed) == operations) return;
+  stream.legacy_operations.store(operations, std::memory_order_relaxed);
+  const bool is_home = stream.place.load(std::memory_order_relaxed) == 0 &&
+                       device.legacy.place.load(std::memory_order_relaxed) == 0;
+  if (is_home || is_capturing(stream)) return;
+  const KeepErrno errno_of_the_program;
+  chain(stream, device.legacy.physical(), stream.physical());
+}
+
+// REQUIRES: some stream of the device is away.
+void Streams::gather(Stream& legacy) {
+  const KeepErrno errno_of_the_program;
+  Device& device = *legacy.device;
+  const bool is_legacy_home = legacy.place.load(std::memory_order_relaxed) == 0;
+  const CUstream here = legacy.physical();
+  bool is_home_gathered = is_legacy_home;
+  for (Stream* each = all_.load(std::memory_order_acquire); each != nullptr; each = each->next) {
+    if (each->kind.load(std::memory_order_acquire) != Stream::Kind::kBlocking ||
+        each->device != &device || is_capturing(*each) ||
+        !each->is_dirty.exchange(false, std::memory_order_relaxed))
+      continue;
+    // The driver's own legacy stream stands for all that are at home, also for other threads' own.
+    const bool is_at_home = each->place.load(std::memory_order_acquire) == 0;
+    if (is_at_home && is_home_gathered) continue;
+    is_home_gathered |= is_at_home;
+    chain(legacy, is_at_home ? GS_CU_STREAM_LEGACY : each->physical(), here);
+  }
+}
+
+void Streams::home_waits(Stream& stream) {
+  const KeepErrno errno_of_the_program;
+  chain(stream, stream.physical(), stream.at[0].load(std::memory_order_relaxed));
+}
+
+void Streams::waits_for_home(Stream& stream) {
+  const KeepErrno errno_of_the_program;
+  chain(stream, stream.at[0].load(std::memory_order_relaxed), stream.physical());
+}
+
+// --- captures -----------------------------------------------------------------------------------
+
+void Streams::begin_capture(Stream& stream) {
+  if (!stream.began_capture.exchange(true, std::memory_order_relaxed))
+    captures_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Streams::end_capture(Stream& stream) {
+  CUstreamCaptureStatus status{};
+  driver_->cuStreamIsCapturing(stream.physical(), &status);
+  if (status == CU_STREAM_CAPTURE_STATUS_NONE &&
+      stream.began_capture.exchange(false, std::memory_order_relaxed))
+    captures_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+// --- one call -----------------------------------------------------------------------------------
+
+StreamUse::StreamUse(CUstream handle, Flavor flavor, Use use) : handle_(handle), physical_(handle) {
+  Streams* all = Streams::get();
+  if (__builtin_expect(all == nullptr, 1)) return;
+  stream_ = all->find(handle, flavor);
+  if (stream_ == nullptr) return;
+  if (use == Use::kLaunch) all->move_to_target(*stream_);
+  // A move takes a few microseconds.
+  while ((stream_->users.fetch_add(1, std::memory_order_acquire) & Stream::kMoving) != 0) {
+    stream_->users.fetch_sub(1, std::memory_order_relaxed);
+    ::sched_yield();
+  }
+  is_held_ = true;
+  all->order_with_legacy(*stream_, use);
+  if (stream_->place.load(std::memory_order_acquire) != 0) physical_ = stream_->physical();
+  if (use != Use::kWait) return;
+  // The host waits for what is in line now, and keeps nobody from going on.
+  stream_->users.fetch_sub(1, std::memory_order_release);
+  is_held_ = false;
+}
+
+}  // namespace gpushare::shim

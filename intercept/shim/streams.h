@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams that move between the partitions of a GPU while the program that holds them notices
+// nothing. Only in processes with the feature kShimPartitions.
+//
+// What a program holds is the driver's own stream, its **home** in the whole GPU. In a partition it
+// has a stand-in, a stream of the partition's green context. Every call that names the stream goes
+// to where it is now, its **place**. It changes its place at a launch, when the agent wants another
+// partition than the one it is in: an event is recorded at the old place, the new one waits for it.
+// Nothing is drained, nothing is cut; the stream remains one queue.
+//
+//   - Legacy default stream. Stand-ins know nothing of the driver's implicit order, so we make it,
+//     with events: a legacy operation waits for all work of blocking streams that it has not waited
+//     for yet, an operation of a blocking stream for the legacy work so far. Among streams that are
+//     at home the driver does it.
+//   - Calls without a stream (cuMemcpy, cuMemset, ...) run at home; the place waits for home and
+//     home for the place.
+//   - A launch that a partition is too small for (cooperative, clusters) runs at home likewise.
+//   - While a stream captures a graph none moves. Kernels of a graph run in the partition in which
+//     they were captured, wherever the graph is launched: the driver has no way to move them.
+//   - Streams of other contexts than a device's primary one stay where they are.
+//
+// A move needs the stream for itself: a thread that is using it at that moment (`users`) makes the
+// other one's launch go to the old place, and the next launch tries again. No call ever waits for
+// another one's. Any thread; a child of fork() starts anew.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "intercept/shim/attach.h"
+#include "intercept/shim/kinds.h"
+#include "intercept/shim/partitions.h"
+
+namespace gpushare::shim {
+
+class SpinLock {
+ public:
+  void lock();
+  void unlock() { held_.store(false, std::memory_order_release); }
+
+ private:
+  std::atomic<bool> held_;
+};
+
+class Locked {
+ public:
+  explicit Locked(SpinLock& lock) : lock_(lock) { lock_.lock(); }
+  ~Locked() { lock_.unlock(); }
+  Locked(const Locked&) = delete;
+  Locked& operator=(const Locked&) = delete;
+
+ private:
+  SpinLock& lock_;
+};
+
+struct Device;
+
+// Zero is one that is not in use.
+struct Stream {
+  enum class Kind : uint8_t { kNone, kLegacy, kBlocking, kNonBlocking };
+  static constexpr uint32_t kMoving = 0x80000000;
+
+  std::atomic<uint32_t> users;  // calls that are using it, or kMoving
+  std::atomic<Partitions::Place> place;
+  std::atomic<Kind> kind;
+  std::atomic<bool> began_capture;
+  // Legacy: operations so far. Blocking: how many of them it has waited for.
+  std::atomic<uint64_t> legacy_operations;
+  // Blocking: it has work that the legacy stream has not waited for.
+  std::atomic<bool> is_dirty;
+  SpinLock event_lock;  // held from a recording of `event` to the wait for it
+  CUevent event;
+  Device* device;
+  Stream* next;                                     // in the list of all
+  std::atomic<CUstream> at[1 + Partitions::kMost];  // null: no stand-in there yet
+
+  CUstream physical() const {
+    return at[place.load(std::memory_order_acquire)].load(std::memory_order_acquire);
+  }
+};
+
+struct Device {
+  std::atomic<CUcontext> primary;  // null: not seen yet
+  CUdevice ordinal;
+  uint32_t retains;                // by the program; under `lock`
+  int gpu;                         // its place in the slot; -1: it is not there
+  std::atomic<uint64_t> followed;  // the wish that `target` was made from
+  std::atomic<Partitions::Place> target;
+  std::atomic<uint32_t> away;  // streams that are not at home
+  SpinLock lock;
+  Partitions partitions;  // under `lock`
+  Stream legacy;
+};
+
+// What a call does with a stream.
+enum class Use : uint8_t { kLaunch, kOperation, kWait };
+
+class Streams {
+ public:
+  static constexpr int kMostDevices = 16;
+  static constexpr uint32_t kTableSize = 4096;  // streams at one time, at most
+
+  // Null where the feature is off, or the driver cannot.
+  static Streams* get();
+
+  // The stream that the handle means for the calling thread. Null: one that we leave alone.
+  Stream* find(CUstream handle, Flavor flavor);
+
+  void on_created(CUstream handle);
+  // Before the driver destroys its home.
+  void before_destroy(CUstream handle);
+  void on_retained(CUdevice device, CUcontext primary);
+  // Before the driver's call. `is_reset`: whatever the count is.
+  void before_release(CUdevice device, bool is_reset);
+
+  void move_to_target(Stream& stream);
+  // REQUIRES: the caller is one of the stream's users; here and below.
+  void order_with_legacy(Stream& stream, Use use);
+  // What is put in line at home after it runs after the stream's work; and the other way round.
+  void home_waits(Stream& stream);
+  void waits_for_home(Stream& stream);
+
+  void begin_capture(Stream& stream);
+  void end_capture(Stream& stream);
+
+ private:
+  struct Entry {
+    std::atomic<uintptr_t> handle;
+    Stream stream;
+  };
+
+  Device* current_device();
+  Stream* per_thread(Device& device);
+  Entry* entry_of(CUstream handle);
+  Entry* add_entry(CUstream handle);
+  Device* device_of(CUcontext context);
+  void follow_wish(Device& device);
+  bool chain(Stream& stream, CUstream from, CUstream to);
+  bool make_stand_in(Stream& stream, Partitions::Place place);
+  void gather(Stream& legacy);
+  bool is_capturing(const Stream& stream) const;
+  void add_to_list(Stream& stream);
+  bool is_wish_new(const Device& device) const;
+
+  const Driver* driver_;
+  std::atomic<uint32_t> captures_;
+  std::atomic<bool> is_overfull_;  // there is a stream that we do not know: all stay at home
+  std::atomic<Stream*> all_;       // every stream but the legacy ones; only ever longer
+  SpinLock table_lock_;
+  Device devices_[kMostDevices];
+  std::atomic<int> device_count_;  // 1 + the highest number of those with a primary context
+  Entry table_[kTableSize];
+};
+
+// A stream while a call uses it. Costs next to nothing without the feature.
+class StreamUse {
+ public:
+  StreamUse(CUstream handle, Flavor flavor, Use use);
+  ~StreamUse() {
+    if (is_held_) stream_->users.fetch_sub(1, std::memory_order_release);
+  }
+  StreamUse(const StreamUse&) = delete;
+  StreamUse& operator=(const StreamUse&) = delete;
+
+  // What to give to the driver.
+  CUstream physical() const { return physical_; }
+  CUstream handle() const { return handle_; }
+  Stream* stream() const { return stream_; }
+  bool is_away() const { return is_held_ && physical_ != handle_; }
+
+  // Runs `call` with the stream's home.
+  template <class Call>
+  CUresult at_home(const Call& call) {
+    if (!is_away()) return call(handle_);
+    Streams& all = *Streams::get();
+    all.home_waits(*stream_);
+    const CUresult result = call(handle_);
+    all.waits_for_home(*stream_);
+    return result;
+  }
+
+ private:
+  const CUstream handle_;
+  CUstream physical_;
+  Stream* stream_ = nullptr;
+  bool is_held_ = false;
+};
+
+}  // namespace gpushare::shim

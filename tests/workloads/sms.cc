@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// sms: which SMs its kernels ran on: how much of the GPU a program is really given. The kernel has
+// eight blocks for each SM of the GPU, and each block stays for a while.
+#include <bit>
+#include <vector>
+
+#include "tests/workloads/flags.h"
+#include "tests/workloads/gpu_session.h"
+#include "tests/workloads/json_line.h"
+
+namespace gpushare::workloads {
+namespace {
+
+constexpr unsigned kBlocksPerSm = 8;
+constexpr unsigned kThreads = 1024;
+
+struct Settings {
+  uint64_t launches = 20, units = 2000, pause_us = 0, device = 0;
+  std::string stream = "non-blocking";
+};
+
+Settings read_settings(int argc, char** argv) {
+  Settings s;
+  Flags flags("sms", "on which SMs its kernels ran.");
+  flags.add("--launches", &s.launches, "kernels, one after the other; each is one line");
+  flags.add("--units", &s.units, "how long a block stays, in units of 8 rounds");
+  flags.add("--pause-us", &s.pause_us, "between two kernels");
+  flags.add("--stream", &s.stream, "legacy, per-thread, blocking or non-blocking");
+  flags.add("--device", &s.device, "CUDA device");
+  flags.parse(argc, argv);
+  if (s.launches == 0) flags.fail("--launches must be at least 1");
+  if (s.units == 0 || s.units > 1u << 30) flags.fail("--units must be 1 to 1073741824");
+  return s;
+}
+
+CUstream stream_of(const Settings& s, const GpuSession& session) {
+  if (s.stream == "legacy") return nullptr;
+  if (s.stream == "per-thread") return GS_CU_STREAM_PER_THREAD;
+  if (s.stream == "blocking") return session.new_stream(CU_STREAM_DEFAULT);
+  if (s.stream == "non-blocking") return session.new_stream(CU_STREAM_NON_BLOCKING);
+  die("--stream is legacy, per-thread, blocking or non-blocking");
+}
+
+// As hexadecimal digits, the highest SM first.
+std::string digits(const std::vector<uint32_t>& words) {
+  std::string text;
+  for (auto word = words.rbegin(); word != words.rend(); ++word)
+    text += fmt::format("{:08x}", *word);
+  return text;
+}
+
+int run(const Settings& s) {
+  const GpuSession session(s.device, CU_CTX_SCHED_BLOCKING_SYNC);
+  const CUfunction kernel = session.kernel("gs_sms");
+  const CUstream stream = stream_of(s, session);
+  std::vector<uint32_t> words((session.sm_count() + 31) / 32), all(words.size());
+  const size_t bytes = words.size() * sizeof(uint32_t);
+  const CUdeviceptr seen = session.new_zeroed(bytes);
+  uint64_t least = ~uint64_t{0}, most = 0;
+  for (uint64_t i = 0; i < s.launches; ++i) {
+    if (s.pause_us != 0) sleep_until_ns(now_ns() + s.pause_us * 1000);
+    check(cuMemsetD8Async(seen, 0, bytes, stream), "cuMemsetD8Async");
+    const uint64_t begin = now_ns();
+    launch(kernel, {kBlocksPerSm * session.sm_count(), kThreads}, stream, seen,
+           static_cast<uint32_t>(s.units));
+    check(cuMemcpyDtoHAsync_v2(words.data(), seen, bytes, stream), "cuMemcpyDtoHAsync_v2");
+    check(cuStreamSynchronize(stream), "cuStreamSynchronize");
+    const uint64_t end = now_ns();
+    uint64_t count = 0;
+    for (size_t word = 0; word < words.size(); ++word) {
+      count += static_cast<uint64_t>(std::popcount(words[word]));
+      all[word] |= words[word];
+    }
+    least = std::min(least, count);
+    most = std::max(most, count);
+    JsonLine()
+        .add("t_ns", begin)
+        .add("sms", count)
+        .add("on", digits(words))
+        .add("us", static_cast<double>(end - begin) / 1e3)
+        .print();
+  }
+  JsonLine()
+      .add("workload", "sms")
+      .add("device", session.device_name())
+      .add("stream", s.stream)
+      .add("launches", s.launches)
+      .add("sm_count", session.sm_count())
+      .add("least", least)
+      .add("most", most)
+      .add("on", digits(all))
+      .print();
+  return 0;
+}
+
+}  // namespace
+}  // namespace gpushare::workloads
+
+int main(int argc, char** argv) {
+  gpushare::workloads::set_program_name("sms");
+  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
+}
