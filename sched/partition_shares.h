@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dividing whole groups among claims. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace gpushare {
+
+// `total` divided in proportion to the claims, by largest remainder; every claim gets at least
+// `least` (the last ones less, when there is not enough). The sum is `total` unless claims are
+// empty. Ties go to the earlier claim.
+std::vector<uint32_t> divide_in_proportion(uint32_t total, std::span<const uint32_t> claims,
+                                           uint32_t least);
+
+// Max-min fair: nobody gets more than its claim, and nobody gets less than another one unless it
+// has its claim. Groups that are left when all are even go to the earlier claims.
+//   10 groups, claims 2 9 6 -> 2 4 4
+std::vector<uint32_t> divide_max_min(uint32_t total, std::span<const uint32_t> claims);
+
+}  // namespace gpushare
