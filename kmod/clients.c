@@ -21,9 +21,9 @@ static struct kmem_cache *gs_object_cache;
 static u64 gs_objects_secret; /* odd */
 
 /*
- * Multiplication by a secret odd number, of which the high bits are taken: a program chooses handles, but
- * not which of them meet (Dietzfelbinger et al., "A Reliable Randomized Algorithm for the Closest-Pair
- * Problem", 1997).
+ * Multiplication by a secret odd number, of which the high bits are taken: a program chooses
+ * handles, but not which of them meet (Dietzfelbinger et al., "A Reliable Randomized Algorithm for
+ * the Closest-Pair Problem", 1997).
  */
 static __always_inline u32 gs_object_hash(const void *data, u32 bytes, u32 seed)
 {
@@ -62,7 +62,8 @@ struct gs_client *gs_client_new(void)
 /**
  * gs_object_new() - memory for an object that the driver will be asked for
  *
- * Not accounted to the program: the driver's own for the same object is a multiple of it and is not.
+ * Not accounted to the program: the driver's own for the same object is a multiple of it and is
+ * not.
  *
  * Return: zeroed, with one reference, or NULL.
  */
@@ -83,8 +84,8 @@ struct gs_object *gs_object_new(void)
  * @file: of the call
  * @process: of the call
  *
- * Handles of living clients are unique in the machine, and the driver decides who may use which. Should
- * a stale one be remembered beside a living one, the caller's own goes first.
+ * Handles of living clients are unique in the machine, and the driver decides who may use which.
+ * Should a stale one be remembered beside a living one, the caller's own goes first.
  *
  * Return: the client or NULL.
  */
@@ -196,8 +197,8 @@ struct gs_object *gs_object_find(struct gs_client *client, u32 handle)
  * @parent_handle: as the caller named it
  * @handle: the driver's answer
  *
- * A remembered one of the same handle is gone, or the driver could not have made this. Without a place
- * in the hash (no memory) only the end of its parent finds the object: correct, only late.
+ * A remembered one of the same handle is gone, or the driver could not have made this. Without a
+ * place in the hash (no memory) only the end of its parent finds the object: correct, only late.
  */
 void gs_object_add(struct gs_object *object, struct gs_client *client, struct gs_object *parent,
 		   u32 parent_handle, u32 handle)
@@ -384,7 +385,9 @@ void gs_object_event(struct gpushare_event *event, const struct gs_process *proc
 	}
 }
 
-/* Objects are filled in when they are got, so the kernel need not zero them: a constructor says so. */
+/*
+ * Objects are filled in when they are got, so the kernel need not zero them: a constructor says so.
+ */
 static void gs_object_construct(void *object)
 {
 }

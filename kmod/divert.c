@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * ftrace calls gs_divert_file() or gs_divert_copy() at the beginning of each diverted function, directly:
- * no registers are saved but the arguments, nothing is looked up, so a call that is of no interest costs
- * little. On the stack are then the way on in the driver's function and the way back to its caller; to
- * have another function run instead, the first is overwritten.
+ * ftrace calls gs_divert_file() or gs_divert_copy() at the beginning of each diverted function,
+ * directly: no registers are saved but the arguments, nothing is looked up, so a call that is of no
+ * interest costs little. On the stack are then the way on in the driver's function and the way back
+ * to its caller; to have another function run instead, the first is overwritten.
  */
 #include <linux/ftrace.h>
 #include <linux/objtool.h>
@@ -25,48 +25,48 @@ void gs_divert_file(void);
 void gs_divert_copy(void);
 
 /*
- * A copy of parameters comes by with every second call: while nobody has pinned any, it is told here that
- * there is nothing to do. A way that was put on the stack and is returned to needs no landing pad of
- * indirect branch tracking, and no retpoline.
+ * A copy of parameters comes by with every second call: while nobody has pinned any, it is told
+ * here that there is nothing to do. A way that was put on the stack and is returned to needs no
+ * landing pad of indirect branch tracking, and no retpoline.
  */
 /* clang-format off */
 asm(".pushsection .text, \"ax\", @progbits\n"
-    ".type gs_divert_copy, @function\n"
-    ".globl gs_divert_copy\n"
-    "gs_divert_copy:\n"
+	".type gs_divert_copy, @function\n"
+	".globl gs_divert_copy\n"
+	"gs_divert_copy:\n"
 	ASM_ENDBR
-    "	cmpl	$0, gs_pins_with_params(%rip)\n"
-    "	jne	1f\n"
-    "	" ASM_RET
-    ".size gs_divert_copy, . - gs_divert_copy\n"
+	"	cmpl	$0, gs_pins_with_params(%rip)\n"
+	"	jne	1f\n"
+	"	" ASM_RET
+	".size gs_divert_copy, . - gs_divert_copy\n"
 
-    ".type gs_divert_file, @function\n"
-    ".globl gs_divert_file\n"
-    "gs_divert_file:\n"
+	".type gs_divert_file, @function\n"
+	".globl gs_divert_file\n"
+	"gs_divert_file:\n"
 	ASM_ENDBR
-    "1:	pushq	%rdi\n"
-    "	pushq	%rsi\n"
-    "	pushq	%rdx\n"
-    "	movq	24(%rsp), %rcx\n"
-    "	call	gs_hook_choose\n"
-    "	popq	%rdx\n"
-    "	popq	%rsi\n"
-    "	popq	%rdi\n"
-    "	testq	%rax, %rax\n"
-    "	jnz	2f\n"
-    "	" ASM_RET
-    "2:	movq	%rax, (%rsp)\n"
-    "	" ASM_RET
-    ".size gs_divert_file, . - gs_divert_file\n"
+	"1:	pushq	%rdi\n"
+	"	pushq	%rsi\n"
+	"	pushq	%rdx\n"
+	"	movq	24(%rsp), %rcx\n"
+	"	call	gs_hook_choose\n"
+	"	popq	%rdx\n"
+	"	popq	%rsi\n"
+	"	popq	%rdi\n"
+	"	testq	%rax, %rax\n"
+	"	jnz	2f\n"
+	"	" ASM_RET
+	"2:	movq	%rax, (%rsp)\n"
+	"	" ASM_RET
+	".size gs_divert_file, . - gs_divert_file\n"
 
-    ".type gs_divert_original, @function\n"
-    ".globl gs_divert_original\n"
-    "gs_divert_original:\n"
+	".type gs_divert_original, @function\n"
+	".globl gs_divert_original\n"
+	"gs_divert_original:\n"
 	ASM_ENDBR
-    "	pushq	%rcx\n"
-    "	" ASM_RET
-    ".size gs_divert_original, . - gs_divert_original\n"
-    ".popsection\n");
+	"	pushq	%rcx\n"
+	"	" ASM_RET
+	".size gs_divert_original, . - gs_divert_original\n"
+	".popsection\n");
 /* clang-format on */
 STACK_FRAME_NON_STANDARD(gs_divert_copy);
 STACK_FRAME_NON_STANDARD(gs_divert_file);

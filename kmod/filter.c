@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The way of an ioctl through the filter, up to the point where its kind decides. Runs in the caller's
- * context, may sleep, and holds no lock while the driver works but its client's order.
+ * The way of an ioctl through the filter, up to the point where its kind decides. Runs in the
+ * caller's context, may sleep, and holds no lock while the driver works but its client's order.
  */
 #include <linux/file.h>
 #include <linux/ioctl.h>
@@ -29,9 +29,9 @@ static long gs_call_original(const struct gs_call *call)
  * @call: as it was made
  * @answer: out
  *
- * RM answers in our memory, and the answer is handed on to the caller here. The driver may refuse a call
- * before RM comes to it, and then leaves the status that the program has written there: so one is put
- * there that RM does not have.
+ * RM answers in our memory, and the answer is handed on to the caller here. The driver may refuse a
+ * call before RM comes to it, and then leaves the status that the program has written there: so one
+ * is put there that RM does not have.
  */
 void gs_call_driver(struct gs_call *call, struct gs_answer *answer)
 {

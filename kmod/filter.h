@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * The filter: every ioctl of the driver that is of interest passes gs_filter_ioctl(). It becomes a
- * gs_call: its argument, and of its parameters what matters, are copied once, all that is decided is
- * decided on these copies, and the driver is made to act on them (pin.c).
+ * gs_call: its argument, and of its parameters what matters, are copied once, all that is decided
+ * is decided on these copies, and the driver is made to act on them (pin.c).
  */
 #ifndef GPUSHARE_FILTER_H
 #define GPUSHARE_FILTER_H

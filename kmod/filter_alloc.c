@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Objects that are made: clients, what is remembered below them, duplicates; video memory's limit. */
+/*
+ * Objects that are made: clients, what is remembered below them, duplicates; video memory's limit.
+ */
 #include <linux/slab.h>
 
 #include "filter.h"
@@ -93,8 +95,8 @@ static bool gs_memory_is_video(const struct gs_call *call)
 }
 
 /*
- * The GPU of a new object: a device names it, all others are on their parent's; of a parent that is not
- * known on the first. Without parameters the driver takes zeros.
+ * The GPU of a new object: a device names it, all others are on their parent's; of a parent that is
+ * not known on the first. Without parameters the driver takes zeros.
  */
 static u32 gs_call_instance(const struct gs_call *call)
 {
@@ -104,8 +106,8 @@ static u32 gs_call_instance(const struct gs_call *call)
 }
 
 /*
- * Remembers what the driver made below its client; one that was there before us becomes known. One that
- * was known and is gone meanwhile has taken the object with it.
+ * Remembers what the driver made below its client; one that was there before us becomes known. One
+ * that was known and is gone meanwhile has taken the object with it.
  */
 static bool gs_call_remember(struct gs_call *call)
 {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Whose turn it is. Calls that make or free something of a client are made one after the other, so that
- * what is remembered changes in the order in which the driver did it. A call that comes alone, as nearly
- * all do, takes gs_lock once before the driver is asked and once after.
+ * Whose turn it is. Calls that make or free something of a client are made one after the other, so
+ * that what is remembered changes in the order in which the driver did it. A call that comes alone,
+ * as nearly all do, takes gs_lock once before the driver is asked and once after.
  */
 #include <linux/slab.h>
 
@@ -98,8 +98,8 @@ static bool gs_order_try(struct gs_call *call)
  * gs_call_enter_in_order() - begin with a call when it is its turn
  * @call: of kind ALLOC or DUP, with its object, or FREE
  *
- * Return: 0 with gs_lock held, -ENOMEM, or -EINTR when the caller was killed meanwhile. After an error
- * there is no object any more.
+ * Return: 0 with gs_lock held, -ENOMEM, or -EINTR when the caller was killed meanwhile. After an
+ * error there is no object any more.
  */
 int gs_call_enter_in_order(struct gs_call *call)
 {

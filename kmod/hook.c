@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The hook: the driver's file operations (ioctl and release) are diverted to functions here when they
- * are of interest, and call the original. Attached when the driver is loaded, or when it comes;
- * detached when it goes, is drained, or we go.
+ * The hook: the driver's file operations (ioctl and release) are diverted to functions here when
+ * they are of interest, and call the original. Attached when the driver is loaded, or when it
+ * comes; detached when it goes, is drained, or we go.
  *
- * A task may sleep for long in the driver, below our function. gs_hook_choose() takes a reference on
- * this module before it diverts and the function drops it last, so rmmod is refused while anyone is
- * inside; synchronize_rcu_tasks() in gs_hook_exit() waits for those in our text without a reference,
- * who never sleep there. A call that begins while the module goes is not diverted.
+ * A task may sleep for long in the driver, below our function. gs_hook_choose() takes a reference
+ * on this module before it diverts and the function drops it last, so rmmod is refused while anyone
+ * is inside; synchronize_rcu_tasks() in gs_hook_exit() waits for those in our text without a
+ * reference, who never sleep there. A call that begins while the module goes is not diverted.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -86,8 +86,8 @@ static __always_inline bool gs_peek(unsigned long address, u32 *word)
 }
 
 /*
- * Is an ioctl to go through the filter? Also in doubt. What the word says that is looked at need not be
- * what the driver will read: pin.c asks again.
+ * Is an ioctl to go through the filter? Also in doubt. What the word says that is looked at need
+ * not be what the driver will read: pin.c asks again.
  */
 static __always_inline bool gs_hook_wants(unsigned int cmd, unsigned long arg)
 {

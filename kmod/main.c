@@ -13,7 +13,7 @@
 #include "sysfs.h"
 #include "version.h"
 
-DEFINE_MUTEX(gs_lock);
+DEFINE_MUTEX(gs_lock); /* what state.h says is under it */
 
 static int __init gs_init(void)
 {

@@ -46,8 +46,8 @@ int gs_charge_try(struct gs_process *process, struct gs_object *object, u64 byte
 /**
  * gs_charge_correct() - make a charge what the driver gave
  * @charge: made with what was asked for
- * @bytes: what the driver says, 0 when it said nothing. The memory has been given, so this may pass the
- *	limit, by what the driver rounds up
+ * @bytes: what the driver says, 0 when it said nothing. The memory has been given, so this may pass
+ *	the limit, by what the driver rounds up
  */
 void gs_charge_correct(struct gs_charge *charge, u64 bytes)
 {

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A probe at rm_ioctl(stack, gpu, file, command, argument, size), where the driver enters RM and
- * `argument` is its copy in kernel memory. For a call that the filter has looked at, RM is given the
- * filter's copy instead: it acts on what was decided on, and answers there, out of the program's
- * reach; gs_call_driver() hands the answer on. A call of interest that the filter has not seen was
- * swapped in behind its back, and becomes one that RM does not know.
+ * `argument` is its copy in kernel memory. For a call that the filter has looked at, RM is given
+ * the filter's copy instead: it acts on what was decided on, and answers there, out of the
+ * program's reach; gs_call_driver() hands the answer on. A call of interest that the filter has not
+ * seen was swapped in behind its back, and becomes one that RM does not know.
  *
  * Of the parameters that the argument points to, RM makes its copy by os_memcpy_from_user(). That
- * function is diverted, and what the filter has read of them (call->params) is put over the copy; RM's
- * answer is taken when it goes back by os_memcpy_to_user().
+ * function is diverted, and what the filter has read of them (call->params) is put over the copy;
+ * RM's answer is taken when it goes back by os_memcpy_to_user().
  *
- * Calls in progress are found by their task. The probe runs with preemption off, and before the kernel
- * has optimized it like an NMI: so the lock is a bit in the bucket, which is never held there.
+ * Calls in progress are found by their task. The probe runs with preemption off, and before the
+ * kernel has optimized it like an NMI: so the lock is a bit in the bucket, which is never held
+ * there.
  */
 #include <linux/hash.h>
 #include <linux/jiffies.h>

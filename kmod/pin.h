@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What was decided on is what the driver acts on. The driver copies an argument from the caller's
- * memory once more, after the filter did, and the parameters that it points to as well; another thread
- * may have changed both in between, or may change the answer before the filter reads it. So RM is given
- * the filter's own copies, and answers into them.
+ * memory once more, after the filter did, and the parameters that it points to as well; another
+ * thread may have changed both in between, or may change the answer before the filter reads it. So
+ * RM is given the filter's own copies, and answers into them.
  */
 #ifndef GPUSHARE_PIN_H
 #define GPUSHARE_PIN_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * The part of NVIDIA's resource manager (RM) ioctl interface that the filter reads, declared from
- * the facts in the driver's public headers (open-gpu-kernel-modules 535 to 595: nv_escape.h, nvos.h,
- * class/cl*.h, ctrl/ctrl*.h). Fixed-width members and explicit padding: 32-bit callers pass the
- * same bytes. tests/kmod compares every number and offset with intercept/nvrm/abi.h.
+ * the facts in the driver's public headers (open-gpu-kernel-modules 535 to 595: nv_escape.h,
+ * nvos.h, class/cl*.h, ctrl/ctrl*.h). Fixed-width members and explicit padding: 32-bit callers pass
+ * the same bytes. tests/kmod compares every number and offset with intercept/nvrm/abi.h.
  */
 #ifndef GPUSHARE_RM_ABI_H
 #define GPUSHARE_RM_ABI_H
@@ -92,6 +92,7 @@ struct rm_nvos64 { /* RM_ESC_ALLOC */
 	__u64 p_rights;
 	__u32 params_size, flags, status, pad;
 };
+
 #define RM_ALLOC_FLAGS_SERIALIZED 1u /* p_params is in a form of its own */
 
 struct rm_nvos54 { /* RM_ESC_CONTROL */
@@ -99,6 +100,7 @@ struct rm_nvos54 { /* RM_ESC_CONTROL */
 	__u64 p_params;
 	__u32 params_size, status;
 };
+
 #define RM_CONTROL_FLAGS_SERIALIZED 4u
 
 struct rm_nvos55 { /* RM_ESC_DUP_OBJECT */
@@ -117,6 +119,7 @@ struct rm_nvos32_head {
 	__u64 height_or_range_size; /* ALLOC_SIZE: u32 height; ALLOC_SIZE_RANGE: the size */
 	__u64 size; /* ALLOC_SIZE and ALLOC_TILED; in ALLOC_SIZE_RANGE something else */
 };
+
 #define RM_HEAP_ALLOC_SIZE 2u
 #define RM_HEAP_FREE 3u
 #define RM_HEAP_ALLOC_TILED 6u
@@ -142,6 +145,7 @@ struct rm_memory_params {
 	__u32 attr, attr2, format, compr_covg, zcull_covg, pad0;
 	__u64 range_lo, range_hi, size;
 };
+
 #define RM_MEMORY_FLAGS_VIRTUAL 0x00080000u     /* address space only */
 #define RM_MEMORY_ATTR_LOCATION_MASK (3u << 25) /* 0: video memory */
 #define RM_MEMORY_ATTR_PAGE_SIZE_SHIFT 23       /* 24:23 */

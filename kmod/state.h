@@ -121,9 +121,9 @@ struct gs_process {
  * @refs: 1 while alive, and each call in progress
  * @is_dead: freed
  * @objects: those without a parent that we know
- * @order: held across the driver's work by calls that make or free something of this client, so that
- *	what is remembered changes in the order in which the driver did it. Taken before gs_lock;
- *	only this client's own callers can be kept waiting
+ * @order: held across the driver's work by calls that make or free something of this client, so
+ *	that what is remembered changes in the order in which the driver did it. Taken before
+ *	gs_lock; only this client's own callers can be kept waiting
  */
 struct gs_client {
 	struct hlist_node by_handle;
@@ -136,12 +136,12 @@ struct gs_client {
 	unsigned int refs;
 	bool is_dead;
 	struct list_head objects;
-	struct mutex order;
+	struct mutex order; /* see @order */
 };
 
 /*
- * Video memory held by one or more objects (a duplicate keeps it); see memory.c. Stands in the object
- * that was made first, and keeps that one's memory while it is held.
+ * Video memory held by one or more objects (a duplicate keeps it); see memory.c. Stands in the
+ * object that was made first, and keeps that one's memory while it is held.
  */
 struct gs_charge {
 	unsigned int refs;

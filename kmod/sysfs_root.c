@@ -16,8 +16,8 @@ static char gs_policy[GPUSHARE_WORD_BYTES] = "none"; /* under gs_lock */
 static atomic64_t gs_generation = ATOMIC64_INIT(0);
 
 /*
- * Our kobjects whose release has not run: while there is one, this module's text is needed. The last
- * reference may be dropped by whoever held a file of the directory open.
+ * Our kobjects whose release has not run: while there is one, this module's text is needed. The
+ * last reference may be dropped by whoever held a file of the directory open.
  */
 static atomic_t gs_kobjects = ATOMIC_INIT(0);
 static DECLARE_WAIT_QUEUE_HEAD(gs_kobjects_gone);

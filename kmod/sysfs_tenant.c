@@ -218,6 +218,7 @@ GS_READ_ONLY(memory_current);
 GS_READ_ONLY(memory_refused);
 GS_READ_ONLY(controls_refused);
 
+/* clang-format off */
 static struct attribute *gs_tenant_attrs[] = {
 	&gs_attribute_weight.attr,
 	&gs_attribute_max.attr,
@@ -236,6 +237,8 @@ static struct attribute *gs_tenant_attrs[] = {
 	&gs_attribute_controls_refused.attr,
 	NULL,
 };
+
+/* clang-format on */
 
 static struct bin_attribute *gs_tenant_bin_attrs[] = {
 	&gs_tenant_procs,

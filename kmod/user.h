@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Small copies from and to the caller's memory, word by word: a call of the kernel's own for each costs
- * several times what these some ten words do.
+ * Small copies from and to the caller's memory, word by word: a call of the kernel's own for each
+ * costs several times what these some ten words do.
  */
 #ifndef GPUSHARE_USER_H
 #define GPUSHARE_USER_H

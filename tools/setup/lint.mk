@@ -25,10 +25,11 @@ else
 endif
 
 # checkpatch does not know a header of user space too (BIT_MACRO), a module outside the kernel's tree
-# (LINUX_VERSION_CODE, CONSTANT_COMPARISON), and a macro that is a table.
+# (LINUX_VERSION_CODE, CONSTANT_COMPARISON), functions in assembler (AVOID_EXTERNS), and a macro that
+# is a table.
 CHECKPATCH ?= $(O)/checkpatch/checkpatch.pl
 checkpatch = perl $(CHECKPATCH) --no-tree --strict --terse --no-summary --quiet --max-line-length=100 --show-types
-patch_known := LINUX_VERSION_CODE,CONSTANT_COMPARISON,BIT_MACRO
+patch_known := LINUX_VERSION_CODE,CONSTANT_COMPARISON,BIT_MACRO,AVOID_EXTERNS
 patch_table := COMPLEX_MACRO,MULTISTATEMENT_MACRO_USE_DO_WHILE,TRAILING_SEMICOLON,MACRO_ARG_REUSE,SPACING
 kernel_doc = $(firstword $(wildcard $(KDIR)/scripts/kernel-doc $(KDIR)/source/scripts/kernel-doc))
 $(O)/checkpatch/checkpatch.pl:
