@@ -4,16 +4,16 @@
 # [--debug-kernel]
 # On Debian 12 and Ubuntu 24.04, as root, it installs what is missing. Else, when something is
 # missing, it prints the one command to run and ends with status 1.
-#   --kernel   also what the tests in kernels under QEMU need, on Debian 12. Who is not root goes
-#              without: those tests skip.
+#   --kernel   also what the tests in kernels under QEMU and of the packages need, on Debian 12. Who
+#              is not root goes without: those tests skip.
 #   --debug-kernel   what `make test-kernel-debug` needs beside, to build a kernel
 set -eu
 
 common="g++ make git libboost-dev libbpf-dev libelf-dev zlib1g-dev libzstd-dev clang-19
   libclang-rt-19-dev clang-tidy-19 clang-format-19 libgtest-dev libgmock-dev libbenchmark-dev
   libspdlog-dev libfmt-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libncurses-dev
-  libfuse3-dev fuse3 python3 mandoc"
-kernel="qemu-system-x86 busybox-static cpio linux-headers-cloud-amd64"
+  libfuse3-dev fuse3 python3 mandoc shellcheck sparse"
+kernel="qemu-system-x86 busybox-static cpio linux-headers-cloud-amd64 debhelper dkms"
 debug_kernel="flex bison bc pahole xz-utils"
 
 print= with_kernel= with_debug_kernel=
