@@ -143,18 +143,27 @@ include kmod/kmod.mk intercept/intercept.mk sched/sched.mk tools/tools.mk tests/
 
 -include $(sort $(all_objects:.o=.d) $(all_fuzz_objects:.o=.d)) $(wildcard $(O)/gen/intercept/bpf/*.d)
 
-.PHONY: all demo tests sanitized-tests test test-gpu bench bench-gpu fuzzers install dist clean help
+.PHONY: all demo tests plain-tests sanitized-tests test test-gpu bench bench-gpu fuzzers install dist clean help
 all: $(libraries) $(programs) $(extra_targets)  ## build everything
 
 demo: all  ## five programs share a GPU, or a simulated one, for ten seconds
 	$(O)/bin/gpushare-demo
 
-tests: $(gtests) $(programs) $(extra_targets)
-# Under a sanitizer: without those that start an agent and programs and watch them in real time; and
-# under the thread sanitizer those that have more than one thread in one program.
+# Test programs that are no GoogleTest add themselves to other_tests.
+tests: $(gtests) $(other_tests) $(programs) $(extra_targets)
+# What `make test` builds and runs how. Pure code of one thread: once, under the address and undefined
+# sanitizers. What has threads, or starts programs: plain, and under the sanitizers that apply. What
+# starts an agent and programs and watches them in real time: plain only.
+pure_tests := sched_test nvrm_test nvrm_decode_test nvrm_abi_test cuda_abi_test kmod_pure_test iteration_test
 threaded_tests := shmctl_test bpf_test sim_test cuda_standin_test workloads_test lifeline_test kmod_user_test
-sanitized_gtests := $(if $(findstring thread,$(SAN)),$(addprefix $(O)/bin/tests/,$(threaded_tests)),$(filter-out %/sched_system_test %/bench_test,$(gtests)))
-sanitized-tests: $(sanitized_gtests) $(extra_targets)
+real_time_tests := sched_system_test bench_test
+test_programs = $(addprefix $(O)/bin/tests/,$(1))
+plain_tests := $(filter-out $(call test_programs,$(pure_tests)),$(gtests)) $(other_tests)
+sanitized_tests := $(if $(findstring thread,$(SAN)),$(call test_programs,$(threaded_tests)),$(filter-out $(call test_programs,$(real_time_tests)),$(gtests)))
+plain-tests: $(plain_tests) $(programs) $(extra_targets)
+sanitized-tests: $(sanitized_tests) $(extra_targets)
+list-of-%-tests:
+	@printf '%s\n' $($*_tests)
 
 test:  ## all tests that this machine can run, also under sanitizers, and the fuzzers
 	@+tests/run.sh "$(MAKE)" $(O)

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# `make test`: builds and runs every test that this machine can run, then those that do not run whole
-# systems in real time (which sanitized programs are too slow for) under address+undefined sanitizers,
-# those with threads under the thread sanitizer, and the fuzzers (60 s each; GPUSHARE_FUZZ_SECONDS
-# changes it).
+# `make test`: builds and runs every test that this machine can run: those with threads, and those
+# that start programs, plain; all but those in real time (which sanitized programs are too slow for)
+# under the address and undefined sanitizers; those with threads under the thread sanitizer; then the
+# fuzzers (60 s each; GPUSHARE_FUZZ_SECONDS changes it).
 #   run.sh MAKE BUILD
 # Ends with "N passed, N failed, N skipped"; status 0 only when nothing failed and something passed.
 set -u
@@ -14,12 +14,13 @@ jobs=$(nproc)
 passed=0 failed=0 skipped=0
 failures=()
 
-# The tests of one build folder. A test program that ends badly without naming a test (a crash, a
-# sanitizer's report at exit) counts as one failure.
+# run_gtests FOLDER LABEL FILTER PROGRAM...: a test program that ends badly without naming a test (a
+# crash, a sanitizer's report at exit) counts as one failure.
 run_gtests() {
   local folder=$1 label=$2 filter=$3 program log code bad
+  shift 3
   mkdir -p "$folder/logs"
-  for program in "$folder"/bin/tests/*_test; do
+  for program in "$@"; do
     log=$folder/logs/$(basename "$program").log
     timeout 600 "$program" --gtest_filter="$filter" >"$log" 2>&1
     code=$?
@@ -39,6 +40,13 @@ run_gtests() {
     fi
     passed=$((passed + ok)) failed=$((failed + bad)) skipped=$((skipped + skip))
   done
+}
+
+# The programs of a target of the Makefile, one a line.
+list() { # KIND MAKE-ARGUMENT...
+  local kind=$1
+  shift
+  "$make" --no-print-directory -s "$@" "list-of-$kind-tests"
 }
 
 build_or_count() {
@@ -82,11 +90,15 @@ mkdir -p "$build/logs"
 export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 export TSAN_OPTIONS=halt_on_error=1
-build_or_count plain O="$build" all tests && run_gtests "$build" plain "*"
+if build_or_count plain O="$build" all plain-tests; then
+  mapfile -t programs < <(list plain O="$build")
+  run_gtests "$build" plain "*" "${programs[@]}"
+fi
 for san in address,undefined thread; do
   folder=$build/san-${san//,/-}
-  build_or_count "$san" O="$folder" SAN="$san" sanitized-tests &&
-    run_gtests "$folder" "${san%%,*}" "-Demo.*:*RealTime*"
+  build_or_count "$san" O="$folder" SAN="$san" sanitized-tests || continue
+  mapfile -t programs < <(list sanitized O="$folder" SAN="$san")
+  run_gtests "$folder" "${san%%,*}" "-Demo.*:*RealTime*" "${programs[@]}"
 done
 build_or_count fuzzers O="$build" fuzzers && run_fuzzers
 

@@ -53,7 +53,7 @@ $(kernel_test): tests/kernel/kernel.mk | $(kernel_image) $(kernel_modules) $(ker
 	@mkdir -p $(@D)
 	@printf '#!/bin/sh\nexec %s/tests/kernel/run.sh %s\n' '$(CURDIR)' '$(abspath $(O))' > $@
 	@chmod +x $@
-tests: $(kernel_test) $(kernel_modules)
+other_tests += $(kernel_test)
 
 # Other kernels: tests/kernel/long.sh puts $(O)/kernel/NAME/vmlinuz and its headers there, makes
 # kernel-NAME, and runs.

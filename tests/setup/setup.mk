@@ -7,5 +7,5 @@ $(package_test): tests/setup/setup.mk | $(if $(shell command -v dh),$(O)/deb/pac
 	@mkdir -p $(@D)
 	@printf '#!/bin/sh\nexec %s/tests/setup/package_test.sh %s\n' '$(CURDIR)' '$(abspath $(O))' > $@
 	@chmod +x $@
-tests: $(package_test)
+other_tests += $(package_test)
 endif
