@@ -37,7 +37,8 @@ constexpr std::size_t kPool = 16;
 
 struct Settings {
   std::string features = "gate", library, pci, groups = "0";
-  uint64_t group_count = 15, move_us = 0, gate_us = 0, closed_us = 0, seed = 1, settle_ms = 0;
+  uint64_t group_count = 15, length = 0, move_us = 0, gate_us = 0, closed_us = 0, seed = 1,
+           settle_ms = 0;
 };
 
 Settings read_settings(int argc, char** argv) {
@@ -49,12 +50,14 @@ Settings read_settings(int argc, char** argv) {
   flags.add("--groups", &s.groups, "set of groups of 8 SMs, hexadecimal, 0: the whole GPU");
   flags.add("--group-count", &s.group_count, "how many groups the GPU has");
   flags.add("--move-us", &s.move_us, "move to a random partition so often; 0: stay");
+  flags.add("--length", &s.length, "of every random partition, in groups; 0: all lengths, and all");
   flags.add("--gate-us", &s.gate_us, "close the gate so often; 0: never");
   flags.add("--closed-us", &s.closed_us, "and open it after so long");
   flags.add("--settle-ms", &s.settle_ms, "begin to move and to close only after so long");
   flags.add("--seed", &s.seed, "of the random partitions");
   flags.parse(argc, argv);
   if (s.group_count == 0 || s.group_count > 64) flags.fail("--group-count must be 1 to 64");
+  if (s.length >= s.group_count) flags.fail("--length must be less than --group-count");
   return s;
 }
 
@@ -86,13 +89,15 @@ std::vector<std::string> gpus_of(const Settings& s) {
   return all;
 }
 
-// A few runs of neighbouring groups, and the whole GPU.
+// A few runs of neighbouring groups; of all lengths also the whole GPU.
 std::vector<uint64_t> pool_of(const Settings& s, std::mt19937_64& random) {
-  std::vector<uint64_t> pool{0};
+  std::vector<uint64_t> pool;
+  if (s.length == 0) pool.push_back(0);
   const uint64_t count = s.group_count;
-  const uint64_t possible = std::min<uint64_t>(kPool, count * (count + 1) / 2);
-  while (pool.size() < possible) {
-    const uint64_t length = 1 + random() % count, begin = random() % (count - length + 1);
+  const uint64_t possible = s.length == 0 ? count * (count + 1) / 2 : count - s.length + 1;
+  while (pool.size() < std::min<uint64_t>(kPool, possible)) {
+    const uint64_t length = s.length != 0 ? s.length : 1 + random() % count,
+                   begin = random() % (count - length + 1);
     const uint64_t set = (length == 64 ? ~uint64_t{0} : (uint64_t{1} << length) - 1) << begin;
     if (std::ranges::find(pool, set) == pool.end()) pool.push_back(set);
   }

@@ -1,0 +1,78 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The shim on a real GPU: shim_check.sh [BUILD]. Prints what was expected beside what was seen; ends
+# with "N right, N wrong". Needs no root; python3 with torch makes it check more. On the simulated
+# GPU: GPUSHARE_SIM and LD_LIBRARY_PATH as for any workload, and PCI=0000:10:00.0.
+set -u
+build=${1:-build}
+work=$build/bin/workloads
+drive="$build/bin/tests/shim_drive ${PCI:+--pci $PCI}"
+right=0 wrong=0
+verdict() { # NAME IS_RIGHT SEEN
+  if [ "$2" = 1 ]; then right=$((right + 1)); word=right; else wrong=$((wrong + 1)); word=WRONG; fi
+  printf '%-5s %-58s %s\n' "$word" "$1" "$3"
+}
+field() { sed -n "s/.*\"$1\":\"\\{0,1\\}\\([^,\"}]*\\).*/\\1/p" | tail -1; }
+
+echo "# the driver's library calls itself past other libraries (SYMBOLIC):"
+library=$(ldconfig -p 2>/dev/null | sed -n 's/.*libcuda\.so\.1 .*=> //p' | head -1)
+[ -n "$library" ] && readelf -dW "$library" | grep -E 'SYMBOLIC|FLAGS' || echo "no libcuda.so.1 in ldconfig"
+
+echo "# SMs by kind of stream and set of groups"
+for kind in legacy per-thread blocking non-blocking; do
+  for pair in 0:132 1:8 6:16 5:16 7fff:120; do
+    groups=${pair%:*} expected=${pair#*:}
+    seen=$($drive --features partitions --groups "$groups" -- "$work/sms" --launches 3 --stream $kind 2>&1)
+    most=$(echo "$seen" | field most)
+    verdict "sms, $kind stream, groups $groups: $expected" "$([ "$most" = "$expected" ] && echo 1 || echo 0)" "$most $(echo "$seen" | tail -1 | cut -c1-200)"
+  done
+done
+
+echo "# streams, events, copies and the legacy stream in order, under random moves"
+for seed in 1 2 3 4 5 6 7 8; do
+  for every in 100 1000; do
+    seen=$($drive --features gate,partitions --move-us $every --seed $seed -- "$work/hash" --rounds ${ROUNDS:-3000} --words ${WORDS:-262144} --streams 8 2>&1)
+    code=$?
+    verdict "hash, moves every $every us, seed $seed" "$([ $code = 0 ] && echo 1 || echo 0)" "$(echo "$seen" | field verified) moves $(echo "$seen" | field moves)"
+  done
+done
+seen=$($drive --features gate --gate-us 3000 --closed-us 2000 -- "$work/hash" --rounds ${ROUNDS:-3000} 2>&1)
+code=$?
+verdict "hash, gate closed 2 of 5 ms" "$([ $code = 0 ] && echo 1 || echo 0)" "$(echo "$seen" | tail -1)"
+
+echo "# costs, ns: launch p50, launch and wait p50 (three rounds each, in turn)"
+for round in 1 2 3; do
+  for how in native preloaded none gate partitions partitions:7fff partitions:moving; do
+    case $how in
+    native) seen=$("$work/launch" --count ${COUNT:-50000} --sync-count ${COUNT:-10000}) ;;
+    preloaded) seen=$(LD_PRELOAD=$build/lib/libgpushare.so "$work/launch" --count ${COUNT:-50000} --sync-count ${COUNT:-10000}) ;;
+    partitions:7fff) seen=$($drive --features partitions --groups 7fff -- "$work/launch" --count ${COUNT:-50000} --sync-count ${COUNT:-10000} 2>/dev/null) ;;
+    partitions:moving) seen=$($drive --features partitions --move-us 3000 -- "$work/launch" --count ${COUNT:-50000} --sync-count ${COUNT:-10000} 2>/dev/null) ;;
+    *) seen=$($drive --features $how -- "$work/launch" --count ${COUNT:-50000} --sync-count ${COUNT:-10000} 2>/dev/null) ;;
+    esac
+    printf '  %-20s %10s %10s\n' "$how" "$(echo "$seen" | field launch_p50_ns)" "$(echo "$seen" | field sync_p50_ns)"
+  done
+done
+
+echo "# throughput of a saturating program, units per ms: in the whole GPU, in 64 SMs, in 64 SMs that move"
+for round in 1 2 3; do
+  for how in "--groups 0" "--groups ff" "--groups ff --length 8 --move-us 3000"; do
+    seen=$($drive --features partitions $how -- "$work/spin" --seconds 2 2>&1)
+    printf '  %-40s %s\n' "$how" "$(echo "$seen" | field units_per_ms) moves $(echo "$seen" | field moves)"
+  done
+done
+
+torch=$(command -v python3) && python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null || torch=
+if [ -n "$torch" ]; then
+  echo "# PyTorch: losses bit-equal"
+  script=$(dirname "$0")/shim_torch.py
+  for what in train generate graph; do
+    alone=$(python3 "$script" $what) || echo "$what failed alone"
+    for how in "--features gate" "--features partitions" "--features partitions --groups ff" "--features gate,partitions --move-us 3000" "--features partitions --move-us 500"; do
+      seen=$($drive $how -- python3 "$script" $what 2>/tmp/shim_torch.err)
+      verdict "torch $what, $how" "$([ "$alone" = "$seen" ] && echo 1 || echo 0)" "$(tail -1 /tmp/shim_torch.err | cut -c1-160)"
+    done
+  done
+fi
+echo "$right right, $wrong wrong"
+[ "$wrong" = 0 ]
