@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # `make install`, `make dist`, `make deb`: one list of what goes where.
 user_programs := gpushare gpushare-top gpushare-sim
+installed = $(addprefix $(O)/bin/,$(user_programs) gpushared) $(O)/lib/sim/libcuda.so.1 $(completions)
 man1 := $(wildcard tools/man/*.1)
 man8 := $(wildcard sched/man/*.8)
 completions = $(O)/completions/gpushare.bash $(O)/completions/gpushare.zsh $(O)/completions/gpushare.fish
@@ -14,7 +15,7 @@ UNIT_DIR ?= $(PREFIX)/lib/systemd/system
 ZSH_DIR ?= $(PREFIX)/share/zsh/site-functions
 # The example's own tenants are nobody's yet.
 installed_config := sed '/^\[tenant\.inference\]/,$$s/^./\# &/'
-install: all $(completions)  ## into PREFIX (/usr/local), below DESTDIR
+install: $(installed)  ## into PREFIX (/usr/local), below DESTDIR
 	install -d $(at)/bin $(at)/sbin $(at)/lib/gpushare/sim $(at)/share/man/man1 $(at)/share/man/man8 \
 	  $(at)/share/bash-completion/completions $(DESTDIR)$(ZSH_DIR) $(at)/share/fish/vendor_completions.d \
 	  $(at)/share/doc/gpushare $(DESTDIR)$(UNIT_DIR) $(DESTDIR)/etc/gpushare
@@ -56,7 +57,7 @@ deb_tree := $(O)/deb/tree
 .PHONY: deb
 deb: $(O)/deb/packed  ## Debian packages in $(O)/deb
 $(O)/deb/packed: $(wildcard tools/setup/debian/* tools/setup/debian/source/*) $(wildcard kmod/install/*) \
-  tools/setup/install.mk $(kmod_sources) $(programs) $(O)/lib/sim/libcuda.so.1 $(completions) $(man1) $(man8) README.md \
+  tools/setup/install.mk $(kmod_sources) $(installed) $(man1) $(man8) README.md \
   kmod/README.md kmod/ABI/sysfs-kernel-gpushare sched/gpushared.service sched/gpushare.toml.example
 	@command -v dh >/dev/null || { echo 'deb: debhelper is missing (package debhelper)' >&2; exit 1; }
 	@[ "$$(dpkg-parsechangelog -l tools/setup/debian/changelog -S Version)" = $(VERSION) ] || \
