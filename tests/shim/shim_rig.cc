@@ -91,7 +91,8 @@ Outcome Program::wait() {
   return {status, contents(out_path_), contents(err_path_)};
 }
 
-ShimRig::ShimRig(uint32_t features) : features_(features) {
+ShimRig::ShimRig(uint32_t features, std::vector<ShimWish::Gpu> gpus)
+    : features_(features), gpus_(std::move(gpus)) {
   std::string pattern = (std::filesystem::temp_directory_path() / "gs-shim-XXXXXX").string();
   if (::mkdtemp(pattern.data()) == nullptr) ADD_FAILURE() << "mkdtemp";
   folder_ = pattern;
@@ -115,7 +116,7 @@ void ShimRig::come_back() {
   auto host = ShimHost::listen(socket_, [this](const ProcessId& process, uid_t) {
     note_launches();
     launches_.try_emplace(process, 0);
-    return ShimWish{.features = features_, .gpus = {}};
+    return ShimWish{.features = features_, .gpus = gpus_};
   });
   if (!host) {
     ADD_FAILURE() << host.error().message();
@@ -179,6 +180,12 @@ bool ShimRig::with_slot(pid_t pid, const std::function<void(ShimSlot&)>& use) {
     }
   }
   return false;
+}
+
+void ShimRig::with_all_slots(const std::function<void(ShimSlot&)>& use) {
+  const std::lock_guard lock(mutex_);
+  if (!host_) return;
+  for (const ProcessId& process : host_->processes()) use(*host_->find(process));
 }
 
 bool ShimRig::eventually(const std::function<bool()>& is_so) {

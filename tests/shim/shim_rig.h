@@ -47,7 +47,7 @@ class Program {
 class ShimRig {
  public:
   // What every process that asks is told.
-  explicit ShimRig(uint32_t features);
+  explicit ShimRig(uint32_t features, std::vector<ShimWish::Gpu> gpus = {});
   ~ShimRig();
 
   const std::string& socket() const { return socket_; }
@@ -66,6 +66,7 @@ class ShimRig {
   uint64_t launches_of_all();
   // False: the process has no slot.
   bool with_slot(pid_t pid, const std::function<void(ShimSlot&)>& use);
+  void with_all_slots(const std::function<void(ShimSlot&)>& use);
   // Waits, at most ten seconds.
   static bool eventually(const std::function<bool()>& is_so);
 
@@ -74,6 +75,7 @@ class ShimRig {
   void note_launches();
 
   const uint32_t features_;
+  const std::vector<ShimWish::Gpu> gpus_;
   std::string folder_, socket_;
   std::mutex mutex_;  // protects what follows
   std::unique_ptr<ShimHost> host_;

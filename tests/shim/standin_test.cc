@@ -5,6 +5,8 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <random>
+#include <sstream>
 
 #include "tests/shim/shim_rig.h"
 
@@ -33,6 +35,10 @@ class OnTheSimulatedGpu : public testing::Test {
 
   // With `rig` under the shim.
   Outcome run(const std::vector<std::string>& arguments, const ShimRig* rig) const {
+    return start(arguments, rig)->wait();
+  }
+  std::unique_ptr<Program> start(const std::vector<std::string>& arguments,
+                                 const ShimRig* rig) const {
     std::vector<std::string> command = arguments;
     command[0] = build_folder() + "/bin/workloads/" + arguments[0];
     std::vector<std::string> environment{"GPUSHARE_SIM=" + socket(),
@@ -41,11 +47,15 @@ class OnTheSimulatedGpu : public testing::Test {
       environment.push_back("LD_PRELOAD=" + build_folder() + "/lib/libgpushare.so");
       environment.push_back("GPUSHARE_SHIM_SOCKET=" + rig->socket());
     }
-    return Program(command, environment).wait();
+    return std::make_unique<Program>(command, environment);
   }
 
+  static Json last_line(const Outcome& outcome) {
+    const std::string text = outcome.out.substr(0, outcome.out.find_last_not_of('\n') + 1);
+    return Json::parse(text.substr(text.rfind('\n') + 1), nullptr, false);
+  }
   static std::string checksum(const Outcome& outcome) {
-    const Json line = Json::parse(outcome.out, nullptr, false);
+    const Json line = last_line(outcome);
     return line.is_object() && line.contains("checksum") ? line["checksum"].dump() : outcome.out;
   }
 
@@ -71,6 +81,97 @@ TEST_F(OnTheSimulatedGpu, EveryLaunchIsCounted) {
   const Outcome outcome = run({"launch", "--count", "1000", "--sync-count", "100"}, &rig);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(rig.launches_of_all(), 500u + 1000u + 100u) << "500 to warm up";
+}
+
+// The simulated GPU's address and its number of SMs.
+constexpr const char* kPci = "0000:10:00.0";
+constexpr int kAllSms = 132;
+
+struct Place {
+  uint64_t groups;
+  int sms;
+};
+
+class Partitions : public OnTheSimulatedGpu, public testing::WithParamInterface<const char*> {};
+
+TEST_P(Partitions, HoldEveryKindOfStream) {
+  for (const Place place : {Place{0, kAllSms}, Place{0b1, 8}, Place{0b110, 16}, Place{0b101, 16}}) {
+    ShimRig rig(kShimPartitions, {{kPci, place.groups}});
+    const Outcome outcome = run({"sms", "--launches", "2", "--stream", GetParam()}, &rig);
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const Json line = last_line(outcome);
+    EXPECT_EQ(line["least"], place.sms);
+    EXPECT_EQ(line["most"], place.sms);
+    EXPECT_EQ(line["sm_count"], kAllSms) << "a program always sees the whole GPU";
+  }
+}
+
+TEST_P(Partitions, MoveAtTheNextLaunch) {
+  ShimRig rig(kShimPartitions, {{kPci, 0b1}});
+  const auto program =
+      start({"sms", "--launches", "400", "--units", "20", "--stream", GetParam()}, &rig);
+  uint64_t applied = 0;
+  const auto goes_to = [&](uint64_t groups) {
+    rig.with_slot(program->pid(), [&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
+    return ShimRig::eventually([&] {
+      rig.with_slot(program->pid(), [&](ShimSlot& slot) { applied = slot.gpus[0].applied.load(); });
+      return applied == groups || program->has_ended();
+    });
+  };
+  EXPECT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 0; }));
+  EXPECT_TRUE(goes_to(0b110));
+  EXPECT_TRUE(goes_to(0));
+  EXPECT_TRUE(goes_to(0b1));
+  const Outcome outcome = program->wait();
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  std::istringstream lines(outcome.out);
+  std::vector<int> seen;
+  for (std::string text; std::getline(lines, text);) {
+    const Json line = Json::parse(text);
+    if (line.contains("sms") && (seen.empty() || seen.back() != line["sms"]))
+      seen.push_back(line["sms"]);
+  }
+  EXPECT_EQ(seen, (std::vector<int>{8, 16, kAllSms, 8}));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Partitions,
+                         testing::Values("legacy", "per-thread", "blocking", "non-blocking"),
+                         [](const auto& kind) {
+                           std::string name = kind.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+TEST_F(OnTheSimulatedGpu, OrderHoldsUnderRandomMoves) {
+  ShimRig rig(kShimFeatures, {{kPci, 0}});
+  std::mt19937 random(1);
+  for (int round = 0; round < 5; ++round) {
+    const auto program =
+        start({"hash", "--rounds", "100", "--words", "1024", "--streams", "6"}, &rig);
+    while (!program->has_ended()) {
+      const uint64_t groups = random() % 14;  // few enough to be made
+      rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
+      std::this_thread::sleep_for(std::chrono::microseconds(300));
+    }
+    const Outcome outcome = program->wait();
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(last_line(outcome)["verified"], true);
+  }
+}
+
+TEST_F(OnTheSimulatedGpu, APartitionThatCannotBeMadeChangesNothing) {
+  ShimRig rig(kShimPartitions, {{kPci, 0b110}});
+  const auto program = start({"sms", "--launches", "100", "--units", "20"}, &rig);
+  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 0; }));
+  // 17 sets, one more than there can be.
+  for (uint64_t groups = 1; groups <= 17; ++groups) {
+    rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups << 2); });
+    const uint64_t before = rig.launches_of_all();
+    ShimRig::eventually([&] { return rig.launches_of_all() > before || program->has_ended(); });
+  }
+  const Outcome outcome = program->wait();
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_LT(last_line(outcome)["most"].get<int>(), kAllSms);
 }
 
 }  // namespace
