@@ -49,6 +49,8 @@ struct PartitionWish {
   uint32_t groups = 1;     // at least 1
   bool is_idle = false;    // lends all but one group
   bool can_borrow = true;  // takes what others lend and nobody asked for
+
+  bool operator==(const PartitionWish&) const = default;
 };
 
 struct PartitionGrant {

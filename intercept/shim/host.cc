@@ -149,6 +149,7 @@ Result<Fd> ShimHost::make_slot(const ProcessId& process, const ShimWish& wish) {
     gpu.wanted.store(wish.gpus[i].groups, std::memory_order_relaxed);
   }
   slot.beat_ns.store(ns(now_), std::memory_order_relaxed);
+  slot.gate.store(wish.is_closed ? 1 : 0, std::memory_order_relaxed);
   slots_[process] = std::move(mapping);
   return file;
 }

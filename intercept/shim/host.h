@@ -24,7 +24,8 @@ namespace gpushare {
 
 // What a process is asked for.
 struct ShimWish {
-  uint32_t features = 0;  // ShimFeature; 0: it gets no slot
+  uint32_t features = 0;   // ShimFeature; 0: it gets no slot
+  bool is_closed = false;  // its gate, until the agent opens it
   struct Gpu {
     std::string pci;      // "0000:3b:00.0"
     uint64_t groups = 0;  // ShimGpu::wanted

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Spatial: carries the division of SMs (partition.h) to the processes that have the shim, over
+// their slots (shmctl/shim_slot.h), and brings back what they say. For the GPUs that are shared
+// spatially; a tenant's part of each is its sm_percent. The agent calls it on its one thread; it
+// does nothing but read and write slots.
+//
+//  - A tenant has a part of every GPU that a process of it has a context on; of all, while a
+//  process
+//    of it has none yet.
+//  - A process that comes waits at its gate until its tenant has a part: the others must have given
+//    it up before. No longer than kLongestStart: then it runs where it likes.
+//  - Who does not launch cannot say that it has given something up, and need not: its next launch
+//    sees the new order. So an order holds when a process has confirmed it, or has not launched for
+//    kQuiet since it was written.
+//  - Who has not launched for kIdle lends its part, all but one group.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "intercept/gpu.h"
+#include "intercept/shim/host.h"
+#include "sched/partition.h"
+#include "sched/tenants.h"
+
+namespace gpushare {
+
+class Spatial {
+ public:
+  static constexpr Nanos kQuiet{20'000'000};
+  static constexpr Nanos kIdle{500'000'000};
+  static constexpr Nanos kLongestStart{200'000'000};
+  // When step() wants to be called again: while something is on its way, and otherwise.
+  static constexpr Nanos kBusyLook{2'000'000};
+  static constexpr Nanos kCalmLook{100'000'000};
+
+  // A process with a slot that wish() asked for.
+  struct Client {
+    ProcessId process;
+    uint32_t tenant = 0;         // its slot in Tenants
+    std::vector<uint32_t> gpus;  // on which it has a context, by index; empty: on none yet
+    ShimSlot* slot = nullptr;    // valid during the call
+  };
+  // What a tenant has of a GPU, in SMs.
+  struct Part {
+    uint32_t entitled = 0;
+    uint32_t in_use = 0;  // with what it borrows, without what it lends; 0: not known yet
+  };
+
+  // At most kShimGpus of `gpus`.
+  explicit Spatial(std::span<const GpuInfo> gpus);
+
+  // What a process of this tenant is asked for when it comes. No features where the tenant has no
+  // sm_percent: it then runs without the shim's doing, on all SMs.
+  ShimWish wish(uint32_t tenant, const TenantSettings& settings) const;
+
+  // `clients`: all there are. Returns when to call again.
+  Time step(Time now, std::span<const Client> clients, const Tenants& tenants);
+
+  // Of the tenants that step() was last told of. `gpu`: index.
+  Part part(uint32_t tenant, uint32_t gpu) const;
+  bool is_empty() const { return gpus_.empty(); }
+
+ private:
+  struct Gpu {
+    GpuInfo info;
+    SmGeometry geometry;
+    SmPartition partition;
+    std::vector<PartitionWish> wishes;      // of the plan that holds
+    std::map<uint32_t, uint32_t> entitled;  // groups, by tenant
+    std::map<uint32_t, Time> ordered_at;    // of orders on their way, by tenant
+  };
+  struct Known {
+    uint64_t launches = 0;
+    Time last_launch{};  // when they were last seen to rise
+    Time came{};
+    bool is_held = true;  // at its gate, until its tenant has its parts
+  };
+
+  void watch(Time now, std::span<const Client> clients);
+  void plan(Gpu& gpu, std::size_t place, Time now, std::span<const Client> clients,
+            const Tenants& tenants);
+  void take_answers(Gpu& gpu, std::size_t place, Time now, std::span<const Client> clients);
+  bool let_in(Time now, std::span<const Client> clients);
+  static bool is_on(const Client& client, const Gpu& gpu);
+
+  std::vector<Gpu> gpus_;
+  std::map<ProcessId, Known> known_;
+};
+
+}  // namespace gpushare
