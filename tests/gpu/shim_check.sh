@@ -36,6 +36,15 @@ for seed in 1 2 3 4 5 6 7 8; do
     verdict "hash, moves every $every us, seed $seed" "$([ $code = 0 ] && echo 1 || echo 0)" "$(echo "$seen" | field verified) moves $(echo "$seen" | field moves)"
   done
 done
+for seed in 1 2 3 4 5 6 7 8; do
+  for every in 50 300 3000; do
+    seen=$($drive --features gate,partitions --move-us $every --seed $seed -- "$work/order" --seed $seed --steps ${STEPS:-20000} 2>&1)
+    code=$?
+    verdict "order, moves every $every us, seed $seed" "$([ $code = 0 ] && echo 1 || echo 0)" "$(echo "$seen" | field verified) moves $(echo "$seen" | field moves)"
+  done
+done
+seen=$("$work/order" --steps ${STEPS:-20000} 2>&1)
+verdict "order, alone" "$([ $? = 0 ] && echo 1 || echo 0)" "$(echo "$seen" | field verified)"
 seen=$($drive --features gate --gate-us 3000 --closed-us 2000 -- "$work/hash" --rounds ${ROUNDS:-3000} 2>&1)
 code=$?
 verdict "hash, gate closed 2 of 5 ms" "$([ $code = 0 ] && echo 1 || echo 0)" "$(echo "$seen" | tail -1)"

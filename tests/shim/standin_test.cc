@@ -145,9 +145,11 @@ INSTANTIATE_TEST_SUITE_P(All, Partitions,
 TEST_F(OnTheSimulatedGpu, OrderHoldsUnderRandomMoves) {
   ShimRig rig(kShimFeatures, {{kPci, 0}});
   std::mt19937 random(1);
-  for (int round = 0; round < 5; ++round) {
+  for (int round = 0; round < 6; ++round) {
     const auto program =
-        start({"hash", "--rounds", "100", "--words", "1024", "--streams", "6"}, &rig);
+        round % 2 == 0
+            ? start({"hash", "--rounds", "100", "--words", "1024", "--streams", "6"}, &rig)
+            : start({"order", "--seed", std::to_string(round), "--words", "1024"}, &rig);
     while (!program->has_ended()) {
       const uint64_t groups = random() % 14;  // few enough to be made
       rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
