@@ -196,7 +196,7 @@ TEST_F(CudaStandinOrder, ThreadsMaySubmitAndWaitAtOnce) {
       EXPECT_EQ(cuCtxSetCurrent(context_), CUDA_SUCCESS);
       const CUstream in = stream(i % 2 == 0 ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING);
       for (uint32_t k = 0; k < kKernels; ++k) {
-        EXPECT_EQ(launch(spin, 1, 32, in, out + 4 * i, k, 0u, kernels::kRound.mul,
+        EXPECT_EQ(launch(spin, 1, 32, in, out + 4ull * i, k, 0u, kernels::kRound.mul,
                          kernels::kRound.add, 1u, 0u),
                   CUDA_SUCCESS);
         if (k % 10 == 9) {

@@ -187,7 +187,7 @@ TEST_F(CudaStandin, TheInverseOfTheRoundsGivesTheStartValuesBack) {
   EXPECT_EQ(back(kRound.times(123456789ull * 16)(4711)), 4711u);
   const CUdeviceptr out = words(1);
   GS_OK(launch(kernel("gs_spin"), 4, 32, nullptr, out, 5u, 77u, kRound.mul, kRound.add,
-               kRound.times(77 * 16).inverse().mul, kRound.times(77 * 16).inverse().add));
+               kRound.times(77ull * 16).inverse().mul, kRound.times(77ull * 16).inverse().add));
   EXPECT_EQ(read(out, 1)[0], kernels::sum_of_starts(5, 0, 128));
 }
 

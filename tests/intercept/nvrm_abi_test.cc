@@ -44,7 +44,7 @@ TEST(NvrmAbi, TheDriversHeadersHaveTheRecordedNumbers) {
 
 // Before 580 the list of GPUs had two arrays; the client then passes the part before `flags`.
 TEST(NvrmAbi, ShortFormOfProbedIdsIsItsFirstTwoArrays) {
-  EXPECT_EQ(offsetof(gs_probed_ids, flags), 2u * GS_MAX_GPUS * sizeof(gs_u32));
+  EXPECT_EQ(offsetof(gs_probed_ids, flags), sizeof(gs_u32) * 2 * GS_MAX_GPUS);
 }
 
 }  // namespace

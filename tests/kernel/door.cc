@@ -183,7 +183,7 @@ void publish(std::string_view word, const std::string& tenant) {
 void carry_out(std::string_view word) {
   const size_t equals = word.find('=');
   const std::string_view verb = word.substr(0, equals);
-  const std::string text(equals == word.npos ? "" : word.substr(equals + 1));
+  const std::string text(equals == std::string_view::npos ? "" : word.substr(equals + 1));
   if (verb == "register") return report(word, call(GPUSHARE_IOC_REGISTER, gpushare_register{}));
   if (verb == "replay") return report(word, call(GPUSHARE_IOC_REPLAY, gpushare_replay{}));
   if (verb == "policy") {

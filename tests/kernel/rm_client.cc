@@ -532,7 +532,7 @@ void report(std::string_view word, const Answer& answer) {
 void carry_out(Context& context, std::string_view word) {
   const size_t equals = word.find('=');
   const std::string_view verb = word.substr(0, equals);
-  const std::string text(equals == word.npos ? "" : word.substr(equals + 1));
+  const std::string text(equals == std::string_view::npos ? "" : word.substr(equals + 1));
   const uint64_t number = std::strtoull(text.c_str(), nullptr, 0);
 
   if (verb == "open") return context.open(), report(word, {});

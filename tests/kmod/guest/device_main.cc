@@ -303,7 +303,7 @@ TEST_F(Device, OnlyTheAgentsWordMayBeWritten) {
   EXPECT_NE(::mprotect(records, query_.records_bytes, PROT_READ | PROT_WRITE), 0);
   ::munmap(records, query_.records_bytes);
   EXPECT_EQ(map(query_.records_offset, 4096, PROT_READ), nullptr) << "a part";
-  EXPECT_EQ(map(query_.producer_offset, 2 * 4096, PROT_READ), nullptr) << "more";
+  EXPECT_EQ(map(query_.producer_offset, 2ull * 4096, PROT_READ), nullptr) << "more";
   EXPECT_EQ(map(query_.records_offset + query_.records_bytes, 4096, PROT_READ), nullptr);
   EXPECT_EQ(map(query_.producer_offset, query_.producer_bytes, PROT_READ, MAP_PRIVATE), nullptr);
 }
@@ -343,6 +343,8 @@ TEST_F(Device, TellsTheLifeOfAProgram) {
       case GPUSHARE_EVENT_CONTROL_MADE:
         EXPECT_EQ(event.control.status, 0u);
         EXPECT_EQ(event.flags, 0u);
+        break;
+      default:
         break;
     }
   }
