@@ -6,7 +6,7 @@
 #include <cassert>
 #include <numeric>
 
-#include "sched/partition_shares.h"
+#include "sched/policy_groups.h"
 
 namespace gpushare {
 namespace {

@@ -8,7 +8,7 @@
 #include <numeric>
 #include <random>
 
-#include "sched/partition_shares.h"
+#include "sched/policy_groups.h"
 
 namespace gpushare {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sched/partition_shares.h"
+#include "sched/policy_groups.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// `slo`: how many groups of SMs each tenant of one GPU gets, so that those with a target time meet
+// it with as little as they need. A loop in rounds of about a second after GSLICE (SoCC'20,
+// Algorithm 1): residual latency and residual throughput, a dead band of 5 %, max-min fairness when
+// the SMs run out. What it does differently, and why it needs fewer rounds:
+//   - the published rule grows by the relative error, 2 - target / latency: at twice the target
+//   that
+//     is 1.5 times the share where twice is needed. Here the share is the smallest at which the
+//     tenant's curve (policy_slo_curve.h) meets the target: one round when the curve is known or
+//     the speed-up linear, two when not;
+//   - shrinking by the relative error falls far below what is needed (R1) or relies on one point
+//     (R2). Here nothing shrinks to where the worst curve through what was measured would miss;
+//   - latency in overload says nothing about how much is missing: it is the queue. Here the load
+//     is what arrives times the service time.
+// bench/sched/slo_rules.cc compares them.
+//
+// The target: a mean response of 95 % of the SLO. Above 100 % a tenant grows; below 90 % it gives
+// up what it can without rising above 95 %. Between, nothing moves. The knee, where it is known, is
+// the most a tenant gets for its SLO. Tenants without an SLO share what is left by weight, at least
+// one group each.
+//
+// Pure but for its memory of curves; one object per GPU; called by the agent on its one thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "sched/policy_slo_curve.h"
+#include "shmctl/base/clock.h"
+
+namespace gpushare {
+
+// One tenant, over the round that has passed.
+struct SloTenant {
+  uint32_t id = 0;               // unique in a call
+  Nanos slo{0};                  // 0: none
+  uint32_t weight = 100;         // among those without
+  uint32_t groups = 0;           // in effect during the round; 0: it had none, or they changed
+  uint32_t iterations = 0;       // completed
+  double latency = -1;           // mean seconds from arrival to completion; < 0 unknown
+  double service = -1;           // mean seconds the GPU worked on one; < 0 unknown
+  double throughput = -1;        // completed a second; < 0 unknown
+  double arrivals = -1;          // a second; < 0 unknown: where there is a queue taken for
+                                 // `throughput`, else each follows the one before
+  std::optional<uint32_t> knee;  // groups
+};
+
+enum class SloMove : uint8_t { kHold, kGrow, kShrink, kStarved };
+
+struct SloShare {
+  uint32_t id = 0;
+  uint32_t groups = 0;
+  uint32_t demand = 0;  // what it would need; more than `groups`: there is not enough for all
+  SloMove move = SloMove::kHold;
+
+  bool operator==(const SloShare&) const = default;
+};
+
+class SloPolicy {
+ public:
+  // groups: of the GPU, at most 64.
+  explicit SloPolicy(uint32_t groups) : groups_(groups) {}
+
+  const char* name() const { return "slo"; }
+  // In the order of the tenants; the shares sum to at most `groups`. Tenants that are not named are
+  // forgotten. More tenants than groups: the last get none.
+  std::vector<SloShare> decide(std::span<const SloTenant> tenants);
+
+ private:
+  struct Memory {
+    ServiceCurve curve;
+    uint32_t demand = 0;
+    double burstiness = 1;  // measured waiting to that of random arrivals
+    double rate = -1;       // of arrivals
+    uint64_t last_call = 0;
+  };
+
+  uint32_t demand_of(const SloTenant& tenant, Memory& memory) const;
+  uint32_t fewest_that_meet(const Memory& memory, double target) const;
+  static double rate_of(const SloTenant& tenant, double service);
+  static double expected(const Memory& memory, uint32_t groups);
+
+  const uint32_t groups_;
+  uint64_t call_ = 0;
+  std::unordered_map<uint32_t, Memory> memories_;
+};
+
+}  // namespace gpushare

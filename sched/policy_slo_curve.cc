@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/policy_slo_curve.h"
+
+#include <algorithm>
+#include <cassert>
+#include <limits>
+
+namespace gpushare {
+namespace {
+
+constexpr double kOtherWork = 0.10;  // off by more: the work has changed, not the noise
+constexpr double kFollow = 0.5;      // part of a new measurement in the mean
+constexpr double kMostLoad = 0.95;
+
+// a + b / groups through two points, at `groups`; at least `floor`.
+double through(uint32_t g1, double s1, uint32_t g2, double s2, uint32_t groups, double floor) {
+  const double b = (s1 - s2) / (1.0 / g1 - 1.0 / g2);
+  const double a = s1 - b / g1;
+  return std::max(a + b / groups, floor);
+}
+
+}  // namespace
+
+void ServiceCurve::observe(uint32_t groups, double seconds) {
+  assert(groups >= 1 && groups <= kMostGroups && seconds > 0);
+  if (is_known() && (measured_[groups] > 0 || is_between(groups))) {
+    const double expected = this->seconds(groups);
+    const double off = seconds / expected;
+    if (off > 1 + kOtherWork || off < 1 / (1 + kOtherWork)) {
+      if (measured_[groups] > 0)
+        for (double& point : measured_) point *= off;
+    }
+  }
+  if (measured_[groups] == 0) {
+    ++points_;
+    measured_[groups] = seconds;
+  } else {
+    measured_[groups] += (seconds - measured_[groups]) * kFollow;
+  }
+  // More SMs never take longer: what says so is noise, or old.
+  for (uint32_t g = 1; g < groups; ++g)
+    if (measured_[g] > 0) measured_[g] = std::max(measured_[g], measured_[groups]);
+  for (uint32_t g = groups + 1; g <= kMostGroups; ++g)
+    if (measured_[g] > 0) measured_[g] = std::min(measured_[g], measured_[groups]);
+}
+
+bool ServiceCurve::is_between(uint32_t groups) const {
+  const auto is_measured = [](double point) { return point > 0; };
+  const auto middle = measured_.begin() + groups;
+  return std::any_of(measured_.begin(), middle + 1, is_measured) &&
+         std::any_of(middle, measured_.end(), is_measured);
+}
+
+double ServiceCurve::seconds(uint32_t groups) const {
+  assert(is_known());
+  uint32_t below = 0, above = 0, next_below = 0;
+  for (uint32_t g = 1; g <= kMostGroups; ++g) {
+    if (measured_[g] == 0) continue;
+    if (g <= groups) {
+      next_below = below;
+      below = g;
+    } else if (above == 0) {
+      above = g;
+    }
+  }
+  if (below == groups) return measured_[groups];
+  if (below == 0) return measured_[above] * above / groups;
+  if (above != 0)
+    return through(below, measured_[below], above, measured_[above], groups, measured_[above]);
+  const double best = measured_[below] * below / groups;
+  if (next_below == 0) return best;
+  return through(next_below, measured_[next_below], below, measured_[below], groups, best);
+}
+
+double response_seconds(double service, double rate) {
+  const double load = service * rate;
+  if (load >= kMostLoad) return std::numeric_limits<double>::infinity();
+  return service + load * service / (2 * (1 - load));
+}
+
+}  // namespace gpushare

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is known of how long one tenant's iteration takes on so many groups of SMs. Learned from
+// what was measured where it happened to run, never by trying. Pure.
+//
+// Service time falls with SMs and at most in proportion, so a measured point says something of all
+// others: fewer groups take at most `groups / fewer` times as long. The work changes (a longer
+// context, a larger batch), the shape hardly does: a measurement that does not fit the curve scales
+// all of it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace gpushare {
+
+class ServiceCurve {
+ public:
+  static constexpr uint32_t kMostGroups = 64;
+
+  // Mean service time of an epoch on that many groups; groups 1..kMostGroups, seconds > 0.
+  void observe(uint32_t groups, double seconds);
+
+  bool is_known() const { return points_ > 0; }
+  // On 1..kMostGroups groups; requires is_known(). Between two measured points a + b / groups;
+  // below the lowest inversely proportional, which it is at worst; above the highest a + b / groups
+  // through the two highest, or with only one inversely proportional, which it is at best.
+  double seconds(uint32_t groups) const;
+  // Whether seconds(groups) rests on a measurement there or at both sides.
+  bool is_between(uint32_t groups) const;
+
+ private:
+  std::array<double, kMostGroups + 1> measured_{};  // 0: not
+  uint32_t points_ = 0;
+};
+
+// Mean time from arrival to completion, of requests that arrive at random at `rate` a second and
+// take `service` seconds each, one after the other: a queue M/D/1. Infinite from 95 % load on.
+double response_seconds(double service, double rate);
+
+}  // namespace gpushare
