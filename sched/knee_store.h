@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Knees that were found, kept across runs: the same command on the same GPU model starts with what
+// its last run learned. A small JSON file, replaced whole; the agent owns it and is its only
+// writer. Not thread-safe.
+//
+//   {"format":1,"knees":[{"command":"9f86d081884c7d65","gpu":"NVIDIA H200","knee":5,
+//     "widest":15,"is_bounded":false,"run":17}]}
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shmctl/base/error.h"
+
+namespace gpushare {
+
+// Of a command line, program first: sixteen hex digits. The program counts by its file name, so
+// that it may be installed elsewhere.
+std::string command_signature(std::span<const std::string> arguments);
+
+struct KnownKnee {
+  uint32_t knee = 0;        // groups
+  uint32_t widest = 0;      // the search started there
+  bool is_bounded = false;  // KneeFinder::is_bounded()
+
+  bool operator==(const KnownKnee&) const = default;
+};
+
+class KneeStore {
+ public:
+  static constexpr size_t kMostKnees = 1024;  // the one unused for most runs makes room
+
+  // A file that is missing is an empty store. One that is no such file is an error: it is
+  // somebody's, and save() would destroy it.
+  static Result<KneeStore> open(std::string path);
+
+  // Also counts as use.
+  std::optional<KnownKnee> find(std::string_view command, std::string_view gpu);
+  void put(std::string_view command, std::string_view gpu, const KnownKnee& knee);
+  // Writes beside the file and renames. Nothing happens when nothing has changed.
+  Result<> save();
+  size_t size() const { return entries_.size(); }
+
+ private:
+  struct Entry {
+    std::string command, gpu;
+    KnownKnee knee;
+    uint64_t run = 0;  // when it was used last, counted in openings of the file
+  };
+
+  explicit KneeStore(std::string path) : path_(std::move(path)) {}
+  Result<> parse(const std::string& text);
+  Entry* entry(std::string_view command, std::string_view gpu);
+
+  std::string path_;
+  std::vector<Entry> entries_;
+  uint64_t run_ = 1;
+  bool is_changed_ = false;
+};
+
+}  // namespace gpushare
