@@ -5,11 +5,14 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 
 #include "tools/cli_commands.h"
 #include "tools/client.h"
 #include "tools/commands.h"
 #include "tools/endpoints.h"
+#include "tools/preload.h"
 #include "tools/report.h"
 
 namespace gpushare {
@@ -21,6 +24,22 @@ Request run_request(const Invocation& invocation) {
     if (auto value = invocation.value(setting_option(key)))
       request.settings.emplace_back(key, *value);
   return request;
+}
+
+// The library goes before what is preloaded already. An agent that was named by its socket has the
+// shim's socket beside that.
+Result<> preload_shim(const Invocation& invocation) {
+  const auto library = find_shim_library();
+  if (!library) return std::unexpected(library.error());
+  const char* before = std::getenv("LD_PRELOAD");
+  const std::string list =
+      before == nullptr || *before == '\0' ? *library : *library + ":" + before;
+  const std::string socket = endpoints_of(invocation).socket;
+  const std::string beside = (std::filesystem::path(socket).parent_path() / "shim.sock").string();
+  if (::setenv("LD_PRELOAD", list.c_str(), 1) != 0 ||
+      ::setenv("GPUSHARE_SHIM_SOCKET", beside.c_str(), 1) != 0)
+    return errno_error("set the environment");
+  return {};
 }
 
 }  // namespace
@@ -42,6 +61,9 @@ ExitCode command_run(const Invocation& invocation) {
   } else {
     return report(client.error());
   }
+  if (invocation.has("shim"))
+    if (const auto preloaded = preload_shim(invocation); !preloaded)
+      return report(preloaded.error());
   std::vector<char*> arguments;
   arguments.reserve(invocation.arguments.size() + 1);
   for (const std::string& argument : invocation.arguments)

@@ -20,6 +20,7 @@ ExitCode command_thaw(const Invocation& invocation);
 
 ExitCode command_trace(const Invocation& invocation);
 
+ExitCode command_preload(const Invocation& invocation);
 ExitCode command_doctor(const Invocation& invocation);
 ExitCode command_recover(const Invocation& invocation);
 ExitCode command_version(const Invocation& invocation);
