@@ -21,7 +21,7 @@ rounds=${GPUSHARE_KERNEL_ROUNDS:-8} fuzz_seconds=${GPUSHARE_KERNEL_FUZZ_SECONDS:
 rounds_each=$(((rounds + $(nproc) - 1) / $(nproc)))
 # A debug kernel is slower by this factor, as are all bounds then, and takes more memory.
 slow=1 memory=768
-[ "$kernel" != debug ] || slow=6 memory=2048
+[ "$kernel" != debug ] || slow=6 memory=1024
 
 # SUITE SECONDS FILE...: the script guest/SUITE.sh, its limit, and what it finds in the guest's /test.
 suites() { # the longest first
@@ -32,7 +32,7 @@ suites() { # the longest first
     "$ring/nvidia-535/nvidia.ko:/test/nvidia-535.ko" \
     "$ring/nvidia-unknown/nvidia.ko:/test/nvidia-unknown.ko"
   echo "together 120 $driver $client $module bin/gpushared bin/gpushare"
-  echo "cost 120 $driver $client $module"
+  echo "cost 120 $driver $client $module bin/tests/door"
   echo "filter 120 $driver $client $module kernel/refused-controls bin/tests/rm_fuzz"
   echo "fuzz $((90 + fuzz_seconds)) $driver $client $module bin/tests/kmod_fuzz"
   echo "device 90 $driver $client $module bin/tests/kmod_device"

@@ -9,6 +9,7 @@ limit=200
 # order, pinned and looked up, an object is kept for the one and let go for the other. A program makes some
 # hundred such calls at its start and hardly any later. "rep" counts once for every word that it writes.
 pair_limit=3600
+heard_limit=4400 # the same while an agent listens, to whom an event is written for each of the two
 load_driver
 echo 0 >/proc/sys/kernel/randomize_va_space # where the stack lies is worth a few instructions
 
@@ -34,6 +35,13 @@ test_CallsStayCheapWithAThousandTenants() {
     echo "cost: $kind +$added instructions, $(cost_of /tmp/without $kind) without the module"
     echo "$kind $added" >>/tmp/added
   done >/dev/ttyS1
+  start /tmp/door door register wait
+  wait_for 5 grep -q 'register ok' /tmp/door
+  rm_client open cost=alloc | sed -n 's/^cost=//p' >/tmp/heard
+  added=$(echo "$(cost_of /tmp/heard alloc) $(cost_of /tmp/without alloc)" |
+    awk '{ printf "%.1f", $1 - $2 }')
+  echo "cost: alloc +$added instructions while an agent listens" >/dev/ttyS1
+  between 0 $heard_limit "$added" "added to memory made and freed while an agent listens"
   between -1 1 "$(cost_of /tmp/added other)" "added to an ioctl that is not the driver's"
   between 0 $limit "$(cost_of /tmp/added version)" "added to a short call"
   between 0 $limit "$(cost_of /tmp/added control)" "added to a query"
