@@ -10,6 +10,7 @@ install -d "$prefix/bin" "$prefix/sbin" "$prefix/lib/gpushare/sim" "$prefix/shar
 install -m 755 "$from"/bin/gpushare "$from"/bin/gpushare-top "$from"/bin/gpushare-sim "$prefix/bin"
 install -m 755 "$from"/bin/gpushared "$prefix/sbin"
 install -m 755 "$from"/lib/sim/libcuda.so.1 "$prefix/lib/gpushare/sim"
+install -m 755 "$from"/lib/libgpushare.so "$prefix/lib/gpushare"
 install -m 644 "$from"/share/man/*.1 "$prefix/share/man/man1"
 install -m 644 "$from"/share/man/*.8 "$prefix/share/man/man8"
 # The example's own tenants are nobody's yet.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # `make install`, `make dist`, `make deb`: one list of what goes where.
 user_programs := gpushare gpushare-top gpushare-sim
-installed = $(addprefix $(O)/bin/,$(user_programs) gpushared) $(O)/lib/sim/libcuda.so.1 $(completions)
+installed = $(addprefix $(O)/bin/,$(user_programs) gpushared) $(O)/lib/sim/libcuda.so.1 $(O)/lib/libgpushare.so $(completions)
 man1 := $(wildcard tools/man/*.1)
 man8 := $(wildcard sched/man/*.8)
 completions = $(O)/completions/gpushare.bash $(O)/completions/gpushare.zsh $(O)/completions/gpushare.fish
@@ -22,6 +22,7 @@ install: $(installed)  ## into PREFIX (/usr/local), below DESTDIR
 	install -m 755 $(addprefix $(O)/bin/,$(user_programs)) $(at)/bin
 	install -m 755 $(O)/bin/gpushared $(at)/sbin
 	install -m 755 $(O)/lib/sim/libcuda.so.1 $(at)/lib/gpushare/sim
+	install -m 755 $(O)/lib/libgpushare.so $(at)/lib/gpushare
 	install -m 644 $(man1) $(at)/share/man/man1
 	install -m 644 $(man8) $(at)/share/man/man8
 	install -m 644 $(O)/completions/gpushare.bash $(at)/share/bash-completion/completions/gpushare
@@ -39,6 +40,7 @@ dist: all $(gtests) $(completions)  ## a self-contained folder and tarball in $(
 	@mkdir -p $(dist_folder)/share
 	@for folder in bin lib/sim; do mkdir -p $(dist_folder)/$$folder; \
 	  find $(O)/$$folder -maxdepth 1 -type f -exec install -m 755 -s {} $(dist_folder)/$$folder \; ; done
+	@install -m 755 -s $(O)/lib/libgpushare.so $(dist_folder)/lib
 	@for folder in bin/workloads bin/gpu-tests bin/bench; do mkdir -p $(dist_folder)/$$folder; \
 	  find $(O)/$$folder -maxdepth 1 -type f -exec install -m 755 -s {} $(dist_folder)/$$folder \; ; done
 	@mkdir -p $(dist_folder)/share/completions $(dist_folder)/share/man
