@@ -104,8 +104,9 @@ Finding look_why_not_loaded(const MachineFiles& files) {
                                   release, kVersion));
   return not_loaded(
       "this kernel wants signed modules (secure boot), and the key is perhaps not enrolled",
-      "mokutil --import /var/lib/dkms/mok.pub, and boot; 'modprobe gpushare' says 'Key was "
-      "rejected' until then");
+      "mokutil --import /var/lib/dkms/mok.pub, and boot; until then 'modprobe gpushare' says 'Key "
+      "was "
+      "rejected' or 'Operation not permitted'");
 }
 
 // What can be done about "observing only: REASON (ERRNO)".
