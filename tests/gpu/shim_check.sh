@@ -43,6 +43,11 @@ for seed in 1 2 3 4 5 6 7 8; do
     verdict "order, moves every $every us, seed $seed" "$([ $code = 0 ] && echo 1 || echo 0)" "$(echo "$seen" | field verified) moves $(echo "$seen" | field moves)"
   done
 done
+for seed in 1 2 3 4; do
+  seen=$($drive --features gate,partitions --move-us 100 --seed $seed -- "$work/crowd" --threads 8 --launches ${LAUNCHES:-5000} --seed $seed 2>&1)
+  code=$?
+  verdict "crowd, moves every 100 us, seed $seed" "$([ $code = 0 ] && echo 1 || echo 0)" "$(echo "$seen" | field verified) moves $(echo "$seen" | field moves)"
+done
 seen=$("$work/order" --steps ${STEPS:-20000} 2>&1)
 verdict "order, alone" "$([ $? = 0 ] && echo 1 || echo 0)" "$(echo "$seen" | field verified)"
 seen=$($drive --features gate --gate-us 3000 --closed-us 2000 -- "$work/hash" --rounds ${ROUNDS:-3000} 2>&1)

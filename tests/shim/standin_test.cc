@@ -161,6 +161,23 @@ TEST_F(OnTheSimulatedGpu, OrderHoldsUnderRandomMoves) {
   }
 }
 
+TEST_F(OnTheSimulatedGpu, ThreadsMayShareStreamsThatMove) {
+  ShimRig rig(kShimFeatures, {{kPci, 0}});
+  std::mt19937 random(1);
+  for (int round = 0; round < 3; ++round) {
+    const auto program =
+        start({"crowd", "--launches", "300", "--seed", std::to_string(round)}, &rig);
+    while (!program->has_ended()) {
+      const uint64_t groups = random() % 14;
+      rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
+      std::this_thread::sleep_for(std::chrono::microseconds(300));
+    }
+    const Outcome outcome = program->wait();
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(last_line(outcome)["verified"], true);
+  }
+}
+
 TEST_F(OnTheSimulatedGpu, APartitionThatCannotBeMadeChangesNothing) {
   ShimRig rig(kShimPartitions, {{kPci, 0b110}});
   const auto program = start({"sms", "--launches", "100", "--units", "20"}, &rig);
