@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// A sweep of one program over shares of the SMs, as a file holds it: how long its iteration took on
+// every number of groups that was tried.
+//
+//   {"format": 1, "command": "python3 serve.py", "gpu": "NVIDIA H200", "sms": 132,
+//    "sms_per_group": 8, "knee_groups": 5, "slo_us": 20000,
+//    "points": [{"groups": 1, "iterations": 50, "mean_us": 48210.5, "p99_us": 51033.0}, ...]}
+//
+// knee_groups and slo_us may be missing or null.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shmctl/base/error.h"
+
+namespace gpushare {
+
+struct SweepPoint {
+  uint32_t groups = 0;
+  uint64_t iterations = 0;
+  double mean_us = 0;
+  double p99_us = 0;  // at least the mean
+};
+
+struct Sweep {
+  std::string command, gpu;
+  uint32_t sms = 0;
+  uint32_t sms_per_group = 0;
+  std::optional<uint32_t> knee_groups;
+  std::optional<double> slo_us;
+  std::vector<SweepPoint> points;  // by groups, each once; at least one
+};
+
+// Refuses what does not make sense, so that whoever draws it need not ask. The error says where.
+Result<Sweep> parse_sweep(std::string_view json);
+
+}  // namespace gpushare
