@@ -23,12 +23,20 @@ bool is_alive(const ShimSlot& slot) {
 
 }  // namespace
 
-ShimStripe& stripe_of(ShimSlot& slot) {
-  static constinit std::atomic<uint32_t> next{0};
-  [[gnu::tls_model("initial-exec")]] static thread_local constinit uint32_t mine = 0;
-  if (__builtin_expect(mine == 0, 0)) mine = 1 + next.fetch_add(1, std::memory_order_relaxed);
-  return slot.stripes[mine % kShimStripes];
+namespace detail {
+
+constinit thread_local uint32_t own_stripe = 0;
+
+uint32_t take_stripe() {
+  static constinit std::atomic<uint32_t> taken{0};
+  uint32_t before = taken.load(std::memory_order_relaxed);
+  while (before < kShimStripes - 1 &&
+         !taken.compare_exchange_weak(before, before + 1, std::memory_order_relaxed)) {
+  }
+  return own_stripe = before + 1;
 }
+
+}  // namespace detail
 
 void wait_at_gate(ShimSlot& slot) {
   Process& process = this_process();

@@ -14,8 +14,24 @@
 
 namespace gpushare::shim {
 
-// This thread's stripe of the counters.
-ShimStripe& stripe_of(ShimSlot& slot);
+namespace detail {
+// 1 + the stripe of this thread; 0: it has none yet.
+[[gnu::tls_model("initial-exec")]] extern constinit thread_local uint32_t own_stripe;
+uint32_t take_stripe();
+}  // namespace detail
+
+// Adds to this thread's stripe, and returns what was there. All but the last stripe belong to one
+// thread each, and are never given back.
+inline uint64_t count_launch(ShimSlot& slot) {
+  uint32_t stripe = detail::own_stripe;
+  if (__builtin_expect(stripe == 0, 0)) stripe = detail::take_stripe();
+  std::atomic<uint64_t>& launches = slot.stripes[stripe - 1].launches;
+  if (__builtin_expect(stripe == kShimStripes, 0))
+    return launches.fetch_add(1, std::memory_order_relaxed);
+  const uint64_t before = launches.load(std::memory_order_relaxed);
+  launches.store(before + 1, std::memory_order_relaxed);
+  return before;
+}
 
 // `gate` was odd.
 void wait_at_gate(ShimSlot& slot);
@@ -25,7 +41,7 @@ inline constexpr uint64_t kLaunchesPerLook = 64;
 
 inline void pass_gate() {
   ShimSlot& mine = slot();
-  const uint64_t before = stripe_of(mine).launches.fetch_add(1, std::memory_order_relaxed);
+  const uint64_t before = count_launch(mine);
   if (__builtin_expect(before % kLaunchesPerLook == 0, 0)) attach_again(mine);
   if (__builtin_expect((mine.gate.load(std::memory_order_relaxed) & 1) != 0, 0)) wait_at_gate(mine);
 }

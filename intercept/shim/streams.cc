@@ -52,12 +52,8 @@ void SpinLock::lock() {
 
 // --- finding ------------------------------------------------------------------------------------
 
-Streams* Streams::get() {
+Streams* Streams::make() {
   Process& process = this_process();
-  if ((process.features.load(std::memory_order_relaxed) & kShimPartitions) == 0) return nullptr;
-  Streams* there = process.streams.load(std::memory_order_acquire);
-  if (there != nullptr) return there;
-
   const KeepErrno errno_of_the_program;
   const Driver* functions = driver();
   void* memory = functions == nullptr ? MAP_FAILED
@@ -69,6 +65,7 @@ Streams* Streams::get() {
   }
   auto* made = static_cast<Streams*>(memory);  // zero is a valid one, without any stream
   made->driver_ = functions;
+  Streams* there = nullptr;
   if (process.streams.compare_exchange_strong(there, made, std::memory_order_acq_rel)) return made;
   ::munmap(memory, sizeof(Streams));
   return there;

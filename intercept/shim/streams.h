@@ -101,7 +101,12 @@ class Streams {
   static constexpr uint32_t kTableSize = 4096;  // streams at one time, at most
 
   // Null where the feature is off, or the driver cannot.
-  static Streams* get();
+  static Streams* get() {
+    Process& process = this_process();
+    if ((process.features.load(std::memory_order_relaxed) & kShimPartitions) == 0) return nullptr;
+    Streams* there = process.streams.load(std::memory_order_acquire);
+    return __builtin_expect(there != nullptr, 1) ? there : make();
+  }
 
   // The stream that the handle means for the calling thread. Null: one that we leave alone.
   Stream* find(CUstream handle, Flavor flavor);
@@ -129,6 +134,7 @@ class Streams {
     Stream stream;
   };
 
+  static Streams* make();
   Device* current_device();
   Stream* per_thread(Device& device);
   Entry* entry_of(CUstream handle);
@@ -152,7 +158,12 @@ class Streams {
   Entry table_[kTableSize];
 };
 
-// A stream while a call uses it. Costs next to nothing without the feature.
+// False: no stream of this process ever moves.
+inline bool may_move() {
+  return (this_process().features.load(std::memory_order_relaxed) & kShimPartitions) != 0;
+}
+
+// A stream while a call uses it.
 class StreamUse {
  public:
   StreamUse(CUstream handle, Flavor flavor, Use use);

@@ -51,6 +51,11 @@ template <int index, Kind kind, Flavor flavor, class... Parameters>
 struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
   static CUresult call(Parameters... arguments) {
     if constexpr (kind == Kind::kLaunch) pass_gate();
+    if (__builtin_expect(may_move(), 0)) return call_moved(arguments...);
+    return real<CUresult (*)(Parameters...)>(index)(arguments...);
+  }
+
+  [[gnu::noinline]] static CUresult call_moved(Parameters... arguments) {
     const auto driver = real<CUresult (*)(Parameters...)>(index);
     if constexpr (has_stream<Parameters...>) {
       StreamUse use(stream_of(arguments...), flavor, use_of(kind));
@@ -70,8 +75,12 @@ template <int index, Flavor flavor, class... Rest>
 struct Wrapper<index, Kind::kLaunch, flavor, CUresult(const CUlaunchConfig*, Rest...)> {
   static CUresult call(const CUlaunchConfig* config, Rest... rest) {
     pass_gate();
+    if (__builtin_expect(may_move() && config != nullptr, 0)) return call_moved(config, rest...);
+    return real<CUresult (*)(const CUlaunchConfig*, Rest...)>(index)(config, rest...);
+  }
+
+  [[gnu::noinline]] static CUresult call_moved(const CUlaunchConfig* config, Rest... rest) {
     const auto driver = real<CUresult (*)(const CUlaunchConfig*, Rest...)>(index);
-    if (config == nullptr) return driver(config, rest...);
     StreamUse use(config->hStream, flavor, Use::kLaunch);
     const auto run = [&](CUstream stream) {
       CUlaunchConfig moved = *config;
