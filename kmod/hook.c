@@ -133,7 +133,7 @@ notrace unsigned long gs_hook_choose(unsigned long a0, unsigned long a1, unsigne
 static unsigned long gs_driver_site(const char *name)
 {
 	char symbol[64];
-	struct kprobe probe = { .symbol_name = symbol };
+	struct kprobe probe = { .symbol_name = symbol, .flags = KPROBE_FLAG_DISABLED };
 	unsigned long site = 0;
 
 	snprintf(symbol, sizeof(symbol), GS_DRIVER ":%s", name);

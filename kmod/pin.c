@@ -18,6 +18,7 @@
 #include <linux/jiffies.h>
 #include <linux/kprobes.h>
 #include <linux/list_bl.h>
+#include <linux/module.h>
 
 #include "agent.h"
 #include "divert.h"
@@ -141,6 +142,18 @@ void gs_pin_copy_out(unsigned long to, unsigned long from, unsigned long bytes)
 	call->is_params_answer = true;
 }
 
+/*
+ * Is a call barred that the filter has not seen? Not the agent's, which the filter lets pass, and not
+ * while the module comes or goes: then it lets everyone pass.
+ */
+static bool gs_pin_bars_unseen(void)
+{
+	return smp_load_acquire(&gs_pin_is_barring) && /* see gs_pin_bar() */
+	       module_is_live(THIS_MODULE) &&
+	       time_after(jiffies, READ_ONCE(gs_barring_since) + GS_GRACE) &&
+	       !gs_agent_includes_current();
+}
+
 static noinline void gs_pin_swap(u32 nr, u32 size, struct pt_regs *regs)
 {
 	struct gs_call *call = gs_pin_of_current();
@@ -148,9 +161,7 @@ static noinline void gs_pin_swap(u32 nr, u32 size, struct pt_regs *regs)
 	if (call && call->nr == nr && call->size == size) {
 		call->is_pinned = true;
 		regs->r8 = (unsigned long)call->bytes;
-	} else if (call || (smp_load_acquire(&gs_pin_is_barring) && /* see gs_pin_bar() */
-			    time_after(jiffies, READ_ONCE(gs_barring_since) + GS_GRACE) &&
-			    !gs_agent_includes_current())) {
+	} else if (call || gs_pin_bars_unseen()) {
 		regs->cx = GS_NO_COMMAND;
 	}
 }
