@@ -16,7 +16,7 @@ namespace gpushare::shim {
 
 namespace detail {
 // 1 + the stripe of this thread; 0: it has none yet.
-[[gnu::tls_model("initial-exec")]] extern constinit thread_local uint32_t own_stripe;
+extern constinit thread_local uint32_t own_stripe;
 uint32_t take_stripe();
 }  // namespace detail
 

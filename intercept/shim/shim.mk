@@ -4,7 +4,7 @@
 shim_library := lib/libgpushare.so
 shim_sources := $(filter-out intercept/shim/host.cc intercept/shim/iteration%,$(wildcard intercept/shim/*.cc))
 shim_objects := $(patsubst %.cc,$(O)/shim/%.o,$(shim_sources)) $(O)/shim/intercept/shim/entry.o
-shim_flags := -std=c++23 -O2 -g1 -fPIC -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-stack-protector -fvisibility=hidden -fcf-protection $(WARN)
+shim_flags := -std=c++23 -O2 -g1 -fPIC -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-stack-protector -ftls-model=initial-exec -fvisibility=hidden -fcf-protection $(WARN)
 intercept_sources += intercept/shim/host.cc
 extra_targets += $(O)/$(shim_library)
 

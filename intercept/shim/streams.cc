@@ -17,7 +17,7 @@ struct OwnStreams {
   const Streams* owner;
   Stream* of_device[Streams::kMostDevices];
 };
-[[gnu::tls_model("initial-exec")]] constinit thread_local OwnStreams own_streams{};
+constinit thread_local OwnStreams own_streams{};
 
 // Makes `context` current while it lives.
 class InContext {
