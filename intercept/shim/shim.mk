@@ -29,4 +29,10 @@ $(O)/$(shim_library): $(shim_objects) $(O)/gen/intercept/shim/exports.map
 	$(call say,LINK,$(shim_library))
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared -static-libgcc -Wl,-soname,libgpushare.so -Wl,--version-script=$(O)/gen/intercept/shim/exports.map -Wl,--no-undefined -Wl,-z,relro -o $@ $(shim_objects)
+
+shim_page := $(O)/gen/intercept/shim/hooks.md
+extra_targets += $(shim_page)
+$(shim_page): intercept/shim/hooks.def intercept/shim/hooks_doc.sh
+	@mkdir -p $(@D)
+	$(Q)intercept/shim/hooks_doc.sh $< > $@
 -include $(shim_objects:.o=.d)
