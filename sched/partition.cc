@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
-#include <numeric>
 
 #include "sched/policy_groups.h"
 
@@ -68,9 +67,10 @@ SmPartition::SmPartition(const SmGeometry& geometry) : geometry_(geometry) {
 }
 
 std::vector<PartitionGrant> SmPartition::plan(std::span<const PartitionWish> wishes) {
-  std::vector<size_t> order(wishes.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_partition(order, [&](size_t i) { return ordered(wishes[i].holder) != 0; });
+  std::vector<size_t> order;  // those that have groups already come first
+  for (const bool is_new : {false, true})
+    for (size_t i = 0; i < wishes.size(); ++i)
+      if ((ordered(wishes[i].holder) == 0) == is_new) order.push_back(i);
   const std::vector<uint32_t> entitled = entitlements(wishes, order, geometry_.groups);
   const std::vector<uint32_t> targets = lend(wishes, entitled, geometry_.groups);
   std::vector<Holder> holders;

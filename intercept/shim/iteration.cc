@@ -153,8 +153,8 @@ void IterationRecogniser::begin(Stream& stream, uint32_t function, uint32_t bloc
     const uint64_t busy = period > idle ? period - idle : 0;
     const IterationKinds::Outcome outcome = kinds_.end(stream.sketch, busy);
     if (outcome != IterationKinds::Outcome::kNew || kinds_.made() > kFirstKinds) {
-      outcomes_ = outcomes_ << 1 | (outcome == IterationKinds::Outcome::kExpected ? 1U : 0U);
-      if (outcome_count_ < 32) ++outcome_count_;
+      const uint32_t is_expected = outcome == IterationKinds::Outcome::kExpected ? 1 : 0;
+      set_outcomes(outcomes_ << 1 | is_expected, outcome_count_ < 32 ? outcome_count_ + 1 : 32);
     }
     if (outcome == IterationKinds::Outcome::kExpected) times_.add(period, busy);
     before = static_cast<int>(stream.sketch.kind);
@@ -176,7 +176,13 @@ void IterationRecogniser::forget_outcomes_of_old_rules() {
   const uint32_t rules = edges_.changes() + loops_.changes();
   if (rules == rules_) return;
   rules_ = rules;
-  outcomes_ = outcome_count_ = 0;
+  set_outcomes(0, 0);
+}
+
+void IterationRecogniser::set_outcomes(uint32_t outcomes, uint32_t count) {
+  outcomes_ = outcomes;
+  outcome_count_ = count;
+  is_trusted_ = confidence() >= kTrusted;
 }
 
 float IterationRecogniser::confidence() const {

@@ -2,7 +2,7 @@
 // Iterations: recognises, from nothing but the launches, copies and waits of a process, where an
 // iteration of its main loop begins: a training step, a decoding step, a request. Pure: no clock,
 // no driver, no allocation, no failure; the caller gives the time and serialises the calls. About
-// 90 KiB, fixed (asserted below); every call is O(1), usually a few ns (bench/shim).
+// 92 KiB, fixed (asserted below); every call is O(1), usually a few ns (bench/shim).
 //
 // How. Periods of a raw launch sequence are the wrong thing to look for: layers repeat inside an
 // iteration, kernels vary with the data, evaluation follows other rules. What every loop has is a
@@ -51,6 +51,9 @@ class IterationRecogniser {
   static constexpr float kTrusted = 0.75F;
   static constexpr uint64_t kAllStreams = ~0ULL;
 
+  // Of launches into a graph that is being captured nothing is told; a memset counts as a kernel,
+  // by a number of its own.
+
   // A kernel. True: it is the first of an iteration, for all we know (report().confidence says how
   // well that is).
   bool launch(uint64_t function, uint32_t blocks, uint64_t stream, uint64_t now_ns) {
@@ -66,7 +69,7 @@ class IterationRecogniser {
   void waited(uint64_t stream, uint64_t now_ns);
 
   IterationReport report() const;
-  bool is_trusted() const { return confidence() >= kTrusted; }
+  bool is_trusted() const { return is_trusted_; }
 
  private:
   static constexpr uint32_t kStreams = 16;
@@ -115,6 +118,7 @@ class IterationRecogniser {
   void note_marked_begin(Stream& stream);
   void halve_shares();
   void begin(Stream& stream, uint32_t function, uint32_t blocks, uint64_t now);
+  void set_outcomes(uint32_t outcomes, uint32_t count);
   void forget_outcomes_of_old_rules();
   float confidence() const;
 
@@ -130,6 +134,7 @@ class IterationRecogniser {
   uint32_t breaks_ = 0;   // marks of output so far: distances across one say nothing
 
   uint32_t outcomes_ = 0;  // newest in bit 0; 1: as expected
+  bool is_trusted_ = false;
   uint32_t outcome_count_ = 0;
   uint32_t rules_ = 0;  // changes of rules when they were last forgotten
   uint64_t count_ = 0;
@@ -140,6 +145,6 @@ class IterationRecogniser {
   IterationLoops loops_;
 };
 
-static_assert(sizeof(IterationRecogniser) <= 96 * 1024);
+static_assert(sizeof(IterationRecogniser) <= 96UL * 1024);
 
 }  // namespace gpushare::shim

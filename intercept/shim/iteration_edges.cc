@@ -38,15 +38,19 @@ void IterationEdges::pass(uint32_t from, uint32_t to) {
   if (Edge* edge = find(from, to); edge && edge->unmarked < 0xFFFF) ++edge->unmarked;
 }
 
+std::size_t IterationEdges::first_way(uint32_t from, uint32_t to) {
+  return std::size_t{transition_number(from, to)} % (kEdges / kWays) * kWays;
+}
+
 IterationEdges::Edge* IterationEdges::find(uint32_t from, uint32_t to) {
-  Edge* const set = &edges_[transition_number(from, to) % (kEdges / kWays) * kWays];
+  Edge* const set = edges_ + first_way(from, to);
   for (Edge* edge = set; edge != set + kWays; ++edge)
     if (edge->to == to && edge->from == from) return edge;
   return nullptr;
 }
 
 IterationEdges::Edge& IterationEdges::make(uint32_t from, uint32_t to) {
-  Edge* const set = &edges_[transition_number(from, to) % (kEdges / kWays) * kWays];
+  Edge* const set = edges_ + first_way(from, to);
   Edge* oldest = set;
   for (Edge* edge = set; edge != set + kWays; ++edge)
     if (edge->last_unit < oldest->last_unit) oldest = edge;

@@ -22,6 +22,7 @@
 // Pure, fixed space. O(1): about 100 operations for a marked launch, one load for any other.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace gpushare::shim {
@@ -66,6 +67,7 @@ class IterationEdges {
   };
   static constexpr uint8_t kNobody = 0xFF;
 
+  static std::size_t first_way(uint32_t from, uint32_t to);
   Edge* find(uint32_t from, uint32_t to);
   Edge& make(uint32_t from, uint32_t to);
   uint16_t rank_of(uint32_t function);

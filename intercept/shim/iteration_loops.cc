@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "intercept/shim/iteration_loops.h"
 
+#include <cstddef>
+
 #include "intercept/shim/iteration_hash.h"
 
 namespace gpushare::shim {
@@ -61,7 +63,7 @@ bool IterationLoops::is_resting(bool is_trusted) {
 IterationLoops::Transition& IterationLoops::entry(uint32_t from, uint32_t to, uint32_t stream) {
   const uint32_t transition = transition_number(from, to);
   const uint32_t key = (transition + stream * 0x9E3779B9U) | 1;
-  Transition* const set = &transitions_[(key >> 1) % (kTransitions / kWays) * kWays];
+  Transition* const set = transitions_ + std::size_t{key >> 1} % (kTransitions / kWays) * kWays;
   Transition* oldest = set;
   for (Transition* one = set; one != set + kWays; ++one) {
     if (one->key == key) return *one;
