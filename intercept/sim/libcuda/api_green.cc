@@ -8,7 +8,6 @@
 
 #include "intercept/sim/libcuda/api.h"
 
-using gpushare::standin::Context;
 using gpushare::standin::Device;
 using gpushare::standin::find_device;
 using gpushare::standin::Green;

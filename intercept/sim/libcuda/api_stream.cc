@@ -3,12 +3,9 @@
 #include "intercept/sim/libcuda/api.h"
 
 using gpushare::standin::Completion;
-using gpushare::standin::Context;
 using gpushare::standin::Event;
 using gpushare::standin::EventPoint;
 using gpushare::standin::number_of;
-using gpushare::standin::Runtime;
-using gpushare::standin::Stream;
 using gpushare::standin::Work;
 using gpushare::standin::WorkKind;
 

@@ -188,7 +188,7 @@ bool sms_run(const KernelLaunch& launch, const MemoryMap& memory) {
       for (uint32_t skip = i / kSmsOfGroup; skip > 0; --skip) groups &= groups - 1;
       sm = static_cast<uint32_t>(std::countr_zero(groups)) * kSmsOfGroup + i % kSmsOfGroup;
     }
-    auto* word = memory.resolve<uint32_t>(launch.arguments[0] + sm / 32 * 4);
+    auto* word = memory.resolve<uint32_t>(launch.arguments[0] + sm / 32 * uint64_t{4});
     if (word == nullptr) return false;
     *word |= 1u << sm % 32;
     --blocks;
