@@ -305,7 +305,7 @@ void Enforcer::thawed(const Key& key, Controlled& process) {
     for (; group.begun > 0; --group.begun) ledger_.end_thaw(group.entry);
     group.frozen.clear();
   }
-  if (process.stop_entry) ledger_.end_thaw(*std::exchange(process.stop_entry, std::nullopt));
+  if (const auto entry = std::exchange(process.stop_entry, std::nullopt)) ledger_.end_thaw(*entry);
   process.is_frozen = false;
   if (process.can_control) process.note = process.shares_group ? kSharesGroup : "";
   changed(Change::Kind::kThaw, key);
@@ -336,11 +336,11 @@ void Enforcer::only_observe(const Key& key, Controlled& process, std::string not
 void Enforcer::forget(const ProcessId& process, uint32_t gpu) {
   const auto at = processes_.find({process, gpu});
   if (at == processes_.end()) return;
-  if (at->second.stop_entry) {
+  if (const auto entry = at->second.stop_entry) {
     // It may have lost its group alone. What cannot be resumed stays in the ledger for recovery.
     const Result<> resumed = resume(at->first);
     if (resumed || is_gone(resumed.error()))
-      ledger_.clear(*at->second.stop_entry);
+      ledger_.clear(*entry);
     else
       log_error("process {} is still stopped: {}", process.pid, resumed.error().message());
   }
