@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 # A driver without a GPU, programs that look for it in every way, and the tests that run them with
 # the shim preloaded.
+# Neither is ever sanitized: they are what a user's machine has.
 fake_driver := lib/fake/libcuda.so.1
-all_objects += $(call objects,tests/shim/fake_driver.cc)
+shim_plain := -std=c++23 $(WARN) -O1 -g1 -fPIC
 extra_targets += $(O)/$(fake_driver)
-$(O)/$(fake_driver): $(call objects,tests/shim/fake_driver.cc)
+$(O)/$(fake_driver): tests/shim/fake_driver.cc tests/shim/fake_driver.h intercept/shim/hooks.def
 	$(call say,LINK,$(fake_driver))
 	@mkdir -p $(@D)
-	$(Q)$(CXX) -shared -Wl,-Bsymbolic -Wl,-soname,libcuda.so.1 -o $@ $<
+	$(Q)$(CXX) $(CPPFLAGS) $(shim_plain) -fvisibility=hidden -shared -Wl,-Bsymbolic -Wl,-soname,libcuda.so.1 -o $@ $<
 
-# Never sanitized: they are what a user's program is. So they get objects of their own.
 define shim_probe_rule
 extra_targets += $(O)/bin/tests/$(1)
 $(O)/bin/tests/$(1): tests/shim/probe.cc tests/shim/fake_driver.h intercept/shim/hooks.def $(2)
 	$$(call say,LINK,bin/tests/$(1))
 	@mkdir -p $$(@D)
-	$$(Q)$$(CXX) $$(CPPFLAGS) -std=c++23 $$(WARN) -O1 -g1 $(3) -pthread -static-libstdc++ -o $$@ $$< $(2)
+	$$(Q)$$(CXX) $$(CPPFLAGS) $$(shim_plain) $(3) -pthread -static-libstdc++ -o $$@ $$< $(2)
 endef
 $(eval $(call shim_probe_rule,shim_probe,))
 $(eval $(call shim_probe_rule,shim_probe_linked,$(O)/$(fake_driver),-DGS_LINKED))

@@ -17,6 +17,11 @@ using Json = nlohmann::json;
 
 class OnTheSimulatedGpu : public testing::Test {
  protected:
+  void SetUp() override {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "the programs are sanitized here, and that runtime wants to be loaded first";
+#endif
+  }
   OnTheSimulatedGpu() {
     std::string pattern = (std::filesystem::temp_directory_path() / "gs-shim-sim-XXXXXX").string();
     EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
