@@ -19,9 +19,12 @@ ring=$build/kernel${kernel:+/$kernel}
 shift
 rounds=${GPUSHARE_KERNEL_ROUNDS:-8} fuzz_seconds=${GPUSHARE_KERNEL_FUZZ_SECONDS:-5}
 rounds_each=$(((rounds + $(nproc) - 1) / $(nproc)))
-# A debug kernel is slower by this factor, as are all bounds then, and takes more memory.
+# How much slower than the cloud kernel of 6.1 a kernel is, or may be: all bounds are longer then.
 slow=1 memory=768
-[ "$kernel" != debug ] || slow=6 memory=1024
+case $kernel in
+  debug) slow=6 memory=1024 ;;
+  ?*) slow=3 ;;
+esac
 
 # SUITE SECONDS FILE...: the script guest/SUITE.sh, its limit, and what it finds in the guest's /test.
 suites() { # the longest first
@@ -59,8 +62,9 @@ run_suite() {
       *) files+=("$build/$file") ;;
     esac # a name in the guest may follow, after a colon
     if [ ! -e "${files[-1]%%:*}" ]; then
-      printf '[  SKIPPED ] %s (0 ms)\nrun.sh:1: Skipped\n%s was not built: no headers of the kernel (package linux-headers-cloud-amd64)\n' \
-        "$suite" "$(basename "$file")"
+      printf '[  SKIPPED ] %s (0 ms)\nrun.sh:1: Skipped\n%s was not built: %s\n' \
+        "$suite" "$(basename "$file")" \
+        "$([ -n "$kernel" ] && echo "make kernel-$kernel" || echo "no headers of the kernel (package linux-headers-cloud-amd64)")"
       return 0
     fi
   done
