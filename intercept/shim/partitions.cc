@@ -18,9 +18,16 @@ bool Partitions::split(const Driver& driver, CUdevice device) {
 
 int Partitions::find_or_make(const Driver& driver, CUdevice device, uint64_t groups) {
   if (groups == 0) return 0;
-  for (int i = 0; i < count_; ++i)
-    if (made_[i].groups == groups) return i + 1;
-  if (count_ == kMost || !split(driver, device)) return -1;
+  int free = -1;
+  for (int i = 0; i < kMost; ++i) {
+    if (made_[i].green == nullptr) {
+      free = i;
+    } else if (made_[i].groups == groups) {
+      return i + 1;
+    }
+  }
+  if (free < 0) return kFull;
+  if (!split(driver, device)) return kCannot;
 
   CUdevResource chosen[kMostGroups];
   unsigned count = 0;
@@ -29,17 +36,22 @@ int Partitions::find_or_make(const Driver& driver, CUdevice device, uint64_t gro
   if (count == 0) return 0;
   CUdevResourceDesc description = nullptr;
   CUgreenCtx green = nullptr;
-  if (driver.cuDevResourceGenerateDesc(&description, chosen, count) != CUDA_SUCCESS) return -1;
+  if (driver.cuDevResourceGenerateDesc(&description, chosen, count) != CUDA_SUCCESS) return kCannot;
   if (driver.cuGreenCtxCreate(&green, description, device, CU_GREEN_CTX_DEFAULT_STREAM) !=
       CUDA_SUCCESS)
-    return -1;
-  made_[count_++] = {groups, green};
-  return count_;
+    return kCannot;
+  made_[free] = {groups, green};
+  return free + 1;
+}
+
+void Partitions::drop(const Driver& driver, Place place) {
+  Made& gone = made_[place - 1];
+  if (gone.green != nullptr) driver.cuGreenCtxDestroy(gone.green);
+  gone = {};
 }
 
 void Partitions::drop_all(const Driver& driver) {
-  for (int i = 0; i < count_; ++i) driver.cuGreenCtxDestroy(made_[i].green);
-  count_ = 0;
+  for (int i = 1; i <= kMost; ++i) drop(driver, static_cast<Place>(i));
 }
 
 }  // namespace gpushare::shim

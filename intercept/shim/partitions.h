@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of one GPU that streams can be in: green contexts of the device's primary context, each
-// over a set of groups of 8 SMs. Made when a set is first wanted, kept until the program lets the
-// primary context go, because it is with its memory that they are made (at most 6 MiB each).
+// over a set of groups of 8 SMs (at most 6 MiB of memory each). Made when a set is first wanted,
+// and kept for the next time, until there are kMost and another one is wanted, or the program lets
+// the primary context go.
 //
 // The owner locks.
 #pragma once
@@ -18,10 +19,14 @@ class Partitions {
   using Place = uint8_t;
   static constexpr int kMost = 16;
 
+  static constexpr int kCannot = -1, kFull = -2;
+
   // The partition of these groups, made if there is none yet; home for the empty set, and where
-  // none of the groups exists. -1: the driver cannot, or there are kMost others.
+  // none of the groups exists. kCannot: the driver says no; kFull: there are kMost others.
   int find_or_make(const Driver& driver, CUdevice device, uint64_t groups);
   CUgreenCtx green(Place place) const { return made_[place - 1].green; }
+  // REQUIRES: nothing runs in it, and its streams are destroyed.
+  void drop(const Driver& driver, Place place);
   void drop_all(const Driver& driver);
 
  private:
@@ -30,14 +35,13 @@ class Partitions {
 
   struct Made {
     uint64_t groups;
-    CUgreenCtx green;
+    CUgreenCtx green;  // null: a free place
   };
 
   bool split(const Driver& driver, CUdevice device);
 
   unsigned group_count_ = 0;  // 0: not split yet
   CUdevResource groups_[kMostGroups] = {};
-  int count_ = 0;
   Made made_[kMost] = {};
 };
 

@@ -184,9 +184,9 @@ void Streams::before_destroy(CUstream handle) {
   Stream& stream = entry->stream;
   if (stream.kind.load(std::memory_order_relaxed) == Stream::Kind::kNone) return;
   // Its work goes on; home ends when it does, and the legacy stream waits for home.
-  if (stream.place.load(std::memory_order_relaxed) != 0) {
+  if (const Place place = stream.place.load(std::memory_order_relaxed); place != 0) {
     home_waits(stream);
-    stream.device->away.fetch_sub(1, std::memory_order_relaxed);
+    count_move(*stream.device, place, 0);
   }
   stream.kind.store(Stream::Kind::kNone, std::memory_order_release);
   for (int i = 1; i <= Partitions::kMost; ++i)
@@ -249,6 +249,8 @@ void Streams::before_release(CUdevice ordinal, bool is_reset) {
   device.target.store(0, std::memory_order_relaxed);
   device.followed.store(0, std::memory_order_relaxed);
   device.away.store(0, std::memory_order_relaxed);
+  for (auto& count : device.inhabitants) count.store(0, std::memory_order_relaxed);
+  device.captured.store(0, std::memory_order_relaxed);
 }
 
 // --- moving -------------------------------------------------------------------------------------
@@ -264,12 +266,75 @@ void Streams::follow_wish(Device& device) {
   if (!is_wish_new(device) || device.primary.load(std::memory_order_relaxed) == nullptr) return;
   ShimGpu& gpu = slot().gpus[device.gpu];
   const uint64_t wanted = gpu.wanted.load(std::memory_order_relaxed);
-  const int place = device.partitions.find_or_make(*driver_, device.ordinal, wanted);
+  int place = device.partitions.find_or_make(*driver_, device.ordinal, wanted);
+  if (place == Partitions::kFull) place = make_room(device, wanted);
+  if (place == Partitions::kFull) return;  // a later launch tries again
   // One that cannot be made is not tried again at each launch.
   device.followed.store(wanted, std::memory_order_relaxed);
   if (place < 0) return;
   device.target.store(static_cast<Place>(place), std::memory_order_relaxed);
   gpu.applied.store(wanted, std::memory_order_release);
+}
+
+bool Streams::is_idle(const Device& device, Place place) const {
+  if (device.inhabitants[place].load(std::memory_order_acquire) != 0 ||
+      (device.captured.load(std::memory_order_relaxed) >> place & 1) != 0)
+    return false;
+  for (const Stream* each = all_.load(std::memory_order_acquire);; each = each->next) {
+    const Stream& stream = each == nullptr ? device.legacy : *each;
+    const CUstream there = stream.at[place].load(std::memory_order_acquire);
+    const bool is_moving = (stream.users.load(std::memory_order_acquire) & Stream::kMoving) != 0;
+    if (stream.device == &device &&
+        (is_moving || (there != nullptr && driver_->cuStreamQuery(there) != CUDA_SUCCESS)))
+      return false;
+    if (each == nullptr) return true;
+  }
+}
+
+// REQUIRES: device.lock is held, no stream captures. All partitions are in use. One that was empty
+// and idle already a second ago goes: nobody can still be waiting for what ran there.
+int Streams::make_room(Device& device, uint64_t wanted) {
+  const uint64_t now = monotonic_ns();
+  if (now < device.next_try_ns) return Partitions::kFull;
+  device.next_try_ns = now + kTryAgainNs;
+  int oldest = 0;
+  for (int i = 1; i <= Partitions::kMost; ++i) {
+    uint64_t& since = device.idle_since_ns[i];
+    if (i == device.target.load(std::memory_order_relaxed) ||
+        !is_idle(device, static_cast<Place>(i))) {
+      since = 0;
+    } else if (since == 0) {
+      since = now;
+    } else if (now - since > kLeastIdleNs &&
+               (oldest == 0 || since < device.idle_since_ns[oldest])) {
+      oldest = i;
+    }
+  }
+  if (oldest == 0) return Partitions::kFull;
+  const auto leave = [&](Stream& stream) {
+    if (stream.device != &device) return;
+    if (CUstream there = stream.at[oldest].exchange(nullptr, std::memory_order_relaxed))
+      driver_->cuStreamDestroy_v2(there);
+  };
+  leave(device.legacy);
+  for (Stream* each = all_.load(std::memory_order_acquire); each != nullptr; each = each->next)
+    leave(*each);
+  device.partitions.drop(*driver_, static_cast<Place>(oldest));
+  device.idle_since_ns[oldest] = 0;
+  return device.partitions.find_or_make(*driver_, device.ordinal, wanted);
+}
+
+void Streams::count_move(Device& device, Place from, Place to) {
+  if (from == 0) {
+    device.away.fetch_add(1, std::memory_order_relaxed);
+  } else {
+    device.inhabitants[from].fetch_sub(1, std::memory_order_release);
+  }
+  if (to == 0) {
+    device.away.fetch_sub(1, std::memory_order_relaxed);
+  } else {
+    device.inhabitants[to].fetch_add(1, std::memory_order_relaxed);
+  }
 }
 
 // What is put into `to` from now on runs after what is in `from`.
@@ -298,26 +363,30 @@ bool Streams::make_stand_in(Stream& stream, Place place) {
   return true;
 }
 
+Place Streams::target_of(const Device& device) const {
+  return is_overfull_.load(std::memory_order_relaxed)
+             ? Place{0}
+             : device.target.load(std::memory_order_relaxed);
+}
+
 void Streams::move_to_target(Stream& stream) {
   Device& device = *stream.device;
   const bool may_make = captures_.load(std::memory_order_relaxed) == 0;
   if (__builtin_expect(is_wish_new(device), 0) && may_make) follow_wish(device);
-  const Place target = is_overfull_.load(std::memory_order_relaxed)
-                           ? Place{0}
-                           : device.target.load(std::memory_order_relaxed);
   const Place place = stream.place.load(std::memory_order_relaxed);
-  if (__builtin_expect(place == target || !may_make, 1)) return;
+  if (__builtin_expect(place == target_of(device) || !may_make, 1)) return;
 
   uint32_t nobody = 0;
   if (!stream.users.compare_exchange_strong(nobody, Stream::kMoving, std::memory_order_acquire))
     return;
   const KeepErrno errno_of_the_program;
-  if (make_stand_in(stream, target) &&
+  // While it is moving no partition is dropped: this one stays.
+  const Place target = target_of(device);
+  if (place != target && make_stand_in(stream, target) &&
       chain(stream, stream.at[place].load(std::memory_order_relaxed),
             stream.at[target].load(std::memory_order_relaxed))) {
     stream.place.store(target, std::memory_order_release);
-    if (place == 0) device.away.fetch_add(1, std::memory_order_relaxed);
-    if (target == 0) device.away.fetch_sub(1, std::memory_order_relaxed);
+    count_move(device, place, target);
     if (device.gpu >= 0) slot().gpus[device.gpu].moves.fetch_add(1, std::memory_order_relaxed);
   }
   // Others may have added themselves, and are about to see that it is moving.
@@ -387,7 +456,11 @@ void Streams::waits_for_home(Stream& stream) {
 
 // --- captures -----------------------------------------------------------------------------------
 
+// Streams that join the capture later are where they are now: none moves meanwhile.
 void Streams::begin_capture(Stream& stream) {
+  for (int i = 1; i <= Partitions::kMost; ++i)
+    if (stream.device->inhabitants[i].load(std::memory_order_relaxed) != 0)
+      stream.device->captured.fetch_or(1u << i, std::memory_order_relaxed);
   if (!stream.began_capture.exchange(true, std::memory_order_relaxed))
     captures_.fetch_add(1, std::memory_order_relaxed);
 }

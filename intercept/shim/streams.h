@@ -74,6 +74,8 @@ struct Stream {
   Stream* next;                                     // in the list of all
   std::atomic<CUstream> at[1 + Partitions::kMost];  // null: no stand-in there yet
 
+  // REQUIRES: the caller is one of the users, or nobody else can be. A wait is not; the place that
+  // it is told stays for kLeastIdleNs after the stream has left it.
   CUstream physical() const {
     return at[place.load(std::memory_order_acquire)].load(std::memory_order_acquire);
   }
@@ -87,8 +89,13 @@ struct Device {
   std::atomic<uint64_t> followed;  // the wish that `target` was made from
   std::atomic<Partitions::Place> target;
   std::atomic<uint32_t> away;  // streams that are not at home
+  // Streams in each partition; [0] is not kept.
+  std::atomic<uint32_t> inhabitants[1 + Partitions::kMost];
+  std::atomic<uint32_t> captured;  // a bit for each partition that kernels of a graph may be in
   SpinLock lock;
-  Partitions partitions;  // under `lock`
+  Partitions partitions;  // under `lock`, like all that follows
+  uint64_t next_try_ns;   // when to look again whether a partition can make room
+  uint64_t idle_since_ns[1 + Partitions::kMost];  // 0: it was not seen idle
   Stream legacy;
 };
 
@@ -98,6 +105,9 @@ enum class Use : uint8_t { kLaunch, kOperation, kWait };
 class Streams {
  public:
   static constexpr int kMostDevices = 16;
+  // A partition that has been empty for so long may be dropped for another one.
+  static constexpr uint64_t kLeastIdleNs = 1'000'000'000;
+  static constexpr uint64_t kTryAgainNs = 50'000'000;
   static constexpr uint32_t kTableSize = 4096;  // streams at one time, at most
 
   // Null where the feature is off, or the driver cannot.
@@ -141,6 +151,10 @@ class Streams {
   Entry* add_entry(CUstream handle);
   Device* device_of(CUcontext context);
   void follow_wish(Device& device);
+  Partitions::Place target_of(const Device& device) const;
+  int make_room(Device& device, uint64_t wanted);
+  bool is_idle(const Device& device, Partitions::Place place) const;
+  void count_move(Device& device, Partitions::Place from, Partitions::Place to);
   bool chain(Stream& stream, CUstream from, CUstream to);
   bool make_stand_in(Stream& stream, Partitions::Place place);
   void gather(Stream& legacy);
@@ -174,6 +188,8 @@ class StreamUse {
   StreamUse& operator=(const StreamUse&) = delete;
 
   // What to give to the driver.
+  // REQUIRES: the caller is one of the users, or nobody else can be. A wait is not; the place that
+  // it is told stays for kLeastIdleNs after the stream has left it.
   CUstream physical() const { return physical_; }
   CUstream handle() const { return handle_; }
   Stream* stream() const { return stream_; }

@@ -29,16 +29,16 @@ for kind in legacy per-thread blocking non-blocking; do
 done
 
 echo "# streams, events, copies and the legacy stream in order, under random moves"
-for seed in 1 2 3 4 5 6 7 8; do
+for seed in 1 2 3 4; do
   for every in 100 1000; do
-    seen=$($drive --features gate,partitions --move-us $every --seed $seed -- "$work/hash" --rounds ${ROUNDS:-3000} --words ${WORDS:-262144} --streams 8 2>&1)
+    seen=$($drive --features gate,partitions --move-us $every --seed $seed -- "$work/hash" --rounds ${ROUNDS:-1000} --words ${WORDS:-262144} --streams 8 2>&1)
     code=$?
     verdict "hash, moves every $every us, seed $seed" "$([ $code = 0 ] && echo 1 || echo 0)" "$(echo "$seen" | field verified) moves $(echo "$seen" | field moves)"
   done
 done
-for seed in 1 2 3 4 5 6 7 8; do
+for seed in 1 2 3 4; do
   for every in 50 300 3000; do
-    seen=$($drive --features gate,partitions --move-us $every --seed $seed -- "$work/order" --seed $seed --steps ${STEPS:-20000} 2>&1)
+    seen=$($drive --features gate,partitions --move-us $every --seed $seed -- "$work/order" --seed $seed --steps ${STEPS:-10000} 2>&1)
     code=$?
     verdict "order, moves every $every us, seed $seed" "$([ $code = 0 ] && echo 1 || echo 0)" "$(echo "$seen" | field verified) moves $(echo "$seen" | field moves)"
   done
@@ -48,7 +48,7 @@ for seed in 1 2 3 4; do
   code=$?
   verdict "crowd, moves every 100 us, seed $seed" "$([ $code = 0 ] && echo 1 || echo 0)" "$(echo "$seen" | field verified) moves $(echo "$seen" | field moves)"
 done
-seen=$("$work/order" --steps ${STEPS:-20000} 2>&1)
+seen=$("$work/order" --steps ${STEPS:-10000} 2>&1)
 verdict "order, alone" "$([ $? = 0 ] && echo 1 || echo 0)" "$(echo "$seen" | field verified)"
 seen=$($drive --features gate --gate-us 3000 --closed-us 2000 -- "$work/hash" --rounds ${ROUNDS:-3000} 2>&1)
 code=$?
