@@ -56,7 +56,7 @@ later() { # DEB
   rm -rf "$tree"
   dpkg-deb -R "$1" "$tree"
   sed -i "s/^Version: .*/Version: $next/" "$tree/DEBIAN/control"
-  sed -i "s/-v $version /-v $next /; s/gpushare $version /gpushare $next /" "$tree"/DEBIAN/p*
+  sed -i "s/^version=.*/version=$next/" "$tree"/DEBIAN/p*
   if [ -d "$tree/usr/src" ]; then
     mv "$tree/usr/src/gpushare-$version" "$tree/usr/src/gpushare-$next"
     sed -i "s/^PACKAGE_VERSION=.*/PACKAGE_VERSION=\"$next\"/" "$tree/usr/src/gpushare-$next/dkms.conf"
@@ -127,7 +127,10 @@ TheyComeAndGo() {
     expect "the older module stayed" [ "$(modinfo -F version "$(built_modules | head -n 1)")" = "$version.1" ]
   fi
 
+  expect "gpushare preload enable" in_root gpushare preload enable
   expect "removal" in_root dpkg -r gpushare gpushare-dkms
+  ! grep -s libgpushare "$work/root/etc/ld.so.preload" || fail "a library is preloaded that is not there"
+  rm -f "$work/root/etc/ld.so.preload"
   expect "the configuration went before its package was purged" \
     grep -q '^# mine' "$work/root/etc/gpushare/gpushare.toml"
   expect "a module stayed" test -z "$(built_modules)"
