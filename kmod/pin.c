@@ -143,8 +143,8 @@ void gs_pin_copy_out(unsigned long to, unsigned long from, unsigned long bytes)
 }
 
 /*
- * Is a call barred that the filter has not seen? Not the agent's, which the filter lets pass, and not
- * while the module comes or goes: then it lets everyone pass.
+ * Is a call barred that the filter has not seen? Not the agent's, which the filter lets pass, and
+ * not while the module comes or goes: then it lets everyone pass.
  */
 static bool gs_pin_bars_unseen(void)
 {
