@@ -20,6 +20,7 @@
 #include "sched/notify.h"
 #include "sched/restore.h"
 #include "sched/scheduler.h"
+#include "sched/shim_link.h"
 #include "shmctl/base/log.h"
 #include "shmctl/region.h"
 
@@ -84,6 +85,8 @@ class Agent {
   Observer* observer() const { return driven_ ? driven_->backend.observer : nullptr; }
   Result<Config> read_configuration() const;
   Result<> reload();
+  void listen_for_shims();
+  void take_spatial_gpus();
   void look_for_gpus();
   void describe_self();
   void drop_gpus(std::string_view reason);
@@ -115,6 +118,8 @@ class Agent {
   asio::signal_set signals_;
   std::unique_ptr<ControlServer> control_;
   std::unique_ptr<Waiter> notices_;  // of the module
+  std::unique_ptr<ShimLink> shims_;  // nullptr: programs with the shim run without us
+  std::unique_ptr<Waiter> shim_calls_;
   std::unique_ptr<Driven> driven_;
   Time last_step_{}, wakes_at_{Time::max()}, next_look_{};
 };
@@ -139,10 +144,31 @@ Result<> Agent::start() {
     notices_ = std::make_unique<Waiter>(loop_, module_.fd(), [this] { wake_now(); });
     notices_->wait();
   }
+  listen_for_shims();
   look_for_gpus();
   feed_watchdog();
   notify_systemd("READY=1");
   return {};
+}
+
+void Agent::listen_for_shims() {
+  auto shims = ShimLink::listen(options_.shim_socket, tenants_, processes_);
+  if (!shims) return log_warning("no SM partitions: {}", shims.error().message());
+  shims_ = std::move(*shims);
+  shim_calls_ = std::make_unique<Waiter>(loop_, shims_->fd(), [this] {
+    shims_->serve();
+    shim_calls_->wait();
+    wake_now();
+  });
+  shim_calls_->wait();
+}
+
+void Agent::take_spatial_gpus() {
+  if (shims_ == nullptr || !driven_) return;
+  std::vector<GpuInfo> spatial;
+  for (const GpuInfo& gpu : driven_->backend.gpu->gpus())
+    if (config_.spatial_gpus.contains(gpu.index)) spatial.push_back(gpu);
+  shims_->set_gpus(spatial);
 }
 
 // What the module said is read by the scheduler, if that reads the module's events at all.
@@ -171,9 +197,11 @@ Result<> Agent::reload() {
     log_error("{}", config_error_);
     return loaded;
   }
+  const bool moves_gpus = config->spatial_gpus != config_.spatial_gpus;
   config_ = std::move(*config);
   set_log_level(config_.agent.log_level);
   log_info("configuration read: {}", options_.config);
+  if (moves_gpus) take_spatial_gpus();
   if (driven_) {
     driven_->scheduler->configure(config_.agent);
     module_.describe(driven_->backend.gpu->gpus(), config_.agent.policy);
@@ -208,6 +236,10 @@ void Agent::look_for_gpus() {
                                                           .tenants = tenants_},
                                   config_.agent);
   module_.start_over(gpu.gpus(), config_.agent.policy);
+  take_spatial_gpus();
+  if (shims_ != nullptr)
+    driven_->scheduler->set_parts(
+        [this](uint32_t tenant, uint32_t index) { return shims_->part(tenant, index); });
   describe_self();
   driven_->scheduler->set_listener(
       {.on_switch =
@@ -239,7 +271,8 @@ void Agent::describe_self() {
                                  .restarts = options_.restarts,
                                  .is_simulated = options_.simulation.has_value(),
                                  .are_tenants_in_sysfs = module_.has_tenants(),
-                                 .policy = config_.agent.policy});
+                                 .policy = config_.agent.policy,
+                                 .spatial_gpus = config_.spatial_gpus});
 }
 
 void Agent::drop_gpus(std::string_view reason) {
@@ -281,7 +314,9 @@ void Agent::step() {
     follow_the_module();
     return last_step_ >= next_look_ ? look_for_gpus() : wake_at(next_look_);
   }
-  const Time next = driven_->scheduler->step();
+  Time next = driven_->scheduler->step();
+  if (shims_ != nullptr)
+    next = std::min(next, shims_->step(last_step_, &driven_->scheduler->state().registry));
   if (driven_->scheduler->is_lost()) return drop_gpus("the GPUs do not answer any more");
   follow_the_module();
   if (!options_.simulation && !module_.is_still(observer(), last_step_))
@@ -317,6 +352,8 @@ void Agent::stop(Ending ending) {
   control_.reset();
   driven_.reset();
   notices_.reset();
+  shim_calls_.reset();
+  shims_.reset();
   if (ending == Ending::kLeaves) clear_records(plane_.region());
   loop_.stop();
 }

@@ -19,6 +19,7 @@ namespace gpushare {
 struct AgentOptions {
   std::string region = "/gpushare";
   std::string socket = "/run/gpushare/agent.sock";
+  std::string shim_socket;                             // empty: none
   std::string config = "/etc/gpushare/gpushare.toml";  // need not exist
   std::optional<std::string> simulation;               // the socket of gpushare-sim
   ModulePaths module{};                                // of the kernel module

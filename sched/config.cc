@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -59,7 +60,8 @@ constexpr auto kAgentKeys = [] {
   return keys;
 }();
 
-constexpr std::array<std::string_view, 2> kSections = {"agent", "tenant"};
+constexpr std::array<std::string_view, 3> kSections = {"agent", "gpu", "tenant"};
+constexpr std::array<std::string_view, 1> kGpuKeys = {"sharing"};
 constexpr std::array<std::string_view, 3> kConditions = {"cgroup", "user", "command"};
 
 const auto kTenantKeys = [] {
@@ -77,6 +79,8 @@ class Reader {
     for (auto&& [key, node] : root) {
       if (key == "agent") {
         if (const auto* table = need_table(node, "agent")) read_agent(*table);
+      } else if (key == "gpu") {
+        if (const auto* table = need_table(node, "gpu")) read_gpus(*table);
       } else if (key == "tenant") {
         if (const auto* table = need_table(node, "tenant")) read_tenants(*table);
       } else {
@@ -192,6 +196,35 @@ class Reader {
       return;
     }
     config_.agent.policy = *text;
+  }
+
+  void read_gpus(const toml::table& gpus) {
+    for (auto&& [key, node] : gpus) {
+      const std::string path = fmt::format("gpu.{}", key.str());
+      uint32_t index = 0;
+      const char* const end = key.str().data() + key.str().size();
+      const auto parsed = std::from_chars(key.str().data(), end, index);
+      if (parsed.ec != std::errc{} || parsed.ptr != end || index >= kMaxGpus) {
+        error(key.source().begin, path,
+              fmt::format("must be the index of a GPU, 0 to {}", kMaxGpus - 1));
+      } else if (const auto* table = need_table(node, path)) {
+        read_gpu(index, path, *table);
+      }
+    }
+  }
+
+  void read_gpu(uint32_t index, const std::string& path, const toml::table& table) {
+    for (auto&& [key, node] : table) {
+      if (key != "sharing") {
+        unknown_key(key, path + ".", kGpuKeys);
+        continue;
+      }
+      const auto text = node.value_exact<std::string_view>();
+      if (text == "spatial")
+        config_.spatial_gpus.insert(index);
+      else if (text != "time")
+        wrong_type(node, path + ".sharing", "\"time\" or \"spatial\"");
+    }
   }
 
   void read_tenants(const toml::table& tenants) {

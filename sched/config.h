@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <expected>
+#include <set>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -34,6 +35,7 @@ struct TenantConfig {
 
 struct Config {
   AgentConfig agent;
+  std::set<uint32_t> spatial_gpus{};  // by index; the others share by time
   std::vector<TenantConfig> tenants;  // in file order
   std::vector<Rule> rules;            // in file order; each names one of `tenants`
 };

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -134,6 +135,10 @@ void describe(CLI::App& app, CommandLine& line, std::string& simulation, bool& i
   app.add_option("--socket", line.agent.socket, "control socket")
       ->envname("GPUSHARE_SOCKET")
       ->capture_default_str();
+  app.add_option("--shim-socket", line.agent.shim_socket,
+                 "where programs with the shim ask for their slot (default: beside the control "
+                 "socket)")
+      ->envname("GPUSHARE_SHIM_SOCKET");
   app.add_option("--region", line.agent.region, "name of the control plane in shared memory")
       ->envname("GPUSHARE_REGION")
       ->capture_default_str();
@@ -184,6 +189,9 @@ int run(int argc, char** argv) {
     return app.exit(error) == 0 ? kOk : kUsage;
   }
   if (is_simulated) line.agent.simulation = simulation;
+  if (line.agent.shim_socket.empty())
+    line.agent.shim_socket =
+        (std::filesystem::path(line.agent.socket).parent_path() / "shim.sock").string();
   use_module(app, line.agent.module, is_simulated);
   if (line.must_check) return check_config(line.agent.config);
   if (line.must_recover) return recover_all(line.agent);

@@ -86,6 +86,7 @@ void Publisher::publish_gpus() {
     GpuRecord record;
     record.index = info.index;
     record.instance = info.instance;
+    record.is_spatial = agent_.spatial_gpus.contains(info.index);
     if (info.sm_count > 0) record.sm_count = info.sm_count;
     if (info.memory_bytes > 0) record.memory_bytes = info.memory_bytes;
     record.busy_permille = permille(accounting.busy());
@@ -124,6 +125,12 @@ void Publisher::publish_tenants() {
     if (tenant.settings.sm_percent) record.sm_percent = *tenant.settings.sm_percent;
     record.slo_us = static_cast<uint32_t>(tenant.settings.slo.count());
     record.frozen_by_user = tenant.is_frozen_by_user;
+    for (uint32_t gpu = 0; parts_ && gpu < kMaxGpus; ++gpu) {
+      const SmPart part = parts_(slot, gpu);
+      if (part.entitled == 0) continue;
+      record.gpu[gpu].sms_entitled = part.entitled;
+      record.gpu[gpu].sms_in_use = part.in_use;
+    }
     const auto use = state_.tenant_use.find(slot);
     if (use == state_.tenant_use.end()) continue;
     record.throttled_ns = static_cast<uint64_t>(use->second.throttled.count());

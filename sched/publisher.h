@@ -4,8 +4,12 @@
 // told that something changed: a thousand processes' records are a megabyte.
 #pragma once
 
+#include <functional>
+#include <set>
+#include <string>
 #include <vector>
 
+#include "sched/spatial.h"
 #include "sched/state.h"
 #include "shmctl/region.h"
 
@@ -25,8 +29,12 @@ class Publisher {
     bool is_simulated = false;
     bool are_tenants_in_sysfs = false;
     std::string policy;
+    std::set<uint32_t> spatial_gpus{};  // by index
   };
   void set_agent(Agent agent) { agent_ = std::move(agent); }
+  // What a tenant has of a GPU's SMs; may be empty.
+  using Parts = std::function<SmPart(uint32_t tenant, uint32_t gpu)>;
+  void set_parts(Parts parts) { parts_ = std::move(parts); }
 
   void publish(Time now, uint64_t events_dropped, bool is_changed);
 
@@ -40,6 +48,7 @@ class Publisher {
   Gpu& gpu_;
   Region& region_;
   Agent agent_;
+  Parts parts_;
   Time next_{};
   std::vector<bool> had_tenant_;  // by slot
 };

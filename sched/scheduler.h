@@ -60,6 +60,7 @@ class Scheduler {
 
   const State& state() const { return state_; }
   void set_agent(Publisher::Agent agent) { publisher_.set_agent(std::move(agent)); }
+  void set_parts(Publisher::Parts parts) { publisher_.set_parts(std::move(parts)); }
   void set_listener(Listener listener) { listener_ = std::move(listener); }
 
  private:

@@ -47,6 +47,13 @@ ShimWish Spatial::wish(uint32_t tenant, const TenantSettings& settings) const {
   return wish;
 }
 
+bool Spatial::fits(const ShimSlot& slot) const {
+  if (slot.head.gpu_count != gpus_.size()) return false;
+  for (std::size_t place = 0; place < gpus_.size(); ++place)
+    if (gpus_[place].info.pci != slot.gpus[place].pci) return false;
+  return true;
+}
+
 bool Spatial::is_on(const Client& client, const Gpu& gpu) {
   return client.gpus.empty() || std::ranges::find(client.gpus, gpu.info.index) != client.gpus.end();
 }
@@ -150,7 +157,7 @@ bool Spatial::let_in(Time now, std::span<const Client> clients) {
   return is_empty;
 }
 
-Spatial::Part Spatial::part(uint32_t tenant, uint32_t gpu) const {
+SmPart Spatial::part(uint32_t tenant, uint32_t gpu) const {
   const auto at = std::ranges::find(gpus_, gpu, [](const Gpu& one) { return one.info.index; });
   if (at == gpus_.end()) return {};
   const auto entitled = at->entitled.find(tenant);

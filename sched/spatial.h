@@ -27,6 +27,12 @@
 
 namespace gpushare {
 
+// What a tenant has of a GPU.
+struct SmPart {
+  uint32_t entitled = 0;  // SMs; 0: no part
+  uint32_t in_use = 0;    // with what it borrows, without what it lends; 0: not known yet
+};
+
 class Spatial {
  public:
   static constexpr Nanos kQuiet{20'000'000};
@@ -43,12 +49,6 @@ class Spatial {
     std::vector<uint32_t> gpus;  // on which it has a context, by index; empty: on none yet
     ShimSlot* slot = nullptr;    // valid during the call
   };
-  // What a tenant has of a GPU, in SMs.
-  struct Part {
-    uint32_t entitled = 0;
-    uint32_t in_use = 0;  // with what it borrows, without what it lends; 0: not known yet
-  };
-
   // At most kShimGpus of `gpus`.
   explicit Spatial(std::span<const GpuInfo> gpus);
 
@@ -59,9 +59,11 @@ class Spatial {
   // `clients`: all there are. Returns when to call again.
   Time step(Time now, std::span<const Client> clients, const Tenants& tenants);
 
+  // Was it made by a wish() of these GPUs?
+  bool fits(const ShimSlot& slot) const;
+
   // Of the tenants that step() was last told of. `gpu`: index.
-  Part part(uint32_t tenant, uint32_t gpu) const;
-  bool is_empty() const { return gpus_.empty(); }
+  SmPart part(uint32_t tenant, uint32_t gpu) const;
 
  private:
   struct Gpu {

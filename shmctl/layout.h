@@ -70,7 +70,7 @@ struct GpuRecord {
   uint32_t switches_per_s = kUnknown32;
   uint32_t process_count = 0;
   uint32_t tenant_count = 0;  // tenants with a process on it
-  uint32_t reserved = 0;
+  uint32_t is_spatial = 0;    // tenants have parts of its SMs; else they take turns
   uint64_t memory_bytes = kUnknown64;
   uint64_t memory_used_bytes = kUnknown64;  // by the processes we know
   uint64_t log_records = 0;                 // read since the start
@@ -84,6 +84,8 @@ struct TenantGpuUse {
   uint64_t gpu_time_ns = 0;               // since the tenant was made
   uint32_t share_permille = kUnknown32;   // measured, last second
   uint32_t target_permille = kUnknown32;  // what the policy wants now
+  uint32_t sms_entitled = kUnknown32;     // its part of the SMs; unknown: it has none
+  uint32_t sms_in_use = kUnknown32;       // with what it borrows, without what it lends
 };
 
 struct TenantRecord {
@@ -180,12 +182,12 @@ struct Region {
 
 // A change here is a new kLayoutVersion. The members of the records: tests/shmctl/layout_test.cc.
 static_assert(sizeof(AgentRecord) == 288 && sizeof(GpuRecord) == 192);
-static_assert(sizeof(TenantRecord) == 392 && sizeof(ProcessRecord) == 472);
+static_assert(sizeof(TenantRecord) == 520 && sizeof(ProcessRecord) == 472);
 static_assert(sizeof(LedgerRecord) == 304 && sizeof(RegionHeader) == 64);
-static_assert(sizeof(TenantSlot) == 1856 && offsetof(TenantSlot, buckets) == 832);
+static_assert(sizeof(TenantSlot) == 2112 && offsetof(TenantSlot, buckets) == 1088);
 static_assert(sizeof(ProcessSlot) == 1024 && offsetof(ProcessSlot, bucket) == 960);
 static_assert(offsetof(Region, agent) == 64 && offsetof(Region, gpus) == 704);
-static_assert(offsetof(Region, tenants) == 7872 && offsetof(Region, processes) == 1908416);
-static_assert(offsetof(Region, ledger) == 4005568 && sizeof(Region) == 5316288);
+static_assert(offsetof(Region, tenants) == 7872 && offsetof(Region, processes) == 2170560);
+static_assert(offsetof(Region, ledger) == 4267712 && sizeof(Region) == 5578432);
 
 }  // namespace gpushare

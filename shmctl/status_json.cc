@@ -157,6 +157,7 @@ void fields(A& a, GpuRecord& r) {
   a.text("pci", r.pci);
   a.maybe("sm_count", r.sm_count);
   a.percent("busy_pct", r.busy_permille);
+  a.flag("is_spatial", r.is_spatial);
   a.maybe("switches_per_s", r.switches_per_s);
   a.number("process_count", r.process_count);
   a.number("tenant_count", r.tenant_count);
@@ -171,6 +172,8 @@ void fields(A& a, TenantGpuUse& r) {
   a.percent("target_pct", r.target_permille);
   a.percent("share_pct", r.share_permille);
   a.number("gpu_time_ns", r.gpu_time_ns);
+  a.maybe("sms_entitled", r.sms_entitled);
+  a.maybe("sms_in_use", r.sms_in_use);
 }
 
 template <class A>

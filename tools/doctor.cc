@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <sstream>
 
@@ -231,6 +232,9 @@ std::vector<LimitFinding> check_limits(const DoctorInput& input) {
   const AgentRecord agent = is_live ? input.status->snapshot.agent : AgentRecord{};
   const bool can_slice = is_live && agent.can_set_slice != 0;
   const bool can_freeze = is_live && agent.can_freeze != 0;
+  const bool is_spatial =
+      is_live && std::ranges::any_of(input.status->snapshot.gpus,
+                                     [](const GpuRecord& gpu) { return gpu.is_spatial != 0; });
   const bool has_log = is_live && agent.has_switch_log != 0;
   const std::string module = module_state(MachineFiles(input.root));
   const bool is_hooked = module.starts_with("hooked");
@@ -255,8 +259,9 @@ std::vector<LimitFinding> check_limits(const DoctorInput& input) {
                         : "gpushare.ko is " + module,
        tenants_where(input,
                      [](const TenantRecord& t) { return t.memory_max_bytes != kUnknown64; })},
-      {"sm_percent", false, "spatial sharing (MPS and SM partitions)",
-       "this version has no spatial sharing; the value is only kept",
+      {"sm_percent", is_spatial, "SM partitions, in programs started with 'gpushare run --shim'",
+       is_spatial ? "of whole groups of 8 SMs; idle ones are lent"
+                  : "no GPU is shared so: [gpu.0] sharing = \"spatial\" in gpushare.toml",
        tenants_where(input, [](const TenantRecord& t) { return t.sm_percent != kUnknown32; })},
       {"slo_us", false, "a policy for target times",
        "this version has no such policy; the value is only kept",

@@ -62,6 +62,18 @@ std::string shares_text(const TenantRecord& tenant, const PlaneSnapshot& snapsho
   return text.empty() ? kUnknownText : text;
 }
 
+std::string parts_text(const TenantRecord& tenant, const PlaneSnapshot& snapshot) {
+  std::string text;
+  for (const GpuRecord& gpu : snapshot.gpus) {
+    if (gpu.index >= kMaxGpus) continue;
+    const TenantGpuUse& use = tenant.gpu[gpu.index];
+    if (use.sms_entitled == kUnknown32) continue;
+    if (!text.empty()) text += '+';
+    text += fmt::format("{}/{}", use.sms_in_use, use.sms_entitled);
+  }
+  return text.empty() ? "-" : text;
+}
+
 std::vector<std::string> warning_lines(const PlaneSnapshot& snapshot) {
   std::vector<std::string> lines;
   const AgentRecord& agent = snapshot.agent;
@@ -121,20 +133,21 @@ std::vector<std::string> tenant_lines(const Status& status, const Screen& screen
                {"MEM", 4, 5, Align::kRight, 50},
                {"MEMMAX", 4, 6, Align::kRight, 30},
                {"SM%", 3, 3, Align::kRight, 20},
+               {"SMS", 3, 16, Align::kRight, 25},
                {"SLO", 3, 7, Align::kRight, 10},
                {"THROTTLED", 6, 9, Align::kRight, 40},
                {"FROZEN", 4, 6, Align::kLeft, 45}});
   for (const auto& [slot, tenant] : status.snapshot.tenants) {
-    table.add({printable({tenant.name, sizeof(tenant.name)}), fmt::format("{}", tenant.weight),
-               cap_text(tenant.quota_us, tenant.period_us),
-               std::string(priority_text(tenant.priority)),
-               shares_text(tenant, status.snapshot, &TenantGpuUse::target_permille),
-               shares_text(tenant, status.snapshot, &TenantGpuUse::share_permille),
-               fmt::format("{}", tenant.process_count), bytes_text(tenant.memory_bytes),
-               tenant.memory_max_bytes == kUnknown64 ? "max" : bytes_text(tenant.memory_max_bytes),
-               tenant.sm_percent == kUnknown32 ? "max" : fmt::format("{}", tenant.sm_percent),
-               tenant.slo_us == 0 ? "-" : micros_text(tenant.slo_us),
-               micros_text(tenant.throttled_ns / 1000), tenant.frozen_by_user != 0 ? "user" : "-"});
+    table.add(
+        {printable({tenant.name, sizeof(tenant.name)}), fmt::format("{}", tenant.weight),
+         cap_text(tenant.quota_us, tenant.period_us), std::string(priority_text(tenant.priority)),
+         shares_text(tenant, status.snapshot, &TenantGpuUse::target_permille),
+         shares_text(tenant, status.snapshot, &TenantGpuUse::share_permille),
+         fmt::format("{}", tenant.process_count), bytes_text(tenant.memory_bytes),
+         tenant.memory_max_bytes == kUnknown64 ? "max" : bytes_text(tenant.memory_max_bytes),
+         tenant.sm_percent == kUnknown32 ? "max" : fmt::format("{}", tenant.sm_percent),
+         parts_text(tenant, status.snapshot), tenant.slo_us == 0 ? "-" : micros_text(tenant.slo_us),
+         micros_text(tenant.throttled_ns / 1000), tenant.frozen_by_user != 0 ? "user" : "-"});
   }
   if (table.is_empty()) {
     lines.push_back("no tenants are known");

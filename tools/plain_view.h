@@ -19,6 +19,8 @@ std::vector<std::string> tenant_lines(const Status& status, const Screen& screen
 // "29.8%", or with several GPUs "29.8+50.1%", of those on which it is known.
 std::string shares_text(const TenantRecord& tenant, const PlaneSnapshot& snapshot,
                         uint32_t TenantGpuUse::* member);
+// SMs in use and entitled to, "64/64", of each GPU on which it has a part; "-": of none.
+std::string parts_text(const TenantRecord& tenant, const PlaneSnapshot& snapshot);
 // Why not everything is enforced, and what was missed; empty: nothing to say.
 std::vector<std::string> warning_lines(const PlaneSnapshot& snapshot);
 

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -15,13 +16,14 @@
 #include <cstring>
 
 #include "shmctl/base/log.h"
+#include "shmctl/base/pidfd.h"
 #include "shmctl/base/proc_stat.h"
 
 namespace gpushare {
 namespace {
 
 constexpr const char* kListen = "listen on the shim socket";
-constexpr Nanos kSweep = std::chrono::seconds(1);
+constexpr Nanos kSweep = std::chrono::milliseconds(100);
 
 Result<sockaddr_un> address_of(const std::string& path) {
   sockaddr_un address{};
@@ -134,7 +136,12 @@ Result<Fd> ShimHost::make_slot(const ProcessId& process, const ShimWish& wish) {
     return errno_error(kStep);
   void* mapped = ::mmap(nullptr, kShimSlotBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (mapped == MAP_FAILED) return errno_error(kStep);
-  auto mapping = std::make_unique<Mapping>(static_cast<ShimSlot*>(mapped));
+  auto owner = open_pidfd(process.pid, process.start_ticks, kStep);
+  if (!owner) {
+    ::munmap(mapped, kShimSlotBytes);
+    return std::unexpected(owner.error());
+  }
+  auto mapping = std::make_unique<Mapping>(static_cast<ShimSlot*>(mapped), std::move(*owner));
 
   ShimSlot& slot = *mapping->slot;
   const std::size_t gpus = std::min<std::size_t>(wish.gpus.size(), kShimGpus);
@@ -160,9 +167,12 @@ void ShimHost::beat(Time now) {
     mapping->slot->beat_ns.store(ns(now), std::memory_order_relaxed);
   if (now < next_sweep_) return;
   next_sweep_ = now + kSweep;
-  std::erase_if(slots_, [](const auto& entry) {
-    return start_ticks_of(entry.first.pid) != entry.first.start_ticks;
-  });
+  std::vector<pollfd> ends;
+  for (const auto& [process, mapping] : slots_)
+    ends.push_back({.fd = mapping->process.get(), .events = POLLIN, .revents = 0});
+  if (ends.empty() || ::poll(ends.data(), ends.size(), 0) <= 0) return;
+  std::size_t at = 0;
+  std::erase_if(slots_, [&](const auto&) { return ends[at++].revents != 0; });
 }
 
 ShimSlot* ShimHost::find(const ProcessId& process) const {

@@ -49,7 +49,7 @@ class ShimHost {
   // Gives slots to all who are waiting for one.
   void serve();
   // To be called at least every kShimBeatNs: else the shims take us for dead. Also forgets the
-  // slots of processes that have ended.
+  // slots of processes that have ended, whether their parents know it or not.
   void beat(Time now);
 
   // Null: it has none. Valid until beat() or serve().
@@ -62,11 +62,12 @@ class ShimHost {
 
  private:
   struct Mapping {
-    explicit Mapping(ShimSlot* mapped) : slot(mapped) {}
+    Mapping(ShimSlot* mapped, Fd owner) : slot(mapped), process(std::move(owner)) {}
     ~Mapping();
     Mapping(const Mapping&) = delete;
     Mapping& operator=(const Mapping&) = delete;
     ShimSlot* const slot;
+    const Fd process;  // becomes readable when it ends, also before its parent is told
   };
 
   ShimHost(Fd socket, std::string path, Decide decide);

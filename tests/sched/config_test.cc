@@ -63,6 +63,11 @@ min_slice_us = 2000
 idle_turn_ms = 100
 policy = "fair"
 
+[gpu.0]
+sharing = "time"
+[gpu.3]
+sharing = "spatial"
+
 [tenant.a]
 weight = 300
 max = "30000 100000"
@@ -77,6 +82,7 @@ slo_us = "2000"
   EXPECT_EQ(config.agent.policy_options.round_target, 40ms);
   EXPECT_EQ(config.agent.policy_options.min_slice, 2ms);
   EXPECT_EQ(config.agent.policy_options.idle_turn, 100ms);
+  EXPECT_THAT(config.spatial_gpus, ElementsAre(3u));
   ASSERT_THAT(config.tenants, SizeIs(1));
   EXPECT_EQ(config.tenants[0].name, "a");
   TenantSettings settings;
@@ -158,13 +164,21 @@ INSTANTIATE_TEST_SUITE_P(
         BadRow{"section", "[agnet]\n",
                "gpushare.toml:1:2: agnet: unknown key; did you mean 'agent'?"},
         BadRow{"root key", "weight = 3\n",
-               "gpushare.toml:1:1: weight: unknown key; allowed: agent, tenant"},
+               "gpushare.toml:1:1: weight: unknown key; allowed: agent, gpu, tenant"},
         BadRow{"agent key", "[agent]\ntick_fast = 2\n",
                "gpushare.toml:2:1: agent.tick_fast: unknown key; did you mean 'tick_fast_ms'?"},
         BadRow{"tenant key", "[tenant.a]\n  wieght = 2\n",
                "gpushare.toml:2:3: tenant.a.wieght: unknown key; did you mean 'weight'?"},
         BadRow{"rule key", "[tenant.a]\nmatch = [{ comand = 'x' }]\n",
                "gpushare.toml:2:12: tenant.a.match.comand: unknown key; did you mean 'command'?"},
+        BadRow{"GPU by name", "[gpu.h200]\n",
+               "gpushare.toml:1:6: gpu.h200: must be the index of a GPU, 0 to 15"},
+        BadRow{"GPU too high", "[gpu.16]\n",
+               "gpushare.toml:1:6: gpu.16: must be the index of a GPU, 0 to 15"},
+        BadRow{"GPU key", "[gpu.0]\nshare = 'time'\n",
+               "gpushare.toml:2:1: gpu.0.share: unknown key; allowed: sharing"},
+        BadRow{"sharing", "[gpu.0]\nsharing = 'mps'\n",
+               "gpushare.toml:2:11: gpu.0.sharing: must be \"time\" or \"spatial\""},
         BadRow{"agent is no table", "agent = 3\n",
                "gpushare.toml:1:9: agent: must be a table: [agent]"},
         BadRow{"array of tables", "[[tenant.a]]\nweight = 2\n",

@@ -5,4 +5,4 @@ $(call gtest,lifeline_test,tests/sched/lifeline_test.cc sched/lifeline.cc,lib/li
 
 # Starts the built programs, which lie beside it.
 $(call gtest,sched_system_test,tests/sched/system_test.cc tests/sched/system_rig.cc,lib/libshmctl.a)
-$(O)/bin/tests/sched_system_test: | $(addprefix $(O)/,bin/gpushared bin/gpushare-sim bin/workloads/spin bin/workloads/endless bin/workloads/churn lib/sim/libcuda.so.1)
+$(O)/bin/tests/sched_system_test: | $(addprefix $(O)/,bin/gpushared bin/gpushare-sim bin/workloads/spin bin/workloads/endless bin/workloads/churn bin/workloads/sms lib/sim/libcuda.so.1 lib/libgpushare.so)

@@ -141,13 +141,24 @@ void SystemRig::start_agent(std::vector<std::string> more) {
 
 std::unique_ptr<Child> SystemRig::start(const std::string& workload,
                                         std::vector<std::string> arguments) {
+  return start_in({}, workload, std::move(arguments));
+}
+
+std::unique_ptr<Child> SystemRig::start_with_shim(const std::string& workload,
+                                                  std::vector<std::string> arguments) {
+  return start_in({"LD_PRELOAD=" + build_folder() + "/lib/libgpushare.so",
+                   "GPUSHARE_SHIM_SOCKET=" + folder + "/shim.sock"},
+                  workload, std::move(arguments));
+}
+
+std::unique_ptr<Child> SystemRig::start_in(std::vector<std::string> environment,
+                                           const std::string& workload,
+                                           std::vector<std::string> arguments) {
   std::vector<std::string> command{build_folder() + "/bin/workloads/" + workload};
   command.insert(command.end(), arguments.begin(), arguments.end());
-  return std::make_unique<Child>(
-      command,
-      std::vector<std::string>{"LD_LIBRARY_PATH=" + build_folder() + "/lib/sim",
-                               "GPUSHARE_SIM=" + simulation_socket()},
-      folder + "/" + workload + ".log");
+  environment.push_back("LD_LIBRARY_PATH=" + build_folder() + "/lib/sim");
+  environment.push_back("GPUSHARE_SIM=" + simulation_socket());
+  return std::make_unique<Child>(command, environment, folder + "/" + workload + ".log");
 }
 
 int SystemRig::run_gpushared(std::vector<std::string> arguments) {

@@ -48,6 +48,9 @@ class SystemRig {
   void start_simulation();                               // again, after it was ended
   void start_agent(std::vector<std::string> more = {});  // returns when it answers
   std::unique_ptr<Child> start(const std::string& workload, std::vector<std::string> arguments);
+  // The same with the shim preloaded.
+  std::unique_ptr<Child> start_with_shim(const std::string& workload,
+                                         std::vector<std::string> arguments);
   // gpushared with these arguments beside the usual ones, to its end.
   int run_gpushared(std::vector<std::string> arguments);
   void write_config(const std::string& text);
@@ -65,6 +68,8 @@ class SystemRig {
   const std::string folder, socket, region;
 
  private:
+  std::unique_ptr<Child> start_in(std::vector<std::string> environment, const std::string& workload,
+                                  std::vector<std::string> arguments);
   std::vector<std::string> usual(std::vector<std::string> more) const;
   std::string simulation_socket() const { return folder + "/sim.sock"; }
 

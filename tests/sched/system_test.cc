@@ -224,6 +224,49 @@ TEST(System, ACleanStopLeavesNothingBehind) {
   EXPECT_FALSE(std::filesystem::exists(rig.socket));
 }
 
+// The SMs that each tenant's kernels run on, as they themselves see it.
+TEST(System, TenantsOfASpatialGpuRunOnDisjointPartsOfItsSms) {
+  SystemRig rig(R"(
+[gpu.0]
+sharing = "spatial"
+[tenant.half]
+sm_percent = 50
+match = [{command="sms"}]
+[tenant.quarter]
+sm_percent = 25
+match = [{command="spin"}]
+)");
+  rig.start_agent();
+  const auto part = [&](const char* name) {
+    for (const auto& [slot, record] : rig.snapshot().tenants)
+      if (std::string(record.name) == name) return record.gpu[0];
+    return TenantGpuUse{};
+  };
+  const auto beside = rig.start_with_shim("spin", kSaturating);
+  EXPECT_TRUE(eventually([&] { return part("quarter").sms_in_use == 120; })) << "alone it has all";
+  const auto sms = rig.start_with_shim("sms", {"--launches", "100000", "--units", "50"});
+  EXPECT_TRUE(eventually([&] {
+    const TenantGpuUse half = part("half"), quarter = part("quarter");
+    return half.sms_entitled == 64 && quarter.sms_entitled == 32 && half.sms_in_use >= 64 &&
+           quarter.sms_in_use >= 32 && half.sms_in_use + quarter.sms_in_use == 120;
+  })) << part("half").sms_in_use
+      << " + " << part("quarter").sms_in_use << "\n"
+      << rig.output("agent.log");
+  // What the program sees of the GPU does not change; where its kernels run does.
+  const auto last_seen = [&] {
+    const std::string text = rig.output("sms.log");
+    const std::size_t at = text.rfind("\"sms\":");
+    return at == std::string::npos ? 0U : static_cast<uint32_t>(std::atoi(text.c_str() + at + 6));
+  };
+  EXPECT_TRUE(eventually([&] { return last_seen() == part("half").sms_in_use; })) << last_seen();
+  // It takes back, and gives, while both run.
+  ASSERT_NE(rig.ask(R"({"op":"set","tenant":"half","settings":{"sm_percent":"10"}})").find("true"),
+            std::string::npos);
+  EXPECT_TRUE(eventually([&] { return part("half").sms_entitled == 16 && last_seen() < 64; }));
+  beside->kill(SIGKILL);
+  EXPECT_TRUE(eventually([&] { return part("half").sms_in_use == 120 && last_seen() == 120; }));
+}
+
 // As the supervisor asks it to when the kernel module has come.
 TEST(System, AnAgentThatHandsOverThawsAndLeavesItsTenantsToTheNext) {
   SystemRig rig(kCapsAndTurns);
