@@ -9,6 +9,7 @@ namespace {
 constexpr uint64_t kScalarBytes = 64;
 constexpr uint32_t kFewestLaunches = 4;  // of what is worth the name
 constexpr float kMarkedMemory = 256;     // evaluations are no reason to lose a training step
+constexpr uint32_t kLearnNews = 16384;   // launches
 constexpr uint32_t kFirstKinds = 8;      // new kinds that are no surprise
 
 }  // namespace
@@ -20,26 +21,35 @@ bool IterationRecogniser::arrive(uint64_t handle, uint32_t blocks, uint32_t weig
   const uint32_t transition = transition_number(stream.previous, function);
   ++launches_;
   start(stream, now);
-  loops_.see(function);
 
   bool begins = false;
   if (stream.marks != 0) {
-    begins = is_main(stream) && edges_.arrive(stream.previous, function, stream.marks,
-                                              stream.position - stream.unit_position);
+    begins = is_main(stream) &&
+             edges_.arrive(stream.previous, function, stream.marks, stream.input_bytes,
+                           stream.position - stream.unit_position);
     stream.unit_position = stream.position;
     stream.marks = 0;
     if (begins) note_marked_begin(stream);
   } else if (edges_.may_know(transition)) {
     edges_.pass(stream.previous, function);
   }
-  if (is_lost(stream) && is_main(stream)) {
-    if (!loops_.is_resting(is_trusted()))
-      loops_.learn(stream.previous, function, static_cast<uint32_t>(&stream - streams_),
-                   stream.position + 1, breaks_);
-    if (!begins && loops_.is_top(transition)) begins = stream.has_looped = true;
+  const uint32_t step = transition_number(stream.before_previous, transition);
+  const bool is_lost_now = is_lost(stream);
+  // A new function: perhaps another program, whose beginning should not be missed.
+  if (loops_.is_new(function)) {
+    learn_left_ = kLearnNews;
+  } else if (learn_left_ != 0) {
+    --learn_left_;
+  }
+  if ((is_lost_now || !is_trusted_ || learn_left_ != 0) && is_main(stream)) {
+    if (!loops_.is_resting(is_trusted_ && learn_left_ == 0))
+      loops_.learn(step, static_cast<uint32_t>(&stream - streams_), stream.position + 1, breaks_,
+                   is_lost_now);
+    if (!begins && is_lost_now && loops_.is_top(step)) begins = stream.has_looped = true;
   }
   if (begins) begin(stream, function, blocks, now);
 
+  stream.before_previous = stream.previous;
   stream.previous = function;
   stream.position += weight;
   stream.recent += weight;
@@ -60,14 +70,33 @@ void IterationRecogniser::copy(CopyWay way, uint64_t bytes, bool waits, uint64_t
   stream.last_used = launches_ + 1;
   start(stream, now);
   if (way == CopyWay::kToGpu) {
-    stream.marks |= bytes < kScalarBytes ? kMarkScalar : kMarkInput;
-    const uint64_t sum = stream.input_bytes + bytes;
-    stream.input_bytes = sum < ~0U ? static_cast<uint32_t>(sum) : ~0U;
+    if (bytes < kScalarBytes) {
+      stream.marks |= kMarkScalar;
+    } else {
+      stream.marks |= kMarkInput;
+      stream.inputs += bytes;  // and what others do stays to be taken
+      inputs_ += bytes;
+    }
+    add_input(stream, bytes);
   } else if (way == CopyWay::kFromGpu) {
     stream.marks |= kMarkOutput;
     ++breaks_;
   }
   if (waits) set_drained(stream, now);
+}
+
+void IterationRecogniser::ordered(uint64_t stream_handle) {
+  Stream& stream = stream_of(stream_handle);
+  stream.last_used = launches_ + 1;
+  if (stream.inputs == inputs_) return;
+  stream.marks |= kMarkInput;
+  add_input(stream, inputs_ - stream.inputs);
+  stream.inputs = inputs_;
+}
+
+void IterationRecogniser::add_input(Stream& stream, uint64_t bytes) {
+  const uint64_t sum = stream.input_bytes + bytes;
+  stream.input_bytes = sum < ~0U ? static_cast<uint32_t>(sum) : ~0U;
 }
 
 void IterationRecogniser::waited(uint64_t stream_handle, uint64_t now) {
@@ -99,6 +128,7 @@ IterationRecogniser::Stream& IterationRecogniser::find_stream(uint64_t handle) {
   if (stream.is_running) --running_;
   stream = Stream{};
   stream.handle = handle;
+  stream.inputs = inputs_;
   stream.last_used = launches_ + 1;
   latest_ = oldest;
   return stream;
@@ -145,7 +175,7 @@ void IterationRecogniser::halve_shares() {
 }
 
 void IterationRecogniser::begin(Stream& stream, uint32_t function, uint32_t blocks, uint64_t now) {
-  forget_outcomes_of_old_rules();
+  forget_outcomes_of_old_rules(stream.has_looped);
   int before = -1;
   if (stream.has_begun && stream.sketch.launches >= kFewestLaunches) {
     const uint64_t period = now > stream.began_ns ? now - stream.began_ns : 0;
@@ -172,10 +202,11 @@ void IterationRecogniser::begin(Stream& stream, uint32_t function, uint32_t bloc
   if (is_trusted()) ++count_;
 }
 
-void IterationRecogniser::forget_outcomes_of_old_rules() {
-  const uint32_t rules = edges_.changes() + loops_.changes();
-  if (rules == rules_) return;
-  rules_ = rules;
+void IterationRecogniser::forget_outcomes_of_old_rules(bool is_loop) {
+  uint32_t& known = is_loop ? loop_rules_ : edge_rules_;
+  const uint32_t changes = is_loop ? loops_.changes() : edges_.changes();
+  if (known == changes) return;
+  known = changes;
   set_outcomes(0, 0);
 }
 

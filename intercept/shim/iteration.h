@@ -8,13 +8,14 @@
 // iteration, kernels vary with the data, evaluation follows other rules. What every loop has is a
 // way back to its top, so the recogniser looks for that one transition (last kernel of an iteration
 // -> first kernel of the next):
-//   1. Host loops show at marks: the program handed in data or waited for a result since the last
-//      launch on that stream. Transitions at marks cut the launches into units; those that only
-//      divide an iteration (a wait for an overflow flag, a micro-batch before the optimizer step, a
-//      scalar that is copied in) are told from those that begin one: iteration_edges.h.
+//   1. Host loops show at marks: the program handed in data (on that stream, or on one that it then
+//      made this stream wait for) or waited for a result since the last launch on that stream.
+//      Transitions at marks cut the launches into units; those that only divide an iteration (a
+//      wait for an overflow flag, a micro-batch before the optimizer step, a scalar that is copied
+//      in) are told from those that begin one: iteration_edges.h.
 //   2. A loop without marks (data that stays on the GPU, a loader with its own stream) shows as
-//      the transitions with the longest regular distance; of those the one that leads from the
-//      kernel first seen last to the kernel first seen first: iteration_loops.h.
+//      the transitions with the longest regular distance; of those the one that leads from what was
+//      first seen last to what was first seen first: iteration_loops.h.
 // Confidence is not how it was found but how it has fared: the part of the last 32 iterations that
 // were like earlier ones of their kind, in launches and functions: iteration_kinds.h. Salus
 // (MLSys'20) asks the framework for its iteration markers; nothing here needs one.
@@ -22,7 +23,8 @@
 // Known to go wrong: extra kernels of >= 1 % of an iteration on every n-th (n <= 64) make n
 // iterations one, as gradient accumulation looks the same; launches before the first mark of an
 // iteration (a memset that clears gradients) count to the one before; where a loop without marks
-// begins is off by a part of an iteration when the process ran its last kernels before its first.
+// begins is a guess that fails (the period does not) when its first iteration was not seen whole.
+// Needs about ten iterations to trust itself.
 #pragma once
 
 #include <cstdint>
@@ -68,6 +70,10 @@ class IterationRecogniser {
   // The program waited until `stream`, or kAllStreams, had done its work; now_ns: after that.
   void waited(uint64_t stream, uint64_t now_ns);
 
+  // `stream` was made to wait for what another one does (cuStreamWaitEvent). If data was handed in
+  // elsewhere since it last was, a loader's stream for instance, this is where it takes it.
+  void ordered(uint64_t stream);
+
   IterationReport report() const;
   bool is_trusted() const { return is_trusted_; }
 
@@ -78,17 +84,18 @@ class IterationRecogniser {
 
   struct Stream {
     uint64_t handle = 0;
-    uint64_t last_used = 0;  // launches_ then; 0: free entry
-    uint32_t previous = 0;   // function; 0: none yet
-    uint32_t position = 0;   // weight of the launches so far
-    uint32_t recent = 0;     // the same, halved now and then
-    uint8_t marks = 0;       // since the last launch
+    uint64_t last_used = 0;                      // launches_ then; 0: free entry
+    uint32_t previous = 0, before_previous = 0;  // functions; 0: none yet
+    uint32_t position = 0;                       // weight of the launches so far
+    uint32_t recent = 0;                         // the same, halved now and then
+    uint8_t marks = 0;                           // since the last launch
     bool is_running = false;
     bool is_young = true;
     bool has_begun = false;      // an iteration
     bool has_looped = false;     // without a mark, since the last that began at one
     uint32_t unit_position = 0;  // where the present unit began
     uint32_t input_bytes = 0;    // since the last launch
+    uint64_t inputs = 0;         // bytes of all streams, that it knows of
     uint32_t marked_begin = 0;   // position of the last iteration that began at a mark
     float marked_launches = 0;   // of such iterations, the longer ones
     float last_marked = 0;       // of the last one
@@ -115,28 +122,31 @@ class IterationRecogniser {
   bool is_lost(const Stream& stream) const {
     return static_cast<float>(stream.position - stream.marked_begin) > 2 * stream.marked_launches;
   }
+  static void add_input(Stream& stream, uint64_t bytes);
   void note_marked_begin(Stream& stream);
   void halve_shares();
   void begin(Stream& stream, uint32_t function, uint32_t blocks, uint64_t now);
   void set_outcomes(uint32_t outcomes, uint32_t count);
-  void forget_outcomes_of_old_rules();
+  void forget_outcomes_of_old_rules(bool is_loop);
   float confidence() const;
 
   Stream streams_[kStreams];
   uint32_t latest_ = 0;
   uint64_t launches_ = 0;
+  uint32_t learn_left_ = 0;  // launches to learn though nothing asks for it
   uint32_t until_halved_ = kShareLaunches;
   uint32_t busiest_ = 0;  // most `recent` of a stream
 
   uint32_t running_ = 0;  // streams that may have work
   uint64_t drained_ns_ = 0;
   uint64_t idle_ns_ = 0;  // in all
+  uint64_t inputs_ = 0;   // bytes copied to the GPU so far, but scalars
   uint32_t breaks_ = 0;   // marks of output so far: distances across one say nothing
 
   uint32_t outcomes_ = 0;  // newest in bit 0; 1: as expected
   bool is_trusted_ = false;
   uint32_t outcome_count_ = 0;
-  uint32_t rules_ = 0;  // changes of rules when they were last forgotten
+  uint32_t edge_rules_ = 0, loop_rules_ = 0;  // changes of them when those were last forgotten
   uint64_t count_ = 0;
   Phase phase_ = Phase::kUnknown;
   IterationTimes times_;

@@ -10,6 +10,9 @@ constexpr uint32_t kForgetUnits = 256;
 constexpr uint16_t kHalveAt = 1024;
 // An optimizer step that is left out now and then makes a wait look like an end.
 constexpr uint32_t kFewAlike = 8;
+constexpr float kMuchMore = 4;
+constexpr float kCrumb = 16384;
+constexpr float kForgetInput = 0.99F;  // with every unit
 // So that a server's random requests make no period.
 constexpr uint16_t kFewestRepeats = 8;
 // How much longer the unit before an optimizer step is than one without.
@@ -17,11 +20,12 @@ constexpr float kEpilogue = 1.01F;
 
 }  // namespace
 
-bool IterationEdges::arrive(uint32_t from, uint32_t to, uint8_t marks, uint32_t unit_launches) {
+bool IterationEdges::arrive(uint32_t from, uint32_t to, uint8_t marks, uint32_t input_bytes,
+                            uint32_t unit_launches) {
   ++units_;
   Edge* known = find(from, to);
   Edge& edge = known ? *known : make(from, to);
-  count(edge, marks, unit_launches);
+  count(edge, marks, input_bytes, unit_launches);
   if (was_round_) ++edge.after_round;
   was_round_ = strength(edge) == kRound;
   const bool is_inside = !is_inherent(edge) || continues_round(edge) || is_inside_input(edge);
@@ -94,29 +98,34 @@ void IterationEdges::set_filter() {
   }
 }
 
-void IterationEdges::count(Edge& edge, uint8_t marks, uint32_t unit_launches) {
+void IterationEdges::count(Edge& edge, uint8_t marks, uint32_t input_bytes,
+                           uint32_t unit_launches) {
   ++edge.marked;
   if (marks & kMarkInput) ++edge.inputs;
   if (marks & kMarkScalar) ++edge.scalars;
   if (marks & kMarkOutput) ++edge.outputs;
   const auto memory = static_cast<float>(edge.marked < 16 ? edge.marked : 16);
   edge.launches += (static_cast<float>(unit_launches) - edge.launches) / memory;
+  edge.input_bytes += (static_cast<float>(input_bytes) - edge.input_bytes) / memory;
+  most_input_ *= kForgetInput;
+  if (edge.input_bytes > most_input_) most_input_ = edge.input_bytes;
   if (edge.marked < kHalveAt) return;
   edge.marked /= 2, edge.unmarked /= 2;
   edge.after_round /= 2, edge.inputs /= 2, edge.scalars /= 2, edge.outputs /= 2;
 }
 
-IterationEdges::Strength IterationEdges::strength(const Edge& edge) {
-  const bool has_input = 2 * edge.inputs >= edge.marked;
+IterationEdges::Strength IterationEdges::strength(const Edge& edge) const {
+  const bool is_crumb = edge.input_bytes * kCrumb < most_input_;
+  const bool has_input = !is_crumb && 2 * edge.inputs >= edge.marked;
   const bool has_output = 2 * edge.outputs >= edge.marked;
-  const bool has_scalar = 2 * edge.scalars >= edge.marked;
+  const bool has_scalar = !is_crumb && 2 * edge.scalars >= edge.marked;
   if (has_output && (has_input || has_scalar)) return kRound;
   if (has_input) return kInput;
   if (has_output) return kOutput;
   return has_scalar ? kScalar : kNone;
 }
 
-bool IterationEdges::continues_round(const Edge& edge) {
+bool IterationEdges::continues_round(const Edge& edge) const {
   return edge.marked > 1 && strength(edge) < kRound && 10 * edge.after_round >= 9 * edge.marked;
 }
 
@@ -136,7 +145,6 @@ bool IterationEdges::is_demoted(Edge& edge) {
   if (++edge.since_top <= edge.times && top.to != 0 && units_ - top.last_unit <= kForgetUnits)
     return true;
   edge.demoted_by = kNobody;
-  ++changes_;
   return false;
 }
 
@@ -187,10 +195,7 @@ void IterationEdges::group(uint32_t period) {
   for (uint32_t i = 0; i < kEdges; ++i) {
     const Edge& edge = edges_[i];
     if (times[i] != 1) continue;
-    const int span = edge.from_rank - edge.to_rank;
-    if (!top || strength(edge) > strength(*top) ||
-        (strength(edge) == strength(*top) && span > top->from_rank - top->to_rank))
-      top = &edge;
+    if (!top || is_more_a_top(edge, *top)) top = &edge;
   }
   if (!top) return;
   for (uint32_t i = 0; i < kEdges; ++i) {
@@ -199,12 +204,19 @@ void IterationEdges::group(uint32_t period) {
   for (uint32_t i = 0; i < kEdges; ++i) {
     if (times[i] == 0) continue;
     const uint8_t by = &edges_[i] == top ? kNobody : static_cast<uint8_t>(top - edges_);
-    changes_ += edges_[i].demoted_by != by;
-    edges_[i].demoted_by = by;
+    changes_ += by != kNobody && edges_[i].last_demoted_by != by;
+    edges_[i].demoted_by = edges_[i].last_demoted_by = by;
     edges_[i].times = times[i];
     edges_[i].top_unit = top->last_unit;
     edges_[i].since_top = 0;
   }
+}
+
+bool IterationEdges::is_more_a_top(const Edge& edge, const Edge& other) const {
+  if (strength(edge) != strength(other)) return strength(edge) > strength(other);
+  if (edge.input_bytes > kMuchMore * other.input_bytes) return true;
+  if (other.input_bytes > kMuchMore * edge.input_bytes) return false;
+  return edge.from_rank - edge.to_rank > other.from_rank - other.to_rank;
 }
 
 bool IterationEdges::can_demote(const Edge& edge, const Edge& top, uint32_t times) const {

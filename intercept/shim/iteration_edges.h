@@ -13,8 +13,10 @@
 //   the odd one in a period   Edges m m m o m m m o: o, seen once in a period, begins the
 //                             iteration, if the others are weaker (no result or no input at them)
 //                             or lead to the same function after a shorter unit: micro-batches
-//                             before the optimizer step.
+//                             before the optimizer step. Of several odd ones, the one with result
+//                             and input, with most input, or with the longest way back.
 //     Training 20 steps and evaluating 5: t t t .. e e e: both come in runs, so neither is odd.
+//   crumbs                    An input of less than a 16,000th of the largest is none.
 //   more of the same round    Result and input at one edge, and only then a weaker one: it belongs
 //                             to the iteration that has begun (tables copied in after the first
 //                             kernel, a wait in the middle).
@@ -36,13 +38,14 @@ enum Mark : uint8_t {
 class IterationEdges {
  public:
   // A launch after marks, which ends a unit of so many launches. Does it begin an iteration?
-  bool arrive(uint32_t from, uint32_t to, uint8_t marks, uint32_t unit_launches);
+  bool arrive(uint32_t from, uint32_t to, uint8_t marks, uint32_t input_bytes,
+              uint32_t unit_launches);
   // A launch without marks; only needed where may_know() says so.
   bool may_know(uint32_t transition) const {
     return (filter_[(transition >> 6) % kFilterWords] >> (transition & 63) & 1) != 0;
   }
   void pass(uint32_t from, uint32_t to);
-  // How often a period has been found or given up.
+  // How often a period has been found that was not known.
   uint32_t changes() const { return changes_; }
 
  private:
@@ -59,8 +62,10 @@ class IterationEdges {
     uint16_t from_rank = 0, to_rank = 0;            // in order of first appearance
     uint32_t first_unit = 0, last_unit = 0;
     float launches = 0;        // of the units that end here
+    float input_bytes = 0;     // handed in at the marks
     uint16_t after_round = 0;  // of `marked`: directly after an edge with result and input
     uint8_t demoted_by = kNobody;
+    uint8_t last_demoted_by = kNobody;
     uint8_t times = 0;      // in a period of that demotion, at most
     uint8_t since_top = 0;  // times since `demoted_by`
     uint32_t top_unit = 0;  // when that was
@@ -72,13 +77,14 @@ class IterationEdges {
   Edge& make(uint32_t from, uint32_t to);
   uint16_t rank_of(uint32_t function);
   void set_filter();
-  void count(Edge& edge, uint8_t marks, uint32_t unit_launches);
+  void count(Edge& edge, uint8_t marks, uint32_t input_bytes, uint32_t unit_launches);
+  bool is_more_a_top(const Edge& edge, const Edge& other) const;
   enum Strength { kNone = 0, kScalar = 1, kOutput = 2, kInput = 3, kRound = 4 };
-  static Strength strength(const Edge& edge);
-  static bool is_inherent(const Edge& edge) {
+  Strength strength(const Edge& edge) const;
+  bool is_inherent(const Edge& edge) const {
     return edge.marked >= 3 * edge.unmarked || strength(edge) == kRound;
   }
-  static bool continues_round(const Edge& edge);
+  bool continues_round(const Edge& edge) const;
   bool begins(Edge& edge, uint8_t marks);
   bool is_demoted(Edge& edge);
   bool is_inside_input(const Edge& edge) const;
@@ -91,6 +97,7 @@ class IterationEdges {
   uint64_t filter_[kFilterWords] = {};
   uint32_t units_ = 0;
   uint32_t changes_ = 0;
+  float most_input_ = 0;    // of an edge, of late
   bool was_round_ = false;  // the edge before
   uint16_t ranks_ = 0;
   uint32_t length_ = 0;                        // of the string so far

@@ -3,11 +3,11 @@
 
 #include <cstddef>
 
-#include "intercept/shim/iteration_hash.h"
-
 namespace gpushare::shim {
 namespace {
 
+constexpr uint32_t kMostRecent = 64;   // other streams' steps until one of them is looked at
+constexpr uint32_t kMostSeen = 1024;   // a quarter of the bits
 constexpr uint32_t kLooks = 4;         // at entries, with every launch
 constexpr uint16_t kFewest = 2;        // like distances that make a regular one
 constexpr uint16_t kFewestLonger = 6;  // where a shorter one is well known
@@ -23,21 +23,32 @@ bool is_near(float value, float mean) {
   return 4 * difference <= mean;
 }
 
+uint32_t median(uint32_t (&values)[7]) {
+  for (uint32_t i = 1; i < 7; ++i)
+    for (uint32_t j = i; j > 0 && values[j - 1] > values[j]; --j) {
+      const uint32_t value = values[j];
+      values[j] = values[j - 1];
+      values[j - 1] = value;
+    }
+  return values[3];
+}
+
 }  // namespace
 
-void IterationLoops::learn(uint32_t from, uint32_t to, uint32_t stream, uint32_t position,
-                           uint32_t breaks) {
+void IterationLoops::learn(uint32_t number, uint32_t stream, uint32_t position, uint32_t breaks,
+                           bool is_needed) {
   ++learned_;
+  if (is_needed) ++needed_;
   breaks += rests_;
-  Transition& transition = entry(from, to, stream);
-  if (transition.position != 0 && transition.breaks == breaks)
-    add_distance(transition, position - transition.position);
-  transition.position = position;
-  transition.learned = learned_;
-  transition.breaks = breaks;
+  Step& step = entry(number, stream);
+  if (step.position != 0 && step.breaks == breaks) add_distance(step, position - step.position);
+  step.position = position;
+  step.needed = needed_;
+  step.breaks = breaks;
+  remember(static_cast<uint32_t>(&step - steps_), stream);
   for (uint32_t i = 0; i < kLooks; ++i) {
-    look_at(transitions_[looking_]);
-    looking_ = (looking_ + 1) % kTransitions;
+    look_at(steps_[looking_]);
+    looking_ = (looking_ + 1) % kSteps;
   }
   if (looking_ == 0) choose();
 }
@@ -51,7 +62,7 @@ bool IterationLoops::is_resting(bool is_trusted) {
     --rest_;
     return true;
   }
-  const auto enough = static_cast<uint32_t>(kAwake * transitions_[top_].distance);
+  const auto enough = static_cast<uint32_t>(kAwake * steps_[top_].distance);
   if (++awake_ >= enough) {
     awake_ = 0;
     rest_ = 7 * enough;
@@ -60,94 +71,108 @@ bool IterationLoops::is_resting(bool is_trusted) {
   return false;
 }
 
-IterationLoops::Transition& IterationLoops::entry(uint32_t from, uint32_t to, uint32_t stream) {
-  const uint32_t transition = transition_number(from, to);
-  const uint32_t key = (transition + stream * 0x9E3779B9U) | 1;
-  Transition* const set = transitions_ + std::size_t{key >> 1} % (kTransitions / kWays) * kWays;
-  Transition* oldest = set;
-  for (Transition* one = set; one != set + kWays; ++one) {
+IterationLoops::Step& IterationLoops::entry(uint32_t number, uint32_t stream) {
+  const uint32_t key = (number + stream * 0x9E3779B9U) | 1;
+  Step* const set = steps_ + std::size_t{key >> 1} % (kSteps / kWays) * kWays;
+  Step* oldest = set;
+  for (Step* one = set; one != set + kWays; ++one) {
     if (one->key == key) return *one;
-    if (one->learned < oldest->learned) oldest = one;
+    if (one->needed < oldest->needed) oldest = one;
   }
-  *oldest = Transition{};
+  *oldest = Step{};
   oldest->key = key;
-  oldest->transition = transition;
-  oldest->from_rank = rank_of(from);
-  oldest->to_rank = rank_of(to);
+  oldest->step = number;
+  oldest->born = learned_;
   return *oldest;
 }
 
-// Full: a process that has had that many functions starts over.
-uint16_t IterationLoops::rank_of(uint32_t function) {
-  uint32_t i = function % kFunctions;
-  while (ranks_[i].function != 0 && ranks_[i].function != function) i = (i + 1) % kFunctions;
-  if (ranks_[i].function == 0) {
-    if (rank_count_ >= kFunctions / 4 * 3) {
-      for (Rank& rank : ranks_) rank = Rank{};
-      for (uint64_t& word : seen_) word = 0;
-      rank_count_ = 0;
-      i = function % kFunctions;
-    }
-    ranks_[i] = {function, ++rank_count_};
-    seen_[function >> 26] |= 1ULL << (function >> 20 & 63);
+// The step in the middle of the last ones: how much younger are those before it than those after?
+void IterationLoops::remember(uint32_t index, uint32_t stream) {
+  if (stream != recent_stream_) {
+    // Another stream's steps in between say nothing. The one that launches most wins in the end.
+    if (recent_count_ != 0) --recent_count_;
+    if (recent_count_ != 0) return;
+    recent_stream_ = stream;
   }
-  return static_cast<uint16_t>(ranks_[i].rank);
+  recent_[next_recent_++ % kRecent] = static_cast<uint16_t>(index);
+  if (recent_count_ < kMostRecent) ++recent_count_;
+  if (recent_count_ < kRecent) return;
+  Step& middle = steps_[recent_[(next_recent_ - kAround - 1) % kRecent]];
+  if (middle.good < kFewest || (middle.drop != kUnknownDrop && learned_ % 16 != 0)) return;
+  uint32_t before[kAround], after[kAround];
+  uint32_t youngest = 0;
+  for (uint32_t i = 0; i < kAround; ++i) {
+    after[i] = steps_[recent_[(next_recent_ - 1 - i) % kRecent]].born;
+    before[i] = steps_[recent_[(next_recent_ - kAround - 2 - i) % kRecent]].born;
+    if (before[i] > youngest) youngest = before[i];
+  }
+  const uint32_t next = after[kAround - 1], one_later = after[kAround - 2];
+  const uint32_t young = median(before);
+  const auto drop = static_cast<int32_t>(young) - static_cast<int32_t>(median(after));
+  // A step has three launches: it and the next lead over the way back, the one after does not.
+  const bool is_way_back = middle.born > youngest && next > middle.born && one_later < young;
+  middle.drop = is_way_back ? drop : drop / 2;
 }
 
-void IterationLoops::add_distance(Transition& transition, uint32_t distance) {
+void IterationLoops::add_distance(Step& step, uint32_t distance) {
   const auto value = static_cast<float>(distance);
-  if (is_near(value, transition.distance)) {
-    ++transition.good;
-    transition.distance += (value - transition.distance) / 8;
-  } else if (is_near(value, static_cast<float>(transition.last_distance)) &&
-             2 * transition.bad >= transition.good) {
-    transition.distance = value;  // another program than before
-    transition.good = 1;
-    transition.bad = 0;
+  if (is_near(value, step.distance)) {
+    ++step.good;
+    step.distance += (value - step.distance) / 8;
+  } else if (is_near(value, static_cast<float>(step.last_distance)) && 2 * step.bad >= step.good) {
+    step.distance = value;  // another program than before
+    step.good = 1;
+    step.bad = 0;
   } else {
-    const bool is_top = has_top_ && transition.key == top_key_;
-    transition.bad = static_cast<uint16_t>(transition.bad + (is_top ? kTopPenalty : 1));
-    if (is_top && !is_regular(transition)) has_top_ = false;
+    const bool is_top = has_top_ && step.key == top_key_;
+    step.bad = static_cast<uint16_t>(step.bad + (is_top ? kTopPenalty : 1));
+    if (is_top && !is_regular(step)) has_top_ = false;
   }
-  transition.last_distance = distance;
-  if (transition.good < kHalveAt && transition.bad < kHalveAt) return;
-  transition.good /= 2;
-  transition.bad /= 2;
+  step.last_distance = distance;
+  if (step.good < kHalveAt && step.bad < kHalveAt) return;
+  step.good /= 2;
+  step.bad /= 2;
 }
 
-bool IterationLoops::is_regular(const Transition& transition) const {
-  return transition.distance >= kShortest && transition.good >= kFewest &&
-         16 * transition.bad <= transition.good &&
-         static_cast<float>(learned_ - transition.learned) <=
-             static_cast<float>(kPatience) * transition.distance + 64;
+bool IterationLoops::note(uint32_t function) {
+  if (++seen_count_ > kMostSeen) {
+    for (uint64_t& word : seen_) word = 0;
+    seen_count_ = 1;
+  }
+  seen_[function >> 26] |= 1ULL << (function >> 20 & 63);
+  return true;
 }
 
-void IterationLoops::look_at(const Transition& transition) {
-  if (!is_regular(transition)) return;
+bool IterationLoops::is_regular(const Step& step) const {
+  return step.distance >= kShortest && step.good >= kFewest && 16 * step.bad <= step.good &&
+         static_cast<float>(needed_ - step.needed) <=
+             static_cast<float>(kPatience) * step.distance + 64;
+}
+
+void IterationLoops::look_at(const Step& step) {
+  if (!is_regular(step)) return;
   if (best_ >= 0) {
-    const Transition& best = transitions_[best_];
-    if (transition.distance * kLonger < best.distance) return;
-    const int span = transition.from_rank - transition.to_rank;
-    const bool is_longer = transition.distance > best.distance * kLonger;
-    if (is_longer && best.good > kFewestLonger && transition.good < kFewestLonger) return;
-    if (!is_longer && span <= best.from_rank - best.to_rank) return;
+    const Step& best = steps_[best_];
+    if (step.distance * kLonger < best.distance) return;
+    const bool is_longer = step.distance > best.distance * kLonger;
+    if (is_longer && best.good > kFewestLonger && step.good < kFewestLonger) return;
+    if (!is_longer && step.drop <= best.drop) return;
   }
-  best_ = static_cast<int>(&transition - transitions_);
+  best_ = static_cast<int>(&step - steps_);
 }
 
 // The top stays where nothing is better, so that boundaries do not wander.
 void IterationLoops::choose() {
-  if (best_ >= 0 && is_regular(transitions_[best_])) {
-    if (!has_top_ || top_key_ != transitions_[best_].key) ++changes_;
+  if (best_ >= 0 && is_regular(steps_[best_])) {
+    if (!has_top_ || top_key_ != steps_[best_].key) ++changes_;
     top_ = best_;
-    top_key_ = transitions_[top_].key;
-    top_transition_ = transitions_[top_].transition;
+    top_key_ = steps_[top_].key;
+    top_step_ = steps_[top_].step;
     has_top_ = true;
-  } else if (has_top_ && !is_regular(transitions_[top_])) {
+  } else if (has_top_ && !is_regular(steps_[top_])) {
     has_top_ = false;
   }
-  best_ =
-      has_top_ && transitions_[top_].key == top_key_ && is_regular(transitions_[top_]) ? top_ : -1;
+  best_ = has_top_ && steps_[top_].key == top_key_ && is_regular(steps_[top_]) ? top_ : -1;
 }
 
 }  // namespace gpushare::shim

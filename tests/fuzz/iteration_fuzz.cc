@@ -26,6 +26,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         case 2:
           recogniser->waited(who & 1 ? IterationRecogniser::kAllStreams : stream, now);
           break;
+        case 5:
+          recogniser->ordered(stream);
+          break;
         case 3:
           begun += recogniser->graph_launch(who, stream, now);
           break;

@@ -132,6 +132,29 @@ TEST(Iteration, ANewLoopAfterAnotherIsRecognisedAgain) {
   }
 }
 
+// As a loader with its own stream does: it copies there, and the working stream is made to wait. A
+// metric is read back in the middle of the iteration, which is no beginning.
+TEST(Iteration, InputOnAnotherStreamCountsWhereTheWorkingStreamWaitsForIt) {
+  constexpr uint64_t kWork = 1, kLoader = 2;
+  const auto recogniser = std::make_unique<IterationRecogniser>();
+  uint64_t now = 1'000'000'000;
+  uint32_t right = 0, wrong = 0;
+  for (uint32_t step = 0; step < 200; ++step) {
+    recogniser->copy(CopyWay::kToGpu, 1 << 20, false, kLoader, now);
+    recogniser->ordered(kWork);
+    for (uint64_t i = 0; i < 60; ++i) {
+      if (i == 40) recogniser->waited(kWork, now);
+      const bool begins = recogniser->launch(0x100 + i % 45 * 64, 100, kWork, now += 10'000) &&
+                          recogniser->is_trusted();
+      if (step < 16) continue;
+      right += begins && i == 0;
+      wrong += begins && i != 0;
+    }
+  }
+  EXPECT_EQ(right, 184U);
+  EXPECT_EQ(wrong, 0U);
+}
+
 TEST(Iteration, NothingIsKnownOfAProgramThatDoesNothing) {
   const auto recogniser = std::make_unique<IterationRecogniser>();
   recogniser->waited(IterationRecogniser::kAllStreams, 5);
