@@ -29,6 +29,7 @@ struct Driver {
   X(cuGreenCtxCreate, (CUgreenCtx*, CUdevResourceDesc, CUdevice, unsigned))                \
   X(cuGreenCtxDestroy, (CUgreenCtx))                                                       \
   X(cuGreenCtxStreamCreate, (CUstream*, CUgreenCtx, unsigned, int))
+// NOLINTNEXTLINE(bugprone-macro-parentheses): it is a declarator
 #define GS_MEMBER(name, parameters) CUresult(*name) parameters;
   GS_DRIVER_FUNCTIONS(GS_MEMBER)
 #undef GS_MEMBER

@@ -6,6 +6,8 @@
 
 #include <cstring>
 
+// The loader's tables hold addresses as numbers.
+// NOLINTBEGIN(performance-no-int-to-ptr)
 namespace gpushare::shim {
 namespace {
 
@@ -129,3 +131,4 @@ bool find_object(const void* address, LoadedObject* object) {
 }
 
 }  // namespace gpushare::shim
+// NOLINTEND(performance-no-int-to-ptr)

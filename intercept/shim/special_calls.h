@@ -153,10 +153,10 @@ constexpr bool has_special = false;
 template <int index, class Signature>
 struct Special;
 
-#define GS_SPECIAL(symbol, ...)                      \
-  template <>                                        \
-  constexpr bool has_special<kHook_##symbol> = true; \
-  template <class Signature>                         \
+#define GS_SPECIAL(symbol, ...)                             \
+  template <>                                               \
+  inline constexpr bool has_special<kHook_##symbol> = true; \
+  template <class Signature>                                \
   struct Special<kHook_##symbol, Signature> : __VA_ARGS__ {};
 GS_SPECIAL(cuStreamCreate, Created<kHook_cuStreamCreate, Signature>)
 GS_SPECIAL(cuStreamCreateWithPriority, Created<kHook_cuStreamCreateWithPriority, Signature>)

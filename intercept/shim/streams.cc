@@ -230,7 +230,8 @@ void Streams::before_release(CUdevice ordinal, bool is_reset) {
   Device& device = devices_[ordinal];
   const Locked locked(device.lock);
   if (device.primary.load(std::memory_order_relaxed) == nullptr) return;
-  if (!is_reset && device.retains > 0 && --device.retains > 0) return;
+  if (device.retains > 0) --device.retains;
+  if (!is_reset && device.retains > 0) return;
   device.retains = 0;
   device.primary.store(nullptr, std::memory_order_release);
   const auto forget = [this](Stream& stream) {

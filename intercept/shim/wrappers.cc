@@ -42,9 +42,9 @@ constexpr Use use_of(Kind kind) {
 
 // What a launch says that is too large for a partition, and perhaps not for the GPU.
 constexpr bool is_too_large(CUresult result) {
-  constexpr CUresult kCooperativeLaunchTooLarge{720}, kInvalidClusterSize{912};
-  return result == kCooperativeLaunchTooLarge || result == kInvalidClusterSize ||
-         result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+  constexpr unsigned kCooperativeLaunchTooLarge = 720, kInvalidClusterSize = 912;
+  return result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES || result == kCooperativeLaunchTooLarge ||
+         result == kInvalidClusterSize;
 }
 
 template <int index, Kind kind, Flavor flavor, class... Parameters>
