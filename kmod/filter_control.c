@@ -23,6 +23,21 @@ static struct gs_object *gs_control_object(const struct gs_call *call)
 	return object && gs_class_has_control(object->class_id, call->rm.cmd) ? object : NULL;
 }
 
+/*
+ * A client that was there before us may be in the middle of its start: its groups are not known. The
+ * driver itself lets no one use another's client, so an object of such a one is taken for the
+ * caller's own, and every time for the first.
+ */
+static bool gs_control_is_older(const struct gs_call *call)
+{
+	struct gs_client *client = gs_client_find(call->rm.client, call->file, call->process);
+
+	if (!client)
+		return true;
+	return client->process == call->process && client->fd < 0 &&
+	       !gs_object_find(client, call->rm.object);
+}
+
 /* A channel is scheduled with its group. */
 static bool gs_control_was_made(enum gs_rule rule, const struct gs_object *object)
 {
@@ -85,22 +100,24 @@ long gs_filter_control(struct gs_call *call)
 	if (gs_call_enter(call))
 		return gs_call_refuse(call, RM_ERR_NO_MEMORY);
 	object = gs_control_object(call);
-	target.is_own = object;
+	target.is_own = object || gs_control_is_older(call);
 	target.is_done = object && gs_control_was_made(rule, object);
 	if (!gs_control_is_allowed(rule, &target, value)) {
 		gs_control_count_refusal(call);
 		gs_call_leave(call);
 		return gs_call_refuse(call, RM_ERR_INSUFFICIENT_PERMISSIONS);
 	}
-	call->object = object; /* there is one: every rule that allows asks for an own object */
-	object->refs++;
-	gs_control_mark(rule, object, true);
+	if (object) {
+		call->object = object;
+		object->refs++;
+		gs_control_mark(rule, object, true);
+	}
 	mutex_unlock(&gs_lock);
 
 	gs_call_driver(call, &answer);
 
 	mutex_lock(&gs_lock);
-	if (!answer.is_done)
+	if (object && !answer.is_done)
 		gs_control_mark(rule, object, false);
 	if (answer.status != GS_STATUS_NONE)
 		gs_control_event(call, answer.status, 0, 0);

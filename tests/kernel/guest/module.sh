@@ -69,6 +69,19 @@ test_AUnloadedModuleRefusesNothing() {
   [ ! -e $tree ] || fail "its tree is still there"
 }
 
+# Its group is made, and not yet scheduled, when the module comes.
+test_AProgramThatIsStartingIsServed() {
+  load_driver
+  echo 150 >/sys/module/nvidia/parameters/delay_ms
+  rm_client open >/tmp/starting 2>&1 &
+  sleep 1.8
+  load_module
+  ! grep open /tmp/starting || fail "it had started already: this test shows nothing"
+  wait $! || fail "$(cat /tmp/starting)"
+  echo 0 >/sys/module/nvidia/parameters/delay_ms
+  unload_module
+}
+
 is_unloaded() { rmmod gpushare 2>/dev/null || [ ! -e $tree ]; }
 # A call may sleep in the driver for long; the module may be in its way back.
 test_GoesAfterThoseThatSleepInTheDriver() {
