@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Ring 2: every suite in a kernel of its own under QEMU, one more at a time than there are processors
-# (the guests wait as much as they work).
+# Ring 2: every suite in a kernel of its own under QEMU, two more at a time than there are processors
+# (the guests wait more than they work).
 #   run.sh [-k KERNEL] BUILD [SUITE...]    BUILD: where make has put what it built; SUITE: of those below
 #   KERNEL: that of BUILD/kernel/KERNEL, e.g. debug, instead of the one in BUILD/kernel
 # GPUSHARE_KERNEL_ROUNDS: how often gpushare.ko is loaded and unloaded under load (8; 2 s each).
@@ -87,7 +87,7 @@ chosen=()
 while read -r line; do
   read -r suite _ <<<"$line"
   [ $# = 0 ] || [[ " $* " == *" ${suite%.*} "* ]] || continue
-  while [ "$(jobs -rp | wc -l)" -gt "$(nproc)" ]; do wait -n; done
+  while [ "$(jobs -rp | wc -l)" -gt $(($(nproc) + 1)) ]; do wait -n; done
   # shellcheck disable=SC2086 # the words of the line
   run_suite $line >"$logs/$suite" &
   chosen+=("$suite")
