@@ -72,7 +72,7 @@ echo "# throughput of a saturating program, units per ms: in the whole GPU, in 6
 for round in 1 2 3; do
   for how in "--groups 0" "--groups ff" "--groups ff --length 8 --move-us 3000"; do
     seen=$($drive --features partitions $how -- "$work/spin" --seconds 2 2>&1)
-    printf '  %-40s %s\n' "$how" "$(echo "$seen" | field units_per_ms) moves $(echo "$seen" | field moves)"
+    printf '  %s %-40s %s\n' "$round" "$how" "$(echo "$seen" | field units_per_ms) moves $(echo "$seen" | field moves)"
   done
 done
 
