@@ -85,15 +85,6 @@ static u64 gs_memory_answered(const struct gs_call *call)
 	return call->is_params_answer ? call->params.memory.size : 0;
 }
 
-static bool gs_memory_is_video(const struct gs_call *call)
-{
-	if (!rm_is_memory_class(call->rm.class_id))
-		return false;
-	if (call->rm.has_inline_size)
-		return call->rm.is_video;
-	return rm_memory_is_video(call->rm.class_id, call->params.memory.attr);
-}
-
 /*
  * The GPU of a new object: a device names it, all others are on their parent's; of a parent that is
  * not known on the first. Without parameters the driver takes zeros.
@@ -184,7 +175,7 @@ long gs_filter_alloc(struct gs_call *call)
 		return gs_call_refuse(call, RM_ERR_NO_MEMORY);
 	call->object = object;
 	object->class_id = call->rm.class_id;
-	object->is_video = gs_memory_is_video(call);
+	object->is_video = call->rm.is_video;
 	if (call->rm.class_id == RM_CLASS_GROUP) {
 		object->engine_type = call->params.group.engine_type;
 		object->fd = gs_call_fd(call);

@@ -31,9 +31,7 @@
 #define RM_CLASS_ROOT_NON_PRIV 0x01u
 #define RM_CLASS_ROOT_CLIENT 0x41u
 #define RM_CLASS_MEMORY_SYSTEM 0x3Eu
-#define RM_CLASS_MEMORY_LOCAL_PRIVILEGED 0x3Fu /* video memory */
-#define RM_CLASS_MEMORY_LOCAL_USER 0x40u       /* video memory */
-#define RM_CLASS_MEMORY_EXTENDED_USER 0x42u    /* video memory of an older interface */
+#define RM_CLASS_MEMORY_LOCAL_USER 0x40u /* video memory */
 #define RM_CLASS_DEVICE 0x80u
 #define RM_CLASS_SUBDEVICE 0x2080u
 #define RM_CLASS_GROUP 0xA06Cu
@@ -117,7 +115,19 @@ struct rm_nvos32_head {
 	__u32 type, flags, attr; /* RM_HEAP_FREE ends with `type` */
 	__u32 format, compr_covg, zcull_covg, partition_stride, width;
 	__u64 height_or_range_size; /* ALLOC_SIZE: u32 height; ALLOC_SIZE_RANGE: the size */
-	__u64 size; /* ALLOC_SIZE and ALLOC_TILED; in ALLOC_SIZE_RANGE something else */
+	__u64 size; /* ALLOC_SIZE; ALLOC_TILED: answer; in ALLOC_SIZE_RANGE something else */
+};
+
+/* The same for RM_HEAP_ALLOC_TILED, whose members stand elsewhere, and whose size is the driver's. */
+struct rm_nvos32_tiled {
+	__u32 h_root, h_parent, function, h_va_space;
+	__u16 ivc_heap, pad0;
+	__u32 status;
+	__u64 total, free;
+	__u32 owner, h_memory;
+	__u32 type, flags, height;
+	__s32 pitch;
+	__u32 attr;
 };
 
 #define RM_HEAP_ALLOC_SIZE 2u

@@ -47,9 +47,9 @@ enum rm_call_kind {
  * @cmd: CONTROL: its number
  * @p_params: ALLOC, CONTROL: address of the parameters, 0 for none
  * @params_size: as the caller says; 0 when the class decides
- * @has_inline_size: ALLOC: @bytes and @is_video are in the argument, not in the parameters
+ * @has_inline_size: ALLOC: @bytes is in the argument, not in the parameters
  * @is_opaque: ALLOC, CONTROL: the parameters are serialized and cannot be read
- * @is_video: with @has_inline_size: of video memory
+ * @is_video: ALLOC: of video memory
  * @bytes: with @has_inline_size: size, rounded to whole pages
  * @object_offset: ALLOC, DUP: where the driver answers with the handle
  * @status_offset: where it answers with its status
@@ -141,25 +141,7 @@ static inline bool rm_is_channel_class(__u32 class_id)
 /* Classes whose allocation parameters are struct rm_memory_params. */
 static inline bool rm_is_memory_class(__u32 class_id)
 {
-	return class_id == RM_CLASS_MEMORY_SYSTEM || class_id == RM_CLASS_MEMORY_LOCAL_USER ||
-	       class_id == RM_CLASS_MEMORY_LOCAL_PRIVILEGED ||
-	       class_id == RM_CLASS_MEMORY_EXTENDED_USER;
-}
-
-/* Of an object whose kind the class alone does not tell: NVOS32_ATTR_LOCATION_VIDMEM or _ANY. */
-static inline bool rm_attr_is_video(__u32 attr)
-{
-	__u32 location = attr & RM_MEMORY_ATTR_LOCATION_MASK;
-
-	return location == 0 || location == RM_MEMORY_ATTR_LOCATION_MASK;
-}
-
-static inline bool rm_memory_is_video(__u32 class_id, __u32 attr)
-{
-	if (class_id == RM_CLASS_MEMORY_EXTENDED_USER)
-		return rm_attr_is_video(attr);
-	return class_id == RM_CLASS_MEMORY_LOCAL_USER ||
-	       class_id == RM_CLASS_MEMORY_LOCAL_PRIVILEGED;
+	return class_id == RM_CLASS_MEMORY_SYSTEM || class_id == RM_CLASS_MEMORY_LOCAL_USER;
 }
 
 /* Objects that are remembered: those that events are about, and what can be above them. */
@@ -179,6 +161,8 @@ static inline bool rm_is_heap_function(__u32 function)
 
 static inline void rm_parse_heap(const struct rm_nvos32_head *arg, struct rm_call *call)
 {
+	const struct rm_nvos32_tiled *tiled = (const struct rm_nvos32_tiled *)arg;
+	__u32 attr = arg->attr;
 	__u64 bytes;
 
 	call->client = arg->h_root;
@@ -191,8 +175,11 @@ static inline void rm_parse_heap(const struct rm_nvos32_head *arg, struct rm_cal
 		call->kind = RM_CALL_FREE;
 		return;
 	case RM_HEAP_ALLOC_SIZE:
-	case RM_HEAP_ALLOC_TILED:
 		bytes = arg->size;
+		break;
+	case RM_HEAP_ALLOC_TILED:
+		bytes = (__u64)tiled->height * (__u64)tiled->pitch; /* as the driver does it */
+		attr = tiled->attr;
 		break;
 	case RM_HEAP_ALLOC_SIZE_RANGE:
 		bytes = arg->height_or_range_size;
@@ -205,9 +192,9 @@ static inline void rm_parse_heap(const struct rm_nvos32_head *arg, struct rm_cal
 		call->kind = RM_CALL_OTHER;
 		return;
 	}
-	call->is_video = rm_attr_is_video(arg->attr);
+	call->is_video = !(attr & RM_MEMORY_ATTR_LOCATION_MASK);
 	call->class_id = call->is_video ? RM_CLASS_MEMORY_LOCAL_USER : RM_CLASS_MEMORY_SYSTEM;
-	call->bytes = rm_memory_round(bytes, arg->attr);
+	call->bytes = rm_memory_round(bytes, attr);
 	call->has_inline_size = true;
 }
 
@@ -249,6 +236,7 @@ static inline void rm_call_parse(__u32 nr, __u32 size, const void *arg, struct r
 		call->p_params = a->p_params;
 		call->params_size = is_old ? old->params_size : a->params_size;
 		call->is_opaque = !is_old && (a->flags & RM_ALLOC_FLAGS_SERIALIZED);
+		call->is_video = a->h_class == RM_CLASS_MEMORY_LOCAL_USER;
 		call->object_offset = offsetof(struct rm_nvos64, h_new);
 		call->status_offset = is_old ? offsetof(struct rm_nvos21, status) :
 					       offsetof(struct rm_nvos64, status);
@@ -261,6 +249,7 @@ static inline void rm_call_parse(__u32 nr, __u32 size, const void *arg, struct r
 		call->parent = a->h_parent;
 		call->object = a->h_new;
 		call->class_id = a->h_class;
+		call->is_video = a->h_class == RM_CLASS_MEMORY_LOCAL_USER;
 		call->object_offset = offsetof(struct rm_nvos05, h_new);
 		call->status_offset = offsetof(struct rm_nvos05, status);
 		break;
@@ -273,8 +262,10 @@ static inline void rm_call_parse(__u32 nr, __u32 size, const void *arg, struct r
 		call->object = a->h_new;
 		call->class_id = a->h_class;
 		call->has_inline_size = true;
-		call->is_video = rm_memory_is_video(a->h_class, 0);
 		call->bytes = a->limit == ~0ULL ? a->limit : rm_memory_round(a->limit + 1, 0);
+		/* Of video memory it makes none: it tells how much there is, by an empty object. */
+		if (a->h_class == RM_CLASS_MEMORY_LOCAL_USER)
+			call->kind = RM_CALL_OTHER;
 		call->object_offset = offsetof(struct rm_nvos02_fd, h_new);
 		call->status_offset = offsetof(struct rm_nvos02_fd, status);
 		break;

@@ -106,9 +106,9 @@ std::optional<What> decode_alloc_object(const gs_raw_event& raw) {
 std::optional<What> decode_alloc_memory(const gs_raw_event& raw) {
   const auto arg = arg_as<gs_nvos02_fd>(raw);
   if (raw.arg_size != sizeof arg || arg.status != GS_NV_OK) return {};
-  if (arg.h_class != GS_CLASS_MEMORY_SYSTEM && arg.h_class != GS_CLASS_MEMORY_LOCAL_USER) return {};
-  return MemoryAllocated{arg.h_root, arg.h_parent, arg.h_new, arg.limit + 1,
-                         arg.h_class == GS_CLASS_MEMORY_LOCAL_USER};
+  // Video memory is not made this way: for its class the driver only tells how much there is.
+  if (arg.h_class != GS_CLASS_MEMORY_SYSTEM) return {};
+  return MemoryAllocated{arg.h_root, arg.h_parent, arg.h_new, arg.limit + 1, false};
 }
 
 std::optional<What> decode_heap(const gs_raw_event& raw) {

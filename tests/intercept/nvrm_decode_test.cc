@@ -208,6 +208,8 @@ TEST(Decode, MemoryByAllocMemory) {
   const auto made = only<MemoryAllocated>(call(GS_NV_ESC_RM_ALLOC_MEMORY, arg));
   EXPECT_EQ(made.bytes, 4096u);
   EXPECT_FALSE(made.is_video);
+  arg.h_class = GS_CLASS_MEMORY_LOCAL_USER;  // the driver only tells how much there is
+  EXPECT_TRUE(says_nothing(call(GS_NV_ESC_RM_ALLOC_MEMORY, arg)));
   arg.h_class = 0x71;  // the program's own pages, described to the driver: nothing is allocated
   EXPECT_TRUE(says_nothing(call(GS_NV_ESC_RM_ALLOC_MEMORY, arg)));
   arg.h_class = GS_CLASS_MEMORY_SYSTEM;

@@ -11,7 +11,7 @@
 //   root         the client alone: what a driver without a GPU can give
 //   clients=N    N more made and freed; one answer is printed, the last bad one if there was any
 //   busy idle    the first channel has work, or none
-//   alloc=MIB alloc21=MIB memory=MIB heap=MIB range=MIB xfer=MIB
+//   alloc=MIB alloc21=MIB heap=MIB range=MIB tiled=MIB xfer=MIB
 //                video memory, by each of the calls that make it
 //   dup          a second name for the newest memory           free     frees the newest memory
 //   end          frees the client
@@ -20,6 +20,7 @@
 //   foreign-slice=PID  sets the slice of another process's group, through its own file
 //   control=CMD  any control, with zeros for parameters, on its group, a channel or its subdevice
 //   freeze=PID thaw=PID                                        another process's channels
+//   heap-size    the call that looks like video memory's and only tells how much there is
 //   alloc-short=MIB  alloc, with a size of the parameters that ends before the memory's size
 //   alloc-gpu=MIB free-gpu  on the GPU's file, where the driver refuses them without an answer
 //   many=N       N clients beside it, kept, each with a device and 64 KiB of video memory
@@ -35,6 +36,7 @@
 //   cost=KIND    time of one call in ns, the least of many: version, control, alloc (made and
 //                freed), other (not to the driver)
 //   echo=TEXT    prints TEXT                                   sleep=MS
+//   until=FILE   waits until there is one
 //   wait         until it is ended by a signal
 #include <fcntl.h>
 #include <sys/ioctl.h>
@@ -114,6 +116,7 @@ class Context {
   Answer make_clients(uint64_t count);
   Answer busy(bool is_busy);
   Answer allocate(std::string_view how, uint64_t bytes);
+  Answer heap_size();
   Answer dup();
   Answer free_memory();
   Answer free_memory_on_gpu();
@@ -268,17 +271,8 @@ Answer Context::allocate(std::string_view how, uint64_t bytes) {
     argument.params_size = sizeof params;
     return remember(call(fd_, GS_NV_ESC_RM_ALLOC, argument));
   }
-  if (how == "memory") {
-    gs_nvos02_fd argument{};
-    argument.h_root = client_;
-    argument.h_parent = device_;
-    argument.h_new = handle;
-    argument.h_class = GS_CLASS_MEMORY_LOCAL_USER;
-    argument.limit = bytes - 1;
-    argument.fd = -1;
-    return remember(call(gpu_fd_, GS_NV_ESC_RM_ALLOC_MEMORY, argument));
-  }
-  if (how != "heap" && how != "range") die("no such way to allocate: " + std::string(how));
+  if (how != "heap" && how != "range" && how != "tiled")
+    die("no such way to allocate: " + std::string(how));
   struct {  // NVOS32_PARAMETERS is longer than the part that is declared
     gs_nvos32_head head;
     uint8_t rest[184 - sizeof(gs_nvos32_head)];
@@ -286,10 +280,27 @@ Answer Context::allocate(std::string_view how, uint64_t bytes) {
   argument.head.h_root = client_;
   argument.head.h_parent = device_;
   argument.head.h_memory = handle;
-  argument.head.function = how == "heap" ? GS_HEAP_ALLOC_SIZE : GS_HEAP_ALLOC_SIZE_RANGE;
-  (how == "heap" ? argument.head.size : argument.head.height_or_range_size) = bytes;
+  if (how == "tiled") {  // by height and pitch, which stand where others have attributes and format
+    constexpr uint32_t kTiled = 6, kHeight = 1 << 25;  // as an attribute it would be "not video"
+    argument.head.function = kTiled;
+    argument.head.attr = kHeight;
+    argument.head.format = static_cast<uint32_t>(bytes / kHeight);
+  } else {
+    argument.head.function = how == "heap" ? GS_HEAP_ALLOC_SIZE : GS_HEAP_ALLOC_SIZE_RANGE;
+    (how == "heap" ? argument.head.size : argument.head.height_or_range_size) = bytes;
+  }
   const Answer answer = call(fd_, GS_NV_ESC_RM_VID_HEAP_CONTROL, argument);
   return remember({argument.head.status, answer.error});
+}
+
+Answer Context::heap_size() {
+  gs_nvos02_fd argument{};
+  argument.h_root = client_;
+  argument.h_parent = device_;
+  argument.h_new = next_++;
+  argument.h_class = GS_CLASS_MEMORY_LOCAL_USER;
+  argument.fd = -1;
+  return call(gpu_fd_, GS_NV_ESC_RM_ALLOC_MEMORY, argument);
 }
 
 Answer Context::dup() {
@@ -540,6 +551,7 @@ void carry_out(Context& context, std::string_view word) {
   if (verb == "clients") return report(word, context.make_clients(number));
   if (verb == "busy" || verb == "idle") return report(word, context.busy(verb == "busy"));
   if (verb == "dup") return report(word, context.dup());
+  if (verb == "heap-size") return report(word, context.heap_size());
   if (verb == "free") return report(word, context.free_memory());
   if (verb == "free-gpu") return report(word, context.free_memory_on_gpu());
   if (verb == "many") return report(word, context.make_many(number));
@@ -575,6 +587,10 @@ void carry_out(Context& context, std::string_view word) {
     return (void)std::printf("cost=%s %.1f\n", text.c_str(), cost_ns(context, text));
   if (verb == "echo") return (void)std::printf("%s\n", text.c_str());
   if (verb == "sleep") return (void)::usleep(static_cast<useconds_t>(number * 1000));
+  if (verb == "until") {
+    while (::access(text.c_str(), F_OK) != 0) ::usleep(10'000);
+    return;
+  }
   if (verb == "wait")
     for (;;) ::pause();
   report(word, context.allocate(verb, number << 20));

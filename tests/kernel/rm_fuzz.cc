@@ -148,9 +148,10 @@ void Fuzzer::fill(uint8_t* argument, uint32_t nr) {
       call.h_parent = parent();
       call.h_memory = handle();
       call.function =
-          any<uint32_t>({GS_HEAP_ALLOC_SIZE, GS_HEAP_ALLOC_SIZE_RANGE, GS_HEAP_FREE, 1});
+          any<uint32_t>({GS_HEAP_ALLOC_SIZE, GS_HEAP_ALLOC_SIZE_RANGE, GS_HEAP_FREE, 6, 1});
       call.flags = one_in(4) ? GS_HEAP_FLAGS_VIRTUAL : 0;
-      call.attr = one_in(4) ? GS_MEMORY_ATTR_LOCATION_PCI : 0;
+      call.attr = any<uint32_t>({0, 0, GS_MEMORY_ATTR_LOCATION_PCI, GS_MEMORY_ATTR_LOCATION_MASK});
+      call.format = below(8);  // of a surface: its pitch
       call.size = size();
       call.height_or_range_size = size();
       return put(call);

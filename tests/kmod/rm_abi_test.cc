@@ -144,6 +144,16 @@ TEST(KmodRmAbi, HasTheLayoutsOfTheClient) {
 #undef SIZE
 }
 
+// nvos.h of 535.261.03, 580.142 and 595.45.04: NVOS32_PARAMETERS.data.AllocTiledPitchHeight.
+TEST(KmodRmAbi, ASurfacesMembersStandElsewhere) {
+  EXPECT_EQ(offsetof(rm_nvos32_tiled, h_memory), offsetof(rm_nvos32_head, h_memory));
+  EXPECT_EQ(offsetof(rm_nvos32_tiled, flags), offsetof(rm_nvos32_head, flags));
+  EXPECT_EQ(offsetof(rm_nvos32_tiled, height), 56u);
+  EXPECT_EQ(offsetof(rm_nvos32_tiled, pitch), 60u);
+  EXPECT_EQ(offsetof(rm_nvos32_tiled, attr), 64u);
+  EXPECT_LE(sizeof(rm_nvos32_tiled), sizeof(rm_nvos32_head));
+}
+
 // Parameters are copied up to the last member that is read.
 TEST(KmodRmAbi, ShortParametersEndBehindTheirLastMember) {
   EXPECT_EQ(sizeof(rm_memory_params), offsetof(gs_memory_params, size) + sizeof(gs_u64));

@@ -90,9 +90,8 @@ TEST(KmodRmCall, ReadsTheWaysOfTheOldHeap) {
   arg.h_memory = 3;
   arg.size = 10'000;
   arg.height_or_range_size = 20'000;
-  for (const auto& [function, bytes] : {std::pair{RM_HEAP_ALLOC_SIZE, 12'288u},
-                                        {RM_HEAP_ALLOC_TILED, 12'288u},
-                                        {RM_HEAP_ALLOC_SIZE_RANGE, 20'480u}}) {
+  for (const auto& [function, bytes] :
+       {std::pair{RM_HEAP_ALLOC_SIZE, 12'288u}, {RM_HEAP_ALLOC_SIZE_RANGE, 20'480u}}) {
     arg.function = function;
     const rm_call call = parse(RM_ESC_VID_HEAP_CONTROL, arg, 184);
     EXPECT_EQ(call.kind, RM_CALL_ALLOC);
@@ -105,8 +104,9 @@ TEST(KmodRmCall, ReadsTheWaysOfTheOldHeap) {
   rm_call call = parse(RM_ESC_VID_HEAP_CONTROL, arg, 184);
   EXPECT_FALSE(call.is_video);
   EXPECT_EQ(call.class_id, RM_CLASS_MEMORY_SYSTEM);
-  arg.attr = RM_MEMORY_ATTR_LOCATION_MASK;  // wherever there is room
-  EXPECT_TRUE(parse(RM_ESC_VID_HEAP_CONTROL, arg, 184).is_video);
+  arg.function = RM_HEAP_ALLOC_SIZE;
+  arg.attr = RM_MEMORY_ATTR_LOCATION_MASK;  // wherever there is room: not of the GPU's
+  EXPECT_FALSE(parse(RM_ESC_VID_HEAP_CONTROL, arg, 184).is_video);
   arg.flags = RM_MEMORY_FLAGS_VIRTUAL;
   EXPECT_EQ(parse(RM_ESC_VID_HEAP_CONTROL, arg, 184).kind, RM_CALL_OTHER);
   arg.function = RM_HEAP_FREE;
@@ -118,14 +118,36 @@ TEST(KmodRmCall, ReadsTheWaysOfTheOldHeap) {
   EXPECT_EQ(parse(RM_ESC_VID_HEAP_CONTROL, arg, 184).kind, RM_CALL_OTHER);
 }
 
-TEST(KmodRmCall, ReadsTheSizeOfAllocMemoryFromItsLimit) {
+TEST(KmodRmCall, ASurfacesSizeIsItsHeightTimesItsPitch) {
+  rm_nvos32_tiled surface{};
+  surface.function = RM_HEAP_ALLOC_TILED;
+  surface.height = 1u << 25;  // where others have an attribute that says "not video"
+  surface.pitch = 3;
+  alignas(8) unsigned char arg[RM_ARG_BYTES] = {};
+  const auto parsed = [&] {
+    std::memcpy(arg, &surface, sizeof surface);
+    rm_call call;
+    rm_call_parse(RM_ESC_VID_HEAP_CONTROL, 184, arg, &call);
+    return call;
+  };
+  EXPECT_TRUE(parsed().is_video);
+  EXPECT_EQ(parsed().bytes, 3u << 25);
+  surface.pitch = -1;
+  EXPECT_GT(parsed().bytes, 1ULL << 62);
+  surface.attr = 1u << 25;
+  EXPECT_FALSE(parsed().is_video);
+}
+
+TEST(KmodRmCall, AllocMemoryMakesNoVideoMemory) {
   rm_nvos02_fd arg{};
-  arg.h_class = RM_CLASS_MEMORY_LOCAL_USER;
+  arg.h_class = RM_CLASS_MEMORY_SYSTEM;
   arg.limit = (1 << 20) - 1;
   EXPECT_EQ(parse(RM_ESC_ALLOC_MEMORY, arg).bytes, 1u << 20);
-  EXPECT_TRUE(parse(RM_ESC_ALLOC_MEMORY, arg).is_video);
+  EXPECT_FALSE(parse(RM_ESC_ALLOC_MEMORY, arg).is_video);
   arg.limit = ~0ULL;
   EXPECT_EQ(parse(RM_ESC_ALLOC_MEMORY, arg).bytes, ~0ULL) << "must not wrap to nothing";
+  arg.h_class = RM_CLASS_MEMORY_LOCAL_USER;  // a question: how much is there?
+  EXPECT_EQ(parse(RM_ESC_ALLOC_MEMORY, arg).kind, RM_CALL_OTHER);
 }
 
 TEST(KmodRmCall, ReadsTheAnswerWhereTheDriverPutsIt) {
@@ -139,7 +161,7 @@ TEST(KmodRmCall, ReadsTheAnswerWhereTheDriverPutsIt) {
   duplicate.h_object = 8;
   EXPECT_EQ(rm_answered_object(&call, &duplicate), 8u);
   rm_nvos02_fd memory{};
-  memory.h_class = RM_CLASS_MEMORY_LOCAL_USER;
+  memory.h_class = RM_CLASS_MEMORY_SYSTEM;
   call = parse(RM_ESC_ALLOC_MEMORY, memory);
   memory.h_new = 9;
   memory.limit = 65'535;

@@ -70,13 +70,24 @@ test_MemoryMaxIsHeldByEveryWayToMemory() {
   local way
   tenant small
   echo 64M >$tree/tenants/small/memory_max
-  for way in alloc alloc21 memory heap range xfer; do
-    equal 0x51 "$(run_in small open $way=65 | awk '/=65/ { print $2 }')" "$way of 65 MiB"
+  for way in alloc alloc21 heap range tiled xfer; do
+    equal 0x51 "$(run_in small open $way=96 | awk '/=96/ { print $2 }')" "$way of 96 MiB"
     equal 0x0 "$(run_in small open $way=64 | awk '/=64/ { print $2 }')" "$way of 64 MiB"
   done
   equal 6 "$(attribute small memory_refused)" memory_refused
   equal 0 "$(attribute small memory_current)" "memory_current when all have ended"
   echo small >$tree/remove
+}
+
+test_AskingHowMuchMemoryThereIsTakesNone() {
+  tenant asks
+  client open sleep=300 heap-size echo=done wait
+  echo "$started" >$tree/tenants/asks/procs
+  wait_for 5 grep -q done "/tmp/client.$started"
+  equal 0x0 "$(answer_of "$started" heap-size)" "the question"
+  equal 0 "$(attribute asks memory_current)" memory_current
+  end "$started"
+  echo asks >$tree/remove
 }
 
 test_MemoryIsCountedOverTheTenantsProcesses() {
@@ -145,9 +156,11 @@ test_AMovedProcessTakesItsMemoryAlong() {
 
 test_WhoHeldTheDriverBeforeTheModuleIsStillServed() {
   unload_module
-  client open busy echo=ready sleep=1500 alloc=8 slice=40000 wait
+  rm -f /tmp/go
+  client open busy echo=ready until=/tmp/go alloc=8 slice=40000 wait
   wait_for 5 grep -q ready "/tmp/client.$started"
   load_module
+  : >/tmp/go
   wait_for 5 grep -q 'slice=40000' "/tmp/client.$started"
   equal 0x0 "$(answer_of "$started" alloc=8)" "memory"
   equal 0x1b "$(answer_of "$started" slice=40000)" "a cheat"

@@ -44,7 +44,7 @@ test_AKilledProcessLeavesNothing() {
 }
 
 test_EveryWayToMemoryTakesIt() {
-  client open alloc=1 alloc21=2 memory=4 heap=8 range=16 xfer=32 echo=done wait
+  client open alloc=1 alloc21=2 heap=8 range=16 xfer=4 tiled=32 echo=done wait
   wait_for 5 grep -q done "/tmp/client.$started"
   equal "" "$(grep = "/tmp/client.$started" | grep -v ' 0x0$' || true)" "answers other than 0"
   equal $((63 << 20)) "$(video_memory_used)" "video memory"

@@ -146,7 +146,7 @@ test_RecoverIsAllowedWhenBothWereKilled() {
 # What the agent knows of some programs, in a file; they are started for it.
 scene() { # FILE
   local pid pids=
-  busy_client alloc=16 alloc21=8 memory=4 heap=2 range=1 xfer=3 dup free && pids=$started
+  busy_client alloc=16 alloc21=8 heap=2 range=1 xfer=3 dup free && pids=$started
   busy_client idle alloc=5 free && pids="$pids $started"
   busy_client alloc=7 end && pids="$pids $started"
   : >/tmp/alice && chmod 666 /tmp/alice

@@ -12,6 +12,7 @@
 #define MEMORY_GRAIN_HUGE 0x200000ull
 #define ATTR_PAGE_SIZE(attr) ((attr) >> 23 & 3)
 #define ATTR_PAGE_SIZE_HUGE 3
+#define CLASS_MEMORY_SYSTEM_DYNAMIC 0x3Du
 #define MAPPED_MAX (16ull << 20)
 #define SLICE_GR_US 2048 /* defaults that the real driver was seen to have */
 #define SLICE_COPY_US 1024
@@ -351,12 +352,29 @@ int sn_rm_alloc_object(struct sn_file *file, void *arg)
 	return 0;
 }
 
+/* Video memory is not made this way: the answer is how much there is, and an object with nothing. */
+static u32 tell_heap_size(struct sn_file *file, struct gs_nvos02_fd *call)
+{
+	struct sn_client *client = sn_client_of(file, call->h_root);
+	struct sn_object *object;
+
+	if (!client)
+		return GS_NV_ERR_INVALID_CLIENT;
+	call->limit = sn_memory_bytes() - 1;
+	return sn_object_make(client, call->h_parent, &call->h_new, CLASS_MEMORY_SYSTEM_DYNAMIC,
+			      &object);
+}
+
 int sn_rm_alloc_memory(struct sn_file *file, void *arg)
 {
 	struct gs_nvos02_fd *call = arg;
 	union params params = {};
 
-	if (call->h_class != GS_CLASS_MEMORY_SYSTEM && call->h_class != GS_CLASS_MEMORY_LOCAL_USER) {
+	if (call->h_class == GS_CLASS_MEMORY_LOCAL_USER) {
+		call->status = tell_heap_size(file, call);
+		return 0;
+	}
+	if (call->h_class != GS_CLASS_MEMORY_SYSTEM) {
 		call->status = GS_NV_ERR_NOT_SUPPORTED;
 		return 0;
 	}
@@ -368,12 +386,23 @@ int sn_rm_alloc_memory(struct sn_file *file, void *arg)
 	return 0;
 }
 
+/* A surface: its members stand elsewhere, and its size is the driver's. */
+struct tiled {
+	u8 before[56];
+	u32 height;
+	s32 pitch;
+	u32 attr;
+};
+#define HEAP_ALLOC_TILED 6u
+
 /* The older way to memory: by function, and video memory unless an attribute says otherwise. */
 int sn_rm_heap(struct sn_file *file, void *arg)
 {
 	struct gs_nvos32_head *call = arg;
 	bool is_range = call->function == GS_HEAP_ALLOC_SIZE_RANGE;
-	bool is_video = (call->attr & GS_MEMORY_ATTR_LOCATION_MASK) == 0;
+	const struct tiled *tiled = arg;
+	u32 attr = call->function == HEAP_ALLOC_TILED ? tiled->attr : call->attr;
+	bool is_video = (attr & GS_MEMORY_ATTR_LOCATION_MASK) == 0;
 	struct sn_object *object;
 	union params params = {};
 
@@ -385,12 +414,15 @@ int sn_rm_heap(struct sn_file *file, void *arg)
 			sn_object_free(object);
 		call->status = object ? GS_NV_OK : GS_NV_ERR_INVALID_OBJECT_HANDLE;
 		break;
+	case HEAP_ALLOC_TILED:
+		call->size = (u64)tiled->height * tiled->pitch;
+		fallthrough;
 	case GS_HEAP_ALLOC_SIZE:
 	case GS_HEAP_ALLOC_SIZE_RANGE:
 		if (call->flags & GS_HEAP_FLAGS_VIRTUAL)
 			is_video = false;
 		params.memory.size = is_range ? call->height_or_range_size : call->size;
-		params.memory.attr = call->attr;
+		params.memory.attr = attr;
 		call->status = make(file, call->h_root, call->h_parent, &call->h_memory,
 				    is_video ? GS_CLASS_MEMORY_LOCAL_USER : GS_CLASS_MEMORY_SYSTEM,
 				    &params);
