@@ -118,7 +118,7 @@ struct rm_nvos32_head {
 	__u64 size; /* ALLOC_SIZE; ALLOC_TILED: answer; in ALLOC_SIZE_RANGE something else */
 };
 
-/* The same for RM_HEAP_ALLOC_TILED, whose members stand elsewhere, and whose size is the driver's. */
+/* The same for RM_HEAP_ALLOC_TILED: members stand elsewhere, and the size is the driver's. */
 struct rm_nvos32_tiled {
 	__u32 h_root, h_parent, function, h_va_space;
 	__u16 ivc_heap, pad0;
