@@ -77,7 +77,7 @@ enum gs_rule {
 	ROW(RM_CTRL_CHANNEL_SCHEDULE, FIRST_OWN, "the same for a channel outside a group")         \
 	ROW(RM_CTRL_SET_TIMESLICE, FIRST_SLICE, "sets a group's share of GPU time")                \
 	ROW(RM_CTRL_SET_CHANNEL_PROPERTIES, NEVER, "sets or switches off a channel's time slice")  \
-	ROW(RM_CTRL_GROUP_PREEMPT, NEVER, "takes a group off the GPU now")                         \
+	ROW(RM_CTRL_GROUP_PREEMPT, OWN, "takes a group off the GPU; libcuda does so at its end")   \
 	ROW(RM_CTRL_SET_INTERLEAVE, NEVER, "how often a group stands on the runlist")              \
 	ROW(RM_CTRL_CHANNEL_SET_INTERLEAVE, NEVER, "how often a channel stands on the runlist")    \
 	ROW(RM_CTRL_MAKE_REALTIME, NEVER, "lets a group pass all others")                          \

@@ -26,13 +26,18 @@ test_WhatACudaProgramDoesAtStartIsAllowed() {
 }
 
 test_ATenantCannotGiveItselfMoreTime() {
-  client open slice=50000 preempt interleave=2 realtime unschedule schedule echo=done wait
+  client open slice=50000 interleave=2 realtime unschedule schedule echo=done wait
   wait_for 5 grep -q done "/tmp/client.$started"
   local word
-  for word in slice=50000 preempt interleave=2 realtime unschedule schedule; do
+  for word in slice=50000 interleave=2 realtime unschedule schedule; do
     equal 0x1b "$(answer_of "$started" $word)" "$word"
   done
   equal 2048 "$(slice_of "$started")" slice
+}
+
+# As libcuda does with its groups when a context ends (measured on an H200).
+test_AProgramMayTakeItsOwnGroupOffTheGpu() {
+  equal "0x0 0x0" "$(echo $(rm_client open busy preempt preempt | awk '/preempt/ { print $2 }'))" statuses
 }
 
 test_ATenantCannotFreezeAnother() {
@@ -54,14 +59,14 @@ test_EveryControlOfTheTableIsRefused() {
 
 test_RefusalsAreCountedForTheirTenant() {
   tenant cheats
-  run_in cheats open preempt preempt preempt >/dev/null
+  run_in cheats open realtime realtime realtime >/dev/null
   equal 3 "$(attribute cheats controls_refused)" controls_refused
   echo cheats >$tree/remove
 }
 
 test_ChildrenBelongToTheTenantOfTheirParent() {
   tenant family
-  sh -c "echo \$\$ >$tree/tenants/family/procs; sh -c 'rm_client open preempt; true'; true"
+  sh -c "echo \$\$ >$tree/tenants/family/procs; sh -c 'rm_client open realtime; true'; true"
   equal 1 "$(attribute family controls_refused)" controls_refused
   echo family >$tree/remove
 }
@@ -229,8 +234,8 @@ test_WhatTheDriverDoesNotAnswerHasNotHappened() {
 test_32BitProgramsAreHeldToo() {
   tenant old
   echo 64M >$tree/tenants/old/memory_max
-  run_in old compat open preempt realtime alloc=65 heap=65 alloc=64 free alloc=64 >/tmp/compat
-  equal "open 0x0 preempt 0x1b realtime 0x1b alloc=65 0x51 heap=65 0x51 alloc=64 0x0 free 0x0 alloc=64 0x0" \
+  run_in old compat open interleave=2 realtime alloc=65 heap=65 alloc=64 free alloc=64 >/tmp/compat
+  equal "open 0x0 interleave=2 0x1b realtime 0x1b alloc=65 0x51 heap=65 0x51 alloc=64 0x0 free 0x0 alloc=64 0x0" \
     "$(echo $(cat /tmp/compat))" "answers"
   equal 2 "$(attribute old controls_refused)" controls_refused
   wait_for 5 has_no_memory old

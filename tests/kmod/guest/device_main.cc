@@ -387,12 +387,12 @@ TEST_F(Device, TellsOfRefusals) {
   ASSERT_EQ(write_attribute("tenants/small/memory_max", "8M"), 0);
   ASSERT_EQ(write_attribute("tenants/small/match_uid", "0"), 0);
   {
-    Program program({"open", "preempt", "sleep=300", "alloc=9", "wait"});
+    Program program({"open", "slice=50000", "sleep=300", "alloc=9", "wait"});
     const auto events = drain_until(kind_is(GPUSHARE_EVENT_MEMORY_REFUSED));
     const auto control = std::ranges::find_if(
         events, [](const auto& event) { return event.flags & GPUSHARE_EVENT_REFUSED; });
     ASSERT_NE(control, events.end());
-    EXPECT_EQ(control->control.command, 0xA06C0105u);
+    EXPECT_EQ(control->control.command, 0xA06C0103u);
     EXPECT_EQ(control->control.status, 0x1Bu);
     const gpushare_event_memory_refused& memory = events.back().memory_refused;
     EXPECT_EQ(memory.bytes, 9u << 20);
@@ -406,7 +406,7 @@ TEST_F(Device, TellsOfRefusals) {
 
 TEST_F(Device, RefusalsInALoopDoNotPushOutOthers) {
   std::vector<std::string> words = {"open"};
-  words.insert(words.end(), 500, "preempt");
+  words.insert(words.end(), 500, "slice=50000");
   Program program(words);
   program.wait();
   const auto events = drain_until(kind_is(GPUSHARE_EVENT_PROCESS_CLOSED));
@@ -451,32 +451,32 @@ TEST_F(Device, ANonsensicalTailHarmsNobodyButTheReader) {
   EXPECT_EQ(drain().size(), 1u);
 }
 
-// What exec'd programs print when they ask for a preemption: 0x0 or 0x1b.
-std::string answer_to_preempt() {
-  FILE* output = ::popen("/test/rm_client open preempt", "r");
+// What exec'd programs print when they take a longer slice: 0x0 or 0x1b.
+std::string answer_to_slice() {
+  FILE* output = ::popen("/test/rm_client open slice=50000", "r");
   char line[128] = {};
   std::string answer;
   while (std::fgets(line, sizeof line, output))
-    if (const char* at = std::strstr(line, "preempt ")) answer = std::string(at + 8, 4);
+    if (const char* at = std::strstr(line, "slice=50000 ")) answer = std::string(at + 12, 4);
   ::pclose(output);
   answer.erase(answer.find_last_not_of('\n') + 1);
   return answer;
 }
 
 TEST_F(Device, TheAgentAndItsChildrenAreRefusedNothingAndSayNothing) {
-  EXPECT_EQ(answer_to_preempt(), "0x1b");
+  EXPECT_EQ(answer_to_slice(), "0x1b");
   drain();
   gpushare_register registration{};
   ASSERT_EQ(call(GPUSHARE_IOC_REGISTER, &registration), 0);
   EXPECT_EQ(attribute("agent"), std::to_string(::getpid()));
-  EXPECT_EQ(answer_to_preempt(), "0x0");
+  EXPECT_EQ(answer_to_slice(), "0x0");
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   for (const gpushare_event& event : drain())
     EXPECT_EQ(event.kind, static_cast<uint32_t>(GPUSHARE_EVENT_PROCESS_CLOSED))
         << "the first one's";
   TearDown();
   EXPECT_EQ(attribute("agent"), "none");
-  EXPECT_EQ(answer_to_preempt(), "0x1b") << "also when there is no agent";
+  EXPECT_EQ(answer_to_slice(), "0x1b") << "also when there is no agent";
   SetUp();
 }
 
