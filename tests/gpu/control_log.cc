@@ -110,7 +110,8 @@ bool is_scheduling(uint32_t control) {
   const bool is_of_channels = class_id == RM_CLASS_GROUP || (class_id & 0xFF) == 0x6F;
   const bool is_of_fifo =
       (class_id == 0x2080 && category == 0x11) || (class_id == 0x0080 && category == 0x17);
-  return is_of_channels || is_of_fifo;
+  constexpr uint32_t kSetPreemptionMode = 0x20801210;  // ctrl2080gr.h: how a kernel leaves the GPU
+  return is_of_channels || is_of_fifo || control == kSetPreemptionMode;
 }
 
 void note(unsigned number, const void* argument) {
