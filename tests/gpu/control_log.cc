@@ -45,6 +45,13 @@ class Log {
     own_.insert({client, handle});
   }
 
+  // The module remembers what a duplicate is of; other objects than groups and channels do no harm
+  // here.
+  void duplicated(uint32_t client, uint32_t handle) {
+    const std::lock_guard lock(mutex_);
+    own_.insert({client, handle});
+  }
+
   bool judge(const rm_nvos54& call, uint64_t value) {
     const std::lock_guard lock(mutex_);
     const gs_rule rule = gs_rule_of(call.cmd);
@@ -119,6 +126,10 @@ void note(unsigned number, const void* argument) {
     rm_nvos21 call{};
     std::memcpy(&call, argument, sizeof call);
     Log::instance().allocated(call.h_root, call.h_new, call.h_class);
+  } else if (number == RM_ESC_DUP_OBJECT) {
+    rm_nvos55 call{};
+    std::memcpy(&call, argument, sizeof call);
+    Log::instance().duplicated(call.h_client, call.h_object);
   } else if (number == RM_ESC_CONTROL) {
     rm_nvos54 call{};
     std::memcpy(&call, argument, sizeof call);
