@@ -134,7 +134,7 @@ test_ASecondNameKeepsMemoryCounted() {
 
 test_ALimitBelowWhatIsHeldRefusesOnlyMore() {
   tenant late
-  client open sleep=300 alloc=64 echo=done sleep=1500 alloc=1 free alloc=1 wait
+  client open sleep=300 alloc=64 echo=done sleep=$((1500 * ${slow:-1})) alloc=1 free alloc=1 wait
   echo "$started" >$tree/tenants/late/procs
   wait_for 5 grep -q done "/tmp/client.$started"
   echo 32M >$tree/tenants/late/memory_max

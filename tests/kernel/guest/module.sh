@@ -78,7 +78,11 @@ test_AProgramThatIsStartingIsServed() {
   sleep 0.9
   load_module
   ! grep open /tmp/starting || skip "it had started before the module came: the machine is busy"
-  wait $! || fail "$(cat /tmp/starting)"
+  if ! wait $!; then
+    # The delay and what a busy machine adds may be longer than the module's grace (GS_GRACE).
+    ! grep -q 'errno 22' /tmp/starting || skip "a call took longer to RM than the grace: the machine is busy"
+    fail "$(cat /tmp/starting)"
+  fi
   echo 0 >/sys/module/nvidia/parameters/delay_ms
   unload_module
 }

@@ -241,6 +241,12 @@ static u32 params_size_of(u32 class_id)
 	}
 }
 
+static bool is_device(const struct sn_object *object)
+{
+	return object &&
+	       (object->class_id == GS_CLASS_DEVICE || object->class_id == GS_CLASS_SUBDEVICE);
+}
+
 static u32 fill(struct sn_object *object, union params *params)
 {
 	struct sn_object *above = sn_find(object->client->handle, object->parent);
@@ -256,10 +262,14 @@ static u32 fill(struct sn_object *object, union params *params)
 	case GS_CLASS_CHANNEL_GROUP:
 		return group_make(object, &params->group);
 	case GS_CLASS_MEMORY_LOCAL_USER:
-		return object->gpu ? memory_make(object, object->gpu, &params->memory.size,
-						 params->memory.attr) :
-				     GS_NV_ERR_INVALID_OBJECT_HANDLE;
+		/* As in RM (resource_list.h); system memory: below a device only. */
+		return object->gpu && is_device(above) ?
+			       memory_make(object, object->gpu, &params->memory.size,
+					   params->memory.attr) :
+			       GS_NV_ERR_INVALID_OBJECT_HANDLE;
 	case GS_CLASS_MEMORY_SYSTEM:
+		if (!above || above->class_id != GS_CLASS_DEVICE)
+			return GS_NV_ERR_INVALID_OBJECT_HANDLE;
 		return memory_make(object, NULL, &params->memory.size, params->memory.attr);
 	case GS_CLASS_MEMORY_DEVICELESS:
 		return memory_make_mapped(object, params->memory.size);
