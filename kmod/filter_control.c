@@ -24,8 +24,8 @@ static struct gs_object *gs_control_object(const struct gs_call *call)
 }
 
 /*
- * A client that was there before us may be in the middle of its start: its groups are not known. The
- * driver itself lets no one use another's client, so an object of such a one is taken for the
+ * A client that was there before us may be in the middle of its start: its groups are not known.
+ * The driver itself lets no one use another's client, so an object of such a one is taken for the
  * caller's own, and every time for the first.
  */
 static bool gs_control_is_older(const struct gs_call *call)

@@ -90,7 +90,8 @@ void Spatial::watch(Time now, std::span<const Client> clients) {
 // What every process of a tenant has confirmed, the tenant has.
 void Spatial::take_answers(Gpu& gpu, std::size_t place, Time now, std::span<const Client> clients) {
   std::erase_if(gpu.ordered_at, [&](const auto& order) {
-    const auto& [tenant, at] = order;
+    const uint32_t tenant = order.first;
+    const Time at = order.second;
     const SmGroups ordered = gpu.partition.ordered(tenant);
     const bool is_confirmed = std::ranges::all_of(clients, [&](const Client& client) {
       if (client.tenant != tenant || !is_on(client, gpu)) return true;
