@@ -73,21 +73,9 @@ int connect_to_agent() {
 
 // The descriptor that comes with the greeting; -1: none came.
 int receive_descriptor(int socket) {
-  char greeting = 0;
-  iovec part{&greeting, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  if (::syscall(SYS_recvmsg, socket, &message, MSG_CMSG_CLOEXEC) != 1) return -1;
-  const cmsghdr* header = CMSG_FIRSTHDR(&message);
-  if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
-    return -1;
-  int descriptor = -1;
-  std::memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
-  return descriptor;
+  DescriptorMessage message;
+  if (::syscall(SYS_recvmsg, socket, message.get(), MSG_CMSG_CLOEXEC) != 1) return -1;
+  return message.taken();
 }
 
 // Null for anything but a slot of our version whose size is sealed.

@@ -6,18 +6,17 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <climits>
-#include <cstring>
 
+#include "intercept/shim/protocol.h"
 #include "shmctl/base/log.h"
 #include "shmctl/base/pidfd.h"
 #include "shmctl/base/proc_stat.h"
+#include "shmctl/base/unix_socket.h"
 
 namespace gpushare {
 namespace {
@@ -25,39 +24,12 @@ namespace {
 constexpr const char* kListen = "listen on the shim socket";
 constexpr Nanos kSweep = std::chrono::milliseconds(100);
 
-Result<sockaddr_un> address_of(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.empty() || path.size() >= sizeof address.sun_path)
-    return make_error(std::errc::filename_too_long, kListen, path);
-  path.copy(address.sun_path, path.size());
-  return address;
-}
-
-Result<Fd> open_socket() {
-  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket.is_open()) return errno_error(kListen);
-  return socket;
-}
-
 uint64_t ns(Time time) { return static_cast<uint64_t>(time.time_since_epoch().count()); }
 
 Result<> send_descriptor(const Fd& connection, const Fd& descriptor) {
-  char greeting = 'g';
-  iovec part{&greeting, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  const int number = descriptor.get();
-  std::memcpy(CMSG_DATA(header), &number, sizeof number);
-  if (::sendmsg(connection.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) != 1)
+  DescriptorMessage message;
+  message.put(descriptor.get());
+  if (::sendmsg(connection.get(), message.get(), MSG_NOSIGNAL | MSG_DONTWAIT) != 1)
     return errno_error("hand a process its slot");
   return {};
 }
@@ -71,20 +43,8 @@ void step_gate(ShimSlot& slot) {
 }  // namespace
 
 Result<std::unique_ptr<ShimHost>> ShimHost::listen(const std::string& path, Decide decide) {
-  const auto address = address_of(path);
-  if (!address) return std::unexpected(address.error());
-  const auto* name = reinterpret_cast<const sockaddr*>(&*address);
-  auto probe = open_socket();
-  if (!probe) return std::unexpected(probe.error());
-  if (::connect(probe->get(), name, sizeof *address) == 0 || errno == EAGAIN)
-    return make_error(std::errc::address_in_use, kListen, path + ": an agent is running");
-  if (errno == ECONNREFUSED) ::unlink(path.c_str());
-
-  auto socket = open_socket();
+  auto socket = listen_on_socket(path, 0666, kListen);
   if (!socket) return std::unexpected(socket.error());
-  if (::bind(socket->get(), name, sizeof *address) != 0) return errno_error(kListen, path);
-  if (::chmod(path.c_str(), 0666) != 0 || ::listen(socket->get(), SOMAXCONN) != 0)
-    return errno_error(kListen, path);
   return std::unique_ptr<ShimHost>(new ShimHost(std::move(*socket), path, std::move(decide)));
 }
 

@@ -4,9 +4,52 @@
 // the connection is closed; or it is closed without, when the agent wants nothing of it.
 #pragma once
 
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <cstring>
+
 namespace gpushare {
 
 inline constexpr const char* kShimSocketPath = "/run/gpushare/shim.sock";
 inline constexpr const char* kShimSocketVariable = "GPUSHARE_SHIM_SOCKET";
+
+// That byte, with room for that descriptor: for sendmsg() and recvmsg().
+class DescriptorMessage {
+ public:
+  DescriptorMessage() {
+    message_.msg_iov = &part_;
+    message_.msg_iovlen = 1;
+    message_.msg_control = control_;
+    message_.msg_controllen = sizeof control_;
+  }
+  DescriptorMessage(const DescriptorMessage&) = delete;
+  DescriptorMessage& operator=(const DescriptorMessage&) = delete;
+
+  msghdr* get() { return &message_; }
+
+  void put(int descriptor) {
+    cmsghdr* header = CMSG_FIRSTHDR(&message_);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof descriptor);
+    std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
+  }
+  // What came; -1: none.
+  int taken() const {
+    const cmsghdr* header = CMSG_FIRSTHDR(&message_);
+    if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
+      return -1;
+    int descriptor = -1;
+    std::memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
+    return descriptor;
+  }
+
+ private:
+  char byte_ = 'g';
+  iovec part_{&byte_, 1};
+  alignas(cmsghdr) char control_[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message_{};
+};
 
 }  // namespace gpushare

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "intercept/sim/client.h"
+#include "shmctl/base/unix_socket.h"
 
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <sys/un.h>
 
 #include <algorithm>
 #include <array>
@@ -30,19 +30,6 @@ std::unexpected<Error> broken(const char* step) {
   return make_error(std::errc::connection_reset, step, "the simulated GPU's server went away");
 }
 
-Result<Fd> connect_socket(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.empty() || path.size() >= sizeof address.sun_path)
-    return make_error(std::errc::filename_too_long, "connect to the simulated GPU", path);
-  path.copy(address.sun_path, path.size());
-  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!socket.is_open()) return errno_error("connect to the simulated GPU", path);
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
-    return errno_error("connect to the simulated GPU", path);
-  return socket;
-}
-
 }  // namespace
 
 Client::Client(Fd socket, CompletionHandler on_completion, EventHandler on_event)
@@ -54,7 +41,7 @@ Client::Client(Fd socket, CompletionHandler on_completion, EventHandler on_event
 Result<std::unique_ptr<Client>> Client::connect(const std::string& path, Role role,
                                                 CompletionHandler on_completion,
                                                 EventHandler on_event) {
-  auto socket = connect_socket(path);
+  auto socket = connect_to_socket(path, "connect to the simulated GPU");
   if (!socket) return std::unexpected(socket.error());
   std::unique_ptr<Client> client(
       new Client(std::move(*socket), std::move(on_completion), std::move(on_event)));

@@ -6,13 +6,13 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/timerfd.h>
-#include <sys/un.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "intercept/sim/codec.h"
 #include "intercept/sim/server_peer.h"
+#include "shmctl/base/unix_socket.h"
 
 namespace gpushare::sim {
 namespace {
@@ -22,31 +22,10 @@ constexpr size_t kMaxProgramBacklog = 64 << 20;  // then the connection is
 
 Time monotonic_now() { return MonotonicClock().now(); }
 
-bool is_served(const sockaddr_un& address) {
-  const Fd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  return probe.is_open() &&
-         ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-}
-
 Result<Fd> listen_on(const std::string& path) {
-  constexpr const char* kStep = "listen for programs";
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.empty() || path.size() >= sizeof address.sun_path)
-    return make_error(std::errc::filename_too_long, kStep, path);
-  path.copy(address.sun_path, path.size());
-  if (is_served(address)) return make_error(std::errc::address_in_use, kStep, path);
-  struct stat info{};
-  if (::lstat(path.c_str(), &info) == 0 && S_ISSOCK(info.st_mode)) ::unlink(path.c_str());
   if (const size_t slash = path.rfind('/'); slash != std::string::npos && slash > 0)
     ::mkdir(path.substr(0, slash).c_str(), 0755);  // bind() says what is wrong, if anything
-  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket.is_open()) return errno_error(kStep, path);
-  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
-    return errno_error(kStep, path);
-  if (::chmod(path.c_str(), 0666) != 0) return errno_error(kStep, path);
-  if (::listen(socket.get(), SOMAXCONN) != 0) return errno_error(kStep, path);
-  return socket;
+  return listen_on_socket(path, 0666, "listen for programs");
 }
 
 }  // namespace

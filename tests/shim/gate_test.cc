@@ -4,12 +4,13 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cstring>
 
+#include "intercept/shim/protocol.h"
 #include "shmctl/base/fd.h"
+#include "shmctl/base/unix_socket.h"
 #include "tests/shim/shim_rig.h"
 
 namespace gpushare::test {
@@ -116,26 +117,11 @@ TEST(Gate, AKilledProgramLeavesNothingBehind) {
 
 // A process by hand: this one.
 Fd descriptor_from(const std::string& path) {
-  const Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  path.copy(address.sun_path, path.size());
-  if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0)
-    return Fd();
-  char byte = 0;
-  iovec part{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  if (::recvmsg(socket.get(), &message, MSG_CMSG_CLOEXEC) != 1) return Fd();
-  int number = -1;
-  const cmsghdr* header = CMSG_FIRSTHDR(&message);
-  if (header == nullptr) return Fd();
-  std::memcpy(&number, CMSG_DATA(header), sizeof number);
-  return Fd(number);
+  const auto socket = connect_to_socket(path, "ask for a slot");
+  if (!socket) return Fd();
+  DescriptorMessage message;
+  if (::recvmsg(socket->get(), message.get(), MSG_CMSG_CLOEXEC) != 1) return Fd();
+  return Fd(message.taken());
 }
 
 TEST(Slot, IsAPageThatAProcessCannotCutOrGrow) {

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shmctl/base/unix_socket.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+namespace gpushare {
+namespace {
+
+Result<sockaddr_un> address_of(const std::string& path, const char* step) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.empty() || path.size() >= sizeof address.sun_path)
+    return make_error(std::errc::filename_too_long, step, path);
+  path.copy(address.sun_path, path.size());
+  return address;
+}
+
+const sockaddr* generic(const sockaddr_un& address) {
+  return reinterpret_cast<const sockaddr*>(&address);
+}
+
+}  // namespace
+
+Result<Fd> connect_to_socket(const std::string& path, const char* step) {
+  const auto address = address_of(path, step);
+  if (!address) return std::unexpected(address.error());
+  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!socket.is_open()) return errno_error(step, path);
+  if (::connect(socket.get(), generic(*address), sizeof *address) != 0)
+    return errno_error(step, path);
+  return socket;
+}
+
+Result<Fd> listen_on_socket(const std::string& path, mode_t mode, const char* step) {
+  const auto address = address_of(path, step);
+  if (!address) return std::unexpected(address.error());
+  const Fd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!probe.is_open()) return errno_error(step, path);
+  // EAGAIN: somebody listens who has too many waiting.
+  if (::connect(probe.get(), generic(*address), sizeof *address) == 0 || errno == EAGAIN)
+    return make_error(std::errc::address_in_use, step, path);
+  if (errno == ECONNREFUSED) ::unlink(path.c_str());
+
+  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.is_open()) return errno_error(step, path);
+  if (::bind(socket.get(), generic(*address), sizeof *address) != 0 ||
+      ::chmod(path.c_str(), mode) != 0 || ::listen(socket.get(), SOMAXCONN) != 0)
+    return errno_error(step, path);
+  return socket;
+}
+
+}  // namespace gpushare
