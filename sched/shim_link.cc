@@ -17,7 +17,11 @@ Result<std::unique_ptr<ShimLink>> ShimLink::listen(const std::string& path, cons
   return link;
 }
 
-void ShimLink::set_gpus(std::span<const GpuInfo> gpus) { spatial_ = Spatial(gpus); }
+void ShimLink::set_gpus(std::span<const GpuInfo> gpus) {
+  spatial_ = Spatial(gpus);
+  // Those that no longer fit are nobody's to let in.
+  for (const ProcessId& process : host_->processes()) ShimHost::open_gate(*host_->find(process));
+}
 
 ShimWish ShimLink::decide(const ProcessId& process) {
   facts_[process] = facts_of(process, processes_);

@@ -28,7 +28,7 @@ class ShimLink {
   void serve() { host_->serve(); }
 
   // The GPUs that are shared spatially from now on. Processes that came before keep what they have,
-  // and are moved no more.
+  // are moved no more, and go in if they stand at their gate.
   void set_gpus(std::span<const GpuInfo> gpus);
 
   // Returns when to call again. `registry`: nullptr: there is no GPU.
