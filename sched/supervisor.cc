@@ -48,6 +48,7 @@ class Supervisor {
   bool start_agent();
   int wait_for_signal(Time until);
   void take_the_module();
+  bool lacks_the_module() const { return module_ == nullptr && !options_.module.device.empty(); }
   void wait_for_the_module();
   void take_the_late_module();
   void ask_agent(int signal);
@@ -152,7 +153,7 @@ void Supervisor::take_the_module() {
 // It may be loaded at any time. The arrival's signal is the fast way, looking now and then the sure
 // one.
 void Supervisor::wait_for_the_module() {
-  if (module_ != nullptr || options_.module.device.empty() || arrival_) return;
+  if (!lacks_the_module()) return;
   auto arrival = Arrival::watch(options_.module.device, kFileCame);
   if (!arrival) return log_warning("{}", arrival.error().message());
   arrival_ = std::move(*arrival);
@@ -161,12 +162,12 @@ void Supervisor::wait_for_the_module() {
 // The agent has been running without it. What it froze must be thawed while it may do so: from here
 // on it may, as our child.
 void Supervisor::take_the_late_module() {
-  const bool is_late = module_ == nullptr;
+  if (!lacks_the_module()) return;
   if (arrival_) arrival_->drain();
-  if (is_late) take_the_module();
+  take_the_module();
   if (module_ == nullptr) return;
   arrival_.reset();
-  if (!is_late || agent_ == 0) return;
+  if (agent_ == 0) return;
   log_info("the kernel module has come: the agent starts again with it");
   is_handing_over_ = true;
   ask_agent(kHandOver);
@@ -224,7 +225,7 @@ int Supervisor::run() {
     if (agent_ == 0 && !is_stopping && now >= start_at && !start_agent())
       start_at = now + kLongestPause;
     Time until = kill_at_;
-    if (gpu_ == nullptr || arrival_) until = std::min(until, now + kLookAgain);
+    if (gpu_ == nullptr || lacks_the_module()) until = std::min(until, now + kLookAgain);
     if (agent_ == 0) until = std::min(until, start_at);
 
     const int signal = wait_for_signal(until);
