@@ -125,8 +125,8 @@ void Publisher::publish_tenants() {
     if (tenant.settings.sm_percent) record.sm_percent = *tenant.settings.sm_percent;
     record.slo_us = static_cast<uint32_t>(tenant.settings.slo.count());
     record.frozen_by_user = tenant.is_frozen_by_user;
-    for (uint32_t gpu = 0; parts_ && gpu < kMaxGpus; ++gpu) {
-      const SmPart part = parts_(slot, gpu);
+    for (const uint32_t gpu : agent_.spatial_gpus) {
+      const SmPart part = parts_ ? parts_(slot, gpu) : SmPart{};
       if (part.entitled == 0) continue;
       record.gpu[gpu].sms_entitled = part.entitled;
       record.gpu[gpu].sms_in_use = part.in_use;

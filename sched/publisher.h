@@ -29,7 +29,7 @@ class Publisher {
     bool is_simulated = false;
     bool are_tenants_in_sysfs = false;
     std::string policy;
-    std::set<uint32_t> spatial_gpus{};  // by index
+    std::set<uint32_t> spatial_gpus{};  // by index, below kMaxGpus
   };
   void set_agent(Agent agent) { agent_ = std::move(agent); }
   // What a tenant has of a GPU's SMs; may be empty.

@@ -86,8 +86,8 @@ void restore_tenants(const ControlPlane& plane, const ProcReader& processes, Ten
 }
 
 bool were_tenants_in_sysfs(const ControlPlane& plane) {
-  const auto snapshot = take_snapshot(plane);
-  return snapshot && snapshot->agent.are_tenants_in_sysfs != 0;
+  const auto agent = read_record(plane.region().agent);
+  return agent && agent->are_tenants_in_sysfs != 0;
 }
 
 void restore_frozen(const ControlPlane& plane, Tenants& tenants) {
