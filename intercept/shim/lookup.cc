@@ -102,8 +102,21 @@ void* substitute(int index, void* function) {
   return bind(index, function) ? kHooks[index].wrapper : function;
 }
 
+namespace {
+
+// What is found through a handle that has us in it is our trampoline; the program means the driver.
+template <class Find>
+void* find_hooked(void* handle, const char* name, const Find& find) {
+  void* function = find(handle);
+  if (is_trampoline(function)) function = find(RTLD_NEXT);
+  if (function == nullptr) return nullptr;
+  return substitute(find_symbol(name), function);
+}
+
+}  // namespace
 }  // namespace gpushare::shim
 
+using gpushare::shim::find_hooked;
 using gpushare::shim::find_symbol;
 using gpushare::shim::KeepErrno;
 
@@ -127,21 +140,16 @@ FindVersion gs_find_dlvsym() {
 
 bool gs_is_hooked(const char* name) { return find_symbol(name) >= 0; }
 
-// What is found through a handle that has us in it is our trampoline; the program means the driver.
 void* gs_dlsym_hooked(void* handle, const char* name) {
   const FindSymbol find = gs_find_dlsym();
-  void* function = find == nullptr ? nullptr : find(handle, name);
-  if (gpushare::shim::is_trampoline(function)) function = find(RTLD_NEXT, name);
-  if (function == nullptr) return nullptr;
-  return gpushare::shim::substitute(find_symbol(name), function);
+  if (find == nullptr) return nullptr;
+  return find_hooked(handle, name, [&](void* where) { return find(where, name); });
 }
 
 void* gs_dlvsym_hooked(void* handle, const char* name, const char* version) {
   const FindVersion find = gs_find_dlvsym();
-  void* function = find == nullptr ? nullptr : find(handle, name, version);
-  if (gpushare::shim::is_trampoline(function)) function = find(RTLD_NEXT, name, version);
-  if (function == nullptr) return nullptr;
-  return gpushare::shim::substitute(find_symbol(name), function);
+  if (find == nullptr) return nullptr;
+  return find_hooked(handle, name, [&](void* where) { return find(where, name, version); });
 }
 
 void* gs_resolve(uint64_t index) {

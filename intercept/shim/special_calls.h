@@ -45,18 +45,23 @@ struct Destroyed {
   }
 };
 
+template <class Apply>
+void for_each_stand_in(CUstream stream, Flavor flavor, const Apply& apply) {
+  Streams* all = Streams::get();
+  const Stream* known = all == nullptr ? nullptr : all->find(stream, flavor);
+  for (int i = 1; known != nullptr && i <= Partitions::kMost; ++i)
+    if (CUstream there = known->at[i].load(std::memory_order_acquire)) apply(there);
+}
+
 // To the stream's home, which says whether it is right, and to all that stand in for it.
 template <int index, class Signature>
 struct Attribute {
   static CUresult call(CUstream stream, unsigned attribute, const void* value) {
     const auto set = real<CUresult (*)(CUstream, unsigned, const void*)>(index);
     const CUresult result = set(stream, attribute, value);
-    if (result != CUDA_SUCCESS) return result;
-    Streams* all = Streams::get();
-    if (Stream* known = all == nullptr ? nullptr : all->find(stream, flavor_of(index)))
-      for (int i = 1; i <= Partitions::kMost; ++i)
-        if (CUstream there = known->at[i].load(std::memory_order_acquire))
-          set(there, attribute, value);
+    if (result == CUDA_SUCCESS)
+      for_each_stand_in(stream, flavor_of(index),
+                        [&](CUstream there) { set(there, attribute, value); });
     return result;
   }
 };
@@ -66,11 +71,8 @@ struct Attributes {
   static CUresult call(CUstream to, CUstream from) {
     const auto copy = real<CUresult (*)(CUstream, CUstream)>(index);
     const CUresult result = copy(to, from);
-    if (result != CUDA_SUCCESS) return result;
-    Streams* all = Streams::get();
-    if (Stream* known = all == nullptr ? nullptr : all->find(to, flavor_of(index)))
-      for (int i = 1; i <= Partitions::kMost; ++i)
-        if (CUstream there = known->at[i].load(std::memory_order_acquire)) copy(there, to);
+    if (result == CUDA_SUCCESS)
+      for_each_stand_in(to, flavor_of(index), [&](CUstream there) { copy(there, to); });
     return result;
   }
 };

@@ -189,6 +189,10 @@ void Streams::before_destroy(CUstream handle) {
     count_move(*stream.device, place, 0);
   }
   stream.kind.store(Stream::Kind::kNone, std::memory_order_release);
+  drop_stand_ins(stream);
+}
+
+void Streams::drop_stand_ins(Stream& stream) {
   for (int i = 1; i <= Partitions::kMost; ++i)
     if (CUstream there = stream.at[i].exchange(nullptr, std::memory_order_relaxed))
       driver_->cuStreamDestroy_v2(there);
@@ -235,12 +239,7 @@ void Streams::before_release(CUdevice ordinal, bool is_reset) {
   device.retains = 0;
   device.primary.store(nullptr, std::memory_order_release);
   const auto forget = [this](Stream& stream) {
-    for (int i = 1; i <= Partitions::kMost; ++i)
-      if (CUstream there = stream.at[i].exchange(nullptr, std::memory_order_relaxed))
-        driver_->cuStreamDestroy_v2(there);
-    if (stream.event != nullptr) driver_->cuEventDestroy_v2(stream.event);
-    stream.event = nullptr;
-    stream.place.store(0, std::memory_order_relaxed);
+    drop_stand_ins(stream);
     stream.is_dirty.store(false, std::memory_order_relaxed);
   };
   forget(device.legacy);

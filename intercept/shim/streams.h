@@ -156,6 +156,8 @@ class Streams {
   bool is_idle(const Device& device, Partitions::Place place) const;
   void count_move(Device& device, Partitions::Place from, Partitions::Place to);
   bool chain(Stream& stream, CUstream from, CUstream to);
+  // With its event; its place is home again.
+  void drop_stand_ins(Stream& stream);
   bool make_stand_in(Stream& stream, Partitions::Place place);
   void gather(Stream& legacy);
   bool is_capturing(const Stream& stream) const;
