@@ -12,9 +12,8 @@ static bool gs_class_has_control(u32 class_id, u32 cmd)
 }
 
 /* The object of a control if the caller made it itself and the control is one of its class. */
-static struct gs_object *gs_control_object(const struct gs_call *call)
+static struct gs_object *gs_control_object(const struct gs_call *call, struct gs_client *client)
 {
-	struct gs_client *client = gs_client_find(call->rm.client, call->file, call->process);
 	struct gs_object *object;
 
 	if (!client || client->process != call->process)
@@ -28,10 +27,8 @@ static struct gs_object *gs_control_object(const struct gs_call *call)
  * The driver itself lets no one use another's client, so an object of such a one is taken for the
  * caller's own, and every time for the first.
  */
-static bool gs_control_is_older(const struct gs_call *call)
+static bool gs_control_is_older(const struct gs_call *call, struct gs_client *client)
 {
-	struct gs_client *client = gs_client_find(call->rm.client, call->file, call->process);
-
 	if (!client)
 		return true;
 	return client->process == call->process && client->fd < 0 &&
@@ -94,13 +91,15 @@ long gs_filter_control(struct gs_call *call)
 	enum gs_rule rule = gs_rule_of(call->rm.cmd);
 	u64 value = call->rm.is_opaque ? ~0ULL : call->params.value;
 	struct gs_target target = {};
+	struct gs_client *client;
 	struct gs_object *object;
 	struct gs_answer answer gs_uninitialized;
 
 	if (gs_call_enter(call))
 		return gs_call_refuse(call, RM_ERR_NO_MEMORY);
-	object = gs_control_object(call);
-	target.is_own = object || gs_control_is_older(call);
+	client = gs_client_find(call->rm.client, call->file, call->process);
+	object = gs_control_object(call, client);
+	target.is_own = object || gs_control_is_older(call, client);
 	target.is_done = object && gs_control_was_made(rule, object);
 	if (!gs_control_is_allowed(rule, &target, value)) {
 		gs_control_count_refusal(call);
