@@ -21,9 +21,10 @@
 namespace gpushare {
 
 inline constexpr uint64_t kShimMagic = 0x31304D4948535047;  // "GPSHIM01", little endian
-inline constexpr uint32_t kShimVersion = 1;
+inline constexpr uint32_t kShimVersion = 2;
 inline constexpr uint32_t kShimGpus = 16;
 inline constexpr uint32_t kShimStripes = 16;
+inline constexpr std::size_t kShimPathBytes = 128;
 inline constexpr std::size_t kShimSlotBytes = 4096;
 
 // What a process is asked to do for us. Fixed for its life: what no feature needs is not hooked,
@@ -31,8 +32,9 @@ inline constexpr std::size_t kShimSlotBytes = 4096;
 enum ShimFeature : uint32_t {
   kShimGate = 1,        // launches wait while the gate is closed
   kShimPartitions = 2,  // streams move to the SM partition that `gpus` names
+  kShimIterations = 4,  // iterations are recognised, or taken as announced, and may be held
 };
-inline constexpr uint32_t kShimFeatures = kShimGate | kShimPartitions;
+inline constexpr uint32_t kShimFeatures = kShimGate | kShimPartitions | kShimIterations;
 
 // The agent is taken for dead when its beat is older than this: gates open by themselves.
 inline constexpr uint64_t kShimBeatTimeoutNs = 500'000'000;
@@ -59,7 +61,44 @@ struct ShimGpu {
   // launched before still runs where it is.
   std::atomic<uint64_t> applied;
   std::atomic<uint64_t> moves;  // by the shim: streams that went from one partition to another
-  uint64_t reserved[2];
+  // By the agent, for the program to read (gpushare.h): of all, what its tenant is entitled to and
+  // has now, with what it borrows. 0: unknown.
+  std::atomic<uint32_t> sms, sms_entitled, sms_in_use;
+  uint32_t reserved;
+};
+
+enum class ShimSource : uint32_t { kNone = 0, kRecognised = 1, kAnnounced = 2 };
+enum class ShimPhase : uint32_t { kUnknown = 0, kPrefill = 1, kDecode = 2 };
+
+// The iterations of the process: training steps, decoding steps, requests. The sums only rise: who
+// looks twice has the mean of what came between. A process that announces one is no longer guessed
+// at.
+struct alignas(64) ShimIterations {
+  // Written by the shim under `sequence`, which is odd meanwhile: a reader that found it odd, or
+  // changed when it had read, reads again.
+  std::atomic<uint32_t> sequence;
+  std::atomic<ShimSource> source;    // of what follows; kNone: nothing is known
+  std::atomic<uint32_t> confidence;  // in permille; announced: 1000
+  std::atomic<ShimPhase> phase;      // of the iteration that began last
+  std::atomic<uint64_t> begun;
+  std::atomic<uint64_t> ended;       // recognised: when the next one begins
+  std::atomic<uint64_t> period_ns;   // mean, from begin to begin; here and below 0: unknown
+  std::atomic<uint64_t> p99_ns;      // of the same; announced: of the time from begin to end
+  std::atomic<uint64_t> launches;    // mean, in thousandths
+  std::atomic<uint64_t> busy_ns;     // sum over those that ended: less what the GPU surely idled
+  std::atomic<uint64_t> latency_ns;  // sum over those that ended: from arrival to end where
+                                     // arrivals are announced, else from begin to end
+  std::atomic<uint64_t> arrivals;    // announced; 0: they are not
+  std::atomic<uint32_t> slo_us;      // that the program asked for
+  uint32_t reserved;
+
+  // Written by the agent: iterations beyond so many begun wait; 0: none does. `turn` is a futex,
+  // and changes with it.
+  alignas(64) std::atomic<uint64_t> run_until;
+  std::atomic<uint32_t> turn;
+  // Written by the shim: threads that stand at the boundary, and since when.
+  std::atomic<uint32_t> waiting;
+  std::atomic<uint64_t> waiting_since_ns;  // CLOCK_MONOTONIC; 0: none stands there
 };
 
 // Written by the shim. Threads are spread over stripes, so that they do not share a cache line.
@@ -85,14 +124,20 @@ struct ShimSlot {
 
   alignas(64) ShimGpu gpus[kShimGpus];
   ShimStripe stripes[kShimStripes];
+  ShimIterations iterations;
+  // Constant: the directory of the MPS server that the process is to be a client of, ends with 0;
+  // empty: none.
+  char mps_pipe[kShimPathBytes];
   uint8_t reserved[kShimSlotBytes - 192 - sizeof(ShimGpu) * kShimGpus -
-                   sizeof(ShimStripe) * kShimStripes];
+                   sizeof(ShimStripe) * kShimStripes - sizeof(ShimIterations) - kShimPathBytes];
 };
 
 static_assert(std::atomic<uint64_t>::is_always_lock_free, "shared memory must not hide a lock");
 static_assert(sizeof(ShimHead) == 24 && sizeof(ShimGpu) == 56 && sizeof(ShimStripe) == 64);
 static_assert(offsetof(ShimSlot, gate) == 64 && offsetof(ShimSlot, beat_ns) == 72);
 static_assert(offsetof(ShimSlot, waiting) == 128 && offsetof(ShimSlot, gpus) == 192);
-static_assert(offsetof(ShimSlot, stripes) == 1088 && sizeof(ShimSlot) == kShimSlotBytes);
+static_assert(offsetof(ShimSlot, stripes) == 1088 && offsetof(ShimSlot, iterations) == 2112);
+static_assert(offsetof(ShimIterations, run_until) == 128 && sizeof(ShimIterations) == 192);
+static_assert(offsetof(ShimSlot, mps_pipe) == 2304 && sizeof(ShimSlot) == kShimSlotBytes);
 
 }  // namespace gpushare
