@@ -22,6 +22,8 @@ Result<Backend> open_backend(const std::optional<std::string>& simulation, Obser
     backend.observer = backend.own.get();
     return backend;
   }
+  // Before the probe is loaded: who waits for a driver looks often.
+  if (const auto found = look_for_driver(); !found) return std::unexpected(found.error());
   backend.observer = module;
   if (module == nullptr) {
     auto probe = BpfObserver::start();

@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "intercept/nvrm/abi.h"
 #include "intercept/nvrm/attach.h"
 #include "intercept/nvrm/channels.h"
 #include "intercept/nvrm/client.h"
@@ -129,5 +130,11 @@ Result<std::unique_ptr<Gpu>> make_rm_gpu(Driver& driver, RmUse use) {
 }
 
 Result<std::unique_ptr<Gpu>> make_rm_gpu(RmUse use) { return make_rm_gpu(system_driver(), use); }
+
+Result<> look_for_driver() {
+  const auto control = system_driver().open(GS_NV_CTL_MINOR);
+  if (!control) return std::unexpected(control.error());
+  return {};
+}
 
 }  // namespace gpushare

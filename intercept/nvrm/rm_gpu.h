@@ -23,4 +23,7 @@ enum class RmUse {
 Result<std::unique_ptr<Gpu>> make_rm_gpu(nvrm::Driver& driver, RmUse use);
 Result<std::unique_ptr<Gpu>> make_rm_gpu(RmUse use = RmUse::kAgent);
 
+// Is there a driver at all? Costs no more than an open(). Errors: as above.
+Result<> look_for_driver();
+
 }  // namespace gpushare
