@@ -22,7 +22,7 @@ rounds_each=$(((rounds + $(nproc) - 1) / $(nproc)))
 # How much slower than the cloud kernel of 6.1 a kernel is, or may be: all bounds are longer then.
 slow=1 memory=768
 case $kernel in
-  debug) slow=6 memory=1024 ;;
+  debug) slow=10 memory=1024 ;;
   ?*) slow=3 ;;
 esac
 
