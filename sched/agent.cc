@@ -3,11 +3,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <csignal>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -16,7 +18,9 @@
 #include "sched/config.h"
 #include "sched/control_server.h"
 #include "sched/diagnosis.h"
+#include "sched/facts.h"
 #include "sched/module_link.h"
+#include "sched/mps_link.h"
 #include "sched/notify.h"
 #include "sched/restore.h"
 #include "sched/scheduler.h"
@@ -87,6 +91,9 @@ class Agent {
   Result<> reload();
   void listen_for_shims();
   void take_spatial_gpus();
+  void run_mps(std::vector<GpuInfo> spatial);
+  Time follow_mps();
+  MpsClient describe_client(const ProcessId& process) const;
   void look_for_gpus();
   void describe_self();
   void drop_gpus(std::string_view reason);
@@ -120,6 +127,8 @@ class Agent {
   std::unique_ptr<Waiter> notices_;  // of the module
   std::unique_ptr<ShimLink> shims_;  // nullptr: programs with the shim run without us
   std::unique_ptr<Waiter> shim_calls_;
+  std::unique_ptr<MpsLink> mps_;  // nullptr: not ours
+  MpsConfig mps_config_;          // what it was made of
   std::unique_ptr<Driven> driven_;
   Time last_step_{}, wakes_at_{Time::max()}, next_look_{};
 };
@@ -155,6 +164,7 @@ void Agent::listen_for_shims() {
   auto shims = ShimLink::listen(options_.shim_socket, tenants_, processes_);
   if (!shims) return log_warning("no SM partitions: {}", shims.error().message());
   shims_ = std::move(*shims);
+  shims_->set_region(plane_.region());
   shim_calls_ = std::make_unique<Waiter>(loop_, shims_->fd(), [this] {
     shims_->serve();
     shim_calls_->wait();
@@ -169,6 +179,47 @@ void Agent::take_spatial_gpus() {
   for (const GpuInfo& gpu : driven_->backend.gpu->gpus())
     if (config_.spatial_gpus.contains(gpu.index)) spatial.push_back(gpu);
   shims_->set_gpus(spatial);
+  run_mps(std::move(spatial));
+}
+
+// A machine's simulated GPUs have no MPS, unless it is a simulated one, too.
+void Agent::run_mps(std::vector<GpuInfo> spatial) {
+  const MpsConfig& config = config_.mps;
+  const bool has_none = !config.is_ours || (options_.simulation && config.program.empty());
+  if (has_none || (mps_ != nullptr && config != mps_config_)) {
+    shims_->set_mps(nullptr);
+    mps_.reset();
+  }
+  if (has_none || (spatial.empty() && mps_ == nullptr)) return;
+  if (mps_ == nullptr) {
+    const auto folder = std::filesystem::path(options_.socket).parent_path();
+    MpsPaths paths{.pipe_directory = folder / "mps", .log_directory = folder / "mps-log"};
+    if (!config.program.empty()) paths.program = config.program;
+    mps_config_ = config;
+    mps_ = std::make_unique<MpsLink>(make_mps_host(paths), [this](const ProcessId& process) {
+      return describe_client(process);
+    });
+    shims_->set_mps(mps_.get());
+  }
+  const std::size_t all = driven_->backend.gpu->gpus().size();
+  mps_->want(spatial.empty() ? std::nullopt : std::optional(mps_gpus(std::move(spatial), all)),
+             config.has_all_users);
+  follow_mps();  // before the next program comes
+}
+
+Time Agent::follow_mps() {
+  if (mps_ == nullptr) return Time::max();
+  const MpsStatus before = mps_->status();
+  const Time next = mps_->step(clock_.now());
+  if (mps_->status() != before) describe_self();
+  return next;
+}
+
+MpsClient Agent::describe_client(const ProcessId& process) const {
+  const ProcessFacts facts = facts_of(process, processes_);
+  return {.process = process,
+          .tenant = tenants_.at(tenants_.place_of(facts))->name,
+          .command = facts.command};
 }
 
 // What the module said is read by the scheduler, if that reads the module's events at all.
@@ -197,7 +248,8 @@ Result<> Agent::reload() {
     log_error("{}", config_error_);
     return loaded;
   }
-  const bool moves_gpus = config->spatial_gpus != config_.spatial_gpus;
+  const bool moves_gpus =
+      config->spatial_gpus != config_.spatial_gpus || config->mps != config_.mps;
   config_ = std::move(*config);
   set_log_level(config_.agent.log_level);
   log_info("configuration read: {}", options_.config);
@@ -240,6 +292,9 @@ void Agent::look_for_gpus() {
   if (shims_ != nullptr)
     driven_->scheduler->set_parts(
         [this](uint32_t tenant, uint32_t index) { return shims_->part(tenant, index); });
+  if (shims_ != nullptr)
+    driven_->scheduler->set_gated(
+        [this](const ProcessId& process) { return shims_->is_gated(process); });
   describe_self();
   driven_->scheduler->set_listener(
       {.on_switch =
@@ -315,6 +370,7 @@ void Agent::step() {
     return last_step_ >= next_look_ ? look_for_gpus() : wake_at(next_look_);
   }
   Time next = driven_->scheduler->step();
+  next = std::min(next, follow_mps());
   if (shims_ != nullptr)
     next = std::min(next, shims_->step(last_step_, &driven_->scheduler->state().registry));
   if (driven_->scheduler->is_lost()) return drop_gpus("the GPUs do not answer any more");
@@ -354,6 +410,8 @@ void Agent::stop(Ending ending) {
   notices_.reset();
   shim_calls_.reset();
   shims_.reset();
+  if (mps_ != nullptr && ending == Ending::kLeaves) mps_->leave();
+  mps_.reset();
   if (ending == Ending::kLeaves) clear_records(plane_.region());
   loop_.stop();
 }
@@ -382,6 +440,7 @@ std::vector<Finding> Agent::findings() const {
                    .observer_name = observer_name(),
                    .has_module = module_.has_tenants(),
                    .module_problem = module_.problem(),
+                   .mps = mps_ == nullptr ? nullptr : &mps_->status(),
                    .state = driven_ ? &driven_->scheduler->state() : nullptr,
                    .config_error = config_error_,
                    .config_path = options_.config,

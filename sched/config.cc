@@ -60,7 +60,8 @@ constexpr auto kAgentKeys = [] {
   return keys;
 }();
 
-constexpr std::array<std::string_view, 3> kSections = {"agent", "gpu", "tenant"};
+constexpr std::array<std::string_view, 4> kSections = {"agent", "gpu", "mps", "tenant"};
+constexpr std::array<std::string_view, 3> kMpsKeys = {"run", "users", "program"};
 constexpr std::array<std::string_view, 1> kGpuKeys = {"sharing"};
 constexpr std::array<std::string_view, 3> kConditions = {"cgroup", "user", "command"};
 
@@ -81,6 +82,8 @@ class Reader {
         if (const auto* table = need_table(node, "agent")) read_agent(*table);
       } else if (key == "gpu") {
         if (const auto* table = need_table(node, "gpu")) read_gpus(*table);
+      } else if (key == "mps") {
+        if (const auto* table = need_table(node, "mps")) read_mps(*table);
       } else if (key == "tenant") {
         if (const auto* table = need_table(node, "tenant")) read_tenants(*table);
       } else {
@@ -225,6 +228,33 @@ class Reader {
       else if (text != "time")
         wrong_type(node, path + ".sharing", "\"time\" or \"spatial\"");
     }
+  }
+
+  void read_mps(const toml::table& table) {
+    for (auto&& [key, node] : table) {
+      if (key == "run") {
+        read_choice(node, "mps.run", "off", "auto", config_.mps.is_ours);
+      } else if (key == "users") {
+        read_choice(node, "mps.users", "one", "all", config_.mps.has_all_users);
+      } else if (key == "program") {
+        const auto text = node.value_exact<std::string>();
+        if (text && !text->empty())
+          config_.mps.program = *text;
+        else
+          wrong_type(node, "mps.program", "a path, or a name in $PATH");
+      } else {
+        unknown_key(key, "mps.", kMpsKeys);
+      }
+    }
+  }
+
+  void read_choice(const toml::node& node, const char* path, std::string_view no,
+                   std::string_view yes, bool& value) {
+    const auto text = node.value_exact<std::string_view>();
+    if (text != yes && text != no)
+      wrong_type(node, path, fmt::format("\"{}\" or \"{}\"", yes, no));
+    else
+      value = text == yes;
   }
 
   void read_tenants(const toml::table& tenants) {

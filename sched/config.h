@@ -28,6 +28,15 @@ struct AgentConfig {
   PolicyOptions policy_options;
 };
 
+// NVIDIA's MPS for the GPUs that are shared spatially.
+struct MpsConfig {
+  bool is_ours = true;        // started and watched by the agent; else whoever wants it starts it
+  bool has_all_users = true;  // one server for the clients of all users; else of one at a time
+  std::string program;        // empty: nvidia-cuda-mps-control, in $PATH
+
+  bool operator==(const MpsConfig&) const = default;
+};
+
 struct TenantConfig {
   std::string name;
   std::vector<Setting> settings;  // as written, each already accepted by apply_setting()
@@ -38,6 +47,7 @@ struct Config {
   std::set<uint32_t> spatial_gpus{};  // by index; the others share by time
   std::vector<TenantConfig> tenants;  // in file order
   std::vector<Rule> rules;            // in file order; each names one of `tenants`
+  MpsConfig mps{};
 };
 
 // One mistake. message(): "gpushare.toml:12:10: tenant.batch.weight: '0' is not allowed; ..."

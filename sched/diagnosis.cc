@@ -65,6 +65,34 @@ void look_at_module(const Symptoms& symptoms, std::vector<Finding>& findings) {
   }
 }
 
+void look_at_mps(const Symptoms& symptoms, std::vector<Finding>& findings) {
+  constexpr const char* kCheck = "spatial MPS";
+  if (symptoms.mps == nullptr || symptoms.mps->state == MpsState::kOff) return;
+  const MpsStatus& mps = *symptoms.mps;
+  std::string detail;
+  if (mps.pid != 0) detail = fmt::format("control daemon {}, {} clients", mps.pid, mps.clients);
+  if (mps.faults > 0)
+    detail += fmt::format("; {} faults, the last ended {}", mps.faults,
+                          mps.last_fault.empty() ? "nobody yet" : mps.last_fault);
+  if (mps.state == MpsState::kMissing) {
+    findings.push_back({kCheck, Severity::kWarning,
+                        "nvidia-cuda-mps-control is not found: parts of SMs take turns",
+                        "install the driver's compute utilities (Debian: nvidia-cuda-mps, Ubuntu: "
+                        "nvidia-compute-utils-VERSION)"});
+  } else if (mps.state == MpsState::kOther) {
+    findings.push_back({kCheck, Severity::kWarning,
+                        detail + "; it serves other GPUs than those that are spatial now",
+                        "end its clients: it is then replaced"});
+  } else if (!mps.error.empty()) {
+    findings.push_back({kCheck, Severity::kWarning, mps.error,
+                        "see control.log in " + mps.pipe_directory + "-log"});
+  } else if (mps.state == MpsState::kStarting) {
+    findings.push_back({kCheck, Severity::kWarning, "it is being started", ""});
+  } else {
+    findings.push_back({kCheck, Severity::kOk, detail, ""});
+  }
+}
+
 void look_at_processes(const Symptoms& symptoms, std::vector<Finding>& findings) {
   if (symptoms.state == nullptr) return;
   bool is_clean = true;
@@ -87,6 +115,7 @@ std::vector<Finding> diagnose(const Symptoms& symptoms) {
   look_at_gpus(symptoms, findings);
   look_at_observer(symptoms, findings);
   look_at_module(symptoms, findings);
+  look_at_mps(symptoms, findings);
   look_at_processes(symptoms, findings);
   if (symptoms.config_error.empty()) {
     findings.push_back({"configuration", Severity::kOk, symptoms.config_path, ""});

@@ -7,6 +7,7 @@
 
 #include "intercept/gpu.h"
 #include "intercept/observer.h"
+#include "sched/mps_link.h"
 #include "sched/state.h"
 
 namespace gpushare {
@@ -25,11 +26,12 @@ struct Symptoms {
   std::string no_gpu_reason;
   const Observer* observer = nullptr;  // nullptr: none, for no_observer_reason
   std::string no_observer_reason;
-  std::string observer_name{};   // "the kernel module", "the eBPF probe", ...
-  bool has_module = false;       // the kernel module is loaded
-  std::string module_problem{};  // why it does not report programs; empty: it does
-  const State* state = nullptr;  // nullptr: nothing runs
-  std::string config_error;      // of the last reload; empty: it was taken
+  std::string observer_name{};     // "the kernel module", "the eBPF probe", ...
+  bool has_module = false;         // the kernel module is loaded
+  std::string module_problem{};    // why it does not report programs; empty: it does
+  const MpsStatus* mps = nullptr;  // nullptr: not ours
+  const State* state = nullptr;    // nullptr: nothing runs
+  std::string config_error;        // of the last reload; empty: it was taken
   std::string config_path;
   bool has_supervisor = false;
 };

@@ -276,9 +276,11 @@ void Scheduler::enforce(uint32_t gpu, const Plan& plan) {
     Member& member = state_.members.at(key);
     member.target = decision.target;
     member.reason = decision.freeze;
+    const bool is_held_elsewhere =
+        decision.freeze == FreezeReason::kCap && gated_ && gated_(key.first);
     targets_.push_back({.holder = state_.registry.holder(key.first, gpu),
                         .slice = decision.slice,
-                        .is_frozen = decision.freeze != FreezeReason::kNone});
+                        .is_frozen = decision.freeze != FreezeReason::kNone && !is_held_elsewhere});
   }
   state_.enforcer.apply(gpu, targets_);
 }

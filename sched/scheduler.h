@@ -61,6 +61,9 @@ class Scheduler {
   const State& state() const { return state_; }
   void set_agent(Publisher::Agent agent) { publisher_.set_agent(std::move(agent)); }
   void set_parts(Publisher::Parts parts) { publisher_.set_parts(std::move(parts)); }
+  // Whom its cap holds elsewhere (shim_link.h): it is not frozen for it. May be empty.
+  using Gated = std::function<bool(const ProcessId&)>;
+  void set_gated(Gated gated) { gated_ = std::move(gated); }
   void set_listener(Listener listener) { listener_ = std::move(listener); }
 
  private:
@@ -86,6 +89,7 @@ class Scheduler {
   Membership membership_;
   Publisher publisher_;
   Listener listener_;
+  Gated gated_;
   AgentConfig config_;
   std::vector<std::unique_ptr<Policy>> policies_;  // by GPU
   std::vector<bool> is_fast_;                      // by GPU

@@ -6,6 +6,16 @@
 #include "sched/facts.h"
 
 namespace gpushare {
+namespace {
+
+uint64_t launches_of(const ShimSlot& slot) {
+  uint64_t sum = 0;
+  for (const ShimStripe& stripe : slot.stripes)
+    sum += stripe.launches.load(std::memory_order_relaxed);
+  return sum;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<ShimLink>> ShimLink::listen(const std::string& path, const Tenants& tenants,
                                                    const ProcReader& processes) {
@@ -19,6 +29,8 @@ Result<std::unique_ptr<ShimLink>> ShimLink::listen(const std::string& path, cons
 
 void ShimLink::set_gpus(std::span<const GpuInfo> gpus) {
   spatial_ = Spatial(gpus);
+  gpus_.clear();
+  for (const GpuInfo& gpu : gpus) gpus_.push_back(gpu.index);
   // Those that no longer fit are nobody's to let in.
   for (const ProcessId& process : host_->processes()) ShimHost::open_gate(*host_->find(process));
 }
@@ -26,7 +38,10 @@ void ShimLink::set_gpus(std::span<const GpuInfo> gpus) {
 ShimWish ShimLink::decide(const ProcessId& process) {
   facts_[process] = facts_of(process, processes_);
   const uint32_t tenant = tenant_of(process);
-  return spatial_.wish(tenant, tenants_.at(tenant)->settings);
+  closed_.erase(process);  // it gets a new slot
+  ShimWish wish = spatial_.wish(tenant, tenants_.at(tenant)->settings);
+  if (wish.features != 0 && mps_ != nullptr) wish.mps_pipe = mps_->pipe_for(process);
+  return wish;
 }
 
 uint32_t ShimLink::tenant_of(const ProcessId& process) {
@@ -53,7 +68,46 @@ Time ShimLink::step(Time now, const Registry* registry) {
   host_->beat(now);
   const std::vector<Spatial::Client> present = clients(registry);
   std::erase_if(facts_, [&](const auto& entry) { return host_->find(entry.first) == nullptr; });
-  return spatial_.step(now, present, tenants_);
+  const Time next = spatial_.step(now, present, tenants_);
+  return std::min(next, enforce_caps(now, present));
+}
+
+// A client whose context nobody has seen yet may be on any of them.
+Time ShimLink::enforce_caps(Time now, std::span<const Spatial::Client> present) {
+  std::vector<ShimCaps::Client> gated;
+  for (const Spatial::Client& client : present) {
+    if (region_ == nullptr || !is_gated(client.process)) continue;
+    gated.push_back({.process = client.process,
+                     .tenant = client.tenant,
+                     .gpus = client.gpus.empty() ? gpus_ : client.gpus,
+                     .launches = launches_of(*client.slot)});
+    std::erase_if(gated.back().gpus,
+                  [&](uint32_t gpu) { return std::ranges::find(gpus_, gpu) == gpus_.end(); });
+  }
+  const Time next = caps_.step(now, gated, [&](uint32_t tenant, uint32_t gpu) {
+    std::optional<ShimCaps::Budget> budget;
+    const std::optional<Cap>& cap = tenants_.at(tenant)->settings.cap;
+    TokenBucket& bucket = region_->tenants[tenant].buckets[gpu];
+    if (cap && gpu < kMaxGpus && bucket.is_enabled())
+      budget = {.cap = {.fraction = cap->fraction(),
+                        .period = cap->period,
+                        .burst = cap->quota,
+                        .tokens = {}},
+                .bucket = &bucket};
+    return budget;
+  });
+  for (const Spatial::Client& client : present) {
+    const bool is_open = (client.slot->gate.load(std::memory_order_relaxed) & 1) == 0;
+    if (caps_.is_shut(client.process)) {
+      if (!is_open) continue;  // also: it has not been let in yet
+      closed_.insert(client.process);
+      ShimHost::close_gate(*client.slot);
+    } else if (closed_.erase(client.process) > 0) {
+      ShimHost::open_gate(*client.slot);
+    }
+  }
+  std::erase_if(closed_, [&](const ProcessId& process) { return host_->find(process) == nullptr; });
+  return next;
 }
 
 }  // namespace gpushare

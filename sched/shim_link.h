@@ -6,14 +6,20 @@
 
 #include <map>
 #include <memory>
+#include <set>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "intercept/shim/host.h"
+#include "sched/mps_link.h"
 #include "sched/proc_reader.h"
 #include "sched/registry.h"
 #include "sched/rules.h"
+#include "sched/shim_caps.h"
 #include "sched/spatial.h"
 #include "sched/tenants.h"
+#include "shmctl/region.h"
 
 namespace gpushare {
 
@@ -31,6 +37,17 @@ class ShimLink {
   // are moved no more, and go in if they stand at their gate.
   void set_gpus(std::span<const GpuInfo> gpus);
 
+  // Programs that come from now on become clients of its server; nullptr: of none. Outlives us, or
+  // the next call.
+  void set_mps(MpsLink* mps) { mps_ = mps; }
+
+  // Tokens of a tenant with a cap are in here. Outlives us.
+  void set_region(Region& region) { region_ = &region; }
+  // Does its cap close its gate, so that it is not to be stopped for it?
+  bool is_gated(const ProcessId& process) const {
+    return mps_ != nullptr && mps_->is_client(process) && host_->find(process) != nullptr;
+  }
+
   // Returns when to call again. `registry`: nullptr: there is no GPU.
   Time step(Time now, const Registry* registry);
 
@@ -42,9 +59,15 @@ class ShimLink {
   ShimWish decide(const ProcessId& process);
   uint32_t tenant_of(const ProcessId& process);
   std::vector<Spatial::Client> clients(const Registry* registry);
+  Time enforce_caps(Time now, std::span<const Spatial::Client> present);
 
   const Tenants& tenants_;
   const ProcReader& processes_;
+  MpsLink* mps_ = nullptr;
+  Region* region_ = nullptr;
+  ShimCaps caps_;
+  std::set<ProcessId> closed_;  // gates, by us, for a cap
+  std::vector<uint32_t> gpus_;  // that are shared spatially, by index
   Spatial spatial_{{}};
   std::map<ProcessId, ProcessFacts> facts_;  // of those with a slot
   std::unique_ptr<ShimHost> host_;

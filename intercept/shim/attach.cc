@@ -93,15 +93,37 @@ ShimSlot* map_slot(int descriptor) {
   return nullptr;
 }
 
-ShimSlot* ask_agent() {
+struct Answer {
+  bool is_there = false;  // an agent
+  ShimSlot* slot = nullptr;
+};
+
+Answer ask_agent() {
   const int socket = connect_to_agent();
-  if (socket < 0) return nullptr;
+  if (socket < 0) return {};
   const int descriptor = receive_descriptor(socket);
   close_quietly(socket);
-  if (descriptor < 0) return nullptr;
+  if (descriptor < 0) return {.is_there = true};
   ShimSlot* slot = map_slot(descriptor);
   close_quietly(descriptor);
-  return slot;
+  return {.is_there = true, .slot = slot};
+}
+
+// The driver reads it in cuInit. What the program has chosen itself stays; what it inherited from a
+// parent that was told so by an agent goes, unless it is told the same. setenv() here is as safe as
+// in the program, which has not begun to use the driver.
+void choose_mps_server(const char* pipe) {
+  const char* present = ::getenv(kMpsPipeVariable);
+  const char* mark = ::getenv(kMpsMarkVariable);
+  const bool is_inherited = present != nullptr && mark != nullptr && !std::strcmp(present, mark);
+  if (present != nullptr && !is_inherited) return;
+  if (*pipe != '\0') {
+    ::setenv(kMpsPipeVariable, pipe, 1);
+    ::setenv(kMpsMarkVariable, pipe, 1);
+  } else if (is_inherited) {
+    ::unsetenv(kMpsPipeVariable);
+    ::unsetenv(kMpsMarkVariable);
+  }
 }
 
 }  // namespace
@@ -115,7 +137,9 @@ uint32_t attach() {
     if (me == 0) me = thread_id();
     if (process.lock.compare_exchange_strong(holder, me, std::memory_order_acquire)) {
       if (process.slot.load(std::memory_order_relaxed) == nullptr) {
-        ShimSlot* mine = ask_agent();
+        const Answer answer = ask_agent();
+        ShimSlot* const mine = answer.slot;
+        if (answer.is_there) choose_mps_server(mine == nullptr ? "" : mine->mps_pipe);
         uint32_t features = mine == nullptr ? 0 : mine->head.features & kShimFeatures;
         // The driver is older than green contexts.
         if ((features & kShimPartitions) != 0 && driver() == nullptr) features &= ~kShimPartitions;
@@ -145,7 +169,7 @@ void attach_again(const ShimSlot& mine) {
     return;
   // The old page stays mapped: another thread may be looking at it. One page for each agent's
   // death.
-  if (ShimSlot* next = ask_agent()) process.slot.store(next, std::memory_order_release);
+  if (ShimSlot* next = ask_agent().slot) process.slot.store(next, std::memory_order_release);
 }
 
 uint64_t monotonic_ns() {

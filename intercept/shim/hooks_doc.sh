@@ -14,6 +14,7 @@ driver's own.
 | Launch | gate, partitions |
 | Copy, Wait, Order, Capture, Stream, Context | partitions |
 | Lookup | any |
+| Init | none: the agent is asked before it runs |
 
 | kind | function | symbol | API since | own variant |
 | --- | --- | --- | --- | --- |

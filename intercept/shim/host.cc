@@ -115,6 +115,8 @@ Result<Fd> ShimHost::make_slot(const ProcessId& process, const ShimWish& wish) {
     wish.gpus[i].pci.copy(gpu.pci, sizeof gpu.pci - 1);
     gpu.wanted.store(wish.gpus[i].groups, std::memory_order_relaxed);
   }
+  if (wish.mps_pipe.size() < sizeof slot.mps_pipe)
+    wish.mps_pipe.copy(slot.mps_pipe, sizeof slot.mps_pipe - 1);
   slot.beat_ns.store(ns(now_), std::memory_order_relaxed);
   slot.gate.store(wish.is_closed ? 1 : 0, std::memory_order_relaxed);
   slots_[process] = std::move(mapping);

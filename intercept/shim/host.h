@@ -30,7 +30,8 @@ struct ShimWish {
     std::string pci;      // "0000:3b:00.0"
     uint64_t groups = 0;  // ShimGpu::wanted
   };
-  std::vector<Gpu> gpus;  // at most kShimGpus
+  std::vector<Gpu> gpus;   // at most kShimGpus
+  std::string mps_pipe{};  // of the MPS server that it is to be a client of; empty: none
 };
 
 class ShimHost {

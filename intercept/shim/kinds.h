@@ -8,7 +8,17 @@
 
 namespace gpushare::shim {
 
-enum class Kind : uint8_t { kLaunch, kCopy, kWait, kOrder, kCapture, kStream, kContext, kLookup };
+enum class Kind : uint8_t {
+  kLaunch,
+  kCopy,
+  kWait,
+  kOrder,
+  kCapture,
+  kStream,
+  kContext,
+  kLookup,
+  kInit,
+};
 
 // Which stream a null one, or the one that is not named, is.
 enum class Flavor : uint8_t { kLegacy, kPerThread };
@@ -27,6 +37,8 @@ constexpr uint32_t features_that_need(Kind kind) {
       return kShimPartitions;
     case Kind::kLookup:
       return ~0u;
+    case Kind::kInit:  // only that the agent is asked before
+      return 0;
   }
   return 0;
 }

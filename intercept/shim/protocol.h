@@ -14,6 +14,11 @@ namespace gpushare {
 inline constexpr const char* kShimSocketPath = "/run/gpushare/shim.sock";
 inline constexpr const char* kShimSocketVariable = "GPUSHARE_SHIM_SOCKET";
 
+// What makes a program a client of an MPS server, and our mark that it is not the program's own:
+// both are inherited, also by children that are to be none.
+inline constexpr const char* kMpsPipeVariable = "CUDA_MPS_PIPE_DIRECTORY";
+inline constexpr const char* kMpsMarkVariable = "GPUSHARE_MPS_PIPE";
+
 // That byte, with room for that descriptor: for sendmsg() and recvmsg().
 class DescriptorMessage {
  public:

@@ -2,7 +2,9 @@
 // A libcuda.so.1 with no GPU behind it, for the tests of how programs reach the shim: each function
 // of hooks.def is there and returns a number that says which one it was. By cuGetProcAddress it
 // gives other addresses for the same functions than by dlsym, as a driver may.
+#include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include "tests/shim/fake_driver.h"
 
@@ -30,9 +32,18 @@ CUresult launch_of_the_future(double, double) { return gpushare::test::kFutureAn
 
 }  // namespace
 
+namespace {
+std::string pipe_at_init = "cuInit was not called";
+CUresult note_init(CUresult answer) {
+  const char* pipe = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
+  pipe_at_init = pipe == nullptr ? "none" : pipe;
+  return answer;
+}
+}  // namespace
+
 extern "C" {
 #pragma GCC visibility push(default)
-CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
+const char* gs_pipe_at_init() { return pipe_at_init.c_str(); }
 
 #define GS_DEFINE(symbol, parameters) \
   CUresult symbol parameters { return answer_of(gpushare::shim::kHook_##symbol); }
@@ -44,6 +55,8 @@ CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
 #define GS_DEFINE_Stream GS_DEFINE
 #define GS_DEFINE_Context GS_DEFINE
 #define GS_DEFINE_Lookup(symbol, parameters)
+#define GS_DEFINE_Init(symbol, parameters) \
+  CUresult symbol parameters { return note_init(answer_of(gpushare::shim::kHook_##symbol)); }
 #define GS_HOOK(kind, base, symbol, since, parameters) GS_DEFINE_##kind(symbol, parameters)
 #define GS_HOOK_VARIANT GS_HOOK
 #include "intercept/shim/hooks.def"
@@ -89,6 +102,8 @@ namespace {
 #define GS_THUNK_Capture GS_BY_THUNK
 #define GS_THUNK_Stream GS_BY_THUNK
 #define GS_THUNK_Context GS_BY_THUNK
+#define GS_THUNK_Init(base, symbol, since, parameters, flavor) \
+  {#base, since, flavor, reinterpret_cast<void*>(&symbol)},
 #define GS_THUNK_Lookup(base, symbol, since, parameters, flavor) \
   {#base, since, flavor, reinterpret_cast<void*>(&symbol)},
 #define GS_HOOK(kind, base, symbol, since, parameters) \
@@ -97,7 +112,6 @@ namespace {
   GS_THUNK(kind, base, symbol, since, parameters, Flavor::kPerThread)
 const EntryPoint kEntryPoints[] = {
 #include "intercept/shim/hooks.def"
-    {"cuInit", 2000, Flavor::kLegacy, reinterpret_cast<void*>(&cuInit)},
     {"cuLaunchKernel", gpushare::test::kFuture, Flavor::kLegacy,
      reinterpret_cast<void*>(&launch_of_the_future)},
 };

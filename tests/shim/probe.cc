@@ -139,6 +139,40 @@ void way_runtime(int count) {
 void way_direct(int count) { launch(&cuLaunchKernel, count); }
 #endif
 
+// --- which MPS server the driver is told of -----------------------------------------------------
+
+void tell_pipe() {
+  const auto pipe = reinterpret_cast<const char* (*)()>(::dlsym(library(), "gs_pipe_at_init"));
+  fmt::print("{}\n", pipe());
+}
+
+// Nothing but cuInit, as programs that load the driver themselves begin.
+void way_init(int) {
+  reinterpret_cast<CUresult (*)(unsigned)>(::dlsym(library(), "cuInit"))(0);
+  tell_pipe();
+}
+
+#ifdef GS_LINKED
+void way_init_direct(int) {
+  ::cuInit(0);
+  tell_pipe();
+}
+#endif
+
+// A child that starts over, with another agent's socket in its environment or none.
+void way_init_child(int) {
+  way_init(0);
+  std::fflush(stdout);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (const char* other = std::getenv("OTHER_SOCKET")) ::setenv("GPUSHARE_SHIM_SOCKET", other, 1);
+    ::execl("/proc/self/exe", "probe", "init", "1", nullptr);
+    std::_Exit(1);
+  }
+  int status = -1;
+  expect(::waitpid(child, &status, 0) == child && status == 0, "the child failed");
+}
+
 // --- every entry of hooks.def by every way, and who answers -------------------------------------
 
 void way_every(int) {
@@ -288,13 +322,17 @@ void way_ordinary(int) {
 
 const std::map<std::string, std::function<void(int)>> kWays{
 #ifdef GS_LINKED
-    {"direct", way_direct},
+    {"direct", way_direct},     {"init-direct", way_init_direct},
 #endif
-    {"dlsym", way_dlsym},       {"dlvsym", way_dlvsym},   {"default", way_default},
-    {"lookup", way_lookup},     {"runtime", way_runtime}, {"every", way_every},
-    {"versions", way_versions}, {"threads", way_threads}, {"racing", way_racing},
-    {"fork", way_fork},         {"dlclose", way_dlclose}, {"signal", way_signal},
-    {"traces", way_traces},     {"slow", way_slow},       {"ordinary", way_ordinary},
+    {"init", way_init},         {"init-child", way_init_child},
+    {"dlsym", way_dlsym},       {"dlvsym", way_dlvsym},
+    {"default", way_default},   {"lookup", way_lookup},
+    {"runtime", way_runtime},   {"every", way_every},
+    {"versions", way_versions}, {"threads", way_threads},
+    {"racing", way_racing},     {"fork", way_fork},
+    {"dlclose", way_dlclose},   {"signal", way_signal},
+    {"traces", way_traces},     {"slow", way_slow},
+    {"ordinary", way_ordinary},
 };
 
 }  // namespace

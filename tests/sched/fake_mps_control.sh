@@ -1,0 +1,40 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# nvidia-cuda-mps-control as far as gpushared sees it: -d makes a daemon that holds the pipe directory,
+# without an option it takes commands from standard input. Servers, their state and their clients are
+# what the files servers, state and clients in that directory say; what was asked is noted in `calls`.
+cd "$CUDA_MPS_PIPE_DIRECTORY" || exit 1
+pid_file=nvidia-cuda-mps-control.pid
+is_running() {
+  [ -s "$pid_file" ] || return 1
+  # One that nobody has waited for yet is none.
+  case $(sed 's/.*) //' "/proc/$(cat "$pid_file")/stat" 2>/dev/null) in '' | [ZX]*) return 1 ;; esac
+}
+case "${1:-}" in
+-d)
+  echo "$* GPUS=${CUDA_VISIBLE_DEVICES:-}" >>calls
+  is_running && { echo "An instance of this daemon is already running"; exit 1; }
+  rm -f quit
+  setsid "$0" --daemon </dev/null >/dev/null 2>&1 &
+  until is_running; do sleep 0.01; done
+  ;;
+--daemon)
+  echo $$ >"$pid_file.new" && mv "$pid_file.new" "$pid_file"
+  # `quit` takes no new clients and waits for those that are there.
+  while [ -e "$pid_file" ] && { [ ! -e quit ] || [ -s clients ]; }; do sleep 0.05; done
+  rm -f "$pid_file"
+  ;;
+'')
+  is_running || { echo "Cannot find MPS control daemon process"; exit 1; }
+  while read -r command argument; do
+    echo "$command $argument" >>calls
+    case $command in
+    get_server_list) cat servers 2>/dev/null ;;
+    get_server_status) cat state 2>/dev/null || echo ACTIVE ;;
+    get_client_list) cat clients 2>/dev/null ;;
+    quit) : >quit ;;
+    esac
+  done
+  ;;
+esac
+exit 0
