@@ -7,6 +7,7 @@
 #   long.sh MAKE BUILD real      the module on NVIDIA's own open module, also in the debug kernel when
 #                                there is one
 #   long.sh MAKE BUILD matrix    the suites in the other kernels of the distribution
+#   long.sh MAKE BUILD cost      what the module adds to a call, in instructions
 # Kernels and sources are fetched and built below BUILD/kernel when they are first needed. What has been
 # counted is left in BUILD/bench/kernel_NAME.json. Ends with "N passed, N failed, N skipped"; status 0 only
 # when nothing failed and something passed.
@@ -108,8 +109,14 @@ case $what in
     done
     count
     ;;
+  cost)
+    rounds=1 seconds=1
+    suites "$build" cost
+    count
+    record cost "$(kernel_of "$build/kernel/logs/cost")" "\"tenants\": 1000, $(figures "$build/kernel/logs/cost")"
+    ;;
   *)
-    echo "long.sh: debug, real or matrix" >&2
+    echo "long.sh: debug, real, matrix or cost" >&2
     exit 2
     ;;
 esac

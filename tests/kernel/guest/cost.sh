@@ -34,6 +34,8 @@ test_CallsStayCheapWithAThousandTenants() {
       awk '{ printf "%.1f", $1 - $2 }')
     echo "cost: $kind +$added instructions, $(cost_of /tmp/without $kind) without the module"
     echo "$kind $added" >>/tmp/added
+    figure "instructions_added_to_$kind" "$added"
+    figure "instructions_of_$kind" "$(cost_of /tmp/without $kind)"
   done >/dev/ttyS1
   start /tmp/door door register wait
   wait_for 5 grep -q 'register ok' /tmp/door
@@ -41,6 +43,7 @@ test_CallsStayCheapWithAThousandTenants() {
   added=$(echo "$(cost_of /tmp/heard alloc) $(cost_of /tmp/without alloc)" |
     awk '{ printf "%.1f", $1 - $2 }')
   echo "cost: alloc +$added instructions while an agent listens" >/dev/ttyS1
+  figure instructions_added_to_alloc_while_heard "$added"
   between 0 $heard_limit "$added" "added to memory made and freed while an agent listens"
   between -1 1 "$(cost_of /tmp/added other)" "added to an ioctl that is not the driver's"
   between 0 $limit "$(cost_of /tmp/added version)" "added to a short call"
