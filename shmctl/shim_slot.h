@@ -90,7 +90,8 @@ struct alignas(64) ShimIterations {
                                      // arrivals are announced, else from begin to end
   std::atomic<uint64_t> arrivals;    // announced; 0: they are not
   std::atomic<uint32_t> slo_us;      // that the program asked for
-  uint32_t reserved;
+  std::atomic<uint32_t> skipped;     // calls that were not taken note of: another one took too long
+  std::atomic<uint64_t> began_ns;    // CLOCK_MONOTONIC: when the last one began
 
   // Written by the agent: iterations beyond so many begun wait; 0: none does. `turn` is a futex,
   // and changes with it.

@@ -141,8 +141,7 @@ uint32_t attach() {
         ShimSlot* const mine = answer.slot;
         if (answer.is_there) choose_mps_server(mine == nullptr ? "" : mine->mps_pipe);
         uint32_t features = mine == nullptr ? 0 : mine->head.features & kShimFeatures;
-        // The driver is older than green contexts.
-        if ((features & kShimPartitions) != 0 && driver() == nullptr) features &= ~kShimPartitions;
+        if ((features & kShimPartitions) != 0 && is_driver_too_old()) features &= ~kShimPartitions;
         process.features.store(features, std::memory_order_relaxed);
         process.slot.store(mine == nullptr ? &nobodys_slot : mine, std::memory_order_release);
       }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // This process's tie to the agent: which features it is asked for, and its slot. Made at the first
-// call that looks for the driver, so a program that never does is left alone altogether.
+// call that looks for the driver, or of gpushare.h, so a program that makes none is left alone
+// altogether.
 //
 // Any thread, also after fork(): all of it lies on a page that the kernel clears in a child, which
 // thereby starts over with a slot of its own. Where there is no agent, or it wants nothing, the
@@ -15,6 +16,7 @@
 namespace gpushare::shim {
 
 class Streams;
+class Progress;
 
 // Zero is the state of a process that has not asked yet.
 struct Process {
@@ -24,6 +26,7 @@ struct Process {
   std::atomic<uint32_t> ignored_gate;  // this closed state was left by a dead agent
   std::atomic<uint64_t> next_look_ns;  // when to ask for an agent again
   std::atomic<Streams*> streams;       // see streams.h
+  std::atomic<Progress*> progress;     // see progress.h
 };
 
 namespace detail {

@@ -23,6 +23,7 @@ constinit std::atomic<int> state{0};  // 0 not looked yet, 1 there, 2 incomplete
 const Driver* driver() {
   int now = state.load(std::memory_order_acquire);
   if (now == 0) {
+    if (driver_function("cuInit") == nullptr) return nullptr;  // it may be loaded later
     now = 1;
     void* functions[std::size(kNames)];
     static_assert(sizeof functions == sizeof found);
@@ -36,6 +37,11 @@ const Driver* driver() {
     state.store(now, std::memory_order_release);
   }
   return now == 1 ? &found : nullptr;
+}
+
+bool is_driver_too_old() {
+  driver();
+  return state.load(std::memory_order_acquire) == 2;
 }
 
 }  // namespace gpushare::shim

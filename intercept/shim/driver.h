@@ -37,5 +37,7 @@ struct Driver {
 
 // Null: the driver is not loaded, or too old to have all of them.
 const Driver* driver();
+// It is loaded, and older than green contexts.
+bool is_driver_too_old();
 
 }  // namespace gpushare::shim

@@ -14,13 +14,6 @@ namespace {
 // How often a waiting thread looks whether the agent still lives.
 constexpr timespec kLookAtBeat{.tv_sec = 0, .tv_nsec = 50'000'000};
 
-bool is_alive(const ShimSlot& slot) {
-  // Signed: the agent may beat between our two readings.
-  const auto age =
-      static_cast<int64_t>(monotonic_ns() - slot.beat_ns.load(std::memory_order_relaxed));
-  return age <= static_cast<int64_t>(kShimBeatTimeoutNs);
-}
-
 }  // namespace
 
 namespace detail {
@@ -38,6 +31,17 @@ uint32_t take_stripe() {
 
 }  // namespace detail
 
+bool is_agent_alive(const ShimSlot& slot) {
+  // Signed: the agent may beat between our two readings.
+  const auto age =
+      static_cast<int64_t>(monotonic_ns() - slot.beat_ns.load(std::memory_order_relaxed));
+  return age <= static_cast<int64_t>(kShimBeatTimeoutNs);
+}
+
+void wait_on(std::atomic<uint32_t>& word, uint32_t value) {
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, value, &kLookAtBeat, nullptr, 0);
+}
+
 void wait_at_gate(ShimSlot& slot) {
   Process& process = this_process();
   uint32_t gate = slot.gate.load(std::memory_order_relaxed);
@@ -46,14 +50,13 @@ void wait_at_gate(ShimSlot& slot) {
   const uint64_t begin = monotonic_ns();
   slot.waiting.fetch_add(1, std::memory_order_relaxed);
   while (((gate = slot.gate.load(std::memory_order_acquire)) & 1) != 0) {
-    if (!is_alive(slot)) {
+    if (!is_agent_alive(slot)) {
       process.ignored_gate.store(gate, std::memory_order_relaxed);
       slot.gave_up.fetch_add(1, std::memory_order_relaxed);
       break;
     }
     slot.seen_gate.store(gate, std::memory_order_release);
-    // Returns at once when the gate has changed, and on a wake, a signal or the time limit.
-    ::syscall(SYS_futex, &slot.gate, FUTEX_WAIT, gate, &kLookAtBeat, nullptr, 0);
+    wait_on(slot.gate, gate);
   }
   slot.waiting.fetch_sub(1, std::memory_order_relaxed);
   slot.waited_ns.fetch_add(monotonic_ns() - begin, std::memory_order_relaxed);

@@ -36,6 +36,11 @@ inline uint64_t count_launch(ShimSlot& slot) {
 // `gate` was odd.
 void wait_at_gate(ShimSlot& slot);
 
+bool is_agent_alive(const ShimSlot& slot);
+// Until `word` is no longer `value`, somebody wakes it, a signal comes, or it is time to look whether
+// the agent lives.
+void wait_on(std::atomic<uint32_t>& word, uint32_t value);
+
 // So many launches of a stripe go by until somebody looks whether the agent lives.
 inline constexpr uint64_t kLaunchesPerLook = 64;
 

@@ -11,8 +11,10 @@ driver's own.
 
 | kind | hooked for |
 | --- | --- |
-| Launch | gate, partitions |
-| Copy, Wait, Order, Capture, Stream, Context | partitions |
+| Launch | gate, partitions, iterations |
+| Copy, Wait, Event, Capture | partitions, iterations |
+| Order, Captured, Stream, Context | partitions |
+| Finish | iterations |
 | Lookup | any |
 | Init | none: the agent is asked before it runs |
 

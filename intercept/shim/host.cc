@@ -34,10 +34,10 @@ Result<> send_descriptor(const Fd& connection, const Fd& descriptor) {
   return {};
 }
 
-// Both changes of a gate: to the next number, and whoever waits looks again.
-void step_gate(ShimSlot& slot) {
-  slot.gate.fetch_add(1, std::memory_order_release);
-  ::syscall(SYS_futex, &slot.gate, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+// To the next number, and whoever waits looks again.
+void step(std::atomic<uint32_t>& word) {
+  word.fetch_add(1, std::memory_order_release);
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 }  // namespace
@@ -54,7 +54,10 @@ ShimHost::ShimHost(Fd socket, std::string path, Decide decide)
 }
 
 ShimHost::~ShimHost() {
-  for (const auto& [process, mapping] : slots_) open_gate(*mapping->slot);
+  for (const auto& [process, mapping] : slots_) {
+    open_gate(*mapping->slot);
+    set_run_until(*mapping->slot, 0);
+  }
   ::unlink(path_.c_str());
 }
 
@@ -149,11 +152,22 @@ std::vector<ProcessId> ShimHost::processes() const {
 }
 
 void ShimHost::close_gate(ShimSlot& slot) {
-  if ((slot.gate.load(std::memory_order_relaxed) & 1) == 0) step_gate(slot);
+  if ((slot.gate.load(std::memory_order_relaxed) & 1) == 0) step(slot.gate);
 }
 
 void ShimHost::open_gate(ShimSlot& slot) {
-  if ((slot.gate.load(std::memory_order_relaxed) & 1) != 0) step_gate(slot);
+  if ((slot.gate.load(std::memory_order_relaxed) & 1) != 0) step(slot.gate);
+}
+
+void ShimHost::set_run_until(ShimSlot& slot, uint64_t begun) {
+  slot.iterations.run_until.store(begun, std::memory_order_release);
+  step(slot.iterations.turn);
+}
+
+std::optional<PublishedIterations> ShimHost::iterations(const ShimSlot& slot) {
+  PublishedIterations known;
+  if (!read_published(slot.iterations, &known)) return std::nullopt;
+  return known;
 }
 
 }  // namespace gpushare

@@ -11,10 +11,12 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "intercept/event.h"
+#include "intercept/shim/published.h"
 #include "shmctl/base/clock.h"
 #include "shmctl/base/error.h"
 #include "shmctl/base/fd.h"
@@ -60,6 +62,12 @@ class ShimHost {
   // No effect where the gate is in that state already.
   static void close_gate(ShimSlot& slot);
   static void open_gate(ShimSlot& slot);
+
+  // Iterations beyond so many begun wait from now on; 0: none does. An iteration that has just
+  // begun when this comes goes on. Whether the program can be held so at all: its `source`.
+  static void set_run_until(ShimSlot& slot, uint64_t begun);
+  // Empty: it is being written all the time, or its program died in the middle.
+  static std::optional<PublishedIterations> iterations(const ShimSlot& slot);
 
  private:
   struct Mapping {

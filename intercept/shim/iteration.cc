@@ -15,7 +15,7 @@ constexpr uint32_t kFirstKinds = 8;      // new kinds that are no surprise
 }  // namespace
 
 bool IterationRecogniser::arrive(uint64_t handle, uint32_t blocks, uint32_t weight,
-                                 uint64_t stream_handle, uint64_t now) {
+                                 uint64_t stream_handle, Moment now) {
   Stream& stream = stream_of(stream_handle);
   const uint32_t function = function_number(handle);
   const uint32_t transition = transition_number(stream.previous, function);
@@ -47,7 +47,7 @@ bool IterationRecogniser::arrive(uint64_t handle, uint32_t blocks, uint32_t weig
                    is_lost_now);
     if (!begins && is_lost_now && loops_.is_top(step)) begins = stream.has_looped = true;
   }
-  if (begins) begin(stream, function, blocks, now);
+  if (begins) begin(stream, function, blocks, now.ns());
 
   stream.before_previous = stream.previous;
   stream.previous = function;
@@ -65,7 +65,7 @@ bool IterationRecogniser::arrive(uint64_t handle, uint32_t blocks, uint32_t weig
 }
 
 void IterationRecogniser::copy(CopyWay way, uint64_t bytes, bool waits, uint64_t stream_handle,
-                               uint64_t now) {
+                               Moment now) {
   Stream& stream = stream_of(stream_handle);
   stream.last_used = launches_ + 1;
   start(stream, now);
@@ -82,7 +82,7 @@ void IterationRecogniser::copy(CopyWay way, uint64_t bytes, bool waits, uint64_t
     stream.marks |= kMarkOutput;
     ++breaks_;
   }
-  if (waits) set_drained(stream, now);
+  if (waits) set_drained(stream, now.ns());
 }
 
 void IterationRecogniser::ordered(uint64_t stream_handle) {
@@ -177,10 +177,15 @@ void IterationRecogniser::halve_shares() {
 void IterationRecogniser::begin(Stream& stream, uint32_t function, uint32_t blocks, uint64_t now) {
   forget_outcomes_of_old_rules(stream.has_looped);
   int before = -1;
+  const uint64_t period = now > stream.began_ns ? now - stream.began_ns : 0;
+  const uint64_t idle = idle_ns_ - stream.idle_at_begin;
+  const uint64_t busy = period > idle ? period - idle : 0;
+  if (stream.is_counted) {
+    ++ended_;
+    busy_sum_ns_ += busy;
+    period_sum_ns_ += period;
+  }
   if (stream.has_begun && stream.sketch.launches >= kFewestLaunches) {
-    const uint64_t period = now > stream.began_ns ? now - stream.began_ns : 0;
-    const uint64_t idle = idle_ns_ - stream.idle_at_begin;
-    const uint64_t busy = period > idle ? period - idle : 0;
     const IterationKinds::Outcome outcome = kinds_.end(stream.sketch, busy);
     if (outcome != IterationKinds::Outcome::kNew || kinds_.made() > kFirstKinds) {
       const uint32_t is_expected = outcome == IterationKinds::Outcome::kExpected ? 1 : 0;
@@ -199,7 +204,14 @@ void IterationRecogniser::begin(Stream& stream, uint32_t function, uint32_t bloc
   stream.idle_at_begin = idle_ns_;
   stream.has_begun = true;
   phase_ = kinds_.phase(stream.sketch.kind);
+  stream.is_counted = is_trusted();
   if (is_trusted()) ++count_;
+}
+
+void IterationRecogniser::held(uint64_t stream_handle, uint64_t until_ns) {
+  Stream& stream = stream_of(stream_handle);
+  stream.began_ns = until_ns;
+  stream.idle_at_begin = idle_ns_;
 }
 
 void IterationRecogniser::forget_outcomes_of_old_rules(bool is_loop) {
@@ -223,6 +235,9 @@ float IterationRecogniser::confidence() const {
 IterationReport IterationRecogniser::report() const {
   IterationReport report;
   report.count = count_;
+  report.ended = ended_;
+  report.busy_sum_ns = busy_sum_ns_;
+  report.period_sum_ns = period_sum_ns_;
   report.confidence = confidence();
   report.mean_ns = times_.mean_ns();
   report.p99_ns = times_.p99_ns();

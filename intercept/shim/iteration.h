@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Iterations: recognises, from nothing but the launches, copies and waits of a process, where an
-// iteration of its main loop begins: a training step, a decoding step, a request. Pure: no clock,
-// no driver, no allocation, no failure; the caller gives the time and serialises the calls. About
-// 93 KiB, fixed (asserted below); every call is O(1), 10 to 25 ns (bench/shim).
+// iteration of its main loop begins: a training step, a decoding step, a request. Pure: no clock of
+// its own, no driver, no allocation, no failure; the caller gives the time and serialises the
+// calls. About 93 KiB, fixed (asserted below); every call is O(1), 10 to 25 ns (bench/shim).
 //
 // How. Periods of a raw launch sequence are the wrong thing to look for: layers repeat inside an
 // iteration, kernels vary with the data, evaluation follows other rules. What every loop has is a
@@ -38,14 +38,36 @@ namespace gpushare::shim {
 
 enum class CopyWay : uint8_t { kToGpu, kFromGpu, kOnGpu };
 
+// A moment; from a clock only if somebody asks, because reading one costs as much as all the rest.
+class Moment {
+ public:
+  using Clock = uint64_t (*)();
+
+  Moment(uint64_t ns) : ns_(ns) {}                // NOLINT(google-explicit-constructor)
+  Moment(Clock clock) : ns_(0), clock_(clock) {}  // NOLINT(google-explicit-constructor)
+  uint64_t ns() {
+    if (clock_ != nullptr) {
+      ns_ = clock_();
+      clock_ = nullptr;
+    }
+    return ns_;
+  }
+
+ private:
+  uint64_t ns_;
+  Clock clock_ = nullptr;
+};
+
 struct IterationReport {
   uint64_t count = 0;    // iterations begun while confidence was at least kTrusted
+  uint64_t ended = 0;    // of those: another one began on their stream
   float confidence = 0;  // 0..1; below kTrusted nothing else here is worth reading
   uint64_t mean_ns = 0;  // from begin to begin on a stream, over about the last 64; 0 unknown
   uint64_t p99_ns = 0;   // over about the last 1,000, to 1/8; 0 unknown
   uint64_t busy_ns = 0;  // mean; less the time in which the GPU was known to have nothing to do
-  float launches = 0;    // mean
-  Phase phase = Phase::kUnknown;  // of the iteration that began last
+  uint64_t busy_sum_ns = 0, period_sum_ns = 0;  // over all that ended
+  float launches = 0;                           // mean
+  Phase phase = Phase::kUnknown;                // of the iteration that began last
 };
 
 class IterationRecogniser {
@@ -58,15 +80,18 @@ class IterationRecogniser {
 
   // A kernel. True: it is the first of an iteration, for all we know (report().confidence says how
   // well that is).
-  bool launch(uint64_t function, uint32_t blocks, uint64_t stream, uint64_t now_ns) {
-    return arrive(function, blocks, 1, stream, now_ns);
+  bool launch(uint64_t function, uint32_t blocks, uint64_t stream, Moment now) {
+    return arrive(function, blocks, 1, stream, now);
   }
   // A graph: weighs as much as 64 kernels. `graph`: what stays the same from launch to launch.
-  bool graph_launch(uint64_t graph, uint64_t stream, uint64_t now_ns) {
-    return arrive(graph, 0, kGraphWeight, stream, now_ns);
+  bool graph_launch(uint64_t graph, uint64_t stream, Moment now) {
+    return arrive(graph, 0, kGraphWeight, stream, now);
   }
+  // The launch that has just been told of on `stream`, and that began an iteration, was held back
+  // until then: that time belongs to no iteration.
+  void held(uint64_t stream, uint64_t until_ns);
   // `waits`: the call returned only when the copy had been done.
-  void copy(CopyWay way, uint64_t bytes, bool waits, uint64_t stream, uint64_t now_ns);
+  void copy(CopyWay way, uint64_t bytes, bool waits, uint64_t stream, Moment now);
   // The program waited until `stream`, or kAllStreams, had done its work; now_ns: after that.
   void waited(uint64_t stream, uint64_t now_ns);
 
@@ -92,6 +117,7 @@ class IterationRecogniser {
     bool is_running = false;
     bool is_young = true;
     bool has_begun = false;      // an iteration
+    bool is_counted = false;     // that iteration, in the report's count
     bool has_looped = false;     // without a mark, since the last that began at one
     uint32_t unit_position = 0;  // where the present unit began
     uint32_t input_bytes = 0;    // since the last launch
@@ -104,15 +130,15 @@ class IterationRecogniser {
     IterationSketch sketch;
   };
 
-  bool arrive(uint64_t handle, uint32_t blocks, uint32_t weight, uint64_t stream, uint64_t now);
+  bool arrive(uint64_t handle, uint32_t blocks, uint32_t weight, uint64_t stream, Moment now);
   Stream& stream_of(uint64_t handle) {
     if (streams_[latest_].handle == handle && streams_[latest_].last_used != 0)
       return streams_[latest_];
     return find_stream(handle);
   }
   Stream& find_stream(uint64_t handle);
-  void start(Stream& stream, uint64_t now) {
-    if (!stream.is_running) set_running(stream, now);
+  void start(Stream& stream, Moment& now) {
+    if (!stream.is_running) set_running(stream, now.ns());
   }
   void set_running(Stream& stream, uint64_t now);
   void set_drained(Stream& stream, uint64_t now);
@@ -147,7 +173,8 @@ class IterationRecogniser {
   bool is_trusted_ = false;
   uint32_t outcome_count_ = 0;
   uint32_t edge_rules_ = 0, loop_rules_ = 0;  // changes of them when those were last forgotten
-  uint64_t count_ = 0;
+  uint64_t count_ = 0, ended_ = 0;
+  uint64_t busy_sum_ns_ = 0, period_sum_ns_ = 0;
   Phase phase_ = Phase::kUnknown;
   IterationTimes times_;
   IterationKinds kinds_;

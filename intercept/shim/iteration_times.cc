@@ -6,6 +6,7 @@ namespace {
 
 constexpr uint32_t kMemory = 64;
 constexpr uint32_t kHalveAt = 1000;
+constexpr uint32_t kFollow = 16;
 
 }  // namespace
 
@@ -19,13 +20,15 @@ void IterationTimes::add(uint64_t period_ns, uint64_t busy_ns) {
   const uint32_t part = static_cast<uint32_t>(value >> (octave - 3)) & (kParts - 1);
   const uint32_t bucket = octave < kOctaves ? octave * kParts + part : kOctaves * kParts - 1;
   ++buckets_[bucket];
-  if (++in_histogram_ < kHalveAt) return;
-  in_histogram_ = 0;
-  for (uint16_t& bucket_count : buckets_) in_histogram_ += bucket_count /= 2;
+  if (++in_histogram_ >= kHalveAt) {
+    in_histogram_ = 0;
+    for (uint16_t& bucket_count : buckets_) in_histogram_ += bucket_count /= 2;
+  }
+  // It takes as long as recognising ten launches.
+  if (added_++ % kFollow == 0 || added_ < kFollow) p99_ns_ = percentile();
 }
 
-uint64_t IterationTimes::p99_ns() const {
-  if (in_histogram_ == 0) return 0;
+uint64_t IterationTimes::percentile() const {
   uint32_t above = in_histogram_ / 100;
   uint32_t i = kOctaves * kParts - 1;
   for (; i > 0; --i) {

@@ -12,14 +12,19 @@ class IterationTimes {
   void add(uint64_t period_ns, uint64_t busy_ns);
   uint64_t mean_ns() const { return static_cast<uint64_t>(mean_); }
   uint64_t busy_ns() const { return static_cast<uint64_t>(busy_); }
-  uint64_t p99_ns() const;  // upper edge of its bucket
+  // The upper edge of its bucket, of up to 15 values ago.
+  uint64_t p99_ns() const { return p99_ns_; }
 
  private:
   static constexpr uint32_t kOctaves = 40, kParts = 8;
 
+  uint64_t percentile() const;
+
   double mean_ = 0, busy_ = 0;
   uint32_t count_ = 0;
   uint32_t in_histogram_ = 0;
+  uint32_t added_ = 0;
+  uint64_t p99_ns_ = 0;
   uint16_t buckets_[kOctaves * kParts] = {};
 };
 

@@ -8,16 +8,20 @@
 
 namespace gpushare::shim {
 
+// hooks.def says what each is.
 enum class Kind : uint8_t {
   kLaunch,
   kCopy,
   kWait,
+  kEvent,
   kOrder,
   kCapture,
+  kCaptured,
   kStream,
   kContext,
+  kFinish,
   kLookup,
-  kInit,
+  kInit
 };
 
 // Which stream a null one, or the one that is not named, is.
@@ -27,11 +31,16 @@ enum class Flavor : uint8_t { kLegacy, kPerThread };
 constexpr uint32_t features_that_need(Kind kind) {
   switch (kind) {
     case Kind::kLaunch:
-      return kShimGate | kShimPartitions;
+      return kShimGate | kShimPartitions | kShimIterations;
     case Kind::kCopy:
     case Kind::kWait:
-    case Kind::kOrder:
+    case Kind::kEvent:
     case Kind::kCapture:
+      return kShimPartitions | kShimIterations;
+    case Kind::kFinish:
+      return kShimIterations;
+    case Kind::kOrder:
+    case Kind::kCaptured:
     case Kind::kStream:
     case Kind::kContext:
       return kShimPartitions;

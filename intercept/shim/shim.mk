@@ -2,7 +2,7 @@
 # libgpushare.so, which is preloaded into programs: its own flags, because it must need nothing but
 # libc and bring nothing with it: no libstdc++, no exceptions, no sanitizer's runtime.
 shim_library := lib/libgpushare.so
-shim_sources := $(filter-out intercept/shim/host.cc intercept/shim/iteration%,$(wildcard intercept/shim/*.cc))
+shim_sources := $(filter-out intercept/shim/host.cc,$(wildcard intercept/shim/*.cc))
 shim_objects := $(patsubst %.cc,$(O)/shim/%.o,$(shim_sources)) $(O)/shim/intercept/shim/entry.o
 shim_flags := -std=c++23 -O2 -g1 -fPIC -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-stack-protector -ftls-model=initial-exec -fvisibility=hidden -fcf-protection $(WARN)
 intercept_sources += intercept/shim/host.cc
@@ -17,11 +17,12 @@ $(O)/shim/%.o: %.S
 	@mkdir -p $(@D)
 	$(Q)$(CC) -I. -MMD -MP -c -o $@ $<
 
-# Exported: the driver's names that we stand in for, dlsym and dlvsym.
-$(O)/gen/intercept/shim/exports.map: intercept/shim/hooks.def intercept/shim/shim.mk
+# Exported: the driver's names that we stand in for, dlsym and dlvsym, and what gpushare.h declares.
+$(O)/gen/intercept/shim/exports.map: intercept/shim/hooks.def intercept/api/gpushare.h intercept/shim/shim.mk
 	@mkdir -p $(@D)
 	$(Q){ echo '{ global: dlsym; dlvsym;'; \
 	  printf '#define GS_HOOK(kind, base, symbol, since, parameters) symbol;\n#define GS_HOOK_VARIANT GS_HOOK\n#include "$<"\n' | $(CC) -I. -E -P -; \
+	  sed -n 's/^GPUSHARE_FUNCTION(\([a-z_]*\),.*/\1;/p' intercept/api/gpushare.h; \
 	  echo 'local: *; };'; } > $@
 
 # By the C compiler, which adds no library of C++.

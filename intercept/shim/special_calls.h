@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "intercept/shim/progress.h"
 #include "intercept/shim/quiet.h"
 #include "intercept/shim/streams.h"
 #include "intercept/shim/table.h"
@@ -87,6 +88,8 @@ struct CaptureBegun<index, CUresult(CUstream, Rest...)> {
     const CUresult result = real<CUresult (*)(CUstream, Rest...)>(index)(use.physical(), rest...);
     if (result == CUDA_SUCCESS && use.stream() != nullptr)
       Streams::get()->begin_capture(*use.stream());
+    if (result == CUDA_SUCCESS)
+      if (Progress* all = Progress::get()) all->begin_capture();
     return result;
   }
 };
@@ -97,6 +100,8 @@ struct CaptureEnded {
     StreamUse use(stream, flavor_of(index), Use::kWait);
     const CUresult result = real<CUresult (*)(CUstream, void*)>(index)(use.physical(), graph);
     if (use.stream() != nullptr) Streams::get()->end_capture(*use.stream());
+    if (result != CUDA_ERROR_ILLEGAL_STATE)  // else there was none
+      if (Progress* all = Progress::get()) all->end_capture();
     return result;
   }
 };

@@ -9,6 +9,7 @@
 #include "intercept/shim/special_calls.h"
 #include "intercept/shim/streams.h"
 #include "intercept/shim/table.h"
+#include "intercept/shim/told_calls.h"
 
 namespace gpushare::shim {
 namespace {
@@ -26,9 +27,14 @@ CUstream translated(CUstream, CUstream physical) { return physical; }
 template <class... Parameters>
 constexpr bool has_stream = (std::is_same_v<Parameters, CUstream> || ...);
 
+inline CUstream stream_of() { return nullptr; }
 template <class... Rest>
 CUstream stream_of(CUstream stream, const Rest&...) {
   return stream;
+}
+template <class... Rest>
+CUstream stream_of(const CUlaunchConfig* config, const Rest&...) {
+  return config == nullptr ? nullptr : config->hStream;
 }
 template <class First, class... Rest>
 CUstream stream_of(const First&, const Rest&... rest) {
@@ -37,7 +43,27 @@ CUstream stream_of(const First&, const Rest&... rest) {
 
 constexpr Use use_of(Kind kind) {
   if (kind == Kind::kLaunch) return Use::kLaunch;
-  return kind == Kind::kWait || kind == Kind::kCapture ? Use::kWait : Use::kOperation;
+  return kind == Kind::kWait || kind == Kind::kCaptured ? Use::kWait : Use::kOperation;
+}
+
+// Does a call do more than pass the gate?
+bool does_more() {
+  return (this_process().features.load(std::memory_order_relaxed) &
+          (kShimPartitions | kShimIterations)) != 0;
+}
+// Of iterations.
+constexpr bool says_something(Kind kind) {
+  return (features_that_need(kind) & kShimIterations) != 0;
+}
+bool is_told() {
+  return (this_process().features.load(std::memory_order_relaxed) & kShimIterations) != 0;
+}
+
+CUstream physical_of(CUstream handle, Flavor flavor) {
+  if (!may_move()) return handle;
+  Streams* all = Streams::get();
+  const Stream* known = all == nullptr ? nullptr : all->find(handle, flavor);
+  return known == nullptr ? handle : known->physical();
 }
 
 // What a launch says that is too large for a partition, and perhaps not for the GPU.
@@ -47,12 +73,37 @@ constexpr bool is_too_large(CUresult result) {
          result == kInvalidClusterSize;
 }
 
+// A call between what it tells before and after it. Nothing runs of what a stream captures.
+template <int index, Kind kind, Flavor flavor, class Call, class... Parameters>
+CUresult told(const Call& call, const Parameters&... arguments) {
+  Progress* all = Progress::get();
+  if (all == nullptr || !all->is_guessing()) return call();
+  const CUstream handle = stream_of(arguments...);
+  if (all->is_capturing(physical_of(handle, flavor))) return call();
+  const uint64_t stream = Progress::number_of(handle, flavor);
+  tell_before<index, kind>(*all, stream, arguments...);
+  const CUresult result = call();
+  tell_after<index, kind>(*all, result, stream, arguments...);
+  return result;
+}
+
 template <int index, Kind kind, Flavor flavor, class... Parameters>
 struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
   static CUresult call(Parameters... arguments) {
     if constexpr (kind == Kind::kLaunch) pass_gate();
-    if (__builtin_expect(may_move(), 0)) return call_moved(arguments...);
+    if (__builtin_expect(does_more(), 0)) return call_more(arguments...);
     return real<CUresult (*)(Parameters...)>(index)(arguments...);
+  }
+
+  [[gnu::noinline]] static CUresult call_more(Parameters... arguments) {
+    if (!says_something(kind) || !is_told()) return call_moved(arguments...);
+    return told<index, kind, flavor>(
+        [&] {
+          return kind != Kind::kFinish && may_move()
+                     ? call_moved(arguments...)
+                     : real<CUresult (*)(Parameters...)>(index)(arguments...);
+        },
+        arguments...);
   }
 
   [[gnu::noinline]] static CUresult call_moved(Parameters... arguments) {
@@ -75,8 +126,19 @@ template <int index, Flavor flavor, class... Rest>
 struct Wrapper<index, Kind::kLaunch, flavor, CUresult(const CUlaunchConfig*, Rest...)> {
   static CUresult call(const CUlaunchConfig* config, Rest... rest) {
     pass_gate();
-    if (__builtin_expect(may_move() && config != nullptr, 0)) return call_moved(config, rest...);
+    if (__builtin_expect(does_more() && config != nullptr, 0)) return call_more(config, rest...);
     return real<CUresult (*)(const CUlaunchConfig*, Rest...)>(index)(config, rest...);
+  }
+
+  [[gnu::noinline]] static CUresult call_more(const CUlaunchConfig* config, Rest... rest) {
+    if (!is_told()) return call_moved(config, rest...);
+    return told<index, Kind::kLaunch, flavor>(
+        [&] {
+          return may_move()
+                     ? call_moved(config, rest...)
+                     : real<CUresult (*)(const CUlaunchConfig*, Rest...)>(index)(config, rest...);
+        },
+        config, rest...);
   }
 
   [[gnu::noinline]] static CUresult call_moved(const CUlaunchConfig* config, Rest... rest) {

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// shim_drive: runs a program with the shim preloaded and plays the agent for it and its children:
-// moves them between partitions, closes and opens their gates. For tests and measurements, on the
-// simulated GPU and on a real one. Its last line, on standard error, is one JSON object.
+// shim_drive: runs programs with the shim preloaded and plays the agent for them and their
+// children: moves them between partitions, closes and opens their gates, lets them take turns. For
+// tests and measurements, on the simulated GPU and on a real one. Its last line, on standard error,
+// is one JSON object; before it comes one for each process whose iterations are known, and one of
+// the turns.
 //
-//   shim_drive [options] -- PROGRAM [ARGUMENT...]
+//   shim_drive [options] -- PROGRAM [ARGUMENT...] [-- PROGRAM [ARGUMENT...]]...
 #include <fmt/core.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,12 +19,14 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "intercept/shim/host.h"
 #include "intercept/shim/protocol.h"
+#include "tests/shim/alternate.h"
 #include "tests/workloads/flags.h"
 
 extern char** environ;
@@ -38,13 +43,14 @@ constexpr std::size_t kPool = 16;
 struct Settings {
   std::string features = "gate", library, pci, groups = "0";
   uint64_t group_count = 15, length = 0, move_us = 0, gate_us = 0, closed_us = 0, seed = 1,
-           settle_ms = 0;
+           settle_ms = 0, alternate = 0;
 };
 
 Settings read_settings(int argc, char** argv) {
   Settings s;
-  workloads::Flags flags("shim_drive", "runs a program under the shim: [options] -- PROGRAM ...");
-  flags.add("--features", &s.features, "gate, partitions, both with a comma, or none");
+  workloads::Flags flags("shim_drive",
+                         "runs programs under the shim: [options] -- PROGRAM ... [-- PROGRAM ...]");
+  flags.add("--features", &s.features, "gate, partitions, iterations, with commas, or none");
   flags.add("--library", &s.library, "libgpushare.so, empty: ../../lib/ of this program");
   flags.add("--pci", &s.pci, "addresses of the GPUs with a comma; empty: all of the driver's");
   flags.add("--groups", &s.groups, "set of groups of 8 SMs, hexadecimal, 0: the whole GPU");
@@ -54,6 +60,7 @@ Settings read_settings(int argc, char** argv) {
   flags.add("--gate-us", &s.gate_us, "close the gate so often; 0: never");
   flags.add("--closed-us", &s.closed_us, "and open it after so long");
   flags.add("--settle-ms", &s.settle_ms, "begin to move and to close only after so long");
+  flags.add("--alternate", &s.alternate, "the programs take turns of so many iterations; 0: no");
   flags.add("--seed", &s.seed, "of the random partitions");
   flags.parse(argc, argv);
   if (s.group_count == 0 || s.group_count > 64) flags.fail("--group-count must be 1 to 64");
@@ -76,6 +83,7 @@ uint32_t features_of(const Settings& s) {
   for (const std::string& name : split(s.features)) {
     if (name == "gate") features |= kShimGate;
     if (name == "partitions") features |= kShimPartitions;
+    if (name == "iterations") features |= kShimIterations;
   }
   return features;
 }
@@ -106,6 +114,7 @@ std::vector<uint64_t> pool_of(const Settings& s, std::mt19937_64& random) {
 
 struct Counts {
   uint64_t launches = 0, moves = 0, waited_ns = 0, gave_up = 0;
+  PublishedIterations iterations;
 };
 
 Counts counts_of(const ShimSlot& slot) {
@@ -114,6 +123,7 @@ Counts counts_of(const ShimSlot& slot) {
   for (const ShimGpu& gpu : slot.gpus) counts.moves += gpu.moves.load();
   counts.waited_ns = slot.waited_ns.load();
   counts.gave_up = slot.gave_up.load();
+  counts.iterations = ShimHost::iterations(slot).value_or(PublishedIterations{});
   return counts;
 }
 
@@ -125,12 +135,17 @@ class Driver {
     const Time begin = clock_.now() + std::chrono::milliseconds(settings.settle_ms);
     if (settings.move_us != 0) next_move_ = begin;
     if (settings.gate_us != 0) next_gate_ = begin + Micros(settings.gate_us);
+    if (settings.alternate != 0) {
+      alternation_.emplace(host, settings.alternate);
+      next_turn_ = begin;
+      ::prctl(PR_SET_TIMERSLACK, 1);
+    }
   }
 
   // Serves for a moment.
   void step() {
     pollfd waiting{host_.fd(), POLLIN, 0};
-    const Time next = std::min({next_move_, next_gate_, next_beat_});
+    const Time next = std::min({next_move_, next_gate_, next_turn_, next_beat_});
     const auto pause = std::max(next - clock_.now(), Nanos(0));
     const timespec limit{.tv_sec = 0, .tv_nsec = std::min<long>(pause.count(), 50'000'000)};
     ::ppoll(&waiting, 1, &limit, nullptr);
@@ -144,6 +159,10 @@ class Driver {
     if (now >= next_move_) {
       move();
       next_move_ = now + Micros(settings_.move_us);
+    }
+    if (now >= next_turn_) {
+      alternation_->step(now);
+      next_turn_ = now + test::Alternation::kLook;
     }
     if (now >= next_gate_) {
       is_closed_ = !is_closed_;
@@ -159,11 +178,13 @@ class Driver {
     note_counts();
     Counts all;
     for (const auto& [process, counts] : counts_) {
+      print(process, counts.iterations);
       all.launches += counts.launches;
       all.moves += counts.moves;
       all.waited_ns += counts.waited_ns;
       all.gave_up += counts.gave_up;
     }
+    if (alternation_) fmt::print(stderr, "{}\n", alternation_->report());
     fmt::print(stderr,
                "{{\"driven\":{},\"launches\":{},\"moves\":{},\"wishes\":{},\"not_applied\":{},"
                "\"closings\":{},\"waited_us\":{},\"gave_up\":{}}}\n",
@@ -172,6 +193,22 @@ class Driver {
   }
 
  private:
+  static void print(const ProcessId& process, const PublishedIterations& known) {
+    if (known.begun == 0) return;
+    constexpr const char* kSources[] = {"none", "recognised", "announced"};
+    constexpr const char* kPhases[] = {"unknown", "prefill", "decode"};
+    fmt::print(stderr,
+               "{{\"pid\":{},\"source\":\"{}\",\"confidence\":{},\"phase\":\"{}\",\"begun\":{},"
+               "\"ended\":{},\"mean_us\":{},\"p99_us\":{},\"launches\":{},\"busy_us\":{},"
+               "\"latency_us\":{},\"arrivals\":{},\"slo_us\":{},\"skipped\":{}}}\n",
+               process.pid, kSources[static_cast<uint32_t>(known.source) % 3], known.confidence,
+               kPhases[static_cast<uint32_t>(known.phase) % 3], known.begun, known.ended,
+               known.period_ns / 1000, known.p99_ns / 1000, known.launches / 1000,
+               known.ended == 0 ? 0 : known.busy_ns / known.ended / 1000,
+               known.ended == 0 ? 0 : known.latency_ns / known.ended / 1000, known.arrivals,
+               known.slo_us, known.skipped);
+  }
+
   template <class Use>
   void for_each(const Use& use) {
     for (const ProcessId& process : host_.processes()) use(*host_.find(process));
@@ -199,13 +236,20 @@ class Driver {
   const MonotonicClock clock_;
   const std::vector<uint64_t> pool_;
   std::mt19937_64 random_;
-  Time next_move_ = Time::max(), next_gate_ = Time::max(), next_beat_{};
+  Time next_move_ = Time::max(), next_gate_ = Time::max(), next_turn_ = Time::max(), next_beat_{};
+  std::optional<test::Alternation> alternation_;
   bool is_closed_ = false;
   uint64_t wishes_ = 0, not_applied_ = 0, closings_ = 0;
   std::map<ProcessId, Counts> counts_;
 };
 
-int run(const Settings& s, char** command) {
+// The first that is not 0, of all that have ended.
+int status_of(int status, int before) {
+  if (before != 0) return before;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int run(const Settings& s, const std::vector<char**>& commands) {
   const fs::path self = fs::read_symlink("/proc/self/exe").parent_path();
   const std::string library = s.library.empty()
                                   ? fs::weakly_canonical(self / "../../lib/libgpushare.so").string()
@@ -228,17 +272,30 @@ int run(const Settings& s, char** command) {
 
   ::setenv("LD_PRELOAD", library.c_str(), 1);
   ::setenv(kShimSocketVariable, socket.c_str(), 1);
-  pid_t child = 0;
-  if (const int failure = ::posix_spawnp(&child, command[0], nullptr, nullptr, command, environ)) {
-    fmt::print(stderr, "shim_drive: {}: {}\n", command[0], std::strerror(failure));
-    return 1;
+  std::size_t running = 0;
+  for (char** command : commands) {
+    pid_t child = 0;
+    const int failure = ::posix_spawnp(&child, command[0], nullptr, nullptr, command, environ);
+    if (failure != 0)
+      fmt::print(stderr, "shim_drive: {}: {}\n", command[0], std::strerror(failure));
+    running += failure == 0 ? 1 : 0;
   }
-  int status = 0;
-  while (::waitpid(child, &status, WNOHANG) == 0) driver.step();
+  int result = running == commands.size() ? 0 : 127;
+  while (running > 0) {
+    int status = 0;
+    const pid_t ended = ::waitpid(-1, &status, WNOHANG);
+    if (ended < 0) break;
+    if (ended == 0) {
+      driver.step();
+      continue;
+    }
+    result = status_of(status, result);
+    --running;
+  }
   driver.report();
   host->reset();
   fs::remove_all(folder);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return result;
 }
 
 }  // namespace
@@ -248,9 +305,16 @@ int main(int argc, char** argv) {
   int own = 1;
   while (own < argc && std::strcmp(argv[own], "--") != 0) ++own;
   const auto settings = gpushare::read_settings(own, argv);
-  if (own + 1 >= argc) {
+  std::vector<char**> commands;
+  for (int i = own; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--") != 0) continue;
+    if (i != own && settings.alternate == 0) break;  // one program, and its own business
+    argv[i] = nullptr;  // the end of the one before
+    if (i + 1 < argc && std::strcmp(argv[i + 1], "--") != 0) commands.push_back(argv + i + 1);
+  }
+  if (commands.empty()) {
     std::fputs("shim_drive: name a program behind --\n", stderr);
     return 2;
   }
-  return gpushare::run(settings, argv + own + 1);
+  return gpushare::run(settings, commands);
 }

@@ -50,8 +50,11 @@ const char* gs_pipe_at_init() { return pipe_at_init.c_str(); }
 #define GS_DEFINE_Launch GS_DEFINE
 #define GS_DEFINE_Copy GS_DEFINE
 #define GS_DEFINE_Wait GS_DEFINE
+#define GS_DEFINE_Event GS_DEFINE
 #define GS_DEFINE_Order GS_DEFINE
 #define GS_DEFINE_Capture GS_DEFINE
+#define GS_DEFINE_Captured GS_DEFINE
+#define GS_DEFINE_Finish GS_DEFINE
 #define GS_DEFINE_Stream GS_DEFINE
 #define GS_DEFINE_Context GS_DEFINE
 #define GS_DEFINE_Lookup(symbol, parameters)
@@ -98,8 +101,11 @@ namespace {
 #define GS_THUNK_Launch GS_BY_THUNK
 #define GS_THUNK_Copy GS_BY_THUNK
 #define GS_THUNK_Wait GS_BY_THUNK
+#define GS_THUNK_Event GS_BY_THUNK
 #define GS_THUNK_Order GS_BY_THUNK
 #define GS_THUNK_Capture GS_BY_THUNK
+#define GS_THUNK_Captured GS_BY_THUNK
+#define GS_THUNK_Finish GS_BY_THUNK
 #define GS_THUNK_Stream GS_BY_THUNK
 #define GS_THUNK_Context GS_BY_THUNK
 #define GS_THUNK_Init(base, symbol, since, parameters, flavor) \

@@ -23,6 +23,7 @@
 #include <thread>
 #include <vector>
 
+#include "intercept/api/gpushare.h"
 #include "tests/shim/fake_driver.h"
 
 namespace gpushare::test {
@@ -171,6 +172,15 @@ void way_init_child(int) {
   }
   int status = -1;
   expect(::waitpid(child, &status, 0) == child && status == 0, "the child failed");
+}
+
+// It says what it does before it looks for the driver; its streams are ours all the same.
+void way_announced(int count) {
+  gpushare_iteration one = GPUSHARE_ITERATION;
+  expect(gpushare_begin(&one, GPUSHARE_UNKNOWN) == GPUSHARE_OK, "not attached");
+  launch(by_dlsym(), count);
+  expect(library_of(::dlsym(library(), "cuStreamCreate")) == "libgpushare.so", "not hooked");
+  expect(gpushare_end(&one) == GPUSHARE_OK, "the end was lost");
 }
 
 // --- every entry of hooks.def by every way, and who answers -------------------------------------
@@ -332,7 +342,7 @@ const std::map<std::string, std::function<void(int)>> kWays{
     {"racing", way_racing},     {"fork", way_fork},
     {"dlclose", way_dlclose},   {"signal", way_signal},
     {"traces", way_traces},     {"slow", way_slow},
-    {"ordinary", way_ordinary},
+    {"ordinary", way_ordinary}, {"announced", way_announced},
 };
 
 }  // namespace

@@ -80,7 +80,9 @@ TEST(Lookup, GivesTheDriversOwnPointersWhereNoFeatureIsOn) {
 }
 
 TEST(Lookup, StandsInForWhatAFeatureNeedsAndNoMore) {
-  for (const uint32_t features : {uint32_t{kShimGate}, uint32_t{kShimPartitions}, kShimFeatures}) {
+  for (const uint32_t features :
+       {uint32_t{kShimGate}, uint32_t{kShimPartitions}, uint32_t{kShimIterations},
+        kShimGate | kShimIterations, kShimFeatures}) {
     ShimRig rig(features);
     const Outcome outcome = rig.run("shim_probe", {"every"});
     EXPECT_EQ(outcome.status, 0) << outcome.err;

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// The iterations of this process: what the wrappers tell of its calls goes to the recogniser, what
+// it announces itself (gpushare.h) is counted; both are published in the slot, and the next
+// iteration is held back when the agent says so (ShimIterations::run_until). Only in processes with
+// the feature kShimIterations.
+//
+// Any thread, also signal handlers, and after fork(): the child starts over. One lock protects all.
+// Whoever finds it taken tries again for a few microseconds, and then is not taken note of
+// (`skipped`): nobody is ever held up for longer, whatever the holder of the lock is doing, and a
+// signal handler that interrupted the holder goes on. The worst of it is an iteration that is not
+// recognised.
+//
+// Held back is the first launch of an iteration, or begin() where iterations are announced; not
+// what the program does before it, nor what other threads launch meanwhile. As at the gate, it goes
+// on when the agent is dead.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "intercept/shim/attach.h"
+#include "intercept/shim/driver_types.h"
+#include "intercept/shim/iteration.h"
+#include "intercept/shim/kinds.h"
+#include "intercept/shim/published.h"
+
+namespace gpushare::shim {
+
+// Taken for tens of nanoseconds at a time.
+class BriefLock {
+ public:
+  bool try_lock() {
+    return __builtin_expect(!held_.exchange(true, std::memory_order_acquire), 1) || try_more();
+  }
+  // For who can spare a moment: a holder that is not running gets the chance to.
+  bool try_lock_for_long();
+  // REQUIRES: the caller has already had it in this call. Then what its thread was doing when a
+  // signal came does not hold it.
+  void lock();
+  void unlock() { held_.store(false, std::memory_order_release); }
+
+ private:
+  static constexpr int kAttempts = 64, kTurns = 200;
+  bool try_more();
+
+  std::atomic<bool> held_{false};
+};
+
+class Progress {
+ public:
+  // Null: the feature is off, or there is no memory.
+  static Progress* get() {
+    Process& process = this_process();
+    if ((process.features.load(std::memory_order_relaxed) & kShimIterations) == 0) return nullptr;
+    Progress* there = process.progress.load(std::memory_order_acquire);
+    return __builtin_expect(there != nullptr, 1) ? there : make();
+  }
+
+  // A stream, as the program knows it. The default stream of a thread is that thread's; the legacy
+  // one is the same for all contexts.
+  static uint64_t number_of(CUstream stream, Flavor flavor);
+
+  // False: nothing of what follows would be taken note of.
+  bool is_guessing() const { return !is_announcing_.load(std::memory_order_relaxed); }
+
+  // Before the driver's call. May wait.
+  void launched(uint64_t function, uint32_t blocks, uint64_t stream);
+  void launched_graph(uint64_t graph, uint64_t stream);
+  // After the driver's call, when it succeeded.
+  void copied(CopyWay way, uint64_t bytes, bool waits, uint64_t stream);
+  void recorded(CUevent event, uint64_t stream);
+  void ordered(uint64_t stream);
+  void waited(uint64_t stream);
+  void waited_for(CUevent event);
+
+  // The program asked whether something has finished. True: it has, and this thread had asked
+  // before in vain and launched nothing since: it was waiting.
+  static bool has_polled(const void* what, CUresult result);
+
+  // While any stream captures, a launch must be asked about.
+  void begin_capture() { captures_.fetch_add(1, std::memory_order_relaxed); }
+  void end_capture();
+  bool is_capturing(CUstream stream) const {
+    return __builtin_expect(captures_.load(std::memory_order_relaxed) != 0, 0) && asks(stream);
+  }
+
+  // What the program announces. False: skipped.
+  bool arrive(uint64_t* arrived_ns);
+  bool begin(ShimPhase phase, uint64_t* began_ns);
+  bool end(uint64_t began_ns, uint64_t arrived_ns);
+  bool set_slo(uint32_t us);
+
+ private:
+  static constexpr uint32_t kEvents = 1024;
+
+  struct Recorded {
+    CUevent event;
+    uint64_t stream;
+  };
+  using Ask = CUresult (*)(CUstream, CUstreamCaptureStatus*);
+
+  static Progress* make();
+  bool lock_or_skip();
+  bool lock_to_announce();
+  bool asks(CUstream stream) const;
+  Recorded& place_of(CUevent event);
+  template <class Launch>
+  void note_launch(uint64_t stream, const Launch& launch);
+  bool begin_recognised(uint64_t stream);
+  bool must_wait(const ShimIterations& words) const;
+  bool pass_boundary();
+  void take_recognised();
+  void announce();
+  void note_launches();
+
+  std::atomic<bool> is_announcing_{false};
+  std::atomic<uint32_t> captures_{0};
+  std::atomic<uint32_t> skipped_{0};
+  Ask is_capturing_ = nullptr;
+
+  BriefLock lock_;  // protects what follows
+  PublishedIterations now_{};
+  uint64_t launches_before_ = 0;  // announced: kernels before the first one
+  uint64_t begun_before_ = 0;
+  IterationTimes periods_, spans_;  // announced: from begin to begin, from begin to end
+  Recorded events_[kEvents] = {};   // the last one wins its place
+  IterationRecogniser recogniser_;
+};
+
+}  // namespace gpushare::shim
