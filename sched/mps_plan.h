@@ -43,9 +43,9 @@ class MpsPlan {
 
   struct Seen {
     bool has_program = false;
-    std::optional<std::string> gpus;     // of the daemon that is there; nullopt: none is
-    std::optional<std::size_t> clients;  // as far as is known
-    bool is_asking = false;              // an answer is due: nothing else is to be done
+    std::optional<std::string> gpus{};     // of the daemon that is there; nullopt: none is
+    std::optional<std::size_t> clients{};  // as far as is known
+    bool is_asking = false;                // an answer is due: nothing else is to be done
   };
 
   // The GPUs that it is to serve, in the form of CUDA_VISIBLE_DEVICES; empty: all of the machine's;

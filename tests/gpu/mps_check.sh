@@ -92,7 +92,7 @@ gpus=$(ls /dev/nvidia[0-9]* 2>/dev/null | wc -l)
 [ "$gpus" -gt 1 ] && export CUDA_VISIBLE_DEVICES=$($cli status --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["gpus"][0]["uuid"])')
 
 # How long a unit of work is, and what each does alone.
-timeout 60 "$spin" --seconds 1 --blocks-per-sm 1 >"$folder/unit.out" 2>&1
+timeout 60 "$spin" --seconds 1 >"$folder/unit.out" 2>&1
 unit=$(tail -1 "$folder/unit.out" | python3 -c 'import json,sys; print(json.loads(sys.stdin.read())["ns_per_unit"])' 2>/dev/null || echo 0)
 common="--seconds 100 --kernel-us 200"
 run a a $common; a=$started
