@@ -178,7 +178,7 @@ void Agent::take_spatial_gpus() {
   std::vector<GpuInfo> spatial;
   for (const GpuInfo& gpu : driven_->backend.gpu->gpus())
     if (config_.spatial_gpus.contains(gpu.index)) spatial.push_back(gpu);
-  shims_->set_gpus(spatial);
+  shims_->set_gpus(spatial, {.gpus = config_.slo_gpus, .knees = config_.agent.knees});
   run_mps(std::move(spatial));
 }
 
@@ -248,15 +248,16 @@ Result<> Agent::reload() {
     log_error("{}", config_error_);
     return loaded;
   }
-  const bool moves_gpus =
-      config->spatial_gpus != config_.spatial_gpus || config->mps != config_.mps;
+  const bool moves_gpus = config->spatial_gpus != config_.spatial_gpus || config->mps != config_.mps ||
+                          config->slo_gpus != config_.slo_gpus ||
+                          config->agent.knees != config_.agent.knees;
   config_ = std::move(*config);
   set_log_level(config_.agent.log_level);
   log_info("configuration read: {}", options_.config);
   if (moves_gpus) take_spatial_gpus();
   if (driven_) {
     driven_->scheduler->configure(config_.agent);
-    module_.describe(driven_->backend.gpu->gpus(), config_.agent.policy);
+    module_.describe(driven_->backend.gpu->gpus(), config_);
     describe_self();
   }
   wake_now();
@@ -264,13 +265,13 @@ Result<> Agent::reload() {
 }
 
 void Agent::look_for_gpus() {
-  next_look_ = clock_.now() + kLookAgain;
   KmodObserver* const module = options_.simulation ? nullptr : module_.observer();
   auto backend = open_backend(options_.simulation, module);
   if (!backend) {
     const std::string reason = backend.error().message();
     if (reason != std::exchange(no_gpu_reason_, reason)) log_warning("no GPU: {}", reason);
     publish_no_gpu();
+    next_look_ = clock_.now() + kLookAgain;
     return wake_at(next_look_);
   }
   no_gpu_reason_.clear();
@@ -287,7 +288,7 @@ void Agent::look_for_gpus() {
                                                           .clock = clock_,
                                                           .tenants = tenants_},
                                   config_.agent);
-  module_.start_over(gpu.gpus(), config_.agent.policy);
+  module_.start_over(gpu.gpus(), config_);
   take_spatial_gpus();
   if (shims_ != nullptr)
     driven_->scheduler->set_parts(

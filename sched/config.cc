@@ -55,14 +55,14 @@ constexpr std::array kAgentNumbers = {
 };
 
 constexpr auto kAgentKeys = [] {
-  std::array<std::string_view, kAgentNumbers.size() + 2> keys = {"log_level", "policy"};
-  std::ranges::transform(kAgentNumbers, keys.begin() + 2, &AgentNumber::key);
+  std::array<std::string_view, kAgentNumbers.size() + 3> keys = {"log_level", "policy", "knees"};
+  std::ranges::transform(kAgentNumbers, keys.begin() + 3, &AgentNumber::key);
   return keys;
 }();
 
 constexpr std::array<std::string_view, 4> kSections = {"agent", "gpu", "mps", "tenant"};
 constexpr std::array<std::string_view, 3> kMpsKeys = {"run", "users", "program"};
-constexpr std::array<std::string_view, 1> kGpuKeys = {"sharing"};
+constexpr std::array<std::string_view, 2> kGpuKeys = {"sharing", "policy"};
 constexpr std::array<std::string_view, 3> kConditions = {"cgroup", "user", "command"};
 
 const auto kTenantKeys = [] {
@@ -154,6 +154,8 @@ class Reader {
         read_log_level(node);
       } else if (key == "policy") {
         read_policy(node);
+      } else if (key == "knees") {
+        read_knees(node);
       } else if (const auto* number =
                      std::ranges::find(kAgentNumbers, key.str(), &AgentNumber::key);
                  number != kAgentNumbers.end()) {
@@ -201,6 +203,14 @@ class Reader {
     config_.agent.policy = *text;
   }
 
+  void read_knees(const toml::node& node) {
+    const auto path = node.value_exact<std::string>();
+    if (!path || (!path->empty() && path->front() != '/'))
+      return wrong_type(node, "agent.knees",
+                        "the path of a file from the root on, or \"\" for none");
+    config_.agent.knees = *path;
+  }
+
   void read_gpus(const toml::table& gpus) {
     for (auto&& [key, node] : gpus) {
       const std::string path = fmt::format("gpu.{}", key.str());
@@ -218,16 +228,23 @@ class Reader {
 
   void read_gpu(uint32_t index, const std::string& path, const toml::table& table) {
     for (auto&& [key, node] : table) {
-      if (key != "sharing") {
-        unknown_key(key, path + ".", kGpuKeys);
-        continue;
-      }
       const auto text = node.value_exact<std::string_view>();
-      if (text == "spatial")
-        config_.spatial_gpus.insert(index);
-      else if (text != "time")
-        wrong_type(node, path + ".sharing", "\"time\" or \"spatial\"");
+      if (key == "sharing") {
+        if (text == "spatial")
+          config_.spatial_gpus.insert(index);
+        else if (text != "time")
+          wrong_type(node, path + ".sharing", "\"time\" or \"spatial\"");
+      } else if (key == "policy") {
+        if (text == "slo")
+          config_.slo_gpus.insert(index);
+        else if (text != "shares")
+          wrong_type(node, path + ".policy", "\"shares\" or \"slo\"");
+      } else {
+        unknown_key(key, path + ".", kGpuKeys);
+      }
     }
+    if (config_.slo_gpus.contains(index) && !config_.spatial_gpus.contains(index))
+      error(table.source().begin, path + ".policy", "\"slo\" needs sharing = \"spatial\"");
   }
 
   void read_mps(const toml::table& table) {

@@ -26,6 +26,7 @@ struct AgentConfig {
   Nanos tick_slow{100'000'000};
   std::string policy = "fair";
   PolicyOptions policy_options;
+  std::string knees = "/var/lib/gpushare/knees.json";  // kept across runs; empty: not kept
 };
 
 // NVIDIA's MPS for the GPUs that are shared spatially.
@@ -45,6 +46,7 @@ struct TenantConfig {
 struct Config {
   AgentConfig agent;
   std::set<uint32_t> spatial_gpus{};  // by index; the others share by time
+  std::set<uint32_t> slo_gpus{};      // of these, those divided by target times
   std::vector<TenantConfig> tenants;  // in file order
   std::vector<Rule> rules;            // in file order; each names one of `tenants`
   MpsConfig mps{};

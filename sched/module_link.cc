@@ -63,13 +63,13 @@ bool ModuleLink::follow(const Observer* used, Time now) {
   return kernel_tenants_->follow(now);
 }
 
-void ModuleLink::start_over(std::span<const GpuInfo> gpus, const std::string& policy) {
+void ModuleLink::start_over(std::span<const GpuInfo> gpus, const Config& config) {
   if (usage_report_) usage_report_->start_over(tenants_);
-  describe(gpus, policy);
+  describe(gpus, config);
 }
 
-void ModuleLink::describe(std::span<const GpuInfo> gpus, const std::string& policy) {
-  if (usage_report_) usage_report_->describe(gpus, policy);
+void ModuleLink::describe(std::span<const GpuInfo> gpus, const Config& config) {
+  if (usage_report_) usage_report_->describe(gpus, config.agent.policy, config.spatial_gpus);
 }
 
 void ModuleLink::publish(Time now, const State& state) {

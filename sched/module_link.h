@@ -41,8 +41,8 @@ class ModuleLink {
   bool follow(const Observer* used, Time now);
 
   // Usage counts from zero again, for these GPUs.
-  void start_over(std::span<const GpuInfo> gpus, const std::string& policy);
-  void describe(std::span<const GpuInfo> gpus, const std::string& policy);
+  void start_over(std::span<const GpuInfo> gpus, const Config& config);
+  void describe(std::span<const GpuInfo> gpus, const Config& config);
   void publish(Time now, const State& state);
 
   std::string problem() const { return module_.problem(); }

@@ -52,6 +52,13 @@ std::vector<uint32_t> lend(std::span<const PartitionWish> wishes,
 
 }  // namespace
 
+SmGeometry geometry_of(uint32_t sm_count) {
+  constexpr uint32_t kSmsPerGroup = 8;
+  return {.groups = std::clamp(sm_count / kSmsPerGroup, 2U, 65U) - 1,
+          .sms_per_group = kSmsPerGroup,
+          .sms = sm_count};
+}
+
 uint32_t groups_of_percent(uint32_t percent, const SmGeometry& geometry) {
   const uint64_t whole = 100ULL * geometry.sms_per_group;
   const uint64_t nearest = (static_cast<uint64_t>(percent) * geometry.sms + whole / 2) / whole;

@@ -39,6 +39,8 @@ struct SmGeometry {
   uint32_t sms = 132;  // of the GPU, with those in no group
 };
 
+// As the driver splits it: one group less than there is room for.
+SmGeometry geometry_of(uint32_t sm_count);
 // Nearest number of groups, at least one, at most all: 50 % of 132 SMs are 8 groups (64 SMs).
 uint32_t groups_of_percent(uint32_t percent, const SmGeometry& geometry);
 // What that many groups are of the GPU: 8 groups are 48.5 %.

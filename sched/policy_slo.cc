@@ -66,7 +66,10 @@ std::vector<SloShare> SloPolicy::decide(std::span<const SloTenant> tenants) {
 }
 
 uint32_t SloPolicy::demand_of(const SloTenant& tenant, Memory& memory) const {
-  if (!is_measured(tenant)) return memory.demand != 0 ? memory.demand : tenant.knee.value_or(1);
+  const uint32_t most = most_of(tenant);
+  if (!is_measured(tenant))
+    return std::clamp(memory.demand != 0 ? memory.demand : tenant.knee.value_or(tenant.first), 1U,
+                      most);
   const double service = tenant.service > 0 ? tenant.service : tenant.latency;
   memory.curve.observe(tenant.groups, service);
   memory.rate = rate_of(tenant, service);
@@ -78,11 +81,26 @@ uint32_t SloPolicy::demand_of(const SloTenant& tenant, Memory& memory) const {
   }
   const double slo = slo_seconds(tenant);
   const double now = expected(memory, tenant.groups);
-  const uint32_t most = std::min(groups_, tenant.knee.value_or(groups_));
   const uint32_t needed = std::min(fewest_that_meet(memory, slo * (1 - kBand)), most);
   if (now > slo) return std::max(needed, std::min(tenant.groups, most));
   if (now < slo * (1 - 2 * kBand)) return std::min(needed, tenant.groups);
   return std::min(tenant.groups, most);
+}
+
+uint32_t SloPolicy::most_of(const SloTenant& tenant) const {
+  const uint32_t allowed = tenant.most == 0 ? groups_ : std::min(tenant.most, groups_);
+  return std::max(std::min(allowed, tenant.knee.value_or(groups_)), 1U);
+}
+
+double SloPolicy::longest_service(uint32_t id, double slo) const {
+  const auto found = memories_.find(id);
+  if (found == memories_.end() || found->second.rate < 0) return slo;
+  double meets = 0, misses = slo;  // halving: the response only rises with the service time
+  for (int i = 0; i < 40; ++i) {
+    const double middle = (meets + misses) / 2;
+    (response(found->second, middle) <= slo ? meets : misses) = middle;
+  }
+  return meets;
 }
 
 uint32_t SloPolicy::fewest_that_meet(const Memory& memory, double target) const {
@@ -96,10 +114,13 @@ double SloPolicy::rate_of(const SloTenant& tenant, double service) {
   return tenant.latency > kQueue * service ? tenant.throughput : -1;
 }
 
-double SloPolicy::expected(const Memory& memory, uint32_t groups) {
-  const double service = memory.curve.seconds(groups);
+double SloPolicy::response(const Memory& memory, double service) {
   if (memory.rate < 0) return service;
   return service + (response_seconds(service, memory.rate) - service) * memory.burstiness;
+}
+
+double SloPolicy::expected(const Memory& memory, uint32_t groups) {
+  return response(memory, memory.curve.seconds(groups));
 }
 
 }  // namespace gpushare

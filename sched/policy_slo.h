@@ -46,6 +46,8 @@ struct SloTenant {
   double arrivals = -1;          // a second; < 0 unknown: where there is a queue taken for
                                  // `throughput`, else each follows the one before
   std::optional<uint32_t> knee;  // groups
+  uint32_t most = 0;             // groups that it may have; 0: all
+  uint32_t first = 1;            // groups to begin with, while neither time nor knee is known
 };
 
 enum class SloMove : uint8_t { kHold, kGrow, kShrink, kStarved };
@@ -69,6 +71,10 @@ class SloPolicy {
   // forgotten. More tenants than groups: the last get none.
   std::vector<SloShare> decide(std::span<const SloTenant> tenants);
 
+  // The longest service time with which the tenant would meet `slo` as its requests arrive now;
+  // seconds. `slo` itself where they do not queue, or nothing is known.
+  double longest_service(uint32_t id, double slo) const;
+
  private:
   struct Memory {
     ServiceCurve curve;
@@ -81,7 +87,9 @@ class SloPolicy {
   uint32_t demand_of(const SloTenant& tenant, Memory& memory) const;
   uint32_t fewest_that_meet(const Memory& memory, double target) const;
   static double rate_of(const SloTenant& tenant, double service);
+  static double response(const Memory& memory, double service);
   static double expected(const Memory& memory, uint32_t groups);
+  uint32_t most_of(const SloTenant& tenant) const;
 
   const uint32_t groups_;
   uint64_t call_ = 0;

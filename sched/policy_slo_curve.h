@@ -5,7 +5,9 @@
 // Service time falls with SMs and at most in proportion, so a measured point says something of all
 // others: fewer groups take at most `groups / fewer` times as long. The work changes (a longer
 // context, a larger batch), the shape hardly does: a measurement that does not fit the curve scales
-// all of it.
+// all of it. But for what was measured just before, elsewhere: that may have been of the new work
+// already, and is forgotten. So is, after a while, what says that fewer groups would be too slow:
+// else a mistake there would never be found out.
 #pragma once
 
 #include <array>
@@ -29,7 +31,12 @@ class ServiceCurve {
   bool is_between(uint32_t groups) const;
 
  private:
+  void scale(double by, uint32_t groups);
+  void forget(uint32_t groups);
+
   std::array<double, kMostGroups + 1> measured_{};  // 0: not
+  std::array<uint32_t, kMostGroups + 1> seen_{};    // when, in observations
+  uint32_t observations_ = 0;
   uint32_t points_ = 0;
 };
 

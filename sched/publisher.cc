@@ -28,6 +28,28 @@ uint32_t per_second(double rate) {
   return rate < 0 ? kUnknown32 : static_cast<uint32_t>(std::lround(rate));
 }
 
+uint32_t micros(double seconds) {
+  if (seconds < 0) return kUnknown32;
+  return static_cast<uint32_t>(std::llround(std::min(seconds * 1e6, double{kUnknown32 - 1})));
+}
+
+// Why a tenant has the part that it has.
+void put_slo(TenantGpuUse& use, const SmPart& part) {
+  if (!part.slo) return;
+  const SloStatus& slo = *part.slo;
+  use.slo_state = slo.state;
+  use.slo_us = static_cast<uint32_t>(std::chrono::duration_cast<Micros>(slo.slo).count());
+  use.latency_us = micros(slo.latency);
+  use.p99_us = micros(slo.p99);
+  if (slo.throughput >= 0)
+    use.iterations_per_ks =
+        static_cast<uint32_t>(std::llround(std::min(slo.throughput * 1e3, 4e9)));
+  use.iteration_source = static_cast<uint32_t>(slo.source);
+  if (slo.source != ShimSource::kNone) use.confidence_permille = slo.confidence;
+  if (slo.knee > 0) use.sms_knee = slo.knee * part.sms_per_group;
+  if (slo.needs > 0) use.sms_needed = slo.needs * part.sms_per_group;
+}
+
 uint64_t instant(Time time) { return static_cast<uint64_t>(time.time_since_epoch().count()); }
 
 // A sum of shares some of which may be unknown: known as soon as one is.
@@ -130,6 +152,7 @@ void Publisher::publish_tenants() {
       if (part.entitled == 0) continue;
       record.gpu[gpu].sms_entitled = part.entitled;
       record.gpu[gpu].sms_in_use = part.in_use;
+      put_slo(record.gpu[gpu], part);
     }
     const auto use = state_.tenant_use.find(slot);
     if (use == state_.tenant_use.end()) continue;

@@ -2,8 +2,11 @@
 #include "sched/shim_link.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "sched/facts.h"
+#include "sched/slo_claims.h"
+#include "shmctl/base/log.h"
 
 namespace gpushare {
 namespace {
@@ -27,12 +30,34 @@ Result<std::unique_ptr<ShimLink>> ShimLink::listen(const std::string& path, cons
   return link;
 }
 
-void ShimLink::set_gpus(std::span<const GpuInfo> gpus) {
-  spatial_ = Spatial(gpus);
+void ShimLink::set_gpus(std::span<const GpuInfo> gpus, const SloSetup& slo) {
+  open_knees(slo);
   gpus_.clear();
   for (const GpuInfo& gpu : gpus) gpus_.push_back(gpu.index);
+  const auto make = [&](const GpuInfo& gpu,
+                        const SmGeometry& geometry) -> std::unique_ptr<SmClaims> {
+    if (!slo.gpus.contains(gpu.index)) return make_share_claims(gpu, geometry);
+    return std::make_unique<SloClaims>(gpu, geometry, knees_ ? &*knees_ : nullptr);
+  };
+  if (spatial_.is_of(gpus)) return spatial_.set_claims(make);
+  spatial_ = Spatial(gpus, make);
   // Those that no longer fit are nobody's to let in.
   for (const ProcessId& process : host_->processes()) ShimHost::open_gate(*host_->find(process));
+}
+
+// Without them every program is learnt anew: no reason to do less.
+void ShimLink::open_knees(const SloSetup& slo) {
+  const std::string path = slo.gpus.empty() ? "" : slo.knees;
+  if (path == knees_path_) return;
+  spatial_.set_claims(make_share_claims);  // they hold the old ones
+  knees_.reset();
+  knees_path_ = path;
+  if (path.empty()) return;
+  std::error_code none;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), none);
+  auto opened = KneeStore::open(path);
+  if (!opened) return log_warning("knees are not kept: {}", opened.error().message());
+  knees_ = std::move(*opened);
 }
 
 ShimWish ShimLink::decide(const ProcessId& process) {
@@ -57,6 +82,8 @@ std::vector<Spatial::Client> ShimLink::clients(const Registry* registry) {
     client.process = process;
     client.tenant = tenant_of(process);
     client.slot = slot;
+    if (const auto facts = facts_.find(process); facts != facts_.end())
+      client.command_line = facts->second.command_line;
     const Process* known = registry == nullptr ? nullptr : registry->find(process.pid);
     if (known == nullptr || known->id != process) continue;
     for (const Holder& holder : known->holders) client.gpus.push_back(holder.gpu);

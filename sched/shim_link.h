@@ -6,12 +6,14 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "intercept/shim/host.h"
+#include "sched/knee_store.h"
 #include "sched/mps_link.h"
 #include "sched/proc_reader.h"
 #include "sched/registry.h"
@@ -23,6 +25,13 @@
 
 namespace gpushare {
 
+// On which GPUs the policy `slo` runs, by index, and where it keeps what it has found of programs;
+// an empty path: nowhere.
+struct SloSetup {
+  std::set<uint32_t> gpus{};
+  std::string knees{};
+};
+
 class ShimLink {
  public:
   // `tenants` and `processes` outlive it. Errors of ShimHost::listen().
@@ -33,9 +42,9 @@ class ShimLink {
   int fd() const { return host_->fd(); }
   void serve() { host_->serve(); }
 
-  // The GPUs that are shared spatially from now on. Processes that came before keep what they have,
-  // are moved no more, and go in if they stand at their gate.
-  void set_gpus(std::span<const GpuInfo> gpus);
+  // The GPUs that are shared spatially from now on. If they are others than before: processes that
+  // came before keep what they have, are moved no more, and go in if they stand at their gate.
+  void set_gpus(std::span<const GpuInfo> gpus, const SloSetup& slo = {});
 
   // Programs that come from now on become clients of its server; nullptr: of none. Outlives us, or
   // the next call.
@@ -58,6 +67,7 @@ class ShimLink {
       : tenants_(tenants), processes_(processes) {}
   ShimWish decide(const ProcessId& process);
   uint32_t tenant_of(const ProcessId& process);
+  void open_knees(const SloSetup& slo);
   std::vector<Spatial::Client> clients(const Registry* registry);
   Time enforce_caps(Time now, std::span<const Spatial::Client> present);
 
@@ -68,7 +78,9 @@ class ShimLink {
   ShimCaps caps_;
   std::set<ProcessId> closed_;  // gates, by us, for a cap
   std::vector<uint32_t> gpus_;  // that are shared spatially, by index
-  Spatial spatial_{{}};
+  std::optional<KneeStore> knees_;
+  std::string knees_path_;
+  Spatial spatial_{{}};                      // its rules use the knees
   std::map<ProcessId, ProcessFacts> facts_;  // of those with a slot
   std::unique_ptr<ShimHost> host_;
 };

@@ -3,18 +3,9 @@
 
 #include <algorithm>
 #include <bit>
+
 namespace gpushare {
 namespace {
-
-constexpr uint32_t kSmsPerGroup = 8;
-
-// The driver splits an H200's 132 SMs into 15 groups of 8 and leaves 12 over (measured): one group
-// less than there is room for.
-SmGeometry geometry_of(const GpuInfo& gpu) {
-  const uint32_t room = gpu.sm_count / kSmsPerGroup;
-  return {
-      .groups = std::clamp(room, 2U, 65U) - 1, .sms_per_group = kSmsPerGroup, .sms = gpu.sm_count};
-}
 
 uint64_t launches_of(const ShimSlot& slot) {
   uint64_t sum = 0;
@@ -25,22 +16,34 @@ uint64_t launches_of(const ShimSlot& slot) {
 
 }  // namespace
 
-Spatial::Spatial(std::span<const GpuInfo> gpus) {
+Spatial::Spatial(std::span<const GpuInfo> gpus, const MakeSmClaims& make) {
   for (const GpuInfo& info : gpus.first(std::min<std::size_t>(gpus.size(), kShimGpus))) {
-    const SmGeometry geometry = geometry_of(info);
+    const SmGeometry geometry = geometry_of(info.sm_count);
     gpus_.push_back({.info = info,
                      .geometry = geometry,
                      .partition = SmPartition(geometry),
+                     .claims = make(info, geometry),
                      .wishes = {},
                      .entitled = {},
                      .ordered_at = {}});
   }
 }
 
+void Spatial::set_claims(const MakeSmClaims& make) {
+  for (Gpu& gpu : gpus_) gpu.claims = make(gpu.info, gpu.geometry);
+}
+
+bool Spatial::is_of(std::span<const GpuInfo> gpus) const {
+  return std::ranges::equal(gpus_, gpus, [](const Gpu& own, const GpuInfo& other) {
+    return own.info.index == other.index && own.info.pci == other.pci &&
+           own.info.sm_count == other.sm_count;
+  });
+}
+
 ShimWish Spatial::wish(uint32_t tenant, const TenantSettings& settings) const {
   ShimWish wish;
-  if (!settings.sm_percent || gpus_.empty()) return wish;
-  wish.features = kShimGate | kShimPartitions;
+  for (const Gpu& gpu : gpus_) wish.features |= gpu.claims->features(settings);
+  if (wish.features == 0) return wish;
   wish.is_closed = true;
   for (const Gpu& gpu : gpus_)
     wish.gpus.push_back({.pci = gpu.info.pci, .groups = gpu.partition.ordered(tenant)});
@@ -105,23 +108,38 @@ void Spatial::take_answers(Gpu& gpu, std::size_t place, Time now, std::span<cons
   });
 }
 
-void Spatial::plan(Gpu& gpu, std::size_t place, Time now, std::span<const Client> clients,
-                   const Tenants& tenants) {
-  std::map<uint32_t, Time> last_launch;  // by tenant
+std::vector<SmClaimant> Spatial::claimants(const Gpu& gpu, std::span<const Client> clients,
+                                           const Tenants& tenants) const {
+  std::map<uint32_t, SmClaimant> by_tenant;
   for (const Client& client : clients) {
     if (!is_on(client, gpu)) continue;
-    Time& last = last_launch.try_emplace(client.tenant, Time{}).first->second;
-    last = std::max(last, known_[client.process].last_launch);
+    const auto [at, is_new] = by_tenant.try_emplace(client.tenant);
+    SmClaimant& claimant = at->second;
+    if (is_new) {
+      claimant.tenant = client.tenant;
+      if (const Tenant* tenant = tenants.at(client.tenant)) claimant.settings = tenant->settings;
+      claimant.groups = static_cast<uint32_t>(std::popcount(gpu.partition.in_use(client.tenant)));
+    }
+    claimant.processes.push_back({client.process, client.slot, client.command_line});
   }
+  std::vector<SmClaimant> all;
+  for (auto& entry : by_tenant) all.push_back(std::move(entry.second));
+  return all;
+}
+
+void Spatial::plan(Gpu& gpu, std::size_t place, Time now, std::span<const Client> clients,
+                   const Tenants& tenants) {
+  const std::vector<SmClaimant> present = claimants(gpu, clients, tenants);
+  const std::vector<SmClaim> claims = gpu.claims->decide(now, present);
   std::vector<PartitionWish> wishes;
-  for (const auto& [tenant, last] : last_launch) {
-    const Tenant* settings = tenants.at(tenant);
-    const uint32_t percent =
-        settings == nullptr ? 100 : settings->settings.sm_percent.value_or(100);
-    wishes.push_back({.holder = tenant,
-                      .groups = groups_of_percent(percent, gpu.geometry),
-                      .is_idle = now - last >= kIdle,
-                      .can_borrow = true});
+  for (std::size_t i = 0; i < present.size(); ++i) {
+    Time last_launch{};
+    for (const SmClaimant::Process& process : present[i].processes)
+      last_launch = std::max(last_launch, known_[process.id].last_launch);
+    wishes.push_back({.holder = present[i].tenant,
+                      .groups = claims[i].groups,
+                      .is_idle = now - last_launch >= claims[i].idle_after,
+                      .can_borrow = claims[i].can_borrow});
   }
   if (wishes != gpu.wishes) {
     gpu.entitled.clear();
@@ -131,11 +149,21 @@ void Spatial::plan(Gpu& gpu, std::size_t place, Time now, std::span<const Client
   }
   for (const PartitionOrder& order : gpu.partition.take_orders())
     gpu.ordered_at[order.holder] = now;
+  tell(gpu, place, clients);
+}
+
+// What each shall do, and what its program may read of its share.
+void Spatial::tell(const Gpu& gpu, std::size_t place, std::span<const Client> clients) const {
+  const auto put = [](auto& word, auto value) {
+    if (word.load(std::memory_order_relaxed) != value) word.store(value, std::memory_order_relaxed);
+  };
   for (const Client& client : clients) {
-    const SmGroups ordered = is_on(client, gpu) ? gpu.partition.ordered(client.tenant) : 0;
-    std::atomic<uint64_t>& wanted = client.slot->gpus[place].wanted;
-    if (wanted.load(std::memory_order_relaxed) != ordered)
-      wanted.store(ordered, std::memory_order_relaxed);
+    ShimGpu& own = client.slot->gpus[place];
+    put(own.wanted, is_on(client, gpu) ? gpu.partition.ordered(client.tenant) : SmGroups{0});
+    const SmPart had = part(client.tenant, gpu.info.index);
+    put(own.sms, gpu.info.sm_count);
+    put(own.sms_entitled, had.entitled);
+    put(own.sms_in_use, had.in_use);
   }
 }
 
@@ -164,7 +192,11 @@ SmPart Spatial::part(uint32_t tenant, uint32_t gpu) const {
   const auto entitled = at->entitled.find(tenant);
   if (entitled == at->entitled.end()) return {};
   const auto in_use = static_cast<uint32_t>(std::popcount(at->partition.in_use(tenant)));
-  return {.entitled = entitled->second * kSmsPerGroup, .in_use = in_use * kSmsPerGroup};
+  const uint32_t sms = at->geometry.sms_per_group;
+  return {.entitled = entitled->second * sms,
+          .in_use = in_use * sms,
+          .sms_per_group = sms,
+          .slo = at->claims->status(tenant)};
 }
 
 }  // namespace gpushare

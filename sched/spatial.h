@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Spatial: carries the division of SMs (partition.h) to the processes that have the shim, over
 // their slots (shmctl/shim_slot.h), and brings back what they say. For the GPUs that are shared
-// spatially; a tenant's part of each is its sm_percent. The agent calls it on its one thread; it
-// does nothing but read and write slots.
+// spatially; a tenant's part of each is what that GPU's rule says (sm_claims.h). The agent calls it
+// on its one thread; it does nothing but read and write slots.
 //
 //  - A tenant has a part of every GPU that a process of it has a context on; of all, while a
 //  process
@@ -12,17 +12,21 @@
 //  - Who does not launch cannot say that it has given something up, and need not: its next launch
 //    sees the new order. So an order holds when a process has confirmed it, or has not launched for
 //    kQuiet since it was written.
-//  - Who has not launched for kIdle lends its part, all but one group.
+//  - Who has not launched for a while (SmClaim::idle_after) lends its part, all but one group.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "intercept/gpu.h"
 #include "intercept/shim/host.h"
 #include "sched/partition.h"
+#include "sched/sm_claims.h"
 #include "sched/tenants.h"
 
 namespace gpushare {
@@ -31,12 +35,13 @@ namespace gpushare {
 struct SmPart {
   uint32_t entitled = 0;  // SMs; 0: no part
   uint32_t in_use = 0;    // with what it borrows, without what it lends; 0: not known yet
+  uint32_t sms_per_group = 0;
+  std::optional<SloStatus> slo{};  // where the GPU's rule has targets
 };
 
 class Spatial {
  public:
   static constexpr Nanos kQuiet{20'000'000};
-  static constexpr Nanos kIdle{500'000'000};
   static constexpr Nanos kLongestStart{200'000'000};
   // When step() wants to be called again: while something is on its way, and otherwise.
   static constexpr Nanos kBusyLook{2'000'000};
@@ -45,15 +50,19 @@ class Spatial {
   // A process with a slot that wish() asked for.
   struct Client {
     ProcessId process;
-    uint32_t tenant = 0;         // its slot in Tenants
-    std::vector<uint32_t> gpus;  // on which it has a context, by index; empty: on none yet
-    ShimSlot* slot = nullptr;    // valid during the call
+    uint32_t tenant = 0;              // its slot in Tenants
+    std::vector<uint32_t> gpus;       // on which it has a context, by index; empty: on none yet
+    ShimSlot* slot = nullptr;         // valid during the call
+    std::string_view command_line{};  // the same; empty: unknown
   };
   // At most kShimGpus of `gpus`.
-  explicit Spatial(std::span<const GpuInfo> gpus);
+  explicit Spatial(std::span<const GpuInfo> gpus, const MakeSmClaims& make = make_share_claims);
+  // Other rules from now on, for the same GPUs.
+  void set_claims(const MakeSmClaims& make);
+  bool is_of(std::span<const GpuInfo> gpus) const;  // was it made for these?
 
-  // What a process of this tenant is asked for when it comes. No features where the tenant has no
-  // sm_percent: it then runs without the shim's doing, on all SMs.
+  // What a process of this tenant is asked for when it comes. No features where no GPU's rule wants
+  // any of such a tenant: it then runs without the shim's doing, on all SMs.
   ShimWish wish(uint32_t tenant, const TenantSettings& settings) const;
 
   // `clients`: all there are. Returns when to call again.
@@ -70,6 +79,7 @@ class Spatial {
     GpuInfo info;
     SmGeometry geometry;
     SmPartition partition;
+    std::unique_ptr<SmClaims> claims;
     std::vector<PartitionWish> wishes;      // of the plan that holds
     std::map<uint32_t, uint32_t> entitled;  // groups, by tenant
     std::map<uint32_t, Time> ordered_at;    // of orders on their way, by tenant
@@ -84,6 +94,9 @@ class Spatial {
   void watch(Time now, std::span<const Client> clients);
   void plan(Gpu& gpu, std::size_t place, Time now, std::span<const Client> clients,
             const Tenants& tenants);
+  std::vector<SmClaimant> claimants(const Gpu& gpu, std::span<const Client> clients,
+                                    const Tenants& tenants) const;
+  void tell(const Gpu& gpu, std::size_t place, std::span<const Client> clients) const;
   void take_answers(Gpu& gpu, std::size_t place, Time now, std::span<const Client> clients);
   bool let_in(Time now, std::span<const Client> clients);
   static bool is_on(const Client& client, const Gpu& gpu);

@@ -9,7 +9,9 @@
 namespace gpushare {
 namespace {
 
-constexpr const char* kSharing = "time-slicing";
+// As kmod/ABI names them.
+constexpr const char* kByTime = "time-slicing";
+constexpr const char* kSpatially = "spatial";
 
 Micros micros(Nanos time) { return std::chrono::duration_cast<Micros>(time); }
 
@@ -81,9 +83,12 @@ void UsageReport::publish(Time now, const State& state) {
   if (done) published_ = std::move(present);
 }
 
-void UsageReport::describe(std::span<const GpuInfo> gpus, const std::string& policy) {
-  for (const GpuInfo& gpu : gpus)
-    if (const auto done = kmod::set_gpu(device_, gpu, kSharing); !done) log_failure(done);
+void UsageReport::describe(std::span<const GpuInfo> gpus, const std::string& policy,
+                           const std::set<uint32_t>& spatial) {
+  for (const GpuInfo& gpu : gpus) {
+    const char* const sharing = spatial.contains(gpu.index) ? kSpatially : kByTime;
+    if (const auto done = kmod::set_gpu(device_, gpu, sharing); !done) log_failure(done);
+  }
   if (const auto done = kmod::set_policy(device_, policy); !done) log_failure(done);
 }
 

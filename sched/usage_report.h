@@ -7,6 +7,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,9 @@ class UsageReport {
   void start_over(const Tenants& tenants);
   // A failure is logged, the first of a row.
   void publish(Time now, const State& state);
-  void describe(std::span<const GpuInfo> gpus, const std::string& policy);
+  // `spatial`: which of the GPUs are shared so, by index.
+  void describe(std::span<const GpuInfo> gpus, const std::string& policy,
+                const std::set<uint32_t>& spatial);
 
  private:
   void log_failure(const Result<>& done);

@@ -20,7 +20,7 @@
 namespace gpushare {
 
 inline constexpr uint64_t kMagic = 0x3145524148535047;  // "GPSHARE1", little endian
-inline constexpr uint32_t kLayoutVersion = 2;
+inline constexpr uint32_t kLayoutVersion = 3;
 inline constexpr uint32_t kMaxGpus = 16;
 inline constexpr uint32_t kMaxTenants = 1024;
 inline constexpr uint32_t kMaxProcesses = 2048;     // one slot per process and GPU
@@ -40,6 +40,19 @@ enum class ProcessState : uint32_t {
   kFrozenTurn = 4,   // idle-class, another one's turn
   kFrozenUser = 5,   // `gpushare freeze`
   kObserveOnly = 6,  // a control was refused; see note
+};
+
+// What the policy `slo` makes of a tenant on a GPU, and why it has what it has.
+enum class SloState : uint32_t {
+  kNone = 0,        // no such policy there, or no process
+  kRest = 1,        // no target: a part by weight of what the others leave
+  kUnmeasured = 2,  // a target, but no iterations that can be counted yet
+  kMeets = 3,
+  kGrows = 4,     // missed its target, has got more
+  kShrinks = 5,   // had more than it needs
+  kStarved = 6,   // needs more than there is
+  kAtMost = 7,    // misses its target on the most that helps (its knee) or that it may have
+  kSampling = 8,  // its knee is being looked for
 };
 
 struct AgentRecord {
@@ -86,6 +99,17 @@ struct TenantGpuUse {
   uint32_t target_permille = kUnknown32;  // what the policy wants now
   uint32_t sms_entitled = kUnknown32;     // its part of the SMs; unknown: it has none
   uint32_t sms_in_use = kUnknown32;       // with what it borrows, without what it lends
+  // Of the policy `slo`; unknown where it does not run, or nothing was measured.
+  SloState slo_state = SloState::kNone;
+  uint32_t slo_us = kUnknown32;      // in force: the tenant's own, else what its program asks for
+  uint32_t latency_us = kUnknown32;  // mean of an iteration, of the last round
+  uint32_t p99_us = kUnknown32;      // of the recent past
+  uint32_t iterations_per_ks = kUnknown32;  // in 1000 s
+  uint32_t iteration_source = 0;            // ShimSource
+  uint32_t confidence_permille = kUnknown32;
+  uint32_t sms_knee = kUnknown32;    // more does not help it
+  uint32_t sms_needed = kUnknown32;  // for its target
+  uint32_t reserved = 0;
 };
 
 struct TenantRecord {
@@ -182,12 +206,12 @@ struct Region {
 
 // A change here is a new kLayoutVersion. The members of the records: tests/shmctl/layout_test.cc.
 static_assert(sizeof(AgentRecord) == 288 && sizeof(GpuRecord) == 192);
-static_assert(sizeof(TenantRecord) == 520 && sizeof(ProcessRecord) == 472);
+static_assert(sizeof(TenantRecord) == 1160 && sizeof(ProcessRecord) == 472);
 static_assert(sizeof(LedgerRecord) == 304 && sizeof(RegionHeader) == 64);
-static_assert(sizeof(TenantSlot) == 2112 && offsetof(TenantSlot, buckets) == 1088);
+static_assert(sizeof(TenantSlot) == 3392 && offsetof(TenantSlot, buckets) == 2368);
 static_assert(sizeof(ProcessSlot) == 1024 && offsetof(ProcessSlot, bucket) == 960);
 static_assert(offsetof(Region, agent) == 64 && offsetof(Region, gpus) == 704);
-static_assert(offsetof(Region, tenants) == 7872 && offsetof(Region, processes) == 2170560);
-static_assert(offsetof(Region, ledger) == 4267712 && sizeof(Region) == 5578432);
+static_assert(offsetof(Region, tenants) == 7872 && offsetof(Region, processes) == 3481280);
+static_assert(offsetof(Region, ledger) == 5578432 && sizeof(Region) == 6889152);
 
 }  // namespace gpushare

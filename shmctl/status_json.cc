@@ -16,6 +16,9 @@ using Json = nlohmann::ordered_json;
 constexpr std::array<std::string_view, 3> kPriorities{"idle", "normal", "high"};
 constexpr std::array<std::string_view, 7> kStates{
     "idle", "running", "waiting", "frozen-cap", "frozen-turn", "frozen-user", "observe-only"};
+constexpr std::array<std::string_view, 9> kSloStates{
+    "none", "rest", "unmeasured", "meets", "grows", "shrinks", "starved", "at-most", "sampling"};
+constexpr std::array<std::string_view, 3> kSources{"none", "recognised", "announced"};
 constexpr uint16_t kUnknownSample = 0xFFFF;
 
 template <size_t N>
@@ -44,6 +47,9 @@ class Writer {
   }
   void percent(const char* name, uint32_t& permille) {
     json[name] = permille == kUnknown32 ? Json() : Json(permille / 10.0);
+  }
+  void thousandths(const char* name, uint32_t& value) {
+    json[name] = value == kUnknown32 ? Json() : Json(value / 1000.0);
   }
   template <size_t N>
   void text(const char* name, char (&value)[N]) {
@@ -84,6 +90,13 @@ class Reader {
   void percent(const char* name, uint32_t& permille) {
     if (const Json* member = find(name))
       permille = member->is_null() ? kUnknown32 : to_permille(member->get<double>());
+  }
+  void thousandths(const char* name, uint32_t& value) {
+    const Json* member = find(name);
+    if (member == nullptr) return;
+    const double number = member->is_null() ? 0 : member->get<double>() * 1000;
+    if (!(number >= 0 && number < kUnknown32)) throw std::runtime_error("a rate is out of range");
+    value = member->is_null() ? kUnknown32 : static_cast<uint32_t>(std::llround(number));
   }
   template <size_t N>
   void text(const char* name, char (&value)[N]) {
@@ -174,6 +187,15 @@ void fields(A& a, TenantGpuUse& r) {
   a.number("gpu_time_ns", r.gpu_time_ns);
   a.maybe("sms_entitled", r.sms_entitled);
   a.maybe("sms_in_use", r.sms_in_use);
+  a.named("slo_state", r.slo_state, kSloStates);
+  a.maybe("slo_us", r.slo_us);
+  a.maybe("latency_us", r.latency_us);
+  a.maybe("p99_us", r.p99_us);
+  a.thousandths("iterations_per_s", r.iterations_per_ks);
+  a.named("iteration_source", r.iteration_source, kSources);
+  a.percent("confidence_pct", r.confidence_permille);
+  a.maybe("sms_knee", r.sms_knee);
+  a.maybe("sms_needed", r.sms_needed);
 }
 
 template <class A>
@@ -276,6 +298,12 @@ std::string_view priority_text(Priority priority) {
 std::string_view state_text(ProcessState state) {
   return name_of(kStates, static_cast<uint32_t>(state));
 }
+
+std::string_view slo_state_text(SloState state) {
+  return name_of(kSloStates, static_cast<uint32_t>(state));
+}
+
+std::string_view iteration_source_text(uint32_t source) { return name_of(kSources, source); }
 
 std::string status_json(const PlaneSnapshot& snapshot) {
   Json json{{"agent", written(snapshot.agent)},

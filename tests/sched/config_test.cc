@@ -62,10 +62,15 @@ round_target_ms = 40
 min_slice_us = 2000
 idle_turn_ms = 100
 policy = "fair"
+knees = "/srv/knees.json"
 
 [gpu.0]
 sharing = "time"
+policy = "shares"
 [gpu.3]
+sharing = "spatial"
+[gpu.4]
+policy = "slo"
 sharing = "spatial"
 
 [tenant.a]
@@ -82,7 +87,9 @@ slo_us = "2000"
   EXPECT_EQ(config.agent.policy_options.round_target, 40ms);
   EXPECT_EQ(config.agent.policy_options.min_slice, 2ms);
   EXPECT_EQ(config.agent.policy_options.idle_turn, 100ms);
-  EXPECT_THAT(config.spatial_gpus, ElementsAre(3u));
+  EXPECT_EQ(config.agent.knees, "/srv/knees.json");
+  EXPECT_THAT(config.spatial_gpus, ElementsAre(3u, 4u));
+  EXPECT_THAT(config.slo_gpus, ElementsAre(4u));
   ASSERT_THAT(config.tenants, SizeIs(1));
   EXPECT_EQ(config.tenants[0].name, "a");
   TenantSettings settings;
@@ -176,7 +183,13 @@ INSTANTIATE_TEST_SUITE_P(
         BadRow{"GPU too high", "[gpu.16]\n",
                "gpushare.toml:1:6: gpu.16: must be the index of a GPU, 0 to 15"},
         BadRow{"GPU key", "[gpu.0]\nshare = 'time'\n",
-               "gpushare.toml:2:1: gpu.0.share: unknown key; allowed: sharing"},
+               "gpushare.toml:2:1: gpu.0.share: unknown key; allowed: sharing, policy"},
+        BadRow{"GPU policy", "[gpu.0]\npolicy = 'fair'\n",
+               "gpushare.toml:2:10: gpu.0.policy: must be \"shares\" or \"slo\""},
+        BadRow{"slo in turns", "[gpu.0]\npolicy = 'slo'\n",
+               "gpushare.toml:1:1: gpu.0.policy: \"slo\" needs sharing = \"spatial\""},
+        BadRow{"knees", "[agent]\nknees = 'here'\n",
+               "gpushare.toml:2:9: agent.knees: must be the path of a file"},
         BadRow{"sharing", "[gpu.0]\nsharing = 'mps'\n",
                "gpushare.toml:2:11: gpu.0.sharing: must be \"time\" or \"spatial\""},
         BadRow{"agent is no table", "agent = 3\n",

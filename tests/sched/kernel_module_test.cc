@@ -175,8 +175,11 @@ TEST_F(UsageReportTest, AFailureIsTriedAgain) {
 }
 
 TEST_F(UsageReportTest, DescribesGpusAndPolicy) {
-  report_.describe(rig_.gpu.gpus(), "fair");
+  report_.describe(rig_.gpu.gpus(), "fair", {});
   EXPECT_EQ(module_.gpus.size(), rig_.gpu.gpus().size());
+  EXPECT_STREQ(module_.gpus[0].sharing, "time-slicing");
+  report_.describe(rig_.gpu.gpus(), "fair", {0});
+  EXPECT_STREQ(module_.gpus.back().sharing, "spatial");
   EXPECT_EQ(module_.policy, "fair");
 }
 

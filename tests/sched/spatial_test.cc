@@ -154,7 +154,7 @@ TEST_F(SpatialTest, AnIdleOneLendsItsPartAndHasItBackWhenItLaunches) {
   Program &one = come(make("a", "50")), &two = come(make("b", "50"));
   run(100ms, {&one, &two});
   EXPECT_LE(two.groups(), 8);
-  run(Spatial::kIdle + 100ms, {&two});
+  run(SmClaim{}.idle_after + 100ms, {&two});
   EXPECT_EQ(two.groups(), 14);
   EXPECT_EQ(one.groups(), 1);
   run(50ms, {&one, &two});

@@ -24,6 +24,10 @@ PlaneSnapshot sample() {
   tenant.record.quota_us = 30000;
   tenant.record.priority = Priority::kHigh;
   tenant.record.gpu[0].share_permille = 301;
+  tenant.record.gpu[0].slo_state = SloState::kStarved;
+  tenant.record.gpu[0].latency_us = 20'400;
+  tenant.record.gpu[0].iterations_per_ks = 49'019;
+  tenant.record.gpu[0].iteration_source = 2;
   snapshot.tenants = {tenant};
   Numbered<ProcessRecord> process{.slot = 9, .record = {}};
   process.record.pid = 77;

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/slo_claims.h"
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "sched/policy_groups.h"
+#include "shmctl/base/log.h"
+
+namespace gpushare {
+namespace {
+
+double seconds(Nanos time) { return static_cast<double>(time.count()) * 1e-9; }
+
+std::vector<std::string> words_of(std::string_view command_line) {
+  std::istringstream text{std::string(command_line)};
+  std::vector<std::string> words;
+  for (std::string word; text >> word;) words.push_back(std::move(word));
+  return words;
+}
+
+}  // namespace
+
+std::vector<SmClaim> SloClaims::decide(Time now, const std::vector<SmClaimant>& claimants) {
+  const bool is_other = take_in(now, claimants);
+  if (const bool is_due = now >= next_; is_due || is_other) {
+    if (is_due) next_ = now + kRound;
+    round(now, is_due);
+  }
+  std::vector<SmClaim> claims;
+  for (const SmClaimant& claimant : claimants) claims.push_back(tenants_[claimant.tenant].claim);
+  return claims;
+}
+
+// True: who there is, or what holds for them, is not what the last decision was made for.
+bool SloClaims::take_in(Time now, const std::vector<SmClaimant>& claimants) {
+  ++step_;
+  bool is_other = false;
+  for (const SmClaimant& claimant : claimants) {
+    const auto [at, is_new] = tenants_.try_emplace(claimant.tenant);
+    Known& known = at->second;
+    known.last_step = step_;
+    known.meter.look(now, claimant.groups, claimant.processes);
+    const Nanos own = claimant.settings.slo, asked = known.meter.asked();
+    const Nanos slo = own.count() > 0 ? own : asked;
+    is_other = is_other || is_new || slo != known.status.slo || claimant.settings != known.settings;
+    known.settings = claimant.settings;
+    known.status.slo = slo;
+    known.status.is_asked_by_program = own.count() == 0 && asked.count() > 0;
+    recall_knee(known);
+  }
+  const auto gone =
+      std::erase_if(tenants_, [&](const auto& entry) { return entry.second.last_step != step_; });
+  return is_other || gone > 0;
+}
+
+// Another command in the tenant has another knee; perhaps one that an earlier run has found.
+void SloClaims::recall_knee(Known& known) {
+  if (known.meter.command_line().empty()) return;
+  const auto words = words_of(known.meter.command_line());
+  std::string command = command_signature(words);
+  if (command == known.command) return;
+  known.command = std::move(command);
+  known.knee = knees_ == nullptr ? std::nullopt : knees_->find(known.command, gpu_name_);
+  known.reference_groups = 0;
+}
+
+void SloClaims::measure(Time now) {
+  for (auto& [id, known] : tenants_) {
+    const SloMeasure measure = known.meter.take(now, kFewestIterations);
+    known.is_measured = measure.processes > 0 && known.meter.groups() > 0;
+    SloStatus& status = known.status;
+    if (!known.is_measured) {
+      if (now - known.meter.last_end() >= kLongIdle && status.throughput > 0) status.throughput = 0;
+      continue;
+    }
+    status.latency = measure.latency;
+    status.p99 = measure.p99;
+    status.throughput = measure.throughput;
+    status.source = measure.source;
+    status.confidence = measure.confidence;
+    known.measure = measure;
+    const double service = measure.service > 0 ? measure.service : measure.latency;
+    if (known.reference_groups == known.meter.groups()) {
+      const double off = service / known.reference;
+      if (off > 1 + kOtherWork || off < 1 / (1 + kOtherWork)) known.knee.reset();
+    }
+    known.reference_groups = known.meter.groups();
+    known.reference = service;
+  }
+}
+
+void SloClaims::round(Time now, bool is_measured) {
+  for (auto& [id, known] : tenants_) known.is_measured = false;
+  if (is_measured) {
+    measure(now);
+  } else {
+    search_.stop(now);
+  }
+  uint64_t weights = 0;
+  for (const auto& [id, known] : tenants_) weights += std::max(known.settings.weight, 1U);
+  std::vector<SloTenant> views;
+  for (const auto& [id, known] : tenants_) views.push_back(view(id, known, weights));
+  const std::vector<SloShare> shares = policy_.decide(views);
+  make_claims(views, shares, is_measured ? search(now, views, shares) : std::nullopt);
+}
+
+SloTenant SloClaims::view(uint32_t id, const Known& known, uint64_t weights) const {
+  const uint32_t weight = std::max(known.settings.weight, 1U);
+  const auto fair =
+      static_cast<uint32_t>(std::max<uint64_t>(uint64_t{geometry_.groups} * weight / weights, 1));
+  SloTenant tenant;
+  tenant.id = id;
+  tenant.slo = known.status.slo;
+  tenant.weight = weight;
+  tenant.groups = known.meter.groups();
+  tenant.knee = cap_of(known);
+  tenant.most = geometry_.groups;
+  tenant.first = fair;
+  if (known.settings.sm_percent)
+    tenant.most = groups_of_percent(*known.settings.sm_percent, geometry_);
+  if (known.status.is_asked_by_program) tenant.most = std::min(tenant.most, fair);
+  if (!known.is_measured) return tenant;
+  // Several processes share the tenant's groups and its requests: each is a queue of its own.
+  const auto queues = static_cast<double>(known.measure.processes);
+  tenant.iterations =
+      static_cast<uint32_t>(std::min<uint64_t>(known.measure.iterations, UINT32_MAX));
+  tenant.latency = known.measure.latency;
+  tenant.service = known.measure.service;
+  tenant.throughput = known.measure.throughput / queues;
+  if (known.measure.arrivals >= 0) tenant.arrivals = known.measure.arrivals / queues;
+  return tenant;
+}
+
+// A search that could not begin with all groups, and found that it needs what it had, says nothing
+// of more.
+std::optional<uint32_t> SloClaims::cap_of(const Known& known) const {
+  if (!known.knee) return std::nullopt;
+  if (known.knee->knee == known.knee->widest && known.knee->widest < geometry_.groups)
+    return std::nullopt;
+  return known.knee->knee;
+}
+
+std::optional<KneeSearch::Sample> SloClaims::search(Time now, const std::vector<SloTenant>& tenants,
+                                                    const std::vector<SloShare>& shares) {
+  uint32_t taken = 0;
+  std::vector<KneeSearch::View> views;
+  for (size_t i = 0; i < tenants.size(); ++i) {
+    const Known& known = tenants_.at(tenants[i].id);
+    if (tenants[i].slo.count() == 0) {
+      ++taken;
+      continue;
+    }
+    taken += shares[i].groups;
+    const double slo = seconds(tenants[i].slo);
+    views.push_back(
+        {.id = tenants[i].id,
+         .is_known = known.knee.has_value(),
+         .is_measured = known.is_measured,
+         .groups = known.meter.groups(),
+         .share = shares[i].groups,
+         .most = tenants[i].most,
+         .move = shares[i].move,
+         .slo = slo,
+         .latency = known.measure.latency,
+         .service = known.measure.service > 0 ? known.measure.service : known.measure.latency,
+         .longest_service = policy_.longest_service(tenants[i].id, slo)});
+  }
+  const auto sample =
+      search_.step(now, views, geometry_.groups - std::min(taken, geometry_.groups));
+  if (const auto found = search_.take_found()) keep(*found);
+  return sample;
+}
+
+void SloClaims::keep(const KneeSearch::Found& found) {
+  Known& known = tenants_.at(found.id);
+  known.knee = found.knee;
+  if (knees_ == nullptr || known.command.empty()) return;
+  knees_->put(known.command, gpu_name_, found.knee);
+  const auto saved = knees_->save();
+  if (!saved && !has_failed_) log_warning("{}", saved.error().message());
+  has_failed_ = !saved;
+}
+
+void SloClaims::make_claims(const std::vector<SloTenant>& tenants,
+                            const std::vector<SloShare>& shares,
+                            const std::optional<KneeSearch::Sample>& sample) {
+  uint32_t left = geometry_.groups;
+  std::vector<uint32_t> weights;
+  for (size_t i = 0; i < shares.size(); ++i) {
+    const SloShare& share = shares[i];
+    Known& known = tenants_.at(share.id);
+    if (known.status.slo.count() == 0) {
+      weights.push_back(tenants[i].weight);
+      continue;
+    }
+    const bool is_sampled = sample && sample->id == share.id;
+    const uint32_t groups = is_sampled ? sample->groups : share.groups;
+    left -= std::min(groups, left);
+    known.claim = {.groups = std::max(groups, 1U),
+                   .can_borrow = !is_sampled && share.move == SloMove::kStarved,
+                   .idle_after = kLongIdle};
+    const uint32_t most = std::min(tenants[i].most, tenants[i].knee.value_or(geometry_.groups));
+    known.status.needs = share.demand;
+    known.status.knee = known.knee ? known.knee->knee : 0;
+    known.status.state = is_sampled ? SloState::kSampling : state_of(known, share, most);
+  }
+  const std::vector<uint32_t> rest = divide_in_proportion(left, weights, 1);
+  auto next = rest.begin();
+  for (size_t i = 0; i < shares.size(); ++i) {
+    Known& known = tenants_.at(shares[i].id);
+    if (known.status.slo.count() > 0) continue;
+    known.claim = {.groups = std::clamp(*next++, 1U, tenants[i].most)};
+    known.status.needs = 0;
+    known.status.state = SloState::kRest;
+  }
+}
+
+SloState SloClaims::state_of(const Known& known, const SloShare& share, uint32_t most) {
+  if (known.status.latency < 0) return SloState::kUnmeasured;
+  switch (share.move) {
+    case SloMove::kStarved:
+      return SloState::kStarved;
+    case SloMove::kGrow:
+      return SloState::kGrows;
+    case SloMove::kShrink:
+      return SloState::kShrinks;
+    case SloMove::kHold:
+      break;
+  }
+  const bool is_missed = known.status.latency > seconds(known.status.slo);
+  return is_missed && share.groups >= most ? SloState::kAtMost : SloState::kMeets;
+}
+
+std::optional<SloStatus> SloClaims::status(uint32_t tenant) const {
+  const auto known = tenants_.find(tenant);
+  if (known == tenants_.end()) return SloStatus{};
+  return known->second.status;
+}
+
+}  // namespace gpushare

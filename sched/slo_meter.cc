@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/slo_meter.h"
+
+#include <algorithm>
+
+namespace gpushare {
+
+void SloMeter::look(Time now, uint32_t groups, const std::vector<SmClaimant::Process>& processes) {
+  const bool is_moved = groups != groups_;
+  groups_ = groups;
+  std::erase_if(processes_, [&](const auto& entry) {
+    return std::ranges::find(processes, entry.first, &SmClaimant::Process::id) == processes.end();
+  });
+  command_line_ = {};
+  uint64_t most = 0;
+  for (const SmClaimant::Process& process : processes) {
+    const auto [at, is_new] = processes_.try_emplace(process.id);
+    Process& known = at->second;
+    const auto reading = read_iterations(process.slot->iterations);
+    if (reading) {
+      if (reading->ended != known.last.ended) last_end_ = now;
+      known.last = *reading;
+    }
+    if (is_new || is_moved) {
+      known.waits_for = known.last.ended;
+      known.is_measured = false;
+    } else if (reading && !known.is_measured && reading->ended > known.waits_for) {
+      known.first = *reading;
+      known.since = now;
+      known.is_measured = true;
+    }
+    if (command_line_.empty() || known.last.ended > most) command_line_ = process.command_line;
+    most = std::max(most, known.last.ended);
+  }
+}
+
+SloMeasure SloMeter::take(Time now, uint64_t least) {
+  SloRound round;
+  Time begin = now;
+  for (const auto& [id, process] : processes_) {
+    if (!process.is_measured || process.since >= now || groups_ == 0) continue;
+    round.add(process.first, process.last, now - process.since);
+    begin = std::min(begin, process.since);
+  }
+  const SloMeasure measure = round.measure();
+  if (measure.iterations < least && now - begin < kPatience) return {};
+  for (auto& [id, process] : processes_) {
+    process.first = process.last;
+    process.since = now;
+  }
+  return measure;
+}
+
+Nanos SloMeter::asked() const {
+  uint32_t least = 0;
+  for (const auto& [id, process] : processes_)
+    if (const uint32_t us = process.last.slo_us; us != 0)
+      least = least == 0 ? us : std::min(least, us);
+  return Micros(least);
+}
+
+}  // namespace gpushare

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// SloMeter: measures the iterations of one tenant on one GPU over a span in which it had the same
+// groups of SMs all the time. When they change, and for a process that comes, measuring begins
+// anew with the first iteration that ended after that: the one in between had a bit of both. Reads
+// slots, nothing else; the agent's one thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string_view>
+#include <vector>
+
+#include "sched/slo_round.h"
+#include "sched/sm_claims.h"
+
+namespace gpushare {
+
+class SloMeter {
+ public:
+  // However few iterations there were by then, they are counted; so that one that takes minutes is
+  // not waited for for ever.
+  static constexpr Nanos kPatience{60'000'000'000};
+
+  // At every step of the agent. `groups`: in use; 0: unknown, nothing is measured.
+  void look(Time now, uint32_t groups, const std::vector<SmClaimant::Process>& processes);
+
+  // What was measured since measuring began, if it is at least `least` iterations; measuring then
+  // begins anew. Else processes == 0, and what there is goes on to be counted.
+  SloMeasure take(Time now, uint64_t least);
+
+  uint32_t groups() const { return groups_; }  // that it is measured on
+  // The shortest target that one of its programs asks for; 0: none does.
+  Nanos asked() const;
+  // When an iteration was last seen to end.
+  Time last_end() const { return last_end_; }
+  // Of the process with the most iterations; empty: unknown. Valid until the next look().
+  std::string_view command_line() const { return command_line_; }
+
+ private:
+  struct Process {
+    SloReading first, last;  // where measuring began, and now
+    Time since{};            // of `first`
+    uint64_t waits_for = 0;  // an iteration beyond so many ended
+    bool is_measured = false;
+  };
+
+  uint32_t groups_ = 0;
+  std::map<ProcessId, Process> processes_;
+  Time last_end_{};
+  std::string_view command_line_;
+};
+
+}  // namespace gpushare
