@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // launch_cost: what the shim adds to a launch, in ns, over a driver whose launch does nothing: the
-// pointer that a program gets by dlsym, called a million times, in a process of its own for each
-// way of being preloaded. "none" must be the driver's own pointer, and so cost nothing.
+// pointer that a program gets by dlsym, called a million times with 40 functions in turn, in a
+// process of its own for each way of being preloaded. "none" must be the driver's own pointer, and
+// so cost nothing. "announced": with iterations, in a program that says itself where they begin;
+// what it pays for that is on a line of its own.
 #include <dlfcn.h>
 #include <fmt/core.h>
 #include <poll.h>
@@ -16,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "intercept/api/gpushare.h"
 #include "intercept/shim/driver_types.h"
 #include "intercept/shim/host.h"
 #include "intercept/shim/protocol.h"
@@ -28,6 +31,7 @@ using Launch = CUresult (*)(CUfunction, unsigned, unsigned, unsigned, unsigned, 
                             unsigned, CUstream, void**, void**);
 
 constexpr int kLaunches = 1'000'000;
+constexpr int kAnnouncements = 100'000;
 constexpr int kRounds = 7;
 
 fs::path build_folder() {
@@ -36,10 +40,22 @@ fs::path build_folder() {
 
 double ns_per_launch(Launch launch) {
   const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < kLaunches; ++i)
-    launch(nullptr, 1, 1, 1, 1, 1, 1, 0, nullptr, nullptr, nullptr);
+  for (uintptr_t i = 0; i < kLaunches; ++i)
+    launch(reinterpret_cast<CUfunction>(0x1000 + i % 40 * 64), 1, 1, 1, 1, 1, 1, 0, nullptr,
+           nullptr, nullptr);
   const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;
   return took.count() / kLaunches;
+}
+
+double ns_per_announcement() {
+  const auto begin = std::chrono::steady_clock::now();
+  gpushare_iteration one = GPUSHARE_ITERATION;
+  for (int i = 0; i < kAnnouncements; ++i) {
+    gpushare_begin(&one, GPUSHARE_UNKNOWN);
+    gpushare_end(&one);
+  }
+  const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - begin;
+  return took.count() / kAnnouncements;
 }
 
 // In the child: the best of a few rounds, for the least disturbed one.
@@ -49,11 +65,17 @@ int measure(const char* name) {
   if (function == nullptr) return 1;
   Dl_info owner{};
   ::dladdr(function, &owner);
-  double best = 1e9;
+  double best = 1e9, announcement = 1e9;
+  const bool is_announcing = std::strcmp(name, "announced") == 0 ||
+                             std::strcmp(name, "native") == 0 || std::strcmp(name, "none") == 0;
+  for (int i = 0; i < kRounds && is_announcing; ++i)
+    announcement = std::min(announcement, ns_per_announcement());
   for (int i = 0; i < kRounds; ++i)
     best = std::min(best, ns_per_launch(reinterpret_cast<Launch>(function)));
   fmt::print("{{\"shim\":\"{}\",\"ns\":{:.2f},\"pointer\":\"{}\"}}\n", name, best,
              fs::path(owner.dli_fname).filename().string());
+  if (is_announcing)
+    fmt::print("{{\"shim\":\"{}\",\"begin_and_end_ns\":{:.2f}}}\n", name, announcement);
   return 0;
 }
 
@@ -99,7 +121,10 @@ int main(int argc, char** argv) {
   int failed = 0;
   for (const Way& way :
        {Way{"native", false, 0}, Way{"none", true, 0}, Way{"gate", true, kShimGate},
-        Way{"partitions", true, kShimPartitions}, Way{"gate and partitions", true, kShimFeatures}})
+        Way{"partitions", true, kShimPartitions}, Way{"iterations", true, kShimIterations},
+        Way{"announced", true, kShimIterations},
+        Way{"gate and partitions", true, kShimGate | kShimPartitions},
+        Way{"all", true, kShimFeatures}})
     failed |= run(way, folder);
   fs::remove_all(folder);
   return failed == 0 ? 0 : 1;

@@ -38,9 +38,8 @@ uint64_t number(Handle handle) {
   return reinterpret_cast<uint64_t>(handle);
 }
 
-template <class... Rest>
-void tell_launch(Progress& all, uint64_t stream, CUfunction function, unsigned x, unsigned y,
-                 unsigned z, const Rest&...) {
+inline void tell_launch(Progress& all, uint64_t stream, CUfunction function, unsigned x, unsigned y,
+                        unsigned z) {
   all.launched(number(function), blocks_of(x, y, z), stream);
 }
 inline void tell_launch(Progress& all, uint64_t stream, const CUlaunchConfig* config,

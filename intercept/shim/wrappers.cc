@@ -32,10 +32,6 @@ template <class... Rest>
 CUstream stream_of(CUstream stream, const Rest&...) {
   return stream;
 }
-template <class... Rest>
-CUstream stream_of(const CUlaunchConfig* config, const Rest&...) {
-  return config == nullptr ? nullptr : config->hStream;
-}
 template <class First, class... Rest>
 CUstream stream_of(const First&, const Rest&... rest) {
   return stream_of(rest...);
@@ -46,17 +42,16 @@ constexpr Use use_of(Kind kind) {
   return kind == Kind::kWait || kind == Kind::kCaptured ? Use::kWait : Use::kOperation;
 }
 
-// Does a call do more than pass the gate?
-bool does_more() {
-  return (this_process().features.load(std::memory_order_relaxed) &
-          (kShimPartitions | kShimIterations)) != 0;
-}
-// Of iterations.
+// Of iterations; here and below.
 constexpr bool says_something(Kind kind) {
   return (features_that_need(kind) & kShimIterations) != 0;
 }
-bool is_told() {
+[[gnu::always_inline]] inline bool is_told() {
   return (this_process().features.load(std::memory_order_relaxed) & kShimIterations) != 0;
+}
+[[gnu::always_inline]] inline bool only_passes_gate() {
+  return (this_process().features.load(std::memory_order_relaxed) &
+          (kShimPartitions | kShimIterations)) == 0;
 }
 
 CUstream physical_of(CUstream handle, Flavor flavor) {
@@ -73,37 +68,67 @@ constexpr bool is_too_large(CUresult result) {
          result == kInvalidClusterSize;
 }
 
-// A call between what it tells before and after it. Nothing runs of what a stream captures.
-template <int index, Kind kind, Flavor flavor, class Call, class... Parameters>
-CUresult told(const Call& call, const Parameters&... arguments) {
+// The stream's number, for Progress. False: this call says nothing. Nothing runs of what a stream
+// captures.
+bool may_tell(Progress& all, CUstream handle, Flavor flavor, uint64_t* stream) {
+  if (!all.is_guessing() || all.is_capturing(physical_of(handle, flavor))) return false;
+  *stream = Progress::number_of(handle, flavor);
+  return true;
+}
+
+// What a call says before it is made. It is given no more than it looks at, so that the arguments
+// of a launch stay where they are.
+template <int index, Kind kind, Flavor flavor, class... Told>
+[[gnu::noinline]] void tell(CUstream handle, Told... told) {
   Progress* all = Progress::get();
-  if (all == nullptr || !all->is_guessing()) return call();
-  const CUstream handle = stream_of(arguments...);
-  if (all->is_capturing(physical_of(handle, flavor))) return call();
-  const uint64_t stream = Progress::number_of(handle, flavor);
-  tell_before<index, kind>(*all, stream, arguments...);
-  const CUresult result = call();
-  tell_after<index, kind>(*all, result, stream, arguments...);
-  return result;
+  uint64_t stream = 0;
+  if (all != nullptr && may_tell(*all, handle, flavor, &stream))
+    tell_before<index, kind>(*all, stream, told...);
+}
+template <int index, Kind kind, Flavor flavor, class... Rest>
+void tell_of_launch(CUfunction function, unsigned x, unsigned y, unsigned z, const Rest&... rest) {
+  tell<index, kind, flavor>(stream_of(rest...), function, x, y, z);
+}
+template <int index, Kind kind, Flavor flavor, class... Parameters>
+void tell_of_launch(const Parameters&... arguments) {
+  tell<index, kind, flavor>(stream_of(arguments...), arguments...);
 }
 
 template <int index, Kind kind, Flavor flavor, class... Parameters>
 struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
   static CUresult call(Parameters... arguments) {
-    if constexpr (kind == Kind::kLaunch) pass_gate();
-    if (__builtin_expect(does_more(), 0)) return call_more(arguments...);
+    if constexpr (kind == Kind::kLaunch) {
+      if (__builtin_expect(!only_passes_gate() || !passes_gate_quickly(), 0))
+        return call_watched(arguments...);
+    } else if constexpr (says_something(kind)) {
+      if (__builtin_expect(is_told(), 0)) return call_told(arguments...);
+    }
+    return call_untold(arguments...);
+  }
+
+  // A launch that has more to do. Behind a jump, so that others keep their arguments where they
+  // are.
+  [[gnu::noinline]] static CUresult call_watched(Parameters... arguments) {
+    pass_gate();
+    if (is_told()) tell_of_launch<index, kind, flavor>(arguments...);
+    return call_untold(arguments...);
+  }
+
+  static CUresult call_untold(Parameters... arguments) {
+    if constexpr (kind != Kind::kFinish)
+      if (__builtin_expect(may_move(), 0)) return call_moved(arguments...);
     return real<CUresult (*)(Parameters...)>(index)(arguments...);
   }
 
-  [[gnu::noinline]] static CUresult call_more(Parameters... arguments) {
-    if (!says_something(kind) || !is_told()) return call_moved(arguments...);
-    return told<index, kind, flavor>(
-        [&] {
-          return kind != Kind::kFinish && may_move()
-                     ? call_moved(arguments...)
-                     : real<CUresult (*)(Parameters...)>(index)(arguments...);
-        },
-        arguments...);
+  [[gnu::noinline]] static CUresult call_told(Parameters... arguments) {
+    Progress* all = Progress::get();
+    uint64_t stream = 0;
+    if (all == nullptr || !may_tell(*all, stream_of(arguments...), flavor, &stream))
+      return call_untold(arguments...);
+    tell_before<index, kind>(*all, stream, arguments...);
+    const CUresult result = call_untold(arguments...);
+    tell_after<index, kind>(*all, result, stream, arguments...);
+    return result;
   }
 
   [[gnu::noinline]] static CUresult call_moved(Parameters... arguments) {
@@ -125,20 +150,17 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
 template <int index, Flavor flavor, class... Rest>
 struct Wrapper<index, Kind::kLaunch, flavor, CUresult(const CUlaunchConfig*, Rest...)> {
   static CUresult call(const CUlaunchConfig* config, Rest... rest) {
-    pass_gate();
-    if (__builtin_expect(does_more() && config != nullptr, 0)) return call_more(config, rest...);
+    if (__builtin_expect(!only_passes_gate() || !passes_gate_quickly(), 0))
+      return call_watched(config, rest...);
     return real<CUresult (*)(const CUlaunchConfig*, Rest...)>(index)(config, rest...);
   }
 
-  [[gnu::noinline]] static CUresult call_more(const CUlaunchConfig* config, Rest... rest) {
-    if (!is_told()) return call_moved(config, rest...);
-    return told<index, Kind::kLaunch, flavor>(
-        [&] {
-          return may_move()
-                     ? call_moved(config, rest...)
-                     : real<CUresult (*)(const CUlaunchConfig*, Rest...)>(index)(config, rest...);
-        },
-        config, rest...);
+  [[gnu::noinline]] static CUresult call_watched(const CUlaunchConfig* config, Rest... rest) {
+    pass_gate();
+    if (is_told() && config != nullptr)
+      tell<index, Kind::kLaunch, flavor>(config->hStream, config, rest...);
+    if (may_move() && config != nullptr) return call_moved(config, rest...);
+    return real<CUresult (*)(const CUlaunchConfig*, Rest...)>(index)(config, rest...);
   }
 
   [[gnu::noinline]] static CUresult call_moved(const CUlaunchConfig* config, Rest... rest) {
