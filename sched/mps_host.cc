@@ -11,8 +11,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -55,6 +57,15 @@ std::optional<std::string> variable(pid_t pid, std::string_view name) {
       return std::string(entry.substr(name.size() + 1));
   }
   return std::nullopt;
+}
+
+// Listening sockets and locks among them must not live on in a daemon.
+void close_all_else(posix_spawn_file_actions_t& files) {
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", error)) {
+    const int fd = std::atoi(entry.path().filename().c_str());
+    if (fd > 2) posix_spawn_file_actions_addclose(&files, fd);
+  }
 }
 
 bool is_executable(const std::string& path) {
@@ -200,6 +211,7 @@ class SystemMpsHost final : public MpsHost {
     posix_spawn_file_actions_adddup2(&files, commands.get(), 0);
     posix_spawn_file_actions_adddup2(&files, output_.get(), 1);
     posix_spawn_file_actions_adddup2(&files, output_.get(), 2);
+    close_all_else(files);
     posix_spawnattr_init(&attributes);
     sigset_t none;
     sigemptyset(&none);

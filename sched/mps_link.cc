@@ -199,12 +199,23 @@ std::string MpsLink::pipe_for(const ProcessId& process) {
 }
 
 void MpsLink::leave() {
-  if (!daemon_ || count_ != 0u || run_ != Run::kNone) return;
-  ask(Run::kQuit, "quit\n");
-  const timespec pause{.tv_sec = 0, .tv_nsec = 5'000'000};
-  for (int i = 0; i < 100 && run_ == Run::kQuit; ++i) {
-    if (host_->finished(MonotonicClock().now())) run_ = Run::kNone;
-    if (run_ == Run::kQuit) ::nanosleep(&pause, nullptr);
+  constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 5'000'000};
+  bool has_quit = false;
+  for (int i = 0; i < 100 && daemon_; ++i) {
+    if (run_ != Run::kNone) {
+      const Time now = MonotonicClock().now();
+      if (const auto answer = host_->finished(now))
+        take(now, std::exchange(run_, Run::kNone), *answer);
+      else
+        ::nanosleep(&kPause, nullptr);
+    } else if (!count_) {
+      ask(Run::kServers, "get_server_list\n");
+    } else if (*count_ > 0 || has_quit) {
+      return;
+    } else {
+      has_quit = true;
+      ask(Run::kQuit, "quit\n");
+    }
   }
 }
 
