@@ -76,17 +76,5 @@ for round in 1 2 3; do
   done
 done
 
-torch=$(command -v python3) && python3 -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null || torch=
-if [ -n "$torch" ]; then
-  echo "# PyTorch: losses bit-equal"
-  script=$(dirname "$0")/shim_torch.py
-  for what in train generate graph; do
-    alone=$(python3 "$script" $what) || echo "$what failed alone"
-    for how in "--features gate" "--features partitions" "--features partitions --groups ff" "--features gate,partitions --move-us 3000" "--features partitions --move-us 500"; do
-      seen=$($drive $how -- python3 "$script" $what 2>/tmp/shim_torch.err)
-      verdict "torch $what, $how" "$([ "$alone" = "$seen" ] && echo 1 || echo 0)" "$(tail -1 /tmp/shim_torch.err | cut -c1-160)"
-    done
-  done
-fi
 echo "$right right, $wrong wrong"
 [ "$wrong" = 0 ]
