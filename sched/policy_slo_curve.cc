@@ -11,7 +11,7 @@ namespace {
 constexpr double kOtherWork = 0.10;  // off by more: the work has changed, not the noise
 constexpr double kFollow = 0.5;      // part of a new measurement in the mean
 constexpr double kMostLoad = 0.95;
-constexpr uint32_t kRecent = 2, kOld = 30;  // observations
+constexpr uint32_t kOld = 5;  // observations
 
 // a + b / groups through two points, at `groups`; at least `floor`.
 double through(uint32_t g1, double s1, uint32_t g2, double s2, uint32_t groups, double floor) {
@@ -26,14 +26,14 @@ void ServiceCurve::observe(uint32_t groups, double seconds) {
   assert(groups >= 1 && groups <= kMostGroups && seconds > 0);
   ++observations_;
   for (uint32_t g = 1; g < groups; ++g)
-    if (observations_ - seen_[g] > kOld) forget(g);
+    if (is_scaled_[g] && observations_ - scaled_at_ > kOld) forget(g);
   if (is_known() && (measured_[groups] > 0 || is_between(groups))) {
     const double expected = this->seconds(groups);
     const double off = seconds / expected;
     const bool is_other_work = off > 1 + kOtherWork || off < 1 / (1 + kOtherWork);
-    if (is_other_work && measured_[groups] > 0) scale(off, groups);
+    if (is_other_work && measured_[groups] > 0) scale(off);
   }
-  seen_[groups] = observations_;
+  is_scaled_[groups] = false;
   if (measured_[groups] == 0) {
     ++points_;
     measured_[groups] = seconds;
@@ -47,16 +47,18 @@ void ServiceCurve::observe(uint32_t groups, double seconds) {
     if (measured_[g] > 0) measured_[g] = std::min(measured_[g], measured_[groups]);
 }
 
-void ServiceCurve::scale(double by, uint32_t groups) {
+void ServiceCurve::scale(double by) {
   for (uint32_t g = 1; g <= kMostGroups; ++g) {
-    if (g != groups && observations_ - seen_[g] <= kRecent) forget(g);
     measured_[g] *= by;
+    is_scaled_[g] = measured_[g] > 0;
   }
+  scaled_at_ = observations_;
 }
 
 void ServiceCurve::forget(uint32_t groups) {
   if (measured_[groups] > 0) --points_;
   measured_[groups] = 0;
+  is_scaled_[groups] = false;
 }
 
 bool ServiceCurve::is_between(uint32_t groups) const {

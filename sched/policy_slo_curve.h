@@ -5,9 +5,8 @@
 // Service time falls with SMs and at most in proportion, so a measured point says something of all
 // others: fewer groups take at most `groups / fewer` times as long. The work changes (a longer
 // context, a larger batch), the shape hardly does: a measurement that does not fit the curve scales
-// all of it. But for what was measured just before, elsewhere: that may have been of the new work
-// already, and is forgotten. So is, after a while, what says that fewer groups would be too slow:
-// else a mistake there would never be found out.
+// all of it. What is only known so is forgotten after a while, if it says that fewer groups would
+// be too slow: a mistake there would never be found out.
 #pragma once
 
 #include <array>
@@ -31,11 +30,12 @@ class ServiceCurve {
   bool is_between(uint32_t groups) const;
 
  private:
-  void scale(double by, uint32_t groups);
+  void scale(double by);
   void forget(uint32_t groups);
 
   std::array<double, kMostGroups + 1> measured_{};  // 0: not
-  std::array<uint32_t, kMostGroups + 1> seen_{};    // when, in observations
+  std::array<bool, kMostGroups + 1> is_scaled_{};   // and not measured since
+  uint32_t scaled_at_ = 0;                          // in observations
   uint32_t observations_ = 0;
   uint32_t points_ = 0;
 };
