@@ -59,6 +59,14 @@ std::optional<std::string> variable(pid_t pid, std::string_view name) {
   return std::nullopt;
 }
 
+// The daemon notes every question that it is asked; the folder may be in memory.
+void keep_small(const std::string& path) {
+  constexpr off_t kLargest = 8 << 20;
+  struct stat status{};
+  if (::stat(path.c_str(), &status) != 0 || status.st_size <= kLargest) return;
+  const Fd file(::open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC));
+}
+
 // Listening sockets and locks among them must not live on in a daemon.
 void close_all_else(posix_spawn_file_actions_t& files) {
   std::error_code error;
@@ -143,6 +151,7 @@ class SystemMpsHost final : public MpsHost {
   }
 
   Result<> ask(const std::string& commands) override {
+    for (const char* log : {"/control.log", "/server.log"}) keep_small(paths_.log_directory + log);
     return run(kAsk, {paths_.program}, own_variables(), commands);
   }
 

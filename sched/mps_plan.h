@@ -34,8 +34,8 @@ class MpsPlan {
   static constexpr Nanos kStartLook{20'000'000};  // while it starts
   static constexpr Nanos kLook{100'000'000};      // while it runs: is it alive?
   static constexpr Nanos kProgramLook{10'000'000'000};
-  static constexpr Nanos kAskBusy{2'000'000'000};  // with clients, or to be replaced
-  static constexpr Nanos kAskIdle{10'000'000'000};
+  static constexpr Nanos kAskBusy{5'000'000'000};  // with clients, or to be replaced
+  static constexpr Nanos kAskIdle{30'000'000'000};
   static constexpr Nanos kToStart{5'000'000'000};
   static constexpr Nanos kToQuit{5'000'000'000};
   static constexpr Nanos kYoung{10'000'000'000};  // dying earlier than this is dying young

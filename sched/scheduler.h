@@ -61,7 +61,7 @@ class Scheduler {
   const State& state() const { return state_; }
   void set_agent(Publisher::Agent agent) { publisher_.set_agent(std::move(agent)); }
   void set_parts(Publisher::Parts parts) { publisher_.set_parts(std::move(parts)); }
-  // Whom its cap holds elsewhere (shim_link.h): it is not frozen for it. May be empty.
+  // Whom somebody else charges for its cap and holds to it (shim_link.h). May be empty.
   using Gated = std::function<bool(const ProcessId&)>;
   void set_gated(Gated gated) { gated_ = std::move(gated); }
   void set_listener(Listener listener) { listener_ = std::move(listener); }
@@ -79,6 +79,7 @@ class Scheduler {
   void configure_buckets(Time now);
   Time decide(uint32_t gpu, Time now);
   void enforce(uint32_t gpu, const Plan& plan);
+  bool is_gated(const ProcessId& process) const { return gated_ && gated_(process); }
   void note_states(Time now);
   void on_change(const Enforcer::Change& change);
   void do_chores(Time now);

@@ -153,14 +153,14 @@ TEST_F(MpsLinkTest, OneThatDoesNotAnswerIsReportedAndLeftAlone) {
   EXPECT_EQ(link_.status().state, MpsState::kRunning);
   EXPECT_EQ(host_.starts.size(), 1u);
   host_.is_silent = false;
-  run(5s);
+  run(2 * MpsPlan::kAskBusy);
   EXPECT_EQ(link_.status().error, "");
 }
 
 TEST_F(MpsLinkTest, SaysWhoEndedWithAFault) {
   run_with_clients({kA, kB});
   host_.has_fault = true;
-  run(3s);
+  run(MpsPlan::kAskBusy + 1s);
   EXPECT_EQ(link_.status().faults, 1u);
   host_.ended = {kA, kB};
   host_.clients.clear();
@@ -176,7 +176,7 @@ TEST_F(MpsLinkTest, ReplacesItWhenTheLastClientHasGone) {
   EXPECT_EQ(host_.starts.size(), 1u);
   host_.ended = {kA};
   host_.clients.clear();
-  run(10s);
+  run(2 * MpsPlan::kAskBusy + 1s);
   EXPECT_EQ(host_.starts.size(), 2u);
   EXPECT_EQ(host_.starts.back(), "GPU-x all");
 }
