@@ -32,7 +32,7 @@ using Launch = CUresult (*)(CUfunction, unsigned, unsigned, unsigned, unsigned, 
 
 constexpr int kLaunches = 1'000'000;
 constexpr int kAnnouncements = 100'000;
-constexpr int kRounds = 7;
+constexpr int kRounds = 25;
 
 fs::path build_folder() {
   return fs::read_symlink("/proc/self/exe").parent_path().parent_path().parent_path();

@@ -2,7 +2,7 @@
 // Iterations: recognises, from nothing but the launches, copies and waits of a process, where an
 // iteration of its main loop begins: a training step, a decoding step, a request. Pure: no clock of
 // its own, no driver, no allocation, no failure; the caller gives the time and serialises the
-// calls. About 93 KiB, fixed (asserted below); every call is O(1), 10 to 25 ns (bench/shim).
+// calls. About 93 KiB, fixed (asserted below); every call is O(1), 13 to 27 ns (bench/shim).
 //
 // How. Periods of a raw launch sequence are the wrong thing to look for: layers repeat inside an
 // iteration, kernels vary with the data, evaluation follows other rules. What every loop has is a

@@ -59,6 +59,31 @@ TEST(ApiOf, AProgramThatAnnouncesFirstGetsItsPartitionsAllTheSame) {
   EXPECT_EQ(outcome.status, 0) << outcome.err;
 }
 
+TEST(ApiOf, AHeldProgramsChildrenAreFree) {
+  ShimRig rig(kShimIterations);
+  const auto program = rig.start("shim_probe", {"held", "1000000"});
+  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches().size() > 2; }));
+  ASSERT_TRUE(
+      rig.with_slot(program->pid(), [](ShimSlot& slot) { ShimHost::set_run_until(slot, 1); }));
+  uint64_t begun = 0;
+  const auto is_held = [&] {
+    bool is_so = false;
+    rig.with_slot(program->pid(), [&](ShimSlot& slot) {
+      is_so = slot.iterations.waiting.load() == 1;
+      begun = slot.iterations.begun.load();
+    });
+    return is_so;
+  };
+  ASSERT_TRUE(ShimRig::eventually(is_held));
+  const uint64_t held = begun;
+  const std::size_t before = rig.launches().size();
+  EXPECT_TRUE(ShimRig::eventually([&] { return rig.launches().size() > before + 3; }))
+      << "each has a slot of its own";
+  EXPECT_TRUE(is_held());
+  EXPECT_EQ(begun, held);
+  EXPECT_FALSE(program->has_ended()) << "a child was held, or failed";
+}
+
 std::string python(const std::string& code, std::vector<std::string> environment) {
   environment.push_back("PYTHONPATH=" + build_folder() + "/lib/python");
   environment.push_back("PATH=/usr/local/bin:/usr/bin:/bin");

@@ -174,6 +174,12 @@ void way_init_child(int) {
   expect(::waitpid(child, &status, 0) == child && status == 0, "the child failed");
 }
 
+int status_of(pid_t child) {
+  int status = -1;
+  expect(::waitpid(child, &status, 0) == child, "waitpid");
+  return status;
+}
+
 // It says what it does before it looks for the driver; its streams are ours all the same.
 void way_announced(int count) {
   gpushare_iteration one = GPUSHARE_ITERATION;
@@ -181,6 +187,35 @@ void way_announced(int count) {
   launch(by_dlsym(), count);
   expect(library_of(::dlsym(library(), "cuStreamCreate")) == "libgpushare.so", "not hooked");
   expect(gpushare_end(&one) == GPUSHARE_OK, "the end was lost");
+}
+
+// One thread announces for ever, and stands still when the agent holds it; meanwhile children are
+// born, announce and launch.
+void way_held(int count) {
+  const Launch function = by_dlsym();
+  std::thread([] {
+    while (true) {
+      gpushare_iteration one = GPUSHARE_ITERATION;
+      gpushare_begin(&one, GPUSHARE_UNKNOWN);
+      gpushare_end(&one);
+      ::usleep(1000);
+    }
+  }).detach();
+  for (int i = 0; i < count; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      for (int round = 0; round < 3; ++round) {
+        gpushare_iteration one = GPUSHARE_ITERATION;
+        expect(gpushare_begin(&one, GPUSHARE_UNKNOWN) == GPUSHARE_OK, "a child is not attached");
+        launch(function, 1);
+        expect(gpushare_end(&one) == GPUSHARE_OK, "the end was lost");
+      }
+      std::_Exit(0);
+    }
+    expect(status_of(child) == 0, "a child failed");
+    ::usleep(1000);
+  }
+  std::_Exit(0);
 }
 
 // --- every entry of hooks.def by every way, and who answers -------------------------------------
@@ -240,12 +275,6 @@ void way_racing(int count) {
     });
   go.store(true);
   for (std::thread& thread : threads) thread.join();
-}
-
-int status_of(pid_t child) {
-  int status = -1;
-  expect(::waitpid(child, &status, 0) == child, "waitpid");
-  return status;
 }
 
 void way_fork(int count) {
@@ -343,6 +372,7 @@ const std::map<std::string, std::function<void(int)>> kWays{
     {"dlclose", way_dlclose},   {"signal", way_signal},
     {"traces", way_traces},     {"slow", way_slow},
     {"ordinary", way_ordinary}, {"announced", way_announced},
+    {"held", way_held},
 };
 
 }  // namespace

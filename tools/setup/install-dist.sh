@@ -5,12 +5,14 @@ set -eu
 prefix=${1:-/usr/local}
 from=$(cd "$(dirname "$0")/.." && pwd)
 [ "$(id -u)" = 0 ] || { echo "install-dist.sh: run it as root" >&2; exit 1; }
-install -d "$prefix/bin" "$prefix/sbin" "$prefix/lib/gpushare/sim" "$prefix/share/man/man1" \
+install -d "$prefix/bin" "$prefix/sbin" "$prefix/include" "$prefix/lib/gpushare/sim" "$prefix/lib/gpushare/python" "$prefix/share/man/man1" \
   "$prefix/share/man/man8" /etc/gpushare
 install -m 755 "$from"/bin/gpushare "$from"/bin/gpushare-top "$from"/bin/gpushare-sim "$prefix/bin"
 install -m 755 "$from"/bin/gpushared "$prefix/sbin"
 install -m 755 "$from"/lib/sim/libcuda.so.1 "$prefix/lib/gpushare/sim"
 install -m 755 "$from"/lib/libgpushare.so "$prefix/lib/gpushare"
+install -m 644 "$from/share/gpushare.h" "$prefix/include"
+install -m 644 "$from/share/gpushare.py" "$prefix/lib/gpushare/python"
 install -m 644 "$from"/share/man/*.1 "$prefix/share/man/man1"
 install -m 644 "$from"/share/man/*.8 "$prefix/share/man/man8"
 # The example's own tenants are nobody's yet.

@@ -16,13 +16,15 @@ ZSH_DIR ?= $(PREFIX)/share/zsh/site-functions
 # The example's own tenants are nobody's yet.
 installed_config := sed '/^\[tenant\.inference\]/,$$s/^./\# &/'
 install: $(installed)  ## into PREFIX (/usr/local), below DESTDIR
-	install -d $(at)/bin $(at)/sbin $(at)/lib/gpushare/sim $(at)/share/man/man1 $(at)/share/man/man8 \
+	install -d $(at)/bin $(at)/sbin $(at)/include $(at)/lib/gpushare/sim $(at)/lib/gpushare/python $(at)/share/man/man1 $(at)/share/man/man8 \
 	  $(at)/share/bash-completion/completions $(DESTDIR)$(ZSH_DIR) $(at)/share/fish/vendor_completions.d \
 	  $(at)/share/doc/gpushare $(DESTDIR)$(UNIT_DIR) $(DESTDIR)/etc/gpushare
 	install -m 755 $(addprefix $(O)/bin/,$(user_programs)) $(at)/bin
 	install -m 755 $(O)/bin/gpushared $(at)/sbin
 	install -m 755 $(O)/lib/sim/libcuda.so.1 $(at)/lib/gpushare/sim
 	install -m 755 $(O)/lib/libgpushare.so $(at)/lib/gpushare
+	install -m 644 intercept/api/gpushare.h $(at)/include
+	install -m 644 intercept/api/gpushare.py $(at)/lib/gpushare/python
 	install -m 644 $(man1) $(at)/share/man/man1
 	install -m 644 $(man8) $(at)/share/man/man8
 	install -m 644 $(O)/completions/gpushare.bash $(at)/share/bash-completion/completions/gpushare
@@ -47,7 +49,7 @@ dist: all $(gtests) $(completions)  ## a self-contained folder and tarball in $(
 	@cp $(completions) $(dist_folder)/share/completions
 	@cp $(man1) $(man8) $(dist_folder)/share/man
 	@cp $(O)/gen/intercept/bpf/driver_probe.bpf.o sched/gpushared.service sched/gpushare.toml.example \
-	  tools/setup/install-dist.sh tests/gpu/run.sh $(dist_folder)/share
+	  intercept/api/gpushare.h intercept/api/gpushare.py tools/setup/install-dist.sh tests/gpu/run.sh $(dist_folder)/share
 	@cp README.md LICENSE LICENSE-GPL-2.0 $(dist_folder)
 	@tools/setup/check-dist.sh $(dist_folder)
 	@tar -C $(O)/dist -czf $(O)/dist/$(dist_name).tar.gz $(dist_name)
