@@ -4,8 +4,7 @@
 #include <time.h>
 
 #include <algorithm>
-#include <charconv>
-#include <string_view>
+#include <sstream>
 #include <utility>
 
 #include "shmctl/base/log.h"
@@ -13,16 +12,15 @@
 namespace gpushare {
 namespace {
 
-// The lines that are one number.
-std::vector<pid_t> pids_in(std::string_view text) {
+// Of the lines that hold nothing but numbers.
+std::vector<pid_t> pids_in(const std::string& text) {
   std::vector<pid_t> pids;
-  while (!text.empty()) {
-    std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(text.size(), line.size() + 1));
-    while (line.ends_with(' ') || line.ends_with('\r')) line.remove_suffix(1);
-    pid_t pid = 0;
-    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), pid);
-    if (error == std::errc{} && end == line.data() + line.size() && pid > 0) pids.push_back(pid);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find_first_not_of("0123456789 \t\r") != std::string::npos) continue;
+    std::istringstream words(line);
+    for (pid_t pid = 0; words >> pid;)
+      if (pid > 0) pids.push_back(pid);
   }
   return pids;
 }

@@ -20,7 +20,7 @@ check() { # NAME IS_RIGHT EXPECTED SEEN
 control() { printf '%s\n' "$@" | CUDA_MPS_PIPE_DIRECTORY=$pipe timeout 10 nvidia-cuda-mps-control 2>/dev/null; }
 clients() { # pids, one a line
   local server
-  for server in $(control get_server_list | grep -Eo '^[0-9]+'); do control "get_client_list $server" | grep -Eo '^[0-9]+'; done
+  for server in $(control get_server_list | grep -E '^[0-9 ]+$'); do control "get_client_list $server" | grep -E '^[0-9 ]+$' | tr ' ' '\n' | grep .; done
 }
 daemon() { cat "$pipe/nvidia-cuda-mps-control.pid" 2>/dev/null; }
 within() { # SECONDS COMMAND...

@@ -35,7 +35,7 @@ class FakeMpsHost final : public MpsHost {
       answer_ = clients.empty() && !has_server ? "" : "60\n";
     } else if (commands.starts_with("get_server_status 60\nget_client_list 60\n")) {
       std::string text = has_fault ? "FAULT\n" : "ACTIVE\n";
-      for (const ProcessId& client : clients) text += std::to_string(client.pid) + "\n";
+      for (const ProcessId& client : clients) text += std::to_string(client.pid) + separator;
       answer_ = text;
     } else if (commands == "quit\n") {
       running.reset();
@@ -58,7 +58,7 @@ class FakeMpsHost final : public MpsHost {
   std::set<ProcessId> clients, ended;
   std::optional<std::string> visible_devices;
   std::vector<std::string> starts;
-  std::string asked;
+  std::string asked, separator = "\n";
 
  private:
   std::optional<Result<std::string>> answer_;
@@ -93,6 +93,12 @@ TEST_F(MpsLinkTest, StartsItAndKnowsItsClients) {
   EXPECT_EQ(link_.status().clients, 2u);
   EXPECT_TRUE(link_.is_client(kA));
   EXPECT_EQ(link_.pipe_for({90, 1}), host_.pipe);
+}
+
+TEST_F(MpsLinkTest, ClientsMayStandOnOneLine) {
+  host_.separator = " ";
+  run_with_clients({kA, kB});
+  EXPECT_EQ(link_.status().clients, 2u);
 }
 
 TEST_F(MpsLinkTest, ANewProgramIsKnownSoonAfterItWasToldOfTheServer) {

@@ -116,7 +116,7 @@ void ShimRig::come_back() {
   auto host = ShimHost::listen(socket_, [this](const ProcessId& process, uid_t) {
     note_launches();
     launches_.try_emplace(process, 0);
-    return ShimWish{.features = features_, .gpus = gpus_};
+    return ShimWish{.features = features_, .gpus = gpus_, .mps_pipe = mps_pipe};
   });
   if (!host) {
     ADD_FAILURE() << host.error().message();

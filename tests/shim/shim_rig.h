@@ -50,6 +50,9 @@ class ShimRig {
   explicit ShimRig(uint32_t features, std::vector<ShimWish::Gpu> gpus = {});
   ~ShimRig();
 
+  // The MPS server that processes are told of; set before they start.
+  std::string mps_pipe;
+
   const std::string& socket() const { return socket_; }
   std::vector<std::string> environment() const;
   // bin/tests/NAME below the build folder, with the shim.
