@@ -73,6 +73,45 @@ CommandSpec trace_command() {
   };
 }
 
+CommandSpec profile_command() {
+  return {
+      .name = "profile",
+      .summary = "Measure a program's iterations on every part of a GPU's SMs, in one run.",
+      .arguments = "[--] PROGRAM [ARGUMENT...]",
+      .min_arguments = 1,
+      .max_arguments = kManyArguments,
+      .offers = Offers::kCommands,
+      .details =
+          "PROGRAM is started once and runs on while it is moved from all groups of 8 SMs down to "
+          "one; at each the mean and the p99 of an iteration are measured: a training step, a "
+          "decoding step, a request, recognised or announced by the program. Then it is asked to "
+          "end. The knee is the fewest SMs on which it is at most 5% slower than on the most.\n"
+          "Needs neither root nor a running gpushared, but a GPU that nobody else uses. What "
+          "PROGRAM prints goes to standard error.",
+      .options = {{"groups", 'g', "LIST",
+                   "Numbers of groups of 8 SMs, such as 1,2,4-8,15 (all there are).",
+                   Offers::kNothing, ""},
+                  {"iterations", 'n', "N", "Iterations at each, 5 to 1000000 (50).",
+                   Offers::kNothing, ""},
+                  {"seconds", 's', "S", "At most so long at each, 0.1 to 36000 (10).",
+                   Offers::kNothing, ""},
+                  {"wait", 0, "S",
+                   "How long to wait for the first iterations, 0.1 to 36000 seconds (120).",
+                   Offers::kNothing, ""},
+                  {"slo-us", 0, "US", "A target time to draw, in microseconds.", Offers::kNothing,
+                   ""},
+                  {"json", 0, "FILE", "Write the figures as JSON.", Offers::kFiles, ""},
+                  {"svg", 0, "FILE", "Write the curve as SVG.", Offers::kFiles, ""},
+                  {"device", 0, "N", "The GPU, by its index in gpushare status (0).",
+                   Offers::kNothing, ""},
+                  {"keep", 0, "", "Let PROGRAM run to its end afterwards, on the whole GPU.",
+                   Offers::kNothing, ""}},
+      .examples = {"gpushare profile -- python train.py",
+                   "gpushare profile -g 1,2,4,8,15 --slo-us 20000 --svg serve.svg -- ./serve"},
+      .starts_program = true,
+  };
+}
+
 std::vector<CommandSpec> commands() {
   return {
       run_command(),
@@ -133,6 +172,7 @@ std::vector<CommandSpec> commands() {
        .offers = Offers::kTargets,
        .examples = {"gpushare thaw 4711"}},
       trace_command(),
+      profile_command(),
       {.name = "preload",
        .summary = "Put libgpushare.so into every program that starts from now on.",
        .arguments = "enable|disable|status",

@@ -16,7 +16,7 @@ namespace gpushare {
 namespace {
 
 using CommandFunction = ExitCode (*)(const Invocation&);
-constexpr std::array<std::pair<std::string_view, CommandFunction>, 14> kCommands{{
+constexpr std::array<std::pair<std::string_view, CommandFunction>, 15> kCommands{{
     {"run", command_run},
     {"status", command_status},
     {"tenants", command_tenants},
@@ -26,6 +26,7 @@ constexpr std::array<std::pair<std::string_view, CommandFunction>, 14> kCommands
     {"freeze", command_freeze},
     {"thaw", command_thaw},
     {"trace", command_trace},
+    {"profile", command_profile},
     {"preload", command_preload},
     {"doctor", command_doctor},
     {"recover", command_recover},

@@ -18,6 +18,7 @@ ExitCode command_attach(const Invocation& invocation);
 ExitCode command_freeze(const Invocation& invocation);
 ExitCode command_thaw(const Invocation& invocation);
 
+ExitCode command_profile(const Invocation& invocation);
 ExitCode command_trace(const Invocation& invocation);
 
 ExitCode command_preload(const Invocation& invocation);

@@ -237,6 +237,12 @@ std::vector<LimitFinding> check_limits(const DoctorInput& input) {
                                      [](const GpuRecord& gpu) { return gpu.is_spatial != 0; });
   const bool has_log = is_live && agent.has_switch_log != 0;
   const std::string module = module_state(MachineFiles(input.root));
+  const bool has_targets =
+      is_spatial && !tenants_where(input, [](const TenantRecord& t) {
+                       return std::ranges::any_of(t.gpu, [](const TenantGpuUse& use) {
+                         return use.slo_state != SloState::kNone;
+                       });
+                     }).empty();
   const bool is_hooked = module.starts_with("hooked");
   std::string reason = is_live ? printable(agent.observe_only_reason) : "no agent runs";
   if (reason.empty()) reason = "the driver does not allow it";
@@ -263,8 +269,10 @@ std::vector<LimitFinding> check_limits(const DoctorInput& input) {
        is_spatial ? "of whole groups of 8 SMs; idle ones are lent"
                   : "no GPU is shared so: [gpu.0] sharing = \"spatial\" in gpushare.toml",
        tenants_where(input, [](const TenantRecord& t) { return t.sm_percent != kUnknown32; })},
-      {"slo_us", false, "a policy for target times",
-       "this version has no such policy; the value is only kept",
+      {"slo_us", has_targets, "SM partitions, by the policy 'slo'",
+       has_targets ? "'gpushare status' says what each tenant needs, and why it has what it has"
+                   : "no program with the shim is on a GPU with [gpu.0] sharing = \"spatial\", "
+                     "policy = \"slo\"",
        tenants_where(input, [](const TenantRecord& t) { return t.slo_us != 0; })},
   };
 }

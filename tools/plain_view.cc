@@ -47,7 +47,74 @@ Table gpu_table(const PlaneSnapshot& snapshot) {
   return table;
 }
 
+// Tenants on GPUs that are divided by target times.
+Table slo_table(const PlaneSnapshot& snapshot) {
+  Table table({{"TENANT", 7, 24, Align::kLeft, Column::kAlways},
+               {"GPU", 3, 3, Align::kRight, 20},
+               {"SLO", 3, 7, Align::kRight, 90},
+               {"MEAN", 4, 7, Align::kRight, 95},
+               {"P99", 3, 7, Align::kRight, 60},
+               {"ITER/S", 6, 9, Align::kRight, 50},
+               {"SMS", 3, 7, Align::kRight, 85},
+               {"KNEE", 4, 4, Align::kRight, 40},
+               {"SEEN", 4, 16, Align::kLeft, 30},
+               {"WHY", 3, 48, Align::kLeft, 80}});
+  const auto known = [](uint32_t value) {
+    return value == kUnknown32 ? std::string(kUnknownText) : fmt::format("{}", value);
+  };
+  const auto time = [](uint32_t us) {
+    return us == kUnknown32 ? std::string(kUnknownText) : micros_text(us);
+  };
+  for (const auto& [slot, tenant] : snapshot.tenants) {
+    for (const GpuRecord& gpu : snapshot.gpus) {
+      if (gpu.index >= kMaxGpus) continue;
+      const TenantGpuUse& use = tenant.gpu[gpu.index];
+      if (use.slo_state == SloState::kNone) continue;
+      table.add({printable({tenant.name, sizeof(tenant.name)}), fmt::format("{}", gpu.index),
+                 use.slo_us == 0 ? "-" : time(use.slo_us), time(use.latency_us), time(use.p99_us),
+                 use.iterations_per_ks == kUnknown32
+                     ? kUnknownText
+                     : fmt::format("{:.1f}", use.iterations_per_ks / 1000.0),
+                 known(use.sms_in_use) + "/" + known(use.sms_entitled), known(use.sms_knee),
+                 use.confidence_permille == kUnknown32
+                     ? kUnknownText
+                     : fmt::format("{} {}%", iteration_source_text(use.iteration_source),
+                                   use.confidence_permille / 10),
+                 slo_reason(use)});
+    }
+  }
+  return table;
+}
+
 }  // namespace
+
+std::string slo_reason(const TenantGpuUse& use) {
+  switch (use.slo_state) {
+    case SloState::kNone:
+      return "";
+    case SloState::kRest:
+      return "no target: its part of the rest by weight";
+    case SloState::kUnmeasured:
+      return "no iterations to measure yet: its part by weight";
+    case SloState::kMeets:
+      return use.latency_us != kUnknown32 && use.latency_us > use.slo_us
+                 ? "as far over its target as chance makes it"
+                 : "meets its target";
+    case SloState::kGrows:
+      return "missed its target, has got more";
+    case SloState::kShrinks:
+      return "needs less than it had";
+    case SloState::kStarved:
+      return fmt::format("needs {} SMs, there are not enough", use.sms_needed);
+    case SloState::kAtMost:
+      return use.sms_knee != kUnknown32 && use.sms_entitled >= use.sms_knee
+                 ? "misses its target, more SMs do not help"
+                 : "misses its target on the most it may have";
+    case SloState::kSampling:
+      return "tried on fewer and more SMs: where is its knee?";
+  }
+  return "?";
+}
 
 std::string shares_text(const TenantRecord& tenant, const PlaneSnapshot& snapshot,
                         uint32_t TenantGpuUse::* member) {
@@ -98,6 +165,10 @@ std::vector<std::string> status_lines(const Status& status, const Screen& screen
   else
     add_table(lines, gpu_table(status.snapshot), screen);
   lines.push_back("");
+  if (const Table table = slo_table(status.snapshot); !table.is_empty()) {
+    add_table(lines, table, screen);
+    lines.push_back("");
+  }
 
   std::vector<ProcessRow> rows = process_rows(status.snapshot);
   if (rows.empty()) {

@@ -21,6 +21,8 @@ std::string shares_text(const TenantRecord& tenant, const PlaneSnapshot& snapsho
                         uint32_t TenantGpuUse::* member);
 // SMs in use and entitled to, "64/64", of each GPU on which it has a part; "-": of none.
 std::string parts_text(const TenantRecord& tenant, const PlaneSnapshot& snapshot);
+// Why a tenant has the SMs that it has, where target times decide.
+std::string slo_reason(const TenantGpuUse& use);
 // Why not everything is enforced, and what was missed; empty: nothing to say.
 std::vector<std::string> warning_lines(const PlaneSnapshot& snapshot);
 

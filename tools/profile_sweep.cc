@@ -2,8 +2,11 @@
 #include "tools/profile_sweep.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
+
+#include "sched/knee.h"
 
 namespace gpushare {
 namespace {
@@ -75,6 +78,57 @@ Result<Sweep> parse_sweep(std::string_view text) {
   std::ranges::sort(sweep.points, {}, &SweepPoint::groups);
   if (const auto checked = check(sweep); !checked) return std::unexpected(checked.error());
   return sweep;
+}
+
+std::string sweep_json(const Sweep& sweep) {
+  nlohmann::ordered_json json{{"format", 1},
+                              {"command", sweep.command},
+                              {"gpu", sweep.gpu},
+                              {"sms", sweep.sms},
+                              {"sms_per_group", sweep.sms_per_group},
+                              {"knee_groups", nullptr},
+                              {"slo_us", nullptr},
+                              {"points", nlohmann::ordered_json::array()}};
+  if (sweep.knee_groups) json["knee_groups"] = *sweep.knee_groups;
+  if (sweep.slo_us) json["slo_us"] = *sweep.slo_us;
+  for (const SweepPoint& point : sweep.points)
+    json["points"].push_back({{"groups", point.groups},
+                              {"iterations", point.iterations},
+                              {"mean_us", point.mean_us},
+                              {"p99_us", point.p99_us}});
+  return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+uint32_t knee_of(const Sweep& sweep) {
+  std::vector<double> means;
+  for (const SweepPoint& point : sweep.points) means.push_back(point.mean_us);
+  return sweep.points[knee_of_sweep(means) - 1].groups;
+}
+
+std::optional<std::vector<uint32_t>> parse_groups(std::string_view text, uint32_t most) {
+  const auto number = [&](uint32_t& value) {
+    const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (failure != std::errc{} || value < 1 || value > most) return false;
+    text.remove_prefix(static_cast<size_t>(end - text.data()));
+    return true;
+  };
+  const auto take = [&](char c) {
+    if (!text.starts_with(c)) return false;
+    text.remove_prefix(1);
+    return true;
+  };
+  std::vector<uint32_t> groups;
+  do {
+    uint32_t first = 0;
+    if (!number(first)) return std::nullopt;
+    uint32_t last = first;
+    if (take('-') && (!number(last) || last < first)) return std::nullopt;
+    for (uint32_t i = first; i <= last; ++i) groups.push_back(i);
+  } while (take(','));
+  if (!text.empty()) return std::nullopt;
+  std::ranges::sort(groups);
+  groups.erase(std::ranges::unique(groups).begin(), groups.end());
+  return groups;
 }
 
 }  // namespace gpushare

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program for slo_check.py: slo_program.py serve|loop|train [options]. Needs torch and a GPU.
+
+serve  answers requests, one after the other, that come at random at a rate that changes by
+       --schedule SECOND:RATE,...; each is a forward pass. Announces its requests (gpushare.py).
+loop   the same without a pause; with --silent it announces nothing.
+train  training steps without a pause; announces nothing.
+
+Prints a JSON line a second: what it did and how long it took, by its own clock; before them, serve
+prints when its schedule began.
+"""
+import argparse
+import json
+import os
+import queue
+import random
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../intercept/api"))
+import gpushare
+import torch
+
+
+def arguments():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=["serve", "loop", "train"])
+    parser.add_argument("--name", default="")
+    parser.add_argument("--schedule", default="0:50")
+    parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--batch", type=int, default=1024)
+    parser.add_argument("--width", type=int, default=4096)
+    parser.add_argument("--layers", type=int, default=12)
+    parser.add_argument("--silent", action="store_true")
+    return parser.parse_args()
+
+
+class Report:
+    """One line a second."""
+
+    def __init__(self, name):
+        self.name, self.times, self.start, self.next = name, [], time.monotonic(), 1.0
+
+    def add(self, seconds):
+        self.times.append(seconds * 1e3)
+        now = time.monotonic() - self.start
+        if now < self.next:
+            return
+        ordered = sorted(self.times)
+        share = gpushare.share()
+        print(json.dumps({
+            "program": self.name, "t": round(time.monotonic(), 3), "done": len(ordered),
+            "mean_ms": round(sum(ordered) / len(ordered), 3),
+            "p99_ms": round(ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)], 3),
+            "sms": share.sms_in_use if share else None}), flush=True)
+        self.times, self.next = [], now + 1.0
+
+
+def forward_pass(options):
+    torch.manual_seed(1)
+    weights = [torch.randn(options.width, options.width, device="cuda", dtype=torch.half) / 64
+               for _ in range(options.layers)]
+    batch = torch.randn(options.batch, options.width, device="cuda", dtype=torch.half)
+
+    def run():
+        state = batch
+        for weight in weights:
+            state = torch.relu(state @ weight)
+        return state.sum().item()  # waits
+
+    for _ in range(5):
+        run()
+    return run
+
+
+def serve(options):
+    run, report = forward_pass(options), Report(options.name)
+    print(json.dumps({"program": options.name, "start": time.monotonic()}), flush=True)
+    steps = [tuple(map(float, step.split(":"))) for step in options.schedule.split(",")]
+    waiting, start, draw = queue.Queue(), time.monotonic(), random.Random(options.name)
+
+    def arrive():
+        due = start
+        while due - start < options.seconds:
+            rate = [rate for second, rate in steps if due - start >= second][-1]
+            due += draw.expovariate(rate)
+            time.sleep(max(0.0, due - time.monotonic()))
+            waiting.put((due, gpushare.arrive()))
+
+    threading.Thread(target=arrive, daemon=True).start()
+    while time.monotonic() - start < options.seconds:
+        due, arrived = waiting.get()
+        with gpushare.iteration(arrived=arrived):
+            run()
+        report.add(time.monotonic() - due)
+
+
+def loop(options):
+    run, report, start = forward_pass(options), Report(options.name), time.monotonic()
+    while (begin := time.monotonic()) - start < options.seconds:
+        if options.silent:
+            run()
+        else:
+            with gpushare.iteration():
+                run()
+        report.add(time.monotonic() - begin)
+
+
+def train(options):
+    torch.manual_seed(2)
+    layers = [torch.nn.Linear(options.width, options.width) for _ in range(options.layers)]
+    net = torch.nn.Sequential(*layers).to("cuda", torch.bfloat16)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-4)
+    report, start = Report(options.name), time.monotonic()
+    while (begin := time.monotonic()) - start < options.seconds:
+        batch = torch.randn(options.batch, options.width).to("cuda", torch.bfloat16)
+        loss = net(batch).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        loss.item()
+        report.add(time.monotonic() - begin)
+
+
+if __name__ == "__main__":
+    OPTIONS = arguments()
+    OPTIONS.name = OPTIONS.name or OPTIONS.what
+    {"serve": serve, "loop": loop, "train": train}[OPTIONS.what](OPTIONS)
