@@ -7,9 +7,11 @@
 //   slo-rules [--json FILE]
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "shmctl/base/version.h"
 #include "tests/sched/slo_step.h"
 
 namespace {
@@ -35,6 +37,13 @@ nlohmann::json as_json(const StepResult& result) {
     json["rounds"] = nullptr;
   }
   return json;
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  char text[16];
+  std::strftime(text, sizeof text, "%Y-%m-%d", std::gmtime(&now));
+  return text;
 }
 
 }  // namespace
@@ -74,8 +83,11 @@ int main(int argc, char** argv) {
       kRounds);
   if (!path) return 0;
   std::ofstream file(path);
-  file << nlohmann::json{{"benchmark", "slo_rules"}, {"rounds", kRounds}, {"steps", steps}}.dump(2)
-       << '\n';
+  const nlohmann::ordered_json result{
+      {"benchmark", "slo_rules"}, {"date", today()},
+      {"commit", kCommit},        {"command", "bin/bench/slo-rules --json FILE"},
+      {"rounds", kRounds},        {"steps", steps}};
+  file << result.dump(2) << '\n';
   file.close();
   if (!file) {
     std::fprintf(stderr, "slo-rules: cannot write %s\n", path);
