@@ -4,8 +4,8 @@ $(call gtest,sched_test,$(filter-out %/system_test.cc %/mps_system_test.cc %/lif
 $(call gtest,lifeline_test,tests/sched/lifeline_test.cc sched/lifeline.cc,lib/libshmctl.a)
 
 # Starts the built programs, which lie beside it.
-$(call gtest,sched_system_test,tests/sched/system_test.cc tests/sched/system_rig.cc,lib/libshmctl.a)
-$(O)/bin/tests/sched_system_test: | $(addprefix $(O)/,bin/gpushared bin/gpushare-sim bin/workloads/spin bin/workloads/endless bin/workloads/churn bin/workloads/sms lib/sim/libcuda.so.1 lib/libgpushare.so)
+$(call gtest,sched_system_test,tests/sched/system_test.cc tests/sched/slo_system.cc tests/sched/system_rig.cc,lib/libshmctl.a)
+$(O)/bin/tests/sched_system_test: | $(addprefix $(O)/,bin/gpushared bin/gpushare-sim bin/workloads/spin bin/workloads/endless bin/workloads/churn bin/workloads/sms bin/workloads/steps lib/sim/libcuda.so.1 lib/libgpushare.so)
 
 # The same, with a stand-in for NVIDIA's MPS. shim_probe: tests/shim.
 $(call gtest,sched_mps_test,tests/sched/mps_system_test.cc tests/sched/system_rig.cc,lib/libshmctl.a)
