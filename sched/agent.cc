@@ -248,8 +248,8 @@ Result<> Agent::reload() {
     log_error("{}", config_error_);
     return loaded;
   }
-  const bool moves_gpus = config->spatial_gpus != config_.spatial_gpus || config->mps != config_.mps ||
-                          config->slo_gpus != config_.slo_gpus ||
+  const bool moves_gpus = config->spatial_gpus != config_.spatial_gpus ||
+                          config->mps != config_.mps || config->slo_gpus != config_.slo_gpus ||
                           config->agent.knees != config_.agent.knees;
   config_ = std::move(*config);
   set_log_level(config_.agent.log_level);
@@ -327,6 +327,7 @@ void Agent::describe_self() {
                                  .restarts = options_.restarts,
                                  .is_simulated = options_.simulation.has_value(),
                                  .are_tenants_in_sysfs = module_.has_tenants(),
+                                 .mps = mps_ == nullptr ? MpsStatus{} : mps_->status(),
                                  .policy = config_.agent.policy,
                                  .spatial_gpus = config_.spatial_gpus});
 }

@@ -59,6 +59,13 @@ std::optional<std::string> variable(pid_t pid, std::string_view name) {
   return std::nullopt;
 }
 
+// Anybody could say that he is the daemon.
+bool is_of_our_user(pid_t pid) {
+  struct stat status{};
+  return ::stat(("/proc/" + std::to_string(pid)).c_str(), &status) == 0 &&
+         status.st_uid == ::geteuid();
+}
+
 // The daemon notes every question that it is asked; the folder may be in memory.
 void keep_small(const std::string& path) {
   constexpr off_t kLargest = 8 << 20;
@@ -120,11 +127,14 @@ class SystemMpsHost final : public MpsHost {
   bool has_program() const override { return is_on_path(paths_.program); }
 
   std::optional<MpsDaemon> daemon() override {
-    const std::string text = read_file(paths_.pipe_directory + "/nvidia-cuda-mps-control.pid");
+    const std::string file = paths_.pipe_directory + "/nvidia-cuda-mps-control.pid";
+    const std::string text = read_file(file);
     const auto process = bearer(std::atoi(text.c_str()));
     if (!process || has_ended(*process)) return std::nullopt;
     if (known_ && known_->process == *process) return known_;
-    if (variable(process->pid, kPipes) != paths_.pipe_directory) return std::nullopt;
+    if (!is_of_our_user(process->pid) || variable(process->pid, kPipes) != paths_.pipe_directory)
+      return std::nullopt;
+    ::chmod(file.c_str(), 0644);  // it makes it for everybody to write
     known_ = MpsDaemon{*process, variable(process->pid, kVisible).value_or("")};
     return known_;
   }

@@ -90,6 +90,10 @@ void Publisher::publish_agent(Time now, uint64_t events_dropped) {
   record.gpu_count = static_cast<uint32_t>(std::min<std::size_t>(gpu_.gpus().size(), kMaxGpus));
   record.is_simulated = agent_.is_simulated;
   record.are_tenants_in_sysfs = agent_.are_tenants_in_sysfs;
+  record.mps_pid = static_cast<uint32_t>(agent_.mps.pid);
+  record.mps_state = static_cast<uint32_t>(agent_.mps.state);
+  record.mps_clients = agent_.mps.clients;
+  record.mps_faults = agent_.mps.faults;
   record.tick_us = static_cast<uint32_t>(state_.tick.count());
   const GpuSupport& support = gpu_.support();
   record.can_freeze = support.can_freeze;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "sched/mps_link.h"
 #include "sched/spatial.h"
 #include "sched/state.h"
 #include "shmctl/region.h"
@@ -28,6 +29,7 @@ class Publisher {
     uint64_t restarts = 0;
     bool is_simulated = false;
     bool are_tenants_in_sysfs = false;
+    MpsStatus mps{};
     std::string policy;
     std::set<uint32_t> spatial_gpus{};  // by index, below kMaxGpus
   };

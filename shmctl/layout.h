@@ -20,7 +20,7 @@
 namespace gpushare {
 
 inline constexpr uint64_t kMagic = 0x3145524148535047;  // "GPSHARE1", little endian
-inline constexpr uint32_t kLayoutVersion = 3;
+inline constexpr uint32_t kLayoutVersion = 4;
 inline constexpr uint32_t kMaxGpus = 16;
 inline constexpr uint32_t kMaxTenants = 1024;
 inline constexpr uint32_t kMaxProcesses = 2048;     // one slot per process and GPU
@@ -72,7 +72,12 @@ struct AgentRecord {
   uint32_t reserved = 0;
   char driver_version[32] = {};
   char policy[16] = {};
-  char observe_only_reason[152] = {};  // empty: everything is enforced
+  // NVIDIA's MPS for the GPUs that are shared spatially.
+  uint32_t mps_pid = 0;                // of the control daemon; 0: there is none
+  uint32_t mps_state = 0;              // MpsState, in sched/mps_plan.h
+  uint32_t mps_clients = 0;            // of its servers
+  uint32_t mps_faults = 0;             // that ended clients, since the agent started
+  char observe_only_reason[136] = {};  // empty: everything is enforced
 };
 
 struct GpuRecord {

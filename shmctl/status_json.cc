@@ -13,6 +13,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr std::array<std::string_view, 5> kMpsStates{"off", "missing", "starting", "running",
+                                                     "other"};
 constexpr std::array<std::string_view, 3> kPriorities{"idle", "normal", "high"};
 constexpr std::array<std::string_view, 7> kStates{
     "idle", "running", "waiting", "frozen-cap", "frozen-turn", "frozen-user", "observe-only"};
@@ -158,6 +160,10 @@ void fields(A& a, AgentRecord& r) {
   a.flag("are_tenants_in_sysfs", r.are_tenants_in_sysfs);
   a.text("driver_version", r.driver_version);
   a.text("policy", r.policy);
+  a.number("mps_pid", r.mps_pid);
+  a.named("mps_state", r.mps_state, kMpsStates);
+  a.number("mps_clients", r.mps_clients);
+  a.number("mps_faults", r.mps_faults);
   a.text("observe_only_reason", r.observe_only_reason);
 }
 

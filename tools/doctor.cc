@@ -118,14 +118,23 @@ Finding check_devices(const MachineFiles& files, const DoctorInput& input) {
               "nvidia-modprobe -c 0, or run nvidia-smi once as root");
 }
 
-Finding check_mps(const MachineFiles& files) {
-  if (const auto pid = files.process_named("nvidia-cuda-mps"))
-    return warning("MPS",
-                   "running (pid " + *pid +
-                       "): its clients share one context, so the "
-                       "shares of single clients are not measured",
-                   "echo quit | nvidia-cuda-mps-control, unless that is wanted");
-  return ok("MPS", "not running: programs take turns");
+bool has_spatial_gpu(const DoctorInput& input) {
+  return input.status && input.status->health.is_live() &&
+         std::ranges::any_of(input.status->snapshot.gpus,
+                             [](const GpuRecord& gpu) { return gpu.is_spatial != 0; });
+}
+
+// What the agent knows of its own one, it says itself.
+Finding check_mps(const MachineFiles& files, const DoctorInput& input) {
+  const auto pid = files.process_named("nvidia-cuda-mps");
+  if (!pid) return ok("MPS", "not running: programs take turns");
+  if (has_spatial_gpu(input))
+    return ok("MPS", "running (pid " + *pid + "), as GPUs are shared spatially");
+  return warning("MPS",
+                 "running (pid " + *pid +
+                     "): its clients share one context, so the shares of single clients are not "
+                     "measured",
+                 "echo quit | nvidia-cuda-mps-control, unless that is wanted");
 }
 
 Finding check_cgroup(const MachineFiles& files) {
@@ -221,7 +230,7 @@ std::vector<Finding> check_machine(const DoctorInput& input) {
   const MachineFiles files(input.root);
   return {check_kernel(files),         check_btf(files),           check_tracepoints(files),
           check_lockdown(files),       check_ptrace(files),        check_driver(files, input),
-          check_devices(files, input), check_mps(files),           check_cgroup(files),
+          check_devices(files, input), check_mps(files, input),    check_cgroup(files),
           check_clock(files),          check_module(files, input), check_unit(files),
           check_socket(files, input),  check_agent(input),         check_region(input),
           check_privilege(input)};
@@ -232,9 +241,7 @@ std::vector<LimitFinding> check_limits(const DoctorInput& input) {
   const AgentRecord agent = is_live ? input.status->snapshot.agent : AgentRecord{};
   const bool can_slice = is_live && agent.can_set_slice != 0;
   const bool can_freeze = is_live && agent.can_freeze != 0;
-  const bool is_spatial =
-      is_live && std::ranges::any_of(input.status->snapshot.gpus,
-                                     [](const GpuRecord& gpu) { return gpu.is_spatial != 0; });
+  const bool is_spatial = has_spatial_gpu(input);
   const bool has_log = is_live && agent.has_switch_log != 0;
   const std::string module = module_state(MachineFiles(input.root));
   const bool has_targets =

@@ -104,6 +104,8 @@ run b b $common; b=$started
 within 20 is_client $b
 check "tenant b's program is a client, too" "$(is_client $b && echo 1 || echo 0)" "$a $b" "$(clients | tr '\n' ' ')"
 sleep 2
+status=$($cli status --json | python3 -c 'import json,sys; a=json.load(sys.stdin)["agent"]; print(a["mps_state"], a["mps_pid"], a["mps_clients"])')
+check "status tells of it" "$([ "$status" = "running $(daemon) 2" ] && echo 1 || echo 0)" "running $(daemon) 2" "$status"
 both_a=$(rate_now "$folder/a.out" 2) both_b=$(rate "$folder/b.out" 2)
 parts=$($cli status --json | python3 -c 'import json,sys
 for t in json.load(sys.stdin)["tenants"]:

@@ -155,8 +155,9 @@ TEST_F(RegionTest, NamesThatAreNoRegionNamesAreRefused) {
 }
 
 TEST_F(RegionTest, OtherLayoutVersionIsRefusedWithBothVersions) {
-  put_damaged([](RegionHeader& header) { header.version = 3; });
-  expect_refused("has layout version 3, this build speaks 2: stop the other gpushared");
+  put_damaged([](RegionHeader& header) { header.version = 99; });
+  expect_refused("has layout version 99, this build speaks " + std::to_string(kLayoutVersion) +
+                 ": stop the other gpushared");
 }
 
 TEST_F(RegionTest, OtherShapeIsRefused) {

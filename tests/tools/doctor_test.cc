@@ -354,6 +354,16 @@ TEST(DoctorLimits, SayHonestlyWhatDoesNotBind) {
   EXPECT_EQ(limit(input, "sm_percent").used_by, std::vector<std::string>{"research"});
 }
 
+TEST(Doctor, MpsIsInOrderWhereGpusAreSharedSpatially) {
+  const Machine machine;
+  machine.tree.write("proc/77/comm", "nvidia-cuda-mps\n");
+  DoctorInput input = machine.input();
+  EXPECT_EQ(finding(input, "MPS").state, State::kWarning);
+  input.status->snapshot.gpus.emplace_back().is_spatial = 1;
+  EXPECT_EQ(finding(input, "MPS").state, State::kOk);
+  EXPECT_NE(finding(input, "MPS").detail.find("pid 77"), std::string::npos);
+}
+
 TEST(DoctorLimits, ObserveOnlyAndNoAgentBindNothing) {
   const Machine machine;
   DoctorInput input = machine.input();
