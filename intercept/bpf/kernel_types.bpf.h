@@ -63,11 +63,7 @@ struct task_struct {
 };
 
 struct pt_regs {
-	unsigned long di, si, dx;
-};
-
-struct trace_event_raw_sys_exit {
-	long ret;
+	unsigned long ax, di, si, dx;
 };
 
 #pragma clang attribute pop
