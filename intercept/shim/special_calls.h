@@ -78,13 +78,15 @@ struct Attributes {
   }
 };
 
-// A capture begins where the stream would launch.
+// A capture begins where the process captures its graphs.
 template <int index, class Signature>
 struct CaptureBegun;
 template <int index, class... Rest>
 struct CaptureBegun<index, CUresult(CUstream, Rest...)> {
   static CUresult call(CUstream stream, Rest... rest) {
-    StreamUse use(stream, flavor_of(index), Use::kLaunch);
+    if (Streams* all = Streams::get())
+      if (Stream* known = all->find(stream, flavor_of(index))) all->before_capture(*known);
+    StreamUse use(stream, flavor_of(index), Use::kOperation);
     const CUresult result = real<CUresult (*)(CUstream, Rest...)>(index)(use.physical(), rest...);
     if (result == CUDA_SUCCESS && use.stream() != nullptr)
       Streams::get()->begin_capture(*use.stream());

@@ -44,6 +44,22 @@ class InContext {
   bool is_there_ = false, is_pushed_ = false;
 };
 
+// One of another thread's streams, which cannot end while this lives.
+class Look {
+ public:
+  explicit Look(Stream& stream) : stream_(stream) {
+    stream.users.fetch_add(1, std::memory_order_seq_cst);
+  }
+  ~Look() { stream_.users.fetch_sub(1, std::memory_order_release); }
+  Look(const Look&) = delete;
+  Look& operator=(const Look&) = delete;
+
+  Stream::Kind kind() const { return stream_.kind.load(std::memory_order_seq_cst); }
+
+ private:
+  Stream& stream_;
+};
+
 }  // namespace
 
 void SpinLock::lock() {
@@ -183,12 +199,14 @@ void Streams::before_destroy(CUstream handle) {
   const KeepErrno errno_of_the_program;
   Stream& stream = entry->stream;
   if (stream.kind.load(std::memory_order_relaxed) == Stream::Kind::kNone) return;
+  stream.kind.store(Stream::Kind::kNone, std::memory_order_seq_cst);
+  // Whoever looked before sees it out.
+  while (stream.users.load(std::memory_order_seq_cst) != 0) ::sched_yield();
   // Its work goes on; home ends when it does, and the legacy stream waits for home.
   if (const Place place = stream.place.load(std::memory_order_relaxed); place != 0) {
     home_waits(stream);
     count_move(*stream.device, place, 0);
   }
-  stream.kind.store(Stream::Kind::kNone, std::memory_order_release);
   drop_stand_ins(stream);
 }
 
@@ -251,6 +269,7 @@ void Streams::before_release(CUdevice ordinal, bool is_reset) {
   device.away.store(0, std::memory_order_relaxed);
   for (auto& count : device.inhabitants) count.store(0, std::memory_order_relaxed);
   device.captured.store(0, std::memory_order_relaxed);
+  device.captures_at.store(0, std::memory_order_relaxed);
 }
 
 // --- moving -------------------------------------------------------------------------------------
@@ -276,17 +295,20 @@ void Streams::follow_wish(Device& device) {
   gpu.applied.store(wanted, std::memory_order_release);
 }
 
-bool Streams::is_idle(const Device& device, Place place) const {
+bool Streams::is_idle(Device& device, Place place) const {
   if (device.inhabitants[place].load(std::memory_order_acquire) != 0 ||
       (device.captured.load(std::memory_order_relaxed) >> place & 1) != 0)
     return false;
-  for (const Stream* each = all_.load(std::memory_order_acquire);; each = each->next) {
-    const Stream& stream = each == nullptr ? device.legacy : *each;
-    const CUstream there = stream.at[place].load(std::memory_order_acquire);
-    const bool is_moving = (stream.users.load(std::memory_order_acquire) & Stream::kMoving) != 0;
-    if (stream.device == &device &&
-        (is_moving || (there != nullptr && driver_->cuStreamQuery(there) != CUDA_SUCCESS)))
-      return false;
+  for (Stream* each = all_.load(std::memory_order_acquire);; each = each->next) {
+    Stream& stream = each == nullptr ? device.legacy : *each;
+    if (stream.device == &device) {
+      const Look look(stream);
+      const bool is_moving = (stream.users.load(std::memory_order_acquire) & Stream::kMoving) != 0;
+      const CUstream there = stream.at[place].load(std::memory_order_acquire);
+      if (is_moving || (look.kind() != Stream::Kind::kNone && there != nullptr &&
+                        driver_->cuStreamQuery(there) != CUDA_SUCCESS))
+        return false;
+    }
     if (each == nullptr) return true;
   }
 }
@@ -369,20 +391,32 @@ Place Streams::target_of(const Device& device) const {
              : device.target.load(std::memory_order_relaxed);
 }
 
+Place Streams::capture_place(const Device& device) const {
+  const uint32_t there = device.captures_at.load(std::memory_order_relaxed);
+  if (there == 0 || is_overfull_.load(std::memory_order_relaxed)) return target_of(device);
+  return static_cast<Place>(there - 1);
+}
+
 void Streams::move_to_target(Stream& stream) {
   Device& device = *stream.device;
   const bool may_make = captures_.load(std::memory_order_relaxed) == 0;
   if (__builtin_expect(is_wish_new(device), 0) && may_make) follow_wish(device);
   const Place place = stream.place.load(std::memory_order_relaxed);
   if (__builtin_expect(place == target_of(device) || !may_make, 1)) return;
+  move(stream, false);
+}
 
+void Streams::move(Stream& stream, bool to_capture) {
+  Device& device = *stream.device;
   uint32_t nobody = 0;
-  if (!stream.users.compare_exchange_strong(nobody, Stream::kMoving, std::memory_order_acquire))
+  if (!stream.users.compare_exchange_strong(nobody, Stream::kMoving, std::memory_order_seq_cst))
     return;
   const KeepErrno errno_of_the_program;
+  const Place place = stream.place.load(std::memory_order_relaxed);
   // While it is moving no partition is dropped: this one stays.
-  const Place target = target_of(device);
-  if (place != target && make_stand_in(stream, target) &&
+  const Place target = to_capture ? capture_place(device) : target_of(device);
+  const bool has_ended = stream.kind.load(std::memory_order_seq_cst) == Stream::Kind::kNone;
+  if (!has_ended && place != target && make_stand_in(stream, target) &&
       chain(stream, stream.at[place].load(std::memory_order_relaxed),
             stream.at[target].load(std::memory_order_relaxed))) {
     stream.place.store(target, std::memory_order_release);
@@ -432,8 +466,9 @@ void Streams::gather(Stream& legacy) {
   const CUstream here = legacy.physical();
   bool is_home_gathered = is_legacy_home;
   for (Stream* each = all_.load(std::memory_order_acquire); each != nullptr; each = each->next) {
-    if (each->kind.load(std::memory_order_acquire) != Stream::Kind::kBlocking ||
-        each->device != &device || is_capturing(*each) ||
+    if (each->device != &device) continue;
+    const Look look(*each);
+    if (look.kind() != Stream::Kind::kBlocking || is_capturing(*each) ||
         !each->is_dirty.exchange(false, std::memory_order_relaxed))
       continue;
     // The driver's own legacy stream stands for all that are at home, also for other threads' own.
@@ -456,7 +491,28 @@ void Streams::waits_for_home(Stream& stream) {
 
 // --- captures -----------------------------------------------------------------------------------
 
-// Streams that join the capture later are where they are now: none moves meanwhile.
+// Streams may join the capture later, so all of them go. Another thread's own default stream cannot
+// be named by this one.
+void Streams::before_capture(Stream& stream) {
+  Device& device = *stream.device;
+  if (captures_.load(std::memory_order_relaxed) != 0) return;
+  if (device.captures_at.load(std::memory_order_relaxed) == 0) {
+    if (is_wish_new(device)) follow_wish(device);
+    uint32_t nowhere = 0;
+    device.captures_at.compare_exchange_strong(nowhere, 1u + target_of(device));
+  }
+  const Place place = capture_place(device);
+  const auto bring = [&](Stream& each) {
+    if (each.place.load(std::memory_order_relaxed) != place) move(each, true);
+  };
+  bring(stream);
+  for (Stream* each = all_.load(std::memory_order_acquire); each != nullptr; each = each->next)
+    if (each->device == &device &&
+        each->at[0].load(std::memory_order_relaxed) != GS_CU_STREAM_PER_THREAD)
+      bring(*each);
+}
+
+// None moves meanwhile.
 void Streams::begin_capture(Stream& stream) {
   for (int i = 1; i <= Partitions::kMost; ++i)
     if (stream.device->inhabitants[i].load(std::memory_order_relaxed) != 0)

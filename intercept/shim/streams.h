@@ -16,12 +16,16 @@
 //     home for the place.
 //   - A launch that a partition is too small for (cooperative, clusters) runs at home likewise.
 //   - While a stream captures a graph none moves. Kernels of a graph run in the partition in which
-//     they were captured, wherever the graph is launched: the driver has no way to move them.
+//     they were captured, wherever the graph is launched: the driver has no way to move them, and
+//     updates one graph by another only where both were captured in the same one. So all graphs of
+//     a process are captured in the partition of its first: streams go there for it, and back
+//     after.
 //   - Streams of other contexts than a device's primary one stay where they are.
 //
 // A move needs the stream for itself: a thread that is using it at that moment (`users`) makes the
 // other one's launch go to the old place, and the next launch tries again. No call ever waits for
-// another one's. Any thread; a child of fork() starts anew.
+// another one's, but for the end of a stream, which waits for those who are looking at it. Any
+// thread; a child of fork() starts anew.
 #pragma once
 
 #include <atomic>
@@ -92,6 +96,8 @@ struct Device {
   // Streams in each partition; [0] is not kept.
   std::atomic<uint32_t> inhabitants[1 + Partitions::kMost];
   std::atomic<uint32_t> captured;  // a bit for each partition that kernels of a graph may be in
+  // 1 + where graphs are captured; 0: none was.
+  std::atomic<uint32_t> captures_at;
   SpinLock lock;
   Partitions partitions;  // under `lock`, like all that follows
   uint64_t next_try_ns;   // when to look again whether a partition can make room
@@ -135,6 +141,10 @@ class Streams {
   void home_waits(Stream& stream);
   void waits_for_home(Stream& stream);
 
+  // Brings the streams of its device, but those that somebody is using, to where graphs are
+  // captured. REQUIRES: the caller is not one of the stream's users; it is the caller's own if it
+  // is per-thread.
+  void before_capture(Stream& stream);
   void begin_capture(Stream& stream);
   void end_capture(Stream& stream);
 
@@ -153,7 +163,7 @@ class Streams {
   void follow_wish(Device& device);
   Partitions::Place target_of(const Device& device) const;
   int make_room(Device& device, uint64_t wanted);
-  bool is_idle(const Device& device, Partitions::Place place) const;
+  bool is_idle(Device& device, Partitions::Place place) const;
   void count_move(Device& device, Partitions::Place from, Partitions::Place to);
   bool chain(Stream& stream, CUstream from, CUstream to);
   // With its event; its place is home again.
@@ -161,6 +171,8 @@ class Streams {
   bool make_stand_in(Stream& stream, Partitions::Place place);
   void gather(Stream& legacy);
   bool is_capturing(const Stream& stream) const;
+  void move(Stream& stream, bool to_capture);
+  Partitions::Place capture_place(const Device& device) const;
   void add_to_list(Stream& stream);
   bool is_wish_new(const Device& device) const;
 

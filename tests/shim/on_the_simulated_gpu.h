@@ -51,7 +51,7 @@ class OnTheSimulatedGpu : public testing::Test {
                                  const ShimRig* rig) const {
     std::vector<std::string> command = arguments;
     command[0] = build_folder() + "/bin/workloads/" + arguments[0];
-    std::vector<std::string> environment{"GPUSHARE_SIM=" + socket(),
+    std::vector<std::string> environment{"GPUSHARE_SIM=" + socket(), "GPUSHARE_SIM_STRICT=1",
                                          "LD_LIBRARY_PATH=" + build_folder() + "/lib/sim"};
     if (rig != nullptr) {
       environment.push_back("LD_PRELOAD=" + build_folder() + "/lib/libgpushare.so");

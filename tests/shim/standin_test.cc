@@ -109,7 +109,7 @@ TEST_F(OnTheSimulatedGpu, ThreadsMayShareStreamsThatMove) {
   std::mt19937 random(1);
   for (int round = 0; round < 3; ++round) {
     const auto program =
-        start({"crowd", "--launches", "300", "--seed", std::to_string(round)}, &rig);
+        start({"crowd", "--launches", "1000", "--seed", std::to_string(round)}, &rig);
     while (!program->has_ended()) {
       const uint64_t groups = random() % 14;
       rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
