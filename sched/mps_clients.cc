@@ -15,10 +15,9 @@ std::string names_of(std::span<const MpsClient> clients) {
   return text;
 }
 
-void MpsClients::update(Time now, const ProcessId& process, bool has_fault,
+void MpsClients::update(const ProcessId& process, bool has_fault,
                         std::span<const ProcessId> clients, const Describe& describe) {
   Server& server = servers_[process];
-  if (has_fault && !server.has_fault) server.since = now;
   if (!has_fault) server.is_told = false;
   server.has_fault = has_fault;
   for (const ProcessId& client : clients) {
@@ -93,6 +92,10 @@ std::size_t MpsClients::count() const {
     count += static_cast<std::size_t>(
         std::ranges::count_if(server.entries, [](const Entry& entry) { return !entry.ended; }));
   return count;
+}
+
+bool MpsClients::has_fault() const {
+  return std::ranges::any_of(servers_, [](const auto& server) { return server.second.has_fault; });
 }
 
 bool MpsClients::contains(const ProcessId& process) const {

@@ -50,7 +50,7 @@ class MpsClients {
   using Describe = std::function<MpsClient(const ProcessId&)>;
 
   // What a server said. Each client is described once, when it is new.
-  void update(Time now, const ProcessId& server, bool has_fault, std::span<const ProcessId> clients,
+  void update(const ProcessId& server, bool has_fault, std::span<const ProcessId> clients,
               const Describe& describe);
 
   // Each incident twice: when it begins and when it is over.
@@ -59,6 +59,8 @@ class MpsClients {
   // Of those that live.
   std::size_t count() const;
   bool contains(const ProcessId& process) const;
+  // Does a server turn new clients away?
+  bool has_fault() const;
   // Has anyone ended since this was last asked?
   bool take_news() { return std::exchange(has_news_, false); }
 

@@ -72,6 +72,7 @@ Time MpsLink::step(Time now) {
   seen.has_program = daemon || host_->has_program();
   if (daemon) seen.gpus = daemon->gpus;
   seen.clients = count_;
+  seen.has_fault = clients_.has_fault();
   seen.is_asking = run_ != Run::kNone;
   act(now, plan_.decide(now, seen));
 
@@ -136,10 +137,12 @@ void MpsLink::ask(Run run, const std::string& commands) {
 void MpsLink::take(Time now, Run run, const Result<std::string>& answer) {
   if (!answer) {
     const std::string error = answer.error().message();
-    if (run == Run::kStart)
+    if (run == Run::kStart) {
       plan_.start_failed(now);
-    else if (++silences_ < kSilencesTold)
+      was_started_ = false;
+    } else if (++silences_ < kSilencesTold) {
       return;
+    }
     if (error != std::exchange(status_.error, error)) log_warning("MPS: {}", error);
     return;
   }
@@ -151,7 +154,7 @@ void MpsLink::take(Time now, Run run, const Result<std::string>& answer) {
       if (const auto server = host_->bearer(pid)) servers_.push_back(*server);
     if (servers_.empty()) count_ = clients_.count();
   } else if (run == Run::kClients) {
-    take_clients(now, *answer);
+    take_clients(*answer);
     servers_.pop_back();
   }
   if (run == Run::kServers || run == Run::kClients) ask_next_server();
@@ -163,12 +166,12 @@ void MpsLink::ask_next_server() {
   ask(Run::kClients, "get_server_status " + pid + "\nget_client_list " + pid + "\n");
 }
 
-void MpsLink::take_clients(Time now, const std::string& text) {
+void MpsLink::take_clients(const std::string& text) {
   std::vector<ProcessId> clients;
   for (const pid_t pid : pids_in(text))
     if (const auto client = host_->bearer(pid)) clients.push_back(*client);
   const bool has_fault = text.find("FAULT") != std::string::npos;
-  clients_.update(now, servers_.back(), has_fault, clients, describe_);
+  clients_.update(servers_.back(), has_fault, clients, describe_);
   count_ = clients_.count();
 }
 
@@ -190,7 +193,7 @@ void MpsLink::tell(const MpsIncident& incident) {
 }
 
 std::string MpsLink::pipe_for(const ProcessId& process) {
-  if (!wanted_ || !daemon_ || daemon_->gpus != *wanted_) return "";
+  if (!wanted_ || !daemon_ || daemon_->gpus != *wanted_ || clients_.has_fault()) return "";
   if (!may_be_client(daemon_->gpus, host_->visible(process.pid))) return "";
   is_expecting_ = true;
   return host_->pipe_directory();

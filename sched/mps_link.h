@@ -22,7 +22,7 @@ struct MpsStatus {
   uint32_t clients = 0;
   uint32_t faults = 0;     // incidents since the agent started
   std::string error;       // why it was not started or does not answer; empty: nothing is wrong
-  std::string last_fault;  // "3 s ago..." is the reader's: only who ended
+  std::string last_fault;  // whom the last one ended; empty: there was none, or it is not over
 
   bool operator==(const MpsStatus&) const = default;
 };
@@ -58,7 +58,7 @@ class MpsLink {
   void act(Time now, MpsPlan::Action action);
   void ask(Run run, const std::string& commands);
   void take(Time now, Run run, const Result<std::string>& answer);
-  void take_clients(Time now, const std::string& text);
+  void take_clients(const std::string& text);
   void ask_next_server();
   void note_daemon(const std::optional<MpsDaemon>& daemon);
   void tell(const MpsIncident& incident);

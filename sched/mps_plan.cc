@@ -80,7 +80,8 @@ MpsPlan::Action MpsPlan::with_daemon(Time now, const Seen& seen) {
     return Action::kQuit;
   }
   if (now < next_ask_) return Action::kNone;
-  next_ask_ = now + (fits && seen.clients == 0u ? kAskIdle : kAskBusy);
+  const bool is_idle = fits && seen.clients == 0u;
+  next_ask_ = now + (seen.has_fault ? kAskFaulty : is_idle ? kAskIdle : kAskBusy);
   return Action::kAsk;
 }
 

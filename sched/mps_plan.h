@@ -35,6 +35,7 @@ class MpsPlan {
   static constexpr Nanos kLook{100'000'000};      // while it runs: is it alive?
   static constexpr Nanos kProgramLook{10'000'000'000};
   static constexpr Nanos kAskBusy{5'000'000'000};  // with clients, or to be replaced
+  static constexpr Nanos kAskFaulty{500'000'000};  // while a server turns new clients away
   static constexpr Nanos kAskIdle{30'000'000'000};
   static constexpr Nanos kToStart{5'000'000'000};
   static constexpr Nanos kToQuit{5'000'000'000};
@@ -45,6 +46,7 @@ class MpsPlan {
     bool has_program = false;
     std::optional<std::string> gpus{};     // of the daemon that is there; nullopt: none is
     std::optional<std::size_t> clients{};  // as far as is known
+    bool has_fault = false;                // of a server
     bool is_asking = false;                // an answer is due: nothing else is to be done
   };
 

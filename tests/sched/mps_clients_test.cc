@@ -16,7 +16,7 @@ constexpr ProcessId kServer{100, 1}, kA{1, 1}, kB{2, 1}, kAlsoA{3, 1};
 class MpsClientsTest : public ::testing::Test {
  protected:
   void update(bool has_fault, std::vector<ProcessId> clients) {
-    clients_.update(now_, kServer, has_fault, clients, [](const ProcessId& process) {
+    clients_.update(kServer, has_fault, clients, [](const ProcessId& process) {
       return MpsClient{process, process.pid == kB.pid ? "b" : "a", "spin"};
     });
   }

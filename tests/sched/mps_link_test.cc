@@ -175,6 +175,19 @@ TEST_F(MpsLinkTest, SaysWhoEndedWithAFault) {
   EXPECT_EQ(link_.status().clients, 0u);
 }
 
+// It would refuse them: better that they take turns.
+TEST_F(MpsLinkTest, WhileItTurnsClientsAwayNobodyIsToldOfIt) {
+  run_with_clients({kA});
+  host_.has_server = host_.has_fault = true;
+  run(MpsPlan::kAskBusy + 1s);
+  EXPECT_EQ(link_.pipe_for(kB), "");
+  host_.has_fault = false;
+  host_.ended = {kA};
+  host_.clients.clear();
+  run(1s);
+  EXPECT_EQ(link_.pipe_for(kB), host_.pipe);
+}
+
 TEST_F(MpsLinkTest, ReplacesItWhenTheLastClientHasGone) {
   run_with_clients({kA});
   link_.want("GPU-x", true);
