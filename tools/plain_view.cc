@@ -146,6 +146,12 @@ std::vector<std::string> warning_lines(const PlaneSnapshot& snapshot) {
   const AgentRecord& agent = snapshot.agent;
   if (agent.observe_only_reason[0] != '\0')
     lines.push_back("observe only: " + printable(agent.observe_only_reason));
+  constexpr uint32_t kMissing = 1;  // MpsState
+  if (agent.mps_state == kMissing)
+    lines.push_back("GPUs are shared spatially without MPS: programs take turns; see doctor");
+  if (agent.mps_faults > 0)
+    lines.push_back(fmt::format("MPS: {} fault{} of clients; doctor says whom the last ended",
+                                agent.mps_faults, agent.mps_faults == 1 ? "" : "s"));
   if (agent.events_dropped > 0)
     lines.push_back(fmt::format("{} driver events were lost", agent.events_dropped));
   uint64_t lost = 0;
