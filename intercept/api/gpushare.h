@@ -15,10 +15,10 @@
  * one is no longer guessed at, so announce all of them or none; a child of fork() starts over.
  *
  * Units: times are nanoseconds of CLOCK_MONOTONIC, the SLO is in microseconds. Threads: every
- * function may be called by any thread at any time; one `struct gpushare_iteration` by one thread at
- * a time. No call allocates, fails a program or changes errno; only gpushare_begin() may wait, the
- * first one of all for up to a second for the agent. Errors: the codes below; who does not care may
- * ignore them. glibc before 2.34 needs -ldl.
+ * function may be called by any thread at any time; one `struct gpushare_iteration` by one thread
+ * at a time. No call fails a program or changes errno. Only gpushare_begin() may wait, and the
+ * first call of a process: for the agent, at most a second. Errors: the codes below; who does not
+ * care may ignore them. glibc before 2.34 needs -ldl.
  */
 #ifndef GPUSHARE_H
 #define GPUSHARE_H
@@ -30,24 +30,24 @@
 #include <dlfcn.h>
 #include <errno.h>
 
-/* Looked up by the first call; two threads that look at once find the same. `found` points to itself
- * where there is none. A null handle is RTLD_DEFAULT. */
-#define GPUSHARE_FUNCTION(name, parameters, arguments)                      \
-  __attribute__((unused)) static inline int name parameters {               \
-    typedef int(*gpushare_call) parameters;                                 \
-    static void* found;                                                     \
-    gpushare_call call;                                                     \
-    void* there = __atomic_load_n(&found, __ATOMIC_RELAXED);                \
-    if (there == 0) {                                                       \
-      const int before = errno;                                             \
-      there = dlsym((void*)0, #name);                                       \
-      if (there == 0) there = (void*)&found;                                \
-      errno = before;                                                       \
-      __atomic_store_n(&found, there, __ATOMIC_RELAXED);                    \
-    }                                                                       \
-    if (there == (void*)&found) return GPUSHARE_NOT_ATTACHED;               \
-    __builtin_memcpy(&call, &there, sizeof call);                           \
-    return call arguments;                                                  \
+/* Looked up by the first call; two threads that look at once find the same. `found` points to
+ * itself where there is none. A null handle is RTLD_DEFAULT. */
+#define GPUSHARE_FUNCTION(name, parameters, arguments)        \
+  __attribute__((unused)) static inline int name parameters { \
+    typedef int(*gpushare_call) parameters;                   \
+    static void* found;                                       \
+    gpushare_call call;                                       \
+    void* there = __atomic_load_n(&found, __ATOMIC_RELAXED);  \
+    if (there == 0) {                                         \
+      const int before = errno;                               \
+      there = dlsym((void*)0, #name);                         \
+      if (there == 0) there = (void*)&found;                  \
+      errno = before;                                         \
+      __atomic_store_n(&found, there, __ATOMIC_RELAXED);      \
+    }                                                         \
+    if (there == (void*)&found) return GPUSHARE_NOT_ATTACHED; \
+    __builtin_memcpy(&call, &there, sizeof call);             \
+    return call arguments;                                    \
   }
 #endif
 
@@ -58,8 +58,8 @@ extern "C" {
 enum gpushare_result {
   GPUSHARE_OK = 0,
   GPUSHARE_NOT_ATTACHED = 1, /* no libgpushare.so, no agent, or it does not want this */
-  GPUSHARE_INVALID = 2,      /* a null pointer, an unknown phase, an end without a begin, no such GPU */
-  GPUSHARE_BUSY = 3          /* not taken note of: other threads' calls took too long. Very rare */
+  GPUSHARE_INVALID = 2, /* a null pointer, an unknown phase, an end without a begin, no such GPU */
+  GPUSHARE_BUSY = 3     /* not taken note of: other threads' calls took too long. Very rare */
 };
 
 enum gpushare_phase {

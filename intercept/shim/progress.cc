@@ -13,8 +13,8 @@
 namespace gpushare::shim {
 namespace {
 
-// What this thread last asked about in vain. Its address stands for the thread.
-constinit thread_local const void* polled = nullptr;
+// What this thread last asked about in vain; 0: nothing. Its address stands for the thread.
+constinit thread_local uint64_t polled = 0;
 
 }  // namespace
 
@@ -81,7 +81,7 @@ bool Progress::lock_to_announce() {
 
 template <class Launch>
 void Progress::note_launch(uint64_t stream, const Launch& launch) {
-  polled = nullptr;
+  polled = 0;
   if (!is_guessing() || !lock_or_skip()) return;
   if (__builtin_expect(!launch(), 1)) return lock_.unlock();
   const KeepErrno errno_of_the_program;
@@ -138,10 +138,10 @@ void Progress::waited_for(CUevent event) {
   lock_.unlock();
 }
 
-bool Progress::has_polled(const void* what, CUresult result) {
+bool Progress::has_polled(uint64_t what, CUresult result) {
   if (result == CUDA_ERROR_NOT_READY) polled = what;
   if (result != CUDA_SUCCESS || polled != what) return false;
-  polled = nullptr;
+  polled = 0;
   return true;
 }
 

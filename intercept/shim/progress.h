@@ -75,7 +75,8 @@ class Progress {
 
   // The program asked whether something has finished. True: it has, and this thread had asked
   // before in vain and launched nothing since: it was waiting.
-  static bool has_polled(const void* what, CUresult result);
+  // `what`: not 0.
+  static bool has_polled(uint64_t what, CUresult result);
 
   // While any stream captures, a launch must be asked about.
   void begin_capture() { captures_.fetch_add(1, std::memory_order_relaxed); }

@@ -139,9 +139,7 @@ template <int index, Kind kind, class... Parameters>
 void tell_after(Progress& all, CUresult result, uint64_t stream, const Parameters&... parameters) {
   constexpr bool is_question = is_called<index>("Query");
   if constexpr (is_question) {
-    if (!Progress::has_polled(
-            reinterpret_cast<const void*>((uint64_t{0} | ... | number(parameters))), result))
-      return;
+    if (!Progress::has_polled(~(uint64_t{0} | ... | number(parameters)), result)) return;
   }
   if (result != CUDA_SUCCESS) return;
   if constexpr (kind == Kind::kCopy && !is_called<index>("cuMemset")) {

@@ -326,15 +326,15 @@ TEST_F(ProgressTest, ASignalHandlerNeverWaitsForWhatItInterrupted) {
 }
 
 TEST_F(ProgressTest, AQuestionCountsWhenItEndsAWait) {
-  const int event = 0, other = 0;
-  EXPECT_FALSE(Progress::has_polled(&event, CUDA_SUCCESS)) << "it did not wait";
-  EXPECT_FALSE(Progress::has_polled(&event, CUDA_ERROR_NOT_READY));
-  EXPECT_FALSE(Progress::has_polled(&other, CUDA_SUCCESS));
-  EXPECT_TRUE(Progress::has_polled(&event, CUDA_SUCCESS));
-  EXPECT_FALSE(Progress::has_polled(&event, CUDA_SUCCESS));
-  EXPECT_FALSE(Progress::has_polled(&event, CUDA_ERROR_NOT_READY));
+  constexpr uint64_t kEvent = 8, kOther = 9;
+  EXPECT_FALSE(Progress::has_polled(kEvent, CUDA_SUCCESS)) << "it did not wait";
+  EXPECT_FALSE(Progress::has_polled(kEvent, CUDA_ERROR_NOT_READY));
+  EXPECT_FALSE(Progress::has_polled(kOther, CUDA_SUCCESS));
+  EXPECT_TRUE(Progress::has_polled(kEvent, CUDA_SUCCESS));
+  EXPECT_FALSE(Progress::has_polled(kEvent, CUDA_SUCCESS));
+  EXPECT_FALSE(Progress::has_polled(kEvent, CUDA_ERROR_NOT_READY));
   progress().launched(0x100, 1, kStream);
-  EXPECT_FALSE(Progress::has_polled(&event, CUDA_SUCCESS)) << "it had other things to do";
+  EXPECT_FALSE(Progress::has_polled(kEvent, CUDA_SUCCESS)) << "it had other things to do";
 }
 
 TEST(Published, ARecordIsNeverMixed) {
