@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr ProcessId kDaemon{50, 1}, kServer{60, 1}, kA{70, 1}, kB{80, 1};
+constexpr ProcessId kDaemon{50, 1}, kA{70, 1}, kB{80, 1};
 
 // The machine as the test says. Answers come with the next finished(), unless it is silent.
 class FakeMpsHost final : public MpsHost {

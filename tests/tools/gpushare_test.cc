@@ -190,8 +190,8 @@ TEST(Gpushare, WrongArgumentsDoNotReachTheAgent) {
 TEST(Gpushare, ExitCodesTellWrongFromRefused) {
   for (const auto& [code, expected] :
        {std::pair{"usage", 2}, std::pair{"denied", 1}, std::pair{"failed", 1}}) {
-    FakeAgent agent([code = std::string(code)](const std::string&) {
-      return std::vector<std::string>{R"({"ok":false,"error":"no","code":")" + code + "\"}"};
+    FakeAgent agent([said = std::string(code)](const std::string&) {
+      return std::vector<std::string>{R"({"ok":false,"error":"no","code":")" + said + "\"}"};
     });
     EXPECT_EQ(run_tool("gpushare", {"remove", "a"}, {socket_variable(agent)}).exit_code, expected);
   }
