@@ -4,6 +4,7 @@
 
 #include "intercept/api/gpushare.h"
 #include "tests/shim/shim_rig.h"
+#include "tests/support/sanitized.h"
 
 namespace gpushare::test {
 namespace {
@@ -118,7 +119,7 @@ TEST(Python, WorksWithoutTheLibrary) {
 
 TEST(Python, TellsTheAgentAndTheProgram) {
   if (!has_python()) GTEST_SKIP() << "no python3";
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if GS_IS_SANITIZED
   GTEST_SKIP() << "the rig's environment has no sanitizer's runtime for python3";
 #endif
   ShimRig rig(kShimIterations, kGpus);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/shim/shim_rig.h"
+#include "tests/support/sanitized.h"
 
 namespace gpushare::test {
 
@@ -23,7 +24,7 @@ using Json = nlohmann::json;
 class OnTheSimulatedGpu : public testing::Test {
  protected:
   void SetUp() override {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if GS_IS_SANITIZED
     GTEST_SKIP() << "the programs are sanitized here, and that runtime wants to be loaded first";
 #endif
   }

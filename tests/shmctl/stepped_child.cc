@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/shmctl/stepped_child.h"
+#include "tests/support/sanitized.h"
 
 #include <signal.h>
 #include <sys/ptrace.h>
@@ -13,7 +14,7 @@ namespace gpushare {
 namespace {
 
 constexpr int kEndOfOperation = SIGUSR1;
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if GS_IS_SANITIZED
 constexpr bool kCanStepInstructions = false;
 #else
 constexpr bool kCanStepInstructions = true;
