@@ -67,9 +67,10 @@ std::vector<SloShare> SloPolicy::decide(std::span<const SloTenant> tenants) {
 
 uint32_t SloPolicy::demand_of(const SloTenant& tenant, Memory& memory) const {
   const uint32_t most = most_of(tenant);
-  if (!is_measured(tenant))
-    return std::clamp(memory.demand != 0 ? memory.demand : tenant.knee.value_or(tenant.first), 1U,
-                      most);
+  if (!is_measured(tenant)) {
+    const bool was_measured = memory.curve.is_known();
+    return std::clamp(was_measured ? memory.demand : tenant.knee.value_or(tenant.first), 1U, most);
+  }
   const double service = tenant.service > 0 ? tenant.service : tenant.latency;
   memory.curve.observe(tenant.groups, service);
   memory.rate = rate_of(tenant, service);

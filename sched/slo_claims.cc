@@ -13,8 +13,8 @@ namespace {
 
 double seconds(Nanos time) { return static_cast<double>(time.count()) * 1e-9; }
 
-std::vector<std::string> words_of(std::string_view command_line) {
-  std::istringstream text{std::string(command_line)};
+std::vector<std::string> words_of(const std::string& command_line) {
+  std::istringstream text(command_line);
   std::vector<std::string> words;
   for (std::string word; text >> word;) words.push_back(std::move(word));
   return words;
@@ -57,11 +57,11 @@ bool SloClaims::take_in(Time now, const std::vector<SmClaimant>& claimants) {
 
 // Another command in the tenant has another knee; perhaps one that an earlier run has found.
 void SloClaims::recall_knee(Known& known) {
-  if (known.meter.command_line().empty()) return;
-  const auto words = words_of(known.meter.command_line());
-  std::string command = command_signature(words);
-  if (command == known.command) return;
-  known.command = std::move(command);
+  const std::string_view command_line = known.meter.command_line();
+  if (command_line.empty() || command_line == known.command_line) return;
+  known.command_line = command_line;
+  const auto words = words_of(known.command_line);
+  known.command = command_signature(words);
   known.knee = knees_ == nullptr ? std::nullopt : knees_->find(known.command, gpu_name_);
   known.reference_groups = 0;
 }
@@ -203,7 +203,7 @@ void SloClaims::make_claims(const std::vector<SloTenant>& tenants,
                    .idle_after = kLongIdle};
     const uint32_t most = std::min(tenants[i].most, tenants[i].knee.value_or(geometry_.groups));
     known.status.needs = share.demand;
-    known.status.knee = known.knee ? known.knee->knee : 0;
+    known.status.knee = tenants[i].knee.value_or(0);
     known.status.state = is_sampled ? SloState::kSampling : state_of(known, share, most);
   }
   const std::vector<uint32_t> rest = divide_in_proportion(left, weights, 1);

@@ -54,7 +54,7 @@ class SloClaims final : public SmClaims {
     SloMeasure measure;  // the last
     SloStatus status;
     SmClaim claim;
-    std::string command;  // its signature
+    std::string command_line, command;  // of its busiest process, and the signature
     std::optional<KnownKnee> knee;
     uint32_t reference_groups = 0;  // where `reference` was measured last
     double reference = 0;           // seconds of service

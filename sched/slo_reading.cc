@@ -3,41 +3,28 @@
 
 #include <algorithm>
 
+#include "intercept/shim/published.h"
+
 namespace gpushare {
 namespace {
 
-constexpr int kLooks = 16;
 constexpr uint32_t kTrustedPermille = 750;  // as IterationRecogniser::kTrusted
 constexpr uint32_t kLongestSloUs = 1'000'000'000;
-
-SloReading copy_of(const ShimIterations& from) {
-  constexpr auto kAcquire = std::memory_order_acquire;
-  return {.source = from.source.load(kAcquire),
-          .confidence = from.confidence.load(kAcquire),
-          .ended = from.ended.load(kAcquire),
-          .busy_ns = from.busy_ns.load(kAcquire),
-          .latency_ns = from.latency_ns.load(kAcquire),
-          .arrivals = from.arrivals.load(kAcquire),
-          .p99_ns = from.p99_ns.load(kAcquire),
-          .slo_us = from.slo_us.load(kAcquire)};
-}
 
 }  // namespace
 
 std::optional<SloReading> read_iterations(const ShimIterations& iterations) {
-  for (int look = 0; look < kLooks; ++look) {
-    // Pairs with the writer's release of an even number. The loads of the copy are acquires to stay
-    // before the second look.
-    const uint32_t before = iterations.sequence.load(std::memory_order_acquire);
-    if (before % 2 != 0) continue;
-    SloReading reading = copy_of(iterations);
-    if (iterations.sequence.load(std::memory_order_relaxed) != before) continue;
-    if (reading.source > ShimSource::kAnnounced) reading.source = ShimSource::kNone;
-    reading.confidence = std::min(reading.confidence, 1000U);
-    if (reading.slo_us > kLongestSloUs) reading.slo_us = 0;
-    return reading;
-  }
-  return std::nullopt;
+  PublishedIterations said;
+  if (!read_published(iterations, &said)) return std::nullopt;
+  const bool is_source = said.source <= ShimSource::kAnnounced;
+  return SloReading{.source = is_source ? said.source : ShimSource::kNone,
+                    .confidence = std::min(said.confidence, 1000U),
+                    .ended = said.ended,
+                    .busy_ns = said.busy_ns,
+                    .latency_ns = said.latency_ns,
+                    .arrivals = said.arrivals,
+                    .p99_ns = said.p99_ns,
+                    .slo_us = said.slo_us > kLongestSloUs ? 0 : said.slo_us};
 }
 
 bool is_trusted(const SloReading& reading) {

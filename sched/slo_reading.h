@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process says of its iterations (ShimIterations in shmctl/shim_slot.h), read whole. The
-// process wrote it, so it may be stopped in the middle of a write, dying, or lying: whoever reads
-// gets values in their ranges, or nothing. What can only be told from two readings is checked in
-// slo_round.h. Any thread.
+// What a process says of its iterations (ShimIterations in shmctl/shim_slot.h), as far as a policy
+// wants it. The process wrote it, so it may be stopped in the middle of a write, dying, or lying:
+// whoever reads gets values in their ranges, or nothing. What can only be told from two readings is
+// checked in slo_round.h. Any thread.
 #pragma once
 
 #include <cstdint>

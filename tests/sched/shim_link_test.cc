@@ -66,6 +66,31 @@ TEST_F(ShimLinkTest, AProcessIsLetInWithItsTenantsPart) {
   EXPECT_EQ(link_->part(kDefaultTenant, 0).entitled, 64u);
 }
 
+TEST_F(ShimLinkTest, WherePartsGoByTargetTimesEveryoneIsConfinedAndMeasured) {
+  link_->set_gpus(gpus_, {.gpus = {0}, .knees = {}});
+  ASSERT_NE(connect(), nullptr);
+  EXPECT_EQ(slot_->head.features, kShimFeatures);
+  link_->step(MonotonicClock().now(), nullptr);
+  EXPECT_FALSE(is_closed());
+  const SmPart part = link_->part(kDefaultTenant, 0);
+  ASSERT_TRUE(part.slo);
+  EXPECT_EQ(part.slo->state, SloState::kRest);
+  EXPECT_EQ(slot_->gpus[0].sms, 132u);
+  EXPECT_EQ(slot_->gpus[0].sms_entitled, part.entitled) << "its program may read it";
+}
+
+TEST_F(ShimLinkTest, AnotherPolicyTakesOverTheProcessesThatAreThere) {
+  give_default_a_part();
+  link_->set_gpus(gpus_);
+  ASSERT_NE(connect(), nullptr);
+  link_->step(MonotonicClock().now(), nullptr);
+  ASSERT_EQ(link_->part(kDefaultTenant, 0).entitled, 64u);
+  link_->set_gpus(gpus_, {.gpus = {0}, .knees = {}});
+  link_->step(MonotonicClock().now(), nullptr);
+  EXPECT_TRUE(link_->part(kDefaultTenant, 0).slo);
+  EXPECT_NE(slot_->gpus[0].wanted, 0u) << "its place is not lost";
+}
+
 TEST_F(ShimLinkTest, WhoStandsAtTheGateWhenTheGpusChangeGoesIn) {
   give_default_a_part();
   link_->set_gpus(gpus_);

@@ -118,6 +118,17 @@ TEST_F(SloClaimsTest, WhoComesHasItsPartByWeightAtOnce) {
   EXPECT_EQ(status(serve).state, SloState::kUnmeasured);
 }
 
+TEST_F(SloClaimsTest, WhoWasThereFirstDoesNotKeepAllOfItUntilItIsMeasured) {
+  const uint32_t a = make("a", {{"slo_us", "40000"}}), b = make("b", {{"slo_us", "40000"}}),
+                 train = make("train", {});
+  come(a, closed({Kind::kLinear, 0})).is_stuck = true;
+  run(100ms);
+  come(b, closed({Kind::kLinear, 0})).is_stuck = true;
+  come(train, closed({Kind::kLinear, 0}));
+  run(100ms);
+  for (const uint32_t tenant : {a, b, train}) EXPECT_EQ(groups(tenant), 5u);
+}
+
 // The steps of work of slo_step.h, through readings, orders and moves: settled as soon as in
 // theory, but for the round in which the step came and one more, whose measurement began before the
 // move.
