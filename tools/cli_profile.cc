@@ -7,16 +7,19 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 
 #include "intercept/nvrm/rm_gpu.h"
 #include "intercept/sim/remote_gpu.h"
 #include "shmctl/base/fd.h"
 #include "tools/atomic_file.h"
 #include "tools/commands.h"
+#include "tools/format.h"
 #include "tools/preload.h"
 #include "tools/profile_program.h"
 #include "tools/profile_steps.h"
@@ -114,17 +117,30 @@ bool is_interrupted(const Fd& fd) {
   return ::read(fd.get(), &info, sizeof info) == sizeof info;
 }
 
-// Others take SMs, memory and time from what is measured.
+std::string name_of(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/comm", pid));
+  std::string name;
+  std::getline(file, name);
+  return printable(name);
+}
+
+// Others take SMs, memory and time from what is measured. Those that only keep the driver open do
+// not.
 void warn_of_others(const Gpu& gpu) {
-  auto others = gpu.users();
-  std::erase(others, ::getpid());
+  constexpr std::array<std::string_view, 3> kHarmless = {"nvidia-persiste", "nv-hostengine",
+                                                         "gpushared"};
+  std::vector<std::string> others;
+  for (const pid_t pid : gpu.users())
+    if (const std::string name = name_of(pid);
+        pid != ::getpid() && std::ranges::find(kHarmless, name) == kHarmless.end())
+      others.push_back(fmt::format("{} {}", pid, name));
   if (others.empty()) return;
+  const size_t shown = std::min<size_t>(others.size(), 5);
   fmt::print(stderr,
-             "gpushare: warning: other processes use the driver ({}{}): if they work, what is "
-             "measured is too slow\n",
-             fmt::join(others.begin(),
-                       others.begin() + std::min<std::ptrdiff_t>(5, std::ssize(others)), ", "),
-             others.size() > 5 ? ", ..." : "");
+             "gpushare: warning: other processes use a GPU ({}{}): if they work, what is measured "
+             "is too slow\n",
+             fmt::join(others.begin(), others.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+             others.size() > shown ? ", ..." : "");
 }
 
 // One line that changes, or, where that goes to a file, a line for each step.

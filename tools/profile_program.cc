@@ -110,14 +110,22 @@ void ProfiledProgram::give(uint32_t groups) {
 }
 
 bool ProfiledProgram::is_there() const {
-  bool is_anyone = false;
-  for (const ProcessId& process : host_->processes()) {
-    const ShimSlot& slot = *host_->find(process);
-    if (launches_of(slot) == 0) continue;
-    if (slot.gpus[0].applied.load(std::memory_order_acquire) != set_) return false;
-    is_anyone = true;
+  const Time now = clock_.now();
+  for (const auto& [process, launches] : launches_) {
+    const ShimSlot* const slot = host_->find(process);
+    if (slot == nullptr || launches.count == 0 || now - launches.last >= kQuiet) continue;
+    if (slot->gpus[0].applied.load(std::memory_order_acquire) != set_) return false;
   }
-  return is_anyone;
+  return has_launched();
+}
+
+void ProfiledProgram::watch() {
+  std::erase_if(launches_, [this](const auto& one) { return host_->find(one.first) == nullptr; });
+  for (const ProcessId& process : host_->processes()) {
+    Launches& known = launches_[process];
+    const uint64_t count = launches_of(*host_->find(process));
+    if (count != known.count) known = {.count = count, .last = clock_.now()};
+  }
 }
 
 void ProfiledProgram::serve(Nanos at_most) {
@@ -127,6 +135,7 @@ void ProfiledProgram::serve(Nanos at_most) {
   ::ppoll(&waiting, 1, &limit, nullptr);
   host_->serve();
   host_->beat(clock_.now());
+  watch();
 }
 
 std::vector<SmClaimant::Process> ProfiledProgram::processes() const {
@@ -137,9 +146,7 @@ std::vector<SmClaimant::Process> ProfiledProgram::processes() const {
 }
 
 bool ProfiledProgram::has_launched() const {
-  return std::ranges::any_of(host_->processes(), [this](const ProcessId& process) {
-    return launches_of(*host_->find(process)) > 0;
-  });
+  return std::ranges::any_of(launches_, [](const auto& one) { return one.second.count > 0; });
 }
 
 // Left a zombie until we go, so that the number of its group stays its own.

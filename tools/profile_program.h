@@ -6,6 +6,7 @@
 
 #include <sys/types.h>
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,6 +19,8 @@ namespace gpushare {
 
 class ProfiledProgram {
  public:
+  static constexpr Nanos kQuiet{200'000'000};
+
   // Its standard output goes to ours for errors; it leads a process group. Errors: no private
   // folder, or the program could not be started.
   static Result<std::unique_ptr<ProfiledProgram>> start(const std::vector<std::string>& command,
@@ -29,7 +32,8 @@ class ProfiledProgram {
 
   // The first so many groups, for all its processes from their next launch on; 0: the whole GPU.
   void give(uint32_t groups);
-  // Whatever it launches now runs there. False also while none of its processes has launched.
+  // Whatever it launches now runs there: who has not launched for kQuiet need not say so, its next
+  // launch sees it. False also while none of its processes has launched.
   bool is_there() const;
   // Serves them for so long, or less.
   void serve(Nanos at_most);
@@ -51,7 +55,14 @@ class ProfiledProgram {
   const std::string folder_, pci_;
   uint64_t set_ = 0;
   std::unique_ptr<ShimHost> host_;
+  struct Launches {
+    uint64_t count = 0;
+    Time last{};  // seen to rise
+  };
+  void watch();
+
   const MonotonicClock clock_;
+  std::map<ProcessId, Launches> launches_;
   pid_t pid_ = 0;
   std::optional<int> code_;
 };

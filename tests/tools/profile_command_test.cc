@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "tests/support/sanitized.h"
 #include "tests/tools/run_tool.h"
 #include "tests/tools/temp_dir.h"
 #include "tools/profile_sweep.h"
@@ -21,6 +22,11 @@ class ProfileCommand : public ::testing::Test {
   ProfileCommand() {
     for (int i = 0; i < 2000 && !std::filesystem::exists(socket_); ++i)
       std::this_thread::sleep_for(10ms);
+  }
+  void SetUp() override {
+#if GS_IS_SANITIZED
+    GTEST_SKIP() << "the programs are sanitized here, and that runtime wants to be loaded first";
+#endif
   }
   ~ProfileCommand() override { ::kill(simulation_.pid(), SIGTERM); }
 
@@ -59,6 +65,23 @@ TEST_F(ProfileCommand, DrawsTheCurveOfOneRun) {
   EXPECT_TRUE(TempDir::read(folder_.at("sweep.svg")).starts_with("<svg"));
   for (const auto& left : std::filesystem::directory_iterator(folder_.path()))
     EXPECT_FALSE(left.path().filename().string().starts_with("gpushare-profile")) << left.path();
+}
+
+// With the real library, on the simulated GPU: a training loop that knows nothing of us.
+TEST_F(ProfileCommand, MovesAProgramThatKnowsNothingOfIt) {
+  const std::filesystem::path build =
+      std::filesystem::path(program()).parent_path().parent_path().parent_path();
+  const ToolResult result =
+      run_tool("gpushare",
+               {"profile", "-g", "1,15", "-n", "50", "--json", folder_.at("sweep.json"), "--",
+                build / "bin/workloads/steps", "--mode", "train", "--iterations", "10000000",
+                "--units", "200"},
+               {"GPUSHARE_SIM=" + socket_, "LD_LIBRARY_PATH=" + (build / "lib/sim").string()});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const auto sweep = parse_sweep(TempDir::read(folder_.at("sweep.json")));
+  ASSERT_TRUE(sweep) << sweep.error().message();
+  ASSERT_EQ(sweep->points.size(), 2u);
+  for (const SweepPoint& point : sweep->points) EXPECT_GE(point.iterations, 50U);
 }
 
 TEST_F(ProfileCommand, SaysWhyThereIsNothingToMeasure) {
