@@ -296,6 +296,8 @@ void Agent::look_for_gpus() {
   if (shims_ != nullptr)
     driven_->scheduler->set_gated(
         [this](const ProcessId& process) { return shims_->is_gated(process); });
+  driven_->scheduler->set_serving(
+      [this](const ProcessId& process) { return mps_ != nullptr && mps_->is_server(process); });
   describe_self();
   driven_->scheduler->set_listener(
       {.on_switch =

@@ -59,6 +59,7 @@ class MpsClients {
   // Of those that live.
   std::size_t count() const;
   bool contains(const ProcessId& process) const;
+  bool is_server(const ProcessId& process) const { return servers_.contains(process); }
   // Does a server turn new clients away?
   bool has_fault() const;
   // Has anyone ended since this was last asked?

@@ -44,6 +44,9 @@ class MpsLink {
   // Is it one, as far as is known?
   bool is_client(const ProcessId& process) const { return clients_.contains(process); }
 
+  // Does it hold the context of its clients?
+  bool is_server(const ProcessId& process) const { return clients_.is_server(process); }
+
   const MpsStatus& status() const { return status_; }
 
   // For good: a daemon without clients ends, one with clients stays, for the next agent. Waits for

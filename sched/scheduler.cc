@@ -229,7 +229,7 @@ Time Scheduler::decide(uint32_t gpu, Time now) {
     const Accounting::Charge charge = state_.accounting[gpu].take_charge(pid);
     TenantUse& use = state_.tenant_use[member.tenant];
     use.used[gpu] += charge.used;
-    if (!is_gated(key.first))
+    if (!is_gated(key.first) && !is_serving(key.first))
       outside_.region.tenants[member.tenant].buckets[gpu].charge(charge.used);
 
     by_slot_[member.slot] = &key;
@@ -277,10 +277,11 @@ void Scheduler::enforce(uint32_t gpu, const Plan& plan) {
     Member& member = state_.members.at(key);
     member.target = decision.target;
     member.reason = decision.freeze;
-    const bool is_held_elsewhere = decision.freeze == FreezeReason::kCap && is_gated(key.first);
+    const bool is_spared =
+        is_serving(key.first) || (decision.freeze == FreezeReason::kCap && is_gated(key.first));
     targets_.push_back({.holder = state_.registry.holder(key.first, gpu),
                         .slice = decision.slice,
-                        .is_frozen = decision.freeze != FreezeReason::kNone && !is_held_elsewhere});
+                        .is_frozen = decision.freeze != FreezeReason::kNone && !is_spared});
   }
   state_.enforcer.apply(gpu, targets_);
 }

@@ -64,6 +64,8 @@ class Scheduler {
   // Whom somebody else charges for its cap and holds to it (shim_link.h). May be empty.
   using Gated = std::function<bool(const ProcessId&)>;
   void set_gated(Gated gated) { gated_ = std::move(gated); }
+  // Whose time on the GPU is that of others, its clients: neither charged nor frozen. May be empty.
+  void set_serving(Gated serving) { serving_ = std::move(serving); }
   void set_listener(Listener listener) { listener_ = std::move(listener); }
 
  private:
@@ -80,6 +82,7 @@ class Scheduler {
   Time decide(uint32_t gpu, Time now);
   void enforce(uint32_t gpu, const Plan& plan);
   bool is_gated(const ProcessId& process) const { return gated_ && gated_(process); }
+  bool is_serving(const ProcessId& process) const { return serving_ && serving_(process); }
   void note_states(Time now);
   void on_change(const Enforcer::Change& change);
   void do_chores(Time now);
@@ -90,7 +93,7 @@ class Scheduler {
   Membership membership_;
   Publisher publisher_;
   Listener listener_;
-  Gated gated_;
+  Gated gated_, serving_;
   AgentConfig config_;
   std::vector<std::unique_ptr<Policy>> policies_;  // by GPU
   std::vector<bool> is_fast_;                      // by GPU

@@ -38,6 +38,22 @@ TEST(SchedulerBesideGates, OthersOfItsTenantAreFrozenWhenTheTokensAreUsedUp) {
   EXPECT_LT(shares[1], 0.05);
 }
 
+// A server of MPS: the switch log gives its clients' time to it, whose tenant is not theirs.
+TEST(SchedulerBesideGates, WhoServesOthersIsNeitherChargedNorFrozen) {
+  SchedulerRig rig;
+  rig.start();
+  rig.add_busy("capped", {{"max", "30%"}});
+  rig.add_busy("capped", {});
+  rig.scheduler->set_serving(
+      [&](const ProcessId& process) { return process == rig.programs[0]->process; });
+  rig.run_for(1s);
+  ASSERT_TRUE(rig.tenants.set_frozen("capped", true));
+  const auto shares = rig.measure(2s);
+  EXPECT_GT(shares[0], 0.95);
+  EXPECT_LT(shares[1], 0.05);
+  EXPECT_EQ(rig.record(*rig.programs[0]).freezes, 0u);
+}
+
 TEST(SchedulerBesideGates, AUserStillFreezesIt) {
   SchedulerRig rig;
   rig.start();
