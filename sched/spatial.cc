@@ -14,6 +14,16 @@ uint64_t launches_of(const ShimSlot& slot) {
   return sum;
 }
 
+// ShimGpu::wanted and applied. Who has all groups has the whole GPU: no partition keeps it from the
+// SMs that are in no group.
+uint64_t word_of(SmGroups groups, const SmGeometry& geometry) {
+  return std::popcount(groups) == static_cast<int>(geometry.groups) ? 0 : groups;
+}
+
+uint32_t sms_of(uint32_t groups, const SmGeometry& geometry) {
+  return groups == geometry.groups ? geometry.sms : groups * geometry.sms_per_group;
+}
+
 }  // namespace
 
 Spatial::Spatial(std::span<const GpuInfo> gpus, const MakeSmClaims& make) {
@@ -46,7 +56,8 @@ ShimWish Spatial::wish(uint32_t tenant, const TenantSettings& settings) const {
   if (wish.features == 0) return wish;
   wish.is_closed = true;
   for (const Gpu& gpu : gpus_)
-    wish.gpus.push_back({.pci = gpu.info.pci, .groups = gpu.partition.ordered(tenant)});
+    wish.gpus.push_back(
+        {.pci = gpu.info.pci, .groups = word_of(gpu.partition.ordered(tenant), gpu.geometry)});
   return wish;
 }
 
@@ -96,11 +107,12 @@ void Spatial::take_answers(Gpu& gpu, std::size_t place, Time now, std::span<cons
     const uint32_t tenant = order.first;
     const Time at = order.second;
     const SmGroups ordered = gpu.partition.ordered(tenant);
+    const uint64_t word = word_of(ordered, gpu.geometry);
     const bool is_confirmed = std::ranges::all_of(clients, [&](const Client& client) {
       if (client.tenant != tenant || !is_on(client, gpu)) return true;
       const ShimGpu& own = client.slot->gpus[place];
-      if (own.wanted.load(std::memory_order_relaxed) != ordered) return false;  // it has just come
-      if (own.applied.load(std::memory_order_acquire) == ordered) return true;
+      if (own.wanted.load(std::memory_order_relaxed) != word) return false;  // it has just come
+      if (own.applied.load(std::memory_order_acquire) == word) return true;
       return now - std::max(at, known_[client.process].last_launch) >= kQuiet;
     });
     if (is_confirmed) gpu.partition.confirm(tenant, ordered);
@@ -159,7 +171,8 @@ void Spatial::tell(const Gpu& gpu, std::size_t place, std::span<const Client> cl
   };
   for (const Client& client : clients) {
     ShimGpu& own = client.slot->gpus[place];
-    put(own.wanted, is_on(client, gpu) ? gpu.partition.ordered(client.tenant) : SmGroups{0});
+    put(own.wanted,
+        is_on(client, gpu) ? word_of(gpu.partition.ordered(client.tenant), gpu.geometry) : 0);
     const SmPart had = part(client.tenant, gpu.info.index);
     put(own.sms, gpu.info.sm_count);
     put(own.sms_entitled, had.entitled);
@@ -192,10 +205,9 @@ SmPart Spatial::part(uint32_t tenant, uint32_t gpu) const {
   const auto entitled = at->entitled.find(tenant);
   if (entitled == at->entitled.end()) return {};
   const auto in_use = static_cast<uint32_t>(std::popcount(at->partition.in_use(tenant)));
-  const uint32_t sms = at->geometry.sms_per_group;
-  return {.entitled = entitled->second * sms,
-          .in_use = in_use * sms,
-          .sms_per_group = sms,
+  return {.entitled = sms_of(entitled->second, at->geometry),
+          .in_use = sms_of(in_use, at->geometry),
+          .sms_per_group = at->geometry.sms_per_group,
           .slo = at->claims->status(tenant)};
 }
 

@@ -169,7 +169,12 @@ else
   check "it is said who died" "$(has_logged 'MPS: over: .*tenant' && echo 1 || echo 0)" "tenant a: spin ..." "$(grep 'MPS: over' "$folder/agent.log" | tail -1)"
 fi
 
-# The server itself is killed, which is the surest end of all its clients.
+# The server itself is killed, which is the surest end of all its clients; of new ones, where they ended
+# with the one before.
+kill -0 $a 2>/dev/null || { run a a $common; a=$started; }
+kill -0 $b 2>/dev/null || { run b b $common; b=$started; }
+within 40 is_client $a
+within 20 is_client $b
 server=$(control get_server_list | head -1)
 kill -KILL "$server"
 within 30 has_logged "MPS: over: the server has ended"

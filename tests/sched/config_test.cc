@@ -171,7 +171,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadRow{"section", "[agnet]\n",
                "gpushare.toml:1:2: agnet: unknown key; did you mean 'agent'?"},
         BadRow{"root key", "weight = 3\n",
-               "gpushare.toml:1:1: weight: unknown key; allowed: agent, gpu, tenant"},
+               "gpushare.toml:1:1: weight: unknown key; allowed: agent, gpu, mps, tenant"},
         BadRow{"agent key", "[agent]\ntick_fast = 2\n",
                "gpushare.toml:2:1: agent.tick_fast: unknown key; did you mean 'tick_fast_ms'?"},
         BadRow{"tenant key", "[tenant.a]\n  wieght = 2\n",

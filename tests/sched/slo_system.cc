@@ -44,7 +44,7 @@ class SloSystem : public ::testing::Test {
 TEST_F(SloSystem, WhoAnnouncesGetsWhatItsTargetNeedsAndTheRestIsTheOthers) {
   rig_.start_agent();
   const auto rest = rig_.start_with_shim("spin", {"--kernel-us", "500", "--seconds", "1000"});
-  EXPECT_TRUE(eventually([&] { return part("rest").sms_in_use == 120; })) << seen();
+  EXPECT_TRUE(eventually([&] { return part("rest").sms_in_use == 132; })) << seen();
   EXPECT_EQ(part("rest").slo_state, SloState::kRest);
   const auto serve =
       rig_.start_with_shim("steps", {"--mode", "serve", "--announce", "1", "--iterations",
@@ -59,7 +59,7 @@ TEST_F(SloSystem, WhoAnnouncesGetsWhatItsTargetNeedsAndTheRestIsTheOthers) {
   EXPECT_LE(part("serve").latency_us, 2'000'000U);
   EXPECT_GT(part("serve").iterations_per_ks, 0U);
   serve->kill(SIGKILL);
-  EXPECT_TRUE(eventually([&] { return part("rest").sms_in_use == 120; })) << seen();
+  EXPECT_TRUE(eventually([&] { return part("rest").sms_in_use == 132; })) << seen();
 }
 
 TEST_F(SloSystem, WhoAnnouncesNothingIsRecognised) {

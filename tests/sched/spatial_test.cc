@@ -22,6 +22,8 @@ std::vector<GpuInfo> h200s(uint32_t count) {
   return gpus;
 }
 
+constexpr SmGroups kAllGroups = (SmGroups{1} << 15) - 1;
+
 // What the shim does in a process.
 struct Program {
   explicit Program(pid_t pid) : id{pid, 1} {}
@@ -32,8 +34,11 @@ struct Program {
     ++slot->stripes[0].launches;
     for (ShimGpu& gpu : slot->gpus) gpu.applied = gpu.wanted.load();
   }
-  // What its launches would run in.
-  SmGroups set(uint32_t gpu = 0) const { return slot->gpus[gpu].wanted; }
+  // What its launches would run in; without a partition that is all there is.
+  SmGroups set(uint32_t gpu = 0) const {
+    const SmGroups wanted = slot->gpus[gpu].wanted;
+    return wanted == 0 && !is_held() ? kAllGroups : wanted;
+  }
   int groups(uint32_t gpu = 0) const { return std::popcount(set(gpu)); }
 
   ProcessId id;
@@ -196,7 +201,7 @@ TEST_F(SpatialTest, AProcessHasAPartOfTheGpusThatItUses) {
   two.gpus = {1};
   run(100ms, {&one, &two});
   EXPECT_EQ(one.groups(0), 15);
-  EXPECT_EQ(one.groups(1), 0);
+  EXPECT_EQ(spatial_.part(one.tenant, 1).entitled, 0u);
   EXPECT_EQ(two.groups(1), 15);
   Program& fresh = come(make("c", "30"));
   fresh.gpus = {};

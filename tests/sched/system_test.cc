@@ -243,7 +243,7 @@ match = [{command="spin"}]
     return TenantGpuUse{};
   };
   const auto beside = rig.start_with_shim("spin", kSaturating);
-  EXPECT_TRUE(eventually([&] { return part("quarter").sms_in_use == 120; })) << "alone it has all";
+  EXPECT_TRUE(eventually([&] { return part("quarter").sms_in_use == 132; })) << "alone it has all";
   const auto sms = rig.start_with_shim("sms", {"--launches", "100000", "--units", "50"});
   EXPECT_TRUE(eventually([&] {
     const TenantGpuUse half = part("half"), quarter = part("quarter");
@@ -264,7 +264,7 @@ match = [{command="spin"}]
             std::string::npos);
   EXPECT_TRUE(eventually([&] { return part("half").sms_entitled == 16 && last_seen() < 64; }));
   beside->kill(SIGKILL);
-  EXPECT_TRUE(eventually([&] { return part("half").sms_in_use == 120 && last_seen() == 120; }));
+  EXPECT_TRUE(eventually([&] { return part("half").sms_in_use == 132 && last_seen() == 132; }));
 }
 
 // As the supervisor asks it to when the kernel module has come.

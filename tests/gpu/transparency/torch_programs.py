@@ -198,17 +198,15 @@ def dataloader():
 
 
 def allocate():
-    """Memory of all kinds: the caching allocator, the driver's own pools, pinned, and its end."""
-    pool = torch.cuda.MemPool()
+    """Memory that comes and goes, of the GPU and pinned, while copies are on their way."""
     kept = []
     for i in range(64):
-        with torch.cuda.use_mem_pool(pool):
-            kept.append(torch.full((1 << 18,), float(i), device=device))
-        if i % 3 == 0:
+        kept.append(torch.full((1 << (12 + i % 12),), float(i), device=device))
+        if i % 3 == 2:
             del kept[0]
             torch.cuda.empty_cache()
-        host = torch.empty(1 << 16, pin_memory=True)
-        host.copy_(kept[-1][: 1 << 16], non_blocking=True)
+        host = torch.empty(1 << 12, pin_memory=True)
+        host.copy_(kept[-1][: 1 << 12], non_blocking=True)
         torch.cuda.current_stream().synchronize()
         print(i, float(host.sum()))
 
