@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Two programs at once on one GPU, shared in every way there is: table.py BUILD [--json FILE] [--only ROW,...]
+
+Ways: alone; time: the driver's own time slices; mps: NVIDIA's MPS; mps P Q: the same with
+CUDA_MPS_ACTIVE_THREAD_PERCENTAGE; ours P Q: gpushared with sharing = "spatial", sm_percent P and Q. Needs
+root, python3 with torch and torchvision, and no other user of the GPU. Each measures for --seconds, after both
+are warm.
+"""
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+
+PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs.py"
+CONFIG = '[gpu.0]\nsharing = "spatial"\n[tenant.a]\nsm_percent = {}\n[tenant.b]\nsm_percent = {}\n'
+# Row: the first program, the one beside it, the ways.
+ROWS = {
+    "gemm": (["gemm"], None, ["alone", "ours 100 100", "alone", "ours 100 100"]),
+    "small beside heavy": (["small"], ["heavy"], ["alone", "time", "mps", "mps 25 75", "ours 25 75"]),
+    "small beside copier": (["small"], ["copier"], ["alone", "time", "mps", "mps 25 75", "ours 25 75"]),
+    "decoder beside training": (["decoder"], ["resnet"],
+                                ["alone", "time", "mps", "mps 40 60", "ours 30 70", "ours 40 60", "ours 50 50"]),
+}
+
+
+class Mps:
+    """A server of our own, in `folder`."""
+
+    def __init__(self, folder):
+        self.environment = {"CUDA_MPS_PIPE_DIRECTORY": folder + "/pipe", "CUDA_MPS_LOG_DIRECTORY": folder + "/log"}
+        for path in self.environment.values():
+            os.makedirs(path)
+        subprocess.run(["nvidia-cuda-mps-control", "-d"], check=True, env=os.environ | self.environment, timeout=60)
+
+    def end(self):
+        subprocess.run(["nvidia-cuda-mps-control"], input="quit -t 5\n", text=True, capture_output=True,
+                       env=os.environ | self.environment, timeout=60)
+
+
+class Agent:
+    def __init__(self, folder, build, shares):
+        self.folder, self.pipe = folder, folder + "/mps"
+        self.tool = [str(build / "bin/gpushare"), "--socket", folder + "/agent.sock", "--region",
+                     "/" + os.path.basename(folder)]
+        with open(folder + "/gpushare.toml", "w") as config:
+            config.write(CONFIG.format(*shares))
+        self.log = open(folder + "/agent.log", "w+")
+        self.process = subprocess.Popen([str(build / "bin/gpushared"), *self.tool[1:], "--config",
+                                         folder + "/gpushare.toml"], stdout=self.log, stderr=self.log)
+        deadline = time.monotonic() + 60
+        # Until it runs its MPS server: programs that start before would not be clients.
+        while "control daemon started" not in open(self.log.name).read():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                sys.exit("gpushared:\n" + open(self.log.name).read())
+            time.sleep(0.1)
+
+    def parts(self):
+        seen = subprocess.run([*self.tool, "status", "--json"], capture_output=True, text=True, timeout=20)
+        return {t["name"]: [g.get("sms_in_use") for g in t.get("gpus", [])]
+                for t in json.loads(seen.stdout)["tenants"] if t["name"] in "ab"}
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait(60)
+        subprocess.run(["nvidia-cuda-mps-control"], input="quit -t 5\n", text=True, capture_output=True,
+                       env=os.environ | {"CUDA_MPS_PIPE_DIRECTORY": self.pipe}, timeout=60)
+
+
+def measure(way, programs, seconds, build):
+    """{"programs": [what each said], "parts": ...}"""
+    kind, *shares = way.split()
+    with tempfile.TemporaryDirectory(prefix="gpushare-table-", ignore_cleanup_errors=True) as folder:
+        server = Mps(folder) if kind == "mps" else Agent(folder, build, shares) if kind == "ours" else None
+        running = []
+        try:
+            for i, words in enumerate(programs):
+                command, environment = [sys.executable, str(PROGRAMS), *words], dict(os.environ)
+                if kind == "mps":
+                    environment |= server.environment
+                    if shares:
+                        environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = shares[i]
+                if kind == "ours":
+                    command = [*server.tool, "run", "--shim", "--tenant", "ab"[i], "--", *command]
+                running.append(subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, text=True,
+                                                stdout=subprocess.PIPE, stderr=open(f"{folder}/{i}.err", "w")))
+            for i, program in enumerate(running):
+                if "ready" not in program.stdout.readline():
+                    return {"failed": open(f"{folder}/{i}.err").read()[-1500:]}
+            for program in running:
+                program.stdin.write(f"{seconds}\n")
+                program.stdin.flush()
+            result = {}
+            if kind == "ours":
+                time.sleep(seconds / 2)
+                result["parts"] = server.parts()
+            result["programs"] = [json.loads(program.stdout.readline() or "{}") for program in running]
+            return result
+        finally:
+            for program in running:
+                program.kill()
+                program.wait()
+            if server is not None:
+                server.end()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--only", default=",".join(ROWS), help="rows, with commas: " + ", ".join(ROWS))
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--commit", default="unknown")
+    options = parser.parse_args()
+    build = options.build.resolve()
+    rows = {}
+
+    def keep():
+        if options.json:
+            gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
+                                 capture_output=True, text=True).stdout.strip().split(", ")
+            options.json.write_text(json.dumps({
+                "date": datetime.date.today().isoformat(), "gpu": gpu[0], "driver": gpu[-1],
+                "kernel": platform.release(), "commit": options.commit,
+                "command": "bench/gpu/spatial/table.py " + " ".join(sys.argv[1:]), "seconds": options.seconds,
+                "rows": rows}, indent=1) + "\n")
+
+    for row in options.only.split(","):
+        first, second, ways = ROWS[row]
+        if first == ["decoder"]:  # half of what it can answer alone
+            full = measure("alone", [first], options.seconds, build)["programs"][0]
+            first = [*first, "--rate", str(round(full["per_s"] / 2, 2))]
+            print(row, "flat out alone", json.dumps(full), flush=True)
+        rows[row] = []
+        for way in ways:
+            both = [first] if way == "alone" or second is None else [first, second]
+            seen = measure(way, both, options.seconds, build)
+            rows[row].append({"way": way, **seen})
+            print(f"{row:26} {way:14}", json.dumps(seen), flush=True)
+            keep()
+        if second is not None:
+            seen = measure("alone", [second], options.seconds, build)
+            rows[row].append({"way": "alone, the other", **seen})
+            print(f"{row:26} {'other alone':14}", json.dumps(seen), flush=True)
+            keep()
+
+
+main()
