@@ -118,8 +118,9 @@ GPUSHARE_FUNCTION(gpushare_begin, (struct gpushare_iteration * iteration, int ph
 /* Its result is there. The same structure may be used again. */
 GPUSHARE_FUNCTION(gpushare_end, (struct gpushare_iteration * iteration), (iteration))
 
-/* What 99 of 100 iterations are to take at most, from arrival, or from the begin where arrivals are
- * not announced, to the end. 0 takes it back. An administrator's setting goes before it. */
+/* What an iteration is to take at most on average, from arrival, or from the begin where arrivals are
+ * not announced; microseconds, 0 takes it back. Policy slo keeps the mean of each second at 95 % of
+ * it or below where it can. What an operator has set for the tenant (slo_us) counts instead. */
 GPUSHARE_FUNCTION(gpushare_set_slo, (uint32_t us), (us))
 
 /* What the agent sees of this process. */

@@ -92,7 +92,7 @@ def arrive():
 
 
 def set_slo(us):
-    """What 99 of 100 iterations are to take at most, in microseconds; 0 takes it back."""
+    """What an iteration is to take at most on average, in microseconds; 0 takes it back."""
     return _set_slo(us) == OK
 
 
