@@ -118,9 +118,10 @@ GPUSHARE_FUNCTION(gpushare_begin, (struct gpushare_iteration * iteration, int ph
 /* Its result is there. The same structure may be used again. */
 GPUSHARE_FUNCTION(gpushare_end, (struct gpushare_iteration * iteration), (iteration))
 
-/* What an iteration is to take at most on average, from arrival, or from the begin where arrivals are
- * not announced; microseconds, 0 takes it back. Policy slo keeps the mean of each second at 95 % of
- * it or below where it can. What an operator has set for the tenant (slo_us) counts instead. */
+/* What an iteration is to take at most on average, from arrival, or from the begin where arrivals
+ * are not announced; microseconds, 0 takes it back. Policy slo keeps the mean of each second at 95
+ * % of it or below where it can. What an operator has set for the tenant (slo_us) counts instead.
+ */
 GPUSHARE_FUNCTION(gpushare_set_slo, (uint32_t us), (us))
 
 /* What the agent sees of this process. */

@@ -46,7 +46,8 @@ PYTHON
 }
 # Now, over $2 seconds: what is written from here on, so that who has stopped has 0.
 rate_now() {
-  local before=$(wc -l <"$1")
+  local before
+  before=$(wc -l <"$1")
   sleep "$2"
   tail -n +$((before + 1)) "$1" >"$1.now"
   rate "$1.now" "$2"
@@ -61,11 +62,13 @@ ratio() { python3 -c "print(round($1 / max($2, 1e-9), 3))"; }
 is() { python3 -c "print(1 if $1 else 0)"; }
 
 finish() {
+  # shellcheck disable=SC2046 # a list
   kill $(jobs -p) 2>/dev/null
   sleep 0.5
   [ -n "$agent" ] && kill -TERM "$agent" 2>/dev/null
   sleep 1
   control "quit -t 2" >/dev/null
+  # shellcheck disable=SC2046 # a list
   kill -KILL $(jobs -p) 2>/dev/null
   rm -f "/dev/shm$GPUSHARE_REGION" "/dev/shm$GPUSHARE_REGION.lock"
   [ "$wrong" = 0 ] && rm -rf "$folder" || echo "{\"folder\":\"$folder\"}"
@@ -89,7 +92,7 @@ within 10 has_logged "MPS: control daemon started"
 check "the agent starts the control daemon" "$([ -n "$(daemon)" ] && echo 1 || echo 0)" "a pid" "$(grep MPS "$folder/agent.log" | tail -2)"
 gpus=$(ls /dev/nvidia[0-9]* 2>/dev/null | wc -l)
 # With GPUs that are shared by time beside it, a program becomes a client when it names the spatial one.
-[ "$gpus" -gt 1 ] && export CUDA_VISIBLE_DEVICES=$($cli status --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["gpus"][0]["uuid"])')
+[ "$gpus" -gt 1 ] && CUDA_VISIBLE_DEVICES=$($cli status --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["gpus"][0]["uuid"])') && export CUDA_VISIBLE_DEVICES
 
 # How long a unit of work is, and what each does alone.
 timeout 60 "$spin" --seconds 1 >"$folder/unit.out" 2>&1

@@ -309,7 +309,7 @@ int main(int argc, char** argv) {
   for (int i = own; i < argc; ++i) {
     if (std::strcmp(argv[i], "--") != 0) continue;
     if (i != own && settings.alternate == 0) break;  // one program, and its own business
-    argv[i] = nullptr;  // the end of the one before
+    argv[i] = nullptr;                               // the end of the one before
     if (i + 1 < argc && std::strcmp(argv[i + 1], "--") != 0) commands.push_back(argv + i + 1);
   }
   if (commands.empty()) {

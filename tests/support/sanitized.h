@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GS_IS_SANITIZED: this code is under the address or the thread sanitizer, 1, or not, 0. Each compiler
-// says so in its own way.
+// GS_IS_SANITIZED: this code is under the address or the thread sanitizer, 1, or not, 0. Each
+// compiler says so in its own way.
 #pragma once
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
