@@ -290,12 +290,12 @@ void Agent::look_for_gpus() {
                                   config_.agent);
   module_.start_over(gpu.gpus(), config_);
   take_spatial_gpus();
-  if (shims_ != nullptr)
+  if (shims_ != nullptr) {
     driven_->scheduler->set_parts(
         [this](uint32_t tenant, uint32_t index) { return shims_->part(tenant, index); });
-  if (shims_ != nullptr)
     driven_->scheduler->set_gated(
         [this](const ProcessId& process) { return shims_->is_gated(process); });
+  }
   driven_->scheduler->set_serving(
       [this](const ProcessId& process) { return mps_ != nullptr && mps_->is_server(process); });
   describe_self();

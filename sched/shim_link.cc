@@ -9,16 +9,6 @@
 #include "shmctl/base/log.h"
 
 namespace gpushare {
-namespace {
-
-uint64_t launches_of(const ShimSlot& slot) {
-  uint64_t sum = 0;
-  for (const ShimStripe& stripe : slot.stripes)
-    sum += stripe.launches.load(std::memory_order_relaxed);
-  return sum;
-}
-
-}  // namespace
 
 Result<std::unique_ptr<ShimLink>> ShimLink::listen(const std::string& path, const Tenants& tenants,
                                                    const ProcReader& processes) {
@@ -113,9 +103,10 @@ Time ShimLink::enforce_caps(Time now, std::span<const Spatial::Client> present) 
   }
   const Time next = caps_.step(now, gated, [&](uint32_t tenant, uint32_t gpu) {
     std::optional<ShimCaps::Budget> budget;
+    if (gpu >= kMaxGpus) return budget;
     const std::optional<Cap>& cap = tenants_.at(tenant)->settings.cap;
     TokenBucket& bucket = region_->tenants[tenant].buckets[gpu];
-    if (cap && gpu < kMaxGpus && bucket.is_enabled())
+    if (cap && bucket.is_enabled())
       budget = {.cap = {.fraction = cap->fraction(),
                         .period = cap->period,
                         .burst = cap->quota,

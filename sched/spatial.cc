@@ -7,13 +7,6 @@
 namespace gpushare {
 namespace {
 
-uint64_t launches_of(const ShimSlot& slot) {
-  uint64_t sum = 0;
-  for (const ShimStripe& stripe : slot.stripes)
-    sum += stripe.launches.load(std::memory_order_relaxed);
-  return sum;
-}
-
 // ShimGpu::wanted and applied. Who has all groups has the whole GPU: no partition keeps it from the
 // SMs that are in no group.
 uint64_t word_of(SmGroups groups, const SmGeometry& geometry) {

@@ -133,6 +133,14 @@ struct ShimSlot {
                    sizeof(ShimStripe) * kShimStripes - sizeof(ShimIterations) - kShimPathBytes];
 };
 
+// Kernels and graphs that the process has launched, by all its threads.
+inline uint64_t launches_of(const ShimSlot& slot) {
+  uint64_t sum = 0;
+  for (const ShimStripe& stripe : slot.stripes)
+    sum += stripe.launches.load(std::memory_order_relaxed);
+  return sum;
+}
+
 static_assert(std::atomic<uint64_t>::is_always_lock_free, "shared memory must not hide a lock");
 static_assert(sizeof(ShimHead) == 24 && sizeof(ShimGpu) == 56 && sizeof(ShimStripe) == 64);
 static_assert(offsetof(ShimSlot, gate) == 64 && offsetof(ShimSlot, beat_ns) == 72);

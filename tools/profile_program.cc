@@ -21,13 +21,6 @@ namespace fs = std::filesystem;
 
 constexpr Nanos kPoll{20'000'000};
 
-uint64_t launches_of(const ShimSlot& slot) {
-  uint64_t sum = 0;
-  for (const ShimStripe& stripe : slot.stripes)
-    sum += stripe.launches.load(std::memory_order_relaxed);
-  return sum;
-}
-
 // Ours, but for `changes` ("NAME=value").
 std::vector<std::string> environment_with(const std::vector<std::string>& changes) {
   std::vector<std::string> all = changes;

@@ -230,17 +230,6 @@ void Progress::take_recognised() {
 
 // --- announced ----------------------------------------------------------------------------------
 
-namespace {
-
-uint64_t launches_of(const ShimSlot& slot) {
-  uint64_t sum = 0;
-  for (const ShimStripe& stripe : slot.stripes)
-    sum += stripe.launches.load(std::memory_order_relaxed);
-  return sum;
-}
-
-}  // namespace
-
 // REQUIRES: lock_ is held. What was recognised before stays in the sums.
 void Progress::announce() {
   if (now_.source == ShimSource::kAnnounced) return;

@@ -119,7 +119,7 @@ struct Counts {
 
 Counts counts_of(const ShimSlot& slot) {
   Counts counts;
-  for (const ShimStripe& stripe : slot.stripes) counts.launches += stripe.launches.load();
+  counts.launches = launches_of(slot);
   for (const ShimGpu& gpu : slot.gpus) counts.moves += gpu.moves.load();
   counts.waited_ns = slot.waited_ns.load();
   counts.gave_up = slot.gave_up.load();

@@ -33,12 +33,6 @@ std::vector<char*> pointers(const std::vector<std::string>& strings) {
   return all;
 }
 
-uint64_t launches_of(const ShimSlot& slot) {
-  uint64_t sum = 0;
-  for (const ShimStripe& stripe : slot.stripes) sum += stripe.launches.load();
-  return sum;
-}
-
 }  // namespace
 
 std::string build_folder() {
