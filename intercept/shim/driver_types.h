@@ -6,14 +6,6 @@
 
 extern "C" {
 
-using CUarray = struct CUarray_st*;
-using CUgraph = struct CUgraph_st*;
-using CUgraphExec = struct CUgraphExec_st*;
 using CUmemoryPool = struct CUmemPoolHandle_st*;
-
-struct CUmemLocation {
-  int type;
-  int id;
-};
 
 }  // extern "C"

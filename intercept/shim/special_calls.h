@@ -98,9 +98,9 @@ struct CaptureBegun<index, CUresult(CUstream, Rest...)> {
 
 template <int index, class Signature>
 struct CaptureEnded {
-  static CUresult call(CUstream stream, void* graph) {
+  static CUresult call(CUstream stream, CUgraph* graph) {
     StreamUse use(stream, flavor_of(index), Use::kWait);
-    const CUresult result = real<CUresult (*)(CUstream, void*)>(index)(use.physical(), graph);
+    const CUresult result = real<CUresult (*)(CUstream, CUgraph*)>(index)(use.physical(), graph);
     if (use.stream() != nullptr) Streams::get()->end_capture(*use.stream());
     if (result != CUDA_ERROR_ILLEGAL_STATE)  // else there was none
       if (Progress* all = Progress::get()) all->end_capture();

@@ -17,6 +17,8 @@
 //   gs_stamps   *out += base[i * stride_bytes], folded
 //   gs_sms      sets the bit of every SM that runs a block in the words at `out`; a block stays for
 //               `units` units, so that the next one goes elsewhere
+//   gs_note     appends `value` to a list whose first word is its length; one thread, and nobody else
+//               at the same time
 #pragma once
 
 namespace gpushare::workloads {
@@ -388,6 +390,26 @@ sms_unit:
 	@%other bra sms_end;
 	red.global.or.b32 [%out], %bit;
 sms_end:
+	ret;
+}
+
+.visible .entry gs_note(
+	.param .u64 gs_note_list,
+	.param .u32 gs_note_value)
+{
+	.reg .b32 %length, %value;
+	.reg .b64 %list, %place;
+
+	ld.param.u64 %list, [gs_note_list];
+	ld.param.u32 %value, [gs_note_value];
+	cvta.to.global.u64 %list, %list;
+	ld.volatile.global.u32 %length, [%list];
+	add.u32 %length, %length, 1;
+	mul.wide.u32 %place, %length, 4;
+	add.u64 %place, %list, %place;
+	st.volatile.global.u32 [%place], %value;
+	membar.sys;
+	st.volatile.global.u32 [%list], %length;
 	ret;
 }
 )ptx";

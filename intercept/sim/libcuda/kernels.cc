@@ -196,6 +196,19 @@ bool sms_run(const KernelLaunch& launch, const MemoryMap& memory) {
   return true;
 }
 
+// gs_note(list, value)
+constexpr std::array<uint8_t, 2> kNoteParameters{8, 4};
+
+bool note_run(const KernelLaunch& launch, const MemoryMap& memory) {
+  const uint64_t list = launch.arguments[0];
+  const auto* length = memory.resolve<uint32_t>(list);
+  auto* words = length == nullptr ? nullptr : memory.resolve<uint32_t>(list, uint64_t{*length} + 2);
+  if (words == nullptr) return false;
+  words[words[0] + 1] = low(launch.arguments[1]);
+  ++words[0];
+  return true;
+}
+
 constexpr KernelModel kKernels[] = {
     {"gs_empty", {}, empty_cost, nullptr},
     {"gs_spin", kSpinParameters, spin_cost, spin_run},
@@ -206,6 +219,7 @@ constexpr KernelModel kKernels[] = {
     {"gs_stamp", kStampParameters, stamp_cost, stamp_run},
     {"gs_stamps", kStampsParameters, stamp_cost, stamps_run},
     {"gs_sms", kSmsParameters, sms_cost, sms_run},
+    {"gs_note", kNoteParameters, empty_cost, note_run},
 };
 
 }  // namespace

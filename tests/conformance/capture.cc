@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams that record a graph instead of running: what is recorded, what is refused meanwhile, and
+// what ends a recording ("CUDA Programming Guide, Creating a Graph Using Stream Capture").
+#include "tests/conformance/scenes.h"
+
+namespace gpushare::conformance {
+namespace {
+
+void begin(CUstream stream, CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL) {
+  must(cuStreamBeginCapture_v2(stream, mode), "cuStreamBeginCapture_v2");
+}
+
+std::string status_of(CUstream stream) {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  const CUresult result = cuStreamIsCapturing(stream, &status);
+  if (result != CUDA_SUCCESS) return name_of(result);
+  constexpr const char* kNames[] = {"none", "active", "invalidated"};
+  return status < 3 ? kNames[status] : "?";
+}
+
+// What ending it gives; the graph, if there is one, is not kept.
+std::string end(CUstream stream) {
+  CUgraph graph = nullptr;
+  const CUresult result = cuStreamEndCapture(stream, &graph);
+  const std::string text = name_of(result) + (graph == nullptr ? " no graph" : " graph");
+  if (graph != nullptr) static_cast<void>(cuGraphDestroy(graph));
+  return text;
+}
+
+size_t count_of(CUgraph graph) {
+  size_t count = 0;
+  must(cuGraphGetNodes(graph, nullptr, &count), "cuGraphGetNodes");
+  return count;
+}
+
+// Instantiates, launches in `stream`, waits and destroys.
+void run(CUgraph graph, CUstream stream) {
+  CUgraphExec exec = nullptr;
+  must(cuGraphInstantiateWithFlags(&exec, graph, 0), "cuGraphInstantiateWithFlags");
+  must(cuGraphLaunch(exec, stream), "cuGraphLaunch");
+  must(cuStreamSynchronize(stream), "cuStreamSynchronize");
+  must(cuGraphExecDestroy(exec), "cuGraphExecDestroy");
+}
+
+void fork_and_join(Stage& stage) {
+  const CUstream first = stage.stream(CU_STREAM_NON_BLOCKING),
+                 second = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUevent forked = stage.event(), joined = stage.event();
+  begin(first);
+  stage.note(first, 'a');
+  must(cuEventRecord(forked, first), "cuEventRecord");
+  stage.say(status_of(second));
+  must(cuStreamWaitEvent(second, forked, 0), "cuStreamWaitEvent");
+  stage.say(status_of(second));
+  stage.note_on_host(second, 'b');
+  must(cuEventRecord(joined, second), "cuEventRecord");
+  must(cuStreamWaitEvent(first, joined, 0), "cuStreamWaitEvent");
+  stage.note(first, 'c');
+  CUgraph graph = nullptr;
+  must(cuStreamEndCapture(first, &graph), "cuStreamEndCapture");
+  stage.say(status_of(first) + " " + status_of(second));
+  stage.say("nodes " + std::to_string(count_of(graph)));
+  stage.note_now('-');  // nothing has run
+  run(graph, first);
+  run(graph, second);
+  must(cuGraphDestroy(graph), "cuGraphDestroy");
+}
+
+void copies_and_fills(Stage& stage) {
+  const CUstream stream = stage.stream();
+  const CUdeviceptr word = stage.word(), copy = stage.word();
+  begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  must(cuMemsetD32Async(word, 3, 1, stream), "cuMemsetD32Async");
+  must(cuMemcpyDtoDAsync_v2(copy, word, 4, stream), "cuMemcpyDtoDAsync_v2");
+  must(cuMemsetD32Async(word, 4, 1, stream), "cuMemsetD32Async");
+  CUgraph graph = nullptr;
+  must(cuStreamEndCapture(stream, &graph), "cuStreamEndCapture");
+  CUgraphNode nodes[3] = {};
+  size_t count = 3;
+  must(cuGraphGetNodes(graph, nodes, &count), "cuGraphGetNodes");
+  stage.say("nodes " + std::to_string(count));
+  stage.say("before " + std::to_string(stage.read(word)));
+  run(graph, stream);
+  stage.say("after " + std::to_string(stage.read(word)) + " " + std::to_string(stage.read(copy)));
+  must(cuGraphDestroy(graph), "cuGraphDestroy");
+}
+
+// "...an implicit dependency on a current capture sequence": the legacy stream would have to wait
+// for the capturing stream.
+void legacy_while_blocking_captures(Stage& stage) {
+  const CUstream stream = stage.stream();
+  begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  stage.note(stream, 'a');
+  CUdeviceptr list = stage.list();
+  uint32_t what = 'b';
+  void* parameters[] = {&list, &what};
+  stage.say(name_of(
+      cuLaunchKernel(stage.note_kernel(), 1, 1, 1, 1, 1, 1, 0, nullptr, parameters, nullptr)));
+  stage.say(status_of(stream));
+  stage.say(end(stream));
+  stage.say(status_of(stream));
+}
+
+// A non-blocking stream has nothing to do with it.
+void legacy_while_non_blocking_captures(Stage& stage) {
+  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
+  begin(stream);
+  stage.note(stream, 'a');
+  stage.note(nullptr, 'b');
+  stage.say(status_of(stream));
+  stage.say(end(stream));
+}
+
+void capture_of_legacy(Stage& stage) {
+  stage.say(name_of(cuStreamBeginCapture_v2(nullptr, CU_STREAM_CAPTURE_MODE_RELAXED)));
+  stage.say(status_of(nullptr));
+}
+
+void begun_twice(Stage& stage) {
+  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
+  begin(stream);
+  stage.say(name_of(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL)));
+  stage.say(end(stream));
+  stage.say("again " + end(stream));
+}
+
+// One that would never end.
+void waits(Stage& stage) {
+  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
+  begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  stage.say("synchronize " + name_of(cuStreamSynchronize(stream)));
+  stage.say(end(stream));
+  begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  stage.say("query " + name_of(cuStreamQuery(stream)));
+  stage.say(end(stream));
+}
+
+void captured_event(Stage& stage) {
+  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUevent event = stage.event();
+  begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  must(cuEventRecord(event, stream), "cuEventRecord");
+  stage.say("query " + name_of(cuEventQuery(event)));
+  stage.say("wait " + name_of(cuEventSynchronize(event)));
+  stage.say(end(stream));
+}
+
+void not_joined(Stage& stage) {
+  const CUstream first = stage.stream(CU_STREAM_NON_BLOCKING),
+                 second = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUevent event = stage.event();
+  begin(first);
+  must(cuEventRecord(event, first), "cuEventRecord");
+  must(cuStreamWaitEvent(second, event, 0), "cuStreamWaitEvent");
+  stage.note(second, 'b');
+  stage.say(end(first));
+  stage.say(status_of(first) + " " + status_of(second));
+}
+
+void ended_in_another_stream(Stage& stage) {
+  const CUstream first = stage.stream(CU_STREAM_NON_BLOCKING),
+                 second = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUevent event = stage.event();
+  begin(first);
+  must(cuEventRecord(event, first), "cuEventRecord");
+  must(cuStreamWaitEvent(second, event, 0), "cuStreamWaitEvent");
+  stage.say("other " + end(second));
+  stage.say("first " + end(first));
+}
+
+void event_from_outside(Stage& stage) {
+  const CUstream first = stage.stream(CU_STREAM_NON_BLOCKING),
+                 second = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUevent event = stage.event();
+  must(cuEventRecord(event, second), "cuEventRecord");
+  begin(first);
+  stage.say(name_of(cuStreamWaitEvent(first, event, 0)));
+  stage.say(end(first));
+}
+
+void two_captures(Stage& stage) {
+  const CUstream first = stage.stream(CU_STREAM_NON_BLOCKING),
+                 second = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUevent event = stage.event();
+  begin(first);
+  begin(second);
+  must(cuEventRecord(event, first), "cuEventRecord");
+  stage.say(name_of(cuStreamWaitEvent(second, event, 0)));
+  stage.say(end(first));
+  stage.say(end(second));
+}
+
+void other_thread(Stage& stage) {
+  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
+  begin(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  stage.thread([&] { stage.say("local, other thread: " + end(stream)); }).join();
+  stage.say("own thread: " + end(stream));
+  begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  stage.thread([&] { stage.say("relaxed, other thread: " + end(stream)); }).join();
+}
+
+// What might wait for the GPU is refused while a capture forbids it: its thread's own one that is
+// not relaxed, or any thread's global one.
+void calls_that_may_wait(Stage& stage) {
+  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUevent event = stage.event();
+  must(cuEventRecord(event, stream), "cuEventRecord");
+  stage.synchronize(stream);
+  const auto query = [&] { return name_of(cuEventQuery(event)); };
+  begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+  stage.thread([&] { stage.say("global, other thread: " + query()); }).join();
+  stage.say(end(stream));
+  begin(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+  stage.thread([&] { stage.say("local, other thread: " + query()); }).join();
+  stage.say("own: " + query());
+  stage.say(end(stream));
+  begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  stage.say("relaxed, own: " + query());
+  stage.say(end(stream));
+  begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+  must(cuThreadExchangeStreamCaptureMode(&mode), "cuThreadExchangeStreamCaptureMode");
+  stage.say("global, thread relaxed: " + query());
+  must(cuThreadExchangeStreamCaptureMode(&mode), "cuThreadExchangeStreamCaptureMode");
+  stage.say("was " + std::to_string(mode));
+  stage.say(end(stream));
+}
+
+void allocation(Stage& stage) {
+  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
+  const auto allocate = [] {
+    CUdeviceptr memory = 0;
+    const CUresult result = cuMemAlloc_v2(&memory, 4);
+    if (result == CUDA_SUCCESS) must(cuMemFree_v2(memory), "cuMemFree_v2");
+    return name_of(result);
+  };
+  begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+  stage.say("global " + allocate());
+  stage.say(end(stream));
+  begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  stage.say("relaxed " + allocate());
+  stage.say(end(stream));
+}
+
+void context_wait(Stage& stage) {
+  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
+  begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  stage.say(name_of(cuCtxSynchronize()));
+  stage.say(end(stream));
+}
+
+// Other streams run meanwhile, blocking ones, too.
+void others_run(Stage& stage) {
+  const CUstream capturing = stage.stream(CU_STREAM_NON_BLOCKING), other = stage.stream();
+  begin(capturing);
+  stage.note(capturing, 'a');
+  stage.note(other, 'b');
+  stage.synchronize(other);
+  stage.say(end(capturing));
+}
+
+void destroyed_while_capturing(Stage& stage) {
+  CUstream stream = nullptr;
+  must(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+  stage.note(stream, 'a');
+  stage.say(name_of(cuStreamDestroy_v2(stream)));
+}
+
+constexpr Scene kScenes[] = {
+    {"capture with a fork and a join", fork_and_join},
+    {"capture of copies and fills", copies_and_fills},
+    {"legacy stream while a blocking stream captures", legacy_while_blocking_captures},
+    {"legacy stream while a non-blocking stream captures", legacy_while_non_blocking_captures},
+    {"capture of the legacy stream", capture_of_legacy},
+    {"capture begun twice", begun_twice},
+    {"waits for a capturing stream", waits},
+    {"event of a capture", captured_event},
+    {"capture with a stream that is not joined", not_joined},
+    {"capture ended in another stream", ended_in_another_stream},
+    {"capture waits for an event from outside", event_from_outside},
+    {"two captures wait for each other", two_captures},
+    {"capture ended by another thread", other_thread},
+    {"calls that may wait while a stream captures", calls_that_may_wait},
+    {"allocation while a stream captures", allocation},
+    {"wait for the context while a stream captures", context_wait},
+    {"other streams while one captures", others_run},
+    {"stream destroyed while it captures", destroyed_while_capturing},
+};
+
+}  // namespace
+
+std::span<const Scene> capture_scenes() { return kScenes; }
+
+}  // namespace gpushare::conformance

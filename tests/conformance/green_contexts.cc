@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Green contexts: streams in parts of the GPU (groups of 8 SMs, as of compute capability 9.0) that
+// belong to its primary context. Numbers are those of a GPU with 132 SMs.
+#include <bit>
+
+#include "tests/conformance/scenes.h"
+
+namespace gpushare::conformance {
+namespace {
+
+// Two of the groups of 8 SMs, and their streams.
+class TwoParts {
+ public:
+  explicit TwoParts(const Stage& stage) {
+    const CUdevice device = stage.session().device();
+    CUdevResource whole{};
+    must(cuDeviceGetDevResource(device, &whole, CU_DEV_RESOURCE_TYPE_SM), "cuDeviceGetDevResource");
+    unsigned count = 2;
+    must(cuDevSmResourceSplitByCount(groups_, &count, &whole, &rest_, 0, 8),
+         "cuDevSmResourceSplitByCount");
+    if (count != 2) throw Failure{"no two groups of SMs"};
+    for (int i = 0; i < 2; ++i) {
+      CUdevResourceDesc description = nullptr;
+      must(cuDevResourceGenerateDesc(&description, &groups_[i], 1), "cuDevResourceGenerateDesc");
+      must(cuGreenCtxCreate(&parts_[i], description, device, CU_GREEN_CTX_DEFAULT_STREAM),
+           "cuGreenCtxCreate");
+      must(cuGreenCtxStreamCreate(&streams_[i], parts_[i], CU_STREAM_NON_BLOCKING, 0),
+           "cuGreenCtxStreamCreate");
+    }
+  }
+  ~TwoParts() {
+    for (int i = 0; i < 2; ++i) {
+      static_cast<void>(cuStreamDestroy_v2(streams_[i]));
+      static_cast<void>(cuGreenCtxDestroy(parts_[i]));
+    }
+  }
+  TwoParts(const TwoParts&) = delete;
+  TwoParts& operator=(const TwoParts&) = delete;
+
+  CUstream stream(int part) const { return streams_[part]; }
+  unsigned sms(int part) const { return groups_[part].sm.smCount; }
+  unsigned other_sms() const { return rest_.sm.smCount; }
+
+ private:
+  CUdevResource groups_[2] = {}, rest_ = {};
+  CUgreenCtx parts_[2] = {};
+  CUstream streams_[2] = {};
+};
+
+// How many SMs the blocks of a kernel were on.
+int sms_used(Stage& stage, CUstream stream) {
+  constexpr size_t kWords = 8;
+  const CUdeviceptr bits = stage.session().new_zeroed(kWords * sizeof(uint32_t));
+  workloads::launch(stage.session().kernel("gs_sms"), {132 * 16, 256}, stream, bits, 2000u);
+  stage.synchronize(stream);
+  uint32_t words[kWords] = {};
+  must(cuMemcpyDtoH_v2(words, bits, sizeof words), "cuMemcpyDtoH_v2");
+  must(cuMemFree_v2(bits), "cuMemFree_v2");
+  int count = 0;
+  for (const uint32_t word : words) count += std::popcount(word);
+  return count;
+}
+
+void sizes(Stage& stage) {
+  const TwoParts parts(stage);
+  stage.say("of 132:");
+  stage.say(std::to_string(parts.sms(0)) + " " + std::to_string(parts.sms(1)) + " " +
+            std::to_string(parts.other_sms()));
+  stage.say("used " + std::to_string(sms_used(stage, parts.stream(0))));
+}
+
+void parts_pass_each_other(Stage& stage) {
+  const TwoParts parts(stage);
+  expect_passes(stage, parts.stream(0), parts.stream(1));
+  expect_passes(stage, parts.stream(0), stage.stream(CU_STREAM_NON_BLOCKING));
+}
+
+// Their streams are non-blocking, as they must be.
+void and_the_legacy_stream(Stage& stage) {
+  const TwoParts parts(stage);
+  expect_passes(stage, parts.stream(0), nullptr);
+  expect_passes(stage, nullptr, parts.stream(0));
+}
+
+// Events are the context's, so they go across.
+void events_across_parts(Stage& stage) {
+  const TwoParts parts(stage);
+  const CUstream whole = stage.stream();
+  const CUevent first = stage.event(), second = stage.event();
+  const Hold hold(stage, parts.stream(0));
+  stage.note(parts.stream(0), 'a');
+  must(cuEventRecord(first, parts.stream(0)), "cuEventRecord");
+  must(cuStreamWaitEvent(whole, first, 0), "cuStreamWaitEvent");
+  stage.note(whole, 'b');
+  must(cuEventRecord(second, whole), "cuEventRecord");
+  must(cuStreamWaitEvent(parts.stream(1), second, 0), "cuStreamWaitEvent");
+  stage.note(parts.stream(1), 'c');
+  stage.note_on_host(parts.stream(1), 'd');
+  stage.witness();
+  stage.settle();
+}
+
+void blocking_streams(Stage& stage) {
+  const TwoParts parts(stage);
+  unsigned flags = 9;
+  must(cuStreamGetFlags(parts.stream(0), &flags), "cuStreamGetFlags");
+  stage.say("flags " + std::to_string(flags));
+}
+
+constexpr Scene kScenes[] = {
+    {"sizes of parts of the GPU", sizes},
+    {"streams in two parts pass each other", parts_pass_each_other},
+    {"legacy stream and a stream in a part pass each other", and_the_legacy_stream},
+    {"events across parts", events_across_parts},
+    {"flags of a stream in a part", blocking_streams},
+};
+
+}  // namespace
+
+std::span<const Scene> green_context_scenes() { return kScenes; }
+
+}  // namespace gpushare::conformance
