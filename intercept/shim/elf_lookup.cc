@@ -20,6 +20,12 @@ bool contains(const dl_phdr_info& object, uintptr_t address) {
   return false;
 }
 
+bool are_equal(const char* one, const char* other) {
+  for (; *one == *other; ++one, ++other)
+    if (*one == '\0') return true;
+  return false;
+}
+
 // The parts of a library's dynamic section that a lookup needs.
 struct Tables {
   const ElfW(Sym) * symbols = nullptr;
@@ -27,15 +33,12 @@ struct Tables {
   const uint32_t* gnu_hash = nullptr;
   const uint32_t* sysv_hash = nullptr;
 
-  explicit Tables(const dl_phdr_info& object) {
-    const ElfW(Dyn)* entry = nullptr;
-    for (int i = 0; i < object.dlpi_phnum; ++i)
-      if (object.dlpi_phdr[i].p_type == PT_DYNAMIC)
-        entry = reinterpret_cast<const ElfW(Dyn)*>(object.dlpi_addr + object.dlpi_phdr[i].p_vaddr);
+  explicit Tables(const link_map& object) {
+    const ElfW(Dyn)* entry = object.l_ld;
     for (; entry != nullptr && entry->d_tag != DT_NULL; ++entry) {
       // The loader has turned these into addresses, but for the kernel's vDSO.
       uintptr_t address = entry->d_un.d_ptr;
-      if (address < object.dlpi_addr) address += object.dlpi_addr;
+      if (address < object.l_addr) address += object.l_addr;
       switch (entry->d_tag) {
         case DT_SYMTAB:
           symbols = reinterpret_cast<const ElfW(Sym)*>(address);
@@ -57,7 +60,7 @@ struct Tables {
 
   bool is_function(const ElfW(Sym) & symbol, const char* name) const {
     return symbol.st_shndx != SHN_UNDEF && ELF64_ST_TYPE(symbol.st_info) == STT_FUNC &&
-           std::strcmp(strings + symbol.st_name, name) == 0;
+           are_equal(strings + symbol.st_name, name);
   }
 
   const ElfW(Sym) * find(const char* name) const {
@@ -84,24 +87,6 @@ struct Tables {
   }
 };
 
-struct Search {
-  const char* name;
-  bool is_behind_us = false;
-  void* found = nullptr;
-};
-
-int look_into(dl_phdr_info* object, size_t, void* data) {
-  auto& search = *static_cast<Search*>(data);
-  if (!search.is_behind_us) {
-    search.is_behind_us = contains(*object, reinterpret_cast<uintptr_t>(&look_into));
-    return 0;
-  }
-  const ElfW(Sym)* symbol = Tables(*object).find(search.name);
-  if (symbol == nullptr) return 0;
-  search.found = reinterpret_cast<void*>(object->dlpi_addr + symbol->st_value);
-  return 1;
-}
-
 struct Place {
   uintptr_t address;
   LoadedObject* object;
@@ -120,9 +105,14 @@ int look_for_address(dl_phdr_info* object, size_t, void* data) {
 }  // namespace
 
 void* next_function(const char* name) {
-  Search search{.name = name};
-  dl_iterate_phdr(look_into, &search);
-  return search.found;
+  bool is_behind_us = false;
+  for (const link_map* object = _r_debug.r_map; object != nullptr; object = object->l_next) {
+    if (is_behind_us)
+      if (const ElfW(Sym)* symbol = Tables(*object).find(name))
+        return reinterpret_cast<void*>(object->l_addr + symbol->st_value);
+    is_behind_us = is_behind_us || object->l_ld == _DYNAMIC;
+  }
+  return nullptr;
 }
 
 bool find_object(const void* address, LoadedObject* object) {
