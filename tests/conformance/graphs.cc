@@ -301,8 +301,8 @@ void clone(Stage& stage) {
     must(cuGraphClone(&copy, graph.get()), "cuGraphClone");
     const CUgraphNode b = graph.note('b', {a});
     CUgraphNode found = nullptr;
-    stage.say(name_of(cuGraphNodeFindInClone(&found, a, copy)) +
-              (found != nullptr && found != a ? " another" : " the same"));
+    must(cuGraphNodeFindInClone(&found, a, copy), "cuGraphNodeFindInClone");
+    stage.say(found != a ? "another" : "the same");
     stage.say(name_of(cuGraphNodeFindInClone(&found, b, copy)));
   }
   CUgraphExec exec = nullptr;

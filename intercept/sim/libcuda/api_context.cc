@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stand-in libcuda: contexts, and the stack of current ones that every thread has.
 #include "intercept/sim/libcuda/api.h"
+#include "intercept/sim/libcuda/captures.h"
 
 using gpushare::standin::Context;
 using gpushare::standin::context_stack;
@@ -171,15 +172,17 @@ CUresult cuCtxGetApiVersion(CUcontext context, unsigned* version) {
   return CUDA_SUCCESS;
 }
 
-// Streams of the simulated GPU have no priorities.
+// An H200's.
 CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   GS_CURRENT();
-  if (least != nullptr) *least = 0;
-  if (greatest != nullptr) *greatest = 0;
+  if (least != nullptr) *least = gpushare::standin::kLeastPriority;
+  if (greatest != nullptr) *greatest = gpushare::standin::kGreatestPriority;
   return CUDA_SUCCESS;
 }
 
 CUresult cuCtxSynchronize() {
   GS_CURRENT();
+  if (const CUresult refused = runtime.captures().check_wait(context); refused != CUDA_SUCCESS)
+    return refused;
   return runtime.wait(context, runtime.pending(context));
 }

@@ -54,6 +54,16 @@ constexpr ErrorText kErrors[] = {
     GS_ERROR(CUDA_ERROR_SYSTEM_NOT_READY, "the system is not ready"),
     GS_ERROR(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, "driver and library differ"),
     GS_ERROR(CUDA_ERROR_MPS_CONNECTION_FAILED, "no connection to the MPS server"),
+    GS_ERROR(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "not permitted while a stream captures"),
+    GS_ERROR(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "an earlier error ended the capture"),
+    GS_ERROR(CUDA_ERROR_STREAM_CAPTURE_MERGE, "it would merge two captures"),
+    GS_ERROR(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "the capture was not begun in this stream"),
+    GS_ERROR(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "the capture has work that was not joined"),
+    GS_ERROR(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, "a capture cannot wait for uncaptured work"),
+    GS_ERROR(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, "the legacy stream would wait for a capture"),
+    GS_ERROR(CUDA_ERROR_CAPTURED_EVENT, "the event was last recorded in a capture"),
+    GS_ERROR(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, "another thread began the capture"),
+    GS_ERROR(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, "the graph differs too much for an update"),
     GS_ERROR(CUDA_ERROR_UNKNOWN, "unknown error"),
 };
 #undef GS_ERROR
@@ -74,7 +84,6 @@ std::pair<void*, bool> find_entry_point(std::string_view base, int version) {
 #define GS_CUDA_FUNCTION(base_name, symbol, since, parameters) \
   EntryPoint{#base_name, since, reinterpret_cast<void*>(&symbol)},
   static const EntryPoint kEntryPoints[] = {
-#define GS_CUDA_WITHOUT_GRAPHS
 #define GS_CUDA_WITHOUT_VMM
 #include "intercept/cuda/cuda_functions.inc"
   };

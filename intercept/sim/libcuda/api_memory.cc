@@ -1,84 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stand-in libcuda: memory, copies and fills. A copy takes its simulated time on a copy engine, a
-// fill on the SMs; the bytes move on the host when that has ended.
+// Stand-in libcuda: memory, copies and fills.
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <utility>
 
 #include "intercept/sim/libcuda/api.h"
+#include "intercept/sim/libcuda/captures.h"
 
-using gpushare::standin::Completion;
 using gpushare::standin::Context;
+using gpushare::standin::Current;
 using gpushare::standin::Direction;
-using gpushare::standin::kKernelOverheadNs;
-using gpushare::standin::kMemoryBytesPerNs;
+using gpushare::standin::Made;
+using gpushare::standin::make_copy;
+using gpushare::standin::make_fill;
 using gpushare::standin::MemoryRange;
 using gpushare::standin::number_of;
+using gpushare::standin::perform;
 using gpushare::standin::Runtime;
+using gpushare::standin::sms_of;
+using gpushare::standin::Stream;
 using gpushare::standin::to_cuda;
-using gpushare::standin::Work;
-using gpushare::standin::WorkKind;
 
 namespace {
 
 enum class Wait { kNo, kYes };
 
-CUresult finish(Runtime& runtime, const Context& context, Runtime::Submitted submitted, Wait wait) {
-  if (submitted.first != CUDA_SUCCESS || wait == Wait::kNo) return submitted.first;
-  return runtime.wait(context, {submitted.second});
+// What is captured is not waited for.
+CUresult finish(const Current& now, const std::shared_ptr<Stream>& stream, const Made& made,
+                Wait wait) {
+  if (made.result != CUDA_SUCCESS) return made.result;
+  const auto [result, sequence] = perform(*now.runtime, now.context, stream, made.operation);
+  if (result != CUDA_SUCCESS || wait == Wait::kNo || sequence == 0) return result;
+  return now.runtime->wait(*now.context, {sequence});
 }
 
-CUresult copy(Runtime& runtime, Context& context, CUstream handle, void* to, const void* from,
-              size_t bytes, Direction direction, Wait wait) {
-  const auto stream = runtime.stream(context, handle);
+CUresult copy(const Current& now, CUstream handle, void* to, const void* from, size_t bytes,
+              Direction direction, Wait wait) {
+  Runtime& runtime = *now.runtime;
+  const auto stream = runtime.stream(*now.context, handle);
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
   if (bytes == 0) return CUDA_SUCCESS;
-  if (to == nullptr || from == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  const bool is_from_device = direction != Direction::kHostToDevice;
-  const bool is_to_device = direction != Direction::kDeviceToHost;
-  const auto resolves = [&](const void* address) {
-    return runtime.memory.resolve(reinterpret_cast<uintptr_t>(address), bytes) != nullptr;
-  };
-  if ((is_from_device && !resolves(from)) || (is_to_device && !resolves(to)))
-    return CUDA_ERROR_INVALID_VALUE;
-
-  Work work{};
-  work.kind = WorkKind::kCopy;
-  work.direction = direction;
-  work.amount = bytes;
   // As the driver does it, the program may change pageable memory again as soon as the call is
-  // back, and has its data when a copy into pageable memory is.
-  std::shared_ptr<std::byte[]> staged;
-  if (!is_from_device && wait == Wait::kNo && !runtime.memory.is_pinned_host(from, bytes)) {
-    staged = std::make_unique_for_overwrite<std::byte[]>(bytes);
-    std::memcpy(staged.get(), from, bytes);
-    from = staged.get();
-  }
-  if (!is_to_device && !runtime.memory.is_pinned_host(to, bytes)) wait = Wait::kYes;
-  const auto submitted = runtime.submit(
-      context, *stream, work,
-      [to, from, bytes, staged](const Completion&) { std::memmove(to, from, bytes); });
-  return finish(runtime, context, submitted, wait);
+  // back, and has its data when a copy into pageable memory is. In a graph it is read by each
+  // launch.
+  const bool is_staged = direction == Direction::kHostToDevice && wait == Wait::kNo &&
+                         !runtime.memory.is_pinned_host(from, bytes) &&
+                         runtime.captures().status(*stream) == CU_STREAM_CAPTURE_STATUS_NONE;
+  if (direction == Direction::kDeviceToHost && !runtime.memory.is_pinned_host(to, bytes))
+    wait = Wait::kYes;
+  const auto made =
+      make_copy(runtime, sms_of(*now.context, *stream), to, from, bytes, direction, is_staged);
+  return finish(now, stream, made, wait);
 }
 
-template <class Value>
-CUresult fill(CUstream handle, CUdeviceptr to, Value value, size_t count, Wait wait) {
+CUresult fill(CUstream handle, CUdeviceptr to, unsigned value, unsigned element_bytes, size_t count,
+              Wait wait) {
   GS_CURRENT();
   const auto stream = runtime.stream(context, handle);
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
   if (count == 0) return CUDA_SUCCESS;
-  Value* begin = runtime.memory.resolve<Value>(to, count);
-  if (begin == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Work work{};
-  work.kind = WorkKind::kKernel;
-  work.amount = kKernelOverheadNs + static_cast<uint64_t>(static_cast<double>(count) *
-                                                          sizeof(Value) / kMemoryBytesPerNs);
-  work.sm_ppm = 1'000'000;
-  const auto submitted = runtime.submit(
-      context, *stream, work,
-      [begin, count, value](const Completion&) { std::fill_n(begin, count, value); });
-  return finish(runtime, context, submitted, wait);
+  return finish(now, stream,
+                make_fill(runtime, sms_of(context, *stream), to, value, element_bytes, count),
+                wait);
 }
 
 void* host(CUdeviceptr pointer) { return reinterpret_cast<void*>(pointer); }
@@ -109,6 +93,8 @@ CUresult cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
 
 CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes) {
   GS_CURRENT();
+  if (const CUresult refused = runtime.captures().check_unsafe(); refused != CUDA_SUCCESS)
+    return refused;
   if (pointer == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   const auto remote = runtime.client().allocate(context.remote, bytes);
   if (!remote) return to_cuda(remote.error());
@@ -124,6 +110,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes) {
 
 CUresult cuMemFree_v2(CUdeviceptr pointer) {
   GS_CURRENT();
+  if (const CUresult refused = runtime.captures().check_unsafe(); refused != CUDA_SUCCESS)
+    return refused;
   if (pointer == 0) return CUDA_SUCCESS;
   const auto [result, range] = release(runtime, host(pointer), true);
   if (result != CUDA_SUCCESS) return result;
@@ -133,6 +121,8 @@ CUresult cuMemFree_v2(CUdeviceptr pointer) {
 
 CUresult cuMemHostAlloc(void** pointer, size_t bytes, unsigned flags) {
   GS_CURRENT();
+  if (const CUresult refused = runtime.captures().check_unsafe(); refused != CUDA_SUCCESS)
+    return refused;
   const unsigned known =
       CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
   if (pointer == nullptr || bytes == 0 || (flags & ~known) != 0) return CUDA_ERROR_INVALID_VALUE;
@@ -149,6 +139,8 @@ CUresult cuMemAllocHost_v2(void** pointer, size_t bytes) {
 
 CUresult cuMemFreeHost(void* pointer) {
   GS_CURRENT();
+  if (const CUresult refused = runtime.captures().check_unsafe(); refused != CUDA_SUCCESS)
+    return refused;
   return release(runtime, pointer, false).first;
 }
 
@@ -163,48 +155,44 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pointer, void* memory, unsign
 
 CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes) {
   GS_CURRENT();
-  return copy(runtime, context, nullptr, host(to), from, bytes, Direction::kHostToDevice,
-              Wait::kYes);
+  return copy(now, nullptr, host(to), from, bytes, Direction::kHostToDevice, Wait::kYes);
 }
 CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) {
   GS_CURRENT();
-  return copy(runtime, context, nullptr, to, host(from), bytes, Direction::kDeviceToHost,
-              Wait::kYes);
+  return copy(now, nullptr, to, host(from), bytes, Direction::kDeviceToHost, Wait::kYes);
 }
 // Does not wait, as in the driver.
 CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   GS_CURRENT();
-  return copy(runtime, context, nullptr, host(to), host(from), bytes, Direction::kDeviceToDevice,
-              Wait::kNo);
+  return copy(now, nullptr, host(to), host(from), bytes, Direction::kDeviceToDevice, Wait::kNo);
 }
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
   GS_CURRENT();
-  return copy(runtime, context, stream, host(to), from, bytes, Direction::kHostToDevice, Wait::kNo);
+  return copy(now, stream, host(to), from, bytes, Direction::kHostToDevice, Wait::kNo);
 }
 CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
   GS_CURRENT();
-  return copy(runtime, context, stream, to, host(from), bytes, Direction::kDeviceToHost, Wait::kNo);
+  return copy(now, stream, to, host(from), bytes, Direction::kDeviceToHost, Wait::kNo);
 }
 CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
   GS_CURRENT();
-  return copy(runtime, context, stream, host(to), host(from), bytes, Direction::kDeviceToDevice,
-              Wait::kNo);
+  return copy(now, stream, host(to), host(from), bytes, Direction::kDeviceToDevice, Wait::kNo);
 }
 
 // Fills of device memory do not wait; of pinned host memory they do.
 CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
   const Runtime* runtime = Runtime::get();
   const bool is_device = runtime != nullptr && runtime->memory.is_device(host(to));
-  return fill(nullptr, to, value, count, is_device ? Wait::kNo : Wait::kYes);
+  return fill(nullptr, to, value, 1, count, is_device ? Wait::kNo : Wait::kYes);
 }
 CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t count) {
   const Runtime* runtime = Runtime::get();
   const bool is_device = runtime != nullptr && runtime->memory.is_device(host(to));
-  return fill(nullptr, to, value, count, is_device ? Wait::kNo : Wait::kYes);
+  return fill(nullptr, to, value, 4, count, is_device ? Wait::kNo : Wait::kYes);
 }
 CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
-  return fill(stream, to, value, count, Wait::kNo);
+  return fill(stream, to, value, 1, count, Wait::kNo);
 }
 CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
-  return fill(stream, to, value, count, Wait::kNo);
+  return fill(stream, to, value, 4, count, Wait::kNo);
 }

@@ -3,37 +3,28 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdio>
 #include <cstring>
 #include <optional>
 
 #include "intercept/sim/libcuda/api.h"
+#include "intercept/sim/libcuda/operation.h"
 #include "intercept/sim/libcuda/ptx_entries.h"
 
-using gpushare::standin::Completion;
-using gpushare::standin::Context;
-using gpushare::standin::endless_memory;
+using gpushare::standin::Dimensions;
 using gpushare::standin::find_kernel;
 using gpushare::standin::Function;
-using gpushare::standin::KernelLaunch;
 using gpushare::standin::KernelModel;
-using gpushare::standin::kSmsOfGroup;
+using gpushare::standin::kMaxThreadsPerBlock;
+using gpushare::standin::make_kernel;
 using gpushare::standin::Module;
 using gpushare::standin::number_of;
+using gpushare::standin::perform;
 using gpushare::standin::ptx_entries;
 using gpushare::standin::Runtime;
-using gpushare::standin::Work;
-using gpushare::standin::WorkKind;
+using gpushare::standin::sms_of;
 
 namespace {
-
-constexpr uint64_t kMaxThreadsPerBlock = 1024;
-
-struct Dimensions {
-  unsigned x, y, z;
-  uint64_t product() const { return uint64_t{x} * y * z; }
-};
 
 CUresult load(const void* image, uintptr_t context, std::shared_ptr<Module>* module) {
   if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -66,101 +57,15 @@ void drop_functions(Runtime& runtime, const std::shared_ptr<Module>& module) {
   runtime.functions.remove_if([&](const Function& each) { return each.module == module; });
 }
 
-// The one buffer that `extra` gives, whose parameters lie at their natural alignment.
-std::optional<std::pair<const char*, size_t>> parameter_buffer(void** extra) {
-  const char* buffer = nullptr;
-  const size_t* bytes = nullptr;
-  for (; reinterpret_cast<uintptr_t>(*extra) != kCudaLaunchParamEnd; extra += 2) {
-    const auto tag = reinterpret_cast<uintptr_t>(extra[0]);
-    if (tag == kCudaLaunchParamBufferPointer) {
-      buffer = static_cast<const char*>(extra[1]);
-    } else if (tag == kCudaLaunchParamBufferSize) {
-      bytes = static_cast<const size_t*>(extra[1]);
-    } else {
-      return std::nullopt;
-    }
-  }
-  if (buffer == nullptr || bytes == nullptr) return std::nullopt;
-  return std::pair{buffer, *bytes};
-}
-
-std::optional<std::vector<uint64_t>> gather_arguments(const KernelModel& kernel, void** parameters,
-                                                      void** extra) {
-  std::vector<uint64_t> arguments;
-  if (kernel.parameter_bytes.empty()) return arguments;
-  std::optional<std::pair<const char*, size_t>> buffer;
-  if (parameters == nullptr) {
-    if (extra == nullptr) return std::nullopt;
-    buffer = parameter_buffer(extra);
-    if (!buffer) return std::nullopt;
-  }
-  size_t offset = 0;
-  for (size_t i = 0; i < kernel.parameter_bytes.size(); ++i) {
-    const size_t bytes = kernel.parameter_bytes[i];
-    const void* from = nullptr;
-    if (buffer) {
-      offset = (offset + bytes - 1) / bytes * bytes;
-      if (offset + bytes > buffer->second) return std::nullopt;
-      from = buffer->first + offset;
-      offset += bytes;
-    } else {
-      from = parameters[i];
-    }
-    if (from == nullptr) return std::nullopt;
-    uint64_t value = 0;
-    std::memcpy(&value, from, bytes);
-    arguments.push_back(value);
-  }
-  return arguments;
-}
-
-void fail_asynchronously(Context& context, CUresult failure) {
-  CUresult none = CUDA_SUCCESS;
-  context.failure.compare_exchange_strong(none, failure);
-}
-
-CUresult launch(CUfunction handle, Dimensions grid, Dimensions block, CUstream stream_handle,
+CUresult launch(CUfunction function, Dimensions grid, Dimensions block, CUstream stream,
                 void** parameters, void** extra) {
   GS_CURRENT();
-  const auto function = runtime.functions.find(handle);
-  const auto stream = runtime.stream(context, stream_handle);
-  if (!function || !stream) return CUDA_ERROR_INVALID_HANDLE;
-  if (grid.product() == 0 || block.product() == 0 || block.product() > kMaxThreadsPerBlock ||
-      grid.x > INT32_MAX || grid.y > UINT16_MAX || grid.z > UINT16_MAX)
-    return CUDA_ERROR_INVALID_VALUE;
-  const KernelModel& kernel = *function->kernel;
-  auto arguments = gather_arguments(kernel, parameters, extra);
-  if (!arguments) return CUDA_ERROR_INVALID_VALUE;
-  const uint32_t all_sms = context.device->about.sm_count;
-  const uint32_t usable_sms =
-      stream->sm_groups == 0
-          ? all_sms
-          : kSmsOfGroup * static_cast<uint32_t>(std::popcount(stream->sm_groups));
-  const auto launched = std::make_shared<const KernelLaunch>(
-      grid.product(), block.product(), usable_sms, std::move(*arguments), stream->sm_groups);
-
-  Work work{};
-  work.sequence = runtime.new_sequence();
-  work.kind = WorkKind::kKernel;
-  work.amount = kernel.cost_ns(*launched);
-  const uint64_t used_sms = std::min<uint64_t>(launched->blocks, usable_sms);
-  work.sm_ppm = static_cast<uint32_t>(
-      std::max<uint64_t>(used_sms * 1'000'000 / std::max<uint64_t>(all_sms, 1), 1));
-  if (kernel.is_endless) {
-    const auto memory = endless_memory(*launched, runtime.memory);
-    if (memory.turns != nullptr) {
-      work.kind = WorkKind::kEndless;
-      runtime.watcher().watch({work.sequence, memory, launched->blocks, work.amount});
-    }
-  }
-  return runtime
-      .submit(context, *stream, work,
-              [&runtime, launched, &kernel, context = now.context](const Completion& done) {
-                if (kernel.is_endless) runtime.watcher().forget(done.sequence);
-                if (kernel.run != nullptr && !kernel.run(*launched, runtime.memory))
-                  fail_asynchronously(*context, CUDA_ERROR_ILLEGAL_ADDRESS);
-              })
-      .first;
+  const auto found = runtime.stream(context, stream);
+  if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  const auto made =
+      make_kernel(runtime, sms_of(context, *found), function, grid, block, parameters, extra);
+  if (made.result != CUDA_SUCCESS) return made.result;
+  return perform(runtime, now.context, found, made.operation).first;
 }
 
 }  // namespace

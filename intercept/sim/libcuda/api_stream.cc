@@ -1,29 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stand-in libcuda: streams, events and host functions.
+#include <algorithm>
+
 #include "intercept/sim/libcuda/api.h"
+#include "intercept/sim/libcuda/captures.h"
 
-using gpushare::standin::Completion;
 using gpushare::standin::Event;
-using gpushare::standin::EventPoint;
+using gpushare::standin::kGreatestPriority;
+using gpushare::standin::kLeastPriority;
+using gpushare::standin::latest;
+using gpushare::standin::make_host_function;
+using gpushare::standin::make_record;
+using gpushare::standin::make_wait;
 using gpushare::standin::number_of;
-using gpushare::standin::Work;
-using gpushare::standin::WorkKind;
-
-namespace {
-
-Work work_of_kind(WorkKind kind) {
-  Work work{};
-  work.kind = kind;
-  return work;
-}
-
-// The latest recording; null if there is none.
-std::shared_ptr<EventPoint> latest(Event& event) {
-  const std::lock_guard lock(event.mutex);
-  return event.latest;
-}
-
-}  // namespace
+using gpushare::standin::perform;
 
 // --- streams ------------------------------------------------------------------------------------
 
@@ -34,9 +24,13 @@ CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
-// The simulated GPU has no priorities: all streams are of the only one.
-CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int) {
-  return cuStreamCreate(stream, flags);
+CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priority) {
+  GS_CURRENT();
+  if (stream == nullptr || flags > CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+  const auto created = runtime.new_stream(context, flags);
+  created->priority = std::clamp(priority, kGreatestPriority, kLeastPriority);
+  *stream = runtime.streams.add(created);
+  return CUDA_SUCCESS;
 }
 
 // Work that is in the stream still runs.
@@ -60,9 +54,10 @@ CUresult cuStreamGetFlags(CUstream stream, unsigned* flags) {
 
 CUresult cuStreamGetPriority(CUstream stream, int* priority) {
   GS_CURRENT();
-  if (!runtime.stream(context, stream)) return CUDA_ERROR_INVALID_HANDLE;
+  const auto found = runtime.stream(context, stream);
+  if (!found) return CUDA_ERROR_INVALID_HANDLE;
   if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *priority = 0;
+  *priority = found->priority;
   return CUDA_SUCCESS;
 }
 
@@ -73,19 +68,13 @@ CUresult cuStreamCopyAttributes(CUstream to, CUstream from) {
                                                                       : CUDA_ERROR_INVALID_HANDLE;
 }
 
-// There are no graphs.
-CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
-  GS_CURRENT();
-  if (!runtime.stream(context, stream)) return CUDA_ERROR_INVALID_HANDLE;
-  if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return CUDA_SUCCESS;
-}
-
 CUresult cuStreamQuery(CUstream stream) {
   GS_CURRENT();
   const auto found = runtime.stream(context, stream);
   if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult refused = runtime.captures().check_wait(context, *found);
+      refused != CUDA_SUCCESS)
+    return refused;
   return runtime.query(context, runtime.pending(context, *found));
 }
 
@@ -93,6 +82,9 @@ CUresult cuStreamSynchronize(CUstream stream) {
   GS_CURRENT();
   const auto found = runtime.stream(context, stream);
   if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult refused = runtime.captures().check_wait(context, *found);
+      refused != CUDA_SUCCESS)
+    return refused;
   return runtime.wait(context, runtime.pending(context, *found));
 }
 
@@ -102,36 +94,18 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
   const auto awaited = runtime.events.find(event);
   if (!found || !awaited) return CUDA_ERROR_INVALID_HANDLE;
   if (flags > 1) return CUDA_ERROR_INVALID_VALUE;
-  const auto point = latest(*awaited);
-  if (!point) return CUDA_SUCCESS;
-  Work wait = work_of_kind(WorkKind::kWait);
-  wait.amount = point->sequence;
-  return runtime.submit(context, *found, wait).first;
+  if (const auto taken = runtime.captures().take_wait(context, found, *awaited)) return *taken;
+  if (!latest(*awaited)) return CUDA_SUCCESS;
+  return make_wait(awaited)->submit(runtime, now.context, *found).first;
 }
 
-// A marker shows that it is the function's turn, a gate holds up what is behind it until it is
-// done.
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
   GS_CURRENT();
   const auto found = runtime.stream(context, stream);
   if (!found) return CUDA_ERROR_INVALID_HANDLE;
-  if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Work gate = work_of_kind(WorkKind::kGate);
-  gate.sequence = runtime.new_sequence();
-  runtime.watcher().expect_host_function();
-  // A gate can be opened only once it is submitted: both must have happened.
-  const auto announce = [&watcher = runtime.watcher(), function, data, sequence = gate.sequence,
-                         missing = std::make_shared<std::atomic<int>>(2)] {
-    if (--*missing == 0) watcher.due(function, data, sequence);
-  };
-  const CUresult marked = runtime
-                              .submit(context, *found, work_of_kind(WorkKind::kMarker),
-                                      [announce](const Completion&) { announce(); })
-                              .first;
-  if (marked != CUDA_SUCCESS) return marked;
-  const CUresult gated = runtime.submit(context, *found, gate).first;
-  if (gated == CUDA_SUCCESS) announce();
-  return gated;
+  const auto made = make_host_function(function, data);
+  if (made.result != CUDA_SUCCESS) return made.result;
+  return perform(runtime, now.context, found, made.operation).first;
 }
 
 // --- events -------------------------------------------------------------------------------------
@@ -158,21 +132,16 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
   const auto recorded = runtime.events.find(event);
   if (!found || !recorded || recorded->context != number_of(context.handle))
     return CUDA_ERROR_INVALID_HANDLE;
-  auto point = std::make_shared<EventPoint>();
-  const auto [result, sequence] =
-      runtime.submit(context, *found, work_of_kind(WorkKind::kMarker),
-                     [point](const Completion& done) { point->finished_ns = done.finished_ns; });
-  if (result != CUDA_SUCCESS) return result;
-  point->sequence = sequence;
-  const std::lock_guard lock(recorded->mutex);
-  recorded->latest = std::move(point);
-  return CUDA_SUCCESS;
+  if (const auto taken = runtime.captures().take_record(context, *found, *recorded)) return *taken;
+  return make_record(recorded)->submit(runtime, now.context, *found).first;
 }
 
 CUresult cuEventQuery(CUevent event) {
   GS_CURRENT();
   const auto found = runtime.events.find(event);
   if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult refused = runtime.captures().check_wait(*found); refused != CUDA_SUCCESS)
+    return refused;
   const auto point = latest(*found);
   return point ? runtime.query(context, {point->sequence}) : CUDA_SUCCESS;
 }
@@ -181,6 +150,8 @@ CUresult cuEventSynchronize(CUevent event) {
   GS_CURRENT();
   const auto found = runtime.events.find(event);
   if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult refused = runtime.captures().check_wait(*found); refused != CUDA_SUCCESS)
+    return refused;
   const auto point = latest(*found);
   return point ? runtime.wait(context, {point->sequence}) : CUDA_SUCCESS;
 }

@@ -24,6 +24,8 @@ namespace gpushare::standin {
 inline constexpr uint64_t kKernelOverheadNs = 2'000;
 inline constexpr double kMemoryBytesPerNs = 3'500;
 
+inline constexpr uint64_t kMaxThreadsPerBlock = 1024;
+
 // SMs are handed out in groups, as the driver does on an H200.
 inline constexpr uint32_t kSmsOfGroup = 8;
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -26,6 +27,9 @@ using sim::Direction;
 using sim::Work;
 using sim::WorkKind;
 
+// Of streams: an H200's.
+inline constexpr int kLeastPriority = 0, kGreatestPriority = -5;
+
 // A stream is a queue of the simulated context. The context's `order` protects the sequences.
 struct Stream {
   uintptr_t context = 0;
@@ -37,7 +41,12 @@ struct Stream {
   uint64_t waits_for_legacy = 0;  // a value of the legacy stream's `last`
   bool is_dropped = false;        // the program destroyed it; its work still runs
   uint64_t sm_groups = 0;         // of its green context; 0: the whole GPU
+  int priority = 0;               // changes nothing in the simulation
   bool is_blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
+  // Of so many that the GPU has.
+  uint32_t usable_sms(uint32_t all) const {
+    return sm_groups == 0 ? all : kSmsOfGroup * static_cast<uint32_t>(std::popcount(sm_groups));
+  }
 };
 
 struct Device {
@@ -58,7 +67,8 @@ struct Context {
   // The first asynchronous failure; every later call of the context returns it.
   std::atomic<CUresult> failure{CUDA_SUCCESS};
 
-  std::mutex order;  // held while work is put in line; protects the streams
+  // Held while work is put in line, for a graph while all of its nodes are; protects the streams.
+  std::recursive_mutex order;
   std::shared_ptr<Stream> legacy;
   // A thread that begins after another ended may get its number, and then its (in-order) stream.
   std::map<std::thread::id, std::shared_ptr<Stream>> per_thread;
@@ -73,12 +83,22 @@ struct EventPoint {
   uint64_t finished_ns = 0;  // set before the sequence is done
 };
 
+struct CapturedPoint;
 struct Event {
   uintptr_t context = 0;
   unsigned flags = CU_EVENT_DEFAULT;
-  std::mutex mutex;
-  std::shared_ptr<EventPoint> latest;  // null: never recorded
+  std::mutex mutex;                               // of what follows
+  std::shared_ptr<EventPoint> latest;             // null: never recorded
+  std::shared_ptr<const CapturedPoint> captured;  // not null: since then, in a stream that captures
 };
+inline std::shared_ptr<EventPoint> latest(Event& event) {
+  const std::lock_guard lock(event.mutex);
+  return event.latest;
+}
+inline std::shared_ptr<const CapturedPoint> captured_point(Event& event) {
+  const std::lock_guard lock(event.mutex);
+  return event.captured;
+}
 
 // A part of a device. Its streams belong to the primary context.
 struct Green {

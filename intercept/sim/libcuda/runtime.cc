@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "intercept/sim/libcuda/captures.h"
+
 namespace gpushare::standin {
 namespace {
 
@@ -32,6 +34,9 @@ CUresult Runtime::start() {
   runtime_of_process.store(runtime.release(), std::memory_order_release);  // pairs with get()
   return CUDA_SUCCESS;
 }
+
+Runtime::Runtime() : captures_(std::make_unique<Captures>()) {}
+Runtime::~Runtime() = default;
 
 CUresult Runtime::connect() {
   const char* given = std::getenv("GPUSHARE_SIM");
@@ -224,6 +229,7 @@ std::shared_ptr<Stream> Runtime::new_stream(Context& context, unsigned flags) {
 }
 
 void Runtime::drop_stream(Context& context, Stream& stream) {
+  captures_->drop(stream);
   const std::lock_guard lock(context.order);
   stream.is_dropped = true;
   sweep(context);

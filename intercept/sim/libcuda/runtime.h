@@ -31,8 +31,15 @@
 
 namespace gpushare::standin {
 
+class Captures;
+class Graph;
+class GraphExec;
+struct Node;
+
 class Runtime {
  public:
+  ~Runtime();
+
   // Runs when the work has ended, before anyone sees that. It may submit and stop, not wait.
   using Effect = std::function<void(const Completion&)>;
   using Submitted = std::pair<CUresult, uint64_t>;  // the sequence, valid on success
@@ -74,6 +81,7 @@ class Runtime {
 
   Client& client() { return *client_; }
   Watcher& watcher() { return *watcher_; }
+  Captures& captures() { return *captures_; }
 
   MemoryMap memory;
   HandleTable<CUcontext, Context> contexts;
@@ -82,6 +90,9 @@ class Runtime {
   HandleTable<CUgreenCtx, Green> greens;
   HandleTable<CUmodule, Module> modules;
   HandleTable<CUfunction, Function> functions;
+  HandleTable<CUgraph, Graph> graphs;
+  HandleTable<CUgraphNode, Node> nodes;
+  HandleTable<CUgraphExec, GraphExec> execs;
 
  private:
   struct Pending {
@@ -89,7 +100,7 @@ class Runtime {
     Effect effect;
   };
 
-  Runtime() = default;
+  Runtime();
   CUresult connect();
   void on_completion(const Completion& completion);
   Result<> enqueue(Context& context, Stream& stream, Work work, Effect effect);
@@ -99,6 +110,7 @@ class Runtime {
   std::vector<std::unique_ptr<Device>> devices_;
   std::unique_ptr<Client> client_;
   std::unique_ptr<Watcher> watcher_;
+  std::unique_ptr<Captures> captures_;
   std::atomic<uint64_t> next_sequence_{1};
 
   std::mutex effects_mutex_;
