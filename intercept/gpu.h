@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -73,6 +74,21 @@ struct GpuSupport {
   std::string reason;          // empty if all is supported
 };
 
+// A search for the driver objects of one process, in pieces: whoever asked has other work
+// meanwhile.
+class ObjectSearch {
+ public:
+  using Found = std::vector<DriverEvent>;
+  virtual ~ObjectSearch() = default;
+  // Goes on for about `budget`, and gets somewhere even with none. nullopt: there is more to do.
+  // After an answer or an error it is over. no_such_process when the process has ended.
+  virtual Result<std::optional<Found>> advance(Nanos budget) = 0;
+  // To its end, however long that takes.
+  Result<Found> finish();
+};
+// One that has its answer.
+std::unique_ptr<ObjectSearch> found_at_once(Result<ObjectSearch::Found> found);
+
 class Gpu {
  public:
   virtual ~Gpu() = default;
@@ -112,9 +128,11 @@ class Gpu {
   // nullopt: this machine cannot tell (no NVML, no permission).
   virtual std::optional<std::vector<Utilisation>> utilisation(uint32_t gpu) = 0;
 
-  // Objects of a process that opened the driver before anyone watched, as the events that would
-  // have been seen, ProcessOpened first. Empty if it has none. Under 100 ms a process.
-  virtual Result<std::vector<DriverEvent>> attach(pid_t pid) = 0;
+  // Finds the objects of a process that opened the driver before anyone watched, as the events that
+  // would have been seen, ProcessOpened first; none if it has nothing. 5 ms for a CUDA program on
+  // an H200, and up to 0.2 s for one whose client is very old or gone. It may keep the process's
+  // memory on the GPU from being freed until it is over.
+  virtual std::unique_ptr<ObjectSearch> attach(pid_t pid) = 0;
   // Processes that hold the driver open now.
   virtual std::vector<pid_t> users() const = 0;
 };

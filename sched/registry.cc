@@ -24,8 +24,7 @@ void Registry::apply(const DriverEvent& event, Source source) {
   if (std::holds_alternative<ProcessClosed>(event.what)) return close(event.process);
   if (event.process.pid <= 0) return;
 
-  Process& process = opened(event);
-  if (source == Source::kAttach && clients_[process.id.pid].empty()) process.is_late_attach = true;
+  Process& process = opened(event, source);
   Clients& clients = clients_[process.id.pid];
   std::visit(
       [&](const auto& what) {
@@ -47,7 +46,7 @@ void Registry::apply(const DriverEvent& event, Source source) {
       event.what);
 }
 
-Process& Registry::opened(const DriverEvent& event) {
+Process& Registry::opened(const DriverEvent& event, Source source) {
   const auto known = processes_.find(event.process.pid);
   if (known != processes_.end() && known->second.id != event.process) close(known->second.id);
 
@@ -58,7 +57,10 @@ Process& Registry::opened(const DriverEvent& event) {
     clients_[process.id.pid];
     ++generation_;
   }
-  if (const auto* what = std::get_if<ProcessOpened>(&event.what)) {
+  if (source == Source::kAttach && !process.uid && clients_[process.id.pid].empty())
+    process.is_late_attach = true;  // nobody saw it begin
+  const auto* what = std::get_if<ProcessOpened>(&event.what);
+  if (what != nullptr && (is_new || source == Source::kLive)) {  // a search knows nothing of it
     process.ns_pid = what->ns_pid;
     process.cgroup_id = what->cgroup_id;
     process.uid = what->uid;

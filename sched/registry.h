@@ -93,7 +93,7 @@ class Registry {
   };
   using Clients = std::map<uint32_t, Client>;
 
-  Process& opened(const DriverEvent& event);
+  Process& opened(const DriverEvent& event, Source source);
   void add(Process& process, const GroupCreated& made);
   void add(Process& process, const ChannelCreated& made);
   void add(Process& process, const MemoryAllocated& made);

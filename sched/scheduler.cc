@@ -13,7 +13,8 @@ namespace {
 // A process that wants the GPU and gets less than this waits.
 constexpr double kNoTurns = 0.001;
 
-constexpr Nanos kLongestLook{30'000'000'000};
+// Of every step, while there are processes to look at.
+constexpr Nanos kLookTime{500'000};
 
 ProcessState state_of(const Enforcer::State& enforced, const Member& member, bool wants,
                       double share) {
@@ -42,6 +43,7 @@ Scheduler::Scheduler(const Surroundings& surroundings, const AgentConfig& config
              [this](const Enforcer::Change& change) { on_change(change); }),
       membership_(state_, outside_.region, outside_.processes),
       publisher_(state_, outside_.gpu, outside_.region),
+      late_(outside_.gpu, outside_.observer, state_.registry, outside_.clock),
       by_slot_(kMaxProcesses),
       is_viewed_(kMaxTenants) {
   configure(config);
@@ -51,7 +53,7 @@ Scheduler::Scheduler(const Surroundings& surroundings, const AgentConfig& config
   for (const ProcessId& process : recovered_.thawed)
     log_info("process {} was left frozen by an agent before: thawed", process.pid);
   for (const std::string& error : recovered_.errors) log_error("recovery: {}", error);
-  for (const pid_t pid : outside_.gpu.users()) attach(pid);
+  late_.look_at_all();
 }
 
 Scheduler::~Scheduler() = default;
@@ -74,6 +76,7 @@ Time Scheduler::step() {
   ++state_.ticks;
   const bool has_read = observe();
   if (now >= next_chores_) do_chores(now);
+  const bool is_looking = late_.advance(kLookTime);
   bool is_changed = membership_.sync(now);
   if (buckets_of_ != outside_.tenants.generation()) {
     configure_buckets(now);
@@ -95,7 +98,7 @@ Time Scheduler::step() {
   const uint64_t dropped = outside_.observer == nullptr ? 0 : outside_.observer->dropped();
   publisher_.publish(now, dropped, is_changed);
   last_step_ = now;
-  if (!rescan_.empty()) return now;
+  if (is_looking) return now;
   return std::min(next, now + tick);
 }
 
@@ -106,69 +109,21 @@ bool Scheduler::observe() {
     const auto drained = outside_.observer->drain([this](DriverEvent&& event) {
       ++state_.events;
       state_.registry.apply(event);
+      late_.note(event);
     });
     has_read = drained.has_value();
   }
   if (state_.registry.take_rescan_request()) {
     log_warning("events were lost: looking at every process again");
-    rescan_.clear();
-    for (const pid_t pid : outside_.gpu.users()) rescan_.push_back(pid);
-  }
-  // One a step, because each may take 0.1 s.
-  if (!rescan_.empty()) {
-    attach(rescan_.front());
-    rescan_.pop_front();
+    late_.look_at_all();
   }
   return has_read;
-}
-
-void Scheduler::attach(pid_t pid) {
-  const auto found = outside_.gpu.attach(pid);
-  if (!found) {
-    if (found.error().code != std::errc::no_such_process)
-      log_warning("process {} is not managed: {}", pid, found.error().message());
-    return;
-  }
-  if (found->empty()) return;
-  const ProcessId process = found->front().process;
-  state_.registry.reconcile(process, *found);
-  if (outside_.observer == nullptr) return;
-  if (const auto watched = outside_.observer->watch(process); !watched)
-    state_.registry.close(process);  // it ended meanwhile, and nobody would tell
-}
-
-// Who may have what no event told of: without an observer anybody, with one those who use the
-// driver and were not seen to make a group. Clients of an MPS server are given theirs in ways that
-// make no event.
-std::vector<pid_t> Scheduler::users_to_look_at() const {
-  if (outside_.observer == nullptr) return outside_.gpu.users();
-  std::vector<pid_t> users;
-  for (const auto& [pid, process] : state_.registry.processes())
-    if (process.holders.empty()) users.push_back(pid);
-  return users;
-}
-
-// A process may hold the driver open for long before it makes anything, and an attach takes time:
-// who has nothing is looked at less and less often.
-void Scheduler::look_for_users(Time now) {
-  const std::vector<pid_t> users = users_to_look_at();
-  std::erase_if(looks_, [&](const auto& look) {
-    return std::ranges::find(users, look.first) == users.end();
-  });
-  for (const pid_t pid : users) {
-    const Process* known = state_.registry.find(pid);
-    Look& look = looks_[pid];
-    if ((known != nullptr && !known->holders.empty()) || now < look.next) continue;
-    attach(pid);
-    look.pause = std::clamp(2 * look.pause, kChores, kLongestLook);
-    look.next = now + look.pause;
-  }
 }
 
 void Scheduler::do_chores(Time now) {
   next_chores_ = now + kChores;
   membership_.reap();
-  look_for_users(now);
+  late_.look_around();
   for (uint32_t gpu = 0; gpu < policies_.size(); ++gpu) {
     if (!state_.accounting[gpu].needs_samples()) continue;
     if (const auto samples = outside_.gpu.utilisation(gpu))

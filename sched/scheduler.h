@@ -6,15 +6,14 @@
 // One thread. A step takes as long as the driver calls in it; it blocks on nothing else.
 #pragma once
 
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <vector>
 
 #include "intercept/gpu.h"
 #include "intercept/observer.h"
 #include "sched/config.h"
+#include "sched/late_attach.h"
 #include "sched/membership.h"
 #include "sched/proc_reader.h"
 #include "sched/publisher.h"
@@ -40,7 +39,7 @@ class Scheduler {
   };
 
   // `config` gives ticks and policy; tenants are taken as they are. Undoes what an agent that died
-  // has left in the ledger, and attaches to the processes that are there: 0.1 s for each at most.
+  // has left in the ledger; the processes that are there are attached to in the first steps.
   Scheduler(const Surroundings& surroundings, const AgentConfig& config);
   // Leaves everything as enforced; call stop() for a clean end.
   ~Scheduler();
@@ -73,9 +72,6 @@ class Scheduler {
   static constexpr Nanos kChores{1'000'000'000};
 
   bool observe();
-  void attach(pid_t pid);
-  std::vector<pid_t> users_to_look_at() const;
-  void look_for_users(Time now);
   bool account(uint32_t gpu);
   void settle_buckets(Time now);
   void configure_buckets(Time now);
@@ -92,18 +88,13 @@ class Scheduler {
   State state_;
   Membership membership_;
   Publisher publisher_;
+  LateAttach late_;
   Listener listener_;
   Gated gated_, serving_;
   AgentConfig config_;
   std::vector<std::unique_ptr<Policy>> policies_;  // by GPU
   std::vector<bool> is_fast_;                      // by GPU
-  std::deque<pid_t> rescan_;
-  struct Look {
-    Time next{};
-    Nanos pause{};
-  };
-  std::map<pid_t, Look> looks_;  // when to look at whom again
-  uint64_t buckets_of_ = 0;      // generation of the tenants that the buckets are configured for
+  uint64_t buckets_of_ = 0;  // generation of the tenants that the buckets are configured for
   Time last_step_{}, next_chores_{};
   int failed_steps_ = 0;  // in a row, in which no GPU or no event could be read
 

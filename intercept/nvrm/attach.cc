@@ -2,9 +2,13 @@
 #include "intercept/nvrm/attach.h"
 
 #include <algorithm>
+#include <chrono>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
+#include <vector>
 
 namespace gpushare::nvrm {
 namespace {
@@ -21,7 +25,7 @@ constexpr uint32_t kMissesToStop = 1024;
 constexpr uint32_t kMaxObjects = 16384;
 constexpr uint32_t kComputeLowByte = 0xC0;  // compute classes: 0xC3C0 Volta .. 0xCBC0 Hopper
 
-struct Found {
+struct Object {
   uint32_t handle = 0, parent = 0, class_id = 0;
 };
 
@@ -64,51 +68,71 @@ Result<uint32_t> newest_client(Driver& driver) {
 
 // Which client was allocated on each file. Clients are numbered in the order in which they were
 // made, so the search goes from `newest` back.
-void find_clients(const RmClient& ours, uint32_t newest, std::vector<ControlFile>& files) {
-  size_t missing = files.size();
-  uint32_t questions = 0;
-  for (uint32_t back = 1; back < kClientSpan && missing > 0; ++back) {
-    const uint32_t client = kClientBase + ((newest - kClientBase - back) % kClientSpan);
-    if (client == ours.client()) continue;
-    for (ControlFile& file : files) {
-      if (file.client) continue;
-      if (++questions > kMaxClientQuestions) return;
-      if (!ask(ours.driver(), file.fd.get(), client, client, GS_HANDLE_INFO_CLASS)) continue;
-      file.client = client;
-      --missing;
-    }
+class ClientSearch {
+ public:
+  ClientSearch(const RmClient& ours, std::vector<ControlFile>& files)
+      : ours_(ours), files_(files) {}
+  void begin(uint32_t newest) {
+    newest_ = newest;
+    missing_ = files_.size();
   }
-}
+  // Asks once, of each file that has none yet, for one client. False: there is nothing more to ask.
+  bool ask_next() {
+    if (missing_ == 0 || ++back_ >= kClientSpan) return false;
+    const uint32_t client = kClientBase + ((newest_ - kClientBase - back_) % kClientSpan);
+    if (client == ours_.client()) return true;
+    for (ControlFile& file : files_) {
+      if (file.client) continue;
+      if (++questions_ > kMaxClientQuestions) return false;
+      if (!ask(ours_.driver(), file.fd.get(), client, client, GS_HANDLE_INFO_CLASS)) continue;
+      file.client = client;
+      --missing_;
+    }
+    return true;
+  }
 
-std::vector<Found> objects_of(Driver& driver, int fd, uint32_t client) {
-  std::vector<Found> all;
-  uint32_t misses = 0;
-  for (uint32_t n = 0; n < kMaxObjects && misses < kMissesToStop; ++n) {
-    const uint32_t handle = kObjectBase + n;
+ private:
+  const RmClient& ours_;
+  std::vector<ControlFile>& files_;
+  size_t missing_ = 0;
+  uint32_t newest_ = 0, back_ = 0, questions_ = 0;
+};
+
+// The objects of one client.
+class ClientObjects {
+ public:
+  bool ask_next(Driver& driver, int fd, uint32_t client) {  // as above
+    if (next_ >= kMaxObjects || misses_ >= kMissesToStop) return false;
+    const uint32_t handle = kObjectBase + next_++;
     const auto class_id = ask(driver, fd, client, handle, GS_HANDLE_INFO_CLASS);
     if (!class_id) {
-      ++misses;
-      continue;
+      ++misses_;
+      return true;
     }
-    misses = 0;
+    misses_ = 0;
     const auto parent = ask(driver, fd, client, handle, GS_HANDLE_INFO_PARENT);
-    all.push_back(
+    all_.push_back(
         {handle, static_cast<uint32_t>(parent.value_or(0)), static_cast<uint32_t>(*class_id)});
+    return true;
   }
-  return all;
-}
+  const std::vector<Object>& all() const { return all_; }
+
+ private:
+  std::vector<Object> all_;
+  uint32_t next_ = 0, misses_ = 0;
+};
 
 bool is_channel(uint32_t class_id) {
   return (class_id & 0xFF) == GS_CHANNEL_CLASS_LOW_BYTE && class_id > 0x2080;
 }
 
 // The groups with a compute object below one of their channels.
-std::set<uint32_t> compute_groups(const std::vector<Found>& objects) {
+std::set<uint32_t> compute_groups(const std::vector<Object>& objects) {
   std::map<uint32_t, uint32_t> group_of_channel;
-  for (const Found& object : objects)
+  for (const Object& object : objects)
     if (is_channel(object.class_id)) group_of_channel[object.handle] = object.parent;
   std::set<uint32_t> groups;
-  for (const Found& object : objects) {
+  for (const Object& object : objects) {
     const bool is_compute = (object.class_id & 0xFF) == kComputeLowByte && object.class_id > 0x9000;
     if (!is_compute) continue;
     if (auto it = group_of_channel.find(object.parent); it != group_of_channel.end())
@@ -127,38 +151,90 @@ std::optional<uint32_t> instance_of(const RmClient& ours, int fd, uint32_t clien
   return std::nullopt;
 }
 
+using What = decltype(DriverEvent::what);
+
+// What a client has, as events.
+void tell(const RmClient& ours, const ControlFile& file, const std::vector<Object>& objects,
+          const std::function<void(What)>& add) {
+  const uint32_t client = *file.client;
+  add(ClientCreated{client, file.number});
+  const auto compute = compute_groups(objects);
+  for (const Object& object : objects)
+    if (object.class_id == GS_CLASS_SUBDEVICE)
+      if (auto instance = instance_of(ours, file.fd.get(), client, object.handle))
+        add(DeviceCreated{client, object.parent, *instance});
+  for (const Object& object : objects)
+    if (object.class_id == GS_CLASS_CHANNEL_GROUP)
+      add(GroupCreated{client, object.parent, object.handle,
+                       compute.contains(object.handle) ? Engine::kGraphics : Engine::kCopy,
+                       file.number});
+  for (const Object& object : objects)
+    if (is_channel(object.class_id))
+      add(ChannelCreated{client, object.parent, object.handle, object.class_id});
+}
+
+class Search final : public ObjectSearch {
+ public:
+  Search(const RmClient& ours, ProcessId process)
+      : ours_(ours), process_(process), clients_(ours, files_) {}
+
+  Result<std::optional<Found>> advance(Nanos budget) override {
+    const Time until = std::chrono::steady_clock::now() + budget;
+    if (!has_begun_) {
+      if (auto begun = begin(); !begun) return std::unexpected(begun.error());
+    } else if (const auto same = ours_.driver().fetch(process_, files_.front().number);
+               !same && same.error().code == std::errc::no_such_process) {
+      return std::unexpected(same.error());  // our copies of its descriptors keep what it had
+    }
+    do {
+      if (files_.empty() || !ask_next()) return std::move(events_);
+    } while (std::chrono::steady_clock::now() < until);
+    return std::nullopt;
+  }
+
+ private:
+  Result<> begin() {
+    has_begun_ = true;
+    auto files = control_files(ours_.driver(), process_);
+    if (!files) return std::unexpected(files.error());
+    files_ = std::move(*files);
+    if (files_.empty()) return {};
+    const auto newest = newest_client(ours_.driver());
+    if (!newest) return std::unexpected(newest.error());
+    clients_.begin(*newest);
+    return {};
+  }
+
+  // False: all is asked.
+  bool ask_next() {
+    if (clients_.ask_next()) return true;
+    while (at_ < files_.size() && !files_[at_].client) ++at_;
+    if (at_ == files_.size()) return false;
+    const ControlFile& file = files_[at_];
+    if (objects_.ask_next(ours_.driver(), file.fd.get(), *file.client)) return true;
+    const Time now = std::chrono::steady_clock::now();
+    if (events_.empty()) events_.push_back({now, process_, ProcessOpened{}});
+    tell(ours_, file, objects_.all(),
+         [&](What what) { events_.push_back({now, process_, std::move(what)}); });
+    objects_ = {};
+    ++at_;
+    return true;
+  }
+
+  const RmClient& ours_;
+  const ProcessId process_;
+  bool has_begun_ = false;
+  std::vector<ControlFile> files_;
+  ClientSearch clients_;
+  size_t at_ = 0;  // of files_, whose objects are asked for
+  ClientObjects objects_;
+  Found events_;
+};
+
 }  // namespace
 
-Result<std::vector<DriverEvent>> find_objects(const RmClient& ours, ProcessId process) {
-  std::vector<DriverEvent> events;
-  auto files = control_files(ours.driver(), process);
-  if (!files) return std::unexpected(files.error());
-  if (files->empty()) return events;
-  const auto newest = newest_client(ours.driver());
-  if (!newest) return std::unexpected(newest.error());
-  find_clients(ours, *newest, *files);
-
-  const Time now = std::chrono::steady_clock::now();
-  auto add = [&](auto what) { events.push_back({now, process, std::move(what)}); };
-  for (const auto& [number, fd, client] : *files) {
-    if (!client) continue;
-    add(ClientCreated{*client, number});
-    const auto objects = objects_of(ours.driver(), fd.get(), *client);
-    const auto compute = compute_groups(objects);
-    for (const Found& object : objects)
-      if (object.class_id == GS_CLASS_SUBDEVICE)
-        if (auto instance = instance_of(ours, fd.get(), *client, object.handle))
-          add(DeviceCreated{*client, object.parent, *instance});
-    for (const Found& object : objects)
-      if (object.class_id == GS_CLASS_CHANNEL_GROUP)
-        add(GroupCreated{*client, object.parent, object.handle,
-                         compute.contains(object.handle) ? Engine::kGraphics : Engine::kCopy,
-                         number});
-    for (const Found& object : objects)
-      if (is_channel(object.class_id))
-        add(ChannelCreated{*client, object.parent, object.handle, object.class_id});
-  }
-  return events;
+std::unique_ptr<ObjectSearch> find_objects(const RmClient& ours, ProcessId process) {
+  return std::make_unique<Search>(ours, process);
 }
 
 }  // namespace gpushare::nvrm

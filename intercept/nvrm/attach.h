@@ -6,17 +6,18 @@
 // /dev/nvidiactl descriptors and ask (2.9 us a question on an H200).
 #pragma once
 
-#include <vector>
+#include <memory>
 
 #include "intercept/event.h"
+#include "intercept/gpu.h"
 #include "intercept/nvrm/client.h"
 
 namespace gpushare::nvrm {
 
-// The events that would have been seen, parents first. Without ProcessOpened (the caller knows the
-// process) and without MemoryAllocated (sizes cannot be asked for). Empty: no client was found
-// among the last 65,536 (fewer where it holds several descriptors without one). no_such_process
-// when it ended meanwhile.
-Result<std::vector<DriverEvent>> find_objects(const RmClient& ours, ProcessId process);
+// The events that would have been seen, parents first, from a ProcessOpened with nothing in it (the
+// caller knows the process) on; without MemoryAllocated (sizes cannot be asked for). None: no
+// client was found among the last 65,536 (fewer where it holds several descriptors without one).
+// no_such_process when it has ended. `ours` outlives the search.
+std::unique_ptr<ObjectSearch> find_objects(const RmClient& ours, ProcessId process);
 
 }  // namespace gpushare::nvrm

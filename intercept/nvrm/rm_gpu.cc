@@ -73,14 +73,11 @@ class RmGpu final : public Gpu {
     return nvml_->utilisation(infos_[gpu].uuid, gpu);
   }
 
-  Result<std::vector<DriverEvent>> attach(pid_t pid) override {
+  std::unique_ptr<ObjectSearch> attach(pid_t pid) override {
     const ProcessId process{pid, start_ticks_of(pid)};
     if (process.start_ticks == 0)
-      return make_error(std::errc::no_such_process, "attach", std::to_string(pid));
-    auto events = find_objects(client_, process);
-    if (!events || events->empty()) return events;
-    events->insert(events->begin(), {events->front().time, process, ProcessOpened{}});
-    return events;
+      return found_at_once(make_error(std::errc::no_such_process, "attach", std::to_string(pid)));
+    return find_objects(client_, process);
   }
 
   std::vector<pid_t> users() const override {

@@ -65,11 +65,12 @@ class RemoteGpu final : public Gpu {
 
   Result<SwitchBatch> read_switches(uint32_t gpu) override;
   std::optional<std::vector<Utilisation>> utilisation(uint32_t gpu) override;
-  Result<std::vector<DriverEvent>> attach(pid_t pid) override;
+  std::unique_ptr<ObjectSearch> attach(pid_t pid) override;
   std::vector<pid_t> users() const override;
 
  private:
   Result<> control(Kind kind, uint32_t gpu, std::span<const ChannelRef> channels, const char* step);
+  Result<ObjectSearch::Found> objects_of(pid_t pid) const;
   template <class Reply>
   Result<Reply> group_call(Kind kind, const GroupRef& group, Micros slice, const char* step);
   // The elements of an answer that is a CountReply and a list.
@@ -153,7 +154,7 @@ std::optional<std::vector<Utilisation>> RemoteGpu::utilisation(uint32_t gpu) {
   return all;
 }
 
-Result<std::vector<DriverEvent>> RemoteGpu::attach(pid_t pid) {
+Result<std::vector<DriverEvent>> RemoteGpu::objects_of(pid_t pid) const {
   constexpr const char* kStep = "attach to process";
   const auto events = list<Event>(Kind::kAttach, PidRequest{pid, 0}, kStep);
   if (!events) return std::unexpected(events.error());
@@ -164,6 +165,10 @@ Result<std::vector<DriverEvent>> RemoteGpu::attach(pid_t pid) {
     all.push_back(std::move(*decoded));
   }
   return all;
+}
+
+std::unique_ptr<ObjectSearch> RemoteGpu::attach(pid_t pid) {
+  return found_at_once(objects_of(pid));
 }
 
 std::vector<pid_t> RemoteGpu::users() const {

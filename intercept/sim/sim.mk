@@ -4,6 +4,6 @@
 sim_server_sources := $(wildcard intercept/sim/server*.cc) intercept/sim/connection.cc intercept/sim/peer.cc
 sim_sources := $(filter-out intercept/sim/server_main.cc,$(wildcard intercept/sim/*.cc))
 intercept_sources += $(filter-out $(sim_server_sources),$(sim_sources))
-$(call library,lib/libsim.a,$(sim_sources) intercept/process_stop.cc)
+$(call library,lib/libsim.a,$(sim_sources) $(wildcard intercept/*.cc))
 $(call library,lib/libsimclient.a,intercept/sim/client.cc shmctl/base/error.cc shmctl/base/unix_socket.cc)
 $(call program,bin/gpushare-sim,intercept/sim/server_main.cc,lib/libsim.a lib/libshmctl.a)

@@ -80,7 +80,9 @@ std::optional<std::vector<Utilisation>> SimGpu::utilisation(uint32_t gpu) {
   return model_.utilisation(gpu);
 }
 
-Result<std::vector<DriverEvent>> SimGpu::attach(pid_t pid) { return model_.attach(pid); }
+std::unique_ptr<ObjectSearch> SimGpu::attach(pid_t pid) {
+  return found_at_once(model_.attach(pid));
+}
 
 // --- ModelObserver ----------------------------------------------------------------------------
 

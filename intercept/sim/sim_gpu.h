@@ -51,7 +51,7 @@ class SimGpu final : public Gpu {
   Result<> resume(const ProcessId& process) override;
   Result<SwitchBatch> read_switches(uint32_t gpu) override;
   std::optional<std::vector<Utilisation>> utilisation(uint32_t gpu) override;
-  Result<std::vector<DriverEvent>> attach(pid_t pid) override;
+  std::unique_ptr<ObjectSearch> attach(pid_t pid) override;
   std::vector<pid_t> users() const override { return model_.users(); }
 
  private:

@@ -121,7 +121,7 @@ TEST_F(RmGpuTest, FindsTheObjectsOfAProgramThatWasThereBefore) {
   std::vector<pid_t> users = gpu_->users();
   EXPECT_TRUE(std::ranges::count(users, program.pid()));
   const auto from = Clock_::now();
-  auto events = gpu_->attach(program.pid());
+  auto events = gpu_->attach(program.pid())->finish();
   const auto took = Clock_::now() - from;
   ASSERT_TRUE(events) << events.error().message();
   const Objects found = sort_out(*events);
@@ -142,7 +142,7 @@ TEST_F(RmGpuTest, SeesByProbeWhatAttachFinds) {
     if (event.process.pid == program.pid()) seen.push_back(std::move(event));
   }));
   const Objects by_probe = sort_out(seen);
-  auto events = gpu_->attach(program.pid());
+  auto events = gpu_->attach(program.pid())->finish();
   ASSERT_TRUE(events);
   const Objects by_attach = sort_out(*events);
   EXPECT_EQ(by_probe.groups.size(), by_attach.groups.size());
@@ -193,7 +193,7 @@ TEST_F(RmGpuTest, FreezeCostByProgram) {
       std::vector<std::string> arguments(line.begin() + 1, line.end());
       arguments.insert(arguments.end(), {"--seconds", "20", "--report-ms", "10"});
       const Child program = start(line[0], arguments);
-      const Objects found = sort_out(gpu_->attach(program.pid()).value());
+      const Objects found = sort_out(gpu_->attach(program.pid())->finish().value());
       std::string name = beside ? "beside endless: " : "alone: ";
       for (const auto& word : line) name += word + " ";
       measure(name, found, 2048us, found.compute_channels);
@@ -206,7 +206,7 @@ TEST_F(RmGpuTest, FreezeCostByProgram) {
 
 TEST_F(RmGpuTest, FreezesThawsAndSetsSlices) {
   const Child program = endless(30);
-  auto events = gpu_->attach(program.pid());
+  auto events = gpu_->attach(program.pid())->finish();
   ASSERT_TRUE(events);
   const Objects found = sort_out(*events);
   struct Row {
@@ -245,7 +245,7 @@ TEST_F(RmGpuTest, FreezesThawsAndSetsSlices) {
 // What the log says when a context that has the GPU alone is frozen and thawed.
 TEST_F(RmGpuTest, ALoneContextLeavesTheLogWhenFrozen) {
   const Child program = endless(30);
-  auto events = gpu_->attach(program.pid());
+  auto events = gpu_->attach(program.pid())->finish();
   ASSERT_TRUE(events);
   const Objects found = sort_out(*events);
   (void)gpu_->read_switches(0);
@@ -287,8 +287,8 @@ TEST_F(RmGpuTest, ALoneContextLeavesTheLogWhenFrozen) {
 
 TEST_F(RmGpuTest, LogsTheSharesOfTwoPrograms) {
   const Child first = endless(30), second = endless(30);
-  const Objects a = sort_out(gpu_->attach(first.pid()).value());
-  const Objects b = sort_out(gpu_->attach(second.pid()).value());
+  const Objects a = sort_out(gpu_->attach(first.pid())->finish().value());
+  const Objects b = sort_out(gpu_->attach(second.pid())->finish().value());
   ASSERT_TRUE(gpu_->set_slice(a.compute, 1000us));
   ASSERT_TRUE(gpu_->set_slice(b.compute, 4000us));
   std::this_thread::sleep_for(100ms);
@@ -329,8 +329,8 @@ TEST_F(RmGpuTest, ClientsOfOneMpsServerShareAGroupAndFreezeTogether) {
   ASSERT_EQ(std::system("nvidia-cuda-mps-control -d"), 0);
   {
     Child a = endless(25), b = endless(25);
-    const Objects of_a = sort_out(gpu_->attach(a.pid()).value());
-    const Objects of_b = sort_out(gpu_->attach(b.pid()).value());
+    const Objects of_a = sort_out(gpu_->attach(a.pid())->finish().value());
+    const Objects of_b = sort_out(gpu_->attach(b.pid())->finish().value());
     EXPECT_EQ(gpu_->hardware_group(of_a.compute).value(),
               gpu_->hardware_group(of_b.compute).value());
     struct Rates {

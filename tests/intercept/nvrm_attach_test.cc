@@ -24,7 +24,7 @@ class AttachTest : public NvrmTest {
  protected:
   std::vector<DriverEvent> attach(ProcessId process = kProgram) {
     rm_.calls.clear();
-    auto events = find_objects(client(), process);
+    auto events = find_objects(client(), process)->finish();
     EXPECT_TRUE(events) << events.error().message();
     return events ? std::move(*events) : std::vector<DriverEvent>{};
   }
@@ -61,18 +61,18 @@ TEST_F(AttachTest, FindsAContextParentsFirst) {
   const auto context = rm_.make_context(theirs, 0, kFirstObject);
   const auto events = attach();
   ASSERT_EQ(all_of<ClientCreated>(events).size(), 1u);
-  const auto* first = std::get_if<ClientCreated>(&events.front().what);
-  ASSERT_NE(first, nullptr);
-  EXPECT_EQ(first->client, theirs);
-  EXPECT_EQ(first->fd, fd);
+  EXPECT_TRUE(std::holds_alternative<ProcessOpened>(events.front().what));
+  const ClientCreated client = all_of<ClientCreated>(events).front();
+  EXPECT_EQ(client.client, theirs);
+  EXPECT_EQ(client.fd, fd);
   expect_context(events, context, fd, 1);  // GPU 0 has instance 1
-  EXPECT_EQ(events.size(), 1u + 1 + 4 + 8);
+  EXPECT_EQ(events.size(), 1u + 1 + 1 + 4 + 8);
   std::vector<size_t> kinds;
   for (const DriverEvent& event : events) {
     EXPECT_EQ(event.process, kProgram);
     kinds.push_back(event.what.index());
   }
-  EXPECT_TRUE(std::ranges::is_sorted(kinds)) << "client, devices, groups, channels";
+  EXPECT_TRUE(std::ranges::is_sorted(kinds)) << "process, client, devices, groups, channels";
 }
 
 TEST_F(AttachTest, FindsTwoContextsOnOneClient) {
@@ -113,7 +113,9 @@ TEST_F(AttachTest, FindsAClientOnEachDescriptor) {
 TEST_F(AttachTest, AProgramWithoutAContextHasOnlyItsClient) {
   const int fd = rm_.open_control(kProgram);
   rm_.make_client(kProgram, fd);
-  EXPECT_EQ(attach().size(), 1u);
+  const auto events = attach();
+  EXPECT_EQ(all_of<ClientCreated>(events).size(), 1u);
+  EXPECT_EQ(events.size(), 2u);
 }
 
 TEST_F(AttachTest, AProgramWithoutAClientHasNothing) {
@@ -202,11 +204,39 @@ TEST_F(AttachTest, ADescriptorThatIsClosedMeanwhileIsPassedOver) {
   expect_context(attach(), context, fd, 1);
 }
 
+TEST_F(AttachTest, AsksOneQuestionAtATimeWhenThereIsNoTime) {
+  const int fd = rm_.open_control(kProgram);
+  const auto context = rm_.make_context(rm_.make_client(kProgram, fd), 0, kFirstObject);
+  const auto search = find_objects(client(), kProgram);
+  std::optional<ObjectSearch::Found> found;
+  for (int pieces = 0; !found; ++pieces) {
+    ASSERT_LT(pieces, 100'000);
+    rm_.calls.clear();
+    auto advanced = search->advance(Nanos::zero());
+    ASSERT_TRUE(advanced) << advanced.error().message();
+    EXPECT_LE(rm_.calls.size(), 10u);
+    found = std::move(*advanced);
+  }
+  expect_context(*found, context, fd, 1);
+}
+
+TEST_F(AttachTest, AProgramThatEndsDuringTheSearchEndsIt) {
+  const int fd = rm_.open_control(kProgram);
+  rm_.make_context(rm_.make_client(kProgram, fd), 0, kFirstObject);
+  const auto search = find_objects(client(), kProgram);
+  auto first = search->advance(Nanos::zero());
+  ASSERT_TRUE(first && !*first);
+  rm_.kill(kProgram.pid);
+  const auto second = search->advance(Nanos::zero());
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, std::errc::no_such_process);
+}
+
 TEST_F(AttachTest, AProgramThatEndsMeanwhileIsNoSuchProcess) {
   const int fd = rm_.open_control(kProgram);
   rm_.make_context(rm_.make_client(kProgram, fd), 0, kFirstObject);
   rm_.after_listing = [&] { rm_.kill(kProgram.pid); };
-  auto events = find_objects(client(), kProgram);
+  auto events = find_objects(client(), kProgram)->finish();
   ASSERT_FALSE(events);
   EXPECT_EQ(events.error().code, std::errc::no_such_process);
 }
@@ -214,7 +244,7 @@ TEST_F(AttachTest, AProgramThatEndsMeanwhileIsNoSuchProcess) {
 TEST_F(AttachTest, AnotherProgramUnderThePidIsNoSuchProcess) {
   const int fd = rm_.open_control({kProgram.pid, kProgram.start_ticks + 5});
   rm_.make_client({kProgram.pid, kProgram.start_ticks + 5}, fd);
-  auto events = find_objects(client(), kProgram);
+  auto events = find_objects(client(), kProgram)->finish();
   ASSERT_FALSE(events);
   EXPECT_EQ(events.error().code, std::errc::no_such_process);
 }

@@ -148,7 +148,7 @@ TEST_F(RmGpuFakeTest, RecoveryOpensNoLog) {
 
 TEST_F(RmGpuFakeTest, AttachOpensWithTheProcess) {
   auto gpu = make();
-  auto events = gpu->attach(self_.pid);
+  auto events = gpu->attach(self_.pid)->finish();
   ASSERT_TRUE(events) << events.error().message();
   ASSERT_FALSE(events->empty());
   EXPECT_TRUE(std::holds_alternative<ProcessOpened>(events->front().what));
@@ -158,7 +158,7 @@ TEST_F(RmGpuFakeTest, AttachOpensWithTheProcess) {
 
 TEST_F(RmGpuFakeTest, AttachToNoProcessSaysSo) {
   auto gpu = make();
-  EXPECT_EQ(gpu->attach(0x7FFFFFF0).error().code, std::errc::no_such_process);
+  EXPECT_EQ(gpu->attach(0x7FFFFFF0)->finish().error().code, std::errc::no_such_process);
 }
 
 TEST_F(RmGpuFakeTest, UsersAreTheOthersThatHoldTheDriverOpen) {

@@ -216,11 +216,11 @@ TEST_F(SimServer, AKilledProgramFreesWhatItHadAndIsReported) {
   ::close(ready[1]);
   auto probe = connect_program();
   EXPECT_EQ(probe->memory(1)->free_bytes, all_memory - (1 << 30));
-  EXPECT_FALSE(sim.gpu->attach(child)->empty());
+  EXPECT_FALSE(sim.gpu->attach(child)->finish()->empty());
 
   // Frozen, too: that does not keep it from dying.
   std::vector<ChannelRef> refs;
-  const auto objects = sim.gpu->attach(child).value();
+  const auto objects = sim.gpu->attach(child)->finish().value();
   for (const DriverEvent& event : objects)
     if (const auto* channel = std::get_if<ChannelCreated>(&event.what))
       refs.push_back({channel->client, channel->channel});
@@ -230,7 +230,7 @@ TEST_F(SimServer, AKilledProgramFreesWhatItHadAndIsReported) {
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   EXPECT_TRUE(eventually([&] { return probe->memory(1)->free_bytes == all_memory; }));
-  EXPECT_TRUE(sim.gpu->attach(child)->empty());
+  EXPECT_TRUE(sim.gpu->attach(child)->finish()->empty());
   EXPECT_TRUE(sim.gpu->thaw(1, refs).has_value()) << "gone is no error for thaw";
   EXPECT_FALSE(sim.gpu->freeze(1, refs).has_value());
 
@@ -299,7 +299,7 @@ TEST_F(SimServer, SlicesAreSetAndReadBackThroughTheOwnersDescriptor) {
   auto sim = make_sim(socket_).value();
   auto program = connect_program();
   const auto context = program->create_context(0).value();
-  const auto events = sim.gpu->attach(::getpid()).value();
+  const auto events = sim.gpu->attach(::getpid())->finish().value();
   GroupRef ref;
   for (const DriverEvent& event : events)
     if (const auto* group = std::get_if<GroupCreated>(&event.what))

@@ -14,7 +14,7 @@
 
 namespace gpushare::test {
 
-class FakeGpu final : public Gpu {
+class FakeGpu : public Gpu {
  public:
   struct Call {
     enum class Kind { kFreeze, kThaw, kSetSlice, kGetSlice, kStop, kResume };
@@ -116,9 +116,9 @@ class FakeGpu final : public Gpu {
     if (at == utilisations.end()) return std::nullopt;
     return at->second;
   }
-  Result<std::vector<DriverEvent>> attach(pid_t pid) override {
+  std::unique_ptr<ObjectSearch> attach(pid_t pid) override {
     const auto at = attachable.find(pid);
-    return at == attachable.end() ? std::vector<DriverEvent>{} : at->second;
+    return found_at_once(at == attachable.end() ? ObjectSearch::Found{} : at->second);
   }
   std::vector<pid_t> users() const override {
     std::vector<pid_t> pids;

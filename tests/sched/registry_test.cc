@@ -158,6 +158,21 @@ TEST_F(RegistryTest, MarksWhatWasThereBeforeTheAgent) {
   EXPECT_TRUE(registry_.find(kProcess.pid)->is_late_attach);
 }
 
+TEST_F(RegistryTest, ASearchTakesNothingFromWhatWasSeenLive) {
+  ProcessOpened opened;
+  opened.uid = 1000;
+  opened.command = "train";
+  registry_.apply(event(kProcess, opened));
+  auto found = program(kProcess, kContext);
+  found.front().what = ProcessOpened{};
+  registry_.reconcile(kProcess, found);
+  const Process* process = registry_.find(kProcess.pid);
+  EXPECT_EQ(process->command, "train");
+  EXPECT_EQ(process->uid, 1000u);
+  EXPECT_FALSE(process->is_late_attach) << "it was seen from its beginning";
+  EXPECT_EQ(process->holders.size(), 1u);
+}
+
 TEST_F(RegistryTest, ANewBearerOfAPidReplacesTheOld) {
   apply(program(kProcess, kContext));
   const ProcessId later{kProcess.pid, kProcess.start_ticks + 1};

@@ -261,8 +261,8 @@ TEST(Scheduler, GivesUpOnAGpuThatDoesNotAnswer) {
     Result<> resume(const ProcessId&) override { return gone(); }
     Result<SwitchBatch> read_switches(uint32_t) override { return std::unexpected(gone().error()); }
     std::optional<std::vector<Utilisation>> utilisation(uint32_t) override { return std::nullopt; }
-    Result<std::vector<DriverEvent>> attach(pid_t) override {
-      return std::unexpected(gone().error());
+    std::unique_ptr<ObjectSearch> attach(pid_t) override {
+      return found_at_once(std::unexpected(gone().error()));
     }
     std::vector<pid_t> users() const override { return {}; }
 

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "intercept/gpu.h"
+
+#include <utility>
+
+namespace gpushare {
+namespace {
+
+class FoundAtOnce final : public ObjectSearch {
+ public:
+  explicit FoundAtOnce(Result<Found> found) : found_(std::move(found)) {}
+  Result<std::optional<Found>> advance(Nanos) override {
+    if (!found_) return std::unexpected(found_.error());
+    return std::move(*found_);
+  }
+
+ private:
+  Result<Found> found_;
+};
+
+}  // namespace
+
+Result<ObjectSearch::Found> ObjectSearch::finish() {
+  for (;;) {
+    auto found = advance(Nanos::max() / 2);
+    if (!found) return std::unexpected(found.error());
+    if (*found) return std::move(**found);
+  }
+}
+
+std::unique_ptr<ObjectSearch> found_at_once(Result<ObjectSearch::Found> found) {
+  return std::make_unique<FoundAtOnce>(std::move(found));
+}
+
+}  // namespace gpushare
