@@ -6,6 +6,7 @@
 #   KERNEL: that of BUILD/kernel/KERNEL, e.g. debug, instead of the one in BUILD/kernel
 # GPUSHARE_KERNEL_ROUNDS: how often gpushare.ko is loaded and unloaded under load (8; 2 s each).
 # GPUSHARE_KERNEL_FUZZ_SECONDS: how long there is fuzzing (5).
+# GPUSHARE_KERNEL_TESTS: only tests whose names match it (extended regular expression without blanks).
 # Prints GoogleTest's lines; status 0 when nothing failed. Logs are in BUILD/kernel/[KERNEL/]logs/SUITE/.
 set -u
 here=$(dirname "$(realpath "$0")")
@@ -70,6 +71,7 @@ run_suite() {
   done
   # The kernel hands words with = that it does not know to the guest's init, as environment.
   local counted= append="slow=$slow rounds=$rounds_each FUZZ_SECONDS=$fuzz_seconds"
+  [ -z "${GPUSHARE_KERNEL_TESTS-}" ] || append+=" only=$GPUSHARE_KERNEL_TESTS"
   case $suite in
     cost) counted=-i ;;
     real) append+=" lockdep.prove_locking=0" ;; # the driver's locks are all of one class: it reports itself
