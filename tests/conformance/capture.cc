@@ -112,8 +112,9 @@ void legacy_while_non_blocking_captures(Stage& stage) {
 }
 
 void capture_of_legacy(Stage& stage) {
-  stage.say(name_of(cuStreamBeginCapture_v2(nullptr, CU_STREAM_CAPTURE_MODE_RELAXED)));
-  stage.say(status_of(nullptr));
+  const CUresult begun = cuStreamBeginCapture_v2(nullptr, CU_STREAM_CAPTURE_MODE_RELAXED);
+  stage.say(name_of(begun) + " " + status_of(nullptr));
+  if (begun == CUDA_SUCCESS) stage.say(end(nullptr));
 }
 
 void begun_twice(Stage& stage) {

@@ -84,7 +84,6 @@ std::pair<void*, bool> find_entry_point(std::string_view base, int version) {
 #define GS_CUDA_FUNCTION(base_name, symbol, since, parameters) \
   EntryPoint{#base_name, since, reinterpret_cast<void*>(&symbol)},
   static const EntryPoint kEntryPoints[] = {
-#define GS_CUDA_WITHOUT_VMM
 #include "intercept/cuda/cuda_functions.inc"
   };
 #undef GS_CUDA_FUNCTION

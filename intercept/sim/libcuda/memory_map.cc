@@ -34,11 +34,23 @@ void* MemoryMap::add(const MemoryRange& range) {
 std::optional<MemoryRange> MemoryMap::remove(const void* address, bool is_device) {
   const std::lock_guard lock(mutex_);
   const auto found = ranges_.find(reinterpret_cast<uintptr_t>(address));
-  if (found == ranges_.end() || found->second.is_device != is_device) return std::nullopt;
+  if (found == ranges_.end() || found->second.is_device != is_device || found->second.is_mapped)
+    return std::nullopt;
   const MemoryRange range = found->second;
   ::munmap(reinterpret_cast<void*>(found->first), range.bytes);
   ranges_.erase(found);
   return range;
+}
+
+void MemoryMap::add_mapped(void* address, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  ranges_.emplace(reinterpret_cast<uintptr_t>(address),
+                  MemoryRange{.bytes = bytes, .is_device = true, .is_mapped = true});
+}
+
+void MemoryMap::remove_mapped(const void* address) {
+  const std::lock_guard lock(mutex_);
+  ranges_.erase(reinterpret_cast<uintptr_t>(address));
 }
 
 void MemoryMap::remove_all(uintptr_t context) {
@@ -54,7 +66,11 @@ void* MemoryMap::resolve_bytes(uint64_t address, uint64_t count, uint64_t size) 
   const std::lock_guard lock(mutex_);
   const auto found = range_of(ranges_, address);
   if (found == ranges_.end() || address % size != 0) return nullptr;
-  const uint64_t room = found->second.bytes - (address - found->first);
+  uint64_t room = found->second.bytes - (address - found->first);
+  for (auto next = std::next(found); found->second.is_mapped && next != ranges_.end() &&
+                                     next->second.is_mapped && next->first == address + room;
+       ++next)
+    room += next->second.bytes;
   return count <= room / size ? reinterpret_cast<void*>(address) : nullptr;
 }
 

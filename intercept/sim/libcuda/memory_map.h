@@ -21,6 +21,7 @@ struct MemoryRange {
   uintptr_t context = 0;   // whose it is
   uint32_t remote = 0;     // the server's name of device memory
   unsigned host_flags = 0;
+  bool is_mapped = false;  // by Mappings, which alone takes it away
 };
 
 class MemoryMap {
@@ -29,10 +30,13 @@ class MemoryMap {
   void* add(const MemoryRange& range);
   // REQUIRES: nothing uses it any more. nullopt: no range of that kind begins there.
   std::optional<MemoryRange> remove(const void* address, bool is_device);
+  // What Mappings put there, if it did not before; and that it is there no more.
+  void add_mapped(void* address, size_t bytes);
+  void remove_mapped(const void* address);
   // All of a context, without the server's part.
   void remove_all(uintptr_t context);
 
-  // The bytes, if they lie within one range.
+  // The bytes, if they lie within one range, or mapped ones side by side.
   template <class T = std::byte>
   T* resolve(uint64_t address, uint64_t count = 1) const {
     return static_cast<T*>(resolve_bytes(address, count, sizeof(T)));

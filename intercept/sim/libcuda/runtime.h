@@ -25,6 +25,7 @@
 
 #include "intercept/sim/client.h"
 #include "intercept/sim/libcuda/handles.h"
+#include "intercept/sim/libcuda/mappings.h"
 #include "intercept/sim/libcuda/memory_map.h"
 #include "intercept/sim/libcuda/objects.h"
 #include "intercept/sim/libcuda/watcher.h"
@@ -84,6 +85,7 @@ class Runtime {
   Captures& captures() { return *captures_; }
 
   MemoryMap memory;
+  Mappings mappings{memory};
   HandleTable<CUcontext, Context> contexts;
   HandleTable<CUstream, Stream> streams;
   HandleTable<CUevent, Event> events;
