@@ -14,4 +14,4 @@ extra_targets += $(O)/$(libcuda_standin)
 $(O)/$(libcuda_standin): $(call objects,$(libcuda_standin_sources)) $(O)/lib/libsimclient.a $(compat_object) intercept/sim/libcuda/libcuda.map
 	$(call say,LINK,$(libcuda_standin))
 	@mkdir -p $(@D)
-	$(Q)$(CXX) $(LDFLAGS) -shared -Wl,-Bsymbolic -Wl,-soname,libcuda.so.1 -Wl,--version-script=intercept/sim/libcuda/libcuda.map -Wl,--no-undefined -o $@ $(filter %.o %.a,$^)
+	$(Q)$(CXX) $(LDFLAGS) -shared -Wl,-Bsymbolic -Wl,-soname,libcuda.so.1 -Wl,--version-script=intercept/sim/libcuda/libcuda.map $(if $(SAN),,-Wl$(comma)--no-undefined) -o $@ $(filter %.o %.a,$^)

@@ -11,7 +11,7 @@ extra_targets += $(O)/$(shim_library)
 $(O)/shim/%.o: %.cc
 	$(call say,SHIM,$<)
 	@mkdir -p $(@D)
-	$(Q)$(CXX) -I. $(shim_flags) -MMD -MP -c -o $@ $<
+	$(Q)$(GXX) -I. $(shim_flags) -MMD -MP -c -o $@ $<
 $(O)/shim/%.o: %.S
 	$(call say,SHIM,$<)
 	@mkdir -p $(@D)

@@ -124,7 +124,7 @@ inline gpushare_event kmod_moved(const char* tenant, pid_t pid = kPid, uint64_t 
   std::strcpy(event.moved.tenant, tenant);
   return event;
 }
-inline gpushare_event kmod_settings(const char* tenant, gpushare_setting setting) {
+inline gpushare_event kmod_settings(const char* tenant, uint32_t setting) {
   gpushare_event event{};
   event.kind = GPUSHARE_EVENT_SETTINGS_CHANGED;
   event.settings.setting = setting;

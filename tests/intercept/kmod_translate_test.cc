@@ -135,8 +135,7 @@ TEST(KmodTranslate, SettingsHaveNoProcess) {
   EXPECT_EQ(weight.what, SettingsChanged::What::kSettings);
   const auto procs = notice_of<SettingsChanged>(test::kmod_settings("a", GPUSHARE_SETTING_PROCS));
   EXPECT_EQ(procs.what, SettingsChanged::What::kMembers);
-  const auto later =
-      notice_of<SettingsChanged>(test::kmod_settings("a", static_cast<gpushare_setting>(999)));
+  const auto later = notice_of<SettingsChanged>(test::kmod_settings("a", 999));
   EXPECT_EQ(later.what, SettingsChanged::What::kSettings) << "of a later module";
 }
 

@@ -4,7 +4,6 @@
 
 #include "intercept/api/gpushare.h"
 #include "tests/shim/shim_rig.h"
-#include "tests/support/sanitized.h"
 
 namespace gpushare::test {
 namespace {
@@ -119,9 +118,6 @@ TEST(Python, WorksWithoutTheLibrary) {
 
 TEST(Python, TellsTheAgentAndTheProgram) {
   if (!has_python()) GTEST_SKIP() << "no python3";
-#if GS_IS_SANITIZED
-  GTEST_SKIP() << "the rig's environment has no sanitizer's runtime for python3";
-#endif
   ShimRig rig(kShimIterations, kGpus);
   EXPECT_EQ(python(kPythonProgram, rig.environment()),
             "True True\nno dance\n('announced', 'decode', 5, 5, 1500)\n"

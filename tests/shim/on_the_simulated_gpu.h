@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "tests/shim/shim_rig.h"
-#include "tests/support/sanitized.h"
 
 namespace gpushare::test {
 
@@ -23,11 +22,6 @@ using Json = nlohmann::json;
 
 class OnTheSimulatedGpu : public testing::Test {
  protected:
-  void SetUp() override {
-#if GS_IS_SANITIZED
-    GTEST_SKIP() << "the programs are sanitized here, and that runtime wants to be loaded first";
-#endif
-  }
   OnTheSimulatedGpu() {
     std::string pattern = (std::filesystem::temp_directory_path() / "gs-shim-sim-XXXXXX").string();
     EXPECT_NE(::mkdtemp(pattern.data()), nullptr);

@@ -6,7 +6,6 @@
 
 #include <filesystem>
 
-#include "tests/support/sanitized.h"
 #include "tests/tools/run_tool.h"
 #include "tests/tools/temp_dir.h"
 
@@ -110,9 +109,6 @@ TEST_F(PreloadCommand, FollowsALinkInsteadOfReplacingIt) {
 TEST_F(PreloadCommand, AnUnknownWordIsWrongUsage) { EXPECT_EQ(run("on").exit_code, 2); }
 
 TEST(GpushareRun, WithShimPutsTheLibraryFirst) {
-#if GS_IS_SANITIZED
-  GTEST_SKIP() << "gpushare is sanitized here, and that runtime wants to be loaded first";
-#endif
   const ToolResult seen = run_tool(
       "gpushare",
       {"--socket", "/nowhere/agent.sock", "run", "--shim", "--allow-unmanaged", "--", "env"},

@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <thread>
 
-#include "tests/support/sanitized.h"
 #include "tests/tools/run_tool.h"
 #include "tests/tools/temp_dir.h"
 #include "tools/profile_sweep.h"
@@ -22,11 +21,6 @@ class ProfileCommand : public ::testing::Test {
   ProfileCommand() {
     for (int i = 0; i < 2000 && !std::filesystem::exists(socket_); ++i)
       std::this_thread::sleep_for(10ms);
-  }
-  void SetUp() override {
-#if GS_IS_SANITIZED
-    GTEST_SKIP() << "the programs are sanitized here, and that runtime wants to be loaded first";
-#endif
   }
   ~ProfileCommand() override { ::kill(simulation_.pid(), SIGTERM); }
 
