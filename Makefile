@@ -162,6 +162,8 @@ pure_tests := sched_test nvrm_test nvrm_decode_test nvrm_abi_test cuda_abi_test 
 threaded_tests := shmctl_test bpf_test sim_test cuda_standin_test workloads_test lifeline_test kmod_user_test progress_test
 real_time_tests := sched_system_test sched_mps_test bench_test
 test_programs = $(addprefix $(O)/bin/tests/,$(1))
+# These, and the demo in tools_test, want the machine for themselves.
+timed_tests := $(call test_programs,$(real_time_tests) tools_test)
 plain_tests := $(filter-out $(call test_programs,$(pure_tests)),$(gtests)) $(other_tests)
 sanitized_tests := $(if $(findstring thread,$(SAN)),$(call test_programs,$(threaded_tests)),$(filter-out $(call test_programs,$(real_time_tests)),$(gtests)))
 plain-tests: $(plain_tests) $(programs) $(extra_targets)

@@ -3,7 +3,8 @@
 # `make test`: builds and runs every test that this machine can run: those with threads, and those
 # that start programs, plain; all but those in real time (which sanitized programs are too slow for)
 # under the address and undefined sanitizers; those with threads under the thread sanitizer; then the
-# fuzzers (60 s each; GPUSHARE_FUZZ_SECONDS changes it).
+# fuzzers (60 s each; GPUSHARE_FUZZ_SECONDS changes it). While tests that do not measure time run, what
+# comes next is built.
 #   run.sh MAKE BUILD
 # Ends with "N passed, N failed, N skipped"; status 0 only when nothing failed and something passed.
 set -u
@@ -14,19 +15,27 @@ jobs=$(nproc)
 passed=0 failed=0 skipped=0
 failures=()
 
-# run_gtests FOLDER LABEL FILTER PROGRAM...: a test program that ends badly without naming a test (a
-# crash, a sanitizer's report at exit) counts as one failure.
-run_gtests() {
-  local folder=$1 label=$2 filter=$3 program log code bad
-  shift 3
+# run_tests FOLDER FILTER PROGRAM...: leaves FOLDER/logs/PROGRAM.log and .status.
+run_tests() {
+  local folder=$1 filter=$2 program log
+  shift 2
   mkdir -p "$folder/logs"
   for program in "$@"; do
+    log=$folder/logs/$(basename "$program")
+    timeout 600 "$program" --gtest_filter="$filter" >"$log.log" 2>&1
+    echo $? >"$log.status"
+  done
+}
+
+# count_tests FOLDER LABEL PROGRAM...: of what they left. A test program that ends badly without naming
+# a test (a crash, a sanitizer's report at exit) counts as one failure.
+count_tests() {
+  local folder=$1 label=$2 program log bad ok skip
+  shift 2
+  for program in "$@"; do
     log=$folder/logs/$(basename "$program").log
-    timeout 600 "$program" --gtest_filter="$filter" >"$log" 2>&1
-    code=$?
     bad=$(grep -cE '^\[  FAILED  \] [^ ]+ \(' "$log")
-    [ "$code" = 0 ] || [ "$bad" != 0 ] || bad=1
-    local ok skip
+    [ "$(cat "${log%.log}.status")" = 0 ] || [ "$bad" != 0 ] || bad=1
     ok=$(grep -cE '^\[       OK \]' "$log")
     skip=$(grep -cE '^\[  SKIPPED \] [^ ]+ \(' "$log")
     printf '  %-10s %-22s %4d passed %3d failed %3d skipped\n' \
@@ -53,7 +62,7 @@ build_or_count() {
   local label=$1
   shift
   echo "building: $label"
-  if ! "$make" --no-print-directory -j"$jobs" "$@"; then
+  if ! ${beside:+nice -n 19} "$make" --no-print-directory -j"$jobs" "$@"; then
     failed=$((failed + 1))
     failures+=("$label does not build")
     return 1
@@ -87,20 +96,47 @@ run_fuzzers() {
 
 build=$(realpath -m "$build")
 mkdir -p "$build/logs"
-export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
-export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
-export TSAN_OPTIONS=halt_on_error=1
+# In the clang that is installed nothing else turns addresses into names.
+symbolizer=external_symbolizer_path=$(command -v addr2line)
+export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:$symbolizer
+export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:$symbolizer
+export TSAN_OPTIONS=halt_on_error=1:$symbolizer
+
+# A stage is built while the tests of the one before it run, which mostly wait, and go first.
+beside=
+trap '[ -z "$beside" ] || kill "$beside"' EXIT
+folder= label= programs=()
+end_stage() {
+  [ -n "$beside" ] || return 0
+  wait "$beside"
+  count_tests "$folder" "$label" "${programs[@]}"
+  beside=
+}
+
 if build_or_count plain O="$build" all plain-tests; then
+  folder=$build label=plain
   mapfile -t programs < <(list plain O="$build")
-  run_gtests "$build" plain "*" "${programs[@]}"
+  # What measures time has the machine for itself.
+  mapfile -t timed < <(list timed O="$build")
+  run_tests "$build" "*" "${timed[@]}"
+  mapfile -t others < <(printf '%s\n' "${programs[@]}" | grep -vxF "$(printf '%s\n' "${timed[@]}")")
+  run_tests "$build" "*" "${others[@]}" &
+  beside=$!
 fi
 for san in address,undefined thread; do
-  folder=$build/san-${san//,/-}
-  build_or_count "$san" O="$folder" SAN="$san" sanitized-tests || continue
+  built=
+  build_or_count "$san" O="$build/san-${san//,/-}" SAN="$san" sanitized-tests && built=1
+  end_stage
+  [ -n "$built" ] || continue
+  folder=$build/san-${san//,/-} label=${san%%,*}
   mapfile -t programs < <(list sanitized O="$folder" SAN="$san")
-  run_gtests "$folder" "${san%%,*}" "-Demo.*:*RealTime*" "${programs[@]}"
+  run_tests "$folder" "-Demo.*:*RealTime*" "${programs[@]}" &
+  beside=$!
 done
-build_or_count fuzzers O="$build" fuzzers && run_fuzzers
+built=
+build_or_count fuzzers O="$build" fuzzers && built=1
+end_stage
+[ -z "$built" ] || run_fuzzers
 
 for failure in "${failures[@]:+${failures[@]}}"; do echo "FAILED: $failure"; done
 [ "$passed" != 0 ] || failed=$((failed + 1))
