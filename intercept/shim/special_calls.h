@@ -84,8 +84,13 @@ struct CaptureBegun;
 template <int index, class... Rest>
 struct CaptureBegun<index, CUresult(CUstream, Rest...)> {
   static CUresult call(CUstream stream, Rest... rest) {
-    if (Streams* all = Streams::get())
-      if (Stream* known = all->find(stream, flavor_of(index))) all->before_capture(*known);
+    if (Streams* all = Streams::get()) {
+      Stream* known = all->find(stream, flavor_of(index));
+      // The driver refuses to capture the legacy stream, and must be asked for that one.
+      if (known != nullptr && known->kind.load(std::memory_order_relaxed) == Stream::Kind::kLegacy)
+        return real<CUresult (*)(CUstream, Rest...)>(index)(stream, rest...);
+      if (known != nullptr) all->before_capture(*known);
+    }
     StreamUse use(stream, flavor_of(index), Use::kOperation);
     const CUresult result = real<CUresult (*)(CUstream, Rest...)>(index)(use.physical(), rest...);
     if (result == CUDA_SUCCESS && use.stream() != nullptr)

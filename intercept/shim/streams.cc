@@ -202,7 +202,12 @@ void Streams::before_destroy(CUstream handle) {
   stream.kind.store(Stream::Kind::kNone, std::memory_order_seq_cst);
   // Whoever looked before sees it out.
   while (stream.users.load(std::memory_order_seq_cst) != 0) ::sched_yield();
-  // Its work goes on; home ends when it does, and the legacy stream waits for home.
+  // Its capture ends with it.
+  if (stream.began_capture.exchange(false, std::memory_order_relaxed))
+    captures_.fetch_sub(1, std::memory_order_relaxed);
+  // Its work goes on; home ends when it does, and the home of the legacy stream waits for home.
+  if (stream.is_dirty.load(std::memory_order_relaxed))
+    stream.device->has_left_work.store(true, std::memory_order_relaxed);
   if (const Place place = stream.place.load(std::memory_order_relaxed); place != 0) {
     home_waits(stream);
     count_move(*stream.device, place, 0);
@@ -267,6 +272,7 @@ void Streams::before_release(CUdevice ordinal, bool is_reset) {
   device.target.store(0, std::memory_order_relaxed);
   device.followed.store(0, std::memory_order_relaxed);
   device.away.store(0, std::memory_order_relaxed);
+  device.has_left_work.store(false, std::memory_order_relaxed);
   for (auto& count : device.inhabitants) count.store(0, std::memory_order_relaxed);
   device.captured.store(0, std::memory_order_relaxed);
   device.captures_at.store(0, std::memory_order_relaxed);
@@ -451,11 +457,15 @@ void Streams::order_with_legacy(Stream& stream, Use use) {
   const uint64_t operations = device.legacy.legacy_operations.load(std::memory_order_relaxed);
   if (stream.legacy_operations.load(std::memory_order_relaxed) == operations) return;
   stream.legacy_operations.store(operations, std::memory_order_relaxed);
-  const bool is_home = stream.place.load(std::memory_order_relaxed) == 0 &&
-                       device.legacy.place.load(std::memory_order_relaxed) == 0;
-  if (is_home || is_capturing(stream)) return;
+  const bool is_legacy_home = device.legacy.place.load(std::memory_order_relaxed) == 0;
+  if (is_legacy_home && stream.place.load(std::memory_order_relaxed) == 0) return;
+  if (is_capturing(stream)) return;
   const KeepErrno errno_of_the_program;
-  chain(stream, device.legacy.physical(), stream.physical());
+  // An event in the legacy stream's home would be behind all blocking streams there, and this stream
+  // need not be. One in its own home is behind the legacy stream alone.
+  chain(stream,
+        is_legacy_home ? stream.at[0].load(std::memory_order_relaxed) : device.legacy.physical(),
+        stream.physical());
 }
 
 // REQUIRES: some stream of the device is away.
@@ -465,6 +475,10 @@ void Streams::gather(Stream& legacy) {
   const bool is_legacy_home = legacy.place.load(std::memory_order_relaxed) == 0;
   const CUstream here = legacy.physical();
   bool is_home_gathered = is_legacy_home;
+  if (device.has_left_work.exchange(false, std::memory_order_relaxed) && !is_legacy_home) {
+    is_home_gathered = true;
+    chain(legacy, GS_CU_STREAM_LEGACY, here);
+  }
   for (Stream* each = all_.load(std::memory_order_acquire); each != nullptr; each = each->next) {
     if (each->device != &device) continue;
     const Look look(*each);
@@ -477,6 +491,23 @@ void Streams::gather(Stream& legacy) {
     is_home_gathered |= is_at_home;
     chain(legacy, is_at_home ? GS_CU_STREAM_LEGACY : each->physical(), here);
   }
+}
+
+CUresult Streams::refusal_of(const Stream& legacy, bool ends_captures) {
+  if (captures_.load(std::memory_order_relaxed) == 0 ||
+      legacy.kind.load(std::memory_order_relaxed) != Stream::Kind::kLegacy)
+    return CUDA_SUCCESS;
+  const KeepErrno errno_of_the_program;
+  CUresult result = CUDA_SUCCESS;
+  for (Stream* each = all_.load(std::memory_order_acquire); each != nullptr; each = each->next) {
+    if (each->device != legacy.device) continue;
+    const Look look(*each);
+    if (look.kind() != Stream::Kind::kBlocking || !is_capturing(*each)) continue;
+    // It is refused, and makes the capture invalid.
+    if (ends_captures) driver_->cuStreamQuery(each->physical());
+    result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  }
+  return result;
 }
 
 void Streams::home_waits(Stream& stream) {

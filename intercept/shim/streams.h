@@ -93,6 +93,9 @@ struct Device {
   std::atomic<uint64_t> followed;  // the wish that `target` was made from
   std::atomic<Partitions::Place> target;
   std::atomic<uint32_t> away;  // streams that are not at home
+  // A blocking stream was destroyed with work that the legacy stream has not waited for: the home
+  // of the legacy stream does.
+  std::atomic<bool> has_left_work;
   // Streams in each partition; [0] is not kept.
   std::atomic<uint32_t> inhabitants[1 + Partitions::kMost];
   std::atomic<uint32_t> captured;  // a bit for each partition that kernels of a graph may be in
@@ -137,6 +140,9 @@ class Streams {
   void move_to_target(Stream& stream);
   // REQUIRES: the caller is one of the stream's users; here and below.
   void order_with_legacy(Stream& stream, Use use);
+  // What the driver would say to a call of the legacy stream while a blocking one captures, and the
+  // end of those captures that an operation would be. A stand-in is not blocking, so it does not.
+  CUresult refusal_of(const Stream& stream, bool ends_captures);
   // What is put in line at home after it runs after the stream's work; and the other way round.
   void home_waits(Stream& stream);
   void waits_for_home(Stream& stream);
@@ -205,6 +211,10 @@ class StreamUse {
   // REQUIRES: the caller is one of the users, or nobody else can be. A wait is not; the place that
   // it is told stays for kLeastIdleNs after the stream has left it.
   CUstream physical() const { return physical_; }
+  // Not SUCCESS: what is to be said instead of making the call.
+  CUresult refusal(bool ends_captures = true) const {
+    return stream_ == nullptr ? CUDA_SUCCESS : Streams::get()->refusal_of(*stream_, ends_captures);
+  }
   CUstream handle() const { return handle_; }
   Stream* stream() const { return stream_; }
   bool is_away() const { return is_held_ && physical_ != handle_; }

@@ -135,12 +135,15 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
     const auto driver = real<CUresult (*)(Parameters...)>(index);
     if constexpr (has_stream<Parameters...>) {
       StreamUse use(stream_of(arguments...), flavor, use_of(kind));
+      const CUresult refusal = use.refusal(kind != Kind::kCaptured);
+      if (refusal != CUDA_SUCCESS) return refusal;
       const auto run = [&](CUstream stream) { return driver(translated(arguments, stream)...); };
       const CUresult result = run(use.physical());
       if (kind == Kind::kLaunch && is_too_large(result) && use.is_away()) return use.at_home(run);
       return result;
     } else {
       StreamUse use(nullptr, flavor, Use::kOperation);
+      if (const CUresult refusal = use.refusal(); refusal != CUDA_SUCCESS) return refusal;
       return use.at_home([&](CUstream) { return driver(arguments...); });
     }
   }
@@ -166,6 +169,7 @@ struct Wrapper<index, Kind::kLaunch, flavor, CUresult(const CUlaunchConfig*, Res
   [[gnu::noinline]] static CUresult call_moved(const CUlaunchConfig* config, Rest... rest) {
     const auto driver = real<CUresult (*)(const CUlaunchConfig*, Rest...)>(index);
     StreamUse use(config->hStream, flavor, Use::kLaunch);
+    if (const CUresult refusal = use.refusal(); refusal != CUDA_SUCCESS) return refusal;
     const auto run = [&](CUstream stream) {
       CUlaunchConfig moved = *config;
       moved.hStream = stream;

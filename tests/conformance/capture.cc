@@ -101,6 +101,18 @@ void legacy_while_blocking_captures(Stage& stage) {
   stage.say(status_of(stream));
 }
 
+// "cuStreamIsCapturing: if this is called on CU_STREAM_LEGACY while a blocking stream in the same
+// context is capturing, it will return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT [...] The blocking stream
+// capture is not invalidated."
+void status_of_legacy(Stage& stage) {
+  const CUstream stream = stage.stream();
+  stage.note(nullptr, 'a');
+  begin(stream);
+  stage.say(status_of(nullptr));
+  stage.say(end(stream));
+  stage.say(status_of(nullptr));
+}
+
 // A non-blocking stream has nothing to do with it.
 void legacy_while_non_blocking_captures(Stage& stage) {
   const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
@@ -272,6 +284,7 @@ constexpr Scene kScenes[] = {
     {"capture with a fork and a join", fork_and_join},
     {"capture of copies and fills", copies_and_fills},
     {"legacy stream while a blocking stream captures", legacy_while_blocking_captures},
+    {"status of the legacy stream while a blocking stream captures", status_of_legacy},
     {"legacy stream while a non-blocking stream captures", legacy_while_non_blocking_captures},
     {"capture of the legacy stream", capture_of_legacy},
     {"capture begun twice", begun_twice},

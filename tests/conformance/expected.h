@@ -51,6 +51,7 @@ flags of a stream in a part: flags 1
 capture with a fork and a join: none active none none nodes 3 -abcabc
 capture of copies and fills: nodes 3 before 0 after 4 3
 legacy stream while a blocking stream captures: ERROR_STREAM_CAPTURE_IMPLICIT invalidated ERROR_STREAM_CAPTURE_INVALIDATED no graph none
+status of the legacy stream while a blocking stream captures: ERROR_STREAM_CAPTURE_IMPLICIT SUCCESS graph none a
 legacy stream while a non-blocking stream captures: active SUCCESS graph b
 capture of the legacy stream: ERROR_STREAM_CAPTURE_UNSUPPORTED none
 capture begun twice: ERROR_ILLEGAL_STATE SUCCESS graph again ERROR_ILLEGAL_STATE no graph

@@ -109,7 +109,6 @@ std::string Stage::play(const std::function<void(Stage&)>& scene) {
   watch_changed_.notify_all();
   const CUresult rest = cuCtxSynchronize();
   const std::string left = take_notes(), line = std::exchange(line_, {});
-  host_notes_.clear();
   holds_ = 0;
   words_used_ = 0;
   if (failure.what.empty() && rest != CUDA_SUCCESS)

@@ -101,7 +101,7 @@ class Stage {
   std::string line_;
   std::vector<CUstream> streams_;
   std::vector<CUevent> events_;
-  std::vector<std::unique_ptr<HostNote>> host_notes_;
+  std::vector<std::unique_ptr<HostNote>> host_notes_;  // all: a scene that failed may leave work
 
   std::mutex watch_mutex_;  // of what follows
   std::condition_variable watch_changed_;

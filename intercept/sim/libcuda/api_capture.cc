@@ -31,8 +31,7 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
   const auto found = runtime.stream(context, stream);
   if (!found) return CUDA_ERROR_INVALID_HANDLE;
   if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  *status = runtime.captures().status(*found);
-  return CUDA_SUCCESS;
+  return runtime.captures().status(context, *found, status);
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode) {

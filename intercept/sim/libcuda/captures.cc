@@ -75,6 +75,17 @@ CUstreamCaptureStatus Captures::status(const Stream& stream) const {
                                            : CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
+CUresult Captures::status(const Context& context, const Stream& stream,
+                          CUstreamCaptureStatus* status_of_stream) const {
+  *status_of_stream = status(stream);
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(
+             parts_,
+             [&](const auto& item) { return is_legacy_behind(context, stream, *item.first); })
+             ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+             : CUDA_SUCCESS;
+}
+
 void Captures::drop(const Stream& stream) {
   if (count_ == 0) return;
   const std::lock_guard lock(mutex_);
@@ -92,12 +103,16 @@ void Captures::drop(const Stream& stream) {
 
 // --- what is put into a stream ------------------------------------------------------------------
 
+bool Captures::is_legacy_behind(const Context& context, const Stream& stream,
+                                const Stream& other) const {
+  return &stream == context.legacy.get() && other.is_blocking() && other.context == stream.context;
+}
+
 // REQUIRES: mutex_ is held. The legacy stream would be behind every blocking stream.
 CUresult Captures::refuse_legacy(const Context& context, const Stream& stream) {
-  if (&stream != context.legacy.get()) return CUDA_SUCCESS;
   CUresult result = CUDA_SUCCESS;
   for (auto& [other, part] : parts_) {
-    if (!other->is_blocking() || other->context != stream.context) continue;
+    if (!is_legacy_behind(context, stream, *other)) continue;
     part.capture->is_invalid = true;
     result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   }

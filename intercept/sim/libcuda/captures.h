@@ -41,6 +41,10 @@ class Captures {
   // `*graph` is null unless all is well.
   CUresult end(const Stream& stream, std::shared_ptr<Graph>* graph);
   CUstreamCaptureStatus status(const Stream& stream) const;
+  // Of a program's question, which the legacy stream has no answer to while a blocking one
+  // captures.
+  CUresult status(const Context& context, const Stream& stream,
+                  CUstreamCaptureStatus* status_of_stream) const;
   // Its recording, if it takes part in one, becomes invalid.
   void drop(const Stream& stream);
 
@@ -67,6 +71,7 @@ class Captures {
     std::vector<std::shared_ptr<Node>> last;  // what the next operation is behind
   };
 
+  bool is_legacy_behind(const Context& context, const Stream& stream, const Stream& other) const;
   CUresult refuse_legacy(const Context& context, const Stream& stream);
   Part* part_of(const Stream& stream);
 
