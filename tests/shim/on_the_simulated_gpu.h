@@ -37,6 +37,7 @@ class OnTheSimulatedGpu : public testing::Test {
   }
 
   std::string socket() const { return folder_ + "/sim.sock"; }
+  std::vector<std::string> more_environment_;  // of programs that start from now on
 
   // With `rig` under the shim.
   Outcome run(const std::vector<std::string>& arguments, const ShimRig* rig) const {
@@ -48,6 +49,7 @@ class OnTheSimulatedGpu : public testing::Test {
     command[0] = build_folder() + "/bin/workloads/" + arguments[0];
     std::vector<std::string> environment{"GPUSHARE_SIM=" + socket(), "GPUSHARE_SIM_STRICT=1",
                                          "LD_LIBRARY_PATH=" + build_folder() + "/lib/sim"};
+    environment.insert(environment.end(), more_environment_.begin(), more_environment_.end());
     if (rig != nullptr) {
       environment.push_back("LD_PRELOAD=" + build_folder() + "/lib/libgpushare.so");
       environment.push_back("GPUSHARE_SHIM_SOCKET=" + rig->socket());

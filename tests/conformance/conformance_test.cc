@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// The scenes on the stand-in libcuda, and with the shim between: everywhere they say what
+// expected.h says, which is what a GPU's driver says.
+#include <random>
+
+#include "intercept/sim/remote_gpu.h"
+#include "tests/shim/on_the_simulated_gpu.h"
+
+namespace gpushare::test {
+namespace {
+
+class Conformance : public OnTheSimulatedGpu {
+ protected:
+  static void expect_right(const Outcome& outcome) {
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(outcome.err.find("\nseen "), std::string::npos) << outcome.err;
+  }
+  // Plays the scenes over and over, and `disturb` as often as it can meanwhile.
+  void expect_undisturbed(ShimRig& rig, const std::function<void(const Program&)>& disturb) {
+    const auto program = start({"conformance", "--repeat", "20"}, &rig);
+    while (!program->has_ended()) {
+      disturb(*program);
+      std::this_thread::sleep_for(std::chrono::microseconds(300));
+    }
+    expect_right(program->wait());
+  }
+};
+
+TEST_F(Conformance, OnTheStandIn) { expect_right(run({"conformance"}, nullptr)); }
+
+TEST_F(Conformance, WithEveryFeatureInTheWholeGpu) {
+  ShimRig rig(kShimFeatures, {{kPci, 0}});
+  expect_right(run({"conformance"}, &rig));
+}
+
+TEST_F(Conformance, InAPartition) {
+  ShimRig rig(kShimPartitions, {{kPci, 0b110}});
+  expect_right(run({"conformance"}, &rig));
+}
+
+TEST_F(Conformance, UnderRandomMoves) {
+  ShimRig rig(kShimFeatures, {{kPci, 0}});
+  std::mt19937 random(1);
+  expect_undisturbed(rig, [&](const Program&) {
+    const uint64_t groups = random() % 14;  // few enough to be made
+    rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
+  });
+}
+
+TEST_F(Conformance, WhileTheGateClosesAndOpens) {
+  ShimRig rig(kShimGate);
+  bool is_closed = false;
+  expect_undisturbed(rig, [&](const Program&) {
+    is_closed = !is_closed;
+    rig.with_all_slots([&](ShimSlot& slot) {
+      is_closed ? ShimHost::close_gate(slot) : ShimHost::open_gate(slot);
+    });
+  });
+}
+
+std::vector<ChannelRef> channels_of(Gpu& gpu, pid_t pid) {
+  std::vector<ChannelRef> channels;
+  const auto objects = gpu.attach(pid)->finish();
+  if (!objects) return channels;  // it is not there yet, or no more
+  for (const DriverEvent& event : *objects)
+    if (const auto* channel = std::get_if<ChannelCreated>(&event.what))
+      channels.push_back({channel->client, channel->channel});
+  return channels;
+}
+
+TEST_F(Conformance, WhileItIsFrozenAndMoves) {
+  auto gpu = sim::make_sim_gpu(socket());
+  ASSERT_TRUE(gpu.has_value()) << gpu.error().message();
+  ShimRig rig(kShimFeatures, {{kPci, 0}});
+  std::mt19937 random(2);
+  std::vector<ChannelRef> channels;
+  bool is_frozen = false;
+  uint64_t freezes = 0;
+  expect_undisturbed(rig, [&](const Program& program) {
+    const uint64_t groups = random() % 14;
+    rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
+    if (channels.empty()) channels = channels_of(**gpu, program.pid());
+    if (channels.empty()) return;
+    // Refused when it has just ended.
+    is_frozen = !is_frozen;
+    const auto done = is_frozen ? (*gpu)->freeze(0, channels) : (*gpu)->thaw(0, channels);
+    freezes += is_frozen && done.has_value() ? 1 : 0;
+  });
+  EXPECT_GT(freezes, 0u);
+}
+
+// Clients of one MPS server, at the same time.
+TEST_F(Conformance, BesideAnotherClientOfMps) {
+  ShimRig rig(kShimFeatures, {{kPci, 0b110}});
+  more_environment_ = {"GPUSHARE_SIM_MPS=4711"};
+  const auto first = start({"conformance", "--repeat", "3"}, &rig),
+             second = start({"conformance", "--repeat", "3"}, nullptr);
+  expect_right(first->wait());
+  expect_right(second->wait());
+}
+
+}  // namespace
+}  // namespace gpushare::test
