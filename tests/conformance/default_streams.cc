@@ -12,6 +12,7 @@ void expect_waits(Stage& stage, CUstream held, CUstream waiting) {
   stage.note(waiting, 'b');
   stage.witness();
   hold.end();
+  stage.synchronize(waiting);
   stage.settle();
 }
 
@@ -21,6 +22,7 @@ void expect_passes(Stage& stage, CUstream held, CUstream passing) {
   stage.synchronize(passing);
   stage.note(held, 'a');
   hold.end();
+  stage.synchronize(held);
   stage.settle();
 }
 

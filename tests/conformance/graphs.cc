@@ -51,7 +51,8 @@ class Graph {
     parameters.srcMemoryType = parameters.dstMemoryType = CU_MEMORYTYPE_DEVICE;
     parameters.srcDevice = from;
     parameters.dstDevice = to;
-    parameters.WidthInBytes = 4;
+    parameters.WidthInBytes = parameters.srcPitch = parameters.dstPitch = 4;
+    parameters.srcHeight = parameters.dstHeight = 1;
     parameters.Height = parameters.Depth = 1;
     must(cuGraphAddMemcpyNode(&node, graph_, after.begin(), after.size(), &parameters, context()),
          "cuGraphAddMemcpyNode");

@@ -87,7 +87,7 @@ void events_across_parts(Stage& stage) {
   const TwoParts parts(stage);
   const CUstream whole = stage.stream();
   const CUevent first = stage.event(), second = stage.event();
-  const Hold hold(stage, parts.stream(0));
+  Hold hold(stage, parts.stream(0));
   stage.note(parts.stream(0), 'a');
   must(cuEventRecord(first, parts.stream(0)), "cuEventRecord");
   must(cuStreamWaitEvent(whole, first, 0), "cuStreamWaitEvent");
@@ -97,6 +97,8 @@ void events_across_parts(Stage& stage) {
   stage.note(parts.stream(1), 'c');
   stage.note_on_host(parts.stream(1), 'd');
   stage.witness();
+  hold.end();
+  stage.synchronize(parts.stream(1));
   stage.settle();
 }
 

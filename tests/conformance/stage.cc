@@ -15,7 +15,7 @@ constexpr LaunchShape kOneThread{1, 1}, kOneWarp{1, 32};
 constexpr size_t kListWords = 256, kWords = 256;
 constexpr uint32_t kWordsOfHold = 4;
 // Far more than any scene takes, also where the GPU is shared, frozen and gated.
-constexpr std::chrono::seconds kLongestScene{60};
+constexpr std::chrono::seconds kLongestScene{30};
 
 template <class... Parameters>
 void start(CUfunction kernel, LaunchShape shape, CUstream stream, Parameters... parameters) {
