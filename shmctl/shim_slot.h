@@ -104,7 +104,7 @@ struct alignas(64) ShimIterations {
 
 // Written by the shim. Threads are spread over stripes, so that they do not share a cache line.
 struct alignas(64) ShimStripe {
-  std::atomic<uint64_t> launches;  // kernels and graphs, counted before they pass the gate
+  std::atomic<uint64_t> launches;  // counted before they pass the gate
   uint64_t reserved[7];
 };
 
@@ -133,7 +133,7 @@ struct ShimSlot {
                    sizeof(ShimStripe) * kShimStripes - sizeof(ShimIterations) - kShimPathBytes];
 };
 
-// Kernels and graphs that the process has launched, by all its threads.
+// Launches by all threads of the process: kernels, graphs, and copies and fills on the GPU.
 inline uint64_t launches_of(const ShimSlot& slot) {
   uint64_t sum = 0;
   for (const ShimStripe& stripe : slot.stripes)

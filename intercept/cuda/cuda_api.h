@@ -126,12 +126,20 @@ enum CUctx_flags : unsigned {
   CU_CTX_SCHED_BLOCKING_SYNC = 0x04,
   CU_CTX_SCHED_MASK = 0x07,
   CU_CTX_MAP_HOST = 0x08,
+  CU_CTX_SYNC_MEMOPS = 0x80,  // copies and fills that are synchronous always wait
   CU_CTX_FLAGS_MASK = 0xFF,
 };
 
 enum CUmemorytype : unsigned {
   CU_MEMORYTYPE_HOST = 1,
   CU_MEMORYTYPE_DEVICE = 2,
+};
+
+enum CUpointer_attribute : unsigned {
+  CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
+  CU_POINTER_ATTRIBUTE_SYNC_MEMOPS = 6,  // as CU_CTX_SYNC_MEMOPS, for this memory
+  CU_POINTER_ATTRIBUTE_IS_MANAGED = 8,
+  CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
 };
 
 enum CUstream_flags : unsigned {

@@ -11,7 +11,7 @@ driver's own.
 
 | kind | hooked for |
 | --- | --- |
-| Launch | gate, partitions, iterations |
+| Launch, OnGpu | gate, partitions, iterations |
 | Copy, Wait, Event, Capture | partitions, iterations |
 | Order, Captured, Stream, Context | partitions |
 | Finish | iterations |

@@ -12,6 +12,7 @@ namespace gpushare::shim {
 enum class Kind : uint8_t {
   kLaunch,
   kCopy,
+  kOnGpu,
   kWait,
   kEvent,
   kOrder,
@@ -31,6 +32,7 @@ enum class Flavor : uint8_t { kLegacy, kPerThread };
 constexpr uint32_t features_that_need(Kind kind) {
   switch (kind) {
     case Kind::kLaunch:
+    case Kind::kOnGpu:
       return kShimGate | kShimPartitions | kShimIterations;
     case Kind::kCopy:
     case Kind::kWait:
@@ -51,5 +53,8 @@ constexpr uint32_t features_that_need(Kind kind) {
   }
   return 0;
 }
+
+// Waits at the gate, counts as a launch, and takes its stream to the process's present partition.
+constexpr bool is_launch(Kind kind) { return kind == Kind::kLaunch || kind == Kind::kOnGpu; }
 
 }  // namespace gpushare::shim

@@ -4,16 +4,17 @@
 //
 // What a program holds is the driver's own stream, its **home** in the whole GPU. In a partition it
 // has a stand-in, a stream of the partition's green context. Every call that names the stream goes
-// to where it is now, its **place**. It changes its place at a launch, when the agent wants another
-// partition than the one it is in: an event is recorded at the old place, the new one waits for it.
-// Nothing is drained, nothing is cut; the stream remains one queue.
+// to where it is now, its **place**. It changes its place at a launch (is_launch() of kinds.h),
+// when the agent wants another partition than the one it is in: an event is recorded at the old
+// place, the new one waits for it. Nothing is drained, nothing is cut; the stream remains one
+// queue.
 //
 //   - Legacy default stream. Stand-ins know nothing of the driver's implicit order, so we make it,
 //     with events: a legacy operation waits for all work of blocking streams that it has not waited
 //     for yet, an operation of a blocking stream for the legacy work so far. Among streams that are
 //     at home the driver does it.
-//   - Calls without a stream (cuMemcpy, cuMemset, ...) run at home; the place waits for home and
-//     home for the place.
+//   - Calls without a stream run at home; the place waits for home and home for the place. Copies
+//     and fills on the GPU are spared that where it makes no difference (async_forms.h).
 //   - A launch that a partition is too small for (cooperative, clusters) runs at home likewise.
 //   - While a stream captures a graph none moves. Kernels of a graph run in the partition in which
 //     they were captured, wherever the graph is launched: the driver has no way to move them, and
@@ -108,7 +109,7 @@ struct Device {
   Stream legacy;
 };
 
-// What a call does with a stream.
+// What a call does with a stream. A launch moves it.
 enum class Use : uint8_t { kLaunch, kOperation, kWait };
 
 class Streams {
@@ -151,6 +152,8 @@ class Streams {
   // captured. REQUIRES: the caller is not one of the stream's users; it is the caller's own if it
   // is per-thread.
   void before_capture(Stream& stream);
+  // Any stream of the process: its threads may be forbidden what waits.
+  bool is_any_capturing() const { return captures_.load(std::memory_order_relaxed) != 0; }
   void begin_capture(Stream& stream);
   void end_capture(Stream& stream);
 

@@ -121,7 +121,7 @@ template <int index, Kind kind, class... Parameters>
 void tell_before(Progress& all, uint64_t stream, const Parameters&... parameters) {
   if constexpr (kind == Kind::kLaunch) {
     tell_launch(all, stream, parameters...);
-  } else if constexpr (kind == Kind::kCopy && is_called<index>("cuMemset")) {
+  } else if constexpr (kind == Kind::kOnGpu && is_called<index>("cuMemset")) {
     all.launched(1 + index, 1, stream);
   }
 }
@@ -142,7 +142,7 @@ void tell_after(Progress& all, CUresult result, uint64_t stream, const Parameter
     if (!Progress::has_polled(~(uint64_t{0} | ... | number(parameters)), result)) return;
   }
   if (result != CUDA_SUCCESS) return;
-  if constexpr (kind == Kind::kCopy && !is_called<index>("cuMemset")) {
+  if constexpr (kind == Kind::kCopy || (kind == Kind::kOnGpu && !is_called<index>("cuMemset"))) {
     const CopyTold told = copy_told<index>(parameters...);
     const bool waits =
         !is_called<index>("Async") && (told.way == CopyWay::kFromGpu ||

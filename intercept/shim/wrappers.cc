@@ -4,6 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "intercept/shim/async_forms.h"
 #include "intercept/shim/gate.h"
 #include "intercept/shim/lookup.h"
 #include "intercept/shim/special_calls.h"
@@ -38,7 +39,7 @@ CUstream stream_of(const First&, const Rest&... rest) {
 }
 
 constexpr Use use_of(Kind kind) {
-  if (kind == Kind::kLaunch) return Use::kLaunch;
+  if (is_launch(kind)) return Use::kLaunch;
   return kind == Kind::kWait || kind == Kind::kCaptured ? Use::kWait : Use::kOperation;
 }
 
@@ -97,7 +98,7 @@ void tell_of_launch(const Parameters&... arguments) {
 template <int index, Kind kind, Flavor flavor, class... Parameters>
 struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
   static CUresult call(Parameters... arguments) {
-    if constexpr (kind == Kind::kLaunch) {
+    if constexpr (is_launch(kind)) {
       if (__builtin_expect(!only_passes_gate() || !passes_gate_quickly(), 0))
         return call_watched(arguments...);
     } else if constexpr (says_something(kind)) {
@@ -110,7 +111,11 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
   // are.
   [[gnu::noinline]] static CUresult call_watched(Parameters... arguments) {
     pass_gate();
-    if (is_told()) tell_of_launch<index, kind, flavor>(arguments...);
+    if constexpr (kind == Kind::kLaunch) {
+      if (is_told()) tell_of_launch<index, kind, flavor>(arguments...);
+    } else if (is_told()) {
+      return call_told(arguments...);
+    }
     return call_untold(arguments...);
   }
 
@@ -142,8 +147,12 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
       if (kind == Kind::kLaunch && is_too_large(result) && use.is_away()) return use.at_home(run);
       return result;
     } else {
-      StreamUse use(nullptr, flavor, Use::kOperation);
+      StreamUse use(nullptr, flavor, use_of(kind));
       if (const CUresult refusal = use.refusal(); refusal != CUDA_SUCCESS) return refusal;
+      if constexpr (async_form<index> != nullptr) {
+        const auto form = use.is_away() ? async_form_of<index>(use, arguments...) : nullptr;
+        if (form != nullptr) return form(arguments..., use.physical());
+      }
       return use.at_home([&](CUstream) { return driver(arguments...); });
     }
   }

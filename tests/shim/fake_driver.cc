@@ -49,6 +49,7 @@ const char* gs_pipe_at_init() { return pipe_at_init.c_str(); }
   CUresult symbol parameters { return answer_of(gpushare::shim::kHook_##symbol); }
 #define GS_DEFINE_Launch GS_DEFINE
 #define GS_DEFINE_Copy GS_DEFINE
+#define GS_DEFINE_OnGpu GS_DEFINE
 #define GS_DEFINE_Wait GS_DEFINE
 #define GS_DEFINE_Event GS_DEFINE
 #define GS_DEFINE_Order GS_DEFINE
@@ -100,6 +101,7 @@ namespace {
    reinterpret_cast<void*>(&Thunk<gpushare::shim::kHook_##symbol, CUresult parameters>::call)},
 #define GS_THUNK_Launch GS_BY_THUNK
 #define GS_THUNK_Copy GS_BY_THUNK
+#define GS_THUNK_OnGpu GS_BY_THUNK
 #define GS_THUNK_Wait GS_BY_THUNK
 #define GS_THUNK_Event GS_BY_THUNK
 #define GS_THUNK_Order GS_BY_THUNK

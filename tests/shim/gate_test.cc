@@ -19,8 +19,9 @@ namespace {
 using namespace std::chrono_literals;
 
 // A program that launches for ever, or for `count` times, a millisecond apart.
-std::unique_ptr<Program> start_launching(ShimRig& rig, int count = 1'000'000) {
-  auto program = rig.start("shim_probe", {"slow", std::to_string(count)});
+std::unique_ptr<Program> start_launching(ShimRig& rig, int count = 1'000'000,
+                                         const char* way = "slow") {
+  auto program = rig.start("shim_probe", {way, std::to_string(count)});
   EXPECT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 3; }));
   return program;
 }
@@ -62,6 +63,28 @@ TEST(Gate, ClosedHoldsLaunchesUntilItOpens) {
     EXPECT_EQ(waiting(rig, *program), 0u);
   }
   EXPECT_EQ(gave_up(rig, *program), 0u);
+}
+
+TEST(Gate, HoldsCopiesOnTheGpu) {
+  ShimRig rig(kShimGate);
+  const auto program = start_launching(rig, 1'000'000, "slow-on-gpu");
+  ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
+  ASSERT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
+  const uint64_t held = rig.launches_of_all();
+  std::this_thread::sleep_for(20ms);
+  EXPECT_EQ(rig.launches_of_all(), held);
+  ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::open_gate));
+  EXPECT_TRUE(goes_on(rig));
+}
+
+TEST(Gate, DoesNotHoldCopiesBetweenHostAndGpu) {
+  ShimRig rig(kShimFeatures);
+  const auto program = rig.start("shim_probe", {"slow-from-host", "200"});
+  ASSERT_TRUE(
+      ShimRig::eventually([&] { return rig.with_slot(program->pid(), ShimHost::close_gate); }));
+  EXPECT_TRUE(ShimRig::eventually([&] { return program->has_ended(); }));
+  EXPECT_EQ(program->wait().status, 0);
+  EXPECT_EQ(rig.launches_of_all(), 0u);
 }
 
 TEST(Gate, StaysClosedAsLongAsTheAgentLives) {

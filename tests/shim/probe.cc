@@ -348,6 +348,22 @@ void way_slow(int count) {
   }
 }
 
+// The same with copies.
+void copy_slowly(const char* way, int index, int count) {
+  using Copy = CUresult (*)(uint64_t, uint64_t, size_t, CUstream);
+  const auto copy = reinterpret_cast<Copy>(::dlsym(library(), way));
+  for (int i = 0; i < count; ++i) {
+    expect(copy(0, 0, 1, nullptr) == answer_of(index), "the copy went elsewhere");
+    ::usleep(1000);
+  }
+}
+void way_slow_on_gpu(int count) {
+  copy_slowly("cuMemcpyDtoDAsync_v2", shim::kHook_cuMemcpyDtoDAsync_v2, count);
+}
+void way_slow_from_host(int count) {
+  copy_slowly("cuMemcpyHtoDAsync_v2", shim::kHook_cuMemcpyHtoDAsync_v2, count);
+}
+
 // dlsym and dlvsym as everybody uses them, of what is not the driver's.
 void way_ordinary(int) {
   expect(::dlsym(RTLD_DEFAULT, "malloc") != nullptr, "malloc");
@@ -361,18 +377,30 @@ void way_ordinary(int) {
 
 const std::map<std::string, std::function<void(int)>> kWays{
 #ifdef GS_LINKED
-    {"direct", way_direct},     {"init-direct", way_init_direct},
+    {"direct", way_direct},
+    {"init-direct", way_init_direct},
 #endif
-    {"init", way_init},         {"init-child", way_init_child},
-    {"dlsym", way_dlsym},       {"dlvsym", way_dlvsym},
-    {"default", way_default},   {"lookup", way_lookup},
-    {"runtime", way_runtime},   {"every", way_every},
-    {"versions", way_versions}, {"threads", way_threads},
-    {"racing", way_racing},     {"fork", way_fork},
-    {"dlclose", way_dlclose},   {"signal", way_signal},
-    {"traces", way_traces},     {"slow", way_slow},
-    {"ordinary", way_ordinary}, {"announced", way_announced},
+    {"init", way_init},
+    {"init-child", way_init_child},
+    {"dlsym", way_dlsym},
+    {"dlvsym", way_dlvsym},
+    {"default", way_default},
+    {"lookup", way_lookup},
+    {"runtime", way_runtime},
+    {"every", way_every},
+    {"versions", way_versions},
+    {"threads", way_threads},
+    {"racing", way_racing},
+    {"fork", way_fork},
+    {"dlclose", way_dlclose},
+    {"signal", way_signal},
+    {"traces", way_traces},
+    {"slow", way_slow},
+    {"ordinary", way_ordinary},
+    {"announced", way_announced},
     {"held", way_held},
+    {"slow-on-gpu", way_slow_on_gpu},
+    {"slow-from-host", way_slow_from_host},
 };
 
 }  // namespace

@@ -27,6 +27,23 @@ TEST_F(OnTheSimulatedGpu, EveryLaunchIsCounted) {
   EXPECT_EQ(rig.launches_of_all(), 500u + 1000u + 100u) << "500 to warm up";
 }
 
+// A program that fills and copies on the GPU, and launches nothing itself. Three of its calls are
+// fills of new memory.
+TEST_F(OnTheSimulatedGpu, CopiesAndFillsOnTheGpuAreLaunches) {
+  ShimRig rig(kShimFeatures);
+  for (const char* stream : {"non-blocking", "none"}) {
+    const uint64_t before = rig.launches_of_all();
+    const Outcome outcome =
+        run({"within", "--bytes", "4096", "--rounds", "10", "--stream", stream}, &rig);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(rig.launches_of_all() - before, 3u + 3 * 10) << stream;
+  }
+  const uint64_t before = rig.launches_of_all();
+  const Outcome outcome = run({"within", "--bytes", "4096", "--rounds", "10", "--host", "1"}, &rig);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(rig.launches_of_all() - before, 3u) << "copies between host and GPU are none";
+}
+
 // Its number of SMs.
 constexpr int kAllSms = 132;
 
@@ -52,7 +69,7 @@ TEST_P(Partitions, HoldEveryKindOfStream) {
 TEST_P(Partitions, MoveAtTheNextLaunch) {
   ShimRig rig(kShimPartitions, {{kPci, 0b1}});
   const auto program =
-      start({"sms", "--launches", "400", "--units", "20", "--stream", GetParam()}, &rig);
+      start({"sms", "--launches", "1000", "--units", "20", "--stream", GetParam()}, &rig);
   uint64_t applied = 0;
   const auto goes_to = [&](uint64_t groups) {
     rig.with_slot(program->pid(), [&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
@@ -61,10 +78,17 @@ TEST_P(Partitions, MoveAtTheNextLaunch) {
       return applied == groups || program->has_ended();
     });
   };
+  // It fills and launches in turn, and only the kernel says where it was.
+  const auto kernel_has_run = [&] {
+    const uint64_t before = rig.launches_of_all();
+    return ShimRig::eventually(
+        [&] { return rig.launches_of_all() > before + 2 || program->has_ended(); });
+  };
   EXPECT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 0; }));
-  EXPECT_TRUE(goes_to(0b110));
-  EXPECT_TRUE(goes_to(0));
-  EXPECT_TRUE(goes_to(0b1));
+  EXPECT_TRUE(kernel_has_run());
+  EXPECT_TRUE(goes_to(0b110) && kernel_has_run());
+  EXPECT_TRUE(goes_to(0) && kernel_has_run());
+  EXPECT_TRUE(goes_to(0b1) && kernel_has_run());
   const Outcome outcome = program->wait();
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   std::istringstream lines(outcome.out);
@@ -77,13 +101,84 @@ TEST_P(Partitions, MoveAtTheNextLaunch) {
   EXPECT_EQ(seen, (std::vector<int>{8, 16, kAllSms, 8}));
 }
 
+const auto name_of_stream = [](const auto& kind) {
+  std::string name = kind.param;
+  std::erase(name, '-');
+  return name;
+};
 INSTANTIATE_TEST_SUITE_P(All, Partitions,
                          testing::Values("legacy", "per-thread", "blocking", "non-blocking"),
-                         [](const auto& kind) {
-                           std::string name = kind.param;
-                           std::erase(name, '-');
-                           return name;
-                         });
+                         name_of_stream);
+
+class CopyPartitions : public Partitions {};
+
+// 16 of the 132 SMs have their part of the memory's rate.
+TEST_P(CopyPartitions, HoldCopiesAndFills) {
+  constexpr uint64_t kBytes = 8 << 20;
+  constexpr double kCopyBytesPerNs = 2000, kFillBytesPerNs = 3500;
+  ShimRig rig(kShimPartitions, {{kPci, 0b110}});
+  const Outcome outcome =
+      run({"within", "--bytes", std::to_string(kBytes), "--rounds", "40", "--stream", GetParam()},
+          &rig);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const double whole_ms = kBytes * (1 / kCopyBytesPerNs + 1 / kFillBytesPerNs) / 1e6;
+  EXPECT_GE(last_line(outcome)["ms_per_round"].get<double>(), whole_ms * kAllSms / 16);
+}
+
+TEST_P(CopyPartitions, AreFollowedByCopiesAndFillsAlone) {
+  ShimRig rig(kShimPartitions, {{kPci, 0b1}});
+  const auto program = start({"within", "--bytes", "4096", "--rounds", "1000000", "--pause-us",
+                              "100", "--stream", GetParam()},
+                             &rig);
+  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 0; }));
+  for (const uint64_t groups : {0b110, 0, 0b1}) {
+    rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
+    EXPECT_TRUE(ShimRig::eventually([&] {
+      uint64_t applied = ~groups;
+      rig.with_slot(program->pid(), [&](ShimSlot& slot) { applied = slot.gpus[0].applied.load(); });
+      return applied == groups;
+    })) << groups;
+  }
+  EXPECT_FALSE(program->has_ended());
+}
+
+TEST_P(CopyPartitions, ChangeNoResult) {
+  ShimRig rig(kShimFeatures, {{kPci, 0}});
+  std::mt19937 random(1);
+  const auto program =
+      start({"within", "--bytes", "65536", "--rounds", "2000", "--stream", GetParam()}, &rig);
+  while (!program->has_ended()) {
+    const uint64_t groups = random() % 14;
+    rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
+    std::this_thread::sleep_for(std::chrono::microseconds(300));
+  }
+  const Outcome outcome = program->wait();
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(last_line(outcome)["verified"], true);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CopyPartitions,
+                         testing::Values("legacy", "per-thread", "blocking", "non-blocking",
+                                         "none"),
+                         name_of_stream);
+
+// Nothing but copies between host and GPU after it was given memory: it stays where it is, and no
+// agent waits for it.
+TEST_F(OnTheSimulatedGpu, CopiesBetweenHostAndGpuMoveNothing) {
+  ShimRig rig(kShimPartitions, {{kPci, 0b1}});
+  const auto program = start(
+      {"within", "--bytes", "4096", "--rounds", "300", "--pause-us", "1000", "--host", "1"}, &rig);
+  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() == 3; }));
+  rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(0b110); });
+  uint64_t applied = 0;
+  while (!program->has_ended()) {
+    rig.with_slot(program->pid(), [&](ShimSlot& slot) { applied = slot.gpus[0].applied.load(); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(applied, 0b1u);
+  EXPECT_EQ(program->wait().status, 0);
+  EXPECT_EQ(rig.launches_of_all(), 3u);
+}
 
 TEST_F(OnTheSimulatedGpu, OrderHoldsUnderRandomMoves) {
   ShimRig rig(kShimFeatures, {{kPci, 0}});

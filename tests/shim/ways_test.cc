@@ -90,6 +90,48 @@ TEST(Lookup, StandsInForWhatAFeatureNeedsAndNoMore) {
   }
 }
 
+// How many entries of hooks.def `is_so` says of.
+template <class IsSo>
+uint64_t entries_of(const IsSo& is_so) {
+  uint64_t count = 0;
+#define GS_HOOK(kind, base, symbol, since, parameters) \
+  if (is_so(shim::Kind::k##kind, std::string_view(#symbol))) ++count;
+#define GS_HOOK_VARIANT GS_HOOK
+#include "intercept/shim/hooks.def"
+  return count;
+}
+
+bool is_copy_or_fill(std::string_view symbol) {
+  return symbol.starts_with("cuMemcpy") || symbol.starts_with("cuMemset");
+}
+bool is_between_host_and_gpu(std::string_view symbol) {
+  for (const char* way : {"HtoD", "DtoH", "HtoA", "AtoH"})
+    if (symbol.contains(way)) return true;
+  return false;
+}
+
+TEST(Launches, AreKernelsGraphsAndCopiesAndFillsButThoseBetweenHostAndGpu) {
+  EXPECT_EQ(entries_of([](shim::Kind kind, std::string_view symbol) {
+              return is_copy_or_fill(symbol) &&
+                     shim::is_launch(kind) == is_between_host_and_gpu(symbol);
+            }),
+            0u);
+  EXPECT_EQ(entries_of([](shim::Kind kind, std::string_view symbol) {
+              return is_copy_or_fill(symbol) && !shim::is_launch(kind);
+            }),
+            2u * 8)
+      << "four ways, with a stream and without, each with a variant";
+}
+
+TEST(Launches, AreCountedWhateverTheirFunction) {
+  ShimRig rig(kShimGate);
+  const Outcome outcome = rig.run("shim_probe", {"every"});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(rig.launches_of_all(),
+            2 * entries_of([](shim::Kind kind, auto) { return shim::is_launch(kind); }))
+      << "by dlsym and by cuGetProcAddress";
+}
+
 TEST(Lookup, KnowsVersionsAndLeavesUnknownOnesAlone) {
   ShimRig rig(kShimGate);
   const Outcome outcome = rig.run("shim_probe", {"versions"});

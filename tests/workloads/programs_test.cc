@@ -203,6 +203,14 @@ TEST_F(Workloads, CopyBringsEveryByteBack) {
   expect_right(run("copy", {"--bytes", "1000000", "--rounds", "3"}));
 }
 
+TEST_F(Workloads, WithinFillsAndCopiesInOrder) {
+  for (const char* stream : {"legacy", "per-thread", "blocking", "non-blocking", "none"}) {
+    expect_right(run("within", {"--bytes", "40000", "--rounds", "20", "--stream", stream}));
+    expect_right(
+        run("within", {"--bytes", "40000", "--rounds", "2", "--stream", stream, "--host", "1"}));
+  }
+}
+
 TEST_F(Workloads, HashEqualsTheSameWorkOnTheHost) {
   const Outcome outcome = run("hash", {"--rounds", "10", "--words", "10000", "--streams", "5"});
   expect_right(outcome);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # bin/workloads/*: ordinary CUDA programs. One binary runs on the driver's libcuda.so.1 and, with
 # LD_LIBRARY_PATH=build/lib/sim, on the simulated GPU.
-workload_names := spin endless periodic launch copy hash order crowd churn memhog sms steps
+workload_names := spin endless periodic launch copy hash order crowd churn memhog sms steps within
 workload_common := $(addprefix tests/workloads/,busy_kernel.cc flags.cc gpu_session.cc)
 workload_programs := $(foreach name,$(workload_names),$(O)/bin/workloads/$(name))
 $(foreach name,$(workload_names),$(call program,bin/workloads/$(name),tests/workloads/$(name).cc $(workload_common),$(libcuda_stub)))

@@ -153,6 +153,37 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pointer, void* memory, unsign
   return CUDA_SUCCESS;
 }
 
+// Of memory that it does not know all are 0, as the driver says it. None is managed, or always
+// waits.
+CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** values,
+                                CUdeviceptr pointer) {
+  Runtime* runtime = Runtime::get();
+  if (runtime == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (count == 0 || attributes == nullptr || values == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto range = runtime->memory.range_at(host(pointer));
+  const auto owner =
+      range ? runtime->contexts.find(reinterpret_cast<CUcontext>(range->context)) : nullptr;
+  for (unsigned i = 0; i < count; ++i) {
+    switch (attributes[i]) {
+      case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+        *static_cast<CUmemorytype*>(values[i]) = !range             ? CUmemorytype{}
+                                                 : range->is_device ? CU_MEMORYTYPE_DEVICE
+                                                                    : CU_MEMORYTYPE_HOST;
+        break;
+      case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+        *static_cast<int*>(values[i]) = owner ? owner->device->ordinal : 0;
+        break;
+      case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
+      case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+        *static_cast<bool*>(values[i]) = false;
+        break;
+      default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+  }
+  return CUDA_SUCCESS;
+}
+
 CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes) {
   GS_CURRENT();
   return copy(now, nullptr, host(to), from, bytes, Direction::kHostToDevice, Wait::kYes);

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "intercept/shim/async_forms.h"
+
+namespace gpushare::shim {
+namespace {
+
+// A function of the driver, looked up once.
+template <class Function>
+class Asked {
+ public:
+  explicit constexpr Asked(const char* name) : name_(name) {}
+
+  Function get() {
+    Function known = known_.load(std::memory_order_relaxed);
+    if (known == nullptr) {
+      known = reinterpret_cast<Function>(driver_function(name_));
+      known_.store(known, std::memory_order_relaxed);
+    }
+    return known;
+  }
+
+ private:
+  const char* const name_;
+  std::atomic<Function> known_{nullptr};
+};
+
+using GetFlags = CUresult (*)(unsigned*);
+using GetAttributes = CUresult (*)(unsigned, CUpointer_attribute*, void**, CUdeviceptr);
+constinit Asked<GetFlags> get_flags("cuCtxGetFlags");
+constinit Asked<GetAttributes> get_attributes("cuPointerGetAttributes");
+
+}  // namespace
+
+bool may_context_go_on() {
+  const GetFlags ask = get_flags.get();
+  unsigned flags = 0;
+  return ask != nullptr && ask(&flags) == CUDA_SUCCESS && (flags & CU_CTX_SYNC_MEMOPS) == 0;
+}
+
+bool is_plain_memory(CUdeviceptr pointer, CUdevice device) {
+  const GetAttributes ask = get_attributes.get();
+  if (ask == nullptr) return false;
+  CUpointer_attribute attributes[] = {
+      CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+      CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS};
+  // Booleans have one byte or four, by attribute: what is not written stays 0.
+  int type = 0, ordinal = -1, is_managed = 0, always_waits = 0;
+  void* answers[] = {&type, &ordinal, &is_managed, &always_waits};
+  return ask(std::size(attributes), attributes, answers, pointer) == CUDA_SUCCESS &&
+         type == CU_MEMORYTYPE_DEVICE && ordinal == device && is_managed == 0 && always_waits == 0;
+}
+
+}  // namespace gpushare::shim
