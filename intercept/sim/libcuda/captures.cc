@@ -2,6 +2,7 @@
 #include "intercept/sim/libcuda/captures.h"
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 namespace gpushare::standin {
@@ -11,9 +12,17 @@ thread_local CUstreamCaptureMode mode_of_thread = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 using Nodes = std::vector<std::shared_ptr<Node>>;
 
-bool is_behind(const Nodes& last, const std::shared_ptr<Node>& node) {
-  return std::ranges::any_of(
-      last, [&](const auto& each) { return each == node || is_behind(each->dependencies, node); });
+// These, and all that they depend on.
+std::unordered_set<const Node*> all_before(const Nodes& last) {
+  std::unordered_set<const Node*> all;
+  std::vector<const Nodes*> lists{&last};
+  while (!lists.empty()) {
+    const Nodes& list = *lists.back();
+    lists.pop_back();
+    for (const auto& node : list)
+      if (all.insert(node.get()).second) lists.push_back(&node->dependencies);
+  }
+  return all;
 }
 
 void add_missing(Nodes& to, const Nodes& from) {
@@ -52,11 +61,12 @@ CUresult Captures::end(const Stream& stream, std::shared_ptr<Graph>* graph) {
     capture->is_invalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
   }
-  const Nodes last = part->last;
+  const auto joined = all_before(part->last);
   const bool is_joined = std::ranges::all_of(parts_, [&](const auto& item) {
     const Part& each = item.second;
-    return each.capture != capture ||
-           std::ranges::all_of(each.last, [&](const auto& node) { return is_behind(last, node); });
+    return each.capture != capture || std::ranges::all_of(each.last, [&](const auto& node) {
+             return joined.contains(node.get());
+           });
   });
   std::erase_if(parts_, [&](const auto& item) { return item.second.capture == capture; });
   count_ = parts_.size();

@@ -8,6 +8,8 @@ namespace gpushare::standin {
 
 Graph::~Graph() {
   for (const auto& node : nodes_) runtime_.nodes.remove(node->handle);
+  // From the end: one that is still a dependency would end in the end of the other, and so on.
+  while (!nodes_.empty()) nodes_.pop_back();
 }
 
 std::shared_ptr<Node> Graph::add(OperationPtr operation, std::vector<std::shared_ptr<Node>> after) {
