@@ -54,6 +54,22 @@ seen=$($drive --features gate --gate-us 3000 --closed-us 2000 -- "$work/hash" --
 code=$?
 verdict "hash, gate closed 2 of 5 ms" "$([ $code = 0 ] && echo 1 || echo 0)" "$(echo "$seen" | tail -1)"
 
+echo "# scenes whose order is known"
+scenes() { # NAME SEEN CODE
+  verdict "$1" "$([ "$3" = 0 ] && echo 1 || echo 0)" "$(echo "$2" | grep 'scenes as expected' | tail -1)"
+  [ "$3" = 0 ] || echo "$2" | grep -E '^(seen|expected) ' | head -40
+}
+seen=$("$work/conformance" --repeat 3 2>&1 >/dev/null)
+scenes "conformance, alone" "$seen" $?
+for groups in 0 6; do
+  seen=$($drive --features gate,partitions,iterations --groups $groups -- "$work/conformance" 2>&1 >/dev/null)
+  scenes "conformance, groups $groups" "$seen" $?
+done
+for seed in 1 2 3; do
+  seen=$($drive --features gate,partitions,iterations --move-us 300 --seed $seed -- "$work/conformance" --repeat 10 2>&1 >/dev/null)
+  scenes "conformance, moves every 300 us, seed $seed" "$seen" $?
+done
+
 echo "# costs, ns: launch p50, launch and wait p50 (three rounds each, in turn)"
 for round in 1 2 3; do
   for how in native preloaded none gate partitions partitions:7fff partitions:moving; do
