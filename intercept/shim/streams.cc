@@ -4,45 +4,15 @@
 #include <sched.h>
 #include <strings.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include "intercept/shim/in_context.h"
 #include "intercept/shim/quiet.h"
 
 namespace gpushare::shim {
 namespace {
 
 using Place = Partitions::Place;
-
-// A thread's own default streams. `owner` tells them from those that a fork() left behind.
-struct OwnStreams {
-  const Streams* owner;
-  Stream* of_device[Streams::kMostDevices];
-};
-constinit thread_local OwnStreams own_streams{};
-
-// Makes `context` current while it lives.
-class InContext {
- public:
-  InContext(const Driver& driver, CUcontext context) : driver_(driver) {
-    CUcontext now = nullptr;
-    if (driver.cuCtxGetCurrent(&now) == CUDA_SUCCESS && now == context) {
-      is_there_ = true;
-    } else {
-      is_there_ = is_pushed_ = driver.cuCtxPushCurrent_v2(context) == CUDA_SUCCESS;
-    }
-  }
-  ~InContext() {
-    CUcontext ours = nullptr;
-    if (is_pushed_) driver_.cuCtxPopCurrent_v2(&ours);
-  }
-  InContext(const InContext&) = delete;
-  InContext& operator=(const InContext&) = delete;
-
-  bool is_there() const { return is_there_; }
-
- private:
-  const Driver& driver_;
-  bool is_there_ = false, is_pushed_ = false;
-};
 
 // One of another thread's streams, which cannot end while this lives.
 class Look {
@@ -61,6 +31,8 @@ class Look {
 };
 
 }  // namespace
+
+constinit thread_local OwnStreams own_streams{};
 
 void SpinLock::lock() {
   while (held_.exchange(true, std::memory_order_acquire)) ::sched_yield();
@@ -212,6 +184,7 @@ void Streams::before_destroy(CUstream handle) {
     home_waits(stream);
     count_move(*stream.device, place, 0);
   }
+  note_left_work(stream);
   drop_stand_ins(stream);
 }
 
@@ -276,6 +249,7 @@ void Streams::before_release(CUdevice ordinal, bool is_reset) {
   for (auto& count : device.inhabitants) count.store(0, std::memory_order_relaxed);
   device.captured.store(0, std::memory_order_relaxed);
   device.captures_at.store(0, std::memory_order_relaxed);
+  device.left = nullptr;
 }
 
 // --- moving -------------------------------------------------------------------------------------
@@ -287,18 +261,35 @@ bool Streams::is_wish_new(const Device& device) const {
 
 void Streams::follow_wish(Device& device) {
   const KeepErrno errno_of_the_program;
+  uint64_t begin_ns = 0;
+  while (!try_to_follow(device, begin_ns)) ::usleep(kRestPollUs);
+}
+
+// Whether that is done with, for now. `begin_ns`: of the launch's wait for rest; 0: it has not
+// begun.
+bool Streams::try_to_follow(Device& device, uint64_t& begin_ns) {
   const Locked locked(device.lock);
-  if (!is_wish_new(device) || device.primary.load(std::memory_order_relaxed) == nullptr) return;
+  if (!is_wish_new(device) || device.primary.load(std::memory_order_relaxed) == nullptr)
+    return true;
   ShimGpu& gpu = slot().gpus[device.gpu];
   const uint64_t wanted = gpu.wanted.load(std::memory_order_relaxed);
-  int place = device.partitions.find_or_make(*driver_, device.ordinal, wanted);
-  if (place == Partitions::kFull) place = make_room(device, wanted);
-  if (place == Partitions::kFull) return;  // a later launch tries again
+  int place = device.partitions.find(wanted);
+  if (place == Partitions::kNone) {
+    if (device.partitions.is_full() && !make_room(device))
+      return true;  // a later launch tries again
+    const uint64_t now = monotonic_ns();
+    if (now < device.rest_after_ns) return true;
+    if (!hold_at_rest(device)) return !may_wait_for_rest(device, now, begin_ns);
+    place = device.partitions.make(*driver_, device.ordinal, wanted);
+    let_go(device);
+    device.rest_waited_ns = device.rest_pause_ns = 0;
+  }
   // One that cannot be made is not tried again at each launch.
   device.followed.store(wanted, std::memory_order_relaxed);
-  if (place < 0) return;
+  if (place < 0) return true;
   device.target.store(static_cast<Place>(place), std::memory_order_relaxed);
   gpu.applied.store(wanted, std::memory_order_release);
+  return true;
 }
 
 bool Streams::is_idle(Device& device, Place place) const {
@@ -321,9 +312,9 @@ bool Streams::is_idle(Device& device, Place place) const {
 
 // REQUIRES: device.lock is held, no stream captures. All partitions are in use. One that was empty
 // and idle already a second ago goes: nobody can still be waiting for what ran there.
-int Streams::make_room(Device& device, uint64_t wanted) {
+bool Streams::make_room(Device& device) {
   const uint64_t now = monotonic_ns();
-  if (now < device.next_try_ns) return Partitions::kFull;
+  if (now < device.next_try_ns) return false;
   device.next_try_ns = now + kTryAgainNs;
   int oldest = 0;
   for (int i = 1; i <= Partitions::kMost; ++i) {
@@ -338,7 +329,7 @@ int Streams::make_room(Device& device, uint64_t wanted) {
       oldest = i;
     }
   }
-  if (oldest == 0) return Partitions::kFull;
+  if (oldest == 0) return false;
   const auto leave = [&](Stream& stream) {
     if (stream.device != &device) return;
     if (CUstream there = stream.at[oldest].exchange(nullptr, std::memory_order_relaxed))
@@ -349,7 +340,7 @@ int Streams::make_room(Device& device, uint64_t wanted) {
     leave(*each);
   device.partitions.drop(*driver_, static_cast<Place>(oldest));
   device.idle_since_ns[oldest] = 0;
-  return device.partitions.find_or_make(*driver_, device.ordinal, wanted);
+  return true;
 }
 
 void Streams::count_move(Device& device, Place from, Place to) {
@@ -461,8 +452,8 @@ void Streams::order_with_legacy(Stream& stream, Use use) {
   if (is_legacy_home && stream.place.load(std::memory_order_relaxed) == 0) return;
   if (is_capturing(stream)) return;
   const KeepErrno errno_of_the_program;
-  // An event in the legacy stream's home would be behind all blocking streams there, and this stream
-  // need not be. One in its own home is behind the legacy stream alone.
+  // An event in the legacy stream's home would be behind all blocking streams there, and this
+  // stream need not be. One in its own home is behind the legacy stream alone.
   chain(stream,
         is_legacy_home ? stream.at[0].load(std::memory_order_relaxed) : device.legacy.physical(),
         stream.physical());

@@ -104,7 +104,7 @@ class Graph {
  private:
   struct KernelNote {
     KernelNote(const Stage& stage, char note)
-        : list(stage.list()), what(static_cast<uint32_t>(note)) {
+        : list(stage.list()), what(static_cast<unsigned char>(note)) {
       parameters.func = stage.note_kernel();
       parameters.gridDimX = parameters.gridDimY = parameters.gridDimZ = 1;
       parameters.blockDimX = parameters.blockDimY = parameters.blockDimZ = 1;

@@ -17,6 +17,8 @@ constexpr uint32_t kWordsOfHold = 4;
 // Far more than any scene takes, also where the GPU is shared, frozen and gated.
 constexpr std::chrono::seconds kLongestScene{30};
 
+uint32_t number_of(char note) { return static_cast<unsigned char>(note); }
+
 template <class... Parameters>
 void start(CUfunction kernel, LaunchShape shape, CUstream stream, Parameters... parameters) {
   void* pointers[] = {&parameters..., nullptr};
@@ -149,7 +151,7 @@ uint32_t Stage::read(CUdeviceptr word) {
 }
 
 void Stage::note(CUstream stream, char what) {
-  start(note_, kOneThread, stream, list_on_gpu_, static_cast<uint32_t>(what));
+  start(note_, kOneThread, stream, list_on_gpu_, number_of(what));
 }
 
 Stage::HostNote* Stage::host_note(char what) {
@@ -170,7 +172,7 @@ void Stage::note_now(char what) {
   const std::lock_guard lock(list_mutex_);
   volatile uint32_t* list = list_;  // kernels write it, too, though never at the same time
   const uint32_t length = list[0] + 1;
-  list[length] = static_cast<uint32_t>(what);
+  list[length] = number_of(what);
   list[0] = length;
 }
 

@@ -8,7 +8,6 @@
 #include "intercept/sim/libcuda/api.h"
 #include "intercept/sim/libcuda/captures.h"
 
-using gpushare::standin::Context;
 using gpushare::standin::Current;
 using gpushare::standin::Direction;
 using gpushare::standin::Made;
