@@ -16,6 +16,7 @@ struct Driver {
   X(cuEventDestroy_v2, (CUevent))                                                          \
   X(cuEventRecord, (CUevent, CUstream))                                                    \
   X(cuStreamWaitEvent, (CUstream, CUevent, unsigned))                                      \
+  X(cuStreamCreate, (CUstream*, unsigned))                                                 \
   X(cuStreamQuery, (CUstream))                                                             \
   X(cuStreamDestroy_v2, (CUstream))                                                        \
   X(cuStreamGetFlags, (CUstream, unsigned*))                                               \

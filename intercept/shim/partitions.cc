@@ -16,17 +16,22 @@ bool Partitions::split(const Driver& driver, CUdevice device) {
   return count > 0;
 }
 
-int Partitions::find_or_make(const Driver& driver, CUdevice device, uint64_t groups) {
+int Partitions::find(uint64_t groups) const {
   if (groups == 0) return 0;
-  int free = -1;
-  for (int i = 0; i < kMost; ++i) {
-    if (made_[i].green == nullptr) {
-      free = i;
-    } else if (made_[i].groups == groups) {
-      return i + 1;
-    }
-  }
-  if (free < 0) return kFull;
+  for (int i = 0; i < kMost; ++i)
+    if (made_[i].green != nullptr && made_[i].groups == groups) return i + 1;
+  return kNone;
+}
+
+bool Partitions::is_full() const {
+  for (const Made& made : made_)
+    if (made.green == nullptr) return false;
+  return true;
+}
+
+int Partitions::make(const Driver& driver, CUdevice device, uint64_t groups) {
+  int free = 0;
+  while (made_[free].green != nullptr) ++free;
   if (!split(driver, device)) return kCannot;
 
   CUdevResource chosen[kMostGroups];

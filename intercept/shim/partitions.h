@@ -2,7 +2,9 @@
 // The parts of one GPU that streams can be in: green contexts of the device's primary context, each
 // over a set of groups of 8 SMs (at most 6 MiB of memory each). Made when a set is first wanted,
 // and kept for the next time, until there are kMost and another one is wanted, or the program lets
-// the primary context go.
+// the primary context go. Making one is the only step of a move for which the driver waits until
+// the process's kernels have ended, and lets other threads' launches wait, too
+// (bench/results/blocking_H200_2026-11-21.json): the owner does it only when nothing runs.
 //
 // The owner locks.
 #pragma once
@@ -19,11 +21,14 @@ class Partitions {
   using Place = uint8_t;
   static constexpr int kMost = 16;
 
-  static constexpr int kCannot = -1, kFull = -2;
+  static constexpr int kCannot = -1, kNone = -2;
 
-  // The partition of these groups, made if there is none yet; home for the empty set, and where
-  // none of the groups exists. kCannot: the driver says no; kFull: there are kMost others.
-  int find_or_make(const Driver& driver, CUdevice device, uint64_t groups);
+  // The partition of these groups, home for the empty set; kNone: it is not made yet.
+  int find(uint64_t groups) const;
+  bool is_full() const;
+  // Home where none of the groups exists; kCannot: the driver says no.
+  // REQUIRES: there is none, and it is not full; nothing of the process runs on the device.
+  int make(const Driver& driver, CUdevice device, uint64_t groups);
   CUgreenCtx green(Place place) const { return made_[place - 1].green; }
   // REQUIRES: nothing runs in it, and its streams are destroyed.
   void drop(const Driver& driver, Place place);

@@ -9,6 +9,11 @@
 // place, the new one waits for it. Nothing is drained, nothing is cut; the stream remains one
 // queue.
 //
+// A partition that is not made yet is made when nothing of the process runs on the device
+// (partitions.h): a launch that finds something running waits for its end, kLongestRestNs at most,
+// and then goes to the old place; after kMostRestNs of such waits there is a pause. So a program
+// whose kernels wait for its own next launch is slowed for a moment and goes on.
+//
 //   - Legacy default stream. Stand-ins know nothing of the driver's implicit order, so we make it,
 //     with events: a legacy operation waits for all work of blocking streams that it has not waited
 //     for yet, an operation of a blocking stream for the legacy work so far. Among streams that are
@@ -59,6 +64,7 @@ class Locked {
 };
 
 struct Device;
+class Streams;
 
 // Zero is one that is not in use.
 struct Stream {
@@ -73,6 +79,7 @@ struct Stream {
   std::atomic<uint64_t> legacy_operations;
   // Blocking: it has work that the legacy stream has not waited for.
   std::atomic<bool> is_dirty;
+  bool is_held;         // by hold_at_rest(); under the device's lock
   SpinLock event_lock;  // held from a recording of `event` to the wait for it
   CUevent event;
   Device* device;
@@ -106,8 +113,19 @@ struct Device {
   Partitions partitions;  // under `lock`, like all that follows
   uint64_t next_try_ns;   // when to look again whether a partition can make room
   uint64_t idle_since_ns[1 + Partitions::kMost];  // 0: it was not seen idle
+  // Of launches, for the process to be at rest, since a partition was made: how long, and when to
+  // wait again, after a pause that grows.
+  uint64_t rest_waited_ns, rest_after_ns, rest_pause_ns;
+  CUstream left;  // waits for the work of streams that were destroyed; null: there was none
   Stream legacy;
 };
+
+// A thread's own default streams. `owner` tells them from those that a fork() left behind.
+struct OwnStreams {
+  const Streams* owner;
+  Stream* of_device[16];
+};
+extern thread_local OwnStreams own_streams;
 
 // What a call does with a stream. A launch moves it.
 enum class Use : uint8_t { kLaunch, kOperation, kWait };
@@ -118,6 +136,12 @@ class Streams {
   // A partition that has been empty for so long may be dropped for another one.
   static constexpr uint64_t kLeastIdleNs = 1'000'000'000;
   static constexpr uint64_t kTryAgainNs = 50'000'000;
+  // How long one launch waits for rest, all of them together, and then not, the first time and in
+  // the end.
+  static constexpr uint64_t kLongestRestNs = 10'000'000, kMostRestNs = 2'000'000'000,
+                            kFirstRestPauseNs = 10'000'000'000,
+                            kLongestRestPauseNs = 600'000'000'000;
+  static constexpr unsigned kRestPollUs = 20;
   static constexpr uint32_t kTableSize = 4096;  // streams at one time, at most
 
   // Null where the feature is off, or the driver cannot.
@@ -170,8 +194,15 @@ class Streams {
   Entry* add_entry(CUstream handle);
   Device* device_of(CUcontext context);
   void follow_wish(Device& device);
+  bool try_to_follow(Device& device, uint64_t& begin_ns);
+  // streams_rest.cc. REQUIRES: device.lock is held.
+  bool hold_at_rest(Device& device);
+  void let_go(Device& device);
+  static bool may_wait_for_rest(Device& device, uint64_t now, uint64_t& begin_ns);
+  bool is_at_rest(const Device& device, const Stream& stream) const;
+  void note_left_work(Stream& stream);
   Partitions::Place target_of(const Device& device) const;
-  int make_room(Device& device, uint64_t wanted);
+  bool make_room(Device& device);
   bool is_idle(Device& device, Partitions::Place place) const;
   void count_move(Device& device, Partitions::Place from, Partitions::Place to);
   bool chain(Stream& stream, CUstream from, CUstream to);

@@ -232,5 +232,36 @@ TEST_F(OnTheSimulatedGpu, PartitionsThatAreNotUsedMakeRoom) {
   EXPECT_FALSE(program->has_ended());
 }
 
+// Its queue is never empty: a partition is made all the same, once a launch has waited for the
+// rest.
+TEST_F(OnTheSimulatedGpu, AProgramWhoseQueueNeverEndsFollows) {
+  ShimRig rig(kShimPartitions, {{kPci, 0b110}});
+  const auto program =
+      start({"spin", "--seconds", "600", "--kernel-us", "500", "--depth", "8"}, &rig);
+  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 20; }));
+  for (const uint64_t groups : {0b1000u, 0b10000u, 0b1100u}) {
+    rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
+    EXPECT_TRUE(ShimRig::eventually([&] {
+      uint64_t applied = 0;
+      rig.with_slot(program->pid(), [&](ShimSlot& slot) { applied = slot.gpus[0].applied.load(); });
+      return applied == groups;
+    })) << groups;
+  }
+  EXPECT_FALSE(program->has_ended());
+}
+
+// The driver makes a partition only when all kernels have ended, and this one never does: whoever
+// launches beside it goes on, where it is.
+TEST_F(OnTheSimulatedGpu, AKernelThatNeverEndsKeepsNobodyFromLaunching) {
+  ShimRig rig(kShimPartitions, {{kPci, 0}});
+  const auto program =
+      start({"conformance", "--only", "streams pass each other", "--repeat", "1000"}, &rig);
+  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 20; }));
+  rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(0b11); });
+  const uint64_t before = rig.launches_of_all();
+  EXPECT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > before + 200; }));
+  EXPECT_FALSE(program->has_ended());
+}
+
 }  // namespace
 }  // namespace gpushare::test

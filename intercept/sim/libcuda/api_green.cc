@@ -85,6 +85,9 @@ CUresult cuGreenCtxCreate(CUgreenCtx* green, CUdevResourceDesc description, CUde
   CUcontext primary = nullptr;
   if (const CUresult held = cuDevicePrimaryCtxRetain(&primary, device); held != CUDA_SUCCESS)
     return held;
+  // As the driver does (bench/gpu/spatial/blocking.cc): a kernel that waits for the host keeps it.
+  if (const auto context = runtime->contexts.find(primary))
+    runtime->wait(*context, runtime->pending(*context));
   *green = runtime->greens.add(
       std::make_shared<Green>(number_of(primary), found, reinterpret_cast<uint64_t>(description)));
   return CUDA_SUCCESS;
