@@ -16,7 +16,8 @@ namespace {
 constexpr uint64_t kLaunchesPerBatch = 500;
 
 struct Settings {
-  uint64_t count = 100'000, sync_count = 20'000, rounds = 1, streams = 1, start_at = 0, device = 0;
+  uint64_t count = 100'000, sync_count = 20'000, rounds = 1, streams = 1, green_sms = 0,
+           start_at = 0, device = 0;
 };
 
 Settings read_settings(int argc, char** argv) {
@@ -26,6 +27,8 @@ Settings read_settings(int argc, char** argv) {
   flags.add("--sync-count", &s.sync_count, "launches with a wait after each");
   flags.add("--rounds", &s.rounds, "do both so often, and print the medians of each round");
   flags.add("--streams", &s.streams, "streams to launch to in turn");
+  flags.add("--green-sms", &s.green_sms,
+            "streams of a green context of so many SMs, made by the program itself; 0: its own");
   flags.add("--start-at", &s.start_at, "CLOCK_MONOTONIC ns to begin at, 0: now");
   flags.add("--device", &s.device, "CUDA device");
   flags.parse(argc, argv);
@@ -35,10 +38,29 @@ Settings read_settings(int argc, char** argv) {
   return s;
 }
 
+CUgreenCtx green_context(const GpuSession& session, unsigned sms) {
+  CUdevResource all{}, part{}, rest{};
+  unsigned parts = 1;
+  CUdevResourceDesc description = nullptr;
+  CUgreenCtx green = nullptr;
+  check(cuDeviceGetDevResource(session.device(), &all, CU_DEV_RESOURCE_TYPE_SM),
+        "cuDeviceGetDevResource");
+  check(cuDevSmResourceSplitByCount(&part, &parts, &all, &rest, 0, sms),
+        "cuDevSmResourceSplitByCount");
+  check(cuDevResourceGenerateDesc(&description, &part, 1), "cuDevResourceGenerateDesc");
+  check(cuGreenCtxCreate(&green, description, session.device(), CU_GREEN_CTX_DEFAULT_STREAM),
+        "cuGreenCtxCreate");
+  return green;
+}
+
 class Launcher {
  public:
-  Launcher(const GpuSession& session, uint64_t streams) : kernel_(session.kernel("gs_empty")) {
-    for (uint64_t i = 0; i < streams; ++i) streams_.push_back(session.new_stream());
+  // It ends with the process, and so does the green context.
+  Launcher(const GpuSession& session, const Settings& s) : kernel_(session.kernel("gs_empty")) {
+    const CUgreenCtx green =
+        s.green_sms == 0 ? nullptr : green_context(session, static_cast<unsigned>(s.green_sms));
+    for (uint64_t i = 0; i < s.streams; ++i)
+      streams_.push_back(green == nullptr ? session.new_stream() : stream_in(green));
   }
 
   // Nanoseconds of each launch.
@@ -70,6 +92,12 @@ class Launcher {
 
  private:
   static constexpr LaunchShape kShape{1, 32};
+  static CUstream stream_in(CUgreenCtx green) {
+    CUstream stream = nullptr;
+    check(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0),
+          "cuGreenCtxStreamCreate");
+    return stream;
+  }
   CUstream stream(uint64_t i) const { return streams_[i % streams_.size()]; }
 
   const CUfunction kernel_;
@@ -82,7 +110,7 @@ void append(std::vector<double>& all, const std::vector<double>& some) {
 
 int run(const Settings& s) {
   const GpuSession session(s.device, CU_CTX_SCHED_SPIN);
-  Launcher launcher(session, s.streams);
+  Launcher launcher(session, s);
   launcher.launch_many(kLaunchesPerBatch);
   sleep_until_ns(s.start_at);
 

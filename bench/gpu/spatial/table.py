@@ -151,4 +151,5 @@ def main():
             keep()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// blocking: which calls of the driver wait behind a kernel that itself waits for the host, and
+// which let other threads' calls wait. What a move of a stream may not do: a program whose kernel
+// waits for its next call would stand still for good. Each line is one call, made while such a
+// kernel runs; "blocks" when it did not return until the kernel was let go, a second later.
+//
+// Real GPUs only.
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <thread>
+
+#include "tests/workloads/flags.h"
+#include "tests/workloads/gpu_session.h"
+#include "tests/workloads/json_line.h"
+
+namespace gpushare::workloads {
+namespace {
+
+// Until *stop is not 0.
+constexpr const char* kWait = R"(
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry wait(.param .u64 stop)
+{
+  .reg .u64 %stop;
+  .reg .u32 %value;
+  .reg .pred %is_held;
+  ld.param.u64 %stop, [stop];
+  cvta.to.global.u64 %stop, %stop;
+HOLD:
+  ld.volatile.global.u32 %value, [%stop];
+  setp.eq.u32 %is_held, %value, 0;
+  @%is_held bra HOLD;
+  ret;
+}
+)";
+
+constexpr uint64_t kHold = 1'000'000'000, kBlocked = kHold / 2;
+
+class Bench {
+ public:
+  explicit Bench(const GpuSession& session)
+      : session_(session),
+        empty_(session.kernel("gs_empty")),
+        note_(session.kernel("gs_note")),
+        held_(session.new_stream()),
+        other_(session.new_stream()) {
+    CUmodule module = nullptr;
+    check(cuModuleLoadData(&module, kWait), "cuModuleLoadData");
+    check(cuModuleGetFunction(&hold_, module, "wait"), "cuModuleGetFunction");
+    void* memory = nullptr;
+    check(cuMemHostAlloc(&memory, 4096, CU_MEMHOSTALLOC_DEVICEMAP), "cuMemHostAlloc");
+    check(cuMemHostGetDevicePointer_v2(&on_gpu_, memory, 0), "cuMemHostGetDevicePointer_v2");
+    stop_ = static_cast<uint32_t*>(memory);
+    std::memset(memory, 0, 4096);
+    check(cuCtxGetCurrent(&context_), "cuCtxGetCurrent");
+    hold();
+    let_go();
+    launch(empty_, {1, 1}, other_);
+    check(cuCtxSynchronize(), "cuCtxSynchronize");
+  }
+
+  // The call, while a kernel waits. `beside`: in another thread another call is made meanwhile.
+  void time(const char* what, const std::function<void()>& call, bool beside = false) {
+    hold();
+    std::atomic<uint64_t> took{0}, beside_took{0};
+    std::thread caller([&] {
+      check(cuCtxSetCurrent(context_), "cuCtxSetCurrent");
+      const uint64_t begin = now_ns();
+      call();
+      took = now_ns() - begin;
+    });
+    const uint64_t begin = now_ns();
+    std::thread second([&] {
+      if (!beside) return;
+      sleep_until_ns(begin + kHold / 10);
+      check(cuCtxSetCurrent(context_), "cuCtxSetCurrent");
+      const uint64_t since = now_ns();
+      launch(empty_, {1, 1}, other_);
+      check(cuStreamSynchronize(other_), "cuStreamSynchronize");
+      beside_took = now_ns() - since;
+    });
+    sleep_until_ns(begin + kHold);
+    let_go();
+    caller.join();
+    second.join();
+    check(cuCtxSynchronize(), "cuCtxSynchronize");
+    JsonLine line;
+    line.add("call", what)
+        .add("us", static_cast<double>(took) / 1e3)
+        .add("blocks", took > kBlocked);
+    if (beside)
+      line.add("launch_beside_us", static_cast<double>(beside_took) / 1e3)
+          .add("blocks_others", beside_took > kBlocked);
+    line.print();
+  }
+
+  CUfunction empty() const { return empty_; }
+  CUfunction note() const { return note_; }
+  CUstream other() const { return other_; }
+  CUdeviceptr word() const { return on_gpu_ + 1024; }
+
+  CUdevResourceDesc describe(unsigned sms) const {
+    CUdevResource all{}, part{}, rest{};
+    unsigned parts = 1;
+    CUdevResourceDesc description = nullptr;
+    check(cuDeviceGetDevResource(session_.device(), &all, CU_DEV_RESOURCE_TYPE_SM),
+          "cuDeviceGetDevResource");
+    check(cuDevSmResourceSplitByCount(&part, &parts, &all, &rest, 0, sms),
+          "cuDevSmResourceSplitByCount");
+    check(cuDevResourceGenerateDesc(&description, &part, 1), "cuDevResourceGenerateDesc");
+    return description;
+  }
+  CUgreenCtx green(CUdevResourceDesc description) const {
+    CUgreenCtx made = nullptr;
+    check(cuGreenCtxCreate(&made, description, session_.device(), CU_GREEN_CTX_DEFAULT_STREAM),
+          "cuGreenCtxCreate");
+    return made;
+  }
+  static CUstream stream(CUgreenCtx green) {
+    CUstream made = nullptr;
+    check(cuGreenCtxStreamCreate(&made, green, CU_STREAM_NON_BLOCKING, 0),
+          "cuGreenCtxStreamCreate");
+    return made;
+  }
+
+ private:
+  void hold() {
+    *static_cast<volatile uint32_t*>(stop_) = 0;
+    launch(hold_, {1, 1}, held_, on_gpu_);
+  }
+  void let_go() { *static_cast<volatile uint32_t*>(stop_) = 1; }
+
+  const GpuSession& session_;
+  CUcontext context_ = nullptr;
+  CUfunction hold_ = nullptr;
+  const CUfunction empty_, note_;
+  const CUstream held_, other_;
+  uint32_t* stop_ = nullptr;
+  CUdeviceptr on_gpu_ = 0;
+};
+
+int run(uint64_t device) {
+  const GpuSession session(device, CU_CTX_SCHED_SPIN);
+  Bench bench(session);
+  bench.time("a launch in another stream", [&] { launch(bench.empty(), {1, 1}, bench.other()); });
+  CUdevResourceDesc description = nullptr;
+  bench.time("split and describe", [&] { description = bench.describe(8); });
+  CUgreenCtx green = nullptr;
+  bench.time("cuGreenCtxCreate", [&] { green = bench.green(description); });
+  CUstream stream = nullptr;
+  bench.time("cuGreenCtxStreamCreate", [&] { stream = bench.stream(green); });
+  bench.time("another cuGreenCtxStreamCreate", [&] { bench.stream(green); });
+  bench.time("first launch there", [&] { launch(bench.empty(), {1, 1}, stream); });
+  bench.time("second launch there", [&] { launch(bench.empty(), {1, 1}, stream); });
+  bench.time("first launch of another kernel there",
+             [&] { launch(bench.note(), {1, 1}, stream, bench.word(), uint32_t{1}); });
+  CUevent event = nullptr;
+  check(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+  bench.time("event from there to another stream", [&] {
+    check(cuEventRecord(event, stream), "cuEventRecord");
+    check(cuStreamWaitEvent(bench.other(), event, 0), "cuStreamWaitEvent");
+  });
+  bench.time(
+      "cuGreenCtxCreate, launch beside", [&] { green = bench.green(bench.describe(16)); }, true);
+  bench.time("cuGreenCtxStreamCreate, launch beside", [&] { stream = bench.stream(green); }, true);
+  bench.time(
+      "first launch there, launch beside", [&] { launch(bench.empty(), {1, 1}, stream); }, true);
+  bench.time(
+      "cuGreenCtxDestroy, launch beside",
+      [&] { check(cuGreenCtxDestroy(green), "cuGreenCtxDestroy"); }, true);
+  return 0;
+}
+
+}  // namespace
+}  // namespace gpushare::workloads
+
+int main(int argc, char** argv) {
+  gpushare::workloads::set_program_name("blocking");
+  uint64_t device = 0;
+  gpushare::workloads::Flags flags("blocking", "which calls wait behind a kernel that waits.");
+  flags.add("--device", &device, "CUDA device");
+  flags.parse(argc, argv);
+  return gpushare::workloads::run(device);
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// gaps: how long the GPU does nothing between two kernels of one stream, by the GPU's own clock:
+// what a move of the stream to another partition adds. Run natively, under the shim at rest, and
+// under shim_drive --move-us (moves.py). Each kernel is one block that stays for --kernel-us and
+// notes when it began and ended; so many are in the queue that the host is never waited for.
+//
+// Real GPUs only: the simulated one does not know the kernel.
+#include <algorithm>
+#include <vector>
+
+#include "tests/workloads/flags.h"
+#include "tests/workloads/gpu_session.h"
+#include "tests/workloads/json_line.h"
+#include "tests/workloads/quantiles.h"
+
+namespace gpushare::workloads {
+namespace {
+
+// note(log, index, ns): log[2 * index] = begin, log[2 * index + 1] = end, in ns of %globaltimer.
+constexpr const char* kNote = R"(
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry note(.param .u64 log, .param .u64 index, .param .u64 ns)
+{
+  .reg .u64 %log, %index, %ns, %begin, %now, %stayed;
+  .reg .pred %is_early;
+  mov.u64 %begin, %globaltimer;
+  ld.param.u64 %log, [log];
+  ld.param.u64 %index, [index];
+  ld.param.u64 %ns, [ns];
+  cvta.to.global.u64 %log, %log;
+  shl.b64 %index, %index, 4;
+  add.u64 %log, %log, %index;
+STAY:
+  mov.u64 %now, %globaltimer;
+  sub.u64 %stayed, %now, %begin;
+  setp.lt.u64 %is_early, %stayed, %ns;
+  @%is_early bra STAY;
+  st.global.u64 [%log], %begin;
+  st.global.u64 [%log+8], %now;
+  ret;
+}
+)";
+
+// So many are launched before the host waits; the gap at the wait is the host's and does not count.
+constexpr uint64_t kInQueue = 500;
+
+struct Settings {
+  uint64_t kernels = 100'000, kernel_us = 30, largest = 0, device = 0;
+};
+
+Settings read_settings(int argc, char** argv) {
+  Settings s;
+  Flags flags("gaps", "the time between two kernels of one stream, by the GPU's clock.");
+  flags.add("--kernels", &s.kernels, "how many");
+  flags.add("--kernel-us", &s.kernel_us, "how long each stays");
+  flags.add("--largest", &s.largest, "print so many of the largest gaps, the largest first");
+  flags.add("--device", &s.device, "CUDA device");
+  flags.parse(argc, argv);
+  if (s.kernels < 2) flags.fail("--kernels must be at least 2");
+  return s;
+}
+
+int run(const Settings& s) {
+  const GpuSession session(s.device, CU_CTX_SCHED_SPIN);
+  CUmodule module = nullptr;
+  CUfunction note = nullptr;
+  check(cuModuleLoadData(&module, kNote), "cuModuleLoadData");
+  check(cuModuleGetFunction(&note, module, "note"), "cuModuleGetFunction");
+  const CUstream stream = session.new_stream();
+  const CUdeviceptr log = session.new_zeroed(s.kernels * 2 * sizeof(uint64_t));
+  const uint64_t begin = now_ns();
+  for (uint64_t i = 0; i < s.kernels; ++i) {
+    launch(note, {1, 1}, stream, log, i, s.kernel_us * 1000);
+    if (i % kInQueue == kInQueue - 1) check(cuStreamSynchronize(stream), "cuStreamSynchronize");
+  }
+  check(cuStreamSynchronize(stream), "cuStreamSynchronize");
+  const uint64_t end = now_ns();
+  std::vector<uint64_t> times(s.kernels * 2);
+  check(cuMemcpyDtoH_v2(times.data(), log, times.size() * sizeof(uint64_t)), "cuMemcpyDtoH_v2");
+
+  std::vector<double> gaps;
+  for (uint64_t i = 1; i < s.kernels; ++i)
+    if (i % kInQueue != 0)
+      gaps.push_back(static_cast<double>(times[2 * i]) - static_cast<double>(times[2 * i - 1]));
+  std::vector<double> largest = gaps;
+  std::ranges::sort(largest, std::greater());
+  largest.resize(std::min<size_t>(largest.size(), s.largest));
+  for (const double gap : largest) JsonLine().add("gap_ns", gap).print();
+  const Quantiles all(gaps);
+  JsonLine()
+      .add("workload", "gaps")
+      .add("device", session.device_name())
+      .add("kernels", s.kernels)
+      .add("kernel_us", s.kernel_us)
+      .add("seconds", static_cast<double>(end - begin) / 1e9)
+      .add("overlapping",
+           static_cast<uint64_t>(std::ranges::count_if(gaps, [](double g) { return g < 0; })))
+      .add("gap_p50_ns", all.at(0.50))
+      .add("gap_p99_ns", all.at(0.99))
+      .add("gap_p999_ns", all.at(0.999))
+      .add("gap_max_ns", all.max())
+      .print();
+  check(cuModuleUnload(module), "cuModuleUnload");
+  return 0;
+}
+
+}  // namespace
+}  // namespace gpushare::workloads
+
+int main(int argc, char** argv) {
+  gpushare::workloads::set_program_name("gaps");
+  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
+}

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What moving costs, and launching in a partition: moves.py BUILD [--json FILE]
+
+gaps: the time the GPU does nothing between two kernels of a stream, natively, in a partition at rest, and while the
+stream moves 1,000 times between partitions. Each move makes at most one gap longer, so as many of the longest gaps
+as there were moves are taken for theirs, and the usual gap is subtracted.
+launch: the host's cost of a launch, and of a launch and the wait for it: natively, in a green context that the
+program makes itself, under the shim without a feature, with all features in the whole GPU and in a partition; in
+turn, several times, medians.
+
+Needs a GPU and no other user of it.
+"""
+import argparse
+import datetime
+import json
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+
+
+def run(words, timeout=200):
+    seen = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=timeout)
+    if seen.returncode != 0:
+        sys.exit(f"{words}: status {seen.returncode}\n{seen.stdout[-500:]}{seen.stderr[-1500:]}")
+    return [json.loads(line) for line in seen.stdout.splitlines()], \
+        [json.loads(line) for line in seen.stderr.splitlines() if line.startswith("{")]
+
+
+def part(ordered, p):
+    return ordered[min(len(ordered) - 1, int(len(ordered) * p))]
+
+
+def gaps(build, kernels, kernel_us):
+    program = [build / "bin/bench/gaps", "--kernels", kernels, "--kernel-us", kernel_us]
+    drive = [build / "bin/tests/shim_drive", "--features", "gate,partitions"]
+    rows = []
+    for way, before in (("native", []), ("in a partition", [*drive, "--groups", "ff", "--"]),
+                        ("native", []), ("in a partition", [*drive, "--groups", "ff", "--"])):
+        rows.append({"way": way, **run([*before, *program])[0][-1]})
+    move_us = kernels * kernel_us // 4000  # it moves at launches, and does not launch all the time
+    said, driven = run([*drive, "--length", 8, "--settle-ms", 2000, "--move-us", move_us, "--seed", 3, "--", *program,
+                        "--largest", 3000])
+    moves, usual = driven[-1]["moves"], statistics.median([row["gap_p50_ns"] for row in rows[1::2]])
+    extra = sorted(line["gap_ns"] - usual for line in said[:-1][:moves])
+    rows.append({"way": "moves", **said[-1], "moves": moves,
+                 **({} if not extra else {"extra_p50_ns": part(extra, 0.5), "extra_p99_ns": part(extra, 0.99),
+                                          "extra_max_ns": extra[-1]})})
+    return rows
+
+
+def launches(build, rounds):
+    drive = [build / "bin/tests/shim_drive", "--features"]
+    program = [build / "bin/workloads/launch", "--count", 50000, "--sync-count", 10000]
+    ways = {"native": program, "native, green context of 120 SMs": [*program, "--green-sms", 120],
+            "shim, no feature": [*drive, "none", "--", *program],
+            "partitions, the whole GPU": [*drive, "gate,partitions", "--", *program],
+            "partitions, 120 SMs": [*drive, "gate,partitions", "--groups", "7fff", "--", *program],
+            "all features, 120 SMs": [*drive, "gate,partitions,iterations", "--groups", "7fff", "--", *program]}
+    seen = {way: [] for way in ways}
+    for _ in range(rounds):
+        for way, words in ways.items():
+            seen[way].append(run(words)[0][-1])
+    rows = []
+    for way, all_of_it in seen.items():
+        row = {"way": way}
+        for name in ("launch_p50_ns", "sync_p50_ns"):
+            values = [one[name] for one in all_of_it]
+            row |= {name: statistics.median(values), name + "_of_rounds": values}
+        rows.append(row)
+    for row in rows:
+        row["launch_to_native"] = round(row["launch_p50_ns"] / rows[0]["launch_p50_ns"], 4)
+        row["sync_to_native"] = round(row["sync_p50_ns"] / rows[0]["sync_p50_ns"], 4)
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=pathlib.Path)
+    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--kernels", type=int, default=200_000)
+    parser.add_argument("--kernel-us", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--commit", default="unknown")
+    options = parser.parse_args()
+    result = {"date": datetime.date.today().isoformat(), "kernel": platform.release(), "commit": options.commit,
+              "command": "bench/gpu/spatial/moves.py " + " ".join(sys.argv[1:])}
+    gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
+                         capture_output=True, text=True).stdout.strip().split(", ")
+    result |= {"gpu": gpu[0], "driver": gpu[-1], "gaps": gaps(options.build, options.kernels, options.kernel_us),
+               "launch": launches(options.build, options.rounds)}
+    for row in result["gaps"] + result["launch"]:
+        print(json.dumps(row))
+    if options.json:
+        options.json.write_text(json.dumps(result, indent=1) + "\n")
+
+
+main()

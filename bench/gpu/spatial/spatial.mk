@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+$(call program,bin/bench/gaps,bench/gpu/spatial/gaps.cc $(workload_common),$(libcuda_stub))
+$(call program,bin/bench/blocking,bench/gpu/spatial/blocking.cc $(workload_common),$(libcuda_stub))
