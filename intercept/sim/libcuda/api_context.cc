@@ -5,7 +5,6 @@
 
 using gpushare::standin::Context;
 using gpushare::standin::context_stack;
-using gpushare::standin::current;
 using gpushare::standin::Device;
 using gpushare::standin::find_device;
 using gpushare::standin::Runtime;

@@ -7,7 +7,6 @@
 using gpushare::standin::Device;
 using gpushare::standin::find_device;
 using gpushare::standin::Mappings;
-using gpushare::standin::Runtime;
 using gpushare::standin::to_cuda;
 
 namespace {
