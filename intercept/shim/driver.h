@@ -14,6 +14,7 @@ struct Driver {
   X(cuDeviceGetPCIBusId, (char*, int, CUdevice))                                           \
   X(cuEventCreate, (CUevent*, unsigned))                                                   \
   X(cuEventDestroy_v2, (CUevent))                                                          \
+  X(cuEventQuery, (CUevent))                                                               \
   X(cuEventRecord, (CUevent, CUstream))                                                    \
   X(cuStreamWaitEvent, (CUstream, CUevent, unsigned))                                      \
   X(cuStreamCreate, (CUstream*, unsigned))                                                 \

@@ -2,9 +2,8 @@
 // The parts of one GPU that streams can be in: green contexts of the device's primary context, each
 // over a set of groups of 8 SMs (at most 6 MiB of memory each). Made when a set is first wanted,
 // and kept for the next time, until there are kMost and another one is wanted, or the program lets
-// the primary context go. Making one is the only step of a move for which the driver waits until
-// the process's kernels have ended, and lets other threads' launches wait, too
-// (bench/results/blocking_H200_2026-11-21.json): the owner does it only when nothing runs.
+// the primary context go. The driver waits until the process's kernels have ended when one is made,
+// and lets other threads' launches wait, too: the owner does it only when nothing runs.
 //
 // The owner locks.
 #pragma once

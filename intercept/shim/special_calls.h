@@ -162,6 +162,54 @@ struct Released {
   }
 };
 
+// A context beside the primary one.
+template <int index, class Signature>
+struct OtherContext;
+template <int index, class... Parameters>
+struct OtherContext<index, CUresult(Parameters...)> {
+  static CUresult call(Parameters... arguments) {
+    Streams* all = Streams::get();
+    if (all != nullptr) all->count_other_contexts(1);
+    const CUresult result = real<CUresult (*)(Parameters...)>(index)(arguments...);
+    if (all != nullptr && result != CUDA_SUCCESS) all->count_other_contexts(-1);
+    return result;
+  }
+};
+template <int index, class Signature>
+struct OtherContextGone;
+template <int index, class Context>
+struct OtherContextGone<index, CUresult(Context)> {
+  static CUresult call(Context context) {
+    const CUresult result = real<CUresult (*)(Context)>(index)(context);
+    if (result == CUDA_SUCCESS)
+      if (Streams* all = Streams::get()) all->count_other_contexts(-1);
+    return result;
+  }
+};
+
+// cuGraphAddChildGraphNode; and cuGraphAddNode, whose parameters begin with the kind of the node.
+template <int index, class Signature>
+struct GraphNode;
+template <int index, class... Parameters>
+struct GraphNode<index, CUresult(Parameters...)> {
+  static constexpr int kChildGraph = 4;  // CU_GRAPH_NODE_TYPE_GRAPH
+  template <class Other>
+  static bool is_child(const Other&) {
+    return false;
+  }
+  static bool is_child(CUgraph) { return true; }
+  static bool is_child(void* parameters) {
+    return parameters != nullptr && *static_cast<const int*>(parameters) == kChildGraph;
+  }
+  static CUresult call(Parameters... arguments) {
+    bool is_child_graph = false;
+    ((is_child_graph = is_child(arguments)), ...);  // the last one says
+    if (is_child_graph)
+      if (Streams* all = Streams::get()) all->note_child_graph();
+    return real<CUresult (*)(Parameters...)>(index)(arguments...);
+  }
+};
+
 template <int index>
 constexpr bool has_special = false;
 template <int index, class Signature>
@@ -195,6 +243,17 @@ GS_SPECIAL(cuDevicePrimaryCtxRelease, Released<kHook_cuDevicePrimaryCtxRelease, 
 GS_SPECIAL(cuDevicePrimaryCtxRelease_v2, Released<kHook_cuDevicePrimaryCtxRelease_v2, false>)
 GS_SPECIAL(cuDevicePrimaryCtxReset, Released<kHook_cuDevicePrimaryCtxReset, true>)
 GS_SPECIAL(cuDevicePrimaryCtxReset_v2, Released<kHook_cuDevicePrimaryCtxReset_v2, true>)
+GS_SPECIAL(cuCtxCreate, OtherContext<kHook_cuCtxCreate, Signature>)
+GS_SPECIAL(cuCtxCreate_v2, OtherContext<kHook_cuCtxCreate_v2, Signature>)
+GS_SPECIAL(cuCtxCreate_v3, OtherContext<kHook_cuCtxCreate_v3, Signature>)
+GS_SPECIAL(cuCtxCreate_v4, OtherContext<kHook_cuCtxCreate_v4, Signature>)
+GS_SPECIAL(cuGreenCtxCreate, OtherContext<kHook_cuGreenCtxCreate, Signature>)
+GS_SPECIAL(cuCtxDestroy, OtherContextGone<kHook_cuCtxDestroy, Signature>)
+GS_SPECIAL(cuCtxDestroy_v2, OtherContextGone<kHook_cuCtxDestroy_v2, Signature>)
+GS_SPECIAL(cuGreenCtxDestroy, OtherContextGone<kHook_cuGreenCtxDestroy, Signature>)
+GS_SPECIAL(cuGraphAddChildGraphNode, GraphNode<kHook_cuGraphAddChildGraphNode, Signature>)
+GS_SPECIAL(cuGraphAddNode, GraphNode<kHook_cuGraphAddNode, Signature>)
+GS_SPECIAL(cuGraphAddNode_v2, GraphNode<kHook_cuGraphAddNode_v2, Signature>)
 #undef GS_SPECIAL
 
 }  // namespace gpushare::shim

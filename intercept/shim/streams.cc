@@ -14,6 +14,13 @@ namespace {
 
 using Place = Partitions::Place;
 
+// A thread's own default streams. `owner` tells them from those that a fork() left behind.
+struct OwnStreams {
+  const Streams* owner;
+  Stream* of_device[Streams::kMostDevices];
+};
+constinit thread_local OwnStreams own_streams{};
+
 // One of another thread's streams, which cannot end while this lives.
 class Look {
  public:
@@ -31,8 +38,6 @@ class Look {
 };
 
 }  // namespace
-
-constinit thread_local OwnStreams own_streams{};
 
 void SpinLock::lock() {
   while (held_.exchange(true, std::memory_order_acquire)) ::sched_yield();
@@ -131,6 +136,7 @@ Stream* Streams::per_thread(Device& device) {
   mine->at[0].store(GS_CU_STREAM_PER_THREAD, std::memory_order_relaxed);
   mine->kind.store(Stream::Kind::kBlocking, std::memory_order_relaxed);
   add_to_list(*mine);
+  prepare(*mine);
   return mine;
 }
 
@@ -163,6 +169,7 @@ void Streams::on_created(CUstream handle) {
   stream.at[0].store(handle, std::memory_order_relaxed);
   stream.kind.store(is_blocking ? Stream::Kind::kBlocking : Stream::Kind::kNonBlocking,
                     std::memory_order_release);
+  prepare(stream);
 }
 
 void Streams::before_destroy(CUstream handle) {
@@ -250,6 +257,7 @@ void Streams::before_release(CUdevice ordinal, bool is_reset) {
   device.captured.store(0, std::memory_order_relaxed);
   device.captures_at.store(0, std::memory_order_relaxed);
   device.left = nullptr;
+  device.lacks.store(false, std::memory_order_relaxed);
 }
 
 // --- moving -------------------------------------------------------------------------------------
@@ -269,21 +277,31 @@ void Streams::follow_wish(Device& device) {
 // begun.
 bool Streams::try_to_follow(Device& device, uint64_t& begin_ns) {
   const Locked locked(device.lock);
-  if (!is_wish_new(device) || device.primary.load(std::memory_order_relaxed) == nullptr)
+  const bool is_new = is_wish_new(device);
+  if (!(is_new || device.lacks.load(std::memory_order_relaxed)) ||
+      device.primary.load(std::memory_order_relaxed) == nullptr)
     return true;
   ShimGpu& gpu = slot().gpus[device.gpu];
   const uint64_t wanted = gpu.wanted.load(std::memory_order_relaxed);
-  int place = device.partitions.find(wanted);
-  if (place == Partitions::kNone) {
-    if (device.partitions.is_full() && !make_room(device))
-      return true;  // a later launch tries again
+  int place =
+      is_new ? device.partitions.find(wanted) : device.target.load(std::memory_order_relaxed);
+  if (place == Partitions::kNone || !has_stand_ins(device, static_cast<Place>(place))) {
+    // Without room a later launch tries again.
+    if (place == Partitions::kNone && device.partitions.is_full() && !make_room(device))
+      return true;
     const uint64_t now = monotonic_ns();
-    if (now < device.rest_after_ns) return true;
+    if (now < device.rest_after_ns || other_contexts_.load(std::memory_order_relaxed) > 0)
+      return true;
     if (!hold_at_rest(device)) return !may_wait_for_rest(device, now, begin_ns);
-    place = device.partitions.make(*driver_, device.ordinal, wanted);
+    if (place == Partitions::kNone)
+      place = device.partitions.make(*driver_, device.ordinal, wanted);
+    const bool is_complete = place <= 0 || make_stand_ins(device, static_cast<Place>(place));
     let_go(device);
     device.rest_waited_ns = device.rest_pause_ns = 0;
+    if (!is_complete) device.rest_after_ns = now + kFirstRestPauseNs;
   }
+  device.lacks.store(false, std::memory_order_relaxed);
+  if (!is_new) return true;
   // One that cannot be made is not tried again at each launch.
   device.followed.store(wanted, std::memory_order_relaxed);
   if (place < 0) return true;
@@ -397,7 +415,9 @@ Place Streams::capture_place(const Device& device) const {
 void Streams::move_to_target(Stream& stream) {
   Device& device = *stream.device;
   const bool may_make = captures_.load(std::memory_order_relaxed) == 0;
-  if (__builtin_expect(is_wish_new(device), 0) && may_make) follow_wish(device);
+  if (__builtin_expect(is_wish_new(device) || device.lacks.load(std::memory_order_relaxed), 0) &&
+      may_make)
+    follow_wish(device);
   const Place place = stream.place.load(std::memory_order_relaxed);
   if (__builtin_expect(place == target_of(device) || !may_make, 1)) return;
   move(stream, false);
@@ -413,7 +433,12 @@ void Streams::move(Stream& stream, bool to_capture) {
   // While it is moving no partition is dropped: this one stays.
   const Place target = to_capture ? capture_place(device) : target_of(device);
   const bool has_ended = stream.kind.load(std::memory_order_seq_cst) == Stream::Kind::kNone;
-  if (!has_ended && place != target && make_stand_in(stream, target) &&
+  // To be captured it must be there. Else it stays until one can be made.
+  const bool is_prepared = target == 0 ||
+                           stream.at[target].load(std::memory_order_relaxed) != nullptr ||
+                           (to_capture && !has_ended && make_stand_in(stream, target));
+  if (!is_prepared && !has_ended) device.lacks.store(true, std::memory_order_relaxed);
+  if (!has_ended && place != target && is_prepared &&
       chain(stream, stream.at[place].load(std::memory_order_relaxed),
             stream.at[target].load(std::memory_order_relaxed))) {
     stream.place.store(target, std::memory_order_release);

@@ -9,10 +9,10 @@
 // place, the new one waits for it. Nothing is drained, nothing is cut; the stream remains one
 // queue.
 //
-// A partition that is not made yet is made when nothing of the process runs on the device
-// (partitions.h): a launch that finds something running waits for its end, kLongestRestNs at most,
-// and then goes to the old place; after kMostRestNs of such waits there is a pause. So a program
-// whose kernels wait for its own next launch is slowed for a moment and goes on.
+// A partition that is not made yet, and a stand-in, is made when nothing of the process runs on the
+// device (streams_rest.cc): a launch that finds something running waits for its end, kLongestRestNs
+// at most, and then goes to the old place; after kMostRestNs of such waits there is a pause. So a
+// program whose kernels wait for its own next launch is slowed for a moment and goes on.
 //
 //   - Legacy default stream. Stand-ins know nothing of the driver's implicit order, so we make it,
 //     with events: a legacy operation waits for all work of blocking streams that it has not waited
@@ -64,7 +64,6 @@ class Locked {
 };
 
 struct Device;
-class Streams;
 
 // Zero is one that is not in use.
 struct Stream {
@@ -79,6 +78,7 @@ struct Stream {
   std::atomic<uint64_t> legacy_operations;
   // Blocking: it has work that the legacy stream has not waited for.
   std::atomic<bool> is_dirty;
+  bool is_unmarked;     // per-thread: `event` does not say where the work at home ends
   bool is_held;         // by hold_at_rest(); under the device's lock
   SpinLock event_lock;  // held from a recording of `event` to the wait for it
   CUevent event;
@@ -91,6 +91,11 @@ struct Stream {
   CUstream physical() const {
     return at[place.load(std::memory_order_acquire)].load(std::memory_order_acquire);
   }
+  // A thread's own default stream.
+  bool is_own_at_home() const {
+    return place.load(std::memory_order_relaxed) == 0 &&
+           at[0].load(std::memory_order_relaxed) == GS_CU_STREAM_PER_THREAD;
+  }
 };
 
 struct Device {
@@ -100,6 +105,7 @@ struct Device {
   int gpu;                         // its place in the slot; -1: it is not there
   std::atomic<uint64_t> followed;  // the wish that `target` was made from
   std::atomic<Partitions::Place> target;
+  std::atomic<bool> lacks;     // a stream has no stand-in in `target`
   std::atomic<uint32_t> away;  // streams that are not at home
   // A blocking stream was destroyed with work that the legacy stream has not waited for: the home
   // of the legacy stream does.
@@ -119,13 +125,6 @@ struct Device {
   CUstream left;  // waits for the work of streams that were destroyed; null: there was none
   Stream legacy;
 };
-
-// A thread's own default streams. `owner` tells them from those that a fork() left behind.
-struct OwnStreams {
-  const Streams* owner;
-  Stream* of_device[16];
-};
-extern thread_local OwnStreams own_streams;
 
 // What a call does with a stream. A launch moves it.
 enum class Use : uint8_t { kLaunch, kOperation, kWait };
@@ -163,6 +162,8 @@ class Streams {
   void before_release(CUdevice device, bool is_reset);
 
   void move_to_target(Stream& stream);
+  // After work was put into a thread's own default stream at home. The caller is its thread.
+  void mark(Stream& stream);
   // REQUIRES: the caller is one of the stream's users; here and below.
   void order_with_legacy(Stream& stream, Use use);
   // What the driver would say to a call of the legacy stream while a blocking one captures, and the
@@ -171,6 +172,19 @@ class Streams {
   // What is put in line at home after it runs after the stream's work; and the other way round.
   void home_waits(Stream& stream);
   void waits_for_home(Stream& stream);
+
+  // Contexts beside the primary ones; while there are any, nothing is made.
+  void count_other_contexts(int more) {
+    other_contexts_.fetch_add(more, std::memory_order_relaxed);
+  }
+  void note_child_graph() { has_child_graphs_.store(true, std::memory_order_relaxed); }
+  // Of a stream that is away. Kernels of a graph that was not captured run in the whole GPU anyhow.
+  // A graph within a graph, launched into a partition's stream: the stream is done before the graph
+  // is, now and then (H200, driver 580.159.04; the scene of that name in tests/conformance).
+  bool launches_graphs_at_home(const Stream& stream) const {
+    return has_child_graphs_.load(std::memory_order_relaxed) ||
+           stream.device->captures_at.load(std::memory_order_relaxed) == 0;
+  }
 
   // Brings the streams of its device, but those that somebody is using, to where graphs are
   // captured. REQUIRES: the caller is not one of the stream's users; it is the caller's own if it
@@ -199,7 +213,10 @@ class Streams {
   bool hold_at_rest(Device& device);
   void let_go(Device& device);
   static bool may_wait_for_rest(Device& device, uint64_t now, uint64_t& begin_ns);
-  bool is_at_rest(const Device& device, const Stream& stream) const;
+  bool is_at_rest(const Stream& stream) const;
+  bool has_stand_ins(const Device& device, Partitions::Place place) const;
+  bool make_stand_ins(Device& device, Partitions::Place place);
+  void prepare(Stream& stream);
   void note_left_work(Stream& stream);
   Partitions::Place target_of(const Device& device) const;
   bool make_room(Device& device);
@@ -218,6 +235,8 @@ class Streams {
 
   const Driver* driver_;
   std::atomic<uint32_t> captures_;
+  std::atomic<int> other_contexts_;
+  std::atomic<bool> has_child_graphs_;
   std::atomic<bool> is_overfull_;  // there is a stream that we do not know: all stay at home
   std::atomic<Stream*> all_;       // every stream but the legacy ones; only ever longer
   SpinLock table_lock_;
@@ -236,7 +255,9 @@ class StreamUse {
  public:
   StreamUse(CUstream handle, Flavor flavor, Use use);
   ~StreamUse() {
-    if (is_held_) stream_->users.fetch_sub(1, std::memory_order_release);
+    if (!is_held_) return;
+    if (__builtin_expect(stream_->is_own_at_home(), 0)) Streams::get()->mark(*stream_);
+    stream_->users.fetch_sub(1, std::memory_order_release);
   }
   StreamUse(const StreamUse&) = delete;
   StreamUse& operator=(const StreamUse&) = delete;

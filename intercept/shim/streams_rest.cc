@@ -1,19 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams: when nothing of the process runs on a device.
+// Streams: when nothing of the process runs on a device, and what is made only then: partitions,
+// and streams in them. The driver waits for the end of what runs at every partition, and at a
+// stream now and then (the 64th of a row; bench/results/blocking_H200_2026-11-21.json).
 #include <algorithm>
 
 #include "intercept/shim/in_context.h"
+#include "intercept/shim/quiet.h"
 #include "intercept/shim/streams.h"
 
 namespace gpushare::shim {
+namespace {
+
+using Place = Partitions::Place;
+
+}  // namespace
 
 // REQUIRES: the stream is held, and nothing captures. What its other places still do it waits for.
-bool Streams::is_at_rest(const Device& device, const Stream& stream) const {
+bool Streams::is_at_rest(const Stream& stream) const {
   const CUstream there = stream.physical();
-  // Another thread's own default stream at home cannot be asked for.
-  const bool is_named =
-      there != GS_CU_STREAM_PER_THREAD || own_streams.of_device[device.ordinal] == &stream;
-  return is_named && driver_->cuStreamQuery(there) == CUDA_SUCCESS;
+  if (there != GS_CU_STREAM_PER_THREAD) return driver_->cuStreamQuery(there) == CUDA_SUCCESS;
+  return stream.event == nullptr ||
+         (!stream.is_unmarked && driver_->cuEventQuery(stream.event) == CUDA_SUCCESS);
+}
+
+// A thread's own default stream at home cannot be asked for by others: its event says where its
+// work ends.
+void Streams::mark(Stream& stream) {
+  const KeepErrno errno_of_the_program;
+  const Locked locked(stream.event_lock);
+  stream.is_unmarked =
+      captures_.load(std::memory_order_relaxed) != 0 ||
+      (stream.event == nullptr &&
+       driver_->cuEventCreate(&stream.event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) ||
+      driver_->cuEventRecord(stream.event, GS_CU_STREAM_PER_THREAD) != CUDA_SUCCESS;
 }
 
 // True: nothing runs, and nobody puts anything into a stream until let_go().
@@ -27,8 +46,8 @@ bool Streams::hold_at_rest(Device& device) {
     uint32_t nobody = 0;
     stream.is_held =
         stream.users.compare_exchange_strong(nobody, Stream::kMoving, std::memory_order_seq_cst);
-    is_at_rest_now = stream.is_held && captures_.load(std::memory_order_seq_cst) == 0 &&
-                     is_at_rest(device, stream);
+    is_at_rest_now =
+        stream.is_held && captures_.load(std::memory_order_seq_cst) == 0 && is_at_rest(stream);
   };
   hold(device.legacy);
   for (Stream* each = all_.load(std::memory_order_acquire); is_at_rest_now && each != nullptr;
@@ -64,6 +83,39 @@ bool Streams::may_wait_for_rest(Device& device, uint64_t now, uint64_t& begin_ns
     device.rest_after_ns = now + device.rest_pause_ns;
   }
   return false;
+}
+
+bool Streams::has_stand_ins(const Device& device, Place place) const {
+  if (place == 0) return true;
+  const auto has = [&](const Stream& stream) {
+    return stream.kind.load(std::memory_order_relaxed) == Stream::Kind::kNone ||
+           stream.at[place].load(std::memory_order_relaxed) != nullptr;
+  };
+  if (!has(device.legacy)) return false;
+  for (const Stream* each = all_.load(std::memory_order_acquire); each != nullptr;
+       each = each->next)
+    if (each->device == &device && !has(*each)) return false;
+  return true;
+}
+
+// REQUIRES: hold_at_rest() was true.
+bool Streams::make_stand_ins(Device& device, Place place) {
+  bool is_complete = make_stand_in(device.legacy, place);
+  for (Stream* each = all_.load(std::memory_order_acquire); each != nullptr; each = each->next)
+    if (each->device == &device && each->is_held) is_complete &= make_stand_in(*each, place);
+  return is_complete;
+}
+
+// Of a new stream: where it will be. One that is made beside running work begins at home.
+void Streams::prepare(Stream& stream) {
+  Device& device = *stream.device;
+  if (device.target.load(std::memory_order_relaxed) == 0) return;
+  const Locked locked(device.lock);
+  const Place place = device.target.load(std::memory_order_relaxed);
+  if (place == 0 || other_contexts_.load(std::memory_order_relaxed) > 0 || !hold_at_rest(device))
+    return;
+  make_stand_in(stream, place);
+  let_go(device);
 }
 
 // The stream is about to be destroyed: its work goes on, and can no longer be asked for.

@@ -143,6 +143,9 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
       const CUresult refusal = use.refusal(kind != Kind::kCaptured);
       if (refusal != CUDA_SUCCESS) return refusal;
       const auto run = [&](CUstream stream) { return driver(translated(arguments, stream)...); };
+      if constexpr (index == kHook_cuGraphLaunch || index == kHook_cuGraphLaunch_ptsz)
+        if (use.is_away() && Streams::get()->launches_graphs_at_home(*use.stream()))
+          return use.at_home(run);
       const CUresult result = run(use.physical());
       if (kind == Kind::kLaunch && is_too_large(result) && use.is_away()) return use.at_home(run);
       return result;

@@ -72,8 +72,6 @@ GS_UNUSED(cuDeviceGetDevResource, (CUdevice, CUdevResource*, CUdevResourceType))
 GS_UNUSED(cuDevSmResourceSplitByCount,
           (CUdevResource*, unsigned*, const CUdevResource*, CUdevResource*, unsigned, unsigned))
 GS_UNUSED(cuDevResourceGenerateDesc, (CUdevResourceDesc*, CUdevResource*, unsigned))
-GS_UNUSED(cuGreenCtxCreate, (CUgreenCtx*, CUdevResourceDesc, CUdevice, unsigned))
-GS_UNUSED(cuGreenCtxDestroy, (CUgreenCtx))
 GS_UNUSED(cuGreenCtxStreamCreate, (CUstream*, CUgreenCtx, unsigned, int))
 GS_UNUSED(cuCtxGetCurrent, (CUcontext*))
 GS_UNUSED(cuCtxPushCurrent_v2, (CUcontext))
