@@ -295,6 +295,7 @@ bool Streams::try_to_follow(Device& device, uint64_t& begin_ns) {
     if (!hold_at_rest(device)) return !may_wait_for_rest(device, now, begin_ns);
     if (place == Partitions::kNone)
       place = device.partitions.make(*driver_, device.ordinal, wanted);
+    make_left(device);
     const bool is_complete = place <= 0 || make_stand_ins(device, static_cast<Place>(place));
     let_go(device);
     device.rest_waited_ns = device.rest_pause_ns = 0;

@@ -218,6 +218,7 @@ class Streams {
   bool make_stand_ins(Device& device, Partitions::Place place);
   void prepare(Stream& stream);
   void note_left_work(Stream& stream);
+  bool make_left(Device& device);
   Partitions::Place target_of(const Device& device) const;
   bool make_room(Device& device);
   bool is_idle(Device& device, Partitions::Place place) const;

@@ -125,12 +125,17 @@ void Streams::note_left_work(Stream& stream) {
       driver_->cuStreamQuery(stream.physical()) == CUDA_SUCCESS)
     return;
   const Locked locked(device.lock);
-  const InContext in(*driver_, device.primary.load(std::memory_order_relaxed));
-  if (!in.is_there() ||
-      (device.left == nullptr &&
-       driver_->cuStreamCreate(&device.left, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS))
-    return;
+  if (!make_left(device)) return;
   chain(stream, stream.physical(), device.left);
+}
+
+// Made with the first partition, or for the first stream that ends with work: before there is any,
+// the driver may wait, as it may for the program itself.
+bool Streams::make_left(Device& device) {
+  if (device.left != nullptr) return true;
+  const InContext in(*driver_, device.primary.load(std::memory_order_relaxed));
+  return in.is_there() &&
+         driver_->cuStreamCreate(&device.left, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
 }
 
 }  // namespace gpushare::shim

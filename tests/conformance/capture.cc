@@ -268,7 +268,7 @@ void others_run(Stage& stage) {
   begin(capturing);
   stage.note(capturing, 'a');
   stage.note(other, 'b');
-  stage.synchronize(other);
+  stage.say(name_of(cuStreamSynchronize(other)));
   stage.say(end(capturing));
 }
 

@@ -56,16 +56,16 @@ legacy stream while a non-blocking stream captures: active SUCCESS graph b
 capture of the legacy stream: ERROR_STREAM_CAPTURE_UNSUPPORTED none
 capture begun twice: ERROR_ILLEGAL_STATE SUCCESS graph again ERROR_ILLEGAL_STATE no graph
 waits for a capturing stream: synchronize ERROR_STREAM_CAPTURE_UNSUPPORTED ERROR_STREAM_CAPTURE_INVALIDATED no graph query ERROR_STREAM_CAPTURE_UNSUPPORTED ERROR_STREAM_CAPTURE_INVALIDATED no graph
-event of a capture: query ERROR_CAPTURED_EVENT wait ERROR_CAPTURED_EVENT ERROR_STREAM_CAPTURE_INVALIDATED no graph
+event of a capture: query ERROR_CAPTURED_EVENT wait ERROR_INVALID_VALUE ERROR_STREAM_CAPTURE_INVALIDATED no graph
 capture with a stream that is not joined: ERROR_STREAM_CAPTURE_UNJOINED no graph none none
 capture ended in another stream: other ERROR_STREAM_CAPTURE_UNMATCHED no graph first ERROR_STREAM_CAPTURE_INVALIDATED no graph
 capture waits for an event from outside: ERROR_STREAM_CAPTURE_ISOLATION ERROR_STREAM_CAPTURE_INVALIDATED no graph
 two captures wait for each other: ERROR_STREAM_CAPTURE_MERGE ERROR_STREAM_CAPTURE_INVALIDATED no graph ERROR_STREAM_CAPTURE_INVALIDATED no graph
-capture ended by another thread: local, other thread: ERROR_STREAM_CAPTURE_WRONG_THREAD no graph own thread: SUCCESS graph relaxed, other thread: SUCCESS graph
+capture ended by another thread: local, other thread: ERROR_STREAM_CAPTURE_WRONG_THREAD no graph own thread: ERROR_ILLEGAL_STATE no graph relaxed, other thread: SUCCESS graph
 calls that may wait while a stream captures: global, other thread: ERROR_STREAM_CAPTURE_UNSUPPORTED ERROR_STREAM_CAPTURE_INVALIDATED no graph local, other thread: SUCCESS own: ERROR_STREAM_CAPTURE_UNSUPPORTED ERROR_STREAM_CAPTURE_INVALIDATED no graph relaxed, own: SUCCESS SUCCESS graph global, thread relaxed: SUCCESS was 2 SUCCESS graph
 allocation while a stream captures: global ERROR_STREAM_CAPTURE_UNSUPPORTED ERROR_STREAM_CAPTURE_INVALIDATED no graph relaxed SUCCESS SUCCESS graph
 wait for the context while a stream captures: ERROR_STREAM_CAPTURE_UNSUPPORTED ERROR_STREAM_CAPTURE_INVALIDATED no graph
-other streams while one captures: SUCCESS graph b
+other streams while one captures: ERROR_STREAM_CAPTURE_UNSUPPORTED ERROR_STREAM_CAPTURE_INVALIDATED no graph b
 stream destroyed while it captures: SUCCESS
 
 graph with every kind of node: 0 2 5 3 1 0 nodes 7 roots 1 abc 7 6
@@ -80,7 +80,7 @@ clone of a graph: another ERROR_INVALID_VALUE a
 graph within a graph: abcd
 events in a graph: ERROR_NOT_READY abc SUCCESS
 graph without nodes: a
-launch of a graph while its stream captures: nodes 3 abc
+launch of a graph while its stream captures: ERROR_STREAM_CAPTURE_UNSUPPORTED
 graphs that are refused: flags ERROR_INVALID_VALUE dependency of another graph ERROR_INVALID_VALUE no exec ERROR_INVALID_VALUE
 
 granularity of memory: minimum 2097152 recommended 2097152
@@ -90,7 +90,7 @@ memory mapped twice: 8 8 9 8
 memory released before it is unmapped: 4 4
 memory mapped again elsewhere: 6 6
 access to memory: not mapped ERROR_INVALID_VALUE mapped 0 writable 3 none 0
-mappings that are refused: half a page reserved ERROR_INVALID_VALUE half a page made ERROR_INVALID_VALUE more than there is mapped ERROR_INVALID_VALUE offset ERROR_INVALID_VALUE between pages ERROR_INVALID_VALUE nothing mapped ERROR_INVALID_VALUE access to what is not mapped ERROR_INVALID_VALUE unmapped what is not mapped ERROR_INVALID_VALUE mapped over ERROR_INVALID_VALUE half unmapped ERROR_INVALID_VALUE freed while mapped ERROR_INVALID_VALUE freed by cuMemFree ERROR_INVALID_VALUE half freed ERROR_INVALID_VALUE released nothing ERROR_INVALID_VALUE
+mappings that are refused: half a page reserved ERROR_INVALID_VALUE half a page made ERROR_INVALID_VALUE more than there is mapped ERROR_NOT_SUPPORTED offset ERROR_NOT_SUPPORTED between pages ERROR_INVALID_VALUE nothing mapped ERROR_INVALID_VALUE access to what is not mapped ERROR_INVALID_VALUE unmapped what is not mapped SUCCESS mapped over ERROR_INVALID_VALUE half unmapped ERROR_INVALID_VALUE freed while mapped ERROR_INVALID_VALUE freed by cuMemFree ERROR_INVALID_VALUE half freed ERROR_INVALID_VALUE released nothing ERROR_INVALID_VALUE
 )";
 
 }  // namespace gpushare::conformance

@@ -168,6 +168,19 @@ int run(uint64_t device) {
   bench.time("cuGreenCtxStreamCreate, launch beside", [&] { stream = bench.stream(green); }, true);
   bench.time(
       "first launch there, launch beside", [&] { launch(bench.empty(), {1, 1}, stream); }, true);
+  bench.time("64 times cuGreenCtxStreamCreate, a launch in each", [&] {
+    for (int i = 0; i < 64; ++i) launch(bench.empty(), {1, 1}, bench.stream(green));
+  });
+  bench.time("64 times cuStreamCreate, a launch in each", [&] {
+    for (int i = 0; i < 64; ++i) launch(bench.empty(), {1, 1}, session.new_stream());
+  });
+  bench.time("64 events made, recorded and waited for", [&] {
+    for (int i = 0; i < 64; ++i) {
+      check(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+      check(cuEventRecord(event, stream), "cuEventRecord");
+      check(cuStreamWaitEvent(bench.other(), event, 0), "cuStreamWaitEvent");
+    }
+  });
   bench.time(
       "cuGreenCtxDestroy, launch beside",
       [&] { check(cuGreenCtxDestroy(green), "cuGreenCtxDestroy"); }, true);

@@ -57,7 +57,7 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   const auto in = runtime.stream(context, stream);
   if (!found) return CUDA_ERROR_INVALID_VALUE;
   if (!in) return CUDA_ERROR_INVALID_HANDLE;
-  if (const auto taken = runtime.captures().take(context, *in, make_child(found->operations())))
-    return *taken;
+  if (runtime.captures().status(*in) != CU_STREAM_CAPTURE_STATUS_NONE)
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // as on an H200
   return found->launch(runtime, now.context, *in).first;
 }

@@ -151,7 +151,7 @@ CUresult cuEventSynchronize(CUevent event) {
   const auto found = runtime.events.find(event);
   if (!found) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult refused = runtime.captures().check_wait(*found); refused != CUDA_SUCCESS)
-    return refused;
+    return refused == CUDA_ERROR_CAPTURED_EVENT ? CUDA_ERROR_INVALID_VALUE : refused;
   const auto point = latest(*found);
   return point ? runtime.wait(context, {point->sequence}) : CUDA_SUCCESS;
 }

@@ -55,8 +55,13 @@ CUresult Captures::end(const Stream& stream, std::shared_ptr<Graph>* graph) {
   if (part == nullptr) return CUDA_ERROR_ILLEGAL_STATE;
   const std::shared_ptr<Capture> capture = part->capture;
   if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
-      capture->thread != std::this_thread::get_id())
+      capture->thread != std::this_thread::get_id()) {
+    // It is over all the same, as on an H200.
+    capture->is_over = true;
+    std::erase_if(parts_, [&](const auto& item) { return item.second.capture == capture; });
+    count_ = parts_.size();
     return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+  }
   if (capture->origin != &stream) {
     capture->is_invalid = true;
     return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
@@ -195,7 +200,7 @@ CUresult Captures::check_wait(const Context& context, const Stream& stream) {
   if (const CUresult refused = refuse_legacy(context, stream); refused != CUDA_SUCCESS)
     return refused;
   const Part* part = part_of(stream);
-  if (part == nullptr) return CUDA_SUCCESS;
+  if (part == nullptr) return refuse_unsafe();
   part->capture->is_invalid = true;
   return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
@@ -222,8 +227,14 @@ CUresult Captures::check_wait(Event& event) {
 }
 
 CUresult Captures::check_unsafe() {
-  if (count_ == 0 || mode_of_thread == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
+  if (count_ == 0) return CUDA_SUCCESS;
   const std::lock_guard lock(mutex_);
+  return refuse_unsafe();
+}
+
+// REQUIRES: mutex_ is held.
+CUresult Captures::refuse_unsafe() {
+  if (mode_of_thread == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
   CUresult result = CUDA_SUCCESS;
   for (auto& [stream, part] : parts_) {
     Capture& capture = *part.capture;

@@ -72,6 +72,7 @@ class Captures {
   };
 
   bool is_legacy_behind(const Context& context, const Stream& stream, const Stream& other) const;
+  CUresult refuse_unsafe();
   CUresult refuse_legacy(const Context& context, const Stream& stream);
   Part* part_of(const Stream& stream);
 

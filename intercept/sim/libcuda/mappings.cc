@@ -90,18 +90,22 @@ bool Mappings::range(uintptr_t address, size_t bytes, ByAddress::iterator* begin
   return bytes != 0 && reached == address + bytes;
 }
 
+// REQUIRES: mutex_ is held. All in one reservation.
+bool Mappings::is_reserved(uintptr_t address, size_t bytes) const {
+  auto found = reservations_.upper_bound(address);
+  if (found == reservations_.begin()) return false;
+  --found;
+  return address + bytes <= found->first + found->second;
+}
+
 CUresult Mappings::map(uintptr_t address, size_t bytes, size_t offset,
                        CUmemGenericAllocationHandle handle) {
   auto memory = made_.find(key(handle));
-  if (!memory || address % kGranularity != 0 || !is_whole(bytes) || offset != 0 ||
-      bytes > memory->bytes)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!memory || address % kGranularity != 0 || !is_whole(bytes)) return CUDA_ERROR_INVALID_VALUE;
+  // The driver's answer to a part of the memory; here also to one that begins at 0.
+  if (offset != 0 || bytes > memory->bytes) return CUDA_ERROR_NOT_SUPPORTED;
   const std::lock_guard lock(mutex_);
-  auto reserved = reservations_.upper_bound(address);
-  if (reserved == reservations_.begin()) return CUDA_ERROR_INVALID_VALUE;
-  --reserved;
-  if (address + bytes > reserved->first + reserved->second || !is_free(address, bytes))
-    return CUDA_ERROR_INVALID_VALUE;
+  if (!is_reserved(address, bytes) || !is_free(address, bytes)) return CUDA_ERROR_INVALID_VALUE;
   if (::mmap(at(address), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
              memory->file.get(), 0) == MAP_FAILED)
     return CUDA_ERROR_MAP_FAILED;
@@ -112,6 +116,9 @@ CUresult Mappings::map(uintptr_t address, size_t bytes, size_t offset,
 CUresult Mappings::unmap(uintptr_t address, size_t bytes) {
   const std::lock_guard lock(mutex_);
   ByAddress::iterator begin, end;
+  const bool is_nothing = address % kGranularity == 0 && is_whole(bytes) &&
+                          is_free(address, bytes) && is_reserved(address, bytes);
+  if (is_nothing) return CUDA_SUCCESS;
   if (!range(address, bytes, &begin, &end)) return CUDA_ERROR_INVALID_VALUE;
   for (auto each = begin; each != end; ++each) memory_.remove_mapped(at(each->first));
   map_nothing(at(address), bytes, MAP_FIXED);

@@ -52,6 +52,7 @@ class Mappings {
   };
   using ByAddress = std::map<uintptr_t, Mapping>;
 
+  bool is_reserved(uintptr_t address, size_t bytes) const;
   bool is_free(uintptr_t address, size_t bytes) const;
   // The first mapping and the one behind the last; false: they do not make up the range.
   bool range(uintptr_t address, size_t bytes, ByAddress::iterator* begin, ByAddress::iterator* end);
