@@ -15,7 +15,7 @@ void require(const Result<>& done) {
 }  // namespace
 
 Channels channels_of(Gpu& gpu, pid_t pid) {
-  const auto events = gpu.attach(pid);
+  const auto events = gpu.attach(pid)->finish();
   if (!events) throw Abort{events.error()};
   Channels found;
   std::vector<uint32_t> compute_groups;
