@@ -98,6 +98,22 @@ struct Stream {
   }
 };
 
+// One of another thread's streams, which cannot end while this lives.
+class Look {
+ public:
+  explicit Look(Stream& stream) : stream_(stream) {
+    stream.users.fetch_add(1, std::memory_order_seq_cst);
+  }
+  ~Look() { stream_.users.fetch_sub(1, std::memory_order_release); }
+  Look(const Look&) = delete;
+  Look& operator=(const Look&) = delete;
+
+  Stream::Kind kind() const { return stream_.kind.load(std::memory_order_seq_cst); }
+
+ private:
+  Stream& stream_;
+};
+
 struct Device {
   std::atomic<CUcontext> primary;  // null: not seen yet
   CUdevice ordinal;

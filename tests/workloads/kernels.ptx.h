@@ -17,7 +17,8 @@
 //   gs_stamps   *out += base[i * stride_bytes], folded
 //   gs_sms      sets the bit of every SM that runs a block in the words at `out`; a block stays for
 //               `units` units, so that the next one goes elsewhere
-//   gs_note     appends `value` to a list whose first word is its length; one thread, and nobody else
+//   gs_note     appends `value` to a list whose first word is its length; one thread, and nobody
+//   else
 //               at the same time
 #pragma once
 

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams: the order of the legacy default stream, where the driver does not make it.
+#include "intercept/shim/quiet.h"
+#include "intercept/shim/streams.h"
+
+namespace gpushare::shim {
+
+// Of one that captures nothing runs, so nothing waits.
+bool Streams::is_capturing(const Stream& stream) const {
+  if (captures_.load(std::memory_order_relaxed) == 0) return false;
+  CUstreamCaptureStatus status{};
+  return driver_->cuStreamIsCapturing(stream.physical(), &status) != CUDA_SUCCESS ||
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+void Streams::order_with_legacy(Stream& stream, Use use) {
+  const Stream::Kind kind = stream.kind.load(std::memory_order_relaxed);
+  Device& device = *stream.device;
+  if (kind == Stream::Kind::kLegacy) {
+    if (use != Use::kWait) stream.legacy_operations.fetch_add(1, std::memory_order_relaxed);
+    if (device.away.load(std::memory_order_relaxed) != 0) gather(stream);
+    return;
+  }
+  if (kind == Stream::Kind::kNonBlocking || use == Use::kWait) return;
+  if (!stream.is_dirty.load(std::memory_order_relaxed))
+    stream.is_dirty.store(true, std::memory_order_relaxed);
+  const uint64_t operations = device.legacy.legacy_operations.load(std::memory_order_relaxed);
+  if (stream.legacy_operations.load(std::memory_order_relaxed) == operations) return;
+  stream.legacy_operations.store(operations, std::memory_order_relaxed);
+  const bool is_legacy_home = device.legacy.place.load(std::memory_order_relaxed) == 0;
+  if (is_legacy_home && stream.place.load(std::memory_order_relaxed) == 0) return;
+  if (is_capturing(stream)) return;
+  const KeepErrno errno_of_the_program;
+  // An event in the legacy stream's home would be behind all blocking streams there, and this
+  // stream need not be. One in its own home is behind the legacy stream alone.
+  chain(stream,
+        is_legacy_home ? stream.at[0].load(std::memory_order_relaxed) : device.legacy.physical(),
+        stream.physical());
+}
+
+// REQUIRES: some stream of the device is away.
+void Streams::gather(Stream& legacy) {
+  const KeepErrno errno_of_the_program;
+  Device& device = *legacy.device;
+  const bool is_legacy_home = legacy.place.load(std::memory_order_relaxed) == 0;
+  const CUstream here = legacy.physical();
+  bool is_home_gathered = is_legacy_home;
+  if (device.has_left_work.exchange(false, std::memory_order_relaxed) && !is_legacy_home) {
+    is_home_gathered = true;
+    chain(legacy, GS_CU_STREAM_LEGACY, here);
+  }
+  for (Stream* each = all_.load(std::memory_order_acquire); each != nullptr; each = each->next) {
+    if (each->device != &device) continue;
+    const Look look(*each);
+    if (look.kind() != Stream::Kind::kBlocking || is_capturing(*each) ||
+        !each->is_dirty.exchange(false, std::memory_order_relaxed))
+      continue;
+    // The driver's own legacy stream stands for all that are at home, also for other threads' own.
+    const bool is_at_home = each->place.load(std::memory_order_acquire) == 0;
+    if (is_at_home && is_home_gathered) continue;
+    is_home_gathered |= is_at_home;
+    chain(legacy, is_at_home ? GS_CU_STREAM_LEGACY : each->physical(), here);
+  }
+}
+
+CUresult Streams::refusal_of(const Stream& legacy, bool ends_captures) {
+  if (captures_.load(std::memory_order_relaxed) == 0 ||
+      legacy.kind.load(std::memory_order_relaxed) != Stream::Kind::kLegacy)
+    return CUDA_SUCCESS;
+  const KeepErrno errno_of_the_program;
+  CUresult result = CUDA_SUCCESS;
+  for (Stream* each = all_.load(std::memory_order_acquire); each != nullptr; each = each->next) {
+    if (each->device != legacy.device) continue;
+    const Look look(*each);
+    if (look.kind() != Stream::Kind::kBlocking || !is_capturing(*each)) continue;
+    // It is refused, and makes the capture invalid.
+    if (ends_captures) driver_->cuStreamQuery(each->physical());
+    result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  }
+  return result;
+}
+
+void Streams::home_waits(Stream& stream) {
+  const KeepErrno errno_of_the_program;
+  chain(stream, stream.physical(), stream.at[0].load(std::memory_order_relaxed));
+}
+
+void Streams::waits_for_home(Stream& stream) {
+  const KeepErrno errno_of_the_program;
+  chain(stream, stream.at[0].load(std::memory_order_relaxed), stream.physical());
+}
+
+}  // namespace gpushare::shim
