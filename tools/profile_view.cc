@@ -23,8 +23,13 @@ std::string time_text(double us) {
   return micros_text(static_cast<uint64_t>(std::max(1.0, std::round(us))));
 }
 
+// Without the folders of the program, which may fill the line.
 std::string heading(const Sweep& sweep) {
-  return fmt::format("{} on {}", printable(sweep.command), printable(sweep.gpu));
+  const std::string& command = sweep.command;
+  const size_t folder = command.rfind('/', command.find(' '));
+  return fmt::format("{} on {}",
+                     printable(command.substr(folder == std::string::npos ? 0 : folder + 1)),
+                     printable(sweep.gpu));
 }
 
 // Column, 0-based, in which `us` ends.
