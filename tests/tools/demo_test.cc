@@ -272,7 +272,7 @@ TEST(Demo, AnInterruptStopsEverything) {
   while (demo.err_so_far().find("warm-up") == std::string::npos &&
          MonotonicClock().now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  ::kill(demo.pid(), SIGINT);
+  demo.send(SIGINT);
   const ToolResult result = demo.wait();
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("interrupted"));

@@ -377,7 +377,7 @@ TEST(GpushareTrace, InterruptedItWritesWhatItHas) {
   while (agent.requests().size() < 2 && MonotonicClock().now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   ASSERT_GE(agent.requests().size(), 2u) << tool.err_so_far();
-  ::kill(tool.pid(), SIGINT);
+  tool.send(SIGINT);
   const ToolResult result = tool.wait();
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(TempDir::read(dir.at("t.json")).find("\"traceEvents\""), std::string::npos);

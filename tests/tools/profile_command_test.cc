@@ -22,7 +22,7 @@ class ProfileCommand : public ::testing::Test {
     for (int i = 0; i < 2000 && !std::filesystem::exists(socket_); ++i)
       std::this_thread::sleep_for(10ms);
   }
-  ~ProfileCommand() override { ::kill(simulation_.pid(), SIGTERM); }
+  ~ProfileCommand() override { simulation_.send(SIGTERM); }
 
   ToolResult profile(std::vector<std::string> options, const std::string& how) {
     options.insert(options.begin(), "profile");

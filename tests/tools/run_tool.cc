@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -66,6 +67,10 @@ RunningTool::~RunningTool() {
   if (pid_ > 0) wait();
   std::filesystem::remove(out_file_);
   std::filesystem::remove(err_file_);
+}
+
+void RunningTool::send(int signal) const {
+  if (pid_ > 0) ::kill(pid_, signal);
 }
 
 std::string RunningTool::err_so_far() const { return TempDir::read(err_file_); }

@@ -30,7 +30,10 @@ class RunningTool {
   RunningTool(const RunningTool&) = delete;
   RunningTool& operator=(const RunningTool&) = delete;
 
+  // -1: it did not start, or was waited for.
   pid_t pid() const { return pid_; }
+  // Nothing to one that does not run: kill(-1) would reach every process there is.
+  void send(int signal) const;
   std::string err_so_far() const;
   ToolResult wait();
 
