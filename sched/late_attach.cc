@@ -15,6 +15,7 @@ constexpr int kMostRepeats = 3;
 }  // namespace
 
 void LateAttach::look_at_all() {
+  current_.is_outdated = true;  // what is being found may be older than what was missed
   for (const pid_t pid : gpu_.users()) add(pid);
 }
 

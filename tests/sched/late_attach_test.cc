@@ -112,6 +112,17 @@ TEST_F(LateAttachTest, WhatHappensMeanwhileIsNotUndone) {
   EXPECT_EQ(registry_.find(10)->holders[0].groups.size(), 2u);
 }
 
+TEST_F(LateAttachTest, ASearchUnderWayWhenEventsAreLostBeginsAgain) {
+  add(10, 3);
+  late_.look_at_all();
+  ASSERT_TRUE(late_.advance(500us));
+  late_.look_at_all();
+  while (late_.advance(500us)) {
+  }
+  EXPECT_THAT(gpu_.begun, ElementsAre(10, 10));
+  EXPECT_THAT(known(), ElementsAre(10));
+}
+
 TEST_F(LateAttachTest, BelievesARestlessProcessAtLast) {
   add(10, 2);
   late_.look_at_all();
