@@ -4,30 +4,10 @@
 namespace gpushare::shim {
 namespace {
 
-// A function of the driver, looked up once.
-template <class Function>
-class Asked {
- public:
-  explicit constexpr Asked(const char* name) : name_(name) {}
-
-  Function get() {
-    Function known = known_.load(std::memory_order_relaxed);
-    if (known == nullptr) {
-      known = reinterpret_cast<Function>(driver_function(name_));
-      known_.store(known, std::memory_order_relaxed);
-    }
-    return known;
-  }
-
- private:
-  const char* const name_;
-  std::atomic<Function> known_{nullptr};
-};
-
 using GetFlags = CUresult (*)(unsigned*);
 using GetAttributes = CUresult (*)(unsigned, CUpointer_attribute*, void**, CUdeviceptr);
-constinit Asked<GetFlags> get_flags("cuCtxGetFlags");
-constinit Asked<GetAttributes> get_attributes("cuPointerGetAttributes");
+constinit DriverFunction<GetFlags> get_flags("cuCtxGetFlags");
+constinit DriverFunction<GetAttributes> get_attributes("cuPointerGetAttributes");
 
 }  // namespace
 

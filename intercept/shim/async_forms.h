@@ -7,7 +7,6 @@
 // back. Part of wrappers.cc.
 #pragma once
 
-#include <atomic>
 #include <type_traits>
 
 #include "intercept/shim/lookup.h"
@@ -52,13 +51,8 @@ auto async_form_of(const StreamUse& use, const Parameters&... arguments) {
     return true;
   };
   if (!may_context_go_on() || !(is_plain(arguments) && ...)) return Form{nullptr};
-  static constinit std::atomic<Form> found{nullptr};
-  Form form = found.load(std::memory_order_relaxed);
-  if (form == nullptr) {
-    form = reinterpret_cast<Form>(driver_function(async_form<index>));
-    found.store(form, std::memory_order_relaxed);
-  }
-  return form;
+  static constinit DriverFunction<Form> form(async_form<index>);
+  return form.get();
 }
 
 }  // namespace gpushare::shim

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "intercept/shim/copies.h"
 
-#include <atomic>
-
 #include "intercept/shim/lookup.h"
 
 namespace gpushare::shim {
@@ -14,15 +12,11 @@ constexpr int kMemoryType = 2;
 
 bool is_of_host(CUdeviceptr pointer) {
   using Ask = CUresult (*)(void*, int, CUdeviceptr);
-  static constinit std::atomic<Ask> ask{nullptr};
-  Ask known = ask.load(std::memory_order_relaxed);
-  if (known == nullptr) {
-    known = reinterpret_cast<Ask>(driver_function("cuPointerGetAttribute"));
-    if (known == nullptr) return false;
-    ask.store(known, std::memory_order_relaxed);
-  }
+  static constinit DriverFunction<Ask> function("cuPointerGetAttribute");
+  const Ask ask = function.get();
+  if (ask == nullptr) return false;
   unsigned type = 0;
-  const CUresult result = known(&type, kMemoryType, pointer);
+  const CUresult result = ask(&type, kMemoryType, pointer);
   // It knows nothing of ordinary memory.
   return result == CUDA_ERROR_INVALID_VALUE || (result == CUDA_SUCCESS && type == kHost);
 }

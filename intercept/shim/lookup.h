@@ -3,12 +3,33 @@
 // wrapper where a feature needs it, else exactly what it would have got without us.
 #pragma once
 
+#include <atomic>
+
 #include "intercept/shim/table.h"
 
 namespace gpushare::shim {
 
 // The driver's own function of that name; null while no driver is loaded, or where it has none.
 void* driver_function(const char* symbol);
+
+// One of them, looked up once; of any thread.
+template <class Function>
+class DriverFunction {
+ public:
+  explicit constexpr DriverFunction(const char* symbol) : symbol_(symbol) {}
+  Function get() {  // null as above; then it is looked up again
+    Function known = known_.load(std::memory_order_relaxed);
+    if (known == nullptr) {
+      known = reinterpret_cast<Function>(driver_function(symbol_));
+      known_.store(known, std::memory_order_relaxed);
+    }
+    return known;
+  }
+
+ private:
+  const char* const symbol_;
+  std::atomic<Function> known_{nullptr};
+};
 
 // What the program gets instead of `function`, which it found for this hook.
 void* substitute(int index, void* function);

@@ -57,6 +57,16 @@ class OnTheSimulatedGpu : public testing::Test {
     return std::make_unique<Program>(command, environment);
   }
 
+  // All programs are to be in these groups. False: this one did not follow.
+  static bool goes_to(ShimRig& rig, const Program& program, uint64_t groups) {
+    rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
+    return ShimRig::eventually([&] {
+      uint64_t applied = ~groups;
+      rig.with_slot(program.pid(), [&](ShimSlot& slot) { applied = slot.gpus[0].applied.load(); });
+      return applied == groups;
+    });
+  }
+
   static Json last_line(const Outcome& outcome) {
     const std::string text = outcome.out.substr(0, outcome.out.find_last_not_of('\n') + 1);
     return Json::parse(text.substr(text.rfind('\n') + 1), nullptr, false);

@@ -132,12 +132,7 @@ TEST_P(CopyPartitions, AreFollowedByCopiesAndFillsAlone) {
                              &rig);
   ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 0; }));
   for (const uint64_t groups : {0b110, 0, 0b1}) {
-    rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
-    EXPECT_TRUE(ShimRig::eventually([&] {
-      uint64_t applied = ~groups;
-      rig.with_slot(program->pid(), [&](ShimSlot& slot) { applied = slot.gpus[0].applied.load(); });
-      return applied == groups;
-    })) << groups;
+    EXPECT_TRUE(goes_to(rig, *program, groups)) << groups;
   }
   EXPECT_FALSE(program->has_ended());
 }
@@ -222,12 +217,7 @@ TEST_F(OnTheSimulatedGpu, PartitionsThatAreNotUsedMakeRoom) {
   const auto program = start({"sms", "--launches", "1000000", "--units", "20"}, &rig);
   ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 0; }));
   for (uint64_t groups = 1; groups <= 20; ++groups) {
-    rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups << 2); });
-    EXPECT_TRUE(ShimRig::eventually([&] {
-      uint64_t applied = 0;
-      rig.with_slot(program->pid(), [&](ShimSlot& slot) { applied = slot.gpus[0].applied.load(); });
-      return applied == groups << 2;
-    })) << groups;
+    EXPECT_TRUE(goes_to(rig, *program, groups << 2)) << groups;
   }
   EXPECT_FALSE(program->has_ended());
 }
@@ -240,12 +230,7 @@ TEST_F(OnTheSimulatedGpu, AProgramWhoseQueueNeverEndsFollows) {
       start({"spin", "--seconds", "600", "--kernel-us", "500", "--depth", "8"}, &rig);
   ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 20; }));
   for (const uint64_t groups : {0b1000u, 0b10000u, 0b1100u}) {
-    rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
-    EXPECT_TRUE(ShimRig::eventually([&] {
-      uint64_t applied = 0;
-      rig.with_slot(program->pid(), [&](ShimSlot& slot) { applied = slot.gpus[0].applied.load(); });
-      return applied == groups;
-    })) << groups;
+    EXPECT_TRUE(goes_to(rig, *program, groups)) << groups;
   }
   EXPECT_FALSE(program->has_ended());
 }

@@ -4,7 +4,6 @@
 // 15 groups of 8 and 12 SMs; here all 16 whole groups but the last).
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
 #include <cstring>
 
 #include "intercept/sim/libcuda/api.h"
@@ -111,8 +110,7 @@ CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx green, unsigned fla
   const auto context = runtime->contexts.find(reinterpret_cast<CUcontext>(found->context));
   if (!context) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
   // The driver does now and then, when it has to make room: always where what may go wrong shall.
-  if (std::getenv("GPUSHARE_SIM_STRICT") != nullptr)
-    runtime->wait(*context, runtime->pending(*context));
+  if (Runtime::is_strict()) runtime->wait(*context, runtime->pending(*context));
   const auto created = runtime->new_stream(*context, flags);
   created->sm_groups = found->sm_groups;
   *stream = runtime->streams.add(created);

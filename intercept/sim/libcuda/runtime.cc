@@ -260,7 +260,7 @@ std::shared_ptr<Stream> Runtime::stream(Context& context, CUstream handle) {
   auto found = streams.find(handle);
   if (found && found->context == number_of(context.handle)) return found;
   // The real driver may fall over it.
-  if (std::getenv("GPUSHARE_SIM_STRICT") != nullptr) {
+  if (is_strict()) {
     std::fprintf(stderr, "libcuda (simulated GPU): a stream that has ended, or never was\n");
     std::abort();
   }

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -39,6 +40,8 @@ struct Node;
 
 class Runtime {
  public:
+  // GPUSHARE_SIM_STRICT is set: what the real driver may do wrong or late, this one does.
+  static bool is_strict() { return std::getenv("GPUSHARE_SIM_STRICT") != nullptr; }
   ~Runtime();
 
   // Runs when the work has ended, before anyone sees that. It may submit and stop, not wait.
