@@ -5,6 +5,7 @@
 
 #include "tests/workloads/flags.h"
 #include "tests/workloads/gpu_session.h"
+#include "tests/workloads/green_context.h"
 #include "tests/workloads/json_line.h"
 #include "tests/workloads/quantiles.h"
 
@@ -38,27 +39,13 @@ Settings read_settings(int argc, char** argv) {
   return s;
 }
 
-CUgreenCtx green_context(const GpuSession& session, unsigned sms) {
-  CUdevResource all{}, part{}, rest{};
-  unsigned parts = 1;
-  CUdevResourceDesc description = nullptr;
-  CUgreenCtx green = nullptr;
-  check(cuDeviceGetDevResource(session.device(), &all, CU_DEV_RESOURCE_TYPE_SM),
-        "cuDeviceGetDevResource");
-  check(cuDevSmResourceSplitByCount(&part, &parts, &all, &rest, 0, sms),
-        "cuDevSmResourceSplitByCount");
-  check(cuDevResourceGenerateDesc(&description, &part, 1), "cuDevResourceGenerateDesc");
-  check(cuGreenCtxCreate(&green, description, session.device(), CU_GREEN_CTX_DEFAULT_STREAM),
-        "cuGreenCtxCreate");
-  return green;
-}
-
 class Launcher {
  public:
   // It ends with the process, and so does the green context.
   Launcher(const GpuSession& session, const Settings& s) : kernel_(session.kernel("gs_empty")) {
+    const auto sms = static_cast<unsigned>(s.green_sms);
     const CUgreenCtx green =
-        s.green_sms == 0 ? nullptr : green_context(session, static_cast<unsigned>(s.green_sms));
+        sms == 0 ? nullptr : green_context(session, describe_sms(session, sms));
     for (uint64_t i = 0; i < s.streams; ++i)
       streams_.push_back(green == nullptr ? session.new_stream() : stream_in(green));
   }
@@ -92,12 +79,6 @@ class Launcher {
 
  private:
   static constexpr LaunchShape kShape{1, 32};
-  static CUstream stream_in(CUgreenCtx green) {
-    CUstream stream = nullptr;
-    check(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0),
-          "cuGreenCtxStreamCreate");
-    return stream;
-  }
   CUstream stream(uint64_t i) const { return streams_[i % streams_.size()]; }
 
   const CUfunction kernel_;

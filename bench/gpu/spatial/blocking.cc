@@ -12,6 +12,7 @@
 
 #include "tests/workloads/flags.h"
 #include "tests/workloads/gpu_session.h"
+#include "tests/workloads/green_context.h"
 #include "tests/workloads/json_line.h"
 
 namespace gpushare::workloads {
@@ -42,8 +43,7 @@ constexpr uint64_t kHold = 1'000'000'000, kBlocked = kHold / 2;
 class Bench {
  public:
   explicit Bench(const GpuSession& session)
-      : session_(session),
-        empty_(session.kernel("gs_empty")),
+      : empty_(session.kernel("gs_empty")),
         note_(session.kernel("gs_note")),
         held_(session.new_stream()),
         other_(session.new_stream()) {
@@ -102,30 +102,6 @@ class Bench {
   CUstream other() const { return other_; }
   CUdeviceptr word() const { return on_gpu_ + 1024; }
 
-  CUdevResourceDesc describe(unsigned sms) const {
-    CUdevResource all{}, part{}, rest{};
-    unsigned parts = 1;
-    CUdevResourceDesc description = nullptr;
-    check(cuDeviceGetDevResource(session_.device(), &all, CU_DEV_RESOURCE_TYPE_SM),
-          "cuDeviceGetDevResource");
-    check(cuDevSmResourceSplitByCount(&part, &parts, &all, &rest, 0, sms),
-          "cuDevSmResourceSplitByCount");
-    check(cuDevResourceGenerateDesc(&description, &part, 1), "cuDevResourceGenerateDesc");
-    return description;
-  }
-  CUgreenCtx green(CUdevResourceDesc description) const {
-    CUgreenCtx made = nullptr;
-    check(cuGreenCtxCreate(&made, description, session_.device(), CU_GREEN_CTX_DEFAULT_STREAM),
-          "cuGreenCtxCreate");
-    return made;
-  }
-  static CUstream stream(CUgreenCtx green) {
-    CUstream made = nullptr;
-    check(cuGreenCtxStreamCreate(&made, green, CU_STREAM_NON_BLOCKING, 0),
-          "cuGreenCtxStreamCreate");
-    return made;
-  }
-
  private:
   void hold() {
     *static_cast<volatile uint32_t*>(stop_) = 0;
@@ -133,7 +109,6 @@ class Bench {
   }
   void let_go() { *static_cast<volatile uint32_t*>(stop_) = 1; }
 
-  const GpuSession& session_;
   CUcontext context_ = nullptr;
   CUfunction hold_ = nullptr;
   const CUfunction empty_, note_;
@@ -147,12 +122,12 @@ int run(uint64_t device) {
   Bench bench(session);
   bench.time("a launch in another stream", [&] { launch(bench.empty(), {1, 1}, bench.other()); });
   CUdevResourceDesc description = nullptr;
-  bench.time("split and describe", [&] { description = bench.describe(8); });
+  bench.time("split and describe", [&] { description = describe_sms(session, 8); });
   CUgreenCtx green = nullptr;
-  bench.time("cuGreenCtxCreate", [&] { green = bench.green(description); });
+  bench.time("cuGreenCtxCreate", [&] { green = green_context(session, description); });
   CUstream stream = nullptr;
-  bench.time("cuGreenCtxStreamCreate", [&] { stream = bench.stream(green); });
-  bench.time("another cuGreenCtxStreamCreate", [&] { bench.stream(green); });
+  bench.time("cuGreenCtxStreamCreate", [&] { stream = stream_in(green); });
+  bench.time("another cuGreenCtxStreamCreate", [&] { stream_in(green); });
   bench.time("first launch there", [&] { launch(bench.empty(), {1, 1}, stream); });
   bench.time("second launch there", [&] { launch(bench.empty(), {1, 1}, stream); });
   bench.time("first launch of another kernel there",
@@ -164,12 +139,13 @@ int run(uint64_t device) {
     check(cuStreamWaitEvent(bench.other(), event, 0), "cuStreamWaitEvent");
   });
   bench.time(
-      "cuGreenCtxCreate, launch beside", [&] { green = bench.green(bench.describe(16)); }, true);
-  bench.time("cuGreenCtxStreamCreate, launch beside", [&] { stream = bench.stream(green); }, true);
+      "cuGreenCtxCreate, launch beside",
+      [&] { green = green_context(session, describe_sms(session, 16)); }, true);
+  bench.time("cuGreenCtxStreamCreate, launch beside", [&] { stream = stream_in(green); }, true);
   bench.time(
       "first launch there, launch beside", [&] { launch(bench.empty(), {1, 1}, stream); }, true);
   bench.time("64 times cuGreenCtxStreamCreate, a launch in each", [&] {
-    for (int i = 0; i < 64; ++i) launch(bench.empty(), {1, 1}, bench.stream(green));
+    for (int i = 0; i < 64; ++i) launch(bench.empty(), {1, 1}, stream_in(green));
   });
   bench.time("64 times cuStreamCreate, a launch in each", [&] {
     for (int i = 0; i < 64; ++i) launch(bench.empty(), {1, 1}, session.new_stream());

@@ -8,10 +8,8 @@ both have launched a kernel that ran on their new SMs: the one that grows may on
 them. Needs root, a GPU and no other user of it.
 """
 import argparse
-import datetime
 import json
 import pathlib
-import platform
 import random
 import socket
 import subprocess
@@ -21,6 +19,7 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from record import origin
 from table import Agent
 
 
@@ -96,10 +95,7 @@ def main():
                 program.process.wait()
             agent.end()
     took.sort()
-    gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
-                         capture_output=True, text=True).stdout.strip().split(", ")
-    result = {"date": datetime.date.today().isoformat(), "gpu": gpu[0], "driver": gpu[-1], "kernel": platform.release(),
-              "commit": options.commit, "command": "bench/gpu/spatial/effect.py " + " ".join(sys.argv[1:]),
+    result = {**origin("effect.py", options.commit),
               "times": len(took), "p50_ms": round(took[len(took) // 2], 3),
               "p99_ms": round(took[int(len(took) * 0.99)], 3), "max_ms": round(took[-1], 3),
               "all_ms": [round(one, 2) for one in took]}

@@ -13,13 +13,13 @@ turn, several times, medians.
 Needs a GPU and no other user of it.
 """
 import argparse
-import datetime
 import json
 import pathlib
-import platform
 import statistics
 import subprocess
 import sys
+
+from record import origin
 
 
 # Of 8 groups of 15, as neighbours. The first move to each makes a partition, when the GPU is at rest.
@@ -90,12 +90,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--commit", default="unknown")
     options = parser.parse_args()
-    result = {"date": datetime.date.today().isoformat(), "kernel": platform.release(), "commit": options.commit,
-              "command": "bench/gpu/spatial/moves.py " + " ".join(sys.argv[1:])}
-    gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
-                         capture_output=True, text=True).stdout.strip().split(", ")
-    result |= {"gpu": gpu[0], "driver": gpu[-1], "gaps": gaps(options.build, options.kernels, options.kernel_us),
-               "launch": launches(options.build, options.rounds)}
+    result = {**origin("moves.py", options.commit),
+              "gaps": gaps(options.build, options.kernels, options.kernel_us),
+              "launch": launches(options.build, options.rounds)}
     for row in result["gaps"] + result["launch"]:
         print(json.dumps(row))
     if options.json:

@@ -8,15 +8,15 @@ root, python3 with torch and torchvision, and no other user of the GPU. Each mea
 are warm.
 """
 import argparse
-import datetime
 import json
 import os
 import pathlib
-import platform
 import subprocess
 import sys
 import tempfile
 import time
+
+from record import origin
 
 PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs.py"
 CONFIG = '[gpu.0]\nsharing = "spatial"\n[tenant.a]\nsm_percent = {}\n[tenant.b]\nsm_percent = {}\n'
@@ -123,12 +123,8 @@ def main():
 
     def keep():
         if options.json:
-            gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
-                                 capture_output=True, text=True).stdout.strip().split(", ")
             options.json.write_text(json.dumps({
-                "date": datetime.date.today().isoformat(), "gpu": gpu[0], "driver": gpu[-1],
-                "kernel": platform.release(), "commit": options.commit,
-                "command": "bench/gpu/spatial/table.py " + " ".join(sys.argv[1:]), "seconds": options.seconds,
+                **origin("table.py", options.commit), "seconds": options.seconds,
                 "rows": rows}, indent=1) + "\n")
 
     for row in options.only.split(","):
