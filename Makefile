@@ -33,7 +33,7 @@ VERSION := 0.1.0
 COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 
 WARN := -Wall -Wextra -Wshadow -Werror
-CPPFLAGS := -I. -I$(O)/gen -DFMT_HEADER_ONLY -DSPDLOG_FMT_EXTERNAL -DBOOST_ASIO_NO_DEPRECATED
+CPPFLAGS := -I. -I$(O)/gen -DSPDLOG_FMT_EXTERNAL -DBOOST_ASIO_NO_DEPRECATED
 # A test program's own code is compiled once and run once: not worth an optimizer's time.
 # Sanitizers double an optimizer's time, and what they find needs none. -g1 is enough for
 # a backtrace and takes a quarter less time than -g; `make OPTIMIZE='-O0 -g'` is for a debugger.
@@ -47,6 +47,9 @@ CFLAGS := -std=c11 -O2 -g -fPIC $(WARN)
 LDFLAGS := $(if $(SAN),-fsanitize=$(SAN),-static-libstdc++) -pthread
 compat_object := $(O)/obj/shmctl/compat/arc4random.o
 all_objects += $(compat_object)
+# Last of every program's libraries.
+formatting := lib/libformatting.a
+formatting_source := shmctl/compat/fmt.cc
 
 # --- what fragments call ------------------------------------------------------------------------
 # $(call library,lib/libx.a,SOURCES)           static library
@@ -74,10 +77,10 @@ library = $(eval $(call library_rule,$(1),$(2)))
 
 define link_rule
 all_objects += $(call objects,$(2))
-$(O)/$(1): $(call objects,$(2)) $(addprefix $(O)/,$(3)) $(compat_object) $(call parts,$(1),$(2) $(3) $(4))
+$(O)/$(1): $(call objects,$(2)) $(addprefix $(O)/,$(3) $(formatting)) $(compat_object) $(call parts,$(1),$(2) $(3) $(4))
 	$$(call say,LINK,$(1))
 	@mkdir -p $$(@D)
-	$$(Q)$$(CXX) $$(LDFLAGS) -o $$@ $(call objects,$(2)) $(addprefix $(O)/,$(3)) $(compat_object) $(4)
+	$$(Q)$$(CXX) $$(LDFLAGS) -o $$@ $(call objects,$(2)) $(addprefix $(O)/,$(3) $(formatting)) $(compat_object) $(4)
 endef
 define program_rule
 programs += $(O)/$(1)
@@ -103,17 +106,29 @@ fuzz_objects = $(patsubst %.cc,$(O)/fuzz/%.o,$(1))
 define fuzzer_rule
 fuzzers += $(O)/bin/fuzz/$(1)
 all_fuzz_objects += $(call fuzz_objects,$(2))
-$(O)/bin/fuzz/$(1): $(call fuzz_objects,$(2)) $(call parts,bin/fuzz/$(1),$(2))
+$(O)/bin/fuzz/$(1): $(call fuzz_objects,$(2) $(formatting_source)) $(call parts,bin/fuzz/$(1),$(2))
 	$$(call say,LINK,bin/fuzz/$(1))
 	@mkdir -p $$(@D)
-	$$(Q)$$(CLANGXX) $$(FUZZ_FLAGS) -o $$@ $(call fuzz_objects,$(2))
+	$$(Q)$$(CLANGXX) $$(FUZZ_FLAGS) -o $$@ $(call fuzz_objects,$(2) $(formatting_source))
 endef
 fuzzer = $(eval $(call fuzzer_rule,$(1),$(2)))
 
-$(O)/obj/%.o: %.cc
+# Expanded here, so that no target's own flags are in it. What follows -Xclang, and the sloppiness, are
+# what ccache wants.
+ifneq ($(SAN),)
+precompiled := $(O)/obj/precompiled.pch
+precompile := $(CXX) $(CPPFLAGS) $(CXXFLAGS) -Xclang -fno-pch-timestamp -fpch-instantiate-templates
+export CCACHE_SLOPPINESS := pch_defines,time_macros
+$(precompiled): tests/support/precompiled.h
 	$(call say,CXX,$<)
 	@mkdir -p $(@D)
-	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c -o $@ $<
+	$(Q)$(precompile) -x c++-header -o $@ $<
+endif
+
+$(O)/obj/%.o: %.cc $(precompiled)
+	$(call say,CXX,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(addprefix -include-pch ,$(precompiled)) -MMD -MP -c -o $@ $<
 
 $(O)/fuzz/%.o: %.cc
 	$(call say,FUZZ,$<)

@@ -2,3 +2,4 @@
 $(call library,lib/libshmctl.a,$(wildcard shmctl/*.cc shmctl/base/*.cc))
 $(O)/obj/shmctl/base/version.o: CPPFLAGS += -DGS_VERSION=\"$(VERSION)\" -DGS_COMMIT=\"$(COMMIT)\"
 $(O)/fuzz/shmctl/base/version.o: CPPFLAGS += -DGS_VERSION=\"$(VERSION)\" -DGS_COMMIT=\"$(COMMIT)\"
+$(call library,$(formatting),$(formatting_source))

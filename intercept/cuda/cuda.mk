@@ -11,7 +11,7 @@ libcuda_standin := lib/sim/libcuda.so.1
 libcuda_standin_sources := $(wildcard intercept/sim/libcuda/*.cc)
 all_objects += $(call objects,$(libcuda_standin_sources))
 extra_targets += $(O)/$(libcuda_standin)
-$(O)/$(libcuda_standin): $(call objects,$(libcuda_standin_sources)) $(O)/lib/libsimclient.a $(compat_object) intercept/sim/libcuda/libcuda.map
+$(O)/$(libcuda_standin): $(call objects,$(libcuda_standin_sources)) $(addprefix $(O)/,lib/libsimclient.a $(formatting)) $(compat_object) intercept/sim/libcuda/libcuda.map
 	$(call say,LINK,$(libcuda_standin))
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(LDFLAGS) -shared -Wl,-Bsymbolic -Wl,-soname,libcuda.so.1 -Wl,--version-script=intercept/sim/libcuda/libcuda.map $(if $(SAN),,-Wl$(comma)--no-undefined) -o $@ $(filter %.o %.a,$^)

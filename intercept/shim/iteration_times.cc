@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "intercept/shim/iteration_times.h"
 
+#include <algorithm>
+
 namespace gpushare::shim {
 namespace {
 
@@ -11,6 +13,8 @@ constexpr uint32_t kFollow = 16;
 }  // namespace
 
 void IterationTimes::add(uint64_t period_ns, uint64_t busy_ns) {
+  period_ns = std::min(period_ns, kLongestNs);
+  busy_ns = std::min(busy_ns, kLongestNs);
   if (count_ < kMemory) ++count_;
   mean_ += (static_cast<double>(period_ns) - mean_) / count_;
   busy_ += (static_cast<double>(busy_ns) - busy_) / count_;
@@ -18,8 +22,7 @@ void IterationTimes::add(uint64_t period_ns, uint64_t busy_ns) {
   const uint64_t value = period_ns | kParts;
   const uint32_t octave = 63 - static_cast<uint32_t>(__builtin_clzll(value));
   const uint32_t part = static_cast<uint32_t>(value >> (octave - 3)) & (kParts - 1);
-  const uint32_t bucket = octave < kOctaves ? octave * kParts + part : kOctaves * kParts - 1;
-  ++buckets_[bucket];
+  ++buckets_[octave * kParts + part];
   if (++in_histogram_ >= kHalveAt) {
     in_histogram_ = 0;
     for (uint16_t& bucket_count : buckets_) in_histogram_ += bucket_count /= 2;

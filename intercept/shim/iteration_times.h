@@ -8,7 +8,11 @@
 namespace gpushare::shim {
 
 class IterationTimes {
+  static constexpr uint32_t kOctaves = 40, kParts = 8;
+
  public:
+  static constexpr uint64_t kLongestNs = (1ULL << kOctaves) - 1;  // 18 minutes
+  // What is longer than kLongestNs counts as that.
   void add(uint64_t period_ns, uint64_t busy_ns);
   uint64_t mean_ns() const { return static_cast<uint64_t>(mean_); }
   uint64_t busy_ns() const { return static_cast<uint64_t>(busy_); }
@@ -16,8 +20,6 @@ class IterationTimes {
   uint64_t p99_ns() const { return p99_ns_; }
 
  private:
-  static constexpr uint32_t kOctaves = 40, kParts = 8;
-
   uint64_t percentile() const;
 
   double mean_ = 0, busy_ = 0;

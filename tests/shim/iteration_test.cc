@@ -166,5 +166,13 @@ TEST(IterationTimes, PercentileIsNeverBelowTheValueAndAtMostAnEighthAbove) {
   }
 }
 
+TEST(IterationTimes, TheLongestIsAnyLongerOne) {
+  IterationTimes times;
+  for (int i = 0; i < 100; ++i) times.add(~0ULL, ~0ULL - i);
+  EXPECT_EQ(times.mean_ns(), IterationTimes::kLongestNs);
+  EXPECT_EQ(times.busy_ns(), IterationTimes::kLongestNs);
+  EXPECT_EQ(times.p99_ns(), IterationTimes::kLongestNs + 1);
+}
+
 }  // namespace
 }  // namespace gpushare::shim

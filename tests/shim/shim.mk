@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # A driver without a GPU, programs that look for it in every way, and the tests that run them with
 # the shim preloaded.
-# Neither is ever sanitized: they are what a user's machine has.
+# Neither is ever sanitized: they are what a user's machine has. So they bring their own fmt.
 fake_driver := lib/fake/libcuda.so.1
 shim_plain := -std=c++23 $(WARN) -O1 -g1 -fPIC
 extra_targets += $(O)/$(fake_driver)
@@ -15,7 +15,7 @@ extra_targets += $(O)/bin/tests/$(1)
 $(O)/bin/tests/$(1): tests/shim/probe.cc tests/shim/fake_driver.h intercept/shim/hooks.def $(2)
 	$$(call say,LINK,bin/tests/$(1))
 	@mkdir -p $$(@D)
-	$$(Q)$$(CXX) $$(CPPFLAGS) $$(shim_plain) $(3) -pthread -static-libstdc++ -o $$@ $$< $(2)
+	$$(Q)$$(CXX) $$(CPPFLAGS) -DFMT_HEADER_ONLY $$(shim_plain) $(3) -pthread -static-libstdc++ -o $$@ $$< $(2)
 endef
 $(eval $(call shim_probe_rule,shim_probe,))
 $(eval $(call shim_probe_rule,shim_probe_linked,$(O)/$(fake_driver),-DGS_LINKED))
