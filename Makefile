@@ -113,30 +113,47 @@ $(O)/bin/fuzz/$(1): $(call fuzz_objects,$(2) $(formatting_source)) $(call parts,
 endef
 fuzzer = $(eval $(call fuzzer_rule,$(1),$(2)))
 
-# Expanded here, so that no target's own flags are in it. What follows -Xclang, and the sloppiness, are
-# what ccache wants.
-ifneq ($(SAN),)
-precompiled := $(O)/obj/precompiled.pch
-precompile := $(CXX) $(CPPFLAGS) $(CXXFLAGS) -Xclang -fno-pch-timestamp -fpch-instantiate-templates
+# What many files include is parsed once (tests/support/precompiled.h) for a sanitized build, for the
+# fuzzers, and of a plain build for what is not installed; for all of that by clang, which gains more
+# by it. $(call precompile,FILE,COMPILER AND FLAGS): expanded here, so that no target's own flags are in
+# it. What follows -Xclang, and the sloppiness, are what ccache wants.
 export CCACHE_SLOPPINESS := pch_defines,time_macros
-$(precompiled): tests/support/precompiled.h
-	$(call say,CXX,$<)
-	@mkdir -p $(@D)
-	$(Q)$(precompile) -x c++-header -o $@ $<
-endif
+define precompile_rule
+$(1): tests/support/precompiled.h
+	$$(call say,CXX,$$<)
+	@mkdir -p $$(@D)
+	$$(Q)$(2) -Xclang -fno-pch-timestamp -fpch-instantiate-templates -x c++-header -o $$@ $$<
+endef
+precompile = $(eval $(call precompile_rule,$(1),$(2)))
 
-$(O)/obj/%.o: %.cc $(precompiled)
-	$(call say,CXX,$<)
-	@mkdir -p $(@D)
-	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(addprefix -include-pch ,$(precompiled)) -MMD -MP -c -o $@ $<
-
-$(O)/fuzz/%.o: %.cc
-	$(call say,FUZZ,$<)
-	@mkdir -p $(@D)
-	$(Q)$(CCACHE) $(CLANGXX) $(CPPFLAGS) $(FUZZ_FLAGS) -MMD -MP -c -o $@ $<
+# $(call compile,FOLDER/,PRECOMPILED): the objects of what lies below it.
+define compile_rule
+$(O)/obj/$(1)%.o: $(1)%.cc $(2)
+	$$(call say,CXX,$$<)
+	@mkdir -p $$(@D)
+	$$(Q)$$(CXX) $$(CPPFLAGS) $$(CXXFLAGS) $(addprefix -include-pch ,$(2)) -MMD -MP -c -o $$@ $$<
+endef
+compile = $(eval $(call compile_rule,$(1),$(2)))
 
 $(O)/obj/tests/%.o $(O)/obj/bench/gpu/%.o: OPTIMIZE := $(TEST_OPTIMIZE)
-$(O)/obj/tests/workloads/%.o: OPTIMIZE := $(OPTIMIZE)
+$(O)/obj/tests/workloads/%.o: OPTIMIZE := $(if $(SAN),$(TEST_OPTIMIZE),-O2 -g1)
+precompiled := $(O)/obj/precompiled.pch
+$(call compile,,$(if $(SAN),$(precompiled)))
+ifeq ($(SAN),)
+not_installed := tests/ bench/
+$(foreach folder,$(not_installed),$(call compile,$(folder),$(precompiled)))
+$(foreach folder,$(not_installed),$(O)/obj/$(folder)%.o): CXX := $(CCACHE) $(CLANGXX)
+$(call precompile,$(precompiled),$(CCACHE) $(CLANGXX) $(CPPFLAGS) $(subst $(OPTIMIZE),$(TEST_OPTIMIZE),$(CXXFLAGS)))
+else
+$(call precompile,$(precompiled),$(CXX) $(CPPFLAGS) $(CXXFLAGS))
+endif
+
+fuzz_precompiled := $(O)/fuzz/precompiled.pch
+$(call precompile,$(fuzz_precompiled),$(CCACHE) $(CLANGXX) $(CPPFLAGS) $(FUZZ_FLAGS))
+$(O)/fuzz/%.o: %.cc $(fuzz_precompiled)
+	$(call say,FUZZ,$<)
+	@mkdir -p $(@D)
+	$(Q)$(CCACHE) $(CLANGXX) $(CPPFLAGS) $(FUZZ_FLAGS) -include-pch $(fuzz_precompiled) -MMD -MP -c -o $@ $<
 
 # BPF: intercept/bpf/x.bpf.c -> gen/intercept/bpf/x.skel.h
 $(O)/gen/%.bpf.o: %.bpf.c

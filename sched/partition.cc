@@ -77,7 +77,7 @@ std::vector<PartitionGrant> SmPartition::plan(std::span<const PartitionWish> wis
   std::vector<size_t> order;  // those that have groups already come first
   for (const bool is_new : {false, true})
     for (size_t i = 0; i < wishes.size(); ++i)
-      if ((ordered(wishes[i].holder) == 0) == is_new) order.push_back(i);
+      if (!wishes[i].is_leaving && (ordered(wishes[i].holder) == 0) == is_new) order.push_back(i);
   const std::vector<uint32_t> entitled = entitlements(wishes, order, geometry_.groups);
   const std::vector<uint32_t> targets = lend(wishes, entitled, geometry_.groups);
   std::vector<Holder> holders;
@@ -86,7 +86,7 @@ std::vector<PartitionGrant> SmPartition::plan(std::span<const PartitionWish> wis
     Holder* const known = find(wishes[i].holder);
     Holder& holder = holders.emplace_back(known ? std::move(*known) : Holder{});
     holder.id = wishes[i].holder;
-    holder.target = targets[i];
+    holder.target = wishes[i].is_leaving ? static_cast<uint32_t>(holder.groups.size()) : targets[i];
     grants.push_back({holder.id, entitled[i], targets[i]});
   }
   holders_ = std::move(holders);

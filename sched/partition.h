@@ -5,8 +5,8 @@
 // processes (ShimGpu::wanted) and brings back what they say (ShimGpu::applied). Called by the agent
 // on its one thread; O(holders * groups) per change.
 //
-// A holder is a tenant on this GPU; all its processes get the same set, and it has confirmed an
-// order when all of them have, or have ended. Facts (measured on an H200 of 132 SMs): the driver
+// A holder is a set of SMs (sm_sets.h says who is in it); it has confirmed an order when everybody
+// in it has. Facts (measured on an H200 of 132 SMs): the driver
 // splits it into 15 groups of 8 SMs and 12 SMs that belong to no group; a partition may consist of
 // any groups.
 //
@@ -48,9 +48,10 @@ double percent_of_groups(uint32_t groups, const SmGeometry& geometry);
 
 struct PartitionWish {
   uint32_t holder = 0;
-  uint32_t groups = 1;     // at least 1
-  bool is_idle = false;    // lends all but one group
-  bool can_borrow = true;  // takes what others lend and nobody asked for
+  uint32_t groups = 1;      // at least 1
+  bool is_idle = false;     // lends all but one group
+  bool can_borrow = true;   // takes what others lend and nobody asked for
+  bool is_leaving = false;  // keeps what it has until remove(), and nothing else counts
 
   bool operator==(const PartitionWish&) const = default;
 };
@@ -77,7 +78,8 @@ class SmPartition {
   // From now on; a holder is named once. Holders that are not named have ended: nothing of theirs
   // runs any more, and their groups are free. Wishes that are too much together are scaled down,
   // none below one group; of more holders than groups the new ones get none, the last ones first.
-  // The order of the wishes breaks ties.
+  // The order of the wishes breaks ties. The grants are in the order of the wishes; of those that
+  // leave they are empty.
   std::vector<PartitionGrant> plan(std::span<const PartitionWish> wishes);
 
   // What to tell now; each order once.

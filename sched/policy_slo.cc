@@ -2,6 +2,8 @@
 #include "sched/policy_slo.h"
 
 #include <algorithm>
+#include <limits>
+#include <map>
 
 #include "sched/policy_groups.h"
 
@@ -12,10 +14,15 @@ constexpr double kBand = 0.05;
 constexpr double kQueue = 1.1;  // latency to service time from which on there is a queue
 constexpr double kSomeLoad = 0.1, kFullLoad = 0.9;  // between, waiting says how bursty arrivals are
 constexpr double kMostBursts = 4;
+constexpr double kLoop = 0.7;
 constexpr uint32_t kFewestIterations = 4;  // that make a mean
 
 double slo_seconds(const SloTenant& tenant) {
   return static_cast<double>(tenant.slo.count()) * 1e-9;
+}
+
+double service_of(const SloTenant& tenant) {
+  return tenant.service > 0 ? tenant.service : tenant.latency;
 }
 
 bool is_measured(const SloTenant& tenant) {
@@ -26,36 +33,47 @@ bool is_measured(const SloTenant& tenant) {
 
 std::vector<SloShare> SloPolicy::decide(std::span<const SloTenant> tenants) {
   ++call_;
-  std::vector<uint32_t> demands, weights;
+  std::vector<const SloTenant*> served;  // for their targets
+  std::vector<uint32_t> weights;         // of the rest
   for (const SloTenant& tenant : tenants) {
     Memory& memory = memories_[tenant.id];
     memory.last_call = call_;
+    if (tenant.slo.count() > 0 && is_measured(tenant)) note(tenant, memory);
+  }
+  std::erase_if(memories_, [&](const auto& entry) { return entry.second.last_call != call_; });
+  note_others();
+  for (const SloTenant& tenant : tenants) {
+    Memory& memory = memories_.at(tenant.id);
     if (tenant.slo.count() > 0) {
       memory.demand = demand_of(tenant, memory);
-      demands.push_back(memory.demand);
+      served.push_back(&tenant);
     } else {
       weights.push_back(std::max(tenant.weight, 1U));
     }
   }
-  std::erase_if(memories_, [&](const auto& entry) { return entry.second.last_call != call_; });
 
-  const auto others = static_cast<uint32_t>(weights.size());
-  const uint32_t reserved = std::min(
-      others, groups_ - std::min<uint32_t>(groups_, static_cast<uint32_t>(demands.size())));
-  const std::vector<uint32_t> served = divide_max_min(groups_ - reserved, demands);
-  uint32_t left = groups_;
-  for (const uint32_t share : served) left -= share;
-  const std::vector<uint32_t> rest = divide_in_proportion(left, weights, 1);
-
+  const Division division = divide(served, std::move(weights));
+  std::vector<SloShare> served_shares(served.size());
+  for (uint32_t set = 0; set < division.packs.size(); ++set) {
+    const SloPack& pack = division.packs[set];
+    for (const uint32_t place : pack.members)
+      served_shares[place] = {.groups = division.given[set], .demand = pack.demand, .set = set};
+  }
   std::vector<SloShare> shares;
-  auto next_served = served.begin();
-  auto next_rest = rest.begin();
+  auto next_served = served_shares.begin();
+  uint32_t next_rest = 0;
   for (const SloTenant& tenant : tenants) {
-    const bool has_slo = tenant.slo.count() > 0;
-    SloShare& share = shares.emplace_back();
+    if (tenant.slo.count() > 0) {
+      shares.push_back(*next_served++);
+    } else {
+      const uint32_t set = division.rest_shares ? 0 : next_rest++;
+      const uint32_t groups = division.rest[set];
+      const auto behind = static_cast<uint32_t>(division.packs.size());
+      shares.push_back({.groups = groups, .demand = groups, .set = behind + set});
+    }
+    SloShare& share = shares.back();
     share.id = tenant.id;
-    share.groups = has_slo ? *next_served++ : *next_rest++;
-    share.demand = has_slo ? memories_[tenant.id].demand : share.groups;
+    memories_.at(tenant.id).set = share.set;
     if (share.groups < share.demand) {
       share.move = SloMove::kStarved;
     } else if (tenant.groups > 0 && share.groups != tenant.groups) {
@@ -65,27 +83,128 @@ std::vector<SloShare> SloPolicy::decide(std::span<const SloTenant> tenants) {
   return shares;
 }
 
-uint32_t SloPolicy::demand_of(const SloTenant& tenant, Memory& memory) const {
-  const uint32_t most = most_of(tenant);
-  if (!is_measured(tenant)) {
-    const bool was_measured = memory.curve.is_known();
-    return std::clamp(was_measured ? memory.demand : tenant.knee.value_or(tenant.first), 1U, most);
-  }
-  const double service = tenant.service > 0 ? tenant.service : tenant.latency;
-  memory.curve.observe(tenant.groups, service);
+SloPolicy::Division SloPolicy::divide(const std::vector<const SloTenant*>& served,
+                                      std::vector<uint32_t> weights) {
+  Division division;
+  const auto others = static_cast<uint32_t>(weights.size());
+  division.packs = pack(served, others);
+  std::vector<uint32_t> demands;
+  uint32_t needed = 0;
+  for (const SloPack& pack : division.packs) needed += demands.emplace_back(pack.demand);
+  const uint32_t besides = groups_ - std::min<uint32_t>(groups_, demands.size());
+  // When that makes the targets be met, or there is no group for each.
+  division.rest_shares =
+      others > besides || (others > 1 && needed < groups_ && needed + others > groups_);
+  if (division.rest_shares) weights.assign(1, 1);
+  const uint32_t reserved = std::min<uint32_t>(weights.size(), besides);
+  division.given = divide_max_min(groups_ - reserved, demands);
+  uint32_t left = groups_;
+  for (const uint32_t share : division.given) left -= share;
+  division.rest = divide_in_proportion(left, weights, 1);
+  return division;
+}
+
+// A set for each that can have one, as few shared ones as it takes. `others` have no target: a
+// group each, or one for all of them when it comes to that.
+std::vector<SloPack> SloPolicy::pack(const std::vector<const SloTenant*>& tenants,
+                                     uint32_t others) {
+  std::vector<uint32_t> ids;
+  for (const SloTenant* const tenant : tenants) ids.push_back(tenant->id);
+  std::vector<const SloTenant*> members;
+  const SloPacks::Needs needs = [&](std::span<const uint32_t> places) {
+    members.clear();
+    for (const uint32_t place : places) members.push_back(tenants[place]);
+    const bool is_one = members.size() == 1;
+    return is_one ? memories_.at(members.front()->id).demand : demand_of_all(members);
+  };
+  return packs_.decide(ids, groups_ - std::min(others, groups_ - 1), needs);
+}
+
+void SloPolicy::note(const SloTenant& tenant, Memory& memory) {
+  const double service = service_of(tenant);
   memory.rate = rate_of(tenant, service);
+  const double busy = tenant.throughput * service;
+  memory.busy = std::clamp(busy, 0.0, kFullLoad);
+  // Who works nearly all the time is a loop: it would do more if it could.
+  memory.completions = busy > kLoop ? -1 : tenant.throughput;
   if (const double load = memory.rate * service; load > kSomeLoad && load < kFullLoad) {
     // Slowly: a queue of the past passes.
     const double random = response_seconds(service, memory.rate) - service;
     const double ratio = std::max(tenant.latency - service, 0.0) / random;
     memory.burstiness += (std::clamp(ratio, 0.5, kMostBursts) - memory.burstiness) * 0.25;
   }
+}
+
+// How much of the time each finds another one of its set at work, from how busy each was. Of loads
+// r[i] that share processors, i is busy for b[i] = r[i] / (1 - r + r[i]) of the time, r the sum of
+// all: with q the sum of b[i] / (1 - b[i]), r = q / (1 + q).
+void SloPolicy::note_others() {
+  std::map<uint32_t, double> sums;
+  for (const auto& [id, memory] : memories_) sums[memory.set] += memory.busy / (1 - memory.busy);
+  for (auto& [id, memory] : memories_) {
+    const double sum = sums.at(memory.set);
+    const double own = memory.busy / (1 - memory.busy) / (1 + sum);
+    memory.others = memory.set == kNoSet ? 0 : std::max(sum / (1 + sum) - own, 0.0);
+  }
+}
+
+uint32_t SloPolicy::demand_of(const SloTenant& tenant, Memory& memory) const {
+  const uint32_t most = most_of(tenant);
+  if (!is_measured(tenant)) {
+    const bool was_measured = memory.curve.is_known();
+    return std::clamp(was_measured ? memory.demand : tenant.knee.value_or(tenant.first), 1U, most);
+  }
+  memory.curve.observe(tenant.groups, service_of(tenant) * (1 - memory.others));
   const double slo = slo_seconds(tenant);
   const double now = expected(memory, tenant.groups);
   const uint32_t needed = std::min(fewest_that_meet(memory, slo * (1 - kBand)), most);
   if (now > slo) return std::max(needed, std::min(tenant.groups, most));
   if (now < slo * (1 - 2 * kBand)) return std::min(needed, tenant.groups);
   return std::min(tenant.groups, most);
+}
+
+// The same for tenants that share a set. The knee of one is no limit for all.
+uint32_t SloPolicy::demand_of_all(Members members) const {
+  uint32_t most = groups_, present = members.front()->groups;
+  const auto is_known = [&](const SloTenant* tenant) {
+    return memories_.at(tenant->id).curve.is_known();
+  };
+  uint32_t largest = 0;
+  for (const SloTenant* const tenant : members) {
+    if (tenant->most > 0) most = std::min(most, tenant->most);
+    if (tenant->groups != present) present = 0;
+    largest = std::max(largest, memories_.at(tenant->id).demand);
+  }
+  if (!std::ranges::all_of(members, is_known))
+    return memories_.size() > groups_ ? largest : SloPacks::kNever;  // somewhere they must be
+  uint32_t needed = 1;
+  while (needed <= most && worst_of(members, needed) > 1 - kBand) ++needed;
+  if (needed > most) return SloPacks::kNever;
+  if (present == 0 || present > most) return needed;
+  const double now = worst_of(members, present);
+  if (now > 1) return std::max(needed, present);
+  if (now < 1 - 2 * kBand) return std::min(needed, present);
+  return present;
+}
+
+// The longest expected response of the members, in parts of their targets.
+double SloPolicy::worst_of(Members members, uint32_t groups) const {
+  double all = 0, worst = 0;
+  for (const SloTenant* const tenant : members) all += load(memories_.at(tenant->id), groups);
+  for (const SloTenant* const tenant : members) {
+    const Memory& memory = memories_.at(tenant->id);
+    const double others = all - load(memory, groups);
+    if (others >= kFullLoad) return std::numeric_limits<double>::infinity();
+    worst = std::max(worst, expected(memory, groups, others) / slo_seconds(*tenant));
+  }
+  return worst;
+}
+
+// Part of the time in which it works, if alone on so many groups.
+double SloPolicy::load(const Memory& memory, uint32_t groups) {
+  if (!memory.curve.is_known()) return 1;
+  const double rate = memory.rate >= 0 ? memory.rate : memory.completions;
+  return rate < 0 ? 1 : std::min(rate * memory.curve.seconds(groups), 1.0);
 }
 
 uint32_t SloPolicy::most_of(const SloTenant& tenant) const {
@@ -120,8 +239,8 @@ double SloPolicy::response(const Memory& memory, double service) {
   return service + (response_seconds(service, memory.rate) - service) * memory.burstiness;
 }
 
-double SloPolicy::expected(const Memory& memory, uint32_t groups) {
-  return response(memory, memory.curve.seconds(groups));
+double SloPolicy::expected(const Memory& memory, uint32_t groups, double others) {
+  return response(memory, memory.curve.seconds(groups) / (1 - others));
 }
 
 }  // namespace gpushare

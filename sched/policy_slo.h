@@ -19,6 +19,12 @@
 // the most a tenant gets for its SLO. Tenants without an SLO share what is left by weight, at least
 // one group each.
 //
+// When there are not enough groups for a set each, tenants with an SLO share sets (slo_packs.h), as
+// few as make all of them fit; then those without share one. Who shares has all SMs of the set
+// while the others idle, and a part of them, by their number, while they work (processor sharing):
+// its service time is that on so many groups, divided by the part of the time in which no other
+// works. A loop that never idles, and who has not been measured yet, cannot share.
+//
 // Pure but for its memory of curves; one object per GPU; called by the agent on its one thread.
 #pragma once
 
@@ -29,6 +35,7 @@
 #include <vector>
 
 #include "sched/policy_slo_curve.h"
+#include "sched/slo_packs.h"
 #include "shmctl/base/clock.h"
 
 namespace gpushare {
@@ -55,8 +62,9 @@ enum class SloMove : uint8_t { kHold, kGrow, kShrink, kStarved };
 struct SloShare {
   uint32_t id = 0;
   uint32_t groups = 0;
-  uint32_t demand = 0;  // what it would need; more than `groups`: there is not enough for all
+  uint32_t demand = 0;  // what its set would need; more than `groups`: there is not enough for all
   SloMove move = SloMove::kHold;
+  uint32_t set = 0;  // of SMs, counted from 0; those with the same share its `groups`
 
   bool operator==(const SloShare&) const = default;
 };
@@ -67,8 +75,8 @@ class SloPolicy {
   explicit SloPolicy(uint32_t groups) : groups_(groups) {}
 
   const char* name() const { return "slo"; }
-  // In the order of the tenants; the shares sum to at most `groups`. Tenants that are not named are
-  // forgotten. More tenants than groups: the last get none.
+  // In the order of the tenants; the shares of the sets sum to at most `groups`. Tenants that are
+  // not named are forgotten. More sets than groups: the last get none.
   std::vector<SloShare> decide(std::span<const SloTenant> tenants);
 
   // The longest service time with which the tenant would meet `slo` as its requests arrive now;
@@ -76,24 +84,45 @@ class SloPolicy {
   double longest_service(uint32_t id, double slo) const;
 
  private:
+  static constexpr uint32_t kNoSet = UINT32_MAX;
+
   struct Memory {
     ServiceCurve curve;
     uint32_t demand = 0;
-    double burstiness = 1;  // measured waiting to that of random arrivals
-    double rate = -1;       // of arrivals
+    double burstiness = 1;    // measured waiting to that of random arrivals
+    double rate = -1;         // of arrivals
+    double completions = -1;  // a second; < 0: unknown, or of a loop that never idles
+    double busy = 0;          // part of the time in which it works
+    double others = 0;        // the same of the others of its set
+    uint32_t set = kNoSet;    // of the last decision
     uint64_t last_call = 0;
   };
+  struct Division {
+    std::vector<SloPack> packs;   // of those with a target
+    std::vector<uint32_t> given;  // groups of each
+    bool rest_shares = false;     // one set
+    std::vector<uint32_t> rest;   // groups of the sets of those without
+  };
+  using Members = std::span<const SloTenant* const>;
 
   uint32_t demand_of(const SloTenant& tenant, Memory& memory) const;
+  uint32_t demand_of_all(Members members) const;
+  double worst_of(Members members, uint32_t groups) const;
   uint32_t fewest_that_meet(const Memory& memory, double target) const;
+  static double load(const Memory& memory, uint32_t groups);
   static double rate_of(const SloTenant& tenant, double service);
   static double response(const Memory& memory, double service);
-  static double expected(const Memory& memory, uint32_t groups);
+  static double expected(const Memory& memory, uint32_t groups, double others = 0);
   uint32_t most_of(const SloTenant& tenant) const;
+  Division divide(const std::vector<const SloTenant*>& served, std::vector<uint32_t> weights);
+  std::vector<SloPack> pack(const std::vector<const SloTenant*>& tenants, uint32_t others);
+  static void note(const SloTenant& tenant, Memory& memory);
+  void note_others();
 
   const uint32_t groups_;
   uint64_t call_ = 0;
   std::unordered_map<uint32_t, Memory> memories_;
+  SloPacks packs_;
 };
 
 }  // namespace gpushare

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <set>
 #include <sstream>
 
 #include "sched/policy_groups.h"
@@ -18,6 +20,14 @@ std::vector<std::string> words_of(const std::string& command_line) {
   std::vector<std::string> words;
   for (std::string word; text >> word;) words.push_back(std::move(word));
   return words;
+}
+
+// Does any set have several tenants?
+bool do_share(const std::vector<SloShare>& shares) {
+  std::set<uint32_t> sets;
+  for (const SloShare& share : shares)
+    if (!sets.insert(share.set).second) return true;
+  return false;
 }
 
 }  // namespace
@@ -103,7 +113,10 @@ void SloClaims::round(Time now, bool is_measured) {
   std::vector<SloTenant> views;
   for (const auto& [id, known] : tenants_) views.push_back(view(id, known, weights));
   const std::vector<SloShare> shares = policy_.decide(views);
-  make_claims(views, shares, is_measured ? search(now, views, shares) : std::nullopt);
+  const bool is_crowded = do_share(shares);
+  if (is_crowded) search_.stop(now);
+  make_claims(views, shares,
+              is_measured && !is_crowded ? search(now, views, shares) : std::nullopt);
 }
 
 SloTenant SloClaims::view(uint32_t id, const Known& known, uint64_t weights) const {
@@ -187,31 +200,39 @@ void SloClaims::make_claims(const std::vector<SloTenant>& tenants,
                             const std::vector<SloShare>& shares,
                             const std::optional<KneeSearch::Sample>& sample) {
   uint32_t left = geometry_.groups;
-  std::vector<uint32_t> weights;
+  std::set<uint32_t> counted;
+  std::map<uint32_t, uint32_t> weights, most_of;  // by set, of those without a target
   for (size_t i = 0; i < shares.size(); ++i) {
     const SloShare& share = shares[i];
     Known& known = tenants_.at(share.id);
     if (known.status.slo.count() == 0) {
-      weights.push_back(tenants[i].weight);
+      weights[share.set] += tenants[i].weight;
+      const auto most = most_of.try_emplace(share.set, tenants[i].most).first;
+      most->second = std::min(most->second, tenants[i].most);
       continue;
     }
     const bool is_sampled = sample && sample->id == share.id;
     const uint32_t groups = is_sampled ? sample->groups : share.groups;
-    left -= std::min(groups, left);
+    if (counted.insert(share.set).second) left -= std::min(groups, left);
     known.claim = {.groups = std::max(groups, 1U),
                    .can_borrow = !is_sampled && share.move == SloMove::kStarved,
-                   .idle_after = kLongIdle};
+                   .idle_after = kLongIdle,
+                   .set = share.set};
     const uint32_t most = std::min(tenants[i].most, tenants[i].knee.value_or(geometry_.groups));
     known.status.needs = share.demand;
     known.status.knee = tenants[i].knee.value_or(0);
     known.status.state = is_sampled ? SloState::kSampling : state_of(known, share, most);
   }
-  const std::vector<uint32_t> rest = divide_in_proportion(left, weights, 1);
-  auto next = rest.begin();
+  std::vector<uint32_t> parts;
+  for (const auto& [set, weight] : weights) parts.push_back(weight);
+  const std::vector<uint32_t> rest = divide_in_proportion(left, parts, 1);
   for (size_t i = 0; i < shares.size(); ++i) {
     Known& known = tenants_.at(shares[i].id);
     if (known.status.slo.count() > 0) continue;
-    known.claim = {.groups = std::clamp(*next++, 1U, tenants[i].most)};
+    const auto place = std::distance(weights.begin(), weights.find(shares[i].set));
+    const uint32_t groups = rest[static_cast<size_t>(place)];
+    known.claim = {.groups = std::clamp(groups, 1U, most_of.at(shares[i].set)),
+                   .set = shares[i].set};
     known.status.needs = 0;
     known.status.state = SloState::kRest;
   }

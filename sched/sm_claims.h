@@ -36,9 +36,12 @@ struct SmClaimant {
 };
 
 struct SmClaim {
+  static constexpr uint32_t kOwnSet = UINT32_MAX;
+
   uint32_t groups = 1;
   bool can_borrow = true;         // takes what others lend
   Nanos idle_after{500'000'000};  // without a launch; then it lends all but one group
+  uint32_t set = kOwnSet;         // who has the same number shares one set; `groups` are the set's
 };
 
 // What a rule by target times knows of a tenant. < 0: unknown; times in seconds.

@@ -24,10 +24,10 @@ Spatial::Spatial(std::span<const GpuInfo> gpus, const MakeSmClaims& make) {
     const SmGeometry geometry = geometry_of(info.sm_count);
     gpus_.push_back({.info = info,
                      .geometry = geometry,
-                     .partition = SmPartition(geometry),
+                     .sets = SmSets(geometry),
                      .claims = make(info, geometry),
                      .wishes = {},
-                     .entitled = {},
+                     .granted = {},
                      .ordered_at = {}});
   }
 }
@@ -50,7 +50,7 @@ ShimWish Spatial::wish(uint32_t tenant, const TenantSettings& settings) const {
   wish.is_closed = true;
   for (const Gpu& gpu : gpus_)
     wish.gpus.push_back(
-        {.pci = gpu.info.pci, .groups = word_of(gpu.partition.ordered(tenant), gpu.geometry)});
+        {.pci = gpu.info.pci, .groups = word_of(gpu.sets.ordered(tenant), gpu.geometry)});
   return wish;
 }
 
@@ -72,7 +72,7 @@ Time Spatial::step(Time now, std::span<const Client> clients, const Tenants& ten
     Gpu& gpu = gpus_[place];
     take_answers(gpu, place, now, clients);
     plan(gpu, place, now, clients, tenants);
-    is_calm = is_calm && gpu.partition.is_settled();
+    is_calm = is_calm && gpu.sets.is_settled();
   }
   is_calm = let_in(now, clients) && is_calm;
   return now + (is_calm ? kCalmLook : kBusyLook);
@@ -99,7 +99,7 @@ void Spatial::take_answers(Gpu& gpu, std::size_t place, Time now, std::span<cons
   std::erase_if(gpu.ordered_at, [&](const auto& order) {
     const uint32_t tenant = order.first;
     const Time at = order.second;
-    const SmGroups ordered = gpu.partition.ordered(tenant);
+    const SmGroups ordered = gpu.sets.ordered(tenant);
     const uint64_t word = word_of(ordered, gpu.geometry);
     const bool is_confirmed = std::ranges::all_of(clients, [&](const Client& client) {
       if (client.tenant != tenant || !is_on(client, gpu)) return true;
@@ -108,7 +108,7 @@ void Spatial::take_answers(Gpu& gpu, std::size_t place, Time now, std::span<cons
       if (own.applied.load(std::memory_order_acquire) == word) return true;
       return now - std::max(at, known_[client.process].last_launch) >= kQuiet;
     });
-    if (is_confirmed) gpu.partition.confirm(tenant, ordered);
+    if (is_confirmed) gpu.sets.confirm(tenant, ordered);
     return is_confirmed;
   });
 }
@@ -123,7 +123,7 @@ std::vector<SmClaimant> Spatial::claimants(const Gpu& gpu, std::span<const Clien
     if (is_new) {
       claimant.tenant = client.tenant;
       if (const Tenant* tenant = tenants.at(client.tenant)) claimant.settings = tenant->settings;
-      claimant.groups = static_cast<uint32_t>(std::popcount(gpu.partition.in_use(client.tenant)));
+      claimant.groups = static_cast<uint32_t>(std::popcount(gpu.sets.in_use(client.tenant)));
     }
     claimant.processes.push_back({client.process, client.slot, client.command_line});
   }
@@ -132,28 +132,40 @@ std::vector<SmClaimant> Spatial::claimants(const Gpu& gpu, std::span<const Clien
   return all;
 }
 
+// Of the sets, in the order of their first tenants. One is idle when all of its tenants are.
+std::vector<SetWish> Spatial::wishes_of(Time now, const std::vector<SmClaimant>& present,
+                                        const std::vector<SmClaim>& claims) const {
+  std::vector<SetWish> wishes;
+  std::map<uint32_t, std::size_t> by_set;
+  for (std::size_t i = 0; i < present.size(); ++i) {
+    Time last_launch{};
+    for (const SmClaimant::Process& process : present[i].processes)
+      last_launch = std::max(last_launch, known_.at(process.id).last_launch);
+    const SmClaim& claim = claims[i];
+    const auto [at, is_new] = by_set.try_emplace(claim.set, wishes.size());
+    if (is_new || claim.set == SmClaim::kOwnSet) {
+      at->second = wishes.size();
+      wishes.push_back(
+          {.tenants = {}, .groups = claim.groups, .is_idle = true, .can_borrow = false});
+    }
+    SetWish& wish = wishes[at->second];
+    wish.tenants.push_back(present[i].tenant);
+    wish.is_idle = wish.is_idle && now - last_launch >= claim.idle_after;
+    wish.can_borrow = wish.can_borrow || claim.can_borrow;
+  }
+  return wishes;
+}
+
 void Spatial::plan(Gpu& gpu, std::size_t place, Time now, std::span<const Client> clients,
                    const Tenants& tenants) {
   const std::vector<SmClaimant> present = claimants(gpu, clients, tenants);
   const std::vector<SmClaim> claims = gpu.claims->decide(now, present);
-  std::vector<PartitionWish> wishes;
-  for (std::size_t i = 0; i < present.size(); ++i) {
-    Time last_launch{};
-    for (const SmClaimant::Process& process : present[i].processes)
-      last_launch = std::max(last_launch, known_[process.id].last_launch);
-    wishes.push_back({.holder = present[i].tenant,
-                      .groups = claims[i].groups,
-                      .is_idle = now - last_launch >= claims[i].idle_after,
-                      .can_borrow = claims[i].can_borrow});
-  }
+  std::vector<SetWish> wishes = wishes_of(now, present, claims);
   if (wishes != gpu.wishes) {
-    gpu.entitled.clear();
-    for (const PartitionGrant& grant : gpu.partition.plan(wishes))
-      gpu.entitled[grant.holder] = grant.entitled;
+    gpu.granted = gpu.sets.plan(wishes);
     gpu.wishes = std::move(wishes);
   }
-  for (const PartitionOrder& order : gpu.partition.take_orders())
-    gpu.ordered_at[order.holder] = now;
+  for (const SetOrder& order : gpu.sets.take_orders()) gpu.ordered_at[order.tenant] = now;
   tell(gpu, place, clients);
 }
 
@@ -165,7 +177,7 @@ void Spatial::tell(const Gpu& gpu, std::size_t place, std::span<const Client> cl
   for (const Client& client : clients) {
     ShimGpu& own = client.slot->gpus[place];
     put(own.wanted,
-        is_on(client, gpu) ? word_of(gpu.partition.ordered(client.tenant), gpu.geometry) : 0);
+        is_on(client, gpu) ? word_of(gpu.sets.ordered(client.tenant), gpu.geometry) : 0);
     const SmPart had = part(client.tenant, gpu.info.index);
     put(own.sms, gpu.info.sm_count);
     put(own.sms_entitled, had.entitled);
@@ -180,7 +192,7 @@ bool Spatial::let_in(Time now, std::span<const Client> clients) {
     Known& known = known_[client.process];
     if (!known.is_held) continue;
     const bool has_its_parts = std::ranges::all_of(gpus_, [&](const Gpu& gpu) {
-      return !is_on(client, gpu) || gpu.partition.ordered(client.tenant) != 0;
+      return !is_on(client, gpu) || gpu.sets.ordered(client.tenant) != 0;
     });
     if (!has_its_parts && now - known.came < kLongestStart) {
       is_empty = false;
@@ -195,12 +207,13 @@ bool Spatial::let_in(Time now, std::span<const Client> clients) {
 SmPart Spatial::part(uint32_t tenant, uint32_t gpu) const {
   const auto at = std::ranges::find(gpus_, gpu, [](const Gpu& one) { return one.info.index; });
   if (at == gpus_.end()) return {};
-  const auto entitled = at->entitled.find(tenant);
-  if (entitled == at->entitled.end()) return {};
-  const auto in_use = static_cast<uint32_t>(std::popcount(at->partition.in_use(tenant)));
-  return {.entitled = sms_of(entitled->second, at->geometry),
+  const auto granted = at->granted.find(tenant);
+  if (granted == at->granted.end()) return {};
+  const auto in_use = static_cast<uint32_t>(std::popcount(at->sets.in_use(tenant)));
+  return {.entitled = sms_of(granted->second.entitled, at->geometry),
           .in_use = sms_of(in_use, at->geometry),
           .sms_per_group = at->geometry.sms_per_group,
+          .sharers = granted->second.sharers,
           .slo = at->claims->status(tenant)};
 }
 

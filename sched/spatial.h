@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Spatial: carries the division of SMs (partition.h) to the processes that have the shim, over
+// Spatial: carries the division of SMs (sm_sets.h) to the processes that have the shim, over
 // their slots (shmctl/shim_slot.h), and brings back what they say. For the GPUs that are shared
 // spatially; a tenant's part of each is what that GPU's rule says (sm_claims.h). The agent calls it
 // on its one thread; it does nothing but read and write slots.
@@ -25,8 +25,8 @@
 
 #include "intercept/gpu.h"
 #include "intercept/shim/host.h"
-#include "sched/partition.h"
 #include "sched/sm_claims.h"
+#include "sched/sm_sets.h"
 #include "sched/tenants.h"
 
 namespace gpushare {
@@ -36,6 +36,7 @@ struct SmPart {
   uint32_t entitled = 0;  // SMs; 0: no part
   uint32_t in_use = 0;    // with what it borrows, without what it lends; 0: not known yet
   uint32_t sms_per_group = 0;
+  uint32_t sharers = 1;            // tenants that have it together
   std::optional<SloStatus> slo{};  // where the GPU's rule has targets
 };
 
@@ -78,11 +79,11 @@ class Spatial {
   struct Gpu {
     GpuInfo info;
     SmGeometry geometry;
-    SmPartition partition;
+    SmSets sets;
     std::unique_ptr<SmClaims> claims;
-    std::vector<PartitionWish> wishes;      // of the plan that holds
-    std::map<uint32_t, uint32_t> entitled;  // groups, by tenant
-    std::map<uint32_t, Time> ordered_at;    // of orders on their way, by tenant
+    std::vector<SetWish> wishes;           // of the plan that holds
+    std::map<uint32_t, SetGrant> granted;  // by tenant
+    std::map<uint32_t, Time> ordered_at;   // of orders on their way, by tenant
   };
   struct Known {
     uint64_t launches = 0;
@@ -96,6 +97,8 @@ class Spatial {
             const Tenants& tenants);
   std::vector<SmClaimant> claimants(const Gpu& gpu, std::span<const Client> clients,
                                     const Tenants& tenants) const;
+  std::vector<SetWish> wishes_of(Time now, const std::vector<SmClaimant>& present,
+                                 const std::vector<SmClaim>& claims) const;
   void tell(const Gpu& gpu, std::size_t place, std::span<const Client> clients) const;
   void take_answers(Gpu& gpu, std::size_t place, Time now, std::span<const Client> clients);
   bool let_in(Time now, std::span<const Client> clients);

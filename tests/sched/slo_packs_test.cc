@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/slo_packs.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "sched/policy_slo.h"
+#include "tests/sched/slo_world.h"
+
+namespace gpushare {
+namespace {
+
+using Places = std::vector<uint32_t>;
+using Kind = LatencyShape::Kind;
+
+Places numbered(uint32_t count) {
+  Places ids(count);
+  std::iota(ids.begin(), ids.end(), 0U);
+  return ids;
+}
+
+uint32_t total(const std::vector<SloPack>& packs) {
+  return std::accumulate(packs.begin(), packs.end(), 0U,
+                         [](uint32_t sum, const SloPack& pack) { return sum + pack.demand; });
+}
+
+// Together the widest, and one more for every `share` of them; not more than `most` together.
+SloPacks::Needs widest_of(std::vector<uint32_t> widths, size_t share = 2, size_t most = 100) {
+  return [widths = std::move(widths), share, most](std::span<const uint32_t> members) {
+    if (members.size() > most) return SloPacks::kNever;
+    uint32_t widest = 0;
+    for (const uint32_t place : members) widest = std::max(widest, widths.at(place));
+    return widest + static_cast<uint32_t>(members.size() / share);
+  };
+}
+
+TEST(SloPacks, NobodySharesWhileThereIsEnough) {
+  SloPacks packs;
+  const auto made = packs.decide(numbered(3), 15, widest_of({5, 5, 5}));
+  ASSERT_EQ(made.size(), 3U);
+  for (uint32_t place = 0; place < 3; ++place) EXPECT_EQ(made[place].members, Places{place});
+}
+
+TEST(SloPacks, OnlyAsManyShareAsMakesAllFit) {
+  SloPacks packs;
+  // 16 alone; two of the wide ones together save 3.
+  const auto made = packs.decide(numbered(5), 15, widest_of({4, 4, 4, 3, 1}));
+  ASSERT_EQ(made.size(), 4U);
+  EXPECT_EQ(made[0].members, (Places{0, 1}));
+  EXPECT_EQ(total(made), 13U);
+}
+
+TEST(SloPacks, MoreTenantsThanGroupsHaveAPlaceEach) {
+  SloPacks packs;
+  const auto made = packs.decide(numbered(40), 15, widest_of(Places(40, 1), 5, 8));
+  EXPECT_LE(total(made), 15U);
+  size_t members = 0;
+  for (const SloPack& pack : made) members += pack.members.size();
+  EXPECT_EQ(members, 40U);
+}
+
+TEST(SloPacks, WhoCannotShareStaysAlone) {
+  SloPacks packs;
+  const auto needs = [](std::span<const uint32_t> members) {
+    const bool has_loop = std::ranges::find(members, 0U) != members.end();
+    return has_loop && members.size() > 1 ? SloPacks::kNever : 8U;
+  };
+  const auto made = packs.decide(numbered(3), 15, needs);
+  ASSERT_EQ(made.size(), 2U);
+  EXPECT_EQ(made[0].members, Places{0});
+  EXPECT_EQ(made[1].members, (Places{1, 2}));
+}
+
+TEST(SloPacks, WhoSharesGoesOnToShareWhileItIsEnough) {
+  SloPacks packs;
+  const auto before = packs.decide(numbered(4), 10, widest_of({4, 4, 4, 1}));
+  const auto other = packs.decide(numbered(4), 10, widest_of({3, 4, 4, 1}));
+  ASSERT_EQ(before.size(), other.size());
+  for (size_t i = 0; i < before.size(); ++i) EXPECT_EQ(before[i].members, other[i].members);
+}
+
+TEST(SloPacks, SharingEndsWhenAllHaveFittedAloneForAWhile) {
+  SloPacks packs;
+  ASSERT_EQ(packs.decide(numbered(3), 10, widest_of({4, 4, 4})).size(), 2U);
+  for (int i = 1; i < SloPacks::kCalm; ++i)
+    ASSERT_EQ(packs.decide(numbered(3), 10, widest_of({3, 3, 3})).size(), 2U) << i;
+  EXPECT_EQ(packs.decide(numbered(3), 10, widest_of({3, 3, 3})).size(), 3U);
+}
+
+TEST(SloPacks, WhatWasPutTogetherForOtherLoadsIsTakenApartWhenItIsInTheWay) {
+  SloPacks packs;
+  ASSERT_EQ(packs.decide(numbered(4), 9, widest_of({4, 4, 1, 1}))[0].members, (Places{0, 1}));
+  // 0 and 1 now need 20 together; each fits with another.
+  const auto needs = [](std::span<const uint32_t> members) {
+    const bool has_both = std::ranges::count_if(members, [](uint32_t i) { return i < 2; }) == 2;
+    return has_both ? 20U : 4U;
+  };
+  const auto made = packs.decide(numbered(4), 9, needs);
+  EXPECT_EQ(made.size(), 2U);
+  EXPECT_LE(total(made), 9U);
+}
+
+TEST(SloPacks, EveryTenantIsInOnePackWhateverComes) {
+  std::mt19937_64 random(3);
+  for (int life = 0; life < 200; ++life) {
+    SloPacks packs;
+    Places ids;
+    for (int round = 0; round < 20; ++round) {
+      if (random() % 3 == 0) ids.push_back(static_cast<uint32_t>(1000 + random() % 1000));
+      if (random() % 4 == 0 && !ids.empty()) ids.erase(ids.begin() + random() % ids.size());
+      std::ranges::sort(ids);
+      ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+      const uint64_t salt = random();
+      const auto needs = [&](std::span<const uint32_t> members) {
+        uint64_t hash = salt;
+        for (const uint32_t place : members) hash = (hash ^ ids.at(place)) * 0x9E3779B97F4A7C15ULL;
+        if (members.size() > 1 && hash >> 62 == 0) return SloPacks::kNever;
+        return 1 + static_cast<uint32_t>(hash >> 60);
+      };
+      Places seen;
+      for (const SloPack& pack : packs.decide(ids, 10, needs)) {
+        ASSERT_NE(pack.demand, SloPacks::kNever);
+        ASSERT_TRUE(std::ranges::is_sorted(pack.members));
+        seen.insert(seen.end(), pack.members.begin(), pack.members.end());
+      }
+      std::ranges::sort(seen);
+      ASSERT_EQ(seen, numbered(static_cast<uint32_t>(ids.size())));
+    }
+  }
+}
+
+// --- through the policy -----------------------------------------------------------------------
+
+// Services that share the SMs of a set as processors are shared: each slowed by the part of the
+// time in which others of its set work.
+class Services {
+ public:
+  explicit Services(std::vector<WorldTenant> tenants) : tenants_(std::move(tenants)) {
+    shares_.resize(tenants_.size());
+    for (uint32_t i = 0; i < tenants_.size(); ++i) shares_[i] = {.groups = 1, .set = i};
+  }
+
+  void round(SloPolicy& policy) {
+    std::vector<SloTenant> views;
+    for (uint32_t i = 0; i < tenants_.size(); ++i) {
+      const WorldTenant& tenant = tenants_[i];
+      SloTenant& view = views.emplace_back();
+      view.id = i;
+      view.slo = Nanos(static_cast<int64_t>(tenant.slo * 1e9));
+      view.groups = shares_[i].groups;
+      view.service = service(i);
+      view.arrivals = tenant.arrivals;
+      view.throughput = std::min(tenant.arrivals, 0.95 / view.service);
+      view.iterations = 8;  // what is rare is waited for
+      view.latency = std::min(response(i), 1.0);
+    }
+    const auto before = std::exchange(shares_, policy.decide(views));
+    for (uint32_t i = 0; i < tenants_.size(); ++i)
+      changes_ += shares_[i].groups != before[i].groups;
+  }
+  double response(uint32_t i) const { return response_seconds(service(i), tenants_[i].arrivals); }
+  bool is_met(uint32_t i) const { return response(i) <= tenants_[i].slo; }
+  std::vector<SloShare>& shares() { return shares_; }
+  std::vector<WorldTenant>& tenants() { return tenants_; }
+  int take_changes() { return std::exchange(changes_, 0); }
+
+ private:
+  double alone(uint32_t i) const {
+    return tenants_[i].full_speed * tenants_[i].shape.at(std::max(shares_[i].groups, 1U));
+  }
+  double service(uint32_t i) const {
+    double others = 0;
+    for (uint32_t j = 0; j < tenants_.size(); ++j)
+      if (j != i && shares_[j].set == shares_[i].set) others += tenants_[j].arrivals * alone(j);
+    return alone(i) / (1 - std::min(others, 0.95));
+  }
+
+  std::vector<WorldTenant> tenants_;
+  std::vector<SloShare> shares_;
+  int changes_ = 0;
+};
+
+// 14 functions as inference services are: quick when wide, mostly idle, targets of two to four
+// times what they take on all SMs. A set each is 15 groups for 14: none has two but one.
+std::vector<WorldTenant> functions() {
+  std::vector<WorldTenant> all;
+  for (int i = 0; i < 14; ++i) {
+    const double full_speed = 0.003 + 0.001 * (i % 5);
+    all.push_back({.shape = {Kind::kAmdahl, 0.15},
+                   .full_speed = full_speed,
+                   .slo = full_speed * (3 + i % 3),
+                   .arrivals = 0.05 / full_speed / (1 + i % 2)});
+  }
+  return all;
+}
+
+TEST(SloPolicyPacks, FourteenFunctionsMeetTheirTargetsWhereASetEachWouldMissThem) {
+  Services services(functions());
+  SloPolicy policy(15);
+  int missed_alone = 0;
+  for (uint32_t i = 0; i < 14; ++i) missed_alone += !services.is_met(i);
+  EXPECT_EQ(missed_alone, 14);
+  for (int round = 0; round < 12; ++round) services.round(policy);
+  services.take_changes();
+  for (int round = 0; round < 50; ++round) {
+    services.round(policy);
+    for (uint32_t i = 0; i < 14; ++i)
+      EXPECT_TRUE(services.is_met(i)) << "function " << i << " round " << round;
+  }
+  EXPECT_EQ(services.take_changes(), 0) << "calm loads move nobody";
+}
+
+TEST(SloPolicyPacks, TheyFollowALoadThatTriplesAndFallsBack) {
+  Services services(functions());
+  SloPolicy policy(15);
+  for (int round = 0; round < 12; ++round) services.round(policy);
+  for (const double factor : {3.0, 1 / 3.0}) {
+    services.tenants()[4].arrivals *= factor;
+    int missed = 0;
+    for (int round = 0; round < 20; ++round) {
+      services.round(policy);
+      for (uint32_t i = 0; i < 14; ++i) missed += round > 4 && !services.is_met(i);
+    }
+    EXPECT_EQ(missed, 0) << factor;
+  }
+}
+
+TEST(SloPolicyPacks, WhenFewAreLeftEachHasItsOwnSetAgain) {
+  std::vector<WorldTenant> all = functions();
+  SloPolicy policy(15);
+  Services many(all);
+  for (int round = 0; round < 12; ++round) many.round(policy);
+  all.resize(2);
+  Services few(all);
+  for (int round = 0; round < 10; ++round) few.round(policy);
+  EXPECT_NE(few.shares()[0].set, few.shares()[1].set);
+  EXPECT_TRUE(few.is_met(0) && few.is_met(1));
+}
+
+TEST(SloPolicyPacks, ALoopWithATargetSharesWithNobody) {
+  SloPolicy policy(15);
+  std::vector<SloTenant> views(3);
+  for (uint32_t i = 0; i < 3; ++i) {
+    SloTenant& view = views[i];
+    view.id = i;
+    view.slo = std::chrono::milliseconds(10);
+    view.groups = 5;
+    view.iterations = 100;
+    view.service = view.latency = 0.018;
+    view.throughput = i == 0 ? 1 / view.service : 5;
+    if (i > 0) view.arrivals = 5;
+  }
+  for (int round = 0; round < 5; ++round) {
+    const auto shares = policy.decide(views);
+    EXPECT_NE(shares[0].set, shares[1].set);
+    EXPECT_NE(shares[0].set, shares[2].set);
+    EXPECT_EQ(shares[1].set, shares[2].set);
+  }
+}
+
+TEST(SloPolicyPacks, MoreTenantsThanGroupsHaveAPlaceEachAlsoBeforeTheyAreMeasured) {
+  SloPolicy policy(15);
+  std::vector<SloTenant> views(40);
+  for (uint32_t i = 0; i < 40; ++i) {
+    views[i].id = i;
+    if (i % 2 == 0) views[i].slo = std::chrono::milliseconds(10);
+  }
+  for (const SloShare& share : policy.decide(views)) EXPECT_GE(share.groups, 1U) << share.id;
+}
+
+}  // namespace
+}  // namespace gpushare
