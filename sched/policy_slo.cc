@@ -166,8 +166,8 @@ uint32_t SloPolicy::demand_of(const SloTenant& tenant, Memory& memory) const {
 // The same for tenants that share a set. The knee of one is no limit for all.
 uint32_t SloPolicy::demand_of_all(Members members) const {
   uint32_t most = groups_, present = members.front()->groups;
-  const auto is_known = [&](const SloTenant* tenant) {
-    return memories_.at(tenant->id).curve.is_known();
+  const auto can_share = [&](const SloTenant* tenant) {
+    return tenant->can_share && memories_.at(tenant->id).curve.is_known();
   };
   uint32_t largest = 0;
   for (const SloTenant* const tenant : members) {
@@ -175,8 +175,8 @@ uint32_t SloPolicy::demand_of_all(Members members) const {
     if (tenant->groups != present) present = 0;
     largest = std::max(largest, memories_.at(tenant->id).demand);
   }
-  if (!std::ranges::all_of(members, is_known))
-    return memories_.size() > groups_ ? largest : SloPacks::kNever;  // somewhere they must be
+  if (!std::ranges::all_of(members, can_share))
+    return memories_.size() > groups_ ? largest : SloPacks::kNever;
   uint32_t needed = 1;
   while (needed <= most && worst_of(members, needed) > 1 - kBand) ++needed;
   if (needed > most) return SloPacks::kNever;

@@ -55,6 +55,8 @@ struct SloTenant {
   std::optional<uint32_t> knee;  // groups
   uint32_t most = 0;             // groups that it may have; 0: all
   uint32_t first = 1;            // groups to begin with, while neither time nor knee is known
+  bool can_share = true;         // a set, with others that can; who must, because there are fewer
+                                 // groups than tenants, does all the same
 };
 
 enum class SloMove : uint8_t { kHold, kGrow, kShrink, kStarved };

@@ -134,6 +134,7 @@ SloTenant SloClaims::view(uint32_t id, const Known& known, uint64_t weights) con
   if (known.settings.sm_percent)
     tenant.most = groups_of_percent(*known.settings.sm_percent, geometry_);
   if (known.status.is_asked_by_program) tenant.most = std::min(tenant.most, fair);
+  tenant.can_share = !known.status.is_asked_by_program;
   if (!known.is_measured) return tenant;
   // Several processes share the tenant's groups and its requests: each is a queue of its own.
   const auto queues = static_cast<double>(known.measure.processes);

@@ -13,7 +13,8 @@
 //  - Tenants with a target neither take what others lend, unless they starve, nor lend before
 //    kLongIdle: what they have is what was measured. What nobody needs stays free, and saves power.
 //  - Who shares a set (policy_slo.h) is measured as it runs there. No knees are sought meanwhile:
-//    what a tenant takes then depends on the others too.
+//    what a tenant takes then depends on the others too. And whoever says that it idles, and does
+//    not, takes from those that it shares with; so only tenants share whose target an operator set.
 //  - A tenant that comes gets its part by weight at once, or its knee where that is known from an
 //    earlier run, and is measured from then on.
 //  - Work that has changed (its time on the same groups is off by more than kOtherWork) has
