@@ -17,6 +17,7 @@ import tempfile
 import time
 
 from record import origin
+from servers import Agent, Mps
 
 PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs.py"
 CONFIG = '[gpu.0]\nsharing = "spatial"\n[tenant.a]\nsm_percent = {}\n[tenant.b]\nsm_percent = {}\n'
@@ -30,54 +31,11 @@ ROWS = {
 }
 
 
-class Mps:
-    """A server of our own, in `folder`."""
-
-    def __init__(self, folder):
-        self.environment = {"CUDA_MPS_PIPE_DIRECTORY": folder + "/pipe", "CUDA_MPS_LOG_DIRECTORY": folder + "/log"}
-        for path in self.environment.values():
-            os.makedirs(path)
-        subprocess.run(["nvidia-cuda-mps-control", "-d"], check=True, env=os.environ | self.environment, timeout=60)
-
-    def end(self):
-        subprocess.run(["nvidia-cuda-mps-control"], input="quit -t 5\n", text=True, capture_output=True,
-                       env=os.environ | self.environment, timeout=60)
-
-
-class Agent:
-    def __init__(self, folder, build, shares):
-        self.folder, self.pipe = folder, folder + "/mps"
-        self.tool = [str(build / "bin/gpushare"), "--socket", folder + "/agent.sock", "--region",
-                     "/" + os.path.basename(folder)]
-        with open(folder + "/gpushare.toml", "w") as config:
-            config.write(CONFIG.format(*shares))
-        self.log = open(folder + "/agent.log", "w+")
-        self.process = subprocess.Popen([str(build / "bin/gpushared"), *self.tool[1:], "--config",
-                                         folder + "/gpushare.toml"], stdout=self.log, stderr=self.log)
-        deadline = time.monotonic() + 60
-        # Until it runs its MPS server: programs that start before would not be clients.
-        while "control daemon started" not in open(self.log.name).read():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                sys.exit("gpushared:\n" + open(self.log.name).read())
-            time.sleep(0.1)
-
-    def parts(self):
-        seen = subprocess.run([*self.tool, "status", "--json"], capture_output=True, text=True, timeout=20)
-        return {t["name"]: [g.get("sms_in_use") for g in t.get("gpus", [])]
-                for t in json.loads(seen.stdout)["tenants"] if t["name"] in "ab"}
-
-    def end(self):
-        self.process.terminate()
-        self.process.wait(60)
-        subprocess.run(["nvidia-cuda-mps-control"], input="quit -t 5\n", text=True, capture_output=True,
-                       env=os.environ | {"CUDA_MPS_PIPE_DIRECTORY": self.pipe}, timeout=60)
-
-
 def measure(way, programs, seconds, build):
     """{"programs": [what each said], "parts": ...}"""
     kind, *shares = way.split()
     with tempfile.TemporaryDirectory(prefix="gpushare-table-", ignore_cleanup_errors=True) as folder:
-        server = Mps(folder) if kind == "mps" else Agent(folder, build, shares) if kind == "ours" else None
+        server = Mps(folder) if kind == "mps" else Agent(folder, build, CONFIG.format(*shares)) if kind == "ours" else None
         running = []
         try:
             for i, words in enumerate(programs):
@@ -87,7 +45,7 @@ def measure(way, programs, seconds, build):
                     if shares:
                         environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = shares[i]
                 if kind == "ours":
-                    command = [*server.tool, "run", "--shim", "--tenant", "ab"[i], "--", *command]
+                    command = server.command("ab"[i], command)
                 running.append(subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, text=True,
                                                 stdout=subprocess.PIPE, stderr=open(f"{folder}/{i}.err", "w")))
             for i, program in enumerate(running):
@@ -99,7 +57,7 @@ def measure(way, programs, seconds, build):
             result = {}
             if kind == "ours":
                 time.sleep(seconds / 2)
-                result["parts"] = server.parts()
+                result["parts"] = {name: [use.get("sms_in_use")] for name, use in server.uses().items() if name in "ab"}
             result["programs"] = [json.loads(program.stdout.readline() or "{}") for program in running]
             return result
         finally:

@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""14 inference functions on one GPU, each with a target: functions.py BUILD [--json FILE] [--ways WAY,...]
+
+Two heavy ones (large batches that fill the GPU) and twelve light ones of three kinds, a process each; requests
+arrive at random, the same ones in every way. A target is a multiple of what the function takes alone, measured
+first; together they keep the GPU busy for --load of the time.
+
+Ways: mps: NVIDIA's MPS; mps N: each with CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=N; mps H L: the heavy ones with H, the
+light ones with L; ours: gpushared with sharing = "spatial", policy = "slo". Each is warmed up for --warm-up, then
+measured for --seconds. Goodput: requests a second that were answered within their target. Needs root, python3 with
+torch, and no other user of the GPU.
+"""
+import argparse
+import json
+import os
+import pathlib
+import queue
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+from record import origin
+from servers import Agent, Mps
+
+HEAVY = [("mlp", 8192, 6), ("mlp", 4096, 12)]
+LIGHT = [(kind, batch, depth) for kind in ("mlp", "convolutions", "transformer")
+         for batch, depth in ((1, 12), (4, 8), (8, 12), (16, 6))]
+FUNCTIONS = HEAVY + LIGHT
+WAYS = ["mps", "mps 15", "mps 25", "mps 50", "mps 50 25", "mps 30 50", "ours"]
+
+
+# --- the functions: torch is only needed here ----------------------------------------------------
+
+def make(kind, batch, depth):
+    """A forward pass that returns when it is done."""
+    import torch
+    from torch import nn
+    torch.manual_seed(1)
+    if kind == "mlp":
+        net = nn.Sequential(*[layer for _ in range(depth) for layer in (nn.Linear(4096, 4096), nn.ReLU())])
+        data = torch.randn(batch, 4096)
+    elif kind == "convolutions":
+        net = nn.Sequential(*[layer for _ in range(depth) for layer in (nn.Conv2d(128, 128, 3, padding=1), nn.ReLU())])
+        data = torch.randn(batch, 128, 28, 28)
+    else:
+        layer = nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True)
+        net = nn.TransformerEncoder(layer, depth, enable_nested_tensor=False).eval()
+        data = torch.randn(batch, 64, 512)
+    net, data = net.to("cuda", torch.half), data.to("cuda", torch.half)
+
+    @torch.no_grad()
+    def run():
+        return net(data).float().sum().item()
+
+    for _ in range(10):
+        run()
+    return run
+
+
+def alone(seconds):
+    """What each takes on the whole GPU, one after the other: seconds."""
+    times = []
+    for function in FUNCTIONS:
+        run, count, begin = make(*function), 0, time.monotonic()
+        while (now := time.monotonic()) - begin < seconds:
+            run()
+            count += 1
+        times.append((now - begin) / count)
+    print(json.dumps(times), flush=True)
+
+
+def serve(which, rate):
+    """Answers requests, and says how long those took that came after the warm-up."""
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "intercept/api"))
+    import gpushare
+    run = make(*FUNCTIONS[which])
+    print(json.dumps({"ready": True}), flush=True)
+    warm_up, seconds = map(float, sys.stdin.readline().split())
+    waiting, start, draw, took = queue.Queue(), time.monotonic(), random.Random(which), []
+
+    def arrive():
+        due = start
+        while (due := due + draw.expovariate(rate)) < start + warm_up + seconds:
+            time.sleep(max(0.0, due - time.monotonic()))
+            waiting.put((due, gpushare.arrive()))
+        waiting.put(None)
+
+    threading.Thread(target=arrive, daemon=True).start()
+    while (request := waiting.get()) is not None:
+        due, arrived = request
+        with gpushare.iteration(arrived=arrived):
+            run()
+        if due >= start + warm_up:
+            took.append(time.monotonic() - due)
+    print(json.dumps(took), flush=True)
+
+
+# --- the comparison ----------------------------------------------------------------------------------
+
+def percentage(way, which):
+    parts = way.split()[1:]
+    return parts[0 if which < len(HEAVY) else -1] if parts else None
+
+
+def config(targets):
+    return '[gpu.0]\nsharing = "spatial"\npolicy = "slo"\n' + "".join(
+        f"[tenant.f{which}]\nslo_us = {round(target * 1e6)}\n" for which, target in enumerate(targets))
+
+
+def measure(way, build, rates, targets, warm_up, seconds):
+    with tempfile.TemporaryDirectory(prefix="gpushare-functions-", ignore_cleanup_errors=True) as folder:
+        server = Agent(folder, build, config(targets)) if way == "ours" else Mps(folder)
+        running = []
+        try:
+            for which, rate in enumerate(rates):
+                environment = os.environ | server.environment
+                if part := percentage(way, which):
+                    environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = part
+                words = [sys.executable, __file__, "--serve", str(which), "--rate", str(rate)]
+                running.append(subprocess.Popen(
+                    server.command(f"f{which}", words), env=environment, stdin=subprocess.PIPE, text=True,
+                    stdout=subprocess.PIPE, stderr=open(f"{folder}/{which}.err", "w")))
+            for which, program in enumerate(running):
+                if "ready" not in program.stdout.readline():
+                    return {"way": way, "failed": open(f"{folder}/{which}.err").read()[-1500:]}
+            for program in running:
+                program.stdin.write(f"{warm_up} {seconds}\n")
+                program.stdin.flush()
+            uses = {}
+            if way == "ours":
+                time.sleep(warm_up + seconds * 0.9)
+                uses = server.uses()
+            return summary(way, [json.loads(program.stdout.readline() or "[]") for program in running], targets,
+                           seconds, uses)
+        finally:
+            for program in running:
+                program.kill()
+                program.wait()
+            server.end()
+
+
+def summary(way, times, targets, seconds, uses):
+    functions = []
+    for which, (took, target) in enumerate(zip(times, targets)):
+        took.sort()
+        mean = sum(took) / len(took) if took else float("inf")
+        use = uses.get(f"f{which}", {})
+        functions.append({
+            "function": " ".join(map(str, FUNCTIONS[which])), "target_ms": round(target * 1e3, 3), "requests": len(took),
+            "within": sum(one <= target for one in took), "mean_ms": round(mean * 1e3, 3),
+            "p99_ms": round(took[min(len(took) - 1, len(took) * 99 // 100)] * 1e3, 3) if took else None,
+            "is_met": mean <= target, **{key: use[key] for key in ("sms_entitled", "sms_sharers") if key in use}})
+    return {"way": way, "met": sum(one["is_met"] for one in functions), "of": len(functions),
+            "goodput": round(sum(one["within"] for one in functions) / seconds, 2), "functions": functions}
+
+
+def best_static(results):
+    return max((one for one in results if one["way"] != "ours" and "goodput" in one), default=None,
+               key=lambda one: one["goodput"])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=pathlib.Path, nargs="?")
+    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--ways", default=",".join(WAYS))
+    parser.add_argument("--load", type=float, default=0.6, help="of the GPU's time, half of it by the heavy ones")
+    parser.add_argument("--targets", default="4,3", help="of the heavy, the light ones: multiples of the time alone")
+    parser.add_argument("--warm-up", type=float, default=12)
+    parser.add_argument("--seconds", type=float, default=20)
+    parser.add_argument("--commit", default="unknown")
+    parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--rate", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.alone:
+        return alone(1.0)
+    if options.serve is not None:
+        return serve(options.serve, options.rate)
+    if options.build is None or not (options.build / "bin/gpushared").exists():
+        parser.error(f"BUILD is a folder with bin/gpushared in it; {options.build} is none")
+    for way in options.ways.split(","):
+        if way not in WAYS:
+            parser.error(f"--ways {way}: allowed are {', '.join(WAYS)}")
+
+    services = json.loads(subprocess.run([sys.executable, __file__, "--alone"], capture_output=True, text=True,
+                                         check=True).stdout)
+    heavy, light = map(float, options.targets.split(","))
+    targets = [one * (heavy if which < len(HEAVY) else light) for which, one in enumerate(services)]
+    rates = [options.load / 2 / len(HEAVY if which < len(HEAVY) else LIGHT) / one for which, one in enumerate(services)]
+    results = []
+    for way in options.ways.split(","):
+        results.append(measure(way, options.build.resolve(), rates, targets, options.warm_up, options.seconds))
+        seen = {key: value for key, value in results[-1].items() if key != "functions"}
+        missed = [f"{one['function']} {one['mean_ms']}/{one['target_ms']} ms" for one in results[-1].get("functions", [])
+                  if not one["is_met"]]
+        print(json.dumps(seen), "missed:", "; ".join(missed) or "none", flush=True)
+        if options.json:
+            options.json.write_text(json.dumps({
+                **origin("functions.py", options.commit), "load": options.load, "seconds": options.seconds,
+                "alone_ms": [round(one * 1e3, 3) for one in services], "rates": [round(one, 3) for one in rates],
+                "ways": results}, indent=1) + "\n")
+    best, ours = best_static(results), next((one for one in results if one["way"] == "ours" and "goodput" in one), None)
+    if best and ours:
+        print(f"goodput: ours {ours['goodput']}, best static MPS ({best['way']}) {best['goodput']}: "
+              f"{ours['goodput'] / max(best['goodput'], 1e-9):.3f}x; targets met: ours {ours['met']}, it {best['met']} "
+              f"of {ours['of']}")
+
+
+if __name__ == "__main__":
+    main()
