@@ -119,6 +119,7 @@ Stream* Streams::per_thread(Device& device) {
   mine->device = &device;
   mine->at[0].store(GS_CU_STREAM_PER_THREAD, std::memory_order_relaxed);
   mine->kind.store(Stream::Kind::kBlocking, std::memory_order_relaxed);
+  device.own_streams.fetch_add(1, std::memory_order_relaxed);
   add_to_list(*mine);
   prepare(*mine);
   return mine;

@@ -27,6 +27,11 @@
 //     a process are captured in the partition of its first: streams go there for it, and back
 //     after.
 //   - Streams of other contexts than a device's primary one stay where they are.
+//   - Only its thread can ask whether a thread's own default stream at home is done. So it records
+//   an
+//     event behind each of its calls, but only once a second thread has such a stream too: in a
+//     program with one, and of what was before the second, the legacy stream's answer is as good:
+//     it is not done before all blocking streams at home are.
 //
 // A move needs the stream for itself: a thread that is using it at that moment (`users`) makes the
 // other one's launch go to the old place, and the next launch tries again. No call ever waits for
@@ -78,7 +83,7 @@ struct Stream {
   std::atomic<uint64_t> legacy_operations;
   // Blocking: it has work that the legacy stream has not waited for.
   std::atomic<bool> is_dirty;
-  bool is_unmarked;     // per-thread: `event` does not say where the work at home ends
+  bool is_unmarked;     // per-thread: at home there is work that `event` is not behind
   bool is_held;         // by hold_at_rest(); under the device's lock
   SpinLock event_lock;  // held from a recording of `event` to the wait for it
   CUevent event;
@@ -121,8 +126,9 @@ struct Device {
   int gpu;                         // its place in the slot; -1: it is not there
   std::atomic<uint64_t> followed;  // the wish that `target` was made from
   std::atomic<Partitions::Place> target;
-  std::atomic<bool> lacks;     // a stream has no stand-in in `target`
-  std::atomic<uint32_t> away;  // streams that are not at home
+  std::atomic<bool> lacks;            // a stream has no stand-in in `target`
+  std::atomic<uint32_t> away;         // streams that are not at home
+  std::atomic<uint32_t> own_streams;  // threads' own default streams, ever
   // A blocking stream was destroyed with work that the legacy stream has not waited for: the home
   // of the legacy stream does.
   std::atomic<bool> has_left_work;
@@ -179,7 +185,10 @@ class Streams {
 
   void move_to_target(Stream& stream);
   // After work was put into a thread's own default stream at home. The caller is its thread.
-  void mark(Stream& stream);
+  void mark(Stream& stream) {
+    if (stream.device->own_streams.load(std::memory_order_relaxed) > 1) return record_mark(stream);
+    stream.is_unmarked = true;
+  }
   // REQUIRES: the caller is one of the stream's users; here and below.
   void order_with_legacy(Stream& stream, Use use);
   // What the driver would say to a call of the legacy stream while a blocking one captures, and the
@@ -225,6 +234,7 @@ class Streams {
   Device* device_of(CUcontext context);
   void follow_wish(Device& device);
   bool try_to_follow(Device& device, uint64_t& begin_ns);
+  void record_mark(Stream& stream);
   // streams_rest.cc. REQUIRES: device.lock is held.
   bool hold_at_rest(Device& device);
   void let_go(Device& device);

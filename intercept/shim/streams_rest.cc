@@ -19,13 +19,12 @@ using Place = Partitions::Place;
 bool Streams::is_at_rest(const Stream& stream) const {
   const CUstream there = stream.physical();
   if (there != GS_CU_STREAM_PER_THREAD) return driver_->cuStreamQuery(there) == CUDA_SUCCESS;
-  return stream.event == nullptr ||
-         (!stream.is_unmarked && driver_->cuEventQuery(stream.event) == CUDA_SUCCESS);
+  if (stream.is_unmarked) return driver_->cuStreamQuery(GS_CU_STREAM_LEGACY) == CUDA_SUCCESS;
+  return stream.event == nullptr || driver_->cuEventQuery(stream.event) == CUDA_SUCCESS;
 }
 
-// A thread's own default stream at home cannot be asked for by others: its event says where its
-// work ends.
-void Streams::mark(Stream& stream) {
+// Not while any stream captures: the recording would be part of a graph.
+void Streams::record_mark(Stream& stream) {
   const KeepErrno errno_of_the_program;
   const Locked locked(stream.event_lock);
   stream.is_unmarked =

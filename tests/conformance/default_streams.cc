@@ -97,6 +97,19 @@ void query_of_legacy(Stage& stage) {
   stage.say("then " + name_of(cuStreamQuery(kNull)));
 }
 
+void query_of_legacy_about_own(Stage& stage) {
+  Hold hold(stage, GS_CU_STREAM_PER_THREAD);
+  stage
+      .thread([&] {
+        stage.say("own " + name_of(cuStreamQuery(GS_CU_STREAM_PER_THREAD)));
+        stage.say("legacy " + name_of(cuStreamQuery(kNull)));
+      })
+      .join();
+  hold.end();
+  stage.synchronize(GS_CU_STREAM_PER_THREAD);
+  stage.thread([&] { stage.say("then " + name_of(cuStreamQuery(kNull))); }).join();
+}
+
 // A host function in a blocking stream holds the legacy stream up like any work.
 void legacy_after_host_function(Stage& stage) {
   const CUstream stream = stage.stream();
@@ -166,6 +179,7 @@ constexpr Scene kScenes[] = {
     {"own default stream is a blocking stream", own_stream},
     {"own default streams of two threads", other_threads_own_stream},
     {"query of the legacy stream", query_of_legacy},
+    {"query of the legacy stream while another thread's own is held", query_of_legacy_about_own},
     {"legacy stream waits for host functions", legacy_after_host_function},
     {"copy to the host without a stream", copy_without_stream},
     {"fill and copy on the device without a stream", fill_without_stream},

@@ -36,6 +36,7 @@ class OnTheSimulatedGpu : public testing::Test {
     std::filesystem::remove_all(folder_);
   }
 
+  std::string folder() const { return folder_; }
   std::string socket() const { return folder_ + "/sim.sock"; }
   std::vector<std::string> more_environment_;  // of programs that start from now on
 

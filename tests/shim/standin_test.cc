@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ordinary CUDA programs on the simulated GPU, with the shim and without: they print the same.
+#include <fstream>
 #include <random>
 #include <sstream>
 
@@ -246,6 +247,37 @@ TEST_F(OnTheSimulatedGpu, AKernelThatNeverEndsKeepsNobodyFromLaunching) {
   const uint64_t before = rig.launches_of_all();
   EXPECT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > before + 200; }));
   EXPECT_FALSE(program->has_ended());
+}
+
+// What it cost the driver: recordings of events by the program and by us.
+class OwnStreams : public OnTheSimulatedGpu {
+ protected:
+  int records_of(const std::vector<std::string>& command, const ShimRig* rig) {
+    const std::string path = folder() + "/records";
+    more_environment_ = {"GPUSHARE_SIM_EVENT_RECORDS=" + path};
+    const Outcome outcome = run(command, rig);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    int records = -1;
+    std::ifstream(path) >> records;
+    return records;
+  }
+};
+
+TEST_F(OwnStreams, OfOneThreadAreNotMarkedAtHome) {
+  const std::vector<std::string> command{"within", "--bytes",  "4096",      "--rounds",
+                                         "100",    "--stream", "per-thread"};
+  const int alone = records_of(command, nullptr);
+  EXPECT_GE(alone, 0);
+  ShimRig rig(kShimPartitions, {{kPci, 0}});
+  EXPECT_EQ(records_of(command, &rig), alone);
+}
+
+TEST_F(OwnStreams, OfSeveralThreadsAreMarkedAtHome) {
+  const std::vector<std::string> command{"conformance", "--only", "own default streams of two",
+                                         "--repeat", "10"};
+  EXPECT_EQ(records_of(command, nullptr), 0);
+  ShimRig rig(kShimPartitions, {{kPci, 0}});
+  EXPECT_GT(records_of(command, &rig), 10);
 }
 
 }  // namespace

@@ -128,6 +128,7 @@ CUresult cuEventDestroy_v2(CUevent event) {
 
 CUresult cuEventRecord(CUevent event, CUstream stream) {
   GS_CURRENT();
+  runtime.count_event_record();
   const auto found = runtime.stream(context, stream);
   const auto recorded = runtime.events.find(event);
   if (!found || !recorded || recorded->context != number_of(context.handle))

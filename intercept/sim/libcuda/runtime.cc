@@ -32,7 +32,15 @@ CUresult Runtime::start() {
   std::unique_ptr<Runtime> runtime(new Runtime);
   if (const CUresult result = runtime->connect(); result != CUDA_SUCCESS) return result;
   runtime_of_process.store(runtime.release(), std::memory_order_release);  // pairs with get()
+  if (std::getenv("GPUSHARE_SIM_EVENT_RECORDS") != nullptr) std::atexit(write_event_records);
   return CUDA_SUCCESS;
+}
+
+void Runtime::write_event_records() {
+  std::FILE* file = std::fopen(std::getenv("GPUSHARE_SIM_EVENT_RECORDS"), "w");
+  if (file == nullptr) return;
+  fmt::print(file, "{}\n", get()->event_records_.load());
+  std::fclose(file);
 }
 
 Runtime::Runtime() : captures_(std::make_unique<Captures>()) {}

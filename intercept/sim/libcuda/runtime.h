@@ -85,6 +85,9 @@ class Runtime {
 
   Client& client() { return *client_; }
   Watcher& watcher() { return *watcher_; }
+  // Recordings of events that were asked for. At the end of the process the file that
+  // GPUSHARE_SIM_EVENT_RECORDS names has their number.
+  void count_event_record() { event_records_.fetch_add(1, std::memory_order_relaxed); }
   Captures& captures() { return *captures_; }
 
   MemoryMap memory;
@@ -107,6 +110,7 @@ class Runtime {
 
   Runtime();
   CUresult connect();
+  static void write_event_records();
   void on_completion(const Completion& completion);
   Result<> enqueue(Context& context, Stream& stream, Work work, Effect effect);
   Result<> wait_for(Context& context, Stream& stream, uint64_t sequence);
@@ -117,6 +121,7 @@ class Runtime {
   std::unique_ptr<Watcher> watcher_;
   std::unique_ptr<Captures> captures_;
   std::atomic<uint64_t> next_sequence_{1};
+  std::atomic<uint64_t> event_records_{0};
 
   std::mutex effects_mutex_;
   std::unordered_map<uint64_t, Pending> effects_;  // by sequence
