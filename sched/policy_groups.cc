@@ -34,12 +34,16 @@ std::vector<uint32_t> divide_in_proportion(uint32_t total, std::span<const uint3
   return shares;
 }
 
-std::vector<uint32_t> divide_max_min(uint32_t total, std::span<const uint32_t> claims) {
+std::vector<uint32_t> divide_max_min(uint32_t total, std::span<const GroupClaim> claims) {
   std::vector<uint32_t> shares(claims.size(), 0);
+  // With its next group, by head.
+  const auto next = [&](size_t i) {
+    return shares[i] == 0 ? 0 : (shares[i] + 1.0) / claims[i].heads;
+  };
   for (uint32_t left = total; left > 0; --left) {
     size_t poorest = claims.size();
     for (size_t i = 0; i < claims.size(); ++i) {
-      if (shares[i] < claims[i] && (poorest == claims.size() || shares[i] < shares[poorest]))
+      if (shares[i] < claims[i].groups && (poorest == claims.size() || next(i) < next(poorest)))
         poorest = i;
     }
     if (poorest == claims.size()) break;

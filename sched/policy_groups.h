@@ -14,9 +14,17 @@ namespace gpushare {
 std::vector<uint32_t> divide_in_proportion(uint32_t total, std::span<const uint32_t> claims,
                                            uint32_t least);
 
-// Max-min fair: nobody gets more than its claim, and nobody gets less than another one unless it
-// has its claim. Groups that are left when all are even go to the earlier claims.
+struct GroupClaim {
+  uint32_t groups = 0;
+  uint32_t heads = 1;  // whose claim it is, together; at least 1
+
+  bool operator==(const GroupClaim&) const = default;
+};
+
+// Max-min fair by head: no claim gets more than it is for, each gets one group before any gets a
+// second, and none gets less for each of its heads than another unless it has what it is for.
+// Groups that are left when all are even go to the earlier claims.
 //   10 groups, claims 2 9 6 -> 2 4 4
-std::vector<uint32_t> divide_max_min(uint32_t total, std::span<const uint32_t> claims);
+std::vector<uint32_t> divide_max_min(uint32_t total, std::span<const GroupClaim> claims);
 
 }  // namespace gpushare

@@ -88,16 +88,19 @@ SloPolicy::Division SloPolicy::divide(const std::vector<const SloTenant*>& serve
   Division division;
   const auto others = static_cast<uint32_t>(weights.size());
   division.packs = pack(served, others);
-  std::vector<uint32_t> demands;
+  std::vector<GroupClaim> claims;
   uint32_t needed = 0;
-  for (const SloPack& pack : division.packs) needed += demands.emplace_back(pack.demand);
-  const uint32_t besides = groups_ - std::min<uint32_t>(groups_, demands.size());
+  for (const SloPack& pack : division.packs) {
+    needed += pack.demand;
+    claims.push_back({pack.demand, static_cast<uint32_t>(pack.members.size())});
+  }
+  const uint32_t besides = groups_ - std::min<uint32_t>(groups_, claims.size());
   // When that makes the targets be met, or there is no group for each.
   division.rest_shares =
       others > besides || (others > 1 && needed < groups_ && needed + others > groups_);
   if (division.rest_shares) weights.assign(1, 1);
   const uint32_t reserved = std::min<uint32_t>(weights.size(), besides);
-  division.given = divide_max_min(groups_ - reserved, demands);
+  division.given = divide_max_min(groups_ - reserved, claims);
   uint32_t left = groups_;
   for (const uint32_t share : division.given) left -= share;
   division.rest = divide_in_proportion(left, weights, 1);

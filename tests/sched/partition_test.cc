@@ -42,8 +42,11 @@ TEST(Partition, DividesInProportionWithoutRest) {
             (std::vector<uint32_t>{13, 1, 1}));
   EXPECT_EQ(divide_in_proportion(2, std::vector<uint32_t>{5, 5, 5}, 1),
             (std::vector<uint32_t>{1, 1, 0}));
-  EXPECT_EQ(divide_max_min(10, std::vector<uint32_t>{2, 9, 6}), (std::vector<uint32_t>{2, 4, 4}));
-  EXPECT_EQ(divide_max_min(20, std::vector<uint32_t>{2, 9, 6}), (std::vector<uint32_t>{2, 9, 6}));
+  const std::vector<GroupClaim> claims{{2}, {9}, {6}};
+  EXPECT_EQ(divide_max_min(10, claims), (std::vector<uint32_t>{2, 4, 4}));
+  EXPECT_EQ(divide_max_min(20, claims), (std::vector<uint32_t>{2, 9, 6}));
+  EXPECT_EQ(divide_max_min(15, std::vector<GroupClaim>{{20, 9}, {3}}),
+            (std::vector<uint32_t>{14, 1}));
 }
 
 TEST(Partition, AGrowingHolderWaitsUntilTheShrinkingOneHasAnswered) {

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Services with targets that share the SMs of one simulated GPU, in rounds of a second, under any
+// rule that says who has which set and how large. Deterministic, no time passes.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "sched/policy_slo.h"
+#include "tests/sched/slo_world.h"
+
+namespace gpushare {
+
+// As inference services are: quick when wide, mostly idle, targets of three to five times what they
+// take on all SMs. Of fourteen the GPU would work half of the time.
+inline std::vector<WorldTenant> functions(int count) {
+  std::vector<WorldTenant> all;
+  for (int i = 0; i < count; ++i) {
+    const double full_speed = 0.003 + 0.001 * (i % 5);
+    all.push_back({.shape = {LatencyShape::Kind::kAmdahl, 0.15},
+                   .full_speed = full_speed,
+                   .slo = full_speed * (3 + i % 3),
+                   .arrivals = 0.05 / full_speed / (1 + i % 2)});
+  }
+  return all;
+}
+
+// Those of a set share its SMs as processors are shared: each is slowed by the part of the time in
+// which others of its set work.
+class Services {
+ public:
+  // A set of its own for each, of `groups`.
+  explicit Services(std::vector<WorldTenant> tenants, double groups = 1)
+      : tenants_(std::move(tenants)) {
+    for (WorldTenant& tenant : tenants_) {
+      tenant.groups = groups;
+      sets_.push_back(static_cast<uint32_t>(sets_.size()));
+    }
+  }
+
+  // A round, and what `policy` makes of it.
+  void round(SloPolicy& policy) {
+    std::vector<SloTenant> views;
+    for (uint32_t i = 0; i < tenants_.size(); ++i) {
+      const WorldRound seen = measure(i);
+      SloTenant& view = views.emplace_back();
+      view.id = i;
+      view.slo = Nanos(static_cast<int64_t>(tenants_[i].slo * 1e9));
+      view.groups = static_cast<uint32_t>(tenants_[i].groups);
+      view.service = seen.service;
+      view.arrivals = tenants_[i].arrivals;
+      view.throughput = seen.throughput;
+      view.latency = seen.latency;
+      view.iterations = 8;  // what is rare is waited for
+    }
+    const auto shares = policy.decide(views);
+    for (uint32_t i = 0; i < tenants_.size(); ++i) {
+      sets_[i] = shares[i].set;
+      give(i, shares[i].groups);
+    }
+  }
+
+  WorldRound measure(uint32_t i) const {
+    WorldRound round;
+    round.service = service(i);
+    round.throughput = std::min(tenants_[i].arrivals, 0.95 / round.service);
+    round.latency = std::min(response(i), 1.0);
+    return round;
+  }
+  double response(uint32_t i) const { return response_seconds(service(i), tenants_[i].arrivals); }
+  bool is_met(uint32_t i) const { return response(i) <= tenants_[i].slo; }
+  uint32_t set(uint32_t i) const { return sets_[i]; }
+  void give(uint32_t i, double groups) {
+    changes_ += groups != tenants_[i].groups;
+    tenants_[i].groups = groups;
+  }
+  std::vector<WorldTenant>& tenants() { return tenants_; }
+  int take_changes() { return std::exchange(changes_, 0); }
+
+ private:
+  double service(uint32_t i) const {
+    double others = 0;
+    for (uint32_t j = 0; j < tenants_.size(); ++j)
+      if (j != i && sets_[j] == sets_[i]) others += tenants_[j].arrivals * alone(j);
+    return alone(i) / (1 - std::min(others, 0.95));
+  }
+  double alone(uint32_t i) const {
+    WorldTenant tenant = tenants_[i];
+    tenant.groups = std::max(tenant.groups, 0.01);
+    return tenant.service();
+  }
+
+  std::vector<WorldTenant> tenants_;
+  std::vector<uint32_t> sets_;
+  int changes_ = 0;
+};
+
+}  // namespace gpushare
