@@ -346,5 +346,31 @@ TEST_F(CudaStandin, FunctionsByNameAreThoseOfTheVersionAskedFor) {
   EXPECT_EQ(cuGetProcAddress("cuNothing", &function, 13000, 0), CUDA_ERROR_NOT_FOUND);
 }
 
+TEST_F(CudaStandin, AGpuIsSplitIntoPartsOfAsManyGroupsAsTheSmsTake) {
+  struct Row {
+    unsigned least, parts, sms;
+  };
+  CUdevResource whole{};
+  GS_OK(cuDeviceGetDevResource(0, &whole, CU_DEV_RESOURCE_TYPE_SM));
+  for (const Row& row : {Row{1, 15, 8}, Row{8, 15, 8}, Row{9, 7, 16}, Row{64, 1, 64}}) {
+    SCOPED_TRACE(row.least);
+    unsigned count = 0;
+    GS_OK(cuDevSmResourceSplitByCount(nullptr, &count, &whole, nullptr, 0, row.least));
+    EXPECT_EQ(count, row.parts);
+    std::vector<CUdevResource> parts(count);
+    CUdevResource rest{};
+    GS_OK(cuDevSmResourceSplitByCount(parts.data(), &count, &whole, &rest, 0, row.least));
+    for (const CUdevResource& part : parts) EXPECT_EQ(part.sm.smCount, row.sms);
+    EXPECT_EQ(rest.sm.smCount, whole.sm.smCount - row.parts * row.sms);
+    CUdevResourceDesc description = nullptr;
+    GS_OK(cuDevResourceGenerateDesc(&description, parts.data(), count));
+    CUdevResource twice[] = {parts[0], parts[0]};
+    EXPECT_EQ(cuDevResourceGenerateDesc(&description, twice, 2), CUDA_ERROR_INVALID_VALUE);
+  }
+  unsigned count = 0;
+  EXPECT_EQ(cuDevSmResourceSplitByCount(nullptr, &count, &whole, nullptr, 0, 133),
+            CUDA_ERROR_INVALID_VALUE);
+}
+
 }  // namespace
 }  // namespace gpushare

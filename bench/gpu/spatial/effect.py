@@ -20,7 +20,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from record import origin
-from table import Agent
+from servers import Agent, TWO_PARTS
 
 
 class Door:
@@ -72,7 +72,7 @@ def main():
     options = parser.parse_args()
     build, took = options.build.resolve(), []
     with tempfile.TemporaryDirectory(prefix="gpushare-effect-", ignore_cleanup_errors=True) as folder:
-        agent = Agent(folder, build, ("25", "75"))
+        agent = Agent(folder, build, TWO_PARTS.format(25, 75))
         running = {name: Watched([*agent.tool, "run", "--shim", "--tenant", name, "--", str(build / "bin/workloads/sms"),
                                   "--launches", "1000000000", "--units", "100"], f"{folder}/{name}.err")
                    for name in "ab"}

@@ -6,6 +6,9 @@ import subprocess
 import sys
 import time
 
+# A configuration of two tenants, a and b; to be formatted with their sm_percent.
+TWO_PARTS = '[gpu.0]\nsharing = "spatial"\n[tenant.a]\nsm_percent = {}\n[tenant.b]\nsm_percent = {}\n'
+
 
 class Mps:
     """A server of our own, in `folder`."""

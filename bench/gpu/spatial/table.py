@@ -17,10 +17,9 @@ import tempfile
 import time
 
 from record import origin
-from servers import Agent, Mps
+from servers import TWO_PARTS, Agent, Mps
 
 PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs.py"
-CONFIG = '[gpu.0]\nsharing = "spatial"\n[tenant.a]\nsm_percent = {}\n[tenant.b]\nsm_percent = {}\n'
 # Row: the first program, the one beside it, the ways.
 ROWS = {
     "gemm": (["gemm"], None, ["alone", "ours 100 100", "alone", "ours 100 100"]),
@@ -35,7 +34,11 @@ def measure(way, programs, seconds, build):
     """{"programs": [what each said], "parts": ...}"""
     kind, *shares = way.split()
     with tempfile.TemporaryDirectory(prefix="gpushare-table-", ignore_cleanup_errors=True) as folder:
-        server = Mps(folder) if kind == "mps" else Agent(folder, build, CONFIG.format(*shares)) if kind == "ours" else None
+        server = None
+        if kind == "mps":
+            server = Mps(folder)
+        elif kind == "ours":
+            server = Agent(folder, build, TWO_PARTS.format(*shares))
         running = []
         try:
             for i, words in enumerate(programs):

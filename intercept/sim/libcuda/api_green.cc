@@ -44,22 +44,27 @@ CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource* resource, CUdevR
   return CUDA_SUCCESS;
 }
 
-// Of a whole device only, into groups of 8.
-CUresult cuDevSmResourceSplitByCount(CUdevResource* groups, unsigned* count,
+// Of a whole device only, into parts of as many groups as `least` SMs take.
+CUresult cuDevSmResourceSplitByCount(CUdevResource* parts, unsigned* count,
                                      const CUdevResource* whole, CUdevResource* rest,
                                      unsigned flags, unsigned least) {
   if (count == nullptr || whole == nullptr || whole->type != CU_DEV_RESOURCE_TYPE_SM ||
-      groups_of(*whole) != 0 || flags != 0 || least == 0 || least > kSmsOfGroup)
+      groups_of(*whole) != 0 || flags != 0 || least == 0 || least > whole->sm.smCount)
     return CUDA_ERROR_INVALID_VALUE;
   const unsigned fitting = whole->sm.smCount / kSmsOfGroup;
-  const unsigned there = std::min(fitting > 1 ? fitting - 1 : fitting, kMostGroups);
-  if (groups == nullptr) {
+  const unsigned groups = std::min(fitting > 1 ? fitting - 1 : fitting, kMostGroups);
+  const unsigned of_part = (least + kSmsOfGroup - 1) / kSmsOfGroup;
+  const unsigned there = groups / of_part;
+  if (there == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (parts == nullptr) {
     *count = there;
     return CUDA_SUCCESS;
   }
   *count = std::min(*count, there);
-  for (unsigned i = 0; i < *count; ++i) groups[i] = resource_of(uint64_t{1} << i, kSmsOfGroup);
-  if (rest != nullptr) *rest = resource_of(0, whole->sm.smCount - *count * kSmsOfGroup);
+  const uint64_t first = of_part == 64 ? ~uint64_t{0} : (uint64_t{1} << of_part) - 1;
+  for (unsigned i = 0; i < *count; ++i)
+    parts[i] = resource_of(first << (i * of_part), of_part * kSmsOfGroup);
+  if (rest != nullptr) *rest = resource_of(0, whole->sm.smCount - *count * of_part * kSmsOfGroup);
   return CUDA_SUCCESS;
 }
 
@@ -68,8 +73,11 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* description, CUdevResource
                                    unsigned count) {
   if (description == nullptr || resources == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
   uint64_t groups = 0;
-  for (unsigned i = 0; i < count; ++i) groups |= groups_of(resources[i]);
-  if (std::popcount(groups) != static_cast<int>(count)) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < count; ++i) {
+    const uint64_t more = groups_of(resources[i]);
+    if (more == 0 || (groups & more) != 0) return CUDA_ERROR_INVALID_VALUE;
+    groups |= more;
+  }
   *description = reinterpret_cast<CUdevResourceDesc>(groups);
   return CUDA_SUCCESS;
 }
