@@ -48,13 +48,13 @@ void fork_and_join(Stage& stage) {
   const CUevent forked = stage.event(), joined = stage.event();
   begin(first);
   stage.note(first, 'a');
-  must(cuEventRecord(forked, first), "cuEventRecord");
+  record(forked, first);
   stage.say(status_of(second));
-  must(cuStreamWaitEvent(second, forked, 0), "cuStreamWaitEvent");
+  wait(second, forked);
   stage.say(status_of(second));
   stage.note_on_host(second, 'b');
-  must(cuEventRecord(joined, second), "cuEventRecord");
-  must(cuStreamWaitEvent(first, joined, 0), "cuStreamWaitEvent");
+  record(joined, second);
+  wait(first, joined);
   stage.note(first, 'c');
   CUgraph graph = nullptr;
   must(cuStreamEndCapture(first, &graph), "cuStreamEndCapture");
@@ -152,7 +152,7 @@ void captured_event(Stage& stage) {
   const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
   const CUevent event = stage.event();
   begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
-  must(cuEventRecord(event, stream), "cuEventRecord");
+  record(event, stream);
   stage.say("query " + name_of(cuEventQuery(event)));
   stage.say("wait " + name_of(cuEventSynchronize(event)));
   stage.say(end(stream));
@@ -163,8 +163,8 @@ void not_joined(Stage& stage) {
                  second = stage.stream(CU_STREAM_NON_BLOCKING);
   const CUevent event = stage.event();
   begin(first);
-  must(cuEventRecord(event, first), "cuEventRecord");
-  must(cuStreamWaitEvent(second, event, 0), "cuStreamWaitEvent");
+  record(event, first);
+  wait(second, event);
   stage.note(second, 'b');
   stage.say(end(first));
   stage.say(status_of(first) + " " + status_of(second));
@@ -175,8 +175,8 @@ void ended_in_another_stream(Stage& stage) {
                  second = stage.stream(CU_STREAM_NON_BLOCKING);
   const CUevent event = stage.event();
   begin(first);
-  must(cuEventRecord(event, first), "cuEventRecord");
-  must(cuStreamWaitEvent(second, event, 0), "cuStreamWaitEvent");
+  record(event, first);
+  wait(second, event);
   stage.say("other " + end(second));
   stage.say("first " + end(first));
 }
@@ -185,7 +185,7 @@ void event_from_outside(Stage& stage) {
   const CUstream first = stage.stream(CU_STREAM_NON_BLOCKING),
                  second = stage.stream(CU_STREAM_NON_BLOCKING);
   const CUevent event = stage.event();
-  must(cuEventRecord(event, second), "cuEventRecord");
+  record(event, second);
   begin(first);
   stage.say(name_of(cuStreamWaitEvent(first, event, 0)));
   stage.say(end(first));
@@ -197,7 +197,7 @@ void two_captures(Stage& stage) {
   const CUevent event = stage.event();
   begin(first);
   begin(second);
-  must(cuEventRecord(event, first), "cuEventRecord");
+  record(event, first);
   stage.say(name_of(cuStreamWaitEvent(second, event, 0)));
   stage.say(end(first));
   stage.say(end(second));
@@ -217,7 +217,7 @@ void other_thread(Stage& stage) {
 void calls_that_may_wait(Stage& stage) {
   const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
   const CUevent event = stage.event();
-  must(cuEventRecord(event, stream), "cuEventRecord");
+  record(event, stream);
   stage.synchronize(stream);
   const auto query = [&] { return name_of(cuEventQuery(event)); };
   begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);

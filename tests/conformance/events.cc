@@ -7,11 +7,6 @@
 namespace gpushare::conformance {
 namespace {
 
-void record(CUevent event, CUstream stream) { must(cuEventRecord(event, stream), "cuEventRecord"); }
-void wait(CUstream stream, CUevent event) {
-  must(cuStreamWaitEvent(stream, event, 0), "cuStreamWaitEvent");
-}
-
 void across_streams(Stage& stage) {
   const CUstream first = stage.stream(CU_STREAM_NON_BLOCKING),
                  second = stage.stream(CU_STREAM_NON_BLOCKING);

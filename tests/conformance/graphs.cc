@@ -337,9 +337,9 @@ void events_in_a_graph(Stage& stage) {
   graph.instantiate();
   const Hold hold(stage, held);
   stage.note(held, 'a');
-  must(cuEventRecord(before, held), "cuEventRecord");
+  record(before, held);
   graph.launch(launching);
-  must(cuStreamWaitEvent(waiting, after, 0), "cuStreamWaitEvent");
+  wait(waiting, after);
   stage.note(waiting, 'c');
   stage.say(name_of(cuEventQuery(after)));
   stage.witness();

@@ -89,11 +89,11 @@ void events_across_parts(Stage& stage) {
   const CUevent first = stage.event(), second = stage.event();
   Hold hold(stage, parts.stream(0));
   stage.note(parts.stream(0), 'a');
-  must(cuEventRecord(first, parts.stream(0)), "cuEventRecord");
-  must(cuStreamWaitEvent(whole, first, 0), "cuStreamWaitEvent");
+  record(first, parts.stream(0));
+  wait(whole, first);
   stage.note(whole, 'b');
-  must(cuEventRecord(second, whole), "cuEventRecord");
-  must(cuStreamWaitEvent(parts.stream(1), second, 0), "cuStreamWaitEvent");
+  record(second, whole);
+  wait(parts.stream(1), second);
   stage.note(parts.stream(1), 'c');
   stage.note_on_host(parts.stream(1), 'd');
   stage.witness();

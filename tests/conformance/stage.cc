@@ -48,6 +48,11 @@ void must(CUresult result, const char* call) {
   if (result != CUDA_SUCCESS) throw Failure{std::string(call) + ": " + name_of(result)};
 }
 
+void record(CUevent event, CUstream stream) { must(cuEventRecord(event, stream), "cuEventRecord"); }
+void wait(CUstream stream, CUevent event) {
+  must(cuStreamWaitEvent(stream, event, 0), "cuStreamWaitEvent");
+}
+
 // Everything is used once before the first hold: a driver may load a kernel, or make room for one,
 // when it is first launched, and wait for the GPU to be idle.
 Stage::Stage(const workloads::GpuSession& session)

@@ -32,6 +32,9 @@ struct Failure {
 void must(CUresult result, const char* call);
 // "SUCCESS", "ERROR_NOT_READY".
 std::string name_of(CUresult result);
+void record(CUevent event, CUstream stream);
+// Everything that `stream` gets from now on.
+void wait(CUstream stream, CUevent event);
 
 class Stage {
  public:
