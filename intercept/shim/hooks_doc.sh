@@ -12,9 +12,8 @@ driver's own.
 | kind | hooked for |
 | --- | --- |
 | Launch, OnGpu | gate, partitions, iterations |
-| Copy, Wait, Event, Capture | partitions, iterations |
+| Copy, Wait, Event, Capture, Finish | partitions, iterations |
 | Order, Captured, Stream, Context | partitions |
-| Finish | iterations |
 | Lookup | any |
 | Init | none: the agent is asked before it runs |
 

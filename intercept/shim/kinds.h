@@ -38,9 +38,8 @@ constexpr uint32_t features_that_need(Kind kind) {
     case Kind::kWait:
     case Kind::kEvent:
     case Kind::kCapture:
-      return kShimPartitions | kShimIterations;
     case Kind::kFinish:
-      return kShimIterations;
+      return kShimPartitions | kShimIterations;
     case Kind::kOrder:
     case Kind::kCaptured:
     case Kind::kStream:

@@ -28,8 +28,7 @@
 //     after.
 //   - Streams of other contexts than a device's primary one stay where they are.
 //   - Only its thread can ask whether a thread's own default stream at home is done. So it records
-//   an
-//     event behind each of its calls, but only once a second thread has such a stream too: in a
+//     an event behind each of its calls, but only once a second thread has such a stream too: in a
 //     program with one, and of what was before the second, the legacy stream's answer is as good:
 //     it is not done before all blocking streams at home are.
 //
@@ -194,6 +193,9 @@ class Streams {
   // What the driver would say to a call of the legacy stream while a blocking one captures, and the
   // end of those captures that an operation would be. A stand-in is not blocking, so it does not.
   CUresult refusal_of(const Stream& stream, bool ends_captures);
+  // The same of a wait for a whole context, null: the current one. The driver looks at the streams
+  // of that context alone, and stand-ins have others.
+  CUresult refusal_of_wait(CUcontext context);
   // What is put in line at home after it runs after the stream's work; and the other way round.
   void home_waits(Stream& stream);
   void waits_for_home(Stream& stream);
@@ -255,6 +257,7 @@ class Streams {
   bool make_stand_in(Stream& stream, Partitions::Place place);
   void gather(Stream& legacy);
   bool is_capturing(const Stream& stream) const;
+  bool is_any_refused(const Device& device, bool is_only_of_blocking, bool ends_captures);
   void move(Stream& stream, bool to_capture);
   Partitions::Place capture_place(const Device& device) const;
   void add_to_list(Stream& stream);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams: the order of the legacy default stream, where the driver does not make it.
+// Streams: the order of the legacy default stream, and what captures forbid, where the driver does
+// not see to it.
+#include "intercept/shim/in_context.h"
 #include "intercept/shim/quiet.h"
 #include "intercept/shim/streams.h"
 
@@ -67,17 +69,35 @@ CUresult Streams::refusal_of(const Stream& legacy, bool ends_captures) {
   if (captures_.load(std::memory_order_relaxed) == 0 ||
       legacy.kind.load(std::memory_order_relaxed) != Stream::Kind::kLegacy)
     return CUDA_SUCCESS;
+  return is_any_refused(*legacy.device, true, ends_captures) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+                                                             : CUDA_SUCCESS;
+}
+
+CUresult Streams::refusal_of_wait(CUcontext context) {
+  if (captures_.load(std::memory_order_relaxed) == 0) return CUDA_SUCCESS;
+  const Device* device = context == nullptr ? current_device() : device_of(context);
+  return device != nullptr && is_any_refused(*device, false, true)
+             ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+             : CUDA_SUCCESS;
+}
+
+// Whether a stream captures that the call has to do with.
+bool Streams::is_any_refused(const Device& device, bool is_only_of_blocking, bool ends_captures) {
   const KeepErrno errno_of_the_program;
-  CUresult result = CUDA_SUCCESS;
+  const InContext in(*driver_, device.primary.load(std::memory_order_relaxed));
+  bool is_any = false;
   for (Stream* each = all_.load(std::memory_order_acquire); each != nullptr; each = each->next) {
-    if (each->device != legacy.device) continue;
+    if (each->device != &device) continue;
     const Look look(*each);
-    if (look.kind() != Stream::Kind::kBlocking || !is_capturing(*each)) continue;
+    const Stream::Kind kind = look.kind();
+    if (kind == Stream::Kind::kNone || (is_only_of_blocking && kind != Stream::Kind::kBlocking) ||
+        !is_capturing(*each))
+      continue;
     // It is refused, and makes the capture invalid.
     if (ends_captures) driver_->cuStreamQuery(each->physical());
-    result = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+    is_any = true;
   }
-  return result;
+  return is_any;
 }
 
 void Streams::home_waits(Stream& stream) {

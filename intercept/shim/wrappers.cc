@@ -38,6 +38,9 @@ CUstream stream_of(const First&, const Rest&... rest) {
   return stream_of(rest...);
 }
 
+inline CUcontext context_of() { return nullptr; }
+inline CUcontext context_of(CUcontext context) { return context; }
+
 constexpr Use use_of(Kind kind) {
   if (is_launch(kind)) return Use::kLaunch;
   return kind == Kind::kWait || kind == Kind::kCaptured ? Use::kWait : Use::kOperation;
@@ -120,8 +123,12 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
   }
 
   static CUresult call_untold(Parameters... arguments) {
-    if constexpr (kind != Kind::kFinish)
-      if (__builtin_expect(may_move(), 0)) return call_moved(arguments...);
+    if (__builtin_expect(may_move(), 0)) {
+      if constexpr (kind == Kind::kFinish)
+        return call_finished(arguments...);
+      else
+        return call_moved(arguments...);
+    }
     return real<CUresult (*)(Parameters...)>(index)(arguments...);
   }
 
@@ -134,6 +141,15 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
     const CUresult result = call_untold(arguments...);
     tell_after<index, kind>(*all, result, stream, arguments...);
     return result;
+  }
+
+  [[gnu::noinline]] static CUresult call_finished(Parameters... arguments) {
+    if constexpr (index == kHook_cuCtxSynchronize || index == kHook_cuCtxSynchronize_v2)
+      if (Streams* all = Streams::get())
+        if (const CUresult refusal = all->refusal_of_wait(context_of(arguments...));
+            refusal != CUDA_SUCCESS)
+          return refusal;
+    return real<CUresult (*)(Parameters...)>(index)(arguments...);
   }
 
   [[gnu::noinline]] static CUresult call_moved(Parameters... arguments) {

@@ -262,6 +262,44 @@ void context_wait(Stage& stage) {
   stage.say(end(stream));
 }
 
+// Of all streams of the capture, and also of a blocking one.
+void context_wait_of_a_fork(Stage& stage) {
+  for (const unsigned flags : {CU_STREAM_DEFAULT, CU_STREAM_NON_BLOCKING}) {
+    const CUstream first = stage.stream(flags), second = stage.stream(flags);
+    const CUevent forked = stage.event();
+    begin(first);
+    stage.note(first, 'a');
+    record(forked, first);
+    wait(second, forked);
+    stage.note(second, 'b');
+    stage.say(name_of(cuCtxSynchronize()) + " " + status_of(first) + " " + status_of(second));
+    stage.say(end(first));
+    stage.say("then " + name_of(cuCtxSynchronize()));
+  }
+}
+
+void context_wait_of_another_thread(Stage& stage) {
+  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
+  begin(stream);
+  stage.thread([&] { stage.say(name_of(cuCtxSynchronize())); }).join();
+  stage.say(end(stream));
+}
+
+// The legacy stream would wait for the blocking one; the other one has nothing to do with it, but a
+// capture for all threads forbids every wait.
+void legacy_wait(Stage& stage) {
+  const CUstream blocking = stage.stream(), other = stage.stream(CU_STREAM_NON_BLOCKING);
+  for (const CUstream stream : {blocking, other}) {
+    begin(stream);
+    stage.note(stream, 'a');
+    stage.say(name_of(cuStreamSynchronize(nullptr)));
+    stage.say(end(stream));
+  }
+  begin(other, CU_STREAM_CAPTURE_MODE_RELAXED);
+  stage.say("relaxed " + name_of(cuStreamSynchronize(nullptr)));
+  stage.say(end(other));
+}
+
 // Other streams run meanwhile, blocking ones, too.
 void others_run(Stage& stage) {
   const CUstream capturing = stage.stream(CU_STREAM_NON_BLOCKING), other = stage.stream();
@@ -298,6 +336,9 @@ constexpr Scene kScenes[] = {
     {"calls that may wait while a stream captures", calls_that_may_wait},
     {"allocation while a stream captures", allocation},
     {"wait for the context while a stream captures", context_wait},
+    {"wait for the context while two streams capture", context_wait_of_a_fork},
+    {"wait for the context while another thread captures", context_wait_of_another_thread},
+    {"wait for the legacy stream while a stream captures", legacy_wait},
     {"other streams while one captures", others_run},
     {"stream destroyed while it captures", destroyed_while_capturing},
 };

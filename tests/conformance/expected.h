@@ -66,6 +66,9 @@ capture ended by another thread: local, other thread: ERROR_STREAM_CAPTURE_WRONG
 calls that may wait while a stream captures: global, other thread: ERROR_STREAM_CAPTURE_UNSUPPORTED ERROR_STREAM_CAPTURE_INVALIDATED no graph local, other thread: SUCCESS own: ERROR_STREAM_CAPTURE_UNSUPPORTED ERROR_STREAM_CAPTURE_INVALIDATED no graph relaxed, own: SUCCESS SUCCESS graph global, thread relaxed: SUCCESS was 2 SUCCESS graph
 allocation while a stream captures: global ERROR_STREAM_CAPTURE_UNSUPPORTED ERROR_STREAM_CAPTURE_INVALIDATED no graph relaxed SUCCESS SUCCESS graph
 wait for the context while a stream captures: ERROR_STREAM_CAPTURE_UNSUPPORTED ERROR_STREAM_CAPTURE_INVALIDATED no graph
+wait for the context while two streams capture: ERROR_STREAM_CAPTURE_UNSUPPORTED invalidated invalidated ERROR_STREAM_CAPTURE_INVALIDATED no graph then SUCCESS ERROR_STREAM_CAPTURE_UNSUPPORTED invalidated invalidated ERROR_STREAM_CAPTURE_INVALIDATED no graph then SUCCESS
+wait for the context while another thread captures: ERROR_STREAM_CAPTURE_UNSUPPORTED ERROR_STREAM_CAPTURE_INVALIDATED no graph
+wait for the legacy stream while a stream captures: ERROR_STREAM_CAPTURE_IMPLICIT ERROR_STREAM_CAPTURE_INVALIDATED no graph ERROR_STREAM_CAPTURE_UNSUPPORTED ERROR_STREAM_CAPTURE_INVALIDATED no graph relaxed SUCCESS SUCCESS graph
 other streams while one captures: ERROR_STREAM_CAPTURE_UNSUPPORTED ERROR_STREAM_CAPTURE_INVALIDATED no graph b
 stream destroyed while it captures: SUCCESS
 

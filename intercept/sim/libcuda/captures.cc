@@ -210,7 +210,8 @@ CUresult Captures::check_wait(const Context& context) {
   const std::lock_guard lock(mutex_);
   CUresult result = CUDA_SUCCESS;
   for (auto& [stream, part] : parts_) {
-    if (stream->context != number_of(context.handle)) continue;
+    // A stream in a part of the GPU is a green context's to an H200's driver.
+    if (stream->context != number_of(context.handle) || stream->sm_groups != 0) continue;
     part.capture->is_invalid = true;
     result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   }
