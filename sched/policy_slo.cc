@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <ranges>
 
 #include "sched/policy_groups.h"
 
@@ -46,6 +47,9 @@ std::vector<SloShare> SloPolicy::decide(std::span<const SloTenant> tenants) {
     Memory& memory = memories_.at(tenant.id);
     if (tenant.slo.count() > 0) {
       memory.demand = demand_of(tenant, memory);
+      memory.seconds.clear();
+      for (uint32_t groups = 1; memory.curve.is_known() && groups <= groups_; ++groups)
+        memory.seconds.push_back(memory.curve.seconds(groups));
       served.push_back(&tenant);
     } else {
       weights.push_back(std::max(tenant.weight, 1U));
@@ -180,9 +184,11 @@ uint32_t SloPolicy::demand_of_all(Members members) const {
   }
   if (!std::ranges::all_of(members, can_share))
     return memories_.size() > groups_ ? largest : SloPacks::kNever;
-  uint32_t needed = 1;
-  while (needed <= most && worst_of(members, needed) > 1 - kBand) ++needed;
-  if (needed > most) return SloPacks::kNever;
+  const auto all = std::views::iota(1U, most + 1);
+  const auto found = std::ranges::partition_point(
+      all, [&](uint32_t groups) { return worst_of(members, groups) > 1 - kBand; });
+  if (found == all.end()) return SloPacks::kNever;
+  const uint32_t needed = *found;
   if (present == 0 || present > most) return needed;
   const double now = worst_of(members, present);
   if (now > 1) return std::max(needed, present);
@@ -198,16 +204,17 @@ double SloPolicy::worst_of(Members members, uint32_t groups) const {
     const Memory& memory = memories_.at(tenant->id);
     const double others = all - load(memory, groups);
     if (others >= kFullLoad) return std::numeric_limits<double>::infinity();
-    worst = std::max(worst, expected(memory, groups, others) / slo_seconds(*tenant));
+    const double slowed = memory.seconds[groups - 1] / (1 - others);
+    worst = std::max(worst, response(memory, slowed) / slo_seconds(*tenant));
   }
   return worst;
 }
 
 // Part of the time in which it works, if alone on so many groups.
 double SloPolicy::load(const Memory& memory, uint32_t groups) {
-  if (!memory.curve.is_known()) return 1;
+  if (memory.seconds.empty()) return 1;
   const double rate = memory.rate >= 0 ? memory.rate : memory.completions;
-  return rate < 0 ? 1 : std::min(rate * memory.curve.seconds(groups), 1.0);
+  return rate < 0 ? 1 : std::min(rate * memory.seconds[groups - 1], 1.0);
 }
 
 uint32_t SloPolicy::most_of(const SloTenant& tenant) const {
@@ -242,8 +249,8 @@ double SloPolicy::response(const Memory& memory, double service) {
   return service + (response_seconds(service, memory.rate) - service) * memory.burstiness;
 }
 
-double SloPolicy::expected(const Memory& memory, uint32_t groups, double others) {
-  return response(memory, memory.curve.seconds(groups) / (1 - others));
+double SloPolicy::expected(const Memory& memory, uint32_t groups) {
+  return response(memory, memory.curve.seconds(groups));
 }
 
 }  // namespace gpushare

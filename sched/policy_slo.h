@@ -90,6 +90,7 @@ class SloPolicy {
 
   struct Memory {
     ServiceCurve curve;
+    std::vector<double> seconds;  // of it, from one group on, in this call; empty: not known
     uint32_t demand = 0;
     double burstiness = 1;    // measured waiting to that of random arrivals
     double rate = -1;         // of arrivals
@@ -114,7 +115,7 @@ class SloPolicy {
   static double load(const Memory& memory, uint32_t groups);
   static double rate_of(const SloTenant& tenant, double service);
   static double response(const Memory& memory, double service);
-  static double expected(const Memory& memory, uint32_t groups, double others = 0);
+  static double expected(const Memory& memory, uint32_t groups);
   uint32_t most_of(const SloTenant& tenant) const;
   Division divide(const std::vector<const SloTenant*>& served, std::vector<uint32_t> weights);
   std::vector<SloPack> pack(const std::vector<const SloTenant*>& tenants, uint32_t others);

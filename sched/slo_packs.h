@@ -8,7 +8,7 @@
 // and taken apart when everybody has fitted alone for kCalm decisions.
 //
 // Pure but for what it remembers of the last decision. Greedy: the pair that saves most, until all
-// fit; O(tenants^2) calls of `needs` for a decision that changes anything.
+// fit; of more than 32 tenants those that need least are put together first, untried.
 #pragma once
 
 #include <cstdint>
