@@ -213,10 +213,10 @@ class Reader {
 
   void read_gpus(const toml::table& gpus) {
     for (auto&& [key, node] : gpus) {
-      const std::string path = fmt::format("gpu.{}", key.str());
+      const std::string number(key.str()), path = "gpu." + number;
       uint32_t index = 0;
-      const char* const end = key.str().data() + key.str().size();
-      const auto parsed = std::from_chars(key.str().data(), end, index);
+      const char* const end = number.data() + number.size();
+      const auto parsed = std::from_chars(number.data(), end, index);
       if (parsed.ec != std::errc{} || parsed.ptr != end || index >= kMaxGpus) {
         error(key.source().begin, path,
               fmt::format("must be the index of a GPU, 0 to {}", kMaxGpus - 1));

@@ -116,6 +116,7 @@ SloPolicy::Division SloPolicy::divide(const std::vector<const SloTenant*>& serve
 std::vector<SloPack> SloPolicy::pack(const std::vector<const SloTenant*>& tenants,
                                      uint32_t others) {
   std::vector<uint32_t> ids;
+  ids.reserve(tenants.size());
   for (const SloTenant* const tenant : tenants) ids.push_back(tenant->id);
   std::vector<const SloTenant*> members;
   const SloPacks::Needs needs = [&](std::span<const uint32_t> places) {

@@ -39,6 +39,7 @@ std::vector<SmClaim> SloClaims::decide(Time now, const std::vector<SmClaimant>& 
     round(now, is_due);
   }
   std::vector<SmClaim> claims;
+  claims.reserve(claimants.size());
   for (const SmClaimant& claimant : claimants) claims.push_back(tenants_[claimant.tenant].claim);
   return claims;
 }
@@ -111,6 +112,7 @@ void SloClaims::round(Time now, bool is_measured) {
   uint64_t weights = 0;
   for (const auto& [id, known] : tenants_) weights += std::max(known.settings.weight, 1U);
   std::vector<SloTenant> views;
+  views.reserve(tenants_.size());
   for (const auto& [id, known] : tenants_) views.push_back(view(id, known, weights));
   const std::vector<SloShare> shares = policy_.decide(views);
   const bool is_crowded = do_share(shares);
@@ -225,6 +227,7 @@ void SloClaims::make_claims(const std::vector<SloTenant>& tenants,
     known.status.state = is_sampled ? SloState::kSampling : state_of(known, share, most);
   }
   std::vector<uint32_t> parts;
+  parts.reserve(weights.size());
   for (const auto& [set, weight] : weights) parts.push_back(weight);
   const std::vector<uint32_t> rest = divide_in_proportion(left, parts, 1);
   for (size_t i = 0; i < shares.size(); ++i) {
