@@ -24,6 +24,7 @@ inline constexpr uint64_t kShimMagic = 0x31304D4948535047;  // "GPSHIM01", littl
 inline constexpr uint32_t kShimVersion = 2;
 inline constexpr uint32_t kShimGpus = 16;
 inline constexpr uint32_t kShimStripes = 16;
+inline constexpr uint32_t kShimSoon = 4;
 inline constexpr std::size_t kShimPathBytes = 128;
 inline constexpr std::size_t kShimSlotBytes = 4096;
 
@@ -49,6 +50,17 @@ struct ShimHead {
   uint32_t gpu_count;  // entries of `gpus` in use
 };
 
+// Why `applied` is not `wanted`; where it is, this says nothing.
+enum class ShimFollows : uint32_t {
+  kUnknown = 0,       // no launch has looked yet, or the shim is an older one
+  kFollows = 1,       // it does
+  kWaitsForRest = 2,  // the set is to be made, and something of the process runs
+  kPauses = 3,        // that has taken too long: not tried again for a while
+  kOwnContexts = 4,   // it has contexts of its own: nothing can be made
+  kNoRoom = 5,        // it has as many sets as it can, and uses all
+  kRefused = 6,       // the driver makes no such set
+};
+
 // One GPU, and the part of it that the process may use.
 struct ShimGpu {
   char pci[16];  // as cuDeviceGetPCIBusId writes it, "0000:3b:00.0"; constant
@@ -64,7 +76,13 @@ struct ShimGpu {
   // By the agent, for the program to read (gpushare.h): of all, what its tenant is entitled to and
   // has now, with what it borrows. 0: unknown.
   std::atomic<uint32_t> sms, sms_entitled, sms_in_use;
-  uint32_t reserved;
+  std::atomic<ShimFollows> follows;  // by the shim, when a launch looked for `wanted` last
+};
+
+// Of the same GPU, by the agent: sets that the process may be wanted in before long, 0: none. The
+// shim makes them when the program has waited for all of its work; until then it does nothing.
+struct ShimSoon {
+  std::atomic<uint64_t> sets[kShimSoon];
 };
 
 enum class ShimSource : uint32_t { kNone = 0, kRecognised = 1, kAnnounced = 2 };
@@ -129,8 +147,10 @@ struct ShimSlot {
   // Constant: the directory of the MPS server that the process is to be a client of, ends with 0;
   // empty: none.
   char mps_pipe[kShimPathBytes];
+  ShimSoon soon[kShimGpus];  // of `gpus`; an older shim does not look, an older agent leaves zeros
   uint8_t reserved[kShimSlotBytes - 192 - sizeof(ShimGpu) * kShimGpus -
-                   sizeof(ShimStripe) * kShimStripes - sizeof(ShimIterations) - kShimPathBytes];
+                   sizeof(ShimStripe) * kShimStripes - sizeof(ShimIterations) - kShimPathBytes -
+                   sizeof(ShimSoon) * kShimGpus];
 };
 
 // Launches by all threads of the process: kernels, graphs, and copies and fills on the GPU.
@@ -147,6 +167,7 @@ static_assert(offsetof(ShimSlot, gate) == 64 && offsetof(ShimSlot, beat_ns) == 7
 static_assert(offsetof(ShimSlot, waiting) == 128 && offsetof(ShimSlot, gpus) == 192);
 static_assert(offsetof(ShimSlot, stripes) == 1088 && offsetof(ShimSlot, iterations) == 2112);
 static_assert(offsetof(ShimIterations, run_until) == 128 && sizeof(ShimIterations) == 192);
-static_assert(offsetof(ShimSlot, mps_pipe) == 2304 && sizeof(ShimSlot) == kShimSlotBytes);
+static_assert(offsetof(ShimSlot, mps_pipe) == 2304 && offsetof(ShimSlot, soon) == 2432 &&
+              sizeof(ShimSlot) == kShimSlotBytes);
 
 }  // namespace gpushare

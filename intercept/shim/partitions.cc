@@ -23,10 +23,10 @@ int Partitions::find(uint64_t groups) const {
   return kNone;
 }
 
-bool Partitions::is_full() const {
-  for (const Made& made : made_)
-    if (made.green == nullptr) return false;
-  return true;
+int Partitions::count() const {
+  int count = 0;
+  for (const Made& made : made_) count += made.green != nullptr ? 1 : 0;
+  return count;
 }
 
 int Partitions::make(const Driver& driver, CUdevice device, uint64_t groups) {

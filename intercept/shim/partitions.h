@@ -24,7 +24,8 @@ class Partitions {
 
   // The partition of these groups, home for the empty set; kNone: it is not made yet.
   int find(uint64_t groups) const;
-  bool is_full() const;
+  int count() const;
+  bool is_full() const { return count() == kMost; }
   // Home where none of the groups exists; kCannot: the driver says no.
   // REQUIRES: there is none, and it is not full; nothing of the process runs on the device.
   int make(const Driver& driver, CUdevice device, uint64_t groups);

@@ -243,6 +243,7 @@ void Streams::before_release(CUdevice ordinal, bool is_reset) {
   device.captures_at.store(0, std::memory_order_relaxed);
   device.left = nullptr;
   device.lacks.store(false, std::memory_order_relaxed);
+  forget_prepared(device);
 }
 
 // --- moving -------------------------------------------------------------------------------------
@@ -272,12 +273,23 @@ bool Streams::try_to_follow(Device& device, uint64_t& begin_ns) {
       is_new ? device.partitions.find(wanted) : device.target.load(std::memory_order_relaxed);
   if (place == Partitions::kNone || !has_stand_ins(device, static_cast<Place>(place))) {
     // Without room a later launch tries again.
-    if (place == Partitions::kNone && device.partitions.is_full() && !make_room(device))
+    if (place == Partitions::kNone && device.partitions.is_full() && !make_room(device)) {
+      say(device, ShimFollows::kNoRoom);
       return true;
+    }
+    if (other_contexts_.load(std::memory_order_relaxed) > 0) {
+      say(device, ShimFollows::kOwnContexts);
+      return true;
+    }
     const uint64_t now = monotonic_ns();
-    if (now < device.rest_after_ns || other_contexts_.load(std::memory_order_relaxed) > 0)
+    if (now < device.rest_after_ns) {
+      say(device, ShimFollows::kPauses);
       return true;
-    if (!hold_at_rest(device)) return !may_wait_for_rest(device, now, begin_ns);
+    }
+    if (!hold_at_rest(device)) {
+      say(device, ShimFollows::kWaitsForRest);
+      return !may_wait_for_rest(device, now, begin_ns);
+    }
     if (place == Partitions::kNone)
       place = device.partitions.make(*driver_, device.ordinal, wanted);
     make_left(device);
@@ -287,6 +299,7 @@ bool Streams::try_to_follow(Device& device, uint64_t& begin_ns) {
     if (!is_complete) device.rest_after_ns = now + kFirstRestPauseNs;
   }
   device.lacks.store(false, std::memory_order_relaxed);
+  say(device, place < 0 ? ShimFollows::kRefused : ShimFollows::kFollows);
   if (!is_new) return true;
   // One that cannot be made is not tried again at each launch.
   device.followed.store(wanted, std::memory_order_relaxed);

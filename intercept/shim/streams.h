@@ -12,7 +12,9 @@
 // A partition that is not made yet, and a stand-in, is made when nothing of the process runs on the
 // device (streams_rest.cc): a launch that finds something running waits for its end, kLongestRestNs
 // at most, and then goes to the old place; after kMostRestNs of such waits there is a pause. So a
-// program whose kernels wait for its own next launch is slowed for a moment and goes on.
+// program whose kernels wait for its own next launch is slowed for a moment and goes on. What the
+// agent has announced (ShimSoon) is made before that, when the program itself has waited and
+// nothing runs (streams_soon.cc): then no launch waits for it.
 //
 //   - Legacy default stream. Stand-ins know nothing of the driver's implicit order, so we make it,
 //     with events: a legacy operation waits for all work of blocking streams that it has not waited
@@ -50,6 +52,7 @@ namespace gpushare::shim {
 class SpinLock {
  public:
   void lock();
+  bool try_lock() { return !held_.exchange(true, std::memory_order_acquire); }
   void unlock() { held_.store(false, std::memory_order_release); }
 
  private:
@@ -65,6 +68,22 @@ class Locked {
 
  private:
   SpinLock& lock_;
+};
+
+// Only where nobody holds it.
+class TryLocked {
+ public:
+  explicit TryLocked(SpinLock& lock) : lock_(lock), is_held_(lock.try_lock()) {}
+  ~TryLocked() {
+    if (is_held_) lock_.unlock();
+  }
+  TryLocked(const TryLocked&) = delete;
+  TryLocked& operator=(const TryLocked&) = delete;
+  bool is_held() const { return is_held_; }
+
+ private:
+  SpinLock& lock_;
+  const bool is_held_;
 };
 
 struct Device;
@@ -136,6 +155,8 @@ struct Device {
   std::atomic<uint32_t> captured;  // a bit for each partition that kernels of a graph may be in
   // 1 + where graphs are captured; 0: none was.
   std::atomic<uint32_t> captures_at;
+  // Of ShimSoon, what was made for all streams or cannot be; another value: look again.
+  std::atomic<uint64_t> prepared[kShimSoon];
   SpinLock lock;
   Partitions partitions;  // under `lock`, like all that follows
   uint64_t next_try_ns;   // when to look again whether a partition can make room
@@ -143,6 +164,8 @@ struct Device {
   // Of launches, for the process to be at rest, since a partition was made: how long, and when to
   // wait again, after a pause that grows.
   uint64_t rest_waited_ns, rest_after_ns, rest_pause_ns;
+  // When to try again to make what was announced, after a pause that grows.
+  uint64_t soon_after_ns, soon_pause_ns;
   CUstream left;  // waits for the work of streams that were destroyed; null: there was none
   Stream legacy;
 };
@@ -162,6 +185,10 @@ class Streams {
                             kFirstRestPauseNs = 10'000'000'000,
                             kLongestRestPauseNs = 600'000'000'000;
   static constexpr unsigned kRestPollUs = 20;
+  // Of announced sets: when to try again, at first and in the end, and how many partitions leave
+  // room for those that are wanted.
+  static constexpr uint64_t kFirstSoonPauseNs = 1'000'000, kLongestSoonPauseNs = 100'000'000;
+  static constexpr int kMostWithAnnounced = Partitions::kMost / 2;
   static constexpr uint32_t kTableSize = 4096;  // streams at one time, at most
 
   // Null where the feature is off, or the driver cannot.
@@ -199,6 +226,13 @@ class Streams {
   // What is put in line at home after it runs after the stream's work; and the other way round.
   void home_waits(Stream& stream);
   void waits_for_home(Stream& stream);
+
+  // The host has waited for some work of the current context. REQUIRES: the caller uses no stream.
+  void after_wait() {
+    Device* device = current_device();
+    if (device != nullptr && __builtin_expect(is_announced_new(*device), 0))
+      make_announced(*device);
+  }
 
   // Contexts beside the primary ones; while there are any, nothing is made.
   void count_other_contexts(int more) {
@@ -247,6 +281,18 @@ class Streams {
   void prepare(Stream& stream);
   void note_left_work(Stream& stream);
   bool make_left(Device& device);
+  // streams_soon.cc
+  bool is_announced_new(const Device& device) const {
+    bool is_new = false;
+    for (uint32_t i = 0; device.gpu >= 0 && i < kShimSoon; ++i)
+      is_new |= slot().soon[device.gpu].sets[i].load(std::memory_order_relaxed) !=
+                device.prepared[i].load(std::memory_order_relaxed);
+    return is_new;
+  }
+  void make_announced(Device& device);
+  bool is_prepared(const Device& device, uint64_t set) const;
+  static void forget_prepared(Device& device);
+  void say(const Device& device, ShimFollows follows) const;
   Partitions::Place target_of(const Device& device) const;
   bool make_room(Device& device);
   bool is_idle(Device& device, Partitions::Place place) const;

@@ -108,6 +108,7 @@ bool Streams::make_stand_ins(Device& device, Place place) {
 // Of a new stream: where it will be. One that is made beside running work begins at home.
 void Streams::prepare(Stream& stream) {
   Device& device = *stream.device;
+  forget_prepared(device);
   if (device.target.load(std::memory_order_relaxed) == 0) return;
   const Locked locked(device.lock);
   const Place place = device.target.load(std::memory_order_relaxed);

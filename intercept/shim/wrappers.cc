@@ -38,6 +38,14 @@ CUstream stream_of(const First&, const Rest&... rest) {
   return stream_of(rest...);
 }
 
+// REQUIRES: the call is made, and uses no stream any more. A question is no wait.
+template <int index, Kind kind>
+void after_wait(CUresult result) {
+  if constexpr ((kind == Kind::kWait || kind == Kind::kFinish) && !is_called<index>("Query"))
+    if (result == CUDA_SUCCESS)
+      if (Streams* all = Streams::get()) all->after_wait();
+}
+
 inline CUcontext context_of() { return nullptr; }
 inline CUcontext context_of(CUcontext context) { return context; }
 
@@ -149,7 +157,9 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
         if (const CUresult refusal = all->refusal_of_wait(context_of(arguments...));
             refusal != CUDA_SUCCESS)
           return refusal;
-    return real<CUresult (*)(Parameters...)>(index)(arguments...);
+    const CUresult result = real<CUresult (*)(Parameters...)>(index)(arguments...);
+    after_wait<index, kind>(result);
+    return result;
   }
 
   [[gnu::noinline]] static CUresult call_moved(Parameters... arguments) {
@@ -163,6 +173,7 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
         if (use.is_away() && Streams::get()->launches_graphs_at_home(*use.stream()))
           return use.at_home(run);
       const CUresult result = run(use.physical());
+      after_wait<index, kind>(result);
       if (kind == Kind::kLaunch && is_too_large(result) && use.is_away()) return use.at_home(run);
       return result;
     } else {

@@ -43,7 +43,10 @@ TEST_F(Conformance, UnderRandomMoves) {
   std::mt19937 random(1);
   expect_undisturbed(rig, [&](const Program&) {
     const uint64_t groups = random() % 14;  // few enough to be made
-    rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
+    rig.with_all_slots([&](ShimSlot& slot) {
+      slot.gpus[0].wanted.store(groups);
+      slot.soon[0].sets[0].store(random() % 14);
+    });
   });
 }
 

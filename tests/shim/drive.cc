@@ -43,7 +43,7 @@ constexpr std::size_t kPool = 16;
 struct Settings {
   std::string features = "gate", library, pci, groups = "0";
   uint64_t group_count = 15, length = 0, move_us = 0, gate_us = 0, closed_us = 0, seed = 1,
-           settle_ms = 0, alternate = 0;
+           settle_ms = 0, alternate = 0, announce = 0;
 };
 
 Settings read_settings(int argc, char** argv) {
@@ -57,6 +57,7 @@ Settings read_settings(int argc, char** argv) {
   flags.add("--group-count", &s.group_count, "how many groups the GPU has");
   flags.add("--move-us", &s.move_us, "move to a random partition so often; 0: stay");
   flags.add("--length", &s.length, "of every random partition, in groups; 0: all lengths, and all");
+  flags.add("--announce", &s.announce, "1: say each partition one move ahead");
   flags.add("--gate-us", &s.gate_us, "close the gate so often; 0: never");
   flags.add("--closed-us", &s.closed_us, "and open it after so long");
   flags.add("--settle-ms", &s.settle_ms, "begin to move and to close only after so long");
@@ -220,12 +221,14 @@ class Driver {
   }
 
   void move() {
-    const uint64_t wanted = pool_[random_() % pool_.size()];
+    const uint64_t wanted = next_set_;
+    next_set_ = pool_[random_() % pool_.size()];
     for_each([&](ShimSlot& slot) {
       for (uint32_t i = 0; i < slot.head.gpu_count; ++i) {
         ShimGpu& gpu = slot.gpus[i];
         not_applied_ += gpu.applied.load() != gpu.wanted.load() ? 1 : 0;
         gpu.wanted.store(wanted);
+        if (settings_.announce != 0) slot.soon[i].sets[0].store(next_set_);
         ++wishes_;
       }
     });
@@ -236,6 +239,7 @@ class Driver {
   const MonotonicClock clock_;
   const std::vector<uint64_t> pool_;
   std::mt19937_64 random_;
+  uint64_t next_set_ = pool_[random_() % pool_.size()];
   Time next_move_ = Time::max(), next_gate_ = Time::max(), next_turn_ = Time::max(), next_beat_{};
   std::optional<test::Alternation> alternation_;
   bool is_closed_ = false;

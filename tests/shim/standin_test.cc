@@ -186,7 +186,10 @@ TEST_F(OnTheSimulatedGpu, OrderHoldsUnderRandomMoves) {
             : start({"order", "--seed", std::to_string(round), "--words", "1024"}, &rig);
     while (!program->has_ended()) {
       const uint64_t groups = random() % 14;  // few enough to be made
-      rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
+      rig.with_all_slots([&](ShimSlot& slot) {
+        slot.gpus[0].wanted.store(groups);
+        slot.soon[0].sets[random() % kShimSoon].store(random() % 14);
+      });
       std::this_thread::sleep_for(std::chrono::microseconds(300));
     }
     const Outcome outcome = program->wait();
@@ -203,7 +206,10 @@ TEST_F(OnTheSimulatedGpu, ThreadsMayShareStreamsThatMove) {
         start({"crowd", "--launches", "1000", "--seed", std::to_string(round)}, &rig);
     while (!program->has_ended()) {
       const uint64_t groups = random() % 14;
-      rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
+      rig.with_all_slots([&](ShimSlot& slot) {
+        slot.gpus[0].wanted.store(groups);
+        slot.soon[0].sets[random() % kShimSoon].store(random() % 14);
+      });
       std::this_thread::sleep_for(std::chrono::microseconds(300));
     }
     const Outcome outcome = program->wait();
@@ -246,6 +252,75 @@ TEST_F(OnTheSimulatedGpu, AKernelThatNeverEndsKeepsNobodyFromLaunching) {
   rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(0b11); });
   const uint64_t before = rig.launches_of_all();
   EXPECT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > before + 200; }));
+  EXPECT_FALSE(program->has_ended());
+}
+
+// Sets that the agent has announced are made when the program waits, and nothing runs. In the end
+// something always does.
+class Announced : public OnTheSimulatedGpu, public testing::WithParamInterface<const char*> {
+ protected:
+  static constexpr uint64_t kRounds = 300;
+
+  static ShimFollows follows(ShimRig& rig, const Program& program) {
+    auto follows = ShimFollows::kUnknown;
+    rig.with_slot(program.pid(), [&](ShimSlot& slot) { follows = slot.gpus[0].follows.load(); });
+    return follows;
+  }
+  // It has begun its last kernel.
+  static bool never_rests(ShimRig& rig) {
+    return ShimRig::eventually([&] { return rig.launches_of_all() > 2 * kRounds + 20; });
+  }
+};
+
+TEST_P(Announced, SetsAreThereWhenTheyAreWanted) {
+  ShimRig rig(kShimPartitions, {{kPci, 0b110}});
+  const auto program =
+      start({"beside", "--rounds", std::to_string(kRounds), "--wait", GetParam()}, &rig);
+  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 0; }));
+  rig.with_all_slots([&](ShimSlot& slot) {
+    slot.soon[0].sets[0].store(0b1110);
+    slot.soon[0].sets[3].store(0b10);
+  });
+  ASSERT_TRUE(never_rests(rig));
+  for (const uint64_t groups : {0b10, 0b1110, 0b10}) {
+    EXPECT_TRUE(goes_to(rig, *program, groups)) << groups;
+    EXPECT_EQ(follows(rig, *program), ShimFollows::kFollows);
+  }
+  // One that was not.
+  rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(0b100000); });
+  EXPECT_TRUE(
+      ShimRig::eventually([&] { return follows(rig, *program) == ShimFollows::kWaitsForRest; }));
+  EXPECT_TRUE(goes_to(rig, *program, 0b1110)) << "a wish that is made takes its place";
+  EXPECT_FALSE(program->has_ended());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Announced, testing::Values("streams", "context", "events"),
+                         name_of_stream);
+
+// However many are announced.
+TEST_F(OnTheSimulatedGpu, AnnouncedSetsLeaveRoomForThoseThatAreWanted) {
+  ShimRig rig(kShimPartitions, {{kPci, 0b110}});
+  const auto program = start({"beside", "--rounds", "1000000", "--pause-us", "100"}, &rig);
+  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 0; }));
+  uint64_t set = 0;
+  for (int i = 0; i < 20; ++i) {
+    const uint64_t before = rig.launches_of_all();
+    rig.with_all_slots([&](ShimSlot& slot) {
+      for (auto& soon : slot.soon[0].sets) soon.store(++set << 3);
+    });
+    EXPECT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > before + 20; }));
+  }
+  for (const uint64_t groups : {0b1, 0b10, 0b11, 0b100}) {
+    rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
+    EXPECT_TRUE(ShimRig::eventually([&] {
+      bool has_followed = false;
+      rig.with_slot(program->pid(), [&](ShimSlot& slot) {
+        EXPECT_NE(slot.gpus[0].follows.load(), ShimFollows::kNoRoom);
+        has_followed = slot.gpus[0].applied.load() == groups;
+      });
+      return has_followed;
+    })) << groups;
+  }
   EXPECT_FALSE(program->has_ended());
 }
 
