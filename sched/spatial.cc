@@ -17,6 +17,11 @@ uint32_t sms_of(uint32_t groups, const SmGeometry& geometry) {
   return groups == geometry.groups ? geometry.sms : groups * geometry.sms_per_group;
 }
 
+template <class Word, class Value>
+void put(Word& word, Value value) {
+  if (word.load(std::memory_order_relaxed) != value) word.store(value, std::memory_order_relaxed);
+}
+
 }  // namespace
 
 Spatial::Spatial(std::span<const GpuInfo> gpus, const MakeSmClaims& make) {
@@ -25,10 +30,12 @@ Spatial::Spatial(std::span<const GpuInfo> gpus, const MakeSmClaims& make) {
     gpus_.push_back({.info = info,
                      .geometry = geometry,
                      .sets = SmSets(geometry),
+                     .neighbours = SmNeighbours(geometry),
                      .claims = make(info, geometry),
                      .wishes = {},
                      .granted = {},
-                     .ordered_at = {}});
+                     .ordered_at = {},
+                     .follows = {}});
   }
 }
 
@@ -72,6 +79,7 @@ Time Spatial::step(Time now, std::span<const Client> clients, const Tenants& ten
     Gpu& gpu = gpus_[place];
     take_answers(gpu, place, now, clients);
     plan(gpu, place, now, clients, tenants);
+    announce(gpu, place, clients);
     is_calm = is_calm && gpu.sets.is_settled();
   }
   is_calm = let_in(now, clients) && is_calm;
@@ -96,6 +104,17 @@ void Spatial::watch(Time now, std::span<const Client> clients) {
 
 // What every process of a tenant has confirmed, the tenant has.
 void Spatial::take_answers(Gpu& gpu, std::size_t place, Time now, std::span<const Client> clients) {
+  gpu.follows.clear();
+  for (const Client& client : clients) {
+    const ShimGpu& own = client.slot->gpus[place];
+    if (!is_on(client, gpu) ||
+        own.applied.load(std::memory_order_relaxed) == own.wanted.load(std::memory_order_relaxed))
+      continue;
+    ShimFollows& worst =
+        gpu.follows.try_emplace(client.tenant, ShimFollows::kFollows).first->second;
+    const ShimFollows said = own.follows.load(std::memory_order_relaxed);
+    if (said <= ShimFollows::kRefused) worst = std::max(worst, said);
+  }
   std::erase_if(gpu.ordered_at, [&](const auto& order) {
     const uint32_t tenant = order.first;
     const Time at = order.second;
@@ -171,9 +190,6 @@ void Spatial::plan(Gpu& gpu, std::size_t place, Time now, std::span<const Client
 
 // What each shall do, and what its program may read of its share.
 void Spatial::tell(const Gpu& gpu, std::size_t place, std::span<const Client> clients) const {
-  const auto put = [](auto& word, auto value) {
-    if (word.load(std::memory_order_relaxed) != value) word.store(value, std::memory_order_relaxed);
-  };
   for (const Client& client : clients) {
     ShimGpu& own = client.slot->gpus[place];
     put(own.wanted,
@@ -182,6 +198,22 @@ void Spatial::tell(const Gpu& gpu, std::size_t place, std::span<const Client> cl
     put(own.sms, gpu.info.sm_count);
     put(own.sms_entitled, had.entitled);
     put(own.sms_in_use, had.in_use);
+  }
+}
+
+// While something moves what was announced before stays: it is what they move to.
+void Spatial::announce(Gpu& gpu, std::size_t place, std::span<const Client> clients) const {
+  static_assert(SmNeighbours::kMost == kShimSoon);
+  if (!gpu.sets.is_settled()) return;
+  std::map<uint32_t, SmGroups> sets;
+  for (const Client& client : clients)
+    if (is_on(client, gpu)) sets[client.tenant] = gpu.sets.ordered(client.tenant);
+  gpu.neighbours.update(sets);
+  for (const Client& client : clients) {
+    const SmNeighbours::Sets soon =
+        is_on(client, gpu) ? gpu.neighbours.of(client.tenant) : SmNeighbours::Sets{};
+    for (std::size_t i = 0; i < soon.size(); ++i)
+      put(client.slot->soon[place].sets[i], word_of(soon[i], gpu.geometry));
   }
 }
 
@@ -210,10 +242,12 @@ SmPart Spatial::part(uint32_t tenant, uint32_t gpu) const {
   const auto granted = at->granted.find(tenant);
   if (granted == at->granted.end()) return {};
   const auto in_use = static_cast<uint32_t>(std::popcount(at->sets.in_use(tenant)));
+  const auto follows = at->follows.find(tenant);
   return {.entitled = sms_of(granted->second.entitled, at->geometry),
           .in_use = sms_of(in_use, at->geometry),
           .sms_per_group = at->geometry.sms_per_group,
           .sharers = granted->second.sharers,
+          .follows = follows == at->follows.end() ? ShimFollows::kFollows : follows->second,
           .slo = at->claims->status(tenant)};
 }
 

@@ -13,6 +13,8 @@
 //    sees the new order. So an order holds when a process has confirmed it, or has not launched for
 //    kQuiet since it was written.
 //  - Who has not launched for a while (SmClaim::idle_after) lends its part, all but one group.
+//  - While all have what they shall have, each is told which sets may come next (sm_neighbours.h),
+//    so that it can make them before it is moved.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +28,7 @@
 #include "intercept/gpu.h"
 #include "intercept/shim/host.h"
 #include "sched/sm_claims.h"
+#include "sched/sm_neighbours.h"
 #include "sched/sm_sets.h"
 #include "sched/tenants.h"
 
@@ -36,7 +39,9 @@ struct SmPart {
   uint32_t entitled = 0;  // SMs; 0: no part
   uint32_t in_use = 0;    // with what it borrows, without what it lends; 0: not known yet
   uint32_t sms_per_group = 0;
-  uint32_t sharers = 1;            // tenants that have it together
+  uint32_t sharers = 1;  // tenants that have it together
+  // What keeps a process of it from going where it is told; kFollows: nothing that is known.
+  ShimFollows follows = ShimFollows::kFollows;
   std::optional<SloStatus> slo{};  // where the GPU's rule has targets
 };
 
@@ -80,10 +85,12 @@ class Spatial {
     GpuInfo info;
     SmGeometry geometry;
     SmSets sets;
+    SmNeighbours neighbours;
     std::unique_ptr<SmClaims> claims;
     std::vector<SetWish> wishes;           // of the plan that holds
     std::map<uint32_t, SetGrant> granted;  // by tenant
     std::map<uint32_t, Time> ordered_at;   // of orders on their way, by tenant
+    std::map<uint32_t, ShimFollows> follows;
   };
   struct Known {
     uint64_t launches = 0;
@@ -100,6 +107,7 @@ class Spatial {
   std::vector<SetWish> wishes_of(Time now, const std::vector<SmClaimant>& present,
                                  const std::vector<SmClaim>& claims) const;
   void tell(const Gpu& gpu, std::size_t place, std::span<const Client> clients) const;
+  void announce(Gpu& gpu, std::size_t place, std::span<const Client> clients) const;
   void take_answers(Gpu& gpu, std::size_t place, Time now, std::span<const Client> clients);
   bool let_in(Time now, std::span<const Client> clients);
   static bool is_on(const Client& client, const Gpu& gpu);

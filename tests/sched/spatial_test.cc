@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
+#include <cstdlib>
 #include <memory>
 #include <random>
 
@@ -192,6 +194,54 @@ TEST_F(SpatialTest, TheProcessesOfATenantShareItsPart) {
   run(50ms, {&two});
   EXPECT_EQ(two.groups(), 15);
   EXPECT_EQ(spatial_.part(a, 0).entitled, 0u);
+}
+
+TEST_F(SpatialTest, SetsThatMayComeAreAnnouncedBefore) {
+  const uint32_t a = make("a", "60"), b = make("b", "40");
+  Program &one = come(a), &two = come(b);
+  run(100ms, {&one, &two});
+  // Of 15 groups: one more for the one is one less for the other.
+  const std::pair<const char*, const char*> kSettings[] = {
+      {"53", "47"}, {"47", "53"}, {"40", "60"}};
+  for (const auto& [first, second] : kSettings) {
+    std::vector<std::vector<SmGroups>> announced;
+    for (const Program* program : {&one, &two}) {
+      std::vector<SmGroups>& sets = announced.emplace_back();
+      for (const auto& each : program->slot->soon[0].sets) sets.push_back(each);
+      EXPECT_EQ(std::popcount(sets[0]), program->groups() - 1);
+      EXPECT_EQ(std::popcount(sets[1]), program->groups() + 1);
+    }
+    const int had = one.groups();
+    ASSERT_TRUE(tenants_.set("a", std::vector<Setting>{{"sm_percent", first}}, false));
+    ASSERT_TRUE(tenants_.set("b", std::vector<Setting>{{"sm_percent", second}}, false));
+    run(100ms, {&one, &two});
+    EXPECT_EQ(std::abs(one.groups() - had), 1);
+    EXPECT_NE(std::ranges::find(announced[0], one.set()), announced[0].end());
+    EXPECT_NE(std::ranges::find(announced[1], two.set()), announced[1].end());
+  }
+  one.gpus = {1};
+  run(50ms, {&two});
+  for (const auto& each : one.slot->soon[0].sets) EXPECT_EQ(each, 0u) << "it is not there";
+  for (const auto& each : two.slot->soon[0].sets)
+    EXPECT_NE(each, kAllGroups) << "for all of it no partition is made";
+}
+
+TEST_F(SpatialTest, WhatKeepsATenantFromFollowingIsShown) {
+  const uint32_t a = make("a", "50");
+  Program& one = come(a);
+  run(50ms, {&one});
+  EXPECT_EQ(spatial_.part(a, 0).follows, ShimFollows::kFollows);
+  Program& other = come(a);
+  Program& two = come(make("b", "50"));
+  one.slot->gpus[0].follows = ShimFollows::kPauses;
+  run(50ms, {&other, &two});
+  EXPECT_EQ(spatial_.part(a, 0).follows, ShimFollows::kPauses) << "one of its two";
+  EXPECT_EQ(spatial_.part(two.tenant, 0).follows, ShimFollows::kFollows);
+  one.slot->gpus[0].follows = static_cast<ShimFollows>(1000);
+  run(10ms, {&other, &two});
+  EXPECT_EQ(spatial_.part(a, 0).follows, ShimFollows::kFollows) << "nobody is believed nonsense";
+  run(50ms, {&one, &other, &two});
+  EXPECT_EQ(spatial_.part(a, 0).follows, ShimFollows::kFollows);
 }
 
 TEST_F(SpatialTest, AProcessHasAPartOfTheGpusThatItUses) {
