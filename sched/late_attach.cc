@@ -71,7 +71,7 @@ void LateAttach::advance_current(Nanos budget) {
     if (found.error().code != std::errc::no_such_process)
       log_warning("process {} is not managed: {}", current_.pid, found.error().message());
     current_ = {};
-  } else if (*found) {
+  } else if (const std::optional<ObjectSearch::Found>& objects = *found) {
     if (current_.is_outdated && current_.repeats < kMostRepeats) {
       current_ = {.pid = current_.pid,
                   .search = gpu_.attach(current_.pid),
@@ -80,7 +80,7 @@ void LateAttach::advance_current(Nanos budget) {
       return;
     }
     current_ = {};
-    take(**found);
+    take(*objects);
   }
 }
 

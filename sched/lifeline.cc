@@ -65,7 +65,8 @@ Result<> Lifeline::hold(int fd) {
     return std::unexpected(
         Error{std::error_code(error, std::generic_category()), "hold the lifeline", {}});
   ::sem_post(&(*shared)->is_held);
-  (void)shared->release();  // mapped until the process ends
+  // Mapped until the process ends.
+  [[maybe_unused]] const auto* const kept = shared->release();
   return {};
 }
 

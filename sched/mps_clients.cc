@@ -42,8 +42,11 @@ std::optional<MpsIncident::Cause> MpsClients::cause_of(Time now, const Server& s
 }
 
 MpsIncident MpsClients::incident(const ProcessId& process, const Server& server, bool is_over) {
-  MpsIncident incident{
-      .cause = *server.cause, .is_over = is_over, .server = process.pid, .ended = {}, .alive = {}};
+  MpsIncident incident{.cause = server.cause.value_or(MpsIncident::Cause::kTogether),
+                       .is_over = is_over,
+                       .server = process.pid,
+                       .ended = {},
+                       .alive = {}};
   for (const Entry& entry : server.entries)
     (entry.ended ? incident.ended : incident.alive).push_back(entry.client);
   return incident;

@@ -113,6 +113,7 @@ void MpsLink::act(Time now, MpsPlan::Action action) {
     case MpsPlan::Action::kNone:
       return;
     case MpsPlan::Action::kStart:
+      // NOLINTNEXTLINE(bugprone-unchecked-optional-access): the plan starts what is wanted
       if (const auto started = host_->start(*wanted_, has_all_users_)) {
         run_ = Run::kStart;
         was_started_ = true;

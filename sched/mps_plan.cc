@@ -70,7 +70,7 @@ MpsPlan::Action MpsPlan::with_daemon(Time now, const Seen& seen) {
     started_at_.reset();
   }
   next_ = now + kLook;
-  const bool fits = wanted_ && *wanted_ == *seen.gpus;
+  const bool fits = wanted_ && wanted_ == seen.gpus;
   state_ = fits ? MpsState::kRunning : MpsState::kOther;
   if (fits) is_quitting_ = false;
   if (seen.is_asking) return Action::kNone;

@@ -46,6 +46,9 @@ std::vector<SloShare> SloPolicy::decide(std::span<const SloTenant> tenants) {
   for (const SloTenant& tenant : tenants) {
     Memory& memory = memories_.at(tenant.id);
     if (tenant.slo.count() > 0) {
+      // Who works nearly all the time is a loop: it would do more if it could.
+      if (is_measured(tenant))
+        memory.completions = memory.busy * (1 - memory.others) > kLoop ? -1 : tenant.throughput;
       memory.demand = demand_of(tenant, memory);
       memory.seconds.clear();
       for (uint32_t groups = 1; memory.curve.is_known() && groups <= groups_; ++groups)
@@ -70,7 +73,7 @@ std::vector<SloShare> SloPolicy::decide(std::span<const SloTenant> tenants) {
     if (tenant.slo.count() > 0) {
       shares.push_back(*next_served++);
     } else {
-      const uint32_t set = division.rest_shares ? 0 : next_rest++;
+      const uint32_t set = rest_shares_ ? 0 : next_rest++;
       const uint32_t groups = division.rest[set];
       const auto behind = static_cast<uint32_t>(division.packs.size());
       shares.push_back({.groups = groups, .demand = groups, .set = behind + set});
@@ -87,45 +90,55 @@ std::vector<SloShare> SloPolicy::decide(std::span<const SloTenant> tenants) {
   return shares;
 }
 
+// Sets of their own for all, or first those without a target share one, then the others some.
 SloPolicy::Division SloPolicy::divide(const std::vector<const SloTenant*>& served,
                                       std::vector<uint32_t> weights) {
-  Division division;
+  const bool counts =
+      std::ranges::any_of(served, [](const SloTenant* tenant) { return is_measured(*tenant); });
   const auto others = static_cast<uint32_t>(weights.size());
-  division.packs = pack(served, others);
+  uint32_t alone = 0;
+  for (const SloTenant* const tenant : served) alone += memories_.at(tenant->id).demand;
+  const bool fits_apart = alone + others <= groups_;
+  rest_fitted_ = fits_apart ? rest_fitted_ + (counts || served.empty()) : 0;
+  rest_shares_ = others > 1 && (!fits_apart || (rest_shares_ && rest_fitted_ < SloPacks::kCalm));
+  if (rest_shares_) weights.assign(1, 1);
+
+  Division division;
+  const auto reserved = static_cast<uint32_t>(weights.size());
+  division.packs = pack(served, reserved < groups_ ? groups_ - reserved : 1, counts);
   std::vector<GroupClaim> claims;
-  uint32_t needed = 0;
-  for (const SloPack& pack : division.packs) {
-    needed += pack.demand;
+  claims.reserve(division.packs.size());
+  for (const SloPack& pack : division.packs)
     claims.push_back({pack.demand, static_cast<uint32_t>(pack.members.size())});
-  }
-  const uint32_t besides = groups_ - std::min<uint32_t>(groups_, claims.size());
-  // When that makes the targets be met, or there is no group for each.
-  division.rest_shares =
-      others > besides || (others > 1 && needed < groups_ && needed + others > groups_);
-  if (division.rest_shares) weights.assign(1, 1);
-  const uint32_t reserved = std::min<uint32_t>(weights.size(), besides);
-  division.given = divide_max_min(groups_ - reserved, claims);
+  const auto sets = static_cast<uint32_t>(claims.size());
+  division.given =
+      divide_max_min(groups_ - std::min(reserved, groups_ - std::min(groups_, sets)), claims);
   uint32_t left = groups_;
   for (const uint32_t share : division.given) left -= share;
   division.rest = divide_in_proportion(left, weights, 1);
   return division;
 }
 
-// A set for each that can have one, as few shared ones as it takes. `others` have no target: a
-// group each, or one for all of them when it comes to that.
 std::vector<SloPack> SloPolicy::pack(const std::vector<const SloTenant*>& tenants,
-                                     uint32_t others) {
+                                     uint32_t available, bool counts) {
   std::vector<uint32_t> ids;
   ids.reserve(tenants.size());
   for (const SloTenant* const tenant : tenants) ids.push_back(tenant->id);
   std::vector<const SloTenant*> members;
-  const SloPacks::Needs needs = [&](std::span<const uint32_t> places) {
-    members.clear();
-    for (const uint32_t place : places) members.push_back(tenants[place]);
-    const bool is_one = members.size() == 1;
-    return is_one ? memories_.at(members.front()->id).demand : demand_of_all(members);
-  };
-  return packs_.decide(ids, groups_ - std::min(others, groups_ - 1), needs);
+  const PackNeeds needs{.alone = [&](uint32_t place) { return memories_.at(ids[place]).demand; },
+                        .together =
+                            [&](std::span<const uint32_t> places) {
+                              members.clear();
+                              for (const uint32_t place : places) members.push_back(tenants[place]);
+                              return demand_of_all(members);
+                            },
+                        .can_share =
+                            [&](uint32_t place) {
+                              const Memory& memory = memories_.at(ids[place]);
+                              return tenants[place]->can_share && !memory.seconds.empty() &&
+                                     rate(memory) >= 0;
+                            }};
+  return packs_.decide(ids, available, needs, counts);
 }
 
 void SloPolicy::note(const SloTenant& tenant, Memory& memory) {
@@ -133,8 +146,6 @@ void SloPolicy::note(const SloTenant& tenant, Memory& memory) {
   memory.rate = rate_of(tenant, service);
   const double busy = tenant.throughput * service;
   memory.busy = std::clamp(busy, 0.0, kFullLoad);
-  // Who works nearly all the time is a loop: it would do more if it could.
-  memory.completions = busy > kLoop ? -1 : tenant.throughput;
   if (const double load = memory.rate * service; load > kSomeLoad && load < kFullLoad) {
     // Slowly: a queue of the past passes.
     const double random = response_seconds(service, memory.rate) - service;
@@ -171,24 +182,20 @@ uint32_t SloPolicy::demand_of(const SloTenant& tenant, Memory& memory) const {
   return std::min(tenant.groups, most);
 }
 
-// The same for tenants that share a set. The knee of one is no limit for all.
+// The same for tenants that share a set; PackNeeds::kNever when they cannot. The knee of one is no
+// limit for all.
 uint32_t SloPolicy::demand_of_all(Members members) const {
   uint32_t most = groups_, present = members.front()->groups;
-  const auto can_share = [&](const SloTenant* tenant) {
-    return tenant->can_share && memories_.at(tenant->id).curve.is_known();
-  };
-  uint32_t largest = 0;
   for (const SloTenant* const tenant : members) {
+    const Memory& memory = memories_.at(tenant->id);
+    if (!tenant->can_share || memory.seconds.empty() || rate(memory) < 0) return PackNeeds::kNever;
     if (tenant->most > 0) most = std::min(most, tenant->most);
     if (tenant->groups != present) present = 0;
-    largest = std::max(largest, memories_.at(tenant->id).demand);
   }
-  if (!std::ranges::all_of(members, can_share))
-    return memories_.size() > groups_ ? largest : SloPacks::kNever;
   const auto all = std::views::iota(1U, most + 1);
   const auto found = std::ranges::partition_point(
       all, [&](uint32_t groups) { return worst_of(members, groups) > 1 - kBand; });
-  if (found == all.end()) return SloPacks::kNever;
+  if (found == all.end()) return PackNeeds::kNever;
   const uint32_t needed = *found;
   if (present == 0 || present > most) return needed;
   const double now = worst_of(members, present);
@@ -213,9 +220,12 @@ double SloPolicy::worst_of(Members members, uint32_t groups) const {
 
 // Part of the time in which it works, if alone on so many groups.
 double SloPolicy::load(const Memory& memory, uint32_t groups) {
-  if (memory.seconds.empty()) return 1;
-  const double rate = memory.rate >= 0 ? memory.rate : memory.completions;
-  return rate < 0 ? 1 : std::min(rate * memory.seconds[groups - 1], 1.0);
+  return std::min(rate(memory) * memory.seconds[groups - 1], 1.0);
+}
+
+// Of requests, a second; < 0: a loop that never idles, or unknown.
+double SloPolicy::rate(const Memory& memory) {
+  return memory.rate >= 0 ? memory.rate : memory.completions;
 }
 
 uint32_t SloPolicy::most_of(const SloTenant& tenant) const {

@@ -19,11 +19,11 @@
 // the most a tenant gets for its SLO. Tenants without an SLO share what is left by weight, at least
 // one group each.
 //
-// When there are not enough groups for a set each, tenants with an SLO share sets (slo_packs.h), as
-// few as make all of them fit; then those without share one. Who shares has all SMs of the set
-// while the others idle, and a part of them, by their number, while they work (processor sharing):
-// its service time is that on so many groups, divided by the part of the time in which no other
-// works. A loop that never idles, and who has not been measured yet, cannot share.
+// When there are not enough groups for a set each, first those without an SLO share one, then those
+// with an SLO share some (slo_packs.h). Who shares has all SMs of the set while the others idle,
+// and a part of them, by their number, while they work (processor sharing): its service time is
+// that on so many groups, divided by the part of the time in which no other works. A loop that
+// never idles, and who has not been measured yet, shares only when there are more sets than groups.
 //
 // Pure but for its memory of curves; one object per GPU; called by the agent on its one thread.
 #pragma once
@@ -56,7 +56,7 @@ struct SloTenant {
   uint32_t most = 0;             // groups that it may have; 0: all
   uint32_t first = 1;            // groups to begin with, while neither time nor knee is known
   bool can_share = true;         // a set, with others that can; who must, because there are fewer
-                                 // groups than tenants, does all the same
+                                 // groups than sets, does all the same
 };
 
 enum class SloMove : uint8_t { kHold, kGrow, kShrink, kStarved };
@@ -103,7 +103,6 @@ class SloPolicy {
   struct Division {
     std::vector<SloPack> packs;   // of those with a target
     std::vector<uint32_t> given;  // groups of each
-    bool rest_shares = false;     // one set
     std::vector<uint32_t> rest;   // groups of the sets of those without
   };
   using Members = std::span<const SloTenant* const>;
@@ -113,12 +112,14 @@ class SloPolicy {
   double worst_of(Members members, uint32_t groups) const;
   uint32_t fewest_that_meet(const Memory& memory, double target) const;
   static double load(const Memory& memory, uint32_t groups);
+  static double rate(const Memory& memory);
   static double rate_of(const SloTenant& tenant, double service);
   static double response(const Memory& memory, double service);
   static double expected(const Memory& memory, uint32_t groups);
   uint32_t most_of(const SloTenant& tenant) const;
   Division divide(const std::vector<const SloTenant*>& served, std::vector<uint32_t> weights);
-  std::vector<SloPack> pack(const std::vector<const SloTenant*>& tenants, uint32_t others);
+  std::vector<SloPack> pack(const std::vector<const SloTenant*>& tenants, uint32_t available,
+                            bool counts);
   static void note(const SloTenant& tenant, Memory& memory);
   void note_others();
 
@@ -126,6 +127,8 @@ class SloPolicy {
   uint64_t call_ = 0;
   std::unordered_map<uint32_t, Memory> memories_;
   SloPacks packs_;
+  bool rest_shares_ = false;  // those without a target have one set
+  int rest_fitted_ = 0;       // decisions in a row in which they could have had one each
 };
 
 }  // namespace gpushare

@@ -22,11 +22,11 @@ std::vector<std::string> words_of(const std::string& command_line) {
   return words;
 }
 
-// Does any set have several tenants?
-bool do_share(const std::vector<SloShare>& shares) {
+// Do any tenants with a target share a set?
+bool do_share(const std::vector<SloTenant>& tenants, const std::vector<SloShare>& shares) {
   std::set<uint32_t> sets;
-  for (const SloShare& share : shares)
-    if (!sets.insert(share.set).second) return true;
+  for (size_t i = 0; i < shares.size(); ++i)
+    if (tenants[i].slo.count() > 0 && !sets.insert(shares[i].set).second) return true;
   return false;
 }
 
@@ -52,7 +52,8 @@ bool SloClaims::take_in(Time now, const std::vector<SmClaimant>& claimants) {
     const auto [at, is_new] = tenants_.try_emplace(claimant.tenant);
     Known& known = at->second;
     known.last_step = step_;
-    known.meter.look(now, claimant.groups, claimant.processes);
+    known.meter.look(now, claimant);
+    known.has_own_set = claimant.sharers == 1;
     const Nanos own = claimant.settings.slo, asked = known.meter.asked();
     const Nanos slo = own.count() > 0 ? own : asked;
     is_other = is_other || is_new || slo != known.status.slo || claimant.settings != known.settings;
@@ -92,6 +93,10 @@ void SloClaims::measure(Time now) {
     status.source = measure.source;
     status.confidence = measure.confidence;
     known.measure = measure;
+    if (!known.has_own_set) {  // it takes longer because of the others
+      known.reference_groups = 0;
+      continue;
+    }
     const double service = measure.service > 0 ? measure.service : measure.latency;
     if (known.reference_groups == known.meter.groups()) {
       const double off = service / known.reference;
@@ -115,7 +120,7 @@ void SloClaims::round(Time now, bool is_measured) {
   views.reserve(tenants_.size());
   for (const auto& [id, known] : tenants_) views.push_back(view(id, known, weights));
   const std::vector<SloShare> shares = policy_.decide(views);
-  const bool is_crowded = do_share(shares);
+  const bool is_crowded = do_share(views, shares);
   if (is_crowded) search_.stop(now);
   make_claims(views, shares,
               is_measured && !is_crowded ? search(now, views, shares) : std::nullopt);

@@ -62,6 +62,7 @@ class SloClaims final : public SmClaims {
     uint32_t reference_groups = 0;  // where `reference` was measured last
     double reference = 0;           // seconds of service
     bool is_measured = false;       // in the round that is being decided
+    bool has_own_set = true;
     uint64_t last_step = 0;
   };
 

@@ -5,9 +5,11 @@
 
 namespace gpushare {
 
-void SloMeter::look(Time now, uint32_t groups, const std::vector<SmClaimant::Process>& processes) {
-  const bool is_moved = groups != groups_;
-  groups_ = groups;
+void SloMeter::look(Time now, const SmClaimant& claimant) {
+  const auto& processes = claimant.processes;
+  const bool is_moved = claimant.groups != groups_ || claimant.sharers != sharers_;
+  groups_ = claimant.groups;
+  sharers_ = claimant.sharers;
   std::erase_if(processes_, [&](const auto& entry) {
     return std::ranges::find(processes, entry.first, &SmClaimant::Process::id) == processes.end();
   });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SloMeter: measures the iterations of one tenant on one GPU over a span in which it had the same
-// groups of SMs all the time. When they change, and for a process that comes, measuring begins
+// groups of SMs all the time, shared with as many others. When that changes, and for a process that
+// comes, measuring begins
 // anew with the first iteration that ended after that: the one in between had a bit of both. Reads
 // slots, nothing else; the agent's one thread.
 #pragma once
@@ -21,8 +22,8 @@ class SloMeter {
   // not waited for for ever.
   static constexpr Nanos kPatience{60'000'000'000};
 
-  // At every step of the agent. `groups`: in use; 0: unknown, nothing is measured.
-  void look(Time now, uint32_t groups, const std::vector<SmClaimant::Process>& processes);
+  // At every step of the agent. groups == 0: nothing is measured.
+  void look(Time now, const SmClaimant& claimant);
 
   // What was measured since measuring began, if it is at least `least` iterations; measuring then
   // begins anew. Else processes == 0, and what there is goes on to be counted.
@@ -44,7 +45,7 @@ class SloMeter {
     bool is_measured = false;
   };
 
-  uint32_t groups_ = 0;
+  uint32_t groups_ = 0, sharers_ = 1;
   std::map<ProcessId, Process> processes_;
   Time last_end_{};
   std::string_view command_line_;

@@ -9,33 +9,50 @@ namespace {
 
 using Packs = std::vector<SloPack>;
 
+constexpr size_t kMostTried = 32;  // packs, every pair of them: some 0.5 ms
+constexpr size_t kPartners = 4;    // that one is tried with where there are more
+constexpr int kMostRefused = 64;
+
 uint64_t total(const Packs& packs) {
   return std::accumulate(packs.begin(), packs.end(), uint64_t{0},
                          [](uint64_t sum, const SloPack& pack) { return sum + pack.demand; });
 }
 
-Packs each_alone(size_t count, const SloPacks::Needs& needs) {
+void sort_by_member(Packs& packs) {
+  std::ranges::sort(packs, {}, [](const SloPack& pack) { return pack.members.front(); });
+}
+
+Packs each_alone(size_t count, const PackNeeds& needs) {
   Packs packs;
-  for (uint32_t place = 0; place < count; ++place)
-    packs.push_back({{place}, needs(std::span(&place, 1))});
+  packs.reserve(count);
+  for (uint32_t place = 0; place < count; ++place) packs.push_back({{place}, needs.alone(place)});
   return packs;
 }
 
-SloPack both(const SloPack& one, const SloPack& other, const SloPacks::Needs& needs) {
-  SloPack pack;
-  std::ranges::merge(one.members, other.members, std::back_inserter(pack.members));
-  pack.demand = needs(pack.members);
+std::vector<uint32_t> members_of_both(const SloPack& one, const SloPack& other) {
+  std::vector<uint32_t> members;
+  std::ranges::merge(one.members, other.members, std::back_inserter(members));
+  return members;
+}
+
+SloPack both(const SloPack& one, const SloPack& other, const PackNeeds& needs) {
+  SloPack pack{members_of_both(one, other), 0};
+  pack.demand = needs.together(pack.members);
   return pack;
 }
 
-constexpr size_t kMostTried = 32;  // packs, every pair of them: some 0.5 ms
+// Negative: it costs more than they do apart, or cannot be.
+int64_t saved_by(const SloPack& one, const SloPack& other, const SloPack& merged) {
+  if (merged.demand == PackNeeds::kNever) return -1;
+  return int64_t{one.demand} + other.demand - merged.demand;
+}
 
 // Puts together what saves most, until `available` is enough or nothing is saved any more.
 class Merger {
  public:
-  Merger(Packs packs, const SloPacks::Needs& needs) : packs_(std::move(packs)), needs_(needs) {
+  Merger(Packs packs, const PackNeeds& needs) : packs_(std::move(packs)), needs_(needs) {
     merge_smallest();
-    for (size_t i = 0; i < packs_.size(); ++i) {
+    for (size_t i = 0; i < packs_.size() && i < kMostTried; ++i) {
       together_.emplace_back();
       for (size_t j = 0; j < i; ++j) together_[i].push_back(both(packs_[i], packs_[j], needs_));
     }
@@ -44,37 +61,42 @@ class Merger {
   Packs until(uint32_t available) {
     while (total(packs_) > available && merge_best()) {
     }
-    std::ranges::sort(packs_, {}, [](const SloPack& pack) { return pack.members.front(); });
+    sort_by_member(packs_);
     return std::move(packs_);
   }
 
  private:
-  // So many tenants that not every pair can be tried: first the two that need least, again and
-  // again, by pairs that can share.
+  // So many that not every pair can be tried: first those that need least, with one of the next.
   void merge_smallest() {
     if (packs_.size() <= kMostTried) return;
     std::ranges::stable_sort(packs_, {}, &SloPack::demand);
-    Packs whole;  // that could not share with the next
-    while (packs_.size() > 1 && packs_.size() + whole.size() > kMostTried) {
-      SloPack merged = both(packs_[0], packs_[1], needs_);
-      if (merged.demand == SloPacks::kNever) {
-        whole.push_back(std::move(packs_[0]));
-        packs_.erase(packs_.begin());
-        continue;
+    Packs whole;  // that saved nothing with any
+    int refused = 0;
+    while (packs_.size() > 1 && packs_.size() + whole.size() > kMostTried &&
+           refused < kMostRefused) {
+      const SloPack first = std::move(packs_.front());
+      packs_.erase(packs_.begin());
+      bool is_merged = false;
+      for (size_t i = 0; i < packs_.size() && i < kPartners && !is_merged; ++i) {
+        SloPack merged = both(first, packs_[i], needs_);
+        if (saved_by(first, packs_[i], merged) <= 0) continue;
+        packs_.erase(packs_.begin() + static_cast<std::ptrdiff_t>(i));
+        packs_.insert(std::ranges::upper_bound(packs_, merged.demand, {}, &SloPack::demand),
+                      std::move(merged));
+        is_merged = true;
       }
-      packs_.erase(packs_.begin(), packs_.begin() + 2);
-      packs_.insert(std::ranges::upper_bound(packs_, merged.demand, {}, &SloPack::demand),
-                    std::move(merged));
+      if (is_merged) continue;
+      ++refused;
+      whole.push_back(first);
     }
     std::ranges::move(whole, std::back_inserter(packs_));
   }
   bool merge_best() {
     int64_t most = 0;
     size_t first = 0, second = 0;
-    for (size_t i = 0; i < packs_.size(); ++i) {
+    for (size_t i = 0; i < together_.size(); ++i) {
       for (size_t j = 0; j < i; ++j) {
-        if (together_[i][j].demand == SloPacks::kNever) continue;
-        const int64_t saved = int64_t{packs_[i].demand} + packs_[j].demand - together_[i][j].demand;
+        const int64_t saved = saved_by(packs_[i], packs_[j], together_[i][j]);
         if (saved <= most) continue;
         most = saved;
         first = i;
@@ -84,7 +106,7 @@ class Merger {
     if (most == 0) return false;
     packs_[second] = together_[first][second];
     remove(first);
-    for (size_t i = 0; i < packs_.size(); ++i) {
+    for (size_t i = 0; i < together_.size(); ++i) {
       if (i == second) continue;
       together_[std::max(i, second)][std::min(i, second)] = both(packs_[i], packs_[second], needs_);
     }
@@ -98,50 +120,93 @@ class Merger {
   }
 
   Packs packs_;
-  const SloPacks::Needs& needs_;
-  std::vector<Packs> together_;  // [i][j], j < i
+  const PackNeeds& needs_;
+  std::vector<Packs> together_;  // [i][j], j < i, of the first packs
 };
 
 }  // namespace
 
-Packs SloPacks::decide(std::span<const uint32_t> ids, uint32_t available, const Needs& needs) {
+Packs SloPacks::decide(std::span<const uint32_t> ids, uint32_t available, const PackNeeds& needs,
+                       bool counts) {
   Packs alone = each_alone(ids.size(), needs);
   const bool fits_alone = total(alone) <= available;
-  fitted_alone_ = fits_alone ? fitted_alone_ + 1 : 0;
-  if (fits_alone && (shared_.empty() || fitted_alone_ >= kCalm)) {
+  if (!fits_alone) {
+    fitted_alone_ = 0;
+  } else if (counts) {
+    ++fitted_alone_;
+  }
+  Packs packs = kept(ids, available, needs);
+  if (fits_alone && (shared_.empty() || fitted_alone_ >= kCalm || total(packs) > available)) {
     shared_.clear();
     return alone;
   }
-  Packs packs = kept(ids, needs);
   if (total(packs) > available) {
     packs = Merger(std::move(packs), needs).until(available);
     // What was put together for other loads may be in the way.
-    if (Packs anew = Merger(std::move(alone), needs).until(available);
-        total(packs) > available && total(anew) < total(packs))
-      packs = std::move(anew);
+    if (total(packs) > available) {
+      Packs anew = Merger(std::move(alone), needs).until(available);
+      if (shared_.empty() || total(anew) <= available) packs = std::move(anew);
+    }
   }
+  force(ids, available, packs);
   keep(ids, packs);
   return packs;
 }
 
-// As it was, without those that have ended or cannot share any more; who has come, alone.
-Packs SloPacks::kept(std::span<const uint32_t> ids, const Needs& needs) const {
-  std::vector<SloPack> packs;
+// As it was, without those that have ended or cannot share any more; who has come, alone. A pack
+// that has too much to do goes on: apart they would need more.
+Packs SloPacks::kept(std::span<const uint32_t> ids, uint32_t available,
+                     const PackNeeds& needs) const {
+  Packs packs;
   std::vector<bool> is_in(ids.size());
   for (const std::vector<uint32_t>& sharers : shared_) {
     SloPack pack;
     for (uint32_t place = 0; place < ids.size(); ++place)
-      if (std::ranges::find(sharers, ids[place]) != sharers.end()) pack.members.push_back(place);
+      if (std::ranges::find(sharers, ids[place]) != sharers.end() && needs.can_share(place))
+        pack.members.push_back(place);
     if (pack.members.size() < 2) continue;
-    pack.demand = needs(pack.members);
-    if (pack.demand == kNever) continue;
+    pack.demand = needs.together(pack.members);
+    if (pack.demand == PackNeeds::kNever) pack.demand = available + 1;
     for (const uint32_t place : pack.members) is_in[place] = true;
     packs.push_back(std::move(pack));
   }
   for (uint32_t place = 0; place < ids.size(); ++place)
-    if (!is_in[place]) packs.push_back({{place}, needs(std::span(&place, 1))});
-  std::ranges::sort(packs, {}, [](const SloPack& pack) { return pack.members.front(); });
+    if (!is_in[place]) packs.push_back({{place}, needs.alone(place)});
+  sort_by_member(packs);
   return packs;
+}
+
+// No more packs than groups, whatever that costs: those that were together before, then the two
+// that need least. What they need together is not known: as much as apart.
+void SloPacks::force(std::span<const uint32_t> ids, uint32_t available, Packs& packs) const {
+  const auto pack_before = [&](const SloPack& pack) {
+    return std::ranges::find_if(shared_,
+                                [&](const std::vector<uint32_t>& sharers) {
+                                  return std::ranges::find(sharers, ids[pack.members.front()]) !=
+                                         sharers.end();
+                                }) -
+           shared_.begin();
+  };
+  const auto put_together = [&](size_t first, size_t second) {
+    SloPack& into = packs[first];
+    into.members = members_of_both(into, packs[second]);
+    into.demand = std::min(into.demand + packs[second].demand, available);
+    packs.erase(packs.begin() + static_cast<std::ptrdiff_t>(second));
+  };
+  for (size_t i = 0; i < packs.size() && packs.size() > available; ++i) {
+    const auto before = pack_before(packs[i]);
+    if (before == std::ssize(shared_)) continue;
+    for (size_t j = packs.size(); --j > i && packs.size() > available;)
+      if (pack_before(packs[j]) == before) put_together(i, j);
+  }
+  std::ranges::stable_sort(packs, {}, &SloPack::demand);
+  while (packs.size() > available && packs.size() > 1) {
+    put_together(0, 1);
+    const auto next = std::ranges::upper_bound(packs.begin() + 1, packs.end(), packs[0].demand, {},
+                                               &SloPack::demand);
+    std::rotate(packs.begin(), packs.begin() + 1, next);
+  }
+  sort_by_member(packs);
 }
 
 void SloPacks::keep(std::span<const uint32_t> ids, const Packs& packs) {

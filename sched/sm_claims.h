@@ -31,7 +31,8 @@ struct SmClaimant {
   };
   uint32_t tenant = 0;
   TenantSettings settings;
-  uint32_t groups = 0;  // in use now; 0: none, or unknown
+  uint32_t groups = 0;   // in use now; 0: none, or unknown
+  uint32_t sharers = 1;  // tenants that have the set together
   std::vector<Process> processes;
 };
 

@@ -143,6 +143,8 @@ std::vector<SmClaimant> Spatial::claimants(const Gpu& gpu, std::span<const Clien
       claimant.tenant = client.tenant;
       if (const Tenant* tenant = tenants.at(client.tenant)) claimant.settings = tenant->settings;
       claimant.groups = static_cast<uint32_t>(std::popcount(gpu.sets.in_use(client.tenant)));
+      if (const auto granted = gpu.granted.find(client.tenant); granted != gpu.granted.end())
+        claimant.sharers = granted->second.sharers;
     }
     claimant.processes.push_back({client.process, client.slot, client.command_line});
   }

@@ -130,9 +130,10 @@ TEST(SloPolicy, TenantsWithoutTargetShareTheRestByWeightAndNeverGetNothing) {
   EXPECT_EQ(shares[2].groups, 2U);
   tenants[0] = closed_loop(1, 1.0, 6, milliseconds(10));
   shares = policy.decide(tenants);
-  EXPECT_EQ(shares[0].groups, 13U);
+  EXPECT_EQ(shares[0].groups, 14U);
   EXPECT_EQ(shares[1].groups, 1U);
   EXPECT_EQ(shares[2].groups, 1U);
+  EXPECT_EQ(shares[1].set, shares[2].set);
 }
 
 TEST(SloPolicy, ARoundThatSaysNothingChangesNothing) {
@@ -212,7 +213,9 @@ TEST(SloPolicy, SharesNeverExceedTheGpuAndEverybodyWhoFitsHasOne) {
         sets.insert(share.set);
         if (share.groups == 0) none.insert(share.set);
       }
-      ASSERT_EQ(none.size(), sets.size() > groups ? sets.size() - groups : 0);
+      // Of a GPU of one group those without a target get none, when others have one.
+      ASSERT_TRUE(none.empty() || groups == 1);
+      ASSERT_LE(sets.size(), std::max(groups, 2U));
     }
   }
 }

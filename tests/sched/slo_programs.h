@@ -46,6 +46,10 @@ class SloProgram {
     const auto groups = static_cast<uint32_t>(std::popcount(slot->gpus[0].wanted.load()));
     return groups == 0 ? 15 : groups;
   }
+  // Part of the time in which it works, if alone on its groups.
+  double load() const {
+    return work_.arrivals < 0 ? 1 : work_.arrivals * work_.full_speed * work_.shape.at(groups());
+  }
   void set_arrivals(double rate) { work_.arrivals = rate; }
   void set_full_speed(double seconds) { work_.full_speed = seconds; }
   WorldTenant& work() { return work_; }
@@ -59,11 +63,13 @@ class SloProgram {
   ProcessId id;
   uint32_t tenant;
   bool is_stuck = false;  // launches, but nothing ends
+  double others = 0;      // part of the time in which others on its SMs work
   std::unique_ptr<ShimSlot> slot = std::make_unique<ShimSlot>();
 
  private:
   Nanos service_time() const {
-    return Nanos(static_cast<int64_t>(work_.full_speed * work_.shape.at(groups()) * 1e9));
+    const double alone = work_.full_speed * work_.shape.at(groups());
+    return Nanos(static_cast<int64_t>(alone / (1 - std::min(others, 0.95)) * 1e9));
   }
   void arrive_until(Time now) {
     if (clock_ == Time{}) clock_ = next_arrival_ = now;

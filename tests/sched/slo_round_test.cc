@@ -103,9 +103,17 @@ class SloMeterTest : public ::testing::Test {
       now_ += 10ms;
       program_.slot->gpus[0].wanted = (1U << groups) - 1;
       program_.run_until(now_);
-      meter_.look(now_, groups, {{program_.id, program_.slot.get(), "serve"}});
+      meter_.look(now_, claimant(groups, {{program_.id, program_.slot.get(), "serve"}}));
     }
   }
+  SmClaimant claimant(uint32_t groups, std::vector<SmClaimant::Process> processes) const {
+    SmClaimant claimant;
+    claimant.groups = groups;
+    claimant.sharers = sharers_;
+    claimant.processes = std::move(processes);
+    return claimant;
+  }
+  uint32_t sharers_ = 1;
   SloMeter meter_;
   SloProgram program_{7, 1, WorldTenant{.shape = {}, .full_speed = 0.001}};
   Time now_{1s};
@@ -119,6 +127,14 @@ TEST_F(SloMeterTest, MeasuresFromTheFirstIterationThatEndedOnTheseGroups) {
   EXPECT_NEAR(seen.latency, 0.003, 1e-6) << "nothing of the 5 ms on 3 groups";
   EXPECT_NEAR(seen.throughput, 1000.0 / 3, 10);
   EXPECT_EQ(meter_.command_line(), "serve");
+}
+
+TEST_F(SloMeterTest, MeasuresAnewWhenOthersShareItsGroups) {
+  run(500ms, 5);
+  sharers_ = 2;
+  program_.others = 0.5;
+  run(500ms, 5);
+  EXPECT_NEAR(meter_.take(now_, 1).latency, 0.006, 1e-6) << "nothing of the 3 ms alone";
 }
 
 TEST_F(SloMeterTest, TooFewGoOnToBeCounted) {
@@ -135,7 +151,7 @@ TEST_F(SloMeterTest, TooFewGoOnToBeCounted) {
 
 TEST_F(SloMeterTest, AProcessThatDiesTakesItsNumbersAlong) {
   run(500ms, 5);
-  meter_.look(now_, 5, {});
+  meter_.look(now_, claimant(5, {}));
   EXPECT_EQ(meter_.take(now_, 1).processes, 0u);
 }
 

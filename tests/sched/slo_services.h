@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -41,6 +42,7 @@ class Services {
 
   // A round, and what `policy` makes of it.
   void round(SloPolicy& policy) {
+    const std::vector<uint32_t> before = sets_;
     std::vector<SloTenant> views;
     for (uint32_t i = 0; i < tenants_.size(); ++i) {
       const WorldRound seen = measure(i);
@@ -53,19 +55,28 @@ class Services {
       view.throughput = seen.throughput;
       view.latency = seen.latency;
       view.iterations = 8;  // what is rare is waited for
+      view.can_share = i != may_not_share_;
     }
     const auto shares = policy.decide(views);
     for (uint32_t i = 0; i < tenants_.size(); ++i) {
+      // Sets are numbered anew each time: one that begins with the same tenant is the same.
+      const auto first_of = [&](const auto& set) {
+        uint32_t first = 0;
+        while (set(first) != set(i)) ++first;
+        return first;
+      };
+      moves_ += first_of([&](uint32_t j) { return shares[j].set; }) !=
+                first_of([&](uint32_t j) { return before[j]; });
       sets_[i] = shares[i].set;
       give(i, shares[i].groups);
     }
   }
 
-  WorldRound measure(uint32_t i) const {
+  WorldRound measure(uint32_t i) {
     WorldRound round;
-    round.service = service(i);
+    round.service = service(i) * (1 + noise_ * off_(random_));
     round.throughput = std::min(tenants_[i].arrivals, 0.95 / round.service);
-    round.latency = std::min(response(i), 1.0);
+    round.latency = std::min(response_seconds(round.service, tenants_[i].arrivals), 1.0);
     return round;
   }
   double response(uint32_t i) const { return response_seconds(service(i), tenants_[i].arrivals); }
@@ -76,6 +87,11 @@ class Services {
     tenants_[i].groups = groups;
   }
   std::vector<WorldTenant>& tenants() { return tenants_; }
+  void forbid_sharing(uint32_t tenant) { may_not_share_ = tenant; }
+  void set_noise(double part) { noise_ = part; }  // of what is measured
+  // Tenants that changed sets.
+  int take_moves() { return std::exchange(moves_, 0); }
+  // Tenants whose groups changed.
   int take_changes() { return std::exchange(changes_, 0); }
 
  private:
@@ -93,7 +109,11 @@ class Services {
 
   std::vector<WorldTenant> tenants_;
   std::vector<uint32_t> sets_;
-  int changes_ = 0;
+  uint32_t may_not_share_ = UINT32_MAX;
+  double noise_ = 0;
+  std::mt19937_64 random_{1};
+  std::uniform_real_distribution<double> off_{-1, 1};
+  int changes_ = 0, moves_ = 0;
 };
 
 }  // namespace gpushare
