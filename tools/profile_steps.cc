@@ -15,7 +15,10 @@ ProfileSteps::State ProfileSteps::look(Time now, bool is_there,
                                        const std::vector<SmClaimant::Process>& processes) {
   if (state_ != State::kWarmingUp && state_ != State::kMeasuring) return state_;
   // Not there yet: on no number of groups that is known, so nothing counts.
-  meter_.look(now, is_there ? groups() : 0, processes);
+  SmClaimant program;
+  program.groups = is_there ? groups() : 0;
+  program.processes = processes;
+  meter_.look(now, program);
   if (is_there && !was_there_) step_began_ = waits_since_ = now;
   was_there_ = is_there;
   if (is_there) return state_ = measure(now);
