@@ -156,6 +156,7 @@ void Publisher::publish_tenants() {
       if (part.entitled == 0) continue;
       record.gpu[gpu].sms_entitled = part.entitled;
       record.gpu[gpu].sms_in_use = part.in_use;
+      record.gpu[gpu].sms_sharers = part.sharers;
       put_slo(record.gpu[gpu], part);
     }
     const auto use = state_.tenant_use.find(slot);

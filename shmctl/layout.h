@@ -20,7 +20,7 @@
 namespace gpushare {
 
 inline constexpr uint64_t kMagic = 0x3145524148535047;  // "GPSHARE1", little endian
-inline constexpr uint32_t kLayoutVersion = 4;
+inline constexpr uint32_t kLayoutVersion = 5;
 inline constexpr uint32_t kMaxGpus = 16;
 inline constexpr uint32_t kMaxTenants = 1024;
 inline constexpr uint32_t kMaxProcesses = 2048;     // one slot per process and GPU
@@ -113,8 +113,9 @@ struct TenantGpuUse {
   uint32_t iteration_source = 0;            // ShimSource
   uint32_t confidence_permille = kUnknown32;
   uint32_t sms_knee = kUnknown32;    // more does not help it
-  uint32_t sms_needed = kUnknown32;  // for its target
-  uint32_t reserved = 0;
+  uint32_t sms_needed = kUnknown32;  // for its target; for those of all that share its SMs
+  // Tenants that have these SMs together; 1: it alone; unknown: it has no part.
+  uint32_t sms_sharers = kUnknown32;
 };
 
 struct TenantRecord {

@@ -193,6 +193,7 @@ void fields(A& a, TenantGpuUse& r) {
   a.number("gpu_time_ns", r.gpu_time_ns);
   a.maybe("sms_entitled", r.sms_entitled);
   a.maybe("sms_in_use", r.sms_in_use);
+  a.maybe("sms_sharers", r.sms_sharers);
   a.named("slo_state", r.slo_state, kSloStates);
   a.maybe("slo_us", r.slo_us);
   a.maybe("latency_us", r.latency_us);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "shmctl/status_json.h"
+#include "tools/slo_view.h"
 
 namespace gpushare {
 namespace {
@@ -47,35 +48,33 @@ Table gpu_table(const PlaneSnapshot& snapshot) {
   return table;
 }
 
-// Tenants on GPUs that are divided by target times.
+bool is_any_set_shared(const PlaneSnapshot& snapshot) {
+  return std::ranges::any_of(snapshot.tenants, [](const auto& tenant) {
+    return std::ranges::any_of(tenant.record.gpu, does_share_sms);
+  });
+}
+
+// Tenants on GPUs that are divided by target times. Numbers are not cut: where there is too little
+// room, columns are left out, and the reason is shortened.
 Table slo_table(const PlaneSnapshot& snapshot) {
-  Table table({{"TENANT", 7, 24, Align::kLeft, Column::kAlways},
-               {"GPU", 3, 3, Align::kRight, 20},
-               {"SLO", 3, 7, Align::kRight, 90},
-               {"MEAN", 4, 7, Align::kRight, 95},
-               {"P99", 3, 7, Align::kRight, 60},
-               {"ITER/S", 6, 9, Align::kRight, 50},
-               {"SMS", 3, 7, Align::kRight, 85},
+  Table table({{"TENANT", 8, 24, Align::kLeft, Column::kAlways},
+               {"GPU", 3, 3, Align::kRight, snapshot.gpus.size() > 1 ? 92 : 20},
+               {"SLO", 7, 7, Align::kRight, 90},
+               {"MEAN", 7, 7, Align::kRight, 95},
+               {"P99", 7, 7, Align::kRight, 60},
+               {"ITER/S", 8, 9, Align::kRight, 50},
+               {"SMS", is_any_set_shared(snapshot) ? 14U : 7U, 14, Align::kLeft, 85},
                {"KNEE", 4, 4, Align::kRight, 40},
-               {"SEEN", 4, 16, Align::kLeft, 30},
-               {"WHY", 3, 48, Align::kLeft, 80}});
-  const auto known = [](uint32_t value) {
-    return value == kUnknown32 ? std::string(kUnknownText) : fmt::format("{}", value);
-  };
-  const auto time = [](uint32_t us) {
-    return us == kUnknown32 ? std::string(kUnknownText) : micros_text(us);
-  };
+               {"SEEN", 15, 15, Align::kLeft, 30},
+               {"WHY", 22, 48, Align::kLeft, 80}});
   for (const auto& [slot, tenant] : snapshot.tenants) {
     for (const GpuRecord& gpu : snapshot.gpus) {
       if (gpu.index >= kMaxGpus) continue;
       const TenantGpuUse& use = tenant.gpu[gpu.index];
       if (use.slo_state == SloState::kNone) continue;
       table.add({printable({tenant.name, sizeof(tenant.name)}), fmt::format("{}", gpu.index),
-                 use.slo_us == 0 ? "-" : time(use.slo_us), time(use.latency_us), time(use.p99_us),
-                 use.iterations_per_ks == kUnknown32
-                     ? kUnknownText
-                     : fmt::format("{:.1f}", use.iterations_per_ks / 1000.0),
-                 known(use.sms_in_use) + "/" + known(use.sms_entitled), known(use.sms_knee),
+                 target_text(use), micros_text(use.latency_us), micros_text(use.p99_us),
+                 rate_text(use), sms_text(use), count_text(use.sms_knee),
                  use.confidence_permille == kUnknown32
                      ? kUnknownText
                      : fmt::format("{} {}%", iteration_source_text(use.iteration_source),
@@ -87,34 +86,6 @@ Table slo_table(const PlaneSnapshot& snapshot) {
 }
 
 }  // namespace
-
-std::string slo_reason(const TenantGpuUse& use) {
-  switch (use.slo_state) {
-    case SloState::kNone:
-      return "";
-    case SloState::kRest:
-      return "no target: its part of the rest by weight";
-    case SloState::kUnmeasured:
-      return "no iterations to measure yet: its part by weight";
-    case SloState::kMeets:
-      return use.latency_us != kUnknown32 && use.latency_us > use.slo_us
-                 ? "as far over its target as chance makes it"
-                 : "meets its target";
-    case SloState::kGrows:
-      return "missed its target, has got more";
-    case SloState::kShrinks:
-      return "needs less than it had";
-    case SloState::kStarved:
-      return fmt::format("needs {} SMs, there are not enough", use.sms_needed);
-    case SloState::kAtMost:
-      return use.sms_knee != kUnknown32 && use.sms_entitled >= use.sms_knee
-                 ? "misses its target, more SMs do not help"
-                 : "misses its target on the most it may have";
-    case SloState::kSampling:
-      return "tried on fewer and more SMs: where is its knee?";
-  }
-  return "?";
-}
 
 std::string shares_text(const TenantRecord& tenant, const PlaneSnapshot& snapshot,
                         uint32_t TenantGpuUse::* member) {
@@ -136,7 +107,7 @@ std::string parts_text(const TenantRecord& tenant, const PlaneSnapshot& snapshot
     const TenantGpuUse& use = tenant.gpu[gpu.index];
     if (use.sms_entitled == kUnknown32) continue;
     if (!text.empty()) text += '+';
-    text += fmt::format("{}/{}", use.sms_in_use, use.sms_entitled);
+    text += sms_text(use);
   }
   return text.empty() ? "-" : text;
 }
@@ -210,7 +181,7 @@ std::vector<std::string> tenant_lines(const Status& status, const Screen& screen
                {"MEM", 4, 5, Align::kRight, 50},
                {"MEMMAX", 4, 6, Align::kRight, 30},
                {"SM%", 3, 3, Align::kRight, 20},
-               {"SMS", 3, 16, Align::kRight, 25},
+               {"SMS", 3, 24, Align::kRight, 25},
                {"SLO", 3, 7, Align::kRight, 10},
                {"THROTTLED", 6, 9, Align::kRight, 40},
                {"FROZEN", 4, 6, Align::kLeft, 45}});

@@ -19,10 +19,9 @@ std::vector<std::string> tenant_lines(const Status& status, const Screen& screen
 // "29.8%", or with several GPUs "29.8+50.1%", of those on which it is known.
 std::string shares_text(const TenantRecord& tenant, const PlaneSnapshot& snapshot,
                         uint32_t TenantGpuUse::* member);
-// SMs in use and entitled to, "64/64", of each GPU on which it has a part; "-": of none.
+// SMs in use and entitled to (slo_view.h) of each GPU on which it has a part, "64/64+32/48"; "-":
+// of none.
 std::string parts_text(const TenantRecord& tenant, const PlaneSnapshot& snapshot);
-// Why a tenant has the SMs that it has, where target times decide.
-std::string slo_reason(const TenantGpuUse& use);
 // Why not everything is enforced, and what was missed; empty: nothing to say.
 std::vector<std::string> warning_lines(const PlaneSnapshot& snapshot);
 

@@ -135,7 +135,7 @@ const Member kMembers[] = {
     MEMBER(TenantGpuUse, confidence_permille),
     MEMBER(TenantGpuUse, sms_knee),
     MEMBER(TenantGpuUse, sms_needed),
-    MEMBER(TenantGpuUse, reserved),
+    MEMBER(TenantGpuUse, sms_sharers),
     MEMBER(ProcessRecord, pid),
     MEMBER(ProcessRecord, ns_pid),
     MEMBER(ProcessRecord, start_ticks),

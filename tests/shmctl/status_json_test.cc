@@ -28,6 +28,7 @@ PlaneSnapshot sample() {
   tenant.record.gpu[0].latency_us = 20'400;
   tenant.record.gpu[0].iterations_per_ks = 49'019;
   tenant.record.gpu[0].iteration_source = 2;
+  tenant.record.gpu[0].sms_sharers = 12;
   snapshot.tenants = {tenant};
   Numbered<ProcessRecord> process{.slot = 9, .record = {}};
   process.record.pid = 77;
@@ -64,9 +65,11 @@ TEST(StatusJson, UnknownIsNullAndNotZero) {
   PlaneSnapshot snapshot = sample();
   snapshot.processes[0].record.share_permille = kUnknown32;
   snapshot.gpus[0].memory_bytes = kUnknown64;
+  snapshot.tenants[0].record.gpu[0].sms_sharers = kUnknown32;
   const std::string text = status_json(snapshot);
   EXPECT_NE(text.find(R"("share_pct":null)"), std::string::npos) << text;
   EXPECT_NE(text.find(R"("memory_bytes":null)"), std::string::npos) << text;
+  EXPECT_NE(text.find(R"("sms_sharers":null)"), std::string::npos) << text;
   EXPECT_EQ(text.find('\n'), std::string::npos);
 }
 

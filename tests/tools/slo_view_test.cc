@@ -6,6 +6,7 @@
 
 #include "tests/tools/fake_plane.h"
 #include "tools/plain_view.h"
+#include "tools/slo_view.h"
 
 namespace gpushare {
 namespace {
@@ -17,9 +18,9 @@ Status status_with(const TenantGpuUse& use) {
   return status;
 }
 
-std::string text_of(const TenantGpuUse& use) {
+std::string text_of(const TenantGpuUse& use, size_t width = 140) {
   std::string text;
-  for (const std::string& line : status_lines(status_with(use), {.width = 140}))
+  for (const std::string& line : status_lines(status_with(use), {.width = width}))
     text += line + "\n";
   return text;
 }
@@ -40,8 +41,43 @@ TenantGpuUse starved() {
 TEST(SloView, SaysWhyATenantHasWhatItHas) {
   const std::string text = text_of(starved());
   for (const char* part : {"20.0ms", "31.0ms", "40.0ms", "32.3", "48/48", "announced 100%",
-                           "needs 80 SMs, there are not enough"})
+                           "not enough SMs: needs 80"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+}
+
+TEST(SloView, WhoSharesItsSmsSaysWithHowMany) {
+  TenantGpuUse use = starved();
+  use.sms_entitled = use.sms_in_use = 104;
+  use.sms_sharers = 12;
+  use.sms_needed = 120;
+  const std::string text = text_of(use);
+  EXPECT_NE(text.find("104/104 by 12"), std::string::npos) << text;
+  EXPECT_NE(text.find("not enough SMs: the 12 need 120"), std::string::npos) << text;
+  use.slo_state = SloState::kRest;
+  EXPECT_EQ(slo_reason(use), "no target: shares what the others leave");
+  const Status status = status_with(use);
+  EXPECT_EQ(parts_text(status.snapshot.tenants[0].record, status.snapshot), "104/104 by 12");
+}
+
+TEST(SloView, ASetOfItsOwnIsNotCalledShared) {
+  for (const uint32_t sharers : {kUnknown32, 1U}) {
+    TenantGpuUse use = starved();
+    use.sms_sharers = sharers;
+    EXPECT_EQ(sms_text(use), "48/48");
+    EXPECT_EQ(slo_reason(use), "not enough SMs: needs 80");
+    EXPECT_EQ(text_of(use).find(" by "), std::string::npos);
+  }
+}
+
+TEST(SloView, NoNumberIsCutInEightyColumns) {
+  TenantGpuUse use = starved();
+  for (const uint32_t sharers : {1U, 12U}) {
+    use.sms_sharers = sharers;
+    const std::string text = text_of(use, 80);
+    for (const char* part : {"20.0ms", "31.0ms", "40.0ms", "32.3", "not enough SMs"})
+      EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+    EXPECT_NE(text.find(sms_text(use) + " "), std::string::npos) << text;
+  }
 }
 
 TEST(SloView, UnknownIsShownAsUnknown) {
