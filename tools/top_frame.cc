@@ -12,6 +12,7 @@
 #include "tools/plain_view.h"
 #include "tools/top_layout.h"
 #include "tools/top_spec.h"
+#include "tools/top_targets.h"
 
 namespace gpushare {
 namespace {
@@ -166,6 +167,7 @@ FrameLine process_line(const ProcessRow& row, const std::vector<PlacedColumn>& p
   return line;
 }
 
+// Of one that no target times concern.
 FrameLine tenant_line(const TenantRecord& tenant, const PlaneSnapshot& snapshot, size_t width) {
   std::string text = fmt::format("{}: weight {}, {}, {}, {} {}, share {}",
                                  printable({tenant.name, sizeof(tenant.name)}), tenant.weight,
@@ -189,10 +191,12 @@ void add_rows(Frame& frame, const TopModel& model, const std::vector<PlacedColum
                    Style::kDim, width));
     return;
   }
+  const TargetColumns targets(model, width);
   const size_t first = lines == 0 ? 0 : model.selected() / lines * lines;
   for (size_t i = first; i < std::min(all.size(), first + lines); ++i) {
-    FrameLine line = all[i].process != nullptr
-                         ? process_line(*all[i].process, placed, glyphs)
+    FrameLine line = all[i].process != nullptr ? process_line(*all[i].process, placed, glyphs)
+                     : all[i].use != nullptr
+                         ? targets.line(all[i])
                          : tenant_line(*all[i].tenant, model.status().snapshot, width);
     line.is_selected = i == model.selected();
     frame.push_back(std::move(line));
@@ -217,11 +221,14 @@ Frame help_frame(size_t width, size_t height) {
     frame.push_back(
         plain_line(fmt::format("  {:<9} {}", key.keys, key.text), Style::kPlain, width));
   frame.emplace_back();
-  std::istringstream notes(
-      wrap("TARGET is what the policy wants while the present programs are active; SHARE is what "
-           "was measured in the last second: time on the GPU, busy or not. TOKENS is what is left "
-           "of a cap. ? is not known, - does not apply.",
-           width, 2));
+  std::istringstream notes(wrap(
+      "TARGET is what the policy wants while the present programs are active; SHARE is what "
+      "was measured in the last second: time on the GPU, busy or not. TOKENS is what is left "
+      "of a cap. A tenant on a GPU that is divided by target times (slo) has the mean, the p99 "
+      "and the rate of its iterations in its line; its SMs in use and entitled to, and by how "
+      "many tenants if they share them; and its knee: more SMs do not help it. ? is not known, "
+      "- does not apply.",
+      width, 2));
   for (std::string text; std::getline(notes, text);)
     frame.push_back(plain_line(text, Style::kPlain, width));
   frame.resize(height);

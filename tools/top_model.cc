@@ -44,7 +44,7 @@ void TopModel::update(Result<Status> status, Time now) {
 TopModel::Choice TopModel::choice_of(const TopLine& line) {
   if (line.process != nullptr)
     return {.gpu = line.process->record.gpu, .pid = line.process->record.pid, .tenant = {}};
-  return {.gpu = 0, .pid = 0, .tenant = name_of(*line.tenant)};
+  return {.gpu = line.gpu, .pid = 0, .tenant = name_of(*line.tenant)};
 }
 
 void TopModel::rebuild() {
@@ -60,16 +60,20 @@ void TopModel::rebuild() {
   if (is_grouped_) {
     for (const auto& [slot, tenant] : status_.snapshot.tenants) {
       const size_t head = lines_.size();
-      lines_.push_back({.process = nullptr, .tenant = &tenant});
+      for (const GpuRecord& gpu : status_.snapshot.gpus)
+        if (gpu.index < kMaxGpus && tenant.gpu[gpu.index].slo_state != SloState::kNone)
+          lines_.push_back({.tenant = &tenant, .use = &tenant.gpu[gpu.index], .gpu = gpu.index});
+      if (lines_.size() == head) lines_.push_back({.tenant = &tenant});
+      const size_t first = lines_.size();
       for (const ProcessRow* row : shown)
-        if (row->record.tenant == slot) lines_.push_back({.process = row, .tenant = nullptr});
+        if (row->record.tenant == slot) lines_.push_back({.process = row});
       // With a filter, tenants without a match would only be in the way.
-      if (!filter.empty() && lines_.size() == head + 1) lines_.pop_back();
+      if (!filter.empty() && lines_.size() == first) lines_.resize(head);
     }
     for (const ProcessRow* row : shown)
-      if (row->tenant == kUnknownText) lines_.push_back({.process = row, .tenant = nullptr});
+      if (row->tenant == kUnknownText) lines_.push_back({.process = row});
   } else {
-    for (const ProcessRow* row : shown) lines_.push_back({.process = row, .tenant = nullptr});
+    for (const ProcessRow* row : shown) lines_.push_back({.process = row});
   }
 
   const auto same = std::ranges::find(lines_, choice_, choice_of);

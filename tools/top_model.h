@@ -30,10 +30,13 @@ struct Key {
   char character = 0;
 };
 
-// A line of the list: a process, or, when grouped, a tenant above its processes.
+// A line of the list: a process, or, when grouped, a tenant above its processes. A tenant has a
+// line for each GPU on which target times decide what it has, else one.
 struct TopLine {
   const ProcessRow* process = nullptr;
   const TenantRecord* tenant = nullptr;  // set when this is a tenant's line
+  const TenantGpuUse* use = nullptr;     // of `gpu`; set where target times decide
+  uint32_t gpu = 0;                      // of `use`
 };
 
 class TopModel {

@@ -47,6 +47,42 @@ constexpr std::array<ProcessSketch, 7> kProcesses{{
     {0, "notebook", ProcessState::kFrozenUser, 2000, 0, 0, ""},
 }};
 
+// By tenant: one of its own set, two that share one, and one that has the rest.
+void add_targets(std::vector<Numbered<TenantRecord>>& tenants) {
+  const auto use = [&](size_t tenant) -> TenantGpuUse& { return tenants[tenant].record.gpu[0]; };
+  use(0) = {.sms_entitled = 16,
+            .sms_in_use = 16,
+            .slo_state = SloState::kRest,
+            .slo_us = 0,
+            .sms_sharers = 1};
+  use(1) = {.sms_entitled = 64,
+            .sms_in_use = 48,
+            .slo_state = SloState::kGrows,
+            .slo_us = 20'000,
+            .latency_us = 21'500,
+            .p99_us = 30'100,
+            .iterations_per_ks = 46'500,
+            .iteration_source = 2,
+            .confidence_permille = 1000,
+            .sms_knee = 96,
+            .sms_needed = 64,
+            .sms_sharers = 1};
+  use(2) = {.sms_entitled = 40,
+            .sms_in_use = 40,
+            .slo_state = SloState::kStarved,
+            .slo_us = 5'000,
+            .latency_us = 7'250,
+            .p99_us = 12'400,
+            .iterations_per_ks = 137'900,
+            .iteration_source = 1,
+            .confidence_permille = 930,
+            .sms_needed = 56,
+            .sms_sharers = 2};
+  use(3) = use(2);
+  use(3).slo_state = SloState::kUnmeasured;
+  use(3).latency_us = use(3).p99_us = use(3).iterations_per_ks = kUnknown32;
+}
+
 ProcessRecord fake_process(const FakePlane& fake, uint32_t index, Time now) {
   const ProcessSketch& sketch = kProcesses[index % kProcesses.size()];
   ProcessRecord process;
@@ -108,6 +144,7 @@ PlaneSnapshot fake_snapshot(const FakePlane& fake, Time now) {
     tenant.record.quota_us = kTenants[t].quota_us;
     snapshot.tenants.push_back(tenant);
   }
+  if (fake.has_targets) add_targets(snapshot.tenants);
   for (uint32_t p = 0; p < fake.processes; ++p) {
     snapshot.processes.push_back({.slot = p, .record = fake_process(fake, p, now)});
     ++snapshot.tenants[snapshot.processes.back().record.tenant].record.process_count;

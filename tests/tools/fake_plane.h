@@ -12,6 +12,7 @@ struct FakePlane {
   uint32_t processes = 6;
   uint64_t step = 0;  // moves shares and history
   uint32_t agent_pid = 1;
+  bool has_targets = false;  // GPU 0 is divided by target times
 };
 
 // What an agent would publish at `now`.

@@ -44,7 +44,7 @@ void press(TopModel& model, std::string_view keys) {
 TEST(TopFrame, FitsAnySizeInEveryMode) {
   for (const FakePlane& fake :
        {FakePlane{.gpus = 1, .processes = 0}, FakePlane{.gpus = 2, .processes = 7},
-        FakePlane{.gpus = 16, .processes = 120}})
+        FakePlane{.gpus = 16, .processes = 120}, FakePlane{.processes = 9, .has_targets = true}})
     for (const char* keys : {"", "v", "?", "/x", "f", " "}) {
       TopModel model = model_of(fake);
       press(model, keys);
@@ -75,6 +75,63 @@ TEST(TopFrame, ShowsWhatMattersInEightyColumns) {
        {"gpushared running", "GPU 0", "95.0% busy", "400 switches/s", "research", "59.7%", "60.0%",
         "frozen: cap", "frozen: turn", "frozen: user", "observe only", "?", "q quit"})
     EXPECT_NE(text.find(expected), std::string::npos) << expected << "\n" << text;
+}
+
+// The line of the frame that begins with this.
+std::string line_with(const Frame& frame, std::string_view begin) {
+  for (const FrameLine& line : frame)
+    if (text_of(line).starts_with(begin)) return text_of(line);
+  return "";
+}
+
+TEST(TopFrame, GroupedByTenantShowsTargetsInEightyColumns) {
+  TopModel model = model_of({.processes = 7, .has_targets = true});
+  press(model, "v");
+  const Frame frame = compose(model, 80, 24, Glyphs::kAscii);
+  const std::string own = line_with(frame, "research ");
+  for (const char* cell :
+       {"slo 20.0ms", "mean 21.5ms", "p99 30.1ms", " 46.5/s", "SMs 48/64 ", "grows"})
+    EXPECT_NE(own.find(cell), std::string::npos) << cell << "\n" << text_of(frame);
+  EXPECT_EQ(own.find(" by "), std::string::npos) << own;
+  const std::string shared = line_with(frame, "capped ");
+  for (const char* cell : {"slo  5.0ms", "mean  7.2ms", "137.9/s", "SMs 40/40 by 2", "starved"})
+    EXPECT_NE(shared.find(cell), std::string::npos) << cell << "\n" << text_of(frame);
+  const std::string unmeasured = line_with(frame, "batch ");
+  for (const char* cell : {"mean      ?", "p99      ?", "?/s", "unmeasured"})
+    EXPECT_NE(unmeasured.find(cell), std::string::npos) << cell << "\n" << text_of(frame);
+  const std::string rest = line_with(frame, "default ");
+  EXPECT_NE(rest.find("slo      -"), std::string::npos) << text_of(frame);
+}
+
+TEST(TopFrame, TargetsThatFitLessAreLeftOutLeastImportantFirst) {
+  TopModel model = model_of({.processes = 7, .has_targets = true});
+  press(model, "v");
+  size_t shown = 100;
+  for (size_t width = 240; width >= 20; --width) {
+    const std::string line = line_with(compose(model, width, 24, Glyphs::kAscii), "capped");
+    size_t cells = 0;
+    bool is_gone = false;
+    for (const char* cell : {"SMs 40/40 by 2", "starved", "mean  7.2ms", "slo  5.0ms", "p99 12.4ms",
+                             "137.9/s", "knee   ?", "weight 100", "share"}) {
+      const bool is_there = line.find(cell) != std::string::npos ||
+                            (cell == std::string_view("starved") &&
+                             line.find("not enough SMs: the 2 need 56") != line.npos);
+      EXPECT_FALSE(is_there && is_gone) << width << " " << cell << ": " << line;
+      is_gone = !is_there;
+      cells += is_there;
+    }
+    EXPECT_LE(cells, shown) << width;
+    shown = cells;
+  }
+}
+
+TEST(TopFrame, WithoutTargetsATenantsLineSaysItsSettings) {
+  TopModel model = model_of({.processes = 7});
+  press(model, "v");
+  const std::string text = text_of(compose(model, 80, 24, Glyphs::kAscii));
+  EXPECT_NE(text.find("research: weight 300, no cap"), std::string::npos) << text;
+  for (const char* part : {"slo", "SMs", "knee"})
+    EXPECT_EQ(text.find(part), std::string::npos) << part << "\n" << text;
 }
 
 TEST(TopFrame, WideScreensHaveTheHistory) {

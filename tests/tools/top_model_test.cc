@@ -185,6 +185,33 @@ TEST_F(TopModelTest, GroupsByTenantAndActsOnTheWholeTenant) {
   EXPECT_EQ(model.lines().size(), 2u);  // its tenant and it
 }
 
+TEST_F(TopModelTest, ATenantHasALineForEachGpuWithTargets) {
+  Status status = fake_status({.gpus = 2, .processes = 7, .has_targets = true});
+  TenantRecord& research = status.snapshot.tenants[1].record;
+  research.gpu[1] = research.gpu[0];
+  model.update(status, kNow);
+  press('v');
+  std::vector<uint32_t> gpus;
+  for (const TopLine& line : model.lines())
+    if (line.tenant != nullptr && std::string_view(line.tenant->name) == "research") {
+      ASSERT_NE(line.use, nullptr);
+      gpus.push_back(line.gpu);
+    }
+  EXPECT_EQ(gpus, (std::vector<uint32_t>{0, 1}));
+  // Each can be chosen; both stand for all of the tenant.
+  press(Key::Kind::kHome);
+  for (size_t i = 0; i < model.lines().size() && model.lines()[model.selected()].gpu != 1; ++i)
+    press('j');
+  model.update(status, kNow);
+  EXPECT_EQ(model.lines()[model.selected()].gpu, 1u);
+  press('f');
+  EXPECT_EQ(press('y').request->tenant, "research");
+  // With a filter that nothing of it matches, neither is there.
+  press('/');
+  type("batch-a");
+  EXPECT_EQ(model.lines().size(), 2u);
+}
+
 TEST_F(TopModelTest, GroupsShowProcessesWhoseTenantIsUnknownToo) {
   Status status = fake_status({.gpus = 1, .processes = 2});
   status.snapshot.processes[0].record.tenant = 99;
