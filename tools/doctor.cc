@@ -11,6 +11,7 @@
 #include "tools/doctor_files.h"
 #include "tools/doctor_module.h"
 #include "tools/format.h"
+#include "tools/slo_view.h"
 
 namespace gpushare {
 namespace {
@@ -210,6 +211,19 @@ Finding check_privilege(const DoctorInput& input) {
                  "usermod -aG gpushare $USER, and log in again");
 }
 
+// How closely targets bind.
+std::string target_closeness(const PlaneSnapshot& snapshot) {
+  const auto sharing = std::ranges::count_if(snapshot.tenants, [](const auto& tenant) {
+    return std::ranges::any_of(tenant.record.gpu, does_share_sms);
+  });
+  const std::string where =
+      "'gpushare status' says what each tenant needs, and why it has what it has";
+  if (sharing == 0) return where;
+  return fmt::format(
+      "there are not enough SMs for a part of its own for each: {} tenants share theirs; {}",
+      sharing, where);
+}
+
 std::vector<std::string> tenants_where(const DoctorInput& input,
                                        bool (*uses)(const TenantRecord&)) {
   std::vector<std::string> names;
@@ -277,7 +291,7 @@ std::vector<LimitFinding> check_limits(const DoctorInput& input) {
                   : "no GPU is shared so: [gpu.0] sharing = \"spatial\" in gpushare.toml",
        tenants_where(input, [](const TenantRecord& t) { return t.sm_percent != kUnknown32; })},
       {"slo_us", has_targets, "SM partitions, by the policy 'slo'",
-       has_targets ? "'gpushare status' says what each tenant needs, and why it has what it has"
+       has_targets ? target_closeness(input.status->snapshot)
                    : "no program with the shim is on a GPU with [gpu.0] sharing = \"spatial\", "
                      "policy = \"slo\"",
        tenants_where(input, [](const TenantRecord& t) { return t.slo_us != 0; })},

@@ -354,6 +354,22 @@ TEST(DoctorLimits, SayHonestlyWhatDoesNotBind) {
   EXPECT_EQ(limit(input, "sm_percent").used_by, std::vector<std::string>{"research"});
 }
 
+TEST(DoctorLimits, TargetsSayHowManyShareTheirSms) {
+  const Machine machine;
+  DoctorInput input = machine.input();
+  EXPECT_FALSE(limit(input, "slo_us").is_binding);
+  input.status->snapshot.gpus.emplace_back().is_spatial = 1;
+  TenantGpuUse& use = input.status->snapshot.tenants[0].record.gpu[0];
+  use.slo_state = SloState::kMeets;
+  use.sms_sharers = 1;
+  EXPECT_TRUE(limit(input, "slo_us").is_binding);
+  EXPECT_EQ(limit(input, "slo_us").why.find("tenants share"), std::string::npos);
+  use.sms_sharers = 3;
+  input.status->snapshot.tenants[1].record.gpu[0] = use;
+  EXPECT_NE(limit(input, "slo_us").why.find("2 tenants share"), std::string::npos)
+      << limit(input, "slo_us").why;
+}
+
 TEST(Doctor, MpsIsInOrderWhereGpusAreSharedSpatially) {
   const Machine machine;
   machine.tree.write("proc/77/comm", "nvidia-cuda-mps\n");
