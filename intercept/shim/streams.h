@@ -164,8 +164,9 @@ struct Device {
   // Of launches, for the process to be at rest, since a partition was made: how long, and when to
   // wait again, after a pause that grows.
   uint64_t rest_waited_ns, rest_after_ns, rest_pause_ns;
-  // When to try again to make what was announced, after a pause that grows.
-  uint64_t soon_after_ns, soon_pause_ns;
+  // Of what was announced: waits that have tried in vain, and when to try again.
+  uint64_t soon_after_ns;
+  uint32_t soon_tries;
   CUstream left;  // waits for the work of streams that were destroyed; null: there was none
   Stream legacy;
 };
@@ -185,9 +186,11 @@ class Streams {
                             kFirstRestPauseNs = 10'000'000'000,
                             kLongestRestPauseNs = 600'000'000'000;
   static constexpr unsigned kRestPollUs = 20;
-  // Of announced sets: when to try again, at first and in the end, and how many partitions leave
-  // room for those that are wanted.
-  static constexpr uint64_t kFirstSoonPauseNs = 1'000'000, kLongestSoonPauseNs = 100'000'000;
+  // Of announced sets: so many waits in a row try to make them, as a program may wait for one
+  // stream after the other before it rests; then there is a pause. How many partitions leave room
+  // for those that are wanted.
+  static constexpr uint32_t kSoonTries = 16;
+  static constexpr uint64_t kSoonPauseNs = 10'000'000;
   static constexpr int kMostWithAnnounced = Partitions::kMost / 2;
   static constexpr uint32_t kTableSize = 4096;  // streams at one time, at most
 

@@ -3,8 +3,6 @@
 // has waited and nothing of it runs. It takes 1 ms a set, one set at a time, of a program whose GPU
 // is idle; a thread that launches in that moment waits as long. Anything else that is in the way
 // (captures, contexts of the program's own, work of other threads) leaves it for the next wait.
-#include <algorithm>
-
 #include "intercept/shim/quiet.h"
 #include "intercept/shim/streams.h"
 
@@ -28,15 +26,16 @@ void Streams::make_announced(Device& device) {
     return;
   const uint64_t now = monotonic_ns();
   if (now < device.soon_after_ns) return;
-  device.soon_pause_ns =
-      std::clamp(2 * device.soon_pause_ns, kFirstSoonPauseNs, kLongestSoonPauseNs);
-  device.soon_after_ns = now + device.soon_pause_ns;
+  if (++device.soon_tries == kSoonTries) {
+    device.soon_tries = 0;
+    device.soon_after_ns = now + kSoonPauseNs;
+  }
   for (uint32_t i = 0; i < kShimSoon; ++i) {
     const uint64_t set = slot().soon[device.gpu].sets[i].load(std::memory_order_relaxed);
     if (set == device.prepared[i].load(std::memory_order_relaxed)) continue;
     const bool is_to_be_made = !is_prepared(device, set);
     if (is_to_be_made && !hold_at_rest(device)) return;
-    device.soon_after_ns = device.soon_pause_ns = 0;
+    device.soon_tries = 0;
     // One that the driver does not make is not tried again.
     device.prepared[i].store(set, std::memory_order_relaxed);
     if (!is_to_be_made) continue;

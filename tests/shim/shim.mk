@@ -40,7 +40,7 @@ $(call program,bin/workloads/beside,tests/shim/beside.cc $(addprefix tests/workl
 # The real header, only to compare with (cuda_include: tests/intercept/cuda.mk).
 $(O)/obj/tests/shim/abi_real.o: CPPFLAGS += $(if $(cuda_include),-isystem $(dir $(cuda_include)))
 $(call gtest,shim_test,tests/shim/shim_rig.cc tests/shim/abi_real.cc $(addprefix tests/shim/,api_test.cc boundary_test.cc gate_test.cc library_test.cc mps_test.cc standin_test.cc ways_test.cc),lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
-$(O)/bin/tests/shim_test: | $(addprefix $(O)/,$(shim_library) $(fake_driver) bin/tests/shim_probe bin/tests/shim_probe_linked bin/gpushare-sim $(libcuda_standin) bin/workloads/hash bin/workloads/copy bin/workloads/launch bin/workloads/order bin/workloads/crowd bin/workloads/sms bin/workloads/steps bin/workloads/within bin/workloads/beside bin/tests/shim_drive bin/tests/api_probe_c bin/tests/api_probe_cpp lib/python/gpushare.py)
+$(O)/bin/tests/shim_test: | $(addprefix $(O)/,$(shim_library) $(fake_driver) bin/tests/shim_probe bin/tests/shim_probe_linked bin/gpushare-sim $(libcuda_standin) bin/workloads/hash bin/workloads/copy bin/workloads/launch bin/workloads/order bin/workloads/crowd bin/workloads/sms bin/workloads/steps bin/workloads/within bin/workloads/spin bin/workloads/beside bin/workloads/conformance bin/tests/shim_drive bin/tests/api_probe_c bin/tests/api_probe_cpp lib/python/gpushare.py)
 
 # Plays the agent for one program, on the simulated GPU and on a real one.
 $(call program,bin/tests/shim_drive,tests/shim/drive.cc tests/shim/alternate.cc tests/workloads/flags.cc,lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
