@@ -13,6 +13,7 @@ class ShareClaims final : public SmClaims {
   }
   std::vector<SmClaim> decide(Time, const std::vector<SmClaimant>& claimants) override {
     std::vector<SmClaim> claims;
+    claims.reserve(claimants.size());
     for (const SmClaimant& claimant : claimants)
       claims.push_back(
           {.groups = groups_of_percent(claimant.settings.sm_percent.value_or(100), geometry_)});

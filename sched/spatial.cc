@@ -149,6 +149,7 @@ std::vector<SmClaimant> Spatial::claimants(const Gpu& gpu, std::span<const Clien
     claimant.processes.push_back({client.process, client.slot, client.command_line});
   }
   std::vector<SmClaimant> all;
+  all.reserve(by_tenant.size());
   for (auto& entry : by_tenant) all.push_back(std::move(entry.second));
   return all;
 }

@@ -96,9 +96,9 @@ class RandomLife {
     if (!tenants_.empty() && random_() % 6 == 0) tenants_.erase(any());
     if (!tenants_.empty() && random_() % 10 == 0) any()->second.is_silent = true;
     wishes_.clear();
-    std::map<uint32_t, SetWish> by_set;
+    std::map<uint64_t, SetWish> by_set;
     for (const auto& [id, tenant] : tenants_)
-      by_set[id % 2 * 10 + random_() % 3].tenants.push_back(id);
+      by_set[uint64_t{id % 2} * 10 + random_() % 3].tenants.push_back(id);
     for (auto& [set, wish] : by_set) {
       wish.groups = 1 + static_cast<uint32_t>(random_() % 15);
       wish.is_idle = random_() % 4 == 0;
