@@ -5,8 +5,8 @@
 // What is counted is *residence*: from the record that a context went on the GPU to the one that it
 // went off. With two or more active contexts that is exact. A context alone logs nothing; then
 //   - it is taken as resident since its last start record, or, where no record was ever seen (it
-//   ran
-//     before us), if it is the only process or the only one that the driver's samples show busy;
+//     ran before us), if it is the only process or the only one that the driver's samples show
+//     busy;
 //   - after kLoneAfter of undisturbed residence its use is residence times LoneContext::rate();
 //   - while it is frozen nothing is charged, whatever the log says.
 // Lost records: time between the last complete instant and the first record after the loss is

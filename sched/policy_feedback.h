@@ -8,10 +8,9 @@
 //    that these get GPU time in the ratio of their targets. Who does not use its slice would not
 //    use a longer one: its factor fades to 1 (anti-windup), and it has no say in the others' ratio.
 //  - one factor on the round: when a process yields early, comes back every round and still gets
-//  less
-//    than its target, the round is shortened, so that its turn comes sooner; when nobody gains by
-//    that it grows back to 1. Example: targets 30/70, the first yields after 2 ms. With a round of
-//    20 ms it gets 2 of 16 ms, 12.5 %; with one of 6.67 ms 2 of 6.67. One that leaves rounds out
+//    less than its target, the round is shortened, so that its turn comes sooner; when nobody gains
+//    by that it grows back to 1. Example: targets 30/70, the first yields after 2 ms. With a round
+//    of 20 ms it gets 2 of 16 ms, 12.5 %; with one of 6.67 ms 2 of 6.67. One that leaves rounds out
 //    has no more work than it gets (work conserving: the rest is the others'), so it does not
 //    count.
 #pragma once

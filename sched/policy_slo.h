@@ -4,10 +4,9 @@
 // Algorithm 1): residual latency and residual throughput, a dead band of 5 %, max-min fairness when
 // the SMs run out. What it does differently, and why it needs fewer rounds:
 //   - the published rule grows by the relative error, 2 - target / latency: at twice the target
-//   that
-//     is 1.5 times the share where twice is needed. Here the share is the smallest at which the
-//     tenant's curve (policy_slo_curve.h) meets the target: one round when the curve is known or
-//     the speed-up linear, two when not;
+//     that is 1.5 times the share where twice is needed. Here the share is the smallest at which
+//     the tenant's curve (policy_slo_curve.h) meets the target: one round when the curve is known
+//     or the speed-up linear, two when not;
 //   - shrinking by the relative error falls far below what is needed (R1) or relies on one point
 //     (R2). Here nothing shrinks to where the worst curve through what was measured would miss;
 //   - latency in overload says nothing about how much is missing: it is the queue. Here the load

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace gpushare {
 namespace {
@@ -16,6 +17,11 @@ constexpr int kMostRefused = 64;
 uint64_t total(const Packs& packs) {
   return std::accumulate(packs.begin(), packs.end(), uint64_t{0},
                          [](uint64_t sum, const SloPack& pack) { return sum + pack.demand; });
+}
+
+void sort_by_demand(Packs& packs) {
+  std::ranges::sort(
+      packs, {}, [](const SloPack& pack) { return std::pair(pack.demand, pack.members.front()); });
 }
 
 void sort_by_member(Packs& packs) {
@@ -69,7 +75,7 @@ class Merger {
   // So many that not every pair can be tried: first those that need least, with one of the next.
   void merge_smallest() {
     if (packs_.size() <= kMostTried) return;
-    std::ranges::stable_sort(packs_, {}, &SloPack::demand);
+    sort_by_demand(packs_);
     Packs whole;  // that saved nothing with any
     int refused = 0;
     while (packs_.size() > 1 && packs_.size() + whole.size() > kMostTried &&
@@ -199,7 +205,7 @@ void SloPacks::force(std::span<const uint32_t> ids, uint32_t available, Packs& p
     for (size_t j = packs.size(); --j > i && packs.size() > available;)
       if (pack_before(packs[j]) == before) put_together(i, j);
   }
-  std::ranges::stable_sort(packs, {}, &SloPack::demand);
+  sort_by_demand(packs);
   while (packs.size() > available && packs.size() > 1) {
     put_together(0, 1);
     const auto next = std::ranges::upper_bound(packs.begin() + 1, packs.end(), packs[0].demand, {},

@@ -18,9 +18,10 @@ SmGroups SmNeighbours::mask(const Came& came) {
 
 void SmNeighbours::update(const std::map<uint32_t, SmGroups>& sets) {
   std::erase_if(tenants_, [&](const auto& entry) { return !sets.contains(entry.first); });
-  for (const auto& [tenant, groups] : sets) {
-    Came& came = tenants_[tenant];
-    std::erase_if(came, [groups = groups](uint8_t group) { return (groups & bit(group)) == 0; });
+  for (const auto& entry : sets) {
+    Came& came = tenants_[entry.first];
+    const SmGroups groups = entry.second;
+    std::erase_if(came, [groups](uint8_t group) { return (groups & bit(group)) == 0; });
     const SmGroups had = mask(came);
     for (uint8_t group = 0; group < geometry_.groups; ++group)
       if ((groups & ~had & bit(group)) != 0) came.push_back(group);

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <utility>
+#include <tuple>
 
 namespace gpushare {
 
@@ -62,8 +62,9 @@ std::vector<SmSets::Vote> SmSets::votes(std::span<const SetWish> wishes,
     for (const auto& [set, count] : by_set)
       votes.push_back({count, std::popcount(partition_.ordered(set)), wish, set});
   }
-  std::ranges::stable_sort(votes, std::ranges::greater{},
-                           [](const Vote& vote) { return std::pair(vote.count, vote.groups); });
+  std::ranges::sort(votes, {}, [](const Vote& vote) {
+    return std::tuple(-int64_t{vote.count}, -vote.groups, vote.wish, vote.set);
+  });
   return votes;
 }
 

@@ -5,8 +5,7 @@
 // on its one thread; it does nothing but read and write slots.
 //
 //  - A tenant has a part of every GPU that a process of it has a context on; of all, while a
-//  process
-//    of it has none yet.
+//    process of it has none yet.
 //  - A process that comes waits at its gate until its tenant has a part: the others must have given
 //    it up before. No longer than kLongestStart: then it runs where it likes.
 //  - Who does not launch cannot say that it has given something up, and need not: its next launch

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Results: programs that were capped, rotated and frozen at random compute the same as alone.
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 
 #include <random>
 
