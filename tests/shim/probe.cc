@@ -20,6 +20,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -37,11 +38,12 @@ using GetProcAddress2 = CUresult (*)(const char*, void**, int, uint64_t,
 
 constexpr int kApi = 13000;
 
-void fail(const std::string& what) {
+void fail(std::string_view what) {
   fmt::print(stderr, "probe: {}\n", what);
   std::_Exit(1);
 }
-void expect(bool is_so, const std::string& what) {
+// Also in a signal handler: allocates nothing.
+void expect(bool is_so, std::string_view what) {
   if (!is_so) fail(what);
 }
 
