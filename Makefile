@@ -38,7 +38,7 @@ CPPFLAGS := -I. -I$(O)/gen -DSPDLOG_FMT_EXTERNAL -DBOOST_ASIO_NO_DEPRECATED
 # Sanitizers double an optimizer's time, and what they find needs none. -g1 is enough for
 # a backtrace and takes a quarter less time than -g; `make OPTIMIZE='-O0 -g'` is for a debugger.
 OPTIMIZE := $(if $(SAN),-O0 -g1,-O2 -g1)
-TEST_OPTIMIZE := $(if $(SAN),-O0 -g1,-O1 -g1)
+TEST_OPTIMIZE := $(if $(SAN)$(filter command%,$(origin OPTIMIZE)),$(OPTIMIZE),-O1 -g1)
 CXXFLAGS = -std=c++23 $(OPTIMIZE) -fPIC -fno-omit-frame-pointer -fvisibility=hidden $(WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=undefined) $(if $(findstring thread,$(SAN)),-DBOOST_ASIO_DISABLE_FENCED_BLOCK)
 CFLAGS := -std=c11 -O2 -g -fPIC $(WARN)
 # libstdc++ is static, so that programs run where an older or no g++ is; libgcc_s is everywhere, and its
@@ -136,7 +136,7 @@ endef
 compile = $(eval $(call compile_rule,$(1),$(2)))
 
 $(O)/obj/tests/%.o $(O)/obj/bench/gpu/%.o: OPTIMIZE := $(TEST_OPTIMIZE)
-$(O)/obj/tests/workloads/%.o: OPTIMIZE := $(if $(SAN),$(TEST_OPTIMIZE),-O2 -g1)
+$(O)/obj/tests/workloads/%.o: OPTIMIZE := $(OPTIMIZE)
 precompiled := $(O)/obj/precompiled.pch
 $(call compile,,$(if $(SAN),$(precompiled)))
 ifeq ($(SAN),)

@@ -30,6 +30,13 @@ bool is_measured(const SloTenant& tenant) {
   return tenant.groups > 0 && tenant.iterations >= kFewestIterations && tenant.latency > 0;
 }
 
+// What is needed, where the response is above the target or well below it; what there is else.
+uint32_t beside_band(double response, double target, uint32_t needed, uint32_t present) {
+  if (response > target) return std::max(needed, present);
+  if (response < target * (1 - 2 * kBand)) return std::min(needed, present);
+  return present;
+}
+
 }  // namespace
 
 std::vector<SloShare> SloPolicy::decide(std::span<const SloTenant> tenants) {
@@ -132,12 +139,7 @@ std::vector<SloPack> SloPolicy::pack(const std::vector<const SloTenant*>& tenant
                               for (const uint32_t place : places) members.push_back(tenants[place]);
                               return demand_of_all(members);
                             },
-                        .can_share =
-                            [&](uint32_t place) {
-                              const Memory& memory = memories_.at(ids[place]);
-                              return tenants[place]->can_share && !memory.seconds.empty() &&
-                                     rate(memory) >= 0;
-                            }};
+                        .can_share = [&](uint32_t place) { return can_share(*tenants[place]); }};
   return packs_.decide(ids, available, needs, counts);
 }
 
@@ -177,9 +179,7 @@ uint32_t SloPolicy::demand_of(const SloTenant& tenant, Memory& memory) const {
   const double slo = slo_seconds(tenant);
   const double now = expected(memory, tenant.groups);
   const uint32_t needed = std::min(fewest_that_meet(memory, slo * (1 - kBand)), most);
-  if (now > slo) return std::max(needed, std::min(tenant.groups, most));
-  if (now < slo * (1 - 2 * kBand)) return std::min(needed, tenant.groups);
-  return std::min(tenant.groups, most);
+  return beside_band(now, slo, needed, std::min(tenant.groups, most));
 }
 
 // The same for tenants that share a set; PackNeeds::kNever when they cannot. The knee of one is no
@@ -187,8 +187,7 @@ uint32_t SloPolicy::demand_of(const SloTenant& tenant, Memory& memory) const {
 uint32_t SloPolicy::demand_of_all(Members members) const {
   uint32_t most = groups_, present = members.front()->groups;
   for (const SloTenant* const tenant : members) {
-    const Memory& memory = memories_.at(tenant->id);
-    if (!tenant->can_share || memory.seconds.empty() || rate(memory) < 0) return PackNeeds::kNever;
+    if (!can_share(*tenant)) return PackNeeds::kNever;
     if (tenant->most > 0) most = std::min(most, tenant->most);
     if (tenant->groups != present) present = 0;
   }
@@ -198,10 +197,12 @@ uint32_t SloPolicy::demand_of_all(Members members) const {
   if (found == all.end()) return PackNeeds::kNever;
   const uint32_t needed = *found;
   if (present == 0 || present > most) return needed;
-  const double now = worst_of(members, present);
-  if (now > 1) return std::max(needed, present);
-  if (now < 1 - 2 * kBand) return std::min(needed, present);
-  return present;
+  return beside_band(worst_of(members, present), 1, needed, present);
+}
+
+bool SloPolicy::can_share(const SloTenant& tenant) const {
+  const Memory& memory = memories_.at(tenant.id);
+  return tenant.can_share && !memory.seconds.empty() && rate(memory) >= 0;
 }
 
 // The longest expected response of the members, in parts of their targets.

@@ -108,6 +108,7 @@ class SloPolicy {
 
   uint32_t demand_of(const SloTenant& tenant, Memory& memory) const;
   uint32_t demand_of_all(Members members) const;
+  bool can_share(const SloTenant& tenant) const;
   double worst_of(Members members, uint32_t groups) const;
   uint32_t fewest_that_meet(const Memory& memory, double target) const;
   static double load(const Memory& memory, uint32_t groups);
