@@ -4,6 +4,14 @@
 #include <algorithm>
 
 namespace gpushare {
+namespace {
+
+// Counted in another way, or by another process that was given the slot.
+bool is_other_count(const SloReading& before, const SloReading& now) {
+  return now.source != before.source || now.ended < before.ended;
+}
+
+}  // namespace
 
 void SloMeter::look(Time now, const SmClaimant& claimant) {
   const auto& processes = claimant.processes;
@@ -19,11 +27,13 @@ void SloMeter::look(Time now, const SmClaimant& claimant) {
     const auto [at, is_new] = processes_.try_emplace(process.id);
     Process& known = at->second;
     const auto reading = read_iterations(process.slot->iterations);
+    bool is_other = is_new || is_moved;
     if (reading) {
+      is_other = is_other || is_other_count(known.last, *reading);
       if (reading->ended != known.last.ended) last_end_ = now;
       known.last = *reading;
     }
-    if (is_new || is_moved) {
+    if (is_other) {
       known.waits_for = known.last.ended;
       known.is_measured = false;
     } else if (reading && !known.is_measured && reading->ended > known.waits_for) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SloMeter: measures the iterations of one tenant on one GPU over a span in which it had the same
-// groups of SMs all the time, shared with as many others. When that changes, and for a process that
-// comes, measuring begins
-// anew with the first iteration that ended after that: the one in between had a bit of both. Reads
-// slots, nothing else; the agent's one thread.
+// groups of SMs all the time, shared with as many others. When that changes, for a process that
+// comes, and for one that begins to announce what was recognised before, measuring begins anew with
+// the first iteration that ended after that: the one in between had a bit of both. Reads slots,
+// nothing else; the agent's one thread.
 #pragma once
 
 #include <cstdint>

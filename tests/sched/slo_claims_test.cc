@@ -243,6 +243,18 @@ TEST_F(SloClaimsTest, WhoOnlyAsksForATargetItselfSharesWithNobody) {
 
 // Requests at random: a round of 45 of them is a rough measure, and the share follows it; but it
 // grows at once when more come, is never far off, and goes back.
+TEST_F(SloClaimsTest, WhoBeginsToAnnounceIsMeasuredFromThenOn) {
+  const uint32_t serve = make("serve", {{"slo_us", "40000"}});
+  SloProgram& program = come(serve, closed({Kind::kLinear, 0}));
+  // As while a model warms up: the loop is recognised, then requests come and are announced.
+  program.slot->iterations.source = ShimSource::kRecognised;
+  run(300ms);
+  program.slot->iterations.source = ShimSource::kAnnounced;
+  run(3s);
+  EXPECT_EQ(status(serve).source, ShimSource::kAnnounced);
+  EXPECT_EQ(status(serve).state, SloState::kMeets);
+}
+
 TEST_F(SloClaimsTest, FollowsTheRateOfRequests) {
   const uint32_t serve = make("serve", {{"slo_us", "42000"}});
   SloProgram& program = come(serve, requests({Kind::kAmdahl, 0.1}, 15));
