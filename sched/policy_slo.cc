@@ -46,7 +46,8 @@ std::vector<SloShare> SloPolicy::decide(std::span<const SloTenant> tenants) {
   for (const SloTenant& tenant : tenants) {
     Memory& memory = memories_[tenant.id];
     memory.last_call = call_;
-    if (tenant.slo.count() > 0 && is_measured(tenant)) note(tenant, memory);
+    memory.is_fresh = tenant.slo.count() > 0 && is_measured(tenant);
+    if (memory.is_fresh) note(tenant, memory);
   }
   std::erase_if(memories_, [&](const auto& entry) { return entry.second.last_call != call_; });
   note_others();
@@ -146,6 +147,7 @@ std::vector<SloPack> SloPolicy::pack(const std::vector<const SloTenant*>& tenant
 void SloPolicy::note(const SloTenant& tenant, Memory& memory) {
   const double service = service_of(tenant);
   memory.rate = rate_of(tenant, service);
+  memory.service = service;
   const double busy = tenant.throughput * service;
   memory.busy = std::clamp(busy, 0.0, kFullLoad);
   if (const double load = memory.rate * service; load > kSomeLoad && load < kFullLoad) {
@@ -156,17 +158,50 @@ void SloPolicy::note(const SloTenant& tenant, Memory& memory) {
   }
 }
 
-// How much of the time each finds another one of its set at work, from how busy each was. Of loads
-// r[i] that share processors, i is busy for b[i] = r[i] / (1 - r + r[i]) of the time, r the sum of
-// all: with q the sum of b[i] / (1 - b[i]), r = q / (1 + q).
+// Of loads r[i] that share processors, i is busy for b[i] = r[i] / (1 - r + r[i]) of the time, r
+// the sum of all: r[i] / (1 - r), the odds that it is.
+double SloPolicy::odds(const Memory& memory) { return memory.busy / (1 - memory.busy); }
+
+// How much of the time each finds another one of its set at work, from how busy each was. Who was
+// not measured now was so with others perhaps: of it counts the load that was found then.
 void SloPolicy::note_others() {
-  std::map<uint32_t, double> sums;
-  for (const auto& [id, memory] : memories_) sums[memory.set] += memory.busy / (1 - memory.busy);
-  for (auto& [id, memory] : memories_) {
-    const double sum = sums.at(memory.set);
-    const double own = memory.busy / (1 - memory.busy) / (1 + sum);
-    memory.others = memory.set == kNoSet ? 0 : std::max(sum / (1 + sum) - own, 0.0);
+  struct Sum {
+    double odds = 0, known = 0;  // of those that are fresh; loads of the rest
+    double rest = 0;             // seconds of what is being worked on
+    double all() const { return std::min((known + odds) / (1 + odds), kFullLoad); }
+  };
+  std::map<uint32_t, Sum> sums;
+  for (const auto& [id, memory] : memories_) {
+    Sum& sum = sums[memory.set];
+    (memory.is_fresh ? sum.odds : sum.known) += memory.is_fresh ? odds(memory) : memory.load;
   }
+  const auto rest_of = [](const Memory& memory) {
+    return memory.load * memory.service * (1 - memory.others) / 2;
+  };
+  for (auto& [id, memory] : memories_) {
+    memory.others = memory.blocked = 0;
+    if (memory.set == kNoSet) {
+      memory.load = memory.busy;
+      continue;
+    }
+    Sum& sum = sums.at(memory.set);
+    if (memory.is_fresh) memory.load = odds(memory) * (1 - sum.all());
+    memory.others = std::max(sum.all() - memory.load, 0.0);
+    sum.rest += rest_of(memory);
+  }
+  for (auto& [id, memory] : memories_) {
+    if (memory.set == kNoSet) continue;
+    const double rest = std::max(sums.at(memory.set).rest - rest_of(memory), 0.0);
+    memory.blocked = rest / (1 - memory.others);
+  }
+}
+
+// What it would take if no other worked on its set: the inverse of worst_of(). Not much less than
+// processor sharing says: waiting that did not happen explains everything.
+double SloPolicy::alone(const Memory& memory, double service) {
+  constexpr double kLeast = 0.5;
+  const double shared = service * (1 - memory.others);
+  return std::clamp(service - memory.blocked, shared * kLeast, shared);
 }
 
 uint32_t SloPolicy::demand_of(const SloTenant& tenant, Memory& memory) const {
@@ -175,7 +210,7 @@ uint32_t SloPolicy::demand_of(const SloTenant& tenant, Memory& memory) const {
     const bool was_measured = memory.curve.is_known();
     return std::clamp(was_measured ? memory.demand : tenant.knee.value_or(tenant.first), 1U, most);
   }
-  memory.curve.observe(tenant.groups, service_of(tenant) * (1 - memory.others));
+  memory.curve.observe(tenant.groups, alone(memory, service_of(tenant)));
   const double slo = slo_seconds(tenant);
   const double now = expected(memory, tenant.groups);
   const uint32_t needed = std::min(fewest_that_meet(memory, slo * (1 - kBand)), most);
@@ -207,14 +242,20 @@ bool SloPolicy::can_share(const SloTenant& tenant) const {
 
 // The longest expected response of the members, in parts of their targets.
 double SloPolicy::worst_of(Members members, uint32_t groups) const {
-  double all = 0, worst = 0;
-  for (const SloTenant* const tenant : members) all += load(memories_.at(tenant->id), groups);
+  double all = 0, rest = 0, worst = 0;  // rest: of what is worked on when a request comes
+  for (const SloTenant* const tenant : members) {
+    const Memory& memory = memories_.at(tenant->id);
+    all += load(memory, groups);
+    rest += load(memory, groups) * memory.seconds[groups - 1] / 2;
+  }
   for (const SloTenant* const tenant : members) {
     const Memory& memory = memories_.at(tenant->id);
     const double others = all - load(memory, groups);
     if (others >= kFullLoad) return std::numeric_limits<double>::infinity();
-    const double slowed = memory.seconds[groups - 1] / (1 - others);
-    worst = std::max(worst, response(memory, slowed) / slo_seconds(*tenant));
+    const double alone = memory.seconds[groups - 1];
+    const double blocked = (rest - load(memory, groups) * alone / 2) / (1 - others);
+    const double service = std::max(alone / (1 - others), alone + blocked);
+    worst = std::max(worst, response(memory, service) / slo_seconds(*tenant));
   }
   return worst;
 }

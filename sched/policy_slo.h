@@ -20,9 +20,12 @@
 //
 // When there are not enough groups for a set each, first those without an SLO share one, then those
 // with an SLO share some (slo_packs.h). Who shares has all SMs of the set while the others idle,
-// and a part of them, by their number, while they work (processor sharing): its service time is
-// that on so many groups, divided by the part of the time in which no other works. A loop that
-// never idles, and who has not been measured yet, shares only when there are more sets than groups.
+// and at best a part of them, by their number, while they work (processor sharing): its service
+// time is that on so many groups, divided by the part of the time in which no other works. At worst
+// it waits until what another works on is done, as when a small kernel comes behind a large one
+// that fills the SMs: short requests do not share with long ones. The longer of the two counts. A
+// loop that never idles, and who has not been measured yet, shares only when there are more sets
+// than groups.
 //
 // Pure but for its memory of curves; one object per GPU; called by the agent on its one thread.
 #pragma once
@@ -94,8 +97,12 @@ class SloPolicy {
     double burstiness = 1;    // measured waiting to that of random arrivals
     double rate = -1;         // of arrivals
     double completions = -1;  // a second; < 0: unknown, or of a loop that never idles
+    bool is_fresh = false;    // measured in this call
     double busy = 0;          // part of the time in which it works
-    double others = 0;        // the same of the others of its set
+    double service = 0;       // measured last; seconds
+    double load = 0;          // what `busy` would be alone
+    double others = 0;        // part of the time in which others of its set work
+    double blocked = 0;       // seconds that a request waits if it waits for what they work on
     uint32_t set = kNoSet;    // of the last decision
     uint64_t last_call = 0;
   };
@@ -120,8 +127,10 @@ class SloPolicy {
   Division divide(const std::vector<const SloTenant*>& served, std::vector<uint32_t> weights);
   std::vector<SloPack> pack(const std::vector<const SloTenant*>& tenants, uint32_t available,
                             bool counts);
+  static double odds(const Memory& memory);
   static void note(const SloTenant& tenant, Memory& memory);
   void note_others();
+  static double alone(const Memory& memory, double service);
 
   const uint32_t groups_;
   uint64_t call_ = 0;

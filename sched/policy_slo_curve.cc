@@ -12,6 +12,8 @@ constexpr double kOtherWork = 0.10;  // off by more: the work has changed, not t
 constexpr double kFollow = 0.5;      // part of a new measurement in the mean
 constexpr double kMostLoad = 0.95;
 constexpr uint32_t kOld = 5;  // observations
+constexpr double kWaves =
+    2;  // 30 blocks on 15 places run twice as long as on 30, on 14 three times
 
 // a + b / groups through two points, at `groups`; at least `floor`.
 double through(uint32_t g1, double s1, uint32_t g2, double s2, uint32_t groups, double floor) {
@@ -40,11 +42,15 @@ void ServiceCurve::observe(uint32_t groups, double seconds) {
   } else {
     measured_[groups] += (seconds - measured_[groups]) * kFollow;
   }
-  // More SMs never take longer: what says so is noise, or old.
-  for (uint32_t g = 1; g < groups; ++g)
-    if (measured_[g] > 0) measured_[g] = std::max(measured_[g], measured_[groups]);
-  for (uint32_t g = groups + 1; g <= kMostGroups; ++g)
-    if (measured_[g] > 0) measured_[g] = std::min(measured_[g], measured_[groups]);
+  // More SMs never take longer, and fewer little more than in proportion: what says so is noise, or
+  // old.
+  const double here = measured_[groups];
+  for (uint32_t g = 1; g <= kMostGroups; ++g) {
+    if (measured_[g] == 0 || g == groups) continue;
+    const double in_proportion = here * groups / g;
+    measured_[g] = g < groups ? std::clamp(measured_[g], here, in_proportion * kWaves)
+                              : std::clamp(measured_[g], in_proportion / kWaves, here);
+  }
 }
 
 void ServiceCurve::scale(double by) {

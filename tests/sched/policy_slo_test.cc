@@ -53,6 +53,16 @@ TEST(ServiceCurve, OtherWorkScalesAllOfIt) {
   EXPECT_NEAR(curve.seconds(10), 0.024, 1e-9);
 }
 
+// A measurement among others that were wrongly accounted for, say.
+TEST(ServiceCurve, FewerSmsTakeAtMostTwiceWhatTheyTakeInProportion) {
+  ServiceCurve curve;
+  curve.observe(12, 0.5);
+  curve.observe(13, 0.012);
+  EXPECT_LE(curve.seconds(12), 2 * 0.012 * 13 / 12 + 1e-9);
+  curve.observe(12, 0.5);
+  EXPECT_GE(curve.seconds(13), curve.seconds(12) * 12 / 13 / 2 - 1e-9);
+}
+
 TEST(ServiceCurve, NeverSaysThatMoreSmsTakeLonger) {
   std::mt19937_64 random(5);
   for (int life = 0; life < 200; ++life) {

@@ -190,6 +190,38 @@ TEST(SloPolicyPacks, FourteenFunctionsMeetTheirTargetsWhereASetEachWouldMissThem
   EXPECT_EQ(services.take_changes(), 0) << "calm loads move nobody";
 }
 
+// Two heavy services and twelve light ones, as measured on an H200
+// (bench/gpu/spatial/functions.py): seconds on all SMs, requests a second, and how much longer it
+// takes on 8 SMs.
+TEST(SloPolicyPacks, ShortRequestsDoNotWaitForLongOnes) {
+  struct Function {
+    double seconds, rate, on_eight;
+  };
+  const std::vector<Function> measured{{.0028, 54, 15},    {.0026, 57, 15},    {.00038, 66, 3.2},
+                                       {.00026, 95, 3.4},  {.00039, 65, 3.1},  {.00022, 116, 4},
+                                       {.00057, 44, 2.4},  {.00042, 60, 3.7},  {.0006, 42, 4.6},
+                                       {.00033, 75, 6.2},  {.0020, 12.5, 1.9}, {.0013, 18.6, 2.1},
+                                       {.0020, 12.2, 2.1}, {.0012, 21.5, 2.8}};
+  std::vector<WorldTenant> all;
+  for (const Function& one : measured)
+    all.push_back({.shape = {LatencyShape::Kind::kAmdahl, 1 - (one.on_eight - 1) / 14},
+                   .full_speed = one.seconds,
+                   .slo = one.seconds * (all.size() < 2 ? 4 : 3),
+                   .arrivals = one.rate});
+  Services services(all);
+  SloPolicy policy(15);
+  for (int round = 0; round < 12; ++round) services.round(policy);
+  services.take_changes();
+  for (int round = 0; round < 20; ++round) {
+    services.round(policy);
+    for (uint32_t i = 0; i < all.size(); ++i)
+      EXPECT_TRUE(services.is_met(i)) << "function " << i << " round " << round;
+  }
+  EXPECT_EQ(services.take_changes(), 0);
+  for (uint32_t i = 2; i < 10; ++i)
+    for (uint32_t heavy = 0; heavy < 2; ++heavy) EXPECT_NE(services.set(i), services.set(heavy));
+}
+
 TEST(SloPolicyPacks, TheyFollowALoadThatTriplesAndFallsBack) {
   Services services(functions(14));
   SloPolicy policy(15);

@@ -27,8 +27,8 @@ inline std::vector<WorldTenant> functions(int count) {
   return all;
 }
 
-// Those of a set share its SMs as processors are shared: each is slowed by the part of the time in
-// which others of its set work.
+// Those of a set share its SMs as processors are shared, so that each is slowed by the part of the
+// time in which others of its set work; but each at least waits for what they are at when it comes.
 class Services {
  public:
   // A set of its own for each, of `groups`.
@@ -96,10 +96,15 @@ class Services {
 
  private:
   double service(uint32_t i) const {
-    double others = 0;
-    for (uint32_t j = 0; j < tenants_.size(); ++j)
-      if (j != i && sets_[j] == sets_[i]) others += tenants_[j].arrivals * alone(j);
-    return alone(i) / (1 - std::min(others, 0.95));
+    double others = 0, rest = 0;
+    for (uint32_t j = 0; j < tenants_.size(); ++j) {
+      if (j == i || sets_[j] != sets_[i]) continue;
+      const double load = tenants_[j].arrivals * alone(j);
+      others += load;
+      rest += load * alone(j) / 2;
+    }
+    const double idle = 1 - std::min(others, 0.95);
+    return std::max(alone(i) / idle, alone(i) + rest / idle);
   }
   double alone(uint32_t i) const {
     WorldTenant tenant = tenants_[i];

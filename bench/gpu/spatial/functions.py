@@ -30,6 +30,8 @@ HEAVY = [("mlp", 8192, 6), ("mlp", 4096, 12)]
 LIGHT = [(kind, batch, depth) for kind in ("mlp", "convolutions", "transformer")
          for batch, depth in ((1, 12), (4, 8), (8, 12), (16, 6))]
 FUNCTIONS = HEAVY + LIGHT
+# Of the agent, at the end.
+SEEN = ("sms_entitled", "sms_sharers", "sms_needed", "slo_state", "latency_us", "iterations_per_s")
 WAYS = ["mps", "mps 15", "mps 25", "mps 50", "mps 50 25", "mps 30 50", "ours"]
 
 
@@ -153,7 +155,7 @@ def summary(way, times, targets, seconds, uses):
             "function": " ".join(map(str, FUNCTIONS[which])), "target_ms": round(target * 1e3, 3), "requests": len(took),
             "within": sum(one <= target for one in took), "mean_ms": round(mean * 1e3, 3),
             "p99_ms": round(took[min(len(took) - 1, len(took) * 99 // 100)] * 1e3, 3) if took else None,
-            "is_met": mean <= target, **{key: use[key] for key in ("sms_entitled", "sms_sharers") if key in use}})
+            "is_met": mean <= target, **{key: use[key] for key in SEEN if key in use}})
     return {"way": way, "met": sum(one["is_met"] for one in functions), "of": len(functions),
             "goodput": round(sum(one["within"] for one in functions) / seconds, 2), "functions": functions}
 
