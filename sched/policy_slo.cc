@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <ranges>
 
 #include "sched/policy_groups.h"
@@ -12,7 +13,8 @@ namespace gpushare {
 namespace {
 
 constexpr double kBand = 0.05;
-constexpr double kQueue = 1.1;  // latency to service time from which on there is a queue
+constexpr double kClearly = 1.15;  // what makes it worth to move groups that nobody lacks
+constexpr double kQueue = 1.1;     // latency to service time from which on there is a queue
 constexpr double kSomeLoad = 0.1, kFullLoad = 0.9;  // between, waiting says how bursty arrivals are
 constexpr double kMostBursts = 4;
 constexpr double kLoop = 0.7;
@@ -123,8 +125,51 @@ SloPolicy::Division SloPolicy::divide(const std::vector<const SloTenant*>& serve
       divide_max_min(groups_ - std::min(reserved, groups_ - std::min(groups_, sets)), claims);
   uint32_t left = groups_;
   for (const uint32_t share : division.given) left -= share;
+  if (weights.empty() && sets < served.size()) spread(served, left, division);
   division.rest = divide_in_proportion(left, weights, 1);
   return division;
+}
+
+// What is left when services share sets, and nobody else is there, is theirs too: how long a
+// request takes beside others is known less well than alone. The next group goes to the set with
+// the member that has least to spare. They keep what they have unless that is clearly worse.
+void SloPolicy::spread(const std::vector<const SloTenant*>& served, uint32_t left,
+                       Division& division) const {
+  std::vector<std::vector<const SloTenant*>> sets;
+  std::vector<uint32_t> present, &given = division.given;
+  for (const SloPack& pack : division.packs) {
+    sets.emplace_back();
+    for (const uint32_t place : pack.members) sets.back().push_back(served[place]);
+    present.push_back(groups_of_all(sets.back()));
+  }
+  const auto fill = [&](std::vector<uint32_t>& groups, uint32_t more) {
+    for (; more > 0; --more) {
+      double worst = 0;
+      size_t which = sets.size();
+      for (size_t i = 0; i < sets.size(); ++i) {
+        if (groups[i] >= most_of_all(sets[i])) continue;
+        const double now = response_of_set(sets[i], groups[i]);
+        if (now <= worst || response_of_set(sets[i], groups[i] + 1) >= now) continue;
+        worst = now;
+        which = i;
+      }
+      if (which == sets.size()) return;
+      ++groups[which];
+    }
+  };
+  const auto worst_of_sets = [&](const std::vector<uint32_t>& groups) {
+    double worst = 0;
+    for (size_t i = 0; i < sets.size(); ++i)
+      worst = std::max(worst, response_of_set(sets[i], groups[i]));
+    return worst;
+  };
+  const auto spare = int64_t{left} + std::accumulate(given.begin(), given.end(), int64_t{0}) -
+                     std::accumulate(present.begin(), present.end(), int64_t{0});
+  const bool can_stay = spare >= 0 && std::ranges::equal(given, present, std::ranges::less_equal());
+  fill(given, left);
+  if (!can_stay) return;
+  fill(present, static_cast<uint32_t>(spare));
+  if (worst_of_sets(present) <= worst_of_sets(given) * kClearly) given = present;
 }
 
 std::vector<SloPack> SloPolicy::pack(const std::vector<const SloTenant*>& tenants,
@@ -220,12 +265,9 @@ uint32_t SloPolicy::demand_of(const SloTenant& tenant, Memory& memory) const {
 // The same for tenants that share a set; PackNeeds::kNever when they cannot. The knee of one is no
 // limit for all.
 uint32_t SloPolicy::demand_of_all(Members members) const {
-  uint32_t most = groups_, present = members.front()->groups;
-  for (const SloTenant* const tenant : members) {
+  for (const SloTenant* const tenant : members)
     if (!can_share(*tenant)) return PackNeeds::kNever;
-    if (tenant->most > 0) most = std::min(most, tenant->most);
-    if (tenant->groups != present) present = 0;
-  }
+  const uint32_t most = most_of_all(members), present = groups_of_all(members);
   const auto all = std::views::iota(1U, most + 1);
   const auto found = std::ranges::partition_point(
       all, [&](uint32_t groups) { return worst_of(members, groups) > 1 - kBand; });
@@ -235,9 +277,33 @@ uint32_t SloPolicy::demand_of_all(Members members) const {
   return beside_band(worst_of(members, present), 1, needed, present);
 }
 
+uint32_t SloPolicy::most_of_all(Members members) const {
+  if (members.size() == 1) return most_of(*members.front());
+  uint32_t most = groups_;
+  for (const SloTenant* const tenant : members)
+    if (tenant->most > 0) most = std::min(most, tenant->most);
+  return most;
+}
+
+// That they have together; 0: not the same, or none.
+uint32_t SloPolicy::groups_of_all(Members members) {
+  const uint32_t groups = members.front()->groups;
+  const bool is_same = std::ranges::all_of(
+      members, [&](const SloTenant* tenant) { return tenant->groups == groups; });
+  return is_same ? groups : 0;
+}
+
 bool SloPolicy::can_share(const SloTenant& tenant) const {
   const Memory& memory = memories_.at(tenant.id);
   return tenant.can_share && !memory.seconds.empty() && rate(memory) >= 0;
+}
+
+// The longest expected response of those who have a set, in parts of their targets. Finite, so that
+// more groups always count; 0: not known.
+double SloPolicy::response_of_set(Members members, uint32_t groups) const {
+  for (const SloTenant* const tenant : members)
+    if (memories_.at(tenant->id).seconds.empty()) return 0;
+  return std::min(worst_of(members, groups), 1e3 / groups);
 }
 
 // The longest expected response of the members, in parts of their targets.
@@ -262,6 +328,7 @@ double SloPolicy::worst_of(Members members, uint32_t groups) const {
 
 // Part of the time in which it works, if alone on so many groups.
 double SloPolicy::load(const Memory& memory, uint32_t groups) {
+  if (rate(memory) < 0) return 1;
   return std::min(rate(memory) * memory.seconds[groups - 1], 1.0);
 }
 

@@ -25,7 +25,8 @@
 // it waits until what another works on is done, as when a small kernel comes behind a large one
 // that fills the SMs: short requests do not share with long ones. The longer of the two counts. A
 // loop that never idles, and who has not been measured yet, shares only when there are more sets
-// than groups.
+// than groups. What nobody needs then stays free where each has a set of its own, and is spread
+// over the sets where some share and there is nobody without an SLO.
 //
 // Pure but for its memory of curves; one object per GPU; called by the agent on its one thread.
 #pragma once
@@ -115,6 +116,10 @@ class SloPolicy {
 
   uint32_t demand_of(const SloTenant& tenant, Memory& memory) const;
   uint32_t demand_of_all(Members members) const;
+  uint32_t most_of_all(Members members) const;
+  static uint32_t groups_of_all(Members members);
+  void spread(const std::vector<const SloTenant*>& served, uint32_t left, Division& division) const;
+  double response_of_set(Members members, uint32_t groups) const;
   bool can_share(const SloTenant& tenant) const;
   double worst_of(Members members, uint32_t groups) const;
   uint32_t fewest_that_meet(const Memory& memory, double target) const;

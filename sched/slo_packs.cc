@@ -13,6 +13,7 @@ using Packs = std::vector<SloPack>;
 constexpr size_t kMostTried = 32;  // packs, every pair of them: some 0.5 ms
 constexpr size_t kPartners = 4;    // that one is tried with where there are more
 constexpr int kMostRefused = 64;
+constexpr uint32_t kWorth = 2;  // groups saved, that make it worth to move tenants which fit
 
 uint64_t total(const Packs& packs) {
   return std::accumulate(packs.begin(), packs.end(), uint64_t{0},
@@ -41,10 +42,15 @@ std::vector<uint32_t> members_of_both(const SloPack& one, const SloPack& other) 
   return members;
 }
 
-SloPack both(const SloPack& one, const SloPack& other, const PackNeeds& needs) {
-  SloPack pack{members_of_both(one, other), 0};
-  pack.demand = needs.together(pack.members);
+SloPack pack_of(std::vector<uint32_t> members, const PackNeeds& needs) {
+  SloPack pack{std::move(members), 0};
+  pack.demand =
+      pack.members.size() == 1 ? needs.alone(pack.members[0]) : needs.together(pack.members);
   return pack;
+}
+
+SloPack both(const SloPack& one, const SloPack& other, const PackNeeds& needs) {
+  return pack_of(members_of_both(one, other), needs);
 }
 
 // Negative: it costs more than they do apart, or cannot be.
@@ -130,6 +136,48 @@ class Merger {
   std::vector<Packs> together_;  // [i][j], j < i, of the first packs
 };
 
+// One member of a pack of several in another one instead.
+struct Transfer {
+  int64_t saved = 0;
+  size_t from = 0, to = 0;
+  SloPack left, joined;
+};
+
+// What saves most; nothing saved: nothing does.
+Transfer best_transfer(const Packs& packs, const PackNeeds& needs) {
+  Transfer best;
+  for (size_t from = 0; from < packs.size(); ++from) {
+    if (packs[from].members.size() < 2) continue;
+    for (const uint32_t member : packs[from].members) {
+      std::vector<uint32_t> others = packs[from].members;
+      std::erase(others, member);
+      const SloPack left = pack_of(std::move(others), needs);
+      if (left.demand >= packs[from].demand) continue;
+      for (size_t to = 0; to < packs.size(); ++to) {
+        if (to == from) continue;
+        SloPack joined = both(packs[to], {{member}, 0}, needs);
+        if (joined.demand == PackNeeds::kNever) continue;
+        const int64_t saved =
+            int64_t{packs[from].demand} + packs[to].demand - left.demand - joined.demand;
+        if (saved > best.saved) best = {saved, from, to, left, std::move(joined)};
+      }
+    }
+  }
+  return best;
+}
+
+// Putting pairs together one after the other can put one where it costs much.
+Packs improved(Packs packs, const PackNeeds& needs) {
+  for (size_t i = 0; i < kMostTried && packs.size() <= kMostTried; ++i) {
+    Transfer best = best_transfer(packs, needs);
+    if (best.saved <= 0) break;
+    packs[best.from] = std::move(best.left);
+    packs[best.to] = std::move(best.joined);
+  }
+  sort_by_member(packs);
+  return packs;
+}
+
 }  // namespace
 
 Packs SloPacks::decide(std::span<const uint32_t> ids, uint32_t available, const PackNeeds& needs,
@@ -147,12 +195,18 @@ Packs SloPacks::decide(std::span<const uint32_t> ids, uint32_t available, const 
     return alone;
   }
   if (total(packs) > available) {
-    packs = Merger(std::move(packs), needs).until(available);
+    packs = improved(Merger(std::move(packs), needs).until(available), needs);
     // What was put together for other loads may be in the way.
     if (total(packs) > available) {
-      Packs anew = Merger(std::move(alone), needs).until(available);
+      Packs anew = improved(Merger(std::move(alone), needs).until(available), needs);
       if (shared_.empty() || total(anew) <= available) packs = std::move(anew);
     }
+    until_review_ = kReview;
+  } else if (!shared_.empty() && counts && --until_review_ <= 0) {
+    // They were put together on what was known then.
+    Packs better = improved(packs, needs);
+    if (total(better) + kWorth <= total(packs)) packs = std::move(better);
+    until_review_ = kReview;
   }
   force(ids, available, packs);
   keep(ids, packs);

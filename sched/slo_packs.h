@@ -2,11 +2,13 @@
 // SloPacks: which tenants with a target share one set of SMs (a pack), because there are not enough
 // for a set each. Most services idle most of the time: alone each needs as many SMs as its target
 // asks for while it works, together hardly more. Each that can have a set of its own has one; else
-// the pair that saves most is put together, again and again, until all fit.
+// the pair that saves most is put together, again and again, until all fit; and then whoever is
+// better off in another pack goes there.
 //
 // Who shares goes on to share: packs are made anew only when that makes all fit which else do not,
-// and taken apart when everybody has fitted alone for kCalm decisions. Whoever cannot share is put
-// together with others only when there are more sets than groups.
+// and taken apart when everybody has fitted alone for kCalm decisions. Every kReview decisions
+// those go to another pack who save some groups there. Whoever cannot share is put together with
+// others only when there are more sets than groups.
 //
 // Pure but for what it remembers of the last decision. Of more than 32 tenants those that need
 // least are put together first, without trying every pair; so a decision takes milliseconds at
@@ -38,7 +40,7 @@ struct PackNeeds {
 
 class SloPacks {
  public:
-  static constexpr int kCalm = 5;
+  static constexpr int kCalm = 5, kReview = 10;
 
   // `ids` names the tenants from call to call. `available` >= 1: groups for all of them, and so the
   // most packs. In the order of the first members. More than `available` in all: sharing does not
@@ -54,6 +56,7 @@ class SloPacks {
 
   std::vector<std::vector<uint32_t>> shared_;  // ids of each pack of several
   int fitted_alone_ = 0;                       // decisions in a row
+  int until_review_ = kReview;                 // the same
 };
 
 }  // namespace gpushare

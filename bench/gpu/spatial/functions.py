@@ -4,7 +4,8 @@
 
 Two heavy ones (large batches that fill the GPU) and twelve light ones of three kinds, a process each; requests
 arrive at random, the same ones in every way. A target is a multiple of what the function takes alone, measured
-first; together they keep the GPU busy for --load of the time.
+first; together they keep the GPU busy for --load of the time. With --swing every second one has more requests than
+on average while the others have less, and they change places every SWING_S seconds.
 
 Ways: mps: NVIDIA's MPS; mps N: each with CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=N; mps H L: the heavy ones with H, the
 light ones with L; ours: gpushared with sharing = "spatial", policy = "slo". Each is warmed up for --warm-up, then
@@ -30,6 +31,7 @@ HEAVY = [("mlp", 8192, 6), ("mlp", 4096, 12)]
 LIGHT = [(kind, batch, depth) for kind in ("mlp", "convolutions", "transformer")
          for batch, depth in ((1, 12), (4, 8), (8, 12), (16, 6))]
 FUNCTIONS = HEAVY + LIGHT
+SWING_S = 5
 # Of the agent, at the end.
 SEEN = ("sms_entitled", "sms_sharers", "sms_needed", "slo_state", "latency_us", "iterations_per_s")
 WAYS = ["mps", "mps 15", "mps 25", "mps 50", "mps 50 25", "mps 30 50", "ours"]
@@ -75,7 +77,7 @@ def alone(seconds):
     print(json.dumps(times), flush=True)
 
 
-def serve(which, rate):
+def serve(which, rate, swing):
     """Answers requests, and says how long those took that came after the warm-up."""
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "intercept/api"))
     import gpushare
@@ -86,7 +88,11 @@ def serve(which, rate):
 
     def arrive():
         due = start
-        while (due := due + draw.expovariate(rate)) < start + warm_up + seconds:
+        while True:
+            is_up = (int((due - start) / SWING_S) + which) % 2 == 0
+            due += draw.expovariate(rate * (1 + swing if is_up else 1 - swing))
+            if due >= start + warm_up + seconds:
+                break
             time.sleep(max(0.0, due - time.monotonic()))
             waiting.put((due, gpushare.arrive()))
         waiting.put(None)
@@ -113,7 +119,7 @@ def config(targets):
         f"[tenant.f{which}]\nslo_us = {round(target * 1e6)}\n" for which, target in enumerate(targets))
 
 
-def measure(way, build, rates, targets, warm_up, seconds):
+def measure(way, build, rates, targets, options):
     with tempfile.TemporaryDirectory(prefix="gpushare-functions-", ignore_cleanup_errors=True) as folder:
         server = Agent(folder, build, config(targets)) if way == "ours" else Mps(folder)
         running = []
@@ -122,7 +128,8 @@ def measure(way, build, rates, targets, warm_up, seconds):
                 environment = os.environ | server.environment
                 if part := percentage(way, which):
                     environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = part
-                words = [sys.executable, __file__, "--serve", str(which), "--rate", str(rate)]
+                words = [sys.executable, __file__, "--serve", str(which), "--rate", str(rate), "--swing",
+                         str(options.swing)]
                 running.append(subprocess.Popen(
                     server.command(f"f{which}", words), env=environment, stdin=subprocess.PIPE, text=True,
                     stdout=subprocess.PIPE, stderr=open(f"{folder}/{which}.err", "w")))
@@ -130,14 +137,14 @@ def measure(way, build, rates, targets, warm_up, seconds):
                 if "ready" not in program.stdout.readline():
                     return {"way": way, "failed": open(f"{folder}/{which}.err").read()[-1500:]}
             for program in running:
-                program.stdin.write(f"{warm_up} {seconds}\n")
+                program.stdin.write(f"{options.warm_up} {options.seconds}\n")
                 program.stdin.flush()
             uses = {}
             if way == "ours":
-                time.sleep(warm_up + seconds * 0.9)
+                time.sleep(options.warm_up + options.seconds * 0.9)
                 uses = server.uses()
             return summary(way, [json.loads(program.stdout.readline() or "[]") for program in running], targets,
-                           seconds, uses)
+                           options.seconds, uses)
         finally:
             for program in running:
                 program.kill()
@@ -172,6 +179,7 @@ def main():
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--load", type=float, default=0.6, help="of the GPU's time, half of it by the heavy ones")
     parser.add_argument("--targets", default="4,3", help="of the heavy, the light ones: multiples of the time alone")
+    parser.add_argument("--swing", type=float, default=0, help="part of the rate, below 1")
     parser.add_argument("--warm-up", type=float, default=12)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--commit", default="unknown")
@@ -182,7 +190,7 @@ def main():
     if options.alone:
         return alone(1.0)
     if options.serve is not None:
-        return serve(options.serve, options.rate)
+        return serve(options.serve, options.rate, options.swing)
     if options.build is None or not (options.build / "bin/gpushared").exists():
         parser.error(f"BUILD is a folder with bin/gpushared in it; {options.build} is none")
     for way in options.ways.split(","):
@@ -196,14 +204,14 @@ def main():
     rates = [options.load / 2 / len(HEAVY if which < len(HEAVY) else LIGHT) / one for which, one in enumerate(services)]
     results = []
     for way in options.ways.split(","):
-        results.append(measure(way, options.build.resolve(), rates, targets, options.warm_up, options.seconds))
+        results.append(measure(way, options.build.resolve(), rates, targets, options))
         seen = {key: value for key, value in results[-1].items() if key != "functions"}
         missed = [f"{one['function']} {one['mean_ms']}/{one['target_ms']} ms" for one in results[-1].get("functions", [])
                   if not one["is_met"]]
         print(json.dumps(seen), "missed:", "; ".join(missed) or "none", flush=True)
         if options.json:
             options.json.write_text(json.dumps({
-                **origin("functions.py", options.commit), "load": options.load, "seconds": options.seconds,
+                **origin("functions.py", options.commit), "load": options.load, "swing": options.swing, "seconds": options.seconds,
                 "alone_ms": [round(one * 1e3, 3) for one in services], "rates": [round(one, 3) for one in rates],
                 "ways": results}, indent=1) + "\n")
     best, ours = best_static(results), next((one for one in results if one["way"] == "ours" and "goodput" in one), None)
