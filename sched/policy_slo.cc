@@ -4,21 +4,18 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <numeric>
 #include <ranges>
-
-#include "sched/policy_groups.h"
 
 namespace gpushare {
 namespace {
 
 constexpr double kBand = 0.05;
-constexpr double kClearly = 1.15;  // what makes it worth to move groups that nobody lacks
-constexpr double kQueue = 1.1;     // latency to service time from which on there is a queue
+constexpr double kQueue = 1.1;  // latency to service time from which on there is a queue
 constexpr double kSomeLoad = 0.1, kFullLoad = 0.9;  // between, waiting says how bursty arrivals are
+constexpr double kEndless =
+    1000;  // the part of a target that a queue without end takes, on a group
 constexpr double kMostBursts = 4;
 constexpr double kLoop = 0.7;
-constexpr uint32_t kFewestIterations = 4;  // that make a mean
 
 double slo_seconds(const SloTenant& tenant) {
   return static_cast<double>(tenant.slo.count()) * 1e-9;
@@ -26,10 +23,6 @@ double slo_seconds(const SloTenant& tenant) {
 
 double service_of(const SloTenant& tenant) {
   return tenant.service > 0 ? tenant.service : tenant.latency;
-}
-
-bool is_measured(const SloTenant& tenant) {
-  return tenant.groups > 0 && tenant.iterations >= kFewestIterations && tenant.latency > 0;
 }
 
 // What is needed, where the response is above the target or well below it; what there is else.
@@ -98,95 +91,6 @@ std::vector<SloShare> SloPolicy::decide(std::span<const SloTenant> tenants) {
     }
   }
   return shares;
-}
-
-// Sets of their own for all, or first those without a target share one, then the others some.
-SloPolicy::Division SloPolicy::divide(const std::vector<const SloTenant*>& served,
-                                      std::vector<uint32_t> weights) {
-  const bool counts =
-      std::ranges::any_of(served, [](const SloTenant* tenant) { return is_measured(*tenant); });
-  const auto others = static_cast<uint32_t>(weights.size());
-  uint32_t alone = 0;
-  for (const SloTenant* const tenant : served) alone += memories_.at(tenant->id).demand;
-  const bool fits_apart = alone + others <= groups_;
-  rest_fitted_ = fits_apart ? rest_fitted_ + (counts || served.empty()) : 0;
-  rest_shares_ = others > 1 && (!fits_apart || (rest_shares_ && rest_fitted_ < SloPacks::kCalm));
-  if (rest_shares_) weights.assign(1, 1);
-
-  Division division;
-  const auto reserved = static_cast<uint32_t>(weights.size());
-  division.packs = pack(served, reserved < groups_ ? groups_ - reserved : 1, counts);
-  std::vector<GroupClaim> claims;
-  claims.reserve(division.packs.size());
-  for (const SloPack& pack : division.packs)
-    claims.push_back({pack.demand, static_cast<uint32_t>(pack.members.size())});
-  const auto sets = static_cast<uint32_t>(claims.size());
-  division.given =
-      divide_max_min(groups_ - std::min(reserved, groups_ - std::min(groups_, sets)), claims);
-  uint32_t left = groups_;
-  for (const uint32_t share : division.given) left -= share;
-  if (weights.empty() && sets < served.size()) spread(served, left, division);
-  division.rest = divide_in_proportion(left, weights, 1);
-  return division;
-}
-
-// What is left when services share sets, and nobody else is there, is theirs too: how long a
-// request takes beside others is known less well than alone. The next group goes to the set with
-// the member that has least to spare. They keep what they have unless that is clearly worse.
-void SloPolicy::spread(const std::vector<const SloTenant*>& served, uint32_t left,
-                       Division& division) const {
-  std::vector<std::vector<const SloTenant*>> sets;
-  std::vector<uint32_t> present, &given = division.given;
-  for (const SloPack& pack : division.packs) {
-    sets.emplace_back();
-    for (const uint32_t place : pack.members) sets.back().push_back(served[place]);
-    present.push_back(groups_of_all(sets.back()));
-  }
-  const auto fill = [&](std::vector<uint32_t>& groups, uint32_t more) {
-    for (; more > 0; --more) {
-      double worst = 0;
-      size_t which = sets.size();
-      for (size_t i = 0; i < sets.size(); ++i) {
-        if (groups[i] >= most_of_all(sets[i])) continue;
-        const double now = response_of_set(sets[i], groups[i]);
-        if (now <= worst || response_of_set(sets[i], groups[i] + 1) >= now) continue;
-        worst = now;
-        which = i;
-      }
-      if (which == sets.size()) return;
-      ++groups[which];
-    }
-  };
-  const auto worst_of_sets = [&](const std::vector<uint32_t>& groups) {
-    double worst = 0;
-    for (size_t i = 0; i < sets.size(); ++i)
-      worst = std::max(worst, response_of_set(sets[i], groups[i]));
-    return worst;
-  };
-  const auto spare = int64_t{left} + std::accumulate(given.begin(), given.end(), int64_t{0}) -
-                     std::accumulate(present.begin(), present.end(), int64_t{0});
-  const bool can_stay = spare >= 0 && std::ranges::equal(given, present, std::ranges::less_equal());
-  fill(given, left);
-  if (!can_stay) return;
-  fill(present, static_cast<uint32_t>(spare));
-  if (worst_of_sets(present) <= worst_of_sets(given) * kClearly) given = present;
-}
-
-std::vector<SloPack> SloPolicy::pack(const std::vector<const SloTenant*>& tenants,
-                                     uint32_t available, bool counts) {
-  std::vector<uint32_t> ids;
-  ids.reserve(tenants.size());
-  for (const SloTenant* const tenant : tenants) ids.push_back(tenant->id);
-  std::vector<const SloTenant*> members;
-  const PackNeeds needs{.alone = [&](uint32_t place) { return memories_.at(ids[place]).demand; },
-                        .together =
-                            [&](std::span<const uint32_t> places) {
-                              members.clear();
-                              for (const uint32_t place : places) members.push_back(tenants[place]);
-                              return demand_of_all(members);
-                            },
-                        .can_share = [&](uint32_t place) { return can_share(*tenants[place]); }};
-  return packs_.decide(ids, available, needs, counts);
 }
 
 void SloPolicy::note(const SloTenant& tenant, Memory& memory) {
@@ -303,7 +207,7 @@ bool SloPolicy::can_share(const SloTenant& tenant) const {
 double SloPolicy::response_of_set(Members members, uint32_t groups) const {
   for (const SloTenant* const tenant : members)
     if (memories_.at(tenant->id).seconds.empty()) return 0;
-  return std::min(worst_of(members, groups), 1e3 / groups);
+  return std::min(worst_of(members, groups), kEndless / groups);
 }
 
 // The longest expected response of the members, in parts of their targets.

@@ -90,6 +90,8 @@ class SloPolicy {
 
  private:
   static constexpr uint32_t kNoSet = UINT32_MAX;
+  static constexpr double kEndless = 1000;  // parts of a target: a queue without end, on one group
+  static constexpr uint32_t kFewestIterations = 4;  // that make a mean
 
   struct Memory {
     ServiceCurve curve;
@@ -113,12 +115,22 @@ class SloPolicy {
     std::vector<uint32_t> rest;   // groups of the sets of those without
   };
   using Members = std::span<const SloTenant* const>;
+  using Sets = std::vector<std::vector<const SloTenant*>>;
 
+  static bool is_measured(const SloTenant& tenant) {
+    return tenant.groups > 0 && tenant.iterations >= kFewestIterations && tenant.latency > 0;
+  }
   uint32_t demand_of(const SloTenant& tenant, Memory& memory) const;
   uint32_t demand_of_all(Members members) const;
   uint32_t most_of_all(Members members) const;
   static uint32_t groups_of_all(Members members);
-  void spread(const std::vector<const SloTenant*>& served, uint32_t left, Division& division) const;
+  static Sets sets_of(const std::vector<const SloTenant*>& served,
+                      const std::vector<SloPack>& packs);
+  template <class Wish>
+  static void give_one_by_one(std::vector<uint32_t>& groups, uint32_t more, const Wish& wish);
+  std::vector<uint32_t> divide_too_few(const Sets& sets, const std::vector<SloPack>& packs,
+                                       uint32_t total) const;
+  void spread(const Sets& sets, uint32_t left, std::vector<uint32_t>& given) const;
   double response_of_set(Members members, uint32_t groups) const;
   bool can_share(const SloTenant& tenant) const;
   double worst_of(Members members, uint32_t groups) const;

@@ -222,6 +222,25 @@ TEST(SloPolicyPacks, ShortRequestsDoNotWaitForLongOnes) {
     for (uint32_t heavy = 0; heavy < 2; ++heavy) EXPECT_NE(services.set(i), services.set(heavy));
 }
 
+// Targets that no division meets: those that share are as many as they like, the two heavy ones
+// still get what keeps their queues short.
+TEST(SloPolicyPacks, WhereTargetsAreMissedNoQueueGrowsForEver) {
+  std::vector<WorldTenant> all;
+  for (const double rate : {60.0, 60.0})
+    all.push_back({.shape = {}, .full_speed = 0.0028, .slo = 0.011, .arrivals = rate});
+  for (int i = 0; i < 12; ++i)
+    all.push_back({.shape = {}, .full_speed = 0.0006, .slo = 0.0007 + 0.0001 * i, .arrivals = 30});
+  Services services(all);
+  SloPolicy policy(15);
+  for (int round = 0; round < 30; ++round) services.round(policy);
+  int missed = 0;
+  for (uint32_t i = 0; i < all.size(); ++i) {
+    missed += !services.is_met(i);
+    EXPECT_LT(services.response(i), 0.1) << i;
+  }
+  EXPECT_GT(missed, 0);
+}
+
 TEST(SloPolicyPacks, TheyFollowALoadThatTriplesAndFallsBack) {
   Services services(functions(14));
   SloPolicy policy(15);

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// SloPolicy: from what each tenant needs to sets of SMs, and how large each is.
+#include <algorithm>
+#include <numeric>
+
+#include "sched/policy_groups.h"
+#include "sched/policy_slo.h"
+
+namespace gpushare {
+namespace {
+
+constexpr double kClearly = 1.15;  // what makes it worth to move groups that nobody lacks
+
+}  // namespace
+
+// Sets of their own for all, or first those without a target share one, then the others some.
+SloPolicy::Division SloPolicy::divide(const std::vector<const SloTenant*>& served,
+                                      std::vector<uint32_t> weights) {
+  const bool counts =
+      std::ranges::any_of(served, [](const SloTenant* tenant) { return is_measured(*tenant); });
+  const auto others = static_cast<uint32_t>(weights.size());
+  uint32_t alone = 0;
+  for (const SloTenant* const tenant : served) alone += memories_.at(tenant->id).demand;
+  const bool fits_apart = alone + others <= groups_;
+  rest_fitted_ = fits_apart ? rest_fitted_ + (counts || served.empty()) : 0;
+  rest_shares_ = others > 1 && (!fits_apart || (rest_shares_ && rest_fitted_ < SloPacks::kCalm));
+  if (rest_shares_) weights.assign(1, 1);
+
+  Division division;
+  const auto reserved = static_cast<uint32_t>(weights.size());
+  division.packs = pack(served, reserved < groups_ ? groups_ - reserved : 1, counts);
+  const auto sets = static_cast<uint32_t>(division.packs.size());
+  const bool do_share = sets < served.size();
+  const Sets members = sets_of(served, division.packs);
+  const uint32_t available = groups_ - std::min(reserved, groups_ - std::min(groups_, sets));
+  uint64_t wanted = 0;
+  std::vector<GroupClaim> claims;
+  claims.reserve(sets);
+  for (const SloPack& pack : division.packs) {
+    wanted += pack.demand;
+    claims.push_back({pack.demand, static_cast<uint32_t>(pack.members.size())});
+  }
+  division.given = do_share && wanted > available && sets <= available
+                       ? divide_too_few(members, division.packs, available)
+                       : divide_max_min(available, claims);
+  uint32_t left = groups_;
+  for (const uint32_t share : division.given) left -= share;
+  if (weights.empty() && do_share) {
+    spread(members, left, division.given);
+    left = groups_ - std::accumulate(division.given.begin(), division.given.end(), 0U);
+  }
+  division.rest = divide_in_proportion(left, weights, 1);
+  return division;
+}
+
+SloPolicy::Sets SloPolicy::sets_of(const std::vector<const SloTenant*>& served,
+                                   const std::vector<SloPack>& packs) {
+  Sets sets;
+  for (const SloPack& pack : packs) {
+    sets.emplace_back();
+    for (const uint32_t place : pack.members) sets.back().push_back(served[place]);
+  }
+  return sets;
+}
+
+// The next group goes to the one that wants it most, until all are given. `wish`: of the set at a
+// place with so many groups; what is not above 0 wants none.
+template <class Wish>
+void SloPolicy::give_one_by_one(std::vector<uint32_t>& groups, uint32_t more, const Wish& wish) {
+  for (; more > 0; --more) {
+    double most = 0;
+    size_t which = groups.size();
+    for (size_t i = 0; i < groups.size(); ++i) {
+      const double now = wish(i, groups[i]);
+      if (now <= most) continue;
+      most = now;
+      which = i;
+    }
+    if (which == groups.size()) return;
+    ++groups[which];
+  }
+}
+
+// Too few groups for sets that are shared. First so many each that no queue grows for ever, as far
+// as they go; then to whoever has less than its part by heads; then what is left. In each of these
+// to the set whose target is missed by most, and none more than it is for.
+std::vector<uint32_t> SloPolicy::divide_too_few(const Sets& sets, const std::vector<SloPack>& packs,
+                                                uint32_t total) const {
+  uint32_t heads = 0;
+  for (const auto& members : sets) heads += static_cast<uint32_t>(members.size());
+  std::vector<uint32_t> given(sets.size(), 1);
+  const auto missed = [&](size_t i, uint32_t groups) {
+    return groups < packs[i].demand ? response_of_set(sets[i], groups) : 0;
+  };
+  const auto left = [&] {
+    return total - std::min(total, std::accumulate(given.begin(), given.end(), 0U));
+  };
+  give_one_by_one(given, left(), [&](size_t i, uint32_t groups) {
+    const double now = missed(i, groups);
+    return now >= kEndless / groups ? now : 0;
+  });
+  give_one_by_one(given, left(), [&](size_t i, uint32_t groups) {
+    return groups * heads < total * sets[i].size() ? missed(i, groups) : 0;
+  });
+  give_one_by_one(given, left(), missed);
+  return given;
+}
+
+// What is left when services share sets, and nobody else is there, is theirs too: how long a
+// request takes beside others is known less well than alone. The next group goes to the set with
+// the member that has least to spare. They keep what they have unless that is clearly worse.
+void SloPolicy::spread(const Sets& sets, uint32_t left, std::vector<uint32_t>& given) const {
+  std::vector<uint32_t> present;
+  for (const auto& members : sets) present.push_back(groups_of_all(members));
+  const auto fill = [&](std::vector<uint32_t>& groups, uint32_t more) {
+    give_one_by_one(groups, more, [&](size_t i, uint32_t now) {
+      if (now >= most_of_all(sets[i])) return 0.0;
+      const double response = response_of_set(sets[i], now);
+      return response_of_set(sets[i], now + 1) < response ? response : 0;
+    });
+  };
+  const auto worst_of_sets = [&](const std::vector<uint32_t>& groups) {
+    double worst = 0;
+    for (size_t i = 0; i < sets.size(); ++i)
+      worst = std::max(worst, response_of_set(sets[i], groups[i]));
+    return worst;
+  };
+  const auto spare = int64_t{left} + std::accumulate(given.begin(), given.end(), int64_t{0}) -
+                     std::accumulate(present.begin(), present.end(), int64_t{0});
+  const bool can_stay = spare >= 0 && std::ranges::equal(given, present, std::ranges::less_equal());
+  fill(given, left);
+  if (!can_stay) return;
+  fill(present, static_cast<uint32_t>(spare));
+  if (worst_of_sets(present) <= worst_of_sets(given) * kClearly) given = present;
+}
+
+std::vector<SloPack> SloPolicy::pack(const std::vector<const SloTenant*>& tenants,
+                                     uint32_t available, bool counts) {
+  std::vector<uint32_t> ids;
+  ids.reserve(tenants.size());
+  for (const SloTenant* const tenant : tenants) ids.push_back(tenant->id);
+  std::vector<const SloTenant*> members;
+  const PackNeeds needs{.alone = [&](uint32_t place) { return memories_.at(ids[place]).demand; },
+                        .together =
+                            [&](std::span<const uint32_t> places) {
+                              members.clear();
+                              for (const uint32_t place : places) members.push_back(tenants[place]);
+                              return demand_of_all(members);
+                            },
+                        .can_share = [&](uint32_t place) { return can_share(*tenants[place]); }};
+  return packs_.decide(ids, available, needs, counts);
+}
+
+}  // namespace gpushare
