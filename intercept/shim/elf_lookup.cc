@@ -2,7 +2,6 @@
 #include "intercept/shim/elf_lookup.h"
 
 #include <elf.h>
-#include <link.h>
 
 #include <cstring>
 
@@ -104,12 +103,16 @@ int look_for_address(dl_phdr_info* object, size_t, void* data) {
 
 }  // namespace
 
+void* function_of(const link_map& library, const char* name) {
+  const ElfW(Sym)* symbol = Tables(library).find(name);
+  return symbol == nullptr ? nullptr : reinterpret_cast<void*>(library.l_addr + symbol->st_value);
+}
+
 void* next_function(const char* name) {
   bool is_behind_us = false;
   for (const link_map* object = _r_debug.r_map; object != nullptr; object = object->l_next) {
     if (is_behind_us)
-      if (const ElfW(Sym)* symbol = Tables(*object).find(name))
-        return reinterpret_cast<void*>(object->l_addr + symbol->st_value);
+      if (void* const function = function_of(*object, name)) return function;
     is_behind_us = is_behind_us || object->l_ld == _DYNAMIC;
   }
   return nullptr;

@@ -4,9 +4,15 @@
 // leaves errno alone.
 #pragma once
 
+#include <link.h>
+
 #include <cstdint>
 
 namespace gpushare::shim {
+
+// The function of that name that this library itself defines; null if it defines none. As long as
+// the library stays loaded.
+void* function_of(const link_map& library, const char* name);
 
 // The function of that name in the first library behind ours, in the order of loading, that defines
 // one: what RTLD_NEXT means. Null if there is none. Calls no function: a sanitizer's runtime in the

@@ -42,7 +42,7 @@ bool IterationRecogniser::arrive(uint64_t handle, uint32_t blocks, uint32_t weig
     --learn_left_;
   }
   if ((is_lost_now || !is_trusted_ || learn_left_ != 0) && is_main(stream)) {
-    if (!loops_.is_resting(is_trusted_ && learn_left_ == 0))
+    if (!loops_.is_resting(is_trusted_, learn_left_ != 0))
       loops_.learn(step, static_cast<uint32_t>(&stream - streams_), stream.position + 1, breaks_,
                    is_lost_now);
     if (!begins && is_lost_now && loops_.is_top(step)) begins = stream.has_looped = true;

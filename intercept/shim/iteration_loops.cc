@@ -15,6 +15,7 @@ constexpr uint16_t kHalveAt = 1024;
 constexpr uint16_t kTopPenalty = 16;  // for a top that turned out to be none
 constexpr float kShortest = 4;        // a kernel that is launched again and again is no iteration
 constexpr float kAwake = 64;          // distances of the top, which a longer loop may need to show
+constexpr uint32_t kFruitless = 100'000;  // launches: 64 times a long iteration
 constexpr float kLonger = 1.25F;
 constexpr uint32_t kPatience = 8;  // distances without an occurrence
 
@@ -53,8 +54,8 @@ void IterationLoops::learn(uint32_t number, uint32_t stream, uint32_t position, 
   if (looking_ == 0) choose();
 }
 
-bool IterationLoops::is_resting(bool is_trusted) {
-  if (!is_trusted || !has_top_) {
+bool IterationLoops::is_resting(bool is_trusted, bool is_new) {
+  if (is_new || is_trusted != has_top_) {
     awake_ = rest_ = 0;
     return false;
   }
@@ -62,7 +63,8 @@ bool IterationLoops::is_resting(bool is_trusted) {
     --rest_;
     return true;
   }
-  const auto enough = static_cast<uint32_t>(kAwake * steps_[top_].distance);
+  const uint32_t enough =
+      has_top_ ? static_cast<uint32_t>(kAwake * steps_[top_].distance) : kFruitless;
   if (++awake_ >= enough) {
     awake_ = 0;
     rest_ = 7 * enough;

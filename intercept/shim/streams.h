@@ -232,9 +232,12 @@ class Streams {
 
   // The host has waited for some work of the current context. REQUIRES: the caller uses no stream.
   void after_wait() {
+    bool is_new = false;  // asking for the current context costs more than to look at all devices
+    for (int i = device_count_.load(std::memory_order_acquire); i-- > 0;)
+      is_new |= is_announced_new(devices_[i]);
+    if (__builtin_expect(!is_new, 1)) return;
     Device* device = current_device();
-    if (device != nullptr && __builtin_expect(is_announced_new(*device), 0))
-      make_announced(*device);
+    if (device != nullptr && is_announced_new(*device)) make_announced(*device);
   }
 
   // Contexts beside the primary ones; while there are any, nothing is made.

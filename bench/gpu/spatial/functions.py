@@ -28,13 +28,14 @@ from record import origin
 from servers import Agent, Mps
 
 HEAVY = [("mlp", 8192, 6), ("mlp", 4096, 12)]
-LIGHT = [(kind, batch, depth) for kind in ("mlp", "convolutions", "transformer")
-         for batch, depth in ((1, 12), (4, 8), (8, 12), (16, 6))]
+LIGHT = [("lstm", 1, 2), ("lstm", 4, 2), ("lstm", 8, 4), ("lstm", 16, 1),
+         ("convolutions", 16, 12), ("convolutions", 24, 10), ("convolutions", 32, 8), ("convolutions", 64, 6),
+         ("transformer", 32, 6), ("transformer", 48, 6), ("transformer", 64, 4), ("transformer", 96, 3)]
 FUNCTIONS = HEAVY + LIGHT
 SWING_S = 5
 # Of the agent, at the end.
 SEEN = ("sms_entitled", "sms_sharers", "sms_needed", "slo_state", "latency_us", "iterations_per_s")
-WAYS = ["mps", "mps 15", "mps 25", "mps 50", "mps 50 25", "mps 30 50", "ours"]
+WAYS = ["mps", "mps 15", "mps 25", "mps 50", "mps 50 25", "mps 30 50", "mps 50 100", "mps 70 50", "ours"]
 
 
 # --- the functions: torch is only needed here ----------------------------------------------------
@@ -47,6 +48,10 @@ def make(kind, batch, depth):
     if kind == "mlp":
         net = nn.Sequential(*[layer for _ in range(depth) for layer in (nn.Linear(4096, 4096), nn.ReLU())])
         data = torch.randn(batch, 4096)
+    elif kind == "lstm":
+        lstm = nn.LSTM(512, 512, depth, batch_first=True)
+        net, data = (lambda batch: lstm(batch)[0]), torch.randn(batch, 64, 512)
+        lstm.to("cuda", torch.half)
     elif kind == "convolutions":
         net = nn.Sequential(*[layer for _ in range(depth) for layer in (nn.Conv2d(128, 128, 3, padding=1), nn.ReLU())])
         data = torch.randn(batch, 128, 28, 28)
@@ -54,7 +59,9 @@ def make(kind, batch, depth):
         layer = nn.TransformerEncoderLayer(512, 8, 2048, batch_first=True)
         net = nn.TransformerEncoder(layer, depth, enable_nested_tensor=False).eval()
         data = torch.randn(batch, 64, 512)
-    net, data = net.to("cuda", torch.half), data.to("cuda", torch.half)
+    data = data.to("cuda", torch.half)
+    if isinstance(net, nn.Module):
+        net.to("cuda", torch.half)
 
     @torch.no_grad()
     def run():

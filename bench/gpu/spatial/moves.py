@@ -8,12 +8,13 @@ as there were moves are taken for theirs, and the usual gap is subtracted. The e
 moves to a set of SMs that the program has not been in before, and are shown apart.
 launch: the host's cost of a launch, and of a launch and the wait for it: natively, in a green context that the
 program makes itself, under the shim without a feature, with all features in the whole GPU and in a partition; in
-turn, several times, medians.
+turn, on one core, several times: medians, and the median of the ratios to the native one of the same turn.
 
 Needs a GPU and no other user of it.
 """
 import argparse
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -64,20 +65,21 @@ def launches(build, rounds):
             "partitions, the whole GPU": [*drive, "gate,partitions", "--", *program],
             "partitions, 120 SMs": [*drive, "gate,partitions", "--groups", "7fff", "--", *program],
             "all features, 120 SMs": [*drive, "gate,partitions,iterations", "--groups", "7fff", "--", *program]}
-    seen = {way: [] for way in ways}
+    seen, cores = {way: [] for way in ways}, os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(cores)})
     for _ in range(rounds):
         for way, words in ways.items():
             seen[way].append(run(words)[0][-1])
+    os.sched_setaffinity(0, cores)
     rows = []
     for way, all_of_it in seen.items():
         row = {"way": way}
         for name in ("launch_p50_ns", "sync_p50_ns"):
             values = [one[name] for one in all_of_it]
-            row |= {name: statistics.median(values), name + "_of_rounds": values}
+            ratios = [value / native[name] for value, native in zip(values, seen["native"])]
+            row |= {name: statistics.median(values), name + "_of_rounds": values,
+                    name.split("_")[0] + "_to_native": round(statistics.median(ratios), 4)}
         rows.append(row)
-    for row in rows:
-        row["launch_to_native"] = round(row["launch_p50_ns"] / rows[0]["launch_p50_ns"], 4)
-        row["sync_to_native"] = round(row["sync_p50_ns"] / rows[0]["sync_p50_ns"], 4)
     return rows
 
 
@@ -87,7 +89,7 @@ def main():
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--kernels", type=int, default=500_000)
     parser.add_argument("--kernel-us", type=int, default=30)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=7, help="of the launches")
     parser.add_argument("--commit", default="unknown")
     options = parser.parse_args()
     result = {**origin("moves.py", options.commit),
