@@ -125,7 +125,7 @@ void SloPolicy::note_others() {
     (memory.is_fresh ? sum.odds : sum.known) += memory.is_fresh ? odds(memory) : memory.load;
   }
   const auto rest_of = [](const Memory& memory) {
-    return memory.load * memory.service * (1 - memory.others) / 2;
+    return memory.load * memory.service * (1 - memory.others);
   };
   for (auto& [id, memory] : memories_) {
     memory.others = memory.blocked = 0;
@@ -216,14 +216,14 @@ double SloPolicy::worst_of(Members members, uint32_t groups) const {
   for (const SloTenant* const tenant : members) {
     const Memory& memory = memories_.at(tenant->id);
     all += load(memory, groups);
-    rest += load(memory, groups) * memory.seconds[groups - 1] / 2;
+    rest += load(memory, groups) * memory.seconds[groups - 1];
   }
   for (const SloTenant* const tenant : members) {
     const Memory& memory = memories_.at(tenant->id);
     const double others = all - load(memory, groups);
     if (others >= kFullLoad) return std::numeric_limits<double>::infinity();
     const double alone = memory.seconds[groups - 1];
-    const double blocked = (rest - load(memory, groups) * alone / 2) / (1 - others);
+    const double blocked = (rest - load(memory, groups) * alone) / (1 - others);
     const double service = std::max(alone / (1 - others), alone + blocked);
     worst = std::max(worst, response(memory, service) / slo_seconds(*tenant));
   }

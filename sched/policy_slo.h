@@ -22,11 +22,15 @@
 // with an SLO share some (slo_packs.h). Who shares has all SMs of the set while the others idle,
 // and at best a part of them, by their number, while they work (processor sharing): its service
 // time is that on so many groups, divided by the part of the time in which no other works. At worst
-// it waits until what another works on is done, as when a small kernel comes behind a large one
-// that fills the SMs: short requests do not share with long ones. The longer of the two counts. A
-// loop that never idles, and who has not been measured yet, shares only when there are more sets
-// than groups. What nobody needs then stays free where each has a set of its own, and is spread
-// over the sets where some share and there is nobody without an SLO.
+// it waits for what another works on, as when a small kernel comes behind a large one that fills
+// the SMs: short requests do not share with long ones. The longer of the two counts. On average
+// half of a request is left when another comes; all of it is reckoned, as on an H200 they waited up
+// to 1.8 times as long as for half (from bench/results/functions_H200_2026-11-21.json). A loop that
+// never idles, and who has not been measured yet, shares only when there are more sets than groups.
+//
+// What nobody needs stays free where each has a set of its own; where some share, and nobody is
+// without an SLO, it is spread over the sets. Where even sharing leaves too few, first no queue may
+// grow for ever, then each gets its part by heads, then what is left goes by need.
 //
 // Pure but for its memory of curves; one object per GPU; called by the agent on its one thread.
 #pragma once

@@ -5,7 +5,6 @@
 
 #include "tests/workloads/flags.h"
 #include "tests/workloads/gpu_session.h"
-#include "tests/workloads/green_context.h"
 #include "tests/workloads/json_line.h"
 #include "tests/workloads/quantiles.h"
 
@@ -17,8 +16,7 @@ namespace {
 constexpr uint64_t kLaunchesPerBatch = 500;
 
 struct Settings {
-  uint64_t count = 100'000, sync_count = 20'000, rounds = 1, streams = 1, green_sms = 0,
-           start_at = 0, device = 0;
+  uint64_t count = 100'000, sync_count = 20'000, rounds = 1, streams = 1, start_at = 0, device = 0;
 };
 
 Settings read_settings(int argc, char** argv) {
@@ -28,8 +26,6 @@ Settings read_settings(int argc, char** argv) {
   flags.add("--sync-count", &s.sync_count, "launches with a wait after each");
   flags.add("--rounds", &s.rounds, "do both so often, and print the medians of each round");
   flags.add("--streams", &s.streams, "streams to launch to in turn");
-  flags.add("--green-sms", &s.green_sms,
-            "streams of a green context of so many SMs, made by the program itself; 0: its own");
   flags.add("--start-at", &s.start_at, "CLOCK_MONOTONIC ns to begin at, 0: now");
   flags.add("--device", &s.device, "CUDA device");
   flags.parse(argc, argv);
@@ -41,13 +37,8 @@ Settings read_settings(int argc, char** argv) {
 
 class Launcher {
  public:
-  // It ends with the process, and so does the green context.
   Launcher(const GpuSession& session, const Settings& s) : kernel_(session.kernel("gs_empty")) {
-    const auto sms = static_cast<unsigned>(s.green_sms);
-    const CUgreenCtx green =
-        sms == 0 ? nullptr : green_context(session, describe_sms(session, sms));
-    for (uint64_t i = 0; i < s.streams; ++i)
-      streams_.push_back(green == nullptr ? session.new_stream() : stream_in(green));
+    for (uint64_t i = 0; i < s.streams; ++i) streams_.push_back(session.new_stream());
   }
 
   // Nanoseconds of each launch.

@@ -6,15 +6,14 @@ gaps: the time the GPU does nothing between two kernels of a stream, natively, i
 stream moves 1,000 times between partitions. Each move makes at most one gap longer, so as many of the longest gaps
 as there were moves are taken for theirs, and the usual gap is subtracted. The eight longest of all are those of the
 moves to a set of SMs that the program has not been in before, and are shown apart.
-launch: the host's cost of a launch, and of a launch and the wait for it: natively, in a green context that the
-program makes itself, under the shim without a feature, with all features in the whole GPU and in a partition; in
-turn, on one core, several times: medians, and the median of the ratios to the native one of the same turn.
+launch: the host's cost of a launch, and of a launch and the wait for it, past the shim and through it in the same
+process (launches.cc), with no feature, with all of them in the whole GPU, and in a partition; into streams of the
+program's and into the legacy default stream.
 
 Needs a GPU and no other user of it.
 """
 import argparse
 import json
-import os
 import pathlib
 import statistics
 import subprocess
@@ -25,6 +24,7 @@ from record import origin
 
 # Of 8 groups of 15, as neighbours. The first move to each makes a partition, when the GPU is at rest.
 SETS = 8
+ALL = "gate,partitions,iterations"
 
 
 def run(words, timeout=200):
@@ -57,29 +57,15 @@ def gaps(build, kernels, kernel_us):
     return rows
 
 
-def launches(build, rounds):
+def launches(build, turns):
     drive = [build / "bin/tests/shim_drive", "--features"]
-    program = [build / "bin/workloads/launch", "--count", 50000, "--sync-count", 10000]
-    ways = {"native": program, "native, green context of 120 SMs": [*program, "--green-sms", 120],
-            "shim, no feature": [*drive, "none", "--", *program],
-            "partitions, the whole GPU": [*drive, "gate,partitions", "--", *program],
-            "partitions, 120 SMs": [*drive, "gate,partitions", "--groups", "7fff", "--", *program],
-            "all features, 120 SMs": [*drive, "gate,partitions,iterations", "--groups", "7fff", "--", *program]}
-    seen, cores = {way: [] for way in ways}, os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(cores)})
-    for _ in range(rounds):
-        for way, words in ways.items():
-            seen[way].append(run(words)[0][-1])
-    os.sched_setaffinity(0, cores)
     rows = []
-    for way, all_of_it in seen.items():
-        row = {"way": way}
-        for name in ("launch_p50_ns", "sync_p50_ns"):
-            values = [one[name] for one in all_of_it]
-            ratios = [value / native[name] for value, native in zip(values, seen["native"])]
-            row |= {name: statistics.median(values), name + "_of_rounds": values,
-                    name.split("_")[0] + "_to_native": round(statistics.median(ratios), 4)}
-        rows.append(row)
+    for under, features in (("no feature", ["none"]), ("all features, the whole GPU", [ALL]),
+                            ("partitions, 120 SMs", ["gate,partitions", "--groups", "7fff"]),
+                            ("all features, 120 SMs", [ALL, "--groups", "7fff"])):
+        for stream, legacy in (("own", 0), ("legacy", 1)):
+            said, _ = run([*drive, *features, "--", build / "bin/bench/launches", "--turns", turns, "--legacy", legacy])
+            rows += [{"under": under, "stream": stream, **row} for row in said if "way" in row]
     return rows
 
 
@@ -89,12 +75,12 @@ def main():
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--kernels", type=int, default=500_000)
     parser.add_argument("--kernel-us", type=int, default=30)
-    parser.add_argument("--rounds", type=int, default=7, help="of the launches")
+    parser.add_argument("--turns", type=int, default=2000, help="of the launches")
     parser.add_argument("--commit", default="unknown")
     options = parser.parse_args()
     result = {**origin("moves.py", options.commit),
               "gaps": gaps(options.build, options.kernels, options.kernel_us),
-              "launch": launches(options.build, options.rounds)}
+              "launch": launches(options.build, options.turns)}
     for row in result["gaps"] + result["launch"]:
         print(json.dumps(row))
     if options.json:
