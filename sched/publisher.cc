@@ -157,6 +157,8 @@ void Publisher::publish_tenants() {
       record.gpu[gpu].sms_entitled = part.entitled;
       record.gpu[gpu].sms_in_use = part.in_use;
       record.gpu[gpu].sms_sharers = part.sharers;
+      record.gpu[gpu].sms_set = part.set;
+      record.gpu[gpu].sms_follows = static_cast<uint32_t>(part.follows);
       put_slo(record.gpu[gpu], part);
     }
     const auto use = state_.tenant_use.find(slot);

@@ -33,7 +33,7 @@ std::map<uint32_t, SetGrant> SmSets::plan(std::span<const SetWish> wishes) {
     if (i >= wishes.size()) continue;
     const auto sharers = static_cast<uint32_t>(wishes[i].tenants.size());
     for (const uint32_t tenant : wishes[i].tenants)
-      grants[tenant] = {granted[i].entitled, granted[i].target, sharers};
+      grants[tenant] = {granted[i].entitled, granted[i].target, sharers, granted[i].holder};
   }
   return grants;
 }

@@ -37,6 +37,7 @@ struct SetGrant {
   uint32_t entitled = 0;  // see PartitionGrant
   uint32_t target = 0;
   uint32_t sharers = 1;  // tenants in the set
+  uint32_t set = 0;      // its number, which no other one has or had
 
   bool operator==(const SetGrant&) const = default;
 };

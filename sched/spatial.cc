@@ -250,6 +250,7 @@ SmPart Spatial::part(uint32_t tenant, uint32_t gpu) const {
           .in_use = sms_of(in_use, at->geometry),
           .sms_per_group = at->geometry.sms_per_group,
           .sharers = granted->second.sharers,
+          .set = granted->second.set,
           .follows = follows == at->follows.end() ? ShimFollows::kFollows : follows->second,
           .slo = at->claims->status(tenant)};
 }

@@ -20,7 +20,7 @@
 namespace gpushare {
 
 inline constexpr uint64_t kMagic = 0x3145524148535047;  // "GPSHARE1", little endian
-inline constexpr uint32_t kLayoutVersion = 5;
+inline constexpr uint32_t kLayoutVersion = 6;
 inline constexpr uint32_t kMaxGpus = 16;
 inline constexpr uint32_t kMaxTenants = 1024;
 inline constexpr uint32_t kMaxProcesses = 2048;     // one slot per process and GPU
@@ -116,6 +116,10 @@ struct TenantGpuUse {
   uint32_t sms_needed = kUnknown32;  // for its target; for those of all that share its SMs
   // Tenants that have these SMs together; 1: it alone; unknown: it has no part.
   uint32_t sms_sharers = kUnknown32;
+  uint32_t sms_set = kUnknown32;  // those with the same number on a GPU have the same SMs
+  // ShimFollows: what keeps a program of it from going where it is told; kUnknown, kFollows:
+  // nothing that is known.
+  uint32_t sms_follows = 0;
 };
 
 struct TenantRecord {
@@ -212,12 +216,12 @@ struct Region {
 
 // A change here is a new kLayoutVersion. The members of the records: tests/shmctl/layout_test.cc.
 static_assert(sizeof(AgentRecord) == 288 && sizeof(GpuRecord) == 192);
-static_assert(sizeof(TenantRecord) == 1160 && sizeof(ProcessRecord) == 472);
+static_assert(sizeof(TenantRecord) == 1288 && sizeof(ProcessRecord) == 472);
 static_assert(sizeof(LedgerRecord) == 304 && sizeof(RegionHeader) == 64);
-static_assert(sizeof(TenantSlot) == 3392 && offsetof(TenantSlot, buckets) == 2368);
+static_assert(sizeof(TenantSlot) == 3648 && offsetof(TenantSlot, buckets) == 2624);
 static_assert(sizeof(ProcessSlot) == 1024 && offsetof(ProcessSlot, bucket) == 960);
 static_assert(offsetof(Region, agent) == 64 && offsetof(Region, gpus) == 704);
-static_assert(offsetof(Region, tenants) == 7872 && offsetof(Region, processes) == 3481280);
-static_assert(offsetof(Region, ledger) == 5578432 && sizeof(Region) == 6889152);
+static_assert(offsetof(Region, tenants) == 7872 && offsetof(Region, processes) == 3743424);
+static_assert(offsetof(Region, ledger) == 5840576 && sizeof(Region) == 7151296);
 
 }  // namespace gpushare

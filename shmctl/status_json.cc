@@ -21,6 +21,8 @@ constexpr std::array<std::string_view, 7> kStates{
 constexpr std::array<std::string_view, 9> kSloStates{
     "none", "rest", "unmeasured", "meets", "grows", "shrinks", "starved", "at-most", "sampling"};
 constexpr std::array<std::string_view, 3> kSources{"none", "recognised", "announced"};
+constexpr std::array<std::string_view, 7> kFollows{
+    "unknown", "follows", "waits-for-rest", "pauses", "own-contexts", "no-room", "refused"};
 constexpr uint16_t kUnknownSample = 0xFFFF;
 
 template <size_t N>
@@ -194,6 +196,8 @@ void fields(A& a, TenantGpuUse& r) {
   a.maybe("sms_entitled", r.sms_entitled);
   a.maybe("sms_in_use", r.sms_in_use);
   a.maybe("sms_sharers", r.sms_sharers);
+  a.maybe("sms_set", r.sms_set);
+  a.named("sms_follows", r.sms_follows, kFollows);
   a.named("slo_state", r.slo_state, kSloStates);
   a.maybe("slo_us", r.slo_us);
   a.maybe("latency_us", r.latency_us);

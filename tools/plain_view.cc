@@ -117,6 +117,15 @@ std::vector<std::string> warning_lines(const PlaneSnapshot& snapshot) {
   const AgentRecord& agent = snapshot.agent;
   if (agent.observe_only_reason[0] != '\0')
     lines.push_back("observe only: " + printable(agent.observe_only_reason));
+  for (const auto& [slot, tenant] : snapshot.tenants)
+    for (const GpuRecord& gpu : snapshot.gpus) {
+      if (gpu.index >= kMaxGpus) continue;
+      const std::string obstacle = obstacle_text(tenant.gpu[gpu.index]);
+      if (!obstacle.empty())
+        lines.push_back(fmt::format("{} stays on its former SMs of GPU {}: {}",
+                                    printable({tenant.name, sizeof(tenant.name)}), gpu.index,
+                                    obstacle));
+    }
   constexpr uint32_t kMissing = 1;  // MpsState
   if (agent.mps_state == kMissing)
     lines.push_back("GPUs are shared spatially without MPS: programs take turns; see doctor");

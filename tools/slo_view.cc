@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "shmctl/shim_slot.h"
 #include "tools/format.h"
 
 namespace gpushare {
@@ -15,6 +16,24 @@ std::string sms_text(const TenantGpuUse& use) {
   std::string text = count_text(use.sms_in_use) + "/" + count_text(use.sms_entitled);
   if (does_share_sms(use)) text += fmt::format(" by {}", use.sms_sharers);
   return text;
+}
+
+std::string obstacle_text(const TenantGpuUse& use) {
+  switch (static_cast<ShimFollows>(use.sms_follows)) {
+    case ShimFollows::kUnknown:
+    case ShimFollows::kFollows:
+    case ShimFollows::kWaitsForRest:  // milliseconds
+      return "";
+    case ShimFollows::kPauses:
+      return "its program never rests";
+    case ShimFollows::kOwnContexts:
+      return "its program has contexts of its own";
+    case ShimFollows::kNoRoom:
+      return "its program keeps streams in as many parts as it can have";
+    case ShimFollows::kRefused:
+      return "the driver makes no such part";
+  }
+  return "";
 }
 
 std::string target_text(const TenantGpuUse& use) {

@@ -37,12 +37,18 @@ class PublisherTest : public ::testing::Test {
 };
 
 TEST_F(PublisherTest, SaysHowManyShareASet) {
-  publish({.entitled = 104, .in_use = 96, .sms_per_group = 8, .sharers = 12});
+  publish({.entitled = 104, .in_use = 96, .sms_per_group = 8, .sharers = 12, .set = 3});
   EXPECT_EQ(use_of(rig_, "a").sms_entitled, 104u);
   EXPECT_EQ(use_of(rig_, "a").sms_in_use, 96u);
   EXPECT_EQ(use_of(rig_, "a").sms_sharers, 12u);
+  EXPECT_EQ(use_of(rig_, "a").sms_set, 3u);
   publish({.entitled = 104, .in_use = 104, .sms_per_group = 8});
   EXPECT_EQ(use_of(rig_, "a").sms_sharers, 1u);
+}
+
+TEST_F(PublisherTest, SaysWhyAProgramStays) {
+  publish({.entitled = 48, .in_use = 64, .follows = ShimFollows::kOwnContexts});
+  EXPECT_EQ(use_of(rig_, "a").sms_follows, static_cast<uint32_t>(ShimFollows::kOwnContexts));
 }
 
 TEST_F(PublisherTest, WithoutAPartItIsNotKnown) {

@@ -30,8 +30,9 @@ TEST(SmSets, TenantsThatShareGetTheSameGroups) {
   EXPECT_EQ(count(sets.in_use(1)), 10);
   EXPECT_EQ(count(sets.in_use(3)), 5);
   EXPECT_EQ(sets.in_use(1) & sets.in_use(3), 0U);
-  EXPECT_EQ(grants.at(1), (SetGrant{10, 10, 2}));
-  EXPECT_EQ(grants.at(3), (SetGrant{5, 5, 1}));
+  EXPECT_EQ(grants.at(1), (SetGrant{10, 10, 2, grants.at(2).set}));
+  EXPECT_EQ(grants.at(3), (SetGrant{5, 5, 1, grants.at(3).set}));
+  EXPECT_NE(grants.at(3).set, grants.at(1).set);
   EXPECT_TRUE(sets.is_settled());
 }
 

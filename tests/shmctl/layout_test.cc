@@ -136,6 +136,8 @@ const Member kMembers[] = {
     MEMBER(TenantGpuUse, sms_knee),
     MEMBER(TenantGpuUse, sms_needed),
     MEMBER(TenantGpuUse, sms_sharers),
+    MEMBER(TenantGpuUse, sms_set),
+    MEMBER(TenantGpuUse, sms_follows),
     MEMBER(ProcessRecord, pid),
     MEMBER(ProcessRecord, ns_pid),
     MEMBER(ProcessRecord, start_ticks),

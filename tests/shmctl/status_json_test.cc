@@ -29,6 +29,8 @@ PlaneSnapshot sample() {
   tenant.record.gpu[0].iterations_per_ks = 49'019;
   tenant.record.gpu[0].iteration_source = 2;
   tenant.record.gpu[0].sms_sharers = 12;
+  tenant.record.gpu[0].sms_set = 3;
+  tenant.record.gpu[0].sms_follows = 4;
   snapshot.tenants = {tenant};
   Numbered<ProcessRecord> process{.slot = 9, .record = {}};
   process.record.pid = 77;
@@ -59,6 +61,10 @@ TEST(StatusJson, ComesBackAsItWas) {
   EXPECT_EQ(
       std::memcmp(&before.processes[0].record, &after->processes[0].record, sizeof(ProcessRecord)),
       0);
+}
+
+TEST(StatusJson, WhatKeepsAProgramWhereItIsHasAName) {
+  EXPECT_NE(status_json(sample()).find(R"("sms_follows":"own-contexts")"), std::string::npos);
 }
 
 TEST(StatusJson, UnknownIsNullAndNotZero) {

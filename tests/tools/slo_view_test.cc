@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "shmctl/shim_slot.h"
 #include "tests/tools/fake_plane.h"
 #include "tools/plain_view.h"
 #include "tools/slo_view.h"
@@ -88,6 +89,26 @@ TEST(SloView, UnknownIsShownAsUnknown) {
 
 TEST(SloView, WithoutSuchAPolicyThereIsNoTable) {
   EXPECT_EQ(text_of({}).find("WHY"), std::string::npos);
+}
+
+// Not what passes within milliseconds.
+TEST(SloView, AProgramThatStaysOnOtherSmsIsNamedWithTheReason) {
+  std::set<std::string> reasons;
+  for (const ShimFollows follows : {ShimFollows::kPauses, ShimFollows::kOwnContexts,
+                                    ShimFollows::kNoRoom, ShimFollows::kRefused}) {
+    TenantGpuUse use = starved();
+    use.sms_follows = static_cast<uint32_t>(follows);
+    reasons.insert(obstacle_text(use));
+    const std::string line = "stays on its former SMs of GPU 0: " + obstacle_text(use);
+    EXPECT_NE(text_of(use).find(line), std::string::npos) << text_of(use);
+  }
+  EXPECT_EQ(reasons.size(), 4U);
+  for (const ShimFollows follows :
+       {ShimFollows::kUnknown, ShimFollows::kFollows, ShimFollows::kWaitsForRest}) {
+    TenantGpuUse use = starved();
+    use.sms_follows = static_cast<uint32_t>(follows);
+    EXPECT_EQ(text_of(use).find("stays"), std::string::npos);
+  }
 }
 
 TEST(SloView, EveryStateHasItsReason) {
