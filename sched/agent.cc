@@ -331,7 +331,8 @@ void Agent::describe_self() {
                                  .are_tenants_in_sysfs = module_.has_tenants(),
                                  .mps = mps_ == nullptr ? MpsStatus{} : mps_->status(),
                                  .policy = config_.agent.policy,
-                                 .spatial_gpus = config_.spatial_gpus});
+                                 .spatial_gpus = config_.spatial_gpus,
+                                 .slo_gpus = config_.slo_gpus});
 }
 
 void Agent::drop_gpus(std::string_view reason) {

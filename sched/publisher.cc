@@ -105,6 +105,11 @@ void Publisher::publish_agent(Time now, uint64_t events_dropped) {
   write_record(region_.agent, record);
 }
 
+GpuSharing Publisher::sharing_of(uint32_t gpu) const {
+  if (!agent_.spatial_gpus.contains(gpu)) return GpuSharing::kTime;
+  return agent_.slo_gpus.contains(gpu) ? GpuSharing::kSlo : GpuSharing::kSpatial;
+}
+
 void Publisher::publish_gpus() {
   for (const GpuInfo& info : gpu_.gpus()) {
     if (info.index >= kMaxGpus) continue;
@@ -112,7 +117,7 @@ void Publisher::publish_gpus() {
     GpuRecord record;
     record.index = info.index;
     record.instance = info.instance;
-    record.is_spatial = agent_.spatial_gpus.contains(info.index);
+    record.sharing = sharing_of(info.index);
     if (info.sm_count > 0) record.sm_count = info.sm_count;
     if (info.memory_bytes > 0) record.memory_bytes = info.memory_bytes;
     record.busy_permille = permille(accounting.busy());

@@ -32,6 +32,7 @@ class Publisher {
     MpsStatus mps{};
     std::string policy;
     std::set<uint32_t> spatial_gpus{};  // by index, below kMaxGpus
+    std::set<uint32_t> slo_gpus{};      // of those, where parts follow target times
   };
   void set_agent(Agent agent) { agent_ = std::move(agent); }
   // What a tenant has of a GPU's SMs; may be empty.
@@ -43,6 +44,7 @@ class Publisher {
  private:
   void publish_agent(Time now, uint64_t events_dropped);
   void publish_gpus();
+  GpuSharing sharing_of(uint32_t gpu) const;
   void publish_tenants();
   void publish_processes(Time now);
 

@@ -42,6 +42,10 @@ enum class ProcessState : uint32_t {
   kObserveOnly = 6,  // a control was refused; see note
 };
 
+// How tenants share a GPU: by turns; each in its part of the SMs; or in parts that follow target
+// times.
+enum class GpuSharing : uint32_t { kTime = 0, kSpatial = 1, kSlo = 2 };
+
 // What the policy `slo` makes of a tenant on a GPU, and why it has what it has.
 enum class SloState : uint32_t {
   kNone = 0,        // no such policy there, or no process
@@ -88,7 +92,7 @@ struct GpuRecord {
   uint32_t switches_per_s = kUnknown32;
   uint32_t process_count = 0;
   uint32_t tenant_count = 0;  // tenants with a process on it
-  uint32_t is_spatial = 0;    // tenants have parts of its SMs; else they take turns
+  GpuSharing sharing = GpuSharing::kTime;
   uint64_t memory_bytes = kUnknown64;
   uint64_t memory_used_bytes = kUnknown64;  // by the processes we know
   uint64_t log_records = 0;                 // read since the start

@@ -21,6 +21,7 @@ constexpr std::array<std::string_view, 7> kStates{
 constexpr std::array<std::string_view, 9> kSloStates{
     "none", "rest", "unmeasured", "meets", "grows", "shrinks", "starved", "at-most", "sampling"};
 constexpr std::array<std::string_view, 3> kSources{"none", "recognised", "announced"};
+constexpr std::array<std::string_view, 3> kSharings{"time", "spatial", "slo"};
 constexpr std::array<std::string_view, 7> kFollows{
     "unknown", "follows", "waits-for-rest", "pauses", "own-contexts", "no-room", "refused"};
 constexpr uint16_t kUnknownSample = 0xFFFF;
@@ -178,7 +179,7 @@ void fields(A& a, GpuRecord& r) {
   a.text("pci", r.pci);
   a.maybe("sm_count", r.sm_count);
   a.percent("busy_pct", r.busy_permille);
-  a.flag("is_spatial", r.is_spatial);
+  a.named("sharing", r.sharing, kSharings);
   a.maybe("switches_per_s", r.switches_per_s);
   a.number("process_count", r.process_count);
   a.number("tenant_count", r.tenant_count);
@@ -312,6 +313,10 @@ std::string_view state_text(ProcessState state) {
 
 std::string_view slo_state_text(SloState state) {
   return name_of(kSloStates, static_cast<uint32_t>(state));
+}
+
+std::string_view sharing_text(GpuSharing sharing) {
+  return name_of(kSharings, static_cast<uint32_t>(sharing));
 }
 
 std::string_view iteration_source_text(uint32_t source) { return name_of(kSources, source); }

@@ -23,6 +23,7 @@ Result<PlaneSnapshot> parse_status_json(std::string_view text);
 std::string_view priority_text(Priority priority);  // "idle", "normal", "high"
 std::string_view state_text(ProcessState state);    // "frozen-cap", ... as in the JSON
 std::string_view slo_state_text(SloState state);
+std::string_view sharing_text(GpuSharing sharing);        // "time", "spatial", "slo"
 std::string_view iteration_source_text(uint32_t source);  // "none", "recognised", "announced"
 
 }  // namespace gpushare

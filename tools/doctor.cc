@@ -122,7 +122,7 @@ Finding check_devices(const MachineFiles& files, const DoctorInput& input) {
 bool has_spatial_gpu(const DoctorInput& input) {
   return input.status && input.status->health.is_live() &&
          std::ranges::any_of(input.status->snapshot.gpus,
-                             [](const GpuRecord& gpu) { return gpu.is_spatial != 0; });
+                             [](const GpuRecord& gpu) { return gpu.sharing != GpuSharing::kTime; });
 }
 
 // What the agent knows of its own one, it says itself.

@@ -31,19 +31,29 @@ void add_head(std::vector<std::string>& lines, const Status& status, const Scree
 }
 
 Table gpu_table(const PlaneSnapshot& snapshot) {
-  Table table({{"GPU", 3, 3, Align::kRight, Column::kAlways},
-               {"NAME", 4, 32, Align::kLeft, 50},
-               {"BUSY", 5, 6, Align::kRight, 90},
-               {"SWITCHES/S", 10, 10, Align::kRight, 60},
-               {"MEMORY", 8, 11, Align::kRight, 80},
-               {"PROCS", 5, 5, Align::kRight, 70},
-               {"TENANTS", 7, 7, Align::kRight, 40}});
+  const bool do_all_take_turns = std::ranges::all_of(
+      snapshot.gpus, [](const GpuRecord& gpu) { return gpu.sharing == GpuSharing::kTime; });
+  std::vector<Column> columns({{"GPU", 3, 3, Align::kRight, Column::kAlways},
+                               {"NAME", 4, 32, Align::kLeft, 50},
+                               {"BUSY", 5, 6, Align::kRight, 90},
+                               {"SWITCHES/S", 10, 10, Align::kRight, 60},
+                               {"MEMORY", 8, 11, Align::kRight, 80},
+                               {"PROCS", 5, 5, Align::kRight, 70},
+                               {"TENANTS", 7, 7, Align::kRight, 40}});
+  if (!do_all_take_turns) columns.push_back({"SHARING", 7, 7, Align::kLeft, 55});
+  Table table(std::move(columns));
   for (const GpuRecord& gpu : snapshot.gpus) {
     const std::string name = printable({gpu.name, sizeof(gpu.name)});
-    table.add({fmt::format("{}", gpu.index), name.empty() ? kUnknownText : name,
-               percent_text(gpu.busy_permille), count_text(gpu.switches_per_s),
-               bytes_text(gpu.memory_used_bytes) + "/" + bytes_text(gpu.memory_bytes),
-               fmt::format("{}", gpu.process_count), fmt::format("{}", gpu.tenant_count)});
+    std::vector<std::string> cells{
+        fmt::format("{}", gpu.index),
+        name.empty() ? kUnknownText : name,
+        percent_text(gpu.busy_permille),
+        count_text(gpu.switches_per_s),
+        bytes_text(gpu.memory_used_bytes) + "/" + bytes_text(gpu.memory_bytes),
+        fmt::format("{}", gpu.process_count),
+        fmt::format("{}", gpu.tenant_count)};
+    if (!do_all_take_turns) cells.emplace_back(sharing_text(gpu.sharing));
+    table.add(std::move(cells));
   }
   return table;
 }

@@ -51,6 +51,21 @@ TEST_F(PublisherTest, SaysWhyAProgramStays) {
   EXPECT_EQ(use_of(rig_, "a").sms_follows, static_cast<uint32_t>(ShimFollows::kOwnContexts));
 }
 
+TEST_F(PublisherTest, SaysHowEachGpuIsShared) {
+  const auto sharing = [&] {
+    const auto record = read_record(rig_.region->gpus[0]);
+    return record ? std::optional(record->sharing) : std::nullopt;
+  };
+  publish({});
+  EXPECT_EQ(sharing(), GpuSharing::kSpatial);
+  rig_.scheduler->set_agent({.policy = {}, .spatial_gpus = {0}, .slo_gpus = {0}});
+  rig_.run_for(200ms);
+  EXPECT_EQ(sharing(), GpuSharing::kSlo);
+  rig_.scheduler->set_agent({.policy = {}});
+  rig_.run_for(200ms);
+  EXPECT_EQ(sharing(), GpuSharing::kTime);
+}
+
 TEST_F(PublisherTest, WithoutAPartItIsNotKnown) {
   publish({});
   EXPECT_EQ(use_of(rig_, "a").sms_entitled, kUnknown32);

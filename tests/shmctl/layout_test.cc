@@ -99,7 +99,7 @@ const Member kMembers[] = {
     MEMBER(GpuRecord, switches_per_s),
     MEMBER(GpuRecord, process_count),
     MEMBER(GpuRecord, tenant_count),
-    MEMBER(GpuRecord, is_spatial),
+    MEMBER(GpuRecord, sharing),
     MEMBER(GpuRecord, memory_bytes),
     MEMBER(GpuRecord, memory_used_bytes),
     MEMBER(GpuRecord, log_records),

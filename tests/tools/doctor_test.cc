@@ -358,7 +358,7 @@ TEST(DoctorLimits, TargetsSayHowManyShareTheirSms) {
   const Machine machine;
   DoctorInput input = machine.input();
   EXPECT_FALSE(limit(input, "slo_us").is_binding);
-  input.status->snapshot.gpus.emplace_back().is_spatial = 1;
+  input.status->snapshot.gpus.emplace_back().sharing = GpuSharing::kSpatial;
   TenantGpuUse& use = input.status->snapshot.tenants[0].record.gpu[0];
   use.slo_state = SloState::kMeets;
   use.sms_sharers = 1;
@@ -375,7 +375,7 @@ TEST(Doctor, MpsIsInOrderWhereGpusAreSharedSpatially) {
   machine.tree.write("proc/77/comm", "nvidia-cuda-mps\n");
   DoctorInput input = machine.input();
   EXPECT_EQ(finding(input, "MPS").state, State::kWarning);
-  input.status->snapshot.gpus.emplace_back().is_spatial = 1;
+  input.status->snapshot.gpus.emplace_back().sharing = GpuSharing::kSpatial;
   EXPECT_EQ(finding(input, "MPS").state, State::kOk);
   EXPECT_NE(finding(input, "MPS").detail.find("pid 77"), std::string::npos);
 }

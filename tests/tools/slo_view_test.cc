@@ -91,6 +91,19 @@ TEST(SloView, WithoutSuchAPolicyThereIsNoTable) {
   EXPECT_EQ(text_of({}).find("WHY"), std::string::npos);
 }
 
+TEST(SloView, HowAGpuIsSharedIsSaidWhereNotAllTakeTurns) {
+  Status status = status_with(starved());
+  const auto text = [&] {
+    std::string all;
+    for (const std::string& line : status_lines(status, {.width = 140})) all += line + "\n";
+    return all;
+  };
+  EXPECT_EQ(text().find("SHARING"), std::string::npos);
+  status.snapshot.gpus[0].sharing = GpuSharing::kSlo;
+  EXPECT_NE(text().find("SHARING"), std::string::npos) << text();
+  EXPECT_NE(text().find(" slo\n"), std::string::npos) << text();
+}
+
 // Not what passes within milliseconds.
 TEST(SloView, AProgramThatStaysOnOtherSmsIsNamedWithTheReason) {
   std::set<std::string> reasons;
