@@ -2,6 +2,7 @@
 #include "sched/policy_slo.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <ranges>
@@ -145,8 +146,8 @@ void SloPolicy::note_others() {
   }
 }
 
-// What it would take if no other worked on its set: the inverse of worst_of(). Not much less than
-// processor sharing says: waiting that did not happen explains everything.
+// What it would take if no other worked on its set: about the inverse of worst_of(). Not much less
+// than processor sharing says: waiting that did not happen explains everything.
 double SloPolicy::alone(const Memory& memory, double service) {
   constexpr double kLeast = 0.5;
   const double shared = service * (1 - memory.others);
@@ -189,12 +190,14 @@ uint32_t SloPolicy::most_of_all(Members members) const {
   return most;
 }
 
-// That they have together; 0: not the same, or none.
-uint32_t SloPolicy::groups_of_all(Members members) {
-  const uint32_t groups = members.front()->groups;
-  const bool is_same = std::ranges::all_of(
-      members, [&](const SloTenant* tenant) { return tenant->groups == groups; });
-  return is_same ? groups : 0;
+// Of the set that they have together; 0: none, or they do not all have it.
+uint32_t SloPolicy::groups_of_all(Members members) const {
+  const SloTenant& first = *members.front();
+  const uint32_t set = memories_.at(first.id).set;
+  const bool is_same = std::ranges::all_of(members, [&](const SloTenant* tenant) {
+    return tenant->groups == first.groups && memories_.at(tenant->id).set == set;
+  });
+  return is_same ? first.groups : 0;
 }
 
 bool SloPolicy::can_share(const SloTenant& tenant) const {
@@ -202,12 +205,18 @@ bool SloPolicy::can_share(const SloTenant& tenant) const {
   return tenant.can_share && !memory.seconds.empty() && rate(memory) >= 0;
 }
 
-// The longest expected response of those who have a set, in parts of their targets. Finite, so that
-// more groups always count; 0: not known.
+bool SloPolicy::is_known(Members members) const {
+  return std::ranges::none_of(
+      members, [&](const SloTenant* tenant) { return memories_.at(tenant->id).seconds.empty(); });
+}
+
+// The longest expected response of those who have a set, in parts of their targets; 0: not known.
+// Where there is no end to a queue, a large one that falls with the groups, so that more count.
 double SloPolicy::response_of_set(Members members, uint32_t groups) const {
-  for (const SloTenant* const tenant : members)
-    if (memories_.at(tenant->id).seconds.empty()) return 0;
-  return std::min(worst_of(members, groups), kEndless / groups);
+  constexpr double kEndless = 1e6;
+  if (!is_known(members)) return 0;
+  const double worst = worst_of(members, groups);
+  return std::isfinite(worst) ? worst : kEndless / groups;
 }
 
 // The longest expected response of the members, in parts of their targets.

@@ -24,13 +24,14 @@
 // time is that on so many groups, divided by the part of the time in which no other works. At worst
 // it waits for what another works on, as when a small kernel comes behind a large one that fills
 // the SMs: short requests do not share with long ones. The longer of the two counts. On average
-// half of a request is left when another comes; all of it is reckoned, as on an H200 they waited up
-// to 1.8 times as long as for half (from bench/results/functions_H200_2026-11-21.json). A loop that
-// never idles, and who has not been measured yet, shares only when there are more sets than groups.
+// half of a request is left when another comes; all of it is reckoned, to be on the safe side: its
+// next kernels come in between, too. A loop that never idles, and who has not been measured yet,
+// shares only when there are more sets than groups.
 //
 // What nobody needs stays free where each has a set of its own; where some share, and nobody is
-// without an SLO, it is spread over the sets. Where even sharing leaves too few, first no queue may
-// grow for ever, then each gets its part by heads, then what is left goes by need.
+// without an SLO, it is spread over the sets. Where even sharing leaves too few, first as few
+// queues as possible grow for ever, then each gets its part by heads, then what is left goes by
+// need.
 //
 // Pure but for its memory of curves; one object per GPU; called by the agent on its one thread.
 #pragma once
@@ -41,6 +42,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "sched/policy_groups.h"
 #include "sched/policy_slo_curve.h"
 #include "sched/slo_packs.h"
 #include "shmctl/base/clock.h"
@@ -94,7 +96,6 @@ class SloPolicy {
 
  private:
   static constexpr uint32_t kNoSet = UINT32_MAX;
-  static constexpr double kEndless = 1000;  // parts of a target: a queue without end, on one group
   static constexpr uint32_t kFewestIterations = 4;  // that make a mean
 
   struct Memory {
@@ -127,13 +128,18 @@ class SloPolicy {
   uint32_t demand_of(const SloTenant& tenant, Memory& memory) const;
   uint32_t demand_of_all(Members members) const;
   uint32_t most_of_all(Members members) const;
-  static uint32_t groups_of_all(Members members);
+  uint32_t groups_of_all(Members members) const;
   static Sets sets_of(const std::vector<const SloTenant*>& served,
                       const std::vector<SloPack>& packs);
   template <class Wish>
-  static void give_one_by_one(std::vector<uint32_t>& groups, uint32_t more, const Wish& wish);
-  std::vector<uint32_t> divide_too_few(const Sets& sets, const std::vector<SloPack>& packs,
+  static uint32_t give_one_by_one(std::vector<uint32_t>& groups, uint32_t more, const Wish& wish);
+  uint32_t fewest_without_end(Members members, uint32_t most) const;
+  bool is_known(Members members) const;
+  std::vector<uint32_t> divide_too_few(const Sets& sets, std::span<const GroupClaim> claims,
                                        uint32_t total) const;
+  // Does nobody who is near its target, or misses it, take clearly longer than in another division?
+  bool is_hardly_worse(const Sets& sets, const std::vector<uint32_t>& present,
+                       const std::vector<uint32_t>& other) const;
   void spread(const Sets& sets, uint32_t left, std::vector<uint32_t>& given) const;
   double response_of_set(Members members, uint32_t groups) const;
   bool can_share(const SloTenant& tenant) const;

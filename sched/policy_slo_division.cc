@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SloPolicy: from what each tenant needs to sets of SMs, and how large each is.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "sched/policy_groups.h"
@@ -9,7 +10,9 @@
 namespace gpushare {
 namespace {
 
-constexpr double kClearly = 1.15;  // what makes it worth to move groups that nobody lacks
+// Longer responses, which make it worth to move groups; of those that are near the target or miss
+// it.
+constexpr double kClearly = 1.3, kNear = 0.7;
 
 }  // namespace
 
@@ -36,12 +39,14 @@ SloPolicy::Division SloPolicy::divide(const std::vector<const SloTenant*>& serve
   uint64_t wanted = 0;
   std::vector<GroupClaim> claims;
   claims.reserve(sets);
-  for (const SloPack& pack : division.packs) {
-    wanted += pack.demand;
-    claims.push_back({pack.demand, static_cast<uint32_t>(pack.members.size())});
+  for (uint32_t set = 0; set < sets; ++set) {
+    // Of a pack that misses its target whatever it gets, more than anybody may have.
+    const uint32_t demand = std::min(division.packs[set].demand, most_of_all(members[set]));
+    wanted += division.packs[set].demand;
+    claims.push_back({demand, static_cast<uint32_t>(members[set].size())});
   }
   division.given = do_share && wanted > available && sets <= available
-                       ? divide_too_few(members, division.packs, available)
+                       ? divide_too_few(members, claims, available)
                        : divide_max_min(available, claims);
   uint32_t left = groups_;
   for (const uint32_t share : division.given) left -= share;
@@ -63,10 +68,12 @@ SloPolicy::Sets SloPolicy::sets_of(const std::vector<const SloTenant*>& served,
   return sets;
 }
 
-// The next group goes to the one that wants it most, until all are given. `wish`: of the set at a
-// place with so many groups; what is not above 0 wants none.
+// The next group goes to the one that wants it most, until all are given or nobody wants one.
+// `wish`: of the set at a place with so many groups; what is not above 0 wants none. Returns what
+// is left.
 template <class Wish>
-void SloPolicy::give_one_by_one(std::vector<uint32_t>& groups, uint32_t more, const Wish& wish) {
+uint32_t SloPolicy::give_one_by_one(std::vector<uint32_t>& groups, uint32_t more,
+                                    const Wish& wish) {
   for (; more > 0; --more) {
     double most = 0;
     size_t which = groups.size();
@@ -76,34 +83,61 @@ void SloPolicy::give_one_by_one(std::vector<uint32_t>& groups, uint32_t more, co
       most = now;
       which = i;
     }
-    if (which == groups.size()) return;
+    if (which == groups.size()) return more;
     ++groups[which];
   }
+  return 0;
 }
 
-// Too few groups for sets that are shared. First so many each that no queue grows for ever, as far
-// as they go; then to whoever has less than its part by heads; then what is left. In each of these
-// to the set whose target is missed by most, and none more than it is for.
-std::vector<uint32_t> SloPolicy::divide_too_few(const Sets& sets, const std::vector<SloPack>& packs,
+// Too few groups for sets that are shared. First so many each that no queue grows for ever, to
+// those that need fewest for that, as long as they last; then to whoever has less than its part by
+// heads; then what is left. In each of these to the set whose target is missed by most, and none
+// more than it is for. Who is not measured has a queue that is not known, and gets its part by
+// heads.
+std::vector<uint32_t> SloPolicy::divide_too_few(const Sets& sets,
+                                                std::span<const GroupClaim> claims,
                                                 uint32_t total) const {
-  uint32_t heads = 0;
-  for (const auto& members : sets) heads += static_cast<uint32_t>(members.size());
+  uint32_t heads = 0, left = total - static_cast<uint32_t>(sets.size());
+  std::vector<std::pair<uint32_t, size_t>> cures;  // groups, of the set at a place
+  for (size_t i = 0; i < sets.size(); ++i) {
+    heads += claims[i].heads;
+    if (const uint32_t groups = fewest_without_end(sets[i], claims[i].groups); groups > 0)
+      cures.emplace_back(groups, i);
+  }
+  std::ranges::sort(cures);
   std::vector<uint32_t> given(sets.size(), 1);
+  for (const auto& [groups, i] : cures) {
+    if (groups - 1 > left) break;
+    given[i] = groups;
+    left -= groups - 1;
+  }
+  std::vector<uint32_t> present;
+  bool can_stay = true;
+  for (size_t i = 0; i < sets.size(); ++i) {
+    present.push_back(groups_of_all(sets[i]));
+    can_stay = can_stay && given[i] <= present[i] && present[i] <= claims[i].groups;
+  }
+  const uint32_t taken = std::accumulate(present.begin(), present.end(), 0U);
   const auto missed = [&](size_t i, uint32_t groups) {
-    return groups < packs[i].demand ? response_of_set(sets[i], groups) : 0;
+    if (groups >= claims[i].groups) return 0.0;
+    const double response = response_of_set(sets[i], groups);
+    return response > 0 ? response : static_cast<double>(claims[i].groups) / groups;
   };
-  const auto left = [&] {
-    return total - std::min(total, std::accumulate(given.begin(), given.end(), 0U));
-  };
-  give_one_by_one(given, left(), [&](size_t i, uint32_t groups) {
-    const double now = missed(i, groups);
-    return now >= kEndless / groups ? now : 0;
+  left = give_one_by_one(given, left, [&](size_t i, uint32_t groups) {
+    return groups * heads < total * claims[i].heads ? missed(i, groups) : 0;
   });
-  give_one_by_one(given, left(), [&](size_t i, uint32_t groups) {
-    return groups * heads < total * sets[i].size() ? missed(i, groups) : 0;
-  });
-  give_one_by_one(given, left(), missed);
-  return given;
+  give_one_by_one(given, left, missed);
+  if (!can_stay || taken > total) return given;
+  give_one_by_one(present, total - taken, missed);
+  return is_hardly_worse(sets, present, given) ? present : given;
+}
+
+// At most so many; 0: there are none, or it is not known.
+uint32_t SloPolicy::fewest_without_end(Members members, uint32_t most) const {
+  if (!is_known(members)) return 0;
+  for (uint32_t groups = 1; groups <= most; ++groups)
+    if (std::isfinite(worst_of(members, groups))) return groups;
+  return 0;
 }
 
 // What is left when services share sets, and nobody else is there, is theirs too: how long a
@@ -119,19 +153,24 @@ void SloPolicy::spread(const Sets& sets, uint32_t left, std::vector<uint32_t>& g
       return response_of_set(sets[i], now + 1) < response ? response : 0;
     });
   };
-  const auto worst_of_sets = [&](const std::vector<uint32_t>& groups) {
-    double worst = 0;
-    for (size_t i = 0; i < sets.size(); ++i)
-      worst = std::max(worst, response_of_set(sets[i], groups[i]));
-    return worst;
-  };
   const auto spare = int64_t{left} + std::accumulate(given.begin(), given.end(), int64_t{0}) -
                      std::accumulate(present.begin(), present.end(), int64_t{0});
-  const bool can_stay = spare >= 0 && std::ranges::equal(given, present, std::ranges::less_equal());
+  bool can_stay = spare >= 0;
+  for (size_t i = 0; i < sets.size(); ++i)
+    can_stay = can_stay && given[i] <= present[i] && present[i] <= most_of_all(sets[i]);
   fill(given, left);
   if (!can_stay) return;
   fill(present, static_cast<uint32_t>(spare));
-  if (worst_of_sets(present) <= worst_of_sets(given) * kClearly) given = present;
+  if (is_hardly_worse(sets, present, given)) given = present;
+}
+
+bool SloPolicy::is_hardly_worse(const Sets& sets, const std::vector<uint32_t>& present,
+                                const std::vector<uint32_t>& other) const {
+  for (size_t i = 0; i < sets.size(); ++i) {
+    const double response = response_of_set(sets[i], present[i]);
+    if (response > kNear && response > response_of_set(sets[i], other[i]) * kClearly) return false;
+  }
+  return true;
 }
 
 std::vector<SloPack> SloPolicy::pack(const std::vector<const SloTenant*>& tenants,

@@ -166,9 +166,12 @@ Transfer best_transfer(const Packs& packs, const PackNeeds& needs) {
   return best;
 }
 
-// Putting pairs together one after the other can put one where it costs much.
+// Putting pairs together one after the other can put one where it costs much. Of more tenants than
+// can be tried nothing is.
 Packs improved(Packs packs, const PackNeeds& needs) {
-  for (size_t i = 0; i < kMostTried && packs.size() <= kMostTried; ++i) {
+  size_t tenants = 0;
+  for (const SloPack& pack : packs) tenants += pack.members.size();
+  for (size_t i = 0; i < kMostTried && tenants <= kMostTried; ++i) {
     Transfer best = best_transfer(packs, needs);
     if (best.saved <= 0) break;
     packs[best.from] = std::move(best.left);
@@ -195,14 +198,17 @@ Packs SloPacks::decide(std::span<const uint32_t> ids, uint32_t available, const 
     return alone;
   }
   if (total(packs) > available) {
-    packs = improved(Merger(std::move(packs), needs).until(available), needs);
+    packs = Merger(std::move(packs), needs).until(available);
+    if (total(packs) > available)
+      if (Packs better = improved(packs, needs); total(better) <= available)
+        packs = std::move(better);
     // What was put together for other loads may be in the way.
     if (total(packs) > available) {
       Packs anew = improved(Merger(std::move(alone), needs).until(available), needs);
       if (shared_.empty() || total(anew) <= available) packs = std::move(anew);
     }
-    until_review_ = kReview;
-  } else if (!shared_.empty() && counts && --until_review_ <= 0) {
+  }
+  if (counts && --until_review_ <= 0) {
     // They were put together on what was known then.
     Packs better = improved(packs, needs);
     if (total(better) + kWorth <= total(packs)) packs = std::move(better);

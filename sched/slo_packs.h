@@ -7,8 +7,8 @@
 //
 // Who shares goes on to share: packs are made anew only when that makes all fit which else do not,
 // and taken apart when everybody has fitted alone for kCalm decisions. Every kReview decisions
-// those go to another pack who save some groups there. Whoever cannot share is put together with
-// others only when there are more sets than groups.
+// those go to another pack who save two groups or more there. Whoever cannot share is put together
+// with others only when there are more sets than groups.
 //
 // Pure but for what it remembers of the last decision. Of more than 32 tenants those that need
 // least are put together first, without trying every pair; so a decision takes milliseconds at
@@ -56,7 +56,7 @@ class SloPacks {
 
   std::vector<std::vector<uint32_t>> shared_;  // ids of each pack of several
   int fitted_alone_ = 0;                       // decisions in a row
-  int until_review_ = kReview;                 // the same
+  int until_review_ = kReview;                 // decisions that count
 };
 
 }  // namespace gpushare

@@ -10,8 +10,8 @@
 
 namespace gpushare::shim {
 
-// The function of that name that this library itself defines; null if it defines none. As long as
-// the library stays loaded.
+// The function of that name that `library` itself defines; null if it defines none. Valid as long
+// as it stays loaded.
 void* function_of(const link_map& library, const char* name);
 
 // The function of that name in the first library behind ours, in the order of loading, that defines

@@ -15,7 +15,7 @@ constexpr uint16_t kHalveAt = 1024;
 constexpr uint16_t kTopPenalty = 16;  // for a top that turned out to be none
 constexpr float kShortest = 4;        // a kernel that is launched again and again is no iteration
 constexpr float kAwake = 64;          // distances of the top, which a longer loop may need to show
-constexpr uint32_t kFruitless = 100'000;  // launches: 64 times a long iteration
+constexpr uint32_t kFruitless = 25'000;  // launches, of a program in which no loop was found
 constexpr float kLonger = 1.25F;
 constexpr uint32_t kPatience = 8;  // distances without an occurrence
 
@@ -67,7 +67,7 @@ bool IterationLoops::is_resting(bool is_trusted, bool is_new) {
       has_top_ ? static_cast<uint32_t>(kAwake * steps_[top_].distance) : kFruitless;
   if (++awake_ >= enough) {
     awake_ = 0;
-    rest_ = 7 * enough;
+    rest_ = (has_top_ ? 7 : 4) * enough;
     ++rests_;
   }
   return false;

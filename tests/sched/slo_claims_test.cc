@@ -241,8 +241,6 @@ TEST_F(SloClaimsTest, WhoOnlyAsksForATargetItselfSharesWithNobody) {
   EXPECT_GT(spatial_.part(tenants[1], 0).sharers, 1u);
 }
 
-// Requests at random: a round of 45 of them is a rough measure, and the share follows it; but it
-// grows at once when more come, is never far off, and goes back.
 TEST_F(SloClaimsTest, WhoBeginsToAnnounceIsMeasuredFromThenOn) {
   const uint32_t serve = make("serve", {{"slo_us", "40000"}});
   SloProgram& program = come(serve, closed({Kind::kLinear, 0}));
@@ -255,6 +253,8 @@ TEST_F(SloClaimsTest, WhoBeginsToAnnounceIsMeasuredFromThenOn) {
   EXPECT_EQ(status(serve).state, SloState::kMeets);
 }
 
+// Requests at random: a round of 45 of them is a rough measure, and the share follows it; but it
+// grows at once when more come, is never far off, and goes back.
 TEST_F(SloClaimsTest, FollowsTheRateOfRequests) {
   const uint32_t serve = make("serve", {{"slo_us", "42000"}});
   SloProgram& program = come(serve, requests({Kind::kAmdahl, 0.1}, 15));

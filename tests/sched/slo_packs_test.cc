@@ -49,6 +49,33 @@ TEST(SloPacks, NobodySharesWhileThereIsEnough) {
   for (uint32_t place = 0; place < 3; ++place) EXPECT_EQ(made[place].members, Places{place});
 }
 
+// The first two save most together. What fits is the second with the other two.
+PackNeeds where_pairs_mislead() {
+  return needs_by([](std::span<const uint32_t> members) -> uint32_t {
+    uint32_t places = 0;
+    for (const uint32_t place : members) places |= 1u << place;
+    if (places == 0b0011) return 7;
+    if (places == 0b1100) return 9;
+    if (places == 0b1110) return 9;
+    return static_cast<uint32_t>(5 * members.size());
+  });
+}
+
+TEST(SloPacks, WhoSavesMoreElsewhereGoesThereWhereThatMakesAllFit) {
+  SloPacks packs;
+  const auto made = packs.decide(numbered(4), 14, where_pairs_mislead());
+  ASSERT_EQ(made.size(), 2U);
+  EXPECT_EQ(made[0].members, Places{0});
+  EXPECT_EQ(made[1].members, (Places{1, 2, 3}));
+}
+
+TEST(SloPacks, WhereAllFitThatIsLookedAtNowAndThen) {
+  SloPacks packs;
+  for (int i = 1; i < SloPacks::kReview; ++i)
+    EXPECT_EQ(packs.decide(numbered(4), 16, where_pairs_mislead())[0].members, (Places{0, 1})) << i;
+  EXPECT_EQ(packs.decide(numbered(4), 16, where_pairs_mislead())[0].members, Places{0});
+}
+
 TEST(SloPacks, OnlyAsManyShareAsMakesAllFit) {
   SloPacks packs;
   // 16 alone; two of the wide ones together save 3.
@@ -241,6 +268,48 @@ TEST(SloPolicyPacks, WhereTargetsAreMissedNoQueueGrowsForEver) {
   EXPECT_GT(missed, 0);
 }
 
+// Whatever it got: its requests are more than the whole GPU can answer.
+TEST(SloPolicyPacks, WhoCannotBeServedTakesNothingFromThoseWhoCan) {
+  std::vector<WorldTenant> all{{.shape = {}, .full_speed = 0.010, .slo = 0.05, .arrivals = 200}};
+  for (int i = 0; i < 3; ++i)
+    all.push_back({.shape = {}, .full_speed = 0.001, .slo = 0.006, .arrivals = 15});
+  Services services(all);
+  SloPolicy policy(15);
+  for (int round = 0; round < 20; ++round) services.round(policy);
+  for (uint32_t i = 1; i < 4; ++i) EXPECT_TRUE(services.is_met(i)) << i;
+}
+
+TEST(SloPolicyPacks, WhoIsNotMeasuredYetGetsItsPartByHeads) {
+  std::vector<WorldTenant> all;
+  for (int i = 0; i < 5; ++i)
+    all.push_back({.shape = {}, .full_speed = 0.005, .slo = 0.012, .arrivals = 10});
+  Services services(all);
+  services.leave_unmeasured(4, 4);
+  SloPolicy policy(15);
+  for (int round = 0; round < 12; ++round) services.round(policy);
+  for (uint32_t i = 0; i < 4; ++i) services.tenants()[i].arrivals = 25;  // alone these need 14
+  for (int round = 0; round < 12; ++round) services.round(policy);
+  for (uint32_t i = 1; i < 4; ++i) EXPECT_EQ(services.set(i), services.set(0));
+  EXPECT_GE(services.tenants()[4].groups, 3);
+}
+
+TEST(SloPolicyPacks, WhoMayHaveLessGivesUpTheRest) {
+  for (const bool is_much_less : {false, true}) {
+    Services services(functions(8));
+    SloPolicy policy(15);
+    for (int round = 0; round < 12; ++round) services.round(policy);
+    uint32_t widest = 0;
+    for (uint32_t i = 1; i < 8; ++i)
+      if (services.tenants()[i].groups > services.tenants()[widest].groups) widest = i;
+    const auto had = static_cast<uint32_t>(services.tenants()[widest].groups);
+    ASSERT_GT(had, 2U);
+    const uint32_t most = is_much_less ? 2 : had - 1;
+    services.set_most(widest, most);
+    for (int round = 0; round < 12; ++round) services.round(policy);
+    EXPECT_LE(services.tenants()[widest].groups, most);
+  }
+}
+
 TEST(SloPolicyPacks, TheyFollowALoadThatTriplesAndFallsBack) {
   Services services(functions(14));
   SloPolicy policy(15);
@@ -347,6 +416,36 @@ TEST(SloPolicyPacks, NoiseMovesFew) {
     for (int round = 0; round < 100; ++round) services.round(policy);
     EXPECT_LE(services.take_moves(), static_cast<int>(count)) << count;
   }
+}
+
+TEST(SloPolicyPacks, NoiseMovesFewAlsoWhereNotAllFit) {
+  std::mt19937 random(1);
+  const auto between = [&](double least, double most) {
+    return std::uniform_real_distribution<double>(least, most)(random);
+  };
+  int moves = 0, changes = 0, tenant_rounds = 0;
+  for (int world = 0; world < 60; ++world) {
+    std::vector<WorldTenant> all;
+    for (int i = 3 + static_cast<int>(random() % 14); i > 0; --i) {
+      const double full_speed = between(0.0005, 0.01);
+      all.push_back({.shape = {LatencyShape::Kind::kAmdahl, between(0, 0.8)},
+                     .full_speed = full_speed,
+                     .slo = full_speed * between(1.5, 8),
+                     .arrivals = between(0.005, 0.15) / full_speed});
+    }
+    Services services(all);
+    services.set_noise(0.10);
+    SloPolicy policy(15);
+    for (int round = 0; round < 30; ++round) services.round(policy);
+    services.take_moves();
+    services.take_changes();
+    for (int round = 0; round < 30; ++round) services.round(policy);
+    moves += services.take_moves();
+    changes += services.take_changes();
+    tenant_rounds += 30 * static_cast<int>(all.size());
+  }
+  EXPECT_LE(moves, tenant_rounds / 200);
+  EXPECT_LE(changes, tenant_rounds / 40);
 }
 
 TEST(SloPolicyPacks, ThoseWithoutATargetShareASetBeforeServicesDo) {

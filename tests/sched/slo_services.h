@@ -56,6 +56,8 @@ class Services {
       view.latency = seen.latency;
       view.iterations = 8;  // what is rare is waited for
       view.can_share = i != may_not_share_;
+      if (i == most_of_) view.most = most_;
+      if (i == unmeasured_) view.iterations = 0, view.first = first_;
     }
     const auto shares = policy.decide(views);
     for (uint32_t i = 0; i < tenants_.size(); ++i) {
@@ -88,6 +90,8 @@ class Services {
   }
   std::vector<WorldTenant>& tenants() { return tenants_; }
   void forbid_sharing(uint32_t tenant) { may_not_share_ = tenant; }
+  void set_most(uint32_t tenant, uint32_t groups) { most_of_ = tenant, most_ = groups; }
+  void leave_unmeasured(uint32_t tenant, uint32_t first) { unmeasured_ = tenant, first_ = first; }
   void set_noise(double part) { noise_ = part; }  // of what is measured
   // Tenants that changed sets.
   int take_moves() { return std::exchange(moves_, 0); }
@@ -114,7 +118,8 @@ class Services {
 
   std::vector<WorldTenant> tenants_;
   std::vector<uint32_t> sets_;
-  uint32_t may_not_share_ = UINT32_MAX;
+  uint32_t may_not_share_ = UINT32_MAX, most_of_ = UINT32_MAX, unmeasured_ = UINT32_MAX;
+  uint32_t most_ = 0, first_ = 1;
   double noise_ = 0;
   std::mt19937_64 random_{1};
   std::uniform_real_distribution<double> off_{-1, 1};

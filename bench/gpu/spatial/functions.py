@@ -198,6 +198,8 @@ def main():
         return alone(1.0)
     if options.serve is not None:
         return serve(options.serve, options.rate, options.swing)
+    if not 0 <= options.swing < 1:
+        parser.error(f"--swing {options.swing}: allowed is 0 to below 1")
     if options.build is None or not (options.build / "bin/gpushared").exists():
         parser.error(f"BUILD is a folder with bin/gpushared in it; {options.build} is none")
     for way in options.ways.split(","):
