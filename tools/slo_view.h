@@ -13,8 +13,8 @@ namespace gpushare {
 std::string sms_text(const TenantGpuUse& use);
 bool does_share_sms(const TenantGpuUse& use);
 
-// Why its program stays on other SMs for long, "its program has contexts of its own"; empty: it does
-// not, or not yet.
+// Why its program stays on other SMs for long, "its program has contexts of its own"; empty: it
+// does not, or not yet.
 std::string obstacle_text(const TenantGpuUse& use);
 
 std::string target_text(const TenantGpuUse& use);  // "20.0ms"; "-": it has no target
