@@ -13,8 +13,6 @@ namespace {
 constexpr double kBand = 0.05;
 constexpr double kQueue = 1.1;  // latency to service time from which on there is a queue
 constexpr double kSomeLoad = 0.1, kFullLoad = 0.9;  // between, waiting says how bursty arrivals are
-constexpr double kEndless =
-    1000;  // the part of a target that a queue without end takes, on a group
 constexpr double kMostBursts = 4;
 constexpr double kLoop = 0.7;
 
