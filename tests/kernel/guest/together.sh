@@ -168,6 +168,7 @@ scene() { # FILE
   busy_client alloc=16 alloc21=8 heap=2 range=1 xfer=3 dup free idle && pids=$started
   busy_client idle alloc=5 free && pids="$pids $started"
   busy_client alloc=7 end && pids="$pids $started"
+  rm -f /tmp/alices  # of the scene before
   : >/tmp/alice && chmod 666 /tmp/alice
   su alice -c 'echo $$ >/tmp/alice; exec rm_client open busy alloc=9 idle echo=ready wait' >/tmp/alices 2>&1 &
   wait_for 10 grep -q ready /tmp/alices
