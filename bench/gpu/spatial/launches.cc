@@ -49,6 +49,7 @@ Settings read_settings(int argc, char** argv) {
 // The driver's functions, which no preloaded library stands in for.
 struct Driver {
   link_map* const library = open();
+// A declaration: nothing to put in parentheses. NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define GPUSHARE_DRIVER(name) decltype(&::name) name = find<decltype(&::name)>(#name)
   GPUSHARE_DRIVER(cuLaunchKernel);
   GPUSHARE_DRIVER(cuStreamSynchronize);
@@ -63,7 +64,8 @@ struct Driver {
   static link_map* open() {
     void* const handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
     link_map* map = nullptr;
-    if (handle == nullptr || dlinfo(handle, RTLD_DI_LINKMAP, &map) != 0) die("no libcuda.so.1");
+    if (handle == nullptr || dlinfo(handle, RTLD_DI_LINKMAP, static_cast<void*>(&map)) != 0)
+      die("no libcuda.so.1");
     return map;
   }
   template <class Function>
