@@ -8,9 +8,9 @@ first; together they keep the GPU busy for --load of the time. With --swing ever
 on average while the others have less, and they change places every SWING_S seconds.
 
 Ways: mps: NVIDIA's MPS; mps N: each with CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=N; mps H L: the heavy ones with H, the
-light ones with L; ours: gpushared with sharing = "spatial", policy = "slo". Each is warmed up for --warm-up, then
-measured for --seconds. Goodput: requests a second that were answered within their target. Needs root, python3 with
-torch, and no other user of the GPU.
+light ones with L; with "low", the heavy ones with CUDA_MPS_CLIENT_PRIORITY=1, below normal; ours: gpushared with
+sharing = "spatial", policy = "slo". Each is warmed up for --warm-up, then measured for --seconds. Goodput: requests a
+second that were answered within their target. Needs root, python3 with torch, and no other user of the GPU.
 """
 import argparse
 import json
@@ -35,7 +35,8 @@ FUNCTIONS = HEAVY + LIGHT
 SWING_S = 5
 # Of the agent, at the end.
 SEEN = ("sms_entitled", "sms_sharers", "sms_needed", "slo_state", "latency_us", "iterations_per_s")
-WAYS = ["mps", "mps 15", "mps 25", "mps 50", "mps 50 25", "mps 30 50", "mps 50 100", "mps 70 50", "ours"]
+WAYS = ["mps", "mps 15", "mps 25", "mps 50", "mps 50 25", "mps 30 50", "mps 50 100", "mps 70 50", "mps low",
+        "mps 50 100 low", "ours"]
 
 
 # --- the functions: torch is only needed here ----------------------------------------------------
@@ -117,7 +118,7 @@ def serve(which, rate, swing):
 # --- the comparison ----------------------------------------------------------------------------------
 
 def percentage(way, which):
-    parts = way.split()[1:]
+    parts = [part for part in way.split()[1:] if part != "low"]
     return parts[0 if which < len(HEAVY) else -1] if parts else None
 
 
@@ -135,6 +136,8 @@ def measure(way, build, rates, targets, options):
                 environment = os.environ | server.environment
                 if part := percentage(way, which):
                     environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = part
+                if way.endswith(" low") and which < len(HEAVY):
+                    environment["CUDA_MPS_CLIENT_PRIORITY"] = "1"
                 words = [sys.executable, __file__, "--serve", str(which), "--rate", str(rate), "--swing",
                          str(options.swing)]
                 running.append(subprocess.Popen(
