@@ -15,6 +15,7 @@ constexpr double kQueue = 1.1;  // latency to service time from which on there i
 constexpr double kSomeLoad = 0.1, kFullLoad = 0.9;  // between, waiting says how bursty arrivals are
 constexpr double kMostBursts = 4;
 constexpr double kLoop = 0.7;
+constexpr uint32_t kFewestIterations = 4;  // that make a mean
 
 double slo_seconds(const SloTenant& tenant) {
   return static_cast<double>(tenant.slo.count()) * 1e-9;
@@ -22,6 +23,10 @@ double slo_seconds(const SloTenant& tenant) {
 
 double service_of(const SloTenant& tenant) {
   return tenant.service > 0 ? tenant.service : tenant.latency;
+}
+
+bool is_measured(const SloTenant& tenant) {
+  return tenant.groups > 0 && tenant.iterations >= kFewestIterations && tenant.latency > 0;
 }
 
 // What is needed, where the response is above the target or well below it; what there is else.
@@ -49,7 +54,7 @@ std::vector<SloShare> SloPolicy::decide(std::span<const SloTenant> tenants) {
     Memory& memory = memories_.at(tenant.id);
     if (tenant.slo.count() > 0) {
       // Who works nearly all the time is a loop: it would do more if it could.
-      if (is_measured(tenant))
+      if (memory.is_fresh)
         memory.completions = memory.busy * (1 - memory.others) > kLoop ? -1 : tenant.throughput;
       memory.demand = demand_of(tenant, memory);
       memory.seconds.clear();
@@ -154,7 +159,7 @@ double SloPolicy::alone(const Memory& memory, double service) {
 
 uint32_t SloPolicy::demand_of(const SloTenant& tenant, Memory& memory) const {
   const uint32_t most = most_of(tenant);
-  if (!is_measured(tenant)) {
+  if (!memory.is_fresh) {
     const bool was_measured = memory.curve.is_known();
     return std::clamp(was_measured ? memory.demand : tenant.knee.value_or(tenant.first), 1U, most);
   }

@@ -96,7 +96,6 @@ class SloPolicy {
 
  private:
   static constexpr uint32_t kNoSet = UINT32_MAX;
-  static constexpr uint32_t kFewestIterations = 4;  // that make a mean
 
   struct Memory {
     ServiceCurve curve;
@@ -122,9 +121,6 @@ class SloPolicy {
   using Members = std::span<const SloTenant* const>;
   using Sets = std::vector<std::vector<const SloTenant*>>;
 
-  static bool is_measured(const SloTenant& tenant) {
-    return tenant.groups > 0 && tenant.iterations >= kFewestIterations && tenant.latency > 0;
-  }
   uint32_t demand_of(const SloTenant& tenant, Memory& memory) const;
   uint32_t demand_of_all(Members members) const;
   uint32_t most_of_all(Members members) const;
@@ -140,7 +136,11 @@ class SloPolicy {
   // Does nobody who is near its target, or misses it, take clearly longer than in another division?
   bool is_hardly_worse(const Sets& sets, const std::vector<uint32_t>& present,
                        const std::vector<uint32_t>& other) const;
-  void spread(const Sets& sets, uint32_t left, std::vector<uint32_t>& given) const;
+  template <class Wish>
+  std::vector<uint32_t> present_or(const Sets& sets, const std::vector<uint32_t>& least,
+                                   std::span<const uint32_t> most, uint32_t total, const Wish& wish,
+                                   std::vector<uint32_t> other) const;
+  std::vector<uint32_t> spread(const Sets& sets, std::vector<uint32_t> given) const;
   double response_of_set(Members members, uint32_t groups) const;
   bool can_share(const SloTenant& tenant) const;
   double worst_of(Members members, uint32_t groups) const;

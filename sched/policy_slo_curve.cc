@@ -12,8 +12,8 @@ constexpr double kOtherWork = 0.10;  // off by more: the work has changed, not t
 constexpr double kFollow = 0.5;      // part of a new measurement in the mean
 constexpr double kMostLoad = 0.95;
 constexpr uint32_t kOld = 5;  // observations
-constexpr double kWaves =
-    2;  // 30 blocks on 15 places run twice as long as on 30, on 14 three times
+// 30 blocks on 15 places run twice as long as on 30, on 14 three times.
+constexpr double kWaves = 2;
 
 // a + b / groups through two points, at `groups`; at least `floor`.
 double through(uint32_t g1, double s1, uint32_t g2, double s2, uint32_t groups, double floor) {

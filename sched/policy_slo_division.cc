@@ -19,8 +19,8 @@ constexpr double kClearly = 1.3, kNear = 0.7;
 // Sets of their own for all, or first those without a target share one, then the others some.
 SloPolicy::Division SloPolicy::divide(const std::vector<const SloTenant*>& served,
                                       std::vector<uint32_t> weights) {
-  const bool counts =
-      std::ranges::any_of(served, [](const SloTenant* tenant) { return is_measured(*tenant); });
+  const bool counts = std::ranges::any_of(
+      served, [&](const SloTenant* tenant) { return memories_.at(tenant->id).is_fresh; });
   const auto others = static_cast<uint32_t>(weights.size());
   uint32_t alone = 0;
   for (const SloTenant* const tenant : served) alone += memories_.at(tenant->id).demand;
@@ -48,12 +48,8 @@ SloPolicy::Division SloPolicy::divide(const std::vector<const SloTenant*>& serve
   division.given = do_share && wanted > available && sets <= available
                        ? divide_too_few(members, claims, available)
                        : divide_max_min(available, claims);
-  uint32_t left = groups_;
-  for (const uint32_t share : division.given) left -= share;
-  if (weights.empty() && do_share) {
-    spread(members, left, division.given);
-    left = groups_ - std::accumulate(division.given.begin(), division.given.end(), 0U);
-  }
+  if (weights.empty() && do_share) division.given = spread(members, std::move(division.given));
+  const uint32_t left = groups_ - std::accumulate(division.given.begin(), division.given.end(), 0U);
   division.rest = divide_in_proportion(left, weights, 1);
   return division;
 }
@@ -111,13 +107,7 @@ std::vector<uint32_t> SloPolicy::divide_too_few(const Sets& sets,
     given[i] = groups;
     left -= groups - 1;
   }
-  std::vector<uint32_t> present;
-  bool can_stay = true;
-  for (size_t i = 0; i < sets.size(); ++i) {
-    present.push_back(groups_of_all(sets[i]));
-    can_stay = can_stay && given[i] <= present[i] && present[i] <= claims[i].groups;
-  }
-  const uint32_t taken = std::accumulate(present.begin(), present.end(), 0U);
+  const std::vector<uint32_t> cured = given;
   const auto missed = [&](size_t i, uint32_t groups) {
     if (groups >= claims[i].groups) return 0.0;
     const double response = response_of_set(sets[i], groups);
@@ -127,9 +117,9 @@ std::vector<uint32_t> SloPolicy::divide_too_few(const Sets& sets,
     return groups * heads < total * claims[i].heads ? missed(i, groups) : 0;
   });
   give_one_by_one(given, left, missed);
-  if (!can_stay || taken > total) return given;
-  give_one_by_one(present, total - taken, missed);
-  return is_hardly_worse(sets, present, given) ? present : given;
+  std::vector<uint32_t> most;
+  for (const GroupClaim& claim : claims) most.push_back(claim.groups);
+  return present_or(sets, cured, most, total, missed, std::move(given));
 }
 
 // At most so many; 0: there are none, or it is not known.
@@ -143,25 +133,35 @@ uint32_t SloPolicy::fewest_without_end(Members members, uint32_t most) const {
 // What is left when services share sets, and nobody else is there, is theirs too: how long a
 // request takes beside others is known less well than alone. The next group goes to the set with
 // the member that has least to spare. They keep what they have unless that is clearly worse.
-void SloPolicy::spread(const Sets& sets, uint32_t left, std::vector<uint32_t>& given) const {
-  std::vector<uint32_t> present;
-  for (const auto& members : sets) present.push_back(groups_of_all(members));
-  const auto fill = [&](std::vector<uint32_t>& groups, uint32_t more) {
-    give_one_by_one(groups, more, [&](size_t i, uint32_t now) {
-      if (now >= most_of_all(sets[i])) return 0.0;
-      const double response = response_of_set(sets[i], now);
-      return response_of_set(sets[i], now + 1) < response ? response : 0;
-    });
+std::vector<uint32_t> SloPolicy::spread(const Sets& sets, std::vector<uint32_t> given) const {
+  std::vector<uint32_t> most;
+  for (const auto& members : sets) most.push_back(most_of_all(members));
+  const auto wish = [&](size_t i, uint32_t groups) {
+    if (groups >= most[i]) return 0.0;
+    const double response = response_of_set(sets[i], groups);
+    return response_of_set(sets[i], groups + 1) < response ? response : 0;
   };
-  const auto spare = int64_t{left} + std::accumulate(given.begin(), given.end(), int64_t{0}) -
-                     std::accumulate(present.begin(), present.end(), int64_t{0});
-  bool can_stay = spare >= 0;
-  for (size_t i = 0; i < sets.size(); ++i)
-    can_stay = can_stay && given[i] <= present[i] && present[i] <= most_of_all(sets[i]);
-  fill(given, left);
-  if (!can_stay) return;
-  fill(present, static_cast<uint32_t>(spare));
-  if (is_hardly_worse(sets, present, given)) given = present;
+  const std::vector<uint32_t> least = given;
+  give_one_by_one(given, groups_ - std::accumulate(given.begin(), given.end(), 0U), wish);
+  return present_or(sets, least, most, groups_, wish, std::move(given));
+}
+
+// What they have, and what is left of `total`, where that is within bounds and hardly worse than
+// the other division.
+template <class Wish>
+std::vector<uint32_t> SloPolicy::present_or(const Sets& sets, const std::vector<uint32_t>& least,
+                                            std::span<const uint32_t> most, uint32_t total,
+                                            const Wish& wish, std::vector<uint32_t> other) const {
+  std::vector<uint32_t> present;
+  uint32_t left = total;
+  for (size_t i = 0; i < sets.size(); ++i) {
+    const uint32_t groups = groups_of_all(sets[i]);
+    if (groups < least[i] || groups > most[i] || groups > left) return other;
+    present.push_back(groups);
+    left -= groups;
+  }
+  give_one_by_one(present, left, wish);
+  return is_hardly_worse(sets, present, other) ? present : other;
 }
 
 bool SloPolicy::is_hardly_worse(const Sets& sets, const std::vector<uint32_t>& present,

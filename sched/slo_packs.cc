@@ -197,23 +197,21 @@ Packs SloPacks::decide(std::span<const uint32_t> ids, uint32_t available, const 
     shared_.clear();
     return alone;
   }
-  if (total(packs) > available) {
-    packs = Merger(std::move(packs), needs).until(available);
-    if (total(packs) > available)
-      if (Packs better = improved(packs, needs); total(better) <= available)
-        packs = std::move(better);
-    // What was put together for other loads may be in the way.
-    if (total(packs) > available) {
-      Packs anew = improved(Merger(std::move(alone), needs).until(available), needs);
-      if (shared_.empty() || total(anew) <= available) packs = std::move(anew);
-    }
-  }
-  if (counts && --until_review_ <= 0) {
-    // They were put together on what was known then.
+  if (total(packs) > available) packs = Merger(std::move(packs), needs).until(available);
+  const bool is_review = counts && --until_review_ <= 0;
+  if (is_review) until_review_ = kReview;
+  // They were put together in pairs, and on what was known then.
+  if (const bool fits = total(packs) <= available; !fits || is_review) {
     Packs better = improved(packs, needs);
-    if (total(better) + kWorth <= total(packs)) packs = std::move(better);
-    until_review_ = kReview;
+    const bool is_worth_it = is_review && total(better) + kWorth <= total(packs);
+    if (is_worth_it || (!fits && (shared_.empty() || total(better) <= available)))
+      packs = std::move(better);
   }
+  // What was put together for other loads may be in the way.
+  if (total(packs) > available && !shared_.empty())
+    if (Packs anew = improved(Merger(std::move(alone), needs).until(available), needs);
+        total(anew) <= available)
+      packs = std::move(anew);
   force(ids, available, packs);
   keep(ids, packs);
   return packs;

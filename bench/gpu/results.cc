@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Results: programs that were capped, rotated and frozen at random compute the same as alone.
 #include <fmt/format.h>
-#include <algorithm>
 
+#include <algorithm>
 #include <random>
 
 #include "bench/gpu/report.h"

@@ -19,11 +19,13 @@ Status status_with(const TenantGpuUse& use) {
   return status;
 }
 
-std::string text_of(const TenantGpuUse& use, size_t width = 140) {
+std::string text_of(const Status& status, size_t width = 140) {
   std::string text;
-  for (const std::string& line : status_lines(status_with(use), {.width = width}))
-    text += line + "\n";
+  for (const std::string& line : status_lines(status, {.width = width})) text += line + "\n";
   return text;
+}
+std::string text_of(const TenantGpuUse& use, size_t width = 140) {
+  return text_of(status_with(use), width);
 }
 
 TenantGpuUse starved() {
@@ -88,20 +90,15 @@ TEST(SloView, UnknownIsShownAsUnknown) {
 }
 
 TEST(SloView, WithoutSuchAPolicyThereIsNoTable) {
-  EXPECT_EQ(text_of({}).find("WHY"), std::string::npos);
+  EXPECT_EQ(text_of(TenantGpuUse{}).find("WHY"), std::string::npos);
 }
 
 TEST(SloView, HowAGpuIsSharedIsSaidWhereNotAllTakeTurns) {
   Status status = status_with(starved());
-  const auto text = [&] {
-    std::string all;
-    for (const std::string& line : status_lines(status, {.width = 140})) all += line + "\n";
-    return all;
-  };
-  EXPECT_EQ(text().find("SHARING"), std::string::npos);
+  EXPECT_EQ(text_of(status).find("SHARING"), std::string::npos);
   status.snapshot.gpus[0].sharing = GpuSharing::kSlo;
-  EXPECT_NE(text().find("SHARING"), std::string::npos) << text();
-  EXPECT_NE(text().find(" slo\n"), std::string::npos) << text();
+  EXPECT_NE(text_of(status).find("SHARING"), std::string::npos) << text_of(status);
+  EXPECT_NE(text_of(status).find(" slo\n"), std::string::npos) << text_of(status);
 }
 
 // Not what passes within milliseconds.

@@ -223,7 +223,8 @@ def main():
         print(json.dumps(seen), "missed:", "; ".join(missed) or "none", flush=True)
         if options.json:
             options.json.write_text(json.dumps({
-                **origin("functions.py", options.commit), "load": options.load, "swing": options.swing, "seconds": options.seconds,
+                **origin("functions.py", options.commit), "load": options.load, "swing": options.swing,
+                "seconds": options.seconds,
                 "alone_ms": [round(one * 1e3, 3) for one in services], "rates": [round(one, 3) for one in rates],
                 "ways": results}, indent=1) + "\n")
     best, ours = best_static(results), next((one for one in results if one["way"] == "ours" and "goodput" in one), None)

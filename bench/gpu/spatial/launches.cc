@@ -6,14 +6,13 @@
 //   driver        the driver's own functions, a stream of the process's context
 //   driver green  the same, a stream of a green context of --green-sms
 //   program       as any program calls, so through the shim if there is one
-// --legacy 1: the legacy default stream, but in the green context.
+// With --legacy 1 the first and the last use the legacy default stream.
 //
 // The ways come one after the other in every turn, the first of them another one each time; a ratio
 // is the median over the turns of a way's time to the driver's in the same turn.
 #include <dlfcn.h>
 
 #include <array>
-#include <functional>
 #include <vector>
 
 #include "intercept/shim/elf_lookup.h"
@@ -43,6 +42,7 @@ Settings read_settings(int argc, char** argv) {
   if (s.turns == 0 || s.turns > 1'000'000) flags.fail("--turns must be 1 to 1000000");
   if (s.launches == 0 || s.launches > 500) flags.fail("--launches must be 1 to 500");
   if (s.waits == 0 || s.waits > 500) flags.fail("--waits must be 1 to 500");
+  if (s.legacy > 1) flags.fail("--legacy must be 0 or 1");
   return s;
 }
 
@@ -81,21 +81,13 @@ struct Driver {
     return made;
   }
   CUstream green_stream(const GpuSession& session, uint64_t sms) const {
-    CUdevResource all{}, part{}, rest{};
-    unsigned parts = 1;
-    CUdevResourceDesc description = nullptr;
-    CUgreenCtx green = nullptr;
-    CUstream made = nullptr;
-    check(cuDeviceGetDevResource(session.device(), &all, CU_DEV_RESOURCE_TYPE_SM),
-          "cuDeviceGetDevResource");
-    check(cuDevSmResourceSplitByCount(&part, &parts, &all, &rest, 0, static_cast<unsigned>(sms)),
-          "cuDevSmResourceSplitByCount");
-    check(cuDevResourceGenerateDesc(&description, &part, 1), "cuDevResourceGenerateDesc");
-    check(cuGreenCtxCreate(&green, description, session.device(), CU_GREEN_CTX_DEFAULT_STREAM),
-          "cuGreenCtxCreate");
-    check(cuGreenCtxStreamCreate(&made, green, CU_STREAM_NON_BLOCKING, 0),
-          "cuGreenCtxStreamCreate");
-    return made;
+    const GreenCalls calls{.get_resource = cuDeviceGetDevResource,
+                           .split = cuDevSmResourceSplitByCount,
+                           .describe = cuDevResourceGenerateDesc,
+                           .create = cuGreenCtxCreate,
+                           .create_stream = cuGreenCtxStreamCreate};
+    const auto description = describe_sms(session, static_cast<unsigned>(sms), calls);
+    return stream_in(green_context(session, description, calls), calls);
   }
 };
 
