@@ -13,7 +13,7 @@
 
 #define GS_ANCESTORS_MAX 16 /* between a process that acts for the agent and the agent */
 
-static struct pid *gs_agent; /* written under gs_lock */
+struct pid *gs_agent; /* written under gs_lock */
 
 static void gs_agent_set(struct pid *pid)
 {
@@ -44,11 +44,11 @@ void gs_agent_forget(void)
 }
 
 /**
- * gs_agent_includes_current() - is the caller the agent or a descendant of it?
+ * gs_agent_is_above_current() - the long answer to gs_agent_includes_current()
  *
- * Return: true when it is. A descendant whose parent died is not: nobody vouches for it.
+ * Return: see there.
  */
-bool gs_agent_includes_current(void)
+bool gs_agent_is_above_current(void)
 {
 	const struct pid *agent = READ_ONCE(gs_agent);
 	struct task_struct *task = current;

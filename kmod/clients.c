@@ -2,52 +2,31 @@
 /*
  * RM clients and the objects below them, as far as the driver's answers told. Handles come from
  * programs and may be anything; an entry only ever speaks for the file or process that made it.
- * Objects are made before the driver is asked: gs_object_new() may fail, gs_object_add() not.
+ * Records of objects are got before the driver is asked: gs_object_get() may fail, gs_object_add()
+ * not. Those no longer used are kept for the next: an allocator costs more than all else here.
  */
 #include <linux/hashtable.h>
 #include <linux/random.h>
-#include <linux/rhashtable.h>
 #include <linux/slab.h>
 
+#include "objects.h"
 #include "rm_call.h"
 #include "state.h"
 #include "stream.h"
 #include "version.h"
 
-static DEFINE_HASHTABLE(gs_clients_by_handle, 12);
-static DEFINE_HASHTABLE(gs_clients_by_file, 12);
-static struct rhashtable gs_objects;
+#define GS_SPARES_MORE 16
+
+/* In a kernel that looks for uses after free, none is kept: it would not see them. */
+#define GS_SPARES_MAX (IS_ENABLED(CONFIG_KASAN) ? 0 : 64)
+
+struct hlist_head gs_clients_by_handle[1 << GS_CLIENTS_BITS];
+static DEFINE_HASHTABLE(gs_clients_by_file, GS_CLIENTS_BITS);
+struct hlist_head gs_objects[1 << GS_OBJECTS_BITS];
+u64 gs_objects_secret; /* odd */
+struct hlist_head gs_spares;
+unsigned int gs_spares_count;
 static struct kmem_cache *gs_object_cache;
-static u64 gs_objects_secret; /* odd */
-
-/*
- * Multiplication by a secret odd number, of which the high bits are taken: a program chooses
- * handles, but not which of them meet (Dietzfelbinger et al., "A Reliable Randomized Algorithm for
- * the Closest-Pair Problem", 1997).
- */
-static __always_inline u32 gs_object_hash(const void *data, u32 bytes, u32 seed)
-{
-	const struct gs_object_key *key = data;
-
-	return (((uintptr_t)key->client + key->handle) * (gs_objects_secret + 2ULL * seed)) >> 32;
-}
-
-static __always_inline int gs_object_compare(struct rhashtable_compare_arg *arg, const void *data)
-{
-	const struct gs_object_key *key = arg->key;
-	const struct gs_object *object = data;
-
-	return object->key.client != key->client || object->key.handle != key->handle;
-}
-
-static const struct rhashtable_params gs_objects_params = {
-	.key_len = sizeof(struct gs_object_key),
-	.key_offset = offsetof(struct gs_object, key),
-	.head_offset = offsetof(struct gs_object, hash),
-	.hashfn = gs_object_hash,
-	.obj_cmpfn = gs_object_compare,
-	.automatic_shrinking = true,
-};
 
 /**
  * gs_client_new() - memory for a client that the driver will be asked for
@@ -60,22 +39,34 @@ struct gs_client *gs_client_new(void)
 }
 
 /**
- * gs_object_new() - memory for an object that the driver will be asked for
- *
- * Not accounted to the program: the driver's own for the same object is a multiple of it and is
- * not.
- *
- * Return: zeroed, with one reference, or NULL.
+ * gs_spares_refill() - get some records at once; gs_lock is let go of meanwhile
  */
-struct gs_object *gs_object_new(void)
+void gs_spares_refill(void)
 {
-	struct gs_object *object = kmem_cache_alloc(gs_object_cache, GFP_KERNEL);
+	void *more[GS_SPARES_MORE];
+	int i, count;
 
-	if (object) {
-		*object = (struct gs_object){ .refs = 1, .fd = -1 };
-		INIT_LIST_HEAD(&object->children);
+	mutex_unlock(&gs_lock);
+	count = kmem_cache_alloc_bulk(gs_object_cache, GFP_KERNEL, GS_SPARES_MORE, more);
+	mutex_lock(&gs_lock);
+	gs_spares_count += count;
+	for (i = 0; i < count; i++)
+		hlist_add_head(&((struct gs_object *)more[i])->hash, &gs_spares);
+}
+
+/**
+ * gs_object_free() - nobody refers to it any more
+ * @object: to be used again
+ */
+void gs_object_free(struct gs_object *object)
+{
+	lockdep_assert_held(&gs_lock);
+	if (gs_spares_count >= GS_SPARES_MAX) {
+		kmem_cache_free(gs_object_cache, object);
+		return;
 	}
-	return object;
+	gs_spares_count++;
+	hlist_add_head(&object->hash, &gs_spares);
 }
 
 /**
@@ -142,14 +133,12 @@ void gs_client_add(struct gs_client *client, struct gs_process *process, const s
 }
 
 /**
- * gs_client_put() - drop a reference
- * @client: freed with the last one
+ * gs_client_free() - nobody refers to it any more
+ * @client: to be freed
  */
-void gs_client_put(struct gs_client *client)
+void gs_client_free(struct gs_client *client)
 {
 	lockdep_assert_held(&gs_lock);
-	if (--client->refs)
-		return;
 	gs_process_put(client->process);
 	kfree(client);
 }
@@ -175,77 +164,35 @@ void gs_client_destroy(struct gs_client *client)
 }
 
 /**
- * gs_object_find() - an object by its handle
- * @client: it is below
- * @handle: as the caller named it
- *
- * Return: the object or NULL.
- */
-struct gs_object *gs_object_find(struct gs_client *client, u32 handle)
-{
-	struct gs_object_key key = { .client = client, .handle = handle };
-
-	lockdep_assert_held(&gs_lock);
-	return rhashtable_lookup_fast(&gs_objects, &key, gs_objects_params);
-}
-
-/**
  * gs_object_add() - remember an object that the driver made
- * @object: from gs_object_new(), with what it is filled in; the caller's reference stays
+ * @object: from gs_object_get(), with what it is filled in; the caller's reference stays
  * @client: it is below
  * @parent: object, with a reference of the caller's; NULL when it is not one that we know
  * @parent_handle: as the caller named it
  * @handle: the driver's answer
  *
- * A remembered one of the same handle is gone, or the driver could not have made this. Without a
- * place in the hash (no memory) only the end of its parent finds the object: correct, only late.
+ * A remembered one of the same handle is gone, or the driver could not have made this.
  */
 void gs_object_add(struct gs_object *object, struct gs_client *client, struct gs_object *parent,
 		   u32 parent_handle, u32 handle)
 {
-	struct gs_object *stale;
+	struct gs_object *stale = gs_object_find(client, handle);
 
-	lockdep_assert_held(&gs_lock);
-	object->refs++;
-	object->key.client = client;
-	object->key.handle = handle;
-	stale = rhashtable_lookup_get_insert_fast(&gs_objects, &object->hash, gs_objects_params);
-	if (stale && !IS_ERR(stale)) {
+	if (stale)
 		gs_object_destroy(stale);
-		stale = rhashtable_lookup_get_insert_fast(&gs_objects, &object->hash,
-							  gs_objects_params);
-	}
-	object->is_hashed = !stale;
+	object->refs++;
+	object->client = client;
+	object->handle = handle;
+	hlist_add_head(&object->hash, gs_objects_of(client, handle));
 	object->parent_handle = parent_handle;
 	object->parent = parent && !parent->is_dead ? parent : NULL;
 	list_add_tail(&object->sibling,
 		      object->parent ? &object->parent->children : &client->objects);
 }
 
-/**
- * gs_object_free() - free an object
- * @object: from gs_object_new(), that nobody else knows
- */
-void gs_object_free(struct gs_object *object)
-{
-	kmem_cache_free(gs_object_cache, object);
-}
-
-/**
- * gs_object_put() - drop a reference
- * @object: freed with the last one
- */
-void gs_object_put(struct gs_object *object)
-{
-	lockdep_assert_held(&gs_lock);
-	if (!--object->refs)
-		gs_object_free(object);
-}
-
 static void gs_object_destroy_leaf(struct gs_object *object)
 {
-	if (object->is_hashed)
-		rhashtable_remove_fast(&gs_objects, &object->hash, gs_objects_params);
+	hlist_del(&object->hash);
 	object->is_dead = true;
 	list_del(&object->sibling);
 	gs_object_drop_charge(object);
@@ -260,23 +207,20 @@ static void gs_object_destroy_leaf(struct gs_object *object)
  */
 void gs_object_destroy(struct gs_object *object)
 {
-	struct gs_object *leaf = object;
+	struct gs_object *leaf = object, *above;
+	bool is_last;
 
 	lockdep_assert_held(&gs_lock);
 	if (object->is_dead)
 		return;
-	for (;;) {
-		struct gs_object *parent;
-
+	do {
 		while (!list_empty(&leaf->children))
 			leaf = list_first_entry(&leaf->children, struct gs_object, sibling);
-		parent = leaf->parent;
-		if (leaf == object)
-			break;
+		above = leaf->parent;
+		is_last = leaf == object;
 		gs_object_destroy_leaf(leaf);
-		leaf = parent;
-	}
-	gs_object_destroy_leaf(object);
+		leaf = above;
+	} while (!is_last);
 }
 
 /**
@@ -366,7 +310,7 @@ void gs_object_event(struct gpushare_event *event, const struct gs_process *proc
 	gs_event_init(event, 0, process);
 	event->object.client = client;
 	event->object.parent = object->parent_handle;
-	event->object.object = object->key.handle;
+	event->object.object = object->handle;
 	event->object.class_id = object->class_id;
 	event->object.fd = -1;
 	if (object->class_id == RM_CLASS_DEVICE) {
@@ -378,46 +322,38 @@ void gs_object_event(struct gpushare_event *event, const struct gs_process *proc
 		event->object.fd = object->fd;
 	} else if (rm_is_channel_class(object->class_id)) {
 		event->kind = GPUSHARE_EVENT_CHANNEL_CREATED;
-	} else if (rm_is_memory_class(object->class_id)) {
+	} else if (object->is_video) {
 		event->kind = GPUSHARE_EVENT_MEMORY_ALLOCATED;
 		event->object.bytes = object->bytes;
-		event->flags = object->is_video ? GPUSHARE_EVENT_VIDEO : 0;
+		event->flags = GPUSHARE_EVENT_VIDEO;
 	}
-}
-
-/*
- * Objects are filled in when they are got, so the kernel need not zero them: a constructor says so.
- */
-static void gs_object_construct(void *object)
-{
 }
 
 /**
  * gs_clients_init() - prepare the tables
  *
- * Return: 0 or a negative errno.
+ * Return: 0 or -ENOMEM.
  */
 int gs_clients_init(void)
 {
-	int err;
-
-	gs_object_cache = kmem_cache_create("gpushare_object", sizeof(struct gs_object), 0, 0,
-					    gs_object_construct);
+	gs_object_cache =
+		kmem_cache_create("gpushare_object", sizeof(struct gs_object), 0, 0, NULL);
 	if (!gs_object_cache)
 		return -ENOMEM;
 	get_random_bytes(&gs_objects_secret, sizeof(gs_objects_secret));
 	gs_objects_secret |= 1;
-	err = rhashtable_init(&gs_objects, &gs_objects_params);
-	if (err)
-		kmem_cache_destroy(gs_object_cache);
-	return err;
+	return 0;
 }
 
 /**
- * gs_clients_exit() - free the tables; they are empty
+ * gs_clients_exit() - free the records; none is in use
  */
 void gs_clients_exit(void)
 {
-	rhashtable_destroy(&gs_objects);
+	struct gs_object *object;
+	struct hlist_node *next;
+
+	hlist_for_each_entry_safe(object, next, &gs_spares, hash)
+		kmem_cache_free(gs_object_cache, object);
 	kmem_cache_destroy(gs_object_cache);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * ftrace calls gs_divert_file() or gs_divert_copy() at the beginning of each diverted function,
+ * ftrace calls gs_divert_file() or another of the below at the beginning of each diverted function,
  * directly: no registers are saved but the arguments, nothing is looked up, so a call that is of no
  * interest costs little. On the stack are then the way on in the driver's function and the way back
  * to its caller; to have another function run instead, the first is overwritten.
@@ -22,7 +22,8 @@
 unsigned long gs_sites[GS_SITES];
 
 void gs_divert_file(void);
-void gs_divert_copy(void);
+void gs_divert_copy_in(void);
+void gs_divert_copy_out(void);
 
 /*
  * A copy of parameters comes by with every second call: while nobody has pinned any, it is told
@@ -30,32 +31,53 @@ void gs_divert_copy(void);
  * landing pad of indirect branch tracking, and no retpoline.
  */
 /* clang-format off */
+#define GS_SAVE_ARGUMENTS "	pushq	%rdi\n	pushq	%rsi\n	pushq	%rdx\n"
+#define GS_RESTORE_ARGUMENTS "	popq	%rdx\n	popq	%rsi\n	popq	%rdi\n"
 asm(".pushsection .text, \"ax\", @progbits\n"
-	".type gs_divert_copy, @function\n"
-	".globl gs_divert_copy\n"
-	"gs_divert_copy:\n"
+	".type gs_divert_copy_in, @function\n"
+	".globl gs_divert_copy_in\n"
+	"gs_divert_copy_in:\n"
 	ASM_ENDBR
 	"	cmpl	$0, gs_pins_with_params(%rip)\n"
 	"	jne	1f\n"
 	"	" ASM_RET
-	".size gs_divert_copy, . - gs_divert_copy\n"
+	"1:"	GS_SAVE_ARGUMENTS
+	"	movq	%rsi, %rdi\n"
+	"	call	gs_pin_of_params\n"
+	GS_RESTORE_ARGUMENTS
+	"	testq	%rax, %rax\n"
+	"	jnz	2f\n"
+	"	" ASM_RET
+	"2:	movq	%rax, %rcx\n"
+	"	movq	$gs_pin_copy_in, (%rsp)\n"
+	"	" ASM_RET
+	".size gs_divert_copy_in, . - gs_divert_copy_in\n"
+
+	".type gs_divert_copy_out, @function\n"
+	".globl gs_divert_copy_out\n"
+	"gs_divert_copy_out:\n"
+	ASM_ENDBR
+	"	cmpl	$0, gs_pins_with_params(%rip)\n"
+	"	jne	1f\n"
+	"	" ASM_RET
+	"1:"	GS_SAVE_ARGUMENTS
+	"	call	gs_pin_copy_out\n"
+	GS_RESTORE_ARGUMENTS
+	"	" ASM_RET
+	".size gs_divert_copy_out, . - gs_divert_copy_out\n"
 
 	".type gs_divert_file, @function\n"
 	".globl gs_divert_file\n"
 	"gs_divert_file:\n"
 	ASM_ENDBR
-	"1:	pushq	%rdi\n"
-	"	pushq	%rsi\n"
-	"	pushq	%rdx\n"
+	GS_SAVE_ARGUMENTS
 	"	movq	24(%rsp), %rcx\n"
 	"	call	gs_hook_choose\n"
-	"	popq	%rdx\n"
-	"	popq	%rsi\n"
-	"	popq	%rdi\n"
+	GS_RESTORE_ARGUMENTS
 	"	testq	%rax, %rax\n"
-	"	jnz	2f\n"
+	"	jnz	1f\n"
 	"	" ASM_RET
-	"2:	movq	%rax, (%rsp)\n"
+	"1:	movq	%rax, (%rsp)\n"
 	"	" ASM_RET
 	".size gs_divert_file, . - gs_divert_file\n"
 
@@ -68,7 +90,8 @@ asm(".pushsection .text, \"ax\", @progbits\n"
 	".size gs_divert_original, . - gs_divert_original\n"
 	".popsection\n");
 /* clang-format on */
-STACK_FRAME_NON_STANDARD(gs_divert_copy);
+STACK_FRAME_NON_STANDARD(gs_divert_copy_in);
+STACK_FRAME_NON_STANDARD(gs_divert_copy_out);
 STACK_FRAME_NON_STANDARD(gs_divert_file);
 STACK_FRAME_NON_STANDARD(gs_divert_original);
 
@@ -77,7 +100,8 @@ static struct gs_diversion {
 	void (*entry)(void);
 	enum gs_site first, last;
 } gs_diversions[] = {
-	{ .entry = gs_divert_copy, .first = GS_SITE_COPY_IN, .last = GS_SITE_COPY_OUT },
+	{ .entry = gs_divert_copy_in, .first = GS_SITE_COPY_IN, .last = GS_SITE_COPY_IN },
+	{ .entry = gs_divert_copy_out, .first = GS_SITE_COPY_OUT, .last = GS_SITE_COPY_OUT },
 	{ .entry = gs_divert_file, .first = GS_SITE_IOCTL, .last = GS_SITE_RELEASE },
 };
 
@@ -101,30 +125,39 @@ static void gs_diversion_detach(struct gs_diversion *diversion)
 	gs_ftrace_unregister_direct(&diversion->ops, (unsigned long)diversion->entry);
 }
 
+/* The first @count; the other way round than they were attached. */
+static void gs_diversions_detach(unsigned int count)
+{
+	while (count--)
+		gs_diversion_detach(&gs_diversions[count]);
+}
+
 /**
- * gs_divert_attach() - from now on gs_hook_choose() is asked at each of gs_sites[]
+ * gs_divert_attach() - from now on the functions below each of gs_sites[] are asked
  *
  * Return: 0, -EBUSY when another module diverts one of them, or another negative errno.
  */
 int gs_divert_attach(void)
 {
-	int err = gs_diversion_attach(&gs_diversions[0]);
+	unsigned int i;
+	int err;
 
-	if (err)
-		return err;
-	err = gs_diversion_attach(&gs_diversions[1]);
-	if (err)
-		gs_diversion_detach(&gs_diversions[0]);
-	return err;
+	for (i = 0; i < ARRAY_SIZE(gs_diversions); i++) {
+		err = gs_diversion_attach(&gs_diversions[i]);
+		if (err) {
+			gs_diversions_detach(i);
+			return err;
+		}
+	}
+	return 0;
 }
 
 /**
- * gs_divert_detach() - it is asked no more; those that it is being asked for may still be inside
+ * gs_divert_detach() - they are asked no more; what they are being asked may still be under way
  */
 void gs_divert_detach(void)
 {
-	gs_diversion_detach(&gs_diversions[1]);
-	gs_diversion_detach(&gs_diversions[0]);
+	gs_diversions_detach(ARRAY_SIZE(gs_diversions));
 }
 
 /**

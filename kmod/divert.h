@@ -5,6 +5,8 @@
 
 #include <linux/types.h>
 
+struct gs_call;
+
 /**
  * enum gs_site - a function of the driver
  * @GS_SITE_IOCTL: its file operation
@@ -35,10 +37,21 @@ unsigned long gs_divert_original(unsigned long a0, unsigned long a1, unsigned lo
 				 unsigned long site);
 
 /*
- * hook.c: called at the beginning of a diverted function, with its arguments and its place in
- * gs_sites[]. Must not sleep. The address of the function to be run instead, or 0 for the driver's.
+ * What is asked at the beginning of a diverted function. Must not sleep.
+ *
+ * hook.c, of a file operation, with its arguments and its place in gs_sites[]: the address of the
+ * function to be run instead, or 0 for the driver's.
  */
 unsigned long gs_hook_choose(unsigned long a0, unsigned long a1, unsigned long a2,
 			     unsigned long site);
+
+/*
+ * pin.c, of os_memcpy_from_user(to, from, bytes): the call whose parameters these are, for which
+ * gs_pin_copy_in() is run instead; NULL for none. And of os_memcpy_to_user(to, from, bytes).
+ */
+struct gs_call *gs_pin_of_params(unsigned long from);
+unsigned long gs_pin_copy_in(unsigned long to, unsigned long from, unsigned long bytes,
+			     struct gs_call *call);
+void gs_pin_copy_out(unsigned long to, unsigned long from, unsigned long bytes);
 
 #endif /* GPUSHARE_DIVERT_H */

@@ -25,33 +25,6 @@ static long gs_call_original(const struct gs_call *call)
 }
 
 /**
- * gs_call_driver() - let the driver do it, and learn what it said
- * @call: as it was made
- * @answer: out
- *
- * RM answers in our memory, and the answer is handed on to the caller here. The driver may refuse a
- * call before RM comes to it, and then leaves the status that the program has written there: so one
- * is put there that RM does not have.
- */
-void gs_call_driver(struct gs_call *call, struct gs_answer *answer)
-{
-	u32 *status = (u32 *)(call->bytes + call->rm.status_offset), before = *status;
-
-	*status = GS_STATUS_NONE;
-	gs_pin_begin(call);
-	answer->ret = gs_call_original(call);
-	gs_pin_end(call);
-	answer->status = *status;
-	answer->is_done = *status == RM_OK;
-	if (!call->is_pinned)
-		return;
-	if (*status == GS_STATUS_NONE)
-		*status = before;
-	if (gs_user_write(call->user, call->bytes, call->size))
-		answer->ret = -EFAULT;
-}
-
-/**
  * gs_call_refuse() - answer instead of the driver
  * @call: that the driver will not see
  * @status: RM status for the argument
@@ -105,25 +78,47 @@ bool gs_refusal_is_reported(struct gs_process *process, u64 *repeats)
 	return true;
 }
 
-/* Bytes of the argument behind what the caller gave are zero, as far as they are parsed. */
-static int gs_call_copy(struct gs_call *call)
+/* For the sizes of memory's calls the compiler makes code without a loop. */
+static int gs_call_read(struct gs_call *call)
 {
-	if (call->size < RM_ARG_BYTES)
-		memset(call->bytes + call->size, 0, RM_ARG_BYTES - call->size);
-	if (gs_user_read(call->bytes, call->user, call->size))
+	switch (call->size) {
+	case sizeof(struct rm_nvos64):
+		return gs_user_read(call->bytes, call->user, sizeof(struct rm_nvos64));
+	case sizeof(struct rm_nvos00):
+		return gs_user_read(call->bytes, call->user, sizeof(struct rm_nvos00));
+	default:
+		return gs_user_read(call->bytes, call->user, call->size);
+	}
+}
+
+static int gs_call_read_memory_params(struct gs_call *call)
+{
+	const struct rm_memory_params __user *user = u64_to_user_ptr(call->rm.p_params);
+
+	if (!user_read_access_begin(user, sizeof(*user)))
 		return -EFAULT;
-	rm_call_parse(call->nr, call->size, call->bytes, &call->rm);
+	unsafe_get_user(call->params.value, &user->size, fault);
+	unsafe_get_user(call->params.attr, &user->attr, fault);
+	user_read_access_end();
 	return 0;
+
+fault:
+	user_read_access_end();
+	return -EFAULT;
 }
 
 static int gs_call_copy_params(struct gs_call *call)
 {
-	call->params_bytes = rm_params_wanted(&call->rm);
-	if (call->params_bytes < sizeof(call->params))
-		memset(&call->params, 0, sizeof(call->params));
-	if (!call->params_bytes)
+	const u8 __user *user = u64_to_user_ptr(call->rm.p_params);
+	struct rm_params_place wanted = rm_params_wanted(&call->rm);
+
+	call->wanted = wanted;
+	call->params = (struct rm_params){ 0 };
+	if (wanted.has_attr)
+		return gs_call_read_memory_params(call);
+	if (!wanted.value_bytes)
 		return 0;
-	return gs_user_read(&call->params, u64_to_user_ptr(call->rm.p_params), call->params_bytes);
+	return gs_user_read(&call->params.value, user + wanted.value_at, wanted.value_bytes);
 }
 
 static long gs_filter_call(struct gs_call *call)
@@ -146,11 +141,11 @@ static long gs_filter_call(struct gs_call *call)
 	}
 }
 
-static bool gs_call_is_of_interest(const struct gs_call *call)
+static bool gs_call_is_of_interest(const struct gs_call *call, enum rm_call_kind kind)
 {
 	u32 offset;
 
-	switch (gs_interest_in(call->nr, call->size, &offset)) {
+	switch (gs_interest_in_kind(kind, call->nr, &offset)) {
 	case GS_INTEREST_NONE:
 		return false;
 	case GS_INTEREST_BY_WORD:
@@ -160,20 +155,39 @@ static bool gs_call_is_of_interest(const struct gs_call *call)
 	}
 }
 
-static long gs_filter_looked_at(struct gs_call *call)
+static long gs_filter_inner(struct gs_call *call)
 {
-	if (gs_call_copy(call))
-		return -EFAULT;
-	if (!gs_call_is_of_interest(call) || gs_agent_includes_current())
+	enum rm_call_kind kind = rm_call_kind(call->nr, call->size);
+
+	if (kind == RM_CALL_OTHER)
 		return gs_call_original(call);
+	if (gs_call_read(call))
+		return -EFAULT;
+	if (!gs_call_is_of_interest(call, kind) || gs_agent_includes_current())
+		return gs_call_original(call);
+	rm_call_parse(call->nr, call->size, call->bytes, &call->rm);
 	if (gs_call_copy_params(call))
 		return -EFAULT;
+	call->process = NULL;
 	call->client = NULL;
 	call->source = NULL;
 	call->adopted = NULL;
 	call->object = NULL;
 	call->parent = NULL;
 	return gs_filter_call(call);
+}
+
+/* The command inside. */
+static noinline int gs_call_unwrap(struct gs_call *call)
+{
+	struct rm_xfer xfer;
+
+	if (copy_from_user(&xfer, (const void __user *)call->arg, sizeof(xfer)))
+		return -EFAULT;
+	call->nr = xfer.cmd;
+	call->size = xfer.size;
+	call->user = u64_to_user_ptr(xfer.ptr);
+	return 0;
 }
 
 /**
@@ -188,20 +202,16 @@ static long gs_filter_looked_at(struct gs_call *call)
  */
 long gs_filter_ioctl(struct file *file, unsigned int cmd, unsigned long arg, unsigned long driver)
 {
-	struct rm_xfer xfer = { .cmd = _IOC_NR(cmd), .size = _IOC_SIZE(cmd), .ptr = arg };
 	struct gs_call call gs_uninitialized;
 
-	if (xfer.cmd == RM_ESC_XFER && xfer.size == sizeof(xfer) &&
-	    copy_from_user(&xfer, (const void __user *)arg, sizeof(xfer)))
-		return -EFAULT;
 	call.file = file;
 	call.cmd = cmd;
 	call.arg = arg;
 	call.driver = driver;
-	call.nr = xfer.cmd;
-	call.size = xfer.size;
-	call.user = u64_to_user_ptr(xfer.ptr);
-	if (rm_call_kind(xfer.cmd, xfer.size) == RM_CALL_OTHER)
-		return gs_call_original(&call);
-	return gs_filter_looked_at(&call);
+	call.nr = _IOC_NR(cmd);
+	call.size = _IOC_SIZE(cmd);
+	call.user = (u8 __user *)arg;
+	if (call.nr == RM_ESC_XFER && call.size == sizeof(struct rm_xfer) && gs_call_unwrap(&call))
+		return -EFAULT;
+	return gs_filter_inner(&call);
 }

@@ -24,8 +24,8 @@
  * @user: its argument
  * @rm: what it asks for
  * @bytes: the copy that @rm was read from; the driver's answer in the end
- * @params_bytes: how much of @params is pinned
- * @params: the part of its parameters that is of interest; zero behind what the caller gave
+ * @wanted: what of its parameters is of interest, and pinned
+ * @params: that; RM's answer in the end
  * @process: the caller, with a reference
  * @client: whose order is held, with a reference; NULL when it is not known
  * @source: DUP: the same for the client of what is duplicated, unless it is @client
@@ -47,13 +47,8 @@ struct gs_call {
 	u8 __user *user;
 	struct rm_call rm;
 	u8 bytes[RM_ARG_MAX] __aligned(8);
-	u32 params_bytes;
-	union {
-		u64 value;
-		struct rm_device_params device;
-		struct rm_group_params group;
-		struct rm_memory_params memory;
-	} params;
+	struct rm_params_place wanted;
+	struct rm_params params;
 	struct gs_process *process;
 	struct gs_client *client;
 	struct gs_client *source;
@@ -82,10 +77,12 @@ struct gs_answer {
 
 /* filter.c */
 long gs_filter_ioctl(struct file *file, unsigned int cmd, unsigned long arg, unsigned long driver);
-void gs_call_driver(struct gs_call *call, struct gs_answer *answer);
 long gs_call_refuse(const struct gs_call *call, u32 status);
 s32 gs_call_fd(const struct gs_call *call);
 bool gs_refusal_is_reported(struct gs_process *process, u64 *repeats);
+
+/* pin.c */
+void gs_call_driver(struct gs_call *call, struct gs_answer *answer);
 
 /* filter_order.c: before, and after what is done about a call; gs_lock is held between */
 int gs_call_enter(struct gs_call *call);

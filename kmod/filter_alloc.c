@@ -5,6 +5,7 @@
 #include <linux/slab.h>
 
 #include "filter.h"
+#include "objects.h"
 #include "stream.h"
 #include "version.h"
 
@@ -74,7 +75,7 @@ static u64 gs_memory_bytes(const struct gs_call *call)
 		return call->rm.bytes;
 	if (call->rm.is_opaque)
 		return ~0ULL;
-	return rm_memory_round(call->params.memory.size, call->params.memory.attr);
+	return rm_memory_round(call->params.value, call->params.attr);
 }
 
 /* What the driver gave; 0 when it did not say. */
@@ -82,7 +83,7 @@ static u64 gs_memory_answered(const struct gs_call *call)
 {
 	if (call->rm.has_inline_size)
 		return rm_answered_bytes(call->nr, call->bytes);
-	return call->is_params_answer ? call->params.memory.size : 0;
+	return call->is_params_answer ? call->params.value : 0;
 }
 
 /*
@@ -92,7 +93,7 @@ static u64 gs_memory_answered(const struct gs_call *call)
 static u32 gs_call_instance(const struct gs_call *call)
 {
 	if (call->rm.class_id == RM_CLASS_DEVICE)
-		return min_t(u32, call->params.device.device_id, GPUSHARE_MAX_GPUS - 1);
+		return min_t(u32, call->params.value, GPUSHARE_MAX_GPUS - 1);
 	return call->parent ? call->parent->instance : 0;
 }
 
@@ -116,12 +117,22 @@ static bool gs_call_remember(struct gs_call *call)
 	return true;
 }
 
+static noinline void gs_object_made_event(struct gs_call *call)
+{
+	struct gpushare_event event gs_uninitialized;
+
+	gs_object_event(&event, call->process, call->rm.client, call->object);
+	if (!event.kind)
+		return;
+	gs_process_open(call->process);
+	gs_event_send(&event);
+}
+
 static void gs_object_made(struct gs_call *call)
 {
 	struct gs_object *object = call->object;
-	struct gpushare_event event gs_uninitialized;
 
-	if (rm_is_memory_class(object->class_id))
+	if (object->is_video)
 		object->bytes = gs_memory_answered(call);
 	if (object->charge)
 		gs_charge_correct(object->charge, object->bytes);
@@ -129,11 +140,8 @@ static void gs_object_made(struct gs_call *call)
 		gs_object_drop_charge(object);
 		return;
 	}
-	gs_object_event(&event, call->process, call->rm.client, object);
-	if (!event.kind)
-		return;
-	gs_process_open(call->process);
-	gs_event_send(&event);
+	if (!call->process->is_opened || gs_stream_is_open())
+		gs_object_made_event(call);
 }
 
 /* Charges video memory before the driver is asked for it. False: it is more than there may be. */
@@ -166,24 +174,22 @@ static long gs_call_not_entered(const struct gs_call *call, int err)
  */
 long gs_filter_alloc(struct gs_call *call)
 {
-	struct gs_object *object = gs_object_new();
+	s32 fd = call->rm.class_id == RM_CLASS_GROUP ? gs_call_fd(call) : -1;
 	struct gs_answer answer gs_uninitialized;
+	struct gs_object *object;
 	bool is_charged;
 	int err;
 
-	if (!object)
-		return gs_call_refuse(call, RM_ERR_NO_MEMORY);
-	call->object = object;
-	object->class_id = call->rm.class_id;
-	object->is_video = call->rm.is_video;
-	if (call->rm.class_id == RM_CLASS_GROUP) {
-		object->engine_type = call->params.group.engine_type;
-		object->fd = gs_call_fd(call);
-	}
 	err = gs_call_enter_in_order(call);
 	if (err)
 		return gs_call_not_entered(call, err);
+	object = call->object;
+	object->class_id = call->rm.class_id;
+	object->is_video = call->rm.is_video;
 	object->instance = gs_call_instance(call);
+	object->fd = fd;
+	if (call->rm.class_id == RM_CLASS_GROUP)
+		object->engine_type = call->params.value;
 	is_charged = gs_call_charge(call);
 	if (!is_charged) {
 		gs_call_leave(call);
@@ -240,9 +246,6 @@ long gs_filter_dup(struct gs_call *call)
 	bool is_of_interest;
 	int err;
 
-	call->object = gs_object_new();
-	if (!call->object)
-		return gs_call_refuse(call, RM_ERR_NO_MEMORY);
 	err = gs_call_enter_in_order(call);
 	if (err)
 		return gs_call_not_entered(call, err);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Scheduling controls: refused, or let through once; see refusals.h. */
 #include "filter.h"
+#include "objects.h"
 #include "refusals.h"
 #include "stream.h"
 #include "version.h"

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Objects that are freed: only when the driver has said so is their memory given back. */
 #include "filter.h"
+#include "objects.h"
 #include "stream.h"
 #include "version.h"
 
-static void gs_freed_event(const struct gs_call *call)
+static noinline void gs_freed_event(const struct gs_call *call)
 {
 	struct gpushare_event event gs_uninitialized;
 
@@ -44,7 +45,7 @@ long gs_filter_free(struct gs_call *call)
 				gs_object_destroy(object);
 		}
 	}
-	if (answer.is_done)
+	if (answer.is_done && (!call->process->is_opened || gs_stream_is_open()))
 		gs_freed_event(call);
 	gs_call_leave(call);
 	return answer.ret;

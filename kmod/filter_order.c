@@ -7,6 +7,7 @@
 #include <linux/slab.h>
 
 #include "filter.h"
+#include "objects.h"
 
 /* The client that a handle means, with a reference. */
 static struct gs_client *gs_call_client(const struct gs_call *call, u32 handle)
@@ -18,19 +19,42 @@ static struct gs_client *gs_call_client(const struct gs_call *call, u32 handle)
 	return client;
 }
 
-static void gs_call_put(struct gs_call *call)
+/*
+ * The same for the one that is called on: only the file or the process that made it may do so, the
+ * driver refuses all others. They are not waited for: who named another's client and kept the
+ * driver from reading on would keep the other one waiting.
+ */
+static struct gs_client *gs_call_own_client(const struct gs_call *call)
+{
+	struct gs_client *client = gs_client_find(call->rm.client, call->file, call->process);
+
+	if (!client || (client->file != call->file && client->process != call->process))
+		return NULL;
+	client->refs++;
+	return client;
+}
+
+/* What few calls have. */
+static noinline void gs_call_put_more(struct gs_call *call)
+{
+	if (call->source)
+		gs_client_put(call->source);
+	kfree(call->adopted);
+}
+
+static __always_inline void gs_call_put(struct gs_call *call)
 {
 	lockdep_assert_held(&gs_lock);
 	if (call->client)
 		gs_client_put(call->client);
-	if (call->source)
-		gs_client_put(call->source);
 	if (call->object)
 		gs_object_put(call->object);
 	if (call->parent)
 		gs_object_put(call->parent);
-	kfree(call->adopted);
-	gs_process_put(call->process);
+	if (call->source || call->adopted)
+		gs_call_put_more(call);
+	if (call->process)
+		gs_process_put(call->process);
 }
 
 /**
@@ -52,14 +76,15 @@ int gs_call_enter(struct gs_call *call)
 /* The clients that a call is about. For one that is not known memory is got, without gs_lock. */
 static int gs_call_find_clients(struct gs_call *call)
 {
-	call->client = gs_call_client(call, call->rm.client);
-	if (!call->client && call->object) {
+	if (!call->client)
+		call->client = gs_call_own_client(call);
+	if (!call->client && call->object && !call->adopted) {
 		mutex_unlock(&gs_lock);
 		call->adopted = gs_client_new();
 		mutex_lock(&gs_lock);
 		if (!call->adopted)
 			return -ENOMEM;
-		call->client = gs_call_client(call, call->rm.client);
+		call->client = gs_call_own_client(call);
 	}
 	if (call->rm.kind == RM_CALL_DUP && call->rm.source_client != call->rm.client)
 		call->source = gs_call_client(call, call->rm.source_client);
@@ -94,32 +119,98 @@ static bool gs_order_try(struct gs_call *call)
 	return false;
 }
 
-/**
- * gs_call_enter_in_order() - begin with a call when it is its turn
- * @call: of kind ALLOC or DUP, with its object, or FREE
- *
- * Return: 0 with gs_lock held, -ENOMEM, or -EINTR when the caller was killed meanwhile. After an
- * error there is no object any more.
+/*
+ * The caller and its client, when that was made on this file and by this process, as nearly always:
+ * one look in one table.
  */
-int gs_call_enter_in_order(struct gs_call *call)
+static bool gs_call_find_own(struct gs_call *call)
 {
-	int err = gs_call_enter(call);
+	struct gs_client *client = gs_client_on(call->rm.client, call->file);
 
-	if (err) {
-		if (call->object)
-			gs_object_free(call->object);
-		return err;
+	if (!client || !gs_process_is_current(client->process))
+		return false;
+	client->refs++;
+	client->process->refs++;
+	call->client = client;
+	call->process = client->process;
+	return true;
+}
+
+/* Process, clients, and a record for what is to be made. */
+static int gs_call_find(struct gs_call *call)
+{
+	bool is_own;
+
+	if (call->rm.kind != RM_CALL_FREE) {
+		call->object = gs_object_get();
+		if (!call->object)
+			return -ENOMEM;
 	}
-	err = gs_call_find_clients(call);
-	if (err)
-		goto put;
-	if (!gs_order_try(call)) {
+	is_own = gs_call_find_own(call);
+	if (is_own && call->rm.kind != RM_CALL_DUP)
+		return 0;
+	if (!is_own)
+		call->process = gs_process_of_current();
+	if (!call->process)
+		return -ENOMEM;
+	return gs_call_find_clients(call);
+}
+
+static void gs_order_end(struct gs_call *call)
+{
+	if (call->client)
+		mutex_unlock(&call->client->order);
+	if (call->source)
+		mutex_unlock(&call->source->order);
+}
+
+/*
+ * Waits for its turn; gs_lock is let go of meanwhile. A client that was freed before it was our
+ * turn means nothing any more, but its handle may: another client may have it by now.
+ */
+static noinline int gs_call_wait(struct gs_call *call)
+{
+	int err;
+
+	do {
 		mutex_unlock(&gs_lock);
 		err = gs_order_wait(call);
 		mutex_lock(&gs_lock);
 		if (err)
-			goto put;
-	}
+			return err;
+		if (!(call->client && call->client->is_dead) &&
+		    !(call->source && call->source->is_dead))
+			return 0;
+		gs_order_end(call);
+		if (call->client)
+			gs_client_put(call->client);
+		if (call->source)
+			gs_client_put(call->source);
+		call->client = NULL;
+		call->source = NULL;
+		err = gs_call_find_clients(call);
+		if (err)
+			return err;
+	} while (!gs_order_try(call));
+	return 0;
+}
+
+/**
+ * gs_call_enter_in_order() - begin with a call when it is its turn
+ * @call: of kind ALLOC, DUP or FREE
+ *
+ * Return: 0 with gs_lock held, -ENOMEM, or -EINTR when the caller was killed meanwhile.
+ */
+int gs_call_enter_in_order(struct gs_call *call)
+{
+	int err;
+
+	mutex_lock(&gs_lock);
+	err = gs_call_find(call);
+	if (!err && !gs_order_try(call))
+		err = gs_call_wait(call);
+	if (err)
+		goto put;
 	if (call->object && call->client)
 		call->parent = gs_object_find(call->client, call->rm.parent);
 	if (call->parent)
@@ -138,10 +229,7 @@ put:
  */
 void gs_call_leave(struct gs_call *call)
 {
-	if (call->client)
-		mutex_unlock(&call->client->order);
-	if (call->source)
-		mutex_unlock(&call->source->order);
+	gs_order_end(call);
 	gs_call_put(call);
 	mutex_unlock(&gs_lock);
 }

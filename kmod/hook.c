@@ -23,6 +23,7 @@
 #include "interest.h"
 #include "pin.h"
 #include "sysfs.h"
+#include "version.h"
 
 #define GS_DRIVER "nvidia"
 
@@ -51,7 +52,7 @@ static long gs_hook_ioctl(struct file *file, unsigned int cmd, unsigned long arg
 {
 	long ret = gs_filter_ioctl(file, cmd, arg, gs_sites[GS_SITE_IOCTL]);
 
-	module_put(THIS_MODULE);
+	gs_module_put();
 	return ret;
 }
 
@@ -59,7 +60,7 @@ static long gs_hook_compat(struct file *file, unsigned int cmd, unsigned long ar
 {
 	long ret = gs_filter_ioctl(file, cmd, arg, gs_sites[GS_SITE_COMPAT]);
 
-	module_put(THIS_MODULE);
+	gs_module_put();
 	return ret;
 }
 
@@ -70,17 +71,24 @@ static int gs_hook_release(struct inode *inode, struct file *file)
 				     gs_sites[GS_SITE_RELEASE]);
 
 	gs_clients_file_closed(file);
-	module_put(THIS_MODULE);
+	gs_module_put();
 	return ret;
 }
 
 /* A word of user memory, unless it is not there without waiting for it. */
 static __always_inline bool gs_peek(unsigned long address, u32 *word)
 {
-	bool is_there;
+	const u32 __user *user = (const u32 __user *)address;
+	bool is_there = false;
 
 	pagefault_disable();
-	is_there = !get_user(*word, (const u32 __user *)address);
+	if (!user_read_access_begin(user, sizeof(*user)))
+		goto enable;
+	unsafe_get_user(*word, user, end);
+	is_there = true;
+end:
+	user_read_access_end();
+enable:
 	pagefault_enable();
 	return is_there;
 }
@@ -103,9 +111,9 @@ static __always_inline bool gs_hook_wants(unsigned int cmd, unsigned long arg)
 	}
 }
 
-static noinline unsigned long gs_hook_with_reference(unsigned long site)
+static __always_inline unsigned long gs_hook_with_reference(unsigned long site)
 {
-	if (!try_module_get(THIS_MODULE))
+	if (!gs_module_try_get())
 		return 0;
 	if (site == gs_sites[GS_SITE_IOCTL])
 		return (unsigned long)gs_hook_ioctl;
@@ -114,18 +122,11 @@ static noinline unsigned long gs_hook_with_reference(unsigned long site)
 	return (unsigned long)gs_hook_release;
 }
 
-/* Who copies parameters for a call of ours is inside, and holds the reference already. */
 notrace unsigned long gs_hook_choose(unsigned long a0, unsigned long a1, unsigned long a2,
 				     unsigned long site)
 {
 	if (site == gs_sites[GS_SITE_IOCTL] || site == gs_sites[GS_SITE_COMPAT])
 		return gs_hook_wants(a1, a2) ? gs_hook_with_reference(site) : 0;
-	if (site == gs_sites[GS_SITE_COPY_IN])
-		return gs_pin_wants_copy_in(a1) ? (unsigned long)gs_pin_copy_in : 0;
-	if (site == gs_sites[GS_SITE_COPY_OUT]) {
-		gs_pin_copy_out(a0, a1, a2);
-		return 0;
-	}
 	return gs_hook_with_reference(site);
 }
 

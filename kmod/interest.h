@@ -18,16 +18,17 @@ enum gs_interest {
 };
 
 /**
- * gs_interest_in() - is a command of interest?
+ * gs_interest_in_kind() - is a command of interest?
+ * @kind: of it
  * @nr: number of the ioctl, or of the command inside an XFER
- * @size: of its argument
  * @offset: out: of the word of the argument that tells, when it takes one
  *
  * Return: whether, as far as these tell.
  */
-static __always_inline enum gs_interest gs_interest_in(__u32 nr, __u32 size, __u32 *offset)
+static __always_inline enum gs_interest gs_interest_in_kind(enum rm_call_kind kind, __u32 nr,
+							    __u32 *offset)
 {
-	switch (rm_call_kind(nr, size)) {
+	switch (kind) {
 	case RM_CALL_OTHER:
 		return GS_INTEREST_NONE;
 	case RM_CALL_CONTROL:
@@ -41,6 +42,19 @@ static __always_inline enum gs_interest gs_interest_in(__u32 nr, __u32 size, __u
 	default:
 		return GS_INTEREST_SURE;
 	}
+}
+
+/**
+ * gs_interest_in() - the same by number and size
+ * @nr: see there
+ * @size: of its argument
+ * @offset: see there
+ *
+ * Return: see there.
+ */
+static __always_inline enum gs_interest gs_interest_in(__u32 nr, __u32 size, __u32 *offset)
+{
+	return gs_interest_in_kind(rm_call_kind(nr, size), nr, offset);
 }
 
 /**

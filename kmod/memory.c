@@ -52,7 +52,7 @@ int gs_charge_try(struct gs_process *process, struct gs_object *object, u64 byte
 void gs_charge_correct(struct gs_charge *charge, u64 bytes)
 {
 	lockdep_assert_held(&gs_lock);
-	if (!bytes || bytes == ~0ULL)
+	if (!bytes || bytes == ~0ULL || bytes == charge->bytes)
 		return;
 	gs_memory_add(charge->process, charge->instance, bytes - charge->bytes);
 	charge->bytes = bytes;

@@ -10,10 +10,12 @@
  * function is diverted, and what the filter has read of them (call->params) is put over the copy;
  * RM's answer is taken when it goes back by os_memcpy_to_user().
  *
- * Calls in progress are found by their task. The probe runs with preemption off, and before the
- * kernel has optimized it like an NMI: so the lock is a bit in the bucket, which is never held
- * there.
+ * Calls in progress are found by their task: a slot holds one of them, which nobody but its task
+ * looks at, and a list those for whom the slot was taken. The probe runs with preemption off, and
+ * before the kernel has optimized it like an NMI: so the list's lock is a bit in its head, which is
+ * never held there.
  */
+#include <linux/atomic.h>
 #include <linux/hash.h>
 #include <linux/jiffies.h>
 #include <linux/kprobes.h>
@@ -25,6 +27,7 @@
 #include "filter.h"
 #include "interest.h"
 #include "pin.h"
+#include "user.h"
 
 #define GS_PIN_BITS 8
 #define GS_NO_COMMAND 0xFFFFFFFFu /* RM answers that it does not know it */
@@ -32,97 +35,162 @@
 
 atomic_t gs_pins_with_params = ATOMIC_INIT(0);
 
-static struct hlist_bl_head gs_pins[1 << GS_PIN_BITS];
+/*
+ * @task: owns the slot; NULL when it is free
+ * @call: of @task, which alone reads and writes it
+ * @others: of tasks that came while the slot was taken
+ */
+static struct gs_pin_slot {
+	struct task_struct *task;
+	struct gs_call *call;
+	struct hlist_bl_head others;
+} gs_pins[1 << GS_PIN_BITS];
 static bool gs_pin_is_barring;
 static unsigned long gs_barring_since;
 
-static struct hlist_bl_head *gs_pin_bucket(void)
+static __always_inline struct gs_pin_slot *gs_pin_slot(void)
 {
 	return &gs_pins[hash_ptr(current, GS_PIN_BITS)];
 }
 
-/**
- * gs_pin_begin() - the driver is about to be called
- * @call: of the current task; stays in place until gs_pin_end()
- */
-void gs_pin_begin(struct gs_call *call)
+static noinline void gs_pin_add_to_others(struct gs_pin_slot *slot, struct gs_call *call)
 {
-	struct hlist_bl_head *bucket = gs_pin_bucket();
+	hlist_bl_lock(&slot->others);
+	hlist_bl_add_head(&call->pin, &slot->others);
+	hlist_bl_unlock(&slot->others);
+}
+
+static noinline void gs_pin_remove_from_others(struct gs_pin_slot *slot, struct gs_call *call)
+{
+	hlist_bl_lock(&slot->others);
+	__hlist_bl_del(&call->pin);
+	hlist_bl_unlock(&slot->others);
+}
+
+static noinline struct gs_call *gs_pin_among_others(struct gs_pin_slot *slot)
+{
+	struct gs_call *call, *found = NULL;
+	struct hlist_bl_node *node;
+
+	hlist_bl_lock(&slot->others);
+	hlist_bl_for_each_entry(call, node, &slot->others, pin) {
+		if (call->task == current)
+			found = call;
+	}
+	hlist_bl_unlock(&slot->others);
+	return found;
+}
+
+/* The driver is about to be called; @call stays in place until gs_pin_end(). */
+static __always_inline void gs_pin_begin(struct gs_call *call)
+{
+	struct gs_pin_slot *slot = gs_pin_slot();
 
 	call->task = current;
 	call->is_pinned = false;
 	call->is_params_answer = false;
-	if (call->params_bytes)
+	if (call->wanted.value_bytes)
 		atomic_inc(&gs_pins_with_params);
-	hlist_bl_lock(bucket);
-	hlist_bl_add_head(&call->pin, bucket);
-	hlist_bl_unlock(bucket);
+	if (cmpxchg(&slot->task, NULL, current))
+		gs_pin_add_to_others(slot, call);
+	else
+		slot->call = call;
 }
 
-/**
- * gs_pin_end() - the driver has returned
- * @call: from gs_pin_begin()
- */
-void gs_pin_end(struct gs_call *call)
+static __always_inline void gs_pin_end(struct gs_call *call)
 {
-	struct hlist_bl_head *bucket = gs_pin_bucket();
+	struct gs_pin_slot *slot = gs_pin_slot();
 
-	hlist_bl_lock(bucket);
-	__hlist_bl_del(&call->pin);
-	hlist_bl_unlock(bucket);
-	if (call->params_bytes)
+	if (READ_ONCE(slot->task) == current)
+		smp_store_release(&slot->task, NULL); /* pairs with the next owner's cmpxchg() */
+	else
+		gs_pin_remove_from_others(slot, call);
+	if (call->wanted.value_bytes)
 		atomic_dec(&gs_pins_with_params);
 }
 
-/* The call of the current task. It stays: only the task itself ends it. */
-static struct gs_call *gs_pin_of_current(void)
+/* For the sizes of memory's calls the compiler makes code without a loop. */
+static int gs_call_write(const struct gs_call *call)
 {
-	struct hlist_bl_head *bucket = gs_pin_bucket();
-	struct gs_call *call, *found = NULL;
-	struct hlist_bl_node *node;
-
-	hlist_bl_lock(bucket);
-	hlist_bl_for_each_entry(call, node, bucket, pin) {
-		if (call->task == current)
-			found = call;
+	switch (call->size) {
+	case sizeof(struct rm_nvos64):
+		return gs_user_write(call->user, call->bytes, sizeof(struct rm_nvos64));
+	case sizeof(struct rm_nvos00):
+		return gs_user_write(call->user, call->bytes, sizeof(struct rm_nvos00));
+	default:
+		return gs_user_write(call->user, call->bytes, call->size);
 	}
-	hlist_bl_unlock(bucket);
-	return found;
-}
-
-static struct gs_call *gs_pin_with_params_at(unsigned long address)
-{
-	struct gs_call *call = gs_pin_of_current();
-
-	return call && call->params_bytes && call->rm.p_params == address ? call : NULL;
 }
 
 /**
- * gs_pin_wants_copy_in() - are these parameters pinned?
- * @from: where the current task's call is about to read some
+ * gs_call_driver() - let the driver do it, and learn what it said
+ * @call: as it was made
+ * @answer: out
  *
- * Return: true when gs_pin_copy_in() is to do it.
+ * RM answers in our memory, and the answer is handed on to the caller here. The driver may refuse a
+ * call before RM comes to it, and then leaves the status that the program has written there: so one
+ * is put there that RM does not have.
  */
-bool gs_pin_wants_copy_in(unsigned long from)
+void gs_call_driver(struct gs_call *call, struct gs_answer *answer)
 {
-	return gs_pin_with_params_at(from);
+	u32 *status = (u32 *)(call->bytes + call->rm.status_offset), before = *status;
+
+	*status = GS_STATUS_NONE;
+	gs_pin_begin(call);
+	answer->ret =
+		gs_divert_original((unsigned long)call->file, call->cmd, call->arg, call->driver);
+	gs_pin_end(call);
+	answer->status = *status;
+	answer->is_done = *status == RM_OK;
+	if (!call->is_pinned)
+		return;
+	if (*status == GS_STATUS_NONE)
+		*status = before;
+	if (gs_call_write(call))
+		answer->ret = -EFAULT;
+}
+
+/* The call of the current task. It stays: only the task itself ends it. */
+static __always_inline struct gs_call *gs_pin_of_current(void)
+{
+	struct gs_pin_slot *slot = gs_pin_slot();
+
+	if (READ_ONCE(slot->task) == current)
+		return slot->call;
+	return hlist_bl_empty(&slot->others) ? NULL : gs_pin_among_others(slot);
+}
+
+/**
+ * gs_pin_of_params() - the call of the current task, if these are its pinned parameters
+ * @address: of parameters that are being copied
+ *
+ * Whoever copies some for a call of ours holds a reference on this module.
+ *
+ * Return: the call or NULL.
+ */
+notrace struct gs_call *gs_pin_of_params(unsigned long address)
+{
+	struct gs_call *call = gs_pin_of_current();
+
+	return call && call->wanted.value_bytes && call->rm.p_params == address ? call : NULL;
 }
 
 /**
  * gs_pin_copy_in() - stands for os_memcpy_from_user()
- * @to: RM's copy
+ * @to: RM's copy, which the driver makes
  * @from: of pinned parameters
  * @bytes: of the whole
+ * @call: whose they are; what was read of them is put over the copy
  *
  * Return: what the driver's own returns.
  */
-unsigned long gs_pin_copy_in(unsigned long to, unsigned long from, unsigned long bytes)
+unsigned long gs_pin_copy_in(unsigned long to, unsigned long from, unsigned long bytes,
+			     struct gs_call *call)
 {
 	unsigned long status = gs_divert_original(to, from, bytes, gs_sites[GS_SITE_COPY_IN]);
-	const struct gs_call *call = gs_pin_with_params_at(from);
 
 	if ((u32)status == RM_OK)
-		memcpy((void *)to, &call->params, min_t(u32, bytes, call->params_bytes));
+		rm_params_put((void *)to, bytes, &call->wanted, &call->params);
 	return status;
 }
 
@@ -132,13 +200,13 @@ unsigned long gs_pin_copy_in(unsigned long to, unsigned long from, unsigned long
  * @from: RM's copy
  * @bytes: of the whole
  */
-void gs_pin_copy_out(unsigned long to, unsigned long from, unsigned long bytes)
+notrace void gs_pin_copy_out(unsigned long to, unsigned long from, unsigned long bytes)
 {
-	struct gs_call *call = gs_pin_with_params_at(to);
+	struct gs_call *call = gs_pin_of_params(to);
 
 	if (!call)
 		return;
-	memcpy(&call->params, (const void *)from, min_t(u32, bytes, call->params_bytes));
+	rm_params_get((const void *)from, bytes, &call->wanted, &call->params);
 	call->is_params_answer = true;
 }
 
@@ -154,15 +222,21 @@ static bool gs_pin_bars_unseen(void)
 	       !gs_agent_includes_current();
 }
 
-static noinline void gs_pin_swap(u32 nr, u32 size, struct pt_regs *regs)
+static noinline void gs_pin_refuse(const struct gs_call *call, struct pt_regs *regs)
+{
+	if (call || gs_pin_bars_unseen())
+		regs->cx = GS_NO_COMMAND;
+}
+
+static __always_inline void gs_pin_swap(u32 nr, u32 size, struct pt_regs *regs)
 {
 	struct gs_call *call = gs_pin_of_current();
 
 	if (call && call->nr == nr && call->size == size) {
 		call->is_pinned = true;
 		regs->r8 = (unsigned long)call->bytes;
-	} else if (call || gs_pin_bars_unseen()) {
-		regs->cx = GS_NO_COMMAND;
+	} else {
+		gs_pin_refuse(call, regs);
 	}
 }
 
@@ -214,6 +288,6 @@ void gs_pin_detach(void)
 void gs_pin_bar(bool is_barring)
 {
 	WRITE_ONCE(gs_barring_since, jiffies);
-	/* Pairs with gs_pin_swap(): it is seen with its time, or not yet. */
+	/* Pairs with gs_pin_bars_unseen(): it is seen with its time, or not yet. */
 	smp_store_release(&gs_pin_is_barring, is_barring);
 }

@@ -11,19 +11,10 @@
 #include <linux/atomic.h>
 #include <linux/types.h>
 
-struct gs_call;
-
 extern atomic_t gs_pins_with_params; /* calls in progress whose parameters are pinned */
 
 int gs_pin_attach(const char *driver);
 void gs_pin_detach(void);
 void gs_pin_bar(bool is_barring);
-void gs_pin_begin(struct gs_call *call);
-void gs_pin_end(struct gs_call *call);
-
-/* At os_memcpy_from_user(to, from, bytes) and os_memcpy_to_user(to, from, bytes); see divert.h. */
-bool gs_pin_wants_copy_in(unsigned long from);
-unsigned long gs_pin_copy_in(unsigned long to, unsigned long from, unsigned long bytes);
-void gs_pin_copy_out(unsigned long to, unsigned long from, unsigned long bytes);
 
 #endif /* GPUSHARE_PIN_H */

@@ -82,14 +82,12 @@ static struct gs_process *gs_process_new(struct task_struct *task)
 }
 
 /**
- * gs_process_put() - drop a reference
- * @process: freed with the last one
+ * gs_process_free() - nobody refers to it any more
+ * @process: to be freed
  */
-void gs_process_put(struct gs_process *process)
+void gs_process_free(struct gs_process *process)
 {
 	lockdep_assert_held(&gs_lock);
-	if (--process->refs)
-		return;
 	list_del(&process->tenant_node);
 	list_del(&process->node);
 	put_pid(process->pid);
@@ -172,7 +170,12 @@ struct gs_process *gs_process_of_current(void)
 	return process;
 }
 
-static void gs_process_send_opened(struct gs_process *process, u32 flags)
+/**
+ * gs_process_send_opened() - report that a process uses the driver
+ * @process: it
+ * @flags: of the event
+ */
+void gs_process_send_opened(struct gs_process *process, u32 flags)
 {
 	struct gpushare_event event gs_uninitialized;
 	struct task_struct *task;
@@ -191,19 +194,6 @@ static void gs_process_send_opened(struct gs_process *process, u32 flags)
 	strscpy(event.opened.tenant, kobject_name(&process->tenant->kobj),
 		sizeof(event.opened.tenant));
 	gs_event_send(&event);
-}
-
-/**
- * gs_process_open() - it uses the driver; reported once
- * @process: the calling one
- */
-void gs_process_open(struct gs_process *process)
-{
-	lockdep_assert_held(&gs_lock);
-	if (process->is_opened)
-		return;
-	process->is_opened = true;
-	gs_process_send_opened(process, 0);
 }
 
 /**

@@ -20,11 +20,7 @@
 
 #include "rm_abi.h"
 
-/*
- * Bytes of an argument that are read, and the most that one looked at may have: VID_HEAP_CONTROL's
- * has 184 in the releases we know.
- */
-#define RM_ARG_BYTES sizeof(struct rm_nvos32_head)
+/* Of an argument that is looked at. VID_HEAP_CONTROL's has 184 bytes in the releases we know. */
 #define RM_ARG_MAX 256
 
 enum rm_call_kind {
@@ -138,18 +134,15 @@ static inline bool rm_is_channel_class(__u32 class_id)
 	       (class_id & 0xFF) == RM_CHANNEL_CLASS_LOW_BYTE;
 }
 
-/* Classes whose allocation parameters are struct rm_memory_params. */
-static inline bool rm_is_memory_class(__u32 class_id)
-{
-	return class_id == RM_CLASS_MEMORY_SYSTEM || class_id == RM_CLASS_MEMORY_LOCAL_USER;
-}
-
-/* Objects that are remembered: those that events are about, and what can be above them. */
+/*
+ * Objects that are remembered: those that events are about, and what can be above them. Of memory
+ * only the GPU's, which comes first: it is the most frequent.
+ */
 static inline bool rm_is_tracked_class(__u32 class_id)
 {
-	return rm_is_root_class(class_id) || class_id == RM_CLASS_DEVICE ||
-	       class_id == RM_CLASS_SUBDEVICE || class_id == RM_CLASS_GROUP ||
-	       rm_is_channel_class(class_id) || rm_is_memory_class(class_id);
+	return class_id == RM_CLASS_MEMORY_LOCAL_USER || rm_is_channel_class(class_id) ||
+	       rm_is_root_class(class_id) || class_id == RM_CLASS_DEVICE ||
+	       class_id == RM_CLASS_SUBDEVICE || class_id == RM_CLASS_GROUP;
 }
 
 /* Functions of VID_HEAP_CONTROL that give memory or take it back. */
@@ -192,8 +185,12 @@ static inline void rm_parse_heap(const struct rm_nvos32_head *arg, struct rm_cal
 		call->kind = RM_CALL_OTHER;
 		return;
 	}
-	call->is_video = !(attr & RM_MEMORY_ATTR_LOCATION_MASK);
-	call->class_id = call->is_video ? RM_CLASS_MEMORY_LOCAL_USER : RM_CLASS_MEMORY_SYSTEM;
+	if (attr & RM_MEMORY_ATTR_LOCATION_MASK) { /* the system's memory */
+		call->kind = RM_CALL_OTHER;
+		return;
+	}
+	call->is_video = true;
+	call->class_id = RM_CLASS_MEMORY_LOCAL_USER;
 	call->bytes = rm_memory_round(bytes, attr);
 	call->has_inline_size = true;
 }
@@ -202,9 +199,8 @@ static inline void rm_parse_heap(const struct rm_nvos32_head *arg, struct rm_cal
  * rm_call_parse() - what a command asks for
  * @nr: number of the command, rm_call_kind() says it is looked at
  * @size: of its argument
- * @arg: at least RM_ARG_BYTES bytes; the argument has @size of them, behind it are zeros
+ * @arg: @size bytes; nothing is read behind them
  * @call: out, all of it
- *
  */
 static inline void rm_call_parse(__u32 nr, __u32 size, const void *arg, struct rm_call *call)
 {
@@ -325,25 +321,102 @@ static inline __u64 rm_answered_bytes(__u32 nr, const void *arg)
 }
 
 /**
- * rm_params_wanted() - bytes of parameters that have to be read
+ * struct rm_params - what is read of a call's parameters
+ * @value: CONTROL: its first bytes; ALLOC: of memory the size, of a device its number, of a group
+ *	its engine. Zero behind what there is
+ * @attr: of memory
+ */
+struct rm_params {
+	__u64 value;
+	__u32 attr;
+};
+
+/**
+ * struct rm_params_place - where that stands in them
+ * @value_at: offset of the value
+ * @value_bytes: at most 8; 0 when nothing is wanted
+ * @has_attr: there are attributes, at RM_MEMORY_ATTR_AT
+ */
+struct rm_params_place {
+	__u8 value_at;
+	__u8 value_bytes;
+	bool has_attr;
+};
+
+#define RM_MEMORY_ATTR_AT offsetof(struct rm_memory_params, attr)
+
+/**
+ * rm_params_wanted() - what has to be read of a call's parameters
  * @call: of kind ALLOC or CONTROL
  *
  * RM reads a control's as far as the caller says, and of an allocation as much as the class has,
  * whatever the caller says.
  *
- * Return: 0 when none, else at most sizeof(struct rm_memory_params).
+ * Return: it.
  */
-static inline __u32 rm_params_wanted(const struct rm_call *call)
+static inline struct rm_params_place rm_params_wanted(const struct rm_call *call)
 {
+	struct rm_params_place wanted = {};
+
 	if (!call->p_params || call->is_opaque || call->has_inline_size)
-		return 0;
-	if (call->kind == RM_CALL_CONTROL)
-		return call->params_size < sizeof(__u64) ? call->params_size : sizeof(__u64);
-	if (call->class_id == RM_CLASS_DEVICE)
-		return sizeof(struct rm_device_params);
-	if (call->class_id == RM_CLASS_GROUP)
-		return sizeof(struct rm_group_params);
-	return rm_is_memory_class(call->class_id) ? sizeof(struct rm_memory_params) : 0;
+		return wanted;
+	if (call->kind == RM_CALL_CONTROL) {
+		wanted.value_bytes =
+			call->params_size < sizeof(__u64) ? call->params_size : sizeof(__u64);
+	} else if (call->class_id == RM_CLASS_MEMORY_LOCAL_USER) {
+		wanted.value_at = offsetof(struct rm_memory_params, size);
+		wanted.value_bytes = sizeof(__u64);
+		wanted.has_attr = true;
+	} else if (call->class_id == RM_CLASS_DEVICE) {
+		wanted.value_at = offsetof(struct rm_device_params, device_id);
+		wanted.value_bytes = sizeof(__u32);
+	} else if (call->class_id == RM_CLASS_GROUP) {
+		wanted.value_at = offsetof(struct rm_group_params, engine_type);
+		wanted.value_bytes = sizeof(__u32);
+	}
+	return wanted;
+}
+
+/* Copies what of [at, at + wanted) lies within the first `bytes` of parameters. */
+static __always_inline void rm_params_copy(void *to, const void *from, __u64 at, __u64 wanted,
+					   __u64 bytes)
+{
+	__u64 there = bytes > at ? bytes - at : 0;
+
+	if (wanted == sizeof(__u64) && there >= wanted)
+		memcpy(to, from, sizeof(__u64)); /* one instruction */
+	else
+		memcpy(to, from, there < wanted ? there : wanted);
+}
+
+/**
+ * rm_params_put() - write what was read of parameters over another copy of them
+ * @copy: of the parameters
+ * @bytes: that it has; nothing is written behind them
+ * @wanted: of the call
+ * @params: what was read
+ */
+static inline void rm_params_put(void *copy, __u64 bytes, const struct rm_params_place *wanted,
+				 const struct rm_params *params)
+{
+	rm_params_copy((char *)copy + wanted->value_at, &params->value, wanted->value_at,
+		       wanted->value_bytes, bytes);
+	if (wanted->has_attr && bytes >= RM_MEMORY_ATTR_AT + sizeof(params->attr))
+		memcpy((char *)copy + RM_MEMORY_ATTR_AT, &params->attr, sizeof(params->attr));
+}
+
+/**
+ * rm_params_get() - read the answer out of another copy of parameters
+ * @copy: of the parameters
+ * @bytes: that it has; nothing is read behind them
+ * @wanted: of the call
+ * @params: its value is what the copy has
+ */
+static inline void rm_params_get(const void *copy, __u64 bytes,
+				 const struct rm_params_place *wanted, struct rm_params *params)
+{
+	rm_params_copy(&params->value, (const char *)copy + wanted->value_at, wanted->value_at,
+		       wanted->value_bytes, bytes);
 }
 
 /**

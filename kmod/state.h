@@ -17,8 +17,8 @@
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/pid.h>
-#include <linux/rhashtable.h>
 #include <linux/sched.h>
+#include <linux/sched/signal.h>
 
 #include "settings.h"
 #include "uapi/gpushare.h"
@@ -123,7 +123,8 @@ struct gs_process {
  * @objects: those without a parent that we know
  * @order: held across the driver's work by calls that make or free something of this client, so
  *	that what is remembered changes in the order in which the driver did it. Taken before
- *	gs_lock; only this client's own callers can be kept waiting
+ *	gs_lock; only this client's own callers can be kept waiting, and
+ *	that by who duplicates from it, too
  */
 struct gs_client {
 	struct hlist_node by_handle;
@@ -150,18 +151,12 @@ struct gs_charge {
 	u64 bytes;
 };
 
-struct gs_object_key {
-	struct gs_client *client;
-	u32 handle;
-	u32 zero;
-};
-
 /**
  * struct gs_object - an RM object below a client
- * @hash: by @key
- * @key: its client and handle
+ * @hash: by @client and @handle; of a record that is to be used again, the next such
+ * @client: it is below
+ * @handle: RM's name of it, below its client
  * @refs: 1 while alive, each call in progress, and 1 while @own_charge is held
- * @is_hashed: lookups find it
  * @is_dead: freed
  * @parent: NULL when it is not one that we know
  * @sibling: in the parent's or the client's list
@@ -179,10 +174,10 @@ struct gs_object_key {
  * @own_charge: see there
  */
 struct gs_object {
-	struct rhash_head hash;
-	struct gs_object_key key;
+	struct hlist_node hash;
+	struct gs_client *client;
+	u32 handle;
 	unsigned int refs;
-	bool is_hashed;
 	bool is_dead;
 	bool is_scheduled;
 	bool is_sliced;
@@ -212,8 +207,8 @@ void gs_tenant_changed(struct gs_tenant *tenant, enum gpushare_setting setting);
 
 /* processes.c */
 struct gs_process *gs_process_of_current(void);
-void gs_process_open(struct gs_process *process);
-void gs_process_put(struct gs_process *process);
+void gs_process_send_opened(struct gs_process *process, u32 flags);
+void gs_process_free(struct gs_process *process);
 void gs_process_move(struct gs_process *process, struct gs_tenant *tenant);
 int gs_process_attach(pid_t pid, struct gs_tenant *tenant);
 struct gs_process *gs_process_find_rcu(const struct pid *pid);
@@ -223,19 +218,16 @@ void gs_processes_exit(void);
 
 /* clients.c */
 struct gs_client *gs_client_new(void);
-struct gs_object *gs_object_new(void);
 void gs_object_free(struct gs_object *object);
 struct gs_client *gs_client_find(u32 handle, const struct file *file,
 				 const struct gs_process *process);
 void gs_client_add(struct gs_client *client, struct gs_process *process, const struct file *file,
 		   u32 handle, s32 fd);
 void gs_client_destroy(struct gs_client *client);
-void gs_client_put(struct gs_client *client);
-struct gs_object *gs_object_find(struct gs_client *client, u32 handle);
+void gs_client_free(struct gs_client *client);
 void gs_object_add(struct gs_object *object, struct gs_client *client, struct gs_object *parent,
 		   u32 parent_handle, u32 handle);
 void gs_object_destroy(struct gs_object *object);
-void gs_object_put(struct gs_object *object);
 void gs_clients_file_closed(const struct file *file);
 void gs_clients_forget(void);
 void gs_client_replay(struct gs_client *client);
@@ -249,5 +241,66 @@ int gs_charge_try(struct gs_process *process, struct gs_object *object, u64 byte
 void gs_charge_correct(struct gs_charge *charge, u64 bytes);
 void gs_object_drop_charge(struct gs_object *object);
 void gs_memory_move(struct gs_process *process, struct gs_tenant *to);
+
+/* All below needs gs_lock. In line, because every call that is remembered passes it. */
+
+/**
+ * gs_process_put() - drop a reference
+ * @process: freed with the last one
+ */
+static inline void gs_process_put(struct gs_process *process)
+{
+	lockdep_assert_held(&gs_lock);
+	if (!--process->refs)
+		gs_process_free(process);
+}
+
+/**
+ * gs_client_put() - drop a reference
+ * @client: freed with the last one
+ */
+static inline void gs_client_put(struct gs_client *client)
+{
+	lockdep_assert_held(&gs_lock);
+	if (!--client->refs)
+		gs_client_free(client);
+}
+
+/**
+ * gs_object_put() - drop a reference
+ * @object: freed with the last one
+ */
+static inline void gs_object_put(struct gs_object *object)
+{
+	lockdep_assert_held(&gs_lock);
+	if (!--object->refs)
+		gs_object_free(object);
+}
+
+/**
+ * gs_process_is_current() - is it the caller's, with nothing to be done about it first?
+ * @process: any
+ *
+ * Return: true when gs_process_of_current() would find it.
+ */
+static inline bool gs_process_is_current(const struct gs_process *process)
+{
+	lockdep_assert_held(&gs_lock);
+	return process->pid == task_tgid(current) && !process->is_gone &&
+	       !READ_ONCE(process->ending);
+}
+
+/**
+ * gs_process_open() - it uses the driver; reported once
+ * @process: the calling one
+ */
+static inline void gs_process_open(struct gs_process *process)
+{
+	lockdep_assert_held(&gs_lock);
+	if (process->is_opened)
+		return;
+	process->is_opened = true;
+	gs_process_send_opened(process, 0);
+}
 
 #endif /* GPUSHARE_STATE_H */

@@ -32,7 +32,7 @@ struct gs_stream {
 	wait_queue_head_t wait;
 };
 
-static struct gs_stream *gs_stream; /* under gs_lock */
+struct gs_stream *gs_stream; /* under gs_lock */
 
 /**
  * gs_stream_open() - make the stream; the caller is the only opener
@@ -85,17 +85,6 @@ void gs_stream_close(struct gs_stream *stream)
 }
 
 /**
- * gs_stream_is_open() - would an event be read by anyone?
- *
- * Return: true when it would.
- */
-bool gs_stream_is_open(void)
-{
-	lockdep_assert_held(&gs_lock);
-	return gs_stream;
-}
-
-/**
  * gs_stream_query() - fill in what GPUSHARE_IOC_QUERY answers
  * @query: out, all of it
  */
@@ -126,6 +115,11 @@ void gs_stream_query(struct gpushare_query *query)
 __poll_t gs_stream_poll(struct gs_stream *stream, struct file *file, poll_table *wait)
 {
 	poll_wait(file, &stream->wait, wait);
+	/*
+	 * Either gs_event_send() sees who waits, or its record is seen here: this pairs with the
+	 * barrier in wq_has_sleeper().
+	 */
+	smp_mb();
 	/* Pairs with the release of head in gs_event_send(), which precedes its wake-up. */
 	if (smp_load_acquire(&stream->producer->head) != READ_ONCE(stream->consumer->tail))
 		return EPOLLIN | EPOLLRDNORM;
@@ -212,5 +206,6 @@ void gs_event_send(struct gpushare_event *event)
 		/* Pairs with the agent's acquire: the record comes first. */
 		smp_store_release(&stream->producer->head, ++stream->head);
 	}
-	wake_up_interruptible(&stream->wait);
+	if (wq_has_sleeper(&stream->wait)) /* pairs with the barrier in gs_stream_poll() */
+		wake_up_interruptible(&stream->wait);
 }

@@ -16,12 +16,18 @@
  *
  * Return: 0 or -EFAULT.
  */
-static inline int gs_user_read(void *to, const void __user *from, u32 bytes)
+static __always_inline int gs_user_read(void *to, const void __user *from, unsigned long bytes)
 {
-	u32 at = 0;
+	unsigned long at = 0;
 
 	if (!user_read_access_begin(from, bytes))
 		return -EFAULT;
+#pragma GCC unroll 4
+	for (; at + 2 * sizeof(u64) <= bytes; at += 2 * sizeof(u64)) {
+		unsafe_get_user(*(u64 *)(to + at), (const u64 __user *)(from + at), fault);
+		unsafe_get_user(*(u64 *)(to + at + sizeof(u64)),
+				(const u64 __user *)(from + at + sizeof(u64)), fault);
+	}
 	for (; at + sizeof(u64) <= bytes; at += sizeof(u64))
 		unsafe_get_user(*(u64 *)(to + at), (const u64 __user *)(from + at), fault);
 	for (; at + sizeof(u32) <= bytes; at += sizeof(u32))
@@ -44,12 +50,18 @@ fault:
  *
  * Return: 0 or -EFAULT.
  */
-static inline int gs_user_write(void __user *to, const void *from, u32 bytes)
+static __always_inline int gs_user_write(void __user *to, const void *from, unsigned long bytes)
 {
-	u32 at = 0;
+	unsigned long at = 0;
 
 	if (!user_write_access_begin(to, bytes))
 		return -EFAULT;
+#pragma GCC unroll 4
+	for (; at + 2 * sizeof(u64) <= bytes; at += 2 * sizeof(u64)) {
+		unsafe_put_user(*(const u64 *)(from + at), (u64 __user *)(to + at), fault);
+		unsafe_put_user(*(const u64 *)(from + at + sizeof(u64)),
+				(u64 __user *)(to + at + sizeof(u64)), fault);
+	}
 	for (; at + sizeof(u64) <= bytes; at += sizeof(u64))
 		unsafe_put_user(*(const u64 *)(from + at), (u64 __user *)(to + at), fault);
 	for (; at + sizeof(u32) <= bytes; at += sizeof(u32))

@@ -5,12 +5,38 @@
 
 #include <linux/ftrace.h>
 #include <linux/mm.h>
+#include <linux/module.h>
 #include <linux/version.h>
 
 #define GS_VERSION "0.1.0"
 
 /* Of a variable on the stack: its parts are set one by one, before they are used. */
 #define gs_uninitialized __attribute__((__uninitialized__))
+
+/*
+ * try_module_get() and module_put() of this module, without the calls and their tracepoints: every
+ * call of the driver that is looked at does both.
+ */
+#ifdef CONFIG_MODULE_UNLOAD
+static __always_inline bool gs_module_try_get(void)
+{
+	return module_is_live(THIS_MODULE) && atomic_inc_not_zero(&THIS_MODULE->refcnt);
+}
+
+static __always_inline void gs_module_put(void)
+{
+	atomic_dec(&THIS_MODULE->refcnt);
+}
+#else
+static __always_inline bool gs_module_try_get(void)
+{
+	return module_is_live(THIS_MODULE);
+}
+
+static __always_inline void gs_module_put(void)
+{
+}
+#endif
 
 static inline void gs_vm_flags_clear(struct vm_area_struct *vma, vm_flags_t flags)
 {

@@ -13,7 +13,7 @@
 //   finder.knee();
 //
 // Halving between a share that is still good and one that is not; once one is not, the place is
-// guessed from it and the guess is tried. Six samples are enough for any knee of up to 15 groups
+// guessed from it and the guess is tried. Six samples are enough for any knee of up to 16 groups
 // when the SLO is at least twice the time on all of them; with less slack nothing can be tried
 // safely, and is_bounded() says that the true knee may be smaller. Pure; not thread-safe.
 #pragma once

@@ -52,9 +52,15 @@ std::vector<uint32_t> lend(std::span<const PartitionWish> wishes,
 
 }  // namespace
 
+uint32_t SmGeometry::sms_of(SmGroups set) const {
+  const auto others = static_cast<uint32_t>(std::popcount(set & ~last()));
+  const uint32_t of_last = (set & last()) != 0 ? sms - (groups - 1) * sms_per_group : 0;
+  return others * sms_per_group + of_last;
+}
+
 SmGeometry geometry_of(uint32_t sm_count) {
   constexpr uint32_t kSmsPerGroup = 8;
-  return {.groups = std::clamp(sm_count / kSmsPerGroup, 2U, 65U) - 1,
+  return {.groups = std::clamp(sm_count / kSmsPerGroup, 1U, 64U),
           .sms_per_group = kSmsPerGroup,
           .sms = sm_count};
 }
@@ -63,10 +69,6 @@ uint32_t groups_of_percent(uint32_t percent, const SmGeometry& geometry) {
   const uint64_t whole = 100ULL * geometry.sms_per_group;
   const uint64_t nearest = (static_cast<uint64_t>(percent) * geometry.sms + whole / 2) / whole;
   return static_cast<uint32_t>(std::clamp<uint64_t>(nearest, 1, geometry.groups));
-}
-
-double percent_of_groups(uint32_t groups, const SmGeometry& geometry) {
-  return 100.0 * groups * geometry.sms_per_group / geometry.sms;
 }
 
 SmPartition::SmPartition(const SmGeometry& geometry) : geometry_(geometry) {
@@ -132,9 +134,17 @@ std::vector<PartitionOrder> SmPartition::take_orders() {
   return orders;
 }
 
+bool SmPartition::has_most(const Holder& holder) const {
+  return std::ranges::none_of(holders_,
+                              [&](const Holder& other) { return other.target > holder.target; });
+}
+
 void SmPartition::grow(Holder& holder, uint32_t by, SmGroups& free) {
   for (; by > 0; --by) {
-    const auto group = static_cast<uint8_t>(std::countr_zero(free));
+    const bool takes_last =
+        (free & geometry_.last()) != 0 && geometry_.is_last_larger() && has_most(holder);
+    const auto group =
+        static_cast<uint8_t>(takes_last ? geometry_.groups - 1 : std::countr_zero(free));
     free &= ~bit(group);
     holder.groups.push_back(group);
     holder.in_use |= bit(group);

@@ -6,12 +6,12 @@
 // on its one thread; O(holders * groups) per change.
 //
 // A holder is a set of SMs (sm_sets.h says who is in it); it has confirmed an order when everybody
-// in it has. Facts (measured on an H200 of 132 SMs): the driver
-// splits it into 15 groups of 8 SMs and 12 SMs that belong to no group; a partition may consist of
-// any groups.
+// in it has. Facts (measured on an H200 of 132 SMs, 2026-11-22): the driver splits it into 15
+// groups of 8 SMs and leaves 12 SMs, which are the last group; a partition may consist of any
+// groups.
 //
-//   15 groups; A has 10, B 5; now B shall have 8:
-//     plan -> orders: A 0-6          (B's groups are still A's until A answers)
+//   16 groups, the last one larger; A has 15,0-9, B 10-14; now B shall have 8:
+//     plan -> orders: A 15,0-6       (B's groups are still A's until A answers)
 //     confirm(A) -> orders: B 10-14,7-9
 //
 // Rules, each of which the tests hold against random requests, deaths and answers that come late or
@@ -23,6 +23,8 @@
 //   4. Every holder that fits has at least one group, also while it lends the others: it can always
 //      launch, and what it lent comes back in one round of orders.
 //   5. Nothing moves but what must: a holder gives up what it got last, and never swaps.
+//   6. A last group that is larger than the others goes first to who shall have most: to the others
+//      it would be too much.
 #pragma once
 
 #include <cstdint>
@@ -34,17 +36,24 @@ namespace gpushare {
 using SmGroups = uint64_t;  // bit n: group n
 
 struct SmGeometry {
-  uint32_t groups = 15;  // at most 64
+  uint32_t groups = 16;  // at most 64
   uint32_t sms_per_group = 8;
-  uint32_t sms = 132;  // of the GPU, with those in no group
+  uint32_t sms = 132;  // of the GPU: the last group has all that the others leave
+
+  SmGroups last() const { return SmGroups{1} << (groups - 1); }
+  bool is_last_larger() const { return sms > groups * sms_per_group; }
+  // What a set has, and what so many groups have at least.
+  uint32_t sms_of(SmGroups set) const;
+  uint32_t sms_of_count(uint32_t count) const {
+    return count == groups ? sms : count * sms_per_group;
+  }
 };
 
-// As the driver splits it: one group less than there is room for.
+// As the driver splits it, and Partitions of the shim joins what it leaves.
 SmGeometry geometry_of(uint32_t sm_count);
-// Nearest number of groups, at least one, at most all: 50 % of 132 SMs are 8 groups (64 SMs).
+// Nearest number of groups, at least one, at most all: 50 % of 132 SMs are 8 groups (64 SMs, or 68
+// with the last).
 uint32_t groups_of_percent(uint32_t percent, const SmGeometry& geometry);
-// What that many groups are of the GPU: 8 groups are 48.5 %.
-double percent_of_groups(uint32_t groups, const SmGeometry& geometry);
 
 struct PartitionWish {
   uint32_t holder = 0;
@@ -107,6 +116,7 @@ class SmPartition {
   const Holder* find(uint32_t id) const;
   SmGroups free_groups() const;
   static SmGroups mask(const Holder& holder);
+  bool has_most(const Holder& holder) const;
   void grow(Holder& holder, uint32_t by, SmGroups& free);
 
   const SmGeometry geometry_;

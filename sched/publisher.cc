@@ -46,8 +46,8 @@ void put_slo(TenantGpuUse& use, const SmPart& part) {
         static_cast<uint32_t>(std::llround(std::min(slo.throughput * 1e3, 4e9)));
   use.iteration_source = static_cast<uint32_t>(slo.source);
   if (slo.source != ShimSource::kNone) use.confidence_permille = slo.confidence;
-  if (slo.knee > 0) use.sms_knee = slo.knee * part.sms_per_group;
-  if (slo.needs > 0) use.sms_needed = slo.needs * part.sms_per_group;
+  if (slo.knee > 0) use.sms_knee = part.geometry.sms_of_count(slo.knee);
+  if (slo.needs > 0) use.sms_needed = part.geometry.sms_of_count(slo.needs);
 }
 
 uint64_t instant(Time time) { return static_cast<uint64_t>(time.time_since_epoch().count()); }

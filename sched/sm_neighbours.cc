@@ -23,8 +23,11 @@ void SmNeighbours::update(const std::map<uint32_t, SmGroups>& sets) {
     const SmGroups groups = entry.second;
     std::erase_if(came, [groups](uint8_t group) { return (groups & bit(group)) == 0; });
     const SmGroups had = mask(came);
+    const SmGroups fresh = groups & ~had;
+    const SmGroups first = geometry_.is_last_larger() ? fresh & geometry_.last() : 0;
+    if (first != 0) came.push_back(static_cast<uint8_t>(geometry_.groups - 1));
     for (uint8_t group = 0; group < geometry_.groups; ++group)
-      if ((groups & ~had & bit(group)) != 0) came.push_back(group);
+      if ((fresh & ~first & bit(group)) != 0) came.push_back(group);
   }
 }
 

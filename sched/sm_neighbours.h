@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SmNeighbours: the sets of SMs that each tenant of one GPU would have with one group less and with
-// one more, as SmPartition would choose: who shrinks gives up what it got last; who grows takes the
-// lowest free group, or when none is free one that another gives up. A guess: nothing is wrong when
-// it is. Pure; called by the agent on its one thread.
+// one more, as SmPartition would choose: who shrinks gives up what it got last (a larger last group
+// it got first); who grows takes the lowest free group, or when none is free one that another gives
+// up. A guess: nothing is wrong when it is. Pure; called by the agent on its one thread.
 //
 //   A has 0-9, B has 10-14 and nothing is free: A's are 0-8 and 0-9,14; B's are 10-13 and 9-14.
 #pragma once

@@ -7,14 +7,9 @@
 namespace gpushare {
 namespace {
 
-// ShimGpu::wanted and applied. Who has all groups has the whole GPU: no partition keeps it from the
-// SMs that are in no group.
+// ShimGpu::wanted and applied. Who has all groups needs no partition.
 uint64_t word_of(SmGroups groups, const SmGeometry& geometry) {
   return std::popcount(groups) == static_cast<int>(geometry.groups) ? 0 : groups;
-}
-
-uint32_t sms_of(uint32_t groups, const SmGeometry& geometry) {
-  return groups == geometry.groups ? geometry.sms : groups * geometry.sms_per_group;
 }
 
 template <class Word, class Value>
@@ -244,11 +239,10 @@ SmPart Spatial::part(uint32_t tenant, uint32_t gpu) const {
   if (at == gpus_.end()) return {};
   const auto granted = at->granted.find(tenant);
   if (granted == at->granted.end()) return {};
-  const auto in_use = static_cast<uint32_t>(std::popcount(at->sets.in_use(tenant)));
   const auto follows = at->follows.find(tenant);
-  return {.entitled = sms_of(granted->second.entitled, at->geometry),
-          .in_use = sms_of(in_use, at->geometry),
-          .sms_per_group = at->geometry.sms_per_group,
+  return {.entitled = at->geometry.sms_of_count(granted->second.entitled),
+          .in_use = at->geometry.sms_of(at->sets.in_use(tenant)),
+          .geometry = at->geometry,
           .sharers = granted->second.sharers,
           .set = granted->second.set,
           .follows = follows == at->follows.end() ? ShimFollows::kFollows : follows->second,

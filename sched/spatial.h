@@ -37,9 +37,9 @@ namespace gpushare {
 struct SmPart {
   uint32_t entitled = 0;  // SMs; 0: no part
   uint32_t in_use = 0;    // with what it borrows, without what it lends; 0: not known yet
-  uint32_t sms_per_group = 0;
-  uint32_t sharers = 1;  // tenants that have it together
-  uint32_t set = 0;      // its number, the same for those
+  SmGeometry geometry{};  // of the GPU
+  uint32_t sharers = 1;   // tenants that have it together
+  uint32_t set = 0;       // its number, the same for those
   // What keeps a process of it from going where it is told; kFollows: nothing that is known.
   ShimFollows follows = ShimFollows::kFollows;
   std::optional<SloStatus> slo{};  // where the GPU's rule has targets

@@ -65,8 +65,9 @@ enum class ShimFollows : uint32_t {
 struct ShimGpu {
   char pci[16];  // as cuDeviceGetPCIBusId writes it, "0000:3b:00.0"; constant
   // Written by the agent. Bit n: the n-th group of 8 SMs, in the order in which the driver splits
-  // them; 0: the whole GPU, without a partition. To keep sets of processes disjoint, the agent
-  // shrinks one, waits for `applied`, and then grows the other.
+  // them, and after those what it leaves (Partitions of the shim); 0: the whole GPU, without a
+  // partition. To keep sets of processes disjoint, the agent shrinks one, waits for `applied`, and
+  // then grows the other.
   std::atomic<uint64_t> wanted;
   // Written by the shim: the set that every launch from now on runs in. Release, after the last
   // launch into another set was handed to the driver; pairs with the agent's acquire. Work that was

@@ -89,7 +89,7 @@ CommandSpec profile_command() {
           "Needs neither root nor a running gpushared, but a GPU that nobody else uses. What "
           "PROGRAM prints goes to standard error.",
       .options = {{"groups", 'g', "LIST",
-                   "Numbers of groups of 8 SMs, such as 1,2,4-8,15 (all there are).",
+                   "Numbers of groups of 8 SMs, such as 1,2,4-8,16 (all there are).",
                    Offers::kNothing, ""},
                   {"iterations", 'n', "N", "Iterations at each, 5 to 1000000 (50).",
                    Offers::kNothing, ""},
@@ -107,7 +107,7 @@ CommandSpec profile_command() {
                   {"keep", 0, "", "Let PROGRAM run to its end afterwards, on the whole GPU.",
                    Offers::kNothing, ""}},
       .examples = {"gpushare profile -- python train.py",
-                   "gpushare profile -g 1,2,4,8,15 --slo-us 20000 --svg serve.svg -- ./serve"},
+                   "gpushare profile -g 1,2,4,8,16 --slo-us 20000 --svg serve.svg -- ./serve"},
       .starts_program = true,
   };
 }

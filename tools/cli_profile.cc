@@ -158,10 +158,9 @@ class Progress {
     if (has_terminal_ ? now < next_ : step == shown_) return;
     next_ = now + kProgress;
     shown_ = step;
-    const std::string text = step == 0
-                                 ? "waiting for iterations"
-                                 : fmt::format("{} of {}: {} SMs", step, steps.steps(),
-                                               steps.groups() * order_.geometry.sms_per_group);
+    const std::string text = step == 0 ? "waiting for iterations"
+                                       : fmt::format("{} of {}: {} SMs", step, steps.steps(),
+                                                     order_.geometry.sms_of_count(steps.groups()));
     if (has_terminal_)
       fmt::print(stderr, "\r\033[K{}, {} iterations", text, steps.iterations());
     else
@@ -221,7 +220,7 @@ std::string complaint(const Outcome& outcome, ProfiledProgram& program, const Pr
       return fmt::format(
           "the program did not move to {} SMs in {:.0f} s (--wait): it launches "
           "nothing any more, or not on streams that can move",
-          steps.groups() * order.geometry.sms_per_group, waited);
+          order.geometry.sms_of_count(steps.groups()), waited);
     case Ending::kSilent:
       what = fmt::format("nothing could be measured in {:.0f} s (--wait)", waited);
       break;

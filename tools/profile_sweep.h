@@ -33,6 +33,11 @@ struct Sweep {
   std::optional<uint32_t> knee_groups;
   std::optional<double> slo_us;
   std::vector<SweepPoint> points;  // by groups, each once; at least one
+
+  // All groups together have all SMs.
+  uint32_t sms_of(uint32_t groups) const {
+    return (groups + 1) * sms_per_group > sms ? sms : groups * sms_per_group;
+  }
 };
 
 // Refuses what does not make sense, so that whoever draws it need not ask. The error says where.

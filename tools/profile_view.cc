@@ -124,7 +124,7 @@ class Plot {
       text(kLeft - 8, y(step * i) + 4, "end", i == 0 ? "0" : time_text(step * i));
     }
     for (const SweepPoint& point : sweep_.points) {
-      const uint32_t sms = point.groups * sweep_.sms_per_group;
+      const uint32_t sms = sweep_.sms_of(point.groups);
       line(x(sms), y(0), x(sms), y(0) + 5, "#404040");
       if (sweep_.points.size() <= 16 || point.groups % 4 == 0)
         text(x(sms), y(0) + 20, "middle", std::to_string(sms));
@@ -138,7 +138,7 @@ class Plot {
       text(x(sweep_.sms), y(*sweep_.slo_us) - 5, "end", "target " + time_text(*sweep_.slo_us));
     }
     if (sweep_.knee_groups) {
-      const double at = x(*sweep_.knee_groups * sweep_.sms_per_group);
+      const double at = x(sweep_.sms_of(*sweep_.knee_groups));
       line(at, y(0), at, y(most_), "#2f7d32", "3 3");
       text(at + 5, y(most_) + 12, "start", "knee");
     }
@@ -146,14 +146,13 @@ class Plot {
   void draw_curve(std::string_view stroke, double SweepPoint::* value) {
     out_ += fmt::format(R"(<polyline fill="none" stroke-width="2" stroke="{}" points=")", stroke);
     for (const SweepPoint& point : sweep_.points)
-      out_ +=
-          fmt::format("{:.1f},{:.1f} ", x(point.groups * sweep_.sms_per_group), y(point.*value));
+      out_ += fmt::format("{:.1f},{:.1f} ", x(sweep_.sms_of(point.groups)), y(point.*value));
     out_.back() = '"';
     out_ += "/>\n";
     for (const SweepPoint& point : sweep_.points)
       out_ += fmt::format(R"(<circle cx="{:.1f}" cy="{:.1f}" r="3" fill="{}"/>)"
                           "\n",
-                          x(point.groups * sweep_.sms_per_group), y(point.*value), stroke);
+                          x(sweep_.sms_of(point.groups)), y(point.*value), stroke);
   }
 
   const Sweep& sweep_;
@@ -170,7 +169,7 @@ std::string draw_sweep(const Sweep& sweep, size_t width) {
   const size_t columns = width - 31 - kKneeLabel.size();
   for (const SweepPoint& point : sweep.points) {
     std::string line =
-        fmt::format("{:>6} {:>4} {:>8} {:>8}  {}", point.groups, point.groups * sweep.sms_per_group,
+        fmt::format("{:>6} {:>4} {:>8} {:>8}  {}", point.groups, sweep.sms_of(point.groups),
                     time_text(point.mean_us), time_text(point.p99_us), bar(sweep, point, columns));
     if (sweep.knee_groups == point.groups) line += kKneeLabel;
     out += line + "\n";

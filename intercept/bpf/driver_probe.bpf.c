@@ -190,8 +190,7 @@ static __always_inline int params_of_interest(__u32 class_id)
 		return sizeof(__u32); /* device_id */
 	case GS_CLASS_CHANNEL_GROUP:
 		return 4 * sizeof(__u32); /* engine_type */
-	case GS_CLASS_MEMORY_LOCAL_USER:
-	case GS_CLASS_MEMORY_SYSTEM:
+	case GS_CLASS_MEMORY_LOCAL_USER: /* system memory counts for nobody */
 		return GS_RAW_PARAMS_BYTES; /* size */
 	default:
 		return class_id > 0xff && (class_id & 0xff) == GS_CHANNEL_CLASS_LOW_BYTE ? 0 : -1;

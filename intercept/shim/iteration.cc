@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "intercept/shim/iteration.h"
 
-#include "intercept/shim/iteration_hash.h"
+#include <algorithm>
 
 namespace gpushare::shim {
 namespace {
@@ -13,6 +13,43 @@ constexpr uint32_t kLearnNews = 16384;   // launches
 constexpr uint32_t kFirstKinds = 8;      // new kinds that are no surprise
 
 }  // namespace
+
+bool IterationRecogniser::launch_now(uint64_t handle, uint32_t blocks, uint32_t weight,
+                                     uint64_t stream, Moment now) {
+  look_at_written();
+  const bool begins = arrive(handle, blocks, weight, stream, now);
+  make_room_to_write(streams_[latest_]);
+  return begins;
+}
+
+// For launches that neither begin anything nor ask for the time: those of a stream that is not lost
+// do not, nor those of one that is, but the top of a loop, which only choices change.
+void IterationRecogniser::make_room_to_write(const Stream& stream) {
+  room_ = 0;
+  if (stream.marks != 0 || !stream.is_running) return;
+  written_stream_ = stream.handle;
+  const bool is_lost_now = is_lost(stream);
+  is_at_loop_ = is_lost_now && loops_.has_top();
+  if (is_at_loop_) {
+    top_step_ = loops_.top_step();
+    written_before_[0] = stream.previous;
+    written_before_[1] = stream.before_previous;
+  }
+  if (is_lost_now) {
+    room_ = std::min(most_written_, loops_.launches_before_choice());
+  } else if (!is_lost(stream, most_written_)) {
+    room_ = most_written_;
+  } else {
+    while (room_ < most_written_ && !is_lost(stream, room_)) ++room_;
+  }
+}
+
+void IterationRecogniser::look_at_written() {
+  const uint32_t count = written_count_;
+  room_ = written_count_ = 0;
+  for (uint32_t i = 0; i < count; ++i)
+    arrive(written_[i].function, written_[i].blocks, 1, written_stream_, Moment(uint64_t{0}));
+}
 
 bool IterationRecogniser::arrive(uint64_t handle, uint32_t blocks, uint32_t weight,
                                  uint64_t stream_handle, Moment now) {
@@ -66,6 +103,7 @@ bool IterationRecogniser::arrive(uint64_t handle, uint32_t blocks, uint32_t weig
 
 void IterationRecogniser::copy(CopyWay way, uint64_t bytes, bool waits, uint64_t stream_handle,
                                Moment now) {
+  look_at_written();
   Stream& stream = stream_of(stream_handle);
   stream.last_used = launches_ + 1;
   start(stream, now);
@@ -86,6 +124,7 @@ void IterationRecogniser::copy(CopyWay way, uint64_t bytes, bool waits, uint64_t
 }
 
 void IterationRecogniser::ordered(uint64_t stream_handle) {
+  look_at_written();
   Stream& stream = stream_of(stream_handle);
   stream.last_used = launches_ + 1;
   if (stream.inputs == inputs_) return;
@@ -100,6 +139,7 @@ void IterationRecogniser::add_input(Stream& stream, uint64_t bytes) {
 }
 
 void IterationRecogniser::waited(uint64_t stream_handle, uint64_t now) {
+  look_at_written();
   ++breaks_;
   if (stream_handle != kAllStreams) {
     Stream& stream = stream_of(stream_handle);
@@ -209,6 +249,7 @@ void IterationRecogniser::begin(Stream& stream, uint32_t function, uint32_t bloc
 }
 
 void IterationRecogniser::held(uint64_t stream_handle, uint64_t until_ns) {
+  look_at_written();
   Stream& stream = stream_of(stream_handle);
   stream.began_ns = until_ns;
   stream.idle_at_begin = idle_ns_;

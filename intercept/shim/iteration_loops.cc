@@ -8,7 +8,6 @@ namespace {
 
 constexpr uint32_t kMostRecent = 64;   // other streams' steps until one of them is looked at
 constexpr uint32_t kMostSeen = 1024;   // a quarter of the bits
-constexpr uint32_t kLooks = 4;         // at entries, with every launch
 constexpr uint16_t kFewest = 2;        // like distances that make a regular one
 constexpr uint16_t kFewestLonger = 6;  // where a shorter one is well known
 constexpr uint16_t kHalveAt = 1024;

@@ -36,10 +36,15 @@ class IterationLoops {
   // later at worst. Asked once for every launch. `is_new`: nothing that was learned counts.
   bool is_resting(bool is_trusted, bool is_new);
   bool is_top(uint32_t step) const { return has_top_ && step == top_step_; }
+  bool has_top() const { return has_top_; }
+  // REQUIRES: has_top(). Stays so for launches_before_choice() launches, at least; or is no top.
+  uint32_t top_step() const { return top_step_; }
+  uint32_t launches_before_choice() const { return (kSteps - looking_) / kLooks - 1; }
 
  private:
   static constexpr uint32_t kSteps = 2048;
   static constexpr uint32_t kWays = 4;
+  static constexpr uint32_t kLooks = 4;                 // at entries, with every launch
   static constexpr uint32_t kAround = 7;                // steps before and after one
   static constexpr uint32_t kRecent = 2 * kAround + 2;  // with it, a power of two
 

@@ -9,11 +9,15 @@ bool Partitions::split(const Driver& driver, CUdevice device) {
   unsigned count = kMostGroups;
   if (driver.cuDeviceGetDevResource(device, &all, CU_DEV_RESOURCE_TYPE_SM) != CUDA_SUCCESS)
     return false;
-  if (driver.cuDevSmResourceSplitByCount(groups_, &count, &all, &rest, 0, kSmsOfGroup) !=
+  if (driver.cuDevSmResourceSplitByCount(parts_, &count, &all, &rest, 0, kSmsOfGroup) !=
       CUDA_SUCCESS)
     return false;
-  group_count_ = count;
-  return count > 0;
+  if (count == 0) return false;
+  group_count_ = part_count_ = count;
+  const bool has_rest = rest.type == CU_DEV_RESOURCE_TYPE_SM && rest.sm.smCount > 0;
+  if (has_rest) parts_[part_count_++] = rest;
+  if (has_rest && rest.sm.smCount >= kSmsOfGroup && count < kMostGroups) ++group_count_;
+  return true;
 }
 
 int Partitions::find(uint64_t groups) const {
@@ -34,10 +38,12 @@ int Partitions::make(const Driver& driver, CUdevice device, uint64_t groups) {
   while (made_[free].green != nullptr) ++free;
   if (!split(driver, device)) return kCannot;
 
-  CUdevResource chosen[kMostGroups];
+  CUdevResource chosen[kMostGroups + 1];
   unsigned count = 0;
-  for (unsigned i = 0; i < group_count_; ++i)
-    if ((groups >> i & 1) != 0) chosen[count++] = groups_[i];
+  for (unsigned i = 0; i < part_count_; ++i) {
+    const unsigned group = i < group_count_ ? i : group_count_ - 1;
+    if ((groups >> group & 1) != 0) chosen[count++] = parts_[i];
+  }
   if (count == 0) return 0;
   CUdevResourceDesc description = nullptr;
   CUgreenCtx green = nullptr;

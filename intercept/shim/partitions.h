@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of one GPU that streams can be in: green contexts of the device's primary context, each
-// over a set of groups of 8 SMs (at most 6 MiB of memory each). Made when a set is first wanted,
-// and kept for the next time, until there are kMost and another one is wanted, or the program lets
-// the primary context go. The driver waits until the process's kernels have ended when one is made,
-// and lets other threads' launches wait, too: the owner does it only when nothing runs.
+// over a set of groups of SMs (at most 6 MiB of memory each).
+// The groups are those of 8 into which the driver splits the GPU, and one of the SMs that this
+// leaves (an H200: 15, and one of 12); fewer than 8 of them belong to the last group instead. Made
+// when a set is first wanted, and kept for the next time, until there are kMost and another one is
+// wanted, or the program lets the primary context go. The driver waits until the process's kernels
+// have ended when one is made, and lets other threads' launches wait, too: the owner does it only
+// when nothing runs.
 //
 // The owner locks.
 #pragma once
@@ -46,7 +49,8 @@ class Partitions {
   bool split(const Driver& driver, CUdevice device);
 
   unsigned group_count_ = 0;  // 0: not split yet
-  CUdevResource groups_[kMostGroups] = {};
+  unsigned part_count_ = 0;   // the same, or one more, which belongs to the last group
+  CUdevResource parts_[kMostGroups + 1] = {};
   Made made_[kMost] = {};
 };
 

@@ -11,12 +11,8 @@
 #include "intercept/shim/quiet.h"
 
 namespace gpushare::shim {
-namespace {
 
-// What this thread last asked about in vain; 0: nothing. Its address stands for the thread.
-constinit thread_local uint64_t polled = 0;
-
-}  // namespace
+constinit thread_local uint64_t detail::polled = 0;
 
 static_assert(static_cast<uint32_t>(Phase::kPrefill) == static_cast<uint32_t>(ShimPhase::kPrefill));
 static_assert(static_cast<uint32_t>(Phase::kDecode) == static_cast<uint32_t>(ShimPhase::kDecode));
@@ -59,12 +55,6 @@ Progress* Progress::make() {
   return there;
 }
 
-uint64_t Progress::number_of(CUstream stream, Flavor flavor) {
-  if (stream == GS_CU_STREAM_PER_THREAD || (stream == nullptr && flavor == Flavor::kPerThread))
-    return reinterpret_cast<uint64_t>(&polled);
-  return reinterpret_cast<uint64_t>(stream == nullptr ? GS_CU_STREAM_LEGACY : stream);
-}
-
 bool Progress::lock_or_skip() {
   if (__builtin_expect(lock_.try_lock(), 1)) return true;
   skipped_.fetch_add(1, std::memory_order_relaxed);
@@ -81,7 +71,7 @@ bool Progress::lock_to_announce() {
 
 template <class Launch>
 void Progress::note_launch(uint64_t stream, const Launch& launch) {
-  polled = 0;
+  detail::polled = 0;
   if (!is_guessing() || !lock_or_skip()) return;
   if (__builtin_expect(!launch(), 1)) return lock_.unlock();
   const KeepErrno errno_of_the_program;
@@ -139,9 +129,9 @@ void Progress::waited_for(CUevent event) {
 }
 
 bool Progress::has_polled(uint64_t what, CUresult result) {
-  if (result == CUDA_ERROR_NOT_READY) polled = what;
-  if (result != CUDA_SUCCESS || polled != what) return false;
-  polled = 0;
+  if (result == CUDA_ERROR_NOT_READY) detail::polled = what;
+  if (result != CUDA_SUCCESS || detail::polled != what) return false;
+  detail::polled = 0;
   return true;
 }
 
@@ -154,7 +144,7 @@ void Progress::end_capture() {
 
 // The driver refuses to say it of the legacy stream while another one captures; then nothing may be
 // launched into it.
-bool Progress::asks(CUstream stream) const {
+bool Progress::is_capturing(CUstream stream) const {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   return is_capturing_ != nullptr && (is_capturing_(stream, &status) != CUDA_SUCCESS ||
                                       status != CU_STREAM_CAPTURE_STATUS_NONE);

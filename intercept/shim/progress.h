@@ -29,9 +29,10 @@ namespace gpushare::shim {
 // Taken for tens of nanoseconds at a time.
 class BriefLock {
  public:
-  bool try_lock() {
-    return __builtin_expect(!held_.exchange(true, std::memory_order_acquire), 1) || try_more();
+  bool try_lock_once() {
+    return __builtin_expect(!held_.exchange(true, std::memory_order_acquire), 1);
   }
+  bool try_lock() { return try_lock_once() || try_more(); }
   // For who can spare a moment: a holder that is not running gets the chance to.
   bool try_lock_for_long();
   // REQUIRES: the caller has already had it in this call. Then what its thread was doing when a
@@ -46,6 +47,11 @@ class BriefLock {
   std::atomic<bool> held_{false};
 };
 
+namespace detail {
+// What this thread last asked about in vain; 0: nothing. Its address stands for the thread.
+extern constinit thread_local uint64_t polled;
+}  // namespace detail
+
 class Progress {
  public:
   // Null: the feature is off, or there is no memory.
@@ -58,11 +64,26 @@ class Progress {
 
   // A stream, as the program knows it. The default stream of a thread is that thread's; the legacy
   // one is the same for all contexts.
-  static uint64_t number_of(CUstream stream, Flavor flavor);
+  [[gnu::always_inline]] static uint64_t number_of(CUstream stream, Flavor flavor) {
+    if (stream == GS_CU_STREAM_PER_THREAD || (stream == nullptr && flavor == Flavor::kPerThread))
+      return reinterpret_cast<uint64_t>(&detail::polled);
+    return reinterpret_cast<uint64_t>(stream == nullptr ? GS_CU_STREAM_LEGACY : stream);
+  }
 
   // False: nothing of what follows would be taken note of.
   bool is_guessing() const { return !is_announcing_.load(std::memory_order_relaxed); }
 
+  // What launched() does of most kernels, without a call of another function. False: nothing was
+  // done.
+  [[gnu::always_inline]] bool has_written_down(uint64_t function, uint32_t blocks,
+                                               uint64_t stream) {
+    if (!is_guessing()) return true;
+    if (is_any_capturing() || !lock_.try_lock_once()) return false;
+    const bool is_done = recogniser_.write_down(function, blocks, stream);
+    lock_.unlock();
+    if (is_done) detail::polled = 0;
+    return is_done;
+  }
   // Before the driver's call. May wait.
   void launched(uint64_t function, uint32_t blocks, uint64_t stream);
   void launched_graph(uint64_t graph, uint64_t stream);
@@ -81,9 +102,10 @@ class Progress {
   // While any stream captures, a launch must be asked about.
   void begin_capture() { captures_.fetch_add(1, std::memory_order_relaxed); }
   void end_capture();
-  bool is_capturing(CUstream stream) const {
-    return __builtin_expect(captures_.load(std::memory_order_relaxed) != 0, 0) && asks(stream);
+  bool is_any_capturing() const {
+    return __builtin_expect(captures_.load(std::memory_order_relaxed) != 0, 0);
   }
+  bool is_capturing(CUstream stream) const;
 
   // What the program announces. False: skipped.
   bool arrive(uint64_t* arrived_ns);
@@ -103,7 +125,6 @@ class Progress {
   static Progress* make();
   bool lock_or_skip();
   bool lock_to_announce();
-  bool asks(CUstream stream) const;
   Recorded& place_of(CUevent event);
   template <class Launch>
   void note_launch(uint64_t stream, const Launch& launch);
@@ -119,13 +140,13 @@ class Progress {
   std::atomic<uint32_t> skipped_{0};
   Ask is_capturing_ = nullptr;
 
-  BriefLock lock_;  // protects what follows
+  alignas(64) BriefLock lock_;  // protects what follows
+  IterationRecogniser recogniser_;
   PublishedIterations now_{};
   uint64_t launches_before_ = 0;  // announced: kernels before the first one
   uint64_t begun_before_ = 0;
   IterationTimes periods_, spans_;  // announced: from begin to begin, from begin to end
   Recorded events_[kEvents] = {};   // the last one wins its place
-  IterationRecogniser recogniser_;
 };
 
 }  // namespace gpushare::shim

@@ -137,7 +137,7 @@ class Look {
   Stream& stream_;
 };
 
-struct Device {
+struct alignas(64) Device {
   std::atomic<CUcontext> primary;  // null: not seen yet
   CUdevice ordinal;
   uint32_t retains;                // by the program; under `lock`
@@ -263,7 +263,7 @@ class Streams {
   void end_capture(Stream& stream);
 
  private:
-  struct Entry {
+  struct alignas(64) Entry {  // what a launch looks at lies on its first line
     std::atomic<uintptr_t> handle;
     Stream stream;
   };

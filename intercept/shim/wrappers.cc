@@ -61,11 +61,6 @@ constexpr bool says_something(Kind kind) {
 [[gnu::always_inline]] inline bool is_told() {
   return (this_process().features.load(std::memory_order_relaxed) & kShimIterations) != 0;
 }
-[[gnu::always_inline]] inline bool only_passes_gate() {
-  return (this_process().features.load(std::memory_order_relaxed) &
-          (kShimPartitions | kShimIterations)) == 0;
-}
-
 CUstream physical_of(CUstream handle, Flavor flavor) {
   if (!may_move()) return handle;
   Streams* all = Streams::get();
@@ -83,9 +78,33 @@ constexpr bool is_too_large(CUresult result) {
 // The stream's number, for Progress. False: this call says nothing. Nothing runs of what a stream
 // captures.
 bool may_tell(Progress& all, CUstream handle, Flavor flavor, uint64_t* stream) {
-  if (!all.is_guessing() || all.is_capturing(physical_of(handle, flavor))) return false;
+  if (!all.is_guessing() ||
+      (all.is_any_capturing() && all.is_capturing(physical_of(handle, flavor))))
+    return false;
   *stream = Progress::number_of(handle, flavor);
   return true;
+}
+
+// A kernel of which nobody needs to know more at once than that it is launched.
+template <Flavor flavor, class... Rest>
+[[gnu::always_inline]] inline bool has_written_down(CUfunction function, unsigned x, unsigned y,
+                                                    unsigned z, const Rest&... rest) {
+  Progress* const all = this_process().progress.load(std::memory_order_acquire);
+  return all != nullptr && all->has_written_down(number(function), blocks_of(x, y, z),
+                                                 Progress::number_of(stream_of(rest...), flavor));
+}
+template <Flavor flavor>
+[[gnu::always_inline]] inline bool has_written_down(const CUlaunchConfig* config,
+                                                    CUfunction function, void**, void**) {
+  Progress* const all = this_process().progress.load(std::memory_order_acquire);
+  return all != nullptr && config != nullptr &&
+         all->has_written_down(number(function),
+                               blocks_of(config->gridDimX, config->gridDimY, config->gridDimZ),
+                               Progress::number_of(config->hStream, flavor));
+}
+template <Flavor flavor, class... Parameters>
+bool has_written_down(const Parameters&...) {
+  return false;
 }
 
 // What a call says before it is made. It is given no more than it looks at, so that the arguments
@@ -110,23 +129,24 @@ template <int index, Kind kind, Flavor flavor, class... Parameters>
 struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
   static CUresult call(Parameters... arguments) {
     if constexpr (is_launch(kind)) {
-      if (__builtin_expect(!only_passes_gate() || !passes_gate_quickly(), 0))
-        return call_watched(arguments...);
+      if (__builtin_expect(!passes_gate_quickly(), 0)) return call_held(arguments...);
+      return call_admitted(arguments...);
     } else if constexpr (says_something(kind)) {
       if (__builtin_expect(is_told(), 0)) return call_told(arguments...);
     }
     return call_untold(arguments...);
   }
 
-  // A launch that has more to do. Behind a jump, so that others keep their arguments where they
-  // are.
-  [[gnu::noinline]] static CUresult call_watched(Parameters... arguments) {
+  // All that most launches need is done without a call, and what more there is to do behind a jump,
+  // so that the arguments stay where they are.
+  [[gnu::noinline]] static CUresult call_held(Parameters... arguments) {
     pass_gate();
-    if constexpr (kind == Kind::kLaunch) {
-      if (is_told()) tell_of_launch<index, kind, flavor>(arguments...);
-    } else if (is_told()) {
+    return call_admitted(arguments...);
+  }
+
+  [[gnu::always_inline]] static CUresult call_admitted(Parameters... arguments) {
+    if (__builtin_expect(is_told(), 0) && !has_written_down<flavor>(arguments...))
       return call_told(arguments...);
-    }
     return call_untold(arguments...);
   }
 
@@ -141,6 +161,10 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
   }
 
   [[gnu::noinline]] static CUresult call_told(Parameters... arguments) {
+    if constexpr (kind == Kind::kLaunch) {
+      tell_of_launch<index, kind, flavor>(arguments...);
+      return call_untold(arguments...);
+    }
     Progress* all = Progress::get();
     uint64_t stream = 0;
     if (all == nullptr || !may_tell(*all, stream_of(arguments...), flavor, &stream))
@@ -192,16 +216,28 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
 template <int index, Flavor flavor, class... Rest>
 struct Wrapper<index, Kind::kLaunch, flavor, CUresult(const CUlaunchConfig*, Rest...)> {
   static CUresult call(const CUlaunchConfig* config, Rest... rest) {
-    if (__builtin_expect(!only_passes_gate() || !passes_gate_quickly(), 0))
-      return call_watched(config, rest...);
-    return real<CUresult (*)(const CUlaunchConfig*, Rest...)>(index)(config, rest...);
+    if (__builtin_expect(!passes_gate_quickly(), 0)) return call_held(config, rest...);
+    return call_admitted(config, rest...);
   }
 
-  [[gnu::noinline]] static CUresult call_watched(const CUlaunchConfig* config, Rest... rest) {
+  [[gnu::noinline]] static CUresult call_held(const CUlaunchConfig* config, Rest... rest) {
     pass_gate();
-    if (is_told() && config != nullptr)
-      tell<index, Kind::kLaunch, flavor>(config->hStream, config, rest...);
-    if (may_move() && config != nullptr) return call_moved(config, rest...);
+    return call_admitted(config, rest...);
+  }
+
+  [[gnu::always_inline]] static CUresult call_admitted(const CUlaunchConfig* config, Rest... rest) {
+    if (__builtin_expect(is_told(), 0) && !has_written_down<flavor>(config, rest...))
+      return call_told(config, rest...);
+    return call_untold(config, rest...);
+  }
+
+  [[gnu::noinline]] static CUresult call_told(const CUlaunchConfig* config, Rest... rest) {
+    if (config != nullptr) tell<index, Kind::kLaunch, flavor>(config->hStream, config, rest...);
+    return call_untold(config, rest...);
+  }
+
+  static CUresult call_untold(const CUlaunchConfig* config, Rest... rest) {
+    if (__builtin_expect(may_move() && config != nullptr, 0)) return call_moved(config, rest...);
     return real<CUresult (*)(const CUlaunchConfig*, Rest...)>(index)(config, rest...);
   }
 

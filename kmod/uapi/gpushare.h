@@ -158,7 +158,7 @@ enum gpushare_event_kind {
 /* Flags of an event. */
 #define GPUSHARE_EVENT_REPLAYED (1u << 0) /* by GPUSHARE_IOC_REPLAY */
 #define GPUSHARE_EVENT_REFUSED (1u << 1)  /* CONTROL_MADE: by the module, the driver never saw it */
-#define GPUSHARE_EVENT_VIDEO (1u << 2)    /* MEMORY_ALLOCATED: video memory */
+#define GPUSHARE_EVENT_VIDEO (1u << 2)    /* MEMORY_ALLOCATED: video memory, as all that is told */
 #define GPUSHARE_EVENT_BY_EXEC (1u << 3)  /* PROCESS_CLOSED: it replaced itself by exec */
 
 enum gpushare_setting {

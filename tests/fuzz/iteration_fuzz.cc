@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The iteration recogniser on any sequence of events: never crashes, and its report always makes
-// sense.
+// The iteration recogniser on any sequence of events: never crashes, its report always makes sense,
+// and both are the same whether it looks at launches one at a time or together.
 #include <cstring>
 #include <memory>
 
@@ -9,7 +9,13 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace gpushare::shim;
   const auto recogniser = std::make_unique<IterationRecogniser>();
+  const auto at_once = std::make_unique<IterationRecogniser>(0);
   uint64_t now = 1, begun = 0;
+  const auto both = [&](const auto& tell) {
+    const bool begins = tell(*recogniser);
+    if (tell(*at_once) != begins) __builtin_trap();
+    begun += begins;
+  };
   for (size_t i = 0; i + 4 <= size; i += 4) {
     const uint8_t what = data[i], who = data[i + 1], much = data[i + 2];
     const uint64_t stream = what >> 4;
@@ -18,23 +24,37 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (int times = 0; times <= (what & 8 ? much : 0); ++times) {
       switch (what & 7) {
         case 0:
-          recogniser->copy(CopyWay::kToGpu, 1ULL << (much % 64), (who & 1) != 0, stream, now);
+          both([&](IterationRecogniser& one) {
+            one.copy(CopyWay::kToGpu, 1ULL << (much % 64), (who & 1) != 0, stream, now);
+            return false;
+          });
           break;
         case 1:
-          recogniser->copy(CopyWay::kFromGpu, much, (who & 1) != 0, stream, now);
+          both([&](IterationRecogniser& one) {
+            one.copy(CopyWay::kFromGpu, much, (who & 1) != 0, stream, now);
+            return false;
+          });
           break;
         case 2:
-          recogniser->waited(who & 1 ? IterationRecogniser::kAllStreams : stream, now);
+          both([&](IterationRecogniser& one) {
+            one.waited(who & 1 ? IterationRecogniser::kAllStreams : stream, now);
+            return false;
+          });
           break;
         case 5:
-          recogniser->ordered(stream);
+          both([&](IterationRecogniser& one) {
+            one.ordered(stream);
+            return false;
+          });
           break;
         case 3:
-          begun += recogniser->graph_launch(who, stream, now);
+          both([&](IterationRecogniser& one) { return one.graph_launch(who, stream, now); });
           break;
         default:
-          begun += recogniser->launch(who + (what & 4 ? times : 0) * 0x10000ULL, 1U << (much % 32),
-                                      stream, now);
+          both([&](IterationRecogniser& one) {
+            return one.launch(who + (what & 4 ? times : 0) * 0x10000ULL, 1U << (much % 32), stream,
+                              now);
+          });
       }
     }
     const IterationReport report = recogniser->report();

@@ -4,11 +4,14 @@ $(call program,bin/gpu-tests/rm_gpu_test,tests/gpu/rm_gpu_test.cc tests/support/
 $(call program,bin/gpu-tests/conformance_gpu_test,tests/gpu/conformance_gpu_test.cc tests/shim/shim_rig.cc,lib/libintercept.a lib/libshmctl.a,$(GTEST_LIBS) $(BPF_LIBS))
 $(O)/bin/gpu-tests/conformance_gpu_test: | $(O)/$(shim_library) $(O)/bin/workloads/conformance
 
-# Preloaded into programs by tests/gpu/start_controls.sh.
-control_log := $(O)/lib/tests/libcontrol_log.so
-all_objects += $(call objects,tests/gpu/control_log.cc)
-extra_targets += $(control_log)
-$(control_log): $(call objects,tests/gpu/control_log.cc)
-	$(call say,LINK,$(@:$(O)/%=%))
-	@mkdir -p $(@D)
-	$(Q)$(CXX) $(LDFLAGS) -shared -o $@ $^
+# $(call preloaded,NAME): tests/gpu/NAME.cc, to be preloaded into programs by a script beside it.
+define preloaded
+all_objects += $(call objects,tests/gpu/$(1).cc)
+extra_targets += $(O)/lib/tests/lib$(1).so
+$(O)/lib/tests/lib$(1).so: $(call objects,tests/gpu/$(1).cc)
+	$$(call say,LINK,$$(@:$(O)/%=%))
+	@mkdir -p $$(@D)
+	$$(Q)$$(CXX) $$(LDFLAGS) -shared -o $$@ $$^
+endef
+$(eval $(call preloaded,control_log))
+$(eval $(call preloaded,call_mix))

@@ -20,7 +20,7 @@ library=$(ldconfig -p 2>/dev/null | sed -n 's/.*libcuda\.so\.1 .*=> //p' | head 
 
 echo "# SMs by kind of stream and set of groups"
 for kind in legacy per-thread blocking non-blocking; do
-  for pair in 0:132 1:8 6:16 5:16 7fff:120; do
+  for pair in 0:132 1:8 6:16 5:16 7fff:120 8000:12 8001:20 ffff:132; do
     groups=${pair%:*} expected=${pair#*:}
     seen=$($drive --features partitions --groups "$groups" -- "$work/sms" --launches 3 --stream $kind 2>&1)
     most=$(echo "$seen" | field most)

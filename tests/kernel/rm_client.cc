@@ -18,6 +18,7 @@
 //   slice=US schedule unschedule preempt interleave=N realtime
 //                scheduling controls on its own group
 //   foreign-slice=PID  sets the slice of another process's group, through its own file
+//   foreign-alloc=PID  asks for 1 MiB of video memory below another process's client
 //   control=CMD  any control, with zeros for parameters, on its group, a channel or its subdevice
 //   freeze=PID thaw=PID                                        another process's channels
 //   heap-size    the call that looks like video memory's and only tells how much there is
@@ -33,8 +34,9 @@
 //                allocates 1 MiB, 100 times, while another thread turns the size into MIB: where
 //                the argument points to the size, and where it holds it
 //   churn=N      N times memory made and freed, each answer passed over
-//   cost=KIND    time of one call in ns, the least of many: version, control, alloc (made and
-//                freed), other (not to the driver)
+//   cost=KIND    time of one call in ns, the least of many: version, control, alloc and free (video
+//                memory, twenty made and then freed), kept (made and never freed), dup, channel,
+//                object (of a channel), preempt and refused (controls), other (not to the driver)
 //   echo=TEXT    prints TEXT                                   sleep=MS
 //   until=FILE   waits until there is one
 //   wait         until it is ended by a signal
@@ -63,6 +65,7 @@ namespace {
 
 constexpr uint32_t kFirstHandle = 0x5C000001;
 constexpr uint32_t kHopperChannel = 0xC86F;
+constexpr uint32_t kHopperCompute = 0xCBC0;
 constexpr int kChannels = 8;
 constexpr uint32_t kOwnSliceUs = 2048;
 
@@ -119,11 +122,15 @@ class Context {
   Answer heap_size();
   Answer dup();
   Answer free_memory();
+  Answer free_object(uint32_t handle);
+  Answer make_one(std::string_view kind, uint32_t& handle);
+  Answer preempt() { return group_control(GS_CTRL_GROUP_PREEMPT, {1, 0, 0, 0, 0, 0, 0, 0}); }
   Answer free_memory_on_gpu();
   Answer free_client();
   Answer make_many(uint64_t count);
   Answer group_control(uint32_t command, const std::vector<uint8_t>& params);
   Answer foreign_slice(int pid);
+  Answer foreign_alloc(int pid);
   Answer any_control(uint32_t command);
   Answer disable(int pid, bool disable);
   Answer check_version();
@@ -226,7 +233,6 @@ void Context::open() {
     must(make<int>(group_, channels_.back(), kHopperChannel, nullptr), "channel");
   }
   // The compute object by which late attach tells a compute group from a copy group.
-  constexpr uint32_t kHopperCompute = 0xCBC0;
   uint32_t compute = next_++;
   must(make<int>(channels_.front(), compute, kHopperCompute, nullptr), "compute");
   must(group_control(GS_CTRL_GROUP_SCHEDULE, {1, 0}), "schedule");
@@ -313,15 +319,44 @@ Answer Context::dup() {
   return call(fd_, GS_NV_ESC_RM_DUP_OBJECT, argument);
 }
 
-Answer Context::free_memory() {
-  gs_nvos00 argument{client_, device_, memory_, 0};
+Answer Context::free_memory() { return free_object(memory_); }
+
+Answer Context::free_object(uint32_t handle) {
+  gs_nvos00 argument{client_, device_, handle, 0};
   return call(fd_, GS_NV_ESC_RM_FREE, argument);
+}
+
+Answer Context::make_one(std::string_view kind, uint32_t& handle) {
+  handle = next_;
+  if (kind == "dup") return dup();
+  if (kind != "channel" && kind != "object") return allocate("alloc", 4096);
+  ++next_;
+  return kind == "channel" ? make<int>(group_, handle, kHopperChannel, nullptr)
+                           : make<int>(channels_.front(), handle, kHopperCompute, nullptr);
 }
 
 // With the status of success, which the driver does not overwrite.
 Answer Context::free_memory_on_gpu() {
   gs_nvos00 argument{client_, device_, memory_, 0};
   return call(gpu_fd_, GS_NV_ESC_RM_FREE, argument);
+}
+
+struct Group {
+  unsigned client = 0, handle = 0;
+};
+
+// The first one of a process.
+Group group_of(int pid) {
+  std::ifstream report("/proc/nvidia-standin");
+  for (std::string line; std::getline(report, line);) {
+    int owner = 0;
+    Group group;
+    if (std::sscanf(line.c_str(), "group gpu=%*u pid=%d client=%x handle=%x", &owner, &group.client,
+                    &group.handle) == 3 &&
+        owner == pid)
+      return group;
+  }
+  die("process " + std::to_string(pid) + " has no group");
 }
 
 Answer Context::make_many(uint64_t count) {
@@ -355,18 +390,17 @@ Answer Context::group_control(uint32_t command, const std::vector<uint8_t>& para
 }
 
 Answer Context::foreign_slice(int pid) {
-  std::ifstream report("/proc/nvidia-standin");
-  for (std::string line; std::getline(report, line);) {
-    int owner = 0;
-    unsigned client = 0, group = 0;
-    if (std::sscanf(line.c_str(), "group gpu=%*u pid=%d client=%x handle=%x", &owner, &client,
-                    &group) != 3 ||
-        owner != pid)
-      continue;
-    gs_timeslice slice{1};
-    return control_of(client, group, GS_CTRL_SET_TIMESLICE, &slice, sizeof slice);
-  }
-  die("process " + std::to_string(pid) + " has no group");
+  const Group group = group_of(pid);
+  gs_timeslice slice{1};
+  return control_of(group.client, group.handle, GS_CTRL_SET_TIMESLICE, &slice, sizeof slice);
+}
+
+Answer Context::foreign_alloc(int pid) {
+  const uint32_t own = client_;
+  client_ = group_of(pid).client;
+  const Answer answer = allocate("alloc", 1 << 20);
+  client_ = own;
+  return answer;
 }
 
 Answer Context::any_control(uint32_t command) {
@@ -502,27 +536,50 @@ uint64_t Context::race_slice(uint64_t us) {
 
 // With instructions counted (-icount shift=0) a nanosecond is one. A batch that a timer's tick fell
 // into is longer, and the least of many has none.
+constexpr int kCalls = 20;
+
+template <class Call>
+double batch_ns(Call one) {
+  timespec begin{}, end{};
+  ::clock_gettime(CLOCK_MONOTONIC, &begin);
+  for (int i = 0; i < kCalls; ++i)
+    if (!one(i)) die("a call failed while it was measured");
+  ::clock_gettime(CLOCK_MONOTONIC, &end);
+  return (1e9 * static_cast<double>(end.tv_sec - begin.tv_sec) +
+          static_cast<double>(end.tv_nsec - begin.tv_nsec)) /
+         kCalls;
+}
+
+// Twenty made, and freed again unless they are to be kept.
+double making_ns(Context& context, std::string_view kind) {
+  uint32_t handles[kCalls] = {};
+  const double making = batch_ns([&](int i) { return context.make_one(kind, handles[i]).is_ok(); });
+  if (kind == "kept") return making;
+  const double freeing = batch_ns([&](int i) { return context.free_object(handles[i]).is_ok(); });
+  return kind == "free" ? freeing : making;
+}
+
 double cost_ns(Context& context, std::string_view kind) {
-  constexpr int kBatches = 200, kCalls = 20;
-  const auto one = [&] {
-    if (kind == "version") return context.check_version().is_ok();
-    if (kind == "control") return context.read_clock().is_ok();
-    if (kind == "alloc")
-      return context.allocate("alloc", 1 << 20).is_ok() && context.free_memory().is_ok();
-    static const int other = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-    int unused = 0;
-    return ::ioctl(other, FIONREAD, &unused) != 0;  // ENOTTY
-  };
+  constexpr int kBatches = 60;
+  static const int other = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  int unused = 0;
+  if (kind == "dup" && !context.allocate("alloc", 4096).is_ok()) die("no memory to duplicate");
   double least = 1e18;
   for (int batch = 0; batch < kBatches; ++batch) {
-    timespec begin{}, end{};
-    ::clock_gettime(CLOCK_MONOTONIC, &begin);
-    for (int i = 0; i < kCalls; ++i)
-      if (!one()) die("a call failed while it was measured");
-    ::clock_gettime(CLOCK_MONOTONIC, &end);
-    const double ns = 1e9 * static_cast<double>(end.tv_sec - begin.tv_sec) +
-                      static_cast<double>(end.tv_nsec - begin.tv_nsec);
-    least = std::min(least, ns / kCalls);
+    double ns = 0;
+    if (kind == "version")
+      ns = batch_ns([&](int) { return context.check_version().is_ok(); });
+    else if (kind == "control")
+      ns = batch_ns([&](int) { return context.read_clock().is_ok(); });
+    else if (kind == "preempt")
+      ns = batch_ns([&](int) { return context.preempt().is_ok(); });
+    else if (kind == "refused")  // by the driver, or before it
+      ns = batch_ns([&](int) { return !context.any_control(GS_CTRL_SET_INTERLEAVE).is_ok(); });
+    else if (kind == "other")
+      ns = batch_ns([&](int) { return ::ioctl(other, FIONREAD, &unused) != 0; });  // ENOTTY
+    else
+      ns = making_ns(context, kind);
+    least = std::min(least, ns);
   }
   return least;
 }
@@ -570,6 +627,7 @@ void carry_out(Context& context, std::string_view word) {
   if (verb == "realtime")
     return report(word, context.group_control(GS_CTRL_MAKE_REALTIME, bytes_of(1, 1)));
   if (verb == "foreign-slice") return report(word, context.foreign_slice(static_cast<int>(number)));
+  if (verb == "foreign-alloc") return report(word, context.foreign_alloc(static_cast<int>(number)));
   if (verb == "control") return report(word, context.any_control(static_cast<uint32_t>(number)));
   if (verb == "race")
     return (void)std::printf("race %llu\n", static_cast<unsigned long long>(context.race(number)));

@@ -44,6 +44,7 @@ TEST(KmodInterest, IsInObjectsThatAreRememberedByEveryForm) {
                                              {RM_CLASS_ROOT_CLIENT, true},
                                              {RM_CLASS_GROUP, true},
                                              {0xC86Fu, true},
+                                             {RM_CLASS_MEMORY_SYSTEM, false},
                                              {0xCBC0u, false}}) {
     arg.h_class = object.h_class = memory.h_class = class_id;
     EXPECT_EQ(is_of_interest(RM_ESC_ALLOC, sizeof arg, &arg), is_tracked) << std::hex << class_id;

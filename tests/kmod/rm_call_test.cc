@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <random>
+#include <tuple>
 #include <vector>
 
 namespace gpushare {
@@ -18,7 +19,7 @@ constexpr __u32 kAllEscapes[] = {RM_ESC_ALLOC_MEMORY,    RM_ESC_ALLOC_OBJECT, RM
 
 template <class T>
 rm_call parse(__u32 nr, const T& arg, __u32 size = sizeof(T)) {
-  alignas(8) unsigned char bytes[RM_ARG_BYTES] = {};
+  alignas(8) unsigned char bytes[RM_ARG_MAX] = {};
   std::memcpy(bytes, &arg, std::min(sizeof arg, sizeof bytes));
   rm_call call;
   rm_call_parse(nr, size, bytes, &call);
@@ -61,18 +62,24 @@ TEST(KmodRmCall, ReadsBothFormsOfAnAllocation) {
   EXPECT_EQ(call.class_id, RM_CLASS_MEMORY_LOCAL_USER);
   EXPECT_FALSE(call.is_opaque);
   EXPECT_EQ(call.status_offset, offsetof(rm_nvos64, status));
-  EXPECT_EQ(rm_params_wanted(&call), sizeof(rm_memory_params));
+  rm_params_place wanted = rm_params_wanted(&call);
+  EXPECT_EQ(wanted.value_at, offsetof(rm_memory_params, size));
+  EXPECT_EQ(wanted.value_bytes, 8u);
+  EXPECT_TRUE(wanted.has_attr);
   arg.flags = RM_ALLOC_FLAGS_SERIALIZED;
   call = parse(RM_ESC_ALLOC, arg);
   EXPECT_TRUE(call.is_opaque);
-  EXPECT_EQ(rm_params_wanted(&call), 0u);
+  EXPECT_EQ(rm_params_wanted(&call).value_bytes, 0u);
 
   rm_nvos21 old{1, 2, 3, RM_CLASS_GROUP, 0x1000, 12, 0};
   call = parse(RM_ESC_ALLOC, old);
   EXPECT_EQ(call.status_offset, offsetof(rm_nvos21, status));
   EXPECT_EQ(call.params_size, 12u);
-  EXPECT_EQ(rm_params_wanted(&call), sizeof(rm_group_params))
-      << "what the class has, whatever the caller says";
+  wanted = rm_params_wanted(&call);
+  EXPECT_EQ(wanted.value_at, offsetof(rm_group_params, engine_type))
+      << "where the class has it, whatever the caller says";
+  EXPECT_EQ(wanted.value_bytes, 4u);
+  EXPECT_FALSE(wanted.has_attr);
 }
 
 TEST(KmodRmCall, WithoutParametersNoneAreRead) {
@@ -80,7 +87,7 @@ TEST(KmodRmCall, WithoutParametersNoneAreRead) {
   arg.h_class = RM_CLASS_MEMORY_LOCAL_USER;
   arg.params_size = 128;
   const rm_call call = parse(RM_ESC_ALLOC, arg);
-  EXPECT_EQ(rm_params_wanted(&call), 0u);
+  EXPECT_EQ(rm_params_wanted(&call).value_bytes, 0u);
 }
 
 TEST(KmodRmCall, ReadsTheWaysOfTheOldHeap) {
@@ -102,11 +109,11 @@ TEST(KmodRmCall, ReadsTheWaysOfTheOldHeap) {
   }
   arg.attr = 1u << 25;  // PCI
   rm_call call = parse(RM_ESC_VID_HEAP_CONTROL, arg, 184);
-  EXPECT_FALSE(call.is_video);
-  EXPECT_EQ(call.class_id, RM_CLASS_MEMORY_SYSTEM);
+  EXPECT_EQ(call.kind, RM_CALL_OTHER);
   arg.function = RM_HEAP_ALLOC_SIZE;
   arg.attr = RM_MEMORY_ATTR_LOCATION_MASK;  // wherever there is room: not of the GPU's
-  EXPECT_FALSE(parse(RM_ESC_VID_HEAP_CONTROL, arg, 184).is_video);
+  EXPECT_EQ(parse(RM_ESC_VID_HEAP_CONTROL, arg, 184).kind, RM_CALL_OTHER);
+  arg.attr = 0;
   arg.flags = RM_MEMORY_FLAGS_VIRTUAL;
   EXPECT_EQ(parse(RM_ESC_VID_HEAP_CONTROL, arg, 184).kind, RM_CALL_OTHER);
   arg.function = RM_HEAP_FREE;
@@ -123,7 +130,7 @@ TEST(KmodRmCall, ASurfacesSizeIsItsHeightTimesItsPitch) {
   surface.function = RM_HEAP_ALLOC_TILED;
   surface.height = 1u << 25;  // where others have an attribute that says "not video"
   surface.pitch = 3;
-  alignas(8) unsigned char arg[RM_ARG_BYTES] = {};
+  alignas(8) unsigned char arg[RM_ARG_MAX] = {};
   const auto parsed = [&] {
     std::memcpy(arg, &surface, sizeof surface);
     rm_call call;
@@ -185,33 +192,96 @@ TEST(KmodRmCall, ReadsNothingOfAControlsSerializedParameters) {
   arg.p_params = 0x1000;
   arg.params_size = 8;
   rm_call call = parse(RM_ESC_CONTROL, arg);
-  EXPECT_EQ(rm_params_wanted(&call), 8u);
+  EXPECT_EQ(rm_params_wanted(&call).value_bytes, 8u);
   arg.params_size = 2;
   call = parse(RM_ESC_CONTROL, arg);
-  EXPECT_EQ(rm_params_wanted(&call), 2u) << "the driver reads what the caller says";
+  EXPECT_EQ(rm_params_wanted(&call).value_bytes, 2u) << "the driver reads what the caller says";
   arg.flags = RM_CONTROL_FLAGS_SERIALIZED;
   call = parse(RM_ESC_CONTROL, arg);
   EXPECT_TRUE(call.is_opaque);
-  EXPECT_EQ(rm_params_wanted(&call), 0u);
+  EXPECT_EQ(rm_params_wanted(&call).value_bytes, 0u);
+}
+
+auto members(const rm_call& call) {
+  return std::tuple(call.kind, call.client, call.parent, call.object, call.class_id,
+                    call.source_client, call.source_object, call.cmd, call.params_size,
+                    call.p_params, call.bytes, call.has_inline_size, call.is_opaque, call.is_video,
+                    call.object_offset, call.status_offset);
+}
+
+// An argument of exactly its size: ASan sees what is read behind it.
+TEST(KmodRmCall, ReadsNothingBehindTheArgument) {
+  for (const __u32 nr : kAllEscapes) {
+    for (const __u32 size : {16u, 20u, 28u, 32u, 48u, 56u, 96u, 184u}) {
+      if (rm_call_kind(nr, size) == RM_CALL_OTHER) continue;
+      std::vector<__u64> exact((size + 7) / 8, ~0ULL);
+      rm_call whole, cut;
+      std::vector<__u64> longer(exact.size() + 32, 0);
+      std::memcpy(longer.data(), exact.data(), size);
+      rm_call_parse(nr, size, exact.data(), &cut);
+      rm_call_parse(nr, size, longer.data(), &whole);
+      EXPECT_EQ(members(whole), members(cut)) << nr << " " << size;
+    }
+  }
+}
+
+TEST(KmodRmCall, HoldsFastWhatItHasReadOfParametersAndNothingElse) {
+  rm_nvos64 arg{};
+  arg.h_class = RM_CLASS_MEMORY_LOCAL_USER;
+  arg.p_params = 0x1000;
+  const rm_call call = parse(RM_ESC_ALLOC, arg);
+  const rm_params_place wanted = rm_params_wanted(&call);
+  const rm_params looked_at{.value = 1 << 20, .attr = 7};
+  for (const size_t bytes : {sizeof(rm_memory_params), offsetof(rm_memory_params, size) + 3,
+                             offsetof(rm_memory_params, attr) + 2, size_t{0}}) {
+    unsigned char copy[sizeof(rm_memory_params)], before[sizeof copy];
+    std::memset(copy, 0xA5, sizeof copy);
+    std::memcpy(before, copy, sizeof copy);
+    rm_params_put(copy, bytes, &wanted, &looked_at);
+    rm_memory_params expected;
+    std::memcpy(&expected, before, sizeof expected);
+    expected.size = looked_at.value;
+    if (bytes >= offsetof(rm_memory_params, attr) + 4) expected.attr = looked_at.attr;
+    EXPECT_EQ(std::memcmp(copy, &expected, bytes), 0) << bytes;
+    EXPECT_EQ(std::memcmp(copy + bytes, before + bytes, sizeof copy - bytes), 0) << bytes;
+  }
+}
+
+TEST(KmodRmCall, TakesTheAnswerOutOfTheParameters) {
+  rm_nvos64 arg{};
+  arg.h_class = RM_CLASS_MEMORY_LOCAL_USER;
+  arg.p_params = 0x1000;
+  const rm_call call = parse(RM_ESC_ALLOC, arg);
+  const rm_params_place wanted = rm_params_wanted(&call);
+  rm_memory_params answer{};
+  answer.size = 2 << 20;
+  rm_params params{};
+  rm_params_get(&answer, sizeof answer, &wanted, &params);
+  EXPECT_EQ(params.value, 2u << 20);
+  answer.size = 3 << 20;
+  rm_params_get(&answer, offsetof(rm_memory_params, size), &wanted, &params);
+  EXPECT_EQ(params.value, 2u << 20) << "it lies behind what came back";
 }
 
 TEST(KmodRmCall, StatusLiesInsideTheArgumentWhateverItHolds) {
   std::mt19937 random(1);
   for (int round = 0; round < 100'000; ++round) {
-    unsigned char bytes[RM_ARG_BYTES];
+    unsigned char bytes[184];
     std::ranges::generate(bytes, [&] { return static_cast<unsigned char>(random()); });
     const __u32 nr = kAllEscapes[random() % std::size(kAllEscapes)];
     for (const __u32 size : {16u, 20u, 28u, 32u, 48u, 56u, 184u}) {
       if (rm_call_kind(nr, size) == RM_CALL_OTHER) continue;
-      alignas(8) unsigned char arg[RM_ARG_BYTES] = {};
-      std::memcpy(arg, bytes, std::min<size_t>(size, sizeof arg));
+      alignas(8) unsigned char arg[sizeof bytes] = {};
+      std::memcpy(arg, bytes, size);
       rm_call call;
       rm_call_parse(nr, size, arg, &call);
       if (call.kind == RM_CALL_OTHER) continue;
       EXPECT_GE(call.status_offset, 12u);
-      EXPECT_LE(call.status_offset + 4, std::min<size_t>(size, RM_ARG_BYTES));
-      EXPECT_LE(call.object_offset + 4, std::min<size_t>(size, RM_ARG_BYTES));
-      EXPECT_LE(rm_params_wanted(&call), sizeof(rm_memory_params));
+      EXPECT_LE(call.status_offset + 4, size);
+      EXPECT_LE(call.object_offset + 4, size);
+      const rm_params_place wanted = rm_params_wanted(&call);
+      EXPECT_LE(wanted.value_at + wanted.value_bytes, sizeof(rm_memory_params));
+      EXPECT_LE(wanted.value_bytes, sizeof(__u64));
     }
   }
 }

@@ -15,6 +15,8 @@
 namespace gpushare {
 namespace {
 
+constexpr int kGroups = 16;  // of an H200
+
 using Kind = LatencyShape::Kind;
 
 std::vector<LatencyShape> family() {
@@ -27,7 +29,7 @@ std::vector<LatencyShape> family() {
 
 uint32_t offline_knee(const LatencyShape& shape) {
   std::vector<double> sweep;
-  for (int groups = 1; groups <= 15; ++groups) sweep.push_back(shape.at(groups));
+  for (int groups = 1; groups <= kGroups; ++groups) sweep.push_back(shape.at(groups));
   return knee_of_sweep(sweep);
 }
 
@@ -63,7 +65,7 @@ TEST(Knee, OfASweepIsWhereMoreHardlyHelps) {
 TEST(Knee, IsFoundWithinOneGroupOfTheSweepInSixSamplesWithoutAMiss) {
   for (const double slack : {0.0, 3.0, 2.0}) {
     for (const LatencyShape& shape : family()) {
-      KneeFinder finder(15, Nanos(static_cast<int64_t>(slack * kAlone)));
+      KneeFinder finder(kGroups, Nanos(static_cast<int64_t>(slack * kAlone)));
       EXPECT_EQ(search(finder, shape, slack * kAlone), 0) << describe(shape);
       EXPECT_LE(finder.samples(), KneeFinder::kMostSamples);
       EXPECT_NEAR(finder.knee(), offline_knee(shape), 1) << describe(shape) << " slack " << slack;
@@ -74,7 +76,7 @@ TEST(Knee, IsFoundWithinOneGroupOfTheSweepInSixSamplesWithoutAMiss) {
 TEST(Knee, WithLittleSlackNothingIsRisked) {
   for (const double slack : {1.1, 1.5, 1.9}) {
     for (const LatencyShape& shape : family()) {
-      KneeFinder finder(15, Nanos(static_cast<int64_t>(slack * kAlone)));
+      KneeFinder finder(kGroups, Nanos(static_cast<int64_t>(slack * kAlone)));
       EXPECT_EQ(search(finder, shape, slack * kAlone), 0) << describe(shape);
       EXPECT_GE(finder.knee(), offline_knee(shape));
       EXPECT_TRUE(finder.is_bounded() || finder.knee() <= offline_knee(shape) + 1);
@@ -83,10 +85,10 @@ TEST(Knee, WithLittleSlackNothingIsRisked) {
 }
 
 TEST(Knee, ASloThatIsMissedAnywayIsNoReasonToTryLess) {
-  KneeFinder finder(15, Nanos(1000));
-  finder.sample(15, Nanos(2000));
+  KneeFinder finder(kGroups, Nanos(1000));
+  finder.sample(kGroups, Nanos(2000));
   EXPECT_FALSE(finder.next().has_value());
-  EXPECT_EQ(finder.knee(), 15U);
+  EXPECT_EQ(finder.knee(), static_cast<uint32_t>(kGroups));
   EXPECT_TRUE(finder.is_bounded());
 }
 
@@ -94,10 +96,10 @@ TEST(Knee, SmallNoiseMovesItByLittle) {
   int far = 0, all = 0;
   for (const LatencyShape& shape : family()) {
     for (uint64_t seed = 1; seed <= 5; ++seed) {
-      KneeFinder finder(15, Nanos(static_cast<int64_t>(2.5 * kAlone)));
+      KneeFinder finder(kGroups, Nanos(static_cast<int64_t>(2.5 * kAlone)));
       EXPECT_EQ(search(finder, shape, 2.5 * kAlone, 0.01, seed), 0);
       // Where the curve crosses 5 % flatly, noise alone moves the crossing: by time, not by groups.
-      const double loss = shape.at(finder.knee()) / shape.at(15);
+      const double loss = shape.at(finder.knee()) / shape.at(kGroups);
       EXPECT_LE(loss, 1.08) << describe(shape);
       far += std::abs(static_cast<int>(finder.knee()) - static_cast<int>(offline_knee(shape))) > 1;
       ++all;

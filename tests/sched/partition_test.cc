@@ -15,6 +15,8 @@ namespace {
 
 using Wishes = std::vector<PartitionWish>;
 
+constexpr SmGeometry kFifteen{.groups = 15, .sms = 120};
+
 // Everybody answers at once.
 void settle(SmPartition& partition) {
   for (int round = 0; round < 10; ++round)
@@ -30,9 +32,40 @@ TEST(Partition, PercentagesRoundToTheNearestGroupAndAtLeastOne) {
     uint32_t percent, groups;
   };
   for (const Row& row : {Row{1, 1}, Row{6, 1}, Row{9, 1}, Row{10, 2}, Row{25, 4}, Row{50, 8},
-                         Row{75, 12}, Row{90, 15}, Row{100, 15}})
+                         Row{75, 12}, Row{90, 15}, Row{100, 16}})
     EXPECT_EQ(groups_of_percent(row.percent, h200), row.groups) << row.percent << " %";
-  EXPECT_NEAR(percent_of_groups(8, h200), 48.5, 0.1);
+}
+
+TEST(Partition, TheLastGroupHasWhatTheOthersLeave) {
+  const SmGeometry h200 = geometry_of(132);
+  EXPECT_EQ(h200.groups, 16u);
+  EXPECT_TRUE(h200.is_last_larger());
+  EXPECT_EQ(h200.sms_of(0xFFFF), 132u);
+  EXPECT_EQ(h200.sms_of(0x7FFF), 120u);
+  EXPECT_EQ(h200.sms_of(0x8000), 12u);
+  EXPECT_EQ(h200.sms_of_count(16), 132u);
+  EXPECT_EQ(h200.sms_of_count(15), 120u);
+  const SmGeometry even = geometry_of(128);
+  EXPECT_FALSE(even.is_last_larger());
+  EXPECT_EQ(even.sms_of(0x8000), 8u);
+  EXPECT_EQ(geometry_of(4).groups, 1u);
+  EXPECT_EQ(geometry_of(4).sms_of(1), 4u) << "fewer than a group has";
+}
+
+TEST(Partition, TheLargerGroupGoesToWhoShallHaveMostAndIsGivenUpLast) {
+  const SmGeometry h200;
+  SmPartition partition(h200);
+  partition.plan(
+      Wishes{{.holder = 1, .groups = 4}, {.holder = 2, .groups = 8}, {.holder = 3, .groups = 4}});
+  settle(partition);
+  EXPECT_EQ(partition.in_use(2) & h200.last(), h200.last());
+  EXPECT_EQ(h200.sms_of(partition.in_use(1)) + h200.sms_of(partition.in_use(2)) +
+                h200.sms_of(partition.in_use(3)),
+            132u);
+  partition.plan(
+      Wishes{{.holder = 1, .groups = 14}, {.holder = 2, .groups = 1}, {.holder = 3, .groups = 1}});
+  settle(partition);
+  EXPECT_EQ(partition.in_use(2), h200.last()) << "nothing moves but what must";
 }
 
 TEST(Partition, DividesInProportionWithoutRest) {
@@ -50,7 +83,7 @@ TEST(Partition, DividesInProportionWithoutRest) {
 }
 
 TEST(Partition, AGrowingHolderWaitsUntilTheShrinkingOneHasAnswered) {
-  SmPartition partition({});
+  SmPartition partition(kFifteen);
   partition.plan(Wishes{{.holder = 1, .groups = 10}, {.holder = 2, .groups = 5}});
   settle(partition);
   const SmGroups before = partition.in_use(2);
@@ -75,7 +108,7 @@ TEST(Partition, AGrowingHolderWaitsUntilTheShrinkingOneHasAnswered) {
 }
 
 TEST(Partition, AnAnswerToAnOlderOrderCountsForNothing) {
-  SmPartition partition({});
+  SmPartition partition(kFifteen);
   partition.plan(Wishes{{.holder = 1, .groups = 10, .can_borrow = false}});
   settle(partition);
   const SmGroups old = partition.in_use(1);
@@ -91,7 +124,7 @@ TEST(Partition, AnAnswerToAnOlderOrderCountsForNothing) {
 }
 
 TEST(Partition, IdleGroupsAreLentAndComeBackInOneRound) {
-  SmPartition partition({});
+  SmPartition partition(kFifteen);
   Wishes wishes{{.holder = 1, .groups = 8}, {.holder = 2, .groups = 7}};
   partition.plan(wishes);
   settle(partition);
@@ -116,7 +149,7 @@ TEST(Partition, IdleGroupsAreLentAndComeBackInOneRound) {
 }
 
 TEST(Partition, OneThatMayNotBorrowKeepsToItsShare) {
-  SmPartition partition({});
+  SmPartition partition(kFifteen);
   const auto grants = partition.plan(
       Wishes{{.holder = 1, .groups = 4, .can_borrow = false}, {.holder = 2, .groups = 4}});
   EXPECT_EQ(grants[0].target, 4U);
@@ -144,7 +177,7 @@ TEST(Partition, TooManyWishesAreScaledDownAndTooManyHoldersLeaveTheNewOnesOut) {
 }
 
 TEST(Partition, ASilentHolderDoesNotStopTheOthers) {
-  SmPartition partition({});
+  SmPartition partition(kFifteen);
   partition.plan(
       Wishes{{.holder = 1, .groups = 5}, {.holder = 2, .groups = 5}, {.holder = 3, .groups = 5}});
   settle(partition);
@@ -210,7 +243,8 @@ class Processes {
 
 void run_random_life(uint64_t seed) {
   Processes processes(seed);
-  const SmGeometry geometry{.groups = 1 + processes.below(20)};
+  const uint32_t groups = 1 + processes.below(20);
+  const SmGeometry geometry{.groups = groups, .sms = groups * 8 + processes.below(8)};
   SmPartition partition(geometry);
   std::map<uint32_t, PartitionWish> wishes;
   uint32_t next_id = 0;
@@ -275,7 +309,7 @@ TEST(Partition, SetsAreDisjointAtEveryMomentWhateverHappens) {
 TEST(Partition, NothingMovesWithoutNeed) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     std::mt19937_64 random(seed);
-    SmPartition partition({});
+    SmPartition partition(kFifteen);
     Wishes wishes;
     for (uint32_t id = 0; id < 4; ++id) wishes.push_back({.holder = id, .can_borrow = false});
     for (int change = 0; change < 20; ++change) {

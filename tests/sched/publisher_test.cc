@@ -37,12 +37,12 @@ class PublisherTest : public ::testing::Test {
 };
 
 TEST_F(PublisherTest, SaysHowManyShareASet) {
-  publish({.entitled = 104, .in_use = 96, .sms_per_group = 8, .sharers = 12, .set = 3});
+  publish({.entitled = 104, .in_use = 96, .geometry = {}, .sharers = 12, .set = 3});
   EXPECT_EQ(use_of(rig_, "a").sms_entitled, 104u);
   EXPECT_EQ(use_of(rig_, "a").sms_in_use, 96u);
   EXPECT_EQ(use_of(rig_, "a").sms_sharers, 12u);
   EXPECT_EQ(use_of(rig_, "a").sms_set, 3u);
-  publish({.entitled = 104, .in_use = 104, .sms_per_group = 8});
+  publish({.entitled = 104, .in_use = 104, .geometry = {}});
   EXPECT_EQ(use_of(rig_, "a").sms_sharers, 1u);
 }
 
@@ -79,7 +79,7 @@ TEST_F(PublisherTest, GroupsOfTheRuleAreSmsInTheRecord) {
   slo.latency = 0.031;
   slo.throughput = 32.25;
   slo.needs = 15;
-  publish({.entitled = 104, .in_use = 104, .sms_per_group = 8, .sharers = 2, .slo = slo});
+  publish({.entitled = 104, .in_use = 104, .geometry = {}, .sharers = 2, .slo = slo});
   const TenantGpuUse use = use_of(rig_, "a");
   EXPECT_EQ(use.slo_state, SloState::kStarved);
   EXPECT_EQ(use.slo_us, 20'000u);

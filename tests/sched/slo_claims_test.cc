@@ -23,7 +23,7 @@ const GpuInfo kGpu{.index = 0,
                    .uuid = {},
                    .name = "NVIDIA H200",
                    .pci = "0000:1b:00.0",
-                   .sm_count = 132,
+                   .sm_count = 120,
                    .memory_bytes = 0};
 
 WorldTenant closed(LatencyShape shape, double full_speed = 0.010) {

@@ -54,7 +54,7 @@ TEST_F(SloSystem, WhoAnnouncesGetsWhatItsTargetNeedsAndTheRestIsTheOthers) {
   EXPECT_TRUE(eventually([&] {
     const TenantGpuUse has = part("serve");
     return has.slo_state == SloState::kMeets && has.sms_entitled <= 24 &&
-           has.sms_in_use == has.sms_entitled && part("rest").sms_in_use == 120 - has.sms_entitled;
+           has.sms_in_use == has.sms_entitled && part("rest").sms_in_use == 132 - has.sms_entitled;
   })) << seen();
   EXPECT_LE(part("serve").latency_us, 2'000'000U);
   EXPECT_GT(part("serve").iterations_per_ks, 0U);

@@ -11,6 +11,8 @@
 namespace gpushare {
 namespace {
 
+constexpr SmGeometry kFifteen{.groups = 15, .sms = 120};
+
 using Wishes = std::vector<SetWish>;
 
 int count(SmGroups groups) { return std::popcount(groups); }
@@ -22,7 +24,7 @@ void settle(SmSets& sets) {
 }
 
 TEST(SmSets, TenantsThatShareGetTheSameGroups) {
-  SmSets sets({});
+  SmSets sets(kFifteen);
   const auto grants = sets.plan(Wishes{{.tenants = {1, 2}, .groups = 10, .can_borrow = false},
                                        {.tenants = {3}, .groups = 5, .can_borrow = false}});
   settle(sets);
@@ -37,7 +39,7 @@ TEST(SmSets, TenantsThatShareGetTheSameGroups) {
 }
 
 TEST(SmSets, WhoJoinsGivesUpItsOwnOnlyWhenItHasAnswered) {
-  SmSets sets({});
+  SmSets sets(kFifteen);
   sets.plan(Wishes{{.tenants = {1}, .groups = 10}, {.tenants = {2}, .groups = 5}});
   settle(sets);
   const SmGroups large = sets.in_use(1), small = sets.in_use(2);
@@ -57,7 +59,7 @@ TEST(SmSets, WhoJoinsGivesUpItsOwnOnlyWhenItHasAnswered) {
 }
 
 TEST(SmSets, WhoLeavesStaysUntilItsOwnSetIsThere) {
-  SmSets sets({});
+  SmSets sets(kFifteen);
   sets.plan(Wishes{{.tenants = {1, 2}, .groups = 15}});
   settle(sets);
   sets.plan(Wishes{{.tenants = {1}, .groups = 7}, {.tenants = {2}, .groups = 8}});
@@ -77,7 +79,7 @@ TEST(SmSets, WhoLeavesStaysUntilItsOwnSetIsThere) {
 }
 
 TEST(SmSets, OneThatEndsTakesNothingWithItThatOthersUse) {
-  SmSets sets({});
+  SmSets sets(kFifteen);
   sets.plan(Wishes{{.tenants = {1, 2}, .groups = 9, .can_borrow = false}});
   settle(sets);
   const SmGroups before = sets.in_use(2);
@@ -152,7 +154,7 @@ class RandomLife {
   }
 
   std::mt19937_64 random_;
-  SmSets sets_{{}};
+  SmSets sets_{kFifteen};
   Tenants tenants_;
   Wishes wishes_;
   uint32_t next_ = 1;

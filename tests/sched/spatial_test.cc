@@ -24,7 +24,7 @@ std::vector<GpuInfo> h200s(uint32_t count) {
   return gpus;
 }
 
-constexpr SmGroups kAllGroups = (SmGroups{1} << 15) - 1;
+constexpr SmGroups kAllGroups = (SmGroups{1} << 16) - 1;
 
 // What the shim does in a process.
 struct Program {
@@ -110,17 +110,17 @@ TEST_F(SpatialTest, TwoTenantsHaveTheirPartsAndSaySo) {
   EXPECT_FALSE(one.is_held() || two.is_held());
   EXPECT_EQ(spatial_.part(a, 0).entitled, 64u);
   EXPECT_EQ(spatial_.part(b, 0).entitled, 32u);
-  EXPECT_EQ(one.groups() + two.groups(), 15) << "what nobody asked for is lent";
+  EXPECT_EQ(one.groups() + two.groups(), 16) << "what nobody asked for is lent";
   EXPECT_GE(one.groups(), 8);
   EXPECT_GE(two.groups(), 4);
-  EXPECT_EQ(spatial_.part(a, 0).in_use, static_cast<uint32_t>(one.groups()) * 8);
+  EXPECT_EQ(spatial_.part(a, 0).in_use, geometry_of(132).sms_of(one.set()));
   EXPECT_EQ(next_, now_ - 2ms + Spatial::kCalmLook);
 }
 
 TEST_F(SpatialTest, WhoComesWaitsUntilTheOthersHaveMadeRoom) {
   Program& first = come(make("a", "50"));
   run(50ms, {&first});
-  EXPECT_EQ(first.groups(), 15);
+  EXPECT_EQ(first.groups(), 16);
   Program& second = come(make("b", "50"));
   step();
   step();
@@ -162,7 +162,7 @@ TEST_F(SpatialTest, AnIdleOneLendsItsPartAndHasItBackWhenItLaunches) {
   run(100ms, {&one, &two});
   EXPECT_LE(two.groups(), 8);
   run(SmClaim{}.idle_after + 100ms, {&two});
-  EXPECT_EQ(two.groups(), 14);
+  EXPECT_EQ(two.groups(), 15);
   EXPECT_EQ(one.groups(), 1);
   run(50ms, {&one, &two});
   EXPECT_GE(one.groups(), 7);
@@ -192,17 +192,17 @@ TEST_F(SpatialTest, TheProcessesOfATenantShareItsPart) {
   go(one);
   go(third);
   run(50ms, {&two});
-  EXPECT_EQ(two.groups(), 15);
+  EXPECT_EQ(two.groups(), 16);
   EXPECT_EQ(spatial_.part(a, 0).entitled, 0u);
 }
 
 TEST_F(SpatialTest, SetsThatMayComeAreAnnouncedBefore) {
-  const uint32_t a = make("a", "60"), b = make("b", "40");
+  const uint32_t a = make("a", "56"), b = make("b", "44");
   Program &one = come(a), &two = come(b);
   run(100ms, {&one, &two});
-  // Of 15 groups: one more for the one is one less for the other.
+  // Of 16 groups: one more for the one is one less for the other.
   const std::pair<const char*, const char*> kSettings[] = {
-      {"53", "47"}, {"47", "53"}, {"40", "60"}};
+      {"50", "50"}, {"44", "56"}, {"38", "62"}};
   for (const auto& [first, second] : kSettings) {
     std::vector<std::vector<SmGroups>> announced;
     for (const Program* program : {&one, &two}) {
@@ -250,9 +250,9 @@ TEST_F(SpatialTest, AProcessHasAPartOfTheGpusThatItUses) {
   one.gpus = {0};
   two.gpus = {1};
   run(100ms, {&one, &two});
-  EXPECT_EQ(one.groups(0), 15);
+  EXPECT_EQ(one.groups(0), 16);
   EXPECT_EQ(spatial_.part(one.tenant, 1).entitled, 0u);
-  EXPECT_EQ(two.groups(1), 15);
+  EXPECT_EQ(two.groups(1), 16);
   Program& fresh = come(make("c", "30"));
   fresh.gpus = {};
   run(100ms, {&one, &two, &fresh});

@@ -248,7 +248,7 @@ match = [{command="spin"}]
   EXPECT_TRUE(eventually([&] {
     const TenantGpuUse half = part("half"), quarter = part("quarter");
     return half.sms_entitled == 64 && quarter.sms_entitled == 32 && half.sms_in_use >= 64 &&
-           quarter.sms_in_use >= 32 && half.sms_in_use + quarter.sms_in_use == 120;
+           quarter.sms_in_use >= 32 && half.sms_in_use + quarter.sms_in_use == 132;
   })) << part("half").sms_in_use
       << " + " << part("quarter").sms_in_use << "\n"
       << rig.output("agent.log");

@@ -41,8 +41,8 @@ namespace fs = std::filesystem;
 constexpr std::size_t kPool = 16;
 
 struct Settings {
-  std::string features = "gate", library, pci, groups = "0";
-  uint64_t group_count = 15, length = 0, move_us = 0, gate_us = 0, closed_us = 0, seed = 1,
+  std::string features = "gate", library, pci, groups = "0", sets;
+  uint64_t group_count = 16, length = 0, move_us = 0, gate_us = 0, closed_us = 0, seed = 1,
            settle_ms = 0, alternate = 0, announce = 0;
 };
 
@@ -56,6 +56,8 @@ Settings read_settings(int argc, char** argv) {
   flags.add("--groups", &s.groups, "set of groups of 8 SMs, hexadecimal, 0: the whole GPU");
   flags.add("--group-count", &s.group_count, "how many groups the GPU has");
   flags.add("--move-us", &s.move_us, "move to a random partition so often; 0: stay");
+  flags.add("--sets", &s.sets,
+            "move to these in turn instead, and say when; as --groups, with commas");
   flags.add("--length", &s.length, "of every random partition, in groups; 0: all lengths, and all");
   flags.add("--announce", &s.announce, "1: say each partition one move ahead");
   flags.add("--gate-us", &s.gate_us, "close the gate so often; 0: never");
@@ -98,9 +100,12 @@ std::vector<std::string> gpus_of(const Settings& s) {
   return all;
 }
 
-// A few runs of neighbouring groups; of all lengths also the whole GPU.
+// Those that were named, or a few runs of neighbouring groups; of all lengths also the whole GPU.
 std::vector<uint64_t> pool_of(const Settings& s, std::mt19937_64& random) {
   std::vector<uint64_t> pool;
+  for (const std::string& set : split(s.sets))
+    pool.push_back(std::strtoull(set.c_str(), nullptr, 16));
+  if (!pool.empty()) return pool;
   if (s.length == 0) pool.push_back(0);
   const uint64_t count = s.group_count;
   const uint64_t possible = s.length == 0 ? count * (count + 1) / 2 : count - s.length + 1;
@@ -220,9 +225,15 @@ class Driver {
       counts_[process] = counts_of(*host_.find(process));
   }
 
+  uint64_t next_set() {
+    return pool_[(settings_.sets.empty() ? random_() : turn_++) % pool_.size()];
+  }
   void move() {
     const uint64_t wanted = next_set_;
-    next_set_ = pool_[random_() % pool_.size()];
+    next_set_ = next_set();
+    if (!settings_.sets.empty())
+      fmt::print(stderr, "{{\"set\":\"{:x}\",\"at_ns\":{}}}\n", wanted,
+                 clock_.now().time_since_epoch().count());
     for_each([&](ShimSlot& slot) {
       for (uint32_t i = 0; i < slot.head.gpu_count; ++i) {
         ShimGpu& gpu = slot.gpus[i];
@@ -239,7 +250,8 @@ class Driver {
   const MonotonicClock clock_;
   const std::vector<uint64_t> pool_;
   std::mt19937_64 random_;
-  uint64_t next_set_ = pool_[random_() % pool_.size()];
+  std::size_t turn_ = 0;
+  uint64_t next_set_ = next_set();
   Time next_move_ = Time::max(), next_gate_ = Time::max(), next_turn_ = Time::max(), next_beat_{};
   std::optional<test::Alternation> alternation_;
   bool is_closed_ = false;

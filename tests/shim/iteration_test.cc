@@ -77,6 +77,34 @@ TEST(Iteration, NeitherSpeedNorHandlesChangeTheBoundaries) {
   }
 }
 
+void expect_alike(const IterationReport& one, const IterationReport& other) {
+  EXPECT_EQ(one.count, other.count);
+  EXPECT_EQ(one.ended, other.ended);
+  EXPECT_EQ(one.busy_sum_ns, other.busy_sum_ns);
+  EXPECT_EQ(one.period_sum_ns, other.period_sum_ns);
+  EXPECT_EQ(one.confidence, other.confidence);
+  EXPECT_EQ(one.mean_ns, other.mean_ns);
+  EXPECT_EQ(one.p99_ns, other.p99_ns);
+  EXPECT_EQ(one.launches, other.launches);
+  EXPECT_EQ(one.phase, other.phase);
+}
+
+TEST(Iteration, LookingAtLaunchesTogetherChangesNoAnswer) {
+  std::vector<Program> programs(iterating_programs().begin(), iterating_programs().end());
+  programs.insert(programs.end(), aimless_programs().begin(), aimless_programs().end());
+  for (const Program& program : programs) {
+    SCOPED_TRACE(program.name);
+    const auto at_once = std::make_unique<IterationRecogniser>(0);
+    const auto together = std::make_unique<IterationRecogniser>();
+    for (const ProgramEvent& event : program.record(kFirstSeed)) {
+      const bool begins = feed(*at_once, event);
+      ASSERT_EQ(feed(*together, event), begins);
+      if (begins) expect_alike(at_once->report(), together->report());
+    }
+    if (HasFailure()) return;
+  }
+}
+
 // A second program in the same process (another cell of a notebook) is learned like the first.
 TEST(Iteration, ANewLoopAfterAnotherIsRecognisedAgain) {
   const auto recogniser = std::make_unique<IterationRecogniser>();

@@ -56,7 +56,8 @@ struct Place {
 class Partitions : public OnTheSimulatedGpu, public testing::WithParamInterface<const char*> {};
 
 TEST_P(Partitions, HoldEveryKindOfStream) {
-  for (const Place place : {Place{0, kAllSms}, Place{0b1, 8}, Place{0b110, 16}, Place{0b101, 16}}) {
+  for (const Place place : {Place{0, kAllSms}, Place{0b1, 8}, Place{0b110, 16}, Place{0b101, 16},
+                            Place{0x8000, 12}, Place{0x8001, 20}, Place{0xFFFF, kAllSms}}) {
     ShimRig rig(kShimPartitions, {{kPci, place.groups}});
     const Outcome outcome = run({"sms", "--launches", "2", "--stream", GetParam()}, &rig);
     ASSERT_EQ(outcome.status, 0) << outcome.err;

@@ -97,7 +97,7 @@ TEST_F(ProfileCommand, AProgramThatEndsEarlyIsShownAsFarAsItCame) {
 }
 
 TEST_F(ProfileCommand, WrongUsageIsTwo) {
-  for (const std::vector<std::string>& options : {std::vector<std::string>{"-g", "16"},
+  for (const std::vector<std::string>& options : {std::vector<std::string>{"-g", "17"},
                                                   {"-g", "0"},
                                                   {"-g", "2-1"},
                                                   {"-g", "x"},

@@ -3,11 +3,13 @@
 // the shim and through it, in turn in one process, as two processes differ by more than the shim
 // costs. To be run under it (shim_drive, or `gpushare run --shim`).
 //
-//   driver        the driver's own functions, a stream of the process's context
-//   driver green  the same, a stream of a green context of --green-sms
-//   program       as any program calls, so through the shim if there is one
+//   driver        the driver's own functions, streams of the process's context
+//   driver green  the same, streams of a green context of --green-sms
+//   program       as any program calls, so through the shim if there is one; the first way's
+//   streams
 // With --legacy 1 the first and the last use the legacy default stream.
 //
+// Streams differ by 2 %, as they have different hardware queues: a way has several, in turn.
 // The ways come one after the other in every turn, the first of them another one each time; a ratio
 // is the median over the turns of a way's time to the driver's in the same turn.
 #include <dlfcn.h>
@@ -46,6 +48,8 @@ Settings read_settings(int argc, char** argv) {
   return s;
 }
 
+constexpr std::size_t kStreams = 4;
+
 // The driver's functions, which no preloaded library stands in for.
 struct Driver {
   link_map* const library = open();
@@ -53,7 +57,6 @@ struct Driver {
 #define GPUSHARE_DRIVER(name) decltype(&::name) name = find<decltype(&::name)>(#name)
   GPUSHARE_DRIVER(cuLaunchKernel);
   GPUSHARE_DRIVER(cuStreamSynchronize);
-  GPUSHARE_DRIVER(cuStreamCreate);
   GPUSHARE_DRIVER(cuGreenCtxStreamCreate);
   GPUSHARE_DRIVER(cuGreenCtxCreate);
   GPUSHARE_DRIVER(cuDeviceGetDevResource);
@@ -75,19 +78,17 @@ struct Driver {
     return reinterpret_cast<Function>(found);
   }
 
-  CUstream stream() const {
-    CUstream made = nullptr;
-    check(cuStreamCreate(&made, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-    return made;
-  }
-  CUstream green_stream(const GpuSession& session, uint64_t sms) const {
+  std::vector<CUstream> green_streams(const GpuSession& session, uint64_t sms) const {
     const GreenCalls calls{.get_resource = cuDeviceGetDevResource,
                            .split = cuDevSmResourceSplitByCount,
                            .describe = cuDevResourceGenerateDesc,
                            .create = cuGreenCtxCreate,
                            .create_stream = cuGreenCtxStreamCreate};
     const auto description = describe_sms(session, static_cast<unsigned>(sms), calls);
-    return stream_in(green_context(session, description, calls), calls);
+    CUgreenCtx const green = green_context(session, description, calls);
+    std::vector<CUstream> made;
+    while (made.size() < kStreams) made.push_back(stream_in(green, calls));
+    return made;
   }
 };
 
@@ -95,21 +96,22 @@ struct Way {
   const char* name;
   decltype(&::cuLaunchKernel) launch;
   decltype(&::cuStreamSynchronize) wait;
-  CUstream stream;
+  std::vector<CUstream> streams;
   std::vector<double> launch_ns = {}, wait_ns = {}, launch_ratios = {},
                       wait_ratios = {};  // by turn
 
-  void go(CUfunction kernel) const {
+  void go(CUfunction kernel, CUstream stream) const {
     check(launch(kernel, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, nullptr), "cuLaunchKernel");
   }
-  void turn(CUfunction kernel, const Settings& s) {
+  void turn(CUfunction kernel, uint64_t turn, const Settings& s) {
+    CUstream const stream = streams[turn % streams.size()];
     uint64_t begin = now_ns();
-    for (uint64_t i = 0; i < s.launches; ++i) go(kernel);
+    for (uint64_t i = 0; i < s.launches; ++i) go(kernel, stream);
     launch_ns.push_back(static_cast<double>(now_ns() - begin) / static_cast<double>(s.launches));
     check(wait(stream), "cuStreamSynchronize");
     begin = now_ns();
     for (uint64_t i = 0; i < s.waits; ++i) {
-      go(kernel);
+      go(kernel, stream);
       check(wait(stream), "cuStreamSynchronize");
     }
     wait_ns.push_back(static_cast<double>(now_ns() - begin) / static_cast<double>(s.waits));
@@ -120,25 +122,30 @@ int run(const Settings& s) {
   const GpuSession session(s.device, CU_CTX_SCHED_SPIN);
   const CUfunction kernel = session.kernel("gs_empty");
   const Driver driver;
+  std::vector<CUstream> streams{nullptr};
+  if (s.legacy == 0) {
+    streams.clear();
+    while (streams.size() < kStreams) streams.push_back(session.new_stream());
+  }
   std::array<Way, 3> ways{
       Way{.name = "driver",
           .launch = driver.cuLaunchKernel,
           .wait = driver.cuStreamSynchronize,
-          .stream = s.legacy != 0 ? nullptr : driver.stream()},
+          .streams = streams},
       Way{.name = "driver green",
           .launch = driver.cuLaunchKernel,
           .wait = driver.cuStreamSynchronize,
-          .stream = driver.green_stream(session, s.green_sms)},
+          .streams = driver.green_streams(session, s.green_sms)},
       Way{.name = "program",
           .launch = cuLaunchKernel,
           .wait = cuStreamSynchronize,
-          .stream = s.legacy != 0 ? nullptr : session.new_stream()},
+          .streams = streams},
   };
   constexpr uint64_t kWarmUp = 20;
   for (uint64_t turn = 0; turn < kWarmUp + s.turns; ++turn) {
     if (turn == kWarmUp)
       for (Way& way : ways) way.launch_ns.clear(), way.wait_ns.clear();
-    for (uint64_t i = 0; i < ways.size(); ++i) ways[(turn + i) % ways.size()].turn(kernel, s);
+    for (uint64_t i = 0; i < ways.size(); ++i) ways[(turn + i) % ways.size()].turn(kernel, turn, s);
     if (turn < kWarmUp) continue;
     for (Way& way : ways) {
       way.launch_ratios.push_back(way.launch_ns.back() / ways[0].launch_ns.back());

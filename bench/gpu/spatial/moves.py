@@ -19,7 +19,7 @@ import statistics
 import subprocess
 import sys
 
-from record import origin
+from record import origin, quantile
 
 
 # Of 8 groups of 15, as neighbours. The first move to each makes a partition, when the GPU is at rest.
@@ -35,10 +35,6 @@ def run(words, timeout=200):
         [json.loads(line) for line in seen.stderr.splitlines() if line.startswith("{")]
 
 
-def part(ordered, p):
-    return ordered[min(len(ordered) - 1, int(len(ordered) * p))]
-
-
 def gaps(build, kernels, kernel_us):
     program = [build / "bin/bench/gaps", "--kernels", kernels, "--kernel-us", kernel_us]
     drive = [build / "bin/tests/shim_drive", "--features", "gate,partitions"]
@@ -52,8 +48,8 @@ def gaps(build, kernels, kernel_us):
     moves, usual = driven[-1]["moves"], statistics.median([row["gap_p50_ns"] for row in rows[1::2]])
     extra = sorted(line["gap_ns"] - usual for line in said[:-1][:moves])
     known, made = extra[:-SETS], extra[-SETS:]
-    rows.append({"way": "moves", **said[-1], "moves": moves, "extra_p50_ns": part(known, 0.5),
-                 "extra_p99_ns": part(known, 0.99), "extra_max_ns": known[-1], "to_new_sets_ns": made})
+    rows.append({"way": "moves", **said[-1], "moves": moves, "extra_p50_ns": quantile(known, 0.5),
+                 "extra_p99_ns": quantile(known, 0.99), "extra_max_ns": known[-1], "to_new_sets_ns": made})
     return rows
 
 

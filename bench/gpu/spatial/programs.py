@@ -22,6 +22,8 @@ import time
 import torch
 from torch.nn import functional
 
+from record import quantile
+
 torch.manual_seed(1)
 device, half = torch.device("cuda"), torch.bfloat16
 
@@ -131,21 +133,22 @@ def gemm(seconds_of):
     for _ in range(50):
         torch.mm(a, b, out=out)
     torch.cuda.synchronize()
-    seconds, begin, times = seconds_of(), time.monotonic(), []
+    seconds, begin, rounds = seconds_of(), time.monotonic(), []
     while time.monotonic() - begin < seconds:
+        began_ns = time.monotonic_ns()
         marks = [torch.cuda.Event(enable_timing=True) for _ in range(51)]
         for mark in marks[:-1]:
             mark.record()
             torch.mm(a, b, out=out)
         marks[-1].record()
         torch.cuda.synchronize()
-        times += [first.elapsed_time(second) for first, second in zip(marks, marks[1:])]
-    return times
+        rounds.append((began_ns, [round(first.elapsed_time(second), 5) for first, second in zip(marks, marks[1:])]))
+    return rounds
 
 
 def at(times, part):
-    ordered = sorted(times)
-    return round(ordered[min(len(ordered) - 1, int(len(ordered) * part))], 4) if ordered else None
+    value = quantile(times, part)
+    return None if value is None else round(value, 4)
 
 
 def serve(work, seconds, due_times):
@@ -190,11 +193,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["decoder", "resnet", "small", "heavy", "copier", "gemm"])
     parser.add_argument("--rate", type=float, default=0)
+    parser.add_argument("--rounds", action="store_true", help="of gemm: every time, with when its round began")
     options = parser.parse_args()
     if options.what == "gemm":
-        times = gemm(seconds_of)
+        rounds = gemm(seconds_of)
+        times = [one for _, times in rounds for one in times]
         return print(json.dumps({"what": "gemm", "count": len(times), "p50_ms": at(times, 0.5),
-                                 "p95_ms": at(times, 0.95)}), flush=True)
+                                 "p95_ms": at(times, 0.95), **({"rounds": rounds} if options.rounds else {})}),
+                     flush=True)
     work = globals()[options.what]()
     for _ in range(8):
         work()

@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every result says of where it is from."""
+"""What results are made with: where each is from, and what it says of many values."""
 import datetime
 import platform
 import subprocess
 import sys
+
+
+def quantile(values, part):
+    """Of values in any order; None: there are none."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * part))] if ordered else None
 
 
 def origin(script, commit):

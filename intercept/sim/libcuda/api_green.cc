@@ -26,6 +26,13 @@ uint64_t groups_of(const CUdevResource& resource) {
   return groups;
 }
 
+// The last of a GPU's may be of fewer SMs.
+unsigned groups_in(unsigned sm_count) { return (sm_count + kSmsOfGroup - 1) / kSmsOfGroup; }
+
+uint64_t groups_before(unsigned count) {
+  return count >= 64 ? ~uint64_t{0} : (uint64_t{1} << count) - 1;
+}
+
 CUdevResource resource_of(uint64_t groups, uint32_t sm_count) {
   CUdevResource resource{};
   resource.type = CU_DEV_RESOURCE_TYPE_SM;
@@ -51,8 +58,9 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource* parts, unsigned* count,
   if (count == nullptr || whole == nullptr || whole->type != CU_DEV_RESOURCE_TYPE_SM ||
       groups_of(*whole) != 0 || flags != 0 || least == 0 || least > whole->sm.smCount)
     return CUDA_ERROR_INVALID_VALUE;
+  // One group less than there is room for, as an H200 of 132 SMs: 15, and 12 SMs are left.
   const unsigned fitting = whole->sm.smCount / kSmsOfGroup;
-  const unsigned groups = std::min(fitting > 1 ? fitting - 1 : fitting, kMostGroups);
+  const unsigned groups = std::min(fitting > 1 ? fitting - 1 : fitting, kMostGroups - 2);
   const unsigned of_part = (least + kSmsOfGroup - 1) / kSmsOfGroup;
   const unsigned there = groups / of_part;
   if (there == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -61,10 +69,12 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource* parts, unsigned* count,
     return CUDA_SUCCESS;
   }
   *count = std::min(*count, there);
-  const uint64_t first = of_part == 64 ? ~uint64_t{0} : (uint64_t{1} << of_part) - 1;
   for (unsigned i = 0; i < *count; ++i)
-    parts[i] = resource_of(first << (i * of_part), of_part * kSmsOfGroup);
-  if (rest != nullptr) *rest = resource_of(0, whole->sm.smCount - *count * of_part * kSmsOfGroup);
+    parts[i] = resource_of(groups_before(of_part) << (i * of_part), of_part * kSmsOfGroup);
+  const unsigned split = *count * of_part;
+  if (rest != nullptr)
+    *rest = resource_of(groups_before(groups_in(whole->sm.smCount)) & ~groups_before(split),
+                        whole->sm.smCount - split * kSmsOfGroup);
   return CUDA_SUCCESS;
 }
 

@@ -183,7 +183,7 @@ bool sms_run(const KernelLaunch& launch, const MemoryMap& memory) {
   uint64_t blocks = launch.blocks;
   for (uint32_t i = 0; blocks > 0 && i < launch.sm_count; ++i) {
     uint32_t sm = i;
-    if (launch.sm_groups != 0) {
+    if (launch.sm_groups != 0) {  // only the highest one may be of fewer SMs
       uint64_t groups = launch.sm_groups;
       for (uint32_t skip = i / kSmsOfGroup; skip > 0; --skip) groups &= groups - 1;
       sm = static_cast<uint32_t>(std::countr_zero(groups)) * kSmsOfGroup + i % kSmsOfGroup;

@@ -12,6 +12,7 @@
 // bytes.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -28,6 +29,13 @@ inline constexpr uint64_t kMaxThreadsPerBlock = 1024;
 
 // SMs are handed out in groups, as the driver does on an H200.
 inline constexpr uint32_t kSmsOfGroup = 8;
+
+// The SMs of a set of groups, of a GPU of `all`: its last group has what the others leave.
+constexpr uint32_t sms_in(uint64_t groups, uint32_t all) {
+  const uint32_t sms = kSmsOfGroup * static_cast<uint32_t>(std::popcount(groups));
+  const uint32_t odd = all % kSmsOfGroup, last = all / kSmsOfGroup;
+  return odd != 0 && last < 64 && (groups >> last & 1) != 0 ? sms - kSmsOfGroup + odd : sms;
+}
 
 struct KernelLaunch {
   uint64_t blocks = 1;

@@ -44,9 +44,7 @@ struct Stream {
   int priority = 0;               // changes nothing in the simulation
   bool is_blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
   // Of so many that the GPU has.
-  uint32_t usable_sms(uint32_t all) const {
-    return sm_groups == 0 ? all : kSmsOfGroup * static_cast<uint32_t>(std::popcount(sm_groups));
-  }
+  uint32_t usable_sms(uint32_t all) const { return sm_groups == 0 ? all : sms_in(sm_groups, all); }
 };
 
 struct Device {

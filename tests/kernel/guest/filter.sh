@@ -187,6 +187,25 @@ test_ASliceThatChangesInMidCallIsNotSet() {
   equal "race-slice 2048" "$(grep race /tmp/race)" "the longest slice"
 }
 
+# The stand-in waits before it reads the argument, as it would for a page that is long in coming.
+test_WhoNamesAnothersClientKeepsNobodyWaiting() {
+  local victim
+  rm -f /tmp/go /tmp/stall
+  client open busy echo=ready until=/tmp/go alloc=8 echo=done wait
+  victim=$started
+  wait_for 10 grep -q ready "/tmp/client.$victim"
+  client open echo=ready until=/tmp/stall "foreign-alloc=$victim" echo=refused wait
+  wait_for 10 grep -q ready "/tmp/client.$started"
+  echo 20000 >/sys/module/nvidia/parameters/delay_ms
+  : >/tmp/stall
+  sleep 1
+  echo 0 >/sys/module/nvidia/parameters/delay_ms
+  : >/tmp/go
+  wait_for 5 grep -q done "/tmp/client.$victim"
+  equal 0x0 "$(answer_of "$victim" alloc=8)" "memory of the one who was named"
+  equal "" "$(grep refused "/tmp/client.$started" || true)" "the other's answer"
+}
+
 # counts_exactly TENANT: what it has is what the driver has given, and it has some.
 counts_exactly() {
   between 1 $((1 << 40)) "$(video_memory_used)" "video memory used"
