@@ -134,15 +134,28 @@ static inline bool rm_is_channel_class(__u32 class_id)
 	       (class_id & 0xFF) == RM_CHANNEL_CLASS_LOW_BYTE;
 }
 
+/* Bits 3 to 7 of a class, as one bit of a word. */
+#define RM_CLASS_BIT(class_id) (1u << ((class_id) >> 3 & 31))
+#define RM_TRACKED_CLASS_BITS                                                        \
+	(RM_CLASS_BIT(RM_CLASS_MEMORY_LOCAL_USER) | RM_CLASS_BIT(RM_CHANNEL_CLASS_LOW_BYTE) | \
+	 RM_CLASS_BIT(RM_CLASS_ROOT) | RM_CLASS_BIT(RM_CLASS_ROOT_NON_PRIV) |        \
+	 RM_CLASS_BIT(RM_CLASS_ROOT_CLIENT) | RM_CLASS_BIT(RM_CLASS_DEVICE) |        \
+	 RM_CLASS_BIT(RM_CLASS_SUBDEVICE) | RM_CLASS_BIT(RM_CLASS_GROUP))
+
 /*
  * Objects that are remembered: those that events are about, and what can be above them. Of memory
- * only the GPU's, which comes first: it is the most frequent.
+ * only the GPU's, which comes first: it is the most frequent. Of all others one look at five bits
+ * tells most apart.
  */
 static inline bool rm_is_tracked_class(__u32 class_id)
 {
-	return class_id == RM_CLASS_MEMORY_LOCAL_USER || rm_is_channel_class(class_id) ||
-	       rm_is_root_class(class_id) || class_id == RM_CLASS_DEVICE ||
-	       class_id == RM_CLASS_SUBDEVICE || class_id == RM_CLASS_GROUP;
+	if (class_id == RM_CLASS_MEMORY_LOCAL_USER)
+		return true;
+	if (!(RM_TRACKED_CLASS_BITS >> (class_id >> 3 & 31) & 1))
+		return false;
+	return rm_is_channel_class(class_id) || rm_is_root_class(class_id) ||
+	       class_id == RM_CLASS_DEVICE || class_id == RM_CLASS_SUBDEVICE ||
+	       class_id == RM_CLASS_GROUP;
 }
 
 /* Functions of VID_HEAP_CONTROL that give memory or take it back. */

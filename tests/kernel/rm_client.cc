@@ -116,6 +116,7 @@ class Context {
  public:
   void open_root();
   void open();
+  Answer make_client(uint32_t& handle);
   Answer make_clients(uint64_t count);
   Answer busy(bool is_busy);
   Answer allocate(std::string_view how, uint64_t bytes);
@@ -189,13 +190,20 @@ void Context::open_root() {
   must(make<int>(0, client_, GS_CLASS_ROOT_CLIENT, nullptr), "client");
 }
 
+Answer Context::make_client(uint32_t& handle) {
+  gs_nvos64 made{};
+  made.h_class = GS_CLASS_ROOT_CLIENT;
+  const Answer answer = call(fd_, GS_NV_ESC_RM_ALLOC, made);
+  handle = made.h_new;
+  return answer;
+}
+
 Answer Context::make_clients(uint64_t count) {
   Answer bad{};
   for (uint64_t i = 0; i < count; ++i) {
-    gs_nvos64 made{};
-    made.h_class = GS_CLASS_ROOT_CLIENT;
-    Answer answer = call(fd_, GS_NV_ESC_RM_ALLOC, made);
-    gs_nvos00 freed{made.h_new, made.h_new, made.h_new, 0};
+    uint32_t handle = 0;
+    Answer answer = make_client(handle);
+    gs_nvos00 freed{handle, handle, handle, 0};
     if (answer.is_ok()) answer = call(fd_, GS_NV_ESC_RM_FREE, freed);
     if (!answer.is_ok()) bad = answer;
   }
@@ -550,9 +558,12 @@ double batch_ns(Call one) {
          kCalls;
 }
 
-// Twenty made, and freed again unless they are to be kept.
+// Twenty made, and freed again unless they are to be kept. A client more each time, so that the twenty are
+// not always the same records of the kernel's allocator and some batch has them all on one page of its:
+// another page costs 16 instructions a call, and with or without the module it was chance who had it.
 double making_ns(Context& context, std::string_view kind) {
-  uint32_t handles[kCalls] = {};
+  uint32_t handles[kCalls] = {}, another = 0;
+  if (!context.make_client(another).is_ok()) die("no client more between two batches");
   const double making = batch_ns([&](int i) { return context.make_one(kind, handles[i]).is_ok(); });
   if (kind == "kept") return making;
   const double freeing = batch_ns([&](int i) { return context.free_object(handles[i]).is_ok(); });

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 #include <random>
+#include <set>
 
 namespace gpushare {
 namespace {
@@ -51,6 +52,16 @@ TEST(KmodInterest, IsInObjectsThatAreRememberedByEveryForm) {
     EXPECT_EQ(is_of_interest(RM_ESC_ALLOC, sizeof(rm_nvos21), &arg), is_tracked);
     EXPECT_EQ(is_of_interest(RM_ESC_ALLOC_OBJECT, sizeof object, &object), is_tracked);
     EXPECT_EQ(is_of_interest(RM_ESC_ALLOC_MEMORY, sizeof memory, &memory), is_tracked);
+  }
+}
+
+TEST(KmodInterest, IsInNoOtherClass) {
+  const std::set<__u32> tracked{RM_CLASS_ROOT,   RM_CLASS_ROOT_NON_PRIV, RM_CLASS_ROOT_CLIENT,
+                                RM_CLASS_DEVICE, RM_CLASS_SUBDEVICE,     RM_CLASS_MEMORY_LOCAL_USER,
+                                RM_CLASS_GROUP};
+  for (__u32 class_id = 0; class_id < 0x2'0000; ++class_id) {
+    const bool is_channel = class_id > 0xFF && class_id <= 0xFFFF && class_id % 0x100 == 0x6F;
+    EXPECT_EQ(rm_is_tracked_class(class_id), is_channel || tracked.contains(class_id)) << class_id;
   }
 }
 

@@ -11,8 +11,8 @@ version 200 200
 control 200 200
 alloc 1090 1395
 kept 1105 1410
-free 690 960
-channel 870 1175
+free 720 985
+channel 890 1190
 preempt 980 1200
 object 200 200
 dup 885 955"
