@@ -571,7 +571,7 @@ double making_ns(Context& context, std::string_view kind) {
 }
 
 double cost_ns(Context& context, std::string_view kind) {
-  constexpr int kBatches = 60;
+  constexpr int kBatches = 30;
   static const int other = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   int unused = 0;
   if (kind == "dup" && !context.allocate("alloc", 4096).is_ok()) die("no memory to duplicate");

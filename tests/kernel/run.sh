@@ -4,7 +4,7 @@
 # (the guests wait more than they work).
 #   run.sh [-k KERNEL] BUILD [SUITE...]    BUILD: where make has put what it built; SUITE: of those below
 #   KERNEL: that of BUILD/kernel/KERNEL, e.g. debug, instead of the one in BUILD/kernel
-# GPUSHARE_KERNEL_ROUNDS: how often gpushare.ko is loaded and unloaded under load (8; 2 s each).
+# GPUSHARE_KERNEL_ROUNDS: how often gpushare.ko is loaded and unloaded under load (4; 3 s each).
 # GPUSHARE_KERNEL_FUZZ_SECONDS: how long there is fuzzing (5).
 # GPUSHARE_KERNEL_TESTS: only tests whose names match it (extended regular expression without blanks).
 # Prints GoogleTest's lines; status 0 when nothing failed. Logs are in BUILD/kernel/[KERNEL/]logs/SUITE/.
@@ -18,7 +18,7 @@ fi
 build=$(realpath "$1")
 ring=$build/kernel${kernel:+/$kernel}
 shift
-rounds=${GPUSHARE_KERNEL_ROUNDS:-8} fuzz_seconds=${GPUSHARE_KERNEL_FUZZ_SECONDS:-5}
+rounds=${GPUSHARE_KERNEL_ROUNDS:-4} fuzz_seconds=${GPUSHARE_KERNEL_FUZZ_SECONDS:-5}
 rounds_each=$(((rounds + $(nproc) - 1) / $(nproc)))
 # How much slower than the cloud kernel of 6.1 a kernel is, or may be: all bounds are longer then.
 slow=1 memory=768

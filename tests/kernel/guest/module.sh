@@ -131,7 +131,7 @@ test_ACallThatEndsAfterTheDrainLeavesNothing() {
   ! dmesg | grep WARNING || fail "the kernel has complained"
 }
 
-# A round takes a second or two: ftrace waits until every task has passed a safe point.
+# A round takes a second or three: ftrace waits until every task has passed a safe point.
 test_LoadsAndUnloadsUnderLoad() {
   local round=0 load
   load_driver
@@ -139,7 +139,7 @@ test_LoadsAndUnloadsUnderLoad() {
   load=$!
   rm_client open churn=100000000 >/dev/null &
   echo $load $! >>/tmp/pids
-  while [ $round -lt "${rounds:-4}" ]; do
+  while [ $round -lt "${rounds:-2}" ]; do
     insmod /test/gpushare.ko
     echo 1 >$tree/drain # else there is always one inside
     wait_for 10 is_unloaded

@@ -83,10 +83,10 @@ rm -rf "$root"
 start=$(date +%s%N)
 # shellcheck disable=SC2086 # the words of $icount
 timeout -k 5 "$seconds" qemu-system-x86_64 -nodefaults -no-user-config -display none -monitor none \
-  -accel tcg,thread=single ${icount:+-icount shift=0,sleep=off} -cpu max -smp "$cpus" -m "$memory" -no-reboot \
+  -accel tcg,thread=single ${icount:+-icount shift=0,sleep=off} -cpu max,la57=off -smp "$cpus" -m "$memory" -no-reboot \
   -kernel "$kernel" -initrd "$out/initramfs" \
   -serial "file:$out/kernel.log" -serial "file:$out/test.log" </dev/null \
-  -append "console=ttyS0 quiet loglevel=7 panic=-1 oops=panic tsc=reliable mitigations=off random.trust_cpu=on no_timer_check $append" \
+  -append "console=ttyS0 quiet loglevel=7 panic=-1 oops=panic tsc=reliable mitigations=off random.trust_cpu=on no_timer_check cryptomgr.notests $append" \
   2>"$out/qemu.log" &
 qemu=$!
 # What a long test says of its progress is shown at once.
