@@ -76,7 +76,8 @@ void gs_object_free(struct gs_object *object)
  * @process: of the call
  *
  * Handles of living clients are unique in the machine, and the driver decides who may use which.
- * Should a stale one be remembered beside a living one, the caller's own goes first.
+ * Should there be more than one, the caller's own goes first, and of others' one that the driver
+ * has acknowledged: anyone may name any.
  *
  * Return: the client or NULL.
  */
@@ -93,20 +94,22 @@ struct gs_client *gs_client_find(u32 handle, const struct file *file,
 			return client;
 		if (client->process == process)
 			of_process = client;
-		any = client;
+		if (!any || any->is_unsure)
+			any = client;
 	}
 	return of_process ?: any;
 }
 
 /**
  * gs_client_add() - remember a client that the driver made
- * @client: from gs_client_new(); taken over
+ * @client: from gs_client_new(), perhaps with @is_unsure; taken over
  * @process: its maker
  * @file: it was made on
  * @handle: the driver's answer
  * @fd: descriptor of @file, -1 unknown
  *
- * A thread may have guessed the handle and used it already: then it is known, and stays.
+ * A thread may have guessed the handle and used it already, on another file perhaps: then it is
+ * known, and stays.
  */
 void gs_client_add(struct gs_client *client, struct gs_process *process, const struct file *file,
 		   u32 handle, s32 fd)
@@ -114,8 +117,12 @@ void gs_client_add(struct gs_client *client, struct gs_process *process, const s
 	struct gs_client *known = gs_client_find(handle, file, process);
 
 	lockdep_assert_held(&gs_lock);
-	if (known && known->file == file) {
+	if (known && (known->file == file || known->process == process)) {
+		hash_del(&known->by_file);
+		known->file = file;
+		hash_add(gs_clients_by_file, &known->by_file, (unsigned long)file);
 		known->fd = fd;
+		known->is_unsure &= client->is_unsure;
 		kfree(client);
 		return;
 	}
@@ -268,7 +275,7 @@ static void gs_object_replay(struct gs_client *client, const struct gs_object *o
 
 /**
  * gs_client_replay() - report a client and all below it, parents first
- * @client: alive
+ * @client: alive; not reported while it is unsure
  */
 void gs_client_replay(struct gs_client *client)
 {
@@ -277,6 +284,8 @@ void gs_client_replay(struct gs_client *client)
 	struct gs_object *object;
 
 	lockdep_assert_held(&gs_lock);
+	if (client->is_unsure)
+		return;
 	gs_event_init(&event, GPUSHARE_EVENT_CLIENT_CREATED, client->process);
 	event.flags = GPUSHARE_EVENT_REPLAYED;
 	event.object.client = client->handle;

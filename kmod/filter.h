@@ -27,9 +27,9 @@
  * @wanted: what of its parameters is of interest, and pinned
  * @params: that; RM's answer in the end
  * @process: the caller, with a reference
- * @client: whose order is held, with a reference; NULL when it is not known
+ * @client: whose order is held, with a reference; FREE: NULL when it is not known
  * @source: DUP: the same for the client of what is duplicated, unless it is @client
- * @adopted: ALLOC, DUP: to become @client when that is not known
+ * @adopted: ALLOC of a client: to become it
  * @object: ALLOC, DUP: to be remembered, with a reference
  * @parent: of that, with a reference; NULL when it is not known
  * @task: the caller; this and the rest belong to pin.c
@@ -83,6 +83,8 @@ bool gs_refusal_is_reported(struct gs_process *process, u64 *repeats);
 
 /* pin.c */
 void gs_call_driver(struct gs_call *call, struct gs_answer *answer);
+void gs_call_driver_at_once(struct gs_call *call, struct gs_answer *answer);
+int gs_call_write(const struct gs_call *call);
 
 /* filter_order.c: before, and after what is done about a call; gs_lock is held between */
 int gs_call_enter(struct gs_call *call);

@@ -98,20 +98,16 @@ static u32 gs_call_instance(const struct gs_call *call)
 }
 
 /*
- * Remembers what the driver made below its client; one that was there before us becomes known. One
- * that was known and is gone meanwhile has taken the object with it.
+ * Remembers what the driver made below its client. One that is gone meanwhile has taken the object
+ * with it.
  */
 static bool gs_call_remember(struct gs_call *call)
 {
 	struct gs_client *client = call->client;
 
-	if (!client) {
-		gs_client_add(call->adopted, call->process, call->file, call->rm.client, -1);
-		call->adopted = NULL;
-		client = gs_client_find(call->rm.client, call->file, call->process);
-	}
 	if (client->is_dead)
 		return false;
+	client->is_unsure = false;
 	gs_object_add(call->object, client, call->parent, call->rm.parent,
 		      rm_answered_object(&call->rm, call->bytes));
 	return true;
@@ -232,31 +228,48 @@ static bool gs_call_duplicate(struct gs_call *call)
 	return true;
 }
 
+/*
+ * A page of the caller's was missing: it is waited for now, where it keeps nobody waiting. When RM
+ * has not seen the call yet, the caller makes it once more, without noticing.
+ */
+static long gs_dup_after_fault(const struct gs_call *call)
+{
+	if (!call->is_pinned)
+		return restart_syscall();
+	return gs_call_write(call) ? -EFAULT : 0;
+}
+
 /**
  * gs_filter_dup() - a second name is to be made for an object, of another client perhaps
  * @call: of kind DUP
  *
- * The duplicate keeps memory alive when the original is freed, so it holds the same charge.
+ * The duplicate keeps memory alive when the original is freed, so it holds the same charge. While
+ * it is made no call makes or frees anything of the original's client. That may be another
+ * process's, which need not wait for a page of ours.
  *
  * Return: of the ioctl.
  */
 long gs_filter_dup(struct gs_call *call)
 {
 	struct gs_answer answer gs_uninitialized;
-	bool is_of_interest;
+	bool is_of_interest, is_foreign;
 	int err;
 
 	err = gs_call_enter_in_order(call);
 	if (err)
 		return gs_call_not_entered(call, err);
 	is_of_interest = gs_call_duplicate(call);
+	is_foreign = call->source && call->source->process != call->process;
 	mutex_unlock(&gs_lock);
 
-	gs_call_driver(call, &answer);
+	if (is_foreign)
+		gs_call_driver_at_once(call, &answer);
+	else
+		gs_call_driver(call, &answer);
 
 	mutex_lock(&gs_lock);
 	if (!is_of_interest || !answer.is_done || !gs_call_remember(call))
 		gs_object_drop_charge(call->object);
 	gs_call_leave(call);
-	return answer.ret;
+	return is_foreign && answer.ret == -EFAULT ? gs_dup_after_fault(call) : answer.ret;
 }

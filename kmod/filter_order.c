@@ -34,11 +34,27 @@ static struct gs_client *gs_call_own_client(const struct gs_call *call)
 	return client;
 }
 
+/* One that nobody but this call still asks about, and the driver did not know: forgotten. */
+static noinline void gs_call_put_unsure(struct gs_client *client)
+{
+	if (client->refs == 2)
+		gs_client_destroy(client);
+	gs_client_put(client);
+}
+
+static __always_inline void gs_call_put_client(struct gs_client *client)
+{
+	if (unlikely(client->is_unsure))
+		gs_call_put_unsure(client);
+	else
+		gs_client_put(client);
+}
+
 /* What few calls have. */
 static noinline void gs_call_put_more(struct gs_call *call)
 {
 	if (call->source)
-		gs_client_put(call->source);
+		gs_call_put_client(call->source);
 	kfree(call->adopted);
 }
 
@@ -46,7 +62,7 @@ static __always_inline void gs_call_put(struct gs_call *call)
 {
 	lockdep_assert_held(&gs_lock);
 	if (call->client)
-		gs_client_put(call->client);
+		gs_call_put_client(call->client);
 	if (call->object)
 		gs_object_put(call->object);
 	if (call->parent)
@@ -73,19 +89,38 @@ int gs_call_enter(struct gs_call *call)
 	return -ENOMEM;
 }
 
-/* The clients that a call is about. For one that is not known memory is got, without gs_lock. */
+/*
+ * One that is not known, because it was there before us, another thread is just making it, or there
+ * is none: remembered at once, so that calls on it take turns. gs_lock is let go of meanwhile.
+ */
+static noinline int gs_call_adopt(struct gs_call *call)
+{
+	struct gs_client *client;
+
+	mutex_unlock(&gs_lock);
+	client = gs_client_new();
+	mutex_lock(&gs_lock);
+	if (!client)
+		return -ENOMEM;
+	call->client = gs_call_own_client(call);
+	if (call->client) {
+		kfree(client);
+		return 0;
+	}
+	client->is_unsure = true;
+	gs_client_add(client, call->process, call->file, call->rm.client, -1);
+	call->client = client;
+	client->refs++;
+	return 0;
+}
+
+/* The clients that a call is about. */
 static int gs_call_find_clients(struct gs_call *call)
 {
 	if (!call->client)
 		call->client = gs_call_own_client(call);
-	if (!call->client && call->object && !call->adopted) {
-		mutex_unlock(&gs_lock);
-		call->adopted = gs_client_new();
-		mutex_lock(&gs_lock);
-		if (!call->adopted)
-			return -ENOMEM;
-		call->client = gs_call_own_client(call);
-	}
+	if (!call->client && call->object && gs_call_adopt(call))
+		return -ENOMEM;
 	if (call->rm.kind == RM_CALL_DUP && call->rm.source_client != call->rm.client)
 		call->source = gs_call_client(call, call->rm.source_client);
 	return 0;

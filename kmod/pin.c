@@ -21,6 +21,7 @@
 #include <linux/kprobes.h>
 #include <linux/list_bl.h>
 #include <linux/module.h>
+#include <linux/uaccess.h>
 
 #include "agent.h"
 #include "divert.h"
@@ -110,7 +111,7 @@ static __always_inline void gs_pin_end(struct gs_call *call)
 }
 
 /* For the sizes of memory's calls the compiler makes code without a loop. */
-static int gs_call_write(const struct gs_call *call)
+static __always_inline int gs_call_hand_on(const struct gs_call *call)
 {
 	switch (call->size) {
 	case sizeof(struct rm_nvos64):
@@ -120,6 +121,17 @@ static int gs_call_write(const struct gs_call *call)
 	default:
 		return gs_user_write(call->user, call->bytes, call->size);
 	}
+}
+
+/**
+ * gs_call_write() - hand RM's answer on to the caller; may sleep
+ * @call: RM was given its bytes, and has answered there
+ *
+ * Return: 0 or -EFAULT.
+ */
+int gs_call_write(const struct gs_call *call)
+{
+	return gs_call_hand_on(call);
 }
 
 /**
@@ -146,8 +158,21 @@ void gs_call_driver(struct gs_call *call, struct gs_answer *answer)
 		return;
 	if (*status == GS_STATUS_NONE)
 		*status = before;
-	if (gs_call_write(call))
+	if (gs_call_hand_on(call))
 		answer->ret = -EFAULT;
+}
+
+/**
+ * gs_call_driver_at_once() - the same, without waiting for a page of the caller's
+ * @call: see there
+ * @answer: out; with -EFAULT the argument was not there: when RM was to read it, or, if
+ *	@call->is_pinned, when RM's answer was to be written, which gs_call_write() can do later
+ */
+void gs_call_driver_at_once(struct gs_call *call, struct gs_answer *answer)
+{
+	pagefault_disable();
+	gs_call_driver(call, answer);
+	pagefault_enable();
 }
 
 /* The call of the current task. It stays: only the task itself ends it. */

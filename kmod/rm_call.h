@@ -136,10 +136,10 @@ static inline bool rm_is_channel_class(__u32 class_id)
 
 /* Bits 3 to 7 of a class, as one bit of a word. */
 #define RM_CLASS_BIT(class_id) (1u << ((class_id) >> 3 & 31))
-#define RM_TRACKED_CLASS_BITS                                                        \
-	(RM_CLASS_BIT(RM_CLASS_MEMORY_LOCAL_USER) | RM_CLASS_BIT(RM_CHANNEL_CLASS_LOW_BYTE) | \
-	 RM_CLASS_BIT(RM_CLASS_ROOT) | RM_CLASS_BIT(RM_CLASS_ROOT_NON_PRIV) |        \
-	 RM_CLASS_BIT(RM_CLASS_ROOT_CLIENT) | RM_CLASS_BIT(RM_CLASS_DEVICE) |        \
+#define RM_TRACKED_CLASS_BITS                                                                      \
+	(RM_CLASS_BIT(RM_CLASS_MEMORY_LOCAL_USER) | RM_CLASS_BIT(RM_CHANNEL_CLASS_LOW_BYTE) |      \
+	 RM_CLASS_BIT(RM_CLASS_ROOT) | RM_CLASS_BIT(RM_CLASS_ROOT_NON_PRIV) |                      \
+	 RM_CLASS_BIT(RM_CLASS_ROOT_CLIENT) | RM_CLASS_BIT(RM_CLASS_DEVICE) |                      \
 	 RM_CLASS_BIT(RM_CLASS_SUBDEVICE) | RM_CLASS_BIT(RM_CLASS_GROUP))
 
 /*

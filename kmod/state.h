@@ -120,11 +120,12 @@ struct gs_process {
  * @fd: the process's descriptor of @file, -1 unknown
  * @refs: 1 while alive, and each call in progress
  * @is_dead: freed
+ * @is_unsure: a caller named it, and the driver has not yet made anything below it
  * @objects: those without a parent that we know
  * @order: held across the driver's work by calls that make or free something of this client, so
  *	that what is remembered changes in the order in which the driver did it. Taken before
- *	gs_lock; only this client's own callers can be kept waiting, and
- *	that by who duplicates from it, too
+ *	gs_lock; only this client's own callers can be kept waiting, and by another process no
+ *	longer than the driver works: gs_filter_dup()
  */
 struct gs_client {
 	struct hlist_node by_handle;
@@ -136,6 +137,7 @@ struct gs_client {
 	s32 fd;
 	unsigned int refs;
 	bool is_dead;
+	bool is_unsure;
 	struct list_head objects;
 	struct mutex order; /* see @order */
 };

@@ -5,7 +5,7 @@ ifeq ($(SAN),)
 # Headers of the newest kernel that can be booted; without any the ring skips.
 kernel_build := $(lastword $(shell ls -dv /lib/modules/*-cloud-amd64/build 2>/dev/null))
 
-$(call program,bin/tests/rm_client,tests/kernel/rm_client.cc,,-static)
+$(call program,bin/tests/rm_client,$(addprefix tests/kernel/rm_,client.cc context.cc cost.cc races.cc),,-static)
 $(call program,bin/tests/rm_fuzz,tests/kernel/rm_fuzz.cc,,-static)
 $(call program,bin/tests/door,tests/kernel/door.cc,,-static)
 

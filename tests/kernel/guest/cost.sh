@@ -9,13 +9,13 @@ limits() {
   echo "other 1 1
 version 200 200
 control 200 200
-alloc 1090 1395
-kept 1105 1410
+alloc 1085 1385
+kept 1085 1385
 free 720 985
-channel 890 1190
-preempt 980 1200
+channel 880 1180
+preempt 975 1195
 object 200 200
-dup 885 955"
+dup 880 950"
 }
 kinds="other version control object preempt refused channel alloc free kept dup"
 load_driver

@@ -211,6 +211,40 @@ counts_exactly() {
   between 1 $((1 << 40)) "$(video_memory_used)" "video memory used"
   equal "$(video_memory_used)" "$(attribute "$1" memory_current)" memory_current
 }
+# A client duplicates from another's, while the page with its argument goes for good: at the given delay
+# of the stand-in. The other one is not kept waiting; and once the page comes back, it is done after all.
+duplicates_on_a_page_that_goes() { # DELAY
+  local victim delay=/sys/module/nvidia/parameters/$1
+  rm -f /tmp/go /tmp/stall /tmp/page
+  echo 1 >/sys/module/nvidia/parameters/is_shared
+  client open alloc=64 busy echo=ready until=/tmp/go alloc=8 echo=done wait
+  victim=$started
+  wait_for 10 grep -q ready "/tmp/client.$victim"
+  client open alloc=64 free echo=ready until=/tmp/stall page-goes=300 "foreign-dup=$victim" echo=answered wait
+  wait_for 10 grep -q ready "/tmp/client.$started"
+  echo 1500 >"$delay"
+  : >/tmp/stall
+  sleep 1
+  echo 0 >"$delay"
+  : >/tmp/go
+  wait_for 5 grep -q done "/tmp/client.$victim"
+  equal 0x0 "$(answer_of "$victim" alloc=8)" "memory of the one who was named"
+  sleep 1 # longer than the delay
+  equal "" "$(grep answered "/tmp/client.$started" || true)" "the other's answer, without its page"
+  : >/tmp/page
+  wait_for 5 grep -q answered "/tmp/client.$started"
+  equal 0x0 "$(answer_of "$started" "foreign-dup=$victim")" "the duplicate"
+  counts_exactly default
+  end "$victim"
+  wait_for 5 equal $((64 << 20)) "$(attribute default memory_current)" "memory_current: the duplicate's"
+  counts_exactly default
+  end "$started"
+  wait_for 5 has_no_memory default
+  echo 0 >/sys/module/nvidia/parameters/is_shared
+}
+test_WhoDuplicatesFromAnothersClientKeepsNobodyWaiting() { duplicates_on_a_page_that_goes delay_ms; }
+test_ADuplicateWhoseAnswerCannotBeWrittenYetKeepsNobodyWaiting() { duplicates_on_a_page_that_goes answer_delay_ms; }
+
 race_for_size() { # WORD DELAY: a race of rm_client's, and the stand-in's delay that it needs
   tenant sizes
   echo 64M >$tree/tenants/sizes/memory_max
@@ -227,6 +261,18 @@ race_for_size() { # WORD DELAY: a race of rm_client's, and the stand-in's delay 
 }
 test_ASizeThatChangesInMidCallIsStillHeld() { race_for_size race-size=40 params_delay_ms; }
 test_ASizeInTheArgumentThatChangesInMidCallIsStillHeld() { race_for_size race-heap=40 delay_ms; }
+
+test_MemoryOfAClientThatIsNotKnownYetIsCounted() {
+  tenant early
+  client open race-client=64 echo=done wait
+  echo "$started" >$tree/tenants/early/procs
+  wait_for 10 grep -q done "/tmp/client.$started"
+  equal $((64 << 20)) "$(attribute early memory_current)" memory_current
+  counts_exactly early
+  end "$started"
+  wait_for 5 has_no_memory early
+  echo early >$tree/remove
+}
 
 test_AShortSizeOfTheParametersHidesNothing() {
   tenant short

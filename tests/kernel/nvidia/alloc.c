@@ -463,7 +463,7 @@ static u32 dup_memory(struct sn_file *file, struct gs_nvos55 *call)
 	    source->class_id != GS_CLASS_MEMORY_SYSTEM)
 		return GS_NV_ERR_NOT_SUPPORTED;
 	/* RM lets another process's object be duplicated only where it was shared. */
-	if (source->client->pid != client->pid)
+	if (source->client->pid != client->pid && !sn_is_shared)
 		return GS_NV_ERR_INSUFFICIENT_PERMISSIONS;
 	status = sn_object_make(client, call->h_parent, &call->h_object, source->class_id, &object);
 	if (status)

@@ -35,6 +35,14 @@ static unsigned int delay_ms;
 module_param(delay_ms, uint, 0644);
 MODULE_PARM_DESC(delay_ms, "Every call sleeps so long in the driver, unless a signal comes (0)");
 
+static unsigned int answer_delay_ms;
+module_param(answer_delay_ms, uint, 0644);
+MODULE_PARM_DESC(answer_delay_ms, "Time before the answer is written, unless a signal comes (0)");
+
+bool sn_is_shared;
+module_param_named(is_shared, sn_is_shared, bool, 0644);
+MODULE_PARM_DESC(is_shared, "All memory was shared with every process, for duplicates (0)");
+
 unsigned int sn_params_delay_ms;
 module_param_named(params_delay_ms, sn_params_delay_ms, uint, 0644);
 MODULE_PARM_DESC(params_delay_ms, "Time before parameters of an allocation are read (0)");
@@ -202,6 +210,8 @@ static long do_ioctl(struct sn_file *file, u32 nr, u32 size, void __user *user)
 	if (IS_ERR(arg))
 		return PTR_ERR(arg);
 	ret = rm_ioctl(NULL, NULL, file, nr, arg, size) == GS_NV_OK ? 0 : -EINVAL;
+	if (answer_delay_ms)
+		msleep_interruptible(answer_delay_ms);
 	if (copy_to_user(user, arg, size))
 		ret = -EFAULT;
 	kfree(arg);

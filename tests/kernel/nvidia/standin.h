@@ -119,6 +119,7 @@ extern struct sn_gpu sn_gpus[SN_MAX_GPUS];
 extern unsigned int sn_gpu_count;
 extern char *sn_version;
 extern unsigned int sn_params_delay_ms;
+extern bool sn_is_shared;
 extern u64 sn_calls; /* ioctls since load */
 struct sn_gpu *sn_gpu_by_id(u32 id);
 struct sn_gpu *sn_gpu_by_instance(u32 instance);

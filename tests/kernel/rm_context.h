@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// What rm_client does at the driver's ioctl boundary: one context of a CUDA program, and what else
+// a program may try. Nothing here prints; what must not happen ends the program. One thread.
+#pragma once
+
+#include <sys/ioctl.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/kernel/nvidia/standin_abi.h"
+
+namespace gpushare {
+
+constexpr uint32_t kFirstHandle = 0x5C000001;
+constexpr uint32_t kHopperChannel = 0xC86F;
+constexpr uint32_t kHopperCompute = 0xCBC0;
+constexpr int kChannels = 8;
+constexpr uint32_t kOwnSliceUs = 2048;
+
+// What the driver said: its status, or the errno of the ioctl.
+struct Answer {
+  uint32_t status = 0;
+  int error = 0;
+  bool is_ok() const { return status == 0 && error == 0; }
+};
+
+// Prints why, and ends the program with status 2.
+[[noreturn]] void die(const std::string& text);
+
+// The calls from here on are made as 32-bit programs make them.
+extern bool is_compat;
+// ioctl() by the system call of those, with an argument that their pointers can reach. What the
+// argument itself points to may be anywhere.
+int compat_ioctl(int fd, unsigned long request, void* argument, size_t bytes);
+
+template <class T>
+Answer call(int fd, unsigned nr, T& argument) {
+  const unsigned long request = _IOC(_IOC_READ | _IOC_WRITE, GS_NV_IOCTL_TYPE, nr, sizeof argument);
+  const int ret = is_compat ? compat_ioctl(fd, request, &argument, sizeof argument)
+                            : ::ioctl(fd, request, &argument);
+  if (ret != 0) return {0, errno};
+  if constexpr (requires { argument.status; }) return {argument.status, 0};
+  return {};
+}
+
+struct Group {
+  unsigned client = 0, handle = 0;
+};
+// The first one of a process, as the stand-in reports.
+Group group_of(int pid);
+
+// What each does, the words of the same name tell: rm_client.cc.
+class Context {
+ public:
+  void open_root();
+  void open();
+  Answer make_client(uint32_t& handle);
+  Answer make_clients(uint64_t count);
+  Answer busy(bool is_busy);
+  Answer allocate(std::string_view how, uint64_t bytes);
+  Answer heap_size();
+  Answer dup();
+  Answer free_memory();
+  Answer free_object(uint32_t handle);
+  Answer make_one(std::string_view kind, uint32_t& handle);
+  Answer preempt() { return group_control(GS_CTRL_GROUP_PREEMPT, {1, 0, 0, 0, 0, 0, 0, 0}); }
+  Answer free_memory_on_gpu();
+  Answer free_client();
+  Answer make_many(uint64_t count);
+  Answer group_control(uint32_t command, const std::vector<uint8_t>& params);
+  Answer foreign_slice(int pid);
+  Answer foreign_alloc(int pid);
+  Answer any_control(uint32_t command);
+  Answer disable(int pid, bool disable);
+  Answer check_version();
+  Answer read_clock();
+
+  // rm_races.cc
+  Answer foreign_dup(int pid);
+  void let_page_go(uint64_t ms) { page_goes_after_ms_ = ms; }
+  uint64_t race(uint64_t us);
+  uint64_t race_slice(uint64_t us);
+  void race_size(uint64_t bytes, bool is_inline);
+  void race_client(uint64_t bytes);
+
+ private:
+  template <class T>
+  Answer control(uint32_t object, uint32_t command, T& params) {
+    return control(object, command, &params, sizeof params);
+  }
+  Answer control(uint32_t object, uint32_t command, void* params, uint32_t bytes) {
+    return control_of(client_, object, command, params, bytes);
+  }
+  Answer control_of(uint32_t client, uint32_t object, uint32_t command, void* params,
+                    uint32_t bytes) {
+    gs_nvos54 argument{};
+    argument.h_client = client;
+    argument.h_object = object;
+    argument.cmd = command;
+    argument.p_params = reinterpret_cast<uintptr_t>(params);
+    argument.params_size = bytes;
+    return call(fd_, GS_NV_ESC_RM_CONTROL, argument);
+  }
+  template <class T>
+  Answer make(uint32_t parent, uint32_t& handle, uint32_t class_id, T* params) {
+    gs_nvos64 argument{};
+    argument.h_root = client_;
+    argument.h_parent = parent;
+    argument.h_new = handle;
+    argument.h_class = class_id;
+    argument.p_params = reinterpret_cast<uintptr_t>(params);
+    argument.params_size = params == nullptr ? 0 : sizeof *params;
+    const Answer answer = call(fd_, GS_NV_ESC_RM_ALLOC, argument);
+    handle = argument.h_new;
+    return answer;
+  }
+  static void must(const Answer& answer, const char* step) {
+    if (!answer.is_ok())
+      die(std::string(step) + ": status " + std::to_string(answer.status) + ", errno " +
+          std::to_string(answer.error));
+  }
+
+  int fd_ = -1, gpu_fd_ = -1;
+  uint32_t client_ = 0, device_ = 0, subdevice_ = 0, group_ = 0, memory_ = 0;
+  uint32_t next_ = kFirstHandle;
+  uint64_t page_goes_after_ms_ = 0;  // 0: it stays
+  std::vector<uint32_t> channels_;
+};
+
+}  // namespace gpushare

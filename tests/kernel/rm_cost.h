@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+#include "tests/kernel/rm_context.h"
+
+namespace gpushare {
+
+// Time of one call in ns, the least of many. KIND: of the word cost=KIND in rm_client.cc.
+double cost_ns(Context& context, std::string_view kind);
+
+}  // namespace gpushare

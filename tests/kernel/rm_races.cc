@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arguments that change, or go, while the kernel is at work on them.
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <fstream>
+#include <new>
+#include <thread>
+
+#include "tests/kernel/rm_context.h"
+
+namespace gpushare {
+
+// A page whose content goes away while the kernel works on it, as one that is fetched from afar.
+class FleetingPage {
+ public:
+  FleetingPage() : at_(map()), fd_(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC))) {
+    uffdio_api api{UFFD_API, 0, 0};
+    if (at_ == MAP_FAILED || fd_ < 0 || ::ioctl(fd_, UFFDIO_API, &api) != 0)
+      die("no page that can go");
+  }
+  void* at() const { return at_; }
+  // From now on, what is written there stays for so long, and is there again with /tmp/page.
+  void go_after(uint64_t ms) {
+    uffdio_register area{};
+    area.range = {reinterpret_cast<uintptr_t>(at_), kBytes};
+    area.mode = UFFDIO_REGISTER_MODE_MISSING;
+    if (::ioctl(fd_, UFFDIO_REGISTER, &area) != 0) die("the page cannot go");
+    std::memcpy(content_, at_, kBytes);
+    std::thread([this, ms] {
+      ::usleep(static_cast<useconds_t>(ms * 1000));
+      ::madvise(at_, kBytes, MADV_DONTNEED);
+      while (::access("/tmp/page", F_OK) != 0) ::usleep(10'000);
+      uffdio_copy copy{};
+      copy.dst = reinterpret_cast<uintptr_t>(at_);
+      copy.src = reinterpret_cast<uintptr_t>(content_);
+      copy.len = kBytes;
+      ::ioctl(fd_, UFFDIO_COPY, &copy);
+    }).detach();
+  }
+
+ private:
+  static constexpr size_t kBytes = 4096;
+  static void* map() {
+    return ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  }
+  void* at_;
+  int fd_;
+  alignas(kBytes) uint8_t content_[kBytes]{};
+};
+
+Answer Context::foreign_dup(int pid) {
+  static FleetingPage page;  // for as long as its thread
+  auto& argument = *new (page.at()) gs_nvos55{};
+  argument.h_client = client_;
+  argument.h_parent = device_;
+  argument.h_object = next_++;
+  argument.h_client_src = group_of(pid).client;
+  argument.h_object_src = memory_;
+  if (page_goes_after_ms_ > 0) page.go_after(page_goes_after_ms_);
+  const Answer answer = call(fd_, GS_NV_ESC_RM_DUP_OBJECT, argument);
+  memory_ = argument.h_object;
+  return answer;
+}
+uint64_t Context::race(uint64_t us) {
+  constexpr int kTries = 2000;
+  gs_timeslice params{};
+  gs_nvos54 argument{};
+  argument.h_client = client_;
+  argument.h_object = group_;
+  argument.p_params = reinterpret_cast<uintptr_t>(&params);
+  argument.params_size = sizeof params;
+  std::atomic<bool> is_over{false};
+  std::thread other([&] {
+    const std::atomic_ref<gs_u32> command(argument.cmd);
+    const std::atomic_ref<gs_u64> slice(params.us);
+    while (!is_over) {
+      command = GS_CTRL_GET_TIMESLICE;
+      slice = us;
+      command = GS_CTRL_SET_TIMESLICE;
+    }
+  });
+  for (int i = 0; i < kTries; ++i) call(fd_, GS_NV_ESC_RM_CONTROL, argument);
+  is_over = true;
+  other.join();
+  gs_timeslice now{};
+  must(control(group_, GS_CTRL_GET_TIMESLICE, now), "slice");
+  return now.us;
+}
+
+// Runs `body` while another thread writes one of two values, now this, now that. Each stands for a
+// time of its own, so that no rhythm of the machine hides one.
+template <class Body>
+void while_changing(gs_u64& value, uint64_t one, uint64_t other, Body body) {
+  std::atomic<bool> is_over{false};
+  std::thread writer([&] {
+    const std::atomic_ref<gs_u64> cell(value);
+    for (uint32_t n = 1; !is_over; n = n * 1664525 + 1013904223) {
+      cell = (n & 0x80000000) != 0 ? other : one;
+      for (uint32_t spin = n >> 20; spin > 0; --spin) asm volatile("");
+    }
+  });
+  body();
+  is_over = true;
+  writer.join();
+}
+
+void Context::race_size(uint64_t bytes, bool is_inline) {
+  struct {
+    gs_nvos32_head head;
+    uint8_t rest[184 - sizeof(gs_nvos32_head)];
+  } heap{};
+  gs_memory_params params{};
+  while_changing(is_inline ? heap.head.size : params.size, 1 << 20, bytes, [&] {
+    for (int i = 0; i < 100; ++i) {
+      ::usleep(1000);  // lets the other write, on few processors too
+      if (is_inline) {
+        heap.head.h_root = client_;
+        heap.head.h_parent = device_;
+        heap.head.h_memory = next_++;
+        heap.head.function = GS_HEAP_ALLOC_SIZE;
+        call(fd_, GS_NV_ESC_RM_VID_HEAP_CONTROL, heap);
+        continue;
+      }
+      gs_nvos64 argument{};
+      argument.h_root = client_;
+      argument.h_parent = device_;
+      argument.h_new = next_++;
+      argument.h_class = GS_CLASS_MEMORY_LOCAL_USER;
+      argument.p_params = reinterpret_cast<uintptr_t>(&params);
+      argument.params_size = sizeof params;
+      call(fd_, GS_NV_ESC_RM_ALLOC, argument);
+    }
+  });
+}
+
+uint64_t Context::race_slice(uint64_t us) {
+  uint64_t longest = 0;
+  gs_timeslice slice{};
+  for (int i = 0; i < 60; ++i) {
+    gs_group_params params{};
+    params.engine_type = GS_ENGINE_TYPE_GR0;
+    uint32_t group = next_++;
+    must(make(device_, group, GS_CLASS_CHANNEL_GROUP, &params), "group");
+    while_changing(slice.us, kOwnSliceUs, us, [&] {
+      ::usleep(1000);
+      control(group, GS_CTRL_SET_TIMESLICE, slice);
+    });
+    gs_timeslice now{};
+    must(control(group, GS_CTRL_GET_TIMESLICE, now), "slice");
+    longest = std::max<uint64_t>(longest, now.us);
+  }
+  return longest;
+}
+
+namespace {
+
+void set_answer_delay(int ms) {
+  std::ofstream("/sys/module/nvidia/parameters/answer_delay_ms") << ms;
+}
+
+uint64_t calls_in_the_driver() {
+  std::ifstream report("/proc/nvidia-standin");
+  std::string word;
+  report >> word >> word;
+  return std::strtoull(word.substr(word.find('=') + 1).c_str(), nullptr, 10);
+}
+
+// A thread that makes a call whose answer comes late; returns when the driver has done it, or after
+// half a second when it is kept from coming there.
+template <class Call>
+std::thread late_call(int ms, Call one) {
+  set_answer_delay(ms);
+  const uint64_t before = calls_in_the_driver();
+  std::thread caller(one);
+  for (int i = 0; i < 50 && calls_in_the_driver() == before; ++i) ::usleep(10'000);
+  set_answer_delay(0);
+  return caller;
+}
+
+}  // namespace
+
+// The client's answer comes last, so all that is made below it is made below one that is not known.
+void Context::race_client(uint64_t bytes) {
+  gs_probed_ids probed{};
+  must(control(client_, GS_CTRL_GPU_GET_PROBED_IDS, probed), "probed ids");
+  gs_attach_ids attach{};
+  std::memcpy(attach.ids, probed.ids, sizeof attach.ids);
+  uint32_t handle = 0;
+  std::thread root = late_call(2500, [&] { must(make_client(handle), "client"); });
+  ++client_;  // the stand-in counts them up
+  must(control(client_, GS_CTRL_GPU_ATTACH_IDS, attach), "attach");
+  uint32_t device = next_++, memory = next_++;
+  std::thread other = late_call(1500, [&] {
+    gs_device_params params{};
+    must(make(client_, device, GS_CLASS_DEVICE, &params), "device");
+  });
+  std::thread small = late_call(1000, [&] {
+    gs_memory_params params{};
+    params.size = 1 << 20;
+    uint32_t same = memory;
+    must(make(device, same, GS_CLASS_MEMORY_LOCAL_USER, &params), "memory");
+  });
+  must(free_object(memory), "freed");
+  gs_memory_params params{};
+  params.size = bytes;
+  must(make(device, memory, GS_CLASS_MEMORY_LOCAL_USER, &params), "memory again");
+  for (std::thread* thread : {&small, &other, &root}) thread->join();
+  if (handle != client_) die("the client is another than was guessed");
+}
+
+}  // namespace gpushare
