@@ -5,9 +5,11 @@
 Two heavy ones (large batches that fill the GPU) and twelve light ones of three kinds, a process each; requests
 arrive at random, the same ones in every way. A target is a multiple of what the function takes alone, measured
 first; together they keep the GPU busy for --load of the time. With --swing every second one has more requests than
-on average while the others have less, and they change places every SWING_S seconds.
+on average while the others have less, and they change places every --phase seconds; with --tide as well, all have
+more, and then all less. With --offline the heavy ones answer without end, and have no target with us: the light ones
+have all the load.
 
-Ways: mps: NVIDIA's MPS; mps N: each with CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=N; mps H L: the heavy ones with H, the
+Ways (separated by commas): mps: NVIDIA's MPS; mps N: each with CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=N; mps H L: the heavy ones with H, the
 light ones with L; with "low", the heavy ones with CUDA_MPS_CLIENT_PRIORITY=1, below normal; ours: gpushared with
 sharing = "spatial", policy = "slo". Each is warmed up for --warm-up, then measured for --seconds. Goodput: requests a
 second that were answered within their target. Needs root, python3 with torch, and no other user of the GPU.
@@ -18,6 +20,7 @@ import os
 import pathlib
 import queue
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -32,11 +35,11 @@ LIGHT = [("lstm", 1, 2), ("lstm", 4, 2), ("lstm", 8, 4), ("lstm", 16, 1),
          ("convolutions", 16, 12), ("convolutions", 24, 10), ("convolutions", 32, 8), ("convolutions", 64, 6),
          ("transformer", 32, 6), ("transformer", 48, 6), ("transformer", 64, 4), ("transformer", 96, 3)]
 FUNCTIONS = HEAVY + LIGHT
-SWING_S = 5
 # Of the agent, at the end.
 SEEN = ("sms_entitled", "sms_sharers", "sms_needed", "slo_state", "latency_us", "iterations_per_s")
 WAYS = ["mps", "mps 15", "mps 25", "mps 50", "mps 50 25", "mps 30 50", "mps 50 100", "mps 70 50", "mps low",
         "mps 50 100 low", "ours"]
+A_WAY = re.compile(r"ours|mps( ([1-9][0-9]?|100)){0,2}( low)?")
 
 
 # --- the functions: torch is only needed here ----------------------------------------------------
@@ -85,28 +88,35 @@ def alone(seconds):
     print(json.dumps(times), flush=True)
 
 
-def serve(which, rate, swing):
-    """Answers requests, and says how long those took that came after the warm-up."""
+def serve(which, options):
+    """Answers requests, and says how long those took that came after the warm-up. A rate of 0: without end."""
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "intercept/api"))
     import gpushare
     run = make(*FUNCTIONS[which])
     print(json.dumps({"ready": True}), flush=True)
     warm_up, seconds = map(float, sys.stdin.readline().split())
     waiting, start, draw, took = queue.Queue(), time.monotonic(), random.Random(which), []
+    end = start + warm_up + seconds
 
     def arrive():
         due = start
         while True:
-            is_up = (int((due - start) / SWING_S) + which) % 2 == 0
-            due += draw.expovariate(rate * (1 + swing if is_up else 1 - swing))
-            if due >= start + warm_up + seconds:
+            is_up = (int((due - start) / options.phase) + (0 if options.tide else which)) % 2 == 0
+            due += draw.expovariate(options.rate * (1 + options.swing if is_up else 1 - options.swing))
+            if due >= end:
                 break
             time.sleep(max(0.0, due - time.monotonic()))
             waiting.put((due, gpushare.arrive()))
         waiting.put(None)
 
-    threading.Thread(target=arrive, daemon=True).start()
-    while (request := waiting.get()) is not None:
+    while options.rate == 0 and (begin := time.monotonic()) < end:
+        with gpushare.iteration():
+            run()
+        if begin >= start + warm_up:
+            took.append(time.monotonic() - begin)
+    if options.rate > 0:
+        threading.Thread(target=arrive, daemon=True).start()
+    while options.rate > 0 and (request := waiting.get()) is not None:
         due, arrived = request
         with gpushare.iteration(arrived=arrived):
             run()
@@ -122,14 +132,15 @@ def percentage(way, which):
     return parts[0 if which < len(HEAVY) else -1] if parts else None
 
 
-def config(targets):
+def config(targets, is_offline):
     return '[gpu.0]\nsharing = "spatial"\npolicy = "slo"\n' + "".join(
-        f"[tenant.f{which}]\nslo_us = {round(target * 1e6)}\n" for which, target in enumerate(targets))
+        f"[tenant.f{which}]\n" + (f"slo_us = {round(target * 1e6)}\n" if which >= len(HEAVY) or not is_offline else "")
+        for which, target in enumerate(targets))
 
 
 def measure(way, build, rates, targets, options):
     with tempfile.TemporaryDirectory(prefix="gpushare-functions-", ignore_cleanup_errors=True) as folder:
-        server = Agent(folder, build, config(targets)) if way == "ours" else Mps(folder)
+        server = Agent(folder, build, config(targets, options.offline)) if way == "ours" else Mps(folder)
         running = []
         try:
             for which, rate in enumerate(rates):
@@ -139,7 +150,7 @@ def measure(way, build, rates, targets, options):
                 if way.endswith(" low") and which < len(HEAVY):
                     environment["CUDA_MPS_CLIENT_PRIORITY"] = "1"
                 words = [sys.executable, __file__, "--serve", str(which), "--rate", str(rate), "--swing",
-                         str(options.swing)]
+                         str(options.swing), "--phase", str(options.phase)] + ["--tide"] * options.tide
                 running.append(subprocess.Popen(
                     server.command(f"f{which}", words), env=environment, stdin=subprocess.PIPE, text=True,
                     stdout=subprocess.PIPE, stderr=open(f"{folder}/{which}.err", "w")))
@@ -187,9 +198,13 @@ def main():
     parser.add_argument("build", type=pathlib.Path, nargs="?")
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--ways", default=",".join(WAYS))
-    parser.add_argument("--load", type=float, default=0.6, help="of the GPU's time, half of it by the heavy ones")
+    parser.add_argument("--load", type=float, default=0.6,
+                        help="of the GPU's time, half of it by the heavy ones; with --offline all by the light ones")
     parser.add_argument("--targets", default="4,3", help="of the heavy, the light ones: multiples of the time alone")
     parser.add_argument("--swing", type=float, default=0, help="part of the rate, below 1")
+    parser.add_argument("--phase", type=float, default=5, help="seconds from one change of the rates to the next")
+    parser.add_argument("--tide", action="store_true", help="the rates of all go up and down together")
+    parser.add_argument("--offline", action="store_true", help="the heavy ones answer without end")
     parser.add_argument("--warm-up", type=float, default=12)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--commit", default="unknown")
@@ -200,20 +215,27 @@ def main():
     if options.alone:
         return alone(1.0)
     if options.serve is not None:
-        return serve(options.serve, options.rate, options.swing)
+        return serve(options.serve, options)
     if not 0 <= options.swing < 1:
         parser.error(f"--swing {options.swing}: allowed is 0 to below 1")
+    if options.phase <= 0:
+        parser.error(f"--phase {options.phase}: allowed is above 0")
+    if options.tide and options.swing == 0:
+        parser.error("--tide needs --swing, how high it is")
     if options.build is None or not (options.build / "bin/gpushared").exists():
         parser.error(f"BUILD is a folder with bin/gpushared in it; {options.build} is none")
     for way in options.ways.split(","):
-        if way not in WAYS:
-            parser.error(f"--ways {way}: allowed are {', '.join(WAYS)}")
+        if not A_WAY.fullmatch(way):
+            parser.error(f"--ways {way}: allowed are ours, mps, mps N and mps H L (percentages, 1 to 100), and \"low\" after "
+                         f"them; for example {', '.join(WAYS)}")
 
     services = json.loads(subprocess.run([sys.executable, __file__, "--alone"], capture_output=True, text=True,
                                          check=True).stdout)
     heavy, light = map(float, options.targets.split(","))
     targets = [one * (heavy if which < len(HEAVY) else light) for which, one in enumerate(services)]
-    rates = [options.load / 2 / len(HEAVY if which < len(HEAVY) else LIGHT) / one for which, one in enumerate(services)]
+    loads = [0.0 if options.offline else options.load / 2, options.load if options.offline else options.load / 2]
+    rates = [loads[0] / len(HEAVY) / one if which < len(HEAVY) else loads[1] / len(LIGHT) / one
+             for which, one in enumerate(services)]
     results = []
     for way in options.ways.split(","):
         results.append(measure(way, options.build.resolve(), rates, targets, options))
@@ -224,7 +246,8 @@ def main():
         if options.json:
             options.json.write_text(json.dumps({
                 **origin("functions.py", options.commit), "load": options.load, "swing": options.swing,
-                "seconds": options.seconds,
+                "phase": options.phase, "tide": options.tide, "offline": options.offline,
+                "targets": options.targets, "seconds": options.seconds,
                 "alone_ms": [round(one * 1e3, 3) for one in services], "rates": [round(one, 3) for one in rates],
                 "ways": results}, indent=1) + "\n")
     best, ours = best_static(results), next((one for one in results if one["way"] == "ours" and "goodput" in one), None)
