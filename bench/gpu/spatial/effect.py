@@ -104,4 +104,5 @@ def main():
         options.json.write_text(json.dumps(result) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -83,4 +83,5 @@ def main():
         options.json.write_text(json.dumps(result, indent=1) + "\n")
 
 
-main()
+if __name__ == "__main__":
+    main()
