@@ -16,14 +16,16 @@
 #include "version.h"
 
 #define GS_SPARES_MORE 16
+#define GS_UNSURE_BITS 8
 
 /* In a kernel that looks for uses after free, none is kept: it would not see them. */
 #define GS_SPARES_MAX (IS_ENABLED(CONFIG_KASAN) ? 0 : 64)
 
 struct hlist_head gs_clients_by_handle[1 << GS_CLIENTS_BITS];
+static DEFINE_HASHTABLE(gs_clients_unsure, GS_UNSURE_BITS); /* by file */
 static DEFINE_HASHTABLE(gs_clients_by_file, GS_CLIENTS_BITS);
 struct hlist_head gs_objects[1 << GS_OBJECTS_BITS];
-u64 gs_objects_secret; /* odd */
+u64 gs_hash_secret; /* odd */
 struct hlist_head gs_spares;
 unsigned int gs_spares_count;
 static struct kmem_cache *gs_object_cache;
@@ -76,10 +78,9 @@ void gs_object_free(struct gs_object *object)
  * @process: of the call
  *
  * Handles of living clients are unique in the machine, and the driver decides who may use which.
- * Should there be more than one, the caller's own goes first, and of others' one that the driver
- * has acknowledged: anyone may name any.
+ * Should a stale one be remembered beside a living one, the caller's own goes first.
  *
- * Return: the client or NULL.
+ * Return: the client, one that the driver has acknowledged, or NULL.
  */
 struct gs_client *gs_client_find(u32 handle, const struct file *file,
 				 const struct gs_process *process)
@@ -87,45 +88,40 @@ struct gs_client *gs_client_find(u32 handle, const struct file *file,
 	struct gs_client *client, *of_process = NULL, *any = NULL;
 
 	lockdep_assert_held(&gs_lock);
-	hash_for_each_possible(gs_clients_by_handle, client, by_handle, handle) {
+	hlist_for_each_entry(client, gs_clients_of(handle), by_handle) {
 		if (client->handle != handle)
 			continue;
 		if (client->file == file)
 			return client;
 		if (client->process == process)
 			of_process = client;
-		if (!any || any->is_unsure)
-			any = client;
+		any = client;
 	}
 	return of_process ?: any;
 }
 
 /**
- * gs_client_add() - remember a client that the driver made
- * @client: from gs_client_new(), perhaps with @is_unsure; taken over
- * @process: its maker
- * @file: it was made on
- * @handle: the driver's answer
- * @fd: descriptor of @file, -1 unknown
+ * gs_client_find_unsure() - one that was only named so far
+ * @handle: as the caller named it
+ * @file: of the call
  *
- * A thread may have guessed the handle and used it already, on another file perhaps: then it is
- * known, and stays.
+ * Return: the client or NULL.
  */
-void gs_client_add(struct gs_client *client, struct gs_process *process, const struct file *file,
-		   u32 handle, s32 fd)
+struct gs_client *gs_client_find_unsure(u32 handle, const struct file *file)
 {
-	struct gs_client *known = gs_client_find(handle, file, process);
+	struct gs_client *client;
 
 	lockdep_assert_held(&gs_lock);
-	if (known && (known->file == file || known->process == process)) {
-		hash_del(&known->by_file);
-		known->file = file;
-		hash_add(gs_clients_by_file, &known->by_file, (unsigned long)file);
-		known->fd = fd;
-		known->is_unsure &= client->is_unsure;
-		kfree(client);
-		return;
+	hash_for_each_possible(gs_clients_unsure, client, by_handle, (unsigned long)file) {
+		if (client->handle == handle && client->file == file)
+			return client;
 	}
+	return NULL;
+}
+
+static void gs_client_insert(struct gs_client *client, struct gs_process *process,
+			     const struct file *file, u32 handle, s32 fd)
+{
 	client->refs = 1;
 	client->handle = handle;
 	client->file = file;
@@ -135,8 +131,80 @@ void gs_client_add(struct gs_client *client, struct gs_process *process, const s
 	INIT_LIST_HEAD(&client->objects);
 	mutex_init(&client->order);
 	list_add_tail(&client->process_node, &process->clients);
-	hash_add(gs_clients_by_handle, &client->by_handle, handle);
 	hash_add(gs_clients_by_file, &client->by_file, (unsigned long)file);
+}
+
+/**
+ * gs_client_adopt() - remember a client that the caller names and that is not known
+ * @client: from gs_client_new(); taken over
+ * @process: of the call
+ * @file: of the call
+ * @handle: as the caller named it
+ *
+ * It was there before us, another thread is just making it, or there is none. Until the driver has
+ * acknowledged it, it is found by calls on this file only: anyone may name any.
+ */
+void gs_client_adopt(struct gs_client *client, struct gs_process *process, const struct file *file,
+		     u32 handle)
+{
+	lockdep_assert_held(&gs_lock);
+	gs_client_insert(client, process, file, handle, -1);
+	client->is_unsure = true;
+	hash_add(gs_clients_unsure, &client->by_handle, (unsigned long)file);
+}
+
+/**
+ * gs_client_acknowledge() - the driver has shown that there is such a client, on this file
+ * @client: with @is_unsure
+ */
+void gs_client_acknowledge(struct gs_client *client)
+{
+	lockdep_assert_held(&gs_lock);
+	client->is_unsure = false;
+	hash_del(&client->by_handle);
+	hlist_add_head(&client->by_handle, gs_clients_of(client->handle));
+}
+
+/* A thread has guessed the handle and used it before its maker had the answer. */
+static void gs_client_take_over(struct gs_client *client, struct gs_process *process, s32 fd)
+{
+	client->fd = fd;
+	if (client->is_unsure)
+		gs_client_acknowledge(client);
+	if (client->process == process)
+		return;
+	list_move_tail(&client->process_node, &process->clients);
+	process->refs++;
+	gs_process_put(client->process);
+	client->process = process;
+}
+
+/**
+ * gs_client_add() - remember a client that the driver made
+ * @client: from gs_client_new(); taken over
+ * @process: its maker
+ * @file: it was made on
+ * @handle: the driver's answer
+ * @fd: descriptor of @file, -1 unknown
+ *
+ * Another one of the process with this handle is gone, or the driver could not have made this.
+ */
+void gs_client_add(struct gs_client *client, struct gs_process *process, const struct file *file,
+		   u32 handle, s32 fd)
+{
+	struct gs_client *known = gs_client_on(handle, file) ?: gs_client_find_unsure(handle, file);
+
+	lockdep_assert_held(&gs_lock);
+	if (known) {
+		gs_client_take_over(known, process, fd);
+		kfree(client);
+		return;
+	}
+	known = gs_client_find(handle, file, process);
+	if (known && known->process == process)
+		gs_client_destroy(known);
+	gs_client_insert(client, process, file, handle, fd);
+	hlist_add_head(&client->by_handle, gs_clients_of(handle));
 }
 
 /**
@@ -349,8 +417,8 @@ int gs_clients_init(void)
 		kmem_cache_create("gpushare_object", sizeof(struct gs_object), 0, 0, NULL);
 	if (!gs_object_cache)
 		return -ENOMEM;
-	get_random_bytes(&gs_objects_secret, sizeof(gs_objects_secret));
-	gs_objects_secret |= 1;
+	get_random_bytes(&gs_hash_secret, sizeof(gs_hash_secret));
+	gs_hash_secret |= 1;
 	return 0;
 }
 

@@ -74,6 +74,7 @@ struct gs_answer {
 };
 
 #define GS_STATUS_NONE 0xFFFFFFFFu /* none of RM's */
+#define GS_CONTROL_MINOR 255       /* of /dev/nvidiactl */
 
 /* filter.c */
 long gs_filter_ioctl(struct file *file, unsigned int cmd, unsigned long arg, unsigned long driver);

@@ -101,13 +101,14 @@ static u32 gs_call_instance(const struct gs_call *call)
  * Remembers what the driver made below its client. One that is gone meanwhile has taken the object
  * with it.
  */
-static bool gs_call_remember(struct gs_call *call)
+static __always_inline bool gs_call_remember(struct gs_call *call)
 {
 	struct gs_client *client = call->client;
 
 	if (client->is_dead)
 		return false;
-	client->is_unsure = false;
+	if (unlikely(client->is_unsure))
+		gs_client_acknowledge(client);
 	gs_object_add(call->object, client, call->parent, call->rm.parent,
 		      rm_answered_object(&call->rm, call->bytes));
 	return true;
@@ -229,14 +230,27 @@ static bool gs_call_duplicate(struct gs_call *call)
 }
 
 /*
- * A page of the caller's was missing: it is waited for now, where it keeps nobody waiting. When RM
- * has not seen the call yet, the caller makes it once more, without noticing.
+ * A page of the caller's was missing: it is waited for now, where it keeps nobody waiting. What is
+ * written is RM's answer, or, when RM has not seen the call, what was there: then the caller makes
+ * the call once more, without noticing.
  */
-static long gs_dup_after_fault(const struct gs_call *call)
+static long gs_dup_after_fault(const struct gs_call *call, const struct gs_answer *answer)
 {
+	if (gs_call_write(call))
+		return -EFAULT;
 	if (!call->is_pinned)
 		return restart_syscall();
-	return gs_call_write(call) ? -EFAULT : 0;
+	return answer->status == GS_STATUS_NONE ? -EINVAL : 0;
+}
+
+/*
+ * Without the XFER around it, which the driver would read again: whatever it found there then, it
+ * would do while the other process waits.
+ */
+static void gs_dup_unwrap(struct gs_call *call)
+{
+	call->cmd = _IOC(_IOC_READ | _IOC_WRITE, _IOC_TYPE(call->cmd), call->nr, call->size);
+	call->arg = (unsigned long)call->user;
 }
 
 /**
@@ -262,14 +276,16 @@ long gs_filter_dup(struct gs_call *call)
 	is_foreign = call->source && call->source->process != call->process;
 	mutex_unlock(&gs_lock);
 
-	if (is_foreign)
+	if (is_foreign) {
+		gs_dup_unwrap(call);
 		gs_call_driver_at_once(call, &answer);
-	else
+	} else {
 		gs_call_driver(call, &answer);
+	}
 
 	mutex_lock(&gs_lock);
 	if (!is_of_interest || !answer.is_done || !gs_call_remember(call))
 		gs_object_drop_charge(call->object);
 	gs_call_leave(call);
-	return is_foreign && answer.ret == -EFAULT ? gs_dup_after_fault(call) : answer.ret;
+	return is_foreign && answer.ret == -EFAULT ? gs_dup_after_fault(call, &answer) : answer.ret;
 }

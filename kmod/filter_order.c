@@ -9,32 +9,41 @@
 #include "filter.h"
 #include "objects.h"
 
-/* The client that a handle means, with a reference. */
-static struct gs_client *gs_call_client(const struct gs_call *call, u32 handle)
-{
-	struct gs_client *client = gs_client_find(handle, call->file, call->process);
-
-	if (client)
-		client->refs++;
-	return client;
-}
-
 /*
- * The same for the one that is called on: only the file or the process that made it may do so, the
- * driver refuses all others. They are not waited for: who named another's client and kept the
- * driver from reading on would keep the other one waiting.
+ * The client that is called on, with a reference. Only the file or the process that made it may do
+ * so, the driver refuses all others. They are not waited for: who named another's client and kept
+ * the driver from reading on would keep the other one waiting.
  */
 static struct gs_client *gs_call_own_client(const struct gs_call *call)
 {
 	struct gs_client *client = gs_client_find(call->rm.client, call->file, call->process);
 
 	if (!client || (client->file != call->file && client->process != call->process))
-		return NULL;
-	client->refs++;
+		client = gs_client_find_unsure(call->rm.client, call->file);
+	if (client)
+		client->refs++;
 	return client;
 }
 
-/* One that nobody but this call still asks about, and the driver did not know: forgotten. */
+/*
+ * That of what is to be duplicated. One that is unsure has no video memory: there is a device above
+ * that, which was made by a call on the client before, and that call has acknowledged it. On other
+ * files than the control file the driver refuses a duplicate, but may be long about it.
+ */
+static struct gs_client *gs_call_source(const struct gs_call *call)
+{
+	struct gs_client *client;
+
+	if (call->rm.kind != RM_CALL_DUP || call->rm.source_client == call->rm.client ||
+	    iminor(file_inode(call->file)) != GS_CONTROL_MINOR)
+		return NULL;
+	client = gs_client_find(call->rm.source_client, call->file, call->process);
+	if (client)
+		client->refs++;
+	return client;
+}
+
+/* One that nobody but this call asks about any more, and that the driver did not know. */
 static noinline void gs_call_put_unsure(struct gs_client *client)
 {
 	if (client->refs == 2)
@@ -54,7 +63,7 @@ static __always_inline void gs_call_put_client(struct gs_client *client)
 static noinline void gs_call_put_more(struct gs_call *call)
 {
 	if (call->source)
-		gs_call_put_client(call->source);
+		gs_client_put(call->source);
 	kfree(call->adopted);
 }
 
@@ -89,10 +98,7 @@ int gs_call_enter(struct gs_call *call)
 	return -ENOMEM;
 }
 
-/*
- * One that is not known, because it was there before us, another thread is just making it, or there
- * is none: remembered at once, so that calls on it take turns. gs_lock is let go of meanwhile.
- */
+/* One that is not known is remembered at once, so that calls on it take turns. */
 static noinline int gs_call_adopt(struct gs_call *call)
 {
 	struct gs_client *client;
@@ -107,40 +113,37 @@ static noinline int gs_call_adopt(struct gs_call *call)
 		kfree(client);
 		return 0;
 	}
-	client->is_unsure = true;
-	gs_client_add(client, call->process, call->file, call->rm.client, -1);
+	gs_client_adopt(client, call->process, call->file, call->rm.client);
 	call->client = client;
 	client->refs++;
 	return 0;
 }
 
-/* The clients that a call is about. */
+/* The clients that a call is about. gs_lock may be let go of meanwhile. */
 static int gs_call_find_clients(struct gs_call *call)
 {
 	if (!call->client)
 		call->client = gs_call_own_client(call);
 	if (!call->client && call->object && gs_call_adopt(call))
 		return -ENOMEM;
-	if (call->rm.kind == RM_CALL_DUP && call->rm.source_client != call->rm.client)
-		call->source = gs_call_client(call, call->rm.source_client);
+	call->source = gs_call_source(call);
 	return 0;
 }
 
-/* Of two the one at the lower address is waited for first, everywhere. */
+/* Of two, one is never held while the other one is waited for: that may be long in coming. */
 static int gs_order_wait(struct gs_call *call)
 {
-	struct gs_client *first = call->client ?: call->source;
-	struct gs_client *second = call->client ? call->source : NULL;
+	struct gs_client *one = call->client ?: call->source;
+	struct gs_client *other = call->client ? call->source : NULL;
 
-	if (second && second < first)
-		swap(first, second);
-	if (mutex_lock_killable(&first->order))
-		return -EINTR;
-	if (second && mutex_lock_killable_nested(&second->order, SINGLE_DEPTH_NESTING)) {
-		mutex_unlock(&first->order);
-		return -EINTR;
+	for (;;) {
+		if (mutex_lock_killable(&one->order))
+			return -EINTR;
+		if (!other || mutex_trylock(&other->order))
+			return 0;
+		mutex_unlock(&one->order);
+		swap(one, other);
 	}
-	return 0;
 }
 
 static bool gs_order_try(struct gs_call *call)
@@ -218,7 +221,7 @@ static noinline int gs_call_wait(struct gs_call *call)
 			return 0;
 		gs_order_end(call);
 		if (call->client)
-			gs_client_put(call->client);
+			gs_call_put_client(call->client);
 		if (call->source)
 			gs_client_put(call->source);
 		call->client = NULL;

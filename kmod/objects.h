@@ -15,7 +15,7 @@
 
 extern struct hlist_head gs_clients_by_handle[1 << GS_CLIENTS_BITS];
 extern struct hlist_head gs_objects[1 << GS_OBJECTS_BITS];
-extern u64 gs_objects_secret;
+extern u64 gs_hash_secret;
 
 /* Records to be used again, linked by their place in the table. */
 extern struct hlist_head gs_spares;
@@ -28,12 +28,17 @@ void gs_spares_refill(void);
  * handles, but not which of them meet (Dietzfelbinger et al., "A Reliable Randomized Algorithm for
  * the Closest-Pair Problem", 1997).
  */
+static inline struct hlist_head *gs_clients_of(u32 handle)
+{
+	return &gs_clients_by_handle[handle * gs_hash_secret >> (64 - GS_CLIENTS_BITS)];
+}
+
 static inline struct hlist_head *gs_objects_of(const struct gs_client *client, u32 handle)
 {
 	/* Of clients within 256 GiB no two have a key in common, however far apart they lie. */
 	u64 key = ((u64)(uintptr_t)client << 26) + handle;
 
-	return &gs_objects[key * gs_objects_secret >> (64 - GS_OBJECTS_BITS)];
+	return &gs_objects[key * gs_hash_secret >> (64 - GS_OBJECTS_BITS)];
 }
 
 /**
@@ -41,14 +46,14 @@ static inline struct hlist_head *gs_objects_of(const struct gs_client *client, u
  * @handle: as the caller named it
  * @file: of the call
  *
- * Return: the client or NULL.
+ * Return: the client, one that the driver has acknowledged, or NULL.
  */
 static inline struct gs_client *gs_client_on(u32 handle, const struct file *file)
 {
 	struct gs_client *client;
 
 	lockdep_assert_held(&gs_lock);
-	hash_for_each_possible(gs_clients_by_handle, client, by_handle, handle) {
+	hlist_for_each_entry(client, gs_clients_of(handle), by_handle) {
 		if (client->handle == handle && client->file == file)
 			return client;
 	}

@@ -125,7 +125,7 @@ static __always_inline int gs_call_hand_on(const struct gs_call *call)
 
 /**
  * gs_call_write() - hand RM's answer on to the caller; may sleep
- * @call: RM was given its bytes, and has answered there
+ * @call: after gs_call_driver(): with RM's answer, or as it was when RM has not seen it
  *
  * Return: 0 or -EFAULT.
  */
@@ -154,11 +154,9 @@ void gs_call_driver(struct gs_call *call, struct gs_answer *answer)
 	gs_pin_end(call);
 	answer->status = *status;
 	answer->is_done = *status == RM_OK;
-	if (!call->is_pinned)
-		return;
 	if (*status == GS_STATUS_NONE)
 		*status = before;
-	if (gs_call_hand_on(call))
+	if (call->is_pinned && gs_call_hand_on(call))
 		answer->ret = -EFAULT;
 }
 

@@ -111,7 +111,8 @@ struct gs_process {
 
 /**
  * struct gs_client - an RM client
- * @by_handle: hash; handles of living clients are unique, but what we remember may be stale
+ * @by_handle: hash; handles of living clients are unique, but what we remember may be stale. One
+ *	that is unsure is in another table, by its file
  * @by_file: hash
  * @process_node: in its process's list
  * @process: that made it
@@ -120,7 +121,7 @@ struct gs_process {
  * @fd: the process's descriptor of @file, -1 unknown
  * @refs: 1 while alive, and each call in progress
  * @is_dead: freed
- * @is_unsure: a caller named it, and the driver has not yet made anything below it
+ * @is_unsure: a caller named it, and the driver has not yet acknowledged it
  * @objects: those without a parent that we know
  * @order: held across the driver's work by calls that make or free something of this client, so
  *	that what is remembered changes in the order in which the driver did it. Taken before
@@ -223,6 +224,10 @@ struct gs_client *gs_client_new(void);
 void gs_object_free(struct gs_object *object);
 struct gs_client *gs_client_find(u32 handle, const struct file *file,
 				 const struct gs_process *process);
+struct gs_client *gs_client_find_unsure(u32 handle, const struct file *file);
+void gs_client_adopt(struct gs_client *client, struct gs_process *process, const struct file *file,
+		     u32 handle);
+void gs_client_acknowledge(struct gs_client *client);
 void gs_client_add(struct gs_client *client, struct gs_process *process, const struct file *file,
 		   u32 handle, s32 fd);
 void gs_client_destroy(struct gs_client *client);

@@ -22,6 +22,8 @@
 //                words, so that its handle is that of the own newest; it becomes the newest here
 //   page-goes=MS  the argument of the foreign-dup that follows is on a page that goes MS after the
 //                call began, and comes back when there is a file /tmp/page
+//   alloc-for=MS  1 MiB, by a thread, which is kept so long in the driver; does not wait for it
+//   foreign-alloc-for=PID  foreign-alloc, by a thread, whose refusal is 1.5 s on its way
 //   foreign-alloc=PID  asks for 1 MiB of video memory below another process's client
 //   control=CMD  any control, with zeros for parameters, on its group, a channel or its subdevice
 //   freeze=PID thaw=PID                                        another process's channels
@@ -40,6 +42,9 @@
 //   race-client=MIB  guesses the handle of a client that another thread is just making, makes 1 MiB
 //                below it, frees it and makes MIB under the same handle, before any of those who
 //                made the client and the first has had an answer
+//   race-file=MIB  the same with a client that a thread names on another file, while it is being
+//   made;
+//                MIB are made below it, and then that file is closed
 //   churn=N      N times memory made and freed, each answer passed over
 //   cost=KIND    time of one call in ns, the least of many: version, control, alloc and free (video
 //                memory, twenty made and then freed), kept (made and never freed), dup, channel,
@@ -114,6 +119,9 @@ void carry_out(Context& context, std::string_view word) {
                              static_cast<unsigned long long>(context.race_slice(number)));
   if (verb == "race-size" || verb == "race-heap")
     return context.race_size(number << 20, verb == "race-heap");
+  if (verb == "alloc-for") return context.allocate_for(number);
+  if (verb == "foreign-alloc-for") return context.foreign_alloc_for(static_cast<int>(number));
+  if (verb == "race-file") return context.race_file(number << 20);
   if (verb == "race-client") return context.race_client(number << 20);
   if (verb == "churn") {
     for (uint64_t i = 0; i < number; ++i)
@@ -125,7 +133,7 @@ void carry_out(Context& context, std::string_view word) {
   if (verb == "echo") return (void)std::printf("%s\n", text.c_str());
   if (verb == "sleep") return (void)::usleep(static_cast<useconds_t>(number * 1000));
   if (verb == "until") {
-    while (::access(text.c_str(), F_OK) != 0) ::usleep(10'000);
+    while (::access(text.c_str(), F_OK) != 0) ::usleep(30'000);
     return;
   }
   if (verb == "wait")

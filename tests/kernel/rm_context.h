@@ -86,8 +86,13 @@ class Context {
   uint64_t race_slice(uint64_t us);
   void race_size(uint64_t bytes, bool is_inline);
   void race_client(uint64_t bytes);
+  void race_file(uint64_t bytes);
+  void allocate_for(uint64_t ms);
+  void foreign_alloc_for(int pid);
 
  private:
+  template <class Below>
+  void with_client_in_the_making(Below below);
   template <class T>
   Answer control(uint32_t object, uint32_t command, T& params) {
     return control(object, command, &params, sizeof params);
@@ -107,14 +112,19 @@ class Context {
   }
   template <class T>
   Answer make(uint32_t parent, uint32_t& handle, uint32_t class_id, T* params) {
+    return make_on(fd_, client_, parent, handle, class_id, params);
+  }
+  template <class T>
+  Answer make_on(int fd, uint32_t client, uint32_t parent, uint32_t& handle, uint32_t class_id,
+                 T* params) {
     gs_nvos64 argument{};
-    argument.h_root = client_;
+    argument.h_root = client;
     argument.h_parent = parent;
     argument.h_new = handle;
     argument.h_class = class_id;
     argument.p_params = reinterpret_cast<uintptr_t>(params);
     argument.params_size = params == nullptr ? 0 : sizeof *params;
-    const Answer answer = call(fd_, GS_NV_ESC_RM_ALLOC, argument);
+    const Answer answer = call(fd, GS_NV_ESC_RM_ALLOC, argument);
     handle = argument.h_new;
     return answer;
   }

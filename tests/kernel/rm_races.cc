@@ -161,8 +161,8 @@ uint64_t Context::race_slice(uint64_t us) {
 
 namespace {
 
-void set_answer_delay(int ms) {
-  std::ofstream("/sys/module/nvidia/parameters/answer_delay_ms") << ms;
+void set_delay(const char* name, uint64_t ms) {
+  std::ofstream(std::string("/sys/module/nvidia/parameters/") + name) << ms;
 }
 
 uint64_t calls_in_the_driver() {
@@ -175,44 +175,96 @@ uint64_t calls_in_the_driver() {
 // A thread that makes a call whose answer comes late; returns when the driver has done it, or after
 // half a second when it is kept from coming there.
 template <class Call>
-std::thread late_call(int ms, Call one) {
-  set_answer_delay(ms);
+std::thread late_call(uint64_t ms, Call one) {
+  set_delay("answer_delay_ms", ms);
   const uint64_t before = calls_in_the_driver();
   std::thread caller(one);
   for (int i = 0; i < 50 && calls_in_the_driver() == before; ++i) ::usleep(10'000);
-  set_answer_delay(0);
+  set_delay("answer_delay_ms", 0);
   return caller;
 }
 
 }  // namespace
 
-// The client's answer comes last, so all that is made below it is made below one that is not known.
-void Context::race_client(uint64_t bytes) {
+// Answers late: what is made below it meanwhile is made below one that is not known.
+template <class Below>
+void Context::with_client_in_the_making(Below below) {
   gs_probed_ids probed{};
   must(control(client_, GS_CTRL_GPU_GET_PROBED_IDS, probed), "probed ids");
   gs_attach_ids attach{};
   std::memcpy(attach.ids, probed.ids, sizeof attach.ids);
   uint32_t handle = 0;
-  std::thread root = late_call(2500, [&] { must(make_client(handle), "client"); });
+  std::thread root = late_call(2000, [&] { must(make_client(handle), "client"); });
   ++client_;  // the stand-in counts them up
   must(control(client_, GS_CTRL_GPU_ATTACH_IDS, attach), "attach");
-  uint32_t device = next_++, memory = next_++;
-  std::thread other = late_call(1500, [&] {
-    gs_device_params params{};
-    must(make(client_, device, GS_CLASS_DEVICE, &params), "device");
+  below();
+  root.join();
+  if (handle != client_) die("the client is another than was guessed");
+}
+
+void Context::race_client(uint64_t bytes) {
+  with_client_in_the_making([&] {
+    uint32_t device = next_++, memory = next_++;
+    std::thread other = late_call(1000, [&] {
+      gs_device_params params{};
+      must(make(client_, device, GS_CLASS_DEVICE, &params), "device");
+    });
+    std::thread small = late_call(600, [&] {
+      gs_memory_params params{};
+      params.size = 1 << 20;
+      uint32_t same = memory;
+      must(make(device, same, GS_CLASS_MEMORY_LOCAL_USER, &params), "memory");
+    });
+    must(free_object(memory), "freed");
+    gs_memory_params params{};
+    params.size = bytes;
+    must(make(device, memory, GS_CLASS_MEMORY_LOCAL_USER, &params), "memory again");
+    small.join();
+    other.join();
   });
-  std::thread small = late_call(1000, [&] {
+}
+
+void Context::race_file(uint64_t bytes) {
+  const int other_file = ::open("/dev/nvidiactl", O_RDWR | O_CLOEXEC);
+  if (other_file < 0) die("no second file");
+  with_client_in_the_making([&] {
+    std::thread namer = late_call(600, [&] {
+      gs_device_params params{};
+      uint32_t handle = next_ + 1000;
+      if (make_on(other_file, client_, client_, handle, GS_CLASS_DEVICE, &params).is_ok())
+        die("the driver lets a client be used on another file");
+    });
+    gs_device_params params{};
+    uint32_t device = next_++, memory = next_++;
+    must(make(client_, device, GS_CLASS_DEVICE, &params), "device");
+    gs_memory_params wanted{};
+    wanted.size = bytes;
+    must(make(device, memory, GS_CLASS_MEMORY_LOCAL_USER, &wanted), "memory");
+    namer.join();
+    ::close(other_file);
+  });
+}
+
+void Context::allocate_for(uint64_t ms) {
+  set_delay("delay_ms", ms);
+  std::thread([this] {
     gs_memory_params params{};
     params.size = 1 << 20;
-    uint32_t same = memory;
-    must(make(device, same, GS_CLASS_MEMORY_LOCAL_USER, &params), "memory");
-  });
-  must(free_object(memory), "freed");
-  gs_memory_params params{};
-  params.size = bytes;
-  must(make(device, memory, GS_CLASS_MEMORY_LOCAL_USER, &params), "memory again");
-  for (std::thread* thread : {&small, &other, &root}) thread->join();
-  if (handle != client_) die("the client is another than was guessed");
+    uint32_t handle = next_ + 1000;
+    make(device_, handle, GS_CLASS_MEMORY_LOCAL_USER, &params);
+  }).detach();
+  ::usleep(300'000);  // nothing tells that it has come into the driver, where it sleeps
+  set_delay("delay_ms", 0);
+}
+
+void Context::foreign_alloc_for(int pid) {
+  const uint32_t other = group_of(pid).client;
+  late_call(1500, [this, other] {
+    gs_memory_params params{};
+    params.size = 1 << 20;
+    uint32_t handle = next_ + 1000;
+    make_on(fd_, other, device_, handle, GS_CLASS_MEMORY_LOCAL_USER, &params);
+  }).detach();
 }
 
 }  // namespace gpushare
