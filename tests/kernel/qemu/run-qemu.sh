@@ -86,7 +86,7 @@ timeout -k 5 "$seconds" qemu-system-x86_64 -nodefaults -no-user-config -display 
   -accel tcg,thread=single ${icount:+-icount shift=0,sleep=off} -cpu max,la57=off -smp "$cpus" -m "$memory" -no-reboot \
   -kernel "$kernel" -initrd "$out/initramfs" \
   -serial "file:$out/kernel.log" -serial "file:$out/test.log" </dev/null \
-  -append "console=ttyS0 quiet loglevel=7 panic=-1 oops=panic tsc=reliable mitigations=off random.trust_cpu=on no_timer_check cryptomgr.notests $append" \
+  -append "console=ttyS0 quiet loglevel=7 panic=-1 oops=panic tsc=reliable mitigations=off random.trust_cpu=on no_timer_check cryptomgr.notests ipv6.disable=1 audit=0 $append" \
   2>"$out/qemu.log" &
 qemu=$!
 # What a long test says of its progress is shown at once.
