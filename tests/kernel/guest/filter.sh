@@ -228,7 +228,7 @@ duplicates_on_a_page_that_goes() { # DELAY
   wait_for 10 grep -q ready "/tmp/client.$started"
   echo 1000 >"$delay"
   : >/tmp/stall
-  sleep 0.5
+  wait_for 10 grep -q msleep "/proc/$started/wchan" # in the driver
   echo 0 >"$delay"
   : >/tmp/go
   wait_for 5 grep -q done "/tmp/client.$victim"
