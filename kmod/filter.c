@@ -19,11 +19,6 @@
 #include "user.h"
 #include "version.h"
 
-static long gs_call_original(const struct gs_call *call)
-{
-	return gs_divert_original((unsigned long)call->file, call->cmd, call->arg, call->driver);
-}
-
 /**
  * gs_call_refuse() - answer instead of the driver
  * @call: that the driver will not see
@@ -34,6 +29,18 @@ static long gs_call_original(const struct gs_call *call)
 long gs_call_refuse(const struct gs_call *call, u32 status)
 {
 	return put_user(status, (u32 __user *)(call->user + call->rm.status_offset));
+}
+
+/**
+ * gs_call_not_entered() - the error of gs_call_enter_in_order(), as the driver would say it
+ * @call: that the driver will not see
+ * @err: the error
+ *
+ * Return: of the ioctl.
+ */
+long gs_call_not_entered(const struct gs_call *call, int err)
+{
+	return err == -ENOMEM ? gs_call_refuse(call, RM_ERR_NO_MEMORY) : err;
 }
 
 /**
@@ -171,7 +178,7 @@ static long gs_filter_inner(struct gs_call *call)
 	call->process = NULL;
 	call->client = NULL;
 	call->source = NULL;
-	call->adopted = NULL;
+	call->new_client = NULL;
 	call->object = NULL;
 	call->parent = NULL;
 	return gs_filter_call(call);

@@ -10,6 +10,7 @@
 #include <linux/fs.h>
 #include <linux/list_bl.h>
 
+#include "divert.h"
 #include "rm_call.h"
 #include "state.h"
 
@@ -29,7 +30,7 @@
  * @process: the caller, with a reference
  * @client: whose order is held, with a reference; FREE: NULL when it is not known
  * @source: DUP: the same for the client of what is duplicated, unless it is @client
- * @adopted: ALLOC of a client: to become it
+ * @new_client: ALLOC of a client: memory for it
  * @object: ALLOC, DUP: to be remembered, with a reference
  * @parent: of that, with a reference; NULL when it is not known
  * @task: the caller; this and the rest belong to pin.c
@@ -52,7 +53,7 @@ struct gs_call {
 	struct gs_process *process;
 	struct gs_client *client;
 	struct gs_client *source;
-	struct gs_client *adopted;
+	struct gs_client *new_client;
 	struct gs_object *object;
 	struct gs_object *parent;
 	struct task_struct *task;
@@ -76,16 +77,22 @@ struct gs_answer {
 #define GS_STATUS_NONE 0xFFFFFFFFu /* none of RM's */
 #define GS_CONTROL_MINOR 255       /* of /dev/nvidiactl */
 
+/* The driver's own function, with what the caller gave. */
+static inline long gs_call_original(const struct gs_call *call)
+{
+	return gs_divert_original((unsigned long)call->file, call->cmd, call->arg, call->driver);
+}
+
 /* filter.c */
 long gs_filter_ioctl(struct file *file, unsigned int cmd, unsigned long arg, unsigned long driver);
 long gs_call_refuse(const struct gs_call *call, u32 status);
+long gs_call_not_entered(const struct gs_call *call, int err);
 s32 gs_call_fd(const struct gs_call *call);
 bool gs_refusal_is_reported(struct gs_process *process, u64 *repeats);
 
 /* pin.c */
 void gs_call_driver(struct gs_call *call, struct gs_answer *answer);
 void gs_call_driver_at_once(struct gs_call *call, struct gs_answer *answer);
-int gs_call_write(const struct gs_call *call);
 
 /* filter_order.c: before, and after what is done about a call; gs_lock is held between */
 int gs_call_enter(struct gs_call *call);

@@ -7,6 +7,7 @@
 #include "filter.h"
 #include "objects.h"
 #include "stream.h"
+#include "user.h"
 #include "version.h"
 
 /**
@@ -22,9 +23,9 @@ long gs_filter_client(struct gs_call *call)
 	u32 handle;
 	s32 fd;
 
-	call->adopted = gs_client_new();
-	if (!call->adopted || gs_call_enter(call)) {
-		kfree(call->adopted);
+	call->new_client = gs_client_new();
+	if (!call->new_client || gs_call_enter(call)) {
+		kfree(call->new_client);
 		return gs_call_refuse(call, RM_ERR_NO_MEMORY);
 	}
 	mutex_unlock(&gs_lock);
@@ -35,8 +36,8 @@ long gs_filter_client(struct gs_call *call)
 	mutex_lock(&gs_lock);
 	if (answer.is_done) {
 		handle = rm_answered_object(&call->rm, call->bytes);
-		gs_client_add(call->adopted, call->process, call->file, handle, fd);
-		call->adopted = NULL;
+		gs_client_add(call->new_client, call->process, call->file, handle, fd);
+		call->new_client = NULL;
 		gs_process_open(call->process);
 		gs_event_init(&event, GPUSHARE_EVENT_CLIENT_CREATED, call->process);
 		event.object.client = handle;
@@ -157,12 +158,6 @@ static bool gs_call_charge(struct gs_call *call)
 	return false;
 }
 
-/* The error of gs_call_enter_in_order() as the driver would say it. */
-static long gs_call_not_entered(const struct gs_call *call, int err)
-{
-	return err == -ENOMEM ? gs_call_refuse(call, RM_ERR_NO_MEMORY) : err;
-}
-
 /**
  * gs_filter_alloc() - an object is to be made
  * @call: of kind ALLOC, of a class that is remembered
@@ -236,7 +231,7 @@ static bool gs_call_duplicate(struct gs_call *call)
  */
 static long gs_dup_after_fault(const struct gs_call *call, const struct gs_answer *answer)
 {
-	if (gs_call_write(call))
+	if (gs_user_write(call->user, call->bytes, call->size))
 		return -EFAULT;
 	if (!call->is_pinned)
 		return restart_syscall();

@@ -30,7 +30,7 @@ long gs_filter_free(struct gs_call *call)
 	int err = gs_call_enter_in_order(call);
 
 	if (err)
-		return err == -ENOMEM ? gs_call_refuse(call, RM_ERR_NO_MEMORY) : err;
+		return gs_call_not_entered(call, err);
 	mutex_unlock(&gs_lock);
 
 	gs_call_driver(call, &answer);

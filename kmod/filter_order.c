@@ -64,7 +64,7 @@ static noinline void gs_call_put_more(struct gs_call *call)
 {
 	if (call->source)
 		gs_client_put(call->source);
-	kfree(call->adopted);
+	kfree(call->new_client);
 }
 
 static __always_inline void gs_call_put(struct gs_call *call)
@@ -76,7 +76,7 @@ static __always_inline void gs_call_put(struct gs_call *call)
 		gs_object_put(call->object);
 	if (call->parent)
 		gs_object_put(call->parent);
-	if (call->source || call->adopted)
+	if (call->source || call->new_client)
 		gs_call_put_more(call);
 	if (call->process)
 		gs_process_put(call->process);

@@ -111,7 +111,7 @@ static __always_inline void gs_pin_end(struct gs_call *call)
 }
 
 /* For the sizes of memory's calls the compiler makes code without a loop. */
-static __always_inline int gs_call_hand_on(const struct gs_call *call)
+static int gs_call_write(const struct gs_call *call)
 {
 	switch (call->size) {
 	case sizeof(struct rm_nvos64):
@@ -121,17 +121,6 @@ static __always_inline int gs_call_hand_on(const struct gs_call *call)
 	default:
 		return gs_user_write(call->user, call->bytes, call->size);
 	}
-}
-
-/**
- * gs_call_write() - hand RM's answer on to the caller; may sleep
- * @call: after gs_call_driver(): with RM's answer, or as it was when RM has not seen it
- *
- * Return: 0 or -EFAULT.
- */
-int gs_call_write(const struct gs_call *call)
-{
-	return gs_call_hand_on(call);
 }
 
 /**
@@ -149,22 +138,21 @@ void gs_call_driver(struct gs_call *call, struct gs_answer *answer)
 
 	*status = GS_STATUS_NONE;
 	gs_pin_begin(call);
-	answer->ret =
-		gs_divert_original((unsigned long)call->file, call->cmd, call->arg, call->driver);
+	answer->ret = gs_call_original(call);
 	gs_pin_end(call);
 	answer->status = *status;
 	answer->is_done = *status == RM_OK;
 	if (*status == GS_STATUS_NONE)
 		*status = before;
-	if (call->is_pinned && gs_call_hand_on(call))
+	if (call->is_pinned && gs_call_write(call))
 		answer->ret = -EFAULT;
 }
 
 /**
  * gs_call_driver_at_once() - the same, without waiting for a page of the caller's
  * @call: see there
- * @answer: out; with -EFAULT the argument was not there: when RM was to read it, or, if
- *	@call->is_pinned, when RM's answer was to be written, which gs_call_write() can do later
+ * @answer: out; with -EFAULT the argument was not there: when the driver was to read it, or, if
+ *	@call->is_pinned, when RM's answer was to be written, which stands in @call->bytes
  */
 void gs_call_driver_at_once(struct gs_call *call, struct gs_answer *answer)
 {

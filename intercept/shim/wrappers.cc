@@ -61,6 +61,7 @@ constexpr bool says_something(Kind kind) {
 [[gnu::always_inline]] inline bool is_told() {
   return (this_process().features.load(std::memory_order_relaxed) & kShimIterations) != 0;
 }
+
 CUstream physical_of(CUstream handle, Flavor flavor) {
   if (!may_move()) return handle;
   Streams* all = Streams::get();

@@ -57,6 +57,8 @@ def mean_of(program, added, suffix=""):
 
 
 def main():
+    if len(sys.argv) != 3:
+        sys.exit("usage: mean_cost.py COST.json MIX.json")
     cost_file, mix_file = sys.argv[1:]
     added = json.load(open(cost_file))["figures"]
     mix = json.load(open(mix_file))

@@ -42,16 +42,16 @@
 //   race-client=MIB  guesses the handle of a client that another thread is just making, makes 1 MiB
 //                below it, frees it and makes MIB under the same handle, before any of those who
 //                made the client and the first has had an answer
-//   race-file=MIB  the same with a client that a thread names on another file, while it is being
-//   made;
-//                MIB are made below it, and then that file is closed
+//   race-file=MIB  a client is being made; a thread names it on another file, MIB are made below
+//                it, and then that file is closed
 //   churn=N      N times memory made and freed, each answer passed over
 //   cost=KIND    time of one call in ns, the least of many: version, control, alloc and free (video
 //                memory, twenty made and then freed), kept (made and never freed), dup, channel,
 //                object (of a channel), preempt and refused (controls), other (not to the driver)
 //   echo=TEXT    prints TEXT                                   sleep=MS
 //   until=FILE   waits until there is one
-//   wait         until it is ended by a signal#include <unistd.h>
+//   wait         until it is ended by a signal
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>

@@ -63,19 +63,24 @@ Answer Context::make_clients(uint64_t count) {
   return bad;
 }
 
+gs_attach_ids Context::all_gpus() {
+  gs_probed_ids probed{};
+  must(control(client_, GS_CTRL_GPU_GET_PROBED_IDS, probed), "probed ids");
+  gs_attach_ids attach{};
+  std::memcpy(attach.ids, probed.ids, sizeof attach.ids);
+  return attach;
+}
+
 void Context::open() {
   open_root();
   gpu_fd_ = ::open("/dev/nvidia0", O_RDWR | O_CLOEXEC);
   if (gpu_fd_ < 0) die("no GPU");
   gs_s32 control_file = fd_;
   must(call(gpu_fd_, GS_NV_ESC_REGISTER_FD, control_file), "register");
-  gs_probed_ids probed{};
-  must(control(client_, GS_CTRL_GPU_GET_PROBED_IDS, probed), "probed ids");
-  gs_attach_ids attach{};
-  std::memcpy(attach.ids, probed.ids, sizeof attach.ids);
+  gs_attach_ids attach = all_gpus();
   must(control(client_, GS_CTRL_GPU_ATTACH_IDS, attach), "attach");
   gs_gpu_id_info where{};
-  where.gpu_id = probed.ids[0];
+  where.gpu_id = attach.ids[0];
   must(control(client_, GS_CTRL_GPU_GET_ID_INFO_V2, where), "id info");
 
   gs_device_params device{};
@@ -115,13 +120,9 @@ Answer Context::allocate(std::string_view how, uint64_t bytes) {
     return answer;
   };
   if (how == "alloc" || how == "alloc-short" || how == "alloc-gpu" || how == "xfer") {
-    gs_nvos64 argument{};
-    argument.h_root = client_;
-    argument.h_parent = device_;
-    argument.h_new = handle;
-    argument.h_class = GS_CLASS_MEMORY_LOCAL_USER;
-    argument.p_params = reinterpret_cast<uintptr_t>(&params);
-    argument.params_size = how == "alloc-short" ? 4 : sizeof params;
+    auto argument =
+        allocation<gs_nvos64>(client_, device_, handle, GS_CLASS_MEMORY_LOCAL_USER, &params);
+    if (how == "alloc-short") argument.params_size = 4;
     if (how != "xfer")
       return remember(call(how == "alloc-gpu" ? gpu_fd_ : fd_, GS_NV_ESC_RM_ALLOC, argument));
     gs_nv_xfer outer{GS_NV_ESC_RM_ALLOC, sizeof argument, reinterpret_cast<uintptr_t>(&argument)};
@@ -129,13 +130,8 @@ Answer Context::allocate(std::string_view how, uint64_t bytes) {
     return remember({argument.status, answer.error});
   }
   if (how == "alloc21") {
-    gs_nvos21 argument{};
-    argument.h_root = client_;
-    argument.h_parent = device_;
-    argument.h_new = handle;
-    argument.h_class = GS_CLASS_MEMORY_LOCAL_USER;
-    argument.p_params = reinterpret_cast<uintptr_t>(&params);
-    argument.params_size = sizeof params;
+    auto argument =
+        allocation<gs_nvos21>(client_, device_, handle, GS_CLASS_MEMORY_LOCAL_USER, &params);
     return remember(call(fd_, GS_NV_ESC_RM_ALLOC, argument));
   }
   if (how != "heap" && how != "range" && how != "tiled")
@@ -215,10 +211,7 @@ Group group_of(int pid) {
 }
 
 Answer Context::make_many(uint64_t count) {
-  gs_probed_ids probed{};
-  must(control(client_, GS_CTRL_GPU_GET_PROBED_IDS, probed), "probed ids");
-  gs_attach_ids attach{};
-  std::memcpy(attach.ids, probed.ids, sizeof attach.ids);
+  gs_attach_ids attach = all_gpus();
   const uint32_t first = client_, device = device_;
   Answer answer{};
   for (uint64_t i = 0; i < count && answer.is_ok(); ++i) {
@@ -257,6 +250,7 @@ Answer Context::foreign_alloc(int pid) {
   client_ = own;
   return answer;
 }
+
 Answer Context::any_control(uint32_t command) {
   uint8_t params[64]{};
   const uint32_t interface = command >> 16;

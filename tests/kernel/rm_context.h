@@ -53,6 +53,20 @@ struct Group {
 // The first one of a process, as the stand-in reports.
 Group group_of(int pid);
 
+// The argument of RM_ALLOC, in either of its forms.
+template <class Argument, class Params>
+Argument allocation(uint32_t client, uint32_t parent, uint32_t handle, uint32_t class_id,
+                    Params* params) {
+  Argument argument{};
+  argument.h_root = client;
+  argument.h_parent = parent;
+  argument.h_new = handle;
+  argument.h_class = class_id;
+  argument.p_params = reinterpret_cast<uintptr_t>(params);
+  argument.params_size = params == nullptr ? 0 : sizeof *params;
+  return argument;
+}
+
 // What each does, the words of the same name tell: rm_client.cc.
 class Context {
  public:
@@ -91,6 +105,12 @@ class Context {
   void foreign_alloc_for(int pid);
 
  private:
+  gs_attach_ids all_gpus();
+  Answer make_memory(int fd, uint32_t client, uint32_t parent, uint32_t handle, uint64_t bytes) {
+    gs_memory_params params{};
+    params.size = bytes;
+    return make_on(fd, client, parent, handle, GS_CLASS_MEMORY_LOCAL_USER, &params);
+  }
   template <class Below>
   void with_client_in_the_making(Below below);
   template <class T>
@@ -117,13 +137,7 @@ class Context {
   template <class T>
   Answer make_on(int fd, uint32_t client, uint32_t parent, uint32_t& handle, uint32_t class_id,
                  T* params) {
-    gs_nvos64 argument{};
-    argument.h_root = client;
-    argument.h_parent = parent;
-    argument.h_new = handle;
-    argument.h_class = class_id;
-    argument.p_params = reinterpret_cast<uintptr_t>(params);
-    argument.params_size = params == nullptr ? 0 : sizeof *params;
+    auto argument = allocation<gs_nvos64>(client, parent, handle, class_id, params);
     const Answer answer = call(fd, GS_NV_ESC_RM_ALLOC, argument);
     handle = argument.h_new;
     return answer;

@@ -16,6 +16,7 @@
 #include "tests/kernel/rm_context.h"
 
 namespace gpushare {
+namespace {
 
 // A page whose content goes away while the kernel works on it, as one that is fetched from afar.
 class FleetingPage {
@@ -55,45 +56,6 @@ class FleetingPage {
   alignas(kBytes) uint8_t content_[kBytes]{};
 };
 
-Answer Context::foreign_dup(int pid) {
-  static FleetingPage page;  // for as long as its thread
-  auto& argument = *new (page.at()) gs_nvos55{};
-  argument.h_client = client_;
-  argument.h_parent = device_;
-  argument.h_object = next_++;
-  argument.h_client_src = group_of(pid).client;
-  argument.h_object_src = memory_;
-  if (page_goes_after_ms_ > 0) page.go_after(page_goes_after_ms_);
-  const Answer answer = call(fd_, GS_NV_ESC_RM_DUP_OBJECT, argument);
-  memory_ = argument.h_object;
-  return answer;
-}
-uint64_t Context::race(uint64_t us) {
-  constexpr int kTries = 2000;
-  gs_timeslice params{};
-  gs_nvos54 argument{};
-  argument.h_client = client_;
-  argument.h_object = group_;
-  argument.p_params = reinterpret_cast<uintptr_t>(&params);
-  argument.params_size = sizeof params;
-  std::atomic<bool> is_over{false};
-  std::thread other([&] {
-    const std::atomic_ref<gs_u32> command(argument.cmd);
-    const std::atomic_ref<gs_u64> slice(params.us);
-    while (!is_over) {
-      command = GS_CTRL_GET_TIMESLICE;
-      slice = us;
-      command = GS_CTRL_SET_TIMESLICE;
-    }
-  });
-  for (int i = 0; i < kTries; ++i) call(fd_, GS_NV_ESC_RM_CONTROL, argument);
-  is_over = true;
-  other.join();
-  gs_timeslice now{};
-  must(control(group_, GS_CTRL_GET_TIMESLICE, now), "slice");
-  return now.us;
-}
-
 // Runs `body` while another thread writes one of two values, now this, now that. Each stands for a
 // time of its own, so that no rhythm of the machine hides one.
 template <class Body>
@@ -110,56 +72,6 @@ void while_changing(gs_u64& value, uint64_t one, uint64_t other, Body body) {
   is_over = true;
   writer.join();
 }
-
-void Context::race_size(uint64_t bytes, bool is_inline) {
-  struct {
-    gs_nvos32_head head;
-    uint8_t rest[184 - sizeof(gs_nvos32_head)];
-  } heap{};
-  gs_memory_params params{};
-  while_changing(is_inline ? heap.head.size : params.size, 1 << 20, bytes, [&] {
-    for (int i = 0; i < 100; ++i) {
-      ::usleep(1000);  // lets the other write, on few processors too
-      if (is_inline) {
-        heap.head.h_root = client_;
-        heap.head.h_parent = device_;
-        heap.head.h_memory = next_++;
-        heap.head.function = GS_HEAP_ALLOC_SIZE;
-        call(fd_, GS_NV_ESC_RM_VID_HEAP_CONTROL, heap);
-        continue;
-      }
-      gs_nvos64 argument{};
-      argument.h_root = client_;
-      argument.h_parent = device_;
-      argument.h_new = next_++;
-      argument.h_class = GS_CLASS_MEMORY_LOCAL_USER;
-      argument.p_params = reinterpret_cast<uintptr_t>(&params);
-      argument.params_size = sizeof params;
-      call(fd_, GS_NV_ESC_RM_ALLOC, argument);
-    }
-  });
-}
-
-uint64_t Context::race_slice(uint64_t us) {
-  uint64_t longest = 0;
-  gs_timeslice slice{};
-  for (int i = 0; i < 60; ++i) {
-    gs_group_params params{};
-    params.engine_type = GS_ENGINE_TYPE_GR0;
-    uint32_t group = next_++;
-    must(make(device_, group, GS_CLASS_CHANNEL_GROUP, &params), "group");
-    while_changing(slice.us, kOwnSliceUs, us, [&] {
-      ::usleep(1000);
-      control(group, GS_CTRL_SET_TIMESLICE, slice);
-    });
-    gs_timeslice now{};
-    must(control(group, GS_CTRL_GET_TIMESLICE, now), "slice");
-    longest = std::max<uint64_t>(longest, now.us);
-  }
-  return longest;
-}
-
-namespace {
 
 void set_delay(const char* name, uint64_t ms) {
   std::ofstream(std::string("/sys/module/nvidia/parameters/") + name) << ms;
@@ -186,13 +98,92 @@ std::thread late_call(uint64_t ms, Call one) {
 
 }  // namespace
 
+Answer Context::foreign_dup(int pid) {
+  static FleetingPage page;  // for as long as its thread
+  auto& argument = *new (page.at()) gs_nvos55{};
+  argument.h_client = client_;
+  argument.h_parent = device_;
+  argument.h_object = next_++;
+  argument.h_client_src = group_of(pid).client;
+  argument.h_object_src = memory_;
+  if (page_goes_after_ms_ > 0) page.go_after(page_goes_after_ms_);
+  const Answer answer = call(fd_, GS_NV_ESC_RM_DUP_OBJECT, argument);
+  memory_ = argument.h_object;
+  return answer;
+}
+
+uint64_t Context::race(uint64_t us) {
+  constexpr int kTries = 2000;
+  gs_timeslice params{};
+  gs_nvos54 argument{};
+  argument.h_client = client_;
+  argument.h_object = group_;
+  argument.p_params = reinterpret_cast<uintptr_t>(&params);
+  argument.params_size = sizeof params;
+  std::atomic<bool> is_over{false};
+  std::thread other([&] {
+    const std::atomic_ref<gs_u32> command(argument.cmd);
+    const std::atomic_ref<gs_u64> slice(params.us);
+    while (!is_over) {
+      command = GS_CTRL_GET_TIMESLICE;
+      slice = us;
+      command = GS_CTRL_SET_TIMESLICE;
+    }
+  });
+  for (int i = 0; i < kTries; ++i) call(fd_, GS_NV_ESC_RM_CONTROL, argument);
+  is_over = true;
+  other.join();
+  gs_timeslice now{};
+  must(control(group_, GS_CTRL_GET_TIMESLICE, now), "slice");
+  return now.us;
+}
+
+void Context::race_size(uint64_t bytes, bool is_inline) {
+  struct {
+    gs_nvos32_head head;
+    uint8_t rest[184 - sizeof(gs_nvos32_head)];
+  } heap{};
+  gs_memory_params params{};
+  while_changing(is_inline ? heap.head.size : params.size, 1 << 20, bytes, [&] {
+    for (int i = 0; i < 100; ++i) {
+      ::usleep(1000);  // lets the other write, on few processors too
+      if (is_inline) {
+        heap.head.h_root = client_;
+        heap.head.h_parent = device_;
+        heap.head.h_memory = next_++;
+        heap.head.function = GS_HEAP_ALLOC_SIZE;
+        call(fd_, GS_NV_ESC_RM_VID_HEAP_CONTROL, heap);
+        continue;
+      }
+      uint32_t handle = next_++;
+      make(device_, handle, GS_CLASS_MEMORY_LOCAL_USER, &params);
+    }
+  });
+}
+
+uint64_t Context::race_slice(uint64_t us) {
+  uint64_t longest = 0;
+  gs_timeslice slice{};
+  for (int i = 0; i < 60; ++i) {
+    gs_group_params params{};
+    params.engine_type = GS_ENGINE_TYPE_GR0;
+    uint32_t group = next_++;
+    must(make(device_, group, GS_CLASS_CHANNEL_GROUP, &params), "group");
+    while_changing(slice.us, kOwnSliceUs, us, [&] {
+      ::usleep(1000);
+      control(group, GS_CTRL_SET_TIMESLICE, slice);
+    });
+    gs_timeslice now{};
+    must(control(group, GS_CTRL_GET_TIMESLICE, now), "slice");
+    longest = std::max<uint64_t>(longest, now.us);
+  }
+  return longest;
+}
+
 // Answers late: what is made below it meanwhile is made below one that is not known.
 template <class Below>
 void Context::with_client_in_the_making(Below below) {
-  gs_probed_ids probed{};
-  must(control(client_, GS_CTRL_GPU_GET_PROBED_IDS, probed), "probed ids");
-  gs_attach_ids attach{};
-  std::memcpy(attach.ids, probed.ids, sizeof attach.ids);
+  gs_attach_ids attach = all_gpus();
   uint32_t handle = 0;
   std::thread root = late_call(2000, [&] { must(make_client(handle), "client"); });
   ++client_;  // the stand-in counts them up
@@ -209,16 +200,10 @@ void Context::race_client(uint64_t bytes) {
       gs_device_params params{};
       must(make(client_, device, GS_CLASS_DEVICE, &params), "device");
     });
-    std::thread small = late_call(600, [&] {
-      gs_memory_params params{};
-      params.size = 1 << 20;
-      uint32_t same = memory;
-      must(make(device, same, GS_CLASS_MEMORY_LOCAL_USER, &params), "memory");
-    });
+    std::thread small =
+        late_call(600, [&] { must(make_memory(fd_, client_, device, memory, 1 << 20), "memory"); });
     must(free_object(memory), "freed");
-    gs_memory_params params{};
-    params.size = bytes;
-    must(make(device, memory, GS_CLASS_MEMORY_LOCAL_USER, &params), "memory again");
+    must(make_memory(fd_, client_, device, memory, bytes), "memory again");
     small.join();
     other.join();
   });
@@ -235,11 +220,9 @@ void Context::race_file(uint64_t bytes) {
         die("the driver lets a client be used on another file");
     });
     gs_device_params params{};
-    uint32_t device = next_++, memory = next_++;
+    uint32_t device = next_++;
     must(make(client_, device, GS_CLASS_DEVICE, &params), "device");
-    gs_memory_params wanted{};
-    wanted.size = bytes;
-    must(make(device, memory, GS_CLASS_MEMORY_LOCAL_USER, &wanted), "memory");
+    must(make_memory(fd_, client_, device, next_++, bytes), "memory");
     namer.join();
     ::close(other_file);
   });
@@ -247,12 +230,7 @@ void Context::race_file(uint64_t bytes) {
 
 void Context::allocate_for(uint64_t ms) {
   set_delay("delay_ms", ms);
-  std::thread([this] {
-    gs_memory_params params{};
-    params.size = 1 << 20;
-    uint32_t handle = next_ + 1000;
-    make(device_, handle, GS_CLASS_MEMORY_LOCAL_USER, &params);
-  }).detach();
+  std::thread([this] { make_memory(fd_, client_, device_, next_ + 1000, 1 << 20); }).detach();
   ::usleep(300'000);  // nothing tells that it has come into the driver, where it sleeps
   set_delay("delay_ms", 0);
 }
@@ -260,10 +238,7 @@ void Context::allocate_for(uint64_t ms) {
 void Context::foreign_alloc_for(int pid) {
   const uint32_t other = group_of(pid).client;
   late_call(1500, [this, other] {
-    gs_memory_params params{};
-    params.size = 1 << 20;
-    uint32_t handle = next_ + 1000;
-    make_on(fd_, other, device_, handle, GS_CLASS_MEMORY_LOCAL_USER, &params);
+    make_memory(fd_, other, device_, next_ + 1000, 1 << 20);
   }).detach();
 }
 

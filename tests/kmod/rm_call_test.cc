@@ -225,12 +225,16 @@ TEST(KmodRmCall, ReadsNothingBehindTheArgument) {
   }
 }
 
-TEST(KmodRmCall, HoldsFastWhatItHasReadOfParametersAndNothingElse) {
+rm_params_place wanted_of_video_memory() {
   rm_nvos64 arg{};
   arg.h_class = RM_CLASS_MEMORY_LOCAL_USER;
   arg.p_params = 0x1000;
   const rm_call call = parse(RM_ESC_ALLOC, arg);
-  const rm_params_place wanted = rm_params_wanted(&call);
+  return rm_params_wanted(&call);
+}
+
+TEST(KmodRmCall, HoldsFastWhatItHasReadOfParametersAndNothingElse) {
+  const rm_params_place wanted = wanted_of_video_memory();
   const rm_params looked_at{.value = 1 << 20, .attr = 7};
   for (const size_t bytes : {sizeof(rm_memory_params), offsetof(rm_memory_params, size) + 3,
                              offsetof(rm_memory_params, attr) + 2, size_t{0}}) {
@@ -248,11 +252,7 @@ TEST(KmodRmCall, HoldsFastWhatItHasReadOfParametersAndNothingElse) {
 }
 
 TEST(KmodRmCall, TakesTheAnswerOutOfTheParameters) {
-  rm_nvos64 arg{};
-  arg.h_class = RM_CLASS_MEMORY_LOCAL_USER;
-  arg.p_params = 0x1000;
-  const rm_call call = parse(RM_ESC_ALLOC, arg);
-  const rm_params_place wanted = rm_params_wanted(&call);
+  const rm_params_place wanted = wanted_of_video_memory();
   rm_memory_params answer{};
   answer.size = 2 << 20;
   rm_params params{};

@@ -9,10 +9,11 @@ on average while the others have less, and they change places every --phase seco
 more, and then all less. With --offline the heavy ones answer without end, and have no target with us: the light ones
 have all the load.
 
-Ways (separated by commas): mps: NVIDIA's MPS; mps N: each with CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=N; mps H L: the heavy ones with H, the
-light ones with L; with "low", the heavy ones with CUDA_MPS_CLIENT_PRIORITY=1, below normal; ours: gpushared with
-sharing = "spatial", policy = "slo". Each is warmed up for --warm-up, then measured for --seconds. Goodput: requests a
-second that were answered within their target. Needs root, python3 with torch, and no other user of the GPU.
+Ways (separated by commas): mps: NVIDIA's MPS; mps N: each with CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=N; mps H L: the
+heavy ones with H, the light ones with L; with "low", the heavy ones with CUDA_MPS_CLIENT_PRIORITY=1, below normal;
+ours: gpushared with sharing = "spatial", policy = "slo". Each is warmed up for --warm-up, then measured for
+--seconds. Goodput: requests a second that were answered within their target. Needs root, python3 with torch, and no
+other user of the GPU.
 """
 import argparse
 import json
@@ -109,19 +110,19 @@ def serve(which, options):
             waiting.put((due, gpushare.arrive()))
         waiting.put(None)
 
-    while options.rate == 0 and (begin := time.monotonic()) < end:
-        with gpushare.iteration():
-            run()
-        if begin >= start + warm_up:
-            took.append(time.monotonic() - begin)
-    if options.rate > 0:
-        threading.Thread(target=arrive, daemon=True).start()
-    while options.rate > 0 and (request := waiting.get()) is not None:
-        due, arrived = request
-        with gpushare.iteration(arrived=arrived):
+    def answer(due, **announced):
+        with gpushare.iteration(**announced):
             run()
         if due >= start + warm_up:
             took.append(time.monotonic() - due)
+
+    if options.rate == 0:
+        while (now := time.monotonic()) < end:
+            answer(now)
+    else:
+        threading.Thread(target=arrive, daemon=True).start()
+        while (request := waiting.get()) is not None:
+            answer(request[0], arrived=request[1])
     print(json.dumps(took), flush=True)
 
 

@@ -5,8 +5,8 @@
 Ways: alone; time: the driver's own time slices; mps: NVIDIA's MPS; mps P Q: the same with
 CUDA_MPS_ACTIVE_THREAD_PERCENTAGE; ours P Q: gpushared with sharing = "spatial", sm_percent P and Q; part: under the
 shim, every quarter of a second into a partition of all SMs and back, as two processes differ by more than that costs
-(at home a stream is the driver's own, its launches 0.1 us longer). Needs root, python3 with torch and torchvision, and no other user of the GPU. Each measures for --seconds, after both
-are warm.
+(at home a stream is the driver's own, its launches 0.1 us longer). Needs root, python3 with torch and torchvision,
+and no other user of the GPU. Each measures for --seconds, after both are warm.
 """
 import argparse
 import json

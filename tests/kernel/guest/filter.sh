@@ -187,6 +187,7 @@ test_ASliceThatChangesInMidCallIsNotSet() {
   equal "race-slice 2048" "$(grep race /tmp/race)" "the longest slice"
 }
 
+is_in_the_driver() { grep -q msleep "/proc/$1/wchan"; } # PID: where the stand-in delays it
 # The stand-in waits before it reads the argument, as it would for a page that is long in coming.
 test_WhoNamesAnothersClientKeepsNobodyWaiting() {
   local victim
@@ -198,7 +199,7 @@ test_WhoNamesAnothersClientKeepsNobodyWaiting() {
   wait_for 10 grep -q ready "/tmp/client.$started"
   echo 20000 >/sys/module/nvidia/parameters/delay_ms
   : >/tmp/stall
-  sleep 1
+  wait_for 10 is_in_the_driver "$started"
   echo 0 >/sys/module/nvidia/parameters/delay_ms
   : >/tmp/go
   wait_for 5 grep -q done "/tmp/client.$victim"
@@ -228,7 +229,7 @@ duplicates_on_a_page_that_goes() { # DELAY
   wait_for 10 grep -q ready "/tmp/client.$started"
   echo 1000 >"$delay"
   : >/tmp/stall
-  wait_for 10 grep -q msleep "/proc/$started/wchan" # in the driver
+  wait_for 10 is_in_the_driver "$started"
   echo 0 >"$delay"
   : >/tmp/go
   wait_for 5 grep -q done "/tmp/client.$victim"
@@ -281,7 +282,7 @@ test_WhoNamesAClientOnAnotherFileDoesNotHideItsMemory() { counts_in_a_race race-
 
 # The duplicator's own client is busy for long: it waits for that, and holds nothing meanwhile.
 test_WhoWaitsForItsOwnClientKeepsNobodyWaiting() {
-  local victims="" victim n=0
+  local victims="" waiting="" victim n=0
   rm -f /tmp/go /tmp/stall
   while [ $n -lt 3 ]; do # who is asked about first may depend on where a client lies in memory
     client open alloc=64 echo=ready until=/tmp/go alloc=8 echo=done wait
@@ -289,11 +290,13 @@ test_WhoWaitsForItsOwnClientKeepsNobodyWaiting() {
     wait_for 10 grep -q ready "/tmp/client.$victim"
     client open alloc=64 free alloc-for=20000 echo=ready until=/tmp/stall "foreign-dup=$victim" wait
     wait_for 10 grep -q ready "/tmp/client.$started"
-    victims="$victims $victim"
+    victims="$victims $victim" waiting="$waiting $started"
     n=$((n + 1))
   done
   : >/tmp/stall
-  sleep 0.5
+  for started in $waiting; do # each waits in the module: for its own client
+    wait_for 10 grep -q gs_ "/proc/$started/wchan"
+  done
   : >/tmp/go
   for victim in $victims; do
     wait_for 5 grep -q done "/tmp/client.$victim"
