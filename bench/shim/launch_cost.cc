@@ -5,7 +5,8 @@
 // "none" must be the driver's own pointer, and so cost nothing. "cold_ns": the same with so much
 // other code and data between two launches as fits a core's first caches, as a real driver's launch
 // is; less what that alone takes. "announced": with iterations, in a program that says itself where
-// they begin; what it pays for that is on a line of its own.
+// they begin; what it pays for that is on a line of its own. "aimless": with iterations, of which
+// it has none, as the functions come at random.
 #include <dlfcn.h>
 #include <fmt/core.h>
 #include <poll.h>
@@ -41,12 +42,21 @@ fs::path build_folder() {
   return fs::read_symlink("/proc/self/exe").parent_path().parent_path().parent_path();
 }
 
+// No number of which tells anything of the next one's.
+uint64_t mixed(uint64_t number) {
+  number = (number ^ number >> 32) * 0xD6E8FEB86659FD93;
+  number = (number ^ number >> 32) * 0xD6E8FEB86659FD93;
+  return number ^ number >> 32;
+}
+
 struct Calls {
   Launch launch;
   CUresult (*wait)(CUstream);
+  bool is_aimless;
 
   void make(uintptr_t i) const {
-    launch(reinterpret_cast<CUfunction>(0x1000 + i % 40 * 64), 1, 1, 1, 1, 1, 1, 0, nullptr,
+    const uintptr_t which = is_aimless ? mixed(i) : i;
+    launch(reinterpret_cast<CUfunction>(0x1000 + which % 40 * 64), 1, 1, 1, 1, 1, 1, 0, nullptr,
            nullptr, nullptr);
     if (i % kLaunchesPerWait == 0) wait(nullptr);
   }
@@ -106,7 +116,8 @@ int measure(const char* name) {
   void* wait = library == nullptr ? nullptr : ::dlsym(library, "cuStreamSynchronize");
   if (function == nullptr || wait == nullptr) return 1;
   const Calls calls{reinterpret_cast<Launch>(function),
-                    reinterpret_cast<CUresult (*)(CUstream)>(wait)};
+                    reinterpret_cast<CUresult (*)(CUstream)>(wait),
+                    std::strcmp(name, "aimless") == 0};
   Dl_info owner{};
   ::dladdr(function, &owner);
   double best = 1e9, announcement = 1e9;
@@ -167,7 +178,7 @@ int main(int argc, char** argv) {
   for (const Way& way :
        {Way{"native", false, 0}, Way{"none", true, 0}, Way{"gate", true, kShimGate},
         Way{"partitions", true, kShimPartitions}, Way{"iterations", true, kShimIterations},
-        Way{"announced", true, kShimIterations},
+        Way{"announced", true, kShimIterations}, Way{"aimless", true, kShimIterations},
         Way{"gate and partitions", true, kShimGate | kShimPartitions},
         Way{"all", true, kShimFeatures}})
     failed |= run(way, folder);

@@ -143,6 +143,7 @@ uint32_t attach() {
         uint32_t features = mine == nullptr ? 0 : mine->head.features & kShimFeatures;
         if ((features & kShimPartitions) != 0 && is_driver_too_old()) features &= ~kShimPartitions;
         process.features.store(features, std::memory_order_relaxed);
+        process.is_telling.store((features & kShimIterations) != 0, std::memory_order_relaxed);
         process.slot.store(mine == nullptr ? &nobodys_slot : mine, std::memory_order_release);
       }
       process.lock.store(0, std::memory_order_release);

@@ -22,6 +22,9 @@ class Progress;
 struct Process {
   std::atomic<uint32_t> lock;  // of attach(): 0 free, else the thread that holds it
   std::atomic<uint32_t> features;
+  // The recogniser of iterations is told of calls: with kShimIterations, unless the program
+  // announces them, or it is asleep (progress.h).
+  std::atomic<bool> is_telling;
   std::atomic<ShimSlot*> slot;         // null: not asked yet
   std::atomic<uint32_t> ignored_gate;  // this closed state was left by a dead agent
   std::atomic<uint64_t> next_look_ns;  // when to ask for an agent again
@@ -40,7 +43,7 @@ inline Process& this_process() { return *detail::process.load(std::memory_order_
 uint32_t attach();
 
 // Never null.
-inline ShimSlot& slot() {
+[[gnu::always_inline]] inline ShimSlot& slot() {
   ShimSlot* mine = this_process().slot.load(std::memory_order_acquire);
   if (__builtin_expect(mine == nullptr, 0)) {
     attach();

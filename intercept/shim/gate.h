@@ -57,12 +57,15 @@ inline constexpr uint64_t kLaunchesPerLook = 64;
   return true;
 }
 
-inline void pass_gate() {
-  if (__builtin_expect(passes_gate_quickly(), 1)) return;
+// True: of its stripe it is the one in kLaunchesPerLook.
+inline bool pass_gate() {
+  if (__builtin_expect(passes_gate_quickly(), 1)) return false;
   ShimSlot& mine = slot();
   const uint64_t before = count_launch(mine);
-  if (__builtin_expect(before % kLaunchesPerLook == 0, 0)) attach_again(mine);
+  const bool is_time_to_look = before % kLaunchesPerLook == 0;
+  if (__builtin_expect(is_time_to_look, 0)) attach_again(mine);
   if (__builtin_expect((mine.gate.load(std::memory_order_relaxed) & 1) != 0, 0)) wait_at_gate(mine);
+  return is_time_to_look;
 }
 
 }  // namespace gpushare::shim

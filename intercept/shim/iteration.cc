@@ -11,22 +11,51 @@ constexpr uint32_t kFewestLaunches = 4;  // of what is worth the name
 constexpr float kMarkedMemory = 256;     // evaluations are no reason to lose a training step
 constexpr uint32_t kLearnNews = 16384;   // launches
 constexpr uint32_t kFirstKinds = 8;      // new kinds that are no surprise
+constexpr uint32_t kFutile = 64;         // times kShareLaunches
+constexpr uint32_t kSleep = 458'752;     // launches
+constexpr uint32_t kLearnAwake = 32'768;
 
 }  // namespace
 
 bool IterationRecogniser::launch_now(uint64_t handle, uint32_t blocks, uint32_t weight,
                                      uint64_t stream, Moment now) {
+  if (__builtin_expect(is_asleep_, 0) && sleeps_on(handle)) return false;
   look_at_written();
   const bool begins = arrive(handle, blocks, weight, stream, now);
   make_room_to_write(streams_[latest_]);
   return begins;
 }
 
+// What was known of the streams is of launches long past. A program that is looked at again though
+// it does nothing new gets one chance.
+bool IterationRecogniser::sleeps_on(uint64_t handle) {
+  const bool is_new = loops_.is_new(function_number(handle));
+  slept_ += kLaunchesPerLook;
+  if (!is_new && slept_ < kSleep) return true;
+  is_asleep_ = false;
+  slept_ = 0;
+  futile_ = is_new ? 0 : kFutile;
+  learn_left_ = kLearnAwake;
+  for (Stream& stream : streams_) stream = Stream{};
+  running_ = 0;
+  drained_ns_ = 0;
+  ++breaks_;
+  return false;
+}
+
+void IterationRecogniser::note_success() {
+  if (is_trusted_) {
+    futile_ = 0;
+  } else if (learn_left_ == 0 && ++futile_ >= kFutile) {
+    is_asleep_ = true;
+  }
+}
+
 // For launches that neither begin anything nor ask for the time: those of a stream that is not lost
 // do not, nor those of one that is, but the top of a loop, which only choices change.
 void IterationRecogniser::make_room_to_write(const Stream& stream) {
   room_ = 0;
-  if (stream.marks != 0 || !stream.is_running) return;
+  if (stream.marks != 0 || !stream.is_running || is_asleep_) return;
   written_stream_ = stream.handle;
   const bool is_lost_now = is_lost(stream);
   is_at_loop_ = is_lost_now && loops_.has_top();
@@ -47,7 +76,7 @@ void IterationRecogniser::make_room_to_write(const Stream& stream) {
 void IterationRecogniser::look_at_written() {
   const uint32_t count = written_count_;
   room_ = written_count_ = 0;
-  for (uint32_t i = 0; i < count; ++i)
+  for (uint32_t i = 0; i < count && !is_asleep_; ++i)
     arrive(written_[i].function, written_[i].blocks, 1, written_stream_, Moment(uint64_t{0}));
 }
 
@@ -203,6 +232,7 @@ void IterationRecogniser::note_marked_begin(Stream& stream) {
 }
 
 void IterationRecogniser::halve_shares() {
+  note_success();
   until_halved_ = kShareLaunches;
   busiest_ = 0;
   for (Stream& stream : streams_) {

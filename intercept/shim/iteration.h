@@ -26,6 +26,10 @@
 // were like earlier ones of their kind, in launches and functions: iteration_kinds.h. Salus
 // (MLSys'20) asks the framework for its iteration markers; nothing here needs one.
 //
+// A program in which nothing is found in 65,536 launches is not worth what looking at it costs: the
+// recogniser falls asleep (is_asleep()), and need then be told of one launch in kLaunchesPerLook. A
+// function that it has not seen wakes it, and else 458,752 launches do, for 32,768.
+//
 // Known to go wrong: extra kernels of >= 1 % of an iteration on every n-th (n <= 64) make n
 // iterations one, as gradient accumulation looks the same; launches before the first mark of an
 // iteration (a memset that clears gradients) count to the one before; where a loop without marks
@@ -81,6 +85,7 @@ class IterationRecogniser {
  public:
   static constexpr float kTrusted = 0.75F;
   static constexpr uint32_t kMostWritten = 32;
+  static constexpr uint32_t kLaunchesPerLook = 64;
   static constexpr uint64_t kAllStreams = ~0ULL;
 
   // `most_written`: launches that nobody has looked at, up to kMostWritten; changes no answer.
@@ -119,6 +124,10 @@ class IterationRecogniser {
   // elsewhere since it last was, a loader's stream for instance, this is where it takes it.
   void ordered(uint64_t stream);
 
+  // It need be told of no copy and no wait, and of one launch in kLaunchesPerLook. After each that
+  // it is told of, this must be asked again.
+  bool is_asleep() const { return is_asleep_; }
+
   IterationReport report() const;
   bool is_trusted() const { return is_trusted_; }
 
@@ -155,7 +164,7 @@ class IterationRecogniser {
     uint32_t blocks;
   };
 
-  bool is_below_top(uint64_t handle) {
+  [[gnu::always_inline]] bool is_below_top(uint64_t handle) {
     const uint32_t function = function_number(handle);
     const uint32_t transition = transition_number(written_before_[0], function);
     if (transition_number(written_before_[1], transition) == top_step_) return false;
@@ -164,6 +173,8 @@ class IterationRecogniser {
     return true;
   }
   bool launch_now(uint64_t handle, uint32_t blocks, uint32_t weight, uint64_t stream, Moment now);
+  bool sleeps_on(uint64_t handle);
+  void note_success();
   void make_room_to_write(const Stream& stream);
   void look_at_written();
   bool arrive(uint64_t handle, uint32_t blocks, uint32_t weight, uint64_t stream, Moment now);
@@ -205,6 +216,9 @@ class IterationRecogniser {
   uint32_t latest_ = 0;
   uint64_t launches_ = 0;
   uint32_t learn_left_ = 0;  // launches to learn though nothing asks for it
+  bool is_asleep_ = false;
+  uint32_t slept_ = 0;   // launches
+  uint32_t futile_ = 0;  // times kShareLaunches in which nothing was found
   uint32_t until_halved_ = kShareLaunches;
   uint32_t busiest_ = 0;  // most `recent` of a stream
 

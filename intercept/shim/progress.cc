@@ -14,6 +14,7 @@ namespace gpushare::shim {
 
 constinit thread_local uint64_t detail::polled = 0;
 
+static_assert(IterationRecogniser::kLaunchesPerLook == kLaunchesPerLook);
 static_assert(static_cast<uint32_t>(Phase::kPrefill) == static_cast<uint32_t>(ShimPhase::kPrefill));
 static_assert(static_cast<uint32_t>(Phase::kDecode) == static_cast<uint32_t>(ShimPhase::kDecode));
 
@@ -45,6 +46,7 @@ Progress* Progress::make() {
       ::mmap(nullptr, sizeof(Progress), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     process.features.fetch_and(~uint32_t{kShimIterations}, std::memory_order_relaxed);
+    process.is_telling.store(false, std::memory_order_relaxed);
     return nullptr;
   }
   auto* made = new (memory) Progress;
@@ -73,7 +75,11 @@ template <class Launch>
 void Progress::note_launch(uint64_t stream, const Launch& launch) {
   detail::polled = 0;
   if (!is_guessing() || !lock_or_skip()) return;
-  if (__builtin_expect(!launch(), 1)) return lock_.unlock();
+  if (__builtin_expect(!launch(), 1)) {
+    if (__builtin_expect(recogniser_.is_asleep(), 0))
+      this_process().is_telling.store(false, std::memory_order_relaxed);
+    return lock_.unlock();
+  }
   const KeepErrno errno_of_the_program;
   const bool has_waited = begin_recognised(stream);
   lock_.unlock();
@@ -224,6 +230,7 @@ void Progress::take_recognised() {
 void Progress::announce() {
   if (now_.source == ShimSource::kAnnounced) return;
   is_announcing_.store(true, std::memory_order_relaxed);
+  this_process().is_telling.store(false, std::memory_order_relaxed);
   now_.source = ShimSource::kAnnounced;
   now_.confidence = 1000;
   now_.period_ns = now_.p99_ns = now_.launches = 0;

@@ -70,14 +70,23 @@ class Progress {
     return reinterpret_cast<uint64_t>(stream == nullptr ? GS_CU_STREAM_LEGACY : stream);
   }
 
-  // False: nothing of what follows would be taken note of.
+  // Where nothing is told because the recogniser is asleep, the next launch is. To be called before
+  // one in kLaunchesPerLook.
+  static void look_up() {
+    Process& process = this_process();
+    if (process.is_telling.load(std::memory_order_relaxed)) return;
+    const Progress* there = process.progress.load(std::memory_order_acquire);
+    if (there != nullptr && there->is_guessing())
+      process.is_telling.store(true, std::memory_order_relaxed);
+  }
+
+  // False: nothing of what follows would be taken note of, or asked for (Process::is_telling).
   bool is_guessing() const { return !is_announcing_.load(std::memory_order_relaxed); }
 
   // What launched() does of most kernels, without a call of another function. False: nothing was
   // done.
   [[gnu::always_inline]] bool has_written_down(uint64_t function, uint32_t blocks,
                                                uint64_t stream) {
-    if (!is_guessing()) return true;
     if (is_any_capturing() || !lock_.try_lock_once()) return false;
     const bool is_done = recogniser_.write_down(function, blocks, stream);
     lock_.unlock();
@@ -135,12 +144,12 @@ class Progress {
   void announce();
   void note_launches();
 
-  std::atomic<bool> is_announcing_{false};
-  std::atomic<uint32_t> captures_{0};
-  std::atomic<uint32_t> skipped_{0};
   Ask is_capturing_ = nullptr;
-
-  alignas(64) BriefLock lock_;  // protects what follows
+  std::atomic<uint32_t> skipped_{0};
+  // What a launch looks at lies on one line.
+  alignas(64) std::atomic<bool> is_announcing_{false};
+  BriefLock lock_;  // protects what follows, but `captures_`
+  std::atomic<uint32_t> captures_{0};
   IterationRecogniser recogniser_;
   PublishedIterations now_{};
   uint64_t launches_before_ = 0;  // announced: kernels before the first one

@@ -64,8 +64,7 @@ Device* Streams::current_device() {
 
 Streams::Entry* Streams::entry_of(CUstream handle) {
   const auto number = reinterpret_cast<uintptr_t>(handle);
-  for (uint32_t i = 0, at = static_cast<uint32_t>((number >> 4) * 0x9E3779B1); i < kTableSize;
-       ++i, ++at) {
+  for (uint32_t i = 0, at = place_of(handle); i < kTableSize; ++i, ++at) {
     Entry& entry = table_[at % kTableSize];
     const uintptr_t there = entry.handle.load(std::memory_order_acquire);
     if (there == number) return &entry;
@@ -79,8 +78,7 @@ Streams::Entry* Streams::add_entry(CUstream handle) {
   if (Entry* known = entry_of(handle)) return known;
   const Locked locked(table_lock_);
   const auto number = reinterpret_cast<uintptr_t>(handle);
-  for (uint32_t i = 0, at = static_cast<uint32_t>((number >> 4) * 0x9E3779B1); i < kTableSize;
-       ++i, ++at) {
+  for (uint32_t i = 0, at = place_of(handle); i < kTableSize; ++i, ++at) {
     Entry& entry = table_[at % kTableSize];
     if (entry.handle.load(std::memory_order_relaxed) != 0) continue;
     entry.handle.store(number, std::memory_order_release);
@@ -208,10 +206,19 @@ void Streams::on_retained(CUdevice ordinal, CUcontext primary) {
   device.legacy.at[0].store(GS_CU_STREAM_LEGACY, std::memory_order_relaxed);
   device.legacy.kind.store(Stream::Kind::kLegacy, std::memory_order_relaxed);
   device.primary.store(primary, std::memory_order_release);
+  note_only_device();
   int count = device_count_.load(std::memory_order_relaxed);
   while (count <= ordinal &&
          !device_count_.compare_exchange_weak(count, ordinal + 1, std::memory_order_release)) {
   }
+}
+
+void Streams::note_only_device() {
+  Device* only = nullptr;
+  int count = 0;
+  for (Device& device : devices_)
+    if (device.primary.load(std::memory_order_relaxed) != nullptr && count++ == 0) only = &device;
+  only_device_.store(count == 1 ? only : nullptr, std::memory_order_release);
 }
 
 // The green contexts hold the primary context: they go first, so that it goes when the program
@@ -226,6 +233,7 @@ void Streams::before_release(CUdevice ordinal, bool is_reset) {
   if (!is_reset && device.retains > 0) return;
   device.retains = 0;
   device.primary.store(nullptr, std::memory_order_release);
+  note_only_device();
   const auto forget = [this](Stream& stream) {
     drop_stand_ins(stream);
     stream.is_dirty.store(false, std::memory_order_relaxed);
@@ -247,11 +255,6 @@ void Streams::before_release(CUdevice ordinal, bool is_reset) {
 }
 
 // --- moving -------------------------------------------------------------------------------------
-
-bool Streams::is_wish_new(const Device& device) const {
-  return device.gpu >= 0 && slot().gpus[device.gpu].wanted.load(std::memory_order_relaxed) !=
-                                device.followed.load(std::memory_order_relaxed);
-}
 
 void Streams::follow_wish(Device& device) {
   const KeepErrno errno_of_the_program;
@@ -490,10 +493,10 @@ void Streams::end_capture(Stream& stream) {
 
 // --- one call -----------------------------------------------------------------------------------
 
-StreamUse::StreamUse(CUstream handle, Flavor flavor, Use use) : handle_(handle), physical_(handle) {
+void StreamUse::take(Flavor flavor, Use use) {
   Streams* all = Streams::get();
   if (__builtin_expect(all == nullptr, 1)) return;
-  stream_ = all->find(handle, flavor);
+  stream_ = all->find(handle_, flavor);
   if (stream_ == nullptr) return;
   if (use == Use::kLaunch) all->move_to_target(*stream_);
   // A move takes a few microseconds.
@@ -504,8 +507,8 @@ StreamUse::StreamUse(CUstream handle, Flavor flavor, Use use) : handle_(handle),
   is_held_ = true;
   all->order_with_legacy(*stream_, use);
   if (stream_->place.load(std::memory_order_acquire) != 0) physical_ = stream_->physical();
+  is_to_be_marked_ = stream_->is_own_at_home();
   if (use != Use::kWait) return;
-  // The host waits for what is in line now, and keeps nobody from going on.
   stream_->users.fetch_sub(1, std::memory_order_release);
   is_held_ = false;
 }

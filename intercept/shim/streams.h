@@ -204,6 +204,23 @@ class Streams {
 
   // The stream that the handle means for the calling thread. Null: one that we leave alone.
   Stream* find(CUstream handle, Flavor flavor);
+  // The same without a call of another function; null also where find() would have to look further.
+  // The legacy stream is that of the only device, whichever context is current: for who leaves it
+  // where it is.
+  [[gnu::always_inline]] Stream* find_at_once(CUstream handle, Flavor flavor) {
+    if (handle == GS_CU_STREAM_LEGACY || (handle == nullptr && flavor == Flavor::kLegacy)) {
+      Device* const device = only_device_.load(std::memory_order_acquire);
+      return device == nullptr ? nullptr : &device->legacy;
+    }
+    Entry& entry = table_[place_of(handle) % kTableSize];
+    return entry.handle.load(std::memory_order_acquire) == reinterpret_cast<uintptr_t>(handle) &&
+                   entry.stream.kind.load(std::memory_order_acquire) != Stream::Kind::kNone
+               ? &entry.stream
+               : nullptr;
+  }
+  // Nothing is to be done before it is used, and the use is not refused: it is where it should be,
+  // and need not wait for the legacy stream.
+  bool is_settled(const Stream& stream, Use use) const;
 
   void on_created(CUstream handle);
   // Before the driver destroys its home.
@@ -268,6 +285,9 @@ class Streams {
     Stream stream;
   };
 
+  static uint32_t place_of(CUstream handle) {
+    return static_cast<uint32_t>((reinterpret_cast<uintptr_t>(handle) >> 4) * 0x9E3779B1);
+  }
   static Streams* make();
   Device* current_device();
   Stream* per_thread(Device& device);
@@ -313,32 +333,64 @@ class Streams {
   void move(Stream& stream, bool to_capture);
   Partitions::Place capture_place(const Device& device) const;
   void add_to_list(Stream& stream);
+  void note_only_device();
   bool is_wish_new(const Device& device) const;
 
   const Driver* driver_;
   std::atomic<uint32_t> captures_;
   std::atomic<int> other_contexts_;
   std::atomic<bool> has_child_graphs_;
-  std::atomic<bool> is_overfull_;  // there is a stream that we do not know: all stay at home
-  std::atomic<Stream*> all_;       // every stream but the legacy ones; only ever longer
+  std::atomic<Device*> only_device_;  // with a primary context; null: there are none or several
+  std::atomic<bool> is_overfull_;     // there is a stream that we do not know: all stay at home
+  std::atomic<Stream*> all_;          // every stream but the legacy ones; only ever longer
   SpinLock table_lock_;
   Device devices_[kMostDevices];
   std::atomic<int> device_count_;  // 1 + the highest number of those with a primary context
   Entry table_[kTableSize];
 };
 
+[[gnu::always_inline]] inline bool Streams::is_wish_new(const Device& device) const {
+  return device.gpu >= 0 && slot().gpus[device.gpu].wanted.load(std::memory_order_relaxed) !=
+                                device.followed.load(std::memory_order_relaxed);
+}
+
+[[gnu::always_inline]] inline bool Streams::is_settled(const Stream& stream, Use use) const {
+  const Stream::Kind kind = stream.kind.load(std::memory_order_relaxed);
+  if (captures_.load(std::memory_order_relaxed) != 0) return false;
+  const Device& device = *stream.device;
+  // With all streams at home the driver keeps its order, and an operation need not be counted: who
+  // leaves home later leaves it behind that operation.
+  if (kind == Stream::Kind::kLegacy && device.away.load(std::memory_order_relaxed) != 0)
+    return false;
+  if (use == Use::kWait) return true;
+  if (kind == Stream::Kind::kBlocking &&
+      (!stream.is_dirty.load(std::memory_order_relaxed) ||
+       stream.legacy_operations.load(std::memory_order_relaxed) !=
+           device.legacy.legacy_operations.load(std::memory_order_relaxed)))
+    return false;
+  return use != Use::kLaunch ||
+         (stream.place.load(std::memory_order_relaxed) ==
+              device.target.load(std::memory_order_relaxed) &&
+          !device.lacks.load(std::memory_order_relaxed) &&
+          !is_overfull_.load(std::memory_order_relaxed) && !is_wish_new(device));
+}
+
 // False: no stream of this process ever moves.
-inline bool may_move() {
+[[gnu::always_inline]] inline bool may_move() {
   return (this_process().features.load(std::memory_order_relaxed) & kShimPartitions) != 0;
 }
 
-// A stream while a call uses it.
+// A stream while a call uses it. Of a launch or a wait that is settled, nothing is called for it.
 class StreamUse {
  public:
-  StreamUse(CUstream handle, Flavor flavor, Use use);
-  ~StreamUse() {
+  [[gnu::always_inline]] StreamUse(CUstream handle, Flavor flavor, Use use)
+      : handle_(handle), physical_(handle) {
+    if (use == Use::kOperation || __builtin_expect(!take_settled(flavor, use), 0))
+      take(flavor, use);
+  }
+  [[gnu::always_inline]] ~StreamUse() {
     if (!is_held_) return;
-    if (__builtin_expect(stream_->is_own_at_home(), 0)) Streams::get()->mark(*stream_);
+    if (__builtin_expect(is_to_be_marked_, 0)) Streams::get()->mark(*stream_);
     stream_->users.fetch_sub(1, std::memory_order_release);
   }
   StreamUse(const StreamUse&) = delete;
@@ -350,7 +402,8 @@ class StreamUse {
   CUstream physical() const { return physical_; }
   // Not SUCCESS: what is to be said instead of making the call.
   CUresult refusal(bool ends_captures = true) const {
-    return stream_ == nullptr ? CUDA_SUCCESS : Streams::get()->refusal_of(*stream_, ends_captures);
+    return stream_ == nullptr || is_settled_ ? CUDA_SUCCESS
+                                             : Streams::get()->refusal_of(*stream_, ends_captures);
   }
   CUstream handle() const { return handle_; }
   Stream* stream() const { return stream_; }
@@ -368,10 +421,34 @@ class StreamUse {
   }
 
  private:
+  // The host waits for what is in line now, and keeps nobody from going on: it need not be a user.
+  [[gnu::always_inline]] bool take_settled(Flavor flavor, Use use) {
+    Streams* const all = this_process().streams.load(std::memory_order_acquire);
+    Stream* const stream = all == nullptr ? nullptr : all->find_at_once(handle_, flavor);
+    if (stream == nullptr || !all->is_settled(*stream, use)) return false;
+    if (use != Use::kWait) {
+      if (__builtin_expect(
+              (stream->users.fetch_add(1, std::memory_order_acquire) & Stream::kMoving) != 0, 0)) {
+        stream->users.fetch_sub(1, std::memory_order_relaxed);
+        return false;
+      }
+      is_held_ = true;
+    }
+    if (stream->place.load(std::memory_order_acquire) != 0) {
+      CUstream const there = stream->physical();
+      if (there == nullptr) return false;  // a wait that has come too late: that place is gone
+      physical_ = there;
+    }
+    stream_ = stream;
+    is_settled_ = true;
+    return true;
+  }
+  void take(Flavor flavor, Use use);
+
   const CUstream handle_;
   CUstream physical_;
   Stream* stream_ = nullptr;
-  bool is_held_ = false;
+  bool is_held_ = false, is_settled_ = false, is_to_be_marked_ = false;
 };
 
 }  // namespace gpushare::shim

@@ -59,7 +59,7 @@ constexpr bool says_something(Kind kind) {
   return (features_that_need(kind) & kShimIterations) != 0;
 }
 [[gnu::always_inline]] inline bool is_told() {
-  return (this_process().features.load(std::memory_order_relaxed) & kShimIterations) != 0;
+  return this_process().is_telling.load(std::memory_order_relaxed);
 }
 
 CUstream physical_of(CUstream handle, Flavor flavor) {
@@ -128,6 +128,8 @@ void tell_of_launch(const Parameters&... arguments) {
 
 template <int index, Kind kind, Flavor flavor, class... Parameters>
 struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
+  // Each of these ends in a jump to another one or to the driver's, and calls nothing before, so
+  // that the arguments stay where they are; but where it is said otherwise.
   static CUresult call(Parameters... arguments) {
     if constexpr (is_launch(kind)) {
       if (__builtin_expect(!passes_gate_quickly(), 0)) return call_held(arguments...);
@@ -138,20 +140,23 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
     return call_untold(arguments...);
   }
 
-  // All that most launches need is done without a call, and what more there is to do behind a jump,
-  // so that the arguments stay where they are.
+  // Calls others.
   [[gnu::noinline]] static CUresult call_held(Parameters... arguments) {
-    pass_gate();
-    return call_admitted(arguments...);
+    if (pass_gate()) Progress::look_up();
+    return call_noted(arguments...);
   }
 
   [[gnu::always_inline]] static CUresult call_admitted(Parameters... arguments) {
-    if (__builtin_expect(is_told(), 0) && !has_written_down<flavor>(arguments...))
-      return call_told(arguments...);
+    if (__builtin_expect(is_told(), 0)) return call_noted(arguments...);
     return call_untold(arguments...);
   }
 
-  static CUresult call_untold(Parameters... arguments) {
+  [[gnu::noinline]] static CUresult call_noted(Parameters... arguments) {
+    if (is_told() && !has_written_down<flavor>(arguments...)) return call_told(arguments...);
+    return call_untold(arguments...);
+  }
+
+  [[gnu::always_inline]] static CUresult call_untold(Parameters... arguments) {
     if (__builtin_expect(may_move(), 0)) {
       if constexpr (kind == Kind::kFinish)
         return call_finished(arguments...);
@@ -161,6 +166,7 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
     return real<CUresult (*)(Parameters...)>(index)(arguments...);
   }
 
+  // Calls others, like all that follow.
   [[gnu::noinline]] static CUresult call_told(Parameters... arguments) {
     if constexpr (kind == Kind::kLaunch) {
       tell_of_launch<index, kind, flavor>(arguments...);
@@ -216,19 +222,20 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
 // cuLaunchKernelEx: the stream is in the configuration.
 template <int index, Flavor flavor, class... Rest>
 struct Wrapper<index, Kind::kLaunch, flavor, CUresult(const CUlaunchConfig*, Rest...)> {
+  // As above.
   static CUresult call(const CUlaunchConfig* config, Rest... rest) {
     if (__builtin_expect(!passes_gate_quickly(), 0)) return call_held(config, rest...);
-    return call_admitted(config, rest...);
+    if (__builtin_expect(is_told(), 0)) return call_noted(config, rest...);
+    return call_untold(config, rest...);
   }
 
   [[gnu::noinline]] static CUresult call_held(const CUlaunchConfig* config, Rest... rest) {
-    pass_gate();
-    return call_admitted(config, rest...);
+    if (pass_gate()) Progress::look_up();
+    return call_noted(config, rest...);
   }
 
-  [[gnu::always_inline]] static CUresult call_admitted(const CUlaunchConfig* config, Rest... rest) {
-    if (__builtin_expect(is_told(), 0) && !has_written_down<flavor>(config, rest...))
-      return call_told(config, rest...);
+  [[gnu::noinline]] static CUresult call_noted(const CUlaunchConfig* config, Rest... rest) {
+    if (is_told() && !has_written_down<flavor>(config, rest...)) return call_told(config, rest...);
     return call_untold(config, rest...);
   }
 
@@ -237,7 +244,7 @@ struct Wrapper<index, Kind::kLaunch, flavor, CUresult(const CUlaunchConfig*, Res
     return call_untold(config, rest...);
   }
 
-  static CUresult call_untold(const CUlaunchConfig* config, Rest... rest) {
+  [[gnu::always_inline]] static CUresult call_untold(const CUlaunchConfig* config, Rest... rest) {
     if (__builtin_expect(may_move() && config != nullptr, 0)) return call_moved(config, rest...);
     return real<CUresult (*)(const CUlaunchConfig*, Rest...)>(index)(config, rest...);
   }

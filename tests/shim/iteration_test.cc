@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <random>
 #include <vector>
 
 #include "tests/shim/iteration_programs.h"
@@ -161,6 +162,88 @@ TEST(Iteration, AKernelLaunchedForEverIsNoIteration) {
   const auto recogniser = std::make_unique<IterationRecogniser>();
   for (uint64_t i = 0; i < 100'000; ++i) {
     EXPECT_FALSE(recogniser->launch(0x7F00, 132, 1, i * 5000) && recogniser->is_trusted());
+  }
+}
+
+// Tells the recogniser as little as it asks for.
+class Teller {
+ public:
+  explicit Teller(uint64_t launches_before = 0) : launches_(launches_before) {}
+  // True: it begins an iteration, and the recogniser trusts itself.
+  bool launch(uint64_t function) {
+    now_ += 5000;
+    if (recogniser_->is_asleep() && ++launches_ % IterationRecogniser::kLaunchesPerLook != 0)
+      return false;
+    ++told_;
+    return recogniser_->launch(function, 132, 1, now_) && recogniser_->is_trusted();
+  }
+  void give_input() {
+    if (!recogniser_->is_asleep()) recogniser_->copy(CopyWay::kToGpu, 1 << 20, false, 1, now_);
+  }
+  // How many iterations begin in so many of 50 launches of these functions.
+  int train(int iterations, uint64_t functions) {
+    int begun = 0;
+    for (int i = 0; i < iterations; ++i) {
+      give_input();
+      for (uint64_t k = 0; k < 50; ++k) begun += launch(functions + k % 40 * 64);
+    }
+    return begun;
+  }
+  // Launches of eight functions at random.
+  void wander(uint64_t launches) {
+    for (uint64_t i = 0; i < launches; ++i) launch(0x9000 + draw_() % 8 * 64);
+  }
+  bool is_asleep() const { return recogniser_->is_asleep(); }
+  uint64_t told() const { return told_; }
+
+ private:
+  std::unique_ptr<IterationRecogniser> recogniser_ = std::make_unique<IterationRecogniser>();
+  std::minstd_rand draw_{1};
+  uint64_t launches_, told_ = 0, now_ = 1'000'000'000;
+};
+
+TEST(Iteration, AProgramWithoutIterationsIsHardlyLookedAt) {
+  Teller teller;
+  teller.wander(60'000);
+  EXPECT_FALSE(teller.is_asleep()) << "it has not had its chance yet";
+  teller.wander(60'000);
+  EXPECT_TRUE(teller.is_asleep());
+  const uint64_t before = teller.told();
+  teller.wander(4'000'000);
+  const uint64_t told = teller.told() - before;
+  EXPECT_GT(told, 4'000'000U / 20) << "now and then it is looked at";
+  EXPECT_LT(told, 4'000'000U / 10);
+}
+
+TEST(Iteration, NewFunctionsWakeTheRecogniserAtOnce) {
+  for (uint64_t phase : {0, 13, 50, 63}) {  // which launches it is told of
+    Teller teller(phase);
+    teller.wander(200'000);
+    ASSERT_TRUE(teller.is_asleep());
+    teller.train(32, 0x100000);
+    EXPECT_FALSE(teller.is_asleep());
+    EXPECT_EQ(teller.train(100, 0x100000), 100);
+  }
+}
+
+// The same functions as before, so nothing tells it but that it looks again.
+TEST(Iteration, ALoopOfKnownFunctionsIsFoundInTheEnd) {
+  Teller teller;
+  std::minstd_rand draw{7};
+  for (int i = 0; i < 200'000; ++i) teller.launch(0x100000 + draw() % 40 * 64);
+  ASSERT_TRUE(teller.is_asleep());
+  int waited = 0;
+  while (waited < 600'000 / 50 && teller.train(1, 0x100000) == 0) ++waited;
+  EXPECT_GT(waited, 100'000 / 50) << "it slept";
+  EXPECT_EQ(teller.train(100, 0x100000), 100);
+}
+
+TEST(Iteration, AProgramWithIterationsIsAlwaysLookedAt) {
+  Teller teller;
+  teller.train(40, 0x100000);
+  for (int i = 0; i < 10'000; ++i) {
+    ASSERT_EQ(teller.train(1, 0x100000), 1) << i;
+    ASSERT_FALSE(teller.is_asleep()) << i;
   }
 }
 

@@ -92,6 +92,34 @@ TEST_F(ProgressTest, OfAProgramThatLaunchesAtRandomNothingIsSaid) {
   EXPECT_EQ(published().begun, 0u);
 }
 
+// The wrappers tell nothing while is_telling is false, and one launch after each look_up().
+TEST_F(ProgressTest, OfAProgramWithoutIterationsLittleIsToldUntilItDoesSomethingNew) {
+  the_process.is_telling = true;
+  uint64_t launches = 0;
+  while (the_process.is_telling && ++launches < 200'000) progress().launched(0x7F00, 132, kStream);
+  EXPECT_GT(launches, 60'000U);
+  ASSERT_FALSE(the_process.is_telling);
+  for (int i = 0; i < 10; ++i) {
+    Progress::look_up();
+    EXPECT_TRUE(the_process.is_telling);
+    progress().launched(0x7F00, 132, kStream);
+    EXPECT_FALSE(the_process.is_telling) << "it did what it always does";
+  }
+  Progress::look_up();
+  train(40);
+  EXPECT_TRUE(the_process.is_telling);
+  EXPECT_EQ(published().source, ShimSource::kRecognised);
+}
+
+TEST_F(ProgressTest, OfAProgramThatAnnouncesNothingIsTold) {
+  the_process.is_telling = true;
+  uint64_t began = 0;
+  ASSERT_TRUE(progress().begin(ShimPhase::kUnknown, &began));
+  EXPECT_FALSE(the_process.is_telling);
+  Progress::look_up();
+  EXPECT_FALSE(the_process.is_telling);
+}
+
 TEST_F(ProgressTest, WhatIsRecognisedIsPublished) {
   train(100);
   const PublishedIterations known = published();

@@ -10,11 +10,18 @@
 // With --legacy 1 the first and the last use the legacy default stream.
 //
 // Streams differ by 2 %, as they have different hardware queues: a way has several, in turn.
-// The ways come one after the other in every turn, the first of them another one each time; a ratio
-// is the median over the turns of a way's time to the driver's in the same turn.
+// The ways come one after the other in every turn, in each order equally often: who follows another
+// one that used the same streams is 0.5 % faster. A ratio is the median over the turns of a way's
+// time to the driver's in the same turn.
+//
+// This program repeats nothing that is an iteration: after some 80,000 launches through the shim
+// its recogniser falls asleep. --warm-up 400 leaves out what it costs until then. With --iterate N
+// it is told nothing but iterations instead: 4 KiB of input, N launches of eight functions in turn,
+// a wait; what is measured is one of those.
 #include <dlfcn.h>
 
 #include <array>
+#include <memory>
 #include <vector>
 
 #include "intercept/shim/elf_lookup.h"
@@ -28,22 +35,27 @@ namespace gpushare::workloads {
 namespace {
 
 struct Settings {
-  uint64_t turns = 2000, launches = 200, waits = 50, green_sms = 120, legacy = 0, device = 0;
+  uint64_t turns = 2000, warm_up = 20, launches = 200, waits = 50, iterate = 0, green_sms = 120,
+           legacy = 0, device = 0;
 };
 
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("launches", "the host's cost of a launch past the shim and through it, in ns.");
   flags.add("--turns", &s.turns, "of all ways");
+  flags.add("--warm-up", &s.warm_up, "turns before those, that do not count");
   flags.add("--launches", &s.launches, "in each turn and way");
   flags.add("--waits", &s.waits, "launches with a wait after each, the same");
+  flags.add("--iterate", &s.iterate, "launches of an iteration; 0: there are none");
   flags.add("--green-sms", &s.green_sms, "of the green context past the shim");
   flags.add("--legacy", &s.legacy, "1: into the legacy default stream");
   flags.add("--device", &s.device, "CUDA device");
   flags.parse(argc, argv);
   if (s.turns == 0 || s.turns > 1'000'000) flags.fail("--turns must be 1 to 1000000");
+  if (s.warm_up > 1'000'000) flags.fail("--warm-up must be 0 to 1000000");
   if (s.launches == 0 || s.launches > 500) flags.fail("--launches must be 1 to 500");
   if (s.waits == 0 || s.waits > 500) flags.fail("--waits must be 1 to 500");
+  if (s.iterate > 500) flags.fail("--iterate must be 0 to 500");
   if (s.legacy > 1) flags.fail("--legacy must be 0 or 1");
   return s;
 }
@@ -57,6 +69,7 @@ struct Driver {
 #define GPUSHARE_DRIVER(name) decltype(&::name) name = find<decltype(&::name)>(#name)
   GPUSHARE_DRIVER(cuLaunchKernel);
   GPUSHARE_DRIVER(cuStreamSynchronize);
+  GPUSHARE_DRIVER(cuMemcpyHtoDAsync_v2);
   GPUSHARE_DRIVER(cuGreenCtxStreamCreate);
   GPUSHARE_DRIVER(cuGreenCtxCreate);
   GPUSHARE_DRIVER(cuDeviceGetDevResource);
@@ -92,77 +105,125 @@ struct Driver {
   }
 };
 
+// What all ways launch. The same function loaded more than once is as many functions.
+struct Work {
+  static constexpr std::size_t kKernels = 8, kInputBytes = 4096;
+
+  explicit Work(const Settings& s) {
+    while (sessions.size() < kKernels) {
+      sessions.push_back(std::make_unique<GpuSession>(s.device, CU_CTX_SCHED_SPIN));
+      kernels.push_back(sessions.back()->kernel("gs_empty"));
+    }
+    input = sessions[0]->new_zeroed(kInputBytes);
+  }
+  const GpuSession& session() const { return *sessions[0]; }
+
+  std::vector<std::unique_ptr<GpuSession>> sessions;
+  std::vector<CUfunction> kernels;
+  CUdeviceptr input = 0;
+  std::array<char, kInputBytes> data{};
+};
+
+double ns_each(uint64_t begin, uint64_t count) {
+  return static_cast<double>(now_ns() - begin) / static_cast<double>(count);
+}
+
 struct Way {
   const char* name;
   decltype(&::cuLaunchKernel) launch;
   decltype(&::cuStreamSynchronize) wait;
+  decltype(&::cuMemcpyHtoDAsync_v2) copy;
   std::vector<CUstream> streams;
-  std::vector<double> launch_ns = {}, wait_ns = {}, launch_ratios = {},
-                      wait_ratios = {};  // by turn
+  std::vector<double> launch_ns = {}, wait_ns = {}, iteration_ns = {};  // by turn
 
   void go(CUfunction kernel, CUstream stream) const {
     check(launch(kernel, 1, 1, 1, 32, 1, 1, 0, stream, nullptr, nullptr), "cuLaunchKernel");
   }
-  void turn(CUfunction kernel, uint64_t turn, const Settings& s) {
+  void finish(CUstream stream) const { check(wait(stream), "cuStreamSynchronize"); }
+  void turn(const Work& work, uint64_t turn, const Settings& s) {
     CUstream const stream = streams[turn % streams.size()];
+    if (s.iterate != 0) return iterate(work, stream, s.iterate);
     uint64_t begin = now_ns();
-    for (uint64_t i = 0; i < s.launches; ++i) go(kernel, stream);
-    launch_ns.push_back(static_cast<double>(now_ns() - begin) / static_cast<double>(s.launches));
-    check(wait(stream), "cuStreamSynchronize");
+    for (uint64_t i = 0; i < s.launches; ++i) go(work.kernels[0], stream);
+    launch_ns.push_back(ns_each(begin, s.launches));
+    finish(stream);
     begin = now_ns();
     for (uint64_t i = 0; i < s.waits; ++i) {
-      go(kernel, stream);
-      check(wait(stream), "cuStreamSynchronize");
+      go(work.kernels[0], stream);
+      finish(stream);
     }
-    wait_ns.push_back(static_cast<double>(now_ns() - begin) / static_cast<double>(s.waits));
+    wait_ns.push_back(ns_each(begin, s.waits));
   }
+  void iterate(const Work& work, CUstream stream, uint64_t kernels) {
+    constexpr uint64_t kIterations = 4;
+    const uint64_t begin = now_ns();
+    for (uint64_t i = 0; i < kIterations; ++i) {
+      check(copy(work.input, work.data.data(), work.data.size(), stream), "cuMemcpyHtoDAsync");
+      for (uint64_t k = 0; k < kernels; ++k) go(work.kernels[k % work.kernels.size()], stream);
+      finish(stream);
+    }
+    iteration_ns.push_back(ns_each(begin, kIterations));
+  }
+  // Of each figure that was taken.
+  void print(JsonLine line, const Way& driver) const {
+    const auto add = [&](const char* figure_name, std::vector<double> Way::* figure) {
+      std::vector<double> ratios;
+      for (std::size_t i = 0; i < (this->*figure).size(); ++i)
+        ratios.push_back((this->*figure)[i] / (driver.*figure)[i]);
+      if (ratios.empty()) return;
+      line.add(std::string(figure_name) + "_ns", Quantiles(this->*figure).at(0.50));
+      line.add(std::string(figure_name) + "_to_driver", Quantiles(ratios).at(0.50));
+    };
+    add("launch", &Way::launch_ns);
+    add("wait", &Way::wait_ns);
+    add("iteration", &Way::iteration_ns);
+    line.print();
+  }
+  void forget() { launch_ns.clear(), wait_ns.clear(), iteration_ns.clear(); }
 };
 
 int run(const Settings& s) {
-  const GpuSession session(s.device, CU_CTX_SCHED_SPIN);
-  const CUfunction kernel = session.kernel("gs_empty");
+  const Work work(s);
   const Driver driver;
   std::vector<CUstream> streams{nullptr};
   if (s.legacy == 0) {
     streams.clear();
-    while (streams.size() < kStreams) streams.push_back(session.new_stream());
+    while (streams.size() < kStreams) streams.push_back(work.session().new_stream());
   }
   std::array<Way, 3> ways{
       Way{.name = "driver",
           .launch = driver.cuLaunchKernel,
           .wait = driver.cuStreamSynchronize,
+          .copy = driver.cuMemcpyHtoDAsync_v2,
           .streams = streams},
       Way{.name = "driver green",
           .launch = driver.cuLaunchKernel,
           .wait = driver.cuStreamSynchronize,
-          .streams = driver.green_streams(session, s.green_sms)},
+          .copy = driver.cuMemcpyHtoDAsync_v2,
+          .streams = driver.green_streams(work.session(), s.green_sms)},
       Way{.name = "program",
           .launch = cuLaunchKernel,
           .wait = cuStreamSynchronize,
+          .copy = cuMemcpyHtoDAsync_v2,
           .streams = streams},
   };
-  constexpr uint64_t kWarmUp = 20;
-  for (uint64_t turn = 0; turn < kWarmUp + s.turns; ++turn) {
-    if (turn == kWarmUp)
-      for (Way& way : ways) way.launch_ns.clear(), way.wait_ns.clear();
-    for (uint64_t i = 0; i < ways.size(); ++i) ways[(turn + i) % ways.size()].turn(kernel, turn, s);
-    if (turn < kWarmUp) continue;
-    for (Way& way : ways) {
-      way.launch_ratios.push_back(way.launch_ns.back() / ways[0].launch_ns.back());
-      way.wait_ratios.push_back(way.wait_ns.back() / ways[0].wait_ns.back());
+  for (uint64_t turn = 0; turn < s.warm_up + s.turns; ++turn) {
+    if (turn == s.warm_up)
+      for (Way& way : ways) way.forget();
+    for (uint64_t i = 0; i < ways.size(); ++i) {
+      const uint64_t step = turn % 2 == 0 ? i : ways.size() - i;
+      ways[(turn + step) % ways.size()].turn(work, turn, s);
     }
   }
   for (const Way& way : ways)
-    JsonLine()
-        .add("way", way.name)
-        .add("device", session.device_name())
-        .add("turns", s.turns)
-        .add("is_past_shim", static_cast<uint64_t>(way.launch == driver.cuLaunchKernel))
-        .add("launch_ns", Quantiles(way.launch_ns).at(0.50))
-        .add("wait_ns", Quantiles(way.wait_ns).at(0.50))
-        .add("launch_to_driver", Quantiles(way.launch_ratios).at(0.50))
-        .add("wait_to_driver", Quantiles(way.wait_ratios).at(0.50))
-        .print();
+    way.print(JsonLine()
+                  .add("way", way.name)
+                  .add("device", work.session().device_name())
+                  .add("turns", s.turns)
+                  .add("warm_up", s.warm_up)
+                  .add("iterate", s.iterate)
+                  .add("is_past_shim", static_cast<uint64_t>(way.launch == driver.cuLaunchKernel)),
+              ways[0]);
   return 0;
 }
 

@@ -8,7 +8,8 @@ as there were moves are taken for theirs, and the usual gap is subtracted. The e
 moves to a set of SMs that the program has not been in before, and are shown apart.
 launch: the host's cost of a launch, and of a launch and the wait for it, past the shim and through it in the same
 process (launches.cc), with no feature, with all of them in the whole GPU, and in a partition; into streams of the
-program's and into the legacy default stream.
+program's and into the legacy default stream. The program has no iterations; "looks" is what it costs until the
+recogniser gives up looking for them.
 
 Needs a GPU and no other user of it.
 """
@@ -25,6 +26,8 @@ from record import origin, quantile
 # Of 8 groups of 15, as neighbours. The first move to each makes a partition, when the GPU is at rest.
 SETS = 8
 ALL = "gate,partitions,iterations"
+# Turns of 250 launches: until the recogniser is surely asleep, and while it surely is not.
+ASLEEP, LOOKS = 400, 250
 
 
 def run(words, timeout=200):
@@ -56,11 +59,14 @@ def gaps(build, kernels, kernel_us):
 def launches(build, turns):
     drive = [build / "bin/tests/shim_drive", "--features"]
     rows = []
-    for under, features in (("no feature", ["none"]), ("all features, the whole GPU", [ALL]),
-                            ("partitions, 120 SMs", ["gate,partitions", "--groups", "7fff"]),
-                            ("all features, 120 SMs", [ALL, "--groups", "7fff"])):
+    for under, features, warm_up in (("no feature", ["none"], 20), ("gate and partitions", ["gate,partitions"], 20),
+                                     ("all features, the whole GPU", [ALL], ASLEEP),
+                                     ("all features, the whole GPU, looks", [ALL], 20),
+                                     ("partitions, 120 SMs", ["gate,partitions", "--groups", "7fff"], 20),
+                                     ("all features, 120 SMs", [ALL, "--groups", "7fff"], ASLEEP)):
         for stream, legacy in (("own", 0), ("legacy", 1)):
-            said, _ = run([*drive, *features, "--", build / "bin/bench/launches", "--turns", turns, "--legacy", legacy])
+            said, _ = run([*drive, *features, "--", build / "bin/bench/launches", "--legacy", legacy, "--warm-up", warm_up,
+                           "--turns", min(turns, LOOKS) if "looks" in under else turns])
             rows += [{"under": under, "stream": stream, **row} for row in said if "way" in row]
     return rows
 
