@@ -8,8 +8,8 @@ as there were moves are taken for theirs, and the usual gap is subtracted. The e
 moves to a set of SMs that the program has not been in before, and are shown apart.
 launch: the host's cost of a launch, and of a launch and the wait for it, past the shim and through it in the same
 process (launches.cc), with no feature, with all of them in the whole GPU, and in a partition; into streams of the
-program's and into the legacy default stream. The program has no iterations; "looks" is what it costs until the
-recogniser gives up looking for them.
+program's and into the legacy default stream. But where it says so the program has no iterations; "looks" is what it
+costs until the recogniser gives up looking for them.
 
 Needs a GPU and no other user of it.
 """
@@ -59,14 +59,15 @@ def gaps(build, kernels, kernel_us):
 def launches(build, turns):
     drive = [build / "bin/tests/shim_drive", "--features"]
     rows = []
-    for under, features, warm_up in (("no feature", ["none"], 20), ("gate and partitions", ["gate,partitions"], 20),
-                                     ("all features, the whole GPU", [ALL], ASLEEP),
-                                     ("all features, the whole GPU, looks", [ALL], 20),
-                                     ("partitions, 120 SMs", ["gate,partitions", "--groups", "7fff"], 20),
-                                     ("all features, 120 SMs", [ALL, "--groups", "7fff"], ASLEEP)):
+    looks, asleep = ["--warm-up", 20, "--turns", min(turns, LOOKS)], ["--warm-up", ASLEEP, "--turns", turns]
+    for under, features, how in (
+            ("no feature", ["none"], ["--turns", turns]), ("gate and partitions", ["gate,partitions"], ["--turns", turns]),
+            ("all features, the whole GPU", [ALL], asleep), ("all features, the whole GPU, looks", [ALL], looks),
+            ("all features, the whole GPU, iterations of 50", [ALL], ["--iterate", 50, "--warm-up", 50, "--turns", turns]),
+            ("partitions, 120 SMs", ["gate,partitions", "--groups", "7fff"], ["--turns", turns]),
+            ("all features, 120 SMs", [ALL, "--groups", "7fff"], asleep)):
         for stream, legacy in (("own", 0), ("legacy", 1)):
-            said, _ = run([*drive, *features, "--", build / "bin/bench/launches", "--legacy", legacy, "--warm-up", warm_up,
-                           "--turns", min(turns, LOOKS) if "looks" in under else turns])
+            said, _ = run([*drive, *features, "--", build / "bin/bench/launches", "--legacy", legacy, *how])
             rows += [{"under": under, "stream": stream, **row} for row in said if "way" in row]
     return rows
 
