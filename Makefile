@@ -45,6 +45,9 @@ CFLAGS := -std=c11 -O2 -g -fPIC $(WARN)
 # unwinder must fit the machine's glibc. A sanitizer's runtime is in the program, for the libraries that
 # it loads too, and wants libstdc++ shared.
 LDFLAGS := $(if $(SAN),-fsanitize=$(SAN),-static-libstdc++) -pthread
+# For programs that run where there is no libc, or where the dynamic loader is slow. They open no
+# library, of which a static program would have to be warned.
+STATIC := -static -Wl,--no-warnings
 compat_object := $(O)/obj/shmctl/compat/arc4random.o
 all_objects += $(compat_object)
 # Last of every program's libraries.

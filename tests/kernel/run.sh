@@ -31,12 +31,12 @@ esac
 suites() { # the longest first
   local driver=$ring/nvidia/nvidia.ko client=bin/tests/rm_client
   local module=$ring/gpushare/gpushare.ko
-  echo "agent 120 $driver $client bin/gpushared bin/gpushare"
+  echo "agent 120 $driver $client kernel/static/gpushared kernel/static/gpushare"
   echo "filter 120 $driver $client $module kernel/refused-controls bin/tests/rm_fuzz"
   echo "module 120 $driver $client $module" \
     "$ring/nvidia-535/nvidia.ko:/test/nvidia-535.ko" \
     "$ring/nvidia-unknown/nvidia.ko:/test/nvidia-unknown.ko"
-  echo "together 120 $driver $client $module bin/gpushared bin/gpushare"
+  echo "together 120 $driver $client $module kernel/static/gpushared kernel/static/gpushare"
   echo "cost 120 $driver $client $module bin/tests/door"
   echo "fuzz $((90 + fuzz_seconds)) $driver $client $module bin/tests/kmod_fuzz"
   echo "device 90 $driver $client $module bin/tests/kmod_device"
