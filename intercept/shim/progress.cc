@@ -75,9 +75,13 @@ template <class Launch>
 void Progress::note_launch(uint64_t stream, const Launch& launch) {
   detail::polled = 0;
   if (!is_guessing() || !lock_or_skip()) return;
+  const bool was_asleep = recogniser_.is_asleep();
   if (__builtin_expect(!launch(), 1)) {
-    if (__builtin_expect(recogniser_.is_asleep(), 0))
+    if (__builtin_expect(recogniser_.is_asleep(), 0)) {
       this_process().is_telling.store(false, std::memory_order_relaxed);
+    } else if (__builtin_expect(was_asleep, 0)) {
+      for (Recorded& each : events_) each = {};  // others may have been recorded since
+    }
     return lock_.unlock();
   }
   const KeepErrno errno_of_the_program;
@@ -229,7 +233,7 @@ void Progress::take_recognised() {
 // REQUIRES: lock_ is held. What was recognised before stays in the sums.
 void Progress::announce() {
   if (now_.source == ShimSource::kAnnounced) return;
-  is_announcing_.store(true, std::memory_order_relaxed);
+  is_announcing_.store(true, std::memory_order_seq_cst);
   this_process().is_telling.store(false, std::memory_order_relaxed);
   now_.source = ShimSource::kAnnounced;
   now_.confidence = 1000;

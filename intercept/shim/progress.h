@@ -76,12 +76,13 @@ class Progress {
     Process& process = this_process();
     if (process.is_telling.load(std::memory_order_relaxed)) return;
     const Progress* there = process.progress.load(std::memory_order_acquire);
-    if (there != nullptr && there->is_guessing())
-      process.is_telling.store(true, std::memory_order_relaxed);
+    if (there == nullptr || !there->is_guessing()) return;
+    process.is_telling.store(true, std::memory_order_seq_cst);
+    if (!there->is_guessing()) process.is_telling.store(false, std::memory_order_relaxed);
   }
 
   // False: nothing of what follows would be taken note of, or asked for (Process::is_telling).
-  bool is_guessing() const { return !is_announcing_.load(std::memory_order_relaxed); }
+  bool is_guessing() const { return !is_announcing_.load(std::memory_order_seq_cst); }
 
   // What launched() does of most kernels, without a call of another function. False: nothing was
   // done.

@@ -134,7 +134,11 @@ void Streams::add_to_list(Stream& stream) {
 void Streams::on_created(CUstream handle) {
   const KeepErrno errno_of_the_program;
   Device* device = current_device();
-  if (device == nullptr) return;
+  if (device == nullptr) {  // the address may be that of one that went with its context
+    if (Entry* old = entry_of(handle))
+      old->stream.kind.store(Stream::Kind::kNone, std::memory_order_release);
+    return;
+  }
   unsigned flags = 0;
   Entry* entry = nullptr;
   if (driver_->cuStreamGetFlags(handle, &flags) == CUDA_SUCCESS) entry = add_entry(handle);
@@ -214,6 +218,7 @@ void Streams::on_retained(CUdevice ordinal, CUcontext primary) {
 }
 
 void Streams::note_only_device() {
+  const Locked locked(table_lock_);  // whoever looks last has seen all
   Device* only = nullptr;
   int count = 0;
   for (Device& device : devices_)
@@ -240,7 +245,12 @@ void Streams::before_release(CUdevice ordinal, bool is_reset) {
   };
   forget(device.legacy);
   for (Stream* each = all_.load(std::memory_order_acquire); each != nullptr; each = each->next)
-    if (each->device == &device) forget(*each);
+    if (each->device == &device) {
+      forget(*each);
+      // A thread's own lasts; another one's address may be given out in another context.
+      if (each->at[0].load(std::memory_order_relaxed) != GS_CU_STREAM_PER_THREAD)
+        each->kind.store(Stream::Kind::kNone, std::memory_order_release);
+    }
   device.partitions.drop_all(*driver_);
   device.target.store(0, std::memory_order_relaxed);
   device.followed.store(0, std::memory_order_relaxed);
@@ -363,12 +373,9 @@ bool Streams::make_room(Device& device) {
   return true;
 }
 
+// But that it leaves home, which is counted before: see end_use().
 void Streams::count_move(Device& device, Place from, Place to) {
-  if (from == 0) {
-    device.away.fetch_add(1, std::memory_order_relaxed);
-  } else {
-    device.inhabitants[from].fetch_sub(1, std::memory_order_release);
-  }
+  if (from != 0) device.inhabitants[from].fetch_sub(1, std::memory_order_release);
   if (to == 0) {
     device.away.fetch_sub(1, std::memory_order_relaxed);
   } else {
@@ -440,12 +447,16 @@ void Streams::move(Stream& stream, bool to_capture) {
                            stream.at[target].load(std::memory_order_relaxed) != nullptr ||
                            (to_capture && !has_ended && make_stand_in(stream, target));
   if (!is_prepared && !has_ended) device.lacks.store(true, std::memory_order_relaxed);
-  if (!has_ended && place != target && is_prepared &&
-      chain(stream, stream.at[place].load(std::memory_order_relaxed),
-            stream.at[target].load(std::memory_order_relaxed))) {
-    stream.place.store(target, std::memory_order_release);
-    count_move(device, place, target);
-    if (device.gpu >= 0) slot().gpus[device.gpu].moves.fetch_add(1, std::memory_order_relaxed);
+  if (!has_ended && place != target && is_prepared) {
+    if (place == 0) device.away.fetch_add(1, std::memory_order_seq_cst);
+    if (chain(stream, stream.at[place].load(std::memory_order_relaxed),
+              stream.at[target].load(std::memory_order_relaxed))) {
+      stream.place.store(target, std::memory_order_release);
+      count_move(device, place, target);
+      if (device.gpu >= 0) slot().gpus[device.gpu].moves.fetch_add(1, std::memory_order_relaxed);
+    } else if (place == 0) {
+      device.away.fetch_sub(1, std::memory_order_relaxed);
+    }
   }
   // Others may have added themselves, and are about to see that it is moving.
   stream.users.fetch_sub(Stream::kMoving, std::memory_order_release);

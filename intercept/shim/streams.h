@@ -97,7 +97,8 @@ struct Stream {
   std::atomic<Partitions::Place> place;
   std::atomic<Kind> kind;
   std::atomic<bool> began_capture;
-  // Legacy: operations so far. Blocking: how many of them it has waited for.
+  // Legacy: operations so far, of those that an away one has to wait for. Blocking: how many of
+  // them it has waited for.
   std::atomic<uint64_t> legacy_operations;
   // Blocking: it has work that the legacy stream has not waited for.
   std::atomic<bool> is_dirty;
@@ -145,7 +146,7 @@ struct alignas(64) Device {
   std::atomic<uint64_t> followed;  // the wish that `target` was made from
   std::atomic<Partitions::Place> target;
   std::atomic<bool> lacks;            // a stream has no stand-in in `target`
-  std::atomic<uint32_t> away;         // streams that are not at home
+  std::atomic<uint32_t> away;         // streams that are not at home, or about to leave it
   std::atomic<uint32_t> own_streams;  // threads' own default streams, ever
   // A blocking stream was destroyed with work that the legacy stream has not waited for: the home
   // of the legacy stream does.
@@ -157,6 +158,7 @@ struct alignas(64) Device {
   std::atomic<uint32_t> captures_at;
   // Of ShimSoon, what was made for all streams or cannot be; another value: look again.
   std::atomic<uint64_t> prepared[kShimSoon];
+  SpinLock gathering;  // by the legacy stream, of who is dirty
   SpinLock lock;
   Partitions partitions;  // under `lock`, like all that follows
   uint64_t next_try_ns;   // when to look again whether a partition can make room
@@ -228,6 +230,21 @@ class Streams {
   void on_retained(CUdevice device, CUcontext primary);
   // Before the driver's call. `is_reset`: whatever the count is.
   void before_release(CUdevice device, bool is_reset);
+
+  // The call is made. What it put into a blocking stream the legacy stream has to wait for, and
+  // what it put into the legacy stream those have to wait for that are away. A stream that leaves
+  // home after this found none away leaves its place behind the operation, by the driver's own
+  // order.
+  [[gnu::always_inline]] static void end_use(Stream& stream) {
+    const Stream::Kind kind = stream.kind.load(std::memory_order_relaxed);
+    const bool is_legacy = kind == Stream::Kind::kLegacy;
+    if (!is_legacy && kind != Stream::Kind::kNonBlocking &&
+        !stream.is_dirty.load(std::memory_order_relaxed))
+      stream.is_dirty.store(true, std::memory_order_release);
+    stream.users.fetch_sub(1, std::memory_order_seq_cst);  // and nothing of the above comes later
+    if (is_legacy && stream.device->away.load(std::memory_order_seq_cst) != 0)
+      stream.legacy_operations.fetch_add(1, std::memory_order_release);
+  }
 
   void move_to_target(Stream& stream);
   // After work was put into a thread's own default stream at home. The caller is its thread.
@@ -358,15 +375,13 @@ class Streams {
   const Stream::Kind kind = stream.kind.load(std::memory_order_relaxed);
   if (captures_.load(std::memory_order_relaxed) != 0) return false;
   const Device& device = *stream.device;
-  // With all streams at home the driver keeps its order, and an operation need not be counted: who
-  // leaves home later leaves it behind that operation.
+  // With all streams at home the driver keeps its order.
   if (kind == Stream::Kind::kLegacy && device.away.load(std::memory_order_relaxed) != 0)
     return false;
   if (use == Use::kWait) return true;
   if (kind == Stream::Kind::kBlocking &&
-      (!stream.is_dirty.load(std::memory_order_relaxed) ||
-       stream.legacy_operations.load(std::memory_order_relaxed) !=
-           device.legacy.legacy_operations.load(std::memory_order_relaxed)))
+      stream.legacy_operations.load(std::memory_order_relaxed) !=
+          device.legacy.legacy_operations.load(std::memory_order_acquire))
     return false;
   return use != Use::kLaunch ||
          (stream.place.load(std::memory_order_relaxed) ==
@@ -391,7 +406,7 @@ class StreamUse {
   [[gnu::always_inline]] ~StreamUse() {
     if (!is_held_) return;
     if (__builtin_expect(is_to_be_marked_, 0)) Streams::get()->mark(*stream_);
-    stream_->users.fetch_sub(1, std::memory_order_release);
+    Streams::end_use(*stream_);
   }
   StreamUse(const StreamUse&) = delete;
   StreamUse& operator=(const StreamUse&) = delete;
@@ -426,19 +441,22 @@ class StreamUse {
     Streams* const all = this_process().streams.load(std::memory_order_acquire);
     Stream* const stream = all == nullptr ? nullptr : all->find_at_once(handle_, flavor);
     if (stream == nullptr || !all->is_settled(*stream, use)) return false;
-    if (use != Use::kWait) {
-      if (__builtin_expect(
-              (stream->users.fetch_add(1, std::memory_order_acquire) & Stream::kMoving) != 0, 0)) {
-        stream->users.fetch_sub(1, std::memory_order_relaxed);
-        return false;
-      }
-      is_held_ = true;
+    if (use != Use::kWait &&
+        __builtin_expect(
+            (stream->users.fetch_add(1, std::memory_order_acquire) & Stream::kMoving) != 0, 0)) {
+      stream->users.fetch_sub(1, std::memory_order_relaxed);
+      return false;
     }
     if (stream->place.load(std::memory_order_acquire) != 0) {
       CUstream const there = stream->physical();
-      if (there == nullptr) return false;  // a wait that has come too late: that place is gone
+      // A wait that has come too late: that place is gone. Or the legacy stream has just left home.
+      if (there == nullptr || stream == &stream->device->legacy) {
+        if (use != Use::kWait) stream->users.fetch_sub(1, std::memory_order_relaxed);
+        return false;
+      }
       physical_ = there;
     }
+    is_held_ = use != Use::kWait;
     stream_ = stream;
     is_settled_ = true;
     return true;

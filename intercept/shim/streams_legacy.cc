@@ -19,31 +19,32 @@ void Streams::order_with_legacy(Stream& stream, Use use) {
   const Stream::Kind kind = stream.kind.load(std::memory_order_relaxed);
   Device& device = *stream.device;
   if (kind == Stream::Kind::kLegacy) {
-    if (use != Use::kWait) stream.legacy_operations.fetch_add(1, std::memory_order_relaxed);
     if (device.away.load(std::memory_order_relaxed) != 0) gather(stream);
     return;
   }
   if (kind == Stream::Kind::kNonBlocking || use == Use::kWait) return;
-  if (!stream.is_dirty.load(std::memory_order_relaxed))
-    stream.is_dirty.store(true, std::memory_order_relaxed);
-  const uint64_t operations = device.legacy.legacy_operations.load(std::memory_order_relaxed);
-  if (stream.legacy_operations.load(std::memory_order_relaxed) == operations) return;
-  stream.legacy_operations.store(operations, std::memory_order_relaxed);
+  const uint64_t operations = device.legacy.legacy_operations.load(std::memory_order_acquire);
+  if (stream.legacy_operations.load(std::memory_order_acquire) == operations) return;
   const bool is_legacy_home = device.legacy.place.load(std::memory_order_relaxed) == 0;
-  if (is_legacy_home && stream.place.load(std::memory_order_relaxed) == 0) return;
-  if (is_capturing(stream)) return;
-  const KeepErrno errno_of_the_program;
-  // An event in the legacy stream's home would be behind all blocking streams there, and this
-  // stream need not be. One in its own home is behind the legacy stream alone.
-  chain(stream,
-        is_legacy_home ? stream.at[0].load(std::memory_order_relaxed) : device.legacy.physical(),
-        stream.physical());
+  const bool is_at_home = stream.place.load(std::memory_order_relaxed) == 0;
+  if (!(is_legacy_home && is_at_home) && !is_capturing(stream)) {
+    const KeepErrno errno_of_the_program;
+    // An event in the legacy stream's home would be behind all blocking streams there, and this
+    // stream need not be. One in its own home is behind the legacy stream alone.
+    chain(stream,
+          is_legacy_home ? stream.at[0].load(std::memory_order_relaxed) : device.legacy.physical(),
+          stream.physical());
+  }
+  // Only now: another thread that uses the stream must not go before.
+  stream.legacy_operations.store(operations, std::memory_order_release);
 }
 
 // REQUIRES: some stream of the device is away.
 void Streams::gather(Stream& legacy) {
   const KeepErrno errno_of_the_program;
   Device& device = *legacy.device;
+  // Another operation that finds a stream no longer dirty must not go before this one has waited.
+  const Locked locked(device.gathering);
   const bool is_legacy_home = legacy.place.load(std::memory_order_relaxed) == 0;
   const CUstream here = legacy.physical();
   bool is_home_gathered = is_legacy_home;
