@@ -36,8 +36,9 @@
 //
 // A move needs the stream for itself: a thread that is using it at that moment (`users`) makes the
 // other one's launch go to the old place, and the next launch tries again. No call ever waits for
-// another one's, but for the end of a stream, which waits for those who are looking at it. Any
-// thread; a child of fork() starts anew.
+// another one's, but the end of a stream for those who are looking at it, and an operation of the
+// legacy stream for another one that is being put behind the streams that are away. Any thread; a
+// child of fork() starts anew.
 #pragma once
 
 #include <atomic>
