@@ -32,23 +32,25 @@
 
 /* Looked up by the first call; two threads that look at once find the same. `found` points to
  * itself where there is none. A null handle is RTLD_DEFAULT. */
-#define GPUSHARE_FUNCTION(name, parameters, arguments)        \
-  __attribute__((unused)) static inline int name parameters { \
-    typedef int(*gpushare_call) parameters;                   \
-    static void* found;                                       \
-    gpushare_call call;                                       \
-    void* there = __atomic_load_n(&found, __ATOMIC_RELAXED);  \
-    if (there == 0) {                                         \
-      const int before = errno;                               \
-      there = dlsym((void*)0, #name);                         \
-      if (there == 0) there = (void*)&found;                  \
-      errno = before;                                         \
-      __atomic_store_n(&found, there, __ATOMIC_RELAXED);      \
-    }                                                         \
-    if (there == (void*)&found) return GPUSHARE_NOT_ATTACHED; \
-    __builtin_memcpy(&call, &there, sizeof call);             \
-    return call arguments;                                    \
+/* NOLINTBEGIN(bugprone-macro-parentheses): declarators */
+#define GPUSHARE_FUNCTION(name, parameters, arguments)          \
+  __attribute__((unused)) static inline int name parameters {   \
+    typedef int(*gpushare_call) parameters;                     \
+    static void* found;                                         \
+    gpushare_call call;                                         \
+    void* there = __atomic_load_n(&found, __ATOMIC_RELAXED);    \
+    if (there == 0) {                                           \
+      const int before = errno;                                 \
+      there = dlsym((void*)0, #name);                           \
+      if (there == 0) there = (void*)&found;                    \
+      errno = before;                                           \
+      __atomic_store_n(&found, there, __ATOMIC_RELAXED);        \
+    }                                                           \
+    if (there == (void*)&found) return GPUSHARE_NOT_ATTACHED;   \
+    __builtin_memcpy((void*)&call, (void*)&there, sizeof call); \
+    return call arguments;                                      \
   }
+/* NOLINTEND(bugprone-macro-parentheses) */
 #endif
 
 #ifdef __cplusplus

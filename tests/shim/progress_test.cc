@@ -132,7 +132,7 @@ TEST_F(ProgressTest, WhatIsRecognisedIsPublished) {
   EXPECT_EQ(known.busy_ns, known.ended * 1'000'000) << "it never waited";
   EXPECT_NEAR(static_cast<double>(known.p99_ns), 1e6, 0.2e6);
   EXPECT_EQ(known.launches, 40'000u);
-  EXPECT_EQ(known.began_ns, the_time - 39 * 25'000);
+  EXPECT_EQ(known.began_ns, the_time - 39 * uint64_t{25'000});
   EXPECT_EQ(known.skipped, 0u);
 }
 
@@ -293,7 +293,7 @@ TEST_F(ProgressTest, ThreadsAnnounceWhileTheAgentLetsThemTakeTurns) {
       if (!read_published(words(), &known)) continue;
       EXPECT_LE(known.ended, known.begun);
       EXPECT_LE(known.begun - known.ended, 1u + kThreads);
-      EXPECT_LE(known.ended * 1000, known.latency_ns + 1000u * kThreads);
+      EXPECT_LE(known.ended * 1000, known.latency_ns + uint64_t{1000} * kThreads);
     }
   });
   uint64_t allowed = 1;
