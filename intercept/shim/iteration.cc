@@ -43,7 +43,7 @@ bool IterationRecogniser::sleeps_on(uint64_t handle) {
   return false;
 }
 
-void IterationRecogniser::note_success() {
+void IterationRecogniser::note_futility() {
   if (is_trusted_) {
     futile_ = 0;
   } else if (learn_left_ == 0 && ++futile_ >= kFutile) {
@@ -232,7 +232,7 @@ void IterationRecogniser::note_marked_begin(Stream& stream) {
 }
 
 void IterationRecogniser::halve_shares() {
-  note_success();
+  note_futility();
   until_halved_ = kShareLaunches;
   busiest_ = 0;
   for (Stream& stream : streams_) {

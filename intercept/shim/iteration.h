@@ -174,7 +174,7 @@ class IterationRecogniser {
   }
   bool launch_now(uint64_t handle, uint32_t blocks, uint32_t weight, uint64_t stream, Moment now);
   bool sleeps_on(uint64_t handle);
-  void note_success();
+  void note_futility();
   void make_room_to_write(const Stream& stream);
   void look_at_written();
   bool arrive(uint64_t handle, uint32_t blocks, uint32_t weight, uint64_t stream, Moment now);

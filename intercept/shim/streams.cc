@@ -409,12 +409,6 @@ bool Streams::make_stand_in(Stream& stream, Place place) {
   return true;
 }
 
-Place Streams::target_of(const Device& device) const {
-  return is_overfull_.load(std::memory_order_relaxed)
-             ? Place{0}
-             : device.target.load(std::memory_order_relaxed);
-}
-
 Place Streams::capture_place(const Device& device) const {
   const uint32_t there = device.captures_at.load(std::memory_order_relaxed);
   if (there == 0 || is_overfull_.load(std::memory_order_relaxed)) return target_of(device);

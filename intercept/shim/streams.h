@@ -372,6 +372,12 @@ class Streams {
                                 device.followed.load(std::memory_order_relaxed);
 }
 
+[[gnu::always_inline]] inline Partitions::Place Streams::target_of(const Device& device) const {
+  return is_overfull_.load(std::memory_order_relaxed)
+             ? Partitions::Place{0}
+             : device.target.load(std::memory_order_relaxed);
+}
+
 [[gnu::always_inline]] inline bool Streams::is_settled(const Stream& stream, Use use) const {
   const Stream::Kind kind = stream.kind.load(std::memory_order_relaxed);
   if (captures_.load(std::memory_order_relaxed) != 0) return false;
@@ -385,10 +391,8 @@ class Streams {
           device.legacy.legacy_operations.load(std::memory_order_acquire))
     return false;
   return use != Use::kLaunch ||
-         (stream.place.load(std::memory_order_relaxed) ==
-              device.target.load(std::memory_order_relaxed) &&
-          !device.lacks.load(std::memory_order_relaxed) &&
-          !is_overfull_.load(std::memory_order_relaxed) && !is_wish_new(device));
+         (stream.place.load(std::memory_order_relaxed) == target_of(device) &&
+          !device.lacks.load(std::memory_order_relaxed) && !is_wish_new(device));
 }
 
 // False: no stream of this process ever moves.

@@ -133,7 +133,7 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
   static CUresult call(Parameters... arguments) {
     if constexpr (is_launch(kind)) {
       if (__builtin_expect(!passes_gate_quickly(), 0)) return call_held(arguments...);
-      return call_admitted(arguments...);
+      if (__builtin_expect(is_told(), 0)) return call_noted(arguments...);
     } else if constexpr (says_something(kind)) {
       if (__builtin_expect(is_told(), 0)) return call_told(arguments...);
     }
@@ -144,11 +144,6 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
   [[gnu::noinline]] static CUresult call_held(Parameters... arguments) {
     if (pass_gate()) Progress::look_up();
     return call_noted(arguments...);
-  }
-
-  [[gnu::always_inline]] static CUresult call_admitted(Parameters... arguments) {
-    if (__builtin_expect(is_told(), 0)) return call_noted(arguments...);
-    return call_untold(arguments...);
   }
 
   [[gnu::noinline]] static CUresult call_noted(Parameters... arguments) {
