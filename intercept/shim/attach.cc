@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 
@@ -26,8 +28,10 @@ constinit std::atomic<Process*> process{nullptr};
 
 namespace {
 
-constexpr uint64_t kLookAgainNs = 1'000'000'000;
-constexpr timeval kPatience{.tv_sec = 1, .tv_usec = 0};
+constexpr uint64_t kLookAgainNs = 1'000'000'000, kLongestPauseNs = 64 * kLookAgainNs;
+// For the first answer, before the program begins, and for another one, in one of its launches.
+constexpr timeval kFirstPatience{.tv_sec = 1, .tv_usec = 0},
+    kNextPatience{.tv_sec = 0, .tv_usec = 10'000};
 
 // For processes without an agent.
 constinit ShimSlot nobodys_slot{};
@@ -55,27 +59,31 @@ Process& make_process() {
 // Not through libc: these would be points at which pthread_cancel() may end the program's thread.
 void close_quietly(int descriptor) { ::syscall(SYS_close, descriptor); }
 
-int connect_to_agent() {
+int connect_to_agent(const timeval& patience) {
   const char* path = ::secure_getenv(kShimSocketVariable);
   if (path == nullptr || *path == '\0') path = kShimSocketPath;
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (std::strlen(path) >= sizeof address.sun_path) return -1;
-  std::strcpy(address.sun_path, path);
+  const std::size_t length = std::strlen(path);
+  if (length >= sizeof address.sun_path) return -1;
+  std::memcpy(address.sun_path, path, length);  // what follows is zero
   const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (socket < 0) return -1;
-  ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &kPatience, sizeof kPatience);
-  ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof kPatience);
+  ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
   if (::syscall(SYS_connect, socket, &address, sizeof address) == 0) return socket;
+  const int why = errno;
   close_quietly(socket);
+  errno = why;
   return -1;
 }
 
-// The descriptor that comes with the greeting; -1: none came.
-int receive_descriptor(int socket) {
+// The descriptor that comes with the greeting; -1: none came. `is_silent`: nor did anything else.
+int receive_descriptor(int socket, bool* is_silent) {
   DescriptorMessage message;
-  if (::syscall(SYS_recvmsg, socket, message.get(), MSG_CMSG_CLOEXEC) != 1) return -1;
-  return message.taken();
+  const long bytes = ::syscall(SYS_recvmsg, socket, message.get(), MSG_CMSG_CLOEXEC);
+  *is_silent = bytes < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+  return bytes == 1 ? message.taken() : -1;
 }
 
 // Null for anything but a slot of our version whose size is sealed.
@@ -94,19 +102,21 @@ ShimSlot* map_slot(int descriptor) {
 }
 
 struct Answer {
-  bool is_there = false;  // an agent
+  bool is_there = false;   // an agent
+  bool is_silent = false;  // it did not answer in time
   ShimSlot* slot = nullptr;
 };
 
-Answer ask_agent() {
-  const int socket = connect_to_agent();
-  if (socket < 0) return {};
-  const int descriptor = receive_descriptor(socket);
+Answer ask_agent(const timeval& patience) {
+  const int socket = connect_to_agent(patience);
+  if (socket < 0) return {.is_silent = errno == EAGAIN};
+  Answer answer{.is_there = true};
+  const int descriptor = receive_descriptor(socket, &answer.is_silent);
   close_quietly(socket);
-  if (descriptor < 0) return {.is_there = true};
-  ShimSlot* slot = map_slot(descriptor);
+  if (descriptor < 0) return answer;
+  answer.slot = map_slot(descriptor);
   close_quietly(descriptor);
-  return {.is_there = true, .slot = slot};
+  return answer;
 }
 
 // The driver reads it in cuInit. What the program has chosen itself stays; what it inherited from a
@@ -137,7 +147,7 @@ uint32_t attach() {
     if (me == 0) me = thread_id();
     if (process.lock.compare_exchange_strong(holder, me, std::memory_order_acquire)) {
       if (process.slot.load(std::memory_order_relaxed) == nullptr) {
-        const Answer answer = ask_agent();
+        const Answer answer = ask_agent(kFirstPatience);
         ShimSlot* const mine = answer.slot;
         if (answer.is_there) choose_mps_server(mine == nullptr ? "" : mine->mps_pipe);
         uint32_t features = mine == nullptr ? 0 : mine->head.features & kShimFeatures;
@@ -167,9 +177,16 @@ void attach_again(const ShimSlot& mine) {
   if (now < due || !process.next_look_ns.compare_exchange_strong(due, now + kLookAgainNs,
                                                                  std::memory_order_relaxed))
     return;
+  const Answer answer = ask_agent(kNextPatience);
+  uint64_t pause = kLookAgainNs;
+  if (answer.is_silent)
+    pause = std::clamp(2 * process.look_pause_ns.load(std::memory_order_relaxed), kLookAgainNs,
+                       kLongestPauseNs);
+  process.look_pause_ns.store(pause, std::memory_order_relaxed);
+  process.next_look_ns.store(now + pause, std::memory_order_relaxed);
   // The old page stays mapped: another thread may be looking at it. One page for each agent's
   // death.
-  if (ShimSlot* next = ask_agent().slot) process.slot.store(next, std::memory_order_release);
+  if (answer.slot != nullptr) process.slot.store(answer.slot, std::memory_order_release);
 }
 
 uint64_t monotonic_ns() {

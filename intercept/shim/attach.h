@@ -25,11 +25,12 @@ struct Process {
   // The recogniser of iterations is told of calls: with kShimIterations, unless the program
   // announces them, or it is asleep (progress.h).
   std::atomic<bool> is_telling;
-  std::atomic<ShimSlot*> slot;         // null: not asked yet
-  std::atomic<uint32_t> ignored_gate;  // this closed state was left by a dead agent
-  std::atomic<uint64_t> next_look_ns;  // when to ask for an agent again
-  std::atomic<Streams*> streams;       // see streams.h
-  std::atomic<Progress*> progress;     // see progress.h
+  std::atomic<ShimSlot*> slot;          // null: not asked yet
+  std::atomic<uint32_t> ignored_gate;   // this closed state was left by a dead agent
+  std::atomic<uint64_t> next_look_ns;   // when to ask for an agent again
+  std::atomic<uint64_t> look_pause_ns;  // that was made before it
+  std::atomic<Streams*> streams;        // see streams.h
+  std::atomic<Progress*> progress;      // see progress.h
 };
 
 namespace detail {
@@ -52,8 +53,9 @@ uint32_t attach();
   return *mine;
 }
 
-// The agent of `mine` has died: looks for its successor, at most once a second. Features stay what
-// they were.
+// Where the agent of `mine` has died, or hangs: looks for its successor, for 10 ms at most, and at
+// most once a second; ever more rarely, down to once in 64 s, where one is there that does not
+// answer. Features stay what they were.
 void attach_again(const ShimSlot& mine);
 
 uint64_t monotonic_ns();

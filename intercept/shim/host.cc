@@ -34,6 +34,13 @@ Result<> send_descriptor(const Fd& connection, const Fd& descriptor) {
   return {};
 }
 
+// A process says nothing: what there is to be read is the end. One that did not wait for us has its
+// slot still, and may ask again.
+bool has_hung_up(const Fd& connection) {
+  pollfd end{.fd = connection.get(), .events = POLLIN | POLLRDHUP, .revents = 0};
+  return ::poll(&end, 1, 0) > 0;
+}
+
 // To the next number, and whoever waits looks again.
 void step(std::atomic<uint32_t>& word) {
   word.fetch_add(1, std::memory_order_release);
@@ -78,7 +85,7 @@ Result<> ShimHost::welcome(const Fd& connection) {
   if (::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
     return errno_error("identify a process");
   const ProcessId process{peer.pid, start_ticks_of(peer.pid)};
-  if (process.start_ticks == 0) return {};  // it has ended
+  if (process.start_ticks == 0 || has_hung_up(connection)) return {};
   const ShimWish wish = decide_(process, peer.uid);
   if ((wish.features & kShimFeatures) == 0) return {};
   if (slots_.size() >= kMostSlots && !slots_.contains(process))
@@ -133,6 +140,7 @@ void ShimHost::beat(Time now) {
   if (now < next_sweep_) return;
   next_sweep_ = now + kSweep;
   std::vector<pollfd> ends;
+  ends.reserve(slots_.size());
   for (const auto& [process, mapping] : slots_)
     ends.push_back({.fd = mapping->process.get(), .events = POLLIN, .revents = 0});
   if (ends.empty() || ::poll(ends.data(), ends.size(), 0) <= 0) return;
@@ -147,6 +155,7 @@ ShimSlot* ShimHost::find(const ProcessId& process) const {
 
 std::vector<ProcessId> ShimHost::processes() const {
   std::vector<ProcessId> all;
+  all.reserve(slots_.size());
   for (const auto& entry : slots_) all.push_back(entry.first);
   return all;
 }

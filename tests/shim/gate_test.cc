@@ -120,6 +120,42 @@ TEST(Gate, ObeysTheNextAgent) {
   EXPECT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
 }
 
+uint64_t launches(ShimRig& rig, const Program& program) {
+  uint64_t count = 0;
+  rig.with_slot(program.pid(), [&](ShimSlot& slot) { count = launches_of(slot); });
+  return count;
+}
+
+// It is there, and takes what connects, as one that is stopped or swapped out.
+TEST(Gate, AnAgentThatHangsDelaysNothing) {
+  ShimRig rig(kShimGate);
+  const auto program = start_launching(rig);
+  ShimSlot* first = nullptr;
+  rig.with_slot(program->pid(), [&](ShimSlot& slot) { first = &slot; });
+  ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
+  ASSERT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
+  rig.hang();
+  ASSERT_TRUE(ShimRig::eventually([&] { return gave_up(rig, *program) == 1; }));
+  // A millisecond apart. One of 64 looks for another agent, once a second at most; where that
+  // waited for a second, these would take 20.
+  const uint64_t before = launches(rig, *program);
+  EXPECT_TRUE(ShimRig::eventually([&] { return launches(rig, *program) > before + 1280; }));
+
+  uint64_t last_beat = 0;
+  rig.with_slot(program->pid(), [&](ShimSlot& slot) { last_beat = slot.beat_ns.load(); });
+  rig.go_on();
+  ASSERT_TRUE(ShimRig::eventually([&] {
+    bool beats = false;
+    rig.with_slot(program->pid(), [&](ShimSlot& slot) { beats = slot.beat_ns.load() > last_beat; });
+    return beats;
+  }));
+  ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::open_gate));
+  ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
+  EXPECT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
+  rig.with_slot(program->pid(),
+                [&](ShimSlot& slot) { EXPECT_EQ(&slot, first) << "it has kept its slot"; });
+}
+
 TEST(Gate, AnAgentThatStopsInOrderOpensIt) {
   auto rig = std::make_unique<ShimRig>(kShimGate);
   const auto program = start_launching(*rig, 50);
@@ -173,6 +209,25 @@ TEST(Slot, IsOnesOwn) {
 TEST(Slot, IsRefusedWhereNothingIsWanted) {
   ShimRig rig(0);
   EXPECT_FALSE(descriptor_from(rig.socket()).is_open());
+}
+
+TEST(Host, DecidesNothingForWhoHasHungUp) {
+  const ShimRig rig(0);
+  const std::string path = rig.socket() + ".host";
+  int asked = 0;
+  const auto host = ShimHost::listen(path, [&](const ProcessId&, uid_t) {
+    ++asked;
+    return ShimWish{.features = kShimGate, .gpus = {}};
+  });
+  ASSERT_TRUE(host.has_value());
+  ASSERT_TRUE(connect_to_socket(path, "ask for a slot").has_value());  // and closed again
+  const auto waits = connect_to_socket(path, "ask for a slot");
+  ASSERT_TRUE(waits.has_value());
+  (*host)->serve();
+  EXPECT_EQ(asked, 1);
+  DescriptorMessage message;
+  ASSERT_EQ(::recvmsg(waits->get(), message.get(), MSG_CMSG_CLOEXEC), 1);
+  EXPECT_TRUE(Fd(message.taken()).is_open());
 }
 
 TEST(Host, RefusesASocketThatIsInUse) {

@@ -126,6 +126,16 @@ void ShimRig::die() {
   std::filesystem::remove(socket_);
 }
 
+void ShimRig::hang() {
+  const std::lock_guard lock(mutex_);
+  dead_ = std::move(host_);
+}
+
+void ShimRig::go_on() {
+  const std::lock_guard lock(mutex_);
+  host_ = std::move(dead_);
+}
+
 void ShimRig::serve() {
   while (true) {
     int fd = -1;

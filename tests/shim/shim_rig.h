@@ -63,6 +63,9 @@ class ShimRig {
   // The agent is gone, without a word: no more beats, nobody listens.
   void die();
   void come_back();
+  // The agent hangs: no more beats, and who connects gets no answer. And goes on.
+  void hang();
+  void go_on();
 
   // Launches that have been counted, by process, also of those that have ended.
   std::map<ProcessId, uint64_t> launches();
@@ -82,7 +85,7 @@ class ShimRig {
   std::string folder_, socket_;
   std::mutex mutex_;  // protects what follows
   std::unique_ptr<ShimHost> host_;
-  std::unique_ptr<ShimHost> dead_;  // its pages stay, nobody beats
+  std::unique_ptr<ShimHost> dead_;  // or it hangs: its pages stay, nobody beats
   // A slot for each that was given; the host forgets those of the dead and of exec().
   std::map<ProcessId, uint64_t> launches_;
   bool is_ending_ = false;
