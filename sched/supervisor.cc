@@ -21,6 +21,7 @@
 #include "sched/lifeline.h"
 #include "sched/proc_reader.h"
 #include "sched/recovery.h"
+#include "sched/stuck.h"
 #include "shmctl/base/clock.h"
 #include "shmctl/base/log.h"
 #include "shmctl/region.h"
@@ -31,7 +32,7 @@ namespace {
 constexpr Nanos kYoung{250'000'000};  // dying earlier than this is dying at once
 constexpr Nanos kLongestPause{5'000'000'000};
 constexpr Nanos kFirstPause{100'000'000};
-constexpr Nanos kLookAgain{2'000'000'000};  // for GPUs, while there are none
+constexpr Nanos kLookAgain{2'000'000'000};  // for GPUs, while there are none, and at the agent
 constexpr int kAgentDies = SIGUSR1;         // the lifeline's signal
 constexpr int kFileCame = SIGUSR2;          // the arrival's signal
 constexpr int kHandOver = SIGUSR1;          // to the agent
@@ -52,6 +53,7 @@ class Supervisor {
   void wait_for_the_module();
   void take_the_late_module();
   void ask_agent(int signal);
+  void end_stuck_agent();
   void look_for_gpu();
   void undo();
   Nanos pause_after_death();
@@ -67,6 +69,7 @@ class Supervisor {
   std::unique_ptr<Gpu> gpu_;
   sigset_t handled_{}, before_{};
   pid_t agent_ = 0;                     // 0: none
+  pid_t stuck_ = 0;                     // the last one that was
   std::unique_ptr<Lifeline> lifeline_;  // of the present agent; nullptr: its death is seen late
   Time started_{};
   Nanos pause_{};
@@ -178,6 +181,17 @@ void Supervisor::ask_agent(int signal) {
   ::kill(agent_, signal);
 }
 
+// Its death thaws what it holds, and the next one goes on.
+void Supervisor::end_stuck_agent() {
+  if (agent_ == 0 || agent_ == stuck_) return;
+  const uint32_t held = held_by_stuck(plane_.region(), agent_, clock_.now());
+  if (held == 0) return;
+  stuck_ = agent_;
+  log_error("the agent does nothing any more, and keeps {} frozen: it is killed",
+            held == 1 ? std::string("one channel group") : fmt::format("{} channel groups", held));
+  ::kill(agent_, SIGKILL);
+}
+
 void Supervisor::look_for_gpu() {
   if (gpu_ != nullptr) return;
   if (auto gpu = open_gpu(options_.simulation)) gpu_ = std::move(*gpu);
@@ -225,7 +239,7 @@ int Supervisor::run() {
     if (agent_ == 0 && !is_stopping && now >= start_at && !start_agent())
       start_at = now + kLongestPause;
     Time until = kill_at_;
-    if (gpu_ == nullptr || lacks_the_module()) until = std::min(until, now + kLookAgain);
+    until = std::min(until, now + kLookAgain);
     if (agent_ == 0) until = std::min(until, start_at);
 
     const int signal = wait_for_signal(until);
@@ -238,6 +252,7 @@ int Supervisor::run() {
       is_stopping = true;
       ask_agent(SIGTERM);
     }
+    end_stuck_agent();
     if (agent_ != 0 && clock_.now() >= kill_at_) {
       kill_at_ = Time::max();
       ::kill(agent_, SIGKILL);

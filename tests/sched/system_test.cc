@@ -149,6 +149,28 @@ TEST(System, WhateverKillsTheAgentNothingStaysFrozen) {
     }));
 }
 
+// It lives, so nothing says that it does not thaw.
+TEST(System, AnAgentThatHangsKeepsNothingFrozen) {
+  SystemRig rig(kCapsAndTurns);
+  rig.start_agent();
+  const CapsAndTurns programs(rig);
+  ASSERT_TRUE(eventually([&] { return programs.are_known(rig) && rig.frozen_groups() > 0; }));
+  const pid_t agent = rig.agent_pid();
+  ASSERT_TRUE(eventually([&] {
+    ::kill(agent, SIGSTOP);
+    if (rig.frozen_groups() > 0) return true;
+    ::kill(agent, SIGCONT);
+    return false;
+  }));
+  EXPECT_TRUE(eventually([&] { return rig.frozen_groups() == 0 || rig.agent_pid() != agent; }));
+  EXPECT_TRUE(eventually([&] { return rig.agent_pid() != agent && is_alive(rig.agent_pid()); }));
+  EXPECT_TRUE(rig.output("agent.log").contains("does nothing any more"));
+  EXPECT_TRUE(eventually([&] {
+    const ProcessRecord capped = rig.record(programs.capped->pid());
+    return capped.share_permille > 270 && capped.share_permille < 330;
+  })) << rig.record(programs.capped->pid()).share_permille;
+}
+
 TEST(System, SharesAreRightAgainTwoSecondsAfterTheAgentWasKilled) {
   struct Case {
     const char* setting;
