@@ -122,19 +122,23 @@ void legacy_after_host_function(Stage& stage) {
 }
 
 // A copy to the host without a stream is in the legacy stream and waits for its end. 'o': the hold
-// ends.
+// ends. While one thread waits in such a copy the driver may keep other threads' launches waiting
+// (bench/gpu/spatial/blocking.cc): the witness is in line before.
 void copy_without_stream(Stage& stage) {
-  const CUstream stream = stage.stream();
+  const CUstream stream = stage.stream(), other = stage.stream(CU_STREAM_NON_BLOCKING);
   const CUdeviceptr word = stage.word();
-  Hold hold(stage, stream);
+  Hold hold(stage, stream), not_yet(stage, other);
   must(cuMemsetD32Async(word, 7, 1, stream), "cuMemsetD32Async");
+  for (int i = 0; i < 16; ++i) workloads::launch(stage.session().kernel("gs_empty"), {1, 1}, other);
+  stage.note(other, 'w');
   uint32_t value = 0;
   CUresult result = CUDA_SUCCESS;
   std::thread copying = stage.thread([&] {
+    not_yet.end();
     result = cuMemcpyDtoH_v2(&value, word, sizeof value);
     stage.note_now('c');
   });
-  stage.witness();
+  stage.await_note();
   stage.note_now('o');
   hold.end();
   copying.join();

@@ -16,7 +16,7 @@ own default streams of two threads: ba ab
 query of the legacy stream: blocking held ERROR_NOT_READY non-blocking held SUCCESS then SUCCESS
 query of the legacy stream while another thread's own is held: own SUCCESS legacy ERROR_NOT_READY then SUCCESS
 legacy stream waits for host functions: abcd
-copy to the host without a stream: value 7 oc
+copy to the host without a stream: value 7 woc
 fill and copy on the device without a stream: still 00 ra then 21
 copy from pageable memory: value 5
 

@@ -181,6 +181,10 @@ void Stage::note_now(char what) {
   list[0] = length;
 }
 
+void Stage::await_note() {
+  while (std::atomic_ref(list_[0]).load() == 0 && !was_too_long_) std::this_thread::yield();
+}
+
 std::string Stage::take_notes() {
   const std::lock_guard lock(list_mutex_);
   const volatile uint32_t* list = list_;

@@ -60,6 +60,8 @@ class Stage {
   void note(CUstream stream, char what);
   void note_on_host(CUstream stream, char what);
   void note_now(char what);
+  // Until something is in the list, without a call of the driver.
+  void await_note();
   // Data for a host function of one's own.
   struct HostNote {
     Stage* stage;

@@ -46,7 +46,9 @@ class Bench {
       : empty_(session.kernel("gs_empty")),
         note_(session.kernel("gs_note")),
         held_(session.new_stream()),
-        other_(session.new_stream()) {
+        held_blocking_(session.new_stream(CU_STREAM_DEFAULT)),
+        other_(session.new_stream()),
+        memory_(session.new_zeroed(sizeof value_)) {
     CUmodule module = nullptr;
     check(cuModuleLoadData(&module, kWait), "cuModuleLoadData");
     check(cuModuleGetFunction(&hold_, module, "wait"), "cuModuleGetFunction");
@@ -56,7 +58,8 @@ class Bench {
     stop_ = static_cast<uint32_t*>(memory);
     std::memset(memory, 0, 4096);
     check(cuCtxGetCurrent(&context_), "cuCtxGetCurrent");
-    hold();
+    hold(held_);
+    hold(held_blocking_);
     let_go();
     launch(empty_, {1, 1}, other_);
     check(cuCtxSynchronize(), "cuCtxSynchronize");
@@ -64,7 +67,25 @@ class Bench {
 
   // The call, while a kernel waits. `beside`: in another thread another call is made meanwhile.
   void time(const char* what, const std::function<void()>& call, bool beside = false) {
-    hold();
+    time_behind(held_, what, call, beside);
+  }
+  // The same with a launch beside, of a call that waits for the kernel. The legacy stream does.
+  void time_wait(const char* what, const std::function<void()>& call) {
+    time_behind(held_blocking_, what, call, true);
+  }
+
+  CUfunction empty() const { return empty_; }
+  CUfunction note() const { return note_; }
+  CUstream other() const { return other_; }
+  CUstream held_blocking() const { return held_blocking_; }
+  CUdeviceptr word() const { return on_gpu_ + 1024; }
+  CUdeviceptr memory() const { return memory_; }
+  uint32_t* value() { return &value_; }  // pageable
+
+ private:
+  void time_behind(CUstream held, const char* what, const std::function<void()>& call,
+                   bool beside) {
+    hold(held);
     std::atomic<uint64_t> took{0}, beside_took{0};
     std::thread caller([&] {
       check(cuCtxSetCurrent(context_), "cuCtxSetCurrent");
@@ -97,22 +118,18 @@ class Bench {
     line.print();
   }
 
-  CUfunction empty() const { return empty_; }
-  CUfunction note() const { return note_; }
-  CUstream other() const { return other_; }
-  CUdeviceptr word() const { return on_gpu_ + 1024; }
-
- private:
-  void hold() {
+  void hold(CUstream stream) {
     *static_cast<volatile uint32_t*>(stop_) = 0;
-    launch(hold_, {1, 1}, held_, on_gpu_);
+    launch(hold_, {1, 1}, stream, on_gpu_);
   }
   void let_go() { *static_cast<volatile uint32_t*>(stop_) = 1; }
 
   CUcontext context_ = nullptr;
   CUfunction hold_ = nullptr;
   const CUfunction empty_, note_;
-  const CUstream held_, other_;
+  const CUstream held_, held_blocking_, other_;
+  uint32_t value_ = 0;
+  const CUdeviceptr memory_;
   uint32_t* stop_ = nullptr;
   CUdeviceptr on_gpu_ = 0;
 };
@@ -160,6 +177,20 @@ int run(uint64_t device) {
   bench.time(
       "cuGreenCtxDestroy, launch beside",
       [&] { check(cuGreenCtxDestroy(green), "cuGreenCtxDestroy"); }, true);
+  bench.time_wait("copy to the host without a stream, launch beside", [&] {
+    check(cuMemcpyDtoH_v2(bench.value(), bench.memory(), sizeof(uint32_t)), "cuMemcpyDtoH_v2");
+  });
+  bench.time_wait("copy from the host without a stream, launch beside", [&] {
+    check(cuMemcpyHtoD_v2(bench.memory(), bench.value(), sizeof(uint32_t)), "cuMemcpyHtoD_v2");
+  });
+  bench.time_wait("copy to the host in the kernel's stream, wait for it, launch beside", [&] {
+    check(cuMemcpyDtoHAsync_v2(bench.value(), bench.memory(), sizeof(uint32_t),
+                               bench.held_blocking()),
+          "cuMemcpyDtoHAsync_v2");
+    check(cuStreamSynchronize(bench.held_blocking()), "cuStreamSynchronize");
+  });
+  bench.time_wait("wait for the legacy stream, launch beside",
+                  [&] { check(cuStreamSynchronize(GS_CU_STREAM_LEGACY), "cuStreamSynchronize"); });
   return 0;
 }
 
