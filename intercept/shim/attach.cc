@@ -59,6 +59,20 @@ Process& make_process() {
 // Not through libc: these would be points at which pthread_cancel() may end the program's thread.
 void close_quietly(int descriptor) { ::syscall(SYS_close, descriptor); }
 
+uint64_t ns(const timeval& time) {
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 +
+         static_cast<uint64_t>(time.tv_usec) * 1'000;
+}
+
+// Again after a signal of the program's, until `patience` is over.
+template <class Call>
+long despite_signals(const timeval& patience, const Call& call) {
+  const uint64_t end = monotonic_ns() + ns(patience);
+  long result = call();
+  while (result < 0 && errno == EINTR && monotonic_ns() < end) result = call();
+  return result;
+}
+
 int connect_to_agent(const timeval& patience) {
   const char* path = ::secure_getenv(kShimSocketVariable);
   if (path == nullptr || *path == '\0') path = kShimSocketPath;
@@ -71,7 +85,8 @@ int connect_to_agent(const timeval& patience) {
   if (socket < 0) return -1;
   ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
   ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-  if (::syscall(SYS_connect, socket, &address, sizeof address) == 0) return socket;
+  const auto connect = [&] { return ::syscall(SYS_connect, socket, &address, sizeof address); };
+  if (despite_signals(patience, connect) == 0) return socket;
   const int why = errno;
   close_quietly(socket);
   errno = why;
@@ -79,10 +94,11 @@ int connect_to_agent(const timeval& patience) {
 }
 
 // The descriptor that comes with the greeting; -1: none came. `is_silent`: nor did anything else.
-int receive_descriptor(int socket, bool* is_silent) {
+int receive_descriptor(int socket, const timeval& patience, bool* is_silent) {
   DescriptorMessage message;
-  const long bytes = ::syscall(SYS_recvmsg, socket, message.get(), MSG_CMSG_CLOEXEC);
-  *is_silent = bytes < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+  const long bytes = despite_signals(
+      patience, [&] { return ::syscall(SYS_recvmsg, socket, message.get(), MSG_CMSG_CLOEXEC); });
+  *is_silent = bytes < 0 && (errno == EAGAIN || errno == EINTR);
   return bytes == 1 ? message.taken() : -1;
 }
 
@@ -111,7 +127,7 @@ Answer ask_agent(const timeval& patience) {
   const int socket = connect_to_agent(patience);
   if (socket < 0) return {.is_silent = errno == EAGAIN};
   Answer answer{.is_there = true};
-  const int descriptor = receive_descriptor(socket, &answer.is_silent);
+  const int descriptor = receive_descriptor(socket, patience, &answer.is_silent);
   close_quietly(socket);
   if (descriptor < 0) return answer;
   answer.slot = map_slot(descriptor);

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <fstream>
+#include <string>
 
 #include "intercept/shim/protocol.h"
 #include "shmctl/base/fd.h"
@@ -154,6 +156,25 @@ TEST(Gate, AnAgentThatHangsDelaysNothing) {
   EXPECT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
   rig.with_slot(program->pid(),
                 [&](ShimSlot& slot) { EXPECT_EQ(&slot, first) << "it has kept its slot"; });
+}
+
+// How often it has slept.
+uint64_t sleeps(const Program& program) {
+  std::ifstream status("/proc/" + std::to_string(program.pid()) + "/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("voluntary_ctxt_switches:")) return std::stoull(line.substr(24));
+  return 0;
+}
+
+TEST(Gate, SignalsDoNotKeepAProgramFromItsSlot) {
+  ShimRig rig(kShimGate);
+  rig.hang();
+  const auto program = rig.start("shim_probe", {"slow-with-signals", "1000000"});
+  ASSERT_TRUE(ShimRig::eventually([&] { return rig.is_asked_in_vain(); }));
+  const uint64_t before = sleeps(*program);
+  ASSERT_TRUE(ShimRig::eventually([&] { return sleeps(*program) > before + 3; }));
+  rig.go_on();
+  EXPECT_TRUE(goes_on(rig)) << "it was woken from waiting for its slot, and has none";
 }
 
 TEST(Gate, AnAgentThatStopsInOrderOpensIt) {

@@ -350,6 +350,16 @@ void way_slow(int count) {
   }
 }
 
+// The first question to the agent, and all launches, while signals come every 0.5 ms.
+void way_slow_with_signals(int count) {
+  struct sigaction action{};
+  action.sa_handler = [](int) {};
+  ::sigaction(SIGALRM, &action, nullptr);
+  const itimerval often{{0, 500}, {0, 500}};
+  ::setitimer(ITIMER_REAL, &often, nullptr);
+  way_slow(count);
+}
+
 // The same with copies.
 void copy_slowly(const char* way, int index, int count) {
   using Copy = CUresult (*)(uint64_t, uint64_t, size_t, CUstream);
@@ -401,6 +411,7 @@ const std::map<std::string, std::function<void(int)>> kWays{
     {"ordinary", way_ordinary},
     {"announced", way_announced},
     {"held", way_held},
+    {"slow-with-signals", way_slow_with_signals},
     {"slow-on-gpu", way_slow_on_gpu},
     {"slow-from-host", way_slow_from_host},
 };

@@ -131,6 +131,12 @@ void ShimRig::hang() {
   dead_ = std::move(host_);
 }
 
+bool ShimRig::is_asked_in_vain() {
+  const std::lock_guard lock(mutex_);
+  pollfd asked{dead_->fd(), POLLIN, 0};
+  return ::poll(&asked, 1, 0) == 1;
+}
+
 void ShimRig::go_on() {
   const std::lock_guard lock(mutex_);
   host_ = std::move(dead_);

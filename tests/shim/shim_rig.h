@@ -66,6 +66,8 @@ class ShimRig {
   // The agent hangs: no more beats, and who connects gets no answer. And goes on.
   void hang();
   void go_on();
+  // Somebody has asked it meanwhile.
+  bool is_asked_in_vain();
 
   // Launches that have been counted, by process, also of those that have ended.
   std::map<ProcessId, uint64_t> launches();
