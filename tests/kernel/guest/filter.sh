@@ -295,7 +295,7 @@ test_WhoWaitsForItsOwnClientKeepsNobodyWaiting() {
   done
   : >/tmp/stall
   for started in $waiting; do # each waits in the module: for its own client
-    wait_for 10 grep -q gs_ "/proc/$started/wchan"
+    wait_for 10 grep -q gs_call_enter_in_order "/proc/$started/stack"
   done
   : >/tmp/go
   for victim in $victims; do
