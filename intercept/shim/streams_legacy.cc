@@ -47,23 +47,21 @@ void Streams::gather(Stream& legacy) {
   const Locked locked(device.gathering);
   const bool is_legacy_home = legacy.place.load(std::memory_order_relaxed) == 0;
   const CUstream here = legacy.physical();
-  bool is_home_gathered = is_legacy_home;
-  if (device.has_left_work.exchange(false, std::memory_order_relaxed) && !is_legacy_home) {
-    is_home_gathered = true;
-    chain(legacy, GS_CU_STREAM_LEGACY, here);
-  }
+  bool is_home_dirty = device.has_left_work.exchange(false, std::memory_order_relaxed);
   for (Stream* each = all_.load(std::memory_order_acquire); each != nullptr; each = each->next) {
     if (each->device != &device) continue;
     const Look look(*each);
     if (look.kind() != Stream::Kind::kBlocking || is_capturing(*each) ||
-        !each->is_dirty.exchange(false, std::memory_order_relaxed))
+        !each->is_dirty.exchange(false, std::memory_order_acquire))
       continue;
-    // The driver's own legacy stream stands for all that are at home, also for other threads' own.
-    const bool is_at_home = each->place.load(std::memory_order_acquire) == 0;
-    if (is_at_home && is_home_gathered) continue;
-    is_home_gathered |= is_at_home;
-    chain(legacy, is_at_home ? GS_CU_STREAM_LEGACY : each->physical(), here);
+    if (each->place.load(std::memory_order_acquire) == 0)
+      is_home_dirty = true;
+    else
+      chain(legacy, each->physical(), here);
   }
+  // The driver's own legacy stream stands for all that are at home, also for other threads' own. Of
+  // each the work is before the event that was there when it was found dirty: so only now.
+  if (is_home_dirty && !is_legacy_home) chain(legacy, GS_CU_STREAM_LEGACY, here);
 }
 
 CUresult Streams::refusal_of(const Stream& legacy, bool ends_captures) {
