@@ -182,7 +182,8 @@ void Stage::note_now(char what) {
 }
 
 void Stage::await_note() {
-  while (std::atomic_ref(list_[0]).load() == 0 && !was_too_long_) std::this_thread::yield();
+  while (std::atomic_ref(list_[0]).load(std::memory_order_acquire) == 0 && !was_too_long_)
+    std::this_thread::yield();
 }
 
 std::string Stage::take_notes() {

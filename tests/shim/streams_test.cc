@@ -64,7 +64,7 @@ class FakeGpu {
  public:
   struct Queue {
     bool is_blocking = false;
-    Work finished;  // before what is put into it next
+    Work finished{};  // before what is put into it next
   };
 
   // What is finished before it.
@@ -115,7 +115,8 @@ class FakeGpu {
     return work;
   }
 
-  std::map<CUstream, Queue> queues_{{GS_CU_STREAM_LEGACY, {}}};
+  std::map<CUstream, Queue> queues_{{GS_CU_STREAM_LEGACY, {}},
+                                    {GS_CU_STREAM_PER_THREAD, {.is_blocking = true}}};
   std::map<CUevent, Work> events_;
   Work left_;  // of blocking streams that are gone
   uintptr_t next_ = 0x10000;
@@ -212,7 +213,7 @@ class StreamsTest : public testing::Test {
     slot_->head.gpu_count = 1;
     slot_->gpus[0].pci[0] = 'x';
     calls_.clear();
-    is_blocking_.clear();
+    is_blocking_ = {{GS_CU_STREAM_PER_THREAD, true}};
     the_process.features = kShimPartitions;
     the_process.slot = slot_.get();
     the_process.streams = nullptr;
@@ -309,7 +310,7 @@ class StreamsTest : public testing::Test {
     return other.stream == nullptr && is_ordered_by_legacy(one.stream);
   }
 
-  std::map<CUstream, bool> is_blocking_;
+  std::map<CUstream, bool> is_blocking_;  // of the program's
   std::vector<Told> calls_;
   uint64_t steps_ = 0;
 };
@@ -471,7 +472,7 @@ class InterleavedTest : public StreamsTest {
   void begin(uint64_t seed) {
     start_over();
     random_.seed(seed);
-    handles_ = {kLegacy};
+    handles_ = {kLegacy, GS_CU_STREAM_PER_THREAD};
     for (int i = 0; i < 5; ++i) handles_.push_back(new_stream(i % 3 != 2));
     visit_all_sets();
     other_threads = [this] {
@@ -525,7 +526,7 @@ class InterleavedTest : public StreamsTest {
   void replace(CUstream& stream) {
     const bool is_in_use = std::ranges::any_of(
         calls_of_, [&](const auto& call) { return call != nullptr && call->stream() == stream; });
-    if (stream == kLegacy || is_in_use) return;
+    if (stream == kLegacy || stream == GS_CU_STREAM_PER_THREAD || is_in_use) return;
     const bool is_blocking = the_gpu->is_blocking(stream);
     destroy(stream);
     stream = new_stream(is_blocking);

@@ -205,7 +205,7 @@ bool note_run(const KernelLaunch& launch, const MemoryMap& memory) {
   auto* words = length == nullptr ? nullptr : memory.resolve<uint32_t>(list, uint64_t{*length} + 2);
   if (words == nullptr) return false;
   words[words[0] + 1] = low(launch.arguments[1]);
-  ++words[0];
+  std::atomic_ref(words[0]).store(words[0] + 1, std::memory_order_release);  // the host looks
   return true;
 }
 
