@@ -49,8 +49,8 @@ constexpr size_t kMostWork = 4096;
 // Pieces of work, by their numbers.
 class Work {
  public:
-  void add(size_t number) { bits_[number / 64] |= uint64_t{1} << number % 64; }
-  bool has(size_t number) const { return (bits_[number / 64] >> number % 64 & 1) != 0; }
+  void add(size_t number) { bits_.at(number / 64) |= uint64_t{1} << number % 64; }
+  bool has(size_t number) const { return (bits_.at(number / 64) >> number % 64 & 1) != 0; }
   void add(const Work& other) {
     for (size_t i = 0; i < bits_.size(); ++i) bits_[i] |= other.bits_[i];
   }
@@ -302,12 +302,11 @@ class StreamsTest : public testing::Test {
     Work before{};
   };
 
-  bool is_ordered_by_legacy(CUstream stream) const { return is_blocking_.at(stream); }
   bool must_come_first(const Told& one, const Told& other) const {
     if (one.ended >= other.began) return false;
     if (one.stream == other.stream) return true;
-    if (one.stream == nullptr) return is_ordered_by_legacy(other.stream);
-    return other.stream == nullptr && is_ordered_by_legacy(one.stream);
+    if (one.stream == nullptr) return is_blocking_.at(other.stream);
+    return other.stream == nullptr && is_blocking_.at(one.stream);
   }
 
   std::map<CUstream, bool> is_blocking_;  // of the program's
