@@ -10,7 +10,7 @@ more, and then all less. With --offline the heavy ones answer without end, and h
 have all the load.
 
 Ways (separated by commas): mps: NVIDIA's MPS; mps N: each with CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=N; mps H L: the
-heavy ones with H, the light ones with L; with "low", the heavy ones with CUDA_MPS_CLIENT_PRIORITY=1, below normal;
+heavy ones with H, the light ones with L (20 5 is 100 % in all: nobody shares an SM); with "low", the heavy ones with CUDA_MPS_CLIENT_PRIORITY=1, below normal;
 ours: gpushared with sharing = "spatial", policy = "slo". Each is warmed up for --warm-up, then measured for
 --seconds. Goodput: requests a second that were answered within their target. Needs root, python3 with torch, and no
 other user of the GPU.
@@ -38,7 +38,7 @@ LIGHT = [("lstm", 1, 2), ("lstm", 4, 2), ("lstm", 8, 4), ("lstm", 16, 1),
 FUNCTIONS = HEAVY + LIGHT
 # Of the agent, at the end.
 SEEN = ("sms_entitled", "sms_sharers", "sms_needed", "slo_state", "latency_us", "iterations_per_s")
-WAYS = ["mps", "mps 15", "mps 25", "mps 50", "mps 50 25", "mps 30 50", "mps 50 100", "mps 70 50", "mps low",
+WAYS = ["mps", "mps 20 5", "mps 15", "mps 25", "mps 50", "mps 50 25", "mps 30 50", "mps 50 100", "mps 70 50", "mps low",
         "mps 50 100 low", "ours"]
 A_WAY = re.compile(r"ours|mps( ([1-9][0-9]?|100)){0,2}( low)?")
 
