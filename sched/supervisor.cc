@@ -32,11 +32,11 @@ namespace {
 constexpr Nanos kYoung{250'000'000};  // dying earlier than this is dying at once
 constexpr Nanos kLongestPause{5'000'000'000};
 constexpr Nanos kFirstPause{100'000'000};
-constexpr Nanos kLookAgain{2'000'000'000};  // for GPUs, while there are none, and at the agent
-constexpr int kAgentDies = SIGUSR1;         // the lifeline's signal
-constexpr int kFileCame = SIGUSR2;          // the arrival's signal
-constexpr int kHandOver = SIGUSR1;          // to the agent
-constexpr Nanos kToStop{5'000'000'000};     // for an agent that was asked to
+constexpr Nanos kLookAgain = StuckWatch::kBetween;  // for GPUs, too, while there are none
+constexpr int kAgentDies = SIGUSR1;                 // the lifeline's signal
+constexpr int kFileCame = SIGUSR2;                  // the arrival's signal
+constexpr int kHandOver = SIGUSR1;                  // to the agent
+constexpr Nanos kToStop{5'000'000'000};             // for an agent that was asked to
 
 class Supervisor {
  public:
@@ -68,7 +68,8 @@ class Supervisor {
   std::optional<Arrival> arrival_;        // while there is no module
   std::unique_ptr<Gpu> gpu_;
   sigset_t handled_{}, before_{};
-  pid_t agent_ = 0;                     // 0: none
+  pid_t agent_ = 0;  // 0: none
+  StuckWatch stuck_watch_;
   pid_t stuck_ = 0;                     // the last one that was
   std::unique_ptr<Lifeline> lifeline_;  // of the present agent; nullptr: its death is seen late
   Time started_{};
@@ -184,7 +185,7 @@ void Supervisor::ask_agent(int signal) {
 // Its death thaws what it holds, and the next one goes on.
 void Supervisor::end_stuck_agent() {
   if (agent_ == 0 || agent_ == stuck_) return;
-  const uint32_t held = held_by_stuck(plane_.region(), agent_, clock_.now());
+  const uint32_t held = stuck_watch_.look(plane_.region(), agent_, clock_.now());
   if (held == 0) return;
   stuck_ = agent_;
   log_error("the agent does nothing any more, and keeps {} frozen: it is killed",

@@ -6,8 +6,8 @@
 //
 // The agent died, however (lifeline.h tells within a millisecond): everything in the ledger is
 // thawed and restored, then it is started again; at once the first time, with growing pauses while
-// it dies young. The agent does nothing for 3 s while it keeps programs frozen (stuck.h): it is
-// killed, and the same follows. The supervisor died: the kernel tells the agent (PR_SET_PDEATHSIG),
+// it dies young. The agent hangs and keeps programs frozen (stuck.h): it is killed, and the same
+// follows. The supervisor died: the kernel tells the agent (PR_SET_PDEATHSIG),
 // which then stops cleanly. Both died: `gpushared --recover`. The kernel module came (arrival.h):
 // the agent is asked to thaw everything and end, and started again with the module, into which it
 // takes the tenants.
