@@ -239,8 +239,7 @@ int Supervisor::run() {
     const Time now = clock_.now();
     if (agent_ == 0 && !is_stopping && now >= start_at && !start_agent())
       start_at = now + kLongestPause;
-    Time until = kill_at_;
-    until = std::min(until, now + kLookAgain);
+    Time until = std::min(kill_at_, now + kLookAgain);
     if (agent_ == 0) until = std::min(until, start_at);
 
     const int signal = wait_for_signal(until);
