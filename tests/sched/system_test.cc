@@ -55,6 +55,19 @@ struct CapsAndTurns {
         std::initializer_list<const Child*>{capped.get(), first.get(), second.get()},
         [&](const Child* child) { return rig.record(child->pid()).pid != 0; });
   }
+  // All are known, and some are frozen at this moment.
+  bool have_begun(const SystemRig& rig) const {
+    return eventually([&] { return are_known(rig) && rig.frozen_groups() > 0; });
+  }
+  bool comes_to_its_cap(const SystemRig& rig) const {
+    return eventually([&] {
+      const uint32_t share = share_of_capped(rig);
+      return share > 270 && share < 330;
+    });
+  }
+  uint32_t share_of_capped(const SystemRig& rig) const {
+    return rig.record(capped->pid()).share_permille;
+  }
   std::unique_ptr<Child> capped, first, second;
 };
 
@@ -115,7 +128,7 @@ TEST(System, WhateverKillsTheAgentNothingStaysFrozen) {
   SystemRig rig(kCapsAndTurns);
   rig.start_agent();
   const CapsAndTurns programs(rig);
-  ASSERT_TRUE(eventually([&] { return programs.are_known(rig) && rig.frozen_groups() > 0; }));
+  ASSERT_TRUE(programs.have_begun(rig));
   std::mt19937 random(static_cast<uint32_t>(::getpid()));
   std::vector<double> took_ms;
   const int kills = count_from("GPUSHARE_TEST_KILLS", 10);
@@ -137,10 +150,7 @@ TEST(System, WhateverKillsTheAgentNothingStaysFrozen) {
   // The worst one depends on what else this machine does; the promise is 100 ms.
   EXPECT_LT(took_ms[took_ms.size() / 2], 100);
 
-  EXPECT_TRUE(eventually([&] {
-    const ProcessRecord capped = rig.record(programs.capped->pid());
-    return capped.share_permille > 270 && capped.share_permille < 330;
-  })) << rig.record(programs.capped->pid()).share_permille;
+  EXPECT_TRUE(programs.comes_to_its_cap(rig)) << programs.share_of_capped(rig);
   EXPECT_EQ(rig.snapshot().agent.restarts, static_cast<uint64_t>(kills));
   for (const Child* child : {programs.first.get(), programs.second.get()})
     EXPECT_TRUE(eventually([&] {
@@ -154,7 +164,7 @@ TEST(System, AnAgentThatHangsKeepsNothingFrozen) {
   SystemRig rig(kCapsAndTurns);
   rig.start_agent();
   const CapsAndTurns programs(rig);
-  ASSERT_TRUE(eventually([&] { return programs.are_known(rig) && rig.frozen_groups() > 0; }));
+  ASSERT_TRUE(programs.have_begun(rig));
   const pid_t agent = rig.agent_pid();
   ASSERT_TRUE(eventually([&] {
     ::kill(agent, SIGSTOP);
@@ -165,10 +175,7 @@ TEST(System, AnAgentThatHangsKeepsNothingFrozen) {
   EXPECT_TRUE(eventually([&] { return rig.frozen_groups() == 0 || rig.agent_pid() != agent; }));
   EXPECT_TRUE(eventually([&] { return rig.agent_pid() != agent && is_alive(rig.agent_pid()); }));
   EXPECT_TRUE(rig.output("agent.log").contains("does nothing any more"));
-  EXPECT_TRUE(eventually([&] {
-    const ProcessRecord capped = rig.record(programs.capped->pid());
-    return capped.share_permille > 270 && capped.share_permille < 330;
-  })) << rig.record(programs.capped->pid()).share_permille;
+  EXPECT_TRUE(programs.comes_to_its_cap(rig)) << programs.share_of_capped(rig);
 }
 
 TEST(System, SharesAreRightAgainTwoSecondsAfterTheAgentWasKilled) {
@@ -209,7 +216,7 @@ TEST(System, RecoverThawsAfterBothWereKilled) {
   SystemRig rig(kCapsAndTurns);
   rig.start_agent();
   const CapsAndTurns programs(rig);
-  ASSERT_TRUE(eventually([&] { return programs.are_known(rig) && rig.frozen_groups() > 0; }));
+  ASSERT_TRUE(programs.have_begun(rig));
   const pid_t agent = rig.agent_pid();
   // Both stand still first, so that neither can see the other die.
   rig.gpushared->kill(SIGSTOP);
@@ -227,7 +234,7 @@ TEST(System, AnAgentWhoseSupervisorDiesStopsCleanly) {
   SystemRig rig(kCapsAndTurns);
   rig.start_agent();
   const CapsAndTurns programs(rig);
-  ASSERT_TRUE(eventually([&] { return programs.are_known(rig) && rig.frozen_groups() > 0; }));
+  ASSERT_TRUE(programs.have_begun(rig));
   const pid_t agent = rig.agent_pid();
   rig.gpushared->kill(SIGKILL);
   rig.gpushared->wait();
@@ -239,7 +246,7 @@ TEST(System, ACleanStopLeavesNothingBehind) {
   SystemRig rig(kCapsAndTurns);
   rig.start_agent();
   const CapsAndTurns programs(rig);
-  ASSERT_TRUE(eventually([&] { return programs.are_known(rig) && rig.frozen_groups() > 0; }));
+  ASSERT_TRUE(programs.have_begun(rig));
   rig.gpushared->kill(SIGTERM);
   EXPECT_EQ(rig.gpushared->wait(), 0) << rig.output("agent.log");
   EXPECT_TRUE(rig.snapshot().ledger.empty());
@@ -294,7 +301,7 @@ TEST(System, AnAgentThatHandsOverThawsAndLeavesItsTenantsToTheNext) {
   SystemRig rig(kCapsAndTurns);
   rig.start_agent();
   const CapsAndTurns programs(rig);
-  ASSERT_TRUE(eventually([&] { return programs.are_known(rig) && rig.frozen_groups() > 0; }));
+  ASSERT_TRUE(programs.have_begun(rig));
   const std::string set =
       rig.ask(R"({"op":"set","tenant":"later","settings":{"weight":"70"},"create":true})");
   ASSERT_NE(set.find(R"("ok":true)"), std::string::npos) << set;

@@ -28,16 +28,23 @@ std::unique_ptr<Program> start_launching(ShimRig& rig, int count = 1'000'000,
   return program;
 }
 
-uint32_t waiting(ShimRig& rig, const Program& program) {
-  uint32_t count = 0;
-  rig.with_slot(program.pid(), [&](ShimSlot& slot) { count = slot.waiting.load(); });
-  return count;
+// 0: it has no slot.
+uint64_t read(ShimRig& rig, const Program& program, uint64_t (*what)(const ShimSlot&)) {
+  uint64_t read = 0;
+  rig.with_slot(program.pid(), [&](ShimSlot& slot) { read = what(slot); });
+  return read;
+}
+
+uint64_t waiting(ShimRig& rig, const Program& program) {
+  return read(rig, program, [](const ShimSlot& slot) { return uint64_t{slot.waiting.load()}; });
 }
 
 uint64_t gave_up(ShimRig& rig, const Program& program) {
-  uint64_t count = 0;
-  rig.with_slot(program.pid(), [&](ShimSlot& slot) { count = slot.gave_up.load(); });
-  return count;
+  return read(rig, program, [](const ShimSlot& slot) { return slot.gave_up.load(); });
+}
+
+uint64_t last_beat(ShimRig& rig, const Program& program) {
+  return read(rig, program, [](const ShimSlot& slot) { return slot.beat_ns.load(); });
 }
 
 bool goes_on(ShimRig& rig) {
@@ -122,12 +129,6 @@ TEST(Gate, ObeysTheNextAgent) {
   EXPECT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
 }
 
-uint64_t launches(ShimRig& rig, const Program& program) {
-  uint64_t count = 0;
-  rig.with_slot(program.pid(), [&](ShimSlot& slot) { count = launches_of(slot); });
-  return count;
-}
-
 // It is there, and takes what connects, as one that is stopped or swapped out.
 TEST(Gate, AnAgentThatHangsDelaysNothing) {
   ShimRig rig(kShimGate);
@@ -140,17 +141,13 @@ TEST(Gate, AnAgentThatHangsDelaysNothing) {
   ASSERT_TRUE(ShimRig::eventually([&] { return gave_up(rig, *program) == 1; }));
   // A millisecond apart. One of 64 looks for another agent, once a second at most; where that
   // waited for a second, these would take 20.
-  const uint64_t before = launches(rig, *program);
-  EXPECT_TRUE(ShimRig::eventually([&] { return launches(rig, *program) > before + 1280; }));
+  const uint64_t before = read(rig, *program, launches_of);
+  EXPECT_TRUE(
+      ShimRig::eventually([&] { return read(rig, *program, launches_of) > before + 1280; }));
 
-  uint64_t last_beat = 0;
-  rig.with_slot(program->pid(), [&](ShimSlot& slot) { last_beat = slot.beat_ns.load(); });
+  const uint64_t beat = last_beat(rig, *program);
   rig.go_on();
-  ASSERT_TRUE(ShimRig::eventually([&] {
-    bool beats = false;
-    rig.with_slot(program->pid(), [&](ShimSlot& slot) { beats = slot.beat_ns.load() > last_beat; });
-    return beats;
-  }));
+  ASSERT_TRUE(ShimRig::eventually([&] { return last_beat(rig, *program) > beat; }));
   ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::open_gate));
   ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
   EXPECT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
@@ -196,12 +193,15 @@ TEST(Gate, AKilledProgramLeavesNothingBehind) {
 }
 
 // A process by hand: this one.
+Fd descriptor_over(const Fd& socket) {
+  DescriptorMessage message;
+  if (::recvmsg(socket.get(), message.get(), MSG_CMSG_CLOEXEC) != 1) return Fd();
+  return Fd(message.taken());
+}
+
 Fd descriptor_from(const std::string& path) {
   const auto socket = connect_to_socket(path, "ask for a slot");
-  if (!socket) return Fd();
-  DescriptorMessage message;
-  if (::recvmsg(socket->get(), message.get(), MSG_CMSG_CLOEXEC) != 1) return Fd();
-  return Fd(message.taken());
+  return socket ? descriptor_over(*socket) : Fd();
 }
 
 TEST(Slot, IsAPageThatAProcessCannotCutOrGrow) {
@@ -246,9 +246,7 @@ TEST(Host, DecidesNothingForWhoHasHungUp) {
   ASSERT_TRUE(waits.has_value());
   (*host)->serve();
   EXPECT_EQ(asked, 1);
-  DescriptorMessage message;
-  ASSERT_EQ(::recvmsg(waits->get(), message.get(), MSG_CMSG_CLOEXEC), 1);
-  EXPECT_TRUE(Fd(message.taken()).is_open());
+  EXPECT_TRUE(descriptor_over(*waits).is_open());
 }
 
 TEST(Host, RefusesASocketThatIsInUse) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams that move keep CUDA's order, whatever threads do between each other's calls. The shim's
-// own sources over a driver that runs nothing and knows for each piece of work what the hardware
-// would finish before it. A call of the program is three steps: it begins (StreamUse), the driver
-// gets the work, it ends; the steps of several threads come in any order, the later two also
-// between two calls that the shim makes of the driver.
+// own sources over a driver that knows for each piece of work what comes before it. A call of the
+// program is three steps: it begins (StreamUse), the driver gets the work, it ends; the steps of
+// several threads come in any order, the later two also between two calls that the shim makes of
+// the driver.
 //
 // What must hold is CUDA's rule alone: of two calls, one of which ended before the other began, the
 // first one's work comes first if they name one stream, or one names the legacy stream and the
@@ -16,17 +16,17 @@
 #include <array>
 #include <atomic>
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
+#include "tests/shim/ordering_driver.h"
 #include "tests/support/sanitized.h"
 
 namespace gpushare::shim {
@@ -48,176 +48,8 @@ uint64_t monotonic_ns() { return the_time.fetch_add(10'000'000); }
 
 namespace {
 
-// --- the driver ---------------------------------------------------------------------------------
-
-constexpr size_t kMostWork = 4096;
-
-// Pieces of work, by their numbers.
-class Work {
- public:
-  void add(size_t number) { bits_.at(number / 64) |= uint64_t{1} << number % 64; }
-  bool has(size_t number) const { return (bits_.at(number / 64) >> number % 64 & 1) != 0; }
-  void add(const Work& other) {
-    for (size_t i = 0; i < bits_.size(); ++i) bits_[i] |= other.bits_[i];
-  }
-
- private:
-  std::array<uint64_t, kMostWork / 64> bits_{};
-};
-
-// No more order than CUDA promises: nothing passes what is said here. Any thread.
-class FakeGpu {
- public:
-  struct Queue {
-    bool is_blocking = false;
-    Work finished{};  // before what is put into it next
-  };
-
-  // What is finished before it.
-  Work put(CUstream stream, size_t number) {
-    const std::lock_guard lock(mutex_);
-    Queue& queue = queue_of(stream);
-    queue.finished.add(implicit(stream));
-    const Work before = queue.finished;
-    queue.finished.add(number);
-    return before;
-  }
-  CUstream create(bool is_blocking) {
-    const std::lock_guard lock(mutex_);
-    const auto handle = reinterpret_cast<CUstream>(next_ += 64);
-    queues_[handle].is_blocking = is_blocking;
-    return handle;
-  }
-  // Its work goes on.
-  void destroy(CUstream stream) {
-    const std::lock_guard lock(mutex_);
-    if (queue_of(stream).is_blocking) left_.add(queue_of(stream).finished);
-    queues_.erase(stream);
-  }
-  void record(CUevent event, CUstream stream) {
-    const std::lock_guard lock(mutex_);
-    Work& told = events_[event] = queue_of(stream).finished;
-    told.add(implicit(stream));
-  }
-  void wait(CUstream stream, CUevent event) {
-    const std::lock_guard lock(mutex_);
-    queue_of(stream).finished.add(events_.at(event));
-  }
-  CUevent new_event() {
-    const std::lock_guard lock(mutex_);
-    const auto handle = reinterpret_cast<CUevent>(next_ += 64);
-    events_[handle];
-    return handle;
-  }
-  bool is_blocking(CUstream stream) {
-    const std::lock_guard lock(mutex_);
-    return queue_of(stream).is_blocking;
-  }
-
- private:
-  Queue& queue_of(CUstream stream) {
-    return queues_.at(stream == nullptr ? GS_CU_STREAM_LEGACY : stream);
-  }
-  // What the driver's own legacy stream puts before the next piece of work.
-  Work implicit(CUstream stream) {
-    Work work;
-    if (stream == nullptr || stream == GS_CU_STREAM_LEGACY) {
-      work.add(left_);
-      for (const auto& [handle, queue] : queues_)
-        if (queue.is_blocking) work.add(queue.finished);
-    } else if (queue_of(stream).is_blocking) {
-      work.add(queues_.at(GS_CU_STREAM_LEGACY).finished);
-    }
-    return work;
-  }
-
-  std::mutex mutex_;  // protects what follows
-  std::map<CUstream, Queue> queues_{{GS_CU_STREAM_LEGACY, {}},
-                                    {GS_CU_STREAM_PER_THREAD, {.is_blocking = true}}};
-  std::map<CUevent, Work> events_;
-  Work left_;  // of blocking streams that are gone
-  uintptr_t next_ = 0x10000;
-};
-
-std::unique_ptr<FakeGpu> the_gpu;
-std::function<void()> other_threads;  // what they do in the middle of a step; empty: nothing
-
-void meanwhile() {
-  if (!other_threads) return;
-  const auto theirs = std::exchange(other_threads, {});
-  theirs();
-  other_threads = theirs;
-}
-
-const auto kContext = reinterpret_cast<CUcontext>(uintptr_t{0x500});
-
-constinit const Driver kDriver{
-    .cuCtxGetCurrent = [](CUcontext* context) { return *context = kContext, CUDA_SUCCESS; },
-    .cuCtxPushCurrent_v2 = [](CUcontext) { return CUDA_SUCCESS; },
-    .cuCtxPopCurrent_v2 = [](CUcontext*) { return CUDA_SUCCESS; },
-    .cuDeviceGetPCIBusId =
-        [](char* pci, int, CUdevice) {
-          pci[0] = 'x', pci[1] = 0;
-          return CUDA_SUCCESS;
-        },
-    .cuEventCreate = [](CUevent* event,
-                        unsigned) { return *event = the_gpu->new_event(), CUDA_SUCCESS; },
-    .cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; },
-    .cuEventQuery = [](CUevent) { return CUDA_SUCCESS; },
-    .cuEventRecord =
-        [](CUevent event, CUstream stream) {
-          meanwhile();
-          the_gpu->record(event, stream);
-          meanwhile();
-          return CUDA_SUCCESS;
-        },
-    .cuStreamWaitEvent =
-        [](CUstream stream, CUevent event, unsigned) {
-          the_gpu->wait(stream, event);
-          meanwhile();
-          return CUDA_SUCCESS;
-        },
-    .cuStreamCreate =
-        [](CUstream* stream, unsigned flags) {
-          return *stream = the_gpu->create(flags == CU_STREAM_DEFAULT), CUDA_SUCCESS;
-        },
-    .cuStreamQuery = [](CUstream) { return CUDA_SUCCESS; },
-    .cuStreamDestroy_v2 = [](CUstream stream) { return the_gpu->destroy(stream), CUDA_SUCCESS; },
-    .cuStreamGetFlags =
-        [](CUstream stream, unsigned* flags) {
-          *flags = the_gpu->is_blocking(stream) ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING;
-          return CUDA_SUCCESS;
-        },
-    .cuStreamGetPriority = [](CUstream, int*) { return CUDA_SUCCESS; },
-    .cuStreamIsCapturing =
-        [](CUstream, CUstreamCaptureStatus* status) {
-          return *status = CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS;
-        },
-    .cuStreamCopyAttributes = [](CUstream, CUstream) { return CUDA_SUCCESS; },
-    .cuDeviceGetDevResource = [](CUdevice, CUdevResource*,
-                                 CUdevResourceType) { return CUDA_SUCCESS; },
-    .cuDevSmResourceSplitByCount = [](CUdevResource*, unsigned* count, const CUdevResource*,
-                                      CUdevResource*, unsigned,
-                                      unsigned) { return *count = 16, CUDA_SUCCESS; },
-    .cuDevResourceGenerateDesc = [](CUdevResourceDesc*, CUdevResource*,
-                                    unsigned) { return CUDA_SUCCESS; },
-    .cuGreenCtxCreate =
-        [](CUgreenCtx* green, CUdevResourceDesc, CUdevice, unsigned) {
-          *green = reinterpret_cast<CUgreenCtx>(uintptr_t{0x600});
-          return CUDA_SUCCESS;
-        },
-    .cuGreenCtxDestroy = [](CUgreenCtx) { return CUDA_SUCCESS; },
-    .cuGreenCtxStreamCreate = [](CUstream* stream, CUgreenCtx, unsigned,
-                                 int) { return *stream = the_gpu->create(false), CUDA_SUCCESS; },
-};
-
-}  // namespace
-
-const Driver* driver() { return &kDriver; }
-
-namespace {
-
-// --- the program --------------------------------------------------------------------------------
+constexpr CUstream kLegacy = nullptr;
+constexpr uint64_t kThereAndHome[] = {1, 0}, kSets[] = {0, 1, 2, 3};
 
 class StreamsTest : public testing::Test {
  protected:
@@ -304,6 +136,30 @@ class StreamsTest : public testing::Test {
     call.put_at_home();
     return call.number();
   }
+  // The legacy stream, and five others, of which two are non-blocking.
+  std::vector<CUstream> new_streams() {
+    std::vector<CUstream> made{kLegacy};
+    for (int i = 0; i < 5; ++i) made.push_back(new_stream(i % 3 != 2));
+    return made;
+  }
+  // Of all sets: places in them are only made when nothing is in a call. Ends in the last one.
+  void visit(std::span<const uint64_t> sets, std::span<const CUstream> streams) {
+    for (const uint64_t groups : sets) {
+      move_to(groups);
+      for (const CUstream stream : streams) launch(stream);
+    }
+  }
+  // A call of `late` has begun; another thread's of `other` is made; then the driver has the work
+  // of the first one. What `other` gets from then on waits for it.
+  void expect_waited_for(CUstream late, CUstream other) {
+    Call call(*this, late);
+    move_to(1);
+    launch(other);
+    call.put();
+    call.end();
+    EXPECT_TRUE(is_first(call.number(), launch(other)));
+    EXPECT_EQ(broken(), std::vector<std::string>{});
+  }
   bool is_first(size_t one, size_t other) const { return calls_[other].before.has(one); }
 
   // Pairs of calls whose order is not kept: "1 before 5".
@@ -336,8 +192,6 @@ class StreamsTest : public testing::Test {
   std::mutex mutex_;        // of the list
   std::deque<Told> calls_;  // each belongs to the thread that makes it
 };
-
-constexpr CUstream kLegacy = nullptr;
 
 TEST_F(StreamsTest, AStreamIsOneQueueWhereverItGoes) {
   const CUstream stream = new_stream();
@@ -380,19 +234,12 @@ TEST_F(StreamsTest, BlockingStreamsPassEachOther) {
   EXPECT_FALSE(is_first(second, third));
 }
 
-// Its call has begun; the driver has its work only after another thread's.
 TEST_F(StreamsTest, WorkOfTheLegacyStreamIsWaitedForOnceItIsThere) {
   const CUstream stream = new_stream();
   move_to(1);
   launch(stream);
   launch(kLegacy);
-  Call legacy(*this, kLegacy);
-  launch(stream);
-  legacy.put();
-  legacy.end();
-  const size_t later = launch(stream);
-  EXPECT_TRUE(is_first(legacy.number(), later));
-  EXPECT_EQ(broken(), std::vector<std::string>{});
+  expect_waited_for(kLegacy, stream);
 }
 
 TEST_F(StreamsTest, WorkOfABlockingStreamIsWaitedForOnceItIsThere) {
@@ -400,40 +247,21 @@ TEST_F(StreamsTest, WorkOfABlockingStreamIsWaitedForOnceItIsThere) {
   move_to(1);
   launch(stream);
   launch(kLegacy);
-  Call blocking(*this, stream);
-  launch(kLegacy);
-  blocking.put();
-  blocking.end();
-  const size_t later = launch(kLegacy);
-  EXPECT_TRUE(is_first(blocking.number(), later));
-  EXPECT_EQ(broken(), std::vector<std::string>{});
+  expect_waited_for(stream, kLegacy);
 }
 
 // The legacy stream is at home with all others when its call begins, and not any more when it ends.
 TEST_F(StreamsTest, AStreamThatLeavesMeanwhileWaitsForTheLegacyStream) {
   const CUstream stream = new_stream();
-  for (const uint64_t groups : {1, 0}) {  // makes its place there, and all are at home again
-    move_to(groups);
-    launch(stream);
-  }
+  visit(kThereAndHome, {{stream}});
   launch(kLegacy);
-  Call legacy(*this, kLegacy);
-  move_to(1);
-  launch(stream);
-  legacy.put();
-  legacy.end();
-  const size_t later = launch(stream);
-  EXPECT_TRUE(is_first(legacy.number(), later));
-  EXPECT_EQ(broken(), std::vector<std::string>{});
+  expect_waited_for(kLegacy, stream);
 }
 
 // The same, in the midst of leaving: the place it comes to waits only for what was there before.
 TEST_F(StreamsTest, AStreamThatIsLeavingWaitsForTheLegacyStream) {
   const CUstream stream = new_stream();
-  for (const uint64_t groups : {1, 0}) {
-    move_to(groups);
-    launch(stream);
-  }
+  visit(kThereAndHome, {{stream}});
   launch(kLegacy);
   Call legacy(*this, kLegacy);
   move_to(1);
@@ -487,19 +315,14 @@ TEST_F(StreamsTest, AStreamOfAContextThatIsGoneIsForgotten) {
 }
 
 TEST_F(StreamsTest, OrderHoldsAcrossThreads) {
-  constexpr uint64_t kSets = 4;
-  std::vector<CUstream> handles{kLegacy};
-  for (int i = 0; i < 5; ++i) handles.push_back(new_stream(i % 3 != 2));
-  for (uint64_t groups = 0; groups < kSets; ++groups) {
-    move_to(groups);
-    for (const CUstream stream : handles) launch(stream);
-  }
+  const std::vector<CUstream> handles = new_streams();
+  visit(kSets, handles);
   std::vector<std::thread> threads;
   for (uint64_t seed = 1; seed <= 4; ++seed)
     threads.emplace_back([&, seed] {
       std::mt19937_64 random(seed);
       for (int i = 0; i < 400; ++i) {
-        if (random() % 8 == 0) move_to(random() % kSets);
+        if (random() % 8 == 0) move_to(random() % std::size(kSets));
         const CUstream stream = handles[random() % handles.size()];
         random() % 4 == 0 ? copy(stream) : launch(stream);
       }
@@ -517,9 +340,9 @@ class InterleavedTest : public StreamsTest {
   void begin(uint64_t seed) {
     start_over();
     random_.seed(seed);
-    handles_ = {kLegacy, GS_CU_STREAM_PER_THREAD};
-    for (int i = 0; i < 5; ++i) handles_.push_back(new_stream(i % 3 != 2));
-    visit_all_sets();
+    handles_ = new_streams();
+    handles_.push_back(GS_CU_STREAM_PER_THREAD);
+    visit(kSets, handles_);
     other_threads = [this] {
       const size_t who = random_() % kThreads;
       if (who == at_work_ || calls_of_[who] == nullptr) return;
@@ -528,9 +351,12 @@ class InterleavedTest : public StreamsTest {
     };
   }
   void step() {
-    if (random_() % 8 == 0) move_to(random_() % kSets);
+    if (random_() % 8 == 0) move_to(random_() % std::size(kSets));
     if (random_() % 64 == 0) replace(handles_[random_() % handles_.size()]);
-    if (random_() % 128 == 0) visit_all_sets();
+    if (random_() % 128 == 0) {
+      end_all_calls();
+      visit(kSets, handles_);
+    }
     at_work_ = random_() % kThreads;
     if (calls_of_[at_work_] == nullptr) {
       const Use use = random_() % 4 == 0 ? Use::kOperation : Use::kLaunch;
@@ -553,20 +379,11 @@ class InterleavedTest : public StreamsTest {
 
  private:
   static constexpr size_t kThreads = 4;
-  static constexpr uint64_t kSets = 4;
 
   void put_or_end(size_t who) {
     if (has_put_[who]) return calls_of_[who].reset();
     has_put_[who] = true;
     calls_of_[who]->put();
-  }
-  // Places in them are only made when nothing is in a call.
-  void visit_all_sets() {
-    end_all_calls();
-    for (uint64_t groups = 0; groups < kSets; ++groups) {
-      move_to(groups);
-      for (const CUstream stream : handles_) launch(stream);
-    }
   }
   void replace(CUstream& stream) {
     const bool is_in_use = std::ranges::any_of(
