@@ -10,16 +10,11 @@
 namespace gpushare {
 namespace {
 
-constexpr double kBand = 0.05;
 constexpr double kQueue = 1.1;  // latency to service time from which on there is a queue
 constexpr double kSomeLoad = 0.1, kFullLoad = 0.9;  // between, waiting says how bursty arrivals are
 constexpr double kMostBursts = 4;
 constexpr double kLoop = 0.7;
 constexpr uint32_t kFewestIterations = 4;  // that make a mean
-
-double slo_seconds(const SloTenant& tenant) {
-  return static_cast<double>(tenant.slo.count()) * 1e-9;
-}
 
 double service_of(const SloTenant& tenant) {
   return tenant.service > 0 ? tenant.service : tenant.latency;
@@ -29,27 +24,27 @@ bool is_measured(const SloTenant& tenant) {
   return tenant.groups > 0 && tenant.iterations >= kFewestIterations && tenant.latency > 0;
 }
 
-// What is needed, where the response is above the target or well below it; what there is else.
-uint32_t beside_band(double response, double target, uint32_t needed, uint32_t present) {
-  if (response > target) return std::max(needed, present);
-  if (response < target * (1 - 2 * kBand)) return std::min(needed, present);
-  return present;
-}
-
 }  // namespace
 
 std::vector<SloShare> SloPolicy::decide(std::span<const SloTenant> tenants) {
   ++call_;
-  std::vector<const SloTenant*> served;  // for their targets
-  std::vector<uint32_t> weights;         // of the rest
+  has_spare_ = true;
+  std::vector<Served> all_served;  // for their targets
+  std::vector<uint32_t> weights;   // of the rest
   for (const SloTenant& tenant : tenants) {
     Memory& memory = memories_[tenant.id];
     memory.last_call = call_;
     memory.is_fresh = tenant.slo.count() > 0 && is_measured(tenant);
-    if (memory.is_fresh) note(tenant, memory);
+    if (memory.is_fresh) {
+      note(tenant, memory);
+    } else if (tenant.arrivals >= 0 && memory.rate >= 0) {
+      follow_rate(tenant, memory);
+    }
   }
   std::erase_if(memories_, [&](const auto& entry) { return entry.second.last_call != call_; });
   note_others();
+  sharers_.clear();
+  for (const auto& [id, memory] : memories_) ++sharers_[memory.set];
   for (const SloTenant& tenant : tenants) {
     Memory& memory = memories_.at(tenant.id);
     if (tenant.slo.count() > 0) {
@@ -57,15 +52,15 @@ std::vector<SloShare> SloPolicy::decide(std::span<const SloTenant> tenants) {
       if (memory.is_fresh)
         memory.completions = memory.busy * (1 - memory.others) > kLoop ? -1 : tenant.throughput;
       memory.demand = demand_of(tenant, memory);
-      memory.seconds.clear();
-      for (uint32_t groups = 1; memory.curve.is_known() && groups <= groups_; ++groups)
-        memory.seconds.push_back(memory.curve.seconds(groups));
-      served.push_back(&tenant);
+      all_served.push_back(serve(tenant, memory));
     } else {
       weights.push_back(std::max(tenant.weight, 1U));
     }
   }
 
+  std::vector<Served*> served;
+  served.reserve(all_served.size());
+  for (Served& one : all_served) served.push_back(&one);
   const Division division = divide(served, std::move(weights));
   std::vector<SloShare> served_shares(served.size());
   for (uint32_t set = 0; set < division.packs.size(); ++set) {
@@ -97,10 +92,30 @@ std::vector<SloShare> SloPolicy::decide(std::span<const SloTenant> tenants) {
   return shares;
 }
 
+double SloPolicy::slo_seconds(const SloTenant& tenant) {
+  return static_cast<double>(tenant.slo.count()) * 1e-9;
+}
+
+// What is needed, where the response is above the target or well below it; what there is else.
+uint32_t SloPolicy::beside_band(double response, double target, double band, uint32_t needed,
+                                uint32_t present) {
+  if (response > target) return std::max(needed, present);
+  if (response < target * (1 - 2 * band)) return std::min(needed, present);
+  return present;
+}
+
+SloPolicy::Served SloPolicy::serve(const SloTenant& tenant, Memory& memory) const {
+  Served served{.tenant = &tenant, .memory = &memory, .target = slo_seconds(tenant), .seconds = {}};
+  for (uint32_t groups = 1; memory.curve.is_known() && groups <= groups_; ++groups)
+    served.seconds.push_back(memory.curve.likely_seconds(groups));
+  return served;
+}
+
 void SloPolicy::note(const SloTenant& tenant, Memory& memory) {
   const double service = service_of(tenant);
   memory.rate = rate_of(tenant, service);
   memory.service = service;
+  memory.launches = std::max(tenant.launches, 1.0);
   const double busy = tenant.throughput * service;
   memory.busy = std::clamp(busy, 0.0, kFullLoad);
   if (const double load = memory.rate * service; load > kSomeLoad && load < kFullLoad) {
@@ -109,6 +124,13 @@ void SloPolicy::note(const SloTenant& tenant, Memory& memory) {
     const double ratio = std::max(tenant.latency - service, 0.0) / random;
     memory.burstiness += (std::clamp(ratio, 0.5, kMostBursts) - memory.burstiness) * 0.25;
   }
+}
+
+// It was not measured on what it has now, but its requests were counted.
+void SloPolicy::follow_rate(const SloTenant& tenant, Memory& memory) {
+  memory.rate = tenant.arrivals;
+  if (memory.curve.is_known() && tenant.groups > 0)
+    memory.load = std::min(memory.rate * memory.curve.seconds(tenant.groups), kFullLoad);
 }
 
 // Of loads r[i] that share processors, i is busy for b[i] = r[i] / (1 - r + r[i]) of the time, r
@@ -129,7 +151,7 @@ void SloPolicy::note_others() {
     (memory.is_fresh ? sum.odds : sum.known) += memory.is_fresh ? odds(memory) : memory.load;
   }
   const auto rest_of = [](const Memory& memory) {
-    return memory.load * memory.service * (1 - memory.others);
+    return memory.load * memory.service * (1 - memory.others) / memory.launches;
   };
   for (auto& [id, memory] : memories_) {
     memory.others = memory.blocked = 0;
@@ -145,112 +167,39 @@ void SloPolicy::note_others() {
   for (auto& [id, memory] : memories_) {
     if (memory.set == kNoSet) continue;
     const double rest = std::max(sums.at(memory.set).rest - rest_of(memory), 0.0);
-    memory.blocked = rest / (1 - memory.others);
+    memory.blocked = waits(memory) * rest / (1 - memory.others);
   }
 }
 
-// What it would take if no other worked on its set: about the inverse of worst_of(). Not much less
-// than processor sharing says: waiting that did not happen explains everything.
-double SloPolicy::alone(const Memory& memory, double service) {
-  constexpr double kLeast = 0.5;
-  const double shared = service * (1 - memory.others);
-  return std::clamp(service - memory.blocked, shared * kLeast, shared);
+// Alone it would have taken between what is left of it when all waiting that kernels may explain is
+// taken off, and what processor sharing says (about the inverse of see_each()). What was known is
+// believed as far as that allows. And what others did to few requests is chance: it moves a curve
+// that is known there only a little.
+void SloPolicy::observe(const SloTenant& tenant, Memory& memory) {
+  constexpr double kLeast = 0.5, kMany = 64;
+  const double service = service_of(tenant), shared = service * (1 - memory.others);
+  double seconds = shared;
+  if (memory.others > 0 && memory.curve.is_known()) {
+    const double known = memory.curve.seconds(tenant.groups);
+    const double least = std::clamp(service - memory.blocked, shared * kLeast, shared);
+    seconds = std::clamp(known, least, shared);
+    if (memory.curve.is_between(tenant.groups))
+      seconds = known * std::pow(seconds / known, tenant.iterations / (tenant.iterations + kMany));
+  }
+  memory.curve.observe(tenant.groups, seconds);
 }
 
 uint32_t SloPolicy::demand_of(const SloTenant& tenant, Memory& memory) const {
   const uint32_t most = most_of(tenant);
-  if (!memory.is_fresh) {
-    const bool was_measured = memory.curve.is_known();
-    return std::clamp(was_measured ? memory.demand : tenant.knee.value_or(tenant.first), 1U, most);
-  }
-  memory.curve.observe(tenant.groups, alone(memory, service_of(tenant)));
+  if (!memory.curve.is_known() && !memory.is_fresh)
+    return std::clamp(tenant.knee.value_or(tenant.first), 1U, most);
+  if (!memory.is_fresh && (tenant.arrivals < 0 || memory.rate < 0 || tenant.groups == 0))
+    return std::clamp(memory.demand, 1U, most);
+  if (memory.is_fresh) observe(tenant, memory);
   const double slo = slo_seconds(tenant);
   const double now = expected(memory, tenant.groups);
   const uint32_t needed = std::min(fewest_that_meet(memory, slo * (1 - kBand)), most);
-  return beside_band(now, slo, needed, std::min(tenant.groups, most));
-}
-
-// The same for tenants that share a set; PackNeeds::kNever when they cannot. The knee of one is no
-// limit for all.
-uint32_t SloPolicy::demand_of_all(Members members) const {
-  for (const SloTenant* const tenant : members)
-    if (!can_share(*tenant)) return PackNeeds::kNever;
-  const uint32_t most = most_of_all(members), present = groups_of_all(members);
-  const auto all = std::views::iota(1U, most + 1);
-  const auto found = std::ranges::partition_point(
-      all, [&](uint32_t groups) { return worst_of(members, groups) > 1 - kBand; });
-  if (found == all.end()) return PackNeeds::kNever;
-  const uint32_t needed = *found;
-  if (present == 0 || present > most) return needed;
-  return beside_band(worst_of(members, present), 1, needed, present);
-}
-
-uint32_t SloPolicy::most_of_all(Members members) const {
-  if (members.size() == 1) return most_of(*members.front());
-  uint32_t most = groups_;
-  for (const SloTenant* const tenant : members)
-    if (tenant->most > 0) most = std::min(most, tenant->most);
-  return most;
-}
-
-// Of the set that they have together; 0: none, or they do not all have it.
-uint32_t SloPolicy::groups_of_all(Members members) const {
-  const SloTenant& first = *members.front();
-  const uint32_t set = memories_.at(first.id).set;
-  const bool is_same = std::ranges::all_of(members, [&](const SloTenant* tenant) {
-    return tenant->groups == first.groups && memories_.at(tenant->id).set == set;
-  });
-  return is_same ? first.groups : 0;
-}
-
-bool SloPolicy::can_share(const SloTenant& tenant) const {
-  const Memory& memory = memories_.at(tenant.id);
-  return tenant.can_share && !memory.seconds.empty() && rate(memory) >= 0;
-}
-
-bool SloPolicy::is_known(Members members) const {
-  return std::ranges::none_of(
-      members, [&](const SloTenant* tenant) { return memories_.at(tenant->id).seconds.empty(); });
-}
-
-// The longest expected response of those who have a set, in parts of their targets; 0: not known.
-// Where there is no end to a queue, a large one that falls with the groups, so that more count.
-double SloPolicy::response_of_set(Members members, uint32_t groups) const {
-  constexpr double kEndless = 1e6;
-  if (!is_known(members)) return 0;
-  const double worst = worst_of(members, groups);
-  return std::isfinite(worst) ? worst : kEndless / groups;
-}
-
-// The longest expected response of the members, in parts of their targets.
-double SloPolicy::worst_of(Members members, uint32_t groups) const {
-  double all = 0, rest = 0, worst = 0;  // rest: of what is worked on when a request comes
-  for (const SloTenant* const tenant : members) {
-    const Memory& memory = memories_.at(tenant->id);
-    all += load(memory, groups);
-    rest += load(memory, groups) * memory.seconds[groups - 1];
-  }
-  for (const SloTenant* const tenant : members) {
-    const Memory& memory = memories_.at(tenant->id);
-    const double others = all - load(memory, groups);
-    if (others >= kFullLoad) return std::numeric_limits<double>::infinity();
-    const double alone = memory.seconds[groups - 1];
-    const double blocked = (rest - load(memory, groups) * alone) / (1 - others);
-    const double service = std::max(alone / (1 - others), alone + blocked);
-    worst = std::max(worst, response(memory, service) / slo_seconds(*tenant));
-  }
-  return worst;
-}
-
-// Part of the time in which it works, if alone on so many groups.
-double SloPolicy::load(const Memory& memory, uint32_t groups) {
-  if (rate(memory) < 0) return 1;
-  return std::min(rate(memory) * memory.seconds[groups - 1], 1.0);
-}
-
-// Of requests, a second; < 0: a loop that never idles, or unknown.
-double SloPolicy::rate(const Memory& memory) {
-  return memory.rate >= 0 ? memory.rate : memory.completions;
+  return beside_band(now, slo, kBand, needed, std::min(tenant.groups, most));
 }
 
 uint32_t SloPolicy::most_of(const SloTenant& tenant) const {

@@ -22,11 +22,12 @@
 // with an SLO share some (slo_packs.h). Who shares has all SMs of the set while the others idle,
 // and at best a part of them, by their number, while they work (processor sharing): its service
 // time is that on so many groups, divided by the part of the time in which no other works. At worst
-// it waits for what another works on, as when a small kernel comes behind a large one that fills
-// the SMs: short requests do not share with long ones. The longer of the two counts. On average
-// half of a request is left when another comes; all of it is reckoned, to be on the safe side: its
-// next kernels come in between, too. A loop that never idles, and who has not been measured yet,
-// shares only when there are more sets than groups.
+// each of its kernels waits for a kernel that another works on, as when a small one comes behind a
+// large one that fills the SMs: services of many small kernels do not share with those of large
+// ones. The longer of the two counts. On average half of a kernel is left when another comes. Of
+// who is not known how many kernels a request has, all of it counts as one, and all of that as
+// left, to be on the safe side: its next kernels come in between, too. A loop that never idles, and
+// who has not been measured yet, shares only when there are more sets than groups.
 //
 // What nobody needs stays free where each has a set of its own; where some share, and nobody is
 // without an SLO, it is spread over the sets. Where even sharing leaves too few, first as few
@@ -60,7 +61,9 @@ struct SloTenant {
   double service = -1;           // mean seconds the GPU worked on one; < 0 unknown
   double throughput = -1;        // completed a second; < 0 unknown
   double arrivals = -1;          // a second; < 0 unknown: where there is a queue taken for
-                                 // `throughput`, else each follows the one before
+                                 // `throughput`, else each follows the one before. May be known of
+                                 // who was not measured in this round
+  double launches = 1;           // mean of an iteration; 1 also: not known
   std::optional<uint32_t> knee;  // groups
   uint32_t most = 0;             // groups that it may have; 0: all
   uint32_t first = 1;            // groups to begin with, while neither time nor knee is known
@@ -96,10 +99,11 @@ class SloPolicy {
 
  private:
   static constexpr uint32_t kNoSet = UINT32_MAX;
+  static constexpr double kBand = 0.05;
+  static constexpr double kSpare = 0.9;
 
   struct Memory {
     ServiceCurve curve;
-    std::vector<double> seconds;  // of it, from one group on, in this call; empty: not known
     uint32_t demand = 0;
     double burstiness = 1;    // measured waiting to that of random arrivals
     double rate = -1;         // of arrivals
@@ -107,62 +111,89 @@ class SloPolicy {
     bool is_fresh = false;    // measured in this call
     double busy = 0;          // part of the time in which it works
     double service = 0;       // measured last; seconds
+    double launches = 1;      // of an iteration
     double load = 0;          // what `busy` would be alone
     double others = 0;        // part of the time in which others of its set work
-    double blocked = 0;       // seconds that a request waits if it waits for what they work on
+    double blocked = 0;       // seconds that a request waits if its kernels wait for theirs
     uint32_t set = kNoSet;    // of the last decision
     uint64_t last_call = 0;
+  };
+  // A tenant with a target, in one call.
+  struct Served {
+    const SloTenant* tenant;      // and
+    Memory* memory;               // never null
+    double target;                // seconds, as far as it is not given up
+    int given_up = 0;             // notches of it
+    std::vector<double> seconds;  // likely, alone, from one group on; empty: not known
   };
   struct Division {
     std::vector<SloPack> packs;   // of those with a target
     std::vector<uint32_t> given;  // groups of each
     std::vector<uint32_t> rest;   // groups of the sets of those without
   };
-  using Members = std::span<const SloTenant* const>;
-  using Sets = std::vector<std::vector<const SloTenant*>>;
+  using Members = std::span<Served* const>;
+  using Sets = std::vector<std::vector<Served*>>;
 
+  // policy_slo.cc
+  Served serve(const SloTenant& tenant, Memory& memory) const;
+  static void note(const SloTenant& tenant, Memory& memory);
+  static void follow_rate(const SloTenant& tenant, Memory& memory);
+  void note_others();
+  static void observe(const SloTenant& tenant, Memory& memory);
   uint32_t demand_of(const SloTenant& tenant, Memory& memory) const;
+  uint32_t most_of(const SloTenant& tenant) const;
+  uint32_t fewest_that_meet(const Memory& memory, double target) const;
+  static double slo_seconds(const SloTenant& tenant);
+  static uint32_t beside_band(double response, double target, double band, uint32_t needed,
+                              uint32_t present);
+  static double odds(const Memory& memory);
+  static double rate_of(const SloTenant& tenant, double service);
+  static double response(const Memory& memory, double service);
+  static double expected(const Memory& memory, uint32_t groups);
+
+  // policy_slo_sets.cc
   uint32_t demand_of_all(Members members) const;
   uint32_t most_of_all(Members members) const;
   uint32_t groups_of_all(Members members) const;
-  static Sets sets_of(const std::vector<const SloTenant*>& served,
-                      const std::vector<SloPack>& packs);
+  static bool can_share(const Served& one);
+  static bool is_known(Members members);
+  static double response_of_set(Members members, uint32_t groups);
+  template <class See>
+  static void see_each(Members members, uint32_t groups, const See& see);
+  static double worst_of(Members members, uint32_t groups);
+  const Served* binding(Members members) const;
+  static void give_up(Served& one, int notches);
+  static double load(const Served& one, uint32_t groups);
+  static double rate(const Memory& memory);
+  static double waits(const Memory& memory);
+  double most_in_set() const { return has_spare_ ? kSpare : 1; }
+  double band_in_set() const { return has_spare_ ? 2 * kBand : kBand; }
+
+  // policy_slo_division.cc
+  Division divide(Members served, std::vector<uint32_t> weights);
+  std::vector<SloPack> pack(Members served, uint32_t available, bool counts);
+  uint32_t demand_in_full(Members members, uint32_t demand) const;
+  static Sets sets_of(Members served, const std::vector<SloPack>& packs);
   template <class Wish>
   static uint32_t give_one_by_one(std::vector<uint32_t>& groups, uint32_t more, const Wish& wish);
-  uint32_t fewest_without_end(Members members, uint32_t most) const;
-  bool is_known(Members members) const;
+  static uint32_t fewest_without_end(Members members, uint32_t most);
   std::vector<uint32_t> divide_too_few(const Sets& sets, std::span<const GroupClaim> claims,
                                        uint32_t total) const;
   // Does nobody who is near its target, or misses it, take clearly longer than in another division?
-  bool is_hardly_worse(const Sets& sets, const std::vector<uint32_t>& present,
-                       const std::vector<uint32_t>& other) const;
+  static bool is_hardly_worse(const Sets& sets, const std::vector<uint32_t>& present,
+                              const std::vector<uint32_t>& other);
   template <class Wish>
   std::vector<uint32_t> present_or(const Sets& sets, const std::vector<uint32_t>& least,
                                    std::span<const uint32_t> most, uint32_t total, const Wish& wish,
                                    std::vector<uint32_t> other) const;
-  std::vector<uint32_t> spread(const Sets& sets, std::vector<uint32_t> given) const;
-  double response_of_set(Members members, uint32_t groups) const;
-  bool can_share(const SloTenant& tenant) const;
-  double worst_of(Members members, uint32_t groups) const;
-  uint32_t fewest_that_meet(const Memory& memory, double target) const;
-  static double load(const Memory& memory, uint32_t groups);
-  static double rate(const Memory& memory);
-  static double rate_of(const SloTenant& tenant, double service);
-  static double response(const Memory& memory, double service);
-  static double expected(const Memory& memory, uint32_t groups);
-  uint32_t most_of(const SloTenant& tenant) const;
-  Division divide(const std::vector<const SloTenant*>& served, std::vector<uint32_t> weights);
-  std::vector<SloPack> pack(const std::vector<const SloTenant*>& tenants, uint32_t available,
-                            bool counts);
-  static double odds(const Memory& memory);
-  static void note(const SloTenant& tenant, Memory& memory);
-  void note_others();
-  static double alone(const Memory& memory, double service);
+  std::vector<uint32_t> spread(const Sets& sets, std::vector<uint32_t> given, uint32_t total) const;
 
   const uint32_t groups_;
   uint64_t call_ = 0;
   std::unordered_map<uint32_t, Memory> memories_;
+  std::unordered_map<uint32_t, size_t> sharers_;  // by set of the last decision
   SloPacks packs_;
+  bool has_spare_ = true;     // those that share
   bool rest_shares_ = false;  // those without a target have one set
   int rest_fitted_ = 0;       // decisions in a row in which they could have had one each
 };

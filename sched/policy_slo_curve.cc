@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cmath>
 #include <limits>
 
 namespace gpushare {
@@ -93,6 +94,12 @@ double ServiceCurve::seconds(uint32_t groups) const {
   const double best = measured_[below] * below / groups;
   if (next_below == 0) return best;
   return through(next_below, measured_[next_below], below, measured_[below], groups, best);
+}
+
+double ServiceCurve::likely_seconds(uint32_t groups) const {
+  const auto lowest = std::ranges::find_if(measured_, [](double point) { return point > 0; });
+  const auto at = static_cast<uint32_t>(lowest - measured_.begin());
+  return groups < at ? *lowest * std::sqrt(static_cast<double>(at) / groups) : seconds(groups);
 }
 
 double response_seconds(double service, double rate) {

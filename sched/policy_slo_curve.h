@@ -26,6 +26,9 @@ class ServiceCurve {
   // below the lowest inversely proportional, which it is at worst; above the highest a + b / groups
   // through the two highest, or with only one inversely proportional, which it is at best.
   double seconds(uint32_t groups) const;
+  // The same, but below the lowest as likely as not: half way, by factors, between inversely
+  // proportional and no longer than there.
+  double likely_seconds(uint32_t groups) const;
   // Whether seconds(groups) rests on a measurement there or at both sides.
   bool is_between(uint32_t groups) const;
 

@@ -16,22 +16,28 @@ constexpr double kClearly = 1.3, kNear = 0.7;
 
 }  // namespace
 
-// Sets of their own for all, or first those without a target share one, then the others some.
-SloPolicy::Division SloPolicy::divide(const std::vector<const SloTenant*>& served,
-                                      std::vector<uint32_t> weights) {
-  const bool counts = std::ranges::any_of(
-      served, [&](const SloTenant* tenant) { return memories_.at(tenant->id).is_fresh; });
+// Sets of their own for all; or those without a target share one, where the others can then have
+// their own; or the others share some, and those without a target one if there is no more left.
+SloPolicy::Division SloPolicy::divide(Members served, std::vector<uint32_t> weights) {
+  const bool counts =
+      std::ranges::any_of(served, [](const Served* one) { return one->memory->is_fresh; });
   const auto others = static_cast<uint32_t>(weights.size());
   uint32_t alone = 0;
-  for (const SloTenant* const tenant : served) alone += memories_.at(tenant->id).demand;
-  const bool fits_apart = alone + others <= groups_;
+  for (const Served* const one : served) alone += one->memory->demand;
+
+  Division division;
+  const uint32_t least = others > 0 && groups_ > 1 ? 1 : 0;  // for the others
+  division.packs = pack(served, groups_ - least, counts);
+  const auto taken =
+      std::accumulate(division.packs.begin(), division.packs.end(), uint64_t{0},
+                      [](uint64_t sum, const SloPack& pack) { return sum + pack.demand; });
+  // Who shares because nobody else did goes on to until the others have fitted for a while.
+  const bool fits_apart = alone + others <= groups_ ||
+                          (division.packs.size() < served.size() && taken + others <= groups_);
   rest_fitted_ = fits_apart ? rest_fitted_ + (counts || served.empty()) : 0;
   rest_shares_ = others > 1 && (!fits_apart || (rest_shares_ && rest_fitted_ < SloPacks::kCalm));
   if (rest_shares_) weights.assign(1, 1);
-
-  Division division;
   const auto reserved = static_cast<uint32_t>(weights.size());
-  division.packs = pack(served, reserved < groups_ ? groups_ - reserved : 1, counts);
   const auto sets = static_cast<uint32_t>(division.packs.size());
   const bool do_share = sets < served.size();
   const Sets members = sets_of(served, division.packs);
@@ -48,14 +54,25 @@ SloPolicy::Division SloPolicy::divide(const std::vector<const SloTenant*>& serve
   division.given = do_share && wanted > available && sets <= available
                        ? divide_too_few(members, claims, available)
                        : divide_max_min(available, claims);
-  if (weights.empty() && do_share) division.given = spread(members, std::move(division.given));
+  if (weights.empty() && do_share)
+    division.given = spread(members, std::move(division.given), available);
+  for (uint32_t set = 0; set < sets; ++set)
+    division.packs[set].demand = demand_in_full(members[set], division.packs[set].demand);
   const uint32_t left = groups_ - std::accumulate(division.given.begin(), division.given.end(), 0U);
   division.rest = divide_in_proportion(left, weights, 1);
   return division;
 }
 
-SloPolicy::Sets SloPolicy::sets_of(const std::vector<const SloTenant*>& served,
-                                   const std::vector<SloPack>& packs) {
+// What it would need if no target of it were given up.
+uint32_t SloPolicy::demand_in_full(Members members, uint32_t demand) const {
+  if (std::ranges::all_of(members, [](const Served* one) { return one->given_up == 0; }))
+    return demand;
+  for (Served* const one : members) give_up(*one, 0);
+  const uint32_t full = demand_of_all(members);
+  return full == PackNeeds::kNever ? most_of_all(members) + 1 : full;
+}
+
+SloPolicy::Sets SloPolicy::sets_of(Members served, const std::vector<SloPack>& packs) {
   Sets sets;
   for (const SloPack& pack : packs) {
     sets.emplace_back();
@@ -123,7 +140,7 @@ std::vector<uint32_t> SloPolicy::divide_too_few(const Sets& sets,
 }
 
 // At most so many; 0: there are none, or it is not known.
-uint32_t SloPolicy::fewest_without_end(Members members, uint32_t most) const {
+uint32_t SloPolicy::fewest_without_end(Members members, uint32_t most) {
   if (!is_known(members)) return 0;
   for (uint32_t groups = 1; groups <= most; ++groups)
     if (std::isfinite(worst_of(members, groups))) return groups;
@@ -133,7 +150,8 @@ uint32_t SloPolicy::fewest_without_end(Members members, uint32_t most) const {
 // What is left when services share sets, and nobody else is there, is theirs too: how long a
 // request takes beside others is known less well than alone. The next group goes to the set with
 // the member that has least to spare. They keep what they have unless that is clearly worse.
-std::vector<uint32_t> SloPolicy::spread(const Sets& sets, std::vector<uint32_t> given) const {
+std::vector<uint32_t> SloPolicy::spread(const Sets& sets, std::vector<uint32_t> given,
+                                        uint32_t total) const {
   std::vector<uint32_t> most;
   for (const auto& members : sets) most.push_back(most_of_all(members));
   const auto wish = [&](size_t i, uint32_t groups) {
@@ -142,8 +160,8 @@ std::vector<uint32_t> SloPolicy::spread(const Sets& sets, std::vector<uint32_t> 
     return response_of_set(sets[i], groups + 1) < response ? response : 0;
   };
   const std::vector<uint32_t> least = given;
-  give_one_by_one(given, groups_ - std::accumulate(given.begin(), given.end(), 0U), wish);
-  return present_or(sets, least, most, groups_, wish, std::move(given));
+  give_one_by_one(given, total - std::accumulate(given.begin(), given.end(), 0U), wish);
+  return present_or(sets, least, most, total, wish, std::move(given));
 }
 
 // What they have, and what is left of `total`, where that is within bounds and hardly worse than
@@ -165,7 +183,7 @@ std::vector<uint32_t> SloPolicy::present_or(const Sets& sets, const std::vector<
 }
 
 bool SloPolicy::is_hardly_worse(const Sets& sets, const std::vector<uint32_t>& present,
-                                const std::vector<uint32_t>& other) const {
+                                const std::vector<uint32_t>& other) {
   for (size_t i = 0; i < sets.size(); ++i) {
     const double response = response_of_set(sets[i], present[i]);
     if (response > kNear && response > response_of_set(sets[i], other[i]) * kClearly) return false;
@@ -173,20 +191,39 @@ bool SloPolicy::is_hardly_worse(const Sets& sets, const std::vector<uint32_t>& p
   return true;
 }
 
-std::vector<SloPack> SloPolicy::pack(const std::vector<const SloTenant*>& tenants,
-                                     uint32_t available, bool counts) {
+std::vector<SloPack> SloPolicy::pack(Members served, uint32_t available, bool counts) {
   std::vector<uint32_t> ids;
-  ids.reserve(tenants.size());
-  for (const SloTenant* const tenant : tenants) ids.push_back(tenant->id);
-  std::vector<const SloTenant*> members;
-  const PackNeeds needs{.alone = [&](uint32_t place) { return memories_.at(ids[place]).demand; },
-                        .together =
-                            [&](std::span<const uint32_t> places) {
-                              members.clear();
-                              for (const uint32_t place : places) members.push_back(tenants[place]);
-                              return demand_of_all(members);
-                            },
-                        .can_share = [&](uint32_t place) { return can_share(*tenants[place]); }};
+  ids.reserve(served.size());
+  for (const Served* const one : served) ids.push_back(one->tenant->id);
+  std::vector<Served*> members;
+  const auto at = [&](std::span<const uint32_t> places) -> Members {
+    members.clear();
+    for (const uint32_t place : places) members.push_back(served[place]);
+    return members;
+  };
+  // Who has a set of its own already is measured there.
+  const auto alone = [&](uint32_t place) {
+    const Served& one = *served[place];
+    const Members only = at(std::span(&place, 1));
+    if (!can_share(one) || (groups_of_all(only) > 0 && one.given_up == 0))
+      return one.memory->demand;
+    const uint32_t demand = demand_of_all(only);
+    return demand == PackNeeds::kNever ? most_of(*one.tenant) : demand;
+  };
+  const auto binding = [&](std::span<const uint32_t> places) {
+    const Served* const found = this->binding(at(places));
+    const auto place =
+        std::ranges::find(places, found, [&](uint32_t member) { return served[member]; });
+    return place == places.end() ? PackNeeds::kNever : *place;
+  };
+  const PackNeeds needs{
+      .apart = [&](uint32_t place) { return served[place]->memory->demand; },
+      .alone = alone,
+      .together = [&](std::span<const uint32_t> places) { return demand_of_all(at(places)); },
+      .can_share = [&](uint32_t place) { return can_share(*served[place]); },
+      .binding = binding,
+      .spare = [&](bool has_spare) { has_spare_ = has_spare; },
+      .give_up = [&](uint32_t place, int notches) { give_up(*served[place], notches); }};
   return packs_.decide(ids, available, needs, counts);
 }
 

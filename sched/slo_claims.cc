@@ -37,6 +37,10 @@ std::vector<SmClaim> SloClaims::decide(Time now, const std::vector<SmClaimant>& 
   if (const bool is_due = now >= next_; is_due || is_other) {
     if (is_due) next_ = now + kRound;
     round(now, is_due);
+    look_who_is_behind(now);
+    make_claims();
+  } else if (look_who_is_behind(now)) {
+    make_claims();
   }
   std::vector<SmClaim> claims;
   claims.reserve(claimants.size());
@@ -80,6 +84,7 @@ void SloClaims::recall_knee(Known& known) {
 
 void SloClaims::measure(Time now) {
   for (auto& [id, known] : tenants_) {
+    known.arrivals = known.meter.arrivals(now);
     const SloMeasure measure = known.meter.take(now, kFewestIterations);
     known.is_measured = measure.processes > 0 && known.meter.groups() > 0;
     SloStatus& status = known.status;
@@ -116,14 +121,64 @@ void SloClaims::round(Time now, bool is_measured) {
   }
   uint64_t weights = 0;
   for (const auto& [id, known] : tenants_) weights += std::max(known.settings.weight, 1U);
-  std::vector<SloTenant> views;
-  views.reserve(tenants_.size());
-  for (const auto& [id, known] : tenants_) views.push_back(view(id, known, weights));
-  const std::vector<SloShare> shares = policy_.decide(views);
-  const bool is_crowded = do_share(views, shares);
+  views_.clear();
+  for (const auto& [id, known] : tenants_) views_.push_back(view(id, known, weights));
+  shares_ = policy_.decide(views_);
+  const bool is_crowded = do_share(views_, shares_);
   if (is_crowded) search_.stop(now);
-  make_claims(views, shares,
-              is_measured && !is_crowded ? search(now, views, shares) : std::nullopt);
+  sample_ = is_measured && !is_crowded ? search(now, views_, shares_) : std::nullopt;
+}
+
+// True: others than before.
+bool SloClaims::look_who_is_behind(Time now) {
+  bool is_other = false;
+  for (auto& [id, known] : tenants_) {
+    const double service =
+        known.measure.service > 0 ? known.measure.service : known.measure.latency;
+    const auto backlog = static_cast<double>(known.meter.backlog());
+    // One that is behind is so until its queue is short.
+    const double longest = seconds(known.status.slo) * (known.is_behind ? 1 : 2);
+    const bool is_long = longest > 0 && backlog >= kQueue && backlog * service > longest;
+    if (!is_long) {
+      known.behind_since.reset();
+    } else if (!known.behind_since) {
+      known.behind_since = now;
+    }
+    const bool is_behind = is_long && (known.is_behind || now - *known.behind_since >= kBehind);
+    is_other = is_other || is_behind != known.is_behind;
+    known.is_behind = is_behind;
+  }
+  return is_other;
+}
+
+// Groups more for each share, of `spare`: for the sets in which somebody is behind, by how many
+// are, no more than each member may have. Who asked for its target itself takes nothing from
+// others.
+std::vector<uint32_t> SloClaims::help(uint32_t spare) const {
+  struct Set {
+    uint32_t heads = 0, most = UINT32_MAX;
+  };
+  std::map<uint32_t, Set> sets;
+  for (size_t i = 0; i < shares_.size(); ++i) {
+    const Known& known = tenants_.at(shares_[i].id);
+    Set& set = sets[shares_[i].set];
+    const uint32_t groups = groups_of(shares_[i]);
+    set.heads += known.is_behind && !known.status.is_asked_by_program;
+    set.most = std::min(set.most, views_[i].most - std::min(groups, views_[i].most));
+  }
+  std::erase_if(sets, [](const auto& entry) { return entry.second.heads == 0; });
+  std::vector<GroupClaim> claims;
+  for (const auto& [number, set] : sets) claims.push_back({set.most, set.heads});
+  const std::vector<uint32_t> given = divide_max_min(spare, claims);
+  std::vector<uint32_t> more(shares_.size());
+  for (size_t i = 0; i < shares_.size(); ++i)
+    if (const auto at = sets.find(shares_[i].set); at != sets.end())
+      more[i] = given[static_cast<size_t>(std::distance(sets.begin(), at))];
+  return more;
+}
+
+uint32_t SloClaims::groups_of(const SloShare& share) const {
+  return sample_ && sample_->id == share.id ? sample_->groups : share.groups;
 }
 
 SloTenant SloClaims::view(uint32_t id, const Known& known, uint64_t weights) const {
@@ -142,15 +197,17 @@ SloTenant SloClaims::view(uint32_t id, const Known& known, uint64_t weights) con
     tenant.most = groups_of_percent(*known.settings.sm_percent, geometry_);
   if (known.status.is_asked_by_program) tenant.most = std::min(tenant.most, fair);
   tenant.can_share = !known.status.is_asked_by_program;
-  if (!known.is_measured) return tenant;
   // Several processes share the tenant's groups and its requests: each is a queue of its own.
+  if (known.arrivals >= 0)
+    tenant.arrivals = known.arrivals / static_cast<double>(known.meter.processes());
+  if (!known.is_measured) return tenant;
   const auto queues = static_cast<double>(known.measure.processes);
   tenant.iterations =
       static_cast<uint32_t>(std::min<uint64_t>(known.measure.iterations, UINT32_MAX));
   tenant.latency = known.measure.latency;
   tenant.service = known.measure.service;
   tenant.throughput = known.measure.throughput / queues;
-  if (known.measure.arrivals >= 0) tenant.arrivals = known.measure.arrivals / queues;
+  tenant.launches = known.measure.launches;
   return tenant;
 }
 
@@ -204,44 +261,49 @@ void SloClaims::keep(const KneeSearch::Found& found) {
   has_failed_ = !saved;
 }
 
-void SloClaims::make_claims(const std::vector<SloTenant>& tenants,
-                            const std::vector<SloShare>& shares,
-                            const std::optional<KneeSearch::Sample>& sample) {
+void SloClaims::make_claims() {
   uint32_t left = geometry_.groups;
   std::set<uint32_t> counted;
   std::map<uint32_t, uint32_t> weights, most_of;  // by set, of those without a target
-  for (size_t i = 0; i < shares.size(); ++i) {
-    const SloShare& share = shares[i];
-    Known& known = tenants_.at(share.id);
-    if (known.status.slo.count() == 0) {
-      weights[share.set] += tenants[i].weight;
-      const auto most = most_of.try_emplace(share.set, tenants[i].most).first;
-      most->second = std::min(most->second, tenants[i].most);
+  for (size_t i = 0; i < shares_.size(); ++i) {
+    const SloShare& share = shares_[i];
+    if (tenants_.at(share.id).status.slo.count() > 0) {
+      if (counted.insert(share.set).second) left -= std::min(groups_of(share), left);
       continue;
     }
-    const bool is_sampled = sample && sample->id == share.id;
-    const uint32_t groups = is_sampled ? sample->groups : share.groups;
-    if (counted.insert(share.set).second) left -= std::min(groups, left);
-    known.claim = {.groups = std::max(groups, 1U),
+    weights[share.set] += views_[i].weight;
+    const auto most = most_of.try_emplace(share.set, views_[i].most).first;
+    most->second = std::min(most->second, views_[i].most);
+  }
+  const auto others = static_cast<uint32_t>(weights.size());
+  const std::vector<uint32_t> more = help(left - std::min(others, left));
+  counted.clear();
+  for (size_t i = 0; i < shares_.size(); ++i) {
+    const SloShare& share = shares_[i];
+    Known& known = tenants_.at(share.id);
+    if (known.status.slo.count() == 0) continue;
+    if (counted.insert(share.set).second) left -= more[i];
+    const bool is_sampled = sample_ && sample_->id == share.id;
+    known.claim = {.groups = std::max(groups_of(share) + more[i], 1U),
                    .can_borrow = !is_sampled && share.move == SloMove::kStarved,
                    .idle_after = kLongIdle,
                    .set = share.set};
-    const uint32_t most = std::min(tenants[i].most, tenants[i].knee.value_or(geometry_.groups));
+    const uint32_t most = std::min(views_[i].most, views_[i].knee.value_or(geometry_.groups));
     known.status.needs = share.demand;
-    known.status.knee = tenants[i].knee.value_or(0);
+    known.status.knee = views_[i].knee.value_or(0);
     known.status.state = is_sampled ? SloState::kSampling : state_of(known, share, most);
   }
   std::vector<uint32_t> parts;
   parts.reserve(weights.size());
   for (const auto& [set, weight] : weights) parts.push_back(weight);
   const std::vector<uint32_t> rest = divide_in_proportion(left, parts, 1);
-  for (size_t i = 0; i < shares.size(); ++i) {
-    Known& known = tenants_.at(shares[i].id);
+  for (size_t i = 0; i < shares_.size(); ++i) {
+    Known& known = tenants_.at(shares_[i].id);
     if (known.status.slo.count() > 0) continue;
-    const auto place = std::distance(weights.begin(), weights.find(shares[i].set));
+    const auto place = std::distance(weights.begin(), weights.find(shares_[i].set));
     const uint32_t groups = rest[static_cast<size_t>(place)];
-    known.claim = {.groups = std::clamp(groups, 1U, most_of.at(shares[i].set)),
-                   .set = shares[i].set};
+    known.claim = {.groups = std::clamp(groups, 1U, most_of.at(shares_[i].set)),
+                   .set = shares_[i].set};
     known.status.needs = 0;
     known.status.state = SloState::kRest;
   }

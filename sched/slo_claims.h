@@ -12,6 +12,9 @@
 //    without.
 //  - Tenants with a target neither take what others lend, unless they starve, nor lend before
 //    kLongIdle: what they have is what was measured. What nobody needs stays free, and saves power.
+//  - Between rounds, whoever is behind (its queue alone takes longer than twice its target, for
+//    kBehind) gets what those without a target have, but for one group each, until it is not. So a
+//    load that comes at once is answered before the next round measures it.
 //  - Who shares a set (policy_slo.h) is measured as it runs there. No knees are sought meanwhile:
 //    what a tenant takes then depends on the others too. And whoever says that it idles, and does
 //    not, takes from those that it shares with; so only tenants share whose target an operator set.
@@ -39,6 +42,8 @@ class SloClaims final : public SmClaims {
  public:
   static constexpr Nanos kRound{1'000'000'000};
   static constexpr Nanos kLongIdle{10'000'000'000};
+  static constexpr Nanos kBehind{50'000'000};
+  static constexpr double kQueue = 3;               // requests; two that came together are none
   static constexpr uint64_t kFewestIterations = 8;  // that make a round
   static constexpr double kOtherWork = 0.25;
 
@@ -61,7 +66,10 @@ class SloClaims final : public SmClaims {
     std::optional<KnownKnee> knee;
     uint32_t reference_groups = 0;  // where `reference` was measured last
     double reference = 0;           // seconds of service
-    bool is_measured = false;       // in the round that is being decided
+    double arrivals = -1;           // requests a second; < 0: not announced
+    std::optional<Time> behind_since;
+    bool is_behind = false;
+    bool is_measured = false;  // in the round that is being decided
     bool has_own_set = true;
     uint64_t last_step = 0;
   };
@@ -74,8 +82,10 @@ class SloClaims final : public SmClaims {
   std::optional<KneeSearch::Sample> search(Time now, const std::vector<SloTenant>& tenants,
                                            const std::vector<SloShare>& shares);
   void keep(const KneeSearch::Found& found);
-  void make_claims(const std::vector<SloTenant>& tenants, const std::vector<SloShare>& shares,
-                   const std::optional<KneeSearch::Sample>& sample);
+  bool look_who_is_behind(Time now);
+  std::vector<uint32_t> help(uint32_t spare) const;
+  uint32_t groups_of(const SloShare& share) const;
+  void make_claims();
   static SloState state_of(const Known& known, const SloShare& share, uint32_t most);
   std::optional<uint32_t> cap_of(const Known& known) const;
 
@@ -85,6 +95,10 @@ class SloClaims final : public SmClaims {
   SloPolicy policy_;
   KneeSearch search_;
   std::map<uint32_t, Known> tenants_;
+  // Of the last round.
+  std::vector<SloTenant> views_;
+  std::vector<SloShare> shares_;
+  std::optional<KneeSearch::Sample> sample_;
   Time next_{};
   uint64_t step_ = 0;
   bool has_failed_ = false;  // to save

@@ -6,6 +6,8 @@
 namespace gpushare {
 namespace {
 
+constexpr double kMostRate = 1e6;  // requests a second; a launch alone takes more than 1 us
+
 // Counted in another way, or by another process that was given the slot.
 bool is_other_count(const SloReading& before, const SloReading& now) {
   return now.source != before.source || now.ended < before.ended;
@@ -26,9 +28,12 @@ void SloMeter::look(Time now, const SmClaimant& claimant) {
   for (const SmClaimant::Process& process : processes) {
     const auto [at, is_new] = processes_.try_emplace(process.id);
     Process& known = at->second;
-    const auto reading = read_iterations(process.slot->iterations);
+    auto reading = read_iterations(process.slot->iterations);
+    if (reading) reading->launches = launches_of(*process.slot);
     bool is_other = is_new || is_moved;
     if (reading) {
+      if (is_new || reading->arrivals < known.last.arrivals)
+        known.arrivals = ArrivalRate(now, reading->arrivals);
       is_other = is_other || is_other_count(known.last, *reading);
       if (reading->ended != known.last.ended) last_end_ = now;
       known.last = *reading;
@@ -61,6 +66,22 @@ SloMeasure SloMeter::take(Time now, uint64_t least) {
     process.since = now;
   }
   return measure;
+}
+
+double SloMeter::arrivals(Time now) {
+  double sum = processes_.empty() ? -1 : 0;
+  for (auto& [id, process] : processes_) {
+    if (process.last.arrivals == 0) return -1;
+    sum += process.arrivals.look(now, process.last.arrivals);
+  }
+  return std::min(sum, kMostRate);
+}
+
+uint64_t SloMeter::backlog() const {
+  uint64_t sum = 0;
+  for (const auto& [id, process] : processes_)
+    sum += process.last.arrivals - std::min(process.last.ended, process.last.arrivals);
+  return sum;
 }
 
 Nanos SloMeter::asked() const {

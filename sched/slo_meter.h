@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sched/arrival_rate.h"
 #include "sched/slo_round.h"
 #include "sched/sm_claims.h"
 
@@ -25,10 +26,19 @@ class SloMeter {
   // At every step of the agent. groups == 0: nothing is measured.
   void look(Time now, const SmClaimant& claimant);
 
+  // Requests a second, of all its processes; < 0: they do not announce them. Counted wherever they
+  // ran, and so known at every time; of few requests, the rate from before where they do not
+  // contradict it.
+  double arrivals(Time now);
+
+  // Requests that have arrived and are not answered; 0 also where they are not announced.
+  uint64_t backlog() const;
+
   // What was measured since measuring began, if it is at least `least` iterations; measuring then
   // begins anew. Else processes == 0, and what there is goes on to be counted.
   SloMeasure take(Time now, uint64_t least);
 
+  size_t processes() const { return processes_.size(); }
   uint32_t groups() const { return groups_; }  // that it is measured on
   // The shortest target that one of its programs asks for; 0: none does.
   Nanos asked() const;
@@ -43,6 +53,7 @@ class SloMeter {
     Time since{};            // of `first`
     uint64_t waits_for = 0;  // an iteration beyond so many ended
     bool is_measured = false;
+    ArrivalRate arrivals;
   };
 
   uint32_t groups_ = 0, sharers_ = 1;

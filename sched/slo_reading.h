@@ -18,6 +18,8 @@ struct SloReading {
   // As in the slot; sums over the life of the process.
   uint64_t ended = 0, busy_ns = 0, latency_ns = 0, arrivals = 0;
   uint64_t p99_ns = 0;  // 0: unknown
+  // Of all threads, by the process's other count; read_iterations() leaves it 0.
+  uint64_t launches = 0;
   uint32_t slo_us = 0;  // what the program asks for; 0: nothing
 
   bool operator==(const SloReading&) const = default;

@@ -8,7 +8,6 @@ namespace {
 
 constexpr double kLongest = 3600;     // seconds of one iteration
 constexpr double kMostRate = 1e6;     // iterations a second; a launch alone takes more than 1 us
-constexpr double kMostBacklog = 1e9;  // arrivals in a round
 
 double seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
@@ -25,9 +24,7 @@ void SloRound::add(const SloReading& before, const SloReading& now, Nanos length
   double latency = seconds(now.latency_ns - before.latency_ns);
   if (now.source == ShimSource::kRecognised && service > 0) latency = service;
   const auto count = static_cast<double>(ended);
-  const auto arrived = static_cast<double>(now.arrivals - before.arrivals);
-  if (rate > kMostRate || latency <= 0 || latency > kLongest * count || arrived > kMostBacklog)
-    return;
+  if (rate > kMostRate || latency <= 0 || latency > kLongest * count) return;
 
   sum_.confidence =
       sum_.processes == 0 ? now.confidence : std::min(sum_.confidence, now.confidence);
@@ -36,10 +33,9 @@ void SloRound::add(const SloReading& before, const SloReading& now, Nanos length
   sum_.iterations += ended;
   latency_ += latency;
   service_ += std::min(service, latency);
+  launches_ += static_cast<double>(now.launches - std::min(before.launches, now.launches));
   throughput_ += rate;
-  arrivals_ += rate * arrived / count;
   is_service_known_ = is_service_known_ && service > 0;
-  are_arrivals_known_ = are_arrivals_known_ && now.arrivals > 0;
   if (now.p99_ns > 0 && seconds(now.p99_ns) <= kLongest)
     sum_.p99 = std::max(sum_.p99, seconds(now.p99_ns));
 }
@@ -50,8 +46,8 @@ SloMeasure SloRound::measure() const {
   const auto iterations = static_cast<double>(result.iterations);
   result.latency = latency_ / iterations;
   if (is_service_known_) result.service = service_ / iterations;
+  result.launches = launches_ / iterations;
   result.throughput = throughput_;
-  if (are_arrivals_known_) result.arrivals = arrivals_;
   return result;
 }
 

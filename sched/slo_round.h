@@ -27,7 +27,7 @@ struct SloMeasure {
   double p99 = -1;          // of the slowest process; what it says of its recent past
   double service = -1;      // mean that the GPU worked on one
   double throughput = -1;   // a second, of all
-  double arrivals = -1;     // a second, of all; known when all announce them
+  double launches = 0;      // mean of an iteration
   ShimSource source = ShimSource::kNone;
   uint32_t confidence = 0;  // permille; of the least sure one
 };
@@ -41,8 +41,8 @@ class SloRound {
  private:
   SloMeasure sum_;
   double latency_ = 0, service_ = 0;  // sums over the iterations
-  double throughput_ = 0, arrivals_ = 0;
-  bool is_service_known_ = true, are_arrivals_known_ = true;
+  double throughput_ = 0, launches_ = 0;
+  bool is_service_known_ = true;
 };
 
 }  // namespace gpushare

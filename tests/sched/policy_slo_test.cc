@@ -44,6 +44,15 @@ TEST(ServiceCurve, InterpolatesInOneOverGroupsAndExtrapolatesOnTheSafeSide) {
   EXPECT_DOUBLE_EQ(curve.seconds(2), 0.042);
 }
 
+TEST(ServiceCurve, WhatIsLikelyIsHalfWayBetweenTheBestAndTheWorst) {
+  ServiceCurve curve;
+  curve.observe(4, 0.010);
+  EXPECT_DOUBLE_EQ(curve.seconds(1), 0.040);
+  EXPECT_DOUBLE_EQ(curve.likely_seconds(1), 0.020);
+  for (const uint32_t groups : {4U, 5U, 15U})
+    EXPECT_DOUBLE_EQ(curve.likely_seconds(groups), curve.seconds(groups));
+}
+
 TEST(ServiceCurve, OtherWorkScalesAllOfIt) {
   ServiceCurve curve;
   curve.observe(4, 0.021);

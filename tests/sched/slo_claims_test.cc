@@ -277,6 +277,50 @@ TEST_F(SloClaimsTest, FollowsTheRateOfRequests) {
   EXPECT_LE(groups(serve), needed(program, 42ms) + 2);
 }
 
+// A hundred times as many requests as before, and a round is just over.
+TEST_F(SloClaimsTest, WhoFallsBehindIsHelpedBeforeTheNextRound) {
+  const uint32_t serve = make("serve", {{"slo_us", "42000"}}),
+                 capped = make("capped", {{"slo_us", "42000"}, {"sm_percent", "40"}}),
+                 train = make("train", {});
+  SloProgram& program = come(serve, requests({Kind::kLinear, 0}, 4, 0.002));
+  SloProgram& other = come(capped, requests({Kind::kLinear, 0}, 4, 0.002));
+  come(train, closed({Kind::kLinear, 0}));
+  run(40s);  // their knees are found
+  const auto before = groups(serve);
+  ASSERT_LT(before, 4u);
+  const auto overload = [&](SloProgram& one) {
+    one.set_arrivals(400);
+    const uint64_t arrived = one.slot->iterations.arrivals;
+    for (int i = 0; i < 1000 && one.slot->iterations.arrivals < arrived + 20; ++i) step();
+    run(150ms);
+  };
+  overload(program);
+  EXPECT_EQ(groups(train), 1u);
+  EXPECT_EQ(groups(serve), 15 - 1 - groups(capped));
+  // Both are: the other gets no more than it may have.
+  overload(other);
+  EXPECT_EQ(groups(capped), 6u);
+  EXPECT_EQ(groups(serve), 8u);
+  program.set_arrivals(4);
+  other.set_arrivals(4);
+  run(15s);
+  EXPECT_LE(groups(serve), before + 1);
+  EXPECT_GE(groups(train), 8u) << "it has the rest again";
+}
+
+TEST_F(SloClaimsTest, WhoOnlyAsksForATargetIsNotHelped) {
+  const uint32_t serve = make("serve", {}), train = make("train", {});
+  SloProgram& program = come(serve, requests({Kind::kLinear, 0}, 4, 0.002));
+  program.slot->iterations.slo_us = 42000;
+  come(train, closed({Kind::kLinear, 0}));
+  run(12s);
+  program.set_arrivals(4000);
+  for (int i = 0; i < 20; ++i) {
+    run(100ms);
+    EXPECT_LE(groups(serve), 7u) << i;
+  }
+}
+
 TEST_F(SloClaimsTest, WhenThereIsNotEnoughTheSmallDemandIsServedAndItSaysSo) {
   const uint32_t small = make("small", {{"slo_us", "80000"}}),
                  large = make("large", {{"slo_us", "6000"}}), train = make("train", {});

@@ -32,11 +32,15 @@ TEST(SloRound, MeansAreOfWhatCameBetween) {
   EXPECT_DOUBLE_EQ(seen.latency, 0.040);
   EXPECT_DOUBLE_EQ(seen.service, 0.010);
   EXPECT_DOUBLE_EQ(seen.throughput, 25);
-  EXPECT_DOUBLE_EQ(seen.arrivals, 30);
 }
 
-TEST(SloRound, WithoutAnnouncedArrivalsTheyAreUnknown) {
-  EXPECT_LT(measure(announced(0, 0, 0), announced(10, 10, 10)).arrivals, 0);
+TEST(SloRound, LaunchesAreOfOneIteration) {
+  SloReading before = announced(100, 500, 900), now = announced(150, 1000, 2900);
+  before.launches = 7000;
+  now.launches = 8500;
+  EXPECT_DOUBLE_EQ(measure(before, now).launches, 30);
+  now.launches = 0;
+  EXPECT_DOUBLE_EQ(measure(before, now).launches, 0) << "another process's";
 }
 
 TEST(SloRound, ARecognisedLoopThatWaitsForRequestsIsNotSlow) {
@@ -77,7 +81,6 @@ TEST(SloRound, WhatCannotBeDoesNotCount) {
       {"more than a GPU can do", announced(100'000'000, 600, 1000, 5)},
       {"hours for one", announced(101, 501, 1ULL << 40, 5)},
       {"no time at all", announced(110, 500, 900, 5)},
-      {"arrivals beyond all measure", announced(110, 600, 1000, 1ULL << 60)},
   };
   for (const auto& row : rows) EXPECT_EQ(measure(base, row.now).processes, 0u) << row.what;
 }
@@ -147,6 +150,30 @@ TEST_F(SloMeterTest, TooFewGoOnToBeCounted) {
   const SloMeasure seen = meter_.take(now_, 8);
   EXPECT_GE(seen.iterations, 8u);
   EXPECT_LE(seen.iterations, 10u);
+}
+
+TEST_F(SloMeterTest, ArrivalsAreCountedWhereverItRuns) {
+  program_.set_arrivals(50);
+  run(300ms, 5);
+  EXPECT_GT(meter_.arrivals(now_), 0);
+  for (int i = 0; i < 40; ++i) run(100ms, 3 + i % 2);
+  EXPECT_EQ(meter_.take(now_, 8).processes, 0u) << "nowhere long enough";
+  EXPECT_NEAR(meter_.arrivals(now_), 50, 10);
+  EXPECT_LE(meter_.backlog(), 2u);
+  program_.is_stuck = true;
+  program_.slot->iterations.arrivals += 5;
+  run(10ms, 3);
+  EXPECT_GE(meter_.backlog(), 5u);
+  program_.slot->iterations.arrivals = 1ULL << 60;
+  run(10ms, 3);
+  EXPECT_LE(meter_.arrivals(now_), 1e6) << "whatever it says";
+}
+
+TEST_F(SloMeterTest, ArrivalsThatAreNotAnnouncedAreUnknown) {
+  EXPECT_LT(meter_.arrivals(now_), 0) << "no process";
+  run(300ms, 5);
+  EXPECT_LT(meter_.arrivals(now_), 0);
+  EXPECT_EQ(meter_.backlog(), 0u);
 }
 
 TEST_F(SloMeterTest, AProcessThatDiesTakesItsNumbersAlong) {

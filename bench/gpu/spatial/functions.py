@@ -9,9 +9,10 @@ on average while the others have less, and they change places every --phase seco
 more, and then all less. With --offline the heavy ones answer without end, and have no target with us: the light ones
 have all the load.
 
-Ways (separated by commas): mps: NVIDIA's MPS; mps N: each with CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=N; mps H L: the
+Ways (separated by commas): native: time slices, as the driver gives them; mps: NVIDIA's MPS; mps N: each with CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=N; mps H L: the
 heavy ones with H, the light ones with L (20 5 is 100 % in all: nobody shares an SM); with "low", the heavy ones with CUDA_MPS_CLIENT_PRIORITY=1, below normal;
-ours: gpushared with sharing = "spatial", policy = "slo". Each is warmed up for --warm-up, then measured for
+fixed H L: gpushared with two disjoint parts that stay as they are, H % of the SMs for the heavy ones together, L for
+the light ones; ours: gpushared with sharing = "spatial", policy = "slo". Each is warmed up for --warm-up, then measured for
 --seconds. Goodput: requests a second that were answered within their target. Needs root, python3 with torch, and no
 other user of the GPU.
 """
@@ -29,7 +30,7 @@ import threading
 import time
 
 from record import origin
-from servers import Agent, Mps
+from servers import Agent, Mps, Native
 
 HEAVY = [("mlp", 8192, 6), ("mlp", 4096, 12)]
 LIGHT = [("lstm", 1, 2), ("lstm", 4, 2), ("lstm", 8, 4), ("lstm", 16, 1),
@@ -40,7 +41,7 @@ FUNCTIONS = HEAVY + LIGHT
 SEEN = ("sms_entitled", "sms_sharers", "sms_needed", "slo_state", "latency_us", "iterations_per_s")
 WAYS = ["mps", "mps 20 5", "mps 15", "mps 25", "mps 50", "mps 50 25", "mps 30 50", "mps 50 100", "mps 70 50", "mps low",
         "mps 50 100 low", "ours"]
-A_WAY = re.compile(r"ours|mps( ([1-9][0-9]?|100)){0,2}( low)?")
+A_WAY = re.compile(r"ours|native|fixed( [1-9][0-9]?){2}|mps( ([1-9][0-9]?|100)){0,2}( low)?")
 
 
 # --- the functions: torch is only needed here ----------------------------------------------------
@@ -107,7 +108,7 @@ def serve(which, options):
             if due >= end:
                 break
             time.sleep(max(0.0, due - time.monotonic()))
-            waiting.put((due, gpushare.arrive()))
+            waiting.put((due, gpushare.arrive() and int(due * 1e9)))
         waiting.put(None)
 
     def answer(due, **announced):
@@ -133,6 +134,12 @@ def percentage(way, which):
     return parts[0 if which < len(HEAVY) else -1] if parts else None
 
 
+def fixed(way):
+    """A tenant for all heavy ones, and one for all light ones."""
+    heavy, light = way.split()[1:]
+    return f'[gpu.0]\nsharing = "spatial"\n[tenant.heavy]\nsm_percent = {heavy}\n[tenant.light]\nsm_percent = {light}\n'
+
+
 def config(targets, is_offline):
     return '[gpu.0]\nsharing = "spatial"\npolicy = "slo"\n' + "".join(
         f"[tenant.f{which}]\n" + (f"slo_us = {round(target * 1e6)}\n" if which >= len(HEAVY) or not is_offline else "")
@@ -141,19 +148,25 @@ def config(targets, is_offline):
 
 def measure(way, build, rates, targets, options):
     with tempfile.TemporaryDirectory(prefix="gpushare-functions-", ignore_cleanup_errors=True) as folder:
-        server = Agent(folder, build, config(targets, options.offline)) if way == "ours" else Mps(folder)
+        if way == "native":
+            server = Native()
+        elif way.startswith("mps"):
+            server = Mps(folder)
+        else:
+            server = Agent(folder, build, config(targets, options.offline) if way == "ours" else fixed(way))
         running = []
         try:
             for which, rate in enumerate(rates):
                 environment = os.environ | server.environment
-                if part := percentage(way, which):
+                tenant = f"f{which}" if way == "ours" else "heavy" if which < len(HEAVY) else "light"
+                if way.startswith("mps") and (part := percentage(way, which)):
                     environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = part
                 if way.endswith(" low") and which < len(HEAVY):
                     environment["CUDA_MPS_CLIENT_PRIORITY"] = "1"
                 words = [sys.executable, __file__, "--serve", str(which), "--rate", str(rate), "--swing",
                          str(options.swing), "--phase", str(options.phase)] + ["--tide"] * options.tide
                 running.append(subprocess.Popen(
-                    server.command(f"f{which}", words), env=environment, stdin=subprocess.PIPE, text=True,
+                    server.command(tenant, words), env=environment, stdin=subprocess.PIPE, text=True,
                     stdout=subprocess.PIPE, stderr=open(f"{folder}/{which}.err", "w")))
             for which, program in enumerate(running):
                 if "ready" not in program.stdout.readline():
@@ -190,7 +203,7 @@ def summary(way, times, targets, seconds, uses):
 
 
 def best_static(results):
-    return max((one for one in results if one["way"] != "ours" and "goodput" in one), default=None,
+    return max((one for one in results if one["way"].startswith("mps") and "goodput" in one), default=None,
                key=lambda one: one["goodput"])
 
 
@@ -227,8 +240,8 @@ def main():
         parser.error(f"BUILD is a folder with bin/gpushared in it; {options.build} is none")
     for way in options.ways.split(","):
         if not A_WAY.fullmatch(way):
-            parser.error(f"--ways {way}: allowed are ours, mps, mps N and mps H L (percentages, 1 to 100), and \"low\" after "
-                         f"them; for example {', '.join(WAYS)}")
+            parser.error(f"--ways {way}: allowed are ours, native, fixed H L, mps, mps N and mps H L (percentages, 1 to 100), and "
+                         f"\"low\" after the last three; for example {', '.join(WAYS)}")
 
     services = json.loads(subprocess.run([sys.executable, __file__, "--alone"], capture_output=True, text=True,
                                          check=True).stdout)

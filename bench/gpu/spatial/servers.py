@@ -10,6 +10,19 @@ import time
 TWO_PARTS = '[gpu.0]\nsharing = "spatial"\n[tenant.a]\nsm_percent = {}\n[tenant.b]\nsm_percent = {}\n'
 
 
+class Native:
+    """Nothing: time slices."""
+
+    environment = {}
+
+    def command(self, tenant, words):
+        del tenant
+        return words
+
+    def end(self):
+        pass
+
+
 class Mps:
     """A server of our own, in `folder`."""
 
