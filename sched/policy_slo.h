@@ -18,21 +18,22 @@
 // the most a tenant gets for its SLO. Tenants without an SLO share what is left by weight, at least
 // one group each.
 //
-// When there are not enough groups for a set each, first those without an SLO share one, then those
-// with an SLO share some (slo_packs.h). Who shares has all SMs of the set while the others idle,
-// and at best a part of them, by their number, while they work (processor sharing): its service
-// time is that on so many groups, divided by the part of the time in which no other works. At worst
-// each of its kernels waits for a kernel that another works on, as when a small one comes behind a
-// large one that fills the SMs: services of many small kernels do not share with those of large
-// ones. The longer of the two counts. On average half of a kernel is left when another comes. Of
-// who is not known how many kernels a request has, all of it counts as one, and all of that as
-// left, to be on the safe side: its next kernels come in between, too. A loop that never idles, and
-// who has not been measured yet, shares only when there are more sets than groups.
+// When there are not enough groups for a set each, those without an SLO share one if the others can
+// then have their own; else those with an SLO share some (slo_packs.h). Who shares has all SMs of
+// the set while the others idle, and at best a part of them, by their number, while they work
+// (processor sharing): its service time is that on so many groups, divided by the part of the time
+// in which no other works. At worst each of its kernels waits for a kernel that another works on,
+// as when a small one comes behind a large one that fills the SMs: services of many small kernels
+// do not share with those of large ones. The longer of the two counts. On average half of a kernel
+// is left when another comes. Of whom it is not known how many kernels a request has, all of it
+// counts as one, and all of that as left, to be on the safe side: its next kernels come in between,
+// too. A loop that never idles, and who has not been measured yet, shares only when there are more
+// sets than groups. In a shared set the target is 81 % of the SLO, as long as there is enough.
 //
 // What nobody needs stays free where each has a set of its own; where some share, and nobody is
-// without an SLO, it is spread over the sets. Where even sharing leaves too few, first as few
-// queues as possible grow for ever, then each gets its part by heads, then what is left goes by
-// need.
+// without an SLO, it is spread over the sets. Where even sharing leaves too few, SLOs are given up
+// (slo_plan.h); where that does not help, first as few queues as possible grow for ever, then each
+// gets its part by heads, then what is left goes by need.
 //
 // Pure but for its memory of curves; one object per GPU; called by the agent on its one thread.
 #pragma once

@@ -168,6 +168,7 @@ std::vector<uint32_t> SloClaims::help(uint32_t spare) const {
   }
   std::erase_if(sets, [](const auto& entry) { return entry.second.heads == 0; });
   std::vector<GroupClaim> claims;
+  claims.reserve(sets.size());
   for (const auto& [number, set] : sets) claims.push_back({set.most, set.heads});
   const std::vector<uint32_t> given = divide_max_min(spare, claims);
   std::vector<uint32_t> more(shares_.size());
@@ -322,6 +323,7 @@ SloState SloClaims::state_of(const Known& known, const SloShare& share, uint32_t
       break;
   }
   const bool is_missed = known.status.latency > seconds(known.status.slo);
+  if (is_missed && !known.has_own_set) return SloState::kStarved;
   return is_missed && share.groups >= most ? SloState::kAtMost : SloState::kMeets;
 }
 

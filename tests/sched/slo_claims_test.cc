@@ -18,14 +18,6 @@ namespace {
 using namespace std::chrono_literals;
 using Kind = LatencyShape::Kind;
 
-const GpuInfo kGpu{.index = 0,
-                   .instance = 0,
-                   .uuid = {},
-                   .name = "NVIDIA H200",
-                   .pci = "0000:1b:00.0",
-                   .sm_count = 120,
-                   .memory_bytes = 0};
-
 WorldTenant closed(LatencyShape shape, double full_speed = 0.010) {
   return {.shape = shape, .full_speed = full_speed};
 }
@@ -95,7 +87,7 @@ class SloClaimsTest : public ::testing::Test {
 
   std::set<uint32_t> may_share_;  // tenants
   Tenants tenants_;
-  Spatial spatial_{std::span(&kGpu, 1), with(nullptr)};
+  Spatial spatial_{std::span(&kWorldGpu, 1), with(nullptr)};
   std::vector<std::unique_ptr<SloProgram>> programs_;
   std::map<ProcessId, std::string> commands_;
   pid_t pids_ = 100;
@@ -147,7 +139,7 @@ TEST_F(SloClaimsTest, SettlesChangedWorkInFewRoundsAndDoesNotOvershoot) {
     if (load.arrivals_before >= 0) continue;
     SCOPED_TRACE(load.name);
     programs_.clear();
-    spatial_ = Spatial(std::span(&kGpu, 1), with(nullptr));
+    spatial_ = Spatial(std::span(&kWorldGpu, 1), with(nullptr));
     const WorldTenant work{.shape = load.shape, .full_speed = 0.010 * load.work_before};
     const Nanos slo(static_cast<int64_t>(work.full_speed * load.slo_factor * 1e9));
     const uint32_t serve = make("serve", {{"slo_us", std::to_string(slo.count() / 1000)}});
@@ -390,7 +382,7 @@ TEST_F(SloClaimsTest, TheKneeIsFoundWhileItServesWithoutAMissAndKept) {
     SCOPED_TRACE(row.shape.parameter);
     auto store = KneeStore::open(path).value();
     programs_.clear();
-    spatial_ = Spatial(std::span(&kGpu, 1), with(&store));
+    spatial_ = Spatial(std::span(&kWorldGpu, 1), with(&store));
     const uint32_t serve = make("serve", {{"slo_us", "26000"}});
     make("train", {});
     SloProgram& program = come(serve, closed(row.shape), "serve --knee");
@@ -411,7 +403,7 @@ TEST_F(SloClaimsTest, TheKneeIsFoundWhileItServesWithoutAMissAndKept) {
     EXPECT_LE(sampled, 12) << "six samples, each measured within two rounds";
     // The next run of the same command begins with it.
     auto again = KneeStore::open(path).value();
-    spatial_ = Spatial(std::span(&kGpu, 1), with(&again));
+    spatial_ = Spatial(std::span(&kWorldGpu, 1), with(&again));
     programs_.clear();
     come(serve, closed(row.shape), "serve --knee");
     run(50ms);

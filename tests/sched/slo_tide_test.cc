@@ -5,17 +5,11 @@
 
 #include "sched/slo_claims.h"
 #include "tests/sched/slo_tide.h"
+#include "tests/sched/slo_world.h"
 
 namespace gpushare {
 namespace {
 
-const GpuInfo kGpu{.index = 0,
-                   .instance = 0,
-                   .uuid = {},
-                   .name = "NVIDIA H200",
-                   .pci = "0000:1b:00.0",
-                   .sm_count = 120,
-                   .memory_bytes = 0};
 constexpr size_t kHeavy = 2;
 
 struct Function {
@@ -57,7 +51,7 @@ class SloTideTest : public ::testing::Test {
     return count;
   }
   Tenants tenants_;
-  Spatial spatial_{std::span(&kGpu, 1), [](const GpuInfo& gpu, const SmGeometry& geometry) {
+  Spatial spatial_{std::span(&kWorldGpu, 1), [](const GpuInfo& gpu, const SmGeometry& geometry) {
                      return std::make_unique<SloClaims>(gpu, geometry, nullptr);
                    }};
 };

@@ -9,9 +9,19 @@
 #include <string>
 #include <vector>
 
+#include "intercept/gpu.h"
 #include "sched/policy_slo_curve.h"
 
 namespace gpushare {
+
+// Of 15 groups.
+inline const GpuInfo kWorldGpu{.index = 0,
+                               .instance = 0,
+                               .uuid = {},
+                               .name = "NVIDIA H200",
+                               .pci = "0000:1b:00.0",
+                               .sm_count = 120,
+                               .memory_bytes = 0};
 
 // Service time as a multiple of that on all groups, of which there are 15.
 struct LatencyShape {

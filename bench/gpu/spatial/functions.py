@@ -9,12 +9,12 @@ on average while the others have less, and they change places every --phase seco
 more, and then all less. With --offline the heavy ones answer without end, and have no target with us: the light ones
 have all the load.
 
-Ways (separated by commas): native: time slices, as the driver gives them; mps: NVIDIA's MPS; mps N: each with CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=N; mps H L: the
-heavy ones with H, the light ones with L (20 5 is 100 % in all: nobody shares an SM); with "low", the heavy ones with CUDA_MPS_CLIENT_PRIORITY=1, below normal;
-fixed H L: gpushared with two disjoint parts that stay as they are, H % of the SMs for the heavy ones together, L for
-the light ones; ours: gpushared with sharing = "spatial", policy = "slo". Each is warmed up for --warm-up, then measured for
---seconds. Goodput: requests a second that were answered within their target. Needs root, python3 with torch, and no
-other user of the GPU.
+Ways (separated by commas): native: time slices, as the driver gives them; mps: NVIDIA's MPS; mps N: each with
+CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=N; mps H L: the heavy ones with H, the light ones with L (20 5 is 100 % in all: nobody
+shares an SM); with "low", the heavy ones with CUDA_MPS_CLIENT_PRIORITY=1, below normal; fixed H L: gpushared with two
+disjoint parts that stay as they are, H % of the SMs for the heavy ones together, L for the light ones; ours: gpushared
+with sharing = "spatial", policy = "slo". Each is warmed up for --warm-up, then measured for --seconds. Goodput:
+requests a second that were answered within their target. Needs root, python3 with torch, and no other user of the GPU.
 """
 import argparse
 import json
