@@ -14,38 +14,36 @@ namespace gpushare {
 
 class ArrivalRate {
  public:
-  ArrivalRate() = default;
   // From now on; `count`: there were before.
   ArrivalRate(Time now, uint64_t count) : since_(now), counted_(count) {}
 
-  // `count`: of all, never less than before.
+  // `count`: of all, never less than before. < 0: not known yet.
   double look(Time now, uint64_t count) {
     const double seconds = static_cast<double>((now - since_).count()) * 1e-9;
-    if (seconds <= 0) return rate_;
     const auto came = static_cast<double>(count - counted_);
-    // Of a Poisson distribution the standard deviation is the root of the mean.
-    const double off = kSurprise * std::sqrt(came);
-    const double least = std::max(came - off, 0.0) / seconds, most = (came + off + 1) / seconds;
-    const bool is_surprise = rate_ < least || rate_ > most;
-    const double part = !is_known_ || is_surprise ? 1 : kFollow;
-    if (came >= kEnough) {
-      rate_ += (came / seconds - rate_) * part;
-      is_known_ = true;
+    const bool is_enough = came >= kEnough && seconds >= kShortest;
+    if (!is_enough && (rate_ < 0 || seconds <= 0)) return rate_;
+    // Means of which so many are off by two standard deviations, their roots, and no more.
+    const double middle = came + 2, off = 2 * std::sqrt(came + 1);
+    const double least = (middle - off) / seconds, most = (middle + off) / seconds;
+    if (is_enough) {
+      const bool is_surprise = rate_ < least || rate_ > most;
+      rate_ += (came / seconds - rate_) * (is_surprise ? 1 : kFollow);
       since_ = now;
       counted_ = count;
     } else {
-      rate_ = is_known_ ? std::clamp(rate_, least, most) : came / seconds;
+      rate_ = std::clamp(rate_, least, most);
     }
     return rate_;
   }
 
  private:
-  static constexpr double kEnough = 8, kSurprise = 3, kFollow = 0.25;
+  static constexpr double kEnough = 8, kFollow = 0.25;
+  static constexpr double kShortest = 0.1;  // seconds
 
   Time since_{};
   uint64_t counted_ = 0;
-  double rate_ = 0;
-  bool is_known_ = false;
+  double rate_ = -1;
 };
 
 }  // namespace gpushare

@@ -44,7 +44,7 @@ uint32_t SloPolicy::groups_of_all(Members members) const {
   const Served& first = *members.front();
   const uint32_t set = first.memory->set, groups = first.tenant->groups;
   const auto sharers = sharers_.find(set);
-  if (sharers == sharers_.end() || sharers->second != members.size()) return 0;
+  if (set == kNoSet || sharers == sharers_.end() || sharers->second != members.size()) return 0;
   const bool is_same = std::ranges::all_of(members, [&](const Served* one) {
     return one->tenant->groups == groups && one->memory->set == set;
   });

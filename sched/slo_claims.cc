@@ -60,7 +60,8 @@ bool SloClaims::take_in(Time now, const std::vector<SmClaimant>& claimants) {
     known.has_own_set = claimant.sharers == 1;
     const Nanos own = claimant.settings.slo, asked = known.meter.asked();
     const Nanos slo = own.count() > 0 ? own : asked;
-    is_other = is_other || is_new || slo != known.status.slo || claimant.settings != known.settings;
+    // What a program asks for can wait for the next round: it may ask at any time.
+    is_other = is_other || is_new || claimant.settings != known.settings;
     known.settings = claimant.settings;
     known.status.slo = slo;
     known.status.is_asked_by_program = own.count() == 0 && asked.count() > 0;
@@ -98,6 +99,13 @@ void SloClaims::measure(Time now) {
     status.source = measure.source;
     status.confidence = measure.confidence;
     known.measure = measure;
+    const double ended = measure.throughput / static_cast<double>(measure.processes);
+    const bool is_met = measure.latency <= seconds(known.status.slo);
+    if (known.arrivals <= ended * kBatch) {
+      known.batches = 0;
+    } else if (is_met) {
+      ++known.batches;
+    }
     if (!known.has_own_set) {  // it takes longer because of the others
       known.reference_groups = 0;
       continue;
@@ -138,7 +146,8 @@ bool SloClaims::look_who_is_behind(Time now) {
     const auto backlog = static_cast<double>(known.meter.backlog());
     // One that is behind is so until its queue is short.
     const double longest = seconds(known.status.slo) * (known.is_behind ? 1 : 2);
-    const bool is_long = longest > 0 && backlog >= kQueue && backlog * service > longest;
+    const bool is_long =
+        longest > 0 && known.batches < kBatches && backlog >= kQueue && backlog * service > longest;
     if (!is_long) {
       known.behind_since.reset();
     } else if (!known.behind_since) {
@@ -152,24 +161,27 @@ bool SloClaims::look_who_is_behind(Time now) {
 }
 
 // Groups more for each share, of `spare`: for the sets in which somebody is behind, by how many
-// are, no more than each member may have. Who asked for its target itself takes nothing from
-// others.
+// are, no more than each member may have, nor than help one that is alone there. Who asked for its
+// target itself takes nothing from others.
 std::vector<uint32_t> SloClaims::help(uint32_t spare) const {
   struct Set {
-    uint32_t heads = 0, most = UINT32_MAX;
+    uint32_t members = 0, heads = 0, most = UINT32_MAX, knee = UINT32_MAX;
   };
   std::map<uint32_t, Set> sets;
   for (size_t i = 0; i < shares_.size(); ++i) {
     const Known& known = tenants_.at(shares_[i].id);
-    Set& set = sets[shares_[i].set];
     const uint32_t groups = groups_of(shares_[i]);
+    Set& set = sets[shares_[i].set];
+    ++set.members;
     set.heads += known.is_behind && !known.status.is_asked_by_program;
-    set.most = std::min(set.most, views_[i].most - std::min(groups, views_[i].most));
+    set.most = std::min(set.most, std::max(views_[i].most, groups) - groups);
+    set.knee = std::max(views_[i].knee.value_or(geometry_.groups), groups) - groups;
   }
   std::erase_if(sets, [](const auto& entry) { return entry.second.heads == 0; });
   std::vector<GroupClaim> claims;
   claims.reserve(sets.size());
-  for (const auto& [number, set] : sets) claims.push_back({set.most, set.heads});
+  for (const auto& [number, set] : sets)
+    claims.push_back({set.members == 1 ? std::min(set.most, set.knee) : set.most, set.heads});
   const std::vector<uint32_t> given = divide_max_min(spare, claims);
   std::vector<uint32_t> more(shares_.size());
   for (size_t i = 0; i < shares_.size(); ++i)
@@ -199,8 +211,7 @@ SloTenant SloClaims::view(uint32_t id, const Known& known, uint64_t weights) con
   if (known.status.is_asked_by_program) tenant.most = std::min(tenant.most, fair);
   tenant.can_share = !known.status.is_asked_by_program;
   // Several processes share the tenant's groups and its requests: each is a queue of its own.
-  if (known.arrivals >= 0)
-    tenant.arrivals = known.arrivals / static_cast<double>(known.meter.processes());
+  if (known.batches < kBatches) tenant.arrivals = known.arrivals;
   if (!known.is_measured) return tenant;
   const auto queues = static_cast<double>(known.measure.processes);
   tenant.iterations =
@@ -208,6 +219,7 @@ SloTenant SloClaims::view(uint32_t id, const Known& known, uint64_t weights) con
   tenant.latency = known.measure.latency;
   tenant.service = known.measure.service;
   tenant.throughput = known.measure.throughput / queues;
+  if (known.batches >= kBatches) tenant.arrivals = tenant.throughput;
   tenant.launches = known.measure.launches;
   return tenant;
 }
@@ -268,7 +280,7 @@ void SloClaims::make_claims() {
   std::map<uint32_t, uint32_t> weights, most_of;  // by set, of those without a target
   for (size_t i = 0; i < shares_.size(); ++i) {
     const SloShare& share = shares_[i];
-    if (tenants_.at(share.id).status.slo.count() > 0) {
+    if (views_[i].slo.count() > 0) {
       if (counted.insert(share.set).second) left -= std::min(groups_of(share), left);
       continue;
     }
@@ -282,7 +294,7 @@ void SloClaims::make_claims() {
   for (size_t i = 0; i < shares_.size(); ++i) {
     const SloShare& share = shares_[i];
     Known& known = tenants_.at(share.id);
-    if (known.status.slo.count() == 0) continue;
+    if (views_[i].slo.count() == 0) continue;
     if (counted.insert(share.set).second) left -= more[i];
     const bool is_sampled = sample_ && sample_->id == share.id;
     known.claim = {.groups = std::max(groups_of(share) + more[i], 1U),
@@ -292,7 +304,9 @@ void SloClaims::make_claims() {
     const uint32_t most = std::min(views_[i].most, views_[i].knee.value_or(geometry_.groups));
     known.status.needs = share.demand;
     known.status.knee = views_[i].knee.value_or(0);
-    known.status.state = is_sampled ? SloState::kSampling : state_of(known, share, most);
+    known.status.state = is_sampled    ? SloState::kSampling
+                         : more[i] > 0 ? SloState::kGrows
+                                       : state_of(known, share, most);
   }
   std::vector<uint32_t> parts;
   parts.reserve(weights.size());
@@ -300,7 +314,7 @@ void SloClaims::make_claims() {
   const std::vector<uint32_t> rest = divide_in_proportion(left, parts, 1);
   for (size_t i = 0; i < shares_.size(); ++i) {
     Known& known = tenants_.at(shares_[i].id);
-    if (known.status.slo.count() > 0) continue;
+    if (views_[i].slo.count() > 0) continue;
     const auto place = std::distance(weights.begin(), weights.find(shares_[i].set));
     const uint32_t groups = rest[static_cast<size_t>(place)];
     known.claim = {.groups = std::clamp(groups, 1U, most_of.at(shares_[i].set)),

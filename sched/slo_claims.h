@@ -12,9 +12,13 @@
 //    without.
 //  - Tenants with a target neither take what others lend, unless they starve, nor lend before
 //    kLongIdle: what they have is what was measured. What nobody needs stays free, and saves power.
-//  - Between rounds, whoever is behind (its queue alone takes longer than twice its target, for
-//    kBehind) gets what those without a target have, but for one group each, until it is not. So a
-//    load that comes at once is answered before the next round measures it.
+//  - Between rounds, whoever is behind (at all looks in kBehind its longest queue alone takes
+//  longer
+//    than twice its target) gets what those without a target have, but for one group each, until it
+//    is not. So a load that comes at once is answered before the next round measures it.
+//  - Where one iteration serves several requests (many more arrive than end, and the target is
+//  met),
+//    those that end count.
 //  - Who shares a set (policy_slo.h) is measured as it runs there. No knees are sought meanwhile:
 //    what a tenant takes then depends on the others too. And whoever says that it idles, and does
 //    not, takes from those that it shares with; so only tenants share whose target an operator set.
@@ -43,7 +47,9 @@ class SloClaims final : public SmClaims {
   static constexpr Nanos kRound{1'000'000'000};
   static constexpr Nanos kLongIdle{10'000'000'000};
   static constexpr Nanos kBehind{50'000'000};
-  static constexpr double kQueue = 3;               // requests; two that came together are none
+  static constexpr double kQueue = 3;    // requests; two that came together are none
+  static constexpr double kBatch = 1.5;  // requests that arrive for one iteration
+  static constexpr int kBatches = 3;     // rounds
   static constexpr uint64_t kFewestIterations = 8;  // that make a round
   static constexpr double kOtherWork = 0.25;
 
@@ -66,7 +72,8 @@ class SloClaims final : public SmClaims {
     std::optional<KnownKnee> knee;
     uint32_t reference_groups = 0;  // where `reference` was measured last
     double reference = 0;           // seconds of service
-    double arrivals = -1;           // requests a second; < 0: not announced
+    double arrivals = -1;           // requests a second of a queue; < 0: not known
+    int batches = 0;                // rounds in a row in which more arrived than ended
     std::optional<Time> behind_since;
     bool is_behind = false;
     bool is_measured = false;  // in the round that is being decided

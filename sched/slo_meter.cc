@@ -32,8 +32,7 @@ void SloMeter::look(Time now, const SmClaimant& claimant) {
     if (reading) reading->launches = launches_of(*process.slot);
     bool is_other = is_new || is_moved;
     if (reading) {
-      if (is_new || reading->arrivals < known.last.arrivals)
-        known.arrivals = ArrivalRate(now, reading->arrivals);
+      count_open(now, *reading, known);
       is_other = is_other || is_other_count(known.last, *reading);
       if (reading->ended != known.last.ended) last_end_ = now;
       known.last = *reading;
@@ -68,20 +67,42 @@ SloMeasure SloMeter::take(Time now, uint64_t least) {
   return measure;
 }
 
-double SloMeter::arrivals(Time now) {
-  double sum = processes_.empty() ? -1 : 0;
-  for (auto& [id, process] : processes_) {
-    if (process.last.arrivals == 0) return -1;
-    sum += process.arrivals.look(now, process.last.arrivals);
+// Announced or not: what ended counts from then on.
+void SloMeter::count_open(Time now, const SloReading& reading, Process& process) {
+  const bool is_begin = !process.arrivals || is_other_count(process.last, reading) ||
+                        reading.arrivals < process.last.arrivals;
+  process.open = static_cast<int64_t>(reading.arrivals - reading.ended);
+  if (is_begin) {
+    process.arrivals.emplace(now, reading.arrivals);
+    process.least_now = process.least_before = process.open;
+    process.span_since = now;
+  } else if (now - process.span_since >= kSpan) {
+    process.least_before = process.least_now;
+    process.least_now = process.open;
+    process.span_since = now;
   }
-  return std::min(sum, kMostRate);
+  process.least_now = std::min(process.least_now, process.open);
+}
+
+double SloMeter::arrivals(Time now) {
+  double sum = 0, squares = 0;
+  for (auto& [id, process] : processes_) {
+    if (process.last.arrivals == 0 && process.last.ended > 0) return -1;
+    const double rate = process.arrivals ? process.arrivals->look(now, process.last.arrivals) : -1;
+    if (rate <= 0) continue;
+    const double counted = std::min(rate, kMostRate);
+    sum += counted;
+    squares += counted * counted;
+  }
+  return sum > 0 ? squares / sum : -1;
 }
 
 uint64_t SloMeter::backlog() const {
-  uint64_t sum = 0;
+  int64_t longest = 0;
   for (const auto& [id, process] : processes_)
-    sum += process.last.arrivals - std::min(process.last.ended, process.last.arrivals);
-  return sum;
+    if (process.last.arrivals > 0)
+      longest = std::max(longest, process.open - std::min(process.least_now, process.least_before));
+  return static_cast<uint64_t>(longest);
 }
 
 Nanos SloMeter::asked() const {

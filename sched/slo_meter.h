@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -26,19 +27,17 @@ class SloMeter {
   // At every step of the agent. groups == 0: nothing is measured.
   void look(Time now, const SmClaimant& claimant);
 
-  // Requests a second, of all its processes; < 0: they do not announce them. Counted wherever they
-  // ran, and so known at every time; of few requests, the rate from before where they do not
-  // contradict it.
+  // Requests a second of the queue that a request finds, which is that of its process; < 0: not
+  // announced, or not known yet. Counted wherever they ran.
   double arrivals(Time now);
-
-  // Requests that have arrived and are not answered; 0 also where they are not announced.
+  // Requests of the longest queue that are not answered, beyond the least that there were in the
+  // last 5 to 10 seconds: what was never begun, or begun unannounced, is no queue.
   uint64_t backlog() const;
 
   // What was measured since measuring began, if it is at least `least` iterations; measuring then
   // begins anew. Else processes == 0, and what there is goes on to be counted.
   SloMeasure take(Time now, uint64_t least);
 
-  size_t processes() const { return processes_.size(); }
   uint32_t groups() const { return groups_; }  // that it is measured on
   // The shortest target that one of its programs asks for; 0: none does.
   Nanos asked() const;
@@ -53,8 +52,14 @@ class SloMeter {
     Time since{};            // of `first`
     uint64_t waits_for = 0;  // an iteration beyond so many ended
     bool is_measured = false;
-    ArrivalRate arrivals;
+    std::optional<ArrivalRate> arrivals;
+    int64_t open = 0;                         // arrivals that did not end
+    int64_t least_now = 0, least_before = 0;  // of that, in spans of kSpan
+    Time span_since{};
   };
+  static constexpr Nanos kSpan{5'000'000'000};
+
+  static void count_open(Time now, const SloReading& reading, Process& process);
 
   uint32_t groups_ = 0, sharers_ = 1;
   std::map<ProcessId, Process> processes_;

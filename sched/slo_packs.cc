@@ -35,9 +35,10 @@ Packs SloPacks::decide(std::span<const uint32_t> ids, uint32_t available, const 
   if (fits_alone &&
       (shared_.empty() || fitted_alone_ >= kCalm || total_demand(packs) > available)) {
     shared_.clear();
+    better_ = 0;
     return alone;
   }
-  if (!fits_alone) packs = packed(std::move(packs), std::move(alone), available, needs);
+  if (!fits_alone) packs = packed(std::move(packs), std::move(alone), available, needs, counts);
   force(ids, available, packs);
   keep(ids, packs);
   return packs;
@@ -45,7 +46,8 @@ Packs SloPacks::decide(std::span<const uint32_t> ids, uint32_t available, const 
 
 // What was put together for other loads, or on what was known then, may be in the way; but noise
 // makes nobody go elsewhere.
-Packs SloPacks::packed(Packs kept, Packs alone, uint32_t available, const PackNeeds& needs) {
+Packs SloPacks::packed(Packs kept, Packs alone, uint32_t available, const PackNeeds& needs,
+                       bool counts) {
   const size_t tenants = alone.size();
   if (shared_.empty())
     return SloPlan(tenants, std::move(alone), true, available, needs).carry_out();
@@ -54,7 +56,7 @@ Packs SloPacks::packed(Packs kept, Packs alone, uint32_t available, const PackNe
       anew.is_clearly_better_than(better))
     better = std::move(anew);
   SloPlan plan(tenants, std::move(kept), false, available, needs);
-  better_ = better.is_clearly_better_than(plan) ? better_ + 1 : 0;
+  better_ = better.is_clearly_better_than(plan) ? better_ + counts : 0;
   const bool is_urgent = better.fits() && !plan.fits();
   if (better_ < kPatience && !is_urgent) return std::move(plan).carry_out();
   better_ = 0;

@@ -28,14 +28,15 @@ class SloPacks {
 
   // `ids` names the tenants from call to call. `available` >= 1: groups for all of them, and so the
   // most packs. In the order of the first members. More than `available` in all: sharing does not
-  // help further. `counts`: a decision on new measurements, of those that kCalm is about.
+  // help further. `counts`: a decision on new measurements, of those that kCalm and kPatience are
+  // about.
   SloPackList decide(std::span<const uint32_t> ids, uint32_t available, const PackNeeds& needs,
                      bool counts = true);
 
  private:
   SloPackList kept(std::span<const uint32_t> ids, uint32_t available, const PackNeeds& needs) const;
   SloPackList packed(SloPackList kept, SloPackList alone, uint32_t available,
-                     const PackNeeds& needs);
+                     const PackNeeds& needs, bool counts);
   void force(std::span<const uint32_t> ids, uint32_t available, SloPackList& packs) const;
   void keep(std::span<const uint32_t> ids, const SloPackList& packs);
 

@@ -75,6 +75,7 @@ bool SloPlan::give_up_one() {
   SloPack* chosen = nullptr;
   uint32_t who = 0, demand = 0;
   for (SloPack& pack : packs_) {
+    if (is_of_one(pack) && !needs_->can_share(pack.members.front())) continue;
     const uint32_t place = needs_->binding(pack.members);
     if (place == PackNeeds::kNever || notches_[place] == kMostNotches) continue;
     needs_->give_up(place, notches_[place] + 1);
@@ -92,4 +93,5 @@ bool SloPlan::give_up_one() {
   chosen->demand = demand;
   return true;
 }
+
 }  // namespace gpushare

@@ -305,12 +305,31 @@ TEST_F(SloClaimsTest, WhoOnlyAsksForATargetIsNotHelped) {
   SloProgram& program = come(serve, requests({Kind::kLinear, 0}, 4, 0.002));
   program.slot->iterations.slo_us = 42000;
   come(train, closed({Kind::kLinear, 0}));
-  run(12s);
-  program.set_arrivals(4000);
+  run(40s);
+  while (status(serve).state == SloState::kSampling) step();
+  step();
+  const uint32_t before = groups(serve);
+  ASSERT_LT(before, 4u);
+  // A queue, of which no round knows yet.
+  program.slot->iterations.arrivals += 30;
   for (int i = 0; i < 20; ++i) {
-    run(100ms);
-    EXPECT_LE(groups(serve), 7u) << i;
+    step();
+    EXPECT_EQ(groups(serve), before) << i;
   }
+}
+
+// Many requests are answered together: their number is no queue.
+TEST_F(SloClaimsTest, WhoAnswersRequestsTogetherIsNotBehind) {
+  const uint32_t serve = make("serve", {{"slo_us", "42000"}}), train = make("train", {});
+  SloProgram& program = come(serve, requests({Kind::kLinear, 0}, 20, 0.002));
+  come(train, closed({Kind::kLinear, 0}));
+  for (int i = 0; i < 2000; ++i) {
+    const uint64_t ended = program.slot->iterations.ended;
+    step();
+    program.slot->iterations.arrivals += 7 * (program.slot->iterations.ended - ended);
+  }
+  EXPECT_LE(groups(serve), 3u);
+  EXPECT_GE(groups(train), 10u);
 }
 
 TEST_F(SloClaimsTest, WhenThereIsNotEnoughTheSmallDemandIsServedAndItSaysSo) {

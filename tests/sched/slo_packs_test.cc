@@ -153,6 +153,20 @@ TEST(SloPacks, GivesUpWhatIsToSpareThenTheTargetThatCostsMost) {
   EXPECT_TRUE(demanding.has_spare);
 }
 
+TEST(SloPacks, WhoCannotShareGivesUpNothing) {
+  Demanding demanding;
+  PackNeeds needs = demanding.needs();
+  needs.can_share = [](uint32_t place) { return place != 2; };
+  needs.apart = needs.alone = [&](uint32_t place) { return place == 2 ? 9U : 5U; };
+  needs.together = [rule = needs.together](std::span<const uint32_t> members) {
+    const bool has_it = std::ranges::find(members, 2U) != members.end();
+    return has_it ? PackNeeds::kNever : rule(members);
+  };
+  SloPacks packs;
+  EXPECT_LE(total(packs.decide(numbered(5), 13, needs)), 13U);
+  EXPECT_EQ(demanding.notches[2], 0);
+}
+
 TEST(SloPacks, WhatGivingUpDoesNotHelpIsNotTriedForEver) {
   Demanding demanding;
   int asked = 0;

@@ -160,13 +160,35 @@ TEST_F(SloMeterTest, ArrivalsAreCountedWhereverItRuns) {
   EXPECT_EQ(meter_.take(now_, 8).processes, 0u) << "nowhere long enough";
   EXPECT_NEAR(meter_.arrivals(now_), 50, 10);
   EXPECT_LE(meter_.backlog(), 2u);
-  program_.is_stuck = true;
-  program_.slot->iterations.arrivals += 5;
-  run(10ms, 3);
-  EXPECT_GE(meter_.backlog(), 5u);
   program_.slot->iterations.arrivals = 1ULL << 60;
   run(10ms, 3);
   EXPECT_LE(meter_.arrivals(now_), 1e6) << "whatever it says";
+}
+
+// Requests that are dropped before they begin: they are no queue, but for a while.
+TEST_F(SloMeterTest, WhatIsNeverBegunIsNoQueueForLong) {
+  program_.set_arrivals(50);
+  program_.slot->iterations.arrivals = 100;
+  run(1s, 5);
+  EXPECT_LE(meter_.backlog(), 2u);
+  program_.slot->iterations.arrivals += 20;
+  run(10ms, 5);
+  EXPECT_GE(meter_.backlog(), 20u);
+  run(11s, 5);
+  EXPECT_LE(meter_.backlog(), 2u);
+}
+
+TEST_F(SloMeterTest, ABusyProcessCountsMoreThanOneThatIdles) {
+  program_.set_arrivals(50);
+  SloProgram idle(8, 1, WorldTenant{.shape = {}, .full_speed = 0.001, .arrivals = 0.001});
+  for (int i = 0; i < 300; ++i) {
+    now_ += 10ms;
+    program_.run_until(now_);
+    idle.run_until(now_);
+    meter_.look(now_, claimant(15, {{program_.id, program_.slot.get(), "serve"},
+                                    {idle.id, idle.slot.get(), "serve"}}));
+  }
+  EXPECT_NEAR(meter_.arrivals(now_), 50, 10);
 }
 
 TEST_F(SloMeterTest, ArrivalsThatAreNotAnnouncedAreUnknown) {

@@ -8,6 +8,7 @@
 // one that fills the set and was there before has begun its last blocks.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <deque>
 #include <functional>
@@ -15,6 +16,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sched/spatial.h"
