@@ -47,9 +47,9 @@ class SloClaims final : public SmClaims {
   static constexpr Nanos kRound{1'000'000'000};
   static constexpr Nanos kLongIdle{10'000'000'000};
   static constexpr Nanos kBehind{50'000'000};
-  static constexpr double kQueue = 3;    // requests; two that came together are none
-  static constexpr double kBatch = 1.5;  // requests that arrive for one iteration
-  static constexpr int kBatches = 3;     // rounds
+  static constexpr double kQueue = 3;               // requests; two that came together are none
+  static constexpr double kBatch = 1.5;             // requests that arrive for one iteration
+  static constexpr int kBatches = 3;                // rounds
   static constexpr uint64_t kFewestIterations = 8;  // that make a round
   static constexpr double kOtherWork = 0.25;
 
