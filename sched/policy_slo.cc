@@ -9,8 +9,8 @@
 namespace gpushare {
 namespace {
 
-constexpr double kQueue = 1.1;  // latency to service time from which on there is a queue
-constexpr double kSomeLoad = 0.1, kFullLoad = 0.9;  // between, waiting says how bursty arrivals are
+constexpr double kQueue = 1.1;     // latency to service time from which on there is a queue
+constexpr double kSomeLoad = 0.1;  // from there to kFullLoad waiting says how bursty arrivals are
 constexpr double kMostBursts = 4;
 constexpr double kLoop = 0.7;
 constexpr uint32_t kFewestIterations = 4;  // that make a mean
@@ -27,7 +27,6 @@ bool is_measured(const SloTenant& tenant) {
 
 std::vector<SloShare> SloPolicy::decide(std::span<const SloTenant> tenants) {
   ++call_;
-  has_spare_ = true;
   std::vector<Served> all_served;  // for their targets
   std::vector<uint32_t> weights;   // of the rest
   for (const SloTenant& tenant : tenants) {

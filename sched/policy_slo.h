@@ -101,7 +101,8 @@ class SloPolicy {
  private:
   static constexpr uint32_t kNoSet = UINT32_MAX;
   static constexpr double kBand = 0.05;
-  static constexpr double kSpare = 0.9;
+  static constexpr double kSpare = 0.9;     // of a target in a shared set, while there is enough
+  static constexpr double kFullLoad = 0.9;  // more is without end
 
   struct Memory {
     ServiceCurve curve;
@@ -169,6 +170,7 @@ class SloPolicy {
   static double waits(const Memory& memory);
   double most_in_set() const { return has_spare_ ? kSpare : 1; }
   double band_in_set() const { return has_spare_ ? 2 * kBand : kBand; }
+  double aim_in_set() const { return most_in_set() * (1 - band_in_set()); }
 
   // policy_slo_division.cc
   Division divide(Members served, std::vector<uint32_t> weights);

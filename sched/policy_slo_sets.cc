@@ -10,7 +10,6 @@
 namespace gpushare {
 namespace {
 
-constexpr double kFullLoad = 0.9;
 constexpr double kLeastIdle = 1e-9;  // where there is more to do than can be
 constexpr double kNotch = 1.25;      // by which a target is given up
 
@@ -23,9 +22,8 @@ uint32_t SloPolicy::demand_of_all(Members members) const {
     return PackNeeds::kNever;
   const uint32_t most = most_of_all(members), present = groups_of_all(members);
   const auto all = std::views::iota(1U, most + 1);
-  const auto found = std::ranges::partition_point(all, [&](uint32_t groups) {
-    return worst_of(members, groups) > most_in_set() * (1 - band_in_set());
-  });
+  const auto found = std::ranges::partition_point(
+      all, [&](uint32_t groups) { return worst_of(members, groups) > aim_in_set(); });
   if (found == all.end()) return PackNeeds::kNever;
   if (present == 0 || present > most) return *found;
   return beside_band(worst_of(members, present), most_in_set(), band_in_set(), *found, present);
@@ -100,7 +98,7 @@ const SloPolicy::Served* SloPolicy::binding(Members members) const {
   if (!is_known(members)) return nullptr;
   uint32_t groups = most_of_all(members);
   if (!std::isfinite(worst_of(members, groups))) return nullptr;
-  while (groups > 1 && worst_of(members, groups) <= most_in_set() * (1 - band_in_set())) --groups;
+  while (groups > 1 && worst_of(members, groups) <= aim_in_set()) --groups;
   double worst = 0;
   const Served* found = nullptr;
   see_each(members, groups, [&](const Served& one, double response) {

@@ -15,6 +15,10 @@ namespace {
 
 double seconds(Nanos time) { return static_cast<double>(time.count()) * 1e-9; }
 
+double service_of(const SloMeasure& measure) {
+  return measure.service > 0 ? measure.service : measure.latency;
+}
+
 std::vector<std::string> words_of(const std::string& command_line) {
   std::istringstream text(command_line);
   std::vector<std::string> words;
@@ -110,7 +114,7 @@ void SloClaims::measure(Time now) {
       known.reference_groups = 0;
       continue;
     }
-    const double service = measure.service > 0 ? measure.service : measure.latency;
+    const double service = service_of(measure);
     if (known.reference_groups == known.meter.groups()) {
       const double off = service / known.reference;
       if (off > 1 + kOtherWork || off < 1 / (1 + kOtherWork)) known.knee.reset();
@@ -134,15 +138,14 @@ void SloClaims::round(Time now, bool is_measured) {
   shares_ = policy_.decide(views_);
   const bool is_crowded = do_share(views_, shares_);
   if (is_crowded) search_.stop(now);
-  sample_ = is_measured && !is_crowded ? search(now, views_, shares_) : std::nullopt;
+  sample_ = is_measured && !is_crowded ? search(now) : std::nullopt;
 }
 
 // True: others than before.
 bool SloClaims::look_who_is_behind(Time now) {
   bool is_other = false;
   for (auto& [id, known] : tenants_) {
-    const double service =
-        known.measure.service > 0 ? known.measure.service : known.measure.latency;
+    const double service = service_of(known.measure);
     const auto backlog = static_cast<double>(known.meter.backlog());
     // One that is behind is so until its queue is short.
     const double longest = seconds(known.status.slo) * (known.is_behind ? 1 : 2);
@@ -190,8 +193,14 @@ std::vector<uint32_t> SloClaims::help(uint32_t spare) const {
   return more;
 }
 
+// What it is tried with in this round, while its knee is sought.
+std::optional<uint32_t> SloClaims::sampled(const SloShare& share) const {
+  if (!sample_ || sample_->id != share.id) return std::nullopt;
+  return sample_->groups;
+}
+
 uint32_t SloClaims::groups_of(const SloShare& share) const {
-  return sample_ && sample_->id == share.id ? sample_->groups : share.groups;
+  return sampled(share).value_or(share.groups);
 }
 
 SloTenant SloClaims::view(uint32_t id, const Known& known, uint64_t weights) const {
@@ -233,30 +242,28 @@ std::optional<uint32_t> SloClaims::cap_of(const Known& known) const {
   return known.knee->knee;
 }
 
-std::optional<KneeSearch::Sample> SloClaims::search(Time now, const std::vector<SloTenant>& tenants,
-                                                    const std::vector<SloShare>& shares) {
+std::optional<KneeSearch::Sample> SloClaims::search(Time now) {
   uint32_t taken = 0;
   std::vector<KneeSearch::View> views;
-  for (size_t i = 0; i < tenants.size(); ++i) {
-    const Known& known = tenants_.at(tenants[i].id);
-    if (tenants[i].slo.count() == 0) {
+  for (size_t i = 0; i < views_.size(); ++i) {
+    const Known& known = tenants_.at(views_[i].id);
+    if (views_[i].slo.count() == 0) {
       ++taken;
       continue;
     }
-    taken += shares[i].groups;
-    const double slo = seconds(tenants[i].slo);
-    views.push_back(
-        {.id = tenants[i].id,
-         .is_known = known.knee.has_value(),
-         .is_measured = known.is_measured,
-         .groups = known.meter.groups(),
-         .share = shares[i].groups,
-         .most = tenants[i].most,
-         .move = shares[i].move,
-         .slo = slo,
-         .latency = known.measure.latency,
-         .service = known.measure.service > 0 ? known.measure.service : known.measure.latency,
-         .longest_service = policy_.longest_service(tenants[i].id, slo)});
+    taken += shares_[i].groups;
+    const double slo = seconds(views_[i].slo);
+    views.push_back({.id = views_[i].id,
+                     .is_known = known.knee.has_value(),
+                     .is_measured = known.is_measured,
+                     .groups = known.meter.groups(),
+                     .share = shares_[i].groups,
+                     .most = views_[i].most,
+                     .move = shares_[i].move,
+                     .slo = slo,
+                     .latency = known.measure.latency,
+                     .service = service_of(known.measure),
+                     .longest_service = policy_.longest_service(views_[i].id, slo)});
   }
   const auto sample =
       search_.step(now, views, geometry_.groups - std::min(taken, geometry_.groups));
@@ -296,17 +303,16 @@ void SloClaims::make_claims() {
     Known& known = tenants_.at(share.id);
     if (views_[i].slo.count() == 0) continue;
     if (counted.insert(share.set).second) left -= more[i];
-    const bool is_sampled = sample_ && sample_->id == share.id;
     known.claim = {.groups = std::max(groups_of(share) + more[i], 1U),
-                   .can_borrow = !is_sampled && share.move == SloMove::kStarved,
+                   .can_borrow = !sampled(share) && share.move == SloMove::kStarved,
                    .idle_after = kLongIdle,
                    .set = share.set};
     const uint32_t most = std::min(views_[i].most, views_[i].knee.value_or(geometry_.groups));
     known.status.needs = share.demand;
     known.status.knee = views_[i].knee.value_or(0);
-    known.status.state = is_sampled    ? SloState::kSampling
-                         : more[i] > 0 ? SloState::kGrows
-                                       : state_of(known, share, most);
+    known.status.state = sampled(share) ? SloState::kSampling
+                         : more[i] > 0  ? SloState::kGrows
+                                        : state_of(known, share, most);
   }
   std::vector<uint32_t> parts;
   parts.reserve(weights.size());

@@ -12,13 +12,11 @@
 //    without.
 //  - Tenants with a target neither take what others lend, unless they starve, nor lend before
 //    kLongIdle: what they have is what was measured. What nobody needs stays free, and saves power.
-//  - Between rounds, whoever is behind (at all looks in kBehind its longest queue alone takes
-//  longer
-//    than twice its target) gets what those without a target have, but for one group each, until it
-//    is not. So a load that comes at once is answered before the next round measures it.
-//  - Where one iteration serves several requests (many more arrive than end, and the target is
-//  met),
-//    those that end count.
+//  - Between rounds, whoever is behind (its longest queue alone takes longer than twice its target,
+//    at all looks for kBehind) gets what those without a target have, but for one group each, until
+//    it is not. So a load that comes at once is answered before the next round measures it.
+//  - Where one iteration serves several requests (for kBatches rounds many more arrived than ended,
+//    and the target was met), those that end count.
 //  - Who shares a set (policy_slo.h) is measured as it runs there. No knees are sought meanwhile:
 //    what a tenant takes then depends on the others too. And whoever says that it idles, and does
 //    not, takes from those that it shares with; so only tenants share whose target an operator set.
@@ -86,11 +84,11 @@ class SloClaims final : public SmClaims {
   void measure(Time now);
   void round(Time now, bool is_measured);
   SloTenant view(uint32_t id, const Known& known, uint64_t weights) const;
-  std::optional<KneeSearch::Sample> search(Time now, const std::vector<SloTenant>& tenants,
-                                           const std::vector<SloShare>& shares);
+  std::optional<KneeSearch::Sample> search(Time now);
   void keep(const KneeSearch::Found& found);
   bool look_who_is_behind(Time now);
   std::vector<uint32_t> help(uint32_t spare) const;
+  std::optional<uint32_t> sampled(const SloShare& share) const;
   uint32_t groups_of(const SloShare& share) const;
   void make_claims();
   static SloState state_of(const Known& known, const SloShare& share, uint32_t most);

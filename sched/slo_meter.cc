@@ -6,8 +6,6 @@
 namespace gpushare {
 namespace {
 
-constexpr double kMostRate = 1e6;  // requests a second; a launch alone takes more than 1 us
-
 // Counted in another way, or by another process that was given the slot.
 bool is_other_count(const SloReading& before, const SloReading& now) {
   return now.source != before.source || now.ended < before.ended;

@@ -40,7 +40,7 @@ struct PackNeeds {
 
 using SloPackList = std::vector<SloPack>;
 
-constexpr size_t kMostPairedPacks = 32;  // every pair of them is tried: some 0.5 ms
+constexpr size_t kMostPairedPacks = 32;  // every pair of them is tried
 
 uint64_t total_demand(const SloPackList& packs);
 // By the first members, or by what they need.

@@ -7,7 +7,6 @@ namespace gpushare {
 namespace {
 
 constexpr double kLongest = 3600;  // seconds of one iteration
-constexpr double kMostRate = 1e6;  // iterations a second; a launch alone takes more than 1 us
 
 double seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 

@@ -19,6 +19,9 @@
 
 namespace gpushare {
 
+// Iterations or requests a second, whatever a process says; a launch alone takes more than 1 us.
+inline constexpr double kMostRate = 1e6;
+
 // < 0: unknown. Times in seconds.
 struct SloMeasure {
   uint32_t processes = 0;   // that ended an iteration

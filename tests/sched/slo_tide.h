@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <bit>
 #include <deque>
-#include <functional>
 #include <limits>
 #include <memory>
 #include <random>
@@ -39,7 +38,7 @@ struct TideService {
 class Tide {
  public:
   struct Answers {
-    uint64_t count = 0, within = 0;
+    uint64_t count = 0;
     double seconds = 0;
     double mean() const { return count == 0 ? 0 : seconds / static_cast<double>(count); }
   };
@@ -151,7 +150,6 @@ class Tide {
     const double took = now - program.queue.front();
     ++program.answers.count;
     program.answers.seconds += took;
-    program.answers.within += took <= program.work.slo;
     ShimIterations& own = program.slot->iterations;
     ++own.ended;
     program.slot->stripes[0].launches += static_cast<uint64_t>(program.work.kernels);

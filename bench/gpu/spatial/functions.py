@@ -240,8 +240,8 @@ def main():
         parser.error(f"BUILD is a folder with bin/gpushared in it; {options.build} is none")
     for way in options.ways.split(","):
         if not A_WAY.fullmatch(way):
-            parser.error(f"--ways {way}: allowed are ours, native, fixed H L, mps, mps N and mps H L (percentages, 1 to 100), and "
-                         f"\"low\" after the last three; for example {', '.join(WAYS)}")
+            parser.error(f"--ways {way}: allowed are ours, native, fixed H L, mps, mps N and mps H L (percentages, 1 to "
+                         f"100), and \"low\" after the last three; for example {', '.join(WAYS)}")
 
     services = json.loads(subprocess.run([sys.executable, __file__, "--alone"], capture_output=True, text=True,
                                          check=True).stdout)

@@ -23,7 +23,7 @@ class Native:
         pass
 
 
-class Mps:
+class Mps(Native):
     """A server of our own, in `folder`."""
 
     def __init__(self, folder):
@@ -31,10 +31,6 @@ class Mps:
         for path in self.environment.values():
             os.makedirs(path)
         subprocess.run(["nvidia-cuda-mps-control", "-d"], check=True, env=os.environ | self.environment, timeout=60)
-
-    def command(self, tenant, words):
-        del tenant
-        return words
 
     def end(self):
         subprocess.run(["nvidia-cuda-mps-control"], input="quit -t 5\n", text=True, capture_output=True,
