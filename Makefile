@@ -61,6 +61,8 @@ formatting_source := shmctl/compat/fmt.cc
 # $(call gbench,name,SOURCES,LIBS,FLAGS)       benchmark bin/bench/name, run by `make bench`
 # $(call fuzzer,name,SOURCES)                  libFuzzer target bin/fuzz/name (clang; SOURCES: all)
 objects = $(patsubst %.cc,$(O)/obj/%.o,$(1))
+# $(call below,FOLDER...,PATTERN): the files of that name in the folders and up to three levels below them.
+below = $(foreach folder,$(1),$(foreach depth,/ /*/ /*/*/ /*/*/*/,$(wildcard $(folder)$(depth)$(2))))
 
 # $(call parts,NAME,PARTS): a file that holds PARTS, written anew only when they are others. Who needs
 # it is remade when its list shrinks, or grows by something that is older than itself.
@@ -74,7 +76,7 @@ libraries += $(O)/$(1)
 $(O)/$(1): $(call objects,$(2)) $(call parts,$(1),$(2))
 	$$(call say,AR,$(1))
 	@mkdir -p $$(@D)
-	$$(Q)rm -f $$@ && $(AR) crs $$@ $(call objects,$(2))
+	$$(Q)rm -f $$@ && $(AR) qcs $$@ $(call objects,$(2))
 endef
 library = $(eval $(call library_rule,$(1),$(2)))
 

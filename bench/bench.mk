@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-include $(wildcard bench/*/*.mk)
+include $(filter-out bench/bench.mk,$(call below,bench,*.mk))

@@ -1,28 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // DriverEvent: the one vocabulary for what was observed at the driver's boundary. Every source (the
-// eBPF probe, late attach, the simulated GPU, later the kernel module) speaks it, and
-// sched/registry is its only reader. Events are plain values; within one process they arrive in the
-// order in which the driver answered.
+// eBPF probe, the kernel module, late attach, the simulated GPU) speaks it, and
+// sched/step/registry is its only reader. Events are plain values; within one process they arrive
+// in the order in which the driver answered.
 #pragma once
-
-#include <sys/types.h>
 
 #include <cstdint>
 #include <string>
 #include <variant>
 
 #include "shmctl/base/clock.h"
+#include "shmctl/base/process_id.h"
 
 namespace gpushare {
-
-// A process for as long as it lives. Pids are reused, the pair is not: `start_ticks` is field 22 of
-// /proc/PID/stat (clock ticks since boot, 100 a second).
-struct ProcessId {
-  pid_t pid = 0;  // in the agent's pid namespace
-  uint64_t start_ticks = 0;
-
-  auto operator<=>(const ProcessId&) const = default;
-};
 
 // What an engine type number of a channel group stands for (NV2080_ENGINE_TYPE_* in
 // class/cl2080.h).

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-include $(wildcard tests/*/*.mk)
+include $(filter-out tests/tests.mk,$(call below,tests,*.mk))

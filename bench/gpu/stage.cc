@@ -13,8 +13,8 @@
 #include <fstream>
 
 #include "intercept/nvrm/rm_gpu.h"
-#include "intercept/sim/remote_gpu.h"
-#include "tools/client.h"
+#include "intercept/sim/gpu/remote_gpu.h"
+#include "tools/agent/client.h"
 
 namespace gpushare::bench {
 namespace {

@@ -16,10 +16,10 @@
 #include <vector>
 
 #include "intercept/gpu.h"
-#include "shmctl/region.h"
-#include "shmctl/snapshot.h"
+#include "shmctl/plane/region.h"
+#include "shmctl/plane/snapshot.h"
 #include "tests/support/child.h"
-#include "tests/workloads/output.h"
+#include "tests/workloads/common/output.h"
 
 namespace gpushare::bench {
 

@@ -4,8 +4,8 @@
 // two changes.
 #include <benchmark/benchmark.h>
 
-#include "sched/policy_fair.h"
-#include "tests/sched/slo_services.h"
+#include "sched/policy/fair.h"
+#include "tests/sched/support/slo_services.h"
 
 namespace gpushare {
 namespace {

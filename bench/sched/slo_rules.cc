@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // After a step of the load, in how many rounds has each rule found the right share of the SMs?
-// `slo` (sched/policy_slo.h) beside GSLICE's published rule in both its readings (PublishedRule in
-// tests/sched/slo_world.h), on simulated tenants in virtual time: deterministic. The published
-// rules get real numbers of groups, instant changes of share and 5 % of tolerance at the SLO.
+// `slo` (sched/slo/policy.h) beside GSLICE's published rule in both its readings (PublishedRule in
+// tests/sched/support/slo_world.h), on simulated tenants in virtual time: deterministic. The
+// published rules get real numbers of groups, instant changes of share and 5 % of tolerance at the
+// SLO.
 //
 // And how many services can one GPU serve so that all meet their targets? A set of SMs for each, as
 // the published rule divides them, beside sets that are shared when there are not enough.
@@ -16,8 +17,8 @@
 #include <nlohmann/json.hpp>
 
 #include "shmctl/base/version.h"
-#include "tests/sched/slo_services.h"
-#include "tests/sched/slo_step.h"
+#include "tests/sched/support/slo_services.h"
+#include "tests/sched/support/slo_step.h"
 
 namespace {
 

@@ -8,9 +8,9 @@
 #include <cstdlib>
 #include <string>
 
-#include "shmctl/ledger.h"
-#include "shmctl/region.h"
-#include "shmctl/snapshot.h"
+#include "shmctl/plane/ledger.h"
+#include "shmctl/plane/region.h"
+#include "shmctl/plane/snapshot.h"
 
 namespace gpushare {
 namespace {

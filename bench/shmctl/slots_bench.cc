@@ -5,8 +5,8 @@
 
 #include <cstring>
 
-#include "shmctl/layout.h"
-#include "shmctl/slots.h"
+#include "shmctl/plane/layout.h"
+#include "shmctl/plane/slots.h"
 
 namespace gpushare {
 namespace {

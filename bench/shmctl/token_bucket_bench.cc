@@ -8,7 +8,7 @@
 #include <chrono>
 #include <new>
 
-#include "shmctl/token_bucket.h"
+#include "shmctl/plane/token_bucket.h"
 
 namespace gpushare {
 namespace {

@@ -8,7 +8,7 @@ $(O)/$(libcuda_stub): intercept/cuda/libcuda_stub.c intercept/cuda/cuda_function
 
 # The stand-in libcuda.so.1 over the simulated GPU; programs find it by LD_LIBRARY_PATH.
 libcuda_standin := lib/sim/libcuda.so.1
-libcuda_standin_sources := $(wildcard intercept/sim/libcuda/*.cc)
+libcuda_standin_sources := $(call below,intercept/sim/libcuda,*.cc)
 all_objects += $(call objects,$(libcuda_standin_sources))
 extra_targets += $(O)/$(libcuda_standin)
 $(O)/$(libcuda_standin): $(call objects,$(libcuda_standin_sources)) $(addprefix $(O)/,lib/libsimclient.a $(formatting)) $(compat_object) intercept/sim/libcuda/libcuda.map

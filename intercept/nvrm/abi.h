@@ -3,7 +3,8 @@
  * The part of NVIDIA's resource manager (RM) interface that gpushare speaks, declared by us from
  * the facts in the driver's public headers (open-gpu-kernel-modules 580; the header that defines
  * each item is named beside it). Plain C, fixed-width members and explicit padding, so that the
- * eBPF probe, C++ and tests share it. tests/intercept/nvrm_abi_test.cc checks sizes and offsets.
+ * eBPF probe, C++ and tests share it. tests/intercept/nvrm/abi/abi_test.cc checks sizes and
+ * offsets.
  *
  * The layouts below did not change between 535 and 595, the releases in which we looked them up,
  * except where said. A control whose size the running driver does not expect is answered with

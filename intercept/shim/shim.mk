@@ -2,10 +2,9 @@
 # libgpushare.so, which is preloaded into programs: its own flags, because it must need nothing but
 # libc and bring nothing with it: no libstdc++, no exceptions, no sanitizer's runtime.
 shim_library := lib/libgpushare.so
-shim_sources := $(filter-out intercept/shim/host.cc,$(wildcard intercept/shim/*.cc))
-shim_objects := $(patsubst %.cc,$(O)/shim/%.o,$(shim_sources)) $(O)/shim/intercept/shim/entry.o
+shim_sources := $(call below,intercept/shim,*.cc)
+shim_objects := $(patsubst %.cc,$(O)/shim/%.o,$(shim_sources)) $(O)/shim/intercept/shim/calls/entry.o
 shim_flags := -std=c++23 -O2 -g1 -fPIC -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-stack-protector -ftls-model=initial-exec -fvisibility=hidden -fcf-protection $(WARN)
-intercept_sources += intercept/shim/host.cc
 extra_targets += $(O)/$(shim_library)
 
 $(O)/shim/%.o: %.cc
@@ -18,7 +17,7 @@ $(O)/shim/%.o: %.S
 	$(Q)$(CC) -I. -MMD -MP -c -o $@ $<
 
 # Exported: the driver's names that we stand in for, dlsym and dlvsym, and what gpushare.h declares.
-$(O)/gen/intercept/shim/exports.map: intercept/shim/hooks.def intercept/api/gpushare.h intercept/shim/shim.mk
+$(O)/gen/intercept/shim/exports.map: intercept/shim/driver/hooks.def intercept/api/gpushare.h intercept/shim/shim.mk
 	@mkdir -p $(@D)
 	$(Q){ echo '{ global: dlsym; dlvsym;'; \
 	  printf '#define GS_HOOK(kind, base, symbol, since, parameters) symbol;\n#define GS_HOOK_VARIANT GS_HOOK\n#include "$<"\n' | $(CC) -I. -E -P -; \
@@ -33,7 +32,7 @@ $(O)/$(shim_library): $(shim_objects) $(O)/gen/intercept/shim/exports.map
 
 shim_page := $(O)/gen/intercept/shim/hooks.md
 extra_targets += $(shim_page)
-$(shim_page): intercept/shim/hooks.def intercept/shim/hooks_doc.sh
+$(shim_page): intercept/shim/driver/hooks.def intercept/shim/driver/hooks_doc.sh
 	@mkdir -p $(@D)
-	$(Q)intercept/shim/hooks_doc.sh $< > $@
+	$(Q)intercept/shim/driver/hooks_doc.sh $< > $@
 -include $(shim_objects:.o=.d)

@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "bench/gpu/report.h"
-#include "tests/tools/run_tool.h"
+#include "tests/tools/support/run_tool.h"
 
 namespace gpushare::bench {
 namespace {

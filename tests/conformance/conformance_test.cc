@@ -3,8 +3,8 @@
 // expected.h says, which is what a GPU's driver says.
 #include <random>
 
-#include "intercept/sim/remote_gpu.h"
-#include "tests/shim/on_the_simulated_gpu.h"
+#include "intercept/sim/gpu/remote_gpu.h"
+#include "tests/intercept/shim/on_the_simulated_gpu.h"
 
 namespace gpushare::test {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "tests/conformance/expected.h"
 #include "tests/conformance/scenes.h"
-#include "tests/workloads/flags.h"
+#include "tests/workloads/common/flags.h"
 
 namespace gpushare::conformance {
 namespace {

@@ -19,7 +19,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/workloads/gpu_session.h"
+#include "tests/workloads/common/gpu_session.h"
 
 namespace gpushare::conformance {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The configuration file on hostile bytes. What is accepted must keep the promises of its type;
 // what is refused must say where and why.
-#include "sched/config.h"
-#include "sched/tenants.h"
+#include "sched/tenants/config.h"
+#include "sched/tenants/tenants.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

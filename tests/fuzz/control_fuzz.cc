@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "sched/control_handler.h"
-#include "tests/sched/fake_proc_reader.h"
+#include "sched/control/handler.h"
+#include "tests/sched/support/fake_proc_reader.h"
 
 namespace {
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 $(call fuzzer,decode_fuzz,tests/fuzz/decode_fuzz.cc intercept/nvrm/decode.cc)
-$(call fuzzer,region_fuzz,tests/fuzz/region_fuzz.cc $(addprefix shmctl/,region.cc snapshot.cc ledger.cc token_bucket.cc base/error.cc))
-$(call fuzzer,config_fuzz,tests/fuzz/config_fuzz.cc $(addprefix sched/,config.cc tenants.cc rules.cc $(notdir $(wildcard sched/polic*.cc sched/slo_p*.cc))) $(addprefix shmctl/,tenant_settings.cc nearest.cc base/error.cc))
-$(call fuzzer,control_fuzz,tests/fuzz/control_fuzz.cc $(addprefix sched/,accounting.cc config.cc control_handler.cc enforcer.cc facts.cc late_attach.cc membership.cc proc_reader.cc publisher.cc recovery.cc registry.cc scheduler.cc tenant_control.cc tenants.cc rules.cc $(notdir $(wildcard sched/polic*.cc sched/slo_p*.cc))) $(addprefix shmctl/,tenant_settings.cc nearest.cc region.cc snapshot.cc ledger.cc token_bucket.cc status_json.cc base/error.cc base/log.cc base/proc_stat.cc base/version.cc))
+$(call fuzzer,region_fuzz,tests/fuzz/region_fuzz.cc $(addprefix shmctl/,plane/region.cc plane/snapshot.cc plane/ledger.cc plane/token_bucket.cc base/error.cc))
+fuzzed_settings := $(addprefix shmctl/,settings/tenant_settings.cc settings/nearest.cc base/error.cc)
+fuzzed_tenants := $(addprefix sched/tenants/,config.cc tenants.cc rules.cc) $(wildcard sched/policy/*.cc)
+$(call fuzzer,config_fuzz,tests/fuzz/config_fuzz.cc $(fuzzed_tenants) $(fuzzed_settings))
+$(call fuzzer,control_fuzz,tests/fuzz/control_fuzz.cc sched/control/handler.cc $(wildcard sched/step/*.cc) $(fuzzed_tenants) $(addprefix sched/tenants/,identity.cc proc_reader.cc tenant_control.cc) $(fuzzed_settings) $(addprefix shmctl/,plane/region.cc plane/snapshot.cc plane/ledger.cc plane/token_bucket.cc plane/status_json.cc base/log.cc base/proc_stat.cc base/version.cc))
 $(call fuzzer,kmod_fuzz,tests/fuzz/kmod_fuzz.cc intercept/kmod/translate.cc intercept/nvrm/decode.cc)

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <memory>
 
-#include "intercept/shim/iteration.h"
+#include "intercept/shim/iterations/iteration.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace gpushare::shim;

@@ -13,9 +13,9 @@
 #include <string>
 
 #include "shmctl/base/fd.h"
-#include "shmctl/ledger.h"
-#include "shmctl/region.h"
-#include "shmctl/snapshot.h"
+#include "shmctl/plane/ledger.h"
+#include "shmctl/plane/region.h"
+#include "shmctl/plane/snapshot.h"
 
 namespace {
 

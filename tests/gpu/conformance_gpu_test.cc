@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <random>
 
-#include "tests/shim/shim_rig.h"
+#include "tests/intercept/shim/shim_rig.h"
 
 namespace gpushare::test {
 namespace {

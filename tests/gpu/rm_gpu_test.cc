@@ -16,7 +16,7 @@
 
 #include "intercept/bpf/observer.h"
 #include "tests/support/child.h"
-#include "tests/workloads/output.h"
+#include "tests/workloads/common/output.h"
 
 namespace gpushare {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "sched/rules.h"
-#include "shmctl/tenant_settings.h"
+#include "sched/tenants/rules.h"
+#include "shmctl/settings/tenant_settings.h"
 
 namespace gpushare {
 namespace {

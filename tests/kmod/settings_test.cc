@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-#include "shmctl/layout.h"
-#include "shmctl/tenant_settings.h"
+#include "shmctl/plane/layout.h"
+#include "shmctl/settings/tenant_settings.h"
 
 namespace gpushare {
 namespace {

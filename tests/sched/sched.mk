@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-$(call gtest,sched_test,$(filter-out %/system_test.cc %/mps_system_test.cc %/lifeline_test.cc,$(wildcard tests/sched/*_test.cc)),lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
+$(call gtest,sched_test,$(filter-out tests/sched/system/% %/lifeline_test.cc,$(call below,tests/sched,*_test.cc)) tests/intercept/process_stop_test.cc,lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
 # The one part of the agent with a thread of its own.
-$(call gtest,lifeline_test,tests/sched/lifeline_test.cc sched/lifeline.cc,lib/libshmctl.a)
+$(call gtest,lifeline_test,tests/sched/daemon/lifeline_test.cc sched/daemon/lifeline.cc,lib/libshmctl.a)
 
 # Starts the built programs, which lie beside it.
-$(call gtest,sched_system_test,tests/sched/system_test.cc tests/sched/slo_system.cc tests/sched/system_rig.cc,lib/libshmctl.a)
+$(call gtest,sched_system_test,tests/sched/system/system_test.cc tests/sched/system/slo_system_test.cc tests/sched/system/system_rig.cc,lib/libshmctl.a)
 $(O)/bin/tests/sched_system_test: | $(addprefix $(O)/,bin/gpushared bin/gpushare-sim bin/workloads/spin bin/workloads/endless bin/workloads/churn bin/workloads/sms bin/workloads/steps lib/sim/libcuda.so.1 lib/libgpushare.so)
 
-# The same, with a stand-in for NVIDIA's MPS. shim_probe: tests/shim.
-$(call gtest,sched_mps_test,tests/sched/mps_system_test.cc tests/sched/system_rig.cc,lib/libshmctl.a)
+# The same, with a stand-in for NVIDIA's MPS. shim_probe: tests/intercept/shim.
+$(call gtest,sched_mps_test,tests/sched/system/mps_system_test.cc tests/sched/system/system_rig.cc,lib/libshmctl.a)
 $(O)/bin/tests/sched_mps_test: | $(addprefix $(O)/,bin/gpushared bin/gpushare-sim bin/workloads/spin bin/workloads/endless lib/sim/libcuda.so.1 lib/libgpushare.so lib/fake/libcuda.so.1 bin/tests/shim_probe)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // churn: starts a context, does a little work, ends. For loops that start and end many programs.
-#include "tests/workloads/busy_kernel.h"
-#include "tests/workloads/flags.h"
-#include "tests/workloads/json_line.h"
-#include "tests/workloads/verdict.h"
+#include "tests/workloads/common/busy_kernel.h"
+#include "tests/workloads/common/flags.h"
+#include "tests/workloads/common/json_line.h"
+#include "tests/workloads/common/verdict.h"
 
 namespace gpushare::workloads {
 namespace {

@@ -3,10 +3,10 @@
 // compared with and without something running beside it.
 #include <vector>
 
-#include "tests/workloads/flags.h"
-#include "tests/workloads/gpu_session.h"
-#include "tests/workloads/json_line.h"
-#include "tests/workloads/quantiles.h"
+#include "tests/workloads/common/flags.h"
+#include "tests/workloads/common/gpu_session.h"
+#include "tests/workloads/common/json_line.h"
+#include "tests/workloads/common/quantiles.h"
 
 namespace gpushare::workloads {
 namespace {

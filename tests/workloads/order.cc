@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "intercept/cuda/kernel_math.h"
-#include "tests/workloads/flags.h"
-#include "tests/workloads/gpu_session.h"
-#include "tests/workloads/json_line.h"
-#include "tests/workloads/random.h"
-#include "tests/workloads/verdict.h"
+#include "tests/workloads/common/flags.h"
+#include "tests/workloads/common/gpu_session.h"
+#include "tests/workloads/common/json_line.h"
+#include "tests/workloads/common/random.h"
+#include "tests/workloads/common/verdict.h"
 
 namespace gpushare::workloads {
 namespace {

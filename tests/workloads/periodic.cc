@@ -3,11 +3,11 @@
 // prints how long each took from the launch to the end of the wait, in host time.
 #include <vector>
 
-#include "tests/workloads/busy_kernel.h"
-#include "tests/workloads/flags.h"
-#include "tests/workloads/json_line.h"
-#include "tests/workloads/quantiles.h"
-#include "tests/workloads/verdict.h"
+#include "tests/workloads/common/busy_kernel.h"
+#include "tests/workloads/common/flags.h"
+#include "tests/workloads/common/json_line.h"
+#include "tests/workloads/common/quantiles.h"
+#include "tests/workloads/common/verdict.h"
 
 namespace gpushare::workloads {
 namespace {

@@ -16,9 +16,9 @@
 #include <thread>
 #include <vector>
 
-#include "intercept/sim/server.h"
+#include "intercept/sim/server/server.h"
 #include "shmctl/base/fd.h"
-#include "tests/workloads/output.h"
+#include "tests/workloads/common/output.h"
 
 namespace gpushare {
 namespace {

@@ -7,12 +7,12 @@
 #include <thread>
 #include <vector>
 
-#include "tests/workloads/busy_kernel.h"
-#include "tests/workloads/flags.h"
-#include "tests/workloads/json_line.h"
-#include "tests/workloads/progress_meter.h"
-#include "tests/workloads/random.h"
-#include "tests/workloads/verdict.h"
+#include "tests/workloads/common/busy_kernel.h"
+#include "tests/workloads/common/flags.h"
+#include "tests/workloads/common/json_line.h"
+#include "tests/workloads/common/progress_meter.h"
+#include "tests/workloads/common/random.h"
+#include "tests/workloads/common/verdict.h"
 
 namespace gpushare::workloads {
 namespace {

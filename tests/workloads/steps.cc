@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "intercept/api/gpushare.h"
-#include "tests/workloads/busy_kernel.h"
-#include "tests/workloads/flags.h"
-#include "tests/workloads/gpu_session.h"
-#include "tests/workloads/json_line.h"
-#include "tests/workloads/quantiles.h"
-#include "tests/workloads/verdict.h"
+#include "tests/workloads/common/busy_kernel.h"
+#include "tests/workloads/common/flags.h"
+#include "tests/workloads/common/gpu_session.h"
+#include "tests/workloads/common/json_line.h"
+#include "tests/workloads/common/quantiles.h"
+#include "tests/workloads/common/verdict.h"
 
 namespace gpushare::workloads {
 namespace {

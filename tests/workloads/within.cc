@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "tests/workloads/flags.h"
-#include "tests/workloads/gpu_session.h"
-#include "tests/workloads/json_line.h"
-#include "tests/workloads/verdict.h"
+#include "tests/workloads/common/flags.h"
+#include "tests/workloads/common/gpu_session.h"
+#include "tests/workloads/common/json_line.h"
+#include "tests/workloads/common/verdict.h"
 
 namespace gpushare::workloads {
 namespace {

@@ -10,10 +10,10 @@
 #include <functional>
 #include <thread>
 
-#include "tests/workloads/flags.h"
-#include "tests/workloads/gpu_session.h"
-#include "tests/workloads/green_context.h"
-#include "tests/workloads/json_line.h"
+#include "tests/workloads/common/flags.h"
+#include "tests/workloads/common/gpu_session.h"
+#include "tests/workloads/common/green_context.h"
+#include "tests/workloads/common/json_line.h"
 
 namespace gpushare::workloads {
 namespace {

@@ -24,12 +24,12 @@
 #include <memory>
 #include <vector>
 
-#include "intercept/shim/elf_lookup.h"
-#include "tests/workloads/flags.h"
-#include "tests/workloads/gpu_session.h"
-#include "tests/workloads/green_context.h"
-#include "tests/workloads/json_line.h"
-#include "tests/workloads/quantiles.h"
+#include "intercept/shim/driver/elf_lookup.h"
+#include "tests/workloads/common/flags.h"
+#include "tests/workloads/common/gpu_session.h"
+#include "tests/workloads/common/green_context.h"
+#include "tests/workloads/common/json_line.h"
+#include "tests/workloads/common/quantiles.h"
 
 namespace gpushare::workloads {
 namespace {

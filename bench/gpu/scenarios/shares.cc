@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights: programs that want all of the GPU get shares in proportion, and lose nothing in sum.
+#include <fmt/format.h>
+
+#include "bench/gpu/scenario.h"
+#include "bench/gpu/scenarios/race.h"
+
+namespace gpushare::bench {
+namespace {
+
+constexpr double kPoint = 0.01;
+constexpr double kMostLost = 0.97;  // of the total of native time slicing
+
+std::string tenant_name(size_t i) { return fmt::format("t{}", i); }
+
+std::string weighted_tenants(const std::vector<double>& weights) {
+  std::string toml;
+  for (size_t i = 0; i < weights.size(); ++i)
+    toml += fmt::format("[tenant.{}]\nweight = {}\n", tenant_name(i), weights[i]);
+  return toml;
+}
+
+std::vector<double> parts(const std::vector<double>& weights) {
+  std::vector<double> result;
+  for (const double weight : weights) result.push_back(weight / sum(weights));
+  return result;
+}
+
+void judge(Report& report, const std::string& what, const RaceResult& native,
+           const RaceResult& ours, const std::vector<double>& weights) {
+  const std::vector<double> target = parts(weights);
+  report.must(what + "shares by progress", percents(target) + " +- 1", percents(native.shares()),
+              percents(ours.shares()), worst_error(ours.shares(), target) <= kPoint);
+  report.must(what + "shares by the log", percents(target) + " +- 1", "-",
+              percents(ours.log_parts()), worst_error(ours.log_parts(), target) <= kPoint);
+  const double ratio = ours.total() / native.total();
+  report.must(what + "total", ">= 97 % of native", fmt::format("{:.1f} units/ms", native.total()),
+              percent(ratio), ratio >= kMostLost);
+}
+
+void run_weights(Stage& stage, Report& report, const std::string& label,
+                 const std::vector<double>& weights, const std::vector<std::string>& arguments) {
+  std::vector<Runner> runners;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    runners.push_back({.arguments = arguments, .tenant = tenant_name(i)});
+    runners.back().arguments.insert(runners.back().arguments.end(),
+                                    {"--seed", std::to_string(i + 1)});
+  }
+  const RaceResult native = race(stage, runners);
+  stage.start_agent(weighted_tenants(weights));
+  const RaceResult ours = race(stage, runners);
+  stage.stop_agent();
+  report.numbers().add(label + "native", native.record()).add(label + "ours", ours.record());
+  judge(report, label, native, ours, weights);
+}
+
+void shares_30_70(Stage& stage, Report& report) {
+  run_weights(stage, report, "", {30, 70}, stage.spin_arguments(2000));
+}
+
+void shares_1_2_3_4(Stage& stage, Report& report) {
+  run_weights(stage, report, "", {100, 200, 300, 400}, stage.spin_arguments(2000));
+}
+
+std::vector<std::string> mixed(Stage& stage) {
+  std::vector<std::string> arguments = stage.spin_arguments(2000);
+  arguments.insert(arguments.end(), {"--kernel-us-min", "50", "--kernel-us-max", "50000"});
+  return arguments;
+}
+
+void shares_mixed_2(Stage& stage, Report& report) {
+  run_weights(stage, report, "", {30, 70}, mixed(stage));
+}
+
+void shares_mixed_4(Stage& stage, Report& report) {
+  run_weights(stage, report, "", {100, 200, 300, 400}, mixed(stage));
+}
+
+void late_attach(Stage& stage, Report& report) {
+  const std::vector<double> weights{30, 70};
+  std::vector<Runner> runners;
+  for (size_t i = 0; i < weights.size(); ++i)
+    runners.push_back({.arguments = stage.spin_arguments(2000), .tenant = tenant_name(i)});
+  const RaceResult native = race(stage, runners);
+  const RaceResult ours = race_before_agent(stage, runners, weighted_tenants(weights));
+  report.numbers().add("native", native.record()).add("ours", ours.record());
+  judge(report, "", native, ours, weights);
+}
+
+constexpr Scenario kScenarios[] = {
+    {"shares-30-70", "two saturating programs, 2 ms kernels, weights 30 and 70", shares_30_70},
+    {"shares-1-2-3-4", "four saturating programs, 2 ms kernels", shares_1_2_3_4},
+    {"shares-mixed-2", "two, kernels of 50 us to 50 ms, weights 30 and 70", shares_mixed_2},
+    {"shares-mixed-4", "four, kernels of 50 us to 50 ms, weights 1:2:3:4", shares_mixed_4},
+    {"late-attach", "weights 30 and 70 on programs that started before the agent", late_attach},
+};
+
+}  // namespace
+
+std::span<const Scenario> share_scenarios() { return kScenarios; }
+
+}  // namespace gpushare::bench

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+// What does the probe cost the programs of the machine? Nanoseconds per system call with and
+// without it, for calls that it ignores at each step of its filter and for one that it reports; and
+// beside them the time inside the probe's program as the kernel accounts it (which itself adds some
+// 30 ns), because calls on the FUSE file that stands for the driver take too long to show a
+// difference. Rounds alternate: all calls without the probe, then with it. Every figure is a median
+// over rounds of medians over short runs, so that other load on the machine drops out. Needs root.
+#include <bpf/bpf.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <getopt.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <vector>
+
+#include "intercept/bpf/observer.h"
+#include "tests/intercept/bpf/fake_driver.h"
+
+namespace gpushare {
+namespace {
+
+struct Files {
+  int pipe = -1, null = -1, fuse = -1;
+};
+
+// One kind of call. `file` answers like the driver but is a FUSE file, so a call on it takes
+// microseconds; the probe counts it as the driver's only with accept_any_file.
+struct Case {
+  const char* name;
+  bool accept_any_file;
+  int calls;  // in one run
+  void (*call)(const Files&);
+};
+
+void rm_control_of(uint32_t command, int file) { rm_control(file, 1, 1, command, nullptr, 0); }
+
+constexpr Case kCases[] = {
+    {"another system call (getppid)", false, 10'000, [](const Files&) { ::syscall(SYS_getppid); }},
+    {"unrelated ioctl (FIONREAD)", false, 10'000,
+     [](const Files& files) {
+       int bytes = 0;
+       ::ioctl(files.pipe, FIONREAD, &bytes);
+     }},
+    {"unrelated ioctl that fails (ENOTTY)", false, 10'000,
+     [](const Files& files) { ::ioctl(files.null, TCGETS, nullptr); }},
+    {"RM_CONTROL's number on another file", false, 400,
+     [](const Files& files) { rm_control_of(GS_CTRL_GPU_GET_ID, files.fuse); }},
+    {"RM_CONTROL that is not reported", true, 400,
+     [](const Files& files) { rm_control_of(GS_CTRL_GPU_GET_ID, files.fuse); }},
+    {"RM_CONTROL that is reported", true, 400,
+     [](const Files& files) { rm_control_of(GS_CTRL_SET_TIMESLICE, files.fuse); }},
+};
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+constexpr int kRuns = 15;
+
+// Of this thread: what others do on its CPU does not count.
+double cpu_time_ns() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
+}
+
+double measure(const Case& test, const Files& files) {
+  std::vector<double> runs;
+  for (int run = 0; run < kRuns; ++run) {
+    const double begin = cpu_time_ns();
+    for (int i = 0; i < test.calls; ++i) test.call(files);
+    runs.push_back((cpu_time_ns() - begin) / test.calls);
+  }
+  return median(std::move(runs));
+}
+
+// Another process, because the probe ignores the one that loaded it: takes the index of a case,
+// gives nanoseconds per call.
+class Worker {
+ public:
+  explicit Worker(const FakeDriver& driver) {
+    int questions[2], answers[2];
+    if (::pipe2(questions, O_CLOEXEC) != 0 || ::pipe2(answers, O_CLOEXEC) != 0) std::abort();
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::close(questions[1]);
+      serve(driver, questions[0], answers[1]);
+    }
+    ask_.reset(questions[1]);
+    answer_.reset(answers[0]);
+    ::close(questions[0]);
+    ::close(answers[1]);
+  }
+  Worker(const Worker&) = delete;
+  ~Worker() {
+    ask_.reset();
+    ::waitpid(pid_, nullptr, 0);
+  }
+
+  double nanoseconds(size_t index) {
+    double result = 0;
+    if (::write(ask_.get(), &index, sizeof index) != sizeof index ||
+        ::read(answer_.get(), &result, sizeof result) != sizeof result)
+      std::abort();
+    return result;
+  }
+
+ private:
+  [[noreturn]] static void serve(const FakeDriver& driver, int ask, int answer) {
+    int pipe_fds[2];
+    if (::pipe(pipe_fds) != 0) std::abort();
+    Fd fuse = driver.open();
+    const Files files{pipe_fds[0], ::open("/dev/null", O_RDWR), fuse.get()};
+    size_t index = 0;
+    while (::read(ask, &index, sizeof index) == sizeof index) {
+      const double result = measure(kCases[index], files);
+      if (::write(answer, &result, sizeof result) != sizeof result) ::_exit(1);
+    }
+    ::_exit(0);
+  }
+
+  pid_t pid_ = 0;
+  Fd ask_, answer_;
+};
+
+struct Samples {
+  std::vector<double> off, on, inside;
+};
+
+// Descriptor of the probe's ioctl program, the one loaded last under that name.
+Fd ioctl_program() {
+  Fd found;
+  for (uint32_t id = 0; bpf_prog_get_next_id(id, &id) == 0;) {
+    Fd program(bpf_prog_get_fd_by_id(id));
+    bpf_prog_info info{};
+    uint32_t size = sizeof info;
+    if (program.is_open() && bpf_obj_get_info_by_fd(program.get(), &info, &size) == 0 &&
+        std::strcmp(info.name, "ioctl_exit") == 0)
+      found = std::move(program);
+  }
+  return found;
+}
+
+// Mean nanoseconds inside the program per run of it during `work`; 0 if it did not run.
+template <class Work>
+double nanoseconds_inside(const Fd& program, Work work) {
+  const Fd accounting(bpf_enable_stats(BPF_STATS_RUN_TIME));
+  const auto read = [&] {
+    bpf_prog_info info{};
+    uint32_t size = sizeof info;
+    bpf_obj_get_info_by_fd(program.get(), &info, &size);
+    return std::pair(info.run_time_ns, info.run_cnt);
+  };
+  const auto before = read();
+  work();
+  const auto after = read();
+  const uint64_t runs = after.second - before.second;
+  return runs == 0 ? 0
+                   : static_cast<double>(after.first - before.first) / static_cast<double>(runs);
+}
+
+Result<> run_round(Worker& worker, std::span<Samples> samples) {
+  for (size_t i = 0; i < std::size(kCases); ++i) samples[i].off.push_back(worker.nanoseconds(i));
+  for (const bool accept_any_file : {false, true}) {
+    auto observer =
+        BpfObserver::start({.ring_bytes = 8u << 20, .accept_any_file = accept_any_file});
+    if (!observer) return std::unexpected(observer.error());
+    const Fd program = ioctl_program();
+    for (size_t i = 0; i < std::size(kCases); ++i) {
+      if (kCases[i].accept_any_file != accept_any_file) continue;
+      samples[i].on.push_back(worker.nanoseconds(i));
+      samples[i].inside.push_back(nanoseconds_inside(program, [&] { worker.nanoseconds(i); }));
+    }
+    if ((*observer)->dropped() != 0)
+      return make_error(std::errc::no_buffer_space, "measure", "records were lost");
+  }
+  return {};
+}
+
+std::string cpu_model() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(": ") + 2);
+  return "unknown";
+}
+
+nlohmann::json report(std::span<const Samples> samples, const std::string& commit) {
+  utsname system{};
+  ::uname(&system);
+  char date[16];
+  const time_t now = ::time(nullptr);
+  std::strftime(date, sizeof date, "%Y-%m-%d", std::gmtime(&now));
+  const auto tenths = [](double value) { return std::round(value * 10) / 10; };
+  nlohmann::json cases = nlohmann::json::array();
+  for (size_t i = 0; i < samples.size(); ++i) {
+    std::vector<double> added;
+    for (size_t r = 0; r < samples[i].off.size(); ++r)
+      added.push_back(samples[i].on[r] - samples[i].off[r]);
+    cases.push_back({{"call", kCases[i].name},
+                     {"without_ns", tenths(median(samples[i].off))},
+                     {"with_ns", tenths(median(samples[i].on))},
+                     {"added_ns", tenths(median(added))},
+                     {"inside_program_ns", tenths(median(samples[i].inside))}});
+  }
+  return {
+      {"what", "cost of the eBPF probe: CPU time per system call, medians of interleaved rounds"},
+      {"date", date},
+      {"machine", fmt::format("{}, {} CPUs", cpu_model(), ::sysconf(_SC_NPROCESSORS_ONLN))},
+      {"kernel", system.release},
+      {"commit", commit},
+      {"rounds", samples[0].off.size()},
+      {"cases", cases}};
+}
+
+void print_table(const nlohmann::json& result) {
+  fmt::print("{:<38} {:>9} {:>9} {:>9} {:>9}\n", "ns per call", "without", "with", "added",
+             "inside");
+  for (const auto& row : result["cases"]) {
+    fmt::print("{:<38}", row["call"].get<std::string>());
+    for (const char* key : {"without_ns", "with_ns", "added_ns", "inside_program_ns"})
+      fmt::print(" {:>9.1f}", row[key].get<double>());
+    fmt::print("\n");
+  }
+}
+
+struct Arguments {
+  int rounds = 21;
+  std::string out, commit = "unknown", command;
+};
+
+int usage() {
+  fmt::print(stderr, "usage: probe_cost [--rounds N] [--out FILE] [--commit COMMIT]\n");
+  return 2;
+}
+
+int run(const Arguments& arguments) {
+  const Result<FakeDriver> driver = FakeDriver::mount();
+  if (!driver) {
+    fmt::print(stderr, "probe_cost: {}\n", driver.error().message());
+    return 1;
+  }
+  Worker worker(*driver);
+  std::vector<Samples> samples(std::size(kCases));
+  for (int round = 0; round < arguments.rounds; ++round) {
+    if (const Result<> done = run_round(worker, samples); !done) {
+      fmt::print(stderr, "probe_cost: {}\n", done.error().message());
+      return 1;
+    }
+  }
+  nlohmann::json result = report(samples, arguments.commit);
+  result["command"] = arguments.command;
+  print_table(result);
+  if (!arguments.out.empty()) std::ofstream(arguments.out) << result.dump(2) << '\n';
+  return 0;
+}
+
+}  // namespace
+}  // namespace gpushare
+
+int main(int argc, char** argv) {
+  gpushare::Arguments arguments;
+  arguments.command = "probe_cost";
+  for (int i = 1; i < argc; ++i) arguments.command += std::string(" ") + argv[i];
+  const option options[] = {{"rounds", required_argument, nullptr, 'r'},
+                            {"out", required_argument, nullptr, 'o'},
+                            {"commit", required_argument, nullptr, 'c'},
+                            {}};
+  for (int c; (c = ::getopt_long(argc, argv, "", options, nullptr)) != -1;) {
+    if (c == 'r')
+      arguments.rounds = std::atoi(optarg);
+    else if (c == 'o')
+      arguments.out = optarg;
+    else if (c == 'c')
+      arguments.commit = optarg;
+    else
+      return gpushare::usage();
+  }
+  if (optind != argc || arguments.rounds < 1) return gpushare::usage();
+  return gpushare::run(arguments);
+}

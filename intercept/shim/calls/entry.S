@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the shim exports. Under each name of hooks.def lies one jump through a table: first to
+ * gs_resolve, which replaces itself by the driver's own function or by a wrapper. So a program that
+ * is linked to libcuda.so.1 pays one indirect jump, as for any function of a library.
+ *
+ * dlsym and dlvsym are here because what the real ones mean by RTLD_NEXT and RTLD_DEFAULT depends on
+ * who calls them: whatever is not ours goes on by a jump, which leaves the caller's return address
+ * where it was. No function of hooks.def takes floating point: the vector registers are not saved.
+ */
+#ifndef __x86_64__
+#error "the shim's entry points are written for x86-64"
+#endif
+
+#define GS_HOOK(kind, base, symbol, since, parameters) gs_entry symbol;
+#define GS_HOOK_VARIANT GS_HOOK
+
+        .set gs_index, 0
+
+        .section .data.rel.gs_targets, "aw", @progbits
+        .balign 64
+        .globl gs_targets
+        .hidden gs_targets
+        .type gs_targets, @object
+gs_targets:
+        .text
+
+        .macro gs_entry symbol
+        .globl \symbol
+        .type \symbol, @function
+        .balign 16
+\symbol:
+        .cfi_startproc
+        endbr64
+        jmp *gs_targets + 8 * gs_index(%rip)
+.Llazy\@:
+        endbr64
+        pushq $gs_index
+        .cfi_adjust_cfa_offset 8
+        jmp gs_lazy
+        .cfi_endproc
+        .size \symbol, . - \symbol
+        .pushsection .data.rel.gs_targets
+        .quad .Llazy\@
+        .popsection
+        .set gs_index, gs_index + 1
+        .endm
+
+/* gs_resolve(index) gives the function to go to. On the stack: the index, the return address. */
+        .type gs_lazy, @function
+gs_lazy:
+        .cfi_startproc
+        .cfi_def_cfa_offset 16
+        pushq %rdi
+        pushq %rsi
+        pushq %rdx
+        pushq %rcx
+        pushq %r8
+        pushq %r9
+        .cfi_adjust_cfa_offset 48
+        movq 48(%rsp), %rdi
+        call gs_resolve
+        popq %r9
+        popq %r8
+        popq %rcx
+        popq %rdx
+        popq %rsi
+        popq %rdi
+        addq $8, %rsp
+        .cfi_adjust_cfa_offset -56
+        jmp *%rax
+        .cfi_endproc
+        .size gs_lazy, . - gs_lazy
+
+        .globl gs_trampolines_begin
+        .hidden gs_trampolines_begin
+gs_trampolines_begin:
+#include "intercept/shim/driver/hooks.def"
+        .globl gs_trampolines_end
+        .hidden gs_trampolines_end
+gs_trampolines_end:
+        .pushsection .data.rel.gs_targets
+        .size gs_targets, . - gs_targets
+        .popsection
+
+/* In: handle, name, for dlvsym the version. `real` holds the real function once it was found. */
+        .macro gs_lookup symbol real find hooked
+        .globl \symbol
+        .type \symbol, @function
+        .balign 16
+\symbol:
+        .cfi_startproc
+        endbr64
+        cmpq $-1, %rdi /* RTLD_NEXT */
+        je .Lother\@
+        testq %rsi, %rsi
+        jz .Lother\@
+        cmpb $'c', (%rsi)
+        jne .Lother\@
+        cmpb $'u', 1(%rsi)
+        jne .Lother\@
+        pushq %rdi
+        pushq %rsi
+        pushq %rdx
+        .cfi_adjust_cfa_offset 24
+        movq %rsi, %rdi
+        call gs_is_hooked
+        popq %rdx
+        popq %rsi
+        popq %rdi
+        .cfi_adjust_cfa_offset -24
+        testl %eax, %eax
+        jnz \hooked
+.Lother\@:
+        movq \real(%rip), %rax
+        testq %rax, %rax
+        jz .Lfind\@
+        jmp *%rax
+.Lfind\@:
+        pushq %rdi
+        pushq %rsi
+        pushq %rdx
+        .cfi_adjust_cfa_offset 24
+        call \find
+        popq %rdx
+        popq %rsi
+        popq %rdi
+        .cfi_adjust_cfa_offset -24
+        testq %rax, %rax
+        jz .Lnone\@
+        jmp *%rax
+.Lnone\@:
+        ret
+        .cfi_endproc
+        .size \symbol, . - \symbol
+        .endm
+
+        gs_lookup dlsym, gs_real_dlsym, gs_find_dlsym, gs_dlsym_hooked
+        gs_lookup dlvsym, gs_real_dlvsym, gs_find_dlvsym, gs_dlvsym_hooked
+
+        .section .note.GNU-stack, "", @progbits

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// Wrappers of functions that do more to streams than to put work into one. Part of wrappers.cc.
+#pragma once
+
+#include <cstdlib>
+
+#include "intercept/shim/driver/table.h"
+#include "intercept/shim/iterations/progress.h"
+#include "intercept/shim/link/quiet.h"
+#include "intercept/shim/streams/streams.h"
+
+namespace gpushare::shim {
+
+template <class Function>
+Function real(int index) {
+  return reinterpret_cast<Function>(real_functions[index].load(std::memory_order_relaxed));
+}
+
+constexpr Flavor flavor_of(int index) {
+  constexpr Flavor kFlavors[] = {
+#define GS_HOOK(kind, base, symbol, since, parameters) Flavor::kLegacy,
+#define GS_HOOK_VARIANT(kind, base, symbol, since, parameters) Flavor::kPerThread,
+#include "intercept/shim/driver/hooks.def"
+  };
+  return kFlavors[index];
+}
+
+// Creation: cuStreamCreate, cuStreamCreateWithPriority.
+template <int index, class Signature>
+struct Created;
+template <int index, class... Rest>
+struct Created<index, CUresult(CUstream*, Rest...)> {
+  static CUresult call(CUstream* stream, Rest... rest) {
+    const CUresult result = real<CUresult (*)(CUstream*, Rest...)>(index)(stream, rest...);
+    if (result == CUDA_SUCCESS)
+      if (Streams* all = Streams::get()) all->on_created(*stream);
+    return result;
+  }
+};
+
+template <int index, class Signature>
+struct Destroyed {
+  static CUresult call(CUstream stream) {
+    if (Streams* all = Streams::get()) all->before_destroy(stream);
+    return real<CUresult (*)(CUstream)>(index)(stream);
+  }
+};
+
+template <class Apply>
+void for_each_stand_in(CUstream stream, Flavor flavor, const Apply& apply) {
+  Streams* all = Streams::get();
+  const Stream* known = all == nullptr ? nullptr : all->find(stream, flavor);
+  for (int i = 1; known != nullptr && i <= Partitions::kMost; ++i)
+    if (CUstream there = known->at[i].load(std::memory_order_acquire)) apply(there);
+}
+
+// To the stream's home, which says whether it is right, and to all that stand in for it.
+template <int index, class Signature>
+struct Attribute {
+  static CUresult call(CUstream stream, unsigned attribute, const void* value) {
+    const auto set = real<CUresult (*)(CUstream, unsigned, const void*)>(index);
+    const CUresult result = set(stream, attribute, value);
+    if (result == CUDA_SUCCESS)
+      for_each_stand_in(stream, flavor_of(index),
+                        [&](CUstream there) { set(there, attribute, value); });
+    return result;
+  }
+};
+
+template <int index, class Signature>
+struct Attributes {
+  static CUresult call(CUstream to, CUstream from) {
+    const auto copy = real<CUresult (*)(CUstream, CUstream)>(index);
+    const CUresult result = copy(to, from);
+    if (result == CUDA_SUCCESS)
+      for_each_stand_in(to, flavor_of(index), [&](CUstream there) { copy(there, to); });
+    return result;
+  }
+};
+
+// A capture begins where the process captures its graphs.
+template <int index, class Signature>
+struct CaptureBegun;
+template <int index, class... Rest>
+struct CaptureBegun<index, CUresult(CUstream, Rest...)> {
+  static CUresult call(CUstream stream, Rest... rest) {
+    if (Streams* all = Streams::get()) {
+      Stream* known = all->find(stream, flavor_of(index));
+      // The driver refuses to capture the legacy stream, and must be asked for that one.
+      if (known != nullptr && known->kind.load(std::memory_order_relaxed) == Stream::Kind::kLegacy)
+        return real<CUresult (*)(CUstream, Rest...)>(index)(stream, rest...);
+      if (known != nullptr) all->before_capture(*known);
+    }
+    StreamUse use(stream, flavor_of(index), Use::kOperation);
+    const CUresult result = real<CUresult (*)(CUstream, Rest...)>(index)(use.physical(), rest...);
+    if (result == CUDA_SUCCESS && use.stream() != nullptr)
+      Streams::get()->begin_capture(*use.stream());
+    if (result == CUDA_SUCCESS)
+      if (Progress* all = Progress::get()) all->begin_capture();
+    return result;
+  }
+};
+
+template <int index, class Signature>
+struct CaptureEnded {
+  static CUresult call(CUstream stream, CUgraph* graph) {
+    StreamUse use(stream, flavor_of(index), Use::kWait);
+    const CUresult result = real<CUresult (*)(CUstream, CUgraph*)>(index)(use.physical(), graph);
+    if (use.stream() != nullptr) Streams::get()->end_capture(*use.stream());
+    if (result != CUDA_ERROR_ILLEGAL_STATE)  // else there was none
+      if (Progress* all = Progress::get()) all->end_capture();
+    return result;
+  }
+};
+
+// The program's function is told the stream that the program knows.
+template <int index, class Signature>
+struct Callback {
+  using Function = void (*)(CUstream, CUresult, void*);
+  struct Told {
+    Function function;
+    CUstream stream;
+    void* data;
+  };
+
+  static void tell(CUstream, CUresult result, void* data) {
+    const Told told = *static_cast<Told*>(data);
+    std::free(data);
+    told.function(told.stream, result, told.data);
+  }
+
+  static CUresult call(CUstream stream, void* function, void* data, unsigned flags) {
+    const auto add = real<CUresult (*)(CUstream, void*, void*, unsigned)>(index);
+    StreamUse use(stream, flavor_of(index), Use::kOperation);
+    if (!use.is_away() || function == nullptr) return add(use.physical(), function, data, flags);
+    const KeepErrno errno_of_the_program;
+    auto* told = static_cast<Told*>(std::malloc(sizeof(Told)));
+    if (told == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
+    *told = {reinterpret_cast<Function>(function), stream, data};
+    const CUresult result =
+        add(use.physical(), reinterpret_cast<void*>(&Callback::tell), told, flags);
+    if (result != CUDA_SUCCESS) std::free(told);
+    return result;
+  }
+};
+
+template <int index, class Signature>
+struct Retained {
+  static CUresult call(CUcontext* context, CUdevice device) {
+    const CUresult result = real<CUresult (*)(CUcontext*, CUdevice)>(index)(context, device);
+    if (result == CUDA_SUCCESS)
+      if (Streams* all = Streams::get()) all->on_retained(device, *context);
+    return result;
+  }
+};
+
+template <int index, bool is_reset>
+struct Released {
+  static CUresult call(CUdevice device) {
+    if (Streams* all = Streams::get()) all->before_release(device, is_reset);
+    return real<CUresult (*)(CUdevice)>(index)(device);
+  }
+};
+
+// A context beside the primary one.
+template <int index, class Signature>
+struct OtherContext;
+template <int index, class... Parameters>
+struct OtherContext<index, CUresult(Parameters...)> {
+  static CUresult call(Parameters... arguments) {
+    Streams* all = Streams::get();
+    if (all != nullptr) all->count_other_contexts(1);
+    const CUresult result = real<CUresult (*)(Parameters...)>(index)(arguments...);
+    if (all != nullptr && result != CUDA_SUCCESS) all->count_other_contexts(-1);
+    return result;
+  }
+};
+template <int index, class Signature>
+struct OtherContextGone;
+template <int index, class Context>
+struct OtherContextGone<index, CUresult(Context)> {
+  static CUresult call(Context context) {
+    const CUresult result = real<CUresult (*)(Context)>(index)(context);
+    if (result == CUDA_SUCCESS)
+      if (Streams* all = Streams::get()) all->count_other_contexts(-1);
+    return result;
+  }
+};
+
+// cuGraphAddChildGraphNode; and cuGraphAddNode, whose parameters begin with the kind of the node.
+template <int index, class Signature>
+struct GraphNode;
+template <int index, class... Parameters>
+struct GraphNode<index, CUresult(Parameters...)> {
+  static constexpr int kChildGraph = 4;  // CU_GRAPH_NODE_TYPE_GRAPH
+  template <class Other>
+  static bool is_child(const Other&) {
+    return false;
+  }
+  static bool is_child(CUgraph) { return true; }
+  static bool is_child(void* parameters) {
+    return parameters != nullptr && *static_cast<const int*>(parameters) == kChildGraph;
+  }
+  static CUresult call(Parameters... arguments) {
+    bool is_child_graph = false;
+    ((is_child_graph = is_child(arguments)), ...);  // the last one says
+    if (is_child_graph)
+      if (Streams* all = Streams::get()) all->note_child_graph();
+    return real<CUresult (*)(Parameters...)>(index)(arguments...);
+  }
+};
+
+template <int index>
+constexpr bool has_special = false;
+template <int index, class Signature>
+struct Special;
+
+#define GS_SPECIAL(symbol, ...)                             \
+  template <>                                               \
+  inline constexpr bool has_special<kHook_##symbol> = true; \
+  template <class Signature>                                \
+  struct Special<kHook_##symbol, Signature> : __VA_ARGS__ {};
+GS_SPECIAL(cuStreamCreate, Created<kHook_cuStreamCreate, Signature>)
+GS_SPECIAL(cuStreamCreateWithPriority, Created<kHook_cuStreamCreateWithPriority, Signature>)
+GS_SPECIAL(cuStreamDestroy, Destroyed<kHook_cuStreamDestroy, Signature>)
+GS_SPECIAL(cuStreamDestroy_v2, Destroyed<kHook_cuStreamDestroy_v2, Signature>)
+GS_SPECIAL(cuStreamSetAttribute, Attribute<kHook_cuStreamSetAttribute, Signature>)
+GS_SPECIAL(cuStreamSetAttribute_ptsz, Attribute<kHook_cuStreamSetAttribute_ptsz, Signature>)
+GS_SPECIAL(cuStreamCopyAttributes, Attributes<kHook_cuStreamCopyAttributes, Signature>)
+GS_SPECIAL(cuStreamCopyAttributes_ptsz, Attributes<kHook_cuStreamCopyAttributes_ptsz, Signature>)
+GS_SPECIAL(cuStreamBeginCapture_v2, CaptureBegun<kHook_cuStreamBeginCapture_v2, Signature>)
+GS_SPECIAL(cuStreamBeginCapture_v2_ptsz,
+           CaptureBegun<kHook_cuStreamBeginCapture_v2_ptsz, Signature>)
+GS_SPECIAL(cuStreamBeginCaptureToGraph, CaptureBegun<kHook_cuStreamBeginCaptureToGraph, Signature>)
+GS_SPECIAL(cuStreamBeginCaptureToGraph_ptsz,
+           CaptureBegun<kHook_cuStreamBeginCaptureToGraph_ptsz, Signature>)
+GS_SPECIAL(cuStreamEndCapture, CaptureEnded<kHook_cuStreamEndCapture, Signature>)
+GS_SPECIAL(cuStreamEndCapture_ptsz, CaptureEnded<kHook_cuStreamEndCapture_ptsz, Signature>)
+GS_SPECIAL(cuStreamAddCallback, Callback<kHook_cuStreamAddCallback, Signature>)
+GS_SPECIAL(cuStreamAddCallback_ptsz, Callback<kHook_cuStreamAddCallback_ptsz, Signature>)
+GS_SPECIAL(cuDevicePrimaryCtxRetain, Retained<kHook_cuDevicePrimaryCtxRetain, Signature>)
+GS_SPECIAL(cuDevicePrimaryCtxRelease, Released<kHook_cuDevicePrimaryCtxRelease, false>)
+GS_SPECIAL(cuDevicePrimaryCtxRelease_v2, Released<kHook_cuDevicePrimaryCtxRelease_v2, false>)
+GS_SPECIAL(cuDevicePrimaryCtxReset, Released<kHook_cuDevicePrimaryCtxReset, true>)
+GS_SPECIAL(cuDevicePrimaryCtxReset_v2, Released<kHook_cuDevicePrimaryCtxReset_v2, true>)
+GS_SPECIAL(cuCtxCreate, OtherContext<kHook_cuCtxCreate, Signature>)
+GS_SPECIAL(cuCtxCreate_v2, OtherContext<kHook_cuCtxCreate_v2, Signature>)
+GS_SPECIAL(cuCtxCreate_v3, OtherContext<kHook_cuCtxCreate_v3, Signature>)
+GS_SPECIAL(cuCtxCreate_v4, OtherContext<kHook_cuCtxCreate_v4, Signature>)
+GS_SPECIAL(cuGreenCtxCreate, OtherContext<kHook_cuGreenCtxCreate, Signature>)
+GS_SPECIAL(cuCtxDestroy, OtherContextGone<kHook_cuCtxDestroy, Signature>)
+GS_SPECIAL(cuCtxDestroy_v2, OtherContextGone<kHook_cuCtxDestroy_v2, Signature>)
+GS_SPECIAL(cuGreenCtxDestroy, OtherContextGone<kHook_cuGreenCtxDestroy, Signature>)
+GS_SPECIAL(cuGraphAddChildGraphNode, GraphNode<kHook_cuGraphAddChildGraphNode, Signature>)
+GS_SPECIAL(cuGraphAddNode, GraphNode<kHook_cuGraphAddNode, Signature>)
+GS_SPECIAL(cuGraphAddNode_v2, GraphNode<kHook_cuGraphAddNode_v2, Signature>)
+#undef GS_SPECIAL
+
+}  // namespace gpushare::shim

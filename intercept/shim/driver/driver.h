@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// The functions of the driver that the shim calls for itself, past its own wrappers.
+#pragma once
+
+#include "intercept/shim/driver/driver_types.h"
+
+namespace gpushare::shim {
+
+struct Driver {
+#define GS_DRIVER_FUNCTIONS(X)                                                             \
+  X(cuCtxGetCurrent, (CUcontext*))                                                         \
+  X(cuCtxPushCurrent_v2, (CUcontext))                                                      \
+  X(cuCtxPopCurrent_v2, (CUcontext*))                                                      \
+  X(cuDeviceGetPCIBusId, (char*, int, CUdevice))                                           \
+  X(cuEventCreate, (CUevent*, unsigned))                                                   \
+  X(cuEventDestroy_v2, (CUevent))                                                          \
+  X(cuEventQuery, (CUevent))                                                               \
+  X(cuEventRecord, (CUevent, CUstream))                                                    \
+  X(cuStreamWaitEvent, (CUstream, CUevent, unsigned))                                      \
+  X(cuStreamCreate, (CUstream*, unsigned))                                                 \
+  X(cuStreamQuery, (CUstream))                                                             \
+  X(cuStreamDestroy_v2, (CUstream))                                                        \
+  X(cuStreamGetFlags, (CUstream, unsigned*))                                               \
+  X(cuStreamGetPriority, (CUstream, int*))                                                 \
+  X(cuStreamIsCapturing, (CUstream, CUstreamCaptureStatus*))                               \
+  X(cuStreamCopyAttributes, (CUstream, CUstream))                                          \
+  X(cuDeviceGetDevResource, (CUdevice, CUdevResource*, CUdevResourceType))                 \
+  X(cuDevSmResourceSplitByCount,                                                           \
+    (CUdevResource*, unsigned*, const CUdevResource*, CUdevResource*, unsigned, unsigned)) \
+  X(cuDevResourceGenerateDesc, (CUdevResourceDesc*, CUdevResource*, unsigned))             \
+  X(cuGreenCtxCreate, (CUgreenCtx*, CUdevResourceDesc, CUdevice, unsigned))                \
+  X(cuGreenCtxDestroy, (CUgreenCtx))                                                       \
+  X(cuGreenCtxStreamCreate, (CUstream*, CUgreenCtx, unsigned, int))
+// NOLINTNEXTLINE(bugprone-macro-parentheses): it is a declarator
+#define GS_MEMBER(name, parameters) CUresult(*name) parameters;
+  GS_DRIVER_FUNCTIONS(GS_MEMBER)
+#undef GS_MEMBER
+};
+
+// Null: the driver is not loaded, or too old to have all of them.
+const Driver* driver();
+}  // namespace gpushare::shim

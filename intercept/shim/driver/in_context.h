@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "intercept/shim/driver/driver.h"
+
+namespace gpushare::shim {
+
+// Makes `context` current while it lives.
+class InContext {
+ public:
+  InContext(const Driver& driver, CUcontext context) : driver_(driver) {
+    CUcontext now = nullptr;
+    if (driver.cuCtxGetCurrent(&now) == CUDA_SUCCESS && now == context) {
+      is_there_ = true;
+    } else {
+      is_there_ = is_pushed_ = driver.cuCtxPushCurrent_v2(context) == CUDA_SUCCESS;
+    }
+  }
+  ~InContext() {
+    CUcontext ours = nullptr;
+    if (is_pushed_) driver_.cuCtxPopCurrent_v2(&ours);
+  }
+  InContext(const InContext&) = delete;
+  InContext& operator=(const InContext&) = delete;
+
+  bool is_there() const { return is_there_; }
+
+ private:
+  const Driver& driver_;
+  bool is_there_ = false, is_pushed_ = false;
+};
+
+}  // namespace gpushare::shim

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every way in which a program gets a function of the driver comes through here; it gets the
+// wrapper where a feature needs it, else exactly what it would have got without us.
+#pragma once
+
+#include <atomic>
+
+#include "intercept/shim/driver/table.h"
+
+namespace gpushare::shim {
+
+// The driver's own function of that name; null while no driver is loaded, or where it has none.
+void* driver_function(const char* symbol);
+
+// One of them, looked up once; of any thread.
+template <class Function>
+class DriverFunction {
+ public:
+  explicit constexpr DriverFunction(const char* symbol) : symbol_(symbol) {}
+  Function get() {  // null as above; then it is looked up again
+    Function known = known_.load(std::memory_order_relaxed);
+    if (known == nullptr) {
+      known = reinterpret_cast<Function>(driver_function(symbol_));
+      known_.store(known, std::memory_order_relaxed);
+    }
+    return known;
+  }
+
+ private:
+  const char* const symbol_;
+  std::atomic<Function> known_{nullptr};
+};
+
+// What the program gets instead of `function`, which it found for this hook.
+void* substitute(int index, void* function);
+
+// After the driver's cuGetProcAddress has answered. `ask` calls the driver's again, by another
+// version.
+template <class Ask>
+void* substitute_entry_point(const char* base, int version, uint64_t flags, void* function,
+                             const Ask& ask) {
+  const Flavor flavor =
+      flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM ? Flavor::kPerThread : Flavor::kLegacy;
+  const int index = find_entry_point(base, version, flavor);
+  if (index < 0) return function;
+  // A driver newer than our table may have a later version of the function, with other parameters.
+  if (ask(kHooks[index].since) != function && driver_function(kHooks[index].symbol) != function)
+    return function;
+  return substitute(index, function);
+}
+
+}  // namespace gpushare::shim

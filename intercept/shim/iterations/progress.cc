@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "intercept/shim/iterations/progress.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+
+#include <new>
+
+#include "intercept/shim/driver/lookup.h"
+#include "intercept/shim/link/gate.h"
+#include "intercept/shim/link/quiet.h"
+
+namespace gpushare::shim {
+
+constinit thread_local uint64_t detail::polled = 0;
+
+static_assert(IterationRecogniser::kLaunchesPerLook == kLaunchesPerLook);
+static_assert(static_cast<uint32_t>(Phase::kPrefill) == static_cast<uint32_t>(ShimPhase::kPrefill));
+static_assert(static_cast<uint32_t>(Phase::kDecode) == static_cast<uint32_t>(ShimPhase::kDecode));
+
+bool BriefLock::try_more() {
+  for (int i = 0; i < kAttempts; ++i) {
+    __builtin_ia32_pause();
+    if (!held_.load(std::memory_order_relaxed) && !held_.exchange(true, std::memory_order_acquire))
+      return true;
+  }
+  return false;
+}
+
+bool BriefLock::try_lock_for_long() {
+  for (int i = 0; i < kTurns; ++i) {
+    if (try_lock()) return true;
+    ::sched_yield();
+  }
+  return false;
+}
+
+void BriefLock::lock() {
+  while (!try_lock()) ::sched_yield();
+}
+
+Progress* Progress::make() {
+  const KeepErrno errno_of_the_program;
+  Process& process = this_process();
+  void* memory =
+      ::mmap(nullptr, sizeof(Progress), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    process.features.fetch_and(~uint32_t{kShimIterations}, std::memory_order_relaxed);
+    process.is_telling.store(false, std::memory_order_relaxed);
+    return nullptr;
+  }
+  auto* made = new (memory) Progress;
+  made->is_capturing_ = reinterpret_cast<Ask>(driver_function("cuStreamIsCapturing"));
+  Progress* there = nullptr;
+  if (process.progress.compare_exchange_strong(there, made, std::memory_order_acq_rel)) return made;
+  ::munmap(memory, sizeof(Progress));
+  return there;
+}
+
+bool Progress::lock_or_skip() {
+  if (__builtin_expect(lock_.try_lock(), 1)) return true;
+  skipped_.fetch_add(1, std::memory_order_relaxed);
+  return false;
+}
+
+bool Progress::lock_to_announce() {
+  if (lock_.try_lock_for_long()) return true;
+  skipped_.fetch_add(1, std::memory_order_relaxed);
+  return false;
+}
+
+// --- what the wrappers tell ---------------------------------------------------------------------
+
+template <class Launch>
+void Progress::note_launch(uint64_t stream, const Launch& launch) {
+  detail::polled = 0;
+  if (!is_guessing() || !lock_or_skip()) return;
+  const bool was_asleep = recogniser_.is_asleep();
+  if (__builtin_expect(!launch(), 1)) {
+    if (__builtin_expect(recogniser_.is_asleep(), 0)) {
+      this_process().is_telling.store(false, std::memory_order_relaxed);
+    } else if (__builtin_expect(was_asleep, 0)) {
+      for (Recorded& each : events_) each = {};  // others may have been recorded since
+    }
+    return lock_.unlock();
+  }
+  const KeepErrno errno_of_the_program;
+  const bool has_waited = begin_recognised(stream);
+  lock_.unlock();
+  ShimSlot& mine = slot();
+  // Who passed the gate, and then stood at the boundary, has to pass it again.
+  if (has_waited && (mine.gate.load(std::memory_order_relaxed) & 1) != 0) wait_at_gate(mine);
+}
+
+void Progress::launched(uint64_t function, uint32_t blocks, uint64_t stream) {
+  note_launch(stream, [&] { return recogniser_.launch(function, blocks, stream, &monotonic_ns); });
+}
+
+void Progress::launched_graph(uint64_t graph, uint64_t stream) {
+  note_launch(stream, [&] { return recogniser_.graph_launch(graph, stream, &monotonic_ns); });
+}
+
+void Progress::copied(CopyWay way, uint64_t bytes, bool waits, uint64_t stream) {
+  if (!lock_or_skip()) return;
+  recogniser_.copy(way, bytes, waits, stream, &monotonic_ns);
+  lock_.unlock();
+}
+
+Progress::Recorded& Progress::place_of(CUevent event) {
+  const auto number = reinterpret_cast<uint64_t>(event) >> 4;
+  return events_[number * 0x9E3779B97F4A7C15 >> 54];
+}
+
+void Progress::recorded(CUevent event, uint64_t stream) {
+  if (!lock_or_skip()) return;
+  place_of(event) = {event, stream};
+  lock_.unlock();
+}
+
+void Progress::ordered(uint64_t stream) {
+  if (!lock_or_skip()) return;
+  recogniser_.ordered(stream);
+  lock_.unlock();
+}
+
+void Progress::waited(uint64_t stream) {
+  const uint64_t now = monotonic_ns();
+  if (!lock_or_skip()) return;
+  recogniser_.waited(stream, now);
+  lock_.unlock();
+}
+
+void Progress::waited_for(CUevent event) {
+  const uint64_t now = monotonic_ns();
+  if (!lock_or_skip()) return;
+  const Recorded& found = place_of(event);
+  if (found.event == event) recogniser_.waited(found.stream, now);
+  lock_.unlock();
+}
+
+bool Progress::has_polled(uint64_t what, CUresult result) {
+  if (result == CUDA_ERROR_NOT_READY) detail::polled = what;
+  if (result != CUDA_SUCCESS || detail::polled != what) return false;
+  detail::polled = 0;
+  return true;
+}
+
+void Progress::end_capture() {
+  uint32_t before = captures_.load(std::memory_order_relaxed);
+  while (before != 0 &&
+         !captures_.compare_exchange_weak(before, before - 1, std::memory_order_relaxed)) {
+  }
+}
+
+// The driver refuses to say it of the legacy stream while another one captures; then nothing may be
+// launched into it.
+bool Progress::is_capturing(CUstream stream) const {
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return is_capturing_ != nullptr && (is_capturing_(stream, &status) != CUDA_SUCCESS ||
+                                      status != CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+// --- the boundary -------------------------------------------------------------------------------
+
+bool Progress::must_wait(const ShimIterations& words) const {
+  const uint64_t until = words.run_until.load(std::memory_order_acquire);
+  return until != 0 && now_.begun >= until;
+}
+
+// REQUIRES: lock_ is held, an iteration is about to begin. True: it had to wait, for which the lock
+// was let go.
+bool Progress::pass_boundary() {
+  ShimSlot& mine = slot();
+  ShimIterations& words = mine.iterations;
+  if (__builtin_expect(!must_wait(words), 1)) return false;
+  if (words.waiting.fetch_add(1, std::memory_order_relaxed) == 0)
+    words.waiting_since_ns.store(monotonic_ns(), std::memory_order_relaxed);
+  while (true) {
+    // Pairs with the release in ShimHost::set_run_until(): either we see its wish, or its turn has
+    // moved on and the wait returns at once.
+    const uint32_t turn = words.turn.load(std::memory_order_acquire);
+    if (!must_wait(words)) break;
+    if (!is_agent_alive(mine)) {
+      mine.gave_up.fetch_add(1, std::memory_order_relaxed);
+      break;
+    }
+    lock_.unlock();
+    wait_on(words.turn, turn);
+    lock_.lock();
+  }
+  if (words.waiting.fetch_sub(1, std::memory_order_relaxed) == 1)
+    words.waiting_since_ns.store(0, std::memory_order_relaxed);
+  return true;
+}
+
+// --- recognised ---------------------------------------------------------------------------------
+
+// REQUIRES: lock_ is held; the recogniser has just seen a launch that begins an iteration.
+bool Progress::begin_recognised(uint64_t stream) {
+  const bool is_trusted = recogniser_.is_trusted();
+  // Of a program that it makes nothing of, there is nothing new to say.
+  if (!is_trusted && now_.source == ShimSource::kNone) return false;
+  bool has_waited = false;
+  if (is_trusted) {
+    has_waited = pass_boundary();
+    now_.began_ns = monotonic_ns();
+    if (has_waited) recogniser_.held(stream, now_.began_ns);
+    ++now_.begun;
+  }
+  // Another thread may have announced one meanwhile.
+  if (is_guessing()) take_recognised();
+  now_.skipped = skipped_.load(std::memory_order_relaxed);
+  publish(slot().iterations, now_);
+  return has_waited;
+}
+
+void Progress::take_recognised() {
+  const IterationReport report = recogniser_.report();
+  const bool is_trusted = recogniser_.is_trusted();
+  now_.source = is_trusted ? ShimSource::kRecognised : ShimSource::kNone;
+  now_.confidence = static_cast<uint32_t>(report.confidence * 1000);
+  now_.phase = is_trusted ? static_cast<ShimPhase>(report.phase) : ShimPhase::kUnknown;
+  now_.period_ns = is_trusted ? report.mean_ns : 0;
+  now_.p99_ns = is_trusted ? report.p99_ns : 0;
+  now_.launches = is_trusted ? static_cast<uint64_t>(report.launches * 1000) : 0;
+  now_.ended = report.ended;
+  now_.busy_ns = report.busy_sum_ns;
+  now_.latency_ns = report.period_sum_ns;
+}
+
+// --- announced ----------------------------------------------------------------------------------
+
+// REQUIRES: lock_ is held. What was recognised before stays in the sums.
+void Progress::announce() {
+  if (now_.source == ShimSource::kAnnounced) return;
+  is_announcing_.store(true, std::memory_order_seq_cst);
+  this_process().is_telling.store(false, std::memory_order_relaxed);
+  now_.source = ShimSource::kAnnounced;
+  now_.confidence = 1000;
+  now_.period_ns = now_.p99_ns = now_.launches = 0;
+  now_.began_ns = 0;
+  now_.ended = now_.begun;
+  launches_before_ = launches_of(slot());
+  begun_before_ = now_.begun;
+}
+
+// REQUIRES: lock_ is held, an iteration is about to begin.
+void Progress::note_launches() {
+  const uint64_t launches = launches_of(slot());
+  if (launches < launches_before_) {  // another agent's slot
+    launches_before_ = launches;
+    begun_before_ = now_.begun;
+  }
+  if (const uint64_t begun = now_.begun - begun_before_; begun != 0)
+    now_.launches = (launches - launches_before_) * 1000 / begun;
+}
+
+bool Progress::arrive(uint64_t* arrived_ns) {
+  *arrived_ns = monotonic_ns();
+  if (!lock_to_announce()) return false;
+  ++now_.arrivals;
+  publish(slot().iterations, now_);
+  lock_.unlock();
+  return true;
+}
+
+bool Progress::begin(ShimPhase phase, uint64_t* began_ns) {
+  const KeepErrno errno_of_the_program;
+  *began_ns = monotonic_ns();
+  if (!lock_to_announce()) return false;
+  announce();
+  if (pass_boundary()) {
+    const uint64_t held_ns = monotonic_ns() - *began_ns;
+    *began_ns += held_ns;
+    if (now_.began_ns != 0) now_.began_ns += held_ns;
+  }
+  if (now_.began_ns != 0 && *began_ns > now_.began_ns) {
+    periods_.add(*began_ns - now_.began_ns, 0);
+    now_.period_ns = periods_.mean_ns();
+  }
+  note_launches();
+  now_.began_ns = *began_ns;
+  now_.phase = phase;
+  ++now_.begun;
+  now_.skipped = skipped_.load(std::memory_order_relaxed);
+  publish(slot().iterations, now_);
+  lock_.unlock();
+  return true;
+}
+
+bool Progress::end(uint64_t began_ns, uint64_t arrived_ns) {
+  const uint64_t now = monotonic_ns();
+  if (!lock_to_announce()) return false;
+  const uint64_t span = now - began_ns;
+  spans_.add(span, 0);
+  now_.p99_ns = spans_.p99_ns();
+  now_.busy_ns += span;
+  now_.latency_ns += arrived_ns != 0 && arrived_ns < began_ns ? now - arrived_ns : span;
+  ++now_.ended;
+  publish(slot().iterations, now_);
+  lock_.unlock();
+  return true;
+}
+
+bool Progress::set_slo(uint32_t us) {
+  if (!lock_to_announce()) return false;
+  now_.slo_us = us;
+  publish(slot().iterations, now_);
+  lock_.unlock();
+  return true;
+}
+
+}  // namespace gpushare::shim

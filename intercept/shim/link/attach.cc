@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "intercept/shim/link/attach.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include "intercept/shim/link/quiet.h"
+#include "shmctl/shim/protocol.h"
+
+namespace gpushare::shim {
+
+namespace detail {
+constinit std::atomic<Process*> process{nullptr};
+}
+
+namespace {
+
+constexpr uint64_t kLookAgainNs = 1'000'000'000, kLongestPauseNs = 64 * kLookAgainNs;
+// For the first answer, before the program begins, and for another one, in one of its launches.
+constexpr timeval kFirstPatience{.tv_sec = 1, .tv_usec = 0},
+    kNextPatience{.tv_sec = 0, .tv_usec = 10'000};
+
+// For processes without an agent.
+constinit ShimSlot nobodys_slot{};
+// Where the kernel gave us no page that it clears in children: better no feature at all.
+constinit Process inert_process{};
+
+uint32_t thread_id() { return static_cast<uint32_t>(::syscall(SYS_gettid)); }
+
+Process& make_process() {
+  if (Process* made = detail::process.load(std::memory_order_acquire)) return *made;
+  void* page =
+      ::mmap(nullptr, sizeof(Process), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  Process* mine = &inert_process;
+  if (page != MAP_FAILED && ::madvise(page, sizeof(Process), MADV_WIPEONFORK) == 0) {
+    mine = static_cast<Process*>(page);
+  } else {
+    inert_process.slot.store(&nobodys_slot, std::memory_order_release);
+  }
+  Process* first = nullptr;
+  if (detail::process.compare_exchange_strong(first, mine, std::memory_order_acq_rel)) return *mine;
+  if (page != MAP_FAILED) ::munmap(page, sizeof(Process));
+  return *first;
+}
+
+// Not through libc: these would be points at which pthread_cancel() may end the program's thread.
+void close_quietly(int descriptor) { ::syscall(SYS_close, descriptor); }
+
+uint64_t ns(const timeval& time) {
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 +
+         static_cast<uint64_t>(time.tv_usec) * 1'000;
+}
+
+// Again after a signal of the program's, until `patience` is over.
+template <class Call>
+long despite_signals(const timeval& patience, const Call& call) {
+  const uint64_t end = monotonic_ns() + ns(patience);
+  long result = call();
+  while (result < 0 && errno == EINTR && monotonic_ns() < end) result = call();
+  return result;
+}
+
+int connect_to_agent(const timeval& patience) {
+  const char* path = ::secure_getenv(kShimSocketVariable);
+  if (path == nullptr || *path == '\0') path = kShimSocketPath;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::size_t length = std::strlen(path);
+  if (length >= sizeof address.sun_path) return -1;
+  std::memcpy(address.sun_path, path, length);  // what follows is zero
+  const int socket = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (socket < 0) return -1;
+  ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+  ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  const auto connect = [&] { return ::syscall(SYS_connect, socket, &address, sizeof address); };
+  if (despite_signals(patience, connect) == 0) return socket;
+  const int why = errno;
+  close_quietly(socket);
+  errno = why;
+  return -1;
+}
+
+// The descriptor that comes with the greeting; -1: none came. `is_silent`: nor did anything else.
+int receive_descriptor(int socket, const timeval& patience, bool* is_silent) {
+  DescriptorMessage message;
+  const long bytes = despite_signals(
+      patience, [&] { return ::syscall(SYS_recvmsg, socket, message.get(), MSG_CMSG_CLOEXEC); });
+  *is_silent = bytes < 0 && (errno == EAGAIN || errno == EINTR);
+  return bytes == 1 ? message.taken() : -1;
+}
+
+// Null for anything but a slot of our version whose size is sealed.
+ShimSlot* map_slot(int descriptor) {
+  if (::lseek(descriptor, 0, SEEK_END) != kShimSlotBytes) return nullptr;
+  const int seals = ::fcntl(descriptor, F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return nullptr;
+  void* mapped = ::mmap(nullptr, kShimSlotBytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  auto* slot = static_cast<ShimSlot*>(mapped);
+  const ShimHead& head = slot->head;
+  if (head.magic == kShimMagic && head.version == kShimVersion && head.bytes == kShimSlotBytes)
+    return slot;
+  ::munmap(mapped, kShimSlotBytes);
+  return nullptr;
+}
+
+struct Answer {
+  bool is_there = false;   // an agent
+  bool is_silent = false;  // it did not answer in time
+  ShimSlot* slot = nullptr;
+};
+
+Answer ask_agent(const timeval& patience) {
+  const int socket = connect_to_agent(patience);
+  if (socket < 0) return {.is_silent = errno == EAGAIN};
+  Answer answer{.is_there = true};
+  const int descriptor = receive_descriptor(socket, patience, &answer.is_silent);
+  close_quietly(socket);
+  if (descriptor < 0) return answer;
+  answer.slot = map_slot(descriptor);
+  close_quietly(descriptor);
+  return answer;
+}
+
+// The driver reads it in cuInit. What the program has chosen itself stays; what it inherited from a
+// parent that was told so by an agent goes, unless it is told the same. setenv() here is as safe as
+// in the program, which has not begun to use the driver.
+void choose_mps_server(const char* pipe) {
+  const char* present = ::getenv(kMpsPipeVariable);
+  const char* mark = ::getenv(kMpsMarkVariable);
+  const bool is_inherited = present != nullptr && mark != nullptr && !std::strcmp(present, mark);
+  if (present != nullptr && !is_inherited) return;
+  if (*pipe != '\0') {
+    ::setenv(kMpsPipeVariable, pipe, 1);
+    ::setenv(kMpsMarkVariable, pipe, 1);
+  } else if (is_inherited) {
+    ::unsetenv(kMpsPipeVariable);
+    ::unsetenv(kMpsMarkVariable);
+  }
+}
+
+}  // namespace
+
+uint32_t attach() {
+  const KeepErrno errno_of_the_program;
+  Process& process = make_process();
+  uint32_t me = 0;
+  while (process.slot.load(std::memory_order_acquire) == nullptr) {
+    uint32_t holder = 0;
+    if (me == 0) me = thread_id();
+    if (process.lock.compare_exchange_strong(holder, me, std::memory_order_acquire)) {
+      if (process.slot.load(std::memory_order_relaxed) == nullptr) {
+        const Answer answer = ask_agent(kFirstPatience);
+        ShimSlot* const mine = answer.slot;
+        if (answer.is_there) choose_mps_server(mine == nullptr ? "" : mine->mps_pipe);
+        uint32_t features = mine == nullptr ? 0 : mine->head.features & kShimFeatures;
+        if ((features & kShimPartitions) != 0 && is_driver_too_old()) features &= ~kShimPartitions;
+        process.features.store(features, std::memory_order_relaxed);
+        process.is_telling.store((features & kShimIterations) != 0, std::memory_order_relaxed);
+        process.slot.store(mine == nullptr ? &nobodys_slot : mine, std::memory_order_release);
+      }
+      process.lock.store(0, std::memory_order_release);
+    } else if (holder == me) {
+      return 0;  // a signal handler of the thread that is asking
+    } else {
+      ::sched_yield();
+    }
+  }
+  return process.features.load(std::memory_order_relaxed);
+}
+
+void attach_again(const ShimSlot& mine) {
+  const KeepErrno errno_of_the_program;
+  Process& process = this_process();
+  const uint64_t now = monotonic_ns();
+  if (&mine == &nobodys_slot ||
+      now - mine.beat_ns.load(std::memory_order_relaxed) <= kShimBeatTimeoutNs)
+    return;
+  uint64_t due = process.next_look_ns.load(std::memory_order_relaxed);
+  if (now < due || !process.next_look_ns.compare_exchange_strong(due, now + kLookAgainNs,
+                                                                 std::memory_order_relaxed))
+    return;
+  const Answer answer = ask_agent(kNextPatience);
+  uint64_t pause = kLookAgainNs;
+  if (answer.is_silent)
+    pause = std::clamp(2 * process.look_pause_ns.load(std::memory_order_relaxed), kLookAgainNs,
+                       kLongestPauseNs);
+  process.look_pause_ns.store(pause, std::memory_order_relaxed);
+  process.next_look_ns.store(now + pause, std::memory_order_relaxed);
+  // The old page stays mapped: another thread may be looking at it. One page for each agent's
+  // death.
+  if (answer.slot != nullptr) process.slot.store(answer.slot, std::memory_order_release);
+}
+
+uint64_t monotonic_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+}  // namespace gpushare::shim

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "intercept/shim/link/gate.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "intercept/shim/link/quiet.h"
+
+namespace gpushare::shim {
+namespace {
+
+// How often a waiting thread looks whether the agent still lives.
+constexpr timespec kLookAtBeat{.tv_sec = 0, .tv_nsec = 50'000'000};
+
+}  // namespace
+
+namespace detail {
+
+constinit thread_local uint32_t own_stripe = 0;
+
+uint32_t take_stripe() {
+  static constinit std::atomic<uint32_t> taken{0};
+  uint32_t before = taken.load(std::memory_order_relaxed);
+  while (before < kShimStripes - 1 &&
+         !taken.compare_exchange_weak(before, before + 1, std::memory_order_relaxed)) {
+  }
+  return own_stripe = before + 1;
+}
+
+}  // namespace detail
+
+bool is_agent_alive(const ShimSlot& slot) {
+  // Signed: the agent may beat between our two readings.
+  const auto age =
+      static_cast<int64_t>(monotonic_ns() - slot.beat_ns.load(std::memory_order_relaxed));
+  return age <= static_cast<int64_t>(kShimBeatTimeoutNs);
+}
+
+void wait_on(std::atomic<uint32_t>& word, uint32_t value) {
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, value, &kLookAtBeat, nullptr, 0);
+}
+
+void wait_at_gate(ShimSlot& slot) {
+  Process& process = this_process();
+  uint32_t gate = slot.gate.load(std::memory_order_relaxed);
+  if (gate == process.ignored_gate.load(std::memory_order_relaxed)) return;
+  const KeepErrno errno_of_the_program;
+  const uint64_t begin = monotonic_ns();
+  slot.waiting.fetch_add(1, std::memory_order_relaxed);
+  while (((gate = slot.gate.load(std::memory_order_acquire)) & 1) != 0) {
+    if (!is_agent_alive(slot)) {
+      process.ignored_gate.store(gate, std::memory_order_relaxed);
+      slot.gave_up.fetch_add(1, std::memory_order_relaxed);
+      break;
+    }
+    slot.seen_gate.store(gate, std::memory_order_release);
+    wait_on(slot.gate, gate);
+  }
+  slot.waiting.fetch_sub(1, std::memory_order_relaxed);
+  slot.waited_ns.fetch_add(monotonic_ns() - begin, std::memory_order_relaxed);
+}
+
+}  // namespace gpushare::shim

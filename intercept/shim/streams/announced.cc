@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams: what the agent has announced is made where it costs nobody's launch: when the program
+// has waited and nothing of it runs. It takes 1 ms a set, one set at a time, of a program whose GPU
+// is idle; a thread that launches in that moment waits as long. Anything else that is in the way
+// (captures, contexts of the program's own, work of other threads) leaves it for the next wait.
+#include "intercept/shim/link/quiet.h"
+#include "intercept/shim/streams/streams.h"
+
+namespace gpushare::shim {
+
+using Place = Partitions::Place;
+
+// REQUIRES: device.lock is held.
+bool Streams::is_prepared(const Device& device, uint64_t set) const {
+  const int place = device.partitions.find(set);
+  if (place == Partitions::kNone) return device.partitions.count() >= kMostWithAnnounced;
+  return has_stand_ins(device, static_cast<Place>(place));
+}
+
+void Streams::make_announced(Device& device) {
+  const KeepErrno errno_of_the_program;
+  const TryLocked locked(device.lock);
+  if (!locked.is_held() || device.primary.load(std::memory_order_relaxed) == nullptr ||
+      captures_.load(std::memory_order_relaxed) != 0 ||
+      other_contexts_.load(std::memory_order_relaxed) > 0)
+    return;
+  const uint64_t now = monotonic_ns();
+  if (now < device.soon_after_ns) return;
+  if (++device.soon_tries == kSoonTries) {
+    device.soon_tries = 0;
+    device.soon_after_ns = now + kSoonPauseNs;
+  }
+  for (uint32_t i = 0; i < kShimSoon; ++i) {
+    const uint64_t set = slot().soon[device.gpu].sets[i].load(std::memory_order_relaxed);
+    if (set == device.prepared[i].load(std::memory_order_relaxed)) continue;
+    const bool is_to_be_made = !is_prepared(device, set);
+    if (is_to_be_made && !hold_at_rest(device)) return;
+    device.soon_tries = 0;
+    // One that the driver does not make is not tried again.
+    device.prepared[i].store(set, std::memory_order_relaxed);
+    if (!is_to_be_made) continue;
+    int place = device.partitions.find(set);
+    if (place == Partitions::kNone) place = device.partitions.make(*driver_, device.ordinal, set);
+    make_left(device);
+    if (place > 0) make_stand_ins(device, static_cast<Place>(place));
+    let_go(device);
+    return;
+  }
+}
+
+// There is a new stream.
+void Streams::forget_prepared(Device& device) {
+  for (auto& set : device.prepared) set.store(0, std::memory_order_relaxed);
+}
+
+void Streams::say(const Device& device, ShimFollows follows) const {
+  auto& said = slot().gpus[device.gpu].follows;
+  if (said.load(std::memory_order_relaxed) != follows)
+    said.store(follows, std::memory_order_relaxed);
+}
+
+}  // namespace gpushare::shim

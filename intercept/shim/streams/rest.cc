@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams: when nothing of the process runs on a device, and what is made only then: partitions,
+// and streams in them. The driver waits for the end of what runs at every partition, and at a
+// stream now and then (the 64th of a row; bench/results/blocking_H200_2026-11-22.json).
+#include <algorithm>
+
+#include "intercept/shim/driver/in_context.h"
+#include "intercept/shim/link/quiet.h"
+#include "intercept/shim/streams/streams.h"
+
+namespace gpushare::shim {
+namespace {
+
+using Place = Partitions::Place;
+
+}  // namespace
+
+// REQUIRES: the stream is held, and nothing captures. What its other places still do it waits for.
+bool Streams::is_at_rest(const Stream& stream) const {
+  const CUstream there = stream.physical();
+  if (there != GS_CU_STREAM_PER_THREAD) return driver_->cuStreamQuery(there) == CUDA_SUCCESS;
+  if (stream.is_unmarked) return driver_->cuStreamQuery(GS_CU_STREAM_LEGACY) == CUDA_SUCCESS;
+  return stream.event == nullptr || driver_->cuEventQuery(stream.event) == CUDA_SUCCESS;
+}
+
+// Not while any stream captures: the recording would be part of a graph.
+void Streams::record_mark(Stream& stream) {
+  const KeepErrno errno_of_the_program;
+  const Locked locked(stream.event_lock);
+  stream.is_unmarked =
+      captures_.load(std::memory_order_relaxed) != 0 ||
+      (stream.event == nullptr &&
+       driver_->cuEventCreate(&stream.event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) ||
+      driver_->cuEventRecord(stream.event, GS_CU_STREAM_PER_THREAD) != CUDA_SUCCESS;
+}
+
+// True: nothing runs, and nobody puts anything into a stream until let_go().
+bool Streams::hold_at_rest(Device& device) {
+  const InContext in(*driver_, device.primary.load(std::memory_order_relaxed));
+  if (!in.is_there() ||
+      (device.left != nullptr && driver_->cuStreamQuery(device.left) != CUDA_SUCCESS))
+    return false;
+  bool is_at_rest_now = true;
+  const auto hold = [&](Stream& stream) {
+    uint32_t nobody = 0;
+    stream.is_held =
+        stream.users.compare_exchange_strong(nobody, Stream::kMoving, std::memory_order_seq_cst);
+    is_at_rest_now =
+        stream.is_held && captures_.load(std::memory_order_seq_cst) == 0 && is_at_rest(stream);
+  };
+  hold(device.legacy);
+  for (Stream* each = all_.load(std::memory_order_acquire); is_at_rest_now && each != nullptr;
+       each = each->next)
+    if (each->device == &device &&
+        each->kind.load(std::memory_order_acquire) != Stream::Kind::kNone)
+      hold(*each);
+  if (!is_at_rest_now) let_go(device);
+  return is_at_rest_now;
+}
+
+void Streams::let_go(Device& device) {
+  const auto release = [](Stream& stream) {
+    if (!stream.is_held) return;
+    stream.is_held = false;
+    stream.users.fetch_sub(Stream::kMoving, std::memory_order_release);
+  };
+  release(device.legacy);
+  for (Stream* each = all_.load(std::memory_order_acquire); each != nullptr; each = each->next)
+    if (each->device == &device) release(*each);
+}
+
+// False: this launch has waited long enough, or all of them have for now.
+bool Streams::may_wait_for_rest(Device& device, uint64_t now, uint64_t& begin_ns) {
+  if (begin_ns == 0) begin_ns = now;
+  const uint64_t waited = now - begin_ns;
+  if (waited < kLongestRestNs) return true;
+  device.rest_waited_ns += waited;
+  if (device.rest_waited_ns >= kMostRestNs) {
+    device.rest_pause_ns =
+        std::clamp(2 * device.rest_pause_ns, kFirstRestPauseNs, kLongestRestPauseNs);
+    device.rest_waited_ns = 0;
+    device.rest_after_ns = now + device.rest_pause_ns;
+  }
+  return false;
+}
+
+bool Streams::has_stand_ins(const Device& device, Place place) const {
+  if (place == 0) return true;
+  const auto has = [&](const Stream& stream) {
+    return stream.kind.load(std::memory_order_relaxed) == Stream::Kind::kNone ||
+           stream.at[place].load(std::memory_order_relaxed) != nullptr;
+  };
+  if (!has(device.legacy)) return false;
+  for (const Stream* each = all_.load(std::memory_order_acquire); each != nullptr;
+       each = each->next)
+    if (each->device == &device && !has(*each)) return false;
+  return true;
+}
+
+// REQUIRES: hold_at_rest() was true.
+bool Streams::make_stand_ins(Device& device, Place place) {
+  bool is_complete = make_stand_in(device.legacy, place);
+  for (Stream* each = all_.load(std::memory_order_acquire); each != nullptr; each = each->next)
+    if (each->device == &device && each->is_held) is_complete &= make_stand_in(*each, place);
+  return is_complete;
+}
+
+// Of a new stream: where it will be. One that is made beside running work begins at home.
+void Streams::prepare(Stream& stream) {
+  Device& device = *stream.device;
+  forget_prepared(device);
+  if (device.target.load(std::memory_order_relaxed) == 0) return;
+  const Locked locked(device.lock);
+  const Place place = device.target.load(std::memory_order_relaxed);
+  if (place == 0 || other_contexts_.load(std::memory_order_relaxed) > 0 || !hold_at_rest(device))
+    return;
+  make_stand_in(stream, place);
+  let_go(device);
+}
+
+// The stream is about to be destroyed: its work goes on, and can no longer be asked for.
+void Streams::note_left_work(Stream& stream) {
+  Device& device = *stream.device;
+  if (captures_.load(std::memory_order_relaxed) != 0 ||
+      driver_->cuStreamQuery(stream.physical()) == CUDA_SUCCESS)
+    return;
+  const Locked locked(device.lock);
+  if (!make_left(device)) return;
+  chain(stream, stream.physical(), device.left);
+}
+
+// Made with the first partition, or for the first stream that ends with work: before there is any,
+// the driver may wait, as it may for the program itself.
+bool Streams::make_left(Device& device) {
+  if (device.left != nullptr) return true;
+  const InContext in(*driver_, device.primary.load(std::memory_order_relaxed));
+  return in.is_there() &&
+         driver_->cuStreamCreate(&device.left, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
+}
+
+}  // namespace gpushare::shim

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "intercept/sim/gpu/remote_gpu.h"
+#include "intercept/process_stop.h"
+
+#include <cstring>
+#include <utility>
+
+#include "intercept/sim/gpu/sim_observer.h"
+#include "intercept/sim/wire/client.h"
+#include "intercept/sim/wire/codec.h"
+
+namespace gpushare::sim {
+namespace {
+
+// How many channels go into one message; the server splits as the driver's caller would.
+constexpr size_t kChannelsPerMessage = 16'384;
+
+template <class T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+class RemoteGpu final : public Gpu {
+ public:
+  RemoteGpu(std::unique_ptr<Client> client, std::vector<GpuInfo> gpus)
+      : client_(std::move(client)), gpus_(std::move(gpus)) {
+    support_ = {.can_freeze = true,
+                .can_set_slice = true,
+                .has_switch_log = true,
+                .driver_version = "sim",
+                .reason = {}};
+  }
+
+  std::span<const GpuInfo> gpus() const override { return gpus_; }
+  const GpuSupport& support() const override { return support_; }
+  bool knows_channel_class(uint32_t) const override { return true; }
+
+  Result<> freeze(uint32_t gpu, std::span<const ChannelRef> channels) override {
+    return control(Kind::kFreeze, gpu, channels, "freeze channels");
+  }
+  Result<> thaw(uint32_t gpu, std::span<const ChannelRef> channels) override {
+    return control(Kind::kThaw, gpu, channels, "thaw channels");
+  }
+
+  Result<> set_slice(const GroupRef& group, Micros slice) override {
+    if (slice < Micros{1}) return make_error(std::errc::invalid_argument, "set time slice");
+    const auto reply = group_call<SliceReply>(Kind::kSetSlice, group, slice, "set time slice");
+    if (!reply) return std::unexpected(reply.error());
+    return {};
+  }
+  Result<Micros> slice(const GroupRef& group) override {
+    const auto reply = group_call<SliceReply>(Kind::kGetSlice, group, Micros{0}, "get time slice");
+    if (!reply) return std::unexpected(reply.error());
+    return Micros(static_cast<int64_t>(reply->slice_us));
+  }
+  Result<uint32_t> hardware_group(const GroupRef& group) override {
+    const auto reply =
+        group_call<GroupReply>(Kind::kGetGroup, group, Micros{0}, "get channel group number");
+    if (!reply) return std::unexpected(reply.error());
+    return static_cast<uint32_t>(reply->number);
+  }
+  // Its programs are real processes, only their GPU is not.
+  Result<> stop(const ProcessId& process) override { return stop_process(process); }
+  Result<> resume(const ProcessId& process) override { return resume_process(process); }
+
+  Result<SwitchBatch> read_switches(uint32_t gpu) override;
+  std::optional<std::vector<Utilisation>> utilisation(uint32_t gpu) override;
+  std::unique_ptr<ObjectSearch> attach(pid_t pid) override;
+  std::vector<pid_t> users() const override;
+
+ private:
+  Result<> control(Kind kind, uint32_t gpu, std::span<const ChannelRef> channels, const char* step);
+  Result<ObjectSearch::Found> objects_of(pid_t pid) const;
+  template <class Reply>
+  Result<Reply> group_call(Kind kind, const GroupRef& group, Micros slice, const char* step);
+  // The elements of an answer that is a CountReply and a list.
+  template <class T, class Request>
+  Result<std::vector<T>> list(Kind kind, const Request& request, const char* step) const;
+
+  const std::unique_ptr<Client> client_;
+  const std::vector<GpuInfo> gpus_;
+  GpuSupport support_;
+};
+
+// Takes `count` elements that follow a Head at the front of an answer.
+template <class Head, class T>
+bool split(std::span<const std::byte> answer, Head& head, std::vector<T>& elements) {
+  if (answer.size() < sizeof head) return false;
+  std::memcpy(&head, answer.data(), sizeof head);
+  if (answer.size() != sizeof head + head.count * sizeof(T)) return false;
+  elements.resize(head.count);
+  if (head.count > 0)
+    std::memcpy(elements.data(), answer.data() + sizeof head, answer.size() - sizeof head);
+  return true;
+}
+
+Result<> RemoteGpu::control(Kind kind, uint32_t gpu, std::span<const ChannelRef> channels,
+                            const char* step) {
+  if (channels.size() > kChannelsPerMessage)
+    return make_error(std::errc::argument_list_too_long, step);
+  static_assert(sizeof(ChannelRef) == sizeof(Channel));
+  const ChannelsRequest request{gpu, static_cast<uint32_t>(channels.size())};
+  const auto answer = client_->call(kind, bytes_of(request), std::as_bytes(channels), step);
+  if (!answer) return std::unexpected(answer.error());
+  return {};
+}
+
+template <class Reply>
+Result<Reply> RemoteGpu::group_call(Kind kind, const GroupRef& group, Micros slice,
+                                    const char* step) {
+  const SliceRequest request{group.process.pid, group.fd,    group.process.start_ticks,
+                             group.client,      group.group, static_cast<uint64_t>(slice.count())};
+  const auto answer = client_->call(kind, bytes_of(request), {}, step);
+  if (!answer) return std::unexpected(answer.error());
+  Reply reply;
+  if (answer->size() != sizeof reply) return make_error(std::errc::bad_message, step);
+  std::memcpy(&reply, answer->data(), sizeof reply);
+  return reply;
+}
+
+Result<SwitchBatch> RemoteGpu::read_switches(uint32_t gpu) {
+  constexpr const char* kStep = "read context-switch log";
+  SwitchBatch batch;
+  SwitchesReply reply{};
+  do {
+    const auto answer = client_->call(Kind::kReadSwitches, bytes_of(GpuRequest{gpu, 0}), {}, kStep);
+    if (!answer) return std::unexpected(answer.error());
+    std::vector<Switch> records;
+    if (!split(*answer, reply, records)) return make_error(std::errc::bad_message, kStep);
+    for (const Switch& each : records)
+      batch.records.push_back(
+          {from_ns(each.time_ns), gpu, each.pid, each.context, each.is_start != 0});
+    batch.lost += reply.lost;
+    batch.complete_until = from_ns(reply.complete_until_ns);
+  } while (reply.has_more != 0);
+  return batch;
+}
+
+template <class T, class Request>
+Result<std::vector<T>> RemoteGpu::list(Kind kind, const Request& request, const char* step) const {
+  const auto answer = client_->call(kind, bytes_of(request), {}, step);
+  if (!answer) return std::unexpected(answer.error());
+  CountReply head{};
+  std::vector<T> elements;
+  if (!split(*answer, head, elements)) return make_error(std::errc::bad_message, step);
+  return elements;
+}
+
+std::optional<std::vector<Utilisation>> RemoteGpu::utilisation(uint32_t gpu) {
+  const auto uses = list<Use>(Kind::kUtilisation, GpuRequest{gpu, 0}, "read utilisation");
+  if (!uses) return std::nullopt;
+  std::vector<Utilisation> all;
+  for (const Use& use : *uses) all.push_back({use.pid, gpu, use.sm_ppm / 1e6});
+  return all;
+}
+
+Result<std::vector<DriverEvent>> RemoteGpu::objects_of(pid_t pid) const {
+  constexpr const char* kStep = "attach to process";
+  const auto events = list<Event>(Kind::kAttach, PidRequest{pid, 0}, kStep);
+  if (!events) return std::unexpected(events.error());
+  std::vector<DriverEvent> all;
+  for (const Event& event : *events) {
+    auto decoded = decode(event);
+    if (!decoded) return make_error(std::errc::bad_message, kStep);
+    all.push_back(std::move(*decoded));
+  }
+  return all;
+}
+
+std::unique_ptr<ObjectSearch> RemoteGpu::attach(pid_t pid) {
+  return found_at_once(objects_of(pid));
+}
+
+std::vector<pid_t> RemoteGpu::users() const {
+  return list<pid_t>(Kind::kUsers, GpuRequest{}, "list GPU users").value_or(std::vector<pid_t>{});
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Gpu>> make_sim_gpu(const std::string& socket) {
+  auto client = Client::connect(socket, Role::kControl);
+  if (!client) return std::unexpected(client.error());
+  std::vector<GpuInfo> gpus;
+  for (uint32_t index = 0; index < (*client)->gpu_count(); ++index) {
+    const auto gpu = (*client)->describe(index);
+    if (!gpu) return std::unexpected(gpu.error());
+    gpus.push_back({.index = gpu->index,
+                    .instance = gpu->instance,
+                    .uuid = gpu->uuid,
+                    .name = gpu->name,
+                    .pci = gpu->pci,
+                    .sm_count = gpu->sm_count,
+                    .memory_bytes = gpu->memory_bytes});
+  }
+  return std::make_unique<RemoteGpu>(std::move(*client), std::move(gpus));
+}
+
+Result<Simulation> make_sim(const std::string& socket) {
+  auto observer = SimObserver::connect(socket);
+  if (!observer) return std::unexpected(observer.error());
+  auto gpu = make_sim_gpu(socket);
+  if (!gpu) return std::unexpected(gpu.error());
+  return Simulation{std::move(*gpu), std::move(*observer)};
+}
+
+}  // namespace gpushare::sim

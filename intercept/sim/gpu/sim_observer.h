@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// SimObserver: the event stream of gpushare-sim as an Observer, over its own connection.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "intercept/observer.h"
+#include "intercept/sim/wire/client.h"
+
+namespace gpushare::sim {
+
+class SimObserver final : public Observer {
+ public:
+  static Result<std::unique_ptr<SimObserver>> connect(const std::string& socket);
+
+  int fd() const override { return ready_.get(); }
+  // connection_reset when the server has gone.
+  Result<uint64_t> drain(const Sink& sink) override;
+  uint64_t dropped() const override { return dropped_; }
+
+ private:
+  SimObserver() = default;
+
+  std::unique_ptr<Client> client_;
+  std::vector<DriverEvent> pending_;  // taken off the socket, not yet handed out
+  uint64_t dropped_ = 0;
+  Fd early_;  // readable while events that came with the greeting are pending
+  Fd ready_;  // an epoll of the socket and early_
+};
+
+}  // namespace gpushare::sim

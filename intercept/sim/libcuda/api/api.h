@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the API functions have in common: one that needs a context begins with GS_CURRENT, one that
+// needs a device with find_device().
+#pragma once
+
+#include "intercept/sim/libcuda/runtime/runtime.h"
+
+// Leaves the function with the reason when the calling thread has no usable context. Afterwards
+// `runtime` and `context` are there. (A macro because it returns.)
+#define GS_CURRENT()                                                     \
+  const ::gpushare::standin::Current now = gpushare::standin::current(); \
+  if (now.status != CUDA_SUCCESS) return now.status;                     \
+  [[maybe_unused]] ::gpushare::standin::Runtime& runtime = *now.runtime; \
+  [[maybe_unused]] ::gpushare::standin::Context& context = *now.context
+
+namespace gpushare::standin {
+
+// The device and its runtime, or why there is none.
+inline CUresult find_device(CUdevice ordinal, Runtime** runtime, Device** device) {
+  *runtime = Runtime::get();
+  if (*runtime == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  *device = (*runtime)->device(ordinal);
+  return *device == nullptr ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+inline CUresult find_device(CUdevice ordinal, Device** device) {
+  Runtime* runtime = nullptr;
+  return find_device(ordinal, &runtime, device);
+}
+
+}  // namespace gpushare::standin

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stand-in libcuda: graphs, node by node.
+#include <algorithm>
+
+#include "intercept/sim/libcuda/api/api.h"
+#include "intercept/sim/libcuda/runtime/graph.h"
+
+using gpushare::standin::all_sms;
+using gpushare::standin::Context;
+using gpushare::standin::Direction;
+using gpushare::standin::Graph;
+using gpushare::standin::Made;
+using gpushare::standin::make_child;
+using gpushare::standin::make_copy;
+using gpushare::standin::make_fill;
+using gpushare::standin::make_host_function;
+using gpushare::standin::make_kernel;
+using gpushare::standin::make_nothing;
+using gpushare::standin::make_record;
+using gpushare::standin::make_wait;
+using gpushare::standin::Node;
+using gpushare::standin::OperationPtr;
+using gpushare::standin::Runtime;
+
+namespace {
+
+CUresult add(Runtime& runtime, CUgraphNode* handle, CUgraph graph, const CUgraphNode* dependencies,
+             size_t count, const Made& made) {
+  const auto found = runtime.graphs.find(graph);
+  if (handle == nullptr || !found || (count != 0 && dependencies == nullptr))
+    return CUDA_ERROR_INVALID_VALUE;
+  if (made.result != CUDA_SUCCESS) return made.result;
+  std::vector<std::shared_ptr<Node>> after;
+  for (size_t i = 0; i < count; ++i) {
+    const auto node = runtime.nodes.find(dependencies[i]);
+    if (!node || node->graph != found.get()) return CUDA_ERROR_INVALID_VALUE;
+    if (std::ranges::find(after, node) != after.end()) return CUDA_ERROR_INVALID_VALUE;
+    after.push_back(node);
+  }
+  *handle = found->add(made.operation, std::move(after))->handle;
+  return CUDA_SUCCESS;
+}
+
+// One row of bytes, which is all that the stand-in copies: not of arrays, and not several rows.
+Made copy_of(Runtime& runtime, const Context& context, const CUDA_MEMCPY3D_v2& parameters) {
+  const auto& p = parameters;
+  const auto is_linear = [](CUmemorytype type) {
+    return type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_DEVICE;
+  };
+  if (!is_linear(p.srcMemoryType) || !is_linear(p.dstMemoryType) || p.Height != 1 || p.Depth != 1 ||
+      p.srcY + p.srcZ + p.dstY + p.dstZ != 0)
+    return {CUDA_ERROR_NOT_SUPPORTED, {}};
+  const bool is_from_host = p.srcMemoryType == CU_MEMORYTYPE_HOST,
+             is_to_host = p.dstMemoryType == CU_MEMORYTYPE_HOST;
+  const void* from = is_from_host ? p.srcHost : reinterpret_cast<const void*>(p.srcDevice);
+  void* to = is_to_host ? p.dstHost : reinterpret_cast<void*>(p.dstDevice);
+  return make_copy(runtime, all_sms(context), static_cast<std::byte*>(to) + p.dstXInBytes,
+                   static_cast<const std::byte*>(from) + p.srcXInBytes, p.WidthInBytes,
+                   is_from_host ? Direction::kHostToDevice
+                   : is_to_host ? Direction::kDeviceToHost
+                                : Direction::kDeviceToDevice,
+                   false);
+}
+
+// What is there of a list of handles, and how many; `nodes` null: only how many.
+template <class Matches>
+CUresult list(CUgraph graph, CUgraphNode* nodes, size_t* count, const Matches& matches) {
+  Runtime* runtime = Runtime::get();
+  if (runtime == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  const auto found = runtime->graphs.find(graph);
+  if (!found || count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::vector<CUgraphNode> all;
+  for (const auto& node : found->nodes())
+    if (matches(*node)) all.push_back(node->handle);
+  if (nodes != nullptr) {
+    for (size_t i = 0; i < *count; ++i) nodes[i] = i < all.size() ? all[i] : nullptr;
+  }
+  *count = nodes == nullptr ? all.size() : std::min(*count, all.size());
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+// --- graphs -------------------------------------------------------------------------------------
+
+CUresult cuGraphCreate(CUgraph* graph, unsigned flags) {
+  Runtime* runtime = Runtime::get();
+  if (runtime == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (graph == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  *graph = runtime->graphs.add(std::make_shared<Graph>(*runtime));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphDestroy(CUgraph graph) {
+  Runtime* runtime = Runtime::get();
+  if (runtime == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  return runtime->graphs.remove(graph) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphClone(CUgraph* clone, CUgraph graph) {
+  Runtime* runtime = Runtime::get();
+  if (runtime == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  const auto found = runtime->graphs.find(graph);
+  if (clone == nullptr || !found) return CUDA_ERROR_INVALID_VALUE;
+  *clone = runtime->graphs.add(found->clone());
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphNodeFindInClone(CUgraphNode* node, CUgraphNode original, CUgraph clone) {
+  Runtime* runtime = Runtime::get();
+  if (runtime == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  const auto found = runtime->graphs.find(clone);
+  if (node == nullptr || !found) return CUDA_ERROR_INVALID_VALUE;
+  const auto copy = std::ranges::find(found->nodes(), original, &Node::original);
+  if (copy == found->nodes().end()) return CUDA_ERROR_INVALID_VALUE;
+  *node = (*copy)->handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphNodeGetType(CUgraphNode node, CUgraphNodeType* type) {
+  Runtime* runtime = Runtime::get();
+  if (runtime == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  const auto found = runtime->nodes.find(node);
+  if (!found || type == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *type = found->operation->type();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode* nodes, size_t* count) {
+  return list(graph, nodes, count, [](const Node&) { return true; });
+}
+
+CUresult cuGraphGetRootNodes(CUgraph graph, CUgraphNode* nodes, size_t* count) {
+  return list(graph, nodes, count, [](const Node& node) { return node.dependencies.empty(); });
+}
+
+// --- nodes --------------------------------------------------------------------------------------
+
+CUresult cuGraphAddKernelNode_v2(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
+                                 size_t count, const CUDA_KERNEL_NODE_PARAMS_v2* parameters) {
+  GS_CURRENT();
+  if (parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return add(runtime, node, graph, dependencies, count,
+             make_kernel(runtime, all_sms(context), *parameters));
+}
+
+CUresult cuGraphAddMemcpyNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
+                              size_t count, const CUDA_MEMCPY3D_v2* parameters, CUcontext) {
+  GS_CURRENT();
+  if (parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return add(runtime, node, graph, dependencies, count, copy_of(runtime, context, *parameters));
+}
+
+CUresult cuGraphAddMemsetNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
+                              size_t count, const CUDA_MEMSET_NODE_PARAMS_v1* parameters,
+                              CUcontext) {
+  GS_CURRENT();
+  if (parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (parameters->height != 1) return CUDA_ERROR_NOT_SUPPORTED;
+  return add(runtime, node, graph, dependencies, count,
+             make_fill(runtime, all_sms(context), parameters->dst, parameters->value,
+                       parameters->elementSize, parameters->width));
+}
+
+CUresult cuGraphAddHostNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
+                            size_t count, const CUDA_HOST_NODE_PARAMS_v1* parameters) {
+  GS_CURRENT();
+  if (parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return add(runtime, node, graph, dependencies, count,
+             make_host_function(parameters->fn, parameters->userData));
+}
+
+CUresult cuGraphAddChildGraphNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
+                                  size_t count, CUgraph child) {
+  GS_CURRENT();
+  const auto found = runtime.graphs.find(child);
+  if (!found) return CUDA_ERROR_INVALID_VALUE;
+  return add(runtime, node, graph, dependencies, count,
+             {CUDA_SUCCESS, make_child(found->operations())});
+}
+
+CUresult cuGraphAddEmptyNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
+                             size_t count) {
+  GS_CURRENT();
+  return add(runtime, node, graph, dependencies, count, {CUDA_SUCCESS, make_nothing()});
+}
+
+CUresult cuGraphAddEventRecordNode(CUgraphNode* node, CUgraph graph,
+                                   const CUgraphNode* dependencies, size_t count, CUevent event) {
+  GS_CURRENT();
+  const auto found = runtime.events.find(event);
+  if (!found) return CUDA_ERROR_INVALID_VALUE;
+  return add(runtime, node, graph, dependencies, count, {CUDA_SUCCESS, make_record(found)});
+}
+
+CUresult cuGraphAddEventWaitNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
+                                 size_t count, CUevent event) {
+  GS_CURRENT();
+  const auto found = runtime.events.find(event);
+  if (!found) return CUDA_ERROR_INVALID_VALUE;
+  return add(runtime, node, graph, dependencies, count, {CUDA_SUCCESS, make_wait(found)});
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stand-in libcuda: what is made of graphs, to be launched.
+#include "intercept/sim/libcuda/api/api.h"
+#include "intercept/sim/libcuda/runtime/captures.h"
+
+using gpushare::standin::all_sms;
+using gpushare::standin::GraphExec;
+using gpushare::standin::make_child;
+using gpushare::standin::make_kernel;
+using gpushare::standin::Runtime;
+
+// No flag means anything here: memory of its own a graph cannot have, and nothing has to be brought
+// to the GPU.
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long) {
+  GS_CURRENT();
+  const auto found = runtime.graphs.find(graph);
+  if (exec == nullptr || !found) return CUDA_ERROR_INVALID_VALUE;
+  *exec = runtime.execs.add(std::make_shared<GraphExec>(*found));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec exec) {
+  Runtime* runtime = Runtime::get();
+  if (runtime == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  return runtime->execs.remove(exec) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph,
+                              CUgraphExecUpdateResultInfo_v1* result) {
+  GS_CURRENT();
+  const auto found = runtime.execs.find(exec);
+  const auto from = runtime.graphs.find(graph);
+  if (!found || !from || result == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *result = {found->update(*from), nullptr, nullptr};
+  return result->result == CU_GRAPH_EXEC_UPDATE_SUCCESS ? CUDA_SUCCESS
+                                                        : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+}
+
+CUresult cuGraphExecKernelNodeSetParams_v2(CUgraphExec exec, CUgraphNode node,
+                                           const CUDA_KERNEL_NODE_PARAMS_v2* parameters) {
+  GS_CURRENT();
+  const auto found = runtime.execs.find(exec);
+  if (!found || parameters == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto made = make_kernel(runtime, all_sms(context), *parameters);
+  return made.result == CUDA_SUCCESS ? found->set(node, made.operation) : made.result;
+}
+
+CUresult cuGraphUpload(CUgraphExec exec, CUstream stream) {
+  GS_CURRENT();
+  if (!runtime.execs.find(exec)) return CUDA_ERROR_INVALID_VALUE;
+  return runtime.stream(context, stream) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
+  GS_CURRENT();
+  const auto found = runtime.execs.find(exec);
+  const auto in = runtime.stream(context, stream);
+  if (!found) return CUDA_ERROR_INVALID_VALUE;
+  if (!in) return CUDA_ERROR_INVALID_HANDLE;
+  if (runtime.captures().status(*in) != CU_STREAM_CAPTURE_STATUS_NONE)
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // as on an H200
+  return found->launch(runtime, now.context, *in).first;
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stand-in libcuda: modules, libraries and kernels' launches.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+
+#include "intercept/sim/libcuda/api/api.h"
+#include "intercept/sim/libcuda/memory/ptx_entries.h"
+#include "intercept/sim/libcuda/runtime/operation.h"
+
+using gpushare::standin::Dimensions;
+using gpushare::standin::find_kernel;
+using gpushare::standin::Function;
+using gpushare::standin::KernelModel;
+using gpushare::standin::kMaxThreadsPerBlock;
+using gpushare::standin::make_kernel;
+using gpushare::standin::Module;
+using gpushare::standin::number_of;
+using gpushare::standin::perform;
+using gpushare::standin::ptx_entries;
+using gpushare::standin::Runtime;
+using gpushare::standin::sms_of;
+
+namespace {
+
+CUresult load(const void* image, uintptr_t context, std::shared_ptr<Module>* module) {
+  if (image == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  auto entries = ptx_entries(static_cast<const char*>(image));
+  if (!entries) return CUDA_ERROR_INVALID_IMAGE;
+  *module = std::make_shared<Module>(context, std::move(*entries));
+  return CUDA_SUCCESS;
+}
+
+CUresult get_function(Runtime& runtime, const std::shared_ptr<Module>& module, const char* name,
+                      CUfunction* function) {
+  if (name == nullptr || function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (std::ranges::find(module->entries, name) == module->entries.end())
+    return CUDA_ERROR_NOT_FOUND;
+  const KernelModel* kernel = find_kernel(name);
+  if (kernel == nullptr) {
+    fmt::print(stderr, "libcuda (simulated GPU): no model of kernel {}: it cannot be run here\n",
+               name);
+    return CUDA_ERROR_NOT_FOUND;
+  }
+  auto created = std::make_shared<Function>();
+  created->module = module;
+  created->context = module->context;
+  created->kernel = kernel;
+  *function = runtime.functions.add(std::move(created));
+  return CUDA_SUCCESS;
+}
+
+void drop_functions(Runtime& runtime, const std::shared_ptr<Module>& module) {
+  runtime.functions.remove_if([&](const Function& each) { return each.module == module; });
+}
+
+CUresult launch(CUfunction function, Dimensions grid, Dimensions block, CUstream stream,
+                void** parameters, void** extra) {
+  GS_CURRENT();
+  const auto found = runtime.stream(context, stream);
+  if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  const auto made =
+      make_kernel(runtime, sms_of(context, *found), function, grid, block, parameters, extra);
+  if (made.result != CUDA_SUCCESS) return made.result;
+  return perform(runtime, now.context, found, made.operation).first;
+}
+
+}  // namespace
+
+// --- modules ------------------------------------------------------------------------------------
+
+CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+  GS_CURRENT();
+  if (module == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<Module> loaded;
+  const CUresult result = load(image, number_of(context.handle), &loaded);
+  if (result == CUDA_SUCCESS) *module = runtime.modules.add(std::move(loaded));
+  return result;
+}
+
+// Nothing is compiled, so the options have nothing to say, and the logs stay as they are.
+CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned, CUjit_option*, void**) {
+  return cuModuleLoadData(module, image);
+}
+
+CUresult cuModuleUnload(CUmodule module) {
+  GS_CURRENT();
+  const auto removed = runtime.modules.remove(module);
+  if (!removed) return CUDA_ERROR_INVALID_HANDLE;
+  drop_functions(runtime, removed);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
+  GS_CURRENT();
+  const auto found = runtime.modules.find(module);
+  if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  return get_function(runtime, found, name, function);
+}
+
+// --- libraries: modules for all contexts; a kernel is its function ------------------------------
+
+CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option*, void**, unsigned,
+                           CUlibraryOption*, void**, unsigned) {
+  Runtime* runtime = Runtime::get();
+  if (runtime == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (library == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  std::shared_ptr<Module> loaded;
+  const CUresult result = load(code, 0, &loaded);
+  if (result == CUDA_SUCCESS)
+    *library = reinterpret_cast<CUlibrary>(runtime->modules.add(std::move(loaded)));
+  return result;
+}
+
+CUresult cuLibraryUnload(CUlibrary library) {
+  Runtime* runtime = Runtime::get();
+  if (runtime == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  const auto removed = runtime->modules.remove(reinterpret_cast<CUmodule>(library));
+  if (!removed) return CUDA_ERROR_INVALID_HANDLE;
+  drop_functions(*runtime, removed);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* name) {
+  Runtime* runtime = Runtime::get();
+  if (runtime == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
+  if (kernel == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto found = runtime->modules.find(reinterpret_cast<CUmodule>(library));
+  if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  CUfunction function = nullptr;
+  const CUresult result = get_function(*runtime, found, name, &function);
+  if (result == CUDA_SUCCESS) *kernel = reinterpret_cast<CUkernel>(function);
+  return result;
+}
+
+CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
+  GS_CURRENT();
+  if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto handle = reinterpret_cast<CUfunction>(kernel);
+  if (!runtime.functions.find(handle)) return CUDA_ERROR_INVALID_HANDLE;
+  *function = handle;
+  return CUDA_SUCCESS;
+}
+
+// --- kernels ------------------------------------------------------------------------------------
+
+CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction function) {
+  GS_CURRENT();
+  if (!runtime.functions.find(function)) return CUDA_ERROR_INVALID_HANDLE;
+  if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+      *value = kMaxThreadsPerBlock;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
+      *value = 0;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS:
+      *value = 16;
+      return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+      *value = 70;
+      return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                        unsigned block_x, unsigned block_y, unsigned block_z, unsigned,
+                        CUstream stream, void** parameters, void** extra) {
+  return launch(function, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, stream, parameters,
+                extra);
+}
+
+// Attributes change nothing in the simulation.
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters,
+                          void** extra) {
+  if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  return launch(function, {config->gridDimX, config->gridDimY, config->gridDimZ},
+                {config->blockDimX, config->blockDimY, config->blockDimZ}, config->hStream,
+                parameters, extra);
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stand-in libcuda: streams, events and host functions.
+#include <algorithm>
+
+#include "intercept/sim/libcuda/api/api.h"
+#include "intercept/sim/libcuda/runtime/captures.h"
+
+using gpushare::standin::Event;
+using gpushare::standin::kGreatestPriority;
+using gpushare::standin::kLeastPriority;
+using gpushare::standin::latest;
+using gpushare::standin::make_host_function;
+using gpushare::standin::make_record;
+using gpushare::standin::make_wait;
+using gpushare::standin::number_of;
+using gpushare::standin::perform;
+
+// --- streams ------------------------------------------------------------------------------------
+
+CUresult cuStreamCreate(CUstream* stream, unsigned flags) {
+  GS_CURRENT();
+  if (stream == nullptr || flags > CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+  *stream = runtime.streams.add(runtime.new_stream(context, flags));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priority) {
+  GS_CURRENT();
+  if (stream == nullptr || flags > CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+  const auto created = runtime.new_stream(context, flags);
+  created->priority = std::clamp(priority, kGreatestPriority, kLeastPriority);
+  *stream = runtime.streams.add(created);
+  return CUDA_SUCCESS;
+}
+
+// Work that is in the stream still runs.
+CUresult cuStreamDestroy_v2(CUstream stream) {
+  GS_CURRENT();
+  const auto found = runtime.streams.find(stream);
+  if (!found || found->context != number_of(context.handle)) return CUDA_ERROR_INVALID_HANDLE;
+  runtime.streams.remove(stream);
+  runtime.drop_stream(context, *found);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetFlags(CUstream stream, unsigned* flags) {
+  GS_CURRENT();
+  const auto found = runtime.stream(context, stream);
+  if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *flags = found->flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetPriority(CUstream stream, int* priority) {
+  GS_CURRENT();
+  const auto found = runtime.stream(context, stream);
+  if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *priority = found->priority;
+  return CUDA_SUCCESS;
+}
+
+// A stream of the simulation has no attributes.
+CUresult cuStreamCopyAttributes(CUstream to, CUstream from) {
+  GS_CURRENT();
+  return runtime.stream(context, to) && runtime.stream(context, from) ? CUDA_SUCCESS
+                                                                      : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuStreamQuery(CUstream stream) {
+  GS_CURRENT();
+  const auto found = runtime.stream(context, stream);
+  if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult refused = runtime.captures().check_wait(context, *found);
+      refused != CUDA_SUCCESS)
+    return refused;
+  return runtime.query(context, runtime.pending(context, *found));
+}
+
+CUresult cuStreamSynchronize(CUstream stream) {
+  GS_CURRENT();
+  const auto found = runtime.stream(context, stream);
+  if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult refused = runtime.captures().check_wait(context, *found);
+      refused != CUDA_SUCCESS)
+    return refused;
+  return runtime.wait(context, runtime.pending(context, *found));
+}
+
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
+  GS_CURRENT();
+  const auto found = runtime.stream(context, stream);
+  const auto awaited = runtime.events.find(event);
+  if (!found || !awaited) return CUDA_ERROR_INVALID_HANDLE;
+  if (flags > 1) return CUDA_ERROR_INVALID_VALUE;
+  if (const auto taken = runtime.captures().take_wait(context, found, *awaited)) return *taken;
+  if (!latest(*awaited)) return CUDA_SUCCESS;
+  return make_wait(awaited)->submit(runtime, now.context, *found).first;
+}
+
+CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
+  GS_CURRENT();
+  const auto found = runtime.stream(context, stream);
+  if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  const auto made = make_host_function(function, data);
+  if (made.result != CUDA_SUCCESS) return made.result;
+  return perform(runtime, now.context, found, made.operation).first;
+}
+
+// --- events -------------------------------------------------------------------------------------
+
+CUresult cuEventCreate(CUevent* event, unsigned flags) {
+  GS_CURRENT();
+  const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING;
+  if (event == nullptr || (flags & ~known) != 0) return CUDA_ERROR_INVALID_VALUE;
+  auto created = std::make_shared<Event>();
+  created->context = number_of(context.handle);
+  created->flags = flags;
+  *event = runtime.events.add(std::move(created));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy_v2(CUevent event) {
+  GS_CURRENT();
+  return runtime.events.remove(event) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+  GS_CURRENT();
+  runtime.count_event_record();
+  const auto found = runtime.stream(context, stream);
+  const auto recorded = runtime.events.find(event);
+  if (!found || !recorded || recorded->context != number_of(context.handle))
+    return CUDA_ERROR_INVALID_HANDLE;
+  if (const auto taken = runtime.captures().take_record(context, *found, *recorded)) return *taken;
+  return make_record(recorded)->submit(runtime, now.context, *found).first;
+}
+
+CUresult cuEventQuery(CUevent event) {
+  GS_CURRENT();
+  const auto found = runtime.events.find(event);
+  if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult refused = runtime.captures().check_wait(*found); refused != CUDA_SUCCESS)
+    return refused;
+  const auto point = latest(*found);
+  return point ? runtime.query(context, {point->sequence}) : CUDA_SUCCESS;
+}
+
+CUresult cuEventSynchronize(CUevent event) {
+  GS_CURRENT();
+  const auto found = runtime.events.find(event);
+  if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  if (const CUresult refused = runtime.captures().check_wait(*found); refused != CUDA_SUCCESS)
+    return refused == CUDA_ERROR_CAPTURED_EVENT ? CUDA_ERROR_INVALID_VALUE : refused;
+  const auto point = latest(*found);
+  return point ? runtime.wait(context, {point->sequence}) : CUDA_SUCCESS;
+}
+
+CUresult cuEventElapsedTime(float* milliseconds, CUevent start, CUevent end) {
+  GS_CURRENT();
+  const auto from = runtime.events.find(start), to = runtime.events.find(end);
+  if (!from || !to || ((from->flags | to->flags) & CU_EVENT_DISABLE_TIMING) != 0)
+    return CUDA_ERROR_INVALID_HANDLE;
+  if (milliseconds == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  const auto first = latest(*from), last = latest(*to);
+  if (!first || !last) return CUDA_ERROR_INVALID_HANDLE;
+  const CUresult done = runtime.query(context, {first->sequence, last->sequence});
+  if (done != CUDA_SUCCESS) return done;
+  const auto elapsed = static_cast<int64_t>(last->finished_ns - first->finished_ns);
+  *milliseconds = static_cast<float>(static_cast<double>(elapsed) / 1e6);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent start, CUevent end) {
+  return cuEventElapsedTime(milliseconds, start, end);
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "intercept/sim/libcuda/memory/memory_map.h"
+
+#include <sys/mman.h>
+
+#include <iterator>
+
+namespace gpushare::standin {
+namespace {
+
+using Ranges = std::map<uintptr_t, MemoryRange>;
+
+// The range that the address lies in, or end().
+Ranges::const_iterator range_of(const Ranges& ranges, uintptr_t address) {
+  auto next = ranges.upper_bound(address);
+  if (next == ranges.begin()) return ranges.end();
+  const auto found = std::prev(next);
+  return address - found->first < found->second.bytes ? found : ranges.end();
+}
+
+}  // namespace
+
+void* MemoryMap::add(const MemoryRange& range) {
+  void* memory = ::mmap(nullptr, range.bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  // Where large pages are given unasked, one touched word would cost 2 MiB. Unsupported is as good.
+  static_cast<void>(::madvise(memory, range.bytes, MADV_NOHUGEPAGE));
+  const std::lock_guard lock(mutex_);
+  ranges_.emplace(reinterpret_cast<uintptr_t>(memory), range);
+  return memory;
+}
+
+std::optional<MemoryRange> MemoryMap::remove(const void* address, bool is_device) {
+  const std::lock_guard lock(mutex_);
+  const auto found = ranges_.find(reinterpret_cast<uintptr_t>(address));
+  if (found == ranges_.end() || found->second.is_device != is_device || found->second.is_mapped)
+    return std::nullopt;
+  const MemoryRange range = found->second;
+  ::munmap(reinterpret_cast<void*>(found->first), range.bytes);
+  ranges_.erase(found);
+  return range;
+}
+
+void MemoryMap::add_mapped(void* address, size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  ranges_.emplace(reinterpret_cast<uintptr_t>(address),
+                  MemoryRange{.bytes = bytes, .is_device = true, .is_mapped = true});
+}
+
+void MemoryMap::remove_mapped(const void* address) {
+  const std::lock_guard lock(mutex_);
+  ranges_.erase(reinterpret_cast<uintptr_t>(address));
+}
+
+void MemoryMap::remove_all(uintptr_t context) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(ranges_, [&](const auto& item) {
+    if (item.second.context != context) return false;
+    ::munmap(reinterpret_cast<void*>(item.first), item.second.bytes);
+    return true;
+  });
+}
+
+void* MemoryMap::resolve_bytes(uint64_t address, uint64_t count, uint64_t size) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = range_of(ranges_, address);
+  if (found == ranges_.end() || address % size != 0) return nullptr;
+  uint64_t room = found->second.bytes - (address - found->first);
+  for (auto next = std::next(found); found->second.is_mapped && next != ranges_.end() &&
+                                     next->second.is_mapped && next->first == address + room;
+       ++next)
+    room += next->second.bytes;
+  return count <= room / size ? reinterpret_cast<void*>(address) : nullptr;
+}
+
+bool MemoryMap::is_device(const void* address) const {
+  const auto range = range_at(address);
+  return range && range->is_device;
+}
+
+bool MemoryMap::is_pinned_host(const void* address, size_t bytes) const {
+  const auto range = range_at(address);
+  return range && !range->is_device &&
+         resolve_bytes(reinterpret_cast<uintptr_t>(address), bytes, 1) != nullptr;
+}
+
+std::optional<MemoryRange> MemoryMap::range_at(const void* address) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = range_of(ranges_, reinterpret_cast<uintptr_t>(address));
+  if (found == ranges_.end()) return std::nullopt;
+  return found->second;
+}
+
+}  // namespace gpushare::standin

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "intercept/sim/libcuda/runtime/graph.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace gpushare::standin {
+
+Graph::~Graph() {
+  for (const auto& node : nodes_) runtime_.nodes.remove(node->handle);
+  // From the end: one that is still a dependency would end in the end of the other, and so on.
+  while (!nodes_.empty()) nodes_.pop_back();
+}
+
+std::shared_ptr<Node> Graph::add(OperationPtr operation, std::vector<std::shared_ptr<Node>> after) {
+  auto node = std::make_shared<Node>();
+  node->graph = this;
+  node->operation = std::move(operation);
+  node->dependencies = std::move(after);
+  node->handle = runtime_.nodes.add(node);
+  nodes_.push_back(node);
+  return node;
+}
+
+std::shared_ptr<Graph> Graph::clone() const {
+  auto copy = std::make_shared<Graph>(runtime_);
+  for (const auto& node : nodes_) {
+    std::vector<std::shared_ptr<Node>> after;
+    for (const auto& each : node->dependencies) {
+      const auto at = std::ranges::find(nodes_, each) - nodes_.begin();
+      after.push_back(copy->nodes_[static_cast<size_t>(at)]);
+    }
+    copy->add(node->operation, std::move(after))->original = node->handle;
+  }
+  return copy;
+}
+
+std::vector<OperationPtr> Graph::operations() const {
+  std::vector<OperationPtr> all;
+  for (const auto& node : nodes_) all.push_back(node->operation);
+  return all;
+}
+
+GraphExec::GraphExec(const Graph& graph) : steps_(steps_of(graph)) {}
+
+std::vector<GraphExec::Step> GraphExec::steps_of(const Graph& graph) {
+  std::vector<Step> steps;
+  for (const auto& node : graph.nodes()) {
+    Step step{node->handle, node->operation, {}};
+    for (const auto& each : node->dependencies)
+      step.dependencies.push_back(
+          static_cast<size_t>(std::ranges::find(graph.nodes(), each) - graph.nodes().begin()));
+    std::ranges::sort(step.dependencies);
+    steps.push_back(std::move(step));
+  }
+  return steps;
+}
+
+Runtime::Submitted GraphExec::launch(Runtime& runtime, const std::shared_ptr<Context>& context,
+                                     Stream& stream) {
+  const std::lock_guard lock(mutex_);
+  const std::lock_guard whole(context->order);  // nothing comes between its nodes
+  if (last_ != 0) {
+    Work wait{};
+    wait.kind = WorkKind::kWait;
+    wait.amount = last_;
+    if (const auto waits = runtime.submit(*context, stream, wait); waits.first != CUDA_SUCCESS)
+      return waits;
+  }
+  std::vector<OperationPtr> all;
+  for (const Step& step : steps_) all.push_back(step.operation);
+  const auto submitted = make_child(std::move(all))->submit(runtime, context, stream);
+  if (submitted.first == CUDA_SUCCESS) last_ = submitted.second;
+  return submitted;
+}
+
+CUgraphExecUpdateResult GraphExec::update(const Graph& graph) {
+  auto steps = steps_of(graph);
+  const std::lock_guard lock(mutex_);
+  if (!std::ranges::equal(steps, steps_, {}, &Step::dependencies, &Step::dependencies))
+    return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+  const auto type = [](const Step& step) { return step.operation->type(); };
+  if (!std::ranges::equal(steps, steps_, {}, type, type))
+    return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
+  for (size_t i = 0; i < steps_.size(); ++i) steps_[i].operation = std::move(steps[i].operation);
+  return CU_GRAPH_EXEC_UPDATE_SUCCESS;
+}
+
+CUresult GraphExec::set(CUgraphNode node, OperationPtr operation) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find(steps_, node, &Step::node);
+  if (found == steps_.end() || found->operation->type() != operation->type())
+    return CUDA_ERROR_INVALID_VALUE;
+  found->operation = std::move(operation);
+  return CUDA_SUCCESS;
+}
+
+std::vector<OperationPtr> GraphExec::operations() {
+  const std::lock_guard lock(mutex_);
+  std::vector<OperationPtr> all;
+  for (const Step& step : steps_) all.push_back(step.operation);
+  return all;
+}
+
+}  // namespace gpushare::standin

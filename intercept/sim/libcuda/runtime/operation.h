@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// One thing that a stream can be told to do: run at once, or kept in a graph and run by each of its
+// launches. Immutable; all that it names (functions, events) lives as long as it does, memory is
+// the program's business.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "intercept/sim/libcuda/runtime/runtime.h"
+
+namespace gpushare::standin {
+
+class Operation {
+ public:
+  explicit Operation(CUgraphNodeType type) : type_(type) {}
+  virtual ~Operation() = default;
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+
+  CUgraphNodeType type() const { return type_; }
+  // Puts it in line. What it gives is the sequence of its end.
+  virtual Runtime::Submitted submit(Runtime& runtime, const std::shared_ptr<Context>& context,
+                                    Stream& stream) const = 0;
+
+ private:
+  const CUgraphNodeType type_;
+};
+using OperationPtr = std::shared_ptr<const Operation>;
+
+// An operation, or why there is none.
+struct Made {
+  CUresult result = CUDA_SUCCESS;
+  OperationPtr operation;
+};
+
+// The SMs that an operation may use, which it keeps in a graph: those of the stream that it was
+// made for, of a node made by hand all.
+struct Sms {
+  uint32_t all = 1, usable = 1;
+  uint64_t groups = 0;
+};
+Sms sms_of(const Context& context, const Stream& stream);
+Sms all_sms(const Context& context);
+
+struct Dimensions {
+  unsigned x, y, z;
+  uint64_t product() const { return uint64_t{x} * y * z; }
+};
+
+Made make_kernel(Runtime& runtime, const Sms& sms, CUfunction function, Dimensions grid,
+                 Dimensions block, void** parameters, void** extra);
+Made make_kernel(Runtime& runtime, const Sms& sms, const CUDA_KERNEL_NODE_PARAMS_v2& parameters);
+// `is_staged`: instead of what is at `from` when it runs, what was there when it was made.
+Made make_copy(Runtime& runtime, const Sms& sms, void* to, const void* from, size_t bytes,
+               Direction direction, bool is_staged);
+// `element_bytes`: 1, 2 or 4.
+Made make_fill(Runtime& runtime, const Sms& sms, CUdeviceptr to, unsigned value,
+               unsigned element_bytes, size_t count);
+Made make_host_function(CUhostFn function, void* data);
+OperationPtr make_record(std::shared_ptr<Event> event);
+OperationPtr make_wait(std::shared_ptr<Event> event);
+OperationPtr make_nothing();
+// One after the other: CUDA leaves it to the driver which branches of a graph run at the same time.
+OperationPtr make_child(std::vector<OperationPtr> operations);
+
+// Puts an operation in line, or into the graph that the stream is recording.
+Runtime::Submitted perform(Runtime& runtime, const std::shared_ptr<Context>& context,
+                           const std::shared_ptr<Stream>& stream, const OperationPtr& operation);
+
+}  // namespace gpushare::standin

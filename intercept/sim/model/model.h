@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Model: a machine with simulated GPUs, as one deterministic event-driven model in virtual time.
+// Used in steps by ring-1 tests (SimGpu) and in real time by gpushare-sim (server). No threads, no
+// I/O; the caller says how far time has come.
+//
+// Objects are those that a CUDA process makes in the driver: a client per connection, per context a
+// graphics group of 8 channels and 3 copy groups of 4; handles look like the driver's. Kernels of
+// queue q run on graphics channel q % 8, copies on the copy group of their direction, channel q
+// % 4. Work of a queue runs in order; it stands still while its channel is frozen.
+//
+// Not in the model: which SMs a kernel uses, memory bandwidth and caches, the time a context takes
+// to make, clocks and power. Copy engines change contexts for free (nothing was measured).
+//
+// Methods below take effect at now(). A sink may call any method but advance_to(), a function given
+// to call_at() also that.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "intercept/event.h"
+#include "intercept/gpu.h"
+#include "intercept/sim/model/engine.h"
+#include "intercept/sim/model/switch_log.h"
+#include "intercept/sim/wire/protocol.h"
+#include "shmctl/base/error.h"
+
+namespace gpushare::sim {
+
+class Model {
+ public:
+  using CompletionSink = std::function<void(uint32_t client, const Completion&)>;
+  using EventSink = std::function<void(const DriverEvent&)>;
+
+  Model(std::vector<GpuModel> gpus, const Parameters& parameters, Time start);
+  ~Model();
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  // Who hears of finished work, and of what a probe would see. Set before anything happens.
+  void on_completion(CompletionSink sink) { completion_sink_ = std::move(sink); }
+  void on_event(EventSink sink) { event_sink_ = std::move(sink); }
+
+  // --- time
+  Time now() const { return now_; }
+  void advance_to(Time to);
+  // No sink is called before this unless a method is. A caller in real time sleeps until then.
+  Time quiet_until() const;
+  // Calls `what` when time has come to `when`: scripted programs.
+  void call_at(Time when, std::function<void()> what);
+
+  // --- programs. Errors: invalid_argument for a name that this client does not have.
+  uint32_t open_client(const ProcessId& process, const ProcessOpened& about);
+  void close_client(uint32_t client);  // as when the process dies: all that it has is gone
+  Result<ContextReply> create_context(uint32_t client, uint32_t gpu, uint32_t mps_server = 0);
+  Result<> destroy_context(uint32_t client, uint32_t context);
+  Result<uint32_t> allocate(uint32_t client, uint32_t context, uint64_t bytes);
+  Result<> free(uint32_t client, uint32_t memory);
+  // Malformed work completes at once with a status.
+  void submit(uint32_t client, const Work& work);
+  void stop(uint32_t client, uint64_t sequence);
+  ProgressReply progress(uint32_t client, uint64_t sequence) const;
+
+  // --- control, as the driver does it, without its latency
+  Result<> freeze(uint32_t gpu, std::span<const ChannelRef> channels);
+  // Goes on after an error; a channel that is gone is none.
+  Result<> thaw(uint32_t gpu, std::span<const ChannelRef> channels);
+  Result<> set_slice(const GroupRef& group, Micros slice);
+  Result<Micros> slice(const GroupRef& group) const;
+  Result<uint32_t> hardware_group(const GroupRef& group) const;
+  // How long the driver would take for it.
+  Nanos freeze_cost(std::span<const ChannelRef> channels) const;
+  Nanos thaw_cost(std::span<const ChannelRef> channels) const;
+
+  // --- observation
+  const Parameters& parameters() const { return parameters_; }
+  std::span<const GpuInfo> gpus() const { return infos_; }
+  uint64_t free_memory(uint32_t gpu) const;
+  // REQUIRES: `gpu` exists, here and below.
+  const SwitchLog& switch_log(uint32_t gpu) const;
+  std::vector<Utilisation> utilisation(uint32_t gpu);
+  std::vector<DriverEvent> attach(pid_t pid) const;
+  std::vector<pid_t> users() const;
+  pid_t owner(uint32_t client) const;  // 0: there is no such client
+  Runlist::Totals graphics_totals(uint32_t gpu) const;
+
+ private:
+  struct Item;
+  struct Queue;
+  struct Channel;
+  struct Group;
+  struct Context;
+  struct Client;
+  struct Device;
+
+  using Happening = decltype(DriverEvent::what);
+
+  static constexpr size_t kGroups = 4;  // graphics, then copies by direction
+
+  EngineModel& engine(const Group& group);
+  Client* find_client(uint32_t client) const;
+  Context* find_context(uint32_t client, uint32_t context) const;
+  Result<Group*> find_group(const GroupRef& ref) const;
+  Channel* find_channel(uint32_t gpu, const ChannelRef& ref) const;
+  Nanos control_cost(std::span<const ChannelRef> channels, Nanos per_call, Nanos per_channel,
+                     Nanos per_group) const;
+
+  void emit(const Client& client, Happening what);
+  void announce(const Context& context, const std::function<void(Happening)>& to) const;
+  void join_entry(Group& group);
+  void leave_entry(Group& group);
+  void drop_context(Context& context, const std::function<void(const ObjectFreed&)>& freed);
+
+  void run_pumps();
+  bool begin(Queue& queue, Item& item);
+  void suspend(Channel& channel);
+  void finish(Item& item, uint32_t status);
+  void release_waiters(Client& client, uint64_t sequence);
+  void drop_work(Queue& queue);
+  void deliver();
+  void collect_log(Device& device);
+  Time next_step() const;
+
+  const Parameters parameters_;
+  std::vector<GpuInfo> infos_;
+  Time now_;
+  CompletionSink completion_sink_;
+  EventSink event_sink_;
+
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::map<uint32_t, std::unique_ptr<Client>> clients_;
+  std::unordered_map<uint64_t, Channel*> channels_;  // by client and handle
+  std::unordered_map<uint64_t, Group*> groups_;
+  std::multimap<Time, std::function<void()>> calls_;
+  std::deque<Queue*> pumps_;  // queues whose head must be looked at
+  std::deque<std::pair<uint32_t, Completion>> outbox_;
+  bool is_delivering_ = false;
+  uint32_t next_client_ = 0xC1D00001;
+  EntryId next_entry_ = 1;
+};
+
+}  // namespace gpushare::sim

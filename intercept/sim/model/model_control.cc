@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// Model as the agent sees it: controls of other processes' groups and channels, and what is
+// observed.
+#include <algorithm>
+#include <set>
+
+#include "intercept/sim/model/model_state.h"
+
+namespace gpushare::sim {
+
+// --- freeze and thaw --------------------------------------------------------------------------
+
+Model::Channel* Model::find_channel(uint32_t gpu, const ChannelRef& ref) const {
+  const auto found = channels_.find(object_key(ref.client, ref.channel));
+  if (found == channels_.end()) return nullptr;
+  return found->second->group->context->device->index == gpu ? found->second : nullptr;
+}
+
+Result<> Model::freeze(uint32_t gpu, std::span<const ChannelRef> channels) {
+  for (const ChannelRef& ref : channels)
+    if (find_channel(gpu, ref) == nullptr)
+      return make_error(std::errc::no_such_process, "freeze channels",
+                        "a channel is gone or on another GPU");
+  for (const ChannelRef& ref : channels) {
+    Channel& channel = *find_channel(gpu, ref);
+    if (++channel.freezes > 1) continue;
+    suspend(channel);
+    if (channel.has_worked) engine(*channel.group).hold(channel.group->entry, now_);
+  }
+  return {};
+}
+
+Result<> Model::thaw(uint32_t gpu, std::span<const ChannelRef> channels) {
+  if (gpu >= devices_.size()) return make_error(std::errc::no_such_device, "thaw channels");
+  for (const ChannelRef& ref : channels) {
+    Channel* channel = find_channel(gpu, ref);
+    if (channel == nullptr || channel->freezes == 0) continue;
+    --channel->freezes;
+    if (channel->freezes > 0) continue;
+    if (channel->has_worked) engine(*channel->group).release(channel->group->entry, now_);
+    for (auto& [id, queue] : channel->group->context->queues)
+      if (!queue.items.empty() && queue.items.front()->channel == channel) pumps_.push_back(&queue);
+  }
+  run_pumps();
+  deliver();
+  return {};
+}
+
+// What runs on the channel stops where it is.
+void Model::suspend(Channel& channel) {
+  for (auto& [id, queue] : channel.group->context->queues) {
+    if (!queue.has_begun || queue.items.front()->channel != &channel) continue;
+    engine(*channel.group).withdraw(channel.group->entry, *queue.items.front(), now_);
+    queue.has_begun = false;
+  }
+}
+
+Nanos Model::control_cost(std::span<const ChannelRef> channels, Nanos per_call, Nanos per_channel,
+                          Nanos per_group) const {
+  std::set<const Group*> groups;
+  for (const ChannelRef& ref : channels)
+    if (const auto found = channels_.find(object_key(ref.client, ref.channel));
+        found != channels_.end())
+      groups.insert(found->second->group);
+  const auto calls = (channels.size() + parameters_.control.channels_per_call - 1) /
+                     parameters_.control.channels_per_call;
+  return per_call * calls + per_channel * channels.size() + per_group * groups.size();
+}
+
+Nanos Model::freeze_cost(std::span<const ChannelRef> channels) const {
+  const ControlCosts& costs = parameters_.control;
+  return control_cost(channels, costs.freeze_call, costs.freeze_channel, costs.freeze_group);
+}
+
+Nanos Model::thaw_cost(std::span<const ChannelRef> channels) const {
+  const ControlCosts& costs = parameters_.control;
+  return control_cost(channels, costs.thaw_call, costs.thaw_channel, costs.thaw_group);
+}
+
+// --- slices -----------------------------------------------------------------------------------
+
+Result<Model::Group*> Model::find_group(const GroupRef& ref) const {
+  const auto found = groups_.find(object_key(ref.client, ref.group));
+  if (found == groups_.end() || found->second->context->client->process != ref.process)
+    return make_error(std::errc::no_such_process, "find channel group");
+  if (found->second->context->client->fd != ref.fd)
+    return make_error(std::errc::operation_not_permitted, "find channel group",
+                      "not the descriptor that it was allocated on");
+  return found->second;
+}
+
+Result<> Model::set_slice(const GroupRef& ref, Micros slice) {
+  if (slice < Micros{1}) return make_error(std::errc::invalid_argument, "set time slice");
+  const auto group = find_group(ref);
+  if (!group) return std::unexpected(group.error());
+  engine(**group).set_slice((*group)->entry, slice, now_);
+  return {};
+}
+
+Result<Micros> Model::slice(const GroupRef& ref) const {
+  const auto group = find_group(ref);
+  if (!group) return std::unexpected(group.error());
+  const auto& engines = (*group)->context->device->engines;
+  return std::chrono::duration_cast<Micros>(engines[(*group)->kind].slice((*group)->entry));
+}
+
+Result<uint32_t> Model::hardware_group(const GroupRef& ref) const {
+  const auto group = find_group(ref);
+  if (!group) return std::unexpected(group.error());
+  return static_cast<uint32_t>((*group)->entry);
+}
+
+// --- observation ------------------------------------------------------------------------------
+
+void Model::emit(const Client& client, Happening what) {
+  if (event_sink_) event_sink_({now_, client.process, std::move(what)});
+}
+
+// The objects of a context, in the order in which the driver's library makes them.
+void Model::announce(const Context& context, const std::function<void(Happening)>& to) const {
+  constexpr uint32_t kChannelClass = 0xC86F;      // HOPPER_CHANNEL_GPFIFO_A
+  constexpr uint32_t kSetTimeslice = 0xA06C0103;  // NVA06C_CTRL_CMD_SET_TIMESLICE
+  const Client& client = *context.client;
+  for (const Group& group : context.groups) {
+    const EngineModel& engine = context.device->engines[group.kind];
+    to(GroupCreated{client.handle, client.devices.at(context.device->index), group.handle,
+                    group.kind == 0 ? Engine::kGraphics : Engine::kCopy, client.fd});
+    for (const Channel& channel : group.channels)
+      to(ChannelCreated{client.handle, group.handle, channel.handle, kChannelClass});
+    if (group.kind == 0) {
+      const auto slice = std::chrono::duration_cast<Micros>(engine.slice(group.entry));
+      to(ControlMade{client.handle, group.handle, kSetTimeslice, 0,
+                     static_cast<uint64_t>(slice.count())});
+    }
+  }
+}
+
+std::vector<DriverEvent> Model::attach(pid_t pid) const {
+  std::vector<DriverEvent> events;
+  for (const auto& [handle, client] : clients_) {
+    if (client->process.pid != pid) continue;
+    const auto to = [&, &owner = *client](Happening what) {
+      DriverEvent event;
+      event.time = now_;
+      event.process = owner.process;
+      event.what = std::move(what);
+      events.push_back(std::move(event));
+    };
+    if (events.empty()) to(client->about);
+    to(ClientCreated{handle, client->fd});
+    for (const auto& [gpu, device] : client->devices)
+      to(DeviceCreated{handle, device, infos_[gpu].instance});
+    for (const auto& [name, context] : client->contexts) announce(*context, to);
+    for (const auto& [name, memory] : client->memory)
+      to(MemoryAllocated{handle, client->devices.at(memory.context->device->index), name,
+                         memory.bytes, true});
+  }
+  return events;
+}
+
+std::vector<pid_t> Model::users() const {
+  std::vector<pid_t> pids;
+  pids.reserve(clients_.size());
+  for (const auto& [handle, client] : clients_) pids.push_back(client->process.pid);
+  std::ranges::sort(pids);
+  pids.erase(std::unique(pids.begin(), pids.end()), pids.end());
+  return pids;
+}
+
+pid_t Model::owner(uint32_t client) const {
+  const Client* found = find_client(client);
+  return found == nullptr ? 0 : found->process.pid;
+}
+
+const SwitchLog& Model::switch_log(uint32_t gpu) const { return devices_[gpu]->log; }
+
+std::vector<Utilisation> Model::utilisation(uint32_t gpu) {
+  constexpr Nanos kSamplePeriod{1'000'000'000};
+  Device& device = *devices_[gpu];
+  const Nanos passed = now_ - device.sampled;
+  if (passed < kSamplePeriod) return device.sample;
+  std::map<pid_t, Nanos> busy;
+  for (const auto& [handle, client] : clients_) {
+    for (const auto& [name, context] : client->contexts) {
+      if (context->device != &device) continue;
+      const Nanos until_now = device.engines[0].busy(context->member, now_);
+      Nanos& then = device.busy_then[context->member];
+      busy[client->process.pid] += until_now - then;
+      then = until_now;
+    }
+  }
+  device.sample.clear();
+  for (const auto& [pid, time] : busy)
+    device.sample.push_back({pid, gpu, static_cast<double>(time.count()) / passed.count()});
+  device.sampled = now_;
+  return device.sample;
+}
+
+Runlist::Totals Model::graphics_totals(uint32_t gpu) const {
+  return devices_[gpu]->engines[0].totals(now_);
+}
+
+}  // namespace gpushare::sim

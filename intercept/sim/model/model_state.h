@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// What Model keeps: only model*.cc include this. Ownership goes client -> context -> queue -> item;
+// all else is a plain pointer to something that lives at least as long.
+#pragma once
+
+#include <limits>
+#include <optional>
+#include <set>
+
+#include "intercept/sim/model/model.h"
+
+namespace gpushare::sim {
+
+inline constexpr uint32_t kGraphicsChannels = 8;
+inline constexpr uint32_t kCopyChannels = 4;
+inline constexpr uint64_t kMemoryGranule = uint64_t{2} << 20;
+inline constexpr size_t kLogCapacity = 65536;
+
+struct Model::Channel {
+  Group* group = nullptr;
+  uint32_t handle = 0;
+  uint32_t freezes = 0;     // frozen while > 0
+  bool has_worked = false;  // and so holds its group when it is frozen
+};
+
+struct Model::Item : Job {
+  Work work{};
+  Queue* queue = nullptr;
+  Channel* channel = nullptr;  // null for what does not occupy the GPU
+};
+
+struct Model::Queue {
+  Context* context = nullptr;
+  std::deque<std::unique_ptr<Item>> items;
+  bool has_begun = false;  // the first item is on its engine, or waits for another or for stop()
+};
+
+struct Model::Group {
+  Context* context = nullptr;
+  uint32_t handle = 0;
+  size_t kind = 0;  // index into Device::engines
+  EntryId entry = 0;
+  std::vector<Channel> channels;
+};
+
+struct Model::Context {
+  Client* client = nullptr;
+  Device* device = nullptr;
+  uint32_t handle = 0;  // of its graphics group
+  uint32_t member = 0;  // unique in the machine
+  uint32_t mps_server = 0;
+  std::array<Group, kGroups> groups;
+  std::map<uint32_t, Queue> queues;
+};
+
+struct Model::Client {
+  struct Memory {
+    Context* context = nullptr;
+    uint64_t bytes = 0;
+  };
+  uint32_t handle = 0;
+  int fd = -1;
+  ProcessId process;
+  ProcessOpened about;
+  uint32_t next_object = 0x5C000001;
+  std::map<uint32_t, uint32_t> devices;  // GPU -> handle of the device object
+  std::map<uint32_t, std::unique_ptr<Context>> contexts;
+  std::map<uint32_t, Memory> memory;
+  std::unordered_map<uint64_t, Item*> work;  // unfinished, by sequence
+  std::unordered_multimap<uint64_t, Queue*>
+      waiters;  // sequence -> queue whose first item waits for it
+};
+
+struct Model::Device {
+  struct MpsServer {
+    EntryId entry = 0;
+    uint32_t clients = 0;
+  };
+  struct Name {  // of an entry, in the log
+    pid_t pid = 0;
+    uint32_t context = 0;
+  };
+  uint32_t index = 0;
+  std::vector<EngineModel> engines;  // by Group::kind
+  SwitchLog log{kLogCapacity};
+  uint64_t memory_used = 0;
+  std::map<uint32_t, MpsServer> mps_servers;
+  std::map<EntryId, Name> names;
+  // The present sample of utilisation(), and where the next one starts.
+  Time sampled;
+  std::map<uint32_t, Nanos> busy_then;  // by Context::member
+  std::vector<Utilisation> sample;
+};
+
+inline uint64_t object_key(uint32_t client, uint32_t object) {
+  return uint64_t{client} << 32 | object;
+}
+
+}  // namespace gpushare::sim

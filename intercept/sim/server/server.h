@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Server: a Model in real time behind a Unix socket (protocol.h), the heart of gpushare-sim.
+// Virtual time is CLOCK_MONOTONIC: before anything else at each wake-up the model is moved to now,
+// so that what happened in between gets its exact instant. It sleeps until the model's next
+// completion, the end of a control, or a message; turns that end without anybody hearing of it wake
+// nobody.
+//
+// A program's objects die with its connection. Freezes and slices outlive the agent's connection,
+// as in the driver. Controls are carried out one after the other, as under the driver's lock, and
+// answered when the driver would have answered.
+//
+// One thread runs it; stop() may be called from any thread and from a signal handler.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "intercept/sim/model/model.h"
+#include "intercept/sim/wire/connection.h"
+#include "shmctl/base/error.h"
+#include "shmctl/base/fd.h"
+
+namespace gpushare::sim {
+
+class Server {
+ public:
+  struct Options {
+    std::string socket = kDefaultSocket;
+    std::vector<GpuModel> gpus{GpuModel{}};
+    Parameters parameters{};
+  };
+
+  // Makes the socket, open to all users, and the last folder of its path if that is missing. A
+  // socket file that nobody listens on is replaced. Error address_in_use: a server runs there
+  // already.
+  static Result<std::unique_ptr<Server>> listen(Options options);
+  // Removes the socket file. Programs that are connected see their connection reset.
+  ~Server();
+
+  // Until stop().
+  Result<> run();
+  void stop();
+
+ private:
+  struct Peer;
+  // A freeze, thaw or slice on its way through the driver.
+  struct Control {
+    int fd = -1;  // of the connection that waits for the answer; -1: it is gone
+    uint64_t tag = 0;
+    Nanos cost{};
+    Time due{Time::max()};  // set when it is its turn
+    std::function<void(Peer*, uint64_t tag)> carry_out;
+  };
+
+  Server(Options options, Fd listener);
+  Result<> set_up();
+
+  void accept_all();
+  void close(int fd);
+  bool handle(Peer& peer, const Header& header, std::span<const std::byte> body);
+  bool greet(Peer& peer, uint64_t tag, std::span<const std::byte> body);
+  bool handle_gpu(Peer& peer, Kind kind, uint64_t tag, std::span<const std::byte> body);
+  bool handle_program(Peer& peer, Kind kind, uint64_t tag, std::span<const std::byte> body);
+  bool handle_control(Peer& peer, Kind kind, uint64_t tag, std::span<const std::byte> body);
+  bool enqueue_channels(Peer& peer, Kind kind, uint64_t tag, std::span<const std::byte> body);
+  void answer_switches(Peer& peer, uint64_t tag, uint32_t gpu);
+  void enqueue(Control control);
+  void run_controls();
+  void send_event(const DriverEvent& event);
+  void flush_all();
+  void arm_timer();
+
+  const Options options_;
+  Fd listener_, epoll_, timer_, stop_;
+  Model model_;
+  std::map<int, std::unique_ptr<Peer>> peers_;  // by descriptor
+  std::map<uint32_t, Peer*> programs_;          // by RM client
+  std::deque<Control> controls_;                // the first is under way
+  Time armed_;                                  // what the timer is set to
+};
+
+}  // namespace gpushare::sim

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the server keeps of one connection: only server*.cc include this.
+#pragma once
+
+#include <map>
+
+#include "intercept/sim/server/peer.h"
+#include "intercept/sim/server/server.h"
+
+namespace gpushare::sim {
+
+struct Server::Peer {
+  Peer(Fd socket, sim::Peer who) : connection(std::move(socket)), identity(std::move(who)) {}
+
+  template <class T>
+  void send(Kind kind, uint64_t tag, const T& body) {
+    connection.queue(static_cast<uint16_t>(kind), tag, std::as_bytes(std::span(&body, 1)));
+  }
+  template <class T>
+  void answer(Kind kind, uint64_t tag, const T& body, std::span<const std::byte> extra = {}) {
+    connection.queue(static_cast<uint16_t>(kind) | kReplyBit, tag,
+                     std::as_bytes(std::span(&body, 1)), extra);
+  }
+
+  Connection connection;
+  sim::Peer identity;
+  std::optional<Role> role;             // set by its kHello
+  uint32_t client = 0;                  // programs: its RM client
+  std::map<uint32_t, uint64_t> places;  // control: its place in each GPU's switch log
+  uint64_t events_lost = 0;             // observers: not yet told
+  bool is_write_watched = false;
+};
+
+}  // namespace gpushare::sim

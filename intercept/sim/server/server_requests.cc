@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// Server's answers: one function per group of messages. False ends the connection.
+#include <unistd.h>
+
+#include <cstring>
+
+#include "intercept/sim/server/server_peer.h"
+#include "intercept/sim/wire/codec.h"
+
+namespace gpushare::sim {
+namespace {
+
+constexpr size_t kSwitchesPerReply = 8192;
+
+template <class T>
+bool parse(std::span<const std::byte> body, T& request) {
+  if (body.size() != sizeof request) return false;
+  std::memcpy(&request, body.data(), sizeof request);
+  return true;
+}
+
+template <class T>
+ReplyHead head_of(const Result<T>& result) {
+  return {result ? 0 : static_cast<uint32_t>(result.error().code.value()), 0};
+}
+
+ReplyHead failed(int error) { return {static_cast<uint32_t>(error), 0}; }
+
+template <class T>
+void answer_list(auto& peer, Kind kind, uint64_t tag, const std::vector<T>& list) {
+  constexpr size_t kMost = (kMaxMessageBytes - sizeof(Header) - sizeof(CountReply)) / sizeof(T);
+  CountReply reply{};
+  if (list.size() > kMost) {
+    reply.head = failed(EOVERFLOW);
+    return peer.answer(kind, tag, reply);
+  }
+  reply.count = static_cast<uint32_t>(list.size());
+  peer.answer(kind, tag, reply, std::as_bytes(std::span(list)));
+}
+
+}  // namespace
+
+bool Server::handle(Peer& peer, const Header& header, std::span<const std::byte> body) {
+  const Kind kind{header.kind};
+  if (kind == Kind::kHello) return !peer.role && greet(peer, header.tag, body);
+  if (!peer.role) return false;
+  if (kind == Kind::kDescribe || kind == Kind::kMemory)
+    return handle_gpu(peer, kind, header.tag, body);
+  switch (*peer.role) {
+    case Role::kProgram:
+      return handle_program(peer, kind, header.tag, body);
+    case Role::kControl:
+      return handle_control(peer, kind, header.tag, body);
+    case Role::kObserver:
+      return false;
+  }
+  return false;
+}
+
+bool Server::greet(Peer& peer, uint64_t tag, std::span<const std::byte> body) {
+  Hello hello;
+  if (!parse(body, hello) || hello.magic != kProtocolMagic) return false;
+  HelloReply reply{{}, kProtocolVersion, static_cast<uint32_t>(model_.gpus().size())};
+  const bool is_role = hello.role >= Role::kProgram && hello.role <= Role::kObserver;
+  const uid_t uid = peer.identity.about.uid;
+  if (hello.version != kProtocolVersion || !is_role) {
+    reply.head = failed(EPROTO);
+  } else if (hello.role != Role::kProgram && uid != 0 && uid != ::geteuid()) {
+    reply.head = failed(EPERM);
+  } else {
+    peer.role = hello.role;
+  }
+  peer.answer(Kind::kHello, tag, reply);
+  if (peer.role == Role::kProgram) {
+    peer.client = model_.open_client(peer.identity.process, peer.identity.about);
+    programs_[peer.client] = &peer;
+  }
+  if (peer.role == Role::kControl)
+    for (const GpuInfo& gpu : model_.gpus())
+      peer.places[gpu.index] = model_.switch_log(gpu.index).end();
+  return true;
+}
+
+bool Server::handle_gpu(Peer& peer, Kind kind, uint64_t tag, std::span<const std::byte> body) {
+  GpuRequest request;
+  if (!parse(body, request)) return false;
+  const bool exists = request.gpu < model_.gpus().size();
+  if (kind == Kind::kMemory) {
+    MemoryReply reply{};
+    if (exists) {
+      reply.total_bytes = model_.gpus()[request.gpu].memory_bytes;
+      reply.free_bytes = model_.free_memory(request.gpu);
+    } else {
+      reply.head = failed(ENODEV);
+    }
+    peer.answer(kind, tag, reply);
+    return true;
+  }
+  DescribeReply reply{};
+  if (exists) {
+    const GpuInfo& gpu = model_.gpus()[request.gpu];
+    reply.index = gpu.index;
+    reply.instance = gpu.instance;
+    reply.sm_count = gpu.sm_count;
+    reply.memory_bytes = gpu.memory_bytes;
+    gpu.name.copy(reply.name, sizeof reply.name - 1);
+    gpu.uuid.copy(reply.uuid, sizeof reply.uuid - 1);
+    gpu.pci.copy(reply.pci, sizeof reply.pci - 1);
+  } else {
+    reply.head = failed(ENODEV);
+  }
+  peer.answer(kind, tag, reply);
+  return true;
+}
+
+// --- programs ---------------------------------------------------------------------------------
+
+bool Server::handle_program(Peer& peer, Kind kind, uint64_t tag, std::span<const std::byte> body) {
+  ObjectRequest object;
+  SequenceRequest sequence;
+  switch (kind) {
+    case Kind::kSubmit: {
+      Work work;
+      if (!parse(body, work)) return false;
+      model_.submit(peer.client, work);
+      return true;
+    }
+    case Kind::kStop:
+      if (!parse(body, sequence)) return false;
+      model_.stop(peer.client, sequence.sequence);
+      return true;
+    case Kind::kQuery:
+      if (!parse(body, sequence)) return false;
+      peer.answer(kind, tag, model_.progress(peer.client, sequence.sequence));
+      return true;
+    case Kind::kCreateContext: {
+      CreateContext request;
+      if (!parse(body, request)) return false;
+      const auto made = model_.create_context(peer.client, request.gpu, request.mps_server);
+      ContextReply reply = made ? *made : ContextReply{};
+      reply.head = head_of(made);
+      peer.answer(kind, tag, reply);
+      return true;
+    }
+    case Kind::kDestroyContext:
+      if (!parse(body, object)) return false;
+      peer.answer(kind, tag, head_of(model_.destroy_context(peer.client, object.object)));
+      return true;
+    case Kind::kAllocate: {
+      Allocate request;
+      if (!parse(body, request)) return false;
+      const auto memory = model_.allocate(peer.client, request.context, request.bytes);
+      peer.answer(kind, tag, ObjectReply{head_of(memory), memory.value_or(0), 0});
+      return true;
+    }
+    case Kind::kFree:
+      if (!parse(body, object)) return false;
+      peer.answer(kind, tag, head_of(model_.free(peer.client, object.object)));
+      return true;
+    default:
+      return false;
+  }
+}
+
+// --- control ----------------------------------------------------------------------------------
+
+bool Server::handle_control(Peer& peer, Kind kind, uint64_t tag, std::span<const std::byte> body) {
+  GpuRequest gpu;
+  switch (kind) {
+    case Kind::kFreeze:
+    case Kind::kThaw:
+      return enqueue_channels(peer, kind, tag, body);
+    case Kind::kSetSlice:
+    case Kind::kGetGroup:
+    case Kind::kGetSlice: {
+      SliceRequest request;
+      if (!parse(body, request)) return false;
+      const GroupRef group{
+          {request.pid, request.start_ticks}, request.fd, request.client, request.group};
+      if (kind == Kind::kGetGroup) {
+        const auto number = model_.hardware_group(group);
+        peer.answer(kind, tag, GroupReply{head_of(number), number.value_or(0)});
+        return true;
+      }
+      if (kind == Kind::kGetSlice) {
+        const auto slice = model_.slice(group);
+        const auto us = static_cast<uint64_t>(slice ? slice->count() : 0);
+        peer.answer(kind, tag, SliceReply{head_of(slice), us});
+        return true;
+      }
+      const Micros slice(static_cast<int64_t>(std::min<uint64_t>(request.slice_us, 1'000'000'000)));
+      enqueue({.fd = peer.connection.fd(),
+               .tag = tag,
+               .cost = model_.parameters().control.set_slice,
+               .carry_out = [this, group, slice](Peer* waiting, uint64_t to) {
+                 const SliceReply reply{head_of(model_.set_slice(group, slice)),
+                                        static_cast<uint64_t>(slice.count())};
+                 if (waiting != nullptr) waiting->answer(Kind::kSetSlice, to, reply);
+               }});
+      return true;
+    }
+    case Kind::kReadSwitches:
+      if (!parse(body, gpu)) return false;
+      answer_switches(peer, tag, gpu.gpu);
+      return true;
+    case Kind::kUtilisation: {
+      if (!parse(body, gpu)) return false;
+      std::vector<Use> uses;
+      if (gpu.gpu < model_.gpus().size())
+        for (const Utilisation& each : model_.utilisation(gpu.gpu))
+          uses.push_back({each.pid, static_cast<uint32_t>(each.sm_fraction * 1e6)});
+      answer_list(peer, kind, tag, uses);
+      return true;
+    }
+    case Kind::kAttach: {
+      PidRequest request;
+      if (!parse(body, request)) return false;
+      std::vector<Event> events;
+      for (const DriverEvent& event : model_.attach(request.pid)) events.push_back(encode(event));
+      answer_list(peer, kind, tag, events);
+      return true;
+    }
+    case Kind::kUsers:
+      if (!parse(body, gpu)) return false;
+      answer_list(peer, kind, tag, model_.users());
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool Server::enqueue_channels(Peer& peer, Kind kind, uint64_t tag,
+                              std::span<const std::byte> body) {
+  ChannelsRequest request;
+  if (body.size() < sizeof request || !parse(body.first(sizeof request), request)) return false;
+  if (body.size() != sizeof request + request.count * sizeof(sim::Channel)) return false;
+  std::vector<ChannelRef> channels(request.count);
+  static_assert(sizeof(ChannelRef) == sizeof(sim::Channel));
+  if (!channels.empty())
+    std::memcpy(channels.data(), body.data() + sizeof request, body.size() - sizeof request);
+  const bool is_freeze = kind == Kind::kFreeze;
+  const Nanos cost = is_freeze ? model_.freeze_cost(channels) : model_.thaw_cost(channels);
+  enqueue({.fd = peer.connection.fd(),
+           .tag = tag,
+           .cost = cost,
+           .carry_out = [this, kind, is_freeze, gpu = request.gpu, channels = std::move(channels)](
+                            Peer* waiting, uint64_t to) {
+             const auto done =
+                 is_freeze ? model_.freeze(gpu, channels) : model_.thaw(gpu, channels);
+             if (waiting != nullptr) waiting->answer(kind, to, head_of(done));
+           }});
+  return true;
+}
+
+void Server::answer_switches(Peer& peer, uint64_t tag, uint32_t gpu) {
+  SwitchesReply reply{};
+  if (gpu >= model_.gpus().size()) {
+    reply.head = failed(ENODEV);
+    return peer.answer(Kind::kReadSwitches, tag, reply);
+  }
+  const SwitchLog& log = model_.switch_log(gpu);
+  uint64_t& place = peer.places[gpu];
+  const SwitchBatch batch = log.read(place, kSwitchesPerReply, model_.now());
+  std::vector<Switch> records;
+  records.reserve(batch.records.size());
+  for (const SwitchRecord& record : batch.records)
+    records.push_back({to_ns(record.time), record.pid, record.context, record.is_start, 0});
+  reply.count = static_cast<uint32_t>(records.size());
+  reply.has_more = place < log.end();
+  reply.lost = batch.lost;
+  reply.complete_until_ns = to_ns(batch.complete_until);
+  peer.answer(Kind::kReadSwitches, tag, reply, std::as_bytes(std::span(records)));
+}
+
+}  // namespace gpushare::sim

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// DriverEvent to and from its form on the wire.
+#pragma once
+
+#include <optional>
+
+#include "intercept/event.h"
+#include "intercept/sim/wire/protocol.h"
+
+namespace gpushare::sim {
+
+Event encode(const DriverEvent& event);
+// nullopt: not an event of this version.
+std::optional<DriverEvent> decode(const Event& event);
+
+inline uint64_t to_ns(Time time) { return static_cast<uint64_t>(time.time_since_epoch().count()); }
+inline Time from_ns(uint64_t ns) { return Time(Nanos(static_cast<int64_t>(ns))); }
+
+}  // namespace gpushare::sim

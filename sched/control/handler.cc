@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/control/handler.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "shmctl/base/version.h"
+#include "shmctl/plane/snapshot.h"
+#include "shmctl/plane/status_json.h"
+
+namespace gpushare {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr double kLongestTrace = 3600;
+
+// A request that cannot be met. Thrown inside this file only.
+struct Refusal {
+  const char* code;  // "usage", "denied", "failed"
+  std::string error;
+  std::string allowed;
+};
+
+std::string dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+[[noreturn]] void refuse(const Error& error) {
+  const bool is_usage = error.code == std::errc::invalid_argument ||
+                        error.code == std::errc::no_such_file_or_directory ||
+                        error.code == std::errc::no_such_process;
+  // Input errors say it all in their detail; the step would only blur it.
+  throw Refusal{is_usage ? "usage" : "failed",
+                is_usage && !error.detail.empty() ? error.detail : error.message(), ""};
+}
+
+template <class T>
+T value_or_refuse(Result<T> result) {
+  if (!result) refuse(result.error());
+  if constexpr (!std::is_void_v<T>) return *std::move(result);
+}
+
+class Handler {
+ public:
+  Handler(const Peer& peer, const ControlScope& scope) : peer_(peer), scope_(scope) {}
+
+  Answer answer(std::string_view text) {
+    request_ = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (!request_.is_object()) throw Refusal{"usage", "a request is one JSON object a line", ""};
+    const std::string op = string("op");
+    const auto known =
+        std::ranges::find_if(kOperations, [&](const Operation& o) { return op == o.name; });
+    if (known == kOperations.end()) {
+      std::string names;
+      for (const Operation& operation : kOperations)
+        names += (names.empty() ? "" : ", ") + std::string(operation.name);
+      throw Refusal{"usage", fmt::format("unknown op '{}'", op), names};
+    }
+    if (known->is_admin_only) require_admin();
+    (this->*known->run)();
+    if (answer_.line.empty()) {
+      body_["ok"] = true;
+      answer_.line = dump(body_);
+    }
+    return std::move(answer_);
+  }
+
+ private:
+  struct Operation {
+    std::string_view name;
+    bool is_admin_only;
+    void (Handler::*run)();
+  };
+  static const std::array<Operation, 11> kOperations;
+
+  void require_admin() const {
+    if (!peer_.is_admin)
+      throw Refusal{"denied", "this takes root or membership of the group gpushare",
+                    "hello, status, doctor, and run without tenant or settings"};
+  }
+
+  const Json& member(const char* key) const {
+    const auto at = request_.find(key);
+    if (at == request_.end()) throw Refusal{"usage", fmt::format("'{}' is missing", key), ""};
+    return *at;
+  }
+  std::string string(const char* key) const {
+    const Json& value = member(key);
+    if (!value.is_string()) throw Refusal{"usage", fmt::format("'{}' is a string", key), ""};
+    return value.get<std::string>();
+  }
+  pid_t pid() const {
+    const Json& value = member("pid");
+    if (!value.is_number_integer() || value < 1 || value > std::numeric_limits<pid_t>::max())
+      throw Refusal{"usage", "'pid' is a process number", ""};
+    return value.get<pid_t>();
+  }
+  std::vector<Setting> settings() const {
+    const auto at = request_.find("settings");
+    std::vector<Setting> list;
+    if (at == request_.end()) return list;
+    if (!at->is_object())
+      throw Refusal{"usage", "'settings' is an object", R"({"weight":"300","max":"30%"})"};
+    for (const auto& [key, value] : at->items()) {
+      if (!value.is_string())
+        throw Refusal{"usage", fmt::format("the value of '{}' is a string", key), ""};
+      list.push_back({key, value.get<std::string>()});
+    }
+    return list;
+  }
+  ProcessId living(pid_t pid) const {
+    const auto link = scope_.processes.link(pid);
+    if (!link) throw Refusal{"usage", fmt::format("there is no process {}", pid), ""};
+    return link->id;
+  }
+
+  void hello() {
+    body_["version"] = kVersion;
+    body_["commit"] = kCommit;
+    body_["pid"] = ::getpid();
+    body_["region"] = scope_.plane.name();
+    body_["uid"] = peer_.uid;
+    body_["is_admin"] = peer_.is_admin;
+  }
+
+  void status() {
+    const std::string text = status_json(value_or_refuse(take_snapshot(scope_.plane)));
+    answer_.line = "{\"ok\":true," + text.substr(1);
+  }
+
+  void set() {
+    const auto create = request_.find("create");
+    const bool may_create = create != request_.end() && create->is_boolean() && create->get<bool>();
+    value_or_refuse(scope_.control.set(string("tenant"), settings(), may_create));
+    answer_.has_changed = true;
+  }
+
+  void remove() {
+    value_or_refuse(scope_.control.remove(string("tenant")));
+    answer_.has_changed = true;
+  }
+
+  void attach() {
+    value_or_refuse(scope_.control.attach(living(pid()), string("tenant")));
+    answer_.has_changed = true;
+  }
+
+  void freeze() { set_frozen(true); }
+  void thaw() { set_frozen(false); }
+  void set_frozen(bool is_frozen) {
+    if (request_.contains("tenant")) {
+      value_or_refuse(scope_.tenants.set_frozen(string("tenant"), is_frozen));
+    } else if (!request_.contains("pid")) {
+      throw Refusal{"usage", "name a 'pid' or a 'tenant'", ""};
+    } else if (scope_.scheduler == nullptr) {
+      throw Refusal{"failed", "there is no GPU", ""};
+    } else {
+      value_or_refuse(scope_.scheduler->set_frozen(pid(), is_frozen));
+    }
+    answer_.has_changed = true;
+  }
+
+  // Rules place whoever asks for nothing: an attachment to `default` would overrule them.
+  void run() {
+    const std::vector<Setting> wanted = settings();
+    const bool has_tenant = request_.contains("tenant");
+    std::string tenant = has_tenant ? string("tenant") : std::string(kDefaultTenantName);
+    if (!wanted.empty() || tenant != kDefaultTenantName) require_admin();
+
+    const ProcessId caller = living(peer_.pid);
+    if (has_tenant && peer_.is_admin) {
+      if (!wanted.empty()) value_or_refuse(scope_.control.set(tenant, wanted, /*create=*/true));
+      value_or_refuse(scope_.control.attach(caller, tenant));
+    } else if (!wanted.empty()) {
+      tenant = value_or_refuse(scope_.control.create_transient(caller, wanted));
+    }
+    body_["tenant"] = tenant;
+    answer_.has_changed = true;
+  }
+
+  void trace() {
+    const Json& seconds = member("seconds");
+    if (!seconds.is_number() || !(seconds.get<double>() > 0) ||
+        seconds.get<double>() > kLongestTrace)
+      throw Refusal{"usage", "'seconds' is a number", fmt::format("above 0, to {}", kLongestTrace)};
+    if (scope_.scheduler == nullptr) throw Refusal{"failed", "there is no GPU", ""};
+    answer_.trace =
+        std::chrono::duration_cast<Nanos>(std::chrono::duration<double>(seconds.get<double>()));
+    body_["start_ns"] = scope_.clock.now().time_since_epoch().count();
+  }
+
+  void doctor() {
+    Json list = Json::array();
+    for (const Finding& finding : scope_.diagnose()) {
+      list.push_back({{"check", finding.check},
+                      {"state", severity_name(finding.severity)},
+                      {"detail", finding.detail},
+                      {"fix", finding.fix}});
+    }
+    body_["checks"] = std::move(list);
+  }
+
+  void reload() {
+    value_or_refuse(scope_.reload());
+    answer_.has_changed = true;
+  }
+
+  const Peer& peer_;
+  const ControlScope& scope_;
+  Json request_;
+  Json body_ = Json::object();
+  Answer answer_;
+};
+
+const std::array<Handler::Operation, 11> Handler::kOperations{{
+    {"hello", false, &Handler::hello},
+    {"status", false, &Handler::status},
+    {"doctor", false, &Handler::doctor},
+    {"run", false, &Handler::run},
+    {"set", true, &Handler::set},
+    {"remove", true, &Handler::remove},
+    {"attach", true, &Handler::attach},
+    {"freeze", true, &Handler::freeze},
+    {"thaw", true, &Handler::thaw},
+    {"trace", true, &Handler::trace},
+    {"reload", true, &Handler::reload},
+}};
+
+std::string refusal(const Refusal& refusal) {
+  Json json{{"ok", false}, {"error", refusal.error}, {"code", refusal.code}};
+  if (!refusal.allowed.empty()) json["allowed"] = refusal.allowed;
+  return dump(json);
+}
+
+const char* reason_name(FreezeReason reason) {
+  switch (reason) {
+    case FreezeReason::kCap:
+      return "cap";
+    case FreezeReason::kTurn:
+      return "turn";
+    case FreezeReason::kUser:
+      return "user";
+    case FreezeReason::kNone:
+      break;
+  }
+  return "";
+}
+
+}  // namespace
+
+Answer handle_request(std::string_view request, const Peer& peer, const ControlScope& scope) {
+  try {
+    return Handler(peer, scope).answer(request);
+  } catch (const Refusal& refused) {
+    return {.line = refusal(refused), .has_changed = false, .trace = std::nullopt};
+  } catch (const Json::exception& error) {
+    return {
+        .line = refusal({"usage", error.what(), ""}), .has_changed = false, .trace = std::nullopt};
+  }
+}
+
+std::string refusal_line(std::string_view error, std::string_view code) {
+  return dump({{"ok", false}, {"error", error}, {"code", code}});
+}
+
+std::string trace_line(const SwitchRecord& record) {
+  return fmt::format(R"({{"switch":{{"t":{},"gpu":{},"pid":{},"start":{}}}}})",
+                     record.time.time_since_epoch().count(), record.gpu, record.pid,
+                     record.is_start);
+}
+
+std::string trace_line(const Enforcer::Change& change, FreezeReason reason) {
+  using Kind = Enforcer::Change::Kind;
+  const std::string head = fmt::format(R"({{"event":{{"t":{},"kind":"{}","pid":{},"gpu":{})",
+                                       change.at.time_since_epoch().count(),
+                                       change.kind == Kind::kFreeze ? "freeze"
+                                       : change.kind == Kind::kThaw ? "thaw"
+                                                                    : "slice",
+                                       change.process.pid, change.gpu);
+  switch (change.kind) {
+    case Kind::kSlice:
+      return fmt::format(R"({},"value":{}}}}})", head, change.slice.count());
+    case Kind::kFreeze:
+      return fmt::format(R"({},"reason":"{}"}}}})", head, reason_name(reason));
+    case Kind::kThaw:
+      break;
+  }
+  return head + "}}";
+}
+
+std::string trace_end_line(uint64_t lost) {
+  return fmt::format(R"({{"end":true,"lost":{}}})", lost);
+}
+
+}  // namespace gpushare

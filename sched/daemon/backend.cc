@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/daemon/backend.h"
+
+#include "intercept/bpf/observer.h"
+#include "intercept/nvrm/rm_gpu.h"
+#include "intercept/sim/gpu/remote_gpu.h"
+
+namespace gpushare {
+
+Result<std::unique_ptr<Gpu>> open_gpu(const std::optional<std::string>& simulation) {
+  if (simulation) return sim::make_sim_gpu(*simulation);
+  return make_rm_gpu(RmUse::kRecovery);
+}
+
+Result<Backend> open_backend(const std::optional<std::string>& simulation, Observer* module) {
+  Backend backend;
+  if (simulation) {
+    auto opened = sim::make_sim(*simulation);
+    if (!opened) return std::unexpected(opened.error());
+    backend.gpu = std::move(opened->gpu);
+    backend.own = std::move(opened->observer);
+    backend.observer = backend.own.get();
+    return backend;
+  }
+  // Before the probe is loaded: who waits for a driver looks often.
+  if (const auto found = look_for_driver(); !found) return std::unexpected(found.error());
+  backend.observer = module;
+  if (module == nullptr) {
+    auto probe = BpfObserver::start();
+    if (!probe) backend.warning = probe.error().message();
+    if (probe) backend.own = std::move(*probe);
+    backend.observer = backend.own.get();
+  }
+  auto gpu = make_rm_gpu(RmUse::kAgent);
+  if (!gpu) return std::unexpected(gpu.error());
+  backend.gpu = std::move(*gpu);
+  return backend;
+}
+
+}  // namespace gpushare

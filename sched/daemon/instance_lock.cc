@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/daemon/instance_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <thread>
+
+namespace gpushare {
+
+Result<Fd> lock_instance(const std::string& region, Nanos patience) {
+  constexpr const char* kStep = "lock the control plane";
+  const std::string name = region + ".lock";
+  // Its own object, because everybody may open the region, and whoever opens can lock.
+  Fd fd(::shm_open(name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
+  if (!fd.is_open()) return errno_error(kStep, name);
+  // shm_open closes on exec; the agent that the supervisor starts must inherit it.
+  if (::fcntl(fd.get(), F_SETFD, 0) != 0) return errno_error(kStep, name);
+  struct stat status{};
+  if (::fstat(fd.get(), &status) != 0) return errno_error(kStep, name);
+  if (status.st_uid != ::geteuid())
+    return make_error(std::errc::operation_not_permitted, kStep,
+                      "/dev/shm" + name + " belongs to another user; remove it");
+
+  const MonotonicClock clock;
+  const Time deadline = clock.now() + patience;
+  while (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return errno_error(kStep, name);
+    if (clock.now() >= deadline)
+      return make_error(std::errc::device_or_resource_busy, kStep,
+                        "another gpushared runs on the control plane " + region);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return fd;
+}
+
+}  // namespace gpushare

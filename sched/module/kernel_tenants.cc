@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/module/kernel_tenants.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "shmctl/base/log.h"
+
+namespace gpushare {
+namespace {
+
+constexpr std::size_t kMostRemembered = 1024;
+constexpr Nanos kComplaints{1'000'000'000};
+
+bool is_missing(const Error& error) { return error.code == std::errc::no_such_file_or_directory; }
+
+// "run-123" and "run-123.2": made by Tenants::create_transient(), nobody else calls one so.
+bool is_transient_name(std::string_view name) {
+  return name.starts_with("run-") && name.size() > 4 &&
+         name.find_first_not_of("0123456789.", 4) == std::string_view::npos;
+}
+
+void complain(const Result<>& done, std::string_view tenant) {
+  if (!done) log_warning("tenant '{}': {}", tenant, done.error().message());
+}
+
+}  // namespace
+
+std::set<std::string> KernelTenants::written() const {
+  std::set<std::string> names;
+  for (const std::string& name : tree_.tenants().value_or(std::vector<std::string>{})) {
+    const auto present = tree_.read(name);
+    const bool is_as_made = present && present->settings == TenantSettings{};
+    if (name != kDefaultTenantName || !is_as_made) names.insert(name);
+  }
+  return names;
+}
+
+void KernelTenants::start(const Config& config) {
+  seed(config, Seed::kMissing);
+  mirror_all();
+  if (std::exchange(must_take_rules_, false)) take_rules();
+}
+
+void KernelTenants::reload(const Config& config) {
+  seed(config, Seed::kAll);
+  mirror_all();
+  if (std::exchange(must_take_rules_, false)) take_rules();
+}
+
+void KernelTenants::seed(const Config& config, Seed what) {
+  SplitRules rules = split_rules(config.rules, system_uid_of);
+  // The kernel tries rules in the order in which tenants were made.
+  for (const TenantConfig& written : config.tenants) {
+    const bool is_new = !tree_.has(written.name);
+    if (is_new) {
+      if (auto made = tree_.create(written.name); !made) {
+        complain(made, written.name);
+        continue;
+      }
+    }
+    const bool is_all = is_new || what == Seed::kAll;
+    const bool is_default = written.name == kDefaultTenantName;
+    const auto present = tree_.read(written.name);
+    std::vector<Setting> settings;
+    for (const Setting& setting : written.settings) {
+      const bool is_unwritten =
+          is_default && present &&
+          format_setting(present->settings, setting.key) == format_setting({}, setting.key);
+      if (is_all || is_unwritten) settings.push_back(setting);
+    }
+    complain(tree_.write(written.name, settings), written.name);
+    if (!is_all && !is_default) continue;
+    for (const KernelRule& rule : rules.of_kernel) {
+      if (rule.tenant != written.name) continue;
+      if (rule.uid && (is_all || !present || !present->match_uid))
+        complain(tree_.write_match_uid(rule.tenant, rule.uid), rule.tenant);
+      if (!rule.uid && (is_all || !present || present->match_cgroup.empty()))
+        complain(tree_.write_match_cgroup(rule.tenant, rule.cgroup), rule.tenant);
+    }
+  }
+  rules_ = config.rules;
+  kernel_rules_ = std::move(rules.of_kernel);
+  must_take_rules_ = true;
+}
+
+void KernelTenants::take_rules() {
+  std::vector<KernelRule> shown;
+  for (const auto& [tenant, rules] : shown_rules_) {
+    if (!rules.cgroup.empty()) shown.push_back({tenant, rules.cgroup, std::nullopt});
+    if (rules.uid) shown.push_back({tenant, "", rules.uid});
+  }
+  Config in_force;
+  in_force.rules = rules_in_force(rules_, kernel_rules_, shown);
+  if (auto taken = tenants_.reload(in_force); !taken)
+    log_warning("rules: {}", taken.error().message());
+}
+
+void KernelTenants::on_notice(const KernelNotice& notice) {
+  if (const auto* assigned = std::get_if<TenantAssigned>(&notice.what)) {
+    note(*assigned);
+  } else if (const auto* changed = std::get_if<SettingsChanged>(&notice.what)) {
+    if (!check_tenant_name(changed->tenant)) return;
+    (changed->what == SettingsChanged::What::kMembers ? dirty_members_ : dirty_)
+        .insert(changed->tenant);
+  } else if (const auto* control = std::get_if<ControlRefused>(&notice.what)) {
+    note_refusal(notice.time, control->process,
+                 fmt::format("was refused scheduling control {:#x}", control->command));
+  } else if (const auto* memory = std::get_if<MemoryRefused>(&notice.what)) {
+    note_refusal(
+        notice.time, memory->process,
+        fmt::format("was refused {} bytes: its tenant has {} of {} on GPU {}", memory->bytes,
+                    memory->current_bytes, memory->max_bytes, memory->instance));
+  } else {
+    must_mirror_all_ = true;
+  }
+}
+
+void KernelTenants::note(const TenantAssigned& assigned) {
+  if (assigned.is_opening && assigned.tenant == kDefaultTenantName) {
+    undecided_.insert(assigned.process);
+    placed_of_ = 0;
+    return;
+  }
+  undecided_.erase(assigned.process);
+  if (!tenants_.find(assigned.tenant)) mirror(assigned.tenant);  // its own notice is yet to be read
+  put(assigned.process, assigned.tenant);
+}
+
+void KernelTenants::put(const ProcessId& process, const std::string& tenant) {
+  if (const auto attached = tenants_.attach(process, tenant); !attached)
+    log_warning("process {}: {}", process.pid, attached.error().message());
+}
+
+// One line a process, and one a second: who is refused tends to try again, and is not to fill the
+// log. Everything is counted in sysfs.
+void KernelTenants::note_refusal(Time now, const ProcessId& process, const std::string& text) {
+  if (now < next_complaint_ || complained_of_.contains(process)) return;
+  if (complained_of_.size() >= kMostRemembered) complained_of_.clear();
+  complained_of_.insert(process);
+  next_complaint_ = now + kComplaints;
+  log_warning("process {} {}", process.pid, text);
+}
+
+bool KernelTenants::follow(Time now) {
+  const uint64_t before = tenants_.generation();
+  if (!is_told_) look(now);
+  if (std::exchange(must_mirror_all_, false)) mirror_all();
+  for (const std::string& tenant : std::exchange(dirty_, {})) mirror(tenant);
+  for (const std::string& tenant : std::exchange(dirty_members_, {})) mirror_members(tenant);
+  if (std::exchange(must_take_rules_, false)) take_rules();
+  place_the_undecided();
+  remove_the_finished();
+  return tenants_.generation() != before;
+}
+
+void KernelTenants::look(Time now) {
+  if (now < next_look_) return;
+  next_look_ = now + kLook;
+  const auto generation = tree_.generation();
+  if (generation && generation == seen_generation_) return;
+  seen_generation_ = generation;
+  must_mirror_all_ = true;
+}
+
+void KernelTenants::mirror_all() {
+  const auto names = tree_.tenants();
+  if (!names) {
+    log_warning("tenants are not followed: {}", names.error().message());
+    return;
+  }
+  for (const uint32_t slot : tenants_.slots()) {
+    const std::string name = tenants_.at(slot)->name;
+    if (!std::ranges::binary_search(*names, name)) mirror(name);
+  }
+  for (const std::string& name : *names) {
+    mirror(name);
+    mirror_members(name);
+  }
+}
+
+// As sysfs has it: its settings, or that it is gone.
+void KernelTenants::mirror(const std::string& name) {
+  const auto present = tree_.read(name);
+  if (!present && !is_missing(present.error())) {
+    log_warning("tenant '{}' is not followed: {}", name, present.error().message());
+    return;
+  }
+  const auto slot = tenants_.find(name);
+  const ShownRules rules =
+      present ? ShownRules{present->match_cgroup, present->match_uid} : ShownRules{};
+  must_take_rules_ |= std::exchange(shown_rules_[name], rules) != rules;
+  if (!present) {
+    shown_rules_.erase(name);
+    transients_.erase(name);
+    if (slot && *slot != kDefaultTenant) complain(tenants_.remove(name), name);
+    return;
+  }
+  if (slot && tenants_.at(*slot)->settings == present->settings) return;
+  const auto taken = tenants_.set(name, format_settings(present->settings), /*create=*/true);
+  if (!taken) return log_warning("tenant '{}': {}", name, taken.error().message());
+  if (!slot && is_transient_name(name)) {  // left by an agent before us
+    tenants_.mark_transient(*taken);
+    transients_.insert(name);
+  }
+}
+
+// Whoever is in `default` may be there for want of a rule: those stay to be decided.
+void KernelTenants::mirror_members(const std::string& tenant) {
+  if (tenant == kDefaultTenantName || !tenants_.find(tenant)) return;
+  const auto pids = tree_.procs(tenant);
+  if (!pids) return;  // it went meanwhile, and a notice of that is on its way
+  bool has_member = false;
+  for (const pid_t pid : *pids) {
+    const auto link = processes_.link(pid);
+    if (!link) continue;
+    has_member = true;
+    undecided_.erase(link->id);
+    const auto slot = tenants_.find(tenant);
+    if (slot && tenants_.tenant_of(link->id) == *slot) continue;
+    put(link->id, tenant);
+  }
+  if (has_member || !transients_.contains(tenant)) return;
+  complain(tenants_.remove(tenant), tenant);  // its last process ended while nobody looked
+}
+
+void KernelTenants::place_the_undecided() {
+  if (undecided_.empty() || placed_of_ == tenants_.generation()) return;
+  std::erase_if(undecided_, [&](const ProcessId& process) {
+    if (!processes_.is_alive(process)) return true;
+    const Tenant* tenant = tenants_.at(tenants_.tenant_of(process));
+    if (tenant == nullptr || tenant->name == kDefaultTenantName) return false;
+    const auto attached = tree_.attach(process.pid, tenant->name);
+    if (!attached && attached.error().code != std::errc::no_such_process)
+      log_warning("process {}: {}", process.pid, attached.error().message());
+    return true;
+  });
+  placed_of_ = tenants_.generation();
+}
+
+// A transient tenant went with its last process.
+void KernelTenants::remove_the_finished() {
+  std::erase_if(transients_, [&](const std::string& name) {
+    if (tenants_.find(name)) return false;
+    if (auto removed = tree_.remove(name); !removed && !is_missing(removed.error()))
+      complain(removed, name);
+    return true;
+  });
+}
+
+Result<> KernelTenants::set(std::string_view tenant, std::span<const Setting> settings,
+                            bool create) {
+  TenantSettings scratch;
+  if (auto valid = apply_settings(scratch, settings); !valid) return valid;
+  const bool is_new = create && !tree_.has(tenant);
+  if (is_new)
+    if (auto made = tree_.create(tenant); !made) return made;
+  if (auto written = tree_.write(tenant, settings); !written) {
+    if (is_new) complain(tree_.remove(tenant), tenant);
+    return written;
+  }
+  mirror(std::string(tenant));
+  return {};
+}
+
+Result<> KernelTenants::remove(std::string_view tenant) {
+  if (auto removed = tree_.remove(tenant); !removed) return removed;
+  mirror(std::string(tenant));
+  return {};
+}
+
+Result<> KernelTenants::attach(ProcessId process, std::string_view tenant) {
+  if (auto attached = tree_.attach(process.pid, tenant); !attached) return attached;
+  undecided_.erase(process);
+  if (!tenants_.find(tenant)) mirror(std::string(tenant));
+  const auto slot = tenants_.attach(process, tenant);
+  if (!slot) return std::unexpected(slot.error());
+  return {};
+}
+
+Result<std::string> KernelTenants::create_transient(ProcessId root,
+                                                    std::span<const Setting> settings) {
+  std::string name = tenants_.transient_name(root);
+  if (auto made = set(name, settings, /*create=*/true); !made) return std::unexpected(made.error());
+  if (auto attached = attach(root, name); !attached) {
+    complain(remove(name), name);
+    return std::unexpected(attached.error());
+  }
+  if (const auto slot = tenants_.find(name)) tenants_.mark_transient(*slot);
+  transients_.insert(name);
+  return name;
+}
+
+}  // namespace gpushare

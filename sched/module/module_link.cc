@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/module/module_link.h"
+
+#include <utility>
+
+#include "sched/tenants/takeover.h"
+#include "shmctl/base/log.h"
+
+namespace gpushare {
+
+ModuleLink::ModuleLink(KernelModule module, Tenants& tenants, const ProcReader& processes)
+    : tenants_(tenants), processes_(processes), module_(std::move(module)) {
+  if (const std::string problem = module_.problem(); !problem.empty())
+    log_warning("the kernel module does not report programs: {}", problem);
+  if (module_.tree() == nullptr) return;
+  kernel_tenants_.emplace(*module_.tree(), tenants_, processes_, module_.ring() != nullptr);
+  log_info("tenants and settings are those of {}", module_.tree()->root());
+  if (module_.ring() == nullptr) return;
+  usage_report_.emplace(*module_.device(), *module_.tree());
+  module_.ring()->set_listener(
+      [this](KernelNotice&& notice) { kernel_tenants_->on_notice(notice); });
+}
+
+TenantControl& ModuleLink::control() {
+  if (kernel_tenants_) return *kernel_tenants_;
+  return direct_;
+}
+
+Result<> ModuleLink::start(const Config& config, const ControlPlane& plane) {
+  if (!kernel_tenants_) {
+    if (auto taken = tenants_.reload(config); !taken) return taken;
+    restore_tenants(plane, processes_, tenants_, direct_);
+    return {};
+  }
+  const std::set<std::string> written = kernel_tenants_->written();
+  kernel_tenants_->start(config);
+  if (were_tenants_in_sysfs(plane))
+    restore_frozen(plane, tenants_);
+  else
+    restore_tenants(plane, processes_, tenants_, *kernel_tenants_, written);
+  return {};
+}
+
+Result<> ModuleLink::reload(const Config& config) {
+  if (!kernel_tenants_) return tenants_.reload(config);
+  kernel_tenants_->reload(config);
+  return {};
+}
+
+bool ModuleLink::is_still(const Observer* used, Time now) {
+  if (module_.ring() == nullptr || now < next_look_) return true;
+  next_look_ = now + kLook;
+  return (observer() != nullptr) == (used == module_.ring());
+}
+
+bool ModuleLink::follow(const Observer* used, Time now) {
+  if (!kernel_tenants_) return false;
+  KmodObserver* const ring = module_.ring();
+  if (ring != nullptr && used != ring) {
+    const auto drained = ring->drain([](DriverEvent&&) {});
+    if (!drained) log_error("{}", drained.error().message());
+  }
+  return kernel_tenants_->follow(now);
+}
+
+void ModuleLink::start_over(std::span<const GpuInfo> gpus, const Config& config) {
+  if (usage_report_) usage_report_->start_over(tenants_);
+  describe(gpus, config);
+}
+
+void ModuleLink::describe(std::span<const GpuInfo> gpus, const Config& config) {
+  if (usage_report_) usage_report_->describe(gpus, config.agent.policy, config.spatial_gpus);
+}
+
+void ModuleLink::publish(Time now, const State& state) {
+  if (usage_report_) usage_report_->publish(now, state);
+}
+
+}  // namespace gpushare

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/policy/cap_gate.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace gpushare {
+namespace {
+constexpr Nanos kShortestRun{2'000'000};
+constexpr Nanos kRounding{1'000};  // a bucket that counts a little differently is still full enough
+
+Nanos times(Nanos duration, double factor) {
+  return Nanos(static_cast<Nanos::rep>(std::ceil(static_cast<double>(duration.count()) * factor)));
+}
+}  // namespace
+
+Nanos resume_level(const CapView& cap) {
+  const Nanos quota = times(cap.period, cap.fraction);
+  const Nanos two_cycles = times(quota, (1 - cap.fraction) / 2);
+  return std::min(std::max(two_cycles, kShortestRun), cap.burst);
+}
+
+Nanos until_resume(const CapView& cap) {
+  return times(std::max(resume_level(cap) - cap.tokens, Nanos::zero()), 1 / cap.fraction);
+}
+
+Nanos until_empty(const CapView& cap) {
+  if (cap.fraction >= 1) return Nanos::max();
+  return times(std::max(cap.tokens, Nanos::zero()), 1 / (1 - cap.fraction));
+}
+
+bool CapGate::update(uint32_t slot, const std::optional<CapView>& cap) {
+  if (!cap) {
+    is_shut_[slot] = false;
+  } else if (is_shut_[slot]) {
+    is_shut_[slot] = cap->tokens + kRounding < resume_level(*cap);
+  } else {
+    is_shut_[slot] = cap->tokens < Nanos::zero();
+  }
+  return is_shut_[slot];
+}
+
+}  // namespace gpushare

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// When a capped tenant or process may run: frozen when its bucket is overdrawn, thawed when there
+// is enough for a useful run. The bucket itself (rate, burst, charging) is in the control plane;
+// here are only the decision and its instants.
+//
+// A freeze and its thaw cost about 1 ms of the GPU and of the agent, so the distance between the
+// two levels sets the price. It is chosen for two cycles a period when the process is alone: with
+// cap f it runs quota*(1-f)/2 / (1-f) and rests as long as that takes to come back. For 30000
+// 100000: resumes at 10.5 ms, runs 15 ms, rests 35 ms. The most that a window can see too much or
+// too little is one such level: 0.35 % of 3 s.
+#pragma once
+
+#include <vector>
+
+#include "sched/policy/policy.h"
+
+namespace gpushare {
+
+// Tokens at which a frozen one is thawed: quota * (1 - fraction) / 2, at least 2 ms, never more
+// than the bucket holds.
+Nanos resume_level(const CapView& cap);
+
+// How long until the bucket, not charged meanwhile, reaches resume_level(); 0 when it has.
+Nanos until_resume(const CapView& cap);
+
+// How long until the bucket is empty at the earliest (the GPU all to itself). Nanos::max(): never.
+Nanos until_empty(const CapView& cap);
+
+// The hysteresis' memory, by slot.
+class CapGate {
+ public:
+  explicit CapGate(size_t slots) : is_shut_(slots, false) {}
+
+  // True: out of tokens, must not run. A slot without a cap is always open.
+  bool update(uint32_t slot, const std::optional<CapView>& cap);
+  bool is_shut(uint32_t slot) const { return is_shut_[slot]; }
+
+ private:
+  std::vector<bool> is_shut_;
+};
+
+}  // namespace gpushare

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/policy/fair.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "sched/policy/shares.h"
+#include "shmctl/plane/layout.h"
+
+namespace gpushare {
+namespace {
+
+constexpr Micros kBestEffort{1};
+constexpr Nanos kPriorityHold{2'000'000'000};
+constexpr double kLoneSlack = 4;               // how much less than the round a lone one may keep
+constexpr double kLongestRoundUs = 1'000'000;  // unless the minimum slices of all need more
+constexpr double kSliceTolerance = 0.02;       // a smaller change is not worth a driver call
+constexpr Nanos kShortestWait{500'000};
+constexpr int kLooksPerPeriod = 20;  // at a bucket that is nearly empty
+
+void wake_in(Plan& plan, Time now, Nanos delay) {
+  plan.next = std::min(plan.next, now + std::max(delay, kShortestWait));
+}
+
+}  // namespace
+
+FairPolicy::FairPolicy(const PolicyOptions& options)
+    : options_(options),
+      tenant_gate_(kMaxTenants),
+      process_gate_(kMaxProcesses),
+      turns_(kMaxProcesses, options.idle_turn),
+      feedback_(kMaxProcesses),
+      last_seen_(kMaxProcesses),
+      tenants_(kMaxTenants) {}
+
+Plan FairPolicy::plan(const Snapshot& snapshot) {
+  Plan plan;
+  collect(snapshot);
+  apply_caps(snapshot.now, plan);
+  place_classes(snapshot.now, plan);
+  divide_foreground();
+  correct(snapshot.now, plan);
+  cut_slices();
+  run_background(snapshot.now, plan);
+  for (const Job& job : jobs_) {
+    if (!job.view->can_control) continue;
+    Micros slice(std::llround(job.slice_us));
+    const double change = std::abs(job.slice_us - static_cast<double>(job.view->slice.count()));
+    const bool is_near = change <= kSliceTolerance * job.slice_us;
+    if (is_near && job.view->slice >= options_.min_slice) slice = job.view->slice;
+    plan.decisions.push_back({job.view->id, slice, job.freeze, job.target});
+  }
+  return plan;
+}
+
+// Sorted by id, so that the order of the input cannot matter. A process whose tenant or slot is not
+// there is left alone.
+void FairPolicy::collect(const Snapshot& snapshot) {
+  std::ranges::fill(tenants_, nullptr);
+  for (const TenantView& tenant : snapshot.tenants) {
+    if (tenant.id < tenants_.size()) tenants_[tenant.id] = &tenant;
+  }
+  jobs_.clear();
+  ++call_;
+  for (const ProcessView& process : snapshot.processes) {
+    if (process.id >= kMaxProcesses || process.tenant >= tenants_.size()) continue;
+    const TenantView* tenant = tenants_[process.tenant];
+    if (!tenant) continue;
+    if (std::exchange(last_seen_[process.id], call_) + 1 != call_) feedback_.forget(process.id);
+    Job& job = jobs_.emplace_back(Job{.view = &process, .tenant = tenant});
+    if (process.is_frozen_by_user || tenant->is_frozen_by_user) {
+      job.place = Place::kFrozenByUser;
+      job.freeze = FreezeReason::kUser;
+      job.slice_us = static_cast<double>(process.slice.count());
+      job.target = 0;
+    } else {
+      job.is_active = process.wants_gpu;
+    }
+  }
+  std::ranges::sort(jobs_, {}, [](const Job& job) { return job.view->id; });
+}
+
+void FairPolicy::apply_caps(Time now, Plan& plan) {
+  for (const TenantView* tenant : tenants_) {
+    if (tenant) tenant_gate_.update(tenant->id, tenant->cap);
+  }
+  const bool is_alone = std::ranges::count_if(jobs_, &Job::is_active) <= 1;
+  for (Job& job : jobs_) {
+    const ProcessView& process = *job.view;
+    const bool is_shut = process_gate_.update(process.id, process.cap);
+    job.is_capped_out = is_shut || tenant_gate_.is_shut(job.tenant->id);
+    if (job.place == Place::kFrozenByUser) continue;
+    // One without work uses nothing: freezing it can wait until it has some.
+    if (job.is_capped_out && (job.is_active || process.is_frozen)) {
+      job.freeze = FreezeReason::kCap;
+    }
+    if (!job.is_active && !process.is_frozen) continue;
+    for (const auto* cap : {&job.tenant->cap, &process.cap}) {
+      if (!*cap) continue;
+      const bool is_own = cap == &process.cap;
+      if (is_own ? is_shut : tenant_gate_.is_shut(job.tenant->id)) {
+        wake_in(plan, now, until_resume(**cap));
+      } else if (const Nanos left = until_empty(**cap); left != Nanos::max()) {
+        // For one that is alone this is the very instant. Beside others the bucket lasts longer,
+        // and hovers near empty: what is overdrawn until the next look is repaid, so looking less
+        // often costs smoothness within a period, not accuracy, and saves the agent most of its
+        // work.
+        wake_in(plan, now, is_alone ? left : std::max(left, (*cap)->period / kLooksPerPeriod));
+      }
+    }
+  }
+}
+
+void FairPolicy::place_classes(Time now, Plan& plan) {
+  bool is_high_present = false, is_high_active = false, is_above_idle_present = false;
+  for (const Job& job : jobs_) {
+    if (job.place == Place::kFrozenByUser) continue;
+    const Priority priority = job.tenant->priority;
+    is_above_idle_present |= priority != Priority::kIdle;
+    is_high_present |= priority == Priority::kHigh;
+    is_high_active |= job.is_active && priority == Priority::kHigh;
+  }
+  if (is_high_active) high_until_ = now + kPriorityHold;
+  if (!is_high_present) high_until_ = now;
+
+  Priority lowest = is_above_idle_present ? Priority::kNormal : Priority::kIdle;
+  if (now < high_until_) {
+    lowest = Priority::kHigh;
+    if (!is_high_active) plan.next = std::min(plan.next, high_until_);
+  }
+  for (Job& job : jobs_) {
+    if (job.place == Place::kFrozenByUser) continue;
+    job.place = job.tenant->priority >= lowest ? Place::kForeground : Place::kBackground;
+  }
+}
+
+// Tenants by weight and cap, then each tenant's processes equally up to their own caps.
+void FairPolicy::divide_foreground() {
+  active_.clear();
+  for (Job& job : jobs_) {
+    if (job.place == Place::kForeground && job.is_active) active_.push_back(&job);
+  }
+  std::ranges::sort(active_, {},
+                    [](const Job* job) { return std::pair(job->tenant->id, job->view->id); });
+
+  const auto for_each_tenant = [this](auto&& visit) {
+    for (size_t begin = 0, end = 0; begin < active_.size(); begin = end) {
+      while (end < active_.size() && active_[end]->tenant == active_[begin]->tenant) ++end;
+      visit(std::span(active_).subspan(begin, end - begin));
+    }
+  };
+  const auto ceiling = [](const auto& view) { return view.cap ? view.cap->fraction : 1.0; };
+
+  std::vector<Claim> claims;
+  active_weight_ = 0;
+  for_each_tenant([&](std::span<Job* const> jobs) {
+    double of_processes = 0;
+    for (const Job* job : jobs) of_processes += ceiling(*job->view);
+    const TenantView& tenant = *jobs.front()->tenant;
+    claims.push_back({.weight = static_cast<double>(tenant.weight),
+                      .ceiling = std::min(ceiling(tenant), of_processes)});
+    active_weight_ += tenant.weight;
+  });
+  std::vector<double> shares(claims.size());
+  divide(1.0, claims, shares);
+
+  size_t n = 0;
+  for_each_tenant([&](std::span<Job* const> jobs) {
+    claims.clear();
+    for (const Job* job : jobs) claims.push_back({.weight = 1, .ceiling = ceiling(*job->view)});
+    std::vector<double> parts(jobs.size());
+    divide(shares[n++], claims, parts);
+    for (size_t i = 0; i < jobs.size(); ++i) jobs[i]->target = parts[i];
+  });
+}
+
+// Only who could run the whole time since the last call says something about its slice.
+void FairPolicy::correct(Time now, Plan& plan) {
+  std::vector<SliceFeedback::Sample> samples;
+  for (const Job& job : jobs_) {
+    if (job.place != Place::kForeground || !job.is_active || !job.view->can_control) continue;
+    if (job.view->is_frozen || job.is_capped_out) continue;
+    samples.push_back({.process = job.view->id,
+                       .target = job.target,
+                       .slice = job.view->slice,
+                       .used = job.view->used,
+                       .turns = job.view->turns});
+  }
+  double smallest = 1;
+  for (const Job* job : active_) {
+    if (feedback_.uses_slice(job->view->id)) smallest = std::min(smallest, job->target);
+  }
+  const double shortest_us = static_cast<double>(options_.min_slice.count()) / smallest;
+  feedback_.observe(now, samples, shortest_us / target_round_us());
+  plan.next = std::min(plan.next, feedback_.window_end());
+}
+
+// To set a slice ends the turn of whoever is on the GPU and takes 0.35 ms of the agent (H200), and
+// for one that is alone in the foreground a slice of this order is as good as the whole round. So
+// one whose only neighbour is frozen and thawed again and again is not disturbed by it.
+void FairPolicy::keep_lone_slice() {
+  if (active_.size() != 1) return;
+  Job& lone = *active_.front();
+  const auto present = static_cast<double>(lone.view->slice.count());
+  if (present <= lone.slice_us && present >= lone.slice_us / kLoneSlack) lone.slice_us = present;
+}
+
+void FairPolicy::cut_slices() {
+  const double min_us = static_cast<double>(options_.min_slice.count());
+  double sum = 0, smallest = 1;
+  for (const Job* job : active_) sum += job->target * feedback_.slice_factor(job->view->id);
+  for (Job* job : active_) {
+    job->slice_us = job->target * feedback_.slice_factor(job->view->id) / sum;
+    // Who yields early does not miss what the minimum adds to its slice, nor does it make others
+    // wait.
+    if (feedback_.uses_slice(job->view->id)) smallest = std::min(smallest, job->slice_us);
+  }
+  const double longest = std::max(kLongestRoundUs, min_us * static_cast<double>(active_.size()));
+  const double round =
+      std::max(target_round_us() * feedback_.round_factor(), std::min(min_us / smallest, longest));
+  for (Job* job : active_) job->slice_us = std::max(job->slice_us * round, min_us);
+  keep_lone_slice();
+
+  // Who has no work now takes no part, but finds the slice of its weight when it wakes.
+  std::vector<uint32_t> active_processes(tenants_.size());
+  for (const Job* job : active_) ++active_processes[job->tenant->id];
+  for (Job& job : jobs_) {
+    if (job.place != Place::kForeground || job.is_active) continue;
+    const double weight = job.tenant->weight;
+    const uint32_t siblings = active_processes[job.tenant->id];
+    const double share =
+        weight / (siblings == 0 ? active_weight_ + weight : active_weight_) / (siblings + 1);
+    job.slice_us = std::max(share * target_round_us(), min_us);
+  }
+}
+
+void FairPolicy::run_background(Time now, Plan& plan) {
+  std::vector<uint32_t> active_processes(tenants_.size());
+  for (const Job& job : jobs_) {
+    if (job.place == Place::kBackground && job.is_active) ++active_processes[job.tenant->id];
+  }
+  std::vector<BackgroundTurns::Candidate> candidates;
+  for (const Job& job : jobs_) {
+    if (job.place != Place::kBackground || !job.view->can_control || job.is_capped_out) continue;
+    const double siblings = std::max(active_processes[job.tenant->id], 1U);
+    candidates.push_back({.process = job.view->id,
+                          .priority = job.tenant->priority,
+                          .weight = job.tenant->weight / siblings,
+                          .wants_gpu = job.is_active,
+                          .used = job.view->used});
+  }
+  const BackgroundTurns::Turn turn = turns_.next(now, candidates);
+  if (active_.empty()) set_background_targets(candidates);
+  for (Job& job : jobs_) {
+    if (job.place != Place::kBackground) continue;
+    const bool is_holder = turn.holder == job.view->id;
+    // An idle one that is not frozen must not have 1 us: it may wake beside the holder.
+    const bool waits = job.is_active || job.freeze != FreezeReason::kNone;
+    job.slice_us =
+        static_cast<double>((is_holder || waits ? kBestEffort : options_.min_slice).count());
+    if (!is_holder && job.is_active && job.freeze == FreezeReason::kNone) {
+      job.freeze = FreezeReason::kTurn;
+    }
+  }
+  if (turn.is_contended) {
+    plan.needs_fast_tick = true;
+    plan.next = std::min(plan.next, turn.ends);
+  }
+}
+
+// What is left for the background is known only when it is everything: then its highest class has
+// it.
+void FairPolicy::set_background_targets(std::span<const BackgroundTurns::Candidate> candidates) {
+  Priority highest = Priority::kIdle;
+  for (const auto& candidate : candidates) {
+    if (candidate.wants_gpu) highest = std::max(highest, candidate.priority);
+  }
+  const auto has_share = [highest](const BackgroundTurns::Candidate& candidate) {
+    return candidate.wants_gpu && candidate.priority == highest;
+  };
+  double weight = 0;
+  for (const auto& candidate : candidates) weight += has_share(candidate) ? candidate.weight : 0;
+  auto candidate = candidates.begin();
+  for (Job& job : jobs_) {
+    if (candidate == candidates.end()) return;
+    if (job.view->id != candidate->process) continue;
+    if (has_share(*candidate)) {
+      const double of_tenant = candidate->weight / job.tenant->weight;  // one of its processes
+      const double cap = job.tenant->cap ? job.tenant->cap->fraction : 1;
+      job.target = std::min(candidate->weight / weight, cap * of_tenant);
+    }
+    ++candidate;
+  }
+}
+
+double FairPolicy::target_round_us() const {
+  return std::chrono::duration<double, std::micro>(options_.round_target).count();
+}
+
+}  // namespace gpushare

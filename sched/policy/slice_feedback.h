@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Corrects slices by what the switch log measured. A slice in proportion to the target does not
+// give the target exactly: residence is some 0.1 ms longer than the slice, and a program that
+// yields between kernels uses only part of its turn. Two integral controllers, stepped once a
+// window (about 0.2 s, whole rounds, so that a window does not cut a turn):
+//
+//  - per process that uses its turns (85 % of its slice or more): a factor on its slice, so
+//    that these get GPU time in the ratio of their targets. Who does not use its slice would not
+//    use a longer one: its factor fades to 1 (anti-windup), and it has no say in the others' ratio.
+//  - one factor on the round: when a process yields early, comes back every round and still gets
+//    less than its target, the round is shortened, so that its turn comes sooner; when nobody gains
+//    by that it grows back to 1. Example: targets 30/70, the first yields after 2 ms. With a round
+//    of 20 ms it gets 2 of 16 ms, 12.5 %; with one of 6.67 ms 2 of 6.67. One that leaves rounds out
+//    has no more work than it gets (work conserving: the rest is the others'), so it does not
+//    count.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sched/policy/policy.h"
+
+namespace gpushare {
+
+class SliceFeedback {
+ public:
+  // A process that had the right to run, and wanted to, since the last call.
+  struct Sample {
+    uint32_t process = 0;  // ProcessView::id
+    double target = 0;     // > 0
+    Micros slice{};        // as enforced
+    Nanos used{};          // since the last call
+    uint32_t turns = 0;
+  };
+
+  explicit SliceFeedback(size_t slots) : account_(slots) {}
+
+  // Ascending by process. Only who is in every call of a window counts in it. `shortest_round` is
+  // the least useful round factor (where the smallest slice meets its minimum).
+  void observe(Time now, std::span<const Sample> samples, double shortest_round);
+
+  // The slot has a new process.
+  void forget(uint32_t process) { account_[process] = {}; }
+
+  // False: it yielded early through the last whole window, its slice is as good as any longer one.
+  bool uses_slice(uint32_t process) const { return account_[process].uses_slice; }
+  double slice_factor(uint32_t process) const;  // 1/4..4
+  double round_factor() const;                  // shortest_round..1
+  Time window_end() const {
+    return window_end_;
+  }  // when observe() is due; Time::max(): nothing to do
+
+ private:
+  struct Account {
+    double log_factor = 0;
+    bool uses_slice = true;
+    uint64_t last_call = 0;
+    uint32_t calls = 0;  // in this window, without a gap
+    Nanos used{};
+    uint32_t turns = 0;
+  };
+  struct Closed {  // one process over a whole window
+    uint32_t process;
+    double target, used, turns, slice;
+    bool uses_slice;
+  };
+
+  void begin_window(Time now, std::span<const Sample> samples);
+  void close_window(Time now, std::span<const Sample> samples, double shortest_round);
+  void correct_slices(std::span<const Closed> all);
+  void correct_round(std::span<const Closed> all, double window_ns, double shortest_round);
+
+  std::vector<Account> account_;  // by process
+  uint64_t call_ = 0;
+  uint32_t calls_in_window_ = 0;
+  Time window_began_{};
+  Time window_end_{Time::max()};
+  double log_round_ = 0;
+};
+
+}  // namespace gpushare

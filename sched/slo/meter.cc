@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/slo/meter.h"
+
+#include <algorithm>
+
+namespace gpushare {
+namespace {
+
+// Counted in another way, or by another process that was given the slot.
+bool is_other_count(const SloReading& before, const SloReading& now) {
+  return now.source != before.source || now.ended < before.ended;
+}
+
+}  // namespace
+
+void SloMeter::look(Time now, const SmClaimant& claimant) {
+  const auto& processes = claimant.processes;
+  const bool is_moved = claimant.groups != groups_ || claimant.sharers != sharers_;
+  groups_ = claimant.groups;
+  sharers_ = claimant.sharers;
+  std::erase_if(processes_, [&](const auto& entry) {
+    return std::ranges::find(processes, entry.first, &SmClaimant::Process::id) == processes.end();
+  });
+  command_line_ = {};
+  uint64_t most = 0;
+  for (const SmClaimant::Process& process : processes) {
+    const auto [at, is_new] = processes_.try_emplace(process.id);
+    Process& known = at->second;
+    auto reading = read_iterations(process.slot->iterations);
+    if (reading) reading->launches = launches_of(*process.slot);
+    bool is_other = is_new || is_moved;
+    if (reading) {
+      count_open(now, *reading, known);
+      is_other = is_other || is_other_count(known.last, *reading);
+      if (reading->ended != known.last.ended) last_end_ = now;
+      known.last = *reading;
+    }
+    if (is_other) {
+      known.waits_for = known.last.ended;
+      known.is_measured = false;
+    } else if (reading && !known.is_measured && reading->ended > known.waits_for) {
+      known.first = *reading;
+      known.since = now;
+      known.is_measured = true;
+    }
+    if (command_line_.empty() || known.last.ended > most) command_line_ = process.command_line;
+    most = std::max(most, known.last.ended);
+  }
+}
+
+SloMeasure SloMeter::take(Time now, uint64_t least) {
+  SloRound round;
+  Time begin = now;
+  for (const auto& [id, process] : processes_) {
+    if (!process.is_measured || process.since >= now || groups_ == 0) continue;
+    round.add(process.first, process.last, now - process.since);
+    begin = std::min(begin, process.since);
+  }
+  const SloMeasure measure = round.measure();
+  if (measure.iterations < least && now - begin < kPatience) return {};
+  for (auto& [id, process] : processes_) {
+    process.first = process.last;
+    process.since = now;
+  }
+  return measure;
+}
+
+// Announced or not: what ended counts from then on.
+void SloMeter::count_open(Time now, const SloReading& reading, Process& process) {
+  const bool is_begin = !process.arrivals || is_other_count(process.last, reading) ||
+                        reading.arrivals < process.last.arrivals;
+  process.open = static_cast<int64_t>(reading.arrivals - reading.ended);
+  if (is_begin) {
+    process.arrivals.emplace(now, reading.arrivals);
+    process.least_now = process.least_before = process.open;
+    process.span_since = now;
+  } else if (now - process.span_since >= kSpan) {
+    process.least_before = process.least_now;
+    process.least_now = process.open;
+    process.span_since = now;
+  }
+  process.least_now = std::min(process.least_now, process.open);
+}
+
+double SloMeter::arrivals(Time now) {
+  double sum = 0, squares = 0;
+  for (auto& [id, process] : processes_) {
+    if (process.last.arrivals == 0 && process.last.ended > 0) return -1;
+    const double rate = process.arrivals ? process.arrivals->look(now, process.last.arrivals) : -1;
+    if (rate <= 0) continue;
+    const double counted = std::min(rate, kMostRate);
+    sum += counted;
+    squares += counted * counted;
+  }
+  return sum > 0 ? squares / sum : -1;
+}
+
+uint64_t SloMeter::backlog() const {
+  int64_t longest = 0;
+  for (const auto& [id, process] : processes_)
+    if (process.last.arrivals > 0)
+      longest = std::max(longest, process.open - std::min(process.least_now, process.least_before));
+  return static_cast<uint64_t>(longest);
+}
+
+Nanos SloMeter::asked() const {
+  uint32_t least = 0;
+  for (const auto& [id, process] : processes_)
+    if (const uint32_t us = process.last.slo_us; us != 0)
+      least = least == 0 ? us : std::min(least, us);
+  return Micros(least);
+}
+
+}  // namespace gpushare

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Accounting: the hardware's switch records turned into GPU time per process, for one GPU: charges
+// for the token buckets, shares of the last second, who wants the GPU, one minute of history.
+//
+// What is counted is *residence*: from the record that a context went on the GPU to the one that it
+// went off. With two or more active contexts that is exact. A context alone logs nothing; then
+//   - it is taken as resident since its last start record, or, where no record was ever seen (it
+//     ran before us), if it is the only process or the only one that the driver's samples show
+//     busy;
+//   - after kLoneAfter of undisturbed residence its use is residence times LoneContext::rate();
+//   - while it is frozen nothing is charged, whatever the log says.
+// Lost records: time between the last complete instant and the first record after the loss is
+// charged to nobody and counted in unattributed().
+//
+// Time of the log runs a little behind `now`; freezes and thaws are merged into it by their
+// instant. State is bounded by the processes added. One thread; no I/O.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "intercept/gpu.h"
+#include "sched/step/lone_context.h"
+#include "shmctl/plane/layout.h"
+
+namespace gpushare {
+
+class Accounting {
+ public:
+  static constexpr Nanos kSlot{100'000'000};       // the window moves in steps of this
+  static constexpr uint32_t kWindowSlots = 10;     // window: 1 s
+  static constexpr Nanos kLoneAfter{100'000'000};  // longer than any slice
+  static constexpr Nanos kWantsFor{100'000'000};   // of thawed time without a sign of work
+
+  struct Use {
+    Nanos total{};      // since it was added
+    double share = -1;  // of the last second; < 0 not known yet
+    bool wants_gpu = false;
+    double switches_per_s = -1;                       // < 0 not known yet
+    std::array<uint16_t, kHistory> history_permille;  // newest last; 0xFFFF unknown
+  };
+
+  // Without a switch log the driver's samples are all there is: shares are theirs, nothing is
+  // charged. Call consume() then with empty batches, for the time.
+  explicit Accounting(bool has_log) : has_log_(has_log) {}
+
+  void add(pid_t pid, Time now);
+  void remove(pid_t pid);
+  // Call after the driver froze or thawed it.
+  void set_frozen(pid_t pid, bool is_frozen, Time at);
+
+  void consume(const SwitchBatch& batch);
+  // The driver's samples of the last second, about once a second.
+  void sample(std::span<const Utilisation> samples, Time now);
+  // True while a sample would tell something that the log does not.
+  bool needs_samples() const;
+
+  struct Charge {
+    Nanos used{};
+    uint32_t turns = 0;  // times it was switched in
+  };
+  // What it used since the last call; zero for unknown pids.
+  Charge take_charge(pid_t pid);
+  Use use(pid_t pid, Time now) const;
+  bool wants_gpu(pid_t pid, Time now) const;
+  double share(pid_t pid) const;
+
+  double busy() const;            // of the last second, all processes; < 0 not known yet
+  double switches_per_s() const;  // < 0 not known yet
+  uint64_t records() const { return records_; }
+  uint64_t lost() const { return lost_; }
+  Nanos unattributed() const { return unattributed_; }
+
+ private:
+  struct Slot {
+    Nanos used{}, frozen{};
+    uint32_t starts = 0;
+  };
+  using Slots = std::array<Slot, kWindowSlots + 1>;  // the last one is being filled
+  struct Meter {
+    Time added{};
+    Nanos total{};
+    Charge pending;
+    Slots slots{};
+    Time last_active{};
+    bool is_frozen = false;
+    bool wanted_when_frozen = false;
+    LoneContext lone;
+    double sampled = -1;  // the last sample, < 0 none
+    std::array<uint16_t, kHistory> history;
+  };
+  struct Boundary {  // a freeze or thaw not yet merged into the log's time
+    Time at{};
+    pid_t pid = 0;
+    bool is_frozen = false;
+  };
+
+  Meter* find(pid_t pid);
+  const Meter* find(pid_t pid) const;
+  void advance(Time to);            // charges up to there; moves the window
+  void charge(Time from, Time to);  // within one slot
+  void close_slot();
+  void infer_resident();
+  void apply(const SwitchRecord& record);
+  void apply(const Boundary& boundary);
+  bool wants(const Meter& meter, Time now) const;
+  Nanos window() const;
+  double share_of(const Meter& meter) const;
+
+  const bool has_log_;
+  std::map<pid_t, Meter> meters_;
+  std::vector<Boundary> boundaries_;  // ascending
+  Time at_{};                         // charged until here
+  Time slot_end_{};
+  uint64_t slots_closed_ = 0;
+  bool is_started_ = false;
+  pid_t resident_ = 0;  // 0: nobody known, or not one of ours
+  bool is_resident_known_ = false;
+  Time resident_since_{};  // without a record in between
+  Slots all_{};            // used and starts of the whole GPU
+  uint64_t records_ = 0, lost_ = 0;
+  Nanos unattributed_{};
+};
+
+}  // namespace gpushare

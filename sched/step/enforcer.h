@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Enforcer: makes a GPU's processes what a plan says they should be: slices, frozen or not. The
+// only one that changes anything on a GPU while the agent lives.
+//   - Only what differs is asked of the driver. All that freezes at one moment goes in one call,
+//     and all that thaws; in between come the slices. So when turns change, the old process is
+//     stopped before the next one starts.
+//   - Only compute groups are touched. Every one of a process on that GPU, and, of a process that
+//     is frozen, also the groups and channels that it makes later.
+//   - Each channel is frozen once, so that one thaw frees it. The ledger is written ahead.
+//   - Processes whose groups are one in hardware (clients of one MPS server) keep their slice, and
+//     to freeze one the process is stopped instead of its channels: a slice of one would be
+//     everybody's, and so is a freeze (measured on an H200). On two GPUs: stopped when either says
+//     so.
+//   - Who has a channel of a class that the driver's side does not know is only observed.
+//   - A refusal is believed when the next apply() repeats it (the object may have been freed a
+//     moment ago): the process is then left alone, its state undone as far as the driver lets us,
+//     and its note says why. A process that is gone is no error.
+// One thread. Calls block as long as the driver does (gpu.h).
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "intercept/gpu.h"
+#include "sched/step/registry.h"
+#include "shmctl/base/clock.h"
+#include "shmctl/plane/ledger.h"
+
+namespace gpushare {
+
+class Enforcer {
+ public:
+  struct Target {
+    const Holder* holder = nullptr;
+    Micros slice{0};  // 0: as it is
+    bool is_frozen = false;
+  };
+  // What was done, for accounting and traces.
+  struct Change {
+    enum class Kind { kFreeze, kThaw, kSlice };
+    Kind kind{};
+    Time at{};  // when the driver had done it
+    ProcessId process;
+    uint32_t gpu = 0;
+    Micros slice{0};
+  };
+  struct State {
+    bool is_frozen = false;
+    bool can_control = true;
+    std::optional<Micros> slice;  // as set by us, or chosen by the process; nullopt not known
+    uint64_t freezes = 0;
+    std::string note;  // why can_control is false
+  };
+
+  Enforcer(Gpu& gpu, Ledger& ledger, const Clock& clock,
+           std::function<void(const Change&)> changed);
+
+  // Targets are of this GPU, each process once. Processes not named stay as they are.
+  void apply(uint32_t gpu, std::span<const Target> targets);
+  // The process ended, or has no compute group there any more.
+  void forget(const ProcessId& process, uint32_t gpu);
+  // Thaws everything and gives every group its own slice back.
+  void undo_all();
+
+  State state(const Holder& holder) const;
+
+ private:
+  struct Group {
+    GroupRef ref;
+    std::optional<uint32_t> hardware;       // number of the group; nullopt: the driver did not say
+    std::vector<uint32_t> frozen;           // channels
+    uint32_t begun = 0;                     // freezes written to the ledger
+    uint32_t entry = 0;                     // in the ledger; valid with `begun` or `original`
+    std::optional<Micros> original, slice;  // before us; set by us
+    uint32_t own_slice_count = 0;           // when we set it
+  };
+  struct Controlled {
+    std::vector<Group> groups;
+    bool is_frozen = false;  // the last decision that could be carried out
+    bool can_control = true;
+    bool shares_group = false;
+    std::optional<uint32_t> stop_entry;  // in the ledger, while the process is stopped
+    uint64_t freezes = 0;
+    int refusals = 0;  // in a row
+    std::string note;
+  };
+  struct Freezing {
+    const Target* target = nullptr;
+    Controlled* process = nullptr;
+    std::vector<std::pair<Group*, std::vector<uint32_t>>> parts;  // what is not frozen yet
+  };
+  using Key = std::pair<ProcessId, uint32_t>;
+
+  void follow(Controlled& process, const Holder& holder);
+  void join(Group& group, const Key& key);
+  void leave(const Group& group, const Key& key);
+  void freeze(uint32_t gpu, std::span<const Target> targets);
+  std::optional<Freezing> begin(const Target& target, Controlled& process);
+  void end(Freezing& freezing, const Result<>& result);
+  void set_slices(const Target& target, Controlled& process);
+  Result<> set_slice(Group& group, const ComputeGroup& seen, Micros slice, uint32_t gpu);
+  void thaw(uint32_t gpu, std::span<const Key> keys);
+  void thawed(const Key& key, Controlled& process);
+  void restore(Group& group);
+  void refused(const Key& key, Controlled& process, const Error& error);
+  void only_observe(const Key& key, Controlled& process, std::string note);
+  void share(const Key& key, Controlled& process);
+  void stop(const Key& key, Controlled& process);
+  Result<> resume(const Key& key);
+  void changed(Change::Kind kind, const Key& key, Micros slice = Micros(0));
+  static LedgerKey ledger_key(const GroupRef& ref, uint32_t gpu);
+
+  Gpu& gpu_;
+  Ledger& ledger_;
+  const Clock& clock_;
+  const std::function<void(const Change&)> on_change_;
+  std::map<Key, Controlled> processes_;
+  std::map<std::pair<uint32_t, uint32_t>, std::set<Key>> sharers_;  // by GPU and hardware group
+};
+
+}  // namespace gpushare

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// LateAttach: finds what processes have on the GPUs where no event told of it, and enters it into
+// the registry: those that were there before the agent, all of them after events were lost, and
+// those that use the driver and were not seen to make a channel group (clients of an MPS server are
+// given theirs in ways that make no event). One process after the other, in pieces: a search may
+// take 0.2 s, and whoever holds the driver open for nothing must not keep the agent from the
+// others.
+//
+// One thread, the scheduler's.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "intercept/gpu.h"
+#include "intercept/observer.h"
+#include "sched/step/registry.h"
+#include "shmctl/base/clock.h"
+
+namespace gpushare {
+
+class LateAttach {
+ public:
+  // `observer` may be nullptr: then every process is looked for. All outlive it.
+  LateAttach(Gpu& gpu, Observer* observer, Registry& registry, const Clock& clock)
+      : gpu_(gpu), observer_(observer), registry_(registry), clock_(clock) {}
+
+  // At every process that has the driver open, as soon as there is time.
+  void look_at_all();
+  // At those of whom no event told, now and then: who had nothing is looked at less and less often,
+  // once in 30 s in the end. To be called about once a second.
+  void look_around();
+  // An event was applied to the registry: what is being found of its process may be older.
+  void note(const DriverEvent& event);
+  // Goes on for about `budget`. False: nothing is left to look at.
+  bool advance(Nanos budget);
+
+ private:
+  struct Current {
+    pid_t pid = 0;
+    std::unique_ptr<ObjectSearch> search;
+    bool is_outdated = false;
+    int repeats = 0;
+  };
+  struct Look {
+    Time next{};
+    Nanos pause{};
+  };
+
+  std::vector<pid_t> unseen() const;
+  void add(pid_t pid);
+  void take(const ObjectSearch::Found& found);
+  void advance_current(Nanos budget);
+
+  Gpu& gpu_;
+  Observer* const observer_;
+  Registry& registry_;
+  const Clock& clock_;
+  std::deque<pid_t> line_;
+  Current current_;              // without a search: none
+  std::map<pid_t, Look> looks_;  // when to look at whom again
+};
+
+}  // namespace gpushare

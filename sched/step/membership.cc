@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/step/membership.h"
+
+#include "sched/tenants/identity.h"
+#include "shmctl/base/log.h"
+
+namespace gpushare {
+
+Membership::Membership(State& state, Region& region, const ProcReader& processes)
+    : state_(state), region_(region), processes_(processes) {
+  for (uint32_t slot = kMaxProcesses; slot-- > 0;) {
+    free_slots_.push_back(slot);
+    // What an agent before us left.
+    if (is_written(region_.processes[slot].record))
+      write_record(region_.processes[slot].record, ProcessRecord{});
+  }
+}
+
+bool Membership::sync(Time now) {
+  const bool is_current = registry_seen_ == state_.registry.generation() &&
+                          tenants_seen_ == state_.tenants.generation();
+  if (is_current) return false;
+  registry_seen_ = state_.registry.generation();
+
+  for (auto at = state_.members.begin(); at != state_.members.end();) {
+    const auto& [key, member] = *at;
+    if (state_.registry.holder(key.first, key.second) == nullptr) {
+      remove(key, member.slot);
+      at = state_.members.erase(at);
+    } else {
+      ++at;
+    }
+  }
+  std::erase_if(met_, [&](const auto& met) {
+    const Process* known = state_.registry.find(met.first.pid);
+    if (known != nullptr && known->id == met.first) return false;
+    state_.tenants.end_process(met.first);
+    return true;
+  });
+  for (const auto& [pid, process] : state_.registry.processes()) {
+    if (!process.holders.empty()) meet(process);
+    for (const Holder& holder : process.holders) add(holder, now);
+  }
+  for (auto& [key, member] : state_.members) member.tenant = state_.tenants.tenant_of(key.first);
+  tenants_seen_ = state_.tenants.generation();
+  return true;
+}
+
+// Its tenant is decided when it first has something to schedule.
+void Membership::meet(const Process& process) {
+  if (met_.contains(process.id)) return;
+  ProcessFacts facts = facts_of(process.id, processes_);
+  if (facts.command.empty()) facts.command = process.command;  // it has just ended
+  if (process.uid && facts.uid != *process.uid) {              // it has made itself another since
+    facts.uid = *process.uid;
+    facts.user = processes_.user_name(facts.uid);
+  }
+  met_[process.id] = facts.command_line;
+  state_.tenants.add_process(std::move(facts));
+}
+
+void Membership::add(const Holder& holder, Time now) {
+  const MemberKey key{holder.process, holder.gpu};
+  if (state_.members.contains(key)) return;
+  if (free_slots_.empty()) {
+    if (!has_warned_full_)
+      log_warning("more than {} processes on the GPUs: those that came last are not managed",
+                  kMaxProcesses);
+    has_warned_full_ = true;
+    return;
+  }
+  Member& member = state_.members[key];
+  member.slot = free_slots_.back();
+  free_slots_.pop_back();
+  member.command_line = met_[holder.process];
+  member.state_since = now;
+  region_.processes[member.slot].bucket.disable();
+  state_.accounting[holder.gpu].add(holder.process.pid, now);
+}
+
+void Membership::remove(const MemberKey& key, uint32_t slot) {
+  const auto& [process, gpu] = key;
+  state_.enforcer.forget(process, gpu);
+  // The pid may have a new bearer already, who then starts a new account.
+  state_.accounting[gpu].remove(process.pid);
+  write_record(region_.processes[slot].record, ProcessRecord{});
+  free_slots_.push_back(slot);
+}
+
+void Membership::reap() {
+  for (const ProcessId& process : state_.tenants.attached_without_gpu())
+    if (!processes_.is_alive(process)) state_.tenants.end_process(process);
+  std::vector<ProcessId> ended;
+  for (const auto& [pid, process] : state_.registry.processes())
+    if (!processes_.is_alive(process.id)) ended.push_back(process.id);
+  for (const ProcessId& process : ended) state_.registry.close(process);
+}
+
+}  // namespace gpushare

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Membership: keeps State::members what the registry says, gives each its slot in the control plane
+// and its tenant. Called by the scheduler whenever registry or tenants have moved.
+#pragma once
+
+#include <map>
+#include <set>
+#include <vector>
+
+#include "sched/step/state.h"
+#include "sched/tenants/proc_reader.h"
+
+namespace gpushare {
+
+class Membership {
+ public:
+  Membership(State& state, Region& region, const ProcReader& processes);
+
+  // Members come and go with their holders, tenants of members are looked up again. True if
+  // anything changed.
+  bool sync(Time now);
+  // Ends what ended unseen: attached processes that are on no GPU and were never reported. Reads
+  // /proc, so once a second.
+  void reap();
+
+ private:
+  void meet(const Process& process);
+  void add(const Holder& holder, Time now);
+  void remove(const MemberKey& key, uint32_t slot);
+
+  State& state_;
+  Region& region_;
+  const ProcReader& processes_;
+  std::vector<uint32_t> free_slots_;      // the last is taken next: the lowest
+  std::map<ProcessId, std::string> met_;  // their command lines
+  uint64_t registry_seen_ = 0, tenants_seen_ = 0;
+  bool has_warned_full_ = false;
+};
+
+}  // namespace gpushare

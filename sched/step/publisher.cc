@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/step/publisher.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+#include <string_view>
+
+#include "shmctl/plane/snapshot.h"
+
+namespace gpushare {
+namespace {
+
+template <std::size_t N>
+void put(char (&field)[N], std::string_view text) {
+  const std::size_t length = std::min(text.size(), N - 1);
+  std::ranges::copy(text.substr(0, length), field);
+  std::fill(field + length, field + N, '\0');
+}
+
+uint32_t permille(double share) {
+  if (share < 0) return kUnknown32;
+  return static_cast<uint32_t>(std::lround(std::min(share, 1.0) * 1000));
+}
+
+uint32_t per_second(double rate) {
+  return rate < 0 ? kUnknown32 : static_cast<uint32_t>(std::lround(rate));
+}
+
+uint32_t micros(double seconds) {
+  if (seconds < 0) return kUnknown32;
+  return static_cast<uint32_t>(std::llround(std::min(seconds * 1e6, double{kUnknown32 - 1})));
+}
+
+// Why a tenant has the part that it has.
+void put_slo(TenantGpuUse& use, const SmPart& part) {
+  if (!part.slo) return;
+  const SloStatus& slo = *part.slo;
+  use.slo_state = slo.state;
+  use.slo_us = static_cast<uint32_t>(std::chrono::duration_cast<Micros>(slo.slo).count());
+  use.latency_us = micros(slo.latency);
+  use.p99_us = micros(slo.p99);
+  if (slo.throughput >= 0)
+    use.iterations_per_ks =
+        static_cast<uint32_t>(std::llround(std::min(slo.throughput * 1e3, 4e9)));
+  use.iteration_source = static_cast<uint32_t>(slo.source);
+  if (slo.source != ShimSource::kNone) use.confidence_permille = slo.confidence;
+  if (slo.knee > 0) use.sms_knee = part.geometry.sms_of_count(slo.knee);
+  if (slo.needs > 0) use.sms_needed = part.geometry.sms_of_count(slo.needs);
+}
+
+uint64_t instant(Time time) { return static_cast<uint64_t>(time.time_since_epoch().count()); }
+
+// A sum of shares some of which may be unknown: known as soon as one is.
+void add_share(uint32_t& sum, double share) {
+  if (share < 0) return;
+  sum = std::min(1000u, (sum == kUnknown32 ? 0 : sum) + permille(share));
+}
+
+}  // namespace
+
+Publisher::Publisher(const State& state, Gpu& gpu, Region& region)
+    : state_(state), gpu_(gpu), region_(region), had_tenant_(kMaxTenants) {
+  // What an agent before us left.
+  for (uint32_t slot = 0; slot < kMaxTenants; ++slot)
+    had_tenant_[slot] = is_written(region_.tenants[slot].record);
+}
+
+void Publisher::publish(Time now, uint64_t events_dropped, bool is_changed) {
+  if (!is_changed && now < next_) return publish_agent(now, events_dropped);
+  next_ = now + kInterval;
+  const Publication publication(region_);
+  publish_agent(now, events_dropped);
+  publish_gpus();
+  publish_tenants();
+  publish_processes(now);
+}
+
+void Publisher::publish_agent(Time now, uint64_t events_dropped) {
+  AgentRecord record;
+  record.agent_pid = agent_.agent_pid;
+  record.supervisor_pid = agent_.supervisor_pid;
+  record.started_ns = instant(agent_.started);
+  record.published_ns = instant(now);
+  record.ticks = state_.ticks;
+  record.events = state_.events;
+  record.events_dropped = events_dropped;
+  record.restarts = agent_.restarts;
+  record.gpu_count = static_cast<uint32_t>(std::min<std::size_t>(gpu_.gpus().size(), kMaxGpus));
+  record.is_simulated = agent_.is_simulated;
+  record.are_tenants_in_sysfs = agent_.are_tenants_in_sysfs;
+  record.mps_pid = static_cast<uint32_t>(agent_.mps.pid);
+  record.mps_state = static_cast<uint32_t>(agent_.mps.state);
+  record.mps_clients = agent_.mps.clients;
+  record.mps_faults = agent_.mps.faults;
+  record.tick_us = static_cast<uint32_t>(state_.tick.count());
+  const GpuSupport& support = gpu_.support();
+  record.can_freeze = support.can_freeze;
+  record.can_set_slice = support.can_set_slice;
+  record.has_switch_log = support.has_switch_log;
+  put(record.driver_version, support.driver_version);
+  put(record.policy, agent_.policy);
+  put(record.observe_only_reason, support.reason);
+  write_record(region_.agent, record);
+}
+
+GpuSharing Publisher::sharing_of(uint32_t gpu) const {
+  if (!agent_.spatial_gpus.contains(gpu)) return GpuSharing::kTime;
+  return agent_.slo_gpus.contains(gpu) ? GpuSharing::kSlo : GpuSharing::kSpatial;
+}
+
+void Publisher::publish_gpus() {
+  for (const GpuInfo& info : gpu_.gpus()) {
+    if (info.index >= kMaxGpus) continue;
+    const Accounting& accounting = state_.accounting[info.index];
+    GpuRecord record;
+    record.index = info.index;
+    record.instance = info.instance;
+    record.sharing = sharing_of(info.index);
+    if (info.sm_count > 0) record.sm_count = info.sm_count;
+    if (info.memory_bytes > 0) record.memory_bytes = info.memory_bytes;
+    record.busy_permille = permille(accounting.busy());
+    record.switches_per_s = per_second(accounting.switches_per_s());
+    record.memory_used_bytes = 0;
+    std::set<uint32_t> tenants;
+    for (const auto& [key, member] : state_.members) {
+      if (key.second != info.index) continue;
+      ++record.process_count;
+      tenants.insert(member.tenant);
+      record.memory_used_bytes += state_.registry.holder(key.first, key.second)->memory_bytes;
+    }
+    record.tenant_count = static_cast<uint32_t>(tenants.size());
+    record.log_records = accounting.records();
+    record.log_lost = accounting.lost();
+    put(record.uuid, info.uuid);
+    put(record.name, info.name);
+    put(record.pci, info.pci);
+    write_record(region_.gpus[info.index], record);
+  }
+}
+
+void Publisher::publish_tenants() {
+  std::map<uint32_t, TenantRecord> records;
+  for (const uint32_t slot : state_.tenants.slots()) {
+    const Tenant& tenant = *state_.tenants.at(slot);
+    TenantRecord& record = records[slot];
+    put(record.name, tenant.name);
+    record.weight = tenant.settings.weight;
+    record.priority = tenant.settings.priority;
+    if (tenant.settings.cap) {
+      record.quota_us = static_cast<uint64_t>(tenant.settings.cap->quota.count());
+      record.period_us = static_cast<uint64_t>(tenant.settings.cap->period.count());
+    }
+    if (tenant.settings.memory_max) record.memory_max_bytes = *tenant.settings.memory_max;
+    if (tenant.settings.sm_percent) record.sm_percent = *tenant.settings.sm_percent;
+    record.slo_us = static_cast<uint32_t>(tenant.settings.slo.count());
+    record.frozen_by_user = tenant.is_frozen_by_user;
+    for (const uint32_t gpu : agent_.spatial_gpus) {
+      const SmPart part = parts_ ? parts_(slot, gpu) : SmPart{};
+      if (part.entitled == 0) continue;
+      record.gpu[gpu].sms_entitled = part.entitled;
+      record.gpu[gpu].sms_in_use = part.in_use;
+      record.gpu[gpu].sms_sharers = part.sharers;
+      record.gpu[gpu].sms_set = part.set;
+      record.gpu[gpu].sms_follows = static_cast<uint32_t>(part.follows);
+      put_slo(record.gpu[gpu], part);
+    }
+    const auto use = state_.tenant_use.find(slot);
+    if (use == state_.tenant_use.end()) continue;
+    record.throttled_ns = static_cast<uint64_t>(use->second.throttled.count());
+    record.freezes = use->second.freezes;
+    for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu)
+      record.gpu[gpu].gpu_time_ns = static_cast<uint64_t>(use->second.used[gpu].count());
+  }
+  std::set<std::pair<uint32_t, ProcessId>> counted;  // a process on two GPUs is one
+  for (const auto& [key, member] : state_.members) {
+    TenantRecord& record = records[member.tenant];
+    const auto& [process, gpu] = key;
+    if (counted.emplace(member.tenant, process).second) ++record.process_count;
+    record.memory_bytes += state_.registry.holder(process, gpu)->memory_bytes;
+    if (gpu >= kMaxGpus) continue;
+    add_share(record.gpu[gpu].share_permille, state_.accounting[gpu].share(process.pid));
+    add_share(record.gpu[gpu].target_permille, member.target);
+  }
+  for (uint32_t slot = 0; slot < kMaxTenants; ++slot) {
+    const auto record = records.find(slot);
+    if (record != records.end()) {
+      write_record(region_.tenants[slot].record, record->second);
+    } else if (had_tenant_[slot]) {
+      write_record(region_.tenants[slot].record, TenantRecord{});
+    }
+    had_tenant_[slot] = record != records.end();
+  }
+}
+
+void Publisher::publish_processes(Time now) {
+  for (const auto& [key, member] : state_.members) {
+    const auto& [id, gpu] = key;
+    const Process& process = *state_.registry.find(id.pid);
+    const Holder& holder = *state_.registry.holder(id, gpu);
+    const Enforcer::State enforced = state_.enforcer.state(holder);
+    const Accounting::Use use = state_.accounting[gpu].use(id.pid, now);
+    ProcessRecord record;
+    record.pid = id.pid;
+    record.ns_pid = process.ns_pid;
+    record.start_ticks = id.start_ticks;
+    record.uid = process.uid.value_or(kUnknown32);
+    record.gpu = gpu;
+    record.tenant = member.tenant;
+    record.state = member.state;
+    record.cgroup_id = process.cgroup_id;
+    if (enforced.slice) record.slice_us = static_cast<uint32_t>(enforced.slice->count());
+    record.target_permille = permille(member.target);
+    record.share_permille = permille(use.share);
+    record.is_late_attach = process.is_late_attach;
+    if (gpu < kMaxGpus) {
+      const TokenBucket& bucket = region_.tenants[member.tenant].buckets[gpu];
+      record.has_bucket = bucket.is_enabled();
+      record.tokens_ns = bucket.tokens().count();
+    }
+    record.switches_per_s = per_second(use.switches_per_s);
+    record.gpu_time_ns = static_cast<uint64_t>(use.total.count());
+    record.memory_bytes = holder.memory_bytes;
+    record.freezes = enforced.freezes;
+    record.throttled_ns = static_cast<uint64_t>(member.throttled.count());
+    record.state_since_ns = instant(member.state_since);
+    put(record.command, process.command);
+    put(record.command_line, member.command_line);
+    put(record.note, enforced.note);
+    std::ranges::copy(use.history_permille, record.history_permille);
+    write_record(region_.processes[member.slot].record, record);
+  }
+}
+
+}  // namespace gpushare

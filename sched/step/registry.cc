@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/step/registry.h"
+
+#include <algorithm>
+#include <type_traits>
+#include <utility>
+
+namespace gpushare {
+namespace {
+
+constexpr uint32_t kSetTimeslice = 0xA06C0103;  // NVA06C_CTRL_CMD_SET_TIMESLICE
+
+}  // namespace
+
+Registry::Registry(std::span<const GpuInfo> gpus) {
+  for (const GpuInfo& gpu : gpus) gpu_by_instance_[gpu.instance] = gpu.index;
+}
+
+void Registry::apply(const DriverEvent& event, Source source) {
+  if (std::holds_alternative<EventsLost>(event.what)) {
+    rescan_requested_ = true;
+    return;
+  }
+  if (std::holds_alternative<ProcessClosed>(event.what)) return close(event.process);
+  if (event.process.pid <= 0) return;
+
+  Process& process = opened(event, source);
+  Clients& clients = clients_[process.id.pid];
+  std::visit(
+      [&](const auto& what) {
+        using What = std::decay_t<decltype(what)>;
+        if constexpr (std::is_same_v<What, ClientCreated>) {
+          clients.try_emplace(what.client);
+        } else if constexpr (std::is_same_v<What, DeviceCreated>) {
+          clients[what.client].devices[what.device] = what.instance;
+        } else if constexpr (std::is_same_v<What, ObjectFreed>) {
+          free(process, what);
+        } else if constexpr (std::is_same_v<What, ControlMade>) {
+          note(process, what);
+        } else if constexpr (std::is_same_v<What, GroupCreated> ||
+                             std::is_same_v<What, ChannelCreated> ||
+                             std::is_same_v<What, MemoryAllocated>) {
+          add(process, what);
+        }
+      },
+      event.what);
+}
+
+Process& Registry::opened(const DriverEvent& event, Source source) {
+  const auto known = processes_.find(event.process.pid);
+  if (known != processes_.end() && known->second.id != event.process) close(known->second.id);
+
+  const auto [at, is_new] = processes_.try_emplace(event.process.pid);
+  Process& process = at->second;
+  if (is_new) {
+    process.id = event.process;
+    clients_[process.id.pid];
+    ++generation_;
+  }
+  if (source == Source::kAttach && !process.uid && clients_[process.id.pid].empty())
+    process.is_late_attach = true;  // nobody saw it begin
+  const auto* what = std::get_if<ProcessOpened>(&event.what);
+  if (what != nullptr && (is_new || source == Source::kLive)) {  // a search knows nothing of it
+    process.ns_pid = what->ns_pid;
+    process.cgroup_id = what->cgroup_id;
+    process.uid = what->uid;
+    process.command = what->command;
+    ++generation_;
+  }
+  return process;
+}
+
+void Registry::close(ProcessId process) {
+  const auto at = processes_.find(process.pid);
+  if (at == processes_.end() || at->second.id != process) return;
+  processes_.erase(at);
+  clients_.erase(process.pid);
+  ++generation_;
+}
+
+void Registry::add(Process& process, const GroupCreated& made) {
+  const auto [at, is_new] = clients_[process.id.pid][made.client].groups.try_emplace(made.group);
+  Group& group = at->second;
+  if (!is_new && group.device == made.device && group.fd == made.fd) return;
+  // A new group, or a handle that was freed unseen and used again.
+  if (!is_new) group = {};
+  group.device = made.device;
+  group.engine = made.engine;
+  group.fd = made.fd;
+  if (made.engine == Engine::kGraphics) rebuild_holders(process);
+}
+
+void Registry::add(Process& process, const ChannelCreated& made) {
+  Client& client = clients_[process.id.pid][made.client];
+  const auto group = client.groups.find(made.parent);
+  if (group == client.groups.end()) return;  // bare channels have no slice and are left alone
+  const auto [at, is_new] = group->second.channels.try_emplace(made.channel, made.class_id);
+  const bool is_other = std::exchange(at->second, made.class_id) != made.class_id;
+  if ((is_new || is_other) && group->second.engine == Engine::kGraphics) rebuild_holders(process);
+}
+
+void Registry::add(Process& process, const MemoryAllocated& made) {
+  if (!made.is_video) return;
+  Client& client = clients_[process.id.pid][made.client];
+  Memory& memory = client.memory[made.memory];
+  charge_memory(process, client, memory, -1);  // zero unless the handle is used again
+  memory = {made.device, made.bytes};
+  charge_memory(process, client, memory, 1);
+}
+
+void Registry::note(Process& process, const ControlMade& made) {
+  if (made.command != kSetTimeslice || made.status != 0) return;
+  Clients& clients = clients_[process.id.pid];
+  const auto client = clients.find(made.client);
+  if (client == clients.end()) return;
+  const auto group = client->second.groups.find(made.object);
+  if (group == client->second.groups.end()) return;
+  group->second.own_slice = Micros(made.value);
+  ++group->second.own_slice_count;
+  rebuild_holders(process);
+}
+
+void Registry::free(Process& process, const ObjectFreed& freed) {
+  Clients& clients = clients_[process.id.pid];
+  const auto at = clients.find(freed.client);
+  if (at == clients.end()) return;
+  if (freed.object == freed.client) {
+    clients.erase(at);
+    rebuild_holders(process);
+    return;
+  }
+  Client& client = at->second;
+  if (const auto memory = client.memory.find(freed.object); memory != client.memory.end()) {
+    charge_memory(process, client, memory->second, -1);
+    client.memory.erase(memory);
+  } else if (client.groups.erase(freed.object) > 0) {
+    rebuild_holders(process);
+  } else if (client.devices.erase(freed.object) > 0) {
+    std::erase_if(client.groups, [&](auto& g) { return g.second.device == freed.object; });
+    std::erase_if(client.memory, [&](auto& m) { return m.second.device == freed.object; });
+    rebuild_holders(process);
+  } else {
+    for (auto& [handle, group] : client.groups)
+      if (group.channels.erase(freed.object) > 0) return rebuild_holders(process);
+  }
+}
+
+std::optional<uint32_t> Registry::gpu_of(const Client& client, uint32_t device) const {
+  const auto known = client.devices.find(device);
+  if (known == client.devices.end()) {
+    // Its creation was lost. With one GPU there is no doubt.
+    if (gpu_by_instance_.size() == 1) return gpu_by_instance_.begin()->second;
+    return std::nullopt;
+  }
+  const auto gpu = gpu_by_instance_.find(known->second);
+  if (gpu == gpu_by_instance_.end()) return std::nullopt;
+  return gpu->second;
+}
+
+void Registry::charge_memory(Process& process, const Client& client, const Memory& memory,
+                             int sign) {
+  if (memory.bytes == 0) return;
+  const std::optional<uint32_t> gpu = gpu_of(client, memory.device);
+  for (Holder& holder : process.holders)
+    if (gpu == holder.gpu) holder.memory_bytes += sign > 0 ? memory.bytes : -memory.bytes;
+}
+
+void Registry::rebuild_holders(Process& process) {
+  ++generation_;
+  std::map<uint32_t, Holder> by_gpu;
+  for (const auto& [client_handle, client] : clients_[process.id.pid]) {
+    for (const auto& [handle, group] : client.groups) {
+      if (group.engine != Engine::kGraphics) continue;
+      const std::optional<uint32_t> gpu = gpu_of(client, group.device);
+      if (!gpu) continue;
+      ComputeGroup seen{.ref = {process.id, group.fd, client_handle, handle},
+                        .channels = {},
+                        .own_slice = group.own_slice,
+                        .own_slice_count = group.own_slice_count};
+      Holder& holder = by_gpu[*gpu];
+      for (const auto& [channel, class_id] : group.channels) {
+        seen.channels.push_back(channel);
+        holder.channel_classes.insert(class_id);
+      }
+      holder.groups.push_back(std::move(seen));
+    }
+  }
+  process.holders.clear();
+  for (auto& [gpu, holder] : by_gpu) {
+    holder.process = process.id;
+    holder.gpu = gpu;
+    holder.generation = generation_;
+    process.holders.push_back(std::move(holder));
+  }
+  for (const auto& [handle, client] : clients_[process.id.pid])
+    for (const auto& [memory_handle, memory] : client.memory)
+      charge_memory(process, client, memory, 1);
+}
+
+void Registry::reconcile(const ProcessId& process, std::span<const DriverEvent> found) {
+  const auto at = processes_.find(process.pid);
+  if (at != processes_.end() && at->second.id == process) {
+    std::set<std::pair<uint32_t, uint32_t>> alive;  // (client, group or channel)
+    for (const DriverEvent& event : found) {
+      if (const auto* group = std::get_if<GroupCreated>(&event.what))
+        alive.emplace(group->client, group->group);
+      if (const auto* channel = std::get_if<ChannelCreated>(&event.what))
+        alive.emplace(channel->client, channel->channel);
+    }
+    bool changed = false;
+    for (auto& [client_handle, client] : clients_[process.pid]) {
+      const uint32_t c = client_handle;
+      const auto is_gone = [&](uint32_t handle) { return !alive.contains({c, handle}); };
+      changed |= std::erase_if(client.groups, [&](auto& g) { return is_gone(g.first); }) > 0;
+      for (auto& [handle, group] : client.groups)
+        changed |= std::erase_if(group.channels, [&](auto& one) { return is_gone(one.first); }) > 0;
+    }
+    if (changed) rebuild_holders(at->second);
+  }
+  for (const DriverEvent& event : found) apply(event, Source::kAttach);
+}
+
+const Process* Registry::find(pid_t pid) const {
+  const auto at = processes_.find(pid);
+  return at == processes_.end() ? nullptr : &at->second;
+}
+
+const Holder* Registry::holder(const ProcessId& process, uint32_t gpu) const {
+  const Process* found = find(process.pid);
+  if (found == nullptr || found->id != process) return nullptr;
+  for (const Holder& holder : found->holders)
+    if (holder.gpu == gpu) return &holder;
+  return nullptr;
+}
+
+bool Registry::take_rescan_request() { return std::exchange(rescan_requested_, false); }
+
+}  // namespace gpushare

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// State: all that the agent knows and has done, in one place. Scheduler owns it and changes it; the
+// publisher and the control socket's answers read it. One thread.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sched/policy/policy.h"
+#include "sched/step/accounting.h"
+#include "sched/step/enforcer.h"
+#include "sched/step/registry.h"
+#include "sched/tenants/tenants.h"
+
+namespace gpushare {
+
+// A process on a GPU, as the plan and the control plane know it.
+struct Member {
+  uint32_t slot = 0;  // in the control plane's process table; the policy's id
+  uint32_t tenant = kDefaultTenant;
+  std::string command_line;
+  bool is_frozen_by_user = false;
+  FreezeReason reason = FreezeReason::kNone;  // what the plan says
+  double target = -1;                         // share; < 0 none
+  ProcessState state = ProcessState::kIdle;
+  Time state_since{};
+  Nanos throttled{};  // frozen for its cap, in all
+};
+using MemberKey = std::pair<ProcessId, uint32_t>;  // and GPU
+
+struct TenantUse {
+  std::array<Nanos, kMaxGpus> used{};
+  Nanos throttled{};  // time in which any process of it was frozen for the cap
+  uint64_t freezes = 0;
+};
+
+struct State {
+  State(Gpu& gpu, Region& region, Tenants& all_tenants, const Clock& clock,
+        std::function<void(const Enforcer::Change&)> changed)
+      : registry(gpu.gpus()),
+        accounting(gpu.gpus().size(), Accounting(gpu.support().has_switch_log)),
+        ledger(region),
+        enforcer(gpu, ledger, clock, std::move(changed)),
+        tenants(all_tenants) {}
+
+  Registry registry;
+  std::vector<Accounting> accounting;  // by GPU index
+  Ledger ledger;
+  Enforcer enforcer;
+  Tenants& tenants;
+  std::map<MemberKey, Member> members;
+  std::map<uint32_t, TenantUse> tenant_use;  // by tenant slot
+  uint64_t ticks = 0, events = 0;
+  Micros tick{0};
+};
+
+}  // namespace gpushare

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/tenants/proc_reader.h"
+
+#include <fcntl.h>
+#include <pwd.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "shmctl/base/fd.h"
+#include "shmctl/base/proc_stat.h"
+
+namespace gpushare {
+namespace {
+
+constexpr std::size_t kMostBytes = 65'536;
+
+std::optional<std::string> read_file(const std::string& path, uid_t* owner = nullptr) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.is_open()) return std::nullopt;
+  struct stat status{};
+  if (owner != nullptr && ::fstat(fd.get(), &status) == 0) *owner = status.st_uid;
+  std::string text;
+  char chunk[4096];
+  while (text.size() < kMostBytes) {
+    const ssize_t n = ::read(fd.get(), chunk, sizeof chunk);
+    if (n < 0) return std::nullopt;
+    if (n == 0) break;
+    text.append(chunk, static_cast<std::size_t>(n));
+  }
+  return text;
+}
+
+// Lines are "ID:CONTROLLERS:PATH"; id 0 is cgroup v2. Without v2, systemd's own hierarchy names the
+// same units.
+std::string cgroup_path(std::string_view text) {
+  std::string_view named;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    if (line.starts_with("0::")) return std::string(line.substr(3));
+    const std::size_t at = line.find(":name=systemd:");
+    if (at != std::string_view::npos)
+      named = line.substr(at + std::string_view(":name=systemd:").size());
+  }
+  return std::string(named);
+}
+
+}  // namespace
+
+bool ProcReader::is_alive(const ProcessId& process) const {
+  const auto bearer = link(process.pid);
+  return bearer && bearer->id == process;
+}
+
+std::vector<ProcessId> ProcReader::ancestors(pid_t pid) const {
+  constexpr std::size_t kDeepest = 64;
+  std::vector<ProcessId> chain;
+  auto at = link(pid);
+  while (at && at->parent > 0 && chain.size() < kDeepest) {
+    at = link(at->parent);
+    if (at) chain.push_back(at->id);
+  }
+  return chain;
+}
+
+std::optional<ProcReader::Link> SystemProcReader::link(pid_t pid) const {
+  const auto stat = read_proc_stat(pid, root_);
+  if (!stat) return std::nullopt;
+  return Link{{pid, stat->start_ticks}, stat->parent};
+}
+
+std::string SystemProcReader::user_name(uid_t uid) const {
+  const auto [at, is_new] = user_names_.try_emplace(uid);
+  if (is_new) {
+    char buffer[4096];
+    passwd entry{};
+    passwd* found = nullptr;
+    if (::getpwuid_r(uid, &entry, buffer, sizeof buffer, &found) == 0 && found != nullptr)
+      at->second = found->pw_name;
+  }
+  return at->second;
+}
+
+std::optional<ProcessDetails> SystemProcReader::details(pid_t pid) const {
+  const std::string folder = root_ + "/" + std::to_string(pid);
+  ProcessDetails details;
+  const auto text = read_file(folder + "/stat", &details.uid);
+  if (!text) return std::nullopt;
+  const auto stat = parse_proc_stat(*text);
+  if (!stat) return std::nullopt;
+  details.id = {pid, stat->start_ticks};
+  details.parent = stat->parent;
+  details.command = stat->command;
+
+  details.command_line = read_file(folder + "/cmdline").value_or("");
+  while (!details.command_line.empty() && details.command_line.back() == '\0')
+    details.command_line.pop_back();
+  std::replace(details.command_line.begin(), details.command_line.end(), '\0', ' ');
+  details.cgroup = cgroup_path(read_file(folder + "/cgroup").value_or(""));
+  return details;
+}
+
+}  // namespace gpushare

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// TenantControl: how requests change tenants. Without the kernel module they change the agent's own
+// set (DirectControl); with it they are written into sysfs, which is then the truth, and read back
+// (kernel_tenants.h). One thread.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "sched/tenants/tenants.h"
+
+namespace gpushare {
+
+// Errors name what was wrong and leave everything as it was; the same in both implementations.
+class TenantControl {
+ public:
+  virtual ~TenantControl() = default;
+
+  virtual Result<> set(std::string_view tenant, std::span<const Setting> settings, bool create) = 0;
+  virtual Result<> remove(std::string_view tenant) = 0;
+  virtual Result<> attach(ProcessId process, std::string_view tenant) = 0;
+  // Makes a tenant for `root` and its future children; returns its name.
+  virtual Result<std::string> create_transient(ProcessId root,
+                                               std::span<const Setting> settings) = 0;
+};
+
+class DirectControl final : public TenantControl {
+ public:
+  explicit DirectControl(Tenants& tenants) : tenants_(tenants) {}
+
+  Result<> set(std::string_view tenant, std::span<const Setting> settings, bool create) override;
+  Result<> remove(std::string_view tenant) override { return tenants_.remove(tenant); }
+  Result<> attach(ProcessId process, std::string_view tenant) override;
+  Result<std::string> create_transient(ProcessId root, std::span<const Setting> settings) override;
+
+ private:
+  Tenants& tenants_;
+};
+
+}  // namespace gpushare

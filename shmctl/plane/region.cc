@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shmctl/plane/region.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <boost/interprocess/mapped_region.hpp>
+#include <cassert>
+#include <cstring>
+#include <new>
+#include <string_view>
+#include <utility>
+
+#include "shmctl/base/clock.h"
+#include "shmctl/base/fd.h"
+
+namespace gpushare {
+
+namespace bip = boost::interprocess;
+
+struct ControlPlane::Mapping {
+  bip::mapped_region memory;
+  bool is_writable;
+};
+
+namespace {
+
+constexpr const char* kOpen = "open control plane";
+constexpr const char* kMake = "make control plane";
+constexpr const char* kFolder = "/dev/shm";  // where Linux keeps POSIX shared memory
+constexpr mode_t kMode = 0644;
+constexpr int kMakeAttempts = 16;
+
+// A descriptor as Boost.Interprocess wants a mappable object.
+struct Mappable {
+  int fd;
+  bip::mapping_handle_t get_mapping_handle() const { return {fd, /*is_xsi=*/false}; }
+};
+
+Result<bip::mapped_region> map_region(const char* step, const Fd& fd, bip::mode_t mode) {
+  try {
+    return bip::mapped_region(Mappable{fd.get()}, mode, 0, sizeof(Region));
+  } catch (const bip::interprocess_exception& error) {
+    return std::unexpected(Error{{error.get_native_error(), std::generic_category()},
+                                 step,
+                                 fmt::format("map {} bytes", sizeof(Region))});
+  }
+}
+
+Result<> check_name(const char* step, std::string_view name) {
+  constexpr std::string_view kAllowed =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+  if (name.size() >= 2 && name.size() <= 201 && name[0] == '/' &&
+      name.find_first_not_of(kAllowed, 1) == std::string_view::npos && name != "/." &&
+      name != "/..")
+    return {};
+  return make_error(
+      std::errc::invalid_argument, step,
+      fmt::format("'{}' is no name of a region: expected '/' and then letters, digits, "
+                  "'_', '.', '-', at most 200 (such as {})",
+                  name, kDefaultRegionName));
+}
+
+std::unexpected<Error> refuse(const std::string& name, std::string_view found,
+                              std::string_view remedy) {
+  return make_error(std::errc::invalid_argument, kOpen,
+                    fmt::format("{} {}: {}", name, found, remedy));
+}
+
+// `fd` may be anything that was found under the name. Nothing is mapped before this has passed.
+Result<> check_file(const std::string& name, const Fd& fd) {
+  struct stat file;
+  if (::fstat(fd.get(), &file) != 0) return errno_error(kOpen, name);
+  const std::string remove_it =
+      fmt::format("stop gpushared if it runs, then remove {}{}", kFolder, name);
+
+  if (!S_ISREG(file.st_mode)) return refuse(name, "is not a regular file", remove_it);
+  if (file.st_uid != 0 && file.st_uid != ::geteuid())
+    return refuse(
+        name, fmt::format("belongs to uid {}, expected root or uid {}", file.st_uid, ::geteuid()),
+        "somebody else made it; check who, then remove " + (kFolder + name));
+  if ((file.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    return refuse(name,
+                  fmt::format("has mode {:04o}, expected {:04o}", file.st_mode & 07777, kMode),
+                  "others may have changed it; " + remove_it);
+
+  alignas(RegionHeader) unsigned char bytes[sizeof(RegionHeader)];
+  const ssize_t got = ::pread(fd.get(), bytes, sizeof bytes, 0);
+  if (got < 0) return errno_error(kOpen, name);
+  if (static_cast<std::size_t>(got) < sizeof bytes)
+    return refuse(name,
+                  fmt::format("is truncated: {} bytes, a header alone has {}", got, sizeof bytes),
+                  remove_it);
+  const auto& header = *std::launder(reinterpret_cast<const RegionHeader*>(bytes));
+  if (header.magic != kMagic)
+    return refuse(name,
+                  fmt::format("is not a control plane: magic {:#018x}, expected {:#018x}",
+                              header.magic, kMagic),
+                  remove_it);
+  if (header.version != kLayoutVersion)
+    return refuse(
+        name,
+        fmt::format("has layout version {}, this build speaks {}", header.version, kLayoutVersion),
+        "stop the other gpushared and run its own `gpushared --recover`, then remove " +
+            (kFolder + name));
+  if (header.header_bytes != sizeof(RegionHeader) || header.region_bytes != sizeof(Region) ||
+      header.max_gpus != kMaxGpus || header.max_tenants != kMaxTenants ||
+      header.max_processes != kMaxProcesses || header.max_ledger != kMaxLedger)
+    return refuse(
+        name,
+        fmt::format("has another shape: {} bytes with {} GPUs, {} tenants, {} processes, {} ledger "
+                    "entries, expected {} with {}, {}, {}, {}",
+                    header.region_bytes, header.max_gpus, header.max_tenants, header.max_processes,
+                    header.max_ledger, sizeof(Region), kMaxGpus, kMaxTenants, kMaxProcesses,
+                    kMaxLedger),
+        "it was made by another build; " + remove_it);
+  if (static_cast<uint64_t>(file.st_size) != sizeof(Region))
+    return refuse(
+        name,
+        fmt::format("has {} bytes, its header says {}: it was {}", file.st_size,
+                    header.region_bytes,
+                    file.st_size < static_cast<off_t>(sizeof(Region)) ? "truncated" : "extended"),
+        remove_it);
+  return {};
+}
+
+void write_header(Region& region) {
+  RegionHeader& header = region.header;
+  header.magic = kMagic;
+  header.version = kLayoutVersion;
+  header.header_bytes = sizeof(RegionHeader);
+  header.region_bytes = sizeof(Region);
+  header.max_gpus = kMaxGpus;
+  header.max_tenants = kMaxTenants;
+  header.max_processes = kMaxProcesses;
+  header.max_ledger = kMaxLedger;
+  header.created_ns = static_cast<uint64_t>(MonotonicClock().now().time_since_epoch().count());
+}
+
+// Puts an empty region under `name`, whole from the first instant at which the name exists. Error
+// file_exists when somebody was faster.
+Result<> make_region(const std::string& name) {
+  Fd fd(::open(kFolder, O_TMPFILE | O_RDWR | O_CLOEXEC, kMode));
+  if (!fd.is_open()) return errno_error(kMake, fmt::format("new file in {}", kFolder));
+  if (::fchmod(fd.get(), kMode) != 0)  // whatever the umask
+    return errno_error(kMake, "set its mode");
+  // Takes the pages now: a full /dev/shm is an error here, and not a SIGBUS at some later store.
+  if (::fallocate(fd.get(), 0, 0, sizeof(Region)) != 0)
+    return errno_error(kMake, fmt::format("{} bytes in {}", sizeof(Region), kFolder));
+  auto memory = map_region(kMake, fd, bip::read_write);
+  if (!memory) return std::unexpected(memory.error());
+  write_header(*static_cast<Region*>(memory->get_address()));
+
+  const std::string nameless = fmt::format("/proc/self/fd/{}", fd.get());
+  const std::string path = kFolder + name;
+  if (::linkat(AT_FDCWD, nameless.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) != 0)
+    return errno_error(kMake, path);
+  return {};
+}
+
+}  // namespace
+
+ControlPlane::ControlPlane(std::string name, std::unique_ptr<Mapping> mapping)
+    : name_(std::move(name)), mapping_(std::move(mapping)) {}
+ControlPlane::ControlPlane(ControlPlane&&) noexcept = default;
+ControlPlane& ControlPlane::operator=(ControlPlane&&) noexcept = default;
+ControlPlane::~ControlPlane() = default;
+
+Result<ControlPlane> ControlPlane::open(const std::string& name, Access access) {
+  if (auto named = check_name(kOpen, name); !named) return std::unexpected(named.error());
+  const bool is_writable = access == Access::kReadWrite;
+  // O_NONBLOCK: a FIFO under the name must not hold us up before it is refused. shm_open() itself
+  // follows no symbolic link.
+  Fd fd(::shm_open(name.c_str(), (is_writable ? O_RDWR : O_RDONLY) | O_NONBLOCK, 0));
+  if (!fd.is_open()) {
+    if (errno == ELOOP)
+      return refuse(name, "is a symbolic link",
+                    "check who made it, then remove " + (kFolder + name));
+    if (errno == ENOENT) return errno_error(kOpen, name + " (gpushared makes it when it starts)");
+    if (errno == EACCES && is_writable)
+      return errno_error(kOpen, name + " for writing (only its owner may, normally root)");
+    return errno_error(kOpen, name);
+  }
+  if (auto checked = check_file(name, fd); !checked) return std::unexpected(checked.error());
+  auto memory = map_region(kOpen, fd, is_writable ? bip::read_write : bip::read_only);
+  if (!memory) return std::unexpected(memory.error());
+  return ControlPlane(name, std::make_unique<Mapping>(std::move(*memory), is_writable));
+}
+
+Result<ControlPlane> ControlPlane::open_read_only(const std::string& name) {
+  return open(name, Access::kReadOnly);
+}
+
+Result<ControlPlane> ControlPlane::open_existing(const std::string& name) {
+  return open(name, Access::kReadWrite);
+}
+
+Result<ControlPlane> ControlPlane::create(const std::string& name) {
+  for (int attempt = 0; attempt < kMakeAttempts; ++attempt) {
+    auto found = open(name, Access::kReadWrite);
+    if (found || found.error().code != std::errc::no_such_file_or_directory) return found;
+    const auto made = make_region(name);
+    if (!made && made.error().code != std::errc::file_exists) return std::unexpected(made.error());
+  }
+  return make_error(std::errc::resource_unavailable_try_again, kMake,
+                    name + " is being made and removed by others all the time");
+}
+
+Result<> ControlPlane::remove(const std::string& name) {
+  constexpr const char* kRemove = "remove control plane";
+  if (auto named = check_name(kRemove, name); !named) return named;
+  if (::shm_unlink(name.c_str()) != 0 && errno != ENOENT) return errno_error(kRemove, name);
+  return {};
+}
+
+Region& ControlPlane::region() {
+  assert(mapping_->is_writable);
+  return *static_cast<Region*>(mapping_->memory.get_address());
+}
+
+const Region& ControlPlane::region() const {
+  return *static_cast<const Region*>(mapping_->memory.get_address());
+}
+
+}  // namespace gpushare

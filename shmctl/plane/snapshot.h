@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// PlaneSnapshot: the whole control plane copied out for a reader (gpushare, gpushare-top, the
+// agent's own status), and Publication, the writer's side of it. Works on a read-only mapping and
+// never waits for the writer. Bytes of the region are not trusted: texts come out terminated, and
+// records that name a GPU or tenant outside the tables are left out and counted.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "shmctl/base/error.h"
+#include "shmctl/plane/region.h"
+
+namespace gpushare {
+
+template <class T>
+struct Numbered {
+  uint32_t slot = 0;  // index in the region's table
+  T record;
+};
+
+struct PlaneSnapshot {
+  AgentRecord agent;
+  std::vector<GpuRecord> gpus;                     // agent.gpu_count of them
+  std::vector<Numbered<TenantRecord>> tenants;     // used slots, ascending
+  std::vector<Numbered<ProcessRecord>> processes;  // used slots, ascending
+  std::vector<LedgerRecord> ledger;                // used entries
+  uint32_t rejected = 0;  // records left out because they made no sense or could not be read
+  // All of it is from one publication. False: the agent was publishing, or died while it did; each
+  // record is still whole, but two of them may be a tick apart.
+  bool is_consistent = false;
+};
+
+// Error resource_unavailable_try_again when the agent's record cannot be read.
+Result<PlaneSnapshot> take_snapshot(const ControlPlane& plane);
+
+// While one lives, the records of one tick are being written; one at a time, by the only writer.
+// An agent that dies inside leaves the mark set, which costs readers `is_consistent` and no more.
+class Publication {
+ public:
+  explicit Publication(Region& region);
+  ~Publication();
+  Publication(const Publication&) = delete;
+  Publication& operator=(const Publication&) = delete;
+
+ private:
+  Region& region_;
+};
+
+}  // namespace gpushare

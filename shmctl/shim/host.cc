@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shmctl/shim/host.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+
+#include "shmctl/base/log.h"
+#include "shmctl/base/pidfd.h"
+#include "shmctl/base/proc_stat.h"
+#include "shmctl/base/unix_socket.h"
+#include "shmctl/shim/protocol.h"
+
+namespace gpushare {
+namespace {
+
+constexpr const char* kListen = "listen on the shim socket";
+constexpr Nanos kSweep = std::chrono::milliseconds(100);
+
+uint64_t ns(Time time) { return static_cast<uint64_t>(time.time_since_epoch().count()); }
+
+Result<> send_descriptor(const Fd& connection, const Fd& descriptor) {
+  DescriptorMessage message;
+  message.put(descriptor.get());
+  if (::sendmsg(connection.get(), message.get(), MSG_NOSIGNAL | MSG_DONTWAIT) != 1)
+    return errno_error("hand a process its slot");
+  return {};
+}
+
+// A process says nothing: what there is to be read is the end. One that did not wait for us has its
+// slot still, and may ask again.
+bool has_hung_up(const Fd& connection) {
+  pollfd end{.fd = connection.get(), .events = POLLIN | POLLRDHUP, .revents = 0};
+  return ::poll(&end, 1, 0) > 0;
+}
+
+// To the next number, and whoever waits looks again.
+void step(std::atomic<uint32_t>& word) {
+  word.fetch_add(1, std::memory_order_release);
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ShimHost>> ShimHost::listen(const std::string& path, Decide decide) {
+  auto socket = listen_on_socket(path, 0666, kListen);
+  if (!socket) return std::unexpected(socket.error());
+  return std::unique_ptr<ShimHost>(new ShimHost(std::move(*socket), path, std::move(decide)));
+}
+
+ShimHost::ShimHost(Fd socket, std::string path, Decide decide)
+    : socket_(std::move(socket)), path_(std::move(path)), decide_(std::move(decide)) {
+  now_ = MonotonicClock().now();
+}
+
+ShimHost::~ShimHost() {
+  for (const auto& [process, mapping] : slots_) {
+    open_gate(*mapping->slot);
+    set_run_until(*mapping->slot, 0);
+  }
+  ::unlink(path_.c_str());
+}
+
+ShimHost::Mapping::~Mapping() { ::munmap(slot, kShimSlotBytes); }
+
+void ShimHost::serve() {
+  while (true) {
+    const Fd connection(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!connection.is_open()) return;  // none left, or no descriptors: the next call tries again
+    if (const auto welcomed = welcome(connection); !welcomed)
+      log_warning("{}", welcomed.error().message());
+  }
+}
+
+Result<> ShimHost::welcome(const Fd& connection) {
+  ucred peer{};
+  socklen_t bytes = sizeof peer;
+  if (::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
+    return errno_error("identify a process");
+  const ProcessId process{peer.pid, start_ticks_of(peer.pid)};
+  if (process.start_ticks == 0 || has_hung_up(connection)) return {};
+  const ShimWish wish = decide_(process, peer.uid);
+  if ((wish.features & kShimFeatures) == 0) return {};
+  if (slots_.size() >= kMostSlots && !slots_.contains(process))
+    return make_error(std::errc::no_buffer_space, "hand a process its slot",
+                      std::to_string(process.pid));
+  const auto descriptor = make_slot(process, wish);
+  if (!descriptor) return std::unexpected(descriptor.error());
+  return send_descriptor(connection, *descriptor);
+}
+
+Result<Fd> ShimHost::make_slot(const ProcessId& process, const ShimWish& wish) {
+  constexpr const char* kStep = "make the slot of a process";
+  Fd file(::memfd_create("gpushare-shim", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file.is_open()) return errno_error(kStep);
+  if (::ftruncate(file.get(), kShimSlotBytes) != 0) return errno_error(kStep);
+  // Else a process could take the page from under the agent by making its file shorter.
+  if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+    return errno_error(kStep);
+  void* mapped = ::mmap(nullptr, kShimSlotBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  if (mapped == MAP_FAILED) return errno_error(kStep);
+  auto owner = open_pidfd(process.pid, process.start_ticks, kStep);
+  if (!owner) {
+    ::munmap(mapped, kShimSlotBytes);
+    return std::unexpected(owner.error());
+  }
+  auto mapping = std::make_unique<Mapping>(static_cast<ShimSlot*>(mapped), std::move(*owner));
+
+  ShimSlot& slot = *mapping->slot;
+  const std::size_t gpus = std::min<std::size_t>(wish.gpus.size(), kShimGpus);
+  slot.head = {.magic = kShimMagic,
+               .version = kShimVersion,
+               .bytes = kShimSlotBytes,
+               .features = wish.features & kShimFeatures,
+               .gpu_count = static_cast<uint32_t>(gpus)};
+  for (std::size_t i = 0; i < gpus; ++i) {
+    ShimGpu& gpu = slot.gpus[i];
+    wish.gpus[i].pci.copy(gpu.pci, sizeof gpu.pci - 1);
+    gpu.wanted.store(wish.gpus[i].groups, std::memory_order_relaxed);
+  }
+  if (wish.mps_pipe.size() < sizeof slot.mps_pipe)
+    wish.mps_pipe.copy(slot.mps_pipe, sizeof slot.mps_pipe - 1);
+  slot.beat_ns.store(ns(now_), std::memory_order_relaxed);
+  slot.gate.store(wish.is_closed ? 1 : 0, std::memory_order_relaxed);
+  slots_[process] = std::move(mapping);
+  return file;
+}
+
+void ShimHost::beat(Time now) {
+  now_ = now;
+  for (const auto& [process, mapping] : slots_)
+    mapping->slot->beat_ns.store(ns(now), std::memory_order_relaxed);
+  if (now < next_sweep_) return;
+  next_sweep_ = now + kSweep;
+  std::vector<pollfd> ends;
+  ends.reserve(slots_.size());
+  for (const auto& [process, mapping] : slots_)
+    ends.push_back({.fd = mapping->process.get(), .events = POLLIN, .revents = 0});
+  if (ends.empty() || ::poll(ends.data(), ends.size(), 0) <= 0) return;
+  std::size_t at = 0;
+  std::erase_if(slots_, [&](const auto&) { return ends[at++].revents != 0; });
+}
+
+ShimSlot* ShimHost::find(const ProcessId& process) const {
+  const auto found = slots_.find(process);
+  return found == slots_.end() ? nullptr : found->second->slot;
+}
+
+std::vector<ProcessId> ShimHost::processes() const {
+  std::vector<ProcessId> all;
+  all.reserve(slots_.size());
+  for (const auto& entry : slots_) all.push_back(entry.first);
+  return all;
+}
+
+void ShimHost::close_gate(ShimSlot& slot) {
+  if ((slot.gate.load(std::memory_order_relaxed) & 1) == 0) step(slot.gate);
+}
+
+void ShimHost::open_gate(ShimSlot& slot) {
+  if ((slot.gate.load(std::memory_order_relaxed) & 1) != 0) step(slot.gate);
+}
+
+void ShimHost::set_run_until(ShimSlot& slot, uint64_t begun) {
+  slot.iterations.run_until.store(begun, std::memory_order_release);
+  step(slot.iterations.turn);
+}
+
+std::optional<PublishedIterations> ShimHost::iterations(const ShimSlot& slot) {
+  PublishedIterations known;
+  if (!read_published(slot.iterations, &known)) return std::nullopt;
+  return known;
+}
+
+}  // namespace gpushare

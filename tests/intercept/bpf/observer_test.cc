@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the observer reports of the calls that programs make.
+#include <gmock/gmock.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "tests/intercept/bpf/observer_fixture.h"
+
+namespace gpushare {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr uint32_t kHopperChannel = 0xC86F;
+constexpr uint32_t kComputeClass = 0xCBC0;  // an object that is of no interest
+
+TEST_F(BpfObserverTest, ReportsWhatAProgramCreatesInOrder) {
+  const Fd file = driver_->open();
+  const int fd = file.get();
+  HeldChild child([fd] {
+    gs_device_params device_params{};
+    device_params.device_id = 3;
+    gs_group_params group_params{};
+    group_params.engine_type = GS_ENGINE_TYPE_GR0;
+    gs_memory_params memory_params{};
+    memory_params.size = 2u << 20;
+    gs_timeslice slice{2048};
+    rm_alloc(fd, 0, 0, GS_CLASS_ROOT_CLIENT, nullptr, 0, 1000);
+    rm_alloc(fd, 1000, 1000, GS_CLASS_DEVICE, &device_params, sizeof device_params, 1);
+    rm_alloc(fd, 1000, 1, GS_CLASS_SUBDEVICE, nullptr, 0, 2);
+    rm_alloc(fd, 1000, 1, GS_CLASS_CHANNEL_GROUP, &group_params, sizeof group_params, 3);
+    rm_alloc(fd, 1000, 3, kHopperChannel, nullptr, 0, 4);
+    rm_alloc(fd, 1000, 4, kComputeClass, nullptr, 0, 5);
+    rm_control(fd, 1000, 3, GS_CTRL_SET_TIMESLICE, &slice, sizeof slice);
+    rm_alloc(fd, 1000, 1, GS_CLASS_MEMORY_LOCAL_USER, &memory_params, sizeof memory_params, 6);
+    rm_alloc(fd, 1000, 1, GS_CLASS_MEMORY_SYSTEM, &memory_params, sizeof memory_params, 7);
+    rm_free(fd, 1000, 3);
+    rm_free(fd, 1000, 1000);
+  });
+  EXPECT_EQ(child.finish(), 0);
+  ASSERT_TRUE(drain_until_closed(child.process()));
+  const std::string at = " fd " + std::to_string(fd);
+  EXPECT_THAT(
+      from(child.process()),
+      ElementsAre("opened", "client 1000" + at, "device 1 instance 3", "group 3 on 1 engine 0" + at,
+                  "channel 4 in 3 class 51311", "control 2691432707 on 3 value 2048",
+                  "memory 6 bytes 2097152 video", "freed 3", "freed 1000", "closed"))
+      << "the system's memory (7) counts for nobody";
+  EXPECT_EQ(observer_->dropped(), 0u);
+}
+
+TEST_F(BpfObserverTest, ReadsHandlesAsTheDriverFilledThemIn) {
+  const Fd file = driver_->open();
+  HeldChild child([fd = file.get()] {
+    const auto client = rm_alloc(fd, 0, 0, GS_CLASS_ROOT);
+    gs_group_params params{.h_error = 0,
+                           .h_ecc_error = 0,
+                           .h_va_space = 0,
+                           .engine_type = GS_ENGINE_TYPE_COPY0,
+                           .is_vgpu_plugin = 0,
+                           .pad = {}};
+    const auto group = rm_alloc_nvos21(fd, client.handle, 9, GS_CLASS_CHANNEL_GROUP, &params);
+    rm_free(fd, client.handle, client.handle);
+    rm_free(fd, client.handle, group.handle);
+  });
+  EXPECT_EQ(child.finish(), 0);
+  ASSERT_TRUE(drain_until_closed(child.process()));
+  ASSERT_THAT(all<ClientCreated>(), SizeIs(1));
+  ASSERT_THAT(all<GroupCreated>(), SizeIs(1));
+  ASSERT_THAT(all<ObjectFreed>(), SizeIs(2));
+  EXPECT_NE(all<ClientCreated>()[0].client, 0u);
+  EXPECT_EQ(all<ClientCreated>()[0].client, all<ObjectFreed>()[0].object);
+  EXPECT_EQ(all<GroupCreated>()[0].group, all<ObjectFreed>()[1].object);
+  EXPECT_EQ(all<GroupCreated>()[0].engine, Engine::kCopy);
+}
+
+TEST_F(BpfObserverTest, FollowsTheCommandInsideATransfer) {
+  const Fd file = driver_->open();
+  HeldChild child([fd = file.get()] {
+    // The fake driver leaves the inner argument as it is: here, an answered allocation.
+    gs_nvos64 inner{};
+    inner.h_root = 7;
+    inner.h_new = 8;
+    inner.h_class = kHopperChannel;
+    gs_nv_xfer outer{GS_NV_ESC_RM_ALLOC, sizeof inner, reinterpret_cast<uintptr_t>(&inner)};
+    rm_call(fd, GS_NV_ESC_IOCTL_XFER_CMD, &outer, sizeof outer);
+  });
+  EXPECT_EQ(child.finish(), 0);
+  ASSERT_TRUE(drain_until_closed(child.process()));
+  ASSERT_THAT(all<ChannelCreated>(), SizeIs(1));
+  EXPECT_EQ(all<ChannelCreated>()[0].channel, 8u);
+}
+
+TEST_F(BpfObserverTest, SeesThroughAnotherTypeByte) {
+  const Fd file = driver_->open();
+  HeldChild child([fd = file.get()] {
+    gs_nvos64 arg{};
+    arg.h_class = kHopperChannel;
+    if (::ioctl(fd, _IOWR('G', GS_NV_ESC_RM_ALLOC, gs_nvos64), &arg) != 0) ::_exit(1);
+  });
+  EXPECT_EQ(child.finish(), 0);
+  ASSERT_TRUE(drain_until_closed(child.process()));
+  EXPECT_THAT(all<ChannelCreated>(), SizeIs(1));
+}
+
+TEST_F(BpfObserverTest, AFailedAllocationCreatesNothing) {
+  const Fd file = driver_->open();
+  HeldChild child([fd = file.get()] {
+    if (rm_alloc(fd, 1, 1, GS_CLASS_ROOT, nullptr, 0, FakeDriver::kRefusedHandle).status ==
+        GS_NV_OK)
+      ::_exit(1);
+    // Parameters that cannot be read are a reason to refuse, not a lost event.
+    auto* const nowhere = reinterpret_cast<void*>(8);
+    rm_alloc(fd, 1, 1, GS_CLASS_CHANNEL_GROUP, nowhere, 20, FakeDriver::kRefusedHandle);
+  });
+  EXPECT_EQ(child.finish(), 0);
+  ASSERT_TRUE(drain_until_closed(child.process()));
+  EXPECT_THAT(from(child.process()), ElementsAre("opened", "closed"));
+  EXPECT_EQ(observer_->dropped(), 0u);
+}
+
+TEST_F(BpfObserverTest, ParametersThatVanishedAreCountedAsLost) {
+  const Fd file = driver_->open();
+  HeldChild child([fd = file.get()] {
+    rm_alloc(fd, 1, 1, GS_CLASS_CHANNEL_GROUP, reinterpret_cast<void*>(8), 20);
+    rm_free(fd, 1, 1);
+  });
+  EXPECT_EQ(child.finish(), 0);
+  ASSERT_TRUE(drain_until_closed(child.process()));
+  EXPECT_THAT(from(child.process()), ElementsAre("opened", "freed 1", "closed"));
+  EXPECT_EQ(observer_->dropped(), 1u);
+}
+
+TEST_F(BpfObserverTest, IgnoresWhatIsNotACallOfInterest) {
+  const Fd file = driver_->open();
+  HeldChild child([fd = file.get()] {
+    int bytes = 0;
+    int pipe_fds[2];
+    if (::pipe(pipe_fds) != 0 || ::ioctl(pipe_fds[0], FIONREAD, &bytes) != 0) ::_exit(1);
+    char buffer[64] = {};
+    rm_call(fd, GS_NV_ESC_RM_MAP_MEMORY, buffer, sizeof(gs_nvos33_fd));  // another command
+    rm_call(fd, GS_NV_ESC_RM_FREE, buffer, 20);                          // a size RM does not take
+    ::ioctl(fd, _IOWR('F', GS_NV_ESC_CARD_INFO, int), buffer);           // fails
+    rm_alloc(fd, 1, 1, kComputeClass);                                   // another class
+    rm_control(fd, 1, 1, GS_CTRL_GPU_GET_ID, buffer, 4);                 // another control
+  });
+  EXPECT_EQ(child.finish(), 0);
+  HeldChild marker([fd = file.get()] { rm_free(fd, 1, 1); });
+  EXPECT_EQ(marker.finish(), 0);
+  ASSERT_TRUE(drain_until_closed(marker.process()));
+  EXPECT_THAT(from(child.process()), IsEmpty());
+  EXPECT_THAT(events_, SizeIs(3)) << "opened, freed and closed of the marker only";
+}
+
+TEST_F(BpfObserverTest, WithoutTheTestKnobOnlyTheDriversDevicesCount) {
+  start({});
+  const Fd file = driver_->open();
+  HeldChild child([fd = file.get()] { rm_alloc(fd, 0, 0, GS_CLASS_ROOT); });
+  EXPECT_EQ(child.finish(), 0);
+  drain();
+  EXPECT_THAT(events_, IsEmpty());
+}
+
+TEST_F(BpfObserverTest, DoesNotHearItself) {
+  const Fd file = driver_->open();
+  rm_alloc(file.get(), 0, 0, GS_CLASS_ROOT);
+  drain();
+  EXPECT_THAT(events_, IsEmpty());
+}
+
+}  // namespace
+}  // namespace gpushare

@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "intercept/nvrm/attach.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/intercept/nvrm/machine.h"
+
+namespace gpushare::nvrm {
+namespace {
+
+constexpr ProcessId kProgram{500, 77};
+constexpr uint32_t kFirstObject = 0x5C000001;
+
+template <class What>
+std::vector<What> all_of(const std::vector<DriverEvent>& events) {
+  std::vector<What> found;
+  for (const DriverEvent& event : events)
+    if (const auto* what = std::get_if<What>(&event.what)) found.push_back(*what);
+  return found;
+}
+
+class AttachTest : public NvrmTest {
+ protected:
+  std::vector<DriverEvent> attach(ProcessId process = kProgram) {
+    rm_.calls.clear();
+    auto events = find_objects(client(), process)->finish();
+    EXPECT_TRUE(events) << events.error().message();
+    return events ? std::move(*events) : std::vector<DriverEvent>{};
+  }
+};
+
+void expect_context(const std::vector<DriverEvent>& events, const FakeRm::Context& context, int fd,
+                    uint32_t instance) {
+  uint32_t devices = 0;
+  for (const auto& device : all_of<DeviceCreated>(events))
+    if (device.client == context.client && device.device == context.device) {
+      EXPECT_EQ(device.instance, instance);
+      ++devices;
+    }
+  EXPECT_EQ(devices, 1u);
+  std::vector<uint32_t> groups, channels;
+  for (const auto& group : all_of<GroupCreated>(events))
+    if (group.client == context.client && group.device == context.device) {
+      groups.push_back(group.group);
+      EXPECT_EQ(group.fd, fd);
+      EXPECT_EQ(group.engine, group.group == context.groups[0] ? Engine::kGraphics : Engine::kCopy);
+    }
+  EXPECT_EQ(groups, context.groups);
+  for (const auto& channel : all_of<ChannelCreated>(events))
+    if (std::ranges::count(groups, channel.parent) && channel.client == context.client) {
+      channels.push_back(channel.channel);
+      EXPECT_EQ(channel.class_id, 0xC86Fu);
+    }
+  EXPECT_EQ(channels, context.channels);
+}
+
+TEST_F(AttachTest, FindsAContextParentsFirst) {
+  const int fd = rm_.open_control(kProgram);
+  const uint32_t theirs = rm_.make_client(kProgram, fd);
+  const auto context = rm_.make_context(theirs, 0, kFirstObject);
+  const auto events = attach();
+  ASSERT_EQ(all_of<ClientCreated>(events).size(), 1u);
+  EXPECT_TRUE(std::holds_alternative<ProcessOpened>(events.front().what));
+  const ClientCreated client = all_of<ClientCreated>(events).front();
+  EXPECT_EQ(client.client, theirs);
+  EXPECT_EQ(client.fd, fd);
+  expect_context(events, context, fd, 1);  // GPU 0 has instance 1
+  EXPECT_EQ(events.size(), 1u + 1 + 1 + 4 + 8);
+  std::vector<size_t> kinds;
+  for (const DriverEvent& event : events) {
+    EXPECT_EQ(event.process, kProgram);
+    kinds.push_back(event.what.index());
+  }
+  EXPECT_TRUE(std::ranges::is_sorted(kinds)) << "process, client, devices, groups, channels";
+}
+
+TEST_F(AttachTest, FindsTwoContextsOnOneClient) {
+  const int fd = rm_.open_control(kProgram);
+  const uint32_t theirs = rm_.make_client(kProgram, fd);
+  const auto first = rm_.make_context(theirs, 0, kFirstObject);
+  const auto second = rm_.make_context(theirs, 0, kFirstObject + 200);
+  const auto events = attach();
+  expect_context(events, first, fd, 1);
+  expect_context(events, second, fd, 1);
+}
+
+TEST_F(AttachTest, TellsTheGpusApart) {
+  const int fd = rm_.open_control(kProgram);
+  const uint32_t theirs = rm_.make_client(kProgram, fd);
+  const auto first = rm_.make_context(theirs, 0, kFirstObject);
+  const auto second = rm_.make_context(theirs, 1, kFirstObject + 100);
+  const auto events = attach();
+  expect_context(events, first, fd, 1);
+  expect_context(events, second, fd, 0);
+}
+
+TEST_F(AttachTest, FindsAClientOnEachDescriptor) {
+  const int first_fd = rm_.open_control(kProgram);
+  rm_.open_control(kProgram);  // a mapping's, without a client
+  const int third_fd = rm_.open_control(kProgram);
+  const uint32_t first = rm_.make_client(kProgram, first_fd);
+  rm_.pass_clients(50);
+  const uint32_t second = rm_.make_client(kProgram, third_fd);
+  const auto first_context = rm_.make_context(first, 0, kFirstObject);
+  const auto second_context = rm_.make_context(second, 0, kFirstObject);  // same handles
+  const auto events = attach();
+  EXPECT_EQ(all_of<ClientCreated>(events).size(), 2u);
+  expect_context(events, first_context, first_fd, 1);
+  expect_context(events, second_context, third_fd, 1);
+}
+
+TEST_F(AttachTest, AProgramWithoutAContextHasOnlyItsClient) {
+  const int fd = rm_.open_control(kProgram);
+  rm_.make_client(kProgram, fd);
+  const auto events = attach();
+  EXPECT_EQ(all_of<ClientCreated>(events).size(), 1u);
+  EXPECT_EQ(events.size(), 2u);
+}
+
+TEST_F(AttachTest, AProgramWithoutAClientHasNothing) {
+  rm_.open_control(kProgram);
+  EXPECT_TRUE(attach().empty());
+  EXPECT_LE(rm_.calls.size(), 65'536u + 1);
+}
+
+TEST_F(AttachTest, AProgramWithoutTheDriverIsNotAskedFor) {
+  EXPECT_TRUE(attach({123, 4}).empty());
+  EXPECT_TRUE(rm_.calls.empty());
+}
+
+TEST_F(AttachTest, FewQuestionsForAProgramThatStartedLately) {
+  const int fd = rm_.open_control(kProgram);
+  rm_.make_context(rm_.make_client(kProgram, fd), 0, kFirstObject);
+  rm_.pass_clients(100);
+  attach();
+  EXPECT_LT(rm_.calls.size(), 1300u);  // 100 clients, 22 objects twice, 1,024 misses at the end
+}
+
+// The numbers of a machine on which our agent has run for weeks.
+TEST_F(AttachTest, FindsAProgramManyClientsAfterOursAndAfterTheNumbersWrapped) {
+  rm_.pass_clients(70'000);
+  const int fd = rm_.open_control(kProgram);
+  const uint32_t theirs = rm_.make_client(kProgram, fd);
+  const auto context = rm_.make_context(theirs, 0, kFirstObject);
+  expect_context(attach(), context, fd, 1);
+  EXPECT_LT(rm_.calls.size(), 1300u);
+
+  rm_.pass_clients(0x100000 - 70'000 - 1000);
+  const ProcessId before_wrap{501, 78};
+  const int second_fd = rm_.open_control(before_wrap);
+  const auto old_context =
+      rm_.make_context(rm_.make_client(before_wrap, second_fd), 0, kFirstObject);
+  rm_.wrap_clients();
+  rm_.pass_clients(500);
+  expect_context(attach(before_wrap), old_context, second_fd, 1);
+}
+
+TEST_F(AttachTest, FindsAProgramThatManyClientsFollowed) {
+  const int fd = rm_.open_control(kProgram);
+  const auto context = rm_.make_context(rm_.make_client(kProgram, fd), 0, kFirstObject);
+  rm_.pass_clients(60'000);
+  expect_context(attach(), context, fd, 1);
+}
+
+TEST_F(AttachTest, GivesUpOnAProgramThatTooManyClientsFollowed) {
+  const int fd = rm_.open_control(kProgram);
+  rm_.make_context(rm_.make_client(kProgram, fd), 0, kFirstObject);
+  rm_.open_control(kProgram);
+  rm_.open_control(kProgram);
+  rm_.pass_clients(200'000);
+  EXPECT_TRUE(attach().empty());
+  EXPECT_LE(rm_.calls.size(), 65'536u + 1);
+}
+
+TEST_F(AttachTest, SmallGapsBetweenHandlesDoNotEndTheSearch) {
+  const int fd = rm_.open_control(kProgram);
+  const uint32_t theirs = rm_.make_client(kProgram, fd);
+  const auto first = rm_.make_context(theirs, 0, kFirstObject + 900);
+  const auto second = rm_.make_context(theirs, 0, kFirstObject + 1900);
+  const auto events = attach();
+  expect_context(events, first, fd, 1);
+  expect_context(events, second, fd, 1);
+}
+
+TEST_F(AttachTest, ChannelsAreToldFromOtherClassesByGeneration) {
+  const int fd = rm_.open_control(kProgram);
+  const uint32_t theirs = rm_.make_client(kProgram, fd);
+  const auto context = rm_.make_context(theirs, 0, kFirstObject);
+  rm_.make_object(theirs, kFirstObject + 50, context.device, 0x906F);  // an old channel class
+  rm_.make_object(theirs, kFirstObject + 51, context.device, 0x006F);  // not a channel
+  rm_.make_object(theirs, kFirstObject + 52, context.device, 0xC661);  // usermode doorbell
+  std::vector<uint32_t> channels;
+  for (const auto& channel : all_of<ChannelCreated>(attach())) channels.push_back(channel.channel);
+  EXPECT_EQ(channels.size(), context.channels.size() + 1);
+  EXPECT_EQ(channels.back(), kFirstObject + 50);
+}
+
+TEST_F(AttachTest, ADescriptorThatIsClosedMeanwhileIsPassedOver) {
+  const int fd = rm_.open_control(kProgram);
+  const int other_fd = rm_.open_control(kProgram);
+  const auto context = rm_.make_context(rm_.make_client(kProgram, fd), 0, kFirstObject);
+  rm_.after_listing = [&] { rm_.close_in(kProgram.pid, other_fd); };
+  expect_context(attach(), context, fd, 1);
+}
+
+TEST_F(AttachTest, AsksOneQuestionAtATimeWhenThereIsNoTime) {
+  const int fd = rm_.open_control(kProgram);
+  const auto context = rm_.make_context(rm_.make_client(kProgram, fd), 0, kFirstObject);
+  const auto search = find_objects(client(), kProgram);
+  std::optional<ObjectSearch::Found> found;
+  for (int pieces = 0; !found; ++pieces) {
+    ASSERT_LT(pieces, 100'000);
+    rm_.calls.clear();
+    auto advanced = search->advance(Nanos::zero());
+    ASSERT_TRUE(advanced) << advanced.error().message();
+    EXPECT_LE(rm_.calls.size(), 10u);
+    found = std::move(*advanced);
+  }
+  expect_context(*found, context, fd, 1);
+}
+
+TEST_F(AttachTest, AProgramThatEndsDuringTheSearchEndsIt) {
+  const int fd = rm_.open_control(kProgram);
+  rm_.make_context(rm_.make_client(kProgram, fd), 0, kFirstObject);
+  const auto search = find_objects(client(), kProgram);
+  auto first = search->advance(Nanos::zero());
+  ASSERT_TRUE(first && !*first);
+  rm_.kill(kProgram.pid);
+  const auto second = search->advance(Nanos::zero());
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, std::errc::no_such_process);
+}
+
+TEST_F(AttachTest, AProgramThatEndsMeanwhileIsNoSuchProcess) {
+  const int fd = rm_.open_control(kProgram);
+  rm_.make_context(rm_.make_client(kProgram, fd), 0, kFirstObject);
+  rm_.after_listing = [&] { rm_.kill(kProgram.pid); };
+  auto events = find_objects(client(), kProgram)->finish();
+  ASSERT_FALSE(events);
+  EXPECT_EQ(events.error().code, std::errc::no_such_process);
+}
+
+TEST_F(AttachTest, AnotherProgramUnderThePidIsNoSuchProcess) {
+  const int fd = rm_.open_control({kProgram.pid, kProgram.start_ticks + 5});
+  rm_.make_client({kProgram.pid, kProgram.start_ticks + 5}, fd);
+  auto events = find_objects(client(), kProgram)->finish();
+  ASSERT_FALSE(events);
+  EXPECT_EQ(events.error().code, std::errc::no_such_process);
+}
+
+TEST_F(AttachTest, KeepsNoDescriptorOfTheProgram) {
+  const int fd = rm_.open_control(kProgram);
+  rm_.make_context(rm_.make_client(kProgram, fd), 0, kFirstObject);
+  const int before = ::dup(STDIN_FILENO);
+  ::close(before);
+  attach();
+  const int after = ::dup(STDIN_FILENO);  // the lowest free number
+  ::close(after);
+  EXPECT_EQ(after, before);
+}
+
+}  // namespace
+}  // namespace gpushare::nvrm

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "intercept/nvrm/client.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/intercept/nvrm/machine.h"
+
+namespace gpushare::nvrm {
+namespace {
+
+TEST(RmClient, DescribesEveryGpuByItsInstance) {
+  FakeRm rm;
+  add_two_gpus(rm);
+  auto client = RmClient::open(rm);
+  ASSERT_TRUE(client) << client.error().message();
+  EXPECT_EQ(client->driver_version(), "580.142");
+  ASSERT_EQ(client->gpus().size(), 2u);
+  const GpuInfo& first = client->gpus()[0].info;
+  EXPECT_EQ(first.index, 0u);
+  EXPECT_EQ(first.instance, 1u);
+  EXPECT_EQ(first.name, "NVIDIA H200");
+  EXPECT_EQ(first.uuid, "GPU-11111111-aaaa");
+  EXPECT_EQ(first.pci, "0000:1b:00.0");
+  EXPECT_EQ(first.sm_count, 132u);
+  EXPECT_EQ(first.memory_bytes, 1024u << 10);
+  const GpuInfo& second = client->gpus()[1].info;
+  EXPECT_EQ(second.index, 1u);
+  EXPECT_EQ(second.instance, 0u);
+  EXPECT_EQ(second.uuid, "GPU-22222222-bbbb");
+  EXPECT_EQ(second.sm_count, 64u);
+}
+
+TEST(RmClient, FallsBackToTheShorterListOfOlderDrivers) {
+  FakeRm rm;
+  rm.takes_three_id_arrays = false;
+  add_two_gpus(rm);
+  auto client = RmClient::open(rm);
+  ASSERT_TRUE(client) << client.error().message();
+  EXPECT_EQ(client->gpus().size(), 2u);
+  EXPECT_EQ(rm.count({GS_NV_ESC_RM_CONTROL, GS_CTRL_GPU_GET_PROBED_IDS}), 2u);
+}
+
+TEST(RmClient, MinorsNeedNotBeDense) {
+  FakeRm rm;
+  rm.add_gpu({.minor = 5, .gpu_id = 9, .instance = 3});
+  auto client = RmClient::open(rm);
+  ASSERT_TRUE(client) << client.error().message();
+  ASSERT_EQ(client->gpus().size(), 1u);
+  EXPECT_EQ(client->gpus()[0].info.instance, 3u);
+}
+
+TEST(RmClient, WithoutADriverSaysNoSuchDevice) {
+  FakeRm rm;
+  rm.closed_files[GS_NV_CTL_MINOR] = std::errc::no_such_device;
+  auto client = RmClient::open(rm);
+  ASSERT_FALSE(client);
+  EXPECT_EQ(client.error().code, std::errc::no_such_device);
+}
+
+TEST(RmClient, WithoutAGpuSaysNoSuchDevice) {
+  FakeRm rm;
+  auto client = RmClient::open(rm);
+  ASSERT_FALSE(client);
+  EXPECT_EQ(client.error().code, std::errc::no_such_device);
+  EXPECT_STREQ(client.error().step, "open a GPU");
+}
+
+TEST(RmClient, SaysThatPermissionIsMissing) {
+  for (const std::vector<unsigned>& closed :
+       std::vector<std::vector<unsigned>>{{GS_NV_CTL_MINOR}, {0, 1}}) {
+    FakeRm rm;
+    add_two_gpus(rm);
+    for (unsigned minor : closed) rm.closed_files[minor] = std::errc::permission_denied;
+    auto client = RmClient::open(rm);
+    ASSERT_FALSE(client);
+    EXPECT_EQ(client.error().code, std::errc::permission_denied) << client.error().message();
+  }
+}
+
+// Every call of a start, failed in turn: what only describes may stay unknown, all else is an error
+// that names its step.
+TEST(RmClient, EveryFailedStepIsNamed) {
+  const std::map<FakeRm::Call, std::string> steps = {
+      {{GS_NV_ESC_CHECK_VERSION_STR, 0}, "ask the driver's version"},
+      {{GS_NV_ESC_RM_ALLOC, GS_CLASS_ROOT_CLIENT}, "make a driver client"},
+      {{GS_NV_ESC_RM_CONTROL, GS_CTRL_GPU_GET_PROBED_IDS}, "list GPUs"},
+      {{GS_NV_ESC_RM_CONTROL, GS_CTRL_GPU_ATTACH_IDS}, "attach GPUs"},
+      {{GS_NV_ESC_RM_CONTROL, GS_CTRL_GPU_GET_ID_INFO_V2}, "find a GPU's instance"},
+      {{GS_NV_ESC_RM_ALLOC, GS_CLASS_DEVICE}, "open a GPU's device object"},
+      {{GS_NV_ESC_RM_ALLOC, GS_CLASS_SUBDEVICE}, "open a GPU's subdevice object"},
+  };
+  FakeRm healthy;
+  add_two_gpus(healthy);
+  ASSERT_TRUE(RmClient::open(healthy));
+  size_t failed = 0;
+  for (size_t nth = 0; nth < healthy.calls.size(); ++nth) {
+    for (const FakeRm::Failure failure :
+         {FakeRm::Failure{.status = GS_NV_ERR_NO_MEMORY}, FakeRm::Failure{.error = ENOMEM}}) {
+      const FakeRm::Call call = healthy.calls[nth];
+      // A version query has no status to fail with.
+      if (call.nr == GS_NV_ESC_CHECK_VERSION_STR && failure.error == 0) continue;
+      FakeRm rm;
+      add_two_gpus(rm);
+      rm.fail_nth(nth, failure);
+      auto client = RmClient::open(rm);
+      const auto step = steps.find(call);
+      SCOPED_TRACE(testing::Message()
+                   << nth << ": " << std::hex << call.nr << " " << call.selector);
+      ASSERT_EQ(client.has_value(), step == steps.end());
+      if (client) continue;
+      ++failed;
+      EXPECT_EQ(client.error().step, step->second);
+      EXPECT_EQ(client.error().code, std::errc::not_enough_memory);
+    }
+  }
+  EXPECT_EQ(failed, 1u + 2 * (3 + 3 * 2));  // version, client, list, attach, three for each GPU
+}
+
+TEST(RmClient, AListThatIsRefusedInBothFormsIsAnError) {
+  FakeRm rm;
+  add_two_gpus(rm);
+  rm.fail_always({GS_NV_ESC_RM_CONTROL, GS_CTRL_GPU_GET_PROBED_IDS},
+                 {.status = GS_NV_ERR_INVALID_ARGUMENT});
+  auto client = RmClient::open(rm);
+  ASSERT_FALSE(client);
+  EXPECT_STREQ(client.error().step, "list GPUs");
+  EXPECT_NE(client.error().message().find("0x1f"), std::string::npos) << client.error().message();
+}
+
+TEST(RmClient, WhatTheDriverDoesNotTellStaysUnknown) {
+  for (uint32_t command : {GS_CTRL_GPU_GET_NAME_STRING, GS_CTRL_GPU_GET_GID_INFO,
+                           GS_CTRL_GPU_GET_PCI_INFO, GS_CTRL_FB_GET_INFO, GS_CTRL_GR_SM_MAPPINGS}) {
+    FakeRm rm;
+    add_two_gpus(rm);
+    rm.fail_always({GS_NV_ESC_RM_CONTROL, command}, {.status = GS_NV_ERR_NOT_SUPPORTED});
+    auto client = RmClient::open(rm);
+    ASSERT_TRUE(client) << client.error().message();
+    const GpuInfo& info = client->gpus()[0].info;
+    EXPECT_EQ(info.name.empty(), command == GS_CTRL_GPU_GET_NAME_STRING);
+    EXPECT_EQ(info.uuid.empty(), command == GS_CTRL_GPU_GET_GID_INFO);
+    EXPECT_EQ(info.pci.empty(), command == GS_CTRL_GPU_GET_PCI_INFO);
+    EXPECT_EQ(info.memory_bytes == 0, command == GS_CTRL_FB_GET_INFO);
+    EXPECT_EQ(info.sm_count == 0, command == GS_CTRL_GR_SM_MAPPINGS);
+  }
+}
+
+TEST(RmError, StatusReadsAsTheErrorThatItMeans) {
+  EXPECT_EQ(rm_error(GS_NV_ERR_INVALID_CHANNEL, "x").error().code, std::errc::no_such_process);
+  EXPECT_EQ(rm_error(GS_NV_ERR_INVALID_CLIENT, "x").error().code, std::errc::no_such_process);
+  EXPECT_EQ(rm_error(GS_NV_ERR_INSUFFICIENT_PERMISSIONS, "x").error().code,
+            std::errc::operation_not_permitted);
+  EXPECT_EQ(rm_error(GS_NV_ERR_NOT_SUPPORTED, "x").error().code, std::errc::not_supported);
+  EXPECT_EQ(rm_error(GS_NV_ERR_INVALID_ARGUMENT, "x").error().code, std::errc::invalid_argument);
+  EXPECT_EQ(rm_error(0x77, "x").error().code, std::errc::io_error);
+  EXPECT_EQ(rm_error(0x77, "x", "GPU 1").error().detail, "GPU 1, driver status 0x77");
+}
+
+}  // namespace
+}  // namespace gpushare::nvrm

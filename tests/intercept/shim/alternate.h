@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs that take turns at their iterations' boundaries: each makes so many, while the others
+// stand at the first launch of their next one. Looks every 100 us, so that the next one is let in
+// as soon as the last one stands.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "shmctl/shim/host.h"
+
+namespace gpushare::test {
+
+class Alternation {
+ public:
+  static constexpr Nanos kLook = std::chrono::microseconds(100);
+
+  // REQUIRES: `host` outlives it. `iterations` of a turn.
+  Alternation(ShimHost& host, uint64_t iterations) : host_(host), iterations_(iterations) {}
+
+  void step(Time now);
+  // One JSON object.
+  std::string report() const;
+
+ private:
+  // A turn that takes so long is over: its program does something else, or has ended.
+  static constexpr Nanos kLongest = std::chrono::seconds(2);
+
+  struct Player {
+    ProcessId process;
+    ShimSlot* slot;
+    PublishedIterations known;
+    bool is_waiting;
+  };
+
+  std::vector<Player> players() const;
+  void let_in(const Player& next, Time now);
+  void note_gap(const PublishedIterations& known, uint64_t made);
+
+  ShimHost& host_;
+  const uint64_t iterations_;
+  bool has_begun_ = false;
+  ProcessId turn_{};  // whose it is
+  uint64_t begun_at_turn_ = 0;
+  uint64_t stood_ns_ = 0;    // when the one before had come to stand; 0: it had not
+  bool is_awaited_ = false;  // its first launch
+  Time let_in_{};
+  uint64_t turns_ = 0, overrun_ = 0, wrong_length_ = 0, unseen_ = 0;
+  std::vector<double> gaps_us_;
+};
+
+}  // namespace gpushare::test

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// hooks.def against NVIDIA's own declarations, where there are any: compiled with cudaTypedefs.h,
+// which names the type of each function by the API level it came with. Everything is checked while
+// compiling; the test says whether it was.
+#include "tests/intercept/shim/driver/abi_real.h"
+
+#if __has_include(<cudaTypedefs.h>)
+
+// Names stay as they are written, instead of turning into their newest version.
+#define __CUDA_API_VERSION_INTERNAL
+#include <cudaTypedefs.h>
+
+#include <type_traits>
+#endif
+
+// An older header does not have all names.
+#if defined(CUDA_VERSION) && CUDA_VERSION >= 13000
+
+namespace {
+
+// The same register or stack slot: pointers alike, whatever they point to; numbers, also enums, of
+// the same size.
+template <class Ours, class Theirs>
+constexpr bool is_same_place() {
+  if (sizeof(Ours) != sizeof(Theirs)) return false;
+  if (std::is_pointer_v<Ours> || std::is_pointer_v<Theirs>)
+    return std::is_pointer_v<Ours> == std::is_pointer_v<Theirs>;
+  return std::is_class_v<Ours> == std::is_class_v<Theirs>;
+}
+
+template <class Ours, class Theirs>
+constexpr bool is_same_abi = false;
+template <class... Ours, class... Theirs>
+  requires(sizeof...(Ours) == sizeof...(Theirs))
+constexpr bool is_same_abi<CUresult(Ours...), CUresult (*)(Theirs...)> =
+    (is_same_place<Ours, Theirs>() && ...);
+
+// No function takes floating point: entry.S does not save the registers for it.
+template <class Signature>
+constexpr bool has_no_floats = false;
+template <class... Parameters>
+constexpr bool has_no_floats<CUresult(Parameters...)> =
+    (!std::is_floating_point_v<Parameters> && ...);
+
+#define GS_HOOK(kind, base, symbol, since, parameters) \
+  static_assert(has_no_floats<CUresult parameters>);   \
+  static_assert(is_same_abi<CUresult parameters, PFN_##base##_v##since>, #symbol);
+#define GS_HOOK_VARIANT(kind, base, symbol, since, parameters)
+#include "intercept/shim/driver/hooks.def"
+
+}  // namespace
+
+int gpushare::test::compared_with_api_level() { return CUDA_VERSION; }
+
+#else
+
+int gpushare::test::compared_with_api_level() { return 0; }
+
+#endif

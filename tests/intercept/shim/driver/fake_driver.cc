@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// A libcuda.so.1 with no GPU behind it, for the tests of how programs reach the shim: each function
+// of hooks.def is there and returns a number that says which one it was. By cuGetProcAddress it
+// gives other addresses for the same functions than by dlsym, as a driver may.
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "tests/intercept/shim/driver/fake_driver.h"
+
+using gpushare::shim::Flavor;
+using gpushare::test::answer_of;
+
+namespace {
+
+struct EntryPoint {
+  const char* base;
+  int since;
+  Flavor flavor;
+  void* address;
+};
+
+template <int index, class Signature>
+struct Thunk;
+template <int index, class... Parameters>
+struct Thunk<index, CUresult(Parameters...)> {
+  static CUresult call(Parameters...) { return answer_of(index); }
+};
+
+// A version of cuLaunchKernel that hooks.def does not know, with other parameters.
+CUresult launch_of_the_future(double, double) { return gpushare::test::kFutureAnswer; }
+
+}  // namespace
+
+namespace {
+std::string pipe_at_init = "cuInit was not called";
+CUresult note_init(CUresult answer) {
+  const char* pipe = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
+  pipe_at_init = pipe == nullptr ? "none" : pipe;
+  return answer;
+}
+}  // namespace
+
+extern "C" {
+#pragma GCC visibility push(default)
+const char* gs_pipe_at_init() { return pipe_at_init.c_str(); }
+
+#define GS_DEFINE(symbol, parameters) \
+  CUresult symbol parameters { return answer_of(gpushare::shim::kHook_##symbol); }
+#define GS_DEFINE_Launch GS_DEFINE
+#define GS_DEFINE_Copy GS_DEFINE
+#define GS_DEFINE_OnGpu GS_DEFINE
+#define GS_DEFINE_Wait GS_DEFINE
+#define GS_DEFINE_Event GS_DEFINE
+#define GS_DEFINE_Order GS_DEFINE
+#define GS_DEFINE_Capture GS_DEFINE
+#define GS_DEFINE_Captured GS_DEFINE
+#define GS_DEFINE_Finish GS_DEFINE
+#define GS_DEFINE_Stream GS_DEFINE
+#define GS_DEFINE_Context GS_DEFINE
+#define GS_DEFINE_Lookup(symbol, parameters)
+#define GS_DEFINE_Init(symbol, parameters) \
+  CUresult symbol parameters { return note_init(answer_of(gpushare::shim::kHook_##symbol)); }
+#define GS_HOOK(kind, base, symbol, since, parameters) GS_DEFINE_##kind(symbol, parameters)
+#define GS_HOOK_VARIANT GS_HOOK
+#include "intercept/shim/driver/hooks.def"
+
+// What the shim needs of a driver that can partition a GPU. There is no context, so none is used.
+#define GS_UNUSED(name, parameters) \
+  CUresult name parameters { return CUDA_ERROR_INVALID_CONTEXT; }
+GS_UNUSED(cuDeviceGetDevResource, (CUdevice, CUdevResource*, CUdevResourceType))
+GS_UNUSED(cuDevSmResourceSplitByCount,
+          (CUdevResource*, unsigned*, const CUdevResource*, CUdevResource*, unsigned, unsigned))
+GS_UNUSED(cuDevResourceGenerateDesc, (CUdevResourceDesc*, CUdevResource*, unsigned))
+GS_UNUSED(cuGreenCtxStreamCreate, (CUstream*, CUgreenCtx, unsigned, int))
+GS_UNUSED(cuCtxGetCurrent, (CUcontext*))
+GS_UNUSED(cuCtxPushCurrent_v2, (CUcontext))
+GS_UNUSED(cuCtxPopCurrent_v2, (CUcontext*))
+GS_UNUSED(cuDeviceGetPCIBusId, (char*, int, CUdevice))
+GS_UNUSED(cuEventCreate, (CUevent*, unsigned))
+GS_UNUSED(cuEventDestroy_v2, (CUevent))
+GS_UNUSED(cuStreamGetFlags, (CUstream, unsigned*))
+GS_UNUSED(cuStreamGetPriority, (CUstream, int*))
+
+CUresult cuGetProcAddress_v2(const char* base, void** function, int version, uint64_t flags,
+                             CUdriverProcAddressQueryResult* status);
+CUresult cuGetProcAddress(const char* base, void** function, int version, uint64_t flags) {
+  return cuGetProcAddress_v2(base, function, version, flags, nullptr);
+}
+#pragma GCC visibility pop
+}
+
+namespace {
+
+#define GS_THUNK(kind, base, symbol, since, parameters, flavor) \
+  GS_THUNK_##kind(base, symbol, since, parameters, flavor)
+#define GS_BY_THUNK(base, symbol, since, parameters, flavor) \
+  {#base, since, flavor,                                     \
+   reinterpret_cast<void*>(&Thunk<gpushare::shim::kHook_##symbol, CUresult parameters>::call)},
+#define GS_THUNK_Launch GS_BY_THUNK
+#define GS_THUNK_Copy GS_BY_THUNK
+#define GS_THUNK_OnGpu GS_BY_THUNK
+#define GS_THUNK_Wait GS_BY_THUNK
+#define GS_THUNK_Event GS_BY_THUNK
+#define GS_THUNK_Order GS_BY_THUNK
+#define GS_THUNK_Capture GS_BY_THUNK
+#define GS_THUNK_Captured GS_BY_THUNK
+#define GS_THUNK_Finish GS_BY_THUNK
+#define GS_THUNK_Stream GS_BY_THUNK
+#define GS_THUNK_Context GS_BY_THUNK
+#define GS_THUNK_Init(base, symbol, since, parameters, flavor) \
+  {#base, since, flavor, reinterpret_cast<void*>(&symbol)},
+#define GS_THUNK_Lookup(base, symbol, since, parameters, flavor) \
+  {#base, since, flavor, reinterpret_cast<void*>(&symbol)},
+#define GS_HOOK(kind, base, symbol, since, parameters) \
+  GS_THUNK(kind, base, symbol, since, parameters, Flavor::kLegacy)
+#define GS_HOOK_VARIANT(kind, base, symbol, since, parameters) \
+  GS_THUNK(kind, base, symbol, since, parameters, Flavor::kPerThread)
+const EntryPoint kEntryPoints[] = {
+#include "intercept/shim/driver/hooks.def"
+    {"cuLaunchKernel", gpushare::test::kFuture, Flavor::kLegacy,
+     reinterpret_cast<void*>(&launch_of_the_future)},
+};
+
+}  // namespace
+
+CUresult cuGetProcAddress_v2(const char* base, void** function, int version, uint64_t flags,
+                             CUdriverProcAddressQueryResult* status) {
+  const EntryPoint* best = nullptr;
+  bool is_known = false;
+  for (const EntryPoint& each : kEntryPoints) {
+    if (std::strcmp(each.base, base) != 0) continue;
+    is_known = true;
+    const bool is_variant = each.flavor == Flavor::kPerThread;
+    if (each.since > version ||
+        (is_variant && flags != CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM))
+      continue;
+    if (best == nullptr || each.since > best->since || is_variant) best = &each;
+  }
+  *function = best == nullptr ? nullptr : best->address;
+  if (status != nullptr)
+    *status = best != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS
+              : is_known      ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                              : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  return best != nullptr || status != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}

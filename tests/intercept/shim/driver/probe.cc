@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program that reaches the driver in every way there is, and says what it got. It runs with and
+// without the shim preloaded, over the fake driver. Status 0: all was as it says; else a line on
+// standard error tells what was not. One binary is linked to libcuda.so.1 (GS_LINKED), one is not.
+//
+//   probe WAY COUNT...   launches that often and prints a line; see kWays
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <signal.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "intercept/api/gpushare.h"
+#include "tests/intercept/shim/driver/fake_driver.h"
+
+namespace gpushare::test {
+namespace {
+
+using Launch = CUresult (*)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                            unsigned, CUstream, void**, void**);
+using GetProcAddress = CUresult (*)(const char*, void**, int, uint64_t);
+using GetProcAddress2 = CUresult (*)(const char*, void**, int, uint64_t,
+                                     CUdriverProcAddressQueryResult*);
+
+constexpr int kApi = 13000;
+
+void fail(std::string_view what) {
+  fmt::print(stderr, "probe: {}\n", what);
+  std::_Exit(1);
+}
+// Also in a signal handler: allocates nothing.
+void expect(bool is_so, std::string_view what) {
+  if (!is_so) fail(what);
+}
+
+struct Named {
+  const char* base;
+  const char* symbol;
+  int since;
+  bool is_variant;
+  bool is_lookup;
+};
+#define GS_HOOK(kind, base, symbol, since, parameters) \
+  {#base, #symbol, since, false, std::string_view(#kind) == "Lookup"},
+#define GS_HOOK_VARIANT(kind, base, symbol, since, parameters) {#base, #symbol, since, true, false},
+constexpr Named kAll[] = {
+#include "intercept/shim/driver/hooks.def"
+};
+
+void* library() {
+  void* handle = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) fail(::dlerror());
+  return handle;
+}
+
+std::string library_of(void* function) {
+  Dl_info info{};
+  if (::dladdr(function, &info) == 0) return "nothing";
+  const std::string path = info.dli_fname;
+  return path.substr(path.rfind('/') + 1);
+}
+
+void launch(Launch function, int count) {
+  expect(function != nullptr, "no function");
+  for (int i = 0; i < count; ++i) {
+    errno = 77;
+    const CUresult result = function(nullptr, 1, 2, 3, 4, 5, 6, 7, nullptr, nullptr, nullptr);
+    expect(result == answer_of(shim::kHook_cuLaunchKernel), "the launch went elsewhere");
+    expect(errno == 77, "errno was changed");
+  }
+}
+
+Launch by_dlsym() { return reinterpret_cast<Launch>(::dlsym(library(), "cuLaunchKernel")); }
+
+GetProcAddress2 lookup() {
+  return reinterpret_cast<GetProcAddress2>(::dlsym(library(), "cuGetProcAddress_v2"));
+}
+
+void* by_lookup(const char* base, int version, uint64_t flags) {
+  void* function = nullptr;
+  CUdriverProcAddressQueryResult status{};
+  expect(lookup()(base, &function, version, flags, &status) == CUDA_SUCCESS, "cuGetProcAddress_v2");
+  expect((function != nullptr) == (status == CU_GET_PROC_ADDRESS_SUCCESS), "status");
+  return function;
+}
+
+// --- ways in ------------------------------------------------------------------------------------
+
+void way_dlsym(int count) { launch(by_dlsym(), count); }
+
+void way_dlvsym(int count) {
+  // The driver's symbols have no versions, so this finds none, with and without us.
+  expect(::dlvsym(library(), "cuLaunchKernel", "CUDA_1.0") == nullptr, "dlvsym found a version");
+  void* const real = ::dlvsym(RTLD_DEFAULT, "malloc", "GLIBC_2.2.5");
+  expect(real != nullptr, "dlvsym finds nothing any more");
+  launch(by_dlsym(), count);
+}
+
+void way_default(int count) {
+  expect(::dlsym(RTLD_DEFAULT, "cuLaunchKernel") == nullptr, "found before the driver is loaded");
+  expect(::dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) != nullptr, "dlopen");
+  launch(reinterpret_cast<Launch>(::dlsym(RTLD_DEFAULT, "cuLaunchKernel")), count);
+  launch(reinterpret_cast<Launch>(::dlsym(::dlopen(nullptr, RTLD_NOW), "cuLaunchKernel")), count);
+}
+
+void way_lookup(int count) {
+  launch(reinterpret_cast<Launch>(by_lookup("cuLaunchKernel", kApi, 0)), count);
+  const auto old = reinterpret_cast<GetProcAddress>(::dlsym(library(), "cuGetProcAddress"));
+  void* function = nullptr;
+  expect(old("cuLaunchKernel", &function, kApi, 0) == CUDA_SUCCESS, "cuGetProcAddress");
+  launch(reinterpret_cast<Launch>(function), count);
+  expect(old("cuNothing", &function, kApi, 0) == CUDA_ERROR_NOT_FOUND, "found cuNothing");
+}
+
+// As the CUDA runtime that is linked into a program does it: one symbol from the library, and all
+// else, also cuGetProcAddress itself, by cuGetProcAddress.
+void way_runtime(int count) {
+  const auto first = reinterpret_cast<GetProcAddress>(::dlsym(library(), "cuGetProcAddress"));
+  void* second = nullptr;
+  expect(first("cuGetProcAddress", &second, 12000, 0) == CUDA_SUCCESS, "cuGetProcAddress");
+  void* function = nullptr;
+  const auto lookup2 = reinterpret_cast<GetProcAddress2>(second);
+  expect(lookup2("cuLaunchKernel", &function, 12000, 0, nullptr) == CUDA_SUCCESS, "by the second");
+  launch(reinterpret_cast<Launch>(function), count);
+}
+
+#ifdef GS_LINKED
+void way_direct(int count) { launch(&cuLaunchKernel, count); }
+#endif
+
+// --- which MPS server the driver is told of -----------------------------------------------------
+
+void tell_pipe() {
+  const auto pipe = reinterpret_cast<const char* (*)()>(::dlsym(library(), "gs_pipe_at_init"));
+  fmt::print("{}\n", pipe());
+}
+
+// Nothing but cuInit, as programs that load the driver themselves begin.
+void way_init(int) {
+  reinterpret_cast<CUresult (*)(unsigned)>(::dlsym(library(), "cuInit"))(0);
+  tell_pipe();
+}
+
+#ifdef GS_LINKED
+void way_init_direct(int) {
+  ::cuInit(0);
+  tell_pipe();
+}
+#endif
+
+// A child that starts over, with another agent's socket in its environment or none.
+void way_init_child(int) {
+  way_init(0);
+  std::fflush(stdout);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (const char* other = std::getenv("OTHER_SOCKET")) ::setenv("GPUSHARE_SHIM_SOCKET", other, 1);
+    ::execl("/proc/self/exe", "probe", "init", "1", nullptr);
+    std::_Exit(1);
+  }
+  int status = -1;
+  expect(::waitpid(child, &status, 0) == child && status == 0, "the child failed");
+}
+
+int status_of(pid_t child) {
+  int status = -1;
+  expect(::waitpid(child, &status, 0) == child, "waitpid");
+  return status;
+}
+
+// It says what it does before it looks for the driver; its streams are ours all the same.
+void way_announced(int count) {
+  gpushare_iteration one = GPUSHARE_ITERATION;
+  expect(gpushare_begin(&one, GPUSHARE_UNKNOWN) == GPUSHARE_OK, "not attached");
+  launch(by_dlsym(), count);
+  expect(library_of(::dlsym(library(), "cuStreamCreate")) == "libgpushare.so", "not hooked");
+  expect(gpushare_end(&one) == GPUSHARE_OK, "the end was lost");
+}
+
+// One thread announces for ever, and stands still when the agent holds it; meanwhile children are
+// born, announce and launch.
+void way_held(int count) {
+  const Launch function = by_dlsym();
+  std::thread([] {
+    while (true) {
+      gpushare_iteration one = GPUSHARE_ITERATION;
+      gpushare_begin(&one, GPUSHARE_UNKNOWN);
+      gpushare_end(&one);
+      ::usleep(1000);
+    }
+  }).detach();
+  for (int i = 0; i < count; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      for (int round = 0; round < 3; ++round) {
+        gpushare_iteration one = GPUSHARE_ITERATION;
+        expect(gpushare_begin(&one, GPUSHARE_UNKNOWN) == GPUSHARE_OK, "a child is not attached");
+        launch(function, 1);
+        expect(gpushare_end(&one) == GPUSHARE_OK, "the end was lost");
+      }
+      std::_Exit(0);
+    }
+    expect(status_of(child) == 0, "a child failed");
+    ::usleep(1000);
+  }
+  std::_Exit(0);
+}
+
+// --- every entry of hooks.def by every way, and who answers -------------------------------------
+
+void way_every(int) {
+  std::map<std::string, int> owners;
+  for (int i = 0; i < shim::kHookCount; ++i) {
+    const Named& named = kAll[i];
+    void* const function = ::dlsym(library(), named.symbol);
+    expect(function != nullptr, fmt::format("dlsym {}", named.symbol));
+    ++owners[library_of(function)];
+    const uint64_t flags = named.is_variant ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM
+                                            : CU_GET_PROC_ADDRESS_LEGACY_STREAM;
+    void* const same = by_lookup(named.base, named.since, flags);
+    expect(same != nullptr, fmt::format("cuGetProcAddress {}", named.symbol));
+    expect(library_of(same) == library_of(function), fmt::format("two owners: {}", named.symbol));
+    ++owners[library_of(same)];
+    if (named.is_lookup) continue;
+    // None of them looks at its arguments, and all take at most eleven words.
+    using Any = CUresult (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
+                             uint64_t, uint64_t, uint64_t, uint64_t);
+    for (void* each : {function, same})
+      expect(reinterpret_cast<Any>(each)(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) == answer_of(i),
+             fmt::format("{} is another function", named.symbol));
+  }
+  for (const auto& [name, count] : owners) fmt::print("{} {}\n", name, count);
+}
+
+// --- what a program may do ----------------------------------------------------------------------
+
+void way_versions(int) {
+  expect(by_lookup("cuLaunchKernel", 3999, 0) == nullptr, "a version that is too old");
+  expect(by_lookup("cuNothing", kApi, 0) == nullptr, "an unknown name");
+  void* const future = by_lookup("cuLaunchKernel", kFuture, 0);
+  expect(library_of(future) == "libcuda.so.1", "an unknown version of a known function is wrapped");
+  expect(library_of(by_lookup("cuInit", kApi, 0)) == "libcuda.so.1", "cuInit is not ours");
+  expect(library_of(::dlsym(library(), "cuInit")) == "libcuda.so.1", "cuInit is not ours");
+  expect(::dlsym(library(), "cuNothing") == nullptr, "dlsym cuNothing");
+  expect(::dlerror() != nullptr, "dlerror says nothing");
+}
+
+void way_threads(int count) {
+  const Launch function = by_dlsym();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) threads.emplace_back([&] { launch(function, count); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+void way_racing(int count) {
+  std::atomic<bool> go{false};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i)
+    threads.emplace_back([&] {
+      while (!go.load()) {
+      }
+      launch(by_dlsym(), count);
+    });
+  go.store(true);
+  for (std::thread& thread : threads) thread.join();
+}
+
+void way_fork(int count) {
+  const Launch function = by_dlsym();
+  launch(function, count);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    launch(function, 2 * count);
+    ::execl("/proc/self/exe", "probe", "dlsym", std::to_string(3 * count).c_str(), nullptr);
+    std::_Exit(1);
+  }
+  expect(status_of(child) == 0, "the child failed");
+  launch(function, count);
+}
+
+void way_dlclose(int count) {
+  for (int i = 0; i < count; ++i) {
+    void* const handle = library();
+    const auto function = reinterpret_cast<Launch>(::dlsym(handle, "cuLaunchKernel"));
+    launch(function, 1);
+    ::dlclose(handle);
+  }
+}
+
+std::atomic<int> signals{0};
+Launch in_handler = nullptr;
+void on_signal(int) {
+  const int saved = errno;
+  launch(in_handler, 1);
+  ++signals;
+  errno = saved;
+}
+
+void way_signal(int count) {
+  in_handler = by_dlsym();
+  struct sigaction action{};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGALRM, &action, nullptr);
+  const itimerval often{{0, 500}, {0, 500}};
+  ::setitimer(ITIMER_REAL, &often, nullptr);
+  while (signals < count) launch(in_handler, 1);
+  const itimerval never{};
+  ::setitimer(ITIMER_REAL, &never, nullptr);
+}
+
+int open_descriptors() {
+  int count = 0;
+  for (int fd = 0; fd < 256; ++fd) count += ::fcntl(fd, F_GETFD) != -1 ? 1 : 0;
+  return count;
+}
+
+// What of us is to be seen in the process.
+void way_traces(int) {
+  const int before = open_descriptors();
+  launch(by_dlsym(), 1);
+  const int ours = open_descriptors() - before;
+  std::ifstream maps("/proc/self/maps");
+  int pages = 0;
+  for (std::string line; std::getline(maps, line);)
+    pages += line.find("gpushare-shim") != std::string::npos ? 1 : 0;
+  fmt::print("pages {} descriptors {}\n", pages, ours);
+}
+
+// Launches until it is killed or has made so many, a pause between them.
+void way_slow(int count) {
+  const Launch function = by_dlsym();
+  for (int i = 0; i < count; ++i) {
+    launch(function, 1);
+    ::usleep(1000);
+  }
+}
+
+// The first question to the agent, and all launches, while signals come every 0.5 ms.
+void way_slow_with_signals(int count) {
+  struct sigaction action{};
+  action.sa_handler = [](int) {};
+  ::sigaction(SIGALRM, &action, nullptr);
+  const itimerval often{{0, 500}, {0, 500}};
+  ::setitimer(ITIMER_REAL, &often, nullptr);
+  way_slow(count);
+}
+
+// The same with copies.
+void copy_slowly(const char* way, int index, int count) {
+  using Copy = CUresult (*)(uint64_t, uint64_t, size_t, CUstream);
+  const auto copy = reinterpret_cast<Copy>(::dlsym(library(), way));
+  for (int i = 0; i < count; ++i) {
+    expect(copy(0, 0, 1, nullptr) == answer_of(index), "the copy went elsewhere");
+    ::usleep(1000);
+  }
+}
+void way_slow_on_gpu(int count) {
+  copy_slowly("cuMemcpyDtoDAsync_v2", shim::kHook_cuMemcpyDtoDAsync_v2, count);
+}
+void way_slow_from_host(int count) {
+  copy_slowly("cuMemcpyHtoDAsync_v2", shim::kHook_cuMemcpyHtoDAsync_v2, count);
+}
+
+// dlsym and dlvsym as everybody uses them, of what is not the driver's.
+void way_ordinary(int) {
+  expect(::dlsym(RTLD_DEFAULT, "malloc") != nullptr, "malloc");
+  expect(::dlsym(RTLD_NEXT, "malloc") == ::dlsym(RTLD_DEFAULT, "malloc"), "the next malloc");
+  expect(::dlsym(RTLD_DEFAULT, "no_such_function") == nullptr, "found what is not there");
+  const char* const why = ::dlerror();
+  expect(why != nullptr && std::strstr(why, "no_such_function") != nullptr, "dlerror");
+  expect(::dlsym(RTLD_DEFAULT, "cuNothing") == nullptr, "cuNothing");
+  fmt::print("{}\n", library_of(::dlsym(RTLD_DEFAULT, "dlsym")));
+}
+
+const std::map<std::string, std::function<void(int)>> kWays{
+#ifdef GS_LINKED
+    {"direct", way_direct},
+    {"init-direct", way_init_direct},
+#endif
+    {"init", way_init},
+    {"init-child", way_init_child},
+    {"dlsym", way_dlsym},
+    {"dlvsym", way_dlvsym},
+    {"default", way_default},
+    {"lookup", way_lookup},
+    {"runtime", way_runtime},
+    {"every", way_every},
+    {"versions", way_versions},
+    {"threads", way_threads},
+    {"racing", way_racing},
+    {"fork", way_fork},
+    {"dlclose", way_dlclose},
+    {"signal", way_signal},
+    {"traces", way_traces},
+    {"slow", way_slow},
+    {"ordinary", way_ordinary},
+    {"announced", way_announced},
+    {"held", way_held},
+    {"slow-with-signals", way_slow_with_signals},
+    {"slow-on-gpu", way_slow_on_gpu},
+    {"slow-from-host", way_slow_from_host},
+};
+
+}  // namespace
+}  // namespace gpushare::test
+
+int main(int argc, char** argv) {
+  const auto way = gpushare::test::kWays.find(argc < 2 ? "" : argv[1]);
+  if (way == gpushare::test::kWays.end()) return 2;
+  way->second(argc < 3 ? 1 : std::atoi(argv[2]));
+  return 0;
+}

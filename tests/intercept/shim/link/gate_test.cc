@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gate, and what becomes of a program when the agent dies.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+#include <string>
+
+#include "shmctl/base/fd.h"
+#include "shmctl/base/unix_socket.h"
+#include "shmctl/shim/protocol.h"
+#include "tests/intercept/shim/shim_rig.h"
+
+namespace gpushare::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+// A program that launches for ever, or for `count` times, a millisecond apart.
+std::unique_ptr<Program> start_launching(ShimRig& rig, int count = 1'000'000,
+                                         const char* way = "slow") {
+  auto program = rig.start("shim_probe", {way, std::to_string(count)});
+  EXPECT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 3; }));
+  return program;
+}
+
+// 0: it has no slot.
+uint64_t read(ShimRig& rig, const Program& program, uint64_t (*what)(const ShimSlot&)) {
+  uint64_t read = 0;
+  rig.with_slot(program.pid(), [&](ShimSlot& slot) { read = what(slot); });
+  return read;
+}
+
+uint64_t waiting(ShimRig& rig, const Program& program) {
+  return read(rig, program, [](const ShimSlot& slot) { return uint64_t{slot.waiting.load()}; });
+}
+
+uint64_t gave_up(ShimRig& rig, const Program& program) {
+  return read(rig, program, [](const ShimSlot& slot) { return slot.gave_up.load(); });
+}
+
+uint64_t last_beat(ShimRig& rig, const Program& program) {
+  return read(rig, program, [](const ShimSlot& slot) { return slot.beat_ns.load(); });
+}
+
+bool goes_on(ShimRig& rig) {
+  const uint64_t before = rig.launches_of_all();
+  return ShimRig::eventually([&] { return rig.launches_of_all() > before + 3; });
+}
+
+TEST(Gate, ClosedHoldsLaunchesUntilItOpens) {
+  ShimRig rig(kShimGate);
+  const auto program = start_launching(rig);
+  for (int round = 0; round < 3; ++round) {
+    ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
+    ASSERT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
+    uint32_t seen = 0, gate = 1;
+    rig.with_slot(program->pid(), [&](ShimSlot& slot) {
+      seen = slot.seen_gate.load();
+      gate = slot.gate.load();
+    });
+    EXPECT_EQ(seen, gate) << "the agent knows which closing the program stands at";
+    const uint64_t held = rig.launches_of_all();
+    std::this_thread::sleep_for(20ms);
+    EXPECT_EQ(rig.launches_of_all(), held);
+    ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::open_gate));
+    EXPECT_TRUE(goes_on(rig));
+    EXPECT_EQ(waiting(rig, *program), 0u);
+  }
+  EXPECT_EQ(gave_up(rig, *program), 0u);
+}
+
+TEST(Gate, HoldsCopiesOnTheGpu) {
+  ShimRig rig(kShimGate);
+  const auto program = start_launching(rig, 1'000'000, "slow-on-gpu");
+  ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
+  ASSERT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
+  const uint64_t held = rig.launches_of_all();
+  std::this_thread::sleep_for(20ms);
+  EXPECT_EQ(rig.launches_of_all(), held);
+  ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::open_gate));
+  EXPECT_TRUE(goes_on(rig));
+}
+
+TEST(Gate, DoesNotHoldCopiesBetweenHostAndGpu) {
+  ShimRig rig(kShimFeatures);
+  const auto program = rig.start("shim_probe", {"slow-from-host", "200"});
+  ASSERT_TRUE(
+      ShimRig::eventually([&] { return rig.with_slot(program->pid(), ShimHost::close_gate); }));
+  EXPECT_TRUE(ShimRig::eventually([&] { return program->has_ended(); }));
+  EXPECT_EQ(program->wait().status, 0);
+  EXPECT_EQ(rig.launches_of_all(), 0u);
+}
+
+TEST(Gate, StaysClosedAsLongAsTheAgentLives) {
+  ShimRig rig(kShimGate);
+  const auto program = start_launching(rig);
+  ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
+  ASSERT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
+  const uint64_t held = rig.launches_of_all();
+  std::this_thread::sleep_for(std::chrono::nanoseconds(2 * kShimBeatTimeoutNs));
+  EXPECT_EQ(rig.launches_of_all(), held);
+  EXPECT_EQ(gave_up(rig, *program), 0u);
+}
+
+TEST(Gate, OpensWhenTheAgentDies) {
+  ShimRig rig(kShimGate);
+  const auto program = start_launching(rig, 2000);
+  ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
+  ASSERT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
+  rig.die();
+  ASSERT_TRUE(ShimRig::eventually([&] { return gave_up(rig, *program) == 1; }));
+  const Outcome outcome = program->wait();
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+}
+
+TEST(Gate, ObeysTheNextAgent) {
+  ShimRig rig(kShimGate);
+  const auto program = start_launching(rig);
+  rig.die();
+  std::this_thread::sleep_for(std::chrono::nanoseconds(kShimBeatTimeoutNs));
+  rig.come_back();
+  EXPECT_TRUE(goes_on(rig)) << "it has a slot of the next agent's";
+  ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
+  EXPECT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
+}
+
+// It is there, and takes what connects, as one that is stopped or swapped out.
+TEST(Gate, AnAgentThatHangsDelaysNothing) {
+  ShimRig rig(kShimGate);
+  const auto program = start_launching(rig);
+  ShimSlot* first = nullptr;
+  rig.with_slot(program->pid(), [&](ShimSlot& slot) { first = &slot; });
+  ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
+  ASSERT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
+  rig.hang();
+  ASSERT_TRUE(ShimRig::eventually([&] { return gave_up(rig, *program) == 1; }));
+  // A millisecond apart. One of 64 looks for another agent, once a second at most; where that
+  // waited for a second, these would take 20.
+  const uint64_t before = read(rig, *program, launches_of);
+  EXPECT_TRUE(
+      ShimRig::eventually([&] { return read(rig, *program, launches_of) > before + 1280; }));
+
+  const uint64_t beat = last_beat(rig, *program);
+  rig.go_on();
+  ASSERT_TRUE(ShimRig::eventually([&] { return last_beat(rig, *program) > beat; }));
+  ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::open_gate));
+  ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
+  EXPECT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
+  rig.with_slot(program->pid(),
+                [&](ShimSlot& slot) { EXPECT_EQ(&slot, first) << "it has kept its slot"; });
+}
+
+// How often it has slept.
+uint64_t sleeps(const Program& program) {
+  std::ifstream status("/proc/" + std::to_string(program.pid()) + "/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("voluntary_ctxt_switches:")) return std::stoull(line.substr(24));
+  return 0;
+}
+
+TEST(Gate, SignalsDoNotKeepAProgramFromItsSlot) {
+  ShimRig rig(kShimGate);
+  rig.hang();
+  const auto program = rig.start("shim_probe", {"slow-with-signals", "1000000"});
+  ASSERT_TRUE(ShimRig::eventually([&] { return rig.is_asked_in_vain(); }));
+  const uint64_t before = sleeps(*program);
+  ASSERT_TRUE(ShimRig::eventually([&] { return sleeps(*program) > before + 3; }));
+  rig.go_on();
+  EXPECT_TRUE(goes_on(rig)) << "it was woken from waiting for its slot, and has none";
+}
+
+TEST(Gate, AnAgentThatStopsInOrderOpensIt) {
+  auto rig = std::make_unique<ShimRig>(kShimGate);
+  const auto program = start_launching(*rig, 50);
+  ASSERT_TRUE(rig->with_slot(program->pid(), ShimHost::close_gate));
+  ASSERT_TRUE(ShimRig::eventually([&] { return waiting(*rig, *program) == 1; }));
+  rig.reset();
+  EXPECT_EQ(program->wait().status, 0);
+}
+
+TEST(Gate, AKilledProgramLeavesNothingBehind) {
+  ShimRig rig(kShimGate);
+  auto program = start_launching(rig);
+  const pid_t pid = program->pid();
+  ASSERT_TRUE(rig.with_slot(pid, ShimHost::close_gate));
+  program.reset();
+  EXPECT_TRUE(ShimRig::eventually([&] { return !rig.with_slot(pid, [](ShimSlot&) {}); }));
+}
+
+// A process by hand: this one.
+Fd descriptor_over(const Fd& socket) {
+  DescriptorMessage message;
+  if (::recvmsg(socket.get(), message.get(), MSG_CMSG_CLOEXEC) != 1) return Fd();
+  return Fd(message.taken());
+}
+
+Fd descriptor_from(const std::string& path) {
+  const auto socket = connect_to_socket(path, "ask for a slot");
+  return socket ? descriptor_over(*socket) : Fd();
+}
+
+TEST(Slot, IsAPageThatAProcessCannotCutOrGrow) {
+  ShimRig rig(kShimGate);
+  const Fd page = descriptor_from(rig.socket());
+  ASSERT_TRUE(page.is_open());
+  EXPECT_EQ(::lseek(page.get(), 0, SEEK_END), static_cast<off_t>(kShimSlotBytes));
+  EXPECT_NE(::ftruncate(page.get(), 0), 0);
+  EXPECT_NE(::ftruncate(page.get(), 2 * kShimSlotBytes), 0);
+  EXPECT_NE(::fcntl(page.get(), F_ADD_SEALS, F_SEAL_WRITE), 0);
+}
+
+TEST(Slot, IsOnesOwn) {
+  ShimRig rig(kShimGate);
+  const Fd first = descriptor_from(rig.socket());
+  const auto program = start_launching(rig);
+  void* const mine =
+      ::mmap(nullptr, kShimSlotBytes, PROT_READ | PROT_WRITE, MAP_SHARED, first.get(), 0);
+  ASSERT_NE(mine, MAP_FAILED);
+  std::memset(mine, 0xFF, kShimSlotBytes);  // the gate closed, all counters at their end
+  EXPECT_EQ(waiting(rig, *program), 0u);
+  EXPECT_TRUE(goes_on(rig)) << "what one process writes reaches no other";
+  ::munmap(mine, kShimSlotBytes);
+}
+
+TEST(Slot, IsRefusedWhereNothingIsWanted) {
+  ShimRig rig(0);
+  EXPECT_FALSE(descriptor_from(rig.socket()).is_open());
+}
+
+TEST(Host, DecidesNothingForWhoHasHungUp) {
+  const ShimRig rig(0);
+  const std::string path = rig.socket() + ".host";
+  int asked = 0;
+  const auto host = ShimHost::listen(path, [&](const ProcessId&, uid_t) {
+    ++asked;
+    return ShimWish{.features = kShimGate, .gpus = {}};
+  });
+  ASSERT_TRUE(host.has_value());
+  ASSERT_TRUE(connect_to_socket(path, "ask for a slot").has_value());  // and closed again
+  const auto waits = connect_to_socket(path, "ask for a slot");
+  ASSERT_TRUE(waits.has_value());
+  (*host)->serve();
+  EXPECT_EQ(asked, 1);
+  EXPECT_TRUE(descriptor_over(*waits).is_open());
+}
+
+TEST(Host, RefusesASocketThatIsInUse) {
+  ShimRig rig(kShimGate);
+  const auto second =
+      ShimHost::listen(rig.socket(), [](const ProcessId&, uid_t) { return ShimWish{}; });
+  ASSERT_FALSE(second.has_value());
+  EXPECT_EQ(second.error().code, std::errc::address_in_use);
+}
+
+}  // namespace
+}  // namespace gpushare::test

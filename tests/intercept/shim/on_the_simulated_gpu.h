@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests that run programs on a simulated GPU of their own, with the shim and without.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/intercept/shim/shim_rig.h"
+
+namespace gpushare::test {
+
+// Its address.
+inline constexpr const char* kPci = "0000:10:00.0";
+
+using Json = nlohmann::json;
+
+class OnTheSimulatedGpu : public testing::Test {
+ protected:
+  OnTheSimulatedGpu() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "gs-shim-sim-XXXXXX").string();
+    EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+    server_ = std::make_unique<Program>(
+        std::vector<std::string>{build_folder() + "/bin/gpushare-sim", "--socket", socket()},
+        std::vector<std::string>{});
+    EXPECT_TRUE(ShimRig::eventually([&] { return std::filesystem::exists(socket()); }));
+  }
+  ~OnTheSimulatedGpu() override {
+    server_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  std::string folder() const { return folder_; }
+  std::string socket() const { return folder_ + "/sim.sock"; }
+  std::vector<std::string> more_environment_;  // of programs that start from now on
+
+  // With `rig` under the shim.
+  Outcome run(const std::vector<std::string>& arguments, const ShimRig* rig) const {
+    return start(arguments, rig)->wait();
+  }
+  std::unique_ptr<Program> start(const std::vector<std::string>& arguments,
+                                 const ShimRig* rig) const {
+    std::vector<std::string> command = arguments;
+    command[0] = build_folder() + "/bin/workloads/" + arguments[0];
+    std::vector<std::string> environment{"GPUSHARE_SIM=" + socket(), "GPUSHARE_SIM_STRICT=1",
+                                         "LD_LIBRARY_PATH=" + build_folder() + "/lib/sim"};
+    environment.insert(environment.end(), more_environment_.begin(), more_environment_.end());
+    if (rig != nullptr) {
+      environment.push_back("LD_PRELOAD=" + build_folder() + "/lib/libgpushare.so");
+      environment.push_back("GPUSHARE_SHIM_SOCKET=" + rig->socket());
+    }
+    return std::make_unique<Program>(command, environment);
+  }
+
+  // All programs are to be in these groups. False: this one did not follow.
+  static bool goes_to(ShimRig& rig, const Program& program, uint64_t groups) {
+    rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
+    return ShimRig::eventually([&] {
+      uint64_t applied = ~groups;
+      rig.with_slot(program.pid(), [&](ShimSlot& slot) { applied = slot.gpus[0].applied.load(); });
+      return applied == groups;
+    });
+  }
+
+  static Json last_line(const Outcome& outcome) {
+    const std::string text = outcome.out.substr(0, outcome.out.find_last_not_of('\n') + 1);
+    return Json::parse(text.substr(text.rfind('\n') + 1), nullptr, false);
+  }
+  static std::string checksum(const Outcome& outcome) {
+    const Json line = last_line(outcome);
+    return line.is_object() && line.contains("checksum") ? line["checksum"].dump() : outcome.out;
+  }
+
+ private:
+  std::string folder_;
+  std::unique_ptr<Program> server_;
+};
+
+}  // namespace gpushare::test

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ordinary CUDA programs on the simulated GPU, with the shim and without: they print the same.
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "tests/intercept/shim/on_the_simulated_gpu.h"
+
+namespace gpushare::test {
+namespace {
+
+TEST_F(OnTheSimulatedGpu, ProgramsPrintTheSame) {
+  ShimRig rig(kShimGate);
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"hash", "--rounds", "20"},
+        std::vector<std::string>{"copy", "--bytes", "1048576", "--rounds", "2"}}) {
+    const Outcome alone = run(command, nullptr), with = run(command, &rig);
+    EXPECT_EQ(alone.status, 0) << alone.err;
+    EXPECT_EQ(with.status, 0) << with.err;
+    EXPECT_EQ(checksum(with), checksum(alone)) << command[0];
+  }
+}
+
+TEST_F(OnTheSimulatedGpu, EveryLaunchIsCounted) {
+  ShimRig rig(kShimGate);
+  const Outcome outcome = run({"launch", "--count", "1000", "--sync-count", "100"}, &rig);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(rig.launches_of_all(), 500u + 1000u + 100u) << "500 to warm up";
+}
+
+// A program that fills and copies on the GPU, and launches nothing itself. Three of its calls are
+// fills of new memory.
+TEST_F(OnTheSimulatedGpu, CopiesAndFillsOnTheGpuAreLaunches) {
+  ShimRig rig(kShimFeatures);
+  for (const char* stream : {"non-blocking", "none"}) {
+    const uint64_t before = rig.launches_of_all();
+    const Outcome outcome =
+        run({"within", "--bytes", "4096", "--rounds", "10", "--stream", stream}, &rig);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(rig.launches_of_all() - before, 3u + 3 * 10) << stream;
+  }
+  const uint64_t before = rig.launches_of_all();
+  const Outcome outcome = run({"within", "--bytes", "4096", "--rounds", "10", "--host", "1"}, &rig);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(rig.launches_of_all() - before, 3u) << "copies between host and GPU are none";
+}
+
+// Its number of SMs.
+constexpr int kAllSms = 132;
+
+struct Place {
+  uint64_t groups;
+  int sms;
+};
+
+class Partitions : public OnTheSimulatedGpu, public testing::WithParamInterface<const char*> {};
+
+TEST_P(Partitions, HoldEveryKindOfStream) {
+  for (const Place place : {Place{0, kAllSms}, Place{0b1, 8}, Place{0b110, 16}, Place{0b101, 16},
+                            Place{0x8000, 12}, Place{0x8001, 20}, Place{0xFFFF, kAllSms}}) {
+    ShimRig rig(kShimPartitions, {{kPci, place.groups}});
+    const Outcome outcome = run({"sms", "--launches", "2", "--stream", GetParam()}, &rig);
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const Json line = last_line(outcome);
+    EXPECT_EQ(line["least"], place.sms);
+    EXPECT_EQ(line["most"], place.sms);
+    EXPECT_EQ(line["sm_count"], kAllSms) << "a program always sees the whole GPU";
+  }
+}
+
+TEST_P(Partitions, MoveAtTheNextLaunch) {
+  ShimRig rig(kShimPartitions, {{kPci, 0b1}});
+  const auto program =
+      start({"sms", "--launches", "1000", "--units", "20", "--stream", GetParam()}, &rig);
+  uint64_t applied = 0;
+  const auto goes_to = [&](uint64_t groups) {
+    rig.with_slot(program->pid(), [&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
+    return ShimRig::eventually([&] {
+      rig.with_slot(program->pid(), [&](ShimSlot& slot) { applied = slot.gpus[0].applied.load(); });
+      return applied == groups || program->has_ended();
+    });
+  };
+  // It fills and launches in turn, and only the kernel says where it was.
+  const auto kernel_has_run = [&] {
+    const uint64_t before = rig.launches_of_all();
+    return ShimRig::eventually(
+        [&] { return rig.launches_of_all() > before + 2 || program->has_ended(); });
+  };
+  EXPECT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 0; }));
+  EXPECT_TRUE(kernel_has_run());
+  EXPECT_TRUE(goes_to(0b110) && kernel_has_run());
+  EXPECT_TRUE(goes_to(0) && kernel_has_run());
+  EXPECT_TRUE(goes_to(0b1) && kernel_has_run());
+  const Outcome outcome = program->wait();
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  std::istringstream lines(outcome.out);
+  std::vector<int> seen;
+  for (std::string text; std::getline(lines, text);) {
+    const Json line = Json::parse(text);
+    if (line.contains("sms") && (seen.empty() || seen.back() != line["sms"]))
+      seen.push_back(line["sms"]);
+  }
+  EXPECT_EQ(seen, (std::vector<int>{8, 16, kAllSms, 8}));
+}
+
+const auto name_of_stream = [](const auto& kind) {
+  std::string name = kind.param;
+  std::erase(name, '-');
+  return name;
+};
+INSTANTIATE_TEST_SUITE_P(All, Partitions,
+                         testing::Values("legacy", "per-thread", "blocking", "non-blocking"),
+                         name_of_stream);
+
+class CopyPartitions : public Partitions {};
+
+// 8 of the 132 SMs have their part of the memory's rate. So much data that a way to the whole GPU
+// and back takes less.
+TEST_P(CopyPartitions, HoldCopiesAndFills) {
+  constexpr uint64_t kBytes = 64 << 20;
+  constexpr double kCopyBytesPerNs = 2000, kFillBytesPerNs = 3500;
+  ShimRig rig(kShimPartitions, {{kPci, 0b1}});
+  const Outcome outcome = run(
+      {"within", "--bytes", std::to_string(kBytes), "--rounds", "8", "--stream", GetParam()}, &rig);
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const double whole_ms = kBytes * (1 / kCopyBytesPerNs + 1 / kFillBytesPerNs) / 1e6;
+  EXPECT_GE(last_line(outcome)["ms_per_round"].get<double>(), whole_ms * kAllSms / 8);
+}
+
+TEST_P(CopyPartitions, AreFollowedByCopiesAndFillsAlone) {
+  ShimRig rig(kShimPartitions, {{kPci, 0b1}});
+  const auto program = start({"within", "--bytes", "4096", "--rounds", "1000000", "--pause-us",
+                              "100", "--stream", GetParam()},
+                             &rig);
+  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 0; }));
+  for (const uint64_t groups : {0b110, 0, 0b1}) {
+    EXPECT_TRUE(goes_to(rig, *program, groups)) << groups;
+  }
+  EXPECT_FALSE(program->has_ended());
+}
+
+TEST_P(CopyPartitions, ChangeNoResult) {
+  ShimRig rig(kShimFeatures, {{kPci, 0}});
+  std::mt19937 random(1);
+  const auto program =
+      start({"within", "--bytes", "65536", "--rounds", "2000", "--stream", GetParam()}, &rig);
+  while (!program->has_ended()) {
+    const uint64_t groups = random() % 14;
+    rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
+    std::this_thread::sleep_for(std::chrono::microseconds(300));
+  }
+  const Outcome outcome = program->wait();
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_EQ(last_line(outcome)["verified"], true);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CopyPartitions,
+                         testing::Values("legacy", "per-thread", "blocking", "non-blocking",
+                                         "none"),
+                         name_of_stream);
+
+// Nothing but copies between host and GPU after it was given memory: it stays where it is, and no
+// agent waits for it.
+TEST_F(OnTheSimulatedGpu, CopiesBetweenHostAndGpuMoveNothing) {
+  ShimRig rig(kShimPartitions, {{kPci, 0b1}});
+  const auto program = start(
+      {"within", "--bytes", "4096", "--rounds", "300", "--pause-us", "1000", "--host", "1"}, &rig);
+  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() == 3; }));
+  rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(0b110); });
+  uint64_t applied = 0;
+  while (!program->has_ended()) {
+    rig.with_slot(program->pid(), [&](ShimSlot& slot) { applied = slot.gpus[0].applied.load(); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(applied, 0b1u);
+  EXPECT_EQ(program->wait().status, 0);
+  EXPECT_EQ(rig.launches_of_all(), 3u);
+}
+
+TEST_F(OnTheSimulatedGpu, OrderHoldsUnderRandomMoves) {
+  ShimRig rig(kShimFeatures, {{kPci, 0}});
+  std::mt19937 random(1);
+  for (int round = 0; round < 6; ++round) {
+    const auto program =
+        round % 2 == 0
+            ? start({"hash", "--rounds", "100", "--words", "1024", "--streams", "6"}, &rig)
+            : start({"order", "--seed", std::to_string(round), "--words", "1024"}, &rig);
+    while (!program->has_ended()) {
+      const uint64_t groups = random() % 14;  // few enough to be made
+      rig.with_all_slots([&](ShimSlot& slot) {
+        slot.gpus[0].wanted.store(groups);
+        slot.soon[0].sets[random() % kShimSoon].store(random() % 14);
+      });
+      std::this_thread::sleep_for(std::chrono::microseconds(300));
+    }
+    const Outcome outcome = program->wait();
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(last_line(outcome)["verified"], true);
+  }
+}
+
+TEST_F(OnTheSimulatedGpu, ThreadsMayShareStreamsThatMove) {
+  ShimRig rig(kShimFeatures, {{kPci, 0}});
+  std::mt19937 random(1);
+  for (int round = 0; round < 3; ++round) {
+    const auto program =
+        start({"crowd", "--launches", "1000", "--seed", std::to_string(round)}, &rig);
+    while (!program->has_ended()) {
+      const uint64_t groups = random() % 14;
+      rig.with_all_slots([&](ShimSlot& slot) {
+        slot.gpus[0].wanted.store(groups);
+        slot.soon[0].sets[random() % kShimSoon].store(random() % 14);
+      });
+      std::this_thread::sleep_for(std::chrono::microseconds(300));
+    }
+    const Outcome outcome = program->wait();
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(last_line(outcome)["verified"], true);
+  }
+}
+
+// More sets than a process can have partitions at a time.
+TEST_F(OnTheSimulatedGpu, PartitionsThatAreNotUsedMakeRoom) {
+  ShimRig rig(kShimPartitions, {{kPci, 0b110}});
+  const auto program = start({"sms", "--launches", "1000000", "--units", "20"}, &rig);
+  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 0; }));
+  for (uint64_t groups = 1; groups <= 20; ++groups) {
+    EXPECT_TRUE(goes_to(rig, *program, groups << 2)) << groups;
+  }
+  EXPECT_FALSE(program->has_ended());
+}
+
+// Its queue is never empty: a partition is made all the same, once a launch has waited for the
+// rest.
+TEST_F(OnTheSimulatedGpu, AProgramWhoseQueueNeverEndsFollows) {
+  ShimRig rig(kShimPartitions, {{kPci, 0b110}});
+  const auto program =
+      start({"spin", "--seconds", "600", "--kernel-us", "500", "--depth", "8"}, &rig);
+  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 20; }));
+  for (const uint64_t groups : {0b1000u, 0b10000u, 0b1100u}) {
+    EXPECT_TRUE(goes_to(rig, *program, groups)) << groups;
+  }
+  EXPECT_FALSE(program->has_ended());
+}
+
+// The driver makes a partition only when all kernels have ended, and this one never does: whoever
+// launches beside it goes on, where it is.
+TEST_F(OnTheSimulatedGpu, AKernelThatNeverEndsKeepsNobodyFromLaunching) {
+  ShimRig rig(kShimPartitions, {{kPci, 0}});
+  const auto program =
+      start({"conformance", "--only", "streams pass each other", "--repeat", "1000"}, &rig);
+  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 20; }));
+  rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(0b11); });
+  const uint64_t before = rig.launches_of_all();
+  EXPECT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > before + 200; }));
+  EXPECT_FALSE(program->has_ended());
+}
+
+// Sets that the agent has announced are made when the program waits, and nothing runs. In the end
+// something always does.
+class Announced : public OnTheSimulatedGpu, public testing::WithParamInterface<const char*> {
+ protected:
+  static constexpr uint64_t kRounds = 300;
+
+  static ShimFollows follows(ShimRig& rig, const Program& program) {
+    auto follows = ShimFollows::kUnknown;
+    rig.with_slot(program.pid(), [&](ShimSlot& slot) { follows = slot.gpus[0].follows.load(); });
+    return follows;
+  }
+  // It has begun its last kernel.
+  static bool never_rests(ShimRig& rig) {
+    return ShimRig::eventually([&] { return rig.launches_of_all() > 2 * kRounds + 20; });
+  }
+};
+
+TEST_P(Announced, SetsAreThereWhenTheyAreWanted) {
+  ShimRig rig(kShimPartitions, {{kPci, 0b110}});
+  const auto program =
+      start({"beside", "--rounds", std::to_string(kRounds), "--wait", GetParam()}, &rig);
+  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 0; }));
+  rig.with_all_slots([&](ShimSlot& slot) {
+    slot.soon[0].sets[0].store(0b1110);
+    slot.soon[0].sets[3].store(0b10);
+  });
+  ASSERT_TRUE(never_rests(rig));
+  for (const uint64_t groups : {0b10, 0b1110, 0b10}) {
+    EXPECT_TRUE(goes_to(rig, *program, groups)) << groups;
+    EXPECT_EQ(follows(rig, *program), ShimFollows::kFollows);
+  }
+  // One that was not.
+  rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(0b100000); });
+  EXPECT_TRUE(
+      ShimRig::eventually([&] { return follows(rig, *program) == ShimFollows::kWaitsForRest; }));
+  EXPECT_TRUE(goes_to(rig, *program, 0b1110)) << "a wish that is made takes its place";
+  EXPECT_FALSE(program->has_ended());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Announced, testing::Values("streams", "context", "events"),
+                         name_of_stream);
+
+// However many are announced.
+TEST_F(OnTheSimulatedGpu, AnnouncedSetsLeaveRoomForThoseThatAreWanted) {
+  ShimRig rig(kShimPartitions, {{kPci, 0b110}});
+  const auto program = start({"beside", "--rounds", "1000000", "--pause-us", "100"}, &rig);
+  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 0; }));
+  uint64_t set = 0;
+  for (int i = 0; i < 20; ++i) {
+    const uint64_t before = rig.launches_of_all();
+    rig.with_all_slots([&](ShimSlot& slot) {
+      for (auto& soon : slot.soon[0].sets) soon.store(++set << 3);
+    });
+    EXPECT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > before + 20; }));
+  }
+  for (const uint64_t groups : {0b1, 0b10, 0b11, 0b100}) {
+    rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
+    EXPECT_TRUE(ShimRig::eventually([&] {
+      bool has_followed = false;
+      rig.with_slot(program->pid(), [&](ShimSlot& slot) {
+        EXPECT_NE(slot.gpus[0].follows.load(), ShimFollows::kNoRoom);
+        has_followed = slot.gpus[0].applied.load() == groups;
+      });
+      return has_followed;
+    })) << groups;
+  }
+  EXPECT_FALSE(program->has_ended());
+}
+
+// What it cost the driver: recordings of events by the program and by us.
+class OwnStreams : public OnTheSimulatedGpu {
+ protected:
+  int records_of(const std::vector<std::string>& command, const ShimRig* rig) {
+    const std::string path = folder() + "/records";
+    more_environment_ = {"GPUSHARE_SIM_EVENT_RECORDS=" + path};
+    const Outcome outcome = run(command, rig);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    int records = -1;
+    std::ifstream(path) >> records;
+    return records;
+  }
+};
+
+TEST_F(OwnStreams, OfOneThreadAreNotMarkedAtHome) {
+  const std::vector<std::string> command{"within", "--bytes",  "4096",      "--rounds",
+                                         "100",    "--stream", "per-thread"};
+  const int alone = records_of(command, nullptr);
+  EXPECT_GE(alone, 0);
+  ShimRig rig(kShimPartitions, {{kPci, 0}});
+  EXPECT_EQ(records_of(command, &rig), alone);
+}
+
+TEST_F(OwnStreams, OfSeveralThreadsAreMarkedAtHome) {
+  const std::vector<std::string> command{"conformance", "--only", "own default streams of two",
+                                         "--repeat", "10"};
+  EXPECT_EQ(records_of(command, nullptr), 0);
+  ShimRig rig(kShimPartitions, {{kPci, 0}});
+  EXPECT_GT(records_of(command, &rig), 10);
+}
+
+}  // namespace
+}  // namespace gpushare::test

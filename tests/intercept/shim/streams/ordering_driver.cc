@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/intercept/shim/streams/ordering_driver.h"
+
+#include <utility>
+
+namespace gpushare::shim {
+
+std::unique_ptr<FakeGpu> the_gpu;
+std::function<void()> other_threads;
+const CUcontext kContext = reinterpret_cast<CUcontext>(uintptr_t{0x500});
+
+namespace {
+
+void meanwhile() {
+  if (!other_threads) return;
+  const auto theirs = std::exchange(other_threads, {});
+  theirs();
+  other_threads = theirs;
+}
+
+constinit const Driver kDriver{
+    .cuCtxGetCurrent = [](CUcontext* context) { return *context = kContext, CUDA_SUCCESS; },
+    .cuCtxPushCurrent_v2 = [](CUcontext) { return CUDA_SUCCESS; },
+    .cuCtxPopCurrent_v2 = [](CUcontext*) { return CUDA_SUCCESS; },
+    .cuDeviceGetPCIBusId =
+        [](char* pci, int, CUdevice) {
+          pci[0] = 'x', pci[1] = 0;
+          return CUDA_SUCCESS;
+        },
+    .cuEventCreate = [](CUevent* event,
+                        unsigned) { return *event = the_gpu->new_event(), CUDA_SUCCESS; },
+    .cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; },
+    .cuEventQuery = [](CUevent) { return CUDA_SUCCESS; },
+    .cuEventRecord =
+        [](CUevent event, CUstream stream) {
+          meanwhile();
+          the_gpu->record(event, stream);
+          meanwhile();
+          return CUDA_SUCCESS;
+        },
+    .cuStreamWaitEvent =
+        [](CUstream stream, CUevent event, unsigned) {
+          the_gpu->wait(stream, event);
+          meanwhile();
+          return CUDA_SUCCESS;
+        },
+    .cuStreamCreate =
+        [](CUstream* stream, unsigned flags) {
+          return *stream = the_gpu->create(flags == CU_STREAM_DEFAULT), CUDA_SUCCESS;
+        },
+    .cuStreamQuery = [](CUstream) { return CUDA_SUCCESS; },
+    .cuStreamDestroy_v2 = [](CUstream stream) { return the_gpu->destroy(stream), CUDA_SUCCESS; },
+    .cuStreamGetFlags =
+        [](CUstream stream, unsigned* flags) {
+          *flags = the_gpu->is_blocking(stream) ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING;
+          return CUDA_SUCCESS;
+        },
+    .cuStreamGetPriority = [](CUstream, int*) { return CUDA_SUCCESS; },
+    .cuStreamIsCapturing =
+        [](CUstream, CUstreamCaptureStatus* status) {
+          return *status = CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS;
+        },
+    .cuStreamCopyAttributes = [](CUstream, CUstream) { return CUDA_SUCCESS; },
+    .cuDeviceGetDevResource = [](CUdevice, CUdevResource*,
+                                 CUdevResourceType) { return CUDA_SUCCESS; },
+    .cuDevSmResourceSplitByCount = [](CUdevResource*, unsigned* count, const CUdevResource*,
+                                      CUdevResource*, unsigned,
+                                      unsigned) { return *count = 16, CUDA_SUCCESS; },
+    .cuDevResourceGenerateDesc = [](CUdevResourceDesc*, CUdevResource*,
+                                    unsigned) { return CUDA_SUCCESS; },
+    .cuGreenCtxCreate =
+        [](CUgreenCtx* green, CUdevResourceDesc, CUdevice, unsigned) {
+          *green = reinterpret_cast<CUgreenCtx>(uintptr_t{0x600});
+          return CUDA_SUCCESS;
+        },
+    .cuGreenCtxDestroy = [](CUgreenCtx) { return CUDA_SUCCESS; },
+    .cuGreenCtxStreamCreate = [](CUstream* stream, CUgreenCtx, unsigned,
+                                 int) { return *stream = the_gpu->create(false), CUDA_SUCCESS; },
+};
+
+}  // namespace
+
+const Driver* driver() { return &kDriver; }
+
+}  // namespace gpushare::shim

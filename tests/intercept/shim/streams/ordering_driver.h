@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// A driver for the shim's own sources (intercept/shim/driver/driver.h) that runs nothing, and knows
+// for each piece of work what the hardware would finish before it: no more than CUDA promises.
+// Queries say that all is done, so that partitions can be made at any time.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "intercept/shim/driver/driver.h"
+
+namespace gpushare::shim {
+
+inline constexpr size_t kMostWork = 4096;
+
+// Pieces of work, by their numbers.
+class Work {
+ public:
+  void add(size_t number) { bits_.at(number / 64) |= uint64_t{1} << number % 64; }
+  bool has(size_t number) const { return (bits_.at(number / 64) >> number % 64 & 1) != 0; }
+  void add(const Work& other) {
+    for (size_t i = 0; i < bits_.size(); ++i) bits_[i] |= other.bits_[i];
+  }
+
+ private:
+  std::array<uint64_t, kMostWork / 64> bits_{};
+};
+
+// No more order than CUDA promises: nothing passes what is said here. Any thread.
+class FakeGpu {
+ public:
+  struct Queue {
+    bool is_blocking = false;
+    Work finished{};  // before what is put into it next
+  };
+
+  // What is finished before it.
+  Work put(CUstream stream, size_t number) {
+    const std::lock_guard lock(mutex_);
+    Queue& queue = queue_of(stream);
+    queue.finished.add(implicit(stream));
+    const Work before = queue.finished;
+    queue.finished.add(number);
+    return before;
+  }
+  CUstream create(bool is_blocking) {
+    const std::lock_guard lock(mutex_);
+    const auto handle = reinterpret_cast<CUstream>(next_ += 64);
+    queues_[handle].is_blocking = is_blocking;
+    return handle;
+  }
+  // Its work goes on.
+  void destroy(CUstream stream) {
+    const std::lock_guard lock(mutex_);
+    if (queue_of(stream).is_blocking) left_.add(queue_of(stream).finished);
+    queues_.erase(stream);
+  }
+  void record(CUevent event, CUstream stream) {
+    const std::lock_guard lock(mutex_);
+    Work& told = events_[event] = queue_of(stream).finished;
+    told.add(implicit(stream));
+  }
+  void wait(CUstream stream, CUevent event) {
+    const std::lock_guard lock(mutex_);
+    queue_of(stream).finished.add(events_.at(event));
+  }
+  CUevent new_event() {
+    const std::lock_guard lock(mutex_);
+    const auto handle = reinterpret_cast<CUevent>(next_ += 64);
+    events_[handle];
+    return handle;
+  }
+  bool is_blocking(CUstream stream) {
+    const std::lock_guard lock(mutex_);
+    return queue_of(stream).is_blocking;
+  }
+
+ private:
+  Queue& queue_of(CUstream stream) {
+    return queues_.at(stream == nullptr ? GS_CU_STREAM_LEGACY : stream);
+  }
+  // What the driver's own legacy stream puts before the next piece of work.
+  Work implicit(CUstream stream) {
+    Work work;
+    if (stream == nullptr || stream == GS_CU_STREAM_LEGACY) {
+      work.add(left_);
+      for (const auto& [handle, queue] : queues_)
+        if (queue.is_blocking) work.add(queue.finished);
+    } else if (queue_of(stream).is_blocking) {
+      work.add(queues_.at(GS_CU_STREAM_LEGACY).finished);
+    }
+    return work;
+  }
+
+  std::mutex mutex_;  // protects what follows
+  std::map<CUstream, Queue> queues_{{GS_CU_STREAM_LEGACY, {}},
+                                    {GS_CU_STREAM_PER_THREAD, {.is_blocking = true}}};
+  std::map<CUevent, Work> events_;
+  Work left_;  // of blocking streams that are gone
+  uintptr_t next_ = 0x10000;
+};
+
+// What driver() calls. One at a time.
+extern std::unique_ptr<FakeGpu> the_gpu;
+// What other threads do between two calls that the shim makes of the driver; empty: nothing.
+extern std::function<void()> other_threads;
+// The primary context of the one device, always current.
+extern const CUcontext kContext;
+
+}  // namespace gpushare::shim

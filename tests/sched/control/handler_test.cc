@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/control/handler.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "sched/module/kernel_tenants.h"
+#include "tests/sched/support/scheduler_rig.h"
+#include "tests/shmctl/settings/plain_sysfs.h"
+
+namespace gpushare {
+namespace {
+
+using namespace std::chrono_literals;
+using Json = nlohmann::json;
+
+constexpr Peer kRoot{.pid = 500, .uid = 0, .is_admin = true};
+constexpr Peer kUser{.pid = 501, .uid = 1000, .is_admin = false};
+
+class ControlHandlerTest : public ::testing::Test {
+ protected:
+  ControlHandlerTest()
+      : plane_(ControlPlane::create("/gpushare-test-" + std::to_string(::getpid())).value()) {}
+  ~ControlHandlerTest() override { (void)ControlPlane::remove(plane_.name()); }
+
+  Answer handle(std::string_view request, const Peer& peer = kRoot) {
+    return handle_request(
+        request, peer,
+        {.tenants = rig_.tenants,
+         .control = control_ ? *control_ : direct_,
+         .scheduler = rig_.scheduler.get(),
+         .plane = plane_,
+         .processes = rig_.processes,
+         .clock = rig_.clock,
+         .reload = [this] { return reload_; },
+         .diagnose = [] { return std::vector<Finding>{{"gpu", {}, "one", ""}}; }});
+  }
+  Json ask(std::string_view request, const Peer& peer = kRoot) {
+    return Json::parse(handle(request, peer).line);
+  }
+  std::string tenant_of(pid_t pid) {
+    const uint64_t ticks = 1000 + static_cast<uint64_t>(pid);
+    return rig_.tenants.at(rig_.tenants.tenant_of({pid, ticks}))->name;
+  }
+
+  test::SchedulerRig rig_;
+  DirectControl direct_{rig_.tenants};
+  TenantControl* control_ = nullptr;  // nullptr: direct_
+  ControlPlane plane_;
+  Result<> reload_;
+};
+
+TEST_F(ControlHandlerTest, SaysHello) {
+  const Json answer = ask(R"({"op":"hello"})", kUser);
+  EXPECT_EQ(answer["ok"], true);
+  EXPECT_EQ(answer["uid"], 1000);
+  EXPECT_EQ(answer["is_admin"], false);
+  EXPECT_EQ(answer["region"], plane_.name());
+  EXPECT_EQ(answer["pid"], ::getpid());
+}
+
+TEST_F(ControlHandlerTest, StatusIsTheControlPlane) {
+  const Json answer = ask(R"({"op":"status"})", kUser);
+  EXPECT_EQ(answer["ok"], true);
+  for (const char* part : {"agent", "gpus", "tenants", "processes"})
+    EXPECT_TRUE(answer.contains(part)) << part;
+}
+
+TEST_F(ControlHandlerTest, SetsATenant) {
+  const Answer answer =
+      handle(R"({"op":"set","tenant":"a","settings":{"weight":"300","max":"30%"},"create":true})");
+  EXPECT_TRUE(answer.has_changed);
+  const Tenant& tenant = *rig_.tenants.at(rig_.tenants.find("a").value());
+  EXPECT_EQ(tenant.settings.weight, 300u);
+  ASSERT_TRUE(tenant.settings.cap);
+  EXPECT_EQ(tenant.settings.cap->quota, 30ms);
+}
+
+TEST_F(ControlHandlerTest, AnErrorNamesWhatWouldBeRight) {
+  const Json weight = ask(R"({"op":"set","tenant":"default","settings":{"weight":"0"}})");
+  EXPECT_EQ(weight["code"], "usage");
+  EXPECT_NE(weight["error"].get<std::string>().find("10000"), std::string::npos);
+  const Json missing = ask(R"({"op":"set","tenant":"nobody","settings":{}})");
+  EXPECT_EQ(missing["code"], "usage");
+  const Json op = ask(R"({"op":"dance"})");
+  EXPECT_NE(op["allowed"].get<std::string>().find("status"), std::string::npos);
+}
+
+TEST_F(ControlHandlerTest, RefusesMalformedRequests) {
+  for (const char* request :
+       {"", "{", "[]", "1", "null", R"({"op":1})", R"({"tenant":"a"})", R"({"op":"set"})",
+        R"({"op":"set","tenant":"default","settings":[]})",
+        R"({"op":"set","tenant":"default","settings":{"weight":300}})",
+        R"({"op":"attach","pid":"7","tenant":"default"})",
+        R"({"op":"attach","pid":0,"tenant":"a"})",
+        R"({"op":"attach","pid":99999999999,"tenant":"default"})", R"({"op":"freeze"})",
+        R"({"op":"trace"})", R"({"op":"trace","seconds":0})", R"({"op":"trace","seconds":1e300})",
+        R"({"op":"trace","seconds":"1"})", "\xff\xfe"}) {
+    const Json answer = ask(request);
+    EXPECT_EQ(answer["ok"], false) << request;
+    EXPECT_EQ(answer["code"], "usage") << request;
+    EXPECT_NE(answer["error"], "") << request;
+  }
+}
+
+TEST_F(ControlHandlerTest, AnOrdinaryUserMayOnlyLookAndRun) {
+  for (const char* request :
+       {R"({"op":"set","tenant":"default","settings":{"weight":"300"}})",
+        R"({"op":"remove","tenant":"default"})", R"({"op":"attach","pid":501,"tenant":"default"})",
+        R"({"op":"freeze","pid":1})", R"({"op":"thaw","tenant":"default"})",
+        R"({"op":"trace","seconds":1})", R"({"op":"reload"})",
+        R"({"op":"run","settings":{"weight":"300"}})", R"({"op":"run","tenant":"a"})",
+        R"({"op":"run","tenant":"default","settings":{"weight":"300"}})"}) {
+    const Answer answer = handle(request, kUser);
+    EXPECT_EQ(Json::parse(answer.line)["code"], "denied") << request;
+    EXPECT_FALSE(answer.has_changed) << request;
+  }
+  for (const char* request : {R"({"op":"hello"})", R"({"op":"status"})", R"({"op":"doctor"})",
+                              R"({"op":"run"})", R"({"op":"run","tenant":"default"})"})
+    EXPECT_EQ(ask(request, kUser)["ok"], true) << request;
+}
+
+TEST_F(ControlHandlerTest, AnOrdinaryUsersRunDoesNotOverruleTheRules) {
+  ask(R"({"op":"run","tenant":"default"})", kUser);
+  EXPECT_TRUE(rig_.tenants.attached_without_gpu().empty());
+}
+
+TEST_F(ControlHandlerTest, RunPutsTheCallerIntoATenant) {
+  ask(R"({"op":"set","tenant":"a","settings":{},"create":true})");
+  EXPECT_EQ(ask(R"({"op":"run","tenant":"a"})")["tenant"], "a");
+  EXPECT_EQ(tenant_of(kRoot.pid), "a");
+}
+
+TEST_F(ControlHandlerTest, RunWithSettingsMakesATransientTenant) {
+  const Json answer = ask(R"({"op":"run","settings":{"weight":"300"}})");
+  EXPECT_EQ(answer["tenant"], "run-500");
+  EXPECT_EQ(tenant_of(kRoot.pid), "run-500");
+  const Tenant& tenant = *rig_.tenants.at(rig_.tenants.find("run-500").value());
+  EXPECT_TRUE(tenant.is_transient);
+  EXPECT_EQ(tenant.settings.weight, 300u);
+}
+
+TEST_F(ControlHandlerTest, RunOfACallerThatIsGoneFails) {
+  rig_.processes.everyone_lives = false;
+  EXPECT_EQ(ask(R"({"op":"run"})")["ok"], false);
+}
+
+TEST_F(ControlHandlerTest, FreezesATenantOrAProcess) {
+  rig_.start();
+  rig_.add_busy("a", {});
+  rig_.run_for(100ms);
+  const std::string pid = std::to_string(rig_.programs[0]->process.pid);
+  EXPECT_EQ(ask(R"({"op":"freeze","pid":)" + pid + "}")["ok"], true);
+  rig_.run_for(100ms);
+  EXPECT_EQ(rig_.record(*rig_.programs[0]).state, ProcessState::kFrozenUser);
+  EXPECT_EQ(ask(R"({"op":"thaw","pid":)" + pid + "}")["ok"], true);
+  EXPECT_EQ(ask(R"({"op":"freeze","tenant":"a"})")["ok"], true);
+  rig_.run_for(100ms);
+  EXPECT_EQ(rig_.record(*rig_.programs[0]).state, ProcessState::kFrozenUser);
+  EXPECT_EQ(ask(R"({"op":"freeze","pid":4711})")["code"], "usage");
+}
+
+TEST_F(ControlHandlerTest, WithoutAGpuItSaysSo) {
+  for (const char* request : {R"({"op":"freeze","pid":1})", R"({"op":"trace","seconds":1})"})
+    EXPECT_EQ(ask(request)["code"], "failed") << request;
+  EXPECT_EQ(ask(R"({"op":"freeze","tenant":"default"})")["ok"], true) << "for when one comes";
+}
+
+TEST_F(ControlHandlerTest, TracesForAsLongAsAsked) {
+  rig_.start();
+  const Answer answer = handle(R"({"op":"trace","seconds":1.5})");
+  EXPECT_EQ(answer.trace, 1500ms);
+  EXPECT_EQ(Json::parse(answer.line)["start_ns"],
+            rig_.machine.model.now().time_since_epoch().count());
+}
+
+TEST_F(ControlHandlerTest, ReloadReportsTheFilesMistakes) {
+  EXPECT_EQ(ask(R"({"op":"reload"})")["ok"], true);
+  reload_ = make_error(std::errc::invalid_argument, "read the configuration", "x.toml:3: no");
+  const Json answer = ask(R"({"op":"reload"})");
+  EXPECT_EQ(answer["code"], "usage");
+  EXPECT_EQ(answer["error"], "x.toml:3: no");
+}
+
+TEST_F(ControlHandlerTest, DoctorListsWhatWasLookedAt) {
+  const Json answer = ask(R"({"op":"doctor"})", kUser);
+  ASSERT_EQ(answer["checks"].size(), 1u);
+  EXPECT_EQ(answer["checks"][0]["state"], "ok");
+}
+
+TEST_F(ControlHandlerTest, TraceLinesAreJson) {
+  EXPECT_EQ(Json::parse(trace_line(SwitchRecord{Time(5ns), 1, 42, 0, true})),
+            Json::parse(R"({"switch":{"t":5,"gpu":1,"pid":42,"start":true}})"));
+  using Change = Enforcer::Change;
+  EXPECT_EQ(Json::parse(trace_line(Change{Change::Kind::kFreeze, Time(5ns), {42, 1}, 0, 0us},
+                                   FreezeReason::kCap)),
+            Json::parse(R"({"event":{"t":5,"kind":"freeze","pid":42,"gpu":0,"reason":"cap"}})"));
+  EXPECT_EQ(Json::parse(trace_line(Change{Change::Kind::kThaw, Time(5ns), {42, 1}, 0, 0us},
+                                   FreezeReason::kNone)),
+            Json::parse(R"({"event":{"t":5,"kind":"thaw","pid":42,"gpu":0}})"));
+  EXPECT_EQ(Json::parse(trace_line(Change{Change::Kind::kSlice, Time(5ns), {42, 1}, 0, 900us},
+                                   FreezeReason::kNone)),
+            Json::parse(R"({"event":{"t":5,"kind":"slice","pid":42,"gpu":0,"value":900}})"));
+  EXPECT_EQ(Json::parse(trace_end_line(3)), Json::parse(R"({"end":true,"lost":3})"));
+}
+
+// The same answers; what they did stands in sysfs.
+TEST_F(ControlHandlerTest, WithTheKernelModuleRequestsGoToSysfs) {
+  test::PlainSysfs tree;
+  KernelTenants kernel(tree, rig_.tenants, rig_.processes, /*is_told=*/true);
+  kernel.start({});
+  control_ = &kernel;
+  EXPECT_EQ(
+      ask(R"({"op":"set","tenant":"a","settings":{"weight":"300","max":"30%"},"create":true})")
+          ["ok"],
+      true);
+  EXPECT_EQ(tree.get("a", "max"), "30000 100000");
+  const Json bad = ask(R"({"op":"set","tenant":"a","settings":{"weight":"0"}})");
+  EXPECT_EQ(bad["code"], "usage");
+  EXPECT_EQ(bad["error"], "weight: '0' is not allowed; allowed: 1 to 10000");
+  EXPECT_EQ(ask(R"({"op":"attach","pid":77,"tenant":"a"})")["ok"], true);
+  EXPECT_EQ(tenant_of(77), "a");
+  EXPECT_EQ(ask(R"({"op":"run","settings":{"weight":"10"}})")["tenant"], "run-500");
+  EXPECT_EQ(tree.get("run-500", "weight"), "10");
+  EXPECT_EQ(ask(R"({"op":"remove","tenant":"a"})")["ok"], true);
+  EXPECT_FALSE(tree.has("a"));
+  EXPECT_EQ(ask(R"({"op":"remove","tenant":"default"})")["ok"], false);
+}
+
+}  // namespace
+}  // namespace gpushare

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/module/kernel_tenants.h"
+
+#include <gtest/gtest.h>
+
+#include "sched/module/kernel_rules.h"
+#include "tests/sched/support/fake_proc_reader.h"
+#include "tests/shmctl/settings/plain_sysfs.h"
+
+namespace gpushare {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr ProcessId kProgram{4711, 1000 + 4711};
+
+Config config_of(std::string_view text) { return parse_config(text, "test.toml").value(); }
+
+class KernelTenantsTest : public ::testing::Test {
+ protected:
+  void start(std::string_view config = "", bool is_told = true) {
+    mirror_.emplace(tree_, tenants_, processes_, is_told);
+    mirror_->start(config_of(config));
+  }
+  // As the module tells it.
+  template <class What>
+  bool tell(What what) {
+    mirror_->on_notice({Time(1s), std::move(what)});
+    return mirror_->follow(Time(1s));
+  }
+  void operator_writes(const std::string& tenant, const std::string& key,
+                       const std::string& value) {
+    tree_.put("tenants/" + tenant + "/" + key, value + "\n");
+    tree_.bump();
+  }
+  const TenantSettings& settings(std::string_view tenant) {
+    return tenants_.at(tenants_.find(tenant).value())->settings;
+  }
+  std::string tenant_of(const ProcessId& process) {
+    return tenants_.at(tenants_.tenant_of(process))->name;
+  }
+  // It has something on a GPU.
+  void meet(const ProcessId& process, const std::string& command) {
+    ProcessFacts facts;
+    facts.id = process;
+    facts.command = command;
+    tenants_.add_process(std::move(facts));
+  }
+
+  test::PlainSysfs tree_;
+  Tenants tenants_;
+  test::FakeProcReader processes_;
+  std::optional<KernelTenants> mirror_;
+};
+
+constexpr std::string_view kTwoTenants = R"(
+[tenant.batch]
+weight = 50
+max = "30%"
+match = [{ cgroup = "/batch.slice/*" }]
+[tenant.default]
+weight = 80
+)";
+
+TEST_F(KernelTenantsTest, AtBootTheFileIsWrittenIntoSysfs) {
+  start(kTwoTenants);
+  EXPECT_EQ(tree_.get("batch", "weight"), "50");
+  EXPECT_EQ(tree_.get("batch", "max"), "30000 100000");
+  EXPECT_EQ(tree_.get("batch", "match_cgroup"), "/batch.slice/*");
+  EXPECT_EQ(tree_.get("default", "weight"), "80");
+  EXPECT_EQ(settings("batch").weight, 50u);
+  EXPECT_EQ(settings("default").weight, 80u);
+}
+
+TEST_F(KernelTenantsTest, WhatAnOperatorWroteSurvivesARestartOfTheAgent) {
+  start(kTwoTenants);
+  operator_writes("batch", "weight", "77");
+  operator_writes("batch", "max", "max 100000");
+  operator_writes("batch", "match_cgroup", "");
+  operator_writes("default", "weight", "60");
+  ASSERT_TRUE(tree_.create("research"));
+  tenants_ = {};
+  start(kTwoTenants);
+  EXPECT_EQ(tree_.get("batch", "weight"), "77");
+  EXPECT_EQ(tree_.get("batch", "match_cgroup"), "");
+  EXPECT_EQ(settings("batch").weight, 77u);
+  EXPECT_FALSE(settings("batch").cap);
+  EXPECT_EQ(settings("default").weight, 60u);
+  EXPECT_TRUE(tenants_.find("research"));
+}
+
+TEST_F(KernelTenantsTest, OnReloadTheFileWinsForWhatItNames) {
+  start(kTwoTenants);
+  operator_writes("batch", "weight", "77");
+  operator_writes("batch", "priority", "idle");
+  mirror_->reload(config_of(kTwoTenants));
+  EXPECT_EQ(tree_.get("batch", "weight"), "50");
+  EXPECT_EQ(tree_.get("batch", "priority"), "idle");
+  EXPECT_EQ(settings("batch").weight, 50u);
+  EXPECT_EQ(settings("batch").priority, Priority::kIdle);
+}
+
+TEST_F(KernelTenantsTest, FollowsWhatAnOperatorWrites) {
+  start();
+  operator_writes("default", "weight", "300");
+  EXPECT_TRUE(tell(SettingsChanged{"default"}));
+  EXPECT_EQ(settings("default").weight, 300u);
+  EXPECT_FALSE(tell(SettingsChanged{"default"})) << "nothing new";
+  ASSERT_TRUE(tree_.create("late"));
+  EXPECT_TRUE(tell(SettingsChanged{"late"}));
+  EXPECT_TRUE(tenants_.find("late"));
+  ASSERT_TRUE(tree_.remove("late"));
+  EXPECT_TRUE(tell(SettingsChanged{"late"}));
+  EXPECT_FALSE(tenants_.find("late"));
+}
+
+TEST_F(KernelTenantsTest, AfterALossEverythingIsReadAgain) {
+  start(kTwoTenants);
+  operator_writes("batch", "weight", "300");
+  ASSERT_TRUE(tree_.create("late"));
+  ASSERT_TRUE(tree_.attach(kProgram.pid, "late"));
+  EXPECT_TRUE(tell(NoticesLost{}));
+  EXPECT_EQ(settings("batch").weight, 300u);
+  EXPECT_EQ(tenant_of(kProgram), "late");
+  ASSERT_TRUE(tree_.remove("batch"));
+  EXPECT_TRUE(tell(NoticesLost{}));
+  EXPECT_FALSE(tenants_.find("batch"));
+}
+
+TEST_F(KernelTenantsTest, WhereNobodyTellsItLooks) {
+  start("", /*is_told=*/false);
+  EXPECT_FALSE(mirror_->follow(Time(1s)));
+  operator_writes("default", "weight", "300");
+  mirror_->follow(Time(1s) + 50ms);
+  EXPECT_EQ(settings("default").weight, 100u) << "not on every tick";
+  EXPECT_TRUE(mirror_->follow(Time(1s) + 100ms));
+  EXPECT_EQ(settings("default").weight, 300u);
+}
+
+TEST_F(KernelTenantsTest, TheKernelSaysWhereAProcessBelongs) {
+  start(kTwoTenants);
+  tell(TenantAssigned{kProgram, "batch", true});
+  EXPECT_EQ(tenant_of(kProgram), "batch");
+  tell(TenantAssigned{kProgram, "default", false});
+  EXPECT_EQ(tenant_of(kProgram), "default");
+  ASSERT_TRUE(tree_.create("late"));  // its own notice comes after
+  tell(TenantAssigned{kProgram, "late", false});
+  EXPECT_EQ(tenant_of(kProgram), "late");
+  tell(TenantAssigned{kProgram, "gone", false});
+  EXPECT_EQ(tenant_of(kProgram), "late") << "a tenant that went meanwhile";
+}
+
+constexpr std::string_view kByCommand = R"(
+[tenant.jobs]
+match = [{ command = "train*" }]
+)";
+
+TEST_F(KernelTenantsTest, RulesThatTheKernelLacksAreAppliedAndWrittenBack) {
+  start(kByCommand);
+  tell(TenantAssigned{kProgram, "default", true});
+  EXPECT_TRUE(tree_.attached.empty()) << "nothing is known of it yet";
+  meet(kProgram, "train.py");
+  mirror_->follow(Time(1s));
+  ASSERT_EQ(tree_.attached.size(), 1u);
+  EXPECT_EQ(tree_.attached[0], std::pair(kProgram.pid, std::string("jobs")));
+  mirror_->follow(Time(1s));
+  EXPECT_EQ(tree_.attached.size(), 1u);
+}
+
+TEST_F(KernelTenantsTest, AnOperatorsMoveIsNotOverruledByARule) {
+  start(kByCommand);
+  tell(TenantAssigned{kProgram, "default", false});  // echo PID > tenants/default/procs
+  meet(kProgram, "train.py");
+  mirror_->follow(Time(1s));
+  EXPECT_TRUE(tree_.attached.empty());
+  EXPECT_EQ(tenant_of(kProgram), "default");
+}
+
+TEST_F(KernelTenantsTest, RulesOfTheKernelHoldForThoseThatItSawBeforeItHadThem) {
+  start(R"([tenant.alice]
+match = [{ user = "1000" }])");
+  EXPECT_EQ(tree_.get("alice", "match_uid"), "1000");
+  tell(TenantAssigned{kProgram, "default", true});
+  ProcessFacts facts;
+  facts.id = kProgram;
+  facts.uid = 1000;
+  tenants_.add_process(facts);
+  EXPECT_EQ(tenant_of(kProgram), "alice");
+  mirror_->follow(Time(1s));
+  EXPECT_EQ(tree_.attached.back(), std::pair(kProgram.pid, std::string("alice")));
+}
+
+TEST_F(KernelTenantsTest, ARuleThatAnOperatorTookAwayHoldsNoMore) {
+  start(R"([tenant.alice]
+match = [{ user = "1000" }, { command = "train*" }])");
+  operator_writes("alice", "match_uid", "");
+  tell(SettingsChanged{"alice"});
+  ProcessFacts facts;
+  facts.id = kProgram;
+  facts.uid = 1000;
+  tenants_.add_process(facts);
+  EXPECT_EQ(tenant_of(kProgram), "default");
+  meet(kProgram, "train.py");
+  EXPECT_EQ(tenant_of(kProgram), "alice") << "by the other rule";
+}
+
+TEST_F(KernelTenantsTest, ARuleThatAnOperatorWroteHoldsForThoseThatTheKernelDidNotSee) {
+  start(kByCommand);
+  operator_writes("jobs", "match_uid", "1000\n");
+  tell(SettingsChanged{"jobs"});
+  tell(TenantAssigned{kProgram, "default", true});
+  ProcessFacts facts;
+  facts.id = kProgram;
+  facts.uid = 1000;
+  tenants_.add_process(facts);
+  mirror_->follow(Time(1s));
+  ASSERT_EQ(tree_.attached.size(), 1u);
+  EXPECT_EQ(tree_.attached[0], std::pair(kProgram.pid, std::string("jobs")));
+}
+
+// --- requests ---------------------------------------------------------------------------------
+
+TEST_F(KernelTenantsTest, RequestsAreWrittenAndReadBack) {
+  start();
+  ASSERT_TRUE(mirror_->set("a", std::vector<Setting>{{"weight", "300"}, {"max", "30%"}}, true));
+  EXPECT_EQ(tree_.get("a", "weight"), "300");
+  EXPECT_EQ(settings("a").weight, 300u);
+  ASSERT_TRUE(mirror_->attach(kProgram, "a"));
+  EXPECT_EQ(tree_.attached.back(), std::pair(kProgram.pid, std::string("a")));
+  EXPECT_EQ(tenant_of(kProgram), "a");
+  ASSERT_TRUE(mirror_->remove("a"));
+  EXPECT_FALSE(tree_.has("a"));
+  EXPECT_FALSE(tenants_.find("a"));
+}
+
+TEST_F(KernelTenantsTest, RefusedRequestsLeaveNothingBehind) {
+  start();
+  const auto bad = mirror_->set("a", std::vector<Setting>{{"weight", "0"}}, true);
+  ASSERT_FALSE(bad);
+  EXPECT_EQ(bad.error().detail, "weight: '0' is not allowed; allowed: 1 to 10000");
+  EXPECT_FALSE(tree_.has("a"));
+  const auto missing = mirror_->set("a", std::vector<Setting>{{"weight", "10"}}, false);
+  EXPECT_EQ(missing.error().detail, "there is no tenant 'a'");
+  EXPECT_EQ(mirror_->remove("default").error().code, std::errc::operation_not_permitted);
+  tree_.dead = 12;
+  EXPECT_EQ(mirror_->attach({12, 1}, "default").error().code, std::errc::no_such_process);
+  EXPECT_EQ(mirror_->create_transient({12, 1}, {}).error().code, std::errc::no_such_process);
+  EXPECT_FALSE(tree_.has("run-12"));
+}
+
+TEST_F(KernelTenantsTest, ATransientTenantGoesFromSysfsWithItsLastProcess) {
+  start();
+  const auto name = mirror_->create_transient(kProgram, std::vector<Setting>{{"weight", "300"}});
+  ASSERT_EQ(name, "run-4711");
+  EXPECT_EQ(tree_.get("run-4711", "weight"), "300");
+  EXPECT_EQ(tenant_of(kProgram), "run-4711");
+  mirror_->follow(Time(1s));
+  EXPECT_TRUE(tree_.has("run-4711"));
+  tenants_.end_process(kProgram);
+  mirror_->follow(Time(1s));
+  EXPECT_FALSE(tree_.has("run-4711"));
+}
+
+TEST_F(KernelTenantsTest, ATransientTenantOfAnAgentThatDiedStillGoes) {
+  ASSERT_TRUE(tree_.create("run-4711"));
+  ASSERT_TRUE(tree_.attach(kProgram.pid, "run-4711"));
+  ASSERT_TRUE(tree_.create("run-99"));       // whose process ended while nobody looked
+  ASSERT_TRUE(tree_.create("run-nightly"));  // an operator's
+  start();
+  mirror_->follow(Time(1s));
+  EXPECT_FALSE(tree_.has("run-99"));
+  EXPECT_TRUE(tree_.has("run-4711"));
+  tenants_.end_process(kProgram);
+  mirror_->follow(Time(1s));
+  EXPECT_FALSE(tree_.has("run-4711"));
+  EXPECT_TRUE(tree_.has("run-nightly"));
+}
+
+// --- rules ------------------------------------------------------------------------------------
+
+std::optional<uid_t> uid_of(const std::string& user) {
+  return user == "alice" ? std::optional<uid_t>(1000) : std::nullopt;
+}
+Rule cgroup(std::string tenant, std::string glob) { return {std::move(tenant), glob, {}, {}}; }
+Rule user(std::string tenant, std::string name) { return {std::move(tenant), {}, name, {}}; }
+Rule command(std::string tenant, std::string glob) { return {std::move(tenant), {}, {}, glob}; }
+
+TEST(SplitRules, TheKernelGetsThoseFromTheFrontThatKeepTheOrder) {
+  struct Row {
+    const char* description;
+    std::vector<Rule> rules;
+    std::size_t of_kernel;
+  };
+  const Row rows[] = {
+      {"cgroups, then users", {cgroup("a", "/a"), cgroup("b", "/b"), user("c", "alice")}, 3},
+      {"the kernel tries cgroups first", {user("a", "alice"), cgroup("b", "/b")}, 1},
+      {"nothing behind a command", {command("a", "x"), cgroup("b", "/b")}, 0},
+      {"one of a kind for each tenant", {cgroup("a", "/a"), cgroup("a", "/b")}, 1},
+      {"one of each kind", {cgroup("a", "/a"), user("a", "alice")}, 2},
+      {"no such user", {user("a", "bob")}, 0},
+      {"a glob that the kernel does not take", {cgroup("a", "user.slice/*")}, 0},
+      {"a glob that is too long", {cgroup("a", "/" + std::string(255, 'x'))}, 0},
+      {"two conditions in one", {Rule{"a", "/a", "alice", {}}}, 0},
+  };
+  for (const Row& row : rows) {
+    const SplitRules split = split_rules(row.rules, uid_of);
+    EXPECT_EQ(split.of_kernel.size(), row.of_kernel) << row.description;
+    EXPECT_EQ(split.of_agent.size(), row.rules.size() - row.of_kernel) << row.description;
+  }
+  const SplitRules both = split_rules(std::vector{cgroup("a", "/a"), user("b", "alice")}, uid_of);
+  EXPECT_EQ(both.of_kernel[0], (KernelRule{"a", "/a", std::nullopt}));
+  EXPECT_EQ(both.of_kernel[1], (KernelRule{"b", "", 1000}));
+}
+
+TEST(RulesInForce, AreTheKernelsInItsOrderThenTheAgents) {
+  const std::vector<Rule> file{cgroup("a", "/a"), user("b", "alice"), command("c", "x")};
+  const std::vector<KernelRule> given = split_rules(file, uid_of).of_kernel;
+  ASSERT_EQ(given.size(), 2u);
+  EXPECT_EQ(rules_in_force(file, given, given), file);
+  EXPECT_EQ(rules_in_force(file, given, {}), std::vector{file[2]}) << "taken away in sysfs";
+  const std::vector<KernelRule> shown{
+      {"a", "/a", {}}, {"b", "", 1000}, {"z", "/z", {}}, {"z", "", 7}};
+  EXPECT_EQ(rules_in_force(file, given, shown),
+            (std::vector{file[0], cgroup("z", "/z"), file[1], user("z", "7"), file[2]}));
+  EXPECT_EQ(rules_in_force(file, given, std::vector<KernelRule>{{"a", "/other", {}}}),
+            (std::vector{cgroup("a", "/other"), file[2]}));
+}
+
+TEST(SplitRules, KnowsUsersByNameAndNumber) {
+  EXPECT_EQ(system_uid_of("root"), uid_t{0});
+  EXPECT_EQ(system_uid_of("1234"), uid_t{1234});
+  EXPECT_EQ(system_uid_of("no such user"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace gpushare

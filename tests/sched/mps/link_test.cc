@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/mps/link.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+namespace gpushare {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr ProcessId kDaemon{50, 1}, kA{70, 1}, kB{80, 1};
+
+// The machine as the test says. Answers come with the next finished(), unless it is silent.
+class FakeMpsHost final : public MpsHost {
+ public:
+  const std::string& pipe_directory() const override { return pipe; }
+  bool has_program() const override { return is_installed; }
+  std::optional<MpsDaemon> daemon() override { return running; }
+  Result<> start(const std::string& gpus, bool has_all_users) override {
+    starts.push_back(gpus + (has_all_users ? " all" : " one"));
+    if (refusal) return std::unexpected(*refusal);
+    if (does_start) running = MpsDaemon{kDaemon, gpus};
+    answer_ = "";
+    return {};
+  }
+  Result<> ask(const std::string& commands) override {
+    asked += commands;
+    answer_.reset();
+    if (is_silent) {
+      answer_ = make_error(std::errc::timed_out, "ask MPS", "");
+    } else if (commands == "get_server_list\n") {
+      answer_ = clients.empty() && !has_server ? "" : "60\n";
+    } else if (commands.starts_with("get_server_status 60\nget_client_list 60\n")) {
+      std::string text = has_fault ? "FAULT\n" : "ACTIVE\n";
+      for (const ProcessId& client : clients) text += std::to_string(client.pid) + separator;
+      answer_ = text;
+    } else if (commands == "quit\n") {
+      running.reset();
+      answer_ = "";
+    }
+    return {};
+  }
+  std::optional<Result<std::string>> finished(Time) override {
+    return std::exchange(answer_, std::nullopt);
+  }
+  std::optional<std::string> visible(pid_t) override { return visible_devices; }
+  std::optional<ProcessId> bearer(pid_t pid) override { return ProcessId{pid, 1}; }
+  bool has_ended(const ProcessId& process) override { return ended.contains(process); }
+
+  const std::string pipe = "/run/test/mps";
+  bool is_installed = true, does_start = true, is_silent = false, has_fault = false,
+       has_server = false;
+  std::optional<Error> refusal;
+  std::optional<MpsDaemon> running;
+  std::set<ProcessId> clients, ended;
+  std::optional<std::string> visible_devices;
+  std::vector<std::string> starts;
+  std::string asked, separator = "\n";
+
+ private:
+  std::optional<Result<std::string>> answer_;
+};
+
+class MpsLinkTest : public ::testing::Test {
+ protected:
+  // In steps as the agent makes them.
+  void run(Nanos length) {
+    for (const Time end = now_ + length; now_ < end;)
+      now_ = std::min(std::max(link_.step(now_), now_ + 1ms), end);
+  }
+  void run_with_clients(std::set<ProcessId> clients) {
+    host_.clients = std::move(clients);
+    link_.want("", true);
+    run(3s);
+  }
+
+  Time now_{Nanos{1'000'000'000'000}};
+  std::unique_ptr<FakeMpsHost> owned_ = std::make_unique<FakeMpsHost>();
+  FakeMpsHost& host_ = *owned_;
+  MpsLink link_{std::move(owned_), [](const ProcessId& process) {
+                  return MpsClient{process, process == kA ? "a" : "b", "spin"};
+                }};
+};
+
+TEST_F(MpsLinkTest, StartsItAndKnowsItsClients) {
+  run_with_clients({kA, kB});
+  EXPECT_EQ(host_.starts, std::vector<std::string>{" all"});
+  EXPECT_EQ(link_.status().state, MpsState::kRunning);
+  EXPECT_EQ(link_.status().pid, kDaemon.pid);
+  EXPECT_EQ(link_.status().clients, 2u);
+  EXPECT_TRUE(link_.is_client(kA));
+  EXPECT_EQ(link_.pipe_for({90, 1}), host_.pipe);
+}
+
+TEST_F(MpsLinkTest, ClientsMayStandOnOneLine) {
+  host_.separator = " ";
+  run_with_clients({kA, kB});
+  EXPECT_EQ(link_.status().clients, 2u);
+}
+
+TEST_F(MpsLinkTest, ANewProgramIsKnownSoonAfterItWasToldOfTheServer) {
+  run_with_clients({});
+  EXPECT_NE(link_.pipe_for(kA), "");
+  host_.clients = {kA};
+  run(1s);
+  EXPECT_TRUE(link_.is_client(kA));
+}
+
+TEST_F(MpsLinkTest, WhileThereIsNoneForTheRightGpusNobodyIsToldOfIt) {
+  EXPECT_EQ(link_.pipe_for(kA), "");
+  host_.does_start = false;
+  link_.want("", true);
+  run(1s);
+  EXPECT_EQ(link_.pipe_for(kA), "");
+  host_.running = MpsDaemon{kDaemon, "GPU-x"};
+  host_.clients = {kB};
+  run(1s);
+  EXPECT_EQ(link_.status().state, MpsState::kOther);
+  EXPECT_EQ(link_.pipe_for(kA), "");
+}
+
+TEST_F(MpsLinkTest, WhoWouldSeeOtherGpusIsNotToldOfIt) {
+  link_.want("GPU-11111111-a", true);
+  run(1s);
+  EXPECT_EQ(link_.pipe_for(kA), "");
+  host_.visible_devices = "GPU-11111111-a";
+  EXPECT_EQ(link_.pipe_for(kA), host_.pipe);
+}
+
+TEST_F(MpsLinkTest, OneThatDiesIsStartedAgain) {
+  run_with_clients({});
+  run(20s);
+  host_.running.reset();
+  run(1s);
+  EXPECT_EQ(host_.starts.size(), 2u);
+  EXPECT_EQ(link_.status().state, MpsState::kRunning);
+}
+
+TEST_F(MpsLinkTest, OneThatIsNotStartedSaysWhy) {
+  host_.refusal = Error{std::make_error_code(std::errc::io_error), "start MPS", "no such option"};
+  link_.want("", true);
+  run(1s);
+  EXPECT_NE(link_.status().error.find("no such option"), std::string::npos);
+  EXPECT_EQ(link_.status().state, MpsState::kStarting);
+  host_.refusal.reset();
+  run(10s);
+  EXPECT_EQ(link_.status().state, MpsState::kRunning);
+  EXPECT_EQ(link_.status().error, "");
+}
+
+TEST_F(MpsLinkTest, OneThatDoesNotAnswerIsReportedAndLeftAlone) {
+  run_with_clients({kA});
+  host_.is_silent = true;
+  run(20s);
+  EXPECT_NE(link_.status().error, "");
+  EXPECT_EQ(link_.status().state, MpsState::kRunning);
+  EXPECT_EQ(host_.starts.size(), 1u);
+  host_.is_silent = false;
+  run(2 * MpsPlan::kAskBusy);
+  EXPECT_EQ(link_.status().error, "");
+}
+
+TEST_F(MpsLinkTest, SaysWhoEndedWithAFault) {
+  run_with_clients({kA, kB});
+  host_.has_fault = true;
+  run(MpsPlan::kAskBusy + 1s);
+  EXPECT_EQ(link_.status().faults, 1u);
+  host_.ended = {kA, kB};
+  host_.clients.clear();
+  run(3s);
+  EXPECT_EQ(link_.status().last_fault, "tenant a: spin (pid 70), tenant b: spin (pid 80)");
+  EXPECT_EQ(link_.status().clients, 0u);
+}
+
+// It would refuse them: better that they take turns.
+TEST_F(MpsLinkTest, WhileItTurnsClientsAwayNobodyIsToldOfIt) {
+  run_with_clients({kA});
+  host_.has_server = host_.has_fault = true;
+  run(MpsPlan::kAskBusy + 1s);
+  EXPECT_EQ(link_.pipe_for(kB), "");
+  host_.has_fault = false;
+  host_.ended = {kA};
+  host_.clients.clear();
+  run(1s);
+  EXPECT_EQ(link_.pipe_for(kB), host_.pipe);
+}
+
+TEST_F(MpsLinkTest, ReplacesItWhenTheLastClientHasGone) {
+  run_with_clients({kA});
+  link_.want("GPU-x", true);
+  run(10s);
+  EXPECT_EQ(host_.starts.size(), 1u);
+  host_.ended = {kA};
+  host_.clients.clear();
+  run(2 * MpsPlan::kAskBusy + 1s);
+  EXPECT_EQ(host_.starts.size(), 2u);
+  EXPECT_EQ(host_.starts.back(), "GPU-x all");
+}
+
+TEST_F(MpsLinkTest, LeavesOneWithClientsAndEndsOneWithout) {
+  run_with_clients({kA});
+  link_.leave();
+  EXPECT_TRUE(host_.running);
+  host_.ended = {kA};
+  host_.clients.clear();
+  run(3s);
+  link_.leave();
+  EXPECT_FALSE(host_.running);
+}
+
+TEST_F(MpsLinkTest, AsksNothingWhereNothingIsWanted) {
+  run(10s);
+  EXPECT_EQ(link_.step(now_), Time::max());
+  EXPECT_EQ(host_.asked, "");
+  EXPECT_TRUE(host_.starts.empty());
+}
+
+}  // namespace
+}  // namespace gpushare

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// In virtual time: programs launch, gates close and open, and what a program did is compared with
+// its tenant's cap.
+#include "sched/shim/shim_caps.h"
+
+#include <gtest/gtest.h>
+
+namespace gpushare {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr ProcessId kOne{10, 100}, kTwo{20, 200};
+
+class ShimCapsTest : public ::testing::Test {
+ protected:
+  ShimCapsTest() { bucket_.configure(30ms, 100ms, 30ms, now_); }
+
+  ShimCaps::Client& add(const ProcessId& process) {
+    clients_.push_back({.process = process, .tenant = 1, .gpus = {0}});
+    return clients_.back();
+  }
+  Nanos step() { return caps_.step(now_, clients_, find_) - now_; }
+  // Steps every `every`, launches wherever a gate is open; how long each client's gate was open.
+  Nanos open_during(Nanos length, Nanos every = 5ms) {
+    Nanos open{};
+    for (const Time end = now_ + length; now_ < end; now_ += every) {
+      step();
+      for (ShimCaps::Client& client : clients_)
+        if (!caps_.is_shut(client.process)) ++client.launches;
+      if (!caps_.is_shut(clients_.front().process)) open += every;
+    }
+    return open;
+  }
+
+  Time now_{Nanos{1'000'000'000'000}};
+  TokenBucket bucket_{};
+  bool has_cap_ = true;
+  ShimCaps caps_;
+  std::vector<ShimCaps::Client> clients_;
+  const ShimCaps::FindBudget find_ = [this](uint32_t tenant, uint32_t gpu) {
+    std::optional<ShimCaps::Budget> budget;
+    if (has_cap_ && tenant == 1 && gpu == 0)
+      budget = {.cap = {.fraction = 0.3, .period = 100ms, .burst = 30ms}, .bucket = &bucket_};
+    return budget;
+  };
+};
+
+TEST_F(ShimCapsTest, WhoLaunchesWithoutAPauseGetsItsFraction) {
+  add(kOne);
+  open_during(1s);
+  const double share = open_during(10s).count() / 10e9;
+  EXPECT_NEAR(share, 0.3, 0.015);
+}
+
+TEST_F(ShimCapsTest, ClientsOfATenantAreChargedOnceAndShutTogether) {
+  add(kOne);
+  add(kTwo);
+  open_during(1s);
+  EXPECT_NEAR(open_during(10s).count() / 10e9, 0.3, 0.015);
+  EXPECT_EQ(caps_.is_shut(kOne), caps_.is_shut(kTwo));
+}
+
+TEST_F(ShimCapsTest, WhoDoesNotLaunchIsNotCharged) {
+  add(kOne);
+  for (int i = 0; i < 1000; ++i, now_ += 5ms) step();
+  EXPECT_EQ(bucket_.refill(now_), 30ms);
+}
+
+TEST_F(ShimCapsTest, ALaunchNowAndThenCostsTheLinger) {
+  ShimCaps::Client& client = add(kOne);
+  step();
+  now_ += 1s;
+  step();
+  ++client.launches;
+  now_ += 5ms;
+  step();
+  const Nanos before = bucket_.tokens();
+  EXPECT_EQ(before, 30ms - 5ms);
+  for (int i = 0; i < 4; ++i) {
+    now_ += 5ms;
+    step();
+  }
+  now_ += 1ms;
+  // 5 ms when it was seen and kLinger after it, less what came back.
+  EXPECT_EQ(30ms - bucket_.refill(now_), 25ms - 6300us);
+}
+
+TEST_F(ShimCapsTest, ALaunchAfterARestIsNotChargedForTheRest) {
+  ShimCaps::Client& client = add(kOne);
+  step();
+  ++client.launches;
+  now_ += 100ms;
+  step();
+  EXPECT_EQ(bucket_.tokens(), 30ms - ShimCaps::kLinger);
+}
+
+TEST_F(ShimCapsTest, WhoWaitsAtTheGateIsAtWorkWhenItOpens) {
+  ShimCaps::Client& client = add(kOne);
+  step();
+  bucket_.charge(40ms);
+  step();
+  ASSERT_TRUE(caps_.is_shut(kOne));
+  ++client.launches;  // it stands there
+  while (caps_.is_shut(kOne)) {
+    now_ += 5ms;
+    step();
+  }
+  const Nanos tokens = bucket_.tokens();
+  now_ += 5ms;
+  step();
+  EXPECT_LT(bucket_.tokens(), tokens);
+}
+
+TEST_F(ShimCapsTest, AShutGateIsNotCharged) {
+  ShimCaps::Client& client = add(kOne);
+  step();
+  bucket_.charge(1s);
+  step();
+  ASSERT_TRUE(caps_.is_shut(kOne));
+  const Nanos tokens = bucket_.tokens();
+  ++client.launches;
+  now_ += 10ms;
+  step();
+  EXPECT_EQ(bucket_.tokens(), tokens + 3ms);
+}
+
+TEST_F(ShimCapsTest, WithoutACapNobodyWaits) {
+  has_cap_ = false;
+  add(kOne);
+  EXPECT_EQ(open_during(1s), 1s);
+  has_cap_ = true;
+  bucket_.charge(1s);
+  step();
+  EXPECT_TRUE(caps_.is_shut(kOne));
+  has_cap_ = false;
+  step();
+  EXPECT_FALSE(caps_.is_shut(kOne));
+}
+
+TEST_F(ShimCapsTest, LooksOftenOnlyWhileItMatters) {
+  ShimCaps::Client& client = add(kOne);
+  EXPECT_EQ(step(), ShimCaps::kCalmLook);
+  ++client.launches;
+  now_ += 5ms;
+  EXPECT_EQ(step(), ShimCaps::kBusyLook);
+}
+
+}  // namespace
+}  // namespace gpushare

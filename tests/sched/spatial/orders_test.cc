@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/spatial/orders.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <memory>
+#include <random>
+
+namespace gpushare {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::vector<GpuInfo> h200s(uint32_t count) {
+  std::vector<GpuInfo> gpus(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    gpus[i].index = i;
+    gpus[i].sm_count = 132;
+    gpus[i].pci = "0000:1" + std::to_string(i) + ":00.0";
+  }
+  return gpus;
+}
+
+constexpr SmGroups kAllGroups = (SmGroups{1} << 16) - 1;
+
+// What the shim does in a process.
+struct Program {
+  explicit Program(pid_t pid) : id{pid, 1} {}
+
+  bool is_held() const { return (slot->gate & 1) != 0; }
+  void launch() {
+    if (is_held()) return;
+    ++slot->stripes[0].launches;
+    for (ShimGpu& gpu : slot->gpus) gpu.applied = gpu.wanted.load();
+  }
+  // What its launches would run in; without a partition that is all there is.
+  SmGroups set(uint32_t gpu = 0) const {
+    const SmGroups wanted = slot->gpus[gpu].wanted;
+    return wanted == 0 && !is_held() ? kAllGroups : wanted;
+  }
+  int groups(uint32_t gpu = 0) const { return std::popcount(set(gpu)); }
+
+  ProcessId id;
+  uint32_t tenant = 0;
+  std::vector<uint32_t> gpus{0};
+  std::unique_ptr<ShimSlot> slot = std::make_unique<ShimSlot>();
+};
+
+class SpatialTest : public ::testing::Test {
+ protected:
+  uint32_t make(const std::string& tenant, const std::string& percent) {
+    return tenants_.set(tenant, std::vector<Setting>{{"sm_percent", percent}}, true).value();
+  }
+  Program& come(uint32_t tenant) {
+    Program& program = *programs_.emplace_back(std::make_unique<Program>(++pids_));
+    program.tenant = tenant;
+    const ShimWish wish = spatial_.wish(tenant, tenants_.at(tenant)->settings);
+    EXPECT_EQ(wish.features, kShimGate | kShimPartitions);
+    program.slot->gate = wish.is_closed ? 1 : 0;
+    for (std::size_t i = 0; i < wish.gpus.size(); ++i)
+      program.slot->gpus[i].wanted = wish.gpus[i].groups;
+    return program;
+  }
+  void go(const Program& program) {
+    std::erase_if(programs_, [&](const auto& one) { return one.get() == &program; });
+  }
+  void step() {
+    std::vector<Spatial::Client> clients;
+    for (const auto& program : programs_)
+      clients.push_back({program->id, program->tenant, program->gpus, program->slot.get()});
+    next_ = spatial_.step(now_, clients, tenants_);
+    now_ += 2ms;
+  }
+  // Everyone in `working` launches all the time.
+  void run(Nanos time, const std::vector<Program*>& working) {
+    for (const Time end = now_ + time; now_ < end;) {
+      for (Program* program : working) program->launch();
+      step();
+      expect_disjoint(working);
+    }
+  }
+  void expect_disjoint(const std::vector<Program*>& working) const {
+    for (const Program* a : working)
+      for (const Program* b : working)
+        if (a->tenant < b->tenant && !a->is_held() && !b->is_held()) {
+          ASSERT_EQ(a->slot->gpus[0].applied & b->slot->gpus[0].applied, 0u);
+        }
+  }
+
+  Tenants tenants_;
+  Spatial spatial_{h200s(1)};
+  std::vector<std::unique_ptr<Program>> programs_;
+  pid_t pids_ = 100;
+  Time now_{1s}, next_{};
+};
+
+TEST_F(SpatialTest, ATenantWithoutAPartIsLeftAlone) {
+  const ShimWish wish = spatial_.wish(kDefaultTenant, TenantSettings{});
+  EXPECT_EQ(wish.features, 0u);
+}
+
+TEST_F(SpatialTest, TwoTenantsHaveTheirPartsAndSaySo) {
+  const uint32_t a = make("a", "50"), b = make("b", "25");
+  Program &one = come(a), &two = come(b);
+  EXPECT_TRUE(one.is_held());
+  run(100ms, {&one, &two});
+  EXPECT_FALSE(one.is_held() || two.is_held());
+  EXPECT_EQ(spatial_.part(a, 0).entitled, 64u);
+  EXPECT_EQ(spatial_.part(b, 0).entitled, 32u);
+  EXPECT_EQ(one.groups() + two.groups(), 16) << "what nobody asked for is lent";
+  EXPECT_GE(one.groups(), 8);
+  EXPECT_GE(two.groups(), 4);
+  EXPECT_EQ(spatial_.part(a, 0).in_use, geometry_of(132).sms_of(one.set()));
+  EXPECT_EQ(next_, now_ - 2ms + Spatial::kCalmLook);
+}
+
+TEST_F(SpatialTest, WhoComesWaitsUntilTheOthersHaveMadeRoom) {
+  Program& first = come(make("a", "50"));
+  run(50ms, {&first});
+  EXPECT_EQ(first.groups(), 16);
+  Program& second = come(make("b", "50"));
+  step();
+  step();
+  EXPECT_TRUE(second.is_held()) << "the first has not launched since";
+  EXPECT_EQ(second.set(), 0u);
+  EXPECT_EQ(next_, now_ - 2ms + Spatial::kBusyLook);
+  first.launch();
+  step();
+  EXPECT_FALSE(second.is_held());
+  EXPECT_GE(second.groups(), 7);
+  EXPECT_EQ(first.set() & second.set(), 0u);
+}
+
+TEST_F(SpatialTest, WhoDoesNotLaunchNeedNotAnswer) {
+  Program& first = come(make("a", "50"));
+  run(50ms, {&first});
+  Program& second = come(make("b", "50"));
+  run(Spatial::kQuiet + 10ms, {&second});
+  EXPECT_FALSE(second.is_held());
+  EXPECT_NE(second.set(), 0u);
+  EXPECT_EQ(first.set() & second.set(), 0u) << "its next launch sees it";
+}
+
+TEST_F(SpatialTest, NobodyWaitsForEver) {
+  const uint32_t a = make("a", "50");
+  Program& first = come(a);
+  run(50ms, {&first});
+  Program& second = come(make("b", "50"));
+  // The first launches and never answers.
+  for (const Time end = now_ + Spatial::kLongestStart + 10ms; now_ < end;) {
+    ++first.slot->stripes[0].launches;
+    step();
+  }
+  EXPECT_FALSE(second.is_held());
+}
+
+TEST_F(SpatialTest, AnIdleOneLendsItsPartAndHasItBackWhenItLaunches) {
+  Program &one = come(make("a", "50")), &two = come(make("b", "50"));
+  run(100ms, {&one, &two});
+  EXPECT_LE(two.groups(), 8);
+  run(SmClaim{}.idle_after + 100ms, {&two});
+  EXPECT_EQ(two.groups(), 15);
+  EXPECT_EQ(one.groups(), 1);
+  run(50ms, {&one, &two});
+  EXPECT_GE(one.groups(), 7);
+  EXPECT_GE(two.groups(), 7);
+}
+
+TEST_F(SpatialTest, AChangedSettingMovesThePartsWhileBothRun) {
+  const uint32_t a = make("a", "50");
+  make("b", "50");
+  Program &one = come(a), &two = come(tenants_.find("b").value());
+  run(100ms, {&one, &two});
+  ASSERT_TRUE(tenants_.set("a", std::vector<Setting>{{"sm_percent", "10"}}, false));
+  ASSERT_TRUE(tenants_.set("b", std::vector<Setting>{{"sm_percent", "90"}}, false));
+  run(50ms, {&one, &two});
+  EXPECT_LE(one.groups(), 3);
+  EXPECT_GE(two.groups(), 12);
+}
+
+TEST_F(SpatialTest, TheProcessesOfATenantShareItsPart) {
+  const uint32_t a = make("a", "50");
+  Program &one = come(a), &two = come(make("b", "50"));
+  run(100ms, {&one, &two});
+  Program& third = come(a);
+  EXPECT_EQ(third.set(), one.set()) << "from its first launch on";
+  run(50ms, {&one, &two, &third});
+  EXPECT_EQ(third.set(), one.set());
+  go(one);
+  go(third);
+  run(50ms, {&two});
+  EXPECT_EQ(two.groups(), 16);
+  EXPECT_EQ(spatial_.part(a, 0).entitled, 0u);
+}
+
+TEST_F(SpatialTest, SetsThatMayComeAreAnnouncedBefore) {
+  const uint32_t a = make("a", "56"), b = make("b", "44");
+  Program &one = come(a), &two = come(b);
+  run(100ms, {&one, &two});
+  // Of 16 groups: one more for the one is one less for the other.
+  const std::pair<const char*, const char*> kSettings[] = {
+      {"50", "50"}, {"44", "56"}, {"38", "62"}};
+  for (const auto& [first, second] : kSettings) {
+    std::vector<std::vector<SmGroups>> announced;
+    for (const Program* program : {&one, &two}) {
+      std::vector<SmGroups>& sets = announced.emplace_back();
+      for (const auto& each : program->slot->soon[0].sets) sets.push_back(each);
+      EXPECT_EQ(std::popcount(sets[0]), program->groups() - 1);
+      EXPECT_EQ(std::popcount(sets[1]), program->groups() + 1);
+    }
+    const int had = one.groups();
+    ASSERT_TRUE(tenants_.set("a", std::vector<Setting>{{"sm_percent", first}}, false));
+    ASSERT_TRUE(tenants_.set("b", std::vector<Setting>{{"sm_percent", second}}, false));
+    run(100ms, {&one, &two});
+    EXPECT_EQ(std::abs(one.groups() - had), 1);
+    EXPECT_NE(std::ranges::find(announced[0], one.set()), announced[0].end());
+    EXPECT_NE(std::ranges::find(announced[1], two.set()), announced[1].end());
+  }
+  one.gpus = {1};
+  run(50ms, {&two});
+  for (const auto& each : one.slot->soon[0].sets) EXPECT_EQ(each, 0u) << "it is not there";
+  for (const auto& each : two.slot->soon[0].sets)
+    EXPECT_NE(each, kAllGroups) << "for all of it no partition is made";
+}
+
+TEST_F(SpatialTest, WhatKeepsATenantFromFollowingIsShown) {
+  const uint32_t a = make("a", "50");
+  Program& one = come(a);
+  run(50ms, {&one});
+  EXPECT_EQ(spatial_.part(a, 0).follows, ShimFollows::kFollows);
+  Program& other = come(a);
+  Program& two = come(make("b", "50"));
+  one.slot->gpus[0].follows = ShimFollows::kPauses;
+  run(50ms, {&other, &two});
+  EXPECT_EQ(spatial_.part(a, 0).follows, ShimFollows::kPauses) << "one of its two";
+  EXPECT_EQ(spatial_.part(two.tenant, 0).follows, ShimFollows::kFollows);
+  one.slot->gpus[0].follows = static_cast<ShimFollows>(1000);
+  run(10ms, {&other, &two});
+  EXPECT_EQ(spatial_.part(a, 0).follows, ShimFollows::kFollows) << "nobody is believed nonsense";
+  run(50ms, {&one, &other, &two});
+  EXPECT_EQ(spatial_.part(a, 0).follows, ShimFollows::kFollows);
+}
+
+TEST_F(SpatialTest, AProcessHasAPartOfTheGpusThatItUses) {
+  spatial_ = Spatial(h200s(2));
+  Program &one = come(make("a", "50")), &two = come(make("b", "50"));
+  one.gpus = {0};
+  two.gpus = {1};
+  run(100ms, {&one, &two});
+  EXPECT_EQ(one.groups(0), 16);
+  EXPECT_EQ(spatial_.part(one.tenant, 1).entitled, 0u);
+  EXPECT_EQ(two.groups(1), 16);
+  Program& fresh = come(make("c", "30"));
+  fresh.gpus = {};
+  run(100ms, {&one, &two, &fresh});
+  EXPECT_GT(fresh.groups(0), 0);
+  EXPECT_GT(fresh.groups(1), 0);
+}
+
+TEST_F(SpatialTest, WhateverHappensNoTwoTenantsLaunchOnOneGroup) {
+  std::mt19937 random(7);
+  const auto below = [&](uint32_t n) {
+    return std::uniform_int_distribution<uint32_t>(0, n - 1)(random);
+  };
+  for (int i = 0; i < 6; ++i) make("t" + std::to_string(i), std::to_string(10 + 10 * i));
+  std::vector<Program*> alive;
+  for (int round = 0; round < 3000; ++round) {
+    const uint32_t what = below(20);
+    if (what == 0 && alive.size() < 12) {
+      alive.push_back(&come(tenants_.find("t" + std::to_string(below(6))).value()));
+    } else if (what == 1 && !alive.empty()) {
+      const std::size_t which = below(static_cast<uint32_t>(alive.size()));
+      go(*alive[which]);
+      alive.erase(alive.begin() + static_cast<std::ptrdiff_t>(which));
+    } else if (what == 2) {
+      ASSERT_TRUE(tenants_.set("t" + std::to_string(below(6)),
+                               std::vector<Setting>{{"sm_percent", std::to_string(1 + below(100))}},
+                               false));
+    }
+    // Each of these launches often enough to answer, or not for a while.
+    for (Program* program : alive)
+      if (below(3) != 0) program->launch();
+    step();
+    expect_disjoint(alive);
+    if (HasFatalFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace gpushare

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/step/late_attach.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/sched/support/fake_gpu.h"
+
+namespace gpushare {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr uint32_t kClient = 0xC1D00001;
+
+ObjectSearch::Found context_of(ProcessId process) {
+  const Time now{1s};
+  return {{now, process, ProcessOpened{}},
+          {now, process, ClientCreated{kClient, 5}},
+          {now, process, DeviceCreated{kClient, 1, 0}},
+          {now, process, GroupCreated{kClient, 1, 0x10, Engine::kGraphics, 5}},
+          {now, process, ChannelCreated{kClient, 0x10, 0x11, 0xC86F}}};
+}
+
+// A search of so many pieces, each of which takes its whole budget.
+class SlowGpu : public test::FakeGpu {
+ public:
+  explicit SlowGpu(ManualClock& clock) : clock_(clock) {}
+  std::unique_ptr<ObjectSearch> attach(pid_t pid) override {
+    begun.push_back(pid);
+    return std::make_unique<Search>(*this, attachable.at(pid), pieces[pid]);
+  }
+  std::map<pid_t, int> pieces;
+  std::vector<pid_t> begun;
+
+ private:
+  class Search final : public ObjectSearch {
+   public:
+    Search(SlowGpu& gpu, Found found, int pieces)
+        : gpu_(gpu), found_(std::move(found)), left_(pieces) {}
+    Result<std::optional<Found>> advance(Nanos budget) override {
+      gpu_.clock_.advance(budget);
+      if (--left_ > 0) return std::nullopt;
+      return found_;
+    }
+
+   private:
+    SlowGpu& gpu_;
+    const Found found_;
+    int left_;
+  };
+  ManualClock& clock_;
+};
+
+class LateAttachTest : public ::testing::Test {
+ protected:
+  LateAttachTest() { clock_.advance(100s); }
+  void add(pid_t pid, int pieces) {
+    gpu_.attachable[pid] = context_of({pid, 7});
+    gpu_.pieces[pid] = pieces;
+  }
+  std::vector<pid_t> known() const {
+    std::vector<pid_t> pids;
+    for (const auto& [pid, process] : registry_.processes())
+      if (!process.holders.empty()) pids.push_back(pid);
+    return pids;
+  }
+
+  ManualClock clock_;
+  SlowGpu gpu_{clock_};
+  Registry registry_{gpu_.gpus()};
+  LateAttach late_{gpu_, nullptr, registry_, clock_};
+};
+
+TEST_F(LateAttachTest, NeverTakesLongerThanItMay) {
+  add(10, 5);
+  add(11, 3);
+  late_.look_at_all();
+  int steps = 0;
+  bool has_more = true;
+  while (has_more) {
+    const Time before = clock_.now();
+    has_more = late_.advance(500us);
+    EXPECT_LE(clock_.now() - before, 500us);
+    ASSERT_LE(++steps, 20);
+  }
+  EXPECT_GE(steps, 8);
+  EXPECT_THAT(known(), ElementsAre(10, 11));
+  EXPECT_THAT(gpu_.begun, ElementsAre(10, 11)) << "each was looked at once";
+  EXPECT_FALSE(late_.advance(500us));
+}
+
+TEST_F(LateAttachTest, WhatHappensMeanwhileIsNotUndone) {
+  add(10, 3);
+  late_.look_at_all();
+  ASSERT_TRUE(late_.advance(500us));
+  // It makes a second group, which the search cannot have seen.
+  const DriverEvent made{
+      clock_.now(), {10, 7}, GroupCreated{kClient, 1, 0x20, Engine::kGraphics, 5}};
+  gpu_.attachable[10].push_back(made);
+  registry_.apply({clock_.now(), {10, 7}, DeviceCreated{kClient, 1, 0}});
+  registry_.apply(made);
+  late_.note(made);
+  while (late_.advance(500us)) {
+  }
+  EXPECT_THAT(gpu_.begun, ElementsAre(10, 10)) << "from the beginning";
+  ASSERT_EQ(registry_.find(10)->holders.size(), 1u);
+  EXPECT_EQ(registry_.find(10)->holders[0].groups.size(), 2u);
+}
+
+TEST_F(LateAttachTest, ASearchUnderWayWhenEventsAreLostBeginsAgain) {
+  add(10, 3);
+  late_.look_at_all();
+  ASSERT_TRUE(late_.advance(500us));
+  late_.look_at_all();
+  while (late_.advance(500us)) {
+  }
+  EXPECT_THAT(gpu_.begun, ElementsAre(10, 10));
+  EXPECT_THAT(known(), ElementsAre(10));
+}
+
+TEST_F(LateAttachTest, BelievesARestlessProcessAtLast) {
+  add(10, 2);
+  late_.look_at_all();
+  int steps = 0;
+  while (late_.advance(500us)) {
+    late_.note({clock_.now(), {10, 7}, ObjectFreed{kClient, 0x99}});
+    ASSERT_LT(++steps, 50);
+  }
+  EXPECT_THAT(known(), ElementsAre(10));
+}
+
+TEST_F(LateAttachTest, LooksLessAndLessOftenAtWhoHasNothing) {
+  gpu_.attachable[10] = {};
+  gpu_.pieces[10] = 1;
+  for (int second = 0; second < 300; ++second) {
+    late_.look_around();
+    while (late_.advance(500us)) {
+    }
+    clock_.advance(1s);
+  }
+  EXPECT_GE(gpu_.begun.size(), 12u);
+  EXPECT_LE(gpu_.begun.size(), 16u);
+  EXPECT_THAT(known(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace gpushare

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/step/registry.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tests/sched/support/events.h"
+
+namespace gpushare {
+namespace {
+
+using test::event;
+using test::Handles;
+using test::program;
+
+constexpr ProcessId kProcess{100, 5000};
+constexpr Handles kContext{.client = 0xC1D00001, .device = 1, .group = 0x10, .first_channel = 0x20};
+
+class RegistryTest : public ::testing::Test {
+ protected:
+  // Index and instance differ, as they do on real machines.
+  std::vector<GpuInfo> gpus_ = [] {
+    std::vector<GpuInfo> gpus(2);
+    gpus[0].instance = 1;
+    gpus[1].index = 1;
+    return gpus;
+  }();
+  Registry registry_{gpus_};
+
+  void apply(const std::vector<DriverEvent>& events,
+             Registry::Source source = Registry::Source::kLive) {
+    for (const DriverEvent& one : events) registry_.apply(one, source);
+  }
+  const Holder& holder(uint32_t gpu, const ProcessId& process = kProcess) {
+    const Holder* found = registry_.holder(process, gpu);
+    if (found == nullptr) throw std::runtime_error("no holder");
+    return *found;
+  }
+};
+
+TEST_F(RegistryTest, FindsTheComputeGroupWithItsChannelsAndMemory) {
+  apply(program(kProcess, kContext, 1));
+  ASSERT_EQ(registry_.processes().size(), 1u);
+  const Process& process = *registry_.find(kProcess.pid);
+  EXPECT_EQ(process.command, "spin");
+  EXPECT_EQ(process.uid, 1000u);
+  EXPECT_FALSE(process.is_late_attach);
+  ASSERT_EQ(process.holders.size(), 1u);
+  const Holder& held = holder(0);
+  ASSERT_EQ(held.groups.size(), 1u);
+  EXPECT_EQ(held.groups[0].ref, (GroupRef{kProcess, 3, kContext.client, kContext.group}));
+  EXPECT_EQ(held.groups[0].channels.size(), 8u);
+  EXPECT_EQ(held.memory_bytes, 16u << 20);
+}
+
+TEST_F(RegistryTest, KeepsTheClassesOfTheComputeChannels) {
+  apply(program(kProcess, kContext));
+  EXPECT_EQ(holder(1).channel_classes, (std::set<uint32_t>{0xC86F}));
+  const auto make = [&](uint32_t parent, uint32_t channel, uint32_t class_id) {
+    registry_.apply(event(kProcess, ChannelCreated{.client = kContext.client,
+                                                   .parent = parent,
+                                                   .channel = channel,
+                                                   .class_id = class_id}));
+  };
+  const uint32_t copy_group = kContext.group + 0x1000, added = kContext.first_channel + 100;
+  make(copy_group, added + 1, 0xCA6F);
+  EXPECT_EQ(holder(1).channel_classes, (std::set<uint32_t>{0xC86F})) << "not a compute channel";
+  make(kContext.group, added, 0xC96F);
+  EXPECT_EQ(holder(1).channel_classes, (std::set<uint32_t>{0xC86F, 0xC96F}));
+  // The handle was freed unseen and used again.
+  const uint64_t before = holder(1).generation;
+  make(kContext.group, added, 0xCC6F);
+  EXPECT_EQ(holder(1).channel_classes, (std::set<uint32_t>{0xC86F, 0xCC6F}));
+  EXPECT_GT(holder(1).generation, before);
+  registry_.apply(event(kProcess, ObjectFreed{kContext.client, added}));
+  EXPECT_EQ(holder(1).channel_classes, (std::set<uint32_t>{0xC86F}));
+}
+
+TEST_F(RegistryTest, GivesAProcessOnTwoGpusTwoHolders) {
+  apply(program(kProcess, kContext, 1));
+  Handles second = kContext;
+  second.device = 2;
+  second.group = 0x50;
+  second.first_channel = 0x60;
+  apply(program(kProcess, second, 0));
+  ASSERT_EQ(registry_.find(kProcess.pid)->holders.size(), 2u);
+  EXPECT_EQ(holder(0).groups[0].ref.group, kContext.group);
+  EXPECT_EQ(holder(1).groups[0].ref.group, second.group);
+}
+
+TEST_F(RegistryTest, PutsSeveralContextsOnOneGpuIntoOneHolder) {
+  apply(program(kProcess, kContext));
+  Handles second = kContext;
+  second.client = 0xC1D00002;
+  apply(program(kProcess, second));
+  EXPECT_EQ(holder(1).groups.size(), 2u);
+  EXPECT_EQ(holder(1).memory_bytes, 32u << 20);
+}
+
+TEST_F(RegistryTest, FreeingAParentFreesWhatIsBelow) {
+  struct Case {
+    const char* description;
+    uint32_t object;
+    std::size_t channels_left;
+    uint64_t memory_left;
+  };
+  for (const Case& c :
+       {Case{"channel", kContext.first_channel, 7, 16 << 20}, Case{"group", kContext.group, 0, 0},
+        Case{"device", kContext.device, 0, 0}, Case{"client", kContext.client, 0, 0}}) {
+    SCOPED_TRACE(c.description);
+    apply(program(kProcess, kContext));
+    registry_.apply(event(kProcess, ObjectFreed{kContext.client, c.object}));
+    const Holder* left = registry_.holder(kProcess, 1);
+    if (c.channels_left == 0) {
+      EXPECT_EQ(left, nullptr);
+    } else {
+      ASSERT_NE(left, nullptr);
+      EXPECT_EQ(left->groups[0].channels.size(), c.channels_left);
+      EXPECT_EQ(left->memory_bytes, c.memory_left);
+    }
+    registry_.close(kProcess);
+  }
+}
+
+TEST_F(RegistryTest, CountsMemoryOnceAndReturnsItWhenFreed) {
+  apply(program(kProcess, kContext));
+  const MemoryAllocated more{kContext.client, kContext.device, 0x900, 1 << 20, true};
+  registry_.apply(event(kProcess, more));
+  registry_.apply(event(kProcess, more));  // live and by late attach
+  EXPECT_EQ(holder(1).memory_bytes, 17u << 20);
+  registry_.apply(event(kProcess, MemoryAllocated{kContext.client, kContext.device, 0x901, 1 << 20,
+                                                  /*is_video=*/false}));
+  EXPECT_EQ(holder(1).memory_bytes, 17u << 20);
+  registry_.apply(event(kProcess, ObjectFreed{kContext.client, 0x900}));
+  EXPECT_EQ(holder(1).memory_bytes, 16u << 20);
+}
+
+TEST_F(RegistryTest, MemoryAllocatedBeforeTheGroupCounts) {
+  registry_.apply(event(kProcess, DeviceCreated{7, 1, 0}));
+  registry_.apply(event(kProcess, MemoryAllocated{7, 1, 0x900, 4096, true}));
+  registry_.apply(event(kProcess, GroupCreated{7, 1, 0x10, Engine::kGraphics, 3}));
+  EXPECT_EQ(holder(1).memory_bytes, 4096u);
+}
+
+TEST_F(RegistryTest, SeeingEverythingTwiceChangesNothing) {
+  apply(program(kProcess, kContext));
+  const Holder before = holder(1);
+  apply(program(kProcess, kContext), Registry::Source::kAttach);
+  EXPECT_EQ(holder(1).groups[0].channels, before.groups[0].channels);
+  EXPECT_EQ(holder(1).memory_bytes, before.memory_bytes);
+  EXPECT_EQ(holder(1).generation, before.generation);
+  EXPECT_FALSE(registry_.find(kProcess.pid)->is_late_attach);
+}
+
+TEST_F(RegistryTest, MarksWhatWasThereBeforeTheAgent) {
+  apply(program(kProcess, kContext), Registry::Source::kAttach);
+  EXPECT_TRUE(registry_.find(kProcess.pid)->is_late_attach);
+}
+
+TEST_F(RegistryTest, ASearchTakesNothingFromWhatWasSeenLive) {
+  ProcessOpened opened;
+  opened.uid = 1000;
+  opened.command = "train";
+  registry_.apply(event(kProcess, opened));
+  auto found = program(kProcess, kContext);
+  found.front().what = ProcessOpened{};
+  registry_.reconcile(kProcess, found);
+  const Process* process = registry_.find(kProcess.pid);
+  EXPECT_EQ(process->command, "train");
+  EXPECT_EQ(process->uid, 1000u);
+  EXPECT_FALSE(process->is_late_attach) << "it was seen from its beginning";
+  EXPECT_EQ(process->holders.size(), 1u);
+}
+
+TEST_F(RegistryTest, ANewBearerOfAPidReplacesTheOld) {
+  apply(program(kProcess, kContext));
+  const ProcessId later{kProcess.pid, kProcess.start_ticks + 1};
+  ProcessOpened opened;
+  opened.command = "other";
+  registry_.apply(event(later, opened));
+  EXPECT_EQ(registry_.processes().size(), 1u);
+  EXPECT_EQ(registry_.holder(kProcess, 1), nullptr);
+  EXPECT_EQ(registry_.find(kProcess.pid)->command, "other");
+  // What still arrives of the old one must not hurt the new one.
+  registry_.apply(event(kProcess, ProcessClosed{}));
+  EXPECT_NE(registry_.find(kProcess.pid), nullptr);
+}
+
+TEST_F(RegistryTest, ExecLeavesNothing) {
+  apply(program(kProcess, kContext));
+  registry_.apply(event(kProcess, ProcessClosed{.by_exec = true}));
+  EXPECT_TRUE(registry_.processes().empty());
+}
+
+TEST_F(RegistryTest, AcceptsAProcessWhoseOpeningWasLost) {
+  auto events = program(kProcess, kContext);
+  events.erase(events.begin());
+  apply(events);
+  EXPECT_EQ(holder(1).groups[0].channels.size(), 8u);
+  EXPECT_FALSE(registry_.find(kProcess.pid)->uid.has_value());
+}
+
+TEST_F(RegistryTest, WithTwoGpusAGroupOfAnUnknownDeviceHasNoHolder) {
+  registry_.apply(event(kProcess, GroupCreated{7, 1, 0x10, Engine::kGraphics, 3}));
+  EXPECT_TRUE(registry_.find(kProcess.pid)->holders.empty());
+  Registry one_gpu({gpus_.data(), 1});
+  one_gpu.apply(event(kProcess, GroupCreated{7, 1, 0x10, Engine::kGraphics, 3}));
+  EXPECT_NE(one_gpu.holder(kProcess, 0), nullptr);
+}
+
+TEST_F(RegistryTest, NotesThatAProcessChoseItsOwnSlice) {
+  constexpr uint32_t kSetTimeslice = 0xA06C0103;
+  apply(program(kProcess, kContext));
+  EXPECT_EQ(holder(1).groups[0].own_slice, std::nullopt);
+  const uint64_t before = holder(1).generation;
+  registry_.apply(event(kProcess, ControlMade{kContext.client, kContext.group, kSetTimeslice,
+                                              /*status=*/0x23, 1}));
+  EXPECT_EQ(holder(1).groups[0].own_slice, std::nullopt) << "it was refused";
+  registry_.apply(
+      event(kProcess, ControlMade{kContext.client, kContext.group, kSetTimeslice, 0, 2048}));
+  EXPECT_EQ(holder(1).groups[0].own_slice, Micros(2048));
+  EXPECT_EQ(holder(1).groups[0].own_slice_count, 1u);
+  EXPECT_NE(holder(1).generation, before);
+}
+
+TEST_F(RegistryTest, AsksForARescanOnceAfterLosses) {
+  EXPECT_FALSE(registry_.take_rescan_request());
+  registry_.apply(event({}, EventsLost{3}));
+  EXPECT_TRUE(registry_.take_rescan_request());
+  EXPECT_FALSE(registry_.take_rescan_request());
+}
+
+TEST_F(RegistryTest, ReconcilingForgetsWhatIsGoneAndAddsWhatWasMissed) {
+  apply(program(kProcess, kContext));
+  Handles other = kContext;
+  other.group = 0x80;
+  other.first_channel = 0x90;
+  registry_.reconcile(kProcess, program(kProcess, other));
+  ASSERT_EQ(holder(1).groups.size(), 1u);
+  EXPECT_EQ(holder(1).groups[0].ref.group, other.group);
+  EXPECT_EQ(holder(1).memory_bytes, 32u << 20) << "attach does not see memory, so it is kept";
+}
+
+// Whatever happens to 200 programs in whatever order: when they have ended nothing is left.
+TEST_F(RegistryTest, TwoHundredProgramsLeaveNothingBehind) {
+  std::mt19937 random(7);
+  const auto below = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
+  for (pid_t pid = 1000; pid < 1200; ++pid) {
+    const ProcessId process{pid, below(3) + 1};
+    for (uint32_t context = 0; context <= below(3); ++context) {
+      auto events = program(process,
+                            {.client = 0xC1D00000 + below(4),
+                             .device = 1 + below(2),
+                             .group = 0x10 * (1 + below(3)),
+                             .first_channel = 0x100 * (1 + below(3)),
+                             .channels = 1 + below(9)},
+                            below(3));  // one instance of three is of no GPU we know
+      for (uint32_t lost = below(4); lost > 0; --lost)
+        events.erase(events.begin() + below(static_cast<uint32_t>(events.size())));
+      for (uint32_t freed = below(5); freed > 0; --freed)
+        events.push_back(event(process, ObjectFreed{0xC1D00000 + below(4), below(0x400)}));
+      apply(events, below(2) == 0 ? Registry::Source::kLive : Registry::Source::kAttach);
+    }
+    if (below(10) == 0) registry_.apply(event({}, EventsLost{1}));
+    registry_.apply(event(process, ProcessClosed{.by_exec = below(2) == 0}));
+  }
+  EXPECT_TRUE(registry_.processes().empty());
+}
+
+}  // namespace
+}  // namespace gpushare

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpushared with a stand-in for nvidia-cuda-mps-control (fake_mps_control.sh), on the simulated
+// GPU: what starts, what stays, who is told.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "tests/sched/system/system_rig.h"
+
+namespace gpushare {
+namespace {
+
+using namespace std::chrono_literals;
+using test::Child;
+using test::eventually;
+using test::SystemRig;
+
+const std::string kProgram =
+    (std::filesystem::current_path() / "tests/sched/mps/fake_mps_control.sh").string();
+
+std::string config(const std::string& sharing, const std::string& program = kProgram) {
+  return "[agent]\nlog_level = \"debug\"\n[gpu.0]\nsharing = \"" + sharing +
+         "\"\n[mps]\nprogram = \"" + program + R"("
+[tenant.a]
+sm_percent = 50
+match = [{command="spin"}, {command="shim_probe"}]
+[tenant.b]
+sm_percent = 25
+match = [{command="endless"}]
+)";
+}
+
+class MpsSystem : public ::testing::Test {
+ protected:
+  ~MpsSystem() override {
+    if (const pid_t pid = daemon(); pid > 0) ::kill(pid, SIGKILL);
+  }
+  std::string in_pipe(const std::string& name) const { return rig_.folder + "/mps/" + name; }
+  pid_t daemon() const {
+    pid_t pid = 0;
+    std::ifstream(in_pipe("nvidia-cuda-mps-control.pid")) >> pid;
+    return pid > 0 && ::kill(pid, 0) == 0 ? pid : 0;
+  }
+  void say(const std::string& file, const std::string& text) const {
+    std::ofstream(in_pipe(file) + ".new") << text;
+    std::filesystem::rename(in_pipe(file) + ".new", in_pipe(file));
+  }
+  bool has_logged(const std::string& text, std::size_t times = 1) const {
+    const std::string log = rig_.output("agent.log");
+    std::size_t count = 0;
+    for (std::size_t at = 0; (at = log.find(text, at)) != std::string::npos; ++at) ++count;
+    return count >= times;
+  }
+  pid_t start_and_wait() {
+    rig_.start_agent();
+    EXPECT_TRUE(eventually([&] {
+      return daemon() != 0 && has_logged("MPS: control daemon started");
+    })) << rig_.output("agent.log");
+    return daemon();
+  }
+  void end_agent() {
+    rig_.gpushared->kill(SIGTERM);
+    EXPECT_EQ(rig_.gpushared->wait(), 0);
+  }
+  // What cuInit of a program of tenant a finds.
+  std::string told() const {
+    const std::string build =
+        std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path().parent_path();
+    Child probe({build + "/bin/tests/shim_probe", "init", "1"},
+                {"LD_PRELOAD=" + build + "/lib/libgpushare.so",
+                 "GPUSHARE_SHIM_SOCKET=" + rig_.folder + "/shim.sock",
+                 "LD_LIBRARY_PATH=" + build + "/lib/fake"},
+                rig_.folder + "/probe.log");
+    EXPECT_EQ(probe.wait(), 0);
+    std::string text = rig_.output("probe.log");
+    std::filesystem::remove(rig_.folder + "/probe.log");
+    return text.substr(0, text.find('\n'));
+  }
+
+  SystemRig rig_{config("spatial")};
+};
+
+TEST_F(MpsSystem, ProgramsOfASpatialGpuBecomeClientsUntold) {
+  start_and_wait();
+  EXPECT_EQ(told(), rig_.folder + "/mps");
+  std::ifstream calls(in_pipe("calls"));
+  std::string first;
+  std::getline(calls, first);
+  EXPECT_EQ(first, "-d -multiuser-server GPUS=");
+}
+
+TEST_F(MpsSystem, OutlivesTheAgentAndIsTakenUpByTheNext) {
+  const pid_t before = start_and_wait();
+  const pid_t first = rig_.agent_pid();
+  ::kill(first, SIGKILL);
+  EXPECT_TRUE(eventually([&] { return has_logged("MPS: control daemon taken up"); }))
+      << rig_.output("agent.log");
+  EXPECT_EQ(daemon(), before);
+  EXPECT_TRUE(eventually([&] { return told() == rig_.folder + "/mps"; }));
+}
+
+TEST_F(MpsSystem, OneThatDiesIsStartedAgain) {
+  const pid_t before = start_and_wait();
+  ::kill(before, SIGKILL);
+  EXPECT_TRUE(eventually([&] { return daemon() != 0 && daemon() != before; }));
+  EXPECT_TRUE(eventually([&] { return has_logged("it is started again"); }));
+}
+
+TEST_F(MpsSystem, AReloadEndsItWhenItsClientsHaveEnded) {
+  start_and_wait();
+  const auto client = rig_.start("spin", {"--seconds", "1000", "--ns-per-unit", "129.293"});
+  say("servers", std::to_string(rig_.gpushared->pid()) + "\n");
+  say("clients", std::to_string(client->pid()) + "\n");
+  EXPECT_TRUE(eventually([&] {
+    return rig_.ask(R"({"op":"doctor"})").find("1 clients") != std::string::npos;
+  })) << rig_.ask(R"({"op":"doctor"})");
+  rig_.write_config(config("time"));
+  EXPECT_NE(rig_.ask(R"({"op":"reload"})").find("true"), std::string::npos);
+  EXPECT_EQ(told(), "none");
+  EXPECT_NE(daemon(), 0);
+  client->kill(SIGKILL);
+  client->wait();
+  say("clients", "");
+  EXPECT_TRUE(eventually([&] { return daemon() == 0; }));
+}
+
+TEST_F(MpsSystem, WithoutTheProgramEverythingElseWorks) {
+  rig_.write_config(config("spatial", rig_.folder + "/not-installed"));
+  rig_.start_agent();
+  EXPECT_NE(rig_.ask(R"({"op":"doctor"})").find("is not found: parts of SMs take turns"),
+            std::string::npos);
+  EXPECT_EQ(told(), "none");
+}
+
+TEST_F(MpsSystem, StopsWithTheAgentOnlyWithoutClients) {
+  start_and_wait();
+  EXPECT_TRUE(eventually(
+      [&] { return rig_.ask(R"({"op":"doctor"})").find("0 clients") != std::string::npos; }));
+  std::ifstream file;
+  EXPECT_TRUE(eventually([&] {
+    std::ifstream calls(in_pipe("calls"));
+    return std::string(std::istreambuf_iterator<char>(calls), {}).find("get_server_list") !=
+           std::string::npos;
+  }));
+  end_agent();
+  EXPECT_TRUE(eventually([&] { return daemon() == 0; }));
+
+  rig_.start_agent();
+  EXPECT_TRUE(eventually([&] { return daemon() != 0; }));
+  say("servers", std::to_string(::getpid()) + "\n");
+  say("clients", std::to_string(::getpid()) + "\n");
+  EXPECT_TRUE(eventually(
+      [&] { return rig_.ask(R"({"op":"doctor"})").find("1 clients") != std::string::npos; }));
+  end_agent();
+  EXPECT_NE(daemon(), 0);
+}
+
+TEST_F(MpsSystem, SaysWhichTenantsLostProcessesByAFault) {
+  start_and_wait();
+  const auto spin = rig_.start("spin", {"--seconds", "1000", "--ns-per-unit", "129.293"});
+  const auto endless = rig_.start("endless", {"--seconds", "1000"});
+  say("servers", std::to_string(::getpid()) + "\n");
+  say("clients", std::to_string(spin->pid()) + "\n" + std::to_string(endless->pid()) + "\n");
+  EXPECT_TRUE(eventually(
+      [&] { return rig_.ask(R"({"op":"doctor"})").find("2 clients") != std::string::npos; }));
+  say("state", "FAULT\n");
+  EXPECT_TRUE(eventually([&] { return has_logged("a fatal fault of a client"); }))
+      << rig_.output("agent.log");
+  spin->kill(SIGKILL);
+  endless->kill(SIGKILL);
+  const std::string who = "ended with it: tenant a: spin (pid " + std::to_string(spin->pid()) +
+                          "), tenant b: endless (pid " + std::to_string(endless->pid()) + ")";
+  EXPECT_TRUE(eventually([&] { return has_logged(who); })) << rig_.output("agent.log");
+}
+
+}  // namespace
+}  // namespace gpushare

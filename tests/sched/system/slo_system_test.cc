@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// The policy `slo` with real processes on the simulated GPU.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+
+#include "tests/sched/system/system_rig.h"
+
+namespace gpushare::test {
+namespace {
+
+constexpr const char* kConfig = R"(
+[agent]
+knees = ""
+[gpu.0]
+sharing = "spatial"
+policy = "slo"
+[tenant.serve]
+slo_us = 2000000
+match = [{command="steps"}]
+[tenant.rest]
+match = [{command="spin"}]
+)";
+
+class SloSystem : public ::testing::Test {
+ protected:
+  TenantGpuUse part(const std::string& name) const {
+    for (const auto& [slot, record] : rig_.snapshot().tenants)
+      if (record.name == name) return record.gpu[0];
+    return {};
+  }
+  std::string seen() const {
+    const TenantGpuUse serve = part("serve"), rest = part("rest");
+    return "serve " + std::to_string(serve.sms_in_use) + "/" + std::to_string(serve.sms_entitled) +
+           ", state " + std::to_string(static_cast<int>(serve.slo_state)) + ", " +
+           std::to_string(serve.latency_us) + " us; rest " + std::to_string(rest.sms_in_use) +
+           "\n" + rig_.output("agent.log") + rig_.output("steps.log");
+  }
+
+  SystemRig rig_{kConfig};
+};
+
+TEST_F(SloSystem, WhoAnnouncesGetsWhatItsTargetNeedsAndTheRestIsTheOthers) {
+  rig_.start_agent();
+  const auto rest = rig_.start_with_shim("spin", {"--kernel-us", "500", "--seconds", "1000"});
+  EXPECT_TRUE(eventually([&] { return part("rest").sms_in_use == 132; })) << seen();
+  EXPECT_EQ(part("rest").slo_state, SloState::kRest);
+  const auto serve =
+      rig_.start_with_shim("steps", {"--mode", "serve", "--announce", "1", "--iterations",
+                                     "1000000", "--launches", "8", "--pause-us", "100000"});
+  // It comes with half of the SMs, and needs far less.
+  EXPECT_TRUE(eventually([&] { return part("serve").iteration_source == 2; })) << seen();
+  EXPECT_TRUE(eventually([&] {
+    const TenantGpuUse has = part("serve");
+    return has.slo_state == SloState::kMeets && has.sms_entitled <= 24 &&
+           has.sms_in_use == has.sms_entitled && part("rest").sms_in_use == 132 - has.sms_entitled;
+  })) << seen();
+  EXPECT_LE(part("serve").latency_us, 2'000'000U);
+  EXPECT_GT(part("serve").iterations_per_ks, 0U);
+  serve->kill(SIGKILL);
+  EXPECT_TRUE(eventually([&] { return part("rest").sms_in_use == 132; })) << seen();
+}
+
+TEST_F(SloSystem, WhoAnnouncesNothingIsRecognised) {
+  rig_.start_agent();
+  const auto serve = rig_.start_with_shim("steps", {"--mode", "train", "--iterations", "1000000"});
+  EXPECT_TRUE(eventually([&] {
+    const TenantGpuUse has = part("serve");
+    return has.iteration_source == 1 && has.confidence_permille >= 750 && has.sms_entitled < 120;
+  })) << seen();
+}
+
+}  // namespace
+}  // namespace gpushare::test

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/sched/system/system_rig.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <thread>
+
+#include "shmctl/base/fd.h"
+#include "shmctl/plane/ledger.h"
+
+namespace gpushare::test {
+namespace {
+
+// The build folder: this program is bin/tests/NAME in it.
+std::string build_folder() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path().parent_path();
+}
+
+std::string fresh_folder() {
+  std::string pattern = std::filesystem::temp_directory_path() / "gpushare-test-XXXXXX";
+  if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
+  return pattern;
+}
+
+Fd connect_to(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+    fd.reset();
+  return fd;
+}
+
+}  // namespace
+
+Child::Child(const std::vector<std::string>& command, const std::vector<std::string>& environment,
+             const std::string& output) {
+  std::vector<char*> argv;
+  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  std::vector<char*> envp;
+  for (char** entry = environ; *entry != nullptr; ++entry) envp.push_back(*entry);
+  for (const std::string& entry : environment) envp.push_back(const_cast<char*>(entry.c_str()));
+  envp.push_back(nullptr);
+  pid_ = ::fork();
+  if (pid_ != 0) return;
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  const int fd = ::open(output.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
+  ::dup2(fd, 1);
+  ::dup2(fd, 2);
+  ::execve(argv[0], argv.data(), envp.data());
+  ::_exit(127);
+}
+
+Child::~Child() {
+  kill(SIGKILL);
+  wait();
+}
+
+void Child::kill(int signal) const {
+  if (!is_over_) ::kill(pid_, signal);
+}
+
+int Child::wait() {
+  int status = 0;
+  if (!is_over_ && ::waitpid(pid_, &status, 0) == pid_) {
+    is_over_ = true;
+    code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  return code_;
+}
+
+bool eventually(const std::function<bool()>& holds, std::chrono::milliseconds within) {
+  const auto deadline = std::chrono::steady_clock::now() + within;
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+SystemRig::SystemRig(const std::string& config, unsigned gpus)
+    : folder(fresh_folder()),
+      socket(folder + "/agent.sock"),
+      region("/" + std::filesystem::path(folder).filename().string()),
+      gpus_(gpus) {
+  write_config(config);
+  start_simulation();
+}
+
+void SystemRig::start_simulation() {
+  simulation = std::make_unique<Child>(
+      std::vector<std::string>{build_folder() + "/bin/gpushare-sim", "--socket",
+                               simulation_socket(), "--gpus", std::to_string(gpus_)},
+      std::vector<std::string>{}, folder + "/sim.log");
+  if (!eventually([&] { return connect_to(simulation_socket()).is_open(); }))
+    throw std::runtime_error("gpushare-sim did not start: " + output("sim.log"));
+}
+
+SystemRig::~SystemRig() {
+  // Politely, so that its agent goes too.
+  if (gpushared) {
+    gpushared->kill(SIGTERM);
+    gpushared->wait();
+  }
+  gpushared.reset();
+  simulation.reset();
+  (void)ControlPlane::remove(region);
+  ::shm_unlink((region + ".lock").c_str());
+  std::filesystem::remove_all(folder);
+}
+
+std::vector<std::string> SystemRig::usual(std::vector<std::string> more) const {
+  std::vector<std::string> command{build_folder() + "/bin/gpushared",
+                                   "--sim=" + simulation_socket(), "--socket=" + socket,
+                                   "--region=" + region, "--config=" + folder + "/gpushare.toml"};
+  command.insert(command.end(), more.begin(), more.end());
+  return command;
+}
+
+void SystemRig::start_agent(std::vector<std::string> more) {
+  gpushared = std::make_unique<Child>(usual(std::move(more)), std::vector<std::string>{},
+                                      folder + "/agent.log");
+  if (!eventually([&] { return !ask(R"({"op":"hello"})").empty(); }))
+    throw std::runtime_error("gpushared did not start: " + output("agent.log"));
+}
+
+std::unique_ptr<Child> SystemRig::start(const std::string& workload,
+                                        std::vector<std::string> arguments) {
+  return start_in({}, workload, std::move(arguments));
+}
+
+std::unique_ptr<Child> SystemRig::start_with_shim(const std::string& workload,
+                                                  std::vector<std::string> arguments) {
+  return start_in({"LD_PRELOAD=" + build_folder() + "/lib/libgpushare.so",
+                   "GPUSHARE_SHIM_SOCKET=" + folder + "/shim.sock"},
+                  workload, std::move(arguments));
+}
+
+std::unique_ptr<Child> SystemRig::start_in(std::vector<std::string> environment,
+                                           const std::string& workload,
+                                           std::vector<std::string> arguments) {
+  std::vector<std::string> command{build_folder() + "/bin/workloads/" + workload};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  environment.push_back("LD_LIBRARY_PATH=" + build_folder() + "/lib/sim");
+  environment.push_back("GPUSHARE_SIM=" + simulation_socket());
+  return std::make_unique<Child>(command, environment, folder + "/" + workload + ".log");
+}
+
+int SystemRig::run_gpushared(std::vector<std::string> arguments) {
+  return Child(usual(std::move(arguments)), {}, folder + "/other.log").wait();
+}
+
+void SystemRig::write_config(const std::string& text) {
+  std::ofstream(folder + "/gpushare.toml") << text;
+}
+
+std::string SystemRig::ask(const std::string& request) const {
+  const Fd fd = connect_to(socket);
+  const std::string line = request + "\n";
+  if (!fd.is_open() || ::send(fd.get(), line.data(), line.size(), MSG_NOSIGNAL) < 0) return "";
+  std::string answer;
+  char bytes[65536];
+  while (answer.empty() || answer.back() != '\n') {
+    const ssize_t n = ::recv(fd.get(), bytes, sizeof bytes, 0);
+    if (n <= 0) return "";
+    answer.append(bytes, static_cast<std::size_t>(n));
+  }
+  return answer;
+}
+
+PlaneSnapshot SystemRig::snapshot() const {
+  const auto plane = ControlPlane::open_read_only(region);
+  if (!plane) return {};
+  return take_snapshot(*plane).value_or(PlaneSnapshot{});
+}
+
+ProcessRecord SystemRig::record(pid_t pid, uint32_t gpu) const {
+  for (const auto& [slot, record] : snapshot().processes)
+    if (record.pid == pid && record.gpu == gpu) return record;
+  return {};
+}
+
+std::size_t SystemRig::frozen_groups() const {
+  const PlaneSnapshot all = snapshot();
+  return static_cast<std::size_t>(
+      std::ranges::count_if(all.ledger, [](const LedgerRecord& one) { return one.freezes > 0; }));
+}
+
+std::string SystemRig::output(const std::string& of) const {
+  std::ifstream file(folder + "/" + of);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+}  // namespace gpushare::test

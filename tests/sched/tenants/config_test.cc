@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/tenants/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+
+namespace gpushare {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+using testing::StartsWith;
+
+std::vector<std::string> messages(const ConfigErrors& errors) {
+  std::vector<std::string> all;
+  for (const ConfigError& error : errors) all.push_back(error.message());
+  return all;
+}
+
+Config accept(std::string_view text) {
+  auto config = parse_config(text, "gpushare.toml");
+  if (!config) {
+    for (const auto& message : messages(config.error())) ADD_FAILURE() << message;
+    return {};
+  }
+  return std::move(*config);
+}
+
+ConfigErrors refuse(std::string_view text) {
+  const auto config = parse_config(text, "gpushare.toml");
+  EXPECT_FALSE(config.has_value()) << text;
+  return config ? ConfigErrors{} : config.error();
+}
+
+TEST(Config, OfNothingIsTheDefaults) {
+  const Config config = accept("");
+  EXPECT_EQ(config.agent.tick_fast, 2ms);
+  EXPECT_EQ(config.agent.tick_slow, 100ms);
+  EXPECT_EQ(config.agent.policy, "fair");
+  EXPECT_EQ(config.agent.log_level, LogLevel::kInfo);
+  EXPECT_EQ(config.agent.policy_options.round_target, 20ms);
+  EXPECT_EQ(config.agent.policy_options.min_slice, 1ms);
+  EXPECT_EQ(config.agent.policy_options.idle_turn, 50ms);
+  EXPECT_THAT(config.tenants, IsEmpty());
+  EXPECT_THAT(config.rules, IsEmpty());
+}
+
+TEST(Config, ReadsEveryKey) {
+  const Config config = accept(R"(
+[agent]
+log_level = "debug"
+tick_fast_ms = 1
+tick_slow_ms = 50
+round_target_ms = 40
+min_slice_us = 2000
+idle_turn_ms = 100
+policy = "fair"
+knees = "/srv/knees.json"
+
+[gpu.0]
+sharing = "time"
+policy = "shares"
+[gpu.3]
+sharing = "spatial"
+[gpu.4]
+policy = "slo"
+sharing = "spatial"
+
+[tenant.a]
+weight = 300
+max = "30000 100000"
+priority = "high"
+memory_max = 8589934592
+sm_percent = 25
+slo_us = "2000"
+)");
+  EXPECT_EQ(config.agent.log_level, LogLevel::kDebug);
+  EXPECT_EQ(config.agent.tick_fast, 1ms);
+  EXPECT_EQ(config.agent.tick_slow, 50ms);
+  EXPECT_EQ(config.agent.policy_options.round_target, 40ms);
+  EXPECT_EQ(config.agent.policy_options.min_slice, 2ms);
+  EXPECT_EQ(config.agent.policy_options.idle_turn, 100ms);
+  EXPECT_EQ(config.agent.knees, "/srv/knees.json");
+  EXPECT_THAT(config.spatial_gpus, ElementsAre(3u, 4u));
+  EXPECT_THAT(config.slo_gpus, ElementsAre(4u));
+  ASSERT_THAT(config.tenants, SizeIs(1));
+  EXPECT_EQ(config.tenants[0].name, "a");
+  TenantSettings settings;
+  ASSERT_TRUE(apply_settings(settings, config.tenants[0].settings).has_value());
+  EXPECT_EQ(settings, (TenantSettings{.weight = 300,
+                                      .priority = Priority::kHigh,
+                                      .cap = Cap{30ms, 100ms},
+                                      .memory_max = uint64_t{8} << 30,
+                                      .sm_percent = 25,
+                                      .slo = 2ms}));
+}
+
+TEST(Config, KeepsTenantsAndRulesInTheOrderOfTheFile) {
+  const Config config = accept(R"(
+[tenant.zoo]
+match = [{ user = 1002 }, { command = "b*", user = "alice" }]
+[tenant.ant]
+match = [
+  { cgroup = "/x/*" },
+]
+[tenant.zoo2]
+)");
+  ASSERT_THAT(config.tenants, SizeIs(3));
+  EXPECT_EQ(config.tenants[0].name, "zoo");
+  EXPECT_EQ(config.tenants[1].name, "ant");
+  EXPECT_THAT(config.rules, ElementsAre(Rule{"zoo", {}, "1002", {}}, Rule{"zoo", {}, "alice", "b*"},
+                                        Rule{"ant", "/x/*", {}, {}}));
+}
+
+TEST(Config, TheExampleIsAcceptedAndShowsEveryKey) {
+  const auto config = load_config("sched/gpushare.toml.example");
+  ASSERT_TRUE(config.has_value()) << messages(config.error())[0];
+  EXPECT_THAT(config->rules, SizeIs(6));
+  std::ifstream file("sched/gpushare.toml.example");
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  for (const auto key : setting_keys()) EXPECT_THAT(text, HasSubstr(std::string(key) + " = "));
+  // What it comments out as defaults are the defaults.
+  std::string enabled;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = text.find('\n', begin);
+    std::string line = text.substr(begin, end - begin + 1);
+    if (line.starts_with("# ") && line.find(" = ") < 20) line.erase(0, 2);
+    enabled += line;
+    begin = end + 1;
+  }
+  const Config all = accept(enabled);
+  EXPECT_EQ(all.agent.tick_slow, AgentConfig().tick_slow);
+  EXPECT_EQ(all.agent.policy_options.min_slice, PolicyOptions().min_slice);
+  ASSERT_EQ(all.tenants[0].name, "default");
+  EXPECT_THAT(all.tenants[0].settings, SizeIs(setting_keys().size()));
+  TenantSettings settings;
+  ASSERT_TRUE(apply_settings(settings, all.tenants[0].settings).has_value());
+  EXPECT_EQ(settings, TenantSettings());
+}
+
+struct BadRow {
+  const char* description;
+  const char* text;
+  const char* message;  // begins so
+};
+
+class BadConfig : public testing::TestWithParam<BadRow> {};
+void PrintTo(const BadRow& row, std::ostream* out) { *out << row.description; }
+
+TEST_P(BadConfig, IsRefusedWithPlaceKeyAndWhatIsAllowed) {
+  const ConfigErrors errors = refuse(GetParam().text);
+  ASSERT_THAT(errors, SizeIs(1));
+  EXPECT_THAT(errors[0].message(), StartsWith(GetParam().message));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rows, BadConfig,
+    testing::Values(
+        BadRow{"syntax", "[agent]\nlog_level = \n", "gpushare.toml:2:13: "},
+        BadRow{"a header that cannot be a key", "[!agent]\n", "gpushare.toml:1:2: "},
+        BadRow{"a letter that is no blank", "[tenant\u02de]\n", "gpushare.toml:1:8: "},
+        BadRow{"key twice", "[agent]\npolicy = 'fair'\npolicy = 'fair'\n", "gpushare.toml:3:"},
+        BadRow{"not UTF-8", "a = \"\xff\xfe\"", "gpushare.toml:1:"},
+        BadRow{"section", "[agnet]\n",
+               "gpushare.toml:1:2: agnet: unknown key; did you mean 'agent'?"},
+        BadRow{"root key", "weight = 3\n",
+               "gpushare.toml:1:1: weight: unknown key; allowed: agent, gpu, mps, tenant"},
+        BadRow{"agent key", "[agent]\ntick_fast = 2\n",
+               "gpushare.toml:2:1: agent.tick_fast: unknown key; did you mean 'tick_fast_ms'?"},
+        BadRow{"tenant key", "[tenant.a]\n  wieght = 2\n",
+               "gpushare.toml:2:3: tenant.a.wieght: unknown key; did you mean 'weight'?"},
+        BadRow{"rule key", "[tenant.a]\nmatch = [{ comand = 'x' }]\n",
+               "gpushare.toml:2:12: tenant.a.match.comand: unknown key; did you mean 'command'?"},
+        BadRow{"GPU by name", "[gpu.h200]\n",
+               "gpushare.toml:1:6: gpu.h200: must be the index of a GPU, 0 to 15"},
+        BadRow{"GPU too high", "[gpu.16]\n",
+               "gpushare.toml:1:6: gpu.16: must be the index of a GPU, 0 to 15"},
+        BadRow{"GPU key", "[gpu.0]\nshare = 'time'\n",
+               "gpushare.toml:2:1: gpu.0.share: unknown key; allowed: sharing, policy"},
+        BadRow{"GPU policy", "[gpu.0]\npolicy = 'fair'\n",
+               "gpushare.toml:2:10: gpu.0.policy: must be \"shares\" or \"slo\""},
+        BadRow{"slo in turns", "[gpu.0]\npolicy = 'slo'\n",
+               "gpushare.toml:1:1: gpu.0.policy: \"slo\" needs sharing = \"spatial\""},
+        BadRow{"knees", "[agent]\nknees = 'here'\n",
+               "gpushare.toml:2:9: agent.knees: must be the path of a file"},
+        BadRow{"sharing", "[gpu.0]\nsharing = 'mps'\n",
+               "gpushare.toml:2:11: gpu.0.sharing: must be \"time\" or \"spatial\""},
+        BadRow{"agent is no table", "agent = 3\n",
+               "gpushare.toml:1:9: agent: must be a table: [agent]"},
+        BadRow{"array of tables", "[[tenant.a]]\nweight = 2\n",
+               "gpushare.toml:1:1: tenant.a: must be a table"},
+        BadRow{"tenant name", "[tenant.'a b']\n",
+               "gpushare.toml:1:9: tenant.a b: 'a b' is not allowed; allowed: 1 to 63 of"},
+        BadRow{"weight", "[tenant.a]\nweight = 0\n",
+               "gpushare.toml:2:10: tenant.a.weight: '0' is not allowed; allowed: 1 to 10000"},
+        BadRow{"negative", "[tenant.a]\nweight = -3\n",
+               "gpushare.toml:2:10: tenant.a.weight: '-3' is not allowed; allowed: 1 to 10000"},
+        BadRow{"fraction", "[tenant.a]\nweight = 1.5\n",
+               "gpushare.toml:2:10: tenant.a.weight: must be a number or a text; allowed: 1 to"},
+        BadRow{
+            "cap", "[tenant.a]\nmax = \"130%\"\n",
+            "gpushare.toml:2:7: tenant.a.max: '130%' is not allowed; allowed: max, a percentage"},
+        BadRow{"cap as number", "[tenant.a]\nmax = 30\n",
+               "gpushare.toml:2:7: tenant.a.max: '30' is not allowed"},
+        BadRow{
+            "priority", "[tenant.a]\npriority = 'low'\n",
+            "gpushare.toml:2:12: tenant.a.priority: 'low' is not allowed; allowed: idle, normal"},
+        BadRow{"log level", "[agent]\nlog_level = 'loud'\n",
+               "gpushare.toml:2:13: agent.log_level: must be \"debug\", \"info\""},
+        BadRow{"policy", "[agent]\npolicy = 'unfair'\n",
+               "gpushare.toml:2:10: agent.policy: must be one of \"fair\""},
+        BadRow{"out of range", "[agent]\ntick_fast_ms = 0\n",
+               "gpushare.toml:2:16: agent.tick_fast_ms: must be a whole number from 1 to 100"},
+        BadRow{"number as text", "[agent]\ntick_fast_ms = '2'\n",
+               "gpushare.toml:2:16: agent.tick_fast_ms: must be a whole number from 1 to 100"},
+        BadRow{"ticks the wrong way round", "[agent]\ntick_fast_ms = 50\ntick_slow_ms = 20\n",
+               "gpushare.toml:1:1: agent.tick_fast_ms: must not be above tick_slow_ms"},
+        BadRow{"slice above the round", "[agent]\nmin_slice_us = 30000\n",
+               "gpushare.toml:1:1: agent.min_slice_us: must not be above round_target_ms"},
+        BadRow{"match is no list", "[tenant.a]\nmatch = 'x'\n",
+               "gpushare.toml:2:9: tenant.a.match: must be a list of rules"},
+        BadRow{"rule is no table", "[tenant.a]\nmatch = ['x']\n",
+               "gpushare.toml:2:10: tenant.a.match: must be a rule such as"},
+        BadRow{"empty rule", "[tenant.a]\nmatch = [{}]\n",
+               "gpushare.toml:2:10: tenant.a.match: must be a rule such as"},
+        BadRow{"empty glob", "[tenant.a]\nmatch = [{ cgroup = '' }]\n",
+               "gpushare.toml:2:21: tenant.a.match.cgroup: must be a glob (not empty)"},
+        BadRow{"negative uid", "[tenant.a]\nmatch = [{ user = -1 }]\n",
+               "gpushare.toml:2:19: tenant.a.match.user: must be a user's name or uid"}));
+
+TEST(Config, ReportsEveryMistakeInTheOrderOfTheFile) {
+  const ConfigErrors errors = refuse(R"([agent]
+polycy = "fair"
+tick_slow_ms = 1
+[tenant.b]
+weight = 0
+max = "x"
+[tenant.a]
+priority = 1
+match = [{ user = "" }, { comand = "x" }]
+[other]
+)");
+  std::vector<uint32_t> lines;
+  for (const ConfigError& error : errors) lines.push_back(error.line);
+  EXPECT_THAT(lines, ElementsAre(2, 3, 5, 6, 8, 9, 9, 10));
+}
+
+TEST(Config, RefusesMoreTenantsThanThereAreSlots) {
+  std::string text;
+  for (int i = 0; i < 1023; ++i) text += "[tenant.t" + std::to_string(i) + "]\n";
+  EXPECT_THAT(accept(text).tenants, SizeIs(1023));
+  EXPECT_THAT(refuse(text + "[tenant.more]\n"), SizeIs(1));
+  EXPECT_THAT(accept(text + "[tenant.default]\n").tenants, SizeIs(1024));
+}
+
+TEST(ConfigFile, ThatIsMissingSaysSoByItsCode) {
+  const auto config = load_config("/nonexistent/gpushare.toml");
+  ASSERT_FALSE(config.has_value());
+  ASSERT_THAT(config.error(), SizeIs(1));
+  EXPECT_EQ(config.error()[0].code, std::errc::no_such_file_or_directory);
+  EXPECT_EQ(config.error()[0].message(), "/nonexistent/gpushare.toml: No such file or directory");
+}
+
+TEST(ConfigFile, ThatIsADirectoryOrEndlessIsRefused) {
+  ASSERT_FALSE(load_config("/").has_value());
+  const auto endless = load_config("/dev/zero");
+  ASSERT_FALSE(endless.has_value());
+  EXPECT_EQ(endless.error()[0].code, std::errc::file_too_large);
+}
+
+}  // namespace
+}  // namespace gpushare

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/tenants/takeover.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "shmctl/plane/snapshot.h"
+#include "tests/sched/support/scheduler_rig.h"
+
+namespace gpushare {
+namespace {
+
+using namespace std::chrono_literals;
+
+// An agent works on a region in shared memory, dies, and another takes over.
+class RestoreTest : public ::testing::Test {
+ protected:
+  RestoreTest()
+      : plane_(ControlPlane::create("/gpushare-test-" + std::to_string(::getpid())).value()) {}
+  ~RestoreTest() override { (void)ControlPlane::remove(plane_.name()); }
+
+  void live_and_die() {
+    scheduler_ = std::make_unique<Scheduler>(Scheduler::Surroundings{.gpu = rig_.gpu,
+                                                                     .observer = &rig_.observer,
+                                                                     .region = plane_.region(),
+                                                                     .processes = rig_.processes,
+                                                                     .clock = rig_.clock,
+                                                                     .tenants = rig_.tenants},
+                                             AgentConfig{});
+    scheduler_->set_agent({.agent_pid = 1,
+                           .supervisor_pid = 0,
+                           .started = {},
+                           .restarts = 0,
+                           .is_simulated = true,
+                           .policy = "fair"});
+    scheduler_->step();
+    scheduler_.reset();
+  }
+
+  void restore(Tenants& next) {
+    DirectControl control(next);
+    restore_tenants(plane_, rig_.processes, next, control);
+  }
+
+  test::SchedulerRig rig_;
+  ControlPlane plane_;
+  std::unique_ptr<Scheduler> scheduler_;
+};
+
+TEST_F(RestoreTest, SettingsMadeAtRunTimeAndTheirProcessesAreTakenOver) {
+  rig_.add_busy("batch", {{"weight", "50"}, {"max", "20%"}, {"priority", "idle"}});
+  ASSERT_TRUE(rig_.tenants.set_frozen("batch", true));
+  live_and_die();
+  Tenants next;
+  restore(next);
+  const auto slot = next.find("batch");
+  ASSERT_TRUE(slot);
+  EXPECT_EQ(next.at(*slot)->settings, rig_.tenants.at(*rig_.tenants.find("batch"))->settings);
+  EXPECT_TRUE(next.at(*slot)->is_frozen_by_user);
+  EXPECT_EQ(next.tenant_of(rig_.programs[0]->process), *slot);
+}
+
+TEST_F(RestoreTest, ATransientTenantStillGoesWithItsLastProcess) {
+  sim::Program& program = rig_.add("default", {});
+  const std::vector<Setting> heavy{{"weight", "300"}};
+  ASSERT_TRUE(rig_.tenants.create_transient(program.process, heavy));
+  live_and_die();
+  Tenants next;
+  restore(next);
+  const uint32_t slot = next.tenant_of(program.process);
+  EXPECT_TRUE(next.at(slot)->is_transient);
+  EXPECT_EQ(next.at(slot)->settings.weight, 300u);
+  next.end_process(program.process);
+  EXPECT_EQ(next.slots().size(), 1u);
+}
+
+TEST_F(RestoreTest, ATransientTenantWhoseProcessesEndedIsNot) {
+  sim::Program& program = rig_.add("default", {});
+  const std::vector<Setting> heavy{{"weight", "300"}};
+  ASSERT_TRUE(rig_.tenants.create_transient(program.process, heavy));
+  live_and_die();
+  rig_.processes.dead[program.process.pid] = true;
+  Tenants next;
+  restore(next);
+  EXPECT_EQ(next.slots().size(), 1u);
+}
+
+TEST_F(RestoreTest, ThePresentFileWinsWhereNothingWasSetAtRunTime) {
+  live_and_die();
+  Tenants next;
+  Config config;
+  config.tenants.push_back({"web", {{"weight", "200"}}});
+  ASSERT_TRUE(next.reload(config));
+  restore(next);
+  EXPECT_EQ(next.at(next.find("web").value())->settings.weight, 200u);
+}
+
+TEST_F(RestoreTest, AnAgentThatStoppedByItselfLeavesNothing) {
+  rig_.add_busy("batch", {{"weight", "50"}});
+  live_and_die();
+  clear_records(plane_.region());
+  Tenants next;
+  restore(next);
+  EXPECT_EQ(next.slots().size(), 1u);
+  EXPECT_TRUE(take_snapshot(plane_)->processes.empty());
+}
+
+}  // namespace
+}  // namespace gpushare

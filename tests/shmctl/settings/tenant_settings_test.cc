@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shmctl/settings/tenant_settings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "shmctl/settings/nearest.h"
+
+namespace gpushare {
+namespace {
+
+using testing::HasSubstr;
+
+struct Accepted {
+  const char* key;
+  const char* value;
+  const char* formatted;
+};
+
+class AcceptedValue : public testing::TestWithParam<Accepted> {};
+
+TEST_P(AcceptedValue, IsSetAndFormattedSoThatItReadsBack) {
+  const auto& [key, value, formatted] = GetParam();
+  TenantSettings settings;
+  const auto applied = apply_setting(settings, key, value);
+  ASSERT_TRUE(applied.has_value()) << applied.error().message();
+  EXPECT_EQ(format_setting(settings, key), formatted);
+  TenantSettings again;
+  ASSERT_TRUE(apply_setting(again, key, format_setting(settings, key)).has_value());
+  EXPECT_EQ(again, settings);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Values, AcceptedValue,
+    testing::Values(
+        Accepted{"weight", "1", "1"}, Accepted{"weight", "10000", "10000"},
+        Accepted{"weight", "0300", "300"}, Accepted{"max", "max", "max"},
+        Accepted{"max", "30%", "30%"}, Accepted{"max", "1%", "1%"}, Accepted{"max", "100%", "100%"},
+        Accepted{"max", "12.5%", "12.5%"}, Accepted{"max", "33.333%", "33.333%"},
+        Accepted{"max", "1.050%", "1.05%"}, Accepted{"max", "30000 100000", "30%"},
+        Accepted{"max", "30000   100000", "30%"}, Accepted{"max", "1000 1000", "1000 1000"},
+        Accepted{"max", "1000 1000000", "1000 1000000"},
+        Accepted{"max", "1000000 1000000", "1000000 1000000"}, Accepted{"priority", "idle", "idle"},
+        Accepted{"priority", "normal", "normal"}, Accepted{"priority", "high", "high"},
+        Accepted{"memory_max", "max", "max"}, Accepted{"memory_max", "1", "1"},
+        Accepted{"memory_max", "1023", "1023"}, Accepted{"memory_max", "8G", "8G"},
+        Accepted{"memory_max", "8g", "8G"}, Accepted{"memory_max", "1024K", "1M"},
+        Accepted{"memory_max", "1536M", "1536M"}, Accepted{"memory_max", "16777215T", "16777215T"},
+        Accepted{"memory_max", "18446744073709551614", "18446744073709551614"},
+        Accepted{"sm_percent", "1", "1"}, Accepted{"sm_percent", "100", "100"},
+        Accepted{"sm_percent", "max", "max"}, Accepted{"slo_us", "0", "0"},
+        Accepted{"slo_us", "1000000000", "1000000000"}));
+
+struct Rejected {
+  const char* key;
+  const char* value;
+};
+
+class RejectedValue : public testing::TestWithParam<Rejected> {};
+
+TEST_P(RejectedValue, ChangesNothingAndTheErrorSaysWhatIsAllowed) {
+  const auto& [key, value] = GetParam();
+  const TenantSettings before{.weight = 7,
+                              .priority = Priority::kHigh,
+                              .cap = Cap{Micros(2'000), Micros(5'000)},
+                              .memory_max = 4096,
+                              .sm_percent = 50,
+                              .slo = Micros(9)};
+  TenantSettings settings = before;
+  const auto applied = apply_setting(settings, key, value);
+  ASSERT_FALSE(applied.has_value());
+  EXPECT_EQ(settings, before);
+  EXPECT_EQ(applied.error().code, std::errc::invalid_argument);
+  EXPECT_THAT(applied.error().detail, HasSubstr(key));
+  EXPECT_THAT(applied.error().detail, HasSubstr("'" + std::string(value) + "'"));
+  EXPECT_THAT(applied.error().detail, HasSubstr(std::string(allowed_values(key))));
+}
+
+INSTANTIATE_TEST_SUITE_P(Weight, RejectedValue,
+                         testing::Values(Rejected{"weight", ""}, Rejected{"weight", "0"},
+                                         Rejected{"weight", "10001"}, Rejected{"weight", "-1"},
+                                         Rejected{"weight", "+1"}, Rejected{"weight", " 1"},
+                                         Rejected{"weight", "1 "}, Rejected{"weight", "1\n"},
+                                         Rejected{"weight", "1.5"}, Rejected{"weight", "1e3"},
+                                         Rejected{"weight", "0x10"}, Rejected{"weight", "max"},
+                                         Rejected{"weight", "\u0663"}, Rejected{"weight", "\uff11"},
+                                         Rejected{"weight", "4294967297"},
+                                         Rejected{"weight", "18446744073709551617"},
+                                         Rejected{"weight", "99999999999999999999999999"}));
+INSTANTIATE_TEST_SUITE_P(
+    Max, RejectedValue,
+    testing::Values(
+        Rejected{"max", ""}, Rejected{"max", "0%"}, Rejected{"max", "0.999%"},
+        Rejected{"max", "100.5%"}, Rejected{"max", "100.001%"}, Rejected{"max", "101%"},
+        Rejected{"max", "-30%"}, Rejected{"max", "+30%"}, Rejected{"max", "30 %"},
+        Rejected{"max", " 30%"}, Rejected{"max", "30% "}, Rejected{"max", "30%%"},
+        Rejected{"max", "%"}, Rejected{"max", ".5%"}, Rejected{"max", "30.%"},
+        Rejected{"max", "30.0001%"}, Rejected{"max", "30.-1%"}, Rejected{"max", "30,5%"},
+        Rejected{"max", "30"}, Rejected{"max", "18446744073709551615%"}, Rejected{"max", "MAX"},
+        Rejected{"max", "max 100000"}, Rejected{"max", "30000"}, Rejected{"max", "30000 "},
+        Rejected{"max", " 30000 100000"}, Rejected{"max", "30000 100000 "},
+        Rejected{"max", "30000\t100000"}, Rejected{"max", "30000 100000 1"},
+        Rejected{"max", "999 100000"}, Rejected{"max", "100001 100000"}, Rejected{"max", "500 999"},
+        Rejected{"max", "1000 1000001"}, Rejected{"max", "0 0"}, Rejected{"max", "-1 100000"},
+        Rejected{"max", "18446744073709551616 18446744073709551616"}, Rejected{"max", "30\u00a0%"},
+        Rejected{"max", "\u066330%"}));
+INSTANTIATE_TEST_SUITE_P(
+    Others, RejectedValue,
+    testing::Values(
+        Rejected{"priority", ""}, Rejected{"priority", "Idle"}, Rejected{"priority", "idle "},
+        Rejected{"priority", "1"}, Rejected{"priority", "realtime"}, Rejected{"memory_max", ""},
+        Rejected{"memory_max", "0"}, Rejected{"memory_max", "0G"}, Rejected{"memory_max", "G"},
+        Rejected{"memory_max", "-8G"}, Rejected{"memory_max", "8GB"},
+        Rejected{"memory_max", "8GiB"}, Rejected{"memory_max", "8 G"},
+        Rejected{"memory_max", "1.5G"}, Rejected{"memory_max", "8P"},
+        Rejected{"memory_max", "16777216T"}, Rejected{"memory_max", "18446744073709551615"},
+        Rejected{"memory_max", "18446744073709551616"}, Rejected{"sm_percent", "0"},
+        Rejected{"sm_percent", "101"}, Rejected{"sm_percent", "50%"}, Rejected{"sm_percent", "-1"},
+        Rejected{"slo_us", "-1"}, Rejected{"slo_us", "1000000001"}, Rejected{"slo_us", "max"},
+        Rejected{"slo_us", ""}));
+
+TEST(TenantSettings, AnUnknownKeyIsAnErrorWithASuggestion) {
+  TenantSettings settings;
+  auto applied = apply_setting(settings, "wieght", "1");
+  ASSERT_FALSE(applied.has_value());
+  EXPECT_THAT(applied.error().detail, HasSubstr("did you mean 'weight'?"));
+  applied = apply_setting(settings, "colour", "1");
+  ASSERT_FALSE(applied.has_value());
+  EXPECT_THAT(applied.error().detail, HasSubstr("weight, max, priority"));
+  EXPECT_EQ(settings, TenantSettings());
+}
+
+TEST(TenantSettings, SeveralAreAppliedAllOrNone) {
+  TenantSettings settings;
+  const std::vector<Setting> good = {{"weight", "5"}, {"max", "30%"}, {"weight", "6"}};
+  ASSERT_TRUE(apply_settings(settings, good).has_value());
+  EXPECT_EQ(settings.weight, 6U);
+  const TenantSettings before = settings;
+  const std::vector<Setting> bad = {{"weight", "8"}, {"priority", "low"}};
+  EXPECT_FALSE(apply_settings(settings, bad).has_value());
+  EXPECT_EQ(settings, before);
+}
+
+TEST(TenantSettings, AllOfThemFormattedReadBack) {
+  const TenantSettings settings{.weight = 300,
+                                .priority = Priority::kIdle,
+                                .cap = Cap{Micros(123'457), Micros(999'999)},
+                                .memory_max = uint64_t{12} << 30,
+                                .sm_percent = 25,
+                                .slo = Micros(2'000)};
+  TenantSettings again;
+  ASSERT_TRUE(apply_settings(again, format_settings(settings)).has_value());
+  EXPECT_EQ(again, settings);
+  EXPECT_EQ(format_settings(settings).size(), setting_keys().size());
+}
+
+TEST(TenantName, IsMadeOfPlainCharacters) {
+  for (const char* name : {"default", "a", "team-1.b_C", "1", "_x",
+                           "abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz0"}) {
+    EXPECT_TRUE(check_tenant_name(name).has_value()) << name;
+  }
+  for (const char* name : {"", ".", "..", ".a", "-a", "a b", "a/b", "a\n", "\u00e4", "a:b", "a%",
+                           "abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz01"}) {
+    EXPECT_FALSE(check_tenant_name(name).has_value()) << name;
+  }
+  EXPECT_FALSE(check_tenant_name(std::string_view("a\0b", 3)).has_value());
+}
+
+TEST(Nearest, FindsSlipsAndNothingElse) {
+  const std::vector<std::string_view> words = {"weight", "max", "memory_max", "slo_us"};
+  EXPECT_EQ(nearest("weigth", words), "weight");
+  EXPECT_EQ(nearest("mx", words), "max");
+  EXPECT_EQ(nearest("memory-max", words), "memory_max");
+  EXPECT_EQ(nearest("slo", words), "");
+  EXPECT_EQ(nearest("colour", words), "");
+  EXPECT_EQ(nearest("", words), "");
+  EXPECT_EQ(nearest(std::string(1000, 'w'), words), "");
+}
+
+}  // namespace
+}  // namespace gpushare

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/cli/completion.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/tools/support/run_tool.h"
+#include "tests/tools/support/temp_dir.h"
+#include "tools/cli/command_line.h"
+
+namespace gpushare {
+namespace {
+
+TEST(Completion, EveryShellKnowsEveryCommandAndOption) {
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    const auto script = completion_script(gpushare_spec(), shell);
+    ASSERT_TRUE(script) << shell;
+    for (const CommandSpec& command : gpushare_spec().commands) {
+      EXPECT_NE(script->find(command.name), std::string::npos) << shell << command.name;
+      for (const OptionSpec& option : command.options) {
+        const std::string name = std::string(shell == std::string("fish") ? "-l " : "--");
+        EXPECT_NE(script->find(name + std::string(option.name)), std::string::npos)
+            << shell << option.name;
+      }
+    }
+  }
+  EXPECT_FALSE(completion_script(gpushare_spec(), "csh"));
+}
+
+TEST(Completion, TheShellsAcceptTheScripts) {
+  int accepted = 0;
+  for (const char* shell : {"bash", "zsh", "fish"}) {
+    if (!has_program(shell)) continue;
+    TempDir dir;
+    dir.write("script", *completion_script(gpushare_spec(), shell));
+    const ToolResult result = run_tool(shell, {"-n", dir.at("script")});
+    EXPECT_EQ(result.exit_code, 0) << shell << ": " << result.err;
+    ++accepted;
+  }
+  if (accepted == 0) GTEST_SKIP() << "neither bash nor zsh nor fish is installed";
+}
+
+// What bash offers for a command line; the word at its end is being typed.
+std::string bash_offers(const std::string& line) {
+  TempDir dir;
+  dir.write("script", *completion_script(gpushare_spec(), "bash"));
+  const ToolResult result = run_tool(
+      "bash", {"-c",
+               "source \"$1\"; "
+               "_gpushare_tenants() { echo research; echo batch; }; "
+               "_gpushare_pids() { echo 4711; }; "
+               "read -ra COMP_WORDS <<< \"$2\"; [[ $2 == *' ' ]] && COMP_WORDS+=(''); "
+               "COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _gpushare; echo \"${COMPREPLY[*]}\"",
+               "bash", dir.at("script"), line});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  return result.out;
+}
+
+TEST(Completion, BashOffersWhatFits) {
+  if (!has_program("bash")) GTEST_SKIP() << "bash is missing";
+  EXPECT_EQ(bash_offers("gpushare sta"), "status\n");
+  EXPECT_EQ(bash_offers("gpushare t"), "tenants thaw trace\n");
+  EXPECT_EQ(bash_offers("gpushare --socket /s st"), "status\n");
+  EXPECT_EQ(bash_offers("gpushare run --pr"), "--priority\n");
+  EXPECT_EQ(bash_offers("gpushare run --priority "), "idle normal high\n");
+  EXPECT_EQ(bash_offers("gpushare run -p h"), "high\n");
+  EXPECT_EQ(bash_offers("gpushare run -t "), "research batch\n");
+  EXPECT_EQ(bash_offers("gpushare freeze "), "research batch 4711\n");
+  EXPECT_EQ(bash_offers("gpushare attach "), "4711\n");
+  EXPECT_EQ(bash_offers("gpushare completion z"), "zsh\n");
+  EXPECT_EQ(bash_offers("gpushare status --j"), "--json\n");
+}
+
+}  // namespace
+}  // namespace gpushare

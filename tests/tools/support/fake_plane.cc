@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/tools/support/fake_plane.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace gpushare {
+namespace {
+
+template <size_t N>
+void put(char (&into)[N], std::string_view text) {
+  const size_t count = std::min(text.size(), N - 1);
+  std::copy_n(text.begin(), count, into);
+  into[count] = '\0';
+}
+
+struct TenantSketch {
+  const char* name;
+  uint32_t weight;
+  Priority priority;
+  uint64_t quota_us;
+};
+constexpr std::array<TenantSketch, 4> kTenants{{
+    {"default", 100, Priority::kNormal, kUnknown64},
+    {"research", 300, Priority::kNormal, kUnknown64},
+    {"capped", 100, Priority::kNormal, 20'000},
+    {"batch", 100, Priority::kIdle, kUnknown64},
+}};
+
+struct ProcessSketch {
+  uint32_t tenant;
+  const char* command_line;
+  ProcessState state;
+  uint32_t slice_us, target, share;
+  const char* note;
+};
+constexpr std::array<ProcessSketch, 7> kProcesses{{
+    {1, "python train.py --epochs 90", ProcessState::kRunning, 6000, 600, 597, ""},
+    {0, "./simulate", ProcessState::kRunning, 2000, 200, 203, ""},
+    {2, "./render --scene castle.json", ProcessState::kFrozenCap, 2000, 200, 199, ""},
+    {3, "./batch-a", ProcessState::kWaiting, 1, 0, 1, ""},
+    {3, "./batch-b", ProcessState::kFrozenTurn, 1, 0, 0, ""},
+    {0, "./old-driver", ProcessState::kObserveOnly, kUnknown32, kUnknown32, kUnknown32,
+     "set slice: operation not permitted"},
+    {0, "notebook", ProcessState::kFrozenUser, 2000, 0, 0, ""},
+}};
+
+// By tenant: one of its own set, two that share one, and one that has the rest.
+void add_targets(std::vector<Numbered<TenantRecord>>& tenants) {
+  const auto use = [&](size_t tenant) -> TenantGpuUse& { return tenants[tenant].record.gpu[0]; };
+  use(0) = {.sms_entitled = 16,
+            .sms_in_use = 16,
+            .slo_state = SloState::kRest,
+            .slo_us = 0,
+            .sms_sharers = 1};
+  use(1) = {.sms_entitled = 64,
+            .sms_in_use = 48,
+            .slo_state = SloState::kGrows,
+            .slo_us = 20'000,
+            .latency_us = 21'500,
+            .p99_us = 30'100,
+            .iterations_per_ks = 46'500,
+            .iteration_source = 2,
+            .confidence_permille = 1000,
+            .sms_knee = 96,
+            .sms_needed = 64,
+            .sms_sharers = 1};
+  use(2) = {.sms_entitled = 40,
+            .sms_in_use = 40,
+            .slo_state = SloState::kStarved,
+            .slo_us = 5'000,
+            .latency_us = 7'250,
+            .p99_us = 12'400,
+            .iterations_per_ks = 137'900,
+            .iteration_source = 1,
+            .confidence_permille = 930,
+            .sms_needed = 56,
+            .sms_sharers = 2};
+  use(3) = use(2);
+  use(3).slo_state = SloState::kUnmeasured;
+  use(3).latency_us = use(3).p99_us = use(3).iterations_per_ks = kUnknown32;
+}
+
+ProcessRecord fake_process(const FakePlane& fake, uint32_t index, Time now) {
+  const ProcessSketch& sketch = kProcesses[index % kProcesses.size()];
+  ProcessRecord process;
+  process.pid = static_cast<int32_t>(4000 + index);
+  process.gpu = index % std::max(fake.gpus, 1u);
+  process.tenant = sketch.tenant;
+  process.state = sketch.state;
+  process.slice_us = sketch.slice_us;
+  process.target_permille = sketch.target;
+  process.share_permille = sketch.share;
+  process.has_bucket = sketch.state == ProcessState::kFrozenCap ? 1 : 0;
+  process.tokens_ns = -12'300'000;
+  process.memory_bytes = (uint64_t{index} + 1) << 30;
+  process.state_since_ns = static_cast<uint64_t>(now.time_since_epoch().count());
+  put(process.command_line, sketch.command_line);
+  put(process.command, std::string_view(sketch.command_line).substr(0, 15));
+  put(process.note, sketch.note);
+  for (uint32_t i = 0; i < kHistory; ++i) {
+    const uint64_t wave = (fake.step + i) * 37 % 200;
+    process.history_permille[i] =
+        sketch.share == kUnknown32 || i < 10
+            ? 0xFFFF
+            : static_cast<uint16_t>(std::min<uint64_t>(1000, sketch.share + wave));
+  }
+  return process;
+}
+
+}  // namespace
+
+PlaneSnapshot fake_snapshot(const FakePlane& fake, Time now) {
+  PlaneSnapshot snapshot;
+  snapshot.is_consistent = true;
+  AgentRecord& agent = snapshot.agent;
+  agent.agent_pid = fake.agent_pid;
+  agent.published_ns = static_cast<uint64_t>(now.time_since_epoch().count());
+  agent.started_ns = agent.published_ns - std::min<uint64_t>(agent.published_ns, 185'000'000'000);
+  agent.tick_us = 2000;
+  agent.gpu_count = fake.gpus;
+  agent.can_freeze = agent.can_set_slice = agent.has_switch_log = 1;
+  put(agent.policy, "fair");
+  put(agent.driver_version, "580.159.04");
+  for (uint32_t g = 0; g < fake.gpus; ++g) {
+    GpuRecord gpu;
+    gpu.index = g;
+    gpu.busy_permille = 950 - 100 * (g % 9);
+    gpu.switches_per_s = 400 + g;
+    gpu.memory_bytes = uint64_t{141} << 30;
+    gpu.memory_used_bytes = uint64_t{20} << 30;
+    gpu.process_count = fake.processes / fake.gpus;
+    gpu.tenant_count = 4;
+    put(gpu.name, "NVIDIA H200");
+    snapshot.gpus.push_back(gpu);
+  }
+  for (uint32_t t = 0; t < kTenants.size(); ++t) {
+    Numbered<TenantRecord> tenant{.slot = t, .record = {}};
+    put(tenant.record.name, kTenants[t].name);
+    tenant.record.weight = kTenants[t].weight;
+    tenant.record.priority = kTenants[t].priority;
+    tenant.record.quota_us = kTenants[t].quota_us;
+    snapshot.tenants.push_back(tenant);
+  }
+  if (fake.has_targets) add_targets(snapshot.tenants);
+  for (uint32_t p = 0; p < fake.processes; ++p) {
+    snapshot.processes.push_back({.slot = p, .record = fake_process(fake, p, now)});
+    ++snapshot.tenants[snapshot.processes.back().record.tenant].record.process_count;
+  }
+  return snapshot;
+}
+
+void write_plane(Region& region, const PlaneSnapshot& snapshot) {
+  const Publication publication(region);
+  write_record(region.agent, snapshot.agent);
+  for (const GpuRecord& gpu : snapshot.gpus) write_record(region.gpus[gpu.index], gpu);
+  for (const auto& [slot, record] : snapshot.tenants)
+    write_record(region.tenants[slot].record, record);
+  for (const auto& [slot, record] : snapshot.processes)
+    write_record(region.processes[slot].record, record);
+}
+
+}  // namespace gpushare

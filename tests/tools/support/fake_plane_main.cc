@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// fake_plane REGION [PROCESSES [GPUS]]: keeps a made-up control plane fresh until it is
+// interrupted, for looking at gpushare-top and gpushare status by eye.
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "tests/tools/support/fake_plane.h"
+
+int main(int argc, char** argv) {
+  using namespace gpushare;
+  if (argc < 2 || argc > 4) {
+    fmt::print(stderr, "usage: fake_plane REGION [PROCESSES [GPUS]]\n");
+    return 2;
+  }
+  FakePlane fake{.agent_pid = static_cast<uint32_t>(::getpid())};
+  if (argc > 2) fake.processes = static_cast<uint32_t>(std::atoi(argv[2]));
+  if (argc > 3) fake.gpus = static_cast<uint32_t>(std::atoi(argv[3]));
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGINT);
+  ::sigaddset(&signals, SIGTERM);
+  ::sigprocmask(SIG_BLOCK, &signals, nullptr);
+  auto plane = ControlPlane::create(argv[1]);
+  if (!plane) {
+    fmt::print(stderr, "fake_plane: {}\n", plane.error().message());
+    return 1;
+  }
+  const timespec period{.tv_sec = 0, .tv_nsec = 200'000'000};
+  do {
+    ++fake.step;
+    write_plane(plane->region(), fake_snapshot(fake, MonotonicClock().now()));
+  } while (::sigtimedwait(&signals, nullptr, &period) < 0);
+  return ControlPlane::remove(argv[1]) ? 0 : 1;
+}

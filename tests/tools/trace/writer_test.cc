@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/trace/writer.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tests/tools/support/run_tool.h"
+#include "tests/tools/support/temp_dir.h"
+
+namespace gpushare {
+namespace {
+
+TraceSwitch on(uint64_t t, pid_t pid, uint32_t gpu = 0) { return {t, gpu, pid, true}; }
+TraceSwitch off(uint64_t t, pid_t pid, uint32_t gpu = 0) { return {t, gpu, pid, false}; }
+
+struct Case {
+  const char* description;
+  std::vector<TraceSwitch> switches;
+  std::vector<Residence> expected;
+};
+
+TEST(PairSwitches, Cases) {
+  const Case table[] = {
+      {"nothing", {}, {}},
+      {"a stay", {on(110, 1), off(120, 1)}, {{0, 1, 110, 120, false}}},
+      {"two take turns",
+       {on(110, 1), off(120, 1), on(125, 2), off(150, 2), on(151, 1), off(160, 1)},
+       {{0, 1, 110, 120, false}, {0, 2, 125, 150, false}, {0, 1, 151, 160, false}}},
+      {"out of order", {off(120, 1), on(110, 1)}, {{0, 1, 110, 120, false}}},
+      {"an end without its start, at the edge", {off(120, 1)}, {{0, 1, 100, 120, true}}},
+      {"a start without its end, at the edge", {on(190, 1)}, {{0, 1, 190, 200, true}}},
+      {"a lost end: over when the next one starts",
+       {on(110, 1), on(130, 2), off(140, 2)},
+       {{0, 1, 110, 130, true}, {0, 2, 130, 140, false}}},
+      {"a lost start: from the last known end",
+       {on(110, 1), off(120, 1), off(140, 2)},
+       {{0, 1, 110, 120, false}, {0, 2, 120, 140, true}}},
+      {"a start twice: the first is over at the second",
+       {on(110, 1), on(130, 1), off(140, 1)},
+       {{0, 1, 110, 130, true}, {0, 1, 130, 140, false}}},
+      {"the switch is logged before the end",
+       {on(110, 1), on(118, 2), off(120, 1), off(130, 2)},
+       {{0, 1, 110, 120, false}, {0, 2, 118, 130, false}}},
+      {"GPUs do not mix",
+       {on(110, 1, 0), on(115, 1, 1), off(120, 1, 0), off(130, 1, 1)},
+       {{0, 1, 110, 120, false}, {1, 1, 115, 130, false}}},
+      {"what is outside of the trace is cut off",
+       {on(50, 1), off(130, 1), on(150, 2), off(999, 2)},
+       {{0, 1, 100, 130, false}, {0, 2, 150, 200, false}}},
+  };
+  for (const Case& row : table)
+    EXPECT_EQ(pair_switches(row.switches, 100, 200), row.expected) << row.description;
+}
+
+TEST(PairSwitches, AnyRecordsGiveStaysInsideTheTrace) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 500; ++round) {
+    std::vector<TraceSwitch> switches(random() % 40);
+    for (TraceSwitch& record : switches)
+      record = {random() % 300, static_cast<uint32_t>(random() % 2),
+                static_cast<pid_t>(random() % 4), random() % 2 == 0};
+    uint64_t previous = 0;
+    for (const Residence& stay : pair_switches(switches, 100, 200)) {
+      EXPECT_GE(stay.begin_ns, 100u);
+      EXPECT_LT(stay.begin_ns, stay.end_ns);
+      EXPECT_LE(stay.end_ns, 200u);
+      EXPECT_GE(stay.begin_ns, previous);
+      previous = stay.begin_ns;
+    }
+  }
+}
+
+TEST(PairSwitches, WithoutLossesNothingIsClippedAndNothingIsMissing) {
+  std::vector<TraceSwitch> switches;
+  uint64_t t = 1000;
+  for (int i = 0; i < 1000; ++i) {
+    switches.push_back(on(t, i % 3));
+    t += 2000;
+    switches.push_back(off(t, i % 3));
+    t += 80;
+  }
+  const auto stays = pair_switches(switches, 0, t);
+  ASSERT_EQ(stays.size(), 1000u);
+  for (const Residence& stay : stays) {
+    EXPECT_EQ(stay.end_ns - stay.begin_ns, 2000u);
+    EXPECT_FALSE(stay.is_clipped);
+  }
+}
+
+TraceRecording sample() {
+  TraceRecording recording;
+  recording.start_ns = 1'000'000;
+  recording.end_ns = 9'000'000;
+  recording.switches = {on(1'000'500, 11), off(3'000'500, 11), on(3'080'500, 12),
+                        off(5'000'000, 12)};
+  recording.actions = {
+      {.t_ns = 5'000'000, .kind = TraceAction::Kind::kFreeze, .pid = 12, .reason = "cap"},
+      {.t_ns = 6'000'000, .kind = TraceAction::Kind::kThaw, .pid = 12},
+      {.t_ns = 6'500'000, .kind = TraceAction::Kind::kSlice, .pid = 11, .slice_us = 6000},
+      {.t_ns = 99'000'000, .kind = TraceAction::Kind::kThaw, .pid = 12}};
+  recording.shares = {{2'000'000, 0, 11, 750}};
+  recording.processes[11] = {"train \"me\"\xff\n", "research"};
+  recording.gpus[0] = "NVIDIA H200";
+  recording.lost = 3;
+  return recording;
+}
+
+// What a reader other than ourselves makes of it.
+std::string python(const std::string& json, const std::string& expression) {
+  TempDir dir;
+  dir.write("trace.json", json);
+  const ToolResult result =
+      run_tool("python3", {"-c",
+                           "import json,sys\n"
+                           "trace = json.load(open(sys.argv[1], encoding='utf-8'))\n"
+                           "events = trace['traceEvents']\n"
+                           "print(" +
+                               expression + ")",
+                           dir.at("trace.json")});
+  EXPECT_EQ(result.exit_code, 0) << result.err << json;
+  return result.out;
+}
+
+TEST(TraceJson, IsReadByAnotherReader) {
+  if (!has_program("python3")) GTEST_SKIP() << "python3 is missing";
+  const std::string json = trace_json(sample());
+  EXPECT_EQ(
+      python(json,
+             "[(e['name'][:5], e['tid'], e['ts'], e['dur']) for e in events if e['ph'] == 'X']"),
+      "[('train', 11, 0.5, 2000.0), ('pid 1', 12, 2080.5, 1919.5)]\n");
+  EXPECT_EQ(
+      python(json, "[(e['name'], e['ts'], e['s']) for e in events if e['ph'] == 'i']"),
+      "[('freeze: cap', 4000.0, 't'), ('thaw', 5000.0, 't'), ('slice 6.0ms', 5500.0, 't')]\n");
+  EXPECT_EQ(python(json, "[e['args'] for e in events if e['ph'] == 'C']"), "[{'%': 75.0}]\n");
+  EXPECT_EQ(python(json, "[e['args']['name'] for e in events if e['name'] == 'process_name']"),
+            "['GPU 0 NVIDIA H200']\n");
+  EXPECT_EQ(
+      python(json,
+             "[(e['tid'], e['args']['name'][-13:]) for e in events if e['name'] == 'thread_name']"),
+      "[(11, '11 (research)'), (12, 'pid 12')]\n");
+  EXPECT_EQ(python(json, "trace['otherData']['lost_records']"), "3\n");
+}
+
+TEST(TraceJson, AnEmptyRecordingIsValidToo) {
+  if (!has_program("python3")) GTEST_SKIP() << "python3 is missing";
+  EXPECT_EQ(python(trace_json({}), "len(events)"), "0\n");
+}
+
+}  // namespace
+}  // namespace gpushare

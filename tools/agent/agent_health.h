@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Is the agent that wrote the control plane still there? Pure.
+#pragma once
+
+#include <string>
+
+#include "shmctl/base/clock.h"
+#include "shmctl/plane/layout.h"
+
+namespace gpushare {
+
+struct AgentHealth {
+  enum class State {
+    kNever,  // no agent has written yet
+    kLive,
+    kStale,  // its process exists, but it has not written for a while: stuck or stopped
+    kGone,   // its process does not exist
+  };
+  State state = State::kNever;
+  Nanos age{};  // since it wrote last; 0 for kNever
+
+  bool is_live() const { return state == State::kLive; }
+};
+
+// `is_process_there`: agent_pid exists. What was written in the last 2 s, or 5 ticks if that is
+// longer, is fresh, whatever the pid says: a reader in a container cannot see the agent's.
+AgentHealth judge_agent(const AgentRecord& agent, Time now, bool is_process_there);
+bool is_process_there(uint32_t pid);
+
+// "running, pid 123, policy fair, tick 2.0ms, up 3 min 5 s", "gone; last seen 12 s ago"
+std::string health_text(const AgentRecord& agent, const AgentHealth& health, Time now);
+
+}  // namespace gpushare

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// One connection to the agent's control socket: a line out, lines in. Blocking, with a limit on
+// every wait, so that a stuck agent cannot hang a tool. One thread. The descriptor is
+// close-on-exec.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "shmctl/base/clock.h"
+#include "shmctl/base/error.h"
+#include "shmctl/base/fd.h"
+#include "tools/agent/protocol.h"
+
+namespace gpushare {
+
+inline constexpr Nanos kAnswerTimeout = std::chrono::seconds(5);
+
+class Client {
+ public:
+  // The error's detail names the path and what to do: start the agent, or get the permission.
+  static Result<Client> connect(const std::string& path);
+
+  Result<> send(const Request& request);
+  // Error timed_out; or connection_reset when the agent closed the connection.
+  Result<std::string> read_line(Nanos timeout = kAnswerTimeout);
+  // A line that is complete in what has been received; nullopt: wait for fd() and receive().
+  std::optional<std::string> buffered_line();
+  // Takes what is there now, without waiting. Error connection_reset at the end.
+  Result<> receive();
+
+  // Sends and returns the line that answers it.
+  Result<std::string> ask(const Request& request);
+
+  int fd() const { return socket_.get(); }
+
+ private:
+  explicit Client(Fd socket) : socket_(std::move(socket)) {}
+
+  Fd socket_;
+  std::string received_;
+  size_t taken_ = 0;     // of received_, by buffered_line()
+  size_t searched_ = 0;  // no newline between taken_ and this
+};
+
+// One question over a connection of its own.
+Result<> tell_agent(const std::string& path, const Request& request);  // succeeds or fails
+Result<Hello> ask_hello(const std::string& path);
+Result<PlaneSnapshot> ask_status(const std::string& path);
+Result<std::vector<Finding>> ask_doctor(const std::string& path);
+
+}  // namespace gpushare

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/agent/protocol.h"
+
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "shmctl/plane/status_json.h"
+
+namespace gpushare {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Error refusal(const Json& answer) {
+  std::string text = answer.value("error", "the agent refused without a reason");
+  if (const std::string allowed = answer.value("allowed", ""); !allowed.empty())
+    text += "; allowed: " + allowed;
+  const std::string code = answer.value("code", "failed");
+  Error error{{}, "gpushared", std::move(text)};
+  if (code == "usage") error.code = std::make_error_code(std::errc::invalid_argument);
+  if (code == "denied") error.code = std::make_error_code(std::errc::permission_denied);
+  return error;
+}
+
+// Parses one line, turns a refusal into its Error, and hands the rest to `read`.
+template <class T, class Read>
+Result<T> decode(std::string_view line, Read read) try {
+  const Json answer = Json::parse(line);
+  if (answer.contains("ok") && !answer.at("ok").get<bool>())
+    return std::unexpected(refusal(answer));
+  return read(answer);
+} catch (const std::exception& error) {
+  return make_error(std::errc::bad_message, "read the agent's answer", error.what());
+}
+
+Finding::Severity severity_of(const std::string& name) {
+  using Severity = Finding::Severity;
+  for (const auto severity : {Severity::kOk, Severity::kWarning, Severity::kFail})
+    if (name == severity_name(severity)) return severity;
+  throw std::runtime_error("unknown state '" + name + "'");
+}
+
+TraceAction trace_action(const Json& json) {
+  TraceAction action;
+  action.t_ns = json.at("t").get<uint64_t>();
+  action.gpu = json.at("gpu").get<uint32_t>();
+  action.pid = json.at("pid").get<pid_t>();
+  const auto kind = json.at("kind").get<std::string>();
+  if (kind == "slice") {
+    action.kind = TraceAction::Kind::kSlice;
+    action.slice_us = json.at("value").get<uint32_t>();
+  } else if (kind == "thaw") {
+    action.kind = TraceAction::Kind::kThaw;
+  } else if (kind == "freeze") {
+    action.reason = json.value("reason", "");
+  } else {
+    throw std::runtime_error("unknown event '" + kind + "'");
+  }
+  return action;
+}
+
+}  // namespace
+
+std::string encode(const Request& request) {
+  Json json{{"op", request.op}};
+  if (request.pid) json["pid"] = *request.pid;
+  if (!request.tenant.empty()) json["tenant"] = request.tenant;
+  if (request.seconds) json["seconds"] = *request.seconds;
+  if (request.create) json["create"] = *request.create;
+  for (const auto& [key, value] : request.settings) json["settings"][key] = value;
+  return dump(json) + "\n";
+}
+
+Result<> decode_done(std::string_view line) {
+  auto done = decode<bool>(line, [](const Json& answer) { return answer.at("ok").get<bool>(); });
+  if (!done) return std::unexpected(done.error());
+  return {};
+}
+
+Result<Hello> decode_hello(std::string_view line) {
+  return decode<Hello>(line, [](const Json& answer) {
+    return Hello{.version = answer.at("version").get<std::string>(),
+                 .commit = answer.value("commit", ""),
+                 .pid = answer.at("pid").get<pid_t>(),
+                 .region = answer.value("region", ""),
+                 .is_admin = answer.value("is_admin", false)};
+  });
+}
+
+Result<PlaneSnapshot> decode_status(std::string_view line) {
+  if (auto done = decode_done(line); !done) return std::unexpected(done.error());
+  return parse_status_json(line);
+}
+
+Result<std::vector<Finding>> decode_doctor(std::string_view line) {
+  return decode<std::vector<Finding>>(line, [](const Json& answer) {
+    std::vector<Finding> findings;
+    for (const Json& check : answer.at("checks"))
+      findings.push_back({.check = check.at("check").get<std::string>(),
+                          .severity = severity_of(check.at("state").get<std::string>()),
+                          .detail = check.value("detail", ""),
+                          .fix = check.value("fix", "")});
+    return findings;
+  });
+}
+
+Result<TraceLine> decode_trace(std::string_view line) {
+  return decode<TraceLine>(line, [](const Json& answer) -> TraceLine {
+    if (const auto found = answer.find("switch"); found != answer.end())
+      return TraceSwitch{.t_ns = found->at("t").get<uint64_t>(),
+                         .gpu = found->at("gpu").get<uint32_t>(),
+                         .pid = found->at("pid").get<pid_t>(),
+                         .is_start = found->at("start").get<bool>()};
+    if (const auto found = answer.find("event"); found != answer.end()) return trace_action(*found);
+    if (answer.contains("end")) return TraceEnd{.lost = answer.value("lost", uint64_t{0})};
+    return TraceStart{.start_ns = answer.at("start_ns").get<uint64_t>()};
+  });
+}
+
+std::string json_quoted(std::string_view text) { return dump(Json(std::string(text))); }
+
+std::string findings_json(const std::vector<Finding>& findings) {
+  Json list = Json::array();
+  for (const Finding& finding : findings)
+    list.push_back({{"check", finding.check},
+                    {"state", severity_name(finding.severity)},
+                    {"detail", finding.detail},
+                    {"fix", finding.fix}});
+  return dump(list);
+}
+
+}  // namespace gpushare

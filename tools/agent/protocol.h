@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The lines of the control socket: requests encoded, answers decoded (sched/README.md documents
+// them). Pure; total on any bytes. An answer {"ok":false} becomes an Error whose detail is the
+// agent's own text: code invalid_argument when the agent says that the request was wrong,
+// permission_denied when it is not ours to make, none otherwise.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "shmctl/base/error.h"
+#include "shmctl/base/finding.h"
+#include "shmctl/plane/snapshot.h"
+
+namespace gpushare {
+
+struct Request {
+  std::string op{};
+  std::optional<pid_t> pid{};
+  std::string tenant{};  // empty: left out
+  std::vector<std::pair<std::string, std::string>> settings{};
+  std::optional<bool> create{};
+  std::optional<double> seconds{};
+};
+std::string encode(const Request& request);  // one line with its newline
+
+struct Hello {
+  std::string version{};
+  std::string commit{};
+  pid_t pid = 0;
+  std::string region{};
+  bool is_admin = false;
+};
+
+// What `trace` streams.
+struct TraceStart {
+  uint64_t start_ns = 0;
+};
+struct TraceSwitch {
+  uint64_t t_ns = 0;
+  uint32_t gpu = 0;
+  pid_t pid = 0;
+  bool is_start = false;
+};
+struct TraceAction {
+  enum class Kind { kFreeze, kThaw, kSlice };
+  uint64_t t_ns = 0;
+  Kind kind = Kind::kFreeze;
+  uint32_t gpu = 0;
+  pid_t pid = 0;
+  uint32_t slice_us = 0;  // of kSlice
+  std::string reason{};   // of kFreeze: "cap", "turn", "user"
+};
+struct TraceEnd {
+  uint64_t lost = 0;  // records that the agent or the driver dropped
+};
+using TraceLine = std::variant<TraceStart, TraceSwitch, TraceAction, TraceEnd>;
+
+Result<> decode_done(std::string_view line);
+Result<Hello> decode_hello(std::string_view line);
+Result<PlaneSnapshot> decode_status(std::string_view line);
+Result<std::vector<Finding>> decode_doctor(std::string_view line);
+Result<TraceLine> decode_trace(std::string_view line);
+
+// For output.
+std::string json_quoted(
+    std::string_view text);  // a JSON string; bytes that are not UTF-8 are replaced
+std::string findings_json(const std::vector<Finding>& findings);  // a list
+
+}  // namespace gpushare

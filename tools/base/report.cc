@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/base/report.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace gpushare {
+
+ExitCode report(const Error& error) {
+  fmt::print(stderr, "gpushare: {}\n", error.message());
+  return error.code == std::errc::invalid_argument ? kExitUsage : kExitFailure;
+}
+
+Screen stdout_screen() {
+  Screen screen;
+  if (::isatty(STDOUT_FILENO) == 0) return screen;
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) screen.width = size.ws_col;
+  const char* terminal = std::getenv("TERM");
+  const char* no_colour = std::getenv("NO_COLOR");
+  screen.has_colours = (no_colour == nullptr || *no_colour == '\0') && terminal != nullptr &&
+                       std::strcmp(terminal, "dumb") != 0;
+  return screen;
+}
+
+std::string in_tone(std::string_view text, Tone tone, const Screen& screen) {
+  if (!screen.has_colours) return std::string(text);
+  const auto coloured = [text](int code) { return fmt::format("\033[{}m{}\033[0m", code, text); };
+  switch (tone) {
+    case Tone::kGood:
+      return coloured(32);
+    case Tone::kWarning:
+      return coloured(33);
+    case Tone::kBad:
+      return coloured(31);
+    case Tone::kDim:
+      return coloured(2);
+    case Tone::kPlain:
+      break;
+  }
+  return std::string(text);
+}
+
+ExitCode finish_output(ExitCode code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  fmt::print(stderr, "gpushare: write output: {}\n", std::strerror(errno));
+  return kExitFailure;
+}
+
+}  // namespace gpushare

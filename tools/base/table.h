@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Columns that fit a given width. Pure: gpushare prints whole tables with it, gpushare-top places
+// its cells with it. A column's width follows its contents between two bounds; where there is too
+// little room, wide columns shrink first, then columns are dropped, least important first.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/base/format.h"
+
+namespace gpushare {
+
+struct Column {
+  std::string_view title{};
+  size_t min_width = 1;  // never narrower; never narrower than the title either
+  size_t max_width = 1;  // never wider
+  Align align = Align::kLeft;
+  int importance = 0;  // the least important is dropped first; kAlways: never
+  static constexpr int kAlways = 1000;
+};
+
+struct PlacedColumn {
+  size_t index = 0;  // of the columns given
+  size_t x = 0;
+  size_t width = 0;
+};
+
+// `contents[i]`: widest content of column i. Left to right, one blank between two; all of it within
+// `width`, but for columns of kAlways, of which at least the first is placed and cut to `width`.
+std::vector<PlacedColumn> fit_columns(std::span<const Column> columns,
+                                      std::span<const size_t> contents, size_t width);
+
+class Table {
+ public:
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+  // One cell per column.
+  void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  bool is_empty() const { return rows_.empty(); }
+  // The heading and the rows, each line at most `width` wide, without trailing blanks.
+  std::vector<std::string> lines(size_t width) const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace gpushare

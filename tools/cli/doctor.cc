@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpushare doctor: this machine as we see it, as the agent sees it, and the limits.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "tools/agent/client.h"
+#include "tools/base/cli_help.h"
+#include "tools/base/endpoints.h"
+#include "tools/base/format.h"
+#include "tools/base/report.h"
+#include "tools/cli/commands.h"
+#include "tools/doctor/checks.h"
+
+namespace gpushare {
+namespace {
+
+DoctorInput look(const Endpoints& endpoints) {
+  auto plane = ControlPlane::open_read_only(endpoints.region);
+  return {.root = "/",
+          .uid = ::geteuid(),
+          .socket = endpoints.socket,
+          .agent = ask_hello(endpoints.socket),
+          .status = StatusSource(endpoints).read(),
+          .region = plane ? Result<>() : std::unexpected(plane.error())};
+}
+
+void print_finding(const Finding& finding, const Screen& screen) {
+  const bool is_ok = finding.severity == Finding::Severity::kOk;
+  const Tone tone = is_ok                                             ? Tone::kGood
+                    : finding.severity == Finding::Severity::kWarning ? Tone::kWarning
+                                                                      : Tone::kBad;
+  constexpr size_t kColumn = 25;
+  fmt::print("{} {}{}\n",
+             in_tone(fmt::format("{:<7}", severity_name(finding.severity)), tone, screen),
+             padded(finding.check, kColumn - 8, Align::kLeft),
+             wrap(finding.detail, screen.width, kColumn).substr(kColumn));
+  if (!finding.fix.empty()) fmt::print("{}\n", wrap("fix: " + finding.fix, screen.width, kColumn));
+}
+
+void print_limit(const LimitFinding& limit, const Screen& screen) {
+  const bool is_missed = !limit.is_binding && !limit.used_by.empty();
+  constexpr size_t kColumn = 25;
+  std::string text = limit.where + "; " + limit.why;
+  if (is_missed)
+    text += fmt::format("; set for {}, without effect", fmt::join(limit.used_by, ", "));
+  fmt::print("{} {}{}\n",
+             in_tone(limit.is_binding ? "binds  "
+                     : is_missed      ? "WARNING"
+                                      : "no     ",
+                     limit.is_binding ? Tone::kGood
+                     : is_missed      ? Tone::kWarning
+                                      : Tone::kDim,
+                     screen),
+             padded(limit.limit, kColumn - 8, Align::kLeft),
+             wrap(text, screen.width, kColumn).substr(kColumn));
+}
+
+std::string limits_json(const std::vector<LimitFinding>& limits) {
+  std::string out = "[";
+  for (const LimitFinding& limit : limits) {
+    std::string users;
+    for (const std::string& name : limit.used_by)
+      users += (users.empty() ? "" : ",") + json_quoted(name);
+    out += fmt::format(R"({}{{"limit":{},"is_binding":{},"where":{},"why":{},"used_by":[{}]}})",
+                       out.size() == 1 ? "" : ",", json_quoted(limit.limit), limit.is_binding,
+                       json_quoted(limit.where), json_quoted(limit.why), users);
+  }
+  return out + "]";
+}
+
+bool has_failure(const std::vector<Finding>& findings) {
+  return std::ranges::find(findings, Finding::Severity::kFail, &Finding::severity) !=
+         findings.end();
+}
+
+}  // namespace
+
+ExitCode command_doctor(const Invocation& invocation) {
+  const Endpoints endpoints = endpoints_of(invocation);
+  const DoctorInput input = look(endpoints);
+  const std::vector<Finding> machine = check_machine(input);
+  const auto agent = ask_doctor(endpoints.socket);
+  const std::vector<LimitFinding> limits = check_limits(input);
+  const bool has_failed = has_failure(machine) || !agent || has_failure(*agent);
+
+  if (invocation.has("json")) {
+    fmt::print(R"({{"checks":{},"agent_checks":{},"limits":{}}})"
+               "\n",
+               findings_json(machine), agent ? findings_json(*agent) : "null", limits_json(limits));
+    return has_failed ? kExitFailure : kExitOk;
+  }
+  const Screen screen = stdout_screen();
+  for (const Finding& finding : machine) print_finding(finding, screen);
+  fmt::print("\nAs the agent sees it:\n");
+  if (agent) {
+    for (const Finding& finding : *agent) print_finding(finding, screen);
+  } else {
+    fmt::print("{}\n", wrap("unknown: " + agent.error().message(), screen.width, 0));
+  }
+  fmt::print("\nLimits:\n");
+  for (const LimitFinding& limit : limits) print_limit(limit, screen);
+  return has_failed ? kExitFailure : kExitOk;
+}
+
+}  // namespace gpushare

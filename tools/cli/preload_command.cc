@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpushare preload: puts the shim into every program that starts from now on, or takes it out.
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "tools/base/preload.h"
+#include "tools/base/report.h"
+#include "tools/cli/commands.h"
+
+namespace gpushare {
+namespace {
+
+ExitCode enable(const std::string& root) {
+  const auto library = find_shim_library();
+  if (!library) return report(library.error());
+  if (const auto tried = try_preload(*library); !tried) return report(tried.error());
+  const auto text = read_preload(root);
+  if (!text) return report(text.error());
+  // Of another installation there may be one already: two would be one too many.
+  const std::string others =
+      has_preload_entry(*text, *library) ? *text : without_preload_entry(*text);
+  const std::string wanted = with_preload_entry(others, *library);
+  if (wanted != *text)
+    if (const auto written = write_preload(root, wanted); !written) return report(written.error());
+  fmt::print("enabled: {} in {}\n", *library, preload_path(root));
+  return kExitOk;
+}
+
+ExitCode disable(const std::string& root) {
+  const auto text = read_preload(root);
+  if (!text) return report(text.error());
+  const std::string wanted = without_preload_entry(*text);
+  if (wanted != *text)
+    if (const auto written = write_preload(root, wanted); !written) return report(written.error());
+  fmt::print("disabled\n");
+  return kExitOk;
+}
+
+ExitCode show(const std::string& root) {
+  const auto text = read_preload(root);
+  if (!text) return report(text.error());
+  fmt::print("{}\n", has_preload_entry(*text, "") ? "enabled" : "disabled");
+  return kExitOk;
+}
+
+}  // namespace
+
+ExitCode command_preload(const Invocation& invocation) {
+  const std::string root = invocation.value("root").value_or("");
+  const std::string& what = invocation.arguments[0];
+  if (what == "enable") return enable(root);
+  if (what == "disable") return disable(root);
+  if (what == "status") return show(root);
+  return report_usage("'" + what + "' is none of: enable, disable, status", *invocation.command);
+}
+
+}  // namespace gpushare

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpushare profile: how long an iteration of a program takes by its share of the SMs, in one run of
+// it. Neither the agent nor root takes part.
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "intercept/nvrm/rm_gpu.h"
+#include "intercept/sim/gpu/remote_gpu.h"
+#include "shmctl/base/fd.h"
+#include "tools/base/atomic_file.h"
+#include "tools/base/format.h"
+#include "tools/base/preload.h"
+#include "tools/base/report.h"
+#include "tools/cli/commands.h"
+#include "tools/profile/plot.h"
+#include "tools/profile/program.h"
+#include "tools/profile/steps.h"
+
+namespace gpushare {
+namespace {
+
+using State = ProfileSteps::State;
+
+constexpr Nanos kLook{500'000};
+constexpr Nanos kProgress{200'000'000};
+constexpr Nanos kGoodbye{5'000'000'000};  // until a program that was asked to end is killed
+
+struct Order {
+  std::vector<uint32_t> groups;  // most first
+  ProfileSteps::Limits limits;
+  std::optional<double> slo_us;
+  std::string json, svg;  // files; empty: none
+  bool keeps = false;
+  GpuInfo gpu;
+  SmGeometry geometry;
+};
+
+template <class T>
+std::optional<T> number_of(const std::string& text, T least, T most) {
+  T value{};
+  const char* const end = text.data() + text.size();
+  const auto [rest, failure] = std::from_chars(text.data(), end, value);
+  if (failure != std::errc{} || rest != end || !(value >= least && value <= most))
+    return std::nullopt;
+  return value;
+}
+
+Result<std::unique_ptr<Gpu>> open_gpu() {
+  const char* const simulation = std::getenv("GPUSHARE_SIM");
+  if (simulation != nullptr && *simulation != '\0') return sim::make_sim_gpu(simulation);
+  return make_rm_gpu(RmUse::kRecovery);
+}
+
+// What was asked for, against the GPU that there is. The error is a wrong usage.
+Result<Order> order_of(const Invocation& invocation, const Gpu& gpu) {
+  Order order;
+  const auto wrong = [](std::string text) {
+    return make_error(std::errc::invalid_argument, "profile", std::move(text));
+  };
+  const std::string device = invocation.value("device").value_or("0");
+  const auto index = number_of<size_t>(device, 0, 255);
+  if (!index || *index >= gpu.gpus().size())
+    return wrong(
+        fmt::format("--device '{}': there are {} GPUs, from 0", device, gpu.gpus().size()));
+  order.gpu = gpu.gpus()[*index];
+  order.geometry = geometry_of(order.gpu.sm_count);
+  const std::string every = fmt::format("1-{}", order.geometry.groups);
+  const std::string list = invocation.value("groups").value_or(every);
+  const auto groups = parse_groups(list, order.geometry.groups);
+  if (!groups)
+    return wrong(fmt::format("--groups '{}' is no list such as 1,2,4-8 of {}", list, every));
+  order.groups.assign(groups->rbegin(), groups->rend());
+  const auto seconds = [&](const char* option, const char* otherwise, Nanos& into) {
+    const auto value = number_of<double>(invocation.value(option).value_or(otherwise), 0.1, 36'000);
+    if (value) into = Nanos(std::llround(*value * 1e9));
+    return value.has_value();
+  };
+  if (!seconds("seconds", "10", order.limits.longest))
+    return wrong("--seconds must be 0.1 to 36000");
+  if (!seconds("wait", "120", order.limits.patience)) return wrong("--wait must be 0.1 to 36000");
+  const auto iterations = number_of<uint64_t>(invocation.value("iterations").value_or("50"),
+                                              ProfileSteps::kFewest, 1'000'000);
+  if (!iterations)
+    return wrong(fmt::format("--iterations must be {} to 1000000", ProfileSteps::kFewest));
+  order.limits.iterations = *iterations;
+  if (const auto text = invocation.value("slo-us")) {
+    order.slo_us = number_of<double>(*text, 1, 1e9);
+    if (!order.slo_us) return wrong("--slo-us must be 1 to 1000000000");
+  }
+  order.json = invocation.value("json").value_or("");
+  order.svg = invocation.value("svg").value_or("");
+  order.keeps = invocation.has("keep");
+  return order;
+}
+
+Fd interrupt_fd() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGINT);
+  ::sigaddset(&signals, SIGTERM);
+  ::sigprocmask(SIG_BLOCK, &signals, nullptr);
+  return Fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
+bool is_interrupted(const Fd& fd) {
+  signalfd_siginfo info;
+  return ::read(fd.get(), &info, sizeof info) == sizeof info;
+}
+
+std::string name_of(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/comm", pid));
+  std::string name;
+  std::getline(file, name);
+  return printable(name);
+}
+
+// Others take SMs, memory and time from what is measured. Those that only keep the driver open do
+// not.
+void warn_of_others(const Gpu& gpu) {
+  constexpr std::array<std::string_view, 3> kHarmless = {"nvidia-persiste", "nv-hostengine",
+                                                         "gpushared"};
+  std::vector<std::string> others;
+  for (const pid_t pid : gpu.users())
+    if (const std::string name = name_of(pid);
+        pid != ::getpid() && std::ranges::find(kHarmless, name) == kHarmless.end())
+      others.push_back(fmt::format("{} {}", pid, name));
+  if (others.empty()) return;
+  const size_t shown = std::min<size_t>(others.size(), 5);
+  fmt::print(stderr,
+             "gpushare: warning: other processes use a GPU ({}{}): if they work, what is measured "
+             "is too slow\n",
+             fmt::join(others.begin(), others.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+             others.size() > shown ? ", ..." : "");
+}
+
+// One line that changes, or, where that goes to a file, a line for each step.
+class Progress {
+ public:
+  explicit Progress(const Order& order) : order_(order) {}
+  ~Progress() {
+    if (has_terminal_) fmt::print(stderr, "\r\033[K");
+  }
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void show(Time now, State state, const ProfileSteps& steps) {
+    const size_t step = state == State::kWarmingUp ? 0 : steps.step() + 1;
+    if (has_terminal_ ? now < next_ : step == shown_) return;
+    next_ = now + kProgress;
+    shown_ = step;
+    const std::string text = step == 0 ? "waiting for iterations"
+                                       : fmt::format("{} of {}: {} SMs", step, steps.steps(),
+                                                     order_.geometry.sms_of_count(steps.groups()));
+    if (has_terminal_)
+      fmt::print(stderr, "\r\033[K{}, {} iterations", text, steps.iterations());
+    else
+      fmt::print(stderr, "gpushare: {}\n", text);
+  }
+
+ private:
+  const Order& order_;
+  const bool has_terminal_ = ::isatty(STDERR_FILENO) != 0;
+  Time next_{};
+  size_t shown_ = ~size_t{0};  // step
+};
+
+enum class Ending { kDone, kSilent, kStuck, kProgramEnded, kInterrupted };
+
+struct Outcome {
+  Ending ending = Ending::kDone;
+  bool has_slot = false, has_launched = false;  // a process of the program, at any time
+};
+
+Outcome sweep(ProfiledProgram& program, ProfileSteps& steps, const Order& order, const Fd& stop) {
+  const MonotonicClock clock;
+  Progress progress(order);
+  Outcome outcome;
+  const auto with = [&](Ending ending) {
+    outcome.ending = ending;
+    return outcome;
+  };
+  for (;;) {
+    program.give(steps.groups());
+    program.serve(kLook);
+    const Time now = clock.now();
+    const auto processes = program.processes();
+    outcome.has_slot = outcome.has_slot || !processes.empty();
+    outcome.has_launched = outcome.has_launched || program.has_launched();
+    const State state = steps.look(now, program.is_there(), processes);
+    if (state == State::kDone) return with(Ending::kDone);
+    if (state == State::kSilent) return with(Ending::kSilent);
+    if (state == State::kStuck) return with(Ending::kStuck);
+    if (is_interrupted(stop)) return with(Ending::kInterrupted);
+    if (program.ended()) return with(Ending::kProgramEnded);
+    progress.show(now, state, steps);
+  }
+}
+
+// Why there is no whole sweep; empty: there is.
+std::string complaint(const Outcome& outcome, ProfiledProgram& program, const ProfileSteps& steps,
+                      const Order& order) {
+  const double waited = std::chrono::duration<double>(order.limits.patience).count();
+  std::string what;
+  switch (outcome.ending) {
+    case Ending::kDone:
+      return "";
+    case Ending::kInterrupted:
+      return "interrupted";
+    case Ending::kStuck:
+      return fmt::format(
+          "the program did not move to {} SMs in {:.0f} s (--wait): it launches "
+          "nothing any more, or not on streams that can move",
+          order.geometry.sms_of_count(steps.groups()), waited);
+    case Ending::kSilent:
+      what = fmt::format("nothing could be measured in {:.0f} s (--wait)", waited);
+      break;
+    case Ending::kProgramEnded:
+      what = fmt::format("the program ended with exit code {} at step {} of {}", *program.ended(),
+                         steps.step() + 1, steps.steps());
+  }
+  if (!outcome.has_slot) return what + ": it made no use of CUDA";
+  if (!outcome.has_launched) return what + ": it launched nothing";
+  if (steps.source() == ShimSource::kNone)
+    return what + ": no iterations were recognised; a program can announce them (gpushare.h)";
+  return what;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
+ExitCode show(const Order& order, const std::vector<std::string>& command,
+              const ProfileSteps& steps) {
+  Sweep result{.command = joined(command),
+               .gpu = order.gpu.name,
+               .sms = order.gpu.sm_count,
+               .sms_per_group = order.geometry.sms_per_group,
+               .knee_groups = {},
+               .slo_us = order.slo_us,
+               .points = steps.points()};
+  if (result.points.size() > 1) result.knee_groups = knee_of(result);
+  fmt::print("{}", draw_sweep(result, stdout_screen().width));
+  for (const auto& [file, text] :
+       {std::pair(order.json, sweep_json(result)), std::pair(order.svg, sweep_svg(result))}) {
+    if (file.empty()) continue;
+    if (const auto written = write_whole_file(file, text); !written) return report(written.error());
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+ExitCode command_profile(const Invocation& invocation) {
+  const auto library = find_shim_library();
+  if (!library) return report(library.error());
+  const auto gpu = open_gpu();
+  if (!gpu) return report(gpu.error());
+  const auto order = order_of(invocation, **gpu);
+  if (!order) return report_usage(order.error().detail, *invocation.command);
+  warn_of_others(**gpu);
+
+  const Fd stop = interrupt_fd();
+  auto started = ProfiledProgram::start(invocation.arguments, *library, order->gpu.pci);
+  if (!started) return report(started.error());
+  ProfiledProgram& program = **started;
+  ProfileSteps steps(order->groups, order->limits, MonotonicClock().now());
+  const Outcome outcome = sweep(program, steps, *order, stop);
+  const std::string wrong = complaint(outcome, program, steps, *order);
+  program.give(0);
+  const bool keeps = order->keeps && outcome.ending == Ending::kDone;
+  if (!keeps) program.end(kGoodbye);
+  ExitCode code = steps.points().empty() ? kExitFailure : show(*order, invocation.arguments, steps);
+  if (!wrong.empty()) {
+    fmt::print(stderr, "gpushare: profile: {}\n", wrong);
+    code = kExitFailure;
+  } else if (steps.points().size() < steps.steps()) {
+    fmt::print(stderr,
+               "gpushare: warning: fewer than {} iterations in {:.0f} s on some numbers of SMs: "
+               "they are left out (--seconds)\n",
+               ProfileSteps::kFewest, std::chrono::duration<double>(order->limits.longest).count());
+  }
+  if (const ExitCode flushed = finish_output(code); flushed != code) code = flushed;
+  while (keeps && !program.ended() && !is_interrupted(stop)) program.serve(kProgress / 4);
+  return code;
+}
+
+}  // namespace gpushare

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpushare status and tenants.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "shmctl/plane/status_json.h"
+#include "tools/agent/status_source.h"
+#include "tools/base/report.h"
+#include "tools/cli/commands.h"
+#include "tools/view/plain_view.h"
+
+namespace gpushare {
+namespace {
+
+ExitCode show(const Invocation& invocation,
+              std::vector<std::string> (*lines)(const Status&, const Screen&)) {
+  auto status = StatusSource(endpoints_of(invocation)).read();
+  if (!status) return report(status.error());
+  if (invocation.has("json")) {
+    fmt::print("{}\n", status_json(status->snapshot));
+  } else {
+    for (const std::string& line : lines(*status, stdout_screen())) fmt::print("{}\n", line);
+  }
+  // What a dead agent left behind is shown, but it is no success.
+  return status->health.is_live() ? kExitOk : kExitFailure;
+}
+
+}  // namespace
+
+ExitCode command_status(const Invocation& invocation) { return show(invocation, status_lines); }
+
+ExitCode command_tenants(const Invocation& invocation) { return show(invocation, tenant_lines); }
+
+}  // namespace gpushare

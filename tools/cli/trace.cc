@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpushare trace.
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+
+#include "tools/base/atomic_file.h"
+#include "tools/base/report.h"
+#include "tools/cli/commands.h"
+#include "tools/trace/recorder.h"
+
+namespace gpushare {
+namespace {
+
+std::optional<Nanos> parse_duration(const std::string& text) {
+  double seconds = 0;
+  const char* end = text.data() + text.size();
+  const auto [rest, failure] = std::from_chars(text.data(), end, seconds);
+  if (failure != std::errc{} || rest != end || !(seconds >= 0.1 && seconds <= 3600))
+    return std::nullopt;
+  return Nanos(std::llround(seconds * 1e9));
+}
+
+// Readable when someone wants us to end. The signals stay blocked: a second one does not kill us
+// while the file is written.
+Fd interrupt_fd() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGINT);
+  ::sigaddset(&signals, SIGTERM);
+  ::sigprocmask(SIG_BLOCK, &signals, nullptr);
+  return Fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
+double seconds_of(Nanos duration) { return std::chrono::duration<double>(duration).count(); }
+
+}  // namespace
+
+ExitCode command_trace(const Invocation& invocation) {
+  const std::string text = invocation.value("duration").value_or("5");
+  const auto duration = parse_duration(text);
+  if (!duration)
+    return report_usage("--duration '" + text + "' is not a number of seconds, 0.1 to 3600",
+                        *invocation.command);
+  const Nanos length = *duration;
+  const std::string path = invocation.value("output").value_or("gpushare-trace.json");
+
+  const Endpoints endpoints = endpoints_of(invocation);
+  auto client = Client::connect(endpoints.socket);
+  if (!client) return report(client.error());
+  StatusSource source(endpoints);
+  const Fd stop = interrupt_fd();
+  const bool has_terminal = ::isatty(STDERR_FILENO) != 0;
+  if (!has_terminal) fmt::print(stderr, "recording {} s\n", seconds_of(length));
+  auto result = record_trace(*client, source, length, stop.get(), [&](Nanos so_far, size_t count) {
+    if (has_terminal)
+      fmt::print(stderr, "\rrecording {:.1f} of {:.1f} s, {} switches ",
+                 seconds_of(std::min(so_far, length)), seconds_of(length), count);
+  });
+  if (has_terminal) fmt::print(stderr, "\r\033[K");
+  if (!result) return report(result.error());
+
+  const TraceRecording& recording = result->recording;
+  if (auto written = write_whole_file(path, trace_json(recording)); !written)
+    return report(written.error());
+  fmt::print(stderr, "{}: {:.1f} s, {} switches, {} freezes, thaws and slice changes{}\n", path,
+             static_cast<double>(recording.end_ns - recording.start_ns) / 1e9,
+             recording.switches.size(), recording.actions.size(),
+             recording.lost > 0 ? fmt::format(", {} records lost", recording.lost) : "");
+  if (recording.switches.empty())
+    fmt::print(stderr, "no switches: a program that is alone on its GPU is never switched\n");
+  const std::optional<Error>& failure = result->failure;
+  return failure ? report(*failure) : kExitOk;
+}
+
+}  // namespace gpushare

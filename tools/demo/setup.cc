@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/demo/setup.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "tools/agent/agent_health.h"
+#include "tools/agent/client.h"
+#include "tools/demo/programs.h"
+
+namespace gpushare {
+namespace {
+
+constexpr const char* kStep = "start the demo";
+constexpr Nanos kToStart = std::chrono::seconds(15);
+constexpr Nanos kToStop = std::chrono::seconds(10);
+constexpr Nanos kToRecover = std::chrono::seconds(10);
+constexpr Nanos kToPublish = std::chrono::seconds(1);
+constexpr Nanos kBetweenLooks = std::chrono::milliseconds(2);
+
+Time in(Nanos delay) { return MonotonicClock().now() + delay; }
+
+// Two agents would set the slices of the same programs.
+Result<> check_no_other_agent() {
+  const auto plane = ControlPlane::open_read_only(kDefaultRegionName);
+  if (!plane) return {};
+  const auto snapshot = take_snapshot(*plane);
+  if (!snapshot) return {};
+  const AgentRecord& agent = snapshot->agent;
+  if (!judge_agent(agent, MonotonicClock().now(), is_process_there(agent.agent_pid)).is_live())
+    return {};
+  return std::unexpected(
+      Error{{},
+            kStep,
+            fmt::format("gpushared already runs here (pid {}) and would work against the demo's "
+                        "own; stop it first ('systemctl stop gpushared'), or use --sim",
+                        agent.agent_pid)});
+}
+
+}  // namespace
+
+Result<> find_nvidia_gpu(const std::string& dev) {
+  constexpr const char* kLook = "look for an NVIDIA GPU";
+  const std::string control = dev + "/nvidiactl";
+  const Fd fd(::open(control.c_str(), O_RDWR | O_CLOEXEC));
+  if (!fd.is_open()) return errno_error(kLook, control);
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(dev, error)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with("nvidia") && name.size() > 6 &&
+        std::isdigit(static_cast<unsigned char>(name[6])) != 0)
+      return {};
+  }
+  return make_error(std::errc::no_such_device, kLook, dev + "/nvidia0 and so on");
+}
+
+std::string DemoSetup::build_folder() {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  return self.parent_path().parent_path();
+}
+
+Result<std::unique_ptr<DemoSetup>> DemoSetup::open(bool is_simulated, DemoWait& wait) {
+  if (!is_simulated) {
+    if (::geteuid() != 0)
+      return make_error(std::errc::operation_not_permitted, kStep,
+                        "on a GPU it needs root ('sudo make demo'); --sim does not");
+    if (auto alone = check_no_other_agent(); !alone) return std::unexpected(alone.error());
+  }
+  std::unique_ptr<DemoSetup> setup(new DemoSetup(is_simulated));
+  if (auto started = setup->start(wait); !started) return std::unexpected(started.error());
+  return setup;
+}
+
+DemoSetup::DemoSetup(bool is_simulated)
+    : is_simulated_(is_simulated),
+      bin_(build_folder() + "/bin/"),
+      region_(fmt::format("/gpushare-demo-{}", ::getpid())) {}
+
+DemoSetup::~DemoSetup() { [[maybe_unused]] const auto closed = close(); }
+
+Result<> DemoSetup::start(DemoWait& wait) {
+  std::error_code error;
+  const auto temporary = std::filesystem::temp_directory_path(error);
+  std::string name = (error ? "/tmp" : temporary.string()) + "/gpushare-demo-XXXXXX";
+  if (::mkdtemp(name.data()) == nullptr) return errno_error("make a temporary folder", name);
+  folder_ = name;
+  std::ofstream(in_folder("gpushare.toml")) << demo_config();
+  if (is_simulated_)
+    if (auto started = start_simulation(wait); !started) return started;
+  return start_agent(wait);
+}
+
+Result<> DemoSetup::start_simulation(DemoWait& wait) {
+  const std::string socket = in_folder("sim.sock");
+  auto process = launch("gpushare-sim", {bin_ + "gpushare-sim", "--socket", socket});
+  if (!process) return std::unexpected(process.error());
+  simulation_.emplace(std::move(*process));
+  const auto listens = wait.until(
+      [&]() -> Result<bool> {
+        if (simulation_->has_ended()) return std::unexpected(simulation_->failure(kStep));
+        return ::access(socket.c_str(), F_OK) == 0;
+      },
+      in(kToStart));
+  if (!listens) return std::unexpected(listens.error());
+  if (!*listens)
+    return std::unexpected(simulation_->failure(kStep, "gpushare-sim opened no socket"));
+  return {};
+}
+
+Result<> DemoSetup::start_agent(DemoWait& wait) {
+  auto process = launch("gpushared", {bin_ + "gpushared", "--config", in_folder("gpushare.toml")});
+  if (!process) return std::unexpected(process.error());
+  agent_.emplace(std::move(*process));
+  const auto answers = wait.until(
+      [&]() -> Result<bool> {
+        if (auto alive = check(); !alive) return std::unexpected(alive.error());
+        return ask_hello(in_folder("agent.sock")).has_value();
+      },
+      in(kToStart));
+  if (!answers) return std::unexpected(answers.error());
+  if (!*answers) return std::unexpected(agent_->failure(kStep, "gpushared does not answer"));
+
+  auto plane = ControlPlane::open_read_only(region_);
+  if (!plane) return std::unexpected(plane.error());
+  plane_.emplace(std::move(*plane));
+  const auto snapshot = look();
+  if (!snapshot) return std::unexpected(snapshot.error());
+  if (snapshot->agent.observe_only_reason[0] != '\0')
+    return std::unexpected(agent_->failure(
+        kStep, fmt::format("the agent can only watch here, not share: {}",
+                           static_cast<const char*>(snapshot->agent.observe_only_reason))));
+  return {};
+}
+
+Result<DemoProcess> DemoSetup::launch(const std::string& name, std::vector<std::string> command,
+                                      const std::vector<std::string>& more_environment) {
+  std::vector<std::string> environment{
+      "GPUSHARE_SOCKET=" + in_folder("agent.sock"), "GPUSHARE_REGION=" + region_,
+      is_simulated_ ? "GPUSHARE_SIM=" + in_folder("sim.sock") : "GPUSHARE_SIM"};
+  environment.insert(environment.end(), more_environment.begin(), more_environment.end());
+  return DemoProcess::start({.name = name,
+                             .command = std::move(command),
+                             .environment = std::move(environment),
+                             .log = fmt::format("{}/{}.log", folder_, launches_++)});
+}
+
+Result<DemoProcess> DemoSetup::start_workload(std::string_view tenant, std::string_view workload,
+                                              std::vector<std::string> arguments) {
+  std::vector<std::string> command{
+      bin_ + "gpushare",   "run", "--tenant",
+      std::string(tenant), "--",  fmt::format("{}workloads/{}", bin_, workload)};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  std::vector<std::string> environment;
+  if (is_simulated_) environment.push_back("LD_LIBRARY_PATH=" + build_folder() + "/lib/sim");
+  return launch(fmt::format("{} ({})", workload, tenant), std::move(command), environment);
+}
+
+Result<DemoProcess> DemoSetup::start_trace(Nanos length, const std::string& path) {
+  const double seconds = std::chrono::duration<double>(length).count();
+  return launch("gpushare trace", {bin_ + "gpushare", "trace", "--duration",
+                                   fmt::format("{:.1f}", seconds), "--output", path});
+}
+
+Result<> DemoSetup::check() {
+  for (auto* process : {&simulation_, &agent_})
+    if (*process && (*process)->has_ended())
+      return std::unexpected((*process)->failure("keep the demo running"));
+  return {};
+}
+
+Result<PlaneSnapshot> DemoSetup::look() const {
+  const auto publication = [&] {
+    return plane_->region().header.publication.load(std::memory_order_relaxed);
+  };
+  const uint64_t before = publication();
+  const Time deadline = in(kToPublish);
+  while (true) {
+    Result<PlaneSnapshot> snapshot = take_snapshot(*plane_);
+    const bool is_new = publication() != before && (!snapshot || snapshot->is_consistent);
+    if (is_new || MonotonicClock().now() >= deadline) return snapshot;
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+}
+
+Result<> DemoSetup::close() {
+  if (folder_.empty()) return {};
+  Result<> result;
+  if (agent_) {
+    agent_->stop(kToStop);
+    auto process = launch("gpushared --recover", {bin_ + "gpushared", "--recover"});
+    if (process) {
+      for (const Time end = in(kToRecover); !process->has_ended() && MonotonicClock().now() < end;)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      process->stop();
+      if (!process->has_succeeded()) result = std::unexpected(process->failure("clean up"));
+    } else {
+      result = std::unexpected(process.error());
+    }
+  }
+  agent_.reset();
+  simulation_.reset();
+  plane_.reset();
+  if (auto removed = ControlPlane::remove(region_); !removed && result) result = removed;
+  ::shm_unlink((region_ + ".lock").c_str());
+  std::error_code error;
+  std::filesystem::remove_all(folder_, error);
+  folder_.clear();
+  return result;
+}
+
+}  // namespace gpushare

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the demo runs in: a private gpushared with region, socket and configuration of its own and,
+// without a GPU, a simulated one. Everything that it starts or makes is gone when it is closed or
+// destroyed. One thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "shmctl/plane/snapshot.h"
+#include "tools/demo/process.h"
+#include "tools/demo/wait.h"
+
+namespace gpushare {
+
+// Is there an NVIDIA GPU with a driver that answers? `dev`: /dev. The error says what is missing.
+Result<> find_nvidia_gpu(const std::string& dev);
+
+class DemoSetup {
+ public:
+  // Blocks until the agent answers. Error: what did not start, and the end of its output; on a GPU
+  // also when another agent runs or when we are not root.
+  static Result<std::unique_ptr<DemoSetup>> open(bool is_simulated, DemoWait& wait);
+  ~DemoSetup();
+  DemoSetup(const DemoSetup&) = delete;
+  DemoSetup& operator=(const DemoSetup&) = delete;
+
+  // `gpushare run --tenant TENANT -- WORKLOAD ARGUMENTS`
+  Result<DemoProcess> start_workload(std::string_view tenant, std::string_view workload,
+                                     std::vector<std::string> arguments);
+  // `gpushare trace`, for `length`, into `path`.
+  Result<DemoProcess> start_trace(Nanos length, const std::string& path);
+
+  // Error: the agent or the simulated GPU has ended.
+  Result<> check();
+  // What the agent publishes next. It writes its own record more often than the others: only just
+  // after a publication are they as old as `published_ns` says. Blocks 1 s at most.
+  Result<PlaneSnapshot> look() const;
+
+  // Stops the agent, undoes what it may have left (gpushared --recover), stops the simulated GPU,
+  // removes the region and the files. Error: the first of these that failed; the rest is done all
+  // the same. Workloads must have ended.
+  Result<> close();
+
+  // The folder that `bin/` is in.
+  static std::string build_folder();
+
+ private:
+  explicit DemoSetup(bool is_simulated);
+  Result<> start(DemoWait& wait);
+  Result<> start_simulation(DemoWait& wait);
+  Result<> start_agent(DemoWait& wait);
+  Result<DemoProcess> launch(const std::string& name, std::vector<std::string> command,
+                             const std::vector<std::string>& more_environment = {});
+  std::string in_folder(const char* name) const { return folder_ + "/" + name; }
+
+  const bool is_simulated_;
+  const std::string bin_;
+  const std::string region_;
+  std::string folder_;  // empty: not made, or removed
+  std::optional<DemoProcess> simulation_, agent_;
+  std::optional<ControlPlane> plane_;
+  unsigned launches_ = 0;
+};
+
+}  // namespace gpushare

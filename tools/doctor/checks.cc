@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/doctor/checks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+
+#include "shmctl/base/version.h"
+#include "tools/base/format.h"
+#include "tools/doctor/machine_files.h"
+#include "tools/doctor/module_checks.h"
+#include "tools/view/slo_view.h"
+
+namespace gpushare {
+namespace {
+
+using Severity = Finding::Severity;
+using Presence = MachineFiles::Presence;
+
+// Everything below was measured with this branch of the driver; others are observed first.
+constexpr int kTestedDriver = 580;
+// pidfd_getfd is 5.6, the BPF ring buffer 5.8.
+constexpr std::pair kOldestKernel{5, 8};
+
+Finding ok(std::string check, std::string detail) {
+  return {std::move(check), Severity::kOk, std::move(detail), ""};
+}
+Finding warning(std::string check, std::string detail, std::string fix) {
+  return {std::move(check), Severity::kWarning, std::move(detail), std::move(fix)};
+}
+Finding fail(std::string check, std::string detail, std::string fix) {
+  return {std::move(check), Severity::kFail, std::move(detail), std::move(fix)};
+}
+
+Finding check_kernel(const MachineFiles& files) {
+  const auto release = files.text("/proc/sys/kernel/osrelease");
+  const auto version = release ? leading_version(*release) : std::nullopt;
+  if (!version) return warning("kernel", "its release cannot be read", "mount /proc");
+  if (*version < kOldestKernel)
+    return fail("kernel", "Linux " + *release + " is older than 5.8",
+                "boot a newer kernel; Debian 12 has 6.1");
+  return ok("kernel", "Linux " + *release);
+}
+
+Finding check_btf(const MachineFiles& files) {
+  if (files.has("/sys/kernel/btf/vmlinux")) return ok("kernel BTF", "/sys/kernel/btf/vmlinux");
+  return fail("kernel BTF", "/sys/kernel/btf/vmlinux is missing: the probe cannot be loaded",
+              "boot a kernel built with CONFIG_DEBUG_INFO_BTF=y (the distributions' are)");
+}
+
+Finding check_tracepoints(const MachineFiles& files) {
+  const Presence event = files.presence("/sys/kernel/tracing/events/syscalls/sys_enter_ioctl");
+  if (event == Presence::kPresent) return ok("tracepoints", "sys_enter_ioctl in tracefs");
+  if (event == Presence::kHidden)
+    return warning("tracepoints", "tracefs may not be read by this user", "run doctor as root");
+  if (files.has("/sys/kernel/debug/tracing/events/syscalls/sys_enter_ioctl"))
+    return ok("tracepoints", "sys_enter_ioctl in debugfs");
+  if (files.has("/sys/kernel/tracing/events"))
+    return fail("tracepoints", "tracefs has no system call events",
+                "boot a kernel built with CONFIG_FTRACE_SYSCALLS=y");
+  return ok("tracepoints", "tracefs is not mounted; the agent mounts one that nobody else sees");
+}
+
+Finding check_lockdown(const MachineFiles& files) {
+  const auto lockdown = files.text("/sys/kernel/security/lockdown");
+  if (lockdown && lockdown->find("[confidentiality]") != std::string::npos)
+    return fail("lockdown", "the kernel is locked down: BPF may not read other programs' memory",
+                "boot with lockdown=integrity or without lockdown");
+  return ok("lockdown", lockdown ? *lockdown : "not in this kernel");
+}
+
+Finding check_ptrace(const MachineFiles& files) {
+  const auto scope = files.text("/proc/sys/kernel/yama/ptrace_scope");
+  if (scope && *scope == "3")
+    return fail("ptrace", "ptrace_scope is 3: slices cannot be set through a program's own file",
+                "set kernel.yama.ptrace_scope to 2 or less in /etc/sysctl.d and reboot");
+  return ok("ptrace", scope ? "kernel.yama.ptrace_scope is " + *scope : "not restricted");
+}
+
+// 580 of "580.159.04"
+std::optional<int> major_of(std::string_view version) {
+  const auto parts = leading_version(version);
+  if (!parts) return std::nullopt;
+  return parts->first;
+}
+
+// "580.159.04" of "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release
+// ..."
+std::optional<std::string> driver_version(const std::string& text) {
+  std::istringstream words(text.substr(0, text.find('\n')));
+  for (std::string word; words >> word;)
+    if (leading_version(word)) return word;
+  return std::nullopt;
+}
+
+Finding check_driver(const MachineFiles& files, const DoctorInput& input) {
+  const auto text = files.text("/proc/driver/nvidia/version");
+  if (!text) {
+    if (is_simulated(input)) return ok("NVIDIA driver", "none; the agent drives a simulated GPU");
+    return fail("NVIDIA driver", "it is not loaded",
+                "install the NVIDIA driver and 'modprobe nvidia', or run 'gpushared --sim'");
+  }
+  const auto version = driver_version(*text);
+  if (!version) return warning("NVIDIA driver", "its version is not understood: " + *text, "");
+  if (major_of(*version) != kTestedDriver)
+    return warning("NVIDIA driver",
+                   fmt::format("{} is loaded, {} is what was tested", *version, kTestedDriver),
+                   "see 'observe only' in 'gpushare status', or install driver 580");
+  return ok("NVIDIA driver", *version);
+}
+
+Finding check_devices(const MachineFiles& files, const DoctorInput& input) {
+  if (files.has("/dev/nvidiactl") && files.has("/dev/nvidia0"))
+    return ok("device files", "/dev/nvidiactl, /dev/nvidia0");
+  if (is_simulated(input)) return ok("device files", "none; the agent drives a simulated GPU");
+  return fail("device files", "/dev/nvidiactl or /dev/nvidia0 is missing",
+              "nvidia-modprobe -c 0, or run nvidia-smi once as root");
+}
+
+bool has_spatial_gpu(const DoctorInput& input) {
+  return input.status && input.status->health.is_live() &&
+         std::ranges::any_of(input.status->snapshot.gpus,
+                             [](const GpuRecord& gpu) { return gpu.sharing != GpuSharing::kTime; });
+}
+
+// What the agent knows of its own one, it says itself.
+Finding check_mps(const MachineFiles& files, const DoctorInput& input) {
+  const auto pid = files.process_named("nvidia-cuda-mps");
+  if (!pid) return ok("MPS", "not running: programs take turns");
+  if (has_spatial_gpu(input))
+    return ok("MPS", "running (pid " + *pid + "), as GPUs are shared spatially");
+  return warning("MPS",
+                 "running (pid " + *pid +
+                     "): its clients share one context, so the shares of single clients are not "
+                     "measured",
+                 "echo quit | nvidia-cuda-mps-control, unless that is wanted");
+}
+
+Finding check_cgroup(const MachineFiles& files) {
+  if (files.has("/sys/fs/cgroup/cgroup.controllers")) return ok("cgroup v2", "/sys/fs/cgroup");
+  return warning("cgroup v2", "/sys/fs/cgroup is not cgroup v2: rules by cgroup match nothing",
+                 "boot with systemd.unified_cgroup_hierarchy=1");
+}
+
+Finding check_clock(const MachineFiles& files) {
+  const auto source =
+      files.text("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+  if (!source) return warning("clock", "the clock source cannot be read", "mount /sys");
+  if (*source == "tsc" || *source == "kvm-clock" || *source == "arch_sys_counter")
+    return ok("clock", *source);
+  return warning("clock", *source + ": reading the time is slow and coarse",
+                 "boot with clocksource=tsc, if the machine's is stable");
+}
+
+Finding check_unit(const MachineFiles& files) {
+  for (const char* path :
+       {"/etc/systemd/system/gpushared.service", "/usr/local/lib/systemd/system/gpushared.service",
+        "/usr/lib/systemd/system/gpushared.service", "/lib/systemd/system/gpushared.service"})
+    if (files.has(path)) return ok("systemd unit", path);
+  if (!files.has("/run/systemd/system")) return ok("systemd unit", "not needed: no systemd here");
+  return warning("systemd unit", "gpushared.service is not installed",
+                 "make install && systemctl enable --now gpushared");
+}
+
+Finding check_socket(const MachineFiles& files, const DoctorInput& input) {
+  namespace fs = std::filesystem;
+  std::error_code code;
+  const fs::file_status status = fs::status(files.at(input.socket), code);
+  if (status.type() == fs::file_type::not_found)
+    return fail("control socket", input.socket + " is missing", "systemctl start gpushared");
+  if (!fs::exists(status))
+    return fail("control socket", input.socket + ": " + code.message(), "run doctor as root");
+  if (!fs::is_socket(status))
+    return fail("control socket", input.socket + " is not a socket",
+                "rm " + input.socket + " && systemctl restart gpushared");
+  const auto mode = static_cast<unsigned>(status.permissions() & fs::perms::mask);
+  return ok("control socket", fmt::format("{}, mode {:04o}", input.socket, mode));
+}
+
+Finding check_region(const DoctorInput& input) {
+  if (input.region) return ok("control plane", "mapped read-only");
+  return fail("control plane", input.region.error().message(), "systemctl restart gpushared");
+}
+
+Finding check_agent(const DoctorInput& input) {
+  constexpr const char* kStart = "systemctl start gpushared";
+  if (!input.agent) return fail("agent", input.agent.error().message(), kStart);
+  const Hello& agent = *input.agent;
+  if (input.status && !input.status->health.is_live())
+    return fail(
+        "agent",
+        health_text(input.status->snapshot.agent, input.status->health, input.status->taken),
+        "systemctl restart gpushared");
+  const std::string text = fmt::format("gpushared {}, pid {}", agent.version, agent.pid);
+  if (agent.version != kVersion || agent.commit != kCommit)
+    return warning("agent",
+                   fmt::format("{} ({}) is not the build of this gpushare: {} ({})", text,
+                               agent.commit, kVersion, kCommit),
+                   "systemctl restart gpushared");
+  return ok("agent", text);
+}
+
+Finding check_privilege(const DoctorInput& input) {
+  if (input.uid == 0) return ok("privilege", "root");
+  if (input.agent && input.agent->is_admin)
+    return ok("privilege", fmt::format("user {} may change tenants", input.uid));
+  return warning("privilege",
+                 fmt::format("user {} may look, and run in the default tenant", input.uid),
+                 "usermod -aG gpushare $USER, and log in again");
+}
+
+// How closely targets bind.
+std::string target_closeness(const PlaneSnapshot& snapshot) {
+  const auto sharing = std::ranges::count_if(snapshot.tenants, [](const auto& tenant) {
+    return std::ranges::any_of(tenant.record.gpu, does_share_sms);
+  });
+  const std::string where =
+      "'gpushare status' says what each tenant needs, and why it has what it has";
+  if (sharing == 0) return where;
+  return fmt::format(
+      "there are not enough SMs for a part of its own for each: {} tenants share theirs; {}",
+      sharing, where);
+}
+
+std::vector<std::string> tenants_where(const DoctorInput& input,
+                                       bool (*uses)(const TenantRecord&)) {
+  std::vector<std::string> names;
+  if (!input.status) return names;
+  for (const auto& [slot, tenant] : input.status->snapshot.tenants)
+    if (uses(tenant)) names.push_back(printable({tenant.name, sizeof(tenant.name)}));
+  return names;
+}
+
+}  // namespace
+
+bool is_simulated(const DoctorInput& input) {
+  return input.status && input.status->health.is_live() &&
+         input.status->snapshot.agent.is_simulated != 0;
+}
+
+std::vector<Finding> check_machine(const DoctorInput& input) {
+  const MachineFiles files(input.root);
+  return {check_kernel(files),         check_btf(files),           check_tracepoints(files),
+          check_lockdown(files),       check_ptrace(files),        check_driver(files, input),
+          check_devices(files, input), check_mps(files, input),    check_cgroup(files),
+          check_clock(files),          check_module(files, input), check_unit(files),
+          check_socket(files, input),  check_agent(input),         check_region(input),
+          check_privilege(input)};
+}
+
+std::vector<LimitFinding> check_limits(const DoctorInput& input) {
+  const bool is_live = input.status && input.status->health.is_live();
+  const AgentRecord agent = is_live ? input.status->snapshot.agent : AgentRecord{};
+  const bool can_slice = is_live && agent.can_set_slice != 0;
+  const bool can_freeze = is_live && agent.can_freeze != 0;
+  const bool is_spatial = has_spatial_gpu(input);
+  const bool has_log = is_live && agent.has_switch_log != 0;
+  const std::string module = module_state(MachineFiles(input.root));
+  const bool has_targets =
+      is_spatial && !tenants_where(input, [](const TenantRecord& t) {
+                       return std::ranges::any_of(t.gpu, [](const TenantGpuUse& use) {
+                         return use.slo_state != SloState::kNone;
+                       });
+                     }).empty();
+  const bool is_hooked = module.starts_with("hooked");
+  std::string reason = is_live ? printable(agent.observe_only_reason) : "no agent runs";
+  if (reason.empty()) reason = "the driver does not allow it";
+
+  const std::string closeness = has_log ? "measured by the hardware's switch log"
+                                        : "without the switch log, use is estimated";
+  return {
+      {"weight", can_slice, "time slices of the GPU",
+       can_slice ? "while at least two programs have work; " + closeness : reason,
+       tenants_where(input, [](const TenantRecord& t) { return t.weight != 100; })},
+      {"max", can_freeze, "freezing channels when the tokens are used up",
+       can_freeze ? closeness : reason,
+       tenants_where(input, [](const TenantRecord& t) { return t.quota_us != kUnknown64; })},
+      {"priority", can_slice && can_freeze, "time slices, and turns among idle-class programs",
+       can_slice && can_freeze ? "an idle-class program gives way within about 200 us" : reason,
+       tenants_where(input, [](const TenantRecord& t) { return t.priority != Priority::kNormal; })},
+      {"memory_max", is_hooked, "the kernel module, when a program allocates",
+       is_hooked        ? "an allocation above it is answered with out of memory"
+       : module.empty() ? "gpushare.ko is not loaded"
+                        : "gpushare.ko is " + module,
+       tenants_where(input,
+                     [](const TenantRecord& t) { return t.memory_max_bytes != kUnknown64; })},
+      {"sm_percent", is_spatial, "SM partitions, in programs started with 'gpushare run --shim'",
+       is_spatial ? "of whole groups of 8 SMs; idle ones are lent"
+                  : "no GPU is shared so: [gpu.0] sharing = \"spatial\" in gpushare.toml",
+       tenants_where(input, [](const TenantRecord& t) { return t.sm_percent != kUnknown32; })},
+      {"slo_us", has_targets, "SM partitions, by the policy 'slo'",
+       has_targets ? target_closeness(input.status->snapshot)
+                   : "no program with the shim is on a GPU with [gpu.0] sharing = \"spatial\", "
+                     "policy = \"slo\"",
+       tenants_where(input, [](const TenantRecord& t) { return t.slo_us != 0; })},
+  };
+}
+
+}  // namespace gpushare

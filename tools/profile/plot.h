@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Draws a sweep: how long an iteration takes by its share of the SMs, with the knee and the target.
+// Pure: text in, text out.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "tools/profile/sweep.h"
+
+namespace gpushare {
+
+// One line for each point, no line longer than `width` columns (at least 60 are used), ASCII:
+//
+//   python3 serve.py on NVIDIA H200
+//   groups  SMs     mean      p99
+//        1    8   48.2ms   51.0ms  ============================|======-
+//        5   40   12.0ms   12.4ms  ==========                  |         knee
+//
+// '=' is the mean, '-' goes on to the p99, '|' is the target.
+std::string draw_sweep(const Sweep& sweep, size_t width);
+
+// A whole SVG document: mean and p99 over SMs, both axes from zero, knee and target as lines.
+std::string sweep_svg(const Sweep& sweep);
+
+}  // namespace gpushare

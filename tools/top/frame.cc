@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/top/frame.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+
+#include "shmctl/plane/status_json.h"
+#include "tools/base/cli_help.h"
+#include "tools/top/command_line.h"
+#include "tools/top/layout.h"
+#include "tools/top/targets.h"
+#include "tools/view/plain_view.h"
+
+namespace gpushare {
+namespace {
+
+// --- the head: agent, warnings, GPUs ---
+
+FrameLine plain_line(std::string_view text, Style style, size_t width) {
+  return {.spans = {{clipped(text, width), style}}, .is_selected = false};
+}
+
+FrameLine agent_line(const TopModel& model, size_t width) {
+  const Status& status = model.status();
+  std::string text = "gpushared ";
+  bool is_bad = !status.health.is_live();
+  const std::optional<Error>& failure = model.failure();
+  if (failure && status.health.state == AgentHealth::State::kNever) {
+    text = failure->message();
+  } else {
+    text += health_text(status.snapshot.agent, status.health, status.taken);
+    if (failure) {
+      text += "; no news: " + failure->message();
+      is_bad = true;
+    }
+  }
+  FrameLine line = plain_line(text, is_bad ? Style::kBad : Style::kPlain, width);
+  const std::string_view paused = " [stopped]";
+  if (model.is_paused() && display_width(text) + paused.size() <= width)
+    line.spans.push_back({std::string(paused), Style::kWarning});
+  return line;
+}
+
+std::string bar(uint32_t permille, size_t width, Glyphs glyphs) {
+  if (permille == kUnknown32) return std::string(width, ' ');
+  const size_t filled = std::min(width, (permille * width + 500) / 1000);
+  std::string out;
+  for (size_t i = 0; i < width; ++i)
+    out += i < filled ? (glyphs == Glyphs::kUnicode ? "█" : "#")
+                      : (glyphs == Glyphs::kUnicode ? "░" : ".");
+  return out;
+}
+
+constexpr size_t kBarWidth = 20;
+// Cells of a GPU's line, and which go first when there is little room; none is cut.
+constexpr size_t kGpuColumns = 7;
+constexpr std::array<int, kGpuColumns> kGpuImportance{
+    Column::kAlways, 50, 10, Column::kAlways, 40, 60, 30};
+
+std::array<std::string, kGpuColumns> gpu_cells(const GpuRecord& gpu, Glyphs glyphs) {
+  const std::string name = printable({gpu.name, sizeof(gpu.name)});
+  return {fmt::format("GPU {}", gpu.index),
+          name.empty() ? kUnknownText : name,
+          bar(gpu.busy_permille, kBarWidth, glyphs),
+          percent_text(gpu.busy_permille) + " busy",
+          count_text(gpu.switches_per_s) + " switches/s",
+          bytes_text(gpu.memory_used_bytes) + "/" + bytes_text(gpu.memory_bytes) + " mem",
+          fmt::format("{} proc, {} tenants", gpu.process_count, gpu.tenant_count)};
+}
+
+void add_gpus(Frame& frame, const std::vector<GpuRecord>& gpus, size_t lines, size_t width,
+              Glyphs glyphs) {
+  // The last of too few lines counts the others.
+  const size_t shown = gpus.size() > lines && lines > 1 ? lines - 1 : std::min(lines, gpus.size());
+  std::array<size_t, kGpuColumns> contents{};
+  for (const GpuRecord& gpu : gpus) {
+    const auto cells = gpu_cells(gpu, glyphs);
+    for (size_t i = 0; i < kGpuColumns; ++i)
+      contents[i] = std::max(contents[i], display_width(cells[i]));
+  }
+  std::array<Column, kGpuColumns> columns;
+  for (size_t i = 0; i < kGpuColumns; ++i)
+    columns[i] = {.title = "",
+                  .min_width = contents[i],
+                  .max_width = contents[i],
+                  .importance = kGpuImportance[i]};
+  const auto placed = fit_columns(columns, contents, width);
+  for (size_t g = 0; g < shown; ++g) {
+    const auto cells = gpu_cells(gpus[g], glyphs);
+    FrameLine line;
+    for (const PlacedColumn& column : placed) {
+      if (column.x > 0) line.spans.push_back({" ", Style::kPlain});
+      line.spans.push_back({padded(cells[column.index], column.width, Align::kLeft),
+                            column.index == 0 ? Style::kBold : Style::kPlain});
+    }
+    frame.push_back(std::move(line));
+  }
+  if (shown < lines)
+    frame.push_back(
+        plain_line(fmt::format("and {} more GPUs", gpus.size() - shown), Style::kDim, width));
+}
+
+// --- the list ---
+
+Style state_style(ProcessState state) {
+  switch (state) {
+    case ProcessState::kRunning:
+      return Style::kGood;
+    case ProcessState::kFrozenUser:
+      return Style::kBad;
+    case ProcessState::kFrozenCap:
+    case ProcessState::kFrozenTurn:
+    case ProcessState::kObserveOnly:
+      return Style::kWarning;
+    case ProcessState::kIdle:
+    case ProcessState::kWaiting:
+      break;
+  }
+  return Style::kPlain;
+}
+
+std::vector<PlacedColumn> place_columns(const TopModel& model, size_t width, Glyphs glyphs) {
+  std::array<Column, kFieldCount> columns;
+  std::array<size_t, kFieldCount> contents{};
+  for (size_t i = 0; i < kFieldCount; ++i) columns[i] = kFields[i].column;
+  for (const TopLine& line : model.lines()) {
+    if (line.process == nullptr) continue;
+    for (size_t i = 0; i < kFieldCount; ++i)
+      contents[i] =
+          std::max(contents[i], display_width(field_text(*line.process, kFields[i].field, glyphs)));
+  }
+  return fit_columns(columns, contents, width);
+}
+
+FrameLine heading_line(const TopModel& model, const std::vector<PlacedColumn>& placed,
+                       size_t width) {
+  FrameLine line;
+  size_t used = 0;
+  for (const PlacedColumn& column : placed) {
+    const FieldSpec& spec = kFields[column.index];
+    const bool is_sorted = spec.field == model.sort_field();
+    const std::string gap = column.x > 0 ? " " : "";
+    line.spans.push_back({gap + padded(spec.column.title, column.width, spec.column.align),
+                          is_sorted ? Style::kBold : Style::kTitle});
+    used = column.x + column.width;
+  }
+  line.spans.push_back({std::string(width - std::min(width, used), ' '), Style::kTitle});
+  return line;
+}
+
+FrameLine process_line(const ProcessRow& row, const std::vector<PlacedColumn>& placed,
+                       Glyphs glyphs) {
+  FrameLine line;
+  for (const PlacedColumn& column : placed) {
+    const FieldSpec& spec = kFields[column.index];
+    const std::string text = spec.field == Field::kPast
+                                 ? sparkline(row.record.history_permille, column.width, glyphs)
+                                 : field_text(row, spec.field, glyphs);
+    const std::string gap = column.x > 0 ? " " : "";
+    line.spans.push_back(
+        {gap + padded(text, column.width, spec.column.align),
+         spec.field == Field::kState ? state_style(row.record.state) : Style::kPlain});
+  }
+  return line;
+}
+
+// Of one that no target times concern.
+FrameLine tenant_line(const TenantRecord& tenant, const PlaneSnapshot& snapshot, size_t width) {
+  std::string text = fmt::format("{}: weight {}, {}, {}, {} {}, share {}",
+                                 printable({tenant.name, sizeof(tenant.name)}), tenant.weight,
+                                 tenant.quota_us == kUnknown64
+                                     ? "no cap"
+                                     : "cap " + cap_text(tenant.quota_us, tenant.period_us),
+                                 priority_text(tenant.priority), tenant.process_count,
+                                 tenant.process_count == 1 ? "process" : "processes",
+                                 shares_text(tenant, snapshot, &TenantGpuUse::share_permille));
+  if (tenant.frozen_by_user != 0) text += ", frozen: user";
+  return plain_line(text, Style::kBold, width);
+}
+
+// Whole pages, so that rows do not slide under the eye while the choice moves.
+void add_rows(Frame& frame, const TopModel& model, const std::vector<PlacedColumn>& placed,
+              size_t lines, size_t width, Glyphs glyphs) {
+  const std::vector<TopLine>& all = model.lines();
+  if (all.empty() && lines > 0) {
+    frame.push_back(
+        plain_line(model.filter().empty() ? "no process uses a GPU" : "nothing matches the filter",
+                   Style::kDim, width));
+    return;
+  }
+  const TargetColumns targets(model, width);
+  const size_t first = lines == 0 ? 0 : model.selected() / lines * lines;
+  for (size_t i = first; i < std::min(all.size(), first + lines); ++i) {
+    FrameLine line = all[i].process != nullptr ? process_line(*all[i].process, placed, glyphs)
+                     : all[i].use != nullptr
+                         ? targets.line(all[i])
+                         : tenant_line(*all[i].tenant, model.status().snapshot, width);
+    line.is_selected = i == model.selected();
+    frame.push_back(std::move(line));
+  }
+}
+
+FrameLine footer_line(const TopModel& model, size_t width) {
+  if (model.mode() == TopModel::Mode::kFilter)
+    return plain_line("filter: " + model.filter() + "_", Style::kBold, width);
+  if (!model.message().empty())
+    return plain_line(model.message(), model.is_message_bad() ? Style::kBad : Style::kBold, width);
+  std::string text;
+  if (!model.filter().empty()) text = "filter: " + model.filter() + " (Esc: all)  ";
+  text += "? help  q quit  f freeze  t thaw  +- weight  / filter  v group";
+  return plain_line(text, Style::kDim, width);
+}
+
+Frame help_frame(size_t width, size_t height) {
+  Frame frame;
+  frame.push_back(plain_line("gpushare-top: any key goes back", Style::kBold, width));
+  for (const KeyHelp& key : top_keys())
+    frame.push_back(
+        plain_line(fmt::format("  {:<9} {}", key.keys, key.text), Style::kPlain, width));
+  frame.emplace_back();
+  std::istringstream notes(wrap(
+      "TARGET is what the policy wants while the present programs are active; SHARE is what "
+      "was measured in the last second: time on the GPU, busy or not. TOKENS is what is left "
+      "of a cap. A tenant on a GPU that is divided by target times (slo) has the mean, the p99 "
+      "and the rate of its iterations in its line; its SMs in use and entitled to, and by how "
+      "many tenants if they share them; and its knee: more SMs do not help it. ? is not known, "
+      "- does not apply.",
+      width, 2));
+  for (std::string text; std::getline(notes, text);)
+    frame.push_back(plain_line(text, Style::kPlain, width));
+  frame.resize(height);
+  return frame;
+}
+
+TopLayout layout_of(const TopModel& model, size_t height) {
+  return arrange(height, model.status().snapshot.gpus.size(),
+                 warning_lines(model.status().snapshot).size());
+}
+
+}  // namespace
+
+size_t rows_visible(const TopModel& model, size_t height) {
+  return layout_of(model, height).rows.height;
+}
+
+Frame compose(const TopModel& model, size_t width, size_t height, Glyphs glyphs) {
+  if (model.mode() == TopModel::Mode::kHelp) return help_frame(width, height);
+  const TopLayout layout = layout_of(model, height);
+  const PlaneSnapshot& snapshot = model.status().snapshot;
+  const auto placed = place_columns(model, width, glyphs);
+  Frame frame;
+  if (layout.agent.height > 0) frame.push_back(agent_line(model, width));
+  const std::vector<std::string> warnings = warning_lines(snapshot);
+  for (size_t i = 0; i < layout.warnings.height; ++i)
+    frame.push_back(plain_line(warnings[i], Style::kWarning, width));
+  add_gpus(frame, snapshot.gpus, layout.gpus.height, width, glyphs);
+  if (layout.heading.height > 0) frame.push_back(heading_line(model, placed, width));
+  add_rows(frame, model, placed, layout.rows.height, width, glyphs);
+  frame.resize(layout.footer.y);
+  if (layout.footer.height > 0) frame.push_back(footer_line(model, width));
+  frame.resize(height);
+  return frame;
+}
+
+}  // namespace gpushare

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpushare-top's screen as styled text. Pure: the tests read it, top_view paints it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/top/model.h"
+
+namespace gpushare {
+
+enum class Style { kPlain, kBold, kDim, kGood, kWarning, kBad, kTitle };
+
+struct Span {
+  std::string text;
+  Style style = Style::kPlain;
+};
+
+struct FrameLine {
+  std::vector<Span> spans;
+  bool is_selected = false;
+};
+
+// Exactly `height` lines, each at most `width` columns wide.
+using Frame = std::vector<FrameLine>;
+Frame compose(const TopModel& model, size_t width, size_t height, Glyphs glyphs);
+
+// Lines of the list that compose() shows at this height: what Page Up and Page Down move by.
+size_t rows_visible(const TopModel& model, size_t height);
+
+}  // namespace gpushare

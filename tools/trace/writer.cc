@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/trace/writer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "tools/base/format.h"
+
+namespace gpushare {
+namespace {
+
+// The switches of one GPU, in order of time, become stays.
+class Pairing {
+ public:
+  Pairing(uint32_t gpu, uint64_t start_ns, uint64_t end_ns, std::vector<Residence>& out)
+      : gpu_(gpu), end_ns_(end_ns), previous_ns_(start_ns), out_(out) {}
+
+  void add(const TraceSwitch& record) {
+    const auto open = open_.find(record.pid);
+    for (auto& [pid, stay] : open_)
+      if (pid != record.pid || record.is_start)
+        stay.bound_ns = std::min(stay.bound_ns, record.t_ns);
+    if (record.is_start) {
+      if (open != open_.end()) emit(record.pid, open->second.begin_ns, open->second.bound_ns, true);
+      open_[record.pid] = {.begin_ns = record.t_ns, .bound_ns = end_ns_};
+    } else if (open != open_.end()) {
+      emit(record.pid, open->second.begin_ns, record.t_ns, false);
+      open_.erase(open);
+    } else {
+      emit(record.pid, previous_ns_, record.t_ns, true);
+    }
+    previous_ns_ = record.t_ns;
+  }
+
+  void finish() {
+    for (const auto& [pid, stay] : open_) emit(pid, stay.begin_ns, stay.bound_ns, true);
+  }
+
+ private:
+  struct Open {
+    uint64_t begin_ns = 0;
+    uint64_t bound_ns = 0;  // the next record of this GPU: it was gone by then
+  };
+
+  void emit(pid_t pid, uint64_t begin_ns, uint64_t end_ns, bool is_clipped) {
+    if (begin_ns < end_ns) out_.push_back({gpu_, pid, begin_ns, end_ns, is_clipped});
+  }
+
+  uint32_t gpu_;
+  uint64_t end_ns_;
+  uint64_t previous_ns_;
+  std::map<pid_t, Open> open_;
+  std::vector<Residence>& out_;
+};
+
+class TraceWriter {
+ public:
+  explicit TraceWriter(const TraceRecording& recording) : recording_(recording) {}
+
+  std::string write() {
+    out_ = R"({"displayTimeUnit":"ns","otherData":{"producer":"gpushare")";
+    add(R"(,"lost_records":"{}"}},"traceEvents":[)", recording_.lost);
+    for (const Residence& stay :
+         pair_switches(recording_.switches, recording_.start_ns, recording_.end_ns)) {
+      event("X", label(stay.pid), stay.gpu, stay.pid, stay.begin_ns);
+      add(R"(,"dur":{})", micros(stay.end_ns - stay.begin_ns));
+      add("{}", stay.is_clipped ? R"(,"args":{"clipped":true}})" : "}");
+    }
+    for (const TraceAction& action : recording_.actions) add_action(action);
+    for (const ShareSample& sample : recording_.shares) {
+      if (!is_inside(sample.t_ns)) continue;
+      event("C", "share " + track_name(sample.pid), sample.gpu, sample.pid, sample.t_ns);
+      add(R"(,"args":{{"%":{}.{}}}}})", sample.permille / 10, sample.permille % 10);
+    }
+    name_tracks();
+    return std::move(out_) + "\n]}\n";
+  }
+
+ private:
+  template <class... Args>
+  void add(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(out_), format, std::forward<Args>(args)...);
+  }
+
+  static std::string micros(uint64_t ns) { return fmt::format("{}.{:03}", ns / 1000, ns % 1000); }
+
+  bool is_inside(uint64_t t_ns) const {
+    return t_ns >= recording_.start_ns && t_ns <= recording_.end_ns;
+  }
+
+  // The command, for a slice on its own track.
+  std::string label(pid_t pid) const {
+    const auto found = recording_.processes.find(pid);
+    return found == recording_.processes.end() ? fmt::format("pid {}", pid) : found->second.command;
+  }
+
+  std::string track_name(pid_t pid) const {
+    if (pid == 0) return "unknown process";
+    const auto found = recording_.processes.find(pid);
+    if (found == recording_.processes.end()) return fmt::format("pid {}", pid);
+    return fmt::format("{} {} ({})", found->second.command, pid, found->second.tenant);
+  }
+
+  // A JSON object without its closing brace.
+  void event(std::string_view phase, std::string_view name, uint32_t gpu, pid_t pid,
+             uint64_t t_ns) {
+    tracks_.emplace(gpu, pid);
+    separate();
+    add(R"({{"ph":"{}","name":{},"pid":{},"tid":{},"ts":{})", phase, json_quoted(name), gpu + 1,
+        pid, micros(t_ns - recording_.start_ns));
+  }
+
+  void separate() {
+    out_ += is_first_ ? "\n" : ",\n";
+    is_first_ = false;
+  }
+
+  void add_action(const TraceAction& action) {
+    if (!is_inside(action.t_ns)) return;
+    using Kind = TraceAction::Kind;
+    if (action.kind == Kind::kSlice) {
+      event("i", "slice " + micros_text(action.slice_us), action.gpu, action.pid, action.t_ns);
+      add(R"(,"s":"t","args":{{"slice_us":{}}}}})", action.slice_us);
+      return;
+    }
+    const std::string name = action.kind == Kind::kThaw ? "thaw"
+                             : action.reason.empty()    ? "freeze"
+                                                        : "freeze: " + action.reason;
+    event("i", name, action.gpu, action.pid, action.t_ns);
+    add(R"(,"s":"t"}})");
+  }
+
+  void name_tracks() {
+    std::set<uint32_t> gpus;
+    for (const auto& [gpu, pid] : tracks_) {
+      separate();
+      add(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})", gpu + 1,
+          pid, json_quoted(track_name(pid)));
+      gpus.insert(gpu);
+    }
+    for (uint32_t gpu : gpus) {
+      const auto found = recording_.gpus.find(gpu);
+      const std::string name = fmt::format("GPU {}", gpu);
+      separate();
+      add(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":{}}}}})", gpu + 1,
+          json_quoted(found == recording_.gpus.end() ? name : name + " " + found->second));
+    }
+  }
+
+  const TraceRecording& recording_;
+  std::set<std::pair<uint32_t, pid_t>> tracks_;
+  std::string out_;
+  bool is_first_ = true;
+};
+
+}  // namespace
+
+std::vector<Residence> pair_switches(const std::vector<TraceSwitch>& switches, uint64_t start_ns,
+                                     uint64_t end_ns) {
+  // By time; records of the same instant stay as they came.
+  std::vector<size_t> order(switches.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::sort(order, {}, [&](size_t i) { return std::pair(switches[i].t_ns, i); });
+  std::map<uint32_t, Pairing> gpus;
+  std::vector<Residence> stays;
+  for (size_t i : order) {
+    TraceSwitch record = switches[i];
+    record.t_ns = std::clamp(record.t_ns, start_ns, std::max(start_ns, end_ns));
+    gpus.try_emplace(record.gpu, record.gpu, start_ns, end_ns, stays).first->second.add(record);
+  }
+  for (auto& [gpu, pairing] : gpus) pairing.finish();
+  std::ranges::sort(stays, {}, [](const Residence& stay) {
+    return std::tuple(stay.begin_ns, stay.gpu, stay.end_ns, stay.pid);
+  });
+  return stays;
+}
+
+std::string trace_json(const TraceRecording& recording) { return TraceWriter(recording).write(); }
+
+}  // namespace gpushare

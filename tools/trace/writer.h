@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// From a recording of the hardware's switches to a file for Perfetto (Chrome trace JSON). Pure.
+//
+// In the file a GPU is a "process" and a process on it a "thread", so that those who share a GPU
+// stand below each other: "GPU 0 NVIDIA H200" over "train 4711 (research)". Times on the GPU are
+// slices, freezes, thaws and slice changes instants on the same track, shares counters.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tools/agent/protocol.h"
+
+namespace gpushare {
+
+struct TraceProcess {
+  std::string command;
+  std::string tenant;
+};
+
+struct ShareSample {
+  uint64_t t_ns = 0;
+  uint32_t gpu = 0;
+  pid_t pid = 0;
+  uint32_t permille = 0;
+};
+
+struct TraceRecording {
+  uint64_t start_ns = 0;  // CLOCK_MONOTONIC, as all times here
+  uint64_t end_ns = 0;
+  std::vector<TraceSwitch> switches;
+  std::vector<TraceAction> actions;
+  std::vector<ShareSample> shares;
+  std::map<pid_t, TraceProcess> processes;
+  std::map<uint32_t, std::string> gpus;  // names
+  uint64_t lost = 0;
+};
+
+// One stay of a process on a GPU.
+struct Residence {
+  uint32_t gpu = 0;
+  pid_t pid = 0;
+  uint64_t begin_ns = 0;
+  uint64_t end_ns = 0;
+  bool is_clipped = false;  // an end of it was not recorded; the bound is the nearest known one
+  bool operator==(const Residence&) const = default;
+};
+
+// Pairs starts with ends. One context is on a GPU at a time, which bounds what was not recorded:
+// a stay without its end lasts until the next record of that GPU (or `end_ns`), one without its
+// start begins at the record before (or `start_ns`). Everything lies within [start_ns, end_ns];
+// the result is ordered by beginning. Records may come in any order.
+std::vector<Residence> pair_switches(const std::vector<TraceSwitch>& switches, uint64_t start_ns,
+                                     uint64_t end_ns);
+
+std::string trace_json(const TraceRecording& recording);
+
+}  // namespace gpushare

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/view/plain_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "shmctl/plane/status_json.h"
+#include "tools/view/slo_view.h"
+
+namespace gpushare {
+namespace {
+
+void add_table(std::vector<std::string>& lines, const Table& table, const Screen& screen) {
+  const auto rows = table.lines(screen.width);
+  lines.push_back(in_tone(rows.front(), Tone::kDim, screen));
+  lines.insert(lines.end(), rows.begin() + 1, rows.end());
+}
+
+std::string agent_line(const Status& status, const Screen& screen) {
+  const AgentRecord& agent = status.snapshot.agent;
+  const std::string text = "gpushared: " + health_text(agent, status.health, status.taken);
+  return in_tone(clipped(text, screen.width), status.health.is_live() ? Tone::kPlain : Tone::kBad,
+                 screen);
+}
+
+void add_head(std::vector<std::string>& lines, const Status& status, const Screen& screen) {
+  lines.push_back(agent_line(status, screen));
+  for (const std::string& warning : warning_lines(status.snapshot))
+    lines.push_back(in_tone(clipped(warning, screen.width), Tone::kWarning, screen));
+}
+
+Table gpu_table(const PlaneSnapshot& snapshot) {
+  const bool do_all_take_turns = std::ranges::all_of(
+      snapshot.gpus, [](const GpuRecord& gpu) { return gpu.sharing == GpuSharing::kTime; });
+  std::vector<Column> columns({{"GPU", 3, 3, Align::kRight, Column::kAlways},
+                               {"NAME", 4, 32, Align::kLeft, 50},
+                               {"BUSY", 5, 6, Align::kRight, 90},
+                               {"SWITCHES/S", 10, 10, Align::kRight, 60},
+                               {"MEMORY", 8, 11, Align::kRight, 80},
+                               {"PROCS", 5, 5, Align::kRight, 70},
+                               {"TENANTS", 7, 7, Align::kRight, 40}});
+  if (!do_all_take_turns) columns.push_back({"SHARING", 7, 7, Align::kLeft, 55});
+  Table table(std::move(columns));
+  for (const GpuRecord& gpu : snapshot.gpus) {
+    const std::string name = printable({gpu.name, sizeof(gpu.name)});
+    std::vector<std::string> cells{
+        fmt::format("{}", gpu.index),
+        name.empty() ? kUnknownText : name,
+        percent_text(gpu.busy_permille),
+        count_text(gpu.switches_per_s),
+        bytes_text(gpu.memory_used_bytes) + "/" + bytes_text(gpu.memory_bytes),
+        fmt::format("{}", gpu.process_count),
+        fmt::format("{}", gpu.tenant_count)};
+    if (!do_all_take_turns) cells.emplace_back(sharing_text(gpu.sharing));
+    table.add(std::move(cells));
+  }
+  return table;
+}
+
+bool is_any_set_shared(const PlaneSnapshot& snapshot) {
+  return std::ranges::any_of(snapshot.tenants, [](const auto& tenant) {
+    return std::ranges::any_of(tenant.record.gpu, does_share_sms);
+  });
+}
+
+// Tenants on GPUs that are divided by target times. Numbers are not cut: where there is too little
+// room, columns are left out, and the reason is shortened.
+Table slo_table(const PlaneSnapshot& snapshot) {
+  Table table({{"TENANT", 8, 24, Align::kLeft, Column::kAlways},
+               {"GPU", 3, 3, Align::kRight, snapshot.gpus.size() > 1 ? 92 : 20},
+               {"SLO", 7, 7, Align::kRight, 90},
+               {"MEAN", 7, 7, Align::kRight, 95},
+               {"P99", 7, 7, Align::kRight, 60},
+               {"ITER/S", 8, 9, Align::kRight, 50},
+               {"SMS", is_any_set_shared(snapshot) ? 14U : 7U, 14, Align::kLeft, 85},
+               {"KNEE", 4, 4, Align::kRight, 40},
+               {"SEEN", 15, 15, Align::kLeft, 30},
+               {"WHY", 22, 48, Align::kLeft, 80}});
+  for (const auto& [slot, tenant] : snapshot.tenants) {
+    for (const GpuRecord& gpu : snapshot.gpus) {
+      if (gpu.index >= kMaxGpus) continue;
+      const TenantGpuUse& use = tenant.gpu[gpu.index];
+      if (use.slo_state == SloState::kNone) continue;
+      table.add({printable({tenant.name, sizeof(tenant.name)}), fmt::format("{}", gpu.index),
+                 target_text(use), micros_text(use.latency_us), micros_text(use.p99_us),
+                 rate_text(use), sms_text(use), count_text(use.sms_knee),
+                 use.confidence_permille == kUnknown32
+                     ? kUnknownText
+                     : fmt::format("{} {}%", iteration_source_text(use.iteration_source),
+                                   use.confidence_permille / 10),
+                 slo_reason(use)});
+    }
+  }
+  return table;
+}
+
+}  // namespace
+
+std::string shares_text(const TenantRecord& tenant, const PlaneSnapshot& snapshot,
+                        uint32_t TenantGpuUse::* member) {
+  std::string text;
+  for (const GpuRecord& gpu : snapshot.gpus) {
+    if (gpu.index >= kMaxGpus) continue;
+    const uint32_t permille = tenant.gpu[gpu.index].*member;
+    if (permille == kUnknown32 && snapshot.gpus.size() > 1) continue;
+    if (!text.empty()) text.back() = '+';  // one sign of percent, at the end
+    text += percent_text(permille);
+  }
+  return text.empty() ? kUnknownText : text;
+}
+
+std::string parts_text(const TenantRecord& tenant, const PlaneSnapshot& snapshot) {
+  std::string text;
+  for (const GpuRecord& gpu : snapshot.gpus) {
+    if (gpu.index >= kMaxGpus) continue;
+    const TenantGpuUse& use = tenant.gpu[gpu.index];
+    if (use.sms_entitled == kUnknown32) continue;
+    if (!text.empty()) text += '+';
+    text += sms_text(use);
+  }
+  return text.empty() ? "-" : text;
+}
+
+std::vector<std::string> warning_lines(const PlaneSnapshot& snapshot) {
+  std::vector<std::string> lines;
+  const AgentRecord& agent = snapshot.agent;
+  if (agent.observe_only_reason[0] != '\0')
+    lines.push_back("observe only: " + printable(agent.observe_only_reason));
+  for (const auto& [slot, tenant] : snapshot.tenants)
+    for (const GpuRecord& gpu : snapshot.gpus) {
+      if (gpu.index >= kMaxGpus) continue;
+      const std::string obstacle = obstacle_text(tenant.gpu[gpu.index]);
+      if (!obstacle.empty())
+        lines.push_back(fmt::format("{} stays on its former SMs of GPU {}: {}",
+                                    printable({tenant.name, sizeof(tenant.name)}), gpu.index,
+                                    obstacle));
+    }
+  constexpr uint32_t kMissing = 1;  // MpsState
+  if (agent.mps_state == kMissing)
+    lines.push_back("GPUs are shared spatially without MPS: programs take turns; see doctor");
+  if (agent.mps_faults > 0)
+    lines.push_back(fmt::format("MPS: {} fault{} of clients; doctor says whom the last ended",
+                                agent.mps_faults, agent.mps_faults == 1 ? "" : "s"));
+  if (agent.events_dropped > 0)
+    lines.push_back(fmt::format("{} driver events were lost", agent.events_dropped));
+  uint64_t lost = 0;
+  for (const GpuRecord& gpu : snapshot.gpus) lost += gpu.log_lost;
+  if (lost > 0) lines.push_back(fmt::format("{} records of the switch log were lost", lost));
+  if (snapshot.rejected > 0)
+    lines.push_back(
+        fmt::format("{} records of the control plane make no sense", snapshot.rejected));
+  return lines;
+}
+
+std::vector<std::string> status_lines(const Status& status, const Screen& screen) {
+  std::vector<std::string> lines;
+  add_head(lines, status, screen);
+  if (status.snapshot.gpus.empty())
+    lines.push_back("no GPU is known");
+  else
+    add_table(lines, gpu_table(status.snapshot), screen);
+  lines.push_back("");
+  if (const Table table = slo_table(status.snapshot); !table.is_empty()) {
+    add_table(lines, table, screen);
+    lines.push_back("");
+  }
+
+  std::vector<ProcessRow> rows = process_rows(status.snapshot);
+  if (rows.empty()) {
+    lines.push_back("no process uses a GPU");
+    return lines;
+  }
+  std::ranges::sort(
+      rows, [](const ProcessRow& a, const ProcessRow& b) { return row_before(a, b, Field::kGpu); });
+  std::vector<Column> columns;
+  for (const FieldSpec& spec : kFields)
+    if (spec.field != Field::kPast) columns.push_back(spec.column);
+  Table table(std::move(columns));
+  for (const ProcessRow& row : rows) {
+    std::vector<std::string> cells;
+    for (const FieldSpec& spec : kFields)
+      if (spec.field != Field::kPast) cells.push_back(field_text(row, spec.field, Glyphs::kAscii));
+    table.add(std::move(cells));
+  }
+  add_table(lines, table, screen);
+  return lines;
+}
+
+std::vector<std::string> tenant_lines(const Status& status, const Screen& screen) {
+  std::vector<std::string> lines;
+  if (!status.health.is_live()) add_head(lines, status, screen);
+  Table table({{"TENANT", 7, 24, Align::kLeft, Column::kAlways},
+               {"WEIGHT", 6, 6, Align::kRight, 90},
+               {"MAX", 4, 16, Align::kRight, 85},
+               {"PRIORITY", 6, 8, Align::kLeft, 80},
+               {"TARGET", 6, 24, Align::kRight, 70},
+               {"SHARE", 6, 24, Align::kRight, 95},
+               {"PROCS", 5, 5, Align::kRight, 60},
+               {"MEM", 4, 5, Align::kRight, 50},
+               {"MEMMAX", 4, 6, Align::kRight, 30},
+               {"SM%", 3, 3, Align::kRight, 20},
+               {"SMS", 3, 24, Align::kRight, 25},
+               {"SLO", 3, 7, Align::kRight, 10},
+               {"THROTTLED", 6, 9, Align::kRight, 40},
+               {"FROZEN", 4, 6, Align::kLeft, 45}});
+  for (const auto& [slot, tenant] : status.snapshot.tenants) {
+    table.add(
+        {printable({tenant.name, sizeof(tenant.name)}), fmt::format("{}", tenant.weight),
+         cap_text(tenant.quota_us, tenant.period_us), std::string(priority_text(tenant.priority)),
+         shares_text(tenant, status.snapshot, &TenantGpuUse::target_permille),
+         shares_text(tenant, status.snapshot, &TenantGpuUse::share_permille),
+         fmt::format("{}", tenant.process_count), bytes_text(tenant.memory_bytes),
+         tenant.memory_max_bytes == kUnknown64 ? "max" : bytes_text(tenant.memory_max_bytes),
+         tenant.sm_percent == kUnknown32 ? "max" : fmt::format("{}", tenant.sm_percent),
+         parts_text(tenant, status.snapshot), tenant.slo_us == 0 ? "-" : micros_text(tenant.slo_us),
+         micros_text(tenant.throttled_ns / 1000), tenant.frozen_by_user != 0 ? "user" : "-"});
+  }
+  if (table.is_empty()) {
+    lines.push_back("no tenants are known");
+  } else {
+    add_table(lines, table, screen);
+  }
+  return lines;
+}
+
+}  // namespace gpushare

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// A status as lines of text: gpushare status, gpushare tenants, gpushare-top --once. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/agent/status_source.h"
+#include "tools/base/report.h"
+#include "tools/view/process_table.h"
+
+namespace gpushare {
+
+// The agent, a line or two per GPU, and a table of the processes.
+std::vector<std::string> status_lines(const Status& status, const Screen& screen);
+std::vector<std::string> tenant_lines(const Status& status, const Screen& screen);
+
+// The parts, for gpushare-top.
+// "29.8%", or with several GPUs "29.8+50.1%", of those on which it is known.
+std::string shares_text(const TenantRecord& tenant, const PlaneSnapshot& snapshot,
+                        uint32_t TenantGpuUse::* member);
+// SMs in use and entitled to (slo_view.h) of each GPU on which it has a part, "64/64+32/48"; "-":
+// of none.
+std::string parts_text(const TenantRecord& tenant, const PlaneSnapshot& snapshot);
+// Why not everything is enforced, and what was missed; empty: nothing to say.
+std::vector<std::string> warning_lines(const PlaneSnapshot& snapshot);
+
+}  // namespace gpushare
