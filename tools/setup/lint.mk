@@ -4,8 +4,11 @@
 sources := $(shell git ls-files '*.cc' '*.h' 2>/dev/null)
 kernel_c := $(shell git ls-files 'kmod/*.[ch]' 2>/dev/null)
 TIDY ?= $(filter %.cc,$(sources))
-.PHONY: lint lint-format lint-tidy lint-kernel lint-shell format
-lint: lint-format lint-shell lint-kernel lint-tidy  ## formatting, shellcheck, the kernel's own checks, clang-tidy
+.PHONY: lint check-includes lint-format lint-tidy lint-kernel lint-shell format
+lint: check-includes lint-format lint-shell lint-kernel lint-tidy  ## floors, formatting, shellcheck, the kernel's own checks, clang-tidy
+
+check-includes:  ## the floors of tools/setup/floors.txt: no include goes up, no folder is too full
+	@tools/setup/check_includes.py
 
 lint-format:
 	$(CLANG_FORMAT) --dry-run --Werror $(sources) $(filter %.c,$(kernel_c))
