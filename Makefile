@@ -215,14 +215,17 @@ test-gpu: all $(gtests)  ## the tests of a real GPU (root)
 	@tests/gpu/run.sh $(O)
 
 bench: $(gbenches) $(O)/bin/bench/probe_cost  ## micro-benchmarks, JSON in $(O)/bench
-	@mkdir -p $(O)/bench
+	@mkdir -p $(O)/bench $(RESULTS)
 	@for b in $(gbenches); do \
 	  $$b --benchmark_out=$(O)/bench/$$(basename $$b).json --benchmark_out_format=json || exit 1; done
-	@[ "$$(id -u)" != 0 ] || $(O)/bin/bench/probe_cost --commit $(COMMIT) --out $(O)/bench/probe_cost.json
+	@[ "$$(id -u)" != 0 ] || $(O)/bin/bench/probe_cost --commit $(COMMIT) --out $(RESULTS)/probe_cost.jsonl
 
+# RESULTS=bench/results adds the run to the runs of record (bench/results/README.md).
+RESULTS ?= $(O)/bench
+export RESULTS
 bench-gpu: all  ## the measured table of the README, on this machine's GPU (root)
-	@mkdir -p $(O)/bench
-	$(O)/bin/bench/gpu-scenarios --commit $(COMMIT) --out $(O)/bench/gpu-scenarios.json
+	@mkdir -p $(RESULTS)
+	$(O)/bin/bench/gpu-scenarios --commit $(COMMIT) --out $(RESULTS)/gpu_scenarios.jsonl
 
 fuzzers: $(fuzzers)  ## the libFuzzer programs
 

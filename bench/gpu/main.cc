@@ -26,11 +26,11 @@ constexpr char kHelp[] =
 Runs unmodified programs on the GPU, first as the driver shares it, then under gpushared, and compares
 both with what gpushare promises. Needs root and an NVIDIA GPU, or --sim. No other agent may run.
 
-  --out FILE    write all numbers there as JSON
+  --out FILE    add this run to that file, one line of JSON
   --only GLOB   only the scenarios whose name matches, for example 'shares-*'
   --seconds S   how long each run is measured (default 3)
   --sim         on the simulated GPU: for trying the scenarios, not for measuring
-  --commit C    what was measured, for the JSON file (default: the commit of this build)
+  --commit C    what was measured, for that file (default: the commit of this build)
   --list        names and descriptions of the scenarios
   --help        this text
 
@@ -74,7 +74,7 @@ Record head_of(const Options& options, const Machine& machine) {
   ::uname(&system);
   return Record()
       .add("date", fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(std::time(nullptr))))
-      .add("gpu", machine.gpu)
+      .add("gpu", machine.gpus > 1 ? fmt::format("{}x {}", machine.gpus, machine.gpu) : machine.gpu)
       .add("gpus", machine.gpus)
       .add("driver", machine.driver)
       .add("kernel", system.release)
@@ -127,7 +127,7 @@ int run(const Options& options) {
   }
   fmt::print("{}", report.table());
   if (!options.out.empty())
-    if (const auto done = report.write(options.out, head_of(options, *machine)); !done) {
+    if (const auto done = report.append_to(options.out, head_of(options, *machine)); !done) {
       fmt::print(stderr, "gpu-scenarios: {}\n", done.error().message());
       return kFailed;
     }

@@ -5,8 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <numeric>
+
+#include "bench/run_file.h"
 
 namespace gpushare::bench {
 namespace {
@@ -49,7 +50,7 @@ Record& Record::add(std::string_view key, std::span<const double> values) {
 Record& Record::add(std::string_view key, const std::vector<Record>& records) {
   std::vector<std::string> texts;
   for (const Record& record : records) texts.push_back(record.text());
-  return put(key, fmt::format("[\n  {}\n]", fmt::join(texts, ",\n  ")));
+  return put(key, fmt::format("[{}]", fmt::join(texts, ", ")));
 }
 
 void Report::begin(std::string_view scenario) {
@@ -115,13 +116,9 @@ std::string Report::table() const {
   return text;
 }
 
-Result<> Report::write(const std::string& path, Record head) const {
+Result<> Report::append_to(const std::string& path, Record head) const {
   head.add("all_kept", all_kept()).add("scenarios", scenarios_);
-  std::ofstream file(path);
-  file << head.text() << '\n';
-  file.close();
-  if (!file) return errno_error("write the results", path);
-  return {};
+  return append_run(path, head.text());
 }
 
 double median(std::vector<double> values) {

@@ -56,8 +56,8 @@ class Report {
 
   bool all_kept() const;
   std::string table() const;
-  // `head`: date, machine, command. Error of the file system.
-  Result<> write(const std::string& path, Record head) const;
+  // Adds the run to a file of results. `head`: date, machine, command. Error: of the file system.
+  Result<> append_to(const std::string& path, Record head) const;
 
  private:
   std::string scenario_;

@@ -8,14 +8,13 @@
 // And how many services can one GPU serve so that all meet their targets? A set of SMs for each, as
 // the published rule divides them, beside sets that are shared when there are not enough.
 //
-//   slo-rules [--json FILE]
+//   slo-rules [--out FILE]
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <ctime>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "bench/run_file.h"
 #include "shmctl/base/version.h"
 #include "tests/sched/support/slo_services.h"
 #include "tests/sched/support/slo_step.h"
@@ -97,21 +96,14 @@ nlohmann::json pack_services() {
   return rows;
 }
 
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  char text[16];
-  std::strftime(text, sizeof text, "%Y-%m-%d", std::gmtime(&now));
-  return text;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
   const char* path = nullptr;
-  if (argc == 3 && std::strcmp(argv[1], "--json") == 0) {
+  if (argc == 3 && std::strcmp(argv[1], "--out") == 0) {
     path = argv[2];
   } else if (argc != 1) {
-    std::fprintf(stderr, "usage: slo-rules [--json FILE]\n");
+    std::fprintf(stderr, "usage: slo-rules [--out FILE]\n");
     return 2;
   }
   std::printf("%-40s %6s  %21s  %21s  %21s\n", "", "", "published, subtracts", "published, divides",
@@ -141,16 +133,12 @@ int main(int argc, char** argv) {
       kRounds);
   const nlohmann::json packed = pack_services();
   if (!path) return 0;
-  std::ofstream file(path);
-  const nlohmann::ordered_json result{
-      {"benchmark", "slo_rules"}, {"date", today()},
-      {"commit", kCommit},        {"command", "bin/bench/slo-rules --json FILE"},
-      {"rounds", kRounds},        {"steps", steps},
-      {"services", packed}};
-  file << result.dump(2) << '\n';
-  file.close();
-  if (!file) {
-    std::fprintf(stderr, "slo-rules: cannot write %s\n", path);
+  nlohmann::ordered_json run = bench::run_without_gpu(kCommit, "bin/bench/slo-rules --out FILE");
+  run["rounds"] = kRounds;
+  run["steps"] = steps;
+  run["services"] = packed;
+  if (const Result<> added = bench::append_run(path, run.dump()); !added) {
+    std::fprintf(stderr, "slo-rules: %s\n", added.error().message().c_str());
     return 1;
   }
   return 0;

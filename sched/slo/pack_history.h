@@ -11,7 +11,7 @@
 // there are more sets than groups.
 //
 // Pure but for what it remembers of the last decision. A decision takes 0.1 ms for 14 tenants, 4 ms
-// for 32, 14 ms for 64, at worst (bench/results/slo_decision); of more than 32 nobody goes
+// for 32, 14 ms for 64, at worst (bench/results/slo_decision.jsonl); of more than 32 nobody goes
 // elsewhere while they fit.
 #pragma once
 

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "bench/gpu/report.h"
 #include "tests/tools/support/run_tool.h"
@@ -35,10 +36,28 @@ TEST(BenchReport, RecordIsJsonWhateverTheText) {
             R"({"a": "q\"\\\u000a", "b": 0.5, "c": [1, 2]})");
 }
 
+TEST(BenchReport, EachRunIsALineOfTheFile) {
+  const auto path = std::filesystem::temp_directory_path() /
+                    ("bench-report-test-" + std::to_string(::getpid()) + ".jsonl");
+  Report report;
+  report.begin("one");
+  report.must("a", "b", "c", "d", true);
+  report.must("e", "f", "g", "h", true);
+  report.end(1);
+  for (const char* commit : {"first", "second"})
+    EXPECT_TRUE(report.append_to(path, Record().add("commit", commit)));
+  std::ifstream file(path);
+  std::vector<std::string> commits;
+  for (std::string line; std::getline(file, line);)
+    commits.push_back(nlohmann::json::parse(line)["commit"]);
+  EXPECT_EQ(commits, (std::vector<std::string>{"first", "second"}));
+  std::filesystem::remove(path);
+}
+
 TEST(GpuScenarios, ResultsUnderTheAgentOnTheSimulationEqualThoseAlone) {
   const auto folder = std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path();
   const auto out = std::filesystem::temp_directory_path() /
-                   ("gpu-scenarios-test-" + std::to_string(::getpid()) + ".json");
+                   ("gpu-scenarios-test-" + std::to_string(::getpid()) + ".jsonl");
   const ToolResult ran =
       run_tool(folder / "bench/gpu-scenarios",
                {"--sim", "--only", "bit-equal", "--seconds", "0.5", "--out", out});

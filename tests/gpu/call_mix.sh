@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Which ioctls do real programs make of the driver, from their start to their end, and which of them
 # would the kernel module look at?
-#   call_mix.sh BUILD OUT.json [COMMIT]      needs a GPU
+#   call_mix.sh BUILD OUT.jsonl [COMMIT]      needs a GPU
 # Runs each program with BUILD/lib/tests/libcall_mix.so preloaded. One that fails, or is not installed, is
 # left out, and the result says so. tests/kernel/mean_cost.py makes a mean of it.
 set -u
 build=$(realpath "$1")
 out=$2
-commit=${3:-unknown}
+commit=${3:-}
 here=$(dirname "$(realpath "$0")")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -21,14 +21,13 @@ for script in "$here"/programs/*.py; do
   printf '%-20s %s\n' "$name" "$(tail -n 1 "$folder/$name.out" | cut -c1-90)"
 done
 
-python3 - "$folder" "$out" "$commit" <<'PYTHON'
-import collections, datetime, glob, json, os, subprocess, sys
+PYTHONPATH=$here/../../bench python3 - "$folder" "$out" "$commit" <<'PYTHON'
+import collections, glob, os, sys
+
+from record import Record, origin
 
 folder, out, commit = sys.argv[1:]
-gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
-                     capture_output=True, text=True).stdout.strip().split(", ")
-result = {"date": datetime.date.today().isoformat(), "gpu": gpu[0], "driver": gpu[-1], "commit": commit,
-          "kernel": os.uname().release, "command": "tests/gpu/call_mix.sh BUILD OUT", "programs": []}
+result = {**origin("tests/gpu/call_mix.sh BUILD OUT", commit), "programs": []}
 for code in sorted(glob.glob(folder + "/*.code")):
     label = os.path.basename(code)[:-5]
     exit_code = int(open(code).read())
@@ -38,6 +37,6 @@ for code in sorted(glob.glob(folder + "/*.code")):
     result["programs"].append({"program": label, "exit_code": exit_code, "calls": [
         {"number": number, "word": word, "is_of_interest": interest == "yes", "calls": count}
         for (number, word, interest), count in sorted(calls.items())]})
-json.dump(result, open(out, "w"), indent=1)
+Record(out).write(result)
 sys.exit(any(program["exit_code"] for program in result["programs"]))
 PYTHON

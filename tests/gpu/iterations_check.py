@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Iterations on a GPU: iterations_check.py BUILD [OUT.json] [--pci ADDRESS] [--quick]
+"""Iterations on a GPU: iterations_check.py BUILD [OUT.jsonl] [--pci ADDRESS] [--quick]
 
 Boundaries that are recognised, of steps and of the PyTorch programs of iterations.py (where there
 is torch), beside the truth; two programs that take turns; and what a launch costs. Prints a table,
-and writes all of it to OUT.json. Status 1: something was not as it must be.
+and adds the run to OUT.jsonl. Status 1: something was not as it must be.
 """
 
 import argparse
 import importlib.util
 import json
 import pathlib
-import platform
 import subprocess
 import sys
-import time
+
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
+from record import Record, origin
 
 parser = argparse.ArgumentParser()
 parser.add_argument("build")
@@ -102,10 +103,6 @@ for way in ("none", "iterations", "gate,partitions,iterations"):
          sync_p50_ns=min(m[1] for m in medians))
 
 if options.out:
-    commit = subprocess.run(["git", "-C", str(here), "rev-parse", "--short=12", "HEAD"],
-                            capture_output=True, text=True).stdout.strip()
-    pathlib.Path(options.out).write_text(json.dumps(
-        {"date": time.strftime("%Y-%m-%d"), "machine": platform.platform(), "commit": commit,
-         "command": " ".join(sys.argv), "checks": results}, indent=1) + "\n")
+    Record(options.out).write({**origin(), "checks": results})
 print(f"{len(results) - wrong} right, {wrong} wrong")
 sys.exit(wrong != 0)

@@ -4,9 +4,10 @@
 
 Two services with a target beside a training: at STEP_AT the requests of the first triple, at BACK_AT
 they fall back. Every quarter of a second what the agent says, and what the programs measure
-themselves, goes to FILE as JSON lines; the last line sums up: rounds until the share was right for
-good after each step, the most SMs on the way, seconds over the target. Then `gpushare profile` of
-one service that announces its iterations, and of one that does not.
+themselves, goes to `lines` of the run that is added to FILE; the last one sums up: rounds until the
+share was right for good after each step, the most SMs on the way, seconds over the target. Before
+that there is `gpushare profile` of one service that announces its iterations, and of one that does
+not.
 
 Needs root, python3 with torch, NVIDIA's MPS, and no other user of the GPU. What must be seen: both
 services within their targets in nearly all seconds, settled within about five seconds after each step
@@ -15,12 +16,16 @@ with at most 16 SMs more than at the end, and curves that fall with SMs.
 import argparse
 import json
 import os
+import pathlib
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
+from record import Record, origin
 
 STEP_AT, BACK_AT, END_AT = 25, 50, 75
 TARGETS_US = {"chat": 8000, "search": 20000}
@@ -40,16 +45,15 @@ slo_us = {search}
 
 
 class Run:
-    def __init__(self, build, out):
-        self.build, self.out = build, out
+    def __init__(self, build):
+        self.build, self.lines = build, []
         self.folder = tempfile.mkdtemp(prefix="gpushare-slo-")
         self.socket = self.folder + "/agent.sock"
         self.region = "/" + os.path.basename(self.folder)
         self.programs, self.agent = {}, None
 
     def note(self, **fields):
-        self.out.write(json.dumps(fields) + "\n")
-        self.out.flush()
+        self.lines.append(fields)
 
     def tool(self, *words):
         return [self.build + "/bin/gpushare", "--socket", self.socket, "--region", self.region,
@@ -164,18 +168,15 @@ def main():
     parser.add_argument("--build", default="build")
     parser.add_argument("--out", default="slo.jsonl")
     options = parser.parse_args()
-    with open(options.out, "w") as out:
-        run = Run(os.path.abspath(options.build), out)
-        commit = subprocess.run(["git", "rev-parse", "--short=12", "HEAD"], capture_output=True,
-                                text=True).stdout.strip()
-        run.note(date=time.strftime("%Y-%m-%d"), commit=commit, command=" ".join(sys.argv))
-        try:
-            profile(run, "announced", "loop")
-            profile(run, "recognised", "loop", "--silent")
-            run.start_agent()
-            step_of_load(run)
-        finally:
-            run.stop()
+    run = Run(os.path.abspath(options.build))
+    try:
+        profile(run, "announced", "loop")
+        profile(run, "recognised", "loop", "--silent")
+        run.start_agent()
+        step_of_load(run)
+    finally:
+        run.stop()
+        Record(options.out).write({**origin(), "lines": run.lines})
 
 
 if __name__ == "__main__":

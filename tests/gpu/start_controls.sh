@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Which scheduling controls do real programs make of the driver, and would the kernel module let them?
-#   start_controls.sh BUILD OUT.json [COMMIT]      needs a GPU; root, for a server of MPS
+#   start_controls.sh BUILD OUT.jsonl [COMMIT]      needs a GPU; root, for a server of MPS
 # Runs each program with BUILD/lib/tests/libcontrol_log.so preloaded. A program that is not installed
 # (PyTorch, JAX, Triton) is left out, and the result says so. Status 1: some program made a control that
 # the module would refuse and the driver did not, or a program failed.
 set -u
 build=$(realpath "$1")
 out=$2
-commit=${3:-unknown}
+commit=${3:-}
 here=$(dirname "$(realpath "$0")")
 logger=$build/lib/tests/libcontrol_log.so
 folder=$(mktemp -d)
@@ -48,14 +48,13 @@ if command -v nvidia-cuda-mps-control >/dev/null && GPUSHARE_CONTROL_LOG=$folder
   echo 0 >"$folder/mps-server.code"
 fi
 
-python3 - "$folder" "$out" "$commit" "$here" <<'PYTHON'
-import collections, datetime, glob, json, os, subprocess, sys
+PYTHONPATH=$here/../../bench python3 - "$folder" "$out" "$commit" "$here" <<'PYTHON'
+import collections, glob, json, os, sys
+
+from record import Record, origin
 
 folder, out, commit, here = sys.argv[1:]
-gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
-                     capture_output=True, text=True).stdout.strip().split(", ")
-result = {"date": datetime.date.today().isoformat(), "gpu": gpu[0], "driver": gpu[-1], "commit": commit,
-          "kernel": os.uname().release, "command": "tests/gpu/start_controls.sh BUILD OUT", "programs": []}
+result = {**origin("tests/gpu/start_controls.sh BUILD OUT", commit), "programs": []}
 bad = 0
 for code in sorted(glob.glob(folder + "/*.code")):
     label = os.path.basename(code)[:-5]
@@ -78,7 +77,7 @@ for code in sorted(glob.glob(folder + "/*.code")):
     result["programs"].append({"program": label, "exit_code": exit_code, "is_installed": not is_missing,
                                "controls": rows, "would_be_refused": conflicts,
                                **({"output": text[-600:]} if exit_code else {})})
-json.dump(result, open(out, "w"), indent=1)
+Record(out).write(result)
 for program in result["programs"]:
     for row in program["would_be_refused"]:
         print("would be refused:", program["program"], json.dumps(row))

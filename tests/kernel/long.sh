@@ -9,8 +9,8 @@
 #   long.sh MAKE BUILD matrix    the suites in the other kernels of the distribution
 #   long.sh MAKE BUILD cost      what the module adds to a call, in instructions
 # Kernels and sources are fetched and built below BUILD/kernel when they are first needed. What has been
-# counted is left in BUILD/bench/kernel_NAME.json. Ends with "N passed, N failed, N skipped"; status 0 only
-# when nothing failed and something passed.
+# counted is added to RESULTS/kernel_NAME.jsonl, by default in BUILD/bench. Ends with "N passed, N failed,
+# N skipped"; status 0 only when nothing failed and something passed.
 set -u
 make=$1 build=$(realpath -m "$2") what=$3
 here=$(dirname "$(realpath "$0")")
@@ -30,21 +30,22 @@ build_modules() { # KERNEL
   "$make" --no-print-directory -C "$root" O="$build" "kernel-$1" ||
     { echo "[  FAILED  ] kernel-$1.Builds (0 ms)" | tee -a "$results"; return 1; }
 }
-# What a guest counted, as members of an object.
+# What a guest counted, as members of an object, each after a comma.
 figures() { # FOLDER OF LOGS...
   cat "${@/%//test.log}" 2>/dev/null | tr -d '\r' |
     awk '/^figure: / { sum[$2] += $3 }
-      END { for (name in sum) printf "%s\"%s\": %s", n++ ? ", " : "", name, sum[name] }'
+      END { for (name in sum) printf ", \"%s\": %s", name, sum[name] }'
 }
 kernel_of() { # FOLDER OF LOGS
   sed -n 's/.*Linux version \([^ ]*\).*/\1/p' "$1/kernel.log" | head -n 1
 }
-record() { # NAME KERNEL FIGURES
-  mkdir -p "$build/bench"
-  printf '{\n  "date": "%s",\n  "commit": "%s",\n  "command": "make test-kernel-%s",\n  "kernel": "%s",\n  "qemu": "%s",\n  "minutes": %d,\n  "passed": %d, "failed": %d, "skipped": %d,\n  "figures": {%s}\n}\n' \
-    "$(date +%F)" "$(git -C "$root" rev-parse --short=12 HEAD 2>/dev/null)" "$1" "$2" \
-    "$(qemu-system-x86_64 --version | head -n 1)" $((($(date +%s) - began) / 60)) "$passed" "$failed" "$skipped" "$3" \
-    >"$build/bench/kernel_$1.json"
+record() { # NAME KERNEL DRIVER FIGURES
+  local results=${RESULTS:-$build/bench}
+  mkdir -p "$results"
+  printf '{"minutes": %d, "passed": %d, "failed": %d, "skipped": %d, "figures": {%s}}' \
+    $((($(date +%s) - began) / 60)) "$passed" "$failed" "$skipped" "${4#, }" |
+    python3 "$root/bench/record.py" "$results/kernel_$1.jsonl" gpu=none "driver=$3" "kernel=$2" \
+      "command=make test-kernel-$1" "qemu=$(qemu-system-x86_64 --version | head -n 1)"
 }
 count() {
   passed=$(grep -c '^\[       OK \]' "$results")
@@ -52,6 +53,7 @@ count() {
   skipped=$(grep -c '^\[  SKIPPED \]' "$results")
 }
 
+standin="stand-in (tests/kernel/nvidia)"
 # All but cost, whose limits are those of the cloud kernel of 6.1.
 uncounted_suites="standin sysfs module filter device agent together"
 case $what in
@@ -71,8 +73,8 @@ case $what in
     fi
     count
     logs=$build/kernel/debug/logs
-    record debug "$(kernel_of "$logs/fuzz-on-debug")" \
-      "\"fuzz_seconds\": ${seconds:-0}, $(figures "$logs"/{fuzz,soak.*}-on-debug)"
+    record debug "$(kernel_of "$logs/fuzz-on-debug")" "$standin" \
+      "\"fuzz_seconds\": ${seconds:-0}$(figures "$logs"/{fuzz,soak.*}-on-debug)"
     ;;
   real)
     rounds=${GPUSHARE_KERNEL_ROUNDS:-50} seconds=${GPUSHARE_KERNEL_FUZZ_SECONDS:-60}
@@ -92,7 +94,7 @@ case $what in
       fi
     fi
     count
-    record real "$(kernel_of "$build/kernel/logs/real")" "$(figures "$build/kernel/logs/real")"
+    record real "$(kernel_of "$build/kernel/logs/real")" "NVIDIA's open module 535, without a GPU" "$(figures "$build/kernel/logs/real")"
     ;;
   matrix)
     rounds=8 seconds=5
@@ -113,7 +115,7 @@ case $what in
     rounds=1 seconds=1
     suites "$build" cost
     count
-    record cost "$(kernel_of "$build/kernel/logs/cost")" "\"tenants\": 1000, $(figures "$build/kernel/logs/cost")"
+    record cost "$(kernel_of "$build/kernel/logs/cost")" "$standin" "\"tenants\": 1000$(figures "$build/kernel/logs/cost")"
     ;;
   *)
     echo "long.sh: debug, real, matrix or cost" >&2

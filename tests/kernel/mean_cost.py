@@ -2,13 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What gpushare.ko adds to the mean ioctl that real programs make of the driver, in instructions.
 
-    mean_cost.py COST.json MIX.json      of `make test-kernel-cost` and of tests/gpu/call_mix.sh
+    mean_cost.py COST.jsonl MIX.jsonl    the last runs of `make test-kernel-cost` and of tests/gpu/call_mix.sh
 
 Both are measured: how often a program makes each call, and what a call of a kind costs. That a call costs
 what its kind does is measured for the kinds in MEASURED, and assumed for those in ASSUMED."""
 import collections
-import json
+import pathlib
 import sys
+
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
+from record import runs
 
 ALLOC, FREE, CONTROL, DUP = "0x2b", "0x29", "0x2a", "0x34"  # kmod/rm_abi.h
 MEMORY, CHANNEL_ENDS_IN = "0x40", "6f"
@@ -58,10 +61,10 @@ def mean_of(program, added, suffix=""):
 
 def main():
     if len(sys.argv) != 3:
-        sys.exit("usage: mean_cost.py COST.json MIX.json")
+        sys.exit("usage: mean_cost.py COST.jsonl MIX.jsonl")
     cost_file, mix_file = sys.argv[1:]
-    added = json.load(open(cost_file))["figures"]
-    mix = json.load(open(mix_file))
+    added = runs(cost_file)[-1]["figures"]
+    mix = runs(mix_file)[-1]
     print(f"{'program':16} {'calls':>6} {'of no interest':>15} {'assumed':>8} {'mean added':>11} {'with agent':>11}")
     for program in mix["programs"]:
         if not program["calls"]:

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""From a decision to its effect: effect.py BUILD [--json FILE]
+"""From a decision to its effect: effect.py BUILD [--out FILE]
 
 Two programs that launch one kernel after the other and look on which SMs each ran have 25 and 75 % of the SMs, and
 exchange their shares again and again. Timed from before the first of the two requests on the agent's socket until
@@ -18,8 +18,8 @@ import tempfile
 import threading
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from record import origin
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[2]))
+from record import Record, origin
 from servers import Agent, TWO_PARTS
 
 
@@ -70,9 +70,9 @@ class Watched:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--out", type=pathlib.Path, help="a file to add this run to, one line of JSON")
     parser.add_argument("--times", type=int, default=200)
-    parser.add_argument("--commit", default="unknown")
+    parser.add_argument("--commit", help="what is measured; by default the repository's HEAD")
     options = parser.parse_args()
     build, took = options.build.resolve(), []
     with tempfile.TemporaryDirectory(prefix="gpushare-effect-", ignore_cleanup_errors=True) as folder:
@@ -99,13 +99,13 @@ def main():
                 program.process.wait()
             agent.end()
     took.sort()
-    result = {**origin("effect.py", options.commit),
+    result = {**origin(commit=options.commit),
               "times": len(took), "p50_ms": round(took[len(took) // 2], 3),
               "p99_ms": round(took[int(len(took) * 0.99)], 3), "max_ms": round(took[-1], 3),
               "all_ms": [round(one, 2) for one in took]}
     print(json.dumps({key: value for key, value in result.items() if key != "all_ms"}))
-    if options.json:
-        options.json.write_text(json.dumps(result) + "\n")
+    if options.out:
+        Record(options.out).write(result)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""14 inference functions on one GPU, each with a target: functions.py BUILD [--json FILE] [--ways WAY,...]
+"""14 inference functions on one GPU, each with a target: functions.py BUILD [--out FILE] [--ways WAY,...]
 
 Two heavy ones (large batches that fill the GPU) and twelve light ones of three kinds, a process each; requests
 arrive at random, the same ones in every way. A target is a multiple of what the function takes alone, measured
@@ -29,7 +29,8 @@ import tempfile
 import threading
 import time
 
-from record import origin
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[2]))
+from record import Record, origin
 from servers import Agent, Mps, Native
 
 HEAVY = [("mlp", 8192, 6), ("mlp", 4096, 12)]
@@ -210,7 +211,7 @@ def best_static(results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path, nargs="?")
-    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--out", type=pathlib.Path, help="a file to add this run to, one line of JSON")
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--load", type=float, default=0.6,
                         help="of the GPU's time, half of it by the heavy ones; with --offline all by the light ones")
@@ -221,7 +222,7 @@ def main():
     parser.add_argument("--offline", action="store_true", help="the heavy ones answer without end")
     parser.add_argument("--warm-up", type=float, default=12)
     parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--commit", default="unknown")
+    parser.add_argument("--commit", help="what is measured; by default the repository's HEAD")
     parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--rate", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
@@ -250,20 +251,20 @@ def main():
     loads = [0.0 if options.offline else options.load / 2, options.load if options.offline else options.load / 2]
     rates = [loads[0] / len(HEAVY) / one if which < len(HEAVY) else loads[1] / len(LIGHT) / one
              for which, one in enumerate(services)]
-    results = []
+    results, record = [], Record(options.out)
     for way in options.ways.split(","):
         results.append(measure(way, options.build.resolve(), rates, targets, options))
         seen = {key: value for key, value in results[-1].items() if key != "functions"}
         missed = [f"{one['function']} {one['mean_ms']}/{one['target_ms']} ms" for one in results[-1].get("functions", [])
                   if not one["is_met"]]
         print(json.dumps(seen), "missed:", "; ".join(missed) or "none", flush=True)
-        if options.json:
-            options.json.write_text(json.dumps({
-                **origin("functions.py", options.commit), "load": options.load, "swing": options.swing,
+        if options.out:
+            record.write({
+                **origin(commit=options.commit), "load": options.load, "swing": options.swing,
                 "phase": options.phase, "tide": options.tide, "offline": options.offline,
                 "targets": options.targets, "seconds": options.seconds,
                 "alone_ms": [round(one * 1e3, 3) for one in services], "rates": [round(one, 3) for one in rates],
-                "ways": results}, indent=1) + "\n")
+                "ways": results})
     best, ours = best_static(results), next((one for one in results if one["way"] == "ours" and "goodput" in one), None)
     if best and ours:
         print(f"goodput: ours {ours['goodput']}, best static MPS ({best['way']}) {best['goodput']}: "

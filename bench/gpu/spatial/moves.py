@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What moving costs, and launching in a partition: moves.py BUILD [--json FILE]
+"""What moving costs, and launching in a partition: moves.py BUILD [--out FILE]
 
 gaps: the time the GPU does nothing between two kernels of a stream, natively, in a partition at rest, and while the
 stream moves 1,000 times between partitions. Each move makes at most one gap longer, so as many of the longest gaps
@@ -20,7 +20,8 @@ import statistics
 import subprocess
 import sys
 
-from record import origin, quantile
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[2]))
+from record import Record, origin, quantile
 
 
 # Of 8 groups of 15, as neighbours. The first move to each makes a partition, when the GPU is at rest.
@@ -75,19 +76,19 @@ def launches(build, turns):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--out", type=pathlib.Path, help="a file to add this run to, one line of JSON")
     parser.add_argument("--kernels", type=int, default=500_000)
     parser.add_argument("--kernel-us", type=int, default=30)
     parser.add_argument("--turns", type=int, default=2000, help="of the launches")
-    parser.add_argument("--commit", default="unknown")
+    parser.add_argument("--commit", help="what is measured; by default the repository's HEAD")
     options = parser.parse_args()
-    result = {**origin("moves.py", options.commit),
+    result = {**origin(commit=options.commit),
               "gaps": gaps(options.build, options.kernels, options.kernel_us),
               "launch": launches(options.build, options.turns)}
     for row in result["gaps"] + result["launch"]:
         print(json.dumps(row))
-    if options.json:
-        options.json.write_text(json.dumps(result, indent=1) + "\n")
+    if options.out:
+        Record(options.out).write(result)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ arrive at random, R a second; 0: each as soon as the one before is done.
 """
 import argparse
 import json
+import pathlib
 import queue
 import random
 import sys
@@ -22,6 +23,7 @@ import time
 import torch
 from torch.nn import functional
 
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[2]))
 from record import quantile
 
 torch.manual_seed(1)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Two programs at once on one GPU, shared in every way there is: table.py BUILD [--json FILE] [--only ROW,...]
+"""Two programs at once on one GPU, shared in every way there is: table.py BUILD [--out FILE] [--only ROW,...]
 
 Ways: alone; time: the driver's own time slices; mps: NVIDIA's MPS; mps P Q: the same with
 CUDA_MPS_ACTIVE_THREAD_PERCENTAGE; ours P Q: gpushared with sharing = "spatial", sm_percent P and Q; part: under the
@@ -17,7 +17,8 @@ import sys
 import tempfile
 import time
 
-from record import origin, quantile
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[2]))
+from record import Record, origin, quantile
 from servers import TWO_PARTS, Agent, Mps
 
 ALL_SMS = "ffff"  # of an H200: 15 groups of 8, and 12 SMs
@@ -106,20 +107,18 @@ def between(build, seconds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--out", type=pathlib.Path, help="a file to add this run to, one line of JSON")
     parser.add_argument("--only", default=",".join(ROWS), help="rows, with commas: " + ", ".join(ROWS))
     parser.add_argument("--ways", help="other ones than the row's own, with commas")
     parser.add_argument("--seconds", type=float, default=10)
-    parser.add_argument("--commit", default="unknown")
+    parser.add_argument("--commit", help="what is measured; by default the repository's HEAD")
     options = parser.parse_args()
     build = options.build.resolve()
-    rows = {}
+    rows, record = {}, Record(options.out)
 
     def keep():
-        if options.json:
-            options.json.write_text(json.dumps({
-                **origin("table.py", options.commit), "seconds": options.seconds,
-                "rows": rows}, indent=1) + "\n")
+        if options.out:
+            record.write({**origin(commit=options.commit), "seconds": options.seconds, "rows": rows})
 
     for row in options.only.split(","):
         first, second, ways = ROWS[row]

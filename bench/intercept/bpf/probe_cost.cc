@@ -11,7 +11,6 @@
 #include <getopt.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
-#include <sys/utsname.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -24,6 +23,7 @@
 #include <span>
 #include <vector>
 
+#include "bench/run_file.h"
 #include "intercept/bpf/observer.h"
 #include "tests/intercept/bpf/fake_driver.h"
 
@@ -189,19 +189,7 @@ Result<> run_round(Worker& worker, std::span<Samples> samples) {
   return {};
 }
 
-std::string cpu_model() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);)
-    if (line.starts_with("model name")) return line.substr(line.find(": ") + 2);
-  return "unknown";
-}
-
-nlohmann::json report(std::span<const Samples> samples, const std::string& commit) {
-  utsname system{};
-  ::uname(&system);
-  char date[16];
-  const time_t now = ::time(nullptr);
-  std::strftime(date, sizeof date, "%Y-%m-%d", std::gmtime(&now));
+nlohmann::ordered_json report(std::span<const Samples> samples, nlohmann::ordered_json run) {
   const auto tenths = [](double value) { return std::round(value * 10) / 10; };
   nlohmann::json cases = nlohmann::json::array();
   for (size_t i = 0; i < samples.size(); ++i) {
@@ -214,17 +202,14 @@ nlohmann::json report(std::span<const Samples> samples, const std::string& commi
                      {"added_ns", tenths(median(added))},
                      {"inside_program_ns", tenths(median(samples[i].inside))}});
   }
-  return {
-      {"what", "cost of the eBPF probe: CPU time per system call, medians of interleaved rounds"},
-      {"date", date},
-      {"machine", fmt::format("{}, {} CPUs", cpu_model(), ::sysconf(_SC_NPROCESSORS_ONLN))},
-      {"kernel", system.release},
-      {"commit", commit},
-      {"rounds", samples[0].off.size()},
-      {"cases", cases}};
+  run["what"] = "cost of the eBPF probe: CPU time per system call, medians of interleaved rounds";
+  run["cpus"] = ::sysconf(_SC_NPROCESSORS_ONLN);
+  run["rounds"] = samples[0].off.size();
+  run["cases"] = cases;
+  return run;
 }
 
-void print_table(const nlohmann::json& result) {
+void print_table(const nlohmann::ordered_json& result) {
   fmt::print("{:<38} {:>9} {:>9} {:>9} {:>9}\n", "ns per call", "without", "with", "added",
              "inside");
   for (const auto& row : result["cases"]) {
@@ -259,10 +244,14 @@ int run(const Arguments& arguments) {
       return 1;
     }
   }
-  nlohmann::json result = report(samples, arguments.commit);
-  result["command"] = arguments.command;
+  const nlohmann::ordered_json result =
+      report(samples, bench::run_without_gpu(arguments.commit, arguments.command));
   print_table(result);
-  if (!arguments.out.empty()) std::ofstream(arguments.out) << result.dump(2) << '\n';
+  if (arguments.out.empty()) return 0;
+  if (const Result<> added = bench::append_run(arguments.out, result.dump()); !added) {
+    fmt::print(stderr, "probe_cost: {}\n", added.error().message());
+    return 1;
+  }
   return 0;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams: when nothing of the process runs on a device, and what is made only then: partitions,
 // and streams in them. The driver waits for the end of what runs at every partition, and at a
-// stream now and then (the 64th of a row; bench/results/blocking_H200_2026-11-22.json).
+// stream now and then (the 64th of a row; bench/results/blocking.jsonl).
 #include <algorithm>
 
 #include "intercept/shim/driver/in_context.h"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Does anything change for programs when we are there? run.py BUILD [--json FILE] [--only NAME,...] ...
+"""Does anything change for programs when we are there? run.py BUILD [--out FILE] [--only NAME,...] ...
 
 Every program runs alone, twice, and then with us, in every way of WAYS; its exit code and all that it prints
 must be the same to the last bit. Prints a table; status 0 only when nothing differed and something was
@@ -8,12 +8,10 @@ compared. The freezes need root: they are those of gpushared, which is started f
 """
 import argparse
 import concurrent.futures
-import datetime
 import hashlib
 import json
 import os
 import pathlib
-import platform
 import random
 import re
 import subprocess
@@ -21,6 +19,9 @@ import sys
 import tempfile
 import threading
 import time
+
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[3] / "bench"))
+from record import Record, origin
 
 HERE = pathlib.Path(__file__).resolve().parent
 SKIPPED = 77
@@ -163,13 +164,13 @@ def cell(alone, seen):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=pathlib.Path, help="where make has put what it built")
-    parser.add_argument("--json", type=pathlib.Path, help="the result goes there")
+    parser.add_argument("--out", type=pathlib.Path, help="a file to add this run to, one line of JSON")
     parser.add_argument("--only", help="names of programs, with commas")
     parser.add_argument("--ways", default=",".join(WAYS), help="some of " + ", ".join(WAYS))
     parser.add_argument("--jobs", type=int, default=4, help="programs at a time (4)")
     parser.add_argument("--timeout", type=float, default=180, help="seconds for one run (180)")
     parser.add_argument("--seed", type=int, default=1, help="of moves and freezes (1)")
-    parser.add_argument("--commit", default="unknown")
+    parser.add_argument("--commit", help="what is measured; by default the repository's HEAD")
     options = parser.parse_args()
     options.build = options.build.resolve()
     options.ways = options.ways.split(",")
@@ -224,17 +225,10 @@ def main():
         wrong += (alone["code"] != 0) + sum(c[0] in "ED" for c in cells)
         compared += alone["code"] == 0
     print(f"{compared} programs in {len(options.ways)} ways: {wrong} differ")
-    if options.json:
-        try:
-            gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
-                                 capture_output=True, text=True).stdout.strip().splitlines()
-        except FileNotFoundError:
-            gpu = []
-        options.json.write_text(json.dumps({
-            "date": datetime.date.today().isoformat(), "gpus": gpu, "kernel": platform.release(),
-            "commit": options.commit, "command": "tests/gpu/transparency/run.py " + " ".join(sys.argv[1:]),
-            "ways": {way: WAYS[way] for way in options.ways}, "wrong": wrong,
-            "programs": results}, indent=1) + "\n")
+    if options.out:
+        Record(options.out).write({
+            **origin(commit=options.commit), "ways": {way: WAYS[way] for way in options.ways}, "wrong": wrong,
+            "programs": results})
     return 0 if wrong == 0 and compared > 0 else 1
 
 
