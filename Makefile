@@ -231,7 +231,7 @@ fuzzers: $(fuzzers)  ## the libFuzzer programs
 
 PREFIX ?= /usr/local
 DESTDIR ?=
-include tools/setup/install.mk tools/setup/lint.mk
+include tools/setup/install.mk tools/setup/lint.mk docs/pictures/pictures.mk
 
 clean:  ## remove what was built
 	rm -rf $(O)
