@@ -237,5 +237,5 @@ clean:  ## remove what was built
 	rm -rf $(O)
 
 help:  ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z_-]+:.*## /{printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo "  O=DIR  SAN=address,undefined|thread  V=1  PREFIX=$(PREFIX)  DESTDIR=  apply to all of them"
