@@ -8,7 +8,7 @@ KDIR ?= $(patsubst %/Makefile,%,$(firstword $(wildcard $(addsuffix /Makefile,$(k
 # The compiler need not be the kernel's own to the last digit, and BTF wants a vmlinux.
 kmod_noise := -e '^warning: the compiler differs' -e '^  The kernel was built by' -e '^  You are using' \
   -e '^Skipping BTF generation'
-kmod_sources := kmod/Kbuild $(wildcard kmod/*.c kmod/*.h kmod/uapi/*.h)
+kmod_sources := kmod/Kbuild $(wildcard kmod/*.[ch] kmod/*/*.[ch])
 kmod_copies := $(kmod_sources:kmod/%=$(O)/kmod/%)
 
 $(O)/kmod/%: kmod/%
@@ -40,9 +40,9 @@ dkms_source = $(DESTDIR)/usr/src/gpushare-$(VERSION)
 .PHONY: dkms-install dkms-remove
 dkms-install:  ## the kernel module by DKMS, loaded at boot (root; DKMS_KERNEL=the running one)
 	@[ -n "$(DESTDIR)" ] || command -v dkms >/dev/null || { echo 'dkms-install: dkms is missing (package dkms)' >&2; exit 1; }
-	install -d $(dkms_source)/uapi $(DESTDIR)$(MODULES_LOAD_DIR) $(DESTDIR)$(MODPROBE_DIR) $(DESTDIR)$(UDEV_DIR)
-	install -m 644 kmod/Kbuild $(wildcard kmod/*.c kmod/*.h) LICENSE-GPL-2.0 $(dkms_source)
-	install -m 644 $(wildcard kmod/uapi/*.h) $(dkms_source)/uapi
+	install -d $(dkms_source) $(DESTDIR)$(MODULES_LOAD_DIR) $(DESTDIR)$(MODPROBE_DIR) $(DESTDIR)$(UDEV_DIR)
+	for file in $(kmod_sources:kmod/%=%); do install -D -m 644 kmod/$$file $(dkms_source)/$$file || exit 1; done
+	install -m 644 LICENSE-GPL-2.0 $(dkms_source)
 	sed 's/@VERSION@/$(VERSION)/' kmod/install/dkms.conf.in > $(dkms_source)/dkms.conf
 	[ -n "$(DESTDIR)" ] || dkms status gpushare/$(VERSION) | grep -q . || dkms add gpushare/$(VERSION)
 	[ -n "$(DESTDIR)" ] || env -u MAKEFLAGS -u MFLAGS dkms install --force -k $(DKMS_KERNEL) gpushare/$(VERSION)

@@ -7,11 +7,11 @@
 #include <linux/init.h>
 #include <linux/module.h>
 
-#include "chardev.h"
-#include "hook.h"
-#include "state.h"
-#include "sysfs.h"
-#include "version.h"
+#include "compat/version.h"
+#include "dev/chardev.h"
+#include "hook/hook.h"
+#include "state/state.h"
+#include "sysfs/sysfs.h"
 
 DEFINE_MUTEX(gs_lock); /* what state.h says is under it */
 

@@ -2,7 +2,7 @@
 // libcall_mix.so, preloaded into a program: appends to the file GPUSHARE_CALL_MIX a line for every
 // ioctl that the program makes of the driver: its number, the word that tells what it is about (a
 // class, or a control that the kernel module looks at; all other controls are one), and whether the
-// module looks at it (kmod/interest.h).
+// module looks at it (kmod/rm/interest.h).
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "kmod/interest.h"
+#include "kmod/rm/interest.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // libcontrol_log.so, preloaded into a program: writes a line of JSON to GPUSHARE_CONTROL_LOG for
 // every scheduling control that the program makes of the driver, with what the kernel module's
-// rules (kmod/refusals.h) say of it. So the rules can be tried on real programs without the module.
+// rules (kmod/rm/refusals.h) say of it. So the rules can be tried on real programs without the module.
 // Scheduling: what is in the module's table, and all else that is of channels, groups, or an
 // engine's runlist.
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include <tuple>
 #include <utility>
 
-#include "kmod/refusals.h"
+#include "kmod/rm/refusals.h"
 
 namespace {
 

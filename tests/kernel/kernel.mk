@@ -20,8 +20,8 @@ $(call program,kernel/static/gpushare,tools/cli/main.cc,lib/libtools.a lib/libsc
 define kbuild_rule
 $(1): $(3)
 	$$(call say,KMOD,$$@)
-	@mkdir -p $$(@D)/uapi
-	$$(Q)for file in $(3:$(2)/%=%); do cp $(2)/$$$$file $$(@D)/$$$$file; done
+	@mkdir -p $$(@D)
+	$$(Q)cd $(2) && cp --parents $(3:$(2)/%=%) $$(abspath $$(@D))
 	$$(Q)env -u MAKEFLAGS $$(MAKE) -s -C $(4) M=$$(abspath $$(@D)) W=1 $(5) modules >$$(@D)/build.log 2>&1 || { cat $$(@D)/build.log; exit 1; }
 endef
 # $(call standin_rule,RING/FOLDER,HEADERS,FUNCTION): the stand-in driver, with its ioctl function called
@@ -39,9 +39,9 @@ endef
 
 # The numbers of the controls that the module lets nobody make, from its own table.
 refused_controls := $(O)/kernel/refused-controls
-$(refused_controls): kmod/refusals.h kmod/rm_abi.h
+$(refused_controls): kmod/rm/refusals.h kmod/rm/rm_abi.h
 	@mkdir -p $(@D)
-	$(Q)printf '#include "kmod/refusals.h"\n#define GS_SHOW(control, rule, reason) control rule;\nGS_REFUSALS(GS_SHOW)\n' | $(CC) -I. -E -P - | grep -oE '0x[0-9A-F]+u NEVER' | sed 's/u NEVER//' > $@
+	$(Q)printf '#include "kmod/rm/refusals.h"\n#define GS_SHOW(control, rule, reason) control rule;\nGS_REFUSALS(GS_SHOW)\n' | $(CC) -I. -E -P - | grep -oE '0x[0-9A-F]+u NEVER' | sed 's/u NEVER//' > $@
 
 ifneq ($(kernel_build),)
 kernel_modules := $(call ring_modules,$(O)/kernel) $(refused_controls)

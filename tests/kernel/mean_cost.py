@@ -13,7 +13,7 @@ import sys
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))
 from record import runs
 
-ALLOC, FREE, CONTROL, DUP = "0x2b", "0x29", "0x2a", "0x34"  # kmod/rm_abi.h
+ALLOC, FREE, CONTROL, DUP = "0x2b", "0x29", "0x2a", "0x34"  # kmod/rm/rm_abi.h
 MEMORY, CHANNEL_ENDS_IN = "0x40", "6f"
 
 MEASURED = {

@@ -60,7 +60,7 @@ later() { # DEB
   if [ -d "$tree/usr/src" ]; then
     mv "$tree/usr/src/gpushare-$version" "$tree/usr/src/gpushare-$next"
     sed -i "s/^PACKAGE_VERSION=.*/PACKAGE_VERSION=\"$next\"/" "$tree/usr/src/gpushare-$next/dkms.conf"
-    rm -r "$tree/usr/src/gpushare-$next"/{*.[ch],uapi} "$tree/DEBIAN/md5sums"
+    rm -r "$tree/usr/src/gpushare-$next"/{*.[ch],*/} "$tree/DEBIAN/md5sums"
     echo 'obj-m := gpushare.o' >"$tree/usr/src/gpushare-$next/Kbuild"
     printf '#include <linux/module.h>\nMODULE_LICENSE("GPL");\nMODULE_VERSION("%s");\n' "$next" \
       >"$tree/usr/src/gpushare-$next/gpushare.c"

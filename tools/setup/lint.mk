@@ -41,8 +41,8 @@ $(O)/checkpatch/checkpatch.pl:
 
 lint-kernel: $(CHECKPATCH)
 	@if [ -e $(CHECKPATCH) ]; then \
-	  echo checkpatch --strict && $(checkpatch) --ignore $(patch_known) -f $(filter-out kmod/refusals.h,$(kernel_c)) && \
-	  $(checkpatch) --ignore $(patch_known),$(patch_table) -f kmod/refusals.h; \
+	  echo checkpatch --strict && $(checkpatch) --ignore $(patch_known) -f $(filter-out kmod/rm/refusals.h,$(kernel_c)) && \
+	  $(checkpatch) --ignore $(patch_known),$(patch_table) -f kmod/rm/refusals.h; \
 	else echo 'lint: there is no checkpatch.pl (CHECKPATCH=FILE): left out'; fi
 ifneq ($(KDIR),)
 	@[ -z '$(kernel_doc)' ] || { echo kernel-doc; for file in $(kernel_c); do perl $(kernel_doc) -none -Werror $$file || exit 1; done; }

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * /dev/gpushare, the agent's door: one opener, with CAP_SYS_ADMIN. Everything that is done through
+ * it ends with its last descriptor. uapi/gpushare.h is the contract.
+ */
+#include <linux/capability.h>
+#include <linux/fs.h>
+#include <linux/miscdevice.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "dev/chardev.h"
+#include "state/agent.h"
+#include "state/names.h"
+#include "state/state.h"
+#include "state/stream.h"
+#include "sysfs/sysfs.h"
+
+#define GS_PUBLISH_CHUNK 32 /* usages copied at a time */
+
+static atomic_t gs_openers = ATOMIC_INIT(0);
+
+static int gs_open(struct inode *inode, struct file *file)
+{
+	struct gs_stream *stream;
+
+	if (!capable(CAP_SYS_ADMIN))
+		return -EPERM;
+	if (atomic_cmpxchg(&gs_openers, 0, 1))
+		return -EBUSY;
+	stream = gs_stream_open();
+	if (IS_ERR(stream)) {
+		atomic_set(&gs_openers, 0);
+		return PTR_ERR(stream);
+	}
+	file->private_data = stream;
+	return stream_open(inode, file);
+}
+
+static int gs_release(struct inode *inode, struct file *file)
+{
+	gs_agent_forget();
+	gs_sysfs_set_policy(NULL);
+	gs_sysfs_forget_gpus();
+	gs_stream_close(file->private_data);
+	atomic_set(&gs_openers, 0);
+	return 0;
+}
+
+static __poll_t gs_poll(struct file *file, poll_table *wait)
+{
+	return gs_stream_poll(file->private_data, file, wait);
+}
+
+static int gs_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	return gs_stream_mmap(file->private_data, vma);
+}
+
+static long gs_ioc_query(void __user *arg)
+{
+	struct gpushare_query query;
+
+	if (copy_from_user(&query, arg, sizeof(query)))
+		return -EFAULT;
+	if (query.flags)
+		return -EINVAL;
+	gs_stream_query(&query);
+	return copy_to_user(arg, &query, sizeof(query)) ? -EFAULT : 0;
+}
+
+static long gs_ioc_register(void __user *arg)
+{
+	struct gpushare_register request;
+
+	if (copy_from_user(&request, arg, sizeof(request)))
+		return -EFAULT;
+	if (request.flags || request.reserved)
+		return -EINVAL;
+	gs_agent_register();
+	return 0;
+}
+
+static long gs_ioc_replay(void __user *arg)
+{
+	struct gpushare_replay request;
+
+	if (copy_from_user(&request, arg, sizeof(request)))
+		return -EFAULT;
+	if (request.flags || request.reserved)
+		return -EINVAL;
+	mutex_lock(&gs_lock);
+	gs_processes_replay();
+	mutex_unlock(&gs_lock);
+	return 0;
+}
+
+static void gs_publish(struct gpushare_usage *usage)
+{
+	struct gs_tenant *tenant = NULL;
+
+	if (strnlen(usage->tenant, sizeof(usage->tenant)) < sizeof(usage->tenant))
+		tenant = gs_tenant_find(usage->tenant);
+	usage->result = tenant ? 0 : -ENOENT;
+	if (!tenant)
+		return;
+	tenant->gpu_time_us = usage->gpu_time_us;
+	tenant->throttled_us = usage->throttled_us;
+	tenant->freezes = usage->freezes;
+	tenant->share_permille = usage->share_permille;
+}
+
+static long gs_publish_chunk(struct gpushare_usage *usages, u8 __user *from, u32 count)
+{
+	u32 i;
+
+	if (copy_from_user(usages, from, count * sizeof(*usages)))
+		return -EFAULT;
+	mutex_lock(&gs_lock);
+	for (i = 0; i < count; i++)
+		gs_publish(&usages[i]);
+	mutex_unlock(&gs_lock);
+	return copy_to_user(from, usages, count * sizeof(*usages)) ? -EFAULT : 0;
+}
+
+static long gs_ioc_publish(void __user *arg)
+{
+	struct gpushare_publish request;
+	struct gpushare_usage *usages;
+	u32 done, count;
+	long err = 0;
+
+	if (copy_from_user(&request, arg, sizeof(request)))
+		return -EFAULT;
+	if (request.flags || request.reserved || request.usage_bytes != sizeof(*usages) ||
+	    request.count > GPUSHARE_PUBLISH_MAX)
+		return -EINVAL;
+	usages = kmalloc_array(GS_PUBLISH_CHUNK, sizeof(*usages), GFP_KERNEL);
+	if (!usages)
+		return -ENOMEM;
+	for (done = 0; done < request.count && !err; done += count) {
+		count = min_t(u32, request.count - done, GS_PUBLISH_CHUNK);
+		err = gs_publish_chunk(usages,
+				       (u8 __user *)u64_to_user_ptr(request.usages) +
+					       done * sizeof(*usages),
+				       count);
+	}
+	kfree(usages);
+	return err;
+}
+
+/* Terminated within @bytes, and nothing a terminal would stumble over. */
+static bool gs_text_is_printable(const char *text, size_t bytes)
+{
+	size_t i;
+
+	for (i = 0; i < bytes && text[i]; i++) {
+		if (text[i] < ' ' || text[i] > '~')
+			return false;
+	}
+	return i < bytes;
+}
+
+static long gs_ioc_set_gpu(void __user *arg)
+{
+	struct gpushare_gpu gpu;
+
+	if (copy_from_user(&gpu, arg, sizeof(gpu)))
+		return -EFAULT;
+	if (gpu.flags || gpu.reserved || gpu.index >= GPUSHARE_MAX_GPUS ||
+	    !gs_text_is_printable(gpu.uuid, sizeof(gpu.uuid)) ||
+	    !gs_text_is_printable(gpu.sharing, sizeof(gpu.sharing)))
+		return -EINVAL;
+	return gs_sysfs_set_gpu(&gpu);
+}
+
+static long gs_ioc_set_policy(void __user *arg)
+{
+	struct gpushare_policy policy;
+	size_t len;
+
+	if (copy_from_user(&policy, arg, sizeof(policy)))
+		return -EFAULT;
+	len = strnlen(policy.name, sizeof(policy.name));
+	if (policy.flags || policy.reserved || len == sizeof(policy.name) ||
+	    !gs_name_is_valid(policy.name, len))
+		return -EINVAL;
+	gs_sysfs_set_policy(policy.name);
+	return 0;
+}
+
+static long gs_ioctl(struct file *file, unsigned int cmd, unsigned long number)
+{
+	void __user *arg = (void __user *)number;
+
+	switch (cmd) {
+	case GPUSHARE_IOC_QUERY:
+		return gs_ioc_query(arg);
+	case GPUSHARE_IOC_REGISTER:
+		return gs_ioc_register(arg);
+	case GPUSHARE_IOC_REPLAY:
+		return gs_ioc_replay(arg);
+	case GPUSHARE_IOC_PUBLISH:
+		return gs_ioc_publish(arg);
+	case GPUSHARE_IOC_SET_GPU:
+		return gs_ioc_set_gpu(arg);
+	case GPUSHARE_IOC_SET_POLICY:
+		return gs_ioc_set_policy(arg);
+	default:
+		return -ENOTTY;
+	}
+}
+
+static const struct file_operations gs_operations = {
+	.owner = THIS_MODULE,
+	.open = gs_open,
+	.release = gs_release,
+	.poll = gs_poll,
+	.mmap = gs_mmap,
+	.unlocked_ioctl = gs_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+};
+
+static struct miscdevice gs_device = {
+	.minor = MISC_DYNAMIC_MINOR,
+	.name = "gpushare",
+	.fops = &gs_operations,
+	.mode = 0600,
+};
+
+/**
+ * gs_chardev_init() - make the device
+ *
+ * Return: 0 or a negative errno.
+ */
+int gs_chardev_init(void)
+{
+	return misc_register(&gs_device);
+}
+
+/**
+ * gs_chardev_exit() - remove the device; nobody has it open
+ */
+void gs_chardev_exit(void)
+{
+	misc_deregister(&gs_device);
+}

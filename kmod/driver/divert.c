@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * ftrace calls gs_divert_file() or another of the below at the beginning of each diverted function,
+ * directly: no registers are saved but the arguments, nothing is looked up, so a call that is of no
+ * interest costs little. On the stack are then the way on in the driver's function and the way back
+ * to its caller; to have another function run instead, the first is overwritten.
+ */
+#include <linux/ftrace.h>
+#include <linux/objtool.h>
+
+#include "compat/version.h"
+#include "driver/divert.h"
+#include "driver/pin.h"
+
+#if !defined(CONFIG_X86_64) || !defined(CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS)
+#error "gpushare.ko needs x86-64 and a kernel with CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS"
+#endif
+
+#include <asm/ibt.h>
+#include <asm/linkage.h>
+
+unsigned long gs_sites[GS_SITES];
+
+void gs_divert_file(void);
+void gs_divert_copy_in(void);
+void gs_divert_copy_out(void);
+
+/*
+ * A copy of parameters comes by with every second call: while nobody has pinned any, it is told
+ * here that there is nothing to do. A way that was put on the stack and is returned to needs no
+ * landing pad of indirect branch tracking, and no retpoline.
+ */
+/* clang-format off */
+#define GS_SAVE_ARGUMENTS "	pushq	%rdi\n	pushq	%rsi\n	pushq	%rdx\n"
+#define GS_RESTORE_ARGUMENTS "	popq	%rdx\n	popq	%rsi\n	popq	%rdi\n"
+asm(".pushsection .text, \"ax\", @progbits\n"
+	".type gs_divert_copy_in, @function\n"
+	".globl gs_divert_copy_in\n"
+	"gs_divert_copy_in:\n"
+	ASM_ENDBR
+	"	cmpl	$0, gs_pins_with_params(%rip)\n"
+	"	jne	1f\n"
+	"	" ASM_RET
+	"1:"	GS_SAVE_ARGUMENTS
+	"	movq	%rsi, %rdi\n"
+	"	call	gs_pin_of_params\n"
+	GS_RESTORE_ARGUMENTS
+	"	testq	%rax, %rax\n"
+	"	jnz	2f\n"
+	"	" ASM_RET
+	"2:	movq	%rax, %rcx\n"
+	"	movq	$gs_pin_copy_in, (%rsp)\n"
+	"	" ASM_RET
+	".size gs_divert_copy_in, . - gs_divert_copy_in\n"
+
+	".type gs_divert_copy_out, @function\n"
+	".globl gs_divert_copy_out\n"
+	"gs_divert_copy_out:\n"
+	ASM_ENDBR
+	"	cmpl	$0, gs_pins_with_params(%rip)\n"
+	"	jne	1f\n"
+	"	" ASM_RET
+	"1:"	GS_SAVE_ARGUMENTS
+	"	call	gs_pin_copy_out\n"
+	GS_RESTORE_ARGUMENTS
+	"	" ASM_RET
+	".size gs_divert_copy_out, . - gs_divert_copy_out\n"
+
+	".type gs_divert_file, @function\n"
+	".globl gs_divert_file\n"
+	"gs_divert_file:\n"
+	ASM_ENDBR
+	GS_SAVE_ARGUMENTS
+	"	movq	24(%rsp), %rcx\n"
+	"	call	gs_hook_choose\n"
+	GS_RESTORE_ARGUMENTS
+	"	testq	%rax, %rax\n"
+	"	jnz	1f\n"
+	"	" ASM_RET
+	"1:	movq	%rax, (%rsp)\n"
+	"	" ASM_RET
+	".size gs_divert_file, . - gs_divert_file\n"
+
+	".type gs_divert_original, @function\n"
+	".globl gs_divert_original\n"
+	"gs_divert_original:\n"
+	ASM_ENDBR
+	"	pushq	%rcx\n"
+	"	" ASM_RET
+	".size gs_divert_original, . - gs_divert_original\n"
+	".popsection\n");
+/* clang-format on */
+STACK_FRAME_NON_STANDARD(gs_divert_copy_in);
+STACK_FRAME_NON_STANDARD(gs_divert_copy_out);
+STACK_FRAME_NON_STANDARD(gs_divert_file);
+STACK_FRAME_NON_STANDARD(gs_divert_original);
+
+static struct gs_diversion {
+	struct ftrace_ops ops;
+	void (*entry)(void);
+	enum gs_site first, last;
+} gs_diversions[] = {
+	{ .entry = gs_divert_copy_in, .first = GS_SITE_COPY_IN, .last = GS_SITE_COPY_IN },
+	{ .entry = gs_divert_copy_out, .first = GS_SITE_COPY_OUT, .last = GS_SITE_COPY_OUT },
+	{ .entry = gs_divert_file, .first = GS_SITE_IOCTL, .last = GS_SITE_RELEASE },
+};
+
+static int gs_diversion_attach(struct gs_diversion *diversion)
+{
+	int err = 0, reset = 1;
+	enum gs_site site;
+
+	for (site = diversion->first; site <= diversion->last && !err; site++) {
+		if (!gs_sites[site])
+			continue;
+		err = ftrace_set_filter_ip(&diversion->ops, gs_sites[site] - MCOUNT_INSN_SIZE, 0,
+					   reset);
+		reset = 0;
+	}
+	return err ?: gs_ftrace_register_direct(&diversion->ops, (unsigned long)diversion->entry);
+}
+
+static void gs_diversion_detach(struct gs_diversion *diversion)
+{
+	gs_ftrace_unregister_direct(&diversion->ops, (unsigned long)diversion->entry);
+}
+
+/* The first @count; the other way round than they were attached. */
+static void gs_diversions_detach(unsigned int count)
+{
+	while (count--)
+		gs_diversion_detach(&gs_diversions[count]);
+}
+
+/**
+ * gs_divert_attach() - from now on the functions below each of gs_sites[] are asked
+ *
+ * Return: 0, -EBUSY when another module diverts one of them, or another negative errno.
+ */
+int gs_divert_attach(void)
+{
+	unsigned int i;
+	int err;
+
+	for (i = 0; i < ARRAY_SIZE(gs_diversions); i++) {
+		err = gs_diversion_attach(&gs_diversions[i]);
+		if (err) {
+			gs_diversions_detach(i);
+			return err;
+		}
+	}
+	return 0;
+}
+
+/**
+ * gs_divert_detach() - they are asked no more; what they are being asked may still be under way
+ */
+void gs_divert_detach(void)
+{
+	gs_diversions_detach(ARRAY_SIZE(gs_diversions));
+}
+
+/**
+ * gs_divert_exit() - free what ftrace keeps; there is no attaching any more
+ */
+void gs_divert_exit(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(gs_diversions); i++)
+		ftrace_free_filter(&gs_diversions[i].ops);
+}

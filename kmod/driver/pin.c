@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A probe at rm_ioctl(stack, gpu, file, command, argument, size), where the driver enters RM and
+ * `argument` is its copy in kernel memory. For a call that the filter has looked at, RM is given
+ * the filter's copy instead: it acts on what was decided on, and answers there, out of the
+ * program's reach; gs_call_driver() hands the answer on. A call of interest that the filter has not
+ * seen was swapped in behind its back, and becomes one that RM does not know.
+ *
+ * Of the parameters that the argument points to, RM makes its copy by os_memcpy_from_user(). That
+ * function is diverted, and what the filter has read of them (call->params) is put over the copy;
+ * RM's answer is taken when it goes back by os_memcpy_to_user().
+ *
+ * Calls in progress are found by their task: a slot holds one of them, which nobody but its task
+ * looks at, and a list those for whom the slot was taken. The probe runs with preemption off, and
+ * before the kernel has optimized it like an NMI: so the list's lock is a bit in its head, which is
+ * never held there.
+ */
+#include <linux/atomic.h>
+#include <linux/hash.h>
+#include <linux/jiffies.h>
+#include <linux/kprobes.h>
+#include <linux/list_bl.h>
+#include <linux/module.h>
+#include <linux/uaccess.h>
+
+#include "compat/user.h"
+#include "driver/divert.h"
+#include "driver/pin.h"
+#include "filter/filter.h"
+#include "rm/interest.h"
+#include "state/agent.h"
+
+#define GS_PIN_BITS 8
+#define GS_NO_COMMAND 0xFFFFFFFFu /* RM answers that it does not know it */
+#define GS_GRACE (HZ / 10) /* for calls on their way into RM when the hook came: not filtered */
+
+atomic_t gs_pins_with_params = ATOMIC_INIT(0);
+
+/*
+ * @task: owns the slot; NULL when it is free
+ * @call: of @task, which alone reads and writes it
+ * @others: of tasks that came while the slot was taken
+ */
+static struct gs_pin_slot {
+	struct task_struct *task;
+	struct gs_call *call;
+	struct hlist_bl_head others;
+} gs_pins[1 << GS_PIN_BITS];
+static bool gs_pin_is_barring;
+static unsigned long gs_barring_since;
+
+static __always_inline struct gs_pin_slot *gs_pin_slot(void)
+{
+	return &gs_pins[hash_ptr(current, GS_PIN_BITS)];
+}
+
+static noinline void gs_pin_add_to_others(struct gs_pin_slot *slot, struct gs_call *call)
+{
+	hlist_bl_lock(&slot->others);
+	hlist_bl_add_head(&call->pin, &slot->others);
+	hlist_bl_unlock(&slot->others);
+}
+
+static noinline void gs_pin_remove_from_others(struct gs_pin_slot *slot, struct gs_call *call)
+{
+	hlist_bl_lock(&slot->others);
+	__hlist_bl_del(&call->pin);
+	hlist_bl_unlock(&slot->others);
+}
+
+static noinline struct gs_call *gs_pin_among_others(struct gs_pin_slot *slot)
+{
+	struct gs_call *call, *found = NULL;
+	struct hlist_bl_node *node;
+
+	hlist_bl_lock(&slot->others);
+	hlist_bl_for_each_entry(call, node, &slot->others, pin) {
+		if (call->task == current)
+			found = call;
+	}
+	hlist_bl_unlock(&slot->others);
+	return found;
+}
+
+/* The driver is about to be called; @call stays in place until gs_pin_end(). */
+static __always_inline void gs_pin_begin(struct gs_call *call)
+{
+	struct gs_pin_slot *slot = gs_pin_slot();
+
+	call->task = current;
+	call->is_pinned = false;
+	call->is_params_answer = false;
+	if (call->wanted.value_bytes)
+		atomic_inc(&gs_pins_with_params);
+	if (cmpxchg(&slot->task, NULL, current))
+		gs_pin_add_to_others(slot, call);
+	else
+		slot->call = call;
+}
+
+static __always_inline void gs_pin_end(struct gs_call *call)
+{
+	struct gs_pin_slot *slot = gs_pin_slot();
+
+	if (READ_ONCE(slot->task) == current)
+		smp_store_release(&slot->task, NULL); /* pairs with the next owner's cmpxchg() */
+	else
+		gs_pin_remove_from_others(slot, call);
+	if (call->wanted.value_bytes)
+		atomic_dec(&gs_pins_with_params);
+}
+
+/* For the sizes of memory's calls the compiler makes code without a loop. */
+static int gs_call_write(const struct gs_call *call)
+{
+	switch (call->size) {
+	case sizeof(struct rm_nvos64):
+		return gs_user_write(call->user, call->bytes, sizeof(struct rm_nvos64));
+	case sizeof(struct rm_nvos00):
+		return gs_user_write(call->user, call->bytes, sizeof(struct rm_nvos00));
+	default:
+		return gs_user_write(call->user, call->bytes, call->size);
+	}
+}
+
+/**
+ * gs_call_driver() - let the driver do it, and learn what it said
+ * @call: as it was made
+ * @answer: out
+ *
+ * RM answers in our memory, and the answer is handed on to the caller here. The driver may refuse a
+ * call before RM comes to it, and then leaves the status that the program has written there: so one
+ * is put there that RM does not have.
+ */
+void gs_call_driver(struct gs_call *call, struct gs_answer *answer)
+{
+	u32 *status = (u32 *)(call->bytes + call->rm.status_offset), before = *status;
+
+	*status = GS_STATUS_NONE;
+	gs_pin_begin(call);
+	answer->ret = gs_call_original(call);
+	gs_pin_end(call);
+	answer->status = *status;
+	answer->is_done = *status == RM_OK;
+	if (*status == GS_STATUS_NONE)
+		*status = before;
+	if (call->is_pinned && gs_call_write(call))
+		answer->ret = -EFAULT;
+}
+
+/**
+ * gs_call_driver_at_once() - the same, without waiting for a page of the caller's
+ * @call: see there
+ * @answer: out; with -EFAULT the argument was not there: when the driver was to read it, or, if
+ *	@call->is_pinned, when RM's answer was to be written, which stands in @call->bytes
+ */
+void gs_call_driver_at_once(struct gs_call *call, struct gs_answer *answer)
+{
+	pagefault_disable();
+	gs_call_driver(call, answer);
+	pagefault_enable();
+}
+
+/* The call of the current task. It stays: only the task itself ends it. */
+static __always_inline struct gs_call *gs_pin_of_current(void)
+{
+	struct gs_pin_slot *slot = gs_pin_slot();
+
+	if (READ_ONCE(slot->task) == current)
+		return slot->call;
+	return hlist_bl_empty(&slot->others) ? NULL : gs_pin_among_others(slot);
+}
+
+/**
+ * gs_pin_of_params() - the call of the current task, if these are its pinned parameters
+ * @address: of parameters that are being copied
+ *
+ * Whoever copies some for a call of ours holds a reference on this module.
+ *
+ * Return: the call or NULL.
+ */
+notrace struct gs_call *gs_pin_of_params(unsigned long address)
+{
+	struct gs_call *call = gs_pin_of_current();
+
+	return call && call->wanted.value_bytes && call->rm.p_params == address ? call : NULL;
+}
+
+/**
+ * gs_pin_copy_in() - stands for os_memcpy_from_user()
+ * @to: RM's copy, which the driver makes
+ * @from: of pinned parameters
+ * @bytes: of the whole
+ * @call: whose they are; what was read of them is put over the copy
+ *
+ * Return: what the driver's own returns.
+ */
+unsigned long gs_pin_copy_in(unsigned long to, unsigned long from, unsigned long bytes,
+			     struct gs_call *call)
+{
+	unsigned long status = gs_divert_original(to, from, bytes, gs_sites[GS_SITE_COPY_IN]);
+
+	if ((u32)status == RM_OK)
+		rm_params_put((void *)to, bytes, &call->wanted, &call->params);
+	return status;
+}
+
+/**
+ * gs_pin_copy_out() - RM answers in some parameters
+ * @to: the caller's memory
+ * @from: RM's copy
+ * @bytes: of the whole
+ */
+notrace void gs_pin_copy_out(unsigned long to, unsigned long from, unsigned long bytes)
+{
+	struct gs_call *call = gs_pin_of_params(to);
+
+	if (!call)
+		return;
+	rm_params_get((const void *)from, bytes, &call->wanted, &call->params);
+	call->is_params_answer = true;
+}
+
+/*
+ * Is a call barred that the filter has not seen? Not the agent's, which the filter lets pass, and
+ * not while the module comes or goes: then it lets everyone pass.
+ */
+static bool gs_pin_bars_unseen(void)
+{
+	return smp_load_acquire(&gs_pin_is_barring) && /* see gs_pin_bar() */
+	       module_is_live(THIS_MODULE) &&
+	       time_after(jiffies, READ_ONCE(gs_barring_since) + GS_GRACE) &&
+	       !gs_agent_includes_current();
+}
+
+static noinline void gs_pin_refuse(const struct gs_call *call, struct pt_regs *regs)
+{
+	if (call || gs_pin_bars_unseen())
+		regs->cx = GS_NO_COMMAND;
+}
+
+static __always_inline void gs_pin_swap(u32 nr, u32 size, struct pt_regs *regs)
+{
+	struct gs_call *call = gs_pin_of_current();
+
+	if (call && call->nr == nr && call->size == size) {
+		call->is_pinned = true;
+		regs->r8 = (unsigned long)call->bytes;
+	} else {
+		gs_pin_refuse(call, regs);
+	}
+}
+
+static int gs_pin_enter(struct kprobe *probe, struct pt_regs *regs)
+{
+	const u8 *argument = (const u8 *)regs->r8;
+	u32 nr = regs->cx, size = regs->r9, offset = 0;
+	enum gs_interest interest = gs_interest_in(nr, size, &offset);
+
+	if (interest == GS_INTEREST_NONE)
+		return 0;
+	if (interest == GS_INTEREST_SURE ||
+	    gs_word_is_of_interest(nr, *(const u32 *)(argument + offset)))
+		gs_pin_swap(nr, size, regs);
+	return 0;
+}
+
+static struct kprobe gs_pin_probe;
+static char gs_pin_symbol[64];
+
+/**
+ * gs_pin_attach() - from now on what was decided on is what is done
+ * @driver: name of its module
+ *
+ * Return: 0 or a negative errno.
+ */
+int gs_pin_attach(const char *driver)
+{
+	snprintf(gs_pin_symbol, sizeof(gs_pin_symbol), "%s:rm_ioctl", driver);
+	gs_pin_probe = (struct kprobe){
+		.symbol_name = gs_pin_symbol,
+		.pre_handler = gs_pin_enter,
+	};
+	return register_kprobe(&gs_pin_probe);
+}
+
+/**
+ * gs_pin_detach() - no more; nothing is under way when it returns
+ */
+void gs_pin_detach(void)
+{
+	unregister_kprobe(&gs_pin_probe);
+}
+
+/**
+ * gs_pin_bar() - are calls of interest barred that were not filtered?
+ * @is_barring: yes, soon: those that are under way pass; or no more
+ */
+void gs_pin_bar(bool is_barring)
+{
+	WRITE_ONCE(gs_barring_since, jiffies);
+	/* Pairs with gs_pin_bars_unseen(): it is seen with its time, or not yet. */
+	smp_store_release(&gs_pin_is_barring, is_barring);
+}

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Objects that are made: clients, what is remembered below them, duplicates; video memory's limit.
+ */
+#include <linux/slab.h>
+
+#include "compat/user.h"
+#include "compat/version.h"
+#include "filter/filter.h"
+#include "state/objects.h"
+#include "state/stream.h"
+
+/**
+ * gs_filter_client() - a client is to be made
+ * @call: of kind ALLOC, of a root class
+ *
+ * Return: of the ioctl.
+ */
+long gs_filter_client(struct gs_call *call)
+{
+	struct gpushare_event event gs_uninitialized;
+	struct gs_answer answer gs_uninitialized;
+	u32 handle;
+	s32 fd;
+
+	call->new_client = gs_client_new();
+	if (!call->new_client || gs_call_enter(call)) {
+		kfree(call->new_client);
+		return gs_call_refuse(call, RM_ERR_NO_MEMORY);
+	}
+	mutex_unlock(&gs_lock);
+
+	gs_call_driver(call, &answer);
+
+	fd = gs_call_fd(call);
+	mutex_lock(&gs_lock);
+	if (answer.is_done) {
+		handle = rm_answered_object(&call->rm, call->bytes);
+		gs_client_add(call->new_client, call->process, call->file, handle, fd);
+		call->new_client = NULL;
+		gs_process_open(call->process);
+		gs_event_init(&event, GPUSHARE_EVENT_CLIENT_CREATED, call->process);
+		event.object.client = handle;
+		event.object.fd = fd;
+		gs_event_send(&event);
+	}
+	gs_call_leave(call);
+	return answer.ret;
+}
+
+static void gs_memory_refused_event(struct gs_call *call, u32 instance, u64 bytes)
+{
+	struct gs_tenant *tenant = call->process->tenant;
+	struct gpushare_event event gs_uninitialized;
+	u64 repeats;
+
+	if (!gs_refusal_is_reported(call->process, &repeats))
+		return;
+	gs_process_open(call->process);
+	gs_event_init(&event, GPUSHARE_EVENT_MEMORY_REFUSED, call->process);
+	event.memory_refused.client = call->rm.client;
+	event.memory_refused.parent = call->rm.parent;
+	event.memory_refused.class_id = call->rm.class_id;
+	event.memory_refused.instance = instance;
+	event.memory_refused.bytes = bytes;
+	event.memory_refused.current_bytes = tenant->memory[instance];
+	event.memory_refused.max_bytes = tenant->settings.memory_max;
+	event.memory_refused.repeats = repeats;
+	gs_event_send(&event);
+}
+
+/* What a memory object takes; ~0 when the caller hides it. */
+static u64 gs_memory_bytes(const struct gs_call *call)
+{
+	if (call->rm.has_inline_size)
+		return call->rm.bytes;
+	if (call->rm.is_opaque)
+		return ~0ULL;
+	return rm_memory_round(call->params.value, call->params.attr);
+}
+
+/* What the driver gave; 0 when it did not say. */
+static u64 gs_memory_answered(const struct gs_call *call)
+{
+	if (call->rm.has_inline_size)
+		return rm_answered_bytes(call->nr, call->bytes);
+	return call->is_params_answer ? call->params.value : 0;
+}
+
+/*
+ * The GPU of a new object: a device names it, all others are on their parent's; of a parent that is
+ * not known on the first. Without parameters the driver takes zeros.
+ */
+static u32 gs_call_instance(const struct gs_call *call)
+{
+	if (call->rm.class_id == RM_CLASS_DEVICE)
+		return min_t(u32, call->params.value, GPUSHARE_MAX_GPUS - 1);
+	return call->parent ? call->parent->instance : 0;
+}
+
+/*
+ * Remembers what the driver made below its client. One that is gone meanwhile has taken the object
+ * with it.
+ */
+static __always_inline bool gs_call_remember(struct gs_call *call)
+{
+	struct gs_client *client = call->client;
+
+	if (client->is_dead)
+		return false;
+	if (unlikely(client->is_unsure))
+		gs_client_acknowledge(client);
+	gs_object_add(call->object, client, call->parent, call->rm.parent,
+		      rm_answered_object(&call->rm, call->bytes));
+	return true;
+}
+
+static noinline void gs_object_made_event(struct gs_call *call)
+{
+	struct gpushare_event event gs_uninitialized;
+
+	gs_object_event(&event, call->process, call->rm.client, call->object);
+	if (!event.kind)
+		return;
+	gs_process_open(call->process);
+	gs_event_send(&event);
+}
+
+static void gs_object_made(struct gs_call *call)
+{
+	struct gs_object *object = call->object;
+
+	if (object->is_video)
+		object->bytes = gs_memory_answered(call);
+	if (object->charge)
+		gs_charge_correct(object->charge, object->bytes);
+	if (!gs_call_remember(call)) {
+		gs_object_drop_charge(object);
+		return;
+	}
+	if (!call->process->is_opened || gs_stream_is_open())
+		gs_object_made_event(call);
+}
+
+/* Charges video memory before the driver is asked for it. False: it is more than there may be. */
+static bool gs_call_charge(struct gs_call *call)
+{
+	struct gs_object *object = call->object;
+	u64 bytes;
+
+	if (!object->is_video)
+		return true;
+	bytes = gs_memory_bytes(call);
+	if (!gs_charge_try(call->process, object, bytes))
+		return true;
+	call->process->tenant->memory_refused++;
+	gs_memory_refused_event(call, object->instance, bytes);
+	return false;
+}
+
+/**
+ * gs_filter_alloc() - an object is to be made
+ * @call: of kind ALLOC, of a class that is remembered
+ *
+ * Return: of the ioctl.
+ */
+long gs_filter_alloc(struct gs_call *call)
+{
+	s32 fd = call->rm.class_id == RM_CLASS_GROUP ? gs_call_fd(call) : -1;
+	struct gs_answer answer gs_uninitialized;
+	struct gs_object *object;
+	bool is_charged;
+	int err;
+
+	err = gs_call_enter_in_order(call);
+	if (err)
+		return gs_call_not_entered(call, err);
+	object = call->object;
+	object->class_id = call->rm.class_id;
+	object->is_video = call->rm.is_video;
+	object->instance = gs_call_instance(call);
+	object->fd = fd;
+	if (call->rm.class_id == RM_CLASS_GROUP)
+		object->engine_type = call->params.value;
+	is_charged = gs_call_charge(call);
+	if (!is_charged) {
+		gs_call_leave(call);
+		return gs_call_refuse(call, RM_ERR_NO_MEMORY);
+	}
+	mutex_unlock(&gs_lock);
+
+	gs_call_driver(call, &answer);
+
+	mutex_lock(&gs_lock);
+	if (answer.is_done)
+		gs_object_made(call);
+	else
+		gs_object_drop_charge(object);
+	gs_call_leave(call);
+	return answer.ret;
+}
+
+/* What a duplicate is; false when it is of something that is not remembered. */
+static bool gs_call_duplicate(struct gs_call *call)
+{
+	bool is_own = call->rm.source_client == call->rm.client;
+	struct gs_client *client = is_own ? call->client : call->source;
+	struct gs_object *object = call->object;
+	struct gs_object *source = client ? gs_object_find(client, call->rm.source_object) : NULL;
+
+	if (!source)
+		return false;
+	object->class_id = source->class_id;
+	object->instance = source->instance;
+	object->engine_type = source->engine_type;
+	object->is_scheduled = source->is_scheduled;
+	object->is_sliced = source->is_sliced;
+	object->is_video = source->is_video;
+	object->bytes = source->bytes;
+	object->fd = source->fd;
+	object->charge = source->charge;
+	if (object->charge)
+		object->charge->refs++;
+	return true;
+}
+
+/*
+ * A page of the caller's was missing: it is waited for now, where it keeps nobody waiting. What is
+ * written is RM's answer, or, when RM has not seen the call, what was there: then the caller makes
+ * the call once more, without noticing.
+ */
+static long gs_dup_after_fault(const struct gs_call *call, const struct gs_answer *answer)
+{
+	if (gs_user_write(call->user, call->bytes, call->size))
+		return -EFAULT;
+	if (!call->is_pinned)
+		return restart_syscall();
+	return answer->status == GS_STATUS_NONE ? -EINVAL : 0;
+}
+
+/*
+ * Without the XFER around it, which the driver would read again: whatever it found there then, it
+ * would do while the other process waits.
+ */
+static void gs_dup_unwrap(struct gs_call *call)
+{
+	call->cmd = _IOC(_IOC_READ | _IOC_WRITE, _IOC_TYPE(call->cmd), call->nr, call->size);
+	call->arg = (unsigned long)call->user;
+}
+
+/**
+ * gs_filter_dup() - a second name is to be made for an object, of another client perhaps
+ * @call: of kind DUP
+ *
+ * The duplicate keeps memory alive when the original is freed, so it holds the same charge. While
+ * it is made no call makes or frees anything of the original's client. That may be another
+ * process's, which need not wait for a page of ours.
+ *
+ * Return: of the ioctl.
+ */
+long gs_filter_dup(struct gs_call *call)
+{
+	struct gs_answer answer gs_uninitialized;
+	bool is_of_interest, is_foreign;
+	int err;
+
+	err = gs_call_enter_in_order(call);
+	if (err)
+		return gs_call_not_entered(call, err);
+	is_of_interest = gs_call_duplicate(call);
+	is_foreign = call->source && call->source->process != call->process;
+	mutex_unlock(&gs_lock);
+
+	if (is_foreign) {
+		gs_dup_unwrap(call);
+		gs_call_driver_at_once(call, &answer);
+	} else {
+		gs_call_driver(call, &answer);
+	}
+
+	mutex_lock(&gs_lock);
+	if (!is_of_interest || !answer.is_done || !gs_call_remember(call))
+		gs_object_drop_charge(call->object);
+	gs_call_leave(call);
+	return is_foreign && answer.ret == -EFAULT ? gs_dup_after_fault(call, &answer) : answer.ret;
+}

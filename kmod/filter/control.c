@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Scheduling controls: refused, or let through once; see refusals.h. */
+#include "compat/version.h"
+#include "filter/filter.h"
+#include "rm/refusals.h"
+#include "state/objects.h"
+#include "state/stream.h"
+
+static bool gs_class_has_control(u32 class_id, u32 cmd)
+{
+	return cmd >> 16 == RM_CLASS_GROUP ? class_id == RM_CLASS_GROUP :
+					     rm_is_channel_class(class_id);
+}
+
+/* The object of a control if the caller made it itself and the control is one of its class. */
+static struct gs_object *gs_control_object(const struct gs_call *call, struct gs_client *client)
+{
+	struct gs_object *object;
+
+	if (!client || client->process != call->process)
+		return NULL;
+	object = gs_object_find(client, call->rm.object);
+	return object && gs_class_has_control(object->class_id, call->rm.cmd) ? object : NULL;
+}
+
+/*
+ * A client that was there before us may be in the middle of its start: its groups are not known.
+ * The driver itself lets no one use another's client, so an object of such a one is taken for the
+ * caller's own, and every time for the first.
+ */
+static bool gs_control_is_older(const struct gs_call *call, struct gs_client *client)
+{
+	if (!client)
+		return true;
+	return client->process == call->process && client->fd < 0 &&
+	       !gs_object_find(client, call->rm.object);
+}
+
+/* A channel is scheduled with its group. */
+static bool gs_control_was_made(enum gs_rule rule, const struct gs_object *object)
+{
+	if (rule == GS_RULE_FIRST_SLICE)
+		return object->is_sliced;
+	return object->is_scheduled || (object->parent && object->parent->is_scheduled);
+}
+
+static void gs_control_mark(enum gs_rule rule, struct gs_object *object, bool is_made)
+{
+	if (rule == GS_RULE_FIRST_SLICE)
+		object->is_sliced = is_made;
+	else if (rule == GS_RULE_FIRST_OWN)
+		object->is_scheduled = is_made;
+}
+
+static void gs_control_event(struct gs_call *call, u32 status, u32 flags, u64 repeats)
+{
+	struct gpushare_event event gs_uninitialized;
+
+	gs_process_open(call->process);
+	gs_event_init(&event, GPUSHARE_EVENT_CONTROL_MADE, call->process);
+	event.flags = flags;
+	event.control.client = call->rm.client;
+	event.control.object = call->rm.object;
+	event.control.command = call->rm.cmd;
+	event.control.status = status;
+	event.control.value = call->params.value;
+	event.control.repeats = repeats;
+	gs_event_send(&event);
+}
+
+static void gs_control_count_refusal(struct gs_call *call)
+{
+	u64 repeats;
+
+	call->process->tenant->controls_refused++;
+	if (gs_refusal_is_reported(call->process, &repeats))
+		gs_control_event(call, RM_ERR_INSUFFICIENT_PERMISSIONS, GPUSHARE_EVENT_REFUSED,
+				 repeats);
+}
+
+/**
+ * gs_filter_control() - a scheduling control of someone who is not the agent
+ * @call: of kind CONTROL
+ *
+ * What is allowed once is marked before the driver is asked, so that of two at once one is refused;
+ * the mark goes when the driver refuses.
+ *
+ * Return: of the ioctl.
+ */
+long gs_filter_control(struct gs_call *call)
+{
+	enum gs_rule rule = gs_rule_of(call->rm.cmd);
+	u64 value = call->rm.is_opaque ? ~0ULL : call->params.value;
+	struct gs_target target = {};
+	struct gs_client *client;
+	struct gs_object *object;
+	struct gs_answer answer gs_uninitialized;
+
+	if (gs_call_enter(call))
+		return gs_call_refuse(call, RM_ERR_NO_MEMORY);
+	client = gs_client_find(call->rm.client, call->file, call->process);
+	object = gs_control_object(call, client);
+	target.is_own = object || gs_control_is_older(call, client);
+	target.is_done = object && gs_control_was_made(rule, object);
+	if (!gs_control_is_allowed(rule, &target, value)) {
+		gs_control_count_refusal(call);
+		gs_call_leave(call);
+		return gs_call_refuse(call, RM_ERR_INSUFFICIENT_PERMISSIONS);
+	}
+	if (object) {
+		call->object = object;
+		object->refs++;
+		gs_control_mark(rule, object, true);
+	}
+	mutex_unlock(&gs_lock);
+
+	gs_call_driver(call, &answer);
+
+	mutex_lock(&gs_lock);
+	if (object && !answer.is_done)
+		gs_control_mark(rule, object, false);
+	if (answer.status != GS_STATUS_NONE)
+		gs_control_event(call, answer.status, 0, 0);
+	gs_call_leave(call);
+	return answer.ret;
+}

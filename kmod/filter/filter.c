@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The way of an ioctl through the filter, up to the point where its kind decides. Runs in the
+ * caller's context, may sleep, and holds no lock while the driver works but its client's order.
+ */
+#include <linux/file.h>
+#include <linux/ioctl.h>
+#include <linux/ptrace.h>
+#include <linux/sched/task_stack.h>
+#include <linux/uaccess.h>
+
+#include <asm/syscall.h>
+
+#include "compat/user.h"
+#include "compat/version.h"
+#include "driver/divert.h"
+#include "driver/pin.h"
+#include "filter/filter.h"
+#include "rm/interest.h"
+#include "state/agent.h"
+
+/**
+ * gs_call_refuse() - answer instead of the driver
+ * @call: that the driver will not see
+ * @status: RM status for the argument
+ *
+ * Return: what the ioctl returns, 0 as the driver would.
+ */
+long gs_call_refuse(const struct gs_call *call, u32 status)
+{
+	return put_user(status, (u32 __user *)(call->user + call->rm.status_offset));
+}
+
+/**
+ * gs_call_not_entered() - the error of gs_call_enter_in_order(), as the driver would say it
+ * @call: that the driver will not see
+ * @err: the error
+ *
+ * Return: of the ioctl.
+ */
+long gs_call_not_entered(const struct gs_call *call, int err)
+{
+	return err == -ENOMEM ? gs_call_refuse(call, RM_ERR_NO_MEMORY) : err;
+}
+
+/**
+ * gs_call_fd() - the descriptor that the caller named
+ * @call: of the running system call
+ *
+ * Return: the descriptor, or -1 when it does not lead to the file any more.
+ */
+s32 gs_call_fd(const struct gs_call *call)
+{
+	unsigned long args[6];
+	struct file *file;
+
+	syscall_get_arguments(current, current_pt_regs(), args);
+	if (args[0] > INT_MAX)
+		return -1;
+	file = fget_raw(args[0]);
+	if (file)
+		fput(file);
+	return file == call->file ? (s32)args[0] : -1;
+}
+
+/**
+ * gs_refusal_is_reported() - is it time for another event about refusals of a process?
+ * @process: refused something
+ * @repeats: out: refusals since the last event
+ *
+ * Ten events a second, so that one who asks in a loop does not push out what others do.
+ *
+ * Return: true when it is.
+ */
+bool gs_refusal_is_reported(struct gs_process *process, u64 *repeats)
+{
+	lockdep_assert_held(&gs_lock);
+	if (time_before(jiffies, process->refused_at + HZ / 10)) {
+		process->refused_unreported++;
+		return false;
+	}
+	process->refused_at = jiffies;
+	*repeats = process->refused_unreported;
+	process->refused_unreported = 0;
+	return true;
+}
+
+/* For the sizes of memory's calls the compiler makes code without a loop. */
+static int gs_call_read(struct gs_call *call)
+{
+	switch (call->size) {
+	case sizeof(struct rm_nvos64):
+		return gs_user_read(call->bytes, call->user, sizeof(struct rm_nvos64));
+	case sizeof(struct rm_nvos00):
+		return gs_user_read(call->bytes, call->user, sizeof(struct rm_nvos00));
+	default:
+		return gs_user_read(call->bytes, call->user, call->size);
+	}
+}
+
+static int gs_call_read_memory_params(struct gs_call *call)
+{
+	const struct rm_memory_params __user *user = u64_to_user_ptr(call->rm.p_params);
+
+	if (!user_read_access_begin(user, sizeof(*user)))
+		return -EFAULT;
+	unsafe_get_user(call->params.value, &user->size, fault);
+	unsafe_get_user(call->params.attr, &user->attr, fault);
+	user_read_access_end();
+	return 0;
+
+fault:
+	user_read_access_end();
+	return -EFAULT;
+}
+
+static int gs_call_copy_params(struct gs_call *call)
+{
+	const u8 __user *user = u64_to_user_ptr(call->rm.p_params);
+	struct rm_params_place wanted = rm_params_wanted(&call->rm);
+
+	call->wanted = wanted;
+	call->params = (struct rm_params){ 0 };
+	if (wanted.has_attr)
+		return gs_call_read_memory_params(call);
+	if (!wanted.value_bytes)
+		return 0;
+	return gs_user_read(&call->params.value, user + wanted.value_at, wanted.value_bytes);
+}
+
+static long gs_filter_call(struct gs_call *call)
+{
+	struct gs_answer answer gs_uninitialized;
+
+	switch (call->rm.kind) {
+	case RM_CALL_CONTROL:
+		return gs_filter_control(call);
+	case RM_CALL_ALLOC:
+		return rm_is_root_class(call->rm.class_id) ? gs_filter_client(call) :
+							     gs_filter_alloc(call);
+	case RM_CALL_DUP:
+		return gs_filter_dup(call);
+	case RM_CALL_FREE:
+		return gs_filter_free(call);
+	default: /* memory that is not remembered: done as it was looked at */
+		gs_call_driver(call, &answer);
+		return answer.ret;
+	}
+}
+
+static bool gs_call_is_of_interest(const struct gs_call *call, enum rm_call_kind kind)
+{
+	u32 offset;
+
+	switch (gs_interest_in_kind(kind, call->nr, &offset)) {
+	case GS_INTEREST_NONE:
+		return false;
+	case GS_INTEREST_BY_WORD:
+		return gs_word_is_of_interest(call->nr, *(const u32 *)(call->bytes + offset));
+	default:
+		return true;
+	}
+}
+
+static long gs_filter_inner(struct gs_call *call)
+{
+	enum rm_call_kind kind = rm_call_kind(call->nr, call->size);
+
+	if (kind == RM_CALL_OTHER)
+		return gs_call_original(call);
+	if (gs_call_read(call))
+		return -EFAULT;
+	if (!gs_call_is_of_interest(call, kind) || gs_agent_includes_current())
+		return gs_call_original(call);
+	rm_call_parse(call->nr, call->size, call->bytes, &call->rm);
+	if (gs_call_copy_params(call))
+		return -EFAULT;
+	call->process = NULL;
+	call->client = NULL;
+	call->source = NULL;
+	call->new_client = NULL;
+	call->object = NULL;
+	call->parent = NULL;
+	return gs_filter_call(call);
+}
+
+/* The command inside. */
+static noinline int gs_call_unwrap(struct gs_call *call)
+{
+	struct rm_xfer xfer;
+
+	if (copy_from_user(&xfer, (const void __user *)call->arg, sizeof(xfer)))
+		return -EFAULT;
+	call->nr = xfer.cmd;
+	call->size = xfer.size;
+	call->user = u64_to_user_ptr(xfer.ptr);
+	return 0;
+}
+
+/**
+ * gs_filter_ioctl() - stands for the driver's ioctl
+ * @file: as the driver gets it
+ * @cmd: see @file
+ * @arg: see @file
+ * @driver: the driver's own, of gs_sites[]
+ *
+ * Return: what the driver returns, or 0 with an RM status in the argument for what is refused, or
+ * -EFAULT for an argument that cannot be read.
+ */
+long gs_filter_ioctl(struct file *file, unsigned int cmd, unsigned long arg, unsigned long driver)
+{
+	struct gs_call call gs_uninitialized;
+
+	call.file = file;
+	call.cmd = cmd;
+	call.arg = arg;
+	call.driver = driver;
+	call.nr = _IOC_NR(cmd);
+	call.size = _IOC_SIZE(cmd);
+	call.user = (u8 __user *)arg;
+	if (call.nr == RM_ESC_XFER && call.size == sizeof(struct rm_xfer) && gs_call_unwrap(&call))
+		return -EFAULT;
+	return gs_filter_inner(&call);
+}

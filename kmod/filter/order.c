@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Whose turn it is. Calls that make or free something of a client are made one after the other, so
+ * that what is remembered changes in the order in which the driver did it. A call that comes alone,
+ * as nearly all do, takes gs_lock once before the driver is asked and once after.
+ */
+#include <linux/slab.h>
+
+#include "filter/filter.h"
+#include "state/objects.h"
+
+/*
+ * The client that is called on, with a reference. Only the file or the process that made it may do
+ * so, the driver refuses all others. They are not waited for: who named another's client and kept
+ * the driver from reading on would keep the other one waiting.
+ */
+static struct gs_client *gs_call_own_client(const struct gs_call *call)
+{
+	struct gs_client *client = gs_client_find(call->rm.client, call->file, call->process);
+
+	if (!client || (client->file != call->file && client->process != call->process))
+		client = gs_client_find_unsure(call->rm.client, call->file);
+	if (client)
+		client->refs++;
+	return client;
+}
+
+/*
+ * That of what is to be duplicated. One that is unsure has no video memory: there is a device above
+ * that, which was made by a call on the client before, and that call has acknowledged it. On other
+ * files than the control file the driver refuses a duplicate, but may be long about it.
+ */
+static struct gs_client *gs_call_source(const struct gs_call *call)
+{
+	struct gs_client *client;
+
+	if (call->rm.kind != RM_CALL_DUP || call->rm.source_client == call->rm.client ||
+	    iminor(file_inode(call->file)) != GS_CONTROL_MINOR)
+		return NULL;
+	client = gs_client_find(call->rm.source_client, call->file, call->process);
+	if (client)
+		client->refs++;
+	return client;
+}
+
+/* One that nobody but this call asks about any more, and that the driver did not know. */
+static noinline void gs_call_put_unsure(struct gs_client *client)
+{
+	if (client->refs == 2)
+		gs_client_destroy(client);
+	gs_client_put(client);
+}
+
+static __always_inline void gs_call_put_client(struct gs_client *client)
+{
+	if (unlikely(client->is_unsure))
+		gs_call_put_unsure(client);
+	else
+		gs_client_put(client);
+}
+
+/* What few calls have. */
+static noinline void gs_call_put_more(struct gs_call *call)
+{
+	if (call->source)
+		gs_client_put(call->source);
+	kfree(call->new_client);
+}
+
+static __always_inline void gs_call_put(struct gs_call *call)
+{
+	lockdep_assert_held(&gs_lock);
+	if (call->client)
+		gs_call_put_client(call->client);
+	if (call->object)
+		gs_object_put(call->object);
+	if (call->parent)
+		gs_object_put(call->parent);
+	if (call->source || call->new_client)
+		gs_call_put_more(call);
+	if (call->process)
+		gs_process_put(call->process);
+}
+
+/**
+ * gs_call_enter() - begin with a call
+ * @call: of any kind
+ *
+ * Return: 0 with gs_lock held, or -ENOMEM.
+ */
+int gs_call_enter(struct gs_call *call)
+{
+	mutex_lock(&gs_lock);
+	call->process = gs_process_of_current();
+	if (call->process)
+		return 0;
+	mutex_unlock(&gs_lock);
+	return -ENOMEM;
+}
+
+/* One that is not known is remembered at once, so that calls on it take turns. */
+static noinline int gs_call_adopt(struct gs_call *call)
+{
+	struct gs_client *client;
+
+	mutex_unlock(&gs_lock);
+	client = gs_client_new();
+	mutex_lock(&gs_lock);
+	if (!client)
+		return -ENOMEM;
+	call->client = gs_call_own_client(call);
+	if (call->client) {
+		kfree(client);
+		return 0;
+	}
+	gs_client_adopt(client, call->process, call->file, call->rm.client);
+	call->client = client;
+	client->refs++;
+	return 0;
+}
+
+/* The clients that a call is about. gs_lock may be let go of meanwhile. */
+static int gs_call_find_clients(struct gs_call *call)
+{
+	if (!call->client)
+		call->client = gs_call_own_client(call);
+	if (!call->client && call->object && gs_call_adopt(call))
+		return -ENOMEM;
+	call->source = gs_call_source(call);
+	return 0;
+}
+
+/* Of two, one is never held while the other one is waited for: that may be long in coming. */
+static int gs_order_wait(struct gs_call *call)
+{
+	struct gs_client *one = call->client ?: call->source;
+	struct gs_client *other = call->client ? call->source : NULL;
+
+	for (;;) {
+		if (mutex_lock_killable(&one->order))
+			return -EINTR;
+		if (!other || mutex_trylock(&other->order))
+			return 0;
+		mutex_unlock(&one->order);
+		swap(one, other);
+	}
+}
+
+static bool gs_order_try(struct gs_call *call)
+{
+	if (call->client && !mutex_trylock(&call->client->order))
+		return false;
+	if (!call->source || mutex_trylock(&call->source->order))
+		return true;
+	if (call->client)
+		mutex_unlock(&call->client->order);
+	return false;
+}
+
+/*
+ * The caller and its client, when that was made on this file and by this process, as nearly always:
+ * one look in one table.
+ */
+static bool gs_call_find_own(struct gs_call *call)
+{
+	struct gs_client *client = gs_client_on(call->rm.client, call->file);
+
+	if (!client || !gs_process_is_current(client->process))
+		return false;
+	client->refs++;
+	client->process->refs++;
+	call->client = client;
+	call->process = client->process;
+	return true;
+}
+
+/* Process, clients, and a record for what is to be made. */
+static int gs_call_find(struct gs_call *call)
+{
+	bool is_own;
+
+	if (call->rm.kind != RM_CALL_FREE) {
+		call->object = gs_object_get();
+		if (!call->object)
+			return -ENOMEM;
+	}
+	is_own = gs_call_find_own(call);
+	if (is_own && call->rm.kind != RM_CALL_DUP)
+		return 0;
+	if (!is_own)
+		call->process = gs_process_of_current();
+	if (!call->process)
+		return -ENOMEM;
+	return gs_call_find_clients(call);
+}
+
+static void gs_order_end(struct gs_call *call)
+{
+	if (call->client)
+		mutex_unlock(&call->client->order);
+	if (call->source)
+		mutex_unlock(&call->source->order);
+}
+
+/*
+ * Waits for its turn; gs_lock is let go of meanwhile. A client that was freed before it was our
+ * turn means nothing any more, but its handle may: another client may have it by now.
+ */
+static noinline int gs_call_wait(struct gs_call *call)
+{
+	int err;
+
+	do {
+		mutex_unlock(&gs_lock);
+		err = gs_order_wait(call);
+		mutex_lock(&gs_lock);
+		if (err)
+			return err;
+		if (!(call->client && call->client->is_dead) &&
+		    !(call->source && call->source->is_dead))
+			return 0;
+		gs_order_end(call);
+		if (call->client)
+			gs_call_put_client(call->client);
+		if (call->source)
+			gs_client_put(call->source);
+		call->client = NULL;
+		call->source = NULL;
+		err = gs_call_find_clients(call);
+		if (err)
+			return err;
+	} while (!gs_order_try(call));
+	return 0;
+}
+
+/**
+ * gs_call_enter_in_order() - begin with a call when it is its turn
+ * @call: of kind ALLOC, DUP or FREE
+ *
+ * Return: 0 with gs_lock held, -ENOMEM, or -EINTR when the caller was killed meanwhile.
+ */
+int gs_call_enter_in_order(struct gs_call *call)
+{
+	int err;
+
+	mutex_lock(&gs_lock);
+	err = gs_call_find(call);
+	if (!err && !gs_order_try(call))
+		err = gs_call_wait(call);
+	if (err)
+		goto put;
+	if (call->object && call->client)
+		call->parent = gs_object_find(call->client, call->rm.parent);
+	if (call->parent)
+		call->parent->refs++;
+	return 0;
+
+put:
+	gs_call_put(call);
+	mutex_unlock(&gs_lock);
+	return err;
+}
+
+/**
+ * gs_call_leave() - it is done
+ * @call: entered; gs_lock is held, and not any more after
+ */
+void gs_call_leave(struct gs_call *call)
+{
+	gs_order_end(call);
+	gs_call_put(call);
+	mutex_unlock(&gs_lock);
+}

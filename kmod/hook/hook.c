@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The hook: the driver's file operations (ioctl and release) are diverted to functions here when
+ * they are of interest, and call the original. Attached when the driver is loaded, or when it
+ * comes; detached when it goes, is drained, or we go.
+ *
+ * A task may sleep for long in the driver, below our function. gs_hook_choose() takes a reference
+ * on this module before it diverts and the function drops it last, so rmmod is refused while anyone
+ * is inside; synchronize_rcu_tasks() in gs_hook_exit() waits for those in our text without a
+ * reference, who never sleep there. A call that begins while the module goes is not diverted.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/kprobes.h>
+#include <linux/module.h>
+#include <linux/rcupdate.h>
+#include <linux/sysfs.h>
+#include <linux/uaccess.h>
+
+#include "compat/version.h"
+#include "driver/divert.h"
+#include "driver/pin.h"
+#include "filter/filter.h"
+#include "hook/hook.h"
+#include "rm/interest.h"
+#include "sysfs/sysfs.h"
+
+#define GS_DRIVER "nvidia"
+
+enum gs_hook_state { GS_WAITING, GS_HOOKED, GS_DRAINED, GS_OBSERVING };
+
+/* Its ioctl: since 545.23.06, and up to 535, which has one for 32-bit programs beside it. */
+static const struct gs_ioctl_names {
+	const char *name;
+	const char *compat;
+} gs_ioctl_names[] = {
+	{ "nvidia_unlocked_ioctl" },
+	{ "nvidia_frontend_unlocked_ioctl", "nvidia_frontend_compat_ioctl" },
+};
+
+/* Under gs_hook_lock. */
+static struct {
+	enum gs_hook_state state;
+	bool is_driver_here;
+	const char *name;
+	const char *reason;
+	int err;
+} gs_hook = { .state = GS_WAITING };
+static DEFINE_MUTEX(gs_hook_lock);
+
+static long gs_hook_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	long ret = gs_filter_ioctl(file, cmd, arg, gs_sites[GS_SITE_IOCTL]);
+
+	gs_module_put();
+	return ret;
+}
+
+static long gs_hook_compat(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	long ret = gs_filter_ioctl(file, cmd, arg, gs_sites[GS_SITE_COMPAT]);
+
+	gs_module_put();
+	return ret;
+}
+
+/* In all releases nvidia_close() frees the clients of a file. */
+static int gs_hook_release(struct inode *inode, struct file *file)
+{
+	int ret = gs_divert_original((unsigned long)inode, (unsigned long)file, 0,
+				     gs_sites[GS_SITE_RELEASE]);
+
+	gs_clients_file_closed(file);
+	gs_module_put();
+	return ret;
+}
+
+/* A word of user memory, unless it is not there without waiting for it. */
+static __always_inline bool gs_peek(unsigned long address, u32 *word)
+{
+	const u32 __user *user = (const u32 __user *)address;
+	bool is_there = false;
+
+	pagefault_disable();
+	if (!user_read_access_begin(user, sizeof(*user)))
+		goto enable;
+	unsafe_get_user(*word, user, end);
+	is_there = true;
+end:
+	user_read_access_end();
+enable:
+	pagefault_enable();
+	return is_there;
+}
+
+/*
+ * Is an ioctl to go through the filter? Also in doubt. What the word says that is looked at need
+ * not be what the driver will read: pin.c asks again.
+ */
+static __always_inline bool gs_hook_wants(unsigned int cmd, unsigned long arg)
+{
+	u32 nr = _IOC_NR(cmd), offset, word;
+
+	switch (gs_interest_in(nr, _IOC_SIZE(cmd), &offset)) {
+	case GS_INTEREST_NONE:
+		return nr == RM_ESC_XFER;
+	case GS_INTEREST_BY_WORD:
+		return !gs_peek(arg + offset, &word) || gs_word_is_of_interest(nr, word);
+	default:
+		return true;
+	}
+}
+
+static __always_inline unsigned long gs_hook_with_reference(unsigned long site)
+{
+	if (!gs_module_try_get())
+		return 0;
+	if (site == gs_sites[GS_SITE_IOCTL])
+		return (unsigned long)gs_hook_ioctl;
+	if (site == gs_sites[GS_SITE_COMPAT])
+		return (unsigned long)gs_hook_compat;
+	return (unsigned long)gs_hook_release;
+}
+
+notrace unsigned long gs_hook_choose(unsigned long a0, unsigned long a1, unsigned long a2,
+				     unsigned long site)
+{
+	if (site == gs_sites[GS_SITE_IOCTL] || site == gs_sites[GS_SITE_COMPAT])
+		return gs_hook_wants(a1, a2) ? gs_hook_with_reference(site) : 0;
+	return gs_hook_with_reference(site);
+}
+
+/* The place of a function of the driver in gs_sites[]; 0 when there is none that ftrace calls. */
+static unsigned long gs_driver_site(const char *name)
+{
+	char symbol[64];
+	struct kprobe probe = { .symbol_name = symbol, .flags = KPROBE_FLAG_DISABLED };
+	unsigned long site = 0;
+
+	snprintf(symbol, sizeof(symbol), GS_DRIVER ":%s", name);
+	if (register_kprobe(&probe))
+		return 0;
+	if (probe.flags & KPROBE_FLAG_FTRACE)
+		site = (unsigned long)probe.addr + MCOUNT_INSN_SIZE;
+	unregister_kprobe(&probe);
+	return site;
+}
+
+static const char *gs_driver_find(void)
+{
+	const struct gs_ioctl_names *names = gs_ioctl_names;
+
+	gs_sites[GS_SITE_IOCTL] = gs_driver_site(names->name);
+	if (!gs_sites[GS_SITE_IOCTL]) {
+		names++;
+		gs_sites[GS_SITE_IOCTL] = gs_driver_site(names->name);
+	}
+	if (!gs_sites[GS_SITE_IOCTL])
+		return "the driver's ioctl was not found";
+	gs_hook.name = names->name;
+	gs_sites[GS_SITE_COMPAT] = names->compat ? gs_driver_site(names->compat) : 0;
+	gs_sites[GS_SITE_RELEASE] = gs_driver_site("nvidia_close");
+	if (!gs_sites[GS_SITE_RELEASE])
+		return "the driver's release was not found";
+	gs_sites[GS_SITE_COPY_IN] = gs_driver_site("os_memcpy_from_user");
+	gs_sites[GS_SITE_COPY_OUT] = gs_driver_site("os_memcpy_to_user");
+	if (!gs_sites[GS_SITE_COPY_IN] || !gs_sites[GS_SITE_COPY_OUT])
+		return "the driver's copying of parameters was not found";
+	return NULL;
+}
+
+static void gs_hook_fail(const char *reason, int err)
+{
+	gs_hook.state = GS_OBSERVING;
+	gs_hook.reason = reason;
+	gs_hook.err = err;
+	pr_warn("observing only: %s (%d)\n", reason, err);
+}
+
+/*
+ * RM's door is watched before any call is filtered, and bars those that were not only when all are.
+ */
+static void gs_hook_attach(void)
+{
+	const char *reason = gs_driver_find();
+	int err;
+
+	lockdep_assert_held(&gs_hook_lock);
+	gs_clients_forget(); /* what calls have left that ended after the hook was detached */
+	if (reason) {
+		gs_hook_fail(reason, -ENOENT);
+		return;
+	}
+	err = gs_pin_attach(GS_DRIVER);
+	if (err) {
+		gs_hook_fail("the driver's way into RM cannot be watched", err);
+		return;
+	}
+	err = gs_divert_attach();
+	if (err) {
+		gs_pin_detach();
+		gs_hook_fail(err == -EBUSY ? "another module diverts the driver's functions" :
+					     "the driver's functions cannot be diverted",
+			     err);
+		return;
+	}
+	gs_pin_bar(true);
+	gs_hook.state = GS_HOOKED;
+	pr_info("hooked %s\n", gs_hook.name);
+}
+
+/* What was remembered is of no use once calls pass unseen. */
+static void gs_hook_detach(enum gs_hook_state state)
+{
+	lockdep_assert_held(&gs_hook_lock);
+	if (gs_hook.state == GS_HOOKED) {
+		gs_pin_bar(false);
+		gs_divert_detach();
+		gs_pin_detach();
+		gs_clients_forget();
+	}
+	gs_hook.state = state;
+}
+
+static int gs_hook_notify(struct notifier_block *block, unsigned long action, void *data)
+{
+	const struct module *module = data;
+
+	if (strcmp(module->name, GS_DRIVER) != 0)
+		return NOTIFY_OK;
+	mutex_lock(&gs_hook_lock);
+	if (action == MODULE_STATE_COMING) {
+		gs_hook.is_driver_here = true;
+		if (gs_hook.state == GS_WAITING)
+			gs_hook_attach();
+	} else if (action == MODULE_STATE_GOING) {
+		gs_hook.is_driver_here = false;
+		gs_hook_detach(gs_hook.state == GS_DRAINED ? GS_DRAINED : GS_WAITING);
+	}
+	mutex_unlock(&gs_hook_lock);
+	gs_sysfs_notify("driver");
+	return NOTIFY_OK;
+}
+
+static struct notifier_block gs_hook_notifier = { .notifier_call = gs_hook_notify };
+
+/**
+ * gs_hook_drain() - let calls pass unseen, so that the module can be unloaded; or look again
+ * @is_draining: which
+ *
+ * Those inside stay until the driver answers them; no one comes in any more.
+ *
+ * Return: 0.
+ */
+int gs_hook_drain(bool is_draining)
+{
+	mutex_lock(&gs_hook_lock);
+	if (is_draining) {
+		gs_hook_detach(GS_DRAINED);
+	} else if (gs_hook.state == GS_DRAINED) {
+		gs_hook.state = GS_WAITING;
+		if (gs_hook.is_driver_here)
+			gs_hook_attach();
+	}
+	mutex_unlock(&gs_hook_lock);
+	gs_sysfs_notify("driver");
+	return 0;
+}
+
+/**
+ * gs_hook_is_draining() - was drained last?
+ *
+ * Return: true when it was.
+ */
+bool gs_hook_is_draining(void)
+{
+	return READ_ONCE(gs_hook.state) == GS_DRAINED;
+}
+
+/**
+ * gs_hook_describe() - the attribute `driver`
+ * @text: page of sysfs
+ *
+ * Return: its length.
+ */
+int gs_hook_describe(char *text)
+{
+	int len;
+
+	mutex_lock(&gs_hook_lock);
+	switch (gs_hook.state) {
+	case GS_HOOKED:
+		len = sysfs_emit(text, "hooked " GS_DRIVER ":%s\n", gs_hook.name);
+		break;
+	case GS_DRAINED:
+		len = sysfs_emit(text, "drained\n");
+		break;
+	case GS_OBSERVING:
+		len = sysfs_emit(text, "observing only: %s (%d)\n", gs_hook.reason, gs_hook.err);
+		break;
+	default:
+		len = sysfs_emit(text, "waiting for driver\n");
+	}
+	mutex_unlock(&gs_hook_lock);
+	return len;
+}
+
+/**
+ * gs_hook_init() - attach to the driver, or wait for it
+ *
+ * Return: 0 also when there is no driver or it cannot be hooked; a negative errno only when its
+ * coming could not be watched.
+ */
+int gs_hook_init(void)
+{
+	int err = register_module_notifier(&gs_hook_notifier);
+
+	if (err)
+		return err;
+	mutex_lock(&gs_hook_lock);
+	if (gs_hook.state == GS_WAITING && gs_driver_site("nvidia_close")) {
+		gs_hook.is_driver_here = true;
+		gs_hook_attach();
+	}
+	mutex_unlock(&gs_hook_lock);
+	return 0;
+}
+
+/**
+ * gs_hook_exit() - detach, and wait until nobody is inside
+ */
+void gs_hook_exit(void)
+{
+	unregister_module_notifier(&gs_hook_notifier);
+	mutex_lock(&gs_hook_lock);
+	gs_hook_detach(GS_DRAINED);
+	mutex_unlock(&gs_hook_lock);
+	gs_divert_exit();
+	synchronize_rcu_tasks();
+	gs_clients_forget(); /* what calls that ended after a drain have left */
+}

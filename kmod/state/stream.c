@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The ring of events that the agent maps. One stream at a time; written under gs_lock, read by the
+ * agent without any call. The agent's own word, `tail`, is not trusted: a value that makes no sense
+ * counts as a full ring.
+ */
+#include <linux/mm.h>
+#include <linux/pid_namespace.h>
+#include <linux/slab.h>
+#include <linux/timekeeping.h>
+#include <linux/vmalloc.h>
+
+#include "compat/version.h"
+#include "state/stream.h"
+
+#define GS_RECORDS 32768 /* 4 MiB: a replay of some hundred programs, and then some */
+#define GS_PRODUCER_OFFSET 0UL
+#define GS_CONSUMER_OFFSET PAGE_SIZE
+#define GS_RECORDS_OFFSET (2 * PAGE_SIZE)
+#define GS_RECORDS_BYTES PAGE_ALIGN(GS_RECORDS * sizeof(struct gpushare_event))
+
+static_assert(sizeof(struct gpushare_event) == 128);
+static_assert((GS_RECORDS & (GS_RECORDS - 1)) == 0);
+
+struct gs_stream {
+	struct gpushare_producer *producer;
+	struct gpushare_consumer *consumer;
+	struct gpushare_event *records;
+	struct pid_namespace *pid_ns;
+	u64 head;
+	u64 lost;
+	wait_queue_head_t wait;
+};
+
+struct gs_stream *gs_stream; /* under gs_lock */
+
+/**
+ * gs_stream_open() - make the stream; the caller is the only opener
+ *
+ * Return: the stream, or ERR_PTR(-ENOMEM).
+ */
+struct gs_stream *gs_stream_open(void)
+{
+	struct gs_stream *stream = kzalloc(sizeof(*stream), GFP_KERNEL);
+
+	if (!stream)
+		return ERR_PTR(-ENOMEM);
+	stream->producer = vmalloc_user(PAGE_SIZE);
+	stream->consumer = vmalloc_user(PAGE_SIZE);
+	stream->records = vmalloc_user(GS_RECORDS_BYTES);
+	if (!stream->producer || !stream->consumer || !stream->records)
+		goto free_pages;
+	stream->producer->uapi_version = GPUSHARE_UAPI_VERSION;
+	stream->producer->record_bytes = sizeof(struct gpushare_event);
+	stream->producer->record_count = GS_RECORDS;
+	stream->pid_ns = get_pid_ns(task_active_pid_ns(current));
+	init_waitqueue_head(&stream->wait);
+	mutex_lock(&gs_lock);
+	gs_stream = stream;
+	mutex_unlock(&gs_lock);
+	return stream;
+
+free_pages:
+	vfree(stream->records);
+	vfree(stream->consumer);
+	vfree(stream->producer);
+	kfree(stream);
+	return ERR_PTR(-ENOMEM);
+}
+
+/**
+ * gs_stream_close() - end it; nobody maps or polls it any more
+ * @stream: from gs_stream_open()
+ */
+void gs_stream_close(struct gs_stream *stream)
+{
+	mutex_lock(&gs_lock);
+	gs_stream = NULL;
+	mutex_unlock(&gs_lock);
+	put_pid_ns(stream->pid_ns);
+	vfree(stream->records);
+	vfree(stream->consumer);
+	vfree(stream->producer);
+	kfree(stream);
+}
+
+/**
+ * gs_stream_query() - fill in what GPUSHARE_IOC_QUERY answers
+ * @query: out, all of it
+ */
+void gs_stream_query(struct gpushare_query *query)
+{
+	*query = (struct gpushare_query){
+		.uapi_version = GPUSHARE_UAPI_VERSION,
+		.record_bytes = sizeof(struct gpushare_event),
+		.record_count = GS_RECORDS,
+		.producer_offset = GS_PRODUCER_OFFSET,
+		.producer_bytes = PAGE_SIZE,
+		.consumer_offset = GS_CONSUMER_OFFSET,
+		.consumer_bytes = PAGE_SIZE,
+		.records_offset = GS_RECORDS_OFFSET,
+		.records_bytes = GS_RECORDS_BYTES,
+		.module_version = GS_VERSION,
+	};
+}
+
+/**
+ * gs_stream_poll() - readiness for poll()
+ * @stream: of the file
+ * @file: polled
+ * @wait: poll's table
+ *
+ * Return: EPOLLIN while there are records.
+ */
+__poll_t gs_stream_poll(struct gs_stream *stream, struct file *file, poll_table *wait)
+{
+	poll_wait(file, &stream->wait, wait);
+	/*
+	 * Either gs_event_send() sees who waits, or its record is seen here: this pairs with the
+	 * barrier in wq_has_sleeper().
+	 */
+	smp_mb();
+	/* Pairs with the release of head in gs_event_send(), which precedes its wake-up. */
+	if (smp_load_acquire(&stream->producer->head) != READ_ONCE(stream->consumer->tail))
+		return EPOLLIN | EPOLLRDNORM;
+	return 0;
+}
+
+/**
+ * gs_stream_mmap() - map one of the three areas
+ * @stream: of the file
+ * @vma: one whole area; only the consumer's may be writable
+ *
+ * Return: 0, -EINVAL for anything that is not an area, -EACCES for a writable one that must not be.
+ */
+int gs_stream_mmap(struct gs_stream *stream, struct vm_area_struct *vma)
+{
+	unsigned long bytes = vma->vm_end - vma->vm_start;
+	void *area;
+
+	if (!(vma->vm_flags & VM_SHARED))
+		return -EINVAL;
+	switch (vma->vm_pgoff) {
+	case GS_PRODUCER_OFFSET >> PAGE_SHIFT:
+		area = bytes == PAGE_SIZE ? stream->producer : NULL;
+		break;
+	case GS_CONSUMER_OFFSET >> PAGE_SHIFT:
+		area = bytes == PAGE_SIZE ? stream->consumer : NULL;
+		break;
+	case GS_RECORDS_OFFSET >> PAGE_SHIFT:
+		area = bytes == GS_RECORDS_BYTES ? stream->records : NULL;
+		break;
+	default:
+		area = NULL;
+	}
+	if (!area)
+		return -EINVAL;
+	if (area != stream->consumer) {
+		if (vma->vm_flags & VM_WRITE)
+			return -EACCES;
+		gs_vm_flags_clear(vma, VM_MAYWRITE);
+	}
+	return remap_vmalloc_range(vma, area, 0);
+}
+
+/**
+ * gs_event_init() - begin an event
+ * @event: out; what the kind needs is filled in by the caller
+ * @kind: what happened
+ * @process: whose event it is, NULL for none
+ */
+void gs_event_init(struct gpushare_event *event, enum gpushare_event_kind kind,
+		   const struct gs_process *process)
+{
+	lockdep_assert_held(&gs_lock);
+	if (!gs_stream) { /* it will not be sent */
+		event->kind = kind;
+		return;
+	}
+	*event = (struct gpushare_event){ .time_ns = ktime_get_ns(), .kind = kind };
+	if (process) {
+		event->pid = pid_nr_ns(process->pid, gs_stream->pid_ns);
+		event->start_ticks = process->start_ticks;
+	}
+}
+
+/**
+ * gs_event_send() - write an event into the ring and wake the agent
+ * @event: from gs_event_init(). One of a process that the reader's pid namespace does not show is
+ *	dropped: it could not be named
+ */
+void gs_event_send(struct gpushare_event *event)
+{
+	struct gs_stream *stream = gs_stream;
+	u64 tail;
+
+	lockdep_assert_held(&gs_lock);
+	if (!stream || (!event->pid && event->kind != GPUSHARE_EVENT_SETTINGS_CHANGED))
+		return;
+	/* Pairs with the agent's release: what it has read may be overwritten. */
+	tail = smp_load_acquire(&stream->consumer->tail);
+	if (stream->head - tail >= GS_RECORDS) {
+		WRITE_ONCE(stream->producer->lost, ++stream->lost);
+	} else {
+		stream->records[stream->head % GS_RECORDS] = *event;
+		/* Pairs with the agent's acquire: the record comes first. */
+		smp_store_release(&stream->producer->head, ++stream->head);
+	}
+	if (wq_has_sleeper(&stream->wait)) /* pairs with the barrier in gs_stream_poll() */
+		wake_up_interruptible(&stream->wait);
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * gpus/<n>/: what the agent says about each GPU. There while the agent is. Changed under
+ * gs_gpus_lock, which no attribute takes; what they show is under gs_lock.
+ */
+#include <linux/slab.h>
+#include <linux/sysfs.h>
+
+#include "compat/version.h"
+#include "state/state.h"
+#include "sysfs/sysfs.h"
+
+struct gs_gpu {
+	struct kobject kobj;
+	struct gpushare_gpu info;
+};
+
+static struct kobject *gs_gpus_dir;
+static struct gs_gpu *gs_gpus[GPUSHARE_MAX_GPUS]; /* under gs_gpus_lock */
+static DEFINE_MUTEX(gs_gpus_lock);
+
+static struct gpushare_gpu gs_gpu_info(struct kobject *kobj)
+{
+	struct gpushare_gpu info;
+
+	mutex_lock(&gs_lock);
+	info = container_of(kobj, struct gs_gpu, kobj)->info;
+	mutex_unlock(&gs_lock);
+	return info;
+}
+
+static ssize_t uuid_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
+{
+	struct gpushare_gpu info = gs_gpu_info(kobj);
+
+	return sysfs_emit(buf, "%s\n", info.uuid);
+}
+
+static ssize_t sm_count_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
+{
+	struct gpushare_gpu info = gs_gpu_info(kobj);
+
+	if (info.sm_count == GPUSHARE_UNKNOWN)
+		return sysfs_emit(buf, "unknown\n");
+	return sysfs_emit(buf, "%u\n", info.sm_count);
+}
+
+static ssize_t memory_bytes_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
+{
+	struct gpushare_gpu info = gs_gpu_info(kobj);
+
+	return sysfs_emit(buf, "%llu\n", info.memory_bytes);
+}
+
+static ssize_t sharing_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
+{
+	struct gpushare_gpu info = gs_gpu_info(kobj);
+
+	return sysfs_emit(buf, "%s\n", info.sharing);
+}
+
+static struct kobj_attribute gs_uuid_attribute = __ATTR_RO(uuid);
+static struct kobj_attribute gs_sm_count_attribute = __ATTR_RO(sm_count);
+static struct kobj_attribute gs_memory_bytes_attribute = __ATTR_RO(memory_bytes);
+static struct kobj_attribute gs_sharing_attribute = __ATTR_RO(sharing);
+
+static struct attribute *gs_gpu_attrs[] = {
+	&gs_uuid_attribute.attr,
+	&gs_sm_count_attribute.attr,
+	&gs_memory_bytes_attribute.attr,
+	&gs_sharing_attribute.attr,
+	NULL,
+};
+ATTRIBUTE_GROUPS(gs_gpu);
+
+static void gs_gpu_release(struct kobject *kobj)
+{
+	kfree(container_of(kobj, struct gs_gpu, kobj));
+	gs_kobject_died();
+}
+
+static const struct kobj_type gs_gpu_ktype = {
+	.release = gs_gpu_release,
+	.sysfs_ops = &kobj_sysfs_ops,
+	.default_groups = gs_gpu_groups,
+};
+
+/**
+ * gs_sysfs_set_gpu() - make or change a GPU's directory
+ * @gpu: checked by the caller
+ *
+ * Return: 0 or a negative errno.
+ */
+int gs_sysfs_set_gpu(const struct gpushare_gpu *gpu)
+{
+	struct gs_gpu *entry;
+	int err = 0;
+
+	mutex_lock(&gs_gpus_lock);
+	entry = gs_gpus[gpu->index];
+	if (entry) {
+		mutex_lock(&gs_lock);
+		entry->info = *gpu;
+		mutex_unlock(&gs_lock);
+		goto unlock;
+	}
+	entry = kzalloc(sizeof(*entry), GFP_KERNEL);
+	if (!entry) {
+		err = -ENOMEM;
+		goto unlock;
+	}
+	entry->info = *gpu;
+	gs_kobject_born();
+	err = kobject_init_and_add(&entry->kobj, &gs_gpu_ktype, gs_gpus_dir, "%u", gpu->index);
+	if (err)
+		kobject_put(&entry->kobj);
+	else
+		gs_gpus[gpu->index] = entry;
+unlock:
+	mutex_unlock(&gs_gpus_lock);
+	return err;
+}
+
+/**
+ * gs_sysfs_forget_gpus() - remove all: nobody vouches for them any more
+ */
+void gs_sysfs_forget_gpus(void)
+{
+	u32 i;
+
+	mutex_lock(&gs_gpus_lock);
+	for (i = 0; i < GPUSHARE_MAX_GPUS; i++) {
+		if (!gs_gpus[i])
+			continue;
+		kobject_del(&gs_gpus[i]->kobj);
+		kobject_put(&gs_gpus[i]->kobj);
+		gs_gpus[i] = NULL;
+	}
+	mutex_unlock(&gs_gpus_lock);
+}
+
+/**
+ * gs_sysfs_gpus_init() - make gpus/
+ * @root: /sys/kernel/gpushare
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int gs_sysfs_gpus_init(struct kobject *root)
+{
+	gs_gpus_dir = kobject_create_and_add("gpus", root);
+	return gs_gpus_dir ? 0 : -ENOMEM;
+}
+
+/**
+ * gs_sysfs_gpus_exit() - remove gpus/
+ */
+void gs_sysfs_gpus_exit(void)
+{
+	gs_sysfs_forget_gpus();
+	kobject_put(gs_gpus_dir);
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The file procs of a tenant. A list may be longer than the page that other attributes have, so it
+ * is a binary attribute: the text is made anew for each read, and the part asked for is copied.
+ */
+#include <linux/slab.h>
+#include <linux/sysfs.h>
+
+#include "state/state.h"
+#include "sysfs/sysfs.h"
+
+#define GS_PID_CHARS 11 /* ten digits and the newline */
+
+/* Text of all pids, one a line, in the caller's pid namespace; ERR_PTR(-ENOMEM). */
+static char *gs_procs_text(struct gs_tenant *tenant, size_t *len)
+{
+	struct gs_process *process;
+	size_t bytes = 1;
+	char *text;
+	pid_t pid;
+
+	lockdep_assert_held(&gs_lock);
+	list_for_each_entry(process, &tenant->processes, tenant_node)
+		bytes += GS_PID_CHARS;
+	text = kvmalloc(bytes, GFP_KERNEL);
+	if (!text)
+		return ERR_PTR(-ENOMEM);
+	*len = 0;
+	list_for_each_entry(process, &tenant->processes, tenant_node) {
+		pid = process->is_gone ? 0 : pid_vnr(process->pid);
+		if (pid)
+			*len += scnprintf(text + *len, bytes - *len, "%d\n", pid);
+	}
+	return text;
+}
+
+static ssize_t gs_procs_read(struct file *file, struct kobject *kobj, struct bin_attribute *attr,
+			     char *buf, loff_t at, size_t count)
+{
+	struct gs_tenant *tenant = container_of(kobj, struct gs_tenant, kobj);
+	ssize_t copied;
+	size_t len;
+	char *text;
+
+	mutex_lock(&gs_lock);
+	text = gs_procs_text(tenant, &len);
+	mutex_unlock(&gs_lock);
+	if (IS_ERR(text))
+		return PTR_ERR(text);
+	copied = memory_read_from_buffer(buf, count, &at, text, len);
+	kvfree(text);
+	return copied;
+}
+
+static ssize_t gs_procs_write(struct file *file, struct kobject *kobj, struct bin_attribute *attr,
+			      char *buf, loff_t at, size_t count)
+{
+	struct gs_tenant *tenant = container_of(kobj, struct gs_tenant, kobj);
+	size_t len = count > 0 && buf[count - 1] == '\n' ? count - 1 : count;
+	u32 pid;
+	int err;
+
+	if (at)
+		return -EINVAL;
+	err = gs_parse_ranged(buf, len, 1, INT_MAX, &pid);
+	if (!err)
+		err = gs_process_attach(pid, tenant);
+	if (err)
+		return err;
+	sysfs_notify(kobj, NULL, attr->attr.name);
+	return count;
+}
+
+struct bin_attribute gs_tenant_procs = {
+	.attr = { .name = "procs", .mode = 0644 },
+	.read = gs_procs_read,
+	.write = gs_procs_write,
+};

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: GPL-2.0
+/* /sys/kernel/gpushare and the attributes directly in it. */
+#include <linux/kobject.h>
+#include <linux/slab.h>
+#include <linux/sysfs.h>
+#include <linux/wait.h>
+
+#include "compat/version.h"
+#include "hook/hook.h"
+#include "state/agent.h"
+#include "state/state.h"
+#include "sysfs/sysfs.h"
+
+static struct kobject gs_root;
+static char gs_policy[GPUSHARE_WORD_BYTES] = "none"; /* under gs_lock */
+static atomic64_t gs_generation = ATOMIC64_INIT(0);
+
+/*
+ * Our kobjects whose release has not run: while there is one, this module's text is needed. The
+ * last reference may be dropped by whoever held a file of the directory open.
+ */
+static atomic_t gs_kobjects = ATOMIC_INIT(0);
+static DECLARE_WAIT_QUEUE_HEAD(gs_kobjects_gone);
+
+/**
+ * gs_kobject_born() - a kobject with a release function of ours is about to be initialized
+ */
+void gs_kobject_born(void)
+{
+	atomic_inc(&gs_kobjects);
+}
+
+/**
+ * gs_kobject_died() - called last in that release function
+ */
+void gs_kobject_died(void)
+{
+	if (atomic_dec_and_test(&gs_kobjects))
+		wake_up_all(&gs_kobjects_gone);
+}
+
+/**
+ * gs_sysfs_notify() - wake who polls an attribute of the root
+ * @attribute: its name
+ */
+void gs_sysfs_notify(const char *attribute)
+{
+	sysfs_notify(&gs_root, NULL, attribute);
+}
+
+/**
+ * gs_sysfs_changed() - a setting changed, or the set of tenants: wake who polls `generation`
+ */
+void gs_sysfs_changed(void)
+{
+	atomic64_inc(&gs_generation);
+	gs_sysfs_notify("generation");
+}
+
+/**
+ * gs_sysfs_set_policy() - what `policy` shows
+ * @name: at most 15 characters; NULL for none
+ */
+void gs_sysfs_set_policy(const char *name)
+{
+	mutex_lock(&gs_lock);
+	strscpy(gs_policy, name ?: "none", sizeof(gs_policy));
+	mutex_unlock(&gs_lock);
+	gs_sysfs_notify("policy");
+}
+
+static ssize_t version_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, GS_VERSION "\n");
+}
+
+static ssize_t driver_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
+{
+	return gs_hook_describe(buf);
+}
+
+static ssize_t agent_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
+{
+	pid_t pid = gs_agent_pid();
+
+	return pid ? sysfs_emit(buf, "%d\n", pid) : sysfs_emit(buf, "none\n");
+}
+
+static ssize_t policy_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
+{
+	ssize_t len;
+
+	mutex_lock(&gs_lock);
+	len = sysfs_emit(buf, "%s\n", gs_policy);
+	mutex_unlock(&gs_lock);
+	return len;
+}
+
+static ssize_t generation_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%lld\n", atomic64_read(&gs_generation));
+}
+
+static ssize_t drain_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%d\n", gs_hook_is_draining());
+}
+
+static ssize_t drain_store(struct kobject *kobj, struct kobj_attribute *attr, const char *buf,
+			   size_t count)
+{
+	bool is_draining;
+	int err = kstrtobool(buf, &is_draining);
+
+	if (!err)
+		err = gs_hook_drain(is_draining);
+	return err ?: count;
+}
+
+/* Length of what was written without the newline that echo adds. */
+static size_t gs_line_length(const char *buf, size_t count)
+{
+	return count > 0 && buf[count - 1] == '\n' ? count - 1 : count;
+}
+
+static ssize_t create_store(struct kobject *kobj, struct kobj_attribute *attr, const char *buf,
+			    size_t count)
+{
+	return gs_tenant_create(buf, gs_line_length(buf, count)) ?: count;
+}
+
+static ssize_t remove_store(struct kobject *kobj, struct kobj_attribute *attr, const char *buf,
+			    size_t count)
+{
+	return gs_tenant_remove(buf, gs_line_length(buf, count)) ?: count;
+}
+
+static struct kobj_attribute gs_version_attribute = __ATTR_RO(version);
+static struct kobj_attribute gs_driver_attribute = __ATTR_RO(driver);
+static struct kobj_attribute gs_agent_attribute = __ATTR_RO(agent);
+static struct kobj_attribute gs_policy_attribute = __ATTR_RO(policy);
+static struct kobj_attribute gs_generation_attribute = __ATTR_RO(generation);
+static struct kobj_attribute gs_drain_attribute = __ATTR_RW(drain);
+static struct kobj_attribute gs_create_attribute = __ATTR_WO(create);
+static struct kobj_attribute gs_remove_attribute = __ATTR_WO(remove);
+
+static struct attribute *gs_root_attrs[] = {
+	&gs_version_attribute.attr,    &gs_driver_attribute.attr, &gs_agent_attribute.attr,
+	&gs_policy_attribute.attr,     &gs_drain_attribute.attr,  &gs_create_attribute.attr,
+	&gs_generation_attribute.attr, &gs_remove_attribute.attr, NULL,
+};
+ATTRIBUTE_GROUPS(gs_root);
+
+static void gs_root_release(struct kobject *kobj)
+{
+	gs_kobject_died();
+}
+
+static const struct kobj_type gs_root_ktype = {
+	.release = gs_root_release,
+	.sysfs_ops = &kobj_sysfs_ops,
+};
+
+/**
+ * gs_sysfs_init() - make the directory, gpus/, tenants/ with the default tenant, the attributes
+ *
+ * The attributes last: until then nobody can write `create`.
+ *
+ * Return: 0 or a negative errno.
+ */
+int gs_sysfs_init(void)
+{
+	int err;
+
+	gs_kobject_born();
+	err = kobject_init_and_add(&gs_root, &gs_root_ktype, kernel_kobj, "gpushare");
+	if (err)
+		goto put_root;
+	err = gs_sysfs_gpus_init(&gs_root);
+	if (err)
+		goto put_root;
+	err = gs_tenants_init(&gs_root);
+	if (err)
+		goto exit_gpus;
+	err = sysfs_create_groups(&gs_root, gs_root_groups);
+	if (err)
+		goto exit_tenants;
+	return 0;
+
+exit_tenants:
+	gs_tenants_exit();
+exit_gpus:
+	gs_sysfs_gpus_exit();
+put_root:
+	kobject_put(&gs_root);
+	wait_event(gs_kobjects_gone, !atomic_read(&gs_kobjects));
+	return err;
+}
+
+/**
+ * gs_sysfs_exit() - remove all of it, and wait until nothing of it is left
+ */
+void gs_sysfs_exit(void)
+{
+	sysfs_remove_groups(&gs_root, gs_root_groups);
+	gs_tenants_exit();
+	gs_sysfs_gpus_exit();
+	kobject_put(&gs_root);
+	wait_event(gs_kobjects_gone, !atomic_read(&gs_kobjects));
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The attributes of a tenant's directory, but for procs. A setting is parsed into a copy and taken
+ * over whole; whoever polls the attribute, `generation` or the event stream is told.
+ */
+#include <linux/slab.h>
+#include <linux/sysfs.h>
+
+#include "compat/version.h"
+#include "state/state.h"
+#include "sysfs/sysfs.h"
+
+struct gs_tenant_attribute {
+	struct attribute attr;
+	ssize_t (*show)(const struct gs_tenant *tenant, char *buf);
+	int (*parse)(struct gs_settings *settings, const char *text, size_t len);
+	int (*store)(struct gs_tenant *tenant, const char *text, size_t len);
+	enum gpushare_setting setting;
+};
+
+static struct gs_tenant *gs_tenant_of(struct kobject *kobj)
+{
+	return container_of(kobj, struct gs_tenant, kobj);
+}
+
+static ssize_t gs_tenant_show(struct kobject *kobj, struct attribute *attr, char *buf)
+{
+	struct gs_tenant_attribute *attribute =
+		container_of(attr, struct gs_tenant_attribute, attr);
+	ssize_t len;
+
+	mutex_lock(&gs_lock);
+	len = attribute->show(gs_tenant_of(kobj), buf);
+	mutex_unlock(&gs_lock);
+	return len;
+}
+
+static ssize_t gs_tenant_store(struct kobject *kobj, struct attribute *attr, const char *buf,
+			       size_t count)
+{
+	struct gs_tenant_attribute *attribute =
+		container_of(attr, struct gs_tenant_attribute, attr);
+	size_t len = count > 0 && buf[count - 1] == '\n' ? count - 1 : count;
+	struct gs_tenant *tenant = gs_tenant_of(kobj);
+	int err;
+
+	if (!attribute->parse && !attribute->store)
+		return -EACCES;
+	mutex_lock(&gs_lock);
+	if (tenant->is_removed)
+		err = -ENODEV;
+	else if (attribute->parse)
+		err = attribute->parse(&tenant->settings, buf, len);
+	else
+		err = attribute->store(tenant, buf, len);
+	if (!err)
+		gs_tenant_changed(tenant, attribute->setting);
+	mutex_unlock(&gs_lock);
+	if (err)
+		return err;
+	sysfs_notify(kobj, NULL, attr->name);
+	return count;
+}
+
+static ssize_t gs_show_weight(const struct gs_tenant *tenant, char *buf)
+{
+	return sysfs_emit(buf, "%u\n", tenant->settings.weight);
+}
+
+static ssize_t gs_show_max(const struct gs_tenant *tenant, char *buf)
+{
+	if (tenant->settings.quota_us == GS_QUOTA_NONE)
+		return sysfs_emit(buf, "max %u\n", tenant->settings.period_us);
+	return sysfs_emit(buf, "%u %u\n", tenant->settings.quota_us, tenant->settings.period_us);
+}
+
+static ssize_t gs_show_priority(const struct gs_tenant *tenant, char *buf)
+{
+	return sysfs_emit(buf, "%s\n", gs_priority_name(tenant->settings.priority));
+}
+
+static ssize_t gs_show_memory_max(const struct gs_tenant *tenant, char *buf)
+{
+	if (tenant->settings.memory_max == GS_MEMORY_NONE)
+		return sysfs_emit(buf, "max\n");
+	return sysfs_emit(buf, "%llu\n", tenant->settings.memory_max);
+}
+
+static ssize_t gs_show_sm_percent(const struct gs_tenant *tenant, char *buf)
+{
+	if (tenant->settings.sm_percent == GS_SM_NONE)
+		return sysfs_emit(buf, "max\n");
+	return sysfs_emit(buf, "%u\n", tenant->settings.sm_percent);
+}
+
+static ssize_t gs_show_slo_us(const struct gs_tenant *tenant, char *buf)
+{
+	return sysfs_emit(buf, "%u\n", tenant->settings.slo_us);
+}
+
+static ssize_t gs_show_match_cgroup(const struct gs_tenant *tenant, char *buf)
+{
+	return sysfs_emit(buf, "%s\n", tenant->match_cgroup);
+}
+
+/* An empty line takes the rule away. Patterns are of whole paths, so they start with '/' or '*'. */
+static int gs_store_match_cgroup(struct gs_tenant *tenant, const char *text, size_t len)
+{
+	size_t i;
+
+	if (len >= sizeof(tenant->match_cgroup))
+		return -ERANGE;
+	if (len > 0 && text[0] != '/' && text[0] != '*')
+		return -EINVAL;
+	for (i = 0; i < len; i++) {
+		if (text[i] == '\0' || text[i] == '\n')
+			return -EINVAL;
+	}
+	memcpy(tenant->match_cgroup, text, len);
+	tenant->match_cgroup[len] = '\0';
+	return 0;
+}
+
+static ssize_t gs_show_match_uid(const struct gs_tenant *tenant, char *buf)
+{
+	return tenant->has_match_uid ? sysfs_emit(buf, "%u\n", tenant->match_uid) :
+				       sysfs_emit(buf, "\n");
+}
+
+/* The last number is no user: (uid_t)-1. */
+static int gs_store_match_uid(struct gs_tenant *tenant, const char *text, size_t len)
+{
+	u32 uid = 0;
+	int err = len ? gs_parse_ranged(text, len, 0, U32_MAX - 1, &uid) : 0;
+
+	if (err)
+		return err;
+	tenant->has_match_uid = len > 0;
+	tenant->match_uid = uid;
+	return 0;
+}
+
+static ssize_t gs_show_gpu_time_us(const struct gs_tenant *tenant, char *buf)
+{
+	return sysfs_emit(buf, "%llu\n", tenant->gpu_time_us);
+}
+
+static ssize_t gs_show_share_permille(const struct gs_tenant *tenant, char *buf)
+{
+	if (tenant->share_permille == GPUSHARE_UNKNOWN)
+		return sysfs_emit(buf, "unknown\n");
+	return sysfs_emit(buf, "%u\n", tenant->share_permille);
+}
+
+static ssize_t gs_show_throttled_us(const struct gs_tenant *tenant, char *buf)
+{
+	return sysfs_emit(buf, "%llu\n", tenant->throttled_us);
+}
+
+static ssize_t gs_show_freezes(const struct gs_tenant *tenant, char *buf)
+{
+	return sysfs_emit(buf, "%llu\n", tenant->freezes);
+}
+
+static ssize_t gs_show_memory_current(const struct gs_tenant *tenant, char *buf)
+{
+	u64 sum = 0;
+	u32 i;
+
+	for (i = 0; i < GPUSHARE_MAX_GPUS; i++)
+		sum += tenant->memory[i];
+	return sysfs_emit(buf, "%llu\n", sum);
+}
+
+static ssize_t gs_show_memory_refused(const struct gs_tenant *tenant, char *buf)
+{
+	return sysfs_emit(buf, "%llu\n", tenant->memory_refused);
+}
+
+static ssize_t gs_show_controls_refused(const struct gs_tenant *tenant, char *buf)
+{
+	return sysfs_emit(buf, "%llu\n", tenant->controls_refused);
+}
+
+#define GS_PARSED(_name, _setting)                                                                 \
+	static struct gs_tenant_attribute gs_attribute_##_name = {                                 \
+		.attr = { .name = #_name, .mode = 0644 },                                          \
+		.show = gs_show_##_name,                                                           \
+		.parse = gs_parse_##_name,                                                         \
+		.setting = GPUSHARE_SETTING_##_setting,                                            \
+	}
+#define GS_STORED(_name, _setting)                                                                 \
+	static struct gs_tenant_attribute gs_attribute_##_name = {                                 \
+		.attr = { .name = #_name, .mode = 0644 },                                          \
+		.show = gs_show_##_name,                                                           \
+		.store = gs_store_##_name,                                                         \
+		.setting = GPUSHARE_SETTING_##_setting,                                            \
+	}
+#define GS_READ_ONLY(_name)                                                                        \
+	static struct gs_tenant_attribute gs_attribute_##_name = {                                 \
+		.attr = { .name = #_name, .mode = 0444 },                                          \
+		.show = gs_show_##_name,                                                           \
+	}
+
+GS_PARSED(weight, WEIGHT);
+GS_PARSED(max, MAX);
+GS_PARSED(priority, PRIORITY);
+GS_PARSED(memory_max, MEMORY_MAX);
+GS_PARSED(sm_percent, SM_PERCENT);
+GS_PARSED(slo_us, SLO_US);
+GS_STORED(match_cgroup, MATCH_CGROUP);
+GS_STORED(match_uid, MATCH_UID);
+GS_READ_ONLY(gpu_time_us);
+GS_READ_ONLY(share_permille);
+GS_READ_ONLY(throttled_us);
+GS_READ_ONLY(freezes);
+GS_READ_ONLY(memory_current);
+GS_READ_ONLY(memory_refused);
+GS_READ_ONLY(controls_refused);
+
+/* clang-format off */
+static struct attribute *gs_tenant_attrs[] = {
+	&gs_attribute_weight.attr,
+	&gs_attribute_max.attr,
+	&gs_attribute_priority.attr,
+	&gs_attribute_memory_max.attr,
+	&gs_attribute_sm_percent.attr,
+	&gs_attribute_slo_us.attr,
+	&gs_attribute_match_cgroup.attr,
+	&gs_attribute_match_uid.attr,
+	&gs_attribute_gpu_time_us.attr,
+	&gs_attribute_share_permille.attr,
+	&gs_attribute_throttled_us.attr,
+	&gs_attribute_freezes.attr,
+	&gs_attribute_memory_current.attr,
+	&gs_attribute_memory_refused.attr,
+	&gs_attribute_controls_refused.attr,
+	NULL,
+};
+
+/* clang-format on */
+
+static struct bin_attribute *gs_tenant_bin_attrs[] = {
+	&gs_tenant_procs,
+	NULL,
+};
+
+static const struct attribute_group gs_tenant_group = {
+	.attrs = gs_tenant_attrs,
+	.bin_attrs = gs_tenant_bin_attrs,
+};
+
+static const struct attribute_group *gs_tenant_groups[] = {
+	&gs_tenant_group,
+	NULL,
+};
+
+static const struct sysfs_ops gs_tenant_ops = {
+	.show = gs_tenant_show,
+	.store = gs_tenant_store,
+};
+
+static void gs_tenant_release(struct kobject *kobj)
+{
+	kfree(gs_tenant_of(kobj));
+	gs_kobject_died();
+}
+
+const struct kobj_type gs_tenant_ktype = {
+	.release = gs_tenant_release,
+	.sysfs_ops = &gs_tenant_ops,
+	.default_groups = gs_tenant_groups,
+};

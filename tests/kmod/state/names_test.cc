@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The module's rules for names and patterns, against the agent's.
+#include "kmod/state/names.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+
+#include "sched/tenants/rules.h"
+#include "shmctl/settings/tenant_settings.h"
+
+namespace gpushare {
+namespace {
+
+bool kernel_takes_name(std::string_view name) { return gs_name_is_valid(name.data(), name.size()); }
+
+TEST(KmodNames, AreThoseThatTheAgentTakes) {
+  for (int byte = 0; byte < 256; ++byte) {
+    const std::string first(1, static_cast<char>(byte));
+    const std::string later = "a" + first;
+    EXPECT_EQ(kernel_takes_name(first), check_tenant_name(first).has_value()) << byte;
+    EXPECT_EQ(kernel_takes_name(later), check_tenant_name(later).has_value()) << byte;
+  }
+}
+
+TEST(KmodNames, HaveAtMost63Characters) {
+  EXPECT_FALSE(kernel_takes_name(""));
+  EXPECT_TRUE(kernel_takes_name(std::string(63, 'a')));
+  EXPECT_FALSE(kernel_takes_name(std::string(64, 'a')));
+}
+
+TEST(KmodNames, AreNoPaths) {
+  for (const char* name : {".", "..", "../x", "a/b", "a b", "a\n"})
+    EXPECT_FALSE(kernel_takes_name(name)) << name;
+}
+
+// Every pattern and every text of up to four letters out of a small alphabet.
+void for_each_word(std::string_view letters, size_t longest, const auto& visit) {
+  std::string word;
+  const auto grow = [&](const auto& self) -> void {
+    visit(word);
+    if (word.size() == longest) return;
+    for (const char letter : letters) {
+      word.push_back(letter);
+      self(self);
+      word.pop_back();
+    }
+  };
+  grow(grow);
+}
+
+TEST(KmodGlob, MatchesAsTheAgentsDoes) {
+  for_each_word("a/*?", 4, [](const std::string& pattern) {
+    for_each_word("ab/", 4, [&](const std::string& text) {
+      EXPECT_EQ(gs_glob_matches(pattern.c_str(), text.c_str()), glob_matches(pattern, text))
+          << pattern << " on " << text;
+    });
+  });
+}
+
+TEST(KmodGlob, IsNotSlowOnHostilePatterns) {
+  std::string pattern;
+  for (int i = 0; i < 60; ++i) pattern += "*a";
+  EXPECT_FALSE(gs_glob_matches((pattern + "b").c_str(), std::string(4000, 'a').c_str()));
+}
+
+}  // namespace
+}  // namespace gpushare
