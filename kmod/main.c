@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * gpushare.ko: quotas of NVIDIA GPUs in sysfs, and refusals at the driver's ioctl that no program
- * gets around. README.md says how it works; ABI/sysfs-kernel-gpushare and uapi/gpushare.h what it
- * offers.
+ * gpushare.ko keeps quotas of NVIDIA GPUs in sysfs, and refuses at the driver's ioctl what no
+ * program may do. README.md says how it works; ABI/sysfs-kernel-gpushare and uapi/gpushare.h say
+ * what it offers.
  */
 #include <linux/init.h>
 #include <linux/module.h>
@@ -10,21 +10,22 @@
 #include "compat/version.h"
 #include "dev/chardev.h"
 #include "hook/hook.h"
-#include "state/state.h"
+#include "state/lock.h"
+#include "state/object.h"
 #include "sysfs/sysfs.h"
 
-DEFINE_MUTEX(gs_lock); /* what state.h says is under it */
+DEFINE_MUTEX(gs_lock); /* state/lock.h says what is under it. */
 
 static int __init gs_init(void)
 {
 	int err;
 
-	err = gs_clients_init();
+	err = gs_objects_init();
 	if (err)
 		return err;
 	err = gs_sysfs_init();
 	if (err)
-		goto exit_clients;
+		goto exit_objects;
 	err = gs_exits_init();
 	if (err)
 		goto exit_sysfs;
@@ -42,19 +43,22 @@ exit_exits:
 	gs_exits_exit();
 exit_sysfs:
 	gs_sysfs_exit();
-exit_clients:
-	gs_clients_exit();
+exit_objects:
+	gs_objects_exit();
 	return err;
 }
 
-/* From the outside in: calls, openers, ends of processes, writers with what all of them left. */
+/*
+ * It ends from the outside in: calls of the driver, openers of the device, ends of processes, and
+ * at last those who write to sysfs, with what all of these have left.
+ */
 static void __exit gs_exit(void)
 {
 	gs_hook_exit();
 	gs_chardev_exit();
 	gs_exits_exit();
 	gs_sysfs_exit();
-	gs_clients_exit();
+	gs_objects_exit();
 }
 
 module_init(gs_init);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * /dev/gpushare, the agent's door: one opener, with CAP_SYS_ADMIN. Everything that is done through
- * it ends with its last descriptor. uapi/gpushare.h is the contract.
+ * /dev/gpushare, by which the agent speaks to the module. It has one opener, which needs
+ * CAP_SYS_ADMIN. Everything that is done through it ends with its last descriptor, except what the
+ * agent published of tenants. uapi/gpushare.h is the contract.
  */
 #include <linux/capability.h>
 #include <linux/fs.h>
@@ -13,8 +14,9 @@
 #include "dev/chardev.h"
 #include "state/agent.h"
 #include "state/names.h"
-#include "state/state.h"
+#include "state/report.h"
 #include "state/stream.h"
+#include "state/tenant.h"
 #include "sysfs/sysfs.h"
 
 #define GS_PUBLISH_CHUNK 32 /* usages copied at a time */
@@ -91,7 +93,7 @@ static long gs_ioc_replay(void __user *arg)
 	if (request.flags || request.reserved)
 		return -EINVAL;
 	mutex_lock(&gs_lock);
-	gs_processes_replay();
+	gs_replay();
 	mutex_unlock(&gs_lock);
 	return 0;
 }
@@ -150,7 +152,7 @@ static long gs_ioc_publish(void __user *arg)
 	return err;
 }
 
-/* Terminated within @bytes, and nothing a terminal would stumble over. */
+/* True if @text ends within @bytes and holds only what a terminal can show. */
 static bool gs_text_is_printable(const char *text, size_t bytes)
 {
 	size_t i;
@@ -230,7 +232,7 @@ static struct miscdevice gs_device = {
 };
 
 /**
- * gs_chardev_init() - make the device
+ * gs_chardev_init() - Make the device.
  *
  * Return: 0 or a negative errno.
  */
@@ -240,7 +242,7 @@ int gs_chardev_init(void)
 }
 
 /**
- * gs_chardev_exit() - remove the device; nobody has it open
+ * gs_chardev_exit() - Remove the device, which no program has open.
  */
 void gs_chardev_exit(void)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* /dev/gpushare. */
+/* The device /dev/gpushare, which main.c makes and removes. */
 #ifndef GPUSHARE_CHARDEV_H
 #define GPUSHARE_CHARDEV_H
 

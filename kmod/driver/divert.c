@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * ftrace calls gs_divert_file() or another of the below at the beginning of each diverted function,
- * directly: no registers are saved but the arguments, nothing is looked up, so a call that is of no
- * interest costs little. On the stack are then the way on in the driver's function and the way back
- * to its caller; to have another function run instead, the first is overwritten.
+ * The diversion of driver functions. ftrace calls gs_divert_file(), or another of the entries
+ * below, directly at the beginning of each diverted function. Only the arguments are saved and
+ * nothing is looked up, so a call that is of no interest costs little. The stack then holds two
+ * addresses: where the driver's function goes on, and where it returns to. To have another function
+ * run instead, an entry overwrites the first one.
  */
 #include <linux/ftrace.h>
 #include <linux/objtool.h>
 
 #include "compat/version.h"
 #include "driver/divert.h"
-#include "driver/pin.h"
 
 #if !defined(CONFIG_X86_64) || !defined(CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS)
 #error "gpushare.ko needs x86-64 and a kernel with CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS"
@@ -26,9 +26,9 @@ void gs_divert_copy_in(void);
 void gs_divert_copy_out(void);
 
 /*
- * A copy of parameters comes by with every second call: while nobody has pinned any, it is told
- * here that there is nothing to do. A way that was put on the stack and is returned to needs no
- * landing pad of indirect branch tracking, and no retpoline.
+ * Every second call copies parameters. While none are pinned the entries for the copies find out
+ * here that there is nothing to do. An address that is put on the stack and returned to needs no
+ * landing pad for indirect branch tracking, and no retpoline.
  */
 /* clang-format off */
 #define GS_SAVE_ARGUMENTS "	pushq	%rdi\n	pushq	%rsi\n	pushq	%rdx\n"
@@ -125,7 +125,7 @@ static void gs_diversion_detach(struct gs_diversion *diversion)
 	gs_ftrace_unregister_direct(&diversion->ops, (unsigned long)diversion->entry);
 }
 
-/* The first @count; the other way round than they were attached. */
+/* Detaches the first @count, in the reverse of the order in which they were attached. */
 static void gs_diversions_detach(unsigned int count)
 {
 	while (count--)
@@ -133,9 +133,9 @@ static void gs_diversions_detach(unsigned int count)
 }
 
 /**
- * gs_divert_attach() - from now on the functions below each of gs_sites[] are asked
+ * gs_divert_attach() - Let the functions of gs_sites[] be diverted from now on.
  *
- * Return: 0, -EBUSY when another module diverts one of them, or another negative errno.
+ * Return: 0, -EBUSY if another module diverts one of them, or another negative errno.
  */
 int gs_divert_attach(void)
 {
@@ -153,7 +153,7 @@ int gs_divert_attach(void)
 }
 
 /**
- * gs_divert_detach() - they are asked no more; what they are being asked may still be under way
+ * gs_divert_detach() - Stop diverting. A diverted call may still be under way.
  */
 void gs_divert_detach(void)
 {
@@ -161,7 +161,7 @@ void gs_divert_detach(void)
 }
 
 /**
- * gs_divert_exit() - free what ftrace keeps; there is no attaching any more
+ * gs_divert_exit() - Free what ftrace keeps. Nothing is attached after this.
  */
 void gs_divert_exit(void)
 {

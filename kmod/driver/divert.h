@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Functions of the driver that are diverted, and how they are called all the same. */
+/* The functions of the driver that are diverted, and how they are called all the same. */
 #ifndef GPUSHARE_DIVERT_H
 #define GPUSHARE_DIVERT_H
 
+#include <linux/atomic.h>
 #include <linux/types.h>
 
 struct gs_call;
 
 /**
- * enum gs_site - a function of the driver
- * @GS_SITE_IOCTL: its file operation
- * @GS_SITE_COMPAT: the same for 32-bit programs, where that is a function of its own
- * @GS_SITE_RELEASE: at the end of a file
- * @GS_SITE_COPY_IN: os_memcpy_from_user(to, from, bytes): RM reads parameters
- * @GS_SITE_COPY_OUT: os_memcpy_to_user(to, from, bytes): RM answers there
- * @GS_SITES: how many
+ * enum gs_site - A function of the driver.
+ * @GS_SITE_IOCTL: Its file operation.
+ * @GS_SITE_COMPAT: The same for 32-bit programs, if that is a function of its own.
+ * @GS_SITE_RELEASE: What it does at the end of a file.
+ * @GS_SITE_COPY_IN: os_memcpy_from_user(to, from, bytes), by which RM reads parameters.
+ * @GS_SITE_COPY_OUT: os_memcpy_to_user(to, from, bytes), by which RM answers there.
+ * @GS_SITES: The number of functions.
  */
 enum gs_site {
 	GS_SITE_IOCTL,
@@ -25,30 +26,38 @@ enum gs_site {
 	GS_SITES,
 };
 
-/* Where each goes on behind its call of ftrace; 0 for one that is not diverted. */
+/* Where each function goes on behind its call of ftrace; 0 if it is not diverted. */
 extern unsigned long gs_sites[GS_SITES];
 
 int gs_divert_attach(void);
 void gs_divert_detach(void);
 void gs_divert_exit(void);
 
-/* Calls a diverted function as it was called, with @site of gs_sites[]; returns what it returns. */
+/*
+ * Calls a diverted function with the arguments that it was called with, and returns what it
+ * returns. @site is its place in gs_sites[].
+ */
 unsigned long gs_divert_original(unsigned long a0, unsigned long a1, unsigned long a2,
 				 unsigned long site);
 
 /*
- * What is asked at the beginning of a diverted function. Must not sleep.
+ * What divert.c calls at the beginning of a diverted function. Others define these, and they must
+ * not sleep. Its assembler calls them by name, because a table of functions would cost every ioctl
+ * a retpoline.
  *
- * hook.c, of a file operation, with its arguments and its place in gs_sites[]: the address of the
- * function to be run instead, or 0 for the driver's.
+ * hook/hook.c defines what a file operation asks, with its arguments and its place in gs_sites[].
+ * It returns the address of the function that runs instead, or 0 for the driver's.
  */
 unsigned long gs_hook_choose(unsigned long a0, unsigned long a1, unsigned long a2,
 			     unsigned long site);
 
 /*
- * pin.c, of os_memcpy_from_user(to, from, bytes): the call whose parameters these are, for which
- * gs_pin_copy_in() is run instead; NULL for none. And of os_memcpy_to_user(to, from, bytes).
+ * pin.c defines what the copies of parameters ask. gs_pins_with_params is the number of calls in
+ * progress whose parameters are pinned; while it is 0 nothing is asked. gs_pin_of_params() returns
+ * the call that the parameters at `from` belong to, for which gs_pin_copy_in() then runs instead of
+ * os_memcpy_from_user(), or NULL. gs_pin_copy_out() looks at what os_memcpy_to_user() will copy.
  */
+extern atomic_t gs_pins_with_params;
 struct gs_call *gs_pin_of_params(unsigned long from);
 unsigned long gs_pin_copy_in(unsigned long to, unsigned long from, unsigned long bytes,
 			     struct gs_call *call);

@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A probe at rm_ioctl(stack, gpu, file, command, argument, size), where the driver enters RM and
- * `argument` is its copy in kernel memory. For a call that the filter has looked at, RM is given
- * the filter's copy instead: it acts on what was decided on, and answers there, out of the
- * program's reach; gs_call_driver() hands the answer on. A call of interest that the filter has not
- * seen was swapped in behind its back, and becomes one that RM does not know.
+ * The pin is a probe at rm_ioctl(stack, gpu, file, command, argument, size). There the driver
+ * enters RM, and `argument` is its copy in kernel memory. For a call that the filter has looked at,
+ * RM is given the filter's copy instead: it acts on what was decided on, and answers there, out of
+ * the program's reach. gs_call_driver() hands the answer on. A call of interest that the filter has
+ * not seen was swapped in behind its back, and is made one that RM does not know.
  *
- * Of the parameters that the argument points to, RM makes its copy by os_memcpy_from_user(). That
- * function is diverted, and what the filter has read of them (call->params) is put over the copy;
- * RM's answer is taken when it goes back by os_memcpy_to_user().
- *
- * Calls in progress are found by their task: a slot holds one of them, which nobody but its task
- * looks at, and a list those for whom the slot was taken. The probe runs with preemption off, and
- * before the kernel has optimized it like an NMI: so the list's lock is a bit in its head, which is
- * never held there.
+ * RM copies the parameters that the argument points to by os_memcpy_from_user(). That function is
+ * diverted, and what the filter has read of them (call->params) is put over the copy. RM's answer
+ * is taken when it goes back by os_memcpy_to_user().
  */
 #include <linux/atomic.h>
 #include <linux/hash.h>
@@ -24,22 +19,28 @@
 #include <linux/uaccess.h>
 
 #include "compat/user.h"
+#include "driver/call.h"
 #include "driver/divert.h"
 #include "driver/pin.h"
-#include "filter/filter.h"
 #include "rm/interest.h"
 #include "state/agent.h"
 
 #define GS_PIN_BITS 8
-#define GS_NO_COMMAND 0xFFFFFFFFu /* RM answers that it does not know it */
-#define GS_GRACE (HZ / 10) /* for calls on their way into RM when the hook came: not filtered */
+#define GS_NO_COMMAND 0xFFFFFFFFu /* RM answers that it does not know it. */
+#define GS_GRACE (HZ / 10)        /* for calls that were on their way into RM when the hook came */
 
 atomic_t gs_pins_with_params = ATOMIC_INIT(0);
 
-/*
- * @task: owns the slot; NULL when it is free
- * @call: of @task, which alone reads and writes it
- * @others: of tasks that came while the slot was taken
+/**
+ * struct gs_pin_slot - The calls in progress of the tasks with the same hash.
+ * @task: The task that owns the slot, NULL if it is free.
+ * @call: The call of @task, which alone reads and writes it.
+ * @others: The calls of tasks that came while the slot was taken.
+ *
+ * Calls in progress are found by their task. A slot holds one of them, which only its task looks
+ * at, and a list holds those that came while the slot was taken. The probe runs with preemption
+ * off, and until the kernel has optimized it like an NMI, so the lock of the list is a bit in its
+ * head, which is never held there.
  */
 static struct gs_pin_slot {
 	struct task_struct *task;
@@ -82,7 +83,7 @@ static noinline struct gs_call *gs_pin_among_others(struct gs_pin_slot *slot)
 	return found;
 }
 
-/* The driver is about to be called; @call stays in place until gs_pin_end(). */
+/* Comes before the driver is called; @call stays in place until gs_pin_end(). */
 static __always_inline void gs_pin_begin(struct gs_call *call)
 {
 	struct gs_pin_slot *slot = gs_pin_slot();
@@ -110,7 +111,7 @@ static __always_inline void gs_pin_end(struct gs_call *call)
 		atomic_dec(&gs_pins_with_params);
 }
 
-/* For the sizes of memory's calls the compiler makes code without a loop. */
+/* For the sizes of the calls that make memory the compiler makes code without a loop. */
 static int gs_call_write(const struct gs_call *call)
 {
 	switch (call->size) {
@@ -124,13 +125,13 @@ static int gs_call_write(const struct gs_call *call)
 }
 
 /**
- * gs_call_driver() - let the driver do it, and learn what it said
- * @call: as it was made
- * @answer: out
+ * gs_call_driver() - Let the driver make a call, and learn what it said.
+ * @call: The call as it was made.
+ * @answer: Out: all members.
  *
- * RM answers in our memory, and the answer is handed on to the caller here. The driver may refuse a
- * call before RM comes to it, and then leaves the status that the program has written there: so one
- * is put there that RM does not have.
+ * RM answers in our memory, and the answer is handed on to the caller here. If the driver refuses a
+ * call before RM comes to it, it leaves the status that the program has written there. So a status
+ * that RM does not have is put there first.
  */
 void gs_call_driver(struct gs_call *call, struct gs_answer *answer)
 {
@@ -149,10 +150,10 @@ void gs_call_driver(struct gs_call *call, struct gs_answer *answer)
 }
 
 /**
- * gs_call_driver_at_once() - the same, without waiting for a page of the caller's
- * @call: see there
- * @answer: out; with -EFAULT the argument was not there: when the driver was to read it, or, if
- *	@call->is_pinned, when RM's answer was to be written, which stands in @call->bytes
+ * gs_call_driver_at_once() - Do the same without waiting for a page of the caller's.
+ * @call: See gs_call_driver().
+ * @answer: Out: -EFAULT means that a page was missing when the driver was to read the argument, or,
+ *	if @call->is_pinned, when RM's answer was to be written, which is in @call->bytes.
  */
 void gs_call_driver_at_once(struct gs_call *call, struct gs_answer *answer)
 {
@@ -161,7 +162,7 @@ void gs_call_driver_at_once(struct gs_call *call, struct gs_answer *answer)
 	pagefault_enable();
 }
 
-/* The call of the current task. It stays: only the task itself ends it. */
+/* The call of the current task, which stays because only the task itself ends it. */
 static __always_inline struct gs_call *gs_pin_of_current(void)
 {
 	struct gs_pin_slot *slot = gs_pin_slot();
@@ -172,12 +173,12 @@ static __always_inline struct gs_call *gs_pin_of_current(void)
 }
 
 /**
- * gs_pin_of_params() - the call of the current task, if these are its pinned parameters
- * @address: of parameters that are being copied
+ * gs_pin_of_params() - Find the call of the current task, if these are its pinned parameters.
+ * @address: The address of parameters that are being copied.
  *
- * Whoever copies some for a call of ours holds a reference on this module.
+ * A task that copies some for a call of ours holds a reference on the module.
  *
- * Return: the call or NULL.
+ * Return: The call or NULL.
  */
 notrace struct gs_call *gs_pin_of_params(unsigned long address)
 {
@@ -187,13 +188,13 @@ notrace struct gs_call *gs_pin_of_params(unsigned long address)
 }
 
 /**
- * gs_pin_copy_in() - stands for os_memcpy_from_user()
- * @to: RM's copy, which the driver makes
- * @from: of pinned parameters
- * @bytes: of the whole
- * @call: whose they are; what was read of them is put over the copy
+ * gs_pin_copy_in() - Stand for os_memcpy_from_user().
+ * @to: RM's copy, which the driver makes.
+ * @from: The address of pinned parameters.
+ * @bytes: The size of all parameters.
+ * @call: The call that they belong to. What was read of them is put over the copy.
  *
- * Return: what the driver's own returns.
+ * Return: What the driver's own function returns.
  */
 unsigned long gs_pin_copy_in(unsigned long to, unsigned long from, unsigned long bytes,
 			     struct gs_call *call)
@@ -206,10 +207,10 @@ unsigned long gs_pin_copy_in(unsigned long to, unsigned long from, unsigned long
 }
 
 /**
- * gs_pin_copy_out() - RM answers in some parameters
- * @to: the caller's memory
- * @from: RM's copy
- * @bytes: of the whole
+ * gs_pin_copy_out() - Take RM's answer, if it goes to pinned parameters.
+ * @to: Their address in the caller's memory.
+ * @from: RM's copy.
+ * @bytes: The size of all parameters.
  */
 notrace void gs_pin_copy_out(unsigned long to, unsigned long from, unsigned long bytes)
 {
@@ -222,12 +223,12 @@ notrace void gs_pin_copy_out(unsigned long to, unsigned long from, unsigned long
 }
 
 /*
- * Is a call barred that the filter has not seen? Not the agent's, which the filter lets pass, and
- * not while the module comes or goes: then it lets everyone pass.
+ * Is a call barred that the filter has not seen? The agent's calls are not, because the filter lets
+ * them pass; and no calls are while the module comes or goes.
  */
 static bool gs_pin_bars_unseen(void)
 {
-	return smp_load_acquire(&gs_pin_is_barring) && /* see gs_pin_bar() */
+	return smp_load_acquire(&gs_pin_is_barring) && /* pairs with gs_pin_bar() */
 	       module_is_live(THIS_MODULE) &&
 	       time_after(jiffies, READ_ONCE(gs_barring_since) + GS_GRACE) &&
 	       !gs_agent_includes_current();
@@ -269,8 +270,8 @@ static struct kprobe gs_pin_probe;
 static char gs_pin_symbol[64];
 
 /**
- * gs_pin_attach() - from now on what was decided on is what is done
- * @driver: name of its module
+ * gs_pin_attach() - Let RM do what was decided on from now on.
+ * @driver: The name of the driver's module.
  *
  * Return: 0 or a negative errno.
  */
@@ -285,7 +286,7 @@ int gs_pin_attach(const char *driver)
 }
 
 /**
- * gs_pin_detach() - no more; nothing is under way when it returns
+ * gs_pin_detach() - Remove the probe; nothing of it is under way when this returns.
  */
 void gs_pin_detach(void)
 {
@@ -293,12 +294,12 @@ void gs_pin_detach(void)
 }
 
 /**
- * gs_pin_bar() - are calls of interest barred that were not filtered?
- * @is_barring: yes, soon: those that are under way pass; or no more
+ * gs_pin_bar() - Set whether calls of interest are barred that were not filtered.
+ * @is_barring: True bars them after GS_GRACE, so that those which are under way pass.
  */
 void gs_pin_bar(bool is_barring)
 {
 	WRITE_ONCE(gs_barring_since, jiffies);
-	/* Pairs with gs_pin_bars_unseen(): it is seen with its time, or not yet. */
+	/* This pairs with gs_pin_bars_unseen(), which sees it with its time or not yet. */
 	smp_store_release(&gs_pin_is_barring, is_barring);
 }

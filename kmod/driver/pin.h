@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What was decided on is what the driver acts on. The driver copies an argument from the caller's
- * memory once more, after the filter did, and the parameters that it points to as well; another
- * thread may have changed both in between, or may change the answer before the filter reads it. So
- * RM is given the filter's own copies, and answers into them.
+ * The pin makes the driver act on what the filter decided on. The driver copies an argument, and
+ * the parameters that it points to, from the caller's memory once more after the filter did.
+ * Another thread may have changed both in between, or may change the answer before the filter reads
+ * it. So RM is given the filter's own copies, and answers into them. hook/hook.c attaches the pin;
+ * the filter makes its calls through gs_call_driver() in driver/call.h.
  */
 #ifndef GPUSHARE_PIN_H
 #define GPUSHARE_PIN_H
 
-#include <linux/atomic.h>
 #include <linux/types.h>
-
-extern atomic_t gs_pins_with_params; /* calls in progress whose parameters are pinned */
 
 int gs_pin_attach(const char *driver);
 void gs_pin_detach(void);

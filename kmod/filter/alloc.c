@@ -1,24 +1,46 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Objects that are made: clients, what is remembered below them, duplicates; video memory's limit.
+ * Objects that are made: clients, what is remembered below them, and duplicates. Here video memory
+ * is refused that a tenant may not have.
  */
+#include <linux/file.h>
+#include <linux/ptrace.h>
+#include <linux/sched/task_stack.h>
 #include <linux/slab.h>
+
+#include <asm/syscall.h>
 
 #include "compat/user.h"
 #include "compat/version.h"
-#include "filter/filter.h"
-#include "state/objects.h"
-#include "state/stream.h"
+#include "driver/call.h"
+#include "filter/order.h"
+#include "filter/verdicts.h"
+#include "state/client.h"
+#include "state/report.h"
+
+/* The descriptor that the caller named, or -1 if it does not lead to the file any more. */
+static s32 gs_call_fd(const struct gs_call *call)
+{
+	unsigned long args[6];
+	struct file *file;
+
+	syscall_get_arguments(current, current_pt_regs(), args);
+	if (args[0] > INT_MAX)
+		return -1;
+	file = fget_raw(args[0]);
+	if (file)
+		fput(file);
+	return file == call->file ? (s32)args[0] : -1;
+}
 
 /**
- * gs_filter_client() - a client is to be made
- * @call: of kind ALLOC, of a root class
+ * gs_filter_client() - Make a client.
+ * @call: A call of kind ALLOC, of a root class.
  *
- * Return: of the ioctl.
+ * Return: What the ioctl returns.
  */
 long gs_filter_client(struct gs_call *call)
 {
-	struct gpushare_event event gs_uninitialized;
 	struct gs_answer answer gs_uninitialized;
 	u32 handle;
 	s32 fd;
@@ -39,10 +61,7 @@ long gs_filter_client(struct gs_call *call)
 		gs_client_add(call->new_client, call->process, call->file, handle, fd);
 		call->new_client = NULL;
 		gs_process_open(call->process);
-		gs_event_init(&event, GPUSHARE_EVENT_CLIENT_CREATED, call->process);
-		event.object.client = handle;
-		event.object.fd = fd;
-		gs_event_send(&event);
+		gs_report_client(call->process, handle, fd, 0);
 	}
 	gs_call_leave(call);
 	return answer.ret;
@@ -54,10 +73,10 @@ static void gs_memory_refused_event(struct gs_call *call, u32 instance, u64 byte
 	struct gpushare_event event gs_uninitialized;
 	u64 repeats;
 
-	if (!gs_refusal_is_reported(call->process, &repeats))
+	if (!gs_process_reports_refusal(call->process, &repeats))
 		return;
 	gs_process_open(call->process);
-	gs_event_init(&event, GPUSHARE_EVENT_MEMORY_REFUSED, call->process);
+	gs_event_init(&event, GPUSHARE_EVENT_MEMORY_REFUSED, &call->process->id);
 	event.memory_refused.client = call->rm.client;
 	event.memory_refused.parent = call->rm.parent;
 	event.memory_refused.class_id = call->rm.class_id;
@@ -69,7 +88,7 @@ static void gs_memory_refused_event(struct gs_call *call, u32 instance, u64 byte
 	gs_event_send(&event);
 }
 
-/* What a memory object takes; ~0 when the caller hides it. */
+/* The bytes that a memory object takes; ~0 if the caller hides them. */
 static u64 gs_memory_bytes(const struct gs_call *call)
 {
 	if (call->rm.has_inline_size)
@@ -79,7 +98,7 @@ static u64 gs_memory_bytes(const struct gs_call *call)
 	return rm_memory_round(call->params.value, call->params.attr);
 }
 
-/* What the driver gave; 0 when it did not say. */
+/* The bytes that the driver gave; 0 if it did not say. */
 static u64 gs_memory_answered(const struct gs_call *call)
 {
 	if (call->rm.has_inline_size)
@@ -88,8 +107,8 @@ static u64 gs_memory_answered(const struct gs_call *call)
 }
 
 /*
- * The GPU of a new object: a device names it, all others are on their parent's; of a parent that is
- * not known on the first. Without parameters the driver takes zeros.
+ * The GPU of a new object. A device names it, and all other objects are on their parent's GPU, or
+ * on the first one if the parent is not known. Without parameters the driver takes zeros.
  */
 static u32 gs_call_instance(const struct gs_call *call)
 {
@@ -99,8 +118,8 @@ static u32 gs_call_instance(const struct gs_call *call)
 }
 
 /*
- * Remembers what the driver made below its client. One that is gone meanwhile has taken the object
- * with it.
+ * Remembers what the driver made below its client. Returns false if the client has gone meanwhile,
+ * and has taken the object with it.
  */
 static __always_inline bool gs_call_remember(struct gs_call *call)
 {
@@ -110,7 +129,7 @@ static __always_inline bool gs_call_remember(struct gs_call *call)
 		return false;
 	if (unlikely(client->is_unsure))
 		gs_client_acknowledge(client);
-	gs_object_add(call->object, client, call->parent, call->rm.parent,
+	gs_object_add(call->object, client, &client->objects, call->parent, call->rm.parent,
 		      rm_answered_object(&call->rm, call->bytes));
 	return true;
 }
@@ -142,7 +161,7 @@ static void gs_object_made(struct gs_call *call)
 		gs_object_made_event(call);
 }
 
-/* Charges video memory before the driver is asked for it. False: it is more than there may be. */
+/* Charges video memory before the driver is asked. Returns false if the tenant may not have it. */
 static bool gs_call_charge(struct gs_call *call)
 {
 	struct gs_object *object = call->object;
@@ -151,7 +170,7 @@ static bool gs_call_charge(struct gs_call *call)
 	if (!object->is_video)
 		return true;
 	bytes = gs_memory_bytes(call);
-	if (!gs_charge_try(call->process, object, bytes))
+	if (!gs_object_charge(object, call->process, bytes))
 		return true;
 	call->process->tenant->memory_refused++;
 	gs_memory_refused_event(call, object->instance, bytes);
@@ -159,10 +178,10 @@ static bool gs_call_charge(struct gs_call *call)
 }
 
 /**
- * gs_filter_alloc() - an object is to be made
- * @call: of kind ALLOC, of a class that is remembered
+ * gs_filter_alloc() - Make an object.
+ * @call: A call of kind ALLOC, of a class that is remembered.
  *
- * Return: of the ioctl.
+ * Return: What the ioctl returns.
  */
 long gs_filter_alloc(struct gs_call *call)
 {
@@ -200,7 +219,7 @@ long gs_filter_alloc(struct gs_call *call)
 	return answer.ret;
 }
 
-/* What a duplicate is; false when it is of something that is not remembered. */
+/* Fills in what a duplicate is. Returns false if the original is not remembered. */
 static bool gs_call_duplicate(struct gs_call *call)
 {
 	bool is_own = call->rm.source_client == call->rm.client;
@@ -225,9 +244,9 @@ static bool gs_call_duplicate(struct gs_call *call)
 }
 
 /*
- * A page of the caller's was missing: it is waited for now, where it keeps nobody waiting. What is
- * written is RM's answer, or, when RM has not seen the call, what was there: then the caller makes
- * the call once more, without noticing.
+ * A page of the caller's was missing. It is waited for now, when that keeps no other program
+ * waiting. What is written is RM's answer. If RM has not seen the call it is what was there before,
+ * and the caller makes the call once more without noticing.
  */
 static long gs_dup_after_fault(const struct gs_call *call, const struct gs_answer *answer)
 {
@@ -239,8 +258,8 @@ static long gs_dup_after_fault(const struct gs_call *call, const struct gs_answe
 }
 
 /*
- * Without the XFER around it, which the driver would read again: whatever it found there then, it
- * would do while the other process waits.
+ * Takes away the XFER around the call. The driver would read it again, and would do whatever it
+ * found there then while the other process waits.
  */
 static void gs_dup_unwrap(struct gs_call *call)
 {
@@ -249,14 +268,14 @@ static void gs_dup_unwrap(struct gs_call *call)
 }
 
 /**
- * gs_filter_dup() - a second name is to be made for an object, of another client perhaps
- * @call: of kind DUP
+ * gs_filter_dup() - Make a second name for an object, which may be of another client.
+ * @call: A call of kind DUP.
  *
  * The duplicate keeps memory alive when the original is freed, so it holds the same charge. While
- * it is made no call makes or frees anything of the original's client. That may be another
- * process's, which need not wait for a page of ours.
+ * it is made, no call makes or frees anything of the original's client. That client may belong to
+ * another process, which must not have to wait for a page of the caller's.
  *
- * Return: of the ioctl.
+ * Return: What the ioctl returns.
  */
 long gs_filter_dup(struct gs_call *call)
 {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Scheduling controls: refused, or let through once; see refusals.h. */
+/* Scheduling controls, which are refused or let through by the rules of rm/refusals.h. */
 #include "compat/version.h"
-#include "filter/filter.h"
+#include "driver/call.h"
+#include "filter/order.h"
+#include "filter/verdicts.h"
 #include "rm/refusals.h"
-#include "state/objects.h"
-#include "state/stream.h"
+#include "state/client.h"
 
 static bool gs_class_has_control(u32 class_id, u32 cmd)
 {
@@ -12,7 +13,7 @@ static bool gs_class_has_control(u32 class_id, u32 cmd)
 					     rm_is_channel_class(class_id);
 }
 
-/* The object of a control if the caller made it itself and the control is one of its class. */
+/* The object of a control, if the caller itself made it and the control is one of its class. */
 static struct gs_object *gs_control_object(const struct gs_call *call, struct gs_client *client)
 {
 	struct gs_object *object;
@@ -24,9 +25,9 @@ static struct gs_object *gs_control_object(const struct gs_call *call, struct gs
 }
 
 /*
- * A client that was there before us may be in the middle of its start: its groups are not known.
- * The driver itself lets no one use another's client, so an object of such a one is taken for the
- * caller's own, and every time for the first.
+ * Is the control for a client that is older than the module, whose groups are not known? Its
+ * program may be in the middle of its start. The driver itself lets no program use another's
+ * client, so such an object is taken for the caller's own, and each time is taken for the first.
  */
 static bool gs_control_is_older(const struct gs_call *call, struct gs_client *client)
 {
@@ -36,7 +37,7 @@ static bool gs_control_is_older(const struct gs_call *call, struct gs_client *cl
 	       !gs_object_find(client, call->rm.object);
 }
 
-/* A channel is scheduled with its group. */
+/* Was the control made before? A channel is scheduled with its group. */
 static bool gs_control_was_made(enum gs_rule rule, const struct gs_object *object)
 {
 	if (rule == GS_RULE_FIRST_SLICE)
@@ -57,7 +58,7 @@ static void gs_control_event(struct gs_call *call, u32 status, u32 flags, u64 re
 	struct gpushare_event event gs_uninitialized;
 
 	gs_process_open(call->process);
-	gs_event_init(&event, GPUSHARE_EVENT_CONTROL_MADE, call->process);
+	gs_event_init(&event, GPUSHARE_EVENT_CONTROL_MADE, &call->process->id);
 	event.flags = flags;
 	event.control.client = call->rm.client;
 	event.control.object = call->rm.object;
@@ -73,19 +74,19 @@ static void gs_control_count_refusal(struct gs_call *call)
 	u64 repeats;
 
 	call->process->tenant->controls_refused++;
-	if (gs_refusal_is_reported(call->process, &repeats))
+	if (gs_process_reports_refusal(call->process, &repeats))
 		gs_control_event(call, RM_ERR_INSUFFICIENT_PERMISSIONS, GPUSHARE_EVENT_REFUSED,
 				 repeats);
 }
 
 /**
- * gs_filter_control() - a scheduling control of someone who is not the agent
- * @call: of kind CONTROL
+ * gs_filter_control() - Decide about a scheduling control of a process that is not the agent.
+ * @call: A call of kind CONTROL.
  *
- * What is allowed once is marked before the driver is asked, so that of two at once one is refused;
- * the mark goes when the driver refuses.
+ * What is allowed once is marked before the driver is asked, so that one of two calls at once is
+ * refused. The mark goes if the driver refuses.
  *
- * Return: of the ioctl.
+ * Return: What the ioctl returns.
  */
 long gs_filter_control(struct gs_call *call)
 {

@@ -1,91 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The way of an ioctl through the filter, up to the point where its kind decides. Runs in the
- * caller's context, may sleep, and holds no lock while the driver works but its client's order.
+ * The way of an ioctl through the filter, up to the point where its kind decides. It runs in the
+ * caller's context and may sleep. While the driver works it holds no lock except the order of its
+ * client. All that is decided is decided on copies, which are made once; the driver acts on them.
  */
-#include <linux/file.h>
 #include <linux/ioctl.h>
-#include <linux/ptrace.h>
-#include <linux/sched/task_stack.h>
 #include <linux/uaccess.h>
-
-#include <asm/syscall.h>
 
 #include "compat/user.h"
 #include "compat/version.h"
-#include "driver/divert.h"
-#include "driver/pin.h"
+#include "driver/call.h"
 #include "filter/filter.h"
+#include "filter/verdicts.h"
 #include "rm/interest.h"
 #include "state/agent.h"
 
-/**
- * gs_call_refuse() - answer instead of the driver
- * @call: that the driver will not see
- * @status: RM status for the argument
- *
- * Return: what the ioctl returns, 0 as the driver would.
- */
-long gs_call_refuse(const struct gs_call *call, u32 status)
-{
-	return put_user(status, (u32 __user *)(call->user + call->rm.status_offset));
-}
-
-/**
- * gs_call_not_entered() - the error of gs_call_enter_in_order(), as the driver would say it
- * @call: that the driver will not see
- * @err: the error
- *
- * Return: of the ioctl.
- */
-long gs_call_not_entered(const struct gs_call *call, int err)
-{
-	return err == -ENOMEM ? gs_call_refuse(call, RM_ERR_NO_MEMORY) : err;
-}
-
-/**
- * gs_call_fd() - the descriptor that the caller named
- * @call: of the running system call
- *
- * Return: the descriptor, or -1 when it does not lead to the file any more.
- */
-s32 gs_call_fd(const struct gs_call *call)
-{
-	unsigned long args[6];
-	struct file *file;
-
-	syscall_get_arguments(current, current_pt_regs(), args);
-	if (args[0] > INT_MAX)
-		return -1;
-	file = fget_raw(args[0]);
-	if (file)
-		fput(file);
-	return file == call->file ? (s32)args[0] : -1;
-}
-
-/**
- * gs_refusal_is_reported() - is it time for another event about refusals of a process?
- * @process: refused something
- * @repeats: out: refusals since the last event
- *
- * Ten events a second, so that one who asks in a loop does not push out what others do.
- *
- * Return: true when it is.
- */
-bool gs_refusal_is_reported(struct gs_process *process, u64 *repeats)
-{
-	lockdep_assert_held(&gs_lock);
-	if (time_before(jiffies, process->refused_at + HZ / 10)) {
-		process->refused_unreported++;
-		return false;
-	}
-	process->refused_at = jiffies;
-	*repeats = process->refused_unreported;
-	process->refused_unreported = 0;
-	return true;
-}
-
-/* For the sizes of memory's calls the compiler makes code without a loop. */
+/* For the sizes of the calls that make memory the compiler makes code without a loop. */
 static int gs_call_read(struct gs_call *call)
 {
 	switch (call->size) {
@@ -142,7 +72,7 @@ static long gs_filter_call(struct gs_call *call)
 		return gs_filter_dup(call);
 	case RM_CALL_FREE:
 		return gs_filter_free(call);
-	default: /* memory that is not remembered: done as it was looked at */
+	default: /* Memory that is not remembered is made as it was looked at. */
 		gs_call_driver(call, &answer);
 		return answer.ret;
 	}
@@ -184,7 +114,7 @@ static long gs_filter_inner(struct gs_call *call)
 	return gs_filter_call(call);
 }
 
-/* The command inside. */
+/* Replaces an XFER by the command inside. */
 static noinline int gs_call_unwrap(struct gs_call *call)
 {
 	struct rm_xfer xfer;
@@ -198,13 +128,13 @@ static noinline int gs_call_unwrap(struct gs_call *call)
 }
 
 /**
- * gs_filter_ioctl() - stands for the driver's ioctl
- * @file: as the driver gets it
- * @cmd: see @file
- * @arg: see @file
- * @driver: the driver's own, of gs_sites[]
+ * gs_filter_ioctl() - Stand for the driver's ioctl.
+ * @file: The file, as the driver gets it.
+ * @cmd: The command, as the driver gets it.
+ * @arg: The argument, as the driver gets it.
+ * @driver: The driver's own function, of gs_sites[].
  *
- * Return: what the driver returns, or 0 with an RM status in the argument for what is refused, or
+ * Return: What the driver returns, or 0 with an RM status in the argument for what is refused, or
  * -EFAULT for an argument that cannot be read.
  */
 long gs_filter_ioctl(struct file *file, unsigned int cmd, unsigned long arg, unsigned long driver)

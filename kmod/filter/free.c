@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Objects that are freed: only when the driver has said so is their memory given back. */
+/* Objects that are freed. Their memory is given back only when the driver has said so. */
 #include "compat/version.h"
-#include "filter/filter.h"
-#include "state/objects.h"
-#include "state/stream.h"
+#include "driver/call.h"
+#include "filter/order.h"
+#include "filter/verdicts.h"
+#include "state/client.h"
 
 static noinline void gs_freed_event(const struct gs_call *call)
 {
 	struct gpushare_event event gs_uninitialized;
 
 	gs_process_open(call->process);
-	gs_event_init(&event, GPUSHARE_EVENT_OBJECT_FREED, call->process);
+	gs_event_init(&event, GPUSHARE_EVENT_OBJECT_FREED, &call->process->id);
 	event.object.client = call->rm.client;
 	event.object.object = call->rm.object;
 	event.object.fd = -1;
@@ -18,10 +19,10 @@ static noinline void gs_freed_event(const struct gs_call *call)
 }
 
 /**
- * gs_filter_free() - an object or a client is to be freed
- * @call: of kind FREE
+ * gs_filter_free() - Free an object or a client.
+ * @call: A call of kind FREE.
  *
- * Return: of the ioctl.
+ * Return: What the ioctl returns.
  */
 long gs_filter_free(struct gs_call *call)
 {

@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Whose turn it is. Calls that make or free something of a client are made one after the other, so
- * that what is remembered changes in the order in which the driver did it. A call that comes alone,
- * as nearly all do, takes gs_lock once before the driver is asked and once after.
+ * The order of calls. Calls that make or free something of a client are made one after the other,
+ * so that what is remembered changes in the order in which the driver did it. A call that comes
+ * alone, as nearly all do, takes gs_lock once before the driver is asked and once after.
  */
+#include <linux/fs.h>
 #include <linux/slab.h>
 
-#include "filter/filter.h"
-#include "state/objects.h"
+#include "driver/call.h"
+#include "filter/order.h"
+#include "state/client.h"
+
+#define GS_CONTROL_MINOR 255 /* of /dev/nvidiactl */
 
 /*
- * The client that is called on, with a reference. Only the file or the process that made it may do
- * so, the driver refuses all others. They are not waited for: who named another's client and kept
- * the driver from reading on would keep the other one waiting.
+ * Finds the client that is called on, and takes a reference. Only the file or the process that made
+ * it may call on it, and the driver refuses all others. Those do not take turns with it: otherwise
+ * a program could name another's client, keep the driver from reading on, and so keep the other
+ * program waiting.
  */
 static struct gs_client *gs_call_own_client(const struct gs_call *call)
 {
@@ -26,9 +31,9 @@ static struct gs_client *gs_call_own_client(const struct gs_call *call)
 }
 
 /*
- * That of what is to be duplicated. One that is unsure has no video memory: there is a device above
- * that, which was made by a call on the client before, and that call has acknowledged it. On other
- * files than the control file the driver refuses a duplicate, but may be long about it.
+ * Finds the client of what is to be duplicated. An unsure one has no video memory: memory is below
+ * a device, and the call that made the device has acknowledged the client. On files other than the
+ * control file the driver refuses a duplicate, but that may take it long.
  */
 static struct gs_client *gs_call_source(const struct gs_call *call)
 {
@@ -43,7 +48,7 @@ static struct gs_client *gs_call_source(const struct gs_call *call)
 	return client;
 }
 
-/* One that nobody but this call asks about any more, and that the driver did not know. */
+/* Forgets a client that the driver did not know, if no other call is about it. */
 static noinline void gs_call_put_unsure(struct gs_client *client)
 {
 	if (client->refs == 2)
@@ -59,7 +64,7 @@ static __always_inline void gs_call_put_client(struct gs_client *client)
 		gs_client_put(client);
 }
 
-/* What few calls have. */
+/* Puts what few calls have. */
 static noinline void gs_call_put_more(struct gs_call *call)
 {
 	if (call->source)
@@ -83,8 +88,8 @@ static __always_inline void gs_call_put(struct gs_call *call)
 }
 
 /**
- * gs_call_enter() - begin with a call
- * @call: of any kind
+ * gs_call_enter() - Begin with a call.
+ * @call: A call of any kind.
  *
  * Return: 0 with gs_lock held, or -ENOMEM.
  */
@@ -98,7 +103,7 @@ int gs_call_enter(struct gs_call *call)
 	return -ENOMEM;
 }
 
-/* One that is not known is remembered at once, so that calls on it take turns. */
+/* Remembers a client that is not known at once, so that calls on it take turns. */
 static noinline int gs_call_adopt(struct gs_call *call)
 {
 	struct gs_client *client;
@@ -119,7 +124,7 @@ static noinline int gs_call_adopt(struct gs_call *call)
 	return 0;
 }
 
-/* The clients that a call is about. gs_lock may be let go of meanwhile. */
+/* Finds the clients that a call is about. gs_lock may be let go of meanwhile. */
 static int gs_call_find_clients(struct gs_call *call)
 {
 	if (!call->client)
@@ -130,7 +135,7 @@ static int gs_call_find_clients(struct gs_call *call)
 	return 0;
 }
 
-/* Of two, one is never held while the other one is waited for: that may be long in coming. */
+/* Of two orders neither is held while the other one is waited for, which may take long. */
 static int gs_order_wait(struct gs_call *call)
 {
 	struct gs_client *one = call->client ?: call->source;
@@ -158,8 +163,8 @@ static bool gs_order_try(struct gs_call *call)
 }
 
 /*
- * The caller and its client, when that was made on this file and by this process, as nearly always:
- * one look in one table.
+ * Finds the caller and its client by one look into one table, if the client was made on this file
+ * and by this process, as it nearly always was.
  */
 static bool gs_call_find_own(struct gs_call *call)
 {
@@ -174,7 +179,7 @@ static bool gs_call_find_own(struct gs_call *call)
 	return true;
 }
 
-/* Process, clients, and a record for what is to be made. */
+/* Finds the process and the clients, and a record for what is to be made. */
 static int gs_call_find(struct gs_call *call)
 {
 	bool is_own;
@@ -203,8 +208,8 @@ static void gs_order_end(struct gs_call *call)
 }
 
 /*
- * Waits for its turn; gs_lock is let go of meanwhile. A client that was freed before it was our
- * turn means nothing any more, but its handle may: another client may have it by now.
+ * Waits for the turn of a call; gs_lock is let go of meanwhile. If the client was freed before it
+ * was our turn, another client may have its handle by now, so the clients are looked up again.
  */
 static noinline int gs_call_wait(struct gs_call *call)
 {
@@ -234,10 +239,10 @@ static noinline int gs_call_wait(struct gs_call *call)
 }
 
 /**
- * gs_call_enter_in_order() - begin with a call when it is its turn
- * @call: of kind ALLOC, DUP or FREE
+ * gs_call_enter_in_order() - Begin with a call when it is its turn.
+ * @call: A call of kind ALLOC, DUP or FREE.
  *
- * Return: 0 with gs_lock held, -ENOMEM, or -EINTR when the caller was killed meanwhile.
+ * Return: 0 with gs_lock held, -ENOMEM, or -EINTR if the caller was killed meanwhile.
  */
 int gs_call_enter_in_order(struct gs_call *call)
 {
@@ -262,8 +267,20 @@ put:
 }
 
 /**
- * gs_call_leave() - it is done
- * @call: entered; gs_lock is held, and not any more after
+ * gs_call_not_entered() - Say the error of gs_call_enter_in_order() as the driver would.
+ * @call: The call, which the driver will not see.
+ * @err: The error.
+ *
+ * Return: What the ioctl returns.
+ */
+long gs_call_not_entered(const struct gs_call *call, int err)
+{
+	return err == -ENOMEM ? gs_call_refuse(call, RM_ERR_NO_MEMORY) : err;
+}
+
+/**
+ * gs_call_leave() - End with a call.
+ * @call: A call that was entered. gs_lock is held, and is let go of.
  */
 void gs_call_leave(struct gs_call *call)
 {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Processes that exit or exec. The scheduler's tracepoints run where nothing may sleep, in every
- * exiting thread of the machine: one lookup, and a mark and a work item for the few that are known.
+ * Processes that exit or exec. The scheduler's tracepoints run in every exiting thread of the
+ * machine, and may not sleep. They make one lookup, and for the few processes that are known they
+ * set a mark and queue a work item.
  */
 #include <linux/binfmts.h>
 #include <linux/sched/signal.h>
@@ -9,7 +10,7 @@
 #include <linux/workqueue.h>
 
 #include "hook/hook.h"
-#include "state/state.h"
+#include "state/process.h"
 
 static struct tracepoint *gs_exit_point, *gs_exec_point;
 
@@ -33,7 +34,7 @@ static void gs_mark(struct task_struct *task, int ending)
 	rcu_read_unlock();
 }
 
-/* `live` has been decremented before; when two last threads race, both mark. */
+/* `live` has been decremented before. If the two last threads race, both set the mark. */
 static void gs_on_exit(void *data, struct task_struct *task)
 {
 	if (!atomic_read(&task->signal->live))
@@ -46,7 +47,7 @@ static void gs_on_exec(void *data, struct task_struct *task, pid_t old_pid,
 	gs_mark(task, GS_ENDING_EXEC);
 }
 
-/* They are not exported by name, but all of the kernel's can be walked. */
+/* The tracepoints are not exported by name, but all of the kernel's can be walked. */
 static void gs_take_point(struct tracepoint *point, void *data)
 {
 	if (strcmp(point->name, "sched_process_exit") == 0)
@@ -56,9 +57,9 @@ static void gs_take_point(struct tracepoint *point, void *data)
 }
 
 /**
- * gs_exits_init() - watch for the ends of processes
+ * gs_exits_init() - Watch for the ends of processes.
  *
- * Return: 0, or -ENOENT on a kernel without these tracepoints.
+ * Return: 0, -ENOENT on a kernel without these tracepoints, or another negative errno.
  */
 int gs_exits_init(void)
 {
@@ -79,7 +80,7 @@ int gs_exits_init(void)
 }
 
 /**
- * gs_exits_exit() - watch no more; nothing is under way when it returns
+ * gs_exits_exit() - Stop watching; nothing is under way when it returns.
  */
 void gs_exits_exit(void)
 {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The hook: the driver's file operations (ioctl and release) are diverted to functions here when
- * they are of interest, and call the original. Attached when the driver is loaded, or when it
- * comes; detached when it goes, is drained, or we go.
+ * The hook diverts the driver's file operations (ioctl and release), when they are of interest, to
+ * functions here, which call the original. It is attached when the driver is loaded or comes, and
+ * detached when the driver goes, when the hook is drained, or when the module goes.
  *
  * A task may sleep for long in the driver, below our function. gs_hook_choose() takes a reference
- * on this module before it diverts and the function drops it last, so rmmod is refused while anyone
- * is inside; synchronize_rcu_tasks() in gs_hook_exit() waits for those in our text without a
- * reference, who never sleep there. A call that begins while the module goes is not diverted.
+ * on the module before it diverts, and the function drops it last, so rmmod is refused while a task
+ * is inside. synchronize_rcu_tasks() in gs_hook_exit() waits for tasks that are in our text without
+ * a reference, and never sleep there. A call that begins while the module goes is not diverted.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -23,13 +23,17 @@
 #include "filter/filter.h"
 #include "hook/hook.h"
 #include "rm/interest.h"
-#include "sysfs/sysfs.h"
+#include "state/announce.h"
+#include "state/client.h"
 
 #define GS_DRIVER "nvidia"
 
 enum gs_hook_state { GS_WAITING, GS_HOOKED, GS_DRAINED, GS_OBSERVING };
 
-/* Its ioctl: since 545.23.06, and up to 535, which has one for 32-bit programs beside it. */
+/*
+ * The names of the driver's ioctl: that since 545.23.06, and that up to 535, which has another
+ * function for 32-bit programs.
+ */
 static const struct gs_ioctl_names {
 	const char *name;
 	const char *compat;
@@ -38,7 +42,7 @@ static const struct gs_ioctl_names {
 	{ "nvidia_frontend_unlocked_ioctl", "nvidia_frontend_compat_ioctl" },
 };
 
-/* Under gs_hook_lock. */
+/* It is under gs_hook_lock. */
 static struct {
 	enum gs_hook_state state;
 	bool is_driver_here;
@@ -64,7 +68,7 @@ static long gs_hook_compat(struct file *file, unsigned int cmd, unsigned long ar
 	return ret;
 }
 
-/* In all releases nvidia_close() frees the clients of a file. */
+/* nvidia_close() frees the clients of a file in all releases. */
 static int gs_hook_release(struct inode *inode, struct file *file)
 {
 	int ret = gs_divert_original((unsigned long)inode, (unsigned long)file, 0,
@@ -75,7 +79,7 @@ static int gs_hook_release(struct inode *inode, struct file *file)
 	return ret;
 }
 
-/* A word of user memory, unless it is not there without waiting for it. */
+/* Reads a word of user memory. Returns false if it is not there without waiting for it. */
 static __always_inline bool gs_peek(unsigned long address, u32 *word)
 {
 	const u32 __user *user = (const u32 __user *)address;
@@ -94,8 +98,8 @@ enable:
 }
 
 /*
- * Is an ioctl to go through the filter? Also in doubt. What the word says that is looked at need
- * not be what the driver will read: pin.c asks again.
+ * Returns true if the ioctl must be filtered, or if the word that decides cannot be read. The
+ * driver may read another word than is looked at here, so driver/pin.c asks again.
  */
 static __always_inline bool gs_hook_wants(unsigned int cmd, unsigned long arg)
 {
@@ -130,7 +134,7 @@ notrace unsigned long gs_hook_choose(unsigned long a0, unsigned long a1, unsigne
 	return gs_hook_with_reference(site);
 }
 
-/* The place of a function of the driver in gs_sites[]; 0 when there is none that ftrace calls. */
+/* Finds the place of a driver function for gs_sites[]; 0 if there is none that ftrace calls. */
 static unsigned long gs_driver_site(const char *name)
 {
 	char symbol[64];
@@ -146,6 +150,7 @@ static unsigned long gs_driver_site(const char *name)
 	return site;
 }
 
+/* Fills gs_sites[]. Returns NULL, or what was not found. */
 static const char *gs_driver_find(void)
 {
 	const struct gs_ioctl_names *names = gs_ioctl_names;
@@ -178,7 +183,8 @@ static void gs_hook_fail(const char *reason, int err)
 }
 
 /*
- * RM's door is watched before any call is filtered, and bars those that were not only when all are.
+ * The probe where calls enter RM is set before any call is filtered. It bars calls that were not
+ * filtered only when all calls are.
  */
 static void gs_hook_attach(void)
 {
@@ -186,7 +192,7 @@ static void gs_hook_attach(void)
 	int err;
 
 	lockdep_assert_held(&gs_hook_lock);
-	gs_clients_forget(); /* what calls have left that ended after the hook was detached */
+	gs_clients_forget(); /* what calls left that ended after a detach */
 	if (reason) {
 		gs_hook_fail(reason, -ENOENT);
 		return;
@@ -209,7 +215,7 @@ static void gs_hook_attach(void)
 	pr_info("hooked %s\n", gs_hook.name);
 }
 
-/* What was remembered is of no use once calls pass unseen. */
+/* What is remembered of clients is of no use once calls pass unseen. */
 static void gs_hook_detach(enum gs_hook_state state)
 {
 	lockdep_assert_held(&gs_hook_lock);
@@ -238,21 +244,19 @@ static int gs_hook_notify(struct notifier_block *block, unsigned long action, vo
 		gs_hook_detach(gs_hook.state == GS_DRAINED ? GS_DRAINED : GS_WAITING);
 	}
 	mutex_unlock(&gs_hook_lock);
-	gs_sysfs_notify("driver");
+	gs_announce(GS_NEWS_DRIVER);
 	return NOTIFY_OK;
 }
 
 static struct notifier_block gs_hook_notifier = { .notifier_call = gs_hook_notify };
 
 /**
- * gs_hook_drain() - let calls pass unseen, so that the module can be unloaded; or look again
- * @is_draining: which
+ * gs_hook_drain() - Let calls pass unseen, so that the module can be unloaded, or filter again.
+ * @is_draining: True to let them pass.
  *
- * Those inside stay until the driver answers them; no one comes in any more.
- *
- * Return: 0.
+ * Calls that are inside stay until the driver answers them, and no more come in.
  */
-int gs_hook_drain(bool is_draining)
+void gs_hook_drain(bool is_draining)
 {
 	mutex_lock(&gs_hook_lock);
 	if (is_draining) {
@@ -263,14 +267,13 @@ int gs_hook_drain(bool is_draining)
 			gs_hook_attach();
 	}
 	mutex_unlock(&gs_hook_lock);
-	gs_sysfs_notify("driver");
-	return 0;
+	gs_announce(GS_NEWS_DRIVER);
 }
 
 /**
- * gs_hook_is_draining() - was drained last?
+ * gs_hook_is_draining() - Was the hook drained last?
  *
- * Return: true when it was.
+ * Return: True if it was.
  */
 bool gs_hook_is_draining(void)
 {
@@ -278,10 +281,10 @@ bool gs_hook_is_draining(void)
 }
 
 /**
- * gs_hook_describe() - the attribute `driver`
- * @text: page of sysfs
+ * gs_hook_describe() - Write the text of the attribute `driver`.
+ * @text: A page of sysfs.
  *
- * Return: its length.
+ * Return: The length of the text.
  */
 int gs_hook_describe(char *text)
 {
@@ -306,10 +309,10 @@ int gs_hook_describe(char *text)
 }
 
 /**
- * gs_hook_init() - attach to the driver, or wait for it
+ * gs_hook_init() - Attach to the driver, or wait for it.
  *
- * Return: 0 also when there is no driver or it cannot be hooked; a negative errno only when its
- * coming could not be watched.
+ * Return: 0, also if there is no driver or it cannot be hooked; a negative errno only if the
+ * loading of modules could not be watched.
  */
 int gs_hook_init(void)
 {
@@ -327,7 +330,7 @@ int gs_hook_init(void)
 }
 
 /**
- * gs_hook_exit() - detach, and wait until nobody is inside
+ * gs_hook_exit() - Detach, and wait until no task is inside.
  */
 void gs_hook_exit(void)
 {
@@ -337,5 +340,5 @@ void gs_hook_exit(void)
 	mutex_unlock(&gs_hook_lock);
 	gs_divert_exit();
 	synchronize_rcu_tasks();
-	gs_clients_forget(); /* what calls that ended after a drain have left */
+	gs_clients_forget(); /* what calls left that ended after a drain */
 }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The registration of the agent. Read on every call that might be refused, so without a lock: the
- * struct pid is compared, never dereferenced, and is not reused while it is registered.
+ * The registration of the agent. Every call that might be refused reads it, so reading takes no
+ * lock: the struct pid is only compared, and is not reused while it is registered.
  */
 #include <linux/pid.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
 
 #include "state/agent.h"
-#include "state/state.h"
-#include "sysfs/sysfs.h"
+#include "state/announce.h"
+#include "state/lock.h"
 
-#define GS_ANCESTORS_MAX 16 /* between a process that acts for the agent and the agent */
+#define GS_ANCESTORS_MAX 16 /* between the agent and a process that acts for it */
 
-struct pid *gs_agent; /* written under gs_lock */
+struct pid *gs_agent; /* It is written under gs_lock. */
 
 static void gs_agent_set(struct pid *pid)
 {
@@ -24,11 +24,11 @@ static void gs_agent_set(struct pid *pid)
 	WRITE_ONCE(gs_agent, pid);
 	mutex_unlock(&gs_lock);
 	put_pid(old);
-	gs_sysfs_notify("agent");
+	gs_announce(GS_NEWS_AGENT);
 }
 
 /**
- * gs_agent_register() - the calling process is the agent
+ * gs_agent_register() - Make the calling process the agent.
  */
 void gs_agent_register(void)
 {
@@ -36,7 +36,7 @@ void gs_agent_register(void)
 }
 
 /**
- * gs_agent_forget() - there is no agent
+ * gs_agent_forget() - Let there be no agent.
  */
 void gs_agent_forget(void)
 {
@@ -44,9 +44,9 @@ void gs_agent_forget(void)
 }
 
 /**
- * gs_agent_is_above_current() - the long answer to gs_agent_includes_current()
+ * gs_agent_is_above_current() - Look for the agent among the caller and its ancestors.
  *
- * Return: see there.
+ * Return: What gs_agent_includes_current() returns, which calls this when there is an agent.
  */
 bool gs_agent_is_above_current(void)
 {
@@ -67,9 +67,9 @@ bool gs_agent_is_above_current(void)
 }
 
 /**
- * gs_agent_pid() - its pid
+ * gs_agent_pid() - Name the agent.
  *
- * Return: as the caller's pid namespace knows it, 0 for none.
+ * Return: Its pid as the caller's pid namespace knows it, or 0 if there is none.
  */
 pid_t gs_agent_pid(void)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Who the agent is: the one process, with its descendants, that is refused nothing. */
+/* The agent: one registered process that is refused nothing, and neither are its descendants. */
 #ifndef GPUSHARE_AGENT_H
 #define GPUSHARE_AGENT_H
 
@@ -13,12 +13,12 @@ void gs_agent_forget(void);
 bool gs_agent_is_above_current(void);
 pid_t gs_agent_pid(void);
 
-extern struct pid *gs_agent; /* compared only, see agent.c */
+extern struct pid *gs_agent; /* It is compared and never dereferenced: agent.c says why. */
 
 /**
- * gs_agent_includes_current() - is the caller the agent or a descendant of it?
+ * gs_agent_includes_current() - Is the caller the agent or one of its descendants?
  *
- * Return: true when it is. A descendant whose parent died is not: nobody vouches for it.
+ * Return: True if it is. A descendant whose parent has died is not: nobody vouches for it.
  */
 static inline bool gs_agent_includes_current(void)
 {

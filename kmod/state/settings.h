@@ -219,4 +219,19 @@ static inline int gs_parse_memory_max(struct gs_settings *settings, const char *
 	return 0;
 }
 
+/**
+ * gs_budget_fits() - may @bytes more be taken?
+ * @current_bytes: taken already
+ * @bytes: asked for
+ * @max: limit; ~0 for none
+ *
+ * Return: true when the sum is within the limit (and within 64 bits).
+ */
+static inline bool gs_budget_fits(__u64 current_bytes, __u64 bytes, __u64 max)
+{
+	if (bytes > ~0ULL - current_bytes)
+		return false;
+	return current_bytes + bytes <= max;
+}
+
 #endif /* GPUSHARE_SETTINGS_H */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The ring of events that the agent maps. One stream at a time; written under gs_lock, read by the
- * agent without any call. The agent's own word, `tail`, is not trusted: a value that makes no sense
- * counts as a full ring.
+ * The ring of events that the agent maps. There is one stream at a time. The module writes it under
+ * gs_lock, and the agent reads it without a system call. The module does not trust `tail`, the
+ * agent's own word: with a value that makes no sense the ring counts as full.
  */
 #include <linux/mm.h>
 #include <linux/pid_namespace.h>
@@ -13,7 +13,7 @@
 #include "compat/version.h"
 #include "state/stream.h"
 
-#define GS_RECORDS 32768 /* 4 MiB: a replay of some hundred programs, and then some */
+#define GS_RECORDS 32768 /* 4 MiB, enough to replay some hundred programs */
 #define GS_PRODUCER_OFFSET 0UL
 #define GS_CONSUMER_OFFSET PAGE_SIZE
 #define GS_RECORDS_OFFSET (2 * PAGE_SIZE)
@@ -34,10 +34,21 @@ struct gs_stream {
 
 struct gs_stream *gs_stream; /* under gs_lock */
 
+/* Frees a stream without its pid namespace; any of its areas may be NULL. */
+static void gs_stream_free(struct gs_stream *stream)
+{
+	vfree(stream->records);
+	vfree(stream->consumer);
+	vfree(stream->producer);
+	kfree(stream);
+}
+
 /**
- * gs_stream_open() - make the stream; the caller is the only opener
+ * gs_stream_open() - Make the stream.
  *
- * Return: the stream, or ERR_PTR(-ENOMEM).
+ * The caller makes sure that no other stream is open.
+ *
+ * Return: The stream, or ERR_PTR(-ENOMEM).
  */
 struct gs_stream *gs_stream_open(void)
 {
@@ -48,8 +59,10 @@ struct gs_stream *gs_stream_open(void)
 	stream->producer = vmalloc_user(PAGE_SIZE);
 	stream->consumer = vmalloc_user(PAGE_SIZE);
 	stream->records = vmalloc_user(GS_RECORDS_BYTES);
-	if (!stream->producer || !stream->consumer || !stream->records)
-		goto free_pages;
+	if (!stream->producer || !stream->consumer || !stream->records) {
+		gs_stream_free(stream);
+		return ERR_PTR(-ENOMEM);
+	}
 	stream->producer->uapi_version = GPUSHARE_UAPI_VERSION;
 	stream->producer->record_bytes = sizeof(struct gpushare_event);
 	stream->producer->record_count = GS_RECORDS;
@@ -59,18 +72,11 @@ struct gs_stream *gs_stream_open(void)
 	gs_stream = stream;
 	mutex_unlock(&gs_lock);
 	return stream;
-
-free_pages:
-	vfree(stream->records);
-	vfree(stream->consumer);
-	vfree(stream->producer);
-	kfree(stream);
-	return ERR_PTR(-ENOMEM);
 }
 
 /**
- * gs_stream_close() - end it; nobody maps or polls it any more
- * @stream: from gs_stream_open()
+ * gs_stream_close() - End the stream, which no program maps or polls any more.
+ * @stream: The stream from gs_stream_open().
  */
 void gs_stream_close(struct gs_stream *stream)
 {
@@ -78,15 +84,12 @@ void gs_stream_close(struct gs_stream *stream)
 	gs_stream = NULL;
 	mutex_unlock(&gs_lock);
 	put_pid_ns(stream->pid_ns);
-	vfree(stream->records);
-	vfree(stream->consumer);
-	vfree(stream->producer);
-	kfree(stream);
+	gs_stream_free(stream);
 }
 
 /**
- * gs_stream_query() - fill in what GPUSHARE_IOC_QUERY answers
- * @query: out, all of it
+ * gs_stream_query() - Fill in what GPUSHARE_IOC_QUERY answers.
+ * @query: Out: all members.
  */
 void gs_stream_query(struct gpushare_query *query)
 {
@@ -105,33 +108,33 @@ void gs_stream_query(struct gpushare_query *query)
 }
 
 /**
- * gs_stream_poll() - readiness for poll()
- * @stream: of the file
- * @file: polled
- * @wait: poll's table
+ * gs_stream_poll() - Tell poll() whether there are records.
+ * @stream: The stream of the file.
+ * @file: The file that is polled.
+ * @wait: The table of poll().
  *
- * Return: EPOLLIN while there are records.
+ * Return: EPOLLIN while there are records, otherwise 0.
  */
 __poll_t gs_stream_poll(struct gs_stream *stream, struct file *file, poll_table *wait)
 {
 	poll_wait(file, &stream->wait, wait);
 	/*
-	 * Either gs_event_send() sees who waits, or its record is seen here: this pairs with the
-	 * barrier in wq_has_sleeper().
+	 * Either gs_event_send() sees the waiting program or its record is seen here: this pairs
+	 * with the barrier in wq_has_sleeper().
 	 */
 	smp_mb();
-	/* Pairs with the release of head in gs_event_send(), which precedes its wake-up. */
+	/* This pairs with the release of head in gs_event_send(), before its wake-up. */
 	if (smp_load_acquire(&stream->producer->head) != READ_ONCE(stream->consumer->tail))
 		return EPOLLIN | EPOLLRDNORM;
 	return 0;
 }
 
 /**
- * gs_stream_mmap() - map one of the three areas
- * @stream: of the file
- * @vma: one whole area; only the consumer's may be writable
+ * gs_stream_mmap() - Map one of the three areas.
+ * @stream: The stream of the file.
+ * @vma: One whole area. Only the consumer's may be writable.
  *
- * Return: 0, -EINVAL for anything that is not an area, -EACCES for a writable one that must not be.
+ * Return: 0, -EINVAL for anything that is not an area, or -EACCES if it must not be writable.
  */
 int gs_stream_mmap(struct gs_stream *stream, struct vm_area_struct *vma)
 {
@@ -164,16 +167,16 @@ int gs_stream_mmap(struct gs_stream *stream, struct vm_area_struct *vma)
 }
 
 /**
- * gs_event_init() - begin an event
- * @event: out; what the kind needs is filled in by the caller
- * @kind: what happened
- * @process: whose event it is, NULL for none
+ * gs_event_init() - Begin an event.
+ * @event: Out: the caller fills in what the kind needs.
+ * @kind: What happened.
+ * @process: The process that the event is about, NULL for none.
  */
 void gs_event_init(struct gpushare_event *event, enum gpushare_event_kind kind,
-		   const struct gs_process *process)
+		   const struct gs_identity *process)
 {
 	lockdep_assert_held(&gs_lock);
-	if (!gs_stream) { /* it will not be sent */
+	if (!gs_stream) { /* It will not be sent. */
 		event->kind = kind;
 		return;
 	}
@@ -185,9 +188,9 @@ void gs_event_init(struct gpushare_event *event, enum gpushare_event_kind kind,
 }
 
 /**
- * gs_event_send() - write an event into the ring and wake the agent
- * @event: from gs_event_init(). One of a process that the reader's pid namespace does not show is
- *	dropped: it could not be named
+ * gs_event_send() - Write an event into the ring and wake the agent.
+ * @event: An event from gs_event_init(). It is dropped if it is about a process that the agent's
+ *	pid namespace does not show, because the agent could not name it.
  */
 void gs_event_send(struct gpushare_event *event)
 {
@@ -197,13 +200,13 @@ void gs_event_send(struct gpushare_event *event)
 	lockdep_assert_held(&gs_lock);
 	if (!stream || (!event->pid && event->kind != GPUSHARE_EVENT_SETTINGS_CHANGED))
 		return;
-	/* Pairs with the agent's release: what it has read may be overwritten. */
+	/* This pairs with the agent's release: what it has read may be overwritten. */
 	tail = smp_load_acquire(&stream->consumer->tail);
 	if (stream->head - tail >= GS_RECORDS) {
 		WRITE_ONCE(stream->producer->lost, ++stream->lost);
 	} else {
 		stream->records[stream->head % GS_RECORDS] = *event;
-		/* Pairs with the agent's acquire: the record comes first. */
+		/* This pairs with the agent's acquire: the record comes first. */
 		smp_store_release(&stream->producer->head, ++stream->head);
 	}
 	if (wq_has_sleeper(&stream->wait)) /* pairs with the barrier in gs_stream_poll() */

@@ -1,24 +1,38 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The event stream and the registration behind /dev/gpushare; see uapi/gpushare.h. */
+/*
+ * The stream of events behind /dev/gpushare; uapi/gpushare.h is the contract. dev/chardev.c opens
+ * and closes it; everything that has something to report writes events, with gs_lock held.
+ */
 #ifndef GPUSHARE_STREAM_H
 #define GPUSHARE_STREAM_H
 
 #include <linux/poll.h>
 
-#include "state/state.h"
+#include "state/lock.h"
+#include "uapi/gpushare.h"
 
 struct gs_stream;
 
-/* chardev.c opens and closes it */
+/**
+ * struct gs_identity - What names a process in an event.
+ * @pid: The pid of the thread group.
+ * @start_ticks: Field 22 of /proc/PID/stat.
+ */
+struct gs_identity {
+	struct pid *pid;
+	u64 start_ticks;
+};
+
+/* dev/chardev.c calls these without gs_lock. */
 struct gs_stream *gs_stream_open(void);
 void gs_stream_close(struct gs_stream *stream);
 __poll_t gs_stream_poll(struct gs_stream *stream, struct file *file, poll_table *wait);
 int gs_stream_mmap(struct gs_stream *stream, struct vm_area_struct *vma);
 void gs_stream_query(struct gpushare_query *query);
 
-extern struct gs_stream *gs_stream; /* the open one, or NULL */
+extern struct gs_stream *gs_stream; /* the stream that is open, or NULL */
 
-/* With gs_lock held: an event is written to the open stream, if there is one. */
+/* True if events are written anywhere. It needs gs_lock. */
 static inline bool gs_stream_is_open(void)
 {
 	lockdep_assert_held(&gs_lock);
@@ -26,7 +40,7 @@ static inline bool gs_stream_is_open(void)
 }
 
 void gs_event_init(struct gpushare_event *event, enum gpushare_event_kind kind,
-		   const struct gs_process *process);
+		   const struct gs_identity *process);
 void gs_event_send(struct gpushare_event *event);
 
 #endif /* GPUSHARE_STREAM_H */

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * gpus/<n>/: what the agent says about each GPU. There while the agent is. Changed under
- * gs_gpus_lock, which no attribute takes; what they show is under gs_lock.
+ * The directories gpus/<n>/: what the agent says about each GPU. They exist while the agent holds
+ * /dev/gpushare open. They are made and removed under gs_gpus_lock, which no attribute takes; what
+ * the attributes show is under gs_lock.
  */
 #include <linux/slab.h>
 #include <linux/sysfs.h>
 
-#include "compat/version.h"
-#include "state/state.h"
+#include "state/lock.h"
 #include "sysfs/sysfs.h"
 
 struct gs_gpu {
@@ -29,40 +29,26 @@ static struct gpushare_gpu gs_gpu_info(struct kobject *kobj)
 	return info;
 }
 
-static ssize_t uuid_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
-{
-	struct gpushare_gpu info = gs_gpu_info(kobj);
+#define GS_GPU_ATTRIBUTE(_name, _format, _value)                                                   \
+	static ssize_t _name##_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)  \
+	{                                                                                          \
+		return sysfs_emit(buf, _format "\n", _value);                                      \
+	}                                                                                          \
+	static struct kobj_attribute gs_##_name##_attribute = __ATTR_RO(_name)
 
-	return sysfs_emit(buf, "%s\n", info.uuid);
-}
+GS_GPU_ATTRIBUTE(uuid, "%s", gs_gpu_info(kobj).uuid);
+GS_GPU_ATTRIBUTE(memory_bytes, "%llu", gs_gpu_info(kobj).memory_bytes);
+GS_GPU_ATTRIBUTE(sharing, "%s", gs_gpu_info(kobj).sharing);
 
 static ssize_t sm_count_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
 {
-	struct gpushare_gpu info = gs_gpu_info(kobj);
+	u32 count = gs_gpu_info(kobj).sm_count;
 
-	if (info.sm_count == GPUSHARE_UNKNOWN)
-		return sysfs_emit(buf, "unknown\n");
-	return sysfs_emit(buf, "%u\n", info.sm_count);
+	return count == GPUSHARE_UNKNOWN ? sysfs_emit(buf, "unknown\n") :
+					   sysfs_emit(buf, "%u\n", count);
 }
 
-static ssize_t memory_bytes_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
-{
-	struct gpushare_gpu info = gs_gpu_info(kobj);
-
-	return sysfs_emit(buf, "%llu\n", info.memory_bytes);
-}
-
-static ssize_t sharing_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
-{
-	struct gpushare_gpu info = gs_gpu_info(kobj);
-
-	return sysfs_emit(buf, "%s\n", info.sharing);
-}
-
-static struct kobj_attribute gs_uuid_attribute = __ATTR_RO(uuid);
 static struct kobj_attribute gs_sm_count_attribute = __ATTR_RO(sm_count);
-static struct kobj_attribute gs_memory_bytes_attribute = __ATTR_RO(memory_bytes);
-static struct kobj_attribute gs_sharing_attribute = __ATTR_RO(sharing);
 
 static struct attribute *gs_gpu_attrs[] = {
 	&gs_uuid_attribute.attr,
@@ -86,8 +72,8 @@ static const struct kobj_type gs_gpu_ktype = {
 };
 
 /**
- * gs_sysfs_set_gpu() - make or change a GPU's directory
- * @gpu: checked by the caller
+ * gs_sysfs_set_gpu() - Make or change the directory of a GPU.
+ * @gpu: What it shows, which the caller has checked.
  *
  * Return: 0 or a negative errno.
  */
@@ -122,7 +108,7 @@ unlock:
 }
 
 /**
- * gs_sysfs_forget_gpus() - remove all: nobody vouches for them any more
+ * gs_sysfs_forget_gpus() - Remove all GPUs, for which no agent vouches any more.
  */
 void gs_sysfs_forget_gpus(void)
 {
@@ -140,8 +126,8 @@ void gs_sysfs_forget_gpus(void)
 }
 
 /**
- * gs_sysfs_gpus_init() - make gpus/
- * @root: /sys/kernel/gpushare
+ * gs_sysfs_gpus_init() - Make gpus/.
+ * @root: The directory /sys/kernel/gpushare.
  *
  * Return: 0 or -ENOMEM.
  */
@@ -152,7 +138,7 @@ int gs_sysfs_gpus_init(struct kobject *root)
 }
 
 /**
- * gs_sysfs_gpus_exit() - remove gpus/
+ * gs_sysfs_gpus_exit() - Remove gpus/.
  */
 void gs_sysfs_gpus_exit(void)
 {

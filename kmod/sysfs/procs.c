@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The file procs of a tenant. A list may be longer than the page that other attributes have, so it
- * is a binary attribute: the text is made anew for each read, and the part asked for is copied.
+ * The attribute procs of a tenant. A list may be longer than the page that other attributes have,
+ * so it is a binary attribute: each read makes the text anew, and copies the part that is asked
+ * for.
  */
 #include <linux/slab.h>
 #include <linux/sysfs.h>
 
-#include "state/state.h"
+#include "state/process.h"
+#include "state/tenant.h"
 #include "sysfs/sysfs.h"
 
 #define GS_PID_CHARS 11 /* ten digits and the newline */
 
-/* Text of all pids, one a line, in the caller's pid namespace; ERR_PTR(-ENOMEM). */
+/* The text of all pids, one a line, in the caller's pid namespace, or ERR_PTR(-ENOMEM). */
 static char *gs_procs_text(struct gs_tenant *tenant, size_t *len)
 {
 	struct gs_process *process;
@@ -27,7 +29,7 @@ static char *gs_procs_text(struct gs_tenant *tenant, size_t *len)
 		return ERR_PTR(-ENOMEM);
 	*len = 0;
 	list_for_each_entry(process, &tenant->processes, tenant_node) {
-		pid = process->is_gone ? 0 : pid_vnr(process->pid);
+		pid = process->is_gone ? 0 : pid_vnr(process->id.pid);
 		if (pid)
 			*len += scnprintf(text + *len, bytes - *len, "%d\n", pid);
 	}
@@ -56,7 +58,7 @@ static ssize_t gs_procs_write(struct file *file, struct kobject *kobj, struct bi
 			      char *buf, loff_t at, size_t count)
 {
 	struct gs_tenant *tenant = container_of(kobj, struct gs_tenant, kobj);
-	size_t len = count > 0 && buf[count - 1] == '\n' ? count - 1 : count;
+	size_t len = gs_line_length(buf, count);
 	u32 pid;
 	int err;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* /sys/kernel/gpushare and the attributes directly in it. */
+/* The directory /sys/kernel/gpushare and the attributes directly in it. */
 #include <linux/kobject.h>
 #include <linux/slab.h>
 #include <linux/sysfs.h>
@@ -8,7 +8,8 @@
 #include "compat/version.h"
 #include "hook/hook.h"
 #include "state/agent.h"
-#include "state/state.h"
+#include "state/announce.h"
+#include "state/lock.h"
 #include "sysfs/sysfs.h"
 
 static struct kobject gs_root;
@@ -16,14 +17,14 @@ static char gs_policy[GPUSHARE_WORD_BYTES] = "none"; /* under gs_lock */
 static atomic64_t gs_generation = ATOMIC64_INIT(0);
 
 /*
- * Our kobjects whose release has not run: while there is one, this module's text is needed. The
- * last reference may be dropped by whoever held a file of the directory open.
+ * The number of our kobjects whose release has not run. While there is one the module's text is
+ * needed; a program that holds a file of the directory open may drop the last reference.
  */
 static atomic_t gs_kobjects = ATOMIC_INIT(0);
 static DECLARE_WAIT_QUEUE_HEAD(gs_kobjects_gone);
 
 /**
- * gs_kobject_born() - a kobject with a release function of ours is about to be initialized
+ * gs_kobject_born() - Count a kobject with a release function of ours, before it is initialized.
  */
 void gs_kobject_born(void)
 {
@@ -31,7 +32,7 @@ void gs_kobject_born(void)
 }
 
 /**
- * gs_kobject_died() - called last in that release function
+ * gs_kobject_died() - Do the last thing in that release function.
  */
 void gs_kobject_died(void)
 {
@@ -40,33 +41,41 @@ void gs_kobject_died(void)
 }
 
 /**
- * gs_sysfs_notify() - wake who polls an attribute of the root
- * @attribute: its name
+ * gs_line_length() - Measure what was written to an attribute.
+ * @buf: The text.
+ * @count: Its length in bytes.
+ *
+ * Return: The length without the newline that echo adds.
  */
-void gs_sysfs_notify(const char *attribute)
+size_t gs_line_length(const char *buf, size_t count)
 {
-	sysfs_notify(&gs_root, NULL, attribute);
+	return count > 0 && buf[count - 1] == '\n' ? count - 1 : count;
+}
+
+/* Wakes the programs that poll the attribute which shows what has changed. */
+static void gs_root_announced(enum gs_news news)
+{
+	static const char *const attributes[] = {
+		[GS_NEWS_AGENT] = "agent",
+		[GS_NEWS_DRIVER] = "driver",
+		[GS_NEWS_SETTINGS] = "generation",
+	};
+
+	if (news == GS_NEWS_SETTINGS)
+		atomic64_inc(&gs_generation);
+	sysfs_notify(&gs_root, NULL, attributes[news]);
 }
 
 /**
- * gs_sysfs_changed() - a setting changed, or the set of tenants: wake who polls `generation`
- */
-void gs_sysfs_changed(void)
-{
-	atomic64_inc(&gs_generation);
-	gs_sysfs_notify("generation");
-}
-
-/**
- * gs_sysfs_set_policy() - what `policy` shows
- * @name: at most 15 characters; NULL for none
+ * gs_sysfs_set_policy() - Set what `policy` shows.
+ * @name: At most 15 characters; NULL for none.
  */
 void gs_sysfs_set_policy(const char *name)
 {
 	mutex_lock(&gs_lock);
 	strscpy(gs_policy, name ?: "none", sizeof(gs_policy));
 	mutex_unlock(&gs_lock);
-	gs_sysfs_notify("policy");
+	sysfs_notify(&gs_root, NULL, "policy");
 }
 
 static ssize_t version_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
@@ -113,14 +122,8 @@ static ssize_t drain_store(struct kobject *kobj, struct kobj_attribute *attr, co
 	int err = kstrtobool(buf, &is_draining);
 
 	if (!err)
-		err = gs_hook_drain(is_draining);
+		gs_hook_drain(is_draining);
 	return err ?: count;
-}
-
-/* Length of what was written without the newline that echo adds. */
-static size_t gs_line_length(const char *buf, size_t count)
-{
-	return count > 0 && buf[count - 1] == '\n' ? count - 1 : count;
 }
 
 static ssize_t create_store(struct kobject *kobj, struct kobj_attribute *attr, const char *buf,
@@ -162,9 +165,9 @@ static const struct kobj_type gs_root_ktype = {
 };
 
 /**
- * gs_sysfs_init() - make the directory, gpus/, tenants/ with the default tenant, the attributes
+ * gs_sysfs_init() - Make the whole tree, with the default tenant.
  *
- * The attributes last: until then nobody can write `create`.
+ * The attributes of the root come last: until then nothing can be written to `create`.
  *
  * Return: 0 or a negative errno.
  */
@@ -172,6 +175,7 @@ int gs_sysfs_init(void)
 {
 	int err;
 
+	gs_announce_to(gs_root_announced);
 	gs_kobject_born();
 	err = kobject_init_and_add(&gs_root, &gs_root_ktype, kernel_kobj, "gpushare");
 	if (err)
@@ -179,7 +183,7 @@ int gs_sysfs_init(void)
 	err = gs_sysfs_gpus_init(&gs_root);
 	if (err)
 		goto put_root;
-	err = gs_tenants_init(&gs_root);
+	err = gs_sysfs_tenants_init(&gs_root);
 	if (err)
 		goto exit_gpus;
 	err = sysfs_create_groups(&gs_root, gs_root_groups);
@@ -188,7 +192,7 @@ int gs_sysfs_init(void)
 	return 0;
 
 exit_tenants:
-	gs_tenants_exit();
+	gs_sysfs_tenants_exit();
 exit_gpus:
 	gs_sysfs_gpus_exit();
 put_root:
@@ -198,12 +202,12 @@ put_root:
 }
 
 /**
- * gs_sysfs_exit() - remove all of it, and wait until nothing of it is left
+ * gs_sysfs_exit() - Remove all of it, and wait until nothing of it is left.
  */
 void gs_sysfs_exit(void)
 {
 	sysfs_remove_groups(&gs_root, gs_root_groups);
-	gs_tenants_exit();
+	gs_sysfs_tenants_exit();
 	gs_sysfs_gpus_exit();
 	kobject_put(&gs_root);
 	wait_event(gs_kobjects_gone, !atomic_read(&gs_kobjects));

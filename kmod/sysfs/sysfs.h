@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The parts of /sys/kernel/gpushare/; ABI/sysfs-kernel-gpushare says what each attribute is. */
+/*
+ * The parts of /sys/kernel/gpushare/. ABI/sysfs-kernel-gpushare says what each attribute is. main.c
+ * makes and removes the tree, dev/chardev.c fills in what the agent publishes, and user space reads
+ * and writes the attributes.
+ */
 #ifndef GPUSHARE_SYSFS_H
 #define GPUSHARE_SYSFS_H
 
@@ -8,24 +12,27 @@
 
 #include "uapi/gpushare.h"
 
-struct gs_tenant;
-
-/* sysfs_root.c */
+/* root.c */
 int gs_sysfs_init(void);
 void gs_sysfs_exit(void);
-void gs_sysfs_notify(const char *attribute);
-void gs_sysfs_changed(void);
 void gs_sysfs_set_policy(const char *name);
 void gs_kobject_born(void);
 void gs_kobject_died(void);
+size_t gs_line_length(const char *buf, size_t count);
 
-/* sysfs_tenant.c */
+/* tenants.c */
+int gs_sysfs_tenants_init(struct kobject *root);
+void gs_sysfs_tenants_exit(void);
+int gs_tenant_create(const char *name, size_t len);
+int gs_tenant_remove(const char *name, size_t len);
+
+/* tenant.c */
 extern const struct kobj_type gs_tenant_ktype;
 
-/* sysfs_procs.c */
+/* procs.c */
 extern struct bin_attribute gs_tenant_procs;
 
-/* sysfs_gpu.c */
+/* gpu.c */
 int gs_sysfs_gpus_init(struct kobject *root);
 void gs_sysfs_gpus_exit(void);
 int gs_sysfs_set_gpu(const struct gpushare_gpu *gpu);

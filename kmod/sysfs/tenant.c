@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The attributes of a tenant's directory, but for procs. A setting is parsed into a copy and taken
- * over whole; whoever polls the attribute, `generation` or the event stream is told.
+ * The attributes of a tenant's directory except procs. A setting is taken over whole or not at all.
+ * A program that polls the attribute, `generation` or the event stream learns of it.
  */
 #include <linux/slab.h>
 #include <linux/sysfs.h>
 
-#include "compat/version.h"
-#include "state/state.h"
+#include "state/tenant.h"
 #include "sysfs/sysfs.h"
 
+/* An attribute. A setting has either @parse or @store; an attribute with neither is read-only. */
 struct gs_tenant_attribute {
 	struct attribute attr;
 	ssize_t (*show)(const struct gs_tenant *tenant, char *buf);
@@ -40,7 +40,7 @@ static ssize_t gs_tenant_store(struct kobject *kobj, struct attribute *attr, con
 {
 	struct gs_tenant_attribute *attribute =
 		container_of(attr, struct gs_tenant_attribute, attr);
-	size_t len = count > 0 && buf[count - 1] == '\n' ? count - 1 : count;
+	size_t len = gs_line_length(buf, count);
 	struct gs_tenant *tenant = gs_tenant_of(kobj);
 	int err;
 
@@ -62,21 +62,27 @@ static ssize_t gs_tenant_store(struct kobject *kobj, struct attribute *attr, con
 	return count;
 }
 
-static ssize_t gs_show_weight(const struct gs_tenant *tenant, char *buf)
-{
-	return sysfs_emit(buf, "%u\n", tenant->settings.weight);
-}
+#define GS_SHOW(_name, _format, _value)                                                            \
+	static ssize_t gs_show_##_name(const struct gs_tenant *tenant, char *buf)                  \
+	{                                                                                          \
+		return sysfs_emit(buf, _format "\n", _value);                                      \
+	}
+
+GS_SHOW(weight, "%u", tenant->settings.weight)
+GS_SHOW(priority, "%s", gs_priority_name(tenant->settings.priority))
+GS_SHOW(slo_us, "%u", tenant->settings.slo_us)
+GS_SHOW(match_cgroup, "%s", tenant->match_cgroup)
+GS_SHOW(gpu_time_us, "%llu", tenant->gpu_time_us)
+GS_SHOW(throttled_us, "%llu", tenant->throttled_us)
+GS_SHOW(freezes, "%llu", tenant->freezes)
+GS_SHOW(memory_refused, "%llu", tenant->memory_refused)
+GS_SHOW(controls_refused, "%llu", tenant->controls_refused)
 
 static ssize_t gs_show_max(const struct gs_tenant *tenant, char *buf)
 {
 	if (tenant->settings.quota_us == GS_QUOTA_NONE)
 		return sysfs_emit(buf, "max %u\n", tenant->settings.period_us);
 	return sysfs_emit(buf, "%u %u\n", tenant->settings.quota_us, tenant->settings.period_us);
-}
-
-static ssize_t gs_show_priority(const struct gs_tenant *tenant, char *buf)
-{
-	return sysfs_emit(buf, "%s\n", gs_priority_name(tenant->settings.priority));
 }
 
 static ssize_t gs_show_memory_max(const struct gs_tenant *tenant, char *buf)
@@ -93,17 +99,7 @@ static ssize_t gs_show_sm_percent(const struct gs_tenant *tenant, char *buf)
 	return sysfs_emit(buf, "%u\n", tenant->settings.sm_percent);
 }
 
-static ssize_t gs_show_slo_us(const struct gs_tenant *tenant, char *buf)
-{
-	return sysfs_emit(buf, "%u\n", tenant->settings.slo_us);
-}
-
-static ssize_t gs_show_match_cgroup(const struct gs_tenant *tenant, char *buf)
-{
-	return sysfs_emit(buf, "%s\n", tenant->match_cgroup);
-}
-
-/* An empty line takes the rule away. Patterns are of whole paths, so they start with '/' or '*'. */
+/* An empty line removes the rule. A pattern is of a whole path, so it starts with '/' or '*'. */
 static int gs_store_match_cgroup(struct gs_tenant *tenant, const char *text, size_t len)
 {
 	size_t i;
@@ -127,7 +123,7 @@ static ssize_t gs_show_match_uid(const struct gs_tenant *tenant, char *buf)
 				       sysfs_emit(buf, "\n");
 }
 
-/* The last number is no user: (uid_t)-1. */
+/* The last number, (uid_t)-1, is no user. */
 static int gs_store_match_uid(struct gs_tenant *tenant, const char *text, size_t len)
 {
 	u32 uid = 0;
@@ -140,26 +136,11 @@ static int gs_store_match_uid(struct gs_tenant *tenant, const char *text, size_t
 	return 0;
 }
 
-static ssize_t gs_show_gpu_time_us(const struct gs_tenant *tenant, char *buf)
-{
-	return sysfs_emit(buf, "%llu\n", tenant->gpu_time_us);
-}
-
 static ssize_t gs_show_share_permille(const struct gs_tenant *tenant, char *buf)
 {
 	if (tenant->share_permille == GPUSHARE_UNKNOWN)
 		return sysfs_emit(buf, "unknown\n");
 	return sysfs_emit(buf, "%u\n", tenant->share_permille);
-}
-
-static ssize_t gs_show_throttled_us(const struct gs_tenant *tenant, char *buf)
-{
-	return sysfs_emit(buf, "%llu\n", tenant->throttled_us);
-}
-
-static ssize_t gs_show_freezes(const struct gs_tenant *tenant, char *buf)
-{
-	return sysfs_emit(buf, "%llu\n", tenant->freezes);
 }
 
 static ssize_t gs_show_memory_current(const struct gs_tenant *tenant, char *buf)
@@ -172,35 +153,18 @@ static ssize_t gs_show_memory_current(const struct gs_tenant *tenant, char *buf)
 	return sysfs_emit(buf, "%llu\n", sum);
 }
 
-static ssize_t gs_show_memory_refused(const struct gs_tenant *tenant, char *buf)
-{
-	return sysfs_emit(buf, "%llu\n", tenant->memory_refused);
-}
-
-static ssize_t gs_show_controls_refused(const struct gs_tenant *tenant, char *buf)
-{
-	return sysfs_emit(buf, "%llu\n", tenant->controls_refused);
-}
-
+/* clang-format off */
+#define GS_ATTRIBUTE(_name, _mode, ...)                                                            \
+	static struct gs_tenant_attribute gs_attribute_##_name = {                                 \
+		.attr = { .name = #_name, .mode = _mode },                                         \
+		.show = gs_show_##_name,                                                           \
+		__VA_ARGS__                                                                        \
+	}
 #define GS_PARSED(_name, _setting)                                                                 \
-	static struct gs_tenant_attribute gs_attribute_##_name = {                                 \
-		.attr = { .name = #_name, .mode = 0644 },                                          \
-		.show = gs_show_##_name,                                                           \
-		.parse = gs_parse_##_name,                                                         \
-		.setting = GPUSHARE_SETTING_##_setting,                                            \
-	}
+	GS_ATTRIBUTE(_name, 0644, .parse = gs_parse_##_name, .setting = GPUSHARE_SETTING_##_setting)
 #define GS_STORED(_name, _setting)                                                                 \
-	static struct gs_tenant_attribute gs_attribute_##_name = {                                 \
-		.attr = { .name = #_name, .mode = 0644 },                                          \
-		.show = gs_show_##_name,                                                           \
-		.store = gs_store_##_name,                                                         \
-		.setting = GPUSHARE_SETTING_##_setting,                                            \
-	}
-#define GS_READ_ONLY(_name)                                                                        \
-	static struct gs_tenant_attribute gs_attribute_##_name = {                                 \
-		.attr = { .name = #_name, .mode = 0444 },                                          \
-		.show = gs_show_##_name,                                                           \
-	}
+	GS_ATTRIBUTE(_name, 0644, .store = gs_store_##_name, .setting = GPUSHARE_SETTING_##_setting)
+#define GS_READ_ONLY(_name) GS_ATTRIBUTE(_name, 0444)
 
 GS_PARSED(weight, WEIGHT);
 GS_PARSED(max, MAX);
@@ -218,7 +182,6 @@ GS_READ_ONLY(memory_current);
 GS_READ_ONLY(memory_refused);
 GS_READ_ONLY(controls_refused);
 
-/* clang-format off */
 static struct attribute *gs_tenant_attrs[] = {
 	&gs_attribute_weight.attr,
 	&gs_attribute_max.attr,

@@ -304,14 +304,5 @@ TEST(KmodRmCall, OnlyGpfifoClassesAreChannels) {
     EXPECT_FALSE(rm_is_channel_class(class_id)) << std::hex << class_id;
 }
 
-TEST(KmodBudget, HoldsTheLimitWithoutOverflow) {
-  EXPECT_TRUE(gs_budget_fits(0, 0, 0));
-  EXPECT_TRUE(gs_budget_fits(60, 40, 100));
-  EXPECT_FALSE(gs_budget_fits(60, 41, 100));
-  EXPECT_FALSE(gs_budget_fits(200, 1, 100)) << "held more before the limit came";
-  EXPECT_FALSE(gs_budget_fits(1, ~0ULL, ~0ULL));
-  EXPECT_TRUE(gs_budget_fits(1, ~0ULL - 1, ~0ULL));
-}
-
 }  // namespace
 }  // namespace gpushare

@@ -157,5 +157,14 @@ TEST(KmodSettings, DefaultsAreTheAgents) {
   EXPECT_EQ(kernel.memory_max, GS_MEMORY_NONE);
 }
 
+TEST(KmodBudget, HoldsTheLimitWithoutOverflow) {
+  EXPECT_TRUE(gs_budget_fits(0, 0, 0));
+  EXPECT_TRUE(gs_budget_fits(60, 40, 100));
+  EXPECT_FALSE(gs_budget_fits(60, 41, 100));
+  EXPECT_FALSE(gs_budget_fits(200, 1, 100)) << "held more before the limit came";
+  EXPECT_FALSE(gs_budget_fits(1, ~0ULL, ~0ULL));
+  EXPECT_TRUE(gs_budget_fits(1, ~0ULL - 1, ~0ULL));
+}
+
 }  // namespace
 }  // namespace gpushare

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0
+#include <linux/cgroup.h>
+#include <linux/cred.h>
+#include <linux/hashtable.h>
+#include <linux/rcupdate.h>
+#include <linux/stringhash.h>
+#include <linux/user_namespace.h>
+
+#include "compat/version.h"
+#include "state/announce.h"
+#include "state/names.h"
+#include "state/stream.h"
+#include "state/tenant.h"
+
+LIST_HEAD(gs_tenants);
+unsigned int gs_tenants_count;
+struct gs_tenant *gs_tenant_default;
+static DEFINE_HASHTABLE(gs_tenants_by_name, 10);
+
+static u32 gs_name_hash(const char *name)
+{
+	return full_name_hash(NULL, name, strlen(name));
+}
+
+/**
+ * gs_tenant_find() - Find a tenant by its name.
+ * @name: The name, zero-terminated.
+ *
+ * Return: The tenant, which is valid while gs_lock is held, or NULL.
+ */
+struct gs_tenant *gs_tenant_find(const char *name)
+{
+	struct gs_tenant *tenant;
+
+	lockdep_assert_held(&gs_lock);
+	hash_for_each_possible(gs_tenants_by_name, tenant, hash, gs_name_hash(name)) {
+		if (strcmp(kobject_name(&tenant->kobj), name) == 0)
+			return tenant;
+	}
+	return NULL;
+}
+
+/* The path of @task in the v2 hierarchy. It is "" if it is unknown or does not fit. */
+static void gs_cgroup_path(struct task_struct *task, char *path, size_t bytes)
+{
+	int len;
+
+	rcu_read_lock();
+	len = cgroup_path(task_dfl_cgroup(task), path, bytes);
+	rcu_read_unlock();
+	if (len < 0 || (size_t)len >= bytes)
+		path[0] = '\0';
+}
+
+/**
+ * gs_tenant_match() - Find the tenant that the rules give to a process.
+ * @task: Any thread of the process.
+ *
+ * This is the first tenant whose match_cgroup matches, otherwise the first whose match_uid does,
+ * otherwise the default tenant. The order is that of their creation.
+ *
+ * Return: The tenant, never NULL.
+ */
+struct gs_tenant *gs_tenant_match(struct task_struct *task)
+{
+	static char path[PATH_MAX]; /* under gs_lock */
+	u32 uid = from_kuid(&init_user_ns, task_uid(task));
+	struct gs_tenant *tenant, *of_uid = NULL;
+	bool has_path = false;
+
+	lockdep_assert_held(&gs_lock);
+	list_for_each_entry(tenant, &gs_tenants, node) {
+		if (tenant->match_cgroup[0]) {
+			if (!has_path)
+				gs_cgroup_path(task, path, sizeof(path));
+			has_path = true;
+			if (path[0] && gs_glob_matches(tenant->match_cgroup, path))
+				return tenant;
+		}
+		if (!of_uid && tenant->has_match_uid && tenant->match_uid == uid)
+			of_uid = tenant;
+	}
+	return of_uid ?: gs_tenant_default;
+}
+
+/**
+ * gs_tenant_changed() - Tell everyone who waits for a change of settings.
+ * @tenant: The tenant that changed.
+ * @setting: What of it changed.
+ */
+void gs_tenant_changed(struct gs_tenant *tenant, enum gpushare_setting setting)
+{
+	struct gpushare_event event gs_uninitialized;
+
+	lockdep_assert_held(&gs_lock);
+	gs_event_init(&event, GPUSHARE_EVENT_SETTINGS_CHANGED, NULL);
+	event.settings.setting = setting;
+	strscpy(event.settings.tenant, kobject_name(&tenant->kobj), sizeof(event.settings.tenant));
+	gs_event_send(&event);
+	gs_announce(GS_NEWS_SETTINGS);
+}
+
+/**
+ * gs_tenant_link() - Let a tenant be found from now on.
+ * @tenant: A tenant with a name and default settings. The first one becomes the default tenant.
+ */
+void gs_tenant_link(struct gs_tenant *tenant)
+{
+	lockdep_assert_held(&gs_lock);
+	list_add_tail(&tenant->node, &gs_tenants);
+	hash_add(gs_tenants_by_name, &tenant->hash, gs_name_hash(kobject_name(&tenant->kobj)));
+	gs_tenants_count++;
+	if (!gs_tenant_default)
+		gs_tenant_default = tenant;
+	gs_tenant_changed(tenant, GPUSHARE_SETTING_CREATED);
+}
+
+/**
+ * gs_tenant_unlink() - Let a tenant not be found any more.
+ * @tenant: A tenant that is linked. From here on nobody can attach a process to it.
+ */
+void gs_tenant_unlink(struct gs_tenant *tenant)
+{
+	lockdep_assert_held(&gs_lock);
+	list_del(&tenant->node);
+	hash_del(&tenant->hash);
+	gs_tenants_count--;
+	tenant->is_removed = true;
+	gs_tenant_changed(tenant, GPUSHARE_SETTING_REMOVED);
+}
