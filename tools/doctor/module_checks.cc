@@ -130,7 +130,9 @@ Finding look_at_driver_and_agent(const MachineFiles& files, const DoctorInput& i
   if (!is_hooked && (state != "waiting for driver" || files.has("/proc/driver/nvidia/version")))
     return not_filtering(fix_of(state));
   if (is_hooked && files.text("/proc/sys/kernel/ftrace_enabled") == "0")
-    return warning(what + ", but ftrace, which it hooks by, is off: " + kNotFiltering,
+    return warning(what +
+                       ", but ftrace, which it hooks by, is off: it refuses the calls that it "
+                       "cannot look at, so programs cannot use the GPU",
                    "sysctl kernel.ftrace_enabled=1");
   if (is_simulated(input)) return ok(what + "; the agent drives a simulated GPU");
   if (!files.has("/dev/gpushare"))
