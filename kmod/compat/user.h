@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Small copies from and to the caller's memory, word by word: a call of the kernel's own for each
- * costs several times what these some ten words do.
+ * Small copies from and to the caller's memory, word by word. A call of the kernel's own function
+ * would cost several times as much for about ten words.
  */
 #ifndef GPUSHARE_USER_H
 #define GPUSHARE_USER_H
@@ -9,10 +9,10 @@
 #include <linux/uaccess.h>
 
 /**
- * gs_user_read() - copy from the caller's memory; may sleep
- * @to: aligned to 8 bytes
- * @from: the caller's
- * @bytes: small
+ * gs_user_read() - Copy from the caller's memory; it may sleep.
+ * @to: Our memory, aligned to 8 bytes.
+ * @from: The caller's memory.
+ * @bytes: A small number.
  *
  * Return: 0 or -EFAULT.
  */
@@ -43,10 +43,10 @@ fault:
 }
 
 /**
- * gs_user_write() - copy to the caller's memory; may sleep
- * @to: the caller's
- * @from: aligned to 8 bytes
- * @bytes: small
+ * gs_user_write() - Copy to the caller's memory; it may sleep.
+ * @to: The caller's memory.
+ * @from: Our memory, aligned to 8 bytes.
+ * @bytes: A small number.
  *
  * Return: 0 or -EFAULT.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The module's version, and what differs between the kernels that it builds for. */
+/* The version of the module, and what differs between the kernels that it builds for. */
 #ifndef GPUSHARE_VERSION_H
 #define GPUSHARE_VERSION_H
 
@@ -10,33 +10,28 @@
 
 #define GS_VERSION "0.1.0"
 
-/* Of a variable on the stack: its parts are set one by one, before they are used. */
+/* Marks a variable on the stack whose parts are set one by one before they are used. */
 #define gs_uninitialized __attribute__((__uninitialized__))
 
 /*
- * try_module_get() and module_put() of this module, without the calls and their tracepoints: every
- * call of the driver that is looked at does both.
+ * try_module_get() and module_put() of this module, without the function calls and their
+ * tracepoints, because every call of the driver that is looked at does both.
  */
+static __always_inline bool gs_module_try_get(void)
+{
 #ifdef CONFIG_MODULE_UNLOAD
-static __always_inline bool gs_module_try_get(void)
-{
 	return module_is_live(THIS_MODULE) && atomic_inc_not_zero(&THIS_MODULE->refcnt);
-}
-
-static __always_inline void gs_module_put(void)
-{
-	atomic_dec(&THIS_MODULE->refcnt);
-}
 #else
-static __always_inline bool gs_module_try_get(void)
-{
 	return module_is_live(THIS_MODULE);
+#endif
 }
 
 static __always_inline void gs_module_put(void)
 {
-}
+#ifdef CONFIG_MODULE_UNLOAD
+	atomic_dec(&THIS_MODULE->refcnt);
 #endif
+}
 
 static inline void gs_vm_flags_clear(struct vm_area_struct *vma, vm_flags_t flags)
 {
@@ -47,7 +42,7 @@ static inline void gs_vm_flags_clear(struct vm_area_struct *vma, vm_flags_t flag
 #endif
 }
 
-/* Calls of the functions in the filter of @ops go to @entry first. */
+/* Lets calls of the functions in the filter of @ops go to @entry first. */
 static inline int gs_ftrace_register_direct(struct ftrace_ops *ops, unsigned long entry)
 {
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 4, 0)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Which calls are of interest, told from number and size of the command and at most one word of its
- * argument. The filter asks before a call, pin.c asks again where the call enters RM, with what the
- * driver has read: both by this rule, so that nothing passes between. Pure; also compiled in user
- * space, by tests/kmod.
+ * Which calls are of interest. The number and the size of the command and at most one word of its
+ * argument tell. The filter asks before a call, and driver/pin.c asks again where the call enters
+ * RM, with what the driver has read. Both go by this rule, so nothing slips between them. This
+ * header is pure, and tests/kmod also compile it in user space.
  */
 #ifndef GPUSHARE_INTEREST_H
 #define GPUSHARE_INTEREST_H
@@ -11,19 +11,21 @@
 #include "refusals.h"
 #include "rm_call.h"
 
-enum gs_interest {
-	GS_INTEREST_NONE,
-	GS_INTEREST_BY_WORD, /* gs_word_is_of_interest() tells */
-	GS_INTEREST_SURE,
-};
+/**
+ * enum gs_interest - Is a call of interest?
+ * @GS_INTEREST_NONE: It is not.
+ * @GS_INTEREST_BY_WORD: gs_word_is_of_interest() tells.
+ * @GS_INTEREST_SURE: It is, whatever its argument holds.
+ */
+enum gs_interest { GS_INTEREST_NONE, GS_INTEREST_BY_WORD, GS_INTEREST_SURE };
 
 /**
- * gs_interest_in_kind() - is a command of interest?
- * @kind: of it
- * @nr: number of the ioctl, or of the command inside an XFER
- * @offset: out: of the word of the argument that tells, when it takes one
+ * gs_interest_in_kind() - Is a command of interest, as far as its kind tells?
+ * @kind: The kind of the command.
+ * @nr: The number of the ioctl, or of the command inside an XFER.
+ * @offset: Out, with GS_INTEREST_BY_WORD: the offset in the argument of the word that tells.
  *
- * Return: whether, as far as these tell.
+ * Return: The answer.
  */
 static __always_inline enum gs_interest gs_interest_in_kind(enum rm_call_kind kind, __u32 nr,
 							    __u32 *offset)
@@ -34,7 +36,7 @@ static __always_inline enum gs_interest gs_interest_in_kind(enum rm_call_kind ki
 	case RM_CALL_CONTROL:
 		*offset = offsetof(struct rm_nvos54, cmd);
 		return GS_INTEREST_BY_WORD;
-	case RM_CALL_ALLOC: /* the class stands at the same place in all forms but one */
+	case RM_CALL_ALLOC: /* The class stands at the same place in all forms but one. */
 		*offset = nr == RM_ESC_VID_HEAP_CONTROL ?
 				  offsetof(struct rm_nvos32_head, function) :
 				  offsetof(struct rm_nvos64, h_class);
@@ -45,12 +47,12 @@ static __always_inline enum gs_interest gs_interest_in_kind(enum rm_call_kind ki
 }
 
 /**
- * gs_interest_in() - the same by number and size
- * @nr: see there
- * @size: of its argument
- * @offset: see there
+ * gs_interest_in() - Is a command of interest, as far as its number and size tell?
+ * @nr: See gs_interest_in_kind().
+ * @size: The size of its argument.
+ * @offset: See gs_interest_in_kind().
  *
- * Return: see there.
+ * Return: The answer.
  */
 static __always_inline enum gs_interest gs_interest_in(__u32 nr, __u32 size, __u32 *offset)
 {
@@ -58,11 +60,11 @@ static __always_inline enum gs_interest gs_interest_in(__u32 nr, __u32 size, __u
 }
 
 /**
- * gs_word_is_of_interest() - does the word of its argument make a command of interest?
- * @nr: for which gs_interest_in() said BY_WORD
- * @word: see there
+ * gs_word_is_of_interest() - Does the word of its argument make a command of interest?
+ * @nr: A number for which gs_interest_in() said GS_INTEREST_BY_WORD.
+ * @word: The word at the offset that it said.
  *
- * Return: false when the call goes straight to the driver.
+ * Return: False if the call goes straight to the driver.
  */
 static __always_inline bool gs_word_is_of_interest(__u32 nr, __u32 word)
 {

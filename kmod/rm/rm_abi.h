@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The part of NVIDIA's resource manager (RM) ioctl interface that the filter reads, declared from
- * the facts in the driver's public headers (open-gpu-kernel-modules 535 to 595: nv_escape.h,
- * nvos.h, class/cl*.h, ctrl/ctrl*.h). Fixed-width members and explicit padding: 32-bit callers pass
- * the same bytes. tests/kmod compares every number and offset with intercept/nvrm/abi.h.
+ * The part of the ioctl interface of NVIDIA's resource manager (RM) that the filter reads. It is
+ * declared from the facts in the driver's public headers (open-gpu-kernel-modules 535 to 595:
+ * nv_escape.h, nvos.h, class/cl*.h, ctrl/ctrl*.h). Members have fixed widths and padding is
+ * explicit, because 32-bit callers pass the same bytes. tests/kmod compares every number and offset
+ * with intercept/nvrm/abi.h.
  */
 #ifndef GPUSHARE_RM_ABI_H
 #define GPUSHARE_RM_ABI_H
@@ -12,7 +13,9 @@
 
 #define RM_MAJOR 195
 
-/* ioctl numbers. The driver looks at number and size only, never at the type byte ('F'). */
+/*
+ * The numbers of ioctls. The driver looks at number and size only, never at the type byte ('F').
+ */
 #define RM_ESC_ALLOC_MEMORY 0x27
 #define RM_ESC_ALLOC_OBJECT 0x28
 #define RM_ESC_FREE 0x29
@@ -20,13 +23,13 @@
 #define RM_ESC_ALLOC 0x2B
 #define RM_ESC_DUP_OBJECT 0x34
 #define RM_ESC_VID_HEAP_CONTROL 0x4A
-#define RM_ESC_XFER 211 /* another command, its argument by reference */
+#define RM_ESC_XFER 211 /* wraps another command, whose argument it points to */
 
 #define RM_OK 0x00u
 #define RM_ERR_INSUFFICIENT_PERMISSIONS 0x1Bu
 #define RM_ERR_NO_MEMORY 0x51u
 
-/* classes */
+/* The classes of objects. */
 #define RM_CLASS_ROOT 0x00u
 #define RM_CLASS_ROOT_NON_PRIV 0x01u
 #define RM_CLASS_ROOT_CLIENT 0x41u
@@ -37,7 +40,7 @@
 #define RM_CLASS_GROUP 0xA06Cu
 #define RM_CHANNEL_CLASS_LOW_BYTE 0x6Fu /* of every generation of GPFIFO channels */
 
-/* scheduling controls; refusals.h says what is done about each */
+/* The scheduling controls. refusals.h says what is done about each. */
 #define RM_CTRL_CHANNEL_PREEMPTIVE_REMOVAL 0x2080110Au
 #define RM_CTRL_DISABLE_CHANNELS 0x2080110Bu
 #define RM_CTRL_CONFIG_CTXSW_TIMEOUT 0x20801110u
@@ -60,7 +63,7 @@
 #define RM_CTRL_CHANNEL_STOP 0xA06F0112u
 #define RM_CTRL_SET_CHANNEL_HW_STATE 0xB06F0110u
 
-/* ioctl arguments */
+/* The arguments of ioctls. */
 struct rm_nvos00 { /* RM_ESC_FREE */
 	__u32 h_root, h_parent, h_object, status;
 };
@@ -91,7 +94,7 @@ struct rm_nvos64 { /* RM_ESC_ALLOC */
 	__u32 params_size, flags, status, pad;
 };
 
-#define RM_ALLOC_FLAGS_SERIALIZED 1u /* p_params is in a form of its own */
+#define RM_ALLOC_FLAGS_SERIALIZED 1u /* p_params is in another form */
 
 struct rm_nvos54 { /* RM_ESC_CONTROL */
 	__u32 h_client, h_object, cmd, flags;
@@ -105,20 +108,20 @@ struct rm_nvos55 { /* RM_ESC_DUP_OBJECT */
 	__u32 h_client, h_parent, h_object, h_client_src, h_object_src, flags, status;
 };
 
-/* RM_ESC_VID_HEAP_CONTROL as far as it is read; the whole has 184 bytes and may grow. */
+/* RM_ESC_VID_HEAP_CONTROL, as far as it is read. The whole has 184 bytes and may grow. */
 struct rm_nvos32_head {
 	__u32 h_root, h_parent, function, h_va_space;
 	__u16 ivc_heap, pad0;
 	__u32 status;
 	__u64 total, free;
 	__u32 owner, h_memory;
-	__u32 type, flags, attr; /* RM_HEAP_FREE ends with `type` */
+	__u32 type, flags, attr; /* RM_HEAP_FREE ends with `type`. */
 	__u32 format, compr_covg, zcull_covg, partition_stride, width;
 	__u64 height_or_range_size; /* ALLOC_SIZE: u32 height; ALLOC_SIZE_RANGE: the size */
 	__u64 size; /* ALLOC_SIZE; ALLOC_TILED: answer; in ALLOC_SIZE_RANGE something else */
 };
 
-/* The same for RM_HEAP_ALLOC_TILED: members stand elsewhere, and the size is the driver's. */
+/* The same for RM_HEAP_ALLOC_TILED, whose members stand elsewhere. The driver computes the size. */
 struct rm_nvos32_tiled {
 	__u32 h_root, h_parent, function, h_va_space;
 	__u16 ivc_heap, pad0;
@@ -140,7 +143,7 @@ struct rm_xfer {
 	__u64 ptr;
 };
 
-/* allocation parameters, up to the last member that is read */
+/* The parameters of allocations, up to the last member that is read. */
 struct rm_device_params {
 	__u32 device_id;
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Which of the driver's ioctls the filter looks at, and what one asks for, read from a copy of its
- * argument. The driver takes each command with exactly these sizes (VID_HEAP_CONTROL grew over
- * time), so another size is none of our business: it gets the driver's own error. Pure; also
- * compiled in user space, by tests/kmod.
+ * Which of the driver's ioctls the filter looks at, and what one asks for, as a copy of its
+ * argument tells. The driver takes each command with exactly these sizes (VID_HEAP_CONTROL grew
+ * over time), so a call of another size passes and gets the driver's own error. This header is
+ * pure, and tests/kmod also compile it in user space.
  */
 #ifndef GPUSHARE_RM_CALL_H
 #define GPUSHARE_RM_CALL_H
@@ -20,11 +20,11 @@
 
 #include "rm_abi.h"
 
-/* Of an argument that is looked at. VID_HEAP_CONTROL's has 184 bytes in the releases we know. */
+/* The largest argument that is looked at. VID_HEAP_CONTROL's has 184 bytes in known releases. */
 #define RM_ARG_MAX 256
 
 enum rm_call_kind {
-	RM_CALL_OTHER, /* passes unseen */
+	RM_CALL_OTHER, /* It passes unseen. */
 	RM_CALL_ALLOC,
 	RM_CALL_FREE,
 	RM_CALL_DUP,
@@ -32,23 +32,24 @@ enum rm_call_kind {
 };
 
 /**
- * struct rm_call - what a command asks for
- * @kind: which members below mean something
- * @client: RM client
- * @parent: ALLOC, DUP: of the new object
- * @object: FREE, CONTROL: handle; ALLOC, DUP: wished handle, 0 when the driver is to choose
- * @class_id: ALLOC
- * @source_client: DUP
- * @source_object: DUP
- * @cmd: CONTROL: its number
- * @p_params: ALLOC, CONTROL: address of the parameters, 0 for none
- * @params_size: as the caller says; 0 when the class decides
- * @has_inline_size: ALLOC: @bytes is in the argument, not in the parameters
- * @is_opaque: ALLOC, CONTROL: the parameters are serialized and cannot be read
- * @is_video: ALLOC: of video memory
- * @bytes: with @has_inline_size: size, rounded to whole pages
- * @object_offset: ALLOC, DUP: where the driver answers with the handle
- * @status_offset: where it answers with its status
+ * struct rm_call - What a command asks for.
+ * @kind: It says which of the members below mean something.
+ * @client: The RM client.
+ * @parent: ALLOC, DUP: the parent of the new object.
+ * @object: FREE, CONTROL: the handle. ALLOC, DUP: the handle that the caller wishes for, 0 if the
+ *	driver chooses.
+ * @class_id: ALLOC: the class.
+ * @source_client: DUP: the client of the original.
+ * @source_object: DUP: the handle of the original.
+ * @cmd: CONTROL: its number.
+ * @p_params: ALLOC, CONTROL: the address of the parameters, 0 for none.
+ * @params_size: Their size, as the caller says; 0 if the class decides.
+ * @has_inline_size: ALLOC: @bytes is in the argument, not in the parameters.
+ * @is_opaque: ALLOC, CONTROL: the parameters are serialized and cannot be read.
+ * @is_video: ALLOC: it makes video memory.
+ * @bytes: With @has_inline_size: the size, rounded to whole pages.
+ * @object_offset: ALLOC, DUP: where the driver answers with the handle.
+ * @status_offset: Where the driver answers with its status.
  */
 struct rm_call {
 	enum rm_call_kind kind;
@@ -63,11 +64,12 @@ struct rm_call {
 };
 
 /**
- * rm_call_kind() - is a command looked at?
- * @nr: number of the ioctl, or of the command inside an XFER
- * @size: of its argument
+ * rm_call_kind() - Find the kind of a command.
+ * @nr: The number of the ioctl, or of the command inside an XFER.
+ * @size: The size of its argument.
  *
- * Return: RM_CALL_OTHER when not. For VID_HEAP_CONTROL it depends on the argument as well.
+ * Return: The kind, RM_CALL_OTHER if it is not looked at. For VID_HEAP_CONTROL the argument decides
+ * as well: see rm_call_parse().
  */
 static inline enum rm_call_kind rm_call_kind(__u32 nr, __u32 size)
 {
@@ -95,11 +97,11 @@ static inline enum rm_call_kind rm_call_kind(__u32 nr, __u32 size)
 }
 
 /**
- * rm_memory_round() - bytes that an allocation takes at least
- * @bytes: asked for
- * @attr: NVOS32_ATTR_*: the page size asked for
+ * rm_memory_round() - Compute the bytes that an allocation takes at least.
+ * @bytes: What is asked for.
+ * @attr: The attributes NVOS32_ATTR_*, which hold the page size that is asked for.
  *
- * Return: @bytes rounded up to whole pages, the largest number for one that does not fit.
+ * Return: @bytes rounded up to whole pages, or the largest number if that does not fit.
  */
 static inline __u64 rm_memory_round(__u64 bytes, __u32 attr)
 {
@@ -134,7 +136,7 @@ static inline bool rm_is_channel_class(__u32 class_id)
 	       (class_id & 0xFF) == RM_CHANNEL_CLASS_LOW_BYTE;
 }
 
-/* Bits 3 to 7 of a class, as one bit of a word. */
+/* The bits 3 to 7 of a class, as one bit of a word. */
 #define RM_CLASS_BIT(class_id) (1u << ((class_id) >> 3 & 31))
 #define RM_TRACKED_CLASS_BITS                                                                      \
 	(RM_CLASS_BIT(RM_CLASS_MEMORY_LOCAL_USER) | RM_CLASS_BIT(RM_CHANNEL_CLASS_LOW_BYTE) |      \
@@ -143,9 +145,9 @@ static inline bool rm_is_channel_class(__u32 class_id)
 	 RM_CLASS_BIT(RM_CLASS_SUBDEVICE) | RM_CLASS_BIT(RM_CLASS_GROUP))
 
 /*
- * Objects that are remembered: those that events are about, and what can be above them. Of memory
- * only the GPU's, which comes first: it is the most frequent. Of all others one look at five bits
- * tells most apart.
+ * Is an object of this class remembered? These are the objects that events are about, and those
+ * that can be above them. Of memory it is only the GPU's, which comes first because it is the most
+ * frequent. One look at five bits tells most of the other classes apart.
  */
 static inline bool rm_is_tracked_class(__u32 class_id)
 {
@@ -158,7 +160,7 @@ static inline bool rm_is_tracked_class(__u32 class_id)
 	       class_id == RM_CLASS_GROUP;
 }
 
-/* Functions of VID_HEAP_CONTROL that give memory or take it back. */
+/* Does this function of VID_HEAP_CONTROL give memory, or take it back? */
 static inline bool rm_is_heap_function(__u32 function)
 {
 	return function == RM_HEAP_ALLOC_SIZE || function == RM_HEAP_FREE ||
@@ -184,7 +186,7 @@ static inline void rm_parse_heap(const struct rm_nvos32_head *arg, struct rm_cal
 		bytes = arg->size;
 		break;
 	case RM_HEAP_ALLOC_TILED:
-		bytes = (__u64)tiled->height * (__u64)tiled->pitch; /* as the driver does it */
+		bytes = (__u64)tiled->height * (__u64)tiled->pitch; /* as the driver computes it */
 		attr = tiled->attr;
 		break;
 	case RM_HEAP_ALLOC_SIZE_RANGE:
@@ -194,11 +196,8 @@ static inline void rm_parse_heap(const struct rm_nvos32_head *arg, struct rm_cal
 		call->kind = RM_CALL_OTHER;
 		return;
 	}
-	if (arg->flags & RM_MEMORY_FLAGS_VIRTUAL) {
-		call->kind = RM_CALL_OTHER;
-		return;
-	}
-	if (attr & RM_MEMORY_ATTR_LOCATION_MASK) { /* the system's memory */
+	/* It is address space, or the system's memory. */
+	if (arg->flags & RM_MEMORY_FLAGS_VIRTUAL || attr & RM_MEMORY_ATTR_LOCATION_MASK) {
 		call->kind = RM_CALL_OTHER;
 		return;
 	}
@@ -208,12 +207,48 @@ static inline void rm_parse_heap(const struct rm_nvos32_head *arg, struct rm_cal
 	call->has_inline_size = true;
 }
 
+/* The arguments of all three commands begin with the same four members. */
+static inline void rm_parse_alloc(__u32 nr, __u32 size, const void *arg, struct rm_call *call)
+{
+	const struct rm_nvos64 *a = (const struct rm_nvos64 *)arg;
+	const struct rm_nvos21 *old = (const struct rm_nvos21 *)arg; /* as NVOS64 up to p_params */
+	const struct rm_nvos02_fd *memory = (const struct rm_nvos02_fd *)arg;
+
+	call->client = a->h_root;
+	call->parent = a->h_parent;
+	call->object = a->h_new;
+	call->class_id = a->h_class;
+	call->is_video = a->h_class == RM_CLASS_MEMORY_LOCAL_USER;
+	call->object_offset = offsetof(struct rm_nvos64, h_new);
+	if (nr == RM_ESC_ALLOC_OBJECT) {
+		call->status_offset = offsetof(struct rm_nvos05, status);
+	} else if (nr == RM_ESC_ALLOC_MEMORY) {
+		call->status_offset = offsetof(struct rm_nvos02_fd, status);
+		call->has_inline_size = true;
+		call->bytes = memory->limit == ~0ULL ? memory->limit :
+						       rm_memory_round(memory->limit + 1, 0);
+		/* It makes no video memory: by an empty object it tells how much there is. */
+		if (call->is_video)
+			call->kind = RM_CALL_OTHER;
+		call->is_video = false;
+	} else if (size == sizeof(*old)) {
+		call->status_offset = offsetof(struct rm_nvos21, status);
+		call->p_params = old->p_params;
+		call->params_size = old->params_size;
+	} else {
+		call->status_offset = offsetof(struct rm_nvos64, status);
+		call->p_params = a->p_params;
+		call->params_size = a->params_size;
+		call->is_opaque = a->flags & RM_ALLOC_FLAGS_SERIALIZED;
+	}
+}
+
 /**
- * rm_call_parse() - what a command asks for
- * @nr: number of the command, rm_call_kind() says it is looked at
- * @size: of its argument
- * @arg: @size bytes; nothing is read behind them
- * @call: out, all of it
+ * rm_call_parse() - Read what a command asks for.
+ * @nr: The number of a command whose kind is not RM_CALL_OTHER.
+ * @size: The size of its argument.
+ * @arg: The argument. Nothing is read behind its @size bytes.
+ * @call: Out: all members.
  */
 static inline void rm_call_parse(__u32 nr, __u32 size, const void *arg, struct rm_call *call)
 {
@@ -232,53 +267,11 @@ static inline void rm_call_parse(__u32 nr, __u32 size, const void *arg, struct r
 		call->status_offset = offsetof(struct rm_nvos54, status);
 		break;
 	}
-	case RM_ESC_ALLOC: {
-		/* NVOS21 begins as NVOS64 does, up to p_params. */
-		const struct rm_nvos64 *a = (const struct rm_nvos64 *)arg;
-		const struct rm_nvos21 *old = (const struct rm_nvos21 *)arg;
-		bool is_old = size == sizeof(*old);
-
-		call->client = a->h_root;
-		call->parent = a->h_parent;
-		call->object = a->h_new;
-		call->class_id = a->h_class;
-		call->p_params = a->p_params;
-		call->params_size = is_old ? old->params_size : a->params_size;
-		call->is_opaque = !is_old && (a->flags & RM_ALLOC_FLAGS_SERIALIZED);
-		call->is_video = a->h_class == RM_CLASS_MEMORY_LOCAL_USER;
-		call->object_offset = offsetof(struct rm_nvos64, h_new);
-		call->status_offset = is_old ? offsetof(struct rm_nvos21, status) :
-					       offsetof(struct rm_nvos64, status);
+	case RM_ESC_ALLOC:
+	case RM_ESC_ALLOC_OBJECT:
+	case RM_ESC_ALLOC_MEMORY:
+		rm_parse_alloc(nr, size, arg, call);
 		break;
-	}
-	case RM_ESC_ALLOC_OBJECT: {
-		const struct rm_nvos05 *a = (const struct rm_nvos05 *)arg;
-
-		call->client = a->h_root;
-		call->parent = a->h_parent;
-		call->object = a->h_new;
-		call->class_id = a->h_class;
-		call->is_video = a->h_class == RM_CLASS_MEMORY_LOCAL_USER;
-		call->object_offset = offsetof(struct rm_nvos05, h_new);
-		call->status_offset = offsetof(struct rm_nvos05, status);
-		break;
-	}
-	case RM_ESC_ALLOC_MEMORY: {
-		const struct rm_nvos02_fd *a = (const struct rm_nvos02_fd *)arg;
-
-		call->client = a->h_root;
-		call->parent = a->h_parent;
-		call->object = a->h_new;
-		call->class_id = a->h_class;
-		call->has_inline_size = true;
-		call->bytes = a->limit == ~0ULL ? a->limit : rm_memory_round(a->limit + 1, 0);
-		/* Of video memory it makes none: it tells how much there is, by an empty object. */
-		if (a->h_class == RM_CLASS_MEMORY_LOCAL_USER)
-			call->kind = RM_CALL_OTHER;
-		call->object_offset = offsetof(struct rm_nvos02_fd, h_new);
-		call->status_offset = offsetof(struct rm_nvos02_fd, status);
-		break;
-	}
 	case RM_ESC_FREE: {
 		const struct rm_nvos00 *a = (const struct rm_nvos00 *)arg;
 
@@ -306,11 +299,11 @@ static inline void rm_call_parse(__u32 nr, __u32 size, const void *arg, struct r
 }
 
 /**
- * rm_answered_object() - the handle of what was made
- * @call: of kind ALLOC or DUP
- * @arg: the argument, as the driver left it
+ * rm_answered_object() - Read the handle of what was made.
+ * @call: A call of kind ALLOC or DUP.
+ * @arg: The argument, as the driver left it.
  *
- * Return: the handle that the driver has given it.
+ * Return: The handle that the driver has given it.
  */
 static inline __u32 rm_answered_object(const struct rm_call *call, const void *arg)
 {
@@ -318,11 +311,11 @@ static inline __u32 rm_answered_object(const struct rm_call *call, const void *a
 }
 
 /**
- * rm_answered_bytes() - the size of memory that was made by a call with @has_inline_size
- * @nr: number of the command
- * @arg: the argument, as the driver left it
+ * rm_answered_bytes() - Read the size of memory that a call with has_inline_size made.
+ * @nr: The number of the command.
+ * @arg: The argument, as the driver left it.
  *
- * Return: as the driver says.
+ * Return: The size, as the driver says.
  */
 static inline __u64 rm_answered_bytes(__u32 nr, const void *arg)
 {
@@ -334,10 +327,10 @@ static inline __u64 rm_answered_bytes(__u32 nr, const void *arg)
 }
 
 /**
- * struct rm_params - what is read of a call's parameters
- * @value: CONTROL: its first bytes; ALLOC: of memory the size, of a device its number, of a group
- *	its engine. Zero behind what there is
- * @attr: of memory
+ * struct rm_params - What is read of a call's parameters.
+ * @value: CONTROL: the first 8 bytes. ALLOC: the size of memory, the number of a device, or the
+ *	engine of a group. It is filled up with zeros if there is less.
+ * @attr: The attributes of memory.
  */
 struct rm_params {
 	__u64 value;
@@ -345,10 +338,10 @@ struct rm_params {
 };
 
 /**
- * struct rm_params_place - where that stands in them
- * @value_at: offset of the value
- * @value_bytes: at most 8; 0 when nothing is wanted
- * @has_attr: there are attributes, at RM_MEMORY_ATTR_AT
+ * struct rm_params_place - Where this stands in the parameters.
+ * @value_at: The offset of the value.
+ * @value_bytes: Its size, at most 8; 0 if nothing is read.
+ * @has_attr: There are attributes, at RM_MEMORY_ATTR_AT.
  */
 struct rm_params_place {
 	__u8 value_at;
@@ -359,13 +352,13 @@ struct rm_params_place {
 #define RM_MEMORY_ATTR_AT offsetof(struct rm_memory_params, attr)
 
 /**
- * rm_params_wanted() - what has to be read of a call's parameters
- * @call: of kind ALLOC or CONTROL
+ * rm_params_wanted() - Find what has to be read of a call's parameters.
+ * @call: A call of kind ALLOC or CONTROL.
  *
- * RM reads a control's as far as the caller says, and of an allocation as much as the class has,
- * whatever the caller says.
+ * RM reads the parameters of a control as far as the caller says. Of an allocation it reads as much
+ * as the class has, whatever the caller says.
  *
- * Return: it.
+ * Return: The places.
  */
 static inline struct rm_params_place rm_params_wanted(const struct rm_call *call)
 {
@@ -390,24 +383,24 @@ static inline struct rm_params_place rm_params_wanted(const struct rm_call *call
 	return wanted;
 }
 
-/* Copies what of [at, at + wanted) lies within the first `bytes` of parameters. */
+/* Copies the part of [at, at + wanted) that lies within the first `bytes` of parameters. */
 static __always_inline void rm_params_copy(void *to, const void *from, __u64 at, __u64 wanted,
 					   __u64 bytes)
 {
 	__u64 there = bytes > at ? bytes - at : 0;
 
 	if (wanted == sizeof(__u64) && there >= wanted)
-		memcpy(to, from, sizeof(__u64)); /* one instruction */
+		memcpy(to, from, sizeof(__u64)); /* It becomes one instruction. */
 	else
 		memcpy(to, from, there < wanted ? there : wanted);
 }
 
 /**
- * rm_params_put() - write what was read of parameters over another copy of them
- * @copy: of the parameters
- * @bytes: that it has; nothing is written behind them
- * @wanted: of the call
- * @params: what was read
+ * rm_params_put() - Write what was read of parameters over another copy of them.
+ * @copy: The copy.
+ * @bytes: Its size. Nothing is written behind it.
+ * @wanted: The places of the call.
+ * @params: What was read.
  */
 static inline void rm_params_put(void *copy, __u64 bytes, const struct rm_params_place *wanted,
 				 const struct rm_params *params)
@@ -419,11 +412,11 @@ static inline void rm_params_put(void *copy, __u64 bytes, const struct rm_params
 }
 
 /**
- * rm_params_get() - read the answer out of another copy of parameters
- * @copy: of the parameters
- * @bytes: that it has; nothing is read behind them
- * @wanted: of the call
- * @params: its value is what the copy has
+ * rm_params_get() - Read RM's answer out of another copy of parameters.
+ * @copy: The copy.
+ * @bytes: Its size. Nothing is read behind it.
+ * @wanted: The places of the call.
+ * @params: Out: its value.
  */
 static inline void rm_params_get(const void *copy, __u64 bytes,
 				 const struct rm_params_place *wanted, struct rm_params *params)

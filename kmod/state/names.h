@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Which names a tenant may have, and which cgroup paths a rule matches. Pure; also compiled in user
- * space, by tests/kmod.
+ * Which names a tenant may have, and which cgroup paths a rule matches. This header is pure, and
+ * tests/kmod also compile it in user space.
  */
 #ifndef GPUSHARE_NAMES_H
 #define GPUSHARE_NAMES_H
@@ -15,13 +15,13 @@
 #define GS_NAME_MAX 63
 
 /**
- * gs_name_is_valid() - may a tenant be called so?
- * @name: bytes, not terminated
- * @len: how many
+ * gs_name_is_valid() - May a tenant have this name?
+ * @name: The name, not terminated.
+ * @len: Its length in bytes.
  *
- * Letters, digits, '_', '.', '-'; 1 to 63 of them; not starting with '.' or '-'.
+ * A name has 1 to 63 letters, digits, '_', '.' and '-', and does not begin with '.' or '-'.
  *
- * Return: true when it may.
+ * Return: True if it may.
  */
 static inline bool gs_name_is_valid(const char *name, size_t len)
 {
@@ -40,14 +40,15 @@ static inline bool gs_name_is_valid(const char *name, size_t len)
 }
 
 /**
- * gs_glob_matches() - does all of @text match @pattern?
- * @pattern: terminated; '*' stands for any bytes, '/' too, '?' for any one, all else for itself
- * @text: terminated
+ * gs_glob_matches() - Does all of @text match @pattern?
+ * @pattern: A pattern, zero-terminated. '*' stands for any number of bytes, also of '/', '?' stands
+ *	for any one byte, and every other byte for itself.
+ * @text: A text, zero-terminated.
  *
- * The same rules as the agent's glob_matches(). No recursion; time at worst the product of both
- * lengths.
+ * The rules are those of the agent's glob_matches(). There is no recursion, and it takes at worst
+ * time in proportion to the product of both lengths.
  *
- * Return: true when it does.
+ * Return: True if it does.
  */
 static inline bool gs_glob_matches(const char *pattern, const char *text)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * What can be set for a tenant, and the parsers of what is written to its attributes. Every parser
- * takes the text without the final newline, changes *@settings only when it returns 0, and answers
- * -EINVAL for what it does not understand and -ERANGE for a number outside its range. Pure; also
- * compiled in user space, by tests/kmod.
+ * takes the text without the final newline, and changes the settings only if it returns 0. It
+ * returns -EINVAL for what it does not understand and -ERANGE for a number outside its range. This
+ * header is pure, and tests/kmod also compile it in user space.
  */
 #ifndef GPUSHARE_SETTINGS_H
 #define GPUSHARE_SETTINGS_H
@@ -34,14 +34,14 @@
 enum gs_priority { GS_PRIORITY_IDLE, GS_PRIORITY_NORMAL, GS_PRIORITY_HIGH };
 
 /**
- * struct gs_settings - of one tenant
- * @weight: share of GPU time relative to the other tenants
- * @quota_us: GPU time per @period_us on each GPU, GS_QUOTA_NONE for no cap
- * @period_us: see @quota_us
- * @priority: class of service
- * @sm_percent: part of each GPU's multiprocessors, GS_SM_NONE for all
- * @slo_us: wanted time of an iteration, 0 for none
- * @memory_max: bytes of video memory on each GPU, GS_MEMORY_NONE for no limit
+ * struct gs_settings - The settings of one tenant.
+ * @weight: Its share of GPU time relative to the other tenants.
+ * @quota_us: Its GPU time per @period_us on each GPU, GS_QUOTA_NONE for no cap.
+ * @period_us: See @quota_us.
+ * @priority: Its class of service.
+ * @sm_percent: Its part of each GPU's multiprocessors, GS_SM_NONE for all.
+ * @slo_us: The wanted time of one iteration, 0 for none.
+ * @memory_max: Its bytes of video memory on each GPU, GS_MEMORY_NONE for no limit.
  */
 struct gs_settings {
 	__u32 weight;
@@ -69,7 +69,7 @@ static inline bool gs_text_is(const char *text, size_t len, const char *word)
 	return len == strlen(word) && memcmp(text, word, len) == 0;
 }
 
-/* Decimal digits only: no sign, no blank. -ERANGE when it does not fit into 64 bits. */
+/* It takes decimal digits only: no sign and no blank. -ERANGE: it does not fit into 64 bits. */
 static inline int gs_parse_number(const char *text, size_t len, __u64 *number)
 {
 	__u64 value = 0;
@@ -128,8 +128,8 @@ static inline int gs_parse_sm_percent(struct gs_settings *settings, const char *
 }
 
 /*
- * "max", or "QUOTA PERIOD" in us. As with cgroup v2's cpu.max, "QUOTA" and "max PERIOD" are allowed
- * too, and what is not named keeps its value.
+ * It takes "max", or "QUOTA PERIOD" in us. As with cgroup v2's cpu.max, "QUOTA" and "max PERIOD"
+ * are allowed too, and a period that is not named keeps its value.
  */
 static inline int gs_parse_max(struct gs_settings *settings, const char *text, size_t len)
 {
@@ -156,33 +156,30 @@ static inline int gs_parse_max(struct gs_settings *settings, const char *text, s
 
 static inline const char *gs_priority_name(enum gs_priority priority)
 {
-	switch (priority) {
-	case GS_PRIORITY_IDLE:
-		return "idle";
-	case GS_PRIORITY_HIGH:
-		return "high";
-	default:
-		return "normal";
-	}
+	static const char *const names[] = { "idle", "normal", "high" }; /* by value */
+
+	return names[priority];
 }
 
 static inline int gs_parse_priority(struct gs_settings *settings, const char *text, size_t len)
 {
-	if (gs_text_is(text, len, "idle"))
-		settings->priority = GS_PRIORITY_IDLE;
-	else if (gs_text_is(text, len, "normal"))
-		settings->priority = GS_PRIORITY_NORMAL;
-	else if (gs_text_is(text, len, "high"))
-		settings->priority = GS_PRIORITY_HIGH;
-	else
-		return -EINVAL;
-	return 0;
+	int i;
+
+	for (i = GS_PRIORITY_IDLE; i <= GS_PRIORITY_HIGH; i++) {
+		if (gs_text_is(text, len, gs_priority_name((enum gs_priority)i))) {
+			settings->priority = (enum gs_priority)i;
+			return 0;
+		}
+	}
+	return -EINVAL;
 }
 
-/* "max", or bytes from 1 on with an optional suffix K, M, G or T (powers of 1024, any case). */
+/* It takes "max", or bytes from 1 on, perhaps with a suffix K, M, G or T (powers of 1024). */
 static inline int gs_parse_memory_max(struct gs_settings *settings, const char *text, size_t len)
 {
-	unsigned int shift = 0;
+	static const char suffixes[] = "KkMmGgTt";
+	const char *suffix = NULL;
+	unsigned int shift;
 	__u64 number = 0;
 	int err;
 
@@ -190,27 +187,10 @@ static inline int gs_parse_memory_max(struct gs_settings *settings, const char *
 		settings->memory_max = GS_MEMORY_NONE;
 		return 0;
 	}
-	if (len > 0) {
-		switch (text[len - 1]) {
-		case 'K':
-		case 'k':
-			shift = 10;
-			break;
-		case 'M':
-		case 'm':
-			shift = 20;
-			break;
-		case 'G':
-		case 'g':
-			shift = 30;
-			break;
-		case 'T':
-		case 't':
-			shift = 40;
-			break;
-		}
-	}
-	err = gs_parse_number(text, shift ? len - 1 : len, &number);
+	if (len > 0)
+		suffix = (const char *)memchr(suffixes, text[len - 1], sizeof(suffixes) - 1);
+	shift = suffix ? 10 * (1 + (unsigned int)(suffix - suffixes) / 2) : 0;
+	err = gs_parse_number(text, suffix ? len - 1 : len, &number);
 	if (err)
 		return err;
 	if (number == 0 || number > (GS_MEMORY_NONE - 1) >> shift)
@@ -220,12 +200,12 @@ static inline int gs_parse_memory_max(struct gs_settings *settings, const char *
 }
 
 /**
- * gs_budget_fits() - may @bytes more be taken?
- * @current_bytes: taken already
- * @bytes: asked for
- * @max: limit; ~0 for none
+ * gs_budget_fits() - May @bytes more be taken?
+ * @current_bytes: What is taken already.
+ * @bytes: What is asked for.
+ * @max: The limit, GS_MEMORY_NONE for none.
  *
- * Return: true when the sum is within the limit (and within 64 bits).
+ * Return: True if the sum is within the limit, and within 64 bits.
  */
 static inline bool gs_budget_fits(__u64 current_bytes, __u64 bytes, __u64 max)
 {
