@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# `make kmod` builds gpushare.ko, `make` too where kernel headers are installed. kbuild writes beside
-# its sources, so they are copied to $(O)/kmod first and kmod/ stays clean.
-#   KDIR=DIR  headers; default: those of the running kernel, else the newest installed
+# `make kmod` builds gpushare.ko, and so does `make` where kernel headers are installed. kbuild writes
+# beside its sources, so they are copied to $(O)/kmod first and kmod/ stays clean.
+#   KDIR=DIR  the headers; default: those of the running kernel, otherwise the newest installed
 kmod_headers := $(wildcard /lib/modules/$(shell uname -r)/build) \
   $(addsuffix /build,$(shell ls -dvr /lib/modules/* 2>/dev/null))
 KDIR ?= $(patsubst %/Makefile,%,$(firstword $(wildcard $(addsuffix /Makefile,$(kmod_headers)))))
-# The compiler need not be the kernel's own to the last digit, and BTF wants a vmlinux.
+# Lines that say nothing: the compiler differs in its last digits, and there is no vmlinux for BTF.
 kmod_noise := -e '^warning: the compiler differs' -e '^  The kernel was built by' -e '^  You are using' \
   -e '^Skipping BTF generation'
 kmod_sources := kmod/Kbuild $(wildcard kmod/*.[ch] kmod/*/*.[ch])
@@ -30,8 +30,8 @@ kmod:
 endif
 all: kmod
 
-# Everything but DKMS itself goes below DESTDIR; with one, DKMS is left to whoever unpacks it. Nothing
-# is to be loaded at boot before DKMS has built it.
+# Everything goes below DESTDIR. With one, DKMS is not run: the package's own scripts do that. The
+# files that load the module at boot come last, when DKMS has built it.
 DKMS_KERNEL ?= $(shell uname -r)
 MODULES_LOAD_DIR ?= /etc/modules-load.d
 MODPROBE_DIR ?= /etc/modprobe.d

@@ -19,7 +19,7 @@
 #include "state/tenant.h"
 #include "sysfs/sysfs.h"
 
-#define GS_PUBLISH_CHUNK 32 /* usages copied at a time */
+#define GS_PUBLISH_CHUNK 32 /* the number of usages that are copied at a time */
 
 static atomic_t gs_openers = ATOMIC_INIT(0);
 
@@ -60,37 +60,35 @@ static int gs_mmap(struct file *file, struct vm_area_struct *vma)
 	return gs_stream_mmap(file->private_data, vma);
 }
 
-static long gs_ioc_query(void __user *arg)
-{
+/* The argument of an ioctl, as the caller's memory held it. */
+union gs_request {
 	struct gpushare_query query;
+	struct gpushare_register agent;
+	struct gpushare_replay replay;
+	struct gpushare_publish publish;
+	struct gpushare_gpu gpu;
+	struct gpushare_policy policy;
+};
 
-	if (copy_from_user(&query, arg, sizeof(query)))
-		return -EFAULT;
-	if (query.flags)
+static long gs_ioc_query(union gs_request *request, void __user *arg)
+{
+	if (request->query.flags)
 		return -EINVAL;
-	gs_stream_query(&query);
-	return copy_to_user(arg, &query, sizeof(query)) ? -EFAULT : 0;
+	gs_stream_query(&request->query);
+	return copy_to_user(arg, &request->query, sizeof(request->query)) ? -EFAULT : 0;
 }
 
-static long gs_ioc_register(void __user *arg)
+static long gs_ioc_register(union gs_request *request, void __user *arg)
 {
-	struct gpushare_register request;
-
-	if (copy_from_user(&request, arg, sizeof(request)))
-		return -EFAULT;
-	if (request.flags || request.reserved)
+	if (request->agent.flags || request->agent.reserved)
 		return -EINVAL;
 	gs_agent_register();
 	return 0;
 }
 
-static long gs_ioc_replay(void __user *arg)
+static long gs_ioc_replay(union gs_request *request, void __user *arg)
 {
-	struct gpushare_replay request;
-
-	if (copy_from_user(&request, arg, sizeof(request)))
-		return -EFAULT;
-	if (request.flags || request.reserved)
+	if (request->replay.flags || request->replay.reserved)
 		return -EINVAL;
 	mutex_lock(&gs_lock);
 	gs_replay();
@@ -126,27 +124,23 @@ static long gs_publish_chunk(struct gpushare_usage *usages, u8 __user *from, u32
 	return copy_to_user(from, usages, count * sizeof(*usages)) ? -EFAULT : 0;
 }
 
-static long gs_ioc_publish(void __user *arg)
+static long gs_ioc_publish(union gs_request *request, void __user *arg)
 {
-	struct gpushare_publish request;
+	const struct gpushare_publish *publish = &request->publish;
+	u8 __user *from = u64_to_user_ptr(publish->usages);
 	struct gpushare_usage *usages;
 	u32 done, count;
 	long err = 0;
 
-	if (copy_from_user(&request, arg, sizeof(request)))
-		return -EFAULT;
-	if (request.flags || request.reserved || request.usage_bytes != sizeof(*usages) ||
-	    request.count > GPUSHARE_PUBLISH_MAX)
+	if (publish->flags || publish->reserved || publish->usage_bytes != sizeof(*usages) ||
+	    publish->count > GPUSHARE_PUBLISH_MAX)
 		return -EINVAL;
 	usages = kmalloc_array(GS_PUBLISH_CHUNK, sizeof(*usages), GFP_KERNEL);
 	if (!usages)
 		return -ENOMEM;
-	for (done = 0; done < request.count && !err; done += count) {
-		count = min_t(u32, request.count - done, GS_PUBLISH_CHUNK);
-		err = gs_publish_chunk(usages,
-				       (u8 __user *)u64_to_user_ptr(request.usages) +
-					       done * sizeof(*usages),
-				       count);
+	for (done = 0; done < publish->count && !err; done += count) {
+		count = min_t(u32, publish->count - done, GS_PUBLISH_CHUNK);
+		err = gs_publish_chunk(usages, from + done * sizeof(*usages), count);
 	}
 	kfree(usages);
 	return err;
@@ -164,54 +158,52 @@ static bool gs_text_is_printable(const char *text, size_t bytes)
 	return i < bytes;
 }
 
-static long gs_ioc_set_gpu(void __user *arg)
+static long gs_ioc_set_gpu(union gs_request *request, void __user *arg)
 {
-	struct gpushare_gpu gpu;
+	const struct gpushare_gpu *gpu = &request->gpu;
 
-	if (copy_from_user(&gpu, arg, sizeof(gpu)))
-		return -EFAULT;
-	if (gpu.flags || gpu.reserved || gpu.index >= GPUSHARE_MAX_GPUS ||
-	    !gs_text_is_printable(gpu.uuid, sizeof(gpu.uuid)) ||
-	    !gs_text_is_printable(gpu.sharing, sizeof(gpu.sharing)))
+	if (gpu->flags || gpu->reserved || gpu->index >= GPUSHARE_MAX_GPUS ||
+	    !gs_text_is_printable(gpu->uuid, sizeof(gpu->uuid)) ||
+	    !gs_text_is_printable(gpu->sharing, sizeof(gpu->sharing)))
 		return -EINVAL;
-	return gs_sysfs_set_gpu(&gpu);
+	return gs_sysfs_set_gpu(gpu);
 }
 
-static long gs_ioc_set_policy(void __user *arg)
+static long gs_ioc_set_policy(union gs_request *request, void __user *arg)
 {
-	struct gpushare_policy policy;
-	size_t len;
+	const struct gpushare_policy *policy = &request->policy;
+	size_t len = strnlen(policy->name, sizeof(policy->name));
 
-	if (copy_from_user(&policy, arg, sizeof(policy)))
-		return -EFAULT;
-	len = strnlen(policy.name, sizeof(policy.name));
-	if (policy.flags || policy.reserved || len == sizeof(policy.name) ||
-	    !gs_name_is_valid(policy.name, len))
+	if (policy->flags || policy->reserved || len == sizeof(policy->name) ||
+	    !gs_name_is_valid(policy->name, len))
 		return -EINVAL;
-	gs_sysfs_set_policy(policy.name);
+	gs_sysfs_set_policy(policy->name);
 	return 0;
 }
+
+static const struct {
+	unsigned int cmd;
+	long (*answer)(union gs_request *request, void __user *arg);
+} gs_requests[] = {
+	{ GPUSHARE_IOC_QUERY, gs_ioc_query },     { GPUSHARE_IOC_REGISTER, gs_ioc_register },
+	{ GPUSHARE_IOC_REPLAY, gs_ioc_replay },   { GPUSHARE_IOC_PUBLISH, gs_ioc_publish },
+	{ GPUSHARE_IOC_SET_GPU, gs_ioc_set_gpu }, { GPUSHARE_IOC_SET_POLICY, gs_ioc_set_policy },
+};
 
 static long gs_ioctl(struct file *file, unsigned int cmd, unsigned long number)
 {
 	void __user *arg = (void __user *)number;
+	union gs_request request;
+	unsigned int i;
 
-	switch (cmd) {
-	case GPUSHARE_IOC_QUERY:
-		return gs_ioc_query(arg);
-	case GPUSHARE_IOC_REGISTER:
-		return gs_ioc_register(arg);
-	case GPUSHARE_IOC_REPLAY:
-		return gs_ioc_replay(arg);
-	case GPUSHARE_IOC_PUBLISH:
-		return gs_ioc_publish(arg);
-	case GPUSHARE_IOC_SET_GPU:
-		return gs_ioc_set_gpu(arg);
-	case GPUSHARE_IOC_SET_POLICY:
-		return gs_ioc_set_policy(arg);
-	default:
-		return -ENOTTY;
+	for (i = 0; i < ARRAY_SIZE(gs_requests); i++) {
+		if (gs_requests[i].cmd != cmd)
+			continue;
+		if (copy_from_user(&request, arg, _IOC_SIZE(cmd)))
+			return -EFAULT;
+		return gs_requests[i].answer(&request, arg);
 	}
+	return -ENOTTY;
 }
 
 static const struct file_operations gs_operations = {

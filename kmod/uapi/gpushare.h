@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
- * /dev/gpushare: what the kernel module and the agent say to each other. The one header of the
- * module that user space includes; C and C++.
+ * /dev/gpushare: what the kernel module and the agent say to each other. This is the one header of
+ * the module that user space includes, from C and C++.
  *
- * The device has one opener at a time (-EBUSY for a second), who needs CAP_SYS_ADMIN. What is done
- * through the file lasts as long as the file: the registration, the events, gpus/ and `policy` in
- * sysfs end when its last descriptor is closed. Tenants and their settings stay.
+ * The device has one opener at a time, which needs CAP_SYS_ADMIN; a second one gets -EBUSY. What is
+ * done through the file lasts as long as the file: the registration, the events, gpus/ and `policy`
+ * in sysfs end when its last descriptor is closed. Tenants and their settings stay.
  *
- * Rules of every structure: fixed-width members, no implicit padding, members named reserved* must
- * be zero (-EINVAL), unknown flags are refused (-EINVAL), strings are zero-terminated within their
- * array. Times are CLOCK_MONOTONIC. Numbers and layouts here never change within a version; a
- * caller whose GPUSHARE_UAPI_VERSION is not the one GPUSHARE_IOC_QUERY returns must go no further.
+ * These rules hold for every structure. Members have fixed widths, and there is no implicit
+ * padding. Members named reserved* must be zero, and unknown flags are refused, both with -EINVAL.
+ * Strings are zero-terminated within their array. Times are CLOCK_MONOTONIC. Numbers and layouts
+ * never change within a version: a caller whose GPUSHARE_UAPI_VERSION is not the one that
+ * GPUSHARE_IOC_QUERY returns must go no further.
  */
 #ifndef GPUSHARE_UAPI_H
 #define GPUSHARE_UAPI_H
@@ -25,22 +26,22 @@
 #define GPUSHARE_TENANT_NAME_BYTES 64 /* at most 63 characters */
 #define GPUSHARE_COMM_BYTES 16
 #define GPUSHARE_UUID_BYTES 48
-#define GPUSHARE_WORD_BYTES 16 /* names of a policy, of a way of sharing */
+#define GPUSHARE_WORD_BYTES 16 /* the name of a policy or of a way of sharing */
 #define GPUSHARE_MAX_GPUS 32
-#define GPUSHARE_UNKNOWN 0xFFFFFFFFu /* of a __u32 that the agent does not know */
+#define GPUSHARE_UNKNOWN 0xFFFFFFFFu /* in a __u32: the agent does not know it */
 
 /* --- ioctls --------------------------------------------------------------------------------- */
 
 /*
- * Versions, and where the event ring lies for mmap() on this file. Works before all else and has
- * no side effect.
+ * It returns versions, and where the event ring lies for mmap() on this file. It works before
+ * everything else and has no side effect.
  */
 struct gpushare_query {
 	__u32 uapi_version; /* out: GPUSHARE_UAPI_VERSION of the module */
 	__u32 flags;        /* in: 0 */
 	__u32 record_bytes; /* out: sizeof(struct gpushare_event) */
-	__u32 record_count; /* out: records the ring holds, a power of two */
-	/* out: offset and length of the three mappings, see "the event ring" */
+	__u32 record_count; /* out: records in the ring, a power of two */
+	/* out: offsets and lengths of the three mappings, see "the event ring" */
 	__u64 producer_offset, producer_bytes; /* PROT_READ, struct gpushare_producer */
 	__u64 consumer_offset, consumer_bytes; /* and PROT_WRITE, struct gpushare_consumer */
 	__u64 records_offset, records_bytes;   /* PROT_READ, struct gpushare_event[record_count] */
@@ -48,9 +49,10 @@ struct gpushare_query {
 };
 
 /*
- * The calling process becomes the agent: it and its descendants may use the scheduling controls
- * that are refused to everyone else, and their own calls make no events. A second call replaces
- * the first (the new agent process after the old one died, while the supervisor kept the file).
+ * The calling process becomes the agent. It and its descendants may use the scheduling controls
+ * that are refused to all other processes, and their own calls make no events. A second call
+ * replaces the first: the supervisor keeps the file, and a new agent registers after the old one
+ * died.
  */
 struct gpushare_register {
 	__u32 flags; /* in: 0 */
@@ -58,8 +60,8 @@ struct gpushare_register {
 };
 
 /*
- * Writes an event for everything that the module knows about living processes, as if it happened
- * now, with GPUSHARE_EVENT_REPLAYED set: for an agent that starts when programs are running. An
+ * It writes an event for everything that the module knows of living processes, as if it happened
+ * now, with GPUSHARE_EVENT_REPLAYED set. An agent needs this that starts while programs run. An
  * object that is created or freed meanwhile is reported as usual, after its replayed event.
  */
 struct gpushare_replay {
@@ -67,7 +69,7 @@ struct gpushare_replay {
 	__u32 reserved;
 };
 
-/* What the read-only attributes of one tenant show. Cumulative since the tenant was created. */
+/* What the read-only attributes of one tenant show, summed up since the tenant was created. */
 struct gpushare_usage {
 	char tenant[GPUSHARE_TENANT_NAME_BYTES]; /* in */
 	__u64 gpu_time_us;                       /* in: over all GPUs */
@@ -78,8 +80,8 @@ struct gpushare_usage {
 };
 
 /*
- * Publishes usage of up to GPUSHARE_PUBLISH_MAX tenants. Entries are independent; an entry that
- * names no tenant gets its `result` and does not stop the others.
+ * It publishes the usage of up to GPUSHARE_PUBLISH_MAX tenants. An entry that names no tenant gets
+ * its `result` and does not stop the others.
  */
 #define GPUSHARE_PUBLISH_MAX 1024
 struct gpushare_publish {
@@ -90,7 +92,7 @@ struct gpushare_publish {
 	__u32 reserved;
 };
 
-/* Makes or changes /sys/kernel/gpushare/gpus/<index>/. */
+/* It makes or changes /sys/kernel/gpushare/gpus/<index>/. */
 struct gpushare_gpu {
 	__u32 flags;    /* in: 0 */
 	__u32 index;    /* in: RM's device instance, below GPUSHARE_MAX_GPUS */
@@ -101,7 +103,7 @@ struct gpushare_gpu {
 	char sharing[GPUSHARE_WORD_BYTES]; /* "time-slicing", "mps", ... */
 };
 
-/* What sysfs `policy` shows. Letters, digits, '_', '-'. */
+/* It sets what sysfs `policy` shows: a name as a tenant's, of at most 15 characters. */
 struct gpushare_policy {
 	__u32 flags; /* in: 0 */
 	__u32 reserved;
@@ -120,9 +122,9 @@ struct gpushare_policy {
 
 /*
  * Records [tail, head) are to be read; number n lies at records[n % record_count]. The module adds
- * at head, the agent alone moves tail, after it has read. A full ring loses the newest record and
- * counts it in `lost`. poll() reports POLLIN while head != tail; it is level triggered, so an agent
- * that waits for it again after a drain misses nothing.
+ * at head. The agent alone moves tail, after it has read. A full ring loses the newest record and
+ * counts it in `lost`. poll() reports POLLIN while head != tail. It is level triggered, so an agent
+ * that waits for it again after it has read everything misses nothing.
  *
  *   head: loaded with acquire by the agent (pairs with the module's release after the record)
  *   tail: stored with release by the agent (pairs with the module's acquire before it overwrites)
@@ -141,24 +143,24 @@ struct gpushare_consumer {
 };
 
 enum gpushare_event_kind {
-	GPUSHARE_EVENT_PROCESS_OPENED = 1,  /* `opened`: first use of the driver, before all else */
-	GPUSHARE_EVENT_PROCESS_CLOSED = 2,  /* `closed` */
+	GPUSHARE_EVENT_PROCESS_OPENED = 1,  /* `opened`: its first use of the driver, comes first */
+	GPUSHARE_EVENT_PROCESS_CLOSED = 2,  /* no members: it exited or called exec */
 	GPUSHARE_EVENT_PROCESS_MOVED = 3,   /* `moved`: it belongs to another tenant now */
 	GPUSHARE_EVENT_CLIENT_CREATED = 4,  /* `object`: client, fd */
 	GPUSHARE_EVENT_DEVICE_CREATED = 5,  /* `object`: client, object, instance */
 	GPUSHARE_EVENT_GROUP_CREATED = 6,   /* `object`: client, parent, object, engine_type, fd */
 	GPUSHARE_EVENT_CHANNEL_CREATED = 7, /* `object`: client, parent, object, class_id */
 	GPUSHARE_EVENT_MEMORY_ALLOCATED = 8, /* `object`: client, parent, object, class_id, bytes */
-	GPUSHARE_EVENT_OBJECT_FREED = 9,     /* `object`: client, object; with all below it */
+	GPUSHARE_EVENT_OBJECT_FREED = 9,     /* `object`: client, object; all below it too */
 	GPUSHARE_EVENT_CONTROL_MADE = 10,    /* `control`: about scheduling, answered or refused */
 	GPUSHARE_EVENT_MEMORY_REFUSED = 11,  /* `memory_refused` */
-	GPUSHARE_EVENT_SETTINGS_CHANGED = 12, /* `settings`: read sysfs again; process is zero */
+	GPUSHARE_EVENT_SETTINGS_CHANGED = 12, /* `settings`: read sysfs again; pid is 0 */
 };
 
-/* Flags of an event. */
+/* The flags of an event. */
 #define GPUSHARE_EVENT_REPLAYED (1u << 0) /* by GPUSHARE_IOC_REPLAY */
-#define GPUSHARE_EVENT_REFUSED (1u << 1)  /* CONTROL_MADE: by the module, the driver never saw it */
-#define GPUSHARE_EVENT_VIDEO (1u << 2)    /* MEMORY_ALLOCATED: video memory, as all that is told */
+#define GPUSHARE_EVENT_REFUSED (1u << 1)  /* CONTROL_MADE: the driver never saw it */
+#define GPUSHARE_EVENT_VIDEO (1u << 2)    /* MEMORY_ALLOCATED: always, it is video memory */
 #define GPUSHARE_EVENT_BY_EXEC (1u << 3)  /* PROCESS_CLOSED: it replaced itself by exec */
 
 enum gpushare_setting {
@@ -172,7 +174,7 @@ enum gpushare_setting {
 	GPUSHARE_SETTING_SLO_US = 8,
 	GPUSHARE_SETTING_MATCH_CGROUP = 9,
 	GPUSHARE_SETTING_MATCH_UID = 10,
-	GPUSHARE_SETTING_PROCS = 11, /* a process that has not used the driver yet was attached */
+	GPUSHARE_SETTING_PROCS = 11, /* a process was attached */
 };
 
 struct gpushare_event_opened {
@@ -188,10 +190,10 @@ struct gpushare_event_moved {
 	__u8 reserved[32];
 };
 
-/* Members that the kind does not name are zero. Handles are RM's. */
+/* Members that the kind does not name are zero. Handles are those of RM. */
 struct gpushare_event_object {
 	__u32 client;
-	__u32 parent; /* of a group the device, of a channel its group, of memory the device */
+	__u32 parent; /* the device of a group or of memory, the group of a channel */
 	__u32 object;
 	__u32 class_id;
 	__u64 bytes;       /* as the driver rounded it */
@@ -229,12 +231,12 @@ struct gpushare_event_settings {
 	__u8 reserved1[24];
 };
 
-/* 128 bytes. The process of an event is named by pid and start time; pids are reused. */
+/* An event has 128 bytes. It names its process by pid and start time, because pids are reused. */
 struct gpushare_event {
 	__u64 time_ns;     /* after the driver answered */
 	__u64 start_ticks; /* field 22 of /proc/PID/stat */
 	__u32 pid;         /* in the pid namespace of the file's opener */
-	__u32 kind;        /* enum gpushare_event_kind; skip what you do not know */
+	__u32 kind;        /* enum gpushare_event_kind; skip unknown ones */
 	__u32 flags;       /* GPUSHARE_EVENT_* */
 	__u32 reserved;
 	union {
