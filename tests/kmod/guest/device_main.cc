@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// /dev/gpushare against the live module and the stand-in driver; runs in the guest of tests/kernel,
-// as root, beside rm_client. Every rejected input of every ioctl, the mappings, the stream.
+// kmod_device tries /dev/gpushare on the live module and the stand-in driver: every rejected input
+// of every ioctl, the mappings, the stream. It runs in the guest of tests/kernel, as root, beside
+// rm_client.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -47,7 +48,7 @@ int write_attribute(const std::string& path, std::string_view value) {
   return error;
 }
 
-// Until it is so, at most five seconds.
+// Waits until it is so, for at most five seconds. Returns whether it is.
 bool eventually(const std::function<bool()>& is_so) {
   for (int i = 0; i < 500; ++i) {
     if (is_so()) return true;
@@ -56,7 +57,7 @@ bool eventually(const std::function<bool()>& is_so) {
   return is_so();
 }
 
-// A program that uses the driver; killed in the end.
+// A program that uses the driver. It is killed in the end.
 class Program {
  public:
   explicit Program(std::vector<std::string> words) {
@@ -112,7 +113,7 @@ class Device : public testing::Test {
     ::close(fd_);
   }
 
-  // 0, or the errno.
+  // Returns 0 or the errno.
   int call(unsigned long request, void* argument) {
     return ::ioctl(fd_, request, argument) == 0 ? 0 : errno;
   }
@@ -128,7 +129,7 @@ class Device : public testing::Test {
     __atomic_store_n(&consumer_->tail, tail, __ATOMIC_RELEASE);
     return events;
   }
-  // All events up to the first that fits.
+  // Returns all events up to the first that fits.
   std::vector<gpushare_event> drain_until(
       const std::function<bool(const gpushare_event&)>& is_last) {
     std::vector<gpushare_event> all;
@@ -451,7 +452,7 @@ TEST_F(Device, ANonsensicalTailHarmsNobodyButTheReader) {
   EXPECT_EQ(drain().size(), 1u);
 }
 
-// What exec'd programs print when they take a longer slice: 0x0 or 0x1b.
+// What a new program prints when it asks for a longer slice: 0x0 or 0x1b.
 std::string answer_to_slice() {
   FILE* output = ::popen("/test/rm_client open slice=50000", "r");
   char line[128] = {};

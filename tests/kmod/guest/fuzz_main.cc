@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// kmod_fuzz SECONDS [SEED]: 8 threads make ioctls of the driver that are half grammar and half
-// noise, on handles that collide, while tenants come and go, processes move between them, die in
-// mid-call, and the agent's door opens and closes. Runs in the guest of tests/kernel, as root. Much
-// of what it looks for is in the kernel's log; its own verdict: whenever the programs stand still,
-// the module counts the memory that the driver has given, and none when they are gone. Ends with a
-// line "calls N".
+// kmod_fuzz SECONDS [SEED]: eight threads make ioctls of the driver that are half grammar and half
+// noise, on handles that collide. Meanwhile tenants come and go, processes move between them and
+// die in mid-call, and /dev/gpushare is opened and closed. It runs in the guest of tests/kernel, as
+// root. Much of what it looks for shows in the kernel's log. Its own verdict is that the module
+// counts the memory that the driver has given whenever the programs stand still, and none when they
+// are gone. It ends with a line "calls N".
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -35,8 +35,8 @@ using Clock = std::chrono::steady_clock;
 using Random = std::mt19937;
 
 constexpr int kThreads = 8;
-// Root may make it, and NVIDIA's 535 reads its argument without a look at how long that is: of no
-// bytes it takes the kernel down (RmIoctl, seen in 535.261.03; 580 does look).
+// Root may make this call, and NVIDIA's 535 reads its argument without checking its length: with no
+// bytes it takes the kernel down (RmIoctl, seen in 535.261.03; 580 checks the length).
 constexpr uint32_t kLocklessDiagnostic = 0x5F;
 constexpr uint32_t kDevice = 0x5C000000;  // of every client that has one
 const std::string kTree = GPUSHARE_SYSFS_PATH "/";
@@ -46,7 +46,7 @@ uint32_t one_of(Random& random, std::initializer_list<uint32_t> values) {
   return values.begin()[random() % values.size()];
 }
 
-// Few handles, so that threads meet; now and then any number.
+// One of few handles, so that threads meet, and now and then any number.
 uint32_t handle(Random& random) {
   const uint32_t kind = random() % 16;
   if (kind == 0) return static_cast<uint32_t>(random());
@@ -59,7 +59,7 @@ uint32_t class_of(Random& random) {
                          GS_CLASS_MEMORY_SYSTEM, 0x42, static_cast<uint32_t>(random() & 0xFFFF)});
 }
 
-// One thread's view of the driver; clients it was given are used more often than invented ones.
+// One thread's view of the driver. It uses clients that it was given more often than invented ones.
 class Caller {
  public:
   explicit Caller(uint32_t seed) : random_(seed), gpu_(::open("/dev/nvidia0", O_RDWR | O_CLOEXEC)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which calls the module looks at: the rule that both the filter and the probe before RM ask.
+// Which calls the module looks at, by the rule that both the filter and the probe before RM ask.
 #include "kmod/rm/interest.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace gpushare {
 namespace {
 
-// As kmod asks: number and size, then the word if it takes one.
+// Asks as the module does: by number and size, and then by the word if it takes one.
 bool is_of_interest(__u32 nr, __u32 size, const void* arg) {
   __u32 offset = 0, word = 0;
   switch (gs_interest_in(nr, size, &offset)) {
@@ -70,7 +70,7 @@ TEST(KmodInterest, IsInEveryEndAndSecondNameOfAnObject) {
   EXPECT_TRUE(is_of_interest(RM_ESC_DUP_OBJECT, sizeof(rm_nvos55), nullptr));
 }
 
-// What a full look finds to be something must not be passed over by the short one.
+// What the full look accounts for the short look must not pass over.
 TEST(KmodInterest, PassesOverNothingThatAFullLookWouldAccountFor) {
   std::mt19937 random(1);
   constexpr __u32 kEscapes[] = {RM_ESC_ALLOC_MEMORY, RM_ESC_ALLOC_OBJECT, RM_ESC_FREE,

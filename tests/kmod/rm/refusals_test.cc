@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The module's table of refusals.
+// The module's table of refusals: each row, and each rule.
 #include "kmod/rm/refusals.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the module reads the driver's ioctls.
+// How the module reads the driver's ioctls: kind, members, parameters, answer.
 #include "kmod/rm/rm_call.h"
 
 #include <gtest/gtest.h>
@@ -111,7 +111,7 @@ TEST(KmodRmCall, ReadsTheWaysOfTheOldHeap) {
   rm_call call = parse(RM_ESC_VID_HEAP_CONTROL, arg, 184);
   EXPECT_EQ(call.kind, RM_CALL_OTHER);
   arg.function = RM_HEAP_ALLOC_SIZE;
-  arg.attr = RM_MEMORY_ATTR_LOCATION_MASK;  // wherever there is room: not of the GPU's
+  arg.attr = RM_MEMORY_ATTR_LOCATION_MASK;  // anywhere: it is not taken for the GPU's
   EXPECT_EQ(parse(RM_ESC_VID_HEAP_CONTROL, arg, 184).kind, RM_CALL_OTHER);
   arg.attr = 0;
   arg.flags = RM_MEMORY_FLAGS_VIRTUAL;
@@ -128,7 +128,7 @@ TEST(KmodRmCall, ReadsTheWaysOfTheOldHeap) {
 TEST(KmodRmCall, ASurfacesSizeIsItsHeightTimesItsPitch) {
   rm_nvos32_tiled surface{};
   surface.function = RM_HEAP_ALLOC_TILED;
-  surface.height = 1u << 25;  // where others have an attribute that says "not video"
+  surface.height = 1u << 25;  // where other functions have an attribute that says "not video"
   surface.pitch = 3;
   alignas(8) unsigned char arg[RM_ARG_MAX] = {};
   const auto parsed = [&] {
@@ -153,7 +153,7 @@ TEST(KmodRmCall, AllocMemoryMakesNoVideoMemory) {
   EXPECT_FALSE(parse(RM_ESC_ALLOC_MEMORY, arg).is_video);
   arg.limit = ~0ULL;
   EXPECT_EQ(parse(RM_ESC_ALLOC_MEMORY, arg).bytes, ~0ULL) << "must not wrap to nothing";
-  arg.h_class = RM_CLASS_MEMORY_LOCAL_USER;  // a question: how much is there?
+  arg.h_class = RM_CLASS_MEMORY_LOCAL_USER;  // It only asks how much there is.
   EXPECT_EQ(parse(RM_ESC_ALLOC_MEMORY, arg).kind, RM_CALL_OTHER);
 }
 
@@ -209,7 +209,7 @@ auto members(const rm_call& call) {
                     call.object_offset, call.status_offset);
 }
 
-// An argument of exactly its size: ASan sees what is read behind it.
+// The argument has exactly its size, so ASan sees what is read behind it.
 TEST(KmodRmCall, ReadsNothingBehindTheArgument) {
   for (const __u32 nr : kAllEscapes) {
     for (const __u32 size : {16u, 20u, 28u, 32u, 48u, 56u, 96u, 184u}) {

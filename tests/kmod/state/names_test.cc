@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The module's rules for names and patterns, against the agent's.
+// The module's rules for names and patterns are compared with the agent's.
 #include "kmod/state/names.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ TEST(KmodNames, AreNoPaths) {
     EXPECT_FALSE(kernel_takes_name(name)) << name;
 }
 
-// Every pattern and every text of up to four letters out of a small alphabet.
+// Visits every word of up to `longest` letters.
 void for_each_word(std::string_view letters, size_t longest, const auto& visit) {
   std::string word;
   const auto grow = [&](const auto& self) -> void {

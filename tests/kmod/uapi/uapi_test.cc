@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The layouts that /dev/gpushare promises: another build of the agent than of the module must
-// agree.
+// The layouts that /dev/gpushare promises. The agent and the module may be of different builds, and
+// must agree on them.
 #include "kmod/uapi/gpushare.h"
 
 #include <gtest/gtest.h>
