@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// door: speaks to /dev/gpushare as the agent does, one word after the other; run in the guest,
-// statically linked. It opens the device first. Each word that makes a call prints itself and "ok"
-// or the errno ("publish=x errno=2").
+// door speaks to /dev/gpushare as the agent does. It runs in the guest, statically linked. It opens
+// the device and then carries out its words in order. Each word that makes a call prints itself and
+// "ok" or the errno ("publish=x errno=2").
 //
 //   register replay           policy=NAME
 //   gpu=INDEX                 describes a GPU: 132 SMs, 1 GiB
@@ -10,8 +10,8 @@
 //   bad                       every ioctl with a reserved word or a flag set, in a line each
 //   wrong-maps                every mapping that must be refused, in a line each
 //   events                    prints what is in the ring, and "lost N"
-//   run=WORD                  runs `rm_client open WORD` and waits for it: a child of the agent
-//   echo=TEXT sleep=MS wait   (until a signal ends it)
+//   run=WORD                  runs `rm_client open WORD` as a child of the agent, and waits for it
+//   echo=TEXT sleep=MS wait   "wait" lasts until a signal ends it
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# Ring 2: real kernels under QEMU (README.md). Part of `make test`; not in sanitized builds, whose
-# programs need more of a machine than the guest is.
+# Ring 2: real kernels under QEMU (README.md). It is part of `make test`, but not of sanitized builds,
+# whose programs need more memory than the guest has.
 ifeq ($(SAN),)
-# Headers of the newest kernel that can be booted; without any the ring skips.
+# The headers of the newest kernel that can be booted. Without any the ring skips.
 kernel_build := $(lastword $(shell ls -dv /lib/modules/*-cloud-amd64/build 2>/dev/null))
 
 $(call program,bin/tests/rm_client,$(addprefix tests/kernel/rm_,client.cc context.cc cost.cc races.cc),,$(STATIC))
@@ -10,13 +10,13 @@ $(call program,bin/tests/rm_fuzz,tests/kernel/rm_fuzz.cc,,$(STATIC))
 $(call program,bin/tests/door,tests/kernel/door.cc,,$(STATIC))
 $(call program,bin/tests/kmod_device,tests/kmod/guest/device_main.cc,,-lgtest -lgtest_main $(STATIC))
 $(call program,bin/tests/kmod_fuzz,tests/kmod/guest/fuzz_main.cc,,$(STATIC))
-# The objects of bin/gpushared and bin/gpushare: under QEMU the dynamic loader takes 50 ms of every
-# start.
+# These are linked statically from the objects of bin/gpushared and bin/gpushare, because under QEMU the
+# dynamic loader takes 50 ms of every start.
 $(call program,kernel/static/gpushared,sched/daemon/gpushared_main.cc,lib/libsched.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS) $(STATIC))
 $(call program,kernel/static/gpushare,tools/cli/main.cc,lib/libtools.a lib/libsched.a lib/libintercept.a lib/libshmctl.a,$(STATIC))
 
 # $(call kbuild_rule,FILE.ko,FOLDER,SOURCES,HEADERS,FLAGS): a module out of copies of its sources, which
-# are in FOLDER. Our own O= and V= would mean something else to the kernel's make.
+# lie in FOLDER and its subfolders. O= and V= would mean something else to the kernel's make.
 define kbuild_rule
 $(1): $(3)
 	$$(call say,KMOD,$$@)
@@ -24,11 +24,11 @@ $(1): $(3)
 	$$(Q)cd $(2) && cp --parents $(3:$(2)/%=%) $$(abspath $$(@D))
 	$$(Q)env -u MAKEFLAGS $$(MAKE) -s -C $(4) M=$$(abspath $$(@D)) W=1 $(5) modules >$$(@D)/build.log 2>&1 || { cat $$(@D)/build.log; exit 1; }
 endef
-# $(call standin_rule,RING/FOLDER,HEADERS,FUNCTION): the stand-in driver, with its ioctl function called
+# $(call standin_rule,RING/FOLDER,HEADERS,FUNCTION): the stand-in driver, whose ioctl function is called
 # FUNCTION.
 standin_rule = $(eval $(1)/nvidia.ko: intercept/nvrm/abi.h)$(eval $(call kbuild_rule,$(1)/nvidia.ko,tests/kernel/nvidia,$(wildcard tests/kernel/nvidia/*),$(2),REPO=$(CURDIR) STANDIN_ENTRY=$(3)))
-# $(call ring_rules,RING,HEADERS): all modules for one kernel. Its gpushare.ko need not be the one that
-# kmod.mk builds.
+# $(call ring_rules,RING,HEADERS): all modules for one kernel. Its gpushare.ko may be another one than
+# kmod.mk builds, which is for other headers.
 ring_modules = $(addprefix $(1)/,gpushare/gpushare.ko nvidia/nvidia.ko nvidia-535/nvidia.ko nvidia-unknown/nvidia.ko)
 define ring_rules
 $(eval $(call kbuild_rule,$(1)/gpushare/gpushare.ko,kmod,$(kmod_sources),$(2)))
@@ -37,7 +37,7 @@ $(call standin_rule,$(1)/nvidia-535,$(2),nvidia_frontend_unlocked_ioctl)
 $(call standin_rule,$(1)/nvidia-unknown,$(2),nvidia_renamed_ioctl)
 endef
 
-# The numbers of the controls that the module lets nobody make, from its own table.
+# The numbers of the controls that the module lets no program make, from its own table.
 refused_controls := $(O)/kernel/refused-controls
 $(refused_controls): kmod/rm/refusals.h kmod/rm/rm_abi.h
 	@mkdir -p $(@D)
@@ -53,7 +53,7 @@ $(kernel_image):
 	@tests/kernel/qemu/fetch-kernel.sh $(@D)
 
 kernel_programs := $(addprefix $(O)/,kernel/static/gpushared kernel/static/gpushare) $(addprefix $(O)/bin/,tests/rm_client tests/rm_fuzz tests/door tests/kmod_fuzz tests/kmod_device)
-# A program beside the others, so that `make test` finds and counts it.
+# It lies beside the other test programs, so that `make test` finds and counts it.
 kernel_test := $(O)/bin/tests/kernel_test
 $(kernel_test): tests/kernel/kernel.mk | $(kernel_image) $(kernel_modules) $(kernel_programs)
 	@mkdir -p $(@D)
@@ -61,8 +61,8 @@ $(kernel_test): tests/kernel/kernel.mk | $(kernel_image) $(kernel_modules) $(ker
 	@chmod +x $@
 other_tests += $(kernel_test)
 
-# Other kernels: tests/kernel/long.sh puts $(O)/kernel/NAME/vmlinuz and its headers there, makes
-# kernel-NAME, and runs.
+# Other kernels: tests/kernel/long.sh puts vmlinuz and its headers into $(O)/kernel/NAME, makes
+# kernel-NAME, and runs the suites.
 other_kernels := debug 6.1-rt 6.12-cloud
 define other_kernel_rules
 $(call ring_rules,$(O)/kernel/$(1),$(O)/kernel/$(1)/build)

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The tests in kernels that take too long for `make test`:
+# The tests in kernels that take too long for `make test`.
 #   long.sh MAKE BUILD debug     the suites in a kernel with KASAN, lockdep and kmemleak, then fuzzing for
 #                                GPUSHARE_KERNEL_FUZZ_SECONDS (600) and GPUSHARE_KERNEL_ROUNDS (1000) rounds of
 #                                loading and unloading
@@ -8,9 +8,9 @@
 #                                there is one
 #   long.sh MAKE BUILD matrix    the suites in the other kernels of the distribution
 #   long.sh MAKE BUILD cost      what the module adds to a call, in instructions
-# Kernels and sources are fetched and built below BUILD/kernel when they are first needed. What has been
-# counted is added to RESULTS/kernel_NAME.jsonl, by default in BUILD/bench. Ends with "N passed, N failed,
-# N skipped"; status 0 only when nothing failed and something passed.
+# It fetches and builds kernels and sources below BUILD/kernel when they are first needed, and adds what was
+# counted to RESULTS/kernel_NAME.jsonl, by default in BUILD/bench. It ends with "N passed, N failed,
+# N skipped". Its status is 0 only if nothing failed and something passed.
 set -u
 make=$1 build=$(realpath -m "$2") what=$3
 here=$(dirname "$(realpath "$0")")
@@ -23,14 +23,14 @@ say() { echo "  [$((($(date +%s) - began) / 60)) min] $*"; }
 skip() { # NAME REASON
   printf '[  SKIPPED ] %s (0 ms)\n%s\n' "$1" "$2" | tee -a "$results"
 }
-suites() { # ARGUMENT OF run.sh...: what it prints is shown and kept
+suites() { # ARGUMENT OF run.sh...: shows and keeps what it prints
   GPUSHARE_KERNEL_ROUNDS=$rounds GPUSHARE_KERNEL_FUZZ_SECONDS=$seconds "$here/run.sh" "$@" | tee -a "$results"
 }
 build_modules() { # KERNEL
   "$make" --no-print-directory -C "$root" O="$build" "kernel-$1" ||
     { echo "[  FAILED  ] kernel-$1.Builds (0 ms)" | tee -a "$results"; return 1; }
 }
-# What a guest counted, as members of an object, each after a comma.
+# What the guests counted, as members of a JSON object, each after a comma.
 figures() { # FOLDER OF LOGS...
   cat "${@/%//test.log}" 2>/dev/null | tr -d '\r' |
     awk '/^figure: / { sum[$2] += $3 }
@@ -54,7 +54,7 @@ count() {
 }
 
 standin="stand-in (tests/kernel/nvidia)"
-# All but cost, whose limits are those of the cloud kernel of 6.1.
+# All suites but cost, whose limits hold for the cloud kernel of 6.1.
 uncounted_suites="standin sysfs module filter device agent together"
 case $what in
   debug)

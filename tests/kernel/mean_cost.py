@@ -4,8 +4,8 @@
 
     mean_cost.py COST.jsonl MIX.jsonl    the last runs of `make test-kernel-cost` and of tests/gpu/call_mix.sh
 
-Both are measured: how often a program makes each call, and what a call of a kind costs. That a call costs
-what its kind does is measured for the kinds in MEASURED, and assumed for those in ASSUMED."""
+How often a program makes each call, and what a call of each kind in MEASURED costs, was measured. That a
+call in ASSUMED costs as much as the kind that it is counted with is assumed."""
 import collections
 import pathlib
 import sys

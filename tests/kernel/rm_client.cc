@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// rm_client: a program that does at the driver's ioctl boundary what a CUDA program does there, and
-// then what it is told; run in the guest, statically linked.
+// rm_client does at the driver's ioctl boundary what a CUDA program does there, and then what it is
+// told. It runs in the guest, statically linked.
 //
-//   rm_client WORD...      carries the words out in order, and prints one line for each that makes
+//   rm_client WORD...      carries out the words in order, and prints one line for each that makes
 //                          a driver call: the word and the driver's status ("alloc=64 0x51"), or
-//                          "errno=N" when the ioctl itself failed
+//                          "errno=N" if the ioctl itself failed
 //
 //   open         one context: client, device, subdevice, one compute group of 8 channels, on the
 //                runlist, slice set once (what libcuda does at start); every call must succeed
-//   root         the client alone: what a driver without a GPU can give
-//   clients=N    N more made and freed; one answer is printed, the last bad one if there was any
-//   busy idle    the first channel has work, or none
+//   root         the client alone, which a driver without a GPU can give
+//   clients=N    makes and frees N more; prints one answer, the last bad one if there was any
+//   busy idle    lets the first channel have work, or none
 //   alloc=MIB alloc21=MIB heap=MIB range=MIB tiled=MIB xfer=MIB
 //                video memory, by each of the calls that make it
 //   dup          a second name for the newest memory           free     frees the newest memory
@@ -18,39 +18,41 @@
 //   slice=US schedule unschedule preempt interleave=N realtime
 //                scheduling controls on its own group
 //   foreign-slice=PID  sets the slice of another process's group, through its own file
-//   foreign-dup=PID    a second name for another process's newest memory: of one that got the same
-//                words, so that its handle is that of the own newest; it becomes the newest here
-//   page-goes=MS  the argument of the foreign-dup that follows is on a page that goes MS after the
+//   foreign-dup=PID    a second name for the newest memory of a process that got the same words, so
+//                that the handle is that of the own newest; it becomes the newest here
+//   page-goes=MS  puts the argument of the foreign-dup that follows on a page that goes MS after
+//   the
 //                call began, and comes back when there is a file /tmp/page
-//   alloc-for=MS  1 MiB, by a thread, which is kept so long in the driver; does not wait for it
-//   foreign-alloc-for=PID  foreign-alloc, by a thread, whose refusal is 1.5 s on its way
+//   alloc-for=MS  lets a thread allocate 1 MiB, which the driver keeps for MS; does not wait for it
+//   foreign-alloc-for=PID  lets a thread do foreign-alloc, whose refusal takes 1.5 s to come back
 //   foreign-alloc=PID  asks for 1 MiB of video memory below another process's client
 //   control=CMD  any control, with zeros for parameters, on its group, a channel or its subdevice
 //   freeze=PID thaw=PID                                        another process's channels
-//   heap-size    the call that looks like video memory's and only tells how much there is
+//   heap-size    the call that looks like one for video memory and only tells how much there is
 //   alloc-short=MIB  alloc, with a size of the parameters that ends before the memory's size
 //   alloc-gpu=MIB free-gpu  on the GPU's file, where the driver refuses them without an answer
-//   many=N       N clients beside it, kept, each with a device and 64 KiB of video memory
-//   compat       the calls from here on are made as 32-bit programs make them
-//   race=US      asks for its slice while another thread turns the question into setting it to US:
-//                prints the slice that it has then
-//   race-slice=US  makes 60 groups and sets each one's slice to 2048 us, while another thread turns
-//                that into US: prints the longest that one has then
+//   many=N       makes N clients beside it and keeps them, each with a device and 64 KiB of memory
+//   compat       makes the calls from here on as 32-bit programs make them
+//   race=US      asks for its slice while another thread turns the question into setting it to US,
+//                and prints the slice that it has then
+//   race-slice=US  makes 60 groups and sets each one's slice to 2048 us while another thread turns
+//                that into US, and prints the longest slice that a group has then
 //   race-size=MIB race-heap=MIB
-//                allocates 1 MiB, 100 times, while another thread turns the size into MIB: where
-//                the argument points to the size, and where it holds it
+//                allocates 1 MiB, 100 times, while another thread turns the size into MIB; the
+//                argument points to the size, or holds it
 //   race-client=MIB  guesses the handle of a client that another thread is just making, makes 1 MiB
-//                below it, frees it and makes MIB under the same handle, before any of those who
-//                made the client and the first has had an answer
-//   race-file=MIB  a client is being made; a thread names it on another file, MIB are made below
-//                it, and then that file is closed
-//   churn=N      N times memory made and freed, each answer passed over
-//   cost=KIND    time of one call in ns, the least of many: version, control, alloc and free (video
+//                below it, frees it and makes MIB under the same handle, before the calls that made
+//                the client and the first memory have returned
+//   race-file=MIB  while a client is being made, a thread names it on another file, MIB are made
+//                below it, and then that file is closed
+//   churn=N      makes and frees memory N times, and ignores the answers
+//   cost=KIND    the time of one call in ns, the least of many: version, control, alloc, free
+//   (video
 //                memory, twenty made and then freed), kept (made and never freed), dup, channel,
 //                object (of a channel), preempt and refused (controls), other (not to the driver)
 //   echo=TEXT    prints TEXT                                   sleep=MS
-//   until=FILE   waits until there is one
-//   wait         until it is ended by a signal
+//   until=FILE   waits until there is such a file
+//   wait         waits until a signal ends it
 #include <unistd.h>
 
 #include <cstdio>

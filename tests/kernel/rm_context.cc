@@ -98,7 +98,7 @@ void Context::open() {
     channels_.push_back(next_++);
     must(make<int>(group_, channels_.back(), kHopperChannel, nullptr), "channel");
   }
-  // The compute object by which late attach tells a compute group from a copy group.
+  // Late attach tells a compute group from a copy group by the compute object.
   uint32_t compute = next_++;
   must(make<int>(channels_.front(), compute, kHopperCompute, nullptr), "compute");
   must(group_control(GS_CTRL_GROUP_SCHEDULE, {1, 0}), "schedule");
@@ -136,15 +136,15 @@ Answer Context::allocate(std::string_view how, uint64_t bytes) {
   }
   if (how != "heap" && how != "range" && how != "tiled")
     die("no such way to allocate: " + std::string(how));
-  struct {  // NVOS32_PARAMETERS is longer than the part that is declared
+  struct {  // NVOS32_PARAMETERS is longer than the part that is declared.
     gs_nvos32_head head;
     uint8_t rest[184 - sizeof(gs_nvos32_head)];
   } argument{};
   argument.head.h_root = client_;
   argument.head.h_parent = device_;
   argument.head.h_memory = handle;
-  if (how == "tiled") {  // by height and pitch, which stand where others have attributes and format
-    constexpr uint32_t kTiled = 6, kHeight = 1 << 25;  // as an attribute it would be "not video"
+  if (how == "tiled") {  // Height and pitch stand where others have attributes and format.
+    constexpr uint32_t kTiled = 6, kHeight = 1 << 25;  // as an attribute: "not video"
     argument.head.function = kTiled;
     argument.head.attr = kHeight;
     argument.head.format = static_cast<uint32_t>(bytes / kHeight);
@@ -192,7 +192,7 @@ Answer Context::make_one(std::string_view kind, uint32_t& handle) {
                            : make<int>(channels_.front(), handle, kHopperCompute, nullptr);
 }
 
-// With the status of success, which the driver does not overwrite.
+// The status says success beforehand, and the driver does not overwrite it.
 Answer Context::free_memory_on_gpu() {
   gs_nvos00 argument{client_, device_, memory_, 0};
   return call(gpu_fd_, GS_NV_ESC_RM_FREE, argument);
@@ -261,7 +261,8 @@ Answer Context::any_control(uint32_t command) {
   return control(object, command, params, sizeof params);
 }
 
-// The driver lets anyone name anyone's channels; they are known here from the stand-in's report.
+// The driver lets a program name any program's channels. The stand-in's report tells which there
+// are.
 Answer Context::disable(int pid, bool disable) {
   gs_disable_channels list{};
   list.disable = disable;

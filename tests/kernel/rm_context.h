@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What rm_client does at the driver's ioctl boundary: one context of a CUDA program, and what else
-// a program may try. Nothing here prints; what must not happen ends the program. One thread.
+// What rm_client does at the driver's ioctl boundary: the context of a CUDA program, and what else
+// a program may try. Nothing here prints. An answer that must not happen ends the program. One
+// thread uses it; the races start threads of their own.
 #pragma once
 
 #include <sys/ioctl.h>
@@ -21,7 +22,7 @@ constexpr uint32_t kHopperCompute = 0xCBC0;
 constexpr int kChannels = 8;
 constexpr uint32_t kOwnSliceUs = 2048;
 
-// What the driver said: its status, or the errno of the ioctl.
+// The driver's answer: its status, or the errno of the ioctl.
 struct Answer {
   uint32_t status = 0;
   int error = 0;
@@ -33,8 +34,8 @@ struct Answer {
 
 // The calls from here on are made as 32-bit programs make them.
 extern bool is_compat;
-// ioctl() by the system call of those, with an argument that their pointers can reach. What the
-// argument itself points to may be anywhere.
+// ioctl() by the system call of 32-bit programs. The argument is copied to where their pointers
+// reach; what it points to may be anywhere.
 int compat_ioctl(int fd, unsigned long request, void* argument, size_t bytes);
 
 template <class T>
@@ -50,7 +51,7 @@ Answer call(int fd, unsigned nr, T& argument) {
 struct Group {
   unsigned client = 0, handle = 0;
 };
-// The first one of a process, as the stand-in reports.
+// The first group of a process, as the stand-in reports it.
 Group group_of(int pid);
 
 // The argument of RM_ALLOC, in either of its forms.
@@ -67,7 +68,7 @@ Argument allocation(uint32_t client, uint32_t parent, uint32_t handle, uint32_t 
   return argument;
 }
 
-// What each does, the words of the same name tell: rm_client.cc.
+// The words of rm_client.cc say what the members of the same name do.
 class Context {
  public:
   void open_root();
@@ -151,7 +152,7 @@ class Context {
   int fd_ = -1, gpu_fd_ = -1;
   uint32_t client_ = 0, device_ = 0, subdevice_ = 0, group_ = 0, memory_ = 0;
   uint32_t next_ = kFirstHandle;
-  uint64_t page_goes_after_ms_ = 0;  // 0: it stays
+  uint64_t page_goes_after_ms_ = 0;  // 0 means that it stays
   std::vector<uint32_t> channels_;
 };
 

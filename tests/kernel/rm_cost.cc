@@ -9,8 +9,8 @@
 namespace gpushare {
 namespace {
 
-// With instructions counted (-icount shift=0) a nanosecond is one. A batch that a timer's tick fell
-// into is longer, and the least of many has none.
+// With -icount shift=0 an instruction takes one nanosecond. A tick of a timer makes a batch longer,
+// and the shortest of many batches has none.
 constexpr int kCalls = 20;
 
 template <class Call>
@@ -25,10 +25,9 @@ double batch_ns(Call one) {
          kCalls;
 }
 
-// Twenty made, and freed again unless they are to be kept. A client more each time, so that the
-// twenty are not always the same records of the kernel's allocator and some batch has them all on
-// one page of its: another page costs 16 instructions a call, and with or without the module it was
-// chance who had it.
+// Makes twenty, and frees them again unless they are to be kept. It makes another client each time,
+// so that the twenty are not always the same records of the kernel's allocator and some batch has
+// them all on one page. Another page costs 16 instructions a call, which would be there by chance.
 double making_ns(Context& context, std::string_view kind) {
   uint32_t handles[kCalls] = {}, another = 0;
   if (!context.make_client(another).is_ok()) die("no client more between two batches");
@@ -54,7 +53,7 @@ double cost_ns(Context& context, std::string_view kind) {
       ns = batch_ns([&](int) { return context.read_clock().is_ok(); });
     else if (kind == "preempt")
       ns = batch_ns([&](int) { return context.preempt().is_ok(); });
-    else if (kind == "refused")  // by the driver, or before it
+    else if (kind == "refused")  // by the driver or by the module
       ns = batch_ns([&](int) { return !context.any_control(GS_CTRL_SET_INTERLEAVE).is_ok(); });
     else if (kind == "other")
       ns = batch_ns([&](int) { return ::ioctl(other, FIONREAD, &unused) != 0; });  // ENOTTY

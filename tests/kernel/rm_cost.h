@@ -7,7 +7,8 @@
 
 namespace gpushare {
 
-// Time of one call in ns, the least of many. KIND: of the word cost=KIND in rm_client.cc.
+// Returns the time of one call in ns, the least of many. `kind` is that of cost=KIND in
+// rm_client.cc.
 double cost_ns(Context& context, std::string_view kind);
 
 }  // namespace gpushare

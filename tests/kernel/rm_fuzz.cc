@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// rm_fuzz: calls of the driver with arguments that are half right; run in the guest, statically
-// linked.
+// rm_fuzz makes calls of the driver with arguments that are half right. It runs in the guest,
+// statically linked.
 //
 //   rm_fuzz SEED CALLS THREADS
 //
-// Each thread makes CALLS calls out of a small world of handles, classes, controls and sizes, so
-// that many succeed: objects are made below each other, duplicated, freed twice; some pointers lead
-// nowhere, into the kernel, or over the end of a mapping. Then it prints "done MADE" (calls that
-// the driver answered with status 0) and waits for a signal, with all that it has still open.
+// Each thread makes CALLS calls out of a few handles, classes, controls and sizes, so that many
+// succeed: objects are made below each other, duplicated, freed twice. Some pointers lead nowhere,
+// into the kernel, or over the end of a mapping. Then it prints "done MADE", the number of calls
+// that the driver answered with status 0, and waits for a signal with everything still open.
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -86,7 +86,7 @@ uint32_t Fuzzer::command() {
                         GS_CTRL_EVENTS_FLUSH, number()});
 }
 
-// Where the parameters are; mostly in memory that holds something like them.
+// Where the parameters are: mostly in memory that holds something like them.
 uint64_t Fuzzer::params(uint32_t& bytes) {
   std::memset(params_, 0, sizeof params_);
   if (one_in(3)) {
@@ -205,8 +205,7 @@ void Fuzzer::step() {
     clients[below(std::size(clients))] = answer->h_new;
 }
 
-// A client with a device at the handles that the fuzzer uses, so that there is something to begin
-// with.
+// Makes a client with a device, at the handles that the fuzzer uses, to begin with.
 void make_device(int fd, size_t slot) {
   gs_nvos64 root{};
   root.h_class = GS_CLASS_ROOT_CLIENT;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arguments that change, or go, while the kernel is at work on them.
+// Arguments that change or go away while the kernel works on them, and clients that threads race
+// for.
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <sys/mman.h>
@@ -18,7 +19,8 @@
 namespace gpushare {
 namespace {
 
-// A page whose content goes away while the kernel works on it, as one that is fetched from afar.
+// A page whose content goes away while the kernel works on it, like one that is fetched from far
+// away.
 class FleetingPage {
  public:
   FleetingPage() : at_(map()), fd_(static_cast<int>(::syscall(SYS_userfaultfd, O_CLOEXEC))) {
@@ -27,7 +29,7 @@ class FleetingPage {
       die("no page that can go");
   }
   void* at() const { return at_; }
-  // From now on, what is written there stays for so long, and is there again with /tmp/page.
+  // What is written there stays for so long, and is there again once there is /tmp/page.
   void go_after(uint64_t ms) {
     uffdio_register area{};
     area.range = {reinterpret_cast<uintptr_t>(at_), kBytes};
@@ -56,8 +58,8 @@ class FleetingPage {
   alignas(kBytes) uint8_t content_[kBytes]{};
 };
 
-// Runs `body` while another thread writes one of two values, now this, now that. Each stands for a
-// time of its own, so that no rhythm of the machine hides one.
+// Runs `body` while another thread writes two values in turns. Each stays for a random time, so
+// that no rhythm of the machine hides one.
 template <class Body>
 void while_changing(gs_u64& value, uint64_t one, uint64_t other, Body body) {
   std::atomic<bool> is_over{false};
@@ -84,8 +86,8 @@ uint64_t calls_in_the_driver() {
   return std::strtoull(word.substr(word.find('=') + 1).c_str(), nullptr, 10);
 }
 
-// A thread that makes a call whose answer comes late; returns when the driver has done it, or after
-// half a second when it is kept from coming there.
+// Starts a thread that makes a call whose answer comes late. Returns when the driver has done it,
+// or after half a second if the call is kept from coming there.
 template <class Call>
 std::thread late_call(uint64_t ms, Call one) {
   set_delay("answer_delay_ms", ms);
@@ -99,7 +101,7 @@ std::thread late_call(uint64_t ms, Call one) {
 }  // namespace
 
 Answer Context::foreign_dup(int pid) {
-  static FleetingPage page;  // for as long as its thread
+  static FleetingPage page;  // lives as long as its thread
   auto& argument = *new (page.at()) gs_nvos55{};
   argument.h_client = client_;
   argument.h_parent = device_;
@@ -146,7 +148,7 @@ void Context::race_size(uint64_t bytes, bool is_inline) {
   gs_memory_params params{};
   while_changing(is_inline ? heap.head.size : params.size, 1 << 20, bytes, [&] {
     for (int i = 0; i < 100; ++i) {
-      ::usleep(1000);  // lets the other write, on few processors too
+      ::usleep(1000);  // lets the other thread write, also on few processors
       if (is_inline) {
         heap.head.h_root = client_;
         heap.head.h_parent = device_;
@@ -180,7 +182,7 @@ uint64_t Context::race_slice(uint64_t us) {
   return longest;
 }
 
-// Answers late: what is made below it meanwhile is made below one that is not known.
+// The answer is late, so what is made below the client meanwhile is below one that is not known.
 template <class Below>
 void Context::with_client_in_the_making(Below below) {
   gs_attach_ids attach = all_gpus();
@@ -231,7 +233,7 @@ void Context::race_file(uint64_t bytes) {
 void Context::allocate_for(uint64_t ms) {
   set_delay("delay_ms", ms);
   std::thread([this] { make_memory(fd_, client_, device_, next_ + 1000, 1 << 20); }).detach();
-  ::usleep(300'000);  // nothing tells that it has come into the driver, where it sleeps
+  ::usleep(300'000);  // Nothing tells when it has come into the driver, where it sleeps.
   set_delay("delay_ms", 0);
 }
 

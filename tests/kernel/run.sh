@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Ring 2: every suite in a kernel of its own under QEMU, two more at a time than there are processors
-# (the guests wait more than they work).
-#   run.sh [-k KERNEL] BUILD [SUITE...]    BUILD: where make has put what it built; SUITE: of those below
-#   KERNEL: that of BUILD/kernel/KERNEL, e.g. debug, instead of the one in BUILD/kernel
-# GPUSHARE_KERNEL_ROUNDS: how often gpushare.ko is loaded and unloaded under load (4; 3 s each).
-# GPUSHARE_KERNEL_FUZZ_SECONDS: how long there is fuzzing (5).
-# GPUSHARE_KERNEL_TESTS: only tests whose names match it (extended regular expression without blanks).
-# Prints GoogleTest's lines; status 0 when nothing failed. Logs are in BUILD/kernel/[KERNEL/]logs/SUITE/.
+# Ring 2 runs every suite in a kernel of its own under QEMU. It runs two more at a time than there are
+# processors, because the guests wait more than they work.
+#   run.sh [-k KERNEL] BUILD [SUITE...]    BUILD is where make has put what it built; the suites are below
+#   KERNEL: the one in BUILD/kernel/KERNEL, e.g. debug, instead of the one in BUILD/kernel
+# GPUSHARE_KERNEL_ROUNDS: how often gpushare.ko is loaded and unloaded under load (4 times, 3 s each).
+# GPUSHARE_KERNEL_FUZZ_SECONDS: how long the fuzzing lasts (5 s).
+# GPUSHARE_KERNEL_TESTS: runs only tests whose names match this extended regular expression without blanks.
+# It prints GoogleTest's lines. Its status is 0 if nothing failed. Logs are in BUILD/kernel/[KERNEL/]logs/SUITE/.
 set -u
 here=$(dirname "$(realpath "$0")")
 kernel=
@@ -20,15 +20,15 @@ ring=$build/kernel${kernel:+/$kernel}
 shift
 rounds=${GPUSHARE_KERNEL_ROUNDS:-4} fuzz_seconds=${GPUSHARE_KERNEL_FUZZ_SECONDS:-5}
 rounds_each=$(((rounds + $(nproc) - 1) / $(nproc)))
-# How much slower than the cloud kernel of 6.1 a kernel is, or may be: all bounds are longer then.
+# $slow: how many times slower than the cloud kernel of 6.1 this kernel may be; it lengthens all bounds.
 slow=1 memory=768
 case $kernel in
   debug) slow=10 memory=1024 ;;
   ?*) slow=3 ;;
 esac
 
-# SUITE SECONDS FILE...: the script guest/SUITE.sh, its limit, and what it finds in the guest's /test.
-suites() { # the longest first
+# A line is SUITE SECONDS FILE...: the script guest/SUITE.sh, its limit, and the files in the guest's /test.
+suites() { # the longest come first
   local driver=$ring/nvidia/nvidia.ko client=bin/tests/rm_client
   local module=$ring/gpushare/gpushare.ko
   echo "agent 120 $driver $client kernel/static/gpushared kernel/static/gpushare"
@@ -44,7 +44,7 @@ suites() { # the longest first
     "$(ls "$here"/../../kmod/ABI/sysfs-kernel-gpushare 2>/dev/null)"
   echo "standin 60 $driver $client"
 }
-# Only when they are named. The rounds of soak are shared out over a guest for each processor.
+# These run only if they are named. The rounds of soak are shared out over one guest for each processor.
 more_suites() {
   local client=bin/tests/rm_client module=$ring/gpushare/gpushare.ko guest
   for guest in $(seq "$(nproc)"); do
@@ -61,7 +61,7 @@ run_suite() {
     case $file in
       /*) files+=("$file") ;;
       *) files+=("$build/$file") ;;
-    esac # a name in the guest may follow, after a colon
+    esac # A name in the guest may follow after a colon.
     if [ ! -e "${files[-1]%%:*}" ]; then
       printf '[  SKIPPED ] %s (0 ms)\nrun.sh:1: Skipped\n%s was not built: %s\n' \
         "$suite" "$(basename "$file")" \
@@ -69,12 +69,12 @@ run_suite() {
       return 0
     fi
   done
-  # The kernel hands words with = that it does not know to the guest's init, as environment.
+  # The kernel hands words with = that it does not know to the guest's init, in its environment.
   local counted= append="slow=$slow rounds=$rounds_each FUZZ_SECONDS=$fuzz_seconds"
   [ -z "${GPUSHARE_KERNEL_TESTS-}" ] || append+=" only=$GPUSHARE_KERNEL_TESTS"
   case $suite in
     cost) counted=-i ;;
-    real) append+=" lockdep.prove_locking=0" ;; # the driver's locks are all of one class: it reports itself
+    real) append+=" lockdep.prove_locking=0" ;; # the driver's locks are of one class, and would be reported
     filter | module) append+=" slub_debug=FZPU" ;; # finds writes to freed memory
   esac
   local script=$here/guest/${suite%.*}.sh

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The unchanged gpushared, its probe and gpushare on a real kernel, against the stand-in driver.
+# gpushared as it is, with its probe, and gpushare, on a real kernel and the stand-in driver.
 . /test/lib.sh
 load_driver
 
@@ -41,7 +41,7 @@ test_AProcessThatWasThereBeforeIsFound() {
 }
 
 has_share() { between "$2" "$3" "$(process_value "$1" share_pct)" share; }
-# The policy corrects slices by what it measures, so their ratio is near 3, not 3.
+# The policy corrects slices by what it measures, so their ratio is only near 3.
 has_slices_1_to_3() {
   echo "$(slice_of "$1") $(slice_of "$2")" | awk '{ exit !($2 > 2.4 * $1 && $2 < 3.6 * $1) }'
 }
@@ -97,7 +97,7 @@ test_ACapHoldsAndTheRestStaysFree() {
   busy_client
   wait_for 5 gpushare attach "$started" capped
   sleep 1
-  # An agent that gets little of a busy machine thaws late, never early.
+  # On a busy machine the agent may thaw late, but never early.
   between 10 33 "$(true_share "$started" 4)" "the capped one's true share"
   gpushare remove capped
   wait_for 5 is_thawed "$started"
@@ -116,33 +116,35 @@ test_IdlePriorityYieldsToOthers() {
   gpushare remove later
 }
 
-test_AStoppedAgentLeavesEverythingAsItWas() {
-  local other
+# The agent, a client in a heavy tenant ($other), and a frozen one ($started).
+heavy_and_frozen() {
   agent_up
   gpushare set --create heavy weight=700
   busy_client && other=$started
   busy_client
   wait_for 5 gpushare attach "$other" heavy
+  wait_for 5 is_known "$started"
   gpushare freeze "$started"
   wait_for 5 is_frozen "$started"
-  agent_down
+}
+all_is_as_it_was() {
   equal 0 "$(frozen_total)" "frozen channels"
   equal "2048 2048" "$(slice_of "$other") $(slice_of "$started")" slices
 }
 
-agent_pid() { agent_value pid; }
-has_another_agent() { [ "$(agent_pid)" -gt 0 ] && [ "$(agent_pid)" != "$1" ]; }
+test_AStoppedAgentLeavesEverythingAsItWas() {
+  local other
+  heavy_and_frozen
+  agent_down
+  all_is_as_it_was
+}
+
 test_AKilledAgentsSupervisorThawsAndStartsAnother() {
-  local old
   agent_up
   busy_client
   wait_for 5 is_known "$started"
   gpushare freeze "$started"
-  wait_for 5 is_frozen "$started"
-  old=$(agent_pid)
-  kill -9 "$old"
-  wait_for 2 is_thawed "$started"
-  wait_for 10 has_another_agent "$old"
+  kill_agent_and_expect_a_thaw "$started"
   wait_for 10 has_state "$started" running
   equal 1 "$(agent_value restarts)" restarts
   agent_down
@@ -150,22 +152,14 @@ test_AKilledAgentsSupervisorThawsAndStartsAnother() {
 
 test_RecoverUndoesWhatBothHaveLeft() {
   local other
-  agent_up
-  gpushare set --create heavy weight=700
-  busy_client && other=$started
-  busy_client
-  wait_for 5 gpushare attach "$other" heavy
-  wait_for 5 is_known "$started"
-  gpushare freeze "$started"
-  wait_for 5 is_frozen "$started"
+  heavy_and_frozen
   wait_for 5 has_another_slice "$other" 2048
   kill -9 "$(cat /tmp/agent.pid)" "$(agent_pid)"
   rm /tmp/agent.pid
   sleep 0.5
-  is_frozen "$started" || fail "somebody thawed: this test shows nothing"
+  is_frozen "$started" || fail "it was thawed already: this test shows nothing"
   gpushared --recover
-  equal 0 "$(frozen_total)" "frozen channels"
-  equal "2048 2048" "$(slice_of "$other") $(slice_of "$started")" slices
+  all_is_as_it_was
 }
 
 test_WithoutADriverItWaitsForOne() {

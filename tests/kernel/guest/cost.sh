@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# What gpushare.ko costs a call, in instructions: run with -icount shift=0, where a nanosecond of the
-# guest is one. With 1,000 tenants and the caller in one of them.
+# What gpushare.ko adds to a call, in instructions. QEMU runs with -icount shift=0, where an instruction
+# takes one nanosecond of the guest. There are 1,000 tenants, and the caller is in one of them.
 . /test/lib.sh
-# What each kind of call may cost, and while an agent listens, to whom an event is written. The probe where
-# the driver enters RM takes 110 of each; the rest of a call of no interest is to tell that it is none,
-# before RM and at it. "rep" counts once for every word that it writes.
+# What each kind of call may cost at the most, without an agent and with one, to which events are written.
+# The probe where the driver enters RM takes 110 of each. For a call of no interest the rest is to find that
+# out, in the hook and in the probe. "rep" counts once for every word that it writes.
 limits() {
   echo "other 1 1
 version 200 200
@@ -21,7 +21,7 @@ kinds="other version control object preempt refused channel alloc free kept dup"
 load_driver
 echo 0 >/proc/sys/kernel/randomize_va_space # where the stack lies is worth a few instructions
 
-# The kernel makes one of the probe's breakpoint, which costs 200 more, when it has time.
+# The probe is a breakpoint, which costs 200 more, until the kernel has time to make it a jump.
 probe_is_a_jump() { grep -q 'rm_ioctl.*OPTIMIZED' /sys/kernel/debug/kprobes/list; }
 costs() { # KIND...: prints "KIND INSTRUCTIONS" for each
   # shellcheck disable=SC2046 # words

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# /dev/gpushare of the live module: the program prints GoogleTest's lines itself.
+# /dev/gpushare of the live module. The program prints GoogleTest's lines itself.
 . /test/lib.sh
 load_driver
 load_module

@@ -4,14 +4,7 @@
 load_driver
 load_module
 
-attribute() { cat "$tree/tenants/$1/$2"; }
-tenant() { # NAME PID...: makes it, and attaches
-  echo "$1" >$tree/create
-  local name=$1 pid
-  shift
-  for pid in "$@"; do echo "$pid" >"$tree/tenants/$name/procs"; done
-}
-# run_in TENANT WORD...: rm_client as a process of the tenant.
+# run_in TENANT WORD...: runs rm_client as a process of the tenant.
 run_in() {
   local name=$1
   shift
@@ -35,7 +28,7 @@ test_ATenantCannotGiveItselfMoreTime() {
   equal 2048 "$(slice_of "$started")" slice
 }
 
-# As libcuda does with its groups when a context ends (measured on an H200).
+# libcuda does this with its groups when a context ends (seen on an H200).
 test_AProgramMayTakeItsOwnGroupOffTheGpu() {
   equal "0x0 0x0" "$(echo $(rm_client open busy preempt preempt | awk '/preempt/ { print $2 }'))" statuses
 }
@@ -171,8 +164,8 @@ test_WhoHeldTheDriverBeforeTheModuleIsStillServed() {
   equal 0x1b "$(answer_of "$started" slice=40000)" "a cheat"
 }
 
-# The stand-in waits between the module's look at an argument and its own, so that another thread's
-# write surely falls there.
+# The stand-in waits between the module's look at an argument and its own, so that the write of another
+# thread is sure to fall between them.
 test_AnArgumentThatChangesInMidCallIsRefused() {
   echo 1 >/sys/module/nvidia/parameters/delay_ms
   rm_client open race=77777 >/tmp/race
@@ -188,7 +181,7 @@ test_ASliceThatChangesInMidCallIsNotSet() {
 }
 
 is_in_the_driver() { grep -q msleep "/proc/$1/wchan"; } # PID: where the stand-in delays it
-# The stand-in waits before it reads the argument, as it would for a page that is long in coming.
+# The stand-in waits before it reads the argument, as it would for a page that takes long to come.
 test_WhoNamesAnothersClientKeepsNobodyWaiting() {
   local victim
   rm -f /tmp/go /tmp/stall
@@ -207,7 +200,7 @@ test_WhoNamesAnothersClientKeepsNobodyWaiting() {
   equal "" "$(grep refused "/tmp/client.$started" || true)" "the other's answer"
 }
 
-# counts_exactly TENANT: what it has is what the driver has given, and it has some.
+# counts_exactly TENANT: the tenant holds what the driver has given, and it holds some.
 counts_exactly() {
   between 1 $((1 << 40)) "$(video_memory_used)" "video memory used"
   equal "$(video_memory_used)" "$(attribute "$1" memory_current)" memory_current
@@ -216,8 +209,8 @@ holds_only_the_duplicate() {
   equal $((64 << 20)) "$(video_memory_used)" "video memory used"
   equal $((64 << 20)) "$(attribute default memory_current)" memory_current
 }
-# A client duplicates from another's, while the page with its argument goes for good: at the given delay
-# of the stand-in. The other one is not kept waiting; and once the page comes back, it is done after all.
+# A client duplicates from another's while the page with its argument goes away, at the given delay of
+# the stand-in. The other one is not kept waiting. When the page comes back the duplicate is made after all.
 duplicates_on_a_page_that_goes() { # DELAY
   local victim delay=/sys/module/nvidia/parameters/$1
   rm -f /tmp/go /tmp/stall /tmp/page
@@ -280,7 +273,7 @@ counts_in_a_race() { # WORD
 test_MemoryOfAClientThatIsNotKnownYetIsCounted() { counts_in_a_race race-client=64; }
 test_WhoNamesAClientOnAnotherFileDoesNotHideItsMemory() { counts_in_a_race race-file=64; }
 
-# The duplicator's own client is busy for long: it waits for that, and holds nothing meanwhile.
+# The duplicating program's own client is busy for long. The duplicate waits and holds nothing meanwhile.
 test_WhoWaitsForItsOwnClientKeepsNobodyWaiting() {
   local victims="" waiting="" victim n=0
   rm -f /tmp/go /tmp/stall
@@ -304,7 +297,7 @@ test_WhoWaitsForItsOwnClientKeepsNobodyWaiting() {
   done
 }
 
-# Naming another's client on one's own file does not make it another client.
+# A program that names another's client on its own file does not make it another client.
 test_ADuplicateIsCountedWhateverItsMakerNamedBefore() {
   local victim
   echo 1 >/sys/module/nvidia/parameters/is_shared
@@ -329,7 +322,7 @@ test_AShortSizeOfTheParametersHidesNothing() {
   echo short >$tree/remove
 }
 
-# The driver leaves the status that the program has put into the argument: success.
+# The driver leaves the status in the argument, where the program has put success.
 test_WhatTheDriverDoesNotAnswerHasNotHappened() {
   tenant silent
   client open sleep=300 alloc=16 free-gpu alloc-gpu=8 echo=done wait
@@ -388,7 +381,7 @@ test_TenantsComeAndGoWhileTheirProcessesWork() {
   equal 0 "$(video_memory_used)" "video memory used"
 }
 
-# Whatever a program asks for, it is given exactly what is counted.
+# Whatever a program asks for, exactly what it is given is counted.
 test_RandomCallsGetNothingUncounted() {
   local seed
   tenant wild

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Malformed, colliding and interrupted calls for $FUZZ_SECONDS; the verdict is the kernel's log.
+# Malformed, colliding and interrupted calls for $FUZZ_SECONDS. The kernel's log is the verdict.
 . /test/lib.sh
 
 test_NothingComesOfNonsense() {

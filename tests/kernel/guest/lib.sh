@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the guest's tests share; sourced by busybox sh. A test is a function test_Name; run_tests
-# runs those of the calling script in their order, each in a subshell, and prints a line for each as
-# GoogleTest does. After each one, what it started is killed.
+# What the suites share. They are run by busybox' shell and source this. A test is a function
+# test_Name; run_tests runs those of the calling script in their order, each in a subshell, and prints
+# a line for each as GoogleTest does. After each test it kills what the test started.
 suite=Kernel
 report=/proc/nvidia-standin
 
@@ -20,14 +20,14 @@ between() { # LOW HIGH GOT WHAT: whole numbers or decimals
   echo "$1 $2 ${3:-none}" | awk '{ exit !($3 != "none" && $3 >= $1 && $3 <= $2) }' ||
     fail "$4: want $1 to $2, got '$3'"
 }
-holds() { # COMMAND...: is it so? Also of commands that end in fail()
+holds() { # COMMAND...: does it succeed? The command may also end in fail()
   ("$@") >/dev/null 2>&1
 }
-# What a long test does: shown while it runs. A figure is kept in test.log: figure NAME NUMBER.
+# progress TEXT is shown while a long test runs. figure NAME NUMBER is kept in test.log.
 progress() { echo "progress: $*" >/dev/ttyS1; }
 figure() { echo "figure: $*" >/dev/ttyS1; }
-# wait_for SECONDS COMMAND...: until it succeeds; time is the guest's. slow: how much slower than usual
-# this kernel is.
+# wait_for SECONDS COMMAND...: waits until the command succeeds, by the guest's time. $slow says how much
+# slower than usual this kernel is.
 wait_for() {
   local tries=$(($1 * 10 * ${slow:-1}))
   shift
@@ -37,11 +37,11 @@ wait_for() {
     sleep 0.1
   done
 }
-# start LOG COMMAND...: in the background, with its output in LOG; its pid is in $started.
+# start LOG COMMAND...: starts it in the background, with its output in LOG and its pid in $started.
 start() {
   local log=$1
   shift
-  : >"$log" # here, too: what an earlier one wrote must not be taken for this one's
+  : >"$log" # so that what an earlier command wrote is not taken for this one's
   "$@" >"$log" 2>&1 </dev/null &
   started=$!
   echo "$started" >>/tmp/pids
@@ -63,14 +63,14 @@ load_driver() {
 unload_driver() {
   [ ! -e "$report" ] || rmmod nvidia
 }
-# driver_value KIND PID NAME: of the first line of that kind that belongs to the process.
+# driver_value KIND PID NAME: the value in the first line of that kind that belongs to the process.
 driver_value() {
   awk -v kind="$1" -v pid="pid=$2" -v name="$3=" '$1 == kind && $3 == pid {
     for (i = 2; i <= NF; i++) if (index($i, name) == 1) { print substr($i, length(name) + 1); exit } }' $report
 }
 slice_of() { driver_value group "$1" slice_us; }
 ran_us_of() { driver_value group "$1" ran_us; }
-# The largest freeze count of its channels; "" if it has none.
+# The largest freeze count among the channels of a process; "" if it has none.
 freezes_of() {
   awk -v pid="pid=$1" '$1 == "channel" && $3 == pid { split($7, f, "="); if (!seen++ || f[2] > most) most = f[2] }
     END { if (seen) print most }' $report
@@ -81,21 +81,21 @@ has_slice() { [ "$(slice_of "$1")" = "$2" ]; }
 has_another_slice() { [ "$(slice_of "$1")" != "$2" ]; }
 is_frozen() { [ "$(freezes_of "$1")" -gt 0 ]; }
 is_thawed() { [ "$(freezes_of "$1")" = 0 ]; }
-# client WORD...: starts rm_client; its output is in /tmp/client.PID.
+# client WORD...: starts rm_client, with its output in /tmp/client.PID.
 client() {
-  exec 3>/tmp/client.new # here, not by the child: it is renamed at once
+  exec 3>/tmp/client.new # opened here and not by the child, because it is renamed at once
   rm_client "$@" >&3 2>&1 </dev/null &
   started=$!
   exec 3>&-
   mv /tmp/client.new "/tmp/client.$started"
   echo "$started" >>/tmp/pids
 }
-# busy_client [WORD...]: a client at work, until it is ended.
+# busy_client [WORD...]: starts a client that has work until it is ended.
 busy_client() {
   client open busy "$@" echo=ready wait
   wait_for 10 grep -q ready "/tmp/client.$started"
 }
-answer_of() { # PID WORD: the status that was printed for the word
+answer_of() { # PID WORD: the status that the client printed for the word
   awk -v word="$2" '$1 == word { print $2; exit }' "/tmp/client.$1"
 }
 
@@ -103,13 +103,20 @@ answer_of() { # PID WORD: the status that was printed for the word
 tree=/sys/kernel/gpushare
 load_module() { [ -e $tree ] || insmod /test/gpushare.ko; }
 unload_module() { [ ! -e $tree ] || rmmod gpushare; }
-# `driver` says: name, hooked function, state, reason.
+attribute() { cat "$tree/tenants/$1/$2"; }
+tenant() { # NAME PID...: makes the tenant and attaches the processes
+  local name=$1 pid
+  echo "$name" >$tree/create
+  shift
+  for pid in "$@"; do echo "$pid" >"$tree/tenants/$name/procs"; done
+}
+# The first words of the attribute `driver`.
 driver_state() { grep -oE 'hooked|waiting for driver|observing only' $tree/driver | head -n 1; }
 has_driver_state() { [ "$(driver_state)" = "$1" ]; }
-# The driver's status to one who takes a longer slice.
+# The status that a program gets which asks for a longer slice.
 cheat() { rm_client open slice=50000 | awk '/slice/ { print $2 }'; }
-# kmod_fuzz for so many seconds, half a minute from each seed.
-fuzz_for() { # SECONDS
+# fuzz_for SECONDS: runs kmod_fuzz, half a minute from each seed.
+fuzz_for() {
   local left=$1 seed=1 part calls=0
   while [ "$left" -gt 0 ]; do
     part=$((left < 30 ? left : 30))
@@ -124,9 +131,9 @@ fuzz_for() { # SECONDS
 
 # --- the agent ----------------------------------------------------------------------------------
 agent_log=/tmp/agent.log
-# Through its socket: the control plane of one that was killed can still be read.
+# It asks by the socket, because the control plane of an agent that was killed can still be read.
 agent_answers() { gpushare thaw default; }
-# Starts gpushared, unless one runs; ARGUMENTS are its own. It outlives the test.
+# agent_up ARGUMENT...: starts gpushared unless it runs. It outlives the test.
 agent_up() {
   [ ! -e /tmp/agent.pid ] || return 0
   gpushared "$@" >$agent_log 2>&1 </dev/null &
@@ -139,16 +146,26 @@ agent_down() { # asks it to stop, and waits
   wait_for 10 is_gone "$(cat /tmp/agent.pid)"
   rm -f /tmp/agent.pid
 }
-# Members of `gpushare status --json`: of the first part, of one process, of one tenant.
+# Members of `gpushare status --json`: of the whole, of one process, of one tenant.
 member() { grep -o "\"$1\":[^,}]*" | head -n 1 | cut -d: -f2- | tr -d '"'; }
 parts() { gpushare status --json | sed 's/{"slot":/\n&/g'; }
 agent_value() { parts | head -n 1 | member "$1"; }
 process_value() { parts | grep "^{\"slot\":[0-9]*,\"pid\":$1," | member "$2"; }
 tenant_value() { parts | grep "^{\"slot\":[0-9]*,\"name\":\"$1\"," | member "$2"; }
+agent_pid() { agent_value pid; }
+has_another_agent() { [ "$(agent_pid)" -gt 0 ] && [ "$(agent_pid)" != "$1" ]; }
+kill_agent_and_expect_a_thaw() { # PID of a client that is being frozen
+  local old
+  wait_for 5 is_frozen "$1"
+  old=$(agent_pid)
+  kill -9 "$old"
+  wait_for 2 is_thawed "$1"
+  wait_for 10 has_another_agent "$old"
+}
 is_known() { [ -n "$(process_value "$1" state)" ]; }
 is_unknown() { ! is_known "$1"; }
 has_state() { [ "$(process_value "$1" state)" = "$2" ]; }
-# Percent of the next SECONDS that a process was on the GPU, by the stand-in's own clock.
+# The percent of the next SECONDS that a process is on the GPU, by the stand-in's own clock.
 ran_and_now() {
   awk -v pid="pid=$1" '$1 == "gpu" { split($6, now, "=") } $1 == "group" && $3 == pid { split($10, ran, "=") }
     END { print ran[2], now[2] }' $report

@@ -1,6 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-# gpushare.ko in every order with the driver: it hooks what is there, and goes when it is told to.
+# gpushare.ko is loaded and unloaded in every order with the driver.
 . /test/lib.sh
+
+# Sets how long the driver takes for each call from now on.
+driver_takes_ms() { echo "$1" >/sys/module/nvidia/parameters/delay_ms; }
+# slow_start MS SECONDS: a client starts while a call takes the driver MS; returns SECONDS later.
+slow_start() {
+  load_driver
+  load_module
+  driver_takes_ms "$1"
+  rm_client open >/dev/null &
+  started=$!
+  echo $started >>/tmp/pids
+  sleep "$2"
+}
 
 test_WaitsForTheDriverAndHooksIt() {
   unload_driver
@@ -69,69 +82,54 @@ test_AUnloadedModuleRefusesNothing() {
   [ ! -e $tree ] || fail "its tree is still there"
 }
 
-# Its group is made, and not yet scheduled, when the module comes. A call that takes longer than 100 ms
-# on its way into RM would be refused then, see pin.c.
+# When the module comes, the program's group is made and not yet scheduled. A call that takes longer than
+# 100 ms on its way into RM would be refused then: see kmod/driver/pin.c.
 test_AProgramThatIsStartingIsServed() {
   load_driver
-  echo 80 >/sys/module/nvidia/parameters/delay_ms
+  driver_takes_ms 80
   rm_client open >/tmp/starting 2>&1 &
   sleep 0.9
   load_module
   ! grep open /tmp/starting || skip "it had started before the module came: the machine is busy"
   if ! wait $!; then
-    # The delay and what a busy machine adds may be longer than the module's grace (GS_GRACE).
+    # The delay, with what a busy machine adds, may be longer than GS_GRACE of pin.c.
     ! grep -q 'errno 22' /tmp/starting || skip "a call took longer to RM than the grace: the machine is busy"
     fail "$(cat /tmp/starting)"
   fi
-  echo 0 >/sys/module/nvidia/parameters/delay_ms
+  driver_takes_ms 0
   unload_module
 }
 
 is_unloaded() { rmmod gpushare 2>/dev/null || [ ! -e $tree ]; }
-# A call may sleep in the driver for long; the module may be in its way back.
+# A call may sleep in the driver for long, and its way back leads through the module.
 test_GoesAfterThoseThatSleepInTheDriver() {
-  load_driver
-  load_module
-  echo 1000 >/sys/module/nvidia/parameters/delay_ms
-  rm_client open >/dev/null &
-  echo $! >>/tmp/pids
-  sleep 0.3
+  slow_start 1000 0.3
   ! holds rmmod gpushare || echo "it went while a call slept"
-  echo 0 >/sys/module/nvidia/parameters/delay_ms
+  driver_takes_ms 0
   wait_for 5 is_unloaded
-  wait $! || fail "the sleeper's calls failed"
+  wait $started || fail "the sleeper's calls failed"
   rm_client open alloc=1
 }
 
 test_DrainWakesAllAndLetsItGo() {
-  load_driver
-  load_module
-  echo 500 >/sys/module/nvidia/parameters/delay_ms
-  rm_client open >/dev/null &
-  echo $! >>/tmp/pids
-  sleep 0.2
+  slow_start 500 0.2
   echo 1 >$tree/drain
-  echo 0 >/sys/module/nvidia/parameters/delay_ms
+  driver_takes_ms 0
   wait_for 5 is_unloaded
-  wait $!
+  wait $started
 }
 
-# The drain comes while the driver makes the second call's client: nothing of it may be kept.
+# The drain comes while the driver makes a client, of which nothing may be kept.
 test_ACallThatEndsAfterTheDrainLeavesNothing() {
-  load_driver
-  load_module
-  echo 400 >/sys/module/nvidia/parameters/delay_ms
-  rm_client open >/dev/null &
-  echo $! >>/tmp/pids
-  sleep 0.6
+  slow_start 400 0.6
   echo 1 >$tree/drain
-  echo 0 >/sys/module/nvidia/parameters/delay_ms
-  wait $!
+  driver_takes_ms 0
+  wait $started
   wait_for 5 is_unloaded
   ! dmesg | grep WARNING || fail "the kernel has complained"
 }
 
-# A round takes a second or three: ftrace waits until every task has passed a safe point.
+# A round takes one to three seconds, because ftrace waits until every task has passed a safe point.
 test_LoadsAndUnloadsUnderLoad() {
   local round=0 load
   load_driver
@@ -141,7 +139,7 @@ test_LoadsAndUnloadsUnderLoad() {
   echo $load $! >>/tmp/pids
   while [ $round -lt "${rounds:-2}" ]; do
     insmod /test/gpushare.ko
-    echo 1 >$tree/drain # else there is always one inside
+    echo 1 >$tree/drain # otherwise a call is always inside
     wait_for 10 is_unloaded
     round=$((round + 1))
   done

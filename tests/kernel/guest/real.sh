@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# gpushare.ko on NVIDIA's own open kernel module, without a GPU: the real functions, their real entry, the
-# real answers to what needs no GPU. nvidia-stays.ko differs from nvidia.ko in that it stays loaded.
+# gpushare.ko on NVIDIA's own open kernel module, without a GPU: the real functions at their real entry,
+# and the real answers to calls that need no GPU. nvidia-stays.ko differs from nvidia.ko only in that it
+# stays loaded.
 . /test/lib.sh
 
 load_driver() {
   [ -e /dev/nvidiactl ] || mknod -m 666 /dev/nvidiactl c 195 255
   [ -e /proc/driver/nvidia ] || insmod /test/nvidia-stays.ko
 }
-# It goes once the last file that was open has been closed.
+# The driver can be unloaded once the last open file has been closed.
 is_driver_unloaded() { rmmod nvidia 2>/dev/null || [ ! -e /proc/driver/nvidia ]; }
 is_unloaded() { rmmod gpushare 2>/dev/null || [ ! -e $tree ]; }
 was_seen() { dmesg | grep -c "gpushare: hooked"; }
@@ -54,7 +55,7 @@ test_SchedulingControlsAreRefused() {
   equal 0 "$without" "controls refused without the module"
 }
 
-# Every call is seen: 2,000 that are refused, of two programs at once, are 2,000 that are counted.
+# Every call is seen: two programs at once make 2,000 that are refused, and 2,000 are counted.
 test_NoCallPassesUnseen() {
   local before words="" i=0
   load_driver

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# gpushare.ko and the driver loaded and unloaded many times while programs use the driver, with calls
-# that sleep in it, tenants and their settings; $rounds times in all. The kernel's log is the verdict,
-# and that nothing stays behind.
+# gpushare.ko and the driver are loaded and unloaded $rounds times while programs use the driver, with calls
+# that sleep in it, and while tenants and settings change. The verdict is the kernel's log, and that
+# nothing stays behind.
 . /test/lib.sh
 rounds=${rounds:-4}
 
 is_unloaded() { rmmod gpushare 2>/dev/null || [ ! -e $tree ]; }
 is_driver_unloaded() { rmmod nvidia 2>/dev/null || [ ! -e $report ]; }
-# Programs that come, work and go; what their start complains of is in /tmp/complaints. Both kinds of load
-# leave the processors idle now and then: what is to be met is a change of the module, not of a task.
+# Programs come, work and go; what their start complains of is in /tmp/complaints. Both kinds of load leave
+# the processors idle now and then, because calls are to meet a change of the module, not of a task.
 come_and_go() {
   while :; do
     rm_client open alloc=1 alloc21=1 dup free interleave=2 end >/dev/null 2>>/tmp/complaints || true
@@ -30,7 +30,8 @@ settle() { # a tenant of its own, with all that it can be told
   echo "$2" >"$file/procs"
 }
 
-# Drained, so that the driver in use lets it go; every fourth time by rmmod alone, as often as it takes.
+# The module is drained, so that it can go while the driver is in use. Every fourth time rmmod alone is
+# tried, as often as it takes.
 test_TheModuleComesAndGoesUnderLoad() {
   local round=0 worker visitor
   load_driver
@@ -61,7 +62,7 @@ test_TheModuleComesAndGoesUnderLoad() {
   no_complaints
 }
 
-# The driver goes whenever nobody has it open, and comes back; the module waits for it.
+# The driver goes when no program has it open, and comes back; the module waits for it.
 test_TheDriverComesAndGoesUnderLoad() {
   local round=0 most=$(((rounds + 9) / 10)) load
   load_driver

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The stand-in driver answers as the real one was seen to: what the other suites stand on.
+# The stand-in driver answers as the real one was seen to. The other suites rely on this.
 . /test/lib.sh
 load_driver
 
@@ -24,7 +24,7 @@ test_GroupsShareByTheirSlices() {
   local one
   busy_client && one=$started
   busy_client slice=6144
-  # 2048 of 2048 + 6144 + two switches of 80 us
+  # That is 2048 of 2048 + 6144 + two switches of 80 us.
   between 22 27 "$(true_share "$one" 0.8)" "the shorter slice's share"
 }
 

@@ -4,7 +4,7 @@
 load_module
 cd $tree
 
-# refuses FILE REASON VALUE...: none is taken, and the file shows what it showed.
+# refuses FILE REASON VALUE...: no value is taken, and the file shows what it showed.
 refuses() {
   local file=$1 reason=$2 before value
   shift 2
@@ -15,12 +15,12 @@ refuses() {
     equal "$before" "$(cat "$file")" "$file after '$value'"
   done
 }
-# takes FILE VALUE [SHOWN]
+# takes FILE VALUE [SHOWN]: the value is taken, and the file shows it, or SHOWN.
 takes() {
   echo "$2" >"$1" || fail "$1 refused '$2'"
   equal "${3-$2}" "$(cat "$1")" "$1 after '$2'"
 }
-# The words of the C library.
+# The error messages of the C library.
 invalid="Invalid argument"
 outside="Numerical result out of range"
 
@@ -209,7 +209,7 @@ test_TheDoorRefusesWhatItDoesNotKnow() {
   equal 5 "$(door wrong-maps | grep -c errno=)" "wrong mappings, refused"
 }
 
-# documented: the What: lines; present: the live tree, with its names made general.
+# "documented" has the What: lines, and "present" the live tree with its names made general.
 test_EveryAttributeIsDocumentedAndEveryDocumentedOneIsThere() {
   [ -e /test/sysfs-kernel-gpushare ] || skip "the module has no ABI document"
   echo probe >create

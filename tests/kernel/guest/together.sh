@@ -1,22 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# All of it: gpushare.ko, gpushared and programs on the stand-in driver, seen and steered by sysfs.
+# gpushare.ko, gpushared and programs together on the stand-in driver, seen and steered by sysfs.
 . /test/lib.sh
 load_driver
 load_module
 
-attribute() { cat "$tree/tenants/$1/$2"; }
-tenant() { # NAME PID...: makes it, and attaches
-  local name=$1 pid
-  echo "$name" >$tree/create
-  shift
-  for pid in "$@"; do echo "$pid" >"$tree/tenants/$name/procs"; done
-}
 attribute_between() { between "$3" "$4" "$(attribute "$1" "$2")" "$2 of $1"; }
 slices_between() { # LOW HIGH A B: the ratio of B's slice to A's, in tenths
   between "$1" "$2" "$(echo "$(slice_of "$3") $(slice_of "$4")" | awk '{ print 10 * $2 / $1 }')" ratio
 }
-agent_pid() { agent_value pid; }
-has_another_agent() { [ "$(agent_pid)" -gt 0 ] && [ "$(agent_pid)" != "$1" ]; }
 
 test_TheAgentIsRegisteredAndDescribesItsGpu() {
   agent_up
@@ -81,7 +72,7 @@ test_ACapWrittenToSysfsHolds() {
   tenant capped "$started"
   echo "30000 100000" >$tree/tenants/capped/max
   sleep 1
-  # An agent that gets little of a busy machine thaws late, never early.
+  # On a busy machine the agent may thaw late, but never early.
   between 10 33 "$(true_share "$started" 4)" "the capped one's true share"
   wait_for 5 holds attribute_between capped throttled_us 100000 100000000
   wait_for 5 holds attribute_between capped freezes 3 100000
@@ -116,15 +107,10 @@ test_MemoryOverTheLimitIsRefusedAndComesBack() {
 }
 
 test_AKilledAgentsTenantsAreThawed() {
-  local old
   agent_up
   busy_client
   wait_for 5 gpushare freeze "$started"
-  wait_for 5 is_frozen "$started"
-  old=$(agent_pid)
-  kill -9 "$old"
-  wait_for 2 is_thawed "$started"
-  wait_for 10 has_another_agent "$old"
+  kill_agent_and_expect_a_thaw "$started"
   wait_for 5 has_state "$started" running
   equal "$(agent_pid)" "$(cat $tree/agent)" "agent in sysfs"
 }
@@ -136,7 +122,8 @@ test_RecoverIsAllowedWhenBothWereKilled() {
   wait_for 5 gpushare freeze "$started"
   wait_for 5 is_frozen "$started"
   both="$(cat /tmp/agent.pid) $(agent_pid)"
-  # shellcheck disable=SC2086 # stopped first: the one that outlives the other for a moment would thaw
+  # They are stopped first, because the one that outlives the other for a moment would thaw.
+  # shellcheck disable=SC2086
   kill -STOP $both && kill -9 $both
   rm /tmp/agent.pid
   wait_for 5 grep -q none $tree/agent
@@ -146,7 +133,7 @@ test_RecoverIsAllowedWhenBothWereKilled() {
   equal 0 "$(frozen_total)" "frozen channels"
 }
 
-# What the agent knows of some programs, in a file; they are started for it.
+# Starts some programs and writes what the agent knows of them into a file.
 seen() { # PID...: of each, what the agent says of it; all by one question
   local pid
   parts >/tmp/parts
@@ -161,14 +148,14 @@ saw_as_before() { # PID...: and all but the one that has nothing on the GPU any 
   seen "$@" >/tmp/seen
   [ "$(grep -c "not listed" /tmp/seen)" = 1 ] && cmp -s /tmp/seen /tmp/seen.before
 }
-# They rest once they have something to be seen by: an agent with nothing to share out leaves a slow
-# machine to the others.
+# They rest once they have memory and a group to be seen by: on a slow machine an agent with nothing to
+# share out leaves the time to the others.
 scene() { # FILE
   local pids=
   busy_client alloc=16 alloc21=8 heap=2 range=1 xfer=3 dup free idle && pids=$started
   busy_client idle alloc=5 free && pids="$pids $started"
   busy_client alloc=7 end && pids="$pids $started"
-  rm -f /tmp/alices  # of the scene before
+  rm -f /tmp/alices  # from the part before
   : >/tmp/alice && chmod 666 /tmp/alice
   su alice -c 'echo $$ >/tmp/alice; exec rm_client open busy alloc=9 idle echo=ready wait' >/tmp/alices 2>&1 &
   wait_for 10 grep -q ready /tmp/alices
@@ -216,7 +203,7 @@ test_AModuleThatComesLaterTakesOverTenantsAndPrograms() {
   wait_for 5 is_thawed "$started"
   gpushare doctor >/tmp/doctor || fail "$(cat /tmp/doctor)"
   grep -q 'kernel module.*hooked nvidia' /tmp/doctor || fail "$(cat /tmp/doctor)"
-  # Sysfs is the truth from now on: what is removed from it does not come back.
+  # Sysfs decides from now on: what is removed from it does not come back.
   agent_down
   echo late >$tree/remove
   agent_up

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What each class needs when it is made, by whichever call, and what goes when it is freed. */
+/* What an object of each class needs when it is made, and what goes when it is freed. */
 #include <linux/delay.h>
 #include <linux/file.h>
 #include <linux/slab.h>
@@ -8,7 +8,7 @@
 
 #include "standin.h"
 
-#define MEMORY_GRAIN 0x10000ull /* sizes are rounded up to it, or to the huge pages asked for */
+#define MEMORY_GRAIN 0x10000ull /* sizes are rounded up to it, or to huge pages if asked for */
 #define MEMORY_GRAIN_HUGE 0x200000ull
 #define ATTR_PAGE_SIZE(attr) ((attr) >> 23 & 3)
 #define ATTR_PAGE_SIZE_HUGE 3
@@ -46,7 +46,7 @@ void sn_memory_put(struct sn_memory *memory)
 	kref_put(&memory->refs, memory_release);
 }
 
-/* @gpu: whose video memory it takes, or NULL. *bytes is rounded as the driver does, by @attr. */
+/* It takes video memory of @gpu, if not NULL. *bytes is rounded by @attr, as the driver does. */
 static u32 memory_make(struct sn_object *object, struct sn_gpu *gpu, u64 *bytes, u32 attr)
 {
 	struct sn_memory *memory;
@@ -220,7 +220,7 @@ union params {
 	struct gs_event_buffer_params buffer;
 };
 
-/* Size of a class's parameters; 0: it takes none that matter here. */
+/* The size of a class's parameters; 0 if it takes none that matter here. */
 static u32 params_size_of(u32 class_id)
 {
 	switch (class_id) {
@@ -262,7 +262,7 @@ static u32 fill(struct sn_object *object, union params *params)
 	case GS_CLASS_CHANNEL_GROUP:
 		return group_make(object, &params->group);
 	case GS_CLASS_MEMORY_LOCAL_USER:
-		/* As in RM (resource_list.h); system memory: below a device only. */
+		/* As in RM (resource_list.h), system memory is made below a device only. */
 		return object->gpu && is_device(above) ?
 			       memory_make(object, object->gpu, &params->memory.size,
 					   params->memory.attr) :
@@ -281,7 +281,7 @@ static u32 fill(struct sn_object *object, union params *params)
 	}
 }
 
-/* @params: of any class; only as it came from the caller, and with what the driver filled in. */
+/* @params, of any class, is as it came from the caller; the driver fills in its answer. */
 static u32 make(struct sn_file *file, u32 client_handle, u32 parent, u32 *handle, u32 class_id,
 		union params *params)
 {
@@ -304,7 +304,7 @@ static u32 make(struct sn_file *file, u32 client_handle, u32 parent, u32 *handle
 	return status;
 }
 
-/* Parameters have the size of their class, whatever the caller says. */
+/* Parameters have the size of their class, whatever size the caller says. */
 static u32 make_with_user_params(struct sn_file *file, struct gs_nvos64 *call)
 {
 	u32 size = params_size_of(call->h_class), status = GS_NV_OK;
@@ -327,13 +327,7 @@ static u32 make_with_user_params(struct sn_file *file, struct gs_nvos64 *call)
 	return status;
 }
 
-int sn_rm_alloc(struct sn_file *file, void *arg)
-{
-	struct gs_nvos64 *call = arg;
-
-	call->status = make_with_user_params(file, call);
-	return 0;
-}
+SN_HANDLER(sn_rm_alloc, gs_nvos64, make_with_user_params)
 
 int sn_rm_alloc21(struct sn_file *file, void *arg)
 {
@@ -362,7 +356,7 @@ int sn_rm_alloc_object(struct sn_file *file, void *arg)
 	return 0;
 }
 
-/* Video memory is not made this way: the answer is how much there is, and an object with nothing. */
+/* For video memory this only answers how much there is, by an object that holds none. */
 static u32 tell_heap_size(struct sn_file *file, struct gs_nvos02_fd *call)
 {
 	struct sn_client *client = sn_client_of(file, call->h_root);
@@ -396,7 +390,7 @@ int sn_rm_alloc_memory(struct sn_file *file, void *arg)
 	return 0;
 }
 
-/* A surface: its members stand elsewhere, and its size is the driver's. */
+/* A surface has its members elsewhere, and the driver computes its size. */
 struct tiled {
 	u8 before[56];
 	u32 height;
@@ -405,7 +399,7 @@ struct tiled {
 };
 #define HEAP_ALLOC_TILED 6u
 
-/* The older way to memory: by function, and video memory unless an attribute says otherwise. */
+/* The older call for memory. It makes video memory unless an attribute says otherwise. */
 int sn_rm_heap(struct sn_file *file, void *arg)
 {
 	struct gs_nvos32_head *call = arg;
@@ -462,7 +456,7 @@ static u32 dup_memory(struct sn_file *file, struct gs_nvos55 *call)
 	if (source->class_id != GS_CLASS_MEMORY_LOCAL_USER &&
 	    source->class_id != GS_CLASS_MEMORY_SYSTEM)
 		return GS_NV_ERR_NOT_SUPPORTED;
-	/* RM lets another process's object be duplicated only where it was shared. */
+	/* RM lets a process duplicate another's object only if that was shared. */
 	if (source->client->pid != client->pid && !sn_is_shared)
 		return GS_NV_ERR_INSUFFICIENT_PERMISSIONS;
 	status = sn_object_make(client, call->h_parent, &call->h_object, source->class_id, &object);
@@ -473,13 +467,7 @@ static u32 dup_memory(struct sn_file *file, struct gs_nvos55 *call)
 	return GS_NV_OK;
 }
 
-int sn_rm_dup(struct sn_file *file, void *arg)
-{
-	struct gs_nvos55 *call = arg;
-
-	call->status = dup_memory(file, call);
-	return 0;
-}
+SN_HANDLER(sn_rm_dup, gs_nvos55, dup_memory)
 
 int sn_rm_free(struct sn_file *file, void *arg)
 {
@@ -499,7 +487,7 @@ int sn_rm_free(struct sn_file *file, void *arg)
 
 /* --- mapping -------------------------------------------------------------------------------- */
 
-/* Prepares a control file, other than the client's own, for mmap(). */
+/* It prepares a control file, other than the client's own, for mmap(). */
 static u32 map_memory(struct sn_file *file, const struct gs_nvos33_fd *call)
 {
 	struct sn_client *client = sn_client_of(file, call->h_client);
@@ -526,10 +514,4 @@ static u32 map_memory(struct sn_file *file, const struct gs_nvos33_fd *call)
 	return status;
 }
 
-int sn_rm_map(struct sn_file *file, void *arg)
-{
-	struct gs_nvos33_fd *call = arg;
-
-	call->status = map_memory(file, call);
-	return 0;
-}
+SN_HANDLER(sn_rm_map, gs_nvos33_fd, map_memory)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Event buffers: every reader that is bound and enabled gets each record of the switch log, in its
- * own ring; the oldest are overwritten. `put` is moved by a flush.
+ * Event buffers. Every reader that is bound and enabled gets each record of the switch log in its
+ * own ring, where the oldest are overwritten. A flush moves `put`.
  */
 #include <linux/slab.h>
 
@@ -33,7 +33,7 @@ void sn_buffer_publish(struct sn_buffer *buffer)
 {
 	struct gs_event_buffer_header *header = buffer->header->pages;
 
-	/* Pairs with the reader's load of `put`: the records below it are whole. */
+	/* This pairs with the reader's load of `put`: the records below it are whole. */
 	smp_store_release(&header->put, buffer->put);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* The device files, and the one ioctl entry. */
+/* The device files and their ioctl entry. */
 #include <linux/cdev.h>
 #include <linux/delay.h>
 #include <linux/file.h>
@@ -84,8 +84,8 @@ static int check_version(struct sn_file *file, void *arg)
 }
 
 /*
- * The real driver's functions: RM copies every caller's parameters by them, and no hook finds another
- * place for it.
+ * These have the names of the real driver's functions, by which RM copies the parameters of every
+ * caller. No hook would find another place for that.
  */
 noinline u32 os_memcpy_from_user(void *to, const void *from, u32 bytes)
 {
@@ -97,7 +97,7 @@ noinline u32 os_memcpy_to_user(void *to, const void *from, u32 bytes)
 	return copy_to_user((void __user *)to, from, bytes) ? ERR_INVALID_ADDRESS : GS_NV_OK;
 }
 
-/* A GPU's file speaks for the clients of a control file. */
+/* Lets a GPU's file speak for the clients of a control file. */
 static int register_fd(struct sn_file *file, void *arg)
 {
 	struct file *holder;
@@ -141,9 +141,9 @@ static int card_info(struct sn_file *file, void *arg)
 }
 
 /*
- * The driver knows a command by its number and the exact size of its argument, not by its type; nearly
- * all of them on a control file only. What it refuses here it does not answer: the status in the
- * argument stays what the caller has put there.
+ * The driver knows a command by its number and the exact size of its argument, not by its type. It
+ * takes nearly all of them on a control file only. To what it refuses here it gives no answer: the
+ * status in the argument stays what the caller has put there.
  */
 enum where { ON_CONTROL, ON_GPU };
 #define HEAP_BYTES 184 /* NVOS32_PARAMETERS */
@@ -180,8 +180,8 @@ static const struct sn_call *find_call(const struct sn_file *file, u32 nr, u32 s
 }
 
 /*
- * The real driver's door into RM, where `arg` is its own copy of the argument. Returns RM's status.
- * Built without ftrace's entry, as the real one is.
+ * The real driver enters RM here; `arg` is its own copy of the argument. It returns RM's status. It
+ * is built without ftrace's entry, as the real one is.
  */
 u32 rm_ioctl(void *stack, void *gpu, struct sn_file *file, u32 nr, void *arg, u32 size);
 noinline notrace u32 rm_ioctl(void *stack, void *gpu, struct sn_file *file, u32 nr, void *arg, u32 size)
@@ -233,8 +233,8 @@ static __always_inline long driver_ioctl(struct file *file, unsigned int cmd, un
 }
 
 /*
- * The real driver's function: what hooks look for by name. Up to 535 there is another beside it for
- * 32-bit programs, which does not come by the first; later it is the same.
+ * Hooks look for this function of the real driver by its name. Up to 535 there is another one for
+ * 32-bit programs, which does not call the first; later it is the same.
  */
 long STANDIN_ENTRY(struct file *file, unsigned int cmd, unsigned long arg);
 noinline long STANDIN_ENTRY(struct file *file, unsigned int cmd, unsigned long arg)
@@ -270,7 +270,7 @@ static int standin_open(struct inode *inode, struct file *file)
 	return 0;
 }
 
-/* The real driver's function too. */
+/* This is a function of the real driver too. */
 static noinline int nvidia_close(struct inode *inode, struct file *file)
 {
 	struct sn_file *ours = file->private_data;
@@ -323,7 +323,7 @@ static int __init standin_init(void)
 		return -EINVAL;
 	for (i = 0; i < sn_gpu_count; i++) {
 		sn_gpus[i].minor = i;
-		sn_gpus[i].instance = sn_gpu_count - 1 - i; /* against the minors, as was seen */
+		sn_gpus[i].instance = sn_gpu_count - 1 - i; /* minors in reverse, as was seen */
 		sn_gpus[i].id = 0x1b00 + 0x2800 * i;
 		INIT_LIST_HEAD(&sn_gpus[i].buffers);
 		sn_runlist_init(&sn_gpus[i].runlist);

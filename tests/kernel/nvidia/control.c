@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-/* RM_CONTROL: one table row per control, by the class of the object that it is made on. */
+/* RM_CONTROL: a table with a row for each control, by the class of its object. */
 #include <linux/delay.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
 #include "standin.h"
 
-/* The object may be any of the row's class; @params is the caller's block, of the row's size. */
+/* @object is of the row's class; @params is the caller's block, of the row's size. */
 typedef u32 control_fn(struct sn_object *object, void *params);
 
 /* --- on the client ------------------------------------------------------------------------- */
@@ -153,7 +153,7 @@ static struct sn_channel *find_channel(struct sn_gpu *gpu, u32 client, u32 handl
 	return object->channel;
 }
 
-/* Anyone's channels, as on the real driver. All or nothing: the list is looked through first. */
+/* The channels may be any program's, as on the real driver. It takes all of the list or nothing. */
 static u32 disable_channels(struct sn_object *object, void *params)
 {
 	struct gs_disable_channels *list = params;
@@ -340,10 +340,4 @@ static u32 control(struct sn_file *file, const struct gs_nvos54 *call)
 	return status;
 }
 
-int sn_rm_control(struct sn_file *file, void *arg)
-{
-	struct gs_nvos54 *call = arg;
-
-	call->status = control(file, call);
-	return 0;
-}
+SN_HANDLER(sn_rm_control, gs_nvos54, control)

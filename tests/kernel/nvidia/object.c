@@ -67,7 +67,7 @@ u32 sn_client_make(struct sn_file *file, u32 class_id, u32 *handle)
 
 	if (!client)
 		return GS_NV_ERR_NO_MEMORY;
-	/* Counts up, and from the base again after 2^20: passes over those that still live. */
+	/* It counts up, begins again after 2^20, and passes over handles that are still alive. */
 	do {
 		*handle = CLIENT_BASE + (next_client++ & 0xFFFFF);
 	} while (sn_find(*handle, *handle));
@@ -96,7 +96,7 @@ static void free_client(struct sn_client *client)
 {
 	struct sn_object *object, *next;
 
-	/* Newest first: children before parents. */
+	/* The newest come first, so children come before parents. */
 	list_for_each_entry_safe(object, next, &client->objects, in_client)
 		free_one(object);
 	list_del(&client->in_file);
@@ -119,7 +119,7 @@ void sn_object_free(struct sn_object *object)
 		free_client(client);
 		return;
 	}
-	/* Newest first, so the way up from each is still there. */
+	/* The newest come first, so the way up from each is still there. */
 	list_for_each_entry_safe(other, next, &client->objects, in_client)
 		if (other != object && is_below(other, object))
 			free_one(other);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * /proc/driver/nvidia/version, as the real driver has it, and /proc/nvidia-standin: the truth, for
- * tests. A line is a kind and name=value words:
+ * /proc/driver/nvidia/version, as the real driver has it, and /proc/nvidia-standin, which tells
+ * tests the truth. A line is a kind and name=value words:
  *
  *   driver calls=1520
  *   gpu minor=0 instance=0 memory=1073741824 used=67108864 now_us=81000000

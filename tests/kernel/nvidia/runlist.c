@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Who is on the GPU's compute engine when. Nothing runs in the background: each call and each
- * reading of the log first computes what has happened since the last one.
+ * Which group is on the GPU's compute engine at what time. Nothing runs in the background: each
+ * call and each reading of the log first computes what has happened since the last one.
  *
- * The rules, as seen on an H200: who can run takes turns in order, each for its group's slice; a
- * change takes SN_SWITCH_COST_NS, in which nobody runs. A context that is alone stays, and is not
- * logged, busy or idle. One that is frozen leaves at once.
+ * The rules are as seen on an H200. Groups that can run take turns in order, each for its slice. A
+ * change takes SN_SWITCH_COST_NS, in which no group runs. A context that is alone stays, and is not
+ * logged, busy or idle. A context that is frozen leaves at once.
  *
- * Example: A (2000 us) and B (1000 us) are busy, A starts at 0. Ends and starts are logged at
+ * Example: A (2000 us) and B (1000 us) are busy, and A starts at 0. Ends and starts are logged at
  * A- 2000, B+ 2080, B- 3080, A+ 3160, ...
  */
 #include <linux/ktime.h>
 
 #include "standin.h"
 
-/* Not CLOCK_MONOTONIC, so that who forgets to convert is found out. */
+/* It is not CLOCK_MONOTONIC, so that a reader that forgets to convert is found out. */
 #define GPU_CLOCK_AHEAD_NS 1700000000000000000ull
 
 u64 sn_gpu_time(void)
@@ -55,7 +55,7 @@ static bool can_run(const struct sn_group *group)
 	return false;
 }
 
-/* The next one that could run instead of the resident. */
+/* The next group that could run instead of the resident one. */
 static struct sn_group *waiting(const struct sn_runlist *runlist)
 {
 	struct sn_group *group;
@@ -83,7 +83,7 @@ static void enter(struct sn_runlist *runlist, struct sn_group *group)
 	sn_log_switch(group, GS_SWITCH_START, runlist->at);
 }
 
-/* The resident runs, as far as it can, until @to. */
+/* Lets the resident group run until @to, as far as it can. */
 static void run(struct sn_runlist *runlist, u64 to)
 {
 	if (can_run(runlist->resident))

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * A stand-in for NVIDIA's nvidia.ko: the part of the resource manager (RM) that gpushare's programs
- * and a CUDA program's start-up speak to, with a simulated runlist behind it. No hardware, no real
- * work; what it answers and refuses is what the real driver was seen to answer and refuse.
+ * and a CUDA program's start-up speak to, with a simulated runlist behind it. It has no hardware
+ * and does no work. It answers and refuses what the real driver was seen to answer and refuse.
  *
  *   chardev.c  the device files; the ioctl entry with the real driver's function name
  *   object.c   clients and their objects by handle: made, freed, found
  *   alloc.c    what each class needs when it is made; memory and its accounting
  *   control.c  RM_CONTROL
- *   runlist.c  who is on the GPU when; makes the switch records
+ *   runlist.c  which group is on the GPU at what time; makes the switch records
  *   buffer.c   event buffers: the switch log as user space maps it
  *   report.c   /proc/nvidia-standin, for tests
  *
- * One mutex, sn_lock, guards everything below except struct sn_file's mapping. It is taken by the
- * ioctl entry, by release() and by report.c, so nothing else here takes it. mmap() does not: user
- * memory is copied with sn_lock held.
+ * One mutex, sn_lock, guards everything below except struct sn_file's mapping. The ioctl entry,
+ * release() and report.c take it, and nothing else here does. mmap() must not, because user memory
+ * is copied with sn_lock held.
  */
 #ifndef STANDIN_H
 #define STANDIN_H
@@ -32,7 +32,7 @@
 
 extern struct mutex sn_lock;
 
-/* Video memory is only counted; memory of event buffers is real. Objects share it by DUP_OBJECT. */
+/* Video memory is only counted; event buffers have real memory. Objects share it by DUP_OBJECT. */
 struct sn_memory {
 	struct kref refs;
 	struct sn_gpu *gpu; /* whose video memory it takes; NULL: system memory */
@@ -57,11 +57,11 @@ struct sn_gpu {
 	u16 next_seqno;
 };
 
-/* An open device file; every client is made on one, and goes with it. */
+/* An open device file. Every client is made on a file, and goes with it. */
 struct sn_file {
 	unsigned int minor;
 	struct list_head clients;  /* sn_client.in_file */
-	const struct sn_file *control; /* of a GPU's: whose clients it speaks for; only compared */
+	const struct sn_file *control; /* that for whose clients a GPU's file speaks; compared only */
 	struct sn_memory *mapping; /* set once, by RM_MAP_MEMORY, and kept until release */
 };
 
@@ -127,22 +127,32 @@ u64 sn_memory_bytes(void); /* of each GPU */
 /* A caller's parameters, in and out; both return RM's status. */
 u32 os_memcpy_from_user(void *to, const void *from, u32 bytes);
 u32 os_memcpy_to_user(void *to, const void *from, u32 bytes);
-/* The file behind a descriptor of the caller, if it is one of ours; fput(*file) after use. */
+/* The file behind a descriptor of the caller, or NULL if it is not ours. fput(*file) after use. */
 struct sn_file *sn_file_get(int fd, struct file **file);
 
 /* --- object.c ------------------------------------------------------------------------------- */
-/* A client's objects can be used only through its file, or a GPU's that is registered; NULL: not so. */
+/* The client, or NULL if @file is neither its own nor a GPU's that is registered for it. */
 struct sn_client *sn_client_of(const struct sn_file *file, u32 handle);
 struct sn_object *sn_find(u32 client, u32 handle);
-/* Status codes of the driver. *handle 0: one is chosen. */
+/* These return a status of the driver. If *handle is 0 a handle is chosen. */
 u32 sn_client_make(struct sn_file *file, u32 class_id, u32 *handle);
 u32 sn_object_make(struct sn_client *client, u32 parent, u32 *handle, u32 class_id,
 		   struct sn_object **made);
-/* With all that hangs under it. @object may be a client's root. */
+/* Frees everything below it too. @object may be a client's root. */
 void sn_object_free(struct sn_object *object);
 void sn_file_free_clients(struct sn_file *file);
-/* In no order; @visit must not make or free any. */
+/* The order is not defined. @visit must not make or free objects. */
 void sn_for_each_object(void (*visit)(struct sn_object *object, void *data), void *data);
+
+/* An ioctl handler, which puts what @_answer returns into the status of the argument. */
+#define SN_HANDLER(_name, _type, _answer)                                                          \
+	int _name(struct sn_file *file, void *arg)                                                 \
+	{                                                                                          \
+		struct _type *call = arg;                                                          \
+                                                                                                   \
+		call->status = _answer(file, call);                                                \
+		return 0;                                                                          \
+	}
 
 /* --- alloc.c: ioctl handlers ---------------------------------------------------------------- */
 int sn_rm_alloc(struct sn_file *file, void *arg);   /* struct gs_nvos64 */
@@ -163,7 +173,7 @@ int sn_rm_control(struct sn_file *file, void *arg);
 u64 sn_gpu_time(void);
 void sn_runlist_init(struct sn_runlist *runlist);
 void sn_runlist_advance(struct sn_gpu *gpu);
-/* After any change of what a group may do; takes a frozen one off the GPU at once. */
+/* Comes after any change of what a group may do. A frozen group leaves the GPU at once. */
 void sn_runlist_settle(struct sn_gpu *gpu);
 void sn_runlist_preempt(struct sn_group *group);
 void sn_runlist_remove(struct sn_group *group);

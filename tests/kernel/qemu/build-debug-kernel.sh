@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # build-debug-kernel.sh FOLDER: makes FOLDER/vmlinuz, a kernel with KASAN, lockdep and kmemleak out of
 # the distribution's package of its source, and FOLDER/build, what modules for it are built against.
-# Does nothing where FOLDER has the same kernel already. Where the source cannot be had it says why, and
-# the tests skip. About ten minutes on two cores, 3 GB while it builds.
+# It does nothing if FOLDER has the same kernel already. If the source cannot be had it says why, and the
+# tests skip. It takes about ten minutes on two cores, and 3 GB while it builds.
 set -eu
 here=$(dirname "$(realpath "$0")")
 package=linux-source-6.1
@@ -23,7 +23,7 @@ unpack() {
   local scratch=$folder/scratch
   rm -rf "$folder/source" "$scratch"
   mkdir -p "$folder/source" "$scratch"
-  chmod 755 "$scratch" # apt fetches as a user of its own
+  chmod 755 "$scratch" # apt fetches as its own user
   if ! (cd "$scratch" && apt-get download -qq "$package=$version" >log 2>&1); then
     echo "build-debug-kernel.sh: $package $version: $(tail -n 1 "$scratch/log")" >&2
     exit 0
@@ -39,14 +39,14 @@ rm -rf "$folder"/{made-of,vmlinuz,build}
 
 make=(make -s -C "$folder/source" "O=$folder/build" "CC=$(command -v ccache) gcc" KBUILD_BUILD_TIMESTAMP=1970-01-01)
 env -u MAKEFLAGS "${make[@]}" KCONFIG_ALLCONFIG="$here/debug.config" allnoconfig
-# What Kconfig did not take over is a mistake in the list.
+# An option that Kconfig did not take over is a mistake in the list.
 missing=$(grep -E '^CONFIG' "$here/debug.config" | grep -vxFf "$folder/build/.config" || true)
 [ -z "$missing" ] || { echo "build-debug-kernel.sh: not to be had: $missing" >&2; exit 1; }
 say "compiling; $folder/build.log grows"
 env -u MAKEFLAGS nice "${make[@]}" -j"$(nproc)" bzImage modules >"$folder/build.log" 2>&1 ||
   { tail -n 30 "$folder/build.log" >&2; exit 1; }
 cp "$folder/build/arch/x86/boot/bzImage" "$folder/vmlinuz"
-# Modules need neither the objects nor the debug information's 1 GB.
+# Modules need neither the objects nor the debug information, which takes 1 GB.
 find "$folder/build" -name '*.[oa]' ! -path '*/scripts/*' ! -path '*/tools/*' -delete
 rm -f "$folder"/build/.tmp_vmlinux* "$folder"/build/arch/x86/boot/compressed/vmlinux*
 echo "$wanted" >"$folder/made-of"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # build-driver.sh SOURCE HEADERS FOLDER: builds what fetch-driver.sh has unpacked against a kernel's
 # headers: FOLDER/nvidia.ko, and FOLDER/nvidia-stays.ko, which differs in one condition: it does not
-# give up when the machine has no GPU. Nothing is done where both are there. About three minutes.
+# give up when the machine has no GPU. It does nothing if both exist. It takes about three minutes.
 set -eu
 source=$(echo "$1"/modules/*/nvidia/nv.c)
 source=$(realpath "${source%/nvidia/nv.c}")
@@ -15,10 +15,10 @@ folder=$(realpath "$3")
 tree=$(sed -n 's/^include \(.*\)\/Makefile$/\1/p' "$headers/Makefile")
 rm -rf "$folder/tree" "$folder"/*.ko
 mkdir "$folder/tree"
-# Without the core, of 170 MB, which is only linked; and without its siblings.
+# The core of 170 MB is only linked, so it is not copied, and neither are the sibling modules.
 tar -C "$source" -c --exclude='*.o_binary' Kbuild Makefile conftest.sh common nvidia | tar -x -C "$folder/tree"
 ln -s "$source/nvidia/nv-kernel.o_binary" "$folder/tree/nvidia/nv-kernel.o_binary"
-# Later updates of Linux 6.1 have the function with another parameter, as 6.13 has.
+# Later updates of Linux 6.1 have one more parameter in this function, as 6.13 has.
 if grep -A3 'pci_resize_resource(struct' "$tree/include/linux/pci.h" | grep -q exclude_bars; then
   sed -i 's/pci_resize_resource(pci_dev, NV_GPU_BAR1, requested_size)/pci_resize_resource(pci_dev, NV_GPU_BAR1, requested_size, 0)/' \
     "$folder/tree/nvidia/nv-pci.c"

@@ -1,15 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # fetch-driver.sh FOLDER: makes FOLDER/source, NVIDIA's open kernel modules from the distribution's own
-# package of their source. That is in contrib, which few machines have configured: it is asked for from
-# the archives that this machine's configuration names for its release, by a configuration of apt below
-# FOLDER; the machine's own is not changed. Where it cannot be had it says why, and the tests skip.
+# package of their source. That is in contrib, which few machines have configured. So a configuration of
+# apt below FOLDER asks for it from the archives that this machine names for its release; the machine's
+# own configuration is not changed. If it cannot be had the script says why, and the tests skip.
 set -eu
 package=nvidia-open-kernel-source
 mkdir -p "$1/apt/lists/partial" "$1/apt/cache/archives/partial" "$1/apt/parts"
 folder=$(realpath "$1")
 [ ! -e "$folder/source" ] || exit 0
-chmod 755 "$folder" "$folder/apt" # apt fetches as a user of its own
+chmod 755 "$folder" "$folder/apt" # apt fetches as its own user
 
 give_up() {
   echo "fetch-driver.sh: $1" >&2
@@ -19,7 +19,7 @@ give_up() {
 . /etc/os-release
 codename=${VERSION_CODENAME:-unknown}
 
-# Both forms of apt's sources, those of this release, with more components.
+# Takes the sources of this release, in both forms that apt has, and adds components.
 awk -v release="$codename" 'BEGIN { RS = ""; FS = "\n" } {
   of_release = 0; text = ""
   for (i = 1; i <= NF; i++) {

@@ -4,8 +4,8 @@
 # belong to: the machine's own copy, or the distribution's package.
 # fetch-kernel.sh FOLDER SERIES FLAVOUR: makes FOLDER/vmlinuz and its headers, FOLDER/build, of the
 # newest packages of e.g. 6.12 cloud or 6.1 rt.
-# Packages are unpacked and not installed, so that the machine's boot menu stays as it is. Where one
-# cannot be had it says why, and the tests skip.
+# Packages are unpacked and not installed, so that the machine's boot menu stays as it is. If one cannot
+# be had the script says why, and the tests skip.
 set -eu
 folder=$1
 series=${2-} flavour=${3-}
@@ -16,7 +16,7 @@ give_up() {
   echo "fetch-kernel.sh: $1" >&2
   exit 0
 }
-# PACKAGE...: their files below $folder/scratch.
+# download PACKAGE...: puts their files below $folder/scratch.
 download() {
   (cd "$folder/scratch" && apt-get download -qq "$@" >log 2>&1) ||
     give_up "no package $*: $(tail -n 1 "$folder/scratch/log")"
@@ -28,12 +28,12 @@ fetch_image() { # VERSION
   mv "$folder/scratch/vmlinuz" "$folder/vmlinuz"
 }
 mkdir -p "$folder/scratch"
-chmod 755 "$folder/scratch" # apt fetches as a user of its own
+chmod 755 "$folder/scratch" # apt fetches as its own user
 trap 'rm -rf "$folder/scratch"' EXIT
 
 if [ -z "$series" ]; then
   headers=$(ls -dv /lib/modules/*-cloud-amd64/build 2>/dev/null | tail -n 1)
-  [ -n "$headers" ] || exit 0 # whoever needs the kernel says so
+  [ -n "$headers" ] || exit 0 # The test that needs the kernel says so.
   version=$(basename "$(dirname "$headers")")
   if [ -r "/boot/vmlinuz-$version" ]; then
     ln -sf "/boot/vmlinuz-$version" "$folder/vmlinuz"
@@ -51,7 +51,7 @@ candidate=$(apt-cache policy "$headers" | sed -n 's/^ *Candidate: //p')
 [ "$(cat "$folder/made-of" 2>/dev/null)" != "$headers $candidate" ] || exit 0
 
 rm -rf "$folder"/{made-of,vmlinuz,build,unpacked}
-# The headers that all flavours share, and the programs that build modules.
+# These are the headers that all flavours share, and the programs that build modules.
 mapfile -t needed < <(apt-cache show "$headers=$candidate" | sed -n 's/^Depends: //p' | head -n 1 | tr ',|' '\n\n' |
   grep -oE 'linux-(headers-[^ ]*common[^ ]*|kbuild-[^ ]*)' | sort -u)
 download "$headers=$candidate" "${needed[@]}"

@@ -1,6 +1,6 @@
 #!/bin/busybox sh
 # SPDX-License-Identifier: Apache-2.0
-# The guest's first process: what a program expects of a machine, then the test, then off.
+# The guest's first process sets up what a program expects of a machine, runs the test, and switches off.
 /bin/busybox --install -s /bin
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
@@ -22,11 +22,11 @@ export PATH=/test:/bin:/sbin HOME=/root
 stty -F /dev/ttyS1 -opost
 cd /test
 leaks=/sys/kernel/debug/kmemleak
-[ ! -e $leaks ] || echo clear >$leaks # the start's own
+[ ! -e $leaks ] || echo clear >$leaks # those of the kernel's own start
 sh /test/run.sh >/dev/ttyS1 2>&1 </dev/null
 code=$?
-# Of a kernel that looks for lost memory: with everything ended, and the modules gone. What is younger
-# than 5 s is passed over, and what a stale pointer holds may be found by the second look.
+# A kernel with kmemleak looks for lost memory when everything has ended, and again without the modules.
+# It passes over what is younger than 5 s; the second look may find what a stale pointer held before.
 look_for_leaks() {
   sleep 6
   echo scan >$leaks

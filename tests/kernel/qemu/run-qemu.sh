@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs a shell script as root in a fresh kernel under QEMU, and says whether it and the kernel came
-# through well. README.md beside it is the manual.
+# Runs a shell script as root in a fresh kernel under QEMU, and says whether both came through well.
+# README.md beside it is the manual.
 set -u
 here=$(dirname "$(realpath "$0")")
 
@@ -52,7 +52,7 @@ mkdir -p "$out"
 root=$out/root
 rm -rf "$root" && mkdir -p "$root"/{bin,sbin,proc,sys,dev,run,tmp,etc,var,root,test,usr/bin} || exit 1
 
-# A program needs its loader and libraries, where it looks for them.
+# A program needs its loader and libraries where it looks for them.
 add_file() {
   local from=$1 to=$root$2 library
   mkdir -p "$(dirname "$to")"
@@ -89,7 +89,7 @@ timeout -k 5 "$seconds" qemu-system-x86_64 -nodefaults -no-user-config -display 
   -append "console=ttyS0 quiet loglevel=7 panic=-1 oops=panic tsc=reliable mitigations=off random.trust_cpu=on no_timer_check cryptomgr.notests ipv6.disable=1 audit=0 $append" \
   2>"$out/qemu.log" &
 qemu=$!
-# What a long test says of its progress is shown at once.
+# Shows at once what a long test says of its progress.
 tail -n +1 -s 0.2 -f --pid=$qemu "$out/test.log" | sed -un "s/^progress:/  $name:/p" >&2
 wait $qemu
 code=$?
@@ -111,7 +111,7 @@ else
   tail -n 30 "$out/kernel.log"
   verdict '  FAILED  ' ReachesTheEnd
 fi
-# One line of every start is innocent: "All kprobes are optimized if possible."
+# One line of every start is no fault: "All kprobes are optimized if possible."
 faults='BUG|Oops|WARNING|KASAN|UBSAN|possible|suspicious|suspected|unreferenced object|stall|blocked for|Call Trace'
 if grep -E "$faults" "$out/kernel.log" | grep -v 'optimized if possible' >"$out/faults.log"; then
   failed=1
