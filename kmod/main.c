@@ -50,7 +50,7 @@ exit_objects:
 
 /*
  * It ends from the outside in: calls of the driver, openers of the device, ends of processes, and
- * at last those who write to sysfs, with what all of these have left.
+ * at last writers of sysfs, with what all of these have left.
  */
 static void __exit gs_exit(void)
 {

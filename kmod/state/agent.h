@@ -18,7 +18,8 @@ extern struct pid *gs_agent; /* It is compared and never dereferenced: agent.c s
 /**
  * gs_agent_includes_current() - Is the caller the agent or one of its descendants?
  *
- * Return: True if it is. A descendant whose parent has died is not: nobody vouches for it.
+ * Return: True if it is. A descendant whose parent has died is not, because nothing shows its
+ * descent.
  */
 static inline bool gs_agent_includes_current(void)
 {

@@ -84,7 +84,7 @@ struct gs_tenant *gs_tenant_match(struct task_struct *task)
 }
 
 /**
- * gs_tenant_changed() - Tell everyone who waits for a change of settings.
+ * gs_tenant_changed() - Tell all programs that wait for a change of settings.
  * @tenant: The tenant that changed.
  * @setting: What of it changed.
  */
@@ -117,7 +117,7 @@ void gs_tenant_link(struct gs_tenant *tenant)
 
 /**
  * gs_tenant_unlink() - Let a tenant not be found any more.
- * @tenant: A tenant that is linked. From here on nobody can attach a process to it.
+ * @tenant: A tenant that is linked. From here on no process can be attached to it.
  */
 void gs_tenant_unlink(struct gs_tenant *tenant)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // libcontrol_log.so, preloaded into a program: writes a line of JSON to GPUSHARE_CONTROL_LOG for
 // every scheduling control that the program makes of the driver, with what the kernel module's
-// rules (kmod/rm/refusals.h) say of it. So the rules can be tried on real programs without the module.
-// Scheduling: what is in the module's table, and all else that is of channels, groups, or an
-// engine's runlist.
+// rules (kmod/rm/refusals.h) say of it. So the rules can be tried on real programs without the
+// module. Scheduling: what is in the module's table, and all else that is of channels, groups, or
+// an engine's runlist.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
