@@ -141,6 +141,7 @@ endef
 compile = $(eval $(call compile_rule,$(1),$(2)))
 
 $(O)/obj/tests/%.o $(O)/obj/bench/gpu/%.o: OPTIMIZE := $(TEST_OPTIMIZE)
+# Workloads are measured, and are built for the demo, which nothing of the tests is installed for.
 $(O)/obj/tests/workloads/%.o: OPTIMIZE := $(OPTIMIZE)
 precompiled := $(O)/obj/precompiled.pch
 $(call compile,,$(if $(SAN),$(precompiled)))
@@ -148,6 +149,8 @@ ifeq ($(SAN),)
 not_installed := tests/ bench/
 $(foreach folder,$(not_installed),$(call compile,$(folder),$(precompiled)))
 $(foreach folder,$(not_installed),$(O)/obj/$(folder)%.o): CXX := $(CCACHE) $(CLANGXX)
+$(call compile,tests/workloads/)
+$(O)/obj/tests/workloads/%.o: CXX := $(GXX)
 $(call precompile,$(precompiled),$(CCACHE) $(CLANGXX) $(CPPFLAGS) $(subst $(OPTIMIZE),$(TEST_OPTIMIZE),$(CXXFLAGS)))
 else
 $(call precompile,$(precompiled),$(CXX) $(CPPFLAGS) $(CXXFLAGS))
@@ -171,11 +174,12 @@ $(O)/gen/%.skel.h: $(O)/gen/%.bpf.o
 
 # `make demo` and `make test` see to the packages first. Make starts over when it has remade a
 # makefile, so all that was looked up above is looked up again.
-ifneq ($(filter demo test test-kernel%,$(MAKECMDGOALS)),)
-include $(O)/packages$(if $(filter test test-kernel%,$(MAKECMDGOALS)),-kernel).mk
-$(O)/packages.mk $(O)/packages-kernel.mk: tools/setup/packages.sh
+packages_for := $(or $(if $(filter test test-kernel%,$(MAKECMDGOALS)),kernel),$(filter demo,$(MAKECMDGOALS)))
+ifneq ($(packages_for),)
+include $(O)/packages-$(packages_for).mk
+$(O)/packages-%.mk: tools/setup/packages.sh
 	@mkdir -p $(@D)
-	@sh $< $(if $(findstring -kernel,$(@F)),--kernel)
+	@sh $< --$*
 	@touch $@
 endif
 
@@ -184,10 +188,10 @@ include kmod/kmod.mk intercept/intercept.mk sched/sched.mk tools/tools.mk tests/
 
 -include $(sort $(all_objects:.o=.d) $(all_fuzz_objects:.o=.d)) $(wildcard $(O)/gen/intercept/bpf/*.d)
 
-.PHONY: all demo tests plain-tests sanitized-tests test test-gpu bench bench-gpu fuzzers install dist clean help
+.PHONY: all check demo tests plain-tests sanitized-tests test test-gpu bench bench-gpu fuzzers install dist clean help
 all: $(libraries) $(programs) $(extra_targets)  ## build everything
 
-demo: all  ## five programs share a GPU, or a simulated one, for ten seconds
+demo: $(demo_needs)  ## five programs share a GPU, or a simulated one, for ten seconds
 	$(O)/bin/gpushare-demo
 
 # Test programs that are no GoogleTest add themselves to other_tests.
@@ -205,11 +209,16 @@ plain_tests := $(filter-out $(call test_programs,$(pure_tests)),$(gtests)) $(oth
 sanitized_tests := $(if $(findstring thread,$(SAN)),$(call test_programs,$(threaded_tests)),$(filter-out $(call test_programs,$(real_time_tests)),$(gtests)))
 plain-tests: $(plain_tests) $(programs) $(extra_targets)
 sanitized-tests: $(sanitized_tests) $(extra_targets)
+ring1_tests := $(gtests)
 list-of-%-tests:
 	@printf '%s\n' $($*_tests)
 
+# What the programs start is in their prerequisites.
+check: $(gtests) $(programs) $(extra_targets)  ## the tests of ring 1, plain; T='Filter.*' runs some
+	@+tests/run.sh check "$(MAKE)" $(O) $(if $(T),'$(T)')
+
 test:  ## all tests that this machine can run, also under sanitizers, and the fuzzers
-	@+tests/run.sh "$(MAKE)" $(O)
+	@+tests/run.sh all "$(MAKE)" $(O)
 
 test-gpu: all $(gtests)  ## the tests of a real GPU (root)
 	@tests/gpu/run.sh $(O)

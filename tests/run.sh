@@ -1,30 +1,51 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# `make test`: builds and runs every test that this machine can run: those with threads, and those
-# that start programs, plain; all but those in real time (which sanitized programs are too slow for)
-# under the address and undefined sanitizers; those with threads under the thread sanitizer; then the
-# fuzzers (60 s each; GPUSHARE_FUZZ_SECONDS changes it). While tests that do not measure time run, what
-# comes next is built.
-#   run.sh MAKE BUILD
-# Ends with "N passed, N failed, N skipped"; status 0 only when nothing failed and something passed.
+# Runs the tests: run.sh all|check MAKE BUILD [FILTER]
+#   check   `make check`: runs the programs of ring 1 as they are built, plain. FILTER is GoogleTest's
+#           (T= of make): only the tests that it names.
+#   all     `make test`: builds and runs every test that this machine can run. Those with threads, and
+#           those that start programs, run plain; all but those in real time, for which sanitized
+#           programs are too slow, under the address and undefined sanitizers; those with threads under
+#           the thread sanitizer; then the fuzzers, each for GPUSHARE_FUZZ_SECONDS (30). While tests run
+#           that do not measure time, the next stage is built.
+# The last line is "N passed, N failed, N skipped". The status is 0 only when nothing failed and
+# something passed.
 set -u
-make=$1
-build=$2
-fuzz_seconds=${GPUSHARE_FUZZ_SECONDS:-60}
+mode=$1
+make=$2
+build=$3
+filter=${4:-*}
+fuzz_seconds=${GPUSHARE_FUZZ_SECONDS:-30}
+SECONDS=0
 jobs=$(nproc)
 passed=0 failed=0 skipped=0
 failures=()
 
-# run_tests FOLDER FILTER PROGRAM...: leaves FOLDER/logs/PROGRAM.log and .status.
-run_tests() {
-  local folder=$1 filter=$2 program log
+# run_test FOLDER FILTER PROGRAM: leaves FOLDER/logs/PROGRAM.log and .status.
+run_test() {
+  local log
+  mkdir -p "$1/logs"
+  log=$1/logs/$(basename "$3")
+  timeout 600 "$3" --gtest_filter="$2" >"$log.log" 2>&1
+  echo $? >"$log.status"
+}
+
+# The same of each PROGRAM, one after the other.
+run_tests() { # FOLDER FILTER PROGRAM...
+  local folder=$1 filter=$2 program
   shift 2
-  mkdir -p "$folder/logs"
+  for program in "$@"; do run_test "$folder" "$filter" "$program"; done
+}
+
+# The same of each PROGRAM, as many at a time as there are processors.
+run_tests_beside() { # FOLDER FILTER PROGRAM...
+  local folder=$1 filter=$2 program
+  shift 2
   for program in "$@"; do
-    log=$folder/logs/$(basename "$program")
-    timeout 600 "$program" --gtest_filter="$filter" >"$log.log" 2>&1
-    echo $? >"$log.status"
+    while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
+    run_test "$folder" "$filter" "$program" &
   done
+  wait
 }
 
 # count_tests FOLDER LABEL PROGRAM...: of what they left. A test program that ends badly without naming
@@ -61,7 +82,7 @@ list() { # KIND MAKE-ARGUMENT...
 build_or_count() {
   local label=$1
   shift
-  echo "building: $label"
+  echo "building: $label (after $SECONDS s)"
   if ! ${beside:+nice -n 19} "$make" --no-print-directory -j"$jobs" "$@"; then
     failed=$((failed + 1))
     failures+=("$label does not build")
@@ -113,6 +134,28 @@ end_stage() {
   beside=
 }
 
+finish() {
+  for failure in "${failures[@]:+${failures[@]}}"; do echo "FAILED: $failure"; done
+  if [ "$passed" = 0 ]; then
+    failed=$((failed + 1))
+    [ "$filter" = "*" ] || echo "no test has a name like '$filter'"
+  fi
+  echo "after $SECONDS s:"
+  echo "$passed passed, $failed failed, $skipped skipped"
+  [ "$failed" = 0 ]
+}
+
+if [ "$mode" = check ]; then
+  mapfile -t programs < <(list ring1 O="$build")
+  mapfile -t timed < <(list timed O="$build")
+  run_tests "$build" "$filter" "${timed[@]}"
+  mapfile -t others < <(printf '%s\n' "${programs[@]}" | grep -vxF "$(printf '%s\n' "${timed[@]}")")
+  run_tests_beside "$build" "$filter" "${others[@]}"
+  count_tests "$build" plain "${programs[@]}"
+  finish
+  exit
+fi
+
 if build_or_count plain O="$build" all plain-tests; then
   folder=$build label=plain
   mapfile -t programs < <(list plain O="$build")
@@ -138,7 +181,4 @@ build_or_count fuzzers O="$build" fuzzers && built=1
 end_stage
 [ -z "$built" ] || run_fuzzers
 
-for failure in "${failures[@]:+${failures[@]}}"; do echo "FAILED: $failure"; done
-[ "$passed" != 0 ] || failed=$((failed + 1))
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" = 0 ]
+finish

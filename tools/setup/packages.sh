@@ -1,25 +1,28 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Makes sure that what the build and the tests need is installed: packages.sh [--print] [--kernel]
-# [--debug-kernel]
-# On Debian 12 and Ubuntu 24.04, as root, it installs what is missing. Else, when something is
-# missing, it prints the one command to run and ends with status 1.
-#   --kernel   also what the tests in kernels under QEMU and of the packages need, on Debian 12. Who
-#              is not root goes without: those tests skip.
-#   --debug-kernel   what `make test-kernel-debug` needs beside, to build a kernel
+# Makes sure that what the build and the tests need is installed:
+#   packages.sh [--print] [--demo] [--kernel] [--debug-kernel]
+# On Debian 12 and Ubuntu 24.04 it installs what is missing, as root. Otherwise it prints the one
+# command to run, and ends with status 1, if something is missing.
+#   --print          prints the packages and installs nothing
+#   --demo           only what `make demo` needs
+#   --kernel         also what the tests in kernels under QEMU and the tests of the packages need, on
+#                    Debian 12. An ordinary user goes without them: those tests skip.
+#   --debug-kernel   also what `make test-kernel-debug` needs to build a kernel
 set -eu
 
-common="g++ make git libboost-dev libbpf-dev libelf-dev zlib1g-dev libzstd-dev clang-19
-  libclang-rt-19-dev clang-tidy-19 clang-format-19 libgtest-dev libgmock-dev libbenchmark-dev
-  libspdlog-dev libfmt-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev libncurses-dev
-  libfuse3-dev fuse3 python3 mandoc shellcheck sparse"
+demo="g++ make git libboost-dev libbpf-dev libelf-dev zlib1g-dev libzstd-dev clang-19
+  libspdlog-dev libfmt-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev"
+rest="libncurses-dev libclang-rt-19-dev clang-tidy-19 clang-format-19 libgtest-dev libgmock-dev
+  libbenchmark-dev libfuse3-dev fuse3 python3 mandoc shellcheck sparse"
 kernel="qemu-system-x86 busybox-static cpio linux-headers-cloud-amd64 debhelper dkms"
 debug_kernel="flex bison bc pahole xz-utils"
 
-print= with_kernel= with_debug_kernel=
+print= common="$demo $rest" with_kernel= with_debug_kernel=
 for argument in "$@"; do
   case $argument in
     --print) print=1 ;;
+    --demo) common=$demo ;;
     --kernel) with_kernel=1 ;;
     --debug-kernel) with_debug_kernel=1 ;;
     *) echo "packages.sh: $argument is not known" >&2; exit 2 ;;
