@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrival: a signal when something is made in a folder, for a program that waits for signals only.
-// The kernel's device files are made in /dev when a module is loaded.
+// FileWatch: sends a signal when a file is made in a folder, to a process that waits for signals
+// only. The supervisor watches /dev with it, where the kernel makes a device file when a module is
+// loaded. One thread.
 #pragma once
 
 #include <string>
@@ -11,17 +12,18 @@
 
 namespace gpushare {
 
-class Arrival {
+class FileWatch {
  public:
-  // From now on every file made in the folder of `path` sends `signal` to the calling process.
-  // Error: inotify's, also when there is no such folder.
-  static Result<Arrival> watch(const std::string& path, int signal);
+  // From now on the calling process gets `signal` when a file is made in, or moved into, the folder
+  // of `path`, whatever the file's name. Errors: those of inotify; no_such_file_or_directory when
+  // the folder does not exist. The watch ends with the object.
+  static Result<FileWatch> start(const std::string& path, int signal);
 
-  // After the signal: without it no further one comes.
+  // Must be called after each signal: otherwise no further signal comes. It never blocks.
   void drain();
 
  private:
-  explicit Arrival(Fd fd) : fd_(std::move(fd)) {}
+  explicit FileWatch(Fd fd) : fd_(std::move(fd)) {}
 
   Fd fd_;
 };

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpushared: the command line of the agent and its supervisor. sched/man/gpushared.8 is its manual.
+// gpushared: the program of the agent and of its supervisor: takes the command line, and runs what
+// it asks for. Exit codes: 0 all is well, 1 failed, 2 wrong usage or configuration.
+// sched/man/gpushared.8 is its manual.
 #include <fmt/core.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -31,11 +33,14 @@
 namespace gpushare {
 namespace {
 
+using namespace std::chrono_literals;
+
 constexpr int kOk = 0, kFailed = 1, kUsage = 2;
 constexpr const char* kDefaultSimulation = "/run/gpushare/sim.sock";
-constexpr Nanos kForAStoppingAgent{3'000'000'000};
+// How long --recover waits for an agent that is just stopping.
+constexpr Nanos kForAStoppingAgent = 3s;
 
-// Of the kernel module; GPUSHARE_DEVICE and GPUSHARE_SYSFS are for tests.
+// Where the kernel module is; tests set these variables.
 constexpr const char* kDeviceVariable = "GPUSHARE_DEVICE";
 constexpr const char* kSysfsVariable = "GPUSHARE_SYSFS";
 
@@ -76,7 +81,8 @@ int recover_all(const AgentOptions& options) {
     fmt::print("nothing to recover\n");
     return kOk;
   }
-  // Only who is registered with the kernel module may thaw. Held to the end of the recovery.
+  // Only a process that is registered with the kernel module may thaw, and it is registered for as
+  // long as it holds the device.
   std::unique_ptr<kmod::Device> module;
   if (!options.module.device.empty()) {
     auto opened = open_module(options.module.device, kForAStoppingAgent);
@@ -96,7 +102,7 @@ int recover_all(const AgentOptions& options) {
   return report.errors.empty() ? kOk : kFailed;
 }
 
-// The socket's folder is systemd's to make; by hand it may be missing.
+// Under systemd the folder is there (RuntimeDirectory=). A gpushared started by hand makes it.
 void make_folder_of(const std::string& path) {
   const std::size_t end = path.rfind('/');
   if (end != std::string::npos && end > 0) ::mkdir(path.substr(0, end).c_str(), 0755);
@@ -119,7 +125,7 @@ int serve(const CommandLine& line, const std::vector<std::string>& arguments) {
   return run_supervisor(line.agent, arguments);
 }
 
-// A simulated GPU is none of the kernel module's business, unless the module is named.
+// With a simulated GPU the kernel module is used only when an option names it.
 void use_module(const CLI::App& app, ModulePaths& paths, bool is_simulated) {
   const auto choose = [&](const char* option, const char* fallback, std::string& path) {
     if (app.count(option) == 0) path = is_simulated ? "" : fallback;

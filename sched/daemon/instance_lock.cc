@@ -13,10 +13,10 @@ namespace gpushare {
 Result<Fd> lock_instance(const std::string& region, Nanos patience) {
   constexpr const char* kStep = "lock the control plane";
   const std::string name = region + ".lock";
-  // Its own object, because everybody may open the region, and whoever opens can lock.
+  // The lock is an object of its own: every user may open the region, and could then lock it.
   Fd fd(::shm_open(name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
   if (!fd.is_open()) return errno_error(kStep, name);
-  // shm_open closes on exec; the agent that the supervisor starts must inherit it.
+  // The agent, which the supervisor executes, must inherit what shm_open() would close then.
   if (::fcntl(fd.get(), F_SETFD, 0) != 0) return errno_error(kStep, name);
   struct stat status{};
   if (::fstat(fd.get(), &status) != 0) return errno_error(kStep, name);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One agent per control plane: a lock beside the region, held by supervisor and agent for as long
-// as either lives (the descriptor is inherited), and by --recover while it works.
+// The lock that keeps a second gpushared from a control plane. It is held for as long as the
+// supervisor or its agent lives (the agent inherits the descriptor), and by --recover while that
+// works. Called at the start of the process, on its only thread.
 #pragma once
 
 #include <string>
@@ -11,8 +12,10 @@
 
 namespace gpushare {
 
-// Waits for it until `patience` is over. Error device_or_resource_busy: another one runs, the
-// detail says so; others: the lock file could not be made, or is not ours.
+// Takes the lock of the control plane `region` ("/gpushare"), for which it waits for at most
+// `patience`. The lock is released when the last copy of the descriptor is closed. Errors:
+// device_or_resource_busy when another gpushared holds it; operation_not_permitted when the lock
+// belongs to another user; otherwise those of shm_open(), fcntl(), fstat() and flock().
 Result<Fd> lock_instance(const std::string& region, Nanos patience = Nanos{});
 
 }  // namespace gpushare

@@ -12,7 +12,7 @@ namespace gpushare {
 
 struct Lifeline::Shared {
   pthread_mutex_t alive;  // held by the agent
-  sem_t is_held;          // posted when it holds, or when it never will
+  sem_t is_held;          // posted when the agent holds it, or never will
 };
 
 void Lifeline::Unmap::operator()(Shared* shared) const { ::munmap(shared, sizeof(Shared)); }
@@ -51,7 +51,7 @@ Result<std::unique_ptr<Lifeline>> Lifeline::create(int signal) {
 
 Lifeline::~Lifeline() {
   if (!waiter_.joinable()) return;
-  ::sem_post(&shared_->is_held);  // for an agent that died before it held
+  ::sem_post(&shared_->is_held);  // for an agent that died before it held the mutex
   waiter_.join();
 }
 
@@ -65,7 +65,7 @@ Result<> Lifeline::hold(int fd) {
     return std::unexpected(
         Error{std::error_code(error, std::generic_category()), "hold the lifeline", {}});
   ::sem_post(&(*shared)->is_held);
-  // Mapped until the process ends.
+  // The memory stays mapped until the process ends.
   [[maybe_unused]] const auto* const kept = shared->release();
   return {};
 }

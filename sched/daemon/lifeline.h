@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lifeline: tells the supervisor at once that the agent dies. A dying process first lets go of its
-// memory, then closes its files, and only then its parent is told; closing the driver's files takes
-// a quarter of a second (H200), while tenants would stay frozen. The kernel hands a robust mutex
-// on in the first step: the agent holds one for as long as it lives, in memory that both share, and
-// a thread of the supervisor waits for it.
+// Lifeline: tells the supervisor at once that the agent dies. A dying process first gives up its
+// memory, then closes its files, and its parent is told only after that; closing the driver's files
+// takes a quarter of a second (measured on an H200), during which tenants would stay frozen. The
+// kernel passes a robust mutex on in the first of these steps. So the agent holds one for as long
+// as it lives, in memory that it shares with the supervisor, and a thread of the supervisor waits
+// for it. The supervisor makes one Lifeline for each agent.
 #pragma once
 
 #include <pthread.h>
@@ -19,18 +20,21 @@ namespace gpushare {
 
 class Lifeline {
  public:
-  // The supervisor's end. `signal` is sent to this process when the holder dies. One holder.
+  // The supervisor's end; starts the thread. The calling process gets `signal` when the one process
+  // that holds the lifeline dies. Errors: those of memfd_create(), ftruncate() and mmap().
   static Result<std::unique_ptr<Lifeline>> create(int signal);
-  // Waits for the thread; the holder, if there was one, is dead.
+  // REQUIRES: the holder, if there was one, has died. Waits until the thread has ended.
   ~Lifeline();
   Lifeline(const Lifeline&) = delete;
   Lifeline& operator=(const Lifeline&) = delete;
 
-  // For the child; stays open across exec only after keep_for_child() in it.
+  // What hold() needs in the agent. It stays open across exec only when the child has called
+  // keep_for_child() between fork and exec, for which that function is async-signal-safe.
   int fd() const { return fd_.get(); }
-  static void keep_for_child(int fd);  // async-signal-safe
+  static void keep_for_child(int fd);
 
-  // The agent's end, once, on the thread that ends last: holds until the process dies.
+  // The agent's end: call it once, on the thread that ends last. It holds until the process dies.
+  // Errors: those of mmap() and pthread_mutex_lock().
   static Result<> hold(int fd);
 
  private:

@@ -5,7 +5,7 @@
 
 namespace gpushare {
 
-uint32_t StuckWatch::look(const Region& region, pid_t agent, Time now) {
+uint32_t StallWatch::look(const Region& region, pid_t agent, Time now) {
   if (now < next_) return 0;
   next_ = now + kBetween;
   const auto record = read_record(region.agent);

@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/daemon/supervisor.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "intercept/kmod/calls.h"
+#include "sched/daemon/agent_process.h"
 #include "sched/daemon/backend.h"
 #include "sched/daemon/file_watch.h"
-#include "sched/daemon/lifeline.h"
 #include "sched/daemon/stall_watch.h"
 #include "sched/module/kernel_module.h"
 #include "sched/step/recovery.h"
@@ -29,19 +28,22 @@
 namespace gpushare {
 namespace {
 
-constexpr Nanos kYoung{250'000'000};  // dying earlier than this is dying at once
-constexpr Nanos kLongestPause{5'000'000'000};
-constexpr Nanos kFirstPause{100'000'000};
-constexpr Nanos kLookAgain = StuckWatch::kBetween;  // for GPUs, too, while there are none
-constexpr int kAgentDies = SIGUSR1;                 // the lifeline's signal
-constexpr int kFileCame = SIGUSR2;                  // the arrival's signal
-constexpr int kHandOver = SIGUSR1;                  // to the agent
-constexpr Nanos kToStop{5'000'000'000};             // for an agent that was asked to
+using namespace std::chrono_literals;
+
+constexpr Nanos kYoung = 250ms;  // an agent that dies earlier than this has died young
+constexpr Nanos kFirstPause = 100ms, kLongestPause = 5s;  // before an agent is started again
+// How often the stall watch looks, and how often GPUs and the kernel module are looked for while
+// there are none.
+constexpr Nanos kLookAgain = StallWatch::kBetween;
+constexpr int kAgentDies = SIGUSR1;  // sent by the lifeline to the supervisor
+constexpr int kFileMade = SIGUSR2;   // sent by the file watch to the supervisor
+constexpr int kHandOver = SIGUSR1;   // sent by the supervisor to the agent
 
 class Supervisor {
  public:
-  Supervisor(const AgentOptions& options, std::vector<std::string> arguments, ControlPlane plane)
-      : options_(options), arguments_(std::move(arguments)), plane_(std::move(plane)) {}
+  Supervisor(const AgentOptions& options, const std::vector<std::string>& arguments,
+             ControlPlane plane)
+      : options_(options), plane_(std::move(plane)), agent_(arguments, kAgentDies) {}
 
   int run();
 
@@ -52,94 +54,49 @@ class Supervisor {
   bool lacks_the_module() const { return module_ == nullptr && !options_.module.device.empty(); }
   void wait_for_the_module();
   void take_the_late_module();
-  void ask_agent(int signal);
-  void end_stuck_agent();
+  void end_stalled_agent();
   void look_for_gpu();
   void undo();
   Nanos pause_after_death();
 
   const AgentOptions options_;
-  const std::vector<std::string> arguments_;
   const MonotonicClock clock_;
   const SystemProcReader processes_;
   ControlPlane plane_;
-  std::unique_ptr<kmod::Device> module_;  // nullptr: not loaded, or not to be had
-  std::string module_error_;              // the last in the log
-  std::optional<Arrival> arrival_;        // while there is no module
-  std::unique_ptr<Gpu> gpu_;
+  AgentProcess agent_;
+  std::unique_ptr<kmod::Device> module_;  // nullptr: not loaded, or it could not be opened
+  std::string module_error_;              // the last one that was logged
+  std::optional<FileWatch> file_watch_;   // while there is no module
+  std::unique_ptr<Gpu> gpu_;              // nullptr: no GPU was found yet
   sigset_t handled_{}, before_{};
-  pid_t agent_ = 0;  // 0: none
-  StuckWatch stuck_watch_;
-  pid_t stuck_ = 0;                     // the last one that was
-  std::unique_ptr<Lifeline> lifeline_;  // of the present agent; nullptr: its death is seen late
-  Time started_{};
+  StallWatch stall_watch_;
+  pid_t stalled_ = 0;  // the last agent that was killed because it had stalled
   Nanos pause_{};
-  uint64_t starts_ = 0;
   bool is_handing_over_ = false;  // the agent was asked to make way for one with the module
-  Time kill_at_ = Time::max();    // for an agent that was asked to end
 };
 
-// Between fork and exec only calls that are safe there.
 bool Supervisor::start_agent() {
-  std::vector<std::string> words = arguments_;
-  words.push_back(fmt::format("--supervisor-pid={}", ::getpid()));
-  words.push_back(fmt::format("--restarts={}", starts_));
   if (module_ == nullptr) take_the_module();
-  if (module_ != nullptr) words.push_back(fmt::format("--module-fd={}", module_->fd()));
-  lifeline_.reset();
-  if (auto lifeline = Lifeline::create(kAgentDies)) {
-    lifeline_ = std::move(*lifeline);
-    words.push_back(fmt::format("--lifeline-fd={}", lifeline_->fd()));
-  } else {
-    log_warning("{}", lifeline.error().message());
-  }
-  std::vector<char*> argv;
-  argv.reserve(words.size() + 1);
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-
-  const pid_t self = ::getpid();
-  const int kept_fd = lifeline_ == nullptr ? -1 : lifeline_->fd();
   const int module_fd = module_ == nullptr ? -1 : module_->fd();
-  started_ = clock_.now();
-  agent_ = ::fork();
-  if (agent_ == 0) {
-    ::sigprocmask(SIG_SETMASK, &before_, nullptr);
-    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (::getppid() != self) ::_exit(1);  // it died before that
-    if (kept_fd >= 0) Lifeline::keep_for_child(kept_fd);
-    if (module_fd >= 0) ::fcntl(module_fd, F_SETFD, 0);
-    ::execv("/proc/self/exe", argv.data());
-    ::_exit(127);
-  }
-  if (agent_ < 0) {
-    agent_ = 0;
-    log_error("the agent was not started: {}", errno_error("fork").error().message());
-    return false;
-  }
-  ++starts_;
-  return true;
+  const auto started = agent_.start(module_fd, before_, clock_.now());
+  if (!started) log_error("the agent was not started: {}", started.error().message());
+  return started.has_value();
 }
 
-// The next signal, or 0 at `until`.
+// Returns the next signal, or 0 when `until` has passed.
 int Supervisor::wait_for_signal(Time until) {
   while (true) {
     siginfo_t info{};
-    int signal = -1;
-    if (until == Time::max()) {
-      signal = ::sigwaitinfo(&handled_, &info);
-    } else {
-      const Nanos left = std::max(until - clock_.now(), Nanos{});
-      const timespec wait{.tv_sec = left.count() / 1'000'000'000,
-                          .tv_nsec = left.count() % 1'000'000'000};
-      signal = ::sigtimedwait(&handled_, &info, &wait);
-      if (signal < 0 && errno == EAGAIN) return 0;
-    }
+    const Nanos left = std::max(until - clock_.now(), Nanos{});
+    const timespec wait{.tv_sec = left / 1s, .tv_nsec = (left % 1s).count()};
+    const int signal = ::sigtimedwait(&handled_, &info, &wait);
+    if (signal < 0 && errno == EAGAIN) return 0;
     if (signal > 0) return signal;
   }
 }
 
-// With the kernel module loaded, only who is registered with it may freeze, thaw and set slices.
+// While the kernel module is loaded, only a process that is registered with it, or a child of that
+// process, may freeze, thaw and set slices.
 void Supervisor::take_the_module() {
   if (options_.module.device.empty()) return;
   Result<> taken;
@@ -154,43 +111,38 @@ void Supervisor::take_the_module() {
   if (error != std::exchange(module_error_, error) && !taken) log_warning("{}", error);
 }
 
-// It may be loaded at any time. The arrival's signal is the fast way, looking now and then the sure
-// one.
+// The module may be loaded at any time. The file watch's signal is the fast way to notice it, and
+// looking every kLookAgain is the sure one.
 void Supervisor::wait_for_the_module() {
   if (!lacks_the_module()) return;
-  auto arrival = Arrival::watch(options_.module.device, kFileCame);
-  if (!arrival) return log_warning("{}", arrival.error().message());
-  arrival_ = std::move(*arrival);
+  auto watch = FileWatch::start(options_.module.device, kFileMade);
+  if (!watch) return log_warning("{}", watch.error().message());
+  file_watch_ = std::move(*watch);
 }
 
-// The agent has been running without it. What it froze must be thawed while it may do so: from here
-// on it may, as our child.
+// The agent has been running without the module and has to start again with it. It thaws what it
+// froze before it ends, which the module allows it as a child of the registered supervisor.
 void Supervisor::take_the_late_module() {
   if (!lacks_the_module()) return;
-  if (arrival_) arrival_->drain();
+  if (file_watch_) file_watch_->drain();
   take_the_module();
   if (module_ == nullptr) return;
-  arrival_.reset();
-  if (agent_ == 0) return;
+  file_watch_.reset();
+  if (!agent_.is_running()) return;
   log_info("the kernel module has come: the agent starts again with it");
   is_handing_over_ = true;
-  ask_agent(kHandOver);
+  agent_.ask_to_end(kHandOver, clock_.now());
 }
 
-void Supervisor::ask_agent(int signal) {
-  if (kill_at_ == Time::max()) kill_at_ = clock_.now() + kToStop;
-  ::kill(agent_, signal);
-}
-
-// Its death thaws what it holds, and the next one goes on.
-void Supervisor::end_stuck_agent() {
-  if (agent_ == 0 || agent_ == stuck_) return;
-  const uint32_t held = stuck_watch_.look(plane_.region(), agent_, clock_.now());
+// The agent's death lets the supervisor thaw what it holds, and the next agent goes on.
+void Supervisor::end_stalled_agent() {
+  if (!agent_.is_running() || agent_.pid() == stalled_) return;
+  const uint32_t held = stall_watch_.look(plane_.region(), agent_.pid(), clock_.now());
   if (held == 0) return;
-  stuck_ = agent_;
+  stalled_ = agent_.pid();
   log_error("the agent does nothing any more, and keeps {} frozen: it is killed",
             held == 1 ? std::string("one channel group") : fmt::format("{} channel groups", held));
-  ::kill(agent_, SIGKILL);
+  agent_.kill();
 }
 
 void Supervisor::look_for_gpu() {
@@ -204,7 +156,7 @@ void Supervisor::undo() {
   if (gpu_ == nullptr) return;
   RecoveryReport report = recover(*gpu_, plane_.region(), processes_);
   if (!report.errors.empty()) {
-    // The way to the GPUs may itself be what broke.
+    // It may be our connection to the driver that is broken: a new one is tried once.
     gpu_.reset();
     look_for_gpu();
     if (gpu_ == nullptr) return;
@@ -216,7 +168,7 @@ void Supervisor::undo() {
 }
 
 Nanos Supervisor::pause_after_death() {
-  if (clock_.now() - started_ > kYoung) {
+  if (clock_.now() - agent_.started() > kYoung) {
     pause_ = Nanos{};
   } else {
     pause_ = pause_ == Nanos{} ? kFirstPause : std::min(2 * pause_, kLongestPause);
@@ -226,7 +178,7 @@ Nanos Supervisor::pause_after_death() {
 
 int Supervisor::run() {
   sigemptyset(&handled_);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGCHLD, kAgentDies, kFileCame})
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGCHLD, kAgentDies, kFileMade})
     sigaddset(&handled_, signal);
   ::sigprocmask(SIG_BLOCK, &handled_, &before_);
   wait_for_the_module();
@@ -237,41 +189,36 @@ int Supervisor::run() {
   bool is_stopping = false;
   while (true) {
     const Time now = clock_.now();
-    if (agent_ == 0 && !is_stopping && now >= start_at && !start_agent())
+    if (!agent_.is_running() && !is_stopping && now >= start_at && !start_agent())
       start_at = now + kLongestPause;
-    Time until = std::min(kill_at_, now + kLookAgain);
-    if (agent_ == 0) until = std::min(until, start_at);
+    Time until = std::min(agent_.kill_at(), now + kLookAgain);
+    if (!agent_.is_running()) until = std::min(until, start_at);
 
     const int signal = wait_for_signal(until);
     if (signal == 0) look_for_gpu();
-    if ((signal == 0 || signal == kFileCame) && !is_stopping) take_the_late_module();
-    if (signal == kAgentDies) undo();  // once more when it is gone: see below
-    if (signal == SIGHUP && agent_ != 0) ::kill(agent_, SIGHUP);
+    if ((signal == 0 || signal == kFileMade) && !is_stopping) take_the_late_module();
+    if (signal == kAgentDies) undo();  // and again below, when it was reaped
+    if (signal == SIGHUP && agent_.is_running()) agent_.send(SIGHUP);
     if (signal == SIGTERM || signal == SIGINT) {
-      if (agent_ == 0) return 0;
+      if (!agent_.is_running()) return 0;
       is_stopping = true;
-      ask_agent(SIGTERM);
+      agent_.ask_to_end(SIGTERM, clock_.now());
     }
-    end_stuck_agent();
-    if (agent_ != 0 && clock_.now() >= kill_at_) {
-      kill_at_ = Time::max();
-      ::kill(agent_, SIGKILL);
-    }
+    end_stalled_agent();
+    agent_.kill_if_overdue(clock_.now());
 
-    int status = 0;
-    if (agent_ == 0 || ::waitpid(agent_, &status, WNOHANG) != agent_) continue;
-    agent_ = 0;
-    kill_at_ = Time::max();
-    lifeline_.reset();
+    const std::optional<int> ended = agent_.reap();
+    if (!ended) continue;
+    const int status = *ended;
     undo();
     if (is_stopping) return 0;
     if (std::exchange(is_handing_over_, false)) {
       start_at = clock_.now();
       continue;
     }
-    const bool could_not_start = WIFEXITED(status) && WEXITSTATUS(status) != 0 && starts_ == 1 &&
-                                 clock_.now() - started_ < kYoung;
-    if (could_not_start) return WEXITSTATUS(status);  // it has said why
+    const bool could_not_start = WIFEXITED(status) && WEXITSTATUS(status) != 0 &&
+                                 agent_.starts() == 1 && clock_.now() - agent_.started() < kYoung;
+    if (could_not_start) return WEXITSTATUS(status);  // the agent has logged why
     const Nanos pause = pause_after_death();
     start_at = clock_.now() + pause;
     const std::string how = WIFSIGNALED(status)
@@ -280,7 +227,7 @@ int Supervisor::run() {
     if (pause == Nanos{}) {
       log_error("the agent {}; starting it again", how);
     } else {
-      log_error("the agent {}; starting it again in {} ms", how, pause.count() / 1'000'000);
+      log_error("the agent {}; starting it again in {} ms", how, pause / 1ms);
     }
   }
 }

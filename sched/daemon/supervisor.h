@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Supervisor: keeps the agent running and undoes what it did when it dies. It starts the agent as a
-// child (this program again, so that nothing is shared), opens its own way to the GPUs at once, so
-// that nothing can fail later, and then only waits for signals. One thread and that of the
-// lifeline, no event loop.
-//
-// The agent died, however (lifeline.h tells within a millisecond): everything in the ledger is
-// thawed and restored, then it is started again; at once the first time, with growing pauses while
-// it dies young. The agent hangs and keeps programs frozen (sched/daemon/stall_watch.h): it is
-// killed, and the same follows. The supervisor died: the kernel tells the agent (PR_SET_PDEATHSIG),
-// which then stops cleanly. Both died: `gpushared --recover`. The kernel module came
-// (sched/daemon/file_watch.h): the agent is asked to thaw everything and end, and started again
-// with the module, into which it takes the tenants.
+// Supervisor: keeps the agent running, and undoes what the agent did to the GPUs when it dies. It
+// opens its own connection to the GPUs at the start, so that little can fail later, and then only
+// waits for signals. It has one thread besides that of the lifeline, and no event loop.
+// - The agent dies (lifeline.h tells it within about a millisecond): everything in the ledger is
+//   thawed and restored, and the agent is started again, with growing pauses while it dies young.
+// - The agent hangs and keeps processes frozen (stall_watch.h): it is killed, and the same follows.
+// - The kernel module comes (file_watch.h): the agent is asked to thaw everything and to end, and
+//   the next agent takes the tenants into the module.
+// - The supervisor dies: the agent gets SIGTERM from the kernel and stops cleanly.
+// - Both die: `gpushared --recover` does the same as the supervisor.
 #pragma once
 
 #include <string>
@@ -20,10 +18,10 @@
 
 namespace gpushare {
 
-// Runs until SIGTERM or SIGINT ends it. `program`: what to exec as the agent, with `arguments`
-// (argv without the program's name); "--supervisor-pid P --restarts N --lifeline-fd F --module-fd
-// M" is appended. SIGHUP is passed on. Returns the exit code for the process: 0, or that of an
-// agent that could not start at all.
+// Runs until SIGTERM or SIGINT; passes SIGHUP on to the agent. `arguments`: the argv for the agent,
+// the program's name included; the program that is executed is the calling one, and the internal
+// options of gpushared_main.cc are appended. Returns the exit code for the process: 0, 1 when there
+// is no control plane, or the exit code of a first agent that could not start.
 int run_supervisor(const AgentOptions& options, const std::vector<std::string>& arguments);
 
 }  // namespace gpushare

@@ -21,7 +21,7 @@ void notify_systemd(std::string_view state) {
   const std::size_t length = std::strlen(path);
   if (length == 0 || length >= sizeof address.sun_path) return;
   std::memcpy(address.sun_path, path, length);
-  if (path[0] == '@') address.sun_path[0] = '\0';  // an abstract name
+  if (path[0] == '@') address.sun_path[0] = '\0';  // the name of an abstract socket
   const Fd socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.is_open()) return;
   ::sendto(socket.get(), state.data(), state.size(), MSG_NOSIGNAL,

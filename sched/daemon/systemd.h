@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a service of Type=notify tells systemd (sd_notify(3)): one datagram to $NOTIFY_SOCKET.
-// Without that variable, so outside systemd, it does nothing.
+// What the agent, as a service of Type=notify, tells systemd (see sd_notify(3)). It is called on
+// the agent's thread, and does nothing outside systemd, where the environment variables are
+// missing.
 #pragma once
 
 #include <optional>
@@ -10,11 +11,12 @@
 
 namespace gpushare {
 
-// "READY=1", "WATCHDOG=1", "STOPPING=1", "STATUS=...". Never blocks; a failure is ignored, systemd
-// notices silence by itself.
+// Sends `state` ("READY=1", "WATCHDOG=1" or "STOPPING=1") as one datagram to $NOTIFY_SOCKET. It
+// never blocks. A failure is ignored, because systemd notices silence by itself.
 void notify_systemd(std::string_view state);
 
-// How often the watchdog must hear from us, half of what systemd allows; nullopt: it does not care.
+// How often to send "WATCHDOG=1": half of the time that systemd allows ($WATCHDOG_USEC). nullopt:
+// systemd does not watch this service, or the variable is no positive number.
 std::optional<Micros> watchdog_interval();
 
 }  // namespace gpushare

@@ -11,7 +11,7 @@
 namespace gpushare {
 namespace {
 
-class ArrivalTest : public ::testing::Test {
+class FileWatchTest : public ::testing::Test {
  protected:
   static constexpr int kSignal = SIGUSR2;
 
@@ -19,7 +19,7 @@ class ArrivalTest : public ::testing::Test {
     sigemptyset(&mask_);
     sigaddset(&mask_, kSignal);
     ::sigprocmask(SIG_BLOCK, &mask_, &before_);
-    folder_ = std::filesystem::path(::testing::TempDir()) / "arrival-XXXXXX";
+    folder_ = std::filesystem::path(::testing::TempDir()) / "watch-XXXXXX";
     std::string name = folder_.string();
     ASSERT_NE(::mkdtemp(name.data()), nullptr);
     folder_ = name;
@@ -40,33 +40,33 @@ class ArrivalTest : public ::testing::Test {
   sigset_t mask_{}, before_{};
 };
 
-TEST_F(ArrivalTest, EveryFileThatIsMadeIsToldOnceDrained) {
-  auto arrival = Arrival::watch(folder_ / "gpushare", kSignal);
-  ASSERT_TRUE(arrival);
+TEST_F(FileWatchTest, EveryFileThatIsMadeIsToldOnceDrained) {
+  auto watch = FileWatch::start(folder_ / "gpushare", kSignal);
+  ASSERT_TRUE(watch);
   EXPECT_FALSE(has_signal(0));
   make("other");
   EXPECT_TRUE(has_signal(60));
-  arrival->drain();
+  watch->drain();
   make("gpushare");
   EXPECT_TRUE(has_signal(60));
 }
 
-TEST_F(ArrivalTest, AFileThatIsOnlyWrittenIsNoArrival) {
+TEST_F(FileWatchTest, AFileThatIsOnlyWrittenIsNotTold) {
   make("gpushare");
-  auto arrival = Arrival::watch(folder_ / "gpushare", kSignal);
-  ASSERT_TRUE(arrival);
+  auto watch = FileWatch::start(folder_ / "gpushare", kSignal);
+  ASSERT_TRUE(watch);
   make("gpushare");
   EXPECT_FALSE(has_signal(0));
-  // In order, so nothing of the write is still on its way.
+  // Events come in order: when this one is told, nothing of the write is still on its way.
   make("other");
   EXPECT_TRUE(has_signal(60));
 }
 
-TEST_F(ArrivalTest, SaysWhichFolderIsNotThere) {
-  const auto arrival = Arrival::watch(folder_ / "none" / "gpushare", kSignal);
-  ASSERT_FALSE(arrival);
-  EXPECT_EQ(arrival.error().code, std::errc::no_such_file_or_directory);
-  EXPECT_NE(arrival.error().message().find((folder_ / "none").string()), std::string::npos);
+TEST_F(FileWatchTest, SaysWhichFolderIsNotThere) {
+  const auto watch = FileWatch::start(folder_ / "none" / "gpushare", kSignal);
+  ASSERT_FALSE(watch);
+  EXPECT_EQ(watch.error().code, std::errc::no_such_file_or_directory);
+  EXPECT_NE(watch.error().message().find((folder_ / "none").string()), std::string::npos);
 }
 
 }  // namespace

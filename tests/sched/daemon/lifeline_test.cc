@@ -24,17 +24,17 @@ class LifelineTest : public testing::Test {
   }
   void TearDown() override {
     lifeline_.reset();
-    const timespec none{};
-    while (::sigtimedwait(&signals_, nullptr, &none) > 0) {
+    while (is_signalled(0)) {
     }
     ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
-  // Whether the signal comes within `seconds`.
+  // Returns true if the signal comes within `seconds`.
   bool is_signalled(int seconds) {
     const timespec limit{.tv_sec = seconds, .tv_nsec = 0};
     return ::sigtimedwait(&signals_, nullptr, &limit) == kSignal;
   }
-  // A child that takes hold, says so, and lives until it is killed.
+  // Starts a child that holds the lifeline if `must_hold`, says that it is ready, and lives until
+  // it is killed.
   pid_t holder(bool must_hold) {
     int ends[2];
     EXPECT_EQ(::pipe(ends), 0);
@@ -57,8 +57,7 @@ class LifelineTest : public testing::Test {
 
 TEST_F(LifelineTest, SignalsTheDeathOfItsHolder) {
   const pid_t child = holder(true);
-  const timespec none{};
-  EXPECT_LT(::sigtimedwait(&signals_, nullptr, &none), 0) << "it lives";
+  EXPECT_FALSE(is_signalled(0)) << "it lives";
   ASSERT_EQ(::kill(child, SIGKILL), 0);
   EXPECT_TRUE(is_signalled(30));
   EXPECT_EQ(::waitpid(child, nullptr, 0), child);
@@ -69,8 +68,7 @@ TEST_F(LifelineTest, EndsQuietlyWhenNobodyEverHeldIt) {
   ::kill(child, SIGKILL);
   EXPECT_EQ(::waitpid(child, nullptr, 0), child);
   lifeline_.reset();  // does not hang
-  const timespec none{};
-  EXPECT_LT(::sigtimedwait(&signals_, nullptr, &none), 0);
+  EXPECT_FALSE(is_signalled(0));
 }
 
 }  // namespace

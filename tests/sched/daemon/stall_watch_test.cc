@@ -14,7 +14,7 @@ namespace {
 constexpr pid_t kAgent = 71;
 constexpr LedgerKey kGroup{.pid = 500, .start_ticks = 9, .gpu = 0, .client = 3, .group = 4};
 
-class StuckTest : public testing::Test {
+class StallWatchTest : public testing::Test {
  protected:
   void publish(pid_t pid, Time now) {
     AgentRecord record;
@@ -23,24 +23,24 @@ class StuckTest : public testing::Test {
     write_record(region_->agent, record);
   }
   uint32_t look_at(Time now) { return watch_.look(*region_, kAgent, now); }
-  // The last of so many looks, kBetween apart, the first one now.
+  // Looks so many times, kBetween apart, and returns what the last look said.
   uint32_t last_of(int looks) {
     uint32_t held = 0;
-    for (int i = 0; i < looks; ++i) held = look_at(now_ += StuckWatch::kBetween);
+    for (int i = 0; i < looks; ++i) held = look_at(now_ += StallWatch::kBetween);
     return held;
   }
 
   const std::unique_ptr<Region> region_ = std::make_unique<Region>();
   Ledger ledger_{*region_};
-  StuckWatch watch_;
-  Time now_{std::chrono::hours(5)};
+  StallWatch watch_;
+  Time now_{5h};
 };
 
-TEST_F(StuckTest, OneThatPublishesItselfHoldsWhatItHolds) {
+TEST_F(StallWatchTest, OneThatPublishesItselfHoldsWhatItHolds) {
   ASSERT_TRUE(ledger_.begin_freeze(kGroup, 7, std::vector<uint32_t>{1, 2}));
   for (int i = 0; i < 10; ++i) {
     publish(kAgent, now_);
-    EXPECT_EQ(last_of(StuckWatch::kLooks - 1), 0u);
+    EXPECT_EQ(last_of(StallWatch::kLooks - 1), 0u);
   }
   EXPECT_EQ(last_of(1), 1u);
   EXPECT_EQ(last_of(1), 1u);
@@ -48,36 +48,36 @@ TEST_F(StuckTest, OneThatPublishesItselfHoldsWhatItHolds) {
   EXPECT_EQ(last_of(1), 0u);
 }
 
-TEST_F(StuckTest, LooksThatComeSoonerSayNothing) {
+TEST_F(StallWatchTest, LooksThatComeSoonerSayNothing) {
   publish(kAgent, now_);
   ASSERT_TRUE(ledger_.begin_freeze(kGroup, 7, std::vector<uint32_t>{1}));
-  EXPECT_EQ(last_of(StuckWatch::kLooks - 1), 0u);
-  for (int i = 0; i < 100; ++i) EXPECT_EQ(look_at(now_ += Nanos(1000)), 0u);
-  EXPECT_EQ(look_at(now_ += StuckWatch::kBetween), 1u);
+  EXPECT_EQ(last_of(StallWatch::kLooks - 1), 0u);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(look_at(now_ += 1us), 0u);
+  EXPECT_EQ(look_at(now_ += StallWatch::kBetween), 1u);
 }
 
-// A virtual machine's clock may go on: the agent gets its turn before the next look.
-TEST_F(StuckTest, AMachineThatWasPausedIsNotStuck) {
+// The clock of a virtual machine may go on while it is paused. Its agent runs before the next look.
+TEST_F(StallWatchTest, AMachineThatWasPausedHasNotStalled) {
   ASSERT_TRUE(ledger_.begin_freeze(kGroup, 7, std::vector<uint32_t>{1}));
   publish(kAgent, now_);
   EXPECT_EQ(last_of(1), 0u);
-  now_ += std::chrono::hours(1);
+  now_ += 1h;
   EXPECT_EQ(last_of(1), 0u);
   publish(kAgent, now_);
   EXPECT_EQ(last_of(2), 0u);
 }
 
-TEST_F(StuckTest, GroupsAreCountedOnceHoweverManyChannelsTheyHave) {
+TEST_F(StallWatchTest, GroupsAreCountedOnceHoweverManyChannelsTheyHave) {
   publish(kAgent, now_);
   LedgerKey other = kGroup;
   other.group = 5;
   ASSERT_TRUE(
       ledger_.begin_freeze(kGroup, 7, std::vector<uint32_t>(std::size_t{3} * kLedgerChannels, 1)));
   ASSERT_TRUE(ledger_.begin_freeze(other, 7, std::vector<uint32_t>{1}));
-  EXPECT_EQ(last_of(StuckWatch::kLooks), 2u);
+  EXPECT_EQ(last_of(StallWatch::kLooks), 2u);
 }
 
-TEST_F(StuckTest, WithNothingFrozenItMayHang) {
+TEST_F(StallWatchTest, WithNothingFrozenItMayHang) {
   publish(kAgent, now_);
   EXPECT_EQ(last_of(10), 0u);
   ASSERT_TRUE(ledger_.note_slice(kGroup, 7, 1000));
@@ -89,8 +89,8 @@ TEST_F(StuckTest, WithNothingFrozenItMayHang) {
   EXPECT_EQ(last_of(1), 0u);
 }
 
-// The one before it wrote the record: this one has just begun.
-TEST_F(StuckTest, OneThatHasNotPublishedItselfIsNotStuck) {
+// The record is that of the agent before it: this one has just begun.
+TEST_F(StallWatchTest, OneThatHasNotPublishedItselfHasNotStalled) {
   ASSERT_TRUE(ledger_.begin_freeze(kGroup, 7, std::vector<uint32_t>{1}));
   EXPECT_EQ(last_of(10), 0u);
   publish(kAgent + 1, now_);

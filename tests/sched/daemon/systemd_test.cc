@@ -14,14 +14,16 @@
 namespace gpushare {
 namespace {
 
-class NotifyTest : public ::testing::Test {
+using namespace std::chrono_literals;
+
+class SystemdTest : public ::testing::Test {
  protected:
-  ~NotifyTest() override {
+  ~SystemdTest() override {
     ::unsetenv("NOTIFY_SOCKET");
     ::unsetenv("WATCHDOG_USEC");
     ::unlink(path_.c_str());
   }
-  // What systemd would have read.
+  // Returns what systemd would have read; empty: nothing came.
   std::string receive() {
     char bytes[256];
     const ssize_t n = ::recv(systemd_.get(), bytes, sizeof bytes, MSG_DONTWAIT);
@@ -32,7 +34,7 @@ class NotifyTest : public ::testing::Test {
   const Fd systemd_{::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
 };
 
-TEST_F(NotifyTest, SendsOneDatagramToTheSocket) {
+TEST_F(SystemdTest, SendsOneDatagramToTheSocket) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   path_.copy(address.sun_path, sizeof address.sun_path - 1);
@@ -42,7 +44,7 @@ TEST_F(NotifyTest, SendsOneDatagramToTheSocket) {
   EXPECT_EQ(receive(), "READY=1");
 }
 
-TEST_F(NotifyTest, KnowsAbstractNames) {
+TEST_F(SystemdTest, KnowsAbstractNames) {
   const std::string name = "gpushare-notify-" + std::to_string(::getpid());
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -54,7 +56,7 @@ TEST_F(NotifyTest, KnowsAbstractNames) {
   EXPECT_EQ(receive(), "WATCHDOG=1");
 }
 
-TEST_F(NotifyTest, WithoutSystemdNothingHappens) {
+TEST_F(SystemdTest, WithoutSystemdNothingHappens) {
   ::unsetenv("NOTIFY_SOCKET");
   notify_systemd("READY=1");
   ::setenv("NOTIFY_SOCKET", "/nonexistent/socket", 1);
@@ -63,10 +65,10 @@ TEST_F(NotifyTest, WithoutSystemdNothingHappens) {
   notify_systemd("READY=1");
 }
 
-TEST_F(NotifyTest, TheWatchdogHearsTwiceInItsTime) {
+TEST_F(SystemdTest, TheWatchdogHearsTwiceInItsTime) {
   EXPECT_EQ(watchdog_interval(), std::nullopt);
   ::setenv("WATCHDOG_USEC", "30000000", 1);
-  EXPECT_EQ(watchdog_interval(), Micros(15'000'000));
+  EXPECT_EQ(watchdog_interval(), 15s);
   for (const char* malformed : {"", "x", "-1", "0", "5s"}) {
     ::setenv("WATCHDOG_USEC", malformed, 1);
     EXPECT_EQ(watchdog_interval(), std::nullopt) << malformed;

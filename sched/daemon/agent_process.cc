@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/daemon/agent_process.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "shmctl/base/log.h"
+
+namespace gpushare {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Nanos kToStop = 5s;
+
+}  // namespace
+
+Result<> AgentProcess::start(int module_fd, const sigset_t& signals, Time now) {
+  const pid_t self = ::getpid();
+  std::vector<std::string> words = arguments_;
+  words.push_back(fmt::format("--supervisor-pid={}", self));
+  words.push_back(fmt::format("--restarts={}", starts_));
+  if (module_fd >= 0) words.push_back(fmt::format("--module-fd={}", module_fd));
+  lifeline_.reset();
+  if (auto lifeline = Lifeline::create(death_signal_)) {
+    lifeline_ = std::move(*lifeline);
+    words.push_back(fmt::format("--lifeline-fd={}", lifeline_->fd()));
+  } else {
+    log_warning("{}", lifeline.error().message());
+  }
+  std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+
+  const int lifeline_fd = lifeline_ == nullptr ? -1 : lifeline_->fd();
+  started_ = now;
+  pid_ = ::fork();
+  if (pid_ == 0) {
+    // Between fork and exec only async-signal-safe calls are allowed: there are threads.
+    ::sigprocmask(SIG_SETMASK, &signals, nullptr);
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (::getppid() != self) ::_exit(1);  // the supervisor died before prctl() took effect
+    if (lifeline_fd >= 0) Lifeline::keep_for_child(lifeline_fd);
+    if (module_fd >= 0) ::fcntl(module_fd, F_SETFD, 0);
+    ::execv("/proc/self/exe", argv.data());
+    ::_exit(127);
+  }
+  if (pid_ < 0) {
+    pid_ = 0;
+    return errno_error("fork");
+  }
+  ++starts_;
+  return {};
+}
+
+void AgentProcess::ask_to_end(int signal, Time now) {
+  if (kill_at_ == Time::max()) kill_at_ = now + kToStop;
+  send(signal);
+}
+
+void AgentProcess::kill_if_overdue(Time now) {
+  if (!is_running() || now < kill_at_) return;
+  kill_at_ = Time::max();
+  kill();
+}
+
+std::optional<int> AgentProcess::reap() {
+  int status = 0;
+  if (!is_running() || ::waitpid(pid_, &status, WNOHANG) != pid_) return std::nullopt;
+  pid_ = 0;
+  kill_at_ = Time::max();
+  lifeline_.reset();
+  return status;
+}
+
+}  // namespace gpushare

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// AgentProcess: the agent as a child process of the supervisor, which calls it on its main thread.
+// It starts the agent (this program again, so that the two share no memory), asks it to end, kills
+// it when it does not end in time, and says how it ended. It guarantees that the agent gets SIGTERM
+// when the supervisor dies, and that the supervisor gets a signal as soon as the agent dies.
+#pragma once
+
+#include <sys/types.h>
+
+#include <csignal>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sched/daemon/lifeline.h"
+#include "shmctl/base/clock.h"
+#include "shmctl/base/error.h"
+
+namespace gpushare {
+
+class AgentProcess {
+ public:
+  // `arguments`: the agent's argv; start() appends its own options. `death_signal`: what the
+  // calling process gets when the agent dies, about a millisecond later (see
+  // sched/daemon/lifeline.h).
+  AgentProcess(std::vector<std::string> arguments, int death_signal)
+      : arguments_(std::move(arguments)), death_signal_(death_signal) {}
+
+  // REQUIRES: !is_running(). `module_fd`: the kernel module's device, which the agent inherits; -1:
+  // there is none. `signals`: the agent's signal mask. Error: the one of fork().
+  Result<> start(int module_fd, const sigset_t& signals, Time now);
+
+  bool is_running() const { return pid_ != 0; }
+  pid_t pid() const { return pid_; }  // 0: it does not run
+  Time started() const { return started_; }
+  uint64_t starts() const { return starts_; }  // how often start() has succeeded
+
+  // REQUIRES for these three: is_running().
+  void send(int signal) const { ::kill(pid_, signal); }
+  // Sends `signal`, after which the agent has five seconds to end.
+  void ask_to_end(int signal, Time now);
+  void kill() const { send(SIGKILL); }
+
+  // When an agent that was asked to end has to be killed; Time::max(): it was not asked.
+  Time kill_at() const { return kill_at_; }
+  void kill_if_overdue(Time now);
+
+  // The status of wait(2), once, after the agent has ended; nullopt: it runs, or there is none.
+  std::optional<int> reap();
+
+ private:
+  const std::vector<std::string> arguments_;
+  const int death_signal_;
+  pid_t pid_ = 0;
+  std::unique_ptr<Lifeline> lifeline_;  // nullptr: the agent's death is seen when it is reaped
+  Time started_{};
+  uint64_t starts_ = 0;
+  Time kill_at_ = Time::max();
+};
+
+}  // namespace gpushare
