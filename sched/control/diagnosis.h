@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent can say about its own prerequisites, for `gpushare doctor`. Pure.
+// What the agent can say about its own prerequisites, for `gpushare doctor`: from symptoms,
+// findings. Pure; called on the agent's thread.
 #pragma once
 
 #include <string>
@@ -14,20 +15,22 @@
 namespace gpushare {
 
 struct Symptoms {
-  const Gpu* gpu = nullptr;  // nullptr: none, for no_gpu_reason
+  const Gpu* gpu = nullptr;  // nullptr: there is none, and no_gpu_reason says why
   std::string no_gpu_reason;
-  const Observer* observer = nullptr;  // nullptr: none, for no_observer_reason
+  const Observer* observer = nullptr;  // nullptr: there is none, and no_observer_reason says why
   std::string no_observer_reason;
   std::string observer_name{};     // "the kernel module", "the eBPF probe", ...
   bool has_module = false;         // the kernel module is loaded
   std::string module_problem{};    // why it does not report programs; empty: it does
-  const MpsStatus* mps = nullptr;  // nullptr: not ours
-  const State* state = nullptr;    // nullptr: nothing runs
-  std::string config_error;        // of the last reload; empty: it was taken
+  const MpsStatus* mps = nullptr;  // nullptr: the agent does not run MPS
+  const State* state = nullptr;    // nullptr: there is no scheduler
+  std::string config_error;        // of the last reload; empty: the configuration was taken
   std::string config_path;
   bool has_supervisor = false;
 };
 
+// One or more findings for each part that the symptoms mention, in a fixed order; a check that
+// found nothing wrong is among them, as kOk.
 std::vector<Finding> diagnose(const Symptoms& symptoms);
 
 }  // namespace gpushare

@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 
 constexpr double kLongestTrace = 3600;
 
-// A request that cannot be met. Thrown inside this file only.
+// A request that is refused. Thrown and caught in this file only.
 struct Refusal {
   const char* code;  // "usage", "denied", "failed"
   std::string error;
@@ -35,7 +35,7 @@ std::string dump(const Json& json) {
   const bool is_usage = error.code == std::errc::invalid_argument ||
                         error.code == std::errc::no_such_file_or_directory ||
                         error.code == std::errc::no_such_process;
-  // Input errors say it all in their detail; the step would only blur it.
+  // The detail of an error in the input says all that the user needs; the step would only blur it.
   throw Refusal{is_usage ? "usage" : "failed",
                 is_usage && !error.detail.empty() ? error.detail : error.message(), ""};
 }
@@ -166,7 +166,8 @@ class Handler {
     answer_.has_changed = true;
   }
 
-  // Rules place whoever asks for nothing: an attachment to `default` would overrule them.
+  // A caller that asks for neither tenant nor settings is placed by the rules, which an attachment
+  // to `default` would overrule. For the same reason an ordinary user is never attached.
   void run() {
     const std::vector<Setting> wanted = settings();
     const bool has_tenant = request_.contains("tenant");
@@ -232,24 +233,10 @@ const std::array<Handler::Operation, 11> Handler::kOperations{{
     {"reload", true, &Handler::reload},
 }};
 
-std::string refusal(const Refusal& refusal) {
+std::string refusal_line(const Refusal& refusal) {
   Json json{{"ok", false}, {"error", refusal.error}, {"code", refusal.code}};
   if (!refusal.allowed.empty()) json["allowed"] = refusal.allowed;
   return dump(json);
-}
-
-const char* reason_name(FreezeReason reason) {
-  switch (reason) {
-    case FreezeReason::kCap:
-      return "cap";
-    case FreezeReason::kTurn:
-      return "turn";
-    case FreezeReason::kUser:
-      return "user";
-    case FreezeReason::kNone:
-      break;
-  }
-  return "";
 }
 
 }  // namespace
@@ -258,44 +245,14 @@ Answer handle_request(std::string_view request, const Peer& peer, const ControlS
   try {
     return Handler(peer, scope).answer(request);
   } catch (const Refusal& refused) {
-    return {.line = refusal(refused), .has_changed = false, .trace = std::nullopt};
+    return {.line = refusal_line(refused)};
   } catch (const Json::exception& error) {
-    return {
-        .line = refusal({"usage", error.what(), ""}), .has_changed = false, .trace = std::nullopt};
+    return {.line = refusal_line({"usage", error.what(), ""})};
   }
 }
 
-std::string refusal_line(std::string_view error, std::string_view code) {
-  return dump({{"ok", false}, {"error", error}, {"code", code}});
-}
-
-std::string trace_line(const SwitchRecord& record) {
-  return fmt::format(R"({{"switch":{{"t":{},"gpu":{},"pid":{},"start":{}}}}})",
-                     record.time.time_since_epoch().count(), record.gpu, record.pid,
-                     record.is_start);
-}
-
-std::string trace_line(const Enforcer::Change& change, FreezeReason reason) {
-  using Kind = Enforcer::Change::Kind;
-  const std::string head = fmt::format(R"({{"event":{{"t":{},"kind":"{}","pid":{},"gpu":{})",
-                                       change.at.time_since_epoch().count(),
-                                       change.kind == Kind::kFreeze ? "freeze"
-                                       : change.kind == Kind::kThaw ? "thaw"
-                                                                    : "slice",
-                                       change.process.pid, change.gpu);
-  switch (change.kind) {
-    case Kind::kSlice:
-      return fmt::format(R"({},"value":{}}}}})", head, change.slice.count());
-    case Kind::kFreeze:
-      return fmt::format(R"({},"reason":"{}"}}}})", head, reason_name(reason));
-    case Kind::kThaw:
-      break;
-  }
-  return head + "}}";
-}
-
-std::string trace_end_line(uint64_t lost) {
-  return fmt::format(R"({{"end":true,"lost":{}}})", lost);
+std::string refusal_line(std::string_view error, const char* code) {
+  return refusal_line({code, std::string(error), ""});
 }
 
 }  // namespace gpushare

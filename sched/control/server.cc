@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/control/server.h"
 
-#include <grp.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/read_until.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -26,42 +23,6 @@ namespace asio = boost::asio;
 using Protocol = asio::local::stream_protocol;
 using ErrorCode = boost::system::error_code;
 
-constexpr const char* kGroup = "gpushare";
-
-std::optional<gid_t> admin_group() {
-  const ::group* entry = ::getgrnam(kGroup);
-  if (entry == nullptr) return std::nullopt;
-  return entry->gr_gid;
-}
-
-bool is_in_group(int socket, gid_t primary, gid_t group) {
-  if (primary == group) return true;
-  std::vector<gid_t> groups(64);
-  auto bytes = static_cast<socklen_t>(groups.size() * sizeof(gid_t));
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &bytes) != 0) {
-    if (errno != ERANGE) return false;
-    groups.resize(bytes / sizeof(gid_t));
-    if (::getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &bytes) != 0) return false;
-  }
-  groups.resize(bytes / sizeof(gid_t));
-  return std::ranges::find(groups, group) != groups.end();
-}
-
-Peer identify(int socket) {
-  ucred credentials{};
-  socklen_t bytes = sizeof credentials;
-  Peer peer{.pid = 0, .uid = static_cast<uid_t>(-1), .is_admin = false};
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0) return peer;
-  peer.pid = credentials.pid;
-  peer.uid = credentials.uid;
-  peer.is_admin = peer.uid == 0 || peer.uid == ::geteuid();
-  if (!peer.is_admin) {
-    const std::optional<gid_t> group = admin_group();
-    peer.is_admin = group && is_in_group(socket, credentials.gid, *group);
-  }
-  return peer;
-}
-
 }  // namespace
 
 struct ControlServer::Impl : std::enable_shared_from_this<Impl> {
@@ -79,13 +40,13 @@ struct ControlServer::Impl : std::enable_shared_from_this<Impl> {
   std::set<std::shared_ptr<Session>> sessions;
 };
 
-// One connection. Lives while it is in Impl::sessions or an operation of it is pending.
+// One connection. It lives while it is in Impl::sessions or one of its operations is pending.
 struct ControlServer::Impl::Session : std::enable_shared_from_this<Session> {
   Session(const std::shared_ptr<Impl>& owner, Protocol::socket connected)
       : server(owner),
         socket(std::move(connected)),
         trace_end(socket.get_executor()),
-        peer(identify(socket.native_handle())) {}
+        peer(identify_peer(socket.native_handle())) {}
 
   void read() {
     asio::async_read_until(
@@ -124,7 +85,7 @@ struct ControlServer::Impl::Session : std::enable_shared_from_this<Session> {
   }
 
   void send_traced(const std::string& line) {
-    // Of a trace a part is better than an end.
+    // A trace with gaps is better than a connection that ends at kMostUnsent.
     if (unsent_bytes + line.size() > kMostUnsent / 2) {
       ++lost;
       return;
@@ -141,7 +102,7 @@ struct ControlServer::Impl::Session : std::enable_shared_from_this<Session> {
     if (!is_writing) write();
   }
 
-  // Everything that is waiting goes in one call.
+  // Everything that waits is written in one call.
   void write() {
     is_writing = true;
     writing.assign(std::make_move_iterator(unsent.begin()), std::make_move_iterator(unsent.end()));
@@ -177,7 +138,7 @@ struct ControlServer::Impl::Session : std::enable_shared_from_this<Session> {
   std::vector<std::string> writing;
   std::size_t unsent_bytes = 0;
   bool is_writing = false, is_ending = false, is_tracing = false;
-  uint64_t lost = 0;  // trace lines that were not kept
+  uint64_t lost = 0;  // trace lines that this client did not get
 };
 
 void ControlServer::Impl::accept() {
@@ -225,7 +186,7 @@ Result<std::unique_ptr<ControlServer>> ControlServer::listen(asio::io_context& l
   if (error == asio::error::connection_refused) ::unlink(path.c_str());
 
   impl->acceptor.open(endpoint.protocol(), error);
-  const mode_t before = ::umask(0117);  // never open to others, not even for a moment
+  const mode_t before = ::umask(0117);  // the socket is never open to others, not even for a moment
   if (!error) impl->acceptor.bind(endpoint, error);
   ::umask(before);
   if (!error) impl->acceptor.listen(asio::socket_base::max_listen_connections, error);
@@ -235,9 +196,10 @@ Result<std::unique_ptr<ControlServer>> ControlServer::listen(asio::io_context& l
 
   const std::optional<gid_t> group = admin_group();
   if (!group) {
-    log_info("there is no group '{}': only root may connect to {}", kGroup, path);
+    log_info("there is no group '{}': only root may connect to {}", kAdminGroup, path);
   } else if (::chown(path.c_str(), static_cast<uid_t>(-1), *group) != 0) {
-    log_warning("{} could not be given to group '{}': only its owner may connect", path, kGroup);
+    log_warning("{} could not be given to group '{}': only its owner may connect", path,
+                kAdminGroup);
   }
   impl->accept();
   return std::unique_ptr<ControlServer>(new ControlServer(std::move(impl)));
@@ -257,7 +219,7 @@ bool ControlServer::is_traced() const {
 }
 
 void ControlServer::trace(const std::string& line) {
-  // A copy, because a session that overflows leaves the set.
+  // The loop runs over a copy, because a session that overflows leaves the set.
   const std::vector<std::shared_ptr<Impl::Session>> all(impl_->sessions.begin(),
                                                         impl_->sessions.end());
   for (const auto& session : all)

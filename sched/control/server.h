@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// ControlServer: the agent's Unix socket. Reads lines, hands each to a handler with the kernel's
-// word on who sent it, writes the answers back in order. Runs on the agent's event loop, never
-// blocks.
+// ControlServer: the agent's Unix socket. It reads lines, gives each to a handler together with
+// what the kernel says of the sender, and writes the answers back in the order of the requests. It
+// runs on the agent's event loop and thread, and never blocks.
 //
-// Whoever floods it hurts only himself: a line over kLongestRequest, more than kMostUnsent bytes of
-// answers that are not read, or a client beyond kMostClients ends that connection.
+// A client that floods it hurts only itself: its connection ends after a line of more than
+// kLongestRequest bytes, with more than kMostUnsent bytes of answers that it has not read, or when
+// there are kMostClients others.
 //
-// The socket is 0660, group gpushare: who can connect at all is that group and root, and so is who
-// may change anything. Opening it to everyone (chmod 0666) gives the others only what
-// sched/control/handler.h lets ordinary users do, because every request is checked.
+// The socket's mode is 0660 and its group is gpushare, so that only root and that group can
+// connect. A mode of 0666 gives other users only what the handler grants them, which checks every
+// request.
 #pragma once
 
 #include <boost/asio/io_context.hpp>
@@ -17,6 +18,7 @@
 #include <string>
 
 #include "sched/control/handler.h"
+#include "sched/control/trace_lines.h"
 #include "shmctl/base/error.h"
 
 namespace gpushare {
@@ -24,19 +26,21 @@ namespace gpushare {
 class ControlServer {
  public:
   static constexpr std::size_t kMostClients = 256;
-  static constexpr std::size_t kMostUnsent = 16 << 20;
+  static constexpr std::size_t kMostUnsent = 16 << 20;  // bytes
 
   using Handle = std::function<Answer(std::string_view line, const Peer& peer)>;
 
-  // Takes over a socket file that nobody listens on any more. Error address_in_use when somebody
-  // does.
+  // Listens on `path`, and takes over a socket file on which no process listens any more. `handle`
+  // is called on the loop's thread, once for each request. Errors: address_in_use when a process
+  // listens there; filename_too_long; otherwise those of bind() and listen().
   static Result<std::unique_ptr<ControlServer>> listen(boost::asio::io_context& loop,
                                                        const std::string& path, Handle handle);
   ~ControlServer();  // closes all, removes the socket file
 
-  // True while anyone traces: only then is it worth making the lines.
+  // True while any client traces: only then is it worth making the lines.
   bool is_traced() const;
-  // To everyone who traces.
+  // Sends a line of sched/control/trace_lines.h to every client that traces. A client that reads
+  // too slowly loses lines; their number stands in the last line of its trace.
   void trace(const std::string& line);
 
  private:

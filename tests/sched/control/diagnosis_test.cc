@@ -87,5 +87,49 @@ TEST(Diagnosis, WithoutAGpuThatIsTheTrouble) {
   EXPECT_NE(findings.front().fix, "");
 }
 
+class MpsDiagnosisTest : public ::testing::Test {
+ protected:
+  std::vector<Finding> found() const {
+    Symptoms symptoms;
+    symptoms.mps = &status_;
+    std::vector<Finding> findings = diagnose(symptoms);
+    std::erase_if(findings, [](const Finding& finding) { return finding.check != "spatial MPS"; });
+    return findings;
+  }
+  MpsStatus status_{.state = MpsState::kRunning,
+                    .pid = 7,
+                    .pipe_directory = "/run/gpushare/mps",
+                    .clients = 2,
+                    .faults = 0,
+                    .error = "",
+                    .last_fault = ""};
+};
+
+TEST_F(MpsDiagnosisTest, NothingIsSaidWhereNoneIsWanted) {
+  status_.state = MpsState::kOff;
+  EXPECT_TRUE(found().empty());
+}
+
+TEST_F(MpsDiagnosisTest, SaysPidAndClientsAndTheLastFault) {
+  ASSERT_EQ(found().size(), 1u);
+  EXPECT_EQ(found()[0].severity, Severity::kOk);
+  EXPECT_EQ(found()[0].detail, "control daemon 7, 2 clients");
+  status_.faults = 1;
+  status_.last_fault = "tenant a: spin (pid 3)";
+  EXPECT_EQ(found()[0].detail,
+            "control daemon 7, 2 clients; 1 faults, the last ended tenant a: spin (pid 3)");
+}
+
+TEST_F(MpsDiagnosisTest, WarnsWithWhatToDo) {
+  status_.error = "ask MPS: timed out";
+  EXPECT_EQ(found()[0].detail, "ask MPS: timed out");
+  EXPECT_EQ(found()[0].fix, "see control.log in /run/gpushare/mps-log");
+  status_.error.clear();
+  for (const MpsState state : {MpsState::kMissing, MpsState::kOther, MpsState::kStarting}) {
+    status_.state = state;
+    EXPECT_EQ(found()[0].severity, Severity::kWarning);
+  }
+}
+
 }  // namespace
 }  // namespace gpushare

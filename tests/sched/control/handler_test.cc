@@ -191,23 +191,7 @@ TEST_F(ControlHandlerTest, DoctorListsWhatWasLookedAt) {
   EXPECT_EQ(answer["checks"][0]["state"], "ok");
 }
 
-TEST_F(ControlHandlerTest, TraceLinesAreJson) {
-  EXPECT_EQ(Json::parse(trace_line(SwitchRecord{Time(5ns), 1, 42, 0, true})),
-            Json::parse(R"({"switch":{"t":5,"gpu":1,"pid":42,"start":true}})"));
-  using Change = Enforcer::Change;
-  EXPECT_EQ(Json::parse(trace_line(Change{Change::Kind::kFreeze, Time(5ns), {42, 1}, 0, 0us},
-                                   FreezeReason::kCap)),
-            Json::parse(R"({"event":{"t":5,"kind":"freeze","pid":42,"gpu":0,"reason":"cap"}})"));
-  EXPECT_EQ(Json::parse(trace_line(Change{Change::Kind::kThaw, Time(5ns), {42, 1}, 0, 0us},
-                                   FreezeReason::kNone)),
-            Json::parse(R"({"event":{"t":5,"kind":"thaw","pid":42,"gpu":0}})"));
-  EXPECT_EQ(Json::parse(trace_line(Change{Change::Kind::kSlice, Time(5ns), {42, 1}, 0, 900us},
-                                   FreezeReason::kNone)),
-            Json::parse(R"({"event":{"t":5,"kind":"slice","pid":42,"gpu":0,"value":900}})"));
-  EXPECT_EQ(Json::parse(trace_end_line(3)), Json::parse(R"({"end":true,"lost":3})"));
-}
-
-// The same answers; what they did stands in sysfs.
+// The answers are the same, and what they did stands in sysfs.
 TEST_F(ControlHandlerTest, WithTheKernelModuleRequestsGoToSysfs) {
   test::PlainSysfs tree;
   KernelTenants kernel(tree, rig_.tenants, rig_.processes, /*is_told=*/true);
