@@ -8,7 +8,7 @@
 namespace gpushare {
 namespace {
 
-constexpr std::chrono::milliseconds kTryAgain{20};
+constexpr Nanos kTryAgain = std::chrono::milliseconds(20);
 
 Result<> take_part(kmod::Device& device) {
   if (auto asked = kmod::query(device); !asked) return std::unexpected(asked.error());

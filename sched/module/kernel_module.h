@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // KernelModule: what a process of gpushared has of the kernel module: its sysfs tree, and the
-// device with its event ring. Either may be missing; the agent then does without. One thread.
+// device with its event ring. Either may be missing, and the agent then does without. One thread.
 //
-// Who holds the device: everything that is done through it ends with its last descriptor, so the
-// supervisor opens it, keeps it for its life, and hands it to each agent it starts. Who acts
-// registers first, because the module lets one process and its children control the GPUs:
-//  - the supervisor starts: it opens the device and registers itself; when the module comes later,
-//    then, and it starts the agent again;
-//  - the agent starts: it registers itself;
-//  - the agent died: the supervisor registers itself, and thaws;
-//  - the supervisor died: the agent is still the registered one, and stops cleanly;
-//  - both died: the last descriptor is gone; --recover opens it and registers itself.
+// The module lets one registered process and its children control the GPUs, and all that was done
+// through the device ends with its last descriptor. So the supervisor opens the device, keeps it
+// and gives it to each agent, and a process that is about to act registers itself first: the
+// supervisor when it starts or finds the module, and before it thaws what a dead agent froze; each
+// agent when it starts; and `gpushared --recover`, which opens the device for itself.
 #pragma once
 
 #include <memory>
@@ -24,27 +20,30 @@
 namespace gpushare {
 
 struct ModulePaths {
-  std::string device;  // empty: the module is not used
-  std::string sysfs;   // the same
+  std::string device;  // empty: the device is not used
+  std::string sysfs;   // the folder of its attributes; empty: sysfs is not used
 };
 
-// The device, with the calling process registered. Errors of kmod::open_device() and query().
+// Opens the device and registers the calling process. Errors: those of kmod::open_device(),
+// kmod::query() and kmod::register_agent().
 Result<std::unique_ptr<kmod::Device>> open_module(const std::string& path);
-// Waits for whoever is just ending to let go of it.
+// The same, but waits for at most `patience` while another process still holds it
+// (device_or_resource_busy).
 Result<std::unique_ptr<kmod::Device>> open_module(const std::string& path, Nanos patience);
 
 class KernelModule {
  public:
-  // Never fails: what is missing is said by problem(). `inherited_fd`: of the device, from the
+  // Never fails: problem() says what is missing. `inherited_fd`: the device's descriptor from the
   // supervisor; -1: the device is opened here.
   static KernelModule find(const ModulePaths& paths, int inherited_fd);
 
   SysfsTree* tree() { return tree_.get(); }         // nullptr: the module is not loaded
-  KmodObserver* ring() { return ring_.get(); }      // nullptr: for problem()
-  kmod::Device* device() { return device_.get(); }  // as the ring
-  // Is it loaded, hooked to the driver, and ours? Then the ring tells all that the probe would.
+  KmodObserver* ring() { return ring_.get(); }      // nullptr: problem() says why
+  kmod::Device* device() { return device_.get(); }  // nullptr: if and only if there is no ring
+  // Returns true if the module is hooked to the driver and this process reads its ring, which then
+  // tells all that the eBPF probe would.
   bool sees_the_driver() const;
-  // Why there is no ring, or why it does not tell; empty: it does, or there is no module at all.
+  // Why there is no ring, or why it tells nothing; empty: it tells, or the module is not loaded.
   std::string problem() const;
 
  private:

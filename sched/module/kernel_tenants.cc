@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/module/kernel_tenants.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -11,79 +9,26 @@
 namespace gpushare {
 namespace {
 
-constexpr std::size_t kMostRemembered = 1024;
-constexpr Nanos kComplaints{1'000'000'000};
-
 bool is_missing(const Error& error) { return error.code == std::errc::no_such_file_or_directory; }
 
-// "run-123" and "run-123.2": made by Tenants::create_transient(), nobody else calls one so.
+// Only Tenants::create_transient() gives such names: "run-123", "run-123.2".
 bool is_transient_name(std::string_view name) {
   return name.starts_with("run-") && name.size() > 4 &&
          name.find_first_not_of("0123456789.", 4) == std::string_view::npos;
 }
 
-void complain(const Result<>& done, std::string_view tenant) {
+void log_failure(const Result<>& done, std::string_view tenant) {
   if (!done) log_warning("tenant '{}': {}", tenant, done.error().message());
 }
 
 }  // namespace
 
-std::set<std::string> KernelTenants::written() const {
-  std::set<std::string> names;
-  for (const std::string& name : tree_.tenants().value_or(std::vector<std::string>{})) {
-    const auto present = tree_.read(name);
-    const bool is_as_made = present && present->settings == TenantSettings{};
-    if (name != kDefaultTenantName || !is_as_made) names.insert(name);
-  }
-  return names;
-}
-
-void KernelTenants::start(const Config& config) {
-  seed(config, Seed::kMissing);
-  mirror_all();
-  if (std::exchange(must_take_rules_, false)) take_rules();
-}
-
-void KernelTenants::reload(const Config& config) {
-  seed(config, Seed::kAll);
-  mirror_all();
-  if (std::exchange(must_take_rules_, false)) take_rules();
-}
-
 void KernelTenants::seed(const Config& config, Seed what) {
-  SplitRules rules = split_rules(config.rules, system_uid_of);
-  // The kernel tries rules in the order in which tenants were made.
-  for (const TenantConfig& written : config.tenants) {
-    const bool is_new = !tree_.has(written.name);
-    if (is_new) {
-      if (auto made = tree_.create(written.name); !made) {
-        complain(made, written.name);
-        continue;
-      }
-    }
-    const bool is_all = is_new || what == Seed::kAll;
-    const bool is_default = written.name == kDefaultTenantName;
-    const auto present = tree_.read(written.name);
-    std::vector<Setting> settings;
-    for (const Setting& setting : written.settings) {
-      const bool is_unwritten =
-          is_default && present &&
-          format_setting(present->settings, setting.key) == format_setting({}, setting.key);
-      if (is_all || is_unwritten) settings.push_back(setting);
-    }
-    complain(tree_.write(written.name, settings), written.name);
-    if (!is_all && !is_default) continue;
-    for (const KernelRule& rule : rules.of_kernel) {
-      if (rule.tenant != written.name) continue;
-      if (rule.uid && (is_all || !present || !present->match_uid))
-        complain(tree_.write_match_uid(rule.tenant, rule.uid), rule.tenant);
-      if (!rule.uid && (is_all || !present || present->match_cgroup.empty()))
-        complain(tree_.write_match_cgroup(rule.tenant, rule.cgroup), rule.tenant);
-    }
-  }
+  kernel_rules_ = seed_sysfs(tree_, config, what);
   rules_ = config.rules;
-  kernel_rules_ = std::move(rules.of_kernel);
   must_take_rules_ = true;
+  mirror_all();
+  if (std::exchange(must_take_rules_, false)) take_rules();
 }
 
 void KernelTenants::take_rules() {
@@ -106,13 +51,9 @@ void KernelTenants::on_notice(const KernelNotice& notice) {
     (changed->what == SettingsChanged::What::kMembers ? dirty_members_ : dirty_)
         .insert(changed->tenant);
   } else if (const auto* control = std::get_if<ControlRefused>(&notice.what)) {
-    note_refusal(notice.time, control->process,
-                 fmt::format("was refused scheduling control {:#x}", control->command));
+    refusals_.note(notice.time, *control);
   } else if (const auto* memory = std::get_if<MemoryRefused>(&notice.what)) {
-    note_refusal(
-        notice.time, memory->process,
-        fmt::format("was refused {} bytes: its tenant has {} of {} on GPU {}", memory->bytes,
-                    memory->current_bytes, memory->max_bytes, memory->instance));
+    refusals_.note(notice.time, *memory);
   } else {
     must_mirror_all_ = true;
   }
@@ -125,23 +66,14 @@ void KernelTenants::note(const TenantAssigned& assigned) {
     return;
   }
   undecided_.erase(assigned.process);
-  if (!tenants_.find(assigned.tenant)) mirror(assigned.tenant);  // its own notice is yet to be read
+  if (!tenants_.find(assigned.tenant))
+    mirror(assigned.tenant);  // the tenant's own notice comes later
   put(assigned.process, assigned.tenant);
 }
 
 void KernelTenants::put(const ProcessId& process, const std::string& tenant) {
   if (const auto attached = tenants_.attach(process, tenant); !attached)
     log_warning("process {}: {}", process.pid, attached.error().message());
-}
-
-// One line a process, and one a second: who is refused tends to try again, and is not to fill the
-// log. Everything is counted in sysfs.
-void KernelTenants::note_refusal(Time now, const ProcessId& process, const std::string& text) {
-  if (now < next_complaint_ || complained_of_.contains(process)) return;
-  if (complained_of_.size() >= kMostRemembered) complained_of_.clear();
-  complained_of_.insert(process);
-  next_complaint_ = now + kComplaints;
-  log_warning("process {} {}", process.pid, text);
 }
 
 bool KernelTenants::follow(Time now) {
@@ -181,7 +113,7 @@ void KernelTenants::mirror_all() {
   }
 }
 
-// As sysfs has it: its settings, or that it is gone.
+// Makes the tenant in the mirror what it is in sysfs: its settings, or gone.
 void KernelTenants::mirror(const std::string& name) {
   const auto present = tree_.read(name);
   if (!present && !is_missing(present.error())) {
@@ -195,23 +127,23 @@ void KernelTenants::mirror(const std::string& name) {
   if (!present) {
     shown_rules_.erase(name);
     transients_.erase(name);
-    if (slot && *slot != kDefaultTenant) complain(tenants_.remove(name), name);
+    if (slot && *slot != kDefaultTenant) log_failure(tenants_.remove(name), name);
     return;
   }
   if (slot && tenants_.at(*slot)->settings == present->settings) return;
   const auto taken = tenants_.set(name, format_settings(present->settings), /*create=*/true);
   if (!taken) return log_warning("tenant '{}': {}", name, taken.error().message());
-  if (!slot && is_transient_name(name)) {  // left by an agent before us
+  if (!slot && is_transient_name(name)) {  // an agent before this one made it
     tenants_.mark_transient(*taken);
     transients_.insert(name);
   }
 }
 
-// Whoever is in `default` may be there for want of a rule: those stay to be decided.
+// Members of `default` are not mirrored: they may be there for want of a rule, and are undecided.
 void KernelTenants::mirror_members(const std::string& tenant) {
   if (tenant == kDefaultTenantName || !tenants_.find(tenant)) return;
   const auto pids = tree_.procs(tenant);
-  if (!pids) return;  // it went meanwhile, and a notice of that is on its way
+  if (!pids) return;  // the tenant was removed meanwhile, of which a notice comes
   bool has_member = false;
   for (const pid_t pid : *pids) {
     const auto link = processes_.link(pid);
@@ -223,7 +155,7 @@ void KernelTenants::mirror_members(const std::string& tenant) {
     put(link->id, tenant);
   }
   if (has_member || !transients_.contains(tenant)) return;
-  complain(tenants_.remove(tenant), tenant);  // its last process ended while nobody looked
+  log_failure(tenants_.remove(tenant), tenant);  // its last process ended unseen
 }
 
 void KernelTenants::place_the_undecided() {
@@ -240,12 +172,12 @@ void KernelTenants::place_the_undecided() {
   placed_of_ = tenants_.generation();
 }
 
-// A transient tenant went with its last process.
+// Removes from sysfs the transient tenants that went from the mirror with their last process.
 void KernelTenants::remove_the_finished() {
   std::erase_if(transients_, [&](const std::string& name) {
     if (tenants_.find(name)) return false;
     if (auto removed = tree_.remove(name); !removed && !is_missing(removed.error()))
-      complain(removed, name);
+      log_failure(removed, name);
     return true;
   });
 }
@@ -258,7 +190,7 @@ Result<> KernelTenants::set(std::string_view tenant, std::span<const Setting> se
   if (is_new)
     if (auto made = tree_.create(tenant); !made) return made;
   if (auto written = tree_.write(tenant, settings); !written) {
-    if (is_new) complain(tree_.remove(tenant), tenant);
+    if (is_new) log_failure(tree_.remove(tenant), tenant);
     return written;
   }
   mirror(std::string(tenant));
@@ -285,7 +217,7 @@ Result<std::string> KernelTenants::create_transient(ProcessId root,
   std::string name = tenants_.transient_name(root);
   if (auto made = set(name, settings, /*create=*/true); !made) return std::unexpected(made.error());
   if (auto attached = attach(root, name); !attached) {
-    complain(remove(name), name);
+    log_failure(remove(name), name);
     return std::unexpected(attached.error());
   }
   if (const auto slot = tenants_.find(name)) tenants_.mark_transient(*slot);

@@ -32,7 +32,7 @@ Result<> ModuleLink::start(const Config& config, const ControlPlane& plane) {
     restore_tenants(plane, processes_, tenants_, direct_);
     return {};
   }
-  const std::set<std::string> written = kernel_tenants_->written();
+  const std::set<std::string> written = written_tenants(*module_.tree());
   kernel_tenants_->start(config);
   if (were_tenants_in_sysfs(plane))
     restore_frozen(plane, tenants_);

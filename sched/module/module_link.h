@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ModuleLink: what the agent does with the kernel module while it runs: tenants are followed in
-// sysfs, the module's ring tells of programs, usage is told back. Every part may be missing;
-// without the module it is DirectControl and nothing else. One thread, the agent's.
+// ModuleLink: what the agent does with the kernel module while it runs: it follows the tenants in
+// sysfs, takes what the module's ring tells of processes, and reports usage. Every part may be
+// missing; without the module this is DirectControl and nothing else. One thread, the agent's.
 #pragma once
 
 #include <optional>
@@ -15,32 +15,36 @@
 
 namespace gpushare {
 
+using namespace std::chrono_literals;
+
 class ModuleLink {
  public:
-  // `tenants` and `processes` outlive it. What is missing is logged.
+  // `tenants` and `processes` outlive the object. What is missing is logged.
   ModuleLink(KernelModule module, Tenants& tenants, const ProcReader& processes);
 
+  // Through which requests change the tenants.
   TenantControl& control();
-  // Is sysfs the truth about tenants?
+  // Returns true if sysfs is the truth about tenants.
   bool has_tenants() const { return kernel_tenants_.has_value(); }
 
-  // Takes the configuration's tenants, and at the start also what an agent before this one has left
-  // in `plane`: see sched/tenants/takeover.h.
+  // Takes over the configuration's tenants; at the start also what an earlier agent has left in
+  // `plane` (see sched/tenants/takeover.h). Errors: those of Tenants::reload().
   Result<> start(const Config& config, const ControlPlane& plane);
   Result<> reload(const Config& config);
 
-  // Readable when the module has something to say; -1: it says nothing.
+  // A descriptor that is readable when the module has something to tell; -1: it tells nothing.
   int fd() { return module_.ring() == nullptr ? -1 : module_.ring()->fd(); }
-  // Tells of programs; nullptr while the module is not hooked to the driver.
+  // What tells of processes on the GPUs; nullptr while the module is not hooked to the driver.
   KmodObserver* observer() { return module_.sees_the_driver() ? module_.ring() : nullptr; }
-  // Is `used` still what observer() gives? Its hook comes and goes: with the driver, and with an
-  // operator's `drain`. Looked at once a second.
+  // Returns false if observer() no longer gives `used`: the module is hooked and unhooked with the
+  // driver, and by an operator's `drain`. Looks once a second and returns true in between.
   bool is_still(const Observer* used, Time now);
-  // Brings tenants and sysfs together; true when anything changed. `used`: the observer of a
-  // scheduler, which then reads the ring; nullptr: none does.
+  // Brings tenants and sysfs together; returns true if the tenants changed. `used`: the observer
+  // that the scheduler reads. If that is not the module's ring, the ring is read here.
   bool follow(const Observer* used, Time now);
 
-  // Usage counts from zero again, for these GPUs.
+  // Usage is reported to the module (see sched/module/usage_report.h): from now on it counts from
+  // zero again; which GPUs there are and how they are shared; how much was used.
   void start_over(std::span<const GpuInfo> gpus, const Config& config);
   void describe(std::span<const GpuInfo> gpus, const Config& config);
   void publish(Time now, const State& state);
@@ -48,7 +52,7 @@ class ModuleLink {
   std::string problem() const { return module_.problem(); }
 
  private:
-  static constexpr Nanos kLook{1'000'000'000};
+  static constexpr Nanos kLook = 1s;
 
   Tenants& tenants_;
   const ProcReader& processes_;

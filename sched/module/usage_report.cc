@@ -9,7 +9,7 @@
 namespace gpushare {
 namespace {
 
-// As kmod/ABI names them.
+// The values of the attribute `sharing`, see kmod/ABI.
 constexpr const char* kByTime = "time-slicing";
 constexpr const char* kSpatially = "spatial";
 
@@ -18,7 +18,7 @@ Micros micros(Nanos time) { return std::chrono::duration_cast<Micros>(time); }
 }  // namespace
 
 std::vector<kmod::TenantUsage> usages_of(const State& state) {
-  std::map<uint32_t, double> shares;  // by slot; of those of whom any is known
+  std::map<uint32_t, double> shares;  // by slot; a tenant of which no share is known is missing
   for (const auto& [key, member] : state.members) {
     const auto& [process, gpu] = key;
     const double share = state.accounting[gpu].share(process.pid);

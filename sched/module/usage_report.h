@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// UsageReport: tells the kernel module what each tenant used, for the read-only files in sysfs.
-// Every 100 ms, and only what changed. One thread.
+// UsageReport: tells the kernel module what each tenant has used, for the read-only files in sysfs;
+// every 100 ms, and only what has changed. One thread, the agent's.
 //
-// The files count from the making of the tenant, the agent from its start (or since it found its
-// GPUs again): what the files showed then is added.
+// The files count from the making of the tenant, the agent counts from its own start, or from when
+// it last found its GPUs. So what the files showed at that time is added.
 #pragma once
 
 #include <map>
@@ -17,21 +17,25 @@
 
 namespace gpushare {
 
-// Of every tenant, by slot. The share is of all GPUs together: 1000 is every GPU all the time.
+using namespace std::chrono_literals;
+
+// The use of every tenant, in the order of their slots. The share is that of all GPUs together:
+// 1000 is every GPU all the time.
 std::vector<kmod::TenantUsage> usages_of(const State& state);
 
 class UsageReport {
  public:
-  static constexpr Nanos kInterval{100'000'000};
+  static constexpr Nanos kInterval = 100ms;
 
-  // Both outlive it.
+  // `device` and `tree` outlive the object.
   UsageReport(kmod::Device& device, const SysfsTree& tree) : device_(device), tree_(tree) {}
 
-  // The state that is published from now on counts from zero.
+  // Call it when the usage in the scheduler's state begins at zero again.
   void start_over(const Tenants& tenants);
-  // A failure is logged, the first of a row.
+  // Does nothing sooner than kInterval after it last did something. Of failures in a row, the first
+  // is logged; what was not told is told by the next call.
   void publish(Time now, const State& state);
-  // `spatial`: which of the GPUs are shared so, by index.
+  // Tells how the GPUs are shared. `spatial`: the indices of those that are shared spatially.
   void describe(std::span<const GpuInfo> gpus, const std::string& policy,
                 const std::set<uint32_t>& spatial);
 

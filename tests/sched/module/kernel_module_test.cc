@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The agent's side of the kernel module, against a ring and a directory of the test.
+// The agent's side of the kernel module, with a ring and a folder that the test makes.
 #include "sched/module/kernel_module.h"
 
 #include <gtest/gtest.h>
 
-#include "sched/module/kernel_tenants.h"
-#include "sched/module/usage_report.h"
+#include "sched/step/registry.h"
 #include "tests/intercept/kmod/fake_kmod.h"
-#include "tests/sched/support/scheduler_rig.h"
 #include "tests/shmctl/settings/plain_sysfs.h"
 
 namespace gpushare {
@@ -86,101 +84,6 @@ TEST(KernelModule, ItsEventsMakeTheSameRegistry) {
   EXPECT_EQ(told->memory_bytes, probed->memory_bytes);
   EXPECT_EQ(by_module.find(test::kPid)->uid, by_probe.find(test::kPid)->uid);
   EXPECT_EQ(by_module.find(test::kPid)->command, by_probe.find(test::kPid)->command);
-}
-
-class UsageReportTest : public ::testing::Test {
- protected:
-  // What was last published of a tenant.
-  std::optional<gpushare_usage> last(const std::string& tenant) {
-    for (auto call = module_.published.rbegin(); call != module_.published.rend(); ++call)
-      for (const gpushare_usage& usage : *call)
-        if (usage.tenant == tenant) return usage;
-    return std::nullopt;
-  }
-  void publish() { report_.publish(rig_.machine.model.now(), rig_.scheduler->state()); }
-
-  test::SchedulerRig rig_;
-  test::FakeKmod module_;
-  test::PlainSysfs tree_;
-  UsageReport report_{module_, tree_};
-};
-
-TEST_F(UsageReportTest, TellsWhatEachTenantUsed) {
-  rig_.start();
-  rig_.add_busy("a", {{"weight", "300"}});
-  rig_.add_busy("b", {{"weight", "100"}});
-  rig_.run_for(3s);
-  publish();
-  const auto a = last("a"), b = last("b");
-  ASSERT_TRUE(a && b);
-  EXPECT_NEAR(static_cast<double>(a->gpu_time_us), 2.25e6, 0.15e6);
-  EXPECT_NEAR(static_cast<double>(b->gpu_time_us), 0.75e6, 0.15e6);
-  EXPECT_NEAR(a->share_permille, 750, 40);
-  EXPECT_EQ(last("default")->share_permille, GPUSHARE_UNKNOWN);
-}
-
-TEST_F(UsageReportTest, TellsOfThrottling) {
-  rig_.start();
-  rig_.add_busy("a", {{"max", "20%"}});
-  rig_.run_for(2s);
-  publish();
-  EXPECT_GT(last("a")->freezes, 5u);
-  EXPECT_GT(last("a")->throttled_us, 1'000'000u);
-}
-
-TEST_F(UsageReportTest, OnlyWhatChangedAndNotTooOften) {
-  rig_.start();
-  rig_.run_for(1s);
-  publish();
-  EXPECT_EQ(module_.published.size(), 1u);
-  rig_.run_for(50ms);
-  publish();
-  EXPECT_EQ(module_.published.size(), 1u);
-  rig_.run_for(100ms);
-  publish();
-  EXPECT_EQ(module_.published.size(), 1u) << "nobody did anything";
-  ASSERT_TRUE(rig_.tenants.set("late", {}, true));
-  rig_.run_for(100ms);
-  publish();
-  ASSERT_EQ(module_.published.size(), 2u);
-  ASSERT_EQ(module_.published[1].size(), 1u);
-  EXPECT_STREQ(module_.published[1][0].tenant, "late");
-}
-
-TEST_F(UsageReportTest, CountsOnWhereAnAgentBeforeStopped) {
-  ASSERT_TRUE(rig_.tenants.set("a", {}, true));
-  ASSERT_TRUE(tree_.create("a"));
-  tree_.put("tenants/a/gpu_time_us", "5000000\n");
-  tree_.put("tenants/a/freezes", "7\n");
-  report_.start_over(rig_.tenants);
-  rig_.start();
-  rig_.add_busy("a", {});
-  rig_.run_for(1s);
-  publish();
-  EXPECT_GT(last("a")->gpu_time_us, 5'500'000u);
-  EXPECT_EQ(last("a")->freezes, 7u);
-}
-
-TEST_F(UsageReportTest, AFailureIsTriedAgain) {
-  rig_.start();
-  rig_.run_for(1s);
-  module_.fails = GPUSHARE_IOC_PUBLISH;
-  module_.error = EIO;
-  publish();
-  EXPECT_TRUE(module_.published.empty());
-  module_.fails = 0;
-  rig_.run_for(100ms);
-  publish();
-  EXPECT_EQ(module_.published.size(), 1u);
-}
-
-TEST_F(UsageReportTest, DescribesGpusAndPolicy) {
-  report_.describe(rig_.gpu.gpus(), "fair", {});
-  EXPECT_EQ(module_.gpus.size(), rig_.gpu.gpus().size());
-  EXPECT_STREQ(module_.gpus[0].sharing, "time-slicing");
-  report_.describe(rig_.gpu.gpus(), "fair", {0});
-  EXPECT_STREQ(module_.gpus.back().sharing, "spatial");
-  EXPECT_EQ(module_.policy, "fair");
 }
 
 }  // namespace

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "sched/module/kernel_rules.h"
 #include "tests/sched/support/fake_proc_reader.h"
 #include "tests/shmctl/settings/plain_sysfs.h"
 
@@ -22,7 +21,7 @@ class KernelTenantsTest : public ::testing::Test {
     mirror_.emplace(tree_, tenants_, processes_, is_told);
     mirror_->start(config_of(config));
   }
-  // As the module tells it.
+  // Tells the mirror what the module would, and returns what follow() says.
   template <class What>
   bool tell(What what) {
     mirror_->on_notice({Time(1s), std::move(what)});
@@ -39,11 +38,12 @@ class KernelTenantsTest : public ::testing::Test {
   std::string tenant_of(const ProcessId& process) {
     return tenants_.at(tenants_.tenant_of(process))->name;
   }
-  // It has something on a GPU.
-  void meet(const ProcessId& process, const std::string& command) {
+  // The agent sees kProgram on a GPU.
+  void meet(const std::string& command, uid_t uid = 0) {
     ProcessFacts facts;
-    facts.id = process;
+    facts.id = kProgram;
     facts.command = command;
+    facts.uid = uid;
     tenants_.add_process(std::move(facts));
   }
 
@@ -159,7 +159,7 @@ TEST_F(KernelTenantsTest, RulesThatTheKernelLacksAreAppliedAndWrittenBack) {
   start(kByCommand);
   tell(TenantAssigned{kProgram, "default", true});
   EXPECT_TRUE(tree_.attached.empty()) << "nothing is known of it yet";
-  meet(kProgram, "train.py");
+  meet("train.py");
   mirror_->follow(Time(1s));
   ASSERT_EQ(tree_.attached.size(), 1u);
   EXPECT_EQ(tree_.attached[0], std::pair(kProgram.pid, std::string("jobs")));
@@ -170,7 +170,7 @@ TEST_F(KernelTenantsTest, RulesThatTheKernelLacksAreAppliedAndWrittenBack) {
 TEST_F(KernelTenantsTest, AnOperatorsMoveIsNotOverruledByARule) {
   start(kByCommand);
   tell(TenantAssigned{kProgram, "default", false});  // echo PID > tenants/default/procs
-  meet(kProgram, "train.py");
+  meet("train.py");
   mirror_->follow(Time(1s));
   EXPECT_TRUE(tree_.attached.empty());
   EXPECT_EQ(tenant_of(kProgram), "default");
@@ -181,10 +181,7 @@ TEST_F(KernelTenantsTest, RulesOfTheKernelHoldForThoseThatItSawBeforeItHadThem) 
 match = [{ user = "1000" }])");
   EXPECT_EQ(tree_.get("alice", "match_uid"), "1000");
   tell(TenantAssigned{kProgram, "default", true});
-  ProcessFacts facts;
-  facts.id = kProgram;
-  facts.uid = 1000;
-  tenants_.add_process(facts);
+  meet("", 1000);
   EXPECT_EQ(tenant_of(kProgram), "alice");
   mirror_->follow(Time(1s));
   EXPECT_EQ(tree_.attached.back(), std::pair(kProgram.pid, std::string("alice")));
@@ -195,12 +192,9 @@ TEST_F(KernelTenantsTest, ARuleThatAnOperatorTookAwayHoldsNoMore) {
 match = [{ user = "1000" }, { command = "train*" }])");
   operator_writes("alice", "match_uid", "");
   tell(SettingsChanged{"alice"});
-  ProcessFacts facts;
-  facts.id = kProgram;
-  facts.uid = 1000;
-  tenants_.add_process(facts);
+  meet("", 1000);
   EXPECT_EQ(tenant_of(kProgram), "default");
-  meet(kProgram, "train.py");
+  meet("train.py");
   EXPECT_EQ(tenant_of(kProgram), "alice") << "by the other rule";
 }
 
@@ -209,10 +203,7 @@ TEST_F(KernelTenantsTest, ARuleThatAnOperatorWroteHoldsForThoseThatTheKernelDidN
   operator_writes("jobs", "match_uid", "1000\n");
   tell(SettingsChanged{"jobs"});
   tell(TenantAssigned{kProgram, "default", true});
-  ProcessFacts facts;
-  facts.id = kProgram;
-  facts.uid = 1000;
-  tenants_.add_process(facts);
+  meet("", 1000);
   mirror_->follow(Time(1s));
   ASSERT_EQ(tree_.attached.size(), 1u);
   EXPECT_EQ(tree_.attached[0], std::pair(kProgram.pid, std::string("jobs")));
@@ -274,62 +265,6 @@ TEST_F(KernelTenantsTest, ATransientTenantOfAnAgentThatDiedStillGoes) {
   mirror_->follow(Time(1s));
   EXPECT_FALSE(tree_.has("run-4711"));
   EXPECT_TRUE(tree_.has("run-nightly"));
-}
-
-// --- rules ------------------------------------------------------------------------------------
-
-std::optional<uid_t> uid_of(const std::string& user) {
-  return user == "alice" ? std::optional<uid_t>(1000) : std::nullopt;
-}
-Rule cgroup(std::string tenant, std::string glob) { return {std::move(tenant), glob, {}, {}}; }
-Rule user(std::string tenant, std::string name) { return {std::move(tenant), {}, name, {}}; }
-Rule command(std::string tenant, std::string glob) { return {std::move(tenant), {}, {}, glob}; }
-
-TEST(SplitRules, TheKernelGetsThoseFromTheFrontThatKeepTheOrder) {
-  struct Row {
-    const char* description;
-    std::vector<Rule> rules;
-    std::size_t of_kernel;
-  };
-  const Row rows[] = {
-      {"cgroups, then users", {cgroup("a", "/a"), cgroup("b", "/b"), user("c", "alice")}, 3},
-      {"the kernel tries cgroups first", {user("a", "alice"), cgroup("b", "/b")}, 1},
-      {"nothing behind a command", {command("a", "x"), cgroup("b", "/b")}, 0},
-      {"one of a kind for each tenant", {cgroup("a", "/a"), cgroup("a", "/b")}, 1},
-      {"one of each kind", {cgroup("a", "/a"), user("a", "alice")}, 2},
-      {"no such user", {user("a", "bob")}, 0},
-      {"a glob that the kernel does not take", {cgroup("a", "user.slice/*")}, 0},
-      {"a glob that is too long", {cgroup("a", "/" + std::string(255, 'x'))}, 0},
-      {"two conditions in one", {Rule{"a", "/a", "alice", {}}}, 0},
-  };
-  for (const Row& row : rows) {
-    const SplitRules split = split_rules(row.rules, uid_of);
-    EXPECT_EQ(split.of_kernel.size(), row.of_kernel) << row.description;
-    EXPECT_EQ(split.of_agent.size(), row.rules.size() - row.of_kernel) << row.description;
-  }
-  const SplitRules both = split_rules(std::vector{cgroup("a", "/a"), user("b", "alice")}, uid_of);
-  EXPECT_EQ(both.of_kernel[0], (KernelRule{"a", "/a", std::nullopt}));
-  EXPECT_EQ(both.of_kernel[1], (KernelRule{"b", "", 1000}));
-}
-
-TEST(RulesInForce, AreTheKernelsInItsOrderThenTheAgents) {
-  const std::vector<Rule> file{cgroup("a", "/a"), user("b", "alice"), command("c", "x")};
-  const std::vector<KernelRule> given = split_rules(file, uid_of).of_kernel;
-  ASSERT_EQ(given.size(), 2u);
-  EXPECT_EQ(rules_in_force(file, given, given), file);
-  EXPECT_EQ(rules_in_force(file, given, {}), std::vector{file[2]}) << "taken away in sysfs";
-  const std::vector<KernelRule> shown{
-      {"a", "/a", {}}, {"b", "", 1000}, {"z", "/z", {}}, {"z", "", 7}};
-  EXPECT_EQ(rules_in_force(file, given, shown),
-            (std::vector{file[0], cgroup("z", "/z"), file[1], user("z", "7"), file[2]}));
-  EXPECT_EQ(rules_in_force(file, given, std::vector<KernelRule>{{"a", "/other", {}}}),
-            (std::vector{cgroup("a", "/other"), file[2]}));
-}
-
-TEST(SplitRules, KnowsUsersByNameAndNumber) {
-  EXPECT_EQ(system_uid_of("root"), uid_t{0});
-  EXPECT_EQ(system_uid_of("1234"), uid_t{1234});
-  EXPECT_EQ(system_uid_of("no such user"), std::nullopt);
 }
 
 }  // namespace

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/module/sysfs_seed.h"
+
+#include <utility>
+
+#include "sched/tenants/tenants.h"
+#include "shmctl/base/log.h"
+
+namespace gpushare {
+namespace {
+
+void log_failure(const Result<>& done, std::string_view tenant) {
+  if (!done) log_warning("tenant '{}': {}", tenant, done.error().message());
+}
+
+}  // namespace
+
+std::vector<KernelRule> seed_sysfs(SysfsTree& tree, const Config& config, Seed what) {
+  SplitRules rules = split_rules(config.rules, system_uid_of);
+  // The kernel tries rules in the order in which tenants were made.
+  for (const TenantConfig& written : config.tenants) {
+    const bool is_new = !tree.has(written.name);
+    if (is_new) {
+      if (auto made = tree.create(written.name); !made) {
+        log_failure(made, written.name);
+        continue;
+      }
+    }
+    const bool is_all = is_new || what == Seed::kAll;
+    const bool is_default = written.name == kDefaultTenantName;
+    const auto present = tree.read(written.name);
+    std::vector<Setting> settings;
+    for (const Setting& setting : written.settings) {
+      const bool is_unwritten =
+          is_default && present &&
+          format_setting(present->settings, setting.key) == format_setting({}, setting.key);
+      if (is_all || is_unwritten) settings.push_back(setting);
+    }
+    log_failure(tree.write(written.name, settings), written.name);
+    if (!is_all && !is_default) continue;
+    for (const KernelRule& rule : rules.of_kernel) {
+      if (rule.tenant != written.name) continue;
+      if (rule.uid && (is_all || !present || !present->match_uid))
+        log_failure(tree.write_match_uid(rule.tenant, rule.uid), rule.tenant);
+      if (!rule.uid && (is_all || !present || present->match_cgroup.empty()))
+        log_failure(tree.write_match_cgroup(rule.tenant, rule.cgroup), rule.tenant);
+    }
+  }
+  return std::move(rules.of_kernel);
+}
+
+std::set<std::string> written_tenants(const SysfsTree& tree) {
+  std::set<std::string> names;
+  for (const std::string& name : tree.tenants().value_or(std::vector<std::string>{})) {
+    const auto present = tree.read(name);
+    const bool is_as_made = present && present->settings == TenantSettings{};
+    if (name != kDefaultTenantName || !is_as_made) names.insert(name);
+  }
+  return names;
+}
+
+}  // namespace gpushare

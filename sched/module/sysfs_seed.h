@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the configuration file puts into the kernel module's sysfs, and when.
+//
+// At the agent's start only what sysfs does not have: a tenant that is missing is made, with its
+// settings and rules; a tenant that is there stays as it is, so that what an operator wrote
+// survives a restart of the agent. The tenant `default` is always there: of it, a value that equals
+// the kernel's own default counts as not written. On a reload, which the user asks for, the file
+// wins for every key and rule that it names. Tenants that it does not name are left alone.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "sched/module/kernel_rules.h"
+#include "sched/tenants/config.h"
+#include "shmctl/settings/sysfs_tree.h"
+
+namespace gpushare {
+
+enum class Seed { kMissing, kAll };  // at the start, on a reload
+
+// Returns the rules that the kernel was given: the first ones of the file. What cannot be written
+// is logged and left.
+std::vector<KernelRule> seed_sysfs(SysfsTree& tree, const Config& config, Seed what);
+
+// The tenants in sysfs that hold what somebody has chosen: all but a `default` as the kernel makes
+// it.
+std::set<std::string> written_tenants(const SysfsTree& tree);
+
+}  // namespace gpushare
