@@ -72,7 +72,7 @@ std::vector<MpsIncident> MpsClients::step(Time now, const HasEnded& has_ended) {
     }
     const bool is_clean = std::ranges::all_of(
         server.entries, [](const Entry& entry) { return entry.ended.has_value(); });
-    // Of those that ended together more may follow.
+    // After two that ended together more may follow.
     const bool is_over = server.cause == MpsIncident::Cause::kTogether
                              ? now - server.since >= kTogether
                              : is_clean || now - server.since >= kSettled;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// MpsClients: who is a client of which MPS server, and whom a fatal fault has ended. Pure.
+// MpsClients: which processes are clients of which MPS server, and which of them a fatal fault has
+// ended. It does no I/O; called on the agent's thread.
 //
-// A fault of one client is reported by the driver to all clients with a context on the same GPU,
-// without saying whose it was (NVIDIA's MPS documentation, "Memory Protection and Error
-// Containment"). The server is then in state FAULT and takes no new clients there until all of them
-// have ended; a server that ends itself takes its clients along. So an incident begins when either
-// is seen, or when clients of two tenants end almost at once; it is over when all who were clients
-// then have ended, or after kSettled: who still runs by then does not look at errors.
+// The driver reports a fault of one client to all clients with a context on the same GPU, without
+// saying whose it was (NVIDIA's MPS documentation, "Memory Protection and Error Containment"). The
+// server is then in the state FAULT and takes no new clients until all of them have ended; a server
+// that ends takes its clients along. So an incident begins when one of these is seen, or when
+// clients of two tenants end almost at once. It is over when all that were clients then have ended,
+// or after kSettled: a client that still runs by then does not look at errors.
 #pragma once
 
 #include <functional>
@@ -22,47 +23,55 @@
 
 namespace gpushare {
 
+using namespace std::chrono_literals;
+
 struct MpsClient {
   ProcessId process;
   std::string tenant, command;
 };
 
 struct MpsIncident {
-  enum class Cause { kFault, kServerEnded, kTogether };
+  enum class Cause {
+    kFault,        // the server is in the state FAULT
+    kServerEnded,  // with clients
+    kTogether,     // clients of two tenants ended within kTogether
+  };
   Cause cause{};
-  bool is_over = false;
+  bool is_over = false;  // otherwise it has just begun
   pid_t server = 0;
-  std::vector<MpsClient> ended, alive;
+  std::vector<MpsClient> ended, alive;  // of the server's clients, so far
 };
 
-// "tenant batch: python (pid 12), tenant b: spin (pid 17)"
+// For a log line: "tenant batch: python (pid 12), tenant b: spin (pid 17)".
 std::string names_of(std::span<const MpsClient> clients);
 
 class MpsClients {
  public:
-  // Two that ended within this ended together; also: how long before a fault was seen may its
-  // victims have ended.
-  static constexpr Nanos kTogether{500'000'000};
-  static constexpr Nanos kBefore{3'000'000'000};
-  static constexpr Nanos kSettled{10'000'000'000};
+  static constexpr Nanos kTogether = 500ms;  // two clients that end within this ended together
+  static constexpr Nanos kBefore =
+      3s;  // victims of a fault ended at most so long before it is seen
+  static constexpr Nanos kSettled = 10s;  // the longest incident
 
   using HasEnded = std::function<bool(const ProcessId&)>;
   using Describe = std::function<MpsClient(const ProcessId&)>;
 
-  // What a server said. Each client is described once, when it is new.
+  // Takes what a server said of its state and its clients. `describe` is called once for each new
+  // client.
   void update(const ProcessId& server, bool has_fault, std::span<const ProcessId> clients,
               const Describe& describe);
 
-  // Each incident twice: when it begins and when it is over.
+  // Looks which clients and servers have ended. Returns each incident twice: when it begins and
+  // when it is over.
   std::vector<MpsIncident> step(Time now, const HasEnded& has_ended);
 
-  // Of those that live.
+  // How many clients live.
   std::size_t count() const;
+  // Returns true for a living client.
   bool contains(const ProcessId& process) const;
   bool is_server(const ProcessId& process) const { return servers_.contains(process); }
-  // Does a server turn new clients away?
+  // Returns true while a server turns new clients away.
   bool has_fault() const;
-  // Has anyone ended since this was last asked?
+  // Returns true if a client has ended since the last call.
   bool take_news() { return std::exchange(has_news_, false); }
 
  private:
@@ -73,7 +82,7 @@ class MpsClients {
   struct Server {
     std::vector<Entry> entries;
     bool has_fault = false, has_ended = false;
-    bool is_told = false;  // the fault that it still has
+    bool is_told = false;  // step() has reported the fault that the server still has
     std::optional<MpsIncident::Cause> cause;
     Time since{};
   };

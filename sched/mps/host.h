@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// MpsHost: the outside world of mps_link: NVIDIA's MPS control daemon and its servers and clients,
-// as processes. A seam, so that tests bring their own. Never blocks; one thread.
+// MpsHost: what MpsLink sees of the outside: NVIDIA's MPS control daemon, its servers and their
+// clients, as processes. It is a seam, so that tests bring their own. Called on the agent's thread;
+// it never blocks.
 #pragma once
 
 #include <memory>
@@ -13,9 +14,11 @@
 
 namespace gpushare {
 
+using namespace std::chrono_literals;
+
 struct MpsDaemon {
   ProcessId process;
-  std::string gpus;  // its CUDA_VISIBLE_DEVICES; empty: all
+  std::string gpus;  // its CUDA_VISIBLE_DEVICES; empty: all GPUs
 };
 
 class MpsHost {
@@ -23,33 +26,35 @@ class MpsHost {
   virtual ~MpsHost() = default;
 
   virtual const std::string& pipe_directory() const = 0;
-  // Is the daemon's program installed?
+  // Returns true if the daemon's program is installed.
   virtual bool has_program() const = 0;
-  // The one that holds our directory, whoever started it.
+  // The daemon whose pipes are in pipe_directory(), whichever process started it; nullopt: none.
   virtual std::optional<MpsDaemon> daemon() = 0;
 
-  // Runs the program: as a new daemon for these GPUs, or to send these commands, one a line, to the
-  // one that is there. REQUIRES: no other run is under way. finished() tells how it went.
+  // Run the program: as a new daemon for `gpus` (see MpsDaemon), for the processes of all users or
+  // of one at a time, or to send `commands`, one per line, to the daemon that runs. REQUIRES: no
+  // run is under way. finished() tells how the run went. Errors: the run could not be started.
   virtual Result<> start(const std::string& gpus, bool has_all_users) = 0;
   virtual Result<> ask(const std::string& commands) = 0;
-  // What it wrote; once. nullopt: nothing is under way, or it still runs. Error timed_out after
-  // kPatience, io_error when it failed, with what it said.
-  static constexpr Nanos kPatience{3'000'000'000};
+  // What the program wrote; once. nullopt: no run is under way, or it goes on. Errors: timed_out
+  // after kPatience; io_error when the program failed, with what it wrote.
+  static constexpr Nanos kPatience = 3s;
   virtual std::optional<Result<std::string>> finished(Time now) = 0;
 
-  // The CUDA_VISIBLE_DEVICES that it was started with; nullopt: it has none.
+  // The CUDA_VISIBLE_DEVICES that a process was started with; nullopt: it has no such variable.
   virtual std::optional<std::string> visible(pid_t pid) = 0;
-  // Who bears this pid; nullopt: nobody.
+  // The process that has this pid now; nullopt: none.
   virtual std::optional<ProcessId> bearer(pid_t pid) = 0;
-  // Also before its parent is told.
+  // Returns true if the process has ended, also while its parent has not reaped it yet.
   virtual bool has_ended(const ProcessId& process) = 0;
 };
 
 struct MpsPaths {
-  std::string program = "nvidia-cuda-mps-control";  // a name is looked for in $PATH
+  std::string program = "nvidia-cuda-mps-control";  // a path, or a name that is looked for in $PATH
   std::string pipe_directory, log_directory;
 };
 
+// The machine's.
 std::unique_ptr<MpsHost> make_mps_host(const MpsPaths& paths);
 
 }  // namespace gpushare

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/mps/link.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <sstream>
+#include <thread>
 #include <utility>
 
 #include "shmctl/base/log.h"
@@ -12,7 +11,7 @@
 namespace gpushare {
 namespace {
 
-// Of the lines that hold nothing but numbers.
+// The pids in the lines that hold nothing but numbers.
 std::vector<pid_t> pids_in(const std::string& text) {
   std::vector<pid_t> pids;
   std::istringstream lines(text);
@@ -201,7 +200,6 @@ std::string MpsLink::pipe_for(const ProcessId& process) {
 }
 
 void MpsLink::leave() {
-  constexpr timespec kPause{.tv_sec = 0, .tv_nsec = 5'000'000};
   bool has_quit = false;
   for (int i = 0; i < 100 && daemon_; ++i) {
     if (run_ != Run::kNone) {
@@ -209,7 +207,7 @@ void MpsLink::leave() {
       if (const auto answer = host_->finished(now))
         take(now, std::exchange(run_, Run::kNone), *answer);
       else
-        ::nanosleep(&kPause, nullptr);
+        std::this_thread::sleep_for(5ms);
     } else if (!count_) {
       ask(Run::kServers, "get_server_list\n");
     } else if (*count_ > 0 || has_quit) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // MpsLink: keeps NVIDIA's MPS control daemon running for the GPUs that are shared spatially, knows
-// its clients, and says whom a fault of one has ended. Decisions: sched/mps/plan.h,
-// sched/mps/clients.h; the outside: sched/mps/host.h. The agent calls it on its one thread; never
-// blocks.
+// its clients, and says which processes a fault of one has ended. What to do is decided in
+// sched/mps/plan.h and sched/mps/clients.h; the outside is behind sched/mps/host.h. Called on the
+// agent's thread; only leave() blocks.
 #pragma once
 
 #include <memory>
@@ -16,14 +16,16 @@
 
 namespace gpushare {
 
+using namespace std::chrono_literals;
+
 struct MpsStatus {
   MpsState state = MpsState::kOff;
-  pid_t pid = 0;  // of the control daemon; 0: there is none
+  pid_t pid = 0;  // the control daemon's; 0: there is none
   std::string pipe_directory;
-  uint32_t clients = 0;
-  uint32_t faults = 0;     // incidents since the agent started
-  std::string error;       // why it was not started or does not answer; empty: nothing is wrong
-  std::string last_fault;  // whom the last one ended; empty: there was none, or it is not over
+  uint32_t clients = 0;    // that live
+  uint32_t faults = 0;     // incidents (see sched/mps/clients.h) since the agent started
+  std::string error;       // why the daemon was not started or does not answer; empty: all is well
+  std::string last_fault;  // which clients the last incident ended; empty: none is over yet
 
   bool operator==(const MpsStatus&) const = default;
 };
@@ -33,31 +35,32 @@ class MpsLink {
   MpsLink(std::unique_ptr<MpsHost> host, MpsClients::Describe describe)
       : host_(std::move(host)), describe_(std::move(describe)) {}
 
-  // See MpsPlan::want(). A daemon that runs keeps its users.
+  // `gpus`: see MpsPlan::want(). `has_all_users`: one server takes the processes of all users; this
+  // counts for the next daemon that is started.
   void want(std::optional<std::string> gpus, bool has_all_users);
 
-  // Returns when to call again.
+  // Call it at the time that it returned last, or sooner. Time::max(): nothing is to be done.
   Time step(Time now);
 
-  // The directory for a process that comes now; empty: it is not to become a client. See
-  // may_be_client().
+  // The directory of the daemon's pipes for a process that starts to use the driver now; empty: it
+  // must not become a client. See may_be_client().
   std::string pipe_for(const ProcessId& process);
-  // Is it one, as far as is known?
+  // Returns true for a client, as far as is known.
   bool is_client(const ProcessId& process) const { return clients_.contains(process); }
 
-  // Does it hold the context of its clients?
+  // Returns true for a server, which holds the GPU context of its clients.
   bool is_server(const ProcessId& process) const { return clients_.is_server(process); }
 
   const MpsStatus& status() const { return status_; }
 
-  // For good: a daemon without clients ends, one with clients stays, for the next agent. Waits for
-  // that, half a second at most.
+  // The last call: a daemon without clients ends; one with clients stays, for the next agent. Waits
+  // for that, half a second at most.
   void leave();
 
  private:
   enum class Run { kNone, kStart, kServers, kClients, kQuit };
   static constexpr int kSilencesTold = 3;
-  static constexpr Nanos kToConnect{500'000'000};
+  static constexpr Nanos kToConnect = 500ms;
 
   void act(Time now, MpsPlan::Action action);
   void ask(Run run, const std::string& commands);
@@ -75,13 +78,13 @@ class MpsLink {
   bool has_all_users_ = true;
   std::optional<MpsDaemon> daemon_;  // as of the last step
   bool has_looked_ = false;
-  bool was_started_ = false;  // by us, and not seen yet
-  std::optional<std::size_t> count_;
+  bool was_started_ = false;          // by us, and not seen yet
+  std::optional<std::size_t> count_;  // of living clients; nullopt: the daemon was not asked yet
   Run run_ = Run::kNone;
   std::vector<ProcessId> servers_;  // to be asked for their clients; the last one is being asked
   int silences_ = 0;                // answers in a row that did not come
   std::optional<Time> comes_at_;    // a new client will have connected by then
-  bool is_expecting_ = false;
+  bool is_expecting_ = false;       // pipe_for() gave the directory since the last step
   MpsStatus status_;
 };
 

@@ -9,7 +9,8 @@
 namespace gpushare {
 namespace {
 
-// Of this length a UUID's beginning is taken for it: "GPU-" and eight digits.
+// CUDA takes the beginning of a UUID for the whole; this many characters are taken as enough here:
+// "GPU-" and eight digits.
 constexpr std::size_t kShortestUuid = 12;
 
 std::vector<std::string_view> split(std::string_view list) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// MpsPlan: from what is wanted of NVIDIA's MPS control daemon and what is seen of it, the next
-// thing to do. Pure: no I/O, no clock. sched/mps/link.h carries it out.
+// MpsPlan: decides what to do next about NVIDIA's MPS control daemon, from what is wanted of it and
+// what is seen of it. Pure: no I/O, no clock. sched/mps/link.h carries it out on the agent's
+// thread.
 //
-// A daemon outlives us and is taken up by the next agent. One that is there for other GPUs than
-// those that are wanted now stays while it has clients: it ends when the last has gone, and the
-// right one is started then.
+// A daemon outlives the agent, and the next agent takes it up. A daemon that serves other GPUs than
+// those that are wanted now stays while it has clients; when the last has ended, the daemon is
+// ended and the right one is started.
 #pragma once
 
 #include <cstdint>
@@ -17,45 +18,48 @@
 
 namespace gpushare {
 
-// Numbers are also those of AgentRecord::mps_state.
+using namespace std::chrono_literals;
+
+// The numbers are also those of AgentRecord::mps_state.
 enum class MpsState : uint32_t {
-  kOff = 0,       // none is wanted, and none is there
-  kMissing = 1,   // wanted; its program is not installed
-  kStarting = 2,  // also: waits before it is started again
-  kRunning = 3,   // for the GPUs that are wanted
-  kOther = 4,     // for other GPUs: waits until its clients have ended
+  kOff = 0,       // no daemon is wanted, and none is there
+  kMissing = 1,   // a daemon is wanted, but its program is not installed
+  kStarting = 2,  // the daemon is being started, or is started again after a pause
+  kRunning = 3,   // the daemon serves the GPUs that are wanted
+  kOther = 4,     // the daemon serves other GPUs, until its clients have ended
 };
 
 class MpsPlan {
  public:
-  // kQuit: it takes no more clients and ends with the last.
+  // kStart: start a daemon. kAsk: ask it for its servers and their clients. kQuit: tell it to take
+  // no more clients, and to end with the last.
   enum class Action { kNone, kStart, kAsk, kQuit };
 
-  static constexpr Nanos kStartLook{20'000'000};  // while it starts
-  static constexpr Nanos kLook{100'000'000};      // while it runs: is it alive?
-  static constexpr Nanos kProgramLook{10'000'000'000};
-  static constexpr Nanos kAskBusy{5'000'000'000};  // with clients, or to be replaced
-  static constexpr Nanos kAskFaulty{500'000'000};  // while a server turns new clients away
-  static constexpr Nanos kAskIdle{30'000'000'000};
-  static constexpr Nanos kToStart{5'000'000'000};
-  static constexpr Nanos kToQuit{5'000'000'000};
-  static constexpr Nanos kYoung{10'000'000'000};  // dying earlier than this is dying young
-  static constexpr Nanos kFirstPause{1'000'000'000}, kLongestPause{60'000'000'000};
+  // How often to look whether the daemon is there: while it starts, and while it runs.
+  static constexpr Nanos kStartLook = 20ms, kLook = 100ms;
+  static constexpr Nanos kProgramLook = 10s;  // how often to look for its program
+  // How often to ask it: with clients or to be replaced, while a server turns new clients away, and
+  // without clients.
+  static constexpr Nanos kAskBusy = 5s, kAskFaulty = 500ms, kAskIdle = 30s;
+  // How long it may take to start, and to quit, before that is tried again.
+  static constexpr Nanos kToStart = 5s, kToQuit = 5s;
+  static constexpr Nanos kYoung = 10s;  // a daemon that ends earlier than this has died young
+  static constexpr Nanos kFirstPause = 1s, kLongestPause = 60s;  // before a start is tried again
 
   struct Seen {
     bool has_program = false;
-    std::optional<std::string> gpus{};     // of the daemon that is there; nullopt: none is
-    std::optional<std::size_t> clients{};  // as far as is known
-    bool has_fault = false;                // of a server
-    bool is_asking = false;                // an answer is due: nothing else is to be done
+    std::optional<std::string> gpus{};     // of the daemon that is there; nullopt: there is none
+    std::optional<std::size_t> clients{};  // nullopt: not known yet
+    bool has_fault = false;                // a server turns new clients away
+    bool is_asking = false;                // an answer is awaited: nothing else can be done
   };
 
-  // The GPUs that it is to serve, in the form of CUDA_VISIBLE_DEVICES; empty: all of the machine's;
-  // nullopt: none is wanted.
+  // Sets the GPUs that a daemon must serve, in the form of CUDA_VISIBLE_DEVICES; empty: all of the
+  // machine's; nullopt: no daemon is wanted.
   void want(std::optional<std::string> gpus) { wanted_ = std::move(gpus); }
-  // What kStart asked for was refused: it is tried again after a pause.
+  // Call it when a start failed: it is tried again after a pause.
   void start_failed(Time now);
-  // Whatever the last answer said, it may be different now.
+  // Call it when the last answer may not hold any more: the next decide() asks again.
   void ask_soon() { next_ask_ = Time{}; }
 
   Action decide(Time now, const Seen& seen);
@@ -63,7 +67,7 @@ class MpsPlan {
   MpsState state() const { return state_; }
   // When decide() is due again at the latest.
   Time next() const { return next_; }
-  // How often one that was there has ended without our doing.
+  // How often a daemon has ended that was not told to quit.
   uint32_t deaths() const { return deaths_; }
 
  private:
@@ -82,14 +86,14 @@ class MpsPlan {
   uint32_t deaths_ = 0;
 };
 
-// In that form, the most common order of CUDA's numbers; empty when they are `all` of the
-// machine's.
+// The GPUs in the form of CUDA_VISIBLE_DEVICES, ordered by PCI address; empty when they are all of
+// the machine's GPUs, of which there are `all`.
 std::string mps_gpus(std::vector<GpuInfo> gpus, std::size_t all);
 
-// May a program that sees `visible` (its CUDA_VISIBLE_DEVICES; nullopt: it has none) become a
-// client of a daemon for `gpus`, without seeing fewer GPUs than it would, or others? A daemon for
-// some of the machine's GPUs shows only those to its clients, and numbers them anew: then only a
-// program that names its GPUs by their UUIDs, and none but those.
+// Returns true if a process with the CUDA_VISIBLE_DEVICES `visible` (nullopt: it has none) sees the
+// same GPUs as a client of a daemon for `gpus`. A daemon for some of the machine's GPUs shows only
+// those to its clients, and numbers them anew. So a process may then become a client only if it
+// names its GPUs by their UUIDs, and none but those of the daemon.
 bool may_be_client(const std::string& gpus, const std::optional<std::string>& visible);
 
 }  // namespace gpushare

@@ -30,12 +30,12 @@ class MpsClientsTest : public ::testing::Test {
     return all;
   }
 
-  Time now_{Nanos{1'000'000'000'000}};
+  Time now_{1000s};
   MpsClients clients_;
   std::set<ProcessId> ended_;
 };
 
-TEST_F(MpsClientsTest, WhoComesAndGoesIsNoIncident) {
+TEST_F(MpsClientsTest, ClientsThatComeAndGoAreNoIncident) {
   update(false, {kA, kB});
   EXPECT_EQ(clients_.count(), 2u);
   ended_ = {kA};
@@ -52,7 +52,7 @@ TEST_F(MpsClientsTest, WhoComesAndGoesIsNoIncident) {
 TEST_F(MpsClientsTest, AFaultIsToldWhenItIsSeenAndWhenAllHaveEnded) {
   update(false, {kA, kB});
   step();
-  ended_ = {kB};  // whose fault it was, and who ended before anybody asked
+  ended_ = {kB};  // its fault it was, and it ended before the server was asked
   EXPECT_TRUE(step().empty());
   update(true, {kA});
   const auto begun = step();
@@ -74,7 +74,7 @@ TEST_F(MpsClientsTest, AFaultIsToldWhenItIsSeenAndWhenAllHaveEnded) {
   EXPECT_EQ(step().size(), 1u) << "another one";
 }
 
-TEST_F(MpsClientsTest, WhoDoesNotEndIsNamedInTheEnd) {
+TEST_F(MpsClientsTest, AClientThatDoesNotEndIsNamedInTheEnd) {
   update(true, {kA, kB});
   EXPECT_EQ(step().size(), 1u);
   ended_ = {kB};

@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# nvidia-cuda-mps-control as far as gpushared sees it: -d makes a daemon that holds the pipe directory,
-# without an option it takes commands from standard input. Servers, their state and their clients are
-# what the files servers, state and clients in that directory say; what was asked is noted in `calls`.
+# A stand-in for nvidia-cuda-mps-control, as far as gpushared sees it: with -d it starts a daemon that
+# holds the pipe directory; without an option it takes commands from standard input. The files
+# `servers`, `state` and `clients` in that directory say what it answers; `calls` lists its questions.
 cd "$CUDA_MPS_PIPE_DIRECTORY" || exit 1
 pid_file=nvidia-cuda-mps-control.pid
 is_running() {
   [ -s "$pid_file" ] || return 1
-  # One that nobody has waited for yet is none.
+  # A daemon that has ended but was not reaped yet does not run.
   case $(sed 's/.*) //' "/proc/$(cat "$pid_file")/stat" 2>/dev/null) in '' | [ZX]*) return 1 ;; esac
 }
 case "${1:-}" in
@@ -20,7 +20,7 @@ case "${1:-}" in
   ;;
 --daemon)
   echo $$ >"$pid_file.new" && mv "$pid_file.new" "$pid_file"
-  # `quit` takes no new clients and waits for those that are there.
+  # After `quit` the daemon ends with its last client.
   while [ -e "$pid_file" ] && { [ ! -e quit ] || [ -s clients ]; }; do sleep 0.05; done
   rm -f "$pid_file"
   ;;

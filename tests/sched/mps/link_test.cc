@@ -13,7 +13,8 @@ using namespace std::chrono_literals;
 
 constexpr ProcessId kDaemon{50, 1}, kA{70, 1}, kB{80, 1};
 
-// The machine as the test says. Answers come with the next finished(), unless it is silent.
+// A machine whose state the test sets. An answer comes with the next finished(); a silent daemon
+// gives none.
 class FakeMpsHost final : public MpsHost {
  public:
   const std::string& pipe_directory() const override { return pipe; }
@@ -66,7 +67,7 @@ class FakeMpsHost final : public MpsHost {
 
 class MpsLinkTest : public ::testing::Test {
  protected:
-  // In steps as the agent makes them.
+  // Steps as the agent does: when MpsLink asks for it, but at least 1 ms apart.
   void run(Nanos length) {
     for (const Time end = now_ + length; now_ < end;)
       now_ = std::min(std::max(link_.step(now_), now_ + 1ms), end);
@@ -77,7 +78,7 @@ class MpsLinkTest : public ::testing::Test {
     run(3s);
   }
 
-  Time now_{Nanos{1'000'000'000'000}};
+  Time now_{1000s};
   std::unique_ptr<FakeMpsHost> owned_ = std::make_unique<FakeMpsHost>();
   FakeMpsHost& host_ = *owned_;
   MpsLink link_{std::move(owned_), [](const ProcessId& process) {
@@ -109,7 +110,7 @@ TEST_F(MpsLinkTest, ANewProgramIsKnownSoonAfterItWasToldOfTheServer) {
   EXPECT_TRUE(link_.is_client(kA));
 }
 
-TEST_F(MpsLinkTest, WhileThereIsNoneForTheRightGpusNobodyIsToldOfIt) {
+TEST_F(MpsLinkTest, WithoutADaemonForTheRightGpusNoProgramIsTold) {
   EXPECT_EQ(link_.pipe_for(kA), "");
   host_.does_start = false;
   link_.want("", true);
@@ -122,7 +123,7 @@ TEST_F(MpsLinkTest, WhileThereIsNoneForTheRightGpusNobodyIsToldOfIt) {
   EXPECT_EQ(link_.pipe_for(kA), "");
 }
 
-TEST_F(MpsLinkTest, WhoWouldSeeOtherGpusIsNotToldOfIt) {
+TEST_F(MpsLinkTest, AProgramThatWouldSeeOtherGpusIsNotTold) {
   link_.want("GPU-11111111-a", true);
   run(1s);
   EXPECT_EQ(link_.pipe_for(kA), "");
@@ -130,7 +131,7 @@ TEST_F(MpsLinkTest, WhoWouldSeeOtherGpusIsNotToldOfIt) {
   EXPECT_EQ(link_.pipe_for(kA), host_.pipe);
 }
 
-TEST_F(MpsLinkTest, OneThatDiesIsStartedAgain) {
+TEST_F(MpsLinkTest, ADaemonThatDiesIsStartedAgain) {
   run_with_clients({});
   run(20s);
   host_.running.reset();
@@ -139,7 +140,7 @@ TEST_F(MpsLinkTest, OneThatDiesIsStartedAgain) {
   EXPECT_EQ(link_.status().state, MpsState::kRunning);
 }
 
-TEST_F(MpsLinkTest, OneThatIsNotStartedSaysWhy) {
+TEST_F(MpsLinkTest, ADaemonThatIsNotStartedSaysWhy) {
   host_.refusal = Error{std::make_error_code(std::errc::io_error), "start MPS", "no such option"};
   link_.want("", true);
   run(1s);
@@ -151,7 +152,7 @@ TEST_F(MpsLinkTest, OneThatIsNotStartedSaysWhy) {
   EXPECT_EQ(link_.status().error, "");
 }
 
-TEST_F(MpsLinkTest, OneThatDoesNotAnswerIsReportedAndLeftAlone) {
+TEST_F(MpsLinkTest, ADaemonThatDoesNotAnswerIsReportedAndLeftAlone) {
   run_with_clients({kA});
   host_.is_silent = true;
   run(20s);
@@ -163,7 +164,7 @@ TEST_F(MpsLinkTest, OneThatDoesNotAnswerIsReportedAndLeftAlone) {
   EXPECT_EQ(link_.status().error, "");
 }
 
-TEST_F(MpsLinkTest, SaysWhoEndedWithAFault) {
+TEST_F(MpsLinkTest, NamesTheProcessesThatEndedWithAFault) {
   run_with_clients({kA, kB});
   host_.has_fault = true;
   run(MpsPlan::kAskBusy + 1s);
@@ -175,8 +176,8 @@ TEST_F(MpsLinkTest, SaysWhoEndedWithAFault) {
   EXPECT_EQ(link_.status().clients, 0u);
 }
 
-// It would refuse them: better that they take turns.
-TEST_F(MpsLinkTest, WhileItTurnsClientsAwayNobodyIsToldOfIt) {
+// The server would refuse them; without it they take turns.
+TEST_F(MpsLinkTest, WhileItTurnsClientsAwayNoProgramIsTold) {
   run_with_clients({kA});
   host_.has_server = host_.has_fault = true;
   run(MpsPlan::kAskBusy + 1s);

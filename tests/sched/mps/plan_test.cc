@@ -22,7 +22,7 @@ class MpsPlanTest : public ::testing::Test {
     EXPECT_EQ(plan_.state(), MpsState::kRunning);
   }
 
-  Time now_{Nanos{1'000'000'000'000}};
+  Time now_{1000s};
   MpsPlan plan_;
   MpsPlan::Seen seen_{.has_program = true};
 };
@@ -53,7 +53,7 @@ TEST_F(MpsPlanTest, WithoutTheProgramItLooksNowAndThen) {
   EXPECT_EQ(decide(MpsPlan::kProgramLook), Action::kStart);
 }
 
-TEST_F(MpsPlanTest, TakesUpTheOneThatIsThere) {
+TEST_F(MpsPlanTest, TakesUpTheDaemonThatIsThere) {
   run_for("GPU-a", 3);
   EXPECT_EQ(plan_.deaths(), 0u);
 }
@@ -74,7 +74,7 @@ TEST_F(MpsPlanTest, NothingElseIsDoneWhileAnAnswerIsDue) {
   EXPECT_EQ(decide(10min), Action::kNone);
 }
 
-TEST_F(MpsPlanTest, OneThatHadLivedIsStartedAgainAtOnce) {
+TEST_F(MpsPlanTest, ADaemonThatHadLivedIsStartedAgainAtOnce) {
   run_for("");
   decide(MpsPlan::kYoung);
   seen_.gpus.reset();
@@ -82,7 +82,7 @@ TEST_F(MpsPlanTest, OneThatHadLivedIsStartedAgainAtOnce) {
   EXPECT_EQ(plan_.deaths(), 1u);
 }
 
-TEST_F(MpsPlanTest, OneThatDiesYoungAgainAndAgainIsStartedLessAndLessOften) {
+TEST_F(MpsPlanTest, ADaemonThatDiesYoungAgainAndAgainIsStartedLessAndLessOften) {
   run_for("");
   Nanos longest{};
   for (int i = 0; i < 12; ++i) {
@@ -98,7 +98,7 @@ TEST_F(MpsPlanTest, OneThatDiesYoungAgainAndAgainIsStartedLessAndLessOften) {
   EXPECT_LE(longest, MpsPlan::kLongestPause);
 }
 
-TEST_F(MpsPlanTest, OneThatDoesNotComeUpIsTriedAgainLater) {
+TEST_F(MpsPlanTest, ADaemonThatDoesNotComeUpIsTriedAgainLater) {
   plan_.want("");
   EXPECT_EQ(decide(), Action::kStart);
   EXPECT_EQ(decide(MpsPlan::kToStart), Action::kStart);
@@ -106,7 +106,7 @@ TEST_F(MpsPlanTest, OneThatDoesNotComeUpIsTriedAgainLater) {
   EXPECT_EQ(decide(MpsPlan::kFirstPause), Action::kStart);
 }
 
-TEST_F(MpsPlanTest, OneThatIsRefusedIsTriedAgainSoonerThanOneThatIsSilent) {
+TEST_F(MpsPlanTest, ARefusedStartIsTriedAgainSoonerThanASilentOne) {
   plan_.want("");
   EXPECT_EQ(decide(), Action::kStart);
   plan_.start_failed(now_);
@@ -116,7 +116,7 @@ TEST_F(MpsPlanTest, OneThatIsRefusedIsTriedAgainSoonerThanOneThatIsSilent) {
   EXPECT_EQ(decide(MpsPlan::kFirstPause), Action::kStart);
 }
 
-TEST_F(MpsPlanTest, OneForOtherGpusStaysForItsClientsAndIsReplacedWhenTheyHaveGone) {
+TEST_F(MpsPlanTest, ADaemonForOtherGpusStaysForItsClientsAndIsReplacedWhenTheyHaveGone) {
   run_for("GPU-a", 2);
   plan_.want("GPU-a,GPU-b");
   EXPECT_EQ(decide(MpsPlan::kAskBusy), Action::kAsk);
@@ -129,7 +129,7 @@ TEST_F(MpsPlanTest, OneForOtherGpusStaysForItsClientsAndIsReplacedWhenTheyHaveGo
   EXPECT_EQ(plan_.deaths(), 0u);
 }
 
-TEST_F(MpsPlanTest, WhoseClientsAreNotKnownIsNotEnded) {
+TEST_F(MpsPlanTest, ADaemonWhoseClientsAreNotKnownIsNotEnded) {
   plan_.want("GPU-b");
   seen_.gpus = "GPU-a";
   seen_.clients.reset();
@@ -137,7 +137,7 @@ TEST_F(MpsPlanTest, WhoseClientsAreNotKnownIsNotEnded) {
   EXPECT_EQ(decide(1s), Action::kNone);
 }
 
-TEST_F(MpsPlanTest, OneThatIsNotWantedAnyMoreEndsWithItsLastClient) {
+TEST_F(MpsPlanTest, ADaemonThatIsNotWantedAnyMoreEndsWithItsLastClient) {
   run_for("", 1);
   plan_.want(std::nullopt);
   EXPECT_EQ(decide(MpsPlan::kAskBusy), Action::kAsk);
