@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Agent: the event loop around the Scheduler: the observer's descriptor, the tick, the control
-// socket, signals, systemd. It waits in one place (Boost.Asio's io_context) and wakes only for
-// these. Without a GPU it serves all the same and looks for one every few seconds.
+// Agent: the event loop around the Scheduler, on one thread. It waits in one place (Boost.Asio's
+// io_context), for the observer's descriptor, the tick, the control socket, signals and systemd's
+// watchdog. Without a GPU it serves all the same, and looks for one every two seconds.
 //
-// SIGTERM, SIGINT: thaws everything, restores the slices, ends. SIGUSR1, from the supervisor: the
-// same, but tenants and who is in them stay for the next agent. SIGHUP: reads the configuration.
+// SIGTERM and SIGINT: it thaws everything, restores the slices and ends. SIGUSR1, which the
+// supervisor sends: the same, but the tenants and their processes are left to the next agent.
+// SIGHUP: it reads the configuration again.
 #pragma once
 
 #include <memory>
@@ -19,17 +20,17 @@ namespace gpushare {
 struct AgentOptions {
   std::string region = "/gpushare";
   std::string socket = "/run/gpushare/agent.sock";
-  std::string shim_socket;                             // empty: none
+  std::string shim_socket;
   std::string config = "/etc/gpushare/gpushare.toml";  // need not exist
   std::optional<std::string> simulation;               // the socket of gpushare-sim
   ModulePaths module{};                                // of the kernel module
-  int module_fd = -1;                                  // its device, from the supervisor; -1: none
-  uint32_t supervisor_pid = 0;                         // 0: none
-  uint64_t restarts = 0;                               // by the supervisor
+  int module_fd = -1;           // the module's device, from the supervisor; -1: none
+  uint32_t supervisor_pid = 0;  // 0: the agent runs alone
+  uint64_t restarts = 0;        // how often the supervisor has started an agent before this one
 };
 
-// Runs until a signal ends it. Error: it could not start (configuration, region or socket); said
-// once here, the caller prints it.
+// Runs until a signal ends it. Errors: it could not start, because of the configuration
+// (invalid_argument), the control plane or the control socket. The caller prints the error.
 Result<> run_agent(const AgentOptions& options);
 
 }  // namespace gpushare

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Backend: which GPUs the agent drives: the machine's through the NVIDIA driver, or simulated ones.
-// The one place in sched/ that knows the difference.
+// Backend: the GPUs that the agent drives: the machine's, through the NVIDIA driver, or simulated
+// ones. This is the one place in sched/ that knows the difference. Called on the agent's thread,
+// and on the supervisor's for recovery.
 #pragma once
 
 #include <memory>
@@ -15,18 +16,18 @@ namespace gpushare {
 
 struct Backend {
   std::unique_ptr<Gpu> gpu;
-  Observer* observer = nullptr;  // nullptr: nothing tells of new processes, `warning` says why
+  Observer* observer = nullptr;  // nullptr: nothing tells of new processes, and `warning` says why
   std::string warning;
-  std::unique_ptr<Observer> own;  // what `observer` is, unless it is the module's
+  std::unique_ptr<Observer> own;  // owns `observer`, unless that is the module's
 };
 
-// `simulation`: the socket of gpushare-sim; nullopt: the driver. `module`: the kernel module's
-// events, which outlive the backend; nullptr: it does not see the driver, and the eBPF probe is
-// loaded. The observer starts first, so that a process which starts meanwhile is in its events, in
-// gpu->users(), or in both.
+// `simulation`: the socket of gpushare-sim; nullopt: the NVIDIA driver. `module`: the kernel
+// module's observer, which outlives the backend; nullptr: the module does not see the driver, and
+// the eBPF probe is loaded. The observer starts before the GPUs are opened, so that a process that
+// comes meanwhile is in its events, in gpu->users(), or in both. Error: there is no usable GPU.
 Result<Backend> open_backend(const std::optional<std::string>& simulation, Observer* module);
 
-// Control alone, for recovery.
+// Opens the GPUs without an observer: enough for recovery.
 Result<std::unique_ptr<Gpu>> open_gpu(const std::optional<std::string>& simulation);
 
 }  // namespace gpushare
