@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpushared with a stand-in for nvidia-cuda-mps-control (fake_mps_control.sh), on the simulated
-// GPU: what starts, what stays, who is told.
+// GPU: which daemon is started, which one stays, and which programs are told of it.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -62,14 +63,22 @@ class MpsSystem : public ::testing::Test {
     })) << rig_.output("agent.log");
     return daemon();
   }
-  void end_agent() {
-    rig_.gpushared->kill(SIGTERM);
-    EXPECT_EQ(rig_.gpushared->wait(), 0);
+  void end_agent() { EXPECT_EQ(rig_.gpushared->end(SIGTERM), 0); }
+  // Makes these processes the clients of a server, which is this one.
+  void have_clients(const std::vector<pid_t>& clients) const {
+    say("servers", std::to_string(::getpid()) + "\n");
+    std::string list;
+    for (const pid_t pid : clients) list += std::to_string(pid) + "\n";
+    say("clients", list);
+    EXPECT_TRUE(knows_of(clients.size())) << rig_.ask(R"({"op":"doctor"})");
   }
-  // What cuInit of a program of tenant a finds.
+  bool knows_of(std::size_t clients) const {
+    return eventually(
+        [&] { return rig_.answers(R"({"op":"doctor"})", std::to_string(clients) + " clients"); });
+  }
+  // Returns what cuInit of a program of the tenant `a` is told: the folder of the pipes, or "none".
   std::string told() const {
-    const std::string build =
-        std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path().parent_path();
+    const std::string build = test::build_folder();
     Child probe({build + "/bin/tests/shim_probe", "init", "1"},
                 {"LD_PRELOAD=" + build + "/lib/libgpushare.so",
                  "GPUSHARE_SHIM_SOCKET=" + rig_.folder + "/shim.sock",
@@ -103,7 +112,7 @@ TEST_F(MpsSystem, OutlivesTheAgentAndIsTakenUpByTheNext) {
   EXPECT_TRUE(eventually([&] { return told() == rig_.folder + "/mps"; }));
 }
 
-TEST_F(MpsSystem, OneThatDiesIsStartedAgain) {
+TEST_F(MpsSystem, ADaemonThatDiesIsStartedAgain) {
   const pid_t before = start_and_wait();
   ::kill(before, SIGKILL);
   EXPECT_TRUE(eventually([&] { return daemon() != 0 && daemon() != before; }));
@@ -112,18 +121,13 @@ TEST_F(MpsSystem, OneThatDiesIsStartedAgain) {
 
 TEST_F(MpsSystem, AReloadEndsItWhenItsClientsHaveEnded) {
   start_and_wait();
-  const auto client = rig_.start("spin", {"--seconds", "1000", "--ns-per-unit", "129.293"});
-  say("servers", std::to_string(rig_.gpushared->pid()) + "\n");
-  say("clients", std::to_string(client->pid()) + "\n");
-  EXPECT_TRUE(eventually([&] {
-    return rig_.ask(R"({"op":"doctor"})").find("1 clients") != std::string::npos;
-  })) << rig_.ask(R"({"op":"doctor"})");
+  const auto client = rig_.start("spin", test::kSaturating);
+  have_clients({client->pid()});
   rig_.write_config(config("time"));
-  EXPECT_NE(rig_.ask(R"({"op":"reload"})").find("true"), std::string::npos);
+  EXPECT_TRUE(rig_.answers(R"({"op":"reload"})", "true"));
   EXPECT_EQ(told(), "none");
   EXPECT_NE(daemon(), 0);
-  client->kill(SIGKILL);
-  client->wait();
+  client->end(SIGKILL);
   say("clients", "");
   EXPECT_TRUE(eventually([&] { return daemon() == 0; }));
 }
@@ -131,16 +135,13 @@ TEST_F(MpsSystem, AReloadEndsItWhenItsClientsHaveEnded) {
 TEST_F(MpsSystem, WithoutTheProgramEverythingElseWorks) {
   rig_.write_config(config("spatial", rig_.folder + "/not-installed"));
   rig_.start_agent();
-  EXPECT_NE(rig_.ask(R"({"op":"doctor"})").find("is not found: parts of SMs take turns"),
-            std::string::npos);
+  EXPECT_TRUE(rig_.answers(R"({"op":"doctor"})", "is not found: parts of SMs take turns"));
   EXPECT_EQ(told(), "none");
 }
 
 TEST_F(MpsSystem, StopsWithTheAgentOnlyWithoutClients) {
   start_and_wait();
-  EXPECT_TRUE(eventually(
-      [&] { return rig_.ask(R"({"op":"doctor"})").find("0 clients") != std::string::npos; }));
-  std::ifstream file;
+  EXPECT_TRUE(knows_of(0));
   EXPECT_TRUE(eventually([&] {
     std::ifstream calls(in_pipe("calls"));
     return std::string(std::istreambuf_iterator<char>(calls), {}).find("get_server_list") !=
@@ -151,30 +152,24 @@ TEST_F(MpsSystem, StopsWithTheAgentOnlyWithoutClients) {
 
   rig_.start_agent();
   EXPECT_TRUE(eventually([&] { return daemon() != 0; }));
-  say("servers", std::to_string(::getpid()) + "\n");
-  say("clients", std::to_string(::getpid()) + "\n");
-  EXPECT_TRUE(eventually(
-      [&] { return rig_.ask(R"({"op":"doctor"})").find("1 clients") != std::string::npos; }));
+  have_clients({::getpid()});
   end_agent();
   EXPECT_NE(daemon(), 0);
 }
 
 TEST_F(MpsSystem, SaysWhichTenantsLostProcessesByAFault) {
   start_and_wait();
-  const auto spin = rig_.start("spin", {"--seconds", "1000", "--ns-per-unit", "129.293"});
+  const auto spin = rig_.start("spin", test::kSaturating);
   const auto endless = rig_.start("endless", {"--seconds", "1000"});
-  say("servers", std::to_string(::getpid()) + "\n");
-  say("clients", std::to_string(spin->pid()) + "\n" + std::to_string(endless->pid()) + "\n");
-  EXPECT_TRUE(eventually(
-      [&] { return rig_.ask(R"({"op":"doctor"})").find("2 clients") != std::string::npos; }));
+  have_clients({spin->pid(), endless->pid()});
   say("state", "FAULT\n");
   EXPECT_TRUE(eventually([&] { return has_logged("a fatal fault of a client"); }))
       << rig_.output("agent.log");
   spin->kill(SIGKILL);
   endless->kill(SIGKILL);
-  const std::string who = "ended with it: tenant a: spin (pid " + std::to_string(spin->pid()) +
-                          "), tenant b: endless (pid " + std::to_string(endless->pid()) + ")";
-  EXPECT_TRUE(eventually([&] { return has_logged(who); })) << rig_.output("agent.log");
+  const std::string ended = "ended with it: tenant a: spin (pid " + std::to_string(spin->pid()) +
+                            "), tenant b: endless (pid " + std::to_string(endless->pid()) + ")";
+  EXPECT_TRUE(eventually([&] { return has_logged(ended); })) << rig_.output("agent.log");
 }
 
 }  // namespace

@@ -25,11 +25,7 @@ match = [{command="spin"}]
 
 class SloSystem : public ::testing::Test {
  protected:
-  TenantGpuUse part(const std::string& name) const {
-    for (const auto& [slot, record] : rig_.snapshot().tenants)
-      if (record.name == name) return record.gpu[0];
-    return {};
-  }
+  TenantGpuUse part(const std::string& name) const { return rig_.tenant(name).gpu[0]; }
   std::string seen() const {
     const TenantGpuUse serve = part("serve"), rest = part("rest");
     return "serve " + std::to_string(serve.sms_in_use) + "/" + std::to_string(serve.sms_entitled) +
@@ -41,7 +37,7 @@ class SloSystem : public ::testing::Test {
   SystemRig rig_{kConfig};
 };
 
-TEST_F(SloSystem, WhoAnnouncesGetsWhatItsTargetNeedsAndTheRestIsTheOthers) {
+TEST_F(SloSystem, AProgramThatAnnouncesGetsWhatItsTargetNeedsAndOthersTheRest) {
   rig_.start_agent();
   const auto rest = rig_.start_with_shim("spin", {"--kernel-us", "500", "--seconds", "1000"});
   EXPECT_TRUE(eventually([&] { return part("rest").sms_in_use == 132; })) << seen();
@@ -49,7 +45,7 @@ TEST_F(SloSystem, WhoAnnouncesGetsWhatItsTargetNeedsAndTheRestIsTheOthers) {
   const auto serve =
       rig_.start_with_shim("steps", {"--mode", "serve", "--announce", "1", "--iterations",
                                      "1000000", "--launches", "8", "--pause-us", "100000"});
-  // It comes with half of the SMs, and needs far less.
+  // At first `serve` gets half of the SMs, and it needs far less.
   EXPECT_TRUE(eventually([&] { return part("serve").iteration_source == 2; })) << seen();
   EXPECT_TRUE(eventually([&] {
     const TenantGpuUse has = part("serve");
@@ -62,7 +58,7 @@ TEST_F(SloSystem, WhoAnnouncesGetsWhatItsTargetNeedsAndTheRestIsTheOthers) {
   EXPECT_TRUE(eventually([&] { return part("rest").sms_in_use == 132; })) << seen();
 }
 
-TEST_F(SloSystem, WhoAnnouncesNothingIsRecognised) {
+TEST_F(SloSystem, AProgramThatAnnouncesNothingIsRecognised) {
   rig_.start_agent();
   const auto serve = rig_.start_with_shim("steps", {"--mode", "train", "--iterations", "1000000"});
   EXPECT_TRUE(eventually([&] {

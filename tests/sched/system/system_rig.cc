@@ -18,16 +18,10 @@
 #include <stdexcept>
 #include <thread>
 
-#include "shmctl/base/fd.h"
 #include "shmctl/plane/ledger.h"
 
 namespace gpushare::test {
 namespace {
-
-// The build folder: this program is bin/tests/NAME in it.
-std::string build_folder() {
-  return std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path().parent_path();
-}
 
 std::string fresh_folder() {
   std::string pattern = std::filesystem::temp_directory_path() / "gpushare-test-XXXXXX";
@@ -35,17 +29,21 @@ std::string fresh_folder() {
   return pattern;
 }
 
-Fd connect_to(const std::string& path) {
+}  // namespace
+
+std::string build_folder() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path().parent_path();
+}
+
+Fd connect_to(const std::string& path, int flags) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   path.copy(address.sun_path, sizeof address.sun_path - 1);
-  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | flags, 0));
   if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
     fd.reset();
   return fd;
 }
-
-}  // namespace
 
 Child::Child(const std::vector<std::string>& command, const std::vector<std::string>& environment,
              const std::string& output) {
@@ -112,11 +110,8 @@ void SystemRig::start_simulation() {
 }
 
 SystemRig::~SystemRig() {
-  // Politely, so that its agent goes too.
-  if (gpushared) {
-    gpushared->kill(SIGTERM);
-    gpushared->wait();
-  }
+  // SIGTERM lets the supervisor end its agent.
+  if (gpushared) gpushared->end(SIGTERM);
   gpushared.reset();
   simulation.reset();
   (void)ControlPlane::remove(region);
@@ -183,6 +178,10 @@ std::string SystemRig::ask(const std::string& request) const {
   return answer;
 }
 
+bool SystemRig::answers(const std::string& request, const std::string& text) const {
+  return ask(request).find(text) != std::string::npos;
+}
+
 PlaneSnapshot SystemRig::snapshot() const {
   const auto plane = ControlPlane::open_read_only(region);
   if (!plane) return {};
@@ -193,6 +192,19 @@ ProcessRecord SystemRig::record(pid_t pid, uint32_t gpu) const {
   for (const auto& [slot, record] : snapshot().processes)
     if (record.pid == pid && record.gpu == gpu) return record;
   return {};
+}
+
+TenantRecord SystemRig::tenant(const std::string& name) const {
+  for (const auto& [slot, record] : snapshot().tenants)
+    if (name == record.name) return record;
+  return {};
+}
+
+double SystemRig::share_beside(const Child& first, const Child& other, uint32_t gpu) const {
+  const ProcessRecord a = record(first.pid(), gpu), b = record(other.pid(), gpu);
+  if (a.share_permille > 1000 || b.share_permille > 1000) return 0;
+  const double sum = a.share_permille + b.share_permille;
+  return sum > 900 ? a.share_permille / sum : 0;
 }
 
 std::size_t SystemRig::frozen_groups() const {

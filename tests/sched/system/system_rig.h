@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Real processes on the simulated GPU: gpushare-sim, gpushared and CUDA programs, each test in its
-// own folder with its own sockets and control plane. Everything ends with the test.
+// Real processes on the simulated GPU, in real time: gpushare-sim, gpushared and CUDA programs.
+// Each test has its own folder, sockets and control plane. Everything ends with the test.
 #pragma once
 
 #include <sys/types.h>
@@ -11,15 +11,17 @@
 #include <string>
 #include <vector>
 
+#include "shmctl/base/fd.h"
 #include "shmctl/plane/region.h"
 #include "shmctl/plane/snapshot.h"
 
 namespace gpushare::test {
 
-// A started program; killed and waited for at the end of its life.
+// A program that was started; it is killed and waited for when the object ends.
 class Child {
  public:
-  // `environment`: added to ours, "NAME=value".
+  // `environment`: entries "NAME=value" that are added to ours. `output`: the file that its output
+  // and error output are appended to.
   Child(const std::vector<std::string>& command, const std::vector<std::string>& environment,
         const std::string& output);
   ~Child();
@@ -28,7 +30,11 @@ class Child {
 
   pid_t pid() const { return pid_; }
   void kill(int signal) const;
-  int wait();  // exit code, or 128 + the signal
+  int wait();  // returns the exit code, or 128 + the signal
+  int end(int signal) {
+    kill(signal);
+    return wait();
+  }
 
  private:
   pid_t pid_ = 0;
@@ -36,31 +42,49 @@ class Child {
   int code_ = 0;
 };
 
-// Polls until `holds` or the time is over. Returns whether it held.
+// Polls until `holds()` is true or the time is over. Returns true if it was.
 bool eventually(const std::function<bool()>& holds,
                 std::chrono::milliseconds within = std::chrono::seconds(20));
+
+// The build folder, in which this program is bin/tests/NAME.
+std::string build_folder();
+
+// A stream connection to this socket; not open if it is refused. `flags`: of socket(2).
+Fd connect_to(const std::string& path, int flags = 0);
+
+// Arguments of `spin` for kernels of 2 ms without a pause. The length of a unit is the simulated
+// GPU's: measuring it beside other programs takes long.
+inline const std::vector<std::string> kSaturating{"--seconds", "1000", "--ns-per-unit", "129.293"};
 
 class SystemRig {
  public:
   explicit SystemRig(const std::string& config, unsigned gpus = 1);
   ~SystemRig();
 
-  void start_simulation();                               // again, after it was ended
-  void start_agent(std::vector<std::string> more = {});  // returns when it answers
+  void start_simulation();  // again, after it was ended
+  // Returns when the agent answers. `more`: further arguments of gpushared.
+  void start_agent(std::vector<std::string> more = {});
   std::unique_ptr<Child> start(const std::string& workload, std::vector<std::string> arguments);
   // The same with the shim preloaded.
   std::unique_ptr<Child> start_with_shim(const std::string& workload,
                                          std::vector<std::string> arguments);
-  // gpushared with these arguments beside the usual ones, to its end.
+  // Runs a second gpushared, with these arguments beside the usual ones, and returns its exit code.
   int run_gpushared(std::vector<std::string> arguments);
   void write_config(const std::string& text);
-  // One request, one answer; empty when there is no agent.
+  // Returns the answer to one request; empty when there is no agent.
   std::string ask(const std::string& request) const;
+  // Returns true if the answer contains `text`.
+  bool answers(const std::string& request, const std::string& text) const;
 
   PlaneSnapshot snapshot() const;
   pid_t agent_pid() const { return static_cast<pid_t>(snapshot().agent.agent_pid); }
-  // Its record on a GPU; pid 0 when there is none.
+  // The record of a process on a GPU; its pid is 0 when there is none.
   ProcessRecord record(pid_t pid, uint32_t gpu = 0) const;
+  // The record of a tenant; without a name when there is none.
+  TenantRecord tenant(const std::string& name) const;
+  // The part of `first` in what both had of a saturated GPU in the last second; 0 until it is
+  // known.
+  double share_beside(const Child& first, const Child& other, uint32_t gpu = 0) const;
   std::size_t frozen_groups() const;  // in the ledger
   std::string output(const std::string& of) const;
 

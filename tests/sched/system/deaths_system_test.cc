@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// The first promise, with real processes on the simulated GPU in real time: whatever dies or hangs,
+// no program stays frozen. GPUSHARE_TEST_KILLS is how often the agent is killed (10).
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+#include <thread>
+
+#include "tests/sched/system/system_rig.h"
+
+namespace gpushare {
+namespace {
+
+using namespace std::chrono_literals;
+using test::Child;
+using test::eventually;
+using test::SystemRig;
+
+bool is_alive(pid_t pid) { return pid > 0 && ::kill(pid, 0) == 0; }
+
+double ms_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+// One capped program, and two idle-class ones that take turns: something is frozen at almost any
+// time.
+class Deaths : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    rig_.start_agent();
+    capped_ = rig_.start("endless", {"--seconds", "1000"});
+    first_ = rig_.start("spin", test::kSaturating);
+    second_ = rig_.start("spin", test::kSaturating);
+    ASSERT_TRUE(eventually([&] { return are_known() && rig_.frozen_groups() > 0; }));
+    agent_ = rig_.agent_pid();
+  }
+  bool are_known() const {
+    return std::ranges::all_of(
+        std::initializer_list<const Child*>{capped_.get(), first_.get(), second_.get()},
+        [&](const Child* child) { return rig_.record(child->pid()).pid != 0; });
+  }
+  uint32_t share_of_capped() const { return rig_.record(capped_->pid()).share_permille; }
+  bool comes_to_its_cap() const {
+    return eventually([&] { return share_of_capped() > 270 && share_of_capped() < 330; });
+  }
+  // The next agent may freeze before we look: it has then published itself.
+  bool all_are_thawed_after(pid_t agent) const {
+    return eventually([&] { return rig_.frozen_groups() == 0 || rig_.agent_pid() != agent; });
+  }
+
+  SystemRig rig_{R"(
+[tenant.capped]
+max = "30%"
+match = [{command="endless"}]
+[tenant.batch]
+priority = "idle"
+match = [{command="spin"}]
+)"};
+  std::unique_ptr<Child> capped_, first_, second_;
+  pid_t agent_ = 0;
+};
+
+TEST_F(Deaths, WhateverKillsTheAgentNothingStaysFrozen) {
+  std::mt19937 random(static_cast<uint32_t>(::getpid()));
+  std::vector<double> took_ms;
+  const char* text = std::getenv("GPUSHARE_TEST_KILLS");
+  const int kills = text == nullptr ? 10 : std::atoi(text);
+  for (int i = 0; i < kills; ++i) {
+    std::this_thread::sleep_for(300ms + std::chrono::microseconds(random() % 300'000));
+    pid_t agent = 0;
+    ASSERT_TRUE(eventually([&] { return is_alive(agent = rig_.agent_pid()); })) << "kill " << i;
+    ::kill(agent, SIGKILL);
+    const auto killed = std::chrono::steady_clock::now();
+    ASSERT_TRUE(all_are_thawed_after(agent));
+    took_ms.push_back(ms_since(killed));
+  }
+  std::ranges::sort(took_ms);
+  RecordProperty("median_thaw_us", static_cast<int>(took_ms[took_ms.size() / 2] * 1000));
+  RecordProperty("worst_thaw_us", static_cast<int>(took_ms.back() * 1000));
+  // The worst one depends on what else this machine does; the promise is 100 ms.
+  EXPECT_LT(took_ms[took_ms.size() / 2], 100);
+
+  EXPECT_TRUE(comes_to_its_cap()) << share_of_capped();
+  EXPECT_EQ(rig_.snapshot().agent.restarts, static_cast<uint64_t>(kills));
+  for (const Child* child : {first_.get(), second_.get()})
+    EXPECT_TRUE(eventually([&] {
+      const ProcessRecord record = rig_.record(child->pid());
+      return record.share_permille > 200 && record.share_permille <= 1000;
+    }));
+}
+
+// A stopped agent lives, so nothing but its supervisor's look says that it does not thaw.
+TEST_F(Deaths, AnAgentThatHangsKeepsNothingFrozen) {
+  ASSERT_TRUE(eventually([&] {
+    ::kill(agent_, SIGSTOP);
+    if (rig_.frozen_groups() > 0) return true;
+    ::kill(agent_, SIGCONT);
+    return false;
+  }));
+  EXPECT_TRUE(all_are_thawed_after(agent_));
+  EXPECT_TRUE(eventually([&] { return rig_.agent_pid() != agent_ && is_alive(rig_.agent_pid()); }));
+  EXPECT_TRUE(rig_.output("agent.log").contains("does nothing any more"));
+  EXPECT_TRUE(comes_to_its_cap()) << share_of_capped();
+}
+
+TEST_F(Deaths, RecoverThawsAfterBothWereKilled) {
+  // Both stand still first, so that neither can see the other die.
+  rig_.gpushared->kill(SIGSTOP);
+  ::kill(agent_, SIGSTOP);
+  rig_.gpushared->kill(SIGKILL);
+  ::kill(agent_, SIGKILL);
+  rig_.gpushared->wait();
+  ASSERT_TRUE(eventually([&] { return rig_.run_gpushared({"--recover"}) == 0; }));
+  EXPECT_EQ(rig_.frozen_groups(), 0u);
+  EXPECT_TRUE(rig_.snapshot().ledger.empty());
+  EXPECT_EQ(rig_.run_gpushared({"--recover"}), 0) << "once more does no harm";
+}
+
+TEST_F(Deaths, AnAgentWhoseSupervisorDiesStopsCleanly) {
+  rig_.gpushared->end(SIGKILL);
+  EXPECT_TRUE(eventually([&] { return rig_.snapshot().ledger.empty(); }));
+  EXPECT_TRUE(eventually([&] { return rig_.agent_pid() == 0; })) << agent_;
+}
+
+TEST_F(Deaths, ACleanStopLeavesNothingBehind) {
+  EXPECT_EQ(rig_.gpushared->end(SIGTERM), 0) << rig_.output("agent.log");
+  EXPECT_TRUE(rig_.snapshot().ledger.empty());
+  EXPECT_FALSE(std::filesystem::exists(rig_.socket));
+}
+
+// The supervisor asks the agent to hand over when the kernel module has come.
+TEST_F(Deaths, AnAgentThatHandsOverThawsAndLeavesItsTenantsToTheNext) {
+  ASSERT_TRUE(rig_.answers(
+      R"({"op":"set","tenant":"later","settings":{"weight":"70"},"create":true})", R"("ok":true)"));
+  const auto has_tenant = [&] { return rig_.tenant("later").weight == 70; };
+  ASSERT_TRUE(eventually(has_tenant));
+  rig_.gpushared->kill(SIGSTOP);  // so that it neither starts the next agent nor thaws
+  ASSERT_EQ(::kill(agent_, SIGUSR1), 0);
+  EXPECT_TRUE(eventually([&] { return rig_.snapshot().ledger.empty(); }));
+  rig_.gpushared->kill(SIGCONT);
+  EXPECT_TRUE(eventually([&] { return rig_.agent_pid() != agent_ && has_tenant(); }));
+  EXPECT_TRUE(eventually([&] { return rig_.frozen_groups() > 0; })) << "the next one works";
+}
+
+class SharesAfterADeath : public ::testing::TestWithParam<std::pair<const char*, double>> {};
+
+TEST_P(SharesAfterADeath, AreRightAgainTwoSecondsAfterTheAgentWasKilled) {
+  const auto [setting, share] = GetParam();
+  SystemRig rig(std::string("[tenant.a]\n") + setting + "\nmatch = [{command=\"endless\"}]\n");
+  rig.start_agent();
+  const auto first = rig.start("endless", {"--seconds", "1000"});
+  const auto other = rig.start("spin", test::kSaturating);
+  const auto are_right = [&] { return std::abs(rig.share_beside(*first, *other) - share) < 0.02; };
+  ASSERT_TRUE(eventually(are_right));
+  std::vector<double> took_ms;
+  for (int i = 0; i < 3; ++i) {
+    const pid_t agent = rig.agent_pid();
+    ::kill(agent, SIGKILL);
+    const auto killed = std::chrono::steady_clock::now();
+    // Until the next agent has published itself, the records are those of the dead one.
+    ASSERT_TRUE(eventually([&] {
+      const pid_t now = rig.agent_pid();
+      return now != 0 && now != agent && are_right();
+    })) << rig.share_beside(*first, *other);
+    took_ms.push_back(ms_since(killed));
+  }
+  std::ranges::sort(took_ms);
+  // The worst one depends on what else this machine does.
+  EXPECT_LT(took_ms[1], 2000);
+}
+
+INSTANTIATE_TEST_SUITE_P(Settings, SharesAfterADeath,
+                         ::testing::Values(std::pair("weight = 300", 0.75),
+                                           std::pair("max = \"30%\"", 0.30)));
+
+}  // namespace
+}  // namespace gpushare
