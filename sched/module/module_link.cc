@@ -29,15 +29,15 @@ TenantControl& ModuleLink::control() {
 Result<> ModuleLink::start(const Config& config, const ControlPlane& plane) {
   if (!kernel_tenants_) {
     if (auto taken = tenants_.reload(config); !taken) return taken;
-    restore_tenants(plane, processes_, tenants_, direct_);
+    take_over_tenants(plane, processes_, tenants_, direct_);
     return {};
   }
   const std::set<std::string> written = written_tenants(*module_.tree());
   kernel_tenants_->start(config);
   if (were_tenants_in_sysfs(plane))
-    restore_frozen(plane, tenants_);
+    take_over_frozen(plane, tenants_);
   else
-    restore_tenants(plane, processes_, tenants_, *kernel_tenants_, written);
+    take_over_tenants(plane, processes_, tenants_, *kernel_tenants_, written);
   return {};
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What /proc says of a process, as rules and inheritance want it. One thread.
+// What /proc says of a process, in the form that rules and inheritance use. Called on the agent's
+// thread.
 #pragma once
 
 #include "sched/tenants/proc_reader.h"
@@ -7,7 +8,7 @@
 
 namespace gpushare {
 
-// Of one that has ended, or whose pid is another's by now: only its id.
+// For a process that has ended, or whose pid belongs to another process by now, only the id is set.
 ProcessFacts facts_of(const ProcessId& process, const ProcReader& processes);
 
 }  // namespace gpushare

@@ -32,8 +32,8 @@ std::optional<std::string> read_file(const std::string& path, uid_t* owner = nul
   return text;
 }
 
-// Lines are "ID:CONTROLLERS:PATH"; id 0 is cgroup v2. Without v2, systemd's own hierarchy names the
-// same units.
+// Returns the path in /proc/PID/cgroup, whose lines are "ID:CONTROLLERS:PATH". The id 0 is cgroup
+// v2. Without v2, systemd's own hierarchy names the same units.
 std::string cgroup_path(std::string_view text) {
   std::string_view named;
   while (!text.empty()) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ProcReader: the one place that reads /proc. A seam, so that tests bring their own processes. A
-// process may end between any two lines of it: everything is optional, nothing is an error. One
-// thread.
+// ProcReader: the one place that reads /proc for tenants. It is a seam, so that tests bring their
+// own processes. A process may end between any two calls: everything is optional, nothing is an
+// error. Each object is used by one thread.
 #pragma once
 
 #include <sys/types.h>
@@ -20,9 +20,9 @@ struct ProcessDetails {
   ProcessId id;
   pid_t parent = 0;
   uid_t uid = 0;
-  std::string command;       // comm, at most 15 characters
+  std::string command;       // comm: at most 15 characters
   std::string command_line;  // arguments joined by blanks; empty for kernel threads
-  std::string cgroup;  // path below the cgroup root ("/system.slice/x.service"), empty unknown
+  std::string cgroup;  // path below the cgroup root, "/system.slice/x.service"; empty: not known
 };
 
 class ProcReader {
@@ -32,22 +32,23 @@ class ProcReader {
     pid_t parent = 0;
   };
   virtual ~ProcReader() = default;
+  // Of the process that has this pid now; nullopt: none has it.
   virtual std::optional<ProcessDetails> details(pid_t pid) const = 0;
-  // Who bears this pid now; cheaper than details(). nullopt: nobody.
+  // The same, but cheaper: only its identity and its parent.
   virtual std::optional<Link> link(pid_t pid) const = 0;
-  // Empty: there is none. Asks the name service the first time only.
+  // Empty: there is no such user. Asks the name service once for each uid.
   virtual std::string user_name(uid_t uid) const = 0;
 
-  // Is this very process alive?
+  // Returns true if this process lives, and not another one with the same pid.
   bool is_alive(const ProcessId& process) const;
-  // Parent first, up to init. A parent that ended is not known any more: the chain then goes on at
-  // whoever adopted its children.
+  // The parent first, up to init, at most 64 of them. A parent that ended is not known any more:
+  // the chain then goes on at the process that adopted its children.
   std::vector<ProcessId> ancestors(pid_t pid) const;
 };
 
 class SystemProcReader final : public ProcReader {
  public:
-  // `root` is /proc but in its own test.
+  // `root`: the folder to read; its own test makes one.
   explicit SystemProcReader(std::string root = "/proc") : root_(std::move(root)) {}
   std::optional<ProcessDetails> details(pid_t pid) const override;
   std::optional<Link> link(pid_t pid) const override;

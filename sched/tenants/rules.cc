@@ -8,7 +8,7 @@ namespace gpushare {
 bool glob_matches(std::string_view pattern, std::string_view text) {
   constexpr size_t kNone = std::string_view::npos;
   size_t p = 0, t = 0;
-  size_t star = kNone;  // last '*' seen; it has swallowed text up to `swallowed`
+  size_t star = kNone;  // the last '*' so far; it stands for the text up to `swallowed`
   size_t swallowed = 0;
   while (t < text.size()) {
     if (p < pattern.size() && pattern[p] == '*') {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules that say which tenant a process belongs to when nobody attached it explicitly. Pure
-// functions over what is known of a process; the agent gathers that from /proc. (Attachments, and
-// the order attach > rules > default, are in tenants.h.)
+// Rules that say which tenant a process belongs to when it was not attached to one. These are pure
+// functions of what is known of a process, which sched/tenants/identity.h reads from /proc.
+// Attachments, and how they go before rules, are in sched/tenants/tenants.h.
 #pragma once
 
 #include <sys/types.h>
@@ -19,14 +19,15 @@ namespace gpushare {
 struct ProcessFacts {
   ProcessId id;
   std::vector<ProcessId> ancestors;  // parent first; with start times, because pids are reused
-  std::string cgroup_path;           // in the v2 hierarchy, "/user.slice/..."; empty unknown
+  std::string cgroup_path;           // in the v2 hierarchy, "/user.slice/..."; empty: not known
   uid_t uid = 0;
-  std::string user;          // name of uid; empty unknown
-  std::string command;       // comm, at most 15 characters
-  std::string command_line;  // arguments joined by blanks; empty unknown
+  std::string user;          // name of uid; empty: not known
+  std::string command;       // comm: at most 15 characters
+  std::string command_line;  // arguments joined by blanks; empty: not known
 };
 
-// All conditions that are given must hold; a rule has at least one.
+// A rule holds for a process when all its conditions hold; a rule without conditions holds for
+// none.
 struct Rule {
   std::string tenant;
   std::optional<std::string> cgroup;   // glob on the whole cgroup path
@@ -36,8 +37,9 @@ struct Rule {
   bool operator==(const Rule&) const = default;
 };
 
-// `*` stands for any characters, '/' too, `?` for any one byte; all else for itself. The whole text
-// must match. Time O(pattern * text) at worst, no recursion: command lines are hostile input.
+// Returns true if the whole text matches: `*` stands for any characters, '/' among them, `?` for
+// any one byte, and every other character for itself. Takes O(pattern * text) time at worst and
+// does not recurse, because command lines are hostile input.
 bool glob_matches(std::string_view pattern, std::string_view text);
 
 bool rule_matches(const Rule& rule, const ProcessFacts& process);

@@ -23,7 +23,7 @@ TenantSettings settings_of(const TenantRecord& record) {
   return settings;
 }
 
-// What must be set so that `have` becomes `want`.
+// Returns what must be set so that `have` becomes `want`.
 std::vector<Setting> difference(const TenantSettings& have, const TenantSettings& want) {
   std::vector<Setting> changes;
   for (const Setting& setting : format_settings(want))
@@ -38,9 +38,14 @@ void clear(Slot<T>& slot) {
 
 bool is_transient(std::string_view name) { return name.starts_with("run-"); }
 
-// Returns the name it has now; empty: it went with its last process.
-Result<std::string> restore(const TenantRecord& record, const std::vector<ProcessId>& alive,
-                            const Tenants& tenants, TenantControl& control) {
+void freeze(Tenants& tenants, const std::string& name) {
+  if (const auto frozen = tenants.set_frozen(name, true); !frozen)
+    log_warning("tenant '{}': {}", name, frozen.error().message());
+}
+
+// Returns the name that the tenant has now; empty: it went with its last process.
+Result<std::string> take_over(const TenantRecord& record, const std::vector<ProcessId>& alive,
+                              const Tenants& tenants, TenantControl& control) {
   const TenantSettings want = settings_of(record);
   const std::optional<uint32_t> present = tenants.find(record.name);
   if (!present && is_transient(record.name)) {
@@ -57,8 +62,8 @@ Result<std::string> restore(const TenantRecord& record, const std::vector<Proces
 
 }  // namespace
 
-void restore_tenants(const ControlPlane& plane, const ProcReader& processes, Tenants& tenants,
-                     TenantControl& control, const std::set<std::string>& kept) {
+void take_over_tenants(const ControlPlane& plane, const ProcReader& processes, Tenants& tenants,
+                       TenantControl& control, const std::set<std::string>& kept) {
   const auto snapshot = take_snapshot(plane);
   if (!snapshot || snapshot->agent.agent_pid == 0) return;
   std::map<uint32_t, std::vector<ProcessId>> alive;  // by tenant slot of the dead agent
@@ -70,7 +75,7 @@ void restore_tenants(const ControlPlane& plane, const ProcReader& processes, Ten
   }
   for (const auto& [slot, record] : snapshot->tenants) {
     if (kept.contains(record.name)) continue;
-    const Result<std::string> name = restore(record, alive[slot], tenants, control);
+    const Result<std::string> name = take_over(record, alive[slot], tenants, control);
     if (!name) {
       log_warning("tenant '{}' is not as it was: {}", record.name, name.error().message());
       continue;
@@ -79,9 +84,7 @@ void restore_tenants(const ControlPlane& plane, const ProcReader& processes, Ten
     for (const ProcessId& process : alive[slot])
       if (const auto attached = control.attach(process, *name); !attached)
         log_warning("process {}: {}", process.pid, attached.error().message());
-    if (record.frozen_by_user == 0) continue;
-    if (const auto frozen = tenants.set_frozen(*name, true); !frozen)
-      log_warning("tenant '{}': {}", *name, frozen.error().message());
+    if (record.frozen_by_user != 0) freeze(tenants, *name);
   }
 }
 
@@ -90,14 +93,11 @@ bool were_tenants_in_sysfs(const ControlPlane& plane) {
   return agent && agent->are_tenants_in_sysfs != 0;
 }
 
-void restore_frozen(const ControlPlane& plane, Tenants& tenants) {
+void take_over_frozen(const ControlPlane& plane, Tenants& tenants) {
   const auto snapshot = take_snapshot(plane);
   if (!snapshot || snapshot->agent.agent_pid == 0) return;
-  for (const auto& [slot, record] : snapshot->tenants) {
-    if (record.frozen_by_user == 0 || !tenants.find(record.name)) continue;
-    if (const auto frozen = tenants.set_frozen(record.name, true); !frozen)
-      log_warning("tenant '{}': {}", record.name, frozen.error().message());
-  }
+  for (const auto& [slot, record] : snapshot->tenants)
+    if (record.frozen_by_user != 0 && tenants.find(record.name)) freeze(tenants, record.name);
 }
 
 void clear_gpus(Region& region) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// TenantControl: how requests change tenants. Without the kernel module they change the agent's own
-// set (DirectControl); with it they are written into sysfs, which is then the truth, and read back
-// (kernel_tenants.h). One thread.
+// TenantControl: how requests change tenants. Without the kernel module they change the agent's
+// Tenants directly (DirectControl). With it they are written into sysfs, which is then the truth,
+// and read back (sched/module/kernel_tenants.h). One thread, the agent's.
 #pragma once
 
 #include <span>
@@ -12,15 +12,17 @@
 
 namespace gpushare {
 
-// Errors name what was wrong and leave everything as it was; the same in both implementations.
+// Both implementations give the same errors, which say what was wrong and leave everything as it
+// was.
 class TenantControl {
  public:
   virtual ~TenantControl() = default;
 
+  // See the functions of the same names in sched/tenants/tenants.h.
   virtual Result<> set(std::string_view tenant, std::span<const Setting> settings, bool create) = 0;
   virtual Result<> remove(std::string_view tenant) = 0;
   virtual Result<> attach(ProcessId process, std::string_view tenant) = 0;
-  // Makes a tenant for `root` and its future children; returns its name.
+  // Makes a tenant for `root` and its future children, and returns its name.
   virtual Result<std::string> create_transient(ProcessId root,
                                                std::span<const Setting> settings) = 0;
 };

@@ -71,7 +71,7 @@ Result<uint32_t> Tenants::set(std::string_view name, std::span<const Setting> ch
     slot = free_slot();
     if (!slot) return no_slot_left();
     make_tenant(*slot, std::string(name));
-    place_all_by_rules();  // rules of the file may have named it before it was there
+    place_all_by_rules();  // rules may have named the tenant before it was there
   }
   Tenant& tenant = *tenants_[*slot];
   tenant.is_kept = true;
@@ -237,7 +237,7 @@ void Tenants::drop_tenant(uint32_t slot) {
     if (member->second.slot != slot) {
       ++member;
     } else if (!member->second.facts) {
-      member = members_.erase(member);  // was here only for this attachment
+      member = members_.erase(member);  // was known only by this attachment
     } else {
       member->second.is_attached = false;
       place_by_rules(member->second);
@@ -273,7 +273,7 @@ void Tenants::drop_if_over(uint32_t slot) {
 
 void Tenants::recompute(Tenant& tenant) {
   tenant.settings = {};
-  // Both layers were accepted when they came in.
+  // Both layers were checked when they came in.
   for (const auto* layer : {&tenant.from_file, &tenant.at_run_time}) {
     const auto applied = apply_settings(tenant.settings, *layer);
     assert(applied);

@@ -60,7 +60,7 @@ TEST_F(DiagnosisTest, EveryTroubleIsNamed) {
   EXPECT_NE(of(diagnose(), "observer").detail.find("no BTF"), std::string::npos);
 }
 
-TEST_F(DiagnosisTest, SaysWhoSeesProgramsAndWhatTheModuleIsGoodFor) {
+TEST_F(DiagnosisTest, SaysWhatSeesProgramsAndWhatTheModuleIsGoodFor) {
   symptoms_.observer_name = "the eBPF probe";
   EXPECT_EQ(of(diagnose(), "observer").detail, "the eBPF probe: nothing was lost");
   EXPECT_EQ(of(diagnose(), "kernel module").severity, Severity::kOk);

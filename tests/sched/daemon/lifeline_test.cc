@@ -63,7 +63,7 @@ TEST_F(LifelineTest, SignalsTheDeathOfItsHolder) {
   EXPECT_EQ(::waitpid(child, nullptr, 0), child);
 }
 
-TEST_F(LifelineTest, EndsQuietlyWhenNobodyEverHeldIt) {
+TEST_F(LifelineTest, EndsQuietlyWhenItWasNeverHeld) {
   const pid_t child = holder(false);
   ::kill(child, SIGKILL);
   EXPECT_EQ(::waitpid(child, nullptr, 0), child);

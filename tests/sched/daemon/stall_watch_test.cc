@@ -36,7 +36,7 @@ class StallWatchTest : public testing::Test {
   Time now_{5h};
 };
 
-TEST_F(StallWatchTest, OneThatPublishesItselfHoldsWhatItHolds) {
+TEST_F(StallWatchTest, AnAgentThatPublishesItselfHasNotStalled) {
   ASSERT_TRUE(ledger_.begin_freeze(kGroup, 7, std::vector<uint32_t>{1, 2}));
   for (int i = 0; i < 10; ++i) {
     publish(kAgent, now_);
@@ -81,7 +81,7 @@ TEST_F(StallWatchTest, WithNothingFrozenItMayHang) {
   publish(kAgent, now_);
   EXPECT_EQ(last_of(10), 0u);
   ASSERT_TRUE(ledger_.note_slice(kGroup, 7, 1000));
-  EXPECT_EQ(last_of(10), 0u) << "a slice keeps nobody from running";
+  EXPECT_EQ(last_of(10), 0u) << "a slice keeps no process from running";
   const auto index = ledger_.begin_freeze(kGroup, 7, std::vector<uint32_t>{1});
   ASSERT_TRUE(index);
   EXPECT_EQ(last_of(1), 1u);
@@ -90,7 +90,7 @@ TEST_F(StallWatchTest, WithNothingFrozenItMayHang) {
 }
 
 // The record is that of the agent before it: this one has just begun.
-TEST_F(StallWatchTest, OneThatHasNotPublishedItselfHasNotStalled) {
+TEST_F(StallWatchTest, AnAgentThatHasNotPublishedItselfHasNotStalled) {
   ASSERT_TRUE(ledger_.begin_freeze(kGroup, 7, std::vector<uint32_t>{1}));
   EXPECT_EQ(last_of(10), 0u);
   publish(kAgent + 1, now_);

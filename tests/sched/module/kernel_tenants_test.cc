@@ -127,7 +127,7 @@ TEST_F(KernelTenantsTest, AfterALossEverythingIsReadAgain) {
   EXPECT_FALSE(tenants_.find("batch"));
 }
 
-TEST_F(KernelTenantsTest, WhereNobodyTellsItLooks) {
+TEST_F(KernelTenantsTest, WithoutNoticesItLooks) {
   start("", /*is_told=*/false);
   EXPECT_FALSE(mirror_->follow(Time(1s)));
   operator_writes("default", "weight", "300");
@@ -143,7 +143,7 @@ TEST_F(KernelTenantsTest, TheKernelSaysWhereAProcessBelongs) {
   EXPECT_EQ(tenant_of(kProgram), "batch");
   tell(TenantAssigned{kProgram, "default", false});
   EXPECT_EQ(tenant_of(kProgram), "default");
-  ASSERT_TRUE(tree_.create("late"));  // its own notice comes after
+  ASSERT_TRUE(tree_.create("late"));  // the tenant's own notice comes later
   tell(TenantAssigned{kProgram, "late", false});
   EXPECT_EQ(tenant_of(kProgram), "late");
   tell(TenantAssigned{kProgram, "gone", false});
@@ -255,8 +255,8 @@ TEST_F(KernelTenantsTest, ATransientTenantGoesFromSysfsWithItsLastProcess) {
 TEST_F(KernelTenantsTest, ATransientTenantOfAnAgentThatDiedStillGoes) {
   ASSERT_TRUE(tree_.create("run-4711"));
   ASSERT_TRUE(tree_.attach(kProgram.pid, "run-4711"));
-  ASSERT_TRUE(tree_.create("run-99"));       // whose process ended while nobody looked
-  ASSERT_TRUE(tree_.create("run-nightly"));  // an operator's
+  ASSERT_TRUE(tree_.create("run-99"));       // its process ended unseen
+  ASSERT_TRUE(tree_.create("run-nightly"));  // an operator made it
   start();
   mirror_->follow(Time(1s));
   EXPECT_FALSE(tree_.has("run-99"));

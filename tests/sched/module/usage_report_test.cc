@@ -62,7 +62,7 @@ TEST_F(UsageReportTest, OnlyWhatChangedAndNotTooOften) {
   EXPECT_EQ(module_.published.size(), 1u);
   rig_.run_for(100ms);
   publish();
-  EXPECT_EQ(module_.published.size(), 1u) << "nobody did anything";
+  EXPECT_EQ(module_.published.size(), 1u) << "nothing has run";
   ASSERT_TRUE(rig_.tenants.set("late", {}, true));
   rig_.run_for(100ms);
   publish();

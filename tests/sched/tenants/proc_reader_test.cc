@@ -26,7 +26,7 @@ TEST(ProcReader, ReadsOneself) {
   EXPECT_FALSE(reader.is_alive({::getpid(), details->id.start_ticks + 1}));
 }
 
-TEST(ProcReader, AProcessThatEndedIsNobody) {
+TEST(ProcReader, AProcessThatEndedIsNotFound) {
   const SystemProcReader reader;
   const pid_t child = ::fork();
   if (child == 0) ::_exit(0);
@@ -49,7 +49,7 @@ TEST(ProcReader, RootHasAName) {
   EXPECT_EQ(reader.user_name(0x7FFFFFF0), "");
 }
 
-// Files as the kernel writes them, also the awkward ones.
+// Files as the kernel writes them, the awkward ones included.
 class ProcFilesTest : public ::testing::Test {
  protected:
   ProcFilesTest() { std::filesystem::create_directories(root_ + "/7"); }
@@ -86,7 +86,7 @@ TEST_F(ProcFilesTest, WithoutCgroupV2TheNamedHierarchyCounts) {
   EXPECT_EQ(reader_.details(7)->cgroup, "");
 }
 
-TEST_F(ProcFilesTest, AMalformedStatIsNobody) {
+TEST_F(ProcFilesTest, AMalformedStatIsNoProcess) {
   for (const char* text : {"", "7", "7 (a", "7 )a(", "7 (a) S", "7 (a) S 3 7\n"}) {
     write("stat", text);
     EXPECT_FALSE(reader_.link(7)) << text;

@@ -13,11 +13,11 @@ namespace {
 using namespace std::chrono_literals;
 
 // An agent works on a region in shared memory, dies, and another takes over.
-class RestoreTest : public ::testing::Test {
+class TakeoverTest : public ::testing::Test {
  protected:
-  RestoreTest()
+  TakeoverTest()
       : plane_(ControlPlane::create("/gpushare-test-" + std::to_string(::getpid())).value()) {}
-  ~RestoreTest() override { (void)ControlPlane::remove(plane_.name()); }
+  ~TakeoverTest() override { (void)ControlPlane::remove(plane_.name()); }
 
   void live_and_die() {
     scheduler_ = std::make_unique<Scheduler>(Scheduler::Surroundings{.gpu = rig_.gpu,
@@ -37,9 +37,9 @@ class RestoreTest : public ::testing::Test {
     scheduler_.reset();
   }
 
-  void restore(Tenants& next) {
+  void take_over(Tenants& next) {
     DirectControl control(next);
-    restore_tenants(plane_, rig_.processes, next, control);
+    take_over_tenants(plane_, rig_.processes, next, control);
   }
 
   test::SchedulerRig rig_;
@@ -47,12 +47,12 @@ class RestoreTest : public ::testing::Test {
   std::unique_ptr<Scheduler> scheduler_;
 };
 
-TEST_F(RestoreTest, SettingsMadeAtRunTimeAndTheirProcessesAreTakenOver) {
+TEST_F(TakeoverTest, SettingsMadeAtRunTimeAndTheirProcessesAreTakenOver) {
   rig_.add_busy("batch", {{"weight", "50"}, {"max", "20%"}, {"priority", "idle"}});
   ASSERT_TRUE(rig_.tenants.set_frozen("batch", true));
   live_and_die();
   Tenants next;
-  restore(next);
+  take_over(next);
   const auto slot = next.find("batch");
   ASSERT_TRUE(slot);
   EXPECT_EQ(next.at(*slot)->settings, rig_.tenants.at(*rig_.tenants.find("batch"))->settings);
@@ -60,13 +60,13 @@ TEST_F(RestoreTest, SettingsMadeAtRunTimeAndTheirProcessesAreTakenOver) {
   EXPECT_EQ(next.tenant_of(rig_.programs[0]->process), *slot);
 }
 
-TEST_F(RestoreTest, ATransientTenantStillGoesWithItsLastProcess) {
+TEST_F(TakeoverTest, ATransientTenantStillGoesWithItsLastProcess) {
   sim::Program& program = rig_.add("default", {});
   const std::vector<Setting> heavy{{"weight", "300"}};
   ASSERT_TRUE(rig_.tenants.create_transient(program.process, heavy));
   live_and_die();
   Tenants next;
-  restore(next);
+  take_over(next);
   const uint32_t slot = next.tenant_of(program.process);
   EXPECT_TRUE(next.at(slot)->is_transient);
   EXPECT_EQ(next.at(slot)->settings.weight, 300u);
@@ -74,33 +74,33 @@ TEST_F(RestoreTest, ATransientTenantStillGoesWithItsLastProcess) {
   EXPECT_EQ(next.slots().size(), 1u);
 }
 
-TEST_F(RestoreTest, ATransientTenantWhoseProcessesEndedIsNot) {
+TEST_F(TakeoverTest, ATransientTenantWhoseProcessesEndedIsNotTakenOver) {
   sim::Program& program = rig_.add("default", {});
   const std::vector<Setting> heavy{{"weight", "300"}};
   ASSERT_TRUE(rig_.tenants.create_transient(program.process, heavy));
   live_and_die();
   rig_.processes.dead[program.process.pid] = true;
   Tenants next;
-  restore(next);
+  take_over(next);
   EXPECT_EQ(next.slots().size(), 1u);
 }
 
-TEST_F(RestoreTest, ThePresentFileWinsWhereNothingWasSetAtRunTime) {
+TEST_F(TakeoverTest, ThePresentFileWinsWhereNothingWasSetAtRunTime) {
   live_and_die();
   Tenants next;
   Config config;
   config.tenants.push_back({"web", {{"weight", "200"}}});
   ASSERT_TRUE(next.reload(config));
-  restore(next);
+  take_over(next);
   EXPECT_EQ(next.at(next.find("web").value())->settings.weight, 200u);
 }
 
-TEST_F(RestoreTest, AnAgentThatStoppedByItselfLeavesNothing) {
+TEST_F(TakeoverTest, AnAgentThatStoppedByItselfLeavesNothing) {
   rig_.add_busy("batch", {{"weight", "50"}});
   live_and_die();
   clear_records(plane_.region());
   Tenants next;
-  restore(next);
+  take_over(next);
   EXPECT_EQ(next.slots().size(), 1u);
   EXPECT_TRUE(take_snapshot(plane_)->processes.empty());
 }

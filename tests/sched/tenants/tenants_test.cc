@@ -163,9 +163,9 @@ TEST_F(TenantsTest, RemovalSendsProcessesToTheRulesAndDefault) {
   EXPECT_EQ(name_of(11), "default");
   EXPECT_THAT(tenants.attached_without_gpu(), IsEmpty());
   ASSERT_TRUE(tenants.remove("a").has_value());
-  EXPECT_EQ(name_of(10), "default") << "its rule names nobody now";
+  EXPECT_EQ(name_of(10), "default") << "its rule names no tenant now";
   make("a");
-  EXPECT_EQ(name_of(10), "a") << "and somebody again";
+  EXPECT_EQ(name_of(10), "a") << "and one again";
 }
 
 TEST_F(TenantsTest, ATransientTenantGoesWithItsLastProcess) {
