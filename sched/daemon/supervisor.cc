@@ -57,7 +57,7 @@ class Supervisor {
   void end_stalled_agent();
   void look_for_gpu();
   void undo();
-  Nanos pause_after_death();
+  std::optional<int> plan_restart(int status);
 
   const AgentOptions options_;
   const MonotonicClock clock_;
@@ -70,8 +70,9 @@ class Supervisor {
   std::unique_ptr<Gpu> gpu_;              // nullptr: no GPU was found yet
   sigset_t handled_{}, before_{};
   StallWatch stall_watch_;
-  pid_t stalled_ = 0;  // the last agent that was killed because it had stalled
-  Nanos pause_{};
+  pid_t stalled_ = 0;             // the last agent that was killed because it had stalled
+  Time start_at_{};               // when to start the next agent
+  Nanos pause_{};                 // before it; zero when the last one lived long enough
   bool is_handing_over_ = false;  // the agent was asked to make way for one with the module
 };
 
@@ -86,10 +87,9 @@ bool Supervisor::start_agent() {
 // Returns the next signal, or 0 when `until` has passed.
 int Supervisor::wait_for_signal(Time until) {
   while (true) {
-    siginfo_t info{};
     const Nanos left = std::max(until - clock_.now(), Nanos{});
     const timespec wait{.tv_sec = left / 1s, .tv_nsec = (left % 1s).count()};
-    const int signal = ::sigtimedwait(&handled_, &info, &wait);
+    const int signal = ::sigtimedwait(&handled_, nullptr, &wait);
     if (signal < 0 && errno == EAGAIN) return 0;
     if (signal > 0) return signal;
   }
@@ -167,13 +167,25 @@ void Supervisor::undo() {
   for (const std::string& error : report.errors) log_error("recovery: {}", error);
 }
 
-Nanos Supervisor::pause_after_death() {
-  if (clock_.now() - agent_.started() > kYoung) {
+// After an agent that was not asked to end: sets when the next one is started. `status`: that of
+// wait(2). Returns the exit code for the supervisor if the first agent could not start at all.
+std::optional<int> Supervisor::plan_restart(int status) {
+  const Time now = clock_.now();
+  const Nanos lived = now - agent_.started();
+  if (WIFEXITED(status) && WEXITSTATUS(status) != 0 && agent_.starts() == 1 && lived < kYoung)
+    return WEXITSTATUS(status);  // the agent has logged why
+  if (lived > kYoung) {
     pause_ = Nanos{};
   } else {
     pause_ = pause_ == Nanos{} ? kFirstPause : std::min(2 * pause_, kLongestPause);
   }
-  return pause_;
+  start_at_ = now + pause_;
+  const std::string how = WIFSIGNALED(status)
+                              ? fmt::format("was ended by signal {}", WTERMSIG(status))
+                              : fmt::format("ended with code {}", WEXITSTATUS(status));
+  const std::string when = pause_ == Nanos{} ? "" : fmt::format(" in {} ms", pause_ / 1ms);
+  log_error("the agent {}; starting it again{}", how, when);
+  return std::nullopt;
 }
 
 int Supervisor::run() {
@@ -185,14 +197,14 @@ int Supervisor::run() {
   take_the_late_module();
   look_for_gpu();
 
-  Time start_at = clock_.now();
+  start_at_ = clock_.now();
   bool is_stopping = false;
   while (true) {
     const Time now = clock_.now();
-    if (!agent_.is_running() && !is_stopping && now >= start_at && !start_agent())
-      start_at = now + kLongestPause;
+    if (!agent_.is_running() && !is_stopping && now >= start_at_ && !start_agent())
+      start_at_ = now + kLongestPause;
     Time until = std::min(agent_.kill_at(), now + kLookAgain);
-    if (!agent_.is_running()) until = std::min(until, start_at);
+    if (!agent_.is_running()) until = std::min(until, start_at_);
 
     const int signal = wait_for_signal(until);
     if (signal == 0) look_for_gpu();
@@ -209,26 +221,13 @@ int Supervisor::run() {
 
     const std::optional<int> ended = agent_.reap();
     if (!ended) continue;
-    const int status = *ended;
     undo();
     if (is_stopping) return 0;
     if (std::exchange(is_handing_over_, false)) {
-      start_at = clock_.now();
+      start_at_ = clock_.now();
       continue;
     }
-    const bool could_not_start = WIFEXITED(status) && WEXITSTATUS(status) != 0 &&
-                                 agent_.starts() == 1 && clock_.now() - agent_.started() < kYoung;
-    if (could_not_start) return WEXITSTATUS(status);  // the agent has logged why
-    const Nanos pause = pause_after_death();
-    start_at = clock_.now() + pause;
-    const std::string how = WIFSIGNALED(status)
-                                ? fmt::format("was ended by signal {}", WTERMSIG(status))
-                                : fmt::format("ended with code {}", WEXITSTATUS(status));
-    if (pause == Nanos{}) {
-      log_error("the agent {}; starting it again", how);
-    } else {
-      log_error("the agent {}; starting it again in {} ms", how, pause / 1ms);
-    }
+    if (const std::optional<int> code = plan_restart(*ended)) return *code;
   }
 }
 
