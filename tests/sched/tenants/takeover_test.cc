@@ -37,9 +37,19 @@ class TakeoverTest : public ::testing::Test {
     scheduler_.reset();
   }
 
-  void take_over(Tenants& next) {
+  // What the next agent has, which begins with this configuration.
+  Tenants take_over(const Config& config = {}) {
+    Tenants next;
+    EXPECT_TRUE(next.reload(config));
     DirectControl control(next);
     take_over_tenants(plane_, rig_.processes, next, control);
+    return next;
+  }
+  sim::Program& add_transient() {
+    sim::Program& program = rig_.add("default", {});
+    const std::vector<Setting> heavy{{"weight", "300"}};
+    EXPECT_TRUE(rig_.tenants.create_transient(program.process, heavy));
+    return program;
   }
 
   test::SchedulerRig rig_;
@@ -51,8 +61,7 @@ TEST_F(TakeoverTest, SettingsMadeAtRunTimeAndTheirProcessesAreTakenOver) {
   rig_.add_busy("batch", {{"weight", "50"}, {"max", "20%"}, {"priority", "idle"}});
   ASSERT_TRUE(rig_.tenants.set_frozen("batch", true));
   live_and_die();
-  Tenants next;
-  take_over(next);
+  Tenants next = take_over();
   const auto slot = next.find("batch");
   ASSERT_TRUE(slot);
   EXPECT_EQ(next.at(*slot)->settings, rig_.tenants.at(*rig_.tenants.find("batch"))->settings);
@@ -61,12 +70,9 @@ TEST_F(TakeoverTest, SettingsMadeAtRunTimeAndTheirProcessesAreTakenOver) {
 }
 
 TEST_F(TakeoverTest, ATransientTenantStillGoesWithItsLastProcess) {
-  sim::Program& program = rig_.add("default", {});
-  const std::vector<Setting> heavy{{"weight", "300"}};
-  ASSERT_TRUE(rig_.tenants.create_transient(program.process, heavy));
+  sim::Program& program = add_transient();
   live_and_die();
-  Tenants next;
-  take_over(next);
+  Tenants next = take_over();
   const uint32_t slot = next.tenant_of(program.process);
   EXPECT_TRUE(next.at(slot)->is_transient);
   EXPECT_EQ(next.at(slot)->settings.weight, 300u);
@@ -75,23 +81,18 @@ TEST_F(TakeoverTest, ATransientTenantStillGoesWithItsLastProcess) {
 }
 
 TEST_F(TakeoverTest, ATransientTenantWhoseProcessesEndedIsNotTakenOver) {
-  sim::Program& program = rig_.add("default", {});
-  const std::vector<Setting> heavy{{"weight", "300"}};
-  ASSERT_TRUE(rig_.tenants.create_transient(program.process, heavy));
+  sim::Program& program = add_transient();
   live_and_die();
   rig_.processes.dead[program.process.pid] = true;
-  Tenants next;
-  take_over(next);
+  Tenants next = take_over();
   EXPECT_EQ(next.slots().size(), 1u);
 }
 
 TEST_F(TakeoverTest, ThePresentFileWinsWhereNothingWasSetAtRunTime) {
   live_and_die();
-  Tenants next;
   Config config;
   config.tenants.push_back({"web", {{"weight", "200"}}});
-  ASSERT_TRUE(next.reload(config));
-  take_over(next);
+  const Tenants next = take_over(config);
   EXPECT_EQ(next.at(next.find("web").value())->settings.weight, 200u);
 }
 
@@ -99,8 +100,7 @@ TEST_F(TakeoverTest, AnAgentThatStoppedByItselfLeavesNothing) {
   rig_.add_busy("batch", {{"weight", "50"}});
   live_and_die();
   clear_records(plane_.region());
-  Tenants next;
-  take_over(next);
+  Tenants next = take_over();
   EXPECT_EQ(next.slots().size(), 1u);
   EXPECT_TRUE(take_snapshot(plane_)->processes.empty());
 }
