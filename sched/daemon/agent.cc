@@ -216,10 +216,10 @@ Time Agent::follow_mps() {
 }
 
 MpsClient Agent::describe_client(const ProcessId& process) const {
-  const ProcessFacts facts = facts_of(process, processes_);
+  const ProcessIdentity identity = identity_of(process, processes_);
   return {.process = process,
-          .tenant = tenants_.at(tenants_.place_of(facts))->name,
-          .command = facts.command};
+          .tenant = tenants_.at(tenants_.place_of(identity))->name,
+          .command = identity.command};
 }
 
 // What the module said is read by the scheduler, if that reads the module's events at all.

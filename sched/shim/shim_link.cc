@@ -51,7 +51,7 @@ void ShimLink::open_knees(const SloSetup& slo) {
 }
 
 ShimWish ShimLink::decide(const ProcessId& process) {
-  facts_[process] = facts_of(process, processes_);
+  identities_[process] = identity_of(process, processes_);
   const uint32_t tenant = tenant_of(process);
   closed_.erase(process);  // it gets a new slot
   ShimWish wish = spatial_.wish(tenant, tenants_.at(tenant)->settings);
@@ -60,7 +60,7 @@ ShimWish ShimLink::decide(const ProcessId& process) {
 }
 
 uint32_t ShimLink::tenant_of(const ProcessId& process) {
-  return tenants_.place_of(facts_[process]);
+  return tenants_.place_of(identities_[process]);
 }
 
 std::vector<Spatial::Client> ShimLink::clients(const Registry* registry) {
@@ -72,8 +72,8 @@ std::vector<Spatial::Client> ShimLink::clients(const Registry* registry) {
     client.process = process;
     client.tenant = tenant_of(process);
     client.slot = slot;
-    if (const auto facts = facts_.find(process); facts != facts_.end())
-      client.command_line = facts->second.command_line;
+    if (const auto identity = identities_.find(process); identity != identities_.end())
+      client.command_line = identity->second.command_line;
     const Process* known = registry == nullptr ? nullptr : registry->find(process.pid);
     if (known == nullptr || known->id != process) continue;
     for (const Holder& holder : known->holders) client.gpus.push_back(holder.gpu);
@@ -84,7 +84,8 @@ std::vector<Spatial::Client> ShimLink::clients(const Registry* registry) {
 Time ShimLink::step(Time now, const Registry* registry) {
   host_->beat(now);
   const std::vector<Spatial::Client> present = clients(registry);
-  std::erase_if(facts_, [&](const auto& entry) { return host_->find(entry.first) == nullptr; });
+  std::erase_if(identities_,
+                [&](const auto& entry) { return host_->find(entry.first) == nullptr; });
   const Time next = spatial_.step(now, present, tenants_);
   return std::min(next, enforce_caps(now, present));
 }

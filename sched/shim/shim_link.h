@@ -80,8 +80,8 @@ class ShimLink {
   std::vector<uint32_t> gpus_;  // that are shared spatially, by index
   std::optional<KneeStore> knees_;
   std::string knees_path_;
-  Spatial spatial_{{}};                      // its rules use the knees
-  std::map<ProcessId, ProcessFacts> facts_;  // of those with a slot
+  Spatial spatial_{{}};                              // its rules use the knees
+  std::map<ProcessId, ProcessIdentity> identities_;  // of those with a slot
   std::unique_ptr<ShimHost> host_;
 };
 

@@ -49,14 +49,14 @@ bool Membership::sync(Time now) {
 // Its tenant is decided when it first has something to schedule.
 void Membership::meet(const Process& process) {
   if (met_.contains(process.id)) return;
-  ProcessFacts facts = facts_of(process.id, processes_);
-  if (facts.command.empty()) facts.command = process.command;  // it has just ended
-  if (process.uid && facts.uid != *process.uid) {              // it has made itself another since
-    facts.uid = *process.uid;
-    facts.user = processes_.user_name(facts.uid);
+  ProcessIdentity identity = identity_of(process.id, processes_);
+  if (identity.command.empty()) identity.command = process.command;  // it has just ended
+  if (process.uid && identity.uid != *process.uid) {  // it has made itself another since
+    identity.uid = *process.uid;
+    identity.user = processes_.user_name(identity.uid);
   }
-  met_[process.id] = facts.command_line;
-  state_.tenants.add_process(std::move(facts));
+  met_[process.id] = identity.command_line;
+  state_.tenants.add_process(std::move(identity));
 }
 
 void Membership::add(const Holder& holder, Time now) {

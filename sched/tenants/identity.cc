@@ -3,18 +3,18 @@
 
 namespace gpushare {
 
-ProcessFacts facts_of(const ProcessId& process, const ProcReader& processes) {
-  ProcessFacts facts;
-  facts.id = process;
+ProcessIdentity identity_of(const ProcessId& process, const ProcReader& processes) {
+  ProcessIdentity identity;
+  identity.id = process;
   const auto details = processes.details(process.pid);
-  if (!details || details->id != process) return facts;
-  facts.uid = details->uid;
-  facts.user = processes.user_name(facts.uid);
-  facts.command = details->command;
-  facts.command_line = details->command_line;
-  facts.cgroup_path = details->cgroup;
-  facts.ancestors = processes.ancestors(process.pid);
-  return facts;
+  if (!details || details->id != process) return identity;
+  identity.uid = details->uid;
+  identity.user = processes.user_name(identity.uid);
+  identity.command = details->command;
+  identity.command_line = details->command_line;
+  identity.cgroup_path = details->cgroup;
+  identity.ancestors = processes.ancestors(process.pid);
+  return identity;
 }
 
 }  // namespace gpushare

@@ -9,6 +9,6 @@
 namespace gpushare {
 
 // For a process that has ended, or whose pid belongs to another process by now, only the id is set.
-ProcessFacts facts_of(const ProcessId& process, const ProcReader& processes);
+ProcessIdentity identity_of(const ProcessId& process, const ProcReader& processes);
 
 }  // namespace gpushare

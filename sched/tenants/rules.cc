@@ -28,7 +28,7 @@ bool glob_matches(std::string_view pattern, std::string_view text) {
   return p == pattern.size();
 }
 
-bool rule_matches(const Rule& rule, const ProcessFacts& process) {
+bool rule_matches(const Rule& rule, const ProcessIdentity& process) {
   if (rule.cgroup && !glob_matches(*rule.cgroup, process.cgroup_path)) return false;
   if (rule.user && *rule.user != process.user && *rule.user != std::to_string(process.uid)) {
     return false;

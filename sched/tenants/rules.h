@@ -16,7 +16,7 @@
 
 namespace gpushare {
 
-struct ProcessFacts {
+struct ProcessIdentity {
   ProcessId id;
   std::vector<ProcessId> ancestors;  // parent first; with start times, because pids are reused
   std::string cgroup_path;           // in the v2 hierarchy, "/user.slice/..."; empty: not known
@@ -42,6 +42,6 @@ struct Rule {
 // does not recurse, because command lines are hostile input.
 bool glob_matches(std::string_view pattern, std::string_view text);
 
-bool rule_matches(const Rule& rule, const ProcessFacts& process);
+bool rule_matches(const Rule& rule, const ProcessIdentity& process);
 
 }  // namespace gpushare

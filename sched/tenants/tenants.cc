@@ -154,28 +154,28 @@ Result<> Tenants::reload(const Config& config) {
   return {};
 }
 
-uint32_t Tenants::add_process(ProcessFacts facts) {
-  const auto [place, is_new] = members_.try_emplace(facts.id);
+uint32_t Tenants::add_process(ProcessIdentity identity) {
+  const auto [place, is_new] = members_.try_emplace(identity.id);
   Member& member = place->second;
-  if (const Member* ancestor = is_new ? attached_ancestor(facts) : nullptr) {
+  if (const Member* ancestor = is_new ? attached_ancestor(identity) : nullptr) {
     member.is_attached = true;
     member.slot = ancestor->slot;
   }
-  member.facts = std::move(facts);
+  member.identity = std::move(identity);
   if (!member.is_attached) place_by_rules(member);
   ++generation_;
   return member.slot;
 }
 
-uint32_t Tenants::place_of(const ProcessFacts& facts) const {
-  if (const auto known = members_.find(facts.id); known != members_.end())
+uint32_t Tenants::place_of(const ProcessIdentity& identity) const {
+  if (const auto known = members_.find(identity.id); known != members_.end())
     return known->second.slot;
-  const Member* ancestor = attached_ancestor(facts);
-  return ancestor == nullptr ? slot_by_rules(facts) : ancestor->slot;
+  const Member* ancestor = attached_ancestor(identity);
+  return ancestor == nullptr ? slot_by_rules(identity) : ancestor->slot;
 }
 
-const Tenants::Member* Tenants::attached_ancestor(const ProcessFacts& facts) const {
-  for (const ProcessId& ancestor : facts.ancestors) {
+const Tenants::Member* Tenants::attached_ancestor(const ProcessIdentity& identity) const {
+  for (const ProcessId& ancestor : identity.ancestors) {
     const auto found = members_.find(ancestor);
     if (found != members_.end() && found->second.is_attached) return &found->second;
   }
@@ -211,7 +211,7 @@ uint32_t Tenants::tenant_of(ProcessId process) const {
 std::vector<ProcessId> Tenants::attached_without_gpu() const {
   std::vector<ProcessId> processes;
   for (const auto& [id, member] : members_) {
-    if (!member.facts) processes.push_back(id);
+    if (!member.identity) processes.push_back(id);
   }
   return processes;
 }
@@ -236,7 +236,7 @@ void Tenants::drop_tenant(uint32_t slot) {
   for (auto member = members_.begin(); member != members_.end();) {
     if (member->second.slot != slot) {
       ++member;
-    } else if (!member->second.facts) {
+    } else if (!member->second.identity) {
       member = members_.erase(member);  // was known only by this attachment
     } else {
       member->second.is_attached = false;
@@ -246,16 +246,16 @@ void Tenants::drop_tenant(uint32_t slot) {
   }
 }
 
-uint32_t Tenants::slot_by_rules(const ProcessFacts& facts) const {
+uint32_t Tenants::slot_by_rules(const ProcessIdentity& identity) const {
   for (const Rule& rule : rules_) {
     const auto slot = find(rule.tenant);
-    if (slot && rule_matches(rule, facts)) return *slot;
+    if (slot && rule_matches(rule, identity)) return *slot;
   }
   return kDefaultTenant;
 }
 
 void Tenants::place_by_rules(Member& member) const {
-  member.slot = member.facts ? slot_by_rules(*member.facts) : kDefaultTenant;
+  member.slot = member.identity ? slot_by_rules(*member.identity) : kDefaultTenant;
 }
 
 void Tenants::place_all_by_rules() {

@@ -80,9 +80,9 @@ class Tenants {
   // Adds a process that the agent sees on a GPU, and returns its tenant's slot. A further call with
   // the same id replaces what is known of it (after exec, or in another cgroup); an attachment
   // stays.
-  uint32_t add_process(ProcessFacts facts);
+  uint32_t add_process(ProcessIdentity identity);
   // The slot that add_process() would return.
-  uint32_t place_of(const ProcessFacts& facts) const;
+  uint32_t place_of(const ProcessIdentity& identity) const;
   // `process` may be on no GPU (a shell): what it starts later inherits. Returns the slot.
   Result<uint32_t> attach(ProcessId process, std::string_view tenant);
   // Forgets the process and its attachment. A transient tenant goes with its last process.
@@ -97,16 +97,16 @@ class Tenants {
 
  private:
   struct Member {
-    std::optional<ProcessFacts> facts;  // none: known by attach() only
-    bool is_attached = false;           // explicitly, or inherited at first sight
+    std::optional<ProcessIdentity> identity;  // none: known by attach() only
+    bool is_attached = false;                 // explicitly, or inherited at first sight
     uint32_t slot = kDefaultTenant;
   };
 
   std::optional<uint32_t> free_slot() const;
   void make_tenant(uint32_t slot, std::string name);
   void drop_tenant(uint32_t slot);
-  const Member* attached_ancestor(const ProcessFacts& facts) const;
-  uint32_t slot_by_rules(const ProcessFacts& facts) const;
+  const Member* attached_ancestor(const ProcessIdentity& identity) const;
+  uint32_t slot_by_rules(const ProcessIdentity& identity) const;
   void place_by_rules(Member& member) const;
   void place_all_by_rules();
   void drop_if_over(uint32_t slot);

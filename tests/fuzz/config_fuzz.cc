@@ -24,11 +24,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!tenants.reload(*config)) __builtin_trap();
   for (const gpushare::Rule& rule : config->rules) {
     if (!tenants.find(rule.tenant)) __builtin_trap();
-    gpushare::ProcessFacts facts;
-    facts.cgroup_path = rule.cgroup.value_or("");
-    facts.command = rule.command.value_or("");
-    facts.user = rule.user.value_or("");
-    if (!rule_matches(rule, facts)) __builtin_trap();  // a glob matches itself
+    gpushare::ProcessIdentity identity;
+    identity.cgroup_path = rule.cgroup.value_or("");
+    identity.command = rule.command.value_or("");
+    identity.user = rule.user.value_or("");
+    if (!rule_matches(rule, identity)) __builtin_trap();  // a glob matches itself
   }
   return 0;
 }

@@ -40,11 +40,11 @@ class KernelTenantsTest : public ::testing::Test {
   }
   // The agent sees kProgram on a GPU.
   void meet(const std::string& command, uid_t uid = 0) {
-    ProcessFacts facts;
-    facts.id = kProgram;
-    facts.command = command;
-    facts.uid = uid;
-    tenants_.add_process(std::move(facts));
+    ProcessIdentity identity;
+    identity.id = kProgram;
+    identity.command = command;
+    identity.uid = uid;
+    tenants_.add_process(std::move(identity));
   }
 
   test::PlainSysfs tree_;

@@ -41,7 +41,7 @@ TEST(Glob, TakesQuadraticTimeAtWorst) {
   EXPECT_TRUE(glob_matches(pattern, text));
 }
 
-ProcessFacts facts() {
+ProcessIdentity identity() {
   return {.id = {100, 1},
           .ancestors = {},
           .cgroup_path = "/user.slice/user-1000.slice",
@@ -57,14 +57,15 @@ struct RuleRow {
   bool matches;
 };
 
-class RuleOnFacts : public testing::TestWithParam<RuleRow> {};
+class RuleOnIdentity : public testing::TestWithParam<RuleRow> {};
 
-TEST_P(RuleOnFacts, Matches) {
-  EXPECT_EQ(rule_matches(GetParam().rule, facts()), GetParam().matches) << GetParam().description;
+TEST_P(RuleOnIdentity, Matches) {
+  EXPECT_EQ(rule_matches(GetParam().rule, identity()), GetParam().matches)
+      << GetParam().description;
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Rows, RuleOnFacts,
+    Rows, RuleOnIdentity,
     testing::Values(
         RuleRow{"cgroup below", {"t", "/user.slice/*", {}, {}}, true},
         RuleRow{"other cgroup", {"t", "/system.slice/*", {}, {}}, false},
@@ -79,10 +80,10 @@ INSTANTIATE_TEST_SUITE_P(
         RuleRow{"one condition does not", {"t", "/user.slice/*", "bob", "python*"}, false},
         RuleRow{"no condition at all", {"t", {}, {}, {}}, false}));
 
-TEST(Rule, OnUnknownFactsDoesNotMatchByAccident) {
-  EXPECT_FALSE(rule_matches({"t", "/user.slice/*", {}, {}}, ProcessFacts{}));
-  EXPECT_FALSE(rule_matches({"t", {}, "alice", {}}, ProcessFacts{}));
-  EXPECT_FALSE(rule_matches({"t", {}, {}, "python*"}, ProcessFacts{}));
+TEST(Rule, OnAnUnknownProcessDoesNotMatchByAccident) {
+  EXPECT_FALSE(rule_matches({"t", "/user.slice/*", {}, {}}, ProcessIdentity{}));
+  EXPECT_FALSE(rule_matches({"t", {}, "alice", {}}, ProcessIdentity{}));
+  EXPECT_FALSE(rule_matches({"t", {}, {}, "python*"}, ProcessIdentity{}));
 }
 
 }  // namespace

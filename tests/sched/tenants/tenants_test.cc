@@ -17,7 +17,7 @@ using testing::IsEmpty;
 
 ProcessId id(pid_t pid) { return {pid, 1000}; }
 
-ProcessFacts facts(pid_t pid, std::string command, std::vector<ProcessId> ancestors = {}) {
+ProcessIdentity identity(pid_t pid, std::string command, std::vector<ProcessId> ancestors = {}) {
   return {.id = id(pid),
           .ancestors = std::move(ancestors),
           .cgroup_path = {},
@@ -96,9 +96,9 @@ TEST_F(TenantsTest, AFullTableIsAnErrorNotACrash) {
 
 TEST_F(TenantsTest, AttachmentGoesBeforeRulesAndRulesGoInOrder) {
   reload({{"a", {}}, {"b", {}}}, {by_command("b", "train*"), by_command("a", "t*")});
-  tenants.add_process(facts(10, "train"));
-  tenants.add_process(facts(11, "top"));
-  tenants.add_process(facts(12, "bash"));
+  tenants.add_process(identity(10, "train"));
+  tenants.add_process(identity(11, "top"));
+  tenants.add_process(identity(12, "bash"));
   EXPECT_EQ(name_of(10), "b");
   EXPECT_EQ(name_of(11), "a");
   EXPECT_EQ(name_of(12), "default");
@@ -112,22 +112,22 @@ TEST_F(TenantsTest, AnAttachmentIsInheritedFromTheNearestAncestorAndOutlivesIt) 
   make("inner");
   attach(1, "shell");
   attach(2, "inner");
-  tenants.add_process(facts(10, "x", {id(5), id(1)}));
-  tenants.add_process(facts(11, "x", {id(5), id(2), id(1)}));
-  tenants.add_process(facts(12, "x", {{1, 77}}));
+  tenants.add_process(identity(10, "x", {id(5), id(1)}));
+  tenants.add_process(identity(11, "x", {id(5), id(2), id(1)}));
+  tenants.add_process(identity(12, "x", {{1, 77}}));
   EXPECT_EQ(name_of(10), "shell");
   EXPECT_EQ(name_of(11), "inner");
   EXPECT_EQ(name_of(12), "default") << "another process that had the same pid";
   EXPECT_THAT(tenants.attached_without_gpu(), ElementsAre(id(1), id(2)));
   tenants.end_process(id(1));
   EXPECT_EQ(name_of(10), "shell");
-  tenants.add_process(facts(13, "x", {id(10)}));
+  tenants.add_process(identity(13, "x", {id(10)}));
   EXPECT_EQ(name_of(13), "shell") << "through the child that inherited";
 }
 
 TEST_F(TenantsTest, AProcessThatIsSeenBeforeItsAncestorIsAttachedStaysWhereItIs) {
   make("shell");
-  tenants.add_process(facts(10, "x", {id(1)}));
+  tenants.add_process(identity(10, "x", {id(1)}));
   attach(1, "shell");
   EXPECT_EQ(name_of(10), "default");
 }
@@ -137,28 +137,28 @@ TEST_F(TenantsTest, WhereOneWouldBeIsToldWithoutAddingIt) {
   reload({}, {by_command("jobs", "train*")});
   attach(1, "lab");
   const uint64_t generation = tenants.generation();
-  EXPECT_EQ(tenants.place_of(facts(2, "x", {id(1)})), lab);
-  EXPECT_EQ(tenants.place_of(facts(3, "train.py")), jobs);
-  EXPECT_EQ(tenants.place_of(facts(3, "x")), kDefaultTenant);
+  EXPECT_EQ(tenants.place_of(identity(2, "x", {id(1)})), lab);
+  EXPECT_EQ(tenants.place_of(identity(3, "train.py")), jobs);
+  EXPECT_EQ(tenants.place_of(identity(3, "x")), kDefaultTenant);
   EXPECT_EQ(tenants.generation(), generation);
   EXPECT_EQ(tenants.tenant_of(id(3)), kDefaultTenant) << "it is not known";
-  tenants.add_process(facts(4, "x"));
-  EXPECT_EQ(tenants.place_of(facts(4, "train.py")), kDefaultTenant) << "it is decided";
+  tenants.add_process(identity(4, "x"));
+  EXPECT_EQ(tenants.place_of(identity(4, "train.py")), kDefaultTenant) << "it is decided";
 }
 
-TEST_F(TenantsTest, NewFactsAreLookedAtAgain) {
+TEST_F(TenantsTest, ANewIdentityIsLookedAtAgain) {
   reload({{"a", {}}}, {by_command("a", "train")});
-  tenants.add_process(facts(10, "bash"));
+  tenants.add_process(identity(10, "bash"));
   EXPECT_EQ(name_of(10), "default");
-  tenants.add_process(facts(10, "train"));
+  tenants.add_process(identity(10, "train"));
   EXPECT_EQ(name_of(10), "a");
 }
 
 TEST_F(TenantsTest, RemovalSendsProcessesToTheRulesAndDefault) {
   reload({{"a", {}}}, {by_command("a", "train")});
   make("b");
-  tenants.add_process(facts(10, "train"));
-  tenants.add_process(facts(11, "bash"));
+  tenants.add_process(identity(10, "train"));
+  tenants.add_process(identity(11, "bash"));
   attach(10, "b");
   attach(11, "b");
   attach(12, "b");
@@ -177,7 +177,7 @@ TEST_F(TenantsTest, ATransientTenantGoesWithItsLastProcess) {
   const auto slot = tenants.create_transient(id(50), settings);
   ASSERT_TRUE(slot);
   EXPECT_EQ(get("run-50").settings.weight, 300U);
-  tenants.add_process(facts(51, "x", {id(50)}));
+  tenants.add_process(identity(51, "x", {id(50)}));
   tenants.end_process(id(50));
   EXPECT_EQ(name_of(51), "run-50");
   tenants.end_process(id(51));
@@ -222,7 +222,7 @@ TEST_F(TenantsTest, AKeyThatLeavesTheFileIsDefaultAgain) {
 TEST_F(TenantsTest, ATenantOfTheFileGoesWithItAndOneOfRunTimeStays) {
   make("by-hand");
   reload({{"a", {}}, {"b", {}}}, {by_command("a", "x")});
-  tenants.add_process(facts(10, "x"));
+  tenants.add_process(identity(10, "x"));
   EXPECT_EQ(name_of(10), "a");
   const auto slot_of_b = tenants.find("b");
   reload({{"b", {}}});
@@ -234,8 +234,8 @@ TEST_F(TenantsTest, ATenantOfTheFileGoesWithItAndOneOfRunTimeStays) {
 
 TEST_F(TenantsTest, ReloadMovesProcessesByTheNewRulesButNotAttachedOnes) {
   make("mine");
-  tenants.add_process(facts(10, "x"));
-  tenants.add_process(facts(11, "x"));
+  tenants.add_process(identity(10, "x"));
+  tenants.add_process(identity(11, "x"));
   attach(11, "mine");
   reload({{"a", {}}}, {by_command("a", "x")});
   EXPECT_EQ(name_of(10), "a");
@@ -252,7 +252,7 @@ TEST_F(TenantsTest, FreezingIsOfATenantThatExists) {
 TEST_F(TenantsTest, EveryChangeRaisesTheGeneration) {
   const std::function<void()> changes[] = {
       [&] { make("a"); },
-      [&] { tenants.add_process(facts(10, "x")); },
+      [&] { tenants.add_process(identity(10, "x")); },
       [&] { attach(10, "a"); },
       [&] { ASSERT_TRUE(tenants.set_frozen("a", true)); },
       [&] { reload({}); },
