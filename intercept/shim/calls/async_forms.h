@@ -12,7 +12,7 @@
 #include "intercept/shim/driver/lookup.h"
 #include "intercept/shim/driver/table.h"
 #include "intercept/shim/link/quiet.h"
-#include "intercept/shim/streams/streams.h"
+#include "intercept/shim/streams/stream_use.h"
 
 namespace gpushare::shim {
 

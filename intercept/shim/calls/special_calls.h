@@ -7,7 +7,7 @@
 #include "intercept/shim/driver/table.h"
 #include "intercept/shim/iterations/progress.h"
 #include "intercept/shim/link/quiet.h"
-#include "intercept/shim/streams/streams.h"
+#include "intercept/shim/streams/stream_use.h"
 
 namespace gpushare::shim {
 

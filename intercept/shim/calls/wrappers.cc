@@ -10,7 +10,7 @@
 #include "intercept/shim/driver/lookup.h"
 #include "intercept/shim/driver/table.h"
 #include "intercept/shim/link/gate.h"
-#include "intercept/shim/streams/streams.h"
+#include "intercept/shim/streams/stream_use.h"
 
 namespace gpushare::shim {
 namespace {

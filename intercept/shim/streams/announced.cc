@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams: what the agent has announced is made where it costs nobody's launch: when the program
-// has waited and nothing of it runs. It takes 1 ms a set, one set at a time, of a program whose GPU
-// is idle; a thread that launches in that moment waits as long. Anything else that is in the way
-// (captures, contexts of the program's own, work of other threads) leaves it for the next wait.
+// Partitions that the agent has announced (ShimSoon) are made before they are wanted, when the
+// program itself has waited and nothing of it runs, so that no launch waits for them. One is made
+// at a time, in 1 ms; a thread that launches in that moment waits as long. Whatever is in the way
+// (captures, contexts of the program's own, work of other threads) leaves it for the next wait. On
+// the thread that has waited, under the device's lock if no thread holds it.
 #include "intercept/shim/link/quiet.h"
 #include "intercept/shim/streams/streams.h"
 
@@ -10,7 +11,7 @@ namespace gpushare::shim {
 
 using Place = Partitions::Place;
 
-// REQUIRES: device.lock is held.
+// Returns true if there is nothing to make for this partition. REQUIRES: device.lock is held.
 bool Streams::is_prepared(const Device& device, uint64_t set) const {
   const int place = device.partitions.find(set);
   if (place == Partitions::kNone) return device.partitions.count() >= kMostWithAnnounced;
@@ -36,7 +37,7 @@ void Streams::make_announced(Device& device) {
     const bool is_to_be_made = !is_prepared(device, set);
     if (is_to_be_made && !hold_at_rest(device)) return;
     device.soon_tries = 0;
-    // One that the driver does not make is not tried again.
+    // A partition that the driver refuses is not tried again.
     device.prepared[i].store(set, std::memory_order_relaxed);
     if (!is_to_be_made) continue;
     int place = device.partitions.find(set);
@@ -48,15 +49,9 @@ void Streams::make_announced(Device& device) {
   }
 }
 
-// There is a new stream.
+// A new stream lacks its stand-ins in all of them.
 void Streams::forget_prepared(Device& device) {
   for (auto& set : device.prepared) set.store(0, std::memory_order_relaxed);
-}
-
-void Streams::say(const Device& device, ShimFollows follows) const {
-  auto& said = slot().gpus[device.gpu].follows;
-  if (said.load(std::memory_order_relaxed) != follows)
-    said.store(follows, std::memory_order_relaxed);
 }
 
 }  // namespace gpushare::shim

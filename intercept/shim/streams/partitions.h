@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts of one GPU that streams can be in: green contexts of the device's primary context, each
-// over a set of groups of SMs (at most 6 MiB of memory each).
-// The groups are those of 8 into which the driver splits the GPU, and one of the SMs that this
-// leaves (an H200: 15, and one of 12); fewer than 8 of them belong to the last group instead. Made
-// when a set is first wanted, and kept for the next time, until there are kMost and another one is
-// wanted, or the program lets the primary context go. The driver waits until the process's kernels
-// have ended when one is made, and lets other threads' launches wait, too: the owner does it only
-// when nothing runs.
+// The partitions of one GPU that this process has made: green contexts of the device's primary
+// context, each over a set of SM groups, at most 6 MiB of memory each. The driver splits the GPU
+// into groups of 8 SMs; what the split leaves is one more group if it has at least 8 SMs (an H200:
+// 15 groups of 8 and one of 12), and otherwise part of the last one. A partition is kept for the
+// next time until there are kMost and another one is wanted, or the primary context ends.
 //
-// The owner locks.
+// Any thread, but the caller holds a lock (Device::lock).
 #pragma once
 
 #include <cstdint>
@@ -19,18 +16,19 @@ namespace gpushare::shim {
 
 class Partitions {
  public:
-  // Where a stream is: 0 is home, the whole GPU; n > 0 the n-th partition.
-  using Place = uint8_t;
+  using Place = uint8_t;  // where a stream is: 0 is home, the whole GPU; n > 0 the n-th partition
   static constexpr int kMost = 16;
 
   static constexpr int kCannot = -1, kNone = -2;
 
-  // The partition of these groups, home for the empty set; kNone: it is not made yet.
+  // The place of the partition of these groups; 0 for the empty set; kNone: it is not made.
   int find(uint64_t groups) const;
   int count() const;
   bool is_full() const { return count() == kMost; }
-  // Home where none of the groups exists; kCannot: the driver says no.
-  // REQUIRES: there is none, and it is not full; nothing of the process runs on the device.
+  // Returns the place of the new partition; 0 if the GPU has none of the groups; kCannot if the
+  // driver refuses. The driver waits until the process's kernels have ended and keeps the launches
+  // of other threads waiting. REQUIRES: find() gave kNone, it is not full, and nothing of the
+  // process runs on the device.
   int make(const Driver& driver, CUdevice device, uint64_t groups);
   CUgreenCtx green(Place place) const { return made_[place - 1].green; }
   // REQUIRES: nothing runs in it, and its streams are destroyed.
@@ -49,7 +47,7 @@ class Partitions {
   bool split(const Driver& driver, CUdevice device);
 
   unsigned group_count_ = 0;  // 0: not split yet
-  unsigned part_count_ = 0;   // the same, or one more, which belongs to the last group
+  unsigned part_count_ = 0;   // entries of parts_: group_count_, or one more for the last group
   CUdevResource parts_[kMostGroups + 1] = {};
   Made made_[kMost] = {};
 };

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams: when nothing of the process runs on a device, and what is made only then: partitions,
-// and streams in them. The driver waits for the end of what runs at every partition, and at a
-// stream now and then (the 64th of a row; bench/results/blocking.jsonl).
+// Rest: nothing of the process runs on a device. Only then are partitions made, and stand-ins in
+// them, because the driver waits for the end of all running work when it makes a green context, and
+// now and then when it makes a stream in one (the 64th in a row;
+// bench/results/blocking_H200_2026-11-22.json). On a launching or waiting thread, under the
+// device's lock; while the streams are held for it, no thread can put anything into them.
 #include <algorithm>
 
 #include "intercept/shim/driver/in_context.h"
@@ -9,13 +11,11 @@
 #include "intercept/shim/streams/streams.h"
 
 namespace gpushare::shim {
-namespace {
 
 using Place = Partitions::Place;
 
-}  // namespace
-
-// REQUIRES: the stream is held, and nothing captures. What its other places still do it waits for.
+// Its place waits for the work at its earlier places, so only its place is asked. REQUIRES: the
+// stream is held, and nothing captures.
 bool Streams::is_at_rest(const Stream& stream) const {
   const CUstream there = stream.physical();
   if (there != GS_CU_STREAM_PER_THREAD) return driver_->cuStreamQuery(there) == CUDA_SUCCESS;
@@ -23,7 +23,7 @@ bool Streams::is_at_rest(const Stream& stream) const {
   return stream.event == nullptr || driver_->cuEventQuery(stream.event) == CUDA_SUCCESS;
 }
 
-// Not while any stream captures: the recording would be part of a graph.
+// Records nothing while any stream captures, as the recording would become part of a graph.
 void Streams::record_mark(Stream& stream) {
   const KeepErrno errno_of_the_program;
   const Locked locked(stream.event_lock);
@@ -34,7 +34,7 @@ void Streams::record_mark(Stream& stream) {
       driver_->cuEventRecord(stream.event, GS_CU_STREAM_PER_THREAD) != CUDA_SUCCESS;
 }
 
-// True: nothing runs, and nobody puts anything into a stream until let_go().
+// True: nothing runs, and no thread puts anything into a stream until let_go().
 bool Streams::hold_at_rest(Device& device) {
   const InContext in(*driver_, device.primary.load(std::memory_order_relaxed));
   if (!in.is_there() ||
@@ -69,7 +69,8 @@ void Streams::let_go(Device& device) {
     if (each->device == &device) release(*each);
 }
 
-// False: this launch has waited long enough, or all of them have for now.
+// False: this launch has waited for kLongestRestNs. When all launches together have waited for
+// kMostRestNs, a pause begins.
 bool Streams::may_wait_for_rest(Device& device, uint64_t now, uint64_t& begin_ns) {
   if (begin_ns == 0) begin_ns = now;
   const uint64_t waited = now - begin_ns;
@@ -105,7 +106,8 @@ bool Streams::make_stand_ins(Device& device, Place place) {
   return is_complete;
 }
 
-// Of a new stream: where it will be. One that is made beside running work begins at home.
+// Makes the stand-in where a new stream will be; one that is made beside running work begins at
+// home.
 void Streams::prepare(Stream& stream) {
   Device& device = *stream.device;
   forget_prepared(device);
@@ -118,7 +120,7 @@ void Streams::prepare(Stream& stream) {
   let_go(device);
 }
 
-// The stream is about to be destroyed: its work goes on, and can no longer be asked for.
+// A stream is about to be destroyed. Its work runs on, and only `left` can still be asked about it.
 void Streams::note_left_work(Stream& stream) {
   Device& device = *stream.device;
   if (captures_.load(std::memory_order_relaxed) != 0 ||
@@ -129,8 +131,8 @@ void Streams::note_left_work(Stream& stream) {
   chain(stream, stream.physical(), device.left);
 }
 
-// Made with the first partition, or for the first stream that ends with work: before there is any,
-// the driver may wait, as it may for the program itself.
+// Makes `left`, with the first partition or for the first stream that ends with work. The driver
+// may wait for running work then, as it may when the program makes its own first stream.
 bool Streams::make_left(Device& device) {
   if (device.left != nullptr) return true;
   const InContext in(*driver_, device.primary.load(std::memory_order_relaxed));

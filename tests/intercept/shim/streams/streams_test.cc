@@ -8,7 +8,7 @@
 // What must hold is CUDA's rule alone: of two calls, one of which ended before the other began, the
 // first one's work comes first if they name one stream, or one names the legacy stream and the
 // other a blocking one.
-#include "intercept/shim/streams/streams.h"
+#include "intercept/shim/streams/stream_use.h"
 
 #include <gtest/gtest.h>
 

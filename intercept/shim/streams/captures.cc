@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams that capture a graph: where they do it, that nothing moves meanwhile, and which calls
+// CUDA forbids until they end where the driver, which sees stand-ins, does not. On the thread of
+// the call; takes no lock.
+#include "intercept/shim/driver/in_context.h"
+#include "intercept/shim/link/quiet.h"
+#include "intercept/shim/streams/streams.h"
+
+namespace gpushare::shim {
+
+using Place = Partitions::Place;
+
+// Nothing waits for a stream that captures, as nothing of it runs.
+bool Streams::is_capturing(const Stream& stream) const {
+  if (captures_.load(std::memory_order_relaxed) == 0) return false;
+  CUstreamCaptureStatus status{};
+  return driver_->cuStreamIsCapturing(stream.physical(), &status) != CUDA_SUCCESS ||
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+Place Streams::capture_place(const Device& device) const {
+  const uint32_t there = device.captures_at.load(std::memory_order_relaxed);
+  if (there == 0 || is_overfull_.load(std::memory_order_relaxed)) return target_of(device);
+  return static_cast<Place>(there - 1);
+}
+
+// All streams go, as they may join the capture later; but not other threads' own default streams,
+// which this thread cannot name. All graphs of a process are captured in the partition of the first
+// one, because the driver updates a graph only by one from the same partition.
+void Streams::before_capture(Stream& stream) {
+  Device& device = *stream.device;
+  if (captures_.load(std::memory_order_relaxed) != 0) return;
+  if (device.captures_at.load(std::memory_order_relaxed) == 0) {
+    if (is_wanted_new(device)) follow_wanted(device);
+    uint32_t nowhere = 0;
+    device.captures_at.compare_exchange_strong(nowhere, 1u + target_of(device));
+  }
+  const Place place = capture_place(device);
+  const auto bring = [&](Stream& each) {
+    if (each.place.load(std::memory_order_relaxed) != place) move(each, true);
+  };
+  bring(stream);
+  for (Stream* each = all_.load(std::memory_order_acquire); each != nullptr; each = each->next)
+    if (each->device == &device &&
+        each->at[0].load(std::memory_order_relaxed) != GS_CU_STREAM_PER_THREAD)
+      bring(*each);
+}
+
+void Streams::begin_capture(Stream& stream) {
+  for (int i = 1; i <= Partitions::kMost; ++i)
+    if (stream.device->inhabitants[i].load(std::memory_order_relaxed) != 0)
+      stream.device->captured.fetch_or(1u << i, std::memory_order_relaxed);
+  if (!stream.began_capture.exchange(true, std::memory_order_relaxed))
+    captures_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Streams::end_capture(Stream& stream) {
+  CUstreamCaptureStatus status{};
+  driver_->cuStreamIsCapturing(stream.physical(), &status);
+  if (status == CU_STREAM_CAPTURE_STATUS_NONE &&
+      stream.began_capture.exchange(false, std::memory_order_relaxed))
+    captures_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+CUresult Streams::refusal_of(const Stream& legacy, bool ends_captures) {
+  if (captures_.load(std::memory_order_relaxed) == 0 ||
+      legacy.kind.load(std::memory_order_relaxed) != Stream::Kind::kLegacy)
+    return CUDA_SUCCESS;
+  return is_any_refused(*legacy.device, true, ends_captures) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+                                                             : CUDA_SUCCESS;
+}
+
+CUresult Streams::refusal_of_wait(CUcontext context) {
+  if (captures_.load(std::memory_order_relaxed) == 0) return CUDA_SUCCESS;
+  const Device* device = context == nullptr ? current_device() : device_of(context);
+  return device != nullptr && is_any_refused(*device, false, true)
+             ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+             : CUDA_SUCCESS;
+}
+
+// Returns true if a stream captures that the call concerns.
+bool Streams::is_any_refused(const Device& device, bool is_only_of_blocking, bool ends_captures) {
+  const KeepErrno errno_of_the_program;
+  const InContext in(*driver_, device.primary.load(std::memory_order_relaxed));
+  bool is_any = false;
+  for (Stream* each = all_.load(std::memory_order_acquire); each != nullptr; each = each->next) {
+    if (each->device != &device) continue;
+    const Look look(*each);
+    const Stream::Kind kind = look.kind();
+    if (kind == Stream::Kind::kNone || (is_only_of_blocking && kind != Stream::Kind::kBlocking) ||
+        !is_capturing(*each))
+      continue;
+    // The query is refused, and makes the capture invalid.
+    if (ends_captures) driver_->cuStreamQuery(each->physical());
+    is_any = true;
+  }
+  return is_any;
+}
+
+}  // namespace gpushare::shim

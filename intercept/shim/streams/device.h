@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// One GPU as the program sees it: the partitions that this process has made on it, the partition
+// that the agent wants, and what is known of the streams of its primary context. Any thread; the
+// members behind `lock` are protected by it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "intercept/shim/streams/stream.h"
+#include "shmctl/shim/slot.h"
+
+namespace gpushare::shim {
+
+struct alignas(64) Device {
+  std::atomic<CUcontext> primary;  // null: the program has not retained it
+  CUdevice ordinal;
+  uint32_t retains;                // by the program; protected by `lock`
+  int gpu;                         // index into ShimSlot::gpus; -1: the agent does not share it
+  std::atomic<uint64_t> followed;  // the value of ShimGpu::wanted that `target` was made from
+  std::atomic<Partitions::Place> target;  // where launches take their streams
+  std::atomic<bool> lacks;                // some stream has no stand-in in `target`
+  std::atomic<uint32_t> away;             // streams that are not at home, or about to leave it
+  std::atomic<uint32_t> own_streams;      // threads' own default streams; never falls
+  // A blocking stream was destroyed with work that the legacy stream has not waited for. That work
+  // is in line at home, so the home of the legacy stream waits for it.
+  std::atomic<bool> has_left_work;
+  std::atomic<uint32_t> inhabitants[1 + Partitions::kMost];  // streams, by place; [0] is not kept
+  std::atomic<uint32_t> captured;     // bit n: a graph may hold kernels of the n-th partition
+  std::atomic<uint32_t> captures_at;  // 1 + the place where graphs are captured; 0: none was yet
+  // Of ShimSoon: the partitions that were made for all streams or cannot be. An announcement that
+  // differs from its entry here is looked at.
+  std::atomic<uint64_t> prepared[kShimSoon];
+  SpinLock gathering;  // held while the legacy stream collects the dirty streams
+  SpinLock lock;
+  Partitions partitions;  // protected by `lock`, like all that follows, but for `legacy`
+  uint64_t next_try_ns;   // when to look again whether a partition can make room
+  uint64_t idle_since_ns[1 + Partitions::kMost];  // by place; 0: it was not idle at the last look
+  // How long launches have waited for rest since a partition was last made; until when no launch
+  // waits; and the length of that pause, which doubles.
+  uint64_t rest_waited_ns, rest_after_ns, rest_pause_ns;
+  // Attempts to make what was announced that failed in a row, and when to try again.
+  uint64_t soon_after_ns;
+  uint32_t soon_tries;
+  CUstream left;  // ours; waits for the work of destroyed streams; null: there was none
+  Stream legacy;
+};
+
+}  // namespace gpushare::shim

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams come and go, with the primary contexts that they live in. On the thread that creates or
+// destroys, around the driver's call; what concerns a whole device is under its lock.
+#include <sched.h>
+#include <strings.h>
+
+#include "intercept/shim/link/quiet.h"
+#include "intercept/shim/streams/streams.h"
+
+namespace gpushare::shim {
+
+using Place = Partitions::Place;
+
+void Streams::on_created(CUstream handle) {
+  const KeepErrno errno_of_the_program;
+  Device* device = current_device();
+  if (device == nullptr) {  // the address may be that of a stream that ended with its context
+    if (Entry* old = entry_of(handle))
+      old->stream.kind.store(Stream::Kind::kNone, std::memory_order_release);
+    return;
+  }
+  unsigned flags = 0;
+  Entry* entry = nullptr;
+  if (driver_->cuStreamGetFlags(handle, &flags) == CUDA_SUCCESS) entry = add_entry(handle);
+  if (entry == nullptr) {
+    is_overfull_.store(true, std::memory_order_relaxed);
+    return;
+  }
+  Stream& stream = entry->stream;
+  const bool is_blocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
+  if (stream.device == nullptr)
+    add_to_list(stream);  // otherwise an earlier stream's entry is there
+  stream.device = device;
+  stream.place.store(0, std::memory_order_relaxed);
+  stream.is_dirty.store(false, std::memory_order_relaxed);
+  stream.legacy_operations.store(0, std::memory_order_relaxed);
+  stream.at[0].store(handle, std::memory_order_relaxed);
+  stream.kind.store(is_blocking ? Stream::Kind::kBlocking : Stream::Kind::kNonBlocking,
+                    std::memory_order_release);
+  prepare(stream);
+}
+
+void Streams::before_destroy(CUstream handle) {
+  Entry* entry = entry_of(handle);
+  if (entry == nullptr) return;
+  const KeepErrno errno_of_the_program;
+  Stream& stream = entry->stream;
+  if (stream.kind.load(std::memory_order_relaxed) == Stream::Kind::kNone) return;
+  stream.kind.store(Stream::Kind::kNone, std::memory_order_seq_cst);
+  // A thread that found the stream before this may use it until it is done.
+  while (stream.users.load(std::memory_order_seq_cst) != 0) ::sched_yield();
+  if (stream.began_capture.exchange(false, std::memory_order_relaxed))
+    captures_.fetch_sub(1, std::memory_order_relaxed);
+  // Its work runs on. Home waits for it, and the home of the legacy stream waits for home.
+  if (stream.is_dirty.load(std::memory_order_relaxed))
+    stream.device->has_left_work.store(true, std::memory_order_relaxed);
+  if (const Place place = stream.place.load(std::memory_order_relaxed); place != 0) {
+    home_waits(stream);
+    count_move(*stream.device, place, 0);
+  }
+  note_left_work(stream);
+  drop_stand_ins(stream);
+}
+
+void Streams::drop_stand_ins(Stream& stream) {
+  for (int i = 1; i <= Partitions::kMost; ++i)
+    if (CUstream there = stream.at[i].exchange(nullptr, std::memory_order_relaxed))
+      driver_->cuStreamDestroy_v2(there);
+  if (stream.event != nullptr) driver_->cuEventDestroy_v2(stream.event);
+  stream.event = nullptr;
+  stream.place.store(0, std::memory_order_relaxed);
+}
+
+void Streams::on_retained(CUdevice ordinal, CUcontext primary) {
+  if (ordinal < 0 || ordinal >= kMostDevices) return;
+  const KeepErrno errno_of_the_program;
+  Device& device = devices_[ordinal];
+  const Locked locked(device.lock);
+  ++device.retains;
+  if (device.primary.load(std::memory_order_relaxed) == primary) return;
+  device.ordinal = ordinal;
+  device.gpu = -1;
+  char pci[32] = {};
+  const ShimSlot& mine = slot();
+  if (driver_->cuDeviceGetPCIBusId(pci, sizeof pci, ordinal) == CUDA_SUCCESS)
+    for (uint32_t i = 0; i < mine.head.gpu_count && i < kShimGpus; ++i)
+      if (::strncasecmp(mine.gpus[i].pci, pci, sizeof mine.gpus[i].pci) == 0)
+        device.gpu = static_cast<int>(i);
+  device.legacy.device = &device;
+  device.legacy.at[0].store(GS_CU_STREAM_LEGACY, std::memory_order_relaxed);
+  device.legacy.kind.store(Stream::Kind::kLegacy, std::memory_order_relaxed);
+  device.primary.store(primary, std::memory_order_release);
+  note_only_device();
+  int count = device_count_.load(std::memory_order_relaxed);
+  while (count <= ordinal &&
+         !device_count_.compare_exchange_weak(count, ordinal + 1, std::memory_order_release)) {
+  }
+}
+
+void Streams::note_only_device() {
+  const Locked locked(table_lock_);  // so that the last to store has seen all devices
+  Device* only = nullptr;
+  int count = 0;
+  for (Device& device : devices_)
+    if (device.primary.load(std::memory_order_relaxed) != nullptr && count++ == 0) only = &device;
+  only_device_.store(count == 1 ? only : nullptr, std::memory_order_release);
+}
+
+// The green contexts keep the primary context alive, so they are destroyed first: then it ends when
+// the program wants it to. All of its streams and events end with it, also the shim's.
+void Streams::before_release(CUdevice ordinal, bool is_reset) {
+  if (ordinal < 0 || ordinal >= kMostDevices) return;
+  const KeepErrno errno_of_the_program;
+  Device& device = devices_[ordinal];
+  const Locked locked(device.lock);
+  if (device.primary.load(std::memory_order_relaxed) == nullptr) return;
+  if (device.retains > 0) --device.retains;
+  if (!is_reset && device.retains > 0) return;
+  device.retains = 0;
+  device.primary.store(nullptr, std::memory_order_release);
+  note_only_device();
+  const auto forget = [this](Stream& stream) {
+    drop_stand_ins(stream);
+    stream.is_dirty.store(false, std::memory_order_relaxed);
+  };
+  forget(device.legacy);
+  for (Stream* each = all_.load(std::memory_order_acquire); each != nullptr; each = each->next)
+    if (each->device == &device) {
+      forget(*each);
+      // A thread's own stream lasts; the address of any other may return in another context.
+      if (each->at[0].load(std::memory_order_relaxed) != GS_CU_STREAM_PER_THREAD)
+        each->kind.store(Stream::Kind::kNone, std::memory_order_release);
+    }
+  device.partitions.drop_all(*driver_);
+  device.target.store(0, std::memory_order_relaxed);
+  device.followed.store(0, std::memory_order_relaxed);
+  device.away.store(0, std::memory_order_relaxed);
+  device.has_left_work.store(false, std::memory_order_relaxed);
+  for (auto& count : device.inhabitants) count.store(0, std::memory_order_relaxed);
+  device.captured.store(0, std::memory_order_relaxed);
+  device.captures_at.store(0, std::memory_order_relaxed);
+  device.left = nullptr;
+  device.lacks.store(false, std::memory_order_relaxed);
+  forget_prepared(device);
+}
+
+}  // namespace gpushare::shim

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// One stream of the program: its home, which is the driver's own stream in the whole GPU, its
+// stand-ins, one for each partition that it has been in, and its place, which is the one of these
+// that calls use now. Any thread; a call that uses the stream counts itself in `users`, and a
+// thread that changes the place first puts kMoving there, which succeeds only while nobody uses it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "intercept/shim/streams/partitions.h"
+#include "intercept/shim/streams/spin_lock.h"
+
+namespace gpushare::shim {
+
+struct Device;
+
+// Zero bytes are a stream that is not in use.
+struct Stream {
+  enum class Kind : uint8_t { kNone, kLegacy, kBlocking, kNonBlocking };
+  static constexpr uint32_t kMoving = 0x80000000;
+
+  std::atomic<uint32_t> users;  // calls that are using it now; kMoving is added by its mover
+  std::atomic<Partitions::Place> place;
+  std::atomic<Kind> kind;
+  std::atomic<bool> began_capture;
+  // In the legacy stream: its operations so far, without those that the driver itself keeps in
+  // order with all other streams. In a blocking stream: how many of them it has waited for.
+  std::atomic<uint64_t> legacy_operations;
+  std::atomic<bool> is_dirty;  // blocking: it has work that the legacy stream has not waited for
+  bool is_unmarked;            // per-thread: it has work at home that was put there after `event`
+  bool is_held;                // by hold_at_rest(); protected by the device's lock
+  SpinLock event_lock;         // held from a recording of `event` until the wait for it is in line
+  CUevent event;
+  Device* device;
+  Stream* next;                                     // in the list of all streams
+  std::atomic<CUstream> at[1 + Partitions::kMost];  // by place; null: it has no stand-in there yet
+
+  // REQUIRES: the caller is one of the users, or no other thread can be one. A call that waits need
+  // not be: the stream that it gets here stays valid for Streams::kLeastIdleNs after a move.
+  CUstream physical() const {
+    return at[place.load(std::memory_order_acquire)].load(std::memory_order_acquire);
+  }
+  // Returns true if this is a thread's own default stream and is at home.
+  bool is_own_at_home() const {
+    return place.load(std::memory_order_relaxed) == 0 &&
+           at[0].load(std::memory_order_relaxed) == GS_CU_STREAM_PER_THREAD;
+  }
+};
+
+// Keeps a stream of another thread from ending while this lives.
+class Look {
+ public:
+  explicit Look(Stream& stream) : stream_(stream) {
+    stream.users.fetch_add(1, std::memory_order_seq_cst);
+  }
+  ~Look() { stream_.users.fetch_sub(1, std::memory_order_release); }
+  Look(const Look&) = delete;
+  Look& operator=(const Look&) = delete;
+
+  Stream::Kind kind() const { return stream_.kind.load(std::memory_order_seq_cst); }
+
+ private:
+  Stream& stream_;
+};
+
+}  // namespace gpushare::shim

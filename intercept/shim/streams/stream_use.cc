@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "intercept/shim/streams/stream_use.h"
+
+#include <sched.h>
+
+namespace gpushare::shim {
+
+void StreamUse::take(Flavor flavor, Use use) {
+  Streams* all = Streams::get();
+  if (__builtin_expect(all == nullptr, 1)) return;
+  stream_ = all->find(handle_, flavor);
+  if (stream_ == nullptr) return;
+  if (use == Use::kLaunch) all->move_to_target(*stream_);
+  // Until a move has ended, which takes a few microseconds.
+  while ((stream_->users.fetch_add(1, std::memory_order_acquire) & Stream::kMoving) != 0) {
+    stream_->users.fetch_sub(1, std::memory_order_relaxed);
+    ::sched_yield();
+  }
+  is_held_ = true;
+  all->order_with_legacy(*stream_, use);
+  if (stream_->place.load(std::memory_order_acquire) != 0) physical_ = stream_->physical();
+  is_to_be_marked_ = stream_->is_own_at_home();
+  if (use != Use::kWait) return;
+  stream_->users.fetch_sub(1, std::memory_order_release);
+  is_held_ = false;
+}
+
+}  // namespace gpushare::shim

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stream while one call of the program uses it: made by the wrapper before the driver's call,
+// ended after it, on the same thread. Where the stream is settled (Streams::is_settled()), a launch
+// or a wait calls no function for it; all of that is inline.
+#pragma once
+
+#include "intercept/shim/streams/streams.h"
+
+namespace gpushare::shim {
+
+// False: no stream of this process ever moves.
+[[gnu::always_inline]] inline bool may_move() {
+  return (this_process().features.load(std::memory_order_relaxed) & kShimPartitions) != 0;
+}
+
+class StreamUse {
+ public:
+  [[gnu::always_inline]] StreamUse(CUstream handle, Flavor flavor, Use use)
+      : handle_(handle), physical_(handle) {
+    if (use == Use::kOperation || __builtin_expect(!take_settled(flavor, use), 0))
+      take(flavor, use);
+  }
+  [[gnu::always_inline]] ~StreamUse() {
+    if (!is_held_) return;
+    if (__builtin_expect(is_to_be_marked_, 0)) Streams::get()->mark(*stream_);
+    Streams::end_use(*stream_);
+  }
+  StreamUse(const StreamUse&) = delete;
+  StreamUse& operator=(const StreamUse&) = delete;
+
+  // The stream to give to the driver.
+  CUstream physical() const { return physical_; }
+  // Other than CUDA_SUCCESS: what the wrapper returns instead of making the call.
+  CUresult refusal(bool ends_captures = true) const {
+    return stream_ == nullptr || is_settled_ ? CUDA_SUCCESS
+                                             : Streams::get()->refusal_of(*stream_, ends_captures);
+  }
+  CUstream handle() const { return handle_; }
+  Stream* stream() const { return stream_; }  // null: one that the shim leaves alone
+  bool is_away() const { return is_held_ && physical_ != handle_; }
+
+  // Runs `call` with the stream's home, in order with the work at its place.
+  template <class Call>
+  CUresult at_home(const Call& call) {
+    if (!is_away()) return call(handle_);
+    Streams& all = *Streams::get();
+    all.home_waits(*stream_);
+    const CUresult result = call(handle_);
+    all.waits_for_home(*stream_);
+    return result;
+  }
+
+ private:
+  // A wait does not become a user: it concerns the work that is in line now, and must not keep
+  // another thread from moving the stream.
+  [[gnu::always_inline]] bool take_settled(Flavor flavor, Use use) {
+    Streams* const all = this_process().streams.load(std::memory_order_acquire);
+    Stream* const stream = all == nullptr ? nullptr : all->find_at_once(handle_, flavor);
+    if (stream == nullptr || !all->is_settled(*stream, use)) return false;
+    if (use != Use::kWait &&
+        __builtin_expect(
+            (stream->users.fetch_add(1, std::memory_order_acquire) & Stream::kMoving) != 0, 0)) {
+      stream->users.fetch_sub(1, std::memory_order_relaxed);
+      return false;
+    }
+    if (stream->place.load(std::memory_order_acquire) != 0) {
+      CUstream const there = stream->physical();
+      // The place that a wait read is gone meanwhile, or the legacy stream has just left home.
+      if (there == nullptr || stream == &stream->device->legacy) {
+        if (use != Use::kWait) stream->users.fetch_sub(1, std::memory_order_relaxed);
+        return false;
+      }
+      physical_ = there;
+    }
+    is_held_ = use != Use::kWait;
+    stream_ = stream;
+    is_settled_ = true;
+    return true;
+  }
+  void take(Flavor flavor, Use use);
+
+  const CUstream handle_;
+  CUstream physical_;
+  Stream* stream_ = nullptr;
+  bool is_held_ = false, is_settled_ = false, is_to_be_marked_ = false;
+};
+
+}  // namespace gpushare::shim
