@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of gpushare.h, as the library exports them.
+// The functions of gpushare.h, as the library exports them. Any thread of the program.
 #include <cstring>
 
 #define GPUSHARE_FUNCTION(name, parameters, arguments) \

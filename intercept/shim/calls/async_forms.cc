@@ -23,7 +23,7 @@ bool is_plain_memory(CUdeviceptr pointer, CUdevice device) {
   CUpointer_attribute attributes[] = {
       CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
       CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS};
-  // Booleans have one byte or four, by attribute: what is not written stays 0.
+  // The driver writes one byte or four, depending on the attribute; bytes not written stay 0.
   int type = 0, ordinal = -1, is_managed = 0, always_waits = 0;
   void* answers[] = {&type, &ordinal, &is_managed, &always_waits};
   return ask(std::size(attributes), attributes, answers, pointer) == CUDA_SUCCESS &&

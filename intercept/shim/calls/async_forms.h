@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copies and fills on the GPU that name no stream. In a partition they are made by their
-// asynchronous forms, in the stand-in of the default stream, where these mean the same: CUDA says
-// ("API synchronization behavior") that between plain memory of the device neither waits. Where the
-// driver may wait (pinned or managed memory, another device's, one that was asked to: SYNC_MEMOPS)
-// or a stream captures, the program's own call runs at home. To ask takes less than to go home and
-// back. Part of wrappers.cc.
+// asynchronous forms, in the stand-in of the default stream, if these mean the same: CUDA says
+// ("API synchronization behavior") that between plain memory of the device neither form waits. The
+// program's own call runs at home if the driver may wait (for pinned or managed memory, memory of
+// another device, SYNC_MEMOPS) or if a stream captures. To ask the driver which memory it is takes
+// less than the way home and back. On the program's thread. Part of wrappers.cc.
 #pragma once
 
 #include <type_traits>
@@ -16,7 +16,8 @@
 
 namespace gpushare::shim {
 
-// Null: there is none, or what it reads and writes cannot be told from its parameters.
+// The asynchronous form of a function. Null: it has none, or its parameters do not say which memory
+// it reads and writes.
 template <int index>
 constexpr const char* async_form = nullptr;
 #define GS_ASYNC_FORM(symbol, form)                                \
@@ -34,12 +35,13 @@ GS_ASYNC_FORM(cuMemsetD2D16_v2, cuMemsetD2D16Async)
 GS_ASYNC_FORM(cuMemsetD2D32_v2, cuMemsetD2D32Async)
 #undef GS_ASYNC_FORM
 
-// The current context does not make all calls wait.
+// Returns false if all calls in the current context wait, or if the driver does not say.
 bool may_context_go_on();
-// Memory of `device` itself, for whose sake no call waits.
+// Returns true for memory of `device` itself that makes no call wait.
 bool is_plain_memory(CUdeviceptr pointer, CUdevice device);
 
-// Null where the call itself is the right one, at home. REQUIRES: `use` is away.
+// The form to call instead; null: the program's own call is to run at home. REQUIRES: `use` is
+// away.
 template <int index, class... Parameters>
 auto async_form_of(const StreamUse& use, const Parameters&... arguments) {
   using Form = CUresult (*)(Parameters..., CUstream);

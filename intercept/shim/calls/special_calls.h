@@ -1,31 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrappers of functions that do more to streams than to put work into one. Part of wrappers.cc.
+// Wrappers of functions that do more than to put work into a stream: they create, change or destroy
+// streams or contexts, or hand a stream to the program's own function. On the program's thread.
+// Part of wrappers.cc.
 #pragma once
 
 #include <cstdlib>
 
+#include "intercept/shim/calls/capture_calls.h"
 #include "intercept/shim/driver/table.h"
-#include "intercept/shim/iterations/progress.h"
 #include "intercept/shim/link/quiet.h"
 #include "intercept/shim/streams/stream_use.h"
 
 namespace gpushare::shim {
 
-template <class Function>
-Function real(int index) {
-  return reinterpret_cast<Function>(real_functions[index].load(std::memory_order_relaxed));
-}
-
-constexpr Flavor flavor_of(int index) {
-  constexpr Flavor kFlavors[] = {
-#define GS_HOOK(kind, base, symbol, since, parameters) Flavor::kLegacy,
-#define GS_HOOK_VARIANT(kind, base, symbol, since, parameters) Flavor::kPerThread,
-#include "intercept/shim/driver/hooks.def"
-  };
-  return kFlavors[index];
-}
-
-// Creation: cuStreamCreate, cuStreamCreateWithPriority.
+// cuStreamCreate, cuStreamCreateWithPriority.
 template <int index, class Signature>
 struct Created;
 template <int index, class... Rest>
@@ -54,7 +42,7 @@ void for_each_stand_in(CUstream stream, Flavor flavor, const Apply& apply) {
     if (CUstream there = known->at[i].load(std::memory_order_acquire)) apply(there);
 }
 
-// To the stream's home, which says whether it is right, and to all that stand in for it.
+// Sets the attribute of the stream's home, whose result the program gets, and of all stand-ins.
 template <int index, class Signature>
 struct Attribute {
   static CUresult call(CUstream stream, unsigned attribute, const void* value) {
@@ -78,42 +66,7 @@ struct Attributes {
   }
 };
 
-// A capture begins where the process captures its graphs.
-template <int index, class Signature>
-struct CaptureBegun;
-template <int index, class... Rest>
-struct CaptureBegun<index, CUresult(CUstream, Rest...)> {
-  static CUresult call(CUstream stream, Rest... rest) {
-    if (Streams* all = Streams::get()) {
-      Stream* known = all->find(stream, flavor_of(index));
-      // The driver refuses to capture the legacy stream, and must be asked for that one.
-      if (known != nullptr && known->kind.load(std::memory_order_relaxed) == Stream::Kind::kLegacy)
-        return real<CUresult (*)(CUstream, Rest...)>(index)(stream, rest...);
-      if (known != nullptr) all->before_capture(*known);
-    }
-    StreamUse use(stream, flavor_of(index), Use::kOperation);
-    const CUresult result = real<CUresult (*)(CUstream, Rest...)>(index)(use.physical(), rest...);
-    if (result == CUDA_SUCCESS && use.stream() != nullptr)
-      Streams::get()->begin_capture(*use.stream());
-    if (result == CUDA_SUCCESS)
-      if (Progress* all = Progress::get()) all->begin_capture();
-    return result;
-  }
-};
-
-template <int index, class Signature>
-struct CaptureEnded {
-  static CUresult call(CUstream stream, CUgraph* graph) {
-    StreamUse use(stream, flavor_of(index), Use::kWait);
-    const CUresult result = real<CUresult (*)(CUstream, CUgraph*)>(index)(use.physical(), graph);
-    if (use.stream() != nullptr) Streams::get()->end_capture(*use.stream());
-    if (result != CUDA_ERROR_ILLEGAL_STATE)  // else there was none
-      if (Progress* all = Progress::get()) all->end_capture();
-    return result;
-  }
-};
-
-// The program's function is told the stream that the program knows.
+// cuStreamAddCallback: the program's function gets the stream that the program knows.
 template <int index, class Signature>
 struct Callback {
   using Function = void (*)(CUstream, CUresult, void*);
@@ -162,7 +115,7 @@ struct Released {
   }
 };
 
-// A context beside the primary one.
+// A context beside the primary one begins, or ends.
 template <int index, class Signature>
 struct OtherContext;
 template <int index, class... Parameters>
@@ -184,29 +137,6 @@ struct OtherContextGone<index, CUresult(Context)> {
     if (result == CUDA_SUCCESS)
       if (Streams* all = Streams::get()) all->count_other_contexts(-1);
     return result;
-  }
-};
-
-// cuGraphAddChildGraphNode; and cuGraphAddNode, whose parameters begin with the kind of the node.
-template <int index, class Signature>
-struct GraphNode;
-template <int index, class... Parameters>
-struct GraphNode<index, CUresult(Parameters...)> {
-  static constexpr int kChildGraph = 4;  // CU_GRAPH_NODE_TYPE_GRAPH
-  template <class Other>
-  static bool is_child(const Other&) {
-    return false;
-  }
-  static bool is_child(CUgraph) { return true; }
-  static bool is_child(void* parameters) {
-    return parameters != nullptr && *static_cast<const int*>(parameters) == kChildGraph;
-  }
-  static CUresult call(Parameters... arguments) {
-    bool is_child_graph = false;
-    ((is_child_graph = is_child(arguments)), ...);  // the last one says
-    if (is_child_graph)
-      if (Streams* all = Streams::get()) all->note_child_graph();
-    return real<CUresult (*)(Parameters...)>(index)(arguments...);
   }
 };
 

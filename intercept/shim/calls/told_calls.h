@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a call says of iterations: who launches what, which way data goes, and when the program has
-// waited. Told by what the function is called and what it takes, so that hooks.def stays the one
-// table. Part of wrappers.cc.
+// What a call says about iterations: which function is launched, which way data is copied, and when
+// the program has waited. This follows from the function's name and its parameters, so that
+// hooks.def stays the only table. On the program's thread. Part of wrappers.cc.
 #pragma once
 
 #include <string_view>
@@ -58,12 +58,12 @@ void tell_launch(Progress& all, uint64_t stream, CUfunction function, int x, int
 inline void tell_launch(Progress& all, uint64_t stream, CUgraphExec graph, CUstream) {
   all.launched_graph(number(graph), stream);
 }
-// cuLaunchCooperativeKernelMultiDevice: several streams at once.
+// cuLaunchCooperativeKernelMultiDevice launches into several streams at once and is not told.
 inline void tell_launch(Progress&, uint64_t, void*, unsigned, unsigned) {}
 
 // --- copies -------------------------------------------------------------------------------------
 
-// A copy of a page or two from pageable memory returns before it is done.
+// The driver returns from a copy of up to so much pageable memory before the copy is done.
 constexpr uint64_t kStagedBytes = 64 << 10;
 
 template <class... Parameters>
@@ -116,7 +116,8 @@ CopyTold copy_told(const Parameters&... parameters) {
 
 // --- one call -----------------------------------------------------------------------------------
 
-// Before the driver's call: what runs kernels. A fill is one, of the function that was called.
+// Before the driver's call: what runs kernels. A fill counts as a kernel, whose function is the one
+// that the program called.
 template <int index, Kind kind, class... Parameters>
 void tell_before(Progress& all, uint64_t stream, const Parameters&... parameters) {
   if constexpr (kind == Kind::kLaunch) {
@@ -134,7 +135,8 @@ void tell_event(Progress& all, uint64_t stream, CUevent event, CUstream, Flags..
   all.recorded(event, stream);
 }
 
-// After it. A question counts only when it ended a wait.
+// After the driver's call: copies, events and waits. A query counts only if it ended a loop of
+// queries.
 template <int index, Kind kind, class... Parameters>
 void tell_after(Progress& all, CUresult result, uint64_t stream, const Parameters&... parameters) {
   constexpr bool is_question = is_called<index>("Query");

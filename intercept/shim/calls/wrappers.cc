@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wrappers, one for each entry of hooks.def: what we do first, then the driver's function with
-// the program's arguments.
-#include <cstring>
+// The wrappers, one for each entry of hooks.def: what the shim does for the call first, and then
+// the driver's function with the program's arguments. Any thread of the program; a launch counts
+// nanoseconds, so what it runs while nothing is in its way is inline and ends in a jump.
 #include <type_traits>
 
 #include "intercept/shim/calls/async_forms.h"
 #include "intercept/shim/calls/special_calls.h"
-#include "intercept/shim/calls/told_calls.h"
+#include "intercept/shim/calls/telling.h"
 #include "intercept/shim/driver/lookup.h"
 #include "intercept/shim/driver/table.h"
 #include "intercept/shim/link/gate.h"
@@ -18,7 +18,7 @@ namespace {
 template <int index, Kind kind, Flavor flavor, class Signature>
 struct Wrapper;
 
-// A parameter as the driver gets it.
+// An argument as the driver gets it: a stream is replaced by the one where it is now.
 template <class T>
 T translated(const T& argument, CUstream) {
   return argument;
@@ -27,18 +27,11 @@ CUstream translated(CUstream, CUstream physical) { return physical; }
 
 template <class... Parameters>
 constexpr bool has_stream = (std::is_same_v<Parameters, CUstream> || ...);
+template <class... Parameters>
+constexpr bool has_configuration = (std::is_same_v<Parameters, const CUlaunchConfig*> || ...);
 
-inline CUstream stream_of() { return nullptr; }
-template <class... Rest>
-CUstream stream_of(CUstream stream, const Rest&...) {
-  return stream;
-}
-template <class First, class... Rest>
-CUstream stream_of(const First&, const Rest&... rest) {
-  return stream_of(rest...);
-}
-
-// REQUIRES: the call is made, and uses no stream any more. A question is no wait.
+// After a call by which the host has waited; a query does not count. REQUIRES: the call uses no
+// stream any more.
 template <int index, Kind kind>
 void after_wait(CUresult result) {
   if constexpr ((kind == Kind::kWait || kind == Kind::kFinish) && !is_called<index>("Query"))
@@ -54,82 +47,34 @@ constexpr Use use_of(Kind kind) {
   return kind == Kind::kWait || kind == Kind::kCaptured ? Use::kWait : Use::kOperation;
 }
 
-// Of iterations; here and below.
-constexpr bool says_something(Kind kind) {
-  return (features_that_need(kind) & kShimIterations) != 0;
-}
-[[gnu::always_inline]] inline bool is_told() {
-  return this_process().is_telling.load(std::memory_order_relaxed);
-}
-
-CUstream physical_of(CUstream handle, Flavor flavor) {
-  if (!may_move()) return handle;
-  Streams* all = Streams::get();
-  const Stream* known = all == nullptr ? nullptr : all->find(handle, flavor);
-  return known == nullptr ? handle : known->physical();
-}
-
-// What a launch says that is too large for a partition, and perhaps not for the GPU.
+// Returns true for the driver's refusal of a launch that may be too large for the partition only.
 constexpr bool is_too_large(CUresult result) {
   constexpr unsigned kCooperativeLaunchTooLarge = 720, kInvalidClusterSize = 912;
   return result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES || result == kCooperativeLaunchTooLarge ||
          result == kInvalidClusterSize;
 }
 
-// The stream's number, for Progress. False: this call says nothing. Nothing runs of what a stream
-// captures.
-bool may_tell(Progress& all, CUstream handle, Flavor flavor, uint64_t* stream) {
-  if (!all.is_guessing() ||
-      (all.is_any_capturing() && all.is_capturing(physical_of(handle, flavor))))
-    return false;
-  *stream = Progress::number_of(handle, flavor);
-  return true;
-}
-
-// A kernel of which nobody needs to know more at once than that it is launched.
+// cuLaunchKernelEx where streams may move: the stream is in the configuration.
 template <Flavor flavor, class... Rest>
-[[gnu::always_inline]] inline bool has_written_down(CUfunction function, unsigned x, unsigned y,
-                                                    unsigned z, const Rest&... rest) {
-  Progress* const all = this_process().progress.load(std::memory_order_acquire);
-  return all != nullptr && all->has_written_down(number(function), blocks_of(x, y, z),
-                                                 Progress::number_of(stream_of(rest...), flavor));
-}
-template <Flavor flavor>
-[[gnu::always_inline]] inline bool has_written_down(const CUlaunchConfig* config,
-                                                    CUfunction function, void**, void**) {
-  Progress* const all = this_process().progress.load(std::memory_order_acquire);
-  return all != nullptr && config != nullptr &&
-         all->has_written_down(number(function),
-                               blocks_of(config->gridDimX, config->gridDimY, config->gridDimZ),
-                               Progress::number_of(config->hStream, flavor));
-}
-template <Flavor flavor, class... Parameters>
-bool has_written_down(const Parameters&...) {
-  return false;
+CUresult launch_configured(CUresult (*driver)(const CUlaunchConfig*, Rest...),
+                           const CUlaunchConfig* config, Rest... rest) {
+  if (config == nullptr) return driver(config, rest...);
+  StreamUse use(config->hStream, flavor, Use::kLaunch);
+  if (const CUresult refusal = use.refusal(); refusal != CUDA_SUCCESS) return refusal;
+  const auto run = [&](CUstream stream) {
+    CUlaunchConfig moved = *config;
+    moved.hStream = stream;
+    return driver(&moved, rest...);
+  };
+  if (!use.is_away()) return driver(config, rest...);
+  const CUresult result = run(use.physical());
+  return is_too_large(result) ? use.at_home(run) : result;
 }
 
-// What a call says before it is made. It is given no more than it looks at, so that the arguments
-// of a launch stay where they are.
-template <int index, Kind kind, Flavor flavor, class... Told>
-[[gnu::noinline]] void tell(CUstream handle, Told... told) {
-  Progress* all = Progress::get();
-  uint64_t stream = 0;
-  if (all != nullptr && may_tell(*all, handle, flavor, &stream))
-    tell_before<index, kind>(*all, stream, told...);
-}
-template <int index, Kind kind, Flavor flavor, class... Rest>
-void tell_of_launch(CUfunction function, unsigned x, unsigned y, unsigned z, const Rest&... rest) {
-  tell<index, kind, flavor>(stream_of(rest...), function, x, y, z);
-}
-template <int index, Kind kind, Flavor flavor, class... Parameters>
-void tell_of_launch(const Parameters&... arguments) {
-  tell<index, kind, flavor>(stream_of(arguments...), arguments...);
-}
-
+// Up to call_untold(), each of these must compile to a tail call with no earlier call, so that the
+// launch arguments stay in registers. Exceptions are marked.
 template <int index, Kind kind, Flavor flavor, class... Parameters>
 struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
-  // Each of these ends in a jump to another one or to the driver's, and calls nothing before, so
-  // that the arguments stay where they are; but where it is said otherwise.
   static CUresult call(Parameters... arguments) {
     if constexpr (is_launch(kind)) {
       if (__builtin_expect(!passes_gate_quickly(), 0)) return call_held(arguments...);
@@ -140,7 +85,7 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
     return call_untold(arguments...);
   }
 
-  // Calls others.
+  // An exception: it calls other functions first.
   [[gnu::noinline]] static CUresult call_held(Parameters... arguments) {
     if (pass_gate()) Progress::look_up();
     return call_noted(arguments...);
@@ -161,7 +106,6 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
     return real<CUresult (*)(Parameters...)>(index)(arguments...);
   }
 
-  // Calls others, like all that follow.
   [[gnu::noinline]] static CUresult call_told(Parameters... arguments) {
     if constexpr (kind == Kind::kLaunch) {
       tell_of_launch<index, kind, flavor>(arguments...);
@@ -169,7 +113,7 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
     }
     Progress* all = Progress::get();
     uint64_t stream = 0;
-    if (all == nullptr || !may_tell(*all, stream_of(arguments...), flavor, &stream))
+    if (all == nullptr || !may_tell<flavor>(*all, stream_of(arguments...), &stream))
       return call_untold(arguments...);
     tell_before<index, kind>(*all, stream, arguments...);
     const CUresult result = call_untold(arguments...);
@@ -190,7 +134,9 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
 
   [[gnu::noinline]] static CUresult call_moved(Parameters... arguments) {
     const auto driver = real<CUresult (*)(Parameters...)>(index);
-    if constexpr (has_stream<Parameters...>) {
+    if constexpr (has_configuration<Parameters...>) {
+      return launch_configured<flavor>(driver, arguments...);
+    } else if constexpr (has_stream<Parameters...>) {
       StreamUse use(stream_of(arguments...), flavor, use_of(kind));
       const CUresult refusal = use.refusal(kind != Kind::kCaptured);
       if (refusal != CUDA_SUCCESS) return refusal;
@@ -211,51 +157,6 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
       }
       return use.at_home([&](CUstream) { return driver(arguments...); });
     }
-  }
-};
-
-// cuLaunchKernelEx: the stream is in the configuration.
-template <int index, Flavor flavor, class... Rest>
-struct Wrapper<index, Kind::kLaunch, flavor, CUresult(const CUlaunchConfig*, Rest...)> {
-  // As above.
-  static CUresult call(const CUlaunchConfig* config, Rest... rest) {
-    if (__builtin_expect(!passes_gate_quickly(), 0)) return call_held(config, rest...);
-    if (__builtin_expect(is_told(), 0)) return call_noted(config, rest...);
-    return call_untold(config, rest...);
-  }
-
-  [[gnu::noinline]] static CUresult call_held(const CUlaunchConfig* config, Rest... rest) {
-    if (pass_gate()) Progress::look_up();
-    return call_noted(config, rest...);
-  }
-
-  [[gnu::noinline]] static CUresult call_noted(const CUlaunchConfig* config, Rest... rest) {
-    if (is_told() && !has_written_down<flavor>(config, rest...)) return call_told(config, rest...);
-    return call_untold(config, rest...);
-  }
-
-  [[gnu::noinline]] static CUresult call_told(const CUlaunchConfig* config, Rest... rest) {
-    if (config != nullptr) tell<index, Kind::kLaunch, flavor>(config->hStream, config, rest...);
-    return call_untold(config, rest...);
-  }
-
-  [[gnu::always_inline]] static CUresult call_untold(const CUlaunchConfig* config, Rest... rest) {
-    if (__builtin_expect(may_move() && config != nullptr, 0)) return call_moved(config, rest...);
-    return real<CUresult (*)(const CUlaunchConfig*, Rest...)>(index)(config, rest...);
-  }
-
-  [[gnu::noinline]] static CUresult call_moved(const CUlaunchConfig* config, Rest... rest) {
-    const auto driver = real<CUresult (*)(const CUlaunchConfig*, Rest...)>(index);
-    StreamUse use(config->hStream, flavor, Use::kLaunch);
-    if (const CUresult refusal = use.refusal(); refusal != CUDA_SUCCESS) return refusal;
-    const auto run = [&](CUstream stream) {
-      CUlaunchConfig moved = *config;
-      moved.hStream = stream;
-      return driver(&moved, rest...);
-    };
-    if (!use.is_away()) return driver(config, rest...);
-    const CUresult result = run(use.physical());
-    return is_too_large(result) ? use.at_home(run) : result;
   }
 };
 
@@ -303,24 +204,5 @@ const Hook kHooks[kHookCount] = {
 #undef GS_ENTRY
 
 constinit std::atomic<void*> real_functions[kHookCount] = {};
-
-int find_symbol(const char* symbol) {
-  for (int i = 0; i < kHookCount; ++i)
-    if (std::strcmp(kHooks[i].symbol, symbol) == 0) return i;
-  return -1;
-}
-
-int find_entry_point(const char* base, int version, Flavor flavor) {
-  int best = -1;
-  for (int i = 0; i < kHookCount; ++i) {
-    const Hook& hook = kHooks[i];
-    if (hook.since > version || std::strcmp(hook.base, base) != 0) continue;
-    if (hook.flavor == Flavor::kPerThread && flavor == Flavor::kLegacy) continue;
-    if (best < 0 || hook.since > kHooks[best].since ||
-        (hook.since == kHooks[best].since && hook.flavor == flavor))
-      best = i;
-  }
-  return best;
-}
 
 }  // namespace gpushare::shim

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Wrappers of functions by which a stream begins and ends to capture a graph, and by which a graph
+// gets another one as a node. Part of wrappers.cc.
+#pragma once
+
+#include "intercept/shim/driver/table.h"
+#include "intercept/shim/iterations/progress.h"
+#include "intercept/shim/streams/stream_use.h"
+
+namespace gpushare::shim {
+
+// A capture begins after the streams went to where the process captures its graphs.
+template <int index, class Signature>
+struct CaptureBegun;
+template <int index, class... Rest>
+struct CaptureBegun<index, CUresult(CUstream, Rest...)> {
+  static CUresult call(CUstream stream, Rest... rest) {
+    if (Streams* all = Streams::get()) {
+      Stream* known = all->find(stream, flavor_of(index));
+      // The driver refuses to capture the legacy stream, so it is asked for the legacy stream
+      // itself.
+      if (known != nullptr && known->kind.load(std::memory_order_relaxed) == Stream::Kind::kLegacy)
+        return real<CUresult (*)(CUstream, Rest...)>(index)(stream, rest...);
+      if (known != nullptr) all->before_capture(*known);
+    }
+    StreamUse use(stream, flavor_of(index), Use::kOperation);
+    const CUresult result = real<CUresult (*)(CUstream, Rest...)>(index)(use.physical(), rest...);
+    if (result == CUDA_SUCCESS && use.stream() != nullptr)
+      Streams::get()->begin_capture(*use.stream());
+    if (result == CUDA_SUCCESS)
+      if (Progress* all = Progress::get()) all->begin_capture();
+    return result;
+  }
+};
+
+template <int index, class Signature>
+struct CaptureEnded {
+  static CUresult call(CUstream stream, CUgraph* graph) {
+    StreamUse use(stream, flavor_of(index), Use::kWait);
+    const CUresult result = real<CUresult (*)(CUstream, CUgraph*)>(index)(use.physical(), graph);
+    if (use.stream() != nullptr) Streams::get()->end_capture(*use.stream());
+    if (result != CUDA_ERROR_ILLEGAL_STATE)  // that says that no capture had begun
+      if (Progress* all = Progress::get()) all->end_capture();
+    return result;
+  }
+};
+
+// cuGraphAddChildGraphNode, and cuGraphAddNode, whose node parameters begin with the node's kind.
+template <int index, class Signature>
+struct GraphNode;
+template <int index, class... Parameters>
+struct GraphNode<index, CUresult(Parameters...)> {
+  static constexpr int kChildGraph = 4;  // CU_GRAPH_NODE_TYPE_GRAPH
+  template <class Other>
+  static bool is_child(const Other&) {
+    return false;
+  }
+  static bool is_child(CUgraph) { return true; }
+  static bool is_child(void* parameters) {
+    return parameters != nullptr && *static_cast<const int*>(parameters) == kChildGraph;
+  }
+  static CUresult call(Parameters... arguments) {
+    bool is_child_graph = false;
+    ((is_child_graph = is_child(arguments)), ...);  // the last parameter decides
+    if (is_child_graph)
+      if (Streams* all = Streams::get()) all->note_child_graph();
+    return real<CUresult (*)(Parameters...)>(index)(arguments...);
+  }
+};
+
+}  // namespace gpushare::shim
