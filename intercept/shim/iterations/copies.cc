@@ -6,7 +6,7 @@
 namespace gpushare::shim {
 namespace {
 
-// CUmemorytype, and the attribute that gives it.
+// Values of CUmemorytype, and the pointer attribute that gives one.
 constexpr unsigned kHost = 1, kUnified = 4;
 constexpr int kMemoryType = 2;
 
@@ -17,7 +17,7 @@ bool is_of_host(CUdeviceptr pointer) {
   if (ask == nullptr) return false;
   unsigned type = 0;
   const CUresult result = ask(&type, kMemoryType, pointer);
-  // It knows nothing of ordinary memory.
+  // For ordinary host memory the driver answers that the pointer is not valid.
   return result == CUDA_ERROR_INVALID_VALUE || (result == CUDA_SUCCESS && type == kHost);
 }
 
@@ -26,8 +26,8 @@ CopyWay way_of(bool is_to_host, bool is_from_host) {
   return is_to_host ? CopyWay::kFromGpu : CopyWay::kToGpu;
 }
 
-// Where a description has what, in words of 8 bytes; behind the type lie the host's pointer and the
-// device's.
+// Where the members of a description lie, in words of 8 bytes. After a type come the pointer of the
+// host and that of the device.
 struct Places {
   int from_type, to_type, width, dimensions;
 };

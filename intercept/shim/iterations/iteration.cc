@@ -1,84 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "intercept/shim/iterations/iteration.h"
 
-#include <algorithm>
-
 namespace gpushare::shim {
 namespace {
 
-constexpr uint64_t kScalarBytes = 64;
-constexpr uint32_t kFewestLaunches = 4;  // of what is worth the name
-constexpr float kMarkedMemory = 256;     // evaluations are no reason to lose a training step
-constexpr uint32_t kLearnNews = 16384;   // launches
-constexpr uint32_t kFirstKinds = 8;      // new kinds that are no surprise
-constexpr uint32_t kFutile = 64;         // times kShareLaunches
-constexpr uint32_t kSleep = 458'752;     // launches
-constexpr uint32_t kLearnAwake = 32'768;
+constexpr uint64_t kScalarBytes = 64;   // a smaller copy is a scalar
+constexpr uint32_t kLearnNews = 16384;  // launches to learn after a new function
+// Iterations that the length of marked ones remembers: a stream must not count as lost because an
+// evaluation has many short ones.
+constexpr float kMarkedMemory = 256;
 
 }  // namespace
-
-bool IterationRecogniser::launch_now(uint64_t handle, uint32_t blocks, uint32_t weight,
-                                     uint64_t stream, Moment now) {
-  if (__builtin_expect(is_asleep_, 0) && sleeps_on(handle)) return false;
-  look_at_written();
-  const bool begins = arrive(handle, blocks, weight, stream, now);
-  make_room_to_write(streams_[latest_]);
-  return begins;
-}
-
-// What was known of the streams is of launches long past. A program that is looked at again though
-// it does nothing new gets one chance.
-bool IterationRecogniser::sleeps_on(uint64_t handle) {
-  const bool is_new = loops_.is_new(function_number(handle));
-  slept_ += kLaunchesPerLook;
-  if (!is_new && slept_ < kSleep) return true;
-  is_asleep_ = false;
-  slept_ = 0;
-  futile_ = is_new ? 0 : kFutile;
-  learn_left_ = kLearnAwake;
-  for (Stream& stream : streams_) stream = Stream{};
-  running_ = 0;
-  drained_ns_ = 0;
-  ++breaks_;
-  return false;
-}
-
-void IterationRecogniser::note_futility() {
-  if (is_trusted_) {
-    futile_ = 0;
-  } else if (learn_left_ == 0 && ++futile_ >= kFutile) {
-    is_asleep_ = true;
-  }
-}
-
-// For launches that neither begin anything nor ask for the time: those of a stream that is not lost
-// do not, nor those of one that is, but the top of a loop, which only choices change.
-void IterationRecogniser::make_room_to_write(const Stream& stream) {
-  room_ = 0;
-  if (stream.marks != 0 || !stream.is_running || is_asleep_) return;
-  written_stream_ = stream.handle;
-  const bool is_lost_now = is_lost(stream);
-  is_at_loop_ = is_lost_now && loops_.has_top();
-  if (is_at_loop_) {
-    top_step_ = loops_.top_step();
-    written_before_[0] = stream.previous;
-    written_before_[1] = stream.before_previous;
-  }
-  if (is_lost_now) {
-    room_ = std::min(most_written_, loops_.launches_before_choice());
-  } else if (!is_lost(stream, most_written_)) {
-    room_ = most_written_;
-  } else {
-    while (room_ < most_written_ && !is_lost(stream, room_)) ++room_;
-  }
-}
-
-void IterationRecogniser::look_at_written() {
-  const uint32_t count = written_count_;
-  room_ = written_count_ = 0;
-  for (uint32_t i = 0; i < count && !is_asleep_; ++i)
-    arrive(written_[i].function, written_[i].blocks, 1, written_stream_, Moment(uint64_t{0}));
-}
 
 bool IterationRecogniser::arrive(uint64_t handle, uint32_t blocks, uint32_t weight,
                                  uint64_t stream_handle, Moment now) {
@@ -101,7 +33,8 @@ bool IterationRecogniser::arrive(uint64_t handle, uint32_t blocks, uint32_t weig
   }
   const uint32_t step = transition_number(stream.before_previous, transition);
   const bool is_lost_now = is_lost(stream);
-  // A new function: perhaps another program, whose beginning should not be missed.
+  // A new function may be the beginning of another phase of the program, which should not be
+  // missed.
   if (loops_.is_new(function)) {
     learn_left_ = kLearnNews;
   } else if (learn_left_ != 0) {
@@ -141,7 +74,7 @@ void IterationRecogniser::copy(CopyWay way, uint64_t bytes, bool waits, uint64_t
       stream.marks |= kMarkScalar;
     } else {
       stream.marks |= kMarkInput;
-      stream.inputs += bytes;  // and what others do stays to be taken
+      stream.inputs += bytes;  // what other streams copied in still has to be taken
       inputs_ += bytes;
     }
     add_input(stream, bytes);
@@ -214,7 +147,9 @@ void IterationRecogniser::set_drained(Stream& stream, uint64_t now) {
   if (--running_ == 0) drained_ns_ = now;
 }
 
-// A stream is lost when it launches on and on without an iteration that begins at a mark.
+// Keeps how long iterations that begin at marks are; a stream is lost when it launches much longer
+// without one. Does not count an iteration within which loops without marks began, unless it is as
+// long as the one before it.
 void IterationRecogniser::note_marked_begin(Stream& stream) {
   const auto launches = static_cast<float>(stream.position - stream.marked_begin);
   stream.marked_begin = stream.position;
@@ -242,80 +177,6 @@ void IterationRecogniser::halve_shares() {
     stream.is_young = false;
   }
   busiest_ /= 2;
-}
-
-void IterationRecogniser::begin(Stream& stream, uint32_t function, uint32_t blocks, uint64_t now) {
-  forget_outcomes_of_old_rules(stream.has_looped);
-  int before = -1;
-  const uint64_t period = now > stream.began_ns ? now - stream.began_ns : 0;
-  const uint64_t idle = idle_ns_ - stream.idle_at_begin;
-  const uint64_t busy = period > idle ? period - idle : 0;
-  if (stream.is_counted) {
-    ++ended_;
-    busy_sum_ns_ += busy;
-    period_sum_ns_ += period;
-  }
-  if (stream.has_begun && stream.sketch.launches >= kFewestLaunches) {
-    const IterationKinds::Outcome outcome = kinds_.end(stream.sketch, busy);
-    if (outcome != IterationKinds::Outcome::kNew || kinds_.made() > kFirstKinds) {
-      const uint32_t is_expected = outcome == IterationKinds::Outcome::kExpected ? 1 : 0;
-      set_outcomes(outcomes_ << 1 | is_expected, outcome_count_ < 32 ? outcome_count_ + 1 : 32);
-    }
-    if (outcome == IterationKinds::Outcome::kExpected) times_.add(period, busy);
-    before = static_cast<int>(stream.sketch.kind);
-  }
-  const uint64_t waited_ns =
-      drained_ns_ != 0 && now > drained_ns_ && running_ == 1 ? now - drained_ns_ : 0;
-  stream.sketch = IterationSketch{};
-  stream.sketch.kind = kinds_.begin(function, blocks, before);
-  stream.sketch.input_bytes = stream.input_bytes;
-  stream.sketch.waited_ns = waited_ns;
-  stream.began_ns = now;
-  stream.idle_at_begin = idle_ns_;
-  stream.has_begun = true;
-  phase_ = kinds_.phase(stream.sketch.kind);
-  stream.is_counted = is_trusted();
-  if (is_trusted()) ++count_;
-}
-
-void IterationRecogniser::held(uint64_t stream_handle, uint64_t until_ns) {
-  look_at_written();
-  Stream& stream = stream_of(stream_handle);
-  stream.began_ns = until_ns;
-  stream.idle_at_begin = idle_ns_;
-}
-
-void IterationRecogniser::forget_outcomes_of_old_rules(bool is_loop) {
-  uint32_t& known = is_loop ? loop_rules_ : edge_rules_;
-  const uint32_t changes = is_loop ? loops_.changes() : edges_.changes();
-  if (known == changes) return;
-  known = changes;
-  set_outcomes(0, 0);
-}
-
-void IterationRecogniser::set_outcomes(uint32_t outcomes, uint32_t count) {
-  outcomes_ = outcomes;
-  outcome_count_ = count;
-  is_trusted_ = confidence() >= kTrusted;
-}
-
-float IterationRecogniser::confidence() const {
-  return static_cast<float>(__builtin_popcount(outcomes_)) / static_cast<float>(outcome_count_ + 1);
-}
-
-IterationReport IterationRecogniser::report() const {
-  IterationReport report;
-  report.count = count_;
-  report.ended = ended_;
-  report.busy_sum_ns = busy_sum_ns_;
-  report.period_sum_ns = period_sum_ns_;
-  report.confidence = confidence();
-  report.mean_ns = times_.mean_ns();
-  report.p99_ns = times_.p99_ns();
-  report.busy_ns = times_.busy_ns();
-  report.launches = kinds_.launches(streams_[latest_].sketch.kind);
-  report.phase = phase_;
-  return report;
 }
 
 }  // namespace gpushare::shim

@@ -8,14 +8,15 @@ namespace {
 
 constexpr uint32_t kForgetUnits = 256;
 constexpr uint16_t kHalveAt = 1024;
-// An optimizer step that is left out now and then makes a wait look like an end.
+// An edge without input is no end of an iteration unless at least one in so many inputs comes after
+// a unit that ends like it: an optimizer step that is left out now and then makes a wait look so.
 constexpr uint32_t kFewAlike = 8;
 constexpr float kMuchMore = 4;
 constexpr float kCrumb = 16384;
-constexpr float kForgetInput = 0.99F;  // with every unit
-// So that a server's random requests make no period.
+constexpr float kForgetInput = 0.99F;  // most_input_ falls by this factor with every unit
+// A period must repeat so often, so that a server's random requests make none.
 constexpr uint16_t kFewestRepeats = 8;
-// How much longer the unit before an optimizer step is than one without.
+// How much longer the unit before an optimizer step is than one without, at least.
 constexpr float kEpilogue = 1.01F;
 
 }  // namespace
@@ -134,7 +135,8 @@ bool IterationEdges::begins(Edge& edge, uint8_t marks) {
   return edge.marked > 1 || ((marks & kMarkInput) != 0 && leads_to_known_top(edge));
 }
 
-// Until it comes more often than in the period that demoted it, or the top is seen no more.
+// A demotion ends when the edge comes more often than in the period that demoted it, or when the
+// top of that period is not seen any more.
 bool IterationEdges::is_demoted(Edge& edge) {
   if (edge.demoted_by == kNobody) return false;
   const Edge& top = edges_[edge.demoted_by];
@@ -161,7 +163,7 @@ bool IterationEdges::is_inside_input(const Edge& edge) const {
   return kFewAlike * alike < inputs;
 }
 
-// One that has not been seen before, from an evaluation back to training for instance.
+// For an edge that has not been seen before: the way from an evaluation back to training, say.
 bool IterationEdges::leads_to_known_top(const Edge& edge) const {
   bool is_known = false;
   for (const Edge& other : edges_) {
@@ -180,7 +182,7 @@ void IterationEdges::append(const Edge& edge) {
   }
   string_[length_ % kString] = index;
   ++length_;
-  // Three periods in a row or more, and no shorter period explains them.
+  // The period has repeated three times or more, and no shorter one explains it.
   for (uint32_t p = 1; p <= kLongestPeriod; ++p) {
     if (repeats_[p] < 2 * p || repeats_[p] < kFewestRepeats) continue;
     if (p > 1 && repeats_[p] % p == 0) group(p);

@@ -1,27 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which transitions at marks begin an iteration. A unit is what a stream launches between two
-// marks; the edge between two units is (last function of the one, first function of the other).
-// Edges are few, exact and hardly depend on the data, so the rules work on the string of edges:
+// marks; an edge is the transition between two units, from the last function of the one to the
+// first function of the other. README.md has the rules ("Marks").
 //
-//   a mark seen by chance     An edge that is more often crossed without a mark is none (a loss
-//                             that is printed every 50 iterations), unless a result was read and
-//                             new input given.
-//   input makes iterations    Where edges with new input exist, one without begins no iteration
-//                             (a wait for an overflow flag or a routing table), unless its unit
-//                             ends as those before an input do: a decoding step gets its input
-//                             from the step before, and ends with the same sampling kernel.
-//   the odd one in a period   Edges m m m o m m m o: o, seen once in a period, begins the
-//                             iteration, if the others are weaker (no result or no input at them)
-//                             or lead to the same function after a shorter unit: micro-batches
-//                             before the optimizer step. Of several odd ones, the one with result
-//                             and input, with most input, or with the longest way back.
-//     Training 20 steps and evaluating 5: t t t .. e e e: both come in runs, so neither is odd.
-//   crumbs                    An input of less than a 16,000th of the largest is none.
-//   more of the same round    Result and input at one edge, and only then a weaker one: it belongs
-//                             to the iteration that has begun (tables copied in after the first
-//                             kernel, a wait in the middle).
-//
-// Pure, fixed space. O(1): about 100 operations for a marked launch, one load for any other.
+// Pure, fixed space, one caller at a time. O(1): about 100 operations for a launch after marks, one
+// load for any other.
 #pragma once
 
 #include <cstddef>
@@ -37,15 +20,16 @@ enum Mark : uint8_t {
 
 class IterationEdges {
  public:
-  // A launch after marks, which ends a unit of so many launches. Does it begin an iteration?
+  // A launch after marks, which ends a unit of so many launches. Returns true if it begins an
+  // iteration.
   bool arrive(uint32_t from, uint32_t to, uint8_t marks, uint32_t input_bytes,
               uint32_t unit_launches);
-  // A launch without marks; only needed where may_know() says so.
+  // pass() notes a launch without marks. It is only needed if may_know() returns true.
   bool may_know(uint32_t transition) const {
     return (filter_[(transition >> 6) % kFilterWords] >> (transition & 63) & 1) != 0;
   }
   void pass(uint32_t from, uint32_t to);
-  // How often a period has been found that was not known.
+  // How often the rule of the odd one has demoted an edge that it had not demoted before.
   uint32_t changes() const { return changes_; }
 
  private:
@@ -56,19 +40,19 @@ class IterationEdges {
   static constexpr uint32_t kFilterWords = 16;
 
   struct Edge {
-    uint32_t from = 0, to = 0;  // to == 0: free
+    uint32_t from = 0, to = 0;  // functions; to == 0: a free entry
     uint16_t marked = 0, unmarked = 0;
-    uint16_t inputs = 0, scalars = 0, outputs = 0;  // of `marked`
-    uint16_t from_rank = 0, to_rank = 0;            // in order of first appearance
+    uint16_t inputs = 0, scalars = 0, outputs = 0;  // how many of `marked` had such a mark
+    uint16_t from_rank = 0, to_rank = 0;            // of the functions, by first appearance
     uint32_t first_unit = 0, last_unit = 0;
-    float launches = 0;        // of the units that end here
-    float input_bytes = 0;     // handed in at the marks
-    uint16_t after_round = 0;  // of `marked`: directly after an edge with result and input
+    float launches = 0;        // mean, of the units that end here
+    float input_bytes = 0;     // mean, handed in at the marks
+    uint16_t after_round = 0;  // how many of `marked` came directly after a kRound edge
     uint8_t demoted_by = kNobody;
     uint8_t last_demoted_by = kNobody;
-    uint8_t times = 0;      // in a period of that demotion, at most
-    uint8_t since_top = 0;  // times since `demoted_by`
-    uint32_t top_unit = 0;  // when that was
+    uint8_t times = 0;      // how often it came in a period when it was demoted
+    uint8_t since_top = 0;  // how often it came since the edge `demoted_by`
+    uint32_t top_unit = 0;  // the unit at which that edge came
   };
   static constexpr uint8_t kNobody = 0xFF;
 
@@ -97,11 +81,11 @@ class IterationEdges {
   uint64_t filter_[kFilterWords] = {};
   uint32_t units_ = 0;
   uint32_t changes_ = 0;
-  float most_input_ = 0;    // of an edge, of late
-  bool was_round_ = false;  // the edge before
+  float most_input_ = 0;    // the largest input_bytes of an edge, of late
+  bool was_round_ = false;  // the last edge was a kRound
   uint16_t ranks_ = 0;
-  uint32_t length_ = 0;                        // of the string so far
-  uint8_t string_[kString] = {};               // indices of edges; the last ones
+  uint32_t length_ = 0;                        // edges in the string so far
+  uint8_t string_[kString] = {};               // the last ones, as indices of edges_
   uint16_t repeats_[kLongestPeriod + 1] = {};  // [p]: how long string[i] == string[i - p] has held
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the recogniser calls a function and a transition. 32 bits: among the few hundred functions
-// of a program two share a number about once in 100,000 programs.
+// The numbers that the recogniser gives functions and transitions. They have 32 bits: among the few
+// hundred functions of a program two share a number about once in 100,000 programs. Pure.
 #pragma once
 
 #include <cstdint>

@@ -7,7 +7,7 @@ namespace gpushare::shim {
 namespace {
 
 constexpr uint32_t kMemory = 16;  // iterations that a mean remembers
-constexpr float kWider = 2.3F;    // powers of two: five times
+constexpr float kWider = 2.3F;    // in powers of two, which is five times
 constexpr float kDecodeInput = 64 * 1024;
 constexpr float kPromptInput = 1024 * 1024;
 
@@ -65,7 +65,8 @@ IterationKinds::Outcome IterationKinds::end(const IterationSketch& iteration, ui
   return outcome;
 }
 
-// Like one of its shapes: launches to a quarter, at least half of the functions.
+// Returns true if it is like one of the kind's shapes: it differs by at most a quarter of the
+// launches, and at least half of the functions are common.
 bool IterationKinds::fit(Kind& kind, const IterationSketch& iteration) {
   const auto launches = static_cast<float>(iteration.launches);
   for (Shape& shape : kind.shapes) {

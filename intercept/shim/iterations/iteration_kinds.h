@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the iterations of a process are like. Iterations that begin alike (function and magnitude of
-// the first launch) are one kind: the training step and the evaluation step, prefill and decode,
-// one for each batch size of a server. Fixed space; the kind unused for longest makes room.
-//
-// Phases. A process is a decoder when one kind comes in runs without waiting for new requests, with
-// hardly any input, and other kinds, whose launches are at least five times as wide in the
-// geometric mean, are nearly always followed by it: those are the prefills. Growing sequences make
-// a decode step's grids grow slowly; a prompt is wider by its number of tokens at once. For a
-// graph, whose width is not known, being one is enough to be the narrow side.
+// What the iterations of a process are like: kinds, whether one is like earlier ones of its kind,
+// and which kinds are prefill and decode (README.md, "Confidence" and "Phases"). Iterations that
+// begin alike are one kind. Pure, fixed space, one caller at a time; the kind that was unused for
+// longest makes room for a new one.
 #pragma once
 
 #include <cstdint>
@@ -19,11 +14,11 @@ enum class Phase : uint8_t { kUnknown = 0, kPrefill = 1, kDecode = 2 };
 // One iteration, gathered while it runs.
 struct IterationSketch {
   uint32_t kind = 0;         // index
-  uint32_t launches = 0;     // kernels; graphs weigh more
+  uint32_t launches = 0;     // kernels; a graph counts as 64
   uint32_t width = 0;        // sum of bits_of(blocks)
   uint32_t input_bytes = 0;  // handed in before it began
-  uint64_t functions = 0;    // a bit for each, hashed
-  uint64_t waited_ns = 0;    // with nothing to do, before it began
+  uint64_t functions = 0;    // one bit for each, by hash
+  uint64_t waited_ns = 0;    // for which the GPU had nothing to do before it began
   bool has_graph = false;
 };
 
@@ -31,14 +26,16 @@ class IterationKinds {
  public:
   enum class Outcome : uint8_t { kNew, kExpected, kUnexpected };
 
-  // The kind of an iteration that begins with `function` and so many blocks, on a stream whose
-  // iteration before was of kind `before` (< 0: none).
+  // An iteration begins with `function` and so many blocks, on a stream whose iteration before was
+  // of kind `before` (< 0: there was none). Returns its kind.
   uint32_t begin(uint32_t function, uint32_t blocks, int before);
+  // The iteration has ended. Returns kExpected if it was like earlier ones of its kind, and kNew if
+  // there was none.
   Outcome end(const IterationSketch& iteration, uint64_t busy_ns);
 
   Phase phase(uint32_t kind) const { return kinds_[kind].phase; }
   float launches(uint32_t kind) const { return kinds_[kind].launches; }
-  // Kinds ever seen; a program without a loop makes ever more.
+  // How many kinds were ever seen. A program without a loop makes ever more.
   uint32_t made() const { return made_; }
 
  private:
@@ -47,15 +44,15 @@ class IterationKinds {
   // Training and evaluation often begin with the same launch: a kind has two shapes.
   struct Shape {
     float launches = 0;
-    uint32_t count = 0;      // quartered by each that is like neither
-    uint64_t functions = 0;  // of the last one
+    uint32_t count = 0;      // of iterations like it; quartered by one that is like neither shape
+    uint64_t functions = 0;  // of the last such iteration
   };
   struct Kind {
-    uint32_t key = 0;  // 0: free
+    uint32_t key = 0;  // 0: a free entry
     uint32_t count = 0;
     uint32_t last_used = 0;
     uint32_t followed = 0, followed_by_like = 0, followed_by_narrow = 0;
-    float launches = 0, width = 0, input_bytes = 0;  // means; width: of one launch
+    float launches = 0, width = 0, input_bytes = 0;  // means; width is the mean of one launch
     float busy_ns = 0, waited_ns = 0;
     Shape shapes[2];
     bool has_graph = false;

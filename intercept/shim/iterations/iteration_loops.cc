@@ -7,16 +7,18 @@ namespace gpushare::shim {
 namespace {
 
 constexpr uint32_t kMostRecent = 64;   // other streams' steps until one of them is looked at
-constexpr uint32_t kMostSeen = 1024;   // a quarter of the bits
-constexpr uint16_t kFewest = 2;        // like distances that make a regular one
-constexpr uint16_t kFewestLonger = 6;  // where a shorter one is well known
+constexpr uint32_t kMostSeen = 1024;   // functions: a quarter of the bits of seen_
+constexpr uint16_t kFewest = 2;        // so many like distances make a regular one
+constexpr uint16_t kFewestLonger = 6;  // and so many where a shorter one is well known
 constexpr uint16_t kHalveAt = 1024;
 constexpr uint16_t kTopPenalty = 16;  // for a top that turned out to be none
 constexpr float kShortest = 4;        // a kernel that is launched again and again is no iteration
-constexpr float kAwake = 64;          // distances of the top, which a longer loop may need to show
-constexpr uint32_t kFruitless = 25'000;  // launches, of a program in which no loop was found
-constexpr float kLonger = 1.25F;
-constexpr uint32_t kPatience = 8;  // distances without an occurrence
+// How long to learn before resting: in distances of the top, as a longer loop may need that to
+// show, and in launches of a program in which no loop was found.
+constexpr float kAwake = 64;
+constexpr uint32_t kFruitless = 25'000;
+constexpr float kLonger = 1.25F;   // a distance counts as longer from this ratio on
+constexpr uint32_t kPatience = 8;  // a step is regular for so many distances after it last occurred
 
 bool is_near(float value, float mean) {
   const float difference = value > mean ? value - mean : mean - value;
@@ -87,10 +89,12 @@ IterationLoops::Step& IterationLoops::entry(uint32_t number, uint32_t stream) {
   return *oldest;
 }
 
-// The step in the middle of the last ones: how much younger are those before it than those after?
+// Finds for the step in the middle of the last ones how much younger those before it are than those
+// after it.
 void IterationLoops::remember(uint32_t index, uint32_t stream) {
   if (stream != recent_stream_) {
-    // Another stream's steps in between say nothing. The one that launches most wins in the end.
+    // Steps of another stream in between say nothing. The stream that launches most wins in the
+    // end.
     if (recent_count_ != 0) --recent_count_;
     if (recent_count_ != 0) return;
     recent_stream_ = stream;
@@ -110,7 +114,8 @@ void IterationLoops::remember(uint32_t index, uint32_t stream) {
   const uint32_t next = after[kAround - 1], one_later = after[kAround - 2];
   const uint32_t young = median(before);
   const auto drop = static_cast<int32_t>(young) - static_cast<int32_t>(median(after));
-  // A step has three launches: it and the next lead over the way back, the one after does not.
+  // A step is three launches, so this one and the next span the way back, and the one after does
+  // not.
   const bool is_way_back = middle.born > youngest && next > middle.born && one_later < young;
   middle.drop = is_way_back ? drop : drop / 2;
 }
@@ -121,7 +126,7 @@ void IterationLoops::add_distance(Step& step, uint32_t distance) {
     ++step.good;
     step.distance += (value - step.distance) / 8;
   } else if (is_near(value, static_cast<float>(step.last_distance)) && 2 * step.bad >= step.good) {
-    step.distance = value;  // another program than before
+    step.distance = value;  // the program does something else than before
     step.good = 1;
     step.bad = 0;
   } else {
@@ -162,7 +167,7 @@ void IterationLoops::look_at(const Step& step) {
   best_ = static_cast<int>(&step - steps_);
 }
 
-// The top stays where nothing is better, so that boundaries do not wander.
+// The top stays where it is unless another step is better, so that boundaries do not wander.
 void IterationLoops::choose() {
   if (best_ >= 0 && is_regular(steps_[best_])) {
     if (!has_top_ || top_key_ != steps_[best_].key) ++changes_;

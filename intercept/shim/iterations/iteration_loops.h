@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop of a launch sequence without marks. Every step (a function after the two before it, on
-// one stream) keeps the distance to its last occurrence, in launches. A step that occurs once in an
-// iteration has a regular distance, the longest there is: those inside layers have shorter ones.
+// The loop of a launch sequence without marks: the step (a function after the two before it, on one
+// stream) that leads back to the top of the loop. README.md says how it is told from the others
+// ("Loops without marks").
 //
-// Which of those steps is the way back to the top? In the first iteration steps are seen for the
-// first time one after the other, so ever after those at the end of an iteration are younger than
-// those at its beginning; nowhere else does age rise from one step to the next. So it is the step
-// before which the steps are youngest and after which oldest (medians of seven), and that is
-// younger than those before it: it was first taken when the second iteration began.
-//
-// Distances across a wait are not counted: what happens every 100 iterations brings a result to the
-// host. Pure, fixed space, O(1): a look at four more entries with every launch finds the top anew
-// after 512.
+// Pure, fixed space, one caller at a time. O(1): a look at four more entries with every launch
+// finds the top anew after 512.
 #pragma once
 
 #include <cstdint>
@@ -20,24 +13,26 @@ namespace gpushare::shim {
 
 class IterationLoops {
  public:
-  // `step`: the number of the `position`-th launch and the two before it, on stream number
-  // `stream`; `breaks`: waits so far.
-  // `is_needed`: no other rule finds iterations at present, so that a top which is not seen grows
-  // old.
+  // `step`: a number for the `position`-th launch on stream number `stream` and the two before it;
+  // `breaks`: waits so far. `is_needed`: no other rule finds iterations at present, so a top that
+  // is not seen gets older.
   void learn(uint32_t step, uint32_t stream, uint32_t position, uint32_t breaks, bool is_needed);
-  // Has this function been launched before? Then says so from now on. Forgets all, now and then.
+  // Returns true if this function has not been launched before, and then notes it. Forgets all
+  // functions now and then.
   bool is_new(uint32_t function) {
     return (seen_[function >> 26] >> (function >> 20 & 63) & 1) == 0 && note(function);
   }
   // How often another transition has become the top.
   uint32_t changes() const { return changes_; }
-  // A loop that is trusted is learned only for an eighth of the time; a program in which none was
-  // found in 25,000 launches for a fifth, so one that it comes to later is found 100,000 launches
-  // later at worst. Asked once for every launch. `is_new`: nothing that was learned counts.
+  // To be asked once for every launch; true: it need not be learned. A trusted loop is learned for
+  // an eighth of the time; a program in which none was found in 25,000 launches for a fifth, so
+  // that a later loop is found at most 100,000 launches late. `is_new`: what was learned does not
+  // count.
   bool is_resting(bool is_trusted, bool is_new);
   bool is_top(uint32_t step) const { return has_top_ && step == top_step_; }
   bool has_top() const { return has_top_; }
-  // REQUIRES: has_top(). Stays so for launches_before_choice() launches, at least; or is no top.
+  // Until launches_before_choice() more launches were learned, no other step becomes the top,
+  // though this one may cease to be. REQUIRES: has_top().
   uint32_t top_step() const { return top_step_; }
   uint32_t launches_before_choice() const { return (kSteps - looking_) / kLooks - 1; }
 
@@ -49,15 +44,15 @@ class IterationLoops {
   static constexpr uint32_t kRecent = 2 * kAround + 2;  // with it, a power of two
 
   struct Step {
-    uint32_t key = 0;  // of it and the stream; 0: free
+    uint32_t key = 0;  // a hash of the step and the stream; 0: a free entry
     uint32_t step = 0;
-    uint32_t born = 0;                  // when it was first seen: learned_ then
-    uint32_t position = 0, needed = 0;  // when it occurred last
+    uint32_t born = 0;                  // the value of learned_ when it was first seen
+    uint32_t position = 0, needed = 0;  // the position and needed_ when it occurred last
     uint32_t breaks = 0;
     float distance = 0;  // mean
     uint32_t last_distance = 0;
-    uint16_t good = 0, bad = 0;   // distances like the mean; others
-    int32_t drop = kUnknownDrop;  // of the births around it
+    uint16_t good = 0, bad = 0;   // how many distances were like the mean, and how many were not
+    int32_t drop = kUnknownDrop;  // how much younger the steps before it are than those after it
   };
   static constexpr int32_t kUnknownDrop = -0x7FFFFFFF;
 
@@ -72,13 +67,13 @@ class IterationLoops {
   Step steps_[kSteps];
   uint64_t seen_[64] = {};  // a bit for each function, hashed
   uint32_t seen_count_ = 0;
-  uint16_t recent_[kRecent] = {};  // entries, the last ones of one stream
+  uint16_t recent_[kRecent] = {};  // the last steps of one stream, as indices of steps_
   uint32_t next_recent_ = 0;
   uint32_t recent_count_ = 0;
   uint32_t recent_stream_ = 0;
   uint32_t learned_ = 0;  // launches
-  uint32_t needed_ = 0;   // of those
-  uint32_t looking_ = 0;
+  uint32_t needed_ = 0;   // those of them that were needed
+  uint32_t looking_ = 0;  // the next entry to look at
   int best_ = -1, top_ = -1;
   uint32_t top_key_ = 0, top_step_ = 0;
   bool has_top_ = false;

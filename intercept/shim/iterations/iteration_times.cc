@@ -27,7 +27,7 @@ void IterationTimes::add(uint64_t period_ns, uint64_t busy_ns) {
     in_histogram_ = 0;
     for (uint16_t& bucket_count : buckets_) in_histogram_ += bucket_count /= 2;
   }
-  // It takes as long as recognising ten launches.
+  // Not each time, as it takes as long as recognising ten launches.
   if (added_++ % kFollow == 0 || added_ < kFollow) p99_ns_ = percentile();
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long iterations take, in fixed space: a mean that follows, and a histogram of eight buckets
-// for each power of two, halved every 1,000 values, for the 99th percentile.
+// How long iterations take, in fixed space: a mean that follows the last 64, and for the 99th
+// percentile a histogram with eight buckets for each power of two, halved every 1,000 values. Pure,
+// one caller at a time.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +13,11 @@ class IterationTimes {
 
  public:
   static constexpr uint64_t kLongestNs = (1ULL << kOctaves) - 1;  // 18 minutes
-  // What is longer than kLongestNs counts as that.
+  // A time longer than kLongestNs counts as kLongestNs.
   void add(uint64_t period_ns, uint64_t busy_ns);
   uint64_t mean_ns() const { return static_cast<uint64_t>(mean_); }
   uint64_t busy_ns() const { return static_cast<uint64_t>(busy_); }
-  // The upper edge of its bucket, of up to 15 values ago.
+  // The upper edge of the bucket that holds it; up to 15 of the last values may not be in it yet.
   uint64_t p99_ns() const { return p99_ns_; }
 
  private:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// What the wrappers tell, and what is published of recognised iterations. On the thread of the
+// call.
 #include "intercept/shim/iterations/progress.h"
 
-#include <sched.h>
 #include <sys/mman.h>
 
 #include <new>
@@ -17,27 +18,6 @@ constinit thread_local uint64_t detail::polled = 0;
 static_assert(IterationRecogniser::kLaunchesPerLook == kLaunchesPerLook);
 static_assert(static_cast<uint32_t>(Phase::kPrefill) == static_cast<uint32_t>(ShimPhase::kPrefill));
 static_assert(static_cast<uint32_t>(Phase::kDecode) == static_cast<uint32_t>(ShimPhase::kDecode));
-
-bool BriefLock::try_more() {
-  for (int i = 0; i < kAttempts; ++i) {
-    __builtin_ia32_pause();
-    if (!held_.load(std::memory_order_relaxed) && !held_.exchange(true, std::memory_order_acquire))
-      return true;
-  }
-  return false;
-}
-
-bool BriefLock::try_lock_for_long() {
-  for (int i = 0; i < kTurns; ++i) {
-    if (try_lock()) return true;
-    ::sched_yield();
-  }
-  return false;
-}
-
-void BriefLock::lock() {
-  while (!try_lock()) ::sched_yield();
-}
 
 Progress* Progress::make() {
   const KeepErrno errno_of_the_program;
@@ -63,12 +43,6 @@ bool Progress::lock_or_skip() {
   return false;
 }
 
-bool Progress::lock_to_announce() {
-  if (lock_.try_lock_for_long()) return true;
-  skipped_.fetch_add(1, std::memory_order_relaxed);
-  return false;
-}
-
 // --- what the wrappers tell ---------------------------------------------------------------------
 
 template <class Launch>
@@ -80,7 +54,7 @@ void Progress::note_launch(uint64_t stream, const Launch& launch) {
     if (__builtin_expect(recogniser_.is_asleep(), 0)) {
       this_process().is_telling.store(false, std::memory_order_relaxed);
     } else if (__builtin_expect(was_asleep, 0)) {
-      for (Recorded& each : events_) each = {};  // others may have been recorded since
+      for (Recorded& each : events_) each = {};  // recordings while it was asleep were not told
     }
     return lock_.unlock();
   }
@@ -88,7 +62,7 @@ void Progress::note_launch(uint64_t stream, const Launch& launch) {
   const bool has_waited = begin_recognised(stream);
   lock_.unlock();
   ShimSlot& mine = slot();
-  // Who passed the gate, and then stood at the boundary, has to pass it again.
+  // The gate may have been closed while this launch, which had passed it, stood at the boundary.
   if (has_waited && (mine.gate.load(std::memory_order_relaxed) & 1) != 0) wait_at_gate(mine);
 }
 
@@ -152,45 +126,12 @@ void Progress::end_capture() {
   }
 }
 
-// The driver refuses to say it of the legacy stream while another one captures; then nothing may be
-// launched into it.
+// While another stream captures, the driver does not answer for the legacy stream; nothing may be
+// launched into it then, so it counts as capturing.
 bool Progress::is_capturing(CUstream stream) const {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   return is_capturing_ != nullptr && (is_capturing_(stream, &status) != CUDA_SUCCESS ||
                                       status != CU_STREAM_CAPTURE_STATUS_NONE);
-}
-
-// --- the boundary -------------------------------------------------------------------------------
-
-bool Progress::must_wait(const ShimIterations& words) const {
-  const uint64_t until = words.run_until.load(std::memory_order_acquire);
-  return until != 0 && now_.begun >= until;
-}
-
-// REQUIRES: lock_ is held, an iteration is about to begin. True: it had to wait, for which the lock
-// was let go.
-bool Progress::pass_boundary() {
-  ShimSlot& mine = slot();
-  ShimIterations& words = mine.iterations;
-  if (__builtin_expect(!must_wait(words), 1)) return false;
-  if (words.waiting.fetch_add(1, std::memory_order_relaxed) == 0)
-    words.waiting_since_ns.store(monotonic_ns(), std::memory_order_relaxed);
-  while (true) {
-    // Pairs with the release in ShimHost::set_run_until(): either we see its wish, or its turn has
-    // moved on and the wait returns at once.
-    const uint32_t turn = words.turn.load(std::memory_order_acquire);
-    if (!must_wait(words)) break;
-    if (!is_agent_alive(mine)) {
-      mine.gave_up.fetch_add(1, std::memory_order_relaxed);
-      break;
-    }
-    lock_.unlock();
-    wait_on(words.turn, turn);
-    lock_.lock();
-  }
-  if (words.waiting.fetch_sub(1, std::memory_order_relaxed) == 1)
-    words.waiting_since_ns.store(0, std::memory_order_relaxed);
-  return true;
 }
 
 // --- recognised ---------------------------------------------------------------------------------
@@ -198,7 +139,7 @@ bool Progress::pass_boundary() {
 // REQUIRES: lock_ is held; the recogniser has just seen a launch that begins an iteration.
 bool Progress::begin_recognised(uint64_t stream) {
   const bool is_trusted = recogniser_.is_trusted();
-  // Of a program that it makes nothing of, there is nothing new to say.
+  // As long as nothing is recognised, there is nothing new to publish.
   if (!is_trusted && now_.source == ShimSource::kNone) return false;
   bool has_waited = false;
   if (is_trusted) {
@@ -207,7 +148,7 @@ bool Progress::begin_recognised(uint64_t stream) {
     if (has_waited) recogniser_.held(stream, now_.began_ns);
     ++now_.begun;
   }
-  // Another thread may have announced one meanwhile.
+  // Another thread may have announced one while this one waited.
   if (is_guessing()) take_recognised();
   now_.skipped = skipped_.load(std::memory_order_relaxed);
   publish(slot().iterations, now_);
@@ -226,88 +167,6 @@ void Progress::take_recognised() {
   now_.ended = report.ended;
   now_.busy_ns = report.busy_sum_ns;
   now_.latency_ns = report.period_sum_ns;
-}
-
-// --- announced ----------------------------------------------------------------------------------
-
-// REQUIRES: lock_ is held. What was recognised before stays in the sums.
-void Progress::announce() {
-  if (now_.source == ShimSource::kAnnounced) return;
-  is_announcing_.store(true, std::memory_order_seq_cst);
-  this_process().is_telling.store(false, std::memory_order_relaxed);
-  now_.source = ShimSource::kAnnounced;
-  now_.confidence = 1000;
-  now_.period_ns = now_.p99_ns = now_.launches = 0;
-  now_.began_ns = 0;
-  now_.ended = now_.begun;
-  launches_before_ = launches_of(slot());
-  begun_before_ = now_.begun;
-}
-
-// REQUIRES: lock_ is held, an iteration is about to begin.
-void Progress::note_launches() {
-  const uint64_t launches = launches_of(slot());
-  if (launches < launches_before_) {  // another agent's slot
-    launches_before_ = launches;
-    begun_before_ = now_.begun;
-  }
-  if (const uint64_t begun = now_.begun - begun_before_; begun != 0)
-    now_.launches = (launches - launches_before_) * 1000 / begun;
-}
-
-bool Progress::arrive(uint64_t* arrived_ns) {
-  *arrived_ns = monotonic_ns();
-  if (!lock_to_announce()) return false;
-  ++now_.arrivals;
-  publish(slot().iterations, now_);
-  lock_.unlock();
-  return true;
-}
-
-bool Progress::begin(ShimPhase phase, uint64_t* began_ns) {
-  const KeepErrno errno_of_the_program;
-  *began_ns = monotonic_ns();
-  if (!lock_to_announce()) return false;
-  announce();
-  if (pass_boundary()) {
-    const uint64_t held_ns = monotonic_ns() - *began_ns;
-    *began_ns += held_ns;
-    if (now_.began_ns != 0) now_.began_ns += held_ns;
-  }
-  if (now_.began_ns != 0 && *began_ns > now_.began_ns) {
-    periods_.add(*began_ns - now_.began_ns, 0);
-    now_.period_ns = periods_.mean_ns();
-  }
-  note_launches();
-  now_.began_ns = *began_ns;
-  now_.phase = phase;
-  ++now_.begun;
-  now_.skipped = skipped_.load(std::memory_order_relaxed);
-  publish(slot().iterations, now_);
-  lock_.unlock();
-  return true;
-}
-
-bool Progress::end(uint64_t began_ns, uint64_t arrived_ns) {
-  const uint64_t now = monotonic_ns();
-  if (!lock_to_announce()) return false;
-  const uint64_t span = now - began_ns;
-  spans_.add(span, 0);
-  now_.p99_ns = spans_.p99_ns();
-  now_.busy_ns += span;
-  now_.latency_ns += arrived_ns != 0 && arrived_ns < began_ns ? now - arrived_ns : span;
-  ++now_.ended;
-  publish(slot().iterations, now_);
-  lock_.unlock();
-  return true;
-}
-
-bool Progress::set_slo(uint32_t us) {
-  if (!lock_to_announce()) return false;
-  now_.slo_us = us;
-  publish(slot().iterations, now_);
-  lock_.unlock();
-  return true;
 }
 
 }  // namespace gpushare::shim

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The iterations of this process: what the wrappers tell of its calls goes to the recogniser, what
+// The iterations of this process. What the wrappers tell of its calls goes to the recogniser, what
 // it announces itself (gpushare.h) is counted; both are published in the slot, and the next
-// iteration is held back when the agent says so (ShimIterations::run_until). Only in processes with
-// the feature kShimIterations.
+// iteration waits while the agent says so (ShimIterations::run_until). Only in processes with the
+// feature kShimIterations.
 //
-// Any thread, also signal handlers, and after fork(): the child starts over. One lock protects all.
-// Whoever finds it taken tries again for a few microseconds, and then is not taken note of
-// (`skipped`): nobody is ever held up for longer, whatever the holder of the lock is doing, and a
-// signal handler that interrupted the holder goes on. The worst of it is an iteration that is not
-// recognised.
-//
-// Held back is the first launch of an iteration, or begin() where iterations are announced; not
-// what the program does before it, nor what other threads launch meanwhile. As at the gate, it goes
-// on when the agent is dead.
+// Any thread, also signal handlers; a child of fork() starts over. One brief lock protects all: a
+// call that finds it taken for some microseconds is not noted (`skipped`), so that nothing but the
+// boundary ever holds a call up; at worst one iteration is not recognised. What waits at the
+// boundary is the first launch of an iteration, or begin() if iterations are announced; not what
+// other threads launch. As at the gate, it goes on when the agent is dead.
 #pragma once
 
 #include <atomic>
@@ -20,35 +16,16 @@
 
 #include "intercept/shim/driver/driver_types.h"
 #include "intercept/shim/driver/kinds.h"
+#include "intercept/shim/iterations/brief_lock.h"
 #include "intercept/shim/iterations/iteration.h"
 #include "intercept/shim/link/attach.h"
 #include "shmctl/shim/published.h"
 
 namespace gpushare::shim {
 
-// Taken for tens of nanoseconds at a time.
-class BriefLock {
- public:
-  bool try_lock_once() {
-    return __builtin_expect(!held_.exchange(true, std::memory_order_acquire), 1);
-  }
-  bool try_lock() { return try_lock_once() || try_more(); }
-  // For who can spare a moment: a holder that is not running gets the chance to.
-  bool try_lock_for_long();
-  // REQUIRES: the caller has already had it in this call. Then what its thread was doing when a
-  // signal came does not hold it.
-  void lock();
-  void unlock() { held_.store(false, std::memory_order_release); }
-
- private:
-  static constexpr int kAttempts = 64, kTurns = 200;
-  bool try_more();
-
-  std::atomic<bool> held_{false};
-};
-
 namespace detail {
-// What this thread last asked about in vain; 0: nothing. Its address stands for the thread.
+// The stream or event that this thread last queried and found unfinished; 0: none. Its address also
+// serves as a number for the thread.
 extern constinit thread_local uint64_t polled;
 }  // namespace detail
 
@@ -62,16 +39,16 @@ class Progress {
     return __builtin_expect(there != nullptr, 1) ? there : make();
   }
 
-  // A stream, as the program knows it. The default stream of a thread is that thread's; the legacy
-  // one is the same for all contexts.
+  // The number of a stream, as the program knows it. A thread's own default stream has one number
+  // in each thread; the legacy streams of all contexts share one.
   [[gnu::always_inline]] static uint64_t number_of(CUstream stream, Flavor flavor) {
     if (stream == GS_CU_STREAM_PER_THREAD || (stream == nullptr && flavor == Flavor::kPerThread))
       return reinterpret_cast<uint64_t>(&detail::polled);
     return reinterpret_cast<uint64_t>(stream == nullptr ? GS_CU_STREAM_LEGACY : stream);
   }
 
-  // Where nothing is told because the recogniser is asleep, the next launch is. To be called before
-  // one in kLaunchesPerLook.
+  // If nothing is told because the recogniser is asleep, makes the next launch be told. To be
+  // called before one launch in kLaunchesPerLook.
   static void look_up() {
     Process& process = this_process();
     if (process.is_telling.load(std::memory_order_relaxed)) return;
@@ -81,11 +58,11 @@ class Progress {
     if (!there->is_guessing()) process.is_telling.store(false, std::memory_order_relaxed);
   }
 
-  // False: nothing of what follows would be taken note of, or asked for (Process::is_telling).
+  // False: the program announces its iterations, so no call needs to be told (Process::is_telling).
   bool is_guessing() const { return !is_announcing_.load(std::memory_order_seq_cst); }
 
-  // What launched() does of most kernels, without a call of another function. False: nothing was
-  // done.
+  // Does what launched() does for most kernels, without a call of another function. False: nothing
+  // was done, and launched() is to be called.
   [[gnu::always_inline]] bool has_written_down(uint64_t function, uint32_t blocks,
                                                uint64_t stream) {
     if (is_any_capturing() || !lock_.try_lock_once()) return false;
@@ -94,19 +71,18 @@ class Progress {
     if (is_done) detail::polled = 0;
     return is_done;
   }
-  // Before the driver's call. May wait.
+  // To be called before the driver's call. May wait at the boundary.
   void launched(uint64_t function, uint32_t blocks, uint64_t stream);
   void launched_graph(uint64_t graph, uint64_t stream);
-  // After the driver's call, when it succeeded.
+  // To be called after the driver's call, if it succeeded.
   void copied(CopyWay way, uint64_t bytes, bool waits, uint64_t stream);
   void recorded(CUevent event, uint64_t stream);
   void ordered(uint64_t stream);
   void waited(uint64_t stream);
   void waited_for(CUevent event);
 
-  // The program asked whether something has finished. True: it has, and this thread had asked
-  // before in vain and launched nothing since: it was waiting.
-  // `what`: not 0.
+  // The program has queried `what` (not 0), with this result. Returns true if that ended a wait: it
+  // is done now, and this thread had found it unfinished before and launched nothing since.
   static bool has_polled(uint64_t what, CUresult result);
 
   // While any stream captures, a launch must be asked about.
@@ -117,7 +93,7 @@ class Progress {
   }
   bool is_capturing(CUstream stream) const;
 
-  // What the program announces. False: skipped.
+  // What the program announces. False: the lock was taken for too long, and it is not noted.
   bool arrive(uint64_t* arrived_ns);
   bool begin(ShimPhase phase, uint64_t* began_ns);
   bool end(uint64_t began_ns, uint64_t arrived_ns);
@@ -143,20 +119,21 @@ class Progress {
   bool pass_boundary();
   void take_recognised();
   void announce();
+  bool publish_and_unlock();
   void note_launches();
 
   Ask is_capturing_ = nullptr;
   std::atomic<uint32_t> skipped_{0};
-  // What a launch looks at lies on one line.
+  // What a launch looks at lies on one cache line.
   alignas(64) std::atomic<bool> is_announcing_{false};
-  BriefLock lock_;  // protects what follows, but `captures_`
+  BriefLock lock_;  // protects what follows, except `captures_`
   std::atomic<uint32_t> captures_{0};
   IterationRecogniser recogniser_;
   PublishedIterations now_{};
-  uint64_t launches_before_ = 0;  // announced: kernels before the first one
-  uint64_t begun_before_ = 0;
+  // Announced: the launches, and the iterations begun, when the program announced its first one.
+  uint64_t launches_before_ = 0, begun_before_ = 0;
   IterationTimes periods_, spans_;  // announced: from begin to begin, from begin to end
-  Recorded events_[kEvents] = {};   // the last one wins its place
+  Recorded events_[kEvents] = {};   // by hash; a later recording takes the place of an earlier one
 };
 
 }  // namespace gpushare::shim
