@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the shim exports. Under each name of hooks.def lies one jump through a table: first to
- * gs_resolve, which replaces itself by the driver's own function or by a wrapper. So a program that
- * is linked to libcuda.so.1 pays one indirect jump, as for any function of a library.
+ * What the shim exports. Each name of hooks.def is one jump through a table, which at first leads to
+ * gs_resolve; that puts the driver's own function or a wrapper in its own place. So a program that
+ * is linked to libcuda.so.1 pays one indirect jump, as for any function of a library. Any thread.
  *
- * dlsym and dlvsym are here because what the real ones mean by RTLD_NEXT and RTLD_DEFAULT depends on
- * who calls them: whatever is not ours goes on by a jump, which leaves the caller's return address
- * where it was. No function of hooks.def takes floating point: the vector registers are not saved.
+ * dlsym and dlvsym are here because the real ones find out from the return address which library
+ * calls them (for RTLD_NEXT and RTLD_DEFAULT): a name that is not hooked goes on by a jump, which
+ * leaves that address where it was. No function of hooks.def takes floating point, so the vector
+ * registers are not saved.
  */
 #ifndef __x86_64__
 #error "the shim's entry points are written for x86-64"
@@ -46,7 +47,8 @@ gs_targets:
         .set gs_index, gs_index + 1
         .endm
 
-/* gs_resolve(index) gives the function to go to. On the stack: the index, the return address. */
+/* gs_resolve(index) returns the function to jump to. On the stack are the index and the return
+ * address. */
         .type gs_lazy, @function
 gs_lazy:
         .cfi_startproc
@@ -83,7 +85,8 @@ gs_trampolines_end:
         .size gs_targets, . - gs_targets
         .popsection
 
-/* In: handle, name, for dlvsym the version. `real` holds the real function once it was found. */
+/* The arguments are handle, name, and for dlvsym the version. `real` holds the real function once it
+ * was found. */
         .macro gs_lookup symbol real find hooked
         .globl \symbol
         .type \symbol, @function

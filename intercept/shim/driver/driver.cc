@@ -15,9 +15,9 @@ constexpr const char* kNames[] = {
 #undef GS_NAME
 };
 
-// Two threads may fill it at once: with the same.
+// Two threads may fill it at once, with the same values.
 constinit Driver found{};
-constinit std::atomic<int> state{0};  // 0 not looked yet, 1 there, 2 incomplete
+constinit std::atomic<int> state{0};  // 0: not looked up yet, 1: complete, 2: a function is missing
 
 }  // namespace
 

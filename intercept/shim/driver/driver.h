@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions of the driver that the shim calls for itself, past its own wrappers.
+// The functions of the driver that the shim calls for itself, past its own wrappers. Any thread.
 #pragma once
 
 #include "intercept/shim/driver/driver_types.h"
@@ -37,6 +37,6 @@ struct Driver {
 #undef GS_MEMBER
 };
 
-// Null: the driver is not loaded, or too old to have all of them.
+// Null: the driver is not loaded, or lacks one of them because it is too old.
 const Driver* driver();
 }  // namespace gpushare::shim

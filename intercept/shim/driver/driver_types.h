@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The types that hooks.def names, beyond those of cuda_api.h: handles that the shim only hands on.
+// Types that hooks.def names and cuda_api.h does not have: handles that the shim only passes on.
 #pragma once
 
 #include "intercept/cuda/cuda_api.h"

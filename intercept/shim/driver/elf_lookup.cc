@@ -35,7 +35,7 @@ struct Tables {
   explicit Tables(const link_map& object) {
     const ElfW(Dyn)* entry = object.l_ld;
     for (; entry != nullptr && entry->d_tag != DT_NULL; ++entry) {
-      // The loader has turned these into addresses, but for the kernel's vDSO.
+      // The loader has turned these into addresses, except in the kernel's vDSO.
       uintptr_t address = entry->d_un.d_ptr;
       if (address < object.l_addr) address += object.l_addr;
       switch (entry->d_tag) {

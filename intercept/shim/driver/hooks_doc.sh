@@ -5,9 +5,9 @@ set -eu
 cat <<'EOF'
 # Functions of the driver that libgpushare.so can stand in for
 
-Made from intercept/shim/driver/hooks.def. A function is hooked in a process only when the agent asked that
-process for a feature that needs it; all others, and all of them in every other process, are the
-driver's own.
+Made from intercept/shim/driver/hooks.def. A function is hooked in a process only if the agent wants a
+feature of that process that needs it. All other functions, and all functions in every other process,
+are the driver's own.
 
 | kind | hooked for |
 | --- | --- |

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// InContext: a context is current in the calling thread for a while. Any thread.
 #pragma once
 
 #include "intercept/shim/driver/driver.h"
 
 namespace gpushare::shim {
 
-// Makes `context` current while it lives.
+// Makes `context` current while it lives, unless it is current already. Ask is_there().
 class InContext {
  public:
   InContext(const Driver& driver, CUcontext context) : driver_(driver) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a hooked function is to us, and which feature needs it.
+// What kinds of functions hooks.def lists, and which features need them. Constants.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace gpushare::shim {
 
-// hooks.def says what each is.
+// hooks.def says what each of them is.
 enum class Kind : uint8_t {
   kLaunch,
   kCopy,
@@ -25,7 +25,7 @@ enum class Kind : uint8_t {
   kInit
 };
 
-// Which stream a null one, or the one that is not named, is.
+// Which default stream a null handle, or no handle, means: the legacy one, or the thread's own.
 enum class Flavor : uint8_t { kLegacy, kPerThread };
 
 // The features (ShimFeature) with any of which a function of this kind is hooked.
@@ -47,13 +47,14 @@ constexpr uint32_t features_that_need(Kind kind) {
       return kShimPartitions;
     case Kind::kLookup:
       return ~0u;
-    case Kind::kInit:  // only that the agent is asked before
+    case Kind::kInit:  // never wrapped: the agent is asked before the program gets it
       return 0;
   }
   return 0;
 }
 
-// Waits at the gate, counts as a launch, and takes its stream to the process's present partition.
+// Returns true for a call that waits at the gate, counts as a launch, and takes its stream to the
+// partition of the process.
 constexpr bool is_launch(Kind kind) { return kind == Kind::kLaunch || kind == Kind::kOnGpu; }
 
 }  // namespace gpushare::shim

@@ -15,11 +15,11 @@ using FindSymbol = void* (*)(void* handle, const char* name);
 using FindVersion = void* (*)(void* handle, const char* name, const char* version);
 using OpenLibrary = void* (*)(const char* path, int flags);
 
-// Of entry.S.
+// Defined in entry.S.
 extern void* gs_targets[];
 extern const char gs_trampolines_begin[], gs_trampolines_end[];
 
-// For entry.S.
+// Used by entry.S.
 constinit std::atomic<FindSymbol> gs_real_dlsym{nullptr};
 constinit std::atomic<FindVersion> gs_real_dlvsym{nullptr};
 FindSymbol gs_find_dlsym();
@@ -51,7 +51,7 @@ OpenLibrary real_dlopen() {
   return open;
 }
 
-// A library whose functions we keep stays loaded.
+// Keeps the library of this function loaded, as the shim keeps the function.
 void pin(const void* function) {
   LoadedObject object;
   if (!find_object(function, &object) || object.path[0] == '\0') return;
@@ -64,15 +64,15 @@ bool are_of_one_library(const void* one, const void* other) {
   return find_object(one, &a) && find_object(other, &b) && a.base == b.base;
 }
 
-// The function behind our own of that name; null while no driver is loaded.
+// The driver's function behind the exported one of that name; null while no driver is loaded.
 void* behind_trampoline(const char* symbol) {
   const FindSymbol find = gs_find_dlsym();
   void* function = find == nullptr ? nullptr : find(RTLD_NEXT, symbol);
-  // Else it may be loaded, but not for everyone to see (RTLD_LOCAL).
+  // Otherwise the driver may be loaded where lookups do not see it (RTLD_LOCAL).
   return function != nullptr ? function : driver_function(symbol);
 }
 
-// Under a name of the driver there is nothing here.
+// What a program calls that is linked to a function which the driver does not have.
 CUresult missing() { return CUDA_ERROR_NOT_SUPPORTED; }
 
 }  // namespace
@@ -91,7 +91,7 @@ bool bind(int index, void* function) {
     pin(function);
     return true;
   }
-  // By dlsym and by cuGetProcAddress the driver may give two addresses for the same function.
+  // dlsym and cuGetProcAddress may give two addresses of the driver for the same function.
   return first == function || are_of_one_library(first, function);
 }
 
@@ -104,7 +104,8 @@ void* substitute(int index, void* function) {
 
 namespace {
 
-// What is found through a handle that has us in it is our trampoline; the program means the driver.
+// A lookup through a handle that includes the shim finds its trampoline, but the program means the
+// driver.
 template <class Find>
 void* find_hooked(void* handle, const char* name, const Find& find) {
   void* function = find(handle);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every way in which a program gets a function of the driver comes through here; it gets the
-// wrapper where a feature needs it, else exactly what it would have got without us.
+// Every way in which a program gets a function of the driver comes through here: it gets the
+// wrapper if a wanted feature needs it, and otherwise exactly what it would have got without the
+// shim. Any thread.
 #pragma once
 
 #include <atomic>
@@ -9,15 +10,15 @@
 
 namespace gpushare::shim {
 
-// The driver's own function of that name; null while no driver is loaded, or where it has none.
+// The driver's own function of that name; null while no driver is loaded, or if it has none.
 void* driver_function(const char* symbol);
 
-// One of them, looked up once; of any thread.
+// A function of the driver that is looked up once. Any thread.
 template <class Function>
 class DriverFunction {
  public:
   explicit constexpr DriverFunction(const char* symbol) : symbol_(symbol) {}
-  Function get() {  // null as above; then it is looked up again
+  Function get() {  // null as above; the next call then looks it up again
     Function known = known_.load(std::memory_order_relaxed);
     if (known == nullptr) {
       known = reinterpret_cast<Function>(driver_function(symbol_));
@@ -31,11 +32,11 @@ class DriverFunction {
   std::atomic<Function> known_{nullptr};
 };
 
-// What the program gets instead of `function`, which it found for this hook.
+// What the program gets instead of `function`, which it has found for the entry `index`.
 void* substitute(int index, void* function);
 
-// After the driver's cuGetProcAddress has answered. `ask` calls the driver's again, by another
-// version.
+// The same for `function`, which the driver's cuGetProcAddress has returned. `ask` asks that
+// function again, for another version.
 template <class Ask>
 void* substitute_entry_point(const char* base, int version, uint64_t flags, void* function,
                              const Ask& ask) {

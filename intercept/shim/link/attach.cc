@@ -28,13 +28,14 @@ constinit std::atomic<Process*> process{nullptr};
 namespace {
 
 constexpr uint64_t kLookAgainNs = 1'000'000'000, kLongestPauseNs = 64 * kLookAgainNs;
-// For the first answer, before the program begins, and for another one, in one of its launches.
+// How long to wait for the first answer, before the program uses the driver, and for a later one,
+// in one of its launches.
 constexpr timeval kFirstPatience{.tv_sec = 1, .tv_usec = 0},
     kNextPatience{.tv_sec = 0, .tv_usec = 10'000};
 
-// For processes without an agent.
+// The slot of processes without an agent.
 constinit ShimSlot nobodys_slot{};
-// Where the kernel gave us no page that it clears in children: better no feature at all.
+// Used if the kernel gives no page that it clears in children: then there is no feature at all.
 constinit Process inert_process{};
 
 uint32_t thread_id() { return static_cast<uint32_t>(::syscall(SYS_gettid)); }
@@ -55,7 +56,7 @@ Process& make_process() {
   return *first;
 }
 
-// Not through libc: these would be points at which pthread_cancel() may end the program's thread.
+// A direct system call, as libc's function is a point at which pthread_cancel() may end the thread.
 void close_quietly(int descriptor) { ::syscall(SYS_close, descriptor); }
 
 uint64_t ns(const timeval& time) {
@@ -63,7 +64,7 @@ uint64_t ns(const timeval& time) {
          static_cast<uint64_t>(time.tv_usec) * 1'000;
 }
 
-// Again after a signal of the program's, until `patience` is over.
+// Makes the call again when a signal of the program has interrupted it, until `patience` is over.
 template <class Call>
 long despite_signals(const timeval& patience, const Call& call) {
   const uint64_t end = monotonic_ns() + ns(patience);
@@ -92,7 +93,7 @@ int connect_to_agent(const timeval& patience) {
   return -1;
 }
 
-// The descriptor that comes with the greeting; -1: none came. `is_silent`: nor did anything else.
+// The descriptor that the agent sends; -1: none came. `is_silent`: nothing came in time.
 int receive_descriptor(int socket, const timeval& patience, bool* is_silent) {
   DescriptorMessage message;
   const long bytes = despite_signals(
@@ -101,7 +102,7 @@ int receive_descriptor(int socket, const timeval& patience, bool* is_silent) {
   return bytes == 1 ? message.taken() : -1;
 }
 
-// Null for anything but a slot of our version whose size is sealed.
+// Null if the descriptor is anything but a slot of this version whose size is sealed.
 ShimSlot* map_slot(int descriptor) {
   if (::lseek(descriptor, 0, SEEK_END) != kShimSlotBytes) return nullptr;
   const int seals = ::fcntl(descriptor, F_GET_SEALS);
@@ -117,7 +118,7 @@ ShimSlot* map_slot(int descriptor) {
 }
 
 struct Answer {
-  bool is_there = false;   // an agent
+  bool is_there = false;   // an agent took the connection
   bool is_silent = false;  // it did not answer in time
   ShimSlot* slot = nullptr;
 };
@@ -134,9 +135,10 @@ Answer ask_agent(const timeval& patience) {
   return answer;
 }
 
-// The driver reads it in cuInit. What the program has chosen itself stays; what it inherited from a
-// parent that was told so by an agent goes, unless it is told the same. setenv() here is as safe as
-// in the program, which has not begun to use the driver.
+// Sets the MPS server's directory in the environment, where the driver reads it in cuInit. A choice
+// of the program's own stays; a directory that it inherited from a parent with the shim goes,
+// unless the agent names the same. setenv() is as safe here as in the program, which has not begun
+// to use the driver.
 void choose_mps_server(const char* pipe) {
   const char* present = ::getenv(kMpsPipeVariable);
   const char* mark = ::getenv(kMpsMarkVariable);
@@ -199,8 +201,8 @@ void attach_again(const ShimSlot& mine) {
                        kLongestPauseNs);
   process.look_pause_ns.store(pause, std::memory_order_relaxed);
   process.next_look_ns.store(now + pause, std::memory_order_relaxed);
-  // The old page stays mapped: another thread may be looking at it. One page for each agent's
-  // death.
+  // The old page stays mapped, as another thread may be looking at it. That is one page for each
+  // death of an agent.
   if (answer.slot != nullptr) process.slot.store(answer.slot, std::memory_order_release);
 }
 

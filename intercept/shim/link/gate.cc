@@ -11,7 +11,7 @@
 namespace gpushare::shim {
 namespace {
 
-// How often a waiting thread looks whether the agent still lives.
+// How often a waiting thread checks that the agent is alive.
 constexpr timespec kLookAtBeat{.tv_sec = 0, .tv_nsec = 50'000'000};
 
 }  // namespace
@@ -32,7 +32,7 @@ uint32_t take_stripe() {
 }  // namespace detail
 
 bool is_agent_alive(const ShimSlot& slot) {
-  // Signed: the agent may beat between our two readings.
+  // Signed, because the agent may beat between the two readings.
   const auto age =
       static_cast<int64_t>(monotonic_ns() - slot.beat_ns.load(std::memory_order_relaxed));
   return age <= static_cast<int64_t>(kShimBeatTimeoutNs);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gate that launches pass. While it is open a launch costs one load and one addition on a line
-// that is this thread's own. While the agent holds it closed, launches wait; they go on when it
-// opens, and when the agent is dead: no program stands still because we died.
+// The gate that launches pass. While it is open, a launch costs one load, and one addition on a
+// cache line that belongs to the thread. While the agent holds it closed, launches wait; they go on
+// when it opens, and also when the agent's beat stops, so that no program stands still because the
+// agent has died. A thread that has just passed when the gate closes still makes that one launch.
 //
-// A thread that has just passed when the gate closes still makes that one launch. Any thread; takes
-// no lock, and so is safe in signal handlers and after fork().
+// Any thread. Takes no lock, and so is safe in signal handlers and after fork().
 #pragma once
 
 #include <atomic>
@@ -15,13 +15,13 @@
 namespace gpushare::shim {
 
 namespace detail {
-// 1 + the stripe of this thread; 0: it has none yet.
+// 1 + the index of this thread's stripe; 0: it has none yet.
 extern constinit thread_local uint32_t own_stripe;
 uint32_t take_stripe();
 }  // namespace detail
 
-// Adds to this thread's stripe, and returns what was there. All but the last stripe belong to one
-// thread each, and are never given back.
+// Counts a launch in this thread's stripe and returns the count before it. Each stripe but the last
+// belongs to one thread for good; all other threads share the last one.
 inline uint64_t count_launch(ShimSlot& slot) {
   uint32_t stripe = detail::own_stripe;
   if (__builtin_expect(stripe == 0, 0)) stripe = detail::take_stripe();
@@ -33,18 +33,18 @@ inline uint64_t count_launch(ShimSlot& slot) {
   return before;
 }
 
-// `gate` was odd.
+// Waits while the gate is closed and the agent is alive. To be called when `gate` was odd.
 void wait_at_gate(ShimSlot& slot);
 
 bool is_agent_alive(const ShimSlot& slot);
-// Until `word` is no longer `value`, somebody wakes it, a signal comes, or it is time to look
-// whether the agent lives.
+// Waits until `word` is no longer `value`, a thread wakes it, a signal comes, or it is time to
+// check that the agent is alive (50 ms).
 void wait_on(std::atomic<uint32_t>& word, uint32_t value);
 
-// So many launches of a stripe go by until somebody looks whether the agent lives.
+// After so many launches of one stripe the caller checks that the agent is alive.
 inline constexpr uint64_t kLaunchesPerLook = 64;
 
-// pass_gate() where that takes no call of another function. False: nothing was done.
+// As pass_gate(), but calls no function. False: nothing was done, and pass_gate() is to be called.
 [[gnu::always_inline]] inline bool passes_gate_quickly() {
   ShimSlot* mine = this_process().slot.load(std::memory_order_acquire);
   const uint32_t stripe = detail::own_stripe;
@@ -57,7 +57,8 @@ inline constexpr uint64_t kLaunchesPerLook = 64;
   return true;
 }
 
-// True: of its stripe it is the one in kLaunchesPerLook.
+// Counts the launch and passes the gate, waiting if it is closed. Returns true once every
+// kLaunchesPerLook launches of this thread's counter.
 inline bool pass_gate() {
   if (__builtin_expect(passes_gate_quickly(), 1)) return false;
   ShimSlot& mine = slot();

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What we do between a program and the driver must not show in errno.
+// KeepErrno: what the shim does between a program and the driver must not show in errno. Any
+// thread.
 #pragma once
 
 #include <cerrno>
 
 namespace gpushare::shim {
 
+// Restores errno at its end.
 class KeepErrno {
  public:
   KeepErrno() = default;
