@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a program may tell gpushare of itself, and ask: gpushare.h for Python. One file, no build.
+"""What a program may tell gpushare about itself, and ask: gpushare.h for Python. One file, no build.
 
     import gpushare
 
@@ -10,11 +10,11 @@
     with gpushare.iteration(phase="decode", arrived=request.arrived):
         ...
 
-Works wherever it is imported: where libgpushare.so is not preloaded, or no agent wants to know,
-every call does next to nothing, and those that return something return None. Nobody needs it:
-iterations are also recognised from the launches alone. A process that announces one is no longer
-guessed at, so announce all of them or none. Any thread may call; one iteration object belongs to
-one thread at a time. Times are nanoseconds of time.monotonic_ns().
+Works wherever it is imported: if libgpushare.so is not preloaded, or no agent wants to know, every
+call does next to nothing, and those that return something return None. No program needs it:
+iterations are also recognised from the launches alone. Once a process has announced one, only
+announced iterations count, so announce all of them or none. Any thread may call; one iteration
+object belongs to one thread at a time. Times are nanoseconds of time.monotonic_ns().
 """
 
 import collections
@@ -69,7 +69,7 @@ _read_share = _find("gpushare_read_share", ctypes.c_uint, ctypes.POINTER(_Share)
 
 
 class iteration:
-    """Begins where the block does, and ends with it. `arrived`: what arrive() returned."""
+    """An iteration, as a `with` block. `arrived`: what arrive() returned."""
 
     def __init__(self, phase=None, arrived=None):
         if phase not in PHASES:
@@ -86,13 +86,13 @@ class iteration:
 
 
 def arrive():
-    """A request has arrived, to be begun later. Returns when, for iteration(arrived=)."""
+    """A request has arrived and will begin later. Returns when, for iteration(arrived=)."""
     state = _Iteration()
     return state.arrived_ns if _arrive(state) in (OK, BUSY) else None
 
 
 def set_slo(us):
-    """What an iteration is to take at most on average, in microseconds; 0 takes it back."""
+    """How long an iteration is to take on average, at most, in microseconds; 0 takes it back."""
     return _set_slo(us) == OK
 
 
@@ -111,7 +111,7 @@ def iterations():
 
 
 def share(n=0):
-    """The part of the n-th GPU that this process may use; None: unknown, or there is none."""
+    """The SMs of the n-th GPU that this process may use; None: unknown, or there is no such GPU."""
     state = _Share()
     if _read_share(n, state) != OK:
         return None

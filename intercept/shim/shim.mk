@@ -16,7 +16,7 @@ $(O)/shim/%.o: %.S
 	@mkdir -p $(@D)
 	$(Q)$(CC) -I. -MMD -MP -c -o $@ $<
 
-# Exported: the driver's names that we stand in for, dlsym and dlvsym, and what gpushare.h declares.
+# Exported: the names of hooks.def, dlsym and dlvsym, and what gpushare.h declares.
 $(O)/gen/intercept/shim/exports.map: intercept/shim/driver/hooks.def intercept/api/gpushare.h intercept/shim/shim.mk
 	@mkdir -p $(@D)
 	$(Q){ echo '{ global: dlsym; dlvsym;'; \
@@ -24,7 +24,7 @@ $(O)/gen/intercept/shim/exports.map: intercept/shim/driver/hooks.def intercept/a
 	  sed -n 's/^GPUSHARE_FUNCTION(\([a-z_]*\),.*/\1;/p' intercept/api/gpushare.h; \
 	  echo 'local: *; };'; } > $@
 
-# By the C compiler, which adds no library of C++.
+# The C compiler links it, as that adds no library of C++.
 $(O)/$(shim_library): $(shim_objects) $(O)/gen/intercept/shim/exports.map
 	$(call say,LINK,$(shim_library))
 	@mkdir -p $(@D)

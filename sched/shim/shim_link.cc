@@ -50,11 +50,11 @@ void ShimLink::open_knees(const SloSetup& slo) {
   knees_ = std::move(*opened);
 }
 
-ShimWish ShimLink::decide(const ProcessId& process) {
+ShimRequest ShimLink::decide(const ProcessId& process) {
   identities_[process] = identity_of(process, processes_);
   const uint32_t tenant = tenant_of(process);
   closed_.erase(process);  // it gets a new slot
-  ShimWish wish = spatial_.wish(tenant, tenants_.at(tenant)->settings);
+  ShimRequest wish = spatial_.wish(tenant, tenants_.at(tenant)->settings);
   if (wish.features != 0 && mps_ != nullptr) wish.mps_pipe = mps_->pipe_for(process);
   return wish;
 }

@@ -65,7 +65,7 @@ class ShimLink {
  private:
   ShimLink(const Tenants& tenants, const ProcReader& processes)
       : tenants_(tenants), processes_(processes) {}
-  ShimWish decide(const ProcessId& process);
+  ShimRequest decide(const ProcessId& process);
   uint32_t tenant_of(const ProcessId& process);
   void open_knees(const SloSetup& slo);
   std::vector<Spatial::Client> clients(const Registry* registry);

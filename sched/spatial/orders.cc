@@ -45,8 +45,8 @@ bool Spatial::is_of(std::span<const GpuInfo> gpus) const {
   });
 }
 
-ShimWish Spatial::wish(uint32_t tenant, const TenantSettings& settings) const {
-  ShimWish wish;
+ShimRequest Spatial::wish(uint32_t tenant, const TenantSettings& settings) const {
+  ShimRequest wish;
   for (const Gpu& gpu : gpus_) wish.features |= gpu.claims->features(settings);
   if (wish.features == 0) return wish;
   wish.is_closed = true;

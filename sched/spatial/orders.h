@@ -69,7 +69,7 @@ class Spatial {
 
   // What a process of this tenant is asked for when it comes. No features where no GPU's rule wants
   // any of such a tenant: it then runs without the shim's doing, on all SMs.
-  ShimWish wish(uint32_t tenant, const TenantSettings& settings) const;
+  ShimRequest wish(uint32_t tenant, const TenantSettings& settings) const;
 
   // `clients`: all there are. Returns when to call again.
   Time step(Time now, std::span<const Client> clients, const Tenants& tenants);

@@ -34,14 +34,14 @@ Result<> send_descriptor(const Fd& connection, const Fd& descriptor) {
   return {};
 }
 
-// A process says nothing: what there is to be read is the end. One that did not wait for us has its
-// slot still, and may ask again.
+// A process sends nothing, so whatever can be read is the end of the connection. A process that did
+// not wait keeps the slot that it has, and may ask again.
 bool has_hung_up(const Fd& connection) {
   pollfd end{.fd = connection.get(), .events = POLLIN | POLLRDHUP, .revents = 0};
   return ::poll(&end, 1, 0) > 0;
 }
 
-// To the next number, and whoever waits looks again.
+// Adds 1 and wakes all waiters, which look again.
 void step(std::atomic<uint32_t>& word) {
   word.fetch_add(1, std::memory_order_release);
   ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
@@ -86,22 +86,22 @@ Result<> ShimHost::welcome(const Fd& connection) {
     return errno_error("identify a process");
   const ProcessId process{peer.pid, start_ticks_of(peer.pid)};
   if (process.start_ticks == 0 || has_hung_up(connection)) return {};
-  const ShimWish wish = decide_(process, peer.uid);
-  if ((wish.features & kShimFeatures) == 0) return {};
+  const ShimRequest request = decide_(process, peer.uid);
+  if ((request.features & kShimFeatures) == 0) return {};
   if (slots_.size() >= kMostSlots && !slots_.contains(process))
     return make_error(std::errc::no_buffer_space, "hand a process its slot",
                       std::to_string(process.pid));
-  const auto descriptor = make_slot(process, wish);
+  const auto descriptor = make_slot(process, request);
   if (!descriptor) return std::unexpected(descriptor.error());
   return send_descriptor(connection, *descriptor);
 }
 
-Result<Fd> ShimHost::make_slot(const ProcessId& process, const ShimWish& wish) {
+Result<Fd> ShimHost::make_slot(const ProcessId& process, const ShimRequest& request) {
   constexpr const char* kStep = "make the slot of a process";
   Fd file(::memfd_create("gpushare-shim", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file.is_open()) return errno_error(kStep);
   if (::ftruncate(file.get(), kShimSlotBytes) != 0) return errno_error(kStep);
-  // Else a process could take the page from under the agent by making its file shorter.
+  // Without the seals a process could take the page from the agent by making its file shorter.
   if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
     return errno_error(kStep);
   void* mapped = ::mmap(nullptr, kShimSlotBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
@@ -114,21 +114,21 @@ Result<Fd> ShimHost::make_slot(const ProcessId& process, const ShimWish& wish) {
   auto mapping = std::make_unique<Mapping>(static_cast<ShimSlot*>(mapped), std::move(*owner));
 
   ShimSlot& slot = *mapping->slot;
-  const std::size_t gpus = std::min<std::size_t>(wish.gpus.size(), kShimGpus);
+  const std::size_t gpus = std::min<std::size_t>(request.gpus.size(), kShimGpus);
   slot.head = {.magic = kShimMagic,
                .version = kShimVersion,
                .bytes = kShimSlotBytes,
-               .features = wish.features & kShimFeatures,
+               .features = request.features & kShimFeatures,
                .gpu_count = static_cast<uint32_t>(gpus)};
   for (std::size_t i = 0; i < gpus; ++i) {
     ShimGpu& gpu = slot.gpus[i];
-    wish.gpus[i].pci.copy(gpu.pci, sizeof gpu.pci - 1);
-    gpu.wanted.store(wish.gpus[i].groups, std::memory_order_relaxed);
+    request.gpus[i].pci.copy(gpu.pci, sizeof gpu.pci - 1);
+    gpu.wanted.store(request.gpus[i].groups, std::memory_order_relaxed);
   }
-  if (wish.mps_pipe.size() < sizeof slot.mps_pipe)
-    wish.mps_pipe.copy(slot.mps_pipe, sizeof slot.mps_pipe - 1);
+  if (request.mps_pipe.size() < sizeof slot.mps_pipe)
+    request.mps_pipe.copy(slot.mps_pipe, sizeof slot.mps_pipe - 1);
   slot.beat_ns.store(ns(now_), std::memory_order_relaxed);
-  slot.gate.store(wish.is_closed ? 1 : 0, std::memory_order_relaxed);
+  slot.gate.store(request.is_closed ? 1 : 0, std::memory_order_relaxed);
   slots_[process] = std::move(mapping);
   return file;
 }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// ShimHost: the agent's end of the slots (shmctl/shim/slot.h). Listens on a socket to which anyone
-// may connect, makes a slot for each process that does, and hands it the descriptor. Who a process
-// is, is the kernel's word.
+// ShimHost: the agent's end of the slots (shmctl/shim/slot.h). It listens on a socket to which any
+// process may connect, makes a slot for each that does, and sends it the descriptor. The kernel
+// tells which process it is.
 //
-// Never blocks: the owner waits for fd() and calls serve(). Not thread-safe. A process can hold one
-// slot, and there are at most kMostSlots; one that connects again, after exec() for instance, gets
-// a new one in place of the old.
+// Never blocks: the owner waits for fd() and calls serve(). Not thread-safe. A process has at most
+// one slot; one that connects again, after exec() for instance, gets a new one in its place.
 #pragma once
 
 #include <functional>
@@ -24,24 +23,24 @@
 
 namespace gpushare {
 
-// What a process is asked for.
-struct ShimWish {
+// What the agent asks of a process when it comes; its slot is made from this.
+struct ShimRequest {
   uint32_t features = 0;   // ShimFeature; 0: it gets no slot
-  bool is_closed = false;  // its gate, until the agent opens it
+  bool is_closed = false;  // its gate is closed until the agent opens it
   struct Gpu {
     std::string pci;      // "0000:3b:00.0"
     uint64_t groups = 0;  // ShimGpu::wanted
   };
   std::vector<Gpu> gpus;   // at most kShimGpus
-  std::string mps_pipe{};  // of the MPS server that it is to be a client of; empty: none
+  std::string mps_pipe{};  // directory of the MPS server whose client it is to be; empty: none
 };
 
 class ShimHost {
  public:
   static constexpr std::size_t kMostSlots = 4096;
-  using Decide = std::function<ShimWish(const ProcessId& process, uid_t user)>;
+  using Decide = std::function<ShimRequest(const ProcessId& process, uid_t user)>;
 
-  // Takes over a socket file that nobody listens on any more. Error address_in_use when somebody
+  // Takes over a socket file on which no process listens any more. Error address_in_use if one
   // does.
   static Result<std::unique_ptr<ShimHost>> listen(const std::string& path, Decide decide);
   ~ShimHost();  // opens all gates, removes the socket file
@@ -49,24 +48,25 @@ class ShimHost {
   ShimHost& operator=(const ShimHost&) = delete;
 
   int fd() const { return socket_.get(); }
-  // Gives slots to all who are waiting for one.
+  // Gives a slot to each process that is waiting for one. Calls `decide` for each.
   void serve();
-  // To be called at least every kShimBeatNs: else the shims take us for dead. Also forgets the
-  // slots of processes that have ended, whether their parents know it or not.
+  // To be called at least every kShimBeatNs; otherwise the shims take the agent for dead. Also
+  // drops the slots of processes that have ended, also of those that their parents have not waited
+  // for.
   void beat(Time now);
 
-  // Null: it has none. Valid until beat() or serve().
+  // Null: the process has no slot. Valid until beat() or serve().
   ShimSlot* find(const ProcessId& process) const;
   std::vector<ProcessId> processes() const;
 
-  // No effect where the gate is in that state already.
+  // These have no effect if the gate is in that state already.
   static void close_gate(ShimSlot& slot);
   static void open_gate(ShimSlot& slot);
 
-  // Iterations beyond so many begun wait from now on; 0: none does. An iteration that has just
-  // begun when this comes goes on. Whether the program can be held so at all: its `source`.
+  // From now on the next iteration waits when `begun` have begun; 0: none waits. An iteration that
+  // has just begun goes on. Programs whose `source` is kNone cannot be held in this way.
   static void set_run_until(ShimSlot& slot, uint64_t begun);
-  // Empty: it is being written all the time, or its program died in the middle.
+  // Empty: it was being written at each attempt, or its program has died in the middle.
   static std::optional<PublishedIterations> iterations(const ShimSlot& slot);
 
  private:
@@ -76,12 +76,12 @@ class ShimHost {
     Mapping(const Mapping&) = delete;
     Mapping& operator=(const Mapping&) = delete;
     ShimSlot* const slot;
-    const Fd process;  // becomes readable when it ends, also before its parent is told
+    const Fd process;  // a pidfd; readable once the process has ended, also before it is reaped
   };
 
   ShimHost(Fd socket, std::string path, Decide decide);
   Result<> welcome(const Fd& connection);
-  Result<Fd> make_slot(const ProcessId& process, const ShimWish& wish);
+  Result<Fd> make_slot(const ProcessId& process, const ShimRequest& request);
 
   const Fd socket_;
   const std::string path_;

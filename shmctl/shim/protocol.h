@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a process gets its slot: it connects to this socket and says nothing; the kernel says who it
-// is. It receives one byte with a descriptor (SCM_RIGHTS), a sealed memfd of kShimSlotBytes, and
-// the connection is closed; or it is closed without, when the agent wants nothing of it.
+// How a process gets its slot. It connects to the agent's socket and sends nothing; the kernel
+// tells the agent which process it is. The agent sends one byte with a descriptor (SCM_RIGHTS), a
+// sealed memfd of kShimSlotBytes, and closes the connection. If it wants nothing of the process, it
+// closes the connection without sending. Constants, and a value for one thread.
 #pragma once
 
 #include <sys/socket.h>
@@ -12,14 +13,14 @@
 namespace gpushare {
 
 inline constexpr const char* kShimSocketPath = "/run/gpushare/shim.sock";
-inline constexpr const char* kShimSocketVariable = "GPUSHARE_SHIM_SOCKET";
+inline constexpr const char* kShimSocketVariable = "GPUSHARE_SHIM_SOCKET";  // another path
 
-// What makes a program a client of an MPS server, and our mark that it is not the program's own:
-// both are inherited, also by children that are to be none.
+// The variable that makes a program a client of an MPS server, and the shim's mark, with the same
+// value, that the shim has set it. Children inherit both, also those that are to be no clients.
 inline constexpr const char* kMpsPipeVariable = "CUDA_MPS_PIPE_DIRECTORY";
 inline constexpr const char* kMpsMarkVariable = "GPUSHARE_MPS_PIPE";
 
-// That byte, with room for that descriptor: for sendmsg() and recvmsg().
+// The message with that byte and room for that descriptor, for sendmsg() and recvmsg().
 class DescriptorMessage {
  public:
   DescriptorMessage() {
@@ -40,7 +41,7 @@ class DescriptorMessage {
     header->cmsg_len = CMSG_LEN(sizeof descriptor);
     std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
   }
-  // What came; -1: none.
+  // The descriptor that came; the caller owns it. -1: none came.
   int taken() const {
     const cmsghdr* header = CMSG_FIRSTHDR(&message_);
     if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process says of its iterations (ShimIterations), as one record: written by the shim, read
-// by the agent and by the process itself.
+// What a process publishes of its iterations (ShimIterations), as one record: the shim writes it,
+// on the thread that holds Progress's lock; the agent and the process itself read it, on any
+// thread.
 #pragma once
 
 #include "shmctl/shim/slot.h"
 
 namespace gpushare {
 
-// Of the same names as in ShimIterations.
+// The members have the names, units and meanings of those in ShimIterations.
 struct PublishedIterations {
   ShimSource source = ShimSource::kNone;
   uint32_t confidence = 0;
@@ -22,7 +23,7 @@ struct PublishedIterations {
 };
 
 namespace detail {
-// `visit(word, member)` for each of them.
+// Calls `visit(word, member)` for each of them.
 template <class Words, class Record, class Visit>
 void for_each_published(Words& words, Record& record, const Visit& visit) {
   visit(words.source, record.source);
@@ -42,20 +43,21 @@ void for_each_published(Words& words, Record& record, const Visit& visit) {
 }
 }  // namespace detail
 
-// One writer at a time.
+// REQUIRES: one writer at a time.
 inline void publish(ShimIterations& words, const PublishedIterations& record) {
   const uint32_t writing = words.sequence.load(std::memory_order_relaxed) | 1;
   words.sequence.store(writing, std::memory_order_relaxed);
-  // Release pairs with the acquire of the words in read_published(): a reader that picks up one of
-  // these also sees that `sequence` is odd, or later, and discards what it read.
+  // Release pairs with the acquire of the words in read_published(): a reader that reads one of
+  // these also sees that `sequence` is odd, or has gone on, and discards what it has read.
   detail::for_each_published(words, record, [](auto& word, const auto& member) {
     word.store(member, std::memory_order_release);
   });
   words.sequence.store(writing + 1, std::memory_order_release);
 }
 
-// False: each time it was being written, or the writer died in the middle. What a hostile process
-// writes there makes this return at once, too.
+// Reads at most 100 times, so that no process can hold the reader up. False: it was being written
+// each time, or the writer has died in the middle. REQUIRES: nothing; the record may hold any
+// values.
 inline bool read_published(const ShimIterations& words, PublishedIterations* record) {
   constexpr int kAttempts = 100;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {

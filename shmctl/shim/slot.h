@@ -1,23 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// ShimSlot: what the agent and the shim inside one process (libgpushare.so) tell each other: one
-// page of shared memory of its own for every process, so that a process can neither see nor write
-// another one's. The agent makes it as a sealed memfd (its size cannot change under the other side)
-// and hands the descriptor over a socket; both map it.
+// ShimSlot: what the agent and the shim inside one process (libgpushare.so) tell each other. Every
+// process has one page of shared memory, which no other process can see or write. The agent makes
+// it as a sealed memfd, so that its size cannot change, and sends the descriptor (protocol.h); both
+// sides map it. It holds no pointers; zero bytes after the head mean an open gate and no partition.
 //
-// Neither side trusts the other: the agent reads counters and acknowledgements as hints about this
-// one process, which can only harm itself by lying; the shim obeys a page only while its agent is
-// alive. Nothing here is a pointer, all is fixed-width, and zero bytes after the head are a valid
-// slot: an open gate and no partition.
-//
-// Order: the head is written before the descriptor is sent, and constant afterwards. Every other
-// word stands for itself, so all loads and stores may be relaxed, except where a member says
-// otherwise; waking goes through the futex, which orders by itself.
+// The shim obeys a slot only while its agent is alive. The process can write every byte of it, so
+// all that the agent reads here is the process's own claim: SMs and gates of the shim are kept by
+// agreement, not enforced. See "Trust" below for what a process gains by lying.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
+// Trust. A process that lies in its slot cannot stop the agent or change what another process's
+// slot holds, but it can take GPU time and SMs that were meant for others: when it reports
+// `applied` and goes on launching elsewhere, the agent gives those SMs to another process and both
+// use them; when it writes `wanted` or opens `gate` itself, it is out of its partition or not held
+// until the agent's next step; when it reports fewer launches than it makes, its cap is charged
+// less; when it makes up iterations, the policy slo gives it more than it needs. What the kernel
+// module and the resource manager enforce (freezes, time slices) does not depend on the slot.
+//
+// Order of memory accesses. The head is written before the descriptor is sent, and constant
+// afterwards. Every other word stands for itself, so all loads and stores may be relaxed, except
+// where a member says otherwise; waking goes through the futex, which orders by itself.
 namespace gpushare {
 
 inline constexpr uint64_t kShimMagic = 0x31304D4948535047;  // "GPSHIM01", little endian
@@ -28,8 +34,9 @@ inline constexpr uint32_t kShimSoon = 4;
 inline constexpr std::size_t kShimPathBytes = 128;
 inline constexpr std::size_t kShimSlotBytes = 4096;
 
-// What a process is asked to do for us. Fixed for its life: what no feature needs is not hooked,
-// and a pointer that the program got from the driver cannot be taken back.
+// What the agent wants the shim of a process to do. It is fixed for the life of the process: a
+// function that no feature needs is not hooked, and a pointer that the program has got from the
+// driver cannot be taken back.
 enum ShimFeature : uint32_t {
   kShimGate = 1,        // launches wait while the gate is closed
   kShimPartitions = 2,  // streams move to the SM partition that `gpus` names
@@ -37,9 +44,9 @@ enum ShimFeature : uint32_t {
 };
 inline constexpr uint32_t kShimFeatures = kShimGate | kShimPartitions | kShimIterations;
 
-// The agent is taken for dead when its beat is older than this: gates open by themselves.
+// When the agent's beat is older than this, the shim takes it for dead, and no launch waits for it.
 inline constexpr uint64_t kShimBeatTimeoutNs = 500'000'000;
-// So it beats at least this often.
+// The agent beats at least this often.
 inline constexpr uint64_t kShimBeatNs = 100'000'000;
 
 struct ShimHead {
@@ -50,38 +57,38 @@ struct ShimHead {
   uint32_t gpu_count;  // entries of `gpus` in use
 };
 
-// Why `applied` is not `wanted`; where it is, this says nothing.
+// Why `applied` is not `wanted`. It says nothing while they are equal.
 enum class ShimFollows : uint32_t {
   kUnknown = 0,       // no launch has looked yet, or the shim is an older one
-  kFollows = 1,       // it does
-  kWaitsForRest = 2,  // the set is to be made, and something of the process runs
-  kPauses = 3,        // that has taken too long: not tried again for a while
-  kOwnContexts = 4,   // it has contexts of its own: nothing can be made
-  kNoRoom = 5,        // it has as many sets as it can, and uses all
-  kRefused = 6,       // the driver makes no such set
+  kFollows = 1,       // the partition is there, and streams go to it
+  kWaitsForRest = 2,  // the partition is to be made when nothing of the process runs
+  kPauses = 3,        // that took too long, so it is not tried again for a while
+  kOwnContexts = 4,   // the program has contexts of its own, so no partition can be made
+  kNoRoom = 5,        // the process has as many partitions as it can have, and uses all
+  kRefused = 6,       // the driver does not make this partition
 };
 
-// One GPU, and the part of it that the process may use.
+// One GPU, and the partition of it that the process is to use.
 struct ShimGpu {
   char pci[16];  // as cuDeviceGetPCIBusId writes it, "0000:3b:00.0"; constant
-  // Written by the agent. Bit n: the n-th group of 8 SMs, in the order in which the driver splits
-  // them, and after those what it leaves (Partitions of the shim); 0: the whole GPU, without a
-  // partition. To keep sets of processes disjoint, the agent shrinks one, waits for `applied`, and
-  // then grows the other.
+  // Written by the agent. Bit n is the n-th group of 8 SMs, in the order in which the driver splits
+  // the GPU; the SMs that the split leaves are the last group (streams/partitions.h of the shim).
+  // 0: the whole GPU, without a partition. To keep the partitions of processes disjoint, the agent
+  // shrinks one, waits for `applied`, and then grows the other.
   std::atomic<uint64_t> wanted;
-  // Written by the shim: the set that every launch from now on runs in. Release, after the last
-  // launch into another set was handed to the driver; pairs with the agent's acquire. Work that was
-  // launched before still runs where it is.
+  // Written by the shim: the partition that every launch from now on runs in. Stored with release
+  // after the last launch into another partition was given to the driver; pairs with the agent's
+  // acquire. Work that was launched before still runs where it is.
   std::atomic<uint64_t> applied;
-  std::atomic<uint64_t> moves;  // by the shim: streams that went from one partition to another
-  // By the agent, for the program to read (gpushare.h): of all, what its tenant is entitled to and
-  // has now, with what it borrows. 0: unknown.
+  std::atomic<uint64_t> moves;  // by the shim: moves of streams from one partition to another
+  // By the agent, for the program to read (gpushare.h): all SMs of the GPU, those that the tenant
+  // is entitled to, and those that it has now, with what it borrows. 0: unknown.
   std::atomic<uint32_t> sms, sms_entitled, sms_in_use;
-  std::atomic<ShimFollows> follows;  // by the shim, when a launch looked for `wanted` last
+  std::atomic<ShimFollows> follows;  // by the shim, when a launch last looked for `wanted`
 };
 
-// Of the same GPU, by the agent: sets that the process may be wanted in before long, 0: none. The
-// shim makes them when the program has waited for all of its work; until then it does nothing.
+// By the agent, for the same GPU: partitions that it may want the process in before long; 0: none.
+// The shim makes them when the program has waited for all of its work, and not before.
 struct ShimSoon {
   std::atomic<uint64_t> sets[kShimSoon];
 };
@@ -89,72 +96,75 @@ struct ShimSoon {
 enum class ShimSource : uint32_t { kNone = 0, kRecognised = 1, kAnnounced = 2 };
 enum class ShimPhase : uint32_t { kUnknown = 0, kPrefill = 1, kDecode = 2 };
 
-// The iterations of the process: training steps, decoding steps, requests. The sums only rise: who
-// looks twice has the mean of what came between. A process that announces one is no longer guessed
-// at.
+// The iterations of the process: training steps, decoding steps, requests. The sums only rise, so
+// the difference of two readings gives the mean of what came between. When a process has announced
+// an iteration, only those that it announces count.
 struct alignas(64) ShimIterations {
-  // Written by the shim under `sequence`, which is odd meanwhile: a reader that found it odd, or
-  // changed when it had read, reads again.
+  // Written by the shim, as one record: `sequence` is odd meanwhile. A reader that finds it odd, or
+  // changed after it has read, reads again (published.h).
   std::atomic<uint32_t> sequence;
-  std::atomic<ShimSource> source;    // of what follows; kNone: nothing is known
-  std::atomic<uint32_t> confidence;  // in permille; announced: 1000
+  std::atomic<ShimSource> source;    // how the rest is known; kNone: nothing is known
+  std::atomic<uint32_t> confidence;  // in permille; 1000 if announced
   std::atomic<ShimPhase> phase;      // of the iteration that began last
   std::atomic<uint64_t> begun;
-  std::atomic<uint64_t> ended;       // recognised: when the next one begins
-  std::atomic<uint64_t> period_ns;   // mean, from begin to begin; here and below 0: unknown
-  std::atomic<uint64_t> p99_ns;      // of the same; announced: of the time from begin to end
-  std::atomic<uint64_t> launches;    // mean, in thousandths
-  std::atomic<uint64_t> busy_ns;     // sum over those that ended: less what the GPU surely idled
-  std::atomic<uint64_t> latency_ns;  // sum over those that ended: from arrival to end where
-                                     // arrivals are announced, else from begin to end
-  std::atomic<uint64_t> arrivals;    // announced; 0: they are not
-  std::atomic<uint32_t> slo_us;      // that the program asked for
-  std::atomic<uint32_t> skipped;     // calls that were not taken note of: another one took too long
+  std::atomic<uint64_t> ended;      // a recognised one ends when the next one begins
+  std::atomic<uint64_t> period_ns;  // mean, from begin to begin; here and below 0: unknown
+  std::atomic<uint64_t> p99_ns;     // of the period; if announced, of the time from begin to end
+  std::atomic<uint64_t> launches;   // mean of an iteration, in thousandths
+  std::atomic<uint64_t> busy_ns;    // sum over `ended`, without the time in which the GPU certainly
+                                    // had no work of the process
+  std::atomic<uint64_t> latency_ns;  // sum over `ended`, from arrival to end if arrivals are
+                                     // announced, otherwise from begin to end
+  std::atomic<uint64_t> arrivals;    // announced ones; 0: the program announces none
+  std::atomic<uint32_t> slo_us;      // the mean time that the program asked for; 0: none
+  std::atomic<uint32_t> skipped;     // calls that were not noted, as another one took too long
   std::atomic<uint64_t> began_ns;    // CLOCK_MONOTONIC: when the last one began
 
-  // Written by the agent: iterations beyond so many begun wait; 0: none does. `turn` is a futex,
-  // and changes with it.
+  // Written by the agent: when so many have begun, the next one waits; 0: none waits. `turn` is a
+  // futex and changes whenever run_until does.
   alignas(64) std::atomic<uint64_t> run_until;
   std::atomic<uint32_t> turn;
-  // Written by the shim: threads that stand at the boundary, and since when.
+  // Written by the shim: the number of threads that wait at the boundary, and since when any does.
   std::atomic<uint32_t> waiting;
-  std::atomic<uint64_t> waiting_since_ns;  // CLOCK_MONOTONIC; 0: none stands there
+  std::atomic<uint64_t> waiting_since_ns;  // CLOCK_MONOTONIC; 0: none waits
 };
 
-// Written by the shim. Threads are spread over stripes, so that they do not share a cache line.
+// Written by the shim. Each thread counts in its own stripe while there are enough, so that threads
+// do not share a cache line.
 struct alignas(64) ShimStripe {
-  std::atomic<uint64_t> launches;  // counted before they pass the gate
+  std::atomic<uint64_t> launches;  // counted before the launch passes the gate
   uint64_t reserved[7];
 };
 
 struct ShimSlot {
   ShimHead head;
 
-  // Written by the agent. The gate is a futex: odd means closed. Closing and opening add 1, so that
-  // every state has its own number.
+  // Written by the agent. The gate is a futex: odd means closed. Closing and opening add 1 each, so
+  // that every state has its own number.
   alignas(64) std::atomic<uint32_t> gate;
   uint32_t reserved_gate;
-  std::atomic<uint64_t> beat_ns;  // CLOCK_MONOTONIC: the agent was alive then
+  std::atomic<uint64_t> beat_ns;  // CLOCK_MONOTONIC: when the agent was last known to be alive
 
   // Written by the shim.
-  alignas(64) std::atomic<uint32_t> waiting;  // threads that stand at the gate
-  std::atomic<uint32_t> seen_gate;            // the closed state that a thread last stopped at
-  std::atomic<uint64_t> waited_ns;            // by all threads together
+  alignas(64) std::atomic<uint32_t> waiting;  // threads that wait at the gate
+  std::atomic<uint32_t> seen_gate;            // the closed state at which a thread last stopped
+  std::atomic<uint64_t> waited_ns;            // sum over all threads
   std::atomic<uint64_t> gave_up;  // waits that ended because the agent's beat had stopped
 
   alignas(64) ShimGpu gpus[kShimGpus];
   ShimStripe stripes[kShimStripes];
   ShimIterations iterations;
-  // Constant: the directory of the MPS server that the process is to be a client of, ends with 0;
-  // empty: none.
+  // Constant: the directory of the MPS server whose client the process is to be, with a 0 at its
+  // end; empty: none.
   char mps_pipe[kShimPathBytes];
-  ShimSoon soon[kShimGpus];  // of `gpus`; an older shim does not look, an older agent leaves zeros
+  ShimSoon
+      soon[kShimGpus];  // for each of `gpus`; an older shim ignores it, an older agent writes 0
   uint8_t reserved[kShimSlotBytes - 192 - sizeof(ShimGpu) * kShimGpus -
                    sizeof(ShimStripe) * kShimStripes - sizeof(ShimIterations) - kShimPathBytes -
                    sizeof(ShimSoon) * kShimGpus];
 };
 
-// Launches by all threads of the process: kernels, graphs, and copies and fills on the GPU.
+// Launches by all threads of the process so far: kernels, graphs, and copies and fills on the GPU.
 inline uint64_t launches_of(const ShimSlot& slot) {
   uint64_t sum = 0;
   for (const ShimStripe& stripe : slot.stripes)

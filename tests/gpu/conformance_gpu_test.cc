@@ -39,7 +39,7 @@ class ConformanceOnAGpu : public testing::Test {
   }
   static void expect_right(const Outcome& outcome) { EXPECT_EQ(outcome.status, 0) << outcome.err; }
 
-  std::vector<ShimWish::Gpu> gpus_;
+  std::vector<ShimRequest::Gpu> gpus_;
 };
 
 TEST_F(ConformanceOnAGpu, TheDriverSaysWhatIsExpected) {

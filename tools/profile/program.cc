@@ -50,9 +50,9 @@ Result<std::unique_ptr<ProfiledProgram>> ProfiledProgram::start(
   if (::mkdtemp(folder.data()) == nullptr) return errno_error("make a private folder", folder);
   std::unique_ptr<ProfiledProgram> program(new ProfiledProgram(folder, pci));
   auto host = ShimHost::listen(program->socket(), [own = program.get()](const ProcessId&, uid_t) {
-    return ShimWish{.features = kShimPartitions | kShimIterations,
-                    .is_closed = false,
-                    .gpus = {{.pci = own->pci_, .groups = own->set_}}};
+    return ShimRequest{.features = kShimPartitions | kShimIterations,
+                       .is_closed = false,
+                       .gpus = {{.pci = own->pci_, .groups = own->set_}}};
   });
   if (!host) return std::unexpected(host.error());
   program->host_ = std::move(*host);

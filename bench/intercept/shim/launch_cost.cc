@@ -144,7 +144,7 @@ struct Way {
 int run(const Way& way, const std::string& folder) {
   const std::string socket = folder + "/shim.sock";
   auto host = ShimHost::listen(socket, [&](const ProcessId&, uid_t) {
-    return ShimWish{.features = way.features, .gpus = {}};
+    return ShimRequest{.features = way.features, .gpus = {}};
   });
   if (!host) return 1;
   ::setenv("LD_LIBRARY_PATH", (build_folder() / "lib/fake").c_str(), 1);

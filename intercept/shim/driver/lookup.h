@@ -44,7 +44,7 @@ void* substitute_entry_point(const char* base, int version, uint64_t flags, void
       flags == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM ? Flavor::kPerThread : Flavor::kLegacy;
   const int index = find_entry_point(base, version, flavor);
   if (index < 0) return function;
-  // A driver newer than our table may have a later version of the function, with other parameters.
+  // A driver newer than hooks.def may have a later version of the function, with other parameters.
   if (ask(kHooks[index].since) != function && driver_function(kHooks[index].symbol) != function)
     return function;
   return substitute(index, function);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A lock that is held for tens of nanoseconds at a time, and that no caller waits for without a
-// bound: whoever finds it taken tries again for a while and then goes without. So a thread never
-// depends on a holder that is not running, nor a signal handler on the call that it interrupted.
+// bound: a caller that finds it taken tries again for a while and then does without. So no thread
+// depends on a holder that is not running, and no signal handler on the call that it interrupted.
 #pragma once
 
 #include <atomic>

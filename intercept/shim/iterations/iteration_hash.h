@@ -17,7 +17,7 @@ constexpr uint32_t transition_number(uint32_t from, uint32_t to) {
                                32);
 }
 
-// 0 for 0, else 1 + the whole part of its logarithm to base 2.
+// 0 for 0, otherwise 1 + the whole part of the logarithm to base 2.
 constexpr uint32_t bits_of(uint32_t value) {
   return value == 0 ? 0 : 32 - static_cast<uint32_t>(__builtin_clz(value));
 }

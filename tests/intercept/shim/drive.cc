@@ -274,7 +274,7 @@ int run(const Settings& s, const std::vector<char**>& commands) {
   if (::mkdtemp(folder.data()) == nullptr) return 1;
   const std::string socket = folder + "/shim.sock";
 
-  ShimWish wish{.features = features_of(s), .gpus = {}};
+  ShimRequest wish{.features = features_of(s), .gpus = {}};
   for (const std::string& pci : gpus_of(s))
     wish.gpus.push_back({pci, std::strtoull(s.groups.c_str(), nullptr, 16)});
   auto host = ShimHost::listen(socket, [&](const ProcessId&, uid_t) { return wish; });

@@ -85,7 +85,7 @@ Outcome Program::wait() {
   return {status, contents(out_path_), contents(err_path_)};
 }
 
-ShimRig::ShimRig(uint32_t features, std::vector<ShimWish::Gpu> gpus)
+ShimRig::ShimRig(uint32_t features, std::vector<ShimRequest::Gpu> gpus)
     : features_(features), gpus_(std::move(gpus)) {
   std::string pattern = (std::filesystem::temp_directory_path() / "gs-shim-XXXXXX").string();
   if (::mkdtemp(pattern.data()) == nullptr) ADD_FAILURE() << "mkdtemp";
@@ -110,7 +110,7 @@ void ShimRig::come_back() {
   auto host = ShimHost::listen(socket_, [this](const ProcessId& process, uid_t) {
     note_launches();
     launches_.try_emplace(process, 0);
-    return ShimWish{.features = features_, .gpus = gpus_, .mps_pipe = mps_pipe};
+    return ShimRequest{.features = features_, .gpus = gpus_, .mps_pipe = mps_pipe};
   });
   if (!host) {
     ADD_FAILURE() << host.error().message();

@@ -47,7 +47,7 @@ class Program {
 class ShimRig {
  public:
   // What every process that asks is told.
-  explicit ShimRig(uint32_t features, std::vector<ShimWish::Gpu> gpus = {});
+  explicit ShimRig(uint32_t features, std::vector<ShimRequest::Gpu> gpus = {});
   ~ShimRig();
 
   // The MPS server that processes are told of; set before they start.
@@ -83,7 +83,7 @@ class ShimRig {
   void note_launches();
 
   const uint32_t features_;
-  const std::vector<ShimWish::Gpu> gpus_;
+  const std::vector<ShimRequest::Gpu> gpus_;
   std::string folder_, socket_;
   std::mutex mutex_;  // protects what follows
   std::unique_ptr<ShimHost> host_;

@@ -33,7 +33,7 @@ class SloClaimsTest : public ::testing::Test {
   SloProgram& come(uint32_t tenant, const WorldTenant& work, const std::string& command = "serve") {
     SloProgram& program =
         *programs_.emplace_back(std::make_unique<SloProgram>(++pids_, tenant, work));
-    const ShimWish wish = spatial_.wish(tenant, tenants_.at(tenant)->settings);
+    const ShimRequest wish = spatial_.wish(tenant, tenants_.at(tenant)->settings);
     EXPECT_EQ(wish.features, kShimFeatures);
     program.slot->gate = wish.is_closed ? 1 : 0;
     program.slot->gpus[0].wanted = wish.gpus[0].groups;

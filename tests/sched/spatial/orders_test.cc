@@ -57,7 +57,7 @@ class SpatialTest : public ::testing::Test {
   Program& come(uint32_t tenant) {
     Program& program = *programs_.emplace_back(std::make_unique<Program>(++pids_));
     program.tenant = tenant;
-    const ShimWish wish = spatial_.wish(tenant, tenants_.at(tenant)->settings);
+    const ShimRequest wish = spatial_.wish(tenant, tenants_.at(tenant)->settings);
     EXPECT_EQ(wish.features, kShimGate | kShimPartitions);
     program.slot->gate = wish.is_closed ? 1 : 0;
     for (std::size_t i = 0; i < wish.gpus.size(); ++i)
@@ -98,7 +98,7 @@ class SpatialTest : public ::testing::Test {
 };
 
 TEST_F(SpatialTest, ATenantWithoutAPartIsLeftAlone) {
-  const ShimWish wish = spatial_.wish(kDefaultTenant, TenantSettings{});
+  const ShimRequest wish = spatial_.wish(kDefaultTenant, TenantSettings{});
   EXPECT_EQ(wish.features, 0u);
 }
 

@@ -22,7 +22,7 @@ constexpr const char* kAll =
     "child 0 source 2 begun 1 ended 0 phase 1 slo 0, 0 0000:3b:00.0 0 0 0, 2\n"
     "parent 0 source 2 begun 7 ended 7 phase 2 slo 2000, 0 0000:3b:00.0 0 0 0, 2\n";
 
-const std::vector<ShimWish::Gpu> kGpus{{.pci = "0000:3b:00.0", .groups = 0}};
+const std::vector<ShimRequest::Gpu> kGpus{{.pci = "0000:3b:00.0", .groups = 0}};
 
 class Api : public testing::TestWithParam<const char*> {};
 

@@ -238,7 +238,7 @@ TEST(Host, DecidesNothingForWhoHasHungUp) {
   int asked = 0;
   const auto host = ShimHost::listen(path, [&](const ProcessId&, uid_t) {
     ++asked;
-    return ShimWish{.features = kShimGate, .gpus = {}};
+    return ShimRequest{.features = kShimGate, .gpus = {}};
   });
   ASSERT_TRUE(host.has_value());
   ASSERT_TRUE(connect_to_socket(path, "ask for a slot").has_value());  // and closed again
@@ -252,7 +252,7 @@ TEST(Host, DecidesNothingForWhoHasHungUp) {
 TEST(Host, RefusesASocketThatIsInUse) {
   ShimRig rig(kShimGate);
   const auto second =
-      ShimHost::listen(rig.socket(), [](const ProcessId&, uid_t) { return ShimWish{}; });
+      ShimHost::listen(rig.socket(), [](const ProcessId&, uid_t) { return ShimRequest{}; });
   ASSERT_FALSE(second.has_value());
   EXPECT_EQ(second.error().code, std::errc::address_in_use);
 }
