@@ -27,10 +27,13 @@ std::string end(CUstream stream) {
   return text;
 }
 
-size_t count_of(CUgraph graph) {
-  size_t count = 0;
-  must(cuGraphGetNodes(graph, nullptr, &count), "cuGraphGetNodes");
-  return count;
+// What `call` gives while `stream` captures in this mode, and what ending the capture gives then.
+template <class Call>
+void say_while_capturing(Stage& stage, CUstream stream, CUstreamCaptureMode mode,
+                         const std::string& who, const Call& call) {
+  begin(stream, mode);
+  stage.say(who + name_of(call()));
+  stage.say(end(stream));
 }
 
 // Instantiates, launches in `stream`, waits and destroys.
@@ -43,8 +46,7 @@ void run(CUgraph graph, CUstream stream) {
 }
 
 void fork_and_join(Stage& stage) {
-  const CUstream first = stage.stream(CU_STREAM_NON_BLOCKING),
-                 second = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream first = stage.non_blocking(), second = stage.non_blocking();
   const CUevent forked = stage.event(), joined = stage.event();
   begin(first);
   stage.note(first, 'a');
@@ -59,7 +61,7 @@ void fork_and_join(Stage& stage) {
   CUgraph graph = nullptr;
   must(cuStreamEndCapture(first, &graph), "cuStreamEndCapture");
   stage.say(status_of(first) + " " + status_of(second));
-  stage.say("nodes " + std::to_string(count_of(graph)));
+  stage.say("nodes " + std::to_string(nodes_of(graph)));
   stage.note_now('-');  // nothing has run
   run(graph, first);
   run(graph, second);
@@ -75,10 +77,7 @@ void copies_and_fills(Stage& stage) {
   must(cuMemsetD32Async(word, 4, 1, stream), "cuMemsetD32Async");
   CUgraph graph = nullptr;
   must(cuStreamEndCapture(stream, &graph), "cuStreamEndCapture");
-  CUgraphNode nodes[3] = {};
-  size_t count = 3;
-  must(cuGraphGetNodes(graph, nodes, &count), "cuGraphGetNodes");
-  stage.say("nodes " + std::to_string(count));
+  stage.say("nodes " + std::to_string(nodes_of(graph)));
   stage.say("before " + std::to_string(stage.read(word)));
   run(graph, stream);
   stage.say("after " + std::to_string(stage.read(word)) + " " + std::to_string(stage.read(copy)));
@@ -115,7 +114,7 @@ void status_of_legacy(Stage& stage) {
 
 // A non-blocking stream has nothing to do with it.
 void legacy_while_non_blocking_captures(Stage& stage) {
-  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream stream = stage.non_blocking();
   begin(stream);
   stage.note(stream, 'a');
   stage.note(nullptr, 'b');
@@ -130,26 +129,24 @@ void capture_of_legacy(Stage& stage) {
 }
 
 void begun_twice(Stage& stage) {
-  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
-  begin(stream);
-  stage.say(name_of(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL)));
-  stage.say(end(stream));
+  const CUstream stream = stage.non_blocking();
+  say_while_capturing(stage, stream, CU_STREAM_CAPTURE_MODE_GLOBAL, "", [&] {
+    return cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+  });
   stage.say("again " + end(stream));
 }
 
 // One that would never end.
 void waits(Stage& stage) {
-  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
-  begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
-  stage.say("synchronize " + name_of(cuStreamSynchronize(stream)));
-  stage.say(end(stream));
-  begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
-  stage.say("query " + name_of(cuStreamQuery(stream)));
-  stage.say(end(stream));
+  const CUstream stream = stage.non_blocking();
+  say_while_capturing(stage, stream, CU_STREAM_CAPTURE_MODE_RELAXED, "synchronize ",
+                      [&] { return cuStreamSynchronize(stream); });
+  say_while_capturing(stage, stream, CU_STREAM_CAPTURE_MODE_RELAXED, "query ",
+                      [&] { return cuStreamQuery(stream); });
 }
 
 void captured_event(Stage& stage) {
-  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream stream = stage.non_blocking();
   const CUevent event = stage.event();
   begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
   record(event, stream);
@@ -158,42 +155,40 @@ void captured_event(Stage& stage) {
   stage.say(end(stream));
 }
 
-void not_joined(Stage& stage) {
-  const CUstream first = stage.stream(CU_STREAM_NON_BLOCKING),
-                 second = stage.stream(CU_STREAM_NON_BLOCKING);
-  const CUevent event = stage.event();
+// `first` begins a capture, with a kernel in it or without, and `second` joins it.
+void fork_to(Stage& stage, CUstream first, CUstream second, bool has_kernel) {
+  const CUevent forked = stage.event();
   begin(first);
-  record(event, first);
-  wait(second, event);
+  if (has_kernel) stage.note(first, 'a');
+  record(forked, first);
+  wait(second, forked);
+}
+
+void not_joined(Stage& stage) {
+  const CUstream first = stage.non_blocking(), second = stage.non_blocking();
+  fork_to(stage, first, second, false);
   stage.note(second, 'b');
   stage.say(end(first));
   stage.say(status_of(first) + " " + status_of(second));
 }
 
 void ended_in_another_stream(Stage& stage) {
-  const CUstream first = stage.stream(CU_STREAM_NON_BLOCKING),
-                 second = stage.stream(CU_STREAM_NON_BLOCKING);
-  const CUevent event = stage.event();
-  begin(first);
-  record(event, first);
-  wait(second, event);
+  const CUstream first = stage.non_blocking(), second = stage.non_blocking();
+  fork_to(stage, first, second, false);
   stage.say("other " + end(second));
   stage.say("first " + end(first));
 }
 
 void event_from_outside(Stage& stage) {
-  const CUstream first = stage.stream(CU_STREAM_NON_BLOCKING),
-                 second = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream first = stage.non_blocking(), second = stage.non_blocking();
   const CUevent event = stage.event();
   record(event, second);
-  begin(first);
-  stage.say(name_of(cuStreamWaitEvent(first, event, 0)));
-  stage.say(end(first));
+  say_while_capturing(stage, first, CU_STREAM_CAPTURE_MODE_GLOBAL, "",
+                      [&] { return cuStreamWaitEvent(first, event, 0); });
 }
 
 void two_captures(Stage& stage) {
-  const CUstream first = stage.stream(CU_STREAM_NON_BLOCKING),
-                 second = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream first = stage.non_blocking(), second = stage.non_blocking();
   const CUevent event = stage.event();
   begin(first);
   begin(second);
@@ -204,7 +199,7 @@ void two_captures(Stage& stage) {
 }
 
 void other_thread(Stage& stage) {
-  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream stream = stage.non_blocking();
   begin(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
   stage.thread([&] { stage.say("local, other thread: " + end(stream)); }).join();
   stage.say("own thread: " + end(stream));
@@ -215,7 +210,7 @@ void other_thread(Stage& stage) {
 // What might wait for the GPU is refused while a capture forbids it: its thread's own one that is
 // not relaxed, or any thread's global one.
 void calls_that_may_wait(Stage& stage) {
-  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream stream = stage.non_blocking();
   const CUevent event = stage.event();
   record(event, stream);
   stage.synchronize(stream);
@@ -227,9 +222,8 @@ void calls_that_may_wait(Stage& stage) {
   stage.thread([&] { stage.say("local, other thread: " + query()); }).join();
   stage.say("own: " + query());
   stage.say(end(stream));
-  begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
-  stage.say("relaxed, own: " + query());
-  stage.say(end(stream));
+  say_while_capturing(stage, stream, CU_STREAM_CAPTURE_MODE_RELAXED,
+                      "relaxed, own: ", [&] { return cuEventQuery(event); });
   begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   must(cuThreadExchangeStreamCaptureMode(&mode), "cuThreadExchangeStreamCaptureMode");
@@ -240,37 +234,27 @@ void calls_that_may_wait(Stage& stage) {
 }
 
 void allocation(Stage& stage) {
-  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream stream = stage.non_blocking();
   const auto allocate = [] {
     CUdeviceptr memory = 0;
     const CUresult result = cuMemAlloc_v2(&memory, 4);
     if (result == CUDA_SUCCESS) must(cuMemFree_v2(memory), "cuMemFree_v2");
-    return name_of(result);
+    return result;
   };
-  begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
-  stage.say("global " + allocate());
-  stage.say(end(stream));
-  begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
-  stage.say("relaxed " + allocate());
-  stage.say(end(stream));
+  say_while_capturing(stage, stream, CU_STREAM_CAPTURE_MODE_GLOBAL, "global ", allocate);
+  say_while_capturing(stage, stream, CU_STREAM_CAPTURE_MODE_RELAXED, "relaxed ", allocate);
 }
 
 void context_wait(Stage& stage) {
-  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
-  begin(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
-  stage.say(name_of(cuCtxSynchronize()));
-  stage.say(end(stream));
+  say_while_capturing(stage, stage.non_blocking(), CU_STREAM_CAPTURE_MODE_RELAXED, "",
+                      cuCtxSynchronize);
 }
 
 // Of all streams of the capture, and also of a blocking one.
 void context_wait_of_a_fork(Stage& stage) {
   for (const unsigned flags : {CU_STREAM_DEFAULT, CU_STREAM_NON_BLOCKING}) {
     const CUstream first = stage.stream(flags), second = stage.stream(flags);
-    const CUevent forked = stage.event();
-    begin(first);
-    stage.note(first, 'a');
-    record(forked, first);
-    wait(second, forked);
+    fork_to(stage, first, second, true);
     stage.note(second, 'b');
     stage.say(name_of(cuCtxSynchronize()) + " " + status_of(first) + " " + status_of(second));
     stage.say(end(first));
@@ -279,7 +263,7 @@ void context_wait_of_a_fork(Stage& stage) {
 }
 
 void context_wait_of_another_thread(Stage& stage) {
-  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream stream = stage.non_blocking();
   begin(stream);
   stage.thread([&] { stage.say(name_of(cuCtxSynchronize())); }).join();
   stage.say(end(stream));
@@ -288,21 +272,20 @@ void context_wait_of_another_thread(Stage& stage) {
 // The legacy stream would wait for the blocking one; the other one has nothing to do with it, but a
 // capture for all threads forbids every wait.
 void legacy_wait(Stage& stage) {
-  const CUstream blocking = stage.stream(), other = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream blocking = stage.stream(), other = stage.non_blocking();
   for (const CUstream stream : {blocking, other}) {
     begin(stream);
     stage.note(stream, 'a');
     stage.say(name_of(cuStreamSynchronize(nullptr)));
     stage.say(end(stream));
   }
-  begin(other, CU_STREAM_CAPTURE_MODE_RELAXED);
-  stage.say("relaxed " + name_of(cuStreamSynchronize(nullptr)));
-  stage.say(end(other));
+  say_while_capturing(stage, other, CU_STREAM_CAPTURE_MODE_RELAXED, "relaxed ",
+                      [] { return cuStreamSynchronize(nullptr); });
 }
 
 // Other streams run meanwhile, blocking ones, too.
 void others_run(Stage& stage) {
-  const CUstream capturing = stage.stream(CU_STREAM_NON_BLOCKING), other = stage.stream();
+  const CUstream capturing = stage.non_blocking(), other = stage.stream();
   begin(capturing);
   stage.note(capturing, 'a');
   stage.note(other, 'b');

@@ -33,7 +33,7 @@ const CUstream kNull = nullptr;
 void legacy_after_blocking(Stage& stage) { expect_waits(stage, stage.stream(), kNull); }
 void blocking_after_legacy(Stage& stage) { expect_waits(stage, kNull, stage.stream()); }
 void legacy_and_non_blocking(Stage& stage) {
-  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream stream = stage.non_blocking();
   expect_passes(stage, stream, kNull);
   expect_passes(stage, kNull, stream);
 }
@@ -83,7 +83,7 @@ void other_threads_own_stream(Stage& stage) {
 
 // The legacy stream's question is about all that it would have to wait for.
 void query_of_legacy(Stage& stage) {
-  const CUstream blocking = stage.stream(), other = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream blocking = stage.stream(), other = stage.non_blocking();
   {
     const Hold hold(stage, blocking);
     stage.say("blocking held " + name_of(cuStreamQuery(kNull)));
@@ -125,7 +125,7 @@ void legacy_after_host_function(Stage& stage) {
 // ends. While one thread waits in such a copy the driver may keep other threads' launches waiting
 // (bench/gpu/spatial/blocking.cc): the witness is in line before.
 void copy_without_stream(Stage& stage) {
-  const CUstream stream = stage.stream(), other = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream stream = stage.stream(), other = stage.non_blocking();
   const CUdeviceptr word = stage.word();
   Hold hold(stage, stream), not_yet(stage, other);
   must(cuMemsetD32Async(word, 7, 1, stream), "cuMemsetD32Async");
@@ -164,7 +164,7 @@ void fill_without_stream(Stage& stage) {
 
 // The program may change pageable memory again when a copy from it is back: the copy is not late.
 void copy_from_pageable(Stage& stage) {
-  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream stream = stage.non_blocking();
   const CUdeviceptr word = stage.word();
   uint32_t value = 5;
   must(cuMemcpyHtoDAsync_v2(word, &value, sizeof value, stream), "cuMemcpyHtoDAsync_v2");

@@ -7,22 +7,37 @@
 namespace gpushare::conformance {
 namespace {
 
-void across_streams(Stage& stage) {
-  const CUstream first = stage.stream(CU_STREAM_NON_BLOCKING),
-                 second = stage.stream(CU_STREAM_NON_BLOCKING);
-  const CUevent passed = stage.event();
-  const Hold hold(stage, first);
-  stage.note(first, 'a');
-  record(passed, first);
-  wait(second, passed);
-  stage.note(second, 'b');
+// `waiting` waits for an event that was recorded in `recorded_in` behind the work of `held`, and
+// the note in `noted_in` must come after that of `held` ("ab").
+void expect_event_awaited(Stage& stage, CUstream held, CUstream recorded_in, CUstream waiting,
+                          CUstream noted_in) {
+  const CUevent event = stage.event();
+  const Hold hold(stage, held);
+  stage.note(held, 'a');
+  record(event, recorded_in);
+  wait(waiting, event);
+  stage.note(noted_in, 'b');
   stage.witness();
+}
+
+void across_streams(Stage& stage) {
+  const CUstream first = stage.non_blocking(), second = stage.non_blocking();
+  expect_event_awaited(stage, first, first, second, second);
+}
+// In the legacy stream an event is behind the blocking streams, too.
+void recorded_in_legacy(Stage& stage) {
+  const CUstream waiting = stage.non_blocking();
+  expect_event_awaited(stage, stage.stream(), nullptr, waiting, waiting);
+}
+// Blocking streams wait for what the legacy stream waits for.
+void awaited_by_legacy(Stage& stage) {
+  const CUstream held = stage.non_blocking();
+  expect_event_awaited(stage, held, held, nullptr, stage.stream());
 }
 
 // Only what was in line before the recording is waited for.
 void work_after_recording(Stage& stage) {
-  const CUstream first = stage.stream(CU_STREAM_NON_BLOCKING),
-                 second = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream first = stage.non_blocking(), second = stage.non_blocking();
   const CUevent passed = stage.event();
   stage.note(first, 'a');
   record(passed, first);
@@ -34,7 +49,7 @@ void work_after_recording(Stage& stage) {
 }
 
 void query(Stage& stage) {
-  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream stream = stage.non_blocking();
   const CUevent event = stage.event();
   stage.say("new " + name_of(cuEventQuery(event)) + " " + name_of(cuEventSynchronize(event)));
   {
@@ -47,8 +62,7 @@ void query(Stage& stage) {
 }
 
 void never_recorded(Stage& stage) {
-  const CUstream held = stage.stream(CU_STREAM_NON_BLOCKING),
-                 second = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream held = stage.non_blocking(), second = stage.non_blocking();
   const CUevent event = stage.event();
   const Hold hold(stage, held);
   wait(second, event);
@@ -59,9 +73,8 @@ void never_recorded(Stage& stage) {
 }
 
 void recorded_again(Stage& stage) {
-  const CUstream held = stage.stream(CU_STREAM_NON_BLOCKING),
-                 free = stage.stream(CU_STREAM_NON_BLOCKING),
-                 waiting = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream held = stage.non_blocking(), free = stage.non_blocking(),
+                 waiting = stage.non_blocking();
   const CUevent event = stage.event();
   const Hold hold(stage, held);
   stage.note(held, 'a');
@@ -74,34 +87,9 @@ void recorded_again(Stage& stage) {
   stage.witness();
 }
 
-// In the legacy stream an event is behind the blocking streams, too.
-void recorded_in_legacy(Stage& stage) {
-  const CUstream blocking = stage.stream(), waiting = stage.stream(CU_STREAM_NON_BLOCKING);
-  const CUevent event = stage.event();
-  const Hold hold(stage, blocking);
-  stage.note(blocking, 'a');
-  record(event, nullptr);
-  wait(waiting, event);
-  stage.note(waiting, 'b');
-  stage.witness();
-}
-
-// What the legacy stream waits for blocking streams wait for.
-void awaited_by_legacy(Stage& stage) {
-  const CUstream held = stage.stream(CU_STREAM_NON_BLOCKING), blocking = stage.stream();
-  const CUevent event = stage.event();
-  const Hold hold(stage, held);
-  stage.note(held, 'a');
-  record(event, held);
-  wait(nullptr, event);
-  stage.note(blocking, 'b');
-  stage.witness();
-}
-
 // "cuEventDestroy: an event may be destroyed before it is complete": who waits goes on waiting.
 void destroyed_while_awaited(Stage& stage) {
-  const CUstream held = stage.stream(CU_STREAM_NON_BLOCKING),
-                 waiting = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream held = stage.non_blocking(), waiting = stage.non_blocking();
   CUevent event = nullptr;
   must(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
   const Hold hold(stage, held);

@@ -43,11 +43,11 @@ memory that is refused: of 0 bytes ERROR_INVALID_VALUE freed at 0 SUCCESS copy f
 streams and events that are refused: stream flags ERROR_INVALID_VALUE event flags ERROR_INVALID_VALUE query ERROR_INVALID_HANDLE record ERROR_INVALID_HANDLE wait ERROR_INVALID_HANDLE no function ERROR_INVALID_VALUE
 devices and modules that are refused: device ERROR_INVALID_DEVICE flags of init ERROR_INVALID_VALUE no image ERROR_INVALID_VALUE
 
-sizes of parts of the GPU: of 132: 8 8 116 used 8
-streams in two parts pass each other: ba ba
-legacy stream and a stream in a part pass each other: ba ba
-events across parts: abcd
-flags of a stream in a part: flags 1
+sizes of partitions: of 132: 8 8 116 used 8
+streams in two partitions pass each other: ba ba
+legacy stream and a stream in a partition pass each other: ba ba
+events across partitions: abcd
+flags of a stream in a partition: flags 1
 
 capture with a fork and a join: none active none none nodes 3 -abcabc
 capture of copies and fills: nodes 3 before 0 after 4 3

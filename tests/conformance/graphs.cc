@@ -24,29 +24,19 @@ class Graph {
 
   using Nodes = std::initializer_list<CUgraphNode>;
   CUgraphNode note(char what, Nodes after = {}) {
-    CUgraphNode node = nullptr;
     const KernelNote kernel(stage_, what);
-    must(cuGraphAddKernelNode_v2(&node, graph_, after.begin(), after.size(), &kernel.parameters),
-         "cuGraphAddKernelNode_v2");
-    return node;
+    return add("cuGraphAddKernelNode_v2", cuGraphAddKernelNode_v2, after, &kernel.parameters);
   }
   CUgraphNode note_on_host(char what, Nodes after = {}) {
-    CUgraphNode node = nullptr;
     const CUDA_HOST_NODE_PARAMS_v1 parameters{Stage::run_host_note, stage_.host_note(what)};
-    must(cuGraphAddHostNode(&node, graph_, after.begin(), after.size(), &parameters),
-         "cuGraphAddHostNode");
-    return node;
+    return add("cuGraphAddHostNode", cuGraphAddHostNode, after, &parameters);
   }
   CUgraphNode fill(CUdeviceptr word, unsigned value, Nodes after = {}) {
-    CUgraphNode node = nullptr;
     const CUDA_MEMSET_NODE_PARAMS_v1 parameters{
         .dst = word, .pitch = 0, .value = value, .elementSize = 4, .width = 1, .height = 1};
-    must(cuGraphAddMemsetNode(&node, graph_, after.begin(), after.size(), &parameters, context()),
-         "cuGraphAddMemsetNode");
-    return node;
+    return add("cuGraphAddMemsetNode", cuGraphAddMemsetNode, after, &parameters, context());
   }
   CUgraphNode copy(CUdeviceptr to, CUdeviceptr from, Nodes after = {}) {
-    CUgraphNode node = nullptr;
     CUDA_MEMCPY3D_v2 parameters{};
     parameters.srcMemoryType = parameters.dstMemoryType = CU_MEMORYTYPE_DEVICE;
     parameters.srcDevice = from;
@@ -54,32 +44,19 @@ class Graph {
     parameters.WidthInBytes = parameters.srcPitch = parameters.dstPitch = 4;
     parameters.srcHeight = parameters.dstHeight = 1;
     parameters.Height = parameters.Depth = 1;
-    must(cuGraphAddMemcpyNode(&node, graph_, after.begin(), after.size(), &parameters, context()),
-         "cuGraphAddMemcpyNode");
-    return node;
+    return add("cuGraphAddMemcpyNode", cuGraphAddMemcpyNode, after, &parameters, context());
   }
   CUgraphNode empty(Nodes after = {}) {
-    CUgraphNode node = nullptr;
-    must(cuGraphAddEmptyNode(&node, graph_, after.begin(), after.size()), "cuGraphAddEmptyNode");
-    return node;
+    return add("cuGraphAddEmptyNode", cuGraphAddEmptyNode, after);
   }
   CUgraphNode record(CUevent event, Nodes after = {}) {
-    CUgraphNode node = nullptr;
-    must(cuGraphAddEventRecordNode(&node, graph_, after.begin(), after.size(), event),
-         "cuGraphAddEventRecordNode");
-    return node;
+    return add("cuGraphAddEventRecordNode", cuGraphAddEventRecordNode, after, event);
   }
   CUgraphNode wait(CUevent event, Nodes after = {}) {
-    CUgraphNode node = nullptr;
-    must(cuGraphAddEventWaitNode(&node, graph_, after.begin(), after.size(), event),
-         "cuGraphAddEventWaitNode");
-    return node;
+    return add("cuGraphAddEventWaitNode", cuGraphAddEventWaitNode, after, event);
   }
   CUgraphNode child(const Graph& graph, Nodes after = {}) {
-    CUgraphNode node = nullptr;
-    must(cuGraphAddChildGraphNode(&node, graph_, after.begin(), after.size(), graph.get()),
-         "cuGraphAddChildGraphNode");
-    return node;
+    return add("cuGraphAddChildGraphNode", cuGraphAddChildGraphNode, after, graph.get());
   }
 
   // Also brings it to the GPU, so that no launch has to wait for that.
@@ -120,6 +97,12 @@ class Graph {
     CUDA_KERNEL_NODE_PARAMS_v2 parameters{};
   };
 
+  template <class Add, class... Parameters>
+  CUgraphNode add(const char* call, Add function, Nodes after, Parameters... parameters) {
+    CUgraphNode node = nullptr;
+    must(function(&node, graph_, after.begin(), after.size(), parameters...), call);
+    return node;
+  }
   static CUcontext context() {
     CUcontext current = nullptr;
     must(cuCtxGetCurrent(&current), "cuCtxGetCurrent");
@@ -131,11 +114,6 @@ class Graph {
   CUgraphExec exec_ = nullptr;
 };
 
-size_t nodes_of(CUgraph graph) {
-  size_t count = 0;
-  must(cuGraphGetNodes(graph, nullptr, &count), "cuGraphGetNodes");
-  return count;
-}
 size_t roots_of(CUgraph graph) {
   size_t count = 0;
   must(cuGraphGetRootNodes(graph, nullptr, &count), "cuGraphGetRootNodes");
@@ -185,7 +163,7 @@ void order_of_launches(Stage& stage) {
   Graph graph(stage);
   graph.note('h', {graph.note('g')});
   graph.instantiate();
-  const CUstream blocking = stage.stream(), other = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream blocking = stage.stream(), other = stage.non_blocking();
   {
     const Hold hold(stage, blocking);
     stage.note(blocking, 'a');
@@ -216,8 +194,7 @@ void launched_twice(Stage& stage) {
   Graph graph(stage);
   graph.note('g');
   graph.instantiate();
-  const CUstream first = stage.stream(CU_STREAM_NON_BLOCKING),
-                 second = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream first = stage.non_blocking(), second = stage.non_blocking();
   const Hold hold(stage, first);
   stage.note(first, 'a');
   graph.launch(first);
@@ -233,8 +210,7 @@ void two_execs(Stage& stage) {
   graph.instantiate();
   CUgraphExec other = nullptr;
   must(cuGraphInstantiateWithFlags(&other, graph.get(), 0), "cuGraphInstantiateWithFlags");
-  const CUstream first = stage.stream(CU_STREAM_NON_BLOCKING),
-                 second = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream first = stage.non_blocking(), second = stage.non_blocking();
   must(cuGraphUpload(other, second), "cuGraphUpload");
   stage.synchronize(second);
   {
@@ -268,7 +244,7 @@ void update(Stage& stage) {
   longer.note('g');
   other_kind.note_on_host('i', {other_kind.note('h')});
   graph.instantiate();
-  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream stream = stage.non_blocking();
   {
     const Hold hold(stage, stream);
     graph.launch(stream);
@@ -285,7 +261,7 @@ void set_parameters(Stage& stage) {
   Graph graph(stage);
   const CUgraphNode node = graph.note('a');
   graph.instantiate();
-  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream stream = stage.non_blocking();
   {
     const Hold hold(stage, stream);
     graph.launch(stream);
@@ -328,9 +304,8 @@ void child(Stage& stage) {
 }
 
 void events_in_a_graph(Stage& stage) {
-  const CUstream held = stage.stream(CU_STREAM_NON_BLOCKING),
-                 launching = stage.stream(CU_STREAM_NON_BLOCKING),
-                 waiting = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream held = stage.non_blocking(), launching = stage.non_blocking(),
+                 waiting = stage.non_blocking();
   const CUevent before = stage.event(), after = stage.event();
   Graph graph(stage);
   graph.record(after, {graph.note('b', {graph.wait(before)})});
@@ -357,7 +332,7 @@ void empty_graph(Stage& stage) {
 
 // What a launch that is being captured becomes: a part of the graph.
 void launch_into_a_capture(Stage& stage) {
-  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream stream = stage.non_blocking();
   Graph graph(stage);
   graph.note('b');
   graph.instantiate();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Green contexts: streams in parts of the GPU (groups of 8 SMs, as of compute capability 9.0) that
-// belong to its primary context. Numbers are those of a GPU with 132 SMs.
+// Green contexts: streams in partitions of the GPU (groups of 8 SMs, as of compute capability 9.0)
+// that belong to its primary context. Numbers are those of a GPU with 132 SMs.
 #include <bit>
 
 #include "tests/conformance/scenes.h"
@@ -8,10 +8,10 @@
 namespace gpushare::conformance {
 namespace {
 
-// Two of the groups of 8 SMs, and their streams.
-class TwoParts {
+// Two partitions of one group of 8 SMs each, and a stream in each of them.
+class TwoPartitions {
  public:
-  explicit TwoParts(const Stage& stage) {
+  explicit TwoPartitions(const Stage& stage) {
     const CUdevice device = stage.session().device();
     CUdevResource whole{};
     must(cuDeviceGetDevResource(device, &whole, CU_DEV_RESOURCE_TYPE_SM), "cuDeviceGetDevResource");
@@ -22,28 +22,28 @@ class TwoParts {
     for (int i = 0; i < 2; ++i) {
       CUdevResourceDesc description = nullptr;
       must(cuDevResourceGenerateDesc(&description, &groups_[i], 1), "cuDevResourceGenerateDesc");
-      must(cuGreenCtxCreate(&parts_[i], description, device, CU_GREEN_CTX_DEFAULT_STREAM),
+      must(cuGreenCtxCreate(&contexts_[i], description, device, CU_GREEN_CTX_DEFAULT_STREAM),
            "cuGreenCtxCreate");
-      must(cuGreenCtxStreamCreate(&streams_[i], parts_[i], CU_STREAM_NON_BLOCKING, 0),
+      must(cuGreenCtxStreamCreate(&streams_[i], contexts_[i], CU_STREAM_NON_BLOCKING, 0),
            "cuGreenCtxStreamCreate");
     }
   }
-  ~TwoParts() {
+  ~TwoPartitions() {
     for (int i = 0; i < 2; ++i) {
       static_cast<void>(cuStreamDestroy_v2(streams_[i]));
-      static_cast<void>(cuGreenCtxDestroy(parts_[i]));
+      static_cast<void>(cuGreenCtxDestroy(contexts_[i]));
     }
   }
-  TwoParts(const TwoParts&) = delete;
-  TwoParts& operator=(const TwoParts&) = delete;
+  TwoPartitions(const TwoPartitions&) = delete;
+  TwoPartitions& operator=(const TwoPartitions&) = delete;
 
-  CUstream stream(int part) const { return streams_[part]; }
-  unsigned sms(int part) const { return groups_[part].sm.smCount; }
+  CUstream stream(int which) const { return streams_[which]; }
+  unsigned sms(int which) const { return groups_[which].sm.smCount; }
   unsigned other_sms() const { return rest_.sm.smCount; }
 
  private:
   CUdevResource groups_[2] = {}, rest_ = {};
-  CUgreenCtx parts_[2] = {};
+  CUgreenCtx contexts_[2] = {};
   CUstream streams_[2] = {};
 };
 
@@ -62,59 +62,59 @@ int sms_used(Stage& stage, CUstream stream) {
 }
 
 void sizes(Stage& stage) {
-  const TwoParts parts(stage);
+  const TwoPartitions partitions(stage);
   stage.say("of 132:");
-  stage.say(std::to_string(parts.sms(0)) + " " + std::to_string(parts.sms(1)) + " " +
-            std::to_string(parts.other_sms()));
-  stage.say("used " + std::to_string(sms_used(stage, parts.stream(0))));
+  stage.say(std::to_string(partitions.sms(0)) + " " + std::to_string(partitions.sms(1)) + " " +
+            std::to_string(partitions.other_sms()));
+  stage.say("used " + std::to_string(sms_used(stage, partitions.stream(0))));
 }
 
-void parts_pass_each_other(Stage& stage) {
-  const TwoParts parts(stage);
-  expect_passes(stage, parts.stream(0), parts.stream(1));
-  expect_passes(stage, parts.stream(0), stage.stream(CU_STREAM_NON_BLOCKING));
+void partitions_pass_each_other(Stage& stage) {
+  const TwoPartitions partitions(stage);
+  expect_passes(stage, partitions.stream(0), partitions.stream(1));
+  expect_passes(stage, partitions.stream(0), stage.non_blocking());
 }
 
 // Their streams are non-blocking, as they must be.
 void and_the_legacy_stream(Stage& stage) {
-  const TwoParts parts(stage);
-  expect_passes(stage, parts.stream(0), nullptr);
-  expect_passes(stage, nullptr, parts.stream(0));
+  const TwoPartitions partitions(stage);
+  expect_passes(stage, partitions.stream(0), nullptr);
+  expect_passes(stage, nullptr, partitions.stream(0));
 }
 
 // Events are the context's, so they go across.
-void events_across_parts(Stage& stage) {
-  const TwoParts parts(stage);
+void events_across_partitions(Stage& stage) {
+  const TwoPartitions partitions(stage);
   const CUstream whole = stage.stream();
   const CUevent first = stage.event(), second = stage.event();
-  Hold hold(stage, parts.stream(0));
-  stage.note(parts.stream(0), 'a');
-  record(first, parts.stream(0));
+  Hold hold(stage, partitions.stream(0));
+  stage.note(partitions.stream(0), 'a');
+  record(first, partitions.stream(0));
   wait(whole, first);
   stage.note(whole, 'b');
   record(second, whole);
-  wait(parts.stream(1), second);
-  stage.note(parts.stream(1), 'c');
-  stage.note_on_host(parts.stream(1), 'd');
+  wait(partitions.stream(1), second);
+  stage.note(partitions.stream(1), 'c');
+  stage.note_on_host(partitions.stream(1), 'd');
   stage.witness();
   hold.end();
-  stage.synchronize(parts.stream(1));
+  stage.synchronize(partitions.stream(1));
   stage.settle();
 }
 
 void blocking_streams(Stage& stage) {
-  const TwoParts parts(stage);
+  const TwoPartitions partitions(stage);
   unsigned flags = 9;
-  must(cuStreamGetFlags(parts.stream(0), &flags), "cuStreamGetFlags");
+  must(cuStreamGetFlags(partitions.stream(0), &flags), "cuStreamGetFlags");
   stage.say("flags " + std::to_string(flags));
 }
 
 constexpr Scene kScenes[] = {
-    {"sizes of parts of the GPU", sizes},
-    {"streams in two parts pass each other", parts_pass_each_other},
-    {"legacy stream and a stream in a part pass each other", and_the_legacy_stream},
-    {"events across parts", events_across_parts},
-    {"flags of a stream in a part", blocking_streams},
+    {"sizes of partitions", sizes},
+    {"streams in two partitions pass each other", partitions_pass_each_other},
+    {"legacy stream and a stream in a partition pass each other", and_the_legacy_stream},
+    {"events across partitions", events_across_partitions},
+    {"flags of a stream in a partition", blocking_streams},
 };
 
 }  // namespace

@@ -48,6 +48,12 @@ void must(CUresult result, const char* call) {
   if (result != CUDA_SUCCESS) throw Failure{std::string(call) + ": " + name_of(result)};
 }
 
+size_t nodes_of(CUgraph graph) {
+  size_t count = 0;
+  must(cuGraphGetNodes(graph, nullptr, &count), "cuGraphGetNodes");
+  return count;
+}
+
 void record(CUevent event, CUstream stream) { must(cuEventRecord(event, stream), "cuEventRecord"); }
 void wait(CUstream stream, CUevent event) {
   must(cuStreamWaitEvent(stream, event, 0), "cuStreamWaitEvent");

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What scenes are made of: streams and events that go when the scene ends, holds that keep a stream
-// from going on until they are told to, and one list in which kernels, host functions and the
-// program note what happened, in the order in which it happened.
+// What scenes are made of: streams and events that end with the scene, holds that keep a stream
+// from going on, and one list in which kernels, host functions and the program note what happened,
+// in the order in which it happened. One thread, and those that thread() starts.
 //
 // A hold is a kernel that runs until the program writes a word. With it both answers are facts, not
 // measurements: what may pass a held stream is waited for while the hold lasts, and what must wait
 // is put in line before the hold ends and has its note behind that of the held stream. Nothing
-// sleeps. Where something waits that should not, a watchdog ends the holds, and the scene failed.
+// sleeps. If something waits that should not, a watchdog ends the holds, and the scene has failed.
 #pragma once
 
 #include <atomic>
@@ -28,12 +28,13 @@ struct Failure {
   std::string what;
 };
 
-// Ends the scene when the call failed.
+// Throws Failure if the call failed.
 void must(CUresult result, const char* call);
 // "SUCCESS", "ERROR_NOT_READY".
 std::string name_of(CUresult result);
+size_t nodes_of(CUgraph graph);  // how many nodes it has
 void record(CUevent event, CUstream stream);
-// Everything that `stream` gets from now on.
+// Everything that `stream` gets from now on waits for the event.
 void wait(CUstream stream, CUevent event);
 
 class Stage {
@@ -48,6 +49,7 @@ class Stage {
 
   // --- for scenes
   CUstream stream(unsigned flags = CU_STREAM_DEFAULT);
+  CUstream non_blocking() { return stream(CU_STREAM_NON_BLOCKING); }
   CUevent event(unsigned flags = CU_EVENT_DISABLE_TIMING);
   // A word of device memory, 0.
   CUdeviceptr word();
@@ -56,13 +58,13 @@ class Stage {
   CUfunction note_kernel() const { return note_; }
   CUdeviceptr list() const { return list_on_gpu_; }
 
-  // A kernel, a host function, the caller itself.
+  // `what` is noted by a kernel, by a host function, by the caller itself.
   void note(CUstream stream, char what);
   void note_on_host(CUstream stream, char what);
   void note_now(char what);
-  // Until something is in the list, without a call of the driver.
+  // Waits until something is in the list, without a call of the driver.
   void await_note();
-  // Data for a host function of one's own.
+  // run_host_note() notes `what`; for scenes that hand a host function to the driver themselves.
   struct HostNote {
     Stage* stage;
     char what;
@@ -70,11 +72,11 @@ class Stage {
   HostNote* host_note(char what);
   static void run_host_note(void* host_note);
 
-  // Time for what should wait to go wrong: work in a stream that waits for nobody, from submission
-  // to end.
+  // Gives what should wait time to go wrong: runs work in a stream that waits for no other, and
+  // returns when it has ended.
   void witness();
   void synchronize(CUstream stream) { must(cuStreamSynchronize(stream), "cuStreamSynchronize"); }
-  // A thread with the context.
+  // Starts a thread in which the context is current.
   std::thread thread(std::function<void()> body);
   // Adds to the scene's line.
   void say(const std::string& text);
@@ -96,7 +98,7 @@ class Stage {
   const CUstream witness_;
   uint32_t* list_ = nullptr;  // the length, then the notes
   CUdeviceptr list_on_gpu_ = 0;
-  uint32_t* stops_ = nullptr;  // for each hold: turns (8 bytes), stop word, nothing
+  uint32_t* stops_ = nullptr;  // for each hold: turns (8 bytes), stop word, an unused word
   CUdeviceptr stops_on_gpu_ = 0;
   CUdeviceptr words_ = 0;
   uint32_t words_used_ = 0;
@@ -106,9 +108,9 @@ class Stage {
   std::string line_;
   std::vector<CUstream> streams_;
   std::vector<CUevent> events_;
-  std::vector<std::unique_ptr<HostNote>> host_notes_;  // all: a scene that failed may leave work
+  std::vector<std::unique_ptr<HostNote>> host_notes_;  // never freed: a failed scene may leave work
 
-  std::mutex watch_mutex_;  // of what follows
+  std::mutex watch_mutex_;  // protects what follows
   std::condition_variable watch_changed_;
   bool is_playing_ = false, is_over_ = false;
   uint64_t scene_ = 0;
@@ -116,7 +118,7 @@ class Stage {
   std::thread watchdog_;
 };
 
-// Keeps what is behind it in the stream from running, until it ends.
+// Keeps what comes after it in the stream from running until it ends.
 class Hold {
  public:
   Hold(Stage& stage, CUstream stream) : stage_(stage) { stage.begin_hold(stream, &index_); }

@@ -10,7 +10,7 @@ namespace {
 
 // Kernels, host functions, fills and copies, each of which shows what it found.
 void order_within(Stage& stage) {
-  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream stream = stage.non_blocking();
   const CUdeviceptr word = stage.word(), copy = stage.word();
   const Hold hold(stage, stream);
   stage.note(stream, 'a');
@@ -39,7 +39,7 @@ void query(Stage& stage) {
 
 // 'o': the hold ends. The wait is over only after what it waits for.
 void context_wait(Stage& stage) {
-  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream stream = stage.non_blocking();
   Hold hold(stage, stream);
   stage.note(stream, 'a');
   CUresult result = CUDA_SUCCESS;
@@ -61,8 +61,7 @@ void host_function_blocks(Stage& stage) {
     std::condition_variable changed;
     bool is_open = false;
   } door;
-  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING),
-                 other = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream stream = stage.non_blocking(), other = stage.non_blocking();
   must(cuLaunchHostFunc(
            stream,
            [](void* data) {
@@ -96,8 +95,8 @@ void destroyed_with_work(Stage& stage) {
 }
 
 void flags_of(Stage& stage) {
-  for (const CUstream stream : {stage.stream(), stage.stream(CU_STREAM_NON_BLOCKING),
-                                CUstream{nullptr}, GS_CU_STREAM_LEGACY, GS_CU_STREAM_PER_THREAD}) {
+  for (const CUstream stream : {stage.stream(), stage.non_blocking(), CUstream{nullptr},
+                                GS_CU_STREAM_LEGACY, GS_CU_STREAM_PER_THREAD}) {
     unsigned flags = 9;
     must(cuStreamGetFlags(stream, &flags), "cuStreamGetFlags");
     stage.say(std::to_string(flags));

@@ -65,7 +65,7 @@ std::string words_at(Stage& stage, CUdeviceptr at) {
 }
 
 void fill(Stage& stage, CUdeviceptr at, unsigned value, size_t count) {
-  const CUstream stream = stage.stream(CU_STREAM_NON_BLOCKING);
+  const CUstream stream = stage.non_blocking();
   must(cuMemsetD32Async(at, value, count, stream), "cuMemsetD32Async");
   stage.synchronize(stream);
 }
