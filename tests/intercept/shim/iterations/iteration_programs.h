@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What real programs ask of the driver, as far as the iteration recogniser sees it, with the truth
-// beside it. Modelled on what PyTorch, Hugging Face's generate(), vLLM and inference servers do in
-// each step: which copies, which waits, how many kernels, and what of it varies. All functions of a
-// program have random addresses; random choices come from the seed alone.
+// What real programs ask of the driver, as far as the iteration recogniser sees it, and the truth.
+// Modelled on what PyTorch, Hugging Face's generate(), vLLM and inference servers do in each step:
+// which copies, which waits, how many kernels, and what of it varies. All functions of a program
+// have random addresses; random choices come from the seed alone. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -31,11 +31,12 @@ struct Program {
   std::vector<ProgramEvent> (*record)(uint64_t seed);
 };
 
-// With iterations, all of them; and those that have none.
-std::span<const Program> iterating_programs();
-std::span<const Program> aimless_programs();
+std::span<const Program> training_programs();
+std::span<const Program> serving_programs();
+std::span<const Program> iterating_programs();  // both
+std::span<const Program> aimless_programs();    // those without iterations
 
-// Feeds one event. True: it begins an iteration, and the recogniser trusts itself.
+// Feeds one event. Returns true if it begins an iteration and the recogniser trusts itself.
 bool feed(IterationRecogniser& recogniser, const ProgramEvent& event);
 
 }  // namespace gpushare::shim

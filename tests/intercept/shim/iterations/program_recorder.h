@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes down what a modelled program does, and when. Time is the host's: each launch takes some
-// microseconds, a wait until the GPU has caught up.
+// microseconds, and a wait lasts until the GPU has caught up. One thread.
 #pragma once
 
 #include <algorithm>
@@ -54,7 +54,7 @@ class Recorder {
     pending_[stream] = phase;
   }
 
-  // What another thread of the program does, at any moment: before one in `every` launches.
+  // What another thread of the program does at any moment: before one launch in `every`.
   void beside(uint32_t every, std::function<void()> what) {
     beside_every_ = every;
     beside_ = std::move(what);
