@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests that run programs on a simulated GPU of their own, with the shim and without.
+// A test that runs programs on a simulated GPU of its own, with the shim and without. One thread.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,7 @@
 
 namespace gpushare::test {
 
-// Its address.
+// The address of that GPU.
 inline constexpr const char* kPci = "0000:10:00.0";
 
 using Json = nlohmann::json;
@@ -40,7 +41,7 @@ class OnTheSimulatedGpu : public testing::Test {
   std::string socket() const { return folder_ + "/sim.sock"; }
   std::vector<std::string> more_environment_;  // of programs that start from now on
 
-  // With `rig` under the shim.
+  // Without the shim if `rig` is null.
   Outcome run(const std::vector<std::string>& arguments, const ShimRig* rig) const {
     return start(arguments, rig)->wait();
   }
@@ -58,14 +59,37 @@ class OnTheSimulatedGpu : public testing::Test {
     return std::make_unique<Program>(command, environment);
   }
 
-  // All programs are to be in these groups. False: this one did not follow.
-  static bool goes_to(ShimRig& rig, const Program& program, uint64_t groups) {
+  // All programs are to be in this partition.
+  static void want(ShimRig& rig, uint64_t groups) {
     rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
-    return ShimRig::eventually([&] {
-      uint64_t applied = ~groups;
-      rig.with_slot(program.pid(), [&](ShimSlot& slot) { applied = slot.gpus[0].applied.load(); });
-      return applied == groups;
-    });
+  }
+  // The partition that the program is in; all ones: it has no slot.
+  static uint64_t applied(ShimRig& rig, const Program& program) {
+    uint64_t applied = ~uint64_t{0};
+    rig.with_slot(program.pid(), [&](ShimSlot& slot) { applied = slot.gpus[0].applied.load(); });
+    return applied;
+  }
+  // Returns false if this program does not follow.
+  static bool goes_to(ShimRig& rig, const Program& program, uint64_t groups) {
+    want(rig, groups);
+    return ShimRig::eventually([&] { return applied(rig, program) == groups; });
+  }
+
+  // Sends the program from one partition to another at random until it ends, with announcements or
+  // without. It must find its own result right.
+  static void expect_right_under_moves(ShimRig& rig, Program& program, std::mt19937& random,
+                                       bool announces) {
+    while (!program.has_ended()) {
+      const uint64_t groups = random() % 14;  // few enough that all can be made
+      rig.with_all_slots([&](ShimSlot& slot) {
+        slot.gpus[0].wanted.store(groups);
+        if (announces) slot.soon[0].sets[random() % kShimSoon].store(random() % 14);
+      });
+      std::this_thread::sleep_for(std::chrono::microseconds(300));
+    }
+    const Outcome outcome = program.wait();
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    EXPECT_EQ(last_line(outcome)["verified"], true);
   }
 
   static Json last_line(const Outcome& outcome) {

@@ -179,6 +179,10 @@ uint64_t ShimRig::launches_of_all() {
   return sum;
 }
 
+bool ShimRig::launches_beyond(uint64_t count) {
+  return eventually([&] { return launches_of_all() > count; });
+}
+
 bool ShimRig::with_slot(pid_t pid, const std::function<void(ShimSlot&)>& use) {
   const std::lock_guard lock(mutex_);
   for (const auto* host : {host_.get(), dead_.get()}) {

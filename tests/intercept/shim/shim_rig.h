@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // An agent's end of the shim's socket with a thread that serves and beats, and programs that run
-// with the shim preloaded.
+// with the shim preloaded. The test's thread uses all of it; one lock keeps the serving thread
+// away.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +18,7 @@
 
 namespace gpushare::test {
 
-// The folder of what was built: this program lies in bin/tests/ of it.
+// The build folder; this program lies in bin/tests/ of it.
 std::string build_folder();
 
 struct Outcome {
@@ -27,7 +28,7 @@ struct Outcome {
 
 class Program {
  public:
-  // `environment` is all that it gets.
+  // The program gets `environment` and nothing else.
   Program(const std::vector<std::string>& command, const std::vector<std::string>& environment);
   ~Program();
   Program(const Program&) = delete;
@@ -50,7 +51,7 @@ class ShimRig {
   explicit ShimRig(uint32_t features, std::vector<ShimRequest::Gpu> gpus = {});
   ~ShimRig();
 
-  // The MPS server that processes are told of; set before they start.
+  // The directory of the MPS server whose clients the programs are to be; set before they start.
   std::string mps_pipe;
 
   const std::string& socket() const { return socket_; }
@@ -60,18 +61,20 @@ class ShimRig {
   std::unique_ptr<Program> start(const std::string& name,
                                  const std::vector<std::string>& arguments);
 
-  // The agent is gone, without a word: no more beats, nobody listens.
+  // The agent dies: it beats no more, and nothing listens on its socket.
   void die();
   void come_back();
-  // The agent hangs: no more beats, and who connects gets no answer. And goes on.
+  // The agent hangs: it beats no more, and a process that connects gets no answer.
   void hang();
   void go_on();
-  // Somebody has asked it meanwhile.
+  // Some process has connected while it hangs.
   bool is_asked_in_vain();
 
-  // Launches that have been counted, by process, also of those that have ended.
+  // Launches that were counted, by process, also of processes that have ended.
   std::map<ProcessId, uint64_t> launches();
   uint64_t launches_of_all();
+  // Waits, at most ten seconds, until there are more than so many.
+  bool launches_beyond(uint64_t count);
   // False: the process has no slot.
   bool with_slot(pid_t pid, const std::function<void(ShimSlot&)>& use);
   void with_all_slots(const std::function<void(ShimSlot&)>& use);
@@ -87,8 +90,9 @@ class ShimRig {
   std::string folder_, socket_;
   std::mutex mutex_;  // protects what follows
   std::unique_ptr<ShimHost> host_;
-  std::unique_ptr<ShimHost> dead_;  // or it hangs: its pages stay, nobody beats
-  // A slot for each that was given; the host forgets those of the dead and of exec().
+  std::unique_ptr<ShimHost>
+      dead_;  // an agent that died or hangs: its pages stay, and no beat comes
+  // By process; the host itself forgets slots of processes that end or call exec().
   std::map<ProcessId, uint64_t> launches_;
   bool is_ending_ = false;
   std::thread thread_;

@@ -72,13 +72,10 @@ TEST_P(Partitions, MoveAtTheNextLaunch) {
   ShimRig rig(kShimPartitions, {{kPci, 0b1}});
   const auto program =
       start({"sms", "--launches", "1000", "--units", "20", "--stream", GetParam()}, &rig);
-  uint64_t applied = 0;
-  const auto goes_to = [&](uint64_t groups) {
-    rig.with_slot(program->pid(), [&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
-    return ShimRig::eventually([&] {
-      rig.with_slot(program->pid(), [&](ShimSlot& slot) { applied = slot.gpus[0].applied.load(); });
-      return applied == groups || program->has_ended();
-    });
+  const auto follows = [&](uint64_t groups) {
+    want(rig, groups);
+    return ShimRig::eventually(
+        [&] { return applied(rig, *program) == groups || program->has_ended(); });
   };
   // It fills and launches in turn, and only the kernel says where it was.
   const auto kernel_has_run = [&] {
@@ -86,11 +83,11 @@ TEST_P(Partitions, MoveAtTheNextLaunch) {
     return ShimRig::eventually(
         [&] { return rig.launches_of_all() > before + 2 || program->has_ended(); });
   };
-  EXPECT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 0; }));
+  EXPECT_TRUE(rig.launches_beyond(0));
   EXPECT_TRUE(kernel_has_run());
-  EXPECT_TRUE(goes_to(0b110) && kernel_has_run());
-  EXPECT_TRUE(goes_to(0) && kernel_has_run());
-  EXPECT_TRUE(goes_to(0b1) && kernel_has_run());
+  EXPECT_TRUE(follows(0b110) && kernel_has_run());
+  EXPECT_TRUE(follows(0) && kernel_has_run());
+  EXPECT_TRUE(follows(0b1) && kernel_has_run());
   const Outcome outcome = program->wait();
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   std::istringstream lines(outcome.out);
@@ -132,7 +129,7 @@ TEST_P(CopyPartitions, AreFollowedByCopiesAndFillsAlone) {
   const auto program = start({"within", "--bytes", "4096", "--rounds", "1000000", "--pause-us",
                               "100", "--stream", GetParam()},
                              &rig);
-  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 0; }));
+  ASSERT_TRUE(rig.launches_beyond(0));
   for (const uint64_t groups : {0b110, 0, 0b1}) {
     EXPECT_TRUE(goes_to(rig, *program, groups)) << groups;
   }
@@ -144,14 +141,7 @@ TEST_P(CopyPartitions, ChangeNoResult) {
   std::mt19937 random(1);
   const auto program =
       start({"within", "--bytes", "65536", "--rounds", "2000", "--stream", GetParam()}, &rig);
-  while (!program->has_ended()) {
-    const uint64_t groups = random() % 14;
-    rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
-    std::this_thread::sleep_for(std::chrono::microseconds(300));
-  }
-  const Outcome outcome = program->wait();
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_EQ(last_line(outcome)["verified"], true);
+  expect_right_under_moves(rig, *program, random, false);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, CopyPartitions,
@@ -166,13 +156,13 @@ TEST_F(OnTheSimulatedGpu, CopiesBetweenHostAndGpuMoveNothing) {
   const auto program = start(
       {"within", "--bytes", "4096", "--rounds", "300", "--pause-us", "1000", "--host", "1"}, &rig);
   ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() == 3; }));
-  rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(0b110); });
-  uint64_t applied = 0;
+  want(rig, 0b110);
+  uint64_t last = 0;
   while (!program->has_ended()) {
-    rig.with_slot(program->pid(), [&](ShimSlot& slot) { applied = slot.gpus[0].applied.load(); });
+    if (const uint64_t now = applied(rig, *program); now != ~uint64_t{0}) last = now;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  EXPECT_EQ(applied, 0b1u);
+  EXPECT_EQ(last, 0b1u);
   EXPECT_EQ(program->wait().status, 0);
   EXPECT_EQ(rig.launches_of_all(), 3u);
 }
@@ -185,17 +175,7 @@ TEST_F(OnTheSimulatedGpu, OrderHoldsUnderRandomMoves) {
         round % 2 == 0
             ? start({"hash", "--rounds", "100", "--words", "1024", "--streams", "6"}, &rig)
             : start({"order", "--seed", std::to_string(round), "--words", "1024"}, &rig);
-    while (!program->has_ended()) {
-      const uint64_t groups = random() % 14;  // few enough to be made
-      rig.with_all_slots([&](ShimSlot& slot) {
-        slot.gpus[0].wanted.store(groups);
-        slot.soon[0].sets[random() % kShimSoon].store(random() % 14);
-      });
-      std::this_thread::sleep_for(std::chrono::microseconds(300));
-    }
-    const Outcome outcome = program->wait();
-    EXPECT_EQ(outcome.status, 0) << outcome.err;
-    EXPECT_EQ(last_line(outcome)["verified"], true);
+    expect_right_under_moves(rig, *program, random, true);
   }
 }
 
@@ -205,17 +185,7 @@ TEST_F(OnTheSimulatedGpu, ThreadsMayShareStreamsThatMove) {
   for (int round = 0; round < 3; ++round) {
     const auto program =
         start({"crowd", "--launches", "1000", "--seed", std::to_string(round)}, &rig);
-    while (!program->has_ended()) {
-      const uint64_t groups = random() % 14;
-      rig.with_all_slots([&](ShimSlot& slot) {
-        slot.gpus[0].wanted.store(groups);
-        slot.soon[0].sets[random() % kShimSoon].store(random() % 14);
-      });
-      std::this_thread::sleep_for(std::chrono::microseconds(300));
-    }
-    const Outcome outcome = program->wait();
-    EXPECT_EQ(outcome.status, 0) << outcome.err;
-    EXPECT_EQ(last_line(outcome)["verified"], true);
+    expect_right_under_moves(rig, *program, random, true);
   }
 }
 
@@ -223,7 +193,7 @@ TEST_F(OnTheSimulatedGpu, ThreadsMayShareStreamsThatMove) {
 TEST_F(OnTheSimulatedGpu, PartitionsThatAreNotUsedMakeRoom) {
   ShimRig rig(kShimPartitions, {{kPci, 0b110}});
   const auto program = start({"sms", "--launches", "1000000", "--units", "20"}, &rig);
-  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 0; }));
+  ASSERT_TRUE(rig.launches_beyond(0));
   for (uint64_t groups = 1; groups <= 20; ++groups) {
     EXPECT_TRUE(goes_to(rig, *program, groups << 2)) << groups;
   }
@@ -236,7 +206,7 @@ TEST_F(OnTheSimulatedGpu, AProgramWhoseQueueNeverEndsFollows) {
   ShimRig rig(kShimPartitions, {{kPci, 0b110}});
   const auto program =
       start({"spin", "--seconds", "600", "--kernel-us", "500", "--depth", "8"}, &rig);
-  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 20; }));
+  ASSERT_TRUE(rig.launches_beyond(20));
   for (const uint64_t groups : {0b1000u, 0b10000u, 0b1100u}) {
     EXPECT_TRUE(goes_to(rig, *program, groups)) << groups;
   }
@@ -249,10 +219,9 @@ TEST_F(OnTheSimulatedGpu, AKernelThatNeverEndsKeepsNobodyFromLaunching) {
   ShimRig rig(kShimPartitions, {{kPci, 0}});
   const auto program =
       start({"conformance", "--only", "streams pass each other", "--repeat", "1000"}, &rig);
-  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 20; }));
-  rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(0b11); });
-  const uint64_t before = rig.launches_of_all();
-  EXPECT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > before + 200; }));
+  ASSERT_TRUE(rig.launches_beyond(20));
+  want(rig, 0b11);
+  EXPECT_TRUE(rig.launches_beyond(rig.launches_of_all() + 200));
   EXPECT_FALSE(program->has_ended());
 }
 
@@ -268,16 +237,14 @@ class Announced : public OnTheSimulatedGpu, public testing::WithParamInterface<c
     return follows;
   }
   // It has begun its last kernel.
-  static bool never_rests(ShimRig& rig) {
-    return ShimRig::eventually([&] { return rig.launches_of_all() > 2 * kRounds + 20; });
-  }
+  static bool never_rests(ShimRig& rig) { return rig.launches_beyond(2 * kRounds + 20); }
 };
 
 TEST_P(Announced, SetsAreThereWhenTheyAreWanted) {
   ShimRig rig(kShimPartitions, {{kPci, 0b110}});
   const auto program =
       start({"beside", "--rounds", std::to_string(kRounds), "--wait", GetParam()}, &rig);
-  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 0; }));
+  ASSERT_TRUE(rig.launches_beyond(0));
   rig.with_all_slots([&](ShimSlot& slot) {
     slot.soon[0].sets[0].store(0b1110);
     slot.soon[0].sets[3].store(0b10);
@@ -288,7 +255,7 @@ TEST_P(Announced, SetsAreThereWhenTheyAreWanted) {
     EXPECT_EQ(follows(rig, *program), ShimFollows::kFollows);
   }
   // One that was not.
-  rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(0b100000); });
+  want(rig, 0b100000);
   EXPECT_TRUE(
       ShimRig::eventually([&] { return follows(rig, *program) == ShimFollows::kWaitsForRest; }));
   EXPECT_TRUE(goes_to(rig, *program, 0b1110)) << "a wish that is made takes its place";
@@ -302,17 +269,17 @@ INSTANTIATE_TEST_SUITE_P(All, Announced, testing::Values("streams", "context", "
 TEST_F(OnTheSimulatedGpu, AnnouncedSetsLeaveRoomForThoseThatAreWanted) {
   ShimRig rig(kShimPartitions, {{kPci, 0b110}});
   const auto program = start({"beside", "--rounds", "1000000", "--pause-us", "100"}, &rig);
-  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 0; }));
+  ASSERT_TRUE(rig.launches_beyond(0));
   uint64_t set = 0;
   for (int i = 0; i < 20; ++i) {
     const uint64_t before = rig.launches_of_all();
     rig.with_all_slots([&](ShimSlot& slot) {
       for (auto& soon : slot.soon[0].sets) soon.store(++set << 3);
     });
-    EXPECT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > before + 20; }));
+    EXPECT_TRUE(rig.launches_beyond(before + 20));
   }
   for (const uint64_t groups : {0b1, 0b10, 0b11, 0b100}) {
-    rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
+    want(rig, groups);
     EXPECT_TRUE(ShimRig::eventually([&] {
       bool has_followed = false;
       rig.with_slot(program->pid(), [&](ShimSlot& slot) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gate, and what becomes of a program when the agent dies.
+// The gate, and what happens to a program when the agent dies or hangs.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -20,15 +20,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A program that launches for ever, or for `count` times, a millisecond apart.
+// A program that launches `count` times, a millisecond apart.
 std::unique_ptr<Program> start_launching(ShimRig& rig, int count = 1'000'000,
                                          const char* way = "slow") {
   auto program = rig.start("shim_probe", {way, std::to_string(count)});
-  EXPECT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 3; }));
+  EXPECT_TRUE(rig.launches_beyond(3));
   return program;
 }
 
-// 0: it has no slot.
+// What its slot says; 0: it has none.
 uint64_t read(ShimRig& rig, const Program& program, uint64_t (*what)(const ShimSlot&)) {
   uint64_t read = 0;
   rig.with_slot(program.pid(), [&](ShimSlot& slot) { read = what(slot); });
@@ -47,26 +47,32 @@ uint64_t last_beat(ShimRig& rig, const Program& program) {
   return read(rig, program, [](const ShimSlot& slot) { return slot.beat_ns.load(); });
 }
 
-bool goes_on(ShimRig& rig) {
+bool goes_on(ShimRig& rig) { return rig.launches_beyond(rig.launches_of_all() + 3); }
+
+// Closes its gate. False: no launch has stopped there.
+bool is_held(ShimRig& rig, const Program& program) {
+  return rig.with_slot(program.pid(), ShimHost::close_gate) &&
+         ShimRig::eventually([&] { return waiting(rig, program) == 1; });
+}
+
+bool launches_nothing(ShimRig& rig, std::chrono::nanoseconds during) {
   const uint64_t before = rig.launches_of_all();
-  return ShimRig::eventually([&] { return rig.launches_of_all() > before + 3; });
+  std::this_thread::sleep_for(during);
+  return rig.launches_of_all() == before;
 }
 
 TEST(Gate, ClosedHoldsLaunchesUntilItOpens) {
   ShimRig rig(kShimGate);
   const auto program = start_launching(rig);
   for (int round = 0; round < 3; ++round) {
-    ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
-    ASSERT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
+    ASSERT_TRUE(is_held(rig, *program));
     uint32_t seen = 0, gate = 1;
     rig.with_slot(program->pid(), [&](ShimSlot& slot) {
       seen = slot.seen_gate.load();
       gate = slot.gate.load();
     });
     EXPECT_EQ(seen, gate) << "the agent knows which closing the program stands at";
-    const uint64_t held = rig.launches_of_all();
-    std::this_thread::sleep_for(20ms);
-    EXPECT_EQ(rig.launches_of_all(), held);
+    EXPECT_TRUE(launches_nothing(rig, 20ms));
     ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::open_gate));
     EXPECT_TRUE(goes_on(rig));
     EXPECT_EQ(waiting(rig, *program), 0u);
@@ -77,11 +83,8 @@ TEST(Gate, ClosedHoldsLaunchesUntilItOpens) {
 TEST(Gate, HoldsCopiesOnTheGpu) {
   ShimRig rig(kShimGate);
   const auto program = start_launching(rig, 1'000'000, "slow-on-gpu");
-  ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
-  ASSERT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
-  const uint64_t held = rig.launches_of_all();
-  std::this_thread::sleep_for(20ms);
-  EXPECT_EQ(rig.launches_of_all(), held);
+  ASSERT_TRUE(is_held(rig, *program));
+  EXPECT_TRUE(launches_nothing(rig, 20ms));
   ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::open_gate));
   EXPECT_TRUE(goes_on(rig));
 }
@@ -99,19 +102,15 @@ TEST(Gate, DoesNotHoldCopiesBetweenHostAndGpu) {
 TEST(Gate, StaysClosedAsLongAsTheAgentLives) {
   ShimRig rig(kShimGate);
   const auto program = start_launching(rig);
-  ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
-  ASSERT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
-  const uint64_t held = rig.launches_of_all();
-  std::this_thread::sleep_for(std::chrono::nanoseconds(2 * kShimBeatTimeoutNs));
-  EXPECT_EQ(rig.launches_of_all(), held);
+  ASSERT_TRUE(is_held(rig, *program));
+  EXPECT_TRUE(launches_nothing(rig, std::chrono::nanoseconds(2 * kShimBeatTimeoutNs)));
   EXPECT_EQ(gave_up(rig, *program), 0u);
 }
 
 TEST(Gate, OpensWhenTheAgentDies) {
   ShimRig rig(kShimGate);
   const auto program = start_launching(rig, 2000);
-  ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
-  ASSERT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
+  ASSERT_TRUE(is_held(rig, *program));
   rig.die();
   ASSERT_TRUE(ShimRig::eventually([&] { return gave_up(rig, *program) == 1; }));
   const Outcome outcome = program->wait();
@@ -125,18 +124,16 @@ TEST(Gate, ObeysTheNextAgent) {
   std::this_thread::sleep_for(std::chrono::nanoseconds(kShimBeatTimeoutNs));
   rig.come_back();
   EXPECT_TRUE(goes_on(rig)) << "it has a slot of the next agent's";
-  ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
-  EXPECT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
+  EXPECT_TRUE(is_held(rig, *program));
 }
 
-// It is there, and takes what connects, as one that is stopped or swapped out.
+// The agent is there and accepts connections, like one that is stopped or swapped out.
 TEST(Gate, AnAgentThatHangsDelaysNothing) {
   ShimRig rig(kShimGate);
   const auto program = start_launching(rig);
   ShimSlot* first = nullptr;
   rig.with_slot(program->pid(), [&](ShimSlot& slot) { first = &slot; });
-  ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
-  ASSERT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
+  ASSERT_TRUE(is_held(rig, *program));
   rig.hang();
   ASSERT_TRUE(ShimRig::eventually([&] { return gave_up(rig, *program) == 1; }));
   // A millisecond apart. One of 64 looks for another agent, once a second at most; where that
@@ -149,8 +146,7 @@ TEST(Gate, AnAgentThatHangsDelaysNothing) {
   rig.go_on();
   ASSERT_TRUE(ShimRig::eventually([&] { return last_beat(rig, *program) > beat; }));
   ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::open_gate));
-  ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
-  EXPECT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
+  EXPECT_TRUE(is_held(rig, *program));
   rig.with_slot(program->pid(),
                 [&](ShimSlot& slot) { EXPECT_EQ(&slot, first) << "it has kept its slot"; });
 }
@@ -177,8 +173,7 @@ TEST(Gate, SignalsDoNotKeepAProgramFromItsSlot) {
 TEST(Gate, AnAgentThatStopsInOrderOpensIt) {
   auto rig = std::make_unique<ShimRig>(kShimGate);
   const auto program = start_launching(*rig, 50);
-  ASSERT_TRUE(rig->with_slot(program->pid(), ShimHost::close_gate));
-  ASSERT_TRUE(ShimRig::eventually([&] { return waiting(*rig, *program) == 1; }));
+  ASSERT_TRUE(is_held(*rig, *program));
   rig.reset();
   EXPECT_EQ(program->wait().status, 0);
 }
@@ -192,7 +187,7 @@ TEST(Gate, AKilledProgramLeavesNothingBehind) {
   EXPECT_TRUE(ShimRig::eventually([&] { return !rig.with_slot(pid, [](ShimSlot&) {}); }));
 }
 
-// A process by hand: this one.
+// Asks for a slot as a process does, in this process.
 Fd descriptor_over(const Fd& socket) {
   DescriptorMessage message;
   if (::recvmsg(socket.get(), message.get(), MSG_CMSG_CLOEXEC) != 1) return Fd();
