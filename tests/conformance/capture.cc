@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams that record a graph instead of running: what is recorded, what is refused meanwhile, and
-// what ends a recording ("CUDA Programming Guide, Creating a Graph Using Stream Capture").
+// Streams that capture a graph instead of running: what is captured, what is refused meanwhile, and
+// what ends a capture ("CUDA Programming Guide, Creating a Graph Using Stream Capture").
 #include "tests/conformance/scenes.h"
 
 namespace gpushare::conformance {
@@ -18,7 +18,7 @@ std::string status_of(CUstream stream) {
   return status < 3 ? kNames[status] : "?";
 }
 
-// What ending it gives; the graph, if there is one, is not kept.
+// Ends the capture and returns what that gave; the graph, if there is one, is destroyed.
 std::string end(CUstream stream) {
   CUgraph graph = nullptr;
   const CUresult result = cuStreamEndCapture(stream, &graph);
@@ -112,7 +112,7 @@ void status_of_legacy(Stage& stage) {
   stage.say(status_of(nullptr));
 }
 
-// A non-blocking stream has nothing to do with it.
+// The capture of a non-blocking stream does not concern the legacy stream.
 void legacy_while_non_blocking_captures(Stage& stage) {
   const CUstream stream = stage.non_blocking();
   begin(stream);
@@ -136,7 +136,7 @@ void begun_twice(Stage& stage) {
   stage.say("again " + end(stream));
 }
 
-// One that would never end.
+// Such a wait would never end.
 void waits(Stage& stage) {
   const CUstream stream = stage.non_blocking();
   say_while_capturing(stage, stream, CU_STREAM_CAPTURE_MODE_RELAXED, "synchronize ",
@@ -207,8 +207,8 @@ void other_thread(Stage& stage) {
   stage.thread([&] { stage.say("relaxed, other thread: " + end(stream)); }).join();
 }
 
-// What might wait for the GPU is refused while a capture forbids it: its thread's own one that is
-// not relaxed, or any thread's global one.
+// A call that might wait for the GPU is refused while a capture forbids it: one of the same thread
+// that is not relaxed, or a global one of any thread.
 void calls_that_may_wait(Stage& stage) {
   const CUstream stream = stage.non_blocking();
   const CUevent event = stage.event();
@@ -250,7 +250,7 @@ void context_wait(Stage& stage) {
                       cuCtxSynchronize);
 }
 
-// Of all streams of the capture, and also of a blocking one.
+// It ends the captures of all streams, also of a blocking one.
 void context_wait_of_a_fork(Stage& stage) {
   for (const unsigned flags : {CU_STREAM_DEFAULT, CU_STREAM_NON_BLOCKING}) {
     const CUstream first = stage.stream(flags), second = stage.stream(flags);
@@ -269,8 +269,8 @@ void context_wait_of_another_thread(Stage& stage) {
   stage.say(end(stream));
 }
 
-// The legacy stream would wait for the blocking one; the other one has nothing to do with it, but a
-// capture for all threads forbids every wait.
+// The legacy stream would wait for the blocking one. It would not wait for the other one, but a
+// global capture forbids every wait.
 void legacy_wait(Stage& stage) {
   const CUstream blocking = stage.stream(), other = stage.non_blocking();
   for (const CUstream stream : {blocking, other}) {
@@ -283,7 +283,7 @@ void legacy_wait(Stage& stage) {
                       [] { return cuStreamSynchronize(nullptr); });
 }
 
-// Other streams run meanwhile, blocking ones, too.
+// Other streams run meanwhile, also blocking ones.
 void others_run(Stage& stage) {
   const CUstream capturing = stage.non_blocking(), other = stage.stream();
   begin(capturing);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The legacy default stream and the threads' own: "CUDA Driver API, Stream synchronization
-// behavior". Blocking streams wait for the legacy stream and it for them; non-blocking streams know
-// nothing of it; a thread's own default stream is a blocking stream like any other.
+// behavior". Blocking streams wait for the legacy stream and it for them; non-blocking streams are
+// independent of it; a thread's own default stream is a blocking stream like any other.
 #include "tests/conformance/scenes.h"
 
 namespace gpushare::conformance {
@@ -49,7 +49,7 @@ void own_stream(Stage& stage) {
   expect_passes(stage, stage.stream(), GS_CU_STREAM_PER_THREAD);
 }
 
-// What the legacy stream has between two blocking streams orders them.
+// Work in the legacy stream between the work of two blocking streams orders them.
 void through_legacy(Stage& stage) {
   const CUstream first = stage.stream(), second = stage.stream();
   Hold hold(stage, first);
@@ -59,7 +59,7 @@ void through_legacy(Stage& stage) {
   stage.witness();
 }
 
-// Without work in it, it orders nothing.
+// Without work in it, the legacy stream orders nothing.
 void nothing_in_legacy(Stage& stage) { expect_passes(stage, stage.stream(), stage.stream()); }
 
 void other_threads_own_stream(Stage& stage) {
@@ -74,14 +74,14 @@ void other_threads_own_stream(Stage& stage) {
   stage.note(own, 'a');
   hold.end();
   stage.settle();
-  // It is another thread's blocking stream to the legacy stream, too.
+  // For the legacy stream, too, it is a blocking stream of another thread.
   Hold again(stage, kNull);
   stage.note(kNull, 'a');
   stage.thread([&] { stage.note(own, 'b'); }).join();
   stage.witness();
 }
 
-// The legacy stream's question is about all that it would have to wait for.
+// A query of the legacy stream concerns everything that it would have to wait for.
 void query_of_legacy(Stage& stage) {
   const CUstream blocking = stage.stream(), other = stage.non_blocking();
   {
@@ -110,7 +110,7 @@ void query_of_legacy_about_own(Stage& stage) {
   stage.thread([&] { stage.say("then " + name_of(cuStreamQuery(kNull))); }).join();
 }
 
-// A host function in a blocking stream holds the legacy stream up like any work.
+// A host function in a blocking stream holds the legacy stream up like any other work.
 void legacy_after_host_function(Stage& stage) {
   const CUstream stream = stage.stream();
   const Hold hold(stage, stream);
@@ -162,7 +162,8 @@ void fill_without_stream(Stage& stage) {
   stage.say("then " + std::to_string(stage.read(word)) + std::to_string(stage.read(copy)));
 }
 
-// The program may change pageable memory again when a copy from it is back: the copy is not late.
+// When a copy from pageable memory has returned, the program may change that memory: the copy has
+// already read it.
 void copy_from_pageable(Stage& stage) {
   const CUstream stream = stage.non_blocking();
   const CUdeviceptr word = stage.word();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events: a wait is for the event as it was recorded last when the wait was put in line
-// (cuStreamWaitEvent: "the most recent call to cuEventRecord()"); one that was never recorded is
-// done.
+// Events: a wait is for the recording that was the last one when the wait was put in line
+// (cuStreamWaitEvent: "the most recent call to cuEventRecord()"); an event that was never recorded
+// is done.
 #include "tests/conformance/scenes.h"
 
 namespace gpushare::conformance {
@@ -87,7 +87,8 @@ void recorded_again(Stage& stage) {
   stage.witness();
 }
 
-// "cuEventDestroy: an event may be destroyed before it is complete": who waits goes on waiting.
+// "cuEventDestroy: an event may be destroyed before it is complete": a stream that waits goes on
+// waiting.
 void destroyed_while_awaited(Stage& stage) {
   const CUstream held = stage.non_blocking(), waiting = stage.non_blocking();
   CUevent event = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs that are built node by node, and what was made from them.
+// Graphs that are built node by node, and the executable graphs that are made from them.
 #include <initializer_list>
 
 #include "tests/conformance/scenes.h"
@@ -7,7 +7,7 @@
 namespace gpushare::conformance {
 namespace {
 
-// A graph, and the exec that was made of it.
+// A graph, and the executable graph that is made from it.
 class Graph {
  public:
   explicit Graph(Stage& stage) : stage_(stage) { must(cuGraphCreate(&graph_, 0), "cuGraphCreate"); }
@@ -59,7 +59,7 @@ class Graph {
     return add("cuGraphAddChildGraphNode", cuGraphAddChildGraphNode, after, graph.get());
   }
 
-  // Also brings it to the GPU, so that no launch has to wait for that.
+  // Also uploads it, so that no launch has to wait for that.
   void instantiate() {
     must(cuGraphInstantiateWithFlags(&exec_, graph_, 0), "cuGraphInstantiateWithFlags");
     const CUstream stream = stage_.stream(CU_STREAM_NON_BLOCKING);
@@ -143,7 +143,7 @@ void every_kind_of_node(Stage& stage) {
   stage.say(std::to_string(stage.read(word)) + " " + std::to_string(stage.read(copy)));
 }
 
-// Both branches are behind what they fork from and before what joins them.
+// Both branches come after the node they fork from and before the node that joins them.
 void branches(Stage& stage) {
   const CUdeviceptr left = stage.word(), right = stage.word();
   Graph graph(stage);
@@ -157,8 +157,8 @@ void branches(Stage& stage) {
   stage.say(std::to_string(stage.read(left)) + " " + std::to_string(stage.read(right)));
 }
 
-// In its stream a launch is one piece of work, in the legacy stream's rules, too. Where the nodes
-// were captured, or that they were not, does not matter.
+// In its stream a launch is one piece of work, also by the rules of the legacy stream. It makes no
+// difference where the nodes were captured, or that they were not.
 void order_of_launches(Stage& stage) {
   Graph graph(stage);
   graph.note('h', {graph.note('g')});
@@ -235,7 +235,7 @@ void changed_after_instantiation(Stage& stage) {
   stage.say("nodes " + std::to_string(nodes_of(graph.get())));
 }
 
-// Launches that are in line already stay as they were.
+// An update does not change launches that are in line already.
 void update(Stage& stage) {
   Graph graph(stage), same(stage), longer(stage), other_kind(stage);
   graph.note('b', {graph.note('a')});
@@ -330,7 +330,7 @@ void empty_graph(Stage& stage) {
   stage.note(stream, 'a');
 }
 
-// What a launch that is being captured becomes: a part of the graph.
+// A launch that is captured becomes part of the graph.
 void launch_into_a_capture(Stage& stage) {
   const CUstream stream = stage.non_blocking();
   Graph graph(stage);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All scenes, by subject. A scene's line must be the same on every driver that keeps to CUDA's
-// documentation, and is in expected.h.
+// All scenes, by subject. A scene says one line, which expected.h holds and which must be the same
+// on every driver that keeps to CUDA's documentation.
 #pragma once
 
 #include <span>
@@ -23,9 +23,9 @@ std::span<const Scene> capture_scenes();
 std::span<const Scene> graph_scenes();
 std::span<const Scene> virtual_memory_scenes();
 
-// What is in `waiting` must wait for what is held in `held` ("ab").
+// The work in `waiting` must wait for the work that is held in `held` ("ab").
 void expect_waits(Stage& stage, CUstream held, CUstream waiting);
-// It must not ("ba").
+// The work in `passing` must not wait for it ("ba").
 void expect_passes(Stage& stage, CUstream held, CUstream passing);
 
 }  // namespace gpushare::conformance

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One stream, and several that have nothing to do with each other.
+// One stream, and several that are independent of each other.
 #include <condition_variable>
 #include <mutex>
 
@@ -8,7 +8,7 @@
 namespace gpushare::conformance {
 namespace {
 
-// Kernels, host functions, fills and copies, each of which shows what it found.
+// Kernels, host functions, fills and copies in one stream run in order.
 void order_within(Stage& stage) {
   const CUstream stream = stage.non_blocking();
   const CUdeviceptr word = stage.word(), copy = stage.word();
@@ -54,7 +54,7 @@ void context_wait(Stage& stage) {
   must(result, "cuCtxSynchronize");
 }
 
-// Blocks its stream, and no kernel of another one.
+// It blocks its own stream, and no kernel of another one.
 void host_function_blocks(Stage& stage) {
   struct Door {
     std::mutex mutex;
@@ -83,7 +83,7 @@ void host_function_blocks(Stage& stage) {
   stage.settle();
 }
 
-// It goes when its work has ended; until then the legacy stream and the context wait for that.
+// The stream ends with its work; until then the legacy stream and the context wait for that work.
 void destroyed_with_work(Stage& stage) {
   CUstream stream = nullptr;
   must(cuStreamCreate(&stream, CU_STREAM_DEFAULT), "cuStreamCreate");

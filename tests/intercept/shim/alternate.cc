@@ -9,7 +9,7 @@
 
 namespace gpushare::test {
 
-// Those whose iterations are known.
+// The processes whose iterations are known.
 std::vector<Alternation::Player> Alternation::players() const {
   std::vector<Player> all;
   for (const ProcessId& process : host_.processes()) {
@@ -33,13 +33,13 @@ void Alternation::let_in(const Player& next, Time now) {
 
 void Alternation::step(Time now) {
   const std::vector<Player> all = players();
-  if (all.size() < 2) {  // nobody to take turns with
+  if (all.size() < 2) {  // there is no other program to take turns with
     for (const Player& each : all)
       if (each.slot->iterations.run_until.load() != 0) ShimHost::set_run_until(*each.slot, 0);
     has_begun_ = false;
     return;
   }
-  // Newcomers: to their next boundary.
+  // A program that has just come runs to its next boundary.
   for (const Player& each : all)
     if (each.slot->iterations.run_until.load() == 0)
       ShimHost::set_run_until(*each.slot, each.known.begun);
@@ -70,8 +70,7 @@ void Alternation::step(Time now) {
   let_in(mine + 1 == all.end() ? all.front() : *(mine + 1), now);
 }
 
-// `began_ns` is when the last one began: of several that began between two looks only that is
-// known.
+// If several iterations began between two looks, only the begin of the last one is known.
 void Alternation::note_gap(const PublishedIterations& known, uint64_t made) {
   if (stood_ns_ == 0) return;
   if (made > 1) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // shim_drive: runs programs with the shim preloaded and plays the agent for them and their
 // children: moves them between partitions, closes and opens their gates, lets them take turns. For
-// tests and measurements, on the simulated GPU and on a real one. Its last line, on standard error,
-// is one JSON object; before it comes one for each process whose iterations are known, and one of
-// the turns.
+// tests and measurements, on the simulated GPU and on a real one. The last line on standard error
+// is one JSON object; before it come one for each process whose iterations are known, and one about
+// the turns. One thread.
 //
 //   shim_drive [options] -- PROGRAM [ARGUMENT...] [-- PROGRAM [ARGUMENT...]]...
 #include <fmt/core.h>
@@ -100,7 +100,8 @@ std::vector<std::string> gpus_of(const Settings& s) {
   return all;
 }
 
-// Those that were named, or a few runs of neighbouring groups; of all lengths also the whole GPU.
+// The partitions that were named, or a few runs of neighbouring groups. With all lengths the whole
+// GPU is one of them.
 std::vector<uint64_t> pool_of(const Settings& s, std::mt19937_64& random) {
   std::vector<uint64_t> pool;
   for (const std::string& set : split(s.sets))
@@ -148,7 +149,7 @@ class Driver {
     }
   }
 
-  // Serves for a moment.
+  // Serves until something is due, 50 ms at most.
   void step() {
     pollfd waiting{host_.fd(), POLLIN, 0};
     const Time next = std::min({next_move_, next_gate_, next_turn_, next_beat_});
@@ -194,7 +195,7 @@ class Driver {
     fmt::print(stderr,
                "{{\"driven\":{},\"launches\":{},\"moves\":{},\"wishes\":{},\"not_applied\":{},"
                "\"closings\":{},\"waited_us\":{},\"gave_up\":{}}}\n",
-               counts_.size(), all.launches, all.moves, wishes_, not_applied_, closings_,
+               counts_.size(), all.launches, all.moves, wanted_, not_applied_, closings_,
                all.waited_ns / 1000, all.gave_up);
   }
 
@@ -240,7 +241,7 @@ class Driver {
         not_applied_ += gpu.applied.load() != gpu.wanted.load() ? 1 : 0;
         gpu.wanted.store(wanted);
         if (settings_.announce != 0) slot.soon[i].sets[0].store(next_set_);
-        ++wishes_;
+        ++wanted_;
       }
     });
   }
@@ -255,11 +256,11 @@ class Driver {
   Time next_move_ = Time::max(), next_gate_ = Time::max(), next_turn_ = Time::max(), next_beat_{};
   std::optional<test::Alternation> alternation_;
   bool is_closed_ = false;
-  uint64_t wishes_ = 0, not_applied_ = 0, closings_ = 0;
+  uint64_t wanted_ = 0, not_applied_ = 0, closings_ = 0;
   std::map<ProcessId, Counts> counts_;
 };
 
-// The first that is not 0, of all that have ended.
+// The first exit status other than 0 of the programs that have ended.
 int status_of(int status, int before) {
   if (before != 0) return before;
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -274,10 +275,10 @@ int run(const Settings& s, const std::vector<char**>& commands) {
   if (::mkdtemp(folder.data()) == nullptr) return 1;
   const std::string socket = folder + "/shim.sock";
 
-  ShimRequest wish{.features = features_of(s), .gpus = {}};
+  ShimRequest request{.features = features_of(s), .gpus = {}};
   for (const std::string& pci : gpus_of(s))
-    wish.gpus.push_back({pci, std::strtoull(s.groups.c_str(), nullptr, 16)});
-  auto host = ShimHost::listen(socket, [&](const ProcessId&, uid_t) { return wish; });
+    request.gpus.push_back({pci, std::strtoull(s.groups.c_str(), nullptr, 16)});
+  auto host = ShimHost::listen(socket, [&](const ProcessId&, uid_t) { return request; });
   if (!host) {
     fmt::print(stderr, "shim_drive: {}\n", host.error().message());
     return 1;
@@ -324,8 +325,9 @@ int main(int argc, char** argv) {
   std::vector<char**> commands;
   for (int i = own; i < argc; ++i) {
     if (std::strcmp(argv[i], "--") != 0) continue;
-    if (i != own && settings.alternate == 0) break;  // one program, and its own business
-    argv[i] = nullptr;                               // the end of the one before
+    if (i != own && settings.alternate == 0)
+      break;            // without turns there is one program, and all words are its own
+    argv[i] = nullptr;  // it ends the words of the program before
     if (i + 1 < argc && std::strcmp(argv[i + 1], "--") != 0) commands.push_back(argv + i + 1);
   }
   if (commands.empty()) {

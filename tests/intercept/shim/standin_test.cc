@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ordinary CUDA programs on the simulated GPU, with the shim and without: they print the same.
+// Ordinary CUDA programs on the simulated GPU, with the shim and without: they print the same, and
+// their streams follow the agent.
 #include <fstream>
 #include <random>
 #include <sstream>
@@ -28,8 +29,8 @@ TEST_F(OnTheSimulatedGpu, EveryLaunchIsCounted) {
   EXPECT_EQ(rig.launches_of_all(), 500u + 1000u + 100u) << "500 to warm up";
 }
 
-// A program that fills and copies on the GPU, and launches nothing itself. Three of its calls are
-// fills of new memory.
+// A program that fills and copies on the GPU and launches nothing itself. Three of its calls fill
+// new memory.
 TEST_F(OnTheSimulatedGpu, CopiesAndFillsOnTheGpuAreLaunches) {
   ShimRig rig(kShimFeatures);
   for (const char* stream : {"non-blocking", "none"}) {
@@ -45,7 +46,7 @@ TEST_F(OnTheSimulatedGpu, CopiesAndFillsOnTheGpuAreLaunches) {
   EXPECT_EQ(rig.launches_of_all() - before, 3u) << "copies between host and GPU are none";
 }
 
-// Its number of SMs.
+// The number of SMs of that GPU.
 constexpr int kAllSms = 132;
 
 struct Place {
@@ -111,8 +112,8 @@ INSTANTIATE_TEST_SUITE_P(All, Partitions,
 
 class CopyPartitions : public Partitions {};
 
-// 8 of the 132 SMs have their part of the memory's rate. So much data that a way to the whole GPU
-// and back takes less.
+// 8 of the 132 SMs have their share of the memory's rate. There is so much data that the way to the
+// whole GPU and back would take less.
 TEST_P(CopyPartitions, HoldCopiesAndFills) {
   constexpr uint64_t kBytes = 64 << 20;
   constexpr double kCopyBytesPerNs = 2000, kFillBytesPerNs = 3500;
@@ -149,8 +150,8 @@ INSTANTIATE_TEST_SUITE_P(All, CopyPartitions,
                                          "none"),
                          name_of_stream);
 
-// Nothing but copies between host and GPU after it was given memory: it stays where it is, and no
-// agent waits for it.
+// A program that only copies between host and GPU after it has filled its memory stays where it is,
+// and the agent does not wait for it.
 TEST_F(OnTheSimulatedGpu, CopiesBetweenHostAndGpuMoveNothing) {
   ShimRig rig(kShimPartitions, {{kPci, 0b1}});
   const auto program = start(
@@ -189,7 +190,7 @@ TEST_F(OnTheSimulatedGpu, ThreadsMayShareStreamsThatMove) {
   }
 }
 
-// More sets than a process can have partitions at a time.
+// The agent wants more partitions one after the other than a process can have at a time.
 TEST_F(OnTheSimulatedGpu, PartitionsThatAreNotUsedMakeRoom) {
   ShimRig rig(kShimPartitions, {{kPci, 0b110}});
   const auto program = start({"sms", "--launches", "1000000", "--units", "20"}, &rig);
@@ -200,8 +201,8 @@ TEST_F(OnTheSimulatedGpu, PartitionsThatAreNotUsedMakeRoom) {
   EXPECT_FALSE(program->has_ended());
 }
 
-// Its queue is never empty: a partition is made all the same, once a launch has waited for the
-// rest.
+// A program whose queue is never empty: a partition is made all the same, once a launch has waited
+// for rest.
 TEST_F(OnTheSimulatedGpu, AProgramWhoseQueueNeverEndsFollows) {
   ShimRig rig(kShimPartitions, {{kPci, 0b110}});
   const auto program =
@@ -213,8 +214,8 @@ TEST_F(OnTheSimulatedGpu, AProgramWhoseQueueNeverEndsFollows) {
   EXPECT_FALSE(program->has_ended());
 }
 
-// The driver makes a partition only when all kernels have ended, and this one never does: whoever
-// launches beside it goes on, where it is.
+// The driver makes a partition only when all kernels have ended, and this one never does. Launches
+// beside it go on, where they are.
 TEST_F(OnTheSimulatedGpu, AKernelThatNeverEndsKeepsNobodyFromLaunching) {
   ShimRig rig(kShimPartitions, {{kPci, 0}});
   const auto program =
@@ -225,8 +226,8 @@ TEST_F(OnTheSimulatedGpu, AKernelThatNeverEndsKeepsNobodyFromLaunching) {
   EXPECT_FALSE(program->has_ended());
 }
 
-// Sets that the agent has announced are made when the program waits, and nothing runs. In the end
-// something always does.
+// Announced partitions are made when the program waits and nothing of it runs. In the end something
+// of it always runs.
 class Announced : public OnTheSimulatedGpu, public testing::WithParamInterface<const char*> {
  protected:
   static constexpr uint64_t kRounds = 300;
@@ -236,7 +237,7 @@ class Announced : public OnTheSimulatedGpu, public testing::WithParamInterface<c
     rig.with_slot(program.pid(), [&](ShimSlot& slot) { follows = slot.gpus[0].follows.load(); });
     return follows;
   }
-  // It has begun its last kernel.
+  // Waits until the program has begun its last kernel.
   static bool never_rests(ShimRig& rig) { return rig.launches_beyond(2 * kRounds + 20); }
 };
 
@@ -254,18 +255,18 @@ TEST_P(Announced, SetsAreThereWhenTheyAreWanted) {
     EXPECT_TRUE(goes_to(rig, *program, groups)) << groups;
     EXPECT_EQ(follows(rig, *program), ShimFollows::kFollows);
   }
-  // One that was not.
+  // A partition that was not announced.
   want(rig, 0b100000);
   EXPECT_TRUE(
       ShimRig::eventually([&] { return follows(rig, *program) == ShimFollows::kWaitsForRest; }));
-  EXPECT_TRUE(goes_to(rig, *program, 0b1110)) << "a wish that is made takes its place";
+  EXPECT_TRUE(goes_to(rig, *program, 0b1110)) << "a partition that is made takes its place";
   EXPECT_FALSE(program->has_ended());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Announced, testing::Values("streams", "context", "events"),
                          name_of_stream);
 
-// However many are announced.
+// However many partitions are announced.
 TEST_F(OnTheSimulatedGpu, AnnouncedSetsLeaveRoomForThoseThatAreWanted) {
   ShimRig rig(kShimPartitions, {{kPci, 0b110}});
   const auto program = start({"beside", "--rounds", "1000000", "--pause-us", "100"}, &rig);
@@ -292,7 +293,7 @@ TEST_F(OnTheSimulatedGpu, AnnouncedSetsLeaveRoomForThoseThatAreWanted) {
   EXPECT_FALSE(program->has_ended());
 }
 
-// What it cost the driver: recordings of events by the program and by us.
+// How many events the program and the shim record together.
 class OwnStreams : public OnTheSimulatedGpu {
  protected:
   int records_of(const std::vector<std::string>& command, const ShimRig* rig) {

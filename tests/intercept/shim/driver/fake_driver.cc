@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A libcuda.so.1 with no GPU behind it, for the tests of how programs reach the shim: each function
-// of hooks.def is there and returns a number that says which one it was. By cuGetProcAddress it
-// gives other addresses for the same functions than by dlsym, as a driver may.
+// A libcuda.so.1 with no GPU behind it, for the tests of how programs reach the shim: it has each
+// function of hooks.def, which returns a number that says which one it is. cuGetProcAddress gives
+// other addresses of the same functions than dlsym does, as a driver may.
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -65,7 +65,8 @@ const char* gs_pipe_at_init() { return pipe_at_init.c_str(); }
 #define GS_HOOK_VARIANT GS_HOOK
 #include "intercept/shim/driver/hooks.def"
 
-// What the shim needs of a driver that can partition a GPU. There is no context, so none is used.
+// Functions that the shim needs of a driver with green contexts. There is no context, so none of
+// them is used.
 #define GS_UNUSED(name, parameters) \
   CUresult name parameters { return CUDA_ERROR_INVALID_CONTEXT; }
 GS_UNUSED(cuDeviceGetDevResource, (CUdevice, CUdevResource*, CUdevResourceType))

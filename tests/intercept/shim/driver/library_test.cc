@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// libgpushare.so as a file: what it needs and what it exports.
+// libgpushare.so as a file: what it needs, what it exports, and that hooks.def has the driver's
+// types.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,13 +37,13 @@ TEST(Library, NeedsOnlyLibc) {
     if (line.find("(NEEDED)") == std::string::npos) continue;
     const size_t begin = line.find('[') + 1;
     const std::string name = line.substr(begin, line.find(']') - begin);
-    // The loader is libc's own, and in every program.
+    // The loader is part of libc and of every program.
     if (!name.starts_with("ld-linux")) needed.insert(name);
   }
   EXPECT_EQ(needed, std::set<std::string>{"libc.so.6"});
 }
 
-// A program may run on an older libc than the one we were built with.
+// A program may run with an older libc than the one that this was built with.
 TEST(Library, NeedsNoRecentLibc) {
   const std::string text = output_of("readelf -VW " + library());
   std::istringstream words(text);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that reaches the driver in every way there is, and says what it got. It runs with and
-// without the shim preloaded, over the fake driver. Status 0: all was as it says; else a line on
-// standard error tells what was not. One binary is linked to libcuda.so.1 (GS_LINKED), one is not.
+// A program that reaches the driver in every way there is, and prints what it got. It runs with and
+// without the shim preloaded, over the fake driver. Exit status 0: all was as expected; otherwise a
+// line on standard error tells what was not. One binary is linked to libcuda.so.1 (GS_LINKED).
 //
-//   probe WAY COUNT...   launches that often and prints a line; see kWays
+//   probe WAY COUNT   goes that way, with COUNT launches; see kWays
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -42,7 +42,7 @@ void fail(std::string_view what) {
   fmt::print(stderr, "probe: {}\n", what);
   std::_Exit(1);
 }
-// Also in a signal handler: allocates nothing.
+// Safe in a signal handler, as it allocates nothing.
 void expect(bool is_so, std::string_view what) {
   if (!is_so) fail(what);
 }
@@ -103,7 +103,7 @@ void* by_lookup(const char* base, int version, uint64_t flags) {
 void way_dlsym(int count) { launch(by_dlsym(), count); }
 
 void way_dlvsym(int count) {
-  // The driver's symbols have no versions, so this finds none, with and without us.
+  // The driver's symbols have no versions, so this finds none, with the shim and without.
   expect(::dlvsym(library(), "cuLaunchKernel", "CUDA_1.0") == nullptr, "dlvsym found a version");
   void* const real = ::dlvsym(RTLD_DEFAULT, "malloc", "GLIBC_2.2.5");
   expect(real != nullptr, "dlvsym finds nothing any more");
@@ -126,8 +126,8 @@ void way_lookup(int count) {
   expect(old("cuNothing", &function, kApi, 0) == CUDA_ERROR_NOT_FOUND, "found cuNothing");
 }
 
-// As the CUDA runtime that is linked into a program does it: one symbol from the library, and all
-// else, also cuGetProcAddress itself, by cuGetProcAddress.
+// As a CUDA runtime that is linked into a program does it: it takes one symbol from the library,
+// and everything else, also cuGetProcAddress itself, by cuGetProcAddress.
 void way_runtime(int count) {
   const auto first = reinterpret_cast<GetProcAddress>(::dlsym(library(), "cuGetProcAddress"));
   void* second = nullptr;
@@ -142,14 +142,14 @@ void way_runtime(int count) {
 void way_direct(int count) { launch(&cuLaunchKernel, count); }
 #endif
 
-// --- which MPS server the driver is told of -----------------------------------------------------
+// --- which MPS server the driver is told -----------------------------------------------------
 
 void tell_pipe() {
   const auto pipe = reinterpret_cast<const char* (*)()>(::dlsym(library(), "gs_pipe_at_init"));
   fmt::print("{}\n", pipe());
 }
 
-// Nothing but cuInit, as programs that load the driver themselves begin.
+// Calls cuInit alone, as programs that load the driver themselves begin.
 void way_init(int) {
   reinterpret_cast<CUresult (*)(unsigned)>(::dlsym(library(), "cuInit"))(0);
   tell_pipe();
@@ -182,7 +182,7 @@ int status_of(pid_t child) {
   return status;
 }
 
-// It says what it does before it looks for the driver; its streams are ours all the same.
+// Announces an iteration before it looks for the driver; its streams are hooked all the same.
 void way_announced(int count) {
   gpushare_iteration one = GPUSHARE_ITERATION;
   expect(gpushare_begin(&one, GPUSHARE_UNKNOWN) == GPUSHARE_OK, "not attached");
@@ -191,8 +191,8 @@ void way_announced(int count) {
   expect(gpushare_end(&one) == GPUSHARE_OK, "the end was lost");
 }
 
-// One thread announces for ever, and stands still when the agent holds it; meanwhile children are
-// born, announce and launch.
+// One thread announces for ever, and waits when the agent holds it; meanwhile children start,
+// announce and launch.
 void way_held(int count) {
   const Launch function = by_dlsym();
   std::thread([] {
@@ -220,7 +220,8 @@ void way_held(int count) {
   std::_Exit(0);
 }
 
-// --- every entry of hooks.def by every way, and who answers -------------------------------------
+// --- every entry of hooks.def by every way, and which library answers
+// -------------------------------------
 
 void way_every(int) {
   std::map<std::string, int> owners;
@@ -236,7 +237,7 @@ void way_every(int) {
     expect(library_of(same) == library_of(function), fmt::format("two owners: {}", named.symbol));
     ++owners[library_of(same)];
     if (named.is_lookup) continue;
-    // None of them looks at its arguments, and all take at most eleven words.
+    // None of them looks at its arguments, and each takes at most eleven words.
     using Any = CUresult (*)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t,
                              uint64_t, uint64_t, uint64_t, uint64_t);
     for (void* each : {function, same})
@@ -329,7 +330,7 @@ int open_descriptors() {
   return count;
 }
 
-// What of us is to be seen in the process.
+// What the process shows of the shim.
 void way_traces(int) {
   const int before = open_descriptors();
   launch(by_dlsym(), 1);
@@ -341,7 +342,7 @@ void way_traces(int) {
   fmt::print("pages {} descriptors {}\n", pages, ours);
 }
 
-// Launches until it is killed or has made so many, a pause between them.
+// Launches until it is killed or has made so many, with a pause after each.
 void way_slow(int count) {
   const Launch function = by_dlsym();
   for (int i = 0; i < count; ++i) {
@@ -360,7 +361,7 @@ void way_slow_with_signals(int count) {
   way_slow(count);
 }
 
-// The same with copies.
+// As way_slow(), with copies.
 void copy_slowly(const char* way, int index, int count) {
   using Copy = CUresult (*)(uint64_t, uint64_t, size_t, CUstream);
   const auto copy = reinterpret_cast<Copy>(::dlsym(library(), way));
@@ -376,7 +377,7 @@ void way_slow_from_host(int count) {
   copy_slowly("cuMemcpyHtoDAsync_v2", shim::kHook_cuMemcpyHtoDAsync_v2, count);
 }
 
-// dlsym and dlvsym as everybody uses them, of what is not the driver's.
+// dlsym and dlvsym for functions that are not the driver's.
 void way_ordinary(int) {
   expect(::dlsym(RTLD_DEFAULT, "malloc") != nullptr, "malloc");
   expect(::dlsym(RTLD_NEXT, "malloc") == ::dlsym(RTLD_DEFAULT, "malloc"), "the next malloc");

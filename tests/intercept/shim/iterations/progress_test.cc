@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Progress in one process, with a slot that is ordinary memory and a clock that only we move: what
-// it publishes, whom it holds back, and that threads and the agent may do all of it at once.
+// Progress in one process, with a slot in ordinary memory and a clock that only the tests move:
+// what it publishes, what it holds at the boundary, and that threads and the agent may do all of it
+// at once.
 #include "intercept/shim/iterations/progress.h"
 
 #include <gtest/gtest.h>
@@ -265,7 +266,7 @@ TEST_F(ProgressTest, AnnouncedIterationsAreHeldWhereTheyBegin) {
   EXPECT_EQ(published().begun, 2u);
 }
 
-// All at once, for a sanitizer to watch: a turn is never exceeded, no record is mixed.
+// Everything at once, also for sanitizers: a turn is never exceeded, and no record is mixed.
 TEST_F(ProgressTest, ThreadsAnnounceWhileTheAgentLetsThemTakeTurns) {
   constexpr int kThreads = 4, kEach = 300;
   std::atomic<bool> is_over{false};
@@ -329,7 +330,7 @@ TEST_F(ProgressTest, ThreadsMayLaunchAtOnce) {
   EXPECT_LE(published().confidence, 1000u);
 }
 
-// A handler that interrupts whoever holds the lock: it goes on, without being taken note of.
+// A handler that interrupts the holder of the lock goes on, and its launch is not noted.
 std::atomic<uint64_t> handled{0};
 void on_signal(int) {
   the_process.progress.load()->launched(0x5000, 1, 99);

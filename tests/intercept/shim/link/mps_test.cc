@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which MPS server the driver finds in the environment when it is initialised.
+// Which MPS server the driver finds in the environment when it is initialised. One thread.
 #include <gtest/gtest.h>
 
 #include "tests/intercept/shim/shim_rig.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A driver for the shim's own sources (intercept/shim/driver/driver.h) that runs nothing, and knows
-// for each piece of work what the hardware would finish before it: no more than CUDA promises.
-// Queries say that all is done, so that partitions can be made at any time.
+// A driver for the shim's own sources (intercept/shim/driver/driver.h) that runs nothing. It knows
+// for each piece of work what the hardware would finish before it, which is no more than CUDA
+// promises. Queries say that everything is done, so that partitions can be made at any time.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ namespace gpushare::shim {
 
 inline constexpr size_t kMostWork = 4096;
 
-// Pieces of work, by their numbers.
+// A set of pieces of work, by their numbers.
 class Work {
  public:
   void add(size_t number) { bits_.at(number / 64) |= uint64_t{1} << number % 64; }
@@ -31,15 +31,15 @@ class Work {
   std::array<uint64_t, kMostWork / 64> bits_{};
 };
 
-// No more order than CUDA promises: nothing passes what is said here. Any thread.
+// The order of work that CUDA promises. Any thread.
 class FakeGpu {
  public:
   struct Queue {
     bool is_blocking = false;
-    Work finished{};  // before what is put into it next
+    Work finished{};  // finished before the work that is put into it next
   };
 
-  // What is finished before it.
+  // Puts a piece of work into the stream and returns what is finished before it.
   Work put(CUstream stream, size_t number) {
     const std::lock_guard lock(mutex_);
     Queue& queue = queue_of(stream);
@@ -54,7 +54,7 @@ class FakeGpu {
     queues_[handle].is_blocking = is_blocking;
     return handle;
   }
-  // Its work goes on.
+  // The stream's work goes on.
   void destroy(CUstream stream) {
     const std::lock_guard lock(mutex_);
     if (queue_of(stream).is_blocking) left_.add(queue_of(stream).finished);
@@ -84,7 +84,7 @@ class FakeGpu {
   Queue& queue_of(CUstream stream) {
     return queues_.at(stream == nullptr ? GS_CU_STREAM_LEGACY : stream);
   }
-  // What the driver's own legacy stream puts before the next piece of work.
+  // What the driver's rules of the legacy stream put before the next piece of work.
   Work implicit(CUstream stream) {
     Work work;
     if (stream == nullptr || stream == GS_CU_STREAM_LEGACY) {
@@ -101,13 +101,13 @@ class FakeGpu {
   std::map<CUstream, Queue> queues_{{GS_CU_STREAM_LEGACY, {}},
                                     {GS_CU_STREAM_PER_THREAD, {.is_blocking = true}}};
   std::map<CUevent, Work> events_;
-  Work left_;  // of blocking streams that are gone
+  Work left_;  // of blocking streams that were destroyed
   uintptr_t next_ = 0x10000;
 };
 
-// What driver() calls. One at a time.
+// The GPU behind driver(). There is one at a time.
 extern std::unique_ptr<FakeGpu> the_gpu;
-// What other threads do between two calls that the shim makes of the driver; empty: nothing.
+// What other threads do between two calls that the shim makes to the driver; empty: nothing.
 extern std::function<void()> other_threads;
 // The primary context of the one device, always current.
 extern const CUcontext kContext;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Streams that move keep CUDA's order, whatever threads do between each other's calls. The shim's
 // own sources over a driver that knows for each piece of work what comes before it. A call of the
-// program is three steps: it begins (StreamUse), the driver gets the work, it ends; the steps of
-// several threads come in any order, the later two also between two calls that the shim makes of
+// program is three steps: it begins (StreamUse), the driver gets the work, it ends. The steps of
+// several threads come in any order, the later two also between two calls that the shim makes to
 // the driver.
 //
-// What must hold is CUDA's rule alone: of two calls, one of which ended before the other began, the
-// first one's work comes first if they name one stream, or one names the legacy stream and the
-// other a blocking one.
+// CUDA's rule must hold: of two calls, one of which ended before the other began, the first one's
+// work comes first if both name the same stream, or one names the legacy stream and the other a
+// blocking one.
 #include "intercept/shim/streams/stream_use.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ namespace detail {
 constinit std::atomic<Process*> process{&the_process};
 }
 uint32_t attach() { return the_process.features.load(); }
-// Every look takes long: who waits for rest gives up at the second.
+// Each reading is 10 ms later, so a launch that waits for rest gives up at the second.
 uint64_t monotonic_ns() { return the_time.fetch_add(10'000'000); }
 
 namespace {
@@ -55,7 +55,7 @@ class StreamsTest : public testing::Test {
  protected:
   StreamsTest() { start_over(); }
 
-  // A new process, and a GPU without work.
+  // Begins with a new process and a GPU without work.
   void start_over() {
     the_gpu = std::make_unique<FakeGpu>();
     slot_ = std::make_unique<ShimSlot>();
@@ -87,7 +87,7 @@ class StreamsTest : public testing::Test {
     Call& operator=(const Call&) = delete;
 
     void put() { note_before(the_gpu->put(use_->physical(), number_)); }
-    // As what names no stream, or is too large for a partition.
+    // As a call that names no stream, or is too large for a partition.
     void put_at_home() {
       use_->at_home([&](CUstream home) {
         note_before(the_gpu->put(home, number_));
@@ -119,13 +119,13 @@ class StreamsTest : public testing::Test {
     streams().on_created(made);
     return made;
   }
-  // As its wrapper does.
+  // As the wrapper of cuStreamDestroy does.
   void destroy(CUstream stream) {
     streams().before_destroy(stream);
     the_gpu->destroy(stream);
   }
   void move_to(uint64_t groups) { slot_->gpus[0].wanted = groups; }
-  // A whole call; its number.
+  // Makes a whole call and returns its number.
   size_t launch(CUstream stream) {
     Call call(*this, stream);
     call.put();
@@ -142,15 +142,16 @@ class StreamsTest : public testing::Test {
     for (int i = 0; i < 5; ++i) made.push_back(new_stream(i % 3 != 2));
     return made;
   }
-  // Of all sets: places in them are only made when nothing is in a call. Ends in the last one.
+  // Takes the streams to all these partitions; stand-ins are only made while no call is being made.
+  // They end in the last one.
   void visit(std::span<const uint64_t> sets, std::span<const CUstream> streams) {
     for (const uint64_t groups : sets) {
       move_to(groups);
       for (const CUstream stream : streams) launch(stream);
     }
   }
-  // A call of `late` has begun; another thread's of `other` is made; then the driver has the work
-  // of the first one. What `other` gets from then on waits for it.
+  // A call of `late` begins, another thread makes a call of `other`, and then the driver gets the
+  // work of the first one. What `other` gets from then on must wait for it.
   void expect_waited_for(CUstream late, CUstream other) {
     Call call(*this, late);
     move_to(1);
@@ -187,7 +188,7 @@ class StreamsTest : public testing::Test {
     return other.stream == nullptr && is_blocking_.at(one.stream);
   }
 
-  std::map<CUstream, bool> is_blocking_;  // of the program's
+  std::map<CUstream, bool> is_blocking_;  // the program's streams
   std::atomic<uint64_t> steps_{0};
   std::mutex mutex_;        // of the list
   std::deque<Told> calls_;  // each belongs to the thread that makes it
@@ -332,7 +333,7 @@ TEST_F(StreamsTest, OrderHoldsAcrossThreads) {
   EXPECT_GT(slot_->gpus[0].moves, 50u);
 }
 
-// Four threads, which are anywhere in a call when another one takes its next step.
+// Four threads, each of which may be at any step of a call when another one takes its next step.
 class InterleavedTest : public StreamsTest {
  protected:
   ~InterleavedTest() override { other_threads = {}; }
@@ -398,7 +399,7 @@ class InterleavedTest : public StreamsTest {
   std::vector<CUstream> handles_;
   std::array<std::unique_ptr<Call>, kThreads> calls_of_;
   std::array<bool, kThreads> has_put_{};
-  size_t at_work_ = kThreads;  // who is in the middle of a step
+  size_t at_work_ = kThreads;  // the thread that is in the middle of a step
   uint64_t steps_between_ = 0;
 };
 
