@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scenes on the stand-in libcuda, and with the shim between: everywhere they say what
-// expected.h says, which is what a GPU's driver says.
+// The scenes on the stand-in libcuda, with the shim and without: they always say what expected.h
+// says, which is what the driver of a GPU says.
 #include <random>
 
 #include "intercept/sim/gpu/remote_gpu.h"
@@ -15,7 +15,7 @@ class Conformance : public OnTheSimulatedGpu {
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     EXPECT_EQ(outcome.err.find("\nseen "), std::string::npos) << outcome.err;
   }
-  // Plays the scenes over and over, and `disturb` as often as it can meanwhile.
+  // Plays the scenes again and again, and calls `disturb` as often as it can meanwhile.
   void expect_undisturbed(ShimRig& rig, const std::function<void(const Program&)>& disturb) {
     const auto program = start({"conformance", "--repeat", "20"}, &rig);
     while (!program->has_ended()) {
@@ -42,7 +42,7 @@ TEST_F(Conformance, UnderRandomMoves) {
   ShimRig rig(kShimFeatures, {{kPci, 0}});
   std::mt19937 random(1);
   expect_undisturbed(rig, [&](const Program&) {
-    const uint64_t groups = random() % 14;  // few enough to be made
+    const uint64_t groups = random() % 14;  // few enough that all can be made
     rig.with_all_slots([&](ShimSlot& slot) {
       slot.gpus[0].wanted.store(groups);
       slot.soon[0].sets[0].store(random() % 14);
@@ -64,7 +64,7 @@ TEST_F(Conformance, WhileTheGateClosesAndOpens) {
 std::vector<ChannelRef> channels_of(Gpu& gpu, pid_t pid) {
   std::vector<ChannelRef> channels;
   const auto objects = gpu.attach(pid)->finish();
-  if (!objects) return channels;  // it is not there yet, or no more
+  if (!objects) return channels;  // the program has none yet, or has ended
   for (const DriverEvent& event : *objects)
     if (const auto* channel = std::get_if<ChannelCreated>(&event.what))
       channels.push_back({channel->client, channel->channel});
@@ -84,7 +84,7 @@ TEST_F(Conformance, WhileItIsFrozenAndMoves) {
     rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
     if (channels.empty()) channels = channels_of(**gpu, program.pid());
     if (channels.empty()) return;
-    // Refused when it has just ended.
+    // This is refused if the program has just ended.
     is_frozen = !is_frozen;
     const auto done = is_frozen ? (*gpu)->freeze(0, channels) : (*gpu)->thaw(0, channels);
     freezes += is_frozen && done.has_value() ? 1 : 0;
@@ -92,7 +92,7 @@ TEST_F(Conformance, WhileItIsFrozenAndMoves) {
   EXPECT_GT(freezes, 0u);
 }
 
-// Clients of one MPS server, at the same time.
+// Clients of one MPS server play the scenes at the same time.
 TEST_F(Conformance, BesideAnotherClientOfMps) {
   ShimRig rig(kShimFeatures, {{kPci, 0b110}});
   more_environment_ = {"GPUSHARE_SIM_MPS=4711"};

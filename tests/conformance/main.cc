@@ -2,7 +2,7 @@
 // conformance: plays scenes whose order of events CUDA's documentation settles, and prints a line
 // for each, "NAME: WHAT WAS SEEN", without addresses and times. It runs on the driver's
 // libcuda.so.1 and on the stand-in, with the shim and without, and must print what expected.h says
-// everywhere: it compares, and what is otherwise goes to standard error.
+// everywhere. It compares the lines itself and prints those that differ to standard error.
 #include <fmt/core.h>
 
 #include <cstdio>
@@ -32,7 +32,7 @@ Settings read_settings(int argc, char** argv) {
   return s;
 }
 
-// The line of that name.
+// The expected line of the scene with that name.
 std::string_view expected_line(std::string_view name) {
   std::string_view rest = kExpected;
   while (!rest.empty()) {
@@ -43,7 +43,7 @@ std::string_view expected_line(std::string_view name) {
   return "(nothing)";
 }
 
-// Whether it was as expected.
+// Plays the scene and returns true if its line was as expected.
 bool play(Stage& stage, const Scene& scene, bool is_printed) {
   std::string line;
   try {

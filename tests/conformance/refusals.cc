@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that are refused, and that nothing is broken afterwards. Handles of what was destroyed are
-// not here: what they do is not defined.
+// Calls that are refused, after which everything still works. Handles of destroyed objects are not
+// tried, as CUDA does not define what they do.
 #include "tests/conformance/scenes.h"
 
 namespace gpushare::conformance {

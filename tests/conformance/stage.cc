@@ -14,7 +14,7 @@ using workloads::LaunchShape;
 constexpr LaunchShape kOneThread{1, 1}, kOneWarp{1, 32};
 constexpr size_t kListWords = 256, kWords = 256;
 constexpr uint32_t kWordsOfHold = 4;
-// Far more than any scene takes, also where the GPU is shared, frozen and gated.
+// Far longer than any scene takes, also if the GPU is shared, frozen and gated.
 constexpr std::chrono::seconds kLongestScene{30};
 
 uint32_t number_of(char note) { return static_cast<unsigned char>(note); }
@@ -59,8 +59,8 @@ void wait(CUstream stream, CUevent event) {
   must(cuStreamWaitEvent(stream, event, 0), "cuStreamWaitEvent");
 }
 
-// Everything is used once before the first hold: a driver may load a kernel, or make room for one,
-// when it is first launched, and wait for the GPU to be idle.
+// Uses everything once before the first hold: when a kernel is first launched, a driver may load it
+// or make room for it, and wait until the GPU is idle.
 Stage::Stage(const workloads::GpuSession& session)
     : session_(session),
       note_(session.kernel("gs_note")),
@@ -153,7 +153,7 @@ CUdeviceptr Stage::word() {
   return word;
 }
 
-// In a stream of its own: nothing waits for it, and it waits for nothing.
+// The witness has a stream of its own, which waits for no other and for which no other waits.
 uint32_t Stage::read(CUdeviceptr word) {
   uint32_t value = 0;
   must(cuMemcpyDtoHAsync_v2(&value, word, sizeof value, witness_), "cuMemcpyDtoHAsync_v2");
@@ -181,7 +181,7 @@ void Stage::note_on_host(CUstream stream, char what) {
 
 void Stage::note_now(char what) {
   const std::lock_guard lock(list_mutex_);
-  volatile uint32_t* list = list_;  // kernels write it, too, though never at the same time
+  volatile uint32_t* list = list_;  // kernels write it, too, but never at the same time
   const uint32_t length = list[0] + 1;
   list[length] = number_of(what);
   list[0] = length;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory whose addresses are reserved, whose pages are made and whose mappings are set apart
-// ("CUDA Driver API, Virtual Memory Management").
+// Memory whose addresses are reserved, whose pages are made and whose mappings are set in separate
+// calls ("CUDA Driver API, Virtual Memory Management").
 #include <utility>
 
 #include "tests/conformance/scenes.h"
@@ -23,7 +23,7 @@ size_t granularity(const Stage& stage, CUmemAllocationGranularity_flags option) 
 }
 size_t page(const Stage& stage) { return granularity(stage, CU_MEM_ALLOC_GRANULARITY_MINIMUM); }
 
-// Addresses, given back at the end; what is mapped in them is the scene's.
+// A range of addresses, freed at its end. The scene maps memory into it and unmaps it.
 class Addresses {
  public:
   Addresses(const Stage& stage, size_t pages) : bytes_(pages * page(stage)) {
@@ -94,7 +94,7 @@ void map_and_use(Stage& stage) {
   release(memory);
 }
 
-// Two allocations side by side are one range to a fill and a copy.
+// Two allocations side by side are one range for a fill and a copy.
 void side_by_side(Stage& stage) {
   const Addresses addresses(stage, 3);
   const size_t one = page(stage);
@@ -138,7 +138,7 @@ void released_before_unmapped(Stage& stage) {
   unmap(addresses.begin(), addresses.bytes());
 }
 
-// What was in it is in it again.
+// Memory that is mapped again has what it had before.
 void mapped_again(Stage& stage) {
   const Addresses addresses(stage, 2);
   const size_t one = page(stage);

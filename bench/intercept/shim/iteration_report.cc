@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // iteration_report: how often the recogniser is right about modelled programs, and how long it
-// takes for each call of theirs, cold start included. One line of JSON for each program.
+// takes for each of their calls, with its cold start. Prints one line of JSON for each program.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kRounds = 9;
 
-// The best of a few rounds, for the least disturbed one.
+// The best of a few rounds, which was disturbed least.
 double ns_per_call(const std::vector<ProgramEvent>& events) {
   double best = 1e9;
   for (int round = 0; round < kRounds; ++round) {

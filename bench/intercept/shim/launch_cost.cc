@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// launch_cost: what the shim adds to a launch, in ns, over a driver whose launch does nothing: the
-// pointer that a program gets by dlsym, called a million times with 40 functions in turn and a
-// wait for the stream after every 200, in a process of its own for each way of being preloaded.
-// "none" must be the driver's own pointer, and so cost nothing. "cold_ns": the same with so much
-// other code and data between two launches as fits a core's first caches, as a real driver's launch
-// is; less what that alone takes. "announced": with iterations, in a program that says itself where
-// they begin; what it pays for that is on a line of its own. "aimless": with iterations, of which
-// it has none, as the functions come at random.
+// launch_cost: what the shim adds to a launch, in ns, over a driver whose launch does nothing. A
+// process for each set of features calls the pointer that it gets by dlsym a million times, with 40
+// functions in turn and a wait for the stream after every 200. "none" must be the driver's own
+// pointer and so cost nothing. "cold_ns" is the same with so much other code and data between two
+// launches as fits a core's first caches, as in a real driver's launch, less what that alone takes.
+// "announced": with the feature iterations, in a program that announces them; what that costs is on
+// a line of its own. "aimless": with the feature iterations, in a program without any, as its
+// functions come at random.
 #include <dlfcn.h>
 #include <fmt/core.h>
 #include <poll.h>
@@ -42,7 +42,7 @@ fs::path build_folder() {
   return fs::read_symlink("/proc/self/exe").parent_path().parent_path().parent_path();
 }
 
-// No number of which tells anything of the next one's.
+// Numbers none of which tells anything about the next one.
 uint64_t mixed(uint64_t number) {
   number = (number ^ number >> 32) * 0xD6E8FEB86659FD93;
   number = (number ^ number >> 32) * 0xD6E8FEB86659FD93;
@@ -69,7 +69,7 @@ double ns_per_launch(const Calls& calls) {
   return took.count() / kLaunches;
 }
 
-// 32 KiB of code and as much data.
+// Runs through 32 KiB of code and as much data.
 [[gnu::noinline]] void run_elsewhere() {
   static uint64_t data[4096];
   for (std::size_t i = 0; i < std::size(data); i += 8) data[i] = data[i] + 1;
@@ -109,7 +109,7 @@ double ns_per_announcement() {
   return took.count() / kAnnouncements;
 }
 
-// In the child: the best of a few rounds, for the least disturbed one.
+// In the child: prints the best of a few rounds, which was disturbed least.
 int measure(const char* name) {
   void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
   void* function = library == nullptr ? nullptr : ::dlsym(library, "cuLaunchKernel");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * gpushare.h as a program in C uses it: `api_probe COUNT` announces so many iterations and prints
- * what each call said, and what is known then. Also compiled as C++. */
+ * what each call returned, and what is known then. It is also compiled as C++. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// hooks.def against NVIDIA's own declarations, where there are any: compiled with cudaTypedefs.h,
-// which names the type of each function by the API level it came with. Everything is checked while
-// compiling; the test says whether it was.
+// hooks.def against NVIDIA's own declarations, if they are installed: cudaTypedefs.h names the type
+// of each function by the API level with which it came. Everything is checked by the compiler; the
+// test only says whether it was.
 #include "tests/intercept/shim/driver/abi_real.h"
 
 #if __has_include(<cudaTypedefs.h>)
 
-// Names stay as they are written, instead of turning into their newest version.
+// So that names stay as they are written, and do not turn into their newest version.
 #define __CUDA_API_VERSION_INTERNAL
 #include <cudaTypedefs.h>
 
@@ -18,8 +18,8 @@
 
 namespace {
 
-// The same register or stack slot: pointers alike, whatever they point to; numbers, also enums, of
-// the same size.
+// Two types are alike if they go through the same register or stack slot: pointers to whatever
+// type, and numbers or enumerations of the same size.
 template <class Ours, class Theirs>
 constexpr bool is_same_place() {
   if (sizeof(Ours) != sizeof(Theirs)) return false;
@@ -35,7 +35,7 @@ template <class... Ours, class... Theirs>
 constexpr bool is_same_abi<CUresult(Ours...), CUresult (*)(Theirs...)> =
     (is_same_place<Ours, Theirs>() && ...);
 
-// No function takes floating point: entry.S does not save the registers for it.
+// No function may take floating point, as entry.S does not save the registers for it.
 template <class Signature>
 constexpr bool has_no_floats = false;
 template <class... Parameters>

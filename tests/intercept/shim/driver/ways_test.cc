@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs that reach the driver in every way, with the shim in between.
+// Programs (probe.cc) that reach the driver in every way, with the shim preloaded.
 #include <gtest/gtest.h>
 
 #include "intercept/shim/driver/kinds.h"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kLaunches = 7;
 
-// How many entries of hooks.def any of these features needs.
+// How many entries of hooks.def are needed by at least one of these features.
 int hooked_by(uint32_t features) {
   int count = 0;
 #define GS_HOOK(kind, base, symbol, since, parameters) \
@@ -90,7 +90,7 @@ TEST(Lookup, StandsInForWhatAFeatureNeedsAndNoMore) {
   }
 }
 
-// How many entries of hooks.def `is_so` says of.
+// For how many entries of hooks.def `is_so` returns true.
 template <class IsSo>
 uint64_t entries_of(const IsSo& is_so) {
   uint64_t count = 0;
@@ -153,7 +153,8 @@ TEST(Process, ForkAndExecGetSlotsOfTheirOwn) {
   const auto launches = rig.launches();
   ASSERT_EQ(launches.size(), 2u);
   for (const auto& [process, count] : launches)
-    // The child's 2 before exec() lie in a page that was replaced by the one with 3.
+    // The 2 launches of the child before exec() were counted in a page that the one with 3
+    // replaced.
     EXPECT_EQ(count, static_cast<uint64_t>(kLaunches * (process.pid == parent ? 2 : 3)));
 }
 

@@ -64,8 +64,8 @@ std::vector<bool> boundaries(const std::vector<ProgramEvent>& events) {
   return result;
 }
 
-// Nothing but the events counts, and of them not how fast the program runs or where the driver put
-// its streams.
+// Only the events count, and not how fast the program runs or which handles the driver gave its
+// streams.
 TEST(Iteration, NeitherSpeedNorHandlesChangeTheBoundaries) {
   for (const Program& program : iterating_programs()) {
     auto events = program.record(7);
@@ -124,8 +124,8 @@ TEST(Iteration, ANewLoopAfterAnotherIsRecognisedAgain) {
   }
 }
 
-// As a loader with its own stream does: it copies there, and the working stream is made to wait. A
-// metric is read back in the middle of the iteration, which is no beginning.
+// A loader with its own stream copies there, and the working stream is made to wait for it. A
+// metric is read back in the middle of the iteration, where none begins.
 TEST(Iteration, InputOnAnotherStreamCountsWhereTheWorkingStreamWaitsForIt) {
   constexpr uint64_t kWork = 1, kLoader = 2;
   const auto recogniser = std::make_unique<IterationRecogniser>();
@@ -169,7 +169,7 @@ TEST(Iteration, AKernelLaunchedForEverIsNoIteration) {
 class Teller {
  public:
   explicit Teller(uint64_t launches_before = 0) : launches_(launches_before) {}
-  // True: it begins an iteration, and the recogniser trusts itself.
+  // Returns true if it begins an iteration and the recogniser trusts itself.
   bool launch(uint64_t function) {
     now_ += 5000;
     if (recogniser_->is_asleep() && ++launches_ % IterationRecogniser::kLaunchesPerLook != 0)
@@ -216,7 +216,7 @@ TEST(Iteration, AProgramWithoutIterationsIsHardlyLookedAt) {
 }
 
 TEST(Iteration, NewFunctionsWakeTheRecogniserAtOnce) {
-  for (uint64_t phase : {0, 13, 50, 63}) {  // which launches it is told of
+  for (uint64_t phase : {0, 13, 50, 63}) {  // which one in 64 launches it is told of
     Teller teller(phase);
     teller.wander(200'000);
     ASSERT_TRUE(teller.is_asleep());
@@ -226,7 +226,7 @@ TEST(Iteration, NewFunctionsWakeTheRecogniserAtOnce) {
   }
 }
 
-// The same functions as before, so nothing tells it but that it looks again.
+// The functions are the same as before, so it notices only because it looks again.
 TEST(Iteration, ALoopOfKnownFunctionsIsFoundInTheEnd) {
   Teller teller;
   std::minstd_rand draw{7};
@@ -247,7 +247,7 @@ TEST(Iteration, AProgramWithIterationsIsAlwaysLookedAt) {
   }
 }
 
-// Steps of 40 kernels, 10 ms apart, of which the GPU works 3 ms.
+// Steps of 40 kernels, 10 ms apart; the GPU works for 3 ms of that.
 TEST(Iteration, MeasuresPeriodAndBusyTime) {
   const auto recogniser = std::make_unique<IterationRecogniser>();
   uint64_t now = 1'000'000'000;
