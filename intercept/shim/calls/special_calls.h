@@ -107,10 +107,12 @@ struct Retained {
   }
 };
 
-template <int index, bool is_reset>
+template <int index, class Signature>
 struct Released {
   static CUresult call(CUdevice device) {
-    if (Streams* all = Streams::get()) all->before_release(device, is_reset);
+    constexpr bool kIsReset =
+        index == kHook_cuDevicePrimaryCtxReset || index == kHook_cuDevicePrimaryCtxReset_v2;
+    if (Streams* all = Streams::get()) all->before_release(device, kIsReset);
     return real<CUresult (*)(CUdevice)>(index)(device);
   }
 };
@@ -145,45 +147,43 @@ constexpr bool has_special = false;
 template <int index, class Signature>
 struct Special;
 
-#define GS_SPECIAL(symbol, ...)                             \
+#define GS_SPECIAL(wrapper, symbol)                         \
   template <>                                               \
   inline constexpr bool has_special<kHook_##symbol> = true; \
   template <class Signature>                                \
-  struct Special<kHook_##symbol, Signature> : __VA_ARGS__ {};
-GS_SPECIAL(cuStreamCreate, Created<kHook_cuStreamCreate, Signature>)
-GS_SPECIAL(cuStreamCreateWithPriority, Created<kHook_cuStreamCreateWithPriority, Signature>)
-GS_SPECIAL(cuStreamDestroy, Destroyed<kHook_cuStreamDestroy, Signature>)
-GS_SPECIAL(cuStreamDestroy_v2, Destroyed<kHook_cuStreamDestroy_v2, Signature>)
-GS_SPECIAL(cuStreamSetAttribute, Attribute<kHook_cuStreamSetAttribute, Signature>)
-GS_SPECIAL(cuStreamSetAttribute_ptsz, Attribute<kHook_cuStreamSetAttribute_ptsz, Signature>)
-GS_SPECIAL(cuStreamCopyAttributes, Attributes<kHook_cuStreamCopyAttributes, Signature>)
-GS_SPECIAL(cuStreamCopyAttributes_ptsz, Attributes<kHook_cuStreamCopyAttributes_ptsz, Signature>)
-GS_SPECIAL(cuStreamBeginCapture_v2, CaptureBegun<kHook_cuStreamBeginCapture_v2, Signature>)
-GS_SPECIAL(cuStreamBeginCapture_v2_ptsz,
-           CaptureBegun<kHook_cuStreamBeginCapture_v2_ptsz, Signature>)
-GS_SPECIAL(cuStreamBeginCaptureToGraph, CaptureBegun<kHook_cuStreamBeginCaptureToGraph, Signature>)
-GS_SPECIAL(cuStreamBeginCaptureToGraph_ptsz,
-           CaptureBegun<kHook_cuStreamBeginCaptureToGraph_ptsz, Signature>)
-GS_SPECIAL(cuStreamEndCapture, CaptureEnded<kHook_cuStreamEndCapture, Signature>)
-GS_SPECIAL(cuStreamEndCapture_ptsz, CaptureEnded<kHook_cuStreamEndCapture_ptsz, Signature>)
-GS_SPECIAL(cuStreamAddCallback, Callback<kHook_cuStreamAddCallback, Signature>)
-GS_SPECIAL(cuStreamAddCallback_ptsz, Callback<kHook_cuStreamAddCallback_ptsz, Signature>)
-GS_SPECIAL(cuDevicePrimaryCtxRetain, Retained<kHook_cuDevicePrimaryCtxRetain, Signature>)
-GS_SPECIAL(cuDevicePrimaryCtxRelease, Released<kHook_cuDevicePrimaryCtxRelease, false>)
-GS_SPECIAL(cuDevicePrimaryCtxRelease_v2, Released<kHook_cuDevicePrimaryCtxRelease_v2, false>)
-GS_SPECIAL(cuDevicePrimaryCtxReset, Released<kHook_cuDevicePrimaryCtxReset, true>)
-GS_SPECIAL(cuDevicePrimaryCtxReset_v2, Released<kHook_cuDevicePrimaryCtxReset_v2, true>)
-GS_SPECIAL(cuCtxCreate, OtherContext<kHook_cuCtxCreate, Signature>)
-GS_SPECIAL(cuCtxCreate_v2, OtherContext<kHook_cuCtxCreate_v2, Signature>)
-GS_SPECIAL(cuCtxCreate_v3, OtherContext<kHook_cuCtxCreate_v3, Signature>)
-GS_SPECIAL(cuCtxCreate_v4, OtherContext<kHook_cuCtxCreate_v4, Signature>)
-GS_SPECIAL(cuGreenCtxCreate, OtherContext<kHook_cuGreenCtxCreate, Signature>)
-GS_SPECIAL(cuCtxDestroy, OtherContextGone<kHook_cuCtxDestroy, Signature>)
-GS_SPECIAL(cuCtxDestroy_v2, OtherContextGone<kHook_cuCtxDestroy_v2, Signature>)
-GS_SPECIAL(cuGreenCtxDestroy, OtherContextGone<kHook_cuGreenCtxDestroy, Signature>)
-GS_SPECIAL(cuGraphAddChildGraphNode, GraphNode<kHook_cuGraphAddChildGraphNode, Signature>)
-GS_SPECIAL(cuGraphAddNode, GraphNode<kHook_cuGraphAddNode, Signature>)
-GS_SPECIAL(cuGraphAddNode_v2, GraphNode<kHook_cuGraphAddNode_v2, Signature>)
+  struct Special<kHook_##symbol, Signature> : wrapper<kHook_##symbol, Signature> {};
+GS_SPECIAL(Created, cuStreamCreate)
+GS_SPECIAL(Created, cuStreamCreateWithPriority)
+GS_SPECIAL(Destroyed, cuStreamDestroy)
+GS_SPECIAL(Destroyed, cuStreamDestroy_v2)
+GS_SPECIAL(Attribute, cuStreamSetAttribute)
+GS_SPECIAL(Attribute, cuStreamSetAttribute_ptsz)
+GS_SPECIAL(Attributes, cuStreamCopyAttributes)
+GS_SPECIAL(Attributes, cuStreamCopyAttributes_ptsz)
+GS_SPECIAL(CaptureBegun, cuStreamBeginCapture_v2)
+GS_SPECIAL(CaptureBegun, cuStreamBeginCapture_v2_ptsz)
+GS_SPECIAL(CaptureBegun, cuStreamBeginCaptureToGraph)
+GS_SPECIAL(CaptureBegun, cuStreamBeginCaptureToGraph_ptsz)
+GS_SPECIAL(CaptureEnded, cuStreamEndCapture)
+GS_SPECIAL(CaptureEnded, cuStreamEndCapture_ptsz)
+GS_SPECIAL(Callback, cuStreamAddCallback)
+GS_SPECIAL(Callback, cuStreamAddCallback_ptsz)
+GS_SPECIAL(Retained, cuDevicePrimaryCtxRetain)
+GS_SPECIAL(Released, cuDevicePrimaryCtxRelease)
+GS_SPECIAL(Released, cuDevicePrimaryCtxRelease_v2)
+GS_SPECIAL(Released, cuDevicePrimaryCtxReset)
+GS_SPECIAL(Released, cuDevicePrimaryCtxReset_v2)
+GS_SPECIAL(OtherContext, cuCtxCreate)
+GS_SPECIAL(OtherContext, cuCtxCreate_v2)
+GS_SPECIAL(OtherContext, cuCtxCreate_v3)
+GS_SPECIAL(OtherContext, cuCtxCreate_v4)
+GS_SPECIAL(OtherContext, cuGreenCtxCreate)
+GS_SPECIAL(OtherContextGone, cuCtxDestroy)
+GS_SPECIAL(OtherContextGone, cuCtxDestroy_v2)
+GS_SPECIAL(OtherContextGone, cuGreenCtxDestroy)
+GS_SPECIAL(GraphNode, cuGraphAddChildGraphNode)
+GS_SPECIAL(GraphNode, cuGraphAddNode)
+GS_SPECIAL(GraphNode, cuGraphAddNode_v2)
 #undef GS_SPECIAL
 
 }  // namespace gpushare::shim

@@ -41,14 +41,20 @@ bool is_trampoline(const void* function) {
   return address >= gs_trampolines_begin && address < gs_trampolines_end;
 }
 
+// A function of libc that this library does not define, or hides. Found once; null: there is none.
+template <class Function>
+Function of_libc(std::atomic<Function>& found, const char* name) {
+  Function function = found.load(std::memory_order_relaxed);
+  if (function == nullptr) {
+    function = reinterpret_cast<Function>(next_function(name));
+    found.store(function, std::memory_order_relaxed);
+  }
+  return function;
+}
+
 OpenLibrary real_dlopen() {
   static constinit std::atomic<OpenLibrary> found{nullptr};
-  OpenLibrary open = found.load(std::memory_order_relaxed);
-  if (open == nullptr) {
-    open = reinterpret_cast<OpenLibrary>(next_function("dlopen"));
-    found.store(open, std::memory_order_relaxed);
-  }
-  return open;
+  return of_libc(found, "dlopen");
 }
 
 // Keeps the library of this function loaded, as the shim keeps the function.
@@ -120,24 +126,11 @@ void* find_hooked(void* handle, const char* name, const Find& find) {
 using gpushare::shim::find_hooked;
 using gpushare::shim::find_symbol;
 using gpushare::shim::KeepErrno;
+using gpushare::shim::of_libc;
 
-FindSymbol gs_find_dlsym() {
-  FindSymbol found = gs_real_dlsym.load(std::memory_order_relaxed);
-  if (found == nullptr) {
-    found = reinterpret_cast<FindSymbol>(gpushare::shim::next_function("dlsym"));
-    gs_real_dlsym.store(found, std::memory_order_relaxed);
-  }
-  return found;
-}
+FindSymbol gs_find_dlsym() { return of_libc(gs_real_dlsym, "dlsym"); }
 
-FindVersion gs_find_dlvsym() {
-  FindVersion found = gs_real_dlvsym.load(std::memory_order_relaxed);
-  if (found == nullptr) {
-    found = reinterpret_cast<FindVersion>(gpushare::shim::next_function("dlvsym"));
-    gs_real_dlvsym.store(found, std::memory_order_relaxed);
-  }
-  return found;
-}
+FindVersion gs_find_dlvsym() { return of_libc(gs_real_dlvsym, "dlvsym"); }
 
 bool gs_is_hooked(const char* name) { return find_symbol(name) >= 0; }
 

@@ -45,25 +45,33 @@ extern "C" {
 #pragma GCC visibility push(default)
 const char* gs_pipe_at_init() { return pipe_at_init.c_str(); }
 
-#define GS_DEFINE(symbol, parameters) \
+// What is made of an entry, by its kind: all kinds but two are ordinary.
+#define GS_KIND_Launch GS_ORDINARY
+#define GS_KIND_Copy GS_ORDINARY
+#define GS_KIND_OnGpu GS_ORDINARY
+#define GS_KIND_Wait GS_ORDINARY
+#define GS_KIND_Event GS_ORDINARY
+#define GS_KIND_Order GS_ORDINARY
+#define GS_KIND_Capture GS_ORDINARY
+#define GS_KIND_Captured GS_ORDINARY
+#define GS_KIND_Finish GS_ORDINARY
+#define GS_KIND_Stream GS_ORDINARY
+#define GS_KIND_Context GS_ORDINARY
+#define GS_KIND_Lookup GS_LOOKUP
+#define GS_KIND_Init GS_INIT
+
+#define GS_ORDINARY(base, symbol, since, parameters, flavor) \
   CUresult symbol parameters { return answer_of(gpushare::shim::kHook_##symbol); }
-#define GS_DEFINE_Launch GS_DEFINE
-#define GS_DEFINE_Copy GS_DEFINE
-#define GS_DEFINE_OnGpu GS_DEFINE
-#define GS_DEFINE_Wait GS_DEFINE
-#define GS_DEFINE_Event GS_DEFINE
-#define GS_DEFINE_Order GS_DEFINE
-#define GS_DEFINE_Capture GS_DEFINE
-#define GS_DEFINE_Captured GS_DEFINE
-#define GS_DEFINE_Finish GS_DEFINE
-#define GS_DEFINE_Stream GS_DEFINE
-#define GS_DEFINE_Context GS_DEFINE
-#define GS_DEFINE_Lookup(symbol, parameters)
-#define GS_DEFINE_Init(symbol, parameters) \
+#define GS_LOOKUP(base, symbol, since, parameters, flavor)
+#define GS_INIT(base, symbol, since, parameters, flavor) \
   CUresult symbol parameters { return note_init(answer_of(gpushare::shim::kHook_##symbol)); }
-#define GS_HOOK(kind, base, symbol, since, parameters) GS_DEFINE_##kind(symbol, parameters)
+#define GS_HOOK(kind, base, symbol, since, parameters) \
+  GS_KIND_##kind(base, symbol, since, parameters, Flavor::kLegacy)
 #define GS_HOOK_VARIANT GS_HOOK
 #include "intercept/shim/driver/hooks.def"
+#undef GS_ORDINARY
+#undef GS_LOOKUP
+#undef GS_INIT
 
 // Functions that the shim needs of a driver with green contexts. There is no context, so none of
 // them is used.
@@ -93,30 +101,16 @@ CUresult cuGetProcAddress(const char* base, void** function, int version, uint64
 
 namespace {
 
-#define GS_THUNK(kind, base, symbol, since, parameters, flavor) \
-  GS_THUNK_##kind(base, symbol, since, parameters, flavor)
-#define GS_BY_THUNK(base, symbol, since, parameters, flavor) \
+#define GS_ORDINARY(base, symbol, since, parameters, flavor) \
   {#base, since, flavor,                                     \
    reinterpret_cast<void*>(&Thunk<gpushare::shim::kHook_##symbol, CUresult parameters>::call)},
-#define GS_THUNK_Launch GS_BY_THUNK
-#define GS_THUNK_Copy GS_BY_THUNK
-#define GS_THUNK_OnGpu GS_BY_THUNK
-#define GS_THUNK_Wait GS_BY_THUNK
-#define GS_THUNK_Event GS_BY_THUNK
-#define GS_THUNK_Order GS_BY_THUNK
-#define GS_THUNK_Capture GS_BY_THUNK
-#define GS_THUNK_Captured GS_BY_THUNK
-#define GS_THUNK_Finish GS_BY_THUNK
-#define GS_THUNK_Stream GS_BY_THUNK
-#define GS_THUNK_Context GS_BY_THUNK
-#define GS_THUNK_Init(base, symbol, since, parameters, flavor) \
+#define GS_LOOKUP(base, symbol, since, parameters, flavor) \
   {#base, since, flavor, reinterpret_cast<void*>(&symbol)},
-#define GS_THUNK_Lookup(base, symbol, since, parameters, flavor) \
-  {#base, since, flavor, reinterpret_cast<void*>(&symbol)},
+#define GS_INIT GS_LOOKUP
 #define GS_HOOK(kind, base, symbol, since, parameters) \
-  GS_THUNK(kind, base, symbol, since, parameters, Flavor::kLegacy)
+  GS_KIND_##kind(base, symbol, since, parameters, Flavor::kLegacy)
 #define GS_HOOK_VARIANT(kind, base, symbol, since, parameters) \
-  GS_THUNK(kind, base, symbol, since, parameters, Flavor::kPerThread)
+  GS_KIND_##kind(base, symbol, since, parameters, Flavor::kPerThread)
 const EntryPoint kEntryPoints[] = {
 #include "intercept/shim/driver/hooks.def"
     {"cuLaunchKernel", gpushare::test::kFuture, Flavor::kLegacy,
