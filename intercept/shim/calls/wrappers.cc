@@ -54,11 +54,20 @@ constexpr bool is_too_large(CUresult result) {
          result == kInvalidClusterSize;
 }
 
-// cuLaunchKernelEx where streams may move: the stream is in the configuration.
+// cuLaunchKernelEx without a configuration is the driver's to refuse.
+template <class... Parameters>
+constexpr bool has_what_it_needs(const Parameters&...) {
+  return true;
+}
+template <class... Rest>
+bool has_what_it_needs(const CUlaunchConfig* config, const Rest&...) {
+  return config != nullptr;
+}
+
+// cuLaunchKernelEx where streams may move: the stream is in the configuration, which is not null.
 template <Flavor flavor, class... Rest>
 CUresult launch_configured(CUresult (*driver)(const CUlaunchConfig*, Rest...),
                            const CUlaunchConfig* config, Rest... rest) {
-  if (config == nullptr) return driver(config, rest...);
   StreamUse use(config->hStream, flavor, Use::kLaunch);
   if (const CUresult refusal = use.refusal(); refusal != CUDA_SUCCESS) return refusal;
   const auto run = [&](CUstream stream) {
@@ -97,7 +106,7 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
   }
 
   [[gnu::always_inline]] static CUresult call_untold(Parameters... arguments) {
-    if (__builtin_expect(may_move(), 0)) {
+    if (__builtin_expect(may_move() && has_what_it_needs(arguments...), 0)) {
       if constexpr (kind == Kind::kFinish)
         return call_finished(arguments...);
       else
