@@ -45,6 +45,9 @@ class OnTheSimulatedGpu : public testing::Test {
   Outcome run(const std::vector<std::string>& arguments, const ShimRig* rig) const {
     return start(arguments, rig)->wait();
   }
+  Outcome succeed(const std::vector<std::string>& arguments, const ShimRig* rig) const {
+    return start(arguments, rig)->succeed();
+  }
   std::unique_ptr<Program> start(const std::vector<std::string>& arguments,
                                  const ShimRig* rig) const {
     std::vector<std::string> command = arguments;
@@ -87,8 +90,7 @@ class OnTheSimulatedGpu : public testing::Test {
       });
       std::this_thread::sleep_for(std::chrono::microseconds(300));
     }
-    const Outcome outcome = program.wait();
-    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    const Outcome outcome = program.succeed();
     EXPECT_EQ(last_line(outcome)["verified"], true);
   }
 

@@ -85,6 +85,12 @@ Outcome Program::wait() {
   return {status, contents(out_path_), contents(err_path_)};
 }
 
+Outcome Program::succeed() {
+  Outcome outcome = wait();
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  return outcome;
+}
+
 ShimRig::ShimRig(uint32_t features, std::vector<ShimRequest::Gpu> gpus)
     : features_(features), gpus_(std::move(gpus)) {
   std::string pattern = (std::filesystem::temp_directory_path() / "gs-shim-XXXXXX").string();
@@ -224,6 +230,10 @@ std::unique_ptr<Program> ShimRig::start(const std::string& name,
 
 Outcome ShimRig::run(const std::string& name, const std::vector<std::string>& arguments) {
   return start(name, arguments)->wait();
+}
+
+Outcome ShimRig::succeed(const std::string& name, const std::vector<std::string>& arguments) {
+  return start(name, arguments)->succeed();
 }
 
 }  // namespace gpushare::test

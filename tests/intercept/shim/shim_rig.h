@@ -37,6 +37,7 @@ class Program {
   pid_t pid() const { return pid_; }
   bool has_ended();
   Outcome wait();
+  Outcome succeed();  // as wait(); the exit status must be 0
 
  private:
   std::string out_path_, err_path_;
@@ -58,6 +59,7 @@ class ShimRig {
   std::vector<std::string> environment() const;
   // bin/tests/NAME below the build folder, with the shim.
   Outcome run(const std::string& name, const std::vector<std::string>& arguments);
+  Outcome succeed(const std::string& name, const std::vector<std::string>& arguments);
   std::unique_ptr<Program> start(const std::string& name,
                                  const std::vector<std::string>& arguments);
 

@@ -24,8 +24,7 @@ TEST_F(OnTheSimulatedGpu, ProgramsPrintTheSame) {
 
 TEST_F(OnTheSimulatedGpu, EveryLaunchIsCounted) {
   ShimRig rig(kShimGate);
-  const Outcome outcome = run({"launch", "--count", "1000", "--sync-count", "100"}, &rig);
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  succeed({"launch", "--count", "1000", "--sync-count", "100"}, &rig);
   EXPECT_EQ(rig.launches_of_all(), 500u + 1000u + 100u) << "500 to warm up";
 }
 
@@ -35,14 +34,11 @@ TEST_F(OnTheSimulatedGpu, CopiesAndFillsOnTheGpuAreLaunches) {
   ShimRig rig(kShimFeatures);
   for (const char* stream : {"non-blocking", "none"}) {
     const uint64_t before = rig.launches_of_all();
-    const Outcome outcome =
-        run({"within", "--bytes", "4096", "--rounds", "10", "--stream", stream}, &rig);
-    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    succeed({"within", "--bytes", "4096", "--rounds", "10", "--stream", stream}, &rig);
     EXPECT_EQ(rig.launches_of_all() - before, 3u + 3 * 10) << stream;
   }
   const uint64_t before = rig.launches_of_all();
-  const Outcome outcome = run({"within", "--bytes", "4096", "--rounds", "10", "--host", "1"}, &rig);
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  succeed({"within", "--bytes", "4096", "--rounds", "10", "--host", "1"}, &rig);
   EXPECT_EQ(rig.launches_of_all() - before, 3u) << "copies between host and GPU are none";
 }
 
@@ -60,8 +56,7 @@ TEST_P(Partitions, HoldEveryKindOfStream) {
   for (const Place place : {Place{0, kAllSms}, Place{0b1, 8}, Place{0b110, 16}, Place{0b101, 16},
                             Place{0x8000, 12}, Place{0x8001, 20}, Place{0xFFFF, kAllSms}}) {
     ShimRig rig(kShimPartitions, {{kPci, place.groups}});
-    const Outcome outcome = run({"sms", "--launches", "2", "--stream", GetParam()}, &rig);
-    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const Outcome outcome = succeed({"sms", "--launches", "2", "--stream", GetParam()}, &rig);
     const Json line = last_line(outcome);
     EXPECT_EQ(line["least"], place.sms);
     EXPECT_EQ(line["most"], place.sms);
@@ -89,8 +84,7 @@ TEST_P(Partitions, MoveAtTheNextLaunch) {
   EXPECT_TRUE(follows(0b110) && kernel_has_run());
   EXPECT_TRUE(follows(0) && kernel_has_run());
   EXPECT_TRUE(follows(0b1) && kernel_has_run());
-  const Outcome outcome = program->wait();
-  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Outcome outcome = program->succeed();
   std::istringstream lines(outcome.out);
   std::vector<int> seen;
   for (std::string text; std::getline(lines, text);) {
@@ -118,9 +112,8 @@ TEST_P(CopyPartitions, HoldCopiesAndFills) {
   constexpr uint64_t kBytes = 64 << 20;
   constexpr double kCopyBytesPerNs = 2000, kFillBytesPerNs = 3500;
   ShimRig rig(kShimPartitions, {{kPci, 0b1}});
-  const Outcome outcome = run(
+  const Outcome outcome = succeed(
       {"within", "--bytes", std::to_string(kBytes), "--rounds", "8", "--stream", GetParam()}, &rig);
-  ASSERT_EQ(outcome.status, 0) << outcome.err;
   const double whole_ms = kBytes * (1 / kCopyBytesPerNs + 1 / kFillBytesPerNs) / 1e6;
   EXPECT_GE(last_line(outcome)["ms_per_round"].get<double>(), whole_ms * kAllSms / 8);
 }
@@ -299,8 +292,7 @@ class OwnStreams : public OnTheSimulatedGpu {
   int records_of(const std::vector<std::string>& command, const ShimRig* rig) {
     const std::string path = folder() + "/records";
     more_environment_ = {"GPUSHARE_SIM_EVENT_RECORDS=" + path};
-    const Outcome outcome = run(command, rig);
-    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    succeed(command, rig);
     int records = -1;
     std::ifstream(path) >> records;
     return records;

@@ -55,8 +55,7 @@ INSTANTIATE_TEST_SUITE_P(Languages, Api, testing::Values("api_probe_c", "api_pro
 // Before it looks for the driver: what the agent wants of it is not lost.
 TEST(ApiOf, AProgramThatAnnouncesFirstGetsItsPartitionsAllTheSame) {
   ShimRig rig(kShimPartitions | kShimIterations, kGpus);
-  const Outcome outcome = rig.run("shim_probe", {"announced", "5"});
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  rig.succeed("shim_probe", {"announced", "5"});
 }
 
 TEST(ApiOf, AHeldProgramsChildrenAreFree) {
@@ -88,8 +87,7 @@ std::string python(const std::string& code, std::vector<std::string> environment
   environment.push_back("PYTHONPATH=" + build_folder() + "/lib/python");
   environment.push_back("PATH=/usr/local/bin:/usr/bin:/bin");
   Program program({"/usr/bin/env", "python3", "-c", code}, environment);
-  const Outcome outcome = program.wait();
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  const Outcome outcome = program.succeed();
   return outcome.out;
 }
 

@@ -30,8 +30,7 @@ TEST_P(Modes, AreRecognisedAtTheVeryLaunchThatBeginsThem) {
   for (const uint32_t features : {uint32_t{kShimIterations}, kShimFeatures}) {
     ShimRig rig(features, {{kPci, 0b11}});
     const Outcome outcome =
-        run({"steps", "--mode", GetParam(), "--iterations", "200", "--pause-us", "100"}, &rig);
-    ASSERT_EQ(outcome.status, 0) << outcome.err;
+        succeed({"steps", "--mode", GetParam(), "--iterations", "200", "--pause-us", "100"}, &rig);
     const Json line = last_line(outcome);
     EXPECT_EQ(line["source"], 1) << line;
     EXPECT_GE(line["accuracy"], 0.99) << line;
@@ -40,10 +39,9 @@ TEST_P(Modes, AreRecognisedAtTheVeryLaunchThatBeginsThem) {
 
 TEST_P(Modes, MayBeAnnounced) {
   ShimRig rig(kShimIterations);
-  const Outcome outcome = run({"steps", "--mode", GetParam(), "--iterations", "100", "--pause-us",
-                               "100", "--announce", "1"},
-                              &rig);
-  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Outcome outcome = succeed({"steps", "--mode", GetParam(), "--iterations", "100",
+                                   "--pause-us", "100", "--announce", "1"},
+                                  &rig);
   const Json line = last_line(outcome);
   EXPECT_EQ(line["source"], 2) << line;
   EXPECT_EQ(line["seen"], 100) << line;
@@ -55,8 +53,7 @@ INSTANTIATE_TEST_SUITE_P(All, Modes, testing::Values("train", "decode", "serve")
 
 TEST_F(Steps, NothingIsKnownWithoutTheFeature) {
   ShimRig rig(kShimGate | kShimPartitions, {{kPci, 0}});
-  const Outcome outcome = run({"steps", "--iterations", "20"}, &rig);
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  const Outcome outcome = succeed({"steps", "--iterations", "20"}, &rig);
   EXPECT_EQ(last_line(outcome)["attached"], false);
 }
 
@@ -108,8 +105,7 @@ TEST_F(Steps, TakeTurns) {
       command.push_back(word);
   Program program(command,
                   {"GPUSHARE_SIM=" + socket(), "LD_LIBRARY_PATH=" + build_folder() + "/lib/sim"});
-  const Outcome outcome = program.wait();
-  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Outcome outcome = program.succeed();
   std::istringstream lines(outcome.err);
   Json turns;
   for (std::string text; std::getline(lines, text);)

@@ -40,16 +40,14 @@ class Ways : public testing::TestWithParam<Way> {};
 TEST_P(Ways, LaunchesAreSeenAndReachTheDriver) {
   ShimRig rig(kShimGate);
   const Way& way = GetParam();
-  const Outcome outcome = rig.run(way.program, {way.name, std::to_string(kLaunches)});
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  rig.succeed(way.program, {way.name, std::to_string(kLaunches)});
   EXPECT_EQ(rig.launches_of_all(), static_cast<uint64_t>(kLaunches * way.launches));
 }
 
 TEST_P(Ways, WithoutAFeatureNothingIsSeen) {
   ShimRig rig(0);
   const Way& way = GetParam();
-  const Outcome outcome = rig.run(way.program, {way.name, std::to_string(kLaunches)});
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  rig.succeed(way.program, {way.name, std::to_string(kLaunches)});
   EXPECT_EQ(rig.launches_of_all(), 0u);
 }
 
@@ -57,8 +55,7 @@ TEST_P(Ways, WithoutAnAgentNothingChanges) {
   ShimRig rig(kShimGate);
   rig.die();
   const Way& way = GetParam();
-  const Outcome outcome = rig.run(way.program, {way.name, std::to_string(kLaunches)});
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  const Outcome outcome = rig.succeed(way.program, {way.name, std::to_string(kLaunches)});
   EXPECT_EQ(outcome.err, "");
 }
 
@@ -84,8 +81,7 @@ TEST(Lookup, StandsInForWhatAFeatureNeedsAndNoMore) {
        {uint32_t{kShimGate}, uint32_t{kShimPartitions}, uint32_t{kShimIterations},
         kShimGate | kShimIterations, kShimFeatures}) {
     ShimRig rig(features);
-    const Outcome outcome = rig.run("shim_probe", {"every"});
-    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    const Outcome outcome = rig.succeed("shim_probe", {"every"});
     EXPECT_EQ(outcome.out, owners(hooked_by(features)));
   }
 }
@@ -125,8 +121,7 @@ TEST(Launches, AreKernelsGraphsAndCopiesAndFillsButThoseBetweenHostAndGpu) {
 
 TEST(Launches, AreCountedWhateverTheirFunction) {
   ShimRig rig(kShimGate);
-  const Outcome outcome = rig.run("shim_probe", {"every"});
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  rig.succeed("shim_probe", {"every"});
   EXPECT_EQ(rig.launches_of_all(),
             2 * entries_of([](shim::Kind kind, auto) { return shim::is_launch(kind); }))
       << "by dlsym and by cuGetProcAddress";
@@ -134,22 +129,19 @@ TEST(Launches, AreCountedWhateverTheirFunction) {
 
 TEST(Lookup, KnowsVersionsAndLeavesUnknownOnesAlone) {
   ShimRig rig(kShimGate);
-  const Outcome outcome = rig.run("shim_probe", {"versions"});
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  rig.succeed("shim_probe", {"versions"});
 }
 
 TEST(Lookup, OfOtherLibrariesIsAsWithoutUs) {
   ShimRig rig(kShimGate);
-  const Outcome outcome = rig.run("shim_probe", {"ordinary"});
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  rig.succeed("shim_probe", {"ordinary"});
 }
 
 TEST(Process, ForkAndExecGetSlotsOfTheirOwn) {
   ShimRig rig(kShimGate);
   const auto program = rig.start("shim_probe", {"fork", std::to_string(kLaunches)});
   const pid_t parent = program->pid();
-  const Outcome outcome = program->wait();
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  program->succeed();
   const auto launches = rig.launches();
   ASSERT_EQ(launches.size(), 2u);
   for (const auto& [process, count] : launches)
@@ -160,8 +152,7 @@ TEST(Process, ForkAndExecGetSlotsOfTheirOwn) {
 
 TEST(Process, SignalHandlersMayLaunch) {
   ShimRig rig(kShimGate);
-  const Outcome outcome = rig.run("shim_probe", {"signal", "100"});
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  rig.succeed("shim_probe", {"signal", "100"});
   EXPECT_GE(rig.launches_of_all(), 100u);
 }
 
