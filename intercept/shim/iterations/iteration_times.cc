@@ -28,7 +28,9 @@ void IterationTimes::add(uint64_t period_ns, uint64_t busy_ns) {
     for (uint16_t& bucket_count : buckets_) in_histogram_ += bucket_count /= 2;
   }
   // Not each time, as it takes as long as recognising ten launches.
-  if (added_++ % kFollow == 0 || added_ < kFollow) p99_ns_ = percentile();
+  const bool is_due = added_ % kFollow == 0;
+  ++added_;
+  if (is_due || added_ < kFollow) p99_ns_ = percentile();
 }
 
 uint64_t IterationTimes::percentile() const {
