@@ -2,7 +2,7 @@
 // Rest: nothing of the process runs on a device. Only then are partitions made, and stand-ins in
 // them, because the driver waits for the end of all running work when it makes a green context, and
 // now and then when it makes a stream in one (the 64th in a row;
-// bench/results/blocking_H200_2026-11-22.json). On a launching or waiting thread, under the
+// bench/results/blocking.jsonl). On a launching or waiting thread, under the
 // device's lock; while the streams are held for it, no thread can put anything into them.
 #include <algorithm>
 

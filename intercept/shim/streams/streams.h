@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // All streams of the process, and where each of them is: streams move between the partitions of a
 // GPU while the program that holds them notices nothing. Only in processes with the feature
-// kShimPartitions. intercept/shim/README.md ("Streams that move") has the rule for each CUDA call.
+// kShimPartitions. docs/spatial.md has the rule for each CUDA call.
 //
 // The wrappers call this on any thread; a child of fork() starts anew. No call waits for another
 // thread's call, with three exceptions: the end of a stream waits for those who look at it, an
