@@ -39,7 +39,7 @@ Events thue_morse(uint64_t seed) {
 Events notebook(uint64_t seed) {
   Recorder r(seed);
   for (uint32_t cell = 0; cell < 1500; ++cell) {
-    r.think(1'000'000 * r.below(3000));
+    r.think(1'000'000ULL * r.below(3000));
     const uint32_t length = 1 + r.below(300);
     const uint32_t first = r.below(2000), spread = 1 + r.below(60);
     if (r.one_in(2)) r.to_gpu(1 << r.below(24));
