@@ -3,8 +3,9 @@
 
 namespace gpushare::nvrm {
 namespace {
+using namespace std::chrono_literals;
 constexpr int kReadings = 5;
-constexpr Nanos kValidFor = std::chrono::seconds(1);
+constexpr Nanos kValidFor = 1s;
 }  // namespace
 
 Result<> GpuClock::refresh(const RmClient& client, uint32_t gpu, Time now) {
