@@ -8,8 +8,6 @@
 
 namespace gpushare {
 namespace {
-using namespace std::chrono_literals;
-
 // Asking for the number of losses is a system call (25 us under a tracer, otherwise a tenth of a
 // fast tick), and the number only grows when there are events.
 constexpr Nanos kLossInterval = 100ms;

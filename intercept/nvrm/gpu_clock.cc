@@ -3,7 +3,6 @@
 
 namespace gpushare::nvrm {
 namespace {
-using namespace std::chrono_literals;
 constexpr int kReadings = 5;
 constexpr Nanos kValidFor = 1s;
 }  // namespace

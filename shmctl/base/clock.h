@@ -9,6 +9,8 @@
 
 namespace gpushare {
 
+using namespace std::chrono_literals;  // 60s, 200ms, 80us
+
 using Nanos = std::chrono::nanoseconds;
 using Micros = std::chrono::microseconds;
 using Time = std::chrono::time_point<std::chrono::steady_clock, Nanos>;

@@ -155,8 +155,8 @@ Result<> Client::wait(uint64_t sequence) {
   return wait_until([&] { return !unfinished_.contains(sequence); });
 }
 
-// At most one thread reads, the others wait for what it dispatches; a reader that has what it
-// waited for wakes the others, and one of them takes its place.
+// At most one thread reads, and the others wait for what it dispatches. A reader that has what it
+// waited for wakes the others, one of which takes its place.
 template <class Predicate>
 Result<> Client::wait_until(Predicate is_satisfied) {
   std::unique_lock lock(mutex_);
@@ -240,7 +240,7 @@ Result<> Client::read_some(bool may_block) {
   }
 }
 
-// Hands on the whole messages and moves what is left to the front, so that there is always room.
+// Dispatches the whole messages and moves what is left to the front, so that there is always room.
 Result<> Client::dispatch_inbox() {
   size_t at = 0;
   while (inbox_used_ - at >= sizeof(Header)) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the API functions have in common: one that needs a context begins with GS_CURRENT, one that
-// needs a device with find_device().
+// What the API functions of the stand-in have in common: a function that needs a context begins
+// with GS_CURRENT, and one that needs a device with find_device(). Any thread of the program may
+// call.
 #pragma once
 
 #include "intercept/sim/libcuda/runtime/runtime.h"
 
-// Leaves the function with the reason when the calling thread has no usable context. Afterwards
-// `runtime` and `context` are there. (A macro because it returns.)
+// Returns from the function with an error when the calling thread has no usable context; otherwise
+// declares `runtime` and `context`. It is a macro because it returns.
 #define GS_CURRENT()                                                     \
   const ::gpushare::standin::Current now = gpushare::standin::current(); \
   if (now.status != CUDA_SUCCESS) return now.status;                     \
@@ -15,7 +16,7 @@
 
 namespace gpushare::standin {
 
-// The device and its runtime, or why there is none.
+// Finds the device and its runtime, or returns why there is none.
 inline CUresult find_device(CUdevice ordinal, Runtime** runtime, Device** device) {
   *runtime = Runtime::get();
   if (*runtime == nullptr) return CUDA_ERROR_NOT_INITIALIZED;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stand-in libcuda: capture of streams.
+// The stand-in libcuda's functions for the capture of streams.
 #include "intercept/sim/libcuda/api/api.h"
 #include "intercept/sim/libcuda/runtime/captures.h"
 

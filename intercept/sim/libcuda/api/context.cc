@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stand-in libcuda: contexts, and the stack of current ones that every thread has.
+// The stand-in libcuda's functions for contexts and for each thread's stack of current ones.
 #include "intercept/sim/libcuda/api/api.h"
 #include "intercept/sim/libcuda/runtime/captures.h"
 
@@ -80,7 +80,8 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* is_ac
   return CUDA_SUCCESS;
 }
 
-// --- contexts of one's own ----------------------------------------------------------------------
+// --- contexts that a program makes
+// ----------------------------------------------------------------------
 
 CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) {
   Runtime* runtime = nullptr;
@@ -130,7 +131,7 @@ CUresult cuCtxPopCurrent_v2(CUcontext* context) {
   return CUDA_SUCCESS;
 }
 
-// Null takes the current context off the stack.
+// A null context removes the current one from the stack.
 CUresult cuCtxSetCurrent(CUcontext context) {
   const Runtime* runtime = Runtime::get();
   if (runtime == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
@@ -167,11 +168,11 @@ CUresult cuCtxGetApiVersion(CUcontext context, unsigned* version) {
   if (runtime == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (context != nullptr && !is_live(*runtime, context)) return CUDA_ERROR_INVALID_CONTEXT;
-  *version = 3020;  // that of the _v2 calls, as the driver says
+  *version = 3020;  // the version of the _v2 calls, as in the driver
   return CUDA_SUCCESS;
 }
 
-// An H200's.
+// The range is that of an H200.
 CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   GS_CURRENT();
   if (least != nullptr) *least = gpushare::standin::kLeastPriority;

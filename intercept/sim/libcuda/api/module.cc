@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stand-in libcuda: modules, libraries and kernels' launches.
+// The stand-in libcuda's functions for modules, libraries and launches of kernels.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -81,7 +81,7 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   return result;
 }
 
-// Nothing is compiled, so the options have nothing to say, and the logs stay as they are.
+// Nothing is compiled, so the options have no effect and the logs stay as they are.
 CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned, CUjit_option*, void**) {
   return cuModuleLoadData(module, image);
 }
@@ -101,7 +101,8 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
   return get_function(runtime, found, name, function);
 }
 
-// --- libraries: modules for all contexts; a kernel is its function ------------------------------
+// --- libraries are modules for all contexts, and a kernel is its function
+// ------------------------------
 
 CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option*, void**, unsigned,
                            CUlibraryOption*, void**, unsigned) {
@@ -175,7 +176,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
                 extra);
 }
 
-// Attributes change nothing in the simulation.
+// Attributes have no effect in the simulation.
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters,
                           void** extra) {
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stand-in libcuda: streams, events and host functions.
+// The stand-in libcuda's functions for streams, events and host functions.
 #include <algorithm>
 
 #include "intercept/sim/libcuda/api/api.h"
@@ -33,7 +33,7 @@ CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priori
   return CUDA_SUCCESS;
 }
 
-// Work that is in the stream still runs.
+// Work that is in the stream runs to its end.
 CUresult cuStreamDestroy_v2(CUstream stream) {
   GS_CURRENT();
   const auto found = runtime.streams.find(stream);
@@ -61,7 +61,7 @@ CUresult cuStreamGetPriority(CUstream stream, int* priority) {
   return CUDA_SUCCESS;
 }
 
-// A stream of the simulation has no attributes.
+// Streams of the simulation have no attributes.
 CUresult cuStreamCopyAttributes(CUstream to, CUstream from) {
   GS_CURRENT();
   return runtime.stream(context, to) && runtime.stream(context, from) ? CUDA_SUCCESS

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations that only order others: host functions, events, nothing, and one operation made of
+// The operations that only order others: host functions, events, none, and one that consists of
 // several.
 #include "intercept/sim/libcuda/runtime/operation.h"
 
@@ -12,8 +12,8 @@ Work work_of_kind(WorkKind kind) {
   return work;
 }
 
-// A marker shows that it is the function's turn, a gate holds up what is behind it until it is
-// done.
+// A marker shows when the function must run, and a gate blocks what is behind it until the function
+// has returned.
 class HostOperation : public Operation {
  public:
   HostOperation(CUhostFn function, void* data)
@@ -24,7 +24,7 @@ class HostOperation : public Operation {
     Work gate = work_of_kind(WorkKind::kGate);
     gate.sequence = runtime.new_sequence();
     runtime.watcher().expect_host_function();
-    // A gate can be opened only once it is submitted: both must have happened.
+    // A gate can be opened only after it was submitted, so both must have happened.
     const auto announce = [&watcher = runtime.watcher(), function = function_, data = data_,
                            sequence = gate.sequence,
                            missing = std::make_shared<std::atomic<int>>(2)] {
@@ -66,7 +66,7 @@ class RecordOperation : public Operation {
   const std::shared_ptr<Event> event_;
 };
 
-// For the event as it is recorded when this is put in line.
+// Waits for the recording that the event has when this is put in line.
 class WaitOperation : public Operation {
  public:
   explicit WaitOperation(std::shared_ptr<Event> event)
