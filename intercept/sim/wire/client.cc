@@ -166,13 +166,7 @@ Result<> Client::wait_until(Predicate is_satisfied) {
       changed_.wait(lock);
       continue;
     }
-    has_reader_ = true;
-    lock.unlock();
-    const auto read = read_some(true);
-    lock.lock();
-    has_reader_ = false;
-    if (!read) is_broken_ = true;
-    changed_.notify_all();
+    (void)read_as_reader(lock, true);
   }
   return {};
 }
@@ -181,9 +175,14 @@ Result<> Client::poll() {
   std::unique_lock lock(mutex_);
   if (is_broken_) return broken("poll the simulated GPU");
   if (has_reader_) return {};
+  return read_as_reader(lock, false);
+}
+
+// Requires that no other thread reads. Gives the lock up during the read.
+Result<> Client::read_as_reader(std::unique_lock<std::mutex>& lock, bool may_block) {
   has_reader_ = true;
   lock.unlock();
-  const auto read = read_some(false);
+  auto read = read_some(may_block);
   lock.lock();
   has_reader_ = false;
   if (!read) is_broken_ = true;

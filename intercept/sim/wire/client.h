@@ -76,6 +76,7 @@ class Client {
                 std::span<const std::byte> extra);
   template <class Predicate>
   Result<> wait_until(Predicate is_satisfied);
+  Result<> read_as_reader(std::unique_lock<std::mutex>& lock, bool may_block);
   Result<> read_some(bool may_block);
   Result<> dispatch_inbox();
   Result<> dispatch(const Header& header, std::span<const std::byte> body);

@@ -8,9 +8,7 @@
 
 #include "intercept/sim/libcuda/api/api.h"
 
-using gpushare::standin::Device;
-using gpushare::standin::find_device;
-using gpushare::standin::Runtime;
+using namespace gpushare::standin;
 
 namespace {
 
@@ -106,22 +104,19 @@ CUresult cuDeviceGetCount(int* count) {
 
 CUresult cuDeviceGet(CUdevice* device, int ordinal) {
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Device* found = nullptr;
-  if (const CUresult result = find_device(ordinal, &found); result != CUDA_SUCCESS) return result;
+  GS_DEVICE(ordinal);
   *device = found->ordinal;
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetName(char* name, int length, CUdevice device) {
-  Device* found = nullptr;
-  if (const CUresult result = find_device(device, &found); result != CUDA_SUCCESS) return result;
+  GS_DEVICE(device);
   return copy_text(text_of(found->about.name), name, length);
 }
 
 CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
   if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Device* found = nullptr;
-  if (const CUresult result = find_device(device, &found); result != CUDA_SUCCESS) return result;
+  GS_DEVICE(device);
   // The text is "GPU-" and 16 bytes in hexadecimal, with dashes between them.
   *uuid = {};
   size_t digits = 0;
@@ -137,16 +132,14 @@ CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
 
 CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Device* found = nullptr;
-  if (const CUresult result = find_device(device, &found); result != CUDA_SUCCESS) return result;
+  GS_DEVICE(device);
   *bytes = found->about.memory_bytes;
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Device* found = nullptr;
-  if (const CUresult result = find_device(device, &found); result != CUDA_SUCCESS) return result;
+  GS_DEVICE(device);
   const auto known = attribute_of(*found, attribute);
   if (!known) return CUDA_ERROR_INVALID_VALUE;
   *value = *known;
@@ -154,8 +147,7 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
 }
 
 CUresult cuDeviceGetPCIBusId(char* text, int length, CUdevice device) {
-  Device* found = nullptr;
-  if (const CUresult result = find_device(device, &found); result != CUDA_SUCCESS) return result;
+  GS_DEVICE(device);
   return copy_text(text_of(found->about.pci), text, length);
 }
 

@@ -5,22 +5,7 @@
 #include "intercept/sim/libcuda/api/api.h"
 #include "intercept/sim/libcuda/runtime/graph.h"
 
-using gpushare::standin::all_sms;
-using gpushare::standin::Context;
-using gpushare::standin::Direction;
-using gpushare::standin::Graph;
-using gpushare::standin::Made;
-using gpushare::standin::make_child;
-using gpushare::standin::make_copy;
-using gpushare::standin::make_fill;
-using gpushare::standin::make_host_function;
-using gpushare::standin::make_kernel;
-using gpushare::standin::make_nothing;
-using gpushare::standin::make_record;
-using gpushare::standin::make_wait;
-using gpushare::standin::Node;
-using gpushare::standin::OperationPtr;
-using gpushare::standin::Runtime;
+using namespace gpushare::standin;
 
 namespace {
 

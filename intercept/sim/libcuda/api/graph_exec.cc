@@ -3,11 +3,7 @@
 #include "intercept/sim/libcuda/api/api.h"
 #include "intercept/sim/libcuda/runtime/captures.h"
 
-using gpushare::standin::all_sms;
-using gpushare::standin::GraphExec;
-using gpushare::standin::make_child;
-using gpushare::standin::make_kernel;
-using gpushare::standin::Runtime;
+using namespace gpushare::standin;
 
 // The flags have no effect: a graph has no memory of its own here, and nothing must be uploaded to
 // the GPU.

@@ -8,12 +8,7 @@
 
 #include "intercept/sim/libcuda/api/api.h"
 
-using gpushare::standin::Device;
-using gpushare::standin::find_device;
-using gpushare::standin::Green;
-using gpushare::standin::kSmsOfGroup;
-using gpushare::standin::number_of;
-using gpushare::standin::Runtime;
+using namespace gpushare::standin;
 
 namespace {
 
@@ -45,8 +40,7 @@ CUdevResource resource_of(uint64_t groups, uint32_t sm_count) {
 }  // namespace
 
 CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource* resource, CUdevResourceType type) {
-  Device* found = nullptr;
-  if (const CUresult result = find_device(device, &found); result != CUDA_SUCCESS) return result;
+  GS_DEVICE(device);
   if (resource == nullptr || type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_VALUE;
   *resource = resource_of(0, found->about.sm_count);
   return CUDA_SUCCESS;
@@ -97,10 +91,7 @@ CUresult cuGreenCtxCreate(CUgreenCtx* green, CUdevResourceDesc description, CUde
                           unsigned flags) {
   if (green == nullptr || description == nullptr || flags != CU_GREEN_CTX_DEFAULT_STREAM)
     return CUDA_ERROR_INVALID_VALUE;
-  Runtime* runtime = nullptr;
-  Device* found = nullptr;
-  if (const CUresult result = find_device(device, &runtime, &found); result != CUDA_SUCCESS)
-    return result;
+  GS_DEVICE(device);
   CUcontext primary = nullptr;
   if (const CUresult held = cuDevicePrimaryCtxRetain(&primary, device); held != CUDA_SUCCESS)
     return held;

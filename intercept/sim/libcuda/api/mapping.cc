@@ -4,10 +4,7 @@
 #include "intercept/sim/libcuda/api/api.h"
 #include "intercept/sim/libcuda/memory/mappings.h"
 
-using gpushare::standin::Device;
-using gpushare::standin::find_device;
-using gpushare::standin::Mappings;
-using gpushare::standin::to_cuda;
+using namespace gpushare::standin;
 
 namespace {
 
@@ -17,8 +14,8 @@ CUresult check(const CUmemAllocationProp* properties) {
       properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
     return CUDA_ERROR_INVALID_VALUE;
   if (properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
-  Device* device = nullptr;
-  return find_device(properties->location.id, &device);
+  GS_DEVICE(properties->location.id);
+  return CUDA_SUCCESS;
 }
 
 }  // namespace

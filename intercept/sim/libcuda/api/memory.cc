@@ -8,18 +8,7 @@
 #include "intercept/sim/libcuda/api/api.h"
 #include "intercept/sim/libcuda/runtime/captures.h"
 
-using gpushare::standin::Current;
-using gpushare::standin::Direction;
-using gpushare::standin::Made;
-using gpushare::standin::make_copy;
-using gpushare::standin::make_fill;
-using gpushare::standin::MemoryRange;
-using gpushare::standin::number_of;
-using gpushare::standin::perform;
-using gpushare::standin::Runtime;
-using gpushare::standin::sms_of;
-using gpushare::standin::Stream;
-using gpushare::standin::to_cuda;
+using namespace gpushare::standin;
 
 namespace {
 

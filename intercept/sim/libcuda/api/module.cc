@@ -11,18 +11,7 @@
 #include "intercept/sim/libcuda/memory/ptx_entries.h"
 #include "intercept/sim/libcuda/runtime/operation.h"
 
-using gpushare::standin::Dimensions;
-using gpushare::standin::find_kernel;
-using gpushare::standin::Function;
-using gpushare::standin::KernelModel;
-using gpushare::standin::kMaxThreadsPerBlock;
-using gpushare::standin::make_kernel;
-using gpushare::standin::Module;
-using gpushare::standin::number_of;
-using gpushare::standin::perform;
-using gpushare::standin::ptx_entries;
-using gpushare::standin::Runtime;
-using gpushare::standin::sms_of;
+using namespace gpushare::standin;
 
 namespace {
 
@@ -59,9 +48,7 @@ void drop_functions(Runtime& runtime, const std::shared_ptr<Module>& module) {
 
 CUresult launch(CUfunction function, Dimensions grid, Dimensions block, CUstream stream,
                 void** parameters, void** extra) {
-  GS_CURRENT();
-  const auto found = runtime.stream(context, stream);
-  if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  GS_STREAM(stream);
   const auto made =
       make_kernel(runtime, sms_of(context, *found), function, grid, block, parameters, extra);
   if (made.result != CUDA_SUCCESS) return made.result;

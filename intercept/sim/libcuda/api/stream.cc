@@ -5,15 +5,7 @@
 #include "intercept/sim/libcuda/api/api.h"
 #include "intercept/sim/libcuda/runtime/captures.h"
 
-using gpushare::standin::Event;
-using gpushare::standin::kGreatestPriority;
-using gpushare::standin::kLeastPriority;
-using gpushare::standin::latest;
-using gpushare::standin::make_host_function;
-using gpushare::standin::make_record;
-using gpushare::standin::make_wait;
-using gpushare::standin::number_of;
-using gpushare::standin::perform;
+using namespace gpushare::standin;
 
 // --- streams ------------------------------------------------------------------------------------
 
@@ -44,18 +36,14 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
 }
 
 CUresult cuStreamGetFlags(CUstream stream, unsigned* flags) {
-  GS_CURRENT();
-  const auto found = runtime.stream(context, stream);
-  if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  GS_STREAM(stream);
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *flags = found->flags;
   return CUDA_SUCCESS;
 }
 
 CUresult cuStreamGetPriority(CUstream stream, int* priority) {
-  GS_CURRENT();
-  const auto found = runtime.stream(context, stream);
-  if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  GS_STREAM(stream);
   if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *priority = found->priority;
   return CUDA_SUCCESS;
@@ -69,9 +57,7 @@ CUresult cuStreamCopyAttributes(CUstream to, CUstream from) {
 }
 
 CUresult cuStreamQuery(CUstream stream) {
-  GS_CURRENT();
-  const auto found = runtime.stream(context, stream);
-  if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  GS_STREAM(stream);
   if (const CUresult refused = runtime.captures().check_wait(context, *found);
       refused != CUDA_SUCCESS)
     return refused;
@@ -79,9 +65,7 @@ CUresult cuStreamQuery(CUstream stream) {
 }
 
 CUresult cuStreamSynchronize(CUstream stream) {
-  GS_CURRENT();
-  const auto found = runtime.stream(context, stream);
-  if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  GS_STREAM(stream);
   if (const CUresult refused = runtime.captures().check_wait(context, *found);
       refused != CUDA_SUCCESS)
     return refused;
@@ -100,9 +84,7 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
 }
 
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
-  GS_CURRENT();
-  const auto found = runtime.stream(context, stream);
-  if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  GS_STREAM(stream);
   const auto made = make_host_function(function, data);
   if (made.result != CUDA_SUCCESS) return made.result;
   return perform(runtime, now.context, found, made.operation).first;
