@@ -45,12 +45,7 @@ std::unexpected<Error> rm_error(uint32_t status, const char* step, std::string d
 
 Result<> rm_control(Driver& driver, int fd, uint32_t client, uint32_t object, uint32_t command,
                     void* params, uint32_t bytes, const char* step) {
-  gs_nvos54 call{};
-  call.h_client = client;
-  call.h_object = object;
-  call.cmd = command;
-  call.p_params = reinterpret_cast<uintptr_t>(params);
-  call.params_size = bytes;
+  gs_nvos54 call{client, object, command, 0, reinterpret_cast<uintptr_t>(params), bytes, 0};
   return rm_call(driver, fd, GS_NV_ESC_RM_CONTROL, call, step);
 }
 

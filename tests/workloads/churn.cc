@@ -19,8 +19,7 @@ Settings read_settings(int argc, char** argv) {
   flags.add("--units", &s.units, "work units of 16 rounds in each");
   flags.add("--seed", &s.seed, "of the kernels' data");
   flags.add("--hold-ms", &s.hold_ms, "keep the idle context so long before the end");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.parse(argc, argv);
+  flags.parse(argc, argv, &s.device);
   if (s.units > UINT32_MAX) flags.fail("--units must be below 2^32");
   return s;
 }
@@ -40,14 +39,10 @@ int run(const Settings& s) {
       .add("device", session.device_name())
       .add("start_ms", static_cast<double>(started - begin) / 1e6)
       .add("total_ms", static_cast<double>(now_ns() - begin) / 1e6);
-  conclude(line, checksum, checksum == kernel.expected_checksum(), kKernelsAtFault);
-  return 0;
+  return conclude(line, checksum, checksum == kernel.expected_checksum(), kKernelsAtFault);
 }
 
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("churn");
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("churn")

@@ -26,8 +26,7 @@ Settings read_settings(int argc, char** argv) {
   flags.add("--rounds", &s.rounds, "copies of each kind");
   flags.add("--seed", &s.seed, "of the data");
   flags.add("--start-at", &s.start_at, "CLOCK_MONOTONIC ns to begin at, 0: now");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.parse(argc, argv);
+  flags.parse(argc, argv, &s.device);
   if (s.bytes == 0 || s.bytes % 4 != 0 || s.bytes > kMaxBytes)
     flags.fail("--bytes must be a multiple of 4, up to 16 GiB");
   if (s.rounds == 0) flags.fail("--rounds must be at least 1");
@@ -125,7 +124,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("copy");
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("copy")

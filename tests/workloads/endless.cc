@@ -38,8 +38,7 @@ Settings read_settings(int argc, char** argv) {
   flags.add("--report-ms", &s.report_ms, "print progress so often, 0: never");
   flags.add("--units-per-turn", &s.units_per_turn, "work units of 16 rounds in a turn");
   flags.add("--blocks-per-sm", &s.blocks_per_sm, "blocks of 256 threads on each SM");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.parse(argc, argv);
+  flags.parse(argc, argv, &s.device);
   if (s.units_per_turn == 0 || s.units_per_turn > 1'000'000)
     flags.fail("--units-per-turn must be 1 to 1000000");
   if (s.blocks_per_sm == 0 || s.blocks_per_sm > 8) flags.fail("--blocks-per-sm must be 1 to 8");
@@ -152,15 +151,11 @@ int run(const Settings& s) {
       .add("stop_us", static_cast<double>(stopped - now) / 1e3)
       .add("measured_ms", meter.measured_ms())
       .add("turns_per_ms", meter.per_ms());
-  conclude(line, result.checksum, result.checksum == result.expected,
-           "a turn was lost or done twice");
-  return 0;
+  return conclude(line, result.checksum, result.checksum == result.expected,
+                  "a turn was lost or done twice");
 }
 
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("endless");
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("endless")

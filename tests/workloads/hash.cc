@@ -28,8 +28,7 @@ Settings read_settings(int argc, char** argv) {
   flags.add("--words", &s.words, "32-bit words in a buffer");
   flags.add("--seed", &s.seed, "of the data");
   flags.add("--start-at", &s.start_at, "CLOCK_MONOTONIC ns to begin at, 0: now");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.parse(argc, argv);
+  flags.parse(argc, argv, &s.device);
   if (s.streams < 2 || s.streams > 64) flags.fail("--streams must be 2 to 64");
   if (s.words == 0 || s.words > 1u << 28) flags.fail("--words must be 1 to 268435456");
   return s;
@@ -157,14 +156,10 @@ int run(const Settings& s) {
       .add("streams", s.streams)
       .add("words", s.words)
       .add("run_ms", static_cast<double>(end - begin) / 1e6);
-  conclude(line, checksum, checksum == expected, "something ran out of order or not at all");
-  return 0;
+  return conclude(line, checksum, checksum == expected, "something ran out of order or not at all");
 }
 
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("hash");
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("hash")

@@ -27,8 +27,7 @@ Settings read_settings(int argc, char** argv) {
   flags.add("--rounds", &s.rounds, "do both so often, and print the medians of each round");
   flags.add("--streams", &s.streams, "streams to launch to in turn");
   flags.add("--start-at", &s.start_at, "CLOCK_MONOTONIC ns to begin at, 0: now");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.parse(argc, argv);
+  flags.parse(argc, argv, &s.device);
   if (s.count == 0 || s.sync_count == 0) flags.fail("--count and --sync-count must be at least 1");
   if (s.rounds == 0 || s.rounds > 10'000) flags.fail("--rounds must be 1 to 10000");
   if (s.streams == 0 || s.streams > 256) flags.fail("--streams must be 1 to 256");
@@ -123,7 +122,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("launch");
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("launch")

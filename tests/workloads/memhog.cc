@@ -28,8 +28,7 @@ Settings read_settings(int argc, char** argv) {
   flags.add("--hold-ms", &s.hold_ms, "how long to hold all of it");
   flags.add("--seed", &s.seed, "of what is written");
   flags.add("--start-at", &s.start_at, "CLOCK_MONOTONIC ns to begin at, 0: now");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.parse(argc, argv);
+  flags.parse(argc, argv, &s.device);
   if (s.chunk < 4) flags.fail("--chunk must be at least 4");
   return s;
 }
@@ -115,7 +114,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("memhog");
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("memhog")

@@ -27,8 +27,7 @@ Settings read_settings(int argc, char** argv) {
   flags.add("--words", &s.words, "32-bit words in each of the two buffers");
   flags.add("--delay-units", &s.delay_units, "most units of 16 rounds before a step");
   flags.add("--seed", &s.seed, "of the walk");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.parse(argc, argv);
+  flags.parse(argc, argv, &s.device);
   if (s.words == 0 || s.words > 1u << 28) flags.fail("--words must be 1 to 268435456");
   if (s.delay_units > 1u << 30) flags.fail("--delay-units must be at most 1073741824");
   return s;
@@ -170,14 +169,11 @@ int run(const Settings& s) {
       .add("steps", s.steps)
       .add("words", s.words)
       .add("run_ms", static_cast<double>(now_ns() - begin) / 1e6);
-  conclude(line, checksum, checksum == expected_checksum(s, steps), "a step ran out of order");
-  return 0;
+  return conclude(line, checksum, checksum == expected_checksum(s, steps),
+                  "a step ran out of order");
 }
 
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("order");
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("order")

@@ -26,8 +26,7 @@ Settings read_settings(int argc, char** argv) {
   flags.add("--start-at", &s.start_at, "CLOCK_MONOTONIC ns to begin at, 0: now");
   flags.add("--ns-per-unit", &s.ns_per_unit, "length of a unit of work, 0: measure it");
   flags.add("--report-ms", &s.report_ms, "print each latency if not 0");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.parse(argc, argv);
+  flags.parse(argc, argv, &s.device);
   if (s.samples == 0) flags.fail("--samples must be at least 1");
   return s;
 }
@@ -71,14 +70,10 @@ int run(const Settings& s) {
       .add("min_us", quantiles.min())
       .add("mean_us", quantiles.mean())
       .add("ns_per_unit", kernel.ns_per_unit());
-  conclude(line, checksum, checksum == kernel.expected_checksum(), kKernelsAtFault);
-  return 0;
+  return conclude(line, checksum, checksum == kernel.expected_checksum(), kKernelsAtFault);
 }
 
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("periodic");
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("periodic")

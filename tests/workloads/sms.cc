@@ -26,8 +26,7 @@ Settings read_settings(int argc, char** argv) {
   flags.add("--units", &s.units, "how long a block stays, in units of 8 rounds");
   flags.add("--pause-us", &s.pause_us, "between two kernels");
   flags.add("--stream", &s.stream, "legacy, per-thread, blocking or non-blocking");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.parse(argc, argv);
+  flags.parse(argc, argv, &s.device);
   if (s.launches == 0) flags.fail("--launches must be at least 1");
   if (s.units == 0 || s.units > 1u << 30) flags.fail("--units must be 1 to 1073741824");
   return s;
@@ -96,7 +95,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("sms");
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("sms")

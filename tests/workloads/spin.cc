@@ -226,14 +226,10 @@ int run(const Settings& s) {
         .add(device + "units_per_ms", outcomes[i].units_per_ms)
         .add(device + "gpu_share", outcomes[i].gpu_share);
   }
-  conclude(line, total.checksum, total.is_right, kKernelsAtFault);
-  return 0;
+  return conclude(line, total.checksum, total.is_right, kKernelsAtFault);
 }
 
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("spin");
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("spin")

@@ -40,8 +40,7 @@ Settings read_settings(int argc, char** argv) {
   flags.add("--announce", &s.announce, "1: says where they begin and end");
   flags.add("--slo-us", &s.slo_us, "sets this SLO; 0: none");
   flags.add("--times", &s.times, "file for the truth: begin and first launch of each, ns");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.parse(argc, argv);
+  flags.parse(argc, argv, &s.device);
   if (s.mode != "train" && s.mode != "decode" && s.mode != "serve")
     flags.fail("--mode must be train, decode or serve");
   if (s.iterations == 0 || s.iterations > 10'000'000) flags.fail("--iterations must be 1 to 1e7");
@@ -206,14 +205,11 @@ int run(const Settings& s) {
       .add("iterations", s.iterations)
       .add("seconds", seconds);
   judge.add_to(line);
-  conclude(line, model.checksum(), model.checksum() == model.expected_checksum(), kKernelsAtFault);
-  return 0;
+  return conclude(line, model.checksum(), model.checksum() == model.expected_checksum(),
+                  kKernelsAtFault);
 }
 
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("steps");
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("steps")

@@ -28,8 +28,7 @@ Settings read_settings(int argc, char** argv) {
   flags.add("--stream", &s.stream,
             "legacy, per-thread, blocking, non-blocking, or none: calls that name no stream");
   flags.add("--host", &s.host, "1: copy between host and GPU instead");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.parse(argc, argv);
+  flags.parse(argc, argv, &s.device);
   if (s.bytes == 0 || s.bytes % 4 != 0) flags.fail("--bytes must be a multiple of 4");
   if (s.rounds == 0) flags.fail("--rounds must be at least 1");
   return s;
@@ -132,15 +131,11 @@ int run(const Settings& s) {
       .add("rounds", s.rounds)
       .add("stream", s.stream)
       .add("ms_per_round", static_cast<double>(ms) / static_cast<double>(s.rounds));
-  conclude(line, static_cast<uint32_t>(s.rounds), s.host != 0 || rounds.is_right(),
-           "a copy or a fill ran out of order");
-  return 0;
+  return conclude(line, static_cast<uint32_t>(s.rounds), s.host != 0 || rounds.is_right(),
+                  "a copy or a fill ran out of order");
 }
 
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("within");
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("within")

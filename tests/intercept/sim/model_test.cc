@@ -97,9 +97,7 @@ TEST(Model, WorkSubmittedWhileFrozenWaitsForTheThaw) {
 }
 
 TEST(Model, OfTwoLivelockedOnesTheOtherRunsAtFullSpeedOnceOneIsFrozen) {
-  Machine machine;
-  Program one(machine, 100);
-  Program two(machine, 200);
+  auto&& [machine, one, two] = TwoPrograms();
   one.set_slice(1us);
   two.set_slice(1us);
   const uint64_t first = one.endless();
@@ -172,9 +170,7 @@ TEST(Model, TheLogNamesTheMpsServerForAllItsClients) {
 }
 
 TEST(Model, CopiesRunBesideKernelsAtLineRate) {
-  Machine machine;
-  Program one(machine, 100);
-  Program two(machine, 200);
+  auto&& [machine, one, two] = TwoPrograms();
   one.endless();
   const uint64_t bytes = 55'200'000;  // 1 ms
   two.submit(WorkKind::kCopy, bytes, 0, 0, Direction::kHostToDevice);
@@ -334,9 +330,7 @@ TEST(Model, AttachTellsWhatTheEventsTold) {
 
 TEST(Model, TheSameScriptGivesTheSameRun) {
   const auto run = [] {
-    Machine machine;
-    Program one(machine, 100);
-    Program two(machine, 200);
+    auto&& [machine, one, two] = TwoPrograms();
     std::mt19937 random(7);
     for (int i = 0; i < 300; ++i) {
       Program& program = random() % 2 == 0 ? one : two;

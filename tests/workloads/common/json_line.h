@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One JSON object on one line, printed to standard output at once, so that a reader at the other
-// end of a pipe sees it. Keys and strings are our own names: nothing needs escaping.
+// JsonLine: one JSON object on one line, printed to standard output at once, so that a reader at
+// the other end of a pipe sees it. Keys and texts must need no escaping. One thread.
 #pragma once
 
 #include <fmt/core.h>
