@@ -15,10 +15,9 @@ struct Settings {
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("churn", "a short life: context, a few kernels, checksum, end.");
-  flags.add("--kernels", &s.kernels, "how many");
-  flags.add("--units", &s.units, "work units of 16 rounds in each");
-  flags.add("--seed", &s.seed, "of the kernels' data");
-  flags.add("--hold-ms", &s.hold_ms, "keep the idle context so long before the end");
+  flags.add("--kernels", &s.kernels, "how many", "--units", &s.units,
+            "work units of 16 rounds in each", "--seed", &s.seed, "of the kernels' data",
+            "--hold-ms", &s.hold_ms, "keep the idle context so long before the end");
   flags.parse(argc, argv, &s.device);
   if (s.units > UINT32_MAX) flags.fail("--units must be below 2^32");
   return s;

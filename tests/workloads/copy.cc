@@ -22,10 +22,9 @@ struct Settings {
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("copy", "copies between host and GPU, and checks what comes back.");
-  flags.add("--bytes", &s.bytes, "size of a copy, a multiple of 4");
-  flags.add("--rounds", &s.rounds, "copies of each kind");
-  flags.add("--seed", &s.seed, "of the data");
-  flags.add("--start-at", &s.start_at, "CLOCK_MONOTONIC ns to begin at, 0: now");
+  flags.add("--bytes", &s.bytes, "size of a copy, a multiple of 4", "--rounds", &s.rounds,
+            "copies of each kind", "--seed", &s.seed, "of the data", "--start-at", &s.start_at,
+            "CLOCK_MONOTONIC ns to begin at, 0: now");
   flags.parse(argc, argv, &s.device);
   if (s.bytes == 0 || s.bytes % 4 != 0 || s.bytes > kMaxBytes)
     flags.fail("--bytes must be a multiple of 4, up to 16 GiB");

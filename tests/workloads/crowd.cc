@@ -24,10 +24,9 @@ struct Settings {
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("crowd", "threads that share streams.");
-  flags.add("--threads", &s.threads, "that launch");
-  flags.add("--launches", &s.launches, "of each");
-  flags.add("--units", &s.units, "of 16 rounds, the length of a kernel");
-  flags.add("--seed", &s.seed, "of who takes which stream when");
+  flags.add("--threads", &s.threads, "that launch", "--launches", &s.launches, "of each", "--units",
+            &s.units, "of 16 rounds, the length of a kernel", "--seed", &s.seed,
+            "of who takes which stream when");
   flags.parse(argc, argv, &s.device);
   if (s.threads == 0 || s.threads > 64) flags.fail("--threads must be 1 to 64");
   if (s.units == 0 || s.units > 1u << 30) flags.fail("--units must be 1 to 1073741824");

@@ -30,14 +30,13 @@ struct Settings {
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("endless", "one kernel that runs until told to stop, and counts its turns.");
-  flags.add("--seconds", &s.seconds, "how long to run");
-  flags.add("--start-at", &s.start_at, "CLOCK_MONOTONIC ns to begin at, 0: now");
-  flags.add("--measure-from", &s.measure_from,
-            "turns_per_ms counts from so many s after the start");
-  flags.add("--measure-to", &s.measure_to, "... to so many s, 0: the end");
-  flags.add("--report-ms", &s.report_ms, "print progress so often, 0: never");
-  flags.add("--units-per-turn", &s.units_per_turn, "work units of 16 rounds in a turn");
-  flags.add("--blocks-per-sm", &s.blocks_per_sm, "blocks of 256 threads on each SM");
+  flags.add("--seconds", &s.seconds, "how long to run", "--start-at", &s.start_at,
+            "CLOCK_MONOTONIC ns to begin at, 0: now", "--measure-from", &s.measure_from,
+            "turns_per_ms counts from so many s after the start", "--measure-to", &s.measure_to,
+            "... to so many s, 0: the end", "--report-ms", &s.report_ms,
+            "print progress so often, 0: never", "--units-per-turn", &s.units_per_turn,
+            "work units of 16 rounds in a turn", "--blocks-per-sm", &s.blocks_per_sm,
+            "blocks of 256 threads on each SM");
   flags.parse(argc, argv, &s.device);
   if (s.units_per_turn == 0 || s.units_per_turn > 1'000'000)
     flags.fail("--units-per-turn must be 1 to 1000000");

@@ -23,11 +23,10 @@ struct Settings {
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("hash", "a fixed mesh of kernels and copies on several streams, with a checksum.");
-  flags.add("--rounds", &s.rounds, "how often every stream mixes in its neighbour's data");
-  flags.add("--streams", &s.streams, "streams, each with a buffer");
-  flags.add("--words", &s.words, "32-bit words in a buffer");
-  flags.add("--seed", &s.seed, "of the data");
-  flags.add("--start-at", &s.start_at, "CLOCK_MONOTONIC ns to begin at, 0: now");
+  flags.add("--rounds", &s.rounds, "how often every stream mixes in its neighbour's data",
+            "--streams", &s.streams, "streams, each with a buffer", "--words", &s.words,
+            "32-bit words in a buffer", "--seed", &s.seed, "of the data", "--start-at", &s.start_at,
+            "CLOCK_MONOTONIC ns to begin at, 0: now");
   flags.parse(argc, argv, &s.device);
   if (s.streams < 2 || s.streams > 64) flags.fail("--streams must be 2 to 64");
   if (s.words == 0 || s.words > 1u << 28) flags.fail("--words must be 1 to 268435456");

@@ -22,11 +22,11 @@ struct Settings {
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("launch", "the host's cost of launching an empty kernel, in ns.");
-  flags.add("--count", &s.count, "launches");
-  flags.add("--sync-count", &s.sync_count, "launches with a wait after each");
-  flags.add("--rounds", &s.rounds, "do both so often, and print the medians of each round");
-  flags.add("--streams", &s.streams, "streams to launch to in turn");
-  flags.add("--start-at", &s.start_at, "CLOCK_MONOTONIC ns to begin at, 0: now");
+  flags.add("--count", &s.count, "launches", "--sync-count", &s.sync_count,
+            "launches with a wait after each", "--rounds", &s.rounds,
+            "do both so often, and print the medians of each round", "--streams", &s.streams,
+            "streams to launch to in turn", "--start-at", &s.start_at,
+            "CLOCK_MONOTONIC ns to begin at, 0: now");
   flags.parse(argc, argv, &s.device);
   if (s.count == 0 || s.sync_count == 0) flags.fail("--count and --sync-count must be at least 1");
   if (s.rounds == 0 || s.rounds > 10'000) flags.fail("--rounds must be 1 to 10000");

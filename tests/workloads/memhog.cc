@@ -23,11 +23,10 @@ struct Settings {
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("memhog", "takes GPU memory and holds it.");
-  flags.add("--bytes", &s.bytes, "how much, in bytes");
-  flags.add("--chunk", &s.chunk, "size of a piece, bytes");
-  flags.add("--hold-ms", &s.hold_ms, "how long to hold all of it");
-  flags.add("--seed", &s.seed, "of what is written");
-  flags.add("--start-at", &s.start_at, "CLOCK_MONOTONIC ns to begin at, 0: now");
+  flags.add("--bytes", &s.bytes, "how much, in bytes", "--chunk", &s.chunk,
+            "size of a piece, bytes", "--hold-ms", &s.hold_ms, "how long to hold all of it",
+            "--seed", &s.seed, "of what is written", "--start-at", &s.start_at,
+            "CLOCK_MONOTONIC ns to begin at, 0: now");
   flags.parse(argc, argv, &s.device);
   if (s.chunk < 4) flags.fail("--chunk must be at least 4");
   return s;

@@ -23,10 +23,9 @@ struct Settings {
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("order", "steps that must run in order, over streams of every kind.");
-  flags.add("--steps", &s.steps, "kernels and copies");
-  flags.add("--words", &s.words, "32-bit words in each of the two buffers");
-  flags.add("--delay-units", &s.delay_units, "most units of 16 rounds before a step");
-  flags.add("--seed", &s.seed, "of the walk");
+  flags.add("--steps", &s.steps, "kernels and copies", "--words", &s.words,
+            "32-bit words in each of the two buffers", "--delay-units", &s.delay_units,
+            "most units of 16 rounds before a step", "--seed", &s.seed, "of the walk");
   flags.parse(argc, argv, &s.device);
   if (s.words == 0 || s.words > 1u << 28) flags.fail("--words must be 1 to 268435456");
   if (s.delay_units > 1u << 30) flags.fail("--delay-units must be at most 1073741824");

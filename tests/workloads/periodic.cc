@@ -20,12 +20,11 @@ struct Settings {
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("periodic", "a short kernel at fixed times; prints the latency of launch + wait.");
-  flags.add("--kernel-us", &s.kernel_us, "length of the kernel when alone, us; 0: an empty kernel");
-  flags.add("--period-us", &s.period_us, "from one launch to the next, us");
-  flags.add("--samples", &s.samples, "how many");
-  flags.add("--start-at", &s.start_at, "CLOCK_MONOTONIC ns to begin at, 0: now");
-  flags.add("--ns-per-unit", &s.ns_per_unit, "length of a unit of work, 0: measure it");
-  flags.add("--report-ms", &s.report_ms, "print each latency if not 0");
+  flags.add("--kernel-us", &s.kernel_us, "length of the kernel when alone, us; 0: an empty kernel",
+            "--period-us", &s.period_us, "from one launch to the next, us", "--samples", &s.samples,
+            "how many", "--start-at", &s.start_at, "CLOCK_MONOTONIC ns to begin at, 0: now",
+            "--ns-per-unit", &s.ns_per_unit, "length of a unit of work, 0: measure it",
+            "--report-ms", &s.report_ms, "print each latency if not 0");
   flags.parse(argc, argv, &s.device);
   if (s.samples == 0) flags.fail("--samples must be at least 1");
   return s;

@@ -22,10 +22,10 @@ struct Settings {
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("sms", "on which SMs its kernels ran.");
-  flags.add("--launches", &s.launches, "kernels, one after the other; each is one line");
-  flags.add("--units", &s.units, "how long a block stays, in units of 8 rounds");
-  flags.add("--pause-us", &s.pause_us, "between two kernels");
-  flags.add("--stream", &s.stream, "legacy, per-thread, blocking or non-blocking");
+  flags.add("--launches", &s.launches, "kernels, one after the other; each is one line", "--units",
+            &s.units, "how long a block stays, in units of 8 rounds", "--pause-us", &s.pause_us,
+            "between two kernels", "--stream", &s.stream,
+            "legacy, per-thread, blocking or non-blocking");
   flags.parse(argc, argv, &s.device);
   if (s.launches == 0) flags.fail("--launches must be at least 1");
   if (s.units == 0 || s.units > 1u << 30) flags.fail("--units must be 1 to 1073741824");

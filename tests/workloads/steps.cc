@@ -31,15 +31,13 @@ struct Settings {
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("steps", "iterations, and what gpushare made of them.");
-  flags.add("--mode", &s.mode, "train, decode or serve");
-  flags.add("--iterations", &s.iterations, "training steps, decoding steps or requests");
-  flags.add("--launches", &s.launches, "kernels of one");
-  flags.add("--units", &s.units, "of work in each kernel, of 16 rounds");
-  flags.add("--pause-us", &s.pause_us, "serve: from one request to the next");
-  flags.add("--tokens", &s.tokens, "decode: steps after each prompt");
-  flags.add("--announce", &s.announce, "1: says where they begin and end");
-  flags.add("--slo-us", &s.slo_us, "sets this SLO; 0: none");
-  flags.add("--times", &s.times, "file for the truth: begin and first launch of each, ns");
+  flags.add("--mode", &s.mode, "train, decode or serve", "--iterations", &s.iterations,
+            "training steps, decoding steps or requests", "--launches", &s.launches,
+            "kernels of one", "--units", &s.units, "of work in each kernel, of 16 rounds",
+            "--pause-us", &s.pause_us, "serve: from one request to the next", "--tokens", &s.tokens,
+            "decode: steps after each prompt", "--announce", &s.announce,
+            "1: says where they begin and end", "--slo-us", &s.slo_us, "sets this SLO; 0: none",
+            "--times", &s.times, "file for the truth: begin and first launch of each, ns");
   flags.parse(argc, argv, &s.device);
   if (s.mode != "train" && s.mode != "decode" && s.mode != "serve")
     flags.fail("--mode must be train, decode or serve");

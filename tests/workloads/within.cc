@@ -22,12 +22,11 @@ struct Settings {
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("within", "fills and copies within the GPU.");
-  flags.add("--bytes", &s.bytes, "of each of the two buffers, a multiple of 4");
-  flags.add("--rounds", &s.rounds, "of a fill and two copies");
-  flags.add("--pause-us", &s.pause_us, "before a round");
-  flags.add("--stream", &s.stream,
-            "legacy, per-thread, blocking, non-blocking, or none: calls that name no stream");
-  flags.add("--host", &s.host, "1: copy between host and GPU instead");
+  flags.add("--bytes", &s.bytes, "of each of the two buffers, a multiple of 4", "--rounds",
+            &s.rounds, "of a fill and two copies", "--pause-us", &s.pause_us, "before a round",
+            "--stream", &s.stream,
+            "legacy, per-thread, blocking, non-blocking, or none: calls that name no stream",
+            "--host", &s.host, "1: copy between host and GPU instead");
   flags.parse(argc, argv, &s.device);
   if (s.bytes == 0 || s.bytes % 4 != 0) flags.fail("--bytes must be a multiple of 4");
   if (s.rounds == 0) flags.fail("--rounds must be at least 1");

@@ -24,6 +24,13 @@ class Flags {
   void add(std::string_view name, std::string* value, std::string_view meaning);
   // Whole numbers, separated by commas.
   void add(std::string_view name, std::vector<uint64_t>* value, std::string_view meaning);
+  // Several flags: a name, a value and a meaning for each.
+  template <class Value, class... Rest>
+    requires(sizeof...(Rest) > 0)
+  void add(std::string_view name, Value* value, std::string_view meaning, const Rest&... rest) {
+    add(name, value, meaning);
+    add(rest...);
+  }
 
   // Accepts "--name value" and "--name=value". Ends the program at --help (0) and at wrong use (2).
   void parse(int argc, char** argv) const;
