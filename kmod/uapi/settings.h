@@ -32,9 +32,9 @@
 /* Bytes; the largest 64-bit number stands for "max" in both programs and cannot be written. */
 #define GPUSHARE_MEMORY_MAX_MIN 1
 #define GPUSHARE_MEMORY_MAX_MAX 0xFFFFFFFFFFFFFFFEULL
-/* Suffixes of a number of bytes, in either case: the first multiplies by 1024, each further one
- * by 1024 more. */
-#define GPUSHARE_BYTE_SUFFIXES "KMGT"
+/* The suffixes of a number of bytes, each in both cases: the first pair multiplies by 1024, each
+ * further one by 1024 more. */
+#define GPUSHARE_BYTE_SUFFIXES "KkMmGgTt"
 
 /* Names of the priorities, by their number in the control plane and in the module. */
 #define GPUSHARE_PRIORITY_NAMES { "idle", "normal", "high" }

@@ -70,14 +70,13 @@ std::optional<Cap> parse_cap(std::string_view text) {
   return checked_cap(*quota, *period);
 }
 
-constexpr std::string_view kUnits = GPUSHARE_BYTE_SUFFIXES;
+constexpr std::string_view kSuffixes = GPUSHARE_BYTE_SUFFIXES;  // two for each power of 1024
 
 std::optional<uint64_t> parse_bytes(std::string_view text) {
   unsigned shift = 0;
   if (!text.empty()) {
-    const char last = text.back() >= 'a' ? static_cast<char>(text.back() - 'a' + 'A') : text.back();
-    if (const size_t unit = kUnits.find(last); unit != std::string_view::npos) {
-      shift = 10 * (static_cast<unsigned>(unit) + 1);
+    if (const size_t at = kSuffixes.find(text.back()); at != std::string_view::npos) {
+      shift = 10 * (static_cast<unsigned>(at) / 2 + 1);
       text.remove_suffix(1);
     }
   }
@@ -87,9 +86,9 @@ std::optional<uint64_t> parse_bytes(std::string_view text) {
 }
 
 std::string format_bytes(uint64_t bytes) {
-  for (size_t unit = kUnits.size(); unit > 0; --unit) {
+  for (size_t unit = kSuffixes.size() / 2; unit > 0; --unit) {
     const uint64_t size = uint64_t{1} << (10 * unit);
-    if (bytes % size == 0) return fmt::format("{}{}", bytes / size, kUnits[unit - 1]);
+    if (bytes % size == 0) return fmt::format("{}{}", bytes / size, kSuffixes[2 * unit - 2]);
   }
   return fmt::format("{}", bytes);
 }
