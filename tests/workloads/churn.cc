@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// churn: starts a context, does a little work, ends. For loops that start and end many programs.
+// churn: makes a context, does a little work and ends, for loops that start and end many programs.
 #include "tests/workloads/common/busy_kernel.h"
 #include "tests/workloads/common/flags.h"
 #include "tests/workloads/common/json_line.h"

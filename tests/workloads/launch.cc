@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// launch: what a launch of an empty kernel costs the host, and what launch + wait costs: to be
-// compared with and without something running beside it.
+// launch: measures what a launch of an empty kernel costs the host, and what a launch and the wait
+// for it cost, to be compared with and without other programs on the GPU.
 #include <vector>
 
 #include "tests/workloads/common/flags.h"
@@ -11,8 +11,8 @@
 namespace gpushare::workloads {
 namespace {
 
-// The queue of launches is emptied so often, outside the measured time: a full queue would make the
-// host wait for the GPU.
+// After so many launches the queue is emptied, outside the measured time, because a full queue
+// would make the host wait for the GPU.
 constexpr uint64_t kLaunchesPerBatch = 500;
 
 struct Settings {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // order: a random walk of kernels and copies over streams of every kind, each step of which reads
-// what the step before wrote. Where CUDA's rules order the two by themselves (same stream; the
-// legacy default stream and a blocking one) nothing else does; else an event. A short and a long
-// step alternate, so a step that does not wait comes too early. The same steps on the host, one
-// after the other, give the checksum.
+// what the step before wrote. Where CUDA's rules order the two (in the same stream, or in the
+// legacy default stream and a blocking one) nothing else orders them; otherwise an event does. A
+// short and a long step alternate, so that a step that does not wait comes too early. The same
+// steps on the host, one after the other, give the checksum.
 #include <vector>
 
 #include "intercept/cuda/kernel_math.h"

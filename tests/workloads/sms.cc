@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sms: which SMs its kernels ran on: how much of the GPU a program is really given. The kernel has
-// eight blocks for each SM of the GPU, and each block stays for a while.
+// sms: notes on which SMs its kernels ran, which shows how much of the GPU a program really gets.
+// The kernel has eight blocks for each SM of the GPU, and each block stays for a while.
 #include <bit>
 #include <vector>
 

@@ -82,14 +82,14 @@ class Queue {
   uint64_t submitted() const { return submitted_; }
   uint64_t completed() const { return completed_; }
 
-  // REQUIRES: !is_full().
+  // Requires that it is not full.
   void submit(uint32_t seed, uint32_t units) {
     InFlight& slot = ring_[submitted_++ % ring_.size()];
     slot.units = units;
     kernel_.submit(stream_, seed, units);
     check(cuEventRecord(slot.done, stream_), "cuEventRecord");
   }
-  // Waits for the oldest; its units. REQUIRES: !is_empty().
+  // Waits for the oldest kernel and returns its units. Requires that it is not empty.
   uint32_t await() {
     const InFlight& oldest = ring_[completed_++ % ring_.size()];
     check(cuEventSynchronize(oldest.done), "cuEventSynchronize");

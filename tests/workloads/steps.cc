@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// steps: iterations, as a training loop, a decoder or a server makes them, and the truth about
-// them: it knows where each begins, asks gpushare (gpushare.h) at the end of each what it has seen,
-// and counts. A boundary is right when exactly one was seen in the iteration, at its first launch.
-// With --announce it says itself where they begin. Without libgpushare.so it is a workload like
-// any.
+// steps: makes iterations as a training loop, a decoder or a server does. It knows where each
+// begins, asks gpushare (gpushare.h) at the end of each what it has seen, and counts: a boundary is
+// right when exactly one was seen in the iteration, at its first launch. With --announce it
+// announces the beginnings itself. Without libgpushare.so it is an ordinary workload.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -19,7 +18,7 @@
 namespace gpushare::workloads {
 namespace {
 
-// Iterations that are not judged: it has to learn. Phases: a few prompts.
+// The first iterations do not count, because gpushare has to learn; with phases, a few prompts.
 constexpr uint64_t kLearning = 16, kLearningPhases = 500;
 
 struct Settings {
@@ -47,7 +46,7 @@ Settings read_settings(int argc, char** argv) {
   return s;
 }
 
-// What gpushare has seen, beside what is so.
+// Compares what gpushare has seen with what happened.
 class Judge {
  public:
   void begin() { began_ns_ = now_ns(); }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// within: fills and copies within the GPU, and not one kernel of its own. Each round fills a buffer
-// with its number, copies it to a second one, and the last word of that into a log of all rounds;
-// the log and the second buffer are right only if nothing overtook anything. With --host 1 it
-// copies between host and GPU instead, there and back.
+// within: fills and copies within the GPU, without a kernel of its own. Each round fills a buffer
+// with its number, copies it to a second one, and copies the last word of that into a log of all
+// rounds. The log and the second buffer are right only if nothing ran out of order. With --host 1
+// it copies between the host and the GPU instead, in both directions.
 #include <algorithm>
 #include <vector>
 

@@ -65,7 +65,8 @@ int answer(const char*, unsigned command, void*, fuse_file_info*, unsigned, void
   }
 }
 
-// In the child: serves until the mount goes away. A byte in `ready` says that it is there.
+// Runs in the child and serves until the mount is removed. A byte in `ready` says that it is
+// mounted.
 [[noreturn]] void serve(const std::string& directory, int ready) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   fuse_operations operations{};
@@ -84,7 +85,7 @@ int answer(const char*, unsigned command, void*, fuse_file_info*, unsigned, void
 }  // namespace
 
 Result<FakeDriver> FakeDriver::mount() {
-  // Private, so that nothing remains mounted whatever becomes of the test.
+  // The mount is private, so that none remains however the test ends.
   if (::unshare(CLONE_NEWNS) != 0) return errno_error("unshare mount namespace");
   if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
     return errno_error("make mounts private");

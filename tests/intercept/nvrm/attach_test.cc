@@ -136,7 +136,7 @@ TEST_F(AttachTest, FewQuestionsForAProgramThatStartedLately) {
   EXPECT_LT(rm_.calls.size(), 1300u);  // 100 clients, 22 objects twice, 1,024 misses at the end
 }
 
-// The numbers of a machine on which our agent has run for weeks.
+// Handles as on a machine on which the agent has run for weeks.
 TEST_F(AttachTest, FindsAProgramManyClientsAfterOursAndAfterTheNumbersWrapped) {
   rm_.pass_clients(70'000);
   const int fd = rm_.open_control(kProgram);

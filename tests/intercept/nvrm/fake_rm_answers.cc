@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What FakeRm answers to allocations, controls and mappings.
+// The answers of FakeRm to allocations, controls and mappings.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -204,7 +204,7 @@ uint32_t FakeRm::subdevice_control(size_t gpu, const gs_nvos54& call) {
   }
 }
 
-// All or nothing: the list is looked through before anything is done.
+// Checks the whole list before it does anything, as RM does.
 uint32_t FakeRm::disable_channels(size_t gpu, const gs_disable_channels& params) {
   disable_counts.push_back(params.count);
   if (params.count > GS_DISABLE_CHANNELS_MAX) return GS_NV_ERR_INVALID_ARGUMENT;

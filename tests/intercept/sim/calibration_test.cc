@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model against what was measured on an H200 (driver 580.159.04, 2026-11-20): tables of shares,
-// totals and latencies. The model knows none of them, only what one switch costs.
+// Compares the model with the shares, totals and latencies that were measured on an H200 (driver
+// 580.159.04, 2026-11-20). The model knows none of them, only what one switch costs.
 #include <gtest/gtest.h>
 
 #include "tests/intercept/sim/programs.h"

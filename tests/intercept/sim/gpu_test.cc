@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SimGpu and ModelObserver: what whole-system tests in virtual time stand on.
+// Tests SimGpu and ModelObserver, which whole-system tests in virtual time use.
 #include "intercept/sim/gpu/sim_gpu.h"
 
 #include <gtest/gtest.h>

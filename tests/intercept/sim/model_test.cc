@@ -111,8 +111,8 @@ TEST(Model, OfTwoLivelockedOnesTheOtherRunsAtFullSpeedOnceOneIsFrozen) {
   EXPECT_GT(two.executed(second) - before, 499ms);
 }
 
-// As measured: their channels lie in one group, and a group with a frozen channel that has worked
-// does not run.
+// This was measured: their channels are in one group, and a group with a frozen channel that has
+// worked does not run.
 TEST(Model, MpsClientsRunAtTheSameTimeAndStopTogether) {
   Machine machine;
   Program one(machine, 100, 0, 7);
@@ -450,7 +450,7 @@ TEST(Codec, EveryEventSurvivesTheWire) {
   EXPECT_FALSE(decode(unknown).has_value());
 }
 
-// The hardware does not give the engine away while the channel has more to run.
+// The hardware keeps the engine for a context while its channel has more to run.
 TEST(Model, QueuedKernelsOfOneStreamKeepTheirTurn) {
   Machine machine;
   Program queued(machine, 1), beside(machine, 2);

@@ -14,7 +14,7 @@ namespace gpushare::sim {
 
 inline constexpr uint32_t kAllSms = 1'000'000;
 
-// A machine in virtual time, and the programs on it. Sequence numbers are unique in the machine.
+// A machine in virtual time with its programs. Sequence numbers are unique in the machine.
 class Machine {
  public:
   explicit Machine(uint32_t gpu_count = 1, const Parameters& parameters = {})
