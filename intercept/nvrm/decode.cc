@@ -134,23 +134,16 @@ std::optional<What> decode_control(const gs_raw_event& raw) {
   return ControlMade{arg.h_client, arg.h_object, arg.cmd, arg.status, params_as<uint64_t>(raw)};
 }
 
+constexpr std::pair<uint32_t, std::optional<What> (*)(const gs_raw_event&)> kDecoders[] = {
+    {GS_NV_ESC_RM_ALLOC, decode_alloc},     {GS_NV_ESC_RM_ALLOC_OBJECT, decode_alloc_object},
+    {GS_NV_ESC_RM_FREE, decode_free},       {GS_NV_ESC_RM_ALLOC_MEMORY, decode_alloc_memory},
+    {GS_NV_ESC_RM_CONTROL, decode_control}, {GS_NV_ESC_RM_VID_HEAP_CONTROL, decode_heap},
+};
+
 std::optional<What> decode_ioctl(const gs_raw_event& raw) {
-  switch (raw.nr) {
-    case GS_NV_ESC_RM_ALLOC:
-      return decode_alloc(raw);
-    case GS_NV_ESC_RM_ALLOC_OBJECT:
-      return decode_alloc_object(raw);
-    case GS_NV_ESC_RM_ALLOC_MEMORY:
-      return decode_alloc_memory(raw);
-    case GS_NV_ESC_RM_VID_HEAP_CONTROL:
-      return decode_heap(raw);
-    case GS_NV_ESC_RM_FREE:
-      return decode_free(raw);
-    case GS_NV_ESC_RM_CONTROL:
-      return decode_control(raw);
-    default:
-      return {};
-  }
+  for (const auto& [nr, decoder] : kDecoders)
+    if (nr == raw.nr) return decoder(raw);
+  return {};
 }
 
 }  // namespace

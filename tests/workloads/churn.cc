@@ -33,10 +33,8 @@ int run(const Settings& s) {
     kernel.submit(stream, static_cast<uint32_t>(s.seed + i), static_cast<uint32_t>(s.units));
   const uint32_t checksum = kernel.checksum();
   sleep_until_ns(now_ns() + s.hold_ms * 1'000'000);
-  JsonLine line;
-  line.add("workload", "churn")
-      .add("device", session.device_name())
-      .add("start_ms", static_cast<double>(started - begin) / 1e6)
+  JsonLine line("churn", session.device_name());
+  line.add("start_ms", static_cast<double>(started - begin) / 1e6)
       .add("total_ms", static_cast<double>(now_ns() - begin) / 1e6);
   return conclude(line, checksum, checksum == kernel.expected_checksum(), kKernelsAtFault);
 }

@@ -104,9 +104,7 @@ int run(const Settings& s) {
   std::vector<uint32_t> from(s.bytes / sizeof(uint32_t)), to(s.bytes / sizeof(uint32_t));
   const Rates pageable = trip.run(from.data(), to.data(), &checksum);
 
-  JsonLine()
-      .add("workload", "copy")
-      .add("device", session.device_name())
+  JsonLine("copy", session.device_name())
       .add("bytes", s.bytes)
       .add("rounds", s.rounds)
       .add("pinned_to_device_gbps", pinned.to_device)

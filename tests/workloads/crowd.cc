@@ -101,10 +101,8 @@ int run(const Settings& s) {
   const uint64_t begin = now_ns();
   crowd.run();
   const uint32_t checksum = session.read_u32(crowd.sum());
-  JsonLine line;
-  line.add("workload", "crowd")
-      .add("device", session.device_name())
-      .add("threads", s.threads)
+  JsonLine line("crowd", session.device_name());
+  line.add("threads", s.threads)
       .add("launches", s.launches)
       .add("run_ms", static_cast<double>(now_ns() - begin) / 1e6);
   return conclude(line, checksum, checksum == crowd.expected(), kKernelsAtFault);

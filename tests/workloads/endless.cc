@@ -140,10 +140,8 @@ int run(const Settings& s) {
   const uint64_t stopped = now_ns();
 
   const Check result = check_result(counters, shape, s.units_per_turn);
-  JsonLine line;
-  line.add("workload", "endless")
-      .add("device", session.device_name())
-      .add("blocks", shape.blocks)
+  JsonLine line("endless", session.device_name());
+  line.add("blocks", shape.blocks)
       .add("turns", counters.total())
       .add("start_ns", start)
       .add("end_ns", now)

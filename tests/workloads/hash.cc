@@ -148,10 +148,8 @@ int run(const Settings& s) {
   const uint32_t checksum = session.read_u32(sum);
   const uint64_t end = now_ns();
 
-  JsonLine line;
-  line.add("workload", "hash")
-      .add("device", session.device_name())
-      .add("rounds", s.rounds)
+  JsonLine line("hash", session.device_name());
+  line.add("rounds", s.rounds)
       .add("streams", s.streams)
       .add("words", s.words)
       .add("run_ms", static_cast<double>(end - begin) / 1e6);

@@ -40,34 +40,27 @@ class Launcher {
     for (uint64_t i = 0; i < s.streams; ++i) streams_.push_back(session.new_stream());
   }
 
-  // Nanoseconds of each launch.
-  std::vector<double> launch_many(uint64_t count) {
+  // The nanoseconds of each launch.
+  std::vector<double> launch_many(uint64_t count) { return measure(count, false); }
+  // The nanoseconds of each launch and the wait for it.
+  std::vector<double> launch_and_wait(uint64_t count) { return measure(count, true); }
+
+ private:
+  std::vector<double> measure(uint64_t count, bool waits) {
     std::vector<double> took;
     took.reserve(count);
     for (uint64_t i = 0; i < count; ++i) {
       const uint64_t begin = now_ns();
       launch(kernel_, kShape, stream(i));
+      if (waits) check(cuStreamSynchronize(stream(i)), "cuStreamSynchronize");
       took.push_back(static_cast<double>(now_ns() - begin));
-      if (i % kLaunchesPerBatch == kLaunchesPerBatch - 1)
+      if (!waits && i % kLaunchesPerBatch == kLaunchesPerBatch - 1)
         check(cuCtxSynchronize(), "cuCtxSynchronize");
     }
     check(cuCtxSynchronize(), "cuCtxSynchronize");
     return took;
   }
-  // Nanoseconds of each launch and the wait for it.
-  std::vector<double> launch_and_wait(uint64_t count) {
-    std::vector<double> took;
-    took.reserve(count);
-    for (uint64_t i = 0; i < count; ++i) {
-      const uint64_t begin = now_ns();
-      launch(kernel_, kShape, stream(i));
-      check(cuStreamSynchronize(stream(i)), "cuStreamSynchronize");
-      took.push_back(static_cast<double>(now_ns() - begin));
-    }
-    return took;
-  }
 
- private:
   static constexpr LaunchShape kShape{1, 32};
   CUstream stream(uint64_t i) const { return streams_[i % streams_.size()]; }
 
@@ -102,9 +95,7 @@ int run(const Settings& s) {
   }
 
   const Quantiles launches(launch_ns), syncs(sync_ns);
-  JsonLine()
-      .add("workload", "launch")
-      .add("device", session.device_name())
+  JsonLine("launch", session.device_name())
       .add("count", s.count)
       .add("rounds", s.rounds)
       .add("streams", s.streams)

@@ -96,10 +96,8 @@ int run(const Settings& s) {
   const uint32_t checksum = hoard.checksum();
   size_t free_bytes = 0, total_bytes = 0;
   check(cuMemGetInfo_v2(&free_bytes, &total_bytes), "cuMemGetInfo_v2");
-  JsonLine line;
-  line.add("workload", "memhog")
-      .add("device", session.device_name())
-      .add("asked_bytes", s.bytes)
+  JsonLine line("memhog", session.device_name());
+  line.add("asked_bytes", s.bytes)
       .add("held_bytes", hoard.held())
       .add("free_bytes", free_bytes)
       .add("total_bytes", total_bytes)

@@ -162,10 +162,8 @@ int run(const Settings& s) {
   const uint64_t begin = now_ns();
   for (const Step& step : steps) walker.take(step);
   const uint32_t checksum = walker.checksum(session);
-  JsonLine line;
-  line.add("workload", "order")
-      .add("device", session.device_name())
-      .add("steps", s.steps)
+  JsonLine line("order", session.device_name());
+  line.add("steps", s.steps)
       .add("words", s.words)
       .add("run_ms", static_cast<double>(now_ns() - begin) / 1e6);
   return conclude(line, checksum, checksum == expected_checksum(s, steps),

@@ -57,10 +57,8 @@ int run(const Settings& s) {
 
   const uint32_t checksum = kernel.checksum();
   const Quantiles quantiles(latencies_us);
-  JsonLine line;
-  line.add("workload", "periodic")
-      .add("device", session.device_name())
-      .add("samples", s.samples)
+  JsonLine line("periodic", session.device_name());
+  line.add("samples", s.samples)
       .add("kernel_us", units * kernel.ns_per_unit() / 1000)
       .add("p50_us", quantiles.at(0.50))
       .add("p90_us", quantiles.at(0.90))

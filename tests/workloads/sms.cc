@@ -79,9 +79,7 @@ int run(const Settings& s) {
         .add("us", static_cast<double>(end - begin) / 1e3)
         .print();
   }
-  JsonLine()
-      .add("workload", "sms")
-      .add("device", session.device_name())
+  JsonLine("sms", session.device_name())
       .add("stream", s.stream)
       .add("launches", s.launches)
       .add("sm_count", session.sm_count())

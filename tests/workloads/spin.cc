@@ -206,10 +206,8 @@ Outcome total_of(const std::vector<Outcome>& outcomes) {
 int run(const Settings& s) {
   const std::vector<Outcome> outcomes = spin_on_all(s);
   const Outcome total = total_of(outcomes);
-  JsonLine line;
-  line.add("workload", "spin")
-      .add("device", total.device_name)
-      .add("kernels", total.kernels)
+  JsonLine line("spin", total.device_name);
+  line.add("kernels", total.kernels)
       .add("units", total.units)
       .add("ns_per_unit", total.ns_per_unit)
       .add("start_ns", total.start_ns)

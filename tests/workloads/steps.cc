@@ -195,12 +195,8 @@ int run(const Settings& s) {
   const double seconds = static_cast<double>(now_ns() - start) / 1e9;
   if (!s.times.empty()) judge.write(s.times);
 
-  JsonLine line;
-  line.add("workload", "steps")
-      .add("device", session.device_name())
-      .add("mode", s.mode)
-      .add("iterations", s.iterations)
-      .add("seconds", seconds);
+  JsonLine line("steps", session.device_name());
+  line.add("mode", s.mode).add("iterations", s.iterations).add("seconds", seconds);
   judge.add_to(line);
   return conclude(line, model.checksum(), model.checksum() == model.expected_checksum(),
                   kKernelsAtFault);

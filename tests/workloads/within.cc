@@ -123,10 +123,8 @@ int run(const Settings& s) {
   float ms = 0;
   check(cuEventElapsedTime(&ms, begin, end), "cuEventElapsedTime");
   check(cuStreamSynchronize(rounds.stream()), "cuStreamSynchronize");
-  JsonLine line;
-  line.add("workload", "within")
-      .add("device", session.device_name())
-      .add("bytes", s.bytes)
+  JsonLine line("within", session.device_name());
+  line.add("bytes", s.bytes)
       .add("rounds", s.rounds)
       .add("stream", s.stream)
       .add("ms_per_round", static_cast<double>(ms) / static_cast<double>(s.rounds));

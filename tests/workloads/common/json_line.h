@@ -14,6 +14,12 @@ namespace gpushare::workloads {
 
 class JsonLine {
  public:
+  JsonLine() = default;
+  // The line of a result begins with these two.
+  JsonLine(std::string_view workload, std::string_view device) {
+    add("workload", workload).add("device", device);
+  }
+
   JsonLine& add(std::string_view key, std::string_view value) {
     return put(key, fmt::format("\"{}\"", value));
   }

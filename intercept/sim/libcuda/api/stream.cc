@@ -58,18 +58,16 @@ CUresult cuStreamCopyAttributes(CUstream to, CUstream from) {
 
 CUresult cuStreamQuery(CUstream stream) {
   GS_STREAM(stream);
-  if (const CUresult refused = runtime.captures().check_wait(context, *found);
-      refused != CUDA_SUCCESS)
-    return refused;
-  return runtime.query(context, runtime.pending(context, *found));
+  const CUresult allowed = runtime.captures().check_wait(context, *found);
+  return allowed != CUDA_SUCCESS ? allowed
+                                 : runtime.query(context, runtime.pending(context, *found));
 }
 
 CUresult cuStreamSynchronize(CUstream stream) {
   GS_STREAM(stream);
-  if (const CUresult refused = runtime.captures().check_wait(context, *found);
-      refused != CUDA_SUCCESS)
-    return refused;
-  return runtime.wait(context, runtime.pending(context, *found));
+  const CUresult allowed = runtime.captures().check_wait(context, *found);
+  return allowed != CUDA_SUCCESS ? allowed
+                                 : runtime.wait(context, runtime.pending(context, *found));
 }
 
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
