@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gpu: everything the agent may do to the machine's GPUs. The seam between decisions and the
-// driver: nvrm/rm_gpu drives the stock NVIDIA driver, sim/sim_gpu a simulated GPU, and the agent
-// does not know which. All calls come from one thread; none blocks longer than the driver does (a
-// freeze of one program about 0.6 ms, `driver-facts` section 3, measured on an H200).
+// Gpu: everything that the agent may do to the machine's GPUs. It separates decisions from the
+// driver: nvrm/rm_gpu drives the stock NVIDIA driver, sim/gpu/sim_gpu and sim/gpu/remote_gpu a
+// simulated GPU, and the agent does not know which it has. All calls come from one thread, and none
+// blocks longer than the driver does (0.6 ms for a freeze of one program, driver-facts section 3).
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@
 namespace gpushare {
 
 struct GpuInfo {
-  uint32_t index = 0;         // 0.. in the order of this list; what every other call names a GPU by
+  uint32_t index = 0;         // its place in the list, from 0; all other calls name a GPU by it
   uint32_t instance = 0;      // RM device instance, as in DeviceCreated
   std::string uuid;           // "GPU-xxxxxxxx-...", empty if unknown
   std::string name;           // "NVIDIA H200"
-  std::string pci;            // "0000:1b:00.0", empty if none
-  uint32_t sm_count = 0;      // 0 unknown
-  uint64_t memory_bytes = 0;  // 0 unknown
+  std::string pci;            // "0000:1b:00.0", empty if it has none
+  uint32_t sm_count = 0;      // 0 means unknown
+  uint64_t memory_bytes = 0;  // 0 means unknown
 };
 
 struct ChannelRef {
@@ -34,7 +34,7 @@ struct ChannelRef {
   bool operator==(const ChannelRef&) const = default;
 };
 
-// A channel group and the way to it: slices are set through the owner's own descriptor.
+// A channel group, with the owner's descriptor through which its slice is set.
 struct GroupRef {
   ProcessId process;
   int fd = -1;
@@ -47,9 +47,9 @@ struct GroupRef {
 struct SwitchRecord {
   Time time{};            // converted to CLOCK_MONOTONIC
   uint32_t gpu = 0;       // GpuInfo::index
-  pid_t pid = 0;          // 0: hidden or unknown to the driver
+  pid_t pid = 0;          // 0 when the driver hides it or does not know it
   uint32_t context = 0;   // channel or group handle as the driver logs it
-  bool is_start = false;  // the context went on the GPU; else it went off
+  bool is_start = false;  // true when the context came to the GPU, false when it left
 };
 
 struct SwitchBatch {
@@ -58,35 +58,37 @@ struct SwitchBatch {
   Time complete_until{};  // every switch before this instant is in this or an earlier batch
 };
 
-// What the driver's own counters say of one process; a sample of the last ~1 s.
+// What the driver's own counters say of one process; they sample about the last second.
 struct Utilisation {
   pid_t pid = 0;
   uint32_t gpu = 0;
-  double sm_fraction = 0;  // 0..1, part of the sample period with a kernel of it on the SMs
+  double sm_fraction = 0;  // 0 to 1: the part of the period in which a kernel of it was on the SMs
 };
 
-// What this driver lets us do; filled once. A false member means observe only, `reason` says why.
+// What this driver lets the agent do. It never changes. A false member means that programs are only
+// observed in that respect; `reason` says why.
 struct GpuSupport {
   bool can_freeze = false;
   bool can_set_slice = false;
   bool has_switch_log = false;
   std::string driver_version;  // "580.159.04"; "sim" for the simulation
-  std::string reason;          // empty if all is supported
+  std::string reason;          // empty when everything is supported
 };
 
-// A search for the driver objects of one process, in pieces: whoever asked has other work
-// meanwhile.
+// A search for the driver objects of one process. It runs in pieces, so that the caller can do
+// other work in between.
 class ObjectSearch {
  public:
   using Found = std::vector<DriverEvent>;
   virtual ~ObjectSearch() = default;
-  // Goes on for about `budget`, and gets somewhere even with none. nullopt: there is more to do.
-  // After an answer or an error it is over. no_such_process when the process has ended.
+  // Continues for about `budget`, and makes some progress even with a budget of 0. Returns nullopt
+  // while there is more to do; after an answer or an error the search is over and must not be
+  // advanced. Error no_such_process when the process has ended.
   virtual Result<std::optional<Found>> advance(Nanos budget) = 0;
-  // To its end, however long that takes.
+  // Continues to the end, however long that takes.
   Result<Found> finish();
 };
-// One that has its answer.
+// A search that has its answer already.
 std::unique_ptr<ObjectSearch> found_at_once(Result<ObjectSearch::Found> found);
 
 class Gpu {
@@ -95,45 +97,46 @@ class Gpu {
 
   virtual std::span<const GpuInfo> gpus() const = 0;
   virtual const GpuSupport& support() const = 0;
-  // Channels of a class it does not know must be left alone: a freeze may mean something else
-  // there.
+  // False for a class of channels whose behaviour when frozen is not known; the agent must not
+  // touch such channels.
   virtual bool knows_channel_class(uint32_t class_id) const = 0;
 
-  // Stops / resumes the channels, also in the middle of a kernel. The driver counts: as many thaws
-  // as freezes are needed; a surplus thaw is harmless. On return of freeze() the GPU has stopped
-  // them. Any number of channels; calls above 64 are split, and a failure in the middle undoes what
-  // was done (freeze) or goes on and reports the first error (thaw). A channel that is gone (its
-  // process died) is not an error for thaw().
+  // Stop and resume the channels, also in the middle of a kernel. The driver counts: as many thaws
+  // as freezes are needed, and a thaw too many is harmless. When freeze() returns, the GPU has
+  // stopped them. There may be any number of channels: calls of more than 64 are split. On a
+  // failure in the middle, freeze() undoes what it did, and thaw() continues and reports the first
+  // error. A channel that is gone because its process died is no error for thaw().
   virtual Result<> freeze(uint32_t gpu, std::span<const ChannelRef> channels) = 0;
   virtual Result<> thaw(uint32_t gpu, std::span<const ChannelRef> channels) = 0;
 
-  // Time slice of one channel group. `slice` >= 1 us; 1 us makes it strictly best effort.
-  // Error no_such_process when the owner is gone, operation_not_permitted when the driver refuses.
+  // Set and read the time slice of one channel group. `slice` is at least 1 us; a group with 1 us
+  // gets only the time that no other wants. Error no_such_process when the owner is gone,
+  // operation_not_permitted when the driver refuses.
   virtual Result<> set_slice(const GroupRef& group, Micros slice) = 0;
   virtual Result<Micros> slice(const GroupRef& group) = 0;
-  // The hardware's number of the group, unique on its GPU. Clients of one MPS server hold the same
-  // group under handles of their own: they run at the same time, have one slice, and a freeze of
-  // one stops them all. Errors as set_slice.
+  // The hardware's number of the group, which is unique on its GPU. Clients of one MPS server hold
+  // the same group under handles of their own: they run at the same time, have one slice, and a
+  // freeze of one stops them all. Errors as set_slice().
   virtual Result<uint32_t> hardware_group(const GroupRef& group) = 0;
 
-  // Stops / resumes the process itself, for those whose channels cannot be frozen alone: it
-  // launches nothing more, its kernel in progress ends by itself. Not counted. Error
+  // Stop and resume the process itself, when its channels cannot be frozen alone: it launches
+  // nothing more, and its kernel in progress runs to its end. These calls are not counted. Error
   // no_such_process when it is gone.
   virtual Result<> stop(const ProcessId& process) = 0;
   virtual Result<> resume(const ProcessId& process) = 0;
 
-  // Everything logged since the last call. Cheap (12 us on an H200); call it every tick.
+  // Returns what was logged since the last call, which takes 12 us on an H200; call it every tick.
   virtual Result<SwitchBatch> read_switches(uint32_t gpu) = 0;
 
-  // nullopt: this machine cannot tell (no NVML, no permission).
+  // nullopt when this machine cannot tell, because it has no NVML or gives no permission.
   virtual std::optional<std::vector<Utilisation>> utilisation(uint32_t gpu) = 0;
 
-  // Finds the objects of a process that opened the driver before anyone watched, as the events that
-  // would have been seen, ProcessOpened first; none if it has nothing. 5 ms for a CUDA program on
-  // an H200, and up to 0.2 s for one whose client is very old or gone. It may keep the process's
-  // memory on the GPU from being freed until it is over.
+  // Finds the objects of a process that opened the driver before an observer was there. The answer
+  // are the events that would have been seen, ProcessOpened first; none when it has no objects.
+  // Takes 5 ms for a CUDA program on an H200, and up to 0.2 s for one whose client is very old or
+  // gone. While the search lives, the driver may not free the memory of a process that ends.
   virtual std::unique_ptr<ObjectSearch> attach(pid_t pid) = 0;
-  // Processes that hold the driver open now.
+  // The processes that hold the driver open now.
   virtual std::vector<pid_t> users() const = 0;
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Observer: a source of DriverEvents. The agent waits on fd() and drains; one thread.
-// Implementations: kmod/observer (real driver, kernel module), bpf/observer (without the module),
-// sim/sim_observer (simulated GPU).
+// Observer: a source of DriverEvents. The agent waits on fd() and then calls drain(); all calls
+// come from its thread. There are three: kmod/observer for the real driver with the kernel module,
+// bpf/observer for the real driver without it, and sim/gpu/sim_observer for the simulated GPU.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ class Observer {
   using Sink = std::function<void(DriverEvent&&)>;
 
   virtual ~Observer() = default;
-  // Readable (POLLIN) when events may be pending. Owned by the observer, constant for its life.
+  // Readable (POLLIN) when events may be pending. The observer owns it and never changes it.
   virtual int fd() const = 0;
-  // Hands every pending event to `sink`; never blocks. Returns how many.
+  // Hands every pending event to `sink` and returns how many there were. Never blocks.
   virtual Result<uint64_t> drain(const Sink& sink) = 0;
-  // Events lost since the start because a buffer was full.
+  // How many events were lost since the start because a buffer was full.
   virtual uint64_t dropped() const = 0;
-  // Reports the end of a process whose beginning this source did not see (Gpu::attach() found it),
-  // and does not open it again. no_such_process when it has ended already.
+  // Makes the source report the end of a process that Gpu::attach() found and whose beginning it
+  // did not see; it makes no ProcessOpened for it. Error no_such_process when it has ended already.
   virtual Result<> watch(ProcessId) { return {}; }
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What do a snapshot of the whole region (by the number of processes in it, and of readers at
-// once), a write-ahead entry around a freeze, and the opening of the region cost?
+// What does it cost to take a snapshot of the whole region (by the number of processes in it and of
+// concurrent readers), to write a ledger entry around a freeze, and to open the region?
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What does it cost to write and to read one record through its slot? The writer is alone by
-// contract, so more threads means more readers. The baseline copies the record with memcpy.
+// contract, so more threads mean more readers. The baseline copies the record with memcpy.
 #include <benchmark/benchmark.h>
 
 #include <cstring>

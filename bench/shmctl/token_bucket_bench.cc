@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What does it cost to charge and refill one bucket, alone and when several processes (here
-// threads) do it at once? The baseline is the least that any shared counter costs: one atomic
-// addition.
+// threads) do it at once? The baseline is one atomic addition, which any shared counter costs at
+// least.
 #include <benchmark/benchmark.h>
 
 #include <atomic>
@@ -34,7 +34,7 @@ void BM_Charge(benchmark::State& state) {
 }
 BENCHMARK(BM_Charge)->Setup(enable)->ThreadRange(1, 8);
 
-// Each refill of a full bucket drops what overflows: the case with a compare-and-swap.
+// Each refill of a full bucket drops what overflows, which takes a compare-and-swap.
 void BM_RefillFull(benchmark::State& state) {
   Time now(2s);
   for (auto _ : state) benchmark::DoNotOptimize(g_bucket.refill(now += 1us));

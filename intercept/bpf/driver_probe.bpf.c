@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Reports what processes create at the NVIDIA driver's ioctl boundary, and when they end.
+ * The eBPF probe. It reports what processes create at the NVIDIA driver's ioctl boundary, and when
+ * they end. Probe (probe.h) loads it; the kernel runs it in the process that makes the call.
  *
- * One program sits on the *exit* of ioctl(2): by then the driver has filled in handles and status,
- * and the call's arguments are still in the saved user registers, so nothing has to be remembered
- * from its entry. The filter is ordered by cost: failed calls, number and size of the command,
- * whether the descriptor is a device of the driver, the class or control inside, the caller. The
- * type byte of the command ('F') is not part of it, because the driver does not look at it either
- * (nvidia_ioctl() in kernel-open/nvidia/nv.c): a program could hide behind another letter.
+ * One program runs at the *exit* of ioctl(2): by then the driver has filled in handles and status,
+ * and the call's arguments are still in the saved user registers, so that nothing must be kept from
+ * its entry. Checks come in the order of their cost. The type byte of the command ('F') is not
+ * checked, because the driver does not check it either (nvidia_ioctl() in
+ * kernel-open/nvidia/nv.c): a program could hide behind another letter.
  *
- * Needs Linux 5.15 (bpf_task_pt_regs) with BTF; x86-64 only, where an ioctl's return leaves the
+ * Needs Linux 5.15 (bpf_task_pt_regs) with BTF, on x86-64: there an ioctl's return leaves the
  * registers of its arguments as they were.
  */
 #include <stdbool.h>
@@ -30,17 +30,17 @@ char LICENSE[] SEC("license") = "GPL";
 #define IOC_SIZE(cmd) (((cmd) >> 16) & 0x3fff)
 #define MAX_PID_LEVELS 33 /* MAX_PID_NS_LEVEL + 1 */
 
-/* Knobs, set before load. */
-const volatile __u32 observer_pid;    /* never reported: its own calls would echo */
+/* Options, set before load. */
+const volatile __u32 observer_pid;    /* this process is never reported */
 const volatile __u32 observer_pid_ns; /* inode of the pid namespace that pids are given in */
-const volatile __u8 accept_any_file;  /* tests: files that are not the driver's count too */
+const volatile __u8 accept_any_file;  /* for tests: files that are not the driver's count too */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 21); /* bytes; the observer sets its own */
 } events SEC(".maps");
 
-/* Records lost: the ring was full, or an argument could not be read. Never reset. */
+/* How many records were lost: the ring was full, or an argument could not be read. Never reset. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -48,7 +48,7 @@ struct {
 	__type(value, __u64);
 } dropped SEC(".maps");
 
-/* Processes that use the driver (pid as reported): only their exec and exit are of interest. */
+/* The processes that use the driver, by the pid that is reported. Only their ends are reported. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1 << 13);
@@ -65,7 +65,7 @@ static __always_inline void count_drop(void)
 		(*count)++;
 }
 
-/* Number of @pid in the observer's namespace; 0 if it is not visible there. */
+/* Returns the number of @pid in the observer's namespace, 0 if it is not visible there. */
 static __always_inline __u32 observed_nr(struct pid *pid)
 {
 	__u32 level = BPF_CORE_READ(pid, level);
@@ -108,7 +108,7 @@ static __always_inline void fill_head(struct gs_raw_head *head, struct task_stru
 	BPF_CORE_READ_INTO(&head->comm, leader, comm);
 }
 
-/* Is descriptor @fd of @task a device file of the driver (/dev/nvidiactl, /dev/nvidiaN)? */
+/* True if descriptor @fd of @task is a device file of the driver (/dev/nvidiactl, /dev/nvidiaN). */
 static __always_inline bool is_driver_file(struct task_struct *task, unsigned int fd)
 {
 	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
@@ -125,9 +125,9 @@ static __always_inline bool is_driver_file(struct task_struct *task, unsigned in
 }
 
 /*
- * Commands that create or free objects, or control them. The driver accepts each with exactly these
- * sizes, so a program cannot evade the probe by declaring another; VID_HEAP_CONTROL grew over time.
- * RM_DUP_OBJECT is left out: it gives a second name to what was reported when it was made.
+ * True for commands that create, free or control objects. The driver accepts each with exactly
+ * these sizes, so that a program cannot evade the probe by stating another; VID_HEAP_CONTROL grew
+ * over time. RM_DUP_OBJECT is left out: it gives a second name to an object that was reported.
  */
 static __always_inline bool is_command_of_interest(__u32 nr, __u32 size)
 {
@@ -150,14 +150,14 @@ static __always_inline bool is_command_of_interest(__u32 nr, __u32 size)
 }
 
 /*
- * Controls that change who runs on the GPU, and when. All others (hundreds per program: queries,
- * set-up of engines and memory) end here.
+ * True for controls that change which program runs on the GPU, and when. All others are not
+ * reported: a program makes hundreds of them for queries and to set up engines and memory.
  */
 static __always_inline bool is_scheduling_control(__u32 cmd)
 {
 	switch (cmd) {
 	case GS_CTRL_GROUP_SCHEDULE:             /* puts a group on or off its runlist */
-	case GS_CTRL_SET_TIMESLICE:              /* its share: a tenant may set its own */
+	case GS_CTRL_SET_TIMESLICE:              /* sets its slice; a program may set its own */
 	case GS_CTRL_GROUP_PREEMPT:              /* takes a group off the GPU now */
 	case GS_CTRL_SET_INTERLEAVE:             /* how often a group appears on the runlist */
 	case GS_CTRL_MAKE_REALTIME:              /* lets a group pass all others */
@@ -165,7 +165,7 @@ static __always_inline bool is_scheduling_control(__u32 cmd)
 	case GS_CTRL_CHANNEL_SET_INTERLEAVE:
 	case GS_CTRL_CHANNEL_RESTART_RUNLIST:    /* makes a realtime group run next */
 	case GS_CTRL_CHANNEL_STOP:               /* ends a channel */
-	case GS_CTRL_DISABLE_CHANNELS:           /* freezes and thaws, anyone's */
+	case GS_CTRL_DISABLE_CHANNELS:           /* freezes and thaws channels of any program */
 	case GS_CTRL_CHANNEL_PREEMPTIVE_REMOVAL: /* takes channels off the GPU */
 	case GS_CTRL_RUNLIST_SET_SCHED_POLICY:   /* changes the order of a whole runlist */
 	case GS_CTRL_OBJSCHED_SET_STATE:
@@ -176,8 +176,8 @@ static __always_inline bool is_scheduling_control(__u32 cmd)
 }
 
 /*
- * How many bytes of allocation parameters say what is needed of a class: up to the last member that
- * is decoded. -1: objects of this class are not reported.
+ * Returns how many bytes of allocation parameters are needed of a class: up to the last member that
+ * is decoded; -1 if objects of this class are not reported.
  */
 static __always_inline int params_of_interest(__u32 class_id)
 {
@@ -197,7 +197,10 @@ static __always_inline int params_of_interest(__u32 class_id)
 	}
 }
 
-/* The first four words of an argument hold the class, control or function that decides. */
+/*
+ * The same for a command, by the first four words of its argument, which hold the class, the
+ * control or the function.
+ */
 static __always_inline int params_wanted(__u32 nr, const __u32 *words)
 {
 	switch (nr) {
@@ -219,8 +222,9 @@ static __always_inline int params_wanted(__u32 nr, const __u32 *words)
 }
 
 /*
- * Copies the argument and up to @wanted bytes of its parameters. 0, or -EFAULT when what the driver
- * has just read cannot be read any more; parameters that it refused may be unreadable.
+ * Copies the argument and up to @wanted bytes of its parameters. Returns 0, or -EFAULT when memory
+ * that the driver has just read cannot be read any more; parameters that it refused need not be
+ * readable.
  */
 static __always_inline int read_argument(struct gs_raw_event *event, const void *user, int wanted)
 {
@@ -238,7 +242,7 @@ static __always_inline int read_argument(struct gs_raw_event *event, const void 
 	if (err || wanted <= 0 || !arg->p_params)
 		return err;
 	bytes = is_nvos64 ? arg64->params_size : arg->params_size;
-	if (bytes == 0 || bytes > (__u32)wanted) /* 0: the class decides */
+	if (bytes == 0 || bytes > (__u32)wanted) /* 0: the class has its own size */
 		bytes = wanted;
 	if (bytes > GS_RAW_PARAMS_BYTES)
 		bytes = GS_RAW_PARAMS_BYTES;
@@ -251,8 +255,8 @@ static __always_inline int read_argument(struct gs_raw_event *event, const void 
 }
 
 /*
- * The result is read from the registers, like the arguments: a realtime kernel's (6.1-rt) record of this
- * tracepoint is shorter than what it hands to programs, so it refuses those that read the end of that.
+ * The result is read from the registers, like the arguments. A realtime kernel (6.1-rt) states a
+ * shorter record for this tracepoint than it hands to programs, and refuses those that read its end.
  */
 SEC("tracepoint/syscalls/sys_exit_ioctl")
 int ioctl_exit(void *ctx __attribute__((unused)))
@@ -299,7 +303,7 @@ int ioctl_exit(void *ctx __attribute__((unused)))
 	if (pid == 0 || pid == observer_pid)
 		return 0;
 
-	/* Known before its record is out: its exit cannot be missed. */
+	/* The process becomes known before its record is out, so that its exit is never missed. */
 	if (!bpf_map_lookup_elem(&users, &pid) && bpf_map_update_elem(&users, &pid, &one, BPF_ANY))
 		count_drop();
 	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
@@ -321,7 +325,7 @@ int ioctl_exit(void *ctx __attribute__((unused)))
 	return 0;
 }
 
-/* The process of @task is over as a user of the driver. Reported once, whoever comes first. */
+/* The process of @task stops using the driver. Reports that once, even when two threads race. */
 static __always_inline int report_end(struct task_struct *task, __u32 kind)
 {
 	__u32 pid = observed_nr(BPF_CORE_READ(task, group_leader, thread_pid));
@@ -339,7 +343,7 @@ static __always_inline int report_end(struct task_struct *task, __u32 kind)
 	return 0;
 }
 
-/* The driver's files are close-on-exec: the old program's objects went with them. */
+/* The driver's files are close-on-exec, so an exec frees the old program's objects. */
 SEC("tracepoint/sched/sched_process_exec")
 int process_exec(void *ctx __attribute__((unused)))
 {
@@ -347,8 +351,8 @@ int process_exec(void *ctx __attribute__((unused)))
 }
 
 /*
- * Runs once for each thread. `live` has been decremented before, so it is 0 for the last one (and,
- * when two race, for both: report_end() lets one pass).
+ * Runs once for each thread. `live` has been decremented before, so that it is 0 for the last one,
+ * or for both when two race: report_end() reports one of them.
  */
 SEC("tracepoint/sched/sched_process_exit")
 int process_exit(void *ctx __attribute__((unused)))

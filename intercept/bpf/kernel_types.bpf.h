@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0
  *
- * The kernel structures that the probe looks into, with just the members it uses. CO-RE relocates
- * every access to where the running kernel has the member, so order and distance mean nothing here
- * and the build needs no vmlinux.h.
+ * The kernel structures that the eBPF probe reads, with only the members that it uses. CO-RE
+ * relocates every access to where the running kernel has the member, so the order and the offsets
+ * here mean nothing and the build needs no vmlinux.h.
  */
 #ifndef GPUSHARE_BPF_KERNEL_TYPES_H
 #define GPUSHARE_BPF_KERNEL_TYPES_H

@@ -8,9 +8,9 @@
 
 namespace gpushare {
 namespace {
-// Asking for the losses is a system call (25 us under a tracer, a tenth of a fast tick without),
-// and they only grow when there are events.
-constexpr Nanos kLossInterval{100'000'000};
+// Asking for the number of losses is a system call (25 us under a tracer, otherwise a tenth of a
+// fast tick), and the number only grows when there are events.
+constexpr Nanos kLossInterval = 100ms;
 }  // namespace
 
 void BpfObserver::DestroyRing::operator()(ring_buffer* ring) const { ring_buffer__free(ring); }
@@ -67,7 +67,7 @@ Result<> BpfObserver::watch(ProcessId process) {
   if (Result<> added = probe_.add_user(process.pid); !added) return added;
   known_.insert(process);
   if (start_ticks_of(process.pid) == process.start_ticks) return {};
-  // It ended before the probe knew it, so its exit went unseen.
+  // It ended before the probe knew it, so the probe did not report its exit.
   known_.erase(process);
   probe_.remove_user(process.pid);
   return make_error(std::errc::no_such_process, "watch process", std::to_string(process.pid));
@@ -78,7 +78,7 @@ void BpfObserver::hand_out(const Sink& sink, DriverEvent&& event) {
   sink(std::move(event));
 }
 
-// A lost record may have been an exit; nothing else would ever tell.
+// A lost record may have been an exit, which nothing else would ever report.
 void BpfObserver::close_the_dead(const Sink& sink) {
   std::erase_if(known_, [&](const ProcessId& process) {
     if (start_ticks_of(process.pid) == process.start_ticks) return false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The real driver's Observer: what programs create at the NVIDIA driver, seen by the eBPF probe.
-// The agent makes one; all calls come from its thread. Costs nothing while no program calls the
-// driver.
+// BpfObserver: the Observer of the real driver on machines without the kernel module. The eBPF
+// probe sees what programs create at the NVIDIA driver. The agent makes one, and all calls come
+// from its thread. It costs nothing while no program calls the driver.
 #pragma once
 
 #include <memory>
@@ -16,13 +16,16 @@ namespace gpushare {
 
 class BpfObserver final : public Observer {
  public:
+  // Loads the probe and maps its ring. Errors: those of Probe::load(), and of the mapping.
   static Result<std::unique_ptr<BpfObserver>> start(const ProbeOptions& options = {});
 
   int fd() const override;
-  // ProcessOpened is made up at the first record of a process. When records were lost, EventsLost
-  // comes last, after a ProcessClosed for every known process that is gone.
+  // The probe writes no record for ProcessOpened; this class adds the event before the first record
+  // of a process. When records were lost, EventsLost comes last, after a ProcessClosed for every
+  // known process that is gone.
   Result<uint64_t> drain(const Sink& sink) override;
-  // As of the last drain() that handed out events, or 100 ms ago.
+  // The number at the last drain() that handed out events, or one that is at most 100 ms older than
+  // the last drain().
   uint64_t dropped() const override { return lost_; }
   Result<> watch(ProcessId process) override;
 
@@ -37,12 +40,12 @@ class BpfObserver final : public Observer {
   void close_the_dead(const Sink& sink);
 
   Probe probe_;
-  std::unique_ptr<ring_buffer, DestroyRing> ring_;  // after probe_: it maps the probe's buffer
-  std::set<ProcessId> known_;                       // opened, not closed
+  std::unique_ptr<ring_buffer, DestroyRing> ring_;  // maps the probe's buffer: destroyed before it
+  std::set<ProcessId> known_;                       // processes that were opened and not closed
   uint64_t lost_ = 0, reported_lost_ = 0;
-  Time look_for_losses_at_{};   // when drain() asks even without events
-  const Sink* sink_ = nullptr;  // set for the duration of drain()
-  uint64_t handed_out_ = 0;     // by the drain() in progress
+  Time look_for_losses_at_{};   // from then on drain() asks for losses even without events
+  const Sink* sink_ = nullptr;  // set during drain() only
+  uint64_t handed_out_ = 0;     // events of the drain() in progress
 };
 
 }  // namespace gpushare

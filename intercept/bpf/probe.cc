@@ -19,9 +19,9 @@ namespace gpushare {
 namespace {
 
 constexpr const char* kBtf = "/sys/kernel/btf/vmlinux";
-constexpr size_t kLogBytes = 4096;  // of libbpf's log: the verifier can be very long
+constexpr size_t kLogBytes = 4096;  // how much of libbpf's log is kept; the verifier's can be long
 
-// What libbpf warned about since the last take_log(); it has one printer for the process.
+// What libbpf warned about on this thread since the last take_log().
 thread_local std::string libbpf_log;
 
 int collect_log(libbpf_print_level level, const char* format, va_list args) {
@@ -37,7 +37,7 @@ std::string take_log() {
   return text;
 }
 
-// Why the kernel refused the probe, in words that lead to the remedy.
+// Says why the kernel refused the probe, and what would help.
 std::unexpected<Error> load_error(int code) {
   std::string detail = take_log();
   if (code == EPERM)
@@ -86,7 +86,8 @@ Result<Probe> Probe::load(const ProbeOptions& options) {
   bpf_map__set_max_entries(skeleton->maps.events, options.ring_bytes);
   if (const int error = driver_probe_skel__load(skeleton); error != 0) return load_error(-error);
 
-  // Ends first: a process must not become known before its exit can be seen.
+  // The programs for ends are attached first: a process must not become known before its exit is
+  // seen.
   const struct {
     bpf_program* program;
     const char* tracepoint;

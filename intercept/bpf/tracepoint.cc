@@ -12,7 +12,7 @@
 namespace gpushare {
 namespace {
 
-// A tracefs that is mounted nowhere; glibc has names for these calls only since 2.36.
+// Makes a tracefs that is mounted nowhere. glibc has functions for these calls only since 2.36.
 Fd detached_tracefs() {
   const Fd context(static_cast<int>(::syscall(SYS_fsopen, "tracefs", FSOPEN_CLOEXEC)));
   if (!context.is_open() ||
@@ -21,7 +21,7 @@ Fd detached_tracefs() {
   return Fd(static_cast<int>(::syscall(SYS_fsmount, context.get(), FSMOUNT_CLOEXEC, 0)));
 }
 
-// The root of a tracefs, as a directory; not open if there is none.
+// Returns the root directory of a tracefs, or a closed Fd when there is none.
 Fd open_tracefs() {
   for (const char* root : {"/sys/kernel/tracing", "/sys/kernel/debug/tracing"}) {
     Fd directory(::open(root, O_PATH | O_DIRECTORY | O_CLOEXEC));

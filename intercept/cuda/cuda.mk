@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# What CUDA programs link against: a library with the driver's name and no code.
+# What CUDA programs link against: a library with the driver's name and empty functions.
 libcuda_stub := lib/stubs/libcuda.so.1
 $(O)/$(libcuda_stub): intercept/cuda/libcuda_stub.c intercept/cuda/cuda_functions.inc
 	$(call say,STUB,$(libcuda_stub))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -shared -nostdlib -Wl,-soname,libcuda.so.1 -o $@ $<
 
-# The stand-in libcuda.so.1 over the simulated GPU; programs find it by LD_LIBRARY_PATH.
+# The stand-in libcuda.so.1 that runs on the simulated GPU; programs find it by LD_LIBRARY_PATH.
 libcuda_standin := lib/sim/libcuda.so.1
 libcuda_standin_sources := $(call below,intercept/sim/libcuda,*.cc)
 all_objects += $(call objects,$(libcuda_standin_sources))

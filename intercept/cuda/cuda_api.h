@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The subset of the CUDA driver API (libcuda.so.1) that gpushare uses or stands in for, declared by
-// us so that no CUDA toolkit is needed to build. Names, values and layouts are the ABI's; the test
-// cuda_abi_test compares each with the real cuda.h where there is one.
+// The subset of the CUDA driver API (libcuda.so.1) that gpushare uses or stands in for, in our own
+// declarations, so that the build needs no CUDA toolkit. Names, values and layouts are those of the
+// ABI; cuda_abi_test compares each with the real cuda.h where there is one.
 //
-// Functions are declared under the names that the library exports (cuMemAlloc_v2, ...): there are
-// no macros that rename, so what a source says is what the linker sees. The list of them is
-// cuda_functions.inc. Never include this next to the real cuda.h.
+// Functions have the names that the library exports (cuMemAlloc_v2, ...), without macros that
+// rename them, so that a source names what the linker sees. cuda_functions.inc lists them. Never
+// include this file together with the real cuda.h.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ using CUmemGenericAllocationHandle = unsigned long long;
 using CUgreenCtx = struct CUgreenCtx_st*;
 using CUdevResourceDesc = struct CUdevResourceDesc_st*;
 
-// Returned by every function. Asynchronous failures show in a later call.
+// Every function returns one. A later call may return the failure of an asynchronous operation.
 enum CUresult : unsigned {
   CUDA_SUCCESS = 0,
   CUDA_ERROR_INVALID_VALUE = 1,
@@ -126,7 +126,7 @@ enum CUctx_flags : unsigned {
   CU_CTX_SCHED_BLOCKING_SYNC = 0x04,
   CU_CTX_SCHED_MASK = 0x07,
   CU_CTX_MAP_HOST = 0x08,
-  CU_CTX_SYNC_MEMOPS = 0x80,  // copies and fills that are synchronous always wait
+  CU_CTX_SYNC_MEMOPS = 0x80,  // synchronous copies and fills always wait
   CU_CTX_FLAGS_MASK = 0xFF,
 };
 
@@ -143,8 +143,8 @@ enum CUpointer_attribute : unsigned {
 };
 
 enum CUstream_flags : unsigned {
-  CU_STREAM_DEFAULT = 0,       // waits for, and holds up, the legacy default stream
-  CU_STREAM_NON_BLOCKING = 1,  // knows nothing of it
+  CU_STREAM_DEFAULT = 0,       // it and the legacy default stream wait for each other
+  CU_STREAM_NON_BLOCKING = 1,  // they do not
 };
 
 enum CUstreamCaptureStatus : unsigned {
@@ -153,8 +153,7 @@ enum CUstreamCaptureStatus : unsigned {
   CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2,
 };
 
-// Which calls of which threads are refused while a stream is captured, because what they do could
-// not be captured.
+// Says which calls of which threads are refused during a capture, because they cannot be captured.
 enum CUstreamCaptureMode : unsigned {
   CU_STREAM_CAPTURE_MODE_GLOBAL = 0,
   CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
@@ -231,7 +230,7 @@ struct CUlaunchConfig {
   unsigned numAttrs;
 };
 
-// A part of a GPU. What the driver keeps in `_internal_padding` goes with a copy.
+// A part of a GPU. A copy must include what the driver keeps in `_internal_padding`.
 struct CUdevSmResource {
   unsigned smCount;
   unsigned minSmPartitionSize;
@@ -246,7 +245,7 @@ struct CUdevResource {
   };
 };
 
-// Affinity and graphics interop of a new context: we only ever pass null.
+// Affinity and graphics interop of a new context; our calls only pass null.
 struct CUexecAffinityParam;
 struct CUctxCigParam;
 struct CUctxCreateParams {
@@ -285,7 +284,7 @@ struct CUDA_KERNEL_NODE_PARAMS_v2 {
   unsigned sharedMemBytes;
   void** kernelParams;
   void** extra;
-  CUkernel kern;  // looked at where `func` is null
+  CUkernel kern;  // used when `func` is null
   CUcontext ctx;
 };
 struct CUDA_MEMCPY3D_v2 {
@@ -323,7 +322,7 @@ struct CUgraphExecUpdateResultInfo_v1 {
   CUgraphNode errorFromNode;
 };
 
-// --- memory that is reserved, made and mapped apart
+// --- memory whose addresses are reserved, made and mapped in separate calls
 
 enum CUmemAllocationType : unsigned { CU_MEM_ALLOCATION_TYPE_PINNED = 1 };
 enum CUmemAllocationHandleType : unsigned { CU_MEM_HANDLE_TYPE_NONE = 0 };
@@ -359,7 +358,7 @@ struct CUmemAllocationProp {
   } allocFlags;
 };
 
-// Whoever defines them exports them, also where everything else is hidden.
+// A library that defines them exports them, also when it hides everything else.
 #pragma GCC visibility push(default)
 #define GS_CUDA_FUNCTION(base, symbol, since, parameters) CUresult symbol parameters;
 #include "intercept/cuda/cuda_functions.inc"
@@ -368,7 +367,7 @@ struct CUmemAllocationProp {
 
 }  // extern "C"
 
-// Streams that exist without being created. A null stream means the first of them.
+// The streams that exist without being created. A null stream means the legacy one.
 #define GS_CU_STREAM_LEGACY (reinterpret_cast<CUstream>(1))
 #define GS_CU_STREAM_PER_THREAD (reinterpret_cast<CUstream>(2))
 

@@ -1,34 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of tests/workloads compute, as arithmetic on the host: all of it modulo 2^32, so
-// that every GPU and the simulation give the same bits. Workloads take their expected results from
-// here and the stand-in libcuda the effect of a launch.
+// What the kernels of tests/workloads compute, as arithmetic on the host. All of it is modulo 2^32,
+// so that every GPU and the simulation give the same bits: the workloads take their expected
+// results from here, and the stand-in libcuda takes the effect of a launch. Pure; any thread may
+// call.
 //
-// A thread of a busy kernel runs x -> mul * x + add many times. n such rounds are again one map of
-// that form, and a sum over threads goes through it as a whole; so the host gets the result of a
-// 2 ms kernel of 135,168 threads with some twenty multiplications.
+// A thread of a busy kernel applies x -> mul * x + add many times. n such rounds are again one map
+// of that form, and the sum over threads can be mapped as a whole: about twenty multiplications
+// give the result of a 2 ms kernel of 135,168 threads.
 #pragma once
 
 #include <cstdint>
 
 namespace gpushare::kernels {
 
-// x -> mul * x + add.
+// The map x -> mul * x + add.
 struct Affine {
   uint32_t mul = 1;
   uint32_t add = 0;
 
   constexpr uint32_t operator()(uint32_t x) const { return mul * x + add; }
-  // The sum of the results for `count` values with this sum.
+  // The sum of the results for `count` values whose sum is `sum`.
   constexpr uint32_t of_sum(uint32_t sum, uint32_t count) const { return mul * sum + count * add; }
-  // First this, then `next`.
+  // The map that applies this one and then `next`.
   constexpr Affine then(Affine next) const { return {next.mul * mul, next(add)}; }
+  // The map that applies this one `n` times.
   constexpr Affine times(uint64_t n) const {
     Affine result, power = *this;
     for (; n != 0; n >>= 1, power = power.then(power))
       if (n & 1) result = result.then(power);
     return result;
   }
-  // REQUIRES: mul is odd. Newton's step doubles the number of right bits: 3, 6, 12, 24, 48.
+  // The inverse map. Requires an odd `mul`. Each of Newton's steps doubles the number of right
+  // bits: 3, 6, 12, 24, 48.
   constexpr Affine inverse() const {
     uint32_t reciprocal = mul;
     for (int i = 0; i < 4; ++i) reciprocal *= 2 - mul * reciprocal;
@@ -36,34 +39,35 @@ struct Affine {
   }
 };
 
-// One round, and how many of them the kernels' unit of work is.
+// One round, and how many rounds make one unit of the kernels' work.
 inline constexpr Affine kRound{1664525, 1013904223};
 inline constexpr uint32_t kRoundsPerUnit = 16;
 
 // Thread t of a busy kernel starts from seed + t * kThreadStride.
 inline constexpr uint32_t kThreadStride = 0x9E3779B9;
 
+// The sum of the start values of `count` threads from `first_thread` on.
 constexpr uint32_t sum_of_starts(uint32_t seed, uint64_t first_thread, uint64_t count) {
   const uint64_t between = count * (count - 1) / 2;  // 0 + 1 + ... + (count - 1)
   return static_cast<uint32_t>(count) * seed +
          kThreadStride * static_cast<uint32_t>(first_thread * count + between);
 }
 
-// gs_fill: element i.
+// What gs_fill writes to element i.
 constexpr uint32_t fill_value(uint32_t seed, uint32_t i) {
   uint32_t x = seed + i * kThreadStride;
   x ^= x >> 16;
   return x * 0x85EBCA6B;
 }
 
-// gs_mix: what becomes of `to` when `from` is mixed in.
+// What gs_mix makes of `to` when it mixes `from` into it.
 constexpr uint32_t mix_value(uint32_t to, uint32_t from) {
   uint32_t x = (to ^ from) * 0xC2B2AE35;
   x ^= x >> 15;
   return x + to;
 }
 
-// gs_fold: what element i adds to the sum.
+// What element i adds to the sum of gs_fold.
 constexpr uint32_t fold_value(uint32_t value, uint32_t i) { return value * (2 * i + 1); }
 
 }  // namespace gpushare::kernels

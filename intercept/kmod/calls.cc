@@ -9,7 +9,7 @@
 namespace gpushare::kmod {
 namespace {
 
-// Zero-terminated, cut to what fits. `to` is zero.
+// Copies the text, cut so that a terminating zero stays. Requires that `to` is all zero.
 template <std::size_t N>
 void put(char (&to)[N], std::string_view text) {
   std::ranges::copy(text.substr(0, N - 1), to);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be said to the kernel module, one function a call; kmod/uapi/gpushare.h is the contract.
-// They block on nothing.
+// The calls of the kernel module's device, one function for each; kmod/uapi/gpushare.h is the
+// contract. The thread that owns the Device calls them, and none of them blocks. Errors: those of
+// Device::call().
 #pragma once
 
 #include <cstdint>
@@ -16,31 +17,32 @@
 
 namespace gpushare::kmod {
 
-// Asks for the versions. Error protocol_not_supported when the module speaks another one than we
-// do: then nothing else may be said to it. Error inappropriate_io_control_operation: it is not our
-// device.
+// Asks for the module's versions and where its ring lies. Error protocol_not_supported when the
+// module has another interface version than this program, which must then make no other call. Error
+// inappropriate_io_control_operation when the file is not the module's device.
 Result<gpushare_query> query(Device& device);
 
-// The calling process, with its descendants, may use the scheduling controls from now on.
+// From now on the calling process and its descendants may use the scheduling controls.
 Result<> register_agent(Device& device);
 
-// Asks for events of everything that lives now.
+// Makes the module write events for everything that exists now.
 Result<> replay(Device& device);
 
-// Use of one tenant, since it was made.
+// What one tenant has used since it was made.
 struct TenantUsage {
   std::string tenant;
-  Micros gpu_time{};   // over all GPUs
-  Micros throttled{};  // frozen by its cap
+  Micros gpu_time{};   // summed over all GPUs
+  Micros throttled{};  // time for which its cap froze it
   uint64_t freezes = 0;
-  std::optional<uint32_t> share_permille;  // of the last second, nullopt unknown
+  std::optional<uint32_t> share_permille;  // of the last second; nullopt means unknown
 
   bool operator==(const TenantUsage&) const = default;
 };
-// Any number. A tenant that is not there (it was just removed) is passed over.
+// Publishes any number of usages in sysfs. A tenant that was removed meanwhile is left out.
 Result<> publish(Device& device, std::span<const TenantUsage> usages);
 
-// `sharing`: how programs share it, "time-slicing".
+// Show a GPU and the policy's name in sysfs. `sharing` says how programs share the GPU:
+// "time-slicing" or "spatial". Texts are cut to the length of their field.
 Result<> set_gpu(Device& device, const GpuInfo& gpu, std::string_view sharing);
 Result<> set_policy(Device& device, std::string_view name);
 

@@ -16,7 +16,8 @@
 namespace gpushare {
 namespace {
 
-constexpr pid_t kTheDevice = 0;  // in epoll's data, where a watched process has its pid
+// Marks the device in epoll's data, where a watched process has its pid.
+constexpr pid_t kTheDevice = 0;
 
 Result<> wait_for(int epoll, int fd, pid_t pid) {
   epoll_event event{.events = EPOLLIN, .data = {.fd = pid}};
@@ -58,7 +59,7 @@ Result<> KmodObserver::map(const gpushare_query& layout) {
 
   lost_before_ = __atomic_load_n(&producer_->lost, __ATOMIC_RELAXED);
   tail_ = head();
-  // Pairs with the module's acquire before it overwrites; nothing was read that it could spoil.
+  // Pairs with the module's acquire before it overwrites records; none was read so far.
   __atomic_store_n(&consumer_->tail, tail_, __ATOMIC_RELEASE);
   return {};
 }
@@ -79,7 +80,7 @@ Result<uint64_t> KmodObserver::drain(const Sink& sink) {
     __atomic_store_n(&consumer_->tail, tail_, __ATOMIC_RELEASE);
   }
   if (!watched_.empty()) end_watched(sink);
-  // Counts up only: what a stale value misses, the next drain() says.
+  // The number only increases: the next drain() reports what a stale value misses.
   const uint64_t lost = __atomic_load_n(&producer_->lost, __ATOMIC_RELAXED) - lost_before_;
   if (lost != lost_) {
     const Time now = MonotonicClock().now();
@@ -94,7 +95,7 @@ void KmodObserver::hand_out(const Sink& sink, const gpushare_event& record) {
   kmod::Translation said = kmod::translate(record);
   if (said.notice && listener_) listener_(*std::move(said.notice));
   if (!said.event) return;
-  // From here on the module tells of its end.
+  // From here on the module itself reports the process's end.
   if (std::holds_alternative<ProcessOpened>(said.event->what) ||
       std::holds_alternative<ProcessClosed>(said.event->what))
     watched_.erase(said.event->process);
@@ -102,7 +103,8 @@ void KmodObserver::hand_out(const Sink& sink, const gpushare_event& record) {
   sink(*std::move(said.event));
 }
 
-// The module knows a process from its first call on; one that makes no more calls ends unseen.
+// The module knows a process from its first call on, so it would not report the end of one that
+// makes no more calls.
 Result<> KmodObserver::watch(ProcessId process) {
   auto pidfd = open_pidfd(process.pid, process.start_ticks, "watch process");
   if (!pidfd && start_ticks_of(process.pid) == process.start_ticks)
@@ -114,7 +116,7 @@ Result<> KmodObserver::watch(ProcessId process) {
 }
 
 void KmodObserver::end_watched(const Sink& sink) {
-  std::array<epoll_event, 64> ready;  // those beyond are found by the next drain()
+  std::array<epoll_event, 64> ready;  // the next drain() finds any more
   const int found =
       ::epoll_wait(waiting_.get(), ready.data(), static_cast<int>(ready.size()), /*timeout=*/0);
   for (int i = 0; i < found; ++i) {

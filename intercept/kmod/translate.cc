@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "intercept/kmod/translate.h"
 
-#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <string>
@@ -20,18 +19,12 @@ std::string text_of(const char (&bytes)[N]) {
   return {bytes, ::strnlen(bytes, N)};
 }
 
-// comm is set by the program; what tools print and JSON carries is ASCII.
-std::string printable(std::string text) {
-  std::ranges::replace_if(text, [](char c) { return c < ' ' || c > '~'; }, '?');
-  return text;
-}
-
 std::optional<Event> event_of(const gpushare_event& record) {
   const gpushare_event_object& object = record.object;
   switch (record.kind) {
     case GPUSHARE_EVENT_PROCESS_OPENED:
       return ProcessOpened{static_cast<pid_t>(record.opened.ns_pid), record.opened.cgroup_id,
-                           record.opened.uid, printable(text_of(record.opened.comm))};
+                           record.opened.uid, nvrm::printable(text_of(record.opened.comm))};
     case GPUSHARE_EVENT_PROCESS_CLOSED:
       return ProcessClosed{.by_exec = (record.flags & GPUSHARE_EVENT_BY_EXEC) != 0};
     case GPUSHARE_EVENT_CLIENT_CREATED:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One record of the kernel module's event ring, in the vocabulary of event.h and notice.h. Pure and
-// total: any bytes give a value or nothing; kinds and flags that are not known are skipped. Any
-// thread.
+// Translates one record of the kernel module's event ring into the types of event.h and notice.h.
+// Pure; any thread may call. Any bytes give a value or nothing: unknown kinds and flags are
+// skipped.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace gpushare::kmod {
 
-// What a record says to each reader; the notice comes first.
+// What a record means to each of the two readers; the notice is handed out first.
 struct Translation {
   std::optional<KernelNotice> notice;
   std::optional<DriverEvent> event;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The part of NVIDIA's resource manager (RM) interface that gpushare speaks, declared by us from
- * the facts in the driver's public headers (open-gpu-kernel-modules 580; the header that defines
- * each item is named beside it). Plain C, fixed-width members and explicit padding, so that the
- * eBPF probe, C++ and tests share it. tests/intercept/nvrm/abi/abi_test.cc checks sizes and
- * offsets.
+ * The part of the interface of NVIDIA's resource manager (RM) that gpushare uses, in our own
+ * declarations after the driver's public headers (open-gpu-kernel-modules 580; the header that
+ * defines each item is named beside it). Plain C with fixed-width members and explicit padding, so
+ * that the eBPF probe, C++ and tests share it. tests/intercept/nvrm/abi/abi_test.cc checks sizes
+ * and offsets.
  *
- * The layouts below did not change between 535 and 595, the releases in which we looked them up,
- * except where said. A control whose size the running driver does not expect is answered with
- * status 0x1F (NV_ERR_INVALID_ARGUMENT), never misread.
+ * The layouts are the same in the releases 535 to 595, except where a comment says otherwise. A
+ * driver that expects another size of a control answers it with status 0x1F
+ * (NV_ERR_INVALID_ARGUMENT) and never misreads it.
  */
 #ifndef GPUSHARE_NVRM_ABI_H
 #define GPUSHARE_NVRM_ABI_H
 
 #if defined(__bpf__) || defined(__KERNEL__)
-/* linux/types.h has been included by the probe or the module */
+/* The file that includes this one has included linux/types.h before. */
 typedef __u8 gs_u8;
 typedef __u16 gs_u16;
 typedef __u32 gs_u32;
@@ -58,7 +58,7 @@ typedef int32_t gs_s32;
 #define GS_CLASS_EVENT_BUFFER 0x90CDu
 #define GS_CLASS_MEMORY_DEVICELESS 0x90CEu
 #define GS_CLASS_CHANNEL_GROUP 0xA06Cu
-#define GS_CHANNEL_CLASS_LOW_BYTE 0x6Fu /* GPFIFO channels of every generation end in it */
+#define GS_CHANNEL_CLASS_LOW_BYTE 0x6Fu /* the GPFIFO channels of every generation end in it */
 
 /* --- status codes (nvstatuscodes.h) --------------------------------------------------------- */
 #define GS_NV_OK 0x00u
@@ -106,7 +106,7 @@ struct gs_nvos05 { /* RM_ALLOC_OBJECT: an allocation without parameters */
   gs_u32 h_root, h_parent, h_new, h_class, status;
 };
 
-struct gs_nvos32_head { /* VID_HEAP_CONTROL, as far as ALLOC_SIZE* and FREE are of interest */
+struct gs_nvos32_head { /* the part of VID_HEAP_CONTROL that ALLOC_SIZE* and FREE use */
   gs_u32 h_root, h_parent, function, h_va_space;
   gs_u16 ivc_heap, pad0;
   gs_u32 status;
@@ -120,8 +120,8 @@ struct gs_nvos32_head { /* VID_HEAP_CONTROL, as far as ALLOC_SIZE* and FREE are 
 #define GS_HEAP_ALLOC_SIZE 2u
 #define GS_HEAP_FREE 3u
 #define GS_HEAP_ALLOC_SIZE_RANGE 14u
-#define GS_HEAP_FLAGS_VIRTUAL 0x00080000u       /* address space only, no memory */
-#define GS_MEMORY_ATTR_LOCATION_MASK (3u << 25) /* 0: video memory */
+#define GS_HEAP_FLAGS_VIRTUAL 0x00080000u       /* reserves address space only, no memory */
+#define GS_MEMORY_ATTR_LOCATION_MASK (3u << 25) /* 0 means video memory */
 
 struct gs_nvos02_fd { /* RM_ALLOC_MEMORY */
   gs_u32 h_root, h_parent, h_new, h_class, flags, pad0;
@@ -140,7 +140,7 @@ struct gs_nvos33_fd { /* RM_MAP_MEMORY */
   gs_u32 pad1;
 };
 
-struct gs_nv_xfer { /* IOCTL_XFER_CMD: another command, its argument by reference */
+struct gs_nv_xfer { /* IOCTL_XFER_CMD: another command and the address of its argument */
   gs_u32 cmd, size;
   gs_u64 ptr;
 };
@@ -217,7 +217,7 @@ struct gs_timeslice {
   gs_u64 us;
 };
 struct gs_group_info {
-  gs_u32 number; /* of the channel group, the hardware's */
+  gs_u32 number; /* the hardware's number of the channel group */
 };
 
 /* --- controls: what is there ---------------------------------------------------------------- */
@@ -306,7 +306,7 @@ struct gs_event_buffer_params {
 };
 struct gs_event_buffer_header {
   gs_u32 get, put;
-  gs_u64 count; /* not kept up to date by RM in keep-newest mode */
+  gs_u64 count; /* RM does not update it in keep-newest mode */
   gs_u64 dropped, vardata_dropped;
 };
 struct gs_switch_record {
@@ -315,7 +315,7 @@ struct gs_switch_record {
   gs_u8 tag, vmid;
   gs_u16 seqno;
   gs_u32 context_id;
-  gs_u32 pid; /* 0: hidden, 0xFFFFFFFF: kernel */
+  gs_u32 pid; /* 0 means hidden, 0xFFFFFFFF the kernel */
   gs_u16 reserved;
   gs_u8 gpu_instance, compute_instance;
   gs_u64 timestamp; /* ns, GPU's PTIMER */

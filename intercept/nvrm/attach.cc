@@ -14,13 +14,13 @@ namespace gpushare::nvrm {
 namespace {
 
 constexpr uint32_t kClientBase = 0xC1D00000;
-constexpr uint32_t kClientSpan = 0x100000;  // then RM counts from the base again
-// For all descriptors of a process together; 190 ms on an H200, spent only where one of them has no
-// client or a very old one.
+constexpr uint32_t kClientSpan = 0x100000;  // after that RM counts from the base again
+// The limit for all descriptors of a process together. It takes 190 ms on an H200 and is reached
+// only when one of them has no client or a very old one.
 constexpr uint32_t kMaxClientQuestions = 0x10000;
 constexpr uint32_t kObjectBase = 0x5C000000;
-// libcuda makes its first context's channels among its first few hundred objects; after so many
-// handles in a row that name nothing, the rest is taken to be empty.
+// The search ends after so many handles in a row that name nothing. libcuda makes its first
+// context's channels among its first few hundred objects.
 constexpr uint32_t kMissesToStop = 1024;
 constexpr uint32_t kMaxObjects = 16384;
 constexpr uint32_t kComputeLowByte = 0xC0;  // compute classes: 0xC3C0 Volta .. 0xCBC0 Hopper
@@ -45,7 +45,7 @@ struct ControlFile {
   std::optional<uint32_t> client;
 };
 
-// Copies of the process's descriptors. One that it closed meanwhile is passed over.
+// Copies the process's descriptors and leaves out those that it closed meanwhile.
 Result<std::vector<ControlFile>> control_files(Driver& driver, ProcessId process) {
   std::vector<ControlFile> files;
   for (int number : driver.control_fds(process.pid)) {
@@ -59,15 +59,15 @@ Result<std::vector<ControlFile>> control_files(Driver& driver, ProcessId process
   return files;
 }
 
-// The handle that RM gives to a client made now: none is newer.
+// Makes a client, to learn the newest handle that RM has given, and closes it.
 Result<uint32_t> newest_client(Driver& driver) {
   auto fd = driver.open(GS_NV_CTL_MINOR);
   if (!fd) return std::unexpected(fd.error());
   return make_client(driver, fd->get());
 }
 
-// Which client was allocated on each file. Clients are numbered in the order in which they were
-// made, so the search goes from `newest` back.
+// Finds the client that was allocated on each file. RM numbers clients in the order in which they
+// were made, so the search goes back from `newest`.
 class ClientSearch {
  public:
   ClientSearch(const RmClient& ours, std::vector<ControlFile>& files)
@@ -76,7 +76,8 @@ class ClientSearch {
     newest_ = newest;
     missing_ = files_.size();
   }
-  // Asks once, of each file that has none yet, for one client. False: there is nothing more to ask.
+  // Asks each file that has no client yet whether it has the next one. False when the search is
+  // over.
   bool ask_next() {
     if (missing_ == 0 || ++back_ >= kClientSpan) return false;
     const uint32_t client = kClientBase + ((newest_ - kClientBase - back_) % kClientSpan);
@@ -98,10 +99,11 @@ class ClientSearch {
   uint32_t newest_ = 0, back_ = 0, questions_ = 0;
 };
 
-// The objects of one client.
+// Finds the objects of one client.
 class ClientObjects {
  public:
-  bool ask_next(Driver& driver, int fd, uint32_t client) {  // as above
+  // Asks for the next handle. False when the search is over.
+  bool ask_next(Driver& driver, int fd, uint32_t client) {
     if (next_ >= kMaxObjects || misses_ >= kMissesToStop) return false;
     const uint32_t handle = kObjectBase + next_++;
     const auto class_id = ask(driver, fd, client, handle, GS_HANDLE_INFO_CLASS);
@@ -126,7 +128,7 @@ bool is_channel(uint32_t class_id) {
   return (class_id & 0xFF) == GS_CHANNEL_CLASS_LOW_BYTE && class_id > 0x2080;
 }
 
-// The groups with a compute object below one of their channels.
+// The groups that have a compute object below one of their channels.
 std::set<uint32_t> compute_groups(const std::vector<Object>& objects) {
   std::map<uint32_t, uint32_t> group_of_channel;
   for (const Object& object : objects)
@@ -153,7 +155,7 @@ std::optional<uint32_t> instance_of(const RmClient& ours, int fd, uint32_t clien
 
 using What = decltype(DriverEvent::what);
 
-// What a client has, as events.
+// Passes what a client has to `add`, as events.
 void tell(const RmClient& ours, const ControlFile& file, const std::vector<Object>& objects,
           const std::function<void(What)>& add) {
   const uint32_t client = *file.client;
@@ -184,7 +186,8 @@ class Search final : public ObjectSearch {
       if (auto begun = begin(); !begun) return std::unexpected(begun.error());
     } else if (const auto same = ours_.driver().fetch(process_, files_.front().number);
                !same && same.error().code == std::errc::no_such_process) {
-      return std::unexpected(same.error());  // our copies of its descriptors keep what it had
+      // The process has ended. Our copies of its descriptors would keep its objects.
+      return std::unexpected(same.error());
     }
     do {
       if (files_.empty() || !ask_next()) return std::move(events_);
@@ -205,7 +208,7 @@ class Search final : public ObjectSearch {
     return {};
   }
 
-  // False: all is asked.
+  // Asks the next question. False when everything was asked.
   bool ask_next() {
     if (clients_.ask_next()) return true;
     while (at_ < files_.size() && !files_[at_].client) ++at_;
@@ -226,7 +229,7 @@ class Search final : public ObjectSearch {
   bool has_begun_ = false;
   std::vector<ControlFile> files_;
   ClientSearch clients_;
-  size_t at_ = 0;  // of files_, whose objects are asked for
+  size_t at_ = 0;  // the index in files_ whose objects are asked for
   ClientObjects objects_;
   Found events_;
 };

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Late attach: the driver objects of a process that was there before us. RM tells the class and the
-// parent of any handle of a client to whoever holds that client's own descriptor, and handles are
-// small and dense: a client is 0xC1D00000 + n, n counting up in the machine; the objects that
-// libcuda makes are 0x5C000000 + n, n counting up in the process. So we take a copy of each of its
-// /dev/nvidiactl descriptors and ask (2.9 us a question on an H200).
+// Late attach: finds the driver objects of a process that opened the driver before the agent
+// started. RM tells the class and the parent of any handle to a process that holds a descriptor of
+// the client, so the search takes a copy of each of the process's /dev/nvidiactl descriptors and
+// asks for one handle after the other (2.9 us a question on an H200). Handles are dense: clients
+// are 0xC1D00000 + n with n counting up in the machine, and the objects that libcuda makes are
+// 0x5C000000 + n with n counting up in the process. The agent's thread calls.
 #pragma once
 
 #include <memory>
@@ -14,10 +15,11 @@
 
 namespace gpushare::nvrm {
 
-// The events that would have been seen, parents first, from a ProcessOpened with nothing in it (the
-// caller knows the process) on; without MemoryAllocated (sizes cannot be asked for). None: no
-// client was found among the last 65,536 (fewer where it holds several descriptors without one).
-// no_such_process when it has ended. `ours` outlives the search.
+// The answer are the events that would have been seen, parents first, beginning with an empty
+// ProcessOpened (the caller knows the process), and without MemoryAllocated, because RM does not
+// tell sizes. There are none when no client was found among the last 65,536 (fewer for a process
+// with several descriptors). Error no_such_process when it has ended. `ours` must outlive the
+// search.
 std::unique_ptr<ObjectSearch> find_objects(const RmClient& ours, ProcessId process);
 
 }  // namespace gpushare::nvrm

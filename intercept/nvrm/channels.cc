@@ -51,8 +51,8 @@ Result<> thaw_channels(const RmClient& client, uint32_t gpu, std::span<const Cha
         channels.subspan(at, std::min<size_t>(GS_DISABLE_CHANNELS_MAX, channels.size() - at));
     auto done = switch_channels(client, gpu, part, false);
     if (done) continue;
-    // RM refuses the whole list when one channel of it is gone: then each by itself, so that those
-    // that live are thawed.
+    // RM refuses the whole list when one channel of it is gone. Then each channel is thawed by
+    // itself, so that the others do not stay frozen.
     for (const ChannelRef& channel : part) {
       auto single = switch_channels(client, gpu, std::span(&channel, 1), false);
       if (!single && !is_gone(single.error()) && !first_error) first_error = single.error();

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Control of other processes' channels and groups: freeze, thaw, time slice (driver-facts sections
-// 3 and 4). Stateless; counting and write-ahead are the enforcer's.
+// Controls other processes' channels and channel groups: freeze, thaw, time slice (driver-facts
+// sections 3 and 4). Without state: the enforcer counts and writes the ledger. The agent's thread
+// calls; errors are those of Gpu (gpu.h).
 //
-// The owner's descriptor is taken anew for every slice control and closed at once: a copy that we
-// kept would keep the driver file, and with it all GPU memory, of a process that ended.
+// Every slice control takes a copy of the owner's descriptor and closes it at once: a copy that
+// stays would keep the driver file, and with it all GPU memory, of a process that ended.
 #pragma once
 
 #include <span>
@@ -13,12 +14,14 @@
 
 namespace gpushare::nvrm {
 
-// At most 64 channels a driver call. freeze: a failure thaws what the earlier calls froze. thaw:
-// goes on after a failure and returns the first; channels that are gone are passed over.
+// Each driver call takes at most 64 channels. When one fails, freeze_channels() thaws what the
+// earlier ones froze; thaw_channels() continues and returns the first error, and skips channels
+// that are gone.
 Result<> freeze_channels(const RmClient& client, uint32_t gpu,
                          std::span<const ChannelRef> channels);
 Result<> thaw_channels(const RmClient& client, uint32_t gpu, std::span<const ChannelRef> channels);
 
+// The slice of the group, and the hardware's number of it.
 Result<> set_group_slice(const RmClient& client, const GroupRef& group, Micros slice);
 Result<Micros> group_slice(const RmClient& client, const GroupRef& group);
 Result<uint32_t> group_number(const RmClient& client, const GroupRef& group);

@@ -17,7 +17,7 @@ std::errc errc_of(uint32_t status) {
   switch (status) {
     case GS_NV_ERR_INSUFFICIENT_PERMISSIONS:
       return std::errc::operation_not_permitted;
-    // What RM says of handles that are gone: the channel, its client, the object.
+    // RM answers these for a channel, a client or an object that is gone.
     case GS_NV_ERR_INVALID_CHANNEL:
     case GS_NV_ERR_INVALID_CLIENT:
     case GS_NV_ERR_INVALID_OBJECT_HANDLE:
@@ -45,25 +45,15 @@ std::unexpected<Error> rm_error(uint32_t status, const char* step, std::string d
 
 Result<> rm_control(Driver& driver, int fd, uint32_t client, uint32_t object, uint32_t command,
                     void* params, uint32_t bytes, const char* step) {
-  gs_nvos54 call{};
-  call.h_client = client;
-  call.h_object = object;
-  call.cmd = command;
-  call.p_params = reinterpret_cast<uintptr_t>(params);
-  call.params_size = bytes;
-  if (int error = driver.ioctl(fd, GS_NV_ESC_RM_CONTROL, &call, sizeof(call)))
-    return std::unexpected(Error{std::error_code(error, std::generic_category()), step, {}});
-  if (call.status != GS_NV_OK) return rm_error(call.status, step);
-  return {};
+  gs_nvos54 call{client, object, command, 0, reinterpret_cast<uintptr_t>(params), bytes, 0};
+  return rm_call(driver, fd, GS_NV_ESC_RM_CONTROL, call, step);
 }
 
 Result<uint32_t> make_client(Driver& driver, int fd) {
   gs_nvos64 call{};
   call.h_class = GS_CLASS_ROOT_CLIENT;
-  if (int error = driver.ioctl(fd, GS_NV_ESC_RM_ALLOC, &call, sizeof(call)))
-    return std::unexpected(
-        Error{std::error_code(error, std::generic_category()), "make a driver client", {}});
-  if (call.status != GS_NV_OK) return rm_error(call.status, "make a driver client");
+  if (auto done = rm_call(driver, fd, GS_NV_ESC_RM_ALLOC, call, "make a driver client"); !done)
+    return std::unexpected(done.error());
   return call.h_new;
 }
 
@@ -79,7 +69,7 @@ Result<RmClient> RmClient::open(Driver& driver) {
   if (!client) return std::unexpected(client.error());
   made.client_ = *client;
 
-  // Every device file must be open before RM lets us make devices (driver-facts section 2).
+  // RM makes devices only when every device file is open (driver-facts section 2).
   std::optional<Error> refused;
   for (unsigned minor = 0; minor < kMaxMinors; ++minor) {
     auto fd = driver.open(minor);
@@ -115,14 +105,13 @@ Result<uint32_t> RmClient::alloc(uint32_t parent, uint32_t class_id, void* param
   call.h_class = class_id;
   call.p_params = reinterpret_cast<uintptr_t>(params);
   call.params_size = bytes;
-  if (int error = driver_->ioctl(control_.get(), GS_NV_ESC_RM_ALLOC, &call, sizeof(call)))
-    return std::unexpected(Error{std::error_code(error, std::generic_category()), step, {}});
-  if (call.status != GS_NV_OK) return rm_error(call.status, step);
+  if (auto done = rm_call(*driver_, control_.get(), GS_NV_ESC_RM_ALLOC, call, step); !done)
+    return std::unexpected(done.error());
   return call.h_new;
 }
 
 Result<> RmClient::find_gpus() {
-  // Drivers before 580 have no third array, and refuse the longer form.
+  // Drivers before 580 do not know the third array and refuse the longer form.
   gs_probed_ids probed{};
   auto listed = rm_control(*driver_, control_.get(), client_, client_, GS_CTRL_GPU_GET_PROBED_IDS,
                            probed, "list GPUs");
@@ -174,7 +163,7 @@ Result<> RmClient::add_gpu(uint32_t gpu_id) {
   return {};
 }
 
-// Names and sizes are for people: what the driver does not tell stays unknown.
+// Names and sizes are for people only: what the driver does not tell stays unknown.
 void RmClient::describe(RmGpuDevice& gpu) const {
   const uint32_t index = gpu.info.index;
   gs_name_string name{};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RmClient: our own client of the driver's resource manager, made without CUDA and without GPU
-// memory (0.8 ms; driver-facts section 2). All of nvrm/ speaks through it. One thread.
+// RmClient: the agent's own client of the driver's resource manager (RM). Making one takes 0.8 ms,
+// no CUDA and no GPU memory (driver-facts section 2). All of nvrm/ uses it; one thread.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,21 @@
 
 namespace gpushare::nvrm {
 
-// RM's answer to a call that the kernel accepted. `status` is one of GS_NV_*.
+// The error for a status (GS_NV_*) with which RM answered a call. Handles that are gone give
+// no_such_process; the detail has the number.
 std::unexpected<Error> rm_error(uint32_t status, const char* step, std::string detail = {});
 
-// One RM_CONTROL / RM_ALLOC on any descriptor (ours, or another process's that we hold a copy of).
+// Makes one RM call whose argument `call` has a member `status`, on any descriptor: an own one, or
+// the copy of another process's. `step` says in an error what was attempted.
+template <class Call>
+Result<> rm_call(Driver& driver, int fd, unsigned nr, Call& call, const char* step) {
+  if (int error = driver.ioctl(fd, nr, &call, sizeof(call)))
+    return std::unexpected(Error{std::error_code(error, std::generic_category()), step, {}});
+  if (call.status != GS_NV_OK) return rm_error(call.status, step);
+  return {};
+}
+
+// Makes one RM_CONTROL of `object`.
 Result<> rm_control(Driver& driver, int fd, uint32_t client, uint32_t object, uint32_t command,
                     void* params, uint32_t bytes, const char* step);
 template <class Params>
@@ -25,19 +36,21 @@ Result<> rm_control(Driver& driver, int fd, uint32_t client, uint32_t object, ui
   return rm_control(driver, fd, client, object, command, &params, sizeof(params), step);
 }
 
-// A new client of RM on this descriptor of /dev/nvidiactl; it ends with the descriptor.
+// Makes a new client of RM on this descriptor of /dev/nvidiactl and returns its handle. The client
+// ends with the descriptor.
 Result<uint32_t> make_client(Driver& driver, int fd);
 
 struct RmGpuDevice {
   GpuInfo info;
-  uint32_t gpu_id = 0;
-  uint32_t device = 0;  // our handles
+  uint32_t gpu_id = 0;  // RM's id of the GPU
+  uint32_t device = 0;  // the client's handles of its device objects
   uint32_t subdevice = 0;
 };
 
 class RmClient {
  public:
-  // Opens every GPU of the machine. Errors: no_such_device (driver not loaded), permission_denied.
+  // Opens every GPU of the machine. Errors: no_such_device (no driver is loaded, or it has no GPU),
+  // permission_denied.
   static Result<RmClient> open(Driver& driver);
 
   const std::vector<RmGpuDevice>& gpus() const { return gpus_; }
@@ -46,14 +59,14 @@ class RmClient {
   int fd() const { return control_.get(); }
   uint32_t client() const { return client_; }
 
-  // A control on one of our subdevices.
+  // Makes a control of the subdevice of a GPU, which is named by its index in gpus().
   template <class Params>
   Result<> subdevice_control(uint32_t gpu, uint32_t command, Params& params,
                              const char* step) const {
     return rm_control(*driver_, control_.get(), client_, gpus_[gpu].subdevice, command, params,
                       step);
   }
-  // Makes an object under `parent`; returns its handle.
+  // Makes an object below `parent` and returns its handle.
   Result<uint32_t> alloc(uint32_t parent, uint32_t class_id, void* params, uint32_t bytes,
                          const char* step);
 

@@ -14,7 +14,7 @@ using What = decltype(DriverEvent::what);
 constexpr uint64_t kTickNs = 10'000'000;  // 1 / USER_HZ
 constexpr uint32_t kFinnSerialized = 1;   // NVOS64_FLAGS_FINN_SERIALIZED
 
-// The call's argument or parameters as a `T`; what the caller did not provide is zero.
+// The first `size` bytes as a `T`; what the caller did not provide is zero.
 template <class T>
 T prefix_as(const uint8_t* bytes, size_t size) {
   T value{};
@@ -27,18 +27,11 @@ T arg_as(const gs_raw_event& raw) {
   return prefix_as<T>(raw.arg, std::min<size_t>(raw.arg_size, sizeof raw.arg));
 }
 
-// `given` false: without parameters the driver takes zeros.
+// When `given` is false the call had no parameters, and the driver took zeros.
 template <class T>
 T params_as(const gs_raw_event& raw, bool given = true) {
   return prefix_as<T>(raw.params,
                       given ? std::min<size_t>(raw.params_bytes, sizeof raw.params) : 0);
-}
-
-// comm is set by the program; what tools print and JSON carries is ASCII.
-std::string printable(const char (&comm)[GS_RAW_COMM_BYTES]) {
-  std::string text(comm, strnlen(comm, sizeof comm - 1));
-  std::ranges::replace_if(text, [](char c) { return c < ' ' || c > '~'; }, '?');
-  return text;
 }
 
 bool is_root_class(uint32_t class_id) {
@@ -81,7 +74,7 @@ std::optional<What> allocated(const gs_raw_event& raw, const Allocation& made) {
   }
 }
 
-// The driver takes exactly two sizes and tells them apart as we do.
+// The driver takes exactly these two sizes and distinguishes them in the same way.
 std::optional<What> decode_alloc(const gs_raw_event& raw) {
   if (raw.arg_size == sizeof(gs_nvos64)) {
     const auto arg = arg_as<gs_nvos64>(raw);
@@ -106,7 +99,7 @@ std::optional<What> decode_alloc_object(const gs_raw_event& raw) {
 std::optional<What> decode_alloc_memory(const gs_raw_event& raw) {
   const auto arg = arg_as<gs_nvos02_fd>(raw);
   if (raw.arg_size != sizeof arg || arg.status != GS_NV_OK) return {};
-  // Video memory is not made this way: for its class the driver only tells how much there is.
+  // This call makes no video memory: for its class the driver only answers how much there is.
   if (arg.h_class != GS_CLASS_MEMORY_SYSTEM) return {};
   return MemoryAllocated{arg.h_root, arg.h_parent, arg.h_new, arg.limit + 1, false};
 }
@@ -141,26 +134,24 @@ std::optional<What> decode_control(const gs_raw_event& raw) {
   return ControlMade{arg.h_client, arg.h_object, arg.cmd, arg.status, params_as<uint64_t>(raw)};
 }
 
+constexpr std::pair<uint32_t, std::optional<What> (*)(const gs_raw_event&)> kDecoders[] = {
+    {GS_NV_ESC_RM_ALLOC, decode_alloc},     {GS_NV_ESC_RM_ALLOC_OBJECT, decode_alloc_object},
+    {GS_NV_ESC_RM_FREE, decode_free},       {GS_NV_ESC_RM_ALLOC_MEMORY, decode_alloc_memory},
+    {GS_NV_ESC_RM_CONTROL, decode_control}, {GS_NV_ESC_RM_VID_HEAP_CONTROL, decode_heap},
+};
+
 std::optional<What> decode_ioctl(const gs_raw_event& raw) {
-  switch (raw.nr) {
-    case GS_NV_ESC_RM_ALLOC:
-      return decode_alloc(raw);
-    case GS_NV_ESC_RM_ALLOC_OBJECT:
-      return decode_alloc_object(raw);
-    case GS_NV_ESC_RM_ALLOC_MEMORY:
-      return decode_alloc_memory(raw);
-    case GS_NV_ESC_RM_VID_HEAP_CONTROL:
-      return decode_heap(raw);
-    case GS_NV_ESC_RM_FREE:
-      return decode_free(raw);
-    case GS_NV_ESC_RM_CONTROL:
-      return decode_control(raw);
-    default:
-      return {};
-  }
+  for (const auto& [nr, decoder] : kDecoders)
+    if (nr == raw.nr) return decoder(raw);
+  return {};
 }
 
 }  // namespace
+
+std::string printable(std::string text) {
+  std::ranges::replace_if(text, [](char c) { return c < ' ' || c > '~'; }, '?');
+  return text;
+}
 
 Engine engine_of(uint32_t engine_type) {
   const auto within = [&](uint32_t first, uint32_t last) {
@@ -183,7 +174,7 @@ std::optional<Sighting> decode(std::span<const std::byte> record) {
   sighting.process = {static_cast<pid_t>(head.pid), head.start_boottime_ns / kTickNs};
   if (sighting.process.pid <= 0) return {};
   sighting.opened = {static_cast<pid_t>(head.ns_pid), head.cgroup_id, head.uid,
-                     printable(head.comm)};
+                     printable({head.comm, strnlen(head.comm, sizeof head.comm - 1)})};
 
   std::optional<What> what;
   switch (head.kind) {

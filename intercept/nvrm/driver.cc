@@ -45,7 +45,7 @@ class SystemDriver final : public Driver {
                                                       : "/dev/nvidia" + std::to_string(minor);
     Fd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
     if (fd.is_open()) return fd;
-    // No file, or one without a driver or a GPU behind it.
+    // There is no such file, or no driver or GPU behind it.
     if (errno == ENOENT || errno == ENXIO || errno == ENODEV)
       return make_error(std::errc::no_such_device, "open the driver", path);
     return errno_error("open the driver", path);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The system calls that reach the NVIDIA driver: the edge of nvrm/. Tests put a fake RM behind it.
+// Driver: the system calls that reach the NVIDIA driver. All of nvrm/ makes them through this
+// interface, so that tests can put a fake RM behind it. One thread at a time may call.
 #pragma once
 
 #include <cstddef>
@@ -16,23 +17,25 @@ class Driver {
  public:
   virtual ~Driver() = default;
 
-  // Opens /dev/nvidiactl (minor 255) or /dev/nvidiaN, close-on-exec. no_such_device when there is
-  // none, permission_denied.
+  // Opens /dev/nvidiactl (minor 255) or /dev/nvidiaN with close-on-exec. Errors: no_such_device
+  // when there is no such file or nothing behind it, permission_denied.
   virtual Result<Fd> open(unsigned minor) = 0;
-  // One ioctl of type 'F'. Returns 0 or an errno value; the RM status is inside `argument`.
+  // Makes one ioctl of type 'F'. Returns 0 or an errno value; RM's status is in `argument`.
   virtual int ioctl(int fd, unsigned nr, void* argument, size_t bytes) = 0;
   // Maps what RM_MAP_MEMORY prepared on `fd`, read-only.
   virtual Result<const void*> map(int fd, size_t bytes) = 0;
   virtual void unmap(const void* address, size_t bytes) = 0;
-  // A duplicate of another process's descriptor (pidfd_getfd). no_such_process when it is gone or
-  // its pid now belongs to another process; start_ticks 0 skips that check.
+  // Duplicates another process's descriptor (pidfd_getfd). Errors: no_such_process when the process
+  // is gone or another one has its pid (a start_ticks of 0 skips that check), no_such_device when
+  // the descriptor is no longer one of the driver, bad_file_descriptor when it is closed.
   virtual Result<Fd> fetch(ProcessId process, int fd) = 0;
-  // Numbers of a process's descriptors of /dev/nvidiactl; empty when it is gone.
+  // The numbers of a process's descriptors of /dev/nvidiactl; empty when it is gone.
   virtual std::vector<int> control_fds(pid_t pid) = 0;
+  // All processes of the machine.
   virtual std::vector<pid_t> processes() = 0;
 };
 
-// The machine's. Stateless; every instance is the same.
+// The machine's driver. It has no state, so any thread may call it.
 Driver& system_driver();
 
 }  // namespace gpushare::nvrm

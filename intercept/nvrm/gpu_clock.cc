@@ -4,7 +4,7 @@
 namespace gpushare::nvrm {
 namespace {
 constexpr int kReadings = 5;
-constexpr Nanos kValidFor = std::chrono::seconds(1);
+constexpr Nanos kValidFor = 1s;
 }  // namespace
 
 Result<> GpuClock::refresh(const RmClient& client, uint32_t gpu, Time now) {

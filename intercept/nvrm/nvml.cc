@@ -8,9 +8,9 @@
 namespace gpushare::nvrm {
 namespace {
 
-// nvml.h, in our words: return codes and nvmlProcessUtilizationSample_t.
+// Our own declarations of nvml.h's return codes and of nvmlProcessUtilizationSample_t.
 constexpr int kSuccess = 0;
-constexpr int kNotFound = 6;  // no sample newer than asked for
+constexpr int kNotFound = 6;  // there is no sample since the time that was asked for
 constexpr int kInsufficientSize = 7;
 
 struct Sample {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one thing we ask of NVML (libnvidia-ml.so.1, loaded when present): how busy each process kept
-// the SMs over the last sample periods. Everything else comes from the resource manager itself.
+// Nvml: asks NVML (libnvidia-ml.so.1, which is loaded when it is there) how busy each process kept
+// the SMs over the last sample periods. Everything else comes from the resource manager itself. One
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +17,15 @@ namespace gpushare::nvrm {
 
 class Nvml {
  public:
-  // nullptr: no NVML on this machine, or it does not start.
+  // nullptr when this machine has no NVML, or it does not start.
   static std::unique_ptr<Nvml> load();
   Nvml(const Nvml&) = delete;
   Nvml& operator=(const Nvml&) = delete;
   ~Nvml();
 
-  // The newest sample of each process on the GPU with this UUID, none older than two seconds.
-  // Samples are whole percent, taken by the driver about once a second (1/6 s on an idle GPU).
-  // nullopt: the driver does not tell (a GPU without this counter, MIG).
+  // The newest sample of each process on the GPU with this UUID, none older than two seconds; `gpu`
+  // is copied into the result. The driver samples whole percent about once a second (every 1/6 s on
+  // an idle GPU). nullopt when it does not tell: a GPU without this counter, or MIG.
   std::optional<std::vector<Utilisation>> utilisation(const std::string& uuid, uint32_t gpu);
 
  private:

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the eBPF probe (bpf/driver_probe.bpf.c) writes into its ring buffer and nvrm/decode reads:
- * who made a call of interest to the NVIDIA driver, and the bytes of its argument as they stood
- * when the driver had answered. Fixed-width members, no pointers, no implicit padding; both sides
- * come from one build, so there is no version. `arg` and `params` are the caller's own memory: they
- * may hold anything.
+ * The records that the eBPF probe (bpf/driver_probe.bpf.c) writes into its ring buffer and that
+ * nvrm/decode reads: which process made a call of interest to the NVIDIA driver, and the bytes of
+ * the call's argument after the driver had answered. Fixed-width members, no pointers and no
+ * implicit padding; both sides come from one build, so there is no version. `arg` and `params` are
+ * copies of the caller's memory and may hold anything.
  */
 #ifndef GPUSHARE_NVRM_RAW_EVENT_H
 #define GPUSHARE_NVRM_RAW_EVENT_H
@@ -13,8 +13,8 @@
 
 enum gs_raw_kind {
   GS_RAW_IOCTL = 1, /* the whole gs_raw_event */
-  GS_RAW_EXEC = 2,  /* only its head: a process known to use the driver replaced itself */
-  GS_RAW_EXIT = 3,  /* only its head: its last thread is ending */
+  GS_RAW_EXEC = 2,  /* only its head: a process that used the driver made an exec */
+  GS_RAW_EXIT = 3,  /* only its head: the last thread of such a process is ending */
 };
 
 #define GS_RAW_COMM_BYTES 16
@@ -23,7 +23,7 @@ enum gs_raw_kind {
 
 struct gs_raw_head {
   gs_u64 time_ns;           /* CLOCK_MONOTONIC, after the driver answered */
-  gs_u64 start_boottime_ns; /* of the process: / 10^7 is field 22 of /proc/PID/stat */
+  gs_u64 start_boottime_ns; /* start of the process; / 10^7 is field 22 of /proc/PID/stat */
   gs_u64 cgroup_id;         /* cgroup v2 */
   gs_u32 kind;              /* enum gs_raw_kind */
   gs_u32 pid, tid;          /* process and thread, in the observer's pid namespace */
@@ -36,8 +36,8 @@ struct gs_raw_head {
 struct gs_raw_event {
   struct gs_raw_head head;
   gs_s32 fd;           /* the caller's descriptor */
-  gs_u32 nr;           /* GS_NV_ESC_*; of an XFER the command inside */
-  gs_u32 arg_size;     /* as the command declares it; `arg` holds up to GS_RAW_ARG_BYTES of it */
+  gs_u32 nr;           /* GS_NV_ESC_*; for an XFER the command inside it */
+  gs_u32 arg_size;     /* as the command states it; `arg` holds up to GS_RAW_ARG_BYTES of it */
   gs_u32 params_bytes; /* valid bytes of `params`; the rest of both arrays is zero */
   gs_u8 arg[GS_RAW_ARG_BYTES];
   gs_u8 params[GS_RAW_PARAMS_BYTES];

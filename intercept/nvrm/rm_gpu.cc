@@ -43,7 +43,7 @@ class RmGpu final : public Gpu {
     if (auto allowed = check_control(gpu, support_.can_freeze); !allowed) return allowed;
     return freeze_channels(client_, gpu, channels);
   }
-  // Never refused: what was frozen by whoever must come free.
+  // Allowed with an unknown driver, too: whatever was frozen must be thawed.
   Result<> thaw(uint32_t gpu, std::span<const ChannelRef> channels) override {
     if (auto allowed = check_control(gpu, true); !allowed) return allowed;
     return thaw_channels(client_, gpu, channels);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gpu over the stock NVIDIA driver.
+// Makes the Gpu (gpu.h) of the stock NVIDIA driver. The agent, recovery and doctor call it.
 #pragma once
 
 #include <memory>
@@ -13,17 +13,17 @@ class Driver;
 }
 
 enum class RmUse {
-  kAgent,     // everything
-  kRecovery,  // freeze, thaw and slices only: no switch log, no NVML
+  kAgent,     // all of Gpu
+  kRecovery,  // freeze, thaw and slices only, without the switch log and NVML
 };
 
-// Errors: no_such_device (no driver, no GPU), permission_denied. A driver we do not know opens too:
-// its support() says observe only. `driver` must outlive the result; the second form uses the
-// machine's.
+// Errors: no_such_device (there is no driver or no GPU), permission_denied. An unknown driver
+// opens, too, and its support() says that programs are only observed. `driver` must outlive the
+// result; the second form uses the machine's driver.
 Result<std::unique_ptr<Gpu>> make_rm_gpu(nvrm::Driver& driver, RmUse use);
 Result<std::unique_ptr<Gpu>> make_rm_gpu(RmUse use = RmUse::kAgent);
 
-// Is there a driver at all? Costs no more than an open(). Errors: as above.
+// Succeeds when a driver is there; costs no more than an open(). Errors: as above.
 Result<> look_for_driver();
 
 }  // namespace gpushare

@@ -47,16 +47,15 @@ Result<const void*> SwitchLog::make_mapped(uint32_t& handle, size_t bytes, Fd& m
   map_fd = std::move(*fd);
   gs_nvos33_fd call{};
   call.h_client = client_->client();
-  call.h_device = client_->client();  // memory without a device hangs under the client itself
+  call.h_device = client_->client();  // memory without a device belongs to the client itself
   call.h_memory = handle;
   call.length = bytes;
   call.flags = 1;  // NVOS33_FLAGS_ACCESS_READ_ONLY
   call.fd = map_fd.get();
-  if (int error =
-          client_->driver().ioctl(client_->fd(), GS_NV_ESC_RM_MAP_MEMORY, &call, sizeof(call)))
-    return std::unexpected(
-        Error{std::error_code(error, std::generic_category()), "map the switch log", {}});
-  if (call.status != GS_NV_OK) return rm_error(call.status, "map the switch log");
+  if (auto done = rm_call(client_->driver(), client_->fd(), GS_NV_ESC_RM_MAP_MEMORY, call,
+                          "map the switch log");
+      !done)
+    return std::unexpected(done.error());
   return client_->driver().map(map_fd.get(), bytes);
 }
 
@@ -108,8 +107,8 @@ Result<SwitchBatch> SwitchLog::read() {
 
   SwitchBatch batch;
   batch.complete_until = asked;
-  // The driver writes a record, then `put`. It may write more while we copy, but has to fill all
-  // the rest of the ring before it reaches what we read.
+  // The driver writes a record and then `put`. It may write more during the copy, but it must fill
+  // the whole rest of the ring before it reaches what is read here.
   const uint32_t put = __atomic_load_n(&header_->put, __ATOMIC_ACQUIRE) % kCapacity;
   const uint32_t fresh = (put + kCapacity - put_) % kCapacity;
   if (fresh > 0) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reader of one GPU's context-switch log (driver-facts section 5): the driver writes a record into
-// a ring in memory that it maps read-only into us, for every context that goes on or off the
-// compute engine, of all users. One thread.
+// SwitchLog: reads one GPU's log of context switches (driver-facts section 5). The driver writes a
+// record into a ring, which it maps read-only into this process, whenever a context of any user
+// comes to the compute engine or leaves it. One thread.
 //
-// The ring keeps the newest records. Every record carries a 16-bit number that also counts what the
-// hardware dropped, so what was overwritten before we read it is counted, not guessed (up to 65,535
-// between two reads).
+// The ring keeps the newest records. Every record has a 16-bit number that counts those that the
+// hardware dropped, too, so the records that were overwritten before they were read are known
+// exactly, up to 65,535 between two reads.
 #pragma once
 
 #include "intercept/gpu.h"
@@ -16,15 +16,18 @@ namespace gpushare::nvrm {
 
 class SwitchLog {
  public:
-  // 512 KiB. Two contexts that switch every 2 ms write 1,000 records a second (H200).
+  // Records in the ring, which takes 512 KiB. Two contexts that switch every 2 ms write 1,000
+  // records a second (measured on an H200).
   static constexpr uint32_t kCapacity = 16384;
 
+  // Starts the log of the GPU. `client` must outlive it. Errors: those of rm_error(), and of
+  // mmap().
   static Result<SwitchLog> open(RmClient& client, uint32_t gpu);
   SwitchLog(SwitchLog&& other) noexcept;
   SwitchLog& operator=(SwitchLog&&) = delete;
   ~SwitchLog();
 
-  // All records since the last read, oldest first.
+  // Returns all records since the last read, the oldest first. Errors: those of rm_error().
   Result<SwitchBatch> read();
 
  private:
@@ -34,10 +37,11 @@ class SwitchLog {
   RmClient* client_;
   uint32_t gpu_;
   uint32_t buffer_ = 0;
-  Fd header_fd_, records_fd_;  // a mapping lives on a descriptor of its own
+  Fd header_fd_, records_fd_;  // each mapping needs a descriptor of its own
   const gs_event_buffer_header* header_ = nullptr;
   const gs_switch_record* records_ = nullptr;
   uint32_t put_ = 0;  // index of the next record to read
+  // The number that the next record has unless some were lost.
   uint16_t next_seqno_ = 0;
   bool has_seqno_ = false;
   GpuClock clock_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which drivers and channel classes we know. An unknown one is only observed: a control that means
-// something else there could harm a tenant.
+// Says which drivers and channel classes are known. Pure; any thread may call. Programs on an
+// unknown one are only observed: a control that means something else there could harm a tenant.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 namespace gpushare::nvrm {
 
 enum class Trust {
-  kMeasured,  // every control of ours was seen to work
-  kHeaders,   // its public headers agree with abi.h, untried
-  kUnknown,   // observe only
+  kMeasured,  // every control that the agent uses was measured to work
+  kHeaders,   // its public headers agree with abi.h; it was not tried
+  kUnknown,   // programs are only observed
 };
 
-// `version`: as the driver says it, "580.159.04".
+// `version` is the driver's own text: "580.159.04".
 Trust driver_trust(std::string_view version);
 
 // GPFIFO channel classes, Volta to Blackwell (class/cl*6f.h).

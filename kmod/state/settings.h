@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What can be set for a tenant, and the parsers of what is written to its attributes. Every parser
- * takes the text without the final newline, and changes the settings only if it returns 0. It
- * returns -EINVAL for what it does not understand and -ERANGE for a number outside its range. This
- * header is pure, and tests/kmod also compile it in user space.
+ * The settings of a tenant, and the parsers of what is written to its attributes. Names, ranges and
+ * defaults are those of uapi/settings.h, which user space shares. Every parser takes the text
+ * without the final newline, and changes the settings only if it returns 0. It returns -EINVAL for
+ * what it does not understand and -ERANGE for a number outside its range. This header is pure, and
+ * tests/kmod also compile it in user space.
  */
 #ifndef GPUSHARE_SETTINGS_H
 #define GPUSHARE_SETTINGS_H
@@ -12,24 +13,21 @@
 #ifdef __KERNEL__
 #include <linux/errno.h>
 #include <linux/string.h>
+
+#include "uapi/settings.h"
 #else
 #include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
+
+#include "kmod/uapi/settings.h"
 #endif
 
-#define GS_WEIGHT_MIN 1
-#define GS_WEIGHT_MAX 10000
-#define GS_WEIGHT_DEFAULT 100
-#define GS_PERIOD_MIN_US 1000
-#define GS_PERIOD_MAX_US 1000000
-#define GS_PERIOD_DEFAULT_US 100000
-#define GS_QUOTA_MIN_US 1000
-#define GS_QUOTA_NONE 0 /* "max" */
-#define GS_SLO_MAX_US 1000000000
-#define GS_MEMORY_NONE (~0ULL) /* "max" */
-#define GS_SM_NONE 0           /* "max" */
+/* What stands for "max" in struct gs_settings. */
+#define GS_QUOTA_NONE 0
+#define GS_MEMORY_NONE (~0ULL)
+#define GS_SM_NONE 0
 
 enum gs_priority { GS_PRIORITY_IDLE, GS_PRIORITY_NORMAL, GS_PRIORITY_HIGH };
 
@@ -55,12 +53,12 @@ struct gs_settings {
 
 static inline void gs_settings_init(struct gs_settings *settings)
 {
-	settings->weight = GS_WEIGHT_DEFAULT;
+	settings->weight = GPUSHARE_WEIGHT_DEFAULT;
 	settings->quota_us = GS_QUOTA_NONE;
-	settings->period_us = GS_PERIOD_DEFAULT_US;
-	settings->priority = GS_PRIORITY_NORMAL;
+	settings->period_us = GPUSHARE_PERIOD_US_DEFAULT;
+	settings->priority = (enum gs_priority)GPUSHARE_PRIORITY_DEFAULT;
 	settings->sm_percent = GS_SM_NONE;
-	settings->slo_us = 0;
+	settings->slo_us = GPUSHARE_SLO_US_DEFAULT;
 	settings->memory_max = GS_MEMORY_NONE;
 }
 
@@ -110,12 +108,14 @@ static inline int gs_parse_ranged(const char *text, size_t len, __u32 lowest, __
 
 static inline int gs_parse_weight(struct gs_settings *settings, const char *text, size_t len)
 {
-	return gs_parse_ranged(text, len, GS_WEIGHT_MIN, GS_WEIGHT_MAX, &settings->weight);
+	return gs_parse_ranged(text, len, GPUSHARE_WEIGHT_MIN, GPUSHARE_WEIGHT_MAX,
+			       &settings->weight);
 }
 
 static inline int gs_parse_slo_us(struct gs_settings *settings, const char *text, size_t len)
 {
-	return gs_parse_ranged(text, len, 0, GS_SLO_MAX_US, &settings->slo_us);
+	return gs_parse_ranged(text, len, GPUSHARE_SLO_US_MIN, GPUSHARE_SLO_US_MAX,
+			       &settings->slo_us);
 }
 
 static inline int gs_parse_sm_percent(struct gs_settings *settings, const char *text, size_t len)
@@ -124,7 +124,8 @@ static inline int gs_parse_sm_percent(struct gs_settings *settings, const char *
 		settings->sm_percent = GS_SM_NONE;
 		return 0;
 	}
-	return gs_parse_ranged(text, len, 1, 100, &settings->sm_percent);
+	return gs_parse_ranged(text, len, GPUSHARE_SM_PERCENT_MIN, GPUSHARE_SM_PERCENT_MAX,
+			       &settings->sm_percent);
 }
 
 /*
@@ -139,13 +140,13 @@ static inline int gs_parse_max(struct gs_settings *settings, const char *text, s
 	int err;
 
 	if (blank) {
-		err = gs_parse_ranged(blank + 1, len - first - 1, GS_PERIOD_MIN_US,
-				      GS_PERIOD_MAX_US, &period);
+		err = gs_parse_ranged(blank + 1, len - first - 1, GPUSHARE_PERIOD_US_MIN,
+				      GPUSHARE_PERIOD_US_MAX, &period);
 		if (err)
 			return err;
 	}
 	if (!gs_text_is(text, first, "max")) {
-		err = gs_parse_ranged(text, first, GS_QUOTA_MIN_US, period, &quota);
+		err = gs_parse_ranged(text, first, GPUSHARE_QUOTA_US_MIN, period, &quota);
 		if (err)
 			return err;
 	}
@@ -156,7 +157,7 @@ static inline int gs_parse_max(struct gs_settings *settings, const char *text, s
 
 static inline const char *gs_priority_name(enum gs_priority priority)
 {
-	static const char *const names[] = { "idle", "normal", "high" }; /* by value */
+	static const char *const names[] = GPUSHARE_PRIORITY_NAMES; /* by value */
 
 	return names[priority];
 }
@@ -177,7 +178,7 @@ static inline int gs_parse_priority(struct gs_settings *settings, const char *te
 /* It takes "max", or bytes from 1 on, perhaps with a suffix K, M, G or T (powers of 1024). */
 static inline int gs_parse_memory_max(struct gs_settings *settings, const char *text, size_t len)
 {
-	static const char suffixes[] = "KkMmGgTt";
+	static const char suffixes[] = GPUSHARE_BYTE_SUFFIXES;
 	const char *suffix = NULL;
 	unsigned int shift;
 	__u64 number = 0;
@@ -193,7 +194,7 @@ static inline int gs_parse_memory_max(struct gs_settings *settings, const char *
 	err = gs_parse_number(text, suffix ? len - 1 : len, &number);
 	if (err)
 		return err;
-	if (number == 0 || number > (GS_MEMORY_NONE - 1) >> shift)
+	if (number < GPUSHARE_MEMORY_MAX_MIN || number > GPUSHARE_MEMORY_MAX_MAX >> shift)
 		return -ERANGE;
 	settings->memory_max = number << shift;
 	return 0;

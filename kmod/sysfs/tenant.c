@@ -166,12 +166,8 @@ static ssize_t gs_show_memory_current(const struct gs_tenant *tenant, char *buf)
 	GS_ATTRIBUTE(_name, 0644, .store = gs_store_##_name, .setting = GPUSHARE_SETTING_##_setting)
 #define GS_READ_ONLY(_name) GS_ATTRIBUTE(_name, 0444)
 
-GS_PARSED(weight, WEIGHT);
-GS_PARSED(max, MAX);
-GS_PARSED(priority, PRIORITY);
-GS_PARSED(memory_max, MEMORY_MAX);
-GS_PARSED(sm_percent, SM_PERCENT);
-GS_PARSED(slo_us, SLO_US);
+#define GS_SETTING(_key, _name, ...) GS_PARSED(_key, _name);
+GPUSHARE_SETTINGS(GS_SETTING)
 GS_STORED(match_cgroup, MATCH_CGROUP);
 GS_STORED(match_uid, MATCH_UID);
 GS_READ_ONLY(gpu_time_us);
@@ -183,12 +179,8 @@ GS_READ_ONLY(memory_refused);
 GS_READ_ONLY(controls_refused);
 
 static struct attribute *gs_tenant_attrs[] = {
-	&gs_attribute_weight.attr,
-	&gs_attribute_max.attr,
-	&gs_attribute_priority.attr,
-	&gs_attribute_memory_max.attr,
-	&gs_attribute_sm_percent.attr,
-	&gs_attribute_slo_us.attr,
+#define GS_LISTED(_key, ...) &gs_attribute_##_key.attr,
+	GPUSHARE_SETTINGS(GS_LISTED)
 	&gs_attribute_match_cgroup.attr,
 	&gs_attribute_match_uid.attr,
 	&gs_attribute_gpu_time_us.attr,

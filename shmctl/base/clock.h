@@ -1,30 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time, for every layer. All points in time are CLOCK_MONOTONIC (std::chrono::steady_clock) in
-// nanoseconds; nothing in the project keeps wall-clock time except the heads of exported files.
-// Code that decides takes `now` as an argument; code that waits takes a Clock, so that tests run in
-// virtual time.
+// The types of time that every layer uses. All points in time are CLOCK_MONOTONIC
+// (std::chrono::steady_clock) in nanoseconds; only the heads of exported files hold wall-clock
+// time. Code that decides takes `now` as an argument; code that waits takes a Clock, so that its
+// tests run in virtual time.
 #pragma once
 
 #include <chrono>
 
 namespace gpushare {
 
+using namespace std::chrono_literals;  // 60s, 200ms, 80us
+
 using Nanos = std::chrono::nanoseconds;
 using Micros = std::chrono::microseconds;
 using Time = std::chrono::time_point<std::chrono::steady_clock, Nanos>;
 
+// Where code that waits reads the time. now() of a clock never goes backwards.
 class Clock {
  public:
   virtual ~Clock() = default;
   virtual Time now() const = 0;
 };
 
+// The machine's own clock; any thread may read it.
 class MonotonicClock final : public Clock {
  public:
   Time now() const override { return std::chrono::steady_clock::now(); }
 };
 
-// For tests and the simulation: stands still until advanced. Not thread-safe.
+// A clock for tests and the simulation: it stands still until it is advanced. Not thread-safe.
 class ManualClock final : public Clock {
  public:
   Time now() const override { return now_; }

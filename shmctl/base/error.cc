@@ -6,8 +6,7 @@ namespace gpushare {
 std::string Error::message() const {
   std::string text = step;
   if (!detail.empty()) text += ": " + detail;
-  // A detail that explains bad input says all there is to say; the generic phrase would only blur
-  // it.
+  // A detail that explains bad input says everything; the generic phrase would add nothing.
   if (code && (detail.empty() || code != std::errc::invalid_argument))
     text += ": " + code.message();
   return text;

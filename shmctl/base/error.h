@@ -14,22 +14,24 @@ namespace gpushare {
 
 struct Error {
   std::error_code code;
-  const char* step = "";  // a literal: what was attempted ("open control plane")
+  const char* step = "";  // a literal that says what was attempted ("open control plane")
   std::string detail;     // what a person needs besides: the path, the key, the allowed values
 
-  // "open control plane: /dev/shm/gpushare: Permission denied"
+  // One line: "open control plane: /dev/shm/gpushare: Permission denied".
   std::string message() const;
 };
 
+// A value of type T, or the error that prevented it.
 template <class T = void>
 using Result = std::expected<T, Error>;
 
-// Reads errno: call it on the line after the failing call.
+// An error with the code that errno holds: call it on the line after the call that failed.
 inline std::unexpected<Error> errno_error(const char* step, std::string detail = {}) {
   return std::unexpected(
       Error{std::error_code(errno, std::generic_category()), step, std::move(detail)});
 }
 
+// An error that our own code found.
 inline std::unexpected<Error> make_error(std::errc code, const char* step,
                                          std::string detail = {}) {
   return std::unexpected(Error{std::make_error_code(code), step, std::move(detail)});

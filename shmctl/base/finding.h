@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finding: one thing that `gpushare doctor` looked at. The agent makes findings about itself, the
-// tools make those about the machine; both are shown in one list. Plain data.
+// Finding: the result of one check of `gpushare doctor`. The agent makes findings about itself and
+// the tools make those about the machine; both are shown in one list. Plain data, any thread.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@ namespace gpushare {
 
 struct Finding {
   enum class Severity { kOk, kWarning, kFail };
-  std::string check{};  // what was looked at, such as "supervisor"
+  std::string check{};  // the name of what was checked, such as "supervisor"
   Severity severity = Severity::kOk;
-  std::string detail{};  // one sentence
-  std::string fix{};     // what to do about it; empty when there is nothing to do
+  std::string detail{};  // one sentence that says what was found
+  std::string fix{};     // what a person can do about it; empty when there is nothing to do
 };
 
-// The names in the agent's protocol and in `gpushare doctor --json`.
+// "ok", "warning" or "fail", as in the agent's protocol and in `gpushare doctor --json`.
 constexpr std::string_view severity_name(Finding::Severity severity) {
   switch (severity) {
     case Finding::Severity::kOk:

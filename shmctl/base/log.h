@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Log lines to standard error (systemd's journal adds time and unit). Safe from any thread. A line
-// is written once, where the decision is made; libraries below return Error instead of logging.
+// Writes log lines to standard error; systemd's journal adds the time and the unit. Any thread may
+// call. A line is written once, where the decision is made; code below returns an Error instead.
 #pragma once
 
 #include <fmt/core.h>
@@ -12,10 +12,12 @@ namespace gpushare {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
-// Lines below `level` are dropped. Default: kInfo.
+// Lines below `level` are dropped from now on; the level is kInfo at first.
 void set_log_level(LogLevel level);
+// Writes one line; `text` has no newline at its end.
 void log_line(LogLevel level, std::string_view text);
 
+// The same for each level, with fmt's format strings.
 template <class... Args>
 void log_debug(fmt::format_string<Args...> format, Args&&... args) {
   log_line(LogLevel::kDebug, fmt::format(format, std::forward<Args>(args)...));

@@ -13,7 +13,7 @@ namespace gpushare {
 Result<Fd> open_pidfd(pid_t pid, uint64_t start_ticks, const char* step) {
   Fd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd.is_open()) return errno_error(step, std::to_string(pid));
-  // It is pinned: when the start time matches now, it is the one that was meant.
+  // The process is pinned now, so a start time that matches stays right.
   if (start_ticks != 0 && start_ticks_of(pid) != start_ticks)
     return make_error(std::errc::no_such_process, step, std::to_string(pid));
   return pidfd;

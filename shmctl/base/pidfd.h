@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A descriptor that pins a process: while it is open, its pid goes to nobody else. Any thread.
+// Opens descriptors that pin a process: while one is open, the kernel gives the process's pid to no
+// other process. Any thread may call.
 #pragma once
 
 #include <sys/types.h>
@@ -11,9 +12,9 @@
 
 namespace gpushare {
 
-// Of the process that started at `start_ticks` (proc_stat.h), 0: of whoever has the pid. Error
-// no_such_process when it is gone or its pid is another's by now; `step` names what it is wanted
-// for.
+// Opens a descriptor of the process `pid` that started at `start_ticks` (proc_stat.h), or of
+// whichever process has the pid when `start_ticks` is 0. Error no_such_process when the process is
+// gone or another one has its pid by now. `step` says in the error what the caller attempted.
 Result<Fd> open_pidfd(pid_t pid, uint64_t start_ticks, const char* step);
 
 }  // namespace gpushare

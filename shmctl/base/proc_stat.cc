@@ -19,8 +19,8 @@ bool read_number(std::string_view word, Number& number) {
 
 }  // namespace
 
-// "PID (COMM) STATE PPID ...": no field after the command has a parenthesis, so the last one ends
-// it.
+// The text is "PID (COMM) STATE PPID ...". No field after the command has a parenthesis, so the
+// last one ends the command.
 std::optional<ProcStat> parse_proc_stat(std::string_view text) {
   constexpr int kState = 3, kParent = 4, kStartTicks = 22;  // counted from 1, as proc(5) does
   const std::size_t open = text.find('('), close = text.rfind(')');

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// /proc/PID/stat: the one parser of it. A program chooses its own name, which stands in the middle
-// of that line, so whatever it calls itself must not hide the process or lend it another start
-// time. Any thread.
+// The one parser of /proc/PID/stat. A program chooses its own name, which stands in the middle of
+// that line; no name can hide the process or give it another start time. Any thread may call.
 #pragma once
 
 #include <sys/types.h>
@@ -14,18 +13,18 @@
 namespace gpushare {
 
 struct ProcStat {
-  std::string command;  // comm, as the kernel shows it; may hold blanks and parentheses
-  pid_t parent = 0;
-  uint64_t start_ticks = 0;  // clock ticks since boot
+  std::string command;       // comm as the kernel shows it; may hold blanks and parentheses
+  pid_t parent = 0;          // the parent's pid; 0 for none in this pid namespace
+  uint64_t start_ticks = 0;  // field 22: clock ticks since boot, 100 a second
 };
 
-// nullopt for anything but the start of such a line up to field 22, start_ticks.
+// Parses the start of such a line, up to field 22 (start_ticks). nullopt for any other text.
 std::optional<ProcStat> parse_proc_stat(std::string_view text);
 
-// nullopt: there is no such process (any more). `root` is /proc but in tests.
+// nullopt when there is no such process (any more). `root` is /proc except in tests.
 std::optional<ProcStat> read_proc_stat(pid_t pid, const std::string& root = "/proc");
 
-// 0: there is no such process.
+// The start time of `pid` as above; 0 when there is no such process.
 uint64_t start_ticks_of(pid_t pid);
 
 }  // namespace gpushare

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ProcessId: names a process for as long as it lives. Pids are reused; the pair of a pid and a
-// start time is not.
+// ProcessId: the name of a process that no later process can have. The kernel uses pids again, but
+// never the same pair of a pid and a start time.
 #pragma once
 
 #include <sys/types.h>

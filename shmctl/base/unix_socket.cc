@@ -39,7 +39,7 @@ Result<Fd> listen_on_socket(const std::string& path, mode_t mode, const char* st
   if (!address) return std::unexpected(address.error());
   const Fd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!probe.is_open()) return errno_error(step, path);
-  // EAGAIN: somebody listens who has too many waiting.
+  // EAGAIN means that a process listens there and its queue is full.
   if (::connect(probe.get(), generic(*address), sizeof *address) == 0 || errno == EAGAIN)
     return make_error(std::errc::address_in_use, step, path);
   if (errno == ECONNREFUSED) ::unlink(path.c_str());

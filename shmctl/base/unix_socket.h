@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stream sockets with a name in the file system. Any thread; `step` names what it is wanted for.
+// Opens stream sockets that have a name in the file system. Any thread may call. `step` says in an
+// error what the caller attempted.
 #pragma once
 
 #include <sys/types.h>
@@ -11,11 +12,13 @@
 
 namespace gpushare {
 
-// Waits for the other side to accept. Errors: filename_too_long, connect()'s.
+// Connects, and blocks until there is room in the listener's queue. Errors: filename_too_long, and
+// those of connect().
 Result<Fd> connect_to_socket(const std::string& path, const char* step);
 
-// Does not block in accept(). Takes over a socket that nobody listens on any more. `mode`: who may
-// connect. Errors: filename_too_long, address_in_use when somebody listens, bind()'s and chmod()'s.
+// Listens under `path`; accept() on the result does not block. A name that no process listens on
+// any more is taken over. `mode` are the permission bits, which say who may connect. Errors:
+// filename_too_long, address_in_use when a process listens there, and those of bind() and chmod().
 Result<Fd> listen_on_socket(const std::string& path, mode_t mode, const char* step);
 
 }  // namespace gpushare

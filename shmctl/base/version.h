@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which build this is.
+// The version of this build. Constant; any thread may read it.
 #pragma once
 
 namespace gpushare {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The body of libfmt, compiled once: header-only it is compiled again in every file that formats
-// text, a third of a build's time, and distributions have it shared only, which programs that are
-// carried to other machines can't use. format-inl.h is fmt's own way to be compiled into a program;
-// what its headers leave to be instantiated elsewhere, for char, is instantiated here.
+// The body of libfmt, compiled once. As a header-only library it would be compiled again in every
+// file that formats text, which is a third of a build's time; distributions have it only as a
+// shared library, which programs that are carried to other machines cannot use. format-inl.h is
+// fmt's own way to be compiled into a program; this file instantiates for char what its headers
+// leave out.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

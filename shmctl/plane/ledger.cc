@@ -69,7 +69,8 @@ Result<std::vector<uint32_t>*> Ledger::reserve(const LedgerKey& key, std::size_t
 
 Result<uint32_t> Ledger::begin_freeze(const LedgerKey& key, int32_t fd,
                                       std::span<const uint32_t> channels) {
-  // What is frozen stays listed, even if the caller does not name it again; new channels go behind.
+  // Channels that are frozen stay listed, even if the caller does not name them again; new ones go
+  // behind them.
   uint32_t freezes = 0;
   std::vector<uint32_t> all;
   if (const auto found = groups_.find(key); found != groups_.end()) {
@@ -159,7 +160,8 @@ void Ledger::for_each(const std::function<void(uint32_t, const LedgerRecord&)>& 
   for_each_entry(region_, fn);
 }
 
-// Last part first, so that part 0 is the last to go. A copy: the caller frees entries on the way.
+// Returns the last part first, so that part 0 is freed last. It is a copy, because the caller frees
+// entries while it iterates.
 std::vector<uint32_t> Ledger::parts_of(uint32_t index) const {
   const auto group = groups_.find(key_of(entries_[index]));
   if (group == groups_.end()) return {};

@@ -1,25 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ledger: what we did to other people's programs and must undo if we die. Written ahead by the
-// agent, read by the supervisor or `--recover` once the agent is dead. The first promise of the
-// project rests on it: no program stays frozen because we died.
+// Ledger: what the agent did to other programs and what must be undone if it dies, so that no
+// program stays frozen. The agent writes it; the supervisor, or `gpushared --recover`, reads it
+// once the agent is dead. One Ledger object is used by one thread of one process at a time;
+// for_each_entry() may be called from any thread.
 //
-// The order of steps, per channel group:
-//     begin_freeze -> driver freezes            driver thaws -> end_thaw
-//     note_slice   -> driver sets the slice     driver restores -> end_slice
-// The entry precedes the deed and outlives it, so at any instant the ledger lists at least all that
-// is done. It may list more: death between a thaw and its end_thaw, or between begin_freeze and the
-// freeze. Recovery then makes a surplus thaw, which the driver takes without harm (driver-facts,
-// section 3), or restores a slice that is the original one already.
-//
-// Each entry is a Slot<LedgerRecord>, and every step replaces the whole record: death at any
-// instruction leaves the entry as before or as after. A group of more than kLedgerChannels channels
-// has several entries (part 0, 1, ..); they are written one after the other, all before the driver
-// is asked, and only part 0 carries the slice.
-//
-// An entry of client 0 and group 0 without channels stands for the process itself: it is stopped
-// (intercept/process_stop.h), and begin_freeze and end_thaw count that.
-//
-// Threads: one Ledger object on one thread of one process at a time. for_each_entry: any.
+// Order of the steps, for each channel group:
+//     begin_freeze, then the driver freezes            the driver thaws, then end_thaw
+//     note_slice, then the driver sets the slice       the driver restores it, then end_slice
+// An entry is written before the deed and erased after it is undone, so that the ledger lists at
+// least everything that is done, whenever the agent dies.
 #pragma once
 
 #include <cstdint>
@@ -43,15 +32,25 @@ struct LedgerKey {
   auto operator<=>(const LedgerKey&) const = default;
 };
 
+// The ledger may list more than is done: the agent may die between a thaw and its end_thaw, or
+// between begin_freeze and the freeze. Recovery then thaws once too often, which the driver takes
+// without harm (driver-facts, section 3), or restores a slice that is the original one already.
+//
+// Each entry is a Slot<LedgerRecord>, and every step replaces the whole record: death at any
+// instruction leaves the entry as it was before the step or as it is after it. A group of more than
+// kLedgerChannels channels has several entries (part 0, 1, ...), which are written one after the
+// other, all before the driver is asked; only part 0 has the slice. An entry with client 0, group 0
+// and no channels stands for the process itself: begin_freeze and end_thaw count how often it is
+// stopped (intercept/process_stop.h).
 class Ledger {
  public:
   // Takes over what the region lists already. `region` must outlive the ledger.
   explicit Ledger(Region& region);
 
   // Call before the driver is asked to freeze `channels` of the group; `fd` is the owner's
-  // descriptor (GroupRef::fd). Counts: twice begun needs two end_thaw. Returns the index of the
+  // descriptor (GroupRef::fd). Calls are counted: two need two end_thaw. Returns the index of the
   // group's first entry, which names the group until the entry is free again. Error
-  // no_space_on_device: all entries are taken; nothing was written, and the group must not be
+  // no_space_on_device when all entries are taken: nothing was written, and the group must not be
   // frozen.
   Result<uint32_t> begin_freeze(const LedgerKey& key, int32_t fd,
                                 std::span<const uint32_t> channels);
@@ -59,21 +58,21 @@ class Ledger {
   // freeze and no changed slice is left in it.
   void end_thaw(uint32_t index);
 
-  // Call before the group's slice is first changed. A slice noted earlier is kept: it is the
-  // original.
+  // Call before the group's slice is changed for the first time. A slice that was noted earlier
+  // stays, because it is the original. Returns and fails as begin_freeze does.
   Result<uint32_t> note_slice(const LedgerKey& key, int32_t fd, uint32_t original_us);
   // Call after the original slice was restored, or the first change was refused.
   void end_slice(uint32_t index);
 
-  // Frees one entry: what it listed has been undone (recovery), or is gone. The other entries of a
-  // large group stay until they are cleared themselves.
+  // Frees one entry, when what it listed has been undone (recovery) or is gone. The other entries
+  // of a large group stay until they are cleared themselves.
   void clear(uint32_t index);
-  // Frees all entries of a group that is gone (freed by its process).
+  // Frees all entries of a group that its process has freed.
   void clear_group(const LedgerKey& key);
   // The same for every group of a process that has exited.
   void clear_process(int32_t pid, uint64_t start_ticks);
 
-  // fn(index, record) of every entry that is taken, each complete. fn may clear(index).
+  // Calls fn(index, record) for every entry that is taken, each complete. fn may call clear(index).
   void for_each(const std::function<void(uint32_t, const LedgerRecord&)>& fn) const;
 
  private:
@@ -83,14 +82,15 @@ class Ledger {
   void settle(uint32_t index);
 
   Region& region_;
-  // What the region holds, for finding without reading it: entries by index, a group's entries by
-  // part, and the free ones (the last is taken next).
+  // A copy of what the region holds, to find entries without reading it: entries by index, a
+  // group's entries by part, and the free ones, of which the last is taken next.
   std::vector<LedgerRecord> entries_;
   std::map<LedgerKey, std::vector<uint32_t>> groups_;
   std::vector<uint32_t> free_;
 };
 
-// The same without a Ledger, for readers. An entry that its writer keeps overtaking is skipped.
+// Calls fn as for_each() does, for readers without a Ledger. An entry that its writer overtakes in
+// every attempt is skipped.
 void for_each_entry(const Region& region,
                     const std::function<void(uint32_t, const LedgerRecord&)>& fn);
 

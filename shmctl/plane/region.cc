@@ -34,7 +34,7 @@ constexpr const char* kFolder = "/dev/shm";  // where Linux keeps POSIX shared m
 constexpr mode_t kMode = 0644;
 constexpr int kMakeAttempts = 16;
 
-// A descriptor as Boost.Interprocess wants a mappable object.
+// A descriptor in the form that Boost.Interprocess maps.
 struct Mappable {
   int fd;
   bip::mapping_handle_t get_mapping_handle() const { return {fd, /*is_xsi=*/false}; }
@@ -70,7 +70,7 @@ std::unexpected<Error> refuse(const std::string& name, std::string_view found,
                     fmt::format("{} {}: {}", name, found, remedy));
 }
 
-// `fd` may be anything that was found under the name. Nothing is mapped before this has passed.
+// `fd` is whatever was found under the name. Nothing is mapped before this check has passed.
 Result<> check_file(const std::string& name, const Fd& fd) {
   struct stat file;
   if (::fstat(fd.get(), &file) != 0) return errno_error(kOpen, name);
@@ -140,14 +140,14 @@ void write_header(Region& region) {
   header.created_ns = static_cast<uint64_t>(MonotonicClock().now().time_since_epoch().count());
 }
 
-// Puts an empty region under `name`, whole from the first instant at which the name exists. Error
-// file_exists when somebody was faster.
+// Puts an empty region under `name`; it is whole from the first instant at which the name exists.
+// Error file_exists when another process was faster.
 Result<> make_region(const std::string& name) {
   Fd fd(::open(kFolder, O_TMPFILE | O_RDWR | O_CLOEXEC, kMode));
   if (!fd.is_open()) return errno_error(kMake, fmt::format("new file in {}", kFolder));
   if (::fchmod(fd.get(), kMode) != 0)  // whatever the umask
     return errno_error(kMake, "set its mode");
-  // Takes the pages now: a full /dev/shm is an error here, and not a SIGBUS at some later store.
+  // Allocates the pages now: a full /dev/shm is an error here, and not a SIGBUS at a later store.
   if (::fallocate(fd.get(), 0, 0, sizeof(Region)) != 0)
     return errno_error(kMake, fmt::format("{} bytes in {}", sizeof(Region), kFolder));
   auto memory = map_region(kMake, fd, bip::read_write);
@@ -172,8 +172,8 @@ ControlPlane::~ControlPlane() = default;
 Result<ControlPlane> ControlPlane::open(const std::string& name, Access access) {
   if (auto named = check_name(kOpen, name); !named) return std::unexpected(named.error());
   const bool is_writable = access == Access::kReadWrite;
-  // O_NONBLOCK: a FIFO under the name must not hold us up before it is refused. shm_open() itself
-  // follows no symbolic link.
+  // O_NONBLOCK keeps a FIFO under the name from blocking this call; it is refused below. shm_open()
+  // itself follows no symbolic link.
   Fd fd(::shm_open(name.c_str(), (is_writable ? O_RDWR : O_RDONLY) | O_NONBLOCK, 0));
   if (!fd.is_open()) {
     if (errno == ELOOP)

@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// ControlPlane: the mapping of the control plane's Region (layout.h) into this process. Used by the
-// agent and its supervisor (create), by recovery (open_existing) and by the tools (open_read_only).
+// ControlPlane: the mapping of the control plane's Region (layout.h) into this process. The agent
+// and its supervisor make it (create), recovery opens it (open_existing), and the tools only read
+// it (open_read_only). Any thread may open; the parts of the region have rules of their own.
 //
-// A region is published whole: it is made as a nameless file and linked under its name when it is
-// complete, so nobody ever sees a half-made one, and a maker who dies leaves nothing behind. It
-// lives until it is removed or the machine reboots; a new agent finds the ledger of the one that
-// died.
+// A region is made as a nameless file and linked under its name when it is complete: no process
+// ever sees a half-made one, and a maker that dies leaves nothing behind. It lives until it is
+// removed or the machine reboots, so that a new agent finds the ledger of the one that died.
 //
-// The file is root's (or whoever runs the agent) and 0644: every user's tools may map it read-only.
-// Nothing in it is secret: names, shares and pids of GPU programs that `ps` and nvidia-smi show
-// too, and driver handles, which any user can list and which open nothing by themselves. An open is
-// refused, with what was found, what was expected and what to do, for: another magic, layout
-// version or size; a file shorter than the region; anything but a regular file (symbolic links
-// too); a file that somebody else owns or that others may write, since they could also truncate it
-// under us.
-//
-// Threads: opening from any; the region's own rules are those of its parts.
+// The file belongs to the user that runs the agent, normally root, and has mode 0644: the tools of
+// every user may map it read-only. It holds no secrets: names, shares and pids of GPU programs that
+// `ps` and nvidia-smi show too, and driver handles, which open nothing by themselves.
 #pragma once
 
 #include <memory>
@@ -28,23 +22,28 @@ namespace gpushare {
 
 inline constexpr const char* kDefaultRegionName = "/gpushare";
 
+// An open is refused with invalid_argument, and a detail that says what was found, what was
+// expected and what to do, for: another magic, layout version or size; a file shorter or longer
+// than the region; anything that is not a regular file, symbolic links too; a file that belongs to
+// another user, or that others may write, since they could also truncate it while it is mapped.
 class ControlPlane {
  public:
-  // `name`: '/' and then [A-Za-z0-9_.-]{1,200}, a POSIX shared memory name. All open for reading
-  // and writing but open_read_only(). Opens the valid region of that name and keeps what is in it,
-  // or makes an empty one.
+  // `name` is a POSIX shared memory name: '/' and then [A-Za-z0-9_.-]{1,200}. All of these open for
+  // reading and writing, except open_read_only(). create() opens the valid region of that name and
+  // keeps what is in it, or makes an empty one.
   static Result<ControlPlane> create(const std::string& name);
-  // Error no_such_file_or_directory when there is none.
+  // Error no_such_file_or_directory when there is no such region.
   static Result<ControlPlane> open_existing(const std::string& name);
   static Result<ControlPlane> open_read_only(const std::string& name);
-  // Takes the name away; who has it mapped keeps the mapping. No error when there is none.
+  // Removes the name; a process that has mapped the region keeps its mapping. It is no error when
+  // there is no such region.
   static Result<> remove(const std::string& name);
 
   ControlPlane(ControlPlane&&) noexcept;
   ControlPlane& operator=(ControlPlane&&) noexcept;
   ~ControlPlane();
 
-  // Requires: not opened read-only (the mapping would fault).
+  // Requires that it was not opened read-only; the mapping would fault.
   Region& region();
   const Region& region() const;
   const std::string& name() const { return name_; }

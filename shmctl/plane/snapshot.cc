@@ -95,15 +95,16 @@ Result<PlaneSnapshot> take_snapshot(const ControlPlane& plane) {
 }
 
 Publication::Publication(Region& region) : region_(region) {
-  // Odd, and another value than a dead writer left. Relaxed: the release stores in write_record()
-  // keep it before them; pairs with the loads in take_snapshot().
+  // The new value is odd, and not the one that a dead writer left. Relaxed is enough: the release
+  // stores in write_record() keep it before them. It pairs with the loads in take_snapshot().
   const uint64_t last = region_.header.publication.load(std::memory_order_relaxed);
   region_.header.publication.store(last + 1 + last % 2, std::memory_order_relaxed);
 }
 
 Publication::~Publication() {
   const uint64_t mine = region_.header.publication.load(std::memory_order_relaxed);
-  // Pairs with the acquire in take_snapshot(): who sees it sees every record of this publication.
+  // Pairs with the acquire in take_snapshot(): a reader that sees this value sees every record of
+  // this publication.
   region_.header.publication.store(mine + 1, std::memory_order_release);
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// PlaneSnapshot: the whole control plane copied out for a reader (gpushare, gpushare-top, the
-// agent's own status), and Publication, the writer's side of it. Works on a read-only mapping and
-// never waits for the writer. Bytes of the region are not trusted: texts come out terminated, and
-// records that name a GPU or tenant outside the tables are left out and counted.
+// PlaneSnapshot: a copy of the whole control plane for a reader (gpushare, gpushare-top, the
+// agent's own status); and Publication, the writer's side of it. take_snapshot() works on a
+// read-only mapping and never waits for the writer. It does not trust the region's bytes: texts
+// come out terminated, and records that name a GPU or tenant outside the tables are left out and
+// counted. Any thread may take a snapshot; only the region's one writer makes publications.
 #pragma once
 
 #include <cstdint>
@@ -26,16 +27,17 @@ struct PlaneSnapshot {
   std::vector<Numbered<ProcessRecord>> processes;  // used slots, ascending
   std::vector<LedgerRecord> ledger;                // used entries
   uint32_t rejected = 0;  // records left out because they made no sense or could not be read
-  // All of it is from one publication. False: the agent was publishing, or died while it did; each
-  // record is still whole, but two of them may be a tick apart.
+  // True when everything is from one publication. False when the agent was publishing, or died
+  // while it did: each record is still whole, but two of them may be a tick apart.
   bool is_consistent = false;
 };
 
-// Error resource_unavailable_try_again when the agent's record cannot be read.
+// Copies the plane, and tries up to four times to get a consistent copy. Error
+// resource_unavailable_try_again when the agent's record cannot be read.
 Result<PlaneSnapshot> take_snapshot(const ControlPlane& plane);
 
-// While one lives, the records of one tick are being written; one at a time, by the only writer.
-// An agent that dies inside leaves the mark set, which costs readers `is_consistent` and no more.
+// The records of one tick are written while a Publication lives; there is one at a time. An agent
+// that dies within it leaves the mark set, which costs readers `is_consistent` and nothing else.
 class Publication {
  public:
   explicit Publication(Region& region);

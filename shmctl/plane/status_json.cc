@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "kmod/uapi/settings.h"
+
 namespace gpushare {
 namespace {
 
@@ -15,7 +17,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::array<std::string_view, 5> kMpsStates{"off", "missing", "starting", "running",
                                                      "other"};
-constexpr std::array<std::string_view, 3> kPriorities{"idle", "normal", "high"};
+constexpr std::array<std::string_view, 3> kPriorities = GPUSHARE_PRIORITY_NAMES;
 constexpr std::array<std::string_view, 7> kStates{
     "idle", "running", "waiting", "frozen-cap", "frozen-turn", "frozen-user", "observe-only"};
 constexpr std::array<std::string_view, 9> kSloStates{
@@ -38,239 +40,177 @@ uint32_t value_of(const std::array<std::string_view, N>& names, const std::strin
   return static_cast<uint32_t>(found - names.begin());
 }
 
-// The two ways over the same list of members (fields() below).
-class Writer {
- public:
-  template <class T>
-  void number(const char* name, T& value) {
-    json[name] = value;
-  }
-  void flag(const char* name, uint32_t& value) { json[name] = value != 0; }
-  template <class T>
-  void maybe(const char* name, T& value) {
-    json[name] = value == static_cast<T>(-1) ? Json() : Json(value);
-  }
-  void percent(const char* name, uint32_t& permille) {
-    json[name] = permille == kUnknown32 ? Json() : Json(permille / 10.0);
-  }
-  void thousandths(const char* name, uint32_t& value) {
-    json[name] = value == kUnknown32 ? Json() : Json(value / 1000.0);
-  }
-  template <size_t N>
-  void text(const char* name, char (&value)[N]) {
-    json[name] = std::string(value, strnlen(value, N));
-  }
-  template <class E, size_t N>
-  void named(const char* name, E& value, const std::array<std::string_view, N>& names) {
-    json[name] = name_of(names, static_cast<uint32_t>(value));
-  }
-  template <size_t N>
-  void history(const char* name, uint16_t (&samples)[N]) {
-    Json& list = json[name] = Json::array();
-    for (uint16_t sample : samples)
-      list.push_back(sample == kUnknownSample ? Json() : Json(sample / 10.0));
-  }
-
-  Json json = Json::object();
+// Members that are more than a number or a text. Each holds a reference to the record's own member.
+struct Flag {
+  uint32_t& value;
+};
+template <class T>
+struct Maybe {  // all ones mean unknown
+  T& value;
+};
+struct Percent {  // permille in the record
+  uint32_t& value;
+};
+struct Thousandths {
+  uint32_t& value;
+};
+template <class E, size_t N>
+struct Named {
+  E& value;
+  const std::array<std::string_view, N>& names;
 };
 
-class Reader {
- public:
-  explicit Reader(const Json& from) : json(from) {
-    if (!from.is_object()) throw std::runtime_error("an object was expected");
-  }
-
-  template <class T>
-  void number(const char* name, T& value) {
-    if (const Json* member = find(name)) value = member->get<T>();
-  }
-  void flag(const char* name, uint32_t& value) {
-    if (const Json* member = find(name)) value = member->get<bool>() ? 1 : 0;
-  }
-  template <class T>
-  void maybe(const char* name, T& value) {
-    if (const Json* member = find(name))
-      value = member->is_null() ? static_cast<T>(-1) : member->get<T>();
-  }
-  void percent(const char* name, uint32_t& permille) {
-    if (const Json* member = find(name))
-      permille = member->is_null() ? kUnknown32 : to_permille(member->get<double>());
-  }
-  void thousandths(const char* name, uint32_t& value) {
-    const Json* member = find(name);
-    if (member == nullptr) return;
-    const double number = member->is_null() ? 0 : member->get<double>() * 1000;
-    if (!(number >= 0 && number < kUnknown32)) throw std::runtime_error("a rate is out of range");
-    value = member->is_null() ? kUnknown32 : static_cast<uint32_t>(std::llround(number));
-  }
-  template <size_t N>
-  void text(const char* name, char (&value)[N]) {
-    const Json* member = find(name);
-    if (member == nullptr) return;
-    const auto& bytes = member->get_ref<const std::string&>();
-    std::fill(std::begin(value), std::end(value), '\0');
-    std::copy_n(bytes.begin(), std::min(bytes.size(), N - 1), value);
-  }
-  template <class E, size_t N>
-  void named(const char* name, E& value, const std::array<std::string_view, N>& names) {
-    if (const Json* member = find(name))
-      value = static_cast<E>(value_of(names, member->get_ref<const std::string&>()));
-  }
-  template <size_t N>
-  void history(const char* name, uint16_t (&samples)[N]) {
-    const Json* member = find(name);
-    if (member == nullptr) return;
-    std::fill(std::begin(samples), std::end(samples), kUnknownSample);
-    // A shorter or longer list keeps its newest samples, which are the last.
-    const size_t count = std::min(member->size(), N);
-    for (size_t i = 0; i < count; ++i) {
-      const Json& sample = member->at(member->size() - count + i);
-      if (!sample.is_null())
-        samples[N - count + i] = static_cast<uint16_t>(to_permille(sample.get<double>()));
-    }
-  }
-
-  const Json& json;
-
- private:
-  const Json* find(const char* name) const {
-    const auto found = json.find(name);
-    return found == json.end() ? nullptr : &*found;
-  }
-  static uint32_t to_permille(double percent) {
-    if (!(percent >= 0 && percent <= 6000))
-      throw std::runtime_error("a percentage is out of range");
-    return static_cast<uint32_t>(std::lround(percent * 10));
-  }
-};
-
-template <class A>
-void fields(A& a, AgentRecord& r) {
-  a.number("pid", r.agent_pid);
-  a.number("supervisor_pid", r.supervisor_pid);
-  a.number("started_ns", r.started_ns);
-  a.number("published_ns", r.published_ns);
-  a.number("ticks", r.ticks);
-  a.number("tick_us", r.tick_us);
-  a.number("events", r.events);
-  a.number("events_dropped", r.events_dropped);
-  a.number("restarts", r.restarts);
-  a.number("gpu_count", r.gpu_count);
-  a.flag("is_simulated", r.is_simulated);
-  a.flag("can_freeze", r.can_freeze);
-  a.flag("can_set_slice", r.can_set_slice);
-  a.flag("has_switch_log", r.has_switch_log);
-  a.flag("are_tenants_in_sysfs", r.are_tenants_in_sysfs);
-  a.text("driver_version", r.driver_version);
-  a.text("policy", r.policy);
-  a.number("mps_pid", r.mps_pid);
-  a.named("mps_state", r.mps_state, kMpsStates);
-  a.number("mps_clients", r.mps_clients);
-  a.number("mps_faults", r.mps_faults);
-  a.text("observe_only_reason", r.observe_only_reason);
+// A member as JSON.
+template <class T>
+Json shown(T number) {
+  return number;
+}
+Json shown(Flag flag) { return flag.value != 0; }
+template <class T>
+Json shown(Maybe<T> maybe) {
+  return maybe.value == static_cast<T>(-1) ? Json() : Json(maybe.value);
+}
+Json shown(Percent percent) {
+  return percent.value == kUnknown32 ? Json() : Json(percent.value / 10.0);
+}
+Json shown(Thousandths rate) {
+  return rate.value == kUnknown32 ? Json() : Json(rate.value / 1000.0);
+}
+template <size_t N>
+Json shown(char (&text)[N]) {
+  return std::string(text, strnlen(text, N));
+}
+template <class E, size_t N>
+Json shown(Named<E, N> named) {
+  return name_of(named.names, static_cast<uint32_t>(named.value));
+}
+Json shown(uint16_t (&samples)[kHistory]) {
+  Json list = Json::array();
+  for (uint16_t sample : samples)
+    list.push_back(sample == kUnknownSample ? Json() : Json(sample / 10.0));
+  return list;
 }
 
-template <class A>
-void fields(A& a, GpuRecord& r) {
-  a.number("index", r.index);
-  a.number("instance", r.instance);
-  a.text("name", r.name);
-  a.text("uuid", r.uuid);
-  a.text("pci", r.pci);
-  a.maybe("sm_count", r.sm_count);
-  a.percent("busy_pct", r.busy_permille);
-  a.named("sharing", r.sharing, kSharings);
-  a.maybe("switches_per_s", r.switches_per_s);
-  a.number("process_count", r.process_count);
-  a.number("tenant_count", r.tenant_count);
-  a.maybe("memory_bytes", r.memory_bytes);
-  a.maybe("memory_used_bytes", r.memory_used_bytes);
-  a.number("log_records", r.log_records);
-  a.number("log_lost", r.log_lost);
+// A member from JSON. Throws when the value has another type or is out of range.
+uint32_t to_permille(double percent) {
+  if (!(percent >= 0 && percent <= 6000)) throw std::runtime_error("a percentage is out of range");
+  return static_cast<uint32_t>(std::lround(percent * 10));
+}
+template <class T>
+void take(const Json& json, T& number) {
+  number = json.get<T>();
+}
+void take(const Json& json, Flag flag) { flag.value = json.get<bool>() ? 1 : 0; }
+template <class T>
+void take(const Json& json, Maybe<T> maybe) {
+  maybe.value = json.is_null() ? static_cast<T>(-1) : json.get<T>();
+}
+void take(const Json& json, Percent percent) {
+  percent.value = json.is_null() ? kUnknown32 : to_permille(json.get<double>());
+}
+void take(const Json& json, Thousandths rate) {
+  const double number = json.is_null() ? 0 : json.get<double>() * 1000;
+  if (!(number >= 0 && number < kUnknown32)) throw std::runtime_error("a rate is out of range");
+  rate.value = json.is_null() ? kUnknown32 : static_cast<uint32_t>(std::llround(number));
+}
+template <size_t N>
+void take(const Json& json, char (&text)[N]) {
+  const auto& bytes = json.get_ref<const std::string&>();
+  std::fill(std::begin(text), std::end(text), '\0');
+  std::copy_n(bytes.begin(), std::min(bytes.size(), N - 1), text);
+}
+template <class E, size_t N>
+void take(const Json& json, Named<E, N> named) {
+  named.value = static_cast<E>(value_of(named.names, json.get_ref<const std::string&>()));
+}
+void take(const Json& json, uint16_t (&samples)[kHistory]) {
+  std::ranges::fill(samples, kUnknownSample);
+  // A shorter or longer list keeps its newest samples, which are the last.
+  const size_t count = std::min<size_t>(json.size(), kHistory);
+  for (size_t i = 0; i < count; ++i) {
+    const Json& sample = json.at(json.size() - count + i);
+    if (!sample.is_null())
+      samples[kHistory - count + i] = static_cast<uint16_t>(to_permille(sample.get<double>()));
+  }
 }
 
-template <class A>
-void fields(A& a, TenantGpuUse& r) {
-  a.percent("target_pct", r.target_permille);
-  a.percent("share_pct", r.share_permille);
-  a.number("gpu_time_ns", r.gpu_time_ns);
-  a.maybe("sms_entitled", r.sms_entitled);
-  a.maybe("sms_in_use", r.sms_in_use);
-  a.maybe("sms_sharers", r.sms_sharers);
-  a.maybe("sms_set", r.sms_set);
-  a.named("sms_follows", r.sms_follows, kFollows);
-  a.named("slo_state", r.slo_state, kSloStates);
-  a.maybe("slo_us", r.slo_us);
-  a.maybe("latency_us", r.latency_us);
-  a.maybe("p99_us", r.p99_us);
-  a.thousandths("iterations_per_s", r.iterations_per_ks);
-  a.named("iteration_source", r.iteration_source, kSources);
-  a.percent("confidence_pct", r.confidence_permille);
-  a.maybe("sms_knee", r.sms_knee);
-  a.maybe("sms_needed", r.sms_needed);
+// visit(name, member) for each pair of the arguments, in order.
+template <class Visit, class Member, class... Rest>
+void each(const Visit& visit, const char* name, Member&& member, Rest&&... rest) {
+  visit(name, member);
+  if constexpr (sizeof...(rest) > 0) each(visit, rest...);
 }
 
-template <class A>
-void fields(A& a, Numbered<TenantRecord>& numbered) {
+// The members of every record, named once for both directions, in the order of the JSON.
+void fields(const auto& visit, AgentRecord& r) {
+  each(visit, "pid", r.agent_pid, "supervisor_pid", r.supervisor_pid, "started_ns", r.started_ns,
+       "published_ns", r.published_ns, "ticks", r.ticks, "tick_us", r.tick_us, "events", r.events,
+       "events_dropped", r.events_dropped, "restarts", r.restarts, "gpu_count", r.gpu_count,
+       "is_simulated", Flag{r.is_simulated}, "can_freeze", Flag{r.can_freeze}, "can_set_slice",
+       Flag{r.can_set_slice}, "has_switch_log", Flag{r.has_switch_log}, "are_tenants_in_sysfs",
+       Flag{r.are_tenants_in_sysfs}, "driver_version", r.driver_version, "policy", r.policy,
+       "mps_pid", r.mps_pid, "mps_state", Named{r.mps_state, kMpsStates}, "mps_clients",
+       r.mps_clients, "mps_faults", r.mps_faults, "observe_only_reason", r.observe_only_reason);
+}
+
+void fields(const auto& visit, GpuRecord& r) {
+  each(visit, "index", r.index, "instance", r.instance, "name", r.name, "uuid", r.uuid, "pci",
+       r.pci, "sm_count", Maybe{r.sm_count}, "busy_pct", Percent{r.busy_permille}, "sharing",
+       Named{r.sharing, kSharings}, "switches_per_s", Maybe{r.switches_per_s}, "process_count",
+       r.process_count, "tenant_count", r.tenant_count, "memory_bytes", Maybe{r.memory_bytes},
+       "memory_used_bytes", Maybe{r.memory_used_bytes}, "log_records", r.log_records, "log_lost",
+       r.log_lost);
+}
+
+void fields(const auto& visit, TenantGpuUse& r) {
+  each(visit, "target_pct", Percent{r.target_permille}, "share_pct", Percent{r.share_permille},
+       "gpu_time_ns", r.gpu_time_ns, "sms_entitled", Maybe{r.sms_entitled}, "sms_in_use",
+       Maybe{r.sms_in_use}, "sms_sharers", Maybe{r.sms_sharers}, "sms_set", Maybe{r.sms_set},
+       "sms_follows", Named{r.sms_follows, kFollows}, "slo_state", Named{r.slo_state, kSloStates},
+       "slo_us", Maybe{r.slo_us}, "latency_us", Maybe{r.latency_us}, "p99_us", Maybe{r.p99_us},
+       "iterations_per_s", Thousandths{r.iterations_per_ks}, "iteration_source",
+       Named{r.iteration_source, kSources}, "confidence_pct", Percent{r.confidence_permille},
+       "sms_knee", Maybe{r.sms_knee}, "sms_needed", Maybe{r.sms_needed});
+}
+
+void fields(const auto& visit, Numbered<TenantRecord>& numbered) {
   TenantRecord& r = numbered.record;
-  a.number("slot", numbered.slot);
-  a.text("name", r.name);
-  a.number("weight", r.weight);
-  a.maybe("quota_us", r.quota_us);
-  a.number("period_us", r.period_us);
-  a.named("priority", r.priority, kPriorities);
-  a.maybe("memory_max_bytes", r.memory_max_bytes);
-  a.maybe("sm_percent", r.sm_percent);
-  a.number("slo_us", r.slo_us);
-  a.number("process_count", r.process_count);
-  a.number("memory_bytes", r.memory_bytes);
-  a.flag("is_frozen_by_user", r.frozen_by_user);
-  a.number("freezes", r.freezes);
-  a.number("throttled_ns", r.throttled_ns);
+  each(visit, "slot", numbered.slot, "name", r.name, "weight", r.weight, "quota_us",
+       Maybe{r.quota_us}, "period_us", r.period_us, "priority", Named{r.priority, kPriorities},
+       "memory_max_bytes", Maybe{r.memory_max_bytes}, "sm_percent", Maybe{r.sm_percent}, "slo_us",
+       r.slo_us, "process_count", r.process_count, "memory_bytes", r.memory_bytes,
+       "is_frozen_by_user", Flag{r.frozen_by_user}, "freezes", r.freezes, "throttled_ns",
+       r.throttled_ns);
 }
 
-template <class A>
-void fields(A& a, Numbered<ProcessRecord>& numbered) {
+void fields(const auto& visit, Numbered<ProcessRecord>& numbered) {
   ProcessRecord& r = numbered.record;
-  a.number("slot", numbered.slot);
-  a.number("pid", r.pid);
-  a.number("ns_pid", r.ns_pid);
-  a.number("start_ticks", r.start_ticks);
-  a.number("uid", r.uid);
-  a.number("gpu", r.gpu);
-  a.number("tenant_slot", r.tenant);
-  a.text("command", r.command);
-  a.text("command_line", r.command_line);
-  a.number("cgroup_id", r.cgroup_id);
-  a.named("state", r.state, kStates);
-  a.number("state_since_ns", r.state_since_ns);
-  a.text("note", r.note);
-  a.percent("target_pct", r.target_permille);
-  a.percent("share_pct", r.share_permille);
-  a.maybe("slice_us", r.slice_us);
-  a.flag("has_bucket", r.has_bucket);
-  a.number("tokens_ns", r.tokens_ns);
-  a.maybe("switches_per_s", r.switches_per_s);
-  a.number("gpu_time_ns", r.gpu_time_ns);
-  a.number("memory_bytes", r.memory_bytes);
-  a.number("freezes", r.freezes);
-  a.number("throttled_ns", r.throttled_ns);
-  a.flag("is_late_attach", r.is_late_attach);
-  a.history("history_pct", r.history_permille);
+  each(visit, "slot", numbered.slot, "pid", r.pid, "ns_pid", r.ns_pid, "start_ticks", r.start_ticks,
+       "uid", r.uid, "gpu", r.gpu, "tenant_slot", r.tenant, "command", r.command, "command_line",
+       r.command_line, "cgroup_id", r.cgroup_id, "state", Named{r.state, kStates}, "state_since_ns",
+       r.state_since_ns, "note", r.note, "target_pct", Percent{r.target_permille}, "share_pct",
+       Percent{r.share_permille}, "slice_us", Maybe{r.slice_us}, "has_bucket", Flag{r.has_bucket},
+       "tokens_ns", r.tokens_ns, "switches_per_s", Maybe{r.switches_per_s}, "gpu_time_ns",
+       r.gpu_time_ns, "memory_bytes", r.memory_bytes, "freezes", r.freezes, "throttled_ns",
+       r.throttled_ns, "is_late_attach", Flag{r.is_late_attach}, "history_pct", r.history_permille);
 }
 
 template <class Record>
 Json written(Record record) {
-  Writer writer;
-  fields(writer, record);
-  return std::move(writer.json);
+  Json json = Json::object();
+  fields([&](const char* name, auto& member) { json[name] = shown(member); }, record);
+  return json;
 }
 
 template <class Record>
 Record read(const Json& json) {
+  if (!json.is_object()) throw std::runtime_error("an object was expected");
   Record record{};
-  Reader reader(json);
-  fields(reader, record);
+  fields(
+      [&](const char* name, auto& member) {
+        if (const auto found = json.find(name); found != json.end()) take(*found, member);
+      },
+      record);
   return record;
 }
 

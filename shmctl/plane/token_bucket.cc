@@ -30,7 +30,7 @@ uint64_t TokenBucket::pack(int64_t spent, uint64_t generation) {
   return static_cast<uint64_t>(spent) << kGenerationBits | (generation & kGenerationMask);
 }
 
-// Acquire pairs with the release stores in switch_to(): whoever reads a word of a later
+// Acquire pairs with the release stores in switch_to(): a thread that reads a word of a later
 // configuration also sees a later `state_`, so that its compare-and-swap fails.
 TokenBucket::Rate TokenBucket::load(const Config& config) {
   return {config.quota_ns.load(std::memory_order_acquire),
@@ -70,7 +70,8 @@ void TokenBucket::switch_to(const Rate& rate, Time now) {
       spent = saturate(rate.credit(t_ns) - tokens);
     }
     changed = pack(spent, state + 1);
-    // Release pairs with the acquire loads of `state_`: who sees the generation sees its copy.
+    // Release pairs with the acquire loads of `state_`: a thread that sees the generation sees its
+    // copy of the configuration.
   } while (!state_.compare_exchange_weak(state, changed, std::memory_order_acq_rel,
                                          std::memory_order_acquire));
 }
@@ -90,15 +91,15 @@ Nanos TokenBucket::refill(Time now) {
                                      std::memory_order_acquire))
       break;
   }
-  // After the swap: who dies in between leaves tokens() too low until the next refill, never too
-  // high.
+  // After the swap: a process that dies in between leaves tokens() too low until the next refill,
+  // never too high.
   note_refill(now);
   return tokens();
 }
 
 void TokenBucket::charge(Nanos used) {
   assert(used.count() >= 0);
-  // Relaxed: an addition to the one word of state; it carries nothing else with it.
+  // Relaxed is enough: this adds to the one word of state and publishes nothing else.
   state_.fetch_add(static_cast<uint64_t>(used.count()) << kGenerationBits,
                    std::memory_order_relaxed);
 }
@@ -121,7 +122,8 @@ Nanos TokenBucket::tokens() const {
 void TokenBucket::note_refill(Time now) {
   const int64_t t_ns = to_ns(now);
   int64_t latest = refilled_ns_.load(std::memory_order_relaxed);
-  // Release pairs with the acquire in tokens(): who sees the instant sees the overflow dropped.
+  // Release pairs with the acquire in tokens(): a thread that sees the instant sees that the
+  // overflow was dropped.
   while (latest < t_ns && !refilled_ns_.compare_exchange_weak(
                               latest, t_ns, std::memory_order_release, std::memory_order_relaxed)) {
   }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kLongestWord = 64;
 
-// Optimal string alignment: rows of the usual table, the last three kept.
+// Optimal string alignment; only the last three rows of the usual table are kept.
 size_t distance(std::string_view a, std::string_view b) {
   std::vector<size_t> before(b.size() + 1), previous(b.size() + 1), row(b.size() + 1);
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;

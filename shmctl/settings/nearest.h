@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// "Did you mean ...?": the known word nearest to a misspelt one.
+// Finds the known word that is nearest to a misspelt one, for "did you mean ...?". Pure; any
+// thread.
 #pragma once
 
 #include <span>
@@ -7,9 +8,10 @@
 
 namespace gpushare {
 
-// The candidate with the smallest edit distance to `word` (insert, delete, replace, swap of
-// neighbours), the first of equals; empty when none is near enough to be a slip (a third of its
-// letters, at least 1). `word` longer than 64 characters finds nothing.
+// Returns the candidate with the smallest edit distance to `word` (one step inserts, deletes or
+// replaces a letter, or swaps two neighbours), the first among equals. Returns an empty text when
+// no candidate is within a third of its own letters (at least 1), or `word` is longer than 64
+// letters.
 std::string_view nearest(std::string_view word, std::span<const std::string_view> candidates);
 
 }  // namespace gpushare

@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kReadStep = "read sysfs";
 constexpr const char* kWriteStep = "write sysfs";
-constexpr std::size_t kLargestFile = 1 << 20;  // procs of a great many processes
+constexpr std::size_t kLargestFile = 1 << 20;  // `procs` of very many processes
 
 Result<std::string> contents(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -54,7 +54,7 @@ bool is_refusal(const Error& error) {
   return error.code == std::errc::invalid_argument || error.code == std::errc::result_out_of_range;
 }
 
-// The kernel says so when the tenant goes while its file is open.
+// True for the errors that the kernel gives when a tenant is removed while its file is open.
 bool is_gone(const Error& error) {
   return error.code == std::errc::no_such_file_or_directory ||
          error.code == std::errc::no_such_device;
@@ -152,7 +152,7 @@ Result<std::string> SysfsTree::text(const char* name) const {
   return std::string(first_line(*text));
 }
 
-// One write() of the whole value: that is how the kernel takes it. `tenant` empty: of the root.
+// The kernel takes a value only in one write(). An empty `tenant` means a file of the root.
 Result<> SysfsTree::write_file(std::string_view tenant, std::string_view name,
                                std::string_view value) const {
   const std::string path = tenant.empty() ? fmt::format("{}/{}", root_, name) : file(tenant, name);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// SysfsTree: the kernel module's files of tenants and settings below /sys/kernel/gpushare. The one
-// place that reads and writes them; the agent and the command line use it. Values come and go in
-// the grammar of tenant_settings.h; what the kernel refuses comes back in the words of that parser.
+// SysfsTree: the kernel module's files of tenants and settings below /sys/kernel/gpushare. It is
+// the only code that reads and writes them; the agent and the command line use it. Values have the
+// grammar of tenant_settings.h in both directions, and a value that the kernel refuses gives the
+// same error message as one that this parser refuses.
 //
-// Each call opens the files it needs and keeps nothing, so any thread may call. Making and removing
-// are virtual because a plain directory, which is what tests have, does not do them by itself.
+// Each call opens the files that it needs and keeps nothing, so any thread may call. attach(),
+// create() and remove() are virtual because the plain directory that tests use does nothing by
+// itself when something is written to those files.
 #pragma once
 
 #include <sys/types.h>
@@ -21,11 +23,11 @@
 
 namespace gpushare {
 
-// The directory of one tenant.
+// What the directory of one tenant holds.
 struct SysfsTenant {
   TenantSettings settings;
-  std::string match_cgroup;  // glob, empty: no such rule
-  std::optional<uid_t> match_uid;
+  std::string match_cgroup;        // a glob; empty means that there is no such rule
+  std::optional<uid_t> match_uid;  // nullopt means that there is no such rule
 
   bool operator==(const SysfsTenant&) const = default;
 };
@@ -36,36 +38,39 @@ class SysfsTree {
   virtual ~SysfsTree() = default;
 
   const std::string& root() const { return root_; }
-  // False: the module is not loaded.
+  // False when the module is not loaded.
   bool is_there() const;
   bool has(std::string_view tenant) const;
-  // May the caller write these settings of the tenant?
+  // The next three return true when the caller has the permission to write: all of these settings
+  // of the tenant; its `procs`; the root's `create`.
   bool may_write(std::string_view tenant, std::span<const Setting> settings) const;
   bool may_write_procs(std::string_view tenant) const;
   bool may_create() const;
 
-  // --- reading. Errors no_such_file_or_directory for a tenant that is not there.
-  Result<std::vector<std::string>> tenants() const;  // by name
-  // A value that cannot be understood (of a later module) counts as its default.
+  // --- reading. A tenant that does not exist gives the error no_such_file_or_directory.
+  // The names of all tenants, sorted.
+  Result<std::vector<std::string>> tenants() const;
+  // A value that a later module writes and this parser does not understand counts as its default.
   Result<SysfsTenant> read(std::string_view tenant) const;
-  // A read-only counter ("gpu_time_us"); nullopt: no such tenant, or no such file.
+  // A read-only counter ("gpu_time_us"); nullopt when there is no such tenant or file.
   std::optional<uint64_t> counter(std::string_view tenant, const char* name) const;
-  // Empty lines and what is no pid are passed over. In the caller's pid namespace.
+  // The tenant's processes, in the caller's pid namespace. Lines that are no pid are left out.
   Result<std::vector<pid_t>> procs(std::string_view tenant) const;
-  // Moves with every change of settings, tenants and attachments; nullopt: not in this module.
+  // A number that every change of settings, tenants and attachments increases; nullopt when this
+  // module has none.
   std::optional<uint64_t> generation() const;
-  // A file directly below the root, without its newline: "driver", "agent", "version".
+  // The first line of a file directly below the root: "driver", "agent", "version".
   Result<std::string> text(const char* name) const;
 
-  // --- writing. invalid_argument says what would be right, permission_denied names the file.
-  // All are checked before the first is written.
+  // --- writing. The error invalid_argument says what is allowed, permission_denied names the file.
+  // All settings are checked before the first one is written.
   Result<> write(std::string_view tenant, std::span<const Setting> settings);
-  // Empty and nullopt take a rule away.
+  // An empty glob and nullopt take the rule away.
   Result<> write_match_cgroup(std::string_view tenant, std::string_view glob);
   Result<> write_match_uid(std::string_view tenant, std::optional<uid_t> uid);
-  // no_such_process when there is none.
+  // Error no_such_process when there is no such process.
   virtual Result<> attach(pid_t pid, std::string_view tenant);
-  // One that is there already is no error.
+  // A tenant that exists already is no error.
   virtual Result<> create(std::string_view tenant);
   virtual Result<> remove(std::string_view tenant);
 
@@ -78,8 +83,9 @@ class SysfsTree {
   std::string root_;
 };
 
-// As the kernel writes and reads a setting: the grammar of tenant_settings.h but for `max`, where
-// "30%" is "30000 100000" there and "max 100000" is "max" here. Empty for an unknown key.
+// Translate a value to and from the kernel's grammar, which differs from that of tenant_settings.h
+// only for `max`: "30%" is "30000 100000" there, and its "max 100000" is "max" here. to_sysfs() is
+// empty for an unknown key.
 std::string to_sysfs(const TenantSettings& settings, std::string_view key);
 std::string from_sysfs(std::string_view key, std::string_view text);
 

@@ -14,10 +14,10 @@ namespace gpushare {
 namespace {
 
 constexpr std::string_view kMax = "max";
-constexpr Micros kPercentPeriod{100'000};
+constexpr Micros kPercentPeriod{GPUSHARE_PERIOD_US_DEFAULT};
 constexpr size_t kLongestName = 63;
 
-// Decimal digits only: no sign, no blank, nothing behind. Empty on overflow as well.
+// Takes decimal digits only: no sign, no blank, nothing behind them. Nothing on overflow as well.
 std::optional<uint64_t> parse_number(std::string_view text) {
   uint64_t number = 0;
   const char* const begin = std::to_address(text.begin());
@@ -33,7 +33,8 @@ std::optional<uint64_t> parse_number(std::string_view text, uint64_t lowest, uin
   return number;
 }
 
-// "12.5" -> 12500. At most three decimals, so that 0.001 % of 100 ms is a whole microsecond.
+// "12.5" is 12500. At most three decimals are taken, so that 0.001 % of 100 ms is a whole
+// microsecond.
 std::optional<uint64_t> parse_thousandths(std::string_view text) {
   const size_t dot = text.find('.');
   const auto whole = parse_number(text.substr(0, dot), 0, 1'000'000);
@@ -48,8 +49,8 @@ std::optional<uint64_t> parse_thousandths(std::string_view text) {
 }
 
 std::optional<Cap> checked_cap(uint64_t quota_us, uint64_t period_us) {
-  if (period_us < 1'000 || period_us > 1'000'000) return std::nullopt;
-  if (quota_us < 1'000 || quota_us > period_us) return std::nullopt;
+  if (period_us < GPUSHARE_PERIOD_US_MIN || period_us > GPUSHARE_PERIOD_US_MAX) return std::nullopt;
+  if (quota_us < GPUSHARE_QUOTA_US_MIN || quota_us > period_us) return std::nullopt;
   return Cap{Micros(quota_us), Micros(period_us)};
 }
 
@@ -69,26 +70,25 @@ std::optional<Cap> parse_cap(std::string_view text) {
   return checked_cap(*quota, *period);
 }
 
-constexpr std::string_view kUnits = "KMGT";
+constexpr std::string_view kSuffixes = GPUSHARE_BYTE_SUFFIXES;  // two for each power of 1024
 
 std::optional<uint64_t> parse_bytes(std::string_view text) {
   unsigned shift = 0;
   if (!text.empty()) {
-    const char last = text.back() >= 'a' ? static_cast<char>(text.back() - 'a' + 'A') : text.back();
-    if (const size_t unit = kUnits.find(last); unit != std::string_view::npos) {
-      shift = 10 * (static_cast<unsigned>(unit) + 1);
+    if (const size_t at = kSuffixes.find(text.back()); at != std::string_view::npos) {
+      shift = 10 * (static_cast<unsigned>(at) / 2 + 1);
       text.remove_suffix(1);
     }
   }
-  const auto number = parse_number(text, 1, (kUnknown64 - 1) >> shift);
+  const auto number = parse_number(text, GPUSHARE_MEMORY_MAX_MIN, GPUSHARE_MEMORY_MAX_MAX >> shift);
   if (!number) return std::nullopt;
   return *number << shift;
 }
 
 std::string format_bytes(uint64_t bytes) {
-  for (size_t unit = kUnits.size(); unit > 0; --unit) {
+  for (size_t unit = kSuffixes.size() / 2; unit > 0; --unit) {
     const uint64_t size = uint64_t{1} << (10 * unit);
-    if (bytes % size == 0) return fmt::format("{}{}", bytes / size, kUnits[unit - 1]);
+    if (bytes % size == 0) return fmt::format("{}{}", bytes / size, kSuffixes[2 * unit - 2]);
   }
   return fmt::format("{}", bytes);
 }
@@ -104,19 +104,7 @@ std::string format_cap(const Cap& cap) {
   return text + '%';
 }
 
-constexpr std::array kPriorities = {
-    std::pair{std::string_view("idle"), Priority::kIdle},
-    std::pair{std::string_view("normal"), Priority::kNormal},
-    std::pair{std::string_view("high"), Priority::kHigh},
-};
-
-// One row per key; parse() returns false, and changes nothing, for a value that is not allowed.
-struct Key {
-  std::string_view name;
-  std::string_view allowed;
-  bool (*parse)(TenantSettings&, std::string_view);
-  std::string (*format)(const TenantSettings&);
-};
+constexpr std::array<std::string_view, 3> kPriorities = GPUSHARE_PRIORITY_NAMES;
 
 // "max" empties the optional; anything else is what `parse` made of it, unless that is nothing.
 template <class T, class Parsed>
@@ -130,71 +118,91 @@ bool set_or_max(std::optional<T>& member, std::string_view value, const Parsed& 
   return true;
 }
 
-constexpr std::array kKeys = {
-    Key{"weight", "1 to 10000",
-        [](TenantSettings& s, std::string_view value) {
-          const auto number = parse_number(value, 1, 10'000);
-          if (number) s.weight = static_cast<uint32_t>(*number);
-          return number.has_value();
-        },
-        [](const TenantSettings& s) { return fmt::format("{}", s.weight); }},
-    Key{"max",
-        "max, a percentage from 1% to 100%, or 'QUOTA PERIOD' in us with period 1000 to 1000000 "
-        "and quota 1000 to period",
-        [](TenantSettings& s, std::string_view value) {
-          return set_or_max(s.cap, value, parse_cap(value));
-        },
-        [](const TenantSettings& s) { return s.cap ? format_cap(*s.cap) : std::string(kMax); }},
-    Key{"priority", "idle, normal or high",
-        [](TenantSettings& s, std::string_view value) {
-          const auto* const found =
-              std::ranges::find(kPriorities, value, &std::pair<std::string_view, Priority>::first);
-          if (found == kPriorities.end()) return false;
-          s.priority = found->second;
-          return true;
-        },
-        [](const TenantSettings& s) { return std::string(priority_name(s.priority)); }},
-    Key{"memory_max", "max, or bytes from 1 on, with an optional suffix K, M, G or T",
-        [](TenantSettings& s, std::string_view value) {
-          return set_or_max(s.memory_max, value, parse_bytes(value));
-        },
-        [](const TenantSettings& s) {
-          return s.memory_max ? format_bytes(*s.memory_max) : std::string(kMax);
-        }},
-    Key{"sm_percent", "max, or 1 to 100",
-        [](TenantSettings& s, std::string_view value) {
-          return set_or_max(s.sm_percent, value, parse_number(value, 1, 100));
-        },
-        [](const TenantSettings& s) {
-          return s.sm_percent ? fmt::format("{}", *s.sm_percent) : std::string(kMax);
-        }},
-    Key{"slo_us", "0 to 1000000000",
-        [](TenantSettings& s, std::string_view value) {
-          const auto number = parse_number(value, 0, 1'000'000'000);
-          if (number) s.slo = Micros(*number);
-          return number.has_value();
-        },
-        [](const TenantSettings& s) { return fmt::format("{}", s.slo.count()); }},
+// For each row of the table: set_KEY() returns false, and changes nothing, for a value that is not
+// allowed; text_KEY() writes the value as set_KEY() reads it.
+bool set_weight(TenantSettings& s, std::string_view value) {
+  const auto number = parse_number(value, GPUSHARE_WEIGHT_MIN, GPUSHARE_WEIGHT_MAX);
+  if (number) s.weight = static_cast<uint32_t>(*number);
+  return number.has_value();
+}
+std::string text_weight(const TenantSettings& s) { return fmt::format("{}", s.weight); }
+
+bool set_max(TenantSettings& s, std::string_view value) {
+  return set_or_max(s.cap, value, parse_cap(value));
+}
+std::string text_max(const TenantSettings& s) {
+  return s.cap ? format_cap(*s.cap) : std::string(kMax);
+}
+
+bool set_priority(TenantSettings& s, std::string_view value) {
+  const auto* const found = std::ranges::find(kPriorities, value);
+  if (found == kPriorities.end()) return false;
+  s.priority = static_cast<Priority>(found - kPriorities.begin());
+  return true;
+}
+std::string text_priority(const TenantSettings& s) {
+  return std::string(priority_name(s.priority));
+}
+
+bool set_memory_max(TenantSettings& s, std::string_view value) {
+  return set_or_max(s.memory_max, value, parse_bytes(value));
+}
+std::string text_memory_max(const TenantSettings& s) {
+  return s.memory_max ? format_bytes(*s.memory_max) : std::string(kMax);
+}
+
+bool set_sm_percent(TenantSettings& s, std::string_view value) {
+  return set_or_max(s.sm_percent, value,
+                    parse_number(value, GPUSHARE_SM_PERCENT_MIN, GPUSHARE_SM_PERCENT_MAX));
+}
+std::string text_sm_percent(const TenantSettings& s) {
+  return s.sm_percent ? fmt::format("{}", *s.sm_percent) : std::string(kMax);
+}
+
+bool set_slo_us(TenantSettings& s, std::string_view value) {
+  const auto number = parse_number(value, GPUSHARE_SLO_US_MIN, GPUSHARE_SLO_US_MAX);
+  if (number) s.slo = Micros(*number);
+  return number.has_value();
+}
+std::string text_slo_us(const TenantSettings& s) { return fmt::format("{}", s.slo.count()); }
+
+struct Key {
+  SettingHelp help;
+  bool (*set)(TenantSettings&, std::string_view);
+  std::string (*text)(const TenantSettings&);
 };
+
+#define GS_KEY(key, NAME, value, allowed, initial, about) \
+  Key{{#key, value, allowed, initial, about}, set_##key, text_##key},
+constexpr std::array kKeys = {GPUSHARE_SETTINGS(GS_KEY)};
+#undef GS_KEY
+
+constexpr auto kHelp = [] {
+  std::array<SettingHelp, kKeys.size()> help;
+  std::ranges::transform(kKeys, help.begin(), &Key::help);
+  return help;
+}();
 
 constexpr auto kKeyNames = [] {
   std::array<std::string_view, kKeys.size()> names;
-  std::ranges::transform(kKeys, names.begin(), &Key::name);
+  std::ranges::transform(kHelp, names.begin(), &SettingHelp::key);
   return names;
 }();
 
 const Key* find_key(std::string_view name) {
-  const auto* const found = std::ranges::find(kKeys, name, &Key::name);
-  return found == kKeys.end() ? nullptr : found;
+  const auto* const found = std::ranges::find(kKeyNames, name);
+  return found == kKeyNames.end() ? nullptr : &kKeys[found - kKeyNames.begin()];
 }
 
 }  // namespace
+
+std::span<const SettingHelp> settings_help() { return kHelp; }
 
 std::span<const std::string_view> setting_keys() { return kKeyNames; }
 
 std::string_view allowed_values(std::string_view key) {
   const Key* const found = find_key(key);
-  return found ? found->allowed : std::string_view();
+  return found ? found->help.allowed : std::string_view();
 }
 
 Result<> apply_setting(TenantSettings& settings, std::string_view key, std::string_view value) {
@@ -207,7 +215,7 @@ Result<> apply_setting(TenantSettings& settings, std::string_view key, std::stri
             ? fmt::format("unknown setting '{}'; allowed: {}", key, fmt::join(kKeyNames, ", "))
             : fmt::format("unknown setting '{}'; did you mean '{}'?", key, near));
   }
-  if (!found->parse(settings, value)) return not_allowed(key, value);
+  if (!found->set(settings, value)) return not_allowed(key, value);
   return {};
 }
 
@@ -228,20 +236,19 @@ Result<> apply_settings(TenantSettings& settings, std::span<const Setting> chang
 
 std::string format_setting(const TenantSettings& settings, std::string_view key) {
   const Key* const found = find_key(key);
-  return found ? found->format(settings) : std::string();
+  return found ? found->text(settings) : std::string();
 }
 
 std::vector<Setting> format_settings(const TenantSettings& settings) {
   std::vector<Setting> all;
   all.reserve(kKeys.size());
-  for (const Key& key : kKeys) all.push_back({std::string(key.name), key.format(settings)});
+  for (const Key& key : kKeys) all.push_back({std::string(key.help.key), key.text(settings)});
   return all;
 }
 
 std::string_view priority_name(Priority priority) {
-  const auto* const found =
-      std::ranges::find(kPriorities, priority, &std::pair<std::string_view, Priority>::second);
-  return found == kPriorities.end() ? "unknown" : found->first;
+  const auto number = static_cast<size_t>(priority);
+  return number < kPriorities.size() ? kPriorities[number] : "unknown";
 }
 
 Result<> check_tenant_name(std::string_view name) {

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What can be set for a tenant, and the one grammar of it: the configuration file, the control
-// socket and the command line all hand their strings to apply_setting(). Plain values, no I/O, any
-// thread.
+// The settings of a tenant and the one parser of them in user space: the configuration file, the
+// control socket and the command line all hand their strings to apply_setting(). Which settings
+// there are, with their ranges and defaults, stands in one table, kmod/uapi/settings.h, which the
+// kernel module shares. Beside that table, this parser's grammar is:
 //
-//   weight      1..10000 (100)               share of GPU time relative to the other tenants
-//   max         max | N% | QUOTA PERIOD (max)  cap on each GPU. N% has up to 3 decimals and a
-//   period of
-//                                            100 ms; QUOTA PERIOD are us as in cgroup's cpu.max,
-//                                            period 1000..1000000, quota 1000..period
-//   priority    idle | normal | high (normal)
-//   memory_max  BYTES[K|M|G|T] | max (max)   GPU memory; 1K = 1024 bytes
-//   sm_percent  1..100 | max (max)           part of the SMs, fixed when a program starts
-//   slo_us      0..1000000000 (0)            target time of one iteration, 0 none
+//   max         "max", "N%" (at most 3 decimals, of a period of 100 ms), or "QUOTA PERIOD" in us
+//   memory_max  "max", or a number of bytes with an optional suffix K (1024), M, G or T
+//   sm_percent  "max", or a number. It sizes the tenant's partition on a GPU that is shared
+//               spatially and can change while programs run; with a target time it is an upper
+//               bound.
+//
+// Plain values without I/O; any thread may call.
 #pragma once
 
 #include <cstdint>
@@ -21,32 +20,35 @@
 #include <string_view>
 #include <vector>
 
+#include "kmod/uapi/settings.h"
 #include "shmctl/base/clock.h"
 #include "shmctl/base/error.h"
 #include "shmctl/plane/layout.h"
 
 namespace gpushare {
 
-// GPU time per period. 1 ms <= quota <= period, 1 ms <= period <= 1 s.
+// GPU time per period: 1 ms <= quota <= period, 1 ms <= period <= 1 s.
 struct Cap {
-  Micros quota{100'000};
-  Micros period{100'000};
+  Micros quota{GPUSHARE_PERIOD_US_DEFAULT};
+  Micros period{GPUSHARE_PERIOD_US_DEFAULT};
 
+  // The cap as a part of the GPU's time: above 0 and at most 1.
   double fraction() const { return static_cast<double>(quota.count()) / period.count(); }
   bool operator==(const Cap&) const = default;
 };
 
 struct TenantSettings {
-  uint32_t weight = 100;
-  Priority priority = Priority::kNormal;
-  std::optional<Cap> cap;              // none: "max"
-  std::optional<uint64_t> memory_max;  // bytes; none: "max"
-  std::optional<uint32_t> sm_percent;  // none: "max"
-  Micros slo{0};                       // 0: none
+  uint32_t weight = GPUSHARE_WEIGHT_DEFAULT;
+  Priority priority = static_cast<Priority>(GPUSHARE_PRIORITY_DEFAULT);
+  std::optional<Cap> cap;               // nullopt stands for "max"
+  std::optional<uint64_t> memory_max;   // bytes; nullopt stands for "max"
+  std::optional<uint32_t> sm_percent;   // 1 to 100; nullopt stands for "max"
+  Micros slo{GPUSHARE_SLO_US_DEFAULT};  // target time of one iteration; 0 means none
 
   bool operator==(const TenantSettings&) const = default;
 };
 
+// One setting as it is written: a key of the table and a value in its grammar.
 struct Setting {
   std::string key;
   std::string value;
@@ -54,29 +56,42 @@ struct Setting {
   bool operator==(const Setting&) const = default;
 };
 
-// The keys above, in that order.
+// One row of the table, for help texts and lists.
+struct SettingHelp {
+  std::string_view key;      // "weight"
+  std::string_view value;    // what stands for a value in help: "N"
+  std::string_view allowed;  // what a value may be, for a person: "1 to 10000"
+  std::string_view initial;  // the default as it is written: "100"
+  std::string_view about;    // what the setting means, in one sentence without its full stop
+};
+
+// All settings, in the order of the table.
+std::span<const SettingHelp> settings_help();
+// Their keys alone, in the same order.
 std::span<const std::string_view> setting_keys();
-// What a value of `key` may be, for a person ("1 to 10000"); empty for an unknown key.
+// What a value of `key` may be, for a person ("1 to 10000"). Empty for an unknown key.
 std::string_view allowed_values(std::string_view key);
 
-// Parses `value` and sets the one member that `key` names; no blanks around it. On error `settings`
-// is as before, the code is invalid_argument and the detail names the key, the value and what is
-// allowed.
+// Parses `value`, which has no blanks around it, and sets the one member that `key` names. On error
+// `settings` stays as it was, the code is invalid_argument, and the detail names the key, the value
+// and what is allowed.
 Result<> apply_setting(TenantSettings& settings, std::string_view key, std::string_view value);
-// All of them, in order, or on the first error none.
+// Applies all changes in order; on the first error it applies none of them.
 Result<> apply_settings(TenantSettings& settings, std::span<const Setting> changes);
 
-// What is said of a value that is not allowed, by whomever it was refused.
+// The error that names a value which is not allowed, whichever program refused it.
 std::unexpected<Error> not_allowed(std::string_view key, std::string_view value);
 
-// The value as apply_setting() reads it back; "" for an unknown key.
+// The value of `key` as apply_setting() reads it back; "" for an unknown key.
 std::string format_setting(const TenantSettings& settings, std::string_view key);
-std::vector<Setting> format_settings(const TenantSettings& settings);  // every key
+// All settings with their values, in the order of the table.
+std::vector<Setting> format_settings(const TenantSettings& settings);
 
-// "idle", "normal", "high".
+// "idle", "normal" or "high"; "unknown" for a number that is none of them.
 std::string_view priority_name(Priority priority);
 
-// Letters, digits, '_', '.', '-'; 1 to 63 of them; not starting with '.' or '-'.
+// A name has 1 to 63 letters, digits, '_', '.' and '-', and does not start with '.' or '-'.
+// Any other name gives the error invalid_argument.
 Result<> check_tenant_name(std::string_view name);
 
 }  // namespace gpushare

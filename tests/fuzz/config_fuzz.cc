@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The configuration file on hostile bytes. What is accepted must keep the promises of its type;
-// what is refused must say where and why.
+// Parses hostile bytes as a configuration file. A file that is accepted must keep the invariants of
+// its type; a refusal must say where and why.
 #include "sched/tenants/config.h"
 #include "sched/tenants/tenants.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Requests on the control socket: any line from anybody gets exactly one answer, which is a JSON
-// object on one line, and nobody but an administrator changes anything.
+// Makes hostile requests on the control socket. Any line from any user must get exactly one answer,
+// which is a JSON object on one line, and only an administrator may change anything.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -32,7 +32,8 @@ ControlPlane& plane() {
 
 }  // namespace
 
-// The first byte says who asks; the rest is the lines, asked one after the other of one agent.
+// The first byte chooses the user; the rest are lines, which one agent is asked one after the
+// other.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
   const Peer peer{.pid = 1 + data[0] % 4, .uid = data[0], .is_admin = data[0] % 2 == 0};

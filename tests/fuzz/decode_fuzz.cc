@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The record decoder on hostile bytes: as they come, and as the memory of a program behind a head
-// that the probe wrote, which is the way in that a program has.
+// Decodes hostile bytes as a record of the probe: as they are, and as the memory of a program
+// behind a head that the probe wrote, which is the part that a program controls.
 #include <cstring>
 
 #include "intercept/nvrm/decode.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The iteration recogniser on any sequence of events: never crashes, its report always makes sense,
-// and both are the same whether it looks at launches one at a time or together.
+// Gives the iteration recogniser any sequence of events. It must not crash, its report must make
+// sense, and both must be the same whether it gets launches one at a time or together.
 #include <cstring>
 #include <memory>
 

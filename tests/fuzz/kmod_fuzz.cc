@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The translation of the kernel module's records on any bytes.
+// Translates any bytes as records of the kernel module.
 #include <cstring>
 
 #include "intercept/kmod/translate.h"

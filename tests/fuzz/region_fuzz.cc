@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a region file: opening refuses it, or what is read from it is safe to use; recovery
-// over it ends. The first byte chooses: even, the rest is the whole file; odd, the rest are patches
-// (3 bytes offset, 1 byte length, that many bytes) over an otherwise valid, empty region.
+// Opens any bytes as a region file. It must be refused, or what is read from it must be safe to use
+// and recovery over it must end. If the first byte is even, the rest is the whole file; otherwise
+// the rest are patches (3 bytes offset, 1 byte length, that many bytes) over a valid empty region.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -30,7 +30,7 @@ void require_text(const char (&text)[N]) {
   require(std::memchr(text, 0, N) != nullptr);
 }
 
-// A region that is damaged and mended again; only the first slots of each table are ever touched.
+// A region that is damaged and repaired again; only the first slots of each table are damaged.
 class PatchedRegion {
  public:
   PatchedRegion() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// churn: starts a context, does a little work, ends. For loops that start and end many programs.
+// churn: makes a context, does a little work and ends, for loops that start and end many programs.
 #include "tests/workloads/common/busy_kernel.h"
 #include "tests/workloads/common/flags.h"
 #include "tests/workloads/common/json_line.h"
@@ -15,12 +15,10 @@ struct Settings {
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("churn", "a short life: context, a few kernels, checksum, end.");
-  flags.add("--kernels", &s.kernels, "how many");
-  flags.add("--units", &s.units, "work units of 16 rounds in each");
-  flags.add("--seed", &s.seed, "of the kernels' data");
-  flags.add("--hold-ms", &s.hold_ms, "keep the idle context so long before the end");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.parse(argc, argv);
+  flags.add("--kernels", &s.kernels, "how many", "--units", &s.units,
+            "work units of 16 rounds in each", "--seed", &s.seed, "of the kernels' data",
+            "--hold-ms", &s.hold_ms, "keep the idle context so long before the end");
+  flags.parse(argc, argv, &s.device);
   if (s.units > UINT32_MAX) flags.fail("--units must be below 2^32");
   return s;
 }
@@ -35,19 +33,13 @@ int run(const Settings& s) {
     kernel.submit(stream, static_cast<uint32_t>(s.seed + i), static_cast<uint32_t>(s.units));
   const uint32_t checksum = kernel.checksum();
   sleep_until_ns(now_ns() + s.hold_ms * 1'000'000);
-  JsonLine line;
-  line.add("workload", "churn")
-      .add("device", session.device_name())
-      .add("start_ms", static_cast<double>(started - begin) / 1e6)
+  JsonLine line("churn", session.device_name());
+  line.add("start_ms", static_cast<double>(started - begin) / 1e6)
       .add("total_ms", static_cast<double>(now_ns() - begin) / 1e6);
-  conclude(line, checksum, checksum == kernel.expected_checksum(), kKernelsAtFault);
-  return 0;
+  return conclude(line, checksum, checksum == kernel.expected_checksum(), kKernelsAtFault);
 }
 
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("churn");
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("churn")

@@ -22,12 +22,10 @@ struct Settings {
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("copy", "copies between host and GPU, and checks what comes back.");
-  flags.add("--bytes", &s.bytes, "size of a copy, a multiple of 4");
-  flags.add("--rounds", &s.rounds, "copies of each kind");
-  flags.add("--seed", &s.seed, "of the data");
-  flags.add("--start-at", &s.start_at, "CLOCK_MONOTONIC ns to begin at, 0: now");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.parse(argc, argv);
+  flags.add("--bytes", &s.bytes, "size of a copy, a multiple of 4", "--rounds", &s.rounds,
+            "copies of each kind", "--seed", &s.seed, "of the data", "--start-at", &s.start_at,
+            "CLOCK_MONOTONIC ns to begin at, 0: now");
+  flags.parse(argc, argv, &s.device);
   if (s.bytes == 0 || s.bytes % 4 != 0 || s.bytes > kMaxBytes)
     flags.fail("--bytes must be a multiple of 4, up to 16 GiB");
   if (s.rounds == 0) flags.fail("--rounds must be at least 1");
@@ -106,9 +104,7 @@ int run(const Settings& s) {
   std::vector<uint32_t> from(s.bytes / sizeof(uint32_t)), to(s.bytes / sizeof(uint32_t));
   const Rates pageable = trip.run(from.data(), to.data(), &checksum);
 
-  JsonLine()
-      .add("workload", "copy")
-      .add("device", session.device_name())
+  JsonLine("copy", session.device_name())
       .add("bytes", s.bytes)
       .add("rounds", s.rounds)
       .add("pinned_to_device_gbps", pinned.to_device)
@@ -125,7 +121,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("copy");
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("copy")

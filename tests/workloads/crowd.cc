@@ -24,12 +24,10 @@ struct Settings {
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("crowd", "threads that share streams.");
-  flags.add("--threads", &s.threads, "that launch");
-  flags.add("--launches", &s.launches, "of each");
-  flags.add("--units", &s.units, "of 16 rounds, the length of a kernel");
-  flags.add("--seed", &s.seed, "of who takes which stream when");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.parse(argc, argv);
+  flags.add("--threads", &s.threads, "that launch", "--launches", &s.launches, "of each", "--units",
+            &s.units, "of 16 rounds, the length of a kernel", "--seed", &s.seed,
+            "of who takes which stream when");
+  flags.parse(argc, argv, &s.device);
   if (s.threads == 0 || s.threads > 64) flags.fail("--threads must be 1 to 64");
   if (s.units == 0 || s.units > 1u << 30) flags.fail("--units must be 1 to 1073741824");
   return s;
@@ -103,20 +101,14 @@ int run(const Settings& s) {
   const uint64_t begin = now_ns();
   crowd.run();
   const uint32_t checksum = session.read_u32(crowd.sum());
-  JsonLine line;
-  line.add("workload", "crowd")
-      .add("device", session.device_name())
-      .add("threads", s.threads)
+  JsonLine line("crowd", session.device_name());
+  line.add("threads", s.threads)
       .add("launches", s.launches)
       .add("run_ms", static_cast<double>(now_ns() - begin) / 1e6);
-  conclude(line, checksum, checksum == crowd.expected(), kKernelsAtFault);
-  return 0;
+  return conclude(line, checksum, checksum == crowd.expected(), kKernelsAtFault);
 }
 
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("crowd");
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("crowd")

@@ -30,16 +30,14 @@ struct Settings {
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("endless", "one kernel that runs until told to stop, and counts its turns.");
-  flags.add("--seconds", &s.seconds, "how long to run");
-  flags.add("--start-at", &s.start_at, "CLOCK_MONOTONIC ns to begin at, 0: now");
-  flags.add("--measure-from", &s.measure_from,
-            "turns_per_ms counts from so many s after the start");
-  flags.add("--measure-to", &s.measure_to, "... to so many s, 0: the end");
-  flags.add("--report-ms", &s.report_ms, "print progress so often, 0: never");
-  flags.add("--units-per-turn", &s.units_per_turn, "work units of 16 rounds in a turn");
-  flags.add("--blocks-per-sm", &s.blocks_per_sm, "blocks of 256 threads on each SM");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.parse(argc, argv);
+  flags.add("--seconds", &s.seconds, "how long to run", "--start-at", &s.start_at,
+            "CLOCK_MONOTONIC ns to begin at, 0: now", "--measure-from", &s.measure_from,
+            "turns_per_ms counts from so many s after the start", "--measure-to", &s.measure_to,
+            "... to so many s, 0: the end", "--report-ms", &s.report_ms,
+            "print progress so often, 0: never", "--units-per-turn", &s.units_per_turn,
+            "work units of 16 rounds in a turn", "--blocks-per-sm", &s.blocks_per_sm,
+            "blocks of 256 threads on each SM");
+  flags.parse(argc, argv, &s.device);
   if (s.units_per_turn == 0 || s.units_per_turn > 1'000'000)
     flags.fail("--units-per-turn must be 1 to 1000000");
   if (s.blocks_per_sm == 0 || s.blocks_per_sm > 8) flags.fail("--blocks-per-sm must be 1 to 8");
@@ -142,25 +140,19 @@ int run(const Settings& s) {
   const uint64_t stopped = now_ns();
 
   const Check result = check_result(counters, shape, s.units_per_turn);
-  JsonLine line;
-  line.add("workload", "endless")
-      .add("device", session.device_name())
-      .add("blocks", shape.blocks)
+  JsonLine line("endless", session.device_name());
+  line.add("blocks", shape.blocks)
       .add("turns", counters.total())
       .add("start_ns", start)
       .add("end_ns", now)
       .add("stop_us", static_cast<double>(stopped - now) / 1e3)
       .add("measured_ms", meter.measured_ms())
       .add("turns_per_ms", meter.per_ms());
-  conclude(line, result.checksum, result.checksum == result.expected,
-           "a turn was lost or done twice");
-  return 0;
+  return conclude(line, result.checksum, result.checksum == result.expected,
+                  "a turn was lost or done twice");
 }
 
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("endless");
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("endless")

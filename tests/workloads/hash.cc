@@ -23,13 +23,11 @@ struct Settings {
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("hash", "a fixed mesh of kernels and copies on several streams, with a checksum.");
-  flags.add("--rounds", &s.rounds, "how often every stream mixes in its neighbour's data");
-  flags.add("--streams", &s.streams, "streams, each with a buffer");
-  flags.add("--words", &s.words, "32-bit words in a buffer");
-  flags.add("--seed", &s.seed, "of the data");
-  flags.add("--start-at", &s.start_at, "CLOCK_MONOTONIC ns to begin at, 0: now");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.parse(argc, argv);
+  flags.add("--rounds", &s.rounds, "how often every stream mixes in its neighbour's data",
+            "--streams", &s.streams, "streams, each with a buffer", "--words", &s.words,
+            "32-bit words in a buffer", "--seed", &s.seed, "of the data", "--start-at", &s.start_at,
+            "CLOCK_MONOTONIC ns to begin at, 0: now");
+  flags.parse(argc, argv, &s.device);
   if (s.streams < 2 || s.streams > 64) flags.fail("--streams must be 2 to 64");
   if (s.words == 0 || s.words > 1u << 28) flags.fail("--words must be 1 to 268435456");
   return s;
@@ -150,21 +148,15 @@ int run(const Settings& s) {
   const uint32_t checksum = session.read_u32(sum);
   const uint64_t end = now_ns();
 
-  JsonLine line;
-  line.add("workload", "hash")
-      .add("device", session.device_name())
-      .add("rounds", s.rounds)
+  JsonLine line("hash", session.device_name());
+  line.add("rounds", s.rounds)
       .add("streams", s.streams)
       .add("words", s.words)
       .add("run_ms", static_cast<double>(end - begin) / 1e6);
-  conclude(line, checksum, checksum == expected, "something ran out of order or not at all");
-  return 0;
+  return conclude(line, checksum, checksum == expected, "something ran out of order or not at all");
 }
 
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("hash");
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("hash")

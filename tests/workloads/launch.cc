@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// launch: what a launch of an empty kernel costs the host, and what launch + wait costs: to be
-// compared with and without something running beside it.
+// launch: measures what a launch of an empty kernel costs the host, and what a launch and the wait
+// for it cost, to be compared with and without other programs on the GPU.
 #include <vector>
 
 #include "tests/workloads/common/flags.h"
@@ -11,8 +11,8 @@
 namespace gpushare::workloads {
 namespace {
 
-// The queue of launches is emptied so often, outside the measured time: a full queue would make the
-// host wait for the GPU.
+// After so many launches the queue is emptied, outside the measured time, because a full queue
+// would make the host wait for the GPU.
 constexpr uint64_t kLaunchesPerBatch = 500;
 
 struct Settings {
@@ -22,13 +22,12 @@ struct Settings {
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("launch", "the host's cost of launching an empty kernel, in ns.");
-  flags.add("--count", &s.count, "launches");
-  flags.add("--sync-count", &s.sync_count, "launches with a wait after each");
-  flags.add("--rounds", &s.rounds, "do both so often, and print the medians of each round");
-  flags.add("--streams", &s.streams, "streams to launch to in turn");
-  flags.add("--start-at", &s.start_at, "CLOCK_MONOTONIC ns to begin at, 0: now");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.parse(argc, argv);
+  flags.add("--count", &s.count, "launches", "--sync-count", &s.sync_count,
+            "launches with a wait after each", "--rounds", &s.rounds,
+            "do both so often, and print the medians of each round", "--streams", &s.streams,
+            "streams to launch to in turn", "--start-at", &s.start_at,
+            "CLOCK_MONOTONIC ns to begin at, 0: now");
+  flags.parse(argc, argv, &s.device);
   if (s.count == 0 || s.sync_count == 0) flags.fail("--count and --sync-count must be at least 1");
   if (s.rounds == 0 || s.rounds > 10'000) flags.fail("--rounds must be 1 to 10000");
   if (s.streams == 0 || s.streams > 256) flags.fail("--streams must be 1 to 256");
@@ -41,34 +40,27 @@ class Launcher {
     for (uint64_t i = 0; i < s.streams; ++i) streams_.push_back(session.new_stream());
   }
 
-  // Nanoseconds of each launch.
-  std::vector<double> launch_many(uint64_t count) {
+  // The nanoseconds of each launch.
+  std::vector<double> launch_many(uint64_t count) { return measure(count, false); }
+  // The nanoseconds of each launch and the wait for it.
+  std::vector<double> launch_and_wait(uint64_t count) { return measure(count, true); }
+
+ private:
+  std::vector<double> measure(uint64_t count, bool waits) {
     std::vector<double> took;
     took.reserve(count);
     for (uint64_t i = 0; i < count; ++i) {
       const uint64_t begin = now_ns();
       launch(kernel_, kShape, stream(i));
+      if (waits) check(cuStreamSynchronize(stream(i)), "cuStreamSynchronize");
       took.push_back(static_cast<double>(now_ns() - begin));
-      if (i % kLaunchesPerBatch == kLaunchesPerBatch - 1)
+      if (!waits && i % kLaunchesPerBatch == kLaunchesPerBatch - 1)
         check(cuCtxSynchronize(), "cuCtxSynchronize");
     }
     check(cuCtxSynchronize(), "cuCtxSynchronize");
     return took;
   }
-  // Nanoseconds of each launch and the wait for it.
-  std::vector<double> launch_and_wait(uint64_t count) {
-    std::vector<double> took;
-    took.reserve(count);
-    for (uint64_t i = 0; i < count; ++i) {
-      const uint64_t begin = now_ns();
-      launch(kernel_, kShape, stream(i));
-      check(cuStreamSynchronize(stream(i)), "cuStreamSynchronize");
-      took.push_back(static_cast<double>(now_ns() - begin));
-    }
-    return took;
-  }
 
- private:
   static constexpr LaunchShape kShape{1, 32};
   CUstream stream(uint64_t i) const { return streams_[i % streams_.size()]; }
 
@@ -103,9 +95,7 @@ int run(const Settings& s) {
   }
 
   const Quantiles launches(launch_ns), syncs(sync_ns);
-  JsonLine()
-      .add("workload", "launch")
-      .add("device", session.device_name())
+  JsonLine("launch", session.device_name())
       .add("count", s.count)
       .add("rounds", s.rounds)
       .add("streams", s.streams)
@@ -123,7 +113,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("launch");
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("launch")

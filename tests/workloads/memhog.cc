@@ -23,13 +23,11 @@ struct Settings {
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("memhog", "takes GPU memory and holds it.");
-  flags.add("--bytes", &s.bytes, "how much, in bytes");
-  flags.add("--chunk", &s.chunk, "size of a piece, bytes");
-  flags.add("--hold-ms", &s.hold_ms, "how long to hold all of it");
-  flags.add("--seed", &s.seed, "of what is written");
-  flags.add("--start-at", &s.start_at, "CLOCK_MONOTONIC ns to begin at, 0: now");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.parse(argc, argv);
+  flags.add("--bytes", &s.bytes, "how much, in bytes", "--chunk", &s.chunk,
+            "size of a piece, bytes", "--hold-ms", &s.hold_ms, "how long to hold all of it",
+            "--seed", &s.seed, "of what is written", "--start-at", &s.start_at,
+            "CLOCK_MONOTONIC ns to begin at, 0: now");
+  flags.parse(argc, argv, &s.device);
   if (s.chunk < 4) flags.fail("--chunk must be at least 4");
   return s;
 }
@@ -98,10 +96,8 @@ int run(const Settings& s) {
   const uint32_t checksum = hoard.checksum();
   size_t free_bytes = 0, total_bytes = 0;
   check(cuMemGetInfo_v2(&free_bytes, &total_bytes), "cuMemGetInfo_v2");
-  JsonLine line;
-  line.add("workload", "memhog")
-      .add("device", session.device_name())
-      .add("asked_bytes", s.bytes)
+  JsonLine line("memhog", session.device_name());
+  line.add("asked_bytes", s.bytes)
       .add("held_bytes", hoard.held())
       .add("free_bytes", free_bytes)
       .add("total_bytes", total_bytes)
@@ -115,7 +111,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("memhog");
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("memhog")

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // order: a random walk of kernels and copies over streams of every kind, each step of which reads
-// what the step before wrote. Where CUDA's rules order the two by themselves (same stream; the
-// legacy default stream and a blocking one) nothing else does; else an event. A short and a long
-// step alternate, so a step that does not wait comes too early. The same steps on the host, one
-// after the other, give the checksum.
+// what the step before wrote. Where CUDA's rules order the two (in the same stream, or in the
+// legacy default stream and a blocking one) nothing else orders them; otherwise an event does. A
+// short and a long step alternate, so that a step that does not wait comes too early. The same
+// steps on the host, one after the other, give the checksum.
 #include <vector>
 
 #include "intercept/cuda/kernel_math.h"
@@ -23,12 +23,10 @@ struct Settings {
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("order", "steps that must run in order, over streams of every kind.");
-  flags.add("--steps", &s.steps, "kernels and copies");
-  flags.add("--words", &s.words, "32-bit words in each of the two buffers");
-  flags.add("--delay-units", &s.delay_units, "most units of 16 rounds before a step");
-  flags.add("--seed", &s.seed, "of the walk");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.parse(argc, argv);
+  flags.add("--steps", &s.steps, "kernels and copies", "--words", &s.words,
+            "32-bit words in each of the two buffers", "--delay-units", &s.delay_units,
+            "most units of 16 rounds before a step", "--seed", &s.seed, "of the walk");
+  flags.parse(argc, argv, &s.device);
   if (s.words == 0 || s.words > 1u << 28) flags.fail("--words must be 1 to 268435456");
   if (s.delay_units > 1u << 30) flags.fail("--delay-units must be at most 1073741824");
   return s;
@@ -164,20 +162,15 @@ int run(const Settings& s) {
   const uint64_t begin = now_ns();
   for (const Step& step : steps) walker.take(step);
   const uint32_t checksum = walker.checksum(session);
-  JsonLine line;
-  line.add("workload", "order")
-      .add("device", session.device_name())
-      .add("steps", s.steps)
+  JsonLine line("order", session.device_name());
+  line.add("steps", s.steps)
       .add("words", s.words)
       .add("run_ms", static_cast<double>(now_ns() - begin) / 1e6);
-  conclude(line, checksum, checksum == expected_checksum(s, steps), "a step ran out of order");
-  return 0;
+  return conclude(line, checksum, checksum == expected_checksum(s, steps),
+                  "a step ran out of order");
 }
 
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("order");
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("order")

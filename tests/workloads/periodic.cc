@@ -20,14 +20,12 @@ struct Settings {
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("periodic", "a short kernel at fixed times; prints the latency of launch + wait.");
-  flags.add("--kernel-us", &s.kernel_us, "length of the kernel when alone, us; 0: an empty kernel");
-  flags.add("--period-us", &s.period_us, "from one launch to the next, us");
-  flags.add("--samples", &s.samples, "how many");
-  flags.add("--start-at", &s.start_at, "CLOCK_MONOTONIC ns to begin at, 0: now");
-  flags.add("--ns-per-unit", &s.ns_per_unit, "length of a unit of work, 0: measure it");
-  flags.add("--report-ms", &s.report_ms, "print each latency if not 0");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.parse(argc, argv);
+  flags.add("--kernel-us", &s.kernel_us, "length of the kernel when alone, us; 0: an empty kernel",
+            "--period-us", &s.period_us, "from one launch to the next, us", "--samples", &s.samples,
+            "how many", "--start-at", &s.start_at, "CLOCK_MONOTONIC ns to begin at, 0: now",
+            "--ns-per-unit", &s.ns_per_unit, "length of a unit of work, 0: measure it",
+            "--report-ms", &s.report_ms, "print each latency if not 0");
+  flags.parse(argc, argv, &s.device);
   if (s.samples == 0) flags.fail("--samples must be at least 1");
   return s;
 }
@@ -59,10 +57,8 @@ int run(const Settings& s) {
 
   const uint32_t checksum = kernel.checksum();
   const Quantiles quantiles(latencies_us);
-  JsonLine line;
-  line.add("workload", "periodic")
-      .add("device", session.device_name())
-      .add("samples", s.samples)
+  JsonLine line("periodic", session.device_name());
+  line.add("samples", s.samples)
       .add("kernel_us", units * kernel.ns_per_unit() / 1000)
       .add("p50_us", quantiles.at(0.50))
       .add("p90_us", quantiles.at(0.90))
@@ -71,14 +67,10 @@ int run(const Settings& s) {
       .add("min_us", quantiles.min())
       .add("mean_us", quantiles.mean())
       .add("ns_per_unit", kernel.ns_per_unit());
-  conclude(line, checksum, checksum == kernel.expected_checksum(), kKernelsAtFault);
-  return 0;
+  return conclude(line, checksum, checksum == kernel.expected_checksum(), kKernelsAtFault);
 }
 
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("periodic");
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("periodic")

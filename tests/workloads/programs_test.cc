@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every workload as a program, on the stand-in libcuda over a simulated GPU: that it ends well,
-// that its results are right and the same every time, and how it ends when something is wrong.
+// Runs every workload on the stand-in libcuda over a simulated GPU. Tests that it succeeds, that
+// its results are right and the same every time, and how it ends on an error.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <spawn.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sms: which SMs its kernels ran on: how much of the GPU a program is really given. The kernel has
-// eight blocks for each SM of the GPU, and each block stays for a while.
+// sms: notes on which SMs its kernels ran, which shows how much of the GPU a program really gets.
+// The kernel has eight blocks for each SM of the GPU, and each block stays for a while.
 #include <bit>
 #include <vector>
 
@@ -22,12 +22,11 @@ struct Settings {
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("sms", "on which SMs its kernels ran.");
-  flags.add("--launches", &s.launches, "kernels, one after the other; each is one line");
-  flags.add("--units", &s.units, "how long a block stays, in units of 8 rounds");
-  flags.add("--pause-us", &s.pause_us, "between two kernels");
-  flags.add("--stream", &s.stream, "legacy, per-thread, blocking or non-blocking");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.parse(argc, argv);
+  flags.add("--launches", &s.launches, "kernels, one after the other; each is one line", "--units",
+            &s.units, "how long a block stays, in units of 8 rounds", "--pause-us", &s.pause_us,
+            "between two kernels", "--stream", &s.stream,
+            "legacy, per-thread, blocking or non-blocking");
+  flags.parse(argc, argv, &s.device);
   if (s.launches == 0) flags.fail("--launches must be at least 1");
   if (s.units == 0 || s.units > 1u << 30) flags.fail("--units must be 1 to 1073741824");
   return s;
@@ -80,9 +79,7 @@ int run(const Settings& s) {
         .add("us", static_cast<double>(end - begin) / 1e3)
         .print();
   }
-  JsonLine()
-      .add("workload", "sms")
-      .add("device", session.device_name())
+  JsonLine("sms", session.device_name())
       .add("stream", s.stream)
       .add("launches", s.launches)
       .add("sm_count", session.sm_count())
@@ -96,7 +93,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("sms");
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("sms")

@@ -29,22 +29,20 @@ struct Settings {
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("spin", "queues kernels without a pause and reports how much work was done.");
-  flags.add("--kernel-us", &s.kernel_us, "length of a kernel when alone, us");
-  flags.add("--kernel-us-min", &s.kernel_us_min, "with --kernel-us-max: mixed, log-uniform");
-  flags.add("--kernel-us-max", &s.kernel_us_max, "the longest of the mixed kernels");
-  flags.add("--seconds", &s.seconds, "how long to go on submitting");
-  flags.add("--count", &s.count, "kernels to run on each device instead, 0: by --seconds");
-  flags.add("--depth", &s.depth, "kernels queued at any time");
-  flags.add("--seed", &s.seed, "of the mixed lengths and the kernels' data");
-  flags.add("--start-at", &s.start_at, "CLOCK_MONOTONIC ns to begin at, 0: now");
-  flags.add("--measure-from", &s.measure_from,
-            "units_per_ms counts from so many s after the start");
-  flags.add("--measure-to", &s.measure_to, "... to so many s, 0: the end");
-  flags.add("--report-ms", &s.report_ms, "print progress so often, 0: never");
-  flags.add("--ns-per-unit", &s.ns_per_unit, "length of a unit of work, 0: measure it");
-  flags.add("--blocks-per-sm", &s.blocks_per_sm, "blocks of 256 threads on each SM");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.add("--devices", &s.devices, "several of them, all at once, like 0,1; instead of --device");
+  flags.add("--kernel-us", &s.kernel_us, "length of a kernel when alone, us", "--kernel-us-min",
+            &s.kernel_us_min, "with --kernel-us-max: mixed, log-uniform", "--kernel-us-max",
+            &s.kernel_us_max, "the longest of the mixed kernels", "--seconds", &s.seconds,
+            "how long to go on submitting", "--count", &s.count,
+            "kernels to run on each device instead, 0: by --seconds", "--depth", &s.depth,
+            "kernels queued at any time", "--seed", &s.seed,
+            "of the mixed lengths and the kernels' data", "--start-at", &s.start_at,
+            "CLOCK_MONOTONIC ns to begin at, 0: now", "--measure-from", &s.measure_from,
+            "units_per_ms counts from so many s after the start", "--measure-to", &s.measure_to,
+            "... to so many s, 0: the end", "--report-ms", &s.report_ms,
+            "print progress so often, 0: never", "--ns-per-unit", &s.ns_per_unit,
+            "length of a unit of work, 0: measure it", "--blocks-per-sm", &s.blocks_per_sm,
+            "blocks of 256 threads on each SM", "--device", &s.device, "CUDA device", "--devices",
+            &s.devices, "several of them, all at once, like 0,1; instead of --device");
   flags.parse(argc, argv);
   if (s.devices.empty()) s.devices = {s.device};
   for (const uint64_t device : s.devices)
@@ -84,14 +82,14 @@ class Queue {
   uint64_t submitted() const { return submitted_; }
   uint64_t completed() const { return completed_; }
 
-  // REQUIRES: !is_full().
+  // Requires that it is not full.
   void submit(uint32_t seed, uint32_t units) {
     InFlight& slot = ring_[submitted_++ % ring_.size()];
     slot.units = units;
     kernel_.submit(stream_, seed, units);
     check(cuEventRecord(slot.done, stream_), "cuEventRecord");
   }
-  // Waits for the oldest; its units. REQUIRES: !is_empty().
+  // Waits for the oldest kernel and returns its units. Requires that it is not empty.
   uint32_t await() {
     const InFlight& oldest = ring_[completed_++ % ring_.size()];
     check(cuEventSynchronize(oldest.done), "cuEventSynchronize");
@@ -208,10 +206,8 @@ Outcome total_of(const std::vector<Outcome>& outcomes) {
 int run(const Settings& s) {
   const std::vector<Outcome> outcomes = spin_on_all(s);
   const Outcome total = total_of(outcomes);
-  JsonLine line;
-  line.add("workload", "spin")
-      .add("device", total.device_name)
-      .add("kernels", total.kernels)
+  JsonLine line("spin", total.device_name);
+  line.add("kernels", total.kernels)
       .add("units", total.units)
       .add("ns_per_unit", total.ns_per_unit)
       .add("start_ns", total.start_ns)
@@ -226,14 +222,10 @@ int run(const Settings& s) {
         .add(device + "units_per_ms", outcomes[i].units_per_ms)
         .add(device + "gpu_share", outcomes[i].gpu_share);
   }
-  conclude(line, total.checksum, total.is_right, kKernelsAtFault);
-  return 0;
+  return conclude(line, total.checksum, total.is_right, kKernelsAtFault);
 }
 
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("spin");
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("spin")

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// steps: iterations, as a training loop, a decoder or a server makes them, and the truth about
-// them: it knows where each begins, asks gpushare (gpushare.h) at the end of each what it has seen,
-// and counts. A boundary is right when exactly one was seen in the iteration, at its first launch.
-// With --announce it says itself where they begin. Without libgpushare.so it is a workload like
-// any.
+// steps: makes iterations as a training loop, a decoder or a server does. It knows where each
+// begins, asks gpushare (gpushare.h) at the end of each what it has seen, and counts: a boundary is
+// right when exactly one was seen in the iteration, at its first launch. With --announce it
+// announces the beginnings itself. Without libgpushare.so it is an ordinary workload.
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -19,7 +18,7 @@
 namespace gpushare::workloads {
 namespace {
 
-// Iterations that are not judged: it has to learn. Phases: a few prompts.
+// The first iterations do not count, because gpushare has to learn; with phases, a few prompts.
 constexpr uint64_t kLearning = 16, kLearningPhases = 500;
 
 struct Settings {
@@ -31,17 +30,14 @@ struct Settings {
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("steps", "iterations, and what gpushare made of them.");
-  flags.add("--mode", &s.mode, "train, decode or serve");
-  flags.add("--iterations", &s.iterations, "training steps, decoding steps or requests");
-  flags.add("--launches", &s.launches, "kernels of one");
-  flags.add("--units", &s.units, "of work in each kernel, of 16 rounds");
-  flags.add("--pause-us", &s.pause_us, "serve: from one request to the next");
-  flags.add("--tokens", &s.tokens, "decode: steps after each prompt");
-  flags.add("--announce", &s.announce, "1: says where they begin and end");
-  flags.add("--slo-us", &s.slo_us, "sets this SLO; 0: none");
-  flags.add("--times", &s.times, "file for the truth: begin and first launch of each, ns");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.parse(argc, argv);
+  flags.add("--mode", &s.mode, "train, decode or serve", "--iterations", &s.iterations,
+            "training steps, decoding steps or requests", "--launches", &s.launches,
+            "kernels of one", "--units", &s.units, "of work in each kernel, of 16 rounds",
+            "--pause-us", &s.pause_us, "serve: from one request to the next", "--tokens", &s.tokens,
+            "decode: steps after each prompt", "--announce", &s.announce,
+            "1: says where they begin and end", "--slo-us", &s.slo_us, "sets this SLO; 0: none",
+            "--times", &s.times, "file for the truth: begin and first launch of each, ns");
+  flags.parse(argc, argv, &s.device);
   if (s.mode != "train" && s.mode != "decode" && s.mode != "serve")
     flags.fail("--mode must be train, decode or serve");
   if (s.iterations == 0 || s.iterations > 10'000'000) flags.fail("--iterations must be 1 to 1e7");
@@ -50,7 +46,7 @@ Settings read_settings(int argc, char** argv) {
   return s;
 }
 
-// What gpushare has seen, beside what is so.
+// Compares what gpushare has seen with what happened.
 class Judge {
  public:
   void begin() { began_ns_ = now_ns(); }
@@ -199,21 +195,14 @@ int run(const Settings& s) {
   const double seconds = static_cast<double>(now_ns() - start) / 1e9;
   if (!s.times.empty()) judge.write(s.times);
 
-  JsonLine line;
-  line.add("workload", "steps")
-      .add("device", session.device_name())
-      .add("mode", s.mode)
-      .add("iterations", s.iterations)
-      .add("seconds", seconds);
+  JsonLine line("steps", session.device_name());
+  line.add("mode", s.mode).add("iterations", s.iterations).add("seconds", seconds);
   judge.add_to(line);
-  conclude(line, model.checksum(), model.checksum() == model.expected_checksum(), kKernelsAtFault);
-  return 0;
+  return conclude(line, model.checksum(), model.checksum() == model.expected_checksum(),
+                  kKernelsAtFault);
 }
 
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("steps");
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("steps")

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// within: fills and copies within the GPU, and not one kernel of its own. Each round fills a buffer
-// with its number, copies it to a second one, and the last word of that into a log of all rounds;
-// the log and the second buffer are right only if nothing overtook anything. With --host 1 it
-// copies between host and GPU instead, there and back.
+// within: fills and copies within the GPU, without a kernel of its own. Each round fills a buffer
+// with its number, copies it to a second one, and copies the last word of that into a log of all
+// rounds. The log and the second buffer are right only if nothing ran out of order. With --host 1
+// it copies between the host and the GPU instead, in both directions.
 #include <algorithm>
 #include <vector>
 
@@ -22,14 +22,12 @@ struct Settings {
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("within", "fills and copies within the GPU.");
-  flags.add("--bytes", &s.bytes, "of each of the two buffers, a multiple of 4");
-  flags.add("--rounds", &s.rounds, "of a fill and two copies");
-  flags.add("--pause-us", &s.pause_us, "before a round");
-  flags.add("--stream", &s.stream,
-            "legacy, per-thread, blocking, non-blocking, or none: calls that name no stream");
-  flags.add("--host", &s.host, "1: copy between host and GPU instead");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.parse(argc, argv);
+  flags.add("--bytes", &s.bytes, "of each of the two buffers, a multiple of 4", "--rounds",
+            &s.rounds, "of a fill and two copies", "--pause-us", &s.pause_us, "before a round",
+            "--stream", &s.stream,
+            "legacy, per-thread, blocking, non-blocking, or none: calls that name no stream",
+            "--host", &s.host, "1: copy between host and GPU instead");
+  flags.parse(argc, argv, &s.device);
   if (s.bytes == 0 || s.bytes % 4 != 0) flags.fail("--bytes must be a multiple of 4");
   if (s.rounds == 0) flags.fail("--rounds must be at least 1");
   return s;
@@ -125,22 +123,16 @@ int run(const Settings& s) {
   float ms = 0;
   check(cuEventElapsedTime(&ms, begin, end), "cuEventElapsedTime");
   check(cuStreamSynchronize(rounds.stream()), "cuStreamSynchronize");
-  JsonLine line;
-  line.add("workload", "within")
-      .add("device", session.device_name())
-      .add("bytes", s.bytes)
+  JsonLine line("within", session.device_name());
+  line.add("bytes", s.bytes)
       .add("rounds", s.rounds)
       .add("stream", s.stream)
       .add("ms_per_round", static_cast<double>(ms) / static_cast<double>(s.rounds));
-  conclude(line, static_cast<uint32_t>(s.rounds), s.host != 0 || rounds.is_right(),
-           "a copy or a fill ran out of order");
-  return 0;
+  return conclude(line, static_cast<uint32_t>(s.rounds), s.host != 0 || rounds.is_right(),
+                  "a copy or a fill ran out of order");
 }
 
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("within");
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("within")

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What does the probe cost the programs of the machine? Nanoseconds per system call with and
-// without it, for calls that it ignores at each step of its filter and for one that it reports; and
-// beside them the time inside the probe's program as the kernel accounts it (which itself adds some
-// 30 ns), because calls on the FUSE file that stands for the driver take too long to show a
-// difference. Rounds alternate: all calls without the probe, then with it. Every figure is a median
-// over rounds of medians over short runs, so that other load on the machine drops out. Needs root.
+// What does the probe cost the programs of the machine? Measures nanoseconds per system call with
+// and without it, for calls that it ignores at each step of its filter and for one that it reports.
+// It also gives the time inside the probe's program as the kernel accounts it (which itself adds
+// about 30 ns), because calls on the FUSE file that stands for the driver take too long to show a
+// difference. Rounds alternate between all calls without the probe and with it. Every figure is a
+// median over rounds of medians over short runs, so that other load drops out. Needs root.
 #include <bpf/bpf.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -69,7 +69,7 @@ double median(std::vector<double> values) {
 
 constexpr int kRuns = 15;
 
-// Of this thread: what others do on its CPU does not count.
+// The CPU time of this thread, so that what others do on its CPU does not count.
 double cpu_time_ns() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -86,8 +86,8 @@ double measure(const Case& test, const Files& files) {
   return median(std::move(runs));
 }
 
-// Another process, because the probe ignores the one that loaded it: takes the index of a case,
-// gives nanoseconds per call.
+// A process that takes the index of a case and answers with nanoseconds per call. The probe ignores
+// the process that loaded it, so the calls must come from another one.
 class Worker {
  public:
   explicit Worker(const FakeDriver& driver) {
@@ -139,7 +139,7 @@ struct Samples {
   std::vector<double> off, on, inside;
 };
 
-// Descriptor of the probe's ioctl program, the one loaded last under that name.
+// Returns the descriptor of the probe's ioctl program, which is the latest one of that name.
 Fd ioctl_program() {
   Fd found;
   for (uint32_t id = 0; bpf_prog_get_next_id(id, &id) == 0;) {
@@ -153,7 +153,7 @@ Fd ioctl_program() {
   return found;
 }
 
-// Mean nanoseconds inside the program per run of it during `work`; 0 if it did not run.
+// Returns the mean nanoseconds of a run of the program during `work`; 0 if it did not run.
 template <class Work>
 double nanoseconds_inside(const Fd& program, Work work) {
   const Fd accounting(bpf_enable_stats(BPF_STATS_RUN_TIME));

@@ -12,7 +12,7 @@
 namespace gpushare::sim {
 namespace {
 
-// How many channels go into one message; the server splits as the driver's caller would.
+// How many channels go into one message; the server splits them as RmGpu does.
 constexpr size_t kChannelsPerMessage = 16'384;
 
 template <class T>
@@ -43,23 +43,23 @@ class RemoteGpu final : public Gpu {
   }
 
   Result<> set_slice(const GroupRef& group, Micros slice) override {
-    if (slice < Micros{1}) return make_error(std::errc::invalid_argument, "set time slice");
+    if (slice < 1us) return make_error(std::errc::invalid_argument, "set time slice");
     const auto reply = group_call<SliceReply>(Kind::kSetSlice, group, slice, "set time slice");
     if (!reply) return std::unexpected(reply.error());
     return {};
   }
   Result<Micros> slice(const GroupRef& group) override {
-    const auto reply = group_call<SliceReply>(Kind::kGetSlice, group, Micros{0}, "get time slice");
+    const auto reply = group_call<SliceReply>(Kind::kGetSlice, group, 0us, "get time slice");
     if (!reply) return std::unexpected(reply.error());
     return Micros(static_cast<int64_t>(reply->slice_us));
   }
   Result<uint32_t> hardware_group(const GroupRef& group) override {
     const auto reply =
-        group_call<GroupReply>(Kind::kGetGroup, group, Micros{0}, "get channel group number");
+        group_call<GroupReply>(Kind::kGetGroup, group, 0us, "get channel group number");
     if (!reply) return std::unexpected(reply.error());
     return static_cast<uint32_t>(reply->number);
   }
-  // Its programs are real processes, only their GPU is not.
+  // The programs of the simulation are real processes; only their GPU is simulated.
   Result<> stop(const ProcessId& process) override { return stop_process(process); }
   Result<> resume(const ProcessId& process) override { return resume_process(process); }
 
@@ -73,7 +73,7 @@ class RemoteGpu final : public Gpu {
   Result<ObjectSearch::Found> objects_of(pid_t pid) const;
   template <class Reply>
   Result<Reply> group_call(Kind kind, const GroupRef& group, Micros slice, const char* step);
-  // The elements of an answer that is a CountReply and a list.
+  // Returns the elements of an answer that is a CountReply and a list.
   template <class T, class Request>
   Result<std::vector<T>> list(Kind kind, const Request& request, const char* step) const;
 
@@ -82,7 +82,7 @@ class RemoteGpu final : public Gpu {
   GpuSupport support_;
 };
 
-// Takes `count` elements that follow a Head at the front of an answer.
+// Copies the `count` elements that follow a Head in an answer.
 template <class Head, class T>
 bool split(std::span<const std::byte> answer, Head& head, std::vector<T>& elements) {
   if (answer.size() < sizeof head) return false;

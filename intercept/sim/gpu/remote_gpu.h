@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent drives when it runs on simulated GPUs: Gpu and Observer over two connections to
-// gpushare-sim. A call takes as long as the driver would, plus the socket (tens of microseconds).
+// Gpu and Observer over two connections to gpushare-sim, for an agent that runs on simulated GPUs.
+// A call takes as long as the driver would, and some tens of microseconds for the socket. One
+// thread.
 #pragma once
 
 #include <memory>
@@ -17,12 +18,12 @@ struct Simulation {
   std::unique_ptr<Observer> observer;
 };
 
-// The observer is connected first, so that a process which starts during this call is in its events
-// or in gpu->users(), or in both. Afterwards, when the server is gone, calls fail with
-// connection_reset. Error operation_not_permitted: neither root nor the server's user.
+// Connects the observer first, so that a process which starts during this call is in its events or
+// in gpu->users(), or in both. Error operation_not_permitted when the caller is neither root nor
+// the server's user. When the server goes away, later calls fail with connection_reset.
 Result<Simulation> make_sim(const std::string& socket);
 
-// Control alone: for a supervisor, which watches nothing.
+// Connects the Gpu alone, for a supervisor, which needs no events.
 Result<std::unique_ptr<Gpu>> make_sim_gpu(const std::string& socket);
 
 }  // namespace gpushare::sim

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// SimGpu: Gpu and Observer over a Model in the same process and in virtual time, for whole-system
-// tests: programs are scripted on the model, the agent's code runs on SimGpu, and time moves when
-// the test moves it, and during a control by what the driver would take. One thread.
+// SimGpu and ModelObserver: Gpu and Observer over a Model in the same process and in virtual time,
+// for whole-system tests. Programs are scripted on the model and the agent's code runs on SimGpu.
+// Time moves when the test moves it, and during a control by as much as the driver would take. One
+// thread.
 #pragma once
 
 #include <deque>
@@ -14,7 +15,7 @@
 
 namespace gpushare::sim {
 
-// The model's time as the agent's.
+// The model's time as a Clock for the agent.
 class ModelClock final : public Clock {
  public:
   explicit ModelClock(const Model& model) : model_(model) {}
@@ -26,16 +27,16 @@ class ModelClock final : public Clock {
 
 class SimGpu final : public Gpu {
  public:
-  // `model` outlives this. Its log is read from here on.
+  // `model` must outlive this. Its log is read from now on.
   explicit SimGpu(Model& model);
 
-  // Faults. The next call that changes something (freeze, thaw, set_slice) fails and does nothing;
-  // one more for each call of this.
+  // Makes the next call that changes something (freeze, thaw, set_slice) fail without an effect.
+  // Each call of this function makes one more fail.
   void fail_next(std::errc error) { faults_.push_back(error); }
-  // Every set_slice and freeze of this process is refused with operation_not_permitted.
+  // From now on every set_slice and freeze of this process fails with operation_not_permitted.
   void refuse(pid_t pid) { refused_.insert(pid); }
 
-  // Calls that changed something, refused and failed ones too.
+  // The number of calls that change something, with those that were refused or failed.
   uint64_t controls() const { return controls_; }
 
   std::span<const GpuInfo> gpus() const override { return model_.gpus(); }
@@ -46,7 +47,7 @@ class SimGpu final : public Gpu {
   Result<> set_slice(const GroupRef& group, Micros slice) override;
   Result<Micros> slice(const GroupRef& group) override;
   Result<uint32_t> hardware_group(const GroupRef& group) override;
-  // Programs in virtual time have no process: not_supported.
+  // Error not_supported: programs in virtual time have no process.
   Result<> stop(const ProcessId& process) override;
   Result<> resume(const ProcessId& process) override;
   Result<SwitchBatch> read_switches(uint32_t gpu) override;
@@ -60,23 +61,23 @@ class SimGpu final : public Gpu {
 
   Model& model_;
   GpuSupport support_;
-  std::vector<uint64_t> places_;  // in each GPU's log
+  std::vector<uint64_t> places_;  // the place in each GPU's log
   std::deque<std::errc> faults_;
   std::set<pid_t> refused_;
   uint64_t controls_ = 0;
 };
 
-// The model's events from here on.
+// The events of the model from its construction on.
 class ModelObserver final : public Observer {
  public:
-  // `model` outlives this; takes its event sink.
+  // Sets the model's event sink. `model` must outlive this.
   explicit ModelObserver(Model& model);
 
   int fd() const override { return ready_.get(); }
   Result<uint64_t> drain(const Sink& sink) override;
   uint64_t dropped() const override { return dropped_; }
 
-  // As when the probe's buffer was full: the pending events are lost, and EventsLost says how many.
+  // Loses the pending events, as when the probe's buffer was full; EventsLost says how many.
   void lose_pending();
 
  private:

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SimObserver: the event stream of gpushare-sim as an Observer, over its own connection.
+// SimObserver: the event stream of gpushare-sim as an Observer, over a connection of its own. One
+// thread.
 #pragma once
 
 #include <memory>
@@ -16,7 +17,7 @@ class SimObserver final : public Observer {
   static Result<std::unique_ptr<SimObserver>> connect(const std::string& socket);
 
   int fd() const override { return ready_.get(); }
-  // connection_reset when the server has gone.
+  // Error connection_reset when the server is gone.
   Result<uint64_t> drain(const Sink& sink) override;
   uint64_t dropped() const override { return dropped_; }
 
@@ -24,7 +25,7 @@ class SimObserver final : public Observer {
   SimObserver() = default;
 
   std::unique_ptr<Client> client_;
-  std::vector<DriverEvent> pending_;  // taken off the socket, not yet handed out
+  std::vector<DriverEvent> pending_;  // read from the socket and not yet handed out
   uint64_t dropped_ = 0;
   Fd early_;  // readable while events that came with the greeting are pending
   Fd ready_;  // an epoll of the socket and early_

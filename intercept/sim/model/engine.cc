@@ -9,10 +9,10 @@
 namespace gpushare::sim {
 namespace {
 
-// Progress is kept in floating point; what is below this was finished.
+// Progress is kept in floating point; a job with less than this left is finished.
 constexpr double kNothingLeft = 1e-3;
 
-// now + ns, rounded up; never, if that is not a number of this world.
+// now + ns, rounded up; Time::max() when that is no number or too large.
 Time after(Time now, double ns) {
   if (ns > 9e17) return Time::max();
   return now + Nanos(static_cast<int64_t>(std::ceil(std::max(ns, 0.0))));
@@ -136,7 +136,8 @@ void EngineModel::take_finished(Time now, std::vector<Job*>& finished) {
 
 void EngineModel::take_turns(Time now) {
   settle(now);
-  // Before the turn may end: a context that has just become idle has no state to save.
+  // This comes before the end of the turn: a context that has just become idle has no state to
+  // save.
   if (const EntryId entry = runlist_.progressing(); entry != 0 && jobs_.at(entry).empty())
     runlist_.set_runnable(entry, false, now);
   runlist_.advance(now);

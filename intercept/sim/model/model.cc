@@ -28,7 +28,7 @@ Model::Model(std::vector<GpuModel> gpus, const Parameters& parameters, Time star
     device->sampled = start;
     device->engines.emplace_back(parameters_.graphics, parameters_.mps, start);
     for (size_t i = 1; i < kGroups; ++i)
-      device->engines.emplace_back(parameters_.copy, MpsCosts{Nanos{0}, 1.0}, start);
+      device->engines.emplace_back(parameters_.copy, MpsCosts{0ns, 1.0}, start);
     devices_.push_back(std::move(device));
   }
 }
@@ -80,7 +80,7 @@ void Model::call_at(Time when, std::function<void()> what) {
 }
 
 void Model::collect_log(Device& device) {
-  // Only the graphics engine has a log; what the copy engines recorded is dropped.
+  // Only the graphics engine has a log; the records of the copy engines are dropped.
   for (const auto& record : device.engines[0].take_records()) {
     const auto& name = device.names.at(record.entry);
     device.log.append({record.time, device.index, name.pid, name.context, record.is_start});
@@ -172,7 +172,7 @@ Result<ContextReply> Model::create_context(uint32_t client, uint32_t gpu, uint32
   return reply;
 }
 
-// Gives the group its place on the engine's runlist: its own, or that of its MPS server.
+// Gives the group its entry on the engine's runlist: its own one, or that of its MPS server.
 void Model::join_entry(Group& group) {
   Context& context = *group.context;
   Device& device = *context.device;

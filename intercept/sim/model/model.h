@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Model: a machine with simulated GPUs, as one deterministic event-driven model in virtual time.
-// Used in steps by ring-1 tests (SimGpu) and in real time by gpushare-sim (server). No threads, no
-// I/O; the caller says how far time has come.
+// Tests move its time by steps (SimGpu), gpushare-sim in real time (server). It has no threads and
+// makes no I/O: the caller says what time it is. One thread.
 //
-// Objects are those that a CUDA process makes in the driver: a client per connection, per context a
-// graphics group of 8 channels and 3 copy groups of 4; handles look like the driver's. Kernels of
-// queue q run on graphics channel q % 8, copies on the copy group of their direction, channel q
-// % 4. Work of a queue runs in order; it stands still while its channel is frozen.
+// The objects are those that a CUDA process makes in the driver, with handles that look like the
+// driver's: one client per connection, and per context a graphics group of 8 channels and 3 copy
+// groups of 4. Kernels of queue q run on graphics channel q % 8, copies on channel q % 4 of the
+// copy group of their direction. The work of a queue runs in order, and stops while its channel is
+// frozen.
 //
-// Not in the model: which SMs a kernel uses, memory bandwidth and caches, the time a context takes
-// to make, clocks and power. Copy engines change contexts for free (nothing was measured).
-//
-// Methods below take effect at now(). A sink may call any method but advance_to(), a function given
-// to call_at() also that.
+// The model leaves out which SMs a kernel uses, memory bandwidth and caches, the time to make a
+// context, clocks and power; copy engines change contexts for free, because that was not measured.
 #pragma once
 
 #include <array>
@@ -33,6 +31,8 @@
 
 namespace gpushare::sim {
 
+// Methods take effect at now(). A sink may call any method except advance_to(); a function that was
+// given to call_at() may call that, too.
 class Model {
  public:
   using CompletionSink = std::function<void(uint32_t client, const Completion&)>;
@@ -43,21 +43,23 @@ class Model {
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  // Who hears of finished work, and of what a probe would see. Set before anything happens.
+  // Set the functions that are called for finished work, and for what a probe would see. Call them
+  // before any other method.
   void on_completion(CompletionSink sink) { completion_sink_ = std::move(sink); }
   void on_event(EventSink sink) { event_sink_ = std::move(sink); }
 
   // --- time
   Time now() const { return now_; }
   void advance_to(Time to);
-  // No sink is called before this unless a method is. A caller in real time sleeps until then.
+  // No sink is called before this instant unless a method is called. A caller in real time sleeps
+  // until then.
   Time quiet_until() const;
-  // Calls `what` when time has come to `when`: scripted programs.
+  // Calls `what` at the instant `when`, for scripted programs.
   void call_at(Time when, std::function<void()> what);
 
-  // --- programs. Errors: invalid_argument for a name that this client does not have.
+  // --- programs. Error invalid_argument for a name that this client does not have.
   uint32_t open_client(const ProcessId& process, const ProcessOpened& about);
-  void close_client(uint32_t client);  // as when the process dies: all that it has is gone
+  void close_client(uint32_t client);  // frees all that it has, as when the process dies
   Result<ContextReply> create_context(uint32_t client, uint32_t gpu, uint32_t mps_server = 0);
   Result<> destroy_context(uint32_t client, uint32_t context);
   Result<uint32_t> allocate(uint32_t client, uint32_t context, uint64_t bytes);
@@ -67,14 +69,14 @@ class Model {
   void stop(uint32_t client, uint64_t sequence);
   ProgressReply progress(uint32_t client, uint64_t sequence) const;
 
-  // --- control, as the driver does it, without its latency
+  // --- control, as the driver does it, but at once
   Result<> freeze(uint32_t gpu, std::span<const ChannelRef> channels);
-  // Goes on after an error; a channel that is gone is none.
+  // Continues after an error. A channel that is gone is no error.
   Result<> thaw(uint32_t gpu, std::span<const ChannelRef> channels);
   Result<> set_slice(const GroupRef& group, Micros slice);
   Result<Micros> slice(const GroupRef& group) const;
   Result<uint32_t> hardware_group(const GroupRef& group) const;
-  // How long the driver would take for it.
+  // How long the driver would take.
   Nanos freeze_cost(std::span<const ChannelRef> channels) const;
   Nanos thaw_cost(std::span<const ChannelRef> channels) const;
 
@@ -82,12 +84,12 @@ class Model {
   const Parameters& parameters() const { return parameters_; }
   std::span<const GpuInfo> gpus() const { return infos_; }
   uint64_t free_memory(uint32_t gpu) const;
-  // REQUIRES: `gpu` exists, here and below.
+  // The rest requires that the GPU exists.
   const SwitchLog& switch_log(uint32_t gpu) const;
   std::vector<Utilisation> utilisation(uint32_t gpu);
   std::vector<DriverEvent> attach(pid_t pid) const;
   std::vector<pid_t> users() const;
-  pid_t owner(uint32_t client) const;  // 0: there is no such client
+  pid_t owner(uint32_t client) const;  // 0 when there is no such client
   Runlist::Totals graphics_totals(uint32_t gpu) const;
 
  private:
@@ -101,7 +103,7 @@ class Model {
 
   using Happening = decltype(DriverEvent::what);
 
-  static constexpr size_t kGroups = 4;  // graphics, then copies by direction
+  static constexpr size_t kGroups = 4;  // of a context: graphics, then copies by direction
 
   EngineModel& engine(const Group& group);
   Client* find_client(uint32_t client) const;
@@ -138,7 +140,7 @@ class Model {
   std::unordered_map<uint64_t, Channel*> channels_;  // by client and handle
   std::unordered_map<uint64_t, Group*> groups_;
   std::multimap<Time, std::function<void()>> calls_;
-  std::deque<Queue*> pumps_;  // queues whose head must be looked at
+  std::deque<Queue*> pumps_;  // queues whose first item must be examined
   std::deque<std::pair<uint32_t, Completion>> outbox_;
   bool is_delivering_ = false;
   uint32_t next_client_ = 0xC1D00001;

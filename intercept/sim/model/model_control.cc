@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Model as the agent sees it: controls of other processes' groups and channels, and what is
-// observed.
+// The part of Model that the agent uses: controls of groups and channels, and observation. See
+// model.h.
 #include <algorithm>
 #include <set>
 
@@ -46,7 +46,7 @@ Result<> Model::thaw(uint32_t gpu, std::span<const ChannelRef> channels) {
   return {};
 }
 
-// What runs on the channel stops where it is.
+// Stops what runs on the channel where it is.
 void Model::suspend(Channel& channel) {
   for (auto& [id, queue] : channel.group->context->queues) {
     if (!queue.has_begun || queue.items.front()->channel != &channel) continue;
@@ -90,7 +90,7 @@ Result<Model::Group*> Model::find_group(const GroupRef& ref) const {
 }
 
 Result<> Model::set_slice(const GroupRef& ref, Micros slice) {
-  if (slice < Micros{1}) return make_error(std::errc::invalid_argument, "set time slice");
+  if (slice < 1us) return make_error(std::errc::invalid_argument, "set time slice");
   const auto group = find_group(ref);
   if (!group) return std::unexpected(group.error());
   engine(**group).set_slice((*group)->entry, slice, now_);

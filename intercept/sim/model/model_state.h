@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Model keeps: only model*.cc include this. Ownership goes client -> context -> queue -> item;
-// all else is a plain pointer to something that lives at least as long.
+// The state of Model; only model*.cc include it. A client owns its contexts, a context its queues
+// and a queue its items; every other pointer is to an object that lives at least as long.
 #pragma once
 
 #include <limits>
@@ -19,26 +19,26 @@ inline constexpr size_t kLogCapacity = 65536;
 struct Model::Channel {
   Group* group = nullptr;
   uint32_t handle = 0;
-  uint32_t freezes = 0;     // frozen while > 0
-  bool has_worked = false;  // and so holds its group when it is frozen
+  uint32_t freezes = 0;     // the channel is frozen while this is above 0
+  bool has_worked = false;  // true: it holds up its whole group when it is frozen
 };
 
 struct Model::Item : Job {
   Work work{};
   Queue* queue = nullptr;
-  Channel* channel = nullptr;  // null for what does not occupy the GPU
+  Channel* channel = nullptr;  // null for work that does not occupy the GPU
 };
 
 struct Model::Queue {
   Context* context = nullptr;
   std::deque<std::unique_ptr<Item>> items;
-  bool has_begun = false;  // the first item is on its engine, or waits for another or for stop()
+  bool has_begun = false;  // the first item is on its engine, or waits for other work or a stop()
 };
 
 struct Model::Group {
   Context* context = nullptr;
   uint32_t handle = 0;
-  size_t kind = 0;  // index into Device::engines
+  size_t kind = 0;  // index in Device::engines
   EntryId entry = 0;
   std::vector<Channel> channels;
 };
@@ -46,7 +46,7 @@ struct Model::Group {
 struct Model::Context {
   Client* client = nullptr;
   Device* device = nullptr;
-  uint32_t handle = 0;  // of its graphics group
+  uint32_t handle = 0;  // that of its graphics group
   uint32_t member = 0;  // unique in the machine
   uint32_t mps_server = 0;
   std::array<Group, kGroups> groups;
@@ -63,12 +63,12 @@ struct Model::Client {
   ProcessId process;
   ProcessOpened about;
   uint32_t next_object = 0x5C000001;
-  std::map<uint32_t, uint32_t> devices;  // GPU -> handle of the device object
+  std::map<uint32_t, uint32_t> devices;  // the handle of the device object, by GPU
   std::map<uint32_t, std::unique_ptr<Context>> contexts;
   std::map<uint32_t, Memory> memory;
-  std::unordered_map<uint64_t, Item*> work;  // unfinished, by sequence
-  std::unordered_multimap<uint64_t, Queue*>
-      waiters;  // sequence -> queue whose first item waits for it
+  std::unordered_map<uint64_t, Item*> work;  // unfinished work, by sequence
+  // Queues whose first item waits for a piece of work, by its sequence.
+  std::unordered_multimap<uint64_t, Queue*> waiters;
 };
 
 struct Model::Device {
@@ -76,7 +76,7 @@ struct Model::Device {
     EntryId entry = 0;
     uint32_t clients = 0;
   };
-  struct Name {  // of an entry, in the log
+  struct Name {  // how the log names an entry
     pid_t pid = 0;
     uint32_t context = 0;
   };
@@ -86,7 +86,7 @@ struct Model::Device {
   uint64_t memory_used = 0;
   std::map<uint32_t, MpsServer> mps_servers;
   std::map<EntryId, Name> names;
-  // The present sample of utilisation(), and where the next one starts.
+  // The present sample of utilisation(), and when the next one starts.
   Time sampled;
   std::map<uint32_t, Nanos> busy_then;  // by Context::member
   std::vector<Utilisation> sample;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Model's queues: how work is submitted, begins, stands still, and ends.
+// The queues of Model: how work is submitted, begins, stops and ends. See model.h.
 #include <algorithm>
 #include <cerrno>
 
@@ -71,7 +71,7 @@ void Model::submit(uint32_t client, const Work& work) {
   deliver();
 }
 
-// The kernel sees the order to stop only while it runs, as a real one would that polls a flag.
+// The kernel sees the stop only while it runs, as a real kernel that polls a flag.
 void Model::stop(uint32_t client, uint64_t sequence) {
   Client* owner = find_client(client);
   if (owner == nullptr) return;
@@ -90,7 +90,7 @@ void Model::stop(uint32_t client, uint64_t sequence) {
     if (has_begun) {
       finish(item, 0);
     } else {
-      item.work.kind = WorkKind::kMarker;  // open before it is reached
+      item.work.kind = WorkKind::kMarker;  // the gate is open before it is reached
     }
   }
   run_pumps();
@@ -125,7 +125,7 @@ void Model::run_pumps() {
   }
 }
 
-// True if the first item is through already and the next one can be looked at.
+// Begins the queue's first item. True when it ended at once and the next one can be examined.
 bool Model::begin(Queue& queue, Item& item) {
   switch (item.work.kind) {
     case WorkKind::kMarker:
@@ -156,7 +156,7 @@ bool Model::begin(Queue& queue, Item& item) {
   return false;
 }
 
-// REQUIRES: the first of its queue, and not on an engine any more.
+// Requires that the item is the first of its queue and not on an engine any more.
 void Model::finish(Item& item, uint32_t status) {
   Queue& queue = *item.queue;
   Client& client = *queue.context->client;
@@ -196,7 +196,7 @@ void Model::drop_work(Queue& queue) {
 }
 
 void Model::deliver() {
-  if (is_delivering_) return;  // the outer call sends what a sink adds
+  if (is_delivering_) return;  // the outer call delivers what a sink adds
   is_delivering_ = true;
   while (!outbox_.empty()) {
     const auto [client, completion] = outbox_.front();

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The numbers of the simulated GPU, and where each one is from: an H200 with driver 580.159.04,
-// measured 2026-11-20 with two endless kernels and a short periodic one side by side. They are
-// causes (what one switch costs), not results; tests/intercept/sim/calibration_test.cc derives the
-// measured tables of shares, totals and latencies from them.
+// The numbers of the simulated GPU. All are from an H200 with driver 580.159.04, measured
+// 2026-11-20 with two endless kernels and a short periodic one at the same time. They are causes,
+// such as the cost of one switch; tests/intercept/sim/calibration_test.cc derives the measured
+// shares, totals and latencies from them.
 //
-// A worked example, two endless kernels with 2,048 us slices. One turn is
-//     restore 34 | slice 2,048, of which the first 2 without progress | save 110 | switch 80
-//   = 2,272 us, of which 2,046 are progress. 2,046 / 2,272 of the 57,389 steps per ms that a kernel
-// makes alone are 51,680; measured: 51,532. With 100 us slices 98 of 324 us are progress: 17,358
-// steps (measured 17,417), so the collapse is nothing but the price of a switch. With 1 us slices a
-// turn ends before the first progress: the livelock, and why such a process yields to all others.
+// Example: two endless kernels with slices of 2,048 us. One turn takes 34 us of restore, the slice,
+// whose first 2 us make no progress, 110 us of save and 80 us of change, in all 2,272 us. 2,046 /
+// 2,272 of the 57,389 steps per ms that a kernel makes alone are 51,680; 51,532 were measured. With
+// slices of 100 us, 98 of 324 us are progress: 17,358 steps, and 17,417 were measured. With slices
+// of 1 us a turn ends before the first progress, so that such a process yields to all others.
 #pragma once
 
 #include <cstdint>
@@ -20,44 +19,45 @@
 namespace gpushare::sim {
 
 struct SwitchCosts {
-  // Nobody is on the engine: from one context's end record to the next one's start record. Read off
-  // the log of two endless kernels (each 48.2 % resident, 80 us between).
-  Nanos change{80'000};
-  // Still resident, blocks stopped: storing a running kernel's state. Residence in the same log is
-  // 2,192 us for a slice of 2,048, so save + restore = 144. A 100 us kernel takes 175 to 202 us
-  // more beside a best-effort endless kernel than alone; it waits for save + change, so save is
-  // about 110.
-  Nanos save{110'000};
-  // Resident, not yet running: loading that state back. The rest of the 144.
-  Nanos restore{34'000};
+  // The engine has no context: from one context's end record to the next one's start record. The
+  // log of two endless kernels shows it: each is resident for 48.2 % of the time, with 80 us
+  // between.
+  Nanos change = 80us;
+  // A context is resident with its blocks stopped, while a running kernel's state is stored. The
+  // same log has 2,192 us of residence for a slice of 2,048 us, so save and restore are 144 us. A
+  // kernel of 100 us takes 175 to 202 us longer beside a best-effort endless kernel than alone; it
+  // waits for save and change, so save is about 110 us.
+  Nanos save = 110us;
+  // A context is resident and its state is loaded: the rest of the 144 us.
+  Nanos restore = 34us;
   // From the start of the slice timer to the first progress. Slices up to this make no progress
-  // while another context waits (measured: 1 us and 0 us). 2 us fits 17,417 steps at 100 us slices;
-  // nothing was measured between 1 and 100 us.
-  Nanos ramp{2'000};
+  // while another context waits (measured with 1 us and 0 us). 2 us fits the 17,417 steps at slices
+  // of 100 us; nothing was measured between 1 and 100 us.
+  Nanos ramp = 2us;
 };
 
-// Copy engines: no measurement of their switching yet. Taken as free, since a copy has no state on
-// the SMs to store.
-inline constexpr SwitchCosts kCopySwitchCosts{Nanos{0}, Nanos{0}, Nanos{0}, Nanos{0}};
+// The switching of copy engines was not measured. The model takes it as free, because a copy has no
+// state on the SMs to store.
+inline constexpr SwitchCosts kCopySwitchCosts{0ns, 0ns, 0ns, 0ns};
 
 // Clients of one MPS server share a context, so their kernels run at the same time.
 struct MpsCosts {
   // A kernel that finds its queue empty while another client's kernel runs starts this much later:
-  // 141 us for a kernel that takes 14 alone.
-  Nanos launch{127'000};
-  // Speed of each while kernels of several clients run: 96 % on disjoint SMs.
+  // a kernel that takes 14 us alone took 141 us.
+  Nanos launch = 127us;
+  // The speed of each kernel while kernels of several clients run: 96 % on disjoint SMs.
   double speed = 0.96;
 };
 
-// How long the driver's controls take; what they do takes effect when they return. Medians for 1
-// channel (521 / 224 us), 8 of one group (559 / 254) and 20 of four groups (790 / 355) give base,
-// channel and group. A call takes at most 64 channels.
+// How long the driver's controls take; they take effect when they return. The medians of freeze and
+// thaw for 1 channel (521 and 224 us), for 8 of one group (559 and 254 us) and for 20 of four
+// groups (790 and 355 us) give the costs per call, channel and group.
 struct ControlCosts {
-  Nanos freeze_call{460'600}, freeze_channel{5'400}, freeze_group{55'000};
-  Nanos thaw_call{203'300}, thaw_channel{4'300}, thaw_group{16'400};
-  Nanos set_slice{80'000};  // 220-440 us for 4 groups
-  Nanos get_slice{2'900};
-  Nanos read_log{12'000};
+  Nanos freeze_call = 460'600ns, freeze_channel = 5'400ns, freeze_group = 55us;
+  Nanos thaw_call = 203'300ns, thaw_channel = 4'300ns, thaw_group = 16'400ns;
+  Nanos set_slice = 80us;  // 220 to 440 us were measured for 4 groups
+  Nanos get_slice = 2'900ns;
+  Nanos read_log = 12us;
   uint32_t channels_per_call = 64;
 };
 
@@ -66,10 +66,10 @@ struct Parameters {
   SwitchCosts copy = kCopySwitchCosts;
   MpsCosts mps;
   ControlCosts control;
-  Micros graphics_slice{2048};  // what the CUDA driver sets, and the driver's default
-  Micros copy_slice{1024};
-  double host_copy_bytes_per_ns = 55.2;      // PCIe, each way
-  double device_copy_bytes_per_ns = 2000.0;  // within the GPU; assumed, half the memory's 4.8 TB/s
+  Micros graphics_slice = 2048us;            // what libcuda sets, which is the driver's default
+  Micros copy_slice = 1024us;                // the driver's default
+  double host_copy_bytes_per_ns = 55.2;      // over PCIe, in each direction
+  double device_copy_bytes_per_ns = 2000.0;  // assumed: about half of the memory's 4.8 TB/s
 };
 
 struct GpuModel {

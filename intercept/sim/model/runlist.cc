@@ -82,7 +82,7 @@ void Runlist::step(Time now) {
       break;
     case Phase::kStarting:
       if (expiry_ <= now) {
-        leave(now);  // nothing ran, so there is nothing to save
+        leave(now);  // nothing ran, so there is no state to save
       } else {
         resident().has_saved_state = false;
         phase_ = Phase::kRunning;
@@ -96,7 +96,7 @@ void Runlist::step(Time now) {
       resident().has_saved_state = true;
       if (is_contended()) {
         leave(now);
-      } else {  // whom it was to give way to has gone
+      } else {  // the entry that it should give way to is gone
         phase_ = Phase::kRestoring;
         until_ = now + costs_.restore;
       }

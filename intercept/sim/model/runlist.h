@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runlist: how one engine of a GPU takes turns among contexts, in virtual time.
+// Runlist: how the entries of one engine of a GPU take turns, in virtual time. EngineModel uses it.
+// One thread. Every change takes `now`, which never decreases and is never later than next().
 //
 // An entry (a context's channel group, or all clients of one MPS server) is runnable while it has
-// work that may run. Runnable entries get the engine in turn, each for its slice. A turn passes
-// through: restore (if it was stopped in a kernel), start (timer runs, no progress yet), run, save;
-// then nobody is resident while the engine changes over. See SwitchCosts for what each takes.
-//
-// Invariants: at most one entry is resident. The resident one stays when no other is runnable, busy
-// or idle, and then nothing is logged; its timer goes on and is renewed, so a newcomer waits for
-// what is left of the current slice. A resident one without work gives way at once. Records of
-// the log alternate: start A, end A, start B, ...
-//
-// Not thread-safe. Every change takes `now`, which never goes back and never passes next().
+// work that may run. Runnable entries get the engine in turns, each for its slice. A turn has the
+// phases restore (if it was stopped within a kernel), start (the timer runs without progress), run
+// and save; after it no entry is resident while the engine changes. SwitchCosts has their lengths.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +18,12 @@
 
 namespace gpushare::sim {
 
-using EntryId = uint32_t;  // 0: none
+using EntryId = uint32_t;  // 0 means none
 
+// Invariants: at most one entry is resident. It stays while no other is runnable, with or without
+// work, and nothing is logged then; its timer runs on and is renewed, so that a newcomer waits for
+// what is left of the current slice. When another is runnable, a resident entry without work gives
+// way at once. The records alternate: start A, end A, start B, ...
 class Runlist {
  public:
   struct Record {
@@ -33,7 +31,7 @@ class Runlist {
     EntryId entry = 0;
     bool is_start = false;
   };
-  // Where the time went; the parts add up to what has passed.
+  // How the time was spent; the parts add up to the time that has passed.
   struct Totals {
     Nanos resident{}, changing{}, empty{};
   };
@@ -46,12 +44,12 @@ class Runlist {
   Nanos slice(EntryId entry) const;
   void set_runnable(EntryId entry, bool is_runnable, Time now);
 
-  // When something happens by itself; Time::max() if nothing will.
+  // The next instant at which something happens by itself, or Time::max().
   Time next() const;
-  // Does everything that is due at `now`.
+  // Does everything that is due by `now`.
   void advance(Time now);
 
-  // The entry whose work makes progress at this instant.
+  // The entry whose work makes progress at this instant; 0 when there is none.
   EntryId progressing() const;
 
   std::vector<Record> take_records() { return std::exchange(records_, {}); }
@@ -63,29 +61,29 @@ class Runlist {
     EntryId id = 0;
     Nanos slice{};
     bool is_runnable = false;
-    bool has_saved_state = false;  // stopped in a kernel whose state must be loaded again
+    bool has_saved_state = false;  // it was stopped within a kernel, whose state must be loaded
   };
 
   size_t index_of(EntryId entry) const;
   Entry& resident() { return entries_[index_of(resident_)]; }
-  bool is_contended() const;  // another than the resident is runnable
+  bool is_contended() const;  // true when another entry than the resident is runnable
   void account(Time now);
   void step(Time now);
   void enter(Time now);
   void begin_turn(Time now);
   void leave(Time now);
-  // After any change: gives way if the resident has no work, and sets the end of its slice.
+  // Called after any change: gives way if the resident has no work, and sets the end of its slice.
   void settle(Time now);
 
   const SwitchCosts costs_;
-  std::vector<Entry> entries_;  // in order of turns
-  size_t cursor_ = 0;           // whose turn is next, if runnable
+  std::vector<Entry> entries_;  // in the order of their turns
+  size_t cursor_ = 0;           // the entry that has the next turn, if it is runnable
   size_t runnable_count_ = 0;
   Phase phase_ = Phase::kEmpty;
   EntryId resident_ = 0;      // 0 in kEmpty and kChanging
-  Time until_{Time::max()};   // end of the phase, where it has one
-  Time timer_start_;          // of the resident's present turn
-  Time expiry_{Time::max()};  // end of its slice, while contended
+  Time until_{Time::max()};   // the end of the phase, if it has one
+  Time timer_start_;          // when the resident's present slice began
+  Time expiry_{Time::max()};  // when the slice ends, while another entry is runnable
   std::vector<Record> records_;
   Time accounted_;
   Totals totals_;

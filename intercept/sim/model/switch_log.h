@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// SwitchLog: the context-switch records of one GPU, newest kept. Every reader keeps its own place,
-// so two readers each get every record; one that is too slow learns how many it lost.
+// SwitchLog: the newest context-switch records of one simulated GPU. Every reader has a place of
+// its own, so that each of several gets every record; one that is too slow learns how many it lost.
+// One thread.
 #pragma once
 
 #include <algorithm>
@@ -25,14 +26,14 @@ class SwitchLog {
 
   uint64_t end() const { return first_ + records_.size(); }
 
-  // At most `limit` records from `place` on, which moves behind them.
+  // Returns at most `limit` records from `place` on, and moves `place` behind them.
   SwitchBatch read(uint64_t& place, size_t limit, Time complete_until) const {
     SwitchBatch batch;
     if (place < first_) batch.lost = first_ - place;
     place = std::max(place, first_);
     const uint64_t until = std::min<uint64_t>(end(), place + limit);
     for (; place < until; ++place) batch.records.push_back(records_[place - first_]);
-    // Cut short: nothing is known beyond the last record handed out.
+    // When records are left, the batch is complete only until its last record.
     batch.complete_until =
         until == end() || batch.records.empty() ? complete_until : batch.records.back().time;
     return batch;
@@ -41,7 +42,7 @@ class SwitchLog {
  private:
   const size_t capacity_;
   std::deque<SwitchRecord> records_;
-  uint64_t first_ = 0;  // number of the oldest record kept
+  uint64_t first_ = 0;  // the number of the oldest record in the log
 };
 
 }  // namespace gpushare::sim

@@ -20,7 +20,7 @@ std::string read_file(const std::string& path) {
   return text.str();
 }
 
-// Last number of the line "NSpid:  4711  12": the pid in the innermost namespace.
+// The last number of the line "NSpid:  4711  12" is the pid in the innermost namespace.
 pid_t innermost_pid(const std::string& status, pid_t otherwise) {
   const size_t at = status.find("\nNSpid:");
   if (at == std::string::npos) return otherwise;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is at the other end of a Unix socket, from the kernel and from /proc.
+// Identifies the process at the other end of a Unix socket, by the kernel and /proc. Any thread.
 #pragma once
 
 #include "intercept/event.h"
@@ -12,7 +12,7 @@ struct Peer {
   ProcessOpened about;
 };
 
-// Error no_such_process when it ended meanwhile.
+// Error no_such_process when it has ended.
 Result<Peer> identify_peer(int socket);
 
 }  // namespace gpushare::sim

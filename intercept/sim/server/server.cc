@@ -17,14 +17,16 @@
 namespace gpushare::sim {
 namespace {
 
-constexpr size_t kMaxObserverBacklog = 4 << 20;  // then events are lost
-constexpr size_t kMaxProgramBacklog = 64 << 20;  // then the connection is
+// Bytes that wait for a peer's socket. Beyond them an observer loses events, and any other peer its
+// connection.
+constexpr size_t kMaxObserverBacklog = 4 << 20;
+constexpr size_t kMaxProgramBacklog = 64 << 20;
 
 Time monotonic_now() { return MonotonicClock().now(); }
 
 Result<Fd> listen_on(const std::string& path) {
   if (const size_t slash = path.rfind('/'); slash != std::string::npos && slash > 0)
-    ::mkdir(path.substr(0, slash).c_str(), 0755);  // bind() says what is wrong, if anything
+    ::mkdir(path.substr(0, slash).c_str(), 0755);  // on an error, bind() fails
   return listen_on_socket(path, 0666, "listen for programs");
 }
 
@@ -118,7 +120,7 @@ void Server::accept_all() {
     if (!socket.is_open()) return;
     const int fd = socket.get();
     auto identity = identify_peer(fd);
-    if (!identity) continue;  // it has died meanwhile
+    if (!identity) continue;  // it has ended
     epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
     if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) continue;
     peers_.emplace(fd, std::make_unique<Peer>(std::move(socket), std::move(*identity)));

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Server: a Model in real time behind a Unix socket (protocol.h), the heart of gpushare-sim.
-// Virtual time is CLOCK_MONOTONIC: before anything else at each wake-up the model is moved to now,
-// so that what happened in between gets its exact instant. It sleeps until the model's next
-// completion, the end of a control, or a message; turns that end without anybody hearing of it wake
-// nobody.
+// Server: a Model in real time behind a Unix socket (wire/protocol.h); gpushare-sim is its program.
+// Virtual time is CLOCK_MONOTONIC: at each wake-up the model is first moved to now, so that all
+// that happened before has its exact instant. The server sleeps until the model's next completion,
+// the end of a control, or a message, and not for turns that no process waits for.
 //
 // A program's objects die with its connection. Freezes and slices outlive the agent's connection,
 // as in the driver. Controls are carried out one after the other, as under the driver's lock, and
@@ -37,14 +36,14 @@ class Server {
     Parameters parameters{};
   };
 
-  // Makes the socket, open to all users, and the last folder of its path if that is missing. A
-  // socket file that nobody listens on is replaced. Error address_in_use: a server runs there
-  // already.
+  // Makes the socket, to which all users may connect, and the last folder of its path if that is
+  // missing. A socket file that no process listens on is replaced. Error address_in_use when a
+  // server runs there already.
   static Result<std::unique_ptr<Server>> listen(Options options);
-  // Removes the socket file. Programs that are connected see their connection reset.
+  // Removes the socket file. The connections of programs are reset.
   ~Server();
 
-  // Until stop().
+  // Serves until stop() is called.
   Result<> run();
   void stop();
 
@@ -52,10 +51,10 @@ class Server {
   struct Peer;
   // A freeze, thaw or slice on its way through the driver.
   struct Control {
-    int fd = -1;  // of the connection that waits for the answer; -1: it is gone
+    int fd = -1;  // the connection that waits for the answer; -1 when it is gone
     uint64_t tag = 0;
     Nanos cost{};
-    Time due{Time::max()};  // set when it is its turn
+    Time due{Time::max()};  // when it ends; set when it begins
     std::function<void(Peer*, uint64_t tag)> carry_out;
   };
 
@@ -82,8 +81,8 @@ class Server {
   Model model_;
   std::map<int, std::unique_ptr<Peer>> peers_;  // by descriptor
   std::map<uint32_t, Peer*> programs_;          // by RM client
-  std::deque<Control> controls_;                // the first is under way
-  Time armed_;                                  // what the timer is set to
+  std::deque<Control> controls_;                // the first one is in progress
+  Time armed_;                                  // when the timer ends
 };
 
 }  // namespace gpushare::sim

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpushare-sim: serves simulated GPUs in real time, for machines without one. See server.h.
+// gpushare-sim: serves simulated GPUs in real time, for machines without a GPU. See server.h.
 #include <getopt.h>
 #include <sys/resource.h>
 
@@ -45,7 +45,7 @@ bool parse_number(const char* text, uint32_t least, uint32_t most, uint32_t& num
   return error == std::errc{} && stopped == end && number >= least && number <= most;
 }
 
-// One descriptor a program: as many as the system allows.
+// Each program takes a descriptor, so the limit is raised to what the system allows.
 void raise_descriptor_limit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the server keeps of one connection: only server*.cc include this.
+// The server's state of one connection; only server*.cc include it.
 #pragma once
 
 #include <map>
@@ -24,10 +24,10 @@ struct Server::Peer {
 
   Connection connection;
   sim::Peer identity;
-  std::optional<Role> role;             // set by its kHello
-  uint32_t client = 0;                  // programs: its RM client
-  std::map<uint32_t, uint64_t> places;  // control: its place in each GPU's switch log
-  uint64_t events_lost = 0;             // observers: not yet told
+  std::optional<Role> role;             // its kHello sets it
+  uint32_t client = 0;                  // the RM client of a program
+  std::map<uint32_t, uint64_t> places;  // of a control: its place in each GPU's switch log
+  uint64_t events_lost = 0;             // of an observer: events lost since the last EventsLost
   bool is_write_watched = false;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Server's answers: one function per group of messages. False ends the connection.
+// The answers of Server: one function for each group of messages. Each returns false when the
+// connection must end.
 #include <unistd.h>
 
 #include <cstring>

@@ -155,8 +155,8 @@ Result<> Client::wait(uint64_t sequence) {
   return wait_until([&] { return !unfinished_.contains(sequence); });
 }
 
-// At most one thread reads, the others wait for what it dispatches; a reader that has what it
-// waited for wakes the others, and one of them takes its place.
+// At most one thread reads, and the others wait for what it dispatches. A reader that has what it
+// waited for wakes the others, one of which takes its place.
 template <class Predicate>
 Result<> Client::wait_until(Predicate is_satisfied) {
   std::unique_lock lock(mutex_);
@@ -166,13 +166,7 @@ Result<> Client::wait_until(Predicate is_satisfied) {
       changed_.wait(lock);
       continue;
     }
-    has_reader_ = true;
-    lock.unlock();
-    const auto read = read_some(true);
-    lock.lock();
-    has_reader_ = false;
-    if (!read) is_broken_ = true;
-    changed_.notify_all();
+    (void)read_as_reader(lock, true);
   }
   return {};
 }
@@ -181,9 +175,14 @@ Result<> Client::poll() {
   std::unique_lock lock(mutex_);
   if (is_broken_) return broken("poll the simulated GPU");
   if (has_reader_) return {};
+  return read_as_reader(lock, false);
+}
+
+// Requires that no other thread reads. Gives the lock up during the read.
+Result<> Client::read_as_reader(std::unique_lock<std::mutex>& lock, bool may_block) {
   has_reader_ = true;
   lock.unlock();
-  const auto read = read_some(false);
+  auto read = read_some(may_block);
   lock.lock();
   has_reader_ = false;
   if (!read) is_broken_ = true;
@@ -240,7 +239,7 @@ Result<> Client::read_some(bool may_block) {
   }
 }
 
-// Hands on the whole messages and moves what is left to the front, so that there is always room.
+// Dispatches the whole messages and moves what is left to the front, so that there is always room.
 Result<> Client::dispatch_inbox() {
   size_t at = 0;
   while (inbox_used_ - at >= sizeof(Header)) {

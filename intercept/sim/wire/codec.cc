@@ -7,7 +7,7 @@
 namespace gpushare::sim {
 namespace {
 
-// One put/get pair per kind of event; the words are in the order of the struct's members.
+// There is one pair of put and get for each kind of event; words are in the order of its members.
 void put(Event& wire, const ProcessOpened& e) {
   wire.words[0] = static_cast<uint32_t>(e.ns_pid);
   wire.words[1] = e.uid;
@@ -92,7 +92,7 @@ void get(const Event& wire, ProcessClosed& e) { e = {wire.flag != 0}; }
 void put(Event& wire, const EventsLost& e) { wire.value = e.count; }
 void get(const Event& wire, EventsLost& e) { e = {wire.value}; }
 
-// Makes the alternative whose number is `wire.what`, and fills it.
+// Makes the alternative with the number `wire.what` and fills it.
 template <size_t I = 0>
 bool fill(const Event& wire, decltype(DriverEvent::what)& what) {
   if constexpr (I < std::variant_size_v<decltype(DriverEvent::what)>) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// DriverEvent to and from its form on the wire.
+// Translates a DriverEvent to its form on the wire and back. Pure; any thread may call.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 namespace gpushare::sim {
 
 Event encode(const DriverEvent& event);
-// nullopt: not an event of this version.
+// nullopt when it is no event of this version.
 std::optional<DriverEvent> decode(const Event& event);
 
 inline uint64_t to_ns(Time time) { return static_cast<uint64_t>(time.time_since_epoch().count()); }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What goes over the simulated GPU's Unix stream socket. Fixed-width little-endian structs without
-// padding; both ends run on one machine and are built from one tree, `kProtocolVersion` guards the
-// rest.
+// The messages on the Unix stream socket of gpushare-sim: fixed-width little-endian structs without
+// padding. Both ends run on one machine; `kProtocolVersion` guards against ends of two builds.
 //
-// Every message is a Header and the body that its kind names, some followed by an array of `count`
-// elements. A request is answered by one message of kind `kind | kReplyBit` and the same tag, which
-// begins with a ReplyHead; kSubmit and kStop have no answer. Requests are answered in any order.
-// The first message of a connection must be kHello. A malformed message ends the connection. Roles:
-// a program makes contexts and submits work, and everything that it made dies with its connection;
-// control is the agent's (freezes outlive it, as in the driver); an observer only listens.
+// A message is a Header and the body of its kind, for some kinds followed by `count` elements. The
+// answer to a request has the kind `kind | kReplyBit` and the same tag and begins with a ReplyHead;
+// answers come in any order, and kSubmit and kStop have none. The first message of a connection
+// must be kHello. A malformed message ends the connection. There are three roles: a program makes
+// contexts and submits work, and what it made dies with its connection; control is for the agent,
+// whose freezes outlive its connection as in the driver; an observer only receives events.
 #pragma once
 
 #include <cstdint>
@@ -25,38 +24,36 @@ enum class Kind : uint16_t {
   kHello = 1,     // Hello -> HelloReply
   kDescribe = 2,  // GpuRequest -> DescribeReply
   kMemory = 3,    // GpuRequest -> MemoryReply
-  // role program
-  kCreateContext = 10,  // CreateContext -> ContextReply
-  kDestroyContext =
-      11,            // ObjectRequest (context) -> ReplyHead; its unfinished work never completes
-  kAllocate = 12,    // Allocate -> ObjectReply (memory handle); status ENOMEM when memory is out
-  kFree = 13,        // ObjectRequest (memory handle) -> ReplyHead
-  kSubmit = 14,      // Work; no answer, a Completion later
-  kStop = 15,        // SequenceRequest; no answer; an endless kernel completes
-  kQuery = 16,       // SequenceRequest -> ProgressReply
-  kCompletion = 17,  // from the server: Completion
-  // role control
-  kFreeze = 30,    // ChannelsRequest + count x Channel -> ReplyHead, when the GPU has stopped them
-  kThaw = 31,      // the same
-  kSetSlice = 32,  // SliceRequest -> SliceReply
-  kGetSlice = 33,  // SliceRequest -> SliceReply
-  kGetGroup = 38,  // SliceRequest -> GroupReply
-  kReadSwitches =
-      34,  // GpuRequest -> SwitchesReply + count x Switch; each connection has its own place
-  kUtilisation = 35,  // GpuRequest -> CountReply + count x Use
-  kAttach = 36,       // PidRequest -> CountReply + count x Event
-  kUsers = 37,        // GpuRequest (ignored) -> CountReply + count x int32_t
-  // role observer
+  // For the role program.
+  kCreateContext = 10,   // CreateContext -> ContextReply
+  kDestroyContext = 11,  // ObjectRequest (context) -> ReplyHead; its work never completes
+  kAllocate = 12,        // Allocate -> ObjectReply (memory handle); ENOMEM when memory is full
+  kFree = 13,            // ObjectRequest (memory handle) -> ReplyHead
+  kSubmit = 14,          // Work; it has no answer, and a Completion comes later
+  kStop = 15,            // SequenceRequest; it has no answer, and an endless kernel completes
+  kQuery = 16,           // SequenceRequest -> ProgressReply
+  kCompletion = 17,      // from the server: Completion
+  // For the role control.
+  kFreeze = 30,        // ChannelsRequest + count x Channel -> ReplyHead, when the GPU stopped them
+  kThaw = 31,          // the same
+  kSetSlice = 32,      // SliceRequest -> SliceReply
+  kGetSlice = 33,      // SliceRequest -> SliceReply
+  kReadSwitches = 34,  // GpuRequest -> SwitchesReply + count x Switch, from this connection's place
+  kUtilisation = 35,   // GpuRequest -> CountReply + count x Use
+  kAttach = 36,        // PidRequest -> CountReply + count x Event
+  kUsers = 37,         // GpuRequest (ignored) -> CountReply + count x int32_t
+  kGetGroup = 38,      // SliceRequest -> GroupReply
+  // For the role observer.
   kEvent = 50,  // from the server: Event
 };
 
 enum class Role : uint32_t { kProgram = 1, kControl = 2, kObserver = 3 };
 
 struct Header {
-  uint32_t bytes;  // of the whole message, this header included
-  uint16_t kind;
+  uint32_t bytes;     // length of the whole message, with this header
+  uint16_t kind;      // Kind
   uint16_t reserved;  // 0
-  uint64_t tag;       // chosen by the requester; 0 in kCompletion and kEvent
+  uint64_t tag;       // the requester chooses it; 0 in kCompletion and kEvent
 };
 
 struct ReplyHead {
@@ -70,7 +67,7 @@ struct Hello {
   Role role;
   uint32_t reserved;
 };
-struct HelloReply {  // status EPROTO: another version
+struct HelloReply {  // status EPROTO when the versions differ
   ReplyHead head;
   uint32_t version;
   uint32_t gpu_count;
@@ -80,7 +77,7 @@ struct GpuRequest {
   uint32_t gpu;
   uint32_t reserved;
 };
-struct DescribeReply {  // ENODEV: no such GPU
+struct DescribeReply {  // status ENODEV when there is no such GPU
   ReplyHead head;
   uint32_t index;
   uint32_t instance;
@@ -109,16 +106,16 @@ struct ObjectReply {
 
 struct CreateContext {
   uint32_t gpu;
-  // 0: a context of its own. Else the context is a client of the MPS server of this number: all of
-  // them run at the same time, and the switch log shows this number as their pid.
+  // 0 makes a context of its own. Otherwise the context is a client of the MPS server with this
+  // number: all its clients run at the same time, and the switch log shows the number as their pid.
   uint32_t mps_server;
 };
 struct ContextReply {
   ReplyHead head;
-  uint32_t context;      // names the context in this connection
-  uint32_t client;       // RM client of the connection
-  uint32_t group;        // its graphics channel group
-  uint32_t channels[8];  // the channels of that group; queue q submits kernels to channels[q % 8]
+  uint32_t context;      // the name of the context in this connection
+  uint32_t client;       // the RM client of the connection
+  uint32_t group;        // the context's graphics channel group
+  uint32_t channels[8];  // that group's channels; kernels of queue q go to channels[q % 8]
   uint32_t reserved;
 };
 
@@ -129,48 +126,45 @@ struct Allocate {
 };
 
 enum class WorkKind : uint32_t {
-  kKernel = 1,  // `amount`: ns that it takes alone
-  kEndless,     // a kernel that runs until kStop; `amount` ignored
-  kCopy,        // `amount`: bytes
-  kMarker,      // completes when all before it in its queue have
-  kWait,  // completes when the work with sequence `amount` has; at once if it is not under way
-  kGate,  // completes on kStop; occupies its queue, not the GPU (a host function in a stream)
+  kKernel = 1,  // takes `amount` ns when it is alone
+  kEndless,     // a kernel that runs until kStop; `amount` is ignored
+  kCopy,        // copies `amount` bytes
+  kMarker,      // completes when everything before it in its queue has
+  kWait,        // completes with the work of sequence `amount`; at once when there is none
+  kGate,        // completes on kStop and occupies its queue only (a host function in a stream)
 };
 enum class Direction : uint32_t { kNone = 0, kHostToDevice, kDeviceToHost, kDeviceToDevice };
 
-// One piece of work. Queues are the streams of a context: any number names one, it exists from its
-// first use; work of one queue runs in order, of several at the same time.
+// One piece of work. Queues are the streams of a context: any number names one, which exists from
+// its first use. Work of one queue runs in order, work of several queues at the same time.
 struct Work {
-  uint64_t sequence;  // chosen by the client, not 0, unique among its unfinished work
+  uint64_t sequence;  // the client chooses it: not 0, unique among its unfinished work
   uint32_t context;
   uint32_t queue;
   WorkKind kind;
-  Direction direction;  // copies only
-  uint64_t amount;
-  uint32_t sm_ppm;  // kernels: part of the GPU's SMs that it can fill, 1..1,000,000
+  Direction direction;  // for copies only
+  uint64_t amount;      // see WorkKind
+  uint32_t sm_ppm;      // for kernels: the part of the SMs that it can fill, 1 to 1,000,000
   uint32_t reserved;
 };
 struct Completion {
   uint64_t sequence;
-  uint64_t started_ns;   // CLOCK_MONOTONIC, when it first ran, and when it ended: the model's
-  uint64_t finished_ns;  // instants, a little before this notice can arrive
-  uint32_t status;       // 0; EINVAL: malformed, nothing ran
+  uint64_t started_ns;   // when it first ran, CLOCK_MONOTONIC
+  uint64_t finished_ns;  // when it ended in the model, a little before this message can arrive
+  uint32_t status;       // 0, or EINVAL for malformed work, which did not run
   uint32_t reserved;
 };
 
 struct SequenceRequest {
   uint64_t sequence;
 };
-enum class WorkState : uint32_t {
-  kUnknown = 0,
-  kQueued,
-  kRunning
-};  // kUnknown: completed, or never seen
+// kUnknown means that it completed, or was never submitted.
+enum class WorkState : uint32_t { kUnknown = 0, kQueued, kRunning };
 struct ProgressReply {
   ReplyHead head;
   WorkState state;
   uint32_t reserved;
-  uint64_t executed_ns;  // in time that it would have taken alone
+  uint64_t executed_ns;  // progress, as the time that it would have taken alone
   uint64_t now_ns;
 };
 
@@ -188,11 +182,11 @@ struct SliceRequest {
   uint64_t start_ticks;
   uint32_t client;
   uint32_t group;
-  uint64_t slice_us;  // ignored by kGetSlice
+  uint64_t slice_us;  // for kSetSlice only
 };
 struct GroupReply {
   ReplyHead head;
-  uint64_t number;  // of the place on the runlist
+  uint64_t number;  // the number of its place on the runlist
 };
 struct SliceReply {
   ReplyHead head;
@@ -202,7 +196,7 @@ struct SliceReply {
 struct SwitchesReply {
   ReplyHead head;
   uint32_t count;
-  uint32_t has_more;  // ask again at once
+  uint32_t has_more;  // 1 when there are more records to ask for
   uint64_t lost;
   uint64_t complete_until_ns;
 };
@@ -228,7 +222,7 @@ struct PidRequest {
   uint32_t reserved;
 };
 
-// A DriverEvent; codec.h translates. Which of the numbers mean what depends on `what`.
+// A DriverEvent, which codec.h translates. The meaning of the numbers depends on `what`.
 struct Event {
   uint64_t time_ns;
   uint64_t start_ticks;

@@ -65,7 +65,8 @@ int answer(const char*, unsigned command, void*, fuse_file_info*, unsigned, void
   }
 }
 
-// In the child: serves until the mount goes away. A byte in `ready` says that it is there.
+// Runs in the child and serves until the mount is removed. A byte in `ready` says that it is
+// mounted.
 [[noreturn]] void serve(const std::string& directory, int ready) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   fuse_operations operations{};
@@ -84,7 +85,7 @@ int answer(const char*, unsigned command, void*, fuse_file_info*, unsigned, void
 }  // namespace
 
 Result<FakeDriver> FakeDriver::mount() {
-  // Private, so that nothing remains mounted whatever becomes of the test.
+  // The mount is private, so that none remains however the test ends.
   if (::unshare(CLONE_NEWNS) != 0) return errno_error("unshare mount namespace");
   if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
     return errno_error("make mounts private");
@@ -129,23 +130,14 @@ void rm_call(int fd, unsigned nr, void* argument, size_t size) {
 
 Made rm_alloc(int fd, uint32_t client, uint32_t parent, uint32_t class_id, void* params,
               uint32_t params_size, uint32_t handle) {
-  gs_nvos64 arg{};
-  arg.h_root = client;
-  arg.h_parent = parent;
-  arg.h_new = handle;
-  arg.h_class = class_id;
-  arg.p_params = reinterpret_cast<uintptr_t>(params);
-  arg.params_size = params_size;
+  const auto address = reinterpret_cast<uintptr_t>(params);
+  gs_nvos64 arg{client, parent, handle, class_id, address, 0, params_size, 0, 0, 0};
   rm_call(fd, GS_NV_ESC_RM_ALLOC, &arg, sizeof arg);
   return {arg.h_new, arg.status};
 }
 
 Made rm_alloc_nvos21(int fd, uint32_t client, uint32_t parent, uint32_t class_id, void* params) {
-  gs_nvos21 arg{};
-  arg.h_root = client;
-  arg.h_parent = parent;
-  arg.h_class = class_id;
-  arg.p_params = reinterpret_cast<uintptr_t>(params);
+  gs_nvos21 arg{client, parent, 0, class_id, reinterpret_cast<uintptr_t>(params), 0, 0};
   rm_call(fd, GS_NV_ESC_RM_ALLOC, &arg, sizeof arg);
   return {arg.h_new, arg.status};
 }
@@ -157,12 +149,7 @@ void rm_free(int fd, uint32_t client, uint32_t object) {
 
 void rm_control(int fd, uint32_t client, uint32_t object, uint32_t cmd, void* params,
                 uint32_t params_size) {
-  gs_nvos54 arg{};
-  arg.h_client = client;
-  arg.h_object = object;
-  arg.cmd = cmd;
-  arg.p_params = reinterpret_cast<uintptr_t>(params);
-  arg.params_size = params_size;
+  gs_nvos54 arg{client, object, cmd, 0, reinterpret_cast<uintptr_t>(params), params_size, 0};
   rm_call(fd, GS_NV_ESC_RM_CONTROL, &arg, sizeof arg);
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that answers RM ioctls as the NVIDIA driver does, for tests of the probe: real system
-// calls, no driver. A FUSE file system served by a child process, visible to this process and its
-// children only. Also the calls that a program makes on it.
+// FakeDriver: a file that answers RM ioctls as the NVIDIA driver does, so that tests of the probe
+// make real system calls without a driver. It is a FUSE file system that a child process serves,
+// and only this process and its children see it. Also the calls that a program makes on it. One
+// thread.
 #pragma once
 
 #include <sys/types.h>
@@ -23,10 +24,10 @@ class FakeDriver {
   FakeDriver& operator=(FakeDriver&&) = delete;
   ~FakeDriver();
 
-  // A new open of the file, close-on-exec like the real driver's user library does.
+  // Opens the file anew, with close-on-exec as libcuda does.
   Fd open() const;
 
-  static constexpr uint32_t kRefusedHandle = 0xBAD;  // an allocation under this name is refused
+  static constexpr uint32_t kRefusedHandle = 0xBAD;  // an allocation with this handle is refused
 
  private:
   FakeDriver(std::string directory, pid_t server)
@@ -36,7 +37,7 @@ class FakeDriver {
   pid_t server_ = 0;
 };
 
-// The calls. Each aborts the process unless ioctl(2) succeeds.
+// The calls of a program. Each aborts the process unless ioctl(2) succeeds.
 struct Made {
   uint32_t handle = 0;
   uint32_t status = 0;
@@ -47,7 +48,7 @@ Made rm_alloc_nvos21(int fd, uint32_t client, uint32_t parent, uint32_t class_id
 void rm_free(int fd, uint32_t client, uint32_t object);
 void rm_control(int fd, uint32_t client, uint32_t object, uint32_t cmd, void* params,
                 uint32_t params_size);
-// Any command, by its size; `size` bytes at `argument`.
+// Makes any command with `size` bytes at `argument`.
 void rm_call(int fd, unsigned nr, void* argument, size_t size);
 
 }  // namespace gpushare

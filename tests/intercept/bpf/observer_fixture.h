@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The probe and its observer on real system calls: child processes make RM ioctls on a FUSE file
-// that answers them (tests/intercept/bpf/fake_driver.h). Needs root and a kernel with BTF; tests
-// skip where they are missing.
+// The fixture of the tests of the probe and its observer on real system calls: child processes make
+// RM ioctls on a FUSE file that answers them (fake_driver.h). It needs root and a kernel with BTF;
+// without them the tests are skipped.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,8 @@
 
 namespace gpushare {
 
-// A child process that runs `body` when told to go and then exits. Killed if the test ends first.
+// A child process that runs `body` when it is told to and then exits. It is killed if the test ends
+// first.
 class HeldChild {
  public:
   explicit HeldChild(const std::function<void()>& body);
@@ -26,7 +27,7 @@ class HeldChild {
   ~HeldChild();
 
   void go() { go_.reset(); }
-  // Runs it to its end; its exit status.
+  // Lets it run to its end and returns its exit status.
   int finish();
   ProcessId process() const { return process_; }
 
@@ -42,7 +43,7 @@ class BpfObserverTest : public ::testing::Test {
   static void TearDownTestSuite();
   void SetUp() override;
 
-  // Again, with other options.
+  // Starts the observer anew with other options.
   void start(const ProbeOptions& options);
   void drain();
   // Collects events until `process` has closed. False if that does not happen in 20 s.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many calls at once: all are seen, in order, or counted as lost.
+// Tests that of many simultaneous calls all are seen, in order, or counted as lost.
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose calls the observer says they are, and when it says that a process has ended.
+// Tests which process the observer names for a call, and when it reports the end of a process.
 #include <gmock/gmock.h>
 #include <sched.h>
 #include <sys/stat.h>

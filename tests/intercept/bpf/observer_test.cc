@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the observer reports of the calls that programs make.
+// Tests what the observer reports of the calls that programs make.
 #include <gmock/gmock.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -111,7 +111,7 @@ TEST_F(BpfObserverTest, AFailedAllocationCreatesNothing) {
     if (rm_alloc(fd, 1, 1, GS_CLASS_ROOT, nullptr, 0, FakeDriver::kRefusedHandle).status ==
         GS_NV_OK)
       ::_exit(1);
-    // Parameters that cannot be read are a reason to refuse, not a lost event.
+    // The driver refuses parameters that cannot be read, so there is no lost event.
     auto* const nowhere = reinterpret_cast<void*>(8);
     rm_alloc(fd, 1, 1, GS_CLASS_CHANNEL_GROUP, nowhere, 20, FakeDriver::kRefusedHandle);
   });

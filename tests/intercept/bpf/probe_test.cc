@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the probe says when it cannot be loaded, and where it finds tracepoints.
+// Tests what the probe says when it cannot be loaded, and where it finds tracepoints.
 #include "intercept/bpf/probe.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Exit status of a child that runs `body`; its mounts and user are its own.
+// Runs `body` in a child with mounts and a user of its own, and returns the child's exit status.
 template <class Body>
 int in_child(Body body) {
   const pid_t pid = ::fork();

@@ -19,8 +19,9 @@ CudaAbi our_cuda_abi();
 // Empty where no cuda.h was found when this was built.
 CudaAbi real_cuda_abi();
 
-// What matters of a type to a caller: "u4" unsigned of 4 bytes, "f4" float, "s16" a struct, "e4" an
-// enum, "h" pointer to an opaque object, "F" pointer to a function, "P" before what is pointed to.
+// The part of a type that matters to a caller: "u4" is an unsigned number of 4 bytes, "f4" a float,
+// "s16" a struct, "e4" an enum, "h" a pointer to an opaque object, "F" a pointer to a function; "P"
+// stands before the type that any other pointer points to.
 template <class T>
 concept IsComplete = requires { sizeof(T); };
 
@@ -50,7 +51,7 @@ std::string abi_of() {
   }
 }
 
-// Of a function's type: nothing is called, so nothing need be linked.
+// Only the function's type is used: it is not called, so it need not be linked.
 template <class Function>
 struct Signature;
 template <class Result, class... Parameters>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our declarations of the CUDA driver API against NVIDIA's header.
+// Compares our declarations of the CUDA driver API with NVIDIA's header.
 #include "tests/intercept/cuda/cuda_abi.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ TEST_F(CudaAbiTest, ConstantsSizesAndOffsetsAreThoseOfCudaH) {
   }
 }
 
-// An enum of ours may stand for an integer of theirs and the other way round: the same register.
+// An enum of ours may be an integer of theirs, and the other way round: both use the same register.
 std::string without_enums(std::string signature) {
   std::ranges::replace(signature, 'e', 'u');
   return signature;

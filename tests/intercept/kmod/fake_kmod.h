@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel module's side of /dev/gpushare in memory: a ring that the test writes, and a record of
-// what was said to it. push() may run on a thread of its own, as the module does.
+// FakeKmod: the kernel module's side of /dev/gpushare in memory. The test writes its ring, and it
+// records the calls that were made. push() may run on a thread of its own, as the module does.
 #pragma once
 
 #include <sys/eventfd.h>
@@ -54,7 +54,7 @@ class FakeKmod final : public kmod::Device {
     return std::shared_ptr<void>(memory, [](void*) {});
   }
 
-  // False: the ring was full, and the loss is counted.
+  // Returns false when the ring was full, and counts the loss.
   bool push(const gpushare_event& event) {
     if (head_ - __atomic_load_n(&consumer_.tail, __ATOMIC_ACQUIRE) >= ring_.size()) {
       __atomic_store_n(&producer_.lost, ++lost_, __ATOMIC_RELAXED);
@@ -71,8 +71,8 @@ class FakeKmod final : public kmod::Device {
   }
 
   gpushare_query query{};
-  std::vector<gpushare_event> replayed;  // by REPLAY
-  unsigned long fails = 0;               // this request does, with `error`
+  std::vector<gpushare_event> replayed;  // the records that REPLAY writes
+  unsigned long fails = 0;               // the request that fails with `error`
   int error = 0;
   std::vector<unsigned long> calls;
   std::vector<gpushare_gpu> gpus;

@@ -38,6 +38,21 @@ class KmodObserverTest : public ::testing::Test {
     pollfd waiting{.fd = observer_->fd(), .events = POLLIN, .revents = 0};
     return ::poll(&waiting, 1, timeout_ms) == 1;
   }
+  // A process that opened the driver before the module was there, and that the observer watches.
+  ProcessId watched_child() {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::pause();
+      ::_exit(0);
+    }
+    const ProcessId process{child, start_ticks_of(child)};
+    EXPECT_TRUE(observer_->watch(process));
+    return process;
+  }
+  static void kill_child(const ProcessId& process) {
+    ::kill(process.pid, SIGKILL);
+    ::waitpid(process.pid, nullptr, 0);
+  }
 
   FakeKmod module_;
   std::unique_ptr<KmodObserver> observer_;
@@ -161,19 +176,11 @@ TEST_F(KmodObserverTest, AFailedReplayIsAnError) {
   EXPECT_EQ(observer_->replay().error().code, std::errc::not_enough_memory);
 }
 
-// A process that opened the driver before the module was there.
 TEST_F(KmodObserverTest, ReportsTheEndOfAWatchedProcess) {
   start();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::pause();
-    ::_exit(0);
-  }
-  const ProcessId process{child, start_ticks_of(child)};
-  ASSERT_TRUE(observer_->watch(process));
+  const ProcessId process = watched_child();
   EXPECT_TRUE(drain().empty());
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
+  kill_child(process);
   EXPECT_TRUE(is_readable(10'000));
   const auto events = drain();
   ASSERT_EQ(events.size(), 1u);
@@ -185,33 +192,19 @@ TEST_F(KmodObserverTest, ReportsTheEndOfAWatchedProcess) {
 
 TEST_F(KmodObserverTest, WhoHasCalledTheDriverIsTheModulesToReport) {
   start();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::pause();
-    ::_exit(0);
-  }
-  const ProcessId process{child, start_ticks_of(child)};
-  ASSERT_TRUE(observer_->watch(process));
-  module_.push(kmod_opened("a", child, process.start_ticks));
+  const ProcessId process = watched_child();
+  module_.push(kmod_opened("a", process.pid, process.start_ticks));
   EXPECT_EQ(drain().size(), 1u);
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
+  kill_child(process);
   EXPECT_TRUE(drain().empty());
 }
 
 TEST_F(KmodObserverTest, AnEndIsReportedOnceWhoeverSawIt) {
   start();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    ::pause();
-    ::_exit(0);
-  }
-  const ProcessId process{child, start_ticks_of(child)};
-  ASSERT_TRUE(observer_->watch(process));
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
+  const ProcessId process = watched_child();
+  kill_child(process);
   gpushare_event closed = kmod_record(GPUSHARE_EVENT_PROCESS_CLOSED);
-  closed.pid = static_cast<uint32_t>(child);
+  closed.pid = static_cast<uint32_t>(process.pid);
   closed.start_ticks = process.start_ticks;
   module_.push(closed);
   EXPECT_EQ(drain().size(), 1u);

@@ -75,25 +75,24 @@ TEST_F(AttachTest, FindsAContextParentsFirst) {
   EXPECT_TRUE(std::ranges::is_sorted(kinds)) << "process, client, devices, groups, channels";
 }
 
-TEST_F(AttachTest, FindsTwoContextsOnOneClient) {
+// The second context's GPU, how far its objects are from the first one's, and its instance.
+struct SecondContext {
+  uint32_t gpu, distance, instance;
+};
+class TwoContexts : public AttachTest, public testing::WithParamInterface<SecondContext> {};
+
+TEST_P(TwoContexts, OfOneClientAreFoundOnTheirGpus) {
   const int fd = rm_.open_control(kProgram);
   const uint32_t theirs = rm_.make_client(kProgram, fd);
   const auto first = rm_.make_context(theirs, 0, kFirstObject);
-  const auto second = rm_.make_context(theirs, 0, kFirstObject + 200);
+  const auto second = rm_.make_context(theirs, GetParam().gpu, kFirstObject + GetParam().distance);
   const auto events = attach();
   expect_context(events, first, fd, 1);
-  expect_context(events, second, fd, 1);
+  expect_context(events, second, fd, GetParam().instance);
 }
 
-TEST_F(AttachTest, TellsTheGpusApart) {
-  const int fd = rm_.open_control(kProgram);
-  const uint32_t theirs = rm_.make_client(kProgram, fd);
-  const auto first = rm_.make_context(theirs, 0, kFirstObject);
-  const auto second = rm_.make_context(theirs, 1, kFirstObject + 100);
-  const auto events = attach();
-  expect_context(events, first, fd, 1);
-  expect_context(events, second, fd, 0);
-}
+INSTANTIATE_TEST_SUITE_P(OneGpuAndTwo, TwoContexts,
+                         testing::Values(SecondContext{0, 200, 1}, SecondContext{1, 100, 0}));
 
 TEST_F(AttachTest, FindsAClientOnEachDescriptor) {
   const int first_fd = rm_.open_control(kProgram);
@@ -137,7 +136,7 @@ TEST_F(AttachTest, FewQuestionsForAProgramThatStartedLately) {
   EXPECT_LT(rm_.calls.size(), 1300u);  // 100 clients, 22 objects twice, 1,024 misses at the end
 }
 
-// The numbers of a machine on which our agent has run for weeks.
+// Handles as on a machine on which the agent has run for weeks.
 TEST_F(AttachTest, FindsAProgramManyClientsAfterOursAndAfterTheNumbersWrapped) {
   rm_.pass_clients(70'000);
   const int fd = rm_.open_control(kProgram);

@@ -77,7 +77,7 @@ TEST_F(ChannelsTest, AFreezeThatFailsHalfWayThawsWhatItFroze) {
   }
 }
 
-// What another freezer holds stays held.
+// Channels that another process froze stay frozen.
 TEST_F(ChannelsTest, AFailedFreezeUndoesOnlyItsOwn) {
   const auto refs = channels(130);
   ASSERT_TRUE(freeze_channels(client(), 0, refs));
@@ -117,7 +117,7 @@ TEST_F(ChannelsTest, AThawOfADeadProgramIsNotAnError) {
   EXPECT_TRUE(thaw_channels(client(), 0, refs));
 }
 
-// The first list fails and so do two of its channels alone: the others are thawed all the same.
+// The first list fails, and so do two of its channels by themselves; the others are thawed.
 TEST_F(ChannelsTest, AThawGoesOnAndReportsTheFirstRealError) {
   const auto refs = channels(70);
   ASSERT_TRUE(freeze_channels(client(), 0, refs));
@@ -147,7 +147,7 @@ TEST_F(ChannelsTest, SlicesAreSetAndReadThroughTheOwnersDescriptor) {
   auto read = group_slice(client(), compute_group());
   ASSERT_TRUE(read);
   EXPECT_EQ(*read, Micros(5000));
-  // Ours is refused: were it used, the calls above had failed.
+  // A call through our own descriptor is refused, so the calls above did not use it.
   gs_timeslice slice{1};
   auto foreign = rm_control(rm_, client().fd(), theirs_, context_.groups[0], GS_CTRL_SET_TIMESLICE,
                             slice, "set");
@@ -162,7 +162,7 @@ TEST_F(ChannelsTest, SlicesOfADeadProgramSayNoSuchProcess) {
   EXPECT_EQ(group_slice(client(), compute_group()).error().code, std::errc::no_such_process);
 }
 
-// Its pid belongs to another program now, whose group has the same descriptor number.
+// Another program has the pid by now, and its group has the same descriptor number.
 TEST_F(ChannelsTest, SlicesAreNotSetInAProgramThatReusedThePid) {
   const GroupRef stale = compute_group();
   rm_.kill(kProgram.pid);

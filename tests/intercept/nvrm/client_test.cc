@@ -77,8 +77,8 @@ TEST(RmClient, SaysThatPermissionIsMissing) {
   }
 }
 
-// Every call of a start, failed in turn: what only describes may stay unknown, all else is an error
-// that names its step.
+// Each call of a start fails once: a description may stay unknown, and any other failure is an
+// error that names its step.
 TEST(RmClient, EveryFailedStepIsNamed) {
   const std::map<FakeRm::Call, std::string> steps = {
       {{GS_NV_ESC_CHECK_VERSION_STR, 0}, "ask the driver's version"},

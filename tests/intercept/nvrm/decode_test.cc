@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The decoder over records built by hand: one row per form of call.
+// Tests the decoder with records built by hand, one for each form of a call.
 #include "intercept/nvrm/decode.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,8 @@
 namespace gpushare::nvrm {
 namespace {
 
-// Layout: the ring's records and the driver's structures, as the headers named in abi.h have them.
+// The sizes of the ring's records and of the driver's structures, as in the headers that abi.h
+// names.
 static_assert(sizeof(gs_raw_head) == 64 && sizeof(gs_raw_event) == 248);
 static_assert(sizeof(gs_nvos32_head) <= GS_RAW_ARG_BYTES);
 static_assert(offsetof(gs_nvos32_head, h_memory) == 44 && offsetof(gs_nvos32_head, attr) == 56);
@@ -58,7 +59,7 @@ std::optional<Sighting> decoded(const gs_raw_event& raw) {
   return decode(std::as_bytes(std::span(&raw, 1)));
 }
 
-// The one event in `raw`; fails the test and gives an empty T if it is another or none.
+// Returns the one event in `raw`; fails the test and returns an empty T if it is another or none.
 template <class T>
 T only(const gs_raw_event& raw) {
   const auto sighting = decoded(raw);

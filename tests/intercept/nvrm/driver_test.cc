@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine's own driver calls, as far as a machine without the driver shows them.
+// Tests the machine's own driver calls, as far as a machine without the driver can.
 #include "intercept/nvrm/driver.h"
 
 #include <fcntl.h>

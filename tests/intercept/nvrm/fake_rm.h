@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// FakeRm: the part of NVIDIA's resource manager that intercept/nvrm/ speaks to, behind the Driver
-// seam, with a machine and programs that the test writes down. It answers as the driver was seen to
-// (driver status codes included) and refuses what the driver refuses: wrong sizes, foreign
-// descriptors, devices before they are attached. Single-threaded.
+// FakeRm: a Driver that plays the part of NVIDIA's resource manager that intercept/nvrm/ uses, with
+// a machine and programs that the test describes. It answers as the driver was seen to, with the
+// driver's status codes, and refuses what the driver refuses: wrong sizes, foreign descriptors,
+// devices before they are attached. One thread.
 //
-// Descriptors are real ones, of a memory file each: nvrm/ closes them itself, a copy taken with
-// fetch() names the same file, and a descriptor that was closed is no longer known here.
+// Descriptors are real ones, each of a memory file: nvrm/ closes them itself, a copy taken with
+// fetch() names the same file, and a closed descriptor is not known here any more.
 #pragma once
 
 #include <functional>
@@ -32,15 +32,16 @@ class FakeRm final : public Driver {
     uint32_t memory_kib = 0;
     uint32_t sm_count = 0;
   };
-  // What a call is about: the class that RM_ALLOC makes, the command of RM_CONTROL; else 0.
+  // A call. The selector is the class that RM_ALLOC makes or the command of RM_CONTROL, otherwise
+  // 0.
   struct Call {
     unsigned nr = 0;
     uint32_t selector = 0;
     auto operator<=>(const Call&) const = default;
   };
   struct Failure {
-    int error = 0;        // errno of the ioctl itself
-    uint32_t status = 0;  // else RM's status
+    int error = 0;        // the errno with which the ioctl itself fails
+    uint32_t status = 0;  // otherwise RM's status
   };
   // What a program with one CUDA context holds on one GPU.
   struct Context {
@@ -63,12 +64,12 @@ class FakeRm final : public Driver {
   void make_object(uint32_t client, uint32_t handle, uint32_t parent, uint32_t class_id);
   // One compute group and three copy groups with `channels` channels each, from `first_handle` on.
   Context make_context(uint32_t client, size_t gpu, uint32_t first_handle, uint32_t channels = 2);
-  // Clients that came and went: the next one gets a number that much higher.
+  // Makes the next client's number so much higher, as clients that came and went do.
   void pass_clients(uint32_t count) { next_client_ += count; }
   void wrap_clients() { next_client_ = 0xC1D00000; }  // as RM does after 2^20 of them
   void kill(pid_t pid);                               // its objects are gone too
   void close_in(pid_t pid, int fd);
-  // Called by control_fds() when it has made its list: what a program does meanwhile.
+  // Called by control_fds() when it has made its list, to do what a program does at that moment.
   std::function<void()> after_listing;
 
   // --- faults

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What FakeRm answers to allocations, controls and mappings.
+// The answers of FakeRm to allocations, controls and mappings.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -21,6 +21,15 @@ T* params_of(uint64_t address) {
 template <class T>
 T* sized(const gs_nvos54& call) {
   return call.params_size == sizeof(T) ? params_of<T>(call.p_params) : nullptr;
+}
+
+// Calls fn(parameters), if they have that size, and returns the status.
+template <class T, class Fn>
+uint32_t with(const gs_nvos54& call, const Fn& fn) {
+  T* const params = sized<T>(call);
+  if (params == nullptr) return GS_NV_ERR_INVALID_ARGUMENT;
+  fn(*params);
+  return GS_NV_OK;
 }
 
 template <size_t N>
@@ -156,42 +165,23 @@ uint32_t FakeRm::subdevice_control(size_t gpu, const gs_nvos54& call) {
       return params == nullptr ? GS_NV_ERR_INVALID_ARGUMENT : disable_channels(gpu, *params);
     }
     case GS_CTRL_GPU_GET_NAME_STRING:
-      if (auto* params = sized<gs_name_string>(call)) {
-        std::ranges::copy(model.name, params->ascii);
-        return GS_NV_OK;
-      }
-      return GS_NV_ERR_INVALID_ARGUMENT;
+      return with<gs_name_string>(
+          call, [&](auto& params) { std::ranges::copy(model.name, params.ascii); });
     case GS_CTRL_GPU_GET_GID_INFO:
-      if (auto* params = sized<gs_gid_info>(call)) {
-        copy_text(params->data, model.uuid);
-        return GS_NV_OK;
-      }
-      return GS_NV_ERR_INVALID_ARGUMENT;
+      return with<gs_gid_info>(call, [&](auto& params) { copy_text(params.data, model.uuid); });
     case GS_CTRL_GPU_GET_ID:
-      if (auto* params = sized<gs_gpu_id>(call)) {
-        params->gpu_id = model.gpu_id;
-        return GS_NV_OK;
-      }
-      return GS_NV_ERR_INVALID_ARGUMENT;
+      return with<gs_gpu_id>(call, [&](auto& params) { params.gpu_id = model.gpu_id; });
     case GS_CTRL_FB_GET_INFO:
-      if (auto* params = sized<gs_fb_info>(call)) {
-        params_of<gs_info_entry>(params->p_list)->data = model.memory_kib;
-        return GS_NV_OK;
-      }
-      return GS_NV_ERR_INVALID_ARGUMENT;
+      return with<gs_fb_info>(call, [&](auto& params) {
+        params_of<gs_info_entry>(params.p_list)->data = model.memory_kib;
+      });
     case GS_CTRL_GR_SM_MAPPINGS:
-      if (auto* params = sized<gs_sm_mappings>(call)) {
-        params->count = model.sm_count;
-        return GS_NV_OK;
-      }
-      return GS_NV_ERR_INVALID_ARGUMENT;
+      return with<gs_sm_mappings>(call, [&](auto& params) { params.count = model.sm_count; });
     case GS_CTRL_TIMER_GET_TIME:
-      if (auto* params = sized<gs_gpu_time>(call)) {
-        params->ns = gpu_now();
+      return with<gs_gpu_time>(call, [&](auto& params) {
+        params.ns = gpu_now();
         if (after_time_reading) after_time_reading();
-        return GS_NV_OK;
-      }
-      return GS_NV_ERR_INVALID_ARGUMENT;
+      });
     case GS_CTRL_GR_BIND_SWITCH_LOG: {
       const auto* params = sized<gs_bind_switch_log>(call);
       if (params == nullptr || params->h_buffer != logs_[gpu].buffer)
@@ -204,7 +194,7 @@ uint32_t FakeRm::subdevice_control(size_t gpu, const gs_nvos54& call) {
   }
 }
 
-// All or nothing: the list is looked through before anything is done.
+// Checks the whole list before it does anything, as RM does.
 uint32_t FakeRm::disable_channels(size_t gpu, const gs_disable_channels& params) {
   disable_counts.push_back(params.count);
   if (params.count > GS_DISABLE_CHANNELS_MAX) return GS_NV_ERR_INVALID_ARGUMENT;

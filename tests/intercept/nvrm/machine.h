@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Machines and programs that the tests of nvrm/ share.
+// The machine that the tests of nvrm/ share.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,27 +11,16 @@
 
 namespace gpushare::nvrm {
 
-// Two GPUs whose instances run against their minors, as on the machine where it was seen.
+// Two GPUs whose instances are in the opposite order of their minors, as was seen on a machine.
 inline void add_two_gpus(FakeRm& rm) {
-  rm.add_gpu({.minor = 0,
-              .gpu_id = 0x1B00,
-              .instance = 1,
-              .name = "NVIDIA H200",
-              .uuid = "GPU-11111111-aaaa",
-              .pci_bus = 0x1B,
-              .memory_kib = 1024,
-              .sm_count = 132});
-  rm.add_gpu({.minor = 1,
-              .gpu_id = 0x4300,
-              .instance = 0,
-              .name = "NVIDIA H200",
-              .uuid = "GPU-22222222-bbbb",
-              .pci_bus = 0x43,
-              .memory_kib = 2048,
-              .sm_count = 64});
+  // clang-format off
+  //          minor  gpu_id inst. name           uuid                 bus   KiB   SMs
+  rm.add_gpu({0, 0x1B00, 1, "NVIDIA H200", "GPU-11111111-aaaa", 0x1B, 1024, 132});
+  rm.add_gpu({1, 0x4300, 0, "NVIDIA H200", "GPU-22222222-bbbb", 0x43, 2048, 64});
+  // clang-format on
 }
 
-// The machine with our client open in it.
+// A test with that machine and an open client.
 class NvrmTest : public testing::Test {
  protected:
   void SetUp() override {

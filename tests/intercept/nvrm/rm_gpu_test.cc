@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// RmGpu over the fake driver, and which drivers it trusts.
+// Tests RmGpu over the fake driver, and which drivers it trusts.
 #include "intercept/nvrm/rm_gpu.h"
 
 #include <dlfcn.h>

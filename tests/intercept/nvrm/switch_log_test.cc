@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reader of the context-switch log and the clock that it converts with.
+// Tests the reader of the context-switch log, and the clock that it converts times with.
 #include "intercept/nvrm/switch_log.h"
 
 #include <gmock/gmock.h>
@@ -19,7 +19,7 @@ constexpr FakeRm::Call kFlush{GS_NV_ESC_RM_CONTROL, GS_CTRL_EVENTS_FLUSH};
 
 class GpuClockTest : public NvrmTest {
  protected:
-  // How far off a conversion is: no more than the clock says of itself.
+  // Checks that the error of a conversion is at most the one that the clock states.
   Nanos miss(const GpuClock& clock) const {
     const Time ours = clock.to_monotonic(1'000'000'000);
     const Time truth{Nanos(1'000'000'000 - rm_.gpu_clock_ahead_ns)};
@@ -167,7 +167,8 @@ TEST_F(SwitchLogTest, EveryRecordIsGivenOrCountedWhenTheRingOverflows) {
   EXPECT_EQ(batch.lost, 0u);
 }
 
-// The ring came round exactly: put stands where it stood. The next record tells.
+// Exactly one whole ring was written, so that `put` is where it was. The next record shows the
+// loss.
 TEST_F(SwitchLogTest, AWholeRingUnreadIsCountedWithTheNextRecord) {
   write(1);
   read();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model against what was measured on an H200 (driver 580.159.04, 2026-11-20): tables of shares,
-// totals and latencies. The model knows none of them, only what one switch costs.
+// Compares the model with the shares, totals and latencies that were measured on an H200 (driver
+// 580.159.04, 2026-11-20). The model knows none of them, only what one switch costs.
 #include <gtest/gtest.h>
 
 #include "tests/intercept/sim/programs.h"
@@ -23,9 +23,7 @@ class Slices : public testing::TestWithParam<SliceRow> {};
 
 TEST_P(Slices, GiveTheMeasuredSharesAndTotal) {
   const SliceRow& row = GetParam();
-  Machine machine;
-  Program one(machine, 100);
-  Program two(machine, 200);
+  auto&& [machine, one, two] = TwoPrograms();
   one.set_slice(row.first);
   two.set_slice(row.second);
   const uint64_t first = one.endless();
@@ -99,9 +97,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& row_info) { return row_info.param.description; });
 
 TEST(SwitchLogOfTwoEndlessKernels, ShowsTheMeasuredResidenceAndGaps) {
-  Machine machine;
-  Program one(machine, 100);
-  Program two(machine, 200);
+  auto&& [machine, one, two] = TwoPrograms();
   one.endless();
   two.endless();
   machine.run_for(2s);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// SimGpu and ModelObserver: what whole-system tests in virtual time stand on.
+// Tests SimGpu and ModelObserver, which whole-system tests in virtual time use.
 #include "intercept/sim/gpu/sim_gpu.h"
 
 #include <gtest/gtest.h>
@@ -48,9 +48,7 @@ TEST(SimGpu, AnInjectedFaultFailsOneCallAndDoesNothing) {
 }
 
 TEST(SimGpu, ControlOfARefusedProcessIsNotPermittedOfOthersIs) {
-  Machine machine;
-  Program one(machine, 100);
-  Program two(machine, 200);
+  auto&& [machine, one, two] = TwoPrograms();
   SimGpu gpu(machine.model);
   gpu.refuse(100);
   EXPECT_EQ(gpu.set_slice(one.group(), 1ms).error().code, std::errc::operation_not_permitted);
@@ -60,9 +58,7 @@ TEST(SimGpu, ControlOfARefusedProcessIsNotPermittedOfOthersIs) {
 }
 
 TEST(SimGpu, ReadsEverySwitchOnceAndFromItsStartOnly) {
-  Machine machine;
-  Program one(machine, 100);
-  Program two(machine, 200);
+  auto&& [machine, one, two] = TwoPrograms();
   one.endless();
   two.endless();
   machine.run_for(100ms);

@@ -97,9 +97,7 @@ TEST(Model, WorkSubmittedWhileFrozenWaitsForTheThaw) {
 }
 
 TEST(Model, OfTwoLivelockedOnesTheOtherRunsAtFullSpeedOnceOneIsFrozen) {
-  Machine machine;
-  Program one(machine, 100);
-  Program two(machine, 200);
+  auto&& [machine, one, two] = TwoPrograms();
   one.set_slice(1us);
   two.set_slice(1us);
   const uint64_t first = one.endless();
@@ -113,8 +111,8 @@ TEST(Model, OfTwoLivelockedOnesTheOtherRunsAtFullSpeedOnceOneIsFrozen) {
   EXPECT_GT(two.executed(second) - before, 499ms);
 }
 
-// As measured: their channels lie in one group, and a group with a frozen channel that has worked
-// does not run.
+// This was measured: their channels are in one group, and a group with a frozen channel that has
+// worked does not run.
 TEST(Model, MpsClientsRunAtTheSameTimeAndStopTogether) {
   Machine machine;
   Program one(machine, 100, 0, 7);
@@ -172,9 +170,7 @@ TEST(Model, TheLogNamesTheMpsServerForAllItsClients) {
 }
 
 TEST(Model, CopiesRunBesideKernelsAtLineRate) {
-  Machine machine;
-  Program one(machine, 100);
-  Program two(machine, 200);
+  auto&& [machine, one, two] = TwoPrograms();
   one.endless();
   const uint64_t bytes = 55'200'000;  // 1 ms
   two.submit(WorkKind::kCopy, bytes, 0, 0, Direction::kHostToDevice);
@@ -334,9 +330,7 @@ TEST(Model, AttachTellsWhatTheEventsTold) {
 
 TEST(Model, TheSameScriptGivesTheSameRun) {
   const auto run = [] {
-    Machine machine;
-    Program one(machine, 100);
-    Program two(machine, 200);
+    auto&& [machine, one, two] = TwoPrograms();
     std::mt19937 random(7);
     for (int i = 0; i < 300; ++i) {
       Program& program = random() % 2 == 0 ? one : two;
@@ -456,7 +450,7 @@ TEST(Codec, EveryEventSurvivesTheWire) {
   EXPECT_FALSE(decode(unknown).has_value());
 }
 
-// The hardware does not give the engine away while the channel has more to run.
+// The hardware keeps the engine for a context while its channel has more to run.
 TEST(Model, QueuedKernelsOfOneStreamKeepTheirTurn) {
   Machine machine;
   Program queued(machine, 1), beside(machine, 2);

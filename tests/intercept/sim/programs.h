@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scripted programs on a Model: what the measured programs of the driver facts did.
+// Scripted programs on a Model: they do what the programs did with which driver-facts were
+// measured.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,7 @@ namespace gpushare::sim {
 
 inline constexpr uint32_t kAllSms = 1'000'000;
 
-// A machine in virtual time, and the programs on it. Sequence numbers are unique in the machine.
+// A machine in virtual time with its programs. Sequence numbers are unique in the machine.
 class Machine {
  public:
   explicit Machine(uint32_t gpu_count = 1, const Parameters& parameters = {})
@@ -82,8 +83,14 @@ class Program {
   ContextReply context{};
 };
 
-// launch + sync again and again. The host's part of the 14 us that this takes alone is split evenly
-// before the kernel and behind it.
+// A machine with two programs: auto&& [machine, one, two] = TwoPrograms();
+struct TwoPrograms {
+  Machine machine{};
+  Program one{machine, 100}, two{machine, 200};
+};
+
+// A program that launches a kernel and waits for it, again and again. Of the 14 us that this takes
+// alone, the host's part is split evenly before and after the kernel.
 class PeriodicKernel {
  public:
   PeriodicKernel(Program& program, Nanos kernel, Nanos pause, uint32_t sm_ppm = kAllSms)
@@ -91,7 +98,7 @@ class PeriodicKernel {
     launch();
   }
 
-  // In microseconds, of the samples so far.
+  // A percentile of the latencies so far, in microseconds; `part` is 0 to 1.
   double percentile(double part) const {
     std::vector<double> sorted = latencies_;
     std::ranges::sort(sorted);
@@ -100,7 +107,7 @@ class PeriodicKernel {
   size_t samples() const { return latencies_.size(); }
 
  private:
-  static constexpr Nanos kHostBefore{5'000}, kHostBehind{5'000};
+  static constexpr Nanos kHostBefore = 5us, kHostBehind = 5us;
 
   void launch() {
     Model& model = program_.machine.model;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Properties of the runlist under random changes.
+// Tests properties of the runlist under random changes.
 #include "intercept/sim/model/runlist.h"
 
 #include <gtest/gtest.h>

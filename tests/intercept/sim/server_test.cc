@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server over a real socket, in real time: whole round trips, and what deaths leave behind.
-// Waits for conditions; the bounds only end a run that hangs.
+// Tests the server over a real socket in real time: whole round trips, and what the death of a
+// process leaves behind. The tests wait for conditions; bounds only end a run that hangs.
 #include "intercept/sim/server/server.h"
 
 #include <gtest/gtest.h>

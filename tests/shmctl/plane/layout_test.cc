@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shmctl/LAYOUT.md against the compiler: every documented member lies where the document says, and
-// every member is documented. Runs in the repository's root, as `make test` does.
+// Compares shmctl/LAYOUT.md with the compiler: every documented member lies where the document
+// says, and every member is documented. It must run in the repository's root, as `make test` does.
 #include "shmctl/plane/layout.h"
 
 #include <gtest/gtest.h>

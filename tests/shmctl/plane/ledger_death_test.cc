@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The promise: whatever instruction the agent dies at, the ledger lists at least what the driver
-// holds. The agent is a stepped child; the driver is a few counters in shared memory that outlive
+// Tests that the ledger lists at least what the driver holds, at whichever instruction the agent
+// dies. The agent is a stepped child; the driver is a few counters in shared memory that outlive
 // it, as the real driver's freeze counts do.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -48,7 +48,8 @@ struct World {
   Region& region;
   FakeDriver& driver;
 
-  // Nothing that the driver holds is missing from the ledger, and no entry is half written.
+  // Checks that the ledger lists everything that the driver holds, and that no entry is half
+  // written.
   void expect_all_listed() const {
     std::array<uint32_t, kChannels> listed{};
     bool is_slice_listed = false;
@@ -129,7 +130,8 @@ class LedgerDeath : public testing::Test {
   }
 
  private:
-  // Changes with whatever others can see of the child: versions of entries, the driver's state.
+  // A number that changes with what other processes see of the child: versions of entries and the
+  // driver's state.
   uint64_t fingerprint() {
     uint64_t sum = 0;
     const auto mix = [&](uint64_t value) { sum = sum * 1'000'003 + value; };

@@ -39,7 +39,7 @@ class RegionTest : public testing::Test {
     ASSERT_EQ(::ftruncate(fd.get(), static_cast<off_t>(size)), 0);
   }
 
-  // A valid region, but for what `damage` does to its header.
+  // A region that is valid except for what `damage` does to its header.
   void put_damaged(const std::function<void(RegionHeader&)>& damage,
                    std::size_t size = sizeof(Region)) {
     alignas(RegionHeader) char bytes[sizeof(RegionHeader)];
@@ -51,7 +51,7 @@ class RegionTest : public testing::Test {
     put_file(bytes, sizeof bytes, size);
   }
 
-  // All three ways in refuse, say `found`, and leave the file as it is.
+  // Checks that all three ways to open refuse, that the error has `found`, and that the file stays.
   void expect_refused(const std::string& found) {
     for (auto open :
          {&ControlPlane::create, &ControlPlane::open_existing, &ControlPlane::open_read_only}) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // SteppedChild: a forked process that runs one operation under ptrace, one machine instruction at a
-// time (or from system call to system call, where those alone can be seen by others). Between two
-// steps it stands still, which to everybody else is the same as having died there: what the parent
-// sees in shared memory is what a recovery would see. kill() makes it true.
+// time, or from system call to system call where other processes see only those. Between two steps
+// it stands still, which looks to other processes as if it had died there: the parent sees in
+// shared memory what a recovery would see. kill() kills it there.
 //
 //   SteppedChild child(Stride::kInstruction, [&] { write_record(slot, record); });
 //   while (child.step()) check(slot);
@@ -25,9 +25,9 @@ class SteppedChild {
   SteppedChild(const SteppedChild&) = delete;
   SteppedChild& operator=(const SteppedChild&) = delete;
 
-  // False: cannot be stepped, skip the test. The machine does not allow ptrace; or single
-  // instructions of a sanitized build, which has fifty times as many and would find nothing more
-  // here.
+  // False when it cannot be stepped and the test must be skipped: the machine does not allow
+  // ptrace, or a sanitized build would step single instructions, of which it has fifty times as
+  // many.
   bool is_traced() const { return is_running_; }
   // Runs to the next stop. False when the operation is over.
   bool step();
@@ -43,9 +43,9 @@ class SteppedChild {
   uint64_t steps_ = 0;
 };
 
-// Runs the operation again and again, killed after a growing number of steps (each one if there are
-// at most `deaths` of them, else about that many, evenly), and calls check() after each death.
-// prepare() goes before each run. False: cannot be stepped.
+// Runs the operation again and again and kills it after a growing number of steps: after each one
+// if there are at most `deaths` of them, otherwise after about that many, evenly. Calls prepare()
+// before each run and check() after each death. Returns false when it cannot be stepped.
 bool die_along(Stride stride, const std::function<void()>& prepare,
                const std::function<void()>& operation, const std::function<void()>& check,
                uint64_t deaths);

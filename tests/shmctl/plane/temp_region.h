@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A region name of this test process alone, removed before and after; and the region behind it.
+// A region under a name that only this test process has, which is removed before and after the
+// test.
 #pragma once
 
 #include <fmt/core.h>

@@ -248,7 +248,7 @@ TEST(TokenBucketRace, NoChargeIsLostWhileTheRateChanges) {
   EXPECT_EQ(bucket.tokens(), Nanos(1h) - kThreads * kCharges * 3ns);
 }
 
-// Death. A stopped child is a dead one; what it left is tried out on a copy of the bucket.
+// The tests of death: a stopped child counts as dead, and what it left is tested on a copy.
 class TokenBucketDeath : public testing::Test {
  protected:
   TokenBucket& bucket() { return plane_.region().tenants[3].buckets[1]; }

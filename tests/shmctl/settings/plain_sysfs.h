@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plain directory as /sys/kernel/gpushare: has the files, and does what the kernel module does
-// when something is written to create, remove and procs.
+// PlainSysfs: a plain directory in place of /sys/kernel/gpushare. It has the files and does what
+// the kernel module does when something is written to create, remove and procs.
 #pragma once
 
 #include <stdlib.h>
@@ -57,7 +57,7 @@ class PlainSysfs final : public SysfsTree {
     return {};
   }
 
-  // As an operator with echo and cat.
+  // Write and read a file as an operator does with echo and cat.
   void put(const std::string& file, const std::string& text) const {
     std::ofstream(root() + "/" + file) << text;
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel gs_spin, as long as one likes: it does a given number of work units on the whole GPU,
-// and its result shows that each was done exactly once. The length of a unit is measured at the
-// start, while other programs may be running: it is the smallest of many short samples, since
-// sharing only ever makes a sample longer.
+// BusyKernel: runs the kernel gs_spin, which does a given number of work units on the whole GPU and
+// whose result shows that each was done exactly once. The length of a unit is measured at the
+// start, while other programs may run: it is the smallest of many short samples, because sharing
+// only makes a sample longer. The thread of the GpuSession calls.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,22 @@ namespace gpushare::workloads {
 
 class BusyKernel {
  public:
-  // Blocks of 256 threads, `blocks_per_sm` on each SM.
+  // Launches blocks of 256 threads, `blocks_per_sm` on each SM.
   BusyKernel(const GpuSession& session, unsigned blocks_per_sm);
 
-  // Measures ns_per_unit on `stream`, in about 50 ms of GPU time. The checksums begin anew.
+  // Measures ns_per_unit() on `stream`, in about 50 ms of GPU time, and resets the checksums.
   double calibrate(CUstream stream);
   void set_ns_per_unit(double ns) { ns_per_unit_ = ns; }
   double ns_per_unit() const { return ns_per_unit_; }
 
-  // REQUIRES: calibrated, or set. At least 1.
+  // How many units take `us`; at least 1. Requires calibrate() or set_ns_per_unit() before.
   uint32_t units_for_us(double us) const;
   // Queues a kernel whose sum of start values goes to the accumulator.
   void submit(CUstream stream, uint32_t seed, uint32_t units);
 
   LaunchShape shape() const { return shape_; }
-  // Both modulo 2^32, of all kernels submitted: what the GPU has added up (waits for the GPU's
-  // work), and what it must be. They depend on the seeds only, not on the lengths.
+  // The sum modulo 2^32 over all kernels that were submitted: what the GPU has added up (this waits
+  // for the GPU's work), and what it must be. They depend on the seeds only, not on the lengths.
   uint32_t checksum() const;
   uint32_t expected_checksum() const { return expected_; }
 

@@ -79,6 +79,11 @@ void Flags::parse(int argc, char** argv) const {
   }
 }
 
+void Flags::parse(int argc, char** argv, uint64_t* device) {
+  add("--device", device, "CUDA device");
+  parse(argc, argv);
+}
+
 void Flags::set(const Flag& flag, const std::string& text) const {
   if (auto* const* whole = std::get_if<uint64_t*>(&flag.value)) {
     const auto number = parse_number<uint64_t>(text);

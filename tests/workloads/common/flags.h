@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Command lines of the workloads: every flag takes one value, --help lists all with their defaults.
-// Wrong use prints what would be right to standard error and ends the program with status 2.
+// Flags: the command line of a workload, which its main thread reads. Every flag takes one value,
+// and
+// --help lists all with their defaults. Wrong use prints what would be right to standard error and
+// ends the program with status 2.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +15,28 @@ namespace gpushare::workloads {
 
 class Flags {
  public:
-  // `purpose`: one sentence for --help.
+  // `purpose` is one sentence for --help.
   Flags(std::string_view program, std::string_view purpose);
 
-  // `*value` holds the default now and what was given after parse().
+  // `*value` holds the default now, and after parse() what the command line gives.
   void add(std::string_view name, uint64_t* value, std::string_view meaning);
   void add(std::string_view name, double* value, std::string_view meaning);
   void add(std::string_view name, std::string* value, std::string_view meaning);
   // Whole numbers, separated by commas.
   void add(std::string_view name, std::vector<uint64_t>* value, std::string_view meaning);
+  // Several flags: a name, a value and a meaning for each.
+  template <class Value, class... Rest>
+    requires(sizeof...(Rest) > 0)
+  void add(std::string_view name, Value* value, std::string_view meaning, const Rest&... rest) {
+    add(name, value, meaning);
+    add(rest...);
+  }
 
   // Accepts "--name value" and "--name=value". Ends the program at --help (0) and at wrong use (2).
   void parse(int argc, char** argv) const;
-  // Wrong use that only the program can see.
+  // The same after the flag --device, which nearly every workload has last.
+  void parse(int argc, char** argv, uint64_t* device);
+  // Ends the program for wrong use that only it can see.
   [[noreturn]] void fail(std::string_view what) const;
 
  private:
@@ -44,3 +55,10 @@ class Flags {
 };
 
 }  // namespace gpushare::workloads
+
+// A workload's main(): it has a read_settings() and a run() that returns the exit status.
+#define GS_WORKLOAD_MAIN(name)                                                       \
+  int main(int argc, char** argv) {                                                  \
+    gpushare::workloads::set_program_name(name);                                     \
+    return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv)); \
+  }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every workload needs of CUDA: a context with our kernels in it, and calls that end the
-// program with the CUDA error's name when they fail. One session a device; its context is current
-// on the thread that made the session, which uses and ends it.
+// GpuSession: what every workload needs of CUDA: a context with the kernels of kernels.ptx.h, and
+// calls that end the program with the CUDA error's name when they fail. There is one session per
+// device; its context is current on the thread that made the session, which also ends it.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,18 @@
 
 namespace gpushare::workloads {
 
-// Ends the program with status 1 and "spin: cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (...)".
+// Unless the call succeeded, ends the program with status 1 and
+// "spin: cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (...)" on standard error.
 void check(CUresult result, const char* call);
+// Ends the program with status 1 and "spin: WHAT".
 [[noreturn]] void die(const std::string& what);
 
 // The name that check() and die() print.
 void set_program_name(const char* name);
 
-// CLOCK_MONOTONIC.
+// CLOCK_MONOTONIC in ns.
 uint64_t now_ns();
-// Returns at once when `instant` is 0 or past.
+// Sleeps until `instant`; returns at once when it is 0 or past.
 void sleep_until_ns(uint64_t instant);
 
 struct LaunchShape {
@@ -31,8 +33,8 @@ struct LaunchShape {
 
 class GpuSession {
  public:
-  // Takes the device's primary context. `context_flags`: CU_CTX_SCHED_...: whether a wait spins
-  // (low latency) or sleeps (leaves the CPU to others).
+  // Takes the device's primary context. `context_flags` is a CU_CTX_SCHED_...: a wait spins, for
+  // low latency, or sleeps, which leaves the CPU to others.
   GpuSession(uint64_t device, unsigned context_flags);
   ~GpuSession();
   GpuSession(const GpuSession&) = delete;
@@ -45,7 +47,7 @@ class GpuSession {
   CUfunction kernel(const char* name) const;
   CUstream new_stream(unsigned flags = CU_STREAM_NON_BLOCKING) const;
   CUevent new_event(unsigned flags) const;
-  // Device memory, filled with zeros; freed with the context.
+  // Makes device memory that is filled with zeros, and freed with the context.
   CUdeviceptr new_zeroed(size_t bytes) const;
   uint32_t read_u32(CUdeviceptr from) const;
 
@@ -57,7 +59,7 @@ class GpuSession {
   std::string device_name_;
 };
 
-// Parameters are taken by their exact types: they must be those of the kernel.
+// Launches a kernel. The parameters must have exactly the types of the kernel's.
 template <class... Parameters>
 void launch(CUfunction kernel, LaunchShape shape, CUstream stream, Parameters... parameters) {
   void* pointers[] = {&parameters..., nullptr};

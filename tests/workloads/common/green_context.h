@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Parts of a GPU that a workload makes for itself. They last as long as the process.
+// Makes parts of a GPU for a workload. They last as long as the process. The thread of the
+// GpuSession calls.
 #pragma once
 
 #include "tests/workloads/common/gpu_session.h"
 
 namespace gpushare::workloads {
 
-// What they are made with: the functions that any program calls, or others of the same names.
+// The functions that make them: those of libcuda, or others of the same types.
 struct GreenCalls {
   decltype(&::cuDeviceGetDevResource) get_resource = ::cuDeviceGetDevResource;
   decltype(&::cuDevSmResourceSplitByCount) split = ::cuDevSmResourceSplitByCount;
@@ -15,7 +16,7 @@ struct GreenCalls {
   decltype(&::cuGreenCtxStreamCreate) create_stream = ::cuGreenCtxStreamCreate;
 };
 
-// The first so many SMs, rounded up to what the driver splits by.
+// Describes the first `sms` SMs, rounded up to the driver's unit of splitting.
 inline CUdevResourceDesc describe_sms(const GpuSession& session, unsigned sms,
                                       const GreenCalls& calls = {}) {
   CUdevResource all{}, part{}, rest{};

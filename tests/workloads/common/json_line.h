@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One JSON object on one line, printed to standard output at once, so that a reader at the other
-// end of a pipe sees it. Keys and strings are our own names: nothing needs escaping.
+// JsonLine: one JSON object on one line, printed to standard output at once, so that a reader at
+// the other end of a pipe sees it. Keys and texts must need no escaping. One thread.
 #pragma once
 
 #include <fmt/core.h>
@@ -14,6 +14,12 @@ namespace gpushare::workloads {
 
 class JsonLine {
  public:
+  JsonLine() = default;
+  // The line of a result begins with these two.
+  JsonLine(std::string_view workload, std::string_view device) {
+    add("workload", workload).add("device", device);
+  }
+
   JsonLine& add(std::string_view key, std::string_view value) {
     return put(key, fmt::format("\"{}\"", value));
   }

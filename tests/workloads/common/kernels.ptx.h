@@ -1,29 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of all workloads, as PTX that every GPU since Volta can run.
-// intercept/cuda/kernel_math.h says in C++ what they compute; the multiplier and summand of a round
-// are parameters, so that no compiler can fold the rounds together.
-//
-//   gs_empty    nothing
-//   gs_spin     `units` units of 16 rounds in every thread, then one map (a host that passes the
-//               inverse of all the rounds gets the start values back); adds all threads to *out
-//   gs_endless  repeats `units` units, counts each repetition in progress[block], until *stop is
-//               not 0; adds the threads of a block to out[block]. Looks at *stop every 65,536 units
-//               (2 ms): reads of host memory are slow (1 us each, one at a time, measured on an
-//               H200), and while one is under way the block cannot be preempted
-//   gs_fill     buffer[i] = fill_value(seed, i)
-//   gs_mix      to[i] = mix_value(to[i], from[(i + shift) mod count]);  shift < count
-//   gs_fold     *out += fold_value(buffer[i], i)
-//   gs_stamp    base[i * stride_bytes] = value + i
-//   gs_stamps   *out += base[i * stride_bytes], folded
-//   gs_sms      sets the bit of every SM that runs a block in the words at `out`; a block stays for
-//               `units` units, so that the next one goes elsewhere
-//   gs_note     appends `value` to a list whose first word is its length; one thread, and nobody
-//   else
-//               at the same time
+// The kernels of all workloads, as PTX that every GPU since Volta can run; the workloads load it as
+// a module. intercept/cuda/kernel_math.h says in C++ what the kernels compute. The multiplier and
+// the summand of a round are parameters, so that no compiler can fold the rounds together.
 #pragma once
 
 namespace gpushare::workloads {
 
+// Parts that several kernels have, as text. The names of kernels are those of their labels.
+#define GS_PTX_ROUND "\tmad.lo.u32 %x, %x, %mul, %add;\n"
+#define GS_PTX_4_ROUNDS GS_PTX_ROUND GS_PTX_ROUND GS_PTX_ROUND GS_PTX_ROUND
+#define GS_PTX_16_ROUNDS GS_PTX_4_ROUNDS GS_PTX_4_ROUNDS GS_PTX_4_ROUNDS GS_PTX_4_ROUNDS
+// The thread's index; threads beyond the elements go to the end.
+#define GS_PTX_INDEX(kernel)              \
+  "\tmov.u32 %block, %ctaid.x;\n"         \
+  "\tmov.u32 %size, %ntid.x;\n"           \
+  "\tmov.u32 %i, %tid.x;\n"               \
+  "\tmad.lo.u32 %i, %block, %size, %i;\n" \
+  "\tsetp.ge.u32 %beyond, %i, %count;\n"  \
+  "\t@%beyond bra " kernel "_end;\n"
+#define GS_PTX_ADD_LANES(distance)         \
+  "\tshfl.sync.bfly.b32 %y, %x, " distance \
+  ", 31, 0xffffffff;\n"                    \
+  "\tadd.u32 %x, %x, %y;\n"
+#define GS_PTX_END(kernel) kernel "_end:\n\tret;\n"
+// The sum over the threads of a warp is added to *out by the first of them.
+#define GS_PTX_ADD_WARP(kernel) \
+  GS_PTX_ADD_LANES("16") GS_PTX_ADD_LANES("8") GS_PTX_ADD_LANES("4") GS_PTX_ADD_LANES("2") \
+  GS_PTX_ADD_LANES("1")                                                                     \
+  "\tsetp.ne.u32 %other, %lane, 0;\n"                                                       \
+  "\t@%other bra " kernel "_end;\n"                                                         \
+  "\tred.global.add.u32 [%out], %x;\n" GS_PTX_END(kernel)
+// fold_value() of the thread's element is added to *out.
+#define GS_PTX_ADD_FOLDED(kernel) \
+  "\tmad.lo.u32 %y, %i, 2, 1;\n"  \
+  "\tmul.lo.u32 %x, %x, %y;\n"    \
+  "\tred.global.add.u32 [%out], %x;\n" GS_PTX_END(kernel)
+
+//   gs_empty    does nothing
+//   gs_spin     makes `units` units of 16 rounds in every thread and then applies one map (a host
+//   that
+//               passes the inverse of all rounds gets the start values back); adds all to *out
+//   gs_endless  repeats `units` units and counts each repetition in progress[block] until *stop is
+//               not 0; then adds the threads of a block to out[block]. It reads *stop every 65,536
+//               units (2 ms), because a read of host memory takes 1 us (measured on an H200),
+//               during which the block cannot be preempted
+//   gs_fill     buffer[i] = fill_value(seed, i)
+//   gs_mix      to[i] = mix_value(to[i], from[(i + shift) mod count]), with shift < count
+//   gs_fold     *out += fold_value(buffer[i], i)
+//   gs_stamp    base[i * stride_bytes] = value + i
+//   gs_stamps   *out += fold_value(base[i * stride_bytes], i)
+//   gs_sms      sets the bit of every SM that runs a block in the words at `out`; a block stays for
+//               `units` units, so that the next one goes to another SM
+//   gs_note     appends `value` to a list whose first word is its length; for one thread at a time
 inline constexpr char kKernels[] = R"ptx(
 .version 7.0
 .target sm_70
@@ -64,43 +92,12 @@ inline constexpr char kKernels[] = R"ptx(
 	setp.eq.u32 %none, %units, 0;
 	@%none bra spin_done;
 spin_unit:
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	sub.u32 %units, %units, 1;
+)ptx" GS_PTX_16_ROUNDS R"ptx(	sub.u32 %units, %units, 1;
 	setp.ne.u32 %more, %units, 0;
 	@%more bra spin_unit;
 spin_done:
 	mad.lo.u32 %x, %x, %back_mul, %back_add;
-	shfl.sync.bfly.b32 %y, %x, 16, 31, 0xffffffff;
-	add.u32 %x, %x, %y;
-	shfl.sync.bfly.b32 %y, %x, 8, 31, 0xffffffff;
-	add.u32 %x, %x, %y;
-	shfl.sync.bfly.b32 %y, %x, 4, 31, 0xffffffff;
-	add.u32 %x, %x, %y;
-	shfl.sync.bfly.b32 %y, %x, 2, 31, 0xffffffff;
-	add.u32 %x, %x, %y;
-	shfl.sync.bfly.b32 %y, %x, 1, 31, 0xffffffff;
-	add.u32 %x, %x, %y;
-	setp.ne.u32 %other, %lane, 0;
-	@%other bra spin_end;
-	red.global.add.u32 [%out], %x;
-spin_end:
-	ret;
-}
+)ptx" GS_PTX_ADD_WARP("spin") R"ptx(}
 
 .visible .entry gs_endless(
 	.param .u64 gs_endless_progress,
@@ -143,23 +140,7 @@ spin_end:
 endless_turn:
 	mov.u32 %left, %units;
 endless_unit:
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	mad.lo.u32 %x, %x, %mul, %add;
-	sub.u32 %left, %left, 1;
+)ptx" GS_PTX_16_ROUNDS R"ptx(	sub.u32 %left, %left, 1;
 	setp.ne.u32 %more, %left, 0;
 	@%more bra endless_unit;
 	add.u64 %count, %count, 1;
@@ -173,22 +154,7 @@ endless_unit:
 	setp.ne.u32 %stopping, %stopped, 0;
 	bar.red.or.pred %stopping, 0, %stopping;
 	@!%stopping bra endless_turn;
-	shfl.sync.bfly.b32 %y, %x, 16, 31, 0xffffffff;
-	add.u32 %x, %x, %y;
-	shfl.sync.bfly.b32 %y, %x, 8, 31, 0xffffffff;
-	add.u32 %x, %x, %y;
-	shfl.sync.bfly.b32 %y, %x, 4, 31, 0xffffffff;
-	add.u32 %x, %x, %y;
-	shfl.sync.bfly.b32 %y, %x, 2, 31, 0xffffffff;
-	add.u32 %x, %x, %y;
-	shfl.sync.bfly.b32 %y, %x, 1, 31, 0xffffffff;
-	add.u32 %x, %x, %y;
-	setp.ne.u32 %other, %lane, 0;
-	@%other bra endless_end;
-	red.global.add.u32 [%out], %x;
-endless_end:
-	ret;
-}
+)ptx" GS_PTX_ADD_WARP("endless") R"ptx(}
 
 .visible .entry gs_fill(
 	.param .u64 gs_fill_buffer,
@@ -203,13 +169,7 @@ endless_end:
 	ld.param.u32 %count, [gs_fill_count];
 	ld.param.u32 %seed, [gs_fill_seed];
 	cvta.to.global.u64 %buffer, %buffer;
-	mov.u32 %block, %ctaid.x;
-	mov.u32 %size, %ntid.x;
-	mov.u32 %i, %tid.x;
-	mad.lo.u32 %i, %block, %size, %i;
-	setp.ge.u32 %beyond, %i, %count;
-	@%beyond bra fill_end;
-	mad.lo.u32 %x, %i, 0x9E3779B9, %seed;
+)ptx" GS_PTX_INDEX("fill") R"ptx(	mad.lo.u32 %x, %i, 0x9E3779B9, %seed;
 	shr.u32 %y, %x, 16;
 	xor.b32 %x, %x, %y;
 	mul.lo.u32 %x, %x, 0x85EBCA6B;
@@ -236,13 +196,7 @@ fill_end:
 	ld.param.u32 %shift, [gs_mix_shift];
 	cvta.to.global.u64 %to, %to;
 	cvta.to.global.u64 %from, %from;
-	mov.u32 %block, %ctaid.x;
-	mov.u32 %size, %ntid.x;
-	mov.u32 %i, %tid.x;
-	mad.lo.u32 %i, %block, %size, %i;
-	setp.ge.u32 %beyond, %i, %count;
-	@%beyond bra mix_end;
-	add.u32 %j, %i, %shift;
+)ptx" GS_PTX_INDEX("mix") R"ptx(	add.u32 %j, %i, %shift;
 	setp.ge.u32 %beyond, %j, %count;
 	@%beyond sub.u32 %j, %j, %count;
 	mul.wide.u32 %offset, %j, 4;
@@ -275,21 +229,10 @@ mix_end:
 	ld.param.u64 %out, [gs_fold_out];
 	cvta.to.global.u64 %buffer, %buffer;
 	cvta.to.global.u64 %out, %out;
-	mov.u32 %block, %ctaid.x;
-	mov.u32 %size, %ntid.x;
-	mov.u32 %i, %tid.x;
-	mad.lo.u32 %i, %block, %size, %i;
-	setp.ge.u32 %beyond, %i, %count;
-	@%beyond bra fold_end;
-	mul.wide.u32 %offset, %i, 4;
+)ptx" GS_PTX_INDEX("fold") R"ptx(	mul.wide.u32 %offset, %i, 4;
 	add.u64 %buffer, %buffer, %offset;
 	ld.global.u32 %x, [%buffer];
-	mad.lo.u32 %y, %i, 2, 1;
-	mul.lo.u32 %x, %x, %y;
-	red.global.add.u32 [%out], %x;
-fold_end:
-	ret;
-}
+)ptx" GS_PTX_ADD_FOLDED("fold") R"ptx(}
 
 .visible .entry gs_stamp(
 	.param .u64 gs_stamp_base,
@@ -306,13 +249,7 @@ fold_end:
 	ld.param.u32 %count, [gs_stamp_count];
 	ld.param.u32 %x, [gs_stamp_value];
 	cvta.to.global.u64 %base, %base;
-	mov.u32 %block, %ctaid.x;
-	mov.u32 %size, %ntid.x;
-	mov.u32 %i, %tid.x;
-	mad.lo.u32 %i, %block, %size, %i;
-	setp.ge.u32 %beyond, %i, %count;
-	@%beyond bra stamp_end;
-	cvt.u64.u32 %offset, %i;
+)ptx" GS_PTX_INDEX("stamp") R"ptx(	cvt.u64.u32 %offset, %i;
 	mad.lo.u64 %base, %offset, %stride, %base;
 	add.u32 %x, %x, %i;
 	st.global.u32 [%base], %x;
@@ -336,21 +273,10 @@ stamp_end:
 	ld.param.u64 %out, [gs_stamps_out];
 	cvta.to.global.u64 %base, %base;
 	cvta.to.global.u64 %out, %out;
-	mov.u32 %block, %ctaid.x;
-	mov.u32 %size, %ntid.x;
-	mov.u32 %i, %tid.x;
-	mad.lo.u32 %i, %block, %size, %i;
-	setp.ge.u32 %beyond, %i, %count;
-	@%beyond bra stamps_end;
-	cvt.u64.u32 %offset, %i;
+)ptx" GS_PTX_INDEX("stamps") R"ptx(	cvt.u64.u32 %offset, %i;
 	mad.lo.u64 %base, %offset, %stride, %base;
 	ld.global.u32 %x, [%base];
-	mad.lo.u32 %y, %i, 2, 1;
-	mul.lo.u32 %x, %x, %y;
-	red.global.add.u32 [%out], %x;
-stamps_end:
-	ret;
-}
+)ptx" GS_PTX_ADD_FOLDED("stamps") R"ptx(}
 
 .visible .entry gs_sms(
 	.param .u64 gs_sms_out,
@@ -414,5 +340,14 @@ sms_end:
 	ret;
 }
 )ptx";
+
+#undef GS_PTX_ROUND
+#undef GS_PTX_4_ROUNDS
+#undef GS_PTX_16_ROUNDS
+#undef GS_PTX_INDEX
+#undef GS_PTX_ADD_LANES
+#undef GS_PTX_END
+#undef GS_PTX_ADD_WARP
+#undef GS_PTX_ADD_FOLDED
 
 }  // namespace gpushare::workloads

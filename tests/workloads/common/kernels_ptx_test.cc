@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels' PTX: NVIDIA's assembler takes it for every kind of GPU that we know of, and the
-// stand-in libcuda has a model of each kernel, with the parameters that the PTX declares.
+// Tests the kernels' PTX: NVIDIA's assembler takes it for every generation of GPUs, and the
+// stand-in libcuda has a model of each kernel with the parameters that the PTX declares.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of the toolkit, where one is installed.
+// The path of the toolkit's assembler; empty when none is installed.
 std::string find_ptxas() {
   const char* home = std::getenv("CUDA_HOME");
   for (const fs::path& folder :

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the workloads print, read again by tests and benches: JSON objects, one a line, all members
-// on one level; with --report-ms one line after another while they run.
+// Reads what the workloads print, for tests and benches: one JSON object on a line, all members on
+// one level; with --report-ms one line after another while they run. Pure; any thread.
 #pragma once
 
 #include <optional>
@@ -10,13 +10,13 @@
 
 namespace gpushare {
 
-// The member `key` of a line. nullopt, or empty: there is none.
+// The member `key` of a line; nullopt, or an empty text, when there is none.
 std::optional<double> number_in(const std::string& line, const std::string& key);
 std::string text_in(const std::string& line, const std::string& key);
 
-// Work done per ms between two instants, by its reports of the total `key`.
+// The work done per ms between two instants, by the reports of its total `key`.
 double rate_between(const std::string& output, const std::string& key, Time from, Time to);
-// The first report after `since` that shows progress beyond the first one at or after `since`.
+// When the first report came that shows more progress than the first one at or after `since`.
 std::optional<Time> first_progress(const std::string& output, const std::string& key, Time since);
 
 }  // namespace gpushare

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rate of work between two instants, from readings of a total that come when they come: the
-// total at each instant is interpolated between the readings on both sides of it. Constant memory.
+// ProgressMeter: the rate of work between two instants, from readings of a total at any times: the
+// total at each instant is interpolated between the readings on both sides of it. Constant memory;
+// one thread.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +10,10 @@ namespace gpushare::workloads {
 
 class ProgressMeter {
  public:
-  // Between `from_ns` and `to_ns`, both CLOCK_MONOTONIC.
+  // Measures between `from_ns` and `to_ns`, both CLOCK_MONOTONIC.
   ProgressMeter(uint64_t from_ns, uint64_t to_ns) : from_{from_ns}, to_{to_ns} {}
 
-  // Readings in the order of their time; the first may come after from_ns.
+  // Takes readings in the order of their time; the first may come after from_ns.
   void add(uint64_t time_ns, double total) {
     from_.add(time_ns, total, last_ns_, last_total_);
     to_.add(time_ns, total, last_ns_, last_total_);
@@ -20,7 +21,7 @@ class ProgressMeter {
     last_total_ = total;
   }
 
-  // Per millisecond. Readings that end early end the interval early. 0 when there were none.
+  // The work per millisecond. Readings that end early end the interval early; 0 without readings.
   double per_ms() const {
     const uint64_t begin = from_.is_known ? from_.instant_ns : last_ns_;
     const uint64_t end = to_.is_known ? to_.instant_ns : last_ns_;

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+#include <vector>
+
 #include "tests/workloads/common/quantiles.h"
 
 namespace gpushare::workloads {
@@ -10,46 +13,37 @@ namespace {
 
 constexpr uint64_t kMs = 1'000'000;
 
-TEST(ProgressMeter, InterpolatesAtBothInstants) {
-  ProgressMeter meter(10 * kMs, 20 * kMs);
-  meter.add(8 * kMs, 100);
-  meter.add(12 * kMs, 140);  // 10 a ms: 120 at the first instant
-  meter.add(18 * kMs, 200);
-  meter.add(22 * kMs, 280);  // 20 a ms: 240 at the second
-  meter.add(30 * kMs, 999);
-  EXPECT_DOUBLE_EQ(meter.per_ms(), 12.0);
-  EXPECT_DOUBLE_EQ(meter.measured_ms(), 10.0);
+struct Case {
+  const char* description;
+  uint64_t to_ms;                                     // every case begins at 10 ms
+  std::vector<std::pair<uint64_t, double>> readings;  // time in ms, total
+  double per_ms, measured_ms;
+};
+
+class ProgressMeterCase : public testing::TestWithParam<Case> {};
+
+TEST_P(ProgressMeterCase, HasItsRateAndInterval) {
+  const Case& row = GetParam();
+  ProgressMeter meter(10 * kMs, row.to_ms == 0 ? UINT64_MAX : row.to_ms * kMs);
+  for (const auto& [ms, total] : row.readings) meter.add(ms * kMs, total);
+  EXPECT_DOUBLE_EQ(meter.per_ms(), row.per_ms);
+  EXPECT_DOUBLE_EQ(meter.measured_ms(), row.measured_ms);
 }
 
-TEST(ProgressMeter, AReadingAtTheInstantCountsAsItIs) {
-  ProgressMeter meter(10 * kMs, 20 * kMs);
-  meter.add(10 * kMs, 5);
-  meter.add(20 * kMs, 25);
-  EXPECT_DOUBLE_EQ(meter.per_ms(), 2.0);
-}
-
-TEST(ProgressMeter, StandingStillIsZero) {
-  ProgressMeter meter(10 * kMs, 20 * kMs);
-  meter.add(1 * kMs, 50);
-  meter.add(30 * kMs, 50);
-  EXPECT_DOUBLE_EQ(meter.per_ms(), 0.0);
-}
-
-TEST(ProgressMeter, EndsWhereTheReadingsEnd) {
-  ProgressMeter meter(10 * kMs, UINT64_MAX);
-  meter.add(10 * kMs, 0);
-  meter.add(15 * kMs, 50);
-  EXPECT_DOUBLE_EQ(meter.per_ms(), 10.0);
-  EXPECT_DOUBLE_EQ(meter.measured_ms(), 5.0);
-}
-
-TEST(ProgressMeter, BeginsWithTheFirstReadingThatIsLate) {
-  ProgressMeter meter(10 * kMs, 20 * kMs);
-  meter.add(14 * kMs, 100);
-  meter.add(24 * kMs, 200);
-  EXPECT_DOUBLE_EQ(meter.per_ms(), 10.0);
-  EXPECT_DOUBLE_EQ(meter.measured_ms(), 6.0);
-}
+INSTANTIATE_TEST_SUITE_P(
+    All, ProgressMeterCase,
+    testing::Values(
+        // 10 a ms: 120 at the first instant; 20 a ms: 240 at the second
+        Case{"InterpolatesAtBothInstants",
+             20,
+             {{8, 100}, {12, 140}, {18, 200}, {22, 280}, {30, 999}},
+             12,
+             10},
+        Case{"AReadingAtTheInstantCountsAsItIs", 20, {{10, 5}, {20, 25}}, 2, 10},
+        Case{"StandingStillIsZero", 20, {{1, 50}, {30, 50}}, 0, 10},
+        Case{"EndsWhereTheReadingsEnd", 0, {{10, 0}, {15, 50}}, 10, 5},
+        Case{"BeginsWithTheFirstReadingThatIsLate", 20, {{14, 100}, {24, 200}}, 10, 6}),
+    [](const auto& row) { return row.param.description; });
 
 TEST(ProgressMeter, NoReadingsAreNoProgress) {
   const ProgressMeter meter(10 * kMs, 20 * kMs);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Order statistics of a sample that fits in memory.
+// Quantiles: order statistics of a sample that fits in memory. Constant once made; any thread.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace gpushare::workloads {
 
 class Quantiles {
  public:
-  // REQUIRES: not empty.
+  // Requires that the sample is not empty.
   explicit Quantiles(std::vector<double> sample) : sorted_(std::move(sample)) {
     std::sort(sorted_.begin(), sorted_.end());
   }

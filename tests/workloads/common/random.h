@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small generator whose sequence is the same everywhere (SplitMix64: a counter through a mixer).
+// Random: a small generator with the same sequence on every machine (SplitMix64: a counter whose
+// values are mixed). One thread.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ class Random {
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
     return x ^ (x >> 31);
   }
-  // In [0, 1).
+  // A number in [0, 1).
   double fraction() { return static_cast<double>(next() >> 11) * 0x1p-53; }
 
  private:

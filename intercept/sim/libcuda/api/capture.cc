@@ -1,24 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stand-in libcuda: capture of streams.
+// The stand-in libcuda's functions for the capture of streams.
 #include "intercept/sim/libcuda/api/api.h"
 #include "intercept/sim/libcuda/runtime/captures.h"
 
-using gpushare::standin::Captures;
-using gpushare::standin::Graph;
-using gpushare::standin::Runtime;
+using namespace gpushare::standin;
 
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
-  GS_CURRENT();
-  const auto found = runtime.stream(context, stream);
-  if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  GS_STREAM(stream);
   if (mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
   return runtime.captures().begin(runtime, context, found, mode);
 }
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
-  GS_CURRENT();
-  const auto found = runtime.stream(context, stream);
-  if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  GS_STREAM(stream);
   if (graph == nullptr) return CUDA_ERROR_INVALID_VALUE;
   std::shared_ptr<Graph> captured;
   const CUresult result = runtime.captures().end(*found, &captured);
@@ -27,9 +21,7 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
 }
 
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
-  GS_CURRENT();
-  const auto found = runtime.stream(context, stream);
-  if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  GS_STREAM(stream);
   if (status == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return runtime.captures().status(context, *found, status);
 }

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stand-in libcuda: contexts, and the stack of current ones that every thread has.
+// The stand-in libcuda's functions for contexts and for each thread's stack of current ones.
 #include "intercept/sim/libcuda/api/api.h"
 #include "intercept/sim/libcuda/runtime/captures.h"
 
-using gpushare::standin::Context;
-using gpushare::standin::context_stack;
-using gpushare::standin::Device;
-using gpushare::standin::find_device;
-using gpushare::standin::Runtime;
+using namespace gpushare::standin;
 
 namespace {
 
@@ -20,11 +16,8 @@ bool is_live(const Runtime& runtime, CUcontext context) {
 // --- the primary context of a device ------------------------------------------------------------
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
-  Runtime* runtime = nullptr;
-  Device* found = nullptr;
   if (context == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult result = find_device(device, &runtime, &found); result != CUDA_SUCCESS)
-    return result;
+  GS_DEVICE(device);
   const std::lock_guard lock(found->mutex);
   if (found->primary_users == 0) {
     const CUresult made =
@@ -37,10 +30,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
-  Runtime* runtime = nullptr;
-  Device* found = nullptr;
-  if (const CUresult result = find_device(device, &runtime, &found); result != CUDA_SUCCESS)
-    return result;
+  GS_DEVICE(device);
   const std::lock_guard lock(found->mutex);
   if (found->primary_users == 0) return CUDA_ERROR_INVALID_CONTEXT;
   if (--found->primary_users > 0) return CUDA_SUCCESS;
@@ -48,10 +38,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
-  Runtime* runtime = nullptr;
-  Device* found = nullptr;
-  if (const CUresult result = find_device(device, &runtime, &found); result != CUDA_SUCCESS)
-    return result;
+  GS_DEVICE(device);
   const std::lock_guard lock(found->mutex);
   if (found->primary_users == 0) return CUDA_SUCCESS;
   found->primary_users = 0;
@@ -59,10 +46,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
 }
 
 CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) {
-  Runtime* runtime = nullptr;
-  Device* found = nullptr;
-  if (const CUresult result = find_device(device, &runtime, &found); result != CUDA_SUCCESS)
-    return result;
+  GS_DEVICE(device);
   if ((flags & ~CU_CTX_FLAGS_MASK) != 0) return CUDA_ERROR_INVALID_VALUE;
   const std::lock_guard lock(found->mutex);
   found->primary_flags = flags;
@@ -70,24 +54,19 @@ CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) {
 }
 
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* is_active) {
-  Runtime* runtime = nullptr;
-  Device* found = nullptr;
-  if (const CUresult result = find_device(device, &runtime, &found); result != CUDA_SUCCESS)
-    return result;
+  GS_DEVICE(device);
   const std::lock_guard lock(found->mutex);
   if (flags != nullptr) *flags = found->primary_flags;
   if (is_active != nullptr) *is_active = found->primary_users > 0 ? 1 : 0;
   return CUDA_SUCCESS;
 }
 
-// --- contexts of one's own ----------------------------------------------------------------------
+// --- contexts that a program makes
+// ----------------------------------------------------------------------
 
 CUresult cuCtxCreate_v2(CUcontext* context, unsigned flags, CUdevice device) {
-  Runtime* runtime = nullptr;
-  Device* found = nullptr;
   if (context == nullptr || (flags & ~CU_CTX_FLAGS_MASK) != 0) return CUDA_ERROR_INVALID_VALUE;
-  if (const CUresult result = find_device(device, &runtime, &found); result != CUDA_SUCCESS)
-    return result;
+  GS_DEVICE(device);
   if (const CUresult made = runtime->create_context(*found, flags, false, context);
       made != CUDA_SUCCESS)
     return made;
@@ -130,7 +109,7 @@ CUresult cuCtxPopCurrent_v2(CUcontext* context) {
   return CUDA_SUCCESS;
 }
 
-// Null takes the current context off the stack.
+// A null context removes the current one from the stack.
 CUresult cuCtxSetCurrent(CUcontext context) {
   const Runtime* runtime = Runtime::get();
   if (runtime == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
@@ -167,11 +146,11 @@ CUresult cuCtxGetApiVersion(CUcontext context, unsigned* version) {
   if (runtime == nullptr) return CUDA_ERROR_NOT_INITIALIZED;
   if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
   if (context != nullptr && !is_live(*runtime, context)) return CUDA_ERROR_INVALID_CONTEXT;
-  *version = 3020;  // that of the _v2 calls, as the driver says
+  *version = 3020;  // the version of the _v2 calls, as in the driver
   return CUDA_SUCCESS;
 }
 
-// An H200's.
+// The range is that of an H200.
 CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   GS_CURRENT();
   if (least != nullptr) *least = gpushare::standin::kLeastPriority;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stand-in libcuda: start-up and devices.
+// The stand-in libcuda's functions for start-up and devices.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -8,13 +8,11 @@
 
 #include "intercept/sim/libcuda/api/api.h"
 
-using gpushare::standin::Device;
-using gpushare::standin::find_device;
-using gpushare::standin::Runtime;
+using namespace gpushare::standin;
 
 namespace {
 
-// Cut to fit, ended with a zero.
+// Copies the text, cut so that a terminating zero fits.
 CUresult copy_text(std::string_view text, char* to, int length) {
   if (to == nullptr || length <= 0) return CUDA_ERROR_INVALID_VALUE;
   const size_t count = std::min(text.size(), static_cast<size_t>(length) - 1);
@@ -28,7 +26,7 @@ std::string_view text_of(const char (&field)[N]) {
   return {field, strnlen(field, N)};
 }
 
-// Of "0000:1b:00.0": domain, bus, device.
+// The domain, bus and device in "0000:1b:00.0".
 struct PciAddress {
   unsigned domain = 0, bus = 0, device = 0;
 };
@@ -38,7 +36,7 @@ PciAddress pci_address(const Device& device) {
   return pci;
 }
 
-// An H200's, where the simulated machine does not say otherwise.
+// The attributes of an H200, unless the simulated machine has others.
 std::optional<int> attribute_of(const Device& device, CUdevice_attribute attribute) {
   switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
@@ -106,23 +104,20 @@ CUresult cuDeviceGetCount(int* count) {
 
 CUresult cuDeviceGet(CUdevice* device, int ordinal) {
   if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Device* found = nullptr;
-  if (const CUresult result = find_device(ordinal, &found); result != CUDA_SUCCESS) return result;
+  GS_DEVICE(ordinal);
   *device = found->ordinal;
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetName(char* name, int length, CUdevice device) {
-  Device* found = nullptr;
-  if (const CUresult result = find_device(device, &found); result != CUDA_SUCCESS) return result;
+  GS_DEVICE(device);
   return copy_text(text_of(found->about.name), name, length);
 }
 
 CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
   if (uuid == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Device* found = nullptr;
-  if (const CUresult result = find_device(device, &found); result != CUDA_SUCCESS) return result;
-  // "GPU-" and 16 bytes in hexadecimal, with dashes between.
+  GS_DEVICE(device);
+  // The text is "GPU-" and 16 bytes in hexadecimal, with dashes between them.
   *uuid = {};
   size_t digits = 0;
   for (const char c : text_of(found->about.uuid).substr(4)) {
@@ -137,16 +132,14 @@ CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
 
 CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
   if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Device* found = nullptr;
-  if (const CUresult result = find_device(device, &found); result != CUDA_SUCCESS) return result;
+  GS_DEVICE(device);
   *bytes = found->about.memory_bytes;
   return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
   if (value == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Device* found = nullptr;
-  if (const CUresult result = find_device(device, &found); result != CUDA_SUCCESS) return result;
+  GS_DEVICE(device);
   const auto known = attribute_of(*found, attribute);
   if (!known) return CUDA_ERROR_INVALID_VALUE;
   *value = *known;
@@ -154,8 +147,7 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice
 }
 
 CUresult cuDeviceGetPCIBusId(char* text, int length, CUdevice device) {
-  Device* found = nullptr;
-  if (const CUresult result = find_device(device, &found); result != CUDA_SUCCESS) return result;
+  GS_DEVICE(device);
   return copy_text(text_of(found->about.pci), text, length);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stand-in libcuda: names of errors, and functions by name.
+// The stand-in libcuda's functions for names of errors, and for functions by their names.
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -79,7 +79,7 @@ struct EntryPoint {
   void* address;
 };
 
-// The newest one of the name that is not newer than `version`, and whether any has the name.
+// Finds the newest function of the name that is not newer than `version`, and whether any has it.
 std::pair<void*, bool> find_entry_point(std::string_view base, int version) {
 #define GS_CUDA_FUNCTION(base_name, symbol, since, parameters) \
   EntryPoint{#base_name, since, reinterpret_cast<void*>(&symbol)},
@@ -113,8 +113,8 @@ CUresult cuGetErrorString(CUresult error, const char** text) {
   return found == nullptr ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-// The variants whose null stream is the calling thread's own are not here: NOT_SUPPORTED rather
-// than functions that mean another stream.
+// The stand-in has no variants whose null stream is the calling thread's own. It answers
+// NOT_SUPPORTED instead of giving functions that mean another stream.
 CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, uint64_t flags,
                              CUdriverProcAddressQueryResult* status) {
   if (symbol == nullptr || function == nullptr) return CUDA_ERROR_INVALID_VALUE;
@@ -126,7 +126,7 @@ CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, u
                        : is_known         ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
                                           : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   if (status != nullptr) *status = outcome;
-  // With a place for the outcome, a missing symbol is no error of the call.
+  // A missing symbol is no error when the caller asks for the status.
   return address != nullptr || status != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 

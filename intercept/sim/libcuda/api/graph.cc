@@ -1,26 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stand-in libcuda: graphs, node by node.
+// The stand-in libcuda's functions for graphs and their nodes.
 #include <algorithm>
 
 #include "intercept/sim/libcuda/api/api.h"
 #include "intercept/sim/libcuda/runtime/graph.h"
 
-using gpushare::standin::all_sms;
-using gpushare::standin::Context;
-using gpushare::standin::Direction;
-using gpushare::standin::Graph;
-using gpushare::standin::Made;
-using gpushare::standin::make_child;
-using gpushare::standin::make_copy;
-using gpushare::standin::make_fill;
-using gpushare::standin::make_host_function;
-using gpushare::standin::make_kernel;
-using gpushare::standin::make_nothing;
-using gpushare::standin::make_record;
-using gpushare::standin::make_wait;
-using gpushare::standin::Node;
-using gpushare::standin::OperationPtr;
-using gpushare::standin::Runtime;
+using namespace gpushare::standin;
 
 namespace {
 
@@ -41,7 +26,7 @@ CUresult add(Runtime& runtime, CUgraphNode* handle, CUgraph graph, const CUgraph
   return CUDA_SUCCESS;
 }
 
-// One row of bytes, which is all that the stand-in copies: not of arrays, and not several rows.
+// Accepts one row of bytes, which is all that the stand-in copies: no arrays and no further rows.
 Made copy_of(Runtime& runtime, const Context& context, const CUDA_MEMCPY3D_v2& parameters) {
   const auto& p = parameters;
   const auto is_linear = [](CUmemorytype type) {
@@ -62,7 +47,7 @@ Made copy_of(Runtime& runtime, const Context& context, const CUDA_MEMCPY3D_v2& p
                    false);
 }
 
-// What is there of a list of handles, and how many; `nodes` null: only how many.
+// Gives a list of handles and its length; only the length when `nodes` is null.
 template <class Matches>
 CUresult list(CUgraph graph, CUgraphNode* nodes, size_t* count, const Matches& matches) {
   Runtime* runtime = Runtime::get();

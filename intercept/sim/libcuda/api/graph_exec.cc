@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stand-in libcuda: what is made of graphs, to be launched.
+// The stand-in libcuda's functions for executable graphs.
 #include "intercept/sim/libcuda/api/api.h"
 #include "intercept/sim/libcuda/runtime/captures.h"
 
-using gpushare::standin::all_sms;
-using gpushare::standin::GraphExec;
-using gpushare::standin::make_child;
-using gpushare::standin::make_kernel;
-using gpushare::standin::Runtime;
+using namespace gpushare::standin;
 
-// No flag means anything here: memory of its own a graph cannot have, and nothing has to be brought
-// to the GPU.
+// The flags have no effect: a graph has no memory of its own here, and nothing must be uploaded to
+// the GPU.
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* exec, CUgraph graph, unsigned long long) {
   GS_CURRENT();
   const auto found = runtime.graphs.find(graph);
@@ -58,6 +54,6 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   if (!found) return CUDA_ERROR_INVALID_VALUE;
   if (!in) return CUDA_ERROR_INVALID_HANDLE;
   if (runtime.captures().status(*in) != CU_STREAM_CAPTURE_STATUS_NONE)
-    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // as on an H200
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;  // as the driver of an H200 does
   return found->launch(runtime, now.context, *in).first;
 }

@@ -1,32 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stand-in libcuda: green contexts, as far as streams in parts of a GPU need them. Groups are 8 SMs
-// in the order of their numbers; what does not fill a group is left over, as on an H200 (132 SMs:
-// 15 groups of 8 and 12 SMs; here all 16 whole groups but the last).
+// The stand-in libcuda's functions for green contexts, as far as streams in parts of a GPU need
+// them. A group is 8 SMs in the order of their numbers. As on an H200, a split leaves SMs over: of
+// 132 SMs it gives 15 groups of 8, and 12 SMs remain.
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
 #include "intercept/sim/libcuda/api/api.h"
 
-using gpushare::standin::Device;
-using gpushare::standin::find_device;
-using gpushare::standin::Green;
-using gpushare::standin::kSmsOfGroup;
-using gpushare::standin::number_of;
-using gpushare::standin::Runtime;
+using namespace gpushare::standin;
 
 namespace {
 
 constexpr unsigned kMostGroups = 64;
 
-// What the driver would hide in the padding: which groups a resource is, none for a whole device.
+// The groups of a resource, which are kept in its padding as the driver does; none means the whole
+// device.
 uint64_t groups_of(const CUdevResource& resource) {
   uint64_t groups = 0;
   std::memcpy(&groups, resource._internal_padding, sizeof groups);
   return groups;
 }
 
-// The last of a GPU's may be of fewer SMs.
+// The last group of a GPU may have fewer SMs.
 unsigned groups_in(unsigned sm_count) { return (sm_count + kSmsOfGroup - 1) / kSmsOfGroup; }
 
 uint64_t groups_before(unsigned count) {
@@ -44,21 +40,20 @@ CUdevResource resource_of(uint64_t groups, uint32_t sm_count) {
 }  // namespace
 
 CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource* resource, CUdevResourceType type) {
-  Device* found = nullptr;
-  if (const CUresult result = find_device(device, &found); result != CUDA_SUCCESS) return result;
+  GS_DEVICE(device);
   if (resource == nullptr || type != CU_DEV_RESOURCE_TYPE_SM) return CUDA_ERROR_INVALID_VALUE;
   *resource = resource_of(0, found->about.sm_count);
   return CUDA_SUCCESS;
 }
 
-// Of a whole device only, into parts of as many groups as `least` SMs take.
+// Splits only a whole device, into parts of as many groups as `least` SMs need.
 CUresult cuDevSmResourceSplitByCount(CUdevResource* parts, unsigned* count,
                                      const CUdevResource* whole, CUdevResource* rest,
                                      unsigned flags, unsigned least) {
   if (count == nullptr || whole == nullptr || whole->type != CU_DEV_RESOURCE_TYPE_SM ||
       groups_of(*whole) != 0 || flags != 0 || least == 0 || least > whole->sm.smCount)
     return CUDA_ERROR_INVALID_VALUE;
-  // One group less than there is room for, as an H200 of 132 SMs: 15, and 12 SMs are left.
+  // There is one group less than would fit, as on an H200 with 132 SMs: 15, and 12 SMs are left.
   const unsigned fitting = whole->sm.smCount / kSmsOfGroup;
   const unsigned groups = std::min(fitting > 1 ? fitting - 1 : fitting, kMostGroups - 2);
   const unsigned of_part = (least + kSmsOfGroup - 1) / kSmsOfGroup;
@@ -78,7 +73,7 @@ CUresult cuDevSmResourceSplitByCount(CUdevResource* parts, unsigned* count,
   return CUDA_SUCCESS;
 }
 
-// The description is the set of groups itself.
+// The descriptor is the set of groups itself.
 CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* description, CUdevResource* resources,
                                    unsigned count) {
   if (description == nullptr || resources == nullptr || count == 0) return CUDA_ERROR_INVALID_VALUE;
@@ -96,14 +91,12 @@ CUresult cuGreenCtxCreate(CUgreenCtx* green, CUdevResourceDesc description, CUde
                           unsigned flags) {
   if (green == nullptr || description == nullptr || flags != CU_GREEN_CTX_DEFAULT_STREAM)
     return CUDA_ERROR_INVALID_VALUE;
-  Runtime* runtime = nullptr;
-  Device* found = nullptr;
-  if (const CUresult result = find_device(device, &runtime, &found); result != CUDA_SUCCESS)
-    return result;
+  GS_DEVICE(device);
   CUcontext primary = nullptr;
   if (const CUresult held = cuDevicePrimaryCtxRetain(&primary, device); held != CUDA_SUCCESS)
     return held;
-  // As the driver does (bench/gpu/spatial/blocking.cc): a kernel that waits for the host keeps it.
+  // The driver waits for the work of the context, too (bench/gpu/spatial/blocking.cc): a kernel
+  // that waits for the host blocks this call.
   if (const auto context = runtime->contexts.find(primary))
     runtime->wait(*context, runtime->pending(*context));
   *green = runtime->greens.add(
@@ -127,7 +120,7 @@ CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx green, unsigned fla
   if (!found) return CUDA_ERROR_INVALID_HANDLE;
   const auto context = runtime->contexts.find(reinterpret_cast<CUcontext>(found->context));
   if (!context) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-  // The driver does now and then, when it has to make room: always where what may go wrong shall.
+  // The driver waits only now and then, when it must make room; the strict stand-in always does.
   if (Runtime::is_strict()) runtime->wait(*context, runtime->pending(*context));
   const auto created = runtime->new_stream(*context, flags);
   created->sm_groups = found->sm_groups;

@@ -1,24 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stand-in libcuda: memory whose addresses, pages and mappings are made apart. Of one process, on a
-// device, without handles for other processes.
+// The stand-in libcuda's functions for memory whose addresses, pages and mappings are made in
+// separate calls: memory of a device for one process, without handles for other processes.
 #include "intercept/sim/libcuda/api/api.h"
 #include "intercept/sim/libcuda/memory/mappings.h"
 
-using gpushare::standin::Device;
-using gpushare::standin::find_device;
-using gpushare::standin::Mappings;
-using gpushare::standin::to_cuda;
+using namespace gpushare::standin;
 
 namespace {
 
-// Memory that the stand-in can make.
+// True for the kind of memory that the stand-in can make.
 CUresult check(const CUmemAllocationProp* properties) {
   if (properties == nullptr || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
       properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
     return CUDA_ERROR_INVALID_VALUE;
   if (properties->requestedHandleTypes != CU_MEM_HANDLE_TYPE_NONE) return CUDA_ERROR_NOT_SUPPORTED;
-  Device* device = nullptr;
-  return find_device(properties->location.id, &device);
+  GS_DEVICE(properties->location.id);
+  return CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -32,7 +29,7 @@ CUresult cuMemGetAllocationGranularity(size_t* bytes, const CUmemAllocationProp*
   return CUDA_SUCCESS;
 }
 
-// Where the addresses are wanted is a hint, and not followed.
+// The wanted address is only a hint, which the stand-in ignores.
 CUresult cuMemAddressReserve(CUdeviceptr* pointer, size_t bytes, size_t alignment, CUdeviceptr,
                              unsigned long long flags) {
   GS_CURRENT();
@@ -73,14 +70,14 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset,
   return runtime.mappings.map(pointer, bytes, offset, handle);
 }
 
-// Waits for the context's work, which may use it.
+// Waits for the context's work, which may use the memory.
 CUresult cuMemUnmap(CUdeviceptr pointer, size_t bytes) {
   GS_CURRENT();
   const CUresult waited = runtime.wait(context, runtime.pending(context));
   return waited == CUDA_SUCCESS ? runtime.mappings.unmap(pointer, bytes) : waited;
 }
 
-// All devices of the simulation see the same memory: the last word holds for all.
+// All devices of the simulation see the same memory, so the last access that is set holds for all.
 CUresult cuMemSetAccess(CUdeviceptr pointer, size_t bytes, const CUmemAccessDesc* access,
                         size_t count) {
   GS_CURRENT();

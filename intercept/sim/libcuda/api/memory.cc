@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stand-in libcuda: memory, copies and fills.
+// The stand-in libcuda's functions for memory, copies and fills.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -8,24 +8,13 @@
 #include "intercept/sim/libcuda/api/api.h"
 #include "intercept/sim/libcuda/runtime/captures.h"
 
-using gpushare::standin::Current;
-using gpushare::standin::Direction;
-using gpushare::standin::Made;
-using gpushare::standin::make_copy;
-using gpushare::standin::make_fill;
-using gpushare::standin::MemoryRange;
-using gpushare::standin::number_of;
-using gpushare::standin::perform;
-using gpushare::standin::Runtime;
-using gpushare::standin::sms_of;
-using gpushare::standin::Stream;
-using gpushare::standin::to_cuda;
+using namespace gpushare::standin;
 
 namespace {
 
 enum class Wait { kNo, kYes };
 
-// What is captured is not waited for.
+// A synchronous call waits for its work unless it was captured.
 CUresult finish(const Current& now, const std::shared_ptr<Stream>& stream, const Made& made,
                 Wait wait) {
   if (made.result != CUDA_SUCCESS) return made.result;
@@ -40,9 +29,8 @@ CUresult copy(const Current& now, CUstream handle, void* to, const void* from, s
   const auto stream = runtime.stream(*now.context, handle);
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
   if (bytes == 0) return CUDA_SUCCESS;
-  // As the driver does it, the program may change pageable memory again as soon as the call is
-  // back, and has its data when a copy into pageable memory is. In a graph it is read by each
-  // launch.
+  // As with the driver, a program may change pageable memory as soon as the call returns, and has
+  // its data when a copy into pageable memory returns. In a graph each launch reads the memory.
   const bool is_staged = direction == Direction::kHostToDevice && wait == Wait::kNo &&
                          !runtime.memory.is_pinned_host(from, bytes) &&
                          runtime.captures().status(*stream) == CU_STREAM_CAPTURE_STATUS_NONE;
@@ -66,7 +54,7 @@ CUresult fill(CUstream handle, CUdeviceptr to, unsigned value, unsigned element_
 
 void* host(CUdeviceptr pointer) { return reinterpret_cast<void*>(pointer); }
 
-// Waits for the work of the context that the memory is of, as the driver does, then lets go of it.
+// Waits for the work of the memory's context, as the driver does, and then frees the memory.
 std::pair<CUresult, MemoryRange> release(Runtime& runtime, void* memory, bool is_device) {
   const auto range = runtime.memory.range_at(memory);
   if (!range) return {CUDA_ERROR_INVALID_VALUE, {}};
@@ -152,8 +140,8 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pointer, void* memory, unsign
   return CUDA_SUCCESS;
 }
 
-// Of memory that it does not know all are 0, as the driver says it. None is managed, or always
-// waits.
+// For memory that it does not know all attributes are 0, as with the driver. No memory is managed
+// or has SYNC_MEMOPS.
 CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute* attributes, void** values,
                                 CUdeviceptr pointer) {
   Runtime* runtime = Runtime::get();
@@ -191,7 +179,7 @@ CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) {
   GS_CURRENT();
   return copy(now, nullptr, to, host(from), bytes, Direction::kDeviceToHost, Wait::kYes);
 }
-// Does not wait, as in the driver.
+// Does not wait, as the driver does not.
 CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   GS_CURRENT();
   return copy(now, nullptr, host(to), host(from), bytes, Direction::kDeviceToDevice, Wait::kNo);
@@ -209,7 +197,7 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CU
   return copy(now, stream, host(to), host(from), bytes, Direction::kDeviceToDevice, Wait::kNo);
 }
 
-// Fills of device memory do not wait; of pinned host memory they do.
+// A fill of device memory does not wait; one of pinned host memory does.
 CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
   const Runtime* runtime = Runtime::get();
   const bool is_device = runtime != nullptr && runtime->memory.is_device(host(to));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stand-in libcuda: modules, libraries and kernels' launches.
+// The stand-in libcuda's functions for modules, libraries and launches of kernels.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -11,18 +11,7 @@
 #include "intercept/sim/libcuda/memory/ptx_entries.h"
 #include "intercept/sim/libcuda/runtime/operation.h"
 
-using gpushare::standin::Dimensions;
-using gpushare::standin::find_kernel;
-using gpushare::standin::Function;
-using gpushare::standin::KernelModel;
-using gpushare::standin::kMaxThreadsPerBlock;
-using gpushare::standin::make_kernel;
-using gpushare::standin::Module;
-using gpushare::standin::number_of;
-using gpushare::standin::perform;
-using gpushare::standin::ptx_entries;
-using gpushare::standin::Runtime;
-using gpushare::standin::sms_of;
+using namespace gpushare::standin;
 
 namespace {
 
@@ -59,9 +48,7 @@ void drop_functions(Runtime& runtime, const std::shared_ptr<Module>& module) {
 
 CUresult launch(CUfunction function, Dimensions grid, Dimensions block, CUstream stream,
                 void** parameters, void** extra) {
-  GS_CURRENT();
-  const auto found = runtime.stream(context, stream);
-  if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  GS_STREAM(stream);
   const auto made =
       make_kernel(runtime, sms_of(context, *found), function, grid, block, parameters, extra);
   if (made.result != CUDA_SUCCESS) return made.result;
@@ -81,7 +68,7 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   return result;
 }
 
-// Nothing is compiled, so the options have nothing to say, and the logs stay as they are.
+// Nothing is compiled, so the options have no effect and the logs stay as they are.
 CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned, CUjit_option*, void**) {
   return cuModuleLoadData(module, image);
 }
@@ -101,7 +88,8 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
   return get_function(runtime, found, name, function);
 }
 
-// --- libraries: modules for all contexts; a kernel is its function ------------------------------
+// --- libraries are modules for all contexts, and a kernel is its function
+// ------------------------------
 
 CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option*, void**, unsigned,
                            CUlibraryOption*, void**, unsigned) {
@@ -175,7 +163,7 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
                 extra);
 }
 
-// Attributes change nothing in the simulation.
+// Attributes have no effect in the simulation.
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters,
                           void** extra) {
   if (config == nullptr) return CUDA_ERROR_INVALID_VALUE;

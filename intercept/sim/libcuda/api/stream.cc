@@ -1,19 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stand-in libcuda: streams, events and host functions.
+// The stand-in libcuda's functions for streams, events and host functions.
 #include <algorithm>
 
 #include "intercept/sim/libcuda/api/api.h"
 #include "intercept/sim/libcuda/runtime/captures.h"
 
-using gpushare::standin::Event;
-using gpushare::standin::kGreatestPriority;
-using gpushare::standin::kLeastPriority;
-using gpushare::standin::latest;
-using gpushare::standin::make_host_function;
-using gpushare::standin::make_record;
-using gpushare::standin::make_wait;
-using gpushare::standin::number_of;
-using gpushare::standin::perform;
+using namespace gpushare::standin;
 
 // --- streams ------------------------------------------------------------------------------------
 
@@ -33,7 +25,7 @@ CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priori
   return CUDA_SUCCESS;
 }
 
-// Work that is in the stream still runs.
+// Work that is in the stream runs to its end.
 CUresult cuStreamDestroy_v2(CUstream stream) {
   GS_CURRENT();
   const auto found = runtime.streams.find(stream);
@@ -44,24 +36,20 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
 }
 
 CUresult cuStreamGetFlags(CUstream stream, unsigned* flags) {
-  GS_CURRENT();
-  const auto found = runtime.stream(context, stream);
-  if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  GS_STREAM(stream);
   if (flags == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *flags = found->flags;
   return CUDA_SUCCESS;
 }
 
 CUresult cuStreamGetPriority(CUstream stream, int* priority) {
-  GS_CURRENT();
-  const auto found = runtime.stream(context, stream);
-  if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  GS_STREAM(stream);
   if (priority == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *priority = found->priority;
   return CUDA_SUCCESS;
 }
 
-// A stream of the simulation has no attributes.
+// Streams of the simulation have no attributes.
 CUresult cuStreamCopyAttributes(CUstream to, CUstream from) {
   GS_CURRENT();
   return runtime.stream(context, to) && runtime.stream(context, from) ? CUDA_SUCCESS
@@ -69,23 +57,17 @@ CUresult cuStreamCopyAttributes(CUstream to, CUstream from) {
 }
 
 CUresult cuStreamQuery(CUstream stream) {
-  GS_CURRENT();
-  const auto found = runtime.stream(context, stream);
-  if (!found) return CUDA_ERROR_INVALID_HANDLE;
-  if (const CUresult refused = runtime.captures().check_wait(context, *found);
-      refused != CUDA_SUCCESS)
-    return refused;
-  return runtime.query(context, runtime.pending(context, *found));
+  GS_STREAM(stream);
+  const CUresult allowed = runtime.captures().check_wait(context, *found);
+  return allowed != CUDA_SUCCESS ? allowed
+                                 : runtime.query(context, runtime.pending(context, *found));
 }
 
 CUresult cuStreamSynchronize(CUstream stream) {
-  GS_CURRENT();
-  const auto found = runtime.stream(context, stream);
-  if (!found) return CUDA_ERROR_INVALID_HANDLE;
-  if (const CUresult refused = runtime.captures().check_wait(context, *found);
-      refused != CUDA_SUCCESS)
-    return refused;
-  return runtime.wait(context, runtime.pending(context, *found));
+  GS_STREAM(stream);
+  const CUresult allowed = runtime.captures().check_wait(context, *found);
+  return allowed != CUDA_SUCCESS ? allowed
+                                 : runtime.wait(context, runtime.pending(context, *found));
 }
 
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
@@ -100,9 +82,7 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
 }
 
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
-  GS_CURRENT();
-  const auto found = runtime.stream(context, stream);
-  if (!found) return CUDA_ERROR_INVALID_HANDLE;
+  GS_STREAM(stream);
   const auto made = make_host_function(function, data);
   if (made.result != CUDA_SUCCESS) return made.result;
   return perform(runtime, now.context, found, made.operation).first;

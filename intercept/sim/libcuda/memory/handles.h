@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Handles that programs hold: numbers that are never used twice, so that a stale or foreign one is
-// recognised instead of followed. An object lives until its handle is removed and the last call
-// that uses it has returned. Thread-safe.
+// HandleTable: the objects behind the handles that programs hold. Handles are numbers that are
+// never used twice, so that a stale or foreign one is found out instead of followed. An object
+// lives until its handle is removed and the last call that uses it has returned. Any thread may
+// call.
 #pragma once
 
 #include <atomic>
@@ -14,7 +15,7 @@
 
 namespace gpushare::standin {
 
-// Larger than the handles with a meaning of their own (CU_STREAM_LEGACY and the like).
+// Larger than the handles that have a meaning of their own, such as CU_STREAM_LEGACY.
 inline std::atomic<uintptr_t> next_handle{0x1000};
 
 template <class Handle, class Object>
@@ -27,7 +28,7 @@ class HandleTable {
     return reinterpret_cast<Handle>(number);
   }
 
-  // Null if there is none of that handle.
+  // Null when there is no such handle.
   std::shared_ptr<Object> find(Handle handle) const {
     const std::lock_guard lock(mutex_);
     const auto found = objects_.find(reinterpret_cast<uintptr_t>(handle));

@@ -22,7 +22,8 @@ constexpr uint64_t kCyclesToResult = 4;
 
 uint64_t divide_up(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
-// Rounds in every thread. Blocks that do not fit at once run in further waves of equal length.
+// The time of so many rounds in every thread. Blocks that do not fit at once run in further waves
+// of equal length.
 uint64_t rounds_ns(const KernelLaunch& launch, uint64_t rounds) {
   const uint64_t warps_per_block = std::max<uint64_t>(divide_up(launch.threads_per_block, 32), 1);
   const uint64_t blocks_per_sm = divide_up(launch.blocks, launch.sm_count);
@@ -40,7 +41,7 @@ uint64_t stream_ns(uint64_t bytes) {
 
 uint32_t low(uint64_t argument) { return static_cast<uint32_t>(argument); }
 
-// A kernel with one thread for each element does no more of them than it has threads.
+// A kernel with one thread for each element handles no more elements than it has threads.
 uint32_t elements(const KernelLaunch& launch, size_t count_argument) {
   return low(std::min<uint64_t>(low(launch.arguments[count_argument]),
                                 launch.blocks * launch.threads_per_block));
@@ -74,7 +75,7 @@ uint64_t endless_cost(const KernelLaunch& launch) {
                             1);
 }
 
-// What every block adds at its end, from the turns that it counted.
+// Adds what every block adds at its end, by the turns that it counted.
 bool endless_run(const KernelLaunch& launch, const MemoryMap& memory) {
   const auto& a = launch.arguments;
   const auto* turns = memory.resolve<uint64_t>(a[0], launch.blocks);
@@ -143,7 +144,7 @@ uint64_t stamp_cost(const KernelLaunch& launch) {
   return stream_ns(kSectorBytes * elements(launch, 2));
 }
 
-// All the words of a stride, or null.
+// The word at the begin of stride i, or null when the kernel may not touch it.
 uint32_t* stamped_word(const KernelLaunch& launch, const MemoryMap& memory, uint32_t i) {
   return memory.resolve<uint32_t>(launch.arguments[0] + i * launch.arguments[1]);
 }
@@ -178,12 +179,12 @@ uint64_t sms_cost(const KernelLaunch& launch) {
   return kKernelOverheadNs + rounds_ns(launch, uint64_t{low(launch.arguments[1])} * kRoundsPerUnit);
 }
 
-// Blocks go to SMs in turn.
+// The blocks are given to the SMs in turns.
 bool sms_run(const KernelLaunch& launch, const MemoryMap& memory) {
   uint64_t blocks = launch.blocks;
   for (uint32_t i = 0; blocks > 0 && i < launch.sm_count; ++i) {
     uint32_t sm = i;
-    if (launch.sm_groups != 0) {  // only the highest one may be of fewer SMs
+    if (launch.sm_groups != 0) {  // only the last one may have fewer SMs
       uint64_t groups = launch.sm_groups;
       for (uint32_t skip = i / kSmsOfGroup; skip > 0; --skip) groups &= groups - 1;
       sm = static_cast<uint32_t>(std::countr_zero(groups)) * kSmsOfGroup + i % kSmsOfGroup;
@@ -205,7 +206,7 @@ bool note_run(const KernelLaunch& launch, const MemoryMap& memory) {
   auto* words = length == nullptr ? nullptr : memory.resolve<uint32_t>(list, uint64_t{*length} + 2);
   if (words == nullptr) return false;
   words[words[0] + 1] = low(launch.arguments[1]);
-  std::atomic_ref(words[0]).store(words[0] + 1, std::memory_order_release);  // the host looks
+  std::atomic_ref(words[0]).store(words[0] + 1, std::memory_order_release);  // the host reads it
   return true;
 }
 

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels that the stand-in knows, by entry name: those of
-// tests/workloads/common/kernels.ptx.h. Each has a cost (how long the GPU would take for it alone)
-// and an effect on memory, which is computed on the host when the simulated kernel ends and has the
-// same bits as the GPU's (intercept/cuda/kernel_math.h).
+// The kernels that the stand-in knows by entry name: those of tests/workloads/common/kernels.ptx.h.
+// Each has a cost (how long the GPU would take for it alone) and an effect on memory, which the
+// host computes when the simulated kernel ends, with the same bits as the GPU (cuda/kernel_math.h).
 //
-// Cost model, of an H200 (SM clock 1.98 GHz, 4 schedulers an SM, 3.5 TB/s of memory in practice): a
+// The costs are those of an H200: 1.98 GHz, 4 schedulers per SM, 3.5 TB/s of memory in practice. A
 // round is one integer multiply-add. A scheduler issues one for a warp every 2 cycles, and a warp
-// waits 4 cycles for its own result; so with w warps on each scheduler a round takes max(4, 2 w)
-// cycles. spin's 4 blocks of 256 threads on each SM: 8 warps, 16 cycles, 129 ns for a unit of 16
-// rounds. Every kernel takes kKernelOverheadNs besides; kernels that stream memory take their
-// bytes.
+// waits 4 cycles for its own result, so with w warps per scheduler a round takes max(4, 2 w)
+// cycles. Example: 4 blocks of 256 threads per SM (spin) are 8 warps per scheduler, 16 cycles a
+// round and 129 ns for a unit of 16 rounds. Every kernel also takes kKernelOverheadNs, and kernels
+// that stream memory the time for their bytes.
 #pragma once
 
 #include <bit>
@@ -27,10 +26,10 @@ inline constexpr double kMemoryBytesPerNs = 3'500;
 
 inline constexpr uint64_t kMaxThreadsPerBlock = 1024;
 
-// SMs are handed out in groups, as the driver does on an H200.
+// SMs are given to partitions in groups of so many, as the driver does on an H200.
 inline constexpr uint32_t kSmsOfGroup = 8;
 
-// The SMs of a set of groups, of a GPU of `all`: its last group has what the others leave.
+// The number of SMs in a set of groups of a GPU with `all` SMs, whose last group has the remainder.
 constexpr uint32_t sms_in(uint64_t groups, uint32_t all) {
   const uint32_t sms = kSmsOfGroup * static_cast<uint32_t>(std::popcount(groups));
   const uint32_t odd = all % kSmsOfGroup, last = all / kSmsOfGroup;
@@ -40,31 +39,31 @@ constexpr uint32_t sms_in(uint64_t groups, uint32_t all) {
 struct KernelLaunch {
   uint64_t blocks = 1;
   uint64_t threads_per_block = 1;
-  uint32_t sm_count = 1;            // that it may use
+  uint32_t sm_count = 1;            // how many SMs it may use
   std::vector<uint64_t> arguments;  // widened, in the order of the kernel's parameters
-  uint64_t sm_groups = 0;           // of kSmsOfGroup each, those that it may use; 0: the whole GPU
+  uint64_t sm_groups = 0;           // the set of groups that it may use; 0 means the whole GPU
 };
 
 struct KernelModel {
   std::string_view name;
   std::span<const uint8_t> parameter_bytes;
-  // Time alone on the GPU. Of an endless kernel: of one turn.
+  // The time that it takes alone on the GPU; for an endless kernel that of one turn.
   uint64_t (*cost_ns)(const KernelLaunch&);
-  // False when it touched memory that it may not: the GPU would report an illegal address.
-  // Null for a kernel without an effect.
+  // Has the effect. Returns false when the kernel touched memory that it may not, for which the GPU
+  // reports an illegal address. Null for a kernel without an effect.
   bool (*run)(const KernelLaunch&, const MemoryMap&);
   bool is_endless = false;
 };
 
-// Null if unknown.
+// Null for a kernel that the stand-in does not know.
 const KernelModel* find_kernel(std::string_view name);
 
-// The endless kernel's counters and stop flag, for whoever keeps them going while it runs.
+// The counters and the stop flag of an endless kernel, which Watcher updates while it runs.
 struct EndlessMemory {
-  uint64_t* turns = nullptr;  // one a block
+  uint64_t* turns = nullptr;  // one counter per block
   const uint32_t* stop = nullptr;
 };
-// Null pointers when the kernel may not touch them.
+// The pointers are null when the kernel may not touch that memory.
 EndlessMemory endless_memory(const KernelLaunch& launch, const MemoryMap& memory);
 
 }  // namespace gpushare::standin

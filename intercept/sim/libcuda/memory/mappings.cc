@@ -14,14 +14,14 @@ namespace {
 
 bool is_whole(uint64_t number) { return number != 0 && number % Mappings::kGranularity == 0; }
 
-// Handles are numbers in the API, and never the addresses of objects.
+// In the API these handles are numbers.
 MadeMemory* key(CUmemGenericAllocationHandle handle) {
   return reinterpret_cast<MadeMemory*>(handle);
 }
 
 void* at(uintptr_t address) { return reinterpret_cast<void*>(address); }
 
-// Addresses that nobody else gets, and that hold nothing.
+// Reserves addresses without memory, which no other allocation gets.
 void* map_nothing(void* where, size_t bytes, int more_flags) {
   return ::mmap(where, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | more_flags,
                 -1, 0);
@@ -73,7 +73,7 @@ CUresult Mappings::release(CUmemGenericAllocationHandle handle) {
   return made_.remove(key(handle)) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// REQUIRES: mutex_ is held, here and below.
+// Requires that mutex_ is held, as do is_free() and range().
 bool Mappings::is_free(uintptr_t address, size_t bytes) const {
   const auto next = mappings_.lower_bound(address);
   if (next != mappings_.end() && next->first < address + bytes) return false;
@@ -90,7 +90,7 @@ bool Mappings::range(uintptr_t address, size_t bytes, ByAddress::iterator* begin
   return bytes != 0 && reached == address + bytes;
 }
 
-// REQUIRES: mutex_ is held. All in one reservation.
+// Requires that mutex_ is held. The range must lie in one reservation.
 bool Mappings::is_reserved(uintptr_t address, size_t bytes) const {
   auto found = reservations_.upper_bound(address);
   if (found == reservations_.begin()) return false;
@@ -102,7 +102,7 @@ CUresult Mappings::map(uintptr_t address, size_t bytes, size_t offset,
                        CUmemGenericAllocationHandle handle) {
   auto memory = made_.find(key(handle));
   if (!memory || address % kGranularity != 0 || !is_whole(bytes)) return CUDA_ERROR_INVALID_VALUE;
-  // The driver's answer to a part of the memory; here also to one that begins at 0.
+  // The driver answers this to a part of the memory; the stand-in also when the part begins at 0.
   if (offset != 0 || bytes > memory->bytes) return CUDA_ERROR_NOT_SUPPORTED;
   const std::lock_guard lock(mutex_);
   if (!is_reserved(address, bytes) || !is_free(address, bytes)) return CUDA_ERROR_INVALID_VALUE;

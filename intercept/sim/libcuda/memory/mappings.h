@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Addresses that are reserved, memory that is made, and what is mapped where. Memory is a file of
-// the kernel's, so that what is mapped twice is the same bytes; kernels and copies find it in the
-// MemoryMap while its mapping gives access. Thread-safe.
+// Mappings: addresses that a program reserved, memory that it made, and which memory is mapped
+// where. Memory is a memfd, so that two mappings of it show the same bytes; kernels and copies find
+// it in the MemoryMap while its mapping gives access. Any thread may call.
 #pragma once
 
 #include <cstddef>
@@ -17,29 +17,30 @@
 
 namespace gpushare::standin {
 
-// Goes when its handle is released and it is mapped nowhere.
+// Destroyed when its handle is released and it is mapped nowhere.
 struct MadeMemory {
   ~MadeMemory();
   Fd file;
   size_t bytes = 0;
-  std::function<void()> give_back;  // to the simulated GPU
+  std::function<void()> give_back;  // frees it on the simulated GPU
 };
 
 class Mappings {
  public:
-  static constexpr size_t kGranularity = size_t{2} << 20;  // an H200's
+  static constexpr size_t kGranularity = size_t{2} << 20;  // as on an H200
 
   explicit Mappings(MemoryMap& memory) : memory_(memory) {}
 
-  // All errors are INVALID_VALUE but where said. Addresses and sizes are multiples of kGranularity.
-  CUresult reserve(size_t bytes, size_t alignment, uintptr_t* address);  // OUT_OF_MEMORY
+  // Errors are INVALID_VALUE, and for reserve() and make() also OUT_OF_MEMORY. Addresses and sizes
+  // must be multiples of kGranularity.
+  CUresult reserve(size_t bytes, size_t alignment, uintptr_t* address);
   CUresult free(uintptr_t address, size_t bytes);
-  // Calls `give_back` at its end, also when this fails. OUT_OF_MEMORY.
+  // `give_back` is called when the memory is destroyed, also when this fails.
   CUresult make(size_t bytes, std::function<void()> give_back,
                 CUmemGenericAllocationHandle* handle);
   CUresult release(CUmemGenericAllocationHandle handle);
   CUresult map(uintptr_t address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle);
-  // Of whole mappings without a gap, here and below.
+  // In these the range must consist of whole mappings without a gap.
   CUresult unmap(uintptr_t address, size_t bytes);
   CUresult set_access(uintptr_t address, size_t bytes, CUmemAccess_flags flags);
   CUresult get_access(uintptr_t address, CUmemAccess_flags* flags) const;
@@ -54,13 +55,14 @@ class Mappings {
 
   bool is_reserved(uintptr_t address, size_t bytes) const;
   bool is_free(uintptr_t address, size_t bytes) const;
-  // The first mapping and the one behind the last; false: they do not make up the range.
+  // Finds the first mapping of the range and the one behind its last. Returns false when the
+  // mappings do not make up the range.
   bool range(uintptr_t address, size_t bytes, ByAddress::iterator* begin, ByAddress::iterator* end);
 
   MemoryMap& memory_;
   HandleTable<MadeMemory*, MadeMemory> made_;
-  mutable std::mutex mutex_;                  // of what follows
-  std::map<uintptr_t, size_t> reservations_;  // bytes of each
+  mutable std::mutex mutex_;                  // protects the members that follow
+  std::map<uintptr_t, size_t> reservations_;  // bytes by address
   ByAddress mappings_;
 };
 

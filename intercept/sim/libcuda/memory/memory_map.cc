@@ -10,7 +10,7 @@ namespace {
 
 using Ranges = std::map<uintptr_t, MemoryRange>;
 
-// The range that the address lies in, or end().
+// Returns the range that contains the address, or end().
 Ranges::const_iterator range_of(const Ranges& ranges, uintptr_t address) {
   auto next = ranges.upper_bound(address);
   if (next == ranges.begin()) return ranges.end();
@@ -24,7 +24,8 @@ void* MemoryMap::add(const MemoryRange& range) {
   void* memory = ::mmap(nullptr, range.bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
-  // Where large pages are given unasked, one touched word would cost 2 MiB. Unsupported is as good.
+  // With large pages by default, one touched word would cost 2 MiB. An error means that there are
+  // none.
   static_cast<void>(::madvise(memory, range.bytes, MADV_NOHUGEPAGE));
   const std::lock_guard lock(mutex_);
   ranges_.emplace(reinterpret_cast<uintptr_t>(memory), range);

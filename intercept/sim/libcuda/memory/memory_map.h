@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that kernels may touch: the simulated GPU's, and pinned host memory. A device pointer is
-// the host address of the same bytes, so that a copy is a copy. The system gives pages of device
-// memory only when they are touched: allocating 100 GB costs nothing. Thread-safe.
+// MemoryMap: the memory that kernels may touch, which is memory of the simulated GPU and pinned
+// host memory. A device pointer is the host address of the bytes. The system gives a page of device
+// memory only when it is touched, so that an allocation of 100 GB costs nothing. Any thread may
+// call.
 #pragma once
 
 #include <cstddef>
@@ -17,26 +18,26 @@ namespace gpushare::standin {
 
 struct MemoryRange {
   size_t bytes = 0;
-  bool is_device = false;  // else pinned host memory
-  uintptr_t context = 0;   // whose it is
+  bool is_device = false;  // false for pinned host memory
+  uintptr_t context = 0;   // its context
   uint32_t remote = 0;     // the server's name of device memory
   unsigned host_flags = 0;
-  bool is_mapped = false;  // by Mappings, which alone takes it away
+  bool is_mapped = false;  // Mappings added it, and only Mappings removes it
 };
 
 class MemoryMap {
  public:
-  // Null when the system has no address space left. The memory is filled with zeros.
+  // Makes memory that is filled with zeros. Null when the system has no address space left.
   void* add(const MemoryRange& range);
-  // REQUIRES: nothing uses it any more. nullopt: no range of that kind begins there.
+  // Frees a range that nothing uses any more. nullopt when no range of that kind begins there.
   std::optional<MemoryRange> remove(const void* address, bool is_device);
-  // What Mappings put there, if it did not before; and that it is there no more.
+  // Mappings calls these when a mapping gets access, and when it has none any more.
   void add_mapped(void* address, size_t bytes);
   void remove_mapped(const void* address);
-  // All of a context, without the server's part.
+  // Frees all memory of a context, but not on the server.
   void remove_all(uintptr_t context);
 
-  // The bytes, if they lie within one range, or mapped ones side by side.
+  // The bytes, if they lie within one range or within adjacent mapped ones; otherwise null.
   template <class T = std::byte>
   T* resolve(uint64_t address, uint64_t count = 1) const {
     return static_cast<T*>(resolve_bytes(address, count, sizeof(T)));

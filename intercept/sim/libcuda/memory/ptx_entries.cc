@@ -11,7 +11,7 @@ bool is_name_character(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '$';
 }
 
-// Without // and /* */ comments: they may contain anything.
+// Returns the text without // and /* */ comments, which may contain anything.
 std::string without_comments(std::string_view text) {
   std::string result;
   for (size_t i = 0; i < text.size();) {

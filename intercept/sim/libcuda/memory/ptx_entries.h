@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels that a PTX text defines. The stand-in compiles nothing: it knows kernels by name.
+// Finds the kernels that a PTX text defines. The stand-in compiles nothing and knows kernels by
+// name. Pure; any thread may call.
 #pragma once
 
 #include <optional>
@@ -9,8 +10,9 @@
 
 namespace gpushare::standin {
 
-// Names after ".entry", in their order. nullopt when the text is not PTX (no ".version" and
-// ".target" before the first entry).
+// Returns the names after ".entry", in their order; nullopt when the text is no PTX, because it has
+// no
+// ".version" and ".target" before the first entry.
 std::optional<std::vector<std::string>> ptx_entries(std::string_view text);
 
 }  // namespace gpushare::standin

@@ -12,7 +12,7 @@ thread_local CUstreamCaptureMode mode_of_thread = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
 using Nodes = std::vector<std::shared_ptr<Node>>;
 
-// These, and all that they depend on.
+// These nodes, and all that they depend on.
 std::unordered_set<const Node*> all_before(const Nodes& last) {
   std::unordered_set<const Node*> all;
   std::vector<const Nodes*> lists{&last};
@@ -56,7 +56,7 @@ CUresult Captures::end(const Stream& stream, std::shared_ptr<Graph>* graph) {
   const std::shared_ptr<Capture> capture = part->capture;
   if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
       capture->thread != std::this_thread::get_id()) {
-    // It is over all the same, as on an H200.
+    // The capture is over even so, as on an H200.
     capture->is_over = true;
     std::erase_if(parts_, [&](const auto& item) { return item.second.capture == capture; });
     count_ = parts_.size();
@@ -108,7 +108,7 @@ void Captures::drop(const Stream& stream) {
   if (part == nullptr) return;
   const std::shared_ptr<Capture> capture = part->capture;
   capture->is_invalid = true;
-  // Without the stream that began it nobody can end it.
+  // Without the stream that began it, no call can end it.
   capture->is_over = capture->origin == &stream;
   std::erase_if(parts_, [&](const auto& item) {
     return item.first == &stream || (capture->is_over && item.second.capture == capture);
@@ -123,7 +123,7 @@ bool Captures::is_legacy_behind(const Context& context, const Stream& stream,
   return &stream == context.legacy.get() && other.is_blocking() && other.context == stream.context;
 }
 
-// REQUIRES: mutex_ is held. The legacy stream would be behind every blocking stream.
+// Requires that mutex_ is held. The legacy stream would have to wait for every blocking stream.
 CUresult Captures::refuse_legacy(const Context& context, const Stream& stream) {
   CUresult result = CUDA_SUCCESS;
   for (auto& [other, part] : parts_) {
@@ -192,7 +192,8 @@ std::optional<CUresult> Captures::take_wait(const Context& context,
   return CUDA_SUCCESS;
 }
 
-// --- what the host may do meanwhile -------------------------------------------------------------
+// --- what the host may do during a capture
+// -------------------------------------------------------------
 
 CUresult Captures::check_wait(const Context& context, const Stream& stream) {
   if (count_ == 0) return CUDA_SUCCESS;
@@ -210,7 +211,7 @@ CUresult Captures::check_wait(const Context& context) {
   const std::lock_guard lock(mutex_);
   CUresult result = CUDA_SUCCESS;
   for (auto& [stream, part] : parts_) {
-    // A stream in a part of the GPU is a green context's to an H200's driver.
+    // For the driver of an H200 a stream in a part of the GPU belongs to a green context.
     if (stream->context != number_of(context.handle) || stream->sm_groups != 0) continue;
     part.capture->is_invalid = true;
     result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -233,7 +234,7 @@ CUresult Captures::check_unsafe() {
   return refuse_unsafe();
 }
 
-// REQUIRES: mutex_ is held.
+// Requires that mutex_ is held.
 CUresult Captures::refuse_unsafe() {
   if (mode_of_thread == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
   CUresult result = CUDA_SUCCESS;

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Streams that record graphs. Several streams may record one: an event that was recorded in one of
-// them carries the recording to a stream that waits for it. What cannot be recorded is refused, and
-// ends the recordings that it would have to be in: they are invalid until the stream that began
-// them ends them.
-//
-// Thread-safe.
+// Captures: the streams that record graphs. Several streams may record the same graph: an event
+// that was recorded in one of them takes a stream that waits for it into the capture. An operation
+// that cannot be captured is refused and makes invalid the captures that it would belong to, until
+// the stream that began them ends them. Any thread may call.
 #pragma once
 
 #include <atomic>
@@ -23,7 +21,7 @@ struct Capture {
   std::shared_ptr<Graph> graph;
   const Stream* origin = nullptr;
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
-  std::thread::id thread;  // that began it
+  std::thread::id thread;  // the thread that began it
   bool is_invalid = false;
   bool is_over = false;
 };
@@ -38,37 +36,38 @@ class Captures {
  public:
   CUresult begin(Runtime& runtime, const Context& context, const std::shared_ptr<Stream>& stream,
                  CUstreamCaptureMode mode);
-  // `*graph` is null unless all is well.
+  // `*graph` is null unless this succeeds.
   CUresult end(const Stream& stream, std::shared_ptr<Graph>* graph);
   CUstreamCaptureStatus status(const Stream& stream) const;
-  // Of a program's question, which the legacy stream has no answer to while a blocking one
+  // Answers a program's question. There is an error for the legacy stream while a blocking stream
   // captures.
   CUresult status(const Context& context, const Stream& stream,
                   CUstreamCaptureStatus* status_of_stream) const;
-  // Its recording, if it takes part in one, becomes invalid.
+  // Makes the capture invalid that the stream takes part in, if any.
   void drop(const Stream& stream);
 
-  // What becomes of an operation in a stream. nullopt: nothing is recorded here, it runs.
+  // Capture an operation in a stream. They return nullopt when the stream does not capture: then
+  // the operation must be run.
   std::optional<CUresult> take(const Context& context, const Stream& stream,
                                const OperationPtr& operation);
   std::optional<CUresult> take_record(const Context& context, const Stream& stream, Event& event);
   std::optional<CUresult> take_wait(const Context& context, const std::shared_ptr<Stream>& stream,
                                     Event& event);
 
-  // May the program ask about, or wait for: a stream; all streams; an event.
+  // Return success when the program may ask about, or wait for, a stream, all streams, or an event.
   CUresult check_wait(const Context& context, const Stream& stream);
   CUresult check_wait(const Context& context);
   CUresult check_wait(Event& event);
-  // May this thread make a call that might wait for the GPU?
+  // Returns success when this thread may make a call that might wait for the GPU.
   CUresult check_unsafe();
-  // What it asked for before.
+  // Sets the calling thread's mode and returns the previous one.
   static CUstreamCaptureMode exchange_mode(CUstreamCaptureMode mode);
 
  private:
   struct Part {
     std::shared_ptr<Stream> stream;
     std::shared_ptr<Capture> capture;
-    std::vector<std::shared_ptr<Node>> last;  // what the next operation is behind
+    std::vector<std::shared_ptr<Node>> last;  // what the next operation depends on
   };
 
   bool is_legacy_behind(const Context& context, const Stream& stream, const Stream& other) const;
@@ -76,9 +75,9 @@ class Captures {
   CUresult refuse_legacy(const Context& context, const Stream& stream);
   Part* part_of(const Stream& stream);
 
-  mutable std::mutex mutex_;  // of what follows, and of all Captures
+  mutable std::mutex mutex_;  // protects the members that follow, and every Capture
   std::unordered_map<const Stream*, Part> parts_;
-  std::atomic<size_t> count_{0};  // of parts: nearly always 0
+  std::atomic<size_t> count_{0};  // the size of parts_, which is nearly always 0
 };
 
 }  // namespace gpushare::standin

@@ -8,7 +8,8 @@ namespace gpushare::standin {
 
 Graph::~Graph() {
   for (const auto& node : nodes_) runtime_.nodes.remove(node->handle);
-  // From the end: one that is still a dependency would end in the end of the other, and so on.
+  // From the end, because otherwise the destructor of a node would destroy its dependencies, and so
+  // on, one within the other.
   while (!nodes_.empty()) nodes_.pop_back();
 }
 
@@ -59,7 +60,7 @@ std::vector<GraphExec::Step> GraphExec::steps_of(const Graph& graph) {
 Runtime::Submitted GraphExec::launch(Runtime& runtime, const std::shared_ptr<Context>& context,
                                      Stream& stream) {
   const std::lock_guard lock(mutex_);
-  const std::lock_guard whole(context->order);  // nothing comes between its nodes
+  const std::lock_guard whole(context->order);  // no other work comes between its nodes
   if (last_ != 0) {
     Work wait{};
     wait.kind = WorkKind::kWait;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs of operations, and what is made of them to be launched. A node is added after what it
-// depends on, so that the order in which nodes were added is one in which they may run. As in the
-// driver a graph is not thread-safe, what was made of it is.
+// Graph and GraphExec: graphs of operations, and the executables that are made of them. A node is
+// added after the nodes that it depends on, so nodes may run in the order in which they were added.
+// As in the driver, one thread at a time may use a Graph, and any thread a GraphExec.
 #pragma once
 
 #include <memory>
@@ -15,16 +15,16 @@ namespace gpushare::standin {
 
 struct Node {
   CUgraphNode handle = nullptr;
-  const Graph* graph = nullptr;  // whose it is
+  const Graph* graph = nullptr;  // its graph
   OperationPtr operation;
   std::vector<std::shared_ptr<Node>> dependencies;
-  CUgraphNode original = nullptr;  // that it is the copy of
+  CUgraphNode original = nullptr;  // the node of which it is a copy
 };
 
 class Graph {
  public:
   explicit Graph(Runtime& runtime) : runtime_(runtime) {}
-  // Its nodes' handles go with it.
+  // Removes the handles of its nodes.
   ~Graph();
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
@@ -43,12 +43,13 @@ class GraphExec {
  public:
   explicit GraphExec(const Graph& graph);
 
-  // Behind the launch before it, in whichever stream that was.
+  // Runs the graph after the launch before it, whichever stream that was in.
   Runtime::Submitted launch(Runtime& runtime, const std::shared_ptr<Context>& context,
                             Stream& stream);
-  // For launches from now on.
+  // Takes over the operations of `graph` for later launches.
   CUgraphExecUpdateResult update(const Graph& graph);
-  // Of the node that it was made from. INVALID_VALUE: there was none such.
+  // Replaces the operation of the node of the original graph. INVALID_VALUE when there was no such
+  // node.
   CUresult set(CUgraphNode node, OperationPtr operation);
   std::vector<OperationPtr> operations();
 
@@ -56,13 +57,13 @@ class GraphExec {
   struct Step {
     CUgraphNode node;
     OperationPtr operation;
-    std::vector<size_t> dependencies;  // places in the list
+    std::vector<size_t> dependencies;  // indices in the list
   };
   static std::vector<Step> steps_of(const Graph& graph);
 
   std::mutex mutex_;
   std::vector<Step> steps_;
-  uint64_t last_ = 0;  // sequence of the end of the latest launch
+  uint64_t last_ = 0;  // the sequence with which the latest launch ends
 };
 
 }  // namespace gpushare::standin

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Launches of kernels: their parameters, their time on the simulated GPU, and their effect.
+// The operation that launches a kernel: its parameters, its time on the simulated GPU, its effect.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -9,7 +9,7 @@
 namespace gpushare::standin {
 namespace {
 
-// The one buffer that `extra` gives, whose parameters lie at their natural alignment.
+// Reads the one buffer in `extra`, in which parameters lie at their natural alignment.
 std::optional<std::pair<const char*, size_t>> parameter_buffer(void** extra) {
   const char* buffer = nullptr;
   const size_t* bytes = nullptr;

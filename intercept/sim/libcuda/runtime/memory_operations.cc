@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies and fills. A copy takes its simulated time on a copy engine, a fill on the SMs. In a part
-// of the GPU what it copies and fills in its own memory gets that part of the rate. The bytes move
-// on the host when the time has passed.
+// The operations that copy and fill. A copy takes its simulated time on a copy engine, a fill on
+// the SMs. In a part of the GPU, copies and fills within the GPU's memory get that part of the
+// rate. The host moves the bytes when the time has passed.
 #include <algorithm>
 #include <cstring>
 
@@ -33,7 +33,7 @@ class CopyOperation : public Operation {
   void* const to_;
   const void* const from_;
   const size_t bytes_;
-  const std::shared_ptr<std::byte[]> staged_;  // what `from_` points to, if that is ours
+  const std::shared_ptr<std::byte[]> staged_;  // the memory of `from_`, if the operation owns it
 };
 
 template <class Value>

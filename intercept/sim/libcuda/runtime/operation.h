@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thing that a stream can be told to do: run at once, or kept in a graph and run by each of its
-// launches. Immutable; all that it names (functions, events) lives as long as it does, memory is
-// the program's business.
+// Operation: one thing that a stream can do. It is run at once, or kept in a graph and run by each
+// of its launches. It never changes, so any thread may use it. The functions and events that it
+// names live as long as it does; for memory the program must see to that.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ class Operation {
   Operation& operator=(const Operation&) = delete;
 
   CUgraphNodeType type() const { return type_; }
-  // Puts it in line. What it gives is the sequence of its end.
+  // Puts it in line and returns the sequence with which it ends.
   virtual Runtime::Submitted submit(Runtime& runtime, const std::shared_ptr<Context>& context,
                                     Stream& stream) const = 0;
 
@@ -29,14 +29,14 @@ class Operation {
 };
 using OperationPtr = std::shared_ptr<const Operation>;
 
-// An operation, or why there is none.
+// An operation, or the reason why there is none.
 struct Made {
   CUresult result = CUDA_SUCCESS;
   OperationPtr operation;
 };
 
-// The SMs that an operation may use, which it keeps in a graph: those of the stream that it was
-// made for, of a node made by hand all.
+// The SMs that an operation may use, also when it is kept in a graph: those of the stream that it
+// was made for, or all for a node that the program adds itself.
 struct Sms {
   uint32_t all = 1, usable = 1;
   uint64_t groups = 0;
@@ -52,20 +52,21 @@ struct Dimensions {
 Made make_kernel(Runtime& runtime, const Sms& sms, CUfunction function, Dimensions grid,
                  Dimensions block, void** parameters, void** extra);
 Made make_kernel(Runtime& runtime, const Sms& sms, const CUDA_KERNEL_NODE_PARAMS_v2& parameters);
-// `is_staged`: instead of what is at `from` when it runs, what was there when it was made.
+// With `is_staged` it copies what is at `from` now, otherwise what is there when it runs.
 Made make_copy(Runtime& runtime, const Sms& sms, void* to, const void* from, size_t bytes,
                Direction direction, bool is_staged);
-// `element_bytes`: 1, 2 or 4.
+// `element_bytes` is 1, 2 or 4.
 Made make_fill(Runtime& runtime, const Sms& sms, CUdeviceptr to, unsigned value,
                unsigned element_bytes, size_t count);
 Made make_host_function(CUhostFn function, void* data);
 OperationPtr make_record(std::shared_ptr<Event> event);
 OperationPtr make_wait(std::shared_ptr<Event> event);
 OperationPtr make_nothing();
-// One after the other: CUDA leaves it to the driver which branches of a graph run at the same time.
+// Runs them one after the other: CUDA lets the driver choose which branches of a graph run at the
+// same time.
 OperationPtr make_child(std::vector<OperationPtr> operations);
 
-// Puts an operation in line, or into the graph that the stream is recording.
+// Puts an operation in line, or into the graph that the stream captures.
 Runtime::Submitted perform(Runtime& runtime, const std::shared_ptr<Context>& context,
                            const std::shared_ptr<Stream>& stream, const OperationPtr& operation);
 

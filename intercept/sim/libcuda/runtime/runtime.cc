@@ -146,7 +146,7 @@ void Runtime::on_completion(const Completion& completion) {
   effect(completion);
 }
 
-// REQUIRES: context.order is held, here and below.
+// Requires that context.order is held, as does wait_for().
 Result<> Runtime::enqueue(Context& context, Stream& stream, Work work, Effect effect) {
   work.context = context.remote;
   work.queue = stream.queue;
@@ -168,7 +168,7 @@ Result<> Runtime::wait_for(Context& context, Stream& stream, uint64_t sequence) 
   return enqueue(context, stream, wait, {});
 }
 
-// The legacy default stream is behind all that the blocking streams have, and they are behind it.
+// The legacy default stream and the blocking streams wait for each other.
 Runtime::Submitted Runtime::submit(Context& context, Stream& stream, Work work, Effect effect) {
   const std::lock_guard lock(context.order);
   if (work.sequence == 0) work.sequence = new_sequence();
@@ -243,7 +243,7 @@ void Runtime::drop_stream(Context& context, Stream& stream) {
   sweep(context);
 }
 
-// REQUIRES: context.order is held. Streams that were dropped and are empty give back their queues.
+// Requires that context.order is held. Frees the queues of streams that were dropped and are empty.
 void Runtime::sweep(Context& context) {
   std::erase_if(context.streams, [&](const auto& each) {
     if (!each->is_dropped || !client_->is_done(each->last)) return false;
@@ -267,7 +267,7 @@ std::shared_ptr<Stream> Runtime::stream(Context& context, CUstream handle) {
   }
   auto found = streams.find(handle);
   if (found && found->context == number_of(context.handle)) return found;
-  // The real driver may fall over it.
+  // The real driver may crash here.
   if (is_strict()) {
     std::fprintf(stderr, "libcuda (simulated GPU): a stream that has ended, or never was\n");
     std::abort();
@@ -279,7 +279,7 @@ CUresult to_cuda(const Error& error) {
   if (error.code == std::errc::not_enough_memory) return CUDA_ERROR_OUT_OF_MEMORY;
   if (error.code == std::errc::no_such_device) return CUDA_ERROR_INVALID_DEVICE;
   if (error.code == std::errc::invalid_argument) return CUDA_ERROR_INVALID_VALUE;
-  return CUDA_ERROR_DEVICE_UNAVAILABLE;  // the server went away
+  return CUDA_ERROR_DEVICE_UNAVAILABLE;  // the server is gone
 }
 
 }  // namespace gpushare::standin

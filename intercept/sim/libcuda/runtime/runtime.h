@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The heart of the stand-in libcuda: the connection to the simulated GPU, all objects, and the
-// order of work. The API functions (api_*.cc) check their arguments and call this.
+// Runtime: the stand-in libcuda's connection to the simulated GPU, its objects, and the order of
+// work. The API functions (libcuda/api) check their arguments and call it, on any thread of the
+// program. cuInit makes the one object of a process, which is never destroyed.
 //
-// Work is submitted to the server, which decides when it ends; its effect on memory is computed
-// here, on whichever thread reads the completion, one at a time, in the order in which work ended.
-// So a wait that has returned means that the effects are there. Memory that a kernel writes changes
-// only when some thread is inside an API call, or an endless kernel or a host function is under way
-// (then a thread of ours reads every millisecond): a program that merely watches pinned memory for
-// the end of an ordinary kernel will not see it.
-//
-// Thread-safe. One object a process, made by cuInit, never destroyed: threads of the program may
-// call at any time until the process ends.
+// The server decides when work ends. The thread that reads the completion computes the effect on
+// memory, one at a time, in the order in which work ended, so that a wait that has returned means
+// that the effects are there. Memory that a kernel writes changes only while a thread is in an API
+// call, or an endless kernel or a host function is in progress (then Watcher reads every
+// millisecond): a program that only polls pinned memory for the end of a kernel does not see it.
 #pragma once
 
 #include <atomic>
@@ -40,18 +37,20 @@ struct Node;
 
 class Runtime {
  public:
-  // GPUSHARE_SIM_STRICT is set: what the real driver may do wrong or late, this one does.
+  // True when GPUSHARE_SIM_STRICT is set: the stand-in then always does what the real driver may do
+  // late or wrong.
   static bool is_strict() { return std::getenv("GPUSHARE_SIM_STRICT") != nullptr; }
   ~Runtime();
 
-  // Runs when the work has ended, before anyone sees that. It may submit and stop, not wait.
+  // Runs when the work has ended, before any thread sees that. It may submit and stop work, but not
+  // wait.
   using Effect = std::function<void(const Completion&)>;
-  using Submitted = std::pair<CUresult, uint64_t>;  // the sequence, valid on success
+  using Submitted = std::pair<CUresult, uint64_t>;  // the sequence is valid on success
 
-  // Connects to the simulated GPU: GPUSHARE_SIM names its socket. NO_DEVICE when it is not there,
-  // and a line on standard error says so.
+  // Connects to the simulated GPU, whose socket GPUSHARE_SIM names. When it is not there, returns
+  // NO_DEVICE and writes a line to standard error.
   static CUresult start();
-  // Null before start() succeeded.
+  // Null until start() has succeeded.
   static Runtime* get();
 
   Device* device(CUdevice ordinal) const;
@@ -59,34 +58,34 @@ class Runtime {
 
   // --- contexts
   CUresult create_context(Device& device, unsigned flags, bool is_primary, CUcontext* handle);
-  // Waits for its work, then drops all that it has.
+  // Waits for its work and then frees all that it has.
   CUresult destroy_context(CUcontext handle);
 
   // --- work
-  // Puts work in line behind what its stream, and the rules of the legacy default stream, say that
-  // must come first. `work.kind`, `direction`, `amount` and `sm_ppm` are the caller's, and
-  // `sequence` may be: one from new_sequence(), else it gets one.
+  // Puts work in line behind what must come first by its stream and by the rules of the legacy
+  // default stream. The caller sets `work.kind`, `direction`, `amount` and `sm_ppm`, and may set
+  // `sequence` to one from new_sequence(); otherwise the work gets one.
   Submitted submit(Context& context, Stream& stream, Work work, Effect effect = {});
   uint64_t new_sequence() { return next_sequence_++; }
-  // What a wait for this stream waits for: sequences, some perhaps done.
+  // The sequences that a wait for this stream, or for all, waits for; some of them may be done.
   std::vector<uint64_t> pending(Context& context, const Stream& stream);
   std::vector<uint64_t> pending(Context& context);
   CUresult wait(const Context& context, const std::vector<uint64_t>& sequences);
-  // NOT_READY while one is unfinished.
+  // NOT_READY while one of them is unfinished.
   CUresult query(const Context& context, const std::vector<uint64_t>& sequences);
 
   // --- streams
   std::shared_ptr<Stream> new_stream(Context& context, unsigned flags);
-  // Its work still runs, and is waited for as before.
+  // Its work runs to its end, and is waited for as before.
   void drop_stream(Context& context, Stream& stream);
-  // Of a handle: null and GS_CU_STREAM_LEGACY, GS_CU_STREAM_PER_THREAD, or one that was created.
-  // Null if there is none such in this context.
+  // The stream of a handle, which may be null, GS_CU_STREAM_LEGACY, GS_CU_STREAM_PER_THREAD or one
+  // that was created. Null when this context has no such stream.
   std::shared_ptr<Stream> stream(Context& context, CUstream handle);
 
   Client& client() { return *client_; }
   Watcher& watcher() { return *watcher_; }
-  // Recordings of events that were asked for. At the end of the process the file that
-  // GPUSHARE_SIM_EVENT_RECORDS names has their number.
+  // Counts a recording of an event that the program asked for. At the end of the process the number
+  // is written to the file that GPUSHARE_SIM_EVENT_RECORDS names.
   void count_event_record() { event_records_.fetch_add(1, std::memory_order_relaxed); }
   Captures& captures() { return *captures_; }
 
@@ -127,11 +126,11 @@ class Runtime {
   std::unordered_map<uint64_t, Pending> effects_;  // by sequence
 };
 
-// The owner of an object, as objects.h stores it.
+// A context as objects.h stores it.
 inline uintptr_t number_of(CUcontext handle) { return reinterpret_cast<uintptr_t>(handle); }
 
-// The calling thread's context. INVALID_CONTEXT if it has none, CONTEXT_IS_DESTROYED, the context's
-// asynchronous failure, or NOT_INITIALIZED.
+// The calling thread's context, or as `status` INVALID_CONTEXT when it has none,
+// CONTEXT_IS_DESTROYED, the context's asynchronous failure, or NOT_INITIALIZED.
 struct Current {
   Runtime* runtime = nullptr;
   std::shared_ptr<Context> context;
@@ -139,10 +138,10 @@ struct Current {
 };
 Current current();
 
-// Of the calling thread; the last is current.
+// The contexts of the calling thread; the last one is current.
 std::vector<CUcontext>& context_stack();
 
-// What a failed call to the server means to a program.
+// The CUDA error for a failed call to the server.
 CUresult to_cuda(const Error& error);
 
 }  // namespace gpushare::standin

@@ -40,7 +40,7 @@ void Watcher::due(CUhostFn function, void* data, uint64_t gate) {
   changed_.notify_all();
 }
 
-// Signals are the program's threads' business: ours blocks them all.
+// The program's threads handle its signals, so this thread blocks them all.
 void Watcher::start(std::unique_lock<std::mutex>& lock) {
   changed_.notify_all();
   if (std::exchange(is_running_, true)) return;
@@ -82,7 +82,7 @@ void Watcher::update_counters() {
     const std::lock_guard lock(mutex_);
     const bool is_current = std::ranges::any_of(
         kernels_, [&](const Endless& each) { return each.sequence == kernel.sequence; });
-    if (!is_current) continue;  // it has ended meanwhile
+    if (!is_current) continue;  // it has ended
     const uint64_t turns = progress->executed_ns / kernel.turn_ns;
     for (uint64_t block = 0; block < kernel.blocks; ++block)
       std::atomic_ref(kernel.memory.turns[block]).store(turns, std::memory_order_relaxed);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keeps going what must go on while the program makes no call: the counters and stop flags of
-// endless kernels in memory, and host functions in streams. A thread that looks every millisecond,
-// started by the first such work, asleep while there is none.
+// Watcher: does what must happen while the program makes no call: it updates the counters and reads
+// the stop flags of endless kernels, and runs host functions. It has a thread that looks every
+// millisecond; the first such work starts it, and it sleeps while there is none. Any thread may
+// call.
 #pragma once
 
 #include <condition_variable>
@@ -22,19 +23,20 @@ class Watcher {
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
 
-  // A kernel that counts a turn in each of `blocks` counters every `turn_ns` of its progress.
+  // A kernel that increments each of `blocks` counters after every `turn_ns` of its progress.
   struct Endless {
     uint64_t sequence = 0;
     EndlessMemory memory;
     uint64_t blocks = 0;
     uint64_t turn_ns = 1;
   };
-  // REQUIRES: it is submitted, or about to be.
+  // Call it when the kernel is submitted, or about to be.
   void watch(const Endless& kernel);
-  // From the completion on: its memory is not touched any more.
+  // Call it at the kernel's completion: its memory is not touched any more.
   void forget(uint64_t sequence);
 
-  // A host function whose turn is announced by due(), and which ends with the stop of `gate`.
+  // Announces a host function. due() says later that it must run now; when it has returned, the
+  // Watcher stops `gate`.
   void expect_host_function();
   void due(CUhostFn function, void* data, uint64_t gate);
 
@@ -50,7 +52,7 @@ class Watcher {
   void update_counters();
 
   sim::Client& client_;
-  std::mutex mutex_;  // of all below
+  std::mutex mutex_;  // protects the members that follow
   std::condition_variable changed_;
   bool is_running_ = false;
   std::vector<Endless> kernels_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The resource manager's ABI as numbers, so that our header and NVIDIA's, which cannot be included
-// together, can be compared: nvrm_abi_table.inc is compiled once with each of them.
+// together, can be compared: table.inc is compiled once with each of them.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ namespace gpushare {
 
 struct AbiRow {
   std::string what;    // "gs_nvos64.h_new is NVOS64_PARAMETERS.hObjectNew"
-  uint64_t value = 0;  // of the constant; size; offset
-  uint64_t bytes = 0;  // of the member
+  uint64_t value = 0;  // the value of a constant, the size of a struct, the offset of a member
+  uint64_t bytes = 0;  // the size of a member
   bool operator==(const AbiRow&) const = default;
 };
 

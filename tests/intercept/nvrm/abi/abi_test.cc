@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our declarations of the resource manager's ABI against the numbers of NVIDIA's headers, and those
-// numbers against the headers themselves where there is a checkout.
+// Compares our declarations of the resource manager's ABI with the recorded numbers of NVIDIA's
+// headers, and those numbers with the headers themselves where there is a checkout.
 #include "tests/intercept/nvrm/abi/abi.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in libcuda: devices, contexts, memory, kernels' effects and errors.
+// Tests the stand-in libcuda's devices, contexts, memory, errors and effects of kernels.
 #include <algorithm>
 #include <cstring>
 #include <string>

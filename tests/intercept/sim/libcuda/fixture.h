@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A simulated GPU's server for the whole test program (the stand-in connects once a process), and a
-// context with the workloads' kernels for every test.
+// The fixture of the tests of the stand-in libcuda: one server of a simulated GPU for the whole
+// test program, because the stand-in connects once per process, and for every test a context with
+// the workloads' kernels.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -62,7 +63,7 @@ class CudaStandin : public testing::Test {
     return cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, pointers, nullptr);
   }
 
-  // An endless kernel of one block in a stream: what is behind it waits until open().
+  // An endless kernel of one block in a stream. The work behind it waits until open().
   class Barrier {
    public:
     Barrier(CudaStandin& test, CUstream in) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in libcuda: what of graphs only a simulated GPU shows. What a program may rely on is in
-// tests/conformance.
+// Tests those properties of graphs in the stand-in libcuda that only a simulated GPU shows.
+// tests/conformance has the properties that a program may rely on.
 #include "tests/intercept/sim/libcuda/fixture.h"
 
 namespace gpushare {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The stand-in libcuda: what waits for what. Barriers (kernels that run until told otherwise) make
-// every order certain; nothing here depends on how fast anything is.
+// Tests in the stand-in libcuda which work waits for which. Barriers (kernels that run until they
+// are stopped) make every order certain; no test depends on speed.
 #include "tests/intercept/sim/libcuda/fixture.h"
 
 namespace gpushare {

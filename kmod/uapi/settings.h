@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * The settings of a tenant: one table for the kernel module (C) and for user space (C and C++).
+ * Names, ranges, defaults and the texts that a person reads are stated here and nowhere else: the
+ * module's attributes in sysfs, the keys of the configuration file, of the control socket and of
+ * `gpushare set`, both parsers and their error messages are made from it. The two parsers are the
+ * module's own settings.h and shmctl/settings/tenant_settings.h; tests/kmod compares them.
+ *
+ * Preprocessor definitions only, without any include. Ranges include both ends.
+ */
+#ifndef GPUSHARE_UAPI_SETTINGS_H
+#define GPUSHARE_UAPI_SETTINGS_H
+
+#define GPUSHARE_WEIGHT_MIN 1
+#define GPUSHARE_WEIGHT_MAX 10000
+#define GPUSHARE_WEIGHT_DEFAULT 100
+
+/* `max`: GPU time in microseconds (quota) per period, in microseconds too. A quota is never more
+ * than its period. The smallest values are one millisecond, as in cgroup v2's cpu.max. */
+#define GPUSHARE_PERIOD_US_MIN 1000
+#define GPUSHARE_PERIOD_US_MAX 1000000
+#define GPUSHARE_PERIOD_US_DEFAULT 100000
+#define GPUSHARE_QUOTA_US_MIN 1000
+
+#define GPUSHARE_SM_PERCENT_MIN 1
+#define GPUSHARE_SM_PERCENT_MAX 100
+
+#define GPUSHARE_SLO_US_MIN 0 /* 0 means no target */
+#define GPUSHARE_SLO_US_MAX 1000000000
+#define GPUSHARE_SLO_US_DEFAULT 0
+
+/* Bytes; the largest 64-bit number stands for "max" in both programs and cannot be written. */
+#define GPUSHARE_MEMORY_MAX_MIN 1
+#define GPUSHARE_MEMORY_MAX_MAX 0xFFFFFFFFFFFFFFFEULL
+/* The suffixes of a number of bytes, each in both cases: the first pair multiplies by 1024, each
+ * further one by 1024 more. */
+#define GPUSHARE_BYTE_SUFFIXES "KkMmGgTt"
+
+/* Names of the priorities, by their number in the control plane and in the module. */
+#define GPUSHARE_PRIORITY_NAMES { "idle", "normal", "high" }
+#define GPUSHARE_PRIORITY_DEFAULT 1
+
+#define GPUSHARE_TEXT_OF(token) #token
+#define GPUSHARE_TEXT(macro) GPUSHARE_TEXT_OF(macro)
+#define GPUSHARE_RANGE_TEXT(least, most) GPUSHARE_TEXT(least) " to " GPUSHARE_TEXT(most)
+
+/*
+ * ROW(key, NAME, value, allowed, initial, about), in the order in which the settings are listed:
+ *   key      the name of the setting, and of its file in sysfs
+ *   NAME     the setting in GPUSHARE_SETTING_NAME (gpushare.h)
+ *   value    what stands for a value in help ("N")
+ *   allowed  what a value may be, for a person
+ *   initial  the default, as it is written
+ *   about    what the setting means, in one sentence without its end
+ */
+#define GPUSHARE_SETTINGS(ROW)                                                                     \
+	ROW(weight, WEIGHT, "N", GPUSHARE_RANGE_TEXT(GPUSHARE_WEIGHT_MIN, GPUSHARE_WEIGHT_MAX),    \
+	    GPUSHARE_TEXT(GPUSHARE_WEIGHT_DEFAULT),                                                \
+	    "share of GPU time relative to the other tenants")                                     \
+	ROW(max, MAX, "CAP",                                                                       \
+	    "max, a percentage from 1% to 100%, or 'QUOTA PERIOD' in us with period "              \
+	    GPUSHARE_RANGE_TEXT(GPUSHARE_PERIOD_US_MIN, GPUSHARE_PERIOD_US_MAX)                    \
+	    " and quota " GPUSHARE_TEXT(GPUSHARE_QUOTA_US_MIN) " to period",                       \
+	    "max", "the most GPU time that it may take, on each GPU")                              \
+	ROW(priority, PRIORITY, "CLASS", "idle, normal or high", "normal",                         \
+	    "idle runs in what the others leave, and high before all others")                      \
+	ROW(memory_max, MEMORY_MAX, "BYTES",                                                       \
+	    "max, or bytes from " GPUSHARE_TEXT(GPUSHARE_MEMORY_MAX_MIN)                           \
+	    " on, with an optional suffix K, M, G or T",                                           \
+	    "max", "the most GPU memory that it may hold, on each GPU")                            \
+	ROW(sm_percent, SM_PERCENT, "N",                                                           \
+	    "max, or " GPUSHARE_RANGE_TEXT(GPUSHARE_SM_PERCENT_MIN, GPUSHARE_SM_PERCENT_MAX),      \
+	    "max", "its part of the SMs of a GPU that is shared spatially, in percent")            \
+	ROW(slo_us, SLO_US, "US", GPUSHARE_RANGE_TEXT(GPUSHARE_SLO_US_MIN, GPUSHARE_SLO_US_MAX),   \
+	    GPUSHARE_TEXT(GPUSHARE_SLO_US_DEFAULT),                                                \
+	    "target time of one iteration in microseconds; 0 is none")
+
+#endif /* GPUSHARE_UAPI_SETTINGS_H */
