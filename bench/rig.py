@@ -264,4 +264,6 @@ class Agent(Native):
         if 'sharing = "spatial"' in self._config:
             with contextlib.suppress(OSError):  # where there is no MPS
                 _quit_mps(self.folder + "/mps")
+        for end in ("", ".lock"):  # of the control plane, which outlives an agent
+            pathlib.Path("/dev/shm" + self._ours[1] + end).unlink(missing_ok=True)
         self._temporary.cleanup()
