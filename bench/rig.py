@@ -30,11 +30,12 @@ Outcome = collections.namedtuple("Outcome", "code seconds out err")
 
 
 def build_folder(text):
-    """A type for argparse: the absolute path of a folder that `make` or `make dist` has filled."""
-    folder = pathlib.Path(text).resolve()
-    if not (folder / "bin/gpushared").exists():
-        raise argparse.ArgumentTypeError(f"BUILD is a folder with bin/gpushared in it; {text} is none")
-    return folder
+    """A type for argparse: the absolute path of a folder that `make` or `make dist` has filled, or that holds one."""
+    given = pathlib.Path(text).resolve()
+    for folder in (given, *sorted(given.glob("gpushare-*"))):
+        if (folder / "bin/gpushared").exists():
+            return folder
+    raise argparse.ArgumentTypeError(f"BUILD is a folder with bin/gpushared in it; {text} is none")
 
 
 def parser(description, **build):
