@@ -3,8 +3,8 @@
 
 Program, Mps and Agent are context managers. Leaving the `with` block ends what was started, with all its children,
 also after an exception; importing this module makes SIGTERM one. An agent that has to be killed is followed by
-`gpushared --recover`, so that nothing stays frozen. Every wait has a limit. Where GPUSHARE_SIM is set, the agent and
-shim_drive use that simulated GPU; LD_LIBRARY_PATH=BUILD/lib/sim does the same for the programs.
+`gpushared --recover`, so that nothing stays frozen. Every wait has a limit. With GPUSHARE_SIM (the socket of a
+gpushare-sim) and LD_LIBRARY_PATH=BUILD/lib/sim in the environment, all of it uses that simulated GPU.
 """
 import argparse
 import collections
@@ -215,14 +215,14 @@ class Agent(Native):
     def __enter__(self):
         self._temporary = tempfile.TemporaryDirectory(prefix="gpushare-rig-", ignore_cleanup_errors=True)
         self.folder = self._temporary.name
-        self._ours = ["--region", "/" + os.path.basename(self.folder), *(["--sim"] * ("GPUSHARE_SIM" in os.environ))]
+        self._region = "/" + os.path.basename(self.folder)
         config, self._log = self.folder + "/gpushare.toml", self.folder + "/agent.log"
-        self.tool = [str(self._build / "bin/gpushare"), "--socket", self.folder + "/agent.sock", *self._ours[:2]]
+        ours = ["--socket", self.folder + "/agent.sock", "--region", self._region]
+        self.tool = [str(self._build / "bin/gpushare"), *ours]
         pathlib.Path(config).write_text(self._config.replace("{folder}", self.folder))
         with open(self._log, "w") as log:
-            self._process = subprocess.Popen(
-                [str(self._build / "bin/gpushared"), "--socket", self.folder + "/agent.sock", *self._ours, "--config",
-                 config], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            self._process = subprocess.Popen([str(self._build / "bin/gpushared"), *ours, "--config", config],
+                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         try:
             self._await()
         except BaseException:
@@ -261,10 +261,10 @@ class Agent(Native):
             self._process.wait(60)
         except subprocess.TimeoutExpired:
             _kill(self._process)
-            run([self._build / "bin/gpushared", "--recover", *self._ours], 60)
+            run([self._build / "bin/gpushared", "--recover", "--region", self._region], 60)
         if 'sharing = "spatial"' in self._config:
             with contextlib.suppress(OSError):  # where there is no MPS
                 _quit_mps(self.folder + "/mps")
         for end in ("", ".lock"):  # of the control plane, which outlives an agent
-            pathlib.Path("/dev/shm" + self._ours[1] + end).unlink(missing_ok=True)
+            pathlib.Path("/dev/shm" + self._region + end).unlink(missing_ok=True)
         self._temporary.cleanup()

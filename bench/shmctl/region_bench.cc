@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What do a snapshot of the whole region (by the number of processes in it, and of readers at
-// once), a write-ahead entry around a freeze, and the opening of the region cost?
+// How long three uses of the control plane take: a snapshot of the whole region (by the number of
+// processes in it, and of readers at once), a write-ahead entry around a freeze, and opening it.
 #include <benchmark/benchmark.h>
 #include <unistd.h>
 
@@ -15,7 +15,7 @@
 namespace gpushare {
 namespace {
 
-// One region for the whole run, removed at its end.
+// The one region of the whole run, which is removed at its end.
 class Plane {
  public:
   Plane() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What does it cost to write and to read one record through its slot? The writer is alone by
-// contract, so more threads means more readers. The baseline copies the record with memcpy.
+// How long it takes to write and to read one record through its slot. By contract there is one
+// writer, so more threads are more readers. The baseline copies the record with memcpy.
 #include <benchmark/benchmark.h>
 
 #include <cstring>
@@ -39,7 +39,7 @@ void BM_ReadRecord(benchmark::State& state) {
 }
 BENCHMARK(BM_ReadRecord)->ThreadRange(1, 8);
 
-// Thread 0 writes without a pause, the others read; the time is of both together.
+// Thread 0 writes without a pause while the others read; the time is that of both together.
 void BM_ReadBesideAWriter(benchmark::State& state) {
   ProcessRecord record{.pid = 1};
   for (auto _ : state) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What does it cost to charge and refill one bucket, alone and when several processes (here
-// threads) do it at once? The baseline is the least that any shared counter costs: one atomic
-// addition.
+// How long it takes to charge and refill one bucket, alone and when several processes (here
+// threads) do it at once. The baseline is one atomic addition, the least that any shared counter
+// costs.
 #include <benchmark/benchmark.h>
 
 #include <atomic>
@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 TokenBucket g_bucket;
 alignas(64) std::atomic<uint64_t> g_counter;
 
-// A new bucket for every run, so that time moves forward in each.
+// Every run gets a new bucket, so that time moves forward in each.
 void enable(const benchmark::State&) {
   new (&g_bucket) TokenBucket{};
   g_bucket.configure(30ms, 100ms, 30ms, Time(1s));
@@ -34,7 +34,7 @@ void BM_Charge(benchmark::State& state) {
 }
 BENCHMARK(BM_Charge)->Setup(enable)->ThreadRange(1, 8);
 
-// Each refill of a full bucket drops what overflows: the case with a compare-and-swap.
+// Each refill of a full bucket drops what overflows, which takes a compare-and-swap.
 void BM_RefillFull(benchmark::State& state) {
   Time now(2s);
   for (auto _ : state) benchmark::DoNotOptimize(g_bucket.refill(now += 1us));

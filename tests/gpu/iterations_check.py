@@ -53,8 +53,8 @@ class Check:
         seen = out[-1] if out else {}
         score = seen.get("accuracy") or 0
         self.note(name, code == 0 and score >= 0.99, accuracy=score,
-                  **{key: seen.get(key) for key in ("iterations", "right", "missed", "invented", "phases",
-                                                    "known_phases", "wrong_phases", "mean_us", "true_mean_us", "wrong")},
+                  **{key: seen.get(key) for key in ("iterations", "right", "missed", "invented", "phases", "known_phases",
+                                                    "wrong_phases", "mean_us", "true_mean_us", "wrong")},
                   driver=err[-2:])
 
     def turns(self, name, *commands):

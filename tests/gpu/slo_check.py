@@ -41,8 +41,8 @@ slo_us = {TARGETS_US['search']}
 [tenant.training]
 """
 # What a line has of each service, from `gpushare status --json`.
-SEEN = ("sms_entitled", "sms_in_use", "slo_us", "latency_us", "p99_us", "iterations_per_s", "iteration_source", "sms_knee",
-        "sms_needed", "slo_state")
+SEEN = ("sms_entitled", "sms_in_use", "slo_us", "latency_us", "p99_us", "iterations_per_s", "iteration_source",
+        "sms_knee", "sms_needed", "slo_state")
 
 
 def rounds_to_settle(samples, begin, end):

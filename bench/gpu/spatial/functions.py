@@ -10,12 +10,12 @@ every second function has more requests than on average while the others have le
 without a pause and have no target under "ours", and the light ones have all the load.
 
 Ways (separated by commas): native: time slices, as the driver gives them; mps: NVIDIA's MPS; mps N: each with
-CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=N; mps H L: the heavy functions with H, the light ones with L (20 5 is 100 % in all, so
-that no SM is shared); with "low", the heavy ones with CUDA_MPS_CLIENT_PRIORITY=1, below normal; fixed H L: gpushared
-with two disjoint partitions that stay as they are, H % of the SMs for all heavy functions, L % for all light ones; ours:
-gpushared with sharing = "spatial", policy = "slo". Each way is warmed up for --warm-up seconds and measured for
---seconds. Goodput is the number of requests a second that were answered within their target. It needs root, python3
-with torch, and a GPU that nothing else uses.
+CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=N; mps H L: the heavy functions with H, the light ones with L (20 5 is 100 % in all,
+so that no SM is shared); with "low", the heavy ones with CUDA_MPS_CLIENT_PRIORITY=1, below normal; fixed H L:
+gpushared with two disjoint partitions that stay as they are, H % of the SMs for all heavy functions, L % for all light
+ones; ours: gpushared with sharing = "spatial", policy = "slo". Each way is warmed up for --warm-up seconds and
+measured for --seconds. Goodput is the number of requests a second that were answered within their target. It needs
+root, python3 with torch, and a GPU that nothing else uses.
 """
 import argparse
 import contextlib
@@ -203,7 +203,8 @@ def main():
                              "of it by the light ones (default: 0.6)")
     parser.add_argument("--targets", default="4,3",
                         help="of the heavy and of the light functions, in multiples of the time alone (default: 4,3)")
-    parser.add_argument("--swing", type=float, default=0, help="the part by which the rates change, below 1 (default: 0)")
+    parser.add_argument("--swing", type=float, default=0,
+                        help="the part by which the rates change, below 1 (default: 0)")
     parser.add_argument("--phase", type=float, default=5,
                         help="seconds from one change of the rates to the next (default: 5)")
     parser.add_argument("--tide", action="store_true", help="the rates of all functions go up and down together")

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What does the probe cost the programs of the machine? Nanoseconds per system call with and
-// without it, for calls that it ignores at each step of its filter and for one that it reports; and
-// beside them the time inside the probe's program as the kernel accounts it (which itself adds some
-// 30 ns), because calls on the FUSE file that stands for the driver take too long to show a
-// difference. Rounds alternate: all calls without the probe, then with it. Every figure is a median
-// over rounds of medians over short runs, so that other load on the machine drops out. Needs root.
+// probe_cost: what the eBPF probe costs the programs of the machine. It measures nanoseconds per
+// system call without and with the probe, for calls that the probe ignores at each step of its
+// filter and for one that it reports. Beside them stands the time inside the probe's program as the
+// kernel accounts it (which itself adds some 30 ns), because calls on the FUSE file that stands for
+// the driver take too long to show a difference. In each round all calls come without the probe,
+// then with it; a figure is the median over rounds of medians over short runs, so that other load
+// on the machine drops out. It needs root.
 #include <bpf/bpf.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <getopt.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -39,7 +40,7 @@ struct Files {
 struct Case {
   const char* name;
   bool accept_any_file;
-  int calls;  // in one run
+  int calls;  // how many in one run
   void (*call)(const Files&);
 };
 
@@ -69,7 +70,7 @@ double median(std::vector<double> values) {
 
 constexpr int kRuns = 15;
 
-// Of this thread: what others do on its CPU does not count.
+// The processor time of this thread, in which other threads' work on its CPU does not count.
 double cpu_time_ns() {
   timespec time{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -86,8 +87,8 @@ double measure(const Case& test, const Files& files) {
   return median(std::move(runs));
 }
 
-// Another process, because the probe ignores the one that loaded it: takes the index of a case,
-// gives nanoseconds per call.
+// A process that takes the index of a case and returns nanoseconds per call. It is another process
+// because the probe ignores the one that loaded it.
 class Worker {
  public:
   explicit Worker(const FakeDriver& driver) {
@@ -139,7 +140,7 @@ struct Samples {
   std::vector<double> off, on, inside;
 };
 
-// Descriptor of the probe's ioctl program, the one loaded last under that name.
+// Returns the descriptor of the probe's ioctl program, the one that was loaded last under its name.
 Fd ioctl_program() {
   Fd found;
   for (uint32_t id = 0; bpf_prog_get_next_id(id, &id) == 0;) {
@@ -153,7 +154,7 @@ Fd ioctl_program() {
   return found;
 }
 
-// Mean nanoseconds inside the program per run of it during `work`; 0 if it did not run.
+// Returns the mean nanoseconds of each run of the program during `work`, 0 if it did not run.
 template <class Work>
 double nanoseconds_inside(const Fd& program, Work work) {
   const Fd accounting(bpf_enable_stats(BPF_STATS_RUN_TIME));
@@ -225,11 +226,6 @@ struct Arguments {
   std::string out, commit = "unknown", command;
 };
 
-int usage() {
-  fmt::print(stderr, "usage: probe_cost [--rounds N] [--out FILE] [--commit COMMIT]\n");
-  return 2;
-}
-
 int run(const Arguments& arguments) {
   const Result<FakeDriver> driver = FakeDriver::mount();
   if (!driver) {
@@ -262,20 +258,18 @@ int main(int argc, char** argv) {
   gpushare::Arguments arguments;
   arguments.command = "probe_cost";
   for (int i = 1; i < argc; ++i) arguments.command += std::string(" ") + argv[i];
-  const option options[] = {{"rounds", required_argument, nullptr, 'r'},
-                            {"out", required_argument, nullptr, 'o'},
-                            {"commit", required_argument, nullptr, 'c'},
-                            {}};
-  for (int c; (c = ::getopt_long(argc, argv, "", options, nullptr)) != -1;) {
-    if (c == 'r')
-      arguments.rounds = std::atoi(optarg);
-    else if (c == 'o')
-      arguments.out = optarg;
-    else if (c == 'c')
-      arguments.commit = optarg;
-    else
-      return gpushare::usage();
+  CLI::App app("What the eBPF probe costs the system calls of other programs. It needs root.",
+               "probe_cost");
+  app.add_option("--rounds", arguments.rounds, "how many rounds are measured")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
+  app.add_option("--out", arguments.out, "add this run to that file, as one line of JSON");
+  app.add_option("--commit", arguments.commit, "what is measured, for that file")
+      ->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
   }
-  if (optind != argc || arguments.rounds < 1) return gpushare::usage();
   return gpushare::run(arguments);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What recognising iterations adds to a launch: time per event, over modelled programs
-// (tests/intercept/shim/iterations/iteration_programs.h), cold start included. `feeding nothing`
-// walks the same events without the recogniser.
+// How much the recognition of iterations adds to a launch: the time per event over modelled
+// programs (tests/intercept/shim/iterations/iteration_programs.h), with the cold start. The
+// baseline `feeding nothing` walks through the same events without the recogniser.
 #include <benchmark/benchmark.h>
 
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // iteration_report: how often the recogniser is right about modelled programs, and how long it
-// takes for each call of theirs, cold start included. One line of JSON for each program.
+// takes for each of their calls, with the cold start. It prints a line of JSON for each program.
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr int kRounds = 9;
 
-// The best of a few rounds, for the least disturbed one.
+// Returns the best of a few rounds, which is the least disturbed one.
 double ns_per_call(const std::vector<ProgramEvent>& events) {
   double best = 1e9;
   for (int round = 0; round < kRounds; ++round) {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// launch_cost: what the shim adds to a launch, in ns, over a driver whose launch does nothing: the
-// pointer that a program gets by dlsym, called a million times with 40 functions in turn and a
-// wait for the stream after every 200, in a process of its own for each way of being preloaded.
-// "none" must be the driver's own pointer, and so cost nothing. "cold_ns": the same with so much
-// other code and data between two launches as fits a core's first caches, as a real driver's launch
-// is; less what that alone takes. "announced": with iterations, in a program that says itself where
-// they begin; what it pays for that is on a line of its own. "aimless": with iterations, of which
-// it has none, as the functions come at random.
+// launch_cost: what the shim adds to a launch, in ns, over a driver whose launch does nothing. Each
+// way of being preloaded has a process of its own, which calls the pointer that a program gets by
+// dlsym a million times, with 40 functions in turn and a wait for the stream after every 200.
+// "none" must be the driver's own pointer, and so cost nothing. "announced" is a program that says
+// itself where its iterations begin; what it pays for that is on a line of its own. "aimless" is a
+// program without iterations, whose functions come at random. "cold_ns" is the same time when as
+// much other code and data as fills a core's first caches, like that of a real driver's launch,
+// runs between two launches, less what that takes alone.
 #include <dlfcn.h>
 #include <fmt/core.h>
 #include <poll.h>
@@ -42,7 +42,7 @@ fs::path build_folder() {
   return fs::read_symlink("/proc/self/exe").parent_path().parent_path().parent_path();
 }
 
-// No number of which tells anything of the next one's.
+// A hash: the value of one number says nothing of the next one's.
 uint64_t mixed(uint64_t number) {
   number = (number ^ number >> 32) * 0xD6E8FEB86659FD93;
   number = (number ^ number >> 32) * 0xD6E8FEB86659FD93;
@@ -69,14 +69,14 @@ double ns_per_launch(const Calls& calls) {
   return took.count() / kLaunches;
 }
 
-// 32 KiB of code and as much data.
+// Runs through 32 KiB of code and as much data.
 [[gnu::noinline]] void run_elsewhere() {
   static uint64_t data[4096];
   for (std::size_t i = 0; i < std::size(data); i += 8) data[i] = data[i] + 1;
   asm volatile(".rept 8192; addl $1, %%eax; nop; .endr" ::: "eax", "cc", "memory");
 }
 
-// The median of many short turns with and without the calls.
+// The median over many short turns of a turn with the calls less one without them.
 double cold_ns(const Calls& calls) {
   constexpr uintptr_t kTurn = 100, kTurns = 4'000;
   uintptr_t next = 0;
@@ -109,7 +109,7 @@ double ns_per_announcement() {
   return took.count() / kAnnouncements;
 }
 
-// In the child: the best of a few rounds, for the least disturbed one.
+// Runs in the child: takes the best of a few rounds, which is the least disturbed one.
 int measure(const char* name) {
   void* library = ::dlopen("libcuda.so.1", RTLD_NOW);
   void* function = library == nullptr ? nullptr : ::dlsym(library, "cuLaunchKernel");

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same with other libraries: other_programs.py NAME. Exits 77 where one is not installed."""
+"""Small programs of other libraries whose outputs run.py compares: other_programs.py NAME. The exit status is 77 when
+a library is not installed."""
 import importlib.util
 import os
 import sys
