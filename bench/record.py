@@ -106,6 +106,9 @@ def _run(words, rows):
 
 def main():
     words, command = sys.argv[1:], []
+    if words[:1] in (["-h"], ["--help"]):
+        print(__doc__)
+        return 0
     if "--" in words:
         command = words[words.index("--") + 1:]
         words = words[:words.index("--")]

@@ -13,6 +13,7 @@ A boundary is right when exactly one was seen in the iteration, between its begi
 launches. The first 16 iterations are not judged. The last line that is printed is one JSON object.
 """
 
+import argparse
 import json
 import pathlib
 import random
@@ -31,6 +32,8 @@ device = torch.device("cuda")
 
 
 class Judge:
+    """Compares the iterations of a program, as it announces them here, with those that gpushare has recognised."""
+
     def __init__(self):
         self.times, self.offsets = [], []
         self.right = self.missed = self.invented = self.begun = 0
@@ -248,10 +251,13 @@ def decode(judge, iterations):
 MODES = {"conv": conv, "transformer": transformer, "lora": lora, "decode": decode}
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("mode", choices=MODES)
+    parser.add_argument("iterations", type=int, nargs="?", default=400, help="how many it makes (default: 400)")
+    options = parser.parse_args()
     torch.manual_seed(1)
     torch.backends.cudnn.benchmark = False
-    name = sys.argv[1]
     judge = Judge()
-    MODES[name](judge, int(sys.argv[2]) if len(sys.argv) > 2 else 400)
+    MODES[options.mode](judge, options.iterations)
     torch.cuda.synchronize()
-    print(json.dumps(judge.report(name)), flush=True)
+    print(json.dumps(judge.report(options.mode)), flush=True)

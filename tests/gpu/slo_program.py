@@ -25,15 +25,15 @@ from record import quantile
 
 
 def arguments():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["serve", "loop", "train"])
-    parser.add_argument("--name", default="")
-    parser.add_argument("--schedule", default="0:50")
-    parser.add_argument("--seconds", type=float, default=1e9)
-    parser.add_argument("--batch", type=int, default=1024)
-    parser.add_argument("--width", type=int, default=4096)
-    parser.add_argument("--layers", type=int, default=12)
-    parser.add_argument("--silent", action="store_true")
+    parser.add_argument("--name", default="", help="what its lines call it (default: WHAT)")
+    parser.add_argument("--schedule", default="0:50", help="requests a second, from each second on (default: 0:50)")
+    parser.add_argument("--seconds", type=float, default=1e9, help="how long it works (default: without end)")
+    parser.add_argument("--batch", type=int, default=1024, help="rows of the input (default: 1024)")
+    parser.add_argument("--width", type=int, default=4096, help="of each layer (default: 4096)")
+    parser.add_argument("--layers", type=int, default=12, help="how many (default: 12)")
+    parser.add_argument("--silent", action="store_true", help="announce nothing")
     return parser.parse_args()
 
 

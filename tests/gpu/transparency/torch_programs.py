@@ -4,8 +4,8 @@
 Every kernel of a program bears on the numbers that it prints. Weights and data are random with a fixed seed, the
 algorithms are deterministic, and losses are printed to the last bit.
 """
+import argparse
 import os
-import sys
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 import torch
@@ -216,9 +216,12 @@ PROGRAMS = {f.__name__: f for f in (resnet50, transformer, lora, decode, cublas,
                                     dataloader, allocate)}
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=PROGRAMS)
+    name = parser.parse_args().name
     torch.manual_seed(1)
     torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.deterministic = True
-    PROGRAMS[sys.argv[1]]()
+    PROGRAMS[name]()
     torch.cuda.synchronize()
