@@ -45,15 +45,15 @@ install: $(installed)  ## into PREFIX (/usr/local), below DESTDIR
 # bench/gpu and tests/gpu start is in it too: with the source tree beside it, they take it for BUILD.
 dist_name := gpushare-$(VERSION)-x86_64
 dist_folder := $(O)/dist/$(dist_name)
+dist_programs = $(filter $(addprefix $(O)/,bin/bench/% bin/gpu-tests/% bin/workloads/% bin/tests/shim_drive lib/tests/%),$(programs) $(extra_targets))
 dist: all $(completions)  ## a self-contained folder and tarball in $(O)/dist
 	@rm -rf $(dist_folder)
 	@mkdir -p $(dist_folder)/share
 	@for folder in bin lib/sim; do mkdir -p $(dist_folder)/$$folder; \
 	  find $(O)/$$folder -maxdepth 1 -type f -exec install -m 755 -s {} $(dist_folder)/$$folder \; ; done
 	@install -m 755 -s $(O)/lib/libgpushare.so $(dist_folder)/lib
-	@install -D -m 755 -s $(O)/bin/tests/shim_drive $(dist_folder)/bin/tests/shim_drive
-	@for folder in bin/workloads bin/gpu-tests bin/bench lib/tests; do mkdir -p $(dist_folder)/$$folder; \
-	  find $(O)/$$folder -maxdepth 1 -type f -exec install -m 755 -s {} $(dist_folder)/$$folder \; ; done
+	@for file in $(patsubst $(O)/%,%,$(dist_programs)); do \
+	  install -D -m 755 -s $(O)/$$file $(dist_folder)/$$file || exit 1; done
 	@mkdir -p $(dist_folder)/share/completions $(dist_folder)/share/man
 	@cp $(completions) $(dist_folder)/share/completions
 	@cp $(man_pages) $(dist_folder)/share/man
