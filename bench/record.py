@@ -6,8 +6,9 @@
     record.py FILE [KEY=VALUE...] < OBJECT                       records a JSON object
 
 Each run says its date, GPU (or CPU), driver, kernel, commit and command; KEY=VALUE replaces one of these or adds a
-text. Of a command, the lines that are JSON objects become the list NAME (rows), a JSON document becomes `result`, and
-the other lines become `output`. The exit status is the command's. Scripts in Python import this file instead.
+text. Of what a command prints, the lines that are JSON objects become the list NAME (default: rows), a JSON document
+becomes `result`, and the other lines become `output`. The exit status is the command's. Scripts in Python import this
+file instead.
 """
 import datetime
 import json
@@ -41,7 +42,8 @@ def _cpu():
 
 
 def origin(command=None, commit=None):
-    """What a run was made with. By default the command is this process's own, its script named from the repository."""
+    """What a run was made with. By default the command is that of this process, with its script named from the root of
+    the repository."""
     script, repository = pathlib.Path(sys.argv[0]).resolve(), HERE.parent
     name = str(script.relative_to(repository)) if script.is_relative_to(repository) else sys.argv[0]
     gpus = _said("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader").splitlines()
@@ -53,13 +55,15 @@ def origin(command=None, commit=None):
 
 
 class Record:
-    """The line of one run in a file. To write it again replaces it, so that a run can keep what it has so far; no other
-    run may add itself to the file meanwhile."""
+    """The line of one run in a file. Writing it again replaces it, so that a run can keep what it has so far; no other
+    run may add itself to the file meanwhile. Without a path nothing is written."""
 
     def __init__(self, path):
         self.path, self.begin = path, None
 
     def write(self, run):
+        if not self.path:
+            return
         with open(self.path, "ab") as file:
             if self.begin is None:
                 self.begin = file.tell()
@@ -102,6 +106,9 @@ def _run(words, rows):
 
 def main():
     words, command = sys.argv[1:], []
+    if words[:1] in (["-h"], ["--help"]):
+        print(__doc__)
+        return 0
     if "--" in words:
         command = words[words.index("--") + 1:]
         words = words[:words.index("--")]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of results: each line is the JSON object of one run (bench/results/README.md). Measuring
-// programs call this from their main thread; bench/record.py is the same for scripts.
+// Adds runs to the files of results, in which each line is the JSON object of one run
+// (bench/results/README.md). Measuring programs call this on their main thread; scripts use
+// bench/record.py.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,12 +12,13 @@
 
 namespace gpushare::bench {
 
-// The members with which every run begins: date, gpu and driver ("none"), kernel, cpu, commit and
-// command. For programs that need no GPU.
+// Returns the members with which the run of a program that needs no GPU begins: date, gpu and
+// driver
+// ("none"), kernel, cpu, commit and command.
 nlohmann::ordered_json run_without_gpu(std::string_view commit, std::string_view command);
 
-// Adds the run to the end of the file, which is made when it is missing. `object`: JSON without a
-// line break. Error: of the file system; the file may then hold a part of the line.
+// Adds the run to the end of the file, which is made when it is missing. `object` is JSON without a
+// line break. An error is the file system's; the file may then hold a part of the line.
 Result<> append_run(const std::string& path, std::string_view object);
 
 }  // namespace gpushare::bench

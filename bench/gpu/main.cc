@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpu-scenarios: whole-system measurements on a GPU, native time slicing beside gpushare in the
-// same run. See --help.
+// gpu-scenarios: measures the whole system on a GPU, native time slicing beside gpushare in the
+// same run. --help says how it is used.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fnmatch.h>
-#include <getopt.h>
 #include <sys/utsname.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
-#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 
@@ -20,22 +19,10 @@ namespace gpushare::bench {
 namespace {
 
 constexpr int kOk = 0, kFailed = 1, kUsage = 2;
-constexpr char kHelp[] =
-    R"(Usage: gpu-scenarios [--out FILE] [--only GLOB] [--seconds S] [--sim] [--commit C] [--list]
-
-Runs unmodified programs on the GPU, first as the driver shares it, then under gpushared, and compares
-both with what gpushare promises. Needs root and an NVIDIA GPU, or --sim. No other agent may run.
-
-  --out FILE    add this run to that file, one line of JSON
-  --only GLOB   only the scenarios whose name matches, for example 'shares-*'
-  --seconds S   how long each run is measured (default 3)
-  --sim         on the simulated GPU: for trying the scenarios, not for measuring
-  --commit C    what was measured, for that file (default: the commit of this build)
-  --list        names and descriptions of the scenarios
-  --help        this text
-
-Exit status: 0 every promise kept, 1 not, 2 wrong use.
-)";
+constexpr char kDescription[] =
+    R"(Runs unmodified programs on the GPU, first as the driver shares it, then under gpushared, and compares
+both with what gpushare promises. It needs root and an NVIDIA GPU, or --sim. No other agent may run.)";
+constexpr char kFooter[] = "Exit status: 0 every promise was kept, 1 one was not, 2 wrong use.";
 
 struct Options {
   Settings settings;
@@ -84,7 +71,7 @@ Record head_of(const Options& options, const Machine& machine) {
       .add("measured_seconds", options.settings.seconds);
 }
 
-// False: interrupted.
+// Returns false when a signal has interrupted it.
 bool play(const Scenario& scenario, const Settings& settings, const Machine& machine,
           Report& report) {
   report.begin(scenario.name);
@@ -145,45 +132,29 @@ int parse_and_run(int argc, char** argv) {
   for (int i = 0; i < argc; ++i) options.command += fmt::format("{}{}", i == 0 ? "" : " ", argv[i]);
   const auto self = std::filesystem::read_symlink("/proc/self/exe");
   options.settings.build = self.parent_path().parent_path().parent_path().string();
-  enum { kOut = 1, kOnly, kSeconds, kSim, kCommitGiven, kList, kHelpAsked };
-  const option known[] = {{"out", required_argument, nullptr, kOut},
-                          {"only", required_argument, nullptr, kOnly},
-                          {"seconds", required_argument, nullptr, kSeconds},
-                          {"sim", no_argument, nullptr, kSim},
-                          {"commit", required_argument, nullptr, kCommitGiven},
-                          {"list", no_argument, nullptr, kList},
-                          {"help", no_argument, nullptr, kHelpAsked},
-                          {}};
-  for (int each = 0; (each = ::getopt_long(argc, argv, "", known, nullptr)) != -1;) {
-    switch (each) {
-      case kOut:
-        options.out = optarg;
-        break;
-      case kOnly:
-        options.only = optarg;
-        break;
-      case kSeconds:
-        options.settings.seconds = std::strtod(optarg, nullptr);
-        break;
-      case kSim:
-        options.settings.is_simulated = true;
-        break;
-      case kCommitGiven:
-        options.commit = optarg;
-        break;
-      case kList:
-        return list();
-      case kHelpAsked:
-        fmt::print("{}", kHelp);
-        return kOk;
-      default:
-        return kUsage;  // getopt has said what is wrong
-    }
+  CLI::App app(kDescription, "gpu-scenarios");
+  app.footer(kFooter);
+  bool must_list = false;
+  app.add_option("--out", options.out, "add this run to that file, as one line of JSON")
+      ->type_name("FILE");
+  app.add_option("--only", options.only,
+                 "only the scenarios whose name matches, for example 'shares-*'")
+      ->type_name("GLOB");
+  app.add_option("--seconds", options.settings.seconds, "how long each run is measured")
+      ->check(CLI::Range(0.5, 60.0))
+      ->capture_default_str();
+  app.add_flag("--sim", options.settings.is_simulated,
+               "use the simulated GPU: to try the scenarios, not to measure");
+  app.add_option("--commit", options.commit, "what is measured, for that file")
+      ->type_name("COMMIT")
+      ->capture_default_str();
+  app.add_flag("--list", must_list, "list the names and descriptions of the scenarios");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kOk : kUsage;
   }
-  if (optind < argc || !(options.settings.seconds >= 0.5 && options.settings.seconds <= 60)) {
-    fmt::print(stderr, "gpu-scenarios: takes options only, and 0.5 to 60 seconds; see --help\n");
-    return kUsage;
-  }
+  if (must_list) return list();
   return run(options);
 }
 

@@ -132,6 +132,13 @@ double sum(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
+std::vector<double> parts_of_sum(std::span<const double> values) {
+  const double total = sum(values);
+  std::vector<double> parts;
+  for (const double value : values) parts.push_back(total > 0 ? value / total : 0);
+  return parts;
+}
+
 std::string percent(double fraction) { return fmt::format("{:.1f} %", 100 * fraction); }
 
 std::string percents(std::span<const double> fractions) {

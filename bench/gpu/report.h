@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the scenarios found: numbers for the JSON file, and the promises that were kept or not, for
-// the table. One thread.
+// Report collects what the scenarios found: the numbers for the JSON file and, for the table, which
+// promises were kept. The scenarios call it on the main thread.
 #pragma once
 
 #include <concepts>
@@ -13,7 +13,7 @@
 
 namespace gpushare::bench {
 
-// A JSON object that grows; members keep their order.
+// A JSON object to which members are added; they keep their order.
 class Record {
  public:
   Record& add(std::string_view key, double value);
@@ -29,7 +29,7 @@ class Record {
   }
   Record& add(std::string_view key, const Record& record) { return put(key, record.text()); }
   Record& add(std::string_view key, const std::vector<Record>& records);
-  // An object that is JSON already: the last line of a workload.
+  // `json` is JSON already, for example the last line of a workload.
   Record& add_json(std::string_view key, std::string_view json) { return put(key, json); }
 
   std::string text() const { return "{" + members_ + "}"; }
@@ -39,7 +39,7 @@ class Record {
   std::string members_;
 };
 
-// One promise. The texts are for people; the numbers behind them are in the record.
+// One promise, in texts for people; the numbers behind them are in the record.
 struct Check {
   std::string scenario{}, what{}, must{}, native{}, ours{};
   bool is_kept = false;
@@ -56,7 +56,8 @@ class Report {
 
   bool all_kept() const;
   std::string table() const;
-  // Adds the run to a file of results. `head`: date, machine, command. Error: of the file system.
+  // Adds the run to the end of a file of results; it begins with the members of `head` (date,
+  // machine, command). An error is the file system's.
   Result<> append_to(const std::string& path, Record head) const;
 
  private:
@@ -67,8 +68,10 @@ class Report {
   std::vector<Record> scenarios_;
 };
 
-double median(std::vector<double> values);  // 0 of none
+double median(std::vector<double> values);  // 0 when there are none
 double sum(std::span<const double> values);
+// Returns each value as a part of their sum; all are 0 where the sum is 0.
+std::vector<double> parts_of_sum(std::span<const double> values);
 std::string percent(double fraction);
 std::string percents(std::span<const double> fractions);  // "30.1 / 69.9 %"
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scenarios: each a straight line of start, measure, compare. A file per family.
+// The scenarios of gpu-scenarios, a file for each family. Each one is a straight line: it starts
+// programs, measures them, and compares. main() runs them one after the other.
 #pragma once
 
 #include <span>
@@ -13,8 +14,8 @@ struct Scenario {
   const char* name;
   const char* what;
   void (*run)(Stage& stage, Report& report);
-  uint32_t gpus = 1;            // skipped on a machine with fewer
-  bool needs_hardware = false;  // what the simulation does not have
+  uint32_t gpus = 1;            // it is skipped on a machine with fewer
+  bool needs_hardware = false;  // it needs what the simulation does not have
 };
 
 std::span<const Scenario> share_scenarios();

@@ -22,8 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-constexpr Nanos kLookAgain = 2ms;   // at conditions that announce themselves to no descriptor
-constexpr Nanos kLimit = 20s;       // for whatever ends or begins by itself
+constexpr Nanos kLookAgain = 2ms;   // between two looks at a condition that no descriptor tells of
+constexpr Nanos kLimit = 20s;       // until something that begins or ends by itself has done so
 constexpr Nanos kLateStart = 30ms;  // a program that begins later spoils the measurement
 
 std::atomic<bool> is_interrupted = false;
@@ -63,9 +63,9 @@ Stage::Stage(const Settings& settings) : settings_(settings) {
   variables_ = {{"GPUSHARE_SIM", simulation_}, {"LD_LIBRARY_PATH", settings_.build + "/lib/sim"}};
 }
 
-// Programs first: one that the agent has frozen must not keep another from ending.
+// The programs end first, so that none that the agent has frozen keeps another one from ending.
 Stage::~Stage() {
-  is_interrupted = false;  // what follows is not to be
+  is_interrupted = false;  // what follows must not be interrupted
   programs_.clear();
   const bool had_agent = has_agent() || plane_.has_value();
   end_supervisor();
@@ -239,7 +239,7 @@ void Stage::stop_agent() {
     give_up("stop the agent", "it left entries in its ledger");
 }
 
-// Stopped first: a supervisor that sees its agent die would undo everything.
+// The supervisor is stopped first: if it saw its agent die, it would undo everything.
 void Stage::kill_agent_and_supervisor() {
   const pid_t agent = static_cast<pid_t>(plane().agent.agent_pid);
   supervisor_->signal(SIGSTOP);
@@ -275,7 +275,7 @@ std::unique_ptr<Gpu> Stage::open_gpu() const {
   return std::move(*gpu);
 }
 
-// Once for all stages: the GPU stays the same.
+// The GPU stays the same, so one measurement serves all stages.
 const Solo& Stage::solo() {
   static Solo solo;
   if (solo.ns_per_unit > 0) return solo;

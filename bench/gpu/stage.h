@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stage: where one scenario plays. It starts programs and, when asked, an agent with its own
-// control plane, socket and configuration in a temporary folder; it waits for conditions, and at
-// its end nothing of it is left: programs killed, the agent stopped, `gpushared --recover` run.
+// Stage runs the programs of one scenario and, when asked, an agent with its own control plane,
+// socket and configuration in a temporary folder. Its destructor leaves nothing behind: it kills
+// the programs, stops the agent and runs `gpushared --recover`.
 //
-// What a scenario cannot go on without and does not get is thrown as Abort, from any of these
-// methods, and caught in main() alone: scenarios are straight lines, and the destructor cleans up.
-// One thread.
+// Any method throws Abort when the scenario cannot go on. Only main() catches it, so that scenarios
+// are straight lines. All of it runs on the main thread.
 #pragma once
 
 #include <functional>
@@ -29,13 +28,13 @@ struct Abort {
 [[noreturn]] void give_up(const char* step, std::string detail);
 
 struct Settings {
-  double seconds = 3;         // of measurement
+  double seconds = 3;         // how long a run is measured
   bool is_simulated = false;  // the GPU is gpushare-sim
   std::string build;          // the folder that holds bin/ and lib/
   uint32_t simulated_gpus = 2;
 };
 
-// How fast programs are that have a GPU to themselves, without an agent.
+// How fast programs are when each has the GPU to itself and there is no agent.
 struct Solo {
   double spin_units_per_ms = 0, ns_per_unit = 0, endless_turns_per_ms = 0;
 };
@@ -48,34 +47,35 @@ class Stage {
   Stage& operator=(const Stage&) = delete;
 
   const Settings& settings() const { return settings_; }
-  // Before it begins to count, a run takes so long to settle.
+  // How many seconds a run settles before it begins to count.
   double settle_s() const { return 1.5; }
 
-  // Waits for the condition, reading what programs write; false after `limit`.
+  // Waits for the condition and reads meanwhile what programs write. Returns false after `limit`.
   bool wait_until(const std::function<bool()>& condition, Nanos limit);
   void wait_until(Time instant);
   static Time now() { return std::chrono::steady_clock::now(); }
 
-  // A workload. `tenant` empty: started directly; else by `gpushare run --tenant`.
+  // Starts a workload: by `gpushare run --tenant`, or directly if `tenant` is empty.
   Child& start(const std::string& workload, std::vector<std::string> arguments,
                const std::string& tenant = "");
-  // More variables in the environment of every program that is started from here on.
+  // Adds a variable to the environment of every program that is started from here on.
   void set_variable(std::string name, std::string value);
-  // An instant by which that many programs, started now, are ready to begin together.
+  // Returns an instant by which that many programs, if started now, are ready to begin together.
   Time instant_for(size_t programs) const;
-  // The last line of a program that must end well by then. Aborts when it did not begin at
-  // `began_at` sharp.
+  // Waits until a program ends, which it must do in time and with status 0, and returns its last
+  // line. Aborts when it began more than 30 ms after `began_at`.
   std::string finish(Child& program, std::optional<Time> began_at = std::nullopt);
-  // Waits until it has printed a line.
+  // Waits until the program has printed a line.
   void await_output(const Child& program);
   void kill_programs();
 
-  // Another program of the build (or an absolute path), to its end: its output.
+  // Runs another program of the build (or of an absolute path) to its end; returns its output.
   std::string run_tool(std::vector<std::string> words, int expected_status = 0);
 
-  // `tenants`: TOML, the [tenant.x] tables. Returns when the agent serves and enforces.
+  // Starts an agent with this configuration (TOML, as a rule the [tenant.x] tables). Returns when
+  // the agent serves and enforces.
   void start_agent(const std::string& tenants);
-  // SIGTERM; Aborts when anything is left to recover.
+  // Stops the agent by SIGTERM. Aborts when it leaves anything to recover.
   void stop_agent();
   void kill_agent_and_supervisor();
   void recover();
@@ -83,12 +83,12 @@ class Stage {
   pid_t supervisor_pid() const { return supervisor_->pid(); }
   const std::string& socket() const { return socket_; }
   PlaneSnapshot plane();
-  // One request to the agent, which must accept it. `pid` 0: none.
+  // Sends the agent one request, which it must accept; without a process if `pid` is 0.
   void tell(const std::string& op, pid_t pid, const std::string& tenant = "");
 
-  // Our own control of the GPUs, beside or without the agent.
+  // Opens a control of the GPUs of our own, beside the agent or without one.
   std::unique_ptr<Gpu> open_gpu() const;
-  // Measured at the first call. Requires: no agent, no program.
+  // Measures at the first call. Requires that neither an agent nor a program runs.
   const Solo& solo();
   std::vector<std::string> spin_arguments(double kernel_us);
 
@@ -107,7 +107,7 @@ class Stage {
   std::optional<ControlPlane> plane_;
 };
 
-// SIGINT and SIGTERM end the present wait with an Abort from here on.
+// From here on SIGINT, SIGTERM and SIGHUP end the present wait with an Abort.
 void abort_on_signals();
 
 inline Nanos seconds(double s) { return Nanos{static_cast<int64_t>(s * 1e9)}; }

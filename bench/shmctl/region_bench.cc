@@ -15,7 +15,7 @@
 namespace gpushare {
 namespace {
 
-// One region for the whole run, removed at its end.
+// The one region of the whole run, which is removed at its end.
 class Plane {
  public:
   Plane() {

@@ -39,7 +39,7 @@ void BM_ReadRecord(benchmark::State& state) {
 }
 BENCHMARK(BM_ReadRecord)->ThreadRange(1, 8);
 
-// Thread 0 writes without a pause, the others read; the time is of both together.
+// Thread 0 writes without a pause while the others read; the time is that of both together.
 void BM_ReadBesideAWriter(benchmark::State& state) {
   ProcessRecord record{.pid = 1};
   for (auto _ : state) {

@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 TokenBucket g_bucket;
 alignas(64) std::atomic<uint64_t> g_counter;
 
-// A new bucket for every run, so that time moves forward in each.
+// Every run gets a new bucket, so that time moves forward in each.
 void enable(const benchmark::State&) {
   new (&g_bucket) TokenBucket{};
   g_bucket.configure(30ms, 100ms, 30ms, Time(1s));

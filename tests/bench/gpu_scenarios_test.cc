@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The measuring program itself: what it computes, and one whole scenario on the simulated GPU, of
-// the kind whose outcome does not depend on how fast this machine is.
+// Tests gpu-scenarios itself: what it computes, and one whole scenario on the simulated GPU, whose
+// outcome does not depend on how fast this machine is.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

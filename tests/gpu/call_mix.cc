@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// libcall_mix.so, preloaded into a program: appends to the file GPUSHARE_CALL_MIX a line for every
-// ioctl that the program makes of the driver: its number, the word that tells what it is about (a
-// class, or a control that the kernel module looks at; all other controls are one), and whether the
-// module looks at it (kmod/rm/interest.h).
+// libcall_mix.so, which call_mix.sh preloads into programs, appends a line to the file
+// GPUSHARE_CALL_MIX for every ioctl that the program makes of the driver: its number, the word that
+// tells what it is about (a class, or a control that the kernel module looks at; all other controls
+// count as one), and whether the module looks at it (kmod/rm/interest.h).
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Which ioctls do real programs make of the driver, from their start to their end, and which of them
-# would the kernel module look at?
-#   call_mix.sh BUILD OUT.jsonl [COMMIT]      needs a GPU
-# Runs each program with BUILD/lib/tests/libcall_mix.so preloaded. One that fails, or is not installed, is
-# left out, and the result says so. tests/kernel/mean_cost.py makes a mean of it.
+# Counts the ioctls that real programs make of the driver from their start to their end, and tells which
+# of them the kernel module would look at. It needs a GPU.
+#   call_mix.sh BUILD OUT.jsonl [COMMIT]
+# Each program of tests/gpu/programs runs with BUILD/lib/tests/libcall_mix.so preloaded. One that fails, or
+# is not installed, has no calls in the result, which says so. tests/kernel/mean_cost.py weighs the cost of
+# the module's calls with these numbers.
 set -u
 build=$(realpath "$1")
 out=$2
@@ -15,6 +16,7 @@ trap 'rm -rf "$folder"' EXIT
 
 for script in "$here"/programs/*.py; do
   name=$(basename "$script" .py)
+  : >"$folder/$name.log"
   GPUSHARE_CALL_MIX=$folder/$name.log LD_PRELOAD=$build/lib/tests/libcall_mix.so \
     timeout 120 python3 "$script" >"$folder/$name.out" 2>&1
   echo $? >"$folder/$name.code"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The scenes of tests/conformance on a real GPU's driver, which is what says whether expected.h and
-// with it the stand-in libcuda is right; and with the shim between. Some lines are an H200's.
+// Runs the scenes of tests/conformance on a real GPU, without and with the shim. The real driver
+// decides whether expected.h, and with it the stand-in libcuda, is right. Some of the expected
+// lines hold for an H200 only.
 #include <gtest/gtest.h>
 
 #include <chrono>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// libcontrol_log.so, preloaded into a program: writes a line of JSON to GPUSHARE_CONTROL_LOG for
-// every scheduling control that the program makes of the driver, with what the kernel module's
-// rules (kmod/rm/refusals.h) say of it. So the rules can be tried on real programs without the
-// module. Scheduling: what is in the module's table, and all else that is of channels, groups, or
-// an engine's runlist.
+// libcontrol_log.so, which start_controls.sh preloads into programs, writes a line of JSON to
+// GPUSHARE_CONTROL_LOG for every scheduling control that the program makes of the driver, with what
+// the kernel module's rules (kmod/rm/refusals.h) say of it. So the rules can be tried on real
+// programs without the module. A control is one of scheduling if it is in the module's table, or
+// concerns channels, groups or an engine's runlist.
 #include <fcntl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -33,7 +33,7 @@ struct Object {
 class Log {
  public:
   static Log& instance() {
-    static Log* const log = new Log;  // never destroyed: programs make calls as they exit
+    static Log* const log = new Log;  // it is never destroyed: programs make calls as they exit
     return *log;
   }
 
@@ -45,8 +45,8 @@ class Log {
     own_.insert({client, handle});
   }
 
-  // The module remembers what a duplicate is of; other objects than groups and channels do no harm
-  // here.
+  // The module remembers of what object a duplicate was made. Here all duplicates count as the
+  // program's own, which changes nothing for objects other than groups and channels.
   void duplicated(uint32_t client, uint32_t handle) {
     const std::lock_guard lock(mutex_);
     own_.insert({client, handle});
@@ -122,7 +122,7 @@ bool is_scheduling(uint32_t control) {
 }
 
 void note(unsigned number, const void* argument) {
-  if (number == RM_ESC_ALLOC) {  // both forms begin alike
+  if (number == RM_ESC_ALLOC) {  // its short and its long form begin alike
     rm_nvos21 call{};
     std::memcpy(&call, argument, sizeof call);
     Log::instance().allocated(call.h_root, call.h_new, call.h_class);

@@ -3,14 +3,17 @@
 
     shim_drive --features iterations -- python3 tests/gpu/iterations.py MODE [ITERATIONS]
 
-MODE: conv (a residual net, mixed precision with a loss scaler, a loader with workers, evaluation
-in between), transformer (a language model, bf16), lora (the same, of which only adapters learn),
-decode (generation with a KV cache: prompts of random lengths and steps of one token).
+conv         a residual net is trained, in mixed precision with a loss scaler, with a loader that has workers and with
+             evaluation in between
+transformer  a language model is trained, in bf16
+lora         the same model is trained, of which only adapters learn
+decode       text is generated with a KV cache: prompts of random lengths, and steps of one token
 
-A boundary is right when exactly one was seen in the iteration, between its begin and the end of the
-first layer's launches. The first 16 are not judged. The last line is one JSON object.
+A boundary is right when exactly one was seen in the iteration, between its begin and the end of the first layer's
+launches. The first 16 iterations are not judged. The last line that is printed is one JSON object.
 """
 
+import argparse
 import json
 import pathlib
 import random
@@ -29,6 +32,8 @@ device = torch.device("cuda")
 
 
 class Judge:
+    """Compares the iterations of a program, as it announces them here, with those that gpushare has recognised."""
+
     def __init__(self):
         self.times, self.offsets = [], []
         self.right = self.missed = self.invented = self.begun = 0
@@ -38,7 +43,7 @@ class Judge:
     def begin(self):
         self.began, self.launched = time.monotonic_ns(), None
 
-    def first(self, *_):  # also as a hook of the first layer
+    def first(self, *_):  # this is also a hook of the first layer
         if self.launched is None:
             self.launched = time.monotonic_ns()
 
@@ -141,7 +146,7 @@ def conv(judge, iterations):
 
 
 class Adapted(nn.Module):
-    """A frozen linear layer, and what is learned beside it."""
+    """A linear layer that does not learn, and the small layers beside it that do."""
 
     def __init__(self, inner, rank=8):
         super().__init__()
@@ -237,7 +242,7 @@ def decode(judge, iterations):
             words = words.to(device)
             logits = net(words, caches)[:, -1]
             words = logits.float().softmax(-1).multinomial(1)
-            if (words == 0).all().item():  # all have ended
+            if (words == 0).all().item():  # every text has ended
                 break
             judge.end("prefill" if step == 0 else "decode")
             done += 1
@@ -246,10 +251,13 @@ def decode(judge, iterations):
 MODES = {"conv": conv, "transformer": transformer, "lora": lora, "decode": decode}
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("mode", choices=MODES)
+    parser.add_argument("iterations", type=int, nargs="?", default=400, help="how many it makes (default: 400)")
+    options = parser.parse_args()
     torch.manual_seed(1)
     torch.backends.cudnn.benchmark = False
-    name = sys.argv[1]
     judge = Judge()
-    MODES[name](judge, int(sys.argv[2]) if len(sys.argv) > 2 else 400)
+    MODES[options.mode](judge, options.iterations)
     torch.cuda.synchronize()
-    print(json.dumps(judge.report(name)), flush=True)
+    print(json.dumps(judge.report(options.mode)), flush=True)

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The agent's own MPS on a real GPU: mps_check.sh [BUILD]. As root; with nothing else on GPU 0. Prints
-# one JSON line for each thing that was looked at, what was expected beside what was seen, and last
-# {"right":N,"wrong":N}. Everything lives in a folder of its own and ends with the script.
+# Checks the agent's own MPS on a real GPU: mps_check.sh [BUILD]. It needs root, and a GPU 0 that nothing
+# else uses. It prints one line of JSON for each thing that was looked at, with what was expected beside
+# what was seen, and last {"right":N,"wrong":N}. All that it makes is in a folder of its own and ends with it.
 set -u
 build=$(realpath "${1:-build}")
 folder=$(mktemp -d /tmp/gpushare-mps-check-XXXXXX)
@@ -30,7 +30,7 @@ within() { # SECONDS COMMAND...
 }
 is_client() { clients | grep -qx "$1"; }
 has_logged() { grep -q "$1" "$folder/agent.log"; }
-# Work per ms of FILE's program in the last $2 seconds of its reports.
+# rate FILE SECONDS: the work per ms of a program in the last so many seconds of its reports.
 rate() { python3 - "$1" "$2" <<'PYTHON'
 import json, sys
 points = []
@@ -44,7 +44,7 @@ span = (points[-1][0] - points[0][0]) / 1e6 if len(points) > 1 else 0
 print(round((points[-1][1] - points[0][1]) / span, 1) if span else 0)
 PYTHON
 }
-# Now, over $2 seconds: what is written from here on, so that who has stopped has 0.
+# rate_now FILE SECONDS: the same of what is written from now on, so that a program that has stopped has 0.
 rate_now() {
   local before
   before=$(wc -l <"$1")
@@ -91,10 +91,10 @@ agent=$!
 within 10 has_logged "MPS: control daemon started"
 check "the agent starts the control daemon" "$([ -n "$(daemon)" ] && echo 1 || echo 0)" "a pid" "$(grep MPS "$folder/agent.log" | tail -2)"
 gpus=$(ls /dev/nvidia[0-9]* 2>/dev/null | wc -l)
-# With GPUs that are shared by time beside it, a program becomes a client when it names the spatial one.
+# Where other GPUs are shared by time, a program becomes a client when it names the GPU shared spatially.
 [ "$gpus" -gt 1 ] && CUDA_VISIBLE_DEVICES=$($cli status --json | python3 -c 'import json,sys; print(json.load(sys.stdin)["gpus"][0]["uuid"])') && export CUDA_VISIBLE_DEVICES
 
-# How long a unit of work is, and what each does alone.
+# How long a unit of work takes, and how much tenant a's program does alone.
 timeout 60 "$spin" --seconds 1 >"$folder/unit.out" 2>&1
 unit=$(tail -1 "$folder/unit.out" | python3 -c 'import json,sys; print(json.loads(sys.stdin.read())["ns_per_unit"])' 2>/dev/null || echo 0)
 common="--seconds 100 --kernel-us 200"
@@ -123,7 +123,7 @@ capped_a=$(rate_now "$folder/a.out" 4) beside_b=$(rate "$folder/b.out" 4)
 check "max 50 % on a" "$(is "0.40 < $capped_a / $both_a < 0.60")" "50 % of $both_a" "$capped_a ($(ratio "$capped_a" "$both_a"))"
 check "b does not suffer" "$(is "$beside_b >= 0.95 * $both_b")" ">= 95 % of $both_b" "$beside_b"
 check "a is not stopped for its cap" "$([ "$(ps -o state= -p $a | tr -d ' ')" != T ] && echo 1 || echo 0)" "not T" "$(ps -o state= -p $a)"
-# A program that queues far ahead is held only as far as its queue is empty: how far is that?
+# A program that queues work far ahead is held only once its queue has run empty: this shows how late that is.
 for depth in 1 64 512; do
   run deep a --seconds 8 --kernel-us 200 --depth $depth; deep=$started
   sleep 4
@@ -155,7 +155,7 @@ sleep 2
 check "programs run on meanwhile" "$(is "$(rate_now "$folder/a.out" 2) > 0.9 * $both_a")" ">= 90 % of $both_a" "$(rate "$folder/a.out" 2)"
 check "they are its clients again" "$(within 10 grep -q . <(clients) && is_client $a && is_client $b && echo 1 || echo 0)" "$a $b" "$(clients | tr '\n' ' ')"
 
-# A client dies in mid-kernel.
+# A client is killed in the middle of a kernel.
 run long a --seconds 60 --kernel-us 200000 --depth 4; long=$started
 within 20 is_client $long
 sleep 2
@@ -171,8 +171,8 @@ else
   check "it is said who died" "$(has_logged 'MPS: over: .*tenant' && echo 1 || echo 0)" "tenant a: spin ..." "$(grep 'MPS: over' "$folder/agent.log" | tail -1)"
 fi
 
-# The server itself is killed, which is the surest end of all its clients; of new ones, where they ended
-# with the one before.
+# The server itself is killed, which surely ends all its clients. Clients that have ended with the client
+# above are started anew first.
 kill -0 $a 2>/dev/null || { run a a $common; a=$started; }
 kill -0 $b 2>/dev/null || { run b b $common; b=$started; }
 within 40 is_client $a

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// RmGpu against the real driver and real programs. Needs root and an NVIDIA GPU; else all skip, and
-// `make test-gpu` says that nothing was tested.
+// Tests RmGpu on the real driver with real programs. It needs root and an NVIDIA GPU; otherwise all
+// tests are skipped, and `make test-gpu` says that nothing was tested.
 #include "intercept/nvrm/rm_gpu.h"
 
 #include <gtest/gtest.h>
@@ -67,7 +67,7 @@ Nanos timed(F call) {
 
 double us(Nanos t) { return static_cast<double>(t.count()) / 1000.0; }
 
-// A workload that has printed its first line.
+// Starts a workload and waits until it has printed its first line.
 Child start(const std::string& name, const std::vector<std::string>& arguments) {
   const auto bin = std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path();
   ChildPlan plan{.words = {bin / "workloads" / name}};
@@ -81,7 +81,7 @@ Child start(const std::string& name, const std::vector<std::string>& arguments) 
   return std::move(*child);
 }
 
-// By its newest report.
+// How many turns it has made, by its newest report.
 double turns_of(Child& endless) {
   endless.pump();
   return number_in(endless.last_line(), "turns").value_or(0);
@@ -242,7 +242,7 @@ TEST_F(RmGpuTest, FreezesThawsAndSetsSlices) {
   EXPECT_EQ(gpu_->slice(found.compute).value_or(0us), 5000us);
 }
 
-// What the log says when a context that has the GPU alone is frozen and thawed.
+// A context that has the GPU to itself is frozen and thawed; the log must still have records.
 TEST_F(RmGpuTest, ALoneContextLeavesTheLogWhenFrozen) {
   const Child program = endless(30);
   auto events = gpu_->attach(program.pid())->finish();
@@ -318,8 +318,8 @@ TEST_F(RmGpuTest, LogsTheSharesOfTwoPrograms) {
   EXPECT_EQ(lost, 0u);
 }
 
-// Why the enforcer stops an MPS client's process: its channels are in one group with its
-// neighbour's.
+// This is why the enforcer stops an MPS client's process: its channels are in one group with its
+// neighbour's, so freezing them freezes both.
 TEST_F(RmGpuTest, ClientsOfOneMpsServerShareAGroupAndFreezeTogether) {
   if (std::system("command -v nvidia-cuda-mps-control >/dev/null") != 0) GTEST_SKIP() << "no MPS";
   char folder[] = "/tmp/gpushare-mps-XXXXXX";

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs the tests of a real GPU: run.sh [BUILD]. Ends with "N passed, N failed"; when every test was
-# skipped nothing was tested, and that is a failure.
+# Runs the tests of a real GPU: run.sh [BUILD]. It ends with "N passed, N failed, N skipped"; when every
+# test was skipped, nothing was tested, and that is a failure. A dist holds it in share/, where BUILD is
+# the folder above by default.
 set -u
 build=${1:-$(cd "$(dirname "$0")/.." && pwd)}
 passed=0 failed=0 skipped=0

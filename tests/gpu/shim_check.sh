@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The shim on a real GPU: shim_check.sh [BUILD]. Prints what was expected beside what was seen; ends
-# with "N right, N wrong". Needs no root; python3 with torch makes it check more. On the simulated
-# GPU: GPUSHARE_SIM and LD_LIBRARY_PATH as for any workload, and PCI=0000:10:00.0.
+# Checks the shim on a real GPU: shim_check.sh [BUILD]. It prints what was expected beside what was seen,
+# and ends with "N right, N wrong". It needs no root. On the simulated GPU it needs GPUSHARE_SIM and
+# LD_LIBRARY_PATH, as any workload does, and PCI=0000:10:00.0.
 set -u
 build=${1:-build}
 work=$build/bin/workloads

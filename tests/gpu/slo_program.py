@@ -1,43 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program for slo_check.py: slo_program.py serve|loop|train [options]. Needs torch and a GPU.
+"""The programs of slo_check.py: slo_program.py serve|loop|train [options]. They need torch and a GPU.
 
 serve  answers requests, one after the other, that come at random at a rate that changes by
-       --schedule SECOND:RATE,...; each is a forward pass. Announces its requests (gpushare.py).
-loop   the same without a pause; with --silent it announces nothing.
-train  training steps without a pause; announces nothing.
+       --schedule SECOND:RATE,...; each answer is a forward pass. It announces its requests (gpushare.py).
+loop   does the same without a pause; with --silent it announces nothing.
+train  makes training steps without a pause, and announces nothing.
 
-Prints a JSON line a second: what it did and how long it took, by its own clock; before them, serve
-prints when its schedule began.
+A program prints a line of JSON a second: what it did and how long that took, by its own clock. Before these lines,
+serve prints when its schedule began.
 """
 import argparse
 import json
-import os
-import queue
+import pathlib
 import random
 import sys
-import threading
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../intercept/api"))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[1:1] = [str(ROOT / "bench"), str(ROOT / "intercept/api")]
 import gpushare
 import torch
+from arrivals import arrivals
+from record import quantile
 
 
 def arguments():
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["serve", "loop", "train"])
-    parser.add_argument("--name", default="")
-    parser.add_argument("--schedule", default="0:50")
-    parser.add_argument("--seconds", type=float, default=1e9)
-    parser.add_argument("--batch", type=int, default=1024)
-    parser.add_argument("--width", type=int, default=4096)
-    parser.add_argument("--layers", type=int, default=12)
-    parser.add_argument("--silent", action="store_true")
+    parser.add_argument("--name", default="", help="what its lines call it (default: WHAT)")
+    parser.add_argument("--schedule", default="0:50", help="requests a second, from each second on (default: 0:50)")
+    parser.add_argument("--seconds", type=float, default=1e9, help="how long it works (default: without end)")
+    parser.add_argument("--batch", type=int, default=1024, help="rows of the input (default: 1024)")
+    parser.add_argument("--width", type=int, default=4096, help="of each layer (default: 4096)")
+    parser.add_argument("--layers", type=int, default=12, help="how many (default: 12)")
+    parser.add_argument("--silent", action="store_true", help="announce nothing")
     return parser.parse_args()
 
 
 class Report:
-    """One line a second."""
+    """Prints one line a second of what was added meanwhile."""
 
     def __init__(self, name):
         self.name, self.times, self.start, self.next = name, [], time.monotonic(), 1.0
@@ -47,12 +48,10 @@ class Report:
         now = time.monotonic() - self.start
         if now < self.next:
             return
-        ordered = sorted(self.times)
         share = gpushare.share()
         print(json.dumps({
-            "program": self.name, "t": round(time.monotonic(), 3), "done": len(ordered),
-            "mean_ms": round(sum(ordered) / len(ordered), 3),
-            "p99_ms": round(ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)], 3),
+            "program": self.name, "t": round(time.monotonic(), 3), "done": len(self.times),
+            "mean_ms": round(sum(self.times) / len(self.times), 3), "p99_ms": round(quantile(self.times, 0.99), 3),
             "sms": share.sms_in_use if share else None}), flush=True)
         self.times, self.next = [], now + 1.0
 
@@ -67,7 +66,7 @@ def forward_pass(options):
         state = batch
         for weight in weights:
             state = torch.relu(state @ weight)
-        return state.sum().item()  # waits
+        return state.sum().item()  # this waits for the GPU
 
     for _ in range(5):
         run()
@@ -78,19 +77,17 @@ def serve(options):
     run, report = forward_pass(options), Report(options.name)
     print(json.dumps({"program": options.name, "start": time.monotonic()}), flush=True)
     steps = [tuple(map(float, step.split(":"))) for step in options.schedule.split(",")]
-    waiting, start, draw = queue.Queue(), time.monotonic(), random.Random(options.name)
+    start, draw = time.monotonic(), random.Random(options.name)
 
-    def arrive():
+    def due_times():
         due = start
         while due - start < options.seconds:
-            rate = [rate for second, rate in steps if due - start >= second][-1]
-            due += draw.expovariate(rate)
-            time.sleep(max(0.0, due - time.monotonic()))
-            waiting.put((due, gpushare.arrive()))
+            due += draw.expovariate([rate for second, rate in steps if due - start >= second][-1])
+            yield due
 
-    threading.Thread(target=arrive, daemon=True).start()
-    while time.monotonic() - start < options.seconds:
-        due, arrived = waiting.get()
+    for due, arrived in arrivals(due_times(), lambda due: gpushare.arrive()):
+        if time.monotonic() - start >= options.seconds:
+            break
         with gpushare.iteration(arrived=arrived):
             run()
         report.add(time.monotonic() - due)

@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Which scheduling controls do real programs make of the driver, and would the kernel module let them?
-#   start_controls.sh BUILD OUT.jsonl [COMMIT]      needs a GPU; root, for a server of MPS
-# Runs each program with BUILD/lib/tests/libcontrol_log.so preloaded. A program that is not installed
-# (PyTorch, JAX, Triton) is left out, and the result says so. Status 1: some program made a control that
-# the module would refuse and the driver did not, or a program failed.
+# Lists the scheduling controls that real programs make of the driver, and tells whether the kernel module
+# would allow them. It needs a GPU, and root for a server of MPS.
+#   start_controls.sh BUILD OUT.jsonl [COMMIT]
+# Each program runs with BUILD/lib/tests/libcontrol_log.so preloaded. A program whose library (PyTorch, JAX,
+# Triton) is not installed is left out, and the result says so. The exit status is 1 when a program failed,
+# or made a control that the driver accepted and the module would refuse.
 set -u
 build=$(realpath "$1")
 out=$2
@@ -30,11 +31,11 @@ run() { # LABEL NAME COMMAND...
 }
 
 while read -r name command; do
-  # shellcheck disable=SC2086 # its words
+  # shellcheck disable=SC2086 # the command's words
   run "$name" "$name" $command
 done < <(programs)
 
-# The same as clients of MPS; the server and its control program are programs, too.
+# The same programs run as clients of MPS; its server and its control daemon are watched, too.
 export CUDA_MPS_PIPE_DIRECTORY=$folder/mps CUDA_MPS_LOG_DIRECTORY=$folder/mps
 mkdir -p "$folder/mps"
 if command -v nvidia-cuda-mps-control >/dev/null && GPUSHARE_CONTROL_LOG=$folder/mps-server.log \

@@ -6,7 +6,7 @@ prefix=${1:-/usr/local}
 from=$(cd "$(dirname "$0")/.." && pwd)
 [ "$(id -u)" = 0 ] || { echo "install-dist.sh: run it as root" >&2; exit 1; }
 install -d "$prefix/bin" "$prefix/sbin" "$prefix/include" "$prefix/lib/gpushare/sim" "$prefix/lib/gpushare/python" "$prefix/share/man/man1" \
-  "$prefix/share/man/man8" /etc/gpushare
+  "$prefix/share/man/man5" "$prefix/share/man/man8" /etc/gpushare
 install -m 755 "$from"/bin/gpushare "$from"/bin/gpushare-top "$from"/bin/gpushare-sim "$prefix/bin"
 install -m 755 "$from"/bin/gpushared "$prefix/sbin"
 install -m 755 "$from"/lib/sim/libcuda.so.1 "$prefix/lib/gpushare/sim"
@@ -14,8 +14,12 @@ install -m 755 "$from"/lib/libgpushare.so "$prefix/lib/gpushare"
 install -m 644 "$from/share/gpushare.h" "$prefix/include"
 install -m 644 "$from/share/gpushare.py" "$prefix/lib/gpushare/python"
 install -m 644 "$from"/share/man/*.1 "$prefix/share/man/man1"
+install -m 644 "$from"/share/man/*.5 "$prefix/share/man/man5"
 install -m 644 "$from"/share/man/*.8 "$prefix/share/man/man8"
-# The example's own tenants are nobody's yet.
+(cd "$from" && find . -name '*.md' -o -path './docs/*' -type f) | while read -r page; do
+  install -D -m 644 "$from/$page" "$prefix/share/doc/gpushare/$page"
+done
+# The example's own tenants are commented out: on this machine they belong to nobody yet.
 [ -e /etc/gpushare/gpushare.toml ] ||
   sed '/^\[tenant\.inference\]/,$s/^./# &/' "$from/share/gpushare.toml.example" > /etc/gpushare/gpushare.toml
 if [ -d /run/systemd/system ]; then

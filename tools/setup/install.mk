@@ -3,7 +3,12 @@
 user_programs := gpushare gpushare-top gpushare-sim
 installed = $(addprefix $(O)/bin/,$(user_programs) gpushared) $(O)/lib/sim/libcuda.so.1 $(O)/lib/libgpushare.so $(completions)
 man1 := $(wildcard tools/man/*.1)
+man5 := $(wildcard docs/*.5)
 man8 := $(wildcard sched/man/*.8)
+man_pages := $(man1) $(man5) $(man8)
+# The pages, and whatever file README.md links to: they keep their places below one folder, so that the links work.
+pages := $(sort README.md $(wildcard docs/*.md docs/*.svg $(shell tr '()\#' '\n\n\n' <README.md | grep -xE '[A-Za-z][^: ]*[.][a-z0-9]+')))
+install_pages = for page in $(pages); do install -D -m 644 $$page $(1)/$$page || exit 1; done
 completions = $(O)/completions/gpushare.bash $(O)/completions/gpushare.zsh $(O)/completions/gpushare.fish
 
 $(O)/completions/gpushare.%: $(O)/bin/gpushare
@@ -13,10 +18,10 @@ $(O)/completions/gpushare.%: $(O)/bin/gpushare
 at = $(DESTDIR)$(PREFIX)
 UNIT_DIR ?= $(PREFIX)/lib/systemd/system
 ZSH_DIR ?= $(PREFIX)/share/zsh/site-functions
-# The example's own tenants are nobody's yet.
+# The example's own tenants are commented out: on this machine they belong to nobody yet.
 installed_config := sed '/^\[tenant\.inference\]/,$$s/^./\# &/'
 install: $(installed)  ## into PREFIX (/usr/local), below DESTDIR
-	install -d $(at)/bin $(at)/sbin $(at)/include $(at)/lib/gpushare/sim $(at)/lib/gpushare/python $(at)/share/man/man1 $(at)/share/man/man8 \
+	install -d $(at)/bin $(at)/sbin $(at)/include $(at)/lib/gpushare/sim $(at)/lib/gpushare/python $(at)/share/man/man1 $(at)/share/man/man5 $(at)/share/man/man8 \
 	  $(at)/share/bash-completion/completions $(DESTDIR)$(ZSH_DIR) $(at)/share/fish/vendor_completions.d \
 	  $(at)/share/doc/gpushare $(DESTDIR)$(UNIT_DIR) $(DESTDIR)/etc/gpushare
 	install -m 755 $(addprefix $(O)/bin/,$(user_programs)) $(at)/bin
@@ -26,31 +31,36 @@ install: $(installed)  ## into PREFIX (/usr/local), below DESTDIR
 	install -m 644 intercept/api/gpushare.h $(at)/include
 	install -m 644 intercept/api/gpushare.py $(at)/lib/gpushare/python
 	install -m 644 $(man1) $(at)/share/man/man1
+	install -m 644 $(man5) $(at)/share/man/man5
 	install -m 644 $(man8) $(at)/share/man/man8
 	install -m 644 $(O)/completions/gpushare.bash $(at)/share/bash-completion/completions/gpushare
 	install -m 644 $(O)/completions/gpushare.zsh $(DESTDIR)$(ZSH_DIR)/_gpushare
 	install -m 644 $(O)/completions/gpushare.fish $(at)/share/fish/vendor_completions.d/gpushare.fish
-	install -m 644 README.md LICENSE LICENSE-GPL-2.0 $(at)/share/doc/gpushare
+	install -m 644 LICENSE LICENSE-GPL-2.0 $(at)/share/doc/gpushare
+	$(call install_pages,$(at)/share/doc/gpushare)
 	sed 's|/usr/local/sbin/gpushared|$(PREFIX)/sbin/gpushared|' sched/gpushared.service > $(DESTDIR)$(UNIT_DIR)/gpushared.service
 	[ -e $(DESTDIR)/etc/gpushare/gpushare.toml ] || { $(installed_config) sched/gpushare.toml.example; } > $(DESTDIR)/etc/gpushare/gpushare.toml
 
-# A folder and a tarball that run on any x86-64 with glibc 2.34, a kernel with BTF and the driver.
+# A folder and a tarball that run on any x86-64 with glibc 2.34, a kernel with BTF and the driver. What the scripts of
+# bench/gpu and tests/gpu start is in it too: with the source tree beside it, they take it for BUILD.
 dist_name := gpushare-$(VERSION)-x86_64
 dist_folder := $(O)/dist/$(dist_name)
-dist: all $(gtests) $(completions)  ## a self-contained folder and tarball in $(O)/dist
+dist_programs = $(filter $(addprefix $(O)/,bin/bench/% bin/gpu-tests/% bin/workloads/% bin/tests/shim_drive lib/tests/%),$(programs) $(extra_targets))
+dist: all $(completions)  ## a self-contained folder and tarball in $(O)/dist
 	@rm -rf $(dist_folder)
 	@mkdir -p $(dist_folder)/share
 	@for folder in bin lib/sim; do mkdir -p $(dist_folder)/$$folder; \
 	  find $(O)/$$folder -maxdepth 1 -type f -exec install -m 755 -s {} $(dist_folder)/$$folder \; ; done
 	@install -m 755 -s $(O)/lib/libgpushare.so $(dist_folder)/lib
-	@for folder in bin/workloads bin/gpu-tests bin/bench; do mkdir -p $(dist_folder)/$$folder; \
-	  find $(O)/$$folder -maxdepth 1 -type f -exec install -m 755 -s {} $(dist_folder)/$$folder \; ; done
+	@for file in $(patsubst $(O)/%,%,$(dist_programs)); do \
+	  install -D -m 755 -s $(O)/$$file $(dist_folder)/$$file || exit 1; done
 	@mkdir -p $(dist_folder)/share/completions $(dist_folder)/share/man
 	@cp $(completions) $(dist_folder)/share/completions
-	@cp $(man1) $(man8) $(dist_folder)/share/man
+	@cp $(man_pages) $(dist_folder)/share/man
 	@cp $(O)/gen/intercept/bpf/driver_probe.bpf.o sched/gpushared.service sched/gpushare.toml.example \
 	  intercept/api/gpushare.h intercept/api/gpushare.py tools/setup/install-dist.sh tests/gpu/run.sh $(dist_folder)/share
-	@cp README.md LICENSE LICENSE-GPL-2.0 $(dist_folder)
+	@cp LICENSE LICENSE-GPL-2.0 $(dist_folder)
+	@$(call install_pages,$(dist_folder))
 	@tools/setup/check-dist.sh $(dist_folder)
 	@tar -C $(O)/dist -czf $(O)/dist/$(dist_name).tar.gz $(dist_name)
 	@du -sh $(dist_folder) $(O)/dist/$(dist_name).tar.gz
@@ -61,7 +71,7 @@ deb_tree := $(O)/deb/tree
 .PHONY: deb
 deb: $(O)/deb/packed  ## Debian packages in $(O)/deb
 $(O)/deb/packed: $(wildcard tools/setup/debian/* tools/setup/debian/source/*) $(wildcard kmod/install/*) \
-  tools/setup/install.mk $(kmod_sources) $(installed) $(man1) $(man8) README.md \
+  tools/setup/install.mk $(kmod_sources) $(installed) $(man_pages) $(pages) LICENSE LICENSE-GPL-2.0 \
   kmod/README.md kmod/ABI/sysfs-kernel-gpushare sched/gpushared.service sched/gpushare.toml.example
 	@command -v dh >/dev/null || { echo 'deb: debhelper is missing (package debhelper)' >&2; exit 1; }
 	@[ "$$(dpkg-parsechangelog -l tools/setup/debian/changelog -S Version)" = $(VERSION) ] || \

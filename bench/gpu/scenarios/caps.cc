@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Caps: a saturating program gets its quota and no more; what it leaves goes to the others.
+// Caps: a saturating program gets its quota and no more, and what it leaves goes to the others.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -11,7 +11,8 @@ namespace gpushare::bench {
 namespace {
 
 constexpr double kPoint = 0.01;
-// Of the rest: what two programs get in sum under native time slicing, less the cap.
+// The least part of the rest that the other program gets. The rest is what two programs get in sum
+// under native time slicing, less the cap.
 constexpr double kLeastOfTheRest = 0.97;
 
 Runner runner(Stage& stage, const std::string& tenant) {

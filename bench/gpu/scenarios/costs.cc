@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the agent costs: a launch, with it and without it, in turns; its own processor time and
-// memory while it works hardest.
+// What the agent costs: what it adds to a launch, and its own processor time and memory while it
+// works hardest.
 #include <fmt/format.h>
 #include <time.h>
 
@@ -25,7 +25,7 @@ constexpr int kPrograms = 8;
 struct Launches {
   std::vector<double> launch_ns, sync_ns;  // the median of each round
 
-  // Of the rounds that lie between.
+  // Adds the rounds that lie between the two instants.
   void add(const std::string& output, Time from, Time to) {
     std::istringstream lines(output);
     for (std::string line; std::getline(lines, line);) {
@@ -42,8 +42,8 @@ struct Launches {
   }
 };
 
-// One program that launches all the time, and an agent that comes and goes: one process is up to 10
-// % slower than the next, whatever runs beside it, so two are not to be compared.
+// One program launches all the time while an agent comes and goes. Two processes must not be
+// compared: one is up to 10 % slower than the next, whatever runs beside it.
 void launch_cost(Stage& stage, Report& report) {
   Launches without, with;
   const Child& program =
@@ -74,7 +74,7 @@ void launch_cost(Stage& stage, Report& report) {
   compare("launch+sync", without.sync_ns, with.sync_ns);
 }
 
-// Processor time of a process, all its threads, to the nanosecond.
+// Returns the processor time of a process with all its threads, to the nanosecond.
 Nanos cpu_time(pid_t pid) {
   clockid_t clock = 0;
   timespec time{};

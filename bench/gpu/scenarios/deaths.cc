@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first promise: no program stays frozen because the agent died. It is killed at random
-// instants while it caps one program and rotates two.
+// The first promise: no program stays frozen because the agent died. The agent is killed at random
+// instants while it caps one program and lets two take turns.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,10 +18,10 @@ using namespace std::chrono_literals;
 
 constexpr int kKills = 20;
 constexpr double kMostThawMs = 100;
-// Shares are those of the two seconds that begin so long after the kill (the promise is 2 s); the
-// next kill comes later.
+// The shares are those of the two seconds that begin so long after the kill (the promise is 2 s).
+// The next kill comes after them.
 constexpr Nanos kRightAgain = 1s, kWatched = 2s;
-// A turn of 50 ms that falls into the two seconds, or just not, is 2.5 points.
+// One turn of 50 ms that just falls into the two seconds, or just does not, makes 2.5 points.
 constexpr double kShareError = 0.03;
 constexpr const char* kTenants =
     "[tenant.capped]\nmax = \"30%\"\n[tenant.batch]\npriority = \"idle\"\n";
@@ -41,7 +41,8 @@ class Ensemble {
       found.push_back(rate_between(program->output(), "turns", from, to));
     return found;
   }
-  // How long after `since` the last of them was seen to get on; nullopt: one stands still.
+  // Returns how long after `since` the last of them was seen to make progress, or nullopt while
+  // one stands still.
   std::optional<double> all_move_after_ms(Time since) const {
     double last = 0;
     for (const Child* program : programs_) {
@@ -67,7 +68,7 @@ size_t frozen_count(Stage& stage) {
       plane.processes, [](const auto& numbered) { return is_frozen(numbered.record); }));
 }
 
-// All thawed, by the programs' own progress; aborts after 5 s.
+// Returns how long after `since` all programs make progress again. Aborts after 5 s.
 double thawed_after_ms(Stage& stage, const Ensemble& ensemble, Time since) {
   std::optional<double> after;
   if (!stage.wait_until([&] { return (after = ensemble.all_move_after_ms(since)).has_value(); },

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Freezing: what the calls take, and that it harms nobody but the one who is frozen.
+// Freezing: how long the calls take, and that they slow no program but the one that is frozen.
 #include <fmt/format.h>
 
 #include "bench/gpu/report.h"
@@ -54,11 +54,11 @@ double freeze_through_agent(Stage& stage, pid_t pid, Time until) {
          std::chrono::duration<double>(Stage::now() - begin);
 }
 
-// What the bystander may expect. Its share, by weight, is its rate beside the other one while that
-// runs; natively (nobody can be frozen) that is all it ever gets. At best it also gets the other's
-// part while that is frozen. How near it comes depends on the turns: the one that was thawed has
-// the first, so where a thawed time holds only one or two turns of each it gets the larger part of
-// it.
+// What the bystander may expect: its share, by weight, is its rate beside the other program while
+// that runs; natively, where nothing can be frozen, it never gets more. At best it also gets the
+// other's part while that is frozen. How near it comes to this depends on the turns: the program
+// that was thawed has the first turn, so where a thawed time holds only one or two turns of each,
+// that program gets the larger part of it.
 void bystander(Stage& stage, Report& report, std::string_view config, bool must_reach_best) {
   const double solo = stage.solo().endless_turns_per_ms;
   const double settle = stage.settle_s(), measured = stage.settings().seconds;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Freezing from outside, without an agent: the driver objects of a running program, found by late
-// attach, and the calls on them.
+// Freezes a running program from outside, without an agent: finds its channels by late attach, and
+// times the calls on them. The scenarios call this on the main thread.
 #pragma once
 
 #include <vector>
@@ -14,15 +14,16 @@ struct Channels {
   std::vector<ChannelRef> compute, all;
 };
 
-// Aborts when the program has none.
+// Finds the channels of a program. Aborts when it has none.
 Channels channels_of(Gpu& gpu, pid_t pid);
 
 struct FreezeCycles {
-  std::vector<double> freeze_us, thaw_us;  // each call
-  double frozen_fraction = 0;              // of the time until `until`
+  std::vector<double> freeze_us, thaw_us;  // of each call
+  double frozen_fraction = 0;              // the part of the whole time
 };
 
-// Freezes and thaws, so long each, until then. Aborts when a call fails; ends thawed.
+// Freezes the channels for `frozen` and thaws them for `thawed`, again and again until `until`; at
+// the end they are thawed. Aborts when a call fails.
 FreezeCycles freeze_cycles(Stage& stage, Gpu& gpu, uint32_t index,
                            const std::vector<ChannelRef>& channels, Nanos frozen, Nanos thawed,
                            Time until);

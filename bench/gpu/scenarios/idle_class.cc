@@ -14,7 +14,7 @@ constexpr double kMostP50 = 320, kMostP99 = 350;  // us
 constexpr double kLeastOfTheRest = 0.90;
 
 struct Outcome {
-  std::string service;               // its last line
+  std::string service;               // the service's last line
   double p50 = 0, p99 = 0;           // us
   std::vector<double> turns_per_ms;  // of the endless programs
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MPS: one client is frozen and thawed from outside, its neighbour runs on. Clients of one server
-// hold one channel group of the hardware together, so the agent stops the process instead of its
+// MPS: one client is frozen and thawed from outside while its neighbour runs on. The clients of one
+// server share one channel group of the hardware, so the agent stops the process instead of its
 // channels.
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -21,11 +21,11 @@ using namespace std::chrono_literals;
 namespace fs = std::filesystem;
 
 constexpr double kKept = 0.95;
-// Of its speed: what a client that is frozen half the time may still do.
+// The largest part of its speed that a client may keep which is frozen half of the time.
 constexpr double kFrozenMost = 0.75;
 
-// An MPS control daemon on directories of its own; it ends with this. Programs that the stage
-// starts meanwhile are its clients.
+// An MPS control daemon with folders of its own, which ends with this object. Programs that the
+// stage starts meanwhile are its clients.
 class MpsDaemon {
  public:
   explicit MpsDaemon(Stage& stage) : stage_(stage) {
@@ -57,12 +57,12 @@ class MpsDaemon {
 struct Load {
   const char* program;
   std::vector<std::string> arguments;
-  const char* counter;  // of its progress lines
+  const char* counter;  // what its progress lines count
 };
 
 bool has_mps() { return std::system("command -v nvidia-cuda-mps-control >/dev/null 2>&1") == 0; }
 
-// Two clients of one server, and their speeds while nobody interferes and while somebody does.
+// Two clients of one server, and their speeds before and while one of them is frozen.
 class Neighbours {
  public:
   Neighbours(Stage& stage, const Load& load)
@@ -73,7 +73,7 @@ class Neighbours {
         neighbour(start()),
         client(start()) {}
 
-  // Ends at `end()`; both run on until then.
+  // Measures the undisturbed speeds. The client must be frozen and thawed from here until end().
   void measure_before() {
     const Time calm = Stage::now() + 500ms;
     stirred_ = calm + seconds(measured_);
@@ -121,7 +121,7 @@ class Neighbours {
   double neighbour_before = 0, neighbour_during = 0, client_before = 0, client_during = 0;
 };
 
-// As a user does it, by the agent: the process is stopped.
+// Freezes as a user does, through the agent, which stops the process.
 void by_agent(Stage& stage, Report& report, const Load& load, bool does_end) {
   if (!has_mps()) return report.skipped("there is no nvidia-cuda-mps-control");
   stage.start_agent("");
@@ -160,7 +160,7 @@ void by_agent(Stage& stage, Report& report, const Load& load, bool does_end) {
   stage.stop_agent();
 }
 
-// What the driver does when the channels of one client are frozen; why the agent does not.
+// Freezes the channels of one client, to show why the agent does not.
 void by_channels(Stage& stage, Report& report, const Load& load) {
   if (!has_mps()) return report.skipped("there is no nvidia-cuda-mps-control");
   const auto gpu = stage.open_gpu();

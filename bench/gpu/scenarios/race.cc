@@ -9,15 +9,8 @@
 namespace gpushare::bench {
 namespace {
 
-std::vector<double> parts_of_sum(const std::vector<double>& values) {
-  const double total = sum(values);
-  std::vector<double> parts;
-  for (const double value : values) parts.push_back(total > 0 ? value / total : 0);
-  return parts;
-}
-
-// Begins at `start`, counts from `settle` on for so long, and goes on a little so that nobody's
-// interval has another's end in it.
+// Arguments by which a program begins at `start`, is measured from `settle` seconds after it for
+// `measured` seconds, and runs a little longer, so that no interval contains another program's end.
 std::vector<std::string> timed(const Runner& runner, Time start, double settle, double measured) {
   std::vector<std::string> arguments = runner.arguments;
   const auto add = [&](const char* flag, std::string value) {
@@ -32,7 +25,7 @@ std::vector<std::string> timed(const Runner& runner, Time start, double settle, 
 
 struct Usage {
   Time time;
-  std::map<pid_t, std::map<uint32_t, uint64_t>> ns;  // by GPU
+  std::map<pid_t, std::map<uint32_t, uint64_t>> ns;  // by process and GPU
 };
 
 Usage usage(Stage& stage) {

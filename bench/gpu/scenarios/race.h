@@ -13,19 +13,17 @@
 namespace gpushare::bench {
 
 struct Runner {
-  std::string workload = "spin";  // one that knows --seconds, --measure-from and --measure-to
+  std::string workload = "spin";  // it must know --seconds, --measure-from and --measure-to
   std::string progress = "units_per_ms";
   std::vector<std::string> arguments{};
-  std::string tenant{};  // used when an agent runs; empty: none
+  std::string tenant{};  // used when an agent runs; empty means none
 };
-
-enum class Joining { kBefore, kAfter };  // of the agent, by the programs
 
 struct RaceResult {
   std::vector<double> rates;       // progress per ms, by runner
-  std::vector<double> log_shares;  // part of the interval on the GPU; empty without an agent
+  std::vector<double> log_shares;  // part of the interval on a GPU; empty without an agent
   std::vector<std::map<uint32_t, double>> log_by_gpu;  // the same, on each GPU by itself
-  std::vector<std::string> lines;                      // what the programs said
+  std::vector<std::string> lines;                      // each program's last line
 
   double total() const { return sum(rates); }
   std::vector<double> shares() const;     // parts of the total
@@ -33,14 +31,14 @@ struct RaceResult {
   Record record() const;
 };
 
-// Without an agent, or with the one that runs.
+// Runs a race without an agent, or under the one that runs.
 RaceResult race(Stage& stage, const std::vector<Runner>& runners);
-// The programs run already when an agent comes that knows `tenants`; they are attached to theirs.
-// It is stopped at the end.
+// The same with programs that run already when an agent with this configuration comes; each is
+// attached to its tenant. The agent is stopped at the end.
 RaceResult race_before_agent(Stage& stage, const std::vector<Runner>& runners,
                              const std::string& tenants);
 
-// Largest distance, as a fraction: 0.01 is one point.
+// Returns the largest distance between a share and its target; 0.01 is one percentage point.
 double worst_error(const std::vector<double>& is, const std::vector<double>& should_be);
 
 }  // namespace gpushare::bench

@@ -9,7 +9,7 @@ namespace gpushare::bench {
 namespace {
 
 constexpr double kPoint = 0.01;
-constexpr double kMostLost = 0.97;  // of the total of native time slicing
+constexpr double kLeastTotal = 0.97;  // the least part of the total of native time slicing
 
 std::string tenant_name(size_t i) { return fmt::format("t{}", i); }
 
@@ -20,22 +20,16 @@ std::string weighted_tenants(const std::vector<double>& weights) {
   return toml;
 }
 
-std::vector<double> parts(const std::vector<double>& weights) {
-  std::vector<double> result;
-  for (const double weight : weights) result.push_back(weight / sum(weights));
-  return result;
-}
-
 void judge(Report& report, const std::string& what, const RaceResult& native,
            const RaceResult& ours, const std::vector<double>& weights) {
-  const std::vector<double> target = parts(weights);
+  const std::vector<double> target = parts_of_sum(weights);
   report.must(what + "shares by progress", percents(target) + " +- 1", percents(native.shares()),
               percents(ours.shares()), worst_error(ours.shares(), target) <= kPoint);
   report.must(what + "shares by the log", percents(target) + " +- 1", "-",
               percents(ours.log_parts()), worst_error(ours.log_parts(), target) <= kPoint);
   const double ratio = ours.total() / native.total();
   report.must(what + "total", ">= 97 % of native", fmt::format("{:.1f} units/ms", native.total()),
-              percent(ratio), ratio >= kMostLost);
+              percent(ratio), ratio >= kLeastTotal);
 }
 
 void run_weights(Stage& stage, Report& report, const std::string& label,

@@ -11,12 +11,12 @@
 namespace gpushare::bench {
 namespace {
 
-constexpr double kPoint = 0.01, kMostLost = 0.97;
-constexpr unsigned kDevices[] = {0, 1};  // as CUDA counts them, which is not as the driver does
+constexpr double kPoint = 0.01, kLeastTotal = 0.97;
+constexpr unsigned kDevices[] = {0, 1};  // CUDA's numbers, which are not the driver's
 
 struct Program {
   const char* tenant;
-  double weight;  // of the tenant, the same wherever it stands
+  double weight;  // the tenant's, the same in each of its rows
   std::vector<unsigned> devices;
 
   bool is_on(unsigned device) const { return std::ranges::count(devices, device) > 0; }
@@ -41,7 +41,7 @@ std::string tenants_of(const Programs& programs) {
   return fmt::format("{}", fmt::join(tables, ""));
 }
 
-// `value(i)` of each program i that is on the device.
+// Returns `value(i)` of each program i that is on the device.
 template <class Value>
 std::vector<double> on_device(const Programs& programs, unsigned device, Value value) {
   std::vector<double> found;
@@ -59,7 +59,7 @@ std::vector<double> rates_on(const Programs& programs, unsigned device, const Ra
   });
 }
 
-// The GPU that is this device, by a program that is on no other.
+// Finds out which GPU a CUDA device is, by a program that runs on no other one.
 uint32_t gpu_of(const Programs& programs, unsigned device, const RaceResult& result) {
   for (size_t i = 0; i < programs.size(); ++i)
     if (programs[i].devices == std::vector{device} && result.log_by_gpu[i].size() == 1)
@@ -75,16 +75,10 @@ std::vector<double> logged_on(const Programs& programs, unsigned device, const R
   });
 }
 
-std::vector<double> parts(std::vector<double> values) {
-  const double total = sum(values);
-  for (double& value : values) value /= total;
-  return values;
-}
-
 void judge_device(Report& report, const Programs& programs, unsigned device,
                   const RaceResult& native, const RaceResult& ours) {
   const auto target =
-      parts(on_device(programs, device, [&](size_t i) { return programs[i].weight; }));
+      parts_of_sum(on_device(programs, device, [&](size_t i) { return programs[i].weight; }));
   const std::vector<double> native_rates = rates_on(programs, device, native);
   const std::vector<double> rates = rates_on(programs, device, ours);
   const std::vector<double> logged = logged_on(programs, device, ours);
@@ -94,13 +88,13 @@ void judge_device(Report& report, const Programs& programs, unsigned device,
   const double ratio = sum(rates) / sum(native_rates);
   const std::string where = fmt::format("device {}: ", device);
   report.must(where + "shares by progress", percents(target) + " +- 1",
-              percents(parts(native_rates)), percents(parts(rates)),
-              worst_error(parts(rates), target) <= kPoint);
-  report.must(where + "shares by its log", percents(target) + " +- 1", "-", percents(parts(logged)),
-              worst_error(parts(logged), target) <= kPoint);
+              percents(parts_of_sum(native_rates)), percents(parts_of_sum(rates)),
+              worst_error(parts_of_sum(rates), target) <= kPoint);
+  report.must(where + "shares by its log", percents(target) + " +- 1", "-",
+              percents(parts_of_sum(logged)), worst_error(parts_of_sum(logged), target) <= kPoint);
   report.must(where + "total", ">= 97 % of native",
               fmt::format("{:.1f} units/ms", sum(native_rates)), percent(ratio),
-              ratio >= kMostLost);
+              ratio >= kLeastTotal);
 }
 
 void judge_log(Report& report, size_t gpu, const PlaneSnapshot& before,
@@ -127,7 +121,7 @@ void run_programs(Stage& stage, Report& report, const Programs& programs) {
   for (size_t gpu = 0; gpu < std::size(kDevices); ++gpu) judge_log(report, gpu, before, after);
 }
 
-// Tenant c is on the first alone, so that the shares differ between the two.
+// Tenant c is on the first GPU alone, so that the shares differ between the two.
 void two_gpus(Stage& stage, Report& report) {
   run_programs(stage, report,
                {{"a", 30, {0}}, {"b", 70, {0}}, {"c", 100, {0}}, {"a", 30, {1}}, {"b", 70, {1}}});

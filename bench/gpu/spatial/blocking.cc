@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // blocking: which calls of the driver wait behind a kernel that itself waits for the host, and
-// which let other threads' calls wait. What a move of a stream may not do: a program whose kernel
-// waits for its next call would stand still for good. Each line is one call, made while such a
-// kernel runs; "blocks" when it did not return until the kernel was let go, a second later.
-//
-// Real GPUs only.
+// which keep other threads' calls waiting meanwhile. A move of a stream must make none of these: a
+// program whose kernel waits for the program's next call would stand still for good. Each line is
+// one call that was made while such a kernel ran; it "blocks" if it did not return until the kernel
+// was let go, a second later. It needs a real GPU.
 #include <atomic>
 #include <cstring>
 #include <functional>
@@ -18,7 +17,7 @@
 namespace gpushare::workloads {
 namespace {
 
-// Until *stop is not 0.
+// This kernel runs until *stop is not 0.
 constexpr const char* kWait = R"(
 .version 7.0
 .target sm_70
@@ -65,11 +64,11 @@ class Bench {
     check(cuCtxSynchronize(), "cuCtxSynchronize");
   }
 
-  // The call, while a kernel waits. `beside`: in another thread another call is made meanwhile.
+  // Times the call while a kernel waits. With `beside`, another thread makes a launch meanwhile.
   void time(const char* what, const std::function<void()>& call, bool beside = false) {
     time_behind(held_, what, call, beside);
   }
-  // The same with a launch beside, of a call that waits for the kernel. The legacy stream does.
+  // The same with a launch beside, for calls that wait for the kernel, as the legacy stream does.
   void time_wait(const char* what, const std::function<void()>& call) {
     time_behind(held_blocking_, what, call, true);
   }

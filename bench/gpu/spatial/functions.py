@@ -2,50 +2,50 @@
 # SPDX-License-Identifier: Apache-2.0
 """14 inference functions on one GPU, each with a target: functions.py BUILD [--out FILE] [--ways WAY,...]
 
-Two heavy ones (large batches that fill the GPU) and twelve light ones of three kinds, a process each; requests
-arrive at random, the same ones in every way. A target is a multiple of what the function takes alone, measured
-first; together they keep the GPU busy for --load of the time. With --swing every second one has more requests than
-on average while the others have less, and they change places every --phase seconds; with --tide as well, all have
-more, and then all less. With --offline the heavy ones answer without end, and have no target with us: the light ones
-have all the load.
+There are two heavy functions (large batches that fill the GPU) and twelve light ones of three kinds, each in a process
+of its own. Requests arrive at random, the same ones in every way. A target is a multiple of the time that the function
+takes alone, which is measured first; together the functions keep the GPU busy for --load of the time. With --swing,
+every second function has more requests than on average while the others have less, and they change places every
+--phase seconds; with --tide as well, all have more, and then all have less. With --offline the heavy functions answer
+without a pause and have no target under "ours", and the light ones have all the load.
 
 Ways (separated by commas): native: time slices, as the driver gives them; mps: NVIDIA's MPS; mps N: each with
-CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=N; mps H L: the heavy ones with H, the light ones with L (20 5 is 100 % in all: nobody
-shares an SM); with "low", the heavy ones with CUDA_MPS_CLIENT_PRIORITY=1, below normal; fixed H L: gpushared with two
-disjoint parts that stay as they are, H % of the SMs for the heavy ones together, L for the light ones; ours: gpushared
-with sharing = "spatial", policy = "slo". Each is warmed up for --warm-up, then measured for --seconds. Goodput:
-requests a second that were answered within their target. Needs root, python3 with torch, and no other user of the GPU.
+CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=N; mps H L: the heavy functions with H, the light ones with L (20 5 is 100 % in all,
+so that no SM is shared); with "low", the heavy ones with CUDA_MPS_CLIENT_PRIORITY=1, below normal; fixed H L:
+gpushared with two disjoint partitions that stay as they are, H % of the SMs for all heavy functions, L % for all light
+ones; ours: gpushared with sharing = "spatial", policy = "slo". Each way is warmed up for --warm-up seconds and
+measured for --seconds. Goodput is the number of requests a second that were answered within their target. It needs
+root, python3 with torch, and a GPU that nothing else uses.
 """
 import argparse
+import contextlib
+import itertools
 import json
-import os
 import pathlib
-import queue
 import random
 import re
-import subprocess
 import sys
-import tempfile
-import threading
 import time
 
-sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[2]))
-from record import Record, origin
-from servers import Agent, Mps, Native
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path[1:1] = [str(ROOT / "bench"), str(ROOT / "intercept/api")]
+import rig
+from arrivals import arrivals
+from record import Record, origin, quantile
 
 HEAVY = [("mlp", 8192, 6), ("mlp", 4096, 12)]
 LIGHT = [("lstm", 1, 2), ("lstm", 4, 2), ("lstm", 8, 4), ("lstm", 16, 1),
          ("convolutions", 16, 12), ("convolutions", 24, 10), ("convolutions", 32, 8), ("convolutions", 64, 6),
          ("transformer", 32, 6), ("transformer", 48, 6), ("transformer", 64, 4), ("transformer", 96, 3)]
 FUNCTIONS = HEAVY + LIGHT
-# Of the agent, at the end.
+# What the agent says of each function at the end.
 SEEN = ("sms_entitled", "sms_sharers", "sms_needed", "slo_state", "latency_us", "iterations_per_s")
 WAYS = ["mps", "mps 20 5", "mps 15", "mps 25", "mps 50", "mps 50 25", "mps 30 50", "mps 50 100", "mps 70 50", "mps low",
         "mps 50 100 low", "ours"]
 A_WAY = re.compile(r"ours|native|fixed( [1-9][0-9]?){2}|mps( ([1-9][0-9]?|100)){0,2}( low)?")
 
 
-# --- the functions: torch is only needed here ----------------------------------------------------
+# --- the functions, which alone need torch --------------------------------------------------------
 
 def make(kind, batch, depth):
     """A forward pass that returns when it is done."""
@@ -80,7 +80,7 @@ def make(kind, batch, depth):
 
 
 def alone(seconds):
-    """What each takes on the whole GPU, one after the other: seconds."""
+    """Prints how many seconds each function takes on the whole GPU, one after the other."""
     times = []
     for function in FUNCTIONS:
         run, count, begin = make(*function), 0, time.monotonic()
@@ -92,25 +92,21 @@ def alone(seconds):
 
 
 def serve(which, options):
-    """Answers requests, and says how long those took that came after the warm-up. A rate of 0: without end."""
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "intercept/api"))
+    """Answers requests, and prints how long those took that came after the warm-up. With a rate of 0 it answers
+    without a pause."""
     import gpushare
     run = make(*FUNCTIONS[which])
     print(json.dumps({"ready": True}), flush=True)
     warm_up, seconds = map(float, sys.stdin.readline().split())
-    waiting, start, draw, took = queue.Queue(), time.monotonic(), random.Random(which), []
+    start, draw, took = time.monotonic(), random.Random(which), []
     end = start + warm_up + seconds
 
-    def arrive():
+    def due_times():
         due = start
         while True:
             is_up = (int((due - start) / options.phase) + (0 if options.tide else which)) % 2 == 0
             due += draw.expovariate(options.rate * (1 + options.swing if is_up else 1 - options.swing))
-            if due >= end:
-                break
-            time.sleep(max(0.0, due - time.monotonic()))
-            waiting.put((due, gpushare.arrive() and int(due * 1e9)))
-        waiting.put(None)
+            yield due
 
     def answer(due, **announced):
         with gpushare.iteration(**announced):
@@ -122,82 +118,73 @@ def serve(which, options):
         while (now := time.monotonic()) < end:
             answer(now)
     else:
-        threading.Thread(target=arrive, daemon=True).start()
-        while (request := waiting.get()) is not None:
-            answer(request[0], arrived=request[1])
+        for due, arrived in arrivals(itertools.takewhile(lambda due: due < end, due_times()),
+                                     lambda due: gpushare.arrive() and int(due * 1e9)):
+            answer(due, arrived=arrived)
     print(json.dumps(took), flush=True)
 
 
 # --- the comparison ----------------------------------------------------------------------------------
 
 def percentage(way, which):
+    """Which percentage of the SMs the way lets a function have under MPS, as a text; None: it says nothing of it."""
     parts = [part for part in way.split()[1:] if part != "low"]
     return parts[0 if which < len(HEAVY) else -1] if parts else None
 
 
 def fixed(way):
-    """A tenant for all heavy ones, and one for all light ones."""
+    """A configuration with a tenant for all heavy functions, and one for all light ones."""
     heavy, light = way.split()[1:]
     return f'[gpu.0]\nsharing = "spatial"\n[tenant.heavy]\nsm_percent = {heavy}\n[tenant.light]\nsm_percent = {light}\n'
 
 
-def config(targets, is_offline):
+def targeted(targets, is_offline):
+    """A configuration with a tenant and a target for each function."""
     return '[gpu.0]\nsharing = "spatial"\npolicy = "slo"\n' + "".join(
         f"[tenant.f{which}]\n" + (f"slo_us = {round(target * 1e6)}\n" if which >= len(HEAVY) or not is_offline else "")
         for which, target in enumerate(targets))
 
 
-def measure(way, build, rates, targets, options):
-    with tempfile.TemporaryDirectory(prefix="gpushare-functions-", ignore_cleanup_errors=True) as folder:
-        if way == "native":
-            server = Native()
-        elif way.startswith("mps"):
-            server = Mps(folder)
-        else:
-            server = Agent(folder, build, config(targets, options.offline) if way == "ours" else fixed(way))
+def server_of(way, targets, options):
+    if way == "native":
+        return rig.Native()
+    if way.startswith("mps"):
+        return rig.Mps()
+    return rig.Agent(options.build, targeted(targets, options.offline) if way == "ours" else fixed(way))
+
+
+def measure(way, rates, targets, options):
+    with server_of(way, targets, options) as server, contextlib.ExitStack() as stack:
         running = []
-        try:
-            for which, rate in enumerate(rates):
-                environment = os.environ | server.environment
-                tenant = f"f{which}" if way == "ours" else "heavy" if which < len(HEAVY) else "light"
-                if way.startswith("mps") and (part := percentage(way, which)):
-                    environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = part
-                if way.endswith(" low") and which < len(HEAVY):
-                    environment["CUDA_MPS_CLIENT_PRIORITY"] = "1"
-                words = [sys.executable, __file__, "--serve", str(which), "--rate", str(rate), "--swing",
-                         str(options.swing), "--phase", str(options.phase)] + ["--tide"] * options.tide
-                running.append(subprocess.Popen(
-                    server.command(tenant, words), env=environment, stdin=subprocess.PIPE, text=True,
-                    stdout=subprocess.PIPE, stderr=open(f"{folder}/{which}.err", "w")))
-            for which, program in enumerate(running):
-                if "ready" not in program.stdout.readline():
-                    return {"way": way, "failed": open(f"{folder}/{which}.err").read()[-1500:]}
-            for program in running:
-                program.stdin.write(f"{options.warm_up} {options.seconds}\n")
-                program.stdin.flush()
-            uses = {}
-            if way == "ours":
-                time.sleep(options.warm_up + options.seconds * 0.9)
-                uses = server.uses()
-            return summary(way, [json.loads(program.stdout.readline() or "[]") for program in running], targets,
-                           options.seconds, uses)
-        finally:
-            for program in running:
-                program.kill()
-                program.wait()
-            server.end()
+        for which, rate in enumerate(rates):
+            environment = dict(server.environment)
+            tenant = f"f{which}" if way == "ours" else "heavy" if which < len(HEAVY) else "light"
+            if way.startswith("mps") and (part := percentage(way, which)):
+                environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = part
+            if way.endswith(" low") and which < len(HEAVY):
+                environment["CUDA_MPS_CLIENT_PRIORITY"] = "1"
+            words = [sys.executable, __file__, "--serve", which, "--rate", rate, "--swing", options.swing, "--phase",
+                     options.phase, *["--tide"] * options.tide]
+            running.append(stack.enter_context(rig.Program(server.command(tenant, words), environment)))
+        if failed := rig.begin_together(running, f"{options.warm_up} {options.seconds}"):
+            return {"way": way, "failed": failed}
+        uses = {}
+        if way == "ours":
+            time.sleep(options.warm_up + options.seconds * 0.9)
+            uses = server.uses()
+        limit = options.warm_up + options.seconds + rig.READY_S
+        return summary(way, [program.take(limit) or [] for program in running], targets, options.seconds, uses)
 
 
 def summary(way, times, targets, seconds, uses):
     functions = []
     for which, (took, target) in enumerate(zip(times, targets)):
-        took.sort()
         mean = sum(took) / len(took) if took else float("inf")
         use = uses.get(f"f{which}", {})
         functions.append({
             "function": " ".join(map(str, FUNCTIONS[which])), "target_ms": round(target * 1e3, 3), "requests": len(took),
             "within": sum(one <= target for one in took), "mean_ms": round(mean * 1e3, 3),
-            "p99_ms": round(took[min(len(took) - 1, len(took) * 99 // 100)] * 1e3, 3) if took else None,
+            "p99_ms": round(quantile(took, 0.99) * 1e3, 3) if took else None,
             "is_met": mean <= target, **{key: use[key] for key in SEEN if key in use}})
     return {"way": way, "met": sum(one["is_met"] for one in functions), "of": len(functions),
             "goodput": round(sum(one["within"] for one in functions) / seconds, 2), "functions": functions}
@@ -209,20 +196,21 @@ def best_static(results):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("build", type=pathlib.Path, nargs="?")
-    parser.add_argument("--out", type=pathlib.Path, help="a file to add this run to, one line of JSON")
-    parser.add_argument("--ways", default=",".join(WAYS))
+    parser = rig.parser(__doc__, nargs="?")
+    parser.add_argument("--ways", default=",".join(WAYS), help="the ways, separated by commas")
     parser.add_argument("--load", type=float, default=0.6,
-                        help="of the GPU's time, half of it by the heavy ones; with --offline all by the light ones")
-    parser.add_argument("--targets", default="4,3", help="of the heavy, the light ones: multiples of the time alone")
-    parser.add_argument("--swing", type=float, default=0, help="part of the rate, below 1")
-    parser.add_argument("--phase", type=float, default=5, help="seconds from one change of the rates to the next")
-    parser.add_argument("--tide", action="store_true", help="the rates of all go up and down together")
-    parser.add_argument("--offline", action="store_true", help="the heavy ones answer without end")
-    parser.add_argument("--warm-up", type=float, default=12)
-    parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--commit", help="what is measured; by default the repository's HEAD")
+                        help="the part of the GPU's time in use, half of it by the heavy functions, with --offline all "
+                             "of it by the light ones (default: 0.6)")
+    parser.add_argument("--targets", default="4,3",
+                        help="of the heavy and of the light functions, in multiples of the time alone (default: 4,3)")
+    parser.add_argument("--swing", type=float, default=0,
+                        help="the part by which the rates change, below 1 (default: 0)")
+    parser.add_argument("--phase", type=float, default=5,
+                        help="seconds from one change of the rates to the next (default: 5)")
+    parser.add_argument("--tide", action="store_true", help="the rates of all functions go up and down together")
+    parser.add_argument("--offline", action="store_true", help="the heavy functions answer without a pause")
+    parser.add_argument("--warm-up", type=float, default=12, help="seconds (default: 12)")
+    parser.add_argument("--seconds", type=float, default=20, help="how long each way is measured (default: 20)")
     parser.add_argument("--serve", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--rate", type=float, help=argparse.SUPPRESS)
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
@@ -237,15 +225,17 @@ def main():
         parser.error(f"--phase {options.phase}: allowed is above 0")
     if options.tide and options.swing == 0:
         parser.error("--tide needs --swing, how high it is")
-    if options.build is None or not (options.build / "bin/gpushared").exists():
-        parser.error(f"BUILD is a folder with bin/gpushared in it; {options.build} is none")
+    if options.build is None:
+        parser.error("BUILD is missing: a folder with bin/gpushared in it")
     for way in options.ways.split(","):
         if not A_WAY.fullmatch(way):
             parser.error(f"--ways {way}: allowed are ours, native, fixed H L, mps, mps N and mps H L (percentages, 1 to "
                          f"100), and \"low\" after the last three; for example {', '.join(WAYS)}")
 
-    services = json.loads(subprocess.run([sys.executable, __file__, "--alone"], capture_output=True, text=True,
-                                         check=True).stdout)
+    seen = rig.run([sys.executable, __file__, "--alone"], rig.READY_S)
+    if seen.code != 0:
+        sys.exit(f"the functions alone: status {seen.code}\n{seen.err[-1500:]}")
+    services = json.loads(seen.out)
     heavy, light = map(float, options.targets.split(","))
     targets = [one * (heavy if which < len(HEAVY) else light) for which, one in enumerate(services)]
     loads = [0.0 if options.offline else options.load / 2, options.load if options.offline else options.load / 2]
@@ -253,18 +243,16 @@ def main():
              for which, one in enumerate(services)]
     results, record = [], Record(options.out)
     for way in options.ways.split(","):
-        results.append(measure(way, options.build.resolve(), rates, targets, options))
+        results.append(measure(way, rates, targets, options))
         seen = {key: value for key, value in results[-1].items() if key != "functions"}
         missed = [f"{one['function']} {one['mean_ms']}/{one['target_ms']} ms" for one in results[-1].get("functions", [])
                   if not one["is_met"]]
         print(json.dumps(seen), "missed:", "; ".join(missed) or "none", flush=True)
-        if options.out:
-            record.write({
-                **origin(commit=options.commit), "load": options.load, "swing": options.swing,
-                "phase": options.phase, "tide": options.tide, "offline": options.offline,
-                "targets": options.targets, "seconds": options.seconds,
-                "alone_ms": [round(one * 1e3, 3) for one in services], "rates": [round(one, 3) for one in rates],
-                "ways": results})
+        record.write({
+            **origin(commit=options.commit), "load": options.load, "swing": options.swing, "phase": options.phase,
+            "tide": options.tide, "offline": options.offline, "targets": options.targets, "seconds": options.seconds,
+            "alone_ms": [round(one * 1e3, 3) for one in services], "rates": [round(one, 3) for one in rates],
+            "ways": results})
     best, ours = best_static(results), next((one for one in results if one["way"] == "ours" and "goodput" in one), None)
     if best and ours:
         print(f"goodput: ours {ours['goodput']}, best static MPS ({best['way']}) {best['goodput']}: "

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// gaps: how long the GPU does nothing between two kernels of one stream, by the GPU's own clock:
-// what a move of the stream to another partition adds. Run natively, under the shim at rest, and
-// under shim_drive --move-us (moves.py). Each kernel is one block that stays for --kernel-us and
-// notes when it began and ended; so many are in the queue that the host is never waited for.
-//
-// Real GPUs only: the simulated one does not know the kernel.
+// gaps: how long the GPU does nothing between two kernels of one stream, by its own clock. moves.py
+// runs it natively, under the shim at rest, and while shim_drive moves the stream, to see what a
+// move to another partition adds. Each kernel is one block that runs for --kernel-us and notes when
+// it began and ended; enough of them are queued that the GPU never waits for the host. It needs a
+// real GPU, because the simulated one does not know the kernel.
 #include <algorithm>
 #include <vector>
 
@@ -43,7 +42,7 @@ STAY:
 }
 )";
 
-// So many are launched before the host waits; the gap at the wait is the host's and does not count.
+// How many kernels are launched before the host waits. The gap at that wait does not count.
 constexpr uint64_t kInQueue = 500;
 
 struct Settings {
@@ -53,9 +52,9 @@ struct Settings {
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("gaps", "the time between two kernels of one stream, by the GPU's clock.");
-  flags.add("--kernels", &s.kernels, "how many");
-  flags.add("--kernel-us", &s.kernel_us, "how long each stays");
-  flags.add("--largest", &s.largest, "print so many of the largest gaps, the largest first");
+  flags.add("--kernels", &s.kernels, "how many kernels are launched");
+  flags.add("--kernel-us", &s.kernel_us, "how long each of them runs");
+  flags.add("--largest", &s.largest, "how many of the largest gaps are printed, the largest first");
   flags.add("--device", &s.device, "CUDA device");
   flags.parse(argc, argv);
   if (s.kernels < 2) flags.fail("--kernels must be at least 2");

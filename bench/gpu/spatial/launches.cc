@@ -1,23 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// launches: what a launch of an empty kernel, and a launch and the wait for it, cost the host: past
-// the shim and through it, in turn in one process, as two processes differ by more than the shim
-// costs. To be run under it (shim_drive, or `gpushare run --shim`).
-//
-//   driver        the driver's own functions, streams of the process's context
-//   driver green  the same, streams of a green context of --green-sms
-//   program       as any program calls, so through the shim if there is one; the first way's
-//   streams
-// With --legacy 1 the first and the last use the legacy default stream.
-//
-// Streams differ by 2 %, as they have different hardware queues: a way has several, in turn.
-// The ways come one after the other in every turn, in each order equally often: who follows another
-// one that used the same streams is 0.5 % faster. A ratio is the median over the turns of a way's
-// time to the driver's in the same turn.
-//
-// This program repeats nothing that is an iteration: after some 80,000 launches through the shim
-// its recogniser falls asleep. --warm-up 400 leaves out what it costs until then. With --iterate N
-// it is told nothing but iterations instead: 4 KiB of input, N launches of eight functions in turn,
-// a wait; what is measured is one of those.
+// launches: what a launch of an empty kernel, and a launch with the wait for it, cost the host,
+// past the shim and through it. moves.py runs it under shim_drive. Both are measured in one
+// process, because two processes differ by more than the shim costs, and in these ways:
+//   driver        the driver's own functions, in streams of the process's context
+//   driver green  the same, in streams of a green context of --green-sms
+//   program       as any program calls, so through the shim if there is one; streams as `driver`
+// With --legacy 1 the first and the last way use the legacy default stream. The launches are no
+// iterations: after some 80,000 of them the shim's recogniser falls asleep, and --warm-up 400
+// leaves out what it costs until then. With --iterate N there are only iterations (4 KiB of input,
+// N launches of eight functions in turn, a wait), and the time of one iteration is measured.
 #include <dlfcn.h>
 
 #include <array>
@@ -42,13 +33,13 @@ struct Settings {
 Settings read_settings(int argc, char** argv) {
   Settings s;
   Flags flags("launches", "the host's cost of a launch past the shim and through it, in ns.");
-  flags.add("--turns", &s.turns, "of all ways");
-  flags.add("--warm-up", &s.warm_up, "turns before those, that do not count");
-  flags.add("--launches", &s.launches, "in each turn and way");
-  flags.add("--waits", &s.waits, "launches with a wait after each, the same");
-  flags.add("--iterate", &s.iterate, "launches of an iteration; 0: there are none");
-  flags.add("--green-sms", &s.green_sms, "of the green context past the shim");
-  flags.add("--legacy", &s.legacy, "1: into the legacy default stream");
+  flags.add("--turns", &s.turns, "how many turns, each with all ways");
+  flags.add("--warm-up", &s.warm_up, "how many turns before those do not count");
+  flags.add("--launches", &s.launches, "launches in each turn and way");
+  flags.add("--waits", &s.waits, "launches with a wait after each, in each turn and way");
+  flags.add("--iterate", &s.iterate, "launches in each iteration; 0: there are no iterations");
+  flags.add("--green-sms", &s.green_sms, "SMs of the green context past the shim");
+  flags.add("--legacy", &s.legacy, "1: launch into the legacy default stream");
   flags.add("--device", &s.device, "CUDA device");
   flags.parse(argc, argv);
   if (s.turns == 0 || s.turns > 1'000'000) flags.fail("--turns must be 1 to 1000000");
@@ -60,12 +51,14 @@ Settings read_settings(int argc, char** argv) {
   return s;
 }
 
+// Streams differ by 2 %, because they have different hardware queues: each way uses this many in
+// turn.
 constexpr std::size_t kStreams = 4;
 
-// The driver's functions, which no preloaded library stands in for.
+// The driver's functions, found in its library past every preloaded one.
 struct Driver {
   link_map* const library = open();
-// A declaration: nothing to put in parentheses. NOLINTNEXTLINE(bugprone-macro-parentheses)
+// This is a declaration, which takes no parentheses. NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define GPUSHARE_DRIVER(name) decltype(&::name) name = find<decltype(&::name)>(#name)
   GPUSHARE_DRIVER(cuLaunchKernel);
   GPUSHARE_DRIVER(cuStreamSynchronize);
@@ -105,7 +98,7 @@ struct Driver {
   }
 };
 
-// What all ways launch. The same function loaded more than once is as many functions.
+// What all ways launch. A function that is loaded more than once counts as that many functions.
 struct Work {
   static constexpr std::size_t kKernels = 8, kInputBytes = 4096;
 
@@ -164,7 +157,8 @@ struct Way {
     }
     iteration_ns.push_back(ns_each(begin, kIterations));
   }
-  // Of each figure that was taken.
+  // Prints each figure that was taken: its median, and the median over the turns of the way's time
+  // to the driver's in the same turn.
   void print(JsonLine line, const Way& driver) const {
     const auto add = [&](const char* figure_name, std::vector<double> Way::* figure) {
       std::vector<double> ratios;
@@ -210,6 +204,7 @@ int run(const Settings& s) {
   for (uint64_t turn = 0; turn < s.warm_up + s.turns; ++turn) {
     if (turn == s.warm_up)
       for (Way& way : ways) way.forget();
+    // Each order comes equally often: a way that follows one with the same streams is 0.5 % faster.
     for (uint64_t i = 0; i < ways.size(); ++i) {
       const uint64_t step = turn % 2 == 0 ? i : ways.size() - i;
       ways[(turn + step) % ways.size()].turn(work, turn, s);

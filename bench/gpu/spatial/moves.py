@@ -1,53 +1,55 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What moving costs, and launching in a partition: moves.py BUILD [--out FILE]
+"""What a move costs, and what a launch in a partition costs: moves.py BUILD [--out FILE]
 
-gaps: the time the GPU does nothing between two kernels of a stream, natively, in a partition at rest, and while the
-stream moves 1,000 times between partitions. Each move makes at most one gap longer, so as many of the longest gaps
-as there were moves are taken for theirs, and the usual gap is subtracted. The eight longest of all are those of the
-moves to a set of SMs that the program has not been in before, and are shown apart.
-launch: the host's cost of a launch, and of a launch and the wait for it, past the shim and through it in the same
-process (launches.cc), with no feature, with all of them in the whole GPU, and in a partition; into streams of the
-program's and into the legacy default stream. But where it says so the program has no iterations; "looks" is what it
-costs until the recogniser gives up looking for them.
+gaps: the time for which the GPU does nothing between two kernels of a stream: natively, in a partition at rest, and
+while the stream moves 1,000 times between partitions. Each move makes at most one gap longer, so as many of the
+longest gaps as there were moves are taken for the moves' gaps, and the usual gap is subtracted from them. The eight
+longest of all belong to the moves to a set of SMs that the program has not been in before, and are shown apart.
+launch: what a launch, and a launch with the wait for it, cost the host, past the shim and through it in the same
+process (launches.cc): with no feature, with all features in the whole GPU, and in a partition; into streams of the
+program and into the legacy default stream. The program has no iterations except where the row says so; "looks" is
+the cost until the recogniser stops looking for them.
 
-Needs a GPU and no other user of it.
+It needs a GPU that nothing else uses.
 """
-import argparse
 import json
 import pathlib
 import statistics
-import subprocess
 import sys
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[2]))
+import rig
 from record import Record, origin, quantile
 
 
-# Of 8 groups of 15, as neighbours. The first move to each makes a partition, when the GPU is at rest.
+# The moves go to this many sets of groups, neighbours of each other. The first move to each set makes a partition,
+# when the GPU is at rest.
 SETS = 8
 ALL = "gate,partitions,iterations"
-# Turns of 250 launches: until the recogniser is surely asleep, and while it surely is not.
+# Turns of 250 launches: after the first number the recogniser is surely asleep, before the second it surely is not.
 ASLEEP, LOOKS = 400, 250
 
 
-def run(words, timeout=200):
-    seen = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=timeout)
-    if seen.returncode != 0:
-        sys.exit(f"{words}: status {seen.returncode}\n{seen.stdout[-500:]}{seen.stderr[-1500:]}")
-    return [json.loads(line) for line in seen.stdout.splitlines()], \
-        [json.loads(line) for line in seen.stderr.splitlines() if line.startswith("{")]
+def run(words):
+    """The JSON objects that a command wrote to standard output, and those on standard error."""
+    seen = rig.run(words, timeout=200)
+    if seen.code != 0:
+        sys.exit(f"{words}: status {seen.code}\n{seen.out[-500:]}{seen.err[-1500:]}")
+    return rig.json_lines(seen.out), rig.json_lines(seen.err)
 
 
 def gaps(build, kernels, kernel_us):
     program = [build / "bin/bench/gaps", "--kernels", kernels, "--kernel-us", kernel_us]
-    drive = [build / "bin/tests/shim_drive", "--features", "gate,partitions"]
+
+    def drive(*how):
+        return rig.shim_drive(build, "--features", "gate,partitions", *how)
+
     rows = []
-    for way, before in (("native", []), ("in a partition", [*drive, "--groups", "ff", "--"]),
-                        ("native", []), ("in a partition", [*drive, "--groups", "ff", "--"])):
+    for way, before in (("native", []), ("in a partition", drive("--groups", "ff"))) * 2:
         rows.append({"way": way, **run([*before, *program])[0][-1]})
-    move_us = kernels * kernel_us // 4000  # it moves at launches, and does not launch all the time
-    said, driven = run([*drive, "--length", 8, "--settle-ms", 2000, "--move-us", move_us, "--seed", 3, "--", *program,
+    move_us = kernels * kernel_us // 4000  # four times as often: it moves at launches only
+    said, driven = run([*drive("--length", 8, "--settle-ms", 2000, "--move-us", move_us, "--seed", 3), *program,
                         "--largest", 5000])
     moves, usual = driven[-1]["moves"], statistics.median([row["gap_p50_ns"] for row in rows[1::2]])
     extra = sorted(line["gap_ns"] - usual for line in said[:-1][:moves])
@@ -58,7 +60,6 @@ def gaps(build, kernels, kernel_us):
 
 
 def launches(build, turns):
-    drive = [build / "bin/tests/shim_drive", "--features"]
     rows = []
     looks, asleep = ["--warm-up", 20, "--turns", min(turns, LOOKS)], ["--warm-up", ASLEEP, "--turns", turns]
     for under, features, how in (
@@ -68,27 +69,24 @@ def launches(build, turns):
             ("partitions, 120 SMs", ["gate,partitions", "--groups", "7fff"], ["--turns", turns]),
             ("all features, 120 SMs", [ALL, "--groups", "7fff"], asleep)):
         for stream, legacy in (("own", 0), ("legacy", 1)):
-            said, _ = run([*drive, *features, "--", build / "bin/bench/launches", "--legacy", legacy, *how])
+            said, _ = run([*rig.shim_drive(build, "--features", *features), build / "bin/bench/launches", "--legacy",
+                           legacy, *how])
             rows += [{"under": under, "stream": stream, **row} for row in said if "way" in row]
     return rows
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("build", type=pathlib.Path)
-    parser.add_argument("--out", type=pathlib.Path, help="a file to add this run to, one line of JSON")
-    parser.add_argument("--kernels", type=int, default=500_000)
-    parser.add_argument("--kernel-us", type=int, default=30)
-    parser.add_argument("--turns", type=int, default=2000, help="of the launches")
-    parser.add_argument("--commit", help="what is measured; by default the repository's HEAD")
-    options = parser.parse_args()
+    options = rig.parser(__doc__)
+    options.add_argument("--kernels", type=int, default=500_000, help="of each measurement of gaps (default: 500000)")
+    options.add_argument("--kernel-us", type=int, default=30, help="how long each of them runs (default: 30)")
+    options.add_argument("--turns", type=int, default=2000, help="of each measurement of launches (default: 2000)")
+    options = options.parse_args()
     result = {**origin(commit=options.commit),
               "gaps": gaps(options.build, options.kernels, options.kernel_us),
               "launch": launches(options.build, options.turns)}
     for row in result["gaps"] + result["launch"]:
         print(json.dumps(row))
-    if options.out:
-        Record(options.out).write(result)
+    Record(options.out).write(result)
 
 
 if __name__ == "__main__":

@@ -1,29 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of table.py: programs.py WHAT [--rate R]. Needs torch and a GPU.
+"""The programs that table.py compares: programs.py WHAT [--rate R]. They need torch and a GPU.
 
-decoder   a transformer of 7 G parameters answers requests: 256 words read, 24 written, bf16, random weights
+decoder   a transformer of 7 G parameters answers requests: it reads 256 words and writes 24, bf16, random weights
 resnet    ResNet-50 is trained, 128 images a step, bf16
-small     20 small products, one after the other, every 5 ms: what is latency-critical
-heavy     products that fill the GPU: compute-bound
-copier    copies that fill the memory's bandwidth
-gemm      512 x 8192 x 28672 in bf16, each timed by the GPU
+small     20 small products, one after the other, every 5 ms: its latency is what matters
+heavy     products that fill the GPU: bound by its arithmetic
+copier    copies that fill the bandwidth of the GPU's memory
+gemm      512 x 8192 x 28672 in bf16, each of which is timed by the GPU
 
-Says {"ready": true}, waits for a line "SECONDS", works for so long and prints what it measured. Requests
-arrive at random, R a second; 0: each as soon as the one before is done.
+A program prints {"ready": true}, waits for a line with a number of seconds, works for that long and prints what it
+measured. Requests arrive at random, R a second; with R = 0 each one comes as soon as the one before is done.
 """
 import argparse
+import itertools
 import json
 import pathlib
-import queue
 import random
 import sys
-import threading
 import time
 
 import torch
 from torch.nn import functional
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[2]))
+from arrivals import arrivals
 from record import quantile
 
 torch.manual_seed(1)
@@ -154,19 +154,9 @@ def at(times, part):
 
 
 def serve(work, seconds, due_times):
-    """Latencies in ms, of those that arrived in the time."""
-    waiting, latencies, begin = queue.Queue(), [], time.monotonic()
-
-    def arrive():
-        for due in due_times:
-            if due > seconds:
-                break
-            time.sleep(max(0.0, begin + due - time.monotonic()))
-            waiting.put(begin + due)
-        waiting.put(None)
-
-    threading.Thread(target=arrive, daemon=True).start()
-    while (due := waiting.get()) is not None:
+    """The latencies in ms of those requests that arrived in that time."""
+    latencies, begin = [], time.monotonic()
+    for due, _ in arrivals(begin + due for due in itertools.takewhile(lambda due: due <= seconds, due_times)):
         work()
         latencies.append((time.monotonic() - due) * 1e3)
     return latencies
@@ -194,8 +184,8 @@ def seconds_of():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["decoder", "resnet", "small", "heavy", "copier", "gemm"])
-    parser.add_argument("--rate", type=float, default=0)
-    parser.add_argument("--rounds", action="store_true", help="of gemm: every time, with when its round began")
+    parser.add_argument("--rate", type=float, default=0, help="requests a second; 0: without a pause (default)")
+    parser.add_argument("--rounds", action="store_true", help="with gemm: print each time, and when its round began")
     options = parser.parse_args()
     if options.what == "gemm":
         rounds = gemm(seconds_of)

@@ -8,10 +8,10 @@
 #include <bpf/bpf.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <getopt.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -39,7 +39,7 @@ struct Files {
 struct Case {
   const char* name;
   bool accept_any_file;
-  int calls;  // in one run
+  int calls;  // how many in one run
   void (*call)(const Files&);
 };
 
@@ -225,11 +225,6 @@ struct Arguments {
   std::string out, commit = "unknown", command;
 };
 
-int usage() {
-  fmt::print(stderr, "usage: probe_cost [--rounds N] [--out FILE] [--commit COMMIT]\n");
-  return 2;
-}
-
 int run(const Arguments& arguments) {
   const Result<FakeDriver> driver = FakeDriver::mount();
   if (!driver) {
@@ -262,20 +257,18 @@ int main(int argc, char** argv) {
   gpushare::Arguments arguments;
   arguments.command = "probe_cost";
   for (int i = 1; i < argc; ++i) arguments.command += std::string(" ") + argv[i];
-  const option options[] = {{"rounds", required_argument, nullptr, 'r'},
-                            {"out", required_argument, nullptr, 'o'},
-                            {"commit", required_argument, nullptr, 'c'},
-                            {}};
-  for (int c; (c = ::getopt_long(argc, argv, "", options, nullptr)) != -1;) {
-    if (c == 'r')
-      arguments.rounds = std::atoi(optarg);
-    else if (c == 'o')
-      arguments.out = optarg;
-    else if (c == 'c')
-      arguments.commit = optarg;
-    else
-      return gpushare::usage();
+  CLI::App app("What the eBPF probe costs the system calls of other programs. It needs root.",
+               "probe_cost");
+  app.add_option("--rounds", arguments.rounds, "how many rounds are measured")
+      ->check(CLI::Range(1, 100'000))
+      ->capture_default_str();
+  app.add_option("--out", arguments.out, "add this run to that file, as one line of JSON");
+  app.add_option("--commit", arguments.commit, "what is measured, for that file")
+      ->capture_default_str();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
   }
-  if (optind != argc || arguments.rounds < 1) return gpushare::usage();
   return gpushare::run(arguments);
 }

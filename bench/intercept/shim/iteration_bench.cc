@@ -11,6 +11,13 @@
 namespace gpushare::shim {
 namespace {
 
+// Reports the time per event, of which each iteration of the benchmark has so many.
+void count_per_event(benchmark::State& state, std::size_t events) {
+  state.counters["per_event"] = benchmark::Counter(
+      static_cast<double>(events),
+      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+}
+
 void recognise(benchmark::State& state, const Program& program) {
   const auto events = program.record(1);
   const auto recogniser = std::make_unique<IterationRecogniser>();
@@ -18,9 +25,7 @@ void recognise(benchmark::State& state, const Program& program) {
     *recogniser = IterationRecogniser();
     for (const ProgramEvent& event : events) benchmark::DoNotOptimize(feed(*recogniser, event));
   }
-  state.counters["per_event"] = benchmark::Counter(
-      static_cast<double>(events.size()),
-      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  count_per_event(state, events.size());
 }
 
 void walk(benchmark::State& state) {
@@ -33,9 +38,7 @@ void walk(benchmark::State& state) {
     }
     benchmark::DoNotOptimize(sum);
   }
-  state.counters["per_event"] = benchmark::Counter(
-      static_cast<double>(events.size()),
-      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  count_per_event(state, events.size());
 }
 
 const int kRegistered = [] {

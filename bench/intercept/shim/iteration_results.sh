@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Measures without a GPU how well iterations are recognised and what that costs a launch, and adds the
-# run to FILE, one line of JSON: iteration_results.sh BUILD FILE
+# Measures without a GPU how well iterations are recognised and how much that costs a launch, and adds
+# the run to FILE as one line of JSON: iteration_results.sh BUILD FILE
 set -eu
 build=$1 file=$2
 list() { sed -e '$!s/$/,/'; }

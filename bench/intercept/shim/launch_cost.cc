@@ -76,7 +76,7 @@ double ns_per_launch(const Calls& calls) {
   asm volatile(".rept 8192; addl $1, %%eax; nop; .endr" ::: "eax", "cc", "memory");
 }
 
-// The median of many short turns with and without the calls.
+// The median over many short turns of a turn with the calls less one without them.
 double cold_ns(const Calls& calls) {
   constexpr uintptr_t kTurn = 100, kTurns = 4'000;
   uintptr_t next = 0;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A compiled product, twice."""
+"""Computes a compiled product twice, with JAX."""
 import os
 
 os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Some steps of training on streams of two priorities, then the same in a CUDA graph."""
+"""Makes some training steps on streams of two priorities, then the same steps in a CUDA graph."""
 import torch
 
 torch.manual_seed(0)

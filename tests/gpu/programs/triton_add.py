@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A kernel of Triton's."""
+"""Runs a kernel that Triton has compiled."""
 import torch
 import triton
 import triton.language as tl

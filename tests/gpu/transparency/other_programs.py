@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same with other libraries: other_programs.py NAME. Exits 77 where one is not installed."""
+"""Small programs of other libraries whose outputs run.py compares: other_programs.py NAME. The exit status is 77 when
+a library is not installed."""
+import argparse
 import importlib.util
 import os
 import sys
@@ -152,4 +154,6 @@ def nccl():
 PROGRAMS = {f.__name__: f for f in (jax_training, triton_kernels, cupy_kernels, onnx_inference, nccl)}
 
 if __name__ == "__main__":
-    PROGRAMS[sys.argv[1]]()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=PROGRAMS)
+    PROGRAMS[parser.parse_args().name]()

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small PyTorch programs that print numbers on which every kernel of theirs bears: torch_programs.py NAME
+"""Small PyTorch programs whose outputs run.py compares: torch_programs.py NAME
 
-Weights and data are random with a fixed seed, algorithms deterministic, losses printed to the last bit.
+Every kernel of a program bears on the numbers that it prints. Weights and data are random with a fixed seed, the
+algorithms are deterministic, and losses are printed to the last bit.
 """
+import argparse
 import os
-import sys
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 import torch
@@ -15,7 +16,7 @@ device = torch.device("cuda")
 
 
 def digest(tensor):
-    """All bits of it, whatever its type and layout."""
+    """A hash of all bits of a tensor, of any type and layout."""
     import hashlib
     flat = tensor.detach().contiguous().cpu().flatten().view(torch.uint8)
     return hashlib.sha256(flat.numpy().tobytes()).hexdigest()[:16]
@@ -50,7 +51,7 @@ def encoder(layers=6, width=512):
 
 
 def transformer():
-    """Mixed precision, dropout, a scaler that looks whether gradients overflowed."""
+    """Training in mixed precision, with dropout and a scaler that looks whether gradients overflowed."""
     model = nn.Sequential(nn.Embedding(8192, 512), encoder(), nn.Linear(512, 8192)).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     scaler = torch.amp.GradScaler("cuda")
@@ -83,7 +84,7 @@ def lora():
 
 
 def decode():
-    """A decoder with a key-value cache that answers eight requests: prefill, then a token at a time."""
+    """A decoder with a key-value cache that answers eight requests: a prompt, then a token at a time."""
     import transformers
     configuration = transformers.GPT2Config(n_layer=8, n_embd=512, n_head=8, vocab_size=8192)
     model = transformers.GPT2LMHeadModel(configuration).to(device).eval()
@@ -127,7 +128,7 @@ def cufft():
 
 
 def graphs():
-    """A captured training step, replayed, updated inputs, and steps without a graph between."""
+    """A captured training step that is replayed on new inputs, with steps without a graph in between."""
     model = nn.Sequential(nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512)).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, capturable=True)
     data = torch.randn(256, 512, device=device)
@@ -156,7 +157,7 @@ def graphs():
 
 
 def streams():
-    """Work that goes to and fro between streams of both priorities, by events and waits; side by side."""
+    """Work on streams of both priorities at once, which wait for each other by events."""
     ways = [torch.cuda.Stream(priority=-(i % 2)) for i in range(6)]
     state = [torch.randn(256, 256, device=device) / 16 for _ in ways]
     torch.cuda.synchronize()
@@ -188,7 +189,7 @@ class Numbers(torch.utils.data.Dataset):
 
 
 def dataloader():
-    """Processes that load, and that were forked from one with a context."""
+    """Data that is loaded by processes which were forked from one with a CUDA context."""
     weight = torch.randn(256, 256, device=device) / 16
     loader = torch.utils.data.DataLoader(Numbers(), batch_size=32, num_workers=4, pin_memory=True)
     for epoch in range(2):
@@ -198,7 +199,7 @@ def dataloader():
 
 
 def allocate():
-    """Memory that comes and goes, of the GPU and pinned, while copies are on their way."""
+    """Memory of the GPU, and pinned memory, that is allocated and freed while copies are on their way."""
     kept = []
     for i in range(64):
         kept.append(torch.full((1 << (12 + i % 12),), float(i), device=device))
@@ -215,9 +216,12 @@ PROGRAMS = {f.__name__: f for f in (resnet50, transformer, lora, decode, cublas,
                                     dataloader, allocate)}
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=PROGRAMS)
+    name = parser.parse_args().name
     torch.manual_seed(1)
     torch.use_deterministic_algorithms(True)
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.deterministic = True
-    PROGRAMS[sys.argv[1]]()
+    PROGRAMS[name]()
     torch.cuda.synchronize()
