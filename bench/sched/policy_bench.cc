@@ -71,7 +71,7 @@ void decide_slo(benchmark::State& state) {
   }
   Services services(all);
   services.set_noise(0.10);
-  SloPolicy policy(15);
+  SloSizer policy(15);
   for (auto _ : state) services.round(policy);
 }
 BENCHMARK(decide_slo)

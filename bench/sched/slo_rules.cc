@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // After a step of the load, in how many rounds has each rule found the right share of the SMs?
-// `slo` (sched/slo/policy.h) beside GSLICE's published rule in both its readings (PublishedRule in
+// `slo` (sched/slo/sizer.h) beside GSLICE's published rule in both its readings (PublishedRule in
 // tests/sched/support/slo_world.h), on simulated tenants in virtual time: deterministic. The
 // published rules get real numbers of groups, instant changes of share and 5 % of tolerance at the
 // SLO.
@@ -79,7 +79,7 @@ uint32_t met_by_published(uint32_t count) {
 
 uint32_t met_by_ours(uint32_t count) {
   Services services(functions(static_cast<int>(count)));
-  SloPolicy policy(static_cast<uint32_t>(LatencyShape::kGroups));
+  SloSizer policy(static_cast<uint32_t>(LatencyShape::kGroups));
   for (int round = 0; round < kRounds; ++round) services.round(policy);
   return met(services, count);
 }

@@ -22,6 +22,7 @@
 #include "sched/daemon/lifeline.h"
 #include "sched/daemon/supervisor.h"
 #include "sched/module/kernel_module.h"
+#include "sched/policies/policies.h"
 #include "sched/step/recovery.h"
 #include "sched/tenants/config.h"
 #include "sched/tenants/proc_reader.h"
@@ -47,7 +48,7 @@ constexpr const char* kSysfsVariable = "GPUSHARE_SYSFS";
 struct CommandLine {
   int lifeline_fd = -1;  // of the supervisor's lifeline; -1: none
   AgentOptions agent;
-  bool is_foreground = false, must_recover = false, must_check = false;
+  bool is_foreground = false, must_recover = false, must_check = false, must_list = false;
 };
 
 int fail(const Error& error) {
@@ -56,7 +57,8 @@ int fail(const Error& error) {
 }
 
 int check_config(const std::string& path) {
-  const auto loaded = load_config(path);
+  const std::vector<PolicyEntry> policies = all_policies();
+  const auto loaded = load_config(path, policies);
   if (loaded) {
     fmt::print("{}: correct, {} tenants\n", path, loaded->tenants.size());
     return kOk;
@@ -172,6 +174,8 @@ void describe(CLI::App& app, CommandLine& line, std::string& simulation, bool& i
   app.add_flag("--recover", line.must_recover,
                "undo what an agent that was killed has left, and end");
   app.add_flag("--check-config", line.must_check, "read the configuration, and end");
+  app.add_flag("--policies", line.must_list,
+               "list the policies that [gpu.N] policy can name, with their options, and end");
   app.add_option("--supervisor-pid", line.agent.supervisor_pid)->group("");
   app.add_option("--restarts", line.agent.restarts)->group("");
   app.add_option("--lifeline-fd", line.lifeline_fd)->group("");
@@ -199,6 +203,10 @@ int run(int argc, char** argv) {
     line.agent.shim_socket =
         (std::filesystem::path(line.agent.socket).parent_path() / "shim.sock").string();
   use_module(app, line.agent.module, is_simulated);
+  if (line.must_list) {
+    fmt::print("{}", describe_policies(all_policies()));
+    return kOk;
+  }
   if (line.must_check) return check_config(line.agent.config);
   if (line.must_recover) return recover_all(line.agent);
   return serve(line, {argv, argv + argc});

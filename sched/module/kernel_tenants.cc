@@ -23,7 +23,7 @@ void log_failure(const Result<>& done, std::string_view tenant) {
 
 }  // namespace
 
-void KernelTenants::seed(const Config& config, Seed what) {
+void KernelTenants::seed(const TenantsConfig& config, Seed what) {
   kernel_rules_ = seed_sysfs(tree_, config, what);
   rules_ = config.rules;
   must_take_rules_ = true;
@@ -37,7 +37,7 @@ void KernelTenants::take_rules() {
     if (!rules.cgroup.empty()) shown.push_back({tenant, rules.cgroup, std::nullopt});
     if (rules.uid) shown.push_back({tenant, "", rules.uid});
   }
-  Config in_force;
+  TenantsConfig in_force;
   in_force.rules = rules_in_force(rules_, kernel_rules_, shown);
   if (auto taken = tenants_.reload(in_force); !taken)
     log_warning("rules: {}", taken.error().message());

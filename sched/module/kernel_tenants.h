@@ -35,8 +35,8 @@ class KernelTenants final : public TenantControl {
 
   // Take over the configuration as sched/module/sysfs_seed.h says. What cannot be written is logged
   // and left.
-  void start(const Config& config) { seed(config, Seed::kMissing); }
-  void reload(const Config& config) { seed(config, Seed::kAll); }
+  void start(const TenantsConfig& config) { seed(config, Seed::kMissing); }
+  void reload(const TenantsConfig& config) { seed(config, Seed::kAll); }
 
   // Takes what the module said; settings are read again by the next follow().
   void on_notice(const KernelNotice& notice);
@@ -52,7 +52,7 @@ class KernelTenants final : public TenantControl {
  private:
   static constexpr Nanos kLook = 100ms;
 
-  void seed(const Config& config, Seed what);
+  void seed(const TenantsConfig& config, Seed what);
   void take_rules();
   void look(Time now);
   void mirror_all();

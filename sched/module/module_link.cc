@@ -69,7 +69,11 @@ void ModuleLink::start_over(std::span<const GpuInfo> gpus, const Config& config)
 }
 
 void ModuleLink::describe(std::span<const GpuInfo> gpus, const Config& config) {
-  if (usage_report_) usage_report_->describe(gpus, config.agent.policy, config.spatial_gpus);
+  if (!usage_report_) return;
+  std::set<uint32_t> spatial;
+  for (const GpuInfo& gpu : gpus)
+    if (config.gpu(gpu.index).is_spatial) spatial.insert(gpu.index);
+  usage_report_->describe(gpus, config.policy_names(gpus.size()), spatial);
 }
 
 void ModuleLink::publish(Time now, const State& state) {

@@ -15,7 +15,7 @@ void log_failure(const Result<>& done, std::string_view tenant) {
 
 }  // namespace
 
-std::vector<KernelRule> seed_sysfs(SysfsTree& tree, const Config& config, Seed what) {
+std::vector<KernelRule> seed_sysfs(SysfsTree& tree, const TenantsConfig& config, Seed what) {
   SplitRules rules = split_rules(config.rules, system_uid_of);
   // The kernel tries rules in the order in which tenants were made.
   for (const TenantConfig& written : config.tenants) {

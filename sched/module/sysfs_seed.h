@@ -22,7 +22,7 @@ enum class Seed { kMissing, kAll };  // at the start, on a reload
 
 // Returns the rules that the kernel was given: the first ones of the file. What cannot be written
 // is logged and left.
-std::vector<KernelRule> seed_sysfs(SysfsTree& tree, const Config& config, Seed what);
+std::vector<KernelRule> seed_sysfs(SysfsTree& tree, const TenantsConfig& config, Seed what);
 
 // The tenants in sysfs that hold what somebody has chosen: all but a `default` as the kernel makes
 // it.

@@ -5,18 +5,21 @@
 #include <cmath>
 #include <utility>
 
+#include "sched/policy/percent_partitions.h"
 #include "sched/policy/shares.h"
 #include "shmctl/plane/layout.h"
 
 namespace gpushare {
 namespace {
 
+using namespace std::chrono_literals;
+
 constexpr Micros kBestEffort{1};
-constexpr Nanos kPriorityHold{2'000'000'000};
+constexpr Nanos kPriorityHold = 2s;
 constexpr double kLoneSlack = 4;               // how much less than the round a lone one may keep
 constexpr double kLongestRoundUs = 1'000'000;  // unless the minimum slices of all need more
 constexpr double kSliceTolerance = 0.02;       // a smaller change is not worth a driver call
-constexpr Nanos kShortestWait{500'000};
+constexpr Nanos kShortestWait = 500us;
 constexpr int kLooksPerPeriod = 20;  // at a bucket that is nearly empty
 
 void wake_in(Plan& plan, Time now, Nanos delay) {
@@ -25,7 +28,19 @@ void wake_in(Plan& plan, Time now, Nanos delay) {
 
 }  // namespace
 
-FairPolicy::FairPolicy(const PolicyOptions& options)
+FairOptions FairOptions::of(const PolicyOptions& options) {
+  return {.min_slice = Micros(options["min_slice_us"]),
+          .round_target = std::chrono::milliseconds(options["round_target_ms"]),
+          .idle_turn = std::chrono::milliseconds(options["idle_turn_ms"])};
+}
+
+std::optional<PolicyMistake> check_fair(const PolicyOptions& options) {
+  const FairOptions values = FairOptions::of(options);
+  if (values.min_slice <= values.round_target) return std::nullopt;
+  return PolicyMistake{"min_slice_us", "must not be above round_target_ms"};
+}
+
+FairPolicy::FairPolicy(const FairOptions& options)
     : options_(options),
       tenant_gate_(kMaxTenants),
       process_gate_(kMaxProcesses),
@@ -43,14 +58,17 @@ Plan FairPolicy::plan(const Snapshot& snapshot) {
   correct(snapshot.now, plan);
   cut_slices();
   run_background(snapshot.now, plan);
+  plan.decisions.reserve(jobs_.size());
   for (const Job& job : jobs_) {
     if (!job.view->can_control) continue;
     Micros slice(std::llround(job.slice_us));
     const double change = std::abs(job.slice_us - static_cast<double>(job.view->slice.count()));
     const bool is_near = change <= kSliceTolerance * job.slice_us;
     if (is_near && job.view->slice >= options_.min_slice) slice = job.view->slice;
-    plan.decisions.push_back({job.view->id, slice, job.freeze, job.target});
+    plan.decisions.push_back(
+        {.process = job.view->id, .slice = slice, .freeze = job.freeze, .target = job.target});
   }
+  if (snapshot.gpu.is_spatial) plan.partitions = partitions_by_percent(snapshot);
   return plan;
 }
 
@@ -64,7 +82,8 @@ void FairPolicy::collect(const Snapshot& snapshot) {
   jobs_.clear();
   ++call_;
   for (const ProcessView& process : snapshot.processes) {
-    if (process.id >= kMaxProcesses || process.tenant >= tenants_.size()) continue;
+    if (!process.has_context || process.id >= kMaxProcesses || process.tenant >= tenants_.size())
+      continue;
     const TenantView* tenant = tenants_[process.tenant];
     if (!tenant) continue;
     if (std::exchange(last_seen_[process.id], call_) + 1 != call_) feedback_.forget(process.id);
@@ -91,7 +110,7 @@ void FairPolicy::apply_caps(Time now, Plan& plan) {
     const bool is_shut = process_gate_.update(process.id, process.cap);
     job.is_capped_out = is_shut || tenant_gate_.is_shut(job.tenant->id);
     if (job.place == Place::kFrozenByUser) continue;
-    // One without work uses nothing: freezing it can wait until it has some.
+    // A process without work uses nothing: freezing it can wait until it has some.
     if (job.is_capped_out && (job.is_active || process.is_frozen)) {
       job.freeze = FreezeReason::kCap;
     }
@@ -102,10 +121,9 @@ void FairPolicy::apply_caps(Time now, Plan& plan) {
       if (is_own ? is_shut : tenant_gate_.is_shut(job.tenant->id)) {
         wake_in(plan, now, until_resume(**cap));
       } else if (const Nanos left = until_empty(**cap); left != Nanos::max()) {
-        // For one that is alone this is the very instant. Beside others the bucket lasts longer,
-        // and hovers near empty: what is overdrawn until the next look is repaid, so looking less
-        // often costs smoothness within a period, not accuracy, and saves the agent most of its
-        // work.
+        // For a process that is alone this is the very instant. Beside others the bucket lasts
+        // longer and hovers near empty: what is overdrawn until the next look is repaid, so looking
+        // less often costs smoothness within a period, not accuracy, and saves most of the work.
         wake_in(plan, now, is_alone ? left : std::max(left, (*cap)->period / kLooksPerPeriod));
       }
     }
@@ -152,30 +170,30 @@ void FairPolicy::divide_foreground() {
   };
   const auto ceiling = [](const auto& view) { return view.cap ? view.cap->fraction : 1.0; };
 
-  std::vector<Claim> claims;
+  std::vector<Demand> demands;
   active_weight_ = 0;
   for_each_tenant([&](std::span<Job* const> jobs) {
     double of_processes = 0;
     for (const Job* job : jobs) of_processes += ceiling(*job->view);
     const TenantView& tenant = *jobs.front()->tenant;
-    claims.push_back({.weight = static_cast<double>(tenant.weight),
-                      .ceiling = std::min(ceiling(tenant), of_processes)});
+    demands.push_back({.weight = static_cast<double>(tenant.weight),
+                       .ceiling = std::min(ceiling(tenant), of_processes)});
     active_weight_ += tenant.weight;
   });
-  std::vector<double> shares(claims.size());
-  divide(1.0, claims, shares);
+  std::vector<double> shares(demands.size());
+  divide(1.0, demands, shares);
 
   size_t n = 0;
   for_each_tenant([&](std::span<Job* const> jobs) {
-    claims.clear();
-    for (const Job* job : jobs) claims.push_back({.weight = 1, .ceiling = ceiling(*job->view)});
+    demands.clear();
+    for (const Job* job : jobs) demands.push_back({.weight = 1, .ceiling = ceiling(*job->view)});
     std::vector<double> parts(jobs.size());
-    divide(shares[n++], claims, parts);
+    divide(shares[n++], demands, parts);
     for (size_t i = 0; i < jobs.size(); ++i) jobs[i]->target = parts[i];
   });
 }
 
-// Only who could run the whole time since the last call says something about its slice.
+// Only a process that could run all the time since the last call tells something of its slice.
 void FairPolicy::correct(Time now, Plan& plan) {
   std::vector<SliceFeedback::Sample> samples;
   for (const Job& job : jobs_) {
@@ -196,9 +214,9 @@ void FairPolicy::correct(Time now, Plan& plan) {
   plan.next = std::min(plan.next, feedback_.window_end());
 }
 
-// To set a slice ends the turn of whoever is on the GPU and takes 0.35 ms of the agent (H200), and
-// for one that is alone in the foreground a slice of this order is as good as the whole round. So
-// one whose only neighbour is frozen and thawed again and again is not disturbed by it.
+// To set a slice ends the turn of the process that is on the GPU and takes 0.35 ms of the agent
+// (H200), and for a process that is alone in the foreground a slice of this order is as good as the
+// whole round. So a process whose only neighbour is frozen and thawed repeatedly is not disturbed.
 void FairPolicy::keep_lone_slice() {
   if (active_.size() != 1) return;
   Job& lone = *active_.front();
@@ -212,8 +230,7 @@ void FairPolicy::cut_slices() {
   for (const Job* job : active_) sum += job->target * feedback_.slice_factor(job->view->id);
   for (Job* job : active_) {
     job->slice_us = job->target * feedback_.slice_factor(job->view->id) / sum;
-    // Who yields early does not miss what the minimum adds to its slice, nor does it make others
-    // wait.
+    // A process that yields early gains nothing from a longer slice, and makes no other wait.
     if (feedback_.uses_slice(job->view->id)) smallest = std::min(smallest, job->slice_us);
   }
   const double longest = std::max(kLongestRoundUs, min_us * static_cast<double>(active_.size()));
@@ -222,7 +239,7 @@ void FairPolicy::cut_slices() {
   for (Job* job : active_) job->slice_us = std::max(job->slice_us * round, min_us);
   keep_lone_slice();
 
-  // Who has no work now takes no part, but finds the slice of its weight when it wakes.
+  // A process without work takes no part, but finds the slice of its weight when it wakes.
   std::vector<uint32_t> active_processes(tenants_.size());
   for (const Job* job : active_) ++active_processes[job->tenant->id];
   for (Job& job : jobs_) {
@@ -255,7 +272,7 @@ void FairPolicy::run_background(Time now, Plan& plan) {
   for (Job& job : jobs_) {
     if (job.place != Place::kBackground) continue;
     const bool is_holder = turn.holder == job.view->id;
-    // An idle one that is not frozen must not have 1 us: it may wake beside the holder.
+    // An idle process that is not frozen must not have 1 us: it may wake beside the holder.
     const bool waits = job.is_active || job.freeze != FreezeReason::kNone;
     job.slice_us =
         static_cast<double>((is_holder || waits ? kBestEffort : options_.min_slice).count());
@@ -269,8 +286,8 @@ void FairPolicy::run_background(Time now, Plan& plan) {
   }
 }
 
-// What is left for the background is known only when it is everything: then its highest class has
-// it.
+// What is left for the background is known only when that is the whole GPU. Then it belongs to the
+// highest class in the background.
 void FairPolicy::set_background_targets(std::span<const BackgroundTurns::Candidate> candidates) {
   Priority highest = Priority::kIdle;
   for (const auto& candidate : candidates) {

@@ -1,87 +1,173 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a scheduling policy is: a pure function of what is known now (Snapshot) and its own small
-// state, to what should be (Plan). No I/O, no clock, no driver; the agent carries a plan out
-// through the enforcer. One Policy object per GPU.
+// What a scheduling policy is: a function of what is known of one GPU now (Snapshot) and of the
+// policy's own small memory, to what should be (Plan), for time and space alike. It does no I/O,
+// reads no clock and asks no driver. The scheduler takes the snapshot and hands the plan to those
+// that carry it out: slices and freezes to the enforcer, partitions to Spatial.
+//
+// There is one Policy object for each GPU, called on the agent's one thread. A policy is known by
+// its line in sched/policies/policies.cc; docs/writing_a_policy.md explains how to add one.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include "sched/policy/sm_geometry.h"
 #include "shmctl/base/clock.h"
+#include "shmctl/base/process_id.h"
 #include "shmctl/plane/layout.h"
+#include "shmctl/shim/slot.h"
 
 namespace gpushare {
+
+// --- the snapshot
+
+struct GpuView {
+  uint32_t index = 0;
+  std::string_view name;  // "NVIDIA H200"; valid during the call
+  SmGeometry geometry{};
+  bool is_spatial = false;  // sharing = "spatial": the plan's partitions are carried out
+};
 
 // A cap and the state of its token bucket on this GPU.
 struct CapView {
   double fraction = 1;  // quota / period: tokens that come back, in GPU ns per ns
-  Nanos period{100'000'000};
-  Nanos burst{};   // most tokens the bucket can hold
+  Nanos period = std::chrono::milliseconds(100);
+  Nanos burst{};   // the most tokens that the bucket can hold
   Nanos tokens{};  // now; negative: overdrawn
 };
 
-// One tenant as the policy sees it, on one GPU.
+// A tenant with processes on this GPU.
 struct TenantView {
-  uint32_t id = 0;  // slot in the control plane (< kMaxTenants); unique in a snapshot
+  uint32_t id = 0;  // its slot in the control plane (< kMaxTenants), unique in a snapshot
   uint32_t weight = 100;
   Priority priority = Priority::kNormal;
-  std::optional<CapView> cap;
+  std::optional<CapView> cap{};
+  std::optional<uint32_t> sm_percent{};
+  Nanos slo{0};  // the target time of an iteration; 0: none
   bool is_frozen_by_user = false;
+  bool has_shim = false;  // a process of it has the shim, so that it can be given a partition
+  uint32_t groups = 0;    // SM groups in use now; 0: none, or not known
+  uint32_t sharers = 1;   // tenants that have the same partition, this one included
 };
 
-// One process with a compute channel group on this GPU.
+// What a process says of its iterations, by the shim. The process wrote it, so it may lie: each
+// value is in its range, but what two readings together say may be impossible.
+struct IterationsView {
+  ShimSource source = ShimSource::kNone;
+  uint32_t confidence = 0;  // permille; 1000 when the program announces its iterations
+  ShimPhase phase = ShimPhase::kUnknown;
+  // Sums over the life of the process.
+  uint64_t begun = 0, ended = 0;
+  uint64_t busy_ns = 0;     // over those that ended: less what the GPU surely idled
+  uint64_t latency_ns = 0;  // over those that ended: from arrival to end
+  uint64_t arrivals = 0;    // announced requests; 0: they are not announced
+  uint64_t launches = 0;    // of all threads, by another count of the process
+  uint64_t period_ns = 0;   // mean, from begin to begin; 0: unknown
+  uint64_t p99_ns = 0;      // near the longest of the recent past; 0: unknown
+  uint32_t slo_us = 0;      // the target that the program asks for; 0: none
+  // Since when a thread stands at an iteration that the plan holds back.
+  std::optional<Time> waits_since{};
+
+  bool operator==(const IterationsView&) const = default;
+};
+
+// A process with a compute channel group on this GPU, or with the shim and no group yet.
 struct ProcessView {
-  uint32_t id = 0;         // slot in the control plane (< kMaxProcesses); unique in a snapshot
-  uint32_t tenant = 0;     // TenantView::id
-  bool wants_gpu = true;   // has or had work lately; while frozen: as it was before
-  bool is_frozen = false;  // as enforced now
-  bool is_frozen_by_user = false;
-  bool can_control = true;     // false: observe only, the plan must not name it
-  Micros slice{2048};          // as enforced now
-  double share = -1;           // measured over the accounting window; < 0 unknown
-  Nanos used{};                // GPU time charged since the last call
-  uint32_t turns = 0;          // times it was switched in since the last call
-  std::optional<CapView> cap;  // its own, besides its tenant's
+  uint32_t id = 0;                 // unique in a snapshot; below kMaxProcesses where has_context
+  ProcessId process{};             // its pid and start time
+  uint32_t tenant = 0;             // TenantView::id
+  bool has_context = true;         // false: it has no channel group yet; only partitions concern it
+  bool has_shim = false;           // it can be moved into a partition and held at an iteration
+  bool wants_gpu = true;           // it has or had work lately; while frozen: as it was before
+  bool is_frozen = false;          // as enforced now
+  bool is_frozen_by_user = false;  // or its tenant: the scheduler sees to it, whatever is planned
+  bool can_control = true;         // false: it is only observed, and a decision must not name it
+  Micros slice{2048};              // as enforced now
+  double share = -1;               // measured over the accounting window; < 0: unknown
+  Nanos used{};                    // GPU time charged since the last call
+  uint32_t turns = 0;              // times that it was switched in since the last call
+  std::optional<CapView> cap{};    // its own, besides its tenant's
+  Time came{};                     // when the agent first saw it here
+  uint64_t memory_bytes = 0;       // video memory on this GPU
+  std::string_view command_line{};  // valid during the call; empty: unknown
+  // Of a process with the shim.
+  Time last_launch{};
+  std::optional<IterationsView> iterations{};  // none: unknown now
+
+  // Whether a slice or a freeze of it may be planned.
+  bool can_plan() const { return has_context && can_control && !is_frozen_by_user; }
 };
 
 struct Snapshot {
   Time now{};
-  std::span<const TenantView> tenants;
-  std::span<const ProcessView> processes;
+  std::span<const TenantView> tenants{};     // ascending by id
+  std::span<const ProcessView> processes{};  // ascending by process
+  GpuView gpu{};
 };
 
+// --- the plan
+
+// For accounting. What people read is Decision::reason.
 enum class FreezeReason : uint8_t { kNone, kCap, kTurn, kUser };
 
+// What shall be of one process. What is left at its default is not asked for.
 struct Decision {
-  uint32_t process = 0;  // ProcessView::id
-  Micros slice{0};
-  FreezeReason freeze = FreezeReason::kNone;
-  double target = -1;  // share of this GPU it should get while the present set is active; < 0 none
+  uint32_t process = 0;                       // ProcessView::id
+  Micros slice{0};                            // 0: as it is
+  FreezeReason freeze = FreezeReason::kNone;  // kNone: it runs; a frozen process is thawed
+  double target = -1;  // share of the GPU that it should get while the same processes are active
+  // Iterations beyond so many begun wait at their boundary; 0: none waits. It holds until the next
+  // plan, and for a process with the shim only.
+  uint64_t run_until = 0;
+  // Shown in status as it is while the process is frozen; empty: the kind says enough.
+  std::string reason{};
 
   bool operator==(const Decision&) const = default;
 };
 
-// Carried out in this order: freezes, then slices, then thaws. A process whose `freeze` is kNone
-// and that is frozen gets thawed.
-struct Plan {
-  std::vector<Decision> decisions;  // by process id; at most one each, only controllable ones
-  // When the policy must run again even if nothing happens (a bucket refills, a turn ends).
-  Time next{Time::max()};
-  bool needs_fast_tick = false;  // turns of background work are contended: tick every 2 ms
+// One set of SM groups, and who has it. The partitions of a plan never overlap: where they are too
+// large together all are scaled down, none below one group.
+struct PlannedPartition {
+  static constexpr Nanos kIdleAfter = std::chrono::milliseconds(500);
+
+  std::vector<uint32_t> tenants;  // TenantView::id; at least one, and each in one partition
+  uint32_t groups = 1;            // at least 1
+  bool can_borrow = true;         // it also takes what others lend and nobody planned
+  // When all of its tenants have launched nothing for so long, it lends all but one group.
+  Nanos idle_after = kIdleAfter;
 };
 
-struct PolicyOptions {
-  Micros min_slice{1'000};  // none shorter, except the 1 us of best-effort work
-  Nanos round_target{20'000'000};
-  Nanos idle_turn{50'000'000};  // GPU time one best-effort process gets before the next
+// What a policy that serves target times says of a tenant, for status.
+struct SloStatus {
+  uint32_t tenant = 0;  // TenantView::id
+  Nanos slo{0};         // in force; 0: none
+  bool is_asked_by_program = false;
+  double latency = -1, p99 = -1;  // seconds; < 0: unknown
+  double throughput = -1;         // iterations a second; < 0: unknown
+  ShimSource source = ShimSource::kNone;
+  uint32_t confidence = 0;  // permille
+  uint32_t knee = 0;        // groups; 0: unknown
+  uint32_t needs = 0;       // groups; 0: unknown
+  SloState state = SloState::kNone;
+};
+
+// It is carried out in this order: freezes, slices, thaws; then partitions.
+struct Plan {
+  std::vector<Decision> decisions;           // at most one for each controllable process
+  std::vector<PlannedPartition> partitions;  // a tenant in none of them uses the whole GPU
+  std::vector<SloStatus> statuses;
+  // When the policy must run again even if nothing happens (a bucket refills, a turn ends).
+  Time next{Time::max()};
+  bool needs_fast_tick = false;  // background work takes turns: tick every tick_fast_ms
 };
 
 class Policy {
  public:
   virtual ~Policy() = default;
-  virtual const char* name() const = 0;
   // Deterministic: the same sequence of snapshots gives the same plans. Never throws. O(n log n).
   virtual Plan plan(const Snapshot& snapshot) = 0;
 };

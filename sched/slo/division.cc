@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// SloPolicy: from what each tenant needs to sets of SMs, and how large each is.
+// SloSizer: from what each tenant needs to sets of SMs, and how large each is.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
-#include "sched/slo/policy.h"
+#include "sched/slo/sizer.h"
 #include "sched/spatial/group_division.h"
 
 namespace gpushare {
@@ -18,7 +18,7 @@ constexpr double kClearly = 1.3, kNear = 0.7;
 
 // Sets of their own for all; or those without a target share one, where the others can then have
 // their own; or the others share some, and those without a target one if there is no more left.
-SloPolicy::Division SloPolicy::divide(Members served, std::vector<uint32_t> weights) {
+SloSizer::Division SloSizer::divide(Members served, std::vector<uint32_t> weights) {
   const bool counts =
       std::ranges::any_of(served, [](const Served* one) { return one->memory->is_fresh; });
   const auto others = static_cast<uint32_t>(weights.size());
@@ -30,12 +30,12 @@ SloPolicy::Division SloPolicy::divide(Members served, std::vector<uint32_t> weig
   division.packs = pack(served, groups_ - least, counts);
   const auto taken =
       std::accumulate(division.packs.begin(), division.packs.end(), uint64_t{0},
-                      [](uint64_t sum, const SloPack& pack) { return sum + pack.demand; });
+                      [](uint64_t sum, const Pack& pack) { return sum + pack.demand; });
   // Who shares because nobody else did goes on to until the others have fitted for a while.
   const bool fits_apart = alone + others <= groups_ ||
                           (division.packs.size() < served.size() && taken + others <= groups_);
   rest_fitted_ = fits_apart ? rest_fitted_ + (counts || served.empty()) : 0;
-  rest_shares_ = others > 1 && (!fits_apart || (rest_shares_ && rest_fitted_ < SloPacks::kCalm));
+  rest_shares_ = others > 1 && (!fits_apart || (rest_shares_ && rest_fitted_ < PackHistory::kCalm));
   if (rest_shares_) weights.assign(1, 1);
   const auto reserved = static_cast<uint32_t>(weights.size());
   const auto sets = static_cast<uint32_t>(division.packs.size());
@@ -43,17 +43,17 @@ SloPolicy::Division SloPolicy::divide(Members served, std::vector<uint32_t> weig
   const Sets members = sets_of(served, division.packs);
   const uint32_t available = groups_ - std::min(reserved, groups_ - std::min(groups_, sets));
   uint64_t wanted = 0;
-  std::vector<GroupClaim> claims;
-  claims.reserve(sets);
+  std::vector<GroupDemand> demands;
+  demands.reserve(sets);
   for (uint32_t set = 0; set < sets; ++set) {
     // Of a pack that misses its target whatever it gets, more than anybody may have.
     const uint32_t demand = std::min(division.packs[set].demand, most_of_all(members[set]));
     wanted += division.packs[set].demand;
-    claims.push_back({demand, static_cast<uint32_t>(members[set].size())});
+    demands.push_back({demand, static_cast<uint32_t>(members[set].size())});
   }
   division.given = do_share && wanted > available && sets <= available
-                       ? divide_too_few(members, claims, available)
-                       : divide_max_min(available, claims);
+                       ? divide_too_few(members, demands, available)
+                       : divide_max_min(available, demands);
   if (weights.empty() && do_share)
     division.given = spread(members, std::move(division.given), available);
   for (uint32_t set = 0; set < sets; ++set)
@@ -64,7 +64,7 @@ SloPolicy::Division SloPolicy::divide(Members served, std::vector<uint32_t> weig
 }
 
 // What it would need if no target of it were given up.
-uint32_t SloPolicy::demand_in_full(Members members, uint32_t demand) const {
+uint32_t SloSizer::demand_in_full(Members members, uint32_t demand) const {
   if (std::ranges::all_of(members, [](const Served* one) { return one->given_up == 0; }))
     return demand;
   for (Served* const one : members) give_up(*one, 0);
@@ -72,9 +72,9 @@ uint32_t SloPolicy::demand_in_full(Members members, uint32_t demand) const {
   return full == PackNeeds::kNever ? most_of_all(members) + 1 : full;
 }
 
-SloPolicy::Sets SloPolicy::sets_of(Members served, const std::vector<SloPack>& packs) {
+SloSizer::Sets SloSizer::sets_of(Members served, const std::vector<Pack>& packs) {
   Sets sets;
-  for (const SloPack& pack : packs) {
+  for (const Pack& pack : packs) {
     sets.emplace_back();
     for (const uint32_t place : pack.members) sets.back().push_back(served[place]);
   }
@@ -82,16 +82,15 @@ SloPolicy::Sets SloPolicy::sets_of(Members served, const std::vector<SloPack>& p
 }
 
 // The next group goes to the one that wants it most, until all are given or nobody wants one.
-// `wish`: of the set at a place with so many groups; what is not above 0 wants none. Returns what
+// `urge`: of the set at a place with so many groups; what is not above 0 wants none. Returns what
 // is left.
-template <class Wish>
-uint32_t SloPolicy::give_one_by_one(std::vector<uint32_t>& groups, uint32_t more,
-                                    const Wish& wish) {
+template <class Urge>
+uint32_t SloSizer::give_one_by_one(std::vector<uint32_t>& groups, uint32_t more, const Urge& urge) {
   for (; more > 0; --more) {
     double most = 0;
     size_t which = groups.size();
     for (size_t i = 0; i < groups.size(); ++i) {
-      const double now = wish(i, groups[i]);
+      const double now = urge(i, groups[i]);
       if (now <= most) continue;
       most = now;
       which = i;
@@ -107,14 +106,14 @@ uint32_t SloPolicy::give_one_by_one(std::vector<uint32_t>& groups, uint32_t more
 // heads; then what is left. In each of these to the set whose target is missed by most, and none
 // more than it is for. Who is not measured has a queue that is not known, and gets its part by
 // heads.
-std::vector<uint32_t> SloPolicy::divide_too_few(const Sets& sets,
-                                                std::span<const GroupClaim> claims,
-                                                uint32_t total) const {
+std::vector<uint32_t> SloSizer::divide_too_few(const Sets& sets,
+                                               std::span<const GroupDemand> demands,
+                                               uint32_t total) const {
   uint32_t heads = 0, left = total - static_cast<uint32_t>(sets.size());
   std::vector<std::pair<uint32_t, size_t>> cures;  // groups, of the set at a place
   for (size_t i = 0; i < sets.size(); ++i) {
-    heads += claims[i].heads;
-    if (const uint32_t groups = fewest_without_end(sets[i], claims[i].groups); groups > 0)
+    heads += demands[i].heads;
+    if (const uint32_t groups = fewest_without_end(sets[i], demands[i].groups); groups > 0)
       cures.emplace_back(groups, i);
   }
   std::ranges::sort(cures);
@@ -126,21 +125,21 @@ std::vector<uint32_t> SloPolicy::divide_too_few(const Sets& sets,
   }
   const std::vector<uint32_t> cured = given;
   const auto missed = [&](size_t i, uint32_t groups) {
-    if (groups >= claims[i].groups) return 0.0;
+    if (groups >= demands[i].groups) return 0.0;
     const double response = response_of_set(sets[i], groups);
-    return response > 0 ? response : static_cast<double>(claims[i].groups) / groups;
+    return response > 0 ? response : static_cast<double>(demands[i].groups) / groups;
   };
   left = give_one_by_one(given, left, [&](size_t i, uint32_t groups) {
-    return groups * heads < total * claims[i].heads ? missed(i, groups) : 0;
+    return groups * heads < total * demands[i].heads ? missed(i, groups) : 0;
   });
   give_one_by_one(given, left, missed);
   std::vector<uint32_t> most;
-  for (const GroupClaim& claim : claims) most.push_back(claim.groups);
+  for (const GroupDemand& demand : demands) most.push_back(demand.groups);
   return present_or(sets, cured, most, total, missed, std::move(given));
 }
 
 // At most so many; 0: there are none, or it is not known.
-uint32_t SloPolicy::fewest_without_end(Members members, uint32_t most) {
+uint32_t SloSizer::fewest_without_end(Members members, uint32_t most) {
   if (!is_known(members)) return 0;
   for (uint32_t groups = 1; groups <= most; ++groups)
     if (std::isfinite(worst_of(members, groups))) return groups;
@@ -150,26 +149,26 @@ uint32_t SloPolicy::fewest_without_end(Members members, uint32_t most) {
 // What is left when services share sets, and nobody else is there, is theirs too: how long a
 // request takes beside others is known less well than alone. The next group goes to the set with
 // the member that has least to spare. They keep what they have unless that is clearly worse.
-std::vector<uint32_t> SloPolicy::spread(const Sets& sets, std::vector<uint32_t> given,
-                                        uint32_t total) const {
+std::vector<uint32_t> SloSizer::spread(const Sets& sets, std::vector<uint32_t> given,
+                                       uint32_t total) const {
   std::vector<uint32_t> most;
   for (const auto& members : sets) most.push_back(most_of_all(members));
-  const auto wish = [&](size_t i, uint32_t groups) {
+  const auto urge = [&](size_t i, uint32_t groups) {
     if (groups >= most[i]) return 0.0;
     const double response = response_of_set(sets[i], groups);
     return response_of_set(sets[i], groups + 1) < response ? response : 0;
   };
   const std::vector<uint32_t> least = given;
-  give_one_by_one(given, total - std::accumulate(given.begin(), given.end(), 0U), wish);
-  return present_or(sets, least, most, total, wish, std::move(given));
+  give_one_by_one(given, total - std::accumulate(given.begin(), given.end(), 0U), urge);
+  return present_or(sets, least, most, total, urge, std::move(given));
 }
 
 // What they have, and what is left of `total`, where that is within bounds and hardly worse than
 // the other division.
-template <class Wish>
-std::vector<uint32_t> SloPolicy::present_or(const Sets& sets, const std::vector<uint32_t>& least,
-                                            std::span<const uint32_t> most, uint32_t total,
-                                            const Wish& wish, std::vector<uint32_t> other) const {
+template <class Urge>
+std::vector<uint32_t> SloSizer::present_or(const Sets& sets, const std::vector<uint32_t>& least,
+                                           std::span<const uint32_t> most, uint32_t total,
+                                           const Urge& urge, std::vector<uint32_t> other) const {
   std::vector<uint32_t> present;
   uint32_t left = total;
   for (size_t i = 0; i < sets.size(); ++i) {
@@ -178,12 +177,12 @@ std::vector<uint32_t> SloPolicy::present_or(const Sets& sets, const std::vector<
     present.push_back(groups);
     left -= groups;
   }
-  give_one_by_one(present, left, wish);
+  give_one_by_one(present, left, urge);
   return is_hardly_worse(sets, present, other) ? present : other;
 }
 
-bool SloPolicy::is_hardly_worse(const Sets& sets, const std::vector<uint32_t>& present,
-                                const std::vector<uint32_t>& other) {
+bool SloSizer::is_hardly_worse(const Sets& sets, const std::vector<uint32_t>& present,
+                               const std::vector<uint32_t>& other) {
   for (size_t i = 0; i < sets.size(); ++i) {
     const double response = response_of_set(sets[i], present[i]);
     if (response > kNear && response > response_of_set(sets[i], other[i]) * kClearly) return false;
@@ -191,7 +190,7 @@ bool SloPolicy::is_hardly_worse(const Sets& sets, const std::vector<uint32_t>& p
   return true;
 }
 
-std::vector<SloPack> SloPolicy::pack(Members served, uint32_t available, bool counts) {
+std::vector<Pack> SloSizer::pack(Members served, uint32_t available, bool counts) {
   std::vector<uint32_t> ids;
   ids.reserve(served.size());
   for (const Served* const one : served) ids.push_back(one->tenant->id);

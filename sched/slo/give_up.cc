@@ -10,12 +10,12 @@ namespace {
 
 constexpr int kMostTried = 100;  // notches; so a plan takes milliseconds at most
 
-bool is_of_one(const SloPack& pack) { return pack.members.size() == 1; }
+bool is_of_one(const Pack& pack) { return pack.members.size() == 1; }
 
 }  // namespace
 
-SloPlan::SloPlan(size_t tenants, SloPackList packs, bool improves, uint32_t available,
-                 const PackNeeds& needs)
+GiveUp::GiveUp(size_t tenants, PackList packs, bool improves, uint32_t available,
+               const PackNeeds& needs)
     : needs_(&needs), available_(available), notches_(tenants), packs_(std::move(packs)) {
   const auto put_together = [&] {
     packs_ = merged(std::move(packs_), improves ? 0 : available, needs);
@@ -30,7 +30,7 @@ SloPlan::SloPlan(size_t tenants, SloPackList packs, bool improves, uint32_t avai
     reckon();
     put_together();
   }
-  const SloPackList before = packs_;
+  const PackList before = packs_;
   for (int tried = 0; !fits() && tried < kMostTried && give_up_one(); ++tried)
     packs_ = merged(std::move(packs_), improves ? 0 : available, needs);
   if (fits()) return;
@@ -39,42 +39,42 @@ SloPlan::SloPlan(size_t tenants, SloPackList packs, bool improves, uint32_t avai
   std::ranges::fill(notches_, 0);
 }
 
-int SloPlan::given_up() const {
+int GiveUp::given_up() const {
   return std::accumulate(notches_.begin(), notches_.end(), has_spare_ ? 0 : 1);
 }
 
-bool SloPlan::is_clearly_better_than(const SloPlan& other) const {
+bool GiveUp::is_clearly_better_than(const GiveUp& other) const {
   if (fits() != other.fits()) return fits();
   if (given_up() != other.given_up()) return given_up() + kWorth <= other.given_up();
   return total_demand(packs_) + kWorth <= total_demand(other.packs_);
 }
 
-SloPackList SloPlan::carry_out() && {
+PackList GiveUp::carry_out() && {
   tell();
   return std::move(packs_);
 }
 
-void SloPlan::tell() const {
+void GiveUp::tell() const {
   if (needs_->spare) needs_->spare(has_spare_);
   for (uint32_t place = 0; needs_->give_up && place < notches_.size(); ++place)
     needs_->give_up(place, notches_[place]);
 }
 
 // What they need by what was told. A pack that misses a target whatever it gets needs what it did.
-void SloPlan::reckon() {
-  for (SloPack& pack : packs_)
+void GiveUp::reckon() {
+  for (Pack& pack : packs_)
     if (const uint32_t demand = demand_of(pack.members, *needs_); demand != PackNeeds::kNever)
       pack.demand = demand;
 }
 
 // Of those that make their packs so large, who saves most; where nobody saves anything, who is in
 // the largest one.
-bool SloPlan::give_up_one() {
+bool GiveUp::give_up_one() {
   if (!needs_->give_up || std::ranges::all_of(packs_, is_of_one)) return false;
   std::pair<int64_t, int64_t> most{-1, -1};
-  SloPack* chosen = nullptr;
+  Pack* chosen = nullptr;
   uint32_t who = 0, demand = 0;
-  for (SloPack& pack : packs_) {
+  for (Pack& pack : packs_) {
     if (is_of_one(pack) && !needs_->can_share(pack.members.front())) continue;
     const uint32_t place = needs_->binding(pack.members);
     if (place == PackNeeds::kNever || notches_[place] == kMostNotches) continue;

@@ -7,27 +7,27 @@ namespace gpushare {
 namespace {
 
 // Counted in another way, or by another process that was given the slot.
-bool is_other_count(const SloReading& before, const SloReading& now) {
+bool is_other_count(const IterationsView& before, const IterationsView& now) {
   return now.source != before.source || now.ended < before.ended;
 }
 
 }  // namespace
 
-void SloMeter::look(Time now, const SmClaimant& claimant) {
-  const auto& processes = claimant.processes;
-  const bool is_moved = claimant.groups != groups_ || claimant.sharers != sharers_;
-  groups_ = claimant.groups;
-  sharers_ = claimant.sharers;
+void SloMeter::look(Time now, uint32_t groups, uint32_t sharers,
+                    std::span<const ProcessView* const> processes) {
+  const bool is_moved = groups != groups_ || sharers != sharers_;
+  groups_ = groups;
+  sharers_ = sharers;
   std::erase_if(processes_, [&](const auto& entry) {
-    return std::ranges::find(processes, entry.first, &SmClaimant::Process::id) == processes.end();
+    return std::ranges::none_of(
+        processes, [&](const ProcessView* process) { return process->process == entry.first; });
   });
   command_line_ = {};
   uint64_t most = 0;
-  for (const SmClaimant::Process& process : processes) {
-    const auto [at, is_new] = processes_.try_emplace(process.id);
+  for (const ProcessView* const process : processes) {
+    const auto [at, is_new] = processes_.try_emplace(process->process);
     Process& known = at->second;
-    auto reading = read_iterations(process.slot->iterations);
-    if (reading) reading->launches = launches_of(*process.slot);
+    const std::optional<IterationsView>& reading = process->iterations;
     bool is_other = is_new || is_moved;
     if (reading) {
       count_open(now, *reading, known);
@@ -43,7 +43,7 @@ void SloMeter::look(Time now, const SmClaimant& claimant) {
       known.since = now;
       known.is_measured = true;
     }
-    if (command_line_.empty() || known.last.ended > most) command_line_ = process.command_line;
+    if (command_line_.empty() || known.last.ended > most) command_line_ = process->command_line;
     most = std::max(most, known.last.ended);
   }
 }
@@ -65,8 +65,8 @@ SloMeasure SloMeter::take(Time now, uint64_t least) {
   return measure;
 }
 
-// Announced or not: what ended counts from then on.
-void SloMeter::count_open(Time now, const SloReading& reading, Process& process) {
+// When announcing begins, what ended counts from then on.
+void SloMeter::count_open(Time now, const IterationsView& reading, Process& process) {
   const bool is_begin = !process.arrivals || is_other_count(process.last, reading) ||
                         reading.arrivals < process.last.arrivals;
   process.open = static_cast<int64_t>(reading.arrivals - reading.ended);

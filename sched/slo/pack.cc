@@ -8,21 +8,21 @@
 
 namespace gpushare {
 
-uint64_t total_demand(const SloPackList& packs) {
+uint64_t total_demand(const PackList& packs) {
   return std::accumulate(packs.begin(), packs.end(), uint64_t{0},
-                         [](uint64_t sum, const SloPack& pack) { return sum + pack.demand; });
+                         [](uint64_t sum, const Pack& pack) { return sum + pack.demand; });
 }
 
-void sort_by_demand(SloPackList& packs) {
-  std::ranges::sort(
-      packs, {}, [](const SloPack& pack) { return std::pair(pack.demand, pack.members.front()); });
+void sort_by_demand(PackList& packs) {
+  std::ranges::sort(packs, {},
+                    [](const Pack& pack) { return std::pair(pack.demand, pack.members.front()); });
 }
 
-void sort_by_member(SloPackList& packs) {
-  std::ranges::sort(packs, {}, [](const SloPack& pack) { return pack.members.front(); });
+void sort_by_member(PackList& packs) {
+  std::ranges::sort(packs, {}, [](const Pack& pack) { return pack.members.front(); });
 }
 
-std::vector<uint32_t> members_of_both(const SloPack& one, const SloPack& other) {
+std::vector<uint32_t> members_of_both(const Pack& one, const Pack& other) {
   std::vector<uint32_t> members;
   std::ranges::merge(one.members, other.members, std::back_inserter(members));
   return members;
@@ -34,23 +34,23 @@ uint32_t demand_of(std::span<const uint32_t> members, const PackNeeds& needs) {
 
 namespace {
 
-using Packs = SloPackList;
+using Packs = PackList;
 
 constexpr size_t kPartners = 4;  // that one is tried with where there are too many
 constexpr int kMostRefused = 64;
 
-SloPack pack_of(std::vector<uint32_t> members, const PackNeeds& needs) {
-  SloPack pack{std::move(members), 0};
+Pack pack_of(std::vector<uint32_t> members, const PackNeeds& needs) {
+  Pack pack{std::move(members), 0};
   pack.demand = demand_of(pack.members, needs);
   return pack;
 }
 
-SloPack both(const SloPack& one, const SloPack& other, const PackNeeds& needs) {
+Pack both(const Pack& one, const Pack& other, const PackNeeds& needs) {
   return pack_of(members_of_both(one, other), needs);
 }
 
 // Negative: it costs more than they do apart, or cannot be.
-int64_t saved_by(const SloPack& one, const SloPack& other, const SloPack& merged) {
+int64_t saved_by(const Pack& one, const Pack& other, const Pack& merged) {
   if (merged.demand == PackNeeds::kNever) return -1;
   return int64_t{one.demand} + other.demand - merged.demand;
 }
@@ -81,14 +81,14 @@ class Merger {
     int refused = 0;
     while (packs_.size() > 1 && packs_.size() + whole.size() > kMostPairedPacks &&
            refused < kMostRefused) {
-      const SloPack first = std::move(packs_.front());
+      const Pack first = std::move(packs_.front());
       packs_.erase(packs_.begin());
       bool is_merged = false;
       for (size_t i = 0; i < packs_.size() && i < kPartners && !is_merged; ++i) {
-        SloPack merged = both(first, packs_[i], needs_);
+        Pack merged = both(first, packs_[i], needs_);
         if (saved_by(first, packs_[i], merged) <= 0) continue;
         packs_.erase(packs_.begin() + static_cast<std::ptrdiff_t>(i));
-        packs_.insert(std::ranges::upper_bound(packs_, merged.demand, {}, &SloPack::demand),
+        packs_.insert(std::ranges::upper_bound(packs_, merged.demand, {}, &Pack::demand),
                       std::move(merged));
         is_merged = true;
       }
@@ -135,7 +135,7 @@ class Merger {
 struct Transfer {
   int64_t saved = 0;
   size_t from = 0, to = 0;  // to: their number for one of its own
-  SloPack left, joined;
+  Pack left, joined;
 };
 
 // What saves most; nothing saved: nothing does.
@@ -146,12 +146,12 @@ Transfer best_transfer(const Packs& packs, const PackNeeds& needs) {
     for (const uint32_t member : packs[from].members) {
       std::vector<uint32_t> others = packs[from].members;
       std::erase(others, member);
-      const SloPack left = pack_of(std::move(others), needs);
+      const Pack left = pack_of(std::move(others), needs);
       if (left.demand >= packs[from].demand) continue;
       for (size_t to = 0; to <= packs.size(); ++to) {
         if (to == from) continue;
-        const SloPack before = to < packs.size() ? packs[to] : SloPack{};
-        SloPack joined = both(before, {{member}, 0}, needs);
+        const Pack before = to < packs.size() ? packs[to] : Pack{};
+        Pack joined = both(before, {{member}, 0}, needs);
         if (joined.demand == PackNeeds::kNever) continue;
         const int64_t saved =
             int64_t{packs[from].demand} + before.demand - left.demand - joined.demand;
@@ -174,7 +174,7 @@ Packs merged(Packs packs, uint64_t enough, const PackNeeds& needs) {
 
 Packs improved(Packs packs, const PackNeeds& needs) {
   size_t tenants = 0;
-  for (const SloPack& pack : packs) tenants += pack.members.size();
+  for (const Pack& pack : packs) tenants += pack.members.size();
   for (size_t i = 0; i < kMostPairedPacks && tenants <= kMostPairedPacks; ++i) {
     Transfer best = best_transfer(packs, needs);
     if (best.saved <= 0) break;

@@ -10,7 +10,7 @@
 
 namespace gpushare {
 
-struct SloPack {
+struct Pack {
   std::vector<uint32_t> members;  // places in the call, ascending; at least one
   uint32_t demand = 0;            // groups
 };
@@ -33,30 +33,30 @@ struct PackNeeds {
   // From now on those that share have something to spare, or just meet their targets. Where there
   // is no such function, they just do.
   std::function<void(bool)> spare{};
-  // From now on its target is given up by so many notches, 0 to SloPlan::kMostNotches. Where there
+  // From now on its target is given up by so many notches, 0 to GiveUp::kMostNotches. Where there
   // is no such function no target is given up.
   std::function<void(uint32_t, int)> give_up{};
 };
 
-using SloPackList = std::vector<SloPack>;
+using PackList = std::vector<Pack>;
 
 constexpr size_t kMostPairedPacks = 32;  // every pair of them is tried
 
-uint64_t total_demand(const SloPackList& packs);
+uint64_t total_demand(const PackList& packs);
 // By the first members, or by what they need.
-void sort_by_member(SloPackList& packs);
-void sort_by_demand(SloPackList& packs);
+void sort_by_member(PackList& packs);
+void sort_by_demand(PackList& packs);
 uint32_t demand_of(std::span<const uint32_t> members, const PackNeeds& needs);
-std::vector<uint32_t> members_of_both(const SloPack& one, const SloPack& other);
+std::vector<uint32_t> members_of_both(const Pack& one, const Pack& other);
 
 // Two put together, those that save most, again and again, until no more than `enough` is needed or
 // nothing is saved. Of more than kMostPairedPacks first those that need least, without trying every
 // pair. By first members.
-SloPackList merged(SloPackList packs, uint64_t enough, const PackNeeds& needs);
+PackList merged(PackList packs, uint64_t enough, const PackNeeds& needs);
 
 // Pairs put together one after the other can leave one where it costs much: whoever is better off
 // in another pack, or alone, goes there. Of more than kMostPairedPacks tenants nobody does. By
 // first members.
-SloPackList improved(SloPackList packs, const PackNeeds& needs);
+PackList improved(PackList packs, const PackNeeds& needs);
 
 }  // namespace gpushare

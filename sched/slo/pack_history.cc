@@ -9,7 +9,7 @@
 namespace gpushare {
 namespace {
 
-using Packs = SloPackList;
+using Packs = PackList;
 
 Packs each_alone(size_t count, const PackNeeds& needs) {
   Packs packs;
@@ -20,8 +20,8 @@ Packs each_alone(size_t count, const PackNeeds& needs) {
 
 }  // namespace
 
-Packs SloPacks::decide(std::span<const uint32_t> ids, uint32_t available, const PackNeeds& needs,
-                       bool counts) {
+Packs PackHistory::decide(std::span<const uint32_t> ids, uint32_t available, const PackNeeds& needs,
+                          bool counts) {
   for (uint32_t place = 0; needs.give_up && place < ids.size(); ++place) needs.give_up(place, 0);
   if (needs.spare) needs.spare(true);
   Packs alone = each_alone(ids.size(), needs);
@@ -46,16 +46,15 @@ Packs SloPacks::decide(std::span<const uint32_t> ids, uint32_t available, const 
 
 // What was put together for other loads, or on what was known then, may be in the way; but noise
 // makes nobody go elsewhere.
-Packs SloPacks::packed(Packs kept, Packs alone, uint32_t available, const PackNeeds& needs,
-                       bool counts) {
+Packs PackHistory::packed(Packs kept, Packs alone, uint32_t available, const PackNeeds& needs,
+                          bool counts) {
   const size_t tenants = alone.size();
-  if (shared_.empty())
-    return SloPlan(tenants, std::move(alone), true, available, needs).carry_out();
-  SloPlan better(tenants, kept, true, available, needs);
-  if (SloPlan anew(tenants, std::move(alone), true, available, needs);
+  if (shared_.empty()) return GiveUp(tenants, std::move(alone), true, available, needs).carry_out();
+  GiveUp better(tenants, kept, true, available, needs);
+  if (GiveUp anew(tenants, std::move(alone), true, available, needs);
       anew.is_clearly_better_than(better))
     better = std::move(anew);
-  SloPlan plan(tenants, std::move(kept), false, available, needs);
+  GiveUp plan(tenants, std::move(kept), false, available, needs);
   better_ = better.is_clearly_better_than(plan) ? better_ + counts : 0;
   const bool is_urgent = better.fits() && !plan.fits();
   if (better_ < kPatience && !is_urgent) return std::move(plan).carry_out();
@@ -65,12 +64,12 @@ Packs SloPacks::packed(Packs kept, Packs alone, uint32_t available, const PackNe
 
 // As it was, without those that have ended or cannot share any more; who has come, alone. A pack
 // that has too much to do goes on: apart they would need more.
-Packs SloPacks::kept(std::span<const uint32_t> ids, uint32_t available,
-                     const PackNeeds& needs) const {
+Packs PackHistory::kept(std::span<const uint32_t> ids, uint32_t available,
+                        const PackNeeds& needs) const {
   Packs packs;
   std::vector<bool> is_in(ids.size());
   for (const std::vector<uint32_t>& sharers : shared_) {
-    SloPack pack;
+    Pack pack;
     for (uint32_t place = 0; place < ids.size(); ++place)
       if (std::ranges::find(sharers, ids[place]) != sharers.end() && needs.can_share(place))
         pack.members.push_back(place);
@@ -88,8 +87,8 @@ Packs SloPacks::kept(std::span<const uint32_t> ids, uint32_t available,
 
 // No more packs than groups, whatever that costs: those that were together before, then the two
 // that need least. What they need together is not known: as much as apart.
-void SloPacks::force(std::span<const uint32_t> ids, uint32_t available, Packs& packs) const {
-  const auto pack_before = [&](const SloPack& pack) {
+void PackHistory::force(std::span<const uint32_t> ids, uint32_t available, Packs& packs) const {
+  const auto pack_before = [&](const Pack& pack) {
     return std::ranges::find_if(shared_,
                                 [&](const std::vector<uint32_t>& sharers) {
                                   return std::ranges::find(sharers, ids[pack.members.front()]) !=
@@ -98,7 +97,7 @@ void SloPacks::force(std::span<const uint32_t> ids, uint32_t available, Packs& p
            shared_.begin();
   };
   const auto put_together = [&](size_t first, size_t second) {
-    SloPack& into = packs[first];
+    Pack& into = packs[first];
     into.members = members_of_both(into, packs[second]);
     into.demand = std::min(into.demand + packs[second].demand, available);
     packs.erase(packs.begin() + static_cast<std::ptrdiff_t>(second));
@@ -113,15 +112,15 @@ void SloPacks::force(std::span<const uint32_t> ids, uint32_t available, Packs& p
   while (packs.size() > available && packs.size() > 1) {
     put_together(0, 1);
     const auto next = std::ranges::upper_bound(packs.begin() + 1, packs.end(), packs[0].demand, {},
-                                               &SloPack::demand);
+                                               &Pack::demand);
     std::rotate(packs.begin(), packs.begin() + 1, next);
   }
   sort_by_member(packs);
 }
 
-void SloPacks::keep(std::span<const uint32_t> ids, const Packs& packs) {
+void PackHistory::keep(std::span<const uint32_t> ids, const Packs& packs) {
   shared_.clear();
-  for (const SloPack& pack : packs) {
+  for (const Pack& pack : packs) {
     if (pack.members.size() < 2) continue;
     std::vector<uint32_t>& sharers = shared_.emplace_back();
     for (const uint32_t place : pack.members) sharers.push_back(ids[place]);

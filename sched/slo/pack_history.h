@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// SloPacks: which tenants with a target share one set of SMs (a pack), because there are not enough
-// for a set each. Most services idle most of the time: alone each needs as many SMs as its target
-// asks for while it works, together hardly more. So they are put together wherever that saves any
-// (sched/slo/pack.h), and what they do not need is for others; where even that is not enough,
-// targets are given up (sched/slo/give_up.h).
+// PackHistory: which tenants with a target share one set of SMs (a pack), because there are not
+// enough for a set each. Most services idle most of the time: alone each needs as many SMs as its
+// target asks for while it works, together hardly more. So they are put together wherever that
+// saves any (sched/slo/pack.h), and what they do not need is for others; where even that is not
+// enough, targets are given up (sched/slo/give_up.h).
 //
 // Who shares goes on to share, with the same: they are put together anew only when that has been
 // clearly better for kPatience decisions, or nothing else fits; and taken apart when everybody has
@@ -23,7 +23,7 @@
 
 namespace gpushare {
 
-class SloPacks {
+class PackHistory {
  public:
   static constexpr int kCalm = 5, kPatience = 3;
 
@@ -31,15 +31,15 @@ class SloPacks {
   // most packs. In the order of the first members. More than `available` in all: sharing does not
   // help further. `counts`: a decision on new measurements, of those that kCalm and kPatience are
   // about.
-  SloPackList decide(std::span<const uint32_t> ids, uint32_t available, const PackNeeds& needs,
-                     bool counts = true);
+  PackList decide(std::span<const uint32_t> ids, uint32_t available, const PackNeeds& needs,
+                  bool counts = true);
 
  private:
-  SloPackList kept(std::span<const uint32_t> ids, uint32_t available, const PackNeeds& needs) const;
-  SloPackList packed(SloPackList kept, SloPackList alone, uint32_t available,
-                     const PackNeeds& needs, bool counts);
-  void force(std::span<const uint32_t> ids, uint32_t available, SloPackList& packs) const;
-  void keep(std::span<const uint32_t> ids, const SloPackList& packs);
+  PackList kept(std::span<const uint32_t> ids, uint32_t available, const PackNeeds& needs) const;
+  PackList packed(PackList kept, PackList alone, uint32_t available, const PackNeeds& needs,
+                  bool counts);
+  void force(std::span<const uint32_t> ids, uint32_t available, PackList& packs) const;
+  void keep(std::span<const uint32_t> ids, const PackList& packs);
 
   std::vector<std::vector<uint32_t>> shared_;  // ids of each pack of several
   int fitted_alone_ = 0;                       // decisions in a row

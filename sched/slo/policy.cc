@@ -2,238 +2,235 @@
 #include "sched/slo/policy.h"
 
 #include <algorithm>
-#include <cmath>
-#include <map>
-#include <ranges>
+#include <iterator>
+#include <set>
+
+#include "sched/spatial/group_division.h"
 
 namespace gpushare {
 namespace {
 
-constexpr double kQueue = 1.1;     // latency to service time from which on there is a queue
-constexpr double kSomeLoad = 0.1;  // from there to kFullLoad waiting says how bursty arrivals are
-constexpr double kMostBursts = 4;
-constexpr double kLoop = 0.7;
-constexpr uint32_t kFewestIterations = 4;  // that make a mean
-
-double service_of(const SloTenant& tenant) {
-  return tenant.service > 0 ? tenant.service : tenant.latency;
-}
-
-bool is_measured(const SloTenant& tenant) {
-  return tenant.groups > 0 && tenant.iterations >= kFewestIterations && tenant.latency > 0;
+// Whether any tenants with a target share a set.
+bool do_share(const std::vector<SloTenant>& tenants, const std::vector<SloShare>& shares) {
+  std::set<uint32_t> sets;
+  for (size_t i = 0; i < shares.size(); ++i)
+    if (tenants[i].slo.count() > 0 && !sets.insert(shares[i].set).second) return true;
+  return false;
 }
 
 }  // namespace
 
-std::vector<SloShare> SloPolicy::decide(std::span<const SloTenant> tenants) {
-  ++call_;
-  std::vector<Served> all_served;  // for their targets
-  std::vector<uint32_t> weights;   // of the rest
-  for (const SloTenant& tenant : tenants) {
-    Memory& memory = memories_[tenant.id];
-    memory.last_call = call_;
-    memory.is_fresh = tenant.slo.count() > 0 && is_measured(tenant);
-    if (memory.is_fresh) {
-      note(tenant, memory);
-    } else if (tenant.arrivals >= 0 && memory.rate >= 0) {
-      follow_rate(tenant, memory);
-    }
+Plan SloPolicy::plan(const Snapshot& snapshot) {
+  Plan plan = in_time_.plan(snapshot);
+  gpu_name_ = snapshot.gpu.name;
+  const Time now = snapshot.now;
+  const bool is_other = look(snapshot);
+  if (const bool is_due = now >= next_; is_due || is_other) {
+    if (is_due) next_ = now + kRound;
+    round(now, is_due);
+    look_who_is_behind(now);
+    make_partitions();
+  } else if (look_who_is_behind(now)) {
+    make_partitions();
   }
-  std::erase_if(memories_, [&](const auto& entry) { return entry.second.last_call != call_; });
-  note_others();
-  sharers_.clear();
-  for (const auto& [id, memory] : memories_) ++sharers_[memory.set];
-  for (const SloTenant& tenant : tenants) {
-    Memory& memory = memories_.at(tenant.id);
-    if (tenant.slo.count() > 0) {
-      // Who works nearly all the time is a loop: it would do more if it could.
-      if (memory.is_fresh)
-        memory.completions = memory.busy * (1 - memory.others) > kLoop ? -1 : tenant.throughput;
-      memory.demand = demand_of(tenant, memory);
-      all_served.push_back(serve(tenant, memory));
-    } else {
-      weights.push_back(std::max(tenant.weight, 1U));
-    }
+  plan.partitions = partitions_;
+  plan.statuses.reserve(tenants_.size());
+  for (const auto& [id, known] : tenants_) plan.statuses.push_back(known.status);
+  return plan;
+}
+
+// Returns true when the tenants, or what holds for them, are not those of the last decision.
+bool SloPolicy::look(const Snapshot& snapshot) {
+  std::map<uint32_t, std::vector<const ProcessView*>> processes;  // by tenant
+  for (const ProcessView& process : snapshot.processes)
+    if (process.has_shim) processes[process.tenant].push_back(&process);
+  ++step_;
+  bool is_other = false;
+  for (const TenantView& tenant : snapshot.tenants) {
+    const auto own = processes.find(tenant.id);
+    if (own == processes.end()) continue;
+    KnownTenant& known = tenants_[tenant.id];
+    known.last_step = step_;
+    is_other |= known.look(snapshot.now, tenant, own->second, gpu_name_, knees_);
   }
+  const auto gone =
+      std::erase_if(tenants_, [&](const auto& entry) { return entry.second.last_step != step_; });
+  return is_other || gone > 0;
+}
 
-  std::vector<Served*> served;
-  served.reserve(all_served.size());
-  for (Served& one : all_served) served.push_back(&one);
-  const Division division = divide(served, std::move(weights));
-  std::vector<SloShare> served_shares(served.size());
-  for (uint32_t set = 0; set < division.packs.size(); ++set) {
-    const SloPack& pack = division.packs[set];
-    for (const uint32_t place : pack.members)
-      served_shares[place] = {.groups = division.given[set], .demand = pack.demand, .set = set};
+void SloPolicy::round(Time now, bool is_measured) {
+  uint64_t weights = 0;
+  for (auto& [id, known] : tenants_) {
+    if (is_measured)
+      known.measure(now);
+    else
+      known.skip_measure();
+    weights += std::max(known.weight, 1U);
   }
-  std::vector<SloShare> shares;
-  auto next_served = served_shares.begin();
-  uint32_t next_rest = 0;
-  for (const SloTenant& tenant : tenants) {
-    if (tenant.slo.count() > 0) {
-      shares.push_back(*next_served++);
-    } else {
-      const uint32_t set = rest_shares_ ? 0 : next_rest++;
-      const uint32_t groups = division.rest[set];
-      const auto behind = static_cast<uint32_t>(division.packs.size());
-      shares.push_back({.groups = groups, .demand = groups, .set = behind + set});
-    }
-    SloShare& share = shares.back();
-    share.id = tenant.id;
-    memories_.at(tenant.id).set = share.set;
-    if (share.groups < share.demand) {
-      share.move = SloMove::kStarved;
-    } else if (tenant.groups > 0 && share.groups != tenant.groups) {
-      share.move = share.groups > tenant.groups ? SloMove::kGrow : SloMove::kShrink;
-    }
-  }
-  return shares;
+  if (!is_measured) search_.stop(now);
+  sizings_.clear();
+  for (const auto& [id, known] : tenants_) sizings_.push_back(known.sizing(id, geometry_, weights));
+  shares_ = sizer_.decide(sizings_);
+  const bool is_crowded = do_share(sizings_, shares_);
+  if (is_crowded) search_.stop(now);
+  sample_ = is_measured && !is_crowded ? search(now) : std::nullopt;
 }
 
-double SloPolicy::slo_seconds(const SloTenant& tenant) {
-  return static_cast<double>(tenant.slo.count()) * 1e-9;
+// Returns true when they are others than before.
+bool SloPolicy::look_who_is_behind(Time now) {
+  bool is_other = false;
+  for (auto& [id, known] : tenants_) is_other |= known.look_whether_behind(now);
+  return is_other;
 }
 
-// What is needed, where the response is above the target or well below it; what there is else.
-uint32_t SloPolicy::beside_band(double response, double target, double band, uint32_t needed,
-                                uint32_t present) {
-  if (response > target) return std::max(needed, present);
-  if (response < target * (1 - 2 * band)) return std::min(needed, present);
-  return present;
-}
-
-SloPolicy::Served SloPolicy::serve(const SloTenant& tenant, Memory& memory) const {
-  Served served{.tenant = &tenant, .memory = &memory, .target = slo_seconds(tenant), .seconds = {}};
-  for (uint32_t groups = 1; memory.curve.is_known() && groups <= groups_; ++groups)
-    served.seconds.push_back(memory.curve.likely_seconds(groups));
-  return served;
-}
-
-void SloPolicy::note(const SloTenant& tenant, Memory& memory) {
-  const double service = service_of(tenant);
-  memory.rate = rate_of(tenant, service);
-  memory.service = service;
-  memory.launches = std::max(tenant.launches, 1.0);
-  const double busy = tenant.throughput * service;
-  memory.busy = std::clamp(busy, 0.0, kFullLoad);
-  if (const double load = memory.rate * service; load > kSomeLoad && load < kFullLoad) {
-    // Slowly: a queue of the past passes.
-    const double random = response_seconds(service, memory.rate) - service;
-    const double ratio = std::max(tenant.latency - service, 0.0) / random;
-    memory.burstiness += (std::clamp(ratio, 0.5, kMostBursts) - memory.burstiness) * 0.25;
-  }
-}
-
-// It was not measured on what it has now, but its requests were counted.
-void SloPolicy::follow_rate(const SloTenant& tenant, Memory& memory) {
-  memory.rate = tenant.arrivals;
-  if (memory.curve.is_known() && tenant.groups > 0)
-    memory.load = std::min(memory.rate * memory.curve.seconds(tenant.groups), kFullLoad);
-}
-
-// Of loads r[i] that share processors, i is busy for b[i] = r[i] / (1 - r + r[i]) of the time, r
-// the sum of all: r[i] / (1 - r), the odds that it is.
-double SloPolicy::odds(const Memory& memory) { return memory.busy / (1 - memory.busy); }
-
-// How much of the time each finds another one of its set at work, from how busy each was. Who was
-// not measured now was so with others perhaps: of it counts the load that was found then.
-void SloPolicy::note_others() {
-  struct Sum {
-    double odds = 0, known = 0;  // of those that are fresh; loads of the rest
-    double rest = 0;             // seconds of what is being worked on
-    double all() const { return std::min((known + odds) / (1 + odds), kFullLoad); }
+// Groups more for each share, of `spare`: for the sets in which a tenant is behind, by how many
+// are, no more than each member may have, nor than help a tenant that is alone there. A tenant
+// whose program asked for the target takes nothing from others.
+std::vector<uint32_t> SloPolicy::help(uint32_t spare) const {
+  struct Set {
+    uint32_t members = 0, heads = 0, most = UINT32_MAX, knee = UINT32_MAX;
   };
-  std::map<uint32_t, Sum> sums;
-  for (const auto& [id, memory] : memories_) {
-    Sum& sum = sums[memory.set];
-    (memory.is_fresh ? sum.odds : sum.known) += memory.is_fresh ? odds(memory) : memory.load;
+  std::map<uint32_t, Set> sets;
+  for (size_t i = 0; i < shares_.size(); ++i) {
+    const KnownTenant& known = tenants_.at(shares_[i].id);
+    const uint32_t groups = groups_of(shares_[i]);
+    Set& set = sets[shares_[i].set];
+    ++set.members;
+    set.heads += known.is_behind && !known.status.is_asked_by_program;
+    set.most = std::min(set.most, std::max(sizings_[i].most, groups) - groups);
+    set.knee = std::max(sizings_[i].knee.value_or(geometry_.groups), groups) - groups;
   }
-  const auto rest_of = [](const Memory& memory) {
-    return memory.load * memory.service * (1 - memory.others) / memory.launches;
-  };
-  for (auto& [id, memory] : memories_) {
-    memory.others = memory.blocked = 0;
-    if (memory.set == kNoSet) {
-      memory.load = memory.busy;
+  std::erase_if(sets, [](const auto& entry) { return entry.second.heads == 0; });
+  std::vector<GroupDemand> demands;
+  demands.reserve(sets.size());
+  for (const auto& [number, set] : sets)
+    demands.push_back({set.members == 1 ? std::min(set.most, set.knee) : set.most, set.heads});
+  const std::vector<uint32_t> given = divide_max_min(spare, demands);
+  std::vector<uint32_t> more(shares_.size());
+  for (size_t i = 0; i < shares_.size(); ++i)
+    if (const auto at = sets.find(shares_[i].set); at != sets.end())
+      more[i] = given[static_cast<size_t>(std::distance(sets.begin(), at))];
+  return more;
+}
+
+// What the tenant is tried with in this round, while its knee is sought.
+std::optional<uint32_t> SloPolicy::sampled(const SloShare& share) const {
+  if (!sample_ || sample_->id != share.id) return std::nullopt;
+  return sample_->groups;
+}
+
+uint32_t SloPolicy::groups_of(const SloShare& share) const {
+  return sampled(share).value_or(share.groups);
+}
+
+std::optional<KneeSearch::Sample> SloPolicy::search(Time now) {
+  uint32_t taken = 0;
+  std::vector<KneeSearch::View> views;
+  for (size_t i = 0; i < sizings_.size(); ++i) {
+    const KnownTenant& known = tenants_.at(sizings_[i].id);
+    if (sizings_[i].slo.count() == 0) {
+      ++taken;
       continue;
     }
-    Sum& sum = sums.at(memory.set);
-    if (memory.is_fresh) memory.load = odds(memory) * (1 - sum.all());
-    memory.others = std::max(sum.all() - memory.load, 0.0);
-    sum.rest += rest_of(memory);
+    taken += shares_[i].groups;
+    views.push_back({.id = sizings_[i].id,
+                     .is_known = known.knee.has_value(),
+                     .is_measured = known.is_measured,
+                     .groups = known.meter.groups(),
+                     .share = shares_[i].groups,
+                     .most = sizings_[i].most,
+                     .move = shares_[i].move,
+                     .slo = known.target(),
+                     .latency = known.measured.latency,
+                     .service = known.service(),
+                     .longest_service = sizer_.longest_service(sizings_[i].id, known.target())});
   }
-  for (auto& [id, memory] : memories_) {
-    if (memory.set == kNoSet) continue;
-    const double rest = std::max(sums.at(memory.set).rest - rest_of(memory), 0.0);
-    memory.blocked = waits(memory) * rest / (1 - memory.others);
+  const auto sample =
+      search_.step(now, views, geometry_.groups - std::min(taken, geometry_.groups));
+  if (const auto found = search_.take_found()) keep(*found);
+  return sample;
+}
+
+void SloPolicy::keep(const KneeSearch::Found& found) {
+  KnownTenant& known = tenants_.at(found.id);
+  known.knee = found.knee;
+  if (knees_ != nullptr && !known.command.empty())
+    knees_->put(known.command, gpu_name_, found.knee);
+}
+
+void SloPolicy::make_partitions() {
+  partitions_.clear();
+  places_.clear();
+  uint32_t left = geometry_.groups;
+  std::set<uint32_t> counted;
+  std::map<uint32_t, Rest> rests;  // by set, of the tenants without a target
+  for (size_t i = 0; i < shares_.size(); ++i) {
+    const SloShare& share = shares_[i];
+    if (sizings_[i].slo.count() > 0) {
+      if (counted.insert(share.set).second) left -= std::min(groups_of(share), left);
+      continue;
+    }
+    Rest& rest = rests[share.set];
+    rest.weight += sizings_[i].weight;
+    rest.most = std::min(rest.most, sizings_[i].most);
+  }
+  const std::vector<uint32_t> more =
+      help(left - std::min(static_cast<uint32_t>(rests.size()), left));
+  counted.clear();
+  for (size_t i = 0; i < shares_.size(); ++i)
+    if (sizings_[i].slo.count() > 0 && counted.insert(shares_[i].set).second) left -= more[i];
+  divide_rest(left, rests);
+  for (size_t i = 0; i < shares_.size(); ++i) {
+    if (sizings_[i].slo.count() > 0)
+      serve(i, more[i]);
+    else
+      leave(i, rests.at(shares_[i].set).groups);
   }
 }
 
-// Alone it would have taken between what is left of it when all waiting that kernels may explain is
-// taken off, and what processor sharing says (about the inverse of see_each()). What was known is
-// believed as far as that allows. And what others did to few requests is chance: it moves a curve
-// that is known there only a little.
-void SloPolicy::observe(const SloTenant& tenant, Memory& memory) {
-  constexpr double kLeast = 0.5, kMany = 64;
-  const double service = service_of(tenant), shared = service * (1 - memory.others);
-  double seconds = shared;
-  if (memory.others > 0 && memory.curve.is_known()) {
-    const double known = memory.curve.seconds(tenant.groups);
-    const double least = std::clamp(service - memory.blocked, shared * kLeast, shared);
-    seconds = std::clamp(known, least, shared);
-    if (memory.curve.is_between(tenant.groups))
-      seconds = known * std::pow(seconds / known, tenant.iterations / (tenant.iterations + kMany));
-  }
-  memory.curve.observe(tenant.groups, seconds);
+void SloPolicy::divide_rest(uint32_t left, std::map<uint32_t, Rest>& rests) {
+  std::vector<uint32_t> weights;
+  for (const auto& [set, rest] : rests) weights.push_back(rest.weight);
+  const std::vector<uint32_t> groups = divide_in_proportion(left, weights, 1);
+  auto next = groups.begin();
+  for (auto& [set, rest] : rests) rest.groups = std::clamp(*next++, 1U, rest.most);
 }
 
-uint32_t SloPolicy::demand_of(const SloTenant& tenant, Memory& memory) const {
-  const uint32_t most = most_of(tenant);
-  if (!memory.curve.is_known() && !memory.is_fresh)
-    return std::clamp(tenant.knee.value_or(tenant.first), 1U, most);
-  if (!memory.is_fresh && (tenant.arrivals < 0 || memory.rate < 0 || tenant.groups == 0))
-    return std::clamp(memory.demand, 1U, most);
-  if (memory.is_fresh) observe(tenant, memory);
-  const double slo = slo_seconds(tenant);
-  const double now = expected(memory, tenant.groups);
-  const uint32_t needed = std::min(fewest_that_meet(memory, slo * (1 - kBand)), most);
-  return beside_band(now, slo, kBand, needed, std::min(tenant.groups, most));
+// With `more` groups than its share, because it is behind.
+void SloPolicy::serve(size_t place, uint32_t more) {
+  const SloShare& share = shares_[place];
+  const SloTenant& sizing = sizings_[place];
+  SloStatus& status = tenants_.at(share.id).status;
+  PlannedPartition& partition = join(share);
+  partition.groups = std::max(groups_of(share) + more, 1U);
+  partition.can_borrow |= !sampled(share) && share.move == SloMove::kStarved;
+  partition.idle_after = KnownTenant::kLongIdle;
+  const uint32_t most = std::min(sizing.most, sizing.knee.value_or(geometry_.groups));
+  status.needs = share.demand;
+  status.knee = sizing.knee.value_or(0);
+  status.state = sampled(share) ? SloState::kSampling
+                 : more > 0     ? SloState::kGrows
+                                : tenants_.at(share.id).state(share, most);
 }
 
-uint32_t SloPolicy::most_of(const SloTenant& tenant) const {
-  const uint32_t allowed = tenant.most == 0 ? groups_ : std::min(tenant.most, groups_);
-  return std::max(std::min(allowed, tenant.knee.value_or(groups_)), 1U);
+// Without a target, and so with what the others leave.
+void SloPolicy::leave(size_t place, uint32_t groups) {
+  const SloShare& share = shares_[place];
+  SloStatus& status = tenants_.at(share.id).status;
+  PlannedPartition& partition = join(share);
+  partition.groups = groups;
+  partition.can_borrow = true;
+  status.needs = 0;
+  status.state = SloState::kRest;
 }
 
-double SloPolicy::longest_service(uint32_t id, double slo) const {
-  const auto found = memories_.find(id);
-  if (found == memories_.end() || found->second.rate < 0) return slo;
-  double meets = 0, misses = slo;  // halving: the response only rises with the service time
-  for (int i = 0; i < 40; ++i) {
-    const double middle = (meets + misses) / 2;
-    (response(found->second, middle) <= slo ? meets : misses) = middle;
-  }
-  return meets;
-}
-
-uint32_t SloPolicy::fewest_that_meet(const Memory& memory, double target) const {
-  for (uint32_t groups = 1; groups < groups_; ++groups)
-    if (expected(memory, groups) <= target) return groups;
-  return groups_;
-}
-
-double SloPolicy::rate_of(const SloTenant& tenant, double service) {
-  if (tenant.arrivals >= 0) return tenant.arrivals;
-  return tenant.latency > kQueue * service ? tenant.throughput : -1;
-}
-
-double SloPolicy::response(const Memory& memory, double service) {
-  if (memory.rate < 0) return service;
-  return service + (response_seconds(service, memory.rate) - service) * memory.burstiness;
-}
-
-double SloPolicy::expected(const Memory& memory, uint32_t groups) {
-  return response(memory, memory.curve.seconds(groups));
+// The partitions are in the order of their first tenants.
+PlannedPartition& SloPolicy::join(const SloShare& share) {
+  const auto [at, is_new] = places_.try_emplace(share.set, partitions_.size());
+  if (is_new) partitions_.push_back({.tenants = {}, .can_borrow = false});
+  PlannedPartition& partition = partitions_[at->second];
+  partition.tenants.push_back(share.id);
+  return partition;
 }
 
 }  // namespace gpushare

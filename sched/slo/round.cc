@@ -6,13 +6,19 @@
 namespace gpushare {
 namespace {
 
-constexpr double kLongest = 3600;  // seconds of one iteration
+constexpr double kLongest = 3600;           // seconds of one iteration
+constexpr uint32_t kTrustedPermille = 750;  // as IterationRecogniser::kTrusted
+
+bool is_trusted(const IterationsView& said) {
+  return said.source == ShimSource::kAnnounced ||
+         (said.source == ShimSource::kRecognised && said.confidence >= kTrustedPermille);
+}
 
 double seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
 }  // namespace
 
-void SloRound::add(const SloReading& before, const SloReading& now, Nanos length) {
+void SloRound::add(const IterationsView& before, const IterationsView& now, Nanos length) {
   if (!is_trusted(now) || before.source != now.source) return;
   if (now.ended <= before.ended || now.busy_ns < before.busy_ns ||
       now.latency_ns < before.latency_ns || now.arrivals < before.arrivals)

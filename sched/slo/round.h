@@ -1,25 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// SloRound: what the processes of one tenant have done between two looks at their slots, as the
-// policy wants it. Pure.
+// SloRound: what the processes of one tenant did between two looks at their iterations. Pure.
 //
 //   SloRound round;
-//   round.add(before, now, seconds(1));  // for each process
+//   round.add(before, now, 1s);  // for each process
 //   round.measure().latency;
 //
-// What counts as the time of an iteration: announced, from arrival (else from its begin) to its
-// end. Recognised, the time between two begins less what the GPU surely idled: a loop that waits
-// for requests looks like one that takes long, and no number of SMs shortens the wait.
-//
-// A process whose numbers cannot be (sums that fell, more iterations than a GPU can do, hours for
-// one) does not count in this round, and so can only harm its own tenant.
+// The time of an iteration that is announced runs from its arrival, or from its begin where
+// arrivals are not announced, to its end. That of a recognised one runs from begin to begin less
+// what the GPU surely idled: a loop that waits for requests looks like one that takes long, and no
+// number of SMs shortens the wait. A process whose numbers cannot be (sums that fell, more
+// iterations than a GPU can do, hours for one) does not count in this round.
 #pragma once
 
-#include "sched/slo/reading.h"
+#include "sched/policy/policy.h"
 #include "shmctl/base/clock.h"
 
 namespace gpushare {
 
-// Iterations or requests a second, whatever a process says; a launch alone takes more than 1 us.
+// The most iterations or requests a second that are believed: a launch alone takes over 1 us.
 inline constexpr double kMostRate = 1e6;
 
 // < 0: unknown. Times in seconds.
@@ -27,8 +25,8 @@ struct SloMeasure {
   uint32_t processes = 0;   // that ended an iteration
   uint64_t iterations = 0;  // of all of them
   double latency = -1;      // mean
-  double p99 = -1;          // of the slowest process; what it says of its recent past
-  double service = -1;      // mean that the GPU worked on one
+  double p99 = -1;          // of the slowest process, of its recent past
+  double service = -1;      // mean time that the GPU worked on one
   double throughput = -1;   // a second, of all
   double launches = 0;      // mean of an iteration
   ShimSource source = ShimSource::kNone;
@@ -37,8 +35,8 @@ struct SloMeasure {
 
 class SloRound {
  public:
-  // One process, read twice, `length` > 0 apart.
-  void add(const SloReading& before, const SloReading& now, Nanos length);
+  // One process, read twice, `length` apart, which is above 0.
+  void add(const IterationsView& before, const IterationsView& now, Nanos length);
   SloMeasure measure() const;
 
  private:

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// SloPolicy: what tenants that share a set take there, and how large it must be.
+// SloSizer: what tenants that share a set take there, and how large it must be.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <ranges>
 
-#include "sched/slo/policy.h"
+#include "sched/slo/sizer.h"
 
 namespace gpushare {
 namespace {
@@ -17,7 +17,7 @@ constexpr double kNotch = 1.25;      // by which a target is given up
 
 // For one or more; PackNeeds::kNever when they cannot share, or one would miss its target on all
 // groups. The knee of one is no limit for all.
-uint32_t SloPolicy::demand_of_all(Members members) const {
+uint32_t SloSizer::demand_of_all(Members members) const {
   if (!std::ranges::all_of(members, [](const Served* one) { return can_share(*one); }))
     return PackNeeds::kNever;
   const uint32_t most = most_of_all(members), present = groups_of_all(members);
@@ -29,7 +29,7 @@ uint32_t SloPolicy::demand_of_all(Members members) const {
   return beside_band(worst_of(members, present), most_in_set(), band_in_set(), *found, present);
 }
 
-uint32_t SloPolicy::most_of_all(Members members) const {
+uint32_t SloSizer::most_of_all(Members members) const {
   if (members.size() == 1) return most_of(*members.front()->tenant);
   uint32_t most = groups_;
   for (const Served* const one : members)
@@ -38,7 +38,7 @@ uint32_t SloPolicy::most_of_all(Members members) const {
 }
 
 // Of the set that they, and nobody else, have; 0: there is none.
-uint32_t SloPolicy::groups_of_all(Members members) const {
+uint32_t SloSizer::groups_of_all(Members members) const {
   const Served& first = *members.front();
   const uint32_t set = first.memory->set, groups = first.tenant->groups;
   const auto sharers = sharers_.find(set);
@@ -49,17 +49,17 @@ uint32_t SloPolicy::groups_of_all(Members members) const {
   return is_same ? groups : 0;
 }
 
-bool SloPolicy::can_share(const Served& one) {
+bool SloSizer::can_share(const Served& one) {
   return one.tenant->can_share && !one.seconds.empty() && rate(*one.memory) >= 0;
 }
 
-bool SloPolicy::is_known(Members members) {
+bool SloSizer::is_known(Members members) {
   return std::ranges::none_of(members, [](const Served* one) { return one->seconds.empty(); });
 }
 
 // The longest expected response of those who have a set, in parts of their targets; 0: not known.
 // Where there is no end to a queue, a large one that falls with the groups, so that more count.
-double SloPolicy::response_of_set(Members members, uint32_t groups) {
+double SloSizer::response_of_set(Members members, uint32_t groups) {
   constexpr double kEndless = 1e6;
   if (!is_known(members)) return 0;
   const double worst = worst_of(members, groups);
@@ -68,7 +68,7 @@ double SloPolicy::response_of_set(Members members, uint32_t groups) {
 
 // see(member, its expected response in parts of its target), of those that share so many groups.
 template <class See>
-void SloPolicy::see_each(Members members, uint32_t groups, const See& see) {
+void SloSizer::see_each(Members members, uint32_t groups, const See& see) {
   double all = 0, kernels = 0;  // kernels: of what is worked on when one comes
   for (const Served* const one : members) {
     all += load(*one, groups);
@@ -86,7 +86,7 @@ void SloPolicy::see_each(Members members, uint32_t groups, const See& see) {
 }
 
 // The longest expected response of the members, in parts of their targets.
-double SloPolicy::worst_of(Members members, uint32_t groups) {
+double SloSizer::worst_of(Members members, uint32_t groups) {
   double worst = 0;
   see_each(members, groups,
            [&](const Served&, double response) { worst = std::max(worst, response); });
@@ -94,7 +94,7 @@ double SloPolicy::worst_of(Members members, uint32_t groups) {
 }
 
 // Who of them needs so many groups as they all do; nullptr: nobody, there is too much to do.
-const SloPolicy::Served* SloPolicy::binding(Members members) const {
+const SloSizer::Served* SloSizer::binding(Members members) const {
   if (!is_known(members)) return nullptr;
   uint32_t groups = most_of_all(members);
   if (!std::isfinite(worst_of(members, groups))) return nullptr;
@@ -109,23 +109,23 @@ const SloPolicy::Served* SloPolicy::binding(Members members) const {
   return found;
 }
 
-void SloPolicy::give_up(Served& one, int notches) {
+void SloSizer::give_up(Served& one, int notches) {
   one.given_up = notches;
   one.target = slo_seconds(*one.tenant) * std::pow(kNotch, notches);
 }
 
 // Part of the time in which it works, if alone on so many groups.
-double SloPolicy::load(const Served& one, uint32_t groups) {
-  const double rate = SloPolicy::rate(*one.memory);
+double SloSizer::load(const Served& one, uint32_t groups) {
+  const double rate = SloSizer::rate(*one.memory);
   return rate < 0 ? 1 : std::min(rate * one.seconds[groups - 1], 1.0);
 }
 
 // Of requests, a second; < 0: a loop that never idles, or unknown.
-double SloPolicy::rate(const Memory& memory) {
+double SloSizer::rate(const Memory& memory) {
   return memory.rate >= 0 ? memory.rate : memory.completions;
 }
 
 // How often it waits for a whole kernel of another that always works.
-double SloPolicy::waits(const Memory& memory) { return std::max(memory.launches / 2, 1.0); }
+double SloSizer::waits(const Memory& memory) { return std::max(memory.launches / 2, 1.0); }
 
 }  // namespace gpushare

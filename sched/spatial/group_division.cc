@@ -6,22 +6,22 @@
 
 namespace gpushare {
 
-std::vector<uint32_t> divide_in_proportion(uint32_t total, std::span<const uint32_t> claims,
+std::vector<uint32_t> divide_in_proportion(uint32_t total, std::span<const uint32_t> demands,
                                            uint32_t least) {
-  std::vector<uint32_t> shares(claims.size(), 0);
+  std::vector<uint32_t> shares(demands.size(), 0);
   uint32_t left = total;
   for (uint32_t& share : shares) {
     share = std::min(least, left);
     left -= share;
   }
-  // Groups one by one to whoever is furthest below its part: at most 64 of them.
-  const uint64_t sum = std::accumulate(claims.begin(), claims.end(), uint64_t{0});
-  while (left > 0 && !claims.empty()) {
+  // Each group goes to the demand that is furthest below its part: there are at most 64 groups.
+  const uint64_t sum = std::accumulate(demands.begin(), demands.end(), uint64_t{0});
+  while (left > 0 && !demands.empty()) {
     size_t neediest = 0;
     double most = -1e300;
-    for (size_t i = 0; i < claims.size(); ++i) {
-      const double part = sum == 0 ? 1.0 / static_cast<double>(claims.size())
-                                   : static_cast<double>(claims[i]) / static_cast<double>(sum);
+    for (size_t i = 0; i < demands.size(); ++i) {
+      const double part = sum == 0 ? 1.0 / static_cast<double>(demands.size())
+                                   : static_cast<double>(demands[i]) / static_cast<double>(sum);
       const double missing = part * total - shares[i];
       if (missing > most + 1e-9) {
         most = missing;
@@ -34,19 +34,19 @@ std::vector<uint32_t> divide_in_proportion(uint32_t total, std::span<const uint3
   return shares;
 }
 
-std::vector<uint32_t> divide_max_min(uint32_t total, std::span<const GroupClaim> claims) {
-  std::vector<uint32_t> shares(claims.size(), 0);
+std::vector<uint32_t> divide_max_min(uint32_t total, std::span<const GroupDemand> demands) {
+  std::vector<uint32_t> shares(demands.size(), 0);
   // With its next group, by head.
   const auto next = [&](size_t i) {
-    return shares[i] == 0 ? 0 : (shares[i] + 1.0) / claims[i].heads;
+    return shares[i] == 0 ? 0 : (shares[i] + 1.0) / demands[i].heads;
   };
   for (uint32_t left = total; left > 0; --left) {
-    size_t poorest = claims.size();
-    for (size_t i = 0; i < claims.size(); ++i) {
-      if (shares[i] < claims[i].groups && (poorest == claims.size() || next(i) < next(poorest)))
+    size_t poorest = demands.size();
+    for (size_t i = 0; i < demands.size(); ++i) {
+      if (shares[i] < demands[i].groups && (poorest == demands.size() || next(i) < next(poorest)))
         poorest = i;
     }
-    if (poorest == claims.size()) break;
+    if (poorest == demands.size()) break;
     ++shares[poorest];
   }
   return shares;

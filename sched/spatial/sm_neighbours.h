@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// SmNeighbours: the sets of SMs that each tenant of one GPU would have with one group less and with
-// one more, as SmPartition would choose: who shrinks gives up what it got last (a larger last group
-// it got first); who grows takes the lowest free group, or when none is free one that another gives
-// up. A guess: nothing is wrong when it is. Pure; called by the agent on its one thread.
-//
+// SmNeighbours: the sets of SM groups that each tenant of one GPU would have with one group less
+// and with one more, as SmPartition would choose: a tenant that shrinks gives up what it got last
+// (a larger last group it got first); one that grows takes the lowest free group, or when none is
+// free one that another gives up. It is a guess, and nothing is wrong when it is. Pure; on the
+// agent's one thread.
 //   A has 0-9, B has 10-14 and nothing is free: A's are 0-8 and 0-9,14; B's are 10-13 and 9-14.
 #pragma once
 
@@ -12,7 +12,7 @@
 #include <map>
 #include <vector>
 
-#include "sched/spatial/sm_partition.h"
+#include "sched/policy/sm_geometry.h"
 
 namespace gpushare {
 
@@ -23,9 +23,9 @@ class SmNeighbours {
 
   explicit SmNeighbours(const SmGeometry& geometry) : geometry_(geometry) {}
 
-  // What each tenant has now, all there are; several may have the same.
+  // What each tenant has now, of all tenants there are; several may have the same.
   void update(const std::map<uint32_t, SmGroups>& sets);
-  // The smaller one first; 0: none. Nothing for one that update() did not name.
+  // The smaller one first; 0: none. All 0 for a tenant that update() did not name.
   Sets of(uint32_t tenant) const;
 
  private:

@@ -14,88 +14,71 @@ SmGroups bit(uint32_t group) { return SmGroups{1} << group; }
 
 SmGroups all_groups(uint32_t count) { return count >= 64 ? ~SmGroups{0} : bit(count) - 1; }
 
-// Asked for more than there is: in proportion, none below one group; `order` says who comes first
-// when there are not even enough for that.
-std::vector<uint32_t> entitlements(std::span<const PartitionWish> wishes,
+// More planned than there is: in proportion, none below one group. `order` says which holders come
+// first when there are not even enough groups for that.
+std::vector<uint32_t> entitlements(std::span<const PlannedHolder> planned,
                                    std::span<const size_t> order, uint32_t groups) {
-  std::vector<uint32_t> claims;
+  std::vector<uint32_t> demands;
   uint64_t sum = 0;
   for (const size_t i : order) {
-    claims.push_back(std::clamp(wishes[i].groups, 1U, groups));
-    sum += claims.back();
+    demands.push_back(std::clamp(planned[i].groups, 1U, groups));
+    sum += demands.back();
   }
-  if (sum > groups) claims = divide_in_proportion(groups, claims, 1);
-  std::vector<uint32_t> entitled(wishes.size());
-  for (size_t i = 0; i < order.size(); ++i) entitled[order[i]] = claims[i];
+  if (sum > groups) demands = divide_in_proportion(groups, demands, 1);
+  std::vector<uint32_t> entitled(planned.size());
+  for (size_t i = 0; i < order.size(); ++i) entitled[order[i]] = demands[i];
   return entitled;
 }
 
 // Idle holders keep one group; the rest goes, by what they are entitled to, to those who can
 // borrow.
-std::vector<uint32_t> lend(std::span<const PartitionWish> wishes,
+std::vector<uint32_t> lend(std::span<const PlannedHolder> planned,
                            const std::vector<uint32_t>& entitled, uint32_t groups) {
   std::vector<uint32_t> targets = entitled;
-  std::vector<uint32_t> claims;
+  std::vector<uint32_t> demands;
   std::vector<size_t> borrowers;
   uint32_t spare = groups;
-  for (size_t i = 0; i < wishes.size(); ++i) {
-    if (wishes[i].is_idle) targets[i] = std::min(entitled[i], 1U);
+  for (size_t i = 0; i < planned.size(); ++i) {
+    if (planned[i].is_idle) targets[i] = std::min(entitled[i], 1U);
     spare -= targets[i];
-    if (wishes[i].is_idle || !wishes[i].can_borrow || entitled[i] == 0) continue;
+    if (planned[i].is_idle || !planned[i].can_borrow || entitled[i] == 0) continue;
     borrowers.push_back(i);
-    claims.push_back(entitled[i]);
+    demands.push_back(entitled[i]);
   }
-  const std::vector<uint32_t> lent = divide_in_proportion(spare, claims, 0);
+  const std::vector<uint32_t> lent = divide_in_proportion(spare, demands, 0);
   for (size_t i = 0; i < borrowers.size(); ++i) targets[borrowers[i]] += lent[i];
   return targets;
 }
 
 }  // namespace
 
-uint32_t SmGeometry::sms_of(SmGroups set) const {
-  const auto others = static_cast<uint32_t>(std::popcount(set & ~last()));
-  const uint32_t of_last = (set & last()) != 0 ? sms - (groups - 1) * sms_per_group : 0;
-  return others * sms_per_group + of_last;
-}
-
-SmGeometry geometry_of(uint32_t sm_count) {
-  constexpr uint32_t kSmsPerGroup = 8;
-  return {.groups = std::clamp(sm_count / kSmsPerGroup, 1U, 64U),
-          .sms_per_group = kSmsPerGroup,
-          .sms = sm_count};
-}
-
-uint32_t groups_of_percent(uint32_t percent, const SmGeometry& geometry) {
-  const uint64_t whole = 100ULL * geometry.sms_per_group;
-  const uint64_t nearest = (static_cast<uint64_t>(percent) * geometry.sms + whole / 2) / whole;
-  return static_cast<uint32_t>(std::clamp<uint64_t>(nearest, 1, geometry.groups));
-}
-
 SmPartition::SmPartition(const SmGeometry& geometry) : geometry_(geometry) {
   assert(geometry.groups >= 1 && geometry.groups <= 64);
 }
 
-std::vector<PartitionGrant> SmPartition::plan(std::span<const PartitionWish> wishes) {
+std::vector<HolderSize> SmPartition::plan(std::span<const PlannedHolder> planned) {
   std::vector<size_t> order;  // those that have groups already come first
   for (const bool is_new : {false, true})
-    for (size_t i = 0; i < wishes.size(); ++i)
-      if (!wishes[i].is_leaving && (ordered(wishes[i].holder) == 0) == is_new) order.push_back(i);
-  const std::vector<uint32_t> entitled = entitlements(wishes, order, geometry_.groups);
-  const std::vector<uint32_t> targets = lend(wishes, entitled, geometry_.groups);
+    for (size_t i = 0; i < planned.size(); ++i)
+      if (!planned[i].is_leaving && (assigned(planned[i].holder) == 0) == is_new)
+        order.push_back(i);
+  const std::vector<uint32_t> entitled = entitlements(planned, order, geometry_.groups);
+  const std::vector<uint32_t> targets = lend(planned, entitled, geometry_.groups);
   std::vector<Holder> holders;
-  std::vector<PartitionGrant> grants;
-  for (size_t i = 0; i < wishes.size(); ++i) {
-    Holder* const known = find(wishes[i].holder);
+  std::vector<HolderSize> sizes;
+  for (size_t i = 0; i < planned.size(); ++i) {
+    Holder* const known = find(planned[i].holder);
     Holder& holder = holders.emplace_back(known ? std::move(*known) : Holder{});
-    holder.id = wishes[i].holder;
-    holder.target = wishes[i].is_leaving ? static_cast<uint32_t>(holder.groups.size()) : targets[i];
-    grants.push_back({holder.id, entitled[i], targets[i]});
+    holder.id = planned[i].holder;
+    holder.target =
+        planned[i].is_leaving ? static_cast<uint32_t>(holder.groups.size()) : targets[i];
+    sizes.push_back({holder.id, entitled[i], targets[i]});
   }
   holders_ = std::move(holders);
-  return grants;
+  return sizes;
 }
 
-std::vector<PartitionOrder> SmPartition::take_orders() {
+std::vector<Assignment> SmPartition::take_assignments() {
   for (Holder& holder : holders_) {
     if (holder.is_asked || holder.groups.size() <= holder.target) continue;
     holder.groups.resize(holder.target);
@@ -125,13 +108,13 @@ std::vector<PartitionOrder> SmPartition::take_orders() {
     const auto has = static_cast<uint32_t>(neediest->groups.size());
     grow(*neediest, std::min(neediest->target - has, most_now), free);
   }
-  std::vector<PartitionOrder> orders;
+  std::vector<Assignment> assignments;
   for (const uint32_t id : pending_) {
     const Holder* const holder = find(id);
-    if (holder && holder->is_asked) orders.push_back({id, mask(*holder)});
+    if (holder && holder->is_asked) assignments.push_back({id, mask(*holder)});
   }
   pending_.clear();
-  return orders;
+  return assignments;
 }
 
 bool SmPartition::has_most(const Holder& holder) const {
@@ -169,7 +152,7 @@ SmGroups SmPartition::in_use(uint32_t id) const {
   return holder ? holder->in_use : 0;
 }
 
-SmGroups SmPartition::ordered(uint32_t id) const {
+SmGroups SmPartition::assigned(uint32_t id) const {
   const Holder* const holder = find(id);
   return holder ? mask(*holder) : 0;
 }

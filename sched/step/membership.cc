@@ -73,7 +73,7 @@ void Membership::add(const Holder& holder, Time now) {
   member.slot = free_slots_.back();
   free_slots_.pop_back();
   member.command_line = met_[holder.process];
-  member.state_since = now;
+  member.state_since = member.came = now;
   region_.processes[member.slot].bucket.disable();
   state_.accounting[holder.gpu].add(holder.process.pid, now);
 }

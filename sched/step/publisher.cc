@@ -33,10 +33,8 @@ uint32_t micros(double seconds) {
   return static_cast<uint32_t>(std::llround(std::min(seconds * 1e6, double{kUnknown32 - 1})));
 }
 
-// Why a tenant has the part that it has.
-void put_slo(TenantGpuUse& use, const SmPart& part) {
-  if (!part.slo) return;
-  const SloStatus& slo = *part.slo;
+// Why a tenant has the partition that it has.
+void put_slo(TenantGpuUse& use, const SloStatus& slo, const SmGeometry& geometry) {
   use.slo_state = slo.state;
   use.slo_us = static_cast<uint32_t>(std::chrono::duration_cast<Micros>(slo.slo).count());
   use.latency_us = micros(slo.latency);
@@ -46,13 +44,18 @@ void put_slo(TenantGpuUse& use, const SmPart& part) {
         static_cast<uint32_t>(std::llround(std::min(slo.throughput * 1e3, 4e9)));
   use.iteration_source = static_cast<uint32_t>(slo.source);
   if (slo.source != ShimSource::kNone) use.confidence_permille = slo.confidence;
-  if (slo.knee > 0) use.sms_knee = part.geometry.sms_of_count(slo.knee);
-  if (slo.needs > 0) use.sms_needed = part.geometry.sms_of_count(slo.needs);
+  if (slo.knee > 0) use.sms_knee = geometry.sms_of_count(slo.knee);
+  if (slo.needs > 0) use.sms_needed = geometry.sms_of_count(slo.needs);
+}
+
+GpuSharing sharing_of(const GpuConfig& gpu) {
+  if (!gpu.is_spatial) return GpuSharing::kTime;
+  return gpu.policy.entry->needs.iterations ? GpuSharing::kSlo : GpuSharing::kSpatial;
 }
 
 uint64_t instant(Time time) { return static_cast<uint64_t>(time.time_since_epoch().count()); }
 
-// A sum of shares some of which may be unknown: known as soon as one is.
+// A sum of shares some of which may be unknown: it is known as soon as one of them is.
 void add_share(uint32_t& sum, double share) {
   if (share < 0) return;
   sum = std::min(1000u, (sum == kUnknown32 ? 0 : sum) + permille(share));
@@ -60,64 +63,74 @@ void add_share(uint32_t& sum, double share) {
 
 }  // namespace
 
-Publisher::Publisher(const State& state, Gpu& gpu, Region& region)
-    : state_(state), gpu_(gpu), region_(region), had_tenant_(kMaxTenants) {
+AgentRecord record_of(const AgentIdentity& agent, Time now) {
+  AgentRecord record;
+  record.agent_pid = agent.agent_pid;
+  record.supervisor_pid = agent.supervisor_pid;
+  record.started_ns = instant(agent.started);
+  record.published_ns = instant(now);
+  record.restarts = agent.restarts;
+  record.is_simulated = agent.is_simulated;
+  record.are_tenants_in_sysfs = agent.are_tenants_in_sysfs;
+  return record;
+}
+
+Publisher::Publisher(const State& state, const Surroundings& outside, const AgentIdentity& agent,
+                     const Config& config)
+    : state_(state),
+      outside_(outside),
+      region_(outside.region),
+      agent_(agent),
+      config_(config),
+      had_tenant_(kMaxTenants) {
   // What an agent before us left.
   for (uint32_t slot = 0; slot < kMaxTenants; ++slot)
     had_tenant_[slot] = is_written(region_.tenants[slot].record);
 }
 
-void Publisher::publish(Time now, uint64_t events_dropped, bool is_changed) {
-  if (!is_changed && now < next_) return publish_agent(now, events_dropped);
+void Publisher::publish(Time now, bool is_changed) {
+  if (!is_changed && now < next_) return publish_agent(now);
   next_ = now + kInterval;
   const Publication publication(region_);
-  publish_agent(now, events_dropped);
+  publish_agent(now);
   publish_gpus();
   publish_tenants();
   publish_processes(now);
 }
 
-void Publisher::publish_agent(Time now, uint64_t events_dropped) {
-  AgentRecord record;
-  record.agent_pid = agent_.agent_pid;
-  record.supervisor_pid = agent_.supervisor_pid;
-  record.started_ns = instant(agent_.started);
-  record.published_ns = instant(now);
+void Publisher::publish_agent(Time now) {
+  AgentRecord record = record_of(agent_, now);
   record.ticks = state_.ticks;
   record.events = state_.events;
-  record.events_dropped = events_dropped;
-  record.restarts = agent_.restarts;
-  record.gpu_count = static_cast<uint32_t>(std::min<std::size_t>(gpu_.gpus().size(), kMaxGpus));
-  record.is_simulated = agent_.is_simulated;
-  record.are_tenants_in_sysfs = agent_.are_tenants_in_sysfs;
-  record.mps_pid = static_cast<uint32_t>(agent_.mps.pid);
-  record.mps_state = static_cast<uint32_t>(agent_.mps.state);
-  record.mps_clients = agent_.mps.clients;
-  record.mps_faults = agent_.mps.faults;
+  record.events_dropped = outside_.observer == nullptr ? 0 : outside_.observer->dropped();
+  const std::span<const GpuInfo> gpus = outside_.gpu.gpus();
+  record.gpu_count = static_cast<uint32_t>(std::min<std::size_t>(gpus.size(), kMaxGpus));
+  if (outside_.mps != nullptr) {
+    const MpsStatus mps = outside_.mps->status();
+    record.mps_pid = static_cast<uint32_t>(mps.pid);
+    record.mps_state = static_cast<uint32_t>(mps.state);
+    record.mps_clients = mps.clients;
+    record.mps_faults = mps.faults;
+  }
   record.tick_us = static_cast<uint32_t>(state_.tick.count());
-  const GpuSupport& support = gpu_.support();
+  const GpuSupport& support = outside_.gpu.support();
   record.can_freeze = support.can_freeze;
   record.can_set_slice = support.can_set_slice;
   record.has_switch_log = support.has_switch_log;
   put(record.driver_version, support.driver_version);
-  put(record.policy, agent_.policy);
+  put(record.policy, config_.policy_names(gpus.size()));
   put(record.observe_only_reason, support.reason);
   write_record(region_.agent, record);
 }
 
-GpuSharing Publisher::sharing_of(uint32_t gpu) const {
-  if (!agent_.spatial_gpus.contains(gpu)) return GpuSharing::kTime;
-  return agent_.slo_gpus.contains(gpu) ? GpuSharing::kSlo : GpuSharing::kSpatial;
-}
-
 void Publisher::publish_gpus() {
-  for (const GpuInfo& info : gpu_.gpus()) {
+  for (const GpuInfo& info : outside_.gpu.gpus()) {
     if (info.index >= kMaxGpus) continue;
     const Accounting& accounting = state_.accounting[info.index];
     GpuRecord record;
     record.index = info.index;
     record.instance = info.instance;
-    record.sharing = sharing_of(info.index);
+    record.sharing = sharing_of(config_.gpu(info.index));
     if (info.sm_count > 0) record.sm_count = info.sm_count;
     if (info.memory_bytes > 0) record.memory_bytes = info.memory_bytes;
     record.busy_permille = permille(accounting.busy());
@@ -156,16 +169,7 @@ void Publisher::publish_tenants() {
     if (tenant.settings.sm_percent) record.sm_percent = *tenant.settings.sm_percent;
     record.slo_us = static_cast<uint32_t>(tenant.settings.slo.count());
     record.frozen_by_user = tenant.is_frozen_by_user;
-    for (const uint32_t gpu : agent_.spatial_gpus) {
-      const SmPart part = parts_ ? parts_(slot, gpu) : SmPart{};
-      if (part.entitled == 0) continue;
-      record.gpu[gpu].sms_entitled = part.entitled;
-      record.gpu[gpu].sms_in_use = part.in_use;
-      record.gpu[gpu].sms_sharers = part.sharers;
-      record.gpu[gpu].sms_set = part.set;
-      record.gpu[gpu].sms_follows = static_cast<uint32_t>(part.follows);
-      put_slo(record.gpu[gpu], part);
-    }
+    publish_partitions(slot, record);
     const auto use = state_.tenant_use.find(slot);
     if (use == state_.tenant_use.end()) continue;
     record.throttled_ns = static_cast<uint64_t>(use->second.throttled.count());
@@ -191,6 +195,23 @@ void Publisher::publish_tenants() {
       write_record(region_.tenants[slot].record, TenantRecord{});
     }
     had_tenant_[slot] = record != records.end();
+  }
+}
+
+void Publisher::publish_partitions(uint32_t tenant, TenantRecord& record) const {
+  if (outside_.shims == nullptr) return;
+  for (uint32_t gpu = 0; gpu < std::min<std::size_t>(state_.statuses.size(), kMaxGpus); ++gpu) {
+    const TenantPartition partition = outside_.shims->partition(tenant, gpu);
+    if (!config_.gpu(gpu).is_spatial || partition.entitled == 0) continue;
+    TenantGpuUse& use = record.gpu[gpu];
+    use.sms_entitled = partition.entitled;
+    use.sms_in_use = partition.in_use;
+    use.sms_sharers = partition.sharers;
+    use.sms_set = partition.partition;
+    use.sms_follows = static_cast<uint32_t>(partition.follows);
+    const std::vector<SloStatus>& statuses = state_.statuses[gpu];
+    const auto status = std::ranges::find(statuses, tenant, &SloStatus::tenant);
+    if (status != statuses.end()) put_slo(use, *status, partition.geometry);
   }
 }
 
@@ -227,7 +248,7 @@ void Publisher::publish_processes(Time now) {
     record.state_since_ns = instant(member.state_since);
     put(record.command, process.command);
     put(record.command_line, member.command_line);
-    put(record.note, enforced.note);
+    put(record.note, enforced.is_frozen && !member.reason.empty() ? member.reason : enforced.note);
     std::ranges::copy(use.history_permille, record.history_permille);
     write_record(region_.processes[member.slot].record, record);
   }

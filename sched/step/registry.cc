@@ -5,12 +5,9 @@
 #include <type_traits>
 #include <utility>
 
+#include "intercept/chosen_slice.h"
+
 namespace gpushare {
-namespace {
-
-constexpr uint32_t kSetTimeslice = 0xA06C0103;  // NVA06C_CTRL_CMD_SET_TIMESLICE
-
-}  // namespace
 
 Registry::Registry(std::span<const GpuInfo> gpus) {
   for (const GpuInfo& gpu : gpus) gpu_by_instance_[gpu.instance] = gpu.index;
@@ -109,13 +106,14 @@ void Registry::add(Process& process, const MemoryAllocated& made) {
 }
 
 void Registry::note(Process& process, const ControlMade& made) {
-  if (made.command != kSetTimeslice || made.status != 0) return;
+  const std::optional<Micros> slice = chosen_slice(made);
+  if (!slice) return;
   Clients& clients = clients_[process.id.pid];
   const auto client = clients.find(made.client);
   if (client == clients.end()) return;
   const auto group = client->second.groups.find(made.object);
   if (group == client->second.groups.end()) return;
-  group->second.own_slice = Micros(made.value);
+  group->second.own_slice = slice;
   ++group->second.own_slice_count;
   rebuild_holders(process);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// State: all that the agent knows and has done, in one place. Scheduler owns it and changes it; the
-// publisher and the control socket's answers read it. One thread.
+// State: what the scheduler knows of processes, GPUs and their use, and what it has done to them.
+// The Scheduler owns it; Membership adds and removes members. The publisher, the report to the
+// kernel module and the control socket's answers read it. All run on the agent's one thread.
 #pragma once
 
 #include <map>
@@ -18,15 +19,17 @@ namespace gpushare {
 
 // A process on a GPU, as the plan and the control plane know it.
 struct Member {
-  uint32_t slot = 0;  // in the control plane's process table; the policy's id
+  uint32_t slot = 0;  // in the control plane's process table; ProcessView::id
   uint32_t tenant = kDefaultTenant;
   std::string command_line;
   bool is_frozen_by_user = false;
-  FreezeReason reason = FreezeReason::kNone;  // what the plan says
-  double target = -1;                         // share; < 0 none
+  FreezeReason freeze = FreezeReason::kNone;  // what the plan says, and its words
+  std::string reason;
+  double target = -1;  // share; < 0: none
   ProcessState state = ProcessState::kIdle;
   Time state_since{};
-  Nanos throttled{};  // frozen for its cap, in all
+  Time came{};
+  Nanos throttled{};  // time frozen for its cap, in all
 };
 using MemberKey = std::pair<ProcessId, uint32_t>;  // and GPU
 
@@ -43,7 +46,8 @@ struct State {
         accounting(gpu.gpus().size(), Accounting(gpu.support().has_switch_log)),
         ledger(region),
         enforcer(gpu, ledger, clock, std::move(changed)),
-        tenants(all_tenants) {}
+        tenants(all_tenants),
+        statuses(gpu.gpus().size()) {}
 
   Registry registry;
   std::vector<Accounting> accounting;  // by GPU index
@@ -51,7 +55,8 @@ struct State {
   Enforcer enforcer;
   Tenants& tenants;
   std::map<MemberKey, Member> members;
-  std::map<uint32_t, TenantUse> tenant_use;  // by tenant slot
+  std::map<uint32_t, TenantUse> tenant_use;      // by tenant slot
+  std::vector<std::vector<SloStatus>> statuses;  // by GPU: of the last plan
   uint64_t ticks = 0, events = 0;
   Micros tick{0};
 };

@@ -10,14 +10,12 @@
 #include <cerrno>
 #include <charconv>
 #include <optional>
-#include <tuple>
 #include <utility>
 
-#include "sched/policy/policies.h"
-#include "sched/tenants/toml.h"
+#include "sched/tenants/config_mistakes.h"
+#include "sched/tenants/config_tenants.h"
 #include "shmctl/base/fd.h"
 #include "shmctl/plane/layout.h"
-#include "shmctl/settings/nearest.h"
 
 namespace gpushare {
 namespace {
@@ -31,155 +29,103 @@ constexpr std::array<std::pair<std::string_view, LogLevel>, 4> kLogLevels = {{
     {"error", LogLevel::kError},
 }};
 
-// The integers of [agent]: where they go, in which unit, what they may be.
-struct AgentNumber {
-  std::string_view key;
-  int64_t lowest, highest;
-  void (*set)(AgentConfig&, int64_t);
+struct Tick {
+  std::string_view key;  // in milliseconds
+  int64_t least, most;
+  Nanos AgentConfig::* member;
 };
-constexpr std::array kAgentNumbers = {
-    AgentNumber{"tick_fast_ms", 1, 100,
-                [](AgentConfig& a, int64_t ms) { a.tick_fast = std::chrono::milliseconds(ms); }},
-    AgentNumber{"tick_slow_ms", 10, 1'000,
-                [](AgentConfig& a, int64_t ms) { a.tick_slow = std::chrono::milliseconds(ms); }},
-    AgentNumber{"round_target_ms", 2, 1'000,
-                [](AgentConfig& a, int64_t ms) {
-                  a.policy_options.round_target = std::chrono::milliseconds(ms);
-                }},
-    AgentNumber{"min_slice_us", 200, 50'000,
-                [](AgentConfig& a, int64_t us) { a.policy_options.min_slice = Micros(us); }},
-    AgentNumber{"idle_turn_ms", 10, 10'000,
-                [](AgentConfig& a, int64_t ms) {
-                  a.policy_options.idle_turn = std::chrono::milliseconds(ms);
-                }},
-};
-
-constexpr auto kAgentKeys = [] {
-  std::array<std::string_view, kAgentNumbers.size() + 3> keys = {"log_level", "policy", "knees"};
-  std::ranges::transform(kAgentNumbers, keys.begin() + 3, &AgentNumber::key);
-  return keys;
-}();
+constexpr std::array kTicks = {Tick{"tick_fast_ms", 1, 100, &AgentConfig::tick_fast},
+                               Tick{"tick_slow_ms", 10, 1'000, &AgentConfig::tick_slow}};
 
 constexpr std::array<std::string_view, 4> kSections = {"agent", "gpu", "mps", "tenant"};
 constexpr std::array<std::string_view, 3> kMpsKeys = {"run", "users", "program"};
-constexpr std::array<std::string_view, 2> kGpuKeys = {"sharing", "policy"};
-constexpr std::array<std::string_view, 3> kConditions = {"cgroup", "user", "command"};
-
-const auto kTenantKeys = [] {
-  std::vector<std::string_view> keys(setting_keys().begin(), setting_keys().end());
-  keys.push_back("match");
-  return keys;
-}();
 
 // Walks the parsed table once, filling a Config and noting every mistake.
 class Reader {
  public:
-  explicit Reader(std::string_view file) : file_(file) {}
-
-  std::expected<Config, ConfigErrors> read(const toml::table& root) {
-    for (auto&& [key, node] : root) {
-      if (key == "agent") {
-        if (const auto* table = need_table(node, "agent")) read_agent(*table);
-      } else if (key == "gpu") {
-        if (const auto* table = need_table(node, "gpu")) read_gpus(*table);
-      } else if (key == "mps") {
-        if (const auto* table = need_table(node, "mps")) read_mps(*table);
-      } else if (key == "tenant") {
-        if (const auto* table = need_table(node, "tenant")) read_tenants(*table);
-      } else {
-        unknown_key(key, "", kSections);
-      }
-    }
-    if (!errors_.empty()) {
-      std::ranges::sort(errors_, {}, [](const ConfigError& error) {
-        return std::tie(error.line, error.column, error.key);
-      });
-      return std::unexpected(std::move(errors_));
-    }
-    return finish();
+  Reader(std::string_view file, std::span<const PolicyEntry> policies)
+      : policies_(policies), mistakes_(file), config_(policies) {
+    for (const PolicyEntry& entry : policies_)
+      for (const PolicyOption& option : entry.options)
+        if (std::ranges::find(options_, option.key, &PolicyOption::key) == options_.end())
+          options_.push_back(option);
   }
 
- private:
-  // toml++ keeps tables sorted by name; rules count in the order of the file.
-  struct PlacedRule {
-    toml::source_position where;
-    Rule rule;
-  };
-  struct PlacedTenant {
-    toml::source_position where;
-    TenantConfig tenant;
-  };
-
-  Config finish() {
-    const auto place = [](const auto& item) {
-      return std::pair(item.where.line, item.where.column);
-    };
-    std::ranges::sort(tenants_, {}, place);
-    std::ranges::sort(rules_, {}, place);
-    for (auto& item : tenants_) config_.tenants.push_back(std::move(item.tenant));
-    for (auto& item : rules_) config_.rules.push_back(std::move(item.rule));
+  std::expected<Config, ConfigErrors> read(const toml::table& root) {
+    // toml++ sorts by name: what [agent] says is known when [gpu.N] is read.
+    for (auto&& [key, node] : root) {
+      const auto section = std::ranges::find(kSections, key.str());
+      if (section == kSections.end()) {
+        mistakes_.unknown_key(key, "", kSections);
+      } else if (const auto* table = mistakes_.need_table(node, std::string(key.str()))) {
+        if (key == "agent") read_agent(*table);
+        if (key == "gpu") read_gpus(*table);
+        if (key == "mps") read_mps(*table);
+        if (key == "tenant") read_tenants(*table, config_, mistakes_);
+      }
+    }
+    if (!mistakes_.is_empty()) return std::unexpected(mistakes_.take());
     return std::move(config_);
   }
 
-  void error(toml::source_position where, std::string key, std::string text) {
-    errors_.push_back({.file = file_,
-                       .line = where.line,
-                       .column = where.column,
-                       .key = std::move(key),
-                       .text = std::move(text)});
-  }
-
-  void wrong_type(const toml::node& node, std::string key, std::string_view wanted) {
-    error(node.source().begin, std::move(key), fmt::format("must be {}", wanted));
-  }
-
-  const toml::table* need_table(const toml::node& node, std::string key) {
-    const toml::table* table = node.as_table();
-    if (!table) wrong_type(node, key, fmt::format("a table: [{}]", key));
-    return table;
-  }
-
-  void unknown_key(const toml::key& key, std::string_view prefix,
-                   std::span<const std::string_view> known) {
-    const std::string_view near = nearest(key.str(), known);
-    error(key.source().begin, fmt::format("{}{}", prefix, key.str()),
-          near.empty() ? fmt::format("unknown key; allowed: {}", fmt::join(known, ", "))
-                       : fmt::format("unknown key; did you mean '{}'?", near));
-  }
-
+ private:
   void read_agent(const toml::table& table) {
     AgentConfig& agent = config_.agent;
     for (auto&& [key, node] : table) {
+      const auto tick = std::ranges::find(kTicks, key.str(), &Tick::key);
+      const auto option = std::ranges::find(options_, key.str(), &PolicyOption::key);
       if (key == "log_level") {
         read_log_level(node);
-      } else if (key == "policy") {
-        read_policy(node);
       } else if (key == "knees") {
         read_knees(node);
-      } else if (const auto* number =
-                     std::ranges::find(kAgentNumbers, key.str(), &AgentNumber::key);
-                 number != kAgentNumbers.end()) {
-        read_number(node, *number);
+      } else if (key == "policy") {
+        mistakes_.add(key.source().begin, "agent.policy",
+                      "each GPU has its own policy now: [gpu.0] policy = \"fair\"");
+      } else if (tick != kTicks.end()) {
+        if (const auto value = read_number(node, "agent.", key.str(), tick->least, tick->most))
+          agent.*tick->member = std::chrono::milliseconds(*value);
+      } else if (option != options_.end()) {
+        if (const auto value = read_option(node, "agent.", *option))
+          for_all_gpus_.emplace_back(option->key, *value);
       } else {
-        unknown_key(key, "agent.", kAgentKeys);
+        std::vector<std::string_view> known{"log_level", "knees"};
+        for (const Tick& one : kTicks) known.push_back(one.key);
+        for (const PolicyOption& one : options_) known.push_back(one.key);
+        mistakes_.unknown_key(key, "agent.", known);
       }
     }
-    if (agent.tick_fast > agent.tick_slow) {
-      error(table.source().begin, "agent.tick_fast_ms", "must not be above tick_slow_ms");
-    }
-    if (agent.policy_options.min_slice > agent.policy_options.round_target) {
-      error(table.source().begin, "agent.min_slice_us", "must not be above round_target_ms");
-    }
+    if (agent.tick_fast > agent.tick_slow)
+      mistakes_.add(table.source().begin, "agent.tick_fast_ms", "must not be above tick_slow_ms");
+    config_.other_gpus.policy = chosen(policies_.front());
+    check(config_.other_gpus.policy, table, "agent.");
   }
 
-  void read_number(const toml::node& node, const AgentNumber& number) {
+  // The policy with what [agent] says for all GPUs.
+  PolicyChoice chosen(const PolicyEntry& entry) const {
+    PolicyChoice choice(entry);
+    for (const auto& [key, value] : for_all_gpus_)
+      if (choice.options.has(key)) choice.options.set(key, value);
+    return choice;
+  }
+
+  void check(const PolicyChoice& choice, const toml::table& table, std::string_view prefix) {
+    if (!choice.entry->check) return;
+    if (const auto mistake = choice.entry->check(choice.options))
+      mistakes_.add(table.source().begin, fmt::format("{}{}", prefix, mistake->key),
+                    std::string(mistake->text));
+  }
+
+  std::optional<int64_t> read_number(const toml::node& node, std::string_view prefix,
+                                     std::string_view key, int64_t least, int64_t most) {
     const auto value = node.value_exact<int64_t>();
-    if (!value || *value < number.lowest || *value > number.highest) {
-      wrong_type(node, fmt::format("agent.{}", number.key),
-                 fmt::format("a whole number from {} to {}", number.lowest, number.highest));
-      return;
-    }
-    number.set(config_.agent, *value);
+    if (value && *value >= least && *value <= most) return *value;
+    mistakes_.wrong_type(node, fmt::format("{}{}", prefix, key),
+                         fmt::format("a whole number from {} to {}", least, most));
+    return std::nullopt;
+  }
+  std::optional<int64_t> read_option(const toml::node& node, std::string_view prefix,
+                                     const PolicyOption& option) {
+    return read_number(node, prefix, option.key, option.least, option.most);
   }
 
   void read_log_level(const toml::node& node) {
@@ -190,24 +136,14 @@ class Reader {
         return;
       }
     }
-    wrong_type(node, "agent.log_level", "\"debug\", \"info\", \"warning\" or \"error\"");
-  }
-
-  void read_policy(const toml::node& node) {
-    const auto text = node.value_exact<std::string_view>();
-    if (!text || std::ranges::find(policy_names(), *text) == policy_names().end()) {
-      wrong_type(node, "agent.policy",
-                 fmt::format("one of \"{}\"", fmt::join(policy_names(), "\", \"")));
-      return;
-    }
-    config_.agent.policy = *text;
+    mistakes_.wrong_type(node, "agent.log_level", "\"debug\", \"info\", \"warning\" or \"error\"");
   }
 
   void read_knees(const toml::node& node) {
     const auto path = node.value_exact<std::string>();
     if (!path || (!path->empty() && path->front() != '/'))
-      return wrong_type(node, "agent.knees",
-                        "the path of a file from the root on, or \"\" for none");
+      return mistakes_.wrong_type(node, "agent.knees",
+                                  "the path of a file from the root on, or \"\" for none");
     config_.agent.knees = *path;
   }
 
@@ -218,33 +154,56 @@ class Reader {
       const char* const end = number.data() + number.size();
       const auto parsed = std::from_chars(number.data(), end, index);
       if (parsed.ec != std::errc{} || parsed.ptr != end || index >= kMaxGpus) {
-        error(key.source().begin, path,
-              fmt::format("must be the index of a GPU, 0 to {}", kMaxGpus - 1));
-      } else if (const auto* table = need_table(node, path)) {
+        mistakes_.add(key.source().begin, path,
+                      fmt::format("must be the index of a GPU, 0 to {}", kMaxGpus - 1));
+      } else if (const auto* table = mistakes_.need_table(node, path)) {
         read_gpu(index, path, *table);
       }
     }
   }
 
   void read_gpu(uint32_t index, const std::string& path, const toml::table& table) {
+    GpuConfig gpu = config_.other_gpus;
+    const std::string prefix = path + ".";
+    if (const toml::node* node = table.get("policy"))
+      if (const PolicyEntry* entry = read_policy(*node, path)) gpu.policy = chosen(*entry);
+    const std::span<const PolicyOption> options = gpu.policy.entry->options;
+    bool has_options = false;
     for (auto&& [key, node] : table) {
-      const auto text = node.value_exact<std::string_view>();
+      const auto option = std::ranges::find(options, key.str(), &PolicyOption::key);
       if (key == "sharing") {
-        if (text == "spatial")
-          config_.spatial_gpus.insert(index);
-        else if (text != "time")
-          wrong_type(node, path + ".sharing", "\"time\" or \"spatial\"");
-      } else if (key == "policy") {
-        if (text == "slo")
-          config_.slo_gpus.insert(index);
-        else if (text != "shares")
-          wrong_type(node, path + ".policy", "\"shares\" or \"slo\"");
-      } else {
-        unknown_key(key, path + ".", kGpuKeys);
+        bool is_by_time = !gpu.is_spatial;
+        read_choice(node, prefix + "sharing", "spatial", "time", is_by_time);
+        gpu.is_spatial = !is_by_time;
+      } else if (option != options.end()) {
+        has_options = true;
+        if (const auto value = read_option(node, prefix, *option))
+          gpu.policy.options.set(option->key, *value);
+      } else if (key != "policy") {
+        std::vector<std::string_view> known{"sharing", "policy"};
+        for (const PolicyOption& one : options) known.push_back(one.key);
+        mistakes_.unknown_key(key, prefix, known);
       }
     }
-    if (config_.slo_gpus.contains(index) && !config_.spatial_gpus.contains(index))
-      error(table.source().begin, path + ".policy", "\"slo\" needs sharing = \"spatial\"");
+    if (has_options) check(gpu.policy, table, prefix);
+    if (gpu.policy.entry->needs.spatial && !gpu.is_spatial)
+      mistakes_.add(table.source().begin, prefix + "policy",
+                    fmt::format("\"{}\" needs sharing = \"spatial\"", gpu.policy.entry->name));
+    config_.gpus.emplace(index, std::move(gpu));
+  }
+
+  // nullptr: there is no such policy.
+  const PolicyEntry* read_policy(const toml::node& node, const std::string& path) {
+    const auto text = node.value_exact<std::string_view>();
+    if (text)
+      if (const PolicyEntry* entry = find_policy(policies_, *text)) return entry;
+    std::vector<std::string> names;
+    for (const PolicyEntry& entry : policies_) names.push_back(fmt::format("\"{}\"", entry.name));
+    const bool was_shares = text == "shares";
+    mistakes_.wrong_type(node, path + ".policy",
+                         fmt::format("one of {}{}", fmt::join(names, ", "),
+                                     was_shares ? "; what was \"shares\" is \"fair\" now" : ""));
+    return nullptr;
   }
 
   void read_mps(const toml::table& table) {
@@ -258,118 +217,27 @@ class Reader {
         if (text && !text->empty())
           config_.mps.program = *text;
         else
-          wrong_type(node, "mps.program", "a path, or a name in $PATH");
+          mistakes_.wrong_type(node, "mps.program", "a path, or a name in $PATH");
       } else {
-        unknown_key(key, "mps.", kMpsKeys);
+        mistakes_.unknown_key(key, "mps.", kMpsKeys);
       }
     }
   }
 
-  void read_choice(const toml::node& node, const char* path, std::string_view no,
+  void read_choice(const toml::node& node, const std::string& path, std::string_view no,
                    std::string_view yes, bool& value) {
     const auto text = node.value_exact<std::string_view>();
     if (text != yes && text != no)
-      wrong_type(node, path, fmt::format("\"{}\" or \"{}\"", yes, no));
+      mistakes_.wrong_type(node, path, fmt::format("\"{}\" or \"{}\"", yes, no));
     else
       value = text == yes;
   }
 
-  void read_tenants(const toml::table& tenants) {
-    const size_t most = kMaxTenants - (tenants.contains("default") ? 0 : 1);  // it always exists
-    if (tenants.size() > most) {
-      error(tenants.source().begin, "tenant", fmt::format("more than {} tenants", most));
-      return;
-    }
-    for (auto&& [key, node] : tenants) {
-      const std::string path = fmt::format("tenant.{}", key.str());
-      if (const auto name = check_tenant_name(key.str()); !name) {
-        error(key.source().begin, path, name.error().detail);
-      } else if (const auto* table = need_table(node, path)) {
-        read_tenant(key, *table);
-      }
-    }
-  }
-
-  void read_tenant(const toml::key& name, const toml::table& table) {
-    const std::string prefix = fmt::format("tenant.{}.", name.str());
-    PlacedTenant placed{name.source().begin, {std::string(name.str()), {}}};
-    for (auto&& [key, node] : table) {
-      if (key == "match") {
-        read_match(std::string(name.str()), node);
-      } else if (std::ranges::find(setting_keys(), key.str()) == setting_keys().end()) {
-        unknown_key(key, prefix, kTenantKeys);
-      } else if (auto setting = read_setting(prefix, key, node)) {
-        placed.tenant.settings.push_back(std::move(*setting));
-      }
-    }
-    tenants_.push_back(std::move(placed));
-  }
-
-  // Numbers may be written bare (weight = 300) or as text (max = "30%"); the parser is one.
-  std::optional<Setting> read_setting(const std::string& prefix, const toml::key& key,
-                                      const toml::node& node) {
-    Setting setting{std::string(key.str()), {}};
-    if (const auto number = node.value_exact<int64_t>()) {
-      setting.value = std::to_string(*number);
-    } else if (const auto text = node.value_exact<std::string>()) {
-      setting.value = *text;
-    } else {
-      wrong_type(node, prefix + setting.key,
-                 fmt::format("a number or a text; allowed: {}", allowed_values(setting.key)));
-      return std::nullopt;
-    }
-    TenantSettings scratch;
-    if (!apply_setting(scratch, setting.key, setting.value)) {
-      error(node.source().begin, prefix + setting.key,
-            fmt::format("'{}' is not allowed; allowed: {}", setting.value,
-                        allowed_values(setting.key)));
-      return std::nullopt;
-    }
-    return setting;
-  }
-
-  void read_match(const std::string& tenant, const toml::node& node) {
-    const std::string path = fmt::format("tenant.{}.match", tenant);
-    const toml::array* rules = node.as_array();
-    if (!rules) {
-      wrong_type(node, path, "a list of rules: [{ cgroup = \"GLOB\" }, { user = \"NAME\" }]");
-      return;
-    }
-    for (const toml::node& item : *rules) {
-      const toml::table* table = item.as_table();
-      if (!table || table->empty()) {
-        wrong_type(item, path, "a rule such as { command = \"GLOB\" }");
-        continue;
-      }
-      PlacedRule placed{item.source().begin, {tenant, {}, {}, {}}};
-      for (auto&& [key, value] : *table) read_condition(placed.rule, path, key, value);
-      rules_.push_back(std::move(placed));
-    }
-  }
-
-  void read_condition(Rule& rule, const std::string& path, const toml::key& key,
-                      const toml::node& node) {
-    if (std::ranges::find(kConditions, key.str()) == kConditions.end()) {
-      unknown_key(key, path + ".", kConditions);
-      return;
-    }
-    auto text = node.value_exact<std::string>();
-    if (const auto uid = node.value_exact<int64_t>(); uid && *uid >= 0 && key == "user") {
-      text = std::to_string(*uid);
-    }
-    if (!text || text->empty()) {
-      wrong_type(node, fmt::format("{}.{}", path, key.str()),
-                 key == "user" ? "a user's name or uid" : "a glob (not empty)");
-      return;
-    }
-    (key == "cgroup" ? rule.cgroup : key == "user" ? rule.user : rule.command) = std::move(*text);
-  }
-
-  std::string file_;
+  const std::span<const PolicyEntry> policies_;
+  std::vector<PolicyOption> options_;  // of all policies, each key once
+  std::vector<std::pair<std::string_view, int64_t>> for_all_gpus_;
+  ConfigMistakes mistakes_;
   Config config_;
-  std::vector<PlacedTenant> tenants_;
-  std::vector<PlacedRule> rules_;
-  ConfigErrors errors_;
 };
 
 std::unexpected<ConfigErrors> file_error(const std::string& path, std::error_code code,
@@ -380,6 +248,15 @@ std::unexpected<ConfigErrors> file_error(const std::string& path, std::error_cod
 
 }  // namespace
 
+std::string Config::policy_names(std::size_t count) const {
+  std::vector<std::string_view> names;
+  for (uint32_t index = 0; index < count; ++index) {
+    const std::string_view name = gpu(index).policy.entry->name;
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  }
+  return fmt::format("{}", fmt::join(names, "-"));
+}
+
 std::string ConfigError::message() const {
   std::string out = file;
   if (line != 0) out += fmt::format(":{}:{}", line, column);
@@ -387,9 +264,10 @@ std::string ConfigError::message() const {
   return out + ": " + text;
 }
 
-std::expected<Config, ConfigErrors> parse_config(std::string_view text, std::string_view file) {
+std::expected<Config, ConfigErrors> parse_config(std::string_view text, std::string_view file,
+                                                 std::span<const PolicyEntry> policies) {
   try {
-    return Reader(file).read(toml::parse(text));
+    return Reader(file, policies).read(toml::parse(text));
   } catch (const toml::parse_error& error) {
     const auto where = error.source().begin;
     return std::unexpected(ConfigErrors{{.file = std::string(file),
@@ -400,7 +278,8 @@ std::expected<Config, ConfigErrors> parse_config(std::string_view text, std::str
   }
 }
 
-std::expected<Config, ConfigErrors> load_config(const std::string& path) {
+std::expected<Config, ConfigErrors> load_config(const std::string& path,
+                                                std::span<const PolicyEntry> policies) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   const auto system_error = [&path] {
     const std::error_code code(errno, std::generic_category());
@@ -420,7 +299,7 @@ std::expected<Config, ConfigErrors> load_config(const std::string& path) {
     return file_error(path, std::make_error_code(std::errc::file_too_large), "larger than 1 MiB");
   }
   text.resize(size);
-  return parse_config(text, path);
+  return parse_config(text, path, policies);
 }
 
 }  // namespace gpushare

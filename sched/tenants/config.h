@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // The configuration file (/etc/gpushare/gpushare.toml; sched/gpushare.toml.example shows every
-// key). Text in, a plain value out, or every mistake in it. Read by the agent at its start and on
-// reload; keeps nothing, touches nothing but the file.
+// key). Text goes in, and a plain value comes out, or every mistake in the text. The agent reads it
+// at its start and on reload, on its one thread; nothing is kept, and nothing but the file is
+// touched.
 #pragma once
 
 #include <cstdint>
 #include <expected>
+#include <map>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
-#include "sched/policy/policy.h"
+#include "sched/policy/entry.h"
 #include "sched/tenants/rules.h"
 #include "shmctl/base/clock.h"
 #include "shmctl/base/log.h"
@@ -22,17 +25,23 @@ namespace gpushare {
 
 struct AgentConfig {
   LogLevel log_level = LogLevel::kInfo;
-  Nanos tick_fast{2'000'000};
-  Nanos tick_slow{100'000'000};
-  std::string policy = "fair";
-  PolicyOptions policy_options;
-  std::string knees = "/var/lib/gpushare/knees.json";  // kept across runs; empty: not kept
+  Nanos tick_fast = std::chrono::milliseconds(2);
+  Nanos tick_slow = std::chrono::milliseconds(100);
+  // Where the agent keeps what the policy `slo` finds of programs; empty: nowhere.
+  std::string knees = "/var/lib/gpushare/knees.json";
+};
+
+struct GpuConfig {
+  PolicyChoice policy;
+  bool is_spatial = false;  // sharing = "spatial"; otherwise by time
+
+  bool operator==(const GpuConfig&) const = default;
 };
 
 // NVIDIA's MPS for the GPUs that are shared spatially.
 struct MpsConfig {
-  bool is_ours = true;        // started and watched by the agent; else whoever wants it starts it
-  bool has_all_users = true;  // one server for the clients of all users; else of one at a time
+  bool is_ours = true;        // the agent starts and watches it; otherwise whoever wants it does
+  bool has_all_users = true;  // one server for the clients of all users; otherwise of one at a time
   std::string program;        // empty: nvidia-cuda-mps-control, in $PATH
 
   bool operator==(const MpsConfig&) const = default;
@@ -43,12 +52,27 @@ struct TenantConfig {
   std::vector<Setting> settings;  // as written, each already accepted by apply_setting()
 };
 
-struct Config {
-  AgentConfig agent;
-  std::set<uint32_t> spatial_gpus{};  // by index; the others share by time
-  std::set<uint32_t> slo_gpus{};      // of these, those divided by target times
-  std::vector<TenantConfig> tenants;  // in file order
-  std::vector<Rule> rules;            // in file order; each names one of `tenants`
+// What the set of tenants is made of.
+struct TenantsConfig {
+  std::vector<TenantConfig> tenants{};  // in file order
+  std::vector<Rule> rules{};            // in file order; each names one of `tenants`
+};
+
+struct Config : TenantsConfig {
+  // Everything at its default: the first of the policies on every GPU.
+  explicit Config(std::span<const PolicyEntry> policies)
+      : other_gpus{.policy = PolicyChoice(policies.front())} {}
+
+  const GpuConfig& gpu(uint32_t index) const {
+    const auto own = gpus.find(index);
+    return own == gpus.end() ? other_gpus : own->second;
+  }
+  // Of the policies on the first `count` GPUs: "fair", or several as in "fair-slo".
+  std::string policy_names(std::size_t count) const;
+
+  AgentConfig agent{};
+  GpuConfig other_gpus;                  // those that `gpus` does not name
+  std::map<uint32_t, GpuConfig> gpus{};  // by index
   MpsConfig mps{};
 };
 
@@ -67,10 +91,13 @@ struct ConfigError {
 // alone.
 using ConfigErrors = std::vector<ConfigError>;
 
-// Total on any bytes. `file` is only for the messages.
-std::expected<Config, ConfigErrors> parse_config(std::string_view text, std::string_view file);
+// Total on any bytes. `file` is only for the messages. `policies`: at least one; the result refers
+// to them.
+std::expected<Config, ConfigErrors> parse_config(std::string_view text, std::string_view file,
+                                                 std::span<const PolicyEntry> policies);
 
 // Reads at most 1 MiB. A missing file is one error with code no_such_file_or_directory.
-std::expected<Config, ConfigErrors> load_config(const std::string& path);
+std::expected<Config, ConfigErrors> load_config(const std::string& path,
+                                                std::span<const PolicyEntry> policies);
 
 }  // namespace gpushare

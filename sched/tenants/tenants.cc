@@ -114,7 +114,7 @@ Result<uint32_t> Tenants::create_transient(ProcessId root, std::span<const Setti
   return attach(root, name);
 }
 
-Result<> Tenants::reload(const Config& config) {
+Result<> Tenants::reload(const TenantsConfig& config) {
   const auto is_new = [this](const TenantConfig& tenant) { return !find(tenant.name); };
   const auto stays = [&config](const Tenant& tenant) {
     return tenant.is_kept || std::ranges::find(config.tenants, tenant.name, &TenantConfig::name) !=

@@ -74,7 +74,7 @@ class Tenants {
   // From now on the tenant goes with its last process. REQUIRES: `slot` is in use.
   void mark_transient(uint32_t slot) { tenants_[slot]->is_transient = true; }
   // Takes over a new configuration as said above. Error: no_space_on_device, and nothing else.
-  Result<> reload(const Config& config);
+  Result<> reload(const TenantsConfig& config);
 
   // --- processes.
   // Adds a process that the agent sees on a GPU, and returns its tenant's slot. A further call with

@@ -131,10 +131,10 @@ void ProfiledProgram::serve(Nanos at_most) {
   watch();
 }
 
-std::vector<SmClaimant::Process> ProfiledProgram::processes() const {
-  std::vector<SmClaimant::Process> all;
+std::vector<ProcessView> ProfiledProgram::processes() const {
+  std::vector<ProcessView> all;
   for (const ProcessId& process : host_->processes())
-    all.push_back({.id = process, .slot = host_->find(process), .command_line = {}});
+    all.push_back({.process = process, .iterations = read_slot(*host_->find(process)).iterations});
   return all;
 }
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "sched/spatial/sm_claims.h"
+#include "sched/spatial/slot_reading.h"
 #include "shmctl/shim/host.h"
 
 namespace gpushare {
@@ -38,7 +38,8 @@ class ProfiledProgram {
   // Serves them for so long, or less.
   void serve(Nanos at_most);
 
-  std::vector<SmClaimant::Process> processes() const;  // that have a slot; until the next serve()
+  // Those that have a slot, and what they say now.
+  std::vector<ProcessView> processes() const;
   bool has_launched() const;
   // How it ended: its exit code, or 128 + signal. nullopt: it runs.
   std::optional<int> ended();

@@ -12,13 +12,12 @@ ProfileSteps::ProfileSteps(std::vector<uint32_t> groups, const Limits& limits, T
 }
 
 ProfileSteps::State ProfileSteps::look(Time now, bool is_there,
-                                       const std::vector<SmClaimant::Process>& processes) {
+                                       std::span<const ProcessView> processes) {
   if (state_ != State::kWarmingUp && state_ != State::kMeasuring) return state_;
   // Not there yet: on no number of groups that is known, so nothing counts.
-  SmClaimant program;
-  program.groups = is_there ? groups() : 0;
-  program.processes = processes;
-  meter_.look(now, program);
+  std::vector<const ProcessView*> seen;
+  for (const ProcessView& process : processes) seen.push_back(&process);
+  meter_.look(now, is_there ? groups() : 0, /*sharers=*/1, seen);
   if (is_there && !was_there_) step_began_ = waits_since_ = now;
   was_there_ = is_there;
   if (is_there) return state_ = measure(now);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ProfileSteps: the course of `gpushare profile`: the program runs on while it gets one number of
-// groups of SMs after the other, and at each its iterations are measured. Pure but for reading
-// slots: the caller brings the time, moves the program and waits.
+// groups of SMs after the other, and at each its iterations are measured. Pure: the
+// caller brings the time and what the processes say, moves the program and waits.
 //
 // First come some iterations that do not count (compilers, caches, the recogniser's own learning).
 // At each step measuring begins with the first iteration that ended after the program had moved
@@ -40,7 +40,7 @@ class ProfileSteps {
 
   // To be called often, for as long as it returns kWarmingUp or kMeasuring. `is_there`: whatever
   // the program launches now runs on groups().
-  State look(Time now, bool is_there, const std::vector<SmClaimant::Process>& processes);
+  State look(Time now, bool is_there, std::span<const ProcessView> processes);
 
   uint32_t groups() const { return groups_[step_]; }  // that the program shall have
   size_t step() const { return step_; }

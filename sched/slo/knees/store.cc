@@ -119,6 +119,8 @@ std::optional<KnownKnee> KneeStore::find(std::string_view command, std::string_v
 }
 
 void KneeStore::put(std::string_view command, std::string_view gpu, const KnownKnee& knee) {
+  if (path_.empty()) return;
+  wants_saving_ = true;
   Entry* known = entry(command, gpu);
   if (!known) {
     if (entries_.size() >= kMostKnees)

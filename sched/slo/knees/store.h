@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "shmctl/base/error.h"
@@ -34,13 +35,18 @@ class KneeStore {
  public:
   static constexpr size_t kMostKnees = 1024;  // the one unused for most runs makes room
 
+  // Keeps nothing: find() finds nothing, and put() is forgotten.
+  KneeStore() = default;
+
   // A file that is missing is an empty store. One that is no such file is an error: it is
   // somebody's, and save() would destroy it.
   static Result<KneeStore> open(std::string path);
 
-  // Also counts as use.
+  // Finding a knee also counts as its use.
   std::optional<KnownKnee> find(std::string_view command, std::string_view gpu);
   void put(std::string_view command, std::string_view gpu, const KnownKnee& knee);
+  // Returns true once after put(): the owner should save(). So that a policy does no I/O.
+  bool take_save_request() { return std::exchange(wants_saving_, false); }
   // Writes beside the file and renames. Nothing happens when nothing has changed.
   Result<> save();
   size_t size() const { return entries_.size(); }
@@ -56,10 +62,10 @@ class KneeStore {
   Result<> parse(const std::string& text);
   Entry* entry(std::string_view command, std::string_view gpu);
 
-  std::string path_;
+  std::string path_;  // empty: nothing is kept
   std::vector<Entry> entries_;
   uint64_t run_ = 1;
-  bool is_changed_ = false;
+  bool is_changed_ = false, wants_saving_ = false;
 };
 
 }  // namespace gpushare

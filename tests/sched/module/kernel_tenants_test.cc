@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/sched/support/fake_proc_reader.h"
+#include "tests/sched/support/policies.h"
 #include "tests/shmctl/settings/plain_sysfs.h"
 
 namespace gpushare {
@@ -13,7 +14,7 @@ using namespace std::chrono_literals;
 
 constexpr ProcessId kProgram{4711, 1000 + 4711};
 
-Config config_of(std::string_view text) { return parse_config(text, "test.toml").value(); }
+Config config_of(std::string_view text) { return test::parse(text).value(); }
 
 class KernelTenantsTest : public ::testing::Test {
  protected:

@@ -7,7 +7,6 @@
 
 #include "sched/policy/background_turns.h"
 #include "sched/policy/cap_gate.h"
-#include "sched/policy/policies.h"
 #include "sched/policy/shares.h"
 
 namespace gpushare {
@@ -18,7 +17,7 @@ using namespace std::chrono_literals;
 struct DivisionRow {
   const char* description;
   double total;
-  std::vector<Claim> claims;
+  std::vector<Demand> demands;
   std::vector<double> shares;
 };
 
@@ -27,8 +26,8 @@ void PrintTo(const DivisionRow& row, std::ostream* out) { *out << row.descriptio
 
 TEST_P(Division, Gives) {
   const DivisionRow& row = GetParam();
-  std::vector<double> shares(row.claims.size());
-  divide(row.total, row.claims, shares);
+  std::vector<double> shares(row.demands.size());
+  divide(row.total, row.demands, shares);
   for (size_t i = 0; i < shares.size(); ++i) EXPECT_NEAR(shares[i], row.shares[i], 1e-12) << i;
 }
 
@@ -52,23 +51,23 @@ TEST(Division, IsMaxMinFairForRandomClaims) {
   std::mt19937 random(1);
   std::uniform_real_distribution<double> any(0, 1);
   for (int run = 0; run < 500; ++run) {
-    std::vector<Claim> claims(1 + random() % 20);
-    for (Claim& claim : claims) {
-      claim = {1.0 + static_cast<double>(random() % 10'000), random() % 2 == 0 ? 1 : any(random)};
+    std::vector<Demand> demands(1 + random() % 20);
+    for (Demand& demand : demands) {
+      demand = {1.0 + static_cast<double>(random() % 10'000), random() % 2 == 0 ? 1 : any(random)};
     }
-    std::vector<double> shares(claims.size());
-    divide(1, claims, shares);
+    std::vector<double> shares(demands.size());
+    divide(1, demands, shares);
     double sum = 0, ceilings = 0, highest = 0;
-    for (size_t i = 0; i < claims.size(); ++i) {
+    for (size_t i = 0; i < demands.size(); ++i) {
       sum += shares[i];
-      ceilings += claims[i].ceiling;
-      highest = std::max(highest, shares[i] / claims[i].weight);
-      EXPECT_LE(shares[i], claims[i].ceiling);
+      ceilings += demands[i].ceiling;
+      highest = std::max(highest, shares[i] / demands[i].weight);
+      EXPECT_LE(shares[i], demands[i].ceiling);
     }
     EXPECT_NEAR(sum, std::min(1.0, ceilings), 1e-9);
-    for (size_t i = 0; i < claims.size(); ++i) {
-      const bool is_at_ceiling = shares[i] >= claims[i].ceiling - 1e-12;
-      EXPECT_TRUE(is_at_ceiling || shares[i] / claims[i].weight > highest * (1 - 1e-9));
+    for (size_t i = 0; i < demands.size(); ++i) {
+      const bool is_at_ceiling = shares[i] >= demands[i].ceiling - 1e-12;
+      EXPECT_TRUE(is_at_ceiling || shares[i] / demands[i].weight > highest * (1 - 1e-9));
     }
   }
 }
@@ -184,15 +183,6 @@ TEST(BackgroundTurns, ANewcomerHasNoClaimToThePast) {
     turns_of_newcomer += holder == 1;
   }
   EXPECT_NEAR(turns_of_newcomer, 10, 1);
-}
-
-TEST(Policies, AreMadeByName) {
-  for (const auto name : policy_names()) {
-    const auto policy = make_policy(name, {});
-    ASSERT_NE(policy, nullptr);
-    EXPECT_EQ(policy->name(), name);
-  }
-  EXPECT_EQ(make_policy("unfair", {}), nullptr);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A closed loop in virtual time: programs on a simulated GPU, its switch log through the real
-// accounting into real buckets and the policy, and the plan back onto the GPU at the driver's
-// price. What the agent does, less everything that can fail.
+// accounting into real buckets and a policy, and the plan back onto the GPU at the driver's price.
+// What the agent does, less everything that can fail.
 #pragma once
 
 #include <algorithm>
@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "intercept/sim/gpu/sim_gpu.h"
-#include "sched/policy/fair.h"
 #include "sched/step/accounting.h"
 #include "shmctl/plane/token_bucket.h"
 #include "shmctl/settings/tenant_settings.h"
 #include "tests/intercept/sim/programs.h"
+#include "tests/sched/support/policies.h"
 
 namespace gpushare {
 
@@ -43,7 +43,8 @@ class BackToBack {
 
 class PolicyRig {
  public:
-  explicit PolicyRig(const PolicyOptions& options = {}) : gpu_(machine), policy_(options) {}
+  explicit PolicyRig(std::string_view policy = "fair")
+      : gpu_(machine), policy_(test::make_policy(policy)) {}
 
   // A tenant of its own, with one process.
   sim::Program& add(const TenantSettings& settings) {
@@ -51,6 +52,7 @@ class PolicyRig {
     Member& member = *members_.emplace_back(std::make_unique<Member>());
     member.program = std::make_unique<sim::Program>(machine_, static_cast<pid_t>(100 + id));
     member.settings = settings;
+    member.came = now();
     if (settings.cap) {
       member.bucket.configure(settings.cap->quota, settings.cap->period, settings.cap->quota,
                               now());
@@ -91,6 +93,8 @@ class PolicyRig {
   uint64_t slice_changes() const { return slice_changes_; }
   Micros slice(size_t i) const { return members_[i]->slice; }
   double target(size_t i) const { return members_[i]->target; }
+  bool is_frozen(size_t i) const { return members_[i]->is_frozen; }
+  const std::string& reason(size_t i) const { return members_[i]->reason; }
   // Most processes that were thawed with a slice of 1 us at one time.
   size_t most_best_effort() const { return most_best_effort_; }
 
@@ -102,6 +106,8 @@ class PolicyRig {
     bool is_frozen = false;
     Micros slice{2048};
     double target = -1;
+    std::string reason;
+    Time came{};
     Nanos resident{};
     uint64_t freezes = 0;
   };
@@ -118,7 +124,7 @@ class PolicyRig {
     std::vector<ProcessView> processes;
     for (size_t i = 0; i < members_.size(); ++i)
       view(static_cast<uint32_t>(i), began, tenants, processes);
-    const Plan plan = policy_.plan({.now = began, .tenants = tenants, .processes = processes});
+    const Plan plan = policy_->plan({.now = began, .tenants = tenants, .processes = processes});
     enforce(plan);
     const Nanos tick(plan.needs_fast_tick ? 2'000'000 : 100'000'000);
     next_ = std::min(plan.next, began + tick);
@@ -144,6 +150,8 @@ class PolicyRig {
     }
     ProcessView& process = processes.emplace_back();
     process.id = process.tenant = id;
+    process.process = member.program->process;
+    process.came = member.came;
     process.wants_gpu = accounting_.wants_gpu(pid, at);
     process.is_frozen = member.is_frozen;
     process.slice = member.slice;
@@ -155,6 +163,7 @@ class PolicyRig {
     for (const Decision& decision : plan.decisions) {
       Member& member = *members_[decision.process];
       member.target = decision.target;
+      member.reason = decision.reason;
       if (decision.freeze != FreezeReason::kNone && !member.is_frozen) {
         (void)gpu_.freeze(0, member.program->channels());
         set_frozen(member, true);
@@ -163,7 +172,7 @@ class PolicyRig {
     }
     for (const Decision& decision : plan.decisions) {
       Member& member = *members_[decision.process];
-      if (decision.slice == member.slice) continue;
+      if (decision.slice.count() == 0 || decision.slice == member.slice) continue;
       (void)gpu_.set_slice(member.program->group(), decision.slice);
       member.slice = decision.slice;
       ++slice_changes_;
@@ -194,7 +203,7 @@ class PolicyRig {
  private:
   sim::SimGpu gpu_;
   Accounting accounting_{true};
-  FairPolicy policy_;
+  std::unique_ptr<Policy> policy_;
   std::vector<std::unique_ptr<Member>> members_;
   Time next_{}, next_sample_{}, marked_{};
   uint64_t steps_ = 0, slice_changes_ = 0;

@@ -6,11 +6,16 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "sched/step/views.h"
 #include "shmctl/base/unix_socket.h"
 #include "shmctl/shim/protocol.h"
+#include "tests/sched/support/policies.h"
 
 namespace gpushare {
 namespace {
+
+constexpr const char* kSpatial = "[gpu.0]\nsharing = 'spatial'\n";
+constexpr const char* kByTarget = "[gpu.0]\nsharing = 'spatial'\npolicy = 'slo'\n";
 
 class ShimLinkTest : public ::testing::Test {
  protected:
@@ -30,6 +35,24 @@ class ShimLinkTest : public ::testing::Test {
     if (mapped != MAP_FAILED) slot_ = static_cast<ShimSlot*>(mapped);
     return slot_;
   }
+  // Of now on, as a configuration says.
+  void share(std::string_view text) {
+    const Config config = test::parse(text).value();
+    link_->set_gpus(gpus_, config);
+    gpu_.is_spatial = config.gpu(0).is_spatial;
+    policy_ = config.gpu(0).policy.make(gpu_);
+  }
+  void step() {
+    const Time now = MonotonicClock().now();
+    link_->read(now, Registry(gpus_));
+    Views views;
+    views.join(link_->views(0));
+    views.add_tenants(0, tenants_, *region_, link_.get());
+    plan_ = policy_->plan(views.snapshot(now, gpu_));
+    link_->apply(now, 0, plan_, views.processes());
+    link_->finish(now);
+  }
+  uint32_t entitled() const { return link_->partition(kDefaultTenant, 0).entitled; }
   bool is_closed() const { return (slot_->gate & 1) != 0; }
   void give_default_a_part() {
     const std::vector<Setting> half{{"sm_percent", "50"}};
@@ -46,58 +69,89 @@ class ShimLinkTest : public ::testing::Test {
                                     .memory_bytes = 0}};
   const SystemProcReader processes_;
   Tenants tenants_;
-  std::unique_ptr<ShimLink> link_ = ShimLink::listen(path_, tenants_, processes_).value();
+  const std::unique_ptr<Region> region_ = std::make_unique<Region>();
+  std::unique_ptr<ShimLink> link_ = ShimLink::listen(path_, tenants_, processes_, *region_).value();
+  GpuView gpu_{};
+  std::unique_ptr<Policy> policy_;
+  Plan plan_;
   ShimSlot* slot_ = nullptr;
 };
 
 TEST_F(ShimLinkTest, WhoseTenantHasNoPartGetsNoSlot) {
-  link_->set_gpus(gpus_);
+  share(kSpatial);
   EXPECT_EQ(connect(), nullptr);
 }
 
 TEST_F(ShimLinkTest, AProcessIsLetInWithItsTenantsPart) {
   give_default_a_part();
-  link_->set_gpus(gpus_);
+  share(kSpatial);
   ASSERT_NE(connect(), nullptr);
   EXPECT_TRUE(is_closed());
-  link_->step(MonotonicClock().now(), nullptr);
+  step();
   EXPECT_FALSE(is_closed());
   EXPECT_EQ(slot_->gpus[0].wanted, 0u) << "alone it has the whole GPU, for now";
-  EXPECT_EQ(link_->part(kDefaultTenant, 0).entitled, 64u);
+  EXPECT_EQ(entitled(), 64u);
 }
 
 TEST_F(ShimLinkTest, WherePartsGoByTargetTimesEveryoneIsConfinedAndMeasured) {
-  link_->set_gpus(gpus_, {.gpus = {0}, .knees = {}});
+  share(kByTarget);
   ASSERT_NE(connect(), nullptr);
   EXPECT_EQ(slot_->head.features, kShimFeatures);
-  link_->step(MonotonicClock().now(), nullptr);
+  step();
   EXPECT_FALSE(is_closed());
-  const SmPart part = link_->part(kDefaultTenant, 0);
-  ASSERT_TRUE(part.slo);
-  EXPECT_EQ(part.slo->state, SloState::kRest);
+  ASSERT_EQ(plan_.statuses.size(), 1u);
+  EXPECT_EQ(plan_.statuses[0].state, SloState::kRest);
   EXPECT_EQ(slot_->gpus[0].sms, 132u);
-  EXPECT_EQ(slot_->gpus[0].sms_entitled, part.entitled) << "its program may read it";
+  EXPECT_NE(entitled(), 0u);
+  EXPECT_EQ(slot_->gpus[0].sms_entitled, entitled()) << "its program may read it";
 }
 
 TEST_F(ShimLinkTest, AnotherPolicyTakesOverTheProcessesThatAreThere) {
   give_default_a_part();
-  link_->set_gpus(gpus_);
+  share(kSpatial);
   ASSERT_NE(connect(), nullptr);
-  link_->step(MonotonicClock().now(), nullptr);
-  ASSERT_EQ(link_->part(kDefaultTenant, 0).entitled, 64u);
-  link_->set_gpus(gpus_, {.gpus = {0}, .knees = {}});
-  link_->step(MonotonicClock().now(), nullptr);
-  EXPECT_TRUE(link_->part(kDefaultTenant, 0).slo);
-  EXPECT_NE(link_->part(kDefaultTenant, 0).entitled, 0u) << "its place is not lost";
+  step();
+  ASSERT_EQ(entitled(), 64u);
+  share(kByTarget);
+  step();
+  EXPECT_FALSE(plan_.statuses.empty());
+  EXPECT_NE(entitled(), 0u) << "its place is not lost";
 }
 
 TEST_F(ShimLinkTest, WhoStandsAtTheGateWhenTheGpusChangeGoesIn) {
   give_default_a_part();
-  link_->set_gpus(gpus_);
+  share(kSpatial);
   ASSERT_NE(connect(), nullptr);
   EXPECT_TRUE(is_closed());
-  link_->set_gpus({});
+  share("");
   EXPECT_FALSE(is_closed());
+}
+
+TEST_F(ShimLinkTest, APlanHoldsAProcessAtAnIterationAndLetsItGo) {
+  class Holds final : public Policy {
+   public:
+    Plan plan(const Snapshot& snapshot) override {
+      Plan plan;
+      for (const ProcessView& process : snapshot.processes)
+        if (holds) plan.decisions.push_back({.process = process.id, .run_until = 7});
+      return plan;
+    }
+    bool holds = true;
+  };
+  share(kByTarget);
+  ASSERT_NE(connect(), nullptr);
+  auto policy = std::make_unique<Holds>();
+  Holds* const holds = policy.get();
+  policy_ = std::move(policy);
+  step();
+  EXPECT_EQ(slot_->iterations.run_until, 7u);
+  EXPECT_FALSE(is_closed()) << "nothing was planned for its tenant";
+  slot_->iterations.run_until = 9;
+  step();
+  EXPECT_EQ(slot_->iterations.run_until, 7u);
+  holds->holds = false;
+  step();
+  EXPECT_EQ(slot_->iterations.run_until, 0u);
 }
 
 }  // namespace

@@ -18,9 +18,9 @@ Places numbered(uint32_t count) {
   return ids;
 }
 
-uint32_t total(const std::vector<SloPack>& packs) {
+uint32_t total(const std::vector<Pack>& packs) {
   return std::accumulate(packs.begin(), packs.end(), 0U,
-                         [](uint32_t sum, const SloPack& pack) { return sum + pack.demand; });
+                         [](uint32_t sum, const Pack& pack) { return sum + pack.demand; });
 }
 
 // By a rule for any number of tenants, one included.
@@ -41,8 +41,8 @@ PackNeeds widest_of(std::vector<uint32_t> widths, size_t share = 2, size_t most 
   });
 }
 
-TEST(SloPacks, NobodySharesWhileThereIsEnough) {
-  SloPacks packs;
+TEST(PackHistory, NobodySharesWhileThereIsEnough) {
+  PackHistory packs;
   const auto made = packs.decide(numbered(3), 15, widest_of({5, 5, 5}));
   ASSERT_EQ(made.size(), 3U);
   for (uint32_t place = 0; place < 3; ++place) EXPECT_EQ(made[place].members, Places{place});
@@ -60,53 +60,53 @@ PackNeeds where_pairs_mislead() {
   });
 }
 
-TEST(SloPacks, WhoSavesMoreElsewhereGoesThereWhereThatMakesAllFit) {
-  SloPacks packs;
+TEST(PackHistory, WhoSavesMoreElsewhereGoesThereWhereThatMakesAllFit) {
+  PackHistory packs;
   const auto made = packs.decide(numbered(4), 14, where_pairs_mislead());
   ASSERT_EQ(made.size(), 2U);
   EXPECT_EQ(made[0].members, Places{0});
   EXPECT_EQ(made[1].members, (Places{1, 2, 3}));
 }
 
-TEST(SloPacks, OnlyThoseGoElsewhereWhoSaveMuchThereForAWhile) {
+TEST(PackHistory, OnlyThoseGoElsewhereWhoSaveMuchThereForAWhile) {
   uint32_t three = 20;
   PackNeeds needs = where_pairs_mislead();
   needs.together = [&, rule = needs.together](std::span<const uint32_t> members) {
     return members.size() == 3 && members[0] == 1 ? three : rule(members);
   };
-  SloPacks packs;
+  PackHistory packs;
   const auto first = [&] { return packs.decide(numbered(4), 16, needs)[0].members; };
   EXPECT_EQ(first(), (Places{0, 1}));
   three = 10;  // saves one
-  for (int i = 0; i < 2 * SloPacks::kPatience; ++i) EXPECT_EQ(first(), (Places{0, 1})) << i;
+  for (int i = 0; i < 2 * PackHistory::kPatience; ++i) EXPECT_EQ(first(), (Places{0, 1})) << i;
   three = 9;
-  for (int i = 1; i < SloPacks::kPatience; ++i) EXPECT_EQ(first(), (Places{0, 1})) << i;
+  for (int i = 1; i < PackHistory::kPatience; ++i) EXPECT_EQ(first(), (Places{0, 1})) << i;
   EXPECT_EQ(first(), Places{0});
 }
 
-TEST(SloPacks, AllShareWhoSaveAnythingWhenNotAllFit) {
+TEST(PackHistory, AllShareWhoSaveAnythingWhenNotAllFit) {
   const PackNeeds needs = needs_by([](std::span<const uint32_t> members) -> uint32_t {
     const auto even = std::ranges::count_if(members, [](uint32_t place) { return place % 2 == 0; });
     return 3 + static_cast<uint32_t>(even) * static_cast<uint32_t>(std::ssize(members) - even) * 9;
   });
-  EXPECT_EQ(SloPacks().decide(numbered(6), 18, needs).size(), 6U);
-  const auto made = SloPacks().decide(numbered(6), 17, needs);
+  EXPECT_EQ(PackHistory().decide(numbered(6), 18, needs).size(), 6U);
+  const auto made = PackHistory().decide(numbered(6), 17, needs);
   ASSERT_EQ(made.size(), 2U);
   EXPECT_EQ(made[0].members, (Places{0, 2, 4}));
   EXPECT_EQ(total(made), 6U);
 }
 
 // It costs the others more than what it needs alone.
-TEST(SloPacks, WhoIsBetterOffAloneLeaves) {
+TEST(PackHistory, WhoIsBetterOffAloneLeaves) {
   bool is_sensitive = false;
   const PackNeeds needs = needs_by([&](std::span<const uint32_t> members) -> uint32_t {
     const bool has_it = std::ranges::find(members, 1U) != members.end();
     return members.size() == 1 ? 5 : has_it && is_sensitive ? 14 : 6;
   });
-  SloPacks packs;
+  PackHistory packs;
   ASSERT_EQ(packs.decide(numbered(4), 15, needs).size(), 1U);
   is_sensitive = true;
-  for (int i = 1; i < SloPacks::kPatience; ++i)
+  for (int i = 1; i < PackHistory::kPatience; ++i)
     EXPECT_EQ(packs.decide(numbered(4), 15, needs).size(), 1U) << i;
   const auto made = packs.decide(numbered(4), 15, needs);
   ASSERT_EQ(made.size(), 2U);
@@ -135,9 +135,9 @@ struct Demanding {
   int wish(uint32_t place) const { return (place == 2 ? 9 : 5) - 2 * notches[place]; }
 };
 
-TEST(SloPacks, GivesUpWhatIsToSpareThenTheTargetThatCostsMost) {
+TEST(PackHistory, GivesUpWhatIsToSpareThenTheTargetThatCostsMost) {
   Demanding demanding;
-  SloPacks packs;
+  PackHistory packs;
   packs.decide(numbered(5), 10, demanding.needs());
   EXPECT_TRUE(demanding.has_spare);
   packs.decide(numbered(5), 9, demanding.needs());
@@ -151,7 +151,7 @@ TEST(SloPacks, GivesUpWhatIsToSpareThenTheTargetThatCostsMost) {
   EXPECT_TRUE(demanding.has_spare);
 }
 
-TEST(SloPacks, WhoCannotShareGivesUpNothing) {
+TEST(PackHistory, WhoCannotShareGivesUpNothing) {
   Demanding demanding;
   PackNeeds needs = demanding.needs();
   needs.can_share = [](uint32_t place) { return place != 2; };
@@ -160,35 +160,35 @@ TEST(SloPacks, WhoCannotShareGivesUpNothing) {
     const bool has_it = std::ranges::find(members, 2U) != members.end();
     return has_it ? PackNeeds::kNever : rule(members);
   };
-  SloPacks packs;
+  PackHistory packs;
   EXPECT_LE(total(packs.decide(numbered(5), 13, needs)), 13U);
   EXPECT_EQ(demanding.notches[2], 0);
 }
 
-TEST(SloPacks, WhatGivingUpDoesNotHelpIsNotTriedForEver) {
+TEST(PackHistory, WhatGivingUpDoesNotHelpIsNotTriedForEver) {
   Demanding demanding;
   int asked = 0;
   PackNeeds needs = demanding.needs();
   needs.apart = needs.alone = [](uint32_t) { return 9U; };
   needs.together = [&](std::span<const uint32_t>) { return ++asked, 9U; };
-  const auto made = SloPacks().decide(numbered(5), 6, needs);
+  const auto made = PackHistory().decide(numbered(5), 6, needs);
   EXPECT_EQ(made.size(), 1U);
   EXPECT_LT(asked, 10'000);
   needs.binding = [](std::span<const uint32_t>) { return PackNeeds::kNever; };
-  EXPECT_EQ(SloPacks().decide(numbered(5), 6, needs).size(), 1U);
+  EXPECT_EQ(PackHistory().decide(numbered(5), 6, needs).size(), 1U);
 }
 
-TEST(SloPacks, MoreTenantsThanGroupsHaveAPlaceEach) {
-  SloPacks packs;
+TEST(PackHistory, MoreTenantsThanGroupsHaveAPlaceEach) {
+  PackHistory packs;
   const auto made = packs.decide(numbered(40), 15, widest_of(Places(40, 1), 5, 8));
   EXPECT_LE(total(made), 15U);
   size_t members = 0;
-  for (const SloPack& pack : made) members += pack.members.size();
+  for (const Pack& pack : made) members += pack.members.size();
   EXPECT_EQ(members, 40U);
 }
 
-TEST(SloPacks, WhoCannotShareStaysAlone) {
-  SloPacks packs;
+TEST(PackHistory, WhoCannotShareStaysAlone) {
+  PackHistory packs;
   const auto needs = needs_by([](std::span<const uint32_t> members) {
     const bool has_loop = std::ranges::find(members, 0U) != members.end();
     return has_loop && members.size() > 1 ? PackNeeds::kNever : 8U;
@@ -199,8 +199,8 @@ TEST(SloPacks, WhoCannotShareStaysAlone) {
   EXPECT_EQ(made[1].members, (Places{1, 2}));
 }
 
-TEST(SloPacks, WhoCannotShareDoesWhenThereAreMoreSetsThanGroupsAndStaysThere) {
-  SloPacks packs;
+TEST(PackHistory, WhoCannotShareDoesWhenThereAreMoreSetsThanGroupsAndStaysThere) {
+  PackHistory packs;
   const auto needs = [](uint32_t shift) {
     return needs_by([shift](std::span<const uint32_t> members) {
       return members.size() > 1 ? PackNeeds::kNever : 3 + (members[0] + shift) % 3;
@@ -215,8 +215,8 @@ TEST(SloPacks, WhoCannotShareDoesWhenThereAreMoreSetsThanGroupsAndStaysThere) {
   }
 }
 
-TEST(SloPacks, WhoCannotShareAnyMoreLeavesAndTheOthersStay) {
-  SloPacks packs;
+TEST(PackHistory, WhoCannotShareAnyMoreLeavesAndTheOthersStay) {
+  PackHistory packs;
   const PackNeeds before = widest_of({6, 6, 6, 6}, 4);
   ASSERT_EQ(packs.decide(numbered(4), 8, before).size(), 1U);
   PackNeeds after = before;
@@ -230,24 +230,24 @@ TEST(SloPacks, WhoCannotShareAnyMoreLeavesAndTheOthersStay) {
   EXPECT_EQ(made[0].members, (Places{0, 1, 3}));
 }
 
-TEST(SloPacks, WhoSharesGoesOnToShareWhileItIsEnough) {
-  SloPacks packs;
+TEST(PackHistory, WhoSharesGoesOnToShareWhileItIsEnough) {
+  PackHistory packs;
   const auto before = packs.decide(numbered(4), 10, widest_of({4, 4, 4, 1}));
   const auto other = packs.decide(numbered(4), 10, widest_of({3, 4, 4, 1}));
   ASSERT_EQ(before.size(), other.size());
   for (size_t i = 0; i < before.size(); ++i) EXPECT_EQ(before[i].members, other[i].members);
 }
 
-TEST(SloPacks, SharingEndsWhenAllHaveFittedAloneForAWhile) {
-  SloPacks packs;
+TEST(PackHistory, SharingEndsWhenAllHaveFittedAloneForAWhile) {
+  PackHistory packs;
   ASSERT_EQ(packs.decide(numbered(3), 10, widest_of({4, 4, 4})).size(), 1U);
-  for (int i = 1; i < SloPacks::kCalm; ++i)
+  for (int i = 1; i < PackHistory::kCalm; ++i)
     ASSERT_EQ(packs.decide(numbered(3), 10, widest_of({3, 3, 3})).size(), 1U) << i;
   EXPECT_EQ(packs.decide(numbered(3), 10, widest_of({3, 3, 3})).size(), 3U);
 }
 
-TEST(SloPacks, WhatWasPutTogetherForOtherLoadsIsTakenApartWhenItIsInTheWay) {
-  SloPacks packs;
+TEST(PackHistory, WhatWasPutTogetherForOtherLoadsIsTakenApartWhenItIsInTheWay) {
+  PackHistory packs;
   ASSERT_EQ(packs.decide(numbered(4), 9, widest_of({4, 4, 1, 1}))[0].members, (Places{0, 1, 2}));
   // 0 and 1 now need 20 together; each fits with another.
   const auto needs = needs_by([](std::span<const uint32_t> members) {
@@ -259,10 +259,10 @@ TEST(SloPacks, WhatWasPutTogetherForOtherLoadsIsTakenApartWhenItIsInTheWay) {
   EXPECT_LE(total(made), 9U);
 }
 
-TEST(SloPacks, EveryTenantIsInOnePackWhateverComes) {
+TEST(PackHistory, EveryTenantIsInOnePackWhateverComes) {
   std::mt19937_64 random(3);
   for (int life = 0; life < 200; ++life) {
-    SloPacks packs;
+    PackHistory packs;
     Places ids;
     for (int round = 0; round < 20; ++round) {
       if (random() % 3 == 0) ids.push_back(static_cast<uint32_t>(1000 + random() % 1000));
@@ -281,7 +281,7 @@ TEST(SloPacks, EveryTenantIsInOnePackWhateverComes) {
       const auto made = packs.decide(ids, available, needs, salt % 2 == 0);
       ASSERT_LE(made.size(), available);
       Places seen;
-      for (const SloPack& pack : made) {
+      for (const Pack& pack : made) {
         ASSERT_NE(pack.demand, PackNeeds::kNever);
         ASSERT_TRUE(std::ranges::is_sorted(pack.members));
         seen.insert(seen.end(), pack.members.begin(), pack.members.end());

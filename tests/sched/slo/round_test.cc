@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "sched/slo/meter.h"
+#include "sched/spatial/slot_reading.h"
 #include "tests/sched/support/slo_programs.h"
 
 namespace gpushare {
@@ -11,7 +12,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-SloReading announced(uint64_t ended, uint64_t busy_ms, uint64_t latency_ms, uint64_t arrivals = 0) {
+IterationsView announced(uint64_t ended, uint64_t busy_ms, uint64_t latency_ms,
+                         uint64_t arrivals = 0) {
   return {.source = ShimSource::kAnnounced,
           .confidence = 1000,
           .ended = ended,
@@ -20,7 +22,7 @@ SloReading announced(uint64_t ended, uint64_t busy_ms, uint64_t latency_ms, uint
           .arrivals = arrivals};
 }
 
-SloMeasure measure(const SloReading& before, const SloReading& now, Nanos length = 1s) {
+SloMeasure measure(const IterationsView& before, const IterationsView& now, Nanos length = 1s) {
   SloRound round;
   round.add(before, now, length);
   return round.measure();
@@ -35,7 +37,7 @@ TEST(SloRound, MeansAreOfWhatCameBetween) {
 }
 
 TEST(SloRound, LaunchesAreOfOneIteration) {
-  SloReading before = announced(100, 500, 900), now = announced(150, 1000, 2900);
+  IterationsView before = announced(100, 500, 900), now = announced(150, 1000, 2900);
   before.launches = 7000;
   now.launches = 8500;
   EXPECT_DOUBLE_EQ(measure(before, now).launches, 30);
@@ -44,14 +46,14 @@ TEST(SloRound, LaunchesAreOfOneIteration) {
 }
 
 TEST(SloRound, ARecognisedLoopThatWaitsForRequestsIsNotSlow) {
-  SloReading before = announced(10, 100, 1000), now = announced(20, 150, 2000);
+  IterationsView before = announced(10, 100, 1000), now = announced(20, 150, 2000);
   before.source = now.source = ShimSource::kRecognised;
   before.confidence = now.confidence = 900;
   EXPECT_DOUBLE_EQ(measure(before, now).latency, 0.005);
 }
 
 TEST(SloRound, UncertainOnesDoNotCount) {
-  SloReading before = announced(10, 100, 1000), now = announced(20, 150, 2000);
+  IterationsView before = announced(10, 100, 1000), now = announced(20, 150, 2000);
   before.source = now.source = ShimSource::kRecognised;
   now.confidence = 500;
   EXPECT_EQ(measure(before, now).processes, 0u);
@@ -68,10 +70,10 @@ TEST(SloRound, SeveralProcessesAreOneTenant) {
 }
 
 TEST(SloRound, WhatCannotBeDoesNotCount) {
-  const SloReading base = announced(100, 500, 900, 5);
+  const IterationsView base = announced(100, 500, 900, 5);
   const struct {
     const char* what;
-    SloReading now;
+    IterationsView now;
   } rows[] = {
       {"nothing ended", announced(100, 500, 900, 5)},
       {"iterations fell", announced(50, 600, 1000, 5)},
@@ -85,17 +87,18 @@ TEST(SloRound, WhatCannotBeDoesNotCount) {
   for (const auto& row : rows) EXPECT_EQ(measure(base, row.now).processes, 0u) << row.what;
 }
 
-TEST(SloReading, IsWholeOrNothing) {
+TEST(SlotReading, IsWholeOrNothing) {
   ShimSlot slot{};
   slot.iterations.sequence = 3;
-  EXPECT_FALSE(read_iterations(slot.iterations)) << "stopped in the middle of a write";
+  EXPECT_FALSE(read_slot(slot).iterations) << "stopped in the middle of a write";
   slot.iterations.sequence = 4;
   slot.iterations.source = static_cast<ShimSource>(77);
   slot.iterations.confidence = 5000;
+  slot.iterations.phase = static_cast<ShimPhase>(9);
   slot.iterations.slo_us = 0xFFFFFFFF;
-  const auto reading = read_iterations(slot.iterations);
+  const auto reading = read_slot(slot).iterations;
   ASSERT_TRUE(reading);
-  EXPECT_EQ(*reading, (SloReading{.confidence = 1000}));
+  EXPECT_EQ(*reading, (IterationsView{.confidence = 1000}));
 }
 
 class SloMeterTest : public ::testing::Test {
@@ -106,15 +109,18 @@ class SloMeterTest : public ::testing::Test {
       now_ += 10ms;
       program_.slot->gpus[0].wanted = (1U << groups) - 1;
       program_.run_until(now_);
-      meter_.look(now_, claimant(groups, {{program_.id, program_.slot.get(), "serve"}}));
+      look(groups, {&program_});
     }
   }
-  SmClaimant claimant(uint32_t groups, std::vector<SmClaimant::Process> processes) const {
-    SmClaimant claimant;
-    claimant.groups = groups;
-    claimant.sharers = sharers_;
-    claimant.processes = std::move(processes);
-    return claimant;
+  void look(uint32_t groups, std::vector<const SloProgram*> programs) {
+    std::vector<ProcessView> views;
+    for (const SloProgram* program : programs)
+      views.push_back({.process = program->id,
+                       .command_line = "serve",
+                       .iterations = read_slot(*program->slot).iterations});
+    std::vector<const ProcessView*> pointers;
+    for (const ProcessView& view : views) pointers.push_back(&view);
+    meter_.look(now_, groups, sharers_, pointers);
   }
   uint32_t sharers_ = 1;
   SloMeter meter_;
@@ -185,8 +191,7 @@ TEST_F(SloMeterTest, ABusyProcessCountsMoreThanOneThatIdles) {
     now_ += 10ms;
     program_.run_until(now_);
     idle.run_until(now_);
-    meter_.look(now_, claimant(15, {{program_.id, program_.slot.get(), "serve"},
-                                    {idle.id, idle.slot.get(), "serve"}}));
+    look(15, {&program_, &idle});
   }
   EXPECT_NEAR(meter_.arrivals(now_), 50, 10);
 }
@@ -200,7 +205,7 @@ TEST_F(SloMeterTest, ArrivalsThatAreNotAnnouncedAreUnknown) {
 
 TEST_F(SloMeterTest, AProcessThatDiesTakesItsNumbersAlong) {
   run(500ms, 5);
-  meter_.look(now_, claimant(5, {}));
+  look(5, {});
   EXPECT_EQ(meter_.take(now_, 1).processes, 0u);
 }
 

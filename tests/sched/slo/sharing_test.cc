@@ -12,7 +12,7 @@ namespace {
 
 TEST(SloPolicyPacks, FourteenFunctionsMeetTheirTargetsWhereASetEachWouldMissThem) {
   Services services(functions(14));
-  SloPolicy policy(15);
+  SloSizer policy(15);
   int missed_alone = 0;
   for (uint32_t i = 0; i < 14; ++i) missed_alone += !services.is_met(i);
   EXPECT_EQ(missed_alone, 14);
@@ -45,7 +45,7 @@ TEST(SloPolicyPacks, ShortRequestsDoNotWaitForLongOnes) {
                    .slo = one.seconds * (all.size() < 2 ? 4 : 3),
                    .arrivals = one.rate});
   Services services(all);
-  SloPolicy policy(15);
+  SloSizer policy(15);
   for (int round = 0; round < 12; ++round) services.round(policy);
   services.take_changes();
   for (int round = 0; round < 20; ++round) {
@@ -67,7 +67,7 @@ TEST(SloPolicyPacks, WhereTargetsAreMissedNoQueueGrowsForEver) {
   for (int i = 0; i < 12; ++i)
     all.push_back({.shape = {}, .full_speed = 0.0006, .slo = 0.0007 + 0.0001 * i, .arrivals = 30});
   Services services(all);
-  SloPolicy policy(15);
+  SloSizer policy(15);
   for (int round = 0; round < 30; ++round) services.round(policy);
   int missed = 0;
   for (uint32_t i = 0; i < all.size(); ++i) {
@@ -83,7 +83,7 @@ TEST(SloPolicyPacks, WhoCannotBeServedTakesNothingFromThoseWhoCan) {
   for (int i = 0; i < 3; ++i)
     all.push_back({.shape = {}, .full_speed = 0.001, .slo = 0.006, .arrivals = 15});
   Services services(all);
-  SloPolicy policy(15);
+  SloSizer policy(15);
   for (int round = 0; round < 20; ++round) services.round(policy);
   for (uint32_t i = 1; i < 4; ++i) EXPECT_TRUE(services.is_met(i)) << i;
 }
@@ -94,7 +94,7 @@ TEST(SloPolicyPacks, WhoIsNotMeasuredYetGetsItsPartByHeads) {
     all.push_back({.shape = {}, .full_speed = 0.005, .slo = 0.012, .arrivals = 10});
   Services services(all);
   services.leave_unmeasured(4, 4);
-  SloPolicy policy(15);
+  SloSizer policy(15);
   for (int round = 0; round < 12; ++round) services.round(policy);
   for (uint32_t i = 0; i < 4; ++i) services.tenants()[i].arrivals = 25;  // alone these need 14
   for (int round = 0; round < 12; ++round) services.round(policy);
@@ -105,7 +105,7 @@ TEST(SloPolicyPacks, WhoIsNotMeasuredYetGetsItsPartByHeads) {
 TEST(SloPolicyPacks, WhoMayHaveLessGivesUpTheRest) {
   for (const bool is_much_less : {false, true}) {
     Services services(functions(8));
-    SloPolicy policy(15);
+    SloSizer policy(15);
     for (int round = 0; round < 12; ++round) services.round(policy);
     uint32_t widest = 0;
     for (uint32_t i = 1; i < 8; ++i)
@@ -121,7 +121,7 @@ TEST(SloPolicyPacks, WhoMayHaveLessGivesUpTheRest) {
 
 TEST(SloPolicyPacks, TheyFollowALoadThatTriplesAndFallsBack) {
   Services services(functions(14));
-  SloPolicy policy(15);
+  SloSizer policy(15);
   for (int round = 0; round < 12; ++round) services.round(policy);
   for (const double factor : {3.0, 1 / 3.0}) {
     services.tenants()[4].arrivals *= factor;
@@ -138,7 +138,7 @@ TEST(SloPolicyPacks, TheyFollowALoadThatTriplesAndFallsBack) {
 TEST(SloPolicyPacks, WhereNotAllFitMostAreServed) {
   for (const uint32_t count : {18U, 20U}) {
     Services services(functions(static_cast<int>(count)));
-    SloPolicy policy(15);
+    SloSizer policy(15);
     for (int round = 0; round < 12; ++round) services.round(policy);
     services.take_changes();
     for (int round = 0; round < 20; ++round) services.round(policy);
@@ -151,7 +151,7 @@ TEST(SloPolicyPacks, WhereNotAllFitMostAreServed) {
 
 TEST(SloPolicyPacks, WhenFewAreLeftEachHasItsOwnSetAgain) {
   std::vector<WorldTenant> all = functions(14);
-  SloPolicy policy(15);
+  SloSizer policy(15);
   Services many(all);
   for (int round = 0; round < 12; ++round) many.round(policy);
   all.resize(2);
@@ -162,7 +162,7 @@ TEST(SloPolicyPacks, WhenFewAreLeftEachHasItsOwnSetAgain) {
 }
 
 TEST(SloPolicyPacks, ALoopWithATargetSharesWithNobody) {
-  SloPolicy policy(15);
+  SloSizer policy(15);
   std::vector<SloTenant> views(3);
   for (uint32_t i = 0; i < 3; ++i) {
     SloTenant& view = views[i];
@@ -184,7 +184,7 @@ TEST(SloPolicyPacks, ALoopWithATargetSharesWithNobody) {
 
 // Loops, too, of which none can share: before and after they are measured.
 TEST(SloPolicyPacks, MoreTenantsThanGroupsHaveAPlaceEach) {
-  SloPolicy policy(15);
+  SloSizer policy(15);
   std::vector<SloTenant> views(40);
   for (uint32_t i = 0; i < 40; ++i) {
     views[i].id = i;
@@ -209,7 +209,7 @@ TEST(SloPolicyPacks, OneThatMayNotShareTakesNothingFromThoseThatDo) {
       {.shape = {LatencyShape::Kind::kLinear}, .full_speed = 0.0001, .slo = 0.1, .arrivals = 1});
   Services services(all);
   services.forbid_sharing(15);
-  SloPolicy policy(15);
+  SloSizer policy(15);
   for (int round = 0; round < 20; ++round) services.round(policy);
   for (uint32_t i = 0; i < 16; ++i) EXPECT_TRUE(services.is_met(i)) << i;
 }
@@ -219,7 +219,7 @@ TEST(SloPolicyPacks, NoiseMovesFew) {
   for (const uint32_t count : {14U, 20U}) {
     Services services(functions(static_cast<int>(count)));
     services.set_noise(0.10);
-    SloPolicy policy(15);
+    SloSizer policy(15);
     for (int round = 0; round < 12; ++round) services.round(policy);
     services.take_moves();
     for (int round = 0; round < 100; ++round) services.round(policy);
@@ -244,7 +244,7 @@ TEST(SloPolicyPacks, NoiseMovesFewAlsoWhereNotAllFit) {
     }
     Services services(all);
     services.set_noise(0.10);
-    SloPolicy policy(15);
+    SloSizer policy(15);
     for (int round = 0; round < 30; ++round) services.round(policy);
     services.take_moves();
     services.take_changes();
@@ -260,7 +260,7 @@ TEST(SloPolicyPacks, NoiseMovesFewAlsoWhereNotAllFit) {
 // Three services whose requests are a few large kernels, and three of many small ones, as long.
 TEST(SloPolicyPacks, ServicesOfManySmallKernelsDoNotShareWithThoseOfLargeOnes) {
   for (const bool is_known : {true, false}) {
-    SloPolicy policy(15);
+    SloSizer policy(15);
     std::vector<SloTenant> views(6);
     for (uint32_t i = 0; i < 6; ++i) {
       SloTenant& view = views[i];
@@ -282,7 +282,7 @@ TEST(SloPolicyPacks, ServicesOfManySmallKernelsDoNotShareWithThoseOfLargeOnes) {
 
 // Nothing ended on the same groups since the last decision, but ten times as many arrived.
 TEST(SloPolicyPacks, ARateIsFollowedBeforeItIsMeasured) {
-  SloPolicy policy(15);
+  SloSizer policy(15);
   SloTenant view;
   view.slo = std::chrono::milliseconds(20);
   view.groups = 4;
@@ -301,7 +301,7 @@ TEST(SloPolicyPacks, WhoseTargetIsGivenUpIsSaidToStarve) {
   std::vector<WorldTenant> all = functions(20);
   all[7].slo = all[7].full_speed * 1.02;  // hardly met on all groups
   Services services(all);
-  SloPolicy policy(15);
+  SloSizer policy(15);
   for (int round = 0; round < 12; ++round) services.round(policy);
   std::vector<SloTenant> views(20);
   for (uint32_t i = 0; i < 20; ++i) {
@@ -315,7 +315,7 @@ TEST(SloPolicyPacks, WhoseTargetIsGivenUpIsSaidToStarve) {
 }
 
 TEST(SloPolicyPacks, ThoseWithoutATargetShareASetBeforeServicesDo) {
-  SloPolicy policy(15);
+  SloSizer policy(15);
   std::vector<SloTenant> views(11);
   for (uint32_t i = 0; i < 11; ++i) views[i].id = i;
   for (uint32_t i = 0; i < 2; ++i) {

@@ -3,7 +3,7 @@
 // measured them alone on an H200, on one simulated GPU.
 #include <gtest/gtest.h>
 
-#include "sched/slo/claims.h"
+#include "sched/slo/policy.h"
 #include "tests/sched/support/slo_tide.h"
 #include "tests/sched/support/slo_world.h"
 
@@ -38,7 +38,7 @@ class SloTideTest : public ::testing::Test {
                      .slo = has_target ? seconds * target : 0,
                      .rate = part / static_cast<double>(sharers) / seconds});
     }
-    return std::make_unique<Tide>(tenants_, spatial_, all);
+    return std::make_unique<Tide>(rig_, all);
   }
   static int missed(Tide& tide) {
     int count = 0;
@@ -50,10 +50,10 @@ class SloTideTest : public ::testing::Test {
     }
     return count;
   }
-  Tenants tenants_;
-  Spatial spatial_{std::span(&kWorldGpu, 1), [](const GpuInfo& gpu, const SmGeometry& geometry) {
-                     return std::make_unique<SloClaims>(gpu, geometry, nullptr);
-                   }};
+  test::SpatialRig rig_{
+      {kWorldGpu},
+      [](const GpuView& gpu) { return std::make_unique<SloPolicy>(gpu, FairOptions{}, nullptr); },
+      kShimFeatures};
 };
 
 TEST_F(SloTideTest, UnderSteadyLoadAllMeetTheirTargets) {
@@ -63,7 +63,8 @@ TEST_F(SloTideTest, UnderSteadyLoadAllMeetTheirTargets) {
   tide->run(60, 1);
   EXPECT_EQ(missed(*tide), 0);
   for (size_t i = kHeavy; i < kFunctions.size(); ++i)
-    EXPECT_NE(tide->part(i).set, tide->part(0).set) << "small kernels behind large ones: " << i;
+    EXPECT_NE(tide->partition(i).partition, tide->partition(0).partition)
+        << "small kernels behind large ones: " << i;
 }
 
 // The light ones meet their targets at high tide, and when it comes; the heavy ones have the rest.
@@ -85,7 +86,7 @@ TEST_F(SloTideTest, WorkWithoutEndHasWhatServicesLeaveWhenTheirLoadFalls) {
   EXPECT_EQ(missed(*tide), 0);
   EXPECT_GT(at_high, 0u);
   EXPECT_GT(at_low, at_high + at_high / 4);
-  EXPECT_EQ(tide->part(0).sharers, 1u) << "each in a part of its own, by weight";
+  EXPECT_EQ(tide->partition(0).sharers, 1u) << "each in a part of its own, by weight";
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <random>
 
+#include "sched/spatial/sm_partition.h"
+
 namespace gpushare {
 namespace {
 
@@ -62,21 +64,21 @@ void expect_announced(const SmGeometry& geometry) {
   uint32_t first = 4;
   std::map<uint32_t, SmGroups> sets;
   for (int round = 0; round < 200; ++round) {
-    const std::vector<PartitionWish> wishes{{.holder = 1, .groups = first},
-                                            {.holder = 2, .groups = 8 - first}};
-    partition.plan(wishes);
+    const std::vector<PlannedHolder> planned{{.holder = 1, .groups = first},
+                                             {.holder = 2, .groups = 8 - first}};
+    partition.plan(planned);
     for (int turn = 0; turn < 3; ++turn)
-      for (const PartitionOrder& order : partition.take_orders())
-        partition.confirm(order.holder, order.groups);
+      for (const Assignment& assignment : partition.take_assignments())
+        partition.confirm(assignment.to, assignment.groups);
     ASSERT_TRUE(partition.is_settled());
     for (const uint32_t holder : {1u, 2u}) {
-      const SmGroups set = partition.ordered(holder);
+      const SmGroups set = partition.assigned(holder);
       if (round > 0 && set != sets[holder]) {
         const Sets announced = neighbours.of(holder);
         EXPECT_NE(std::ranges::find(announced, set), announced.end()) << round;
       }
     }
-    for (const uint32_t holder : {1u, 2u}) sets[holder] = partition.ordered(holder);
+    for (const uint32_t holder : {1u, 2u}) sets[holder] = partition.assigned(holder);
     neighbours.update(sets);
     if (first == 1 || (first < 7 && random() % 2 == 0)) {
       ++first;

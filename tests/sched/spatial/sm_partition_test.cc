@@ -13,15 +13,15 @@
 namespace gpushare {
 namespace {
 
-using Wishes = std::vector<PartitionWish>;
+using Planned = std::vector<PlannedHolder>;
 
 constexpr SmGeometry kFifteen{.groups = 15, .sms = 120};
 
 // Everybody answers at once.
 void settle(SmPartition& partition) {
   for (int round = 0; round < 10; ++round)
-    for (const PartitionOrder& order : partition.take_orders())
-      partition.confirm(order.holder, order.groups);
+    for (const Assignment& assignment : partition.take_assignments())
+      partition.confirm(assignment.to, assignment.groups);
 }
 
 int count(SmGroups groups) { return std::popcount(groups); }
@@ -56,14 +56,14 @@ TEST(Partition, TheLargerGroupGoesToWhoShallHaveMostAndIsGivenUpLast) {
   const SmGeometry h200;
   SmPartition partition(h200);
   partition.plan(
-      Wishes{{.holder = 1, .groups = 4}, {.holder = 2, .groups = 8}, {.holder = 3, .groups = 4}});
+      Planned{{.holder = 1, .groups = 4}, {.holder = 2, .groups = 8}, {.holder = 3, .groups = 4}});
   settle(partition);
   EXPECT_EQ(partition.in_use(2) & h200.last(), h200.last());
   EXPECT_EQ(h200.sms_of(partition.in_use(1)) + h200.sms_of(partition.in_use(2)) +
                 h200.sms_of(partition.in_use(3)),
             132u);
   partition.plan(
-      Wishes{{.holder = 1, .groups = 14}, {.holder = 2, .groups = 1}, {.holder = 3, .groups = 1}});
+      Planned{{.holder = 1, .groups = 14}, {.holder = 2, .groups = 1}, {.holder = 3, .groups = 1}});
   settle(partition);
   EXPECT_EQ(partition.in_use(2), h200.last()) << "nothing moves but what must";
 }
@@ -75,31 +75,31 @@ TEST(Partition, DividesInProportionWithoutRest) {
             (std::vector<uint32_t>{13, 1, 1}));
   EXPECT_EQ(divide_in_proportion(2, std::vector<uint32_t>{5, 5, 5}, 1),
             (std::vector<uint32_t>{1, 1, 0}));
-  const std::vector<GroupClaim> claims{{2}, {9}, {6}};
-  EXPECT_EQ(divide_max_min(10, claims), (std::vector<uint32_t>{2, 4, 4}));
-  EXPECT_EQ(divide_max_min(20, claims), (std::vector<uint32_t>{2, 9, 6}));
-  EXPECT_EQ(divide_max_min(15, std::vector<GroupClaim>{{20, 9}, {3}}),
+  const std::vector<GroupDemand> demands{{2}, {9}, {6}};
+  EXPECT_EQ(divide_max_min(10, demands), (std::vector<uint32_t>{2, 4, 4}));
+  EXPECT_EQ(divide_max_min(20, demands), (std::vector<uint32_t>{2, 9, 6}));
+  EXPECT_EQ(divide_max_min(15, std::vector<GroupDemand>{{20, 9}, {3}}),
             (std::vector<uint32_t>{14, 1}));
 }
 
 TEST(Partition, AGrowingHolderWaitsUntilTheShrinkingOneHasAnswered) {
   SmPartition partition(kFifteen);
-  partition.plan(Wishes{{.holder = 1, .groups = 10}, {.holder = 2, .groups = 5}});
+  partition.plan(Planned{{.holder = 1, .groups = 10}, {.holder = 2, .groups = 5}});
   settle(partition);
   const SmGroups before = partition.in_use(2);
 
-  partition.plan(Wishes{{.holder = 1, .groups = 7}, {.holder = 2, .groups = 8}});
-  const auto first = partition.take_orders();
+  partition.plan(Planned{{.holder = 1, .groups = 7}, {.holder = 2, .groups = 8}});
+  const auto first = partition.take_assignments();
   ASSERT_EQ(first.size(), 1U);
-  EXPECT_EQ(first[0].holder, 1U);
+  EXPECT_EQ(first[0].to, 1U);
   EXPECT_EQ(count(first[0].groups), 7);
   EXPECT_EQ(count(partition.in_use(1)), 10);
-  EXPECT_TRUE(partition.take_orders().empty());
+  EXPECT_TRUE(partition.take_assignments().empty());
 
   partition.confirm(1, first[0].groups);
-  const auto second = partition.take_orders();
+  const auto second = partition.take_assignments();
   ASSERT_EQ(second.size(), 1U);
-  EXPECT_EQ(second[0].holder, 2U);
+  EXPECT_EQ(second[0].to, 2U);
   EXPECT_EQ(count(second[0].groups), 8);
   EXPECT_EQ(second[0].groups & before, before);
   EXPECT_FALSE(partition.is_settled());
@@ -109,40 +109,40 @@ TEST(Partition, AGrowingHolderWaitsUntilTheShrinkingOneHasAnswered) {
 
 TEST(Partition, AnAnswerToAnOlderOrderCountsForNothing) {
   SmPartition partition(kFifteen);
-  partition.plan(Wishes{{.holder = 1, .groups = 10, .can_borrow = false}});
+  partition.plan(Planned{{.holder = 1, .groups = 10, .can_borrow = false}});
   settle(partition);
   const SmGroups old = partition.in_use(1);
-  partition.plan(Wishes{{.holder = 1, .groups = 3, .can_borrow = false}});
-  const auto orders = partition.take_orders();
+  partition.plan(Planned{{.holder = 1, .groups = 3, .can_borrow = false}});
+  const auto assignments = partition.take_assignments();
   partition.confirm(1, old);
   partition.confirm(1, 0);
-  partition.confirm(9, orders[0].groups);
+  partition.confirm(9, assignments[0].groups);
   EXPECT_EQ(partition.in_use(1), old);
-  // Even when it shall have its old set again: the order on its way may still arrive.
-  partition.plan(Wishes{{.holder = 1, .groups = 10, .can_borrow = false}});
-  EXPECT_TRUE(partition.take_orders().empty());
+  // Even when it shall have its old set again: the assignment on its way may still arrive.
+  partition.plan(Planned{{.holder = 1, .groups = 10, .can_borrow = false}});
+  EXPECT_TRUE(partition.take_assignments().empty());
 }
 
 TEST(Partition, IdleGroupsAreLentAndComeBackInOneRound) {
   SmPartition partition(kFifteen);
-  Wishes wishes{{.holder = 1, .groups = 8}, {.holder = 2, .groups = 7}};
-  partition.plan(wishes);
+  Planned planned{{.holder = 1, .groups = 8}, {.holder = 2, .groups = 7}};
+  partition.plan(planned);
   settle(partition);
   const SmGroups own = partition.in_use(1);
 
-  wishes[0].is_idle = true;
-  const auto grants = partition.plan(wishes);
-  EXPECT_EQ(grants[0], (PartitionGrant{1, 8, 1}));
-  EXPECT_EQ(grants[1], (PartitionGrant{2, 7, 14}));
+  planned[0].is_idle = true;
+  const auto sizes = partition.plan(planned);
+  EXPECT_EQ(sizes[0], (HolderSize{1, 8, 1}));
+  EXPECT_EQ(sizes[1], (HolderSize{2, 7, 14}));
   settle(partition);
   EXPECT_EQ(count(partition.in_use(1)), 1);
   EXPECT_EQ(count(partition.in_use(2)), 14);
 
-  wishes[0].is_idle = false;
-  partition.plan(wishes);
-  const auto back = partition.take_orders();
+  planned[0].is_idle = false;
+  partition.plan(planned);
+  const auto back = partition.take_assignments();
   ASSERT_EQ(back.size(), 1U);
-  EXPECT_EQ(back[0].holder, 2U);
+  EXPECT_EQ(back[0].to, 2U);
   partition.confirm(2, back[0].groups);
   settle(partition);
   EXPECT_EQ(partition.in_use(1), own);  // the borrower gives up what it got last
@@ -150,25 +150,25 @@ TEST(Partition, IdleGroupsAreLentAndComeBackInOneRound) {
 
 TEST(Partition, OneThatMayNotBorrowKeepsToItsShare) {
   SmPartition partition(kFifteen);
-  const auto grants = partition.plan(
-      Wishes{{.holder = 1, .groups = 4, .can_borrow = false}, {.holder = 2, .groups = 4}});
-  EXPECT_EQ(grants[0].target, 4U);
-  EXPECT_EQ(grants[1].target, 11U);
+  const auto sizes = partition.plan(
+      Planned{{.holder = 1, .groups = 4, .can_borrow = false}, {.holder = 2, .groups = 4}});
+  EXPECT_EQ(sizes[0].target, 4U);
+  EXPECT_EQ(sizes[1].target, 11U);
 }
 
-TEST(Partition, TooManyWishesAreScaledDownAndTooManyHoldersLeaveTheNewOnesOut) {
+TEST(Partition, TooManyGroupsAreScaledDownAndTooManyHoldersLeaveTheNewOnesOut) {
   SmPartition partition({.groups = 4, .sms = 32});
-  const auto grants =
-      partition.plan(Wishes{{.holder = 1, .groups = 4}, {.holder = 2, .groups = 2}});
-  EXPECT_EQ(grants[0].entitled + grants[1].entitled, 4U);
+  const auto sizes =
+      partition.plan(Planned{{.holder = 1, .groups = 4}, {.holder = 2, .groups = 2}});
+  EXPECT_EQ(sizes[0].entitled + sizes[1].entitled, 4U);
   settle(partition);
-  Wishes wishes;
-  for (uint32_t id = 9; id > 0; --id) wishes.push_back({.holder = id, .groups = 2});
+  Planned planned;
+  for (uint32_t id = 9; id > 0; --id) planned.push_back({.holder = id, .groups = 2});
   uint32_t fit = 0;
-  for (const PartitionGrant& grant : partition.plan(wishes)) {
-    fit += grant.target > 0;
-    if (grant.holder <= 2) {
-      EXPECT_EQ(grant.target, 1U);
+  for (const HolderSize& size : partition.plan(planned)) {
+    fit += size.target > 0;
+    if (size.holder <= 2) {
+      EXPECT_EQ(size.target, 1U);
     }
   }
   EXPECT_EQ(fit, 4U);
@@ -179,32 +179,32 @@ TEST(Partition, TooManyWishesAreScaledDownAndTooManyHoldersLeaveTheNewOnesOut) {
 TEST(Partition, ASilentHolderDoesNotStopTheOthers) {
   SmPartition partition(kFifteen);
   partition.plan(
-      Wishes{{.holder = 1, .groups = 5}, {.holder = 2, .groups = 5}, {.holder = 3, .groups = 5}});
+      Planned{{.holder = 1, .groups = 5}, {.holder = 2, .groups = 5}, {.holder = 3, .groups = 5}});
   settle(partition);
   partition.plan(
-      Wishes{{.holder = 1, .groups = 1}, {.holder = 2, .groups = 4}, {.holder = 3, .groups = 10}});
-  for (const PartitionOrder& order : partition.take_orders())
-    if (order.holder != 1) partition.confirm(order.holder, order.groups);
-  for (const PartitionOrder& order : partition.take_orders())
-    partition.confirm(order.holder, order.groups);
+      Planned{{.holder = 1, .groups = 1}, {.holder = 2, .groups = 4}, {.holder = 3, .groups = 10}});
+  for (const Assignment& assignment : partition.take_assignments())
+    if (assignment.to != 1) partition.confirm(assignment.to, assignment.groups);
+  for (const Assignment& assignment : partition.take_assignments())
+    partition.confirm(assignment.to, assignment.groups);
   EXPECT_EQ(count(partition.in_use(2)), 4);
   EXPECT_EQ(count(partition.in_use(3)), 6);
   EXPECT_EQ(count(partition.in_use(1)), 5);  // it may still use them
   partition.remove(1);
-  partition.plan(Wishes{{.holder = 2, .groups = 4}, {.holder = 3, .groups = 11}});
+  partition.plan(Planned{{.holder = 2, .groups = 4}, {.holder = 3, .groups = 11}});
   settle(partition);
   EXPECT_EQ(count(partition.in_use(3)), 11);
 }
 
 // --- properties ---------------------------------------------------------------------------------
 
-// The other side: a process reads its order when it comes to launch, uses it from then on, and the
+// The other side: a process reads its assignment when it launches, uses it from then on, and the
 // agent reads what it uses whenever it looks.
 class Processes {
  public:
   explicit Processes(uint64_t seed) : random_(seed) {}
 
-  void tell(const PartitionOrder& order) { all_[order.holder].wanted = order.groups; }
+  void tell(const Assignment& assignment) { all_[assignment.to].wanted = assignment.groups; }
   void step(SmPartition& partition) {
     for (auto& [id, process] : all_) {
       if (process.is_silent) continue;
@@ -246,59 +246,59 @@ void run_random_life(uint64_t seed) {
   const uint32_t groups = 1 + processes.below(20);
   const SmGeometry geometry{.groups = groups, .sms = groups * 8 + processes.below(8)};
   SmPartition partition(geometry);
-  std::map<uint32_t, PartitionWish> wishes;
+  std::map<uint32_t, PlannedHolder> planned;
   uint32_t next_id = 0;
   const auto plan = [&] {
-    Wishes list;
-    for (const auto& [id, wish] : wishes) list.push_back(wish);
+    Planned list;
+    for (const auto& [id, one] : planned) list.push_back(one);
     return partition.plan(list);
   };
   const auto tell = [&] {
-    for (const PartitionOrder& order : partition.take_orders()) {
-      ASSERT_NE(order.groups, 0U);
-      ASSERT_EQ(order.groups >> geometry.groups, 0U);
-      processes.tell(order);
+    for (const Assignment& assignment : partition.take_assignments()) {
+      ASSERT_NE(assignment.groups, 0U);
+      ASSERT_EQ(assignment.groups >> geometry.groups, 0U);
+      processes.tell(assignment);
     }
   };
   for (int step = 0; step < 400; ++step) {
     if (processes.one_in(12)) {
       const uint32_t id = next_id++;
-      wishes[id] = {.holder = id, .groups = processes.below(geometry.groups + 3)};
+      planned[id] = {.holder = id, .groups = processes.below(geometry.groups + 3)};
     }
-    if (!wishes.empty() && processes.one_in(6)) {
-      auto chosen = wishes.begin();
-      std::advance(chosen, processes.below(static_cast<uint32_t>(wishes.size())));
-      PartitionWish& wish = chosen->second;
-      wish.groups = 1 + processes.below(geometry.groups);
-      wish.is_idle = processes.one_in(3);
-      wish.can_borrow = !processes.one_in(4);
+    if (!planned.empty() && processes.one_in(6)) {
+      auto chosen = planned.begin();
+      std::advance(chosen, processes.below(static_cast<uint32_t>(planned.size())));
+      PlannedHolder& one = chosen->second;
+      one.groups = 1 + processes.below(geometry.groups);
+      one.is_idle = processes.one_in(3);
+      one.can_borrow = !processes.one_in(4);
       if (processes.one_in(6)) {
         processes.die(chosen->first);
         partition.remove(chosen->first);
-        wishes.erase(chosen);
+        planned.erase(chosen);
       } else if (processes.one_in(8)) {
         processes.silence(chosen->first);
       }
     }
-    const auto grants = plan();
+    const auto sizes = plan();
     uint32_t sum = 0;
-    for (const PartitionGrant& grant : grants) sum += grant.target;
+    for (const HolderSize& size : sizes) sum += size.target;
     ASSERT_LE(sum, geometry.groups);
     tell();
     processes.step(partition);
     ASSERT_TRUE(processes.are_disjoint()) << "seed " << seed << " step " << step;
   }
   // Left alone, everybody gets what it was promised.
-  const auto grants = plan();
+  const auto sizes = plan();
   for (int round = 0; round < 5; ++round) {
     tell();
     processes.finish(partition);
     ASSERT_TRUE(processes.are_disjoint());
   }
   ASSERT_TRUE(partition.is_settled()) << "seed " << seed;
-  for (size_t i = 0; i < grants.size(); ++i) {
-    ASSERT_EQ(count(partition.in_use(grants[i].holder)), static_cast<int>(grants[i].target));
-    ASSERT_TRUE(grants[i].target > 0 || wishes.size() > geometry.groups);
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    ASSERT_EQ(count(partition.in_use(sizes[i].holder)), static_cast<int>(sizes[i].target));
+    ASSERT_TRUE(sizes[i].target > 0 || planned.size() > geometry.groups);
   }
 }
 
@@ -310,19 +310,19 @@ TEST(Partition, NothingMovesWithoutNeed) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     std::mt19937_64 random(seed);
     SmPartition partition(kFifteen);
-    Wishes wishes;
-    for (uint32_t id = 0; id < 4; ++id) wishes.push_back({.holder = id, .can_borrow = false});
+    Planned planned;
+    for (uint32_t id = 0; id < 4; ++id) planned.push_back({.holder = id, .can_borrow = false});
     for (int change = 0; change < 20; ++change) {
       std::vector<SmGroups> before;
-      for (PartitionWish& wish : wishes) {
-        before.push_back(partition.in_use(wish.holder));
-        wish.groups = 1 + static_cast<uint32_t>(random() % 6);
+      for (PlannedHolder& one : planned) {
+        before.push_back(partition.in_use(one.holder));
+        one.groups = 1 + static_cast<uint32_t>(random() % 6);
       }
-      partition.plan(wishes);
+      partition.plan(planned);
       settle(partition);
-      for (const PartitionWish& wish : wishes) {
-        const SmGroups after = partition.in_use(wish.holder);
-        const SmGroups old = before[wish.holder];
+      for (const PlannedHolder& one : planned) {
+        const SmGroups after = partition.in_use(one.holder);
+        const SmGroups old = before[one.holder];
         EXPECT_EQ(count(old & after), std::min(count(old), count(after)));
       }
     }

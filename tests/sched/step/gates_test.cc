@@ -2,6 +2,8 @@
 // The scheduler beside somebody who holds processes to their caps in its place.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "tests/sched/support/scheduler_rig.h"
 
 namespace gpushare {
@@ -10,12 +12,30 @@ namespace {
 using namespace std::chrono_literals;
 using test::SchedulerRig;
 
+// Programs of a rig that somebody else holds to their caps, or that serve others.
+struct Beside final : public ShimProcesses, public MpsServers {
+  explicit Beside(SchedulerRig& rig) {
+    rig.shims = this;
+    rig.mps = this;
+  }
+  void read(Time, const Registry&) override {}
+  std::vector<ProcessView> views(uint32_t) const override { return {}; }
+  TenantPartition partition(uint32_t, uint32_t) const override { return {}; }
+  void apply(Time, uint32_t, const Plan&, std::span<const ProcessView>) override {}
+  Time finish(Time) override { return Time::max(); }
+  bool is_gated(const ProcessId& process) const override { return gated.contains(process); }
+  bool is_server(const ProcessId& process) const override { return serving.contains(process); }
+  MpsStatus status() const override { return {}; }
+
+  std::set<ProcessId> gated, serving;
+};
+
 TEST(SchedulerBesideGates, WhoIsHeldAtItsGateIsNeitherChargedNorFrozenForItsCap) {
   SchedulerRig rig;
+  Beside beside(rig);
   rig.start();
   rig.add_busy("capped", {{"max", "30%"}});
-  rig.scheduler->set_gated(
-      [&](const ProcessId& process) { return process == rig.programs[0]->process; });
+  beside.gated.insert(rig.programs[0]->process);
   rig.run_for(1s);
   EXPECT_GT(rig.measure(2s)[0], 0.99);
   EXPECT_EQ(rig.record(*rig.programs[0]).freezes, 0u);
@@ -26,11 +46,11 @@ TEST(SchedulerBesideGates, WhoIsHeldAtItsGateIsNeitherChargedNorFrozenForItsCap)
 
 TEST(SchedulerBesideGates, OthersOfItsTenantAreFrozenWhenTheTokensAreUsedUp) {
   SchedulerRig rig;
+  Beside beside(rig);
   rig.start();
   rig.add_busy("capped", {{"max", "30%"}});
   rig.add_busy("capped", {});
-  rig.scheduler->set_gated(
-      [&](const ProcessId& process) { return process == rig.programs[0]->process; });
+  beside.gated.insert(rig.programs[0]->process);
   rig.run_for(1s);
   rig.region->tenants[*rig.tenants.find("capped")].buckets[0].charge(10s);
   const auto shares = rig.measure(2s);
@@ -41,11 +61,11 @@ TEST(SchedulerBesideGates, OthersOfItsTenantAreFrozenWhenTheTokensAreUsedUp) {
 // A server of MPS: the switch log gives its clients' time to it, whose tenant is not theirs.
 TEST(SchedulerBesideGates, WhoServesOthersIsNeitherChargedNorFrozen) {
   SchedulerRig rig;
+  Beside beside(rig);
   rig.start();
   rig.add_busy("capped", {{"max", "30%"}});
   rig.add_busy("capped", {});
-  rig.scheduler->set_serving(
-      [&](const ProcessId& process) { return process == rig.programs[0]->process; });
+  beside.serving.insert(rig.programs[0]->process);
   rig.run_for(1s);
   ASSERT_TRUE(rig.tenants.set_frozen("capped", true));
   const auto shares = rig.measure(2s);
@@ -56,9 +76,10 @@ TEST(SchedulerBesideGates, WhoServesOthersIsNeitherChargedNorFrozen) {
 
 TEST(SchedulerBesideGates, AUserStillFreezesIt) {
   SchedulerRig rig;
+  Beside beside(rig);
   rig.start();
   rig.add_busy("a", {});
-  rig.scheduler->set_gated([](const ProcessId&) { return true; });
+  beside.gated.insert(rig.programs[0]->process);
   rig.run_for(1s);
   ASSERT_TRUE(rig.scheduler->set_frozen(rig.programs[0]->process.pid, true));
   rig.run_for(200ms);

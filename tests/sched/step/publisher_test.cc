@@ -19,25 +19,42 @@ TenantGpuUse use_of(SchedulerRig& rig, const std::string& tenant) {
   return {};
 }
 
-class PublisherTest : public ::testing::Test {
+constexpr const char* kSpatial = "[gpu.0]\nsharing = 'spatial'\n";
+constexpr const char* kByTarget = "[gpu.0]\nsharing = 'spatial'\npolicy = 'slo'\n";
+
+class PublisherTest : public ::testing::Test, private ShimProcesses {
  protected:
   PublisherTest() {
-    rig_.start();
+    rig_.shims = this;
+    rig_.start(true, kSpatial);
     rig_.add_busy("a", {});
-    rig_.scheduler->set_agent({.policy = {}, .spatial_gpus = {0}});
   }
-  void publish(const SmPart& part) {
-    rig_.scheduler->set_parts([part, this](uint32_t tenant, uint32_t) {
-      return tenant == rig_.tenants.find("a").value() ? part : SmPart{};
-    });
+  void publish(const TenantPartition& partition) {
+    partition_ = partition;
+    rig_.run_for(200ms);
+  }
+  void configure(const char* text) {
+    rig_.scheduler->configure(test::parse(text).value());
     rig_.run_for(200ms);
   }
 
   SchedulerRig rig_;
+
+ private:
+  void read(Time, const Registry&) override {}
+  std::vector<ProcessView> views(uint32_t) const override { return {}; }
+  TenantPartition partition(uint32_t tenant, uint32_t) const override {
+    return tenant == rig_.tenants.find("a") ? partition_ : TenantPartition{};
+  }
+  void apply(Time, uint32_t, const Plan&, std::span<const ProcessView>) override {}
+  Time finish(Time) override { return Time::max(); }
+  bool is_gated(const ProcessId&) const override { return false; }
+
+  TenantPartition partition_;
 };
 
 TEST_F(PublisherTest, SaysHowManyShareASet) {
-  publish({.entitled = 104, .in_use = 96, .geometry = {}, .sharers = 12, .set = 3});
+  publish({.entitled = 104, .in_use = 96, .geometry = {}, .sharers = 12, .partition = 3});
   EXPECT_EQ(use_of(rig_, "a").sms_entitled, 104u);
   EXPECT_EQ(use_of(rig_, "a").sms_in_use, 96u);
   EXPECT_EQ(use_of(rig_, "a").sms_sharers, 12u);
@@ -58,11 +75,9 @@ TEST_F(PublisherTest, SaysHowEachGpuIsShared) {
   };
   publish({});
   EXPECT_EQ(sharing(), GpuSharing::kSpatial);
-  rig_.scheduler->set_agent({.policy = {}, .spatial_gpus = {0}, .slo_gpus = {0}});
-  rig_.run_for(200ms);
+  configure(kByTarget);
   EXPECT_EQ(sharing(), GpuSharing::kSlo);
-  rig_.scheduler->set_agent({.policy = {}});
-  rig_.run_for(200ms);
+  configure("");
   EXPECT_EQ(sharing(), GpuSharing::kTime);
 }
 
@@ -72,14 +87,35 @@ TEST_F(PublisherTest, WithoutAPartItIsNotKnown) {
   EXPECT_EQ(use_of(rig_, "a").sms_sharers, kUnknown32);
 }
 
-TEST_F(PublisherTest, GroupsOfTheRuleAreSmsInTheRecord) {
-  SloStatus slo;
-  slo.state = SloState::kStarved;
-  slo.slo = Nanos(20'000'000);
-  slo.latency = 0.031;
-  slo.throughput = 32.25;
-  slo.needs = 15;
-  publish({.entitled = 104, .in_use = 104, .geometry = {}, .sharers = 2, .slo = slo});
+TEST_F(PublisherTest, GroupsOfTheStatusAreSmsInTheRecord) {
+  class Starves final : public Policy {
+   public:
+    explicit Starves(uint32_t tenant) : tenant_(tenant) {}
+    Plan plan(const Snapshot&) override {
+      Plan plan;
+      plan.statuses.push_back({.tenant = tenant_,
+                               .slo = 20ms,
+                               .latency = 0.031,
+                               .throughput = 32.25,
+                               .needs = 15,
+                               .state = SloState::kStarved});
+      return plan;
+    }
+
+   private:
+    const uint32_t tenant_;
+  };
+  const PolicyEntry starves{.name = "starves",
+                            .summary = "",
+                            .needs = {},
+                            .options = {},
+                            .make = [&](const GpuView&, const PolicyOptions&) {
+                              return std::make_unique<Starves>(rig_.tenants.find("a").value());
+                            }};
+  Config config(std::span(&starves, 1));
+  config.other_gpus.is_spatial = true;
+  rig_.scheduler->configure(config);
+  publish({.entitled = 104, .in_use = 104, .geometry = {}, .sharers = 2});
   const TenantGpuUse use = use_of(rig_, "a");
   EXPECT_EQ(use.slo_state, SloState::kStarved);
   EXPECT_EQ(use.slo_us, 20'000u);

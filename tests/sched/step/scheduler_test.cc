@@ -283,7 +283,7 @@ TEST(Scheduler, GivesUpOnAGpuThatDoesNotAnswer) {
                        .processes = processes,
                        .clock = clock,
                        .tenants = tenants},
-                      AgentConfig{});
+                      AgentIdentity{}, Config(test::every_policy()));
   EXPECT_FALSE(scheduler.is_lost());
   for (int i = 0; i < 100; ++i) {
     clock.advance(100ms);

@@ -13,6 +13,7 @@
 #include "sched/step/scheduler.h"
 #include "tests/intercept/sim/programs.h"
 #include "tests/sched/support/fake_proc_reader.h"
+#include "tests/sched/support/policies.h"
 
 namespace gpushare::test {
 
@@ -23,15 +24,18 @@ class SchedulerRig {
     machine.run_for(std::chrono::seconds(1));  // no time is zero
   }
 
-  void start(bool with_observer = true) {
-    scheduler = std::make_unique<Scheduler>(
-        Scheduler::Surroundings{.gpu = gpu,
-                                .observer = with_observer ? &observer : nullptr,
-                                .region = *region,
-                                .processes = processes,
-                                .clock = clock,
-                                .tenants = tenants},
-        AgentConfig{});
+  // `config`: as in the file. `shims` and `mps` of the surroundings as set before.
+  void start(bool with_observer = true, std::string_view config = "") {
+    scheduler =
+        std::make_unique<Scheduler>(Surroundings{.gpu = gpu,
+                                                 .observer = with_observer ? &observer : nullptr,
+                                                 .region = *region,
+                                                 .processes = processes,
+                                                 .clock = clock,
+                                                 .tenants = tenants,
+                                                 .shims = shims,
+                                                 .mps = mps},
+                                    AgentIdentity{}, parse(config).value());
     is_observed_ = with_observer;
     next_ = machine.model.now();
   }
@@ -112,6 +116,8 @@ class SchedulerRig {
   std::unique_ptr<Region> region = std::make_unique<Region>();
   FakeProcReader processes;
   Tenants tenants;
+  ShimProcesses* shims = nullptr;
+  const MpsServers* mps = nullptr;
   std::vector<std::unique_ptr<sim::Program>> programs;
   std::vector<uint64_t> work;            // of programs: the endless kernel, 0 none
   std::unique_ptr<Scheduler> scheduler;  // last: it uses all of the above

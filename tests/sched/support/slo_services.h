@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "sched/slo/policy.h"
+#include "sched/slo/sizer.h"
 #include "tests/sched/support/slo_world.h"
 
 namespace gpushare {
@@ -41,7 +41,7 @@ class Services {
   }
 
   // A round, and what `policy` makes of it.
-  void round(SloPolicy& policy) {
+  void round(SloSizer& policy) {
     const std::vector<uint32_t> before = sets_;
     std::vector<SloTenant> views;
     for (uint32_t i = 0; i < tenants_.size(); ++i) {

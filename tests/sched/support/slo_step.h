@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "sched/slo/policy.h"
+#include "sched/slo/sizer.h"
 #include "tests/sched/support/slo_world.h"
 
 namespace gpushare {
@@ -77,7 +77,7 @@ inline StepResult run_published(const LoadStep& step, bool divides) {
 }
 
 inline StepResult run_ours(const LoadStep& step) {
-  SloPolicy policy(static_cast<uint32_t>(LatencyShape::kGroups));
+  SloSizer policy(static_cast<uint32_t>(LatencyShape::kGroups));
   return run_step(step, [&](const WorldTenant& tenant, const WorldRound& round) {
     SloTenant view;
     view.slo = Nanos(static_cast<int64_t>(tenant.slo * 1e9));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Services whose load goes up and down together, and work without end beside them, on the SMs of
 // one simulated GPU that the policy `slo` divides through the machinery that carries it out
-// (sched/spatial/orders.h). Every request for itself, in virtual time; deterministic.
+// (sched/spatial/spatial.h). Every request for itself, in virtual time; deterministic.
 //
 // Who works on a set of SMs at the same moment shares it as kernels do: while all together have no
 // more blocks than fit, none slows another; else all are slowed alike, and each kernel waits until
@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "sched/spatial/orders.h"
+#include "tests/sched/support/spatial_rig.h"
 
 namespace gpushare {
 
@@ -43,8 +43,7 @@ class Tide {
     double mean() const { return count == 0 ? 0 : seconds / static_cast<double>(count); }
   };
 
-  Tide(Tenants& tenants, Spatial& spatial, std::vector<TideService> services)
-      : tenants_(tenants), spatial_(spatial) {
+  Tide(test::SpatialRig& rig, std::vector<TideService> services) : rig_(rig) {
     for (const TideService& service : services) {
       Program& program = *programs_.emplace_back(std::make_unique<Program>());
       program.work = service;
@@ -52,10 +51,10 @@ class Tide {
       std::vector<Setting> settings;
       if (service.slo > 0)
         settings.push_back({"slo_us", std::to_string(static_cast<int64_t>(service.slo * 1e6))});
-      program.tenant = tenants_.set("f" + std::to_string(programs_.size()), settings, true).value();
+      program.tenant =
+          rig_.tenants.set("f" + std::to_string(programs_.size()), settings, true).value();
       program.id = {static_cast<pid_t>(100 + programs_.size()), 1};
-      program.slot->gpus[0].wanted =
-          spatial_.wish(program.tenant, tenants_.at(program.tenant)->settings).gpus[0].groups;
+      program.slot->gpus[0].wanted = rig_.wish(program.tenant).gpus[0].groups;
       program.slot->iterations.source = ShimSource::kAnnounced;
       program.slot->iterations.confidence = 1000;
       if (service.slo == 0) program.queue.push_back(0);
@@ -74,7 +73,9 @@ class Tide {
   // Since the last call.
   Answers take_answers(size_t service) { return std::exchange(programs_[service]->answers, {}); }
   double slo(size_t service) const { return programs_[service]->work.slo; }
-  SmPart part(size_t service) const { return spatial_.part(programs_[service]->tenant, 0); }
+  TenantPartition partition(size_t service) const {
+    return rig_.partition(programs_[service]->tenant);
+  }
 
  private:
   static constexpr double kStep = 0.01;
@@ -162,18 +163,17 @@ class Tide {
     if (program.work.slo == 0) program.queue.push_back(now);
   }
   void obey() {
-    std::vector<Spatial::Client> clients;
+    std::vector<ShimClient> clients;
     for (const auto& program : programs_) {
       program->slot->gpus[0].applied = program->slot->gpus[0].wanted.load();
       clients.push_back({program->id, program->tenant, {0}, program->slot.get(), "serve"});
     }
-    spatial_.step(time_of(now_), clients, tenants_);
+    rig_.step(time_of(now_), std::move(clients));
   }
 
   static constexpr double kGroups = 15;
 
-  Tenants& tenants_;
-  Spatial& spatial_;
+  test::SpatialRig& rig_;
   std::vector<std::unique_ptr<Program>> programs_;
   double now_ = 0;
 };

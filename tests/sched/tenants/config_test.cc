@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <fstream>
 
+#include "tests/sched/support/policies.h"
+
 namespace gpushare {
 namespace {
 
@@ -25,16 +27,16 @@ std::vector<std::string> messages(const ConfigErrors& errors) {
 }
 
 Config accept(std::string_view text) {
-  auto config = parse_config(text, "gpushare.toml");
+  auto config = test::parse(text);
   if (!config) {
     for (const auto& message : messages(config.error())) ADD_FAILURE() << message;
-    return {};
+    return Config(test::every_policy());
   }
   return std::move(*config);
 }
 
 ConfigErrors refuse(std::string_view text) {
-  const auto config = parse_config(text, "gpushare.toml");
+  const auto config = test::parse(text);
   EXPECT_FALSE(config.has_value()) << text;
   return config ? ConfigErrors{} : config.error();
 }
@@ -43,11 +45,12 @@ TEST(Config, OfNothingIsTheDefaults) {
   const Config config = accept("");
   EXPECT_EQ(config.agent.tick_fast, 2ms);
   EXPECT_EQ(config.agent.tick_slow, 100ms);
-  EXPECT_EQ(config.agent.policy, "fair");
   EXPECT_EQ(config.agent.log_level, LogLevel::kInfo);
-  EXPECT_EQ(config.agent.policy_options.round_target, 20ms);
-  EXPECT_EQ(config.agent.policy_options.min_slice, 1ms);
-  EXPECT_EQ(config.agent.policy_options.idle_turn, 50ms);
+  EXPECT_EQ(config.gpu(0).policy.entry->name, "fair");
+  EXPECT_FALSE(config.gpu(0).is_spatial);
+  EXPECT_EQ(config.gpu(0).policy.options["round_target_ms"], 20);
+  EXPECT_EQ(config.gpu(0).policy.options["min_slice_us"], 1000);
+  EXPECT_EQ(config.gpu(0).policy.options["idle_turn_ms"], 50);
   EXPECT_THAT(config.tenants, IsEmpty());
   EXPECT_THAT(config.rules, IsEmpty());
 }
@@ -61,14 +64,17 @@ tick_slow_ms = 50
 round_target_ms = 40
 min_slice_us = 2000
 idle_turn_ms = 100
-policy = "fair"
 knees = "/srv/knees.json"
 
 [gpu.0]
 sharing = "time"
-policy = "shares"
+policy = "fair"
+[gpu.1]
+policy = "fifo"
+patience_ms = 250
 [gpu.3]
 sharing = "spatial"
+min_slice_us = 500
 [gpu.4]
 policy = "slo"
 sharing = "spatial"
@@ -84,12 +90,27 @@ slo_us = "2000"
   EXPECT_EQ(config.agent.log_level, LogLevel::kDebug);
   EXPECT_EQ(config.agent.tick_fast, 1ms);
   EXPECT_EQ(config.agent.tick_slow, 50ms);
-  EXPECT_EQ(config.agent.policy_options.round_target, 40ms);
-  EXPECT_EQ(config.agent.policy_options.min_slice, 2ms);
-  EXPECT_EQ(config.agent.policy_options.idle_turn, 100ms);
   EXPECT_EQ(config.agent.knees, "/srv/knees.json");
-  EXPECT_THAT(config.spatial_gpus, ElementsAre(3u, 4u));
-  EXPECT_THAT(config.slo_gpus, ElementsAre(4u));
+  const struct {
+    uint32_t gpu;
+    std::string_view policy;
+    bool is_spatial;
+    int64_t min_slice_us;
+  } gpus[] = {{0, "fair", false, 2000},
+              {3, "fair", true, 500},
+              {4, "slo", true, 2000},
+              {9, "fair", false, 2000}};
+  for (const auto& row : gpus) {
+    const GpuConfig& gpu = config.gpu(row.gpu);
+    EXPECT_EQ(gpu.policy.entry->name, row.policy) << row.gpu;
+    EXPECT_EQ(gpu.is_spatial, row.is_spatial) << row.gpu;
+    EXPECT_EQ(gpu.policy.options["min_slice_us"], row.min_slice_us) << row.gpu;
+    EXPECT_EQ(gpu.policy.options["round_target_ms"], 40) << "of all GPUs";
+    EXPECT_EQ(gpu.policy.options["idle_turn_ms"], 100) << "of all GPUs";
+  }
+  EXPECT_EQ(config.gpu(1).policy.entry->name, "fifo");
+  EXPECT_EQ(config.gpu(1).policy.options["patience_ms"], 250);
+  EXPECT_EQ(config.policy_names(5), "fair-fifo-slo");
   ASSERT_THAT(config.tenants, SizeIs(1));
   EXPECT_EQ(config.tenants[0].name, "a");
   TenantSettings settings;
@@ -120,7 +141,7 @@ match = [
 }
 
 TEST(Config, TheExampleIsAcceptedAndShowsEveryKey) {
-  const auto config = load_config("sched/gpushare.toml.example");
+  const auto config = load_config("sched/gpushare.toml.example", test::every_policy());
   ASSERT_TRUE(config.has_value()) << messages(config.error())[0];
   EXPECT_THAT(config->rules, SizeIs(6));
   std::ifstream file("sched/gpushare.toml.example");
@@ -131,13 +152,16 @@ TEST(Config, TheExampleIsAcceptedAndShowsEveryKey) {
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = text.find('\n', begin);
     std::string line = text.substr(begin, end - begin + 1);
-    if (line.starts_with("# ") && line.find(" = ") < 20) line.erase(0, 2);
+    if (line.starts_with("# [") || (line.starts_with("# ") && line.find(" = ") < 20))
+      line.erase(0, 2);
     enabled += line;
     begin = end + 1;
   }
   const Config all = accept(enabled);
   EXPECT_EQ(all.agent.tick_slow, AgentConfig().tick_slow);
-  EXPECT_EQ(all.agent.policy_options.min_slice, PolicyOptions().min_slice);
+  EXPECT_EQ(all.agent.knees, AgentConfig().knees);
+  EXPECT_EQ(all.gpu(0), Config(test::every_policy()).gpu(0));
+  EXPECT_EQ(all.gpu(1).policy, PolicyChoice(*find_policy(test::every_policy(), "fifo")));
   ASSERT_EQ(all.tenants[0].name, "default");
   EXPECT_THAT(all.tenants[0].settings, SizeIs(setting_keys().size()));
   TenantSettings settings;
@@ -166,7 +190,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadRow{"syntax", "[agent]\nlog_level = \n", "gpushare.toml:2:13: "},
         BadRow{"a header that cannot be a key", "[!agent]\n", "gpushare.toml:1:2: "},
         BadRow{"a letter that is no blank", "[tenant\u02de]\n", "gpushare.toml:1:8: "},
-        BadRow{"key twice", "[agent]\npolicy = 'fair'\npolicy = 'fair'\n", "gpushare.toml:3:"},
+        BadRow{"key twice", "[gpu.0]\npolicy = 'fair'\npolicy = 'fair'\n", "gpushare.toml:3:"},
         BadRow{"not UTF-8", "a = \"\xff\xfe\"", "gpushare.toml:1:"},
         BadRow{"section", "[agnet]\n",
                "gpushare.toml:1:2: agnet: unknown key; did you mean 'agent'?"},
@@ -184,8 +208,19 @@ INSTANTIATE_TEST_SUITE_P(
                "gpushare.toml:1:6: gpu.16: must be the index of a GPU, 0 to 15"},
         BadRow{"GPU key", "[gpu.0]\nshare = 'time'\n",
                "gpushare.toml:2:1: gpu.0.share: unknown key; allowed: sharing, policy"},
-        BadRow{"GPU policy", "[gpu.0]\npolicy = 'fair'\n",
-               "gpushare.toml:2:10: gpu.0.policy: must be \"shares\" or \"slo\""},
+        BadRow{"GPU policy", "[gpu.0]\npolicy = 'unfair'\n",
+               "gpushare.toml:2:10: gpu.0.policy: must be one of \"fair\", \"slo\", \"fifo\""},
+        BadRow{"GPU policy by its name of before", "[gpu.0]\npolicy = 'shares'\n",
+               "gpushare.toml:2:10: gpu.0.policy: must be one of \"fair\", \"slo\", \"fifo\"; what "
+               "was "
+               "\"shares\" is \"fair\" now"},
+        BadRow{"option of another policy", "[gpu.0]\npolicy = 'fifo'\nidle_turn_ms = 50\n",
+               "gpushare.toml:3:1: gpu.0.idle_turn_ms: unknown key; allowed: sharing, policy, "
+               "patience_ms"},
+        BadRow{"option out of range", "[gpu.0]\npolicy = 'fifo'\npatience_ms = 60001\n",
+               "gpushare.toml:3:15: gpu.0.patience_ms: must be a whole number from 0 to 60000"},
+        BadRow{"options that do not fit", "[gpu.0]\nmin_slice_us = 30000\n",
+               "gpushare.toml:1:1: gpu.0.min_slice_us: must not be above round_target_ms"},
         BadRow{"slo in turns", "[gpu.0]\npolicy = 'slo'\n",
                "gpushare.toml:1:1: gpu.0.policy: \"slo\" needs sharing = \"spatial\""},
         BadRow{"knees", "[agent]\nknees = 'here'\n",
@@ -214,8 +249,9 @@ INSTANTIATE_TEST_SUITE_P(
             "gpushare.toml:2:12: tenant.a.priority: 'low' is not allowed; allowed: idle, normal"},
         BadRow{"log level", "[agent]\nlog_level = 'loud'\n",
                "gpushare.toml:2:13: agent.log_level: must be \"debug\", \"info\""},
-        BadRow{"policy", "[agent]\npolicy = 'unfair'\n",
-               "gpushare.toml:2:10: agent.policy: must be one of \"fair\""},
+        BadRow{
+            "policy of all GPUs", "[agent]\npolicy = 'fair'\n",
+            "gpushare.toml:2:1: agent.policy: each GPU has its own policy now: [gpu.0] policy = "},
         BadRow{"out of range", "[agent]\ntick_fast_ms = 0\n",
                "gpushare.toml:2:16: agent.tick_fast_ms: must be a whole number from 1 to 100"},
         BadRow{"number as text", "[agent]\ntick_fast_ms = '2'\n",
@@ -261,7 +297,7 @@ TEST(Config, RefusesMoreTenantsThanThereAreSlots) {
 }
 
 TEST(ConfigFile, ThatIsMissingSaysSoByItsCode) {
-  const auto config = load_config("/nonexistent/gpushare.toml");
+  const auto config = load_config("/nonexistent/gpushare.toml", test::every_policy());
   ASSERT_FALSE(config.has_value());
   ASSERT_THAT(config.error(), SizeIs(1));
   EXPECT_EQ(config.error()[0].code, std::errc::no_such_file_or_directory);
@@ -269,8 +305,8 @@ TEST(ConfigFile, ThatIsMissingSaysSoByItsCode) {
 }
 
 TEST(ConfigFile, ThatIsADirectoryOrEndlessIsRefused) {
-  ASSERT_FALSE(load_config("/").has_value());
-  const auto endless = load_config("/dev/zero");
+  ASSERT_FALSE(load_config("/", test::every_policy()).has_value());
+  const auto endless = load_config("/dev/zero", test::every_policy());
   ASSERT_FALSE(endless.has_value());
   EXPECT_EQ(endless.error()[0].code, std::errc::file_too_large);
 }

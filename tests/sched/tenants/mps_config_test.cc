@@ -2,21 +2,21 @@
 // The table [mps] of the configuration.
 #include <gtest/gtest.h>
 
-#include "sched/tenants/config.h"
+#include "tests/sched/support/policies.h"
 
 namespace gpushare {
 namespace {
 
 std::string refused(std::string_view text) {
-  const auto config = parse_config(text, "g.toml");
+  const auto config = test::parse(text, "g.toml");
   return config ? "taken" : config.error().front().message();
 }
 
 TEST(MpsConfig, IsOursForAllUsersUnlessItSaysOtherwise) {
-  EXPECT_EQ(parse_config("", "g.toml")->mps, MpsConfig{});
-  EXPECT_EQ(parse_config("[mps]\nrun = \"auto\"\nusers = \"all\"", "g.toml")->mps, MpsConfig{});
+  EXPECT_EQ(test::parse("", "g.toml")->mps, MpsConfig{});
+  EXPECT_EQ(test::parse("[mps]\nrun = \"auto\"\nusers = \"all\"", "g.toml")->mps, MpsConfig{});
   const auto other =
-      parse_config("[mps]\nrun = \"off\"\nusers = \"one\"\nprogram = \"/opt/mps\"", "g.toml");
+      test::parse("[mps]\nrun = \"off\"\nusers = \"one\"\nprogram = \"/opt/mps\"", "g.toml");
   ASSERT_TRUE(other);
   EXPECT_EQ(other->mps,
             (MpsConfig{.is_ours = false, .has_all_users = false, .program = "/opt/mps"}));

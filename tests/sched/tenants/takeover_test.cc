@@ -20,25 +20,20 @@ class TakeoverTest : public ::testing::Test {
   ~TakeoverTest() override { (void)ControlPlane::remove(plane_.name()); }
 
   void live_and_die() {
-    scheduler_ = std::make_unique<Scheduler>(Scheduler::Surroundings{.gpu = rig_.gpu,
-                                                                     .observer = &rig_.observer,
-                                                                     .region = plane_.region(),
-                                                                     .processes = rig_.processes,
-                                                                     .clock = rig_.clock,
-                                                                     .tenants = rig_.tenants},
-                                             AgentConfig{});
-    scheduler_->set_agent({.agent_pid = 1,
-                           .supervisor_pid = 0,
-                           .started = {},
-                           .restarts = 0,
-                           .is_simulated = true,
-                           .policy = "fair"});
+    scheduler_ = std::make_unique<Scheduler>(Surroundings{.gpu = rig_.gpu,
+                                                          .observer = &rig_.observer,
+                                                          .region = plane_.region(),
+                                                          .processes = rig_.processes,
+                                                          .clock = rig_.clock,
+                                                          .tenants = rig_.tenants},
+                                             AgentIdentity{.agent_pid = 1, .is_simulated = true},
+                                             Config(test::every_policy()));
     scheduler_->step();
     scheduler_.reset();
   }
 
   // What the next agent has, which begins with this configuration.
-  Tenants take_over(const Config& config = {}) {
+  Tenants take_over(const TenantsConfig& config = {}) {
     Tenants next;
     EXPECT_TRUE(next.reload(config));
     DirectControl control(next);
@@ -90,7 +85,7 @@ TEST_F(TakeoverTest, ATransientTenantWhoseProcessesEndedIsNotTakenOver) {
 
 TEST_F(TakeoverTest, ThePresentFileWinsWhereNothingWasSetAtRunTime) {
   live_and_die();
-  Config config;
+  TenantsConfig config;
   config.tenants.push_back({"web", {{"weight", "200"}}});
   const Tenants next = take_over(config);
   EXPECT_EQ(next.at(next.find("web").value())->settings.weight, 200u);

@@ -27,8 +27,8 @@ ProcessIdentity identity(pid_t pid, std::string command, std::vector<ProcessId> 
           .command_line = {}};
 }
 
-Config config(std::vector<TenantConfig> tenants, std::vector<Rule> rules = {}) {
-  return {.agent = {}, .tenants = std::move(tenants), .rules = std::move(rules)};
+TenantsConfig config(std::vector<TenantConfig> tenants, std::vector<Rule> rules = {}) {
+  return {.tenants = std::move(tenants), .rules = std::move(rules)};
 }
 
 Rule by_command(std::string tenant, std::string command) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "sched/spatial/slot_reading.h"
 #include "tests/sched/support/slo_programs.h"
 
 namespace gpushare {
@@ -21,7 +22,9 @@ class ProfileStepsTest : public ::testing::Test {
       program_.slot->gpus[0].wanted = (1U << steps.groups()) - 1;
       if (now_ >= moves_at_) program_.run_until(now_);
       const bool is_there = program_.slot->gpus[0].applied == program_.slot->gpus[0].wanted;
-      state = steps.look(now_, is_there, {{program_.id, program_.slot.get(), {}}});
+      const ProcessView seen{.process = program_.id,
+                             .iterations = read_slot(*program_.slot).iterations};
+      state = steps.look(now_, is_there, std::span(&seen, 1));
       if (state != State::kWarmingUp && state != State::kMeasuring) return state;
     }
     return state;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sched/spatial/orders.h"
+#include "sched/spatial/spatial.h"
 
 #include <gtest/gtest.h>
 
@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <memory>
 #include <random>
+
+#include "tests/sched/support/spatial_rig.h"
 
 namespace gpushare {
 namespace {
@@ -52,12 +54,12 @@ struct Program {
 class SpatialTest : public ::testing::Test {
  protected:
   uint32_t make(const std::string& tenant, const std::string& percent) {
-    return tenants_.set(tenant, std::vector<Setting>{{"sm_percent", percent}}, true).value();
+    return rig_.tenants.set(tenant, std::vector<Setting>{{"sm_percent", percent}}, true).value();
   }
   Program& come(uint32_t tenant) {
     Program& program = *programs_.emplace_back(std::make_unique<Program>(++pids_));
     program.tenant = tenant;
-    const ShimRequest wish = spatial_.wish(tenant, tenants_.at(tenant)->settings);
+    const ShimRequest wish = rig_.wish(tenant);
     EXPECT_EQ(wish.features, kShimGate | kShimPartitions);
     program.slot->gate = wish.is_closed ? 1 : 0;
     for (std::size_t i = 0; i < wish.gpus.size(); ++i)
@@ -68,10 +70,10 @@ class SpatialTest : public ::testing::Test {
     std::erase_if(programs_, [&](const auto& one) { return one.get() == &program; });
   }
   void step() {
-    std::vector<Spatial::Client> clients;
+    std::vector<ShimClient> clients;
     for (const auto& program : programs_)
       clients.push_back({program->id, program->tenant, program->gpus, program->slot.get()});
-    next_ = spatial_.step(now_, clients, tenants_);
+    next_ = rig_.step(now_, std::move(clients));
     now_ += 2ms;
   }
   // Everyone in `working` launches all the time.
@@ -90,15 +92,14 @@ class SpatialTest : public ::testing::Test {
         }
   }
 
-  Tenants tenants_;
-  Spatial spatial_{h200s(1)};
+  test::SpatialRig rig_{h200s(1)};
   std::vector<std::unique_ptr<Program>> programs_;
   pid_t pids_ = 100;
   Time now_{1s}, next_{};
 };
 
 TEST_F(SpatialTest, ATenantWithoutAPartIsLeftAlone) {
-  const ShimRequest wish = spatial_.wish(kDefaultTenant, TenantSettings{});
+  const ShimRequest wish = rig_.wish(kDefaultTenant);
   EXPECT_EQ(wish.features, 0u);
 }
 
@@ -108,12 +109,12 @@ TEST_F(SpatialTest, TwoTenantsHaveTheirPartsAndSaySo) {
   EXPECT_TRUE(one.is_held());
   run(100ms, {&one, &two});
   EXPECT_FALSE(one.is_held() || two.is_held());
-  EXPECT_EQ(spatial_.part(a, 0).entitled, 64u);
-  EXPECT_EQ(spatial_.part(b, 0).entitled, 32u);
+  EXPECT_EQ(rig_.partition(a, 0).entitled, 64u);
+  EXPECT_EQ(rig_.partition(b, 0).entitled, 32u);
   EXPECT_EQ(one.groups() + two.groups(), 16) << "what nobody asked for is lent";
   EXPECT_GE(one.groups(), 8);
   EXPECT_GE(two.groups(), 4);
-  EXPECT_EQ(spatial_.part(a, 0).in_use, geometry_of(132).sms_of(one.set()));
+  EXPECT_EQ(rig_.partition(a, 0).in_use, geometry_of(132).sms_of(one.set()));
   EXPECT_EQ(next_, now_ - 2ms + Spatial::kCalmLook);
 }
 
@@ -138,7 +139,7 @@ TEST_F(SpatialTest, WhoDoesNotLaunchNeedNotAnswer) {
   Program& first = come(make("a", "50"));
   run(50ms, {&first});
   Program& second = come(make("b", "50"));
-  run(Spatial::kQuiet + 10ms, {&second});
+  run(GpuPartitions::kQuiet + 10ms, {&second});
   EXPECT_FALSE(second.is_held());
   EXPECT_NE(second.set(), 0u);
   EXPECT_EQ(first.set() & second.set(), 0u) << "its next launch sees it";
@@ -161,7 +162,7 @@ TEST_F(SpatialTest, AnIdleOneLendsItsPartAndHasItBackWhenItLaunches) {
   Program &one = come(make("a", "50")), &two = come(make("b", "50"));
   run(100ms, {&one, &two});
   EXPECT_LE(two.groups(), 8);
-  run(SmClaim{}.idle_after + 100ms, {&two});
+  run(PlannedPartition::kIdleAfter + 100ms, {&two});
   EXPECT_EQ(two.groups(), 15);
   EXPECT_EQ(one.groups(), 1);
   run(50ms, {&one, &two});
@@ -172,10 +173,10 @@ TEST_F(SpatialTest, AnIdleOneLendsItsPartAndHasItBackWhenItLaunches) {
 TEST_F(SpatialTest, AChangedSettingMovesThePartsWhileBothRun) {
   const uint32_t a = make("a", "50");
   make("b", "50");
-  Program &one = come(a), &two = come(tenants_.find("b").value());
+  Program &one = come(a), &two = come(rig_.tenants.find("b").value());
   run(100ms, {&one, &two});
-  ASSERT_TRUE(tenants_.set("a", std::vector<Setting>{{"sm_percent", "10"}}, false));
-  ASSERT_TRUE(tenants_.set("b", std::vector<Setting>{{"sm_percent", "90"}}, false));
+  ASSERT_TRUE(rig_.tenants.set("a", std::vector<Setting>{{"sm_percent", "10"}}, false));
+  ASSERT_TRUE(rig_.tenants.set("b", std::vector<Setting>{{"sm_percent", "90"}}, false));
   run(50ms, {&one, &two});
   EXPECT_LE(one.groups(), 3);
   EXPECT_GE(two.groups(), 12);
@@ -193,7 +194,7 @@ TEST_F(SpatialTest, TheProcessesOfATenantShareItsPart) {
   go(third);
   run(50ms, {&two});
   EXPECT_EQ(two.groups(), 16);
-  EXPECT_EQ(spatial_.part(a, 0).entitled, 0u);
+  EXPECT_EQ(rig_.partition(a, 0).entitled, 0u);
 }
 
 TEST_F(SpatialTest, SetsThatMayComeAreAnnouncedBefore) {
@@ -212,8 +213,8 @@ TEST_F(SpatialTest, SetsThatMayComeAreAnnouncedBefore) {
       EXPECT_EQ(std::popcount(sets[1]), program->groups() + 1);
     }
     const int had = one.groups();
-    ASSERT_TRUE(tenants_.set("a", std::vector<Setting>{{"sm_percent", first}}, false));
-    ASSERT_TRUE(tenants_.set("b", std::vector<Setting>{{"sm_percent", second}}, false));
+    ASSERT_TRUE(rig_.tenants.set("a", std::vector<Setting>{{"sm_percent", first}}, false));
+    ASSERT_TRUE(rig_.tenants.set("b", std::vector<Setting>{{"sm_percent", second}}, false));
     run(100ms, {&one, &two});
     EXPECT_EQ(std::abs(one.groups() - had), 1);
     EXPECT_NE(std::ranges::find(announced[0], one.set()), announced[0].end());
@@ -230,28 +231,28 @@ TEST_F(SpatialTest, WhatKeepsATenantFromFollowingIsShown) {
   const uint32_t a = make("a", "50");
   Program& one = come(a);
   run(50ms, {&one});
-  EXPECT_EQ(spatial_.part(a, 0).follows, ShimFollows::kFollows);
+  EXPECT_EQ(rig_.partition(a, 0).follows, ShimFollows::kFollows);
   Program& other = come(a);
   Program& two = come(make("b", "50"));
   one.slot->gpus[0].follows = ShimFollows::kPauses;
   run(50ms, {&other, &two});
-  EXPECT_EQ(spatial_.part(a, 0).follows, ShimFollows::kPauses) << "one of its two";
-  EXPECT_EQ(spatial_.part(two.tenant, 0).follows, ShimFollows::kFollows);
+  EXPECT_EQ(rig_.partition(a, 0).follows, ShimFollows::kPauses) << "one of its two";
+  EXPECT_EQ(rig_.partition(two.tenant, 0).follows, ShimFollows::kFollows);
   one.slot->gpus[0].follows = static_cast<ShimFollows>(1000);
   run(10ms, {&other, &two});
-  EXPECT_EQ(spatial_.part(a, 0).follows, ShimFollows::kFollows) << "nobody is believed nonsense";
+  EXPECT_EQ(rig_.partition(a, 0).follows, ShimFollows::kFollows) << "nobody is believed nonsense";
   run(50ms, {&one, &other, &two});
-  EXPECT_EQ(spatial_.part(a, 0).follows, ShimFollows::kFollows);
+  EXPECT_EQ(rig_.partition(a, 0).follows, ShimFollows::kFollows);
 }
 
 TEST_F(SpatialTest, AProcessHasAPartOfTheGpusThatItUses) {
-  spatial_ = Spatial(h200s(2));
+  rig_.restart(h200s(2), [](const GpuView&) { return test::make_policy("fair"); });
   Program &one = come(make("a", "50")), &two = come(make("b", "50"));
   one.gpus = {0};
   two.gpus = {1};
   run(100ms, {&one, &two});
   EXPECT_EQ(one.groups(0), 16);
-  EXPECT_EQ(spatial_.part(one.tenant, 1).entitled, 0u);
+  EXPECT_EQ(rig_.partition(one.tenant, 1).entitled, 0u);
   EXPECT_EQ(two.groups(1), 16);
   Program& fresh = come(make("c", "30"));
   fresh.gpus = {};
@@ -270,15 +271,15 @@ TEST_F(SpatialTest, WhateverHappensNoTwoTenantsLaunchOnOneGroup) {
   for (int round = 0; round < 3000; ++round) {
     const uint32_t what = below(20);
     if (what == 0 && alive.size() < 12) {
-      alive.push_back(&come(tenants_.find("t" + std::to_string(below(6))).value()));
+      alive.push_back(&come(rig_.tenants.find("t" + std::to_string(below(6))).value()));
     } else if (what == 1 && !alive.empty()) {
       const std::size_t which = below(static_cast<uint32_t>(alive.size()));
       go(*alive[which]);
       alive.erase(alive.begin() + static_cast<std::ptrdiff_t>(which));
     } else if (what == 2) {
-      ASSERT_TRUE(tenants_.set("t" + std::to_string(below(6)),
-                               std::vector<Setting>{{"sm_percent", std::to_string(1 + below(100))}},
-                               false));
+      ASSERT_TRUE(rig_.tenants.set(
+          "t" + std::to_string(below(6)),
+          std::vector<Setting>{{"sm_percent", std::to_string(1 + below(100))}}, false));
     }
     // Each of these launches often enough to answer, or not for a while.
     for (Program* program : alive)

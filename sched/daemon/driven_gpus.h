@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// DrivenGpus: the GPUs that the agent drives, found and lost. While there are none the control
+// plane says so, and the agent looks for them again. On the agent's one thread.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "sched/daemon/agent.h"
+#include "sched/daemon/backend.h"
+#include "sched/module/module_link.h"
+#include "sched/step/scheduler.h"
+
+namespace gpushare {
+
+class DrivenGpus {
+ public:
+  // How often to look for GPUs while there are none.
+  static constexpr Nanos kLookAgain = std::chrono::seconds(2);
+
+  // What a scheduler is made of, less what is found. All outlive it.
+  struct Parts {
+    const AgentOptions& options;
+    const AgentIdentity identity;
+    Region& region;
+    const ProcReader& processes;
+    const Clock& clock;
+    Tenants& tenants;
+    ModuleLink& module;
+    const MpsServers& mps;
+    Listener& listener;
+  };
+  explicit DrivenGpus(const Parts& parts) : parts_(parts) {}
+
+  // Looks for GPUs and makes their scheduler. False: there are none; a new reason is logged.
+  // `shims` may be null.
+  bool find(const Config& config, ShimProcesses* shims);
+  void lose() { driven_.reset(); }
+
+  bool are_there() const { return driven_.has_value(); }
+  // Require are_there().
+  Scheduler& scheduler() { return *driven_->scheduler; }
+  std::span<const GpuInfo> gpus() const { return driven_->backend.gpu->gpus(); }
+  // nullptr where there is none.
+  const Gpu* gpu() const { return driven_ ? driven_->backend.gpu.get() : nullptr; }
+  Observer* observer() const { return driven_ ? driven_->backend.observer : nullptr; }
+  const Observer* own_observer() const { return driven_ ? driven_->backend.own.get() : nullptr; }
+  const State* state() const { return driven_ ? &driven_->scheduler->state() : nullptr; }
+
+  const std::string& no_gpu_reason() const { return no_gpu_reason_; }
+  std::string no_observer_reason() const { return driven_ ? driven_->backend.warning : ""; }
+  const char* observer_name() const;
+
+ private:
+  struct Driven {  // members are destroyed in reverse order
+    Backend backend;
+    std::unique_ptr<Scheduler> scheduler;
+  };
+
+  void publish_none();
+  void log_found(const Config& config) const;
+
+  const Parts parts_;
+  std::string no_gpu_reason_;
+  std::optional<Driven> driven_;
+};
+
+}  // namespace gpushare

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/policies/policies.h"
+
+#include "sched/policy/fair.h"
+#include "sched/policy/fifo.h"
+#include "sched/slo/policy.h"
+
+namespace gpushare {
+
+std::vector<PolicyEntry> all_policies(KneeStore* knees) {
+  const auto fair = [](const GpuView&, const PolicyOptions& options) {
+    return std::make_unique<FairPolicy>(FairOptions::of(options));
+  };
+  const auto slo = [knees](const GpuView& gpu, const PolicyOptions& options) {
+    return std::make_unique<SloPolicy>(gpu, FairOptions::of(options), knees);
+  };
+  const auto fifo = [](const GpuView&, const PolicyOptions& options) {
+    return std::make_unique<FifoPolicy>(options);
+  };
+  // name, summary, needs, options, how it is made, check of the options together
+  return {
+      {"fair",
+       "Divides time by weight, max and priority, and SMs by sm_percent.",
+       {},
+       kFairOptions,
+       fair,
+       check_fair},
+      {"slo",
+       "Gives each tenant with slo_us the SMs that it needs, the others the rest by weight.",
+       {.iterations = true, .spatial = true},
+       kFairOptions,
+       slo,
+       check_fair},
+      {"fifo",
+       "Runs one program at a time, in the order in which they came.",
+       {},
+       kFifoOptions,
+       fifo},
+  };
+}
+
+}  // namespace gpushare

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// The policies that there are. A new policy is a file (or a folder) below this room, and one line
+// in policies.cc: docs/writing_a_policy.md.
+#pragma once
+
+#include <vector>
+
+#include "sched/policy/entry.h"
+
+namespace gpushare {
+
+class KneeStore;
+
+// The first one runs on every GPU for which no other is chosen. `knees` outlives what is made and
+// may be null: what `slo` finds of programs is then not kept.
+std::vector<PolicyEntry> all_policies(KneeStore* knees = nullptr);
+
+}  // namespace gpushare

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Partitions by sm_percent: each tenant with the shim has its own, of the nearest number of SM
+// groups, and a tenant without sm_percent asks for all of them. Pure.
+#pragma once
+
+#include <vector>
+
+#include "sched/policy/policy.h"
+
+namespace gpushare {
+
+// In the order of the tenants; of those that have a process with the shim on this GPU.
+std::vector<PlannedPartition> partitions_by_percent(const Snapshot& snapshot);
+
+}  // namespace gpushare

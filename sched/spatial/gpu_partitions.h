@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// GpuPartitions: the partitions of one GPU that is shared spatially. It carries what a policy
+// planned to the processes that have the shim, over their slots (shmctl/shim/slot.h), and brings
+// back what they say. Called by Spatial on the agent's one thread; it only reads and writes slots.
+//
+// A process that does not launch cannot say that it has given something up, and need not: its next
+// launch sees the new assignment. So an assignment holds when a process has confirmed it, or has
+// not launched for kQuiet since it was written. While all have what was planned, each is told which
+// sets may come next (sm_neighbours.h), so that it can make them before it is moved.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "intercept/gpu.h"
+#include "sched/policy/policy.h"
+#include "sched/spatial/slot_reading.h"
+#include "sched/spatial/sm_neighbours.h"
+#include "sched/spatial/sm_sets.h"
+#include "shmctl/shim/slot.h"
+
+namespace gpushare {
+
+// A process with a slot, in one step.
+struct ShimClient {
+  ProcessId process;
+  uint32_t tenant = 0;              // its slot in Tenants
+  std::vector<uint32_t> gpus;       // on which it has a context, by index; empty: on none yet
+  ShimSlot* slot = nullptr;         // valid until the end of the step
+  std::string_view command_line{};  // the same; empty: unknown
+  SlotReading said{};               // what it says, read once for the step
+  // Set by Spatial.
+  Time came{}, last_launch{};  // when its launches were last seen to rise
+};
+
+// What a tenant has of a GPU.
+struct TenantPartition {
+  uint32_t entitled = 0;   // SMs; 0: it has no partition
+  uint32_t in_use = 0;     // SMs, with what it borrows, without what it lends; 0: not known yet
+  uint32_t groups = 0;     // the same, in groups
+  SmGeometry geometry{};   // of the GPU
+  uint32_t sharers = 1;    // tenants that have it together
+  uint32_t partition = 0;  // its number, the same for those
+  // What keeps a process of it from going where it is told; kFollows: nothing that is known.
+  ShimFollows follows = ShimFollows::kFollows;
+};
+
+class GpuPartitions {
+ public:
+  static constexpr Nanos kQuiet = std::chrono::milliseconds(20);
+
+  // `place`: of the GPU in the slots.
+  GpuPartitions(const GpuInfo& gpu, std::size_t place);
+
+  const GpuInfo& gpu() const { return gpu_; }
+  const SmGeometry& geometry() const { return geometry_; }
+  // Whether its partitions concern the process: it is on this GPU, or on none that is known yet.
+  bool concerns(const ShimClient& client) const;
+
+  // Takes what the clients have confirmed.
+  void read(Time now, std::span<const ShimClient> clients);
+  // Assigns what is planned, as far as it is free, and tells the clients. Tenants without a client
+  // here are left out.
+  void apply(Time now, std::span<const PlannedPartition> planned,
+             std::span<const ShimClient> clients);
+
+  TenantPartition partition(uint32_t tenant) const;
+  // ShimGpu::wanted of a process of this tenant.
+  uint64_t word(uint32_t tenant) const;
+  // Whether a process of the tenant may launch: its tenant has groups, or none were planned for it.
+  bool may_enter(uint32_t tenant) const;
+  // Whether all have confirmed, and have what was planned.
+  bool is_settled() const { return sets_.is_settled(); }
+
+ private:
+  std::vector<PlannedSet> present(Time now, std::span<const PlannedPartition> planned,
+                                  std::span<const ShimClient> clients) const;
+  void tell(std::span<const ShimClient> clients) const;
+  void announce(std::span<const ShimClient> clients);
+
+  GpuInfo gpu_;
+  std::size_t place_;
+  SmGeometry geometry_;
+  SmSets sets_;
+  SmNeighbours neighbours_;
+  std::vector<PlannedSet> planned_;    // that holds
+  std::map<uint32_t, SetSize> sizes_;  // by tenant
+  std::map<uint32_t, Time> told_at_;   // of assignments on their way, by tenant
+  std::map<uint32_t, ShimFollows> follows_;
+};
+
+}  // namespace gpushare

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/spatial/slot_reading.h"
+
+#include <algorithm>
+
+#include "shmctl/shim/published.h"
+
+namespace gpushare {
+namespace {
+
+constexpr uint32_t kLongestSloUs = 1'000'000'000;
+
+std::optional<Time> waits_since(const ShimIterations& iterations) {
+  const uint64_t since = iterations.waiting_since_ns.load(std::memory_order_relaxed);
+  if (since == 0 || since > static_cast<uint64_t>(Nanos::max().count())) return std::nullopt;
+  return Time{Nanos(static_cast<int64_t>(since))};
+}
+
+}  // namespace
+
+SlotReading read_slot(const ShimSlot& slot) {
+  SlotReading reading{.launches = launches_of(slot), .iterations = {}};
+  PublishedIterations said;
+  if (!read_published(slot.iterations, &said)) return reading;
+  const bool is_source = said.source <= ShimSource::kAnnounced;
+  const bool is_phase = said.phase <= ShimPhase::kDecode;
+  reading.iterations = {.source = is_source ? said.source : ShimSource::kNone,
+                        .confidence = std::min(said.confidence, 1000U),
+                        .phase = is_phase ? said.phase : ShimPhase::kUnknown,
+                        .begun = said.begun,
+                        .ended = said.ended,
+                        .busy_ns = said.busy_ns,
+                        .latency_ns = said.latency_ns,
+                        .arrivals = said.arrivals,
+                        .launches = reading.launches,
+                        .period_ns = said.period_ns,
+                        .p99_ns = said.p99_ns,
+                        .slo_us = said.slo_us > kLongestSloUs ? 0 : said.slo_us,
+                        .waits_since = waits_since(slot.iterations)};
+  return reading;
+}
+
+}  // namespace gpushare

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a process says in its slot (shmctl/shim/slot.h), as plain values. The process wrote it, so
+// it may be stopped in the middle of a write, be dying, or lie: what is read is in its range, or it
+// is missing. What can only be told from two readings is checked in sched/slo/round.h. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "sched/policy/policy.h"
+#include "shmctl/shim/slot.h"
+
+namespace gpushare {
+
+struct SlotReading {
+  uint64_t launches = 0;                     // of all threads
+  std::optional<IterationsView> iterations;  // none: a write was under way at each of a few looks
+};
+
+SlotReading read_slot(const ShimSlot& slot);
+
+}  // namespace gpushare

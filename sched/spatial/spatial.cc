@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/spatial/spatial.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace gpushare {
+
+Spatial::Spatial(std::span<const SpatialGpu> gpus) {
+  for (const SpatialGpu& gpu : gpus.first(std::min<std::size_t>(gpus.size(), kShimGpus))) {
+    gpus_.emplace_back(gpu.info, gpus_.size());
+    features_.push_back(gpu.features);
+  }
+}
+
+bool Spatial::set_gpus(std::span<const SpatialGpu> gpus) {
+  const bool is_same =
+      std::ranges::equal(gpus_, gpus, [](const GpuPartitions& own, const SpatialGpu& other) {
+        return own.gpu().index == other.info.index && own.gpu().pci == other.info.pci &&
+               own.gpu().sm_count == other.info.sm_count;
+      });
+  if (!is_same) {
+    *this = Spatial(gpus);
+    return false;
+  }
+  for (std::size_t i = 0; i < gpus.size(); ++i) features_[i] = gpus[i].features;
+  return true;
+}
+
+ShimRequest Spatial::wish(uint32_t tenant, const TenantSettings& settings) const {
+  ShimRequest wish;
+  for (const uint32_t features : features_)
+    wish.features |= features | (settings.sm_percent ? kShimGate | kShimPartitions : 0U);
+  if (wish.features == 0) return wish;
+  wish.is_closed = true;
+  for (const GpuPartitions& gpu : gpus_)
+    wish.gpus.push_back({.pci = gpu.gpu().pci, .groups = gpu.word(tenant)});
+  return wish;
+}
+
+bool Spatial::fits(const ShimSlot& slot) const {
+  if (slot.head.gpu_count != gpus_.size()) return false;
+  for (std::size_t place = 0; place < gpus_.size(); ++place)
+    if (gpus_[place].gpu().pci != slot.gpus[place].pci) return false;
+  return true;
+}
+
+void Spatial::read(Time now, std::vector<ShimClient> clients) {
+  clients_ = std::move(clients);
+  std::map<ProcessId, Known> known;
+  for (ShimClient& client : clients_) {
+    const auto before = known_.find(client.process);
+    Known& one = known[client.process];
+    one = before == known_.end() ? Known{.last_launch = now, .came = now} : before->second;
+    if (std::exchange(one.launches, client.said.launches) != client.said.launches)
+      one.last_launch = now;
+    client.came = one.came;
+    client.last_launch = one.last_launch;
+  }
+  known_ = std::move(known);
+  for (GpuPartitions& gpu : gpus_) gpu.read(now, clients_);
+}
+
+std::vector<ProcessView> Spatial::views(uint32_t index) const {
+  const GpuPartitions* const gpu = find(index);
+  std::vector<ProcessView> views;
+  for (const ShimClient& client : clients_) {
+    if (gpu != nullptr ? !gpu->concerns(client)
+                       : std::ranges::find(client.gpus, index) == client.gpus.end())
+      continue;
+    views.push_back({.process = client.process,
+                     .tenant = client.tenant,
+                     .has_context = false,
+                     .has_shim = true,
+                     .came = client.came,
+                     .command_line = client.command_line,
+                     .last_launch = client.last_launch,
+                     .iterations = client.said.iterations});
+  }
+  return views;
+}
+
+void Spatial::apply(Time now, uint32_t index, std::span<const PlannedPartition> planned) {
+  if (const auto gpu =
+          std::ranges::find(gpus_, index, [](const GpuPartitions& one) { return one.gpu().index; });
+      gpu != gpus_.end())
+    gpu->apply(now, planned, clients_);
+}
+
+Time Spatial::finish(Time now) {
+  const bool is_calm = std::ranges::all_of(gpus_, &GpuPartitions::is_settled);
+  const bool is_empty = let_in(now);
+  return now + (is_calm && is_empty ? kCalmLook : kBusyLook);
+}
+
+// Returns false while a process waits at its gate.
+bool Spatial::let_in(Time now) {
+  bool is_empty = true;
+  for (const ShimClient& client : clients_) {
+    Known& known = known_[client.process];
+    if (!known.is_held) continue;
+    const bool may_enter = std::ranges::all_of(gpus_, [&](const GpuPartitions& gpu) {
+      return !gpu.concerns(client) || gpu.may_enter(client.tenant);
+    });
+    if (!may_enter && now - known.came < kLongestStart) {
+      is_empty = false;
+      continue;
+    }
+    known.is_held = false;
+    ShimHost::open_gate(*client.slot);
+  }
+  return is_empty;
+}
+
+const GpuPartitions* Spatial::find(uint32_t index) const {
+  const auto at =
+      std::ranges::find(gpus_, index, [](const GpuPartitions& gpu) { return gpu.gpu().index; });
+  return at == gpus_.end() ? nullptr : &*at;
+}
+
+TenantPartition Spatial::partition(uint32_t tenant, uint32_t index) const {
+  const GpuPartitions* const gpu = find(index);
+  return gpu == nullptr ? TenantPartition{} : gpu->partition(tenant);
+}
+
+}  // namespace gpushare

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Spatial: the processes that have the shim, and their partitions of all GPUs that are shared
+// spatially (gpu_partitions.h). It is the only writer of what they are told of partitions. The
+// agent calls it on its one thread; it does nothing but read and write slots.
+//
+// A tenant has a partition of every GPU that a process of it has a context on, and of all while a
+// process of it has none yet. A process that comes waits at its gate until its tenant has its
+// partitions, because the others must have given them up before; but no longer than kLongestStart:
+// then it runs where it likes.
+#pragma once
+
+#include <map>
+#include <span>
+#include <vector>
+
+#include "sched/spatial/gpu_partitions.h"
+#include "shmctl/settings/tenant_settings.h"
+#include "shmctl/shim/host.h"
+
+namespace gpushare {
+
+struct SpatialGpu {
+  GpuInfo info;
+  // ShimFeature: what every program that comes is asked for; programs of tenants with sm_percent
+  // are always asked for a gate and partitions.
+  uint32_t features = 0;
+};
+
+class Spatial {
+ public:
+  static constexpr Nanos kLongestStart = std::chrono::milliseconds(200);
+  // When the next step is wanted: while something is on its way, and otherwise.
+  static constexpr Nanos kBusyLook = std::chrono::milliseconds(2);
+  static constexpr Nanos kCalmLook = std::chrono::milliseconds(100);
+
+  // At most kShimGpus of `gpus`.
+  explicit Spatial(std::span<const SpatialGpu> gpus);
+  // The same GPUs with other features keep their partitions. False: they are others, and nothing of
+  // before is known any more.
+  bool set_gpus(std::span<const SpatialGpu> gpus);
+
+  // What a process of this tenant is asked for when it comes. No features when no GPU asks for any:
+  // it then runs on all SMs, and the shim does nothing.
+  ShimRequest wish(uint32_t tenant, const TenantSettings& settings) const;
+  // Whether the slot was made by a wish() for these GPUs.
+  bool fits(const ShimSlot& slot) const;
+
+  // A step: read(), then a plan for each GPU by what views() says, apply() of each, finish().
+  // `clients`: all that there are, ascending by process.
+  void read(Time now, std::vector<ShimClient> clients);
+  // The processes on this GPU; `id` and what only the scheduler knows are left at their defaults.
+  // Valid until the next read().
+  std::vector<ProcessView> views(uint32_t gpu) const;
+  void apply(Time now, uint32_t gpu, std::span<const PlannedPartition> planned);
+  // Opens gates. Returns when the next step is wanted.
+  Time finish(Time now);
+
+  // As of the last read().
+  std::span<const ShimClient> clients() const { return clients_; }
+  // `gpu`: its index.
+  TenantPartition partition(uint32_t tenant, uint32_t gpu) const;
+
+ private:
+  struct Known {
+    uint64_t launches = 0;
+    Time last_launch{}, came{};
+    bool is_held = true;  // at its gate, until its tenant has its partitions
+  };
+
+  const GpuPartitions* find(uint32_t gpu) const;
+  bool let_in(Time now);
+
+  std::vector<GpuPartitions> gpus_;
+  std::vector<uint32_t> features_;  // of each
+  std::vector<ShimClient> clients_;
+  std::map<ProcessId, Known> known_;
+};
+
+}  // namespace gpushare

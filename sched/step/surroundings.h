@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the scheduler stands on. The interfaces are implemented above it (sched/shim, sched/daemon),
+// so that it knows neither sockets nor NVIDIA's MPS. All are called on the agent's one thread.
+#pragma once
+
+#include <vector>
+
+#include "intercept/gpu.h"
+#include "intercept/observer.h"
+#include "sched/mps/link.h"
+#include "sched/policy/policy.h"
+#include "sched/spatial/spatial.h"
+#include "sched/step/enforcer.h"
+#include "sched/step/registry.h"
+#include "sched/tenants/proc_reader.h"
+#include "sched/tenants/tenants.h"
+#include "shmctl/plane/region.h"
+
+namespace gpushare {
+
+// The processes that have the shim. In each step, in this order: read(), then for each GPU views()
+// and apply(), then finish().
+class ShimProcesses {
+ public:
+  virtual ~ShimProcesses() = default;
+  // Reads what each process says, once for the step.
+  virtual void read(Time now, const Registry& registry) = 0;
+  // Those on this GPU, ascending by process; see Spatial::views(). Valid until finish().
+  virtual std::vector<ProcessView> views(uint32_t gpu) const = 0;
+  virtual TenantPartition partition(uint32_t tenant, uint32_t gpu) const = 0;
+  // Carries out the plan's partitions, and for each of `processes` its run_until.
+  virtual void apply(Time now, uint32_t gpu, const Plan& plan,
+                     std::span<const ProcessView> processes) = 0;
+  // Returns when the next step is wanted.
+  virtual Time finish(Time now) = 0;
+  // Whether its cap closes its gate, so that it is neither charged nor frozen for its cap here.
+  virtual bool is_gated(const ProcessId& process) const = 0;
+};
+
+// NVIDIA's MPS servers, whose time on a GPU is that of others, their clients: a server is neither
+// charged nor frozen.
+class MpsServers {
+ public:
+  virtual ~MpsServers() = default;
+  virtual bool is_server(const ProcessId& process) const = 0;
+  virtual MpsStatus status() const = 0;  // for the agent's record
+};
+
+// Told what happens, to write it down.
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  virtual void on_switch(const SwitchRecord& record) = 0;
+  // `reason`: of a freeze.
+  virtual void on_change(const Enforcer::Change& change, FreezeReason reason) = 0;
+};
+
+struct Surroundings {  // all outlive the scheduler
+  Gpu& gpu;
+  Observer* observer;  // nullptr: nothing tells of new processes; they are looked for
+  Region& region;
+  const ProcReader& processes;
+  const Clock& clock;
+  Tenants& tenants;
+  ShimProcesses* shims = nullptr;   // nullptr: no process has the shim
+  const MpsServers* mps = nullptr;  // nullptr: there is none
+  Listener* listener = nullptr;     // nullptr: nobody listens
+};
+
+}  // namespace gpushare

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/step/views.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace gpushare {
+
+std::optional<CapView> cap_view(const Tenant& tenant, const TokenBucket& bucket) {
+  if (!tenant.settings.cap) return std::nullopt;
+  const Cap& cap = *tenant.settings.cap;
+  return CapView{.fraction = cap.fraction(),
+                 .period = cap.period,
+                 .burst = cap.quota,
+                 .tokens = bucket.tokens()};
+}
+
+void Views::clear() {
+  tenants_.clear();
+  processes_.clear();
+}
+
+void Views::join(std::vector<ProcessView> shim) {
+  if (shim.empty()) return;
+  joined_.clear();
+  auto next = processes_.begin();
+  uint32_t unused_id = kMaxProcesses;
+  for (ProcessView& said : shim) {
+    while (next != processes_.end() && next->process < said.process)
+      joined_.push_back(std::move(*next++));
+    if (next == processes_.end() || next->process != said.process) {
+      said.id = unused_id++;
+      joined_.push_back(std::move(said));
+      continue;
+    }
+    ProcessView& process = joined_.emplace_back(std::move(*next++));
+    process.has_shim = true;
+    process.last_launch = said.last_launch;
+    process.iterations = std::move(said.iterations);
+  }
+  joined_.insert(joined_.end(), next, processes_.end());
+  std::swap(processes_, joined_);
+}
+
+void Views::add_tenants(uint32_t gpu, const Tenants& tenants, const Region& region,
+                        const ShimProcesses* shims) {
+  std::vector<std::pair<uint32_t, bool>> ids;  // and whether a process has the shim
+  for (const ProcessView& process : processes_) ids.emplace_back(process.tenant, process.has_shim);
+  std::ranges::sort(ids);
+  for (auto at = ids.begin(); at != ids.end();) {
+    const uint32_t id = at->first;
+    bool has_shim = false;
+    for (; at != ids.end() && at->first == id; ++at) has_shim |= at->second;
+    const Tenant* const found = tenants.at(id);
+    if (found == nullptr) continue;
+    const Tenant& tenant = *found;
+    const TenantPartition partition =
+        shims == nullptr ? TenantPartition{} : shims->partition(id, gpu);
+    tenants_.push_back({.id = id,
+                        .weight = tenant.settings.weight,
+                        .priority = tenant.settings.priority,
+                        .cap = cap_view(tenant, region.tenants[id].buckets[gpu]),
+                        .sm_percent = tenant.settings.sm_percent,
+                        .slo = tenant.settings.slo,
+                        .is_frozen_by_user = tenant.is_frozen_by_user,
+                        .has_shim = has_shim,
+                        .groups = partition.groups,
+                        .sharers = partition.sharers});
+  }
+}
+
+}  // namespace gpushare

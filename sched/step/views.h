@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Views: the snapshot of one GPU in the making. Filled by the scheduler at each step, from the
+// processes that it accounts for and those that have the shim; its memory is used again. Pure.
+#pragma once
+
+#include <vector>
+
+#include "sched/policy/policy.h"
+#include "sched/step/surroundings.h"
+
+namespace gpushare {
+
+class Views {
+ public:
+  void clear();
+  // Processes with a context on the GPU, ascending by process.
+  ProcessView& add(const ProcessView& process) { return processes_.emplace_back(process); }
+  // Those with the shim, in the same order: each is joined with its process above, or is one that
+  // has no context yet.
+  void join(std::vector<ProcessView> shim);
+  // The tenants of all these processes. Tokens are those in `region`.
+  void add_tenants(uint32_t gpu, const Tenants& tenants, const Region& region,
+                   const ShimProcesses* shims);
+
+  // Valid until the next change.
+  Snapshot snapshot(Time now, const GpuView& gpu) const {
+    return {.now = now, .tenants = tenants_, .processes = processes_, .gpu = gpu};
+  }
+  std::span<const ProcessView> processes() const { return processes_; }
+
+ private:
+  std::vector<TenantView> tenants_;
+  std::vector<ProcessView> processes_, joined_;
+};
+
+// The cap of a tenant and what is left of it; none: it has no cap.
+std::optional<CapView> cap_view(const Tenant& tenant, const TokenBucket& bucket);
+
+}  // namespace gpushare
