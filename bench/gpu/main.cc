@@ -4,38 +4,19 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fnmatch.h>
-#include <getopt.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <ctime>
 #include <filesystem>
 
 #include "bench/gpu/scenario.h"
 #include "intercept/nvrm/rm_gpu.h"
 #include "shmctl/base/version.h"
+#include "shmctl/program/command_line.h"
 
 namespace gpushare::bench {
 namespace {
-
-constexpr int kOk = 0, kFailed = 1, kUsage = 2;
-constexpr char kHelp[] =
-    R"(Usage: gpu-scenarios [--out FILE] [--only GLOB] [--seconds S] [--sim] [--commit C] [--list]
-
-Runs unmodified programs on the GPU, first as the driver shares it, then under gpushared, and compares
-both with what gpushare promises. Needs root and an NVIDIA GPU, or --sim. No other agent may run.
-
-  --out FILE    add this run to that file, one line of JSON
-  --only GLOB   only the scenarios whose name matches, for example 'shares-*'
-  --seconds S   how long each run is measured (default 3)
-  --sim         on the simulated GPU: for trying the scenarios, not for measuring
-  --commit C    what was measured, for that file (default: the commit of this build)
-  --list        names and descriptions of the scenarios
-  --help        this text
-
-Exit status: 0 every promise kept, 1 not, 2 wrong use.
-)";
 
 struct Options {
   Settings settings;
@@ -107,11 +88,11 @@ bool play(const Scenario& scenario, const Settings& settings, const Machine& mac
   return !is_interrupted;
 }
 
-int run(const Options& options) {
+ExitCode run(const Options& options) {
   const auto machine = describe_machine(options.settings);
   if (!machine) {
     fmt::print(stderr, "gpu-scenarios: {}\n", machine.error().message());
-    return kFailed;
+    return kExitFailure;
   }
   abort_on_signals();
   Report report;
@@ -123,71 +104,73 @@ int run(const Options& options) {
   }
   if (played == 0) {
     fmt::print(stderr, "gpu-scenarios: no scenario matches '{}'; see --list\n", options.only);
-    return kUsage;
+    return kExitUsage;
   }
   fmt::print("{}", report.table());
   if (!options.out.empty())
     if (const auto done = report.append_to(options.out, head_of(options, *machine)); !done) {
       fmt::print(stderr, "gpu-scenarios: {}\n", done.error().message());
-      return kFailed;
+      return kExitFailure;
     }
-  return report.all_kept() ? kOk : kFailed;
+  return report.all_kept() ? kExitOk : kExitFailure;
 }
 
-int list() {
+ExitCode list() {
   for (const Scenario& scenario : all_scenarios())
     fmt::print("{:<18} {}\n", scenario.name, scenario.what);
-  return kOk;
+  return kExitOk;
 }
 
-int parse_and_run(int argc, char** argv) {
-  Options options;
-  for (int i = 0; i < argc; ++i) options.command += fmt::format("{}{}", i == 0 ? "" : " ", argv[i]);
-  const auto self = std::filesystem::read_symlink("/proc/self/exe");
-  options.settings.build = self.parent_path().parent_path().parent_path().string();
-  enum { kOut = 1, kOnly, kSeconds, kSim, kCommitGiven, kList, kHelpAsked };
-  const option known[] = {{"out", required_argument, nullptr, kOut},
-                          {"only", required_argument, nullptr, kOnly},
-                          {"seconds", required_argument, nullptr, kSeconds},
-                          {"sim", no_argument, nullptr, kSim},
-                          {"commit", required_argument, nullptr, kCommitGiven},
-                          {"list", no_argument, nullptr, kList},
-                          {"help", no_argument, nullptr, kHelpAsked},
-                          {}};
-  for (int each = 0; (each = ::getopt_long(argc, argv, "", known, nullptr)) != -1;) {
-    switch (each) {
-      case kOut:
-        options.out = optarg;
-        break;
-      case kOnly:
-        options.only = optarg;
-        break;
-      case kSeconds:
-        options.settings.seconds = std::strtod(optarg, nullptr);
-        break;
-      case kSim:
-        options.settings.is_simulated = true;
-        break;
-      case kCommitGiven:
-        options.commit = optarg;
-        break;
-      case kList:
-        return list();
-      case kHelpAsked:
-        fmt::print("{}", kHelp);
-        return kOk;
-      default:
-        return kUsage;  // getopt has said what is wrong
-    }
-  }
-  if (optind < argc || !(options.settings.seconds >= 0.5 && options.settings.seconds <= 60)) {
-    fmt::print(stderr, "gpu-scenarios: takes options only, and 0.5 to 60 seconds; see --help\n");
-    return kUsage;
-  }
-  return run(options);
+Command program(const std::string& command) {
+  return {
+      .name = "gpu-scenarios",
+      .summary = "measure the whole system on a GPU, native time slicing beside gpushare.",
+      .details =
+          "Runs unmodified programs on the GPU, first as the driver shares it, then under "
+          "gpushared, and compares both with what gpushare promises. Needs root and an NVIDIA "
+          "GPU, or --sim. No other agent may run. Exit codes: 0 every promise was kept, 1 one "
+          "was not, 2 wrong usage.",
+      .options = {{.name = "out",
+                   .value = "FILE",
+                   .help = "Add this run to that file, as one line of JSON"},
+                  {.name = "only",
+                   .value = "GLOB",
+                   .help = "Only the scenarios whose name matches, for example 'shares-*'",
+                   .otherwise = "*"},
+                  {.name = "seconds",
+                   .value = "S",
+                   .help = "How long each run is measured",
+                   .otherwise = "3",
+                   .range = Range{0.5, 60}},
+                  {.name = "sim",
+                   .help = "Use the simulated GPU, to try the scenarios and not to measure"},
+                  {.name = "commit",
+                   .value = "COMMIT",
+                   .help = "What is measured, for that file",
+                   .otherwise = kCommit},
+                  {.name = "list", .help = "Print names and descriptions of the scenarios"}},
+      .examples = {"gpu-scenarios --only 'shares-*' --out shares.json"},
+      .run = [&command](const Invocation& in) -> ExitCode {
+        if (in.has("list")) return list();
+        Options options{.settings = {},
+                        .out = in.text("out"),
+                        .only = in.text("only"),
+                        .commit = in.text("commit"),
+                        .command = command};
+        const auto self = std::filesystem::read_symlink("/proc/self/exe");
+        options.settings.build = self.parent_path().parent_path().parent_path().string();
+        options.settings.seconds = in.number("seconds");
+        options.settings.is_simulated = in.has("sim");
+        return run(options);
+      },
+  };
 }
 
 }  // namespace
 }  // namespace gpushare::bench
 
-int main(int argc, char** argv) { return gpushare::bench::parse_and_run(argc, argv); }
+int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv, argv + argc);
+  const std::string command = fmt::format("{}", fmt::join(words, " "));
+  return gpushare::run_program(gpushare::bench::program(command), argc, argv);
+}

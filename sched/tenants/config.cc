@@ -17,7 +17,7 @@
 #include "sched/tenants/toml.h"
 #include "shmctl/base/fd.h"
 #include "shmctl/plane/layout.h"
-#include "shmctl/settings/nearest.h"
+#include "shmctl/program/nearest.h"
 
 namespace gpushare {
 namespace {

@@ -47,10 +47,4 @@ std::string in_tone(std::string_view text, Tone tone, const Screen& screen) {
   return std::string(text);
 }
 
-ExitCode finish_output(ExitCode code) {
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
-  fmt::print(stderr, "gpushare: write output: {}\n", std::strerror(errno));
-  return kExitFailure;
-}
-
 }  // namespace gpushare

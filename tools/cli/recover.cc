@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpushare recover: becomes `gpushared --recover`. The undoing itself is the agent's code; here is
-// only where to find it.
+// gpushare recover: becomes `gpushared --recover`. The agent's code undoes; this
+// only finds it.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "tools/agent/status_source.h"
+#include "tools/base/endpoints.h"
 #include "tools/base/report.h"
 #include "tools/cli/commands.h"
 
@@ -23,9 +24,7 @@ std::string find_gpushared() {
   return "gpushared";
 }
 
-}  // namespace
-
-ExitCode command_recover(const Invocation& invocation) {
+ExitCode recover(const Invocation& invocation) {
   const Endpoints endpoints = endpoints_of(invocation);
   const auto status = StatusSource(endpoints).read();
   if (status && status->health.is_live()) {
@@ -41,6 +40,18 @@ ExitCode command_recover(const Invocation& invocation) {
   return report(
       errno_error("start gpushared --recover", program + " (looked beside gpushare and in PATH)")
           .error());
+}
+
+}  // namespace
+
+Command recover_command() {
+  return {.name = "recover",
+          .summary = "Thaw everything a dead agent left frozen and restore the time slices.",
+          .details =
+              "Runs 'gpushared --recover'. Not needed while the agent runs: it, or its "
+              "supervisor, does this by itself. Needs root.",
+          .examples = {"sudo gpushare recover"},
+          .run = recover};
 }
 
 }  // namespace gpushare

@@ -25,6 +25,13 @@ struct FrameLine {
 using Frame = std::vector<FrameLine>;
 Frame compose(const TopModel& model, size_t width, size_t height, Glyphs glyphs);
 
+// The keys and what they do, for the help screen; the test of the man page reads them too.
+struct KeyHelp {
+  std::string_view keys;
+  std::string_view text;
+};
+std::span<const KeyHelp> top_keys();
+
 // Lines of the list that compose() shows at this height: what Page Up and Page Down move by.
 size_t rows_visible(const TopModel& model, size_t height);
 

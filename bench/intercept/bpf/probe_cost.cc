@@ -8,7 +8,6 @@
 #include <bpf/bpf.h>
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <getopt.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -25,6 +24,8 @@
 
 #include "bench/run_file.h"
 #include "intercept/bpf/observer.h"
+#include "shmctl/base/version.h"
+#include "shmctl/program/command_line.h"
 #include "tests/intercept/bpf/fake_driver.h"
 
 namespace gpushare {
@@ -220,62 +221,57 @@ void print_table(const nlohmann::ordered_json& result) {
   }
 }
 
-struct Arguments {
-  int rounds = 21;
-  std::string out, commit = "unknown", command;
-};
-
-int usage() {
-  fmt::print(stderr, "usage: probe_cost [--rounds N] [--out FILE] [--commit COMMIT]\n");
-  return 2;
-}
-
-int run(const Arguments& arguments) {
+ExitCode run(const Invocation& in, const std::string& command) {
   const Result<FakeDriver> driver = FakeDriver::mount();
   if (!driver) {
     fmt::print(stderr, "probe_cost: {}\n", driver.error().message());
-    return 1;
+    return kExitFailure;
   }
   Worker worker(*driver);
   std::vector<Samples> samples(std::size(kCases));
-  for (int round = 0; round < arguments.rounds; ++round) {
+  for (uint64_t round = 0; round < in.whole("rounds"); ++round) {
     if (const Result<> done = run_round(worker, samples); !done) {
       fmt::print(stderr, "probe_cost: {}\n", done.error().message());
-      return 1;
+      return kExitFailure;
     }
   }
   const nlohmann::ordered_json result =
-      report(samples, bench::run_without_gpu(arguments.commit, arguments.command));
+      report(samples, bench::run_without_gpu(in.text("commit"), command));
   print_table(result);
-  if (arguments.out.empty()) return 0;
-  if (const Result<> added = bench::append_run(arguments.out, result.dump()); !added) {
+  if (!in.has("out")) return kExitOk;
+  if (const Result<> added = bench::append_run(in.text("out"), result.dump()); !added) {
     fmt::print(stderr, "probe_cost: {}\n", added.error().message());
-    return 1;
+    return kExitFailure;
   }
-  return 0;
+  return kExitOk;
+}
+
+Command program(const std::string& command) {
+  return {
+      .name = "probe_cost",
+      .summary = "measure what the probe adds to the driver's calls.",
+      .options = {{.name = "rounds",
+                   .value = "N",
+                   .help = "How often each call is measured, with the probe and without",
+                   .otherwise = "21",
+                   .range = Range{1, 1'000'000, true}},
+                  {.name = "out",
+                   .value = "FILE",
+                   .help = "Add this run to that file, as one line of JSON"},
+                  {.name = "commit",
+                   .value = "COMMIT",
+                   .help = "What is measured, for that file",
+                   .otherwise = kCommit}},
+      .examples = {"sudo probe_cost --rounds 101 --out probe_cost.json"},
+      .run = [&command](const Invocation& in) { return run(in, command); },
+  };
 }
 
 }  // namespace
 }  // namespace gpushare
 
 int main(int argc, char** argv) {
-  gpushare::Arguments arguments;
-  arguments.command = "probe_cost";
-  for (int i = 1; i < argc; ++i) arguments.command += std::string(" ") + argv[i];
-  const option options[] = {{"rounds", required_argument, nullptr, 'r'},
-                            {"out", required_argument, nullptr, 'o'},
-                            {"commit", required_argument, nullptr, 'c'},
-                            {}};
-  for (int c; (c = ::getopt_long(argc, argv, "", options, nullptr)) != -1;) {
-    if (c == 'r')
-      arguments.rounds = std::atoi(optarg);
-    else if (c == 'o')
-      arguments.out = optarg;
-    else if (c == 'c')
-      arguments.commit = optarg;
-    else
-      return gpushare::usage();
-  }
-  if (optind != argc || arguments.rounds < 1) return gpushare::usage();
-  return gpushare::run(arguments);
+  std::string command = "probe_cost";
+  for (int i = 1; i < argc; ++i) command += std::string(" ") + argv[i];
+  return gpushare::run_program(gpushare::program(command), argc, argv);
 }

@@ -17,7 +17,7 @@
 #include "tests/tools/support/fake_plane.h"
 #include "tests/tools/support/run_tool.h"
 #include "tools/base/format.h"
-#include "tools/cli/command_line.h"
+#include "tools/cli/commands.h"
 
 namespace gpushare {
 namespace {
@@ -49,12 +49,11 @@ class TempPlane {
 std::string socket_variable(const FakeAgent& agent) { return "GPUSHARE_SOCKET=" + agent.socket(); }
 
 TEST(Gpushare, EveryCommandOfTheTreeExists) {
-  for (const CommandSpec& command : gpushare_spec().commands) {
-    const ToolResult result = run_tool("gpushare", {std::string(command.name), "--help"});
+  for (const Command& command : gpushare_program().commands) {
+    const ToolResult result = run_tool("gpushare", {command.name, "--help"});
     EXPECT_EQ(result.exit_code, 0) << command.name;
     // Without its arguments and without an agent it fails, but it is never killed.
-    const ToolResult bare =
-        run_tool("gpushare", {std::string(command.name)}, {"PATH=/nonexistent"});
+    const ToolResult bare = run_tool("gpushare", {command.name}, {"PATH=/nonexistent"});
     EXPECT_GE(bare.exit_code, 0) << command.name;
     EXPECT_LE(bare.exit_code, 2) << command.name;
   }
