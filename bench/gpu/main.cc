@@ -65,8 +65,8 @@ Record head_of(const Options& options, const Machine& machine) {
       .add("measured_seconds", options.settings.seconds);
 }
 
-// False: interrupted.
-bool play(const Scenario& scenario, const Settings& settings, const Machine& machine,
+// Returns false when it was interrupted.
+bool play(const Scenario& scenario, const Settings& settings, const Machine& machine, Wait& wait,
           Report& report) {
   report.begin(scenario.name);
   const Time began = Stage::now();
@@ -77,11 +77,11 @@ bool play(const Scenario& scenario, const Settings& settings, const Machine& mac
     report.skipped("the simulation does not have this");
   } else {
     try {
-      Stage stage(settings);
+      Stage stage(settings, wait);
       scenario.run(stage, report);
     } catch (const Abort& abort) {
       report.failed(abort.error);
-      is_interrupted = abort.error.code == std::errc::interrupted;
+      is_interrupted = abort.error.code == std::errc::operation_canceled;
     }
   }
   report.end(std::chrono::duration<double>(Stage::now() - began).count());
@@ -94,13 +94,13 @@ ExitCode run(const Options& options) {
     fmt::print(stderr, "gpu-scenarios: {}\n", machine.error().message());
     return kExitFailure;
   }
-  abort_on_signals();
+  Wait wait = Wait::until_interrupted();
   Report report;
   size_t played = 0;
   for (const Scenario& scenario : all_scenarios()) {
     if (::fnmatch(options.only.c_str(), scenario.name, 0) != 0) continue;
     ++played;
-    if (!play(scenario, options.settings, *machine, report)) break;
+    if (!play(scenario, options.settings, *machine, wait, report)) break;
   }
   if (played == 0) {
     fmt::print(stderr, "gpu-scenarios: no scenario matches '{}'; see --list\n", options.only);

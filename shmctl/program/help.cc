@@ -11,6 +11,7 @@ namespace {
 constexpr size_t kWidth = 80;
 
 std::string paragraphs(std::string_view text) {
+  if (text.ends_with('\n')) text.remove_suffix(1);  // of a list
   return text.empty() ? "" : fmt::format("\n{}\n", wrap(text, kWidth, 0));
 }
 

@@ -84,7 +84,7 @@ Command set_command() {
       .summary = "Change settings of a tenant.",
       .arguments = "TENANT KEY=VALUE...",
       .details =
-          "Takes effect within one tick of the agent, also on running programs. Where "
+          "It takes effect within one tick of the agent, also on running programs. Where "
           "the kernel module is loaded, its files are written, which needs no agent. "
           "The keys, and in brackets what holds until they are set:\n" +
           entries_text(keys),

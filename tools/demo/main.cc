@@ -81,7 +81,7 @@ ExitCode run(const Invocation& invocation) {
   if (const auto folder = std::filesystem::path(trace).parent_path();
       ::access(folder.c_str(), W_OK) != 0)
     return fail(errno_error("write a trace there (--out says where)", folder).error());
-  DemoWait wait;
+  Wait wait = Wait::until_interrupted();
   auto setup = DemoSetup::open(is_simulated, wait);
   if (!setup) return fail(setup.error());
   const auto result = run_demo(

@@ -24,7 +24,7 @@ struct DemoProgress {
 
 // Blocks for the whole length. All programs that it started have ended when it returns. Error: what
 // failed, or operation_canceled on a signal.
-Result<DemoResult> run_demo(DemoSetup& setup, DemoWait& wait, const DemoOptions& options,
+Result<DemoResult> run_demo(DemoSetup& setup, Wait& wait, const DemoOptions& options,
                             const DemoProgress& progress);
 
 }  // namespace gpushare

@@ -10,8 +10,9 @@
 #include <vector>
 
 #include "shmctl/plane/snapshot.h"
-#include "tools/demo/process.h"
-#include "tools/demo/wait.h"
+#include "shmctl/program/child.h"
+#include "shmctl/program/temp_folder.h"
+#include "shmctl/program/wait.h"
 
 namespace gpushare {
 
@@ -22,16 +23,16 @@ class DemoSetup {
  public:
   // Blocks until the agent answers. Error: what did not start, and the end of its output; on a GPU
   // also when another agent runs or when we are not root.
-  static Result<std::unique_ptr<DemoSetup>> open(bool is_simulated, DemoWait& wait);
+  static Result<std::unique_ptr<DemoSetup>> open(bool is_simulated, Wait& wait);
   ~DemoSetup();
   DemoSetup(const DemoSetup&) = delete;
   DemoSetup& operator=(const DemoSetup&) = delete;
 
   // `gpushare run --tenant TENANT -- WORKLOAD ARGUMENTS`
-  Result<DemoProcess> start_workload(std::string_view tenant, std::string_view workload,
-                                     std::vector<std::string> arguments);
+  Result<Child> start_workload(std::string_view tenant, std::string_view workload,
+                               std::vector<std::string> arguments);
   // `gpushare trace`, for `length`, into `path`.
-  Result<DemoProcess> start_trace(Nanos length, const std::string& path);
+  Result<Child> start_trace(Nanos length, const std::string& path);
 
   // Error: the agent or the simulated GPU has ended.
   Result<> check();
@@ -49,20 +50,19 @@ class DemoSetup {
 
  private:
   explicit DemoSetup(bool is_simulated);
-  Result<> start(DemoWait& wait);
-  Result<> start_simulation(DemoWait& wait);
-  Result<> start_agent(DemoWait& wait);
-  Result<DemoProcess> launch(const std::string& name, std::vector<std::string> command,
-                             const std::vector<std::string>& more_environment = {});
-  std::string in_folder(const char* name) const { return folder_ + "/" + name; }
+  Result<> start(Wait& wait);
+  Result<> start_simulation(Wait& wait);
+  Result<> start_agent(Wait& wait);
+  Result<Child> launch(const std::string& name, std::vector<std::string> command,
+                       const std::vector<std::string>& more_environment = {});
+  std::string in_folder(const char* name) const { return folder_->at(name); }
 
   const bool is_simulated_;
   const std::string bin_;
   const std::string region_;
-  std::string folder_;  // empty: not made, or removed
-  std::optional<DemoProcess> simulation_, agent_;
+  std::optional<TempFolder> folder_;  // until close()
+  std::optional<Child> simulation_, agent_;
   std::optional<ControlPlane> plane_;
-  unsigned launches_ = 0;
 };
 
 }  // namespace gpushare

@@ -369,15 +369,14 @@ TEST(GpushareTrace, InterruptedItWritesWhatItHas) {
                                                       : trace_lines(now_ns());
   });
   const TempDir dir;
-  RunningTool tool("gpushare", {"trace", "-d", "60", "-o", dir.at("t.json")},
-                   {socket_variable(agent)});
+  Child tool = start_tool("gpushare", {"trace", "-d", "60", "-o", dir.at("t.json")},
+                          {socket_variable(agent)});
   // The first status is asked for once the trace runs, after the signals were set up.
-  const Time deadline = MonotonicClock().now() + std::chrono::seconds(20);
-  while (agent.requests().size() < 2 && MonotonicClock().now() < deadline)
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  ASSERT_GE(agent.requests().size(), 2u) << tool.err_so_far();
-  tool.send(SIGINT);
-  const ToolResult result = tool.wait();
+  const auto runs = tool.await(
+      "ask twice", [&] { return agent.requests().size() >= 2; }, std::chrono::seconds(20));
+  ASSERT_TRUE(runs) << runs.error().message();
+  tool.signal(SIGINT);
+  const ToolResult result = result_of(tool);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(TempDir::read(dir.at("t.json")).find("\"traceEvents\""), std::string::npos);
 }

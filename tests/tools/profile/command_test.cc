@@ -22,7 +22,6 @@ class ProfileCommand : public ::testing::Test {
     for (int i = 0; i < 2000 && !std::filesystem::exists(socket_); ++i)
       std::this_thread::sleep_for(10ms);
   }
-  ~ProfileCommand() override { simulation_.send(SIGTERM); }
 
   ToolResult profile(std::vector<std::string> options, const std::string& how) {
     options.insert(options.begin(), "profile");
@@ -36,7 +35,7 @@ class ProfileCommand : public ::testing::Test {
 
   const TempDir folder_;
   const std::string socket_ = folder_.at("sim.sock");
-  RunningTool simulation_{"gpushare-sim", {"--socket", socket_}};
+  Child simulation_ = start_tool("gpushare-sim", {"--socket", socket_});
 };
 
 TEST_F(ProfileCommand, DrawsTheCurveOfOneRun) {
