@@ -13,36 +13,11 @@
 #include <thread>
 #include <vector>
 
+#include "shmctl/program/temp_folder.h"
 #include "shmctl/shim/host.h"
+#include "tests/support/started.h"
 
 namespace gpushare::test {
-
-// The folder of what was built: this program lies in bin/tests/ of it.
-std::string build_folder();
-
-struct Outcome {
-  int status = -1;  // exit status, or -signal
-  std::string out, err;
-};
-
-class Program {
- public:
-  // `environment` is all that it gets.
-  Program(const std::vector<std::string>& command, const std::vector<std::string>& environment);
-  ~Program();
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
-
-  pid_t pid() const { return pid_; }
-  bool has_ended();
-  Outcome wait();
-
- private:
-  std::string out_path_, err_path_;
-  pid_t pid_ = -1;
-  int status_ = 0;
-  bool is_reaped_ = false;
-};
 
 class ShimRig {
  public:
@@ -57,8 +32,7 @@ class ShimRig {
   std::vector<std::string> environment() const;
   // bin/tests/NAME below the build folder, with the shim.
   Outcome run(const std::string& name, const std::vector<std::string>& arguments);
-  std::unique_ptr<Program> start(const std::string& name,
-                                 const std::vector<std::string>& arguments);
+  std::unique_ptr<Child> start(const std::string& name, const std::vector<std::string>& arguments);
 
   // The agent is gone, without a word: no more beats, nobody listens.
   void die();
@@ -75,8 +49,6 @@ class ShimRig {
   // False: the process has no slot.
   bool with_slot(pid_t pid, const std::function<void(ShimSlot&)>& use);
   void with_all_slots(const std::function<void(ShimSlot&)>& use);
-  // Waits, at most ten seconds.
-  static bool eventually(const std::function<bool()>& is_so);
 
  private:
   void serve();
@@ -84,7 +56,8 @@ class ShimRig {
 
   const uint32_t features_;
   const std::vector<ShimWish::Gpu> gpus_;
-  std::string folder_, socket_;
+  const TempFolder folder_;
+  const std::string socket_;
   std::mutex mutex_;  // protects what follows
   std::unique_ptr<ShimHost> host_;
   std::unique_ptr<ShimHost> dead_;  // or it hangs: its pages stay, nobody beats

@@ -75,7 +75,7 @@ TEST_P(Partitions, MoveAtTheNextLaunch) {
   uint64_t applied = 0;
   const auto goes_to = [&](uint64_t groups) {
     rig.with_slot(program->pid(), [&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
-    return ShimRig::eventually([&] {
+    return eventually([&] {
       rig.with_slot(program->pid(), [&](ShimSlot& slot) { applied = slot.gpus[0].applied.load(); });
       return applied == groups || program->has_ended();
     });
@@ -83,15 +83,15 @@ TEST_P(Partitions, MoveAtTheNextLaunch) {
   // It fills and launches in turn, and only the kernel says where it was.
   const auto kernel_has_run = [&] {
     const uint64_t before = rig.launches_of_all();
-    return ShimRig::eventually(
+    return eventually(
         [&] { return rig.launches_of_all() > before + 2 || program->has_ended(); });
   };
-  EXPECT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 0; }));
+  EXPECT_TRUE(eventually([&] { return rig.launches_of_all() > 0; }));
   EXPECT_TRUE(kernel_has_run());
   EXPECT_TRUE(goes_to(0b110) && kernel_has_run());
   EXPECT_TRUE(goes_to(0) && kernel_has_run());
   EXPECT_TRUE(goes_to(0b1) && kernel_has_run());
-  const Outcome outcome = program->wait();
+  const Outcome outcome = outcome_of(*program);
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   std::istringstream lines(outcome.out);
   std::vector<int> seen;
@@ -132,7 +132,7 @@ TEST_P(CopyPartitions, AreFollowedByCopiesAndFillsAlone) {
   const auto program = start({"within", "--bytes", "4096", "--rounds", "1000000", "--pause-us",
                               "100", "--stream", GetParam()},
                              &rig);
-  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 0; }));
+  ASSERT_TRUE(eventually([&] { return rig.launches_of_all() > 0; }));
   for (const uint64_t groups : {0b110, 0, 0b1}) {
     EXPECT_TRUE(goes_to(rig, *program, groups)) << groups;
   }
@@ -149,7 +149,7 @@ TEST_P(CopyPartitions, ChangeNoResult) {
     rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
     std::this_thread::sleep_for(std::chrono::microseconds(300));
   }
-  const Outcome outcome = program->wait();
+  const Outcome outcome = outcome_of(*program);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(last_line(outcome)["verified"], true);
 }
@@ -165,7 +165,7 @@ TEST_F(OnTheSimulatedGpu, CopiesBetweenHostAndGpuMoveNothing) {
   ShimRig rig(kShimPartitions, {{kPci, 0b1}});
   const auto program = start(
       {"within", "--bytes", "4096", "--rounds", "300", "--pause-us", "1000", "--host", "1"}, &rig);
-  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() == 3; }));
+  ASSERT_TRUE(eventually([&] { return rig.launches_of_all() == 3; }));
   rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(0b110); });
   uint64_t applied = 0;
   while (!program->has_ended()) {
@@ -173,7 +173,7 @@ TEST_F(OnTheSimulatedGpu, CopiesBetweenHostAndGpuMoveNothing) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   EXPECT_EQ(applied, 0b1u);
-  EXPECT_EQ(program->wait().status, 0);
+  EXPECT_EQ(status_of(*program), 0);
   EXPECT_EQ(rig.launches_of_all(), 3u);
 }
 
@@ -193,7 +193,7 @@ TEST_F(OnTheSimulatedGpu, OrderHoldsUnderRandomMoves) {
       });
       std::this_thread::sleep_for(std::chrono::microseconds(300));
     }
-    const Outcome outcome = program->wait();
+    const Outcome outcome = outcome_of(*program);
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     EXPECT_EQ(last_line(outcome)["verified"], true);
   }
@@ -213,7 +213,7 @@ TEST_F(OnTheSimulatedGpu, ThreadsMayShareStreamsThatMove) {
       });
       std::this_thread::sleep_for(std::chrono::microseconds(300));
     }
-    const Outcome outcome = program->wait();
+    const Outcome outcome = outcome_of(*program);
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     EXPECT_EQ(last_line(outcome)["verified"], true);
   }
@@ -223,7 +223,7 @@ TEST_F(OnTheSimulatedGpu, ThreadsMayShareStreamsThatMove) {
 TEST_F(OnTheSimulatedGpu, PartitionsThatAreNotUsedMakeRoom) {
   ShimRig rig(kShimPartitions, {{kPci, 0b110}});
   const auto program = start({"sms", "--launches", "1000000", "--units", "20"}, &rig);
-  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 0; }));
+  ASSERT_TRUE(eventually([&] { return rig.launches_of_all() > 0; }));
   for (uint64_t groups = 1; groups <= 20; ++groups) {
     EXPECT_TRUE(goes_to(rig, *program, groups << 2)) << groups;
   }
@@ -236,7 +236,7 @@ TEST_F(OnTheSimulatedGpu, AProgramWhoseQueueNeverEndsFollows) {
   ShimRig rig(kShimPartitions, {{kPci, 0b110}});
   const auto program =
       start({"spin", "--seconds", "600", "--kernel-us", "500", "--depth", "8"}, &rig);
-  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 20; }));
+  ASSERT_TRUE(eventually([&] { return rig.launches_of_all() > 20; }));
   for (const uint64_t groups : {0b1000u, 0b10000u, 0b1100u}) {
     EXPECT_TRUE(goes_to(rig, *program, groups)) << groups;
   }
@@ -249,10 +249,10 @@ TEST_F(OnTheSimulatedGpu, AKernelThatNeverEndsKeepsNobodyFromLaunching) {
   ShimRig rig(kShimPartitions, {{kPci, 0}});
   const auto program =
       start({"conformance", "--only", "streams pass each other", "--repeat", "1000"}, &rig);
-  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 20; }));
+  ASSERT_TRUE(eventually([&] { return rig.launches_of_all() > 20; }));
   rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(0b11); });
   const uint64_t before = rig.launches_of_all();
-  EXPECT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > before + 200; }));
+  EXPECT_TRUE(eventually([&] { return rig.launches_of_all() > before + 200; }));
   EXPECT_FALSE(program->has_ended());
 }
 
@@ -262,14 +262,14 @@ class Announced : public OnTheSimulatedGpu, public testing::WithParamInterface<c
  protected:
   static constexpr uint64_t kRounds = 300;
 
-  static ShimFollows follows(ShimRig& rig, const Program& program) {
+  static ShimFollows follows(ShimRig& rig, const Child& program) {
     auto follows = ShimFollows::kUnknown;
     rig.with_slot(program.pid(), [&](ShimSlot& slot) { follows = slot.gpus[0].follows.load(); });
     return follows;
   }
   // It has begun its last kernel.
   static bool never_rests(ShimRig& rig) {
-    return ShimRig::eventually([&] { return rig.launches_of_all() > 2 * kRounds + 20; });
+    return eventually([&] { return rig.launches_of_all() > 2 * kRounds + 20; });
   }
 };
 
@@ -277,7 +277,7 @@ TEST_P(Announced, SetsAreThereWhenTheyAreWanted) {
   ShimRig rig(kShimPartitions, {{kPci, 0b110}});
   const auto program =
       start({"beside", "--rounds", std::to_string(kRounds), "--wait", GetParam()}, &rig);
-  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 0; }));
+  ASSERT_TRUE(eventually([&] { return rig.launches_of_all() > 0; }));
   rig.with_all_slots([&](ShimSlot& slot) {
     slot.soon[0].sets[0].store(0b1110);
     slot.soon[0].sets[3].store(0b10);
@@ -290,7 +290,7 @@ TEST_P(Announced, SetsAreThereWhenTheyAreWanted) {
   // One that was not.
   rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(0b100000); });
   EXPECT_TRUE(
-      ShimRig::eventually([&] { return follows(rig, *program) == ShimFollows::kWaitsForRest; }));
+      eventually([&] { return follows(rig, *program) == ShimFollows::kWaitsForRest; }));
   EXPECT_TRUE(goes_to(rig, *program, 0b1110)) << "a wish that is made takes its place";
   EXPECT_FALSE(program->has_ended());
 }
@@ -302,18 +302,18 @@ INSTANTIATE_TEST_SUITE_P(All, Announced, testing::Values("streams", "context", "
 TEST_F(OnTheSimulatedGpu, AnnouncedSetsLeaveRoomForThoseThatAreWanted) {
   ShimRig rig(kShimPartitions, {{kPci, 0b110}});
   const auto program = start({"beside", "--rounds", "1000000", "--pause-us", "100"}, &rig);
-  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 0; }));
+  ASSERT_TRUE(eventually([&] { return rig.launches_of_all() > 0; }));
   uint64_t set = 0;
   for (int i = 0; i < 20; ++i) {
     const uint64_t before = rig.launches_of_all();
     rig.with_all_slots([&](ShimSlot& slot) {
       for (auto& soon : slot.soon[0].sets) soon.store(++set << 3);
     });
-    EXPECT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > before + 20; }));
+    EXPECT_TRUE(eventually([&] { return rig.launches_of_all() > before + 20; }));
   }
   for (const uint64_t groups : {0b1, 0b10, 0b11, 0b100}) {
     rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
-    EXPECT_TRUE(ShimRig::eventually([&] {
+    EXPECT_TRUE(eventually([&] {
       bool has_followed = false;
       rig.with_slot(program->pid(), [&](ShimSlot& slot) {
         EXPECT_NE(slot.gpus[0].follows.load(), ShimFollows::kNoRoom);

@@ -15,8 +15,7 @@ namespace gpushare {
 namespace {
 
 using namespace std::chrono_literals;
-using test::Child;
-using test::eventually;
+using test::status_of;
 using test::SystemRig;
 
 const std::string kProgram =
@@ -63,21 +62,19 @@ class MpsSystem : public ::testing::Test {
     return daemon();
   }
   void end_agent() {
-    rig_.gpushared->kill(SIGTERM);
-    EXPECT_EQ(rig_.gpushared->wait(), 0);
+    rig_.gpushared->signal(SIGTERM);
+    EXPECT_EQ(status_of(*rig_.gpushared), 0);
   }
   // What cuInit of a program of tenant a finds.
   std::string told() const {
-    const std::string build =
-        std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path().parent_path();
-    Child probe({build + "/bin/tests/shim_probe", "init", "1"},
-                {"LD_PRELOAD=" + build + "/lib/libgpushare.so",
-                 "GPUSHARE_SHIM_SOCKET=" + rig_.folder + "/shim.sock",
-                 "LD_LIBRARY_PATH=" + build + "/lib/fake"},
-                rig_.folder + "/probe.log");
-    EXPECT_EQ(probe.wait(), 0);
-    std::string text = rig_.output("probe.log");
-    std::filesystem::remove(rig_.folder + "/probe.log");
+    const std::string build = test::build_folder();
+    const auto probe =
+        test::started(Launch{.command = {build + "/bin/tests/shim_probe", "init", "1"},
+                             .environment = {"LD_PRELOAD=" + build + "/lib/libgpushare.so",
+                                             "GPUSHARE_SHIM_SOCKET=" + rig_.folder + "/shim.sock",
+                                             "LD_LIBRARY_PATH=" + build + "/lib/fake"}});
+    EXPECT_EQ(test::status_of(*probe), 0) << probe->errors();
+    const std::string text = probe->output();
     return text.substr(0, text.find('\n'));
   }
 
@@ -122,8 +119,8 @@ TEST_F(MpsSystem, AReloadEndsItWhenItsClientsHaveEnded) {
   EXPECT_NE(rig_.ask(R"({"op":"reload"})").find("true"), std::string::npos);
   EXPECT_EQ(told(), "none");
   EXPECT_NE(daemon(), 0);
-  client->kill(SIGKILL);
-  client->wait();
+  client->signal(SIGKILL);
+  status_of(*client);
   say("clients", "");
   EXPECT_TRUE(eventually([&] { return daemon() == 0; }));
 }
@@ -170,8 +167,8 @@ TEST_F(MpsSystem, SaysWhichTenantsLostProcessesByAFault) {
   say("state", "FAULT\n");
   EXPECT_TRUE(eventually([&] { return has_logged("a fatal fault of a client"); }))
       << rig_.output("agent.log");
-  spin->kill(SIGKILL);
-  endless->kill(SIGKILL);
+  spin->signal(SIGKILL);
+  endless->signal(SIGKILL);
   const std::string who = "ended with it: tenant a: spin (pid " + std::to_string(spin->pid()) +
                           "), tenant b: endless (pid " + std::to_string(endless->pid()) + ")";
   EXPECT_TRUE(eventually([&] { return has_logged(who); })) << rig_.output("agent.log");

@@ -5,40 +5,16 @@
 
 #include <sys/types.h>
 
-#include <chrono>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "shmctl/plane/region.h"
 #include "shmctl/plane/snapshot.h"
+#include "shmctl/program/temp_folder.h"
+#include "tests/support/started.h"
 
 namespace gpushare::test {
-
-// A started program; killed and waited for at the end of its life.
-class Child {
- public:
-  // `environment`: added to ours, "NAME=value".
-  Child(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-        const std::string& output);
-  ~Child();
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-
-  pid_t pid() const { return pid_; }
-  void kill(int signal) const;
-  int wait();  // exit code, or 128 + the signal
-
- private:
-  pid_t pid_ = 0;
-  bool is_over_ = false;
-  int code_ = 0;
-};
-
-// Polls until `holds` or the time is over. Returns whether it held.
-bool eventually(const std::function<bool()>& holds,
-                std::chrono::milliseconds within = std::chrono::seconds(20));
 
 class SystemRig {
  public:
@@ -65,6 +41,11 @@ class SystemRig {
   std::string output(const std::string& of) const;
 
   std::unique_ptr<Child> simulation, gpushared;
+
+ private:
+  const TempFolder temporary_;
+
+ public:
   const std::string folder, socket, region;
 
  private:

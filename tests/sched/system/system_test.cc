@@ -22,8 +22,7 @@ namespace gpushare {
 namespace {
 
 using namespace std::chrono_literals;
-using test::Child;
-using test::eventually;
+using test::status_of;
 using test::SystemRig;
 
 // One capped program, two idle-class ones that take turns: something is frozen at almost any time.
@@ -219,11 +218,11 @@ TEST(System, RecoverThawsAfterBothWereKilled) {
   ASSERT_TRUE(programs.have_begun(rig));
   const pid_t agent = rig.agent_pid();
   // Both stand still first, so that neither can see the other die.
-  rig.gpushared->kill(SIGSTOP);
+  rig.gpushared->signal(SIGSTOP);
   ::kill(agent, SIGSTOP);
-  rig.gpushared->kill(SIGKILL);
+  rig.gpushared->signal(SIGKILL);
   ::kill(agent, SIGKILL);
-  rig.gpushared->wait();
+  status_of(*rig.gpushared);
   ASSERT_TRUE(eventually([&] { return rig.run_gpushared({"--recover"}) == 0; }));
   EXPECT_EQ(rig.frozen_groups(), 0u);
   EXPECT_TRUE(rig.snapshot().ledger.empty());
@@ -236,8 +235,8 @@ TEST(System, AnAgentWhoseSupervisorDiesStopsCleanly) {
   const CapsAndTurns programs(rig);
   ASSERT_TRUE(programs.have_begun(rig));
   const pid_t agent = rig.agent_pid();
-  rig.gpushared->kill(SIGKILL);
-  rig.gpushared->wait();
+  rig.gpushared->signal(SIGKILL);
+  status_of(*rig.gpushared);
   EXPECT_TRUE(eventually([&] { return rig.snapshot().ledger.empty(); }));
   EXPECT_TRUE(eventually([&] { return rig.agent_pid() == 0; })) << agent;
 }
@@ -247,8 +246,8 @@ TEST(System, ACleanStopLeavesNothingBehind) {
   rig.start_agent();
   const CapsAndTurns programs(rig);
   ASSERT_TRUE(programs.have_begun(rig));
-  rig.gpushared->kill(SIGTERM);
-  EXPECT_EQ(rig.gpushared->wait(), 0) << rig.output("agent.log");
+  rig.gpushared->signal(SIGTERM);
+  EXPECT_EQ(status_of(*rig.gpushared), 0) << rig.output("agent.log");
   EXPECT_TRUE(rig.snapshot().ledger.empty());
   EXPECT_FALSE(std::filesystem::exists(rig.socket));
 }
@@ -292,7 +291,7 @@ match = [{command="spin"}]
   ASSERT_NE(rig.ask(R"({"op":"set","tenant":"half","settings":{"sm_percent":"10"}})").find("true"),
             std::string::npos);
   EXPECT_TRUE(eventually([&] { return part("half").sms_entitled == 16 && last_seen() < 64; }));
-  beside->kill(SIGKILL);
+  beside->signal(SIGKILL);
   EXPECT_TRUE(eventually([&] { return part("half").sms_in_use == 132 && last_seen() == 132; }));
 }
 
@@ -312,10 +311,10 @@ TEST(System, AnAgentThatHandsOverThawsAndLeavesItsTenantsToTheNext) {
   };
   ASSERT_TRUE(eventually(has_tenant));
   const pid_t agent = rig.agent_pid();
-  rig.gpushared->kill(SIGSTOP);  // nobody starts the next one, nobody else thaws
+  rig.gpushared->signal(SIGSTOP);  // nobody starts the next one, nobody else thaws
   ASSERT_EQ(::kill(agent, SIGUSR1), 0);
   EXPECT_TRUE(eventually([&] { return rig.snapshot().ledger.empty(); }));
-  rig.gpushared->kill(SIGCONT);
+  rig.gpushared->signal(SIGCONT);
   EXPECT_TRUE(eventually([&] { return rig.agent_pid() != agent && has_tenant(); }));
   EXPECT_TRUE(eventually([&] { return rig.frozen_groups() > 0; })) << "the next one works";
 }
@@ -336,14 +335,14 @@ TEST(System, AMistakeInTheFileEndsTheStartAndNotTheRun) {
   EXPECT_NE(rig.ask(R"({"op":"reload"})").find("gpushare.toml:2"), std::string::npos);
   EXPECT_EQ(rig.run_gpushared({"--check-config"}), 2);
   rig.write_config("[tenant.a]\nweight = 300\n");
-  rig.gpushared->kill(SIGHUP);
+  rig.gpushared->signal(SIGHUP);
   EXPECT_TRUE(eventually([&] {
     for (const auto& [slot, tenant] : rig.snapshot().tenants)
       if (std::string_view(tenant.name) == "a") return tenant.weight == 300;
     return false;
   }));
-  rig.gpushared->kill(SIGTERM);
-  rig.gpushared->wait();
+  rig.gpushared->signal(SIGTERM);
+  status_of(*rig.gpushared);
   rig.write_config("weight");
   EXPECT_EQ(rig.run_gpushared({}), 2) << "an agent that cannot start ends its supervisor";
 }
@@ -360,8 +359,8 @@ TEST(System, ProgramsThatCameBeforeTheAgentAreFound) {
 
 TEST(System, ServesWithoutAGpuAndFindsItLater) {
   SystemRig rig("");
-  rig.simulation->kill(SIGKILL);
-  rig.simulation->wait();
+  rig.simulation->signal(SIGKILL);
+  status_of(*rig.simulation);
   rig.start_agent();
   EXPECT_NE(rig.ask(R"({"op":"doctor"})").find("\"fail\""), std::string::npos);
   EXPECT_EQ(rig.snapshot().agent.gpu_count, 0u);
@@ -375,8 +374,8 @@ TEST(System, AGpuThatGoesAwayIsLookedForAgain) {
   SystemRig rig("");
   rig.start_agent();
   const pid_t agent = rig.agent_pid();
-  rig.simulation->kill(SIGKILL);
-  rig.simulation->wait();
+  rig.simulation->signal(SIGKILL);
+  status_of(*rig.simulation);
   EXPECT_TRUE(eventually([&] { return rig.snapshot().agent.gpu_count == 0; }));
   rig.start_simulation();
   EXPECT_TRUE(eventually([&] { return rig.snapshot().agent.gpu_count == 1; }));
@@ -386,12 +385,12 @@ TEST(System, AGpuThatGoesAwayIsLookedForAgain) {
 TEST(System, ProgramsThatEndedLeaveNothingBehind) {
   SystemRig rig("[tenant.capped]\nmax = \"20%\"\nmatch = [{command=\"churn\"}]\n");
   rig.start_agent();
-  rig.start("churn", {})->wait();
+  status_of(*rig.start("churn", {}));
   ASSERT_TRUE(eventually([&] { return rig.snapshot().processes.empty(); }));
   const pid_t agent = rig.agent_pid();
   const std::size_t before = descriptors(agent);
   for (int i = count_from("GPUSHARE_TEST_PROGRAMS", 20); i > 0; --i)
-    EXPECT_EQ(rig.start("churn", {})->wait(), 0) << rig.output("churn.log");
+    EXPECT_EQ(status_of(*rig.start("churn", {})), 0) << rig.output("churn.log");
   EXPECT_TRUE(eventually([&] { return rig.snapshot().processes.empty(); }));
   EXPECT_TRUE(eventually([&] { return rig.snapshot().ledger.empty(); }));
   EXPECT_EQ(rig.agent_pid(), agent) << "it did not die in between";
@@ -415,8 +414,8 @@ TEST(System, SysfsIsTheTruthWhereItIsThere) {
   tree.put("tenants/default/weight", "300\n");
   tree.bump();
   EXPECT_TRUE(has_weight(300));
-  rig.gpushared->kill(SIGTERM);
-  EXPECT_EQ(rig.gpushared->wait(), 0);
+  rig.gpushared->signal(SIGTERM);
+  EXPECT_EQ(status_of(*rig.gpushared), 0);
   rig.start_agent(with_tree);
   EXPECT_TRUE(has_weight(300)) << "what an operator wrote survives the agent";
   const std::string answer = rig.ask(R"({"op":"set","tenant":"default","settings":{"max":"30%"}})");

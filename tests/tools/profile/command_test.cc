@@ -19,8 +19,9 @@ using namespace std::chrono_literals;
 class ProfileCommand : public ::testing::Test {
  protected:
   ProfileCommand() {
-    for (int i = 0; i < 2000 && !std::filesystem::exists(socket_); ++i)
-      std::this_thread::sleep_for(10ms);
+    const auto listens =
+        simulation_.await("listen", [&] { return std::filesystem::exists(socket_); }, 20s);
+    EXPECT_TRUE(listens) << listens.error().message();
   }
 
   ToolResult profile(std::vector<std::string> options, const std::string& how) {

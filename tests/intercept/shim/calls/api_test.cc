@@ -27,8 +27,8 @@ const std::vector<ShimWish::Gpu> kGpus{{.pci = "0000:3b:00.0", .groups = 0}};
 class Api : public testing::TestWithParam<const char*> {};
 
 TEST_P(Api, SaysSoWhereThereIsNoLibrary) {
-  Program program({build_folder() + "/bin/tests/" + GetParam(), "7"}, {});
-  EXPECT_EQ(program.wait().out, kNothing);
+  EXPECT_EQ(outcome_of(*started({build_folder() + "/bin/tests/" + GetParam(), "7"}, {})).out,
+            kNothing);
 }
 
 TEST_P(Api, SaysSoWhereThereIsNoAgent) {
@@ -62,7 +62,7 @@ TEST(ApiOf, AProgramThatAnnouncesFirstGetsItsPartitionsAllTheSame) {
 TEST(ApiOf, AHeldProgramsChildrenAreFree) {
   ShimRig rig(kShimIterations);
   const auto program = rig.start("shim_probe", {"held", "1000000"});
-  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches().size() > 2; }));
+  ASSERT_TRUE(eventually([&] { return rig.launches().size() > 2; }));
   ASSERT_TRUE(
       rig.with_slot(program->pid(), [](ShimSlot& slot) { ShimHost::set_run_until(slot, 1); }));
   uint64_t begun = 0;
@@ -74,10 +74,10 @@ TEST(ApiOf, AHeldProgramsChildrenAreFree) {
     });
     return is_so;
   };
-  ASSERT_TRUE(ShimRig::eventually(is_held));
+  ASSERT_TRUE(eventually(is_held));
   const uint64_t held = begun;
   const std::size_t before = rig.launches().size();
-  EXPECT_TRUE(ShimRig::eventually([&] { return rig.launches().size() > before + 3; }))
+  EXPECT_TRUE(eventually([&] { return rig.launches().size() > before + 3; }))
       << "each has a slot of its own";
   EXPECT_TRUE(is_held());
   EXPECT_EQ(begun, held);
@@ -87,8 +87,8 @@ TEST(ApiOf, AHeldProgramsChildrenAreFree) {
 std::string python(const std::string& code, std::vector<std::string> environment) {
   environment.push_back("PYTHONPATH=" + build_folder() + "/lib/python");
   environment.push_back("PATH=/usr/local/bin:/usr/bin:/bin");
-  Program program({"/usr/bin/env", "python3", "-c", code}, environment);
-  const Outcome outcome = program.wait();
+  const Outcome outcome =
+      outcome_of(*started({"/usr/bin/env", "python3", "-c", code}, environment));
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   return outcome.out;
 }

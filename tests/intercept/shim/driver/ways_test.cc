@@ -148,7 +148,7 @@ TEST(Process, ForkAndExecGetSlotsOfTheirOwn) {
   ShimRig rig(kShimGate);
   const auto program = rig.start("shim_probe", {"fork", std::to_string(kLaunches)});
   const pid_t parent = program->pid();
-  const Outcome outcome = program->wait();
+  const Outcome outcome = outcome_of(*program);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   const auto launches = rig.launches();
   ASSERT_EQ(launches.size(), 2u);

@@ -21,35 +21,35 @@ namespace {
 using namespace std::chrono_literals;
 
 // A program that launches for ever, or for `count` times, a millisecond apart.
-std::unique_ptr<Program> start_launching(ShimRig& rig, int count = 1'000'000,
-                                         const char* way = "slow") {
+std::unique_ptr<Child> start_launching(ShimRig& rig, int count = 1'000'000,
+                                       const char* way = "slow") {
   auto program = rig.start("shim_probe", {way, std::to_string(count)});
-  EXPECT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() > 3; }));
+  EXPECT_TRUE(eventually([&] { return rig.launches_of_all() > 3; }));
   return program;
 }
 
 // 0: it has no slot.
-uint64_t read(ShimRig& rig, const Program& program, uint64_t (*what)(const ShimSlot&)) {
+uint64_t read(ShimRig& rig, const Child& program, uint64_t (*what)(const ShimSlot&)) {
   uint64_t read = 0;
   rig.with_slot(program.pid(), [&](ShimSlot& slot) { read = what(slot); });
   return read;
 }
 
-uint64_t waiting(ShimRig& rig, const Program& program) {
+uint64_t waiting(ShimRig& rig, const Child& program) {
   return read(rig, program, [](const ShimSlot& slot) { return uint64_t{slot.waiting.load()}; });
 }
 
-uint64_t gave_up(ShimRig& rig, const Program& program) {
+uint64_t gave_up(ShimRig& rig, const Child& program) {
   return read(rig, program, [](const ShimSlot& slot) { return slot.gave_up.load(); });
 }
 
-uint64_t last_beat(ShimRig& rig, const Program& program) {
+uint64_t last_beat(ShimRig& rig, const Child& program) {
   return read(rig, program, [](const ShimSlot& slot) { return slot.beat_ns.load(); });
 }
 
 bool goes_on(ShimRig& rig) {
   const uint64_t before = rig.launches_of_all();
-  return ShimRig::eventually([&] { return rig.launches_of_all() > before + 3; });
+  return eventually([&] { return rig.launches_of_all() > before + 3; });
 }
 
 TEST(Gate, ClosedHoldsLaunchesUntilItOpens) {
@@ -57,7 +57,7 @@ TEST(Gate, ClosedHoldsLaunchesUntilItOpens) {
   const auto program = start_launching(rig);
   for (int round = 0; round < 3; ++round) {
     ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
-    ASSERT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
+    ASSERT_TRUE(eventually([&] { return waiting(rig, *program) == 1; }));
     uint32_t seen = 0, gate = 1;
     rig.with_slot(program->pid(), [&](ShimSlot& slot) {
       seen = slot.seen_gate.load();
@@ -78,7 +78,7 @@ TEST(Gate, HoldsCopiesOnTheGpu) {
   ShimRig rig(kShimGate);
   const auto program = start_launching(rig, 1'000'000, "slow-on-gpu");
   ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
-  ASSERT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
+  ASSERT_TRUE(eventually([&] { return waiting(rig, *program) == 1; }));
   const uint64_t held = rig.launches_of_all();
   std::this_thread::sleep_for(20ms);
   EXPECT_EQ(rig.launches_of_all(), held);
@@ -89,10 +89,9 @@ TEST(Gate, HoldsCopiesOnTheGpu) {
 TEST(Gate, DoesNotHoldCopiesBetweenHostAndGpu) {
   ShimRig rig(kShimFeatures);
   const auto program = rig.start("shim_probe", {"slow-from-host", "200"});
-  ASSERT_TRUE(
-      ShimRig::eventually([&] { return rig.with_slot(program->pid(), ShimHost::close_gate); }));
-  EXPECT_TRUE(ShimRig::eventually([&] { return program->has_ended(); }));
-  EXPECT_EQ(program->wait().status, 0);
+  ASSERT_TRUE(eventually([&] { return rig.with_slot(program->pid(), ShimHost::close_gate); }));
+  EXPECT_TRUE(eventually([&] { return program->has_ended(); }));
+  EXPECT_EQ(status_of(*program), 0);
   EXPECT_EQ(rig.launches_of_all(), 0u);
 }
 
@@ -100,7 +99,7 @@ TEST(Gate, StaysClosedAsLongAsTheAgentLives) {
   ShimRig rig(kShimGate);
   const auto program = start_launching(rig);
   ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
-  ASSERT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
+  ASSERT_TRUE(eventually([&] { return waiting(rig, *program) == 1; }));
   const uint64_t held = rig.launches_of_all();
   std::this_thread::sleep_for(std::chrono::nanoseconds(2 * kShimBeatTimeoutNs));
   EXPECT_EQ(rig.launches_of_all(), held);
@@ -111,10 +110,10 @@ TEST(Gate, OpensWhenTheAgentDies) {
   ShimRig rig(kShimGate);
   const auto program = start_launching(rig, 2000);
   ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
-  ASSERT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
+  ASSERT_TRUE(eventually([&] { return waiting(rig, *program) == 1; }));
   rig.die();
-  ASSERT_TRUE(ShimRig::eventually([&] { return gave_up(rig, *program) == 1; }));
-  const Outcome outcome = program->wait();
+  ASSERT_TRUE(eventually([&] { return gave_up(rig, *program) == 1; }));
+  const Outcome outcome = outcome_of(*program);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
 }
 
@@ -126,7 +125,7 @@ TEST(Gate, ObeysTheNextAgent) {
   rig.come_back();
   EXPECT_TRUE(goes_on(rig)) << "it has a slot of the next agent's";
   ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
-  EXPECT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
+  EXPECT_TRUE(eventually([&] { return waiting(rig, *program) == 1; }));
 }
 
 // It is there, and takes what connects, as one that is stopped or swapped out.
@@ -136,27 +135,26 @@ TEST(Gate, AnAgentThatHangsDelaysNothing) {
   ShimSlot* first = nullptr;
   rig.with_slot(program->pid(), [&](ShimSlot& slot) { first = &slot; });
   ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
-  ASSERT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
+  ASSERT_TRUE(eventually([&] { return waiting(rig, *program) == 1; }));
   rig.hang();
-  ASSERT_TRUE(ShimRig::eventually([&] { return gave_up(rig, *program) == 1; }));
+  ASSERT_TRUE(eventually([&] { return gave_up(rig, *program) == 1; }));
   // A millisecond apart. One of 64 looks for another agent, once a second at most; where that
   // waited for a second, these would take 20.
   const uint64_t before = read(rig, *program, launches_of);
-  EXPECT_TRUE(
-      ShimRig::eventually([&] { return read(rig, *program, launches_of) > before + 1280; }));
+  EXPECT_TRUE(eventually([&] { return read(rig, *program, launches_of) > before + 1280; }));
 
   const uint64_t beat = last_beat(rig, *program);
   rig.go_on();
-  ASSERT_TRUE(ShimRig::eventually([&] { return last_beat(rig, *program) > beat; }));
+  ASSERT_TRUE(eventually([&] { return last_beat(rig, *program) > beat; }));
   ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::open_gate));
   ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
-  EXPECT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
+  EXPECT_TRUE(eventually([&] { return waiting(rig, *program) == 1; }));
   rig.with_slot(program->pid(),
                 [&](ShimSlot& slot) { EXPECT_EQ(&slot, first) << "it has kept its slot"; });
 }
 
 // How often it has slept.
-uint64_t sleeps(const Program& program) {
+uint64_t sleeps(const Child& program) {
   std::ifstream status("/proc/" + std::to_string(program.pid()) + "/status");
   for (std::string line; std::getline(status, line);)
     if (line.starts_with("voluntary_ctxt_switches:")) return std::stoull(line.substr(24));
@@ -167,9 +165,9 @@ TEST(Gate, SignalsDoNotKeepAProgramFromItsSlot) {
   ShimRig rig(kShimGate);
   rig.hang();
   const auto program = rig.start("shim_probe", {"slow-with-signals", "1000000"});
-  ASSERT_TRUE(ShimRig::eventually([&] { return rig.is_asked_in_vain(); }));
+  ASSERT_TRUE(eventually([&] { return rig.is_asked_in_vain(); }));
   const uint64_t before = sleeps(*program);
-  ASSERT_TRUE(ShimRig::eventually([&] { return sleeps(*program) > before + 3; }));
+  ASSERT_TRUE(eventually([&] { return sleeps(*program) > before + 3; }));
   rig.go_on();
   EXPECT_TRUE(goes_on(rig)) << "it was woken from waiting for its slot, and has none";
 }
@@ -178,9 +176,9 @@ TEST(Gate, AnAgentThatStopsInOrderOpensIt) {
   auto rig = std::make_unique<ShimRig>(kShimGate);
   const auto program = start_launching(*rig, 50);
   ASSERT_TRUE(rig->with_slot(program->pid(), ShimHost::close_gate));
-  ASSERT_TRUE(ShimRig::eventually([&] { return waiting(*rig, *program) == 1; }));
+  ASSERT_TRUE(eventually([&] { return waiting(*rig, *program) == 1; }));
   rig.reset();
-  EXPECT_EQ(program->wait().status, 0);
+  EXPECT_EQ(status_of(*program), 0);
 }
 
 TEST(Gate, AKilledProgramLeavesNothingBehind) {
@@ -189,7 +187,7 @@ TEST(Gate, AKilledProgramLeavesNothingBehind) {
   const pid_t pid = program->pid();
   ASSERT_TRUE(rig.with_slot(pid, ShimHost::close_gate));
   program.reset();
-  EXPECT_TRUE(ShimRig::eventually([&] { return !rig.with_slot(pid, [](ShimSlot&) {}); }));
+  EXPECT_TRUE(eventually([&] { return !rig.with_slot(pid, [](ShimSlot&) {}); }));
 }
 
 // A process by hand: this one.
