@@ -70,10 +70,6 @@ Fd file_in_memory() {
   return file;
 }
 
-int exit_code(int status) {
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 }  // namespace
 
 Child::Child(Launch launch, Fd output, Fd errors)
@@ -131,12 +127,21 @@ Child::Child(Child&& other) noexcept
       pid_(std::exchange(other.pid_, -1)),
       status_(other.status_) {}
 
-Child::~Child() { stop(kPatience, launch_.end_signal); }
+Child::~Child() {
+  stop(kPatience, launch_.end_signal);
+  if (pid_ > 0 && launch_.keeps_number) ::waitpid(pid_, nullptr, 0);
+}
+
+void Child::look(int flags) const {
+  siginfo_t info{};
+  if (launch_.keeps_number) flags |= WNOWAIT;
+  if (::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | flags) == 0 && info.si_pid == pid_)
+    status_ = info.si_code == CLD_EXITED ? info.si_status : 128 + info.si_status;
+}
 
 bool Child::has_ended() const {
   if (pid_ < 0 || status_) return true;
-  int status = 0;
-  if (::waitpid(pid_, &status, WNOHANG) == pid_) status_ = exit_code(status);
+  look(WNOHANG);
   return status_.has_value();
 }
 
@@ -147,8 +152,7 @@ void Child::signal(int number) const {
 void Child::kill() {
   if (has_ended()) return;
   ::kill(pid_, SIGKILL);
-  int status = 0;
-  if (::waitpid(pid_, &status, 0) == pid_) status_ = exit_code(status);
+  look(0);
 }
 
 int Child::stop(Nanos patience, int number) {

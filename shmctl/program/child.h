@@ -32,6 +32,8 @@ struct Launch {
   bool is_shown = false;
   // In a process group of its own, Ctrl-C in the terminal does not reach the program.
   bool leads_group = false;
+  // It stays a zombie until its Child goes, so that the number of its group is nobody else's.
+  bool keeps_number = false;
   // With which it ends when its Child goes, and when we are killed.
   int end_signal = SIGKILL;
 };
@@ -76,6 +78,7 @@ class Child {
  private:
   Child(Launch launch, Fd output, Fd errors);
   std::string text_of(const Fd& file) const;
+  void look(int flags) const;  // whether it has ended, with flags of waitid()
 
   Launch launch_;
   Fd output_, errors_;  // files; closed when the output is shown

@@ -2,7 +2,9 @@
 #include "tools/base/report.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -27,6 +29,15 @@ Screen stdout_screen() {
   screen.has_colours = (no_colour == nullptr || *no_colour == '\0') && terminal != nullptr &&
                        std::strcmp(terminal, "dumb") != 0;
   return screen;
+}
+
+Fd interrupt_fd() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGINT);
+  ::sigaddset(&signals, SIGTERM);
+  ::sigprocmask(SIG_BLOCK, &signals, nullptr);
+  return Fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
 std::string in_tone(std::string_view text, Tone tone, const Screen& screen) {

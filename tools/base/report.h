@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "shmctl/base/error.h"
+#include "shmctl/base/fd.h"
 #include "shmctl/program/command_line.h"
 
 namespace gpushare {
@@ -20,6 +21,10 @@ struct Screen {
   bool has_colours = false;  // a terminal, and neither NO_COLOR nor TERM=dumb
 };
 Screen stdout_screen();
+
+// Readable once SIGINT or SIGTERM asks this program to end. They stay blocked, so that a second one
+// does not kill it while it writes a file.
+Fd interrupt_fd();
 
 enum class Tone { kPlain, kGood, kWarning, kBad, kDim };
 std::string in_tone(std::string_view text, Tone tone, const Screen& screen);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpushare doctor: this machine as we see it, as the agent sees it, and the limits.
+// gpushare doctor: shows this machine as this program sees it and as the agent sees it, and the
+// limits.
 #include <fmt/format.h>
 #include <unistd.h>
 

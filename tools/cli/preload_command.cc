@@ -17,7 +17,7 @@ ExitCode enable(const std::string& root) {
   if (const auto tried = try_preload(*library); !tried) return report(tried.error());
   const auto text = read_preload(root);
   if (!text) return report(text.error());
-  // Of another installation there may be one already: two would be one too many.
+  // The library of another installation may be there already, and two would disturb each other.
   const std::string others =
       has_preload_entry(*text, *library) ? *text : without_preload_entry(*text);
   const std::string wanted = with_preload_entry(others, *library);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpushare profile: how long an iteration of a program takes by its share of the SMs, in one run of
-// it. Neither the agent nor root takes part.
+// gpushare profile: measures in one run of a program how long its iterations take by its share of
+// the SMs. It needs neither the agent nor root.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/signalfd.h>
@@ -49,7 +49,7 @@ Result<std::unique_ptr<Gpu>> open_gpu() {
   return make_rm_gpu(RmUse::kRecovery);
 }
 
-// What was asked for, against the GPU that there is. The error is a wrong usage.
+// Checks what was asked for against the GPU that there is. The error is a wrong usage.
 Result<Order> order_of(const Invocation& invocation, const Gpu& gpu) {
   Order order;
   const auto wrong = [](std::string text) {
@@ -76,15 +76,6 @@ Result<Order> order_of(const Invocation& invocation, const Gpu& gpu) {
   return order;
 }
 
-Fd interrupt_fd() {
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  ::sigaddset(&signals, SIGINT);
-  ::sigaddset(&signals, SIGTERM);
-  ::sigprocmask(SIG_BLOCK, &signals, nullptr);
-  return Fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
-}
-
 bool is_interrupted(const Fd& fd) {
   signalfd_siginfo info;
   return ::read(fd.get(), &info, sizeof info) == sizeof info;
@@ -97,8 +88,8 @@ std::string name_of(pid_t pid) {
   return printable(name);
 }
 
-// Others take SMs, memory and time from what is measured. Those that only keep the driver open do
-// not.
+// Other programs take SMs, memory and time from what is measured. Those that only keep the driver
+// open do not.
 void warn_of_others(const Gpu& gpu) {
   constexpr std::array<std::string_view, 3> kHarmless = {"nvidia-persiste", "nv-hostengine",
                                                          "gpushared"};
@@ -116,7 +107,7 @@ void warn_of_others(const Gpu& gpu) {
              others.size() > shown ? ", ..." : "");
 }
 
-// One line that changes, or, where that goes to a file, a line for each step.
+// Shows one line that changes or, if standard error goes to a file, a line for each step.
 class Progress {
  public:
   explicit Progress(const Order& order) : order_(order) {}
@@ -179,7 +170,7 @@ Outcome sweep(ProfiledProgram& program, ProfileSteps& steps, const Order& order,
   }
 }
 
-// Why there is no whole sweep; empty: there is.
+// Says why there is no whole sweep; empty if there is one.
 std::string complaint(const Outcome& outcome, ProfiledProgram& program, const ProfileSteps& steps,
                       const Order& order) {
   const double waited = std::chrono::duration<double>(order.limits.patience).count();

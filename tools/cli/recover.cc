@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpushare recover: becomes `gpushared --recover`. The agent's code undoes; this
-// only finds it.
+// gpushare recover: becomes `gpushared --recover`, because only the agent's code can undo.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -15,7 +14,7 @@
 namespace gpushare {
 namespace {
 
-// Beside this program, or where a package puts daemons; empty: in PATH.
+// Looks beside this program and where a package puts daemons; otherwise it is looked up in PATH.
 std::string find_gpushared() {
   std::error_code code;
   const auto here = std::filesystem::read_symlink("/proc/self/exe", code).parent_path();

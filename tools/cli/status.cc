@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpushare status and tenants.
+// gpushare status and gpushare tenants: show the state of everything, once.
 #include <fmt/format.h>
 
 #include <algorithm>

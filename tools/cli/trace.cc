@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpushare trace.
+// gpushare trace: records what the hardware switches to a file.
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,17 +15,6 @@
 
 namespace gpushare {
 namespace {
-
-// Readable when someone wants us to end. The signals stay blocked: a second one does not kill us
-// while the file is written.
-Fd interrupt_fd() {
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  ::sigaddset(&signals, SIGINT);
-  ::sigaddset(&signals, SIGTERM);
-  ::sigprocmask(SIG_BLOCK, &signals, nullptr);
-  return Fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
-}
 
 double seconds_of(Nanos duration) { return std::chrono::duration<double>(duration).count(); }
 

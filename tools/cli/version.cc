@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpushare version and completion.
+// gpushare version and gpushare completion: what this program is, and what shells need of it.
 #include <fmt/format.h>
 
 #include "shmctl/base/version.h"
@@ -13,7 +13,7 @@
 namespace gpushare {
 namespace {
 
-// That no agent runs is an answer here, not a failure.
+// It is no failure here that no agent runs.
 ExitCode version(const Invocation& invocation) {
   const auto agent = ask_hello(endpoints_of(invocation).socket);
   if (invocation.has("json")) {

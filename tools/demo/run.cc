@@ -14,7 +14,8 @@ constexpr const char* kStep = "run the programs";
 constexpr unsigned kSamplesAlone = 200;
 constexpr Nanos kAlone = seconds(30), kToGpu = seconds(30), kToEnd = seconds(30);
 constexpr Nanos kWarmUp = seconds(2), kRest = seconds(1);
-// From the start of the programs to their work, besides twice what the first one needed alone.
+// The time from the start of the programs to their work is this and twice what the first one needed
+// alone.
 constexpr Nanos kToBegin = std::chrono::milliseconds(500);
 constexpr Nanos kLongestTrace = seconds(5);
 
@@ -59,7 +60,8 @@ Result<DemoResult> Run::run() {
   return std::move(result_);
 }
 
-// Its latency, and how long a unit of work is: while others run that cannot be measured.
+// Measures the latency of the service and how long a unit of work is, which cannot be measured
+// while others run.
 Result<> Run::measure_alone() {
   const DemoProgram& service = demo_programs()[kDemoService];
   progress_.step(fmt::format("the {} program alone, to compare with ...", service.tenant));
@@ -93,7 +95,7 @@ Result<> Run::start_programs() {
   return {};
 }
 
-// Until each has begun to work: a program that came late shifts its own end, too.
+// Waits until each has begun to work: a program that comes late would end late, too.
 Result<> Run::await_gpu() {
   const auto is_on_gpu = [&](const PlaneSnapshot& snapshot, const Child& program) {
     const auto found = std::ranges::find_if(snapshot.processes, [&](const auto& process) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory of this test alone, removed with everything in it.
+// TempDir is a folder of this test alone, which is removed with everything in it.
 #pragma once
 
 #include <filesystem>
