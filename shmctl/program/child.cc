@@ -165,15 +165,14 @@ int Child::stop(Nanos patience, int number) {
 Result<> Child::await(std::string_view what, const std::function<bool()>& is_so, Nanos limit,
                       Wait* wait) const {
   Wait undisturbed;
-  const auto held = (wait == nullptr ? undisturbed : *wait)
-                        .until(
-                            [&]() -> Result<bool> {
-                              if (is_so()) return true;
-                              if (has_ended())
-                                return std::unexpected(failure("wait for a program"));
-                              return false;
-                            },
-                            limit);
+  if (wait == nullptr) wait = &undisturbed;
+  const auto look = [&]() -> Result<bool> {
+    const bool is_over = has_ended();  // asked first: the condition may be that it has
+    if (is_so()) return true;
+    if (is_over) return std::unexpected(failure("wait for a program"));
+    return false;
+  };
+  const auto held = wait->until(look, limit);
   if (!held) return std::unexpected(held.error());
   if (*held) return {};
   return std::unexpected(

@@ -80,6 +80,15 @@ TEST(Child, AWaitNamesWhatDidNotCome) {
   EXPECT_TRUE(child.has_ended()) << "it was killed";
 }
 
+TEST(Child, ItsEndIsFoundWheneverItComes) {
+  for (int i = 0; i < 200; ++i) {
+    Child child = shell("exit 5");
+    const auto status = child.finish(20s);
+    ASSERT_TRUE(status) << status.error().message();
+    ASSERT_EQ(*status, 5);
+  }
+}
+
 TEST(Child, AWaitEndsWhenTheProgramDoes) {
   const Child child = shell("exit 4", {.name = "short"});
   const auto there = child.await("speak up", [] { return false; }, 20s);
