@@ -15,5 +15,5 @@ demo_needs = $(addprefix $(O)/,$(addprefix bin/,gpushare-demo gpushared gpushare
 
 # Nothing here runs more than some times a second, and JSON and option parsers are large: a fifth of
 # the time that compiling them takes goes into what -O2 adds.
-$(O)/obj/tools/%.o $(addprefix $(O)/obj/,shmctl/base/log.o shmctl/plane/status_json.o sched/control/%.o sched/tenants/config.o): \
+$(O)/obj/tools/%.o $(addprefix $(O)/obj/,shmctl/base/log.o shmctl/program/command_line.o shmctl/plane/status_json.o sched/control/%.o sched/tenants/config.o): \
   OPTIMIZE := $(if $(filter command%,$(origin OPTIMIZE))$(SAN),$(OPTIMIZE),-O1 -g1)

@@ -6,7 +6,6 @@
 #include <fnmatch.h>
 #include <sys/utsname.h>
 #include <unistd.h>
-#include <CLI/CLI.hpp>
 
 #include <ctime>
 #include <filesystem>
@@ -14,15 +13,10 @@
 #include "bench/gpu/scenario.h"
 #include "intercept/nvrm/rm_gpu.h"
 #include "shmctl/base/version.h"
+#include "shmctl/program/command_line.h"
 
 namespace gpushare::bench {
 namespace {
-
-constexpr int kOk = 0, kFailed = 1, kUsage = 2;
-constexpr char kDescription[] =
-    R"(Runs unmodified programs on the GPU, first as the driver shares it, then under gpushared, and compares
-both with what gpushare promises. It needs root and an NVIDIA GPU, or --sim. No other agent may run.)";
-constexpr char kFooter[] = "Exit status: 0 every promise was kept, 1 one was not, 2 wrong use.";
 
 struct Options {
   Settings settings;
@@ -72,7 +66,7 @@ Record head_of(const Options& options, const Machine& machine) {
 }
 
 // Returns false when a signal has interrupted it.
-bool play(const Scenario& scenario, const Settings& settings, const Machine& machine,
+bool play(const Scenario& scenario, const Settings& settings, const Machine& machine, Wait& wait,
           Report& report) {
   report.begin(scenario.name);
   const Time began = Stage::now();
@@ -83,82 +77,100 @@ bool play(const Scenario& scenario, const Settings& settings, const Machine& mac
     report.skipped("the simulation does not have this");
   } else {
     try {
-      Stage stage(settings);
+      Stage stage(settings, wait);
       scenario.run(stage, report);
     } catch (const Abort& abort) {
       report.failed(abort.error);
-      is_interrupted = abort.error.code == std::errc::interrupted;
+      is_interrupted = abort.error.code == std::errc::operation_canceled;
     }
   }
   report.end(std::chrono::duration<double>(Stage::now() - began).count());
   return !is_interrupted;
 }
 
-int run(const Options& options) {
+ExitCode run(const Options& options) {
   const auto machine = describe_machine(options.settings);
   if (!machine) {
     fmt::print(stderr, "gpu-scenarios: {}\n", machine.error().message());
-    return kFailed;
+    return kExitFailure;
   }
-  abort_on_signals();
+  Wait wait = Wait::until_interrupted();
   Report report;
   size_t played = 0;
   for (const Scenario& scenario : all_scenarios()) {
     if (::fnmatch(options.only.c_str(), scenario.name, 0) != 0) continue;
     ++played;
-    if (!play(scenario, options.settings, *machine, report)) break;
+    if (!play(scenario, options.settings, *machine, wait, report)) break;
   }
   if (played == 0) {
     fmt::print(stderr, "gpu-scenarios: no scenario matches '{}'; see --list\n", options.only);
-    return kUsage;
+    return kExitUsage;
   }
   fmt::print("{}", report.table());
   if (!options.out.empty())
     if (const auto done = report.append_to(options.out, head_of(options, *machine)); !done) {
       fmt::print(stderr, "gpu-scenarios: {}\n", done.error().message());
-      return kFailed;
+      return kExitFailure;
     }
-  return report.all_kept() ? kOk : kFailed;
+  return report.all_kept() ? kExitOk : kExitFailure;
 }
 
-int list() {
+ExitCode list() {
   for (const Scenario& scenario : all_scenarios())
     fmt::print("{:<18} {}\n", scenario.name, scenario.what);
-  return kOk;
+  return kExitOk;
 }
 
-int parse_and_run(int argc, char** argv) {
-  Options options;
-  for (int i = 0; i < argc; ++i) options.command += fmt::format("{}{}", i == 0 ? "" : " ", argv[i]);
-  const auto self = std::filesystem::read_symlink("/proc/self/exe");
-  options.settings.build = self.parent_path().parent_path().parent_path().string();
-  CLI::App app(kDescription, "gpu-scenarios");
-  app.footer(kFooter);
-  bool must_list = false;
-  app.add_option("--out", options.out, "add this run to that file, as one line of JSON")
-      ->type_name("FILE");
-  app.add_option("--only", options.only,
-                 "only the scenarios whose name matches, for example 'shares-*'")
-      ->type_name("GLOB");
-  app.add_option("--seconds", options.settings.seconds, "how long each run is measured")
-      ->check(CLI::Range(0.5, 60.0))
-      ->capture_default_str();
-  app.add_flag("--sim", options.settings.is_simulated,
-               "use the simulated GPU: to try the scenarios, not to measure");
-  app.add_option("--commit", options.commit, "what is measured, for that file")
-      ->type_name("COMMIT")
-      ->capture_default_str();
-  app.add_flag("--list", must_list, "list the names and descriptions of the scenarios");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kOk : kUsage;
-  }
-  if (must_list) return list();
-  return run(options);
+Command program(const std::string& command) {
+  return {
+      .name = "gpu-scenarios",
+      .summary = "measure the whole system on a GPU, native time slicing beside gpushare.",
+      .details =
+          "Runs unmodified programs on the GPU, first as the driver shares it, then under "
+          "gpushared, and compares both with what gpushare promises. It needs root and an NVIDIA "
+          "GPU, or --sim. No other agent may run. Exit codes: 0 every promise was kept, 1 one "
+          "was not, 2 wrong usage.",
+      .options = {{.name = "out",
+                   .value = "FILE",
+                   .help = "Add this run to that file, as one line of JSON"},
+                  {.name = "only",
+                   .value = "GLOB",
+                   .help = "Only the scenarios whose name matches, for example 'shares-*'",
+                   .otherwise = "*"},
+                  {.name = "seconds",
+                   .value = "S",
+                   .help = "How long each run is measured",
+                   .otherwise = "3",
+                   .range = Range{0.5, 60}},
+                  {.name = "sim",
+                   .help = "Use the simulated GPU, to try the scenarios and not to measure"},
+                  {.name = "commit",
+                   .value = "COMMIT",
+                   .help = "What is measured, for that file",
+                   .otherwise = kCommit},
+                  {.name = "list", .help = "Print names and descriptions of the scenarios"}},
+      .examples = {"gpu-scenarios --only 'shares-*' --out shares.json"},
+      .run = [&command](const Invocation& in) -> ExitCode {
+        if (in.has("list")) return list();
+        Options options{.settings = {},
+                        .out = in.text("out"),
+                        .only = in.text("only"),
+                        .commit = in.text("commit"),
+                        .command = command};
+        const auto self = std::filesystem::read_symlink("/proc/self/exe");
+        options.settings.build = self.parent_path().parent_path().parent_path().string();
+        options.settings.seconds = in.number("seconds");
+        options.settings.is_simulated = in.has("sim");
+        return run(options);
+      },
+  };
 }
 
 }  // namespace
 }  // namespace gpushare::bench
 
-int main(int argc, char** argv) { return gpushare::bench::parse_and_run(argc, argv); }
+int main(int argc, char** argv) {
+  const std::vector<std::string> words(argv, argv + argc);
+  const std::string command = fmt::format("{}", fmt::join(words, " "));
+  return gpushare::run_program(gpushare::bench::program(command), argc, argv);
+}

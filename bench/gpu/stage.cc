@@ -2,13 +2,9 @@
 #include "bench/gpu/stage.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cerrno>
 #include <filesystem>
 #include <fstream>
 
@@ -22,21 +18,18 @@ namespace {
 namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
-constexpr Nanos kLookAgain = 2ms;   // between two looks at a condition that no descriptor tells of
 constexpr Nanos kLimit = 20s;       // until something that begins or ends by itself has done so
+constexpr Nanos kGoodbye = 8s;      // until an agent has thawed everything; then it is killed
 constexpr Nanos kLateStart = 30ms;  // a program that begins later spoils the measurement
 
-std::atomic<bool> is_interrupted = false;
-
-void on_signal(int) { is_interrupted = true; }
+// What a scenario cannot go on without.
+template <class T>
+T needed(Result<T> result) {
+  if (!result) throw Abort{result.error()};
+  if constexpr (!std::is_void_v<T>) return std::move(*result);
+}
 
 }  // namespace
-
-void abort_on_signals() {
-  struct sigaction action{};
-  action.sa_handler = on_signal;
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) ::sigaction(number, &action, nullptr);
-}
 
 void give_up(const char* step, std::string detail) {
   throw Abort{Error{std::make_error_code(std::errc::io_error), step, std::move(detail)}};
@@ -44,31 +37,27 @@ void give_up(const char* step, std::string detail) {
 
 std::string ns_text(Time instant) { return std::to_string(instant.time_since_epoch().count()); }
 
-Stage::Stage(const Settings& settings) : settings_(settings) {
-  std::string folder = (fs::temp_directory_path() / "gpushare-bench-XXXXXX").string();
-  if (::mkdtemp(folder.data()) == nullptr)
-    throw Abort{errno_error("make a temporary folder", folder).error()};
-  folder_ = folder;
-  region_ = fmt::format("/gpushare-bench-{}", folder.substr(folder.size() - 6));
-  socket_ = folder_ + "/agent.sock";
-  log_ = folder_ + "/log";
+Stage::Stage(const Settings& settings, Wait& wait)
+    : settings_(settings), wait_(&wait), folder_(needed(TempFolder::make("gpushare-bench"))) {
+  region_ = "/" + fs::path(folder_.path()).filename().string();
+  socket_ = folder_.at("agent.sock");
   if (!settings_.is_simulated) return;
-  simulation_ = folder_ + "/sim.sock";
-  auto started = Child::start(plan({program("gpushare-sim"), "--socket", simulation_, "--gpus",
-                                    std::to_string(settings_.simulated_gpus)}));
-  if (!started) throw Abort{started.error()};
-  simulator_ = std::make_unique<Child>(std::move(*started));
-  if (!wait_until([&] { return sim::make_sim_gpu(simulation_).has_value(); }, kLimit))
-    give_up("start the simulated GPU", log_tail());
-  variables_ = {{"GPUSHARE_SIM", simulation_}, {"LD_LIBRARY_PATH", settings_.build + "/lib/sim"}};
+  simulation_ = folder_.at("sim.sock");
+  simulator_ =
+      std::make_unique<Child>(launch({program("gpushare-sim"), "--socket", simulation_, "--gpus",
+                                      std::to_string(settings_.simulated_gpus)}));
+  needed(simulator_->await(
+      "answer", [&] { return sim::make_sim_gpu(simulation_).has_value(); }, kLimit, wait_));
+  variables_ = {"GPUSHARE_SIM=" + simulation_, "LD_LIBRARY_PATH=" + settings_.build + "/lib/sim"};
 }
 
 // The programs end first, so that none that the agent has frozen keeps another one from ending.
 Stage::~Stage() {
-  is_interrupted = false;  // what follows must not be interrupted
+  wait_ = &undisturbed_;
   programs_.clear();
   const bool had_agent = has_agent() || plane_.has_value();
-  end_supervisor();
+  if (supervisor_) supervisor_->stop(kGoodbye);
+  supervisor_.reset();
   if (had_agent) {
     try {
       recover();
@@ -78,46 +67,22 @@ Stage::~Stage() {
     (void)ControlPlane::remove(region_);
     ::shm_unlink((region_ + ".lock").c_str());
   }
-  simulator_.reset();
-  std::error_code ignored;
-  fs::remove_all(folder_, ignored);
 }
 
 std::string Stage::program(const std::string& name) const {
   return settings_.build + "/bin/" + name;
 }
 
-ChildPlan Stage::plan(std::vector<std::string> words) const {
-  return {.words = std::move(words), .environment = variables_, .log = log_};
-}
-
-std::string Stage::log_tail() const {
-  std::ifstream file(log_);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  return text.substr(text.size() - std::min<size_t>(text.size(), 600));
+Child Stage::launch(std::vector<std::string> words, int end_signal) const {
+  return needed(Child::start(
+      {.command = std::move(words), .environment = variables_, .end_signal = end_signal}));
 }
 
 bool Stage::wait_until(const std::function<bool()>& condition, Nanos limit) {
-  const Time end = now() + limit;
-  while (true) {
-    if (is_interrupted) throw Abort{make_error(std::errc::interrupted, "wait").error()};
-    std::vector<pollfd> sources;
-    for (Child& child : programs_) {
-      child.pump();
-      if (child.fd() >= 0) sources.push_back({child.fd(), POLLIN, 0});
-    }
-    if (condition()) return true;
-    const Nanos left = end - now();
-    if (left <= 0ns) return false;
-    const Nanos pause = std::min(left, kLookAgain);
-    const timespec wait{.tv_sec = 0, .tv_nsec = pause.count()};
-    ::ppoll(sources.data(), sources.size(), &wait, nullptr);
-  }
+  return needed(wait_->until([&]() -> Result<bool> { return condition(); }, limit));
 }
 
-void Stage::wait_until(Time instant) {
-  wait_until([&] { return now() >= instant; }, instant - now() + 1s);
-}
+void Stage::wait_until(Time instant) { needed(wait_->until(instant)); }
 
 Child& Stage::start(const std::string& workload, std::vector<std::string> arguments,
                     const std::string& tenant) {
@@ -126,13 +91,11 @@ Child& Stage::start(const std::string& workload, std::vector<std::string> argume
     words = {program("gpushare"), "--socket", socket_, "run", "--tenant", tenant, "--"};
   words.push_back(program("workloads/" + workload));
   words.insert(words.end(), arguments.begin(), arguments.end());
-  auto started = Child::start(plan(std::move(words)));
-  if (!started) throw Abort{started.error()};
-  return programs_.emplace_back(std::move(*started));
+  return programs_.emplace_back(launch(std::move(words)));
 }
 
-void Stage::set_variable(std::string name, std::string value) {
-  variables_.emplace_back(std::move(name), std::move(value));
+void Stage::set_variable(const std::string& name, const std::string& value) {
+  variables_.push_back(name + "=" + value);
 }
 
 // A CUDA context takes about 0.4 s on an H200, and several at once wait for each other.
@@ -141,14 +104,9 @@ Time Stage::instant_for(size_t programs) const {
 }
 
 std::string Stage::finish(Child& child, std::optional<Time> began_at) {
-  const double limit = settings_.seconds * 4;
-  if (!wait_until([&] { return child.has_ended(); }, kLimit + seconds(limit))) {
-    child.kill();
-    give_up("wait for a program", "it did not end");
-  }
-  if (child.status() != 0)
-    give_up("run a program",
-            fmt::format("it ended with status {}: {}", child.status(), log_tail()));
+  needed(child.await(
+      "end", [&] { return child.has_ended(); }, kLimit + seconds(settings_.seconds * 4), wait_));
+  if (!child.has_succeeded()) throw Abort{child.failure("run a program")};
   const std::string line = child.last_line();
   const auto start = number_in(line, "start_ns");
   if (began_at && start) {
@@ -160,46 +118,33 @@ std::string Stage::finish(Child& child, std::optional<Time> began_at) {
 }
 
 void Stage::await_output(const Child& child) {
-  const auto has_printed = [&] { return child.output().find('\n') != std::string::npos; };
-  wait_until([&] { return child.has_ended() || has_printed(); }, kLimit);
-  if (child.has_ended() || !has_printed()) give_up("wait for a program's progress", log_tail());
+  needed(child.await(
+      "print a line", [&] { return child.output().find('\n') != std::string::npos; }, kLimit,
+      wait_));
 }
 
 void Stage::kill_programs() { programs_.clear(); }
 
 std::string Stage::run_tool(std::vector<std::string> words, int expected_status) {
   if (words[0][0] != '/') words[0] = program(words[0]);
-  const std::string name = words[0];
-  auto started = Child::start(plan(std::move(words)));
-  if (!started) throw Abort{started.error()};
-  Child& child = programs_.emplace_back(std::move(*started));
-  const bool is_over = wait_until([&] { return child.has_ended(); }, kLimit);
-  const std::string output = child.output();
-  const int status = is_over ? child.status() : -1;
-  programs_.pop_back();
-  if (status != expected_status)
-    give_up("run a tool", fmt::format("{}: status {}: {}", name, status, log_tail()));
-  return output;
+  const Child child = launch(std::move(words));
+  needed(child.await("end", [&] { return child.has_ended(); }, kLimit, wait_));
+  if (child.status() != expected_status) throw Abort{child.failure("run a tool")};
+  return child.output();
 }
 
 void Stage::start_agent(const std::string& tenants) {
-  const std::string config = folder_ + "/gpushare.toml";
+  const std::string config = folder_.at("gpushare.toml");
   std::ofstream(config) << tenants;
   std::vector<std::string> words{program("gpushared"), "--region", region_, "--socket", socket_,
                                  "--config",           config};
   if (settings_.is_simulated) words.push_back("--sim=" + simulation_);
-  ChildPlan agent = plan(std::move(words));
-  agent.signal_at_our_end = SIGTERM;  // so that it thaws
-  auto started = Child::start(agent);
-  if (!started) throw Abort{started.error()};
-  supervisor_ = std::make_unique<Child>(std::move(*started));
+  supervisor_ = std::make_unique<Child>(launch(std::move(words), SIGTERM));  // so that it thaws
   wait_for_agent();
 }
 
 void Stage::wait_for_agent() {
   const auto is_ready = [&] {
-    supervisor_->pump();
-    if (supervisor_->has_ended()) return true;
     if (!ask_hello(socket_)) return false;
     auto opened = ControlPlane::open_read_only(region_);
     if (!opened) return false;
@@ -207,34 +152,14 @@ void Stage::wait_for_agent() {
     const auto snapshot = take_snapshot(*plane_);
     return snapshot && snapshot->agent.agent_pid != 0 && snapshot->agent.gpu_count > 0;
   };
-  if (!wait_until(is_ready, kLimit) || supervisor_->has_ended())
-    give_up("start the agent", log_tail());
+  needed(supervisor_->await("serve", is_ready, kLimit, wait_));
   const std::string reason = plane().agent.observe_only_reason;
   if (!reason.empty()) give_up("start the agent", "observe only: " + reason);
 }
 
-void Stage::end_supervisor() noexcept {
-  if (!has_agent()) return;
-  supervisor_->signal(SIGTERM);
-  const Time end = now() + 8s;
-  while (!supervisor_->has_ended() && now() < end) {
-    supervisor_->pump();
-    ::poll(nullptr, 0, 1);
-  }
-  supervisor_.reset();
-}
-
 void Stage::stop_agent() {
-  supervisor_->signal(SIGTERM);
-  const bool is_over = wait_until(
-      [&] {
-        supervisor_->pump();
-        return supervisor_->has_ended();
-      },
-      kLimit);
-  const int status = is_over ? supervisor_->status() : -1;
+  if (supervisor_->stop(kLimit) != 0) throw Abort{supervisor_->failure("stop the agent")};
   supervisor_.reset();
-  if (status != 0) give_up("stop the agent", fmt::format("status {}: {}", status, log_tail()));
   if (auto snapshot = plane(); !snapshot.ledger.empty())
     give_up("stop the agent", "it left entries in its ledger");
 }
@@ -256,23 +181,18 @@ void Stage::recover() {
 
 PlaneSnapshot Stage::plane() {
   if (!plane_) give_up("read the control plane", "there is no agent");
-  auto snapshot = take_snapshot(*plane_);
-  if (!snapshot) throw Abort{snapshot.error()};
-  return std::move(*snapshot);
+  return needed(take_snapshot(*plane_));
 }
 
 void Stage::tell(const std::string& op, pid_t pid, const std::string& tenant) {
   Request request{.op = op, .tenant = tenant};
   if (pid != 0) request.pid = pid;
-  const auto done = tell_agent(socket_, request);
-  if (!done) throw Abort{done.error()};
+  needed(tell_agent(socket_, request));
 }
 
 std::unique_ptr<Gpu> Stage::open_gpu() const {
-  auto gpu =
-      settings_.is_simulated ? sim::make_sim_gpu(simulation_) : make_rm_gpu(RmUse::kRecovery);
-  if (!gpu) throw Abort{gpu.error()};
-  return std::move(*gpu);
+  return needed(settings_.is_simulated ? sim::make_sim_gpu(simulation_)
+                                       : make_rm_gpu(RmUse::kRecovery));
 }
 
 // The GPU stays the same, so one measurement serves all stages.

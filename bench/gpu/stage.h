@@ -17,7 +17,8 @@
 #include "intercept/gpu.h"
 #include "shmctl/plane/region.h"
 #include "shmctl/plane/snapshot.h"
-#include "tests/support/child.h"
+#include "shmctl/program/child.h"
+#include "shmctl/program/temp_folder.h"
 #include "tests/workloads/common/output.h"
 
 namespace gpushare::bench {
@@ -41,7 +42,8 @@ struct Solo {
 
 class Stage {
  public:
-  explicit Stage(const Settings& settings);
+  // `wait` ends every wait of the stage with an Abort when it is interrupted.
+  Stage(const Settings& settings, Wait& wait);
   ~Stage();
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
@@ -50,7 +52,7 @@ class Stage {
   // How many seconds a run settles before it begins to count.
   double settle_s() const { return 1.5; }
 
-  // Waits for the condition and reads meanwhile what programs write. Returns false after `limit`.
+  // Waits for the condition. Returns false after `limit`.
   bool wait_until(const std::function<bool()>& condition, Nanos limit);
   void wait_until(Time instant);
   static Time now() { return std::chrono::steady_clock::now(); }
@@ -59,7 +61,7 @@ class Stage {
   Child& start(const std::string& workload, std::vector<std::string> arguments,
                const std::string& tenant = "");
   // Adds a variable to the environment of every program that is started from here on.
-  void set_variable(std::string name, std::string value);
+  void set_variable(const std::string& name, const std::string& value);
   // Returns an instant by which that many programs, if started now, are ready to begin together.
   Time instant_for(size_t programs) const;
   // Waits until a program ends, which it must do in time and with status 0, and returns its last
@@ -94,21 +96,19 @@ class Stage {
 
  private:
   std::string program(const std::string& name) const;
-  ChildPlan plan(std::vector<std::string> words) const;
+  Child launch(std::vector<std::string> words, int end_signal = SIGKILL) const;
   void wait_for_agent();
-  void end_supervisor() noexcept;
-  std::string log_tail() const;
 
   const Settings settings_;
-  std::string folder_, region_, socket_, simulation_, log_;
-  std::vector<std::pair<std::string, std::string>> variables_;
+  Wait undisturbed_;  // for what has to be done when a wait was interrupted
+  Wait* wait_;
+  const TempFolder folder_;
+  std::string region_, socket_, simulation_;
+  std::vector<std::string> variables_;
   std::unique_ptr<Child> simulator_, supervisor_;
   std::list<Child> programs_;
   std::optional<ControlPlane> plane_;
 };
-
-// From here on SIGINT, SIGTERM and SIGHUP end the present wait with an Abort.
-void abort_on_signals();
 
 inline Nanos seconds(double s) { return Nanos{static_cast<int64_t>(s * 1e9)}; }
 std::string ns_text(Time instant);  // for --start-at

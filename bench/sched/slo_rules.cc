@@ -7,15 +7,13 @@
 //
 // And how many services can one GPU serve so that all meet their targets? A set of SMs for each, as
 // the published rule divides them, beside sets that are shared when there are not enough.
-//
-//   slo-rules [--out FILE]
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "bench/run_file.h"
 #include "shmctl/base/version.h"
+#include "shmctl/program/command_line.h"
 #include "tests/sched/support/slo_services.h"
 #include "tests/sched/support/slo_step.h"
 
@@ -96,16 +94,7 @@ nlohmann::json pack_services() {
   return rows;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const char* path = nullptr;
-  if (argc == 3 && std::strcmp(argv[1], "--out") == 0) {
-    path = argv[2];
-  } else if (argc != 1) {
-    std::fprintf(stderr, "usage: slo-rules [--out FILE]\n");
-    return 2;
-  }
+ExitCode run(const Invocation& in) {
   std::printf("%-40s %6s  %21s  %21s  %21s\n", "", "", "published, subtracts", "published, divides",
               "slo");
   std::printf("%-40s %6s", "step (15 groups, rounds of 1 s)", "needs");
@@ -132,14 +121,28 @@ int main(int argc, char** argv) {
       "needed;\nmisses: rounds over the SLO by more than 5 %% after it had been met again\n",
       kRounds);
   const nlohmann::json packed = pack_services();
-  if (!path) return 0;
-  nlohmann::ordered_json run = bench::run_without_gpu(kCommit, "bin/bench/slo-rules --out FILE");
-  run["rounds"] = kRounds;
-  run["steps"] = steps;
-  run["services"] = packed;
-  if (const Result<> added = bench::append_run(path, run.dump()); !added) {
+  if (!in.has("out")) return kExitOk;
+  nlohmann::ordered_json result = bench::run_without_gpu(kCommit, "bin/bench/slo-rules --out FILE");
+  result["rounds"] = kRounds;
+  result["steps"] = steps;
+  result["services"] = packed;
+  if (const Result<> added = bench::append_run(in.text("out"), result.dump()); !added) {
     std::fprintf(stderr, "slo-rules: %s\n", added.error().message().c_str());
-    return 1;
+    return kExitFailure;
   }
-  return 0;
+  return kExitOk;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Command program{
+      .name = "slo-rules",
+      .summary = "compare the policy slo with published rules, on simulated services.",
+      .options = {{.name = "out",
+                   .value = "FILE",
+                   .help = "Add this run to that file, as one line of JSON"}},
+      .examples = {"slo-rules --out slo_rules.jsonl"},
+      .run = run};
+  return run_program(program, argc, argv);
 }

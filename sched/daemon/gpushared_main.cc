@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpushared: the program of the agent and of its supervisor: takes the command line, and runs what
-// it asks for. Exit codes: 0 all is well, 1 failed, 2 wrong usage or configuration.
-// sched/man/gpushared.8 is its manual.
+// it asks for. sched/man/gpushared.8 is its manual.
 #include <fmt/core.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
-#include <CLI/CLI.hpp>
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
+#include <climits>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,48 +27,38 @@
 #include "shmctl/base/version.h"
 #include "shmctl/plane/ledger.h"
 #include "shmctl/plane/region.h"
+#include "shmctl/program/command_line.h"
 
 namespace gpushare {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kOk = 0, kFailed = 1, kUsage = 2;
 constexpr const char* kDefaultSimulation = "/run/gpushare/sim.sock";
 // How long --recover waits for an agent that is just stopping.
 constexpr Nanos kForAStoppingAgent = 3s;
 
-// Where the kernel module is; tests set these variables.
-constexpr const char* kDeviceVariable = "GPUSHARE_DEVICE";
-constexpr const char* kSysfsVariable = "GPUSHARE_SYSFS";
-
-struct CommandLine {
-  int lifeline_fd = -1;  // of the supervisor's lifeline; -1: none
-  AgentOptions agent;
-  bool is_foreground = false, must_recover = false, must_check = false, must_list = false;
-};
-
-int fail(const Error& error) {
+ExitCode fail(const Error& error) {
   log_error("{}", error.message());
-  return error.code == std::errc::invalid_argument ? kUsage : kFailed;
+  return error.code == std::errc::invalid_argument ? kExitUsage : kExitFailure;
 }
 
-int check_config(const std::string& path) {
+ExitCode check_config(const std::string& path) {
   const std::vector<PolicyEntry> policies = all_policies();
   const auto loaded = load_config(path, policies);
   if (loaded) {
     fmt::print("{}: correct, {} tenants\n", path, loaded->tenants.size());
-    return kOk;
+    return kExitOk;
   }
   for (const ConfigError& error : loaded.error()) fmt::print(stderr, "{}\n", error.message());
-  return kUsage;
+  return kExitUsage;
 }
 
-int recover_all(const AgentOptions& options) {
+ExitCode recover_all(const AgentOptions& options) {
   auto plane = ControlPlane::open_existing(options.region);
   if (!plane && plane.error().code == std::errc::no_such_file_or_directory) {
     fmt::print("nothing to recover: there is no control plane {}\n", options.region);
-    return kOk;
+    return kExitOk;
   }
   if (!plane) return fail(plane.error());
   const auto lock = lock_instance(options.region, kForAStoppingAgent);
@@ -81,7 +68,7 @@ int recover_all(const AgentOptions& options) {
   for_each_entry(plane->region(), [&](uint32_t, const LedgerRecord&) { is_empty = false; });
   if (is_empty) {
     fmt::print("nothing to recover\n");
-    return kOk;
+    return kExitOk;
   }
   // Only a process that is registered with the kernel module may thaw, and it is registered for as
   // long as it holds the device.
@@ -101,7 +88,7 @@ int recover_all(const AgentOptions& options) {
   fmt::print("{} thawed, {} slices restored, {} had ended\n", report.thawed.size(),
              report.slices_restored, report.gone);
   for (const std::string& error : report.errors) fmt::print(stderr, "not undone: {}\n", error);
-  return report.errors.empty() ? kOk : kFailed;
+  return report.errors.empty() ? kExitOk : kExitFailure;
 }
 
 // Under systemd the folder is there (RuntimeDirectory=). A gpushared started by hand makes it.
@@ -110,116 +97,125 @@ void make_folder_of(const std::string& path) {
   if (end != std::string::npos && end > 0) ::mkdir(path.substr(0, end).c_str(), 0755);
 }
 
-int serve(const CommandLine& line, const std::vector<std::string>& arguments) {
-  make_folder_of(line.agent.socket);
-  if (line.agent.supervisor_pid != 0) {  // the supervisor holds the lock
-    if (line.lifeline_fd >= 0)
-      if (const auto held = Lifeline::hold(line.lifeline_fd); !held) return fail(held.error());
-    const auto ran = run_agent(line.agent);
-    return ran ? kOk : fail(ran.error());
+ExitCode serve(const AgentOptions& options, bool is_foreground, int lifeline_fd,
+               const std::vector<std::string>& arguments) {
+  make_folder_of(options.socket);
+  const bool is_supervised = options.supervisor_pid != 0;  // the supervisor then holds the lock
+  if (is_supervised && lifeline_fd >= 0)
+    if (const auto held = Lifeline::hold(lifeline_fd); !held) return fail(held.error());
+  std::optional<Fd> lock;
+  if (!is_supervised) {
+    auto taken = lock_instance(options.region);
+    if (!taken) return fail(taken.error());
+    lock = std::move(*taken);
+    if (!is_foreground) return static_cast<ExitCode>(run_supervisor(options, arguments));
   }
-  const auto lock = lock_instance(line.agent.region);
-  if (!lock) return fail(lock.error());
-  if (line.is_foreground) {
-    const auto ran = run_agent(line.agent);
-    return ran ? kOk : fail(ran.error());
-  }
-  return run_supervisor(line.agent, arguments);
+  const auto ran = run_agent(options);
+  return ran ? kExitOk : fail(ran.error());
 }
 
 // With a simulated GPU the kernel module is used only when an option names it.
-void use_module(const CLI::App& app, ModulePaths& paths, bool is_simulated) {
-  const auto choose = [&](const char* option, const char* fallback, std::string& path) {
-    if (app.count(option) == 0) path = is_simulated ? "" : fallback;
-  };
-  choose("--device-node", GPUSHARE_DEVICE_PATH, paths.device);
-  choose("--sysfs", GPUSHARE_SYSFS_PATH, paths.sysfs);
+std::string module_path(const Invocation& in, const char* option, bool is_simulated) {
+  return in.has(option) || !is_simulated ? in.text(option) : "";
 }
 
-void describe(CLI::App& app, CommandLine& line, std::string& simulation, bool& is_simulated) {
-  app.description("Shares NVIDIA GPUs among unmodified programs.");
-  app.set_version_flag("--version", fmt::format("gpushared {} ({})", kVersion, kCommit));
-  app.add_option("--config", line.agent.config, "configuration file")->capture_default_str();
-  app.add_option("--socket", line.agent.socket, "control socket")
-      ->envname("GPUSHARE_SOCKET")
-      ->capture_default_str();
-  app.add_option("--shim-socket", line.agent.shim_socket,
-                 "where programs with the shim ask for their slot (default: beside the control "
-                 "socket)")
-      ->envname("GPUSHARE_SHIM_SOCKET");
-  app.add_option("--region", line.agent.region, "name of the control plane in shared memory")
-      ->envname("GPUSHARE_REGION")
-      ->capture_default_str();
-  const auto take_simulation = [&](const CLI::results_t& values) {
-    is_simulated = true;
-    if (!values.empty() && !values.front().empty()) simulation = values.front();
-    return true;
-  };
-  app.add_option("--sim", take_simulation,
-                 fmt::format("drive the simulated GPUs behind this socket of gpushare-sim "
-                             "(default {}, environment GPUSHARE_SIM)",
-                             kDefaultSimulation))
-      ->expected(0, 1)
-      ->type_name("[SOCKET]");
-  app.add_option("--device-node", line.agent.module.device,
-                 fmt::format("device of the kernel module (default {}; none with --sim)",
-                             GPUSHARE_DEVICE_PATH))
-      ->envname(kDeviceVariable);
-  app.add_option("--sysfs", line.agent.module.sysfs,
-                 fmt::format("the kernel module's files (default {}; none with --sim)",
-                             GPUSHARE_SYSFS_PATH))
-      ->envname(kSysfsVariable);
-  app.add_flag("--foreground,--no-supervisor", line.is_foreground,
-               "run the agent alone: nothing thaws when it is killed");
-  app.add_flag("--recover", line.must_recover,
-               "undo what an agent that was killed has left, and end");
-  app.add_flag("--check-config", line.must_check, "read the configuration, and end");
-  app.add_flag("--policies", line.must_list,
-               "list the policies that [gpu.N] policy can name, with their options, and end");
-  app.add_option("--supervisor-pid", line.agent.supervisor_pid)->group("");
-  app.add_option("--restarts", line.agent.restarts)->group("");
-  app.add_option("--lifeline-fd", line.lifeline_fd)->group("");
-  app.add_option("--module-fd", line.agent.module_fd)->group("");
+// A file descriptor from the supervisor; -1: none.
+int fd_of(const Invocation& in, const char* option) {
+  return in.has(option) ? static_cast<int>(in.whole(option)) : -1;
 }
 
-int run(int argc, char** argv) {
+ExitCode run(const Invocation& in, const std::vector<std::string>& arguments) {
   ::prctl(PR_SET_NAME, "gpushared");  // the supervisor starts the agent by another name
-  CommandLine line;
-  std::string simulation = kDefaultSimulation;
-  bool is_simulated = false;
-  if (const char* socket = std::getenv("GPUSHARE_SIM"); socket != nullptr && *socket != '\0') {
-    is_simulated = true;
-    simulation = socket;
-  }
-  CLI::App app;
-  describe(app, line, simulation, is_simulated);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kOk : kUsage;
-  }
-  if (is_simulated) line.agent.simulation = simulation;
-  if (line.agent.shim_socket.empty())
-    line.agent.shim_socket =
-        (std::filesystem::path(line.agent.socket).parent_path() / "shim.sock").string();
-  use_module(app, line.agent.module, is_simulated);
-  if (line.must_list) {
+  const bool is_simulated = in.has("sim");
+  const std::string simulation = in.text("sim");
+  AgentOptions options;
+  options.config = in.text("config");
+  options.socket = in.text("socket");
+  options.shim_socket =
+      in.value("shim-socket")
+          .value_or(std::filesystem::path(options.socket).parent_path() / "shim.sock");
+  options.region = in.text("region");
+  if (is_simulated) options.simulation = simulation.empty() ? kDefaultSimulation : simulation;
+  options.module.device = module_path(in, "device-node", is_simulated);
+  options.module.sysfs = module_path(in, "sysfs", is_simulated);
+  options.supervisor_pid = static_cast<uint32_t>(in.whole("supervisor-pid"));
+  options.restarts = in.whole("restarts");
+  options.module_fd = fd_of(in, "module-fd");
+  if (in.has("policies")) {
     fmt::print("{}", describe_policies(all_policies()));
-    return kOk;
+    return kExitOk;
   }
-  if (line.must_check) return check_config(line.agent.config);
-  if (line.must_recover) return recover_all(line.agent);
-  return serve(line, {argv, argv + argc});
+  if (in.has("check-config")) return check_config(options.config);
+  if (in.has("recover")) return recover_all(options);
+  return serve(options, in.has("foreground") || in.has("no-supervisor"), fd_of(in, "lifeline-fd"),
+               arguments);
+}
+
+// What the supervisor tells the agent is hidden.
+Command program(const std::vector<std::string>& arguments) {
+  const Range number{.least = 0, .most = INT_MAX, .is_whole = true};
+  const AgentOptions usual;
+  return {
+      .name = "gpushared",
+      .summary = "shares NVIDIA GPUs among unmodified programs.",
+      .details =
+          "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration. Without --foreground "
+          "a supervisor runs it, and thaws what was frozen should it be killed.",
+      .options =
+          {{.name = "config",
+            .value = "FILE",
+            .help = "The configuration",
+            .otherwise = usual.config},
+           {.name = "socket",
+            .value = "PATH",
+            .help = "The control socket",
+            .otherwise = usual.socket,
+            .variable = "GPUSHARE_SOCKET"},
+           {.name = "shim-socket",
+            .value = "PATH",
+            .help = "Where programs with the shim ask for their slot",
+            .otherwise = "shim.sock beside the control socket",
+            .variable = "GPUSHARE_SHIM_SOCKET"},
+           {.name = "region",
+            .value = "NAME",
+            .help = "The name of the control plane in shared memory",
+            .otherwise = usual.region,
+            .variable = "GPUSHARE_REGION"},
+           {.name = "sim",
+            .value = "[=SOCKET]",
+            .help = fmt::format("Drive the simulated GPUs behind this socket of gpushare-sim, or "
+                                "behind {}",
+                                kDefaultSimulation),
+            .variable = "GPUSHARE_SIM"},
+           {.name = "device-node",
+            .value = "PATH",
+            .help = "The device of the kernel module; with --sim there is none",
+            .otherwise = GPUSHARE_DEVICE_PATH,
+            .variable = "GPUSHARE_DEVICE"},
+           {.name = "sysfs",
+            .value = "PATH",
+            .help = "The kernel module's files; with --sim there are none",
+            .otherwise = GPUSHARE_SYSFS_PATH,
+            .variable = "GPUSHARE_SYSFS"},
+           {.name = "foreground", .help = "Run the agent alone: nothing thaws when it is killed"},
+           {.name = "no-supervisor", .help = "The same as --foreground"},
+           {.name = "recover", .help = "Undo what an agent that was killed has left, and end"},
+           {.name = "check-config", .help = "Read the configuration, and end"},
+           {.name = "policies",
+            .help = "List the policies that [gpu.N] policy can name, with their options, and end"},
+           {.name = "supervisor-pid", .value = "PID", .otherwise = "0", .range = number},
+           {.name = "restarts", .value = "N", .otherwise = "0", .range = number},
+           {.name = "lifeline-fd", .value = "FD", .range = number},
+           {.name = "module-fd", .value = "FD", .range = number}},
+      .examples = {"gpushared --check-config", "gpushared --sim --socket /tmp/agent.sock"},
+      .run = [&arguments](const Invocation& in) { return run(in, arguments); },
+  };
 }
 
 }  // namespace
 }  // namespace gpushare
 
 int main(int argc, char** argv) {
-  try {
-    return gpushare::run(argc, argv);
-  } catch (const std::exception& error) {  // no memory
-    std::fprintf(stderr, "gpushared: %s\n", error.what());
-    return 1;
-  }
+  const std::vector<std::string> arguments(argv, argv + argc);
+  return gpushare::run_program(gpushare::program(arguments), argc, argv);
 }

@@ -14,7 +14,7 @@
 
 #include "sched/tenants/config.h"
 #include "sched/tenants/toml.h"
-#include "shmctl/settings/nearest.h"
+#include "shmctl/program/nearest.h"
 
 namespace gpushare {
 

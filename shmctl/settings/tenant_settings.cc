@@ -8,7 +8,7 @@
 #include <charconv>
 #include <memory>
 
-#include "shmctl/settings/nearest.h"
+#include "shmctl/program/nearest.h"
 
 namespace gpushare {
 namespace {

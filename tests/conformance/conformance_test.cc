@@ -16,13 +16,13 @@ class Conformance : public OnTheSimulatedGpu {
     EXPECT_EQ(outcome.err.find("\nseen "), std::string::npos) << outcome.err;
   }
   // Plays the scenes again and again, and calls `disturb` as often as it can meanwhile.
-  void expect_undisturbed(ShimRig& rig, const std::function<void(const Program&)>& disturb) {
+  void expect_undisturbed(ShimRig& rig, const std::function<void(const Child&)>& disturb) {
     const auto program = start({"conformance", "--repeat", "20"}, &rig);
     while (!program->has_ended()) {
       disturb(*program);
       std::this_thread::sleep_for(std::chrono::microseconds(300));
     }
-    expect_right(program->wait());
+    expect_right(outcome_of(*program));
   }
 };
 
@@ -41,7 +41,7 @@ TEST_F(Conformance, InAPartition) {
 TEST_F(Conformance, UnderRandomMoves) {
   ShimRig rig(kShimFeatures, {{kPci, 0}});
   std::mt19937 random(1);
-  expect_undisturbed(rig, [&](const Program&) {
+  expect_undisturbed(rig, [&](const Child&) {
     const uint64_t groups = random() % 14;  // few enough that all can be made
     rig.with_all_slots([&](ShimSlot& slot) {
       slot.gpus[0].wanted.store(groups);
@@ -53,7 +53,7 @@ TEST_F(Conformance, UnderRandomMoves) {
 TEST_F(Conformance, WhileTheGateClosesAndOpens) {
   ShimRig rig(kShimGate);
   bool is_closed = false;
-  expect_undisturbed(rig, [&](const Program&) {
+  expect_undisturbed(rig, [&](const Child&) {
     is_closed = !is_closed;
     rig.with_all_slots([&](ShimSlot& slot) {
       is_closed ? ShimHost::close_gate(slot) : ShimHost::open_gate(slot);
@@ -79,7 +79,7 @@ TEST_F(Conformance, WhileItIsFrozenAndMoves) {
   std::vector<ChannelRef> channels;
   bool is_frozen = false;
   uint64_t freezes = 0;
-  expect_undisturbed(rig, [&](const Program& program) {
+  expect_undisturbed(rig, [&](const Child& program) {
     const uint64_t groups = random() % 14;
     rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
     if (channels.empty()) channels = channels_of(**gpu, program.pid());
@@ -98,8 +98,8 @@ TEST_F(Conformance, BesideAnotherClientOfMps) {
   more_environment_ = {"GPUSHARE_SIM_MPS=4711"};
   const auto first = start({"conformance", "--repeat", "3"}, &rig),
              second = start({"conformance", "--repeat", "3"}, nullptr);
-  expect_right(first->wait());
-  expect_right(second->wait());
+  expect_right(outcome_of(*first));
+  expect_right(outcome_of(*second));
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 $(call fuzzer,decode_fuzz,tests/fuzz/decode_fuzz.cc intercept/nvrm/decode.cc)
 $(call fuzzer,region_fuzz,tests/fuzz/region_fuzz.cc $(addprefix shmctl/,plane/region.cc plane/snapshot.cc plane/ledger.cc plane/token_bucket.cc base/error.cc))
-fuzzed_settings := $(addprefix shmctl/,settings/tenant_settings.cc settings/nearest.cc base/error.cc)
+fuzzed_settings := $(addprefix shmctl/,settings/tenant_settings.cc program/nearest.cc base/error.cc)
 fuzzed_tenants := $(addprefix sched/tenants/,config.cc config_tenants.cc tenants.cc rules.cc) sched/policies/policies.cc sched/spatial/group_division.cc $(call below,sched/policy sched/slo,*.cc)
 $(call fuzzer,config_fuzz,tests/fuzz/config_fuzz.cc $(fuzzed_tenants) $(fuzzed_settings))
 $(call fuzzer,control_fuzz,tests/fuzz/control_fuzz.cc sched/control/handler.cc $(wildcard sched/step/*.cc) $(fuzzed_tenants) $(addprefix sched/tenants/,identity.cc proc_reader.cc tenant_control.cc) $(fuzzed_settings) $(addprefix shmctl/,plane/region.cc plane/snapshot.cc plane/ledger.cc plane/token_bucket.cc plane/status_json.cc base/log.cc base/proc_stat.cc base/version.cc))

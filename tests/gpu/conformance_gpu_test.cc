@@ -25,7 +25,7 @@ class ConformanceOnAGpu : public testing::Test {
     if (gpus_.empty()) GTEST_SKIP() << "no GPU of the NVIDIA driver";
   }
 
-  static std::unique_ptr<Program> start(const char* times, const ShimRig* rig) {
+  static std::unique_ptr<Child> start(const char* times, const ShimRig* rig) {
     std::vector<std::string> environment;
     for (const char* name : {"LD_LIBRARY_PATH", "HOME", "CUDA_VISIBLE_DEVICES"})
       if (const char* value = std::getenv(name))
@@ -34,9 +34,7 @@ class ConformanceOnAGpu : public testing::Test {
       environment.push_back("LD_PRELOAD=" + build_folder() + "/lib/libgpushare.so");
       environment.push_back("GPUSHARE_SHIM_SOCKET=" + rig->socket());
     }
-    return std::make_unique<Program>(
-        std::vector<std::string>{build_folder() + "/bin/workloads/conformance", "--repeat", times},
-        environment);
+    return started({build_folder() + "/bin/workloads/conformance", "--repeat", times}, environment);
   }
   static void expect_right(const Outcome& outcome) { EXPECT_EQ(outcome.status, 0) << outcome.err; }
 
@@ -44,18 +42,18 @@ class ConformanceOnAGpu : public testing::Test {
 };
 
 TEST_F(ConformanceOnAGpu, TheDriverSaysWhatIsExpected) {
-  expect_right(start("3", nullptr)->wait());
+  expect_right(outcome_of(*start("3", nullptr)));
 }
 
 TEST_F(ConformanceOnAGpu, InTheWholeGpu) {
   ShimRig rig(kShimFeatures, gpus_);
-  expect_right(start("1", &rig)->wait());
+  expect_right(outcome_of(*start("1", &rig)));
 }
 
 TEST_F(ConformanceOnAGpu, InAPartition) {
   for (auto& gpu : gpus_) gpu.groups = 0b110;
   ShimRig rig(kShimPartitions, gpus_);
-  expect_right(start("1", &rig)->wait());
+  expect_right(outcome_of(*start("1", &rig)));
 }
 
 TEST_F(ConformanceOnAGpu, UnderRandomMoves) {
@@ -67,7 +65,7 @@ TEST_F(ConformanceOnAGpu, UnderRandomMoves) {
     rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
     std::this_thread::sleep_for(std::chrono::microseconds(300));
   }
-  expect_right(program->wait());
+  expect_right(outcome_of(*program));
 }
 
 }  // namespace

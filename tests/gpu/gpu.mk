@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Ring 3, on a real GPU: these programs are built everywhere and run by `make test-gpu`.
-$(call program,bin/gpu-tests/rm_gpu_test,tests/gpu/rm_gpu_test.cc tests/support/child.cc tests/workloads/common/output.cc,lib/libintercept.a lib/libshmctl.a,$(GTEST_LIBS) $(BPF_LIBS))
+$(call program,bin/gpu-tests/rm_gpu_test,tests/gpu/rm_gpu_test.cc tests/workloads/common/output.cc,lib/libintercept.a lib/libshmctl.a,$(GTEST_LIBS) $(BPF_LIBS))
 $(call program,bin/gpu-tests/conformance_gpu_test,tests/gpu/conformance_gpu_test.cc tests/intercept/shim/shim_rig.cc,lib/libintercept.a lib/libshmctl.a,$(GTEST_LIBS) $(BPF_LIBS))
 $(O)/bin/gpu-tests/conformance_gpu_test: | $(O)/$(shim_library) $(O)/bin/workloads/conformance
 

@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "intercept/bpf/observer.h"
-#include "tests/support/child.h"
+#include "shmctl/program/child.h"
 #include "tests/workloads/common/output.h"
 
 namespace gpushare {
@@ -69,21 +69,18 @@ double us(Nanos t) { return static_cast<double>(t.count()) / 1000.0; }
 
 // Starts a workload and waits until it has printed its first line.
 Child start(const std::string& name, const std::vector<std::string>& arguments) {
-  const auto bin = std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path();
-  ChildPlan plan{.words = {bin / "workloads" / name}};
-  plan.words.insert(plan.words.end(), arguments.begin(), arguments.end());
-  auto child = Child::start(plan);
-  EXPECT_TRUE(child) << child.error().message();
-  for (const auto end = Clock_::now() + 30s; child->output().empty() && Clock_::now() < end;
-       child->pump())
-    std::this_thread::sleep_for(1ms);
-  EXPECT_FALSE(child->output().empty()) << name << " made no progress";
+  Launch launch{
+      .command = {std::filesystem::path(own_folder()).parent_path() / "workloads" / name}};
+  launch.command.insert(launch.command.end(), arguments.begin(), arguments.end());
+  auto child = Child::start(std::move(launch));
+  if (!child) throw std::runtime_error(child.error().message());
+  const auto works = child->await("print a line", [&] { return !child->output().empty(); }, 30s);
+  EXPECT_TRUE(works) << works.error().message();
   return std::move(*child);
 }
 
 // How many turns it has made, by its newest report.
-double turns_of(Child& endless) {
-  endless.pump();
+double turns_of(const Child& endless) {
   return number_in(endless.last_line(), "turns").value_or(0);
 }
 

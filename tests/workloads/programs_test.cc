@@ -1,62 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs every workload on the stand-in libcuda over a simulated GPU. Tests that it succeeds, that
 // its results are right and the same every time, and how it ends on an error.
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "intercept/sim/server/server.h"
-#include "shmctl/base/fd.h"
+#include "shmctl/program/temp_folder.h"
+#include "tests/support/started.h"
 #include "tests/workloads/common/output.h"
 
 namespace gpushare {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr uint64_t kMemoryBytes = uint64_t{8} << 30;
 
-struct Outcome {
-  int status = -1;
-  std::string out, err;
-
-  std::string last_line() const {
-    std::istringstream lines(out);
-    std::string line, last;
-    while (std::getline(lines, line)) last = line;
-    return last;
-  }
+struct Outcome : test::Outcome {
   // Of the last line; "" if it has no such member.
-  std::string member(const std::string& key) const { return text_in(last_line(), key); }
+  std::string member(const std::string& key) const {
+    const std::string lines = out.substr(0, out.find_last_not_of('\n') + 1);
+    return text_in(lines.substr(lines.rfind('\n') + 1), key);
+  }
 };
-
-std::string read_all(int fd) {
-  std::string text;
-  std::array<char, 4096> part;
-  ssize_t got = 0;
-  while ((got = ::read(fd, part.data(), part.size())) > 0)
-    text.append(part.data(), static_cast<size_t>(got));
-  return text;
-}
 
 class Workloads : public testing::Test {
  protected:
   void SetUp() override {
-    std::string folder = (fs::temp_directory_path() / "gs-work-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-    folder_ = folder;
-    auto server = sim::Server::listen({.socket = folder + "/sim.sock",
+    auto server = sim::Server::listen({.socket = folder_.at("sim.sock"),
                                        .gpus = {2, {.memory_bytes = kMemoryBytes}},
                                        .parameters = {}});
     ASSERT_TRUE(server.has_value()) << server.error().message();
@@ -66,50 +40,18 @@ class Workloads : public testing::Test {
   void TearDown() override {
     server_->stop();
     thread_.join();
-    fs::remove_all(folder_);
   }
 
-  // The outputs are small: each fits into its pipe, so they can be read one after the other.
   Outcome run(const std::string& name, std::vector<std::string> arguments, bool has_gpu = true) {
-    const fs::path build = fs::read_symlink("/proc/self/exe").parent_path().parent_path();
-    const std::string path = build / "workloads" / name;
+    const std::string build = test::build_folder();
     std::vector<std::string> variables{
-        "LD_LIBRARY_PATH=" + (build.parent_path() / "lib/sim").string(),
-        "GPUSHARE_SIM=" + (has_gpu ? folder_ + "/sim.sock" : folder_ + "/nothing")};
-    for (const char* name_of : {"TSAN_OPTIONS", "ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS"})
-      if (const char* value = std::getenv(name_of))
-        variables.push_back(std::string(name_of) + "=" + value);
-    arguments.insert(arguments.begin(), path);
-    const auto pointers = [](std::vector<std::string>& texts) {
-      std::vector<char*> all;
-      for (std::string& text : texts) all.push_back(text.data());
-      all.push_back(nullptr);
-      return all;
-    };
-    int out[2], err[2];
-    EXPECT_EQ(::pipe2(out, O_CLOEXEC), 0);
-    EXPECT_EQ(::pipe2(err, O_CLOEXEC), 0);
-    const Fd out_read(out[0]), err_read(err[0]);
-    Fd out_write(out[1]), err_write(err[1]);
-    posix_spawn_file_actions_t actions;
-    ::posix_spawn_file_actions_init(&actions);
-    ::posix_spawn_file_actions_adddup2(&actions, out_write.get(), 1);
-    ::posix_spawn_file_actions_adddup2(&actions, err_write.get(), 2);
-    pid_t pid = 0;
-    EXPECT_EQ(::posix_spawn(&pid, path.c_str(), &actions, nullptr, pointers(arguments).data(),
-                            pointers(variables).data()),
-              0)
-        << path;
-    ::posix_spawn_file_actions_destroy(&actions);
-    out_write.reset();
-    err_write.reset();
-    Outcome outcome;
-    outcome.out = read_all(out_read.get());
-    outcome.err = read_all(err_read.get());
-    int status = 0;
-    EXPECT_EQ(::waitpid(pid, &status, 0), pid);
-    outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    return outcome;
+        "LD_LIBRARY_PATH=" + build + "/lib/sim",
+        "GPUSHARE_SIM=" + folder_.at(has_gpu ? "sim.sock" : "nothing")};
+    for (const char* option : {"TSAN_OPTIONS", "ASAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS"})
+      if (const char* value = std::getenv(option))
+        variables.push_back(std::string(option) + "=" + value);
+    arguments.insert(arguments.begin(), build + "/bin/workloads/" + name);
+    return {test::outcome_of(*test::started(std::move(arguments), std::move(variables)))};
   }
 
   void expect_right(const Outcome& outcome) {
@@ -118,7 +60,7 @@ class Workloads : public testing::Test {
     EXPECT_EQ(outcome.err, "");
   }
 
-  std::string folder_;
+  const TempFolder folder_ = test::needed(TempFolder::make("gs-work"));
   std::unique_ptr<sim::Server> server_;
   std::thread thread_;
 };
@@ -244,7 +186,7 @@ TEST_F(Workloads, WithoutAGpuTheySayWhereTheyLooked) {
   const Outcome outcome = run("churn", {}, false);
   EXPECT_EQ(outcome.status, 1);
   EXPECT_NE(outcome.err.find("CUDA_ERROR_NO_DEVICE"), std::string::npos) << outcome.err;
-  EXPECT_NE(outcome.err.find(folder_ + "/nothing"), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find(folder_.at("nothing")), std::string::npos) << outcome.err;
   EXPECT_EQ(outcome.out, "");
 }
 

@@ -4,7 +4,7 @@
 workload_names := spin endless periodic launch copy hash order crowd churn memhog sms steps within
 workload_common := $(addprefix tests/workloads/common/,busy_kernel.cc flags.cc gpu_session.cc)
 workload_programs := $(foreach name,$(workload_names),$(O)/bin/workloads/$(name))
-$(foreach name,$(workload_names),$(call program,bin/workloads/$(name),tests/workloads/$(name).cc $(workload_common),$(libcuda_stub)))
+$(foreach name,$(workload_names),$(call program,bin/workloads/$(name),tests/workloads/$(name).cc $(workload_common),$(libcuda_stub) lib/libshmctl.a))
 
 .PHONY: workloads
 workloads: $(workload_programs)  ## the CUDA programs that tests and measurements run

@@ -12,7 +12,7 @@
 namespace gpushare {
 namespace {
 
-// Instants of the record may be anything: a region's bytes are not trusted.
+// The instants of the record may be anything, because a region's bytes are not trusted.
 Nanos since(uint64_t instant_ns, Time now) {
   const auto now_ns = static_cast<uint64_t>(std::max<int64_t>(0, now.time_since_epoch().count()));
   return Nanos(static_cast<int64_t>(now_ns - std::min(now_ns, instant_ns)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Is the agent that wrote the control plane still there? Pure.
+// Judges whether the agent that wrote the control plane is still there. Pure.
 #pragma once
 
 #include <string>
@@ -22,8 +22,9 @@ struct AgentHealth {
   bool is_live() const { return state == State::kLive; }
 };
 
-// `is_process_there`: agent_pid exists. What was written in the last 2 s, or 5 ticks if that is
-// longer, is fresh, whatever the pid says: a reader in a container cannot see the agent's.
+// `is_process_there` says whether agent_pid exists. A record that was written in the last 2 s, or
+// in the last 5 ticks if those are longer, is fresh whatever the pid says, because a reader in a
+// container cannot see the agent's process.
 AgentHealth judge_agent(const AgentRecord& agent, Time now, bool is_process_there);
 bool is_process_there(uint32_t pid);
 

@@ -16,7 +16,7 @@ namespace {
 // A status of a full control plane is about 2 MiB; more than this is not the agent.
 constexpr size_t kLongestLine = 16 << 20;
 
-// What most often is wrong, in words that say what to do; else the system's own words.
+// Says what most often is wrong and what to do about it, otherwise the system's own words.
 Error connect_error(int code, const std::string& path) {
   constexpr const char* kStep = "connect to the agent";
   switch (code) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One connection to the agent's control socket: a line out, lines in. Blocking, with a limit on
-// every wait, so that a stuck agent cannot hang a tool. One thread. The descriptor is
+// One connection to the agent's control socket: it sends a line and receives lines. It blocks, with
+// a limit on every wait, so that a stuck agent cannot hang a tool. One thread. The descriptor is
 // close-on-exec.
 #pragma once
 
@@ -22,11 +22,12 @@ class Client {
   static Result<Client> connect(const std::string& path);
 
   Result<> send(const Request& request);
-  // Error timed_out; or connection_reset when the agent closed the connection.
+  // The error is timed_out, or connection_reset when the agent closed the connection.
   Result<std::string> read_line(Nanos timeout = kAnswerTimeout);
-  // A line that is complete in what has been received; nullopt: wait for fd() and receive().
+  // Returns a line that is complete in what has been received. If there is none, wait for fd() and
+  // receive().
   std::optional<std::string> buffered_line();
-  // Takes what is there now, without waiting. Error connection_reset at the end.
+  // Takes what is there now, without waiting. The error is connection_reset at the end.
   Result<> receive();
 
   // Sends and returns the line that answers it.
@@ -43,7 +44,7 @@ class Client {
   size_t searched_ = 0;  // no newline between taken_ and this
 };
 
-// One question over a connection of its own.
+// Each asks one question over a connection of its own.
 Result<> tell_agent(const std::string& path, const Request& request);  // succeeds or fails
 Result<Hello> ask_hello(const std::string& path);
 Result<PlaneSnapshot> ask_status(const std::string& path);

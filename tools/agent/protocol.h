@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lines of the control socket: requests encoded, answers decoded (sched/README.md documents
-// them). Pure; total on any bytes. An answer {"ok":false} becomes an Error whose detail is the
-// agent's own text: code invalid_argument when the agent says that the request was wrong,
-// permission_denied when it is not ours to make, none otherwise.
+// Encodes requests to the control socket and decodes its answers; sched/README.md documents both.
+// Pure, and defined for any bytes. An answer {"ok":false} becomes an Error whose detail is the
+// agent's own text. Its code is invalid_argument when the agent says that the request was wrong,
+// permission_denied when this user may not make it, and none otherwise.
 #pragma once
 
 #include <sys/types.h>

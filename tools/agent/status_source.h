@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the tools get the state of everything: from the control plane, mapped read-only, and where
-// that cannot be had or has no live agent, from the agent's socket. Reconnects by itself: a new
-// agent, a new region or a new socket is found by the next read(). One thread.
+// Reads the state of everything for the tools: from the control plane, which it maps read-only, or
+// from the agent's socket if there is no control plane or no live agent behind it. It reconnects by
+// itself: the next read() finds a new agent, a new region or a new socket. One thread.
 #pragma once
 
 #include <optional>
@@ -23,7 +23,7 @@ class StatusSource {
  public:
   explicit StatusSource(Endpoints endpoints) : endpoints_(std::move(endpoints)) {}
 
-  // What a dead agent left behind is a result too (see health). Error: neither way works.
+  // What a dead agent left behind is a result too (see health). It fails when neither way works.
   Result<Status> read();
 
  private:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changing tenants where the kernel module is loaded: its files are written directly, so that what
-// an operator sets does not need the agent, and whoever owns a tenant's files needs no other
-// permission. The agent follows.
+// Changes tenants where the kernel module is loaded, by writing its files. So what an operator sets
+// does not need the agent, and a user who owns a tenant's files needs no other permission. The
+// agent follows the files.
 #pragma once
 
 #include <sys/types.h>
@@ -14,9 +14,9 @@
 
 namespace gpushare {
 
-// Does what the request "set", "remove" or "attach" asks for. nullopt: the files are not there, or
-// not the caller's to write, so the agent is to be asked. Errors as the agent's own: code
-// invalid_argument when the request was wrong.
+// Does what the request "set", "remove" or "attach" asks for. Returns nullopt when the files are
+// not there, or are not the caller's to write, so that the agent must be asked. The errors are like
+// the agent's: the code is invalid_argument when the request was wrong.
 std::optional<Result<>> change_in_sysfs(SysfsTree& tree, const Request& request);
 
 }  // namespace gpushare

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A file that is there whole or not at all.
+// Writes a file so that it is there whole or not at all.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace gpushare {
 
-// Writes beside `path` and renames. What is no regular file (/dev/null, a pipe) is written to
-// directly. On error nothing of ours is left behind.
+// Writes beside `path` and renames. If `path` is no regular file (/dev/null, a pipe), it writes to
+// it directly. After an error no file of ours is left behind.
 Result<> write_whole_file(const std::string& path, std::string_view contents);
 
 }  // namespace gpushare

@@ -7,27 +7,25 @@
 #include "shmctl/plane/region.h"
 
 namespace gpushare {
-namespace {
 
-std::string choose(const Invocation& invocation, const char* option, const char* variable,
-                   const char* fallback) {
-  if (auto value = invocation.value(option)) return *value;
-  const char* value = std::getenv(variable);
-  return value != nullptr && *value != '\0' ? value : fallback;
+std::vector<Option> endpoint_options() {
+  return {{.name = "socket",
+           .value = "PATH",
+           .help = "The agent's control socket",
+           .otherwise = "/run/gpushare/agent.sock",
+           .variable = "GPUSHARE_SOCKET"},
+          {.name = "region",
+           .value = "NAME",
+           .help = "The control plane's shared memory",
+           .otherwise = kDefaultRegionName,
+           .variable = "GPUSHARE_REGION"}};
 }
-
-std::string sysfs_of(const Invocation& invocation) {
-  if (const char* value = std::getenv("GPUSHARE_SYSFS"); value != nullptr && *value != '\0')
-    return value;
-  return choose(invocation, "socket", "GPUSHARE_SOCKET", "").empty() ? GPUSHARE_SYSFS_PATH : "";
-}
-
-}  // namespace
 
 Endpoints endpoints_of(const Invocation& invocation) {
-  return {choose(invocation, "socket", "GPUSHARE_SOCKET", "/run/gpushare/agent.sock"),
-          choose(invocation, "region", "GPUSHARE_REGION", kDefaultRegionName),
-          sysfs_of(invocation)};
+  const char* const named = std::getenv("GPUSHARE_SYSFS");
+  const std::string usual = invocation.has("socket") ? "" : GPUSHARE_SYSFS_PATH;
+  return {invocation.text("socket"), invocation.text("region"),
+          named != nullptr && *named != '\0' ? named : usual};
 }
 
 }  // namespace gpushare

@@ -1,21 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the agent is found: the option, else the environment, else the default.
+// Where a tool finds the agent: from its options, otherwise from the environment, otherwise where
+// the agent usually is.
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "tools/base/cli_args.h"
+#include "shmctl/program/command_line.h"
 
 namespace gpushare {
 
 struct Endpoints {
   std::string socket;  // path of the control socket
   std::string region;  // POSIX shared memory name of the control plane
-  // The kernel module's files: GPUSHARE_SYSFS, else where it puts them. Empty when a socket was
-  // named: then it is that agent who is asked.
+  // The kernel module's files: $GPUSHARE_SYSFS, otherwise where it puts them. Empty when a socket
+  // was named, because that agent is then the one to ask.
   std::string sysfs;
 };
 
+std::vector<Option> endpoint_options();  // --socket and --region
+// Requires: the program has endpoint_options().
 Endpoints endpoints_of(const Invocation& invocation);
 
 }  // namespace gpushare

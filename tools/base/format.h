@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How values look to a person. Pure. What is not known is "?"; it is never shown as 0.
+// Formats values for a person. Pure. An unknown value is shown as "?" and never as 0.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,16 @@ std::string count_text(uint32_t count);       // "1234"
 std::string duration_text(Nanos duration);  // "350 ms", "12 s", "3 min 5 s", "2 h 3 min", "4 d 1 h"
 std::string cap_text(uint64_t quota_us, uint64_t period_us);  // "max", "30%", "5000/20000us"
 
-// `text` fit for a terminal: control characters, escape sequences and what is not plain ASCII
-// become '?'. Names of programs are chosen by their owners, who may not be friends.
+// Makes `text` fit for a terminal: control characters, escape sequences and what is not plain ASCII
+// become '?'. Names of programs are chosen by their owners, who may be hostile.
 std::string printable(std::string_view text);
 
-// Columns that `text` takes, for UTF-8 text of single-width characters.
+// Returns how many columns `text` takes, for UTF-8 text of single-width characters.
 size_t display_width(std::string_view text);
-// At most `width` columns; what was cut is marked by a final '~'.
+// Cuts `text` to at most `width` columns, and marks the cut by a final '~'.
 std::string clipped(std::string_view text, size_t width);
 enum class Align { kLeft, kRight };
-// Exactly `width` columns.
+// Cuts or fills `text` to exactly `width` columns.
 std::string padded(std::string_view text, size_t width, Align align);
 
 }  // namespace gpushare

@@ -3,24 +3,22 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <vector>
 
 #include "shmctl/base/fd.h"
+#include "shmctl/program/child.h"
 
 namespace gpushare {
 namespace {
 
 namespace fs = std::filesystem;
 
+constexpr Nanos kToTry = std::chrono::seconds(20);
 constexpr std::string_view kSeparators = " \t\r\n:";
 
 bool is_ours(std::string_view entry, std::string_view path) {
@@ -49,48 +47,11 @@ void for_each_line(std::string_view text, const Use& use) {
   }
 }
 
-// What a child wrote, and how it ended.
-struct Ended {
-  int status = -1;
-  std::string text;
-};
-
-Result<Ended> run_preloaded(const std::string& library) {
-  constexpr const char* kStep = "try the library";
-  std::array<int, 2> ends{};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return errno_error(kStep);
-  Fd reading(ends[0]), writing(ends[1]);
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, writing.get(), 1);
-  ::posix_spawn_file_actions_adddup2(&actions, writing.get(), 2);
-  const std::string variable = "LD_PRELOAD=" + library;
-  std::array<const char*, 3> command{"cat", "/proc/self/maps", nullptr};
-  std::array<const char*, 2> environment{variable.c_str(), nullptr};
-  pid_t child = 0;
-  const int failure =
-      ::posix_spawn(&child, "/bin/cat", &actions, nullptr, const_cast<char**>(command.data()),
-                    const_cast<char**>(environment.data()));
-  ::posix_spawn_file_actions_destroy(&actions);
-  writing.reset();
-  if (failure != 0) {
-    errno = failure;
-    return errno_error(kStep, "/bin/cat");
-  }
-  Ended ended;
-  std::array<char, 4096> part{};
-  for (ssize_t count = 0; (count = ::read(reading.get(), part.data(), part.size())) > 0;)
-    ended.text.append(part.data(), static_cast<size_t>(count));
-  while (::waitpid(child, &ended.status, 0) < 0 && errno == EINTR) {
-  }
-  return ended;
-}
-
 }  // namespace
 
 Result<std::string> find_shim_library() {
   std::error_code code;
-  const fs::path here = fs::read_symlink("/proc/self/exe", code).parent_path();
+  const fs::path here = own_folder();
   for (const char* folder : {"../lib/gpushare", "../lib"}) {
     const fs::path path = fs::weakly_canonical(here / folder / kShimLibrary, code);
     if (fs::is_regular_file(path, code)) return path.string();
@@ -188,13 +149,17 @@ Result<> try_preload(const std::string& library) {
   if (library.find_first_of(kSeparators) != std::string::npos || library.contains('#'))
     return make_error(std::errc::invalid_argument, kStep,
                       library + ": the loader's list cannot hold a path with blanks or colons");
-  const auto ended = run_preloaded(library);
-  if (!ended) return std::unexpected(ended.error());
-  const bool is_clean = WIFEXITED(ended->status) && WEXITSTATUS(ended->status) == 0;
-  if (is_clean && ended->text.contains(library) && !ended->text.starts_with("ERROR")) return {};
+  auto child = Child::start({.command = {"/bin/cat", "/proc/self/maps"},
+                             .environment = {"LD_PRELOAD=" + library},
+                             .is_environment_whole = true});
+  if (!child) return std::unexpected(child.error());
+  const auto status = child->finish(kToTry);
+  if (!status) return std::unexpected(status.error());
+  const std::string complaint = child->errors().substr(0, child->errors().find('\n'));
+  if (*status == 0 && child->output().contains(library) && !complaint.starts_with("ERROR"))
+    return {};
   return make_error(std::errc::executable_format_error, kStep,
-                    fmt::format("{}: a program does not start with it: {}", library,
-                                ended->text.substr(0, ended->text.find('\n'))));
+                    fmt::format("{}: a program does not start with it: {}", library, complaint));
 }
 
 }  // namespace gpushare

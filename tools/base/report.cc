@@ -2,7 +2,9 @@
 #include "tools/base/report.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -29,6 +31,15 @@ Screen stdout_screen() {
   return screen;
 }
 
+Fd interrupt_fd() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGINT);
+  ::sigaddset(&signals, SIGTERM);
+  ::sigprocmask(SIG_BLOCK, &signals, nullptr);
+  return Fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
 std::string in_tone(std::string_view text, Tone tone, const Screen& screen) {
   if (!screen.has_colours) return std::string(text);
   const auto coloured = [text](int code) { return fmt::format("\033[{}m{}\033[0m", code, text); };
@@ -45,12 +56,6 @@ std::string in_tone(std::string_view text, Tone tone, const Screen& screen) {
       break;
   }
   return std::string(text);
-}
-
-ExitCode finish_output(ExitCode code) {
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
-  fmt::print(stderr, "gpushare: write output: {}\n", std::strerror(errno));
-  return kExitFailure;
 }
 
 }  // namespace gpushare

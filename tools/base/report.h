@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// How gpushare's commands talk: data to stdout, everything else to stderr, and the exit code that
-// an error means.
+// How gpushare's commands report: data goes to standard output and everything else to standard
+// error, and an error means an exit code.
 #pragma once
 
 #include <cstddef>
 #include <string_view>
 
 #include "shmctl/base/error.h"
-#include "tools/base/cli_args.h"
+#include "shmctl/base/fd.h"
+#include "shmctl/program/command_line.h"
 
 namespace gpushare {
 
-// "gpushare: MESSAGE" to stderr. Returns kExitUsage when the request was wrong, else kExitFailure.
+// Prints "gpushare: MESSAGE" to standard error. Returns kExitUsage when the request was wrong,
+// otherwise kExitFailure.
 ExitCode report(const Error& error);
 
 struct Screen {
@@ -20,10 +22,11 @@ struct Screen {
 };
 Screen stdout_screen();
 
+// Readable once SIGINT or SIGTERM asks this program to end. They stay blocked, so that a second one
+// does not kill it while it writes a file.
+Fd interrupt_fd();
+
 enum class Tone { kPlain, kGood, kWarning, kBad, kDim };
 std::string in_tone(std::string_view text, Tone tone, const Screen& screen);
-
-// Flushes stdout. kExitFailure, with a message, when something could not be written (disk full).
-ExitCode finish_output(ExitCode code);
 
 }  // namespace gpushare

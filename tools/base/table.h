@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Columns that fit a given width. Pure: gpushare prints whole tables with it, gpushare-top places
-// its cells with it. A column's width follows its contents between two bounds; where there is too
-// little room, wide columns shrink first, then columns are dropped, least important first.
+// Fits columns into a given width. Pure: gpushare prints whole tables with it, and gpushare-top
+// places its cells with it. The width of a column follows its contents between two bounds. If there
+// is too little room, wide columns shrink first; then columns are dropped, the least important
+// first.
 #pragma once
 
 #include <span>
@@ -28,8 +29,9 @@ struct PlacedColumn {
   size_t width = 0;
 };
 
-// `contents[i]`: widest content of column i. Left to right, one blank between two; all of it within
-// `width`, but for columns of kAlways, of which at least the first is placed and cut to `width`.
+// `contents[i]` is the widest content of column i. The columns are placed from left to right with
+// one blank between two, all within `width`. Of the columns of kAlways at least the first is
+// placed, and cut to `width` if need be.
 std::vector<PlacedColumn> fit_columns(std::span<const Column> columns,
                                       std::span<const size_t> contents, size_t width);
 
@@ -40,7 +42,7 @@ class Table {
   // One cell per column.
   void add(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
   bool is_empty() const { return rows_.empty(); }
-  // The heading and the rows, each line at most `width` wide, without trailing blanks.
+  // Returns the heading and the rows, each line at most `width` wide and without trailing blanks.
   std::vector<std::string> lines(size_t width) const;
 
  private:

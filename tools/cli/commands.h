@@ -1,35 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands of gpushare, one function each. They print and return the exit code. A group of
-// commands is one file.
+// The commands of gpushare. A group of commands is one file, which declares them and runs them.
+// Each prints and returns the exit code.
 #pragma once
 
-#include <string_view>
-
-#include "tools/base/cli_args.h"
+#include "shmctl/program/command_line.h"
 
 namespace gpushare {
 
-// Prints `text` and how `command` is used to stderr. Returns kExitUsage.
-ExitCode report_usage(std::string_view text, const CommandSpec& command);
+// The whole command line; the completions and the tests read it too.
+const Command& gpushare_program();
 
-ExitCode command_run(const Invocation& invocation);  // returns only on failure
+Command run_command();  // it returns only on failure
 
-ExitCode command_status(const Invocation& invocation);
-ExitCode command_tenants(const Invocation& invocation);
+Command status_command();
+Command tenants_command();
 
-ExitCode command_set(const Invocation& invocation);
-ExitCode command_remove(const Invocation& invocation);
-ExitCode command_attach(const Invocation& invocation);
-ExitCode command_freeze(const Invocation& invocation);
-ExitCode command_thaw(const Invocation& invocation);
+Command set_command();
+Command remove_command();
+Command attach_command();
+Command freeze_command();
+Command thaw_command();
 
-ExitCode command_profile(const Invocation& invocation);
-ExitCode command_trace(const Invocation& invocation);
+Command trace_command();
+Command profile_command();
 
-ExitCode command_preload(const Invocation& invocation);
-ExitCode command_doctor(const Invocation& invocation);
-ExitCode command_recover(const Invocation& invocation);
-ExitCode command_version(const Invocation& invocation);
-ExitCode command_completion(const Invocation& invocation);
+Command preload_command();
+Command doctor_command();
+Command recover_command();
+Command version_command();
+Command completion_command();
+
+Option json_option();
+// The options of `run` that are settings of a tenant, one for each of setting_keys().
+std::vector<Option> setting_options();
 
 }  // namespace gpushare

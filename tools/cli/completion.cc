@@ -3,14 +3,47 @@
 
 #include <fmt/format.h>
 
+#include "shmctl/program/help.h"
+
 namespace gpushare {
 namespace {
+
+// What a shell may offer for a value or an argument.
+enum class Offers { kNothing, kWords, kFiles, kTenants, kPids, kTargets, kCommands };
+
+struct Offer {
+  Offers kind = Offers::kNothing;
+  std::string words{};  // with kWords
+};
+
+// The name of a value says what fits.
+Offer offer_for(const Option& option) {
+  if (!option.words.empty()) return {Offers::kWords, option.words};
+  if (option.value == "TENANT") return {Offers::kTenants};
+  const bool is_file = option.value == "FILE" || option.value == "DIR" || option.value == "PATH";
+  return {is_file ? Offers::kFiles : Offers::kNothing};
+}
+
+// For the first argument.
+Offer offer_for(const Command& command) {
+  if (command.starts_program) return {Offers::kCommands};
+  if (const auto choices = command.choices(); !choices.empty())
+    return {Offers::kWords, fmt::format("{}", fmt::join(choices, " "))};
+  const std::string first = command.arguments.substr(0, command.arguments.find(' '));
+  return {first == "PID|TENANT" ? Offers::kTargets
+          : first == "TENANT"   ? Offers::kTenants
+          : first == "PID"      ? Offers::kPids
+                                : Offers::kNothing};
+}
 
 // What tables of `gpushare` are read for names, in all shells.
 constexpr std::string_view kTenantsPipe =
     "gpushare tenants 2>/dev/null | awk '$1 == \"TENANT\" { on = 1; next } on { print $1 }'";
 constexpr std::string_view kPidsPipe =
     "gpushare status 2>/dev/null | awk '$2 == \"PID\" { on = 1; next } on { print $2 }'";
+
+// What every program has beside what it declares.
+constexpr const char* kOwnOptions = "--help --version";
 
 std::string in_single_quotes(std::string_view text) {
   std::string out = "'";
@@ -19,9 +52,9 @@ std::string in_single_quotes(std::string_view text) {
 }
 
 // "--tenant -t " and so on.
-std::string option_words(const std::vector<OptionSpec>& options) {
+std::string option_words(const std::vector<Option>& options) {
   std::string words;
-  for (const OptionSpec& option : options) {
+  for (const Option& option : options) {
     words += fmt::format("--{} ", option.name);
     if (option.letter != 0) words += fmt::format("-{} ", option.letter);
   }
@@ -30,23 +63,24 @@ std::string option_words(const std::vector<OptionSpec>& options) {
 
 // --- bash ---
 
-std::string bash_offer(Offers offers, std::string_view words) {
-  const auto from_words = [](std::string_view list) {
-    return fmt::format("COMPREPLY=($(compgen -W \"{}\" -- \"$cur\"))", list);
-  };
-  switch (offers) {
+std::string bash_words(std::string_view list) {
+  return fmt::format("COMPREPLY=($(compgen -W \"{}\" -- \"$cur\"))", list);
+}
+
+std::string bash_offer(const Offer& offer) {
+  switch (offer.kind) {
     case Offers::kNothing:
       return "COMPREPLY=()";
     case Offers::kWords:
-      return from_words(words);
+      return bash_words(offer.words);
     case Offers::kFiles:
       return "COMPREPLY=($(compgen -f -- \"$cur\"))";
     case Offers::kTenants:
-      return from_words("$(_gpushare_tenants)");
+      return bash_words("$(_gpushare_tenants)");
     case Offers::kPids:
-      return from_words("$(_gpushare_pids)");
+      return bash_words("$(_gpushare_pids)");
     case Offers::kTargets:
-      return from_words("$(_gpushare_tenants; _gpushare_pids)");
+      return bash_words("$(_gpushare_tenants; _gpushare_pids)");
     case Offers::kCommands:
       return "COMPREPLY=($(compgen -c -f -- \"$cur\"))";
   }
@@ -54,30 +88,29 @@ std::string bash_offer(Offers offers, std::string_view words) {
 }
 
 // The value of the option before the cursor.
-std::string bash_values(std::string_view command, const std::vector<OptionSpec>& options) {
+std::string bash_values(std::string_view command, const std::vector<Option>& options) {
   std::string out;
-  for (const OptionSpec& option : options) {
+  for (const Option& option : options) {
     if (option.value.empty()) continue;
     std::string pattern = fmt::format("{}:--{}", command, option.name);
     if (option.letter != 0) pattern += fmt::format(" | {}:-{}", command, option.letter);
-    out += fmt::format("    {}) {}; return ;;\n", pattern, bash_offer(option.offers, option.words));
+    out += fmt::format("    {}) {}; return ;;\n", pattern, bash_offer(offer_for(option)));
   }
   return out;
 }
 
-std::string bash_script(const ProgramSpec& program) {
+std::string bash_script(const Command& program) {
   std::string value_options, commands, values, arguments;
-  for (const OptionSpec& option : program.options)
+  for (const Option& option : program.options)
     if (!option.value.empty())
       value_options += fmt::format("{}--{}", value_options.empty() ? "" : " | ", option.name);
-  for (const CommandSpec& command : program.commands) {
+  for (const Command& command : program.commands) {
     commands += fmt::format("{}{}", commands.empty() ? "" : " ", command.name);
     values += bash_values(command.name, command.options);
-    arguments +=
-        fmt::format("    {}) if [[ $cur == -* ]]; then {}; else {}; fi ;;\n", command.name,
-                    bash_offer(Offers::kWords, option_words(command.options) +
-                                                   option_words(program.options) + "--help"),
-                    bash_offer(command.offers, command.words));
+    arguments += fmt::format(
+        "    {}) if [[ $cur == -* ]]; then {}; else {}; fi ;;\n", command.name,
+        bash_words(option_words(command.options) + option_words(program.options) + kOwnOptions),
+        bash_offer(offer_for(command)));
   }
   values += bash_values("*", program.options);
   return fmt::format(
@@ -104,18 +137,17 @@ std::string bash_script(const ProgramSpec& program) {
       "}}\n"
       "complete -F _gpushare {0}\n",
       program.name, kTenantsPipe, kPidsPipe, value_options, values,
-      bash_offer(Offers::kWords, commands + " " + option_words(program.options) + "--help"),
-      arguments);
+      bash_words(commands + " " + option_words(program.options) + kOwnOptions), arguments);
 }
 
 // --- zsh ---
 
-std::string zsh_action(Offers offers, std::string_view words) {
-  switch (offers) {
+std::string zsh_action(const Offer& offer) {
+  switch (offer.kind) {
     case Offers::kNothing:
       return " ";
     case Offers::kWords:
-      return fmt::format("({})", words);
+      return fmt::format("({})", offer.words);
     case Offers::kFiles:
       return "_files";
     case Offers::kTenants:
@@ -140,29 +172,30 @@ std::string zsh_text(std::string_view text) {
   return out;
 }
 
-std::string zsh_option(const OptionSpec& option) {
-  std::string tail = fmt::format("[{}]", zsh_text(option.help));
+std::string zsh_option(const Option& option) {
+  std::string tail = fmt::format("[{}]", zsh_text(option_text(option)));
   if (!option.value.empty())
-    tail += fmt::format(":{}:{}", zsh_text(option.value), zsh_action(option.offers, option.words));
+    tail += fmt::format(":{}:{}", zsh_text(option.value), zsh_action(offer_for(option)));
   std::string out = "      " + in_single_quotes(fmt::format("--{}{}", option.name, tail)) + " \\\n";
   if (option.letter != 0)
     out += "      " + in_single_quotes(fmt::format("-{}{}", option.letter, tail)) + " \\\n";
   return out;
 }
 
-std::string zsh_script(const ProgramSpec& program) {
-  std::string common = "      '--help[Print this text.]' \\\n";
-  for (const OptionSpec& option : program.options) common += zsh_option(option);
+std::string zsh_script(const Command& program) {
+  std::string common =
+      "      '--help[Print this text.]' \\\n      '--version[Print the version.]' \\\n";
+  for (const Option& option : program.options) common += zsh_option(option);
   std::string names, cases;
-  for (const CommandSpec& command : program.commands) {
+  for (const Command& command : program.commands) {
     names += "    " +
              in_single_quotes(fmt::format("{}:{}", command.name, zsh_text(command.summary))) + "\n";
     cases += fmt::format("    {}) _arguments -s \\\n{}", command.name, common);
-    for (const OptionSpec& option : command.options) cases += zsh_option(option);
+    for (const Option& option : command.options) cases += zsh_option(option);
     if (command.starts_program)
       cases += "      '(-)1:program:_command_names -e' '*::argument:_normal' ;;\n";
-    else if (command.max_arguments > 0)
-      cases += fmt::format("      '*:argument:{}' ;;\n", zsh_action(command.offers, command.words));
+    else if (!command.arguments.empty())
+      cases += fmt::format("      '*:argument:{}' ;;\n", zsh_action(offer_for(command)));
     else
       cases += "      && return ;;\n";
   }
@@ -191,12 +224,12 @@ std::string zsh_script(const ProgramSpec& program) {
 
 // --- fish ---
 
-std::string fish_arguments(Offers offers, std::string_view words) {
-  switch (offers) {
+std::string fish_arguments(const Offer& offer) {
+  switch (offer.kind) {
     case Offers::kNothing:
       return "-f";
     case Offers::kWords:
-      return "-f -a " + in_single_quotes(words);
+      return "-f -a " + in_single_quotes(offer.words);
     case Offers::kFiles:
       return "-F";
     case Offers::kTenants:
@@ -212,41 +245,41 @@ std::string fish_arguments(Offers offers, std::string_view words) {
 }
 
 std::string fish_option(std::string_view program, std::string_view condition,
-                        const OptionSpec& option) {
+                        const Option& option) {
   std::string out = fmt::format("complete -c {}{} -l {}", program, condition, option.name);
   if (option.letter != 0) out += fmt::format(" -s {}", option.letter);
-  if (!option.value.empty()) out += " -r " + fish_arguments(option.offers, option.words);
-  return out + " -d " + in_single_quotes(option.help) + "\n";
+  if (!option.value.empty()) out += " -r " + fish_arguments(offer_for(option));
+  return out + " -d " + in_single_quotes(option_text(option)) + "\n";
 }
 
-std::string fish_script(const ProgramSpec& program) {
+std::string fish_script(const Command& program) {
   std::string out = fmt::format(
       "# fish completion for {0}; generated by '{0} completion fish'\n"
       "function __gpushare_tenants; {1}; end\n"
       "function __gpushare_pids; {2}; end\n"
       "complete -c {0} -f\n"
-      "complete -c {0} -s h -l help -d 'Print this text.'\n",
+      "complete -c {0} -s h -l help -d 'Print this text.'\n"
+      "complete -c {0} -l version -d 'Print the version.'\n",
       program.name, kTenantsPipe, kPidsPipe);
-  for (const OptionSpec& option : program.options) out += fish_option(program.name, "", option);
-  for (const CommandSpec& command : program.commands) {
+  for (const Option& option : program.options) out += fish_option(program.name, "", option);
+  for (const Command& command : program.commands) {
     out += fmt::format("complete -c {} -n __fish_use_subcommand -a {} -d {}\n", program.name,
                        command.name, in_single_quotes(command.summary));
     const std::string seen = fmt::format(" -n '__fish_seen_subcommand_from {}'", command.name);
-    if (command.max_arguments > 0)
+    if (!command.arguments.empty())
       out += fmt::format("complete -c {}{} {}\n", program.name, seen,
-                         fish_arguments(command.offers, command.words));
-    for (const OptionSpec& option : command.options) out += fish_option(program.name, seen, option);
+                         fish_arguments(offer_for(command)));
+    for (const Option& option : command.options) out += fish_option(program.name, seen, option);
   }
   return out;
 }
 
 }  // namespace
 
-std::optional<std::string> completion_script(const ProgramSpec& program, std::string_view shell) {
-  if (shell == "bash") return bash_script(program);
-  if (shell == "zsh") return zsh_script(program);
-  if (shell == "fish") return fish_script(program);
-  return std::nullopt;
+std::string completion_script(const Command& program, std::string_view shell) {
+  return shell == "bash"  ? bash_script(program)
+         : shell == "zsh" ? zsh_script(program)
+                          : fish_script(program);
 }
 
 }  // namespace gpushare

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Completion scripts, generated from the command tree, so that they know every command and option.
-// Pure.
+// Completion scripts, generated from the declared command line, so that they know every command and
+// option. Pure.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 
-#include "tools/base/command_line.h"
+#include "shmctl/program/command_line.h"
 
 namespace gpushare {
 
-// `shell`: bash, zsh or fish; nullopt for another. Requires a program with commands, whose
-// `tenants` and `status` print tables (where names and pids to offer come from).
-std::optional<std::string> completion_script(const ProgramSpec& program, std::string_view shell);
+// `shell` is bash, zsh or fish. Requires: a program with commands, whose `tenants` and `status`
+// print the tables from which the script reads names and process ids.
+std::string completion_script(const Command& program, std::string_view shell);
 
 }  // namespace gpushare

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpushare doctor: this machine as we see it, as the agent sees it, and the limits.
+// gpushare doctor: shows this machine as this program sees it and as the agent sees it, and the
+// limits.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 
+#include "shmctl/program/help.h"
 #include "tools/agent/client.h"
-#include "tools/base/cli_help.h"
 #include "tools/base/endpoints.h"
 #include "tools/base/format.h"
 #include "tools/base/report.h"
@@ -76,9 +77,7 @@ bool has_failure(const std::vector<Finding>& findings) {
          findings.end();
 }
 
-}  // namespace
-
-ExitCode command_doctor(const Invocation& invocation) {
+ExitCode doctor(const Invocation& invocation) {
   const Endpoints endpoints = endpoints_of(invocation);
   const DoctorInput input = look(endpoints);
   const std::vector<Finding> machine = check_machine(input);
@@ -103,6 +102,19 @@ ExitCode command_doctor(const Invocation& invocation) {
   fmt::print("\nLimits:\n");
   for (const LimitFinding& limit : limits) print_limit(limit, screen);
   return has_failed ? kExitFailure : kExitOk;
+}
+
+}  // namespace
+
+Command doctor_command() {
+  return {.name = "doctor",
+          .summary = "Check everything gpushare needs, and say how to fix what is missing.",
+          .details =
+              "Also lists every limit: whether it binds, where it is enforced, and why not. "
+              "The exit code is 1 if any check fails; warnings do not count.",
+          .options = {json_option()},
+          .examples = {"gpushare doctor", "sudo gpushare doctor  # sees more"},
+          .run = doctor};
 }
 
 }  // namespace gpushare

@@ -17,7 +17,7 @@ ExitCode enable(const std::string& root) {
   if (const auto tried = try_preload(*library); !tried) return report(tried.error());
   const auto text = read_preload(root);
   if (!text) return report(text.error());
-  // Of another installation there may be one already: two would be one too many.
+  // The library of another installation may be there already, and two would disturb each other.
   const std::string others =
       has_preload_entry(*text, *library) ? *text : without_preload_entry(*text);
   const std::string wanted = with_preload_entry(others, *library);
@@ -44,15 +44,28 @@ ExitCode show(const std::string& root) {
   return kExitOk;
 }
 
+ExitCode preload(const Invocation& invocation) {
+  const std::string root = invocation.text("root");
+  const std::string& what = invocation.arguments[0];
+  return what == "enable" ? enable(root) : what == "disable" ? disable(root) : show(root);
+}
+
 }  // namespace
 
-ExitCode command_preload(const Invocation& invocation) {
-  const std::string root = invocation.value("root").value_or("");
-  const std::string& what = invocation.arguments[0];
-  if (what == "enable") return enable(root);
-  if (what == "disable") return disable(root);
-  if (what == "status") return show(root);
-  return report_usage("'" + what + "' is none of: enable, disable, status", *invocation.command);
+Command preload_command() {
+  return {.name = "preload",
+          .summary = "Put libgpushare.so into every program that starts from now on.",
+          .arguments = "enable|disable|status",
+          .details =
+              "Adds it to /etc/ld.so.preload, or takes it out; other entries stay. It is not "
+              "added when an ordinary program does not start with it. Where the agent wants "
+              "nothing of a program, the library does nothing in it. Needs root.",
+          .options = {{.name = "root",
+                       .value = "DIR",
+                       .help = "The file system to work on, in DIR/etc/ld.so.preload",
+                       .otherwise = "/"}},
+          .examples = {"sudo gpushare preload enable", "gpushare preload status"},
+          .run = preload};
 }
 
 }  // namespace gpushare

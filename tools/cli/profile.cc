@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpushare profile: how long an iteration of a program takes by its share of the SMs, in one run of
-// it. Neither the agent nor root takes part.
+// gpushare profile: measures in one run of a program how long its iterations take by its share of
+// the SMs. It needs neither the agent nor root.
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/signalfd.h>
@@ -8,8 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -45,34 +43,22 @@ struct Order {
   SmGeometry geometry;
 };
 
-template <class T>
-std::optional<T> number_of(const std::string& text, T least, T most) {
-  T value{};
-  const char* const end = text.data() + text.size();
-  const auto [rest, failure] = std::from_chars(text.data(), end, value);
-  if (failure != std::errc{} || rest != end || !(value >= least && value <= most))
-    return std::nullopt;
-  return value;
-}
-
 Result<std::unique_ptr<Gpu>> open_gpu() {
   const char* const simulation = std::getenv("GPUSHARE_SIM");
   if (simulation != nullptr && *simulation != '\0') return sim::make_sim_gpu(simulation);
   return make_rm_gpu(RmUse::kRecovery);
 }
 
-// What was asked for, against the GPU that there is. The error is a wrong usage.
+// Checks what was asked for against the GPU that there is. The error is a wrong usage.
 Result<Order> order_of(const Invocation& invocation, const Gpu& gpu) {
   Order order;
   const auto wrong = [](std::string text) {
     return make_error(std::errc::invalid_argument, "profile", std::move(text));
   };
-  const std::string device = invocation.value("device").value_or("0");
-  const auto index = number_of<size_t>(device, 0, 255);
-  if (!index || *index >= gpu.gpus().size())
-    return wrong(
-        fmt::format("--device '{}': there are {} GPUs, from 0", device, gpu.gpus().size()));
-  order.gpu = gpu.gpus()[*index];
+  const uint64_t index = invocation.whole("device");
+  if (index >= gpu.gpus().size())
+    return wrong(fmt::format("--device '{}': there are {} GPUs, from 0", index, gpu.gpus().size()));
+  order.gpu = gpu.gpus()[index];
   order.geometry = geometry_of(order.gpu.sm_count);
   const std::string every = fmt::format("1-{}", order.geometry.groups);
   const std::string list = invocation.value("groups").value_or(every);
@@ -80,36 +66,14 @@ Result<Order> order_of(const Invocation& invocation, const Gpu& gpu) {
   if (!groups)
     return wrong(fmt::format("--groups '{}' is no list such as 1,2,4-8 of {}", list, every));
   order.groups.assign(groups->rbegin(), groups->rend());
-  const auto seconds = [&](const char* option, const char* otherwise, Nanos& into) {
-    const auto value = number_of<double>(invocation.value(option).value_or(otherwise), 0.1, 36'000);
-    if (value) into = Nanos(std::llround(*value * 1e9));
-    return value.has_value();
-  };
-  if (!seconds("seconds", "10", order.limits.longest))
-    return wrong("--seconds must be 0.1 to 36000");
-  if (!seconds("wait", "120", order.limits.patience)) return wrong("--wait must be 0.1 to 36000");
-  const auto iterations = number_of<uint64_t>(invocation.value("iterations").value_or("50"),
-                                              ProfileSteps::kFewest, 1'000'000);
-  if (!iterations)
-    return wrong(fmt::format("--iterations must be {} to 1000000", ProfileSteps::kFewest));
-  order.limits.iterations = *iterations;
-  if (const auto text = invocation.value("slo-us")) {
-    order.slo_us = number_of<double>(*text, 1, 1e9);
-    if (!order.slo_us) return wrong("--slo-us must be 1 to 1000000000");
-  }
-  order.json = invocation.value("json").value_or("");
-  order.svg = invocation.value("svg").value_or("");
+  order.limits = {.iterations = invocation.whole("iterations"),
+                  .longest = invocation.seconds("seconds"),
+                  .patience = invocation.seconds("wait")};
+  if (invocation.has("slo-us")) order.slo_us = invocation.number("slo-us");
+  order.json = invocation.text("json");
+  order.svg = invocation.text("svg");
   order.keeps = invocation.has("keep");
   return order;
-}
-
-Fd interrupt_fd() {
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  ::sigaddset(&signals, SIGINT);
-  ::sigaddset(&signals, SIGTERM);
-  ::sigprocmask(SIG_BLOCK, &signals, nullptr);
-  return Fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
 bool is_interrupted(const Fd& fd) {
@@ -124,8 +88,8 @@ std::string name_of(pid_t pid) {
   return printable(name);
 }
 
-// Others take SMs, memory and time from what is measured. Those that only keep the driver open do
-// not.
+// Other programs take SMs, memory and time from what is measured. Those that only keep the driver
+// open do not.
 void warn_of_others(const Gpu& gpu) {
   constexpr std::array<std::string_view, 3> kHarmless = {"nvidia-persiste", "nv-hostengine",
                                                          "gpushared"};
@@ -143,7 +107,7 @@ void warn_of_others(const Gpu& gpu) {
              others.size() > shown ? ", ..." : "");
 }
 
-// One line that changes, or, where that goes to a file, a line for each step.
+// Shows one line that changes or, if standard error goes to a file, a line for each step.
 class Progress {
  public:
   explicit Progress(const Order& order) : order_(order) {}
@@ -206,7 +170,7 @@ Outcome sweep(ProfiledProgram& program, ProfileSteps& steps, const Order& order,
   }
 }
 
-// Why there is no whole sweep; empty: there is.
+// Says why there is no whole sweep; empty if there is one.
 std::string complaint(const Outcome& outcome, ProfiledProgram& program, const ProfileSteps& steps,
                       const Order& order) {
   const double waited = std::chrono::duration<double>(order.limits.patience).count();
@@ -258,15 +222,13 @@ ExitCode show(const Order& order, const std::vector<std::string>& command,
   return kExitOk;
 }
 
-}  // namespace
-
-ExitCode command_profile(const Invocation& invocation) {
+ExitCode profile(const Invocation& invocation) {
   const auto library = find_shim_library();
   if (!library) return report(library.error());
   const auto gpu = open_gpu();
   if (!gpu) return report(gpu.error());
   const auto order = order_of(invocation, **gpu);
-  if (!order) return report_usage(order.error().detail, *invocation.command);
+  if (!order) return invocation.wrong(order.error().detail);
   warn_of_others(**gpu);
 
   const Fd stop = interrupt_fd();
@@ -289,9 +251,65 @@ ExitCode command_profile(const Invocation& invocation) {
                "they are left out (--seconds)\n",
                ProfileSteps::kFewest, std::chrono::duration<double>(order->limits.longest).count());
   }
-  if (const ExitCode flushed = finish_output(code); flushed != code) code = flushed;
+  if (const ExitCode flushed = finish_output("gpushare", code); flushed != code) code = flushed;
   while (keeps && !program.ended() && !is_interrupted(stop)) program.serve(kProgress / 4);
   return code;
+}
+
+}  // namespace
+
+Command profile_command() {
+  return {
+      .name = "profile",
+      .summary = "Measure a program's iterations on every part of a GPU's SMs, in one run.",
+      .arguments = "[--] PROGRAM [ARGUMENT...]",
+      .details =
+          "PROGRAM is started once and runs on while it is moved from all groups of 8 SMs down to "
+          "one; at each the mean and the p99 of an iteration are measured: a training step, a "
+          "decoding step, a request, recognised or announced by the program. Then it is asked to "
+          "end. The knee is the fewest SMs on which it is at most 5% slower than on the most.\n"
+          "Needs neither root nor a running gpushared, but a GPU that nobody else uses. What "
+          "PROGRAM prints goes to standard error.",
+      .options = {{.name = "groups",
+                   .letter = 'g',
+                   .value = "LIST",
+                   .help = "Numbers of groups of 8 SMs, such as 1,2,4-8,16",
+                   .otherwise = "all there are"},
+                  {.name = "iterations",
+                   .letter = 'n',
+                   .value = "N",
+                   .help = "Iterations at each",
+                   .otherwise = "50",
+                   .range = Range{ProfileSteps::kFewest, 1'000'000, true}},
+                  {.name = "seconds",
+                   .letter = 's',
+                   .value = "S",
+                   .help = "At most so long at each",
+                   .otherwise = "10",
+                   .range = Range{0.1, 36'000}},
+                  {.name = "wait",
+                   .value = "S",
+                   .help = "How long to wait for the first iterations, in seconds",
+                   .otherwise = "120",
+                   .range = Range{0.1, 36'000}},
+                  {.name = "slo-us",
+                   .value = "US",
+                   .help = "A target time to draw, in microseconds",
+                   .range = Range{1, 1e9}},
+                  {.name = "json", .value = "FILE", .help = "Write the figures as JSON"},
+                  {.name = "svg", .value = "FILE", .help = "Write the curve as SVG"},
+                  {.name = "device",
+                   .value = "N",
+                   .help = "The GPU, by its index in gpushare status",
+                   .otherwise = "0",
+                   .range = Range{0, 255, true}},
+                  {.name = "keep",
+                   .help = "Let PROGRAM run to its end afterwards, on the whole GPU"}},
+      .examples = {"gpushare profile -- python train.py",
+                   "gpushare profile -g 1,2,4,8,16 --slo-us 20000 --svg serve.svg -- ./serve"},
+      .starts_program = true,
+      .run = profile,
+  };
 }
 
 }  // namespace gpushare

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpushare recover: becomes `gpushared --recover`. The undoing itself is the agent's code; here is
-// only where to find it.
+// gpushare recover: becomes `gpushared --recover`, because only the agent's code can undo.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -8,13 +7,14 @@
 #include <filesystem>
 
 #include "tools/agent/status_source.h"
+#include "tools/base/endpoints.h"
 #include "tools/base/report.h"
 #include "tools/cli/commands.h"
 
 namespace gpushare {
 namespace {
 
-// Beside this program, or where a package puts daemons; empty: in PATH.
+// Looks beside this program and where a package puts daemons; otherwise it is looked up in PATH.
 std::string find_gpushared() {
   std::error_code code;
   const auto here = std::filesystem::read_symlink("/proc/self/exe", code).parent_path();
@@ -23,9 +23,7 @@ std::string find_gpushared() {
   return "gpushared";
 }
 
-}  // namespace
-
-ExitCode command_recover(const Invocation& invocation) {
+ExitCode recover(const Invocation& invocation) {
   const Endpoints endpoints = endpoints_of(invocation);
   const auto status = StatusSource(endpoints).read();
   if (status && status->health.is_live()) {
@@ -41,6 +39,18 @@ ExitCode command_recover(const Invocation& invocation) {
   return report(
       errno_error("start gpushared --recover", program + " (looked beside gpushare and in PATH)")
           .error());
+}
+
+}  // namespace
+
+Command recover_command() {
+  return {.name = "recover",
+          .summary = "Thaw everything a dead agent left frozen and restore the time slices.",
+          .details =
+              "Runs 'gpushared --recover'. Not needed while the agent runs: it, or its "
+              "supervisor, does this by itself. Needs root.",
+          .examples = {"sudo gpushare recover"},
+          .run = recover};
 }
 
 }  // namespace gpushare

@@ -1,28 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpushare run: tells the agent who we are about to become, then becomes it.
+// gpushare run: tells the agent which program this process is about to become, then becomes it.
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
+#include "shmctl/settings/tenant_settings.h"
 #include "tools/agent/client.h"
 #include "tools/base/endpoints.h"
 #include "tools/base/preload.h"
 #include "tools/base/report.h"
-#include "tools/cli/command_line.h"
 #include "tools/cli/commands.h"
 
 namespace gpushare {
 namespace {
 
+// How an option is called that is a setting of the tenant: "memory-max" for "memory_max".
+std::string option_of(std::string_view key) {
+  std::string option(key);
+  std::ranges::replace(option, '_', '-');
+  return option;
+}
+
 Request run_request(const Invocation& invocation) {
   Request request{.op = "run", .tenant = invocation.value("tenant").value_or("")};
-  for (std::string_view key : setting_keys_of_run())
-    if (auto value = invocation.value(setting_option(key)))
-      request.settings.emplace_back(key, *value);
+  for (std::string_view key : setting_keys())
+    if (auto value = invocation.value(option_of(key))) request.settings.emplace_back(key, *value);
   return request;
 }
 
@@ -42,9 +50,7 @@ Result<> preload_shim(const Invocation& invocation) {
   return {};
 }
 
-}  // namespace
-
-ExitCode command_run(const Invocation& invocation) {
+ExitCode run(const Invocation& invocation) {
   const Request request = run_request(invocation);
   const bool asks_for_nothing = request.tenant.empty() && request.settings.empty();
   auto client = Client::connect(endpoints_of(invocation).socket);
@@ -53,8 +59,8 @@ ExitCode command_run(const Invocation& invocation) {
     const Result<> joined = answer ? decode_done(*answer) : std::unexpected(answer.error());
     if (!joined) return report(joined.error());
   } else if (asks_for_nothing && client.error().code == std::errc::permission_denied) {
-    // An ordinary user: the agent sees the program without being told, and puts it where the rules
-    // say, else into the tenant `default`.
+    // This is an ordinary user: the agent sees the program without being told, and puts it where
+    // the rules say, otherwise into the tenant `default`.
   } else if (invocation.has("allow-unmanaged")) {
     fmt::print(stderr, "gpushare: warning: {}; starting {} unmanaged\n", client.error().message(),
                invocation.arguments[0]);
@@ -71,6 +77,67 @@ ExitCode command_run(const Invocation& invocation) {
   arguments.push_back(nullptr);
   ::execvp(arguments[0], arguments.data());
   return report(errno_error("start the program", invocation.arguments[0]).error());
+}
+
+}  // namespace
+
+std::vector<Option> setting_options() {
+  struct Row {
+    std::string_view key;
+    char letter;
+    const char *value, *meaning, *words;
+  };
+  constexpr std::array<Row, 6> kRows{{
+      {"weight", 'w', "N", "Share of GPU time relative to others", ""},
+      {"max", 'm', "CAP", "Most GPU time that it may take, on each GPU", "max 10% 25% 50%"},
+      {"priority", 'p', "CLASS", "Which programs go first", "idle normal high"},
+      {"memory_max", 0, "BYTES", "Most GPU memory", ""},
+      {"sm_percent", 0, "N", "Percentage of the multiprocessors", ""},
+      {"slo_us", 0, "N", "Target time of one iteration in microseconds, 0 for none", ""},
+  }};
+  std::vector<Option> options;
+  for (const Row& row : kRows)
+    options.push_back({.name = option_of(row.key),
+                       .letter = row.letter,
+                       .value = row.value,
+                       .help = fmt::format("{}: {}", row.meaning, allowed_values(row.key)),
+                       .otherwise = format_setting({}, row.key),
+                       .words = row.words});
+  return options;
+}
+
+Command run_command() {
+  std::vector<Option> options = setting_options();
+  options.insert(options.begin(), {.name = "tenant",
+                                   .letter = 't',
+                                   .value = "TENANT",
+                                   .help = "The tenant it belongs to",
+                                   .otherwise = "default"});
+  options.push_back({.name = "shim",
+                     .help = "Preload libgpushare.so, which does what only the program itself can "
+                             "do"});
+  options.push_back({.name = "allow-unmanaged",
+                     .help = "Start PROGRAM with a warning, instead of failing, when no agent "
+                             "answers"});
+  return {
+      .name = "run",
+      .summary = "Start a program under a tenant.",
+      .arguments = "[--] PROGRAM [ARGUMENT...]",
+      .details =
+          "PROGRAM replaces gpushare: it keeps the process id, the terminal and the exit code. It "
+          "and every process that it starts belong to the tenant.\n"
+          "With settings and no --tenant, a tenant of its own is made for it, which goes away with "
+          "its last process. With --tenant, the settings change that tenant, which is made if "
+          "there is none. The default tenant needs no privilege; everything else needs root or "
+          "membership in the group gpushare.",
+      .options = std::move(options),
+      .examples = {"gpushare run -- python train.py",
+                   "gpushare run --tenant research -- python train.py --lr 0.1",
+                   "gpushare run --weight 300 --max 30% -- ./simulate",
+                   "gpushare run --priority idle -- ./batch-job"},
+      .starts_program = true,
+      .run = run,
+  };
 }
 
 }  // namespace gpushare

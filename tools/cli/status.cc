@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpushare status and tenants.
+// gpushare status and gpushare tenants: show the state of everything, once.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 
 #include "shmctl/plane/status_json.h"
 #include "tools/agent/status_source.h"
+#include "tools/base/endpoints.h"
 #include "tools/base/report.h"
 #include "tools/cli/commands.h"
 #include "tools/view/plain_view.h"
@@ -29,8 +30,20 @@ ExitCode show(const Invocation& invocation,
 
 }  // namespace
 
-ExitCode command_status(const Invocation& invocation) { return show(invocation, status_lines); }
+Command status_command() {
+  return {.name = "status",
+          .summary = "Show the agent, the GPUs and every process on them.",
+          .options = {json_option()},
+          .examples = {"gpushare status", "gpushare status --json | jq '.processes[].share_pct'"},
+          .run = [](const Invocation& invocation) { return show(invocation, status_lines); }};
+}
 
-ExitCode command_tenants(const Invocation& invocation) { return show(invocation, tenant_lines); }
+Command tenants_command() {
+  return {.name = "tenants",
+          .summary = "Show the tenants, their settings and what they got.",
+          .options = {json_option()},
+          .examples = {"gpushare tenants"},
+          .run = [](const Invocation& invocation) { return show(invocation, tenant_lines); }};
+}
 
 }  // namespace gpushare

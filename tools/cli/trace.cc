@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpushare trace.
+// gpushare trace: records what the hardware switches to a file.
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <charconv>
-#include <cmath>
+#include <algorithm>
 #include <cstdio>
 
 #include "tools/base/atomic_file.h"
+#include "tools/base/endpoints.h"
 #include "tools/base/report.h"
 #include "tools/cli/commands.h"
 #include "tools/trace/recorder.h"
@@ -17,39 +16,11 @@
 namespace gpushare {
 namespace {
 
-std::optional<Nanos> parse_duration(const std::string& text) {
-  double seconds = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, failure] = std::from_chars(text.data(), end, seconds);
-  if (failure != std::errc{} || rest != end || !(seconds >= 0.1 && seconds <= 3600))
-    return std::nullopt;
-  return Nanos(std::llround(seconds * 1e9));
-}
-
-// Readable when someone wants us to end. The signals stay blocked: a second one does not kill us
-// while the file is written.
-Fd interrupt_fd() {
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  ::sigaddset(&signals, SIGINT);
-  ::sigaddset(&signals, SIGTERM);
-  ::sigprocmask(SIG_BLOCK, &signals, nullptr);
-  return Fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
-}
-
 double seconds_of(Nanos duration) { return std::chrono::duration<double>(duration).count(); }
 
-}  // namespace
-
-ExitCode command_trace(const Invocation& invocation) {
-  const std::string text = invocation.value("duration").value_or("5");
-  const auto duration = parse_duration(text);
-  if (!duration)
-    return report_usage("--duration '" + text + "' is not a number of seconds, 0.1 to 3600",
-                        *invocation.command);
-  const Nanos length = *duration;
-  const std::string path = invocation.value("output").value_or("gpushare-trace.json");
-
+ExitCode trace(const Invocation& invocation) {
+  const Nanos length = invocation.seconds("duration");
+  const std::string path = invocation.text("output");
   const Endpoints endpoints = endpoints_of(invocation);
   auto client = Client::connect(endpoints.socket);
   if (!client) return report(client.error());
@@ -76,6 +47,34 @@ ExitCode command_trace(const Invocation& invocation) {
     fmt::print(stderr, "no switches: a program that is alone on its GPU is never switched\n");
   const std::optional<Error>& failure = result->failure;
   return failure ? report(*failure) : kExitOk;
+}
+
+}  // namespace
+
+Command trace_command() {
+  return {
+      .name = "trace",
+      .summary = "Record the hardware's context switches to a file for Perfetto.",
+      .details =
+          "The file is Chrome trace JSON; open it at ui.perfetto.dev or chrome://tracing. For each "
+          "GPU it has a track per process with its times on the GPU, freezes, thaws and slice "
+          "changes as marks, and the shares as counters. A slice is residence: the context was on "
+          "the GPU, busy or not.\n"
+          "Interrupt (Ctrl-C) ends the recording early and still writes the file.",
+      .options = {{.name = "duration",
+                   .letter = 'd',
+                   .value = "SECONDS",
+                   .help = "How long to record",
+                   .otherwise = "5",
+                   .range = Range{0.1, 3600}},
+                  {.name = "output",
+                   .letter = 'o',
+                   .value = "FILE",
+                   .help = "Where to write",
+                   .otherwise = "gpushare-trace.json"}},
+      .examples = {"gpushare trace -d 2 -o switches.json"},
+      .run = trace,
+  };
 }
 
 }  // namespace gpushare

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpushare version and completion.
+// gpushare version and gpushare completion: what this program is, and what shells need of it.
 #include <fmt/format.h>
-
-#include <cstdio>
 
 #include "shmctl/base/version.h"
 #include "tools/agent/client.h"
 #include "tools/base/endpoints.h"
 #include "tools/base/format.h"
 #include "tools/base/report.h"
-#include "tools/cli/command_line.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/completion.h"
 
 namespace gpushare {
-// That no agent runs is an answer here, not a failure.
-ExitCode command_version(const Invocation& invocation) {
+namespace {
+
+// It is no failure here that no agent runs.
+ExitCode version(const Invocation& invocation) {
   const auto agent = ask_hello(endpoints_of(invocation).socket);
   if (invocation.has("json")) {
     const std::string text =
@@ -36,14 +35,28 @@ ExitCode command_version(const Invocation& invocation) {
   return kExitOk;
 }
 
-ExitCode command_completion(const Invocation& invocation) {
-  const auto script = completion_script(gpushare_spec(), invocation.arguments[0]);
-  if (!script)
-    return report_usage(
-        "no completion for '" + invocation.arguments[0] + "'; the shells are: bash, zsh, fish",
-        *invocation.command);
-  fmt::print("{}", *script);
+ExitCode completion(const Invocation& invocation) {
+  fmt::print("{}", completion_script(gpushare_program(), invocation.arguments[0]));
   return kExitOk;
+}
+
+}  // namespace
+
+Command version_command() {
+  return {.name = "version",
+          .summary = "Print the version of gpushare and of the running agent.",
+          .options = {json_option()},
+          .examples = {"gpushare version"},
+          .run = version};
+}
+
+Command completion_command() {
+  return {.name = "completion",
+          .summary = "Print a completion script for a shell.",
+          .arguments = "bash|zsh|fish",
+          .examples = {"gpushare completion bash > /etc/bash_completion.d/gpushare",
+                       "source <(gpushare completion zsh)"},
+          .run = completion};
 }
 
 }  // namespace gpushare

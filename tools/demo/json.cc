@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The JSON of tools/demo/report.h.
+// Reads and writes the JSON of tools/demo/report.h.
 #include <nlohmann/json.hpp>
 
 #include "tools/demo/report.h"

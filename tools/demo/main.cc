@@ -3,33 +3,17 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 
-#include "tools/base/cli_args.h"
+#include "shmctl/program/command_line.h"
 #include "tools/base/report.h"
-#include "tools/demo/command_line.h"
 #include "tools/demo/run.h"
 
 namespace gpushare {
 namespace {
-
-std::optional<Nanos> parse_seconds(const std::string& text) {
-  double seconds = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, failure] = std::from_chars(text.data(), end, seconds);
-  if (failure != std::errc{} || rest != end || !(seconds >= 1 && seconds <= 3600))
-    return std::nullopt;
-  return Nanos(std::llround(seconds * 1e9));
-}
-
-ExitCode fail_usage(const std::string& text) {
-  fmt::print(stderr, "{}", usage_error(demo_spec(), nullptr, text).text);
-  return kExitUsage;
-}
 
 ExitCode fail(const Error& error) {
   if (error.code == std::errc::operation_canceled) {
@@ -77,12 +61,9 @@ class Progress {
 };
 
 ExitCode run(const Invocation& invocation) {
-  const auto length = parse_seconds(invocation.value("seconds").value_or("10"));
-  if (!length)
-    return fail_usage("--seconds '" + *invocation.value("seconds") +
-                      "' is not a number of seconds, 1 to 3600");
+  const Nanos length = invocation.seconds("seconds");
   if (invocation.has("sim") && invocation.has("gpu"))
-    return fail_usage("--sim and --gpu exclude each other");
+    return invocation.wrong("--sim and --gpu exclude each other");
   const bool is_json = invocation.has("json");
   Progress progress(is_json ? stderr : stdout);
 
@@ -100,14 +81,13 @@ ExitCode run(const Invocation& invocation) {
   if (const auto folder = std::filesystem::path(trace).parent_path();
       ::access(folder.c_str(), W_OK) != 0)
     return fail(errno_error("write a trace there (--out says where)", folder).error());
-  DemoWait wait;
+  Wait wait = Wait::until_interrupted();
   auto setup = DemoSetup::open(is_simulated, wait);
   if (!setup) return fail(setup.error());
-  const auto result =
-      run_demo(**setup, wait, {.measured = *length, .trace = trace},
-               {.step = [&](const std::string& text) { progress.line(text); },
-                .shares = [&](Nanos at,
-                              const DemoShares& shares) { progress.shares(at, *length, shares); }});
+  const auto result = run_demo(
+      **setup, wait, {.measured = length, .trace = trace},
+      {.step = [&](const std::string& text) { progress.line(text); },
+       .shares = [&](Nanos at, const DemoShares& shares) { progress.shares(at, length, shares); }});
   const auto closed = (*setup)->close();
   if (!result) return fail(result.error());
   if (!closed) return fail(closed.error());
@@ -122,14 +102,34 @@ ExitCode run(const Invocation& invocation) {
   return max_error_points(result->shares) <= kDemoLimitPoints ? kExitOk : kExitFailure;
 }
 
+Command program() {
+  return {
+      .name = "gpushare-demo",
+      .summary = "unmodified programs share a GPU by weight, cap and priority.",
+      .details =
+          "Starts an agent of its own and five programs: two with weights 300 and 100, one capped "
+          "at 20 %, one of the idle class, and a service that needs 100 us every 5 ms. Compares "
+          "what each got with what its settings promise, then stops all of it. The exit code is 1 "
+          "when a share is off by more than 3 points. On a GPU it needs root.",
+      .options = {{.name = "sim", .help = "Use a simulated GPU, also where there is a real one"},
+                  {.name = "gpu", .help = "Use the GPU; fail where there is none"},
+                  {.name = "seconds",
+                   .value = "SECONDS",
+                   .help = "How long to measure",
+                   .otherwise = "10",
+                   .range = Range{1, 3600}},
+                  {.name = "out",
+                   .letter = 'o',
+                   .value = "FILE",
+                   .help = "Where to write the trace",
+                   .otherwise = "demo-trace.json beside bin/"},
+                  {.name = "json", .help = "Print the result as JSON, and progress to stderr"}},
+      .examples = {"gpushare-demo", "gpushare-demo --sim --seconds 3 --json"},
+      .run = run,
+  };
+}
+
 }  // namespace
 }  // namespace gpushare
 
-int main(int argc, char** argv) {
-  using namespace gpushare;
-  const auto invocation = parse_args(demo_spec(), argc, argv);
-  if (invocation) return finish_output(run(*invocation));
-  const Stop& stop = invocation.error();
-  fmt::print(stop.code == kExitOk ? stdout : stderr, "{}", stop.text);
-  return finish_output(stop.code);
-}
+int main(int argc, char** argv) { return gpushare::run_program(gpushare::program(), argc, argv); }

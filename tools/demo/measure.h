@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who got how much of the GPU between two looks at the control plane. Pure.
+// Computes how much of the GPU each program got between two looks at the control plane. Pure.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct DemoReading {
   std::vector<uint64_t> used_ns{};
 };
 
-// Of GPU `gpu`. Error: a tenant of the demo is not in the snapshot.
+// Reads GPU `gpu`. It fails when a tenant of the demo is not in the snapshot.
 Result<DemoReading> read_demo(const PlaneSnapshot& snapshot, uint32_t gpu);
 
 // Parts of the GPU, 0..1.
@@ -31,7 +31,7 @@ struct DemoShares {
   double switching = 0;
 };
 
-// Error: the agent did not count through, because it stopped or was started again.
+// It fails when the agent did not count all the time, because it stopped or was started again.
 Result<DemoShares> compare_readings(const DemoReading& from, const DemoReading& to);
 
 }  // namespace gpushare

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The programs of the demo and the settings of their tenants, stated once: the agent's
-// configuration, the command lines, the targets and the tables all follow from this list. Pure.
+// Lists the programs of the demo and the settings of their tenants once: the agent's configuration,
+// the command lines, the targets and the tables all follow from this list. Pure.
 #pragma once
 
 #include <array>
@@ -32,16 +32,16 @@ std::string setting_text(const DemoClaim& claim);
 // gpushared's configuration with a tenant for each program.
 std::string demo_config();
 
-// How long all of them work, from `start_at` (CLOCK_MONOTONIC) on.
+// How long all programs work, from `start_at` (CLOCK_MONOTONIC) on.
 struct DemoSchedule {
   Time start_at{};
   Nanos warm_up{}, measured{};
-  Nanos rest{};        // after what is measured, so that nobody ends early
+  Nanos rest{};        // after what is measured, so that no program ends early
   double ns_per_unit;  // length of a unit of work on this GPU when alone
 };
 std::vector<std::string> demo_arguments(const DemoProgram& program, const DemoSchedule& schedule);
 
-// The service by itself: `samples` requests from now on.
+// The arguments of the service when it runs by itself and makes `samples` requests.
 std::vector<std::string> demo_arguments_alone(const DemoProgram& service, unsigned samples);
 
 }  // namespace gpushare

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the demo found out, and how it looks: progress, the final table, JSON. Pure.
+// Holds what the demo found out and formats it: the progress, the final table, JSON. Pure.
 #pragma once
 
 #include <optional>
@@ -14,14 +14,14 @@ namespace gpushare {
 
 inline constexpr double kDemoLimitPoints = 3.0;  // a larger error of a share is a failure
 
-// From the last line of a workload's output.
+// What the last line of a workload's output says.
 struct WorkloadResult {
   bool is_verified = false;                  // its results were right
   std::optional<double> progress{};          // its own work as a part of the GPU, 0..1
   std::optional<double> p50_us{}, p99_us{};  // of periodic
   std::optional<double> ns_per_unit{};       // length of a unit of work
 };
-// Error invalid_argument when it is not that line.
+// The error is invalid_argument when `line` is no such line.
 Result<WorkloadResult> parse_workload_result(const std::string& line);
 
 struct DemoResult {
@@ -37,12 +37,12 @@ struct DemoResult {
 // The largest |measured - target| in points, rounded to the tenth that is shown.
 double max_error_points(const DemoShares& shares);
 
-// While it runs: a bar for each program, its target marked.
+// Shown while the programs run: a bar for each program, with its target marked.
 std::vector<std::string> progress_bars(const DemoShares& shares, size_t width);
 // The same in one line: "gold 55.9 (56.0)  silver 18.7 (18.7) ..."
 std::string progress_line(const DemoShares& shares);
 
-// The last one is "max share error: X.X points".
+// The last line is "max share error: X.X points".
 std::vector<std::string> report_lines(const DemoResult& result, size_t width);
 std::string report_json(const DemoResult& result);
 

@@ -14,7 +14,8 @@ constexpr const char* kStep = "run the programs";
 constexpr unsigned kSamplesAlone = 200;
 constexpr Nanos kAlone = seconds(30), kToGpu = seconds(30), kToEnd = seconds(30);
 constexpr Nanos kWarmUp = seconds(2), kRest = seconds(1);
-// From the start of the programs to their work, besides twice what the first one needed alone.
+// The time from the start of the programs to their work is this and twice what the first one needed
+// alone.
 constexpr Nanos kToBegin = std::chrono::milliseconds(500);
 constexpr Nanos kLongestTrace = seconds(5);
 
@@ -22,7 +23,7 @@ Time now() { return MonotonicClock().now(); }
 
 class Run {
  public:
-  Run(DemoSetup& setup, DemoWait& wait, const DemoOptions& options, const DemoProgress& progress)
+  Run(DemoSetup& setup, Wait& wait, const DemoOptions& options, const DemoProgress& progress)
       : setup_(setup), wait_(wait), options_(options), progress_(progress) {}
 
   Result<DemoResult> run();
@@ -34,17 +35,17 @@ class Run {
   Result<> measure();
   Result<> finish();
 
-  Result<> await_end(DemoProcess& process, Nanos patience);
-  Result<WorkloadResult> result_of(const DemoProcess& process) const;
+  Result<> await_end(Child& process, Nanos patience);
+  Result<WorkloadResult> result_of(const Child& process) const;
   Result<> check_all();
   Result<DemoReading> read() const;
 
   DemoSetup& setup_;
-  DemoWait& wait_;
+  Wait& wait_;
   const DemoOptions& options_;
   const DemoProgress& progress_;
-  std::vector<DemoProcess> programs_;  // by number
-  std::optional<DemoProcess> trace_;
+  std::vector<Child> programs_;  // by number
+  std::optional<Child> trace_;
   DemoSchedule schedule_{};
   Nanos to_load_{};  // what a program needs before it can work: CUDA, its kernels
   uint32_t gpu_ = 0;
@@ -59,7 +60,8 @@ Result<DemoResult> Run::run() {
   return std::move(result_);
 }
 
-// Its latency, and how long a unit of work is: while others run that cannot be measured.
+// Measures the latency of the service and how long a unit of work is, which cannot be measured
+// while others run.
 Result<> Run::measure_alone() {
   const DemoProgram& service = demo_programs()[kDemoService];
   progress_.step(fmt::format("the {} program alone, to compare with ...", service.tenant));
@@ -93,9 +95,9 @@ Result<> Run::start_programs() {
   return {};
 }
 
-// Until each has begun to work: a program that came late shifts its own end, too.
+// Waits until each has begun to work: a program that comes late would end late, too.
 Result<> Run::await_gpu() {
-  const auto is_on_gpu = [&](const PlaneSnapshot& snapshot, const DemoProcess& program) {
+  const auto is_on_gpu = [&](const PlaneSnapshot& snapshot, const Child& program) {
     const auto found = std::ranges::find_if(snapshot.processes, [&](const auto& process) {
       return process.record.pid == program.pid();
     });
@@ -110,11 +112,11 @@ Result<> Run::await_gpu() {
         const auto snapshot = setup_.look();
         if (!snapshot) return std::unexpected(snapshot.error());
         const auto absent = std::ranges::find_if_not(
-            programs_, [&](const DemoProcess& program) { return is_on_gpu(*snapshot, program); });
+            programs_, [&](const Child& program) { return is_on_gpu(*snapshot, program); });
         if (absent != programs_.end()) missing = absent->name();
         return absent == programs_.end();
       },
-      now() + kToGpu);
+      kToGpu);
   if (!all_there) return std::unexpected(all_there.error());
   if (!*all_there)
     return make_error(std::errc::timed_out, kStep, "the agent does not see " + missing);
@@ -164,7 +166,7 @@ Result<> Run::finish() {
   for (const GpuRecord& gpu : snapshot->gpus)
     if (gpu.index == gpu_) result_.gpu_name = gpu.name;
   progress_.step("waiting for the programs to end ...");
-  for (DemoProcess& program : programs_) {
+  for (Child& program : programs_) {
     if (auto ended = await_end(program, kToEnd); !ended) return ended;
     auto result = result_of(program);
     if (!result) return std::unexpected(result.error());
@@ -173,20 +175,20 @@ Result<> Run::finish() {
   return await_end(*trace_, kToEnd);
 }
 
-Result<> Run::await_end(DemoProcess& process, Nanos patience) {
+Result<> Run::await_end(Child& process, Nanos patience) {
   const auto ended = wait_.until(
       [&]() -> Result<bool> {
         if (auto alive = setup_.check(); !alive) return std::unexpected(alive.error());
         return process.has_ended();
       },
-      now() + patience);
+      patience);
   if (!ended) return std::unexpected(ended.error());
   if (!*ended) return std::unexpected(process.failure(kStep, process.name() + " does not end"));
   if (!process.has_succeeded()) return std::unexpected(process.failure(kStep));
   return {};
 }
 
-Result<WorkloadResult> Run::result_of(const DemoProcess& process) const {
+Result<WorkloadResult> Run::result_of(const Child& process) const {
   auto result = parse_workload_result(process.last_line());
   if (!result)
     return std::unexpected(process.failure(kStep, process.name() + " printed no result"));
@@ -197,7 +199,7 @@ Result<WorkloadResult> Run::result_of(const DemoProcess& process) const {
 
 Result<> Run::check_all() {
   if (auto alive = setup_.check(); !alive) return alive;
-  for (DemoProcess& program : programs_)
+  for (Child& program : programs_)
     if (program.has_ended()) return std::unexpected(program.failure(kStep));
   return {};
 }
@@ -210,7 +212,7 @@ Result<DemoReading> Run::read() const {
 
 }  // namespace
 
-Result<DemoResult> run_demo(DemoSetup& setup, DemoWait& wait, const DemoOptions& options,
+Result<DemoResult> run_demo(DemoSetup& setup, Wait& wait, const DemoOptions& options,
                             const DemoProgress& progress) {
   return Run(setup, wait, options, progress).run();
 }

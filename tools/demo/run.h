@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The demo itself: the service alone, then all programs together, measured and traced.
+// Runs the demo: first the service alone, then all programs together, which it measures and traces.
 #pragma once
 
 #include <functional>
@@ -15,16 +15,16 @@ struct DemoOptions {
   std::string trace;  // path of the file to write
 };
 
-// What happens, as it happens. `step`: a line; `shares`: once a second, those of the last one, and
-// how long the measurement has run (negative: it has not begun).
+// Told as the demo goes on. `step` gets a line. `shares` gets, once a second, the shares of the
+// last second and how long the measurement has run, which is negative before it begins.
 struct DemoProgress {
   std::function<void(const std::string&)> step;
   std::function<void(Nanos, const DemoShares&)> shares;
 };
 
-// Blocks for the whole length. All programs that it started have ended when it returns. Error: what
-// failed, or operation_canceled on a signal.
-Result<DemoResult> run_demo(DemoSetup& setup, DemoWait& wait, const DemoOptions& options,
+// Blocks for the whole length. When it returns, all programs that it started have ended. The error
+// says what failed, or is operation_canceled after a signal.
+Result<DemoResult> run_demo(DemoSetup& setup, Wait& wait, const DemoOptions& options,
                             const DemoProgress& progress);
 
 }  // namespace gpushare

@@ -26,8 +26,6 @@ constexpr Nanos kToRecover = std::chrono::seconds(10);
 constexpr Nanos kToPublish = std::chrono::seconds(1);
 constexpr Nanos kBetweenLooks = std::chrono::milliseconds(2);
 
-Time in(Nanos delay) { return MonotonicClock().now() + delay; }
-
 // Two agents would set the slices of the same programs.
 Result<> check_no_other_agent() {
   const auto plane = ControlPlane::open_read_only(kDefaultRegionName);
@@ -62,13 +60,9 @@ Result<> find_nvidia_gpu(const std::string& dev) {
   return make_error(std::errc::no_such_device, kLook, dev + "/nvidia0 and so on");
 }
 
-std::string DemoSetup::build_folder() {
-  std::error_code error;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  return self.parent_path().parent_path();
-}
+std::string DemoSetup::build_folder() { return std::filesystem::path(own_folder()).parent_path(); }
 
-Result<std::unique_ptr<DemoSetup>> DemoSetup::open(bool is_simulated, DemoWait& wait) {
+Result<std::unique_ptr<DemoSetup>> DemoSetup::open(bool is_simulated, Wait& wait) {
   if (!is_simulated) {
     if (::geteuid() != 0)
       return make_error(std::errc::operation_not_permitted, kStep,
@@ -87,48 +81,32 @@ DemoSetup::DemoSetup(bool is_simulated)
 
 DemoSetup::~DemoSetup() { [[maybe_unused]] const auto closed = close(); }
 
-Result<> DemoSetup::start(DemoWait& wait) {
-  std::error_code error;
-  const auto temporary = std::filesystem::temp_directory_path(error);
-  std::string name = (error ? "/tmp" : temporary.string()) + "/gpushare-demo-XXXXXX";
-  if (::mkdtemp(name.data()) == nullptr) return errno_error("make a temporary folder", name);
-  folder_ = name;
+Result<> DemoSetup::start(Wait& wait) {
+  auto folder = TempFolder::make("gpushare-demo");
+  if (!folder) return std::unexpected(folder.error());
+  folder_.emplace(std::move(*folder));
   std::ofstream(in_folder("gpushare.toml")) << demo_config();
   if (is_simulated_)
     if (auto started = start_simulation(wait); !started) return started;
   return start_agent(wait);
 }
 
-Result<> DemoSetup::start_simulation(DemoWait& wait) {
+Result<> DemoSetup::start_simulation(Wait& wait) {
   const std::string socket = in_folder("sim.sock");
   auto process = launch("gpushare-sim", {bin_ + "gpushare-sim", "--socket", socket});
   if (!process) return std::unexpected(process.error());
   simulation_.emplace(std::move(*process));
-  const auto listens = wait.until(
-      [&]() -> Result<bool> {
-        if (simulation_->has_ended()) return std::unexpected(simulation_->failure(kStep));
-        return ::access(socket.c_str(), F_OK) == 0;
-      },
-      in(kToStart));
-  if (!listens) return std::unexpected(listens.error());
-  if (!*listens)
-    return std::unexpected(simulation_->failure(kStep, "gpushare-sim opened no socket"));
-  return {};
+  return simulation_->await(
+      "open its socket", [&] { return ::access(socket.c_str(), F_OK) == 0; }, kToStart, &wait);
 }
 
-Result<> DemoSetup::start_agent(DemoWait& wait) {
+Result<> DemoSetup::start_agent(Wait& wait) {
   auto process = launch("gpushared", {bin_ + "gpushared", "--config", in_folder("gpushare.toml")});
   if (!process) return std::unexpected(process.error());
   agent_.emplace(std::move(*process));
-  const auto answers = wait.until(
-      [&]() -> Result<bool> {
-        if (auto alive = check(); !alive) return std::unexpected(alive.error());
-        return ask_hello(in_folder("agent.sock")).has_value();
-      },
-      in(kToStart));
-  if (!answers) return std::unexpected(answers.error());
-  if (!*answers) return std::unexpected(agent_->failure(kStep, "gpushared does not answer"));
-
+  const auto answers = agent_->await(
+      "answer", [&] { return ask_hello(in_folder("agent.sock")).has_value(); }, kToStart, &wait);
+  if (!answers) return answers;
   auto plane = ControlPlane::open_read_only(region_);
   if (!plane) return std::unexpected(plane.error());
   plane_.emplace(std::move(*plane));
@@ -141,20 +119,21 @@ Result<> DemoSetup::start_agent(DemoWait& wait) {
   return {};
 }
 
-Result<DemoProcess> DemoSetup::launch(const std::string& name, std::vector<std::string> command,
-                                      const std::vector<std::string>& more_environment) {
+Result<Child> DemoSetup::launch(const std::string& name, std::vector<std::string> command,
+                                const std::vector<std::string>& more_environment) {
   std::vector<std::string> environment{
       "GPUSHARE_SOCKET=" + in_folder("agent.sock"), "GPUSHARE_REGION=" + region_,
       is_simulated_ ? "GPUSHARE_SIM=" + in_folder("sim.sock") : "GPUSHARE_SIM"};
   environment.insert(environment.end(), more_environment.begin(), more_environment.end());
-  return DemoProcess::start({.name = name,
-                             .command = std::move(command),
-                             .environment = std::move(environment),
-                             .log = fmt::format("{}/{}.log", folder_, launches_++)});
+  return Child::start({.command = std::move(command),
+                       .environment = std::move(environment),
+                       .name = name,
+                       .leads_group = true,
+                       .end_signal = SIGTERM});
 }
 
-Result<DemoProcess> DemoSetup::start_workload(std::string_view tenant, std::string_view workload,
-                                              std::vector<std::string> arguments) {
+Result<Child> DemoSetup::start_workload(std::string_view tenant, std::string_view workload,
+                                        std::vector<std::string> arguments) {
   std::vector<std::string> command{
       bin_ + "gpushare",   "run", "--tenant",
       std::string(tenant), "--",  fmt::format("{}workloads/{}", bin_, workload)};
@@ -164,7 +143,7 @@ Result<DemoProcess> DemoSetup::start_workload(std::string_view tenant, std::stri
   return launch(fmt::format("{} ({})", workload, tenant), std::move(command), environment);
 }
 
-Result<DemoProcess> DemoSetup::start_trace(Nanos length, const std::string& path) {
+Result<Child> DemoSetup::start_trace(Nanos length, const std::string& path) {
   const double seconds = std::chrono::duration<double>(length).count();
   return launch("gpushare trace", {bin_ + "gpushare", "trace", "--duration",
                                    fmt::format("{:.1f}", seconds), "--output", path});
@@ -182,7 +161,7 @@ Result<PlaneSnapshot> DemoSetup::look() const {
     return plane_->region().header.publication.load(std::memory_order_relaxed);
   };
   const uint64_t before = publication();
-  const Time deadline = in(kToPublish);
+  const Time deadline = MonotonicClock().now() + kToPublish;
   while (true) {
     Result<PlaneSnapshot> snapshot = take_snapshot(*plane_);
     const bool is_new = publication() != before && (!snapshot || snapshot->is_consistent);
@@ -192,16 +171,16 @@ Result<PlaneSnapshot> DemoSetup::look() const {
 }
 
 Result<> DemoSetup::close() {
-  if (folder_.empty()) return {};
+  if (!folder_) return {};
   Result<> result;
   if (agent_) {
     agent_->stop(kToStop);
     auto process = launch("gpushared --recover", {bin_ + "gpushared", "--recover"});
     if (process) {
-      for (const Time end = in(kToRecover); !process->has_ended() && MonotonicClock().now() < end;)
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      process->stop();
-      if (!process->has_succeeded()) result = std::unexpected(process->failure("clean up"));
+      if (auto ended = process->finish(kToRecover); !ended)
+        result = std::unexpected(ended.error());
+      else if (*ended != 0)
+        result = std::unexpected(process->failure("clean up"));
     } else {
       result = std::unexpected(process.error());
     }
@@ -211,9 +190,7 @@ Result<> DemoSetup::close() {
   plane_.reset();
   if (auto removed = ControlPlane::remove(region_); !removed && result) result = removed;
   ::shm_unlink((region_ + ".lock").c_str());
-  std::error_code error;
-  std::filesystem::remove_all(folder_, error);
-  folder_.clear();
+  folder_.reset();
   return result;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the demo runs in: a private gpushared with region, socket and configuration of its own and,
-// without a GPU, a simulated one. Everything that it starts or makes is gone when it is closed or
-// destroyed. One thread.
+// DemoSetup is what the demo runs in: a private gpushared with a region, a socket and a
+// configuration of its own and, where there is no GPU, a simulated one. Everything that it starts
+// or makes is gone when it is closed or destroyed. One thread.
 #pragma once
 
 #include <memory>
@@ -10,59 +10,61 @@
 #include <vector>
 
 #include "shmctl/plane/snapshot.h"
-#include "tools/demo/process.h"
-#include "tools/demo/wait.h"
+#include "shmctl/program/child.h"
+#include "shmctl/program/temp_folder.h"
+#include "shmctl/program/wait.h"
 
 namespace gpushare {
 
-// Is there an NVIDIA GPU with a driver that answers? `dev`: /dev. The error says what is missing.
+// Succeeds when there is an NVIDIA GPU with a driver that answers. `dev` is /dev. The error says
+// what is missing.
 Result<> find_nvidia_gpu(const std::string& dev);
 
 class DemoSetup {
  public:
-  // Blocks until the agent answers. Error: what did not start, and the end of its output; on a GPU
-  // also when another agent runs or when we are not root.
-  static Result<std::unique_ptr<DemoSetup>> open(bool is_simulated, DemoWait& wait);
+  // Blocks until the agent answers. The error names what did not start and the end of its output.
+  // On a GPU it also fails when another agent runs, or without root's rights.
+  static Result<std::unique_ptr<DemoSetup>> open(bool is_simulated, Wait& wait);
   ~DemoSetup();
   DemoSetup(const DemoSetup&) = delete;
   DemoSetup& operator=(const DemoSetup&) = delete;
 
-  // `gpushare run --tenant TENANT -- WORKLOAD ARGUMENTS`
-  Result<DemoProcess> start_workload(std::string_view tenant, std::string_view workload,
-                                     std::vector<std::string> arguments);
-  // `gpushare trace`, for `length`, into `path`.
-  Result<DemoProcess> start_trace(Nanos length, const std::string& path);
+  // Starts `gpushare run --tenant TENANT -- WORKLOAD ARGUMENTS`
+  Result<Child> start_workload(std::string_view tenant, std::string_view workload,
+                               std::vector<std::string> arguments);
+  // Starts `gpushare trace` for `length` into `path`.
+  Result<Child> start_trace(Nanos length, const std::string& path);
 
-  // Error: the agent or the simulated GPU has ended.
+  // Fails when the agent or the simulated GPU has ended.
   Result<> check();
-  // What the agent publishes next. It writes its own record more often than the others: only just
-  // after a publication are they as old as `published_ns` says. Blocks 1 s at most.
+  // Returns what the agent publishes next. The agent writes its own record more often than the
+  // others, so only just after a publication are they as old as `published_ns` says. Blocks for 1 s
+  // at most.
   Result<PlaneSnapshot> look() const;
 
   // Stops the agent, undoes what it may have left (gpushared --recover), stops the simulated GPU,
-  // removes the region and the files. Error: the first of these that failed; the rest is done all
-  // the same. Workloads must have ended.
+  // removes the region and the files. The error is the first of these that failed; the rest is done
+  // all the same. Requires: the workloads have ended.
   Result<> close();
 
-  // The folder that `bin/` is in.
+  // Returns the folder in which `bin/` lies.
   static std::string build_folder();
 
  private:
   explicit DemoSetup(bool is_simulated);
-  Result<> start(DemoWait& wait);
-  Result<> start_simulation(DemoWait& wait);
-  Result<> start_agent(DemoWait& wait);
-  Result<DemoProcess> launch(const std::string& name, std::vector<std::string> command,
-                             const std::vector<std::string>& more_environment = {});
-  std::string in_folder(const char* name) const { return folder_ + "/" + name; }
+  Result<> start(Wait& wait);
+  Result<> start_simulation(Wait& wait);
+  Result<> start_agent(Wait& wait);
+  Result<Child> launch(const std::string& name, std::vector<std::string> command,
+                       const std::vector<std::string>& more_environment = {});
+  std::string in_folder(const char* name) const { return folder_->at(name); }
 
   const bool is_simulated_;
   const std::string bin_;
   const std::string region_;
-  std::string folder_;  // empty: not made, or removed
-  std::optional<DemoProcess> simulation_, agent_;
+  std::optional<TempFolder> folder_;  // until close()
+  std::optional<Child> simulation_, agent_;
   std::optional<ControlPlane> plane_;
-  unsigned launches_ = 0;
 };
 
 }  // namespace gpushare

@@ -125,7 +125,7 @@ bool has_spatial_gpu(const DoctorInput& input) {
                              [](const GpuRecord& gpu) { return gpu.sharing != GpuSharing::kTime; });
 }
 
-// What the agent knows of its own one, it says itself.
+// Looks for an MPS that is not the agent's; the agent itself reports on its own.
 Finding check_mps(const MachineFiles& files, const DoctorInput& input) {
   const auto pid = files.process_named("nvidia-cuda-mps");
   if (!pid) return ok("MPS", "not running: programs take turns");
@@ -211,7 +211,7 @@ Finding check_privilege(const DoctorInput& input) {
                  "usermod -aG gpushare $USER, and log in again");
 }
 
-// How closely targets bind.
+// Says how closely targets bind.
 std::string target_closeness(const PlaneSnapshot& snapshot) {
   const auto sharing = std::ranges::count_if(snapshot.tenants, [](const auto& tenant) {
     return std::ranges::any_of(tenant.record.gpu, does_share_sms);

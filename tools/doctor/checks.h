@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gpushare needs of the machine, looked at one by one, and which limits bind. Reads files
-// below a root and what the caller asked the agent; tests hand it drawn trees and answers. Prints
-// nothing.
+// Checks one by one what gpushare needs of the machine, and which limits bind. It reads files below
+// a root and what the caller asked the agent, so that tests can hand it made-up trees and answers.
+// It prints nothing.
 #pragma once
 
 #include <sys/types.h>
@@ -24,12 +24,13 @@ struct DoctorInput {
   Result<Status> status;  // of the control plane or the socket
   Result<> region;        // whether the region could be mapped read-only
 };
-bool is_simulated(const DoctorInput& input);  // a live agent drives a simulated GPU
+// Returns whether a live agent drives a simulated GPU.
+bool is_simulated(const DoctorInput& input);
 
-// In the order in which they should be fixed. Each that is not ok has the exact fix.
+// The findings stand in the order in which they should be fixed. Each that is not ok has a fix.
 std::vector<Finding> check_machine(const DoctorInput& input);
 
-// Whether one of a tenant's settings has an effect, here and now.
+// Says whether one of a tenant's settings has an effect on this machine now.
 struct LimitFinding {
   std::string limit;  // the setting's name
   bool is_binding = false;

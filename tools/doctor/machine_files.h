@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Looking at a machine's files below some root. Missing and unreadable are told apart.
+// MachineFiles looks at a machine's files below some root. It tells missing files from unreadable
+// ones.
 #pragma once
 
 #include <filesystem>
@@ -10,7 +11,7 @@
 
 namespace gpushare {
 
-// {6, 1} of "6.1.0-18-amd64"; nullopt where there are no such numbers.
+// Reads {6, 1} from "6.1.0-18-amd64". Returns nullopt where there are no such numbers.
 std::optional<std::pair<int, int>> leading_version(std::string_view text);
 
 class MachineFiles {
@@ -20,15 +21,15 @@ class MachineFiles {
   enum class Presence { kPresent, kAbsent, kHidden };  // hidden: a directory may not be read
   Presence presence(const char* path) const;
   bool has(const char* path) const { return presence(path) == Presence::kPresent; }
-  // Without the newline at its end; nullopt if it cannot be read. Only the first 4 KiB.
+  // Returns the first 4 KiB, without the newline at the end; nullopt if it cannot be read.
   std::optional<std::string> text(const char* path) const;
-  // A process whose name (at most 15 characters, as the kernel keeps it) begins with `name`.
+  // Returns the pid of a process whose name begins with `name`. The kernel keeps 15 characters.
   std::optional<std::string> process_named(std::string_view name) const;
-  // The first line of the file, however long that is, that contains `words`.
+  // Returns the first line that contains `words`, however long the file is.
   std::optional<std::string> line_with(const std::string& path, std::string_view words) const;
-  // Does the file end so?
+  // Returns whether the file ends with `ending`.
   bool ends_with(const std::string& path, std::string_view ending) const;
-  // Names of what is in a folder, sorted; none if it cannot be read.
+  // Returns the sorted names of what is in a folder; none if it cannot be read.
   std::vector<std::string> names_in(const char* folder) const;
 
   std::filesystem::path at(std::string_view path) const;

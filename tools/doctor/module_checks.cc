@@ -35,7 +35,7 @@ bool forbids(const std::string& line) {
   return module == "gpushare" && (command == "blacklist" || command == "install");
 }
 
-// Where loading it is forbidden; empty: nowhere.
+// Returns where loading the module is forbidden; empty if it is not.
 std::string forbidden_by(const MachineFiles& files) {
   for (const char* folder : {"/etc/modprobe.d", "/run/modprobe.d", "/usr/local/lib/modprobe.d",
                              "/lib/modprobe.d", "/usr/lib/modprobe.d"})
@@ -55,7 +55,7 @@ std::string forbidden_by(const MachineFiles& files) {
   return "";
 }
 
-// Path of the module that modprobe would load into this kernel; empty: there is none.
+// Returns the path of the module that modprobe would load into this kernel; empty if there is none.
 std::string installed_module(const MachineFiles& files, const std::string& release) {
   const std::string folder = "/lib/modules/" + release;
   const auto line = files.line_with(folder + "/modules.dep", "/gpushare.ko");
@@ -80,7 +80,7 @@ Finding not_installed(const MachineFiles& files, const std::string& release) {
                     "if you need that: install gpushare-dkms, or 'make dkms-install'");
 }
 
-// Does the kernel refuse a module that no key it knows has signed?
+// Returns whether the kernel refuses a module that is not signed by a key that it knows.
 bool wants_signatures(const MachineFiles& files) {
   const auto lockdown = files.text("/sys/kernel/security/lockdown");
   return files.text("/sys/module/module/parameters/sig_enforce") == "Y" ||
@@ -109,7 +109,7 @@ Finding look_why_not_loaded(const MachineFiles& files) {
       "rejected' or 'Operation not permitted'");
 }
 
-// What can be done about "observing only: REASON (ERRNO)".
+// Returns what can be done about "observing only: REASON (ERRNO)".
 std::string fix_of(const std::string& state) {
   if (state.find("another module") != std::string::npos)
     return "'grep nvidia /sys/kernel/tracing/enabled_functions' shows who has it; without that "

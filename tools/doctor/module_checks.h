@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel module in all its states: loaded or not and why not, what it does with the driver, who
-// uses it. Without it gpushare works, so nothing here is a failure. Looks at files only.
+// Checks the kernel module in all its states: whether it is loaded, why it is not, what it does
+// with the driver, and which agent uses it. gpushare works without it, so nothing here is a
+// failure. It only looks at files.
 #pragma once
 
 #include <string>
@@ -12,8 +13,8 @@ namespace gpushare {
 
 Finding check_module(const MachineFiles& files, const DoctorInput& input);
 
-// What it says of the driver: "hooked nvidia:FUNCTION", "waiting for driver", "drained", "observing
-// only: REASON (ERRNO)". Empty: it is not loaded.
+// Returns what the module says of the driver: "hooked nvidia:FUNCTION", "waiting for driver",
+// "drained" or "observing only: REASON (ERRNO)". Empty if it is not loaded.
 std::string module_state(const MachineFiles& files);
 
 }  // namespace gpushare

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Draws a sweep: how long an iteration takes by its share of the SMs, with the knee and the target.
-// Pure: text in, text out.
+// Pure.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace gpushare {
 
-// One line for each point, no line longer than `width` columns (at least 60 are used), ASCII:
+// Draws one line for each point in ASCII, at most `width` columns long (at least 60 are used):
 //
 //   python3 serve.py on NVIDIA H200
 //   groups  SMs     mean      p99
@@ -20,7 +20,8 @@ namespace gpushare {
 // '=' is the mean, '-' goes on to the p99, '|' is the target.
 std::string draw_sweep(const Sweep& sweep, size_t width);
 
-// A whole SVG document: mean and p99 over SMs, both axes from zero, knee and target as lines.
+// Returns a whole SVG document: the mean and the p99 over the SMs, both axes from zero, and the
+// knee and the target as lines.
 std::string sweep_svg(const Sweep& sweep);
 
 }  // namespace gpushare

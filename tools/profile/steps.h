@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// ProfileSteps: the course of `gpushare profile`: the program runs on while it gets one number of
-// groups of SMs after the other, and at each its iterations are measured. Pure: the
-// caller brings the time and what the processes say, moves the program and waits.
+// ProfileSteps is the course of `gpushare profile`: the program runs on while it gets one number of
+// groups of SMs after the other, and at each its iterations are measured. Pure: the caller brings
+// the time and what the processes say, moves the program and waits.
 //
-// First come some iterations that do not count (compilers, caches, the recogniser's own learning).
-// At each step measuring begins with the first iteration that ended after the program had moved
-// (sched/slo/meter.h). The p99 is that of what was seen between two looks: of single iterations, if
-// they take longer than a look.
+// The first iterations do not count (compilers, caches, the recogniser's own learning). At each
+// step measuring begins with the first iteration that ended after the program had moved
+// (sched/slo/meter.h). The p99 is taken over what was seen between two looks, which is one
+// iteration if iterations take longer than a look.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,9 @@ class ProfileSteps {
   static constexpr uint64_t kFewest = 5;   // that make a point
 
   struct Limits {
-    uint64_t iterations = 50;         // of one step
-    Nanos longest{10'000'000'000};    // a step; what it has by then makes the point
-    Nanos patience{120'000'000'000};  // until the first iteration, and for each move
+    uint64_t iterations = 50;                    // of one step
+    Nanos longest = std::chrono::seconds(10);    // of a step: what it has by then makes the point
+    Nanos patience = std::chrono::seconds(120);  // until the first iteration, and for each move
   };
   enum class State {
     kWarmingUp,
@@ -35,18 +35,19 @@ class ProfileSteps {
     kStuck,   // the program did not move in time
   };
 
-  // groups: where to measure, in this order; at least one.
+  // `groups` says on how many groups to measure, in this order; there is at least one.
   ProfileSteps(std::vector<uint32_t> groups, const Limits& limits, Time now);
 
-  // To be called often, for as long as it returns kWarmingUp or kMeasuring. `is_there`: whatever
-  // the program launches now runs on groups().
+  // Call it often, for as long as it returns kWarmingUp or kMeasuring. `is_there` says that
+  // whatever the program launches now runs on groups().
   State look(Time now, bool is_there, std::span<const ProcessView> processes);
 
   uint32_t groups() const { return groups_[step_]; }  // that the program shall have
   size_t step() const { return step_; }
   size_t steps() const { return groups_.size(); }
   uint64_t iterations() const { return count_; }  // of this step so far
-  // So far, by groups. Where there were fewer than kFewest iterations in time there is no point.
+  // The points so far, ordered by groups. There is none where there were fewer than kFewest
+  // iterations in time.
   const std::vector<SweepPoint>& points() const { return points_; }
   ShimSource source() const { return source_; }
 

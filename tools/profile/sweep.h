@@ -40,17 +40,18 @@ struct Sweep {
   }
 };
 
-// Refuses what does not make sense, so that whoever draws it need not ask. The error says where.
+// Refuses a sweep that does not make sense, so that drawing need not check it. The error says
+// where.
 Result<Sweep> parse_sweep(std::string_view json);
-// What parse_sweep() reads.
+// Returns the text that parse_sweep() reads.
 std::string sweep_json(const Sweep& sweep);
 
-// The fewest groups of those that were tried from which on none takes more than 5 % longer than the
-// most. Requires points.
+// Returns the fewest groups of those that were tried from which on none takes more than 5 % longer
+// than the most groups. Requires: there are points.
 uint32_t knee_of(const Sweep& sweep);
 
-// "1,2,4-8" as 1 2 4 5 6 7 8: each once, ascending. nullopt: it is no such list, or names groups
-// that are not there (1 to `most`).
+// Reads "1,2,4-8" as 1 2 4 5 6 7 8: each once, ascending. Returns nullopt if it is no such list, or
+// if it names a number that is not in 1 to `most`.
 std::optional<std::vector<uint32_t>> parse_groups(std::string_view text, uint32_t most);
 
 }  // namespace gpushare

@@ -8,8 +8,7 @@
 #include <sstream>
 
 #include "shmctl/plane/status_json.h"
-#include "tools/base/cli_help.h"
-#include "tools/top/command_line.h"
+#include "shmctl/program/help.h"
 #include "tools/top/layout.h"
 #include "tools/top/targets.h"
 #include "tools/view/plain_view.h"
@@ -244,6 +243,25 @@ TopLayout layout_of(const TopModel& model, size_t height) {
 
 size_t rows_visible(const TopModel& model, size_t height) {
   return layout_of(model, height).rows.height;
+}
+
+std::span<const KeyHelp> top_keys() {
+  static constexpr std::array<KeyHelp, 13> kKeys{{
+      {"Up Down", "choose a row; also j k, Page Up, Page Down, Home, End"},
+      {"f", "freeze the process, or the tenant, in this row (asks first)"},
+      {"t", "thaw it (asks first)"},
+      {"+ -", "raise or lower the weight of its tenant by a tenth"},
+      {"v", "group by tenant, and back"},
+      {"/", "show only rows that contain a text; Escape shows all"},
+      {"S T", "sort by share, by target; the same key again turns the order"},
+      {"G P N", "sort by GPU, process id, tenant's name"},
+      {"C L A", "sort by command, slice, state"},
+      {"K M", "sort by tokens, memory"},
+      {"Space", "stop and go on looking"},
+      {"?", "this list"},
+      {"q", "quit"},
+  }};
+  return kKeys;
 }
 
 Frame compose(const TopModel& model, size_t width, size_t height, Glyphs glyphs) {

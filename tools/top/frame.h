@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpushare-top's screen as styled text. Pure: the tests read it, top_view paints it.
+// Composes gpushare-top's screen as styled text. Pure: the tests read it, and terminal.h paints it.
 #pragma once
 
 #include <string>
@@ -21,11 +21,19 @@ struct FrameLine {
   bool is_selected = false;
 };
 
-// Exactly `height` lines, each at most `width` columns wide.
+// It has exactly `height` lines, each at most `width` columns wide.
 using Frame = std::vector<FrameLine>;
 Frame compose(const TopModel& model, size_t width, size_t height, Glyphs glyphs);
 
-// Lines of the list that compose() shows at this height: what Page Up and Page Down move by.
+// The keys and what they do, for the help screen; the test of the man page reads them too.
+struct KeyHelp {
+  std::string_view keys;
+  std::string_view text;
+};
+std::span<const KeyHelp> top_keys();
+
+// Returns how many lines of the list compose() shows at this height. Page Up and Page Down move by
+// that many.
 size_t rows_visible(const TopModel& model, size_t height);
 
 }  // namespace gpushare

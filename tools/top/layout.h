@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where things are on gpushare-top's screen. Pure arithmetic, for any size down to nothing: bands
-// of whole lines from top to bottom, which never overlap and together fill the height.
+// Says where things are on gpushare-top's screen, for any size down to nothing: in bands of whole
+// lines from top to bottom, which never overlap and together fill the height. Pure.
 #pragma once
 
 #include <cstddef>
@@ -21,8 +21,9 @@ struct TopLayout {
   Band footer;  // keys, questions, results
 };
 
-// Every band but the warnings gets one line, in the order rows, GPUs, agent, heading, footer as far
-// as the height goes. The warnings, then more GPUs, may take what is left above half of the screen.
+// Every band but the warnings gets one line as far as the height goes, in the order rows, GPUs,
+// agent, heading, footer. The warnings, and then more GPUs, may take what is left above half of the
+// screen.
 TopLayout arrange(size_t height, size_t gpu_count, size_t warning_count);
 
 }  // namespace gpushare

@@ -2,31 +2,17 @@
 // gpushare-top: looks at the control plane at an interval, shows it, and passes keys on.
 #include <fmt/format.h>
 
-#include <charconv>
-#include <cmath>
-#include <cstdio>
-#include <exception>
-
 #include "shmctl/plane/status_json.h"
 #include "tools/agent/client.h"
 #include "tools/base/endpoints.h"
 #include "tools/base/report.h"
-#include "tools/top/command_line.h"
+#include "tools/top/frame.h"
 #include "tools/top/model.h"
 #include "tools/top/terminal.h"
 #include "tools/view/plain_view.h"
 
 namespace gpushare {
 namespace {
-
-std::optional<Nanos> parse_interval(const std::string& text) {
-  double seconds = 0;
-  const char* end = text.data() + text.size();
-  const auto [rest, failure] = std::from_chars(text.data(), end, seconds);
-  if (failure != std::errc{} || rest != end || !(seconds >= 0.1 && seconds <= 60))
-    return std::nullopt;
-  return Nanos(std::llround(seconds * 1e9));
-}
 
 ExitCode fail(const Error& error) {
   fmt::print(stderr, "gpushare-top: {}\n", error.message());
@@ -69,31 +55,34 @@ ExitCode watch(const Endpoints& endpoints, Nanos interval) {
 
 ExitCode run(const Invocation& invocation) {
   const Endpoints endpoints = endpoints_of(invocation);
-  const std::string text = invocation.value("interval").value_or("1");
-  const auto interval = parse_interval(text);
-  if (!interval) {
-    fmt::print(stderr, "{}",
-               usage_error(top_spec(), nullptr,
-                           "--interval '" + text + "' is not a number of seconds, 0.1 to 60")
-                   .text);
-    return kExitUsage;
-  }
   if (invocation.has("once") || invocation.has("json"))
     return print_once(endpoints, invocation.has("json"));
-  return watch(endpoints, *interval);
+  return watch(endpoints, invocation.seconds("interval"));
+}
+
+Command program() {
+  Command program{
+      .name = "gpushare-top",
+      .summary = "watch who shares the GPUs.",
+      .details =
+          "Press ? for the keys. What is not known is shown as ?. The exit code of --once and "
+          "--json is 1 when no agent runs.",
+      .options = {{.name = "once", .letter = '1', .help = "Print one table and exit"},
+                  {.name = "json", .help = "Print the status as JSON and exit"},
+                  {.name = "interval",
+                   .letter = 'i',
+                   .value = "SECONDS",
+                   .help = "Time between two looks",
+                   .otherwise = "1",
+                   .range = Range{0.1, 60}}},
+      .examples = {"gpushare-top", "gpushare-top --interval 0.2", "gpushare-top --once"},
+      .run = run,
+  };
+  for (Option& option : endpoint_options()) program.options.push_back(std::move(option));
+  return program;
 }
 
 }  // namespace
 }  // namespace gpushare
 
-int main(int argc, char** argv) try {
-  using namespace gpushare;
-  const auto invocation = parse_args(top_spec(), argc, argv);
-  if (invocation) return finish_output(run(*invocation));
-  const Stop& stop = invocation.error();
-  fmt::print(stop.code == kExitOk ? stdout : stderr, "{}", stop.text);
-  return finish_output(stop.code);
-} catch (const std::exception& error) {  // out of memory, or a defect of ours
-  std::fprintf(stderr, "gpushare-top: %s\n", error.what());
-  return gpushare::kExitFailure;
-}
+int main(int argc, char** argv) { return gpushare::run_program(gpushare::program(), argc, argv); }

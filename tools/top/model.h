@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What gpushare-top knows and what the keys do: rows in order, the chosen one, the filter, the
-// question being asked. No curses, no I/O: keys come in, what is to be done goes out. One thread.
+// TopModel is what gpushare-top knows and what its keys do: the rows in order, the chosen one, the
+// filter, the question that is being asked. It does no I/O: it takes keys and says what the caller
+// must do. One thread.
 #pragma once
 
 #include <optional>
@@ -30,8 +31,8 @@ struct Key {
   char character = 0;
 };
 
-// A line of the list: a process, or, when grouped, a tenant above its processes. A tenant has a
-// line for each GPU on which target times decide what it has, else one.
+// A line of the list is a process or, when grouped, a tenant above its processes. A tenant has a
+// line for each GPU on which target times decide what it has; otherwise it has one line.
 struct TopLine {
   const ProcessRow* process = nullptr;
   const TenantRecord* tenant = nullptr;  // set when this is a tenant's line
@@ -43,8 +44,8 @@ class TopModel {
  public:
   enum class Mode { kList, kFilter, kConfirm, kHelp };
 
-  // The latest look, at `now`. A failed one keeps the rows of the last good one; failure() says
-  // why.
+  // Takes the latest look, made at `now`. A failed look keeps the rows of the last good one, and
+  // failure() says why it failed.
   void update(Result<Status> status, Time now);
 
   // What the caller must do about a key.
@@ -65,7 +66,7 @@ class TopModel {
   Field sort_field() const { return sort_field_; }
   bool is_reversed() const { return is_reversed_; }
   const std::string& filter() const { return filter_; }
-  // The question, or what became of the last request; empty: nothing to say.
+  // The question, or what became of the last request; empty if there is nothing to say.
   const std::string& message() const { return message_; }
   bool is_message_bad() const { return is_message_bad_; }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lines of gpushare-top for tenants on GPUs that are divided by target times: what each wants,
-// has and gets, in cells below each other. Pure.
+// Formats the lines of gpushare-top for tenants on GPUs that are divided by target times: what each
+// wants, has and gets, in cells below each other. Pure.
 #pragma once
 
 #include <cstddef>

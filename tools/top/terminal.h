@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The terminal under gpushare-top: paints frames, reads keys. The only file that knows curses. One
-// at a time; the terminal is given back by the destructor, and by curses on SIGINT and SIGTERM.
+// TopView is the terminal under gpushare-top: it paints frames and reads keys. Only this file knows
+// curses. There can be one at a time. The destructor gives the terminal back, and so does curses on
+// SIGINT and SIGTERM.
 #pragma once
 
 #include <optional>
@@ -12,7 +13,7 @@ namespace gpushare {
 
 class TopView {
  public:
-  // Error: the terminal is not one, or curses does not know it.
+  // It fails when there is no terminal, or when curses does not know it.
   static Result<TopView> open();
   TopView(TopView&& other) noexcept;
   TopView& operator=(TopView&&) = delete;
@@ -23,7 +24,8 @@ class TopView {
   Glyphs glyphs() const { return glyphs_; }
 
   void paint(const Frame& frame);
-  // Waits at most so long; nullopt: time is up, or the size has changed. Paint again.
+  // Waits at most so long. Returns nullopt when the time is up or the size has changed: then paint
+  // again.
   std::optional<Key> read_key(Nanos timeout);
 
  private:

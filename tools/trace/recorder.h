@@ -18,7 +18,7 @@ struct TraceResult {
 };
 
 // Ends after `length`, when `stop_fd` becomes readable, or when the stream breaks. `progress` is
-// called about five times a second. Error: the agent refused, nothing was recorded.
+// called about five times a second. It fails when the agent refused, and then nothing was recorded.
 Result<TraceResult> record_trace(Client& client, StatusSource& source, Nanos length, int stop_fd,
                                  const std::function<void(Nanos, size_t)>& progress);
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a recording of the hardware's switches to a file for Perfetto (Chrome trace JSON). Pure.
+// Turns a recording of the hardware's switches into a file for Perfetto (Chrome trace JSON). Pure.
 //
-// In the file a GPU is a "process" and a process on it a "thread", so that those who share a GPU
-// stand below each other: "GPU 0 NVIDIA H200" over "train 4711 (research)". Times on the GPU are
-// slices, freezes, thaws and slice changes instants on the same track, shares counters.
+// In the file a GPU is a "process" and a process on it is a "thread", so that the processes that
+// share a GPU stand below each other: "GPU 0 NVIDIA H200" over "train 4711 (research)". Times on
+// the GPU are slices; freezes, thaws and slice changes are instants on the same track; shares are
+// counters.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A status as lines of text: gpushare status, gpushare tenants, gpushare-top --once. Pure.
+// Formats a status as lines of text for gpushare status, gpushare tenants and gpushare-top --once.
+// Pure.
 #pragma once
 
 #include <string>
@@ -16,13 +17,13 @@ std::vector<std::string> status_lines(const Status& status, const Screen& screen
 std::vector<std::string> tenant_lines(const Status& status, const Screen& screen);
 
 // The parts, for gpushare-top.
-// "29.8%", or with several GPUs "29.8+50.1%", of those on which it is known.
+// The share: "29.8%" or, with several GPUs, "29.8+50.1%" of those on which it is known.
 std::string shares_text(const TenantRecord& tenant, const PlaneSnapshot& snapshot,
                         uint32_t TenantGpuUse::* member);
-// SMs in use and entitled to (slo_view.h) of each GPU on which it has a part, "64/64+32/48"; "-":
-// of none.
+// The SMs in use and entitled to (slo_view.h) of each GPU on which it has a partition:
+// "64/64+32/48", or "-" if it has none.
 std::string parts_text(const TenantRecord& tenant, const PlaneSnapshot& snapshot);
-// Why not everything is enforced, and what was missed; empty: nothing to say.
+// Says why not everything is enforced and what was missed; empty if there is nothing to say.
 std::vector<std::string> warning_lines(const PlaneSnapshot& snapshot);
 
 }  // namespace gpushare

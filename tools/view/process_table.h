@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One row per process and GPU, and what can be shown of it: used by gpushare status and
-// gpushare-top, so that both say the same in the same words. Pure.
+// Makes one row per process and GPU, and formats what can be shown of it. gpushare status and
+// gpushare-top both use it, so that they say the same in the same words. Pure.
 #pragma once
 
 #include <array>
@@ -40,7 +40,7 @@ inline constexpr size_t kFieldCount = 11;
 struct FieldSpec {
   Field field;
   Column column;
-  char sort_key;       // in gpushare-top; 0: not to be sorted by
+  char sort_key;       // in gpushare-top; 0 if rows cannot be sorted by it
   bool is_descending;  // the natural order: most first
 };
 // In the order of display; kFields[i].field == Field(i).
@@ -52,12 +52,12 @@ std::string field_text(const ProcessRow& row, Field field, Glyphs glyphs);
 // "running", "frozen: cap", "observe only: no permission" ...
 std::string state_words(const ProcessRecord& process);
 
-// Less than, in the field's natural order; what is unknown comes last. A strict weak order; rows
-// that are equal in the field are ordered by GPU and pid.
+// Returns whether `a` comes first in the field's natural order, in which the unknown comes last. It
+// is a strict weak order; rows that are equal in the field are ordered by GPU and pid.
 bool row_before(const ProcessRow& a, const ProcessRow& b, Field field);
 
-// The newest `width` samples, one column each; '?' glyphs for unknown ones are blanks, so that a
-// gap looks like one.
+// Draws the newest `width` samples, one column each. Unknown ones are blanks, so that a gap looks
+// like one.
 std::string sparkline(std::span<const uint16_t> permille, size_t width, Glyphs glyphs);
 
 }  // namespace gpushare

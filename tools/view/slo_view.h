@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of a tenant on a GPU that is divided by target times, in words and numbers: for
-// gpushare status, tenants and gpushare-top. Pure.
+// Says in words and numbers what becomes of a tenant on a GPU that is divided by target times, for
+// gpushare status, gpushare tenants and gpushare-top. Pure.
 #pragma once
 
 #include <string>
@@ -9,18 +9,18 @@
 
 namespace gpushare {
 
-// SMs in use and entitled to: "48/64"; "104/104 by 12" where 12 tenants have the same ones.
+// The SMs in use and entitled to: "48/64", or "104/104 by 12" where 12 tenants have the same ones.
 std::string sms_text(const TenantGpuUse& use);
 bool does_share_sms(const TenantGpuUse& use);
 
-// Why its program stays on other SMs for long, "its program has contexts of its own"; empty: it
-// does not, or not yet.
+// Says why its program stays on other SMs for long: "its program has contexts of its own". Empty if
+// it does not, or not yet.
 std::string obstacle_text(const TenantGpuUse& use);
 
 std::string target_text(const TenantGpuUse& use);  // "20.0ms"; "-": it has no target
 std::string rate_text(const TenantGpuUse& use);    // iterations a second: "32.3"
 
-// Why it has the SMs that it has: "meets its target". Empty where no target times decide.
+// Says why it has the SMs that it has: "meets its target". Empty where no target times decide.
 std::string slo_reason(const TenantGpuUse& use);
 
 }  // namespace gpushare

@@ -11,7 +11,6 @@
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -25,6 +24,8 @@
 
 #include "bench/run_file.h"
 #include "intercept/bpf/observer.h"
+#include "shmctl/base/version.h"
+#include "shmctl/program/command_line.h"
 #include "tests/intercept/bpf/fake_driver.h"
 
 namespace gpushare {
@@ -220,55 +221,57 @@ void print_table(const nlohmann::ordered_json& result) {
   }
 }
 
-struct Arguments {
-  int rounds = 21;
-  std::string out, commit = "unknown", command;
-};
-
-int run(const Arguments& arguments) {
+ExitCode run(const Invocation& in, const std::string& command) {
   const Result<FakeDriver> driver = FakeDriver::mount();
   if (!driver) {
     fmt::print(stderr, "probe_cost: {}\n", driver.error().message());
-    return 1;
+    return kExitFailure;
   }
   Worker worker(*driver);
   std::vector<Samples> samples(std::size(kCases));
-  for (int round = 0; round < arguments.rounds; ++round) {
+  for (uint64_t round = 0; round < in.whole("rounds"); ++round) {
     if (const Result<> done = run_round(worker, samples); !done) {
       fmt::print(stderr, "probe_cost: {}\n", done.error().message());
-      return 1;
+      return kExitFailure;
     }
   }
   const nlohmann::ordered_json result =
-      report(samples, bench::run_without_gpu(arguments.commit, arguments.command));
+      report(samples, bench::run_without_gpu(in.text("commit"), command));
   print_table(result);
-  if (arguments.out.empty()) return 0;
-  if (const Result<> added = bench::append_run(arguments.out, result.dump()); !added) {
+  if (!in.has("out")) return kExitOk;
+  if (const Result<> added = bench::append_run(in.text("out"), result.dump()); !added) {
     fmt::print(stderr, "probe_cost: {}\n", added.error().message());
-    return 1;
+    return kExitFailure;
   }
-  return 0;
+  return kExitOk;
+}
+
+Command program(const std::string& command) {
+  return {
+      .name = "probe_cost",
+      .summary = "measure what the probe adds to the driver's calls.",
+      .options = {{.name = "rounds",
+                   .value = "N",
+                   .help = "How often each call is measured, with the probe and without",
+                   .otherwise = "21",
+                   .range = Range{1, 1'000'000, true}},
+                  {.name = "out",
+                   .value = "FILE",
+                   .help = "Add this run to that file, as one line of JSON"},
+                  {.name = "commit",
+                   .value = "COMMIT",
+                   .help = "What is measured, for that file",
+                   .otherwise = kCommit}},
+      .examples = {"sudo probe_cost --rounds 101 --out probe_cost.json"},
+      .run = [&command](const Invocation& in) { return run(in, command); },
+  };
 }
 
 }  // namespace
 }  // namespace gpushare
 
 int main(int argc, char** argv) {
-  gpushare::Arguments arguments;
-  arguments.command = "probe_cost";
-  for (int i = 1; i < argc; ++i) arguments.command += std::string(" ") + argv[i];
-  CLI::App app("What the eBPF probe costs the system calls of other programs. It needs root.",
-               "probe_cost");
-  app.add_option("--rounds", arguments.rounds, "how many rounds are measured")
-      ->check(CLI::Range(1, 100'000))
-      ->capture_default_str();
-  app.add_option("--out", arguments.out, "add this run to that file, as one line of JSON");
-  app.add_option("--commit", arguments.commit, "what is measured, for that file")
-      ->capture_default_str();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
-  }
-  return gpushare::run(arguments);
+  std::string command = "probe_cost";
+  for (int i = 1; i < argc; ++i) command += std::string(" ") + argv[i];
+  return gpushare::run_program(gpushare::program(command), argc, argv);
 }

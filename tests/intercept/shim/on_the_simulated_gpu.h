@@ -3,7 +3,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <memory>
@@ -24,32 +23,23 @@ using Json = nlohmann::json;
 class OnTheSimulatedGpu : public testing::Test {
  protected:
   OnTheSimulatedGpu() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "gs-shim-sim-XXXXXX").string();
-    EXPECT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-    server_ = std::make_unique<Program>(
-        std::vector<std::string>{build_folder() + "/bin/gpushare-sim", "--socket", socket()},
-        std::vector<std::string>{});
-    EXPECT_TRUE(ShimRig::eventually([&] { return std::filesystem::exists(socket()); }));
-  }
-  ~OnTheSimulatedGpu() override {
-    server_.reset();
-    std::filesystem::remove_all(folder_);
+    needed(server_->await(
+        "listen", [&] { return std::filesystem::exists(socket()); }, std::chrono::seconds(20)));
   }
 
-  std::string folder() const { return folder_; }
-  std::string socket() const { return folder_ + "/sim.sock"; }
+  const std::string& folder() const { return folder_.path(); }
+  std::string socket() const { return folder_.at("sim.sock"); }
   std::vector<std::string> more_environment_;  // of programs that start from now on
 
   // Without the shim if `rig` is null.
   Outcome run(const std::vector<std::string>& arguments, const ShimRig* rig) const {
-    return start(arguments, rig)->wait();
+    return outcome_of(*start(arguments, rig));
   }
   Outcome succeed(const std::vector<std::string>& arguments, const ShimRig* rig) const {
-    return start(arguments, rig)->succeed();
+    return success_of(*start(arguments, rig));
   }
-  std::unique_ptr<Program> start(const std::vector<std::string>& arguments,
-                                 const ShimRig* rig) const {
+  std::unique_ptr<Child> start(const std::vector<std::string>& arguments,
+                               const ShimRig* rig) const {
     std::vector<std::string> command = arguments;
     command[0] = build_folder() + "/bin/workloads/" + arguments[0];
     std::vector<std::string> environment{"GPUSHARE_SIM=" + socket(), "GPUSHARE_SIM_STRICT=1",
@@ -59,7 +49,7 @@ class OnTheSimulatedGpu : public testing::Test {
       environment.push_back("LD_PRELOAD=" + build_folder() + "/lib/libgpushare.so");
       environment.push_back("GPUSHARE_SHIM_SOCKET=" + rig->socket());
     }
-    return std::make_unique<Program>(command, environment);
+    return started(std::move(command), std::move(environment));
   }
 
   // All programs are to be in this partition.
@@ -67,20 +57,20 @@ class OnTheSimulatedGpu : public testing::Test {
     rig.with_all_slots([&](ShimSlot& slot) { slot.gpus[0].wanted.store(groups); });
   }
   // The partition that the program is in; all ones: it has no slot.
-  static uint64_t applied(ShimRig& rig, const Program& program) {
+  static uint64_t applied(ShimRig& rig, const Child& program) {
     uint64_t applied = ~uint64_t{0};
     rig.with_slot(program.pid(), [&](ShimSlot& slot) { applied = slot.gpus[0].applied.load(); });
     return applied;
   }
   // Returns false if this program does not follow.
-  static bool goes_to(ShimRig& rig, const Program& program, uint64_t groups) {
+  static bool goes_to(ShimRig& rig, const Child& program, uint64_t groups) {
     want(rig, groups);
-    return ShimRig::eventually([&] { return applied(rig, program) == groups; });
+    return eventually([&] { return applied(rig, program) == groups; });
   }
 
   // Sends the program from one partition to another at random until it ends, with announcements or
   // without. It must find its own result right.
-  static void expect_right_under_moves(ShimRig& rig, Program& program, std::mt19937& random,
+  static void expect_right_under_moves(ShimRig& rig, Child& program, std::mt19937& random,
                                        bool announces) {
     while (!program.has_ended()) {
       const uint64_t groups = random() % 14;  // few enough that all can be made
@@ -90,7 +80,7 @@ class OnTheSimulatedGpu : public testing::Test {
       });
       std::this_thread::sleep_for(std::chrono::microseconds(300));
     }
-    const Outcome outcome = program.succeed();
+    const Outcome outcome = success_of(program);
     EXPECT_EQ(last_line(outcome)["verified"], true);
   }
 
@@ -104,8 +94,9 @@ class OnTheSimulatedGpu : public testing::Test {
   }
 
  private:
-  std::string folder_;
-  std::unique_ptr<Program> server_;
+  const TempFolder folder_ = needed(TempFolder::make("gs-shim-sim"));
+  const std::unique_ptr<Child> server_ =
+      started({build_folder() + "/bin/gpushare-sim", "--socket", socket()}, {});
 };
 
 }  // namespace gpushare::test

@@ -35,7 +35,7 @@ $(O)/lib/python/gpushare.py: intercept/api/gpushare.py
 	@mkdir -p $(@D)
 	$(Q)cp $< $@
 
-$(call program,bin/workloads/beside,tests/intercept/shim/beside.cc $(addprefix tests/workloads/common/,flags.cc gpu_session.cc),$(libcuda_stub))
+$(call program,bin/workloads/beside,tests/intercept/shim/beside.cc $(addprefix tests/workloads/common/,flags.cc gpu_session.cc),$(libcuda_stub) lib/libshmctl.a)
 
 # The real header, only to compare with (cuda_include: tests/intercept/cuda/cuda.mk).
 $(O)/obj/tests/intercept/shim/driver/abi_real.o: CPPFLAGS += $(if $(cuda_include),-isystem $(dir $(cuda_include)))

@@ -14,37 +14,14 @@
 #include <thread>
 #include <vector>
 
+#include "shmctl/program/temp_folder.h"
 #include "shmctl/shim/host.h"
+#include "tests/support/started.h"
 
 namespace gpushare::test {
 
-// The build folder; this program lies in bin/tests/ of it.
-std::string build_folder();
-
-struct Outcome {
-  int status = -1;  // exit status, or -signal
-  std::string out, err;
-};
-
-class Program {
- public:
-  // The program gets `environment` and nothing else.
-  Program(const std::vector<std::string>& command, const std::vector<std::string>& environment);
-  ~Program();
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
-
-  pid_t pid() const { return pid_; }
-  bool has_ended();
-  Outcome wait();
-  Outcome succeed();  // as wait(); the exit status must be 0
-
- private:
-  std::string out_path_, err_path_;
-  pid_t pid_ = -1;
-  int status_ = 0;
-  bool is_reaped_ = false;
-};
+// The outcome of a program whose exit status must be 0.
+Outcome success_of(Child& program);
 
 class ShimRig {
  public:
@@ -60,8 +37,7 @@ class ShimRig {
   // bin/tests/NAME below the build folder, with the shim.
   Outcome run(const std::string& name, const std::vector<std::string>& arguments);
   Outcome succeed(const std::string& name, const std::vector<std::string>& arguments);
-  std::unique_ptr<Program> start(const std::string& name,
-                                 const std::vector<std::string>& arguments);
+  std::unique_ptr<Child> start(const std::string& name, const std::vector<std::string>& arguments);
 
   // The agent dies: it beats no more, and nothing listens on its socket.
   void die();
@@ -75,13 +51,11 @@ class ShimRig {
   // Launches that were counted, by process, also of processes that have ended.
   std::map<ProcessId, uint64_t> launches();
   uint64_t launches_of_all();
-  // Waits, at most ten seconds, until there are more than so many.
+  // Waits, at most 20 s, until there are more than so many.
   bool launches_beyond(uint64_t count);
   // False: the process has no slot.
   bool with_slot(pid_t pid, const std::function<void(ShimSlot&)>& use);
   void with_all_slots(const std::function<void(ShimSlot&)>& use);
-  // Waits, at most ten seconds.
-  static bool eventually(const std::function<bool()>& is_so);
 
  private:
   void serve();
@@ -89,11 +63,12 @@ class ShimRig {
 
   const uint32_t features_;
   const std::vector<ShimRequest::Gpu> gpus_;
-  std::string folder_, socket_;
+  const TempFolder folder_;
+  const std::string socket_;
   std::mutex mutex_;  // protects what follows
   std::unique_ptr<ShimHost> host_;
-  std::unique_ptr<ShimHost>
-      dead_;  // an agent that died or hangs: its pages stay, and no beat comes
+  // An agent that died or hangs: its pages stay, and no beat comes.
+  std::unique_ptr<ShimHost> dead_;
   // By process; the host itself forgets slots of processes that end or call exec().
   std::map<ProcessId, uint64_t> launches_;
   bool is_ending_ = false;

@@ -70,21 +70,19 @@ TEST_P(Partitions, MoveAtTheNextLaunch) {
       start({"sms", "--launches", "1000", "--units", "20", "--stream", GetParam()}, &rig);
   const auto follows = [&](uint64_t groups) {
     want(rig, groups);
-    return ShimRig::eventually(
-        [&] { return applied(rig, *program) == groups || program->has_ended(); });
+    return eventually([&] { return applied(rig, *program) == groups || program->has_ended(); });
   };
   // It fills and launches in turn, and only the kernel says where it was.
   const auto kernel_has_run = [&] {
     const uint64_t before = rig.launches_of_all();
-    return ShimRig::eventually(
-        [&] { return rig.launches_of_all() > before + 2 || program->has_ended(); });
+    return eventually([&] { return rig.launches_of_all() > before + 2 || program->has_ended(); });
   };
   EXPECT_TRUE(rig.launches_beyond(0));
   EXPECT_TRUE(kernel_has_run());
   EXPECT_TRUE(follows(0b110) && kernel_has_run());
   EXPECT_TRUE(follows(0) && kernel_has_run());
   EXPECT_TRUE(follows(0b1) && kernel_has_run());
-  const Outcome outcome = program->succeed();
+  const Outcome outcome = success_of(*program);
   std::istringstream lines(outcome.out);
   std::vector<int> seen;
   for (std::string text; std::getline(lines, text);) {
@@ -149,7 +147,7 @@ TEST_F(OnTheSimulatedGpu, CopiesBetweenHostAndGpuMoveNothing) {
   ShimRig rig(kShimPartitions, {{kPci, 0b1}});
   const auto program = start(
       {"within", "--bytes", "4096", "--rounds", "300", "--pause-us", "1000", "--host", "1"}, &rig);
-  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches_of_all() == 3; }));
+  ASSERT_TRUE(eventually([&] { return rig.launches_of_all() == 3; }));
   want(rig, 0b110);
   uint64_t last = 0;
   while (!program->has_ended()) {
@@ -157,7 +155,7 @@ TEST_F(OnTheSimulatedGpu, CopiesBetweenHostAndGpuMoveNothing) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   EXPECT_EQ(last, 0b1u);
-  EXPECT_EQ(program->wait().status, 0);
+  EXPECT_EQ(status_of(*program), 0);
   EXPECT_EQ(rig.launches_of_all(), 3u);
 }
 
@@ -225,7 +223,7 @@ class Announced : public OnTheSimulatedGpu, public testing::WithParamInterface<c
  protected:
   static constexpr uint64_t kRounds = 300;
 
-  static ShimFollows follows(ShimRig& rig, const Program& program) {
+  static ShimFollows follows(ShimRig& rig, const Child& program) {
     auto follows = ShimFollows::kUnknown;
     rig.with_slot(program.pid(), [&](ShimSlot& slot) { follows = slot.gpus[0].follows.load(); });
     return follows;
@@ -250,8 +248,7 @@ TEST_P(Announced, SetsAreThereWhenTheyAreWanted) {
   }
   // A partition that was not announced.
   want(rig, 0b100000);
-  EXPECT_TRUE(
-      ShimRig::eventually([&] { return follows(rig, *program) == ShimFollows::kWaitsForRest; }));
+  EXPECT_TRUE(eventually([&] { return follows(rig, *program) == ShimFollows::kWaitsForRest; }));
   EXPECT_TRUE(goes_to(rig, *program, 0b1110)) << "a partition that is made takes its place";
   EXPECT_FALSE(program->has_ended());
 }
@@ -274,7 +271,7 @@ TEST_F(OnTheSimulatedGpu, AnnouncedSetsLeaveRoomForThoseThatAreWanted) {
   }
   for (const uint64_t groups : {0b1, 0b10, 0b11, 0b100}) {
     want(rig, groups);
-    EXPECT_TRUE(ShimRig::eventually([&] {
+    EXPECT_TRUE(eventually([&] {
       bool has_followed = false;
       rig.with_slot(program->pid(), [&](ShimSlot& slot) {
         EXPECT_NE(slot.gpus[0].follows.load(), ShimFollows::kNoRoom);

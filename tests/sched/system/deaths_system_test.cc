@@ -17,8 +17,8 @@ namespace gpushare {
 namespace {
 
 using namespace std::chrono_literals;
-using test::Child;
-using test::eventually;
+using test::ended_by;
+using test::status_of;
 using test::SystemRig;
 
 bool is_alive(pid_t pid) { return pid > 0 && ::kill(pid, 0) == 0; }
@@ -111,11 +111,11 @@ TEST_F(Deaths, AnAgentThatHangsKeepsNothingFrozen) {
 
 TEST_F(Deaths, RecoverThawsAfterBothWereKilled) {
   // Both stand still first, so that neither can see the other die.
-  rig_.gpushared->kill(SIGSTOP);
+  rig_.gpushared->signal(SIGSTOP);
   ::kill(agent_, SIGSTOP);
-  rig_.gpushared->kill(SIGKILL);
+  rig_.gpushared->signal(SIGKILL);
   ::kill(agent_, SIGKILL);
-  rig_.gpushared->wait();
+  status_of(*rig_.gpushared);
   ASSERT_TRUE(eventually([&] { return rig_.run_gpushared({"--recover"}) == 0; }));
   EXPECT_EQ(rig_.frozen_groups(), 0u);
   EXPECT_TRUE(rig_.snapshot().ledger.empty());
@@ -123,13 +123,13 @@ TEST_F(Deaths, RecoverThawsAfterBothWereKilled) {
 }
 
 TEST_F(Deaths, AnAgentWhoseSupervisorDiesStopsCleanly) {
-  rig_.gpushared->end(SIGKILL);
+  ended_by(*rig_.gpushared, SIGKILL);
   EXPECT_TRUE(eventually([&] { return rig_.snapshot().ledger.empty(); }));
   EXPECT_TRUE(eventually([&] { return rig_.agent_pid() == 0; })) << agent_;
 }
 
 TEST_F(Deaths, ACleanStopLeavesNothingBehind) {
-  EXPECT_EQ(rig_.gpushared->end(SIGTERM), 0) << rig_.output("agent.log");
+  EXPECT_EQ(ended_by(*rig_.gpushared, SIGTERM), 0) << rig_.output("agent.log");
   EXPECT_TRUE(rig_.snapshot().ledger.empty());
   EXPECT_FALSE(std::filesystem::exists(rig_.socket));
 }
@@ -140,10 +140,10 @@ TEST_F(Deaths, AnAgentThatHandsOverThawsAndLeavesItsTenantsToTheNext) {
       R"({"op":"set","tenant":"later","settings":{"weight":"70"},"create":true})", R"("ok":true)"));
   const auto has_tenant = [&] { return rig_.tenant("later").weight == 70; };
   ASSERT_TRUE(eventually(has_tenant));
-  rig_.gpushared->kill(SIGSTOP);  // so that it neither starts the next agent nor thaws
+  rig_.gpushared->signal(SIGSTOP);  // so that it neither starts the next agent nor thaws
   ASSERT_EQ(::kill(agent_, SIGUSR1), 0);
   EXPECT_TRUE(eventually([&] { return rig_.snapshot().ledger.empty(); }));
-  rig_.gpushared->kill(SIGCONT);
+  rig_.gpushared->signal(SIGCONT);
   EXPECT_TRUE(eventually([&] { return rig_.agent_pid() != agent_ && has_tenant(); }));
   EXPECT_TRUE(eventually([&] { return rig_.frozen_groups() > 0; })) << "the next one works";
 }

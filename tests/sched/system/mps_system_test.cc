@@ -16,8 +16,8 @@ namespace gpushare {
 namespace {
 
 using namespace std::chrono_literals;
-using test::Child;
-using test::eventually;
+using test::ended_by;
+using test::status_of;
 using test::SystemRig;
 
 const std::string kProgram =
@@ -63,7 +63,7 @@ class MpsSystem : public ::testing::Test {
     })) << rig_.output("agent.log");
     return daemon();
   }
-  void end_agent() { EXPECT_EQ(rig_.gpushared->end(SIGTERM), 0); }
+  void end_agent() { EXPECT_EQ(ended_by(*rig_.gpushared, SIGTERM), 0); }
   // Makes these processes the clients of a server, which is this one.
   void have_clients(const std::vector<pid_t>& clients) const {
     say("servers", std::to_string(::getpid()) + "\n");
@@ -79,14 +79,13 @@ class MpsSystem : public ::testing::Test {
   // Returns what cuInit of a program of the tenant `a` is told: the folder of the pipes, or "none".
   std::string told() const {
     const std::string build = test::build_folder();
-    Child probe({build + "/bin/tests/shim_probe", "init", "1"},
-                {"LD_PRELOAD=" + build + "/lib/libgpushare.so",
-                 "GPUSHARE_SHIM_SOCKET=" + rig_.folder + "/shim.sock",
-                 "LD_LIBRARY_PATH=" + build + "/lib/fake"},
-                rig_.folder + "/probe.log");
-    EXPECT_EQ(probe.wait(), 0);
-    std::string text = rig_.output("probe.log");
-    std::filesystem::remove(rig_.folder + "/probe.log");
+    const auto probe =
+        test::started(Launch{.command = {build + "/bin/tests/shim_probe", "init", "1"},
+                             .environment = {"LD_PRELOAD=" + build + "/lib/libgpushare.so",
+                                             "GPUSHARE_SHIM_SOCKET=" + rig_.folder + "/shim.sock",
+                                             "LD_LIBRARY_PATH=" + build + "/lib/fake"}});
+    EXPECT_EQ(status_of(*probe), 0) << probe->errors();
+    const std::string text = probe->output();
     return text.substr(0, text.find('\n'));
   }
 
@@ -127,7 +126,7 @@ TEST_F(MpsSystem, AReloadEndsItWhenItsClientsHaveEnded) {
   EXPECT_TRUE(rig_.answers(R"({"op":"reload"})", "true"));
   EXPECT_EQ(told(), "none");
   EXPECT_NE(daemon(), 0);
-  client->end(SIGKILL);
+  ended_by(*client, SIGKILL);
   say("clients", "");
   EXPECT_TRUE(eventually([&] { return daemon() == 0; }));
 }
@@ -165,8 +164,8 @@ TEST_F(MpsSystem, SaysWhichTenantsLostProcessesByAFault) {
   say("state", "FAULT\n");
   EXPECT_TRUE(eventually([&] { return has_logged("a fatal fault of a client"); }))
       << rig_.output("agent.log");
-  spin->kill(SIGKILL);
-  endless->kill(SIGKILL);
+  spin->signal(SIGKILL);
+  endless->signal(SIGKILL);
   const std::string ended = "ended with it: tenant a: spin (pid " + std::to_string(spin->pid()) +
                             "), tenant b: endless (pid " + std::to_string(endless->pid()) + ")";
   EXPECT_TRUE(eventually([&] { return has_logged(ended); })) << rig_.output("agent.log");

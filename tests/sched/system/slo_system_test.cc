@@ -54,7 +54,7 @@ TEST_F(SloSystem, AProgramThatAnnouncesGetsWhatItsTargetNeedsAndOthersTheRest) {
   })) << seen();
   EXPECT_LE(part("serve").latency_us, 2'000'000U);
   EXPECT_GT(part("serve").iterations_per_ks, 0U);
-  serve->kill(SIGKILL);
+  serve->signal(SIGKILL);
   EXPECT_TRUE(eventually([&] { return part("rest").sms_in_use == 132; })) << seen();
 }
 

@@ -1,39 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/sched/system/system_rig.h"
 
-#include <fcntl.h>
-#include <signal.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
-#include <thread>
 
 #include "shmctl/plane/ledger.h"
 
 namespace gpushare::test {
 namespace {
 
-std::string fresh_folder() {
-  std::string pattern = std::filesystem::temp_directory_path() / "gpushare-test-XXXXXX";
-  if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
-  return pattern;
-}
+constexpr Nanos kToStart = std::chrono::seconds(20);
 
 }  // namespace
-
-std::string build_folder() {
-  return std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path().parent_path();
-}
 
 Fd connect_to(const std::string& path, int flags) {
   sockaddr_un address{};
@@ -45,54 +31,9 @@ Fd connect_to(const std::string& path, int flags) {
   return fd;
 }
 
-Child::Child(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-             const std::string& output) {
-  std::vector<char*> argv;
-  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  std::vector<char*> envp;
-  for (char** entry = environ; *entry != nullptr; ++entry) envp.push_back(*entry);
-  for (const std::string& entry : environment) envp.push_back(const_cast<char*>(entry.c_str()));
-  envp.push_back(nullptr);
-  pid_ = ::fork();
-  if (pid_ != 0) return;
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  const int fd = ::open(output.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
-  ::dup2(fd, 1);
-  ::dup2(fd, 2);
-  ::execve(argv[0], argv.data(), envp.data());
-  ::_exit(127);
-}
-
-Child::~Child() {
-  kill(SIGKILL);
-  wait();
-}
-
-void Child::kill(int signal) const {
-  if (!is_over_) ::kill(pid_, signal);
-}
-
-int Child::wait() {
-  int status = 0;
-  if (!is_over_ && ::waitpid(pid_, &status, 0) == pid_) {
-    is_over_ = true;
-    code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  }
-  return code_;
-}
-
-bool eventually(const std::function<bool()>& holds, std::chrono::milliseconds within) {
-  const auto deadline = std::chrono::steady_clock::now() + within;
-  while (!holds()) {
-    if (std::chrono::steady_clock::now() >= deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
-}
-
 SystemRig::SystemRig(const std::string& config, unsigned gpus)
-    : folder(fresh_folder()),
+    : temporary_(needed(TempFolder::make("gpushare-test"))),
+      folder(temporary_.path()),
       socket(folder + "/agent.sock"),
       region("/" + std::filesystem::path(folder).filename().string()),
       gpus_(gpus) {
@@ -101,22 +42,17 @@ SystemRig::SystemRig(const std::string& config, unsigned gpus)
 }
 
 void SystemRig::start_simulation() {
-  simulation = std::make_unique<Child>(
-      std::vector<std::string>{build_folder() + "/bin/gpushare-sim", "--socket",
-                               simulation_socket(), "--gpus", std::to_string(gpus_)},
-      std::vector<std::string>{}, folder + "/sim.log");
-  if (!eventually([&] { return connect_to(simulation_socket()).is_open(); }))
-    throw std::runtime_error("gpushare-sim did not start: " + output("sim.log"));
+  simulation = started({.command = {build_folder() + "/bin/gpushare-sim", "--socket",
+                                    simulation_socket(), "--gpus", std::to_string(gpus_)}});
+  needed(simulation->await(
+      "listen", [&] { return connect_to(simulation_socket()).is_open(); }, kToStart));
 }
 
 SystemRig::~SystemRig() {
-  // SIGTERM lets the supervisor end its agent.
-  if (gpushared) gpushared->end(SIGTERM);
-  gpushared.reset();
+  if (gpushared) gpushared->stop(kToStart);  // SIGTERM lets the supervisor end its agent
   simulation.reset();
   (void)ControlPlane::remove(region);
   ::shm_unlink((region + ".lock").c_str());
-  std::filesystem::remove_all(folder);
 }
 
 std::vector<std::string> SystemRig::usual(std::vector<std::string> more) const {
@@ -128,10 +64,8 @@ std::vector<std::string> SystemRig::usual(std::vector<std::string> more) const {
 }
 
 void SystemRig::start_agent(std::vector<std::string> more) {
-  gpushared = std::make_unique<Child>(usual(std::move(more)), std::vector<std::string>{},
-                                      folder + "/agent.log");
-  if (!eventually([&] { return !ask(R"({"op":"hello"})").empty(); }))
-    throw std::runtime_error("gpushared did not start: " + output("agent.log"));
+  gpushared = started({.command = usual(std::move(more)), .log = folder + "/agent.log"});
+  needed(gpushared->await("answer", [&] { return !ask(R"({"op":"hello"})").empty(); }, kToStart));
 }
 
 std::unique_ptr<Child> SystemRig::start(const std::string& workload,
@@ -153,11 +87,15 @@ std::unique_ptr<Child> SystemRig::start_in(std::vector<std::string> environment,
   command.insert(command.end(), arguments.begin(), arguments.end());
   environment.push_back("LD_LIBRARY_PATH=" + build_folder() + "/lib/sim");
   environment.push_back("GPUSHARE_SIM=" + simulation_socket());
-  return std::make_unique<Child>(command, environment, folder + "/" + workload + ".log");
+  return started({.command = std::move(command),
+                  .environment = std::move(environment),
+                  .log = folder + "/" + workload + ".log"});
 }
 
 int SystemRig::run_gpushared(std::vector<std::string> arguments) {
-  return Child(usual(std::move(arguments)), {}, folder + "/other.log").wait();
+  Child child =
+      needed(Child::start({.command = usual(std::move(arguments)), .log = folder + "/other.log"}));
+  return status_of(child);
 }
 
 void SystemRig::write_config(const std::string& text) {

@@ -5,8 +5,6 @@
 
 #include <sys/types.h>
 
-#include <chrono>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,40 +12,10 @@
 #include "shmctl/base/fd.h"
 #include "shmctl/plane/region.h"
 #include "shmctl/plane/snapshot.h"
+#include "shmctl/program/temp_folder.h"
+#include "tests/support/started.h"
 
 namespace gpushare::test {
-
-// A program that was started; it is killed and waited for when the object ends.
-class Child {
- public:
-  // `environment`: entries "NAME=value" that are added to ours. `output`: the file that its output
-  // and error output are appended to.
-  Child(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-        const std::string& output);
-  ~Child();
-  Child(const Child&) = delete;
-  Child& operator=(const Child&) = delete;
-
-  pid_t pid() const { return pid_; }
-  void kill(int signal) const;
-  int wait();  // returns the exit code, or 128 + the signal
-  int end(int signal) {
-    kill(signal);
-    return wait();
-  }
-
- private:
-  pid_t pid_ = 0;
-  bool is_over_ = false;
-  int code_ = 0;
-};
-
-// Polls until `holds()` is true or the time is over. Returns true if it was.
-bool eventually(const std::function<bool()>& holds,
-                std::chrono::milliseconds within = std::chrono::seconds(20));
-
-// The build folder, in which this program is bin/tests/NAME.
-std::string build_folder();
 
 // A stream connection to this socket; not open if it is refused. `flags`: of socket(2).
 Fd connect_to(const std::string& path, int flags = 0);
@@ -89,6 +57,11 @@ class SystemRig {
   std::string output(const std::string& of) const;
 
   std::unique_ptr<Child> simulation, gpushared;
+
+ private:
+  const TempFolder temporary_;
+
+ public:
   const std::string folder, socket, region;
 
  private:

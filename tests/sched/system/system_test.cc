@@ -18,8 +18,9 @@ namespace gpushare {
 namespace {
 
 using namespace std::chrono_literals;
-using test::eventually;
+using test::ended_by;
 using test::kSaturating;
+using test::status_of;
 using test::SystemRig;
 
 bool is_near(double share, double wanted) { return std::abs(share - wanted) < 0.02; }
@@ -98,7 +99,7 @@ match = [{command="spin"}]
   ASSERT_TRUE(
       rig.answers(R"({"op":"set","tenant":"half","settings":{"sm_percent":"10"}})", "true"));
   EXPECT_TRUE(eventually([&] { return part("half").sms_entitled == 16 && last_seen() < 64; }));
-  beside->kill(SIGKILL);
+  beside->signal(SIGKILL);
   EXPECT_TRUE(eventually([&] { return part("half").sms_in_use == 132 && last_seen() == 132; }));
 }
 
@@ -118,9 +119,9 @@ TEST(System, AMistakeInTheFileEndsTheStartAndNotTheRun) {
   EXPECT_TRUE(rig.answers(R"({"op":"reload"})", "gpushare.toml:2"));
   EXPECT_EQ(rig.run_gpushared({"--check-config"}), 2);
   rig.write_config("[tenant.a]\nweight = 300\n");
-  rig.gpushared->kill(SIGHUP);
+  rig.gpushared->signal(SIGHUP);
   EXPECT_TRUE(eventually([&] { return rig.tenant("a").weight == 300; }));
-  rig.gpushared->end(SIGTERM);
+  ended_by(*rig.gpushared, SIGTERM);
   rig.write_config("weight");
   EXPECT_EQ(rig.run_gpushared({}), 2) << "an agent that cannot start ends its supervisor";
 }
@@ -137,7 +138,7 @@ TEST(System, ProgramsThatCameBeforeTheAgentAreFound) {
 
 TEST(System, ServesWithoutAGpuAndFindsItLater) {
   SystemRig rig("");
-  rig.simulation->end(SIGKILL);
+  ended_by(*rig.simulation, SIGKILL);
   rig.start_agent();
   EXPECT_TRUE(rig.answers(R"({"op":"doctor"})", "\"fail\""));
   EXPECT_EQ(rig.snapshot().agent.gpu_count, 0u);
@@ -151,7 +152,7 @@ TEST(System, AGpuThatGoesAwayIsLookedForAgain) {
   SystemRig rig("");
   rig.start_agent();
   const pid_t agent = rig.agent_pid();
-  rig.simulation->end(SIGKILL);
+  ended_by(*rig.simulation, SIGKILL);
   EXPECT_TRUE(eventually([&] { return rig.snapshot().agent.gpu_count == 0; }));
   rig.start_simulation();
   EXPECT_TRUE(eventually([&] { return rig.snapshot().agent.gpu_count == 1; }));
@@ -161,14 +162,14 @@ TEST(System, AGpuThatGoesAwayIsLookedForAgain) {
 TEST(System, ProgramsThatEndedLeaveNothingBehind) {
   SystemRig rig("[tenant.capped]\nmax = \"20%\"\nmatch = [{command=\"churn\"}]\n");
   rig.start_agent();
-  rig.start("churn", {})->wait();
+  status_of(*rig.start("churn", {}));
   ASSERT_TRUE(eventually([&] { return rig.snapshot().processes.empty(); }));
   const pid_t agent = rig.agent_pid();
   const std::size_t before = descriptors(agent);
   const char* text = std::getenv("GPUSHARE_TEST_PROGRAMS");
   const int programs = text == nullptr ? 20 : std::atoi(text);
   for (int i = programs; i > 0; --i)
-    EXPECT_EQ(rig.start("churn", {})->wait(), 0) << rig.output("churn.log");
+    EXPECT_EQ(status_of(*rig.start("churn", {})), 0) << rig.output("churn.log");
   EXPECT_TRUE(eventually([&] { return rig.snapshot().processes.empty(); }));
   EXPECT_TRUE(eventually([&] { return rig.snapshot().ledger.empty(); }));
   EXPECT_EQ(rig.agent_pid(), agent) << "it did not die in between";
@@ -189,7 +190,7 @@ TEST(System, SysfsIsTheTruthWhereItIsThere) {
   tree.put("tenants/default/weight", "300\n");
   tree.bump();
   EXPECT_TRUE(has_weight(300));
-  EXPECT_EQ(rig.gpushared->end(SIGTERM), 0);
+  EXPECT_EQ(ended_by(*rig.gpushared, SIGTERM), 0);
   rig.start_agent(with_tree);
   EXPECT_TRUE(has_weight(300)) << "what an operator wrote survives the agent";
   EXPECT_TRUE(

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "shmctl/settings/nearest.h"
+#include "shmctl/program/nearest.h"
 
 namespace gpushare {
 namespace {

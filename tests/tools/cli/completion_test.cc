@@ -5,25 +5,23 @@
 
 #include "tests/tools/support/run_tool.h"
 #include "tests/tools/support/temp_dir.h"
-#include "tools/cli/command_line.h"
+#include "tools/cli/commands.h"
 
 namespace gpushare {
 namespace {
 
 TEST(Completion, EveryShellKnowsEveryCommandAndOption) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
-    const auto script = completion_script(gpushare_spec(), shell);
-    ASSERT_TRUE(script) << shell;
-    for (const CommandSpec& command : gpushare_spec().commands) {
-      EXPECT_NE(script->find(command.name), std::string::npos) << shell << command.name;
-      for (const OptionSpec& option : command.options) {
+    const std::string script = completion_script(gpushare_program(), shell);
+    for (const Command& command : gpushare_program().commands) {
+      EXPECT_NE(script.find(command.name), std::string::npos) << shell << command.name;
+      for (const Option& option : command.options) {
         const std::string name = std::string(shell == std::string("fish") ? "-l " : "--");
-        EXPECT_NE(script->find(name + std::string(option.name)), std::string::npos)
+        EXPECT_NE(script.find(name + std::string(option.name)), std::string::npos)
             << shell << option.name;
       }
     }
   }
-  EXPECT_FALSE(completion_script(gpushare_spec(), "csh"));
 }
 
 TEST(Completion, TheShellsAcceptTheScripts) {
@@ -31,7 +29,7 @@ TEST(Completion, TheShellsAcceptTheScripts) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
     if (!has_program(shell)) continue;
     TempDir dir;
-    dir.write("script", *completion_script(gpushare_spec(), shell));
+    dir.write("script", completion_script(gpushare_program(), shell));
     const ToolResult result = run_tool(shell, {"-n", dir.at("script")});
     EXPECT_EQ(result.exit_code, 0) << shell << ": " << result.err;
     ++accepted;
@@ -42,7 +40,7 @@ TEST(Completion, TheShellsAcceptTheScripts) {
 // What bash offers for a command line; the word at its end is being typed.
 std::string bash_offers(const std::string& line) {
   TempDir dir;
-  dir.write("script", *completion_script(gpushare_spec(), "bash"));
+  dir.write("script", completion_script(gpushare_program(), "bash"));
   const ToolResult result = run_tool(
       "bash", {"-c",
                "source \"$1\"; "
@@ -64,10 +62,14 @@ TEST(Completion, BashOffersWhatFits) {
   EXPECT_EQ(bash_offers("gpushare run --priority "), "idle normal high\n");
   EXPECT_EQ(bash_offers("gpushare run -p h"), "high\n");
   EXPECT_EQ(bash_offers("gpushare run -t "), "research batch\n");
+  EXPECT_EQ(bash_offers("gpushare remove "), "research batch\n");
   EXPECT_EQ(bash_offers("gpushare freeze "), "research batch 4711\n");
   EXPECT_EQ(bash_offers("gpushare attach "), "4711\n");
   EXPECT_EQ(bash_offers("gpushare completion z"), "zsh\n");
   EXPECT_EQ(bash_offers("gpushare status --j"), "--json\n");
+  EXPECT_EQ(bash_offers("gpushare preload "), "enable disable status\n");
+  EXPECT_EQ(bash_offers("gpushare --ver"), "--version\n");
+  EXPECT_EQ(bash_offers("gpushare --socket LICEN"), "LICENSE LICENSE-GPL-2.0\n");
 }
 
 }  // namespace

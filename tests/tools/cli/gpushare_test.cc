@@ -17,7 +17,7 @@
 #include "tests/tools/support/fake_plane.h"
 #include "tests/tools/support/run_tool.h"
 #include "tools/base/format.h"
-#include "tools/cli/command_line.h"
+#include "tools/cli/commands.h"
 
 namespace gpushare {
 namespace {
@@ -49,12 +49,11 @@ class TempPlane {
 std::string socket_variable(const FakeAgent& agent) { return "GPUSHARE_SOCKET=" + agent.socket(); }
 
 TEST(Gpushare, EveryCommandOfTheTreeExists) {
-  for (const CommandSpec& command : gpushare_spec().commands) {
-    const ToolResult result = run_tool("gpushare", {std::string(command.name), "--help"});
+  for (const Command& command : gpushare_program().commands) {
+    const ToolResult result = run_tool("gpushare", {command.name, "--help"});
     EXPECT_EQ(result.exit_code, 0) << command.name;
     // Without its arguments and without an agent it fails, but it is never killed.
-    const ToolResult bare =
-        run_tool("gpushare", {std::string(command.name)}, {"PATH=/nonexistent"});
+    const ToolResult bare = run_tool("gpushare", {command.name}, {"PATH=/nonexistent"});
     EXPECT_GE(bare.exit_code, 0) << command.name;
     EXPECT_LE(bare.exit_code, 2) << command.name;
   }
@@ -370,15 +369,14 @@ TEST(GpushareTrace, InterruptedItWritesWhatItHas) {
                                                       : trace_lines(now_ns());
   });
   const TempDir dir;
-  RunningTool tool("gpushare", {"trace", "-d", "60", "-o", dir.at("t.json")},
-                   {socket_variable(agent)});
+  Child tool = start_tool("gpushare", {"trace", "-d", "60", "-o", dir.at("t.json")},
+                          {socket_variable(agent)});
   // The first status is asked for once the trace runs, after the signals were set up.
-  const Time deadline = MonotonicClock().now() + std::chrono::seconds(20);
-  while (agent.requests().size() < 2 && MonotonicClock().now() < deadline)
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  ASSERT_GE(agent.requests().size(), 2u) << tool.err_so_far();
-  tool.send(SIGINT);
-  const ToolResult result = tool.wait();
+  const auto runs = tool.await(
+      "ask twice", [&] { return agent.requests().size() >= 2; }, std::chrono::seconds(20));
+  ASSERT_TRUE(runs) << runs.error().message();
+  tool.signal(SIGINT);
+  const ToolResult result = result_of(tool);
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(TempDir::read(dir.at("t.json")).find("\"traceEvents\""), std::string::npos);
 }

@@ -7,9 +7,10 @@
 #include <set>
 #include <sstream>
 
+#include "tests/tools/support/run_tool.h"
 #include "tests/tools/support/temp_dir.h"
-#include "tools/cli/command_line.h"
-#include "tools/top/command_line.h"
+#include "tools/cli/commands.h"
+#include "tools/top/frame.h"
 
 namespace gpushare {
 namespace {
@@ -23,8 +24,8 @@ struct ManPage {
 
 ManPage read_page(const std::string& name) {
   ManPage page;
-  const std::string text = TempDir::read("tools/man/" + name);
-  EXPECT_FALSE(text.empty()) << "tools/man/" << name << ": run the tests in the source folder";
+  const std::string text = TempDir::read(name);
+  EXPECT_FALSE(text.empty()) << name << ": run the tests in the source folder";
   std::istringstream lines(text);
   std::string section;
   for (std::string line; std::getline(lines, line);) {
@@ -46,36 +47,53 @@ ManPage read_page(const std::string& name) {
   return page;
 }
 
-std::set<std::string> names_of(const std::vector<OptionSpec>& options) {
+// The options that a built program's --help lists, of its command if one is named.
+std::set<std::string> options_of(const std::string& program, const std::string& command = "") {
+  const ToolResult help =
+      run_tool(program, command.empty() ? std::vector<std::string>{"--help"}
+                                        : std::vector<std::string>{command, "--help"});
+  EXPECT_EQ(help.exit_code, 0) << program << " " << command << ": " << help.err;
   std::set<std::string> names;
-  for (const OptionSpec& option : options) {
-    names.insert("--" + std::string(option.name));
-    if (option.letter != 0) names.insert(std::string{'-', option.letter});
+  std::istringstream lines(help.out.substr(0, help.out.find("\nCommon options:")));
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(line.size(), 80u) << line;
+    std::istringstream words(line);
+    std::string word;
+    if (!line.starts_with("  ") || !(words >> word) || word[0] != '-') continue;
+    if (word.ends_with(',')) {
+      names.insert(word.substr(0, word.size() - 1));
+      words >> word;
+    }
+    names.insert(word.substr(0, word.find_first_of("[=")));
   }
   return names;
 }
 
 TEST(Man, GpushareHasTheCommandsAndOptionsOfItsHelp) {
-  const ManPage page = read_page("gpushare.1");
+  const ManPage page = read_page("tools/man/gpushare.1");
   std::set<std::string> commands;
-  for (const CommandSpec& command : gpushare_spec().commands) {
-    commands.insert(std::string(command.name));
-    const auto found = page.options.find(std::string(command.name));
+  for (const Command& command : gpushare_program().commands) {
+    commands.insert(command.name);
+    const auto found = page.options.find(command.name);
     EXPECT_EQ(found == page.options.end() ? std::set<std::string>() : found->second,
-              names_of(command.options))
+              options_of("gpushare", command.name))
         << command.name;
+    EXPECT_FALSE(command.examples.empty()) << command.name;
   }
   EXPECT_EQ(page.commands, commands);
-  std::set<std::string> common = names_of(gpushare_spec().options);
-  common.insert({"-h", "--help"});
-  EXPECT_EQ(page.options.at("OPTIONS"), common);
+  EXPECT_EQ(page.options.at("OPTIONS"), options_of("gpushare"));
 }
 
-TEST(Man, GpushareTopHasTheOptionsAndKeysOfItsHelp) {
-  const ManPage page = read_page("gpushare-top.1");
-  std::set<std::string> options = names_of(top_spec().options);
-  options.insert({"-h", "--help"});
-  EXPECT_EQ(page.options.at("DESCRIPTION"), options);
+TEST(Man, TheOtherProgramsHaveTheOptionsOfTheirHelp) {
+  EXPECT_EQ(read_page("tools/man/gpushare-top.1").options.at("DESCRIPTION"),
+            options_of("gpushare-top"));
+  EXPECT_EQ(read_page("tools/man/gpushare-sim.1").options.at("DESCRIPTION"),
+            options_of("gpushare-sim"));
+  EXPECT_EQ(read_page("sched/man/gpushared.8").options.at("OPTIONS"), options_of("gpushared"));
+}
+
+TEST(Man, GpushareTopHasTheKeysOfItsHelpScreen) {
+  const ManPage page = read_page("tools/man/gpushare-top.1");
   std::set<std::string> keys;
   for (const KeyHelp& key : top_keys())
     keys.insert(key.keys == "?" ? "\\&?" : std::string(key.keys));

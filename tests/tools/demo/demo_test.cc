@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -14,7 +13,6 @@
 
 #include "tests/tools/support/run_tool.h"
 #include "tests/tools/support/temp_dir.h"
-#include "tools/demo/process.h"
 #include "tools/demo/report.h"
 #include "tools/demo/setup.h"
 
@@ -192,49 +190,6 @@ TEST(DemoSetup, SaysWhatIsMissingForAGpu) {
   EXPECT_TRUE(find_nvidia_gpu(dev.path()));
 }
 
-TEST(DemoProcess, AFailureShowsTheEndOfTheOutput) {
-  const TempDir dir;
-  auto process = DemoProcess::start({.name = "sad",
-                                     .command = {"/bin/sh", "-c", "echo why it failed; exit 3"},
-                                     .environment = {},
-                                     .log = dir.at("log")});
-  ASSERT_TRUE(process) << process.error().message();
-  while (!process->has_ended()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  EXPECT_FALSE(process->has_succeeded());
-  EXPECT_THAT(process->failure("test").message(),
-              testing::AllOf(HasSubstr("sad ended with status 3"), HasSubstr("why it failed")));
-}
-
-TEST(DemoProcess, WhoIgnoresTheRequestIsKilled) {
-  const TempDir dir;
-  auto process = DemoProcess::start(
-      {.name = "deaf",
-       .command = {"/bin/sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.01; done"},
-       .environment = {},
-       .log = dir.at("log")});
-  ASSERT_TRUE(process) << process.error().message();
-  while (process->last_line() != "ready") std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  process->stop(std::chrono::milliseconds(50));
-  EXPECT_TRUE(process->has_ended());
-  EXPECT_FALSE(process->has_succeeded());
-}
-
-TEST(DemoProcess, TheEnvironmentCanBeAddedToAndTakenFrom) {
-  const TempDir dir;
-  ::setenv("GPUSHARE_DEMO_TEST", "there", 1);
-  for (const auto& [change, expected] :
-       {std::pair{"GPUSHARE_DEMO_TEST", "gone"}, {"GPUSHARE_DEMO_TEST=new", "new"}}) {
-    auto process =
-        DemoProcess::start({.name = "sh",
-                            .command = {"/bin/sh", "-c", "echo ${GPUSHARE_DEMO_TEST-gone}"},
-                            .environment = {change},
-                            .log = dir.at("log")});
-    ASSERT_TRUE(process) << process.error().message();
-    while (!process->has_ended()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    EXPECT_EQ(process->last_line(), expected);
-  }
-}
-
 // The demo's own process started everything below it in /dev/shm and the temporary folder.
 void expect_nothing_left(pid_t demo, const std::filesystem::path& temporary) {
   const std::string region = "/gpushare-demo-" + std::to_string(demo);
@@ -266,14 +221,14 @@ TEST(Demo, SharesTheSimulatedGpuAsTheSettingsSay) {
 
 TEST(Demo, AnInterruptStopsEverything) {
   const TempDir temporary;
-  RunningTool demo("gpushare-demo", {"--sim", "--json", "--out", "/dev/null"},
-                   {"TMPDIR=" + temporary.path().string()});
-  const Time deadline = MonotonicClock().now() + std::chrono::seconds(60);
-  while (demo.err_so_far().find("warm-up") == std::string::npos &&
-         MonotonicClock().now() < deadline)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  demo.send(SIGINT);
-  const ToolResult result = demo.wait();
+  Child demo = start_tool("gpushare-demo", {"--sim", "--json", "--out", "/dev/null"},
+                          {"TMPDIR=" + temporary.path().string()});
+  const auto warms_up = demo.await(
+      "warm up", [&] { return demo.errors().find("warm-up") != std::string::npos; },
+      std::chrono::seconds(60));
+  EXPECT_TRUE(warms_up) << warms_up.error().message();
+  demo.signal(SIGINT);
+  const ToolResult result = result_of(demo);
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.err, HasSubstr("interrupted"));
   expect_nothing_left(result.pid, temporary.path());

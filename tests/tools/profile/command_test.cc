@@ -19,10 +19,10 @@ using namespace std::chrono_literals;
 class ProfileCommand : public ::testing::Test {
  protected:
   ProfileCommand() {
-    for (int i = 0; i < 2000 && !std::filesystem::exists(socket_); ++i)
-      std::this_thread::sleep_for(10ms);
+    const auto listens =
+        simulation_.await("listen", [&] { return std::filesystem::exists(socket_); }, 20s);
+    EXPECT_TRUE(listens) << listens.error().message();
   }
-  ~ProfileCommand() override { simulation_.send(SIGTERM); }
 
   ToolResult profile(std::vector<std::string> options, const std::string& how) {
     options.insert(options.begin(), "profile");
@@ -36,7 +36,7 @@ class ProfileCommand : public ::testing::Test {
 
   const TempDir folder_;
   const std::string socket_ = folder_.at("sim.sock");
-  RunningTool simulation_{"gpushare-sim", {"--socket", socket_}};
+  Child simulation_ = start_tool("gpushare-sim", {"--socket", socket_});
 };
 
 TEST_F(ProfileCommand, DrawsTheCurveOfOneRun) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program as one with the shim looks from outside, without CUDA: takes its slot, goes where that
-// says, and announces iterations that take 24 ms divided by its groups. Until SIGTERM, or:
+// A program that looks from outside like one with the shim, without CUDA: it takes its slot, goes
+// where that says, and announces iterations that take 24 ms divided by its groups. It runs until
+// SIGTERM, or as its argument says:
 //
 //   iterating_program [silent | ends | stays | nothing]
 //

@@ -1,33 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// A directory of this test alone, removed with everything in it.
+// TempDir is a folder of this test alone, which is removed with everything in it.
 #pragma once
-
-#include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
 
+#include "shmctl/program/temp_folder.h"
+
 namespace gpushare {
 
 class TempDir {
  public:
-  TempDir() {
-    std::string name = std::filesystem::temp_directory_path() / "gpushare-test-XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr) ADD_FAILURE() << "no temporary directory";
-    path_ = name;
-  }
-  ~TempDir() { std::filesystem::remove_all(path_); }
-  TempDir(const TempDir&) = delete;
-  TempDir& operator=(const TempDir&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
-  std::string at(const std::string& name) const { return path_ / name; }
+  std::filesystem::path path() const { return folder_.path(); }
+  std::string at(const std::string& name) const { return path() / name; }
 
   // Writes a file, with the directories above it.
   void write(const std::string& name, const std::string& text) const {
-    const std::filesystem::path file = path_ / name;
+    const std::filesystem::path file = path() / name;
     std::filesystem::create_directories(file.parent_path());
     std::ofstream(file) << text;
   }
@@ -37,7 +27,7 @@ class TempDir {
   }
 
  private:
-  std::filesystem::path path_;
+  const TempFolder folder_ = TempFolder::make("gpushare-test").value();
 };
 
 }  // namespace gpushare

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Flags: the command line of a workload, which its main thread reads. Every flag takes one value,
-// and
-// --help lists all with their defaults. Wrong use prints what would be right to standard error and
-// ends the program with status 2.
+// and its default is what the variable holds when it is added. The rest is as in all our programs
+// (shmctl/program/command_line.h); wrong use ends the program with status 2.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +10,8 @@
 #include <variant>
 #include <vector>
 
+#include "shmctl/program/command_line.h"
+
 namespace gpushare::workloads {
 
 class Flags {
@@ -18,16 +19,14 @@ class Flags {
   // `purpose` is one sentence for --help.
   Flags(std::string_view program, std::string_view purpose);
 
-  // `*value` holds the default now, and after parse() what the command line gives.
-  void add(std::string_view name, uint64_t* value, std::string_view meaning);
-  void add(std::string_view name, double* value, std::string_view meaning);
-  void add(std::string_view name, std::string* value, std::string_view meaning);
-  // Whole numbers, separated by commas.
-  void add(std::string_view name, std::vector<uint64_t>* value, std::string_view meaning);
+  // `*value` holds the default now, and after parse() what the command line gives. A list is of
+  // whole numbers, separated by commas.
+  using Value = std::variant<uint64_t*, double*, std::string*, std::vector<uint64_t>*>;
+  void add(std::string_view name, Value value, std::string_view meaning);
   // Several flags: a name, a value and a meaning for each.
-  template <class Value, class... Rest>
+  template <class... Rest>
     requires(sizeof...(Rest) > 0)
-  void add(std::string_view name, Value* value, std::string_view meaning, const Rest&... rest) {
+  void add(std::string_view name, Value value, std::string_view meaning, const Rest&... rest) {
     add(name, value, meaning);
     add(rest...);
   }
@@ -40,18 +39,10 @@ class Flags {
   [[noreturn]] void fail(std::string_view what) const;
 
  private:
-  struct Flag {
-    std::string name;
-    std::variant<uint64_t*, double*, std::string*, std::vector<uint64_t>*> value;
-    std::string meaning;
-  };
+  void set(const std::string& name, const Value& value, const Invocation& given) const;
 
-  [[noreturn]] void print_help() const;
-  void set(const Flag& flag, const std::string& text) const;
-
-  const std::string program_;
-  const std::string purpose_;
-  std::vector<Flag> flags_;
+  Command program_;
+  std::vector<Value> values_;  // of program_.options
 };
 
 }  // namespace gpushare::workloads

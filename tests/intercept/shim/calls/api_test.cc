@@ -27,8 +27,8 @@ const std::vector<ShimRequest::Gpu> kGpus{{.pci = "0000:3b:00.0", .groups = 0}};
 class Api : public testing::TestWithParam<const char*> {};
 
 TEST_P(Api, SaysSoWhereThereIsNoLibrary) {
-  Program program({build_folder() + "/bin/tests/" + GetParam(), "7"}, {});
-  EXPECT_EQ(program.wait().out, kNothing);
+  EXPECT_EQ(outcome_of(*started({build_folder() + "/bin/tests/" + GetParam(), "7"}, {})).out,
+            kNothing);
 }
 
 TEST_P(Api, SaysSoWhereThereIsNoAgent) {
@@ -61,7 +61,7 @@ TEST(ApiOf, AProgramThatAnnouncesFirstGetsItsPartitionsAllTheSame) {
 TEST(ApiOf, AHeldProgramsChildrenAreFree) {
   ShimRig rig(kShimIterations);
   const auto program = rig.start("shim_probe", {"held", "1000000"});
-  ASSERT_TRUE(ShimRig::eventually([&] { return rig.launches().size() > 2; }));
+  ASSERT_TRUE(eventually([&] { return rig.launches().size() > 2; }));
   ASSERT_TRUE(
       rig.with_slot(program->pid(), [](ShimSlot& slot) { ShimHost::set_run_until(slot, 1); }));
   uint64_t begun = 0;
@@ -73,10 +73,10 @@ TEST(ApiOf, AHeldProgramsChildrenAreFree) {
     });
     return is_so;
   };
-  ASSERT_TRUE(ShimRig::eventually(is_held));
+  ASSERT_TRUE(eventually(is_held));
   const uint64_t held = begun;
   const std::size_t before = rig.launches().size();
-  EXPECT_TRUE(ShimRig::eventually([&] { return rig.launches().size() > before + 3; }))
+  EXPECT_TRUE(eventually([&] { return rig.launches().size() > before + 3; }))
       << "each has a slot of its own";
   EXPECT_TRUE(is_held());
   EXPECT_EQ(begun, held);
@@ -86,8 +86,8 @@ TEST(ApiOf, AHeldProgramsChildrenAreFree) {
 std::string python(const std::string& code, std::vector<std::string> environment) {
   environment.push_back("PYTHONPATH=" + build_folder() + "/lib/python");
   environment.push_back("PATH=/usr/local/bin:/usr/bin:/bin");
-  Program program({"/usr/bin/env", "python3", "-c", code}, environment);
-  const Outcome outcome = program.succeed();
+  const Outcome outcome =
+      success_of(*started({"/usr/bin/env", "python3", "-c", code}, environment));
   return outcome.out;
 }
 

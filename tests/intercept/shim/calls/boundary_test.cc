@@ -7,19 +7,19 @@ namespace {
 
 class Steps : public OnTheSimulatedGpu {
  protected:
-  static PublishedIterations known(ShimRig& rig, const Program& program) {
+  static PublishedIterations known(ShimRig& rig, const Child& program) {
     PublishedIterations seen;
     rig.with_slot(program.pid(), [&](ShimSlot& slot) {
       seen = ShimHost::iterations(slot).value_or(PublishedIterations{});
     });
     return seen;
   }
-  static uint32_t waiting(ShimRig& rig, const Program& program) {
+  static uint32_t waiting(ShimRig& rig, const Child& program) {
     uint32_t count = 0;
     rig.with_slot(program.pid(), [&](ShimSlot& slot) { count = slot.iterations.waiting.load(); });
     return count;
   }
-  static void set_run_until(ShimRig& rig, const Program& program, uint64_t begun) {
+  static void set_run_until(ShimRig& rig, const Child& program, uint64_t begun) {
     rig.with_slot(program.pid(), [&](ShimSlot& slot) { ShimHost::set_run_until(slot, begun); });
   }
 };
@@ -62,14 +62,14 @@ class Held : public Steps, public testing::WithParamInterface<const char*> {};
 TEST_P(Held, StandAtTheBoundaryUntilTheirTurn) {
   ShimRig rig(kShimIterations);
   const auto program = start({"steps", "--iterations", "1000000", "--announce", GetParam()}, &rig);
-  ASSERT_TRUE(ShimRig::eventually([&] { return known(rig, *program).begun > 20; }));
+  ASSERT_TRUE(eventually([&] { return known(rig, *program).begun > 20; }));
   set_run_until(rig, *program, 1);
-  ASSERT_TRUE(ShimRig::eventually([&] { return waiting(rig, *program) == 1; }));
+  ASSERT_TRUE(eventually([&] { return waiting(rig, *program) == 1; }));
   uint64_t begun = known(rig, *program).begun;
   for (const uint64_t turn : {1, 2, 10}) {
     const uint64_t launches = rig.launches_of_all();
     set_run_until(rig, *program, begun + turn);
-    ASSERT_TRUE(ShimRig::eventually(
+    ASSERT_TRUE(eventually(
         [&] { return known(rig, *program).begun == begun + turn && waiting(rig, *program) == 1; }));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     EXPECT_EQ(known(rig, *program).begun, begun + turn);
@@ -77,7 +77,7 @@ TEST_P(Held, StandAtTheBoundaryUntilTheirTurn) {
     begun += turn;
   }
   rig.die();
-  EXPECT_TRUE(ShimRig::eventually([&] { return known(rig, *program).begun > begun + 3; }))
+  EXPECT_TRUE(eventually([&] { return known(rig, *program).begun > begun + 3; }))
       << "nobody stands still because the agent died";
 }
 
@@ -88,11 +88,11 @@ INSTANTIATE_TEST_SUITE_P(All, Held, testing::Values("0", "1"), [](const auto& an
 TEST_F(Steps, AnAgentThatStopsInOrderLetsAllGo) {
   auto rig = std::make_unique<ShimRig>(kShimIterations);
   const auto program = start({"steps", "--iterations", "400"}, rig.get());
-  ASSERT_TRUE(ShimRig::eventually([&] { return known(*rig, *program).begun > 5; }));
+  ASSERT_TRUE(eventually([&] { return known(*rig, *program).begun > 5; }));
   set_run_until(*rig, *program, 1);
-  ASSERT_TRUE(ShimRig::eventually([&] { return waiting(*rig, *program) == 1; }));
+  ASSERT_TRUE(eventually([&] { return waiting(*rig, *program) == 1; }));
   rig.reset();
-  EXPECT_EQ(program->wait().status, 0);
+  EXPECT_EQ(status_of(*program), 0);
 }
 
 TEST_F(Steps, TakeTurns) {
@@ -103,9 +103,8 @@ TEST_F(Steps, TakeTurns) {
          {std::string("--"), build_folder() + "/bin/workloads/steps", std::string("--iterations"),
           std::string("300"), std::string("--mode"), std::string(mode)})
       command.push_back(word);
-  Program program(command,
-                  {"GPUSHARE_SIM=" + socket(), "LD_LIBRARY_PATH=" + build_folder() + "/lib/sim"});
-  const Outcome outcome = program.succeed();
+  const Outcome outcome = success_of(*started(
+      command, {"GPUSHARE_SIM=" + socket(), "LD_LIBRARY_PATH=" + build_folder() + "/lib/sim"}));
   std::istringstream lines(outcome.err);
   Json turns;
   for (std::string text; std::getline(lines, text);)

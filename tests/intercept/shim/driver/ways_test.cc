@@ -141,7 +141,7 @@ TEST(Process, ForkAndExecGetSlotsOfTheirOwn) {
   ShimRig rig(kShimGate);
   const auto program = rig.start("shim_probe", {"fork", std::to_string(kLaunches)});
   const pid_t parent = program->pid();
-  program->succeed();
+  success_of(*program);
   const auto launches = rig.launches();
   ASSERT_EQ(launches.size(), 2u);
   for (const auto& [process, count] : launches)

@@ -21,38 +21,38 @@ namespace {
 using namespace std::chrono_literals;
 
 // A program that launches `count` times, a millisecond apart.
-std::unique_ptr<Program> start_launching(ShimRig& rig, int count = 1'000'000,
-                                         const char* way = "slow") {
+std::unique_ptr<Child> start_launching(ShimRig& rig, int count = 1'000'000,
+                                       const char* way = "slow") {
   auto program = rig.start("shim_probe", {way, std::to_string(count)});
   EXPECT_TRUE(rig.launches_beyond(3));
   return program;
 }
 
 // What its slot says; 0: it has none.
-uint64_t read(ShimRig& rig, const Program& program, uint64_t (*what)(const ShimSlot&)) {
+uint64_t read(ShimRig& rig, const Child& program, uint64_t (*what)(const ShimSlot&)) {
   uint64_t read = 0;
   rig.with_slot(program.pid(), [&](ShimSlot& slot) { read = what(slot); });
   return read;
 }
 
-uint64_t waiting(ShimRig& rig, const Program& program) {
+uint64_t waiting(ShimRig& rig, const Child& program) {
   return read(rig, program, [](const ShimSlot& slot) { return uint64_t{slot.waiting.load()}; });
 }
 
-uint64_t gave_up(ShimRig& rig, const Program& program) {
+uint64_t gave_up(ShimRig& rig, const Child& program) {
   return read(rig, program, [](const ShimSlot& slot) { return slot.gave_up.load(); });
 }
 
-uint64_t last_beat(ShimRig& rig, const Program& program) {
+uint64_t last_beat(ShimRig& rig, const Child& program) {
   return read(rig, program, [](const ShimSlot& slot) { return slot.beat_ns.load(); });
 }
 
 bool goes_on(ShimRig& rig) { return rig.launches_beyond(rig.launches_of_all() + 3); }
 
 // Closes its gate. False: no launch has stopped there.
-bool is_held(ShimRig& rig, const Program& program) {
+bool is_held(ShimRig& rig, const Child& program) {
   return rig.with_slot(program.pid(), ShimHost::close_gate) &&
-         ShimRig::eventually([&] { return waiting(rig, program) == 1; });
+         eventually([&] { return waiting(rig, program) == 1; });
 }
 
 bool launches_nothing(ShimRig& rig, std::chrono::nanoseconds during) {
@@ -92,10 +92,9 @@ TEST(Gate, HoldsCopiesOnTheGpu) {
 TEST(Gate, DoesNotHoldCopiesBetweenHostAndGpu) {
   ShimRig rig(kShimFeatures);
   const auto program = rig.start("shim_probe", {"slow-from-host", "200"});
-  ASSERT_TRUE(
-      ShimRig::eventually([&] { return rig.with_slot(program->pid(), ShimHost::close_gate); }));
-  EXPECT_TRUE(ShimRig::eventually([&] { return program->has_ended(); }));
-  EXPECT_EQ(program->wait().status, 0);
+  ASSERT_TRUE(eventually([&] { return rig.with_slot(program->pid(), ShimHost::close_gate); }));
+  EXPECT_TRUE(eventually([&] { return program->has_ended(); }));
+  EXPECT_EQ(status_of(*program), 0);
   EXPECT_EQ(rig.launches_of_all(), 0u);
 }
 
@@ -112,8 +111,8 @@ TEST(Gate, OpensWhenTheAgentDies) {
   const auto program = start_launching(rig, 2000);
   ASSERT_TRUE(is_held(rig, *program));
   rig.die();
-  ASSERT_TRUE(ShimRig::eventually([&] { return gave_up(rig, *program) == 1; }));
-  program->succeed();
+  ASSERT_TRUE(eventually([&] { return gave_up(rig, *program) == 1; }));
+  success_of(*program);
 }
 
 TEST(Gate, ObeysTheNextAgent) {
@@ -134,16 +133,15 @@ TEST(Gate, AnAgentThatHangsDelaysNothing) {
   rig.with_slot(program->pid(), [&](ShimSlot& slot) { first = &slot; });
   ASSERT_TRUE(is_held(rig, *program));
   rig.hang();
-  ASSERT_TRUE(ShimRig::eventually([&] { return gave_up(rig, *program) == 1; }));
+  ASSERT_TRUE(eventually([&] { return gave_up(rig, *program) == 1; }));
   // A millisecond apart. One of 64 looks for another agent, once a second at most; where that
   // waited for a second, these would take 20.
   const uint64_t before = read(rig, *program, launches_of);
-  EXPECT_TRUE(
-      ShimRig::eventually([&] { return read(rig, *program, launches_of) > before + 1280; }));
+  EXPECT_TRUE(eventually([&] { return read(rig, *program, launches_of) > before + 1280; }));
 
   const uint64_t beat = last_beat(rig, *program);
   rig.go_on();
-  ASSERT_TRUE(ShimRig::eventually([&] { return last_beat(rig, *program) > beat; }));
+  ASSERT_TRUE(eventually([&] { return last_beat(rig, *program) > beat; }));
   ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::open_gate));
   EXPECT_TRUE(is_held(rig, *program));
   rig.with_slot(program->pid(),
@@ -151,7 +149,7 @@ TEST(Gate, AnAgentThatHangsDelaysNothing) {
 }
 
 // How often it has slept.
-uint64_t sleeps(const Program& program) {
+uint64_t sleeps(const Child& program) {
   std::ifstream status("/proc/" + std::to_string(program.pid()) + "/status");
   for (std::string line; std::getline(status, line);)
     if (line.starts_with("voluntary_ctxt_switches:")) return std::stoull(line.substr(24));
@@ -162,9 +160,9 @@ TEST(Gate, SignalsDoNotKeepAProgramFromItsSlot) {
   ShimRig rig(kShimGate);
   rig.hang();
   const auto program = rig.start("shim_probe", {"slow-with-signals", "1000000"});
-  ASSERT_TRUE(ShimRig::eventually([&] { return rig.is_asked_in_vain(); }));
+  ASSERT_TRUE(eventually([&] { return rig.is_asked_in_vain(); }));
   const uint64_t before = sleeps(*program);
-  ASSERT_TRUE(ShimRig::eventually([&] { return sleeps(*program) > before + 3; }));
+  ASSERT_TRUE(eventually([&] { return sleeps(*program) > before + 3; }));
   rig.go_on();
   EXPECT_TRUE(goes_on(rig)) << "it was woken from waiting for its slot, and has none";
 }
@@ -174,7 +172,7 @@ TEST(Gate, AnAgentThatStopsInOrderOpensIt) {
   const auto program = start_launching(*rig, 50);
   ASSERT_TRUE(is_held(*rig, *program));
   rig.reset();
-  EXPECT_EQ(program->wait().status, 0);
+  EXPECT_EQ(status_of(*program), 0);
 }
 
 TEST(Gate, AKilledProgramLeavesNothingBehind) {
@@ -183,7 +181,7 @@ TEST(Gate, AKilledProgramLeavesNothingBehind) {
   const pid_t pid = program->pid();
   ASSERT_TRUE(rig.with_slot(pid, ShimHost::close_gate));
   program.reset();
-  EXPECT_TRUE(ShimRig::eventually([&] { return !rig.with_slot(pid, [](ShimSlot&) {}); }));
+  EXPECT_TRUE(eventually([&] { return !rig.with_slot(pid, [](ShimSlot&) {}); }));
 }
 
 // Asks for a slot as a process does, in this process.

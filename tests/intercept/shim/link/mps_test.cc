@@ -14,7 +14,7 @@ std::string seen(const ShimRig& rig, const std::string& program, const std::stri
   std::vector<std::string> environment = rig.environment();
   environment.insert(environment.end(), more.begin(), more.end());
   const Outcome outcome =
-      Program({build_folder() + "/bin/tests/" + program, way, "1"}, environment).succeed();
+      success_of(*started({build_folder() + "/bin/tests/" + program, way, "1"}, environment));
   return outcome.out;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shmctl/settings/nearest.h"
+#include "shmctl/program/nearest.h"
 
 #include <algorithm>
 #include <cstddef>
