@@ -37,7 +37,7 @@ std::errc errc_of(uint32_t status) {
 
 }  // namespace
 
-std::unexpected<Error> rm_error(uint32_t status, const char* step, std::string detail) {
+std::unexpected<Error> rm_error(uint32_t status, const char* step, const std::string& detail) {
   std::string text = fmt::format("driver status {:#x}", status);
   if (!detail.empty()) text = detail + ", " + text;
   return make_error(errc_of(status), step, std::move(text));

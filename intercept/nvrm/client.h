@@ -15,7 +15,7 @@ namespace gpushare::nvrm {
 
 // The error for a status (GS_NV_*) with which RM answered a call. Handles that are gone give
 // no_such_process; the detail has the number.
-std::unexpected<Error> rm_error(uint32_t status, const char* step, std::string detail = {});
+std::unexpected<Error> rm_error(uint32_t status, const char* step, const std::string& detail = {});
 
 // Makes one RM call whose argument `call` has a member `status`, on any descriptor: an own one, or
 // the copy of another process's. `step` says in an error what was attempted.

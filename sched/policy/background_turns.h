@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whose turn it is in the background. Work of a lower class runs with a slice of 1 us, so that the
-// hardware itself gives way to the foreground within 0.2 ms; but two such processes would only
-// switch and make no progress (measured: 0.0 each), so exactly one holds the background at a time,
-// and the others that want it are frozen until their turn.
-//
-// A turn is `length` of GPU time (or 4 x `length` of time, when the foreground leaves little).
-// Next is the process that has got least per weight, so that the weights hold in the long run: with
-// 1:2 the second gets two turns in a row, without a freeze between. A higher class goes first:
-// lower ones wait while any of it wants the GPU.
+// Which process has the background. Work of a lower class runs with a slice of 1 us, so that the
+// hardware gives way to the foreground within 0.2 ms; but two such processes would only switch and
+// make no progress (measured: 0.0 each), so one holds the background, and the others are frozen. A
+// turn is `length` of GPU time, or 4 x `length` of time when the foreground leaves little. Next is
+// the process that has got least per weight, so that the weights hold in the long run; a higher
+// class goes first. Pure.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +27,7 @@ class BackgroundTurns {
   };
   struct Turn {
     std::optional<uint32_t> holder;  // none only without candidates
-    bool is_contended = false;       // someone waits: needs watching
+    bool is_contended = false;       // another process waits: its end must be noticed
     Time ends{Time::max()};          // the earliest end; Time::max() unless contended
   };
 

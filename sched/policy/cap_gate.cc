@@ -6,8 +6,9 @@
 
 namespace gpushare {
 namespace {
-constexpr Nanos kShortestRun{2'000'000};
-constexpr Nanos kRounding{1'000};  // a bucket that counts a little differently is still full enough
+constexpr Nanos kShortestRun = std::chrono::milliseconds(2);
+constexpr Nanos kRounding =
+    std::chrono::microseconds(1);  // a bucket that counts a little differently is still full enough
 
 Nanos times(Nanos duration, double factor) {
   return Nanos(static_cast<Nanos::rep>(std::ceil(static_cast<double>(duration.count()) * factor)));

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// When a capped tenant or process may run: frozen when its bucket is overdrawn, thawed when there
-// is enough for a useful run. The bucket itself (rate, burst, charging) is in the control plane;
-// here are only the decision and its instants.
+// When a capped tenant or process may run: it is frozen when its bucket is overdrawn, and thawed
+// when there is enough for a useful run. The bucket itself is in the control plane. Pure.
 //
 // A freeze and its thaw cost about 1 ms of the GPU and of the agent, so the distance between the
-// two levels sets the price. It is chosen for two cycles a period when the process is alone: with
-// cap f it runs quota*(1-f)/2 / (1-f) and rests as long as that takes to come back. For 30000
-// 100000: resumes at 10.5 ms, runs 15 ms, rests 35 ms. The most that a window can see too much or
-// too little is one such level: 0.35 % of 3 s.
+// two levels sets the price: two cycles a period for a process that is alone. For 30000 100000 it
+// resumes at 10.5 ms, runs 15 ms and rests 35 ms. A window sees at most one such level too much or
+// too little: 0.35 % of 3 s.
 #pragma once
 
 #include <vector>
@@ -16,7 +14,7 @@
 
 namespace gpushare {
 
-// Tokens at which a frozen one is thawed: quota * (1 - fraction) / 2, at least 2 ms, never more
+// Tokens at which a frozen process is thawed: quota * (1 - fraction) / 2, at least 2 ms, never more
 // than the bucket holds.
 Nanos resume_level(const CapView& cap);
 
@@ -31,7 +29,7 @@ class CapGate {
  public:
   explicit CapGate(size_t slots) : is_shut_(slots, false) {}
 
-  // True: out of tokens, must not run. A slot without a cap is always open.
+  // Returns true when it is out of tokens and must not run. A slot without a cap is always open.
   bool update(uint32_t slot, const std::optional<CapView>& cap);
   bool is_shut(uint32_t slot) const { return is_shut_[slot]; }
 

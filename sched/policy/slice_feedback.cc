@@ -7,7 +7,7 @@
 namespace gpushare {
 namespace {
 
-constexpr Nanos kShortestWindow{200'000'000};
+constexpr Nanos kShortestWindow = std::chrono::milliseconds(200);
 constexpr double kFewestRounds = 8;       // in a window
 constexpr double kSwitchNs = 80'000;      // the hardware's switch, driver facts section 5
 constexpr double kUsesSlice = 0.85;       // of its slice: a longer one would be used, too

@@ -1,18 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Corrects slices by what the switch log measured. A slice in proportion to the target does not
-// give the target exactly: residence is some 0.1 ms longer than the slice, and a program that
+// Corrects slices by what the switch log measured, because a slice in proportion to the target does
+// not give the target exactly: residence is some 0.1 ms longer than the slice, and a program that
 // yields between kernels uses only part of its turn. Two integral controllers, stepped once a
-// window (about 0.2 s, whole rounds, so that a window does not cut a turn):
-//
-//  - per process that uses its turns (85 % of its slice or more): a factor on its slice, so
-//    that these get GPU time in the ratio of their targets. Who does not use its slice would not
-//    use a longer one: its factor fades to 1 (anti-windup), and it has no say in the others' ratio.
-//  - one factor on the round: when a process yields early, comes back every round and still gets
-//    less than its target, the round is shortened, so that its turn comes sooner; when nobody gains
-//    by that it grows back to 1. Example: targets 30/70, the first yields after 2 ms. With a round
-//    of 20 ms it gets 2 of 16 ms, 12.5 %; with one of 6.67 ms 2 of 6.67. One that leaves rounds out
-//    has no more work than it gets (work conserving: the rest is the others'), so it does not
-//    count.
+// window of about 0.2 s: a factor on the slice of each process that uses its turns, so that these
+// get time in the ratio of their targets; and a factor on the round, shortened while a process that
+// yields early and comes back every round gets less than its target. Pure.
+//   Targets 30/70, the first yields after 2 ms: with a round of 20 ms it gets 2 of 16 ms, 12.5 %;
+//   with one of 6.67 ms it gets 2 of 6.67 ms.
 #pragma once
 
 #include <cstdint>
@@ -36,20 +30,20 @@ class SliceFeedback {
 
   explicit SliceFeedback(size_t slots) : account_(slots) {}
 
-  // Ascending by process. Only who is in every call of a window counts in it. `shortest_round` is
-  // the least useful round factor (where the smallest slice meets its minimum).
+  // Ascending by process. Only a process that is in every call of a window counts in it.
+  // `shortest_round` is the least useful round factor, where the smallest slice is its minimum.
   void observe(Time now, std::span<const Sample> samples, double shortest_round);
 
   // The slot has a new process.
   void forget(uint32_t process) { account_[process] = {}; }
 
-  // False: it yielded early through the last whole window, its slice is as good as any longer one.
+  // False: it yielded early through the last whole window, so no longer slice would serve it
+  // better.
   bool uses_slice(uint32_t process) const { return account_[process].uses_slice; }
   double slice_factor(uint32_t process) const;  // 1/4..4
   double round_factor() const;                  // shortest_round..1
-  Time window_end() const {
-    return window_end_;
-  }  // when observe() is due; Time::max(): nothing to do
+  // When observe() is due; Time::max(): nothing to do.
+  Time window_end() const { return window_end_; }
 
  private:
   struct Account {

@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// PackHistory: which tenants with a target share one set of SMs (a pack), because there are not
-// enough for a set each. Most services idle most of the time: alone each needs as many SMs as its
-// target asks for while it works, together hardly more. So they are put together wherever that
-// saves any (sched/slo/pack.h), and what they do not need is for others; where even that is not
-// enough, targets are given up (sched/slo/give_up.h).
-//
-// Who shares goes on to share, with the same: they are put together anew only when that has been
-// clearly better for kPatience decisions, or nothing else fits; and taken apart when everybody has
-// fitted alone for kCalm decisions. Whoever cannot share is put together with others only when
-// there are more sets than groups.
-//
-// Pure but for what it remembers of the last decision. A decision takes 0.1 ms for 14 tenants, 4 ms
-// for 32, 14 ms for 64, at worst (bench/results/slo_decision.jsonl); of more than 32 nobody goes
-// elsewhere while they fit.
+// PackHistory: which tenants with a target share a partition (a pack), because there are not enough
+// groups for one each (pack.h; where even that is not enough: give_up.h). Tenants that share go on
+// to share, with the same ones: they are put together anew only when that has been clearly better
+// for kPatience decisions, or nothing else fits, and taken apart when all have fitted alone for
+// kCalm decisions. A tenant that cannot share does so only when there are more packs than groups.
+// Pure but for what it remembers. A decision takes 0.1 ms for 14 tenants, 4 ms for 32, 14 ms for
+// 64, at worst (bench/results/slo_decision).
 #pragma once
 
 #include <cstdint>

@@ -1,42 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// `slo`: how many groups of SMs each tenant of one GPU gets, so that those with a target time meet
-// it with as little as they need. A loop in rounds of about a second after GSLICE (SoCC'20,
-// Algorithm 1): residual latency and residual throughput, a dead band of 5 %, max-min fairness when
-// the SMs run out. What it does differently, and why it needs fewer rounds:
-//   - the published rule grows by the relative error, 2 - target / latency: at twice the target
-//     that is 1.5 times the share where twice is needed. Here the share is the smallest at which
-//     the tenant's curve (sched/slo/service_curve.h) meets the target: one round when the curve is
-//     known or the speed-up linear, two when not;
-//   - shrinking by the relative error falls far below what is needed (R1) or relies on one point
-//     (R2). Here nothing shrinks to where the worst curve through what was measured would miss;
-//   - latency in overload says nothing about how much is missing: it is the queue. Here the load
-//     is what arrives times the service time.
-// bench/sched/slo_rules.cc compares them.
+// SloSizer: how many SM groups each tenant of one GPU needs, and which tenants share a partition,
+// so that those with a target time meet it with as few groups as they need. A loop in rounds of
+// about a second after GSLICE (SoCC'20, Algorithm 1), with its dead band: above 100 % of the target
+// a tenant grows, below 90 % it gives up what it can without rising above 95 %. Unlike the
+// published rule, a step goes to the fewest groups at which the tenant's curve (service_curve.h)
+// meets the target, and never to where the worst curve through what was measured would miss it;
+// load is what arrives times the service time, because latency in overload only tells of the queue.
+// bench/sched compares them; docs/spatial.md tells who shares and what is given up when there is
+// not enough.
 //
-// The target: a mean response of 95 % of the SLO. Above 100 % a tenant grows; below 90 % it gives
-// up what it can without rising above 95 %. Between, nothing moves. The knee, where it is known, is
-// the most a tenant gets for its SLO. Tenants without an SLO share what is left by weight, at least
-// one group each.
-//
-// When there are not enough groups for a set each, those without an SLO share one if the others can
-// then have their own; else those with an SLO share some (sched/slo/pack_history.h). Who shares has
-// all SMs of the set while the others idle, and at best a part of them, by their number, while they
-// work (processor sharing): its service time is that on so many groups, divided by the part of the
-// time in which no other works. At worst each of its kernels waits for a kernel that another works
-// on, as when a small one comes behind a large one that fills the SMs: services of many small
-// kernels do not share with those of large ones. The longer of the two counts. On average half of a
-// kernel is left when another comes. Of whom it is not known how many kernels a request has, all of
-// it counts as one, and all of that as left, to be on the safe side: its next kernels come in
-// between, too. A loop that never idles, and who has not been measured yet, shares only when there
-// are more sets than groups. In a shared set the target is 81 % of the SLO, as long as there is
-// enough.
-//
-// What nobody needs stays free where each has a set of its own; where some share, and nobody is
-// without an SLO, it is spread over the sets. Where even sharing leaves too few, SLOs are given up
-// (sched/slo/give_up.h); where that does not help, first as few queues as possible grow for ever,
-// then each gets its part by heads, then what is left goes by need.
-//
-// Pure but for its memory of curves; one object per GPU; called by the agent on its one thread.
+// Pure but for its memory of curves; one object per GPU; owned by SloPolicy.
 #pragma once
 
 #include <cstdint>
@@ -55,23 +28,23 @@ namespace gpushare {
 
 // One tenant, over the round that has passed.
 struct SloTenant {
-  uint32_t id = 0;               // unique in a call
-  Nanos slo{0};                  // 0: none
-  uint32_t weight = 100;         // among those without
-  uint32_t groups = 0;           // in effect during the round; 0: it had none, or they changed
-  uint32_t iterations = 0;       // completed
-  double latency = -1;           // mean seconds from arrival to completion; < 0 unknown
-  double service = -1;           // mean seconds the GPU worked on one; < 0 unknown
-  double throughput = -1;        // completed a second; < 0 unknown
-  double arrivals = -1;          // a second; < 0 unknown: where there is a queue taken for
-                                 // `throughput`, else each follows the one before. May be known of
-                                 // who was not measured in this round
+  uint32_t id = 0;          // unique in a call
+  Nanos slo{0};             // 0: none
+  uint32_t weight = 100;    // among those without
+  uint32_t groups = 0;      // in effect during the round; 0: it had none, or they changed
+  uint32_t iterations = 0;  // completed
+  double latency = -1;      // mean seconds from arrival to completion; < 0 unknown
+  double service = -1;      // mean seconds the GPU worked on one; < 0 unknown
+  double throughput = -1;   // completed a second; < 0 unknown
+  // A second; < 0: unknown, and then open loop at `throughput` when the latency shows queueing,
+  // otherwise closed loop. It may be known of a tenant that was not measured in this round.
+  double arrivals = -1;
   double launches = 1;           // mean of an iteration; 1 also: not known
   std::optional<uint32_t> knee;  // groups
   uint32_t most = 0;             // groups that it may have; 0: all
   uint32_t first = 1;            // groups to begin with, while neither time nor knee is known
-  bool can_share = true;         // a set, with others that can; who must, because there are fewer
-                                 // groups than sets, does all the same
+  // It may share a set with others that may. When there are more sets than groups it has to.
+  bool can_share = true;
 };
 
 struct SloShare {

@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Accounting: the hardware's switch records turned into GPU time per process, for one GPU: charges
-// for the token buckets, shares of the last second, who wants the GPU, one minute of history.
+// for the token buckets, shares of the last second, which processes want the GPU, and one minute of
+// history. What is counted is *residence*, from the record that a context went on the GPU to the
+// one that it went off; with two or more active contexts that is exact. A context alone logs
+// nothing: it counts as resident since its last start, and after kLoneAfter its use is residence
+// times LoneContext::rate(). A frozen process is charged nothing. Time in which records were lost
+// is charged to nobody, and counted in unattributed().
 //
-// What is counted is *residence*: from the record that a context went on the GPU to the one that it
-// went off. With two or more active contexts that is exact. A context alone logs nothing; then
-//   - it is taken as resident since its last start record, or, where no record was ever seen (it
-//     ran before us), if it is the only process or the only one that the driver's samples show
-//     busy;
-//   - after kLoneAfter of undisturbed residence its use is residence times LoneContext::rate();
-//   - while it is frozen nothing is charged, whatever the log says.
-// Lost records: time between the last complete instant and the first record after the loss is
-// charged to nobody and counted in unattributed().
-//
-// Time of the log runs a little behind `now`; freezes and thaws are merged into it by their
-// instant. State is bounded by the processes added. One thread; no I/O.
+// The log's time runs a little behind `now`; freezes and thaws are merged into it by their instant.
+// State is bounded by the processes added. One thread; no I/O.
 #pragma once
 
 #include <array>
@@ -30,10 +25,12 @@ namespace gpushare {
 
 class Accounting {
  public:
-  static constexpr Nanos kSlot{100'000'000};       // the window moves in steps of this
-  static constexpr uint32_t kWindowSlots = 10;     // window: 1 s
-  static constexpr Nanos kLoneAfter{100'000'000};  // longer than any slice
-  static constexpr Nanos kWantsFor{100'000'000};   // of thawed time without a sign of work
+  static constexpr Nanos kSlot =
+      std::chrono::milliseconds(100);           // the window moves in steps of this
+  static constexpr uint32_t kWindowSlots = 10;  // window: 1 s
+  static constexpr Nanos kLoneAfter = std::chrono::milliseconds(100);  // longer than any slice
+  static constexpr Nanos kWantsFor =
+      std::chrono::milliseconds(100);  // of thawed time without a sign of work
 
   struct Use {
     Nanos total{};      // since it was added

@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Enforcer: makes a GPU's processes what a plan says they should be: slices, frozen or not. The
-// only one that changes anything on a GPU while the agent lives.
-//   - Only what differs is asked of the driver. All that freezes at one moment goes in one call,
-//     and all that thaws; in between come the slices. So when turns change, the old process is
-//     stopped before the next one starts.
-//   - Only compute groups are touched. Every one of a process on that GPU, and, of a process that
-//     is frozen, also the groups and channels that it makes later.
-//   - Each channel is frozen once, so that one thaw frees it. The ledger is written ahead.
-//   - Processes whose groups are one in hardware (clients of one MPS server) keep their slice, and
-//     to freeze one the process is stopped instead of its channels: a slice of one would be
-//     everybody's, and so is a freeze (measured on an H200). On two GPUs: stopped when either says
-//     so.
-//   - Who has a channel of a class that the driver's side does not know is only observed.
-//   - A refusal is believed when the next apply() repeats it (the object may have been freed a
-//     moment ago): the process is then left alone, its state undone as far as the driver lets us,
-//     and its note says why. A process that is gone is no error.
+// Enforcer: makes a GPU's processes what a plan says: slices, frozen or not. While the agent lives,
+// nothing else changes anything on a GPU. Only what differs is asked of the driver; all that
+// freezes at one moment goes in one call, and all that thaws, with the slices in between, so that
+// the old process is stopped before the next one starts. Each freeze is written ahead into the
+// ledger.
+//
+// Only compute groups are touched. Processes whose groups are one in hardware (clients of one MPS
+// server) keep their slice and are stopped instead of frozen, because both would be everybody's
+// (measured on an H200). A process with a channel of an unknown class is only observed; so is one
+// for which the driver refuses a control twice: its state is then undone, and its note says why.
 // One thread. Calls block as long as the driver does (gpu.h).
 #pragma once
 

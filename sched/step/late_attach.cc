@@ -8,7 +8,7 @@
 namespace gpushare {
 namespace {
 
-constexpr Nanos kFirstPause{1'000'000'000}, kLongestPause{30'000'000'000};
+constexpr Nanos kFirstPause = std::chrono::seconds(1), kLongestPause = std::chrono::seconds(30);
 // A process that makes and frees objects without an end is believed at last.
 constexpr int kMostRepeats = 3;
 

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // LateAttach: finds what processes have on the GPUs where no event told of it, and enters it into
-// the registry: those that were there before the agent, all of them after events were lost, and
-// those that use the driver and were not seen to make a channel group (clients of an MPS server are
-// given theirs in ways that make no event). One process after the other, in pieces: a search may
-// take 0.2 s, and whoever holds the driver open for nothing must not keep the agent from the
-// others.
-//
-// One thread, the scheduler's.
+// the registry: processes that were there before the agent, all of them after events were lost, and
+// those that use the driver and were not seen to make a channel group (an MPS server gives its
+// clients theirs without an event). It looks at one process after the other, in pieces: a search
+// may take 0.2 s. One thread, the scheduler's.
 #pragma once
 
 #include <deque>
@@ -29,12 +26,12 @@ class LateAttach {
 
   // At every process that has the driver open, as soon as there is time.
   void look_at_all();
-  // At those of whom no event told, now and then: who had nothing is looked at less and less often,
-  // once in 30 s in the end. To be called about once a second.
+  // At those of which no event told, now and then: a process that had nothing is looked at less and
+  // less often, once in 30 s in the end. To be called about once a second.
   void look_around();
   // An event was applied to the registry: what is being found of its process may be older.
   void note(const DriverEvent& event);
-  // Goes on for about `budget`. False: nothing is left to look at.
+  // Goes on for about `budget`. Returns false when nothing is left to look at.
   bool advance(Nanos budget);
 
  private:
@@ -60,7 +57,7 @@ class LateAttach {
   const Clock& clock_;
   std::deque<pid_t> line_;
   Current current_;              // without a search: none
-  std::map<pid_t, Look> looks_;  // when to look at whom again
+  std::map<pid_t, Look> looks_;  // when to look at each again
 };
 
 }  // namespace gpushare

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// LoneContext: how busy a process is while it has the GPU to itself. The hardware's switch log says
-// nothing then: a context alone stays resident, busy or idle, and no record is written. What is
-// left is the driver's own utilisation sample, once a second, of a second that ended up to a second
-// ago.
-//
-// The error of it: a lone process's use is known to the sample's accuracy (a few percent of the
-// second; a third while it is being frozen, because the sample and the freezes are not of quite the
-// same second) and late. One that turns busy after idling is charged too little for up to 2 s, one
-// that turns idle is charged on for up to 3 s. Where it matters the error is to the full side: of
-// two samples the larger counts, and without samples a resident process counts as busy, so that a
-// cap bites on residence. With two active contexts none of this applies.
+// LoneContext: how busy a process is while it has the GPU to itself. The switch log says nothing
+// then: a context alone stays resident, busy or idle. What is left is the driver's utilisation
+// sample, once a second, of a second that ended up to a second ago. So the use of a lone process is
+// known to a few percent of a second, to a third while it is being frozen, and late: one that turns
+// busy is charged too little for up to 2 s, one that turns idle is charged on for up to 3 s. Of two
+// samples the larger counts, and without samples it counts as busy, so that a cap bites. Pure.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +35,8 @@ class LoneContext {
   static constexpr double kMinThawed = 0.05, kIdle = 0.01;
   // A saturating program is reported a little under 1: the driver counts whole sample points.
   static constexpr double kSaturated = 0.9, kSaturatedThawed = 0.7;
-  static constexpr Nanos kFirstSample{2'500'000'000}, kStale{3'000'000'000};
+  static constexpr Nanos kFirstSample = std::chrono::milliseconds(2500),
+                         kStale = std::chrono::seconds(3);
 
   double rate_ = 1, latest_ = 1;
   Time sampled_{};

@@ -248,7 +248,7 @@ void Publisher::publish_processes(Time now) {
     record.state_since_ns = instant(member.state_since);
     put(record.command, process.command);
     put(record.command_line, member.command_line);
-    put(record.note, enforced.is_frozen && !member.reason.empty() ? member.reason : enforced.note);
+    put(record.note, enforced.is_frozen ? member.reason : enforced.note);
     std::ranges::copy(use.history_permille, record.history_permille);
     write_record(region_.processes[member.slot].record, record);
   }

@@ -118,6 +118,10 @@ std::vector<ProcessRow> process_rows(const PlaneSnapshot& snapshot) {
 }
 
 std::string state_words(const ProcessRecord& process) {
+  const auto with_note = [&](std::string words, const char* between) {
+    const std::string note = printable({process.note, sizeof(process.note)});
+    return note.empty() ? words : words + between + note;
+  };
   switch (process.state) {
     case ProcessState::kIdle:
       return "idle";
@@ -126,15 +130,13 @@ std::string state_words(const ProcessRecord& process) {
     case ProcessState::kWaiting:
       return "waiting";
     case ProcessState::kFrozenCap:
-      return "frozen: cap";
+      return with_note("frozen: cap", ", ");
     case ProcessState::kFrozenTurn:
-      return "frozen: turn";
+      return with_note("frozen: turn", ", ");
     case ProcessState::kFrozenUser:
-      return "frozen: user";
-    case ProcessState::kObserveOnly: {
-      const std::string note = printable({process.note, sizeof(process.note)});
-      return note.empty() ? "observe only" : "observe only: " + note;
-    }
+      return with_note("frozen: user", ", ");
+    case ProcessState::kObserveOnly:
+      return with_note("observe only", ": ");
   }
   return kUnknownText;
 }

@@ -166,7 +166,7 @@ Result<> Client::wait_until(Predicate is_satisfied) {
       changed_.wait(lock);
       continue;
     }
-    (void)read_as_reader(lock, true);
+    if (!read_as_reader(lock, true)) continue;  // is_broken_ is set
   }
   return {};
 }

@@ -21,7 +21,7 @@ class KneeSearch {
  public:
   static constexpr int kCalmRounds = 3;
   static constexpr int kMostRounds = 20;  // for one sample, until it is measured
-  static constexpr Nanos kPause{60'000'000'000};
+  static constexpr Nanos kPause = std::chrono::minutes(1);
 
   // A tenant with a target, after a round.
   struct View {

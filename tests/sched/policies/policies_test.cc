@@ -54,7 +54,7 @@ TEST_P(EveryPolicy, IsInTheManualAndInTheListing) {
   const PolicyEntry& entry = *GetParam();
   const std::string listing = describe_policies(std::span(&entry, 1));
   EXPECT_THAT(listing, HasSubstr(std::string(entry.name) + ": " + std::string(entry.summary)));
-  const std::string manual = file("sched/man/gpushared.8");
+  const std::string manual = file("docs/gpushare.toml.5");
   EXPECT_THAT(manual, HasSubstr(".It Li " + std::string(entry.name) + "\n" +
                                 std::string(entry.summary) + "\n"));
   const std::string example = file("sched/gpushare.toml.example");

@@ -4,6 +4,7 @@
 
 #include <set>
 
+#include "tests/sched/support/no_shims.h"
 #include "tests/sched/support/scheduler_rig.h"
 
 namespace gpushare {
@@ -13,16 +14,11 @@ using namespace std::chrono_literals;
 using test::SchedulerRig;
 
 // Programs of a rig that somebody else holds to their caps, or that serve others.
-struct Beside final : public ShimProcesses, public MpsServers {
+struct Beside final : public test::NoShims, public MpsServers {
   explicit Beside(SchedulerRig& rig) {
     rig.shims = this;
     rig.mps = this;
   }
-  void read(Time, const Registry&) override {}
-  std::vector<ProcessView> views(uint32_t) const override { return {}; }
-  TenantPartition partition(uint32_t, uint32_t) const override { return {}; }
-  void apply(Time, uint32_t, const Plan&, std::span<const ProcessView>) override {}
-  Time finish(Time) override { return Time::max(); }
   bool is_gated(const ProcessId& process) const override { return gated.contains(process); }
   bool is_server(const ProcessId& process) const override { return serving.contains(process); }
   MpsStatus status() const override { return {}; }

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/sched/support/no_shims.h"
 #include "tests/sched/support/scheduler_rig.h"
 
 namespace gpushare {
@@ -22,7 +23,7 @@ TenantGpuUse use_of(SchedulerRig& rig, const std::string& tenant) {
 constexpr const char* kSpatial = "[gpu.0]\nsharing = 'spatial'\n";
 constexpr const char* kByTarget = "[gpu.0]\nsharing = 'spatial'\npolicy = 'slo'\n";
 
-class PublisherTest : public ::testing::Test, private ShimProcesses {
+class PublisherTest : public ::testing::Test, private test::NoShims {
  protected:
   PublisherTest() {
     rig_.shims = this;
@@ -41,15 +42,9 @@ class PublisherTest : public ::testing::Test, private ShimProcesses {
   SchedulerRig rig_;
 
  private:
-  void read(Time, const Registry&) override {}
-  std::vector<ProcessView> views(uint32_t) const override { return {}; }
   TenantPartition partition(uint32_t tenant, uint32_t) const override {
     return tenant == rig_.tenants.find("a") ? partition_ : TenantPartition{};
   }
-  void apply(Time, uint32_t, const Plan&, std::span<const ProcessView>) override {}
-  Time finish(Time) override { return Time::max(); }
-  bool is_gated(const ProcessId&) const override { return false; }
-
   TenantPartition partition_;
 };
 

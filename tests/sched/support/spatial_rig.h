@@ -9,11 +9,12 @@
 #include <vector>
 
 #include "sched/step/views.h"
+#include "tests/sched/support/no_shims.h"
 #include "tests/sched/support/policies.h"
 
 namespace gpushare::test {
 
-class SpatialRig : private ShimProcesses {
+class SpatialRig : private NoShims {
  public:
   using Make = std::function<std::unique_ptr<Policy>(const GpuView&)>;
 
@@ -77,12 +78,6 @@ class SpatialRig : private ShimProcesses {
     std::unique_ptr<Policy> policy;
     std::vector<SloStatus> statuses;
   };
-
-  void read(Time, const Registry&) override {}
-  std::vector<ProcessView> views(uint32_t gpu) const override { return spatial_.views(gpu); }
-  void apply(Time, uint32_t, const Plan&, std::span<const ProcessView>) override {}
-  Time finish(Time now) override { return now; }
-  bool is_gated(const ProcessId&) const override { return false; }
 
   std::vector<GpuInfo> infos_;
   std::vector<Decider> deciders_;

@@ -30,51 +30,26 @@ TEST_P(AcceptedValue, IsSetAndFormattedSoThatItReadsBack) {
   EXPECT_EQ(again, settings);
 }
 
-std::vector<Accepted> accepted(const char* key,
-                               std::initializer_list<std::pair<const char*, const char*>> values) {
-  std::vector<Accepted> rows;
-  for (const auto& [value, formatted] : values) rows.push_back({key, value, formatted});
-  return rows;
-}
-
 INSTANTIATE_TEST_SUITE_P(
-    Weight, AcceptedValue,
-    testing::ValuesIn(accepted("weight", {{"1", "1"}, {"10000", "10000"}, {"0300", "300"}})));
-INSTANTIATE_TEST_SUITE_P(Max, AcceptedValue,
-                         testing::ValuesIn(accepted("max",
-                                                    {{"max", "max"},
-                                                     {"30%", "30%"},
-                                                     {"1%", "1%"},
-                                                     {"100%", "100%"},
-                                                     {"12.5%", "12.5%"},
-                                                     {"33.333%", "33.333%"},
-                                                     {"1.050%", "1.05%"},
-                                                     {"30000 100000", "30%"},
-                                                     {"30000   100000", "30%"},
-                                                     {"1000 1000", "1000 1000"},
-                                                     {"1000 1000000", "1000 1000000"},
-                                                     {"1000000 1000000", "1000000 1000000"}})));
-INSTANTIATE_TEST_SUITE_P(Priority, AcceptedValue,
-                         testing::ValuesIn(accepted("priority", {{"idle", "idle"},
-                                                                 {"normal", "normal"},
-                                                                 {"high", "high"}})));
-INSTANTIATE_TEST_SUITE_P(MemoryMax, AcceptedValue,
-                         testing::ValuesIn(accepted("memory_max", {{"max", "max"},
-                                                                   {"1", "1"},
-                                                                   {"1023", "1023"},
-                                                                   {"8G", "8G"},
-                                                                   {"8g", "8G"},
-                                                                   {"1024K", "1M"},
-                                                                   {"1536M", "1536M"},
-                                                                   {"16777215T", "16777215T"},
-                                                                   {"18446744073709551614",
-                                                                    "18446744073709551614"}})));
-INSTANTIATE_TEST_SUITE_P(SmPercent, AcceptedValue,
-                         testing::ValuesIn(accepted("sm_percent",
-                                                    {{"1", "1"}, {"100", "100"}, {"max", "max"}})));
-INSTANTIATE_TEST_SUITE_P(SloUs, AcceptedValue,
-                         testing::ValuesIn(accepted("slo_us",
-                                                    {{"0", "0"}, {"1000000000", "1000000000"}})));
+    Values, AcceptedValue,
+    testing::Values(
+        Accepted{"weight", "1", "1"}, Accepted{"weight", "10000", "10000"},
+        Accepted{"weight", "0300", "300"}, Accepted{"max", "max", "max"},
+        Accepted{"max", "30%", "30%"}, Accepted{"max", "1%", "1%"}, Accepted{"max", "100%", "100%"},
+        Accepted{"max", "12.5%", "12.5%"}, Accepted{"max", "33.333%", "33.333%"},
+        Accepted{"max", "1.050%", "1.05%"}, Accepted{"max", "30000 100000", "30%"},
+        Accepted{"max", "30000   100000", "30%"}, Accepted{"max", "1000 1000", "1000 1000"},
+        Accepted{"max", "1000 1000000", "1000 1000000"},
+        Accepted{"max", "1000000 1000000", "1000000 1000000"}, Accepted{"priority", "idle", "idle"},
+        Accepted{"priority", "normal", "normal"}, Accepted{"priority", "high", "high"},
+        Accepted{"memory_max", "max", "max"}, Accepted{"memory_max", "1", "1"},
+        Accepted{"memory_max", "1023", "1023"}, Accepted{"memory_max", "8G", "8G"},
+        Accepted{"memory_max", "8g", "8G"}, Accepted{"memory_max", "1024K", "1M"},
+        Accepted{"memory_max", "1536M", "1536M"}, Accepted{"memory_max", "16777215T", "16777215T"},
+        Accepted{"memory_max", "18446744073709551614", "18446744073709551614"},
+        Accepted{"sm_percent", "1", "1"}, Accepted{"sm_percent", "100", "100"},
+        Accepted{"sm_percent", "max", "max"}, Accepted{"slo_us", "0", "0"},
+        Accepted{"slo_us", "1000000000", "1000000000"}));
 
 struct Rejected {
   const char* key;
@@ -101,68 +76,39 @@ TEST_P(RejectedValue, ChangesNothingAndTheErrorSaysWhatIsAllowed) {
   EXPECT_THAT(applied.error().detail, HasSubstr(std::string(allowed_values(key))));
 }
 
-std::vector<Rejected> rejected(const char* key, std::initializer_list<const char*> values) {
-  std::vector<Rejected> rows;
-  for (const char* value : values) rows.push_back({key, value});
-  return rows;
+// One row for each of the values.
+template <class... Values>
+std::vector<Rejected> rejected(const char* key, Values... values) {
+  return {Rejected{key, values}...};
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Weight, RejectedValue,
-    testing::ValuesIn(rejected("weight", {"", "0", "10001", "-1", "+1", " 1", "1 ", "1\n", "1.5",
-                                          "1e3", "0x10", "max", "\u0663", "\uff11", "4294967297",
-                                          "18446744073709551617", "99999999999999999999999999"})));
-INSTANTIATE_TEST_SUITE_P(Max, RejectedValue,
-                         testing::ValuesIn(rejected("max",
-                                                    {"",
-                                                     "0%",
-                                                     "0.999%",
-                                                     "100.5%",
-                                                     "100.001%",
-                                                     "101%",
-                                                     "-30%",
-                                                     "+30%",
-                                                     "30 %",
-                                                     " 30%",
-                                                     "30% ",
-                                                     "30%%",
-                                                     "%",
-                                                     ".5%",
-                                                     "30.%",
-                                                     "30.0001%",
-                                                     "30.-1%",
-                                                     "30,5%",
-                                                     "30",
-                                                     "18446744073709551615%",
-                                                     "MAX",
-                                                     "max 100000",
-                                                     "30000",
-                                                     "30000 ",
-                                                     " 30000 100000",
-                                                     "30000 100000 ",
-                                                     "30000\t100000",
-                                                     "30000 100000 1",
-                                                     "999 100000",
-                                                     "100001 100000",
-                                                     "500 999",
-                                                     "1000 1000001",
-                                                     "0 0",
-                                                     "-1 100000",
-                                                     "18446744073709551616 18446744073709551616",
-                                                     "30\u00a0%",
-                                                     "\u066330%"})));
-INSTANTIATE_TEST_SUITE_P(Priority, RejectedValue,
-                         testing::ValuesIn(rejected("priority",
-                                                    {"", "Idle", "idle ", "1", "realtime"})));
+    testing::ValuesIn(rejected("weight", "", "0", "10001", "-1", "+1", " 1", "1 ", "1\n", "1.5",
+                               "1e3", "0x10", "max", "\u0663", "\uff11", "4294967297",
+                               "18446744073709551617", "99999999999999999999999999")));
 INSTANTIATE_TEST_SUITE_P(
-    MemoryMax, RejectedValue,
-    testing::ValuesIn(rejected("memory_max",
-                               {"", "0", "0G", "G", "-8G", "8GB", "8GiB", "8 G", "1.5G", "8P",
-                                "16777216T", "18446744073709551615", "18446744073709551616"})));
+    Max, RejectedValue,
+    testing::ValuesIn(rejected("max", "", "0%", "0.999%", "100.5%", "100.001%", "101%", "-30%",
+                               "+30%", "30 %", " 30%", "30% ", "30%%", "%", ".5%", "30.%",
+                               "30.0001%", "30.-1%", "30,5%", "30", "18446744073709551615%", "MAX",
+                               "max 100000", "30000", "30000 ", " 30000 100000", "30000 100000 ",
+                               "30000\t100000", "30000 100000 1", "999 100000", "100001 100000",
+                               "500 999", "1000 1000001", "0 0", "-1 100000",
+                               "18446744073709551616 18446744073709551616", "30\u00a0%",
+                               "\u066330%")));
+INSTANTIATE_TEST_SUITE_P(Priority, RejectedValue,
+                         testing::ValuesIn(rejected("priority", "", "Idle", "idle ", "1",
+                                                    "realtime")));
+INSTANTIATE_TEST_SUITE_P(MemoryMax, RejectedValue,
+                         testing::ValuesIn(rejected("memory_max", "", "0", "0G", "G", "-8G", "8GB",
+                                                    "8GiB", "8 G", "1.5G", "8P", "16777216T",
+                                                    "18446744073709551615",
+                                                    "18446744073709551616")));
 INSTANTIATE_TEST_SUITE_P(SmPercent, RejectedValue,
-                         testing::ValuesIn(rejected("sm_percent", {"0", "101", "50%", "-1"})));
+                         testing::ValuesIn(rejected("sm_percent", "0", "101", "50%", "-1")));
 INSTANTIATE_TEST_SUITE_P(SloUs, RejectedValue,
-                         testing::ValuesIn(rejected("slo_us", {"-1", "1000000001", "max", ""})));
+                         testing::ValuesIn(rejected("slo_us", "-1", "1000000001", "max", "")));
 
 TEST(TenantSettings, AnUnknownKeyIsAnErrorWithASuggestion) {
   TenantSettings settings;

@@ -67,6 +67,8 @@ TEST(ProcessTable, EveryStateHasItsReason) {
   }
   std::strcpy(process.note, "no\tpermission");
   EXPECT_EQ(state_words(process), "observe only: no?permission");
+  process.state = ProcessState::kFrozenTurn;
+  EXPECT_EQ(state_words(process), "frozen: turn, no?permission");
   process.state = static_cast<ProcessState>(99);  // a newer agent's, or garbage
   EXPECT_EQ(state_words(process), "?");
 }

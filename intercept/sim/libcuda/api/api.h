@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the API functions of the stand-in have in common: a function that needs a context begins with
-// GS_CURRENT, one that needs a stream with GS_STREAM, and one that needs a device with GS_DEVICE.
-// Any thread of the program may call.
+// What the API functions of the stand-in have in common: a function that needs a context begins
+// with GS_CURRENT, one that needs a stream with GS_STREAM, and one that needs a device with
+// GS_DEVICE. Any thread of the program may call.
 #pragma once
 
 #include "intercept/sim/libcuda/runtime/runtime.h"
