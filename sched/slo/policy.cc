@@ -190,6 +190,7 @@ void SloPolicy::make_partitions() {
 
 void SloPolicy::divide_rest(uint32_t left, std::map<uint32_t, Rest>& rests) {
   std::vector<uint32_t> weights;
+  weights.reserve(rests.size());
   for (const auto& [set, rest] : rests) weights.push_back(rest.weight);
   const std::vector<uint32_t> groups = divide_in_proportion(left, weights, 1);
   auto next = groups.begin();

@@ -26,17 +26,16 @@ void Views::join(std::vector<ProcessView> shim) {
   auto next = processes_.begin();
   uint32_t unused_id = kMaxProcesses;
   for (ProcessView& said : shim) {
-    while (next != processes_.end() && next->process < said.process)
-      joined_.push_back(std::move(*next++));
+    while (next != processes_.end() && next->process < said.process) joined_.push_back(*next++);
     if (next == processes_.end() || next->process != said.process) {
       said.id = unused_id++;
-      joined_.push_back(std::move(said));
+      joined_.push_back(said);
       continue;
     }
-    ProcessView& process = joined_.emplace_back(std::move(*next++));
+    ProcessView& process = joined_.emplace_back(*next++);
     process.has_shim = true;
     process.last_launch = said.last_launch;
-    process.iterations = std::move(said.iterations);
+    process.iterations = said.iterations;
   }
   joined_.insert(joined_.end(), next, processes_.end());
   std::swap(processes_, joined_);
@@ -45,6 +44,7 @@ void Views::join(std::vector<ProcessView> shim) {
 void Views::add_tenants(uint32_t gpu, const Tenants& tenants, const Region& region,
                         const ShimProcesses* shims) {
   std::vector<std::pair<uint32_t, bool>> ids;  // and whether a process has the shim
+  ids.reserve(processes_.size());
   for (const ProcessView& process : processes_) ids.emplace_back(process.tenant, process.has_shim);
   std::ranges::sort(ids);
   for (auto at = ids.begin(); at != ids.end();) {
