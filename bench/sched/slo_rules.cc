@@ -139,9 +139,7 @@ int main(int argc, char** argv) {
   const Command program{
       .name = "slo-rules",
       .summary = "compare the policy slo with published rules, on simulated services.",
-      .options = {{.name = "out",
-                   .value = "FILE",
-                   .help = "Add this run to that file, as one line of JSON"}},
+      .options = {{"out", 0, "FILE", "Add this run to that file, as one line of JSON"}},
       .examples = {"slo-rules --out slo_rules.jsonl"},
       .run = run};
   return run_program(program, argc, argv);

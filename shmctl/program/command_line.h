@@ -31,6 +31,8 @@ struct Range {
   bool is_whole = false;
 };
 
+// Written in this order: {"output", 'o', "FILE", "Where to write"}; by name where it needs a range
+// or words.
 struct Option {
   std::string name{};  // the long name, without the dashes
   char letter = 0;     // the short name; 0 if there is none

@@ -9,16 +9,10 @@
 namespace gpushare {
 
 std::vector<Option> endpoint_options() {
-  return {{.name = "socket",
-           .value = "PATH",
-           .help = "The agent's control socket",
-           .otherwise = "/run/gpushare/agent.sock",
-           .variable = "GPUSHARE_SOCKET"},
-          {.name = "region",
-           .value = "NAME",
-           .help = "The control plane's shared memory",
-           .otherwise = kDefaultRegionName,
-           .variable = "GPUSHARE_REGION"}};
+  return {{"socket", 0, "PATH", "The agent's control socket", "/run/gpushare/agent.sock",
+           "GPUSHARE_SOCKET"},
+          {"region", 0, "NAME", "The control plane's shared memory", kDefaultRegionName,
+           "GPUSHARE_REGION"}};
 }
 
 Endpoints endpoints_of(const Invocation& invocation) {

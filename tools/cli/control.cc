@@ -79,20 +79,19 @@ Command set_command() {
     std::ranges::replace(key, '-', '_');
     keys.push_back({key + "=" + option.value, option_text(option)});
   }
-  return {
-      .name = "set",
-      .summary = "Change settings of a tenant.",
-      .arguments = "TENANT KEY=VALUE...",
-      .details =
-          "It takes effect within one tick of the agent, also on running programs. Where "
-          "the kernel module is loaded, its files are written, which needs no agent. "
-          "The keys, and in brackets what holds until they are set:\n" +
-          entries_text(keys),
-      .options = {{.name = "create", .letter = 'c', .help = "Make the tenant if there is none"}},
-      .examples = {"gpushare set research weight=300 max=30%",
-                   "gpushare set --create batch priority=idle",
-                   "gpushare set batch max=\"30000 100000\"  # 30 ms in every 100 ms"},
-      .run = set};
+  return {.name = "set",
+          .summary = "Change settings of a tenant.",
+          .arguments = "TENANT KEY=VALUE...",
+          .details =
+              "It takes effect within one tick of the agent, also on running programs. Where "
+              "the kernel module is loaded, its files are written, which needs no agent. "
+              "The keys, and in brackets what holds until they are set:\n" +
+              entries_text(keys),
+          .options = {{"create", 'c', "", "Make the tenant if there is none"}},
+          .examples = {"gpushare set research weight=300 max=30%",
+                       "gpushare set --create batch priority=idle",
+                       "gpushare set batch max=\"30000 100000\"  # 30 ms in every 100 ms"},
+          .run = set};
 }
 
 Command remove_command() {

@@ -5,7 +5,7 @@
 
 namespace gpushare {
 
-Option json_option() { return {.name = "json", .help = "Print JSON instead of text"}; }
+Option json_option() { return {"json", 0, "", "Print JSON instead of text"}; }
 
 const Command& gpushare_program() {
   static const Command program{

@@ -53,19 +53,17 @@ ExitCode preload(const Invocation& invocation) {
 }  // namespace
 
 Command preload_command() {
-  return {.name = "preload",
-          .summary = "Put libgpushare.so into every program that starts from now on.",
-          .arguments = "enable|disable|status",
-          .details =
-              "Adds it to /etc/ld.so.preload, or takes it out; other entries stay. It is not "
-              "added when an ordinary program does not start with it. Where the agent wants "
-              "nothing of a program, the library does nothing in it. Needs root.",
-          .options = {{.name = "root",
-                       .value = "DIR",
-                       .help = "The file system to work on, in DIR/etc/ld.so.preload",
-                       .otherwise = "/"}},
-          .examples = {"sudo gpushare preload enable", "gpushare preload status"},
-          .run = preload};
+  return {
+      .name = "preload",
+      .summary = "Put libgpushare.so into every program that starts from now on.",
+      .arguments = "enable|disable|status",
+      .details =
+          "Adds it to /etc/ld.so.preload, or takes it out; other entries stay. It is not "
+          "added when an ordinary program does not start with it. Where the agent wants "
+          "nothing of a program, the library does nothing in it. Needs root.",
+      .options = {{"root", 0, "DIR", "The file system to work on, in DIR/etc/ld.so.preload", "/"}},
+      .examples = {"sudo gpushare preload enable", "gpushare preload status"},
+      .run = preload};
 }
 
 }  // namespace gpushare

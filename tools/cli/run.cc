@@ -108,17 +108,13 @@ std::vector<Option> setting_options() {
 
 Command run_command() {
   std::vector<Option> options = setting_options();
-  options.insert(options.begin(), {.name = "tenant",
-                                   .letter = 't',
-                                   .value = "TENANT",
-                                   .help = "The tenant it belongs to",
-                                   .otherwise = "default"});
-  options.push_back({.name = "shim",
-                     .help = "Preload libgpushare.so, which does what only the program itself can "
-                             "do"});
-  options.push_back({.name = "allow-unmanaged",
-                     .help = "Start PROGRAM with a warning, instead of failing, when no agent "
-                             "answers"});
+  options.insert(options.begin(), {"tenant", 't', "TENANT", "The tenant it belongs to", "default"});
+  options.push_back({"shim", 0, "",
+                     "Preload libgpushare.so, which does what only the program itself can "
+                     "do"});
+  options.push_back({"allow-unmanaged", 0, "",
+                     "Start PROGRAM with a warning, instead of failing, when no agent "
+                     "answers"});
   return {
       .name = "run",
       .summary = "Start a program under a tenant.",

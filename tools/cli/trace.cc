@@ -67,11 +67,7 @@ Command trace_command() {
                    .help = "How long to record",
                    .otherwise = "5",
                    .range = Range{0.1, 3600}},
-                  {.name = "output",
-                   .letter = 'o',
-                   .value = "FILE",
-                   .help = "Where to write",
-                   .otherwise = "gpushare-trace.json"}},
+                  {"output", 'o', "FILE", "Where to write", "gpushare-trace.json"}},
       .examples = {"gpushare trace -d 2 -o switches.json"},
       .run = trace,
   };

@@ -111,19 +111,15 @@ Command program() {
           "at 20 %, one of the idle class, and a service that needs 100 us every 5 ms. Compares "
           "what each got with what its settings promise, then stops all of it. The exit code is 1 "
           "when a share is off by more than 3 points. On a GPU it needs root.",
-      .options = {{.name = "sim", .help = "Use a simulated GPU, also where there is a real one"},
-                  {.name = "gpu", .help = "Use the GPU; fail where there is none"},
+      .options = {{"sim", 0, "", "Use a simulated GPU, also where there is a real one"},
+                  {"gpu", 0, "", "Use the GPU; fail where there is none"},
                   {.name = "seconds",
                    .value = "SECONDS",
                    .help = "How long to measure",
                    .otherwise = "10",
                    .range = Range{1, 3600}},
-                  {.name = "out",
-                   .letter = 'o',
-                   .value = "FILE",
-                   .help = "Where to write the trace",
-                   .otherwise = "demo-trace.json beside bin/"},
-                  {.name = "json", .help = "Print the result as JSON, and progress to stderr"}},
+                  {"out", 'o', "FILE", "Where to write the trace", "demo-trace.json beside bin/"},
+                  {"json", 0, "", "Print the result as JSON, and progress to stderr"}},
       .examples = {"gpushare-demo", "gpushare-demo --sim --seconds 3 --json"},
       .run = run,
   };

@@ -67,8 +67,8 @@ Command program() {
       .details =
           "Press ? for the keys. What is not known is shown as ?. The exit code of --once and "
           "--json is 1 when no agent runs.",
-      .options = {{.name = "once", .letter = '1', .help = "Print one table and exit"},
-                  {.name = "json", .help = "Print the status as JSON and exit"},
+      .options = {{"once", '1', "", "Print one table and exit"},
+                  {"json", 0, "", "Print the status as JSON and exit"},
                   {.name = "interval",
                    .letter = 'i',
                    .value = "SECONDS",

@@ -63,11 +63,7 @@ Command program() {
       .details =
           "It runs until SIGINT or SIGTERM. Programs reach the GPUs through the stand-in "
           "libcuda.so.1 (LD_LIBRARY_PATH), the agent by 'gpushared --sim'.",
-      .options = {{.name = "socket",
-                   .value = "PATH",
-                   .help = "Where to listen",
-                   .otherwise = kDefaultSocket,
-                   .variable = "GPUSHARE_SIM"},
+      .options = {{"socket", 0, "PATH", "Where to listen", kDefaultSocket, "GPUSHARE_SIM"},
                   {.name = "gpus",
                    .value = "N",
                    .help = "How many GPUs",

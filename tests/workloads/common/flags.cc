@@ -16,7 +16,7 @@ Flags::Flags(std::string_view program, std::string_view purpose)
                .details = "The last line of output is one JSON object."} {}
 
 void Flags::add(std::string_view name, Value value, std::string_view meaning) {
-  Option option{.name = std::string(name.substr(2)), .value = "TEXT", .help = std::string(meaning)};
+  Option option{std::string(name.substr(2)), 0, "TEXT", std::string(meaning)};
   if (auto* const* whole = std::get_if<uint64_t*>(&value)) {
     option.otherwise = fmt::format("{}", **whole);
     option.value = "N";
