@@ -3,7 +3,8 @@
 # Runs the tests: run.sh all|check MAKE BUILD [FILTER]
 #   check   `make check`: runs the programs of ring 1 as they are built, plain. FILTER is GoogleTest's
 #           (T= of make): only the tests that it names.
-#   all     `make test`: builds and runs every test that this machine can run. Those with threads, and
+#   all     `make test`: checks the floors of the includes, then builds and runs every test that this
+#           machine can run. Those with threads, and
 #           those that start programs, run plain; all but those in real time, for which sanitized
 #           programs are too slow, under the address and undefined sanitizers; those with threads under
 #           the thread sanitizer; then the fuzzers, each for GPUSHARE_FUZZ_SECONDS (30). While tests run
@@ -156,6 +157,13 @@ if [ "$mode" = check ]; then
   exit
 fi
 
+# Includes that go upwards count as a failed test.
+if "$make" --no-print-directory -s check-includes; then
+  passed=$((passed + 1))
+else
+  failed=$((failed + 1))
+  failures+=("an include goes upwards, or a folder is too full")
+fi
 if build_or_count plain O="$build" all plain-tests; then
   folder=$build label=plain
   mapfile -t programs < <(list plain O="$build")
