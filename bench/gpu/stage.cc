@@ -82,10 +82,10 @@ bool Stage::wait_until(const std::function<bool()>& condition, Nanos limit) {
   return needed(wait_->until([&]() -> Result<bool> { return condition(); }, limit));
 }
 
-// Looks every 2 ms, as in the runs that are recorded, and so is some tenths of a millisecond late.
-// With exact windows of 20 ms the scenario bystander-short-turns falls into step with its rounds of
-// 4 ms: on an H200 the bystander then got 96.5 % of what it could get in each run, and 98.4 % so,
-// with the agents of both commits alike (bystander.jsonl).
+// Looks every 2 ms, and so returns some tenths of a millisecond late. With exact windows of 20 ms
+// the scenario bystander-short-turns falls into step with its rounds of 4 ms: on an H200 the
+// bystander then got 96.5 % of what it could get, in each of seven runs with two versions of the
+// agent, and 97.7 % or more so (bench/results/gpu_scenarios.jsonl, 2026-11-22).
 void Stage::wait_until(Time instant) {
   wait_until([&] { return now() >= instant; }, instant - now() + 1s);
 }

@@ -168,7 +168,7 @@ struct ProcessRecord {
   uint64_t state_since_ns = 0;
   char command[16] = {};
   char command_line[128] = {};
-  char note[96] = {};                        // why it is only observed
+  char note[96] = {};                        // why it is only observed, or is frozen
   uint16_t history_permille[kHistory] = {};  // 0xFFFF means unknown
 };
 
