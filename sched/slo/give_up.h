@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// GiveUp: packs (sched/slo/pack.h) that fit into the groups that there are. Where they do not,
-// first what is to spare is given up, then targets: of those that make their packs as large as they
-// are, the one by which most is saved, a notch at a time, so that as many as can be are met. Where
-// that does not help either, none is. Pure.
+// GiveUp: makes packs (sched/slo/pack.h) fit into the SM groups that there are. If they do not fit,
+// what they have to spare is given up first, then targets, a notch at a time: of the targets that
+// make their packs as large as they are, the one by which most is saved. So as many targets as
+// possible are met. If that does not help either, no target is given up. Pure.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@ class GiveUp {
   static constexpr int kMostNotches = 12;  // of one target
   static constexpr int kWorth = 2;         // groups or notches that make one plan clearly better
 
-  // `packs` of `tenants` in all, put together further where they must be; with `improves` wherever
-  // that saves anything, and whoever is better off elsewhere goes there. `available`: groups.
-  // `needs` outlives it.
+  // Puts `packs` together further where they must be. With `improves` it does so wherever that
+  // saves anything, and moves tenants that are better off elsewhere. `tenants` is the number of all
+  // tenants, `available` the number of groups. `needs` must outlive this object.
   GiveUp(size_t tenants, PackList packs, bool improves, uint32_t available, const PackNeeds& needs);
 
   bool fits() const { return total_demand(packs_) <= available_; }
-  // Notches in all; what is to spare is one.
+  // Returns the notches that are given up in all. What there was to spare counts as one.
   int given_up() const;
   bool is_clearly_better_than(const GiveUp& other) const;
-  // The packs; what is given up for them is told (PackNeeds). Of several plans of the same needs
-  // only one can hold.
+  // Returns the packs, and tells PackNeeds what is given up for them. Of several plans with the
+  // same needs only one can be carried out.
   PackList carry_out() &&;
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Packs: tenants that share one set of SMs, what they need together, and how to put them together
-// so that all need little. Pure.
+// A pack is a set of tenants that share one partition. Here is what a pack needs, and how tenants
+// are put together so that all packs need few SM groups. Pure; called by the policy `slo`.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +15,28 @@ struct Pack {
   uint32_t demand = 0;            // groups
 };
 
-// What tenants need, by their places in the call.
+// Functions that say what tenants need. Tenants are named by their places in the call.
 struct PackNeeds {
   static constexpr uint32_t kNever = UINT32_MAX;
 
-  // Groups to meet its target where each has a set of its own, so that it surely does; what it can
-  // have at most when none are enough. Never kNever.
+  // The fewest SM groups that guarantee the target when the partition is not shared; if none are
+  // enough, the most that the tenant can have. Never kNever.
   std::function<uint32_t(uint32_t)> apart;
-  // The same where others share, as far as is likely.
+  // The fewest groups that are likely to meet the target, for a tenant that is alone while others
+  // share.
   std::function<uint32_t(uint32_t)> alone;
-  // The same for two and more together; kNever: however many there are, one misses its target.
+  // The same for two or more tenants in one partition; kNever if one of them misses its target
+  // however many groups there are.
   std::function<uint32_t(std::span<const uint32_t>)> together;
   std::function<bool(uint32_t)> can_share;
-  // Of members that share, or one alone: who makes them need so much as they do. kNever: nobody's
-  // target, there is more to do than all groups can.
+  // The member whose target makes its pack need as much as it does. kNever if no target does,
+  // because the pack has more work than all groups can do.
   std::function<uint32_t(std::span<const uint32_t>)> binding{};
-  // From now on those that share have something to spare, or just meet their targets. Where there
-  // is no such function, they just do.
+  // Says whether packs keep something to spare from now on, or just meet their targets. Without
+  // this function they just meet them.
   std::function<void(bool)> spare{};
-  // From now on its target is given up by so many notches, 0 to GiveUp::kMostNotches. Where there
-  // is no such function no target is given up.
+  // Gives a tenant's target up by so many notches from now on, 0 to GiveUp::kMostNotches. Without
+  // this function no target is given up.
   std::function<void(uint32_t, int)> give_up{};
 };
 
@@ -43,20 +45,20 @@ using PackList = std::vector<Pack>;
 constexpr size_t kMostPairedPacks = 32;  // every pair of them is tried
 
 uint64_t total_demand(const PackList& packs);
-// By the first members, or by what they need.
+// Sort by the first members, and by what the packs need.
 void sort_by_member(PackList& packs);
 void sort_by_demand(PackList& packs);
 uint32_t demand_of(std::span<const uint32_t> members, const PackNeeds& needs);
 std::vector<uint32_t> members_of_both(const Pack& one, const Pack& other);
 
-// Two put together, those that save most, again and again, until no more than `enough` is needed or
-// nothing is saved. Of more than kMostPairedPacks first those that need least, without trying every
-// pair. By first members.
+// Puts the two packs together that save most, again and again, until all need no more than `enough`
+// groups or nothing is saved. While there are more than kMostPairedPacks packs, it takes those that
+// need least, without trying every pair. The result is sorted by first members.
 PackList merged(PackList packs, uint64_t enough, const PackNeeds& needs);
 
-// Pairs put together one after the other can leave one where it costs much: whoever is better off
-// in another pack, or alone, goes there. Of more than kMostPairedPacks tenants nobody does. By
-// first members.
+// Moves each tenant that is better off in another pack, or alone, there: pairs that were put
+// together one after the other can leave a tenant where it costs much. With more than
+// kMostPairedPacks tenants it changes nothing. The result is sorted by first members.
 PackList improved(PackList packs, const PackNeeds& needs);
 
 }  // namespace gpushare

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is known of how long one tenant's iteration takes on so many groups of SMs. Learned from
-// what was measured where it happened to run, never by trying. Pure.
+// ServiceCurve: how long one tenant's iteration takes on each number of SM groups. It learns from
+// what was measured where the tenant happened to run, and never tries anything. Pure.
 //
 // Service time falls with SMs and at most in proportion, so a measured point says something of all
 // others: fewer groups take at most `groups / fewer` times as long. The work changes (a longer
-// context, a larger batch), the shape hardly does: a measurement that does not fit the curve scales
-// all of it. What is only known so is forgotten after a while, if it says that fewer groups would
-// be too slow: a mistake there would never be found out.
+// context, a larger batch) and the shape hardly does, so a measurement that does not fit the curve
+// scales all of it. A point that is only known by scaling is forgotten after a while if it says
+// that fewer groups would be too slow, because a mistake there would never be found out.
 #pragma once
 
 #include <array>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// KneeSearch: when to look for whose knee (knee.h) on one GPU, while its tenants serve. Only while
-// everything is calm: for kCalmRounds nothing moved, nobody starved, and whoever was measured met
-// its target. One tenant at a time; each sample is one round on so many groups, six at most, for
-// which only tenants without a target give way. The first miss ends the search, and that tenant is
-// left alone for kPause. Pure; the agent's one thread.
+// KneeSearch decides when to look for which tenant's knee (knee.h) on one GPU, while all of them
+// serve. It looks only while everything is calm: for kCalmRounds nothing moved, no tenant starved,
+// and every tenant that was measured met its target. It looks for one knee at a time. A sample
+// takes one round on so many groups, for which only tenants without a target give way; there are at
+// most six. The first miss ends the search, and that tenant is left alone for kPause. Pure; one
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -44,12 +45,13 @@ class KneeSearch {
     KnownKnee knee;
   };
 
-  // After every round. `free`: groups that no tenant with a target has, less one for each of the
-  // others. What to give whom instead of its share; nullopt: nobody is sampled.
+  // Call it after every round. `free` is the number of groups that no tenant with a target has,
+  // less one for each tenant without. Returns what to give to which tenant instead of its share, or
+  // nullopt if no tenant is sampled.
   std::optional<Sample> step(Time now, std::span<const View> tenants, uint32_t free);
-  // The tenants are others now: nothing is calm.
+  // Call it when the tenants have changed: then nothing is calm.
   void stop(Time now);
-  // What the last step() found, once.
+  // Returns what the last step() found, once.
   std::optional<Found> take_found();
 
  private:
