@@ -147,7 +147,7 @@ $(O)/obj/tests/%.o: OPTIMIZE := $(TEST_OPTIMIZE)
 $(O)/obj/bench/gpu/%.o $(O)/obj/tests/kernel/%.o: OPTIMIZE := $(if $(SAN)$(filter command%,$(origin OPTIMIZE)),$(OPTIMIZE),-O1 -g1)
 # Workloads are measured, and are built for the demo, which nothing of the tests is installed for.
 $(O)/obj/tests/workloads/%.o: OPTIMIZE := $(OPTIMIZE)
-precompiled := $(O)/obj/precompiled.pch
+precompiled := $(O)/obj/precompiled$(if $(SAN),,-unoptimized).pch
 $(call compile,,$(if $(SAN),$(precompiled)))
 ifeq ($(SAN),)
 $(call compile,tests/,$(precompiled))
