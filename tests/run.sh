@@ -7,7 +7,7 @@
 #           machine can run. Those with threads, and
 #           those that start programs, run plain; all but those in real time, for which sanitized
 #           programs are too slow, under the address and undefined sanitizers; those with threads under
-#           the thread sanitizer; then the fuzzers, each for GPUSHARE_FUZZ_SECONDS (30). While tests run
+#           the thread sanitizer; then the fuzzers, each for GPUSHARE_FUZZ_SECONDS (20). While tests run
 #           that do not measure time, the next stage is built.
 # The last line is "N passed, N failed, N skipped". The status is 0 only when nothing failed and
 # something passed.
@@ -16,7 +16,7 @@ mode=$1
 make=$2
 build=$3
 filter=${4:-*}
-fuzz_seconds=${GPUSHARE_FUZZ_SECONDS:-30}
+fuzz_seconds=${GPUSHARE_FUZZ_SECONDS:-20}
 SECONDS=0
 jobs=$(nproc)
 passed=0 failed=0 skipped=0
