@@ -15,8 +15,10 @@
 #define GPUSHARE_WEIGHT_MAX 10000
 #define GPUSHARE_WEIGHT_DEFAULT 100
 
-/* `max`: GPU time in microseconds (quota) per period, in microseconds too. A quota is never more
- * than its period. The smallest values are one millisecond, as in cgroup v2's cpu.max. */
+/*
+ * `max`: GPU time in microseconds (quota) per period, in microseconds too. A quota is never more
+ * than its period. The smallest values are one millisecond, as in cgroup v2's cpu.max.
+ */
 #define GPUSHARE_PERIOD_US_MIN 1000
 #define GPUSHARE_PERIOD_US_MAX 1000000
 #define GPUSHARE_PERIOD_US_DEFAULT 100000
@@ -32,8 +34,10 @@
 /* Bytes; the largest 64-bit number stands for "max" in both programs and cannot be written. */
 #define GPUSHARE_MEMORY_MAX_MIN 1
 #define GPUSHARE_MEMORY_MAX_MAX 0xFFFFFFFFFFFFFFFEULL
-/* The suffixes of a number of bytes, each in both cases: the first pair multiplies by 1024, each
- * further one by 1024 more. */
+/*
+ * The suffixes of a number of bytes, each in both cases: the first pair multiplies by 1024, each
+ * further one by 1024 more.
+ */
 #define GPUSHARE_BYTE_SUFFIXES "KkMmGgTt"
 
 /* Names of the priorities, by their number in the control plane and in the module. */
@@ -53,6 +57,7 @@
  *   initial  the default, as it is written
  *   about    what the setting means, in one sentence without its end
  */
+/* clang-format off */
 #define GPUSHARE_SETTINGS(ROW)                                                                     \
 	ROW(weight, WEIGHT, "N", GPUSHARE_RANGE_TEXT(GPUSHARE_WEIGHT_MIN, GPUSHARE_WEIGHT_MAX),    \
 	    GPUSHARE_TEXT(GPUSHARE_WEIGHT_DEFAULT),                                                \
@@ -74,5 +79,6 @@
 	ROW(slo_us, SLO_US, "US", GPUSHARE_RANGE_TEXT(GPUSHARE_SLO_US_MIN, GPUSHARE_SLO_US_MAX),   \
 	    GPUSHARE_TEXT(GPUSHARE_SLO_US_DEFAULT),                                                \
 	    "target time of one iteration in microseconds; 0 is none")
+/* clang-format on */
 
 #endif /* GPUSHARE_UAPI_SETTINGS_H */

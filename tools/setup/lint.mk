@@ -34,6 +34,8 @@ endif
 CHECKPATCH ?= $(O)/checkpatch/checkpatch.pl
 checkpatch = perl $(CHECKPATCH) --no-tree --strict --terse --no-summary --quiet --max-line-length=100 --show-types
 patch_known := LINUX_VERSION_CODE,CONSTANT_COMPARISON,BIT_MACRO,AVOID_EXTERNS
+# Macros that are tables, and what is made of them.
+patch_tables := kmod/rm/refusals.h kmod/uapi/settings.h kmod/sysfs/tenant.c
 patch_table := COMPLEX_MACRO,MULTISTATEMENT_MACRO_USE_DO_WHILE,TRAILING_SEMICOLON,MACRO_ARG_REUSE,SPACING
 kernel_doc = $(firstword $(wildcard $(KDIR)/scripts/kernel-doc $(KDIR)/source/scripts/kernel-doc))
 $(O)/checkpatch/checkpatch.pl:
@@ -41,8 +43,8 @@ $(O)/checkpatch/checkpatch.pl:
 
 lint-kernel: $(CHECKPATCH)
 	@if [ -e $(CHECKPATCH) ]; then \
-	  echo checkpatch --strict && $(checkpatch) --ignore $(patch_known) -f $(filter-out kmod/rm/refusals.h,$(kernel_c)) && \
-	  $(checkpatch) --ignore $(patch_known),$(patch_table) -f kmod/rm/refusals.h; \
+	  echo checkpatch --strict && $(checkpatch) --ignore $(patch_known) -f $(filter-out $(patch_tables),$(kernel_c)) && \
+	  $(checkpatch) --ignore $(patch_known),$(patch_table) -f $(patch_tables); \
 	else echo 'lint: there is no checkpatch.pl (CHECKPATCH=FILE): left out'; fi
 ifneq ($(KDIR),)
 	@[ -z '$(kernel_doc)' ] || { echo kernel-doc; for file in $(kernel_c); do perl $(kernel_doc) -none -Werror $$file || exit 1; done; }
