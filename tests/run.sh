@@ -22,29 +22,16 @@ jobs=$(nproc)
 passed=0 failed=0 skipped=0
 failures=()
 
-# run_test FOLDER FILTER PROGRAM: leaves FOLDER/logs/PROGRAM.log and .status.
-run_test() {
-  local log
-  mkdir -p "$1/logs"
-  log=$1/logs/$(basename "$3")
-  timeout 600 "$3" --gtest_filter="$2" >"$log.log" 2>&1
-  echo $? >"$log.status"
-}
-
-# The same of each PROGRAM, one after the other.
-run_tests() { # FOLDER FILTER PROGRAM...
-  local folder=$1 filter=$2 program
-  shift 2
-  for program in "$@"; do run_test "$folder" "$filter" "$program"; done
-}
-
-# The same of each PROGRAM, as many at a time as there are processors.
-run_tests_beside() { # FOLDER FILTER PROGRAM...
-  local folder=$1 filter=$2 program
-  shift 2
+# run_tests FOLDER FILTER MOST PROGRAM...: runs MOST programs at a time; each leaves
+# FOLDER/logs/PROGRAM.log and .status.
+run_tests() {
+  local folder=$1 filter=$2 most=$3 program log
+  shift 3
+  mkdir -p "$folder/logs"
   for program in "$@"; do
-    while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
-    run_test "$folder" "$filter" "$program" &
+    while [ "$(jobs -rp | wc -l)" -ge "$most" ]; do wait -n; done
+    log=$folder/logs/$(basename "$program")
+    (timeout 600 "$program" --gtest_filter="$filter" >"$log.log" 2>&1; echo $? >"$log.status") &
   done
   wait
 }
@@ -149,9 +136,9 @@ finish() {
 if [ "$mode" = check ]; then
   mapfile -t programs < <(list ring1 O="$build")
   mapfile -t timed < <(list timed O="$build")
-  run_tests "$build" "$filter" "${timed[@]}"
+  run_tests "$build" "$filter" 1 "${timed[@]}"
   mapfile -t others < <(printf '%s\n' "${programs[@]}" | grep -vxF "$(printf '%s\n' "${timed[@]}")")
-  run_tests_beside "$build" "$filter" "${others[@]}"
+  run_tests "$build" "$filter" "$jobs" "${others[@]}"
   count_tests "$build" plain "${programs[@]}"
   finish
   exit
@@ -169,9 +156,9 @@ if build_or_count plain O="$build" all plain-tests; then
   mapfile -t programs < <(list plain O="$build")
   # What measures time has the machine for itself.
   mapfile -t timed < <(list timed O="$build")
-  run_tests "$build" "*" "${timed[@]}"
+  run_tests "$build" "*" 1 "${timed[@]}"
   mapfile -t others < <(printf '%s\n' "${programs[@]}" | grep -vxF "$(printf '%s\n' "${timed[@]}")")
-  run_tests "$build" "*" "${others[@]}" &
+  run_tests "$build" "*" 1 "${others[@]}" &
   beside=$!
 fi
 for san in address,undefined thread; do
@@ -181,7 +168,7 @@ for san in address,undefined thread; do
   [ -n "$built" ] || continue
   folder=$build/san-${san//,/-} label=${san%%,*}
   mapfile -t programs < <(list sanitized O="$folder" SAN="$san")
-  run_tests "$folder" "-Demo.*:*RealTime*" "${programs[@]}" &
+  run_tests "$folder" "-Demo.*:*RealTime*" 1 "${programs[@]}" &
   beside=$!
 done
 built=
