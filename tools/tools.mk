@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # All of the tools but their main functions and what paints is in libraries, so that tests link the
-# same code: what every tool needs, what the demo adds to it, and the rest, which the demo is built
-# without.
+# same code: what every tool needs, what the demo adds to it, and the rest.
 tool_sources = $(filter-out %/main.cc tools/top/terminal.cc,$(call below,$(addprefix tools/,$(1)),*.cc))
 $(call library,lib/libtools.a,$(call tool_sources,agent base))
 $(call library,lib/libdemo.a,$(call tool_sources,demo))
@@ -11,7 +10,7 @@ $(call program,bin/gpushare-top,tools/top/main.cc tools/top/terminal.cc,lib/libv
 $(call program,bin/gpushare-demo,tools/demo/main.cc,lib/libdemo.a lib/libtools.a lib/libshmctl.a)
 
 # What `make demo` runs, and so all that it builds.
-demo_needs = $(addprefix $(O)/,$(addprefix bin/,gpushare-demo gpushared gpushare-sim) $(addprefix bin/workloads/,spin endless periodic) $(libcuda_standin))
+demo_needs = $(addprefix $(O)/,$(addprefix bin/,gpushare gpushare-demo gpushared gpushare-sim) $(addprefix bin/workloads/,spin endless periodic) $(libcuda_standin))
 
 # Nothing here runs more than some times a second, and JSON and option parsers are large: a fifth of
 # the time that compiling them takes goes into what -O2 adds.
