@@ -23,9 +23,10 @@ CLANGXX ?= $(firstword $(shell command -v clang++-19 clang++-18 clang++ 2>/dev/n
 CLANG_TIDY ?= $(firstword $(shell command -v clang-tidy-19 clang-tidy-18 clang-tidy 2>/dev/null) clang-tidy)
 CLANG_FORMAT ?= $(firstword $(shell command -v clang-format-19 clang-format-18 clang-format 2>/dev/null) clang-format)
 GXX := $(CCACHE) g++
-# Clang takes little more than half of g++'s time for a sanitized build, and with its runtimes, which
-# are in the program, libraries can be preloaded.
-CXX := $(if $(SAN),$(CCACHE) $(CLANGXX),$(GXX))
+# Clang takes little more than half of g++'s time, as it gains more by precompiled headers, and with its
+# sanitizers' runtimes, which are in the program, libraries can be preloaded. What calls in a program's
+# launch path is compiled by g++ (intercept/shim/shim.mk).
+CXX := $(CCACHE) $(CLANGXX)
 BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool) bpftool)
 AR := ar
 
@@ -119,54 +120,47 @@ $(O)/bin/fuzz/$(1): $(call fuzz_objects,$(2) $(formatting_source)) $(call parts,
 endef
 fuzzer = $(eval $(call fuzzer_rule,$(1),$(2)))
 
-# What many files include is parsed once (tests/support/precompiled.h) for a sanitized build, for the
-# fuzzers, and of a plain build for what is not installed; for all of that by clang, which gains more
-# by it. $(call precompile,FILE,COMPILER AND FLAGS): expanded here, so that no target's own flags are in
-# it. What follows -Xclang, and the sloppiness, are what ccache wants.
+# What many files include is parsed once for all of them. No file relies on it: clang-tidy, which looks
+# at each file by itself (`make lint`), does without.
+# $(call precompile,FILE,HEADER,FLAGS): the flags are expanded here, so that no target's own are in
+# them. What follows -Xclang, and the sloppiness, are what ccache wants.
 export CCACHE_SLOPPINESS := pch_defines,time_macros
 define precompile_rule
-$(1): tests/support/precompiled.h
+$(1): $(2)
 	$$(call say,CXX,$$<)
 	@mkdir -p $$(@D)
-	$$(Q)$(2) -Xclang -fno-pch-timestamp -fpch-instantiate-templates -x c++-header -o $$@ $$<
+	$$(Q)$(CXX) $(CPPFLAGS) $(3) -Xclang -fno-pch-timestamp -fpch-instantiate-templates -MMD -MP -x c++-header -o $$@ $$<
+precompiled += $(1)
 endef
-precompile = $(eval $(call precompile_rule,$(1),$(2)))
+precompile = $(eval $(call precompile_rule,$(1),$(2),$(3)))
 
 # $(call compile,FOLDER/,PRECOMPILED): the objects of what lies below it.
 define compile_rule
 $(O)/obj/$(1)%.o: $(1)%.cc $(2)
 	$$(call say,CXX,$$<)
 	@mkdir -p $$(@D)
-	$$(Q)$$(CXX) $$(CPPFLAGS) $$(CXXFLAGS) $(addprefix -include-pch ,$(2)) -MMD -MP -c -o $$@ $$<
+	$$(Q)$$(CXX) $$(CPPFLAGS) $$(CXXFLAGS) -include-pch $(2) -MMD -MP -c -o $$@ $$<
 endef
 compile = $(eval $(call compile_rule,$(1),$(2)))
 
+of_product := $(O)/obj/precompiled.pch
+of_tests := $(O)/obj/precompiled-tests.pch
+$(call precompile,$(of_product),shmctl/compat/precompiled.h,$(CXXFLAGS))
+$(call precompile,$(of_tests),tests/support/precompiled.h,$(subst $(OPTIMIZE),$(TEST_OPTIMIZE),$(CXXFLAGS)))
+$(call compile,,$(of_product))
+$(call compile,tests/,$(of_tests))
 $(O)/obj/tests/%.o: OPTIMIZE := $(TEST_OPTIMIZE)
-# What measures is optimized. It is not parsed with the tests' precompiled header, which must be of one
-# level of optimization with what it is included in.
-$(O)/obj/bench/gpu/%.o $(O)/obj/tests/kernel/%.o: OPTIMIZE := $(if $(SAN)$(filter command%,$(origin OPTIMIZE)),$(OPTIMIZE),-O1 -g1)
-# Workloads are measured, and are built for the demo, which nothing of the tests is installed for.
-$(O)/obj/tests/workloads/%.o: OPTIMIZE := $(OPTIMIZE)
-precompiled := $(O)/obj/precompiled$(if $(SAN),,-unoptimized).pch
-$(call compile,,$(if $(SAN),$(precompiled)))
-ifeq ($(SAN),)
-$(call compile,tests/,$(precompiled))
-$(call compile,bench/)
-$(call compile,tests/kernel/)
-$(O)/obj/tests/%.o $(O)/obj/bench/%.o: CXX := $(CCACHE) $(CLANGXX)
-$(call compile,tests/workloads/)
-$(O)/obj/tests/workloads/%.o: CXX := $(GXX)
-$(call precompile,$(precompiled),$(CCACHE) $(CLANGXX) $(CPPFLAGS) $(subst $(OPTIMIZE),$(TEST_OPTIMIZE),$(CXXFLAGS)))
-else
-$(call precompile,$(precompiled),$(CXX) $(CPPFLAGS) $(CXXFLAGS))
-endif
+# Not test programs: what a kernel under QEMU runs, and workloads, which are measured, and which the demo
+# runs, when nothing of the tests is installed.
+$(foreach folder,tests/kernel/ tests/workloads/,$(call compile,$(folder),$(of_product)))
+$(O)/obj/tests/kernel/%.o $(O)/obj/tests/workloads/%.o: OPTIMIZE := $(OPTIMIZE)
 
 fuzz_precompiled := $(O)/fuzz/precompiled.pch
-$(call precompile,$(fuzz_precompiled),$(CCACHE) $(CLANGXX) $(CPPFLAGS) $(FUZZ_FLAGS))
+$(call precompile,$(fuzz_precompiled),tests/support/precompiled.h,$(FUZZ_FLAGS))
 $(O)/fuzz/%.o: %.cc $(fuzz_precompiled)
 	$(call say,FUZZ,$<)
 	@mkdir -p $(@D)
-	$(Q)$(CCACHE) $(CLANGXX) $(CPPFLAGS) $(FUZZ_FLAGS) -include-pch $(fuzz_precompiled) -MMD -MP -c -o $@ $<
+	$(Q)$(CXX) $(CPPFLAGS) $(FUZZ_FLAGS) -include-pch $(fuzz_precompiled) -MMD -MP -c -o $@ $<
 
 # BPF: intercept/bpf/x.bpf.c -> gen/intercept/bpf/x.skel.h
 $(O)/gen/%.bpf.o: %.bpf.c
@@ -191,7 +185,7 @@ endif
 include shmctl/shmctl.mk
 include kmod/kmod.mk intercept/intercept.mk sched/sched.mk tools/tools.mk tests/tests.mk bench/bench.mk
 
--include $(sort $(all_objects:.o=.d) $(all_fuzz_objects:.o=.d)) $(wildcard $(O)/gen/intercept/bpf/*.d)
+-include $(sort $(all_objects:.o=.d) $(all_fuzz_objects:.o=.d) $(precompiled:.pch=.d)) $(wildcard $(O)/gen/intercept/bpf/*.d)
 
 .PHONY: all check demo tests plain-tests sanitized-tests test test-gpu bench bench-gpu fuzzers install dist clean help
 all: $(libraries) $(programs) $(extra_targets)  ## build everything

@@ -4,8 +4,7 @@
 
     make -nB V=1 OBJECT... | compile_commands.py > compile_commands.json
 
-Left out is what says how fast to compile, not what: ccache and the precompiled header, whose source is included
-instead.
+Left out is what says how fast to compile, not what: ccache and the precompiled header, on which no file relies.
 """
 import json
 import os
@@ -24,7 +23,7 @@ def arguments_of(line):
         words = words[1:]
     if "-include-pch" in words:
         at = words.index("-include-pch")
-        words[at:at + 2] = ["-include", "tests/support/precompiled.h"]
+        del words[at:at + 2]
     return words
 
 
