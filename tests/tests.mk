@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-include $(filter-out tests/tests.mk,$(call below,tests,*.mk))
+# Others name the workloads.
+include tests/workloads/workloads.mk $(filter-out tests/tests.mk tests/workloads/workloads.mk,$(call below,tests,*.mk))

@@ -70,26 +70,32 @@ void SystemRig::start_agent(std::vector<std::string> more) {
 
 std::unique_ptr<Child> SystemRig::start(const std::string& workload,
                                         std::vector<std::string> arguments) {
-  return start_in({}, workload, std::move(arguments));
+  return start_in({}, "workloads/" + workload, std::move(arguments));
+}
+
+std::unique_ptr<Child> SystemRig::start_attack(const std::string& attack,
+                                               std::vector<std::string> arguments) {
+  return start_in({"GPUSHARE_SOCKET=" + socket, "GPUSHARE_SHIM_SOCKET=" + folder + "/shim.sock"},
+                  "attacks/" + attack, std::move(arguments));
 }
 
 std::unique_ptr<Child> SystemRig::start_with_shim(const std::string& workload,
                                                   std::vector<std::string> arguments) {
   return start_in({"LD_PRELOAD=" + build_folder() + "/lib/libgpushare.so",
                    "GPUSHARE_SHIM_SOCKET=" + folder + "/shim.sock"},
-                  workload, std::move(arguments));
+                  "workloads/" + workload, std::move(arguments));
 }
 
 std::unique_ptr<Child> SystemRig::start_in(std::vector<std::string> environment,
-                                           const std::string& workload,
+                                           const std::string& program,
                                            std::vector<std::string> arguments) {
-  std::vector<std::string> command{build_folder() + "/bin/workloads/" + workload};
+  std::vector<std::string> command{build_folder() + "/bin/" + program};
   command.insert(command.end(), arguments.begin(), arguments.end());
   environment.push_back("LD_LIBRARY_PATH=" + build_folder() + "/lib/sim");
   environment.push_back("GPUSHARE_SIM=" + simulation_socket());
   return started({.command = std::move(command),
                   .environment = std::move(environment),
-                  .log = folder + "/" + workload + ".log"});
+                  .log = folder + program.substr(program.find('/')) + ".log"});
 }
 
 int SystemRig::run_gpushared(std::vector<std::string> arguments) {

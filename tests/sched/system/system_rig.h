@@ -36,6 +36,9 @@ class SystemRig {
   // The same with the shim preloaded.
   std::unique_ptr<Child> start_with_shim(const std::string& workload,
                                          std::vector<std::string> arguments);
+  // A program of tests/attacks, which finds the agent's sockets in its environment.
+  std::unique_ptr<Child> start_attack(const std::string& attack,
+                                      std::vector<std::string> arguments = {});
   // Runs a second gpushared, with these arguments beside the usual ones, and returns its exit code.
   int run_gpushared(std::vector<std::string> arguments);
   void write_config(const std::string& text);
@@ -65,7 +68,7 @@ class SystemRig {
   const std::string folder, socket, region;
 
  private:
-  std::unique_ptr<Child> start_in(std::vector<std::string> environment, const std::string& workload,
+  std::unique_ptr<Child> start_in(std::vector<std::string> environment, const std::string& program,
                                   std::vector<std::string> arguments);
   std::vector<std::string> usual(std::vector<std::string> more) const;
   std::string simulation_socket() const { return folder + "/sim.sock"; }
