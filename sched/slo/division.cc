@@ -10,14 +10,15 @@
 namespace gpushare {
 namespace {
 
-// Longer responses, which make it worth to move groups; of those that are near the target or miss
-// it.
+// A response that is longer by kClearly makes it worth while to move groups, if it takes more than
+// the part kNear of its target.
 constexpr double kClearly = 1.3, kNear = 0.7;
 
 }  // namespace
 
-// Sets of their own for all; or those without a target share one, where the others can then have
-// their own; or the others share some, and those without a target one if there is no more left.
+// If there is room, each tenant has a set of its own. Otherwise those without a target share one,
+// if the others can then have sets of their own. Otherwise the others share some sets too, and
+// those without a target share one if no more is left.
 SloSizer::Division SloSizer::divide(Members served, std::vector<uint32_t> weights) {
   const bool counts =
       std::ranges::any_of(served, [](const Served* one) { return one->memory->is_fresh; });
@@ -26,12 +27,13 @@ SloSizer::Division SloSizer::divide(Members served, std::vector<uint32_t> weight
   for (const Served* const one : served) alone += one->memory->demand;
 
   Division division;
-  const uint32_t least = others > 0 && groups_ > 1 ? 1 : 0;  // for the others
+  const uint32_t least = others > 0 && groups_ > 1 ? 1 : 0;  // groups, for the others
   division.packs = pack(served, groups_ - least, counts);
   const auto taken =
       std::accumulate(division.packs.begin(), division.packs.end(), uint64_t{0},
                       [](uint64_t sum, const Pack& pack) { return sum + pack.demand; });
-  // Who shares because nobody else did goes on to until the others have fitted for a while.
+  // Tenants without a target that share only because those with one did not go on sharing until the
+  // others have fitted for a while.
   const bool fits_apart = alone + others <= groups_ ||
                           (division.packs.size() < served.size() && taken + others <= groups_);
   rest_fitted_ = fits_apart ? rest_fitted_ + (counts || served.empty()) : 0;
@@ -46,7 +48,7 @@ SloSizer::Division SloSizer::divide(Members served, std::vector<uint32_t> weight
   std::vector<GroupDemand> demands;
   demands.reserve(sets);
   for (uint32_t set = 0; set < sets; ++set) {
-    // Of a pack that misses its target whatever it gets, more than anybody may have.
+    // A pack that misses a target with any number of groups demands more than anybody may have.
     const uint32_t demand = std::min(division.packs[set].demand, most_of_all(members[set]));
     wanted += division.packs[set].demand;
     demands.push_back({demand, static_cast<uint32_t>(members[set].size())});
@@ -63,7 +65,7 @@ SloSizer::Division SloSizer::divide(Members served, std::vector<uint32_t> weight
   return division;
 }
 
-// What it would need if no target of it were given up.
+// Returns what the set would need if none of its members' targets were given up.
 uint32_t SloSizer::demand_in_full(Members members, uint32_t demand) const {
   if (std::ranges::all_of(members, [](const Served* one) { return one->given_up == 0; }))
     return demand;
@@ -81,9 +83,9 @@ SloSizer::Sets SloSizer::sets_of(Members served, const std::vector<Pack>& packs)
   return sets;
 }
 
-// The next group goes to the one that wants it most, until all are given or nobody wants one.
-// `urge`: of the set at a place with so many groups; what is not above 0 wants none. Returns what
-// is left.
+// Gives group after group to the set that wants it most, until all are given or no set wants one.
+// `urge(set, groups)` says how much a set that has so many groups wants one more; it wants none
+// when that is not above 0. Returns the number of groups that are left.
 template <class Urge>
 uint32_t SloSizer::give_one_by_one(std::vector<uint32_t>& groups, uint32_t more, const Urge& urge) {
   for (; more > 0; --more) {
@@ -101,16 +103,16 @@ uint32_t SloSizer::give_one_by_one(std::vector<uint32_t>& groups, uint32_t more,
   return 0;
 }
 
-// Too few groups for sets that are shared. First so many each that no queue grows for ever, to
-// those that need fewest for that, as long as they last; then to whoever has less than its part by
-// heads; then what is left. In each of these to the set whose target is missed by most, and none
-// more than it is for. Who is not measured has a queue that is not known, and gets its part by
-// heads.
+// Divides too few groups among sets that are shared, in three steps. First each set gets so many
+// that none of its queues grows for ever, beginning with those that need fewest for that. Then
+// groups go to the sets that have less than their part by heads, then to any. In the last two steps
+// the set that misses its target by most is the next, and none gets more than it demands. The queue
+// of a set that is not measured is not known: it gets its part by heads.
 std::vector<uint32_t> SloSizer::divide_too_few(const Sets& sets,
                                                std::span<const GroupDemand> demands,
                                                uint32_t total) const {
   uint32_t heads = 0, left = total - static_cast<uint32_t>(sets.size());
-  std::vector<std::pair<uint32_t, size_t>> cures;  // groups, of the set at a place
+  std::vector<std::pair<uint32_t, size_t>> cures;  // (groups, place of the set)
   for (size_t i = 0; i < sets.size(); ++i) {
     heads += demands[i].heads;
     if (const uint32_t groups = fewest_without_end(sets[i], demands[i].groups); groups > 0)
@@ -138,7 +140,8 @@ std::vector<uint32_t> SloSizer::divide_too_few(const Sets& sets,
   return present_or(sets, cured, most, total, missed, std::move(given));
 }
 
-// At most so many; 0: there are none, or it is not known.
+// Returns the fewest groups, `most` at most, with which no queue grows for ever; 0 when there are
+// none, or when it is not known.
 uint32_t SloSizer::fewest_without_end(Members members, uint32_t most) {
   if (!is_known(members)) return 0;
   for (uint32_t groups = 1; groups <= most; ++groups)
@@ -146,9 +149,10 @@ uint32_t SloSizer::fewest_without_end(Members members, uint32_t most) {
   return 0;
 }
 
-// What is left when services share sets, and nobody else is there, is theirs too: how long a
-// request takes beside others is known less well than alone. The next group goes to the set with
-// the member that has least to spare. They keep what they have unless that is clearly worse.
+// When services share sets and nobody else is there, they get what is left too, because how long a
+// request takes beside others is known less well than how long it takes alone. The next group goes
+// to the set with the member that has least to spare. The present division stays unless it is
+// clearly worse.
 std::vector<uint32_t> SloSizer::spread(const Sets& sets, std::vector<uint32_t> given,
                                        uint32_t total) const {
   std::vector<uint32_t> most;
@@ -163,8 +167,8 @@ std::vector<uint32_t> SloSizer::spread(const Sets& sets, std::vector<uint32_t> g
   return present_or(sets, least, most, total, urge, std::move(given));
 }
 
-// What they have, and what is left of `total`, where that is within bounds and hardly worse than
-// the other division.
+// Returns the present division, with what is left of `total` added, if that is within the bounds
+// and hardly worse than `other`; otherwise `other`.
 template <class Urge>
 std::vector<uint32_t> SloSizer::present_or(const Sets& sets, const std::vector<uint32_t>& least,
                                            std::span<const uint32_t> most, uint32_t total,
@@ -200,7 +204,7 @@ std::vector<Pack> SloSizer::pack(Members served, uint32_t available, bool counts
     for (const uint32_t place : places) members.push_back(served[place]);
     return members;
   };
-  // Who has a set of its own already is measured there.
+  // A tenant that has a set of its own is measured there: its demand is known.
   const auto alone = [&](uint32_t place) {
     const Served& one = *served[place];
     const Members only = at(std::span(&place, 1));

@@ -8,7 +8,7 @@
 namespace gpushare {
 namespace {
 
-constexpr int kMostTried = 100;  // notches; so a plan takes milliseconds at most
+constexpr int kMostTried = 100;  // notches, so that a plan takes milliseconds at most
 
 bool is_of_one(const Pack& pack) { return pack.members.size() == 1; }
 
@@ -34,7 +34,7 @@ GiveUp::GiveUp(size_t tenants, PackList packs, bool improves, uint32_t available
   for (int tried = 0; !fits() && tried < kMostTried && give_up_one(); ++tried)
     packs_ = merged(std::move(packs_), improves ? 0 : available, needs);
   if (fits()) return;
-  // It was for nothing.
+  // Giving up brought nothing.
   packs_ = before;
   std::ranges::fill(notches_, 0);
 }
@@ -60,15 +60,16 @@ void GiveUp::tell() const {
     needs_->give_up(place, notches_[place]);
 }
 
-// What they need by what was told. A pack that misses a target whatever it gets needs what it did.
+// Returns what the packs need with the targets as they are now. A pack that misses a target with
+// any number of groups needs what it needed before.
 void GiveUp::reckon() {
   for (Pack& pack : packs_)
     if (const uint32_t demand = demand_of(pack.members, *needs_); demand != PackNeeds::kNever)
       pack.demand = demand;
 }
 
-// Of those that make their packs so large, who saves most; where nobody saves anything, who is in
-// the largest one.
+// Returns, of the tenants that make their packs as large as they are, the one that saves most by
+// giving up a notch; where none saves anything, the one in the largest pack.
 bool GiveUp::give_up_one() {
   if (!needs_->give_up || std::ranges::all_of(packs_, is_of_one)) return false;
   std::pair<int64_t, int64_t> most{-1, -1};

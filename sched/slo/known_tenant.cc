@@ -36,7 +36,7 @@ bool KnownTenant::look(Time now, const TenantView& view,
   status.tenant = view.id;
   status.slo = view.slo.count() > 0 ? view.slo : asked;
   status.is_asked_by_program = view.slo.count() == 0 && asked.count() > 0;
-  // What a program asks for can wait for the next round: it may ask at any time.
+  // A program may ask for a target at any time, so what it asks for can wait for the next round.
   const bool is_other = std::tie(weight, sm_percent_, own_target_) !=
                         std::tie(view.weight, view.sm_percent, view.slo);
   weight = view.weight;
@@ -46,7 +46,7 @@ bool KnownTenant::look(Time now, const TenantView& view,
   return is_other;
 }
 
-// Another command in the tenant has another knee, perhaps one that an earlier run has found.
+// Another command in the tenant has another knee, which an earlier run may have found.
 void KnownTenant::recall_knee(std::string_view gpu_name, KneeStore* knees) {
   const std::string_view command_line = meter.command_line();
   if (command_line.empty() || command_line == command_line_) return;
@@ -76,7 +76,7 @@ void KnownTenant::measure(Time now) {
   } else if (measure.latency <= target()) {
     ++batches_;
   }
-  if (!has_own_partition_) {  // it takes longer because of the others
+  if (!has_own_partition_) {  // iterations take longer because of the others
     reference_groups_ = 0;
     return;
   }
@@ -90,7 +90,7 @@ void KnownTenant::measure(Time now) {
 
 bool KnownTenant::look_whether_behind(Time now) {
   const auto backlog = static_cast<double>(meter.backlog());
-  // A tenant that is behind is so until its queue is short.
+  // A tenant that is behind stays so until its queue is short.
   const double longest = target() * (is_behind ? 1 : 2);
   const bool is_long =
       longest > 0 && batches_ < kBatches && backlog >= kQueue && backlog * service() > longest;
@@ -131,7 +131,7 @@ SloTenant KnownTenant::sizing(uint32_t id, const SmGeometry& geometry, uint64_t 
 }
 
 // A search that could not begin with all groups, and found that the tenant needs all that it had,
-// says nothing of more.
+// does not say whether more would help.
 std::optional<uint32_t> KnownTenant::cap(const SmGeometry& geometry) const {
   if (!knee || (knee->knee == knee->widest && knee->widest < geometry.groups)) return std::nullopt;
   return knee->knee;

@@ -6,7 +6,8 @@
 namespace gpushare {
 namespace {
 
-// Counted in another way, or by another process that was given the slot.
+// Returns true when the counts are of another source, or of another process that was given the
+// slot.
 bool is_other_count(const IterationsView& before, const IterationsView& now) {
   return now.source != before.source || now.ended < before.ended;
 }
@@ -65,7 +66,7 @@ SloMeasure SloMeter::take(Time now, uint64_t least) {
   return measure;
 }
 
-// When announcing begins, what ended counts from then on.
+// When a program begins to announce its iterations, only those that end from then on count.
 void SloMeter::count_open(Time now, const IterationsView& reading, Process& process) {
   const bool is_begin = !process.arrivals || is_other_count(process.last, reading) ||
                         reading.arrivals < process.last.arrivals;

@@ -36,7 +36,8 @@ namespace {
 
 using Packs = PackList;
 
-constexpr size_t kPartners = 4;  // that one is tried with where there are too many
+constexpr size_t kPartners =
+    4;  // with so many each is tried, where there are too many for all pairs
 constexpr int kMostRefused = 64;
 
 Pack pack_of(std::vector<uint32_t> members, const PackNeeds& needs) {
@@ -49,7 +50,7 @@ Pack both(const Pack& one, const Pack& other, const PackNeeds& needs) {
   return pack_of(members_of_both(one, other), needs);
 }
 
-// Negative: it costs more than they do apart, or cannot be.
+// Negative when two packs together need more than apart, or cannot be together.
 int64_t saved_by(const Pack& one, const Pack& other, const Pack& merged) {
   if (merged.demand == PackNeeds::kNever) return -1;
   return int64_t{one.demand} + other.demand - merged.demand;
@@ -73,11 +74,12 @@ class Merger {
   }
 
  private:
-  // So many that not every pair can be tried: first those that need least, with one of the next.
+  // There are too many packs to try every pair: those that need least are tried first, each with
+  // the next ones.
   void merge_smallest() {
     if (packs_.size() <= kMostPairedPacks) return;
     sort_by_demand(packs_);
-    Packs whole;  // that saved nothing with any
+    Packs whole;  // packs that saved nothing with any other
     int refused = 0;
     while (packs_.size() > 1 && packs_.size() + whole.size() > kMostPairedPacks &&
            refused < kMostRefused) {
@@ -131,14 +133,14 @@ class Merger {
   std::vector<Packs> together_;  // [i][j], j < i, of the first packs
 };
 
-// One member of a pack of several in another one instead, or in one of its own.
+// Moves one member of a pack of several into another pack, or into one of its own.
 struct Transfer {
   int64_t saved = 0;
-  size_t from = 0, to = 0;  // to: their number for one of its own
+  size_t from = 0, to = 0;  // `to` is the number of packs when it gets one of its own
   Pack left, joined;
 };
 
-// What saves most; nothing saved: nothing does.
+// Returns the move that saves most; its `saved` is 0 when no move saves anything.
 Transfer best_transfer(const Packs& packs, const PackNeeds& needs) {
   Transfer best;
   for (size_t from = 0; from < packs.size(); ++from) {

@@ -44,8 +44,8 @@ Packs PackHistory::decide(std::span<const uint32_t> ids, uint32_t available, con
   return packs;
 }
 
-// What was put together for other loads, or on what was known then, may be in the way; but noise
-// makes nobody go elsewhere.
+// Packs that were made for other loads, or from what was known then, may be in the way of better
+// ones; but noise must not make a tenant move.
 Packs PackHistory::packed(Packs kept, Packs alone, uint32_t available, const PackNeeds& needs,
                           bool counts) {
   const size_t tenants = alone.size();
@@ -62,8 +62,9 @@ Packs PackHistory::packed(Packs kept, Packs alone, uint32_t available, const Pac
   return std::move(better).carry_out();
 }
 
-// As it was, without those that have ended or cannot share any more; who has come, alone. A pack
-// that has too much to do goes on: apart they would need more.
+// Returns the packs as they were, without the tenants that have ended or cannot share any more, and
+// with each newcomer in a pack of its own. A pack that has too much work stays: apart its members
+// would need even more.
 Packs PackHistory::kept(std::span<const uint32_t> ids, uint32_t available,
                         const PackNeeds& needs) const {
   Packs packs;
@@ -85,8 +86,9 @@ Packs PackHistory::kept(std::span<const uint32_t> ids, uint32_t available,
   return packs;
 }
 
-// No more packs than groups, whatever that costs: those that were together before, then the two
-// that need least. What they need together is not known: as much as apart.
+// Leaves no more packs than there are groups, whatever that costs: joins those that were together
+// before, and then the two that need least. What they need together is not known; it is taken to be
+// what they need apart.
 void PackHistory::force(std::span<const uint32_t> ids, uint32_t available, Packs& packs) const {
   const auto pack_before = [&](const Pack& pack) {
     return std::ranges::find_if(shared_,

@@ -10,7 +10,7 @@
 namespace gpushare {
 namespace {
 
-// Whether any tenants with a target share a set.
+// Returns true if any tenants with a target share a set.
 bool do_share(const std::vector<SloTenant>& tenants, const std::vector<SloShare>& shares) {
   std::set<uint32_t> sets;
   for (size_t i = 0; i < shares.size(); ++i)
@@ -76,16 +76,16 @@ void SloPolicy::round(Time now, bool is_measured) {
   sample_ = is_measured && !is_crowded ? search(now) : std::nullopt;
 }
 
-// Returns true when they are others than before.
+// Returns true when the sets are others than before.
 bool SloPolicy::look_who_is_behind(Time now) {
   bool is_other = false;
   for (auto& [id, known] : tenants_) is_other |= known.look_whether_behind(now);
   return is_other;
 }
 
-// Groups more for each share, of `spare`: for the sets in which a tenant is behind, by how many
-// are, no more than each member may have, nor than help a tenant that is alone there. A tenant
-// whose program asked for the target takes nothing from others.
+// Divides `spare` groups among the sets in which tenants are behind, by how many of them are. No
+// set gets more than each of its members may have, and a tenant that is alone in its set no more
+// than help it. A tenant whose program asked for the target itself takes nothing from others.
 std::vector<uint32_t> SloPolicy::help(uint32_t spare) const {
   struct Set {
     uint32_t members = 0, heads = 0, most = UINT32_MAX, knee = UINT32_MAX;
@@ -113,7 +113,7 @@ std::vector<uint32_t> SloPolicy::help(uint32_t spare) const {
   return more;
 }
 
-// What the tenant is tried with in this round, while its knee is sought.
+// Returns the groups with which the tenant is tried in this round, while its knee is sought.
 std::optional<uint32_t> SloPolicy::sampled(const SloShare& share) const {
   if (!sample_ || sample_->id != share.id) return std::nullopt;
   return sample_->groups;
@@ -197,7 +197,7 @@ void SloPolicy::divide_rest(uint32_t left, std::map<uint32_t, Rest>& rests) {
   for (auto& [set, rest] : rests) rest.groups = std::clamp(*next++, 1U, rest.most);
 }
 
-// With `more` groups than its share, because it is behind.
+// The tenant gets `more` groups than its share, because it is behind.
 void SloPolicy::serve(size_t place, uint32_t more) {
   const SloShare& share = shares_[place];
   const SloTenant& sizing = sizings_[place];
@@ -214,7 +214,7 @@ void SloPolicy::serve(size_t place, uint32_t more) {
                                 : tenants_.at(share.id).state(share, most);
 }
 
-// Without a target, and so with what the others leave.
+// The tenant has no target, and so gets a part of what the others leave.
 void SloPolicy::leave(size_t place, uint32_t groups) {
   const SloShare& share = shares_[place];
   SloStatus& status = tenants_.at(share.id).status;

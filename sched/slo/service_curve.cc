@@ -9,14 +9,15 @@
 namespace gpushare {
 namespace {
 
-constexpr double kOtherWork = 0.10;  // off by more: the work has changed, not the noise
-constexpr double kFollow = 0.5;      // part of a new measurement in the mean
+constexpr double kOtherWork =
+    0.10;                        // a measurement that is off by more means other work, not noise
+constexpr double kFollow = 0.5;  // weight of a new measurement in the mean
 constexpr double kMostLoad = 0.95;
-constexpr uint32_t kOld = 5;  // observations
-// 30 blocks on 15 places run twice as long as on 30, on 14 three times.
+constexpr uint32_t kOld = 5;  // a point is old after so many observations
+// 30 blocks take twice as long on 15 places as on 30, and three times as long on 14.
 constexpr double kWaves = 2;
 
-// a + b / groups through two points, at `groups`; at least `floor`.
+// Returns the value at `groups` of the curve a + b / groups through two points; at least `floor`.
 double through(uint32_t g1, double s1, uint32_t g2, double s2, uint32_t groups, double floor) {
   const double b = (s1 - s2) / (1.0 / g1 - 1.0 / g2);
   const double a = s1 - b / g1;
@@ -43,8 +44,8 @@ void ServiceCurve::observe(uint32_t groups, double seconds) {
   } else {
     measured_[groups] += (seconds - measured_[groups]) * kFollow;
   }
-  // More SMs never take longer, and fewer little more than in proportion: what says so is noise, or
-  // old.
+  // With more SMs work never takes longer, and with fewer little more than in proportion: a
+  // measurement that says otherwise is noise, or old.
   const double here = measured_[groups];
   for (uint32_t g = 1; g <= kMostGroups; ++g) {
     if (measured_[g] == 0 || g == groups) continue;

@@ -10,13 +10,14 @@
 namespace gpushare {
 namespace {
 
-constexpr double kLeastIdle = 1e-9;  // where there is more to do than can be
-constexpr double kNotch = 1.25;      // by which a target is given up
+constexpr double kLeastIdle =
+    1e-9;  // stands for no idle time, where there is more work than can be done
+constexpr double kNotch = 1.25;  // a target that is given up by one notch is longer by this factor
 
 }  // namespace
 
-// For one or more; PackNeeds::kNever when they cannot share, or one would miss its target on all
-// groups. The knee of one is no limit for all.
+// Returns the groups that the members need together; PackNeeds::kNever when they cannot share, or
+// when one of them would miss its target even with all groups. The knee of one is no limit for all.
 uint32_t SloSizer::demand_of_all(Members members) const {
   if (!std::ranges::all_of(members, [](const Served* one) { return can_share(*one); }))
     return PackNeeds::kNever;
@@ -37,7 +38,7 @@ uint32_t SloSizer::most_of_all(Members members) const {
   return most;
 }
 
-// Of the set that they, and nobody else, have; 0: there is none.
+// Returns the size of the set that the members, and nobody else, have now; 0 when there is none.
 uint32_t SloSizer::groups_of_all(Members members) const {
   const Served& first = *members.front();
   const uint32_t set = first.memory->set, groups = first.tenant->groups;
@@ -57,8 +58,9 @@ bool SloSizer::is_known(Members members) {
   return std::ranges::none_of(members, [](const Served* one) { return one->seconds.empty(); });
 }
 
-// The longest expected response of those who have a set, in parts of their targets; 0: not known.
-// Where there is no end to a queue, a large one that falls with the groups, so that more count.
+// Returns the longest expected response among the members of a set, in parts of their targets; 0
+// when it is not known. A queue without an end counts as a large response that falls with the
+// number of groups, so that more groups still count as better.
 double SloSizer::response_of_set(Members members, uint32_t groups) {
   constexpr double kEndless = 1e6;
   if (!is_known(members)) return 0;
@@ -66,10 +68,11 @@ double SloSizer::response_of_set(Members members, uint32_t groups) {
   return std::isfinite(worst) ? worst : kEndless / groups;
 }
 
-// see(member, its expected response in parts of its target), of those that share so many groups.
+// Calls see(member, its expected response in parts of its target) for each member of a set of so
+// many groups.
 template <class See>
 void SloSizer::see_each(Members members, uint32_t groups, const See& see) {
-  double all = 0, kernels = 0;  // kernels: of what is worked on when one comes
+  double all = 0, kernels = 0;  // kernels: mean seconds of the one at work when a request comes
   for (const Served* const one : members) {
     all += load(*one, groups);
     kernels += load(*one, groups) * one->seconds[groups - 1] / one->memory->launches;
@@ -85,7 +88,7 @@ void SloSizer::see_each(Members members, uint32_t groups, const See& see) {
   }
 }
 
-// The longest expected response of the members, in parts of their targets.
+// Returns the longest expected response of the members, in parts of their targets.
 double SloSizer::worst_of(Members members, uint32_t groups) {
   double worst = 0;
   see_each(members, groups,
@@ -93,7 +96,8 @@ double SloSizer::worst_of(Members members, uint32_t groups) {
   return worst;
 }
 
-// Who of them needs so many groups as they all do; nullptr: nobody, there is too much to do.
+// Returns the member because of which the set needs as many groups as it does; nullptr when there
+// is too much work for any number of groups.
 const SloSizer::Served* SloSizer::binding(Members members) const {
   if (!is_known(members)) return nullptr;
   uint32_t groups = most_of_all(members);
@@ -114,18 +118,18 @@ void SloSizer::give_up(Served& one, int notches) {
   one.target = slo_seconds(*one.tenant) * std::pow(kNotch, notches);
 }
 
-// Part of the time in which it works, if alone on so many groups.
+// Returns the part of the time in which it works, if it is alone on so many groups.
 double SloSizer::load(const Served& one, uint32_t groups) {
   const double rate = SloSizer::rate(*one.memory);
   return rate < 0 ? 1 : std::min(rate * one.seconds[groups - 1], 1.0);
 }
 
-// Of requests, a second; < 0: a loop that never idles, or unknown.
+// Returns the requests a second; below 0 for a loop that never idles, and when it is not known.
 double SloSizer::rate(const Memory& memory) {
   return memory.rate >= 0 ? memory.rate : memory.completions;
 }
 
-// How often it waits for a whole kernel of another that always works.
+// Returns how often a request waits for a whole kernel of another member that always works.
 double SloSizer::waits(const Memory& memory) { return std::max(memory.launches / 2, 1.0); }
 
 }  // namespace gpushare

@@ -9,11 +9,12 @@
 namespace gpushare {
 namespace {
 
-constexpr double kQueue = 1.1;     // latency to service time from which on there is a queue
-constexpr double kSomeLoad = 0.1;  // from there to kFullLoad waiting says how bursty arrivals are
+constexpr double kQueue = 1.1;  // ratio of latency to service time from which on there is a queue
+constexpr double kSomeLoad =
+    0.1;  // from this load to kFullLoad, waiting says how bursty arrivals are
 constexpr double kMostBursts = 4;
 constexpr double kLoop = 0.7;
-constexpr uint32_t kFewestIterations = 4;  // that make a mean
+constexpr uint32_t kFewestIterations = 4;  // from so many on a mean counts
 
 double service_of(const SloTenant& tenant) {
   return tenant.service > 0 ? tenant.service : tenant.latency;
@@ -27,8 +28,8 @@ bool is_measured(const SloTenant& tenant) {
 
 std::vector<SloShare> SloSizer::decide(std::span<const SloTenant> tenants) {
   ++call_;
-  std::vector<Served> all_served;  // for their targets
-  std::vector<uint32_t> weights;   // of the rest
+  std::vector<Served> all_served;  // tenants with a target
+  std::vector<uint32_t> weights;   // of the tenants without a target
   for (const SloTenant& tenant : tenants) {
     Memory& memory = memories_[tenant.id];
     memory.last_call = call_;
@@ -46,7 +47,7 @@ std::vector<SloShare> SloSizer::decide(std::span<const SloTenant> tenants) {
   for (const SloTenant& tenant : tenants) {
     Memory& memory = memories_.at(tenant.id);
     if (tenant.slo.count() > 0) {
-      // Who works nearly all the time is a loop: it would do more if it could.
+      // A tenant that works nearly all the time is a loop: it would do more if it could.
       if (memory.is_fresh)
         memory.completions = memory.busy * (1 - memory.others) > kLoop ? -1 : tenant.throughput;
       memory.demand = demand_of(tenant, memory);
@@ -94,7 +95,8 @@ double SloSizer::slo_seconds(const SloTenant& tenant) {
   return static_cast<double>(tenant.slo.count()) * 1e-9;
 }
 
-// What is needed, where the response is above the target or well below it; what there is else.
+// Returns the groups that are needed if the response is above the target or well below it, and
+// otherwise those that the tenant has: the dead band.
 uint32_t SloSizer::beside_band(double response, double target, double band, uint32_t needed,
                                uint32_t present) {
   if (response > target) return std::max(needed, present);
@@ -117,30 +119,32 @@ void SloSizer::note(const SloTenant& tenant, Memory& memory) {
   const double busy = tenant.throughput * service;
   memory.busy = std::clamp(busy, 0.0, kFullLoad);
   if (const double load = memory.rate * service; load > kSomeLoad && load < kFullLoad) {
-    // Slowly: a queue of the past passes.
+    // It follows slowly, because a queue of the past passes.
     const double random = response_seconds(service, memory.rate) - service;
     const double ratio = std::max(tenant.latency - service, 0.0) / random;
     memory.burstiness += (std::clamp(ratio, 0.5, kMostBursts) - memory.burstiness) * 0.25;
   }
 }
 
-// It was not measured on what it has now, but its requests were counted.
+// For a tenant that was not measured on the groups that it has now, but whose requests were
+// counted.
 void SloSizer::follow_rate(const SloTenant& tenant, Memory& memory) {
   memory.rate = tenant.arrivals;
   if (memory.curve.is_known() && tenant.groups > 0)
     memory.load = std::min(memory.rate * memory.curve.seconds(tenant.groups), kFullLoad);
 }
 
-// Of loads r[i] that share processors, i is busy for b[i] = r[i] / (1 - r + r[i]) of the time, r
-// the sum of all: r[i] / (1 - r), the odds that it is.
+// When loads r[i] with the sum r share processors, load i is busy for the part
+// b[i] = r[i] / (1 - r + r[i]) of the time. So the odds that it is busy are r[i] / (1 - r).
 double SloSizer::odds(const Memory& memory) { return memory.busy / (1 - memory.busy); }
 
-// How much of the time each finds another one of its set at work, from how busy each was. Who was
-// not measured now was so with others perhaps: of it counts the load that was found then.
+// Finds for each tenant the part of the time in which others of its set work, from how busy each
+// was. A tenant that was not measured in this round may have had others beside it when it was: of
+// it counts the load that was found then.
 void SloSizer::note_others() {
   struct Sum {
-    double odds = 0, known = 0;  // of those that are fresh; loads of the rest
-    double rest = 0;             // seconds of what is being worked on
+    double odds = 0, known = 0;  // odds of those that are fresh; loads of the others
+    double rest = 0;             // mean seconds of the kernel at work
     double all() const { return std::min((known + odds) / (1 + odds), kFullLoad); }
   };
   std::map<uint32_t, Sum> sums;
@@ -169,10 +173,10 @@ void SloSizer::note_others() {
   }
 }
 
-// Alone it would have taken between what is left of it when all waiting that kernels may explain is
-// taken off, and what processor sharing says (about the inverse of see_each()). What was known is
-// believed as far as that allows. And what others did to few requests is chance: it moves a curve
-// that is known there only a little.
+// Estimates the service time that would have been measured alone. It lies between the measured one
+// less all waiting that the others' kernels may explain, and what processor sharing says (about the
+// inverse of see_each()). What was known before is believed as far as these bounds allow. What
+// others did to few requests is chance, and moves a curve that is known there only a little.
 void SloSizer::observe(const SloTenant& tenant, Memory& memory) {
   constexpr double kLeast = 0.5, kMany = 64;
   const double service = service_of(tenant), shared = service * (1 - memory.others);
