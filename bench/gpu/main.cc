@@ -26,8 +26,8 @@ struct Options {
 std::vector<Scenario> all_scenarios() {
   std::vector<Scenario> all;
   for (const auto family :
-       {share_scenarios, cap_scenarios, idle_class_scenarios, cost_scenarios, freeze_scenarios,
-        two_gpu_scenarios, mps_scenarios, death_scenarios, result_scenarios})
+       {share_scenarios, cap_scenarios, idle_class_scenarios, high_class_scenarios, cost_scenarios,
+        freeze_scenarios, two_gpu_scenarios, mps_scenarios, death_scenarios, result_scenarios})
     for (const Scenario& scenario : family()) all.push_back(scenario);
   return all;
 }

@@ -21,6 +21,7 @@ struct Scenario {
 std::span<const Scenario> share_scenarios();
 std::span<const Scenario> cap_scenarios();
 std::span<const Scenario> idle_class_scenarios();
+std::span<const Scenario> high_class_scenarios();
 std::span<const Scenario> cost_scenarios();
 std::span<const Scenario> freeze_scenarios();
 std::span<const Scenario> two_gpu_scenarios();

@@ -15,7 +15,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Micros kBestEffort{1};
-constexpr Nanos kPriorityHold = 2s;
 constexpr double kLoneSlack = 4;               // how much less than the round a lone one may keep
 constexpr double kLongestRoundUs = 1'000'000;  // unless the minimum slices of all need more
 constexpr double kSliceTolerance = 0.02;       // a smaller change is not worth a driver call
@@ -59,7 +58,7 @@ Plan FairPolicy::plan(const Snapshot& snapshot) {
   Plan plan;
   collect(snapshot);
   apply_caps(snapshot.now, plan);
-  place_classes(snapshot.now, plan);
+  place_classes();
   divide_foreground();
   correct(snapshot.now, plan);
   cut_slices();
@@ -135,23 +134,12 @@ void FairPolicy::apply_caps(Time now, Plan& plan) {
   }
 }
 
-void FairPolicy::place_classes(Time now, Plan& plan) {
-  bool is_high_present = false, is_high_active = false, is_above_idle_present = false;
-  for (const Job& job : jobs_) {
-    if (job.place == Place::kFrozenByUser) continue;
-    const Priority priority = job.tenant->priority;
-    is_above_idle_present |= priority != Priority::kIdle;
-    is_high_present |= priority == Priority::kHigh;
-    is_high_active |= job.is_active && priority == Priority::kHigh;
-  }
-  if (is_high_active) high_until_ = now + kPriorityHold;
-  if (!is_high_present) high_until_ = now;
-
-  Priority lowest = is_above_idle_present ? Priority::kNormal : Priority::kIdle;
-  if (now < high_until_) {
-    lowest = Priority::kHigh;
-    if (!is_high_active) plan.next = std::min(plan.next, high_until_);
-  }
+// Who may wake counts, not only who has work: a request that ends a pause must find the slices of
+// all others short already, because nobody is told of it before the GPU is.
+void FairPolicy::place_classes() {
+  Priority lowest = Priority::kIdle;
+  for (const Job& job : jobs_)
+    if (job.place != Place::kFrozenByUser) lowest = std::max(lowest, job.tenant->priority);
   for (Job& job : jobs_) {
     if (job.place == Place::kFrozenByUser) continue;
     job.place = job.tenant->priority >= lowest ? Place::kForeground : Place::kBackground;

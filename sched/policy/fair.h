@@ -3,10 +3,11 @@
 // possible; on a GPU that is shared spatially also partitions by sm_percent. It is called by the
 // scheduler for one GPU, on the agent's thread, and never blocks or throws.
 //
-// Foreground. The highest class that wants the GPU shares it by weight: the GPU is divided among
-// tenants, and a tenant's part equally among its active processes; a capped tenant takes at most
-// its cap. A slice is share * round. Background. All lower classes run with slices of 1 us, one
-// process at a time (background_turns.h). docs/writing_a_policy.md says why.
+// Foreground. The highest class that has a process on the GPU, at work or not, shares it by weight:
+// the GPU is divided among tenants, and a tenant's part equally among its active processes; a
+// capped tenant takes at most its cap. A slice is share * round. Background. All lower classes run
+// with slices of 1 us, one process at a time (background_turns.h). docs/writing_a_policy.md says
+// why.
 //   weights 300 and 100; the first has two processes -> 0.375 0.375 0.25 -> 7.5, 7.5 and 5 ms
 #pragma once
 
@@ -60,7 +61,7 @@ class FairPolicy final : public Policy {
   // The steps of plan(), in this order. Each fills in what its name says.
   void collect(const Snapshot& snapshot);
   void apply_caps(Time now, Plan& plan);
-  void place_classes(Time now, Plan& plan);
+  void place_classes();
   void divide_foreground();
   void correct(Time now, Plan& plan);
   void cut_slices();
@@ -74,7 +75,6 @@ class FairPolicy final : public Policy {
   CapGate tenant_gate_, process_gate_;
   BackgroundTurns turns_;
   SliceFeedback feedback_;
-  Time high_until_{};  // until then the last high process that wanted the GPU still counts
 
   uint64_t call_ = 0;
   std::vector<uint64_t> last_seen_;  // by process slot: the last call that listed it

@@ -63,6 +63,7 @@ int run(const Settings& s) {
       .add("p50_us", quantiles.at(0.50))
       .add("p90_us", quantiles.at(0.90))
       .add("p99_us", quantiles.at(0.99))
+      .add("p999_us", quantiles.at(0.999))
       .add("max_us", quantiles.max())
       .add("min_us", quantiles.min())
       .add("mean_us", quantiles.mean())

@@ -209,6 +209,20 @@ INSTANTIATE_TEST_SUITE_P(All, Background,
                                          PriorityRow{"normal_below_high", "high", "normal"}),
                          [](const auto& row) { return row.param.description; });
 
+// The request that ends a pause finds the others in the background already.
+TEST(FairClosedLoop, NoRequestOfTheHighClassWaitsForASliceHoweverLongThePause) {
+  for (const Nanos pause : {Nanos(5ms), Nanos(100ms), Nanos(3s)}) {
+    PolicyRig rig;
+    sim::Program& service = rig.add(with({{"priority", "high"}}));
+    for (int i = 0; i < 3; ++i) rig.add({}).endless();
+    rig.run_for(1s);
+    const sim::PeriodicKernel requests(service, 100us, pause);
+    rig.run_for(std::max(Nanos(2s), 5 * pause));
+    EXPECT_GE(requests.samples(), 4U);
+    EXPECT_LE(requests.percentile(1), 400) << "us, every " << pause.count() << " ns";
+  }
+}
+
 TEST(FairClosedLoop, TurnsInTheBackgroundFollowTheWeights) {
   PolicyRig rig;
   const sim::PeriodicKernel periodic(rig.add({}), 100us, 5ms);

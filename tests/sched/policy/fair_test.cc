@@ -211,10 +211,11 @@ INSTANTIATE_TEST_SUITE_P(
             {process(0, 0), process(1, 1), process(2, 2)},
             {{0, 20000us, kNone, 1}, {1, 1us, kNone, -1}, {2, 1us, kTurn, -1}},
             true},
-        Row{"high without work for long leaves normal its slices",
+        Row{"high without work keeps all others in the background: it may wake",
             {tenant(0, 100, kHigh), tenant(1, 100), tenant(2, 300)},
             {idling(process(0, 0)), process(1, 1), process(2, 2)},
-            {{0, 4000us, kNone, -1}, {1, 5000us, kNone, 0.25}, {2, 15000us, kNone, 0.75}}},
+            {{0, 20000us, kNone, -1}, {1, 1us, kNone, 0.25}, {2, 1us, kTurn, 0.75}},
+            true},
         Row{"several high share by weight",
             {tenant(0, 100, kHigh), tenant(1, 400, kHigh), tenant(2, 100)},
             {process(0, 0), process(1, 1), process(2, 2)},
@@ -296,17 +297,17 @@ TEST(FairTurns, GoOnWhenTheHolderHasNoMoreWork) {
   EXPECT_EQ(plan.decisions[2].slice, 1us);
 }
 
-TEST(FairPriority, HighIsRememberedThroughShortPauses) {
+TEST(FairPriority, HighCountsWithoutWorkForEverAndEndsWithItsProcess) {
   FairPolicy policy({});
   const std::vector<TenantView> tenants = {tenant(0, 100, kHigh), tenant(1, 100)};
-  std::vector<ProcessView> processes = {process(0, 0), process(1, 1)};
-  policy.plan({kStart, tenants, processes});
-  processes[0].wants_gpu = false;
-  Plan plan = policy.plan({kStart + 1999ms, tenants, processes});
-  EXPECT_EQ(plan.decisions[1].slice, 1us);
-  EXPECT_EQ(plan.next, kStart + 2s);
-  plan = policy.plan({kStart + 2s, tenants, processes});
-  EXPECT_EQ(plan.decisions[1].slice, 20000us);
+  std::vector<ProcessView> processes = {idling(process(0, 0)), process(1, 1)};
+  for (const Nanos after : {0ns, Nanos(1s), Nanos(1h)}) {
+    const Plan plan = policy.plan({kStart + after, tenants, processes});
+    EXPECT_EQ(plan.decisions[1].slice, 1us);
+    EXPECT_EQ(plan.decisions[1].freeze, kNone);
+  }
+  processes.erase(processes.begin());
+  EXPECT_EQ(policy.plan({kStart + 2h, tenants, processes}).decisions[0].slice, 20000us);
 }
 
 // --- properties
