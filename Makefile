@@ -5,6 +5,11 @@
 #   make help       the targets                    V=1      show the commands
 #   SAN=address,undefined | SAN=thread             sanitized build in its own folder
 MAKEFLAGS += --no-builtin-rules --no-builtin-variables
+# What people build by hand is built by all cores, unless -j says otherwise.
+ifneq ($(filter all demo,$(or $(MAKECMDGOALS),all)),)
+jobs := $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
+MAKEFLAGS += $(jobs)
+endif
 .SUFFIXES:
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := all
