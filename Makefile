@@ -155,10 +155,12 @@ $(call precompile,$(of_tests),tests/support/precompiled.h,$(subst $(OPTIMIZE),$(
 $(call compile,,$(of_product))
 $(call compile,tests/,$(of_tests))
 $(O)/obj/tests/%.o: OPTIMIZE := $(TEST_OPTIMIZE)
-# Not test programs: what a kernel under QEMU runs, and workloads, which are measured, and which the demo
-# runs, when nothing of the tests is installed.
-$(foreach folder,tests/kernel/ tests/workloads/,$(call compile,$(folder),$(of_product)))
-$(O)/obj/tests/kernel/%.o $(O)/obj/tests/workloads/%.o: OPTIMIZE := $(OPTIMIZE)
+# Optimized are what a kernel under QEMU runs; workloads, which are measured, and which the demo runs,
+# when nothing of the tests is installed; and what is stepped through instruction by instruction, as it
+# is in the agent.
+optimized := tests/kernel/ tests/workloads/ tests/shmctl/plane/
+$(foreach folder,$(optimized),$(call compile,$(folder),$(of_product)))
+$(foreach folder,$(optimized),$(O)/obj/$(folder)%.o): OPTIMIZE := $(OPTIMIZE)
 
 fuzz_precompiled := $(O)/fuzz/precompiled.pch
 $(call precompile,$(fuzz_precompiled),tests/support/precompiled.h,$(FUZZ_FLAGS))
@@ -213,7 +215,9 @@ plain_tests := $(filter-out $(call test_programs,$(pure_tests)),$(gtests)) $(oth
 sanitized_tests := $(if $(findstring thread,$(SAN)),$(call test_programs,$(threaded_tests)),$(filter-out $(call test_programs,$(real_time_tests)),$(gtests)))
 plain-tests: $(plain_tests) $(programs) $(extra_targets)
 sanitized-tests: $(sanitized_tests) $(extra_targets)
-ring1_tests := $(gtests)
+# The longest first, so that none is left to run alone.
+long_tests := $(call test_programs,shmctl_test shim_test)
+ring1_tests := $(long_tests) $(filter-out $(long_tests),$(gtests))
 list-of-%-tests:
 	@printf '%s\n' $($*_tests)
 
