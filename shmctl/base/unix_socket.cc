@@ -6,6 +6,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cstdio>
+
 namespace gpushare {
 namespace {
 
@@ -42,12 +44,19 @@ Result<Fd> listen_on_socket(const std::string& path, mode_t mode, const char* st
   // EAGAIN means that a process listens there and its queue is full.
   if (::connect(probe.get(), generic(*address), sizeof *address) == 0 || errno == EAGAIN)
     return make_error(std::errc::address_in_use, step, path);
-  if (errno == ECONNREFUSED) ::unlink(path.c_str());
+  const bool is_free = errno == ECONNREFUSED || errno == ENOENT;
+  if (!is_free) return errno_error(step, path);
 
+  // Whoever finds the name finds a listener with the right permissions.
+  const std::string unready = path + "~";
+  const auto before = address_of(unready, step);
+  if (!before) return std::unexpected(before.error());
+  ::unlink(unready.c_str());
   Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.is_open()) return errno_error(step, path);
-  if (::bind(socket.get(), generic(*address), sizeof *address) != 0 ||
-      ::chmod(path.c_str(), mode) != 0 || ::listen(socket.get(), SOMAXCONN) != 0)
+  if (::bind(socket.get(), generic(*before), sizeof *before) != 0 ||
+      ::chmod(unready.c_str(), mode) != 0 || ::listen(socket.get(), SOMAXCONN) != 0 ||
+      ::rename(unready.c_str(), path.c_str()) != 0)
     return errno_error(step, path);
   return socket;
 }
