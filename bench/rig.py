@@ -255,13 +255,22 @@ class Agent(Native):
         status = json.loads(seen.stdout) if seen.returncode == 0 else {}
         return {tenant["name"]: tenant["gpus"][0] for tenant in status.get("tenants", []) if tenant.get("gpus")}
 
-    def __exit__(self, *_):
+    def recover(self):
+        """What `gpushared --recover` says of this agent's control plane."""
+        return run([self._build / "bin/gpushared", "--recover", "--region", self._region], 60)
+
+    def stop(self):
+        """Ends the agent, and returns its exit code, or a text when it had to be killed. The control plane stays."""
         self._process.terminate()
         try:
-            self._process.wait(60)
+            return self._process.wait(60)
         except subprocess.TimeoutExpired:
             _kill(self._process)
-            run([self._build / "bin/gpushared", "--recover", "--region", self._region], 60)
+            self.recover()
+            return "it did not end in 60 s"
+
+    def __exit__(self, *_):
+        self.stop()
         if 'sharing = "spatial"' in self._config:
             with contextlib.suppress(OSError):  # where there is no MPS
                 _quit_mps(self.folder + "/mps")
