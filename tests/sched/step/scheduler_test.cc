@@ -139,7 +139,7 @@ TEST(Scheduler, LooksAgainAfterEventsWereLost) {
   rig.run_for(100ms);
   rig.add_busy("a", {});
   rig.observer.lose_pending();
-  rig.run_for(200ms);
+  rig.run_for(500ms);  // finding it takes 100 ms of work, in steps of half a millisecond
   EXPECT_EQ(rig.record(*rig.programs[0]).pid, rig.programs[0]->process.pid);
 }
 
