@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-$(call gtest,sched_test,$(filter-out tests/sched/system/% %/lifeline_test.cc,$(call below,tests/sched,*_test.cc)) tests/intercept/process_stop_test.cc,lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
+$(call gtest,sched_test,$(filter-out tests/sched/system/% tests/sched/kills/% %/lifeline_test.cc,$(call below,tests/sched,*_test.cc)) tests/intercept/process_stop_test.cc,lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
+# Agents that die at any call and at any instruction, in virtual time.
+$(call gtest,kill_storm_test,$(wildcard tests/sched/kills/*.cc) tests/shmctl/plane/stepped_child.cc,lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
 # The one part of the agent with a thread of its own.
 $(call gtest,lifeline_test,tests/sched/daemon/lifeline_test.cc sched/daemon/lifeline.cc,lib/libshmctl.a)
 
