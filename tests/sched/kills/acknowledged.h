@@ -60,7 +60,7 @@ struct Acknowledged {
 };
 
 // What an agent has, of the processes that live.
-inline Acknowledged seen_in(const Tenants& tenants, const std::set<pid_t>& alive) {
+inline Acknowledged seen_in(const Tenants& tenants, const std::set<ProcessId>& alive) {
   Acknowledged seen;
   for (const uint32_t slot : tenants.slots()) {
     const Tenant& tenant = *tenants.at(slot);
@@ -71,9 +71,9 @@ inline Acknowledged seen_in(const Tenants& tenants, const std::set<pid_t>& alive
       of.settings[setting.key] = setting.value;
   }
   for (const auto& [process, slot] : tenants.attached())
-    if (alive.contains(process.pid)) seen.attached[process.pid] = tenants.at(slot)->name;
-  for (const pid_t pid : alive)
-    if (tenants.is_frozen({pid, static_cast<uint64_t>(1000 + pid)})) seen.frozen.insert(pid);
+    if (alive.contains(process)) seen.attached[process.pid] = tenants.at(slot)->name;
+  for (const ProcessId& process : alive)
+    if (tenants.is_frozen(process)) seen.frozen.insert(process.pid);
   seen.drop_the_finished();
   return seen;
 }

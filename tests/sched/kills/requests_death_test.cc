@@ -61,7 +61,7 @@ class RequestsDeath : public ::testing::TestWithParam<Request> {
     Roster roster(*next_region_);
     Tenants tenants(&roster);
     tenants.drop_the_finished();
-    std::istringstream text(text_of(seen_in(tenants, {1, 2, 3, 4})));
+    std::istringstream text(text_of(seen_in(tenants, {id(1), id(2), id(3), id(4)})));
     std::set<std::string> all;
     for (std::string line; std::getline(text, line);) all.insert(line);
     return all;

@@ -35,6 +35,8 @@ constexpr int kShells = 3, kPrograms = 5;
 constexpr std::array<const char*, 4> kTenants{"lab", "batch", "web", "default"};
 constexpr std::string_view kConfig = "[tenant.web]\nweight = 70\n";
 
+ProcessId id_of(pid_t pid) { return {pid, static_cast<uint64_t>(1000 + pid)}; }
+
 int number_of(const char* variable, int usual) {
   const char* text = std::getenv(variable);
   return text == nullptr ? usual : std::atoi(text);
@@ -82,8 +84,8 @@ class VirtualStorm : public ::testing::Test {
   bool one_in(int count) { return pick(count) == 0; }
 
   void add_process(pid_t pid, pid_t parent, const std::string& command) {
-    known_.add({pid, static_cast<uint64_t>(1000 + pid)}, command).parent = parent;
-    alive_.insert(pid);
+    known_.add(id_of(pid), command).parent = parent;
+    alive_.insert(id_of(pid));
   }
   void add_program() {
     const pid_t pid = next_pid_++;
@@ -95,7 +97,7 @@ class VirtualStorm : public ::testing::Test {
     const auto at = programs_.begin() + pick(static_cast<int>(programs_.size()));
     const pid_t pid = (*at)->process.pid;
     known_.dead[pid] = true;
-    alive_.erase(pid);
+    alive_.erase(id_of(pid));
     machine_.model.close_client((*at)->client);
     gpu_.forget((*at)->client);
     programs_.erase(at);
@@ -136,8 +138,7 @@ class VirtualStorm : public ::testing::Test {
         const std::vector<Setting> settings = some_settings();
         request = {{"op", "run"}};
         for (const Setting& setting : settings) request["settings"][setting.key] = setting.value;
-        const std::string name =
-            agent.tenants.transient_name({caller, static_cast<uint64_t>(1000 + caller)});
+        const std::string name = agent.tenants.transient_name(id_of(caller));
         after.make(name, /*is_transient=*/true);
         after.set(name, settings);
         after.attach(caller, name);
@@ -262,7 +263,7 @@ class VirtualStorm : public ::testing::Test {
   test::MortalProcReader processes_{known_, fate_};
   ControlPlane plane_;
   std::vector<std::unique_ptr<sim::Program>> programs_;
-  std::set<pid_t> alive_;
+  std::set<ProcessId> alive_;
   pid_t next_pid_ = 100;
 
   Acknowledged told_;
