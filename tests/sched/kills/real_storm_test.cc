@@ -46,6 +46,7 @@ class RealTimeStorm : public ::testing::Test {
     told_.set("web", {{"weight", "70"}});
     std::vector<std::string> spin{test::build_folder() + "/bin/workloads/spin"};
     spin.insert(spin.end(), test::kSaturating.begin(), test::kSaturating.end());
+    spin.insert(spin.end(), {"--seconds", "1000000"});
     run({{"weight", "300"}}, spin);
     run({{"max", "20%"}}, spin);
     run({{"priority", "idle"}}, spin);
