@@ -194,7 +194,7 @@ include kmod/kmod.mk intercept/intercept.mk sched/sched.mk tools/tools.mk tests/
 
 -include $(sort $(all_objects:.o=.d) $(all_fuzz_objects:.o=.d) $(precompiled:.pch=.d)) $(wildcard $(O)/gen/intercept/bpf/*.d)
 
-.PHONY: all check demo tests plain-tests sanitized-tests test test-gpu bench bench-gpu fuzzers install dist clean help
+.PHONY: all check demo tests plain-tests sanitized-tests test test-long test-gpu bench bench-gpu fuzzers install dist clean help
 all: $(libraries) $(programs) $(extra_targets)  ## build everything
 
 demo: $(demo_needs)  ## five programs share a GPU, or a simulated one, for ten seconds
@@ -227,6 +227,12 @@ check: $(gtests) $(programs) $(extra_targets)  ## the tests of ring 1, plain; T=
 
 test:  ## all tests that this machine can run, also under sanitizers, and the fuzzers
 	@+tests/run.sh all "$(MAKE)" $(O)
+
+# About 25 s and one second for each kill in real time.
+KILLS ?= 10000
+REAL_KILLS ?= $(KILLS)
+test-long: $(O)/bin/tests/kill_storm_test  ## agents and supervisors killed KILLS=10000 times, in virtual and in real time
+	GPUSHARE_TEST_VIRTUAL_KILLS=$(KILLS) GPUSHARE_TEST_KILLS=$(REAL_KILLS) $< --gtest_filter='*Storm.*'
 
 test-gpu: all $(gtests)  ## the tests of a real GPU (root)
 	@tests/gpu/run.sh $(O)

@@ -220,9 +220,8 @@ class Agent(Native):
         ours = ["--socket", self.folder + "/agent.sock", "--region", self._region]
         self.tool = [str(self._build / "bin/gpushare"), *ours]
         pathlib.Path(config).write_text(self._config.replace("{folder}", self.folder))
-        with open(self._log, "w") as log:
-            self._process = subprocess.Popen([str(self._build / "bin/gpushared"), *ours, "--config", config],
-                                             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        self._words = [str(self._build / "bin/gpushared"), *ours, "--config", config]
+        self.start()
         try:
             self._await()
         except BaseException:
@@ -230,12 +229,18 @@ class Agent(Native):
             raise
         return self
 
+    def start(self):
+        """Also for a script that has ended `process`."""
+        with open(self._log, "a") as log:
+            self.process = subprocess.Popen(self._words, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            start_new_session=True)
+
     def _await(self):
         """Until it answers and, where it shares spatially, runs MPS: programs that start before would be no clients."""
         needs_mps, end = 'sharing = "spatial"' in self._config, time.monotonic() + 60
         while not (self.ask("thaw", "default").returncode == 0 and
                    (not needs_mps or "control daemon started" in self.log())):
-            if self._process.poll() is not None or time.monotonic() > end:
+            if self.process.poll() is not None or time.monotonic() > end:
                 sys.exit("gpushared does not serve:\n" + self.log())
             time.sleep(0.1)
 
@@ -261,11 +266,11 @@ class Agent(Native):
 
     def stop(self):
         """Ends the agent, and returns its exit code, or a text when it had to be killed. The control plane stays."""
-        self._process.terminate()
+        self.process.terminate()
         try:
-            return self._process.wait(60)
+            return self.process.wait(60)
         except subprocess.TimeoutExpired:
-            _kill(self._process)
+            _kill(self.process)
             self.recover()
             return "it did not end in 60 s"
 

@@ -77,7 +77,7 @@ class Handler {
     bool is_admin_only;
     void (Handler::*run)();
   };
-  static const std::array<Operation, 11> kOperations;
+  static const std::array<Operation, 12> kOperations;
 
   void require_admin() const {
     if (!peer_.is_admin)
@@ -156,14 +156,19 @@ class Handler {
   void set_frozen(bool is_frozen) {
     if (request_.contains("tenant")) {
       value_or_refuse(scope_.tenants.set_frozen(string("tenant"), is_frozen));
-    } else if (!request_.contains("pid")) {
-      throw Refusal{"usage", "name a 'pid' or a 'tenant'", ""};
-    } else if (scope_.scheduler == nullptr) {
-      throw Refusal{"failed", "there is no GPU", ""};
+    } else if (request_.contains("pid")) {
+      const ProcessId process = living(pid());
+      value_or_refuse(scope_.tenants.set_frozen(process, is_frozen));
+      body_["on_gpu"] = is_on_gpu(process);
     } else {
-      value_or_refuse(scope_.scheduler->set_frozen(pid(), is_frozen));
+      throw Refusal{"usage", "name a 'pid' or a 'tenant'", ""};
     }
     answer_.has_changed = true;
+  }
+  bool is_on_gpu(const ProcessId& process) const {
+    if (scope_.scheduler == nullptr) return false;
+    const Process* known = scope_.scheduler->state().registry.find(process.pid);
+    return known != nullptr && known->id == process && !known->holders.empty();
   }
 
   // A caller that asks for neither tenant nor settings is placed by the rules, which an attachment
@@ -212,6 +217,11 @@ class Handler {
     answer_.has_changed = true;
   }
 
+  void forget() {
+    value_or_refuse(scope_.forget());
+    answer_.has_changed = true;
+  }
+
   const Peer& peer_;
   const ControlScope& scope_;
   Json request_;
@@ -219,7 +229,7 @@ class Handler {
   Answer answer_;
 };
 
-const std::array<Handler::Operation, 11> Handler::kOperations{{
+const std::array<Handler::Operation, 12> Handler::kOperations{{
     {"hello", false, &Handler::hello},
     {"status", false, &Handler::status},
     {"doctor", false, &Handler::doctor},
@@ -231,6 +241,7 @@ const std::array<Handler::Operation, 11> Handler::kOperations{{
     {"thaw", true, &Handler::thaw},
     {"trace", true, &Handler::trace},
     {"reload", true, &Handler::reload},
+    {"forget", true, &Handler::forget},
 }};
 
 std::string refusal_line(const Refusal& refusal) {

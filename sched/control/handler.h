@@ -32,6 +32,7 @@ struct ControlScope {
   const ProcReader& processes;
   const Clock& clock;
   std::function<Result<>()> reload;                // reads the configuration again
+  std::function<Result<>()> forget;                // drops what was set at run time
   std::function<std::vector<Finding>()> diagnose;  // for `gpushare doctor`
 };
 

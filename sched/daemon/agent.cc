@@ -34,7 +34,8 @@ class Agent final : public Listener {
   Agent(const AgentOptions& options, ControlPlane plane)
       : options_(options),
         plane_(std::move(plane)),
-        module_(KernelModule::find(options.module, options.module_fd), tenants_, processes_),
+        module_(KernelModule::find(options.module, options.module_fd), tenants_, roster_,
+                processes_),
         mps_(std::filesystem::path(options.socket).parent_path().string(),
              options.simulation.has_value(), tenants_, processes_),
         gpus_({.options = options_,
@@ -85,7 +86,8 @@ class Agent final : public Listener {
   const std::vector<PolicyEntry> policies_ = all_policies(knees_.store());
   Config config_{policies_};
   std::string config_error_;  // of the last reload; empty: it was taken
-  Tenants tenants_;
+  Roster roster_{plane_.region()};
+  Tenants tenants_{&roster_};
   ModuleLink module_;
   EventLoop loop_{[this](Time now) { step(now); },
                   [this](int signal) { return on_signal(signal); }};
@@ -105,7 +107,7 @@ Result<> Agent::start() {
   if (!config) return std::unexpected(config.error());
   config_ = std::move(*config);
   set_log_level(config_.agent.log_level);
-  if (auto taken = module_.start(config_, plane_); !taken) return taken;
+  if (auto taken = module_.start(config_); !taken) return taken;
   auto control = ControlServer::listen(loop_.io(), options_.socket,
                                        [this](std::string_view line, const Peer& peer) {
                                          Answer answer = handle_request(line, peer, scope());
@@ -212,6 +214,8 @@ void Agent::drop_gpus(std::string_view reason) {
 void Agent::step(Time now) {
   if (!gpus_.are_there()) {
     follow_the_module();
+    tenants_.reuse_slots();  // nobody keeps anything by slot
+    end_the_dead(tenants_, processes_);
     return now >= next_look_ ? look_for_gpus() : loop_.wake_at(next_look_);
   }
   Time next = gpus_.scheduler().step();
@@ -244,10 +248,11 @@ void Agent::stop(Ending ending) {
   notices_.reset();
   shim_calls_.reset();
   shims_.reset();
-  if (ending == Ending::kLeaves) {
-    mps_.leave();
-    clear_records(plane_.region());
-  }
+  const bool leaves = ending == Ending::kLeaves;
+  if (leaves) mps_.leave();
+  write_ending(plane_.region(), static_cast<uint32_t>(::getpid()),
+               leaves ? EndingKind::kStopped : EndingKind::kHandedOver, 0, clock_.now());
+  if (leaves) clear_records(plane_.region());
   loop_.stop();
 }
 
@@ -259,6 +264,7 @@ ControlScope Agent::scope() {
           .processes = processes_,
           .clock = clock_,
           .reload = [this] { return reload(); },
+          .forget = [this] { return module_.control().forget(config_); },
           .diagnose = [this] { return findings(); }};
 }
 

@@ -4,7 +4,8 @@
 // watchdog. Without a GPU it serves all the same, and looks for one every two seconds.
 //
 // SIGTERM and SIGINT: it thaws everything, restores the slices and ends. SIGUSR1, which the
-// supervisor sends: the same, but the tenants and their processes are left to the next agent.
+// supervisor sends: the same, to make way for the next agent. What was set at run time stays in the
+// roster (shmctl/plane/roster.h), however the agent ends.
 // SIGHUP: it reads the configuration again.
 #pragma once
 

@@ -19,6 +19,7 @@
 #include "sched/daemon/lifeline.h"
 #include "sched/daemon/supervisor.h"
 #include "sched/module/kernel_module.h"
+#include "sched/module/module_link.h"
 #include "sched/policies/policies.h"
 #include "sched/step/recovery.h"
 #include "sched/tenants/config.h"
@@ -91,6 +92,32 @@ ExitCode recover_all(const AgentOptions& options) {
   return report.errors.empty() ? kExitOk : kExitFailure;
 }
 
+// As `gpushare forget` asks it of an agent, when none runs.
+ExitCode forget_all(const AgentOptions& options) {
+  auto plane = ControlPlane::open_existing(options.region);
+  if (!plane && plane.error().code == std::errc::no_such_file_or_directory) {
+    fmt::print("nothing to forget: there is no control plane {}\n", options.region);
+    return kExitOk;
+  }
+  if (!plane) return fail(plane.error());
+  const auto lock = lock_instance(options.region, kForAStoppingAgent);
+  if (!lock) return fail(lock.error());
+  const std::vector<PolicyEntry> policies = all_policies();
+  const auto loaded = load_config(options.config, policies);
+  if (!loaded && loaded.error().front().code != std::errc::no_such_file_or_directory)
+    return check_config(options.config);  // says what is wrong
+  const Config config = loaded ? *loaded : Config(policies);
+
+  const SystemProcReader processes;
+  Roster roster(plane->region());
+  Tenants tenants(&roster);
+  ModuleLink link(KernelModule::find({.device = "", .sysfs = options.module.sysfs}, -1), tenants,
+                  roster, processes);
+  Result<> done = link.start(config);
+  if (done) done = link.control().forget(config);
+  return done ? kExitOk : fail(done.error());
+}
+
 // Under systemd the folder is there (RuntimeDirectory=). A gpushared started by hand makes it.
 void make_folder_of(const std::string& path) {
   const std::size_t end = path.rfind('/');
@@ -147,6 +174,7 @@ ExitCode run(const Invocation& in, const std::vector<std::string>& arguments) {
   }
   if (in.has("check-config")) return check_config(options.config);
   if (in.has("recover")) return recover_all(options);
+  if (in.has("forget")) return forget_all(options);
   return serve(options, in.has("foreground") || in.has("no-supervisor"), fd_of(in, "lifeline-fd"),
                arguments);
 }
@@ -180,6 +208,7 @@ Command program(const std::vector<std::string>& arguments) {
                   {"foreground", 0, "", "Run the agent alone: nothing thaws when it is killed"},
                   {"no-supervisor", 0, "", "The same as --foreground"},
                   {"recover", 0, "", "Undo what an agent that was killed has left, and end"},
+                  {"forget", 0, "", "Drop what was set at run time while no agent runs, and end"},
                   {"check-config", 0, "", "Read the configuration, and end"},
                   {"policies", 0, "",
                    "List the policies that [gpu.N] policy can name, with their options, and end"},

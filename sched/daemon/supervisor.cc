@@ -21,6 +21,7 @@
 #include "sched/module/kernel_module.h"
 #include "sched/step/recovery.h"
 #include "sched/tenants/proc_reader.h"
+#include "sched/tenants/takeover.h"
 #include "shmctl/base/clock.h"
 #include "shmctl/base/log.h"
 #include "shmctl/plane/region.h"
@@ -57,6 +58,7 @@ class Supervisor {
   void end_stalled_agent();
   void look_for_gpu();
   void undo();
+  void note_ending(pid_t agent, int status);
   std::optional<int> plan_restart(int status);
 
   const AgentOptions options_;
@@ -167,6 +169,17 @@ void Supervisor::undo() {
   for (const std::string& error : report.errors) log_error("recovery: {}", error);
 }
 
+// An agent that ends by itself has said how. `status`: that of wait(2).
+void Supervisor::note_ending(pid_t agent, int status) {
+  const auto pid = static_cast<uint32_t>(agent);
+  if (WIFSIGNALED(status))
+    write_ending(plane_.region(), pid, EndingKind::kSignalled,
+                 static_cast<uint32_t>(WTERMSIG(status)), clock_.now());
+  else if (WEXITSTATUS(status) != 0)
+    write_ending(plane_.region(), pid, EndingKind::kExited,
+                 static_cast<uint32_t>(WEXITSTATUS(status)), clock_.now());
+}
+
 // After an agent that was not asked to end: sets when the next one is started. `status`: that of
 // wait(2). Returns the exit code for the supervisor if the first agent could not start at all.
 std::optional<int> Supervisor::plan_restart(int status) {
@@ -219,9 +232,11 @@ int Supervisor::run() {
     end_stalled_agent();
     agent_.kill_if_overdue(clock_.now());
 
+    const pid_t agent = agent_.pid();
     const std::optional<int> ended = agent_.reap();
     if (!ended) continue;
     undo();
+    note_ending(agent, *ended);
     if (is_stopping) return 0;
     if (std::exchange(is_handing_over_, false)) {
       start_at_ = clock_.now();

@@ -23,6 +23,32 @@ void log_failure(const Result<>& done, std::string_view tenant) {
 
 }  // namespace
 
+void KernelTenants::hand_over(const TenantsConfig& config) {
+  const std::set<std::string> written = written_tenants(tree_);
+  seed_sysfs(tree_, config, Seed::kMissing);
+  std::set<uint32_t> handed_over;
+  for (const uint32_t slot : tenants_.slots()) {
+    const Tenant& tenant = *tenants_.at(slot);
+    const bool is_there = tree_.has(tenant.name);
+    if (written.contains(tenant.name) || (!is_there && !tenant.is_kept)) continue;
+    Result<> done = is_there ? Result<>() : tree_.create(tenant.name);
+    if (done) done = tree_.write(tenant.name, tenant.at_run_time);
+    log_failure(done, tenant.name);
+    if (done) handed_over.insert(slot);
+  }
+  for (const auto& [process, slot] : tenants_.attached()) {
+    if (slot == kDefaultTenant || !handed_over.contains(slot)) continue;
+    const auto attached = tree_.attach(process.pid, tenants_.at(slot)->name);
+    if (!attached && attached.error().code != std::errc::no_such_process)
+      log_warning("process {}: {}", process.pid, attached.error().message());
+  }
+}
+
+void KernelTenants::start(const TenantsConfig& config) {
+  tenants_.drop_attachments();
+  seed(config, Seed::kMissing);
+}
+
 void KernelTenants::seed(const TenantsConfig& config, Seed what) {
   kernel_rules_ = seed_sysfs(tree_, config, what);
   rules_ = config.rules;
@@ -130,13 +156,13 @@ void KernelTenants::mirror(const std::string& name) {
     if (slot && *slot != kDefaultTenant) log_failure(tenants_.remove(name), name);
     return;
   }
-  if (slot && tenants_.at(*slot)->settings == present->settings) return;
-  const auto taken = tenants_.set(name, format_settings(present->settings), /*create=*/true);
-  if (!taken) return log_warning("tenant '{}': {}", name, taken.error().message());
-  if (!slot && is_transient_name(name)) {  // an agent before this one made it
-    tenants_.mark_transient(*taken);
-    transients_.insert(name);
+  if (!slot || !tenants_.at(*slot)->is_kept || tenants_.at(*slot)->settings != present->settings) {
+    const auto taken = tenants_.set(name, format_settings(present->settings), /*create=*/true);
+    if (!taken) return log_warning("tenant '{}': {}", name, taken.error().message());
   }
+  // An agent before this one made it.
+  if (is_transient_name(name) && transients_.insert(name).second)
+    tenants_.mark_transient(*tenants_.find(name));
 }
 
 // Members of `default` are not mirrored: they may be there for want of a rule, and are undecided.
@@ -223,6 +249,25 @@ Result<std::string> KernelTenants::create_transient(ProcessId root,
   if (const auto slot = tenants_.find(name)) tenants_.mark_transient(*slot);
   transients_.insert(name);
   return name;
+}
+
+// Goes on after a failure, and returns the first one.
+Result<> KernelTenants::forget(const TenantsConfig& config) {
+  const auto names = tree_.tenants();
+  if (!names) return std::unexpected(names.error());
+  Result<> all;
+  for (const std::string& name : *names) {
+    const auto written = std::ranges::find(config.tenants, name, &TenantConfig::name);
+    const bool is_in_file = written != config.tenants.end();
+    TenantSettings settings;
+    if (is_in_file) (void)apply_settings(settings, written->settings);  // the file was checked
+    const bool stays = is_in_file || name == kDefaultTenantName;
+    const Result<> done = stays ? tree_.write(name, format_settings(settings)) : tree_.remove(name);
+    mirror(name);
+    if (all && !done) all = done;
+  }
+  tenants_.thaw_all();
+  return all;
 }
 
 }  // namespace gpushare

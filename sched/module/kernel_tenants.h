@@ -33,9 +33,13 @@ class KernelTenants final : public TenantControl {
   KernelTenants(SysfsTree& tree, Tenants& tenants, const ProcReader& processes, bool is_told)
       : tree_(tree), tenants_(tenants), processes_(processes), is_told_(is_told) {}
 
-  // Take over the configuration as sched/module/sysfs_seed.h says. What cannot be written is logged
-  // and left.
-  void start(const TenantsConfig& config) { seed(config, Seed::kMissing); }
+  // Before the start, if an agent without the module was here: writes what Tenants has from it into
+  // sysfs, except for tenants in which somebody has chosen something there. It can be done again
+  // after a death in the middle.
+  void hand_over(const TenantsConfig& config);
+  // Take over the configuration as sched/module/sysfs_seed.h says. From now on only the kernel says
+  // who belongs where. What cannot be written is logged and left.
+  void start(const TenantsConfig& config);
   void reload(const TenantsConfig& config) { seed(config, Seed::kAll); }
 
   // Takes what the module said; settings are read again by the next follow().
@@ -48,6 +52,7 @@ class KernelTenants final : public TenantControl {
   Result<> remove(std::string_view tenant) override;
   Result<> attach(ProcessId process, std::string_view tenant) override;
   Result<std::string> create_transient(ProcessId root, std::span<const Setting> settings) override;
+  Result<> forget(const TenantsConfig& config) override;
 
  private:
   static constexpr Nanos kLook = 100ms;

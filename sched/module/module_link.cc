@@ -8,8 +8,9 @@
 
 namespace gpushare {
 
-ModuleLink::ModuleLink(KernelModule module, Tenants& tenants, const ProcReader& processes)
-    : tenants_(tenants), processes_(processes), module_(std::move(module)) {
+ModuleLink::ModuleLink(KernelModule module, Tenants& tenants, Roster& roster,
+                       const ProcReader& processes)
+    : tenants_(tenants), roster_(roster), processes_(processes), module_(std::move(module)) {
   if (const std::string problem = module_.problem(); !problem.empty())
     log_warning("the kernel module does not report programs: {}", problem);
   if (module_.tree() == nullptr) return;
@@ -26,18 +27,17 @@ TenantControl& ModuleLink::control() {
   return direct_;
 }
 
-Result<> ModuleLink::start(const Config& config, const ControlPlane& plane) {
+Result<> ModuleLink::start(const Config& config) {
+  end_the_dead(tenants_, processes_);
   if (!kernel_tenants_) {
-    if (auto taken = tenants_.reload(config); !taken) return taken;
-    take_over_tenants(plane, processes_, tenants_, direct_);
-    return {};
+    roster_.set_tenants_in_sysfs(false);
+    return tenants_.start(config);
   }
-  const std::set<std::string> written = written_tenants(*module_.tree());
+  // A module that was loaded again has forgotten everything.
+  const bool was_here = roster_.are_tenants_in_sysfs() && !written_tenants(*module_.tree()).empty();
+  if (!was_here) kernel_tenants_->hand_over(config);
+  roster_.set_tenants_in_sysfs(true);
   kernel_tenants_->start(config);
-  if (were_tenants_in_sysfs(plane))
-    take_over_frozen(plane, tenants_);
-  else
-    take_over_tenants(plane, processes_, tenants_, *kernel_tenants_, written);
   return {};
 }
 

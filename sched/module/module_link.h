@@ -11,7 +11,7 @@
 #include "sched/module/kernel_tenants.h"
 #include "sched/module/usage_report.h"
 #include "sched/tenants/tenant_control.h"
-#include "shmctl/plane/region.h"
+#include "shmctl/plane/roster.h"
 
 namespace gpushare {
 
@@ -19,17 +19,19 @@ using namespace std::chrono_literals;
 
 class ModuleLink {
  public:
-  // `tenants` and `processes` outlive the object. What is missing is logged.
-  ModuleLink(KernelModule module, Tenants& tenants, const ProcReader& processes);
+  // `tenants`, the `roster` that it writes, and `processes` outlive the object. What is missing is
+  // logged.
+  ModuleLink(KernelModule module, Tenants& tenants, Roster& roster, const ProcReader& processes);
 
   // Through which requests change the tenants.
   TenantControl& control();
   // Returns true if sysfs is the truth about tenants.
   bool has_tenants() const { return kernel_tenants_.has_value(); }
 
-  // Takes over the configuration's tenants; at the start also what an earlier agent has left in
-  // `plane` (see sched/tenants/takeover.h). Errors: those of Tenants::reload().
-  Result<> start(const Config& config, const ControlPlane& plane);
+  // Take over the configuration's tenants. At the start, what `tenants` has from an earlier agent
+  // is brought together with sysfs: if the module was here before, sysfs knows better, otherwise it
+  // is told. Errors: those of Tenants::reload().
+  Result<> start(const Config& config);
   Result<> reload(const Config& config);
 
   // A descriptor that is readable when the module has something to tell; -1: it tells nothing.
@@ -55,6 +57,7 @@ class ModuleLink {
   static constexpr Nanos kLook = 1s;
 
   Tenants& tenants_;
+  Roster& roster_;
   const ProcReader& processes_;
   KernelModule module_;
   DirectControl direct_{tenants_};

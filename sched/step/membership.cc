@@ -2,6 +2,7 @@
 #include "sched/step/membership.h"
 
 #include "sched/tenants/identity.h"
+#include "sched/tenants/takeover.h"
 #include "shmctl/base/log.h"
 
 namespace gpushare {
@@ -34,14 +35,20 @@ bool Membership::sync(Time now) {
   std::erase_if(met_, [&](const auto& met) {
     const Process* known = state_.registry.find(met.first.pid);
     if (known != nullptr && known->id == met.first) return false;
-    state_.tenants.end_process(met.first);
+    if (processes_.is_alive(met.first))
+      state_.tenants.leave_gpus(met.first);
+    else
+      state_.tenants.end_process(met.first);
     return true;
   });
   for (const auto& [pid, process] : state_.registry.processes()) {
     if (!process.holders.empty()) meet(process);
     for (const Holder& holder : process.holders) add(holder, now);
   }
-  for (auto& [key, member] : state_.members) member.tenant = state_.tenants.tenant_of(key.first);
+  for (auto& [key, member] : state_.members) {
+    member.tenant = state_.tenants.tenant_of(key.first);
+    member.is_frozen_by_user = state_.tenants.is_frozen(key.first);
+  }
   tenants_seen_ = state_.tenants.generation();
   return true;
 }
@@ -88,8 +95,7 @@ void Membership::remove(const MemberKey& key, uint32_t slot) {
 }
 
 void Membership::reap() {
-  for (const ProcessId& process : state_.tenants.attached_without_gpu())
-    if (!processes_.is_alive(process)) state_.tenants.end_process(process);
+  end_the_dead(state_.tenants, processes_);
   std::vector<ProcessId> ended;
   for (const auto& [pid, process] : state_.registry.processes())
     if (!processes_.is_alive(process.id)) ended.push_back(process.id);

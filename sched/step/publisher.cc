@@ -7,6 +7,7 @@
 #include <set>
 #include <string_view>
 
+#include "sched/tenants/tenant_records.h"
 #include "shmctl/plane/snapshot.h"
 
 namespace gpushare {
@@ -159,15 +160,7 @@ void Publisher::publish_tenants() {
     const Tenant& tenant = *state_.tenants.at(slot);
     TenantRecord& record = records[slot];
     put(record.name, tenant.name);
-    record.weight = tenant.settings.weight;
-    record.priority = tenant.settings.priority;
-    if (tenant.settings.cap) {
-      record.quota_us = static_cast<uint64_t>(tenant.settings.cap->quota.count());
-      record.period_us = static_cast<uint64_t>(tenant.settings.cap->period.count());
-    }
-    if (tenant.settings.memory_max) record.memory_max_bytes = *tenant.settings.memory_max;
-    if (tenant.settings.sm_percent) record.sm_percent = *tenant.settings.sm_percent;
-    record.slo_us = static_cast<uint32_t>(tenant.settings.slo.count());
+    put_settings(record, tenant.settings);
     record.frozen_by_user = tenant.is_frozen_by_user;
     publish_partitions(slot, record);
     const auto use = state_.tenant_use.find(slot);

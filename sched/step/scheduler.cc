@@ -103,6 +103,7 @@ Time Scheduler::step() {
   const Nanos tick = is_fast ? config_.agent.tick_fast : config_.agent.tick_slow;
   state_.tick = std::chrono::duration_cast<Micros>(tick);
   publisher_.publish(now, is_changed);
+  outside_.tenants.reuse_slots();
   last_step_ = now;
   if (is_looking) return now;
   return std::min(next, now + tick);
@@ -258,19 +259,6 @@ void Scheduler::on_change(const Enforcer::Change& change) {
       ++state_.tenant_use[member->second.tenant].freezes;
   }
   if (outside_.listener != nullptr) outside_.listener->on_change(change, reason);
-}
-
-Result<> Scheduler::set_frozen(pid_t pid, bool is_frozen) {
-  bool is_known = false;
-  for (auto& [key, member] : state_.members) {
-    if (key.first.pid != pid) continue;
-    member.is_frozen_by_user = is_frozen;
-    is_known = true;
-  }
-  if (!is_known)
-    return make_error(std::errc::no_such_process, "find process",
-                      "process " + std::to_string(pid) + " has nothing on a GPU");
-  return {};
 }
 
 void Scheduler::stop() { state_.enforcer.undo_all(); }

@@ -38,8 +38,6 @@ class Scheduler {
 
   // While programs run. A GPU whose policy and options stay the same keeps what it has learnt.
   void configure(const Config& config);
-  // `process` on all its GPUs. Error no_such_process when it is on none.
-  Result<> set_frozen(pid_t pid, bool is_frozen);
 
   const State& state() const { return state_; }
 

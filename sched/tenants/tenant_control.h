@@ -25,6 +25,8 @@ class TenantControl {
   // Makes a tenant for `root` and its future children, and returns its name.
   virtual Result<std::string> create_transient(ProcessId root,
                                                std::span<const Setting> settings) = 0;
+  // `config`: the one that is in force.
+  virtual Result<> forget(const TenantsConfig& config) = 0;
 };
 
 class DirectControl final : public TenantControl {
@@ -35,6 +37,10 @@ class DirectControl final : public TenantControl {
   Result<> remove(std::string_view tenant) override { return tenants_.remove(tenant); }
   Result<> attach(ProcessId process, std::string_view tenant) override;
   Result<std::string> create_transient(ProcessId root, std::span<const Setting> settings) override;
+  Result<> forget(const TenantsConfig&) override {
+    tenants_.forget();
+    return {};
+  }
 
  private:
   Tenants& tenants_;

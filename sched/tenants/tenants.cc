@@ -7,6 +7,8 @@
 #include <cassert>
 #include <utility>
 
+#include "sched/tenants/tenant_records.h"
+#include "shmctl/base/log.h"
 #include "shmctl/plane/layout.h"
 
 namespace gpushare {
@@ -36,9 +38,60 @@ void overlay(std::vector<Setting>& layer, std::span<const Setting> changes) {
 
 }  // namespace
 
-Tenants::Tenants() : tenants_(kMaxTenants) {
-  make_tenant(kDefaultTenant, std::string(kDefaultTenantName));
-  tenants_[kDefaultTenant]->is_kept = true;
+Tenants::Tenants(Roster* roster) : roster_(roster), tenants_(kMaxTenants) {
+  if (roster_ != nullptr) take_over();
+  if (tenants_[kDefaultTenant]) return;
+  Tenant usual;
+  usual.name = kDefaultTenantName;
+  usual.is_kept = true;
+  make_tenant(kDefaultTenant, std::move(usual));
+}
+
+// Nothing is written but what must go.
+void Tenants::take_over() {
+  roster_->for_each_tenant([this](uint32_t slot, const RosterTenant& record) {
+    auto tenant = tenant_from(record);
+    const bool has_own_name = tenant &&
+                              (tenant->name == kDefaultTenantName) == (slot == kDefaultTenant) &&
+                              !find(tenant->name);
+    if (has_own_name) return make_tenant(slot, std::move(*tenant));
+    log_warning("tenant '{}' of the agent before is lost: {}", record.name,
+                tenant ? "its name is another's" : tenant.error().message());
+    roster_->erase_tenant(slot);
+  });
+  roster_->for_each_process([this](const RosterProcess& record) {
+    const ProcessId process{record.pid, record.start_ticks};
+    Member member;
+    member.is_frozen = (record.flags & kRosterFrozen) != 0;
+    member.is_attached = (record.flags & kRosterAttached) != 0;
+    if (member.is_attached && at(record.tenant) == nullptr) {
+      log_warning("process {} is not in its tenant any more, which is lost", process.pid);
+      member.is_attached = false;
+    }
+    if (member.is_attached) member.slot = record.tenant;
+    if (member.is_noted()) members_.emplace(process, member);
+    note_or_warn(process, member);
+  });
+}
+
+void Tenants::note(uint32_t slot) {
+  if (roster_ != nullptr) roster_->put_tenant(slot, roster_record(*tenants_[slot]));
+}
+
+Result<> Tenants::note(ProcessId process, const Member& member) {
+  if (roster_ == nullptr) return {};
+  return roster_->put_process({.pid = process.pid,
+                               .tenant = member.is_attached ? member.slot : kDefaultTenant,
+                               .start_ticks = process.start_ticks,
+                               .flags = (member.is_attached ? kRosterAttached : 0) |
+                                        (member.is_frozen ? kRosterFrozen : 0)});
+}
+
+void Tenants::note_or_warn(ProcessId process, const Member& member) {
+  const auto noted = note(process, member);
+  if (noted || std::exchange(has_warned_full_, true)) return;
+  log_warning("process {} and others belong to their tenants only until the agent ends: {}",
+              process.pid, noted.error().message());
 }
 
 const Tenant* Tenants::at(uint32_t slot) const {
@@ -60,6 +113,12 @@ std::vector<uint32_t> Tenants::slots() const {
 
 Result<uint32_t> Tenants::set(std::string_view name, std::span<const Setting> changes,
                               bool create) {
+  return make_or_change(name, changes, create, /*is_transient=*/false);
+}
+
+// A transient tenant is never in the roster as one that stays.
+Result<uint32_t> Tenants::make_or_change(std::string_view name, std::span<const Setting> changes,
+                                         bool create, bool is_transient) {
   TenantSettings scratch;
   if (auto valid = apply_settings(scratch, changes); !valid) {
     return std::unexpected(valid.error());
@@ -70,12 +129,19 @@ Result<uint32_t> Tenants::set(std::string_view name, std::span<const Setting> ch
     if (auto valid = check_tenant_name(name); !valid) return std::unexpected(valid.error());
     slot = free_slot();
     if (!slot) return no_slot_left();
-    make_tenant(*slot, std::string(name));
+    Tenant made;
+    made.name = name;
+    made.is_kept = true;
+    made.is_transient = is_transient;
+    overlay(made.at_run_time, changes);
+    make_tenant(*slot, std::move(made));
     place_all_by_rules();  // rules may have named the tenant before it was there
+    return *slot;
   }
   Tenant& tenant = *tenants_[*slot];
   tenant.is_kept = true;
   overlay(tenant.at_run_time, changes);
+  note(*slot);
   recompute(tenant);
   ++generation_;
   return *slot;
@@ -96,8 +162,39 @@ Result<uint32_t> Tenants::set_frozen(std::string_view name, bool is_frozen) {
   const auto slot = find(name);
   if (!slot) return no_such_tenant(name);
   tenants_[*slot]->is_frozen_by_user = is_frozen;
+  note(*slot);
   ++generation_;
   return *slot;
+}
+
+void Tenants::thaw_all() {
+  for (auto member = members_.begin(); member != members_.end();) {
+    member->second.is_frozen = false;
+    note_or_warn(member->first, member->second);
+    const bool is_over = !member->second.identity && !member->second.is_noted();
+    member = is_over ? members_.erase(member) : std::next(member);
+  }
+  for (const uint32_t slot : slots()) {
+    tenants_[slot]->is_frozen_by_user = false;
+    note(slot);
+  }
+  ++generation_;
+}
+
+void Tenants::forget() {
+  thaw_all();
+  for (const uint32_t slot : slots()) {
+    Tenant& tenant = *tenants_[slot];
+    if (!tenant.is_in_file && slot != kDefaultTenant) {
+      drop_tenant(slot);
+      continue;
+    }
+    tenant.at_run_time.clear();
+    tenant.is_kept = slot == kDefaultTenant;
+    note(slot);
+    recompute(tenant);
+  }
+  ++generation_;
 }
 
 std::string Tenants::transient_name(ProcessId root) const {
@@ -108,13 +205,23 @@ std::string Tenants::transient_name(ProcessId root) const {
 
 Result<uint32_t> Tenants::create_transient(ProcessId root, std::span<const Setting> settings) {
   const std::string name = transient_name(root);
-  auto slot = set(name, settings, true);
+  auto slot = make_or_change(name, settings, /*create=*/true, /*is_transient=*/true);
   if (!slot) return slot;
-  mark_transient(*slot);
-  return attach(root, name);
+  auto attached = attach(root, name);
+  if (!attached) drop_tenant(*slot);
+  return attached;
 }
 
-Result<> Tenants::reload(const TenantsConfig& config) {
+void Tenants::mark_transient(uint32_t slot) {
+  tenants_[slot]->is_transient = true;
+  note(slot);
+}
+
+void Tenants::drop_the_finished() {
+  for (const uint32_t slot : slots()) drop_if_over(slot);
+}
+
+Result<> Tenants::take(const TenantsConfig& config, bool does_file_win) {
   const auto is_new = [this](const TenantConfig& tenant) { return !find(tenant.name); };
   const auto stays = [&config](const Tenant& tenant) {
     return tenant.is_kept || std::ranges::find(config.tenants, tenant.name, &TenantConfig::name) !=
@@ -136,16 +243,22 @@ Result<> Tenants::reload(const TenantsConfig& config) {
   }
   for (const TenantConfig& written : config.tenants) {
     auto slot = find(written.name);
-    if (!slot) slot = free_slot();
-    assert(slot);  // counted above
-    if (!tenants_[*slot]) make_tenant(*slot, written.name);
+    if (!slot) {
+      slot = free_slot();
+      assert(slot);  // counted above
+      Tenant made;
+      made.name = written.name;
+      make_tenant(*slot, std::move(made));
+    }
     Tenant& tenant = *tenants_[*slot];
     tenant.is_in_file = true;
     tenant.from_file = written.settings;
+    if (!does_file_win) continue;
     std::erase_if(tenant.at_run_time, [&written](const Setting& setting) {
       return std::ranges::find(written.settings, setting.key, &Setting::key) !=
              written.settings.end();
     });
+    note(*slot);
   }
   for (const uint32_t slot : slots()) recompute(*tenants_[slot]);
   rules_ = config.rules;
@@ -155,11 +268,12 @@ Result<> Tenants::reload(const TenantsConfig& config) {
 }
 
 uint32_t Tenants::add_process(ProcessIdentity identity) {
-  const auto [place, is_new] = members_.try_emplace(identity.id);
-  Member& member = place->second;
-  if (const Member* ancestor = is_new ? attached_ancestor(identity) : nullptr) {
+  Member& member = members_[identity.id];
+  const bool is_first = !member.identity && !member.is_attached;
+  if (const Member* ancestor = is_first ? attached_ancestor(identity) : nullptr) {
     member.is_attached = true;
     member.slot = ancestor->slot;
+    note_or_warn(identity.id, member);
   }
   member.identity = std::move(identity);
   if (!member.is_attached) place_by_rules(member);
@@ -168,7 +282,8 @@ uint32_t Tenants::add_process(ProcessIdentity identity) {
 }
 
 uint32_t Tenants::place_of(const ProcessIdentity& identity) const {
-  if (const auto known = members_.find(identity.id); known != members_.end())
+  const auto known = members_.find(identity.id);
+  if (known != members_.end() && (known->second.identity || known->second.is_attached))
     return known->second.slot;
   const Member* ancestor = attached_ancestor(identity);
   return ancestor == nullptr ? slot_by_rules(identity) : ancestor->slot;
@@ -185,10 +300,13 @@ const Tenants::Member* Tenants::attached_ancestor(const ProcessIdentity& identit
 Result<uint32_t> Tenants::attach(ProcessId process, std::string_view tenant) {
   const auto slot = find(tenant);
   if (!slot) return no_such_tenant(tenant);
-  Member& member = members_[process];
+  const auto known = members_.find(process);
+  Member member = known == members_.end() ? Member{} : known->second;
   const uint32_t before = member.slot;
   member.is_attached = true;
   member.slot = *slot;
+  if (auto noted = note(process, member); !noted) return std::unexpected(noted.error());
+  members_[process] = std::move(member);
   ++generation_;
   if (before != *slot) drop_if_over(before);
   return *slot;
@@ -198,9 +316,44 @@ void Tenants::end_process(ProcessId process) {
   const auto found = members_.find(process);
   if (found == members_.end()) return;
   const uint32_t slot = found->second.slot;
+  if (roster_ != nullptr) roster_->erase_process(process);
   members_.erase(found);
   ++generation_;
   drop_if_over(slot);
+}
+
+void Tenants::leave_gpus(ProcessId process) {
+  const auto found = members_.find(process);
+  if (found == members_.end()) return;
+  if (!found->second.is_noted()) return end_process(process);
+  found->second.identity.reset();
+  if (!found->second.is_attached) found->second.slot = kDefaultTenant;
+  ++generation_;
+}
+
+Result<> Tenants::set_frozen(ProcessId process, bool is_frozen) {
+  const Tenant& tenant = *tenants_[tenant_of(process)];
+  if (!is_frozen && tenant.is_frozen_by_user)
+    return make_error(std::errc::invalid_argument, "thaw a process",
+                      fmt::format("process {} is frozen with its tenant '{}': thaw the tenant "
+                                  "(gpushare thaw {}), or move the process to another one",
+                                  process.pid, tenant.name, tenant.name));
+  const auto known = members_.find(process);
+  Member member = known == members_.end() ? Member{} : known->second;
+  if (member.is_frozen == is_frozen) return {};
+  member.is_frozen = is_frozen;
+  if (auto noted = note(process, member); !noted) return noted;
+  if (member.identity || member.is_noted())
+    members_[process] = std::move(member);
+  else
+    members_.erase(process);
+  ++generation_;
+  return {};
+}
+
+bool Tenants::is_frozen(ProcessId process) const {
+  const auto found = members_.find(process);
+  return found != members_.end() && found->second.is_frozen;
 }
 
 uint32_t Tenants::tenant_of(ProcessId process) const {
@@ -216,34 +369,54 @@ std::vector<ProcessId> Tenants::attached_without_gpu() const {
   return processes;
 }
 
+std::vector<std::pair<ProcessId, uint32_t>> Tenants::attached() const {
+  std::vector<std::pair<ProcessId, uint32_t>> processes;
+  for (const auto& [id, member] : members_)
+    if (member.is_attached) processes.emplace_back(id, member.slot);
+  return processes;
+}
+
+void Tenants::drop_attachments() {
+  for (const auto& [process, slot] : attached()) detach(process, members_.at(process));
+  ++generation_;
+}
+
+// What was known of the process only by its attachment is forgotten.
+void Tenants::detach(ProcessId process, Member& member) {
+  member.is_attached = false;
+  note_or_warn(process, member);
+  place_by_rules(member);
+  if (!member.identity && !member.is_noted()) members_.erase(process);
+}
+
 std::optional<uint32_t> Tenants::free_slot() const {
-  const auto found = std::ranges::find_if(tenants_, [](const auto& t) { return !t; });
-  if (found == tenants_.end()) return std::nullopt;
-  return static_cast<uint32_t>(found - tenants_.begin());
+  for (uint32_t slot = 0; slot < tenants_.size(); ++slot)
+    if (!tenants_[slot] && !resting_.contains(slot)) return slot;
+  if (resting_.empty()) return std::nullopt;
+  return *resting_.begin();
 }
 
-void Tenants::make_tenant(uint32_t slot, std::string name) {
+void Tenants::make_tenant(uint32_t slot, Tenant tenant) {
   assert(!tenants_[slot]);
-  by_name_.emplace(name, slot);
-  tenants_[slot] = std::make_unique<Tenant>();
-  tenants_[slot]->name = std::move(name);
+  by_name_.emplace(tenant.name, slot);
+  tenants_[slot] = std::make_unique<Tenant>(std::move(tenant));
+  resting_.erase(slot);
+  note(slot);
+  recompute(*tenants_[slot]);
+  ++generation_;
 }
 
+// In the roster its processes leave before it goes, so that none is ever in the next tenant there.
 void Tenants::drop_tenant(uint32_t slot) {
   by_name_.erase(tenants_[slot]->name);
+  std::vector<ProcessId> attached_here;
+  for (auto& [process, member] : members_)
+    if (member.slot == slot) attached_here.push_back(process);
+  for (const ProcessId& process : attached_here) detach(process, members_.at(process));
+  if (roster_ != nullptr) roster_->erase_tenant(slot);
   tenants_[slot].reset();
+  resting_.insert(slot);
   ++generation_;
-  for (auto member = members_.begin(); member != members_.end();) {
-    if (member->second.slot != slot) {
-      ++member;
-    } else if (!member->second.identity) {
-      member = members_.erase(member);  // was known only by this attachment
-    } else {
-      member->second.is_attached = false;
-      place_by_rules(member->second);
-      ++member;
-    }
-  }
 }
 
 uint32_t Tenants::slot_by_rules(const ProcessIdentity& identity) const {

@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tenants: the set of tenants, their settings, and which process is in which. In memory only, no
-// I/O, one thread (the agent's). A slot is an index of the control plane's tenant table: stable
-// while the tenant lives, reused after it is gone. `default` is always in slot 0.
+// Tenants: the set of tenants, their settings, and which process is in which. No I/O but the
+// control plane's roster, one thread (the agent's). A slot is an index of the control plane's
+// tenant table: stable while the tenant lives, even from one agent to the next, and reused after it
+// is gone. `default` is always in slot 0.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "sched/tenants/config.h"
 #include "sched/tenants/rules.h"
+#include "shmctl/plane/roster.h"
 #include "shmctl/settings/tenant_settings.h"
 
 namespace gpushare {
@@ -40,16 +44,21 @@ struct Tenant {
 // for those.
 //
 // The settings of a tenant are the defaults, overlaid by the file, overlaid by what was set at run
-// time. On reload the file wins for every key that it names, and the rest of what was set at run
-// time stays:
+// time. At the start of an agent what was set at run time holds as before, also over a file that
+// has changed. On reload the file wins for every key that it names, and the rest of what was set at
+// run time stays:
 //   file   [tenant.a] weight=300        set a weight=500 max=30%      -> 500, 30%
 //   reload [tenant.a] weight=200                                      -> 200, 30%
 //   reload (no tenant.a any more)                                     -> 100, 30%
 // A tenant that only the file made goes when the file no longer names it; one that was made or
-// changed at run time stays until it is removed.
+// changed at run time stays until it is removed or forgotten.
 class Tenants {
  public:
-  Tenants();
+  // Without a roster nothing outlives the object. With one, whatever an agent before has left there
+  // is taken over in place, and every change is in it when the function that makes it returns; what
+  // cannot be taken over is logged and dropped. `roster` outlives the object.
+  Tenants() : Tenants(nullptr) {}
+  explicit Tenants(Roster* roster);
 
   // --- tenants. Errors say what was wrong and leave everything as it was; a name that is not known
   // is no_such_file_or_directory.
@@ -65,6 +74,12 @@ class Tenants {
   Result<> remove(std::string_view name);
   // By the user. Returns the slot.
   Result<uint32_t> set_frozen(std::string_view name, bool is_frozen);
+  // No tenant and no process is frozen by the user any more.
+  void thaw_all();
+  // Drops what was set at run time: tenants that the file does not name go as by remove(), the
+  // settings of the others are the file's again, and all is thawed. Processes stay in tenants that
+  // stay.
+  void forget();
   // Makes a tenant for `root` alone and its future children, attaches `root`, and returns the slot.
   // Its name is `run-PID`, or `run-PID.2` and so on when that is taken (by a run around this one,
   // or because the pid was used before).
@@ -72,9 +87,16 @@ class Tenants {
   // The name that create_transient() would give.
   std::string transient_name(ProcessId root) const;
   // From now on the tenant goes with its last process. REQUIRES: `slot` is in use.
-  void mark_transient(uint32_t slot) { tenants_[slot]->is_transient = true; }
-  // Takes over a new configuration as said above. Error: no_space_on_device, and nothing else.
-  Result<> reload(const TenantsConfig& config);
+  void mark_transient(uint32_t slot);
+  // Transient tenants without a process go.
+  void drop_the_finished();
+  // Take over a new configuration as said above: at an agent's start, and later. Error:
+  // no_space_on_device, and nothing else.
+  Result<> start(const TenantsConfig& config) { return take(config, /*does_file_win=*/false); }
+  Result<> reload(const TenantsConfig& config) { return take(config, /*does_file_win=*/true); }
+  // Whoever keeps something by slot has seen the slots of tenants that are gone free, so that they
+  // may be used again. Before, that happens only when no other slot is left.
+  void reuse_slots() { resting_.clear(); }
 
   // --- processes.
   // Adds a process that the agent sees on a GPU, and returns its tenant's slot. A further call with
@@ -85,26 +107,49 @@ class Tenants {
   uint32_t place_of(const ProcessIdentity& identity) const;
   // `process` may be on no GPU (a shell): what it starts later inherits. Returns the slot.
   Result<uint32_t> attach(ProcessId process, std::string_view tenant);
-  // Forgets the process and its attachment. A transient tenant goes with its last process.
+  // The process has ended: it is forgotten, with its attachment and its freeze. A transient tenant
+  // goes with its last process.
   void end_process(ProcessId process);
+  // The process has nothing on a GPU any more, but may live: its attachment and its freeze stay.
+  void leave_gpus(ProcessId process);
   uint32_t tenant_of(ProcessId process) const;  // kDefaultTenant for an unknown one
-  // The processes that are known by attach() only. Their end is not reported: the agent looks
-  // whether they still live.
+  // By the user: of one process, on all GPUs, also on those to which it comes later. Errors:
+  // no_space_on_device; invalid_argument for the thaw of a process whose tenant is frozen.
+  Result<> set_frozen(ProcessId process, bool is_frozen);
+  // Whether the process itself is frozen by the user; its tenant may be, too.
+  bool is_frozen(ProcessId process) const;
+  // The processes that are known by attach() or set_frozen() only. Their end is not reported: the
+  // agent looks whether they still live.
   std::vector<ProcessId> attached_without_gpu() const;
+  // Who is attached to a tenant, by the tenant's slot.
+  std::vector<std::pair<ProcessId, uint32_t>> attached() const;
+  // Nobody is attached any more; freezes stay. For where the kernel module says who belongs where.
+  void drop_attachments();
 
   // Rises whenever the settings of a tenant, or the tenant of a process, may have changed.
   uint64_t generation() const { return generation_; }
 
  private:
   struct Member {
-    std::optional<ProcessIdentity> identity;  // none: known by attach() only
+    std::optional<ProcessIdentity> identity;  // none: known by attach() or set_frozen() only
     bool is_attached = false;                 // explicitly, or inherited at first sight
+    bool is_frozen = false;                   // by the user
     uint32_t slot = kDefaultTenant;
+
+    bool is_noted() const { return is_attached || is_frozen; }  // in the roster
   };
 
+  void take_over();
+  Result<> take(const TenantsConfig& config, bool does_file_win);
   std::optional<uint32_t> free_slot() const;
-  void make_tenant(uint32_t slot, std::string name);
+  void make_tenant(uint32_t slot, Tenant tenant);
+  Result<uint32_t> make_or_change(std::string_view name, std::span<const Setting> changes,
+                                  bool create, bool is_transient);
   void drop_tenant(uint32_t slot);
+  void detach(ProcessId process, Member& member);
+  void note(uint32_t slot);
+  Result<> note(ProcessId process, const Member& member);
+  void note_or_warn(ProcessId process, const Member& member);
   const Member* attached_ancestor(const ProcessIdentity& identity) const;
   uint32_t slot_by_rules(const ProcessIdentity& identity) const;
   void place_by_rules(Member& member) const;
@@ -112,11 +157,14 @@ class Tenants {
   void drop_if_over(uint32_t slot);
   static void recompute(Tenant& tenant);
 
+  Roster* roster_;                                // nullptr: none
   std::vector<std::unique_ptr<Tenant>> tenants_;  // by slot; nullptr: free
+  std::set<uint32_t> resting_;                    // free, and not to be used if another is
   std::map<std::string, uint32_t, std::less<>> by_name_;
   std::vector<Rule> rules_;
   std::map<ProcessId, Member> members_;
   uint64_t generation_ = 0;
+  bool has_warned_full_ = false;
 };
 
 }  // namespace gpushare

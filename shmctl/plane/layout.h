@@ -20,13 +20,14 @@
 namespace gpushare {
 
 inline constexpr uint64_t kMagic = 0x3145524148535047;  // "GPSHARE1", little endian
-inline constexpr uint32_t kLayoutVersion = 6;
+inline constexpr uint32_t kLayoutVersion = 7;
 inline constexpr uint32_t kMaxGpus = 16;
 inline constexpr uint32_t kMaxTenants = 1024;
-inline constexpr uint32_t kMaxProcesses = 2048;     // slots; one per process and GPU
-inline constexpr uint32_t kMaxLedger = 2048;        // entries; one or more per channel group
-inline constexpr uint32_t kLedgerChannels = 64;     // channels in one ledger entry
-inline constexpr uint32_t kUnknown32 = 0xFFFFFFFF;  // means "not known", never shown as 0
+inline constexpr uint32_t kMaxProcesses = 2048;         // slots; one per process and GPU
+inline constexpr uint32_t kMaxLedger = 2048;            // entries; one or more per channel group
+inline constexpr uint32_t kLedgerChannels = 64;         // channels in one ledger entry
+inline constexpr uint32_t kMaxRosterProcesses = 16384;  // processes that the roster names
+inline constexpr uint32_t kUnknown32 = 0xFFFFFFFF;      // means "not known", never shown as 0
 inline constexpr uint64_t kUnknown64 = 0xFFFFFFFFFFFFFFFF;
 inline constexpr uint32_t kHistory = 60;  // samples of a share, one a second, the newest last
 
@@ -189,6 +190,62 @@ struct LedgerRecord {
   uint32_t channels[kLedgerChannels] = {};  // handles under `client`
 };
 
+// How the last agent ended.
+enum class EndingKind : uint32_t {
+  kNone = 0,        // none has ended yet, or nobody was left to see it
+  kStopped = 1,     // it was asked to stop, and undid everything itself
+  kHandedOver = 2,  // it was asked to make way for the next agent
+  kExited = 3,      // it gave up; `code` is its exit code
+  kSignalled = 4,   // `code` is the signal that ended it
+};
+
+// Written by the agent that stops, and by its supervisor when it has died.
+struct EndingRecord {
+  uint32_t agent_pid = 0;
+  EndingKind kind = EndingKind::kNone;
+  uint32_t code = 0;  // of kExited and kSignalled
+  uint32_t reserved = 0;
+  uint64_t ended_ns = 0;  // when it was written
+};
+
+// The roster (roster.h): what was set at run time, so that the next agent goes on with it.
+struct RosterHead {
+  uint32_t are_tenants_in_sysfs = 0;  // 1: the kernel module keeps tenants and memberships
+  uint32_t reserved = 0;
+};
+
+inline constexpr uint32_t kRosterKept = 1;       // of a tenant: made or changed at run time
+inline constexpr uint32_t kRosterTransient = 2;  // of a tenant: it goes with its last process
+inline constexpr uint32_t kRosterFrozen = 4;     // of a tenant or a process: by the user
+inline constexpr uint32_t kRosterAttached = 8;   // of a process: it belongs to `tenant`
+
+// A tenant, in the slot that it has in `tenants`. Settings that were not set at run time have the
+// values of TenantRecord{}.
+struct RosterTenant {
+  char name[64] = {};  // empty in a free entry
+  uint32_t flags = 0;  // kRosterKept, kRosterTransient, kRosterFrozen
+  uint32_t set = 0;    // bit n: setting n of kmod/uapi/settings.h was set at run time
+  uint32_t weight = 100;
+  Priority priority = Priority::kNormal;
+  uint64_t quota_us = kUnknown64;
+  uint64_t period_us = 100000;
+  uint64_t memory_max_bytes = kUnknown64;
+  uint32_t sm_percent = kUnknown32;
+  uint32_t slo_us = 0;
+  bool operator==(const RosterTenant&) const = default;
+};
+
+// A process that was attached to a tenant, or inherited that, or is frozen by the user. It need not
+// be on a GPU.
+struct RosterProcess {
+  int32_t pid = 0;      // 0 in a free entry
+  uint32_t tenant = 0;  // slot; only with kRosterAttached
+  uint64_t start_ticks = 0;
+  uint32_t flags = 0;  // kRosterAttached, kRosterFrozen
+  uint32_t reserved = 0;
+  bool operator==(const RosterProcess&) const = default;
+};
+
 // Written once, before the region gets its name. Only `publication` changes after that.
 struct RegionHeader {
   uint64_t magic;
@@ -218,6 +275,10 @@ struct Region {
   TenantSlot tenants[kMaxTenants];
   ProcessSlot processes[kMaxProcesses];
   Slot<LedgerRecord> ledger[kMaxLedger];
+  Slot<EndingRecord> ending;
+  Slot<RosterHead> roster;
+  Slot<RosterTenant> roster_tenants[kMaxTenants];
+  Slot<RosterProcess> roster_processes[kMaxRosterProcesses];
 };
 
 // A change of any of these needs a new kLayoutVersion. tests/shmctl/plane/layout_test.cc checks the
@@ -229,6 +290,10 @@ static_assert(sizeof(TenantSlot) == 3648 && offsetof(TenantSlot, buckets) == 262
 static_assert(sizeof(ProcessSlot) == 1024 && offsetof(ProcessSlot, bucket) == 960);
 static_assert(offsetof(Region, agent) == 64 && offsetof(Region, gpus) == 704);
 static_assert(offsetof(Region, tenants) == 7872 && offsetof(Region, processes) == 3743424);
-static_assert(offsetof(Region, ledger) == 5840576 && sizeof(Region) == 7151296);
+static_assert(offsetof(Region, ledger) == 5840576 && offsetof(Region, ending) == 7151296);
+static_assert(sizeof(EndingRecord) == 24 && sizeof(RosterHead) == 8);
+static_assert(sizeof(RosterTenant) == 112 && sizeof(RosterProcess) == 24);
+static_assert(offsetof(Region, roster) == 7151360 && offsetof(Region, roster_tenants) == 7151424);
+static_assert(offsetof(Region, roster_processes) == 7413568 && sizeof(Region) == 8462144);
 
 }  // namespace gpushare

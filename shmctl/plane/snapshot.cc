@@ -60,6 +60,7 @@ Result<PlaneSnapshot> copy_all(const Region& region) {
   terminate(snapshot.agent.policy);
   terminate(snapshot.agent.observe_only_reason);
 
+  snapshot.ending = read_record(region.ending).value_or(EndingRecord{});
   const uint32_t gpu_count = std::min(snapshot.agent.gpu_count, kMaxGpus);
   for (uint32_t index = 0; index < gpu_count; ++index) {
     auto gpu = read_record(region.gpus[index]);

@@ -22,6 +22,7 @@ struct Numbered {
 
 struct PlaneSnapshot {
   AgentRecord agent;
+  EndingRecord ending;                             // of the agent before
   std::vector<GpuRecord> gpus;                     // agent.gpu_count of them
   std::vector<Numbered<TenantRecord>> tenants;     // used slots, ascending
   std::vector<Numbered<ProcessRecord>> processes;  // used slots, ascending

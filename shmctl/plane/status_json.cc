@@ -18,6 +18,8 @@ using Json = nlohmann::ordered_json;
 constexpr std::array<std::string_view, 5> kMpsStates{"off", "missing", "starting", "running",
                                                      "other"};
 constexpr std::array<std::string_view, 3> kPriorities = GPUSHARE_PRIORITY_NAMES;
+constexpr std::array<std::string_view, 5> kEndings{"none", "stopped", "handed-over", "exited",
+                                                   "signalled"};
 constexpr std::array<std::string_view, 7> kStates{
     "idle", "running", "waiting", "frozen-cap", "frozen-turn", "frozen-user", "observe-only"};
 constexpr std::array<std::string_view, 9> kSloStates{
@@ -153,6 +155,11 @@ void fields(const auto& visit, AgentRecord& r) {
        r.mps_clients, "mps_faults", r.mps_faults, "observe_only_reason", r.observe_only_reason);
 }
 
+void fields(const auto& visit, EndingRecord& r) {
+  each(visit, "how", Named{r.kind, kEndings}, "code", r.code, "pid", r.agent_pid, "ended_ns",
+       r.ended_ns);
+}
+
 void fields(const auto& visit, GpuRecord& r) {
   each(visit, "index", r.index, "instance", r.instance, "name", r.name, "uuid", r.uuid, "pci",
        r.pci, "sm_count", Maybe{r.sm_count}, "busy_pct", Percent{r.busy_permille}, "sharing",
@@ -263,6 +270,7 @@ std::string_view iteration_source_text(uint32_t source) { return name_of(kSource
 
 std::string status_json(const PlaneSnapshot& snapshot) {
   Json json{{"agent", written(snapshot.agent)},
+            {"last_ending", written(snapshot.ending)},
             {"gpus", Json::array()},
             {"tenants", Json::array()},
             {"processes", Json::array()}};
@@ -282,6 +290,8 @@ Result<PlaneSnapshot> parse_status_json(std::string_view text) try {
   PlaneSnapshot snapshot;
   snapshot.is_consistent = true;
   snapshot.agent = read<AgentRecord>(json.at("agent"));
+  if (const auto ending = json.find("last_ending"); ending != json.end())
+    snapshot.ending = read<EndingRecord>(*ending);
   for (const Json& gpu : list(json, "gpus")) snapshot.gpus.push_back(read<GpuRecord>(gpu));
   for (const Json& tenant : list(json, "tenants")) snapshot.tenants.push_back(read_tenant(tenant));
   for (const Json& process : list(json, "processes"))

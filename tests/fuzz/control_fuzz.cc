@@ -48,6 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, std::size_t size) {
                            .processes = processes,
                            .clock = clock,
                            .reload = [] { return Result<>(); },
+                           .forget = [&] { return control.forget({}); },
                            .diagnose = [] { return std::vector<Finding>(); }};
   std::string_view text(reinterpret_cast<const char*>(data + 1), size - 1);
   while (!text.empty()) {

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-$(call gtest,sched_test,$(filter-out tests/sched/system/% %/lifeline_test.cc,$(call below,tests/sched,*_test.cc)) tests/intercept/process_stop_test.cc,lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
+$(call gtest,sched_test,$(filter-out tests/sched/system/% tests/sched/kills/% %/lifeline_test.cc,$(call below,tests/sched,*_test.cc)) tests/intercept/process_stop_test.cc,lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
+# Agents that die at any call, at any instruction, and at any instant.
+$(call gtest,kill_storm_test,$(wildcard tests/sched/kills/*.cc) tests/shmctl/plane/stepped_child.cc tests/sched/system/system_rig.cc,lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
+$(O)/bin/tests/kill_storm_test: | $(addprefix $(O)/,bin/gpushare bin/gpushared bin/gpushare-sim bin/workloads/spin lib/sim/libcuda.so.1)
 # The one part of the agent with a thread of its own.
 $(call gtest,lifeline_test,tests/sched/daemon/lifeline_test.cc sched/daemon/lifeline.cc,lib/libshmctl.a)
 

@@ -14,7 +14,7 @@ struct AgentHealth {
     kNever,  // no agent has written yet
     kLive,
     kStale,  // its process exists, but it has not written for a while: stuck or stopped
-    kGone,   // its process does not exist
+    kGone,   // its process does not exist, or it said that it ends
   };
   State state = State::kNever;
   Nanos age{};  // since it wrote last; 0 for kNever
@@ -25,10 +25,14 @@ struct AgentHealth {
 // `is_process_there` says whether agent_pid exists. A record that was written in the last 2 s, or
 // in the last 5 ticks if those are longer, is fresh whatever the pid says, because a reader in a
 // container cannot see the agent's process.
-AgentHealth judge_agent(const AgentRecord& agent, Time now, bool is_process_there);
+// `ending`: of the last agent that ended.
+AgentHealth judge_agent(const AgentRecord& agent, Time now, bool is_process_there,
+                        const EndingRecord& ending = {});
 bool is_process_there(uint32_t pid);
 
-// "running, pid 123, policy fair, tick 2.0ms, up 3 min 5 s", "gone; last seen 12 s ago"
-std::string health_text(const AgentRecord& agent, const AgentHealth& health, Time now);
+// "running, pid 123, policy fair, tick 2.0ms, up 3 min 5 s"; of one that is gone when and how it
+// ended, and how it is started.
+std::string health_text(const AgentRecord& agent, const AgentHealth& health, Time now,
+                        const EndingRecord& ending = {});
 
 }  // namespace gpushare

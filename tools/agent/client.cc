@@ -133,6 +133,10 @@ Result<> tell_agent(const std::string& path, const Request& request) {
   return ask_once(path, request, decode_done);
 }
 
+Result<bool> ask_on_gpu(const std::string& path, const Request& request) {
+  return ask_once(path, request, decode_on_gpu);
+}
+
 Result<Hello> ask_hello(const std::string& path) {
   return ask_once(path, {.op = "hello"}, decode_hello);
 }

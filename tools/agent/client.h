@@ -46,6 +46,8 @@ class Client {
 
 // Each asks one question over a connection of its own.
 Result<> tell_agent(const std::string& path, const Request& request);  // succeeds or fails
+// Freezes or thaws a process, and says whether it is on a GPU now.
+Result<bool> ask_on_gpu(const std::string& path, const Request& request);
 Result<Hello> ask_hello(const std::string& path);
 Result<PlaneSnapshot> ask_status(const std::string& path);
 Result<std::vector<Finding>> ask_doctor(const std::string& path);

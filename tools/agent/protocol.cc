@@ -81,6 +81,10 @@ Result<> decode_done(std::string_view line) {
   return {};
 }
 
+Result<bool> decode_on_gpu(std::string_view line) {
+  return decode<bool>(line, [](const Json& answer) { return answer.value("on_gpu", true); });
+}
+
 Result<Hello> decode_hello(std::string_view line) {
   return decode<Hello>(line, [](const Json& answer) {
     return Hello{.version = answer.at("version").get<std::string>(),

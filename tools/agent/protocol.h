@@ -64,6 +64,7 @@ struct TraceEnd {
 using TraceLine = std::variant<TraceStart, TraceSwitch, TraceAction, TraceEnd>;
 
 Result<> decode_done(std::string_view line);
+Result<bool> decode_on_gpu(std::string_view line);
 Result<Hello> decode_hello(std::string_view line);
 Result<PlaneSnapshot> decode_status(std::string_view line);
 Result<std::vector<Finding>> decode_doctor(std::string_view line);

@@ -12,7 +12,8 @@ Status judged(PlaneSnapshot snapshot, bool is_from_socket) {
                 .taken = MonotonicClock().now(),
                 .is_from_socket = is_from_socket};
   const AgentRecord& agent = status.snapshot.agent;
-  status.health = judge_agent(agent, status.taken, is_process_there(agent.agent_pid));
+  status.health =
+      judge_agent(agent, status.taken, is_process_there(agent.agent_pid), status.snapshot.ending);
   return status;
 }
 

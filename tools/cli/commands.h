@@ -27,6 +27,7 @@ Command profile_command();
 Command preload_command();
 Command doctor_command();
 Command recover_command();
+Command forget_command();
 Command version_command();
 Command completion_command();
 

@@ -2,8 +2,11 @@
 // gpushare set, remove, attach, freeze, thaw: each makes one request and is silent when it is done.
 // What the kernel module's files can take is written there, if this user may; otherwise the request
 // goes to the agent.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 #include <optional>
 
 #include "shmctl/program/help.h"
@@ -36,15 +39,17 @@ ExitCode tell(const Invocation& invocation, const Request& request) {
 // A number is a process, anything else a tenant's name.
 ExitCode tell_target(const Invocation& invocation, const char* op) {
   const std::string& target = invocation.arguments[0];
-  Request request{.op = op};
-  if (target.find_first_not_of("0123456789") != std::string::npos) {
-    request.tenant = target;
-  } else if (const auto pid = parse_pid(target)) {
-    request.pid = pid;
-  } else {
-    return invocation.wrong("'" + target + "' is neither a process id nor a tenant's name");
-  }
-  return tell(invocation, request);
+  if (target.find_first_not_of("0123456789") != std::string::npos)
+    return tell(invocation, {.op = op, .tenant = target});
+  const auto pid = parse_pid(target);
+  if (!pid) return invocation.wrong("'" + target + "' is neither a process id nor a tenant's name");
+  const Request request{.op = op, .pid = pid};
+  const auto is_on_gpu = ask_on_gpu(endpoints_of(invocation).socket, request);
+  if (!is_on_gpu) return report(is_on_gpu.error());
+  if (request.op == "freeze" && !*is_on_gpu)
+    fmt::print(stderr, "gpushare: process {} is on no GPU now; it is frozen as soon as it is\n",
+               *pid);
+  return kExitOk;
 }
 
 ExitCode set(const Invocation& invocation) {
@@ -116,7 +121,8 @@ Command freeze_command() {
           .arguments = "PID|TENANT",
           .details =
               "Its kernels stop where they are, its memory stays, and it resumes at that "
-              "point when it is thawed. A number is a process id.",
+              "point when it is thawed. A number is a process id: that process alone is frozen, "
+              "also where it comes to a GPU later. A freeze outlives the agent.",
           .examples = {"gpushare freeze 4711", "gpushare freeze batch"},
           .run = [](const Invocation& invocation) { return tell_target(invocation, "freeze"); }};
 }
@@ -125,6 +131,7 @@ Command thaw_command() {
   return {.name = "thaw",
           .summary = "Let what was frozen by 'gpushare freeze' run again.",
           .arguments = "PID|TENANT",
+          .details = "A process that is frozen with its tenant is thawed with its tenant only.",
           .examples = {"gpushare thaw 4711"},
           .run = [](const Invocation& invocation) { return tell_target(invocation, "thaw"); }};
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpushare recover: becomes `gpushared --recover`, because only the agent's code can undo.
+// gpushare recover and gpushare forget: become `gpushared --recover` and, when no agent runs,
+// `gpushared --forget`, because only the agent's code can do that.
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
 
+#include "tools/agent/client.h"
 #include "tools/agent/status_source.h"
 #include "tools/base/endpoints.h"
 #include "tools/base/report.h"
@@ -23,6 +25,16 @@ std::string find_gpushared() {
   return "gpushared";
 }
 
+ExitCode become_gpushared(const char* what, const Endpoints& endpoints) {
+  const std::string program = find_gpushared();
+  ::execlp(program.c_str(), "gpushared", what, "--region", endpoints.region.c_str(),
+           static_cast<char*>(nullptr));
+  return report(errno_error("start gpushared", fmt::format("{} {} (looked beside gpushare and in "
+                                                           "PATH)",
+                                                           program, what))
+                    .error());
+}
+
 ExitCode recover(const Invocation& invocation) {
   const Endpoints endpoints = endpoints_of(invocation);
   const auto status = StatusSource(endpoints).read();
@@ -33,15 +45,33 @@ ExitCode recover(const Invocation& invocation) {
                status->snapshot.agent.agent_pid);
     return kExitFailure;
   }
-  const std::string program = find_gpushared();
-  ::execlp(program.c_str(), "gpushared", "--recover", "--region", endpoints.region.c_str(),
-           static_cast<char*>(nullptr));
-  return report(
-      errno_error("start gpushared --recover", program + " (looked beside gpushare and in PATH)")
-          .error());
+  return become_gpushared("--recover", endpoints);
+}
+
+ExitCode forget(const Invocation& invocation) {
+  const Endpoints endpoints = endpoints_of(invocation);
+  auto agent = Client::connect(endpoints.socket);
+  if (!agent)  // the error has a code unless none runs
+    return agent.error().code ? report(agent.error()) : become_gpushared("--forget", endpoints);
+  const auto done = tell_agent(endpoints.socket, {.op = "forget"});
+  return done ? kExitOk : report(done.error());
 }
 
 }  // namespace
+
+Command forget_command() {
+  return {.name = "forget",
+          .summary = "Drop all that was set at run time.",
+          .details =
+              "Tenants that the configuration does not name are removed, with those of 'gpushare "
+              "run'; the settings of the others are those of the configuration again; what was "
+              "frozen by hand is thawed. Without this, all of it outlives the agent, also when "
+              "the service is stopped and started again. Programs go on; those of a tenant that "
+              "is removed go to the one that their rules name. When no agent runs, 'gpushared "
+              "--forget' does it, which needs root.",
+          .examples = {"gpushare forget"},
+          .run = forget};
+}
 
 Command recover_command() {
   return {.name = "recover",

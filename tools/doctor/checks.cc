@@ -189,10 +189,10 @@ Finding check_agent(const DoctorInput& input) {
   if (!input.agent) return fail("agent", input.agent.error().message(), kStart);
   const Hello& agent = *input.agent;
   if (input.status && !input.status->health.is_live())
-    return fail(
-        "agent",
-        health_text(input.status->snapshot.agent, input.status->health, input.status->taken),
-        "systemctl restart gpushared");
+    return fail("agent",
+                health_text(input.status->snapshot.agent, input.status->health, input.status->taken,
+                            input.status->snapshot.ending),
+                "systemctl restart gpushared");
   const std::string text = fmt::format("gpushared {}, pid {}", agent.version, agent.pid);
   if (agent.version != kVersion || agent.commit != kCommit)
     return warning("agent",

@@ -30,7 +30,7 @@ FrameLine agent_line(const TopModel& model, size_t width) {
   if (failure && status.health.state == AgentHealth::State::kNever) {
     text = failure->message();
   } else {
-    text += health_text(status.snapshot.agent, status.health, status.taken);
+    text += health_text(status.snapshot.agent, status.health, status.taken, status.snapshot.ending);
     if (failure) {
       text += "; no news: " + failure->message();
       is_bad = true;

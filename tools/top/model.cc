@@ -31,7 +31,8 @@ std::string name_of(const TenantRecord& tenant) {
 void TopModel::update(Result<Status> status, Time now) {
   if (!status) {
     failure_ = std::move(status.error());
-    status_.health = judge_agent(status_.snapshot.agent, now, /*is_process_there=*/false);
+    status_.health = judge_agent(status_.snapshot.agent, now, /*is_process_there=*/false,
+                                 status_.snapshot.ending);
     status_.taken = now;
     return;
   }

@@ -19,7 +19,8 @@ void add_table(std::vector<std::string>& lines, const Table& table, const Screen
 
 std::string agent_line(const Status& status, const Screen& screen) {
   const AgentRecord& agent = status.snapshot.agent;
-  const std::string text = "gpushared: " + health_text(agent, status.health, status.taken);
+  const std::string text =
+      "gpushared: " + health_text(agent, status.health, status.taken, status.snapshot.ending);
   return in_tone(clipped(text, screen.width), status.health.is_live() ? Tone::kPlain : Tone::kBad,
                  screen);
 }

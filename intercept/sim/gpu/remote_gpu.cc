@@ -3,9 +3,11 @@
 #include "intercept/process_stop.h"
 
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "intercept/sim/gpu/sim_observer.h"
+#include "intercept/sim/gpu/slow_search.h"
 #include "intercept/sim/wire/client.h"
 #include "intercept/sim/wire/codec.h"
 
@@ -70,12 +72,14 @@ class RemoteGpu final : public Gpu {
 
  private:
   Result<> control(Kind kind, uint32_t gpu, std::span<const ChannelRef> channels, const char* step);
-  Result<ObjectSearch::Found> objects_of(pid_t pid) const;
+  // `cost`: how long the driver would take to find them.
+  Result<ObjectSearch::Found> objects_of(pid_t pid, Nanos& cost) const;
   template <class Reply>
   Result<Reply> group_call(Kind kind, const GroupRef& group, Micros slice, const char* step);
   // Returns the elements of an answer that is a CountReply and a list.
   template <class T, class Request>
-  Result<std::vector<T>> list(Kind kind, const Request& request, const char* step) const;
+  Result<std::vector<T>> list(Kind kind, const Request& request, const char* step,
+                              Nanos* cost = nullptr) const;
 
   const std::unique_ptr<Client> client_;
   const std::vector<GpuInfo> gpus_;
@@ -137,12 +141,14 @@ Result<SwitchBatch> RemoteGpu::read_switches(uint32_t gpu) {
 }
 
 template <class T, class Request>
-Result<std::vector<T>> RemoteGpu::list(Kind kind, const Request& request, const char* step) const {
+Result<std::vector<T>> RemoteGpu::list(Kind kind, const Request& request, const char* step,
+                                       Nanos* cost) const {
   const auto answer = client_->call(kind, bytes_of(request), {}, step);
   if (!answer) return std::unexpected(answer.error());
   CountReply head{};
   std::vector<T> elements;
   if (!split(*answer, head, elements)) return make_error(std::errc::bad_message, step);
+  if (cost != nullptr) *cost = Micros(head.cost_us);
   return elements;
 }
 
@@ -154,9 +160,9 @@ std::optional<std::vector<Utilisation>> RemoteGpu::utilisation(uint32_t gpu) {
   return all;
 }
 
-Result<std::vector<DriverEvent>> RemoteGpu::objects_of(pid_t pid) const {
+Result<std::vector<DriverEvent>> RemoteGpu::objects_of(pid_t pid, Nanos& cost) const {
   constexpr const char* kStep = "attach to process";
-  const auto events = list<Event>(Kind::kAttach, PidRequest{pid, 0}, kStep);
+  const auto events = list<Event>(Kind::kAttach, PidRequest{pid, 0}, kStep, &cost);
   if (!events) return std::unexpected(events.error());
   std::vector<DriverEvent> all;
   for (const Event& event : *events) {
@@ -168,7 +174,9 @@ Result<std::vector<DriverEvent>> RemoteGpu::objects_of(pid_t pid) const {
 }
 
 std::unique_ptr<ObjectSearch> RemoteGpu::attach(pid_t pid) {
-  return found_at_once(objects_of(pid));
+  Nanos cost{};
+  auto found = objects_of(pid, cost);
+  return found_after(cost, std::move(found), [](Nanos time) { std::this_thread::sleep_for(time); });
 }
 
 std::vector<pid_t> RemoteGpu::users() const {

@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "intercept/sim/gpu/slow_search.h"
+
 namespace gpushare::sim {
 
 // --- SimGpu -----------------------------------------------------------------------------------
@@ -81,7 +83,8 @@ std::optional<std::vector<Utilisation>> SimGpu::utilisation(uint32_t gpu) {
 }
 
 std::unique_ptr<ObjectSearch> SimGpu::attach(pid_t pid) {
-  return found_at_once(model_.attach(pid));
+  return found_after(model_.parameters().control.attach, model_.attach(pid),
+                     [this](Nanos time) { spend(time); });
 }
 
 // --- ModelObserver ----------------------------------------------------------------------------

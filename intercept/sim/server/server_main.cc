@@ -53,6 +53,7 @@ ExitCode run(const Invocation& in) {
   GpuModel gpu;
   if (in.has("memory")) gpu.memory_bytes = in.whole("memory") << 30;
   options.gpus.assign(in.whole("gpus"), gpu);
+  options.parameters.control.attach = in.whole("attach-ms") * 1ms;
   return serve(std::move(options));
 }
 
@@ -73,7 +74,13 @@ Command program() {
                    .value = "GIB",
                    .help = "Memory of each GPU in GiB",
                    .otherwise = "an H200's, 140",
-                   .range = Range{1, 4096, true}}},
+                   .range = Range{1, 4096, true}},
+                  {.name = "attach-ms",
+                   .value = "MS",
+                   .help = "How long the agent takes to find what a program has that was there "
+                           "before it",
+                   .otherwise = "100",
+                   .range = Range{0, 10'000, true}}},
       .examples = {"gpushare-sim --socket /tmp/sim.sock --gpus 2"},
       .run = run,
   };

@@ -28,7 +28,7 @@ ReplyHead head_of(const Result<T>& result) {
 ReplyHead failed(int error) { return {static_cast<uint32_t>(error), 0}; }
 
 template <class T>
-void answer_list(auto& peer, Kind kind, uint64_t tag, const std::vector<T>& list) {
+void answer_list(auto& peer, Kind kind, uint64_t tag, const std::vector<T>& list, Nanos cost = {}) {
   constexpr size_t kMost = (kMaxMessageBytes - sizeof(Header) - sizeof(CountReply)) / sizeof(T);
   CountReply reply{};
   if (list.size() > kMost) {
@@ -36,6 +36,7 @@ void answer_list(auto& peer, Kind kind, uint64_t tag, const std::vector<T>& list
     return peer.answer(kind, tag, reply);
   }
   reply.count = static_cast<uint32_t>(list.size());
+  reply.cost_us = static_cast<uint32_t>(cost / 1us);
   peer.answer(kind, tag, reply, std::as_bytes(std::span(list)));
 }
 
@@ -218,7 +219,7 @@ bool Server::handle_control(Peer& peer, Kind kind, uint64_t tag, std::span<const
       if (!parse(body, request)) return false;
       std::vector<Event> events;
       for (const DriverEvent& event : model_.attach(request.pid)) events.push_back(encode(event));
-      answer_list(peer, kind, tag, events);
+      answer_list(peer, kind, tag, events, model_.parameters().control.attach);
       return true;
     }
     case Kind::kUsers:

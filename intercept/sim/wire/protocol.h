@@ -15,7 +15,7 @@
 namespace gpushare::sim {
 
 inline constexpr uint32_t kProtocolMagic = 0x4D495347;  // "GSIM"
-inline constexpr uint32_t kProtocolVersion = 2;
+inline constexpr uint32_t kProtocolVersion = 3;
 inline constexpr uint32_t kMaxMessageBytes = 256 * 1024;
 inline constexpr uint16_t kReplyBit = 0x8000;
 inline constexpr char kDefaultSocket[] = "/run/gpushare/sim.sock";
@@ -211,7 +211,7 @@ struct Switch {
 struct CountReply {
   ReplyHead head;
   uint32_t count;
-  uint32_t reserved;
+  uint32_t cost_us;  // of kAttach: how long the driver would take to find them
 };
 struct Use {
   int32_t pid;

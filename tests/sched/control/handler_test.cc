@@ -36,6 +36,7 @@ class ControlHandlerTest : public ::testing::Test {
          .processes = rig_.processes,
          .clock = rig_.clock,
          .reload = [this] { return reload_; },
+         .forget = [this] { return (control_ ? *control_ : direct_).forget({}); },
          .diagnose = [] { return std::vector<Finding>{{"gpu", {}, "one", ""}}; }});
   }
   Json ask(std::string_view request, const Peer& peer = kRoot) {
@@ -111,7 +112,7 @@ TEST_F(ControlHandlerTest, AnOrdinaryUserMayOnlyLookAndRun) {
        {R"({"op":"set","tenant":"default","settings":{"weight":"300"}})",
         R"({"op":"remove","tenant":"default"})", R"({"op":"attach","pid":501,"tenant":"default"})",
         R"({"op":"freeze","pid":1})", R"({"op":"thaw","tenant":"default"})",
-        R"({"op":"trace","seconds":1})", R"({"op":"reload"})",
+        R"({"op":"trace","seconds":1})", R"({"op":"reload"})", R"({"op":"forget"})",
         R"({"op":"run","settings":{"weight":"300"}})", R"({"op":"run","tenant":"a"})",
         R"({"op":"run","tenant":"default","settings":{"weight":"300"}})"}) {
     const Answer answer = handle(request, kUser);
@@ -160,13 +161,37 @@ TEST_F(ControlHandlerTest, FreezesATenantOrAProcess) {
   EXPECT_EQ(ask(R"({"op":"freeze","tenant":"a"})")["ok"], true);
   rig_.run_for(100ms);
   EXPECT_EQ(rig_.record(*rig_.programs[0]).state, ProcessState::kFrozenUser);
+  const Json refused = ask(R"({"op":"thaw","pid":)" + pid + "}");
+  EXPECT_EQ(refused["code"], "usage");
+  EXPECT_NE(refused["error"].get<std::string>().find("thaw the tenant"), std::string::npos);
+  EXPECT_EQ(ask(R"({"op":"thaw","tenant":"a"})")["ok"], true);
+  EXPECT_EQ(ask(R"({"op":"thaw","pid":)" + pid + "}")["ok"], true) << "nothing is frozen now";
+}
+
+TEST_F(ControlHandlerTest, AProcessMayBeFrozenBeforeItComesToAGpu) {
+  rig_.start();
+  const Json answer = ask(R"({"op":"freeze","pid":100})");
+  EXPECT_EQ(answer["ok"], true);
+  EXPECT_EQ(answer["on_gpu"], false);
+  rig_.add_busy("a", {});  // it has this pid
+  rig_.run_for(100ms);
+  EXPECT_EQ(rig_.record(*rig_.programs[0]).state, ProcessState::kFrozenUser);
+  EXPECT_EQ(ask(R"({"op":"thaw","pid":100})")["on_gpu"], true);
+  rig_.processes.dead[4711] = true;
   EXPECT_EQ(ask(R"({"op":"freeze","pid":4711})")["code"], "usage");
 }
 
+TEST_F(ControlHandlerTest, ForgetsWhatWasSetAtRunTime) {
+  ask(R"({"op":"set","tenant":"a","settings":{"weight":"300"},"create":true})");
+  EXPECT_TRUE(handle(R"({"op":"forget"})").has_changed);
+  EXPECT_FALSE(rig_.tenants.find("a"));
+}
+
 TEST_F(ControlHandlerTest, WithoutAGpuItSaysSo) {
-  for (const char* request : {R"({"op":"freeze","pid":1})", R"({"op":"trace","seconds":1})"})
-    EXPECT_EQ(ask(request)["code"], "failed") << request;
-  EXPECT_EQ(ask(R"({"op":"freeze","tenant":"default"})")["ok"], true) << "for when one comes";
+  EXPECT_EQ(ask(R"({"op":"trace","seconds":1})")["code"], "failed");
+  for (const char* request :
+       {R"({"op":"freeze","pid":1})", R"({"op":"freeze","tenant":"default"})"})
+    EXPECT_EQ(ask(request)["ok"], true) << "for when one comes: " << request;
 }
 
 TEST_F(ControlHandlerTest, TracesForAsLongAsAsked) {

@@ -268,5 +268,78 @@ TEST_F(KernelTenantsTest, ATransientTenantOfAnAgentThatDiedStillGoes) {
   EXPECT_TRUE(tree_.has("run-nightly"));
 }
 
+// --- what an agent before has left ---------------------------------------------------------------
+
+class HandOverTest : public KernelTenantsTest {
+ protected:
+  // An agent without the module was here.
+  HandOverTest() {
+    EXPECT_TRUE(tenants_.set("late", std::vector<Setting>{{"weight", "300"}}, true));
+    EXPECT_TRUE(tenants_.set("batch", std::vector<Setting>{{"weight", "500"}}, true));
+    EXPECT_TRUE(tenants_.attach(kProgram, "late"));
+    EXPECT_TRUE(tenants_.set_frozen("late", true));
+    EXPECT_TRUE(tenants_.create_transient({99, 1000 + 99}, {}));
+  }
+  void take_over(std::string_view config) {
+    mirror_.emplace(tree_, tenants_, processes_, /*is_told=*/true);
+    mirror_->hand_over(config_of(config));
+    mirror_->start(config_of(config));
+  }
+};
+
+TEST_F(HandOverTest, WhatWasSetWithoutTheModuleIsWrittenIntoSysfs) {
+  take_over(kTwoTenants);
+  EXPECT_EQ(tree_.get("late", "weight"), "300");
+  EXPECT_EQ(tree_.get("batch", "weight"), "500");
+  EXPECT_EQ(tree_.get("batch", "max"), "30000 100000") << "of the file";
+  EXPECT_EQ(tree_.get("batch", "match_cgroup"), "/batch.slice/*");
+  EXPECT_EQ(tenant_of(kProgram), "late");
+  EXPECT_TRUE(tenants_.at(tenants_.find("late").value())->is_frozen_by_user);
+  EXPECT_TRUE(tree_.has("run-99"));
+  tenants_.end_process({99, 1000 + 99});
+  mirror_->follow(Time(1s));
+  EXPECT_FALSE(tree_.has("run-99"));
+}
+
+TEST_F(HandOverTest, WhatAnOperatorHasChosenInSysfsStays) {
+  ASSERT_TRUE(tree_.create("late"));
+  operator_writes("late", "weight", "77");
+  take_over("");
+  EXPECT_EQ(settings("late").weight, 77u);
+  EXPECT_EQ(tenant_of(kProgram), "default");
+}
+
+TEST_F(HandOverTest, DoneAgainAfterADeathInTheMiddleItEndsTheSame) {
+  mirror_.emplace(tree_, tenants_, processes_, /*is_told=*/true);
+  mirror_->hand_over(config_of(""));
+  take_over("");
+  EXPECT_EQ(settings("late").weight, 300u);
+  EXPECT_EQ(tenant_of(kProgram), "late");
+}
+
+TEST_F(HandOverTest, WhereTheModuleWasTheKernelsWordCounts) {
+  ASSERT_TRUE(tree_.create("late"));
+  start();
+  EXPECT_EQ(tenant_of(kProgram), "default") << "somebody moved it meanwhile";
+  EXPECT_TRUE(tenants_.at(tenants_.find("late").value())->is_frozen_by_user);
+  EXPECT_FALSE(tenants_.find("batch")) << "somebody removed it meanwhile";
+}
+
+TEST_F(KernelTenantsTest, ForgettingLeavesWhatTheFileSays) {
+  start(kTwoTenants);
+  operator_writes("batch", "weight", "77");
+  operator_writes("batch", "priority", "idle");
+  ASSERT_TRUE(tree_.create("late"));
+  tell(NoticesLost{});
+  ASSERT_TRUE(tenants_.set_frozen("batch", true));
+  ASSERT_TRUE(mirror_->forget(config_of(kTwoTenants)));
+  EXPECT_FALSE(tree_.has("late"));
+  EXPECT_FALSE(tenants_.find("late"));
+  EXPECT_EQ(tree_.get("batch", "weight"), "50");
+  EXPECT_EQ(tree_.get("batch", "priority"), "normal");
+  EXPECT_EQ(settings("default").weight, 80u);
+  EXPECT_FALSE(tenants_.at(tenants_.find("batch").value())->is_frozen_by_user);
+}
+
 }  // namespace
 }  // namespace gpushare

@@ -77,7 +77,7 @@ TEST(SchedulerBesideGates, AUserStillFreezesIt) {
   rig.add_busy("a", {});
   beside.gated.insert(rig.programs[0]->process);
   rig.run_for(1s);
-  ASSERT_TRUE(rig.scheduler->set_frozen(rig.programs[0]->process.pid, true));
+  ASSERT_TRUE(rig.tenants.set_frozen(rig.programs[0]->process, true));
   rig.run_for(200ms);
   EXPECT_LT(rig.measure(1s)[0], 0.01);
 }

@@ -101,14 +101,66 @@ TEST(Scheduler, TheUsersFreezeHoldsUntilHeThaws) {
   rig.add_busy("a", {});
   rig.add_busy("b", {});
   rig.run_for(200ms);
-  ASSERT_TRUE(rig.scheduler->set_frozen(rig.programs[0]->process.pid, true));
+  ASSERT_TRUE(rig.tenants.set_frozen(rig.programs[0]->process, true));
   rig.run_for(200ms);
   EXPECT_EQ(rig.record(*rig.programs[0]).state, ProcessState::kFrozenUser);
   EXPECT_EQ(rig.measure(1s)[0], 0);
-  ASSERT_TRUE(rig.scheduler->set_frozen(rig.programs[0]->process.pid, false));
+  ASSERT_TRUE(rig.tenants.set_frozen(rig.programs[0]->process, false));
   rig.run_for(200ms);
   EXPECT_GT(rig.measure(1s)[0], 0.4);
-  EXPECT_FALSE(rig.scheduler->set_frozen(4711, true));
+}
+
+TEST(Scheduler, ANewContextOfAFrozenProcessIsFrozenToo) {
+  SchedulerRig rig(2);
+  rig.start();
+  sim::Program& program = rig.add_busy("a", {});
+  rig.run_for(100ms);
+  ASSERT_TRUE(rig.tenants.set_frozen(program.process, true));
+  rig.run_for(100ms);
+  const auto context_on = [&](uint32_t gpu) {
+    return rig.machine.model.create_context(program.client, gpu).value().context;
+  };
+  const uint32_t elsewhere = context_on(1);
+  rig.run_for(100ms);
+  EXPECT_EQ(rig.record(program, 1).state, ProcessState::kFrozenUser) << "on another GPU";
+  ASSERT_TRUE(rig.machine.model.destroy_context(program.client, elsewhere));
+  ASSERT_TRUE(rig.machine.model.destroy_context(program.client, program.context.context));
+  rig.run_for(100ms);
+  EXPECT_EQ(rig.records(), 0u);
+  program.context.context = context_on(0);
+  const uint64_t work = program.endless();
+  rig.run_for(100ms);
+  const Nanos before = program.executed(work);
+  rig.run_for(500ms);
+  EXPECT_EQ(rig.record(program).state, ProcessState::kFrozenUser) << "after it had none";
+  EXPECT_EQ(program.executed(work), before) << "its new channels";
+  ASSERT_TRUE(rig.tenants.set_frozen(program.process, false));
+  rig.run_for(500ms);
+  EXPECT_GT(program.executed(work), before);
+}
+
+TEST(Scheduler, ATenantInARemovedOnesSlotBeginsWithNothing) {
+  SchedulerRig rig;
+  rig.start();
+  sim::Program& program = rig.add_busy("old", {{"max", "10%"}});
+  rig.run_for(3s);
+  const uint32_t slot = rig.tenants.find("old").value();
+  ASSERT_GT(rig.scheduler->state().tenant_use.at(slot).freezes, 0u);
+  // Between two steps, so that no step sees the slot free.
+  ASSERT_TRUE(rig.tenants.remove("old"));
+  const std::vector<Setting> capped{{"max", "10%"}};
+  const uint32_t next = rig.tenants.set("new", capped, true).value();
+  ASSERT_TRUE(rig.tenants.attach(program.process, "new"));
+  rig.step();
+  const auto tenant_use = rig.scheduler->state().tenant_use;
+  const TenantUse use = tenant_use.contains(next) ? tenant_use.at(next) : TenantUse{};
+  EXPECT_EQ(use.freezes, 0u);
+  EXPECT_LT(use.used[0], 100ms);
+  EXPECT_LT(use.throttled, 200ms);
+  EXPECT_FALSE(tenant_use.contains(slot) && slot != next);
+  EXPECT_GT(rig.region->tenants[next].buckets[0].tokens(), 0ns) << "its bucket starts full";
+  rig.run_for(100ms);
+  EXPECT_EQ(rig.tenants.set("third", {}, true).value(), slot) << "the slot is used again";
 }
 
 TEST(Scheduler, FindsProgramsThatWereThereBefore) {
@@ -139,7 +191,7 @@ TEST(Scheduler, LooksAgainAfterEventsWereLost) {
   rig.run_for(100ms);
   rig.add_busy("a", {});
   rig.observer.lose_pending();
-  rig.run_for(200ms);
+  rig.run_for(500ms);  // finding it takes 100 ms of work, in steps of half a millisecond
   EXPECT_EQ(rig.record(*rig.programs[0]).pid, rig.programs[0]->process.pid);
 }
 

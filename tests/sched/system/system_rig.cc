@@ -68,6 +68,26 @@ void SystemRig::start_agent(std::vector<std::string> more) {
   needed(gpushared->await("answer", [&] { return !ask(R"({"op":"hello"})").empty(); }, kToStart));
 }
 
+void SystemRig::start_again() {
+  const bool has_come = eventually(
+      [&] {
+        if (gpushared->has_ended())
+          gpushared = started({.command = usual({}), .log = folder + "/agent.log"});
+        return !ask(R"({"op":"hello"})").empty();
+      },
+      3 * kToStart);
+  if (!has_come) throw std::runtime_error("no agent answers");
+}
+
+std::unique_ptr<Child> SystemRig::run(std::vector<std::string> options,
+                                      std::vector<std::string> command) {
+  std::vector<std::string> arguments{"--socket=" + socket, "run"};
+  arguments.insert(arguments.end(), options.begin(), options.end());
+  arguments.emplace_back("--");
+  arguments.insert(arguments.end(), command.begin(), command.end());
+  return start_in({}, "gpushare", std::move(arguments));
+}
+
 std::unique_ptr<Child> SystemRig::start(const std::string& workload,
                                         std::vector<std::string> arguments) {
   return start_in({}, "workloads/" + workload, std::move(arguments));
@@ -95,7 +115,7 @@ std::unique_ptr<Child> SystemRig::start_in(std::vector<std::string> environment,
   environment.push_back("GPUSHARE_SIM=" + simulation_socket());
   return started({.command = std::move(command),
                   .environment = std::move(environment),
-                  .log = folder + program.substr(program.find('/')) + ".log"});
+                  .log = folder + "/" + program.substr(program.find('/') + 1) + ".log"});
 }
 
 int SystemRig::run_gpushared(std::vector<std::string> arguments) {

@@ -32,6 +32,11 @@ class SystemRig {
   void start_simulation();  // again, after it was ended
   // Returns when the agent answers. `more`: further arguments of gpushared.
   void start_agent(std::vector<std::string> more = {});
+  // The same after gpushared was killed, as systemd does it: again until one stays, because an
+  // agent that is still ending holds the lock.
+  void start_again();
+  // A program, or anything else, by `gpushare run` with these options.
+  std::unique_ptr<Child> run(std::vector<std::string> options, std::vector<std::string> command);
   std::unique_ptr<Child> start(const std::string& workload, std::vector<std::string> arguments);
   // The same with the shim preloaded.
   std::unique_ptr<Child> start_with_shim(const std::string& workload,

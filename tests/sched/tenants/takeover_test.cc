@@ -1,103 +1,200 @@
 // SPDX-License-Identifier: Apache-2.0
+// What was set at run time outlives the agent: an agent works on a region, ends in some way, and
+// another begins there.
 #include "sched/tenants/takeover.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include "shmctl/plane/snapshot.h"
-#include "tests/sched/support/scheduler_rig.h"
+#include "tests/sched/support/fake_proc_reader.h"
 
 namespace gpushare {
 namespace {
 
 using namespace std::chrono_literals;
 
-// An agent works on a region in shared memory, dies, and another takes over.
+ProcessId id(pid_t pid) { return {pid, static_cast<uint64_t>(1000 + pid)}; }
+
 class TakeoverTest : public ::testing::Test {
  protected:
-  TakeoverTest()
-      : plane_(ControlPlane::create("/gpushare-test-" + std::to_string(::getpid())).value()) {}
-  ~TakeoverTest() override { (void)ControlPlane::remove(plane_.name()); }
-
-  void live_and_die() {
-    scheduler_ = std::make_unique<Scheduler>(Surroundings{.gpu = rig_.gpu,
-                                                          .observer = &rig_.observer,
-                                                          .region = plane_.region(),
-                                                          .processes = rig_.processes,
-                                                          .clock = rig_.clock,
-                                                          .tenants = rig_.tenants},
-                                             AgentIdentity{.agent_pid = 1, .is_simulated = true},
-                                             Config(test::every_policy()));
-    scheduler_->step();
-    scheduler_.reset();
+  TakeoverTest() { next({}); }
+  // The agent is gone, and the next one begins with this file.
+  void next(const TenantsConfig& config) {
+    roster_ = std::make_unique<Roster>(*region_);
+    tenants_ = std::make_unique<Tenants>(roster_.get());
+    end_the_dead(*tenants_, processes_);
+    EXPECT_TRUE(tenants_->start(config));
+  }
+  void set(std::string_view name, std::vector<Setting> settings) {
+    ASSERT_TRUE(tenants_->set(name, settings, /*create=*/true));
+  }
+  const Tenant& tenant(std::string_view name) { return *tenants_->at(*tenants_->find(name)); }
+  std::string tenant_of(pid_t pid) { return tenants_->at(tenants_->tenant_of(id(pid)))->name; }
+  std::size_t entries() {
+    std::size_t n = 0;
+    Roster(*region_).for_each_process([&](const RosterProcess&) { ++n; });
+    return n;
   }
 
-  // What the next agent has, which begins with this configuration.
-  Tenants take_over(const TenantsConfig& config = {}) {
-    Tenants next;
-    EXPECT_TRUE(next.reload(config));
-    DirectControl control(next);
-    take_over_tenants(plane_, rig_.processes, next, control);
-    return next;
-  }
-  sim::Program& add_transient() {
-    sim::Program& program = rig_.add("default", {});
-    const std::vector<Setting> heavy{{"weight", "300"}};
-    EXPECT_TRUE(rig_.tenants.create_transient(program.process, heavy));
-    return program;
-  }
-
-  test::SchedulerRig rig_;
-  ControlPlane plane_;
-  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<Region> region_ = std::make_unique<Region>();
+  test::FakeProcReader processes_;
+  std::unique_ptr<Roster> roster_;
+  std::unique_ptr<Tenants> tenants_;
 };
 
-TEST_F(TakeoverTest, SettingsMadeAtRunTimeAndTheirProcessesAreTakenOver) {
-  rig_.add_busy("batch", {{"weight", "50"}, {"max", "20%"}, {"priority", "idle"}});
-  ASSERT_TRUE(rig_.tenants.set_frozen("batch", true));
-  live_and_die();
-  Tenants next = take_over();
-  const auto slot = next.find("batch");
-  ASSERT_TRUE(slot);
-  EXPECT_EQ(next.at(*slot)->settings, rig_.tenants.at(*rig_.tenants.find("batch"))->settings);
-  EXPECT_TRUE(next.at(*slot)->is_frozen_by_user);
-  EXPECT_EQ(next.tenant_of(rig_.programs[0]->process), *slot);
+TEST_F(TakeoverTest, SettingsMembershipsAndFreezesAreTakenOver) {
+  set("batch", {{"weight", "50"},
+                {"max", "20%"},
+                {"priority", "idle"},
+                {"memory_max", "3G"},
+                {"sm_percent", "40"},
+                {"slo_us", "500"}});
+  const TenantSettings wanted = tenant("batch").settings;
+  ASSERT_TRUE(tenants_->attach(id(10), "batch"));
+  ASSERT_TRUE(tenants_->set_frozen("batch", true));
+  ASSERT_TRUE(tenants_->set_frozen(id(11), true));
+  for (int i = 0; i < 3; ++i) {  // none of them sees a program
+    next({});
+    EXPECT_EQ(tenant("batch").settings, wanted);
+    EXPECT_TRUE(tenant("batch").is_frozen_by_user);
+    EXPECT_EQ(tenant_of(10), "batch");
+    EXPECT_TRUE(tenants_->is_frozen(id(11)));
+    EXPECT_FALSE(tenants_->is_frozen(id(10)));
+  }
 }
 
-TEST_F(TakeoverTest, ATransientTenantStillGoesWithItsLastProcess) {
-  sim::Program& program = add_transient();
-  live_and_die();
-  Tenants next = take_over();
-  const uint32_t slot = next.tenant_of(program.process);
-  EXPECT_TRUE(next.at(slot)->is_transient);
-  EXPECT_EQ(next.at(slot)->settings.weight, 300u);
-  next.end_process(program.process);
-  EXPECT_EQ(next.slots().size(), 1u);
+TEST_F(TakeoverTest, WhatAProcessInheritedIsItsOwn) {
+  set("batch", {});
+  ASSERT_TRUE(tenants_->attach(id(10), "batch"));
+  ProcessIdentity child;
+  child.id = id(20);
+  child.ancestors = {id(10)};
+  tenants_->add_process(child);
+  processes_.dead[10] = true;
+  next({});
+  EXPECT_EQ(tenant_of(20), "batch");
+  EXPECT_EQ(entries(), 1u);
 }
 
-TEST_F(TakeoverTest, ATransientTenantWhoseProcessesEndedIsNotTakenOver) {
-  sim::Program& program = add_transient();
-  live_and_die();
-  rig_.processes.dead[program.process.pid] = true;
-  Tenants next = take_over();
-  EXPECT_EQ(next.slots().size(), 1u);
+TEST_F(TakeoverTest, AProcessThatLeftItsGpusStays) {
+  set("batch", {});
+  ProcessIdentity program;
+  program.id = id(20);
+  tenants_->add_process(program);
+  ASSERT_TRUE(tenants_->attach(id(20), "batch"));
+  tenants_->leave_gpus(id(20));
+  next({});
+  EXPECT_EQ(tenant_of(20), "batch");
 }
 
-TEST_F(TakeoverTest, ThePresentFileWinsWhereNothingWasSetAtRunTime) {
-  live_and_die();
-  TenantsConfig config;
-  config.tenants.push_back({"web", {{"weight", "200"}}});
-  const Tenants next = take_over(config);
-  EXPECT_EQ(next.at(next.find("web").value())->settings.weight, 200u);
+TEST_F(TakeoverTest, ATransientTenantGoesWithItsLastProcessWheneverThatEnds) {
+  ASSERT_TRUE(tenants_->create_transient(id(10), std::vector<Setting>{{"weight", "300"}}));
+  next({});
+  EXPECT_TRUE(tenant("run-10").is_transient);
+  EXPECT_EQ(tenant("run-10").settings.weight, 300u);
+  processes_.dead[10] = true;
+  next({});
+  EXPECT_EQ(tenants_->slots().size(), 1u);
+  EXPECT_EQ(entries(), 0u);
 }
 
-TEST_F(TakeoverTest, AnAgentThatStoppedByItselfLeavesNothing) {
-  rig_.add_busy("batch", {{"weight", "50"}});
-  live_and_die();
-  clear_records(plane_.region());
-  Tenants next = take_over();
-  EXPECT_EQ(next.slots().size(), 1u);
-  EXPECT_TRUE(take_snapshot(plane_)->processes.empty());
+TEST_F(TakeoverTest, AFileThatHasChangedWinsOnlyWhereNothingWasSetAtRunTime) {
+  const TenantsConfig before{.tenants = {{"web", {{"weight", "200"}, {"slo_us", "10"}}}},
+                             .rules = {}};
+  next(before);
+  set("web", {{"weight", "500"}});
+  const TenantsConfig after{.tenants = {{"web", {{"weight", "300"}, {"slo_us", "20"}}}},
+                            .rules = {}};
+  next(after);
+  EXPECT_EQ(tenant("web").settings.weight, 500u);
+  EXPECT_EQ(tenant("web").settings.slo, 20us);
+  ASSERT_TRUE(tenants_->reload(after));
+  EXPECT_EQ(tenant("web").settings.weight, 300u);
+  next(after);
+  EXPECT_EQ(tenant("web").settings.weight, 300u) << "the reload was noted";
+}
+
+TEST_F(TakeoverTest, ATenantThatOnlyAnOldFileNamedGoes) {
+  next({.tenants = {{"web", {}}}, .rules = {}});
+  ASSERT_TRUE(tenants_->attach(id(10), "web"));
+  next({});
+  EXPECT_FALSE(tenants_->find("web"));
+  EXPECT_EQ(tenant_of(10), "default");
+  EXPECT_EQ(entries(), 0u);
+}
+
+TEST_F(TakeoverTest, ACleanStopKeepsWhatWasSetAndClearsWhatWasSeen) {
+  set("batch", {{"weight", "50"}});
+  write_record(region_->processes[3].record, {.pid = 7});
+  write_ending(*region_, 4711, EndingKind::kStopped, 0, Time(5s));
+  clear_records(*region_);
+  next({});
+  EXPECT_EQ(tenant("batch").settings.weight, 50u);
+  EXPECT_EQ(read_record(region_->processes[3].record)->pid, 0);
+  EXPECT_EQ(read_record(region_->ending)->agent_pid, 4711u);
+}
+
+TEST_F(TakeoverTest, ForgettingLeavesWhatTheFileSays) {
+  const TenantsConfig file{.tenants = {{"web", {{"weight", "200"}}}}, .rules = {}};
+  next(file);
+  set("web", {{"weight", "500"}, {"max", "30%"}});
+  set("default", {{"weight", "7"}});
+  set("batch", {});
+  ASSERT_TRUE(tenants_->attach(id(10), "web"));
+  ASSERT_TRUE(tenants_->attach(id(11), "batch"));
+  ASSERT_TRUE(tenants_->set_frozen("web", true));
+  ASSERT_TRUE(tenants_->set_frozen(id(12), true));
+  tenants_->forget();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(tenant("web").settings.weight, 200u);
+    EXPECT_FALSE(tenant("web").settings.cap);
+    EXPECT_FALSE(tenant("web").is_frozen_by_user);
+    EXPECT_EQ(tenant("default").settings, TenantSettings());
+    EXPECT_FALSE(tenants_->find("batch"));
+    EXPECT_EQ(tenant_of(10), "web") << "its tenant stays";
+    EXPECT_EQ(tenant_of(11), "default");
+    EXPECT_FALSE(tenants_->is_frozen(id(12)));
+    EXPECT_EQ(entries(), 1u);
+    next(file);
+  }
+}
+
+TEST_F(TakeoverTest, DamagedRecordsAreDroppedAndTheOthersTaken) {
+  set("batch", {});
+  ASSERT_TRUE(tenants_->attach(id(10), "batch"));
+  RosterTenant bad;
+  bad.name[0] = '/';
+  write_record(region_->roster_tenants[5], bad);
+  RosterTenant twice;
+  std::string_view("batch").copy(twice.name, 5);
+  write_record(region_->roster_tenants[6], twice);
+  RosterTenant weightless;
+  weightless.name[0] = 'w';
+  weightless.set = 1;
+  weightless.weight = 0;
+  write_record(region_->roster_tenants[7], weightless);
+  write_record(region_->roster_processes[9],
+               {.pid = 11, .tenant = 5, .start_ticks = 1011, .flags = kRosterAttached});
+  write_record(region_->roster_processes[10],
+               {.pid = 12, .tenant = 99999, .start_ticks = 1012, .flags = kRosterAttached});
+  next({});
+  EXPECT_EQ(tenants_->slots().size(), 2u);
+  EXPECT_EQ(tenant_of(10), "batch");
+  EXPECT_EQ(tenant_of(11), "default");
+  EXPECT_EQ(entries(), 1u);
+}
+
+TEST_F(TakeoverTest, AFullRosterRefusesWhatItCouldNotKeep) {
+  set("batch", {});
+  for (pid_t pid = 100; pid < 100 + static_cast<pid_t>(kMaxRosterProcesses); ++pid)
+    ASSERT_TRUE(tenants_->attach(id(pid), "batch"));
+  EXPECT_EQ(tenants_->attach(id(10), "batch").error().code, std::errc::no_space_on_device);
+  EXPECT_EQ(tenants_->set_frozen(id(10), true).error().code, std::errc::no_space_on_device);
+  EXPECT_FALSE(tenants_->create_transient(id(10), {}));
+  EXPECT_EQ(tenants_->slots().size(), 2u) << "no tenant is left behind";
+  ProcessIdentity child;
+  child.id = id(10);
+  child.ancestors = {id(100)};
+  EXPECT_EQ(tenants_->add_process(child), *tenants_->find("batch")) << "while this agent lives";
 }
 
 }  // namespace

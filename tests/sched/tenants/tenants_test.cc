@@ -81,7 +81,49 @@ TEST_F(TenantsTest, SlotsAreStableAndReusedLowestFirst) {
   ASSERT_TRUE(tenants.remove("a"));
   EXPECT_EQ(tenants.find("b"), 2U);
   EXPECT_EQ(tenants.at(1), nullptr);
-  EXPECT_EQ(make("c"), 1U);
+  EXPECT_EQ(make("c"), 3U) << "somebody may still keep something of the one before";
+  tenants.reuse_slots();
+  EXPECT_EQ(make("d"), 1U);
+}
+
+TEST_F(TenantsTest, ARemovedTenantsSlotIsUsedAtOnceOnlyWhenNoOtherIsLeft) {
+  for (uint32_t i = 1; i < kMaxTenants; ++i) make("t" + std::to_string(i));
+  ASSERT_TRUE(tenants.remove("t7"));
+  EXPECT_EQ(make("next"), 7U);
+}
+
+TEST_F(TenantsTest, AFreezeIsOfTheProcessWhereverItGoes) {
+  make("a");
+  ASSERT_TRUE(tenants.set_frozen(id(10), true));
+  EXPECT_TRUE(tenants.is_frozen(id(10)));
+  EXPECT_FALSE(tenants.is_frozen({10, 999})) << "another process that has the same pid";
+  EXPECT_THAT(tenants.attached_without_gpu(), ElementsAre(id(10)));
+  attach(1, "a");
+  tenants.add_process(identity(10, "x", {id(1)}));
+  EXPECT_EQ(name_of(10), "a") << "it inherits all the same";
+  tenants.leave_gpus(id(10));
+  EXPECT_TRUE(tenants.is_frozen(id(10)));
+  ASSERT_TRUE(tenants.remove("a"));
+  EXPECT_TRUE(tenants.is_frozen(id(10)));
+  ASSERT_TRUE(tenants.set_frozen(id(10), false));
+  EXPECT_FALSE(tenants.is_frozen(id(10)));
+  EXPECT_THAT(tenants.attached_without_gpu(), IsEmpty());
+  ASSERT_TRUE(tenants.set_frozen(id(10), true));
+  tenants.end_process(id(10));
+  EXPECT_FALSE(tenants.is_frozen(id(10)));
+}
+
+TEST_F(TenantsTest, AProcessIsNotThawedWhileItsTenantIsFrozen) {
+  make("a");
+  attach(10, "a");
+  ASSERT_TRUE(tenants.set_frozen(id(10), true));
+  ASSERT_TRUE(tenants.set_frozen("a", true));
+  const auto refused = tenants.set_frozen(id(10), false);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message().find("gpushare thaw a"), std::string::npos);
+  EXPECT_TRUE(tenants.is_frozen(id(10))) << "nothing has changed";
+  ASSERT_TRUE(tenants.set_frozen("a", false));
+  EXPECT_TRUE(tenants.set_frozen(id(10), false));
 }
 
 TEST_F(TenantsTest, AFullTableIsAnErrorNotACrash) {

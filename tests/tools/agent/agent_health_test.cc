@@ -33,6 +33,39 @@ TEST(AgentHealth, OldIsStuckOrGone) {
   EXPECT_EQ(health_text(published(seconds(12)), stuck, kNow), "stuck (pid 9); last seen 12 s ago");
 }
 
+EndingRecord ended(EndingKind kind, uint32_t code = 0) {
+  return {.agent_pid = 9,
+          .kind = kind,
+          .code = code,
+          .reserved = 0,
+          .ended_ns = static_cast<uint64_t>((kNow - seconds(1)).time_since_epoch().count())};
+}
+
+TEST(AgentHealth, SaysWhenAndHowItEndedAndHowItIsStarted) {
+  const auto text = [](const AgentRecord& agent, const EndingRecord& ending) {
+    return health_text(agent, judge_agent(agent, kNow, false, ending), kNow, ending);
+  };
+  const std::string start = " 1 s ago; start it: systemctl start gpushared";
+  EXPECT_EQ(text({}, ended(EndingKind::kStopped)), "stopped cleanly" + start);
+  EXPECT_EQ(text(published(seconds(1)), ended(EndingKind::kSignalled, 9)),
+            "killed (SIGKILL)" + start)
+      << "although its record is fresh";
+  EXPECT_EQ(text(published(seconds(1)), ended(EndingKind::kSignalled, 11)),
+            "crashed (SIGSEGV)" + start);
+  EXPECT_EQ(text({}, ended(EndingKind::kExited, 2)),
+            "failed (exit code 2; see journalctl -u gpushared)" + start);
+  EXPECT_EQ(text(published(seconds(12)), {}),
+            "gone, nobody saw how; last seen 12 s ago; start it: systemctl start gpushared");
+}
+
+TEST(AgentHealth, TheEndOfTheAgentBeforeIsNotThatOfThisOne) {
+  AgentRecord agent = published(seconds(0));
+  EXPECT_TRUE(judge_agent(agent, kNow, true, ended(EndingKind::kStopped)).is_live())
+      << "it has written since, though it has the same pid";
+  agent.agent_pid = 10;
+  EXPECT_TRUE(judge_agent(agent, kNow, true, ended(EndingKind::kSignalled, 9)).is_live());
+}
+
 TEST(AgentHealth, ASlowTickIsNotStuck) {
   AgentRecord agent = published(seconds(4));
   agent.tick_us = 1'000'000;
