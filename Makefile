@@ -17,6 +17,8 @@ endif
 comma := ,
 SAN ?=
 O ?= build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))
+# A folder below this one has one spelling, which is also that of the files that say what depends on what.
+override O := $(patsubst $(CURDIR)/%,%,$(O))
 V ?= 0
 Q := $(if $(filter 1,$(V)),,@)
 say = $(if $(filter 1,$(V)),,@printf '  %-6s %s\n' $(1) $(2))
