@@ -67,7 +67,9 @@ class Storm:
         return self.status().get("agent", {}).get("pid", 0)
 
     def kill_once(self):
-        agent = until(20, self.agent_pid)
+        agent = until(60, self.agent_pid)
+        if not agent:
+            sys.exit("no agent answers:\n" + self.agent.log()[-3000:])
         time.sleep(self.random.uniform(0.02, 0.7))
         victim = self.random.choices(["agent", "supervisor", "both"], [8, 1, 1])[0]
         self.kills[victim] = self.kills.get(victim, 0) + 1
@@ -148,10 +150,11 @@ class KilledAgent(rig.Agent):
         while time.monotonic() < end:
             self.start()
             while self.process.poll() is None and time.monotonic() < end:
-                if self.ask("status").returncode == 0:
+                seen = self.ask("status", "--json")
+                # Until the agent before has ended, which holds the lock, it may be what answers.
+                if seen.returncode == 0 and json.loads(seen.stdout)["agent"]["supervisor_pid"] == self.process.pid:
                     return
                 time.sleep(0.02)
-            # The agent before is still ending, and holds the lock.
 
     def stop(self):
         self.process.terminate()
