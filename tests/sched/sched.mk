@@ -8,7 +8,7 @@ $(call gtest,lifeline_test,tests/sched/daemon/lifeline_test.cc sched/daemon/life
 
 # Starts the built programs, which lie beside it.
 $(call gtest,sched_system_test,$(filter-out %/mps_system_test.cc,$(wildcard tests/sched/system/*.cc)),lib/libshmctl.a)
-$(O)/bin/tests/sched_system_test: | $(addprefix $(O)/,bin/gpushared bin/gpushare-sim bin/workloads/spin bin/workloads/endless bin/workloads/churn bin/workloads/sms bin/workloads/steps lib/sim/libcuda.so.1 lib/libgpushare.so)
+$(O)/bin/tests/sched_system_test: | $(addprefix $(O)/,bin/gpushare bin/gpushared bin/gpushare-sim bin/workloads/spin bin/workloads/endless bin/workloads/churn bin/workloads/sms bin/workloads/steps lib/sim/libcuda.so.1 lib/libgpushare.so)
 
 # The same, with a stand-in for NVIDIA's MPS. shim_probe: tests/intercept/shim.
 $(call gtest,sched_mps_test,tests/sched/system/mps_system_test.cc tests/sched/system/system_rig.cc,lib/libshmctl.a)

@@ -53,7 +53,8 @@ ExitCode forget(const Invocation& invocation) {
   auto agent = Client::connect(endpoints.socket);
   if (!agent)  // the error has a code unless none runs
     return agent.error().code ? report(agent.error()) : become_gpushared("--forget", endpoints);
-  const auto done = tell_agent(endpoints.socket, {.op = "forget"});
+  const auto answer = agent->ask({.op = "forget"});
+  const Result<> done = answer ? decode_done(*answer) : std::unexpected(answer.error());
   return done ? kExitOk : report(done.error());
 }
 

@@ -49,6 +49,13 @@ class Deaths : public ::testing::Test {
   bool comes_to_its_cap() const {
     return eventually([&] { return share_of_capped() > 270 && share_of_capped() < 330; });
   }
+  // What `gpushare status` prints.
+  std::string status() const {
+    const auto tool = test::started(
+        {.command = {test::build_folder() + "/bin/gpushare", "--socket=" + rig_.socket,
+                     "--region=" + rig_.region, "status"}});
+    return test::outcome_of(*tool).out;
+  }
   // The next agent may freeze before we look: it has then published itself.
   bool all_are_thawed_after(pid_t agent) const {
     return eventually([&] { return rig_.frozen_groups() == 0 || rig_.agent_pid() != agent; });
@@ -128,10 +135,45 @@ TEST_F(Deaths, AnAgentWhoseSupervisorDiesStopsCleanly) {
   EXPECT_TRUE(eventually([&] { return rig_.agent_pid() == 0; })) << agent_;
 }
 
-TEST_F(Deaths, ACleanStopLeavesNothingBehind) {
+TEST_F(Deaths, ACleanStopLeavesNothingBehindButWhatWasSet) {
+  const std::string pid = std::to_string(first_->pid());
+  for (const std::string& request :
+       {std::string(R"({"op":"set","tenant":"later","settings":{"weight":"70"},"create":true})"),
+        R"({"op":"attach","tenant":"later","pid":)" + pid + "}",
+        R"({"op":"freeze","pid":)" + pid + "}"})
+    ASSERT_TRUE(rig_.answers(request, R"("ok":true)")) << request;
   EXPECT_EQ(ended_by(*rig_.gpushared, SIGTERM), 0) << rig_.output("agent.log");
   EXPECT_TRUE(rig_.snapshot().ledger.empty());
   EXPECT_FALSE(std::filesystem::exists(rig_.socket));
+  EXPECT_TRUE(status().starts_with("gpushared: stopped cleanly ")) << status();
+
+  rig_.start_agent();
+  EXPECT_TRUE(eventually([&] {
+    return rig_.tenant("later").weight == 70 && rig_.tenant("later").process_count == 1 &&
+           rig_.record(first_->pid()).state == ProcessState::kFrozenUser;
+  }));
+  ended_by(*rig_.gpushared, SIGTERM);
+  EXPECT_EQ(rig_.run_gpushared({"--forget"}), 0);
+  rig_.start_agent();
+  EXPECT_TRUE(eventually([&] {
+    const ProcessRecord record = rig_.record(first_->pid());
+    return record.pid != 0 && record.state != ProcessState::kFrozenUser;
+  }));
+  EXPECT_EQ(rig_.tenant("later").weight, TenantRecord{}.weight) << "it is forgotten";
+  EXPECT_TRUE(rig_.tenant("batch").priority == Priority::kIdle) << "it is in the file";
+}
+
+TEST_F(Deaths, StatusSaysHowTheAgentEnded) {
+  rig_.gpushared->signal(SIGSTOP);  // so that it does not start the next one yet
+  ::kill(agent_, SIGSEGV);
+  ASSERT_TRUE(eventually([&] { return !status().contains("running"); }));
+  EXPECT_TRUE(status().contains("last seen")) << "nobody has seen how: " << status();
+  rig_.gpushared->signal(SIGCONT);
+  ASSERT_TRUE(eventually([&] { return rig_.agent_pid() != agent_ && is_alive(rig_.agent_pid()); }));
+  EXPECT_EQ(rig_.snapshot().ending.agent_pid, static_cast<uint32_t>(agent_));
+  EXPECT_EQ(rig_.snapshot().ending.kind, EndingKind::kSignalled);
+  EXPECT_EQ(rig_.snapshot().ending.code, static_cast<uint32_t>(SIGSEGV));
+  EXPECT_TRUE(status().starts_with("gpushared: running")) << status();
 }
 
 // The supervisor asks the agent to hand over when the kernel module has come.

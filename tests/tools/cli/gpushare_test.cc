@@ -159,6 +159,7 @@ TEST(Gpushare, ControlCommandsAskTheAgentAndAreSilent) {
       {{"freeze", "12"}, R"({"op":"freeze","pid":12})"},
       {{"freeze", "12a"}, R"({"op":"freeze","tenant":"12a"})"},
       {{"thaw", "a"}, R"({"op":"thaw","tenant":"a"})"},
+      {{"forget"}, R"({"op":"forget"})"},
   };
   for (const Row& row : table) {
     FakeAgent agent(answer_ok);
@@ -167,6 +168,16 @@ TEST(Gpushare, ControlCommandsAskTheAgentAndAreSilent) {
     EXPECT_EQ(result.out + result.err, "");
     EXPECT_EQ(agent.requests(), std::vector<std::string>{row.request});
   }
+}
+
+TEST(Gpushare, SaysThatAFrozenProcessIsOnNoGpuYet) {
+  FakeAgent agent(
+      [](const std::string&) { return std::vector<std::string>{R"({"ok":true,"on_gpu":false})"}; });
+  const ToolResult frozen = run_tool("gpushare", {"freeze", "12"}, {socket_variable(agent)});
+  EXPECT_EQ(frozen.exit_code, 0);
+  EXPECT_NE(frozen.err.find("process 12 is on no GPU now"), std::string::npos) << frozen.err;
+  const ToolResult thawed = run_tool("gpushare", {"thaw", "12"}, {socket_variable(agent)});
+  EXPECT_EQ(thawed.err, "");
 }
 
 TEST(Gpushare, WrongArgumentsDoNotReachTheAgent) {
@@ -323,6 +334,10 @@ TEST(GpushareRecover, BecomesTheGpusharedBesideIt) {
       run_tool(dir.at("gpushare"), {"recover", "--region", "/gpushare-test-x"});
   EXPECT_EQ(result.out, "--recover --region /gpushare-test-x\n") << result.err;
   EXPECT_EQ(result.exit_code, 5);
+  const ToolResult forgotten = run_tool(
+      dir.at("gpushare"), {"forget", "--region", "/gpushare-test-x", "--socket", dir.at("none")});
+  EXPECT_EQ(forgotten.out, "--forget --region /gpushare-test-x\n") << "no agent runs there";
+  EXPECT_EQ(forgotten.exit_code, 5);
 }
 
 // --- trace ---
