@@ -77,8 +77,7 @@ std::string health_text(const AgentRecord& agent, const AgentHealth& health, Tim
     case AgentHealth::State::kGone:
       if (is_of(ending, agent))
         return fmt::format("{} {} ago; {}", ending_text(ending), duration_text(health.age), kStart);
-      return fmt::format("gone, nobody saw how; last seen {} ago; {}", duration_text(health.age),
-                         kStart);
+      return fmt::format("gone; last seen {} ago; {}", duration_text(health.age), kStart);
     case AgentHealth::State::kStale:
       return fmt::format("stuck (pid {}); last seen {} ago", agent.agent_pid,
                          duration_text(health.age));
