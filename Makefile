@@ -218,7 +218,7 @@ sanitized_tests := $(if $(findstring thread,$(SAN)),$(call test_programs,$(threa
 plain-tests: $(plain_tests) $(programs) $(extra_targets)
 sanitized-tests: $(sanitized_tests) $(extra_targets)
 # The longest first, so that none is left to run alone.
-long_tests := $(call test_programs,shmctl_test shim_test)
+long_tests := $(call test_programs,shmctl_test shim_test kill_storm_test)
 ring1_tests := $(long_tests) $(filter-out $(long_tests),$(gtests))
 list-of-%-tests:
 	@printf '%s\n' $($*_tests)
@@ -234,7 +234,7 @@ test:  ## all tests that this machine can run, also under sanitizers, and the fu
 KILLS ?= 10000
 REAL_KILLS ?= $(KILLS)
 test-long: $(O)/bin/tests/kill_storm_test  ## agents and supervisors killed KILLS=10000 times, in virtual and in real time
-	GPUSHARE_TEST_VIRTUAL_KILLS=$(KILLS) GPUSHARE_TEST_KILLS=$(REAL_KILLS) $< --gtest_filter='*Storm.*'
+	GPUSHARE_TEST_VIRTUAL_KILLS=$(KILLS) GPUSHARE_TEST_REAL_KILLS=$(REAL_KILLS) $< --gtest_filter='*Storm.*'
 
 test-gpu: all $(gtests)  ## the tests of a real GPU (root)
 	@tests/gpu/run.sh $(O)

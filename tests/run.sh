@@ -134,6 +134,7 @@ finish() {
 }
 
 if [ "$mode" = check ]; then
+  export GPUSHARE_TEST_REAL_KILLS=${GPUSHARE_TEST_REAL_KILLS:-20}
   mapfile -t programs < <(list ring1 O="$build")
   mapfile -t timed < <(list timed O="$build")
   run_tests "$build" "$filter" 1 "${timed[@]}"

@@ -9,6 +9,7 @@ namespace gpushare {
 
 Membership::Membership(State& state, Region& region, const ProcReader& processes)
     : state_(state), region_(region), processes_(processes) {
+  state_.tenants.leave_all_gpus();
   for (uint32_t slot = kMaxProcesses; slot-- > 0;) {
     free_slots_.push_back(slot);
     // What an agent before us left.

@@ -331,6 +331,13 @@ void Tenants::leave_gpus(ProcessId process) {
   ++generation_;
 }
 
+void Tenants::leave_all_gpus() {
+  std::vector<ProcessId> all;
+  for (const auto& [process, member] : members_)
+    if (member.identity) all.push_back(process);
+  for (const ProcessId& process : all) leave_gpus(process);
+}
+
 Result<> Tenants::set_frozen(ProcessId process, bool is_frozen) {
   const Tenant& tenant = *tenants_[tenant_of(process)];
   if (!is_frozen && tenant.is_frozen_by_user)

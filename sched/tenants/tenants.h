@@ -112,6 +112,8 @@ class Tenants {
   void end_process(ProcessId process);
   // The process has nothing on a GPU any more, but may live: its attachment and its freeze stay.
   void leave_gpus(ProcessId process);
+  // The same for all: the GPUs are looked for again.
+  void leave_all_gpus();
   uint32_t tenant_of(ProcessId process) const;  // kDefaultTenant for an unknown one
   // By the user: of one process, on all GPUs, also on those to which it comes later. Errors:
   // no_space_on_device; invalid_argument for the thaw of a process whose tenant is frozen.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SIGKILL for agent, supervisor or both, at random instants and again 20 to 700 ms after a new
 // agent has answered, while requests go on: real processes on the simulated GPU in real time.
-// GPUSHARE_TEST_KILLS is how often (100), GPUSHARE_TEST_SEED the random numbers.
+// GPUSHARE_TEST_REAL_KILLS is how often (100), GPUSHARE_TEST_SEED the random numbers.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -215,7 +215,7 @@ class RealTimeStorm : public ::testing::Test {
 };
 
 TEST_F(RealTimeStorm, NothingThatWasAnsweredIsLostAndNothingStaysFrozen) {
-  const int kills = number_of("GPUSHARE_TEST_KILLS", 100);
+  const int kills = number_of("GPUSHARE_TEST_REAL_KILLS", 100);
   const int report_every = std::max(1, kills / 20);
   while (kills_ < kills && !HasFailure()) {
     const int what = pick(8);

@@ -290,8 +290,9 @@ TEST_F(VirtualStorm, NothingThatWasAnsweredIsLostAndNothingStaysFrozen) {
     machine_.run_for(std::chrono::milliseconds(pick(50)));
     if (one_in(2)) undo();  // otherwise the supervisor was killed too
     if (kills_ % 100 == 0) expect_all_in_force();
-    if (kills >= 1000 && kills_ % report_every == 0)
-      std::printf("%d of %d kills, %d requests answered\n", kills_, kills, answered_);
+    if (kills < 1000 || kills_ % report_every != 0) continue;
+    std::printf("%d of %d kills, %d requests answered\n", kills_, kills, answered_);
+    std::fflush(stdout);
   }
   expect_all_in_force();
   std::printf(

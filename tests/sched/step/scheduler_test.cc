@@ -163,6 +163,22 @@ TEST(Scheduler, ATenantInARemovedOnesSlotBeginsWithNothing) {
   EXPECT_EQ(rig.tenants.set("third", {}, true).value(), slot) << "the slot is used again";
 }
 
+TEST(Scheduler, WhatEndedWhileTheGpusWereLostIsSeenToHaveEnded) {
+  SchedulerRig rig;
+  rig.start();
+  sim::Program& program = rig.add_busy("default", {});
+  ASSERT_TRUE(rig.tenants.create_transient(program.process, {}));
+  rig.run_for(200ms);
+  ASSERT_EQ(rig.records(), 1u);
+  rig.kill();  // the scheduler; the agent lives, and keeps its tenants
+  rig.machine.model.close_client(program.client);
+  rig.processes.dead[program.process.pid] = true;
+  ASSERT_TRUE(rig.observer.drain([](DriverEvent&&) {}));
+  rig.start();
+  rig.run_for(2s);
+  EXPECT_EQ(rig.tenants.slots().size(), 1u) << "the transient tenant has gone";
+}
+
 TEST(Scheduler, FindsProgramsThatWereThereBefore) {
   SchedulerRig rig;
   rig.add_busy("a", {{"weight", "300"}});
