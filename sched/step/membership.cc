@@ -36,10 +36,10 @@ bool Membership::sync(Time now) {
   std::erase_if(met_, [&](const auto& met) {
     const Process* known = state_.registry.find(met.first.pid);
     if (known != nullptr && known->id == met.first) return false;
-    if (processes_.is_alive(met.first))
-      state_.tenants.leave_gpus(met.first);
-    else
+    if (processes_.has_ended(met.first))
       state_.tenants.end_process(met.first);
+    else
+      state_.tenants.leave_gpus(met.first);
     return true;
   });
   for (const auto& [pid, process] : state_.registry.processes()) {

@@ -3,9 +3,11 @@
 
 #include <fcntl.h>
 #include <pwd.h>
+#include <signal.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <string_view>
 
 #include "shmctl/base/fd.h"
@@ -54,6 +56,11 @@ bool ProcReader::is_alive(const ProcessId& process) const {
   return bearer && bearer->id == process;
 }
 
+bool ProcReader::has_ended(const ProcessId& process) const {
+  const auto bearer = link(process.pid);
+  return bearer ? bearer->id != process : !is_taken(process.pid);
+}
+
 std::vector<ProcessId> ProcReader::ancestors(pid_t pid) const {
   constexpr std::size_t kDeepest = 64;
   std::vector<ProcessId> chain;
@@ -70,6 +77,9 @@ std::optional<ProcReader::Link> SystemProcReader::link(pid_t pid) const {
   if (!stat) return std::nullopt;
   return Link{{pid, stat->start_ticks}, stat->parent};
 }
+
+// Takes no descriptor.
+bool SystemProcReader::is_taken(pid_t pid) const { return ::kill(pid, 0) == 0 || errno != ESRCH; }
 
 std::string SystemProcReader::user_name(uid_t uid) const {
   const auto [at, is_new] = user_names_.try_emplace(uid);

@@ -36,11 +36,15 @@ class ProcReader {
   virtual std::optional<ProcessDetails> details(pid_t pid) const = 0;
   // The same, but cheaper: only its identity and its parent.
   virtual std::optional<Link> link(pid_t pid) const = 0;
+  // Whether any process has this pid, also where it cannot be read (no descriptor is left, say).
+  virtual bool is_taken(pid_t pid) const { return link(pid).has_value(); }
   // Empty: there is no such user. Asks the name service once for each uid.
   virtual std::string user_name(uid_t uid) const = 0;
 
   // Returns true if this process lives, and not another one with the same pid.
   bool is_alive(const ProcessId& process) const;
+  // Returns true only if that is sure: no process has its pid, or another one.
+  bool has_ended(const ProcessId& process) const;
   // The parent first, up to init, at most 64 of them. A parent that ended is not known any more:
   // the chain then goes on at the process that adopted its children.
   std::vector<ProcessId> ancestors(pid_t pid) const;
@@ -52,6 +56,7 @@ class SystemProcReader final : public ProcReader {
   explicit SystemProcReader(std::string root = "/proc") : root_(std::move(root)) {}
   std::optional<ProcessDetails> details(pid_t pid) const override;
   std::optional<Link> link(pid_t pid) const override;
+  bool is_taken(pid_t pid) const override;
   std::string user_name(uid_t uid) const override;
 
  private:

@@ -13,7 +13,7 @@ void clear(Slot<T>& slot) {
 
 void end_the_dead(Tenants& tenants, const ProcReader& processes) {
   for (const ProcessId& process : tenants.attached_without_gpu())
-    if (!processes.is_alive(process)) tenants.end_process(process);
+    if (processes.has_ended(process)) tenants.end_process(process);
   // An agent may have died between making one and putting its first process there.
   tenants.drop_the_finished();
 }

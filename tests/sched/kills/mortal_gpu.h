@@ -113,6 +113,7 @@ class MortalProcReader final : public ProcReader {
     fate_.strike();
     return processes_.link(pid);
   }
+  bool is_taken(pid_t pid) const override { return processes_.is_taken(pid); }
   std::string user_name(uid_t uid) const override { return processes_.user_name(uid); }
 
  private:

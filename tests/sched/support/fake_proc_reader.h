@@ -15,6 +15,7 @@ class FakeProcReader final : public ProcReader {
   bool everyone_lives = true;
   std::map<pid_t, ProcessDetails> known;
   std::map<pid_t, bool> dead;
+  bool is_readable = true;  // otherwise nothing can be read, of nobody
 
   ProcessDetails& add(const ProcessId& process, const std::string& command, uid_t uid = 0) {
     ProcessDetails& details = known[process.pid];
@@ -26,15 +27,18 @@ class FakeProcReader final : public ProcReader {
 
   std::optional<ProcessDetails> details(pid_t pid) const override {
     const auto at = known.find(pid);
-    if (dead.contains(pid) || at == known.end()) return std::nullopt;
+    if (!is_readable || dead.contains(pid) || at == known.end()) return std::nullopt;
     return at->second;
   }
   std::optional<Link> link(pid_t pid) const override {
-    if (dead.contains(pid)) return std::nullopt;
+    if (!is_readable || dead.contains(pid)) return std::nullopt;
     const auto at = known.find(pid);
     if (at != known.end()) return Link{at->second.id, at->second.parent};
     if (!everyone_lives) return std::nullopt;
     return Link{{pid, static_cast<uint64_t>(1000 + pid)}, 0};
+  }
+  bool is_taken(pid_t pid) const override {
+    return !dead.contains(pid) && (everyone_lives || known.contains(pid));
   }
   std::string user_name(uid_t uid) const override { return uid == 1000 ? "alice" : ""; }
 };

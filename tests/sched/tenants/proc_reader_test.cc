@@ -2,6 +2,7 @@
 #include "sched/tenants/proc_reader.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -91,6 +92,25 @@ TEST_F(ProcFilesTest, AMalformedStatIsNoProcess) {
     write("stat", text);
     EXPECT_FALSE(reader_.link(7)) << text;
   }
+}
+
+TEST(SystemProcReader, WithoutADescriptorNobodyIsTakenForEnded) {
+  const SystemProcReader reader;
+  const ProcessId self = reader.link(::getpid()).value().id;
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const bool is_readable = reader.link(self.pid).has_value();
+  const bool has_self_ended = reader.has_ended(self), has_child = reader.has_ended({child, 1});
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_FALSE(is_readable);
+  EXPECT_FALSE(has_self_ended);
+  EXPECT_TRUE(has_child);
+  EXPECT_TRUE(reader.has_ended({self.pid, self.start_ticks + 1})) << "another one has its pid";
 }
 
 }  // namespace

@@ -97,6 +97,15 @@ TEST_F(TakeoverTest, ATransientTenantGoesWithItsLastProcessWheneverThatEnds) {
   EXPECT_EQ(entries(), 0u);
 }
 
+TEST_F(TakeoverTest, AProcessThatCannotBeLookedAtHasNotEndedForThat) {
+  ASSERT_TRUE(tenants_->create_transient(id(10), {}));
+  processes_.is_readable = false;  // no descriptor is left
+  next({});
+  processes_.is_readable = true;
+  next({});
+  EXPECT_EQ(tenant_of(10), "run-10");
+}
+
 TEST_F(TakeoverTest, AFileThatHasChangedWinsOnlyWhereNothingWasSetAtRunTime) {
   const TenantsConfig before{.tenants = {{"web", {{"weight", "200"}, {"slo_us", "10"}}}},
                              .rules = {}};
