@@ -7,12 +7,15 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
+#include <future>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "intercept/event.h"
+#include "shmctl/base/aside.h"
 
 namespace gpushare {
 
@@ -36,8 +39,9 @@ class ProcReader {
   virtual std::optional<ProcessDetails> details(pid_t pid) const = 0;
   // The same, but cheaper: only its identity and its parent.
   virtual std::optional<Link> link(pid_t pid) const = 0;
-  // Empty: there is no such user. Asks the name service once for each uid.
-  virtual std::string user_name(uid_t uid) const = 0;
+  // Empty: there is no such user; nullopt: the name service has not said yet, and is asked again by
+  // a later call.
+  virtual std::optional<std::string> user_name(uid_t uid) const = 0;
 
   // Returns true if this process lives, and not another one with the same pid.
   bool is_alive(const ProcessId& process) const;
@@ -46,17 +50,37 @@ class ProcReader {
   std::vector<ProcessId> ancestors(pid_t pid) const;
 };
 
+// Blocks for at most kPatience in a call, although whoever reads a process's command line waits for
+// the lock of its memory, which large changes of its mappings hold, and the name service may be far
+// away: the command line is then unknown, and so is the name until it comes.
 class SystemProcReader final : public ProcReader {
  public:
-  // `root`: the folder to read; its own test makes one.
-  explicit SystemProcReader(std::string root = "/proc") : root_(std::move(root)) {}
+  static constexpr Nanos kPatience = std::chrono::milliseconds(20);
+  static constexpr std::size_t kMostNames = 4096, kMostAsked = 16;  // remembered; asked at once
+  // Empty: there is no such user; nullopt: it cannot say now. Called on any thread.
+  using AskName = std::function<std::optional<std::string>(uid_t)>;
+
+  // `root`: the folder to read; `ask`: the name service. Its own test makes both.
+  explicit SystemProcReader(std::string root = "/proc", AskName ask = ask_name_service);
   std::optional<ProcessDetails> details(pid_t pid) const override;
   std::optional<Link> link(pid_t pid) const override;
-  std::string user_name(uid_t uid) const override;
+  std::optional<std::string> user_name(uid_t uid) const override;
+
+  // Blocks for as long as the name service does.
+  static std::optional<std::string> ask_name_service(uid_t uid);
 
  private:
-  std::string root_;
-  mutable std::map<uid_t, std::string> user_names_;
+  struct Name {
+    bool is_known() const { return answer.wait_for(Nanos{}) == std::future_status::ready; }
+    std::shared_future<std::optional<std::string>> answer;
+  };
+
+  bool may_ask() const;
+
+  const std::string root_;
+  const AskName ask_;
+  mutable BoundedCalls files_;
+  mutable std::map<uid_t, Name> user_names_;
 };
 
 }  // namespace gpushare

@@ -36,7 +36,13 @@ class FakeProcReader final : public ProcReader {
     if (!everyone_lives) return std::nullopt;
     return Link{{pid, static_cast<uint64_t>(1000 + pid)}, 0};
   }
-  std::string user_name(uid_t uid) const override { return uid == 1000 ? "alice" : ""; }
+  std::optional<std::string> user_name(uid_t uid) const override {
+    if (is_name_service_late) return std::nullopt;
+    const auto at = user_names.find(uid);
+    return at == user_names.end() ? "" : at->second;
+  }
+  std::map<uid_t, std::string> user_names{{1000, "alice"}};
+  bool is_name_service_late = false;
 };
 
 }  // namespace gpushare::test
