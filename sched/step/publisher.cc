@@ -239,8 +239,10 @@ void Publisher::publish_processes(Time now) {
     record.freezes = enforced.freezes;
     record.throttled_ns = static_cast<uint64_t>(member.throttled.count());
     record.state_since_ns = instant(member.state_since);
-    put(record.command, process.command);
-    put(record.command_line, member.command_line);
+    if (!outside_.processes.hides_others()) {
+      put(record.command, process.command);
+      put(record.command_line, member.command_line);
+    }
     put(record.note, enforced.is_frozen ? member.reason : enforced.note);
     std::ranges::copy(use.history_permille, record.history_permille);
     write_record(region_.processes[member.slot].record, record);

@@ -50,6 +50,22 @@ std::string cgroup_path(std::string_view text) {
   return std::string(named);
 }
 
+// Whether a line of /proc/self/mounts, "proc /proc proc rw,hidepid=invisible 0 0", says that users
+// see their own processes only.
+bool has_hidepid(std::string_view mounts) {
+  while (!mounts.empty()) {
+    const std::string_view line = mounts.substr(0, mounts.find('\n'));
+    mounts.remove_prefix(std::min(mounts.size(), line.size() + 1));
+    constexpr std::string_view kOption = "hidepid=";
+    const std::size_t at = line.find(kOption);
+    if (line.find(" /proc proc ") == std::string_view::npos || at == std::string_view::npos)
+      continue;
+    const std::string_view value = line.substr(at + kOption.size());
+    return !value.starts_with("0") && !value.starts_with("off");
+  }
+  return false;
+}
+
 }  // namespace
 
 bool ProcReader::is_alive(const ProcessId& process) const {
@@ -75,7 +91,9 @@ std::optional<ProcReader::Link> SystemProcReader::link(pid_t pid) const {
 }
 
 SystemProcReader::SystemProcReader(std::string root, AskName ask)
-    : root_(std::move(root)), ask_(std::move(ask)) {}
+    : root_(std::move(root)),
+      hides_others_(has_hidepid(read_file(root_ + "/self/mounts").value_or(""))),
+      ask_(std::move(ask)) {}
 
 std::optional<std::string> SystemProcReader::ask_name_service(uid_t uid) {
   std::vector<char> buffer(1024);

@@ -43,6 +43,10 @@ class ProcReader {
   // a later call.
   virtual std::optional<std::string> user_name(uid_t uid) const = 0;
 
+  // True where /proc shows users their own processes only (its option hidepid): then nobody is to
+  // be told the commands of others.
+  virtual bool hides_others() const { return false; }
+
   // Returns true if this process lives, and not another one with the same pid.
   bool is_alive(const ProcessId& process) const;
   // The parent first, up to init, at most 64 of them. A parent that ended is not known any more:
@@ -65,6 +69,7 @@ class SystemProcReader final : public ProcReader {
   std::optional<ProcessDetails> details(pid_t pid) const override;
   std::optional<Link> link(pid_t pid) const override;
   std::optional<std::string> user_name(uid_t uid) const override;
+  bool hides_others() const override { return hides_others_; }
 
   // Blocks for as long as the name service does.
   static std::optional<std::string> ask_name_service(uid_t uid);
@@ -78,6 +83,7 @@ class SystemProcReader final : public ProcReader {
   bool may_ask() const;
 
   const std::string root_;
+  const bool hides_others_;  // as when the agent started
   const AskName ask_;
   mutable BoundedCalls files_;
   mutable std::map<uid_t, Name> user_names_;

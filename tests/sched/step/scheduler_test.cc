@@ -397,5 +397,20 @@ TEST(Scheduler, ARuleByUserHoldsAlsoWhenTheNameServiceIsLate) {
   EXPECT_EQ(tenant(), "theirs");
 }
 
+TEST(Scheduler, CommandsAreNotPublishedWhereProcHidesThem) {
+  for (const bool hides : {false, true}) {
+    SchedulerRig rig;
+    rig.processes.hides = hides;
+    rig.start();
+    rig.add_busy("a", {});
+    rig.processes.add(rig.programs[0]->process, "serve --secret");
+    rig.run_for(200ms);
+    const ProcessRecord record = rig.record(*rig.programs[0]);
+    ASSERT_EQ(record.pid, rig.programs[0]->process.pid);
+    EXPECT_STREQ(record.command, hides ? "" : "program");
+    EXPECT_STREQ(record.command_line, hides ? "" : "serve --secret");
+  }
+}
+
 }  // namespace
 }  // namespace gpushare

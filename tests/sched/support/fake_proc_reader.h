@@ -12,7 +12,7 @@ namespace gpushare::test {
 // the scripted programs' are), when `everyone_lives`.
 class FakeProcReader final : public ProcReader {
  public:
-  bool everyone_lives = true;
+  bool everyone_lives = true, hides = false;
   std::map<pid_t, ProcessDetails> known;
   std::map<pid_t, bool> dead;
 
@@ -36,6 +36,7 @@ class FakeProcReader final : public ProcReader {
     if (!everyone_lives) return std::nullopt;
     return Link{{pid, static_cast<uint64_t>(1000 + pid)}, 0};
   }
+  bool hides_others() const override { return hides; }
   std::optional<std::string> user_name(uid_t uid) const override {
     if (is_name_service_late) return std::nullopt;
     const auto at = user_names.find(uid);

@@ -91,6 +91,21 @@ TEST_F(ProcFilesTest, WithoutCgroupV2TheNamedHierarchyCounts) {
   EXPECT_EQ(reader_.details(7)->cgroup, "");
 }
 
+TEST_F(ProcFilesTest, SaysWhetherUsersSeeTheirOwnProcessesOnly) {
+  std::filesystem::create_directories(root_ + "/self");
+  const auto hides = [&](const std::string& options) {
+    std::ofstream(root_ + "/self/mounts")
+        << "tmpfs /run tmpfs rw 0 0\nproc /proc proc rw" + options + " 0 0\n";
+    return SystemProcReader(root_).hides_others();
+  };
+  EXPECT_FALSE(hides(",nosuid"));
+  EXPECT_FALSE(hides(",hidepid=0"));
+  EXPECT_FALSE(hides(",hidepid=off,gid=4"));
+  EXPECT_TRUE(hides(",nosuid,hidepid=1"));
+  EXPECT_TRUE(hides(",hidepid=2,gid=4"));
+  EXPECT_TRUE(hides(",hidepid=invisible"));
+}
+
 TEST_F(ProcFilesTest, AMalformedStatIsNoProcess) {
   for (const char* text : {"", "7", "7 (a", "7 )a(", "7 (a) S", "7 (a) S 3 7\n"}) {
     write("stat", text);
