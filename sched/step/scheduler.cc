@@ -68,7 +68,7 @@ void Scheduler::configure(const Config& config) {
     const GpuConfig& had = config_.gpu(decider.gpu.index);
     const GpuConfig& wanted = config.gpu(decider.gpu.index);
     decider.gpu.is_spatial = wanted.is_spatial;
-    if (decider.policy != nullptr && had.policy == wanted.policy) continue;
+    if (decider.policy != nullptr && had == wanted) continue;
     decider.policy = wanted.policy.make(decider.gpu);
     decider.is_fast = false;
   }
@@ -106,8 +106,10 @@ Time Scheduler::step() {
   const bool is_fast = std::ranges::any_of(deciders_, &Decider::is_fast);
   const Nanos tick = is_fast ? config_.agent.tick_fast : config_.agent.tick_slow;
   state_.tick = std::chrono::duration_cast<Micros>(tick);
-  publisher_.publish(now, is_changed);
-  outside_.tenants.reuse_slots();
+  const Time publish_at = publisher_.publish(now, is_changed);
+  next = std::min(next, publish_at);
+  const bool is_published = publish_at == Time::max();
+  if (is_published) outside_.tenants.reuse_slots();
   last_step_ = now;
   if (is_looking || has_more_events_ || state_.enforcer.is_behind()) return now;
   return std::min(next, now + tick);

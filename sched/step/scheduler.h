@@ -36,7 +36,7 @@ class Scheduler {
   // again.
   bool is_lost() const { return failed_steps_ >= kStepsBeforeLost; }
 
-  // While programs run. A GPU whose policy and options stay the same keeps what it has learnt.
+  // While programs run. A GPU whose settings all stay the same keeps what its policy has learnt.
   void configure(const Config& config);
 
   const State& state() const { return state_; }

@@ -412,5 +412,46 @@ TEST(Scheduler, CommandsAreNotPublishedWhereProcHidesThem) {
   }
 }
 
+TEST(Scheduler, ProgramsThatComeAndGoDoNotHaveEverythingPublishedAtEveryStep) {
+  SchedulerRig rig;
+  rig.start();
+  rig.run_for(200ms);
+  const auto published = [&] { return rig.region->header.publication.load() / 2; };
+  const uint64_t before = published();
+  for (int i = 0; i < 200; ++i) {
+    sim::Program program(rig.machine, 5000 + i);
+    rig.run_for(1ms);
+  }
+  EXPECT_LE(published() - before, 25u) << "in 200 ms";
+  rig.add_busy("last", {});
+  rig.run_for(20ms);
+  EXPECT_EQ(rig.record(*rig.programs[0]).pid, rig.programs[0]->process.pid);
+}
+
+// Whatever is set for a GPU: a policy that was made for other settings is made anew.
+TEST(Scheduler, AReloadComparesAllThatIsSetForAGpu) {
+  int made = 0;
+  PolicyEntry entry = test::every_policy().front();
+  entry.make = [&made](const GpuView&, const PolicyOptions&) {
+    ++made;
+    return test::make_policy("fair");
+  };
+  Config config(std::span(&entry, 1));
+  SchedulerRig rig;
+  Scheduler scheduler({.gpu = rig.gpu,
+                       .observer = &rig.observer,
+                       .region = *rig.region,
+                       .processes = rig.processes,
+                       .clock = rig.clock,
+                       .tenants = rig.tenants},
+                      AgentIdentity{}, config);
+  EXPECT_EQ(made, 1);
+  scheduler.configure(config);
+  EXPECT_EQ(made, 1);
+  config.other_gpus.is_spatial = true;
+  scheduler.configure(config);
+  EXPECT_EQ(made, 2);
+}
+
 }  // namespace
 }  // namespace gpushare
