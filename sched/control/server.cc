@@ -256,8 +256,12 @@ void ControlServer::Impl::account(Session& session, std::ptrdiff_t bytes) {
   } else if (bytes > 0 && own > kMostUnsentOfUser) {
     session.close();
   } else if (bytes > 0 && unsent > kMostUnsent) {
-    const auto most = std::ranges::max_element(
-        sessions, {}, [](const std::shared_ptr<Session>& one) { return one->unsent_bytes; });
+    // Of the user who holds most: nobody is dropped for what others do not read.
+    const auto most =
+        std::ranges::max_element(sessions, {}, [&](const std::shared_ptr<Session>& one) {
+          const auto user = unsent_of.find(one->peer.uid);
+          return std::pair(user == unsent_of.end() ? 0 : user->second, one->unsent_bytes);
+        });
     const std::shared_ptr<Session> last = *most;  // it leaves the set
     last->close();
   }
