@@ -18,7 +18,20 @@ class FoundAtOnce final : public ObjectSearch {
   Result<Found> found_;
 };
 
+class UsersAtOnce final : public UserSearch {
+ public:
+  explicit UsersAtOnce(std::vector<pid_t> users) : users_(std::move(users)) {}
+  std::optional<std::vector<pid_t>> advance(Nanos) override { return std::move(users_); }
+
+ private:
+  std::vector<pid_t> users_;
+};
+
 }  // namespace
+
+std::unique_ptr<UserSearch> users_at_once(std::vector<pid_t> users) {
+  return std::make_unique<UsersAtOnce>(std::move(users));
+}
 
 Result<ObjectSearch::Found> ObjectSearch::finish() {
   for (;;) {

@@ -91,6 +91,16 @@ class ObjectSearch {
 // A search that has its answer already.
 std::unique_ptr<ObjectSearch> found_at_once(Result<ObjectSearch::Found> found);
 
+// A search for the processes that hold the driver open, in pieces as well: a process may hold
+// hundreds of thousands of descriptors.
+class UserSearch {
+ public:
+  virtual ~UserSearch() = default;
+  // As ObjectSearch::advance(). The answer is in no order.
+  virtual std::optional<std::vector<pid_t>> advance(Nanos budget) = 0;
+};
+std::unique_ptr<UserSearch> users_at_once(std::vector<pid_t> users);
+
 class Gpu {
  public:
   virtual ~Gpu() = default;
@@ -136,8 +146,10 @@ class Gpu {
   // Takes 5 ms for a CUDA program on an H200, and up to 0.2 s for one whose client is very old or
   // gone. While the search lives, the driver may not free the memory of a process that ends.
   virtual std::unique_ptr<ObjectSearch> attach(pid_t pid) = 0;
-  // The processes that hold the driver open now.
+  // The processes that hold the driver open now. The first form takes as long as reading all of
+  // /proc does; the second one is for the agent.
   virtual std::vector<pid_t> users() const = 0;
+  virtual std::unique_ptr<UserSearch> find_users() const { return users_at_once(users()); }
 };
 
 }  // namespace gpushare

@@ -19,8 +19,11 @@ class Observer {
   virtual ~Observer() = default;
   // Readable (POLLIN) when events may be pending. The observer owns it and never changes it.
   virtual int fd() const = 0;
-  // Hands every pending event to `sink` and returns how many there were. Never blocks.
-  virtual Result<uint64_t> drain(const Sink& sink) = 0;
+  // Hands pending events to `sink`, about `most` at most, and returns how many there were. Never
+  // blocks. When it returns `most` or more, others may be pending, of which fd() need not tell.
+  virtual Result<uint64_t> drain(const Sink& sink, uint64_t most) = 0;
+  // The same for all that are pending; a source that never rests keeps it busy for ever.
+  Result<uint64_t> drain(const Sink& sink) { return drain(sink, UINT64_MAX); }
   // How many events were lost since the start because a buffer was full.
   virtual uint64_t dropped() const = 0;
   // Makes the source report the end of a process that Gpu::attach() found and whose beginning it

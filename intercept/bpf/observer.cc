@@ -3,6 +3,9 @@
 
 #include <bpf/libbpf.h>
 
+#include <algorithm>
+#include <cerrno>
+
 #include "intercept/nvrm/decode.h"
 #include "shmctl/base/proc_stat.h"
 
@@ -26,33 +29,39 @@ Result<std::unique_ptr<BpfObserver>> BpfObserver::start(const ProbeOptions& opti
 
 int BpfObserver::fd() const { return ring_buffer__epoll_fd(ring_.get()); }
 
+// libbpf has taken the record when a callback's error ends its round.
 int BpfObserver::on_record(void* self, void* data, size_t bytes) {
   auto& observer = *static_cast<BpfObserver*>(self);
+  observer.take(data, bytes);
+  return ++observer.taken_ < observer.most_ ? 0 : -EOVERFLOW;
+}
+
+void BpfObserver::take(void* data, size_t bytes) {
   auto sighting = nvrm::decode({static_cast<const std::byte*>(data), bytes});
-  if (!sighting) return 0;
+  if (!sighting) return;
   const bool is_end =
       sighting->event && std::holds_alternative<ProcessClosed>(sighting->event->what);
   if (is_end) {
-    if (observer.known_.erase(sighting->process) == 0) return 0;
-  } else if (observer.known_.insert(sighting->process).second) {
-    observer.hand_out(*observer.sink_,
-                      {sighting->time, sighting->process, std::move(sighting->opened)});
+    if (known_.erase(sighting->process) == 0) return;
+  } else if (known_.insert(sighting->process).second) {
+    hand_out(*sink_, {sighting->time, sighting->process, std::move(sighting->opened)});
   }
-  if (sighting->event) observer.hand_out(*observer.sink_, std::move(*sighting->event));
-  return 0;
+  if (sighting->event) hand_out(*sink_, std::move(*sighting->event));
 }
 
-Result<uint64_t> BpfObserver::drain(const Sink& sink) {
+Result<uint64_t> BpfObserver::drain(const Sink& sink, uint64_t most) {
   sink_ = &sink;
-  handed_out_ = 0;
+  most_ = most;
+  taken_ = handed_out_ = 0;
   const int status = ring_buffer__consume(ring_.get());
   sink_ = nullptr;
-  if (status < 0) {
+  if (status < 0 && status != -EOVERFLOW) {
     errno = -status;
     return errno_error("read the probe's ring buffer");
   }
+  const uint64_t left = status == -EOVERFLOW ? most : 0;  // as the result: there may be more
   const Time now = MonotonicClock().now();
-  if (now < look_for_losses_at_ && handed_out_ == 0) return handed_out_;
+  if (now < look_for_losses_at_ && handed_out_ == 0) return left;
   look_for_losses_at_ = now + kLossInterval;
   lost_ = probe_.dropped();
   if (lost_ != reported_lost_) {
@@ -60,7 +69,7 @@ Result<uint64_t> BpfObserver::drain(const Sink& sink) {
     hand_out(sink, {now, {}, EventsLost{lost_ - reported_lost_}});
     reported_lost_ = lost_;
   }
-  return handed_out_;
+  return std::max(handed_out_, left);
 }
 
 Result<> BpfObserver::watch(ProcessId process) {

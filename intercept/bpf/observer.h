@@ -23,7 +23,8 @@ class BpfObserver final : public Observer {
   // The probe writes no record for ProcessOpened; this class adds the event before the first record
   // of a process. When records were lost, EventsLost comes last, after a ProcessClosed for every
   // known process that is gone.
-  Result<uint64_t> drain(const Sink& sink) override;
+  Result<uint64_t> drain(const Sink& sink, uint64_t most) override;
+  using Observer::drain;
   // The number at the last drain() that handed out events, or one that is at most 100 ms older than
   // the last drain().
   uint64_t dropped() const override { return lost_; }
@@ -36,6 +37,7 @@ class BpfObserver final : public Observer {
 
   explicit BpfObserver(Probe probe) : probe_(std::move(probe)) {}
   static int on_record(void* self, void* data, size_t bytes);
+  void take(void* data, size_t bytes);
   void hand_out(const Sink& sink, DriverEvent&& event);
   void close_the_dead(const Sink& sink);
 
@@ -43,9 +45,10 @@ class BpfObserver final : public Observer {
   std::unique_ptr<ring_buffer, DestroyRing> ring_;  // maps the probe's buffer: destroyed before it
   std::set<ProcessId> known_;                       // processes that were opened and not closed
   uint64_t lost_ = 0, reported_lost_ = 0;
-  Time look_for_losses_at_{};   // from then on drain() asks for losses even without events
-  const Sink* sink_ = nullptr;  // set during drain() only
-  uint64_t handed_out_ = 0;     // events of the drain() in progress
+  Time look_for_losses_at_{};      // from then on drain() asks for losses even without events
+  const Sink* sink_ = nullptr;     // set during drain() only
+  uint64_t handed_out_ = 0;        // events of the drain() in progress
+  uint64_t taken_ = 0, most_ = 0;  // records of the drain() in progress; the most it takes
 };
 
 }  // namespace gpushare

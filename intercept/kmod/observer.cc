@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -67,12 +68,15 @@ Result<> KmodObserver::map(const gpushare_query& layout) {
 // Pairs with the module's release after it wrote the record before head.
 uint64_t KmodObserver::head() const { return __atomic_load_n(&producer_->head, __ATOMIC_ACQUIRE); }
 
-Result<uint64_t> KmodObserver::drain(const Sink& sink) {
+Result<uint64_t> KmodObserver::drain(const Sink& sink, uint64_t most) {
   handed_out_ = 0;
-  const uint64_t end = head();
+  uint64_t end = head();
   if (end - tail_ > count_)
     return make_error(std::errc::bad_message, "read the kernel module's event ring",
                       "it has more than it holds");
+  // Each record is one event at most, and a record that is none counts all the same.
+  const bool has_more = end - tail_ > most;
+  if (has_more) end = tail_ + most;
   while (tail_ != end) {
     hand_out(sink, records_[static_cast<std::ptrdiff_t>(tail_ & (count_ - 1))]);
     ++tail_;
@@ -88,7 +92,7 @@ Result<uint64_t> KmodObserver::drain(const Sink& sink) {
     sink({now, {}, EventsLost{lost - std::exchange(lost_, lost)}});
     if (listener_) listener_({now, NoticesLost{}});
   }
-  return handed_out_;
+  return has_more ? std::max(handed_out_, most) : handed_out_;
 }
 
 void KmodObserver::hand_out(const Sink& sink, const gpushare_event& record) {

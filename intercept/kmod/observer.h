@@ -36,7 +36,8 @@ class KmodObserver final : public Observer {
   int fd() const override { return waiting_.get(); }
   // Hands out at most the records that are there when it is called; EventsLost and NoticesLost come
   // last. Error bad_message when the module claims more records than the ring holds.
-  Result<uint64_t> drain(const Sink& sink) override;
+  Result<uint64_t> drain(const Sink& sink, uint64_t most) override;
+  using Observer::drain;
   uint64_t dropped() const override { return lost_; }
   // When this process has no descriptor left, the call succeeds and the end is not reported; the
   // caller must look for dead processes now and then.

@@ -12,6 +12,7 @@
 #include <charconv>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "intercept/nvrm/abi.h"
@@ -25,17 +26,30 @@ struct DirCloser {
 };
 using Dir = std::unique_ptr<DIR, DirCloser>;
 
-// Calls `visit(number)` for every all-digit entry of a /proc directory.
+// Calls `visit(number)` for the all-digit entries of a /proc directory, up to `most` entries from
+// `place` on. Returns where to go on; nullopt: that was all.
 template <class Visit>
-void for_each_number(const std::string& path, Visit visit) {
+std::optional<long> for_each_number(const std::string& path, long place, size_t most, Visit visit) {
   Dir dir(::opendir(path.c_str()));
-  if (!dir) return;
-  while (const dirent* entry = ::readdir(dir.get())) {
+  if (!dir) return std::nullopt;
+  if (place != 0) ::seekdir(dir.get(), place);
+  for (; most > 0; --most) {
+    const dirent* entry = ::readdir(dir.get());
+    if (entry == nullptr) return std::nullopt;
     int number = 0;
     const char* end = entry->d_name + std::strlen(entry->d_name);
     auto [rest, error] = std::from_chars(entry->d_name, end, number);
     if (error == std::errc() && rest == end) visit(number);
   }
+  return ::telldir(dir.get());
+}
+
+// Asks no file system, which may be a program's own and never answer.
+bool is_control_file(const std::string& path) {
+  struct statx info{};
+  return ::statx(AT_FDCWD, path.c_str(), AT_STATX_DONT_SYNC, STATX_TYPE, &info) == 0 &&
+         S_ISCHR(info.stx_mode) && info.stx_rdev_major == GS_NV_MAJOR &&
+         info.stx_rdev_minor == GS_NV_CTL_MINOR;
 }
 
 class SystemDriver final : public Driver {
@@ -86,21 +100,31 @@ class SystemDriver final : public Driver {
 
   std::vector<int> control_fds(pid_t pid) override {
     std::vector<int> found;
-    const std::string base = "/proc/" + std::to_string(pid) + "/fd";
-    for_each_number(base, [&](int number) {
-      struct stat info{};
-      if (::stat((base + "/" + std::to_string(number)).c_str(), &info) == 0 &&
-          S_ISCHR(info.st_mode) && info.st_rdev == makedev(GS_NV_MAJOR, GS_NV_CTL_MINOR))
-        found.push_back(number);
+    const std::string base = fds_of(pid);
+    for_each_number(base, 0, kAll, [&](int number) {
+      if (is_control_file(base + std::to_string(number))) found.push_back(number);
     });
     return found;
   }
 
+  Look look_for_control_fd(pid_t pid, long place, size_t most) override {
+    Look look;
+    const std::string base = fds_of(pid);
+    look.next = for_each_number(base, place, most, [&](int number) {
+      look.has_found = look.has_found || is_control_file(base + std::to_string(number));
+    });
+    return look;
+  }
+
   std::vector<pid_t> processes() override {
     std::vector<pid_t> all;
-    for_each_number("/proc", [&](int pid) { all.push_back(pid); });
+    for_each_number("/proc", 0, kAll, [&](int pid) { all.push_back(pid); });
     return all;
   }
+
+ private:
+  static constexpr size_t kAll = SIZE_MAX;
+  static std::string fds_of(pid_t pid) { return "/proc/" + std::to_string(pid) + "/fd/"; }
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "intercept/event.h"
@@ -31,6 +32,13 @@ class Driver {
   virtual Result<Fd> fetch(ProcessId process, int fd) = 0;
   // The numbers of a process's descriptors of /dev/nvidiactl; empty when it is gone.
   virtual std::vector<int> control_fds(pid_t pid) = 0;
+  // Looks for one of these among the next `most` descriptors of a process, from `place` on; 0 is
+  // the first place. For processes that hold many.
+  struct Look {
+    bool has_found = false;
+    std::optional<long> next;  // the place to go on at; nullopt: that was all
+  };
+  virtual Look look_for_control_fd(pid_t pid, long place, size_t most) = 0;
   // All processes of the machine.
   virtual std::vector<pid_t> processes() = 0;
 };

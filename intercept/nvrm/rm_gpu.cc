@@ -18,6 +18,41 @@ namespace {
 
 using namespace nvrm;
 
+class Users final : public UserSearch {
+ public:
+  explicit Users(Driver& driver) : driver_(driver) {}
+
+  std::optional<std::vector<pid_t>> advance(Nanos budget) override {
+    const Time until = std::chrono::steady_clock::now() + budget;
+    if (!has_begun_) left_ = driver_.processes();
+    has_begun_ = true;
+    while (!left_.empty()) {
+      look();
+      if (std::chrono::steady_clock::now() >= until && !left_.empty()) return std::nullopt;
+    }
+    return std::move(found_);
+  }
+
+ private:
+  static constexpr std::size_t kDescriptors = 256;  // of one look
+
+  void look() {
+    const pid_t pid = left_.back();
+    const bool is_own = pid == ::getpid();
+    const Driver::Look seen =
+        is_own ? Driver::Look{} : driver_.look_for_control_fd(pid, place_, kDescriptors);
+    if (seen.has_found) found_.push_back(pid);
+    const bool is_done = seen.has_found || !seen.next;
+    place_ = is_done ? 0 : *seen.next;
+    if (is_done) left_.pop_back();
+  }
+
+  Driver& driver_;
+  bool has_begun_ = false;
+  std::vector<pid_t> left_, found_;
+  long place_ = 0;  // in the descriptors of the last of left_
+};
+
 class RmGpu final : public Gpu {
  public:
   RmGpu(RmClient client, RmUse use) : client_(std::move(client)) {
@@ -85,6 +120,9 @@ class RmGpu final : public Gpu {
     for (pid_t pid : client_.driver().processes())
       if (pid != ::getpid() && !client_.driver().control_fds(pid).empty()) found.push_back(pid);
     return found;
+  }
+  std::unique_ptr<UserSearch> find_users() const override {
+    return std::make_unique<Users>(client_.driver());
   }
 
  private:

@@ -31,6 +31,12 @@ std::string dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+std::string refusal_line(const Refusal& refusal) {
+  Json json{{"ok", false}, {"error", refusal.error}, {"code", refusal.code}};
+  if (!refusal.allowed.empty()) json["allowed"] = refusal.allowed;
+  return dump(json);
+}
+
 [[noreturn]] void refuse(const Error& error) {
   const bool is_usage = error.code == std::errc::invalid_argument ||
                         error.code == std::errc::no_such_file_or_directory ||
@@ -64,7 +70,7 @@ class Handler {
     }
     if (known->is_admin_only) require_admin();
     (this->*known->run)();
-    if (answer_.line.empty()) {
+    if (!answer_.later) {
       body_["ok"] = true;
       answer_.line = dump(body_);
     }
@@ -130,8 +136,14 @@ class Handler {
   }
 
   void status() {
-    const std::string text = status_json(value_or_refuse(take_snapshot(scope_.plane)));
-    answer_.line = "{\"ok\":true," + text.substr(1);
+    answer_.later = [&plane = scope_.plane]() -> std::string {
+      try {
+        const std::string text = status_json(value_or_refuse(take_snapshot(plane)));
+        return "{\"ok\":true," + text.substr(1);
+      } catch (const Refusal& refused) {
+        return refusal_line(refused);
+      }
+    };
   }
 
   void set() {
@@ -243,12 +255,6 @@ const std::array<Handler::Operation, 12> Handler::kOperations{{
     {"reload", true, &Handler::reload},
     {"forget", true, &Handler::forget},
 }};
-
-std::string refusal_line(const Refusal& refusal) {
-  Json json{{"ok", false}, {"error", refusal.error}, {"code", refusal.code}};
-  if (!refusal.allowed.empty()) json["allowed"] = refusal.allowed;
-  return dump(json);
-}
 
 }  // namespace
 

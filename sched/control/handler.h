@@ -38,6 +38,9 @@ struct ControlScope {
 
 struct Answer {
   std::string line{};  // without its newline
+  // Set: the line is what this returns, which takes long. It may be called on any thread, while the
+  // scope's plane exists.
+  std::function<std::string()> later{};
   // True if settings or states were changed: the scheduler should step at once.
   bool has_changed = false;
   // For how long this peer gets trace lines after the answer; nullopt: it gets none.

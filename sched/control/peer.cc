@@ -12,6 +12,8 @@
 namespace gpushare {
 namespace {
 
+constexpr std::size_t kLargestEntry = 16 << 20;  // bytes, of a group with all its members
+
 bool is_in_group(int socket, gid_t primary, gid_t group) {
   if (primary == group) return true;
   std::vector<gid_t> groups(64);
@@ -28,12 +30,19 @@ bool is_in_group(int socket, gid_t primary, gid_t group) {
 }  // namespace
 
 std::optional<gid_t> admin_group() {
-  const ::group* entry = ::getgrnam(kAdminGroup);
-  if (entry == nullptr) return std::nullopt;
-  return entry->gr_gid;
+  std::vector<char> buffer(1024);
+  ::group entry{};
+  ::group* found = nullptr;
+  int error = 0;  // a group with many members takes a large buffer
+  while ((error = ::getgrnam_r(kAdminGroup, &entry, buffer.data(), buffer.size(), &found)) ==
+             ERANGE &&
+         buffer.size() < kLargestEntry)
+    buffer.resize(2 * buffer.size());
+  if (error != 0 || found == nullptr) return std::nullopt;
+  return found->gr_gid;
 }
 
-Peer identify_peer(int socket) {
+Peer identify_peer(int socket, const std::optional<gid_t>& admins) {
   ucred credentials{};
   socklen_t bytes = sizeof credentials;
   Peer peer{.pid = 0, .uid = static_cast<uid_t>(-1), .is_admin = false};
@@ -41,10 +50,7 @@ Peer identify_peer(int socket) {
   peer.pid = credentials.pid;
   peer.uid = credentials.uid;
   peer.is_admin = peer.uid == 0 || peer.uid == ::geteuid();
-  if (!peer.is_admin) {
-    const std::optional<gid_t> group = admin_group();
-    peer.is_admin = group && is_in_group(socket, credentials.gid, *group);
-  }
+  if (!peer.is_admin) peer.is_admin = admins && is_in_group(socket, credentials.gid, *admins);
   return peer;
 }
 

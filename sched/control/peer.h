@@ -18,10 +18,11 @@ struct Peer {
   bool is_admin = false;  // root, the agent's own user, or a member of kAdminGroup
 };
 
-// nullopt: there is no such group.
+// nullopt: there is no such group. Asks the name service, which may take long: any thread may call.
 std::optional<gid_t> admin_group();
 
-// `socket`: a connected Unix socket. A peer about which the kernel says nothing is no admin.
-Peer identify_peer(int socket);
+// `socket`: a connected Unix socket; `admins`: admin_group(). A peer about which the kernel says
+// nothing is no admin. Never blocks.
+Peer identify_peer(int socket, const std::optional<gid_t>& admins);
 
 }  // namespace gpushare

@@ -132,9 +132,8 @@ void Agent::listen_for_shims() {
   if (!shims) return log_warning("no SM partitions: {}", shims.error().message());
   shims_ = std::move(*shims);
   shim_calls_ = std::make_unique<Waiter>(loop_.io(), shims_->fd(), [this] {
-    shims_->serve();
+    if (shims_->serve() > 0) loop_.wake_now();
     shim_calls_->wait();
-    loop_.wake_now();
   });
   shim_calls_->wait();
 }

@@ -15,11 +15,12 @@
 
 #include "sched/module/kernel_module.h"
 #include "shmctl/base/error.h"
+#include "shmctl/plane/region.h"
 
 namespace gpushare {
 
 struct AgentOptions {
-  std::string region = "/gpushare";
+  std::string region = kDefaultRegionName;
   std::string socket = "/run/gpushare/agent.sock";
   std::string shim_socket;
   std::string config = "/etc/gpushare/gpushare.toml";  // need not exist

@@ -55,22 +55,8 @@ ExitCode check_config(const std::string& path) {
   return kExitUsage;
 }
 
-ExitCode recover_all(const AgentOptions& options) {
-  auto plane = ControlPlane::open_existing(options.region);
-  if (!plane && plane.error().code == std::errc::no_such_file_or_directory) {
-    fmt::print("nothing to recover: there is no control plane {}\n", options.region);
-    return kExitOk;
-  }
-  if (!plane) return fail(plane.error());
-  const auto lock = lock_instance(options.region, kForAStoppingAgent);
-  if (!lock) return fail(lock.error());
-
-  bool is_empty = true;
-  for_each_entry(plane->region(), [&](uint32_t, const LedgerRecord&) { is_empty = false; });
-  if (is_empty) {
-    fmt::print("nothing to recover\n");
-    return kExitOk;
-  }
+// Undoes what the region's ledger says. Error: there is no GPU to ask.
+Result<RecoveryReport> undo(Region& region, const AgentOptions& options) {
   // Only a process that is registered with the kernel module may thaw, and it is registered for as
   // long as it holds the device.
   std::unique_ptr<kmod::Device> module;
@@ -82,9 +68,54 @@ ExitCode recover_all(const AgentOptions& options) {
       log_warning("{}", opened.error().message());
   }
   auto gpu = open_gpu(options.simulation);
-  if (!gpu) return fail(gpu.error());
+  if (!gpu) return std::unexpected(gpu.error());
   const SystemProcReader processes;
-  const RecoveryReport report = recover(**gpu, plane->region(), processes);
+  return recover(**gpu, region, processes);
+}
+
+bool is_ledger_empty(const Region& region) {
+  bool is_empty = true;
+  for_each_entry(region, [&](uint32_t, const LedgerRecord&) { is_empty = false; });
+  return is_empty;
+}
+
+// An earlier version had its region elsewhere. What an agent of it that died has left there is
+// undone, and the region removed; where that cannot be, the log says why, and it stays.
+void recover_former(const std::string& former, const AgentOptions& options) {
+  auto plane = ControlPlane::open_existing(former);
+  if (!plane) {
+    if (plane.error().code != std::errc::no_such_file_or_directory)
+      log_warning("what an earlier version may have left is not undone: {}",
+                  plane.error().message());
+    return;
+  }
+  if (!is_ledger_empty(plane->region())) {
+    const auto report = undo(plane->region(), options);
+    if (!report) return log_warning("{} is not undone: {}", former, report.error().message());
+    for (const std::string& error : report->errors) log_error("{}: {}", former, error);
+    log_info("{} thawed that an earlier version had left in {}", report->thawed.size(), former);
+    if (!report->errors.empty()) return;
+  }
+  for (const std::string& name : {former, former + ".lock"}) (void)ControlPlane::remove(name);
+}
+
+ExitCode recover_all(const AgentOptions& options) {
+  auto plane = ControlPlane::open_existing(options.region);
+  if (!plane && plane.error().code == std::errc::no_such_file_or_directory) {
+    fmt::print("nothing to recover: there is no control plane {}\n", options.region);
+    return kExitOk;
+  }
+  if (!plane) return fail(plane.error());
+  const auto lock = lock_instance(options.region, kForAStoppingAgent);
+  if (!lock) return fail(lock.error());
+
+  if (is_ledger_empty(plane->region())) {
+    fmt::print("nothing to recover\n");
+    return kExitOk;
+  }
+  const auto undone = undo(plane->region(), options);
+  if (!undone) return fail(undone.error());
+  const RecoveryReport& report = *undone;
   for (const ProcessId& process : report.thawed) fmt::print("thawed {}\n", process.pid);
   fmt::print("{} thawed, {} slices restored, {} had ended\n", report.thawed.size(),
              report.slices_restored, report.gone);
@@ -124,8 +155,8 @@ void make_folder_of(const std::string& path) {
   if (end != std::string::npos && end > 0) ::mkdir(path.substr(0, end).c_str(), 0755);
 }
 
-ExitCode serve(const AgentOptions& options, bool is_foreground, int lifeline_fd,
-               const std::vector<std::string>& arguments) {
+ExitCode serve(const AgentOptions& options, const std::string& former, bool is_foreground,
+               int lifeline_fd, const std::vector<std::string>& arguments) {
   make_folder_of(options.socket);
   const bool is_supervised = options.supervisor_pid != 0;  // the supervisor then holds the lock
   if (is_supervised && lifeline_fd >= 0)
@@ -135,6 +166,7 @@ ExitCode serve(const AgentOptions& options, bool is_foreground, int lifeline_fd,
     auto taken = lock_instance(options.region);
     if (!taken) return fail(taken.error());
     lock = std::move(*taken);
+    if (!former.empty()) recover_former(former, options);
     if (!is_foreground) return static_cast<ExitCode>(run_supervisor(options, arguments));
   }
   const auto ran = run_agent(options);
@@ -175,11 +207,13 @@ ExitCode run(const Invocation& in, const std::vector<std::string>& arguments) {
   if (in.has("check-config")) return check_config(options.config);
   if (in.has("recover")) return recover_all(options);
   if (in.has("forget")) return forget_all(options);
-  return serve(options, in.has("foreground") || in.has("no-supervisor"), fd_of(in, "lifeline-fd"),
-               arguments);
+  const std::string usual = options.region == kDefaultRegionName ? kFormerRegionName : "";
+  const std::string former = in.has("former-region") ? in.text("former-region") : usual;
+  return serve(options, former, in.has("foreground") || in.has("no-supervisor"),
+               fd_of(in, "lifeline-fd"), arguments);
 }
 
-// What the supervisor tells the agent is hidden.
+// What the supervisor tells the agent, and tests, is hidden.
 Command program(const std::vector<std::string>& arguments) {
   const Range number{.least = 0, .most = INT_MAX, .is_whole = true};
   const AgentOptions usual;
@@ -193,7 +227,8 @@ Command program(const std::vector<std::string>& arguments) {
                   {"socket", 0, "PATH", "The control socket", usual.socket, "GPUSHARE_SOCKET"},
                   {"shim-socket", 0, "PATH", "Where programs with the shim ask for their slot",
                    "shim.sock beside the control socket", "GPUSHARE_SHIM_SOCKET"},
-                  {"region", 0, "NAME", "The name of the control plane in shared memory",
+                  {"region", 0, "PATH",
+                   "The control plane, a file in memory; /NAME stands for /dev/shm/NAME",
                    usual.region, "GPUSHARE_REGION"},
                   {"sim", 0, "[=SOCKET]",
                    fmt::format("Drive the simulated GPUs behind this socket of gpushare-sim, or "
@@ -214,6 +249,7 @@ Command program(const std::vector<std::string>& arguments) {
                    "List the policies that [gpu.N] policy can name, with their options, and end"},
                   {.name = "supervisor-pid", .value = "PID", .otherwise = "0", .range = number},
                   {.name = "restarts", .value = "N", .otherwise = "0", .range = number},
+                  {.name = "former-region", .value = "PATH"},
                   {.name = "lifeline-fd", .value = "FD", .range = number},
                   {.name = "module-fd", .value = "FD", .range = number}},
       .examples = {"gpushared --check-config", "gpushared --sim --socket /tmp/agent.sock"},

@@ -3,26 +3,29 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <thread>
+#include <utility>
+
+#include "shmctl/plane/region.h"
 
 namespace gpushare {
 
 Result<Fd> lock_instance(const std::string& region, Nanos patience) {
   constexpr const char* kStep = "lock the control plane";
   const std::string name = region + ".lock";
-  // The lock is an object of its own: every user may open the region, and could then lock it.
-  Fd fd(::shm_open(name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
-  if (!fd.is_open()) return errno_error(kStep, name);
-  // The agent, which the supervisor executes, must inherit what shm_open() would close then.
+  // The lock is a file of its own: every user may open the region, and could then lock it.
+  auto opened = ControlPlane::open_lock_file(region);
+  if (!opened) return opened;
+  Fd fd = std::move(*opened);
+  // The agent, which the supervisor executes, must inherit it.
   if (::fcntl(fd.get(), F_SETFD, 0) != 0) return errno_error(kStep, name);
   struct stat status{};
   if (::fstat(fd.get(), &status) != 0) return errno_error(kStep, name);
   if (status.st_uid != ::geteuid())
     return make_error(std::errc::operation_not_permitted, kStep,
-                      "/dev/shm" + name + " belongs to another user; remove it");
+                      name + " belongs to another user; remove it");
 
   const MonotonicClock clock;
   const Time deadline = clock.now() + patience;

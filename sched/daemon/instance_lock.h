@@ -12,8 +12,8 @@
 
 namespace gpushare {
 
-// Takes the lock of the control plane `region` ("/gpushare"), for which it waits for at most
-// `patience`. The lock is released when the last copy of the descriptor is closed. Errors:
+// Takes the lock of the control plane `region` ("/run/gpushare/region"), for which it waits for at
+// most `patience`. The lock is released when the last copy of the descriptor is closed. Errors:
 // device_or_resource_busy when another gpushared holds it; operation_not_permitted when the lock
 // belongs to another user; otherwise those of shm_open(), fcntl(), fstat() and flock().
 Result<Fd> lock_instance(const std::string& region, Nanos patience = Nanos{});

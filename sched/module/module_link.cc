@@ -57,7 +57,8 @@ bool ModuleLink::follow(const Observer* used, Time now) {
   if (!kernel_tenants_) return false;
   KmodObserver* const ring = module_.ring();
   if (ring != nullptr && used != ring) {
-    const auto drained = ring->drain([](DriverEvent&&) {});
+    constexpr uint64_t kMostAtOnce = 1024;
+    const auto drained = ring->drain([](DriverEvent&&) {}, kMostAtOnce);
     if (!drained) log_error("{}", drained.error().message());
   }
   return kernel_tenants_->follow(now);

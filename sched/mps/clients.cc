@@ -25,6 +25,7 @@ void MpsClients::update(const ProcessId& process, bool has_fault,
         server.entries, [&](const Entry& entry) { return entry.client.process == client; });
     if (!is_known) server.entries.push_back({describe(client), std::nullopt});
   }
+  note_living();
 }
 
 std::optional<MpsIncident::Cause> MpsClients::cause_of(Time now, const Server& server) {
@@ -86,6 +87,7 @@ std::vector<MpsIncident> MpsClients::step(Time now, const HasEnded& has_ended) {
   std::erase_if(servers_, [](const auto& entry) {
     return entry.second.has_ended && !entry.second.cause && entry.second.entries.empty();
   });
+  note_living();
   return incidents;
 }
 
@@ -101,12 +103,13 @@ bool MpsClients::has_fault() const {
   return std::ranges::any_of(servers_, [](const auto& server) { return server.second.has_fault; });
 }
 
-bool MpsClients::contains(const ProcessId& process) const {
-  return std::ranges::any_of(servers_, [&](const auto& server) {
-    return std::ranges::any_of(server.second.entries, [&](const Entry& entry) {
-      return entry.client.process == process && !entry.ended;
-    });
-  });
+bool MpsClients::contains(const ProcessId& process) const { return living_.contains(process); }
+
+void MpsClients::note_living() {
+  living_.clear();
+  for (const auto& [process, server] : servers_)
+    for (const Entry& entry : server.entries)
+      if (!entry.ended) living_.insert(entry.client.process);
 }
 
 }  // namespace gpushare

@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -89,7 +90,10 @@ class MpsClients {
   static std::optional<MpsIncident::Cause> cause_of(Time now, const Server& server);
   static MpsIncident incident(const ProcessId& process, const Server& server, bool is_over);
 
+  void note_living();
+
   std::map<ProcessId, Server> servers_;
+  std::set<ProcessId> living_;  // clients of all of them; as of the last update() or step()
   bool has_news_ = false;
 };
 

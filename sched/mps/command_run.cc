@@ -46,12 +46,17 @@ std::string read_whole(const Fd& file) {
 }
 
 CommandRun::~CommandRun() {
-  if (pid_ != 0) kill_and_wait();
+  if (pid_ != 0) kill();
+  reap();
 }
 
-void CommandRun::kill_and_wait() {
+void CommandRun::kill() {
   ::kill(pid_, SIGKILL);
-  ::waitpid(std::exchange(pid_, 0), nullptr, 0);
+  killed_.push_back(std::exchange(pid_, 0));
+}
+
+void CommandRun::reap() {
+  std::erase_if(killed_, [](pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) != 0; });
 }
 
 Result<> CommandRun::start(const char* step, std::vector<std::string> words,
@@ -87,12 +92,13 @@ Result<> CommandRun::start(const char* step, std::vector<std::string> words,
 }
 
 std::optional<Result<std::string>> CommandRun::finished(Time now, Nanos patience) {
+  reap();
   if (pid_ == 0) return std::nullopt;
   if (!began_) began_ = now;
   int status = 0;
   if (::waitpid(pid_, &status, WNOHANG) != pid_) {
     if (now - *began_ < patience) return std::nullopt;
-    kill_and_wait();
+    kill();
     return make_error(std::errc::timed_out, step_, name_);
   }
   pid_ = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // CommandRun: runs a program as a child process, one run at a time, with its input and output in
-// memory. It never waits for the child, except for one that it has just killed. Called on the
-// agent's thread.
+// memory. It never waits for a child, also not for one that it has killed: such a child may be
+// inside the driver for long, and is reaped by a later call. Called on the agent's thread.
 #pragma once
 
 #include <sys/types.h>
@@ -40,10 +40,12 @@ class CommandRun {
   std::optional<Result<std::string>> finished(Time now, Nanos patience);
 
  private:
-  void kill_and_wait();
+  void kill();
+  void reap();
 
   const std::string name_;
-  pid_t pid_ = 0;  // 0: no run is under way
+  pid_t pid_ = 0;              // 0: no run is under way
+  std::vector<pid_t> killed_;  // and not reaped yet
   const char* step_ = "";
   Fd output_;
   std::optional<Time> began_;  // the first call of finished()

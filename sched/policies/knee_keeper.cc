@@ -4,9 +4,17 @@
 #include <filesystem>
 #include <utility>
 
+#include "shmctl/base/aside.h"
 #include "shmctl/base/log.h"
 
 namespace gpushare {
+
+KneeKeeper::~KneeKeeper() {
+  if (writing_.valid() && writing_.wait_for(kLastPatience) != std::future_status::ready) return;
+  is_due_ = true;
+  save();
+  if (writing_.valid()) writing_.wait_for(kLastPatience);
+}
 
 void KneeKeeper::open(const std::string& path) {
   if (path == path_) return;
@@ -21,10 +29,22 @@ void KneeKeeper::open(const std::string& path) {
 }
 
 void KneeKeeper::save() {
-  if (!store_.take_save_request()) return;
-  const auto saved = store_.save();
-  if (!saved && !has_failed_) log_warning("{}", saved.error().message());
-  has_failed_ = !saved;
+  is_due_ |= store_.take_save_request();
+  take_answer();
+  if (writing_.valid() || !std::exchange(is_due_, false)) return;
+  const std::optional<std::string> text = store_.take_text();
+  if (!text) return;
+  writing_ = start_aside<Result<>>(
+      [write = write_, path = path_, text = *text] { return write(path, text); });
+  if (!writing_.valid()) store_.note_failure();
+}
+
+void KneeKeeper::take_answer() {
+  if (!writing_.valid() || writing_.wait_for(Nanos{}) != std::future_status::ready) return;
+  const Result<> written = writing_.get();
+  if (!written && !has_failed_) log_warning("{}", written.error().message());
+  if (!written) store_.note_failure();
+  has_failed_ = !written;
 }
 
 }  // namespace gpushare

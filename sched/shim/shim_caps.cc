@@ -10,10 +10,9 @@ namespace gpushare {
 // A launch that is counted while the gate is closed passes when it opens: who waits there is at
 // work from then on.
 void ShimCaps::watch(Time now, std::span<const Client> clients) {
-  std::erase_if(known_, [&](const auto& known) {
-    return std::ranges::none_of(
-        clients, [&](const Client& client) { return client.process == known.first; });
-  });
+  std::set<ProcessId> there;
+  for (const Client& client : clients) there.insert(client.process);
+  std::erase_if(known_, [&](const auto& known) { return !there.contains(known.first); });
   for (const Client& client : clients) {
     const auto [at, is_new] = known_.try_emplace(client.process);
     Known& known = at->second;

@@ -32,9 +32,9 @@ class ShimLink final : public ShimProcesses {
   static Result<std::unique_ptr<ShimLink>> listen(const std::string& path, const Tenants& tenants,
                                                   const ProcReader& processes, Region& region);
 
-  // Readable when a process asks for its slot: serve() is due.
+  // Readable when a process asks for its slot: serve() is due, which returns how many got one.
   int fd() const { return host_->fd(); }
-  void serve() { host_->serve(); }
+  int serve() { return host_->serve(); }
 
   // How the GPUs are shared from now on. If others are shared spatially than before, processes that
   // came before keep what they have, are moved no more, and go in if they stand at their gate.

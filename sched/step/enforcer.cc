@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "shmctl/base/log.h"
@@ -12,6 +13,9 @@ namespace gpushare {
 namespace {
 
 constexpr int kRefusalsBelieved = 2;
+// What CUDA programs choose at their start; for a group whose slice nobody has seen.
+constexpr Micros kUnknownSlice{2048};
+constexpr double kLeastError = 1e-9;
 constexpr const char* kSharesGroup =
     "an MPS client: it has its server's slice, and a freeze stops the process";
 
@@ -38,13 +42,7 @@ void Enforcer::apply(uint32_t gpu, std::span<const Target> targets) {
     follow(processes_[{target.holder->process, gpu}], *target.holder);
 
   if (gpu_.support().can_freeze) freeze(gpu, targets);
-  if (gpu_.support().can_set_slice) {
-    for (const Target& target : targets) {
-      Controlled& process = processes_[{target.holder->process, gpu}];
-      if (process.can_control && !process.shares_group && target.slice.count() > 0)
-        set_slices(target, process);
-    }
-  }
+  if (gpu_.support().can_set_slice) set_slices(gpu, targets);
   std::vector<Key> thawing;
   for (const Target& target : targets) {
     const Key key{target.holder->process, gpu};
@@ -224,6 +222,44 @@ void Enforcer::end(Freezing& freezing, const Result<>& result) {
   process.is_frozen = true;
   ++process.freezes;
   changed(Change::Kind::kFreeze, key);
+}
+
+void Enforcer::set_slices(uint32_t gpu, std::span<const Target> targets) {
+  struct Wrong {
+    double error;
+    const Target* target;
+    Controlled* process;
+  };
+  std::vector<Wrong> wrong;
+  for (const Target& target : targets) {
+    Controlled& process = processes_[{target.holder->process, gpu}];
+    if (!process.can_control || process.shares_group || target.slice.count() <= 0) continue;
+    if (const double error = slice_error(target, process); error > 0)
+      wrong.push_back({error, &target, &process});
+  }
+  std::ranges::sort(wrong, {}, [](const Wrong& one) { return std::pair(-one.error, one.target); });
+  for (const Wrong& one : wrong) {
+    if (is_behind()) return;
+    const Time before = clock_.now();
+    set_slices(*one.target, *one.process);
+    slice_time_ -= clock_.now() - before;
+  }
+}
+
+// The largest of its groups', as a logarithm of the ratio; 0: all are as they should be.
+double Enforcer::slice_error(const Target& target, const Controlled& process) {
+  double most = 0;
+  for (const ComputeGroup& seen : target.holder->groups) {
+    const auto group = std::ranges::find_if(
+        process.groups, [&](const Group& known) { return is_same_group(known.ref, seen.ref); });
+    const bool is_ours = group->slice && group->own_slice_count == seen.own_slice_count;
+    const std::optional<Micros> now = is_ours ? group->slice : seen.own_slice;
+    if (now == target.slice) continue;
+    const auto from = static_cast<double>(std::max(now.value_or(kUnknownSlice), Micros(1)).count());
+    most = std::max(
+        {most, kLeastError, std::abs(std::log(static_cast<double>(target.slice.count()) / from))});
+  }
+  return most;
 }
 
 void Enforcer::set_slices(const Target& target, Controlled& process) {

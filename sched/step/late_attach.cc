@@ -2,6 +2,7 @@
 #include "sched/step/late_attach.h"
 
 #include <algorithm>
+#include <set>
 
 #include "shmctl/base/log.h"
 
@@ -16,7 +17,25 @@ constexpr int kMostRepeats = 3;
 
 void LateAttach::look_at_all() {
   current_.is_outdated = true;  // what is being found may be older than what was missed
-  for (const pid_t pid : gpu_.users()) add(pid);
+  wants_all_ = true;
+}
+
+void LateAttach::advance_users(Nanos budget) {
+  if (const Time now = clock_.now(); wants_all_ && now >= next_all_) {
+    users_ = gpu_.find_users();  // also instead of one under way, which may be older
+    wants_all_ = false;
+    is_of_all_ = true;
+    const bool was_calm = now - next_all_ >= kLongestBetweenAll;
+    between_all_ = was_calm ? kShortestBetweenAll
+                            : std::clamp(2 * between_all_, kShortestBetweenAll, kLongestBetweenAll);
+    next_all_ = now + between_all_;
+  }
+  if (!users_) return;
+  const auto found = users_->advance(budget);
+  if (!found) return;
+  users_.reset();
+  if (!is_of_all_) return look_at(*found);
+  for (const pid_t pid : *found) add(pid);
 }
 
 void LateAttach::add(pid_t pid) {
@@ -25,20 +44,25 @@ void LateAttach::add(pid_t pid) {
   if (!is_in_line) line_.push_back(pid);
 }
 
-std::vector<pid_t> LateAttach::unseen() const {
-  if (observer_ == nullptr) return gpu_.users();
+void LateAttach::look_around() {
+  if (observer_ == nullptr) {
+    if (users_) return;
+    users_ = gpu_.find_users();
+    is_of_all_ = false;
+    return;
+  }
   std::vector<pid_t> pids;
   for (const auto& [pid, process] : registry_.processes())
     if (process.holders.empty()) pids.push_back(pid);
-  return pids;
+  look_at(pids);
 }
 
-void LateAttach::look_around() {
+// At those of which no event told. `unseen`: all of them.
+void LateAttach::look_at(const std::vector<pid_t>& unseen) {
   const Time now = clock_.now();
-  const std::vector<pid_t> pids = unseen();
-  std::erase_if(
-      looks_, [&](const auto& look) { return std::ranges::find(pids, look.first) == pids.end(); });
-  for (const pid_t pid : pids) {
+  const std::set<pid_t> there(unseen.begin(), unseen.end());
+  std::erase_if(looks_, [&](const auto& look) { return !there.contains(look.first); });
+  for (const pid_t pid : there) {
     const Process* known = registry_.find(pid);
     Look& look = looks_[pid];
     if ((known != nullptr && !known->holders.empty()) || now < look.next) continue;
@@ -54,15 +78,15 @@ void LateAttach::note(const DriverEvent& event) {
 
 bool LateAttach::advance(Nanos budget) {
   const Time until = clock_.now() + budget;
-  while (current_.search || !line_.empty()) {
+  advance_users(budget);
+  while (clock_.now() < until && (current_.search || !line_.empty())) {
     if (!current_.search) {
       current_ = {.pid = line_.front(), .search = gpu_.attach(line_.front())};
       line_.pop_front();
     }
     advance_current(std::max(Nanos(until - clock_.now()), Nanos::zero()));
-    if (clock_.now() >= until) break;
   }
-  return current_.search || !line_.empty();
+  return users_ || current_.search || !line_.empty();
 }
 
 void LateAttach::advance_current(Nanos budget) {

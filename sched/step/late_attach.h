@@ -24,6 +24,10 @@ class LateAttach {
   LateAttach(Gpu& gpu, Observer* observer, Registry& registry, const Clock& clock)
       : gpu_(gpu), observer_(observer), registry_(registry), clock_(clock) {}
 
+  // While all are to be looked at again and again, it is done less and less often.
+  static constexpr Nanos kShortestBetweenAll = std::chrono::milliseconds(100),
+                         kLongestBetweenAll = std::chrono::seconds(10);
+
   // At every process that has the driver open, as soon as there is time.
   void look_at_all();
   // At those of which no event told, now and then: a process that had nothing is looked at less and
@@ -46,7 +50,8 @@ class LateAttach {
     Nanos pause{};
   };
 
-  std::vector<pid_t> unseen() const;
+  void advance_users(Nanos budget);
+  void look_at(const std::vector<pid_t>& unseen);
   void add(pid_t pid);
   void take(const ObjectSearch::Found& found);
   void advance_current(Nanos budget);
@@ -55,6 +60,11 @@ class LateAttach {
   Observer* const observer_;
   Registry& registry_;
   const Clock& clock_;
+  std::unique_ptr<UserSearch> users_;  // nullptr: none is under way
+  bool wants_all_ = false;             // look_at_all() has been called and not begun
+  bool is_of_all_ = false;             // users_ is for that, and not for look_around()
+  Time next_all_{};
+  Nanos between_all_{};
   std::deque<pid_t> line_;
   Current current_;              // without a search: none
   std::map<pid_t, Look> looks_;  // when to look at each again

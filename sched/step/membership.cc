@@ -56,15 +56,28 @@ bool Membership::sync(Time now) {
 
 // Its tenant is decided when it first has something to schedule.
 void Membership::meet(const Process& process) {
-  if (met_.contains(process.id)) return;
+  if (!met_.contains(process.id)) place(process);
+}
+
+void Membership::place(const Process& process) {
   ProcessIdentity identity = identity_of(process.id, processes_);
   if (identity.command.empty()) identity.command = process.command;  // it has just ended
   if (process.uid && identity.uid != *process.uid) {  // it has made itself another since
     identity.uid = *process.uid;
-    identity.user = processes_.user_name(identity.uid);
+    identity.user = processes_.user_name(identity.uid).value_or("");
   }
-  met_[process.id] = identity.command_line;
+  met_[process.id] = {.command_line = identity.command_line,
+                      .uid = identity.uid,
+                      .is_named = processes_.user_name(identity.uid).has_value()};
   state_.tenants.add_process(std::move(identity));
+}
+
+void Membership::name_users() {
+  for (const auto& [id, met] : met_) {
+    if (met.is_named || !processes_.user_name(met.uid)) continue;
+    const Process* const known = state_.registry.find(id.pid);
+    if (known != nullptr && known->id == id) place(*known);
+  }
 }
 
 void Membership::add(const Holder& holder, Time now) {
@@ -80,7 +93,7 @@ void Membership::add(const Holder& holder, Time now) {
   Member& member = state_.members[key];
   member.slot = free_slots_.back();
   free_slots_.pop_back();
-  member.command_line = met_[holder.process];
+  member.command_line = met_[holder.process].command_line;
   member.state_since = member.came = now;
   region_.processes[member.slot].bucket.disable();
   state_.accounting[holder.gpu].add(holder.process.pid, now);

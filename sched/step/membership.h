@@ -22,17 +22,27 @@ class Membership {
   // Ends what ended unseen: attached processes that are on no GPU and were never reported. Reads
   // /proc, so once a second.
   void reap();
+  // Looks again at the processes whose user's name was not known in time: a rule may name it. Also
+  // once a second.
+  void name_users();
 
  private:
+  struct Met {
+    std::string command_line;
+    uid_t uid = 0;
+    bool is_named = true;  // the name service has said who its user is
+  };
+
   void meet(const Process& process);
+  void place(const Process& process);
   void add(const Holder& holder, Time now);
   void remove(const MemberKey& key, uint32_t slot);
 
   State& state_;
   Region& region_;
   const ProcReader& processes_;
-  std::vector<uint32_t> free_slots_;      // the last is taken next: the lowest
-  std::map<ProcessId, std::string> met_;  // their command lines
+  std::vector<uint32_t> free_slots_;  // the last is taken next: the lowest
+  std::map<ProcessId, Met> met_;
   uint64_t registry_seen_ = 0, tenants_seen_ = 0;
   bool has_warned_full_ = false;
 };

@@ -89,14 +89,21 @@ Publisher::Publisher(const State& state, const Surroundings& outside, const Agen
     had_tenant_[slot] = is_written(region_.tenants[slot].record);
 }
 
-void Publisher::publish(Time now, bool is_changed) {
-  if (!is_changed && now < next_) return publish_agent(now);
+Time Publisher::publish(Time now, bool is_changed) {
+  has_change_ |= is_changed;
+  if (now < (has_change_ ? next_change_ : next_)) {
+    publish_agent(now);
+    return has_change_ ? next_change_ : Time::max();
+  }
+  has_change_ = false;
   next_ = now + kInterval;
+  next_change_ = now + kChangeInterval;
   const Publication publication(region_);
   publish_agent(now);
   publish_gpus();
   publish_tenants();
   publish_processes(now);
+  return Time::max();
 }
 
 void Publisher::publish_agent(Time now) {
@@ -239,8 +246,10 @@ void Publisher::publish_processes(Time now) {
     record.freezes = enforced.freezes;
     record.throttled_ns = static_cast<uint64_t>(member.throttled.count());
     record.state_since_ns = instant(member.state_since);
-    put(record.command, process.command);
-    put(record.command_line, member.command_line);
+    if (!outside_.processes.hides_others()) {
+      put(record.command, process.command);
+      put(record.command_line, member.command_line);
+    }
     put(record.note, enforced.is_frozen ? member.reason : enforced.note);
     std::ranges::copy(use.history_permille, record.history_permille);
     write_record(region_.processes[member.slot].record, record);

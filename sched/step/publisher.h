@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Publisher: writes the State into the control plane's records, for the tools: the agent's own
-// record every step, because it is the sign of life, the others at most 20 times a second and
-// whenever something has changed: a thousand processes' records are a megabyte. Owned by the
-// scheduler; the agent's one thread.
+// record every step, because it is the sign of life, the others at most 20 times a second, and
+// sooner when something has changed: a thousand processes' records are a megabyte, so programs that
+// come and go all the time must not have them written at every step. Owned by the scheduler; the
+// agent's one thread.
 #pragma once
 
 #include <vector>
@@ -27,13 +28,16 @@ AgentRecord record_of(const AgentIdentity& agent, Time now);
 class Publisher {
  public:
   static constexpr Nanos kInterval = std::chrono::milliseconds(50);
+  // The least time between two publications, however much changes.
+  static constexpr Nanos kChangeInterval = std::chrono::milliseconds(10);
 
   // `state`, `config` and what `outside` refers to outlive it.
   Publisher(const State& state, const Surroundings& outside, const AgentIdentity& agent,
             const Config& config);
 
-  // `is_changed`: all records, whatever the time.
-  void publish(Time now, bool is_changed);
+  // `is_changed`: all records, as soon as kChangeInterval allows. Returns when to call again for
+  // that; Time::max(): nothing waits.
+  Time publish(Time now, bool is_changed);
 
  private:
   void publish_agent(Time now);
@@ -47,7 +51,8 @@ class Publisher {
   Region& region_;
   const AgentIdentity agent_;
   const Config& config_;
-  Time next_{};
+  Time next_{}, next_change_{};
+  bool has_change_ = false;       // that is not published
   std::vector<bool> had_tenant_;  // by slot
 };
 

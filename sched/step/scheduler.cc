@@ -15,6 +15,8 @@ constexpr double kNoTurns = 0.001;
 
 // Of every step, while there are processes to look at.
 constexpr Nanos kLookTime = std::chrono::microseconds(500);
+// The most events that a step takes: some 2 ms of them. The next step takes the others.
+constexpr uint64_t kMostEvents = 1024;
 
 ProcessState state_of(const Enforcer::State& enforced, const Member& member, bool wants,
                       double share) {
@@ -66,7 +68,7 @@ void Scheduler::configure(const Config& config) {
     const GpuConfig& had = config_.gpu(decider.gpu.index);
     const GpuConfig& wanted = config.gpu(decider.gpu.index);
     decider.gpu.is_spatial = wanted.is_spatial;
-    if (decider.policy != nullptr && had.policy == wanted.policy) continue;
+    if (decider.policy != nullptr && had == wanted) continue;
     decider.policy = wanted.policy.make(decider.gpu);
     decider.is_fast = false;
   }
@@ -95,17 +97,21 @@ Time Scheduler::step() {
 
   Time next = Time::max();
   if (outside_.shims != nullptr) outside_.shims->read(now, state_.registry);
-  for (uint32_t gpu = 0; gpu < gpus; ++gpu) next = std::min(next, decide(gpu, now));
+  state_.enforcer.begin_step();
+  for (uint32_t i = 0; i < gpus; ++i) next = std::min(next, decide((first_gpu_ + i) % gpus, now));
+  if (gpus > 0) first_gpu_ = (first_gpu_ + 1) % gpus;
   if (outside_.shims != nullptr) next = std::min(next, outside_.shims->finish(now));
   note_states(now);
 
   const bool is_fast = std::ranges::any_of(deciders_, &Decider::is_fast);
   const Nanos tick = is_fast ? config_.agent.tick_fast : config_.agent.tick_slow;
   state_.tick = std::chrono::duration_cast<Micros>(tick);
-  publisher_.publish(now, is_changed);
-  outside_.tenants.reuse_slots();
+  const Time publish_at = publisher_.publish(now, is_changed);
+  next = std::min(next, publish_at);
+  const bool is_published = publish_at == Time::max();
+  if (is_published) outside_.tenants.reuse_slots();
   last_step_ = now;
-  if (is_looking) return now;
+  if (is_looking || has_more_events_ || state_.enforcer.is_behind()) return now;
   return std::min(next, now + tick);
 }
 
@@ -113,12 +119,15 @@ Time Scheduler::step() {
 bool Scheduler::observe() {
   bool has_read = true;
   if (outside_.observer != nullptr) {
-    const auto drained = outside_.observer->drain([this](DriverEvent&& event) {
-      ++state_.events;
-      state_.registry.apply(event);
-      late_.note(event);
-    });
+    const auto drained = outside_.observer->drain(
+        [this](DriverEvent&& event) {
+          ++state_.events;
+          state_.registry.apply(event);
+          late_.note(event);
+        },
+        kMostEvents);
     has_read = drained.has_value();
+    has_more_events_ = drained.value_or(0) >= kMostEvents;
   }
   if (state_.registry.take_rescan_request()) {
     log_warning("events were lost: looking at every process again");
@@ -130,6 +139,7 @@ bool Scheduler::observe() {
 void Scheduler::do_chores(Time now) {
   next_chores_ = now + kChores;
   membership_.reap();
+  membership_.name_users();
   late_.look_around();
   for (uint32_t gpu = 0; gpu < deciders_.size(); ++gpu) {
     if (!state_.accounting[gpu].needs_samples()) continue;

@@ -36,7 +36,7 @@ class Scheduler {
   // again.
   bool is_lost() const { return failed_steps_ >= kStepsBeforeLost; }
 
-  // While programs run. A GPU whose policy and options stay the same keeps what it has learnt.
+  // While programs run. A GPU whose settings all stay the same keeps what its policy has learnt.
   void configure(const Config& config);
 
   const State& state() const { return state_; }
@@ -77,7 +77,9 @@ class Scheduler {
   std::vector<Decider> deciders_;  // by GPU
   uint64_t buckets_of_ = 0;        // generation of the tenants that the buckets are configured for
   Time last_step_{}, next_chores_{};
-  int failed_steps_ = 0;  // in a row, in which no GPU or no event could be read
+  bool has_more_events_ = false;
+  uint32_t first_gpu_ = 0;  // which is decided on first in the next step, of all in turn
+  int failed_steps_ = 0;    // in a row, in which no GPU or no event could be read
 
   // Used again from step to step.
   Views views_;

@@ -9,7 +9,7 @@ ProcessIdentity identity_of(const ProcessId& process, const ProcReader& processe
   const auto details = processes.details(process.pid);
   if (!details || details->id != process) return identity;
   identity.uid = details->uid;
-  identity.user = processes.user_name(identity.uid);
+  identity.user = processes.user_name(identity.uid).value_or("");
   identity.command = details->command;
   identity.command_line = details->command_line;
   identity.cgroup_path = details->cgroup;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <string_view>
+#include <vector>
 
 #include "shmctl/base/fd.h"
 #include "shmctl/base/proc_stat.h"
@@ -17,6 +18,7 @@ namespace gpushare {
 namespace {
 
 constexpr std::size_t kMostBytes = 65'536;
+constexpr std::size_t kLargestEntry = 1 << 20;  // bytes, of a user in the name service
 
 std::optional<std::string> read_file(const std::string& path, uid_t* owner = nullptr) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -47,6 +49,22 @@ std::string cgroup_path(std::string_view text) {
       named = line.substr(at + std::string_view(":name=systemd:").size());
   }
   return std::string(named);
+}
+
+// Whether a line of /proc/self/mounts, "proc /proc proc rw,hidepid=invisible 0 0", says that users
+// see their own processes only.
+bool has_hidepid(std::string_view mounts) {
+  while (!mounts.empty()) {
+    const std::string_view line = mounts.substr(0, mounts.find('\n'));
+    mounts.remove_prefix(std::min(mounts.size(), line.size() + 1));
+    constexpr std::string_view kOption = "hidepid=";
+    const std::size_t at = line.find(kOption);
+    if (line.find(" /proc proc ") == std::string_view::npos || at == std::string_view::npos)
+      continue;
+    const std::string_view value = line.substr(at + kOption.size());
+    return !value.starts_with("0") && !value.starts_with("off");
+  }
+  return false;
 }
 
 }  // namespace
@@ -81,16 +99,48 @@ std::optional<ProcReader::Link> SystemProcReader::link(pid_t pid) const {
 // Takes no descriptor.
 bool SystemProcReader::is_taken(pid_t pid) const { return ::kill(pid, 0) == 0 || errno != ESRCH; }
 
-std::string SystemProcReader::user_name(uid_t uid) const {
-  const auto [at, is_new] = user_names_.try_emplace(uid);
-  if (is_new) {
-    char buffer[4096];
-    passwd entry{};
-    passwd* found = nullptr;
-    if (::getpwuid_r(uid, &entry, buffer, sizeof buffer, &found) == 0 && found != nullptr)
-      at->second = found->pw_name;
+SystemProcReader::SystemProcReader(std::string root, AskName ask)
+    : root_(std::move(root)),
+      hides_others_(has_hidepid(read_file(root_ + "/self/mounts").value_or(""))),
+      ask_(std::move(ask)) {}
+
+std::optional<std::string> SystemProcReader::ask_name_service(uid_t uid) {
+  std::vector<char> buffer(1024);
+  passwd entry{};
+  passwd* found = nullptr;
+  int error = 0;
+  while ((error = ::getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found)) == ERANGE &&
+         buffer.size() < kLargestEntry)
+    buffer.resize(2 * buffer.size());
+  if (found != nullptr) return found->pw_name;
+  // These stand for "no such user", by the manual of getpwuid_r().
+  const bool is_nobody =
+      error == 0 || error == ENOENT || error == ESRCH || error == EBADF || error == EPERM;
+  return is_nobody ? std::optional<std::string>("") : std::nullopt;
+}
+
+bool SystemProcReader::may_ask() const {
+  if (user_names_.size() >= kMostNames)
+    std::erase_if(user_names_, [](const auto& name) { return name.second.is_known(); });
+  return std::ranges::count_if(user_names_, [](const auto& name) {
+           return !name.second.is_known();
+         }) < static_cast<std::ptrdiff_t>(kMostAsked);
+}
+
+// Waits for each name once: later calls only look whether it has come.
+std::optional<std::string> SystemProcReader::user_name(uid_t uid) const {
+  auto at = user_names_.find(uid);
+  if (at == user_names_.end()) {
+    if (!may_ask()) return std::nullopt;
+    auto answer = start_aside<std::optional<std::string>>([ask = ask_, uid] { return ask(uid); });
+    if (!answer.valid()) return std::nullopt;
+    at = user_names_.emplace(uid, Name{answer.share()}).first;
+    at->second.answer.wait_for(kPatience);
   }
-  return at->second;
+  if (!at->second.is_known()) return std::nullopt;
+  std::optional<std::string> name = at->second.answer.get();
+  if (!name) user_names_.erase(at);  // asked again by the next call
+  return name;
 }
 
 std::optional<ProcessDetails> SystemProcReader::details(pid_t pid) const {
@@ -104,7 +154,12 @@ std::optional<ProcessDetails> SystemProcReader::details(pid_t pid) const {
   details.parent = stat->parent;
   details.command = stat->command;
 
-  details.command_line = read_file(folder + "/cmdline").value_or("");
+  using Text = std::optional<std::string>;
+  details.command_line = files_
+                             .call<Text>(details.uid, kPatience,
+                                         [path = folder + "/cmdline"] { return read_file(path); })
+                             .value_or(Text())
+                             .value_or("");
   while (!details.command_line.empty() && details.command_line.back() == '\0')
     details.command_line.pop_back();
   std::replace(details.command_line.begin(), details.command_line.end(), '\0', ' ');

@@ -7,12 +7,15 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
+#include <future>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "intercept/event.h"
+#include "shmctl/base/aside.h"
 
 namespace gpushare {
 
@@ -38,8 +41,13 @@ class ProcReader {
   virtual std::optional<Link> link(pid_t pid) const = 0;
   // Whether any process has this pid, also where it cannot be read (no descriptor is left, say).
   virtual bool is_taken(pid_t pid) const { return link(pid).has_value(); }
-  // Empty: there is no such user. Asks the name service once for each uid.
-  virtual std::string user_name(uid_t uid) const = 0;
+  // Empty: there is no such user; nullopt: the name service has not said yet, and is asked again by
+  // a later call.
+  virtual std::optional<std::string> user_name(uid_t uid) const = 0;
+
+  // True where /proc shows users their own processes only (its option hidepid): then nobody is to
+  // be told the commands of others.
+  virtual bool hides_others() const { return false; }
 
   // Returns true if this process lives, and not another one with the same pid.
   bool is_alive(const ProcessId& process) const;
@@ -50,18 +58,40 @@ class ProcReader {
   std::vector<ProcessId> ancestors(pid_t pid) const;
 };
 
+// Blocks for at most kPatience in a call, although whoever reads a process's command line waits for
+// the lock of its memory, which large changes of its mappings hold, and the name service may be far
+// away: the command line is then unknown, and so is the name until it comes.
 class SystemProcReader final : public ProcReader {
  public:
-  // `root`: the folder to read; its own test makes one.
-  explicit SystemProcReader(std::string root = "/proc") : root_(std::move(root)) {}
+  static constexpr Nanos kPatience = std::chrono::milliseconds(20);
+  static constexpr std::size_t kMostNames = 4096, kMostAsked = 16;  // remembered; asked at once
+  // Empty: there is no such user; nullopt: it cannot say now. Called on any thread.
+  using AskName = std::function<std::optional<std::string>(uid_t)>;
+
+  // `root`: the folder to read; `ask`: the name service. Its own test makes both.
+  explicit SystemProcReader(std::string root = "/proc", AskName ask = ask_name_service);
   std::optional<ProcessDetails> details(pid_t pid) const override;
   std::optional<Link> link(pid_t pid) const override;
   bool is_taken(pid_t pid) const override;
-  std::string user_name(uid_t uid) const override;
+  std::optional<std::string> user_name(uid_t uid) const override;
+  bool hides_others() const override { return hides_others_; }
+
+  // Blocks for as long as the name service does.
+  static std::optional<std::string> ask_name_service(uid_t uid);
 
  private:
-  std::string root_;
-  mutable std::map<uid_t, std::string> user_names_;
+  struct Name {
+    bool is_known() const { return answer.wait_for(Nanos{}) == std::future_status::ready; }
+    std::shared_future<std::optional<std::string>> answer;
+  };
+
+  bool may_ask() const;
+
+  const std::string root_;
+  const bool hides_others_;  // as when the agent started
+  const AskName ask_;
+  mutable BoundedCalls files_;
+  mutable std::map<uid_t, Name> user_names_;
 };
 
 }  // namespace gpushare

@@ -135,7 +135,8 @@ Result<uint32_t> Tenants::make_or_change(std::string_view name, std::span<const 
     made.is_transient = is_transient;
     overlay(made.at_run_time, changes);
     make_tenant(*slot, std::move(made));
-    place_all_by_rules();  // rules may have named the tenant before it was there
+    // Rules may have named the tenant before it was there.
+    if (std::ranges::find(rules_, name, &Rule::tenant) != rules_.end()) place_all_by_rules();
     return *slot;
   }
   Tenant& tenant = *tenants_[*slot];

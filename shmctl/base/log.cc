@@ -1,16 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shmctl/base/log.h"
 
+#include <fmt/format.h>
+#include <spdlog/sinks/base_sink.h>
+#include <spdlog/sinks/dup_filter_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+
+#include "shmctl/base/log_limit.h"
 
 namespace gpushare {
 namespace {
 
+// A line that is the same as the last one is counted for so long, instead of written.
+constexpr std::chrono::seconds kSameLine(5);
+
+LogLevel from_spdlog(spdlog::level::level_enum level) {
+  switch (level) {
+    case spdlog::level::trace:
+    case spdlog::level::debug:
+      return LogLevel::kDebug;
+    case spdlog::level::info:
+      return LogLevel::kInfo;
+    case spdlog::level::warn:
+      return LogLevel::kWarning;
+    default:
+      return LogLevel::kError;
+  }
+}
+
+// Writes to standard error what LogLimit admits.
+class LimitedSink final : public spdlog::sinks::base_sink<std::mutex> {
+ private:
+  void sink_it_(const spdlog::details::log_msg& line) override {
+    const auto left_out = limit_.admit(from_spdlog(line.level), MonotonicClock().now());
+    if (!left_out) return;
+    if (*left_out > 0) {
+      const std::string text = fmt::format("{} lines were left out: too many at once", *left_out);
+      out_.log({line.logger_name, spdlog::level::warn, text});
+    }
+    out_.log(line);
+  }
+  void flush_() override { out_.flush(); }
+  void set_pattern_(const std::string& pattern) override { out_.set_pattern(pattern); }
+  void set_formatter_(std::unique_ptr<spdlog::formatter> formatter) override {
+    out_.set_formatter(std::move(formatter));
+  }
+
+  LogLimit limit_;
+  spdlog::sinks::stderr_color_sink_st out_;
+};
+
 spdlog::logger& logger() {
   static const std::shared_ptr<spdlog::logger> instance = [] {
-    auto made = std::make_shared<spdlog::logger>(
-        "gpushare", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+    auto once = std::make_shared<spdlog::sinks::dup_filter_sink_mt>(kSameLine);
+    once->add_sink(std::make_shared<LimitedSink>());
+    auto made = std::make_shared<spdlog::logger>("gpushare", std::move(once));
     made->set_pattern("%^%l%$: %v");
     made->set_level(spdlog::level::info);
     return made;

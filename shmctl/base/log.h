@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes log lines to standard error; systemd's journal adds the time and the unit. Any thread may
 // call. A line is written once, where the decision is made; code below returns an Error instead.
+// A line that repeats the last one is counted and not written, and so are lines of a level that
+// come too often (log_limit.h): other processes can cause some of them.
 #pragma once
 
 #include <fmt/core.h>

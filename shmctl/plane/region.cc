@@ -7,15 +7,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/interprocess/mapped_region.hpp>
 #include <cassert>
+#include <climits>
 #include <cstring>
 #include <new>
 #include <string_view>
 #include <utility>
 
 #include "shmctl/base/clock.h"
-#include "shmctl/base/fd.h"
 
 namespace gpushare {
 
@@ -30,7 +31,7 @@ namespace {
 
 constexpr const char* kOpen = "open control plane";
 constexpr const char* kMake = "make control plane";
-constexpr const char* kFolder = "/dev/shm";  // where Linux keeps POSIX shared memory
+constexpr const char* kSharedMemory = "/dev/shm";  // where Linux keeps POSIX shared memory
 constexpr mode_t kMode = 0644;
 constexpr int kMakeAttempts = 16;
 
@@ -50,18 +51,34 @@ Result<bip::mapped_region> map_region(const char* step, const Fd& fd, bip::mode_
   }
 }
 
-Result<> check_name(const char* step, std::string_view name) {
+// Where a region's file is.
+struct Place {
+  std::string folder, file;
+  std::string path() const { return folder + "/" + file; }
+};
+
+bool is_part_of_a_name(std::string_view part) {
   constexpr std::string_view kAllowed =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
-  if (name.size() >= 2 && name.size() <= 201 && name[0] == '/' &&
-      name.find_first_not_of(kAllowed, 1) == std::string_view::npos && name != "/." &&
-      name != "/..")
-    return {};
-  return make_error(
-      std::errc::invalid_argument, step,
-      fmt::format("'{}' is no name of a region: expected '/' and then letters, digits, "
-                  "'_', '.', '-', at most 200 (such as {})",
-                  name, kDefaultRegionName));
+  return !part.empty() && part.size() <= 200 && part != "." && part != ".." &&
+         part.find_first_not_of(kAllowed) == std::string_view::npos;
+}
+
+Result<Place> place_of(const char* step, const std::string& name) {
+  bool is_name = name.starts_with('/') && name.size() < PATH_MAX;
+  for (std::size_t at = 0; is_name && at < name.size();) {
+    const std::size_t end = std::min(name.find('/', at + 1), name.size());
+    is_name = is_part_of_a_name(std::string_view(name).substr(at + 1, end - at - 1));
+    at = end;
+  }
+  if (!is_name)
+    return make_error(
+        std::errc::invalid_argument, step,
+        fmt::format("'{}' is no name of a region: expected an absolute path whose parts are of "
+                    "letters, digits, '_', '.', '-', at most 200 of them (such as {})",
+                    name, kDefaultRegionName));
+  const std::size_t last = name.rfind('/');
+  return Place{last == 0 ? kSharedMemory : name.substr(0, last), name.substr(last + 1)};
 }
 
 std::unexpected<Error> refuse(const std::string& name, std::string_view found,
@@ -70,18 +87,43 @@ std::unexpected<Error> refuse(const std::string& name, std::string_view found,
                     fmt::format("{} {}: {}", name, found, remedy));
 }
 
+// The folder of a region, which the file is then reached through: it cannot be exchanged any more.
+// `does_make`: if it is not there.
+Result<Fd> open_folder(const char* step, const Place& place, bool does_make) {
+  if (does_make && ::mkdir(place.folder.c_str(), 0755) == 0 &&
+      ::chmod(place.folder.c_str(), 0755) != 0)  // whatever the umask
+    return errno_error(step, place.folder);
+  Fd folder(::open(place.folder.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!folder.is_open()) {
+    struct stat link{};
+    if (errno == ENOTDIR && ::lstat(place.folder.c_str(), &link) == 0 && S_ISLNK(link.st_mode))
+      return refuse(place.folder, "is a symbolic link", "name the folder itself");
+    return errno_error(step, place.folder);
+  }
+  struct stat status{};
+  if (::fstat(folder.get(), &status) != 0) return errno_error(step, place.folder);
+  if (status.st_uid != 0 && status.st_uid != ::geteuid())
+    return refuse(
+        place.folder,
+        fmt::format("belongs to uid {}, expected root or uid {}", status.st_uid, ::geteuid()),
+        "who owns the folder could put another region there");
+  if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0 && (status.st_mode & S_ISVTX) == 0)
+    return refuse(place.folder, fmt::format("has mode {:04o}", status.st_mode & 07777),
+                  "others could put another region there; take their right to write away");
+  return folder;
+}
+
 // `fd` is whatever was found under the name. Nothing is mapped before this check has passed.
-Result<> check_file(const std::string& name, const Fd& fd) {
+Result<> check_file(const std::string& name, const std::string& path, const Fd& fd) {
   struct stat file;
   if (::fstat(fd.get(), &file) != 0) return errno_error(kOpen, name);
-  const std::string remove_it =
-      fmt::format("stop gpushared if it runs, then remove {}{}", kFolder, name);
+  const std::string remove_it = fmt::format("stop gpushared if it runs, then remove {}", path);
 
   if (!S_ISREG(file.st_mode)) return refuse(name, "is not a regular file", remove_it);
   if (file.st_uid != 0 && file.st_uid != ::geteuid())
     return refuse(
         name, fmt::format("belongs to uid {}, expected root or uid {}", file.st_uid, ::geteuid()),
-        "somebody else made it; check who, then remove " + (kFolder + name));
+        "somebody else made it; check who, then remove " + path);
   if ((file.st_mode & (S_IWGRP | S_IWOTH)) != 0)
     return refuse(name,
                   fmt::format("has mode {:04o}, expected {:04o}", file.st_mode & 07777, kMode),
@@ -104,8 +146,7 @@ Result<> check_file(const std::string& name, const Fd& fd) {
     return refuse(
         name,
         fmt::format("has layout version {}, this build speaks {}", header.version, kLayoutVersion),
-        "stop the other gpushared and run its own `gpushared --recover`, then remove " +
-            (kFolder + name));
+        "stop the other gpushared and run its own `gpushared --recover`, then remove " + path);
   if (header.header_bytes != sizeof(RegionHeader) || header.region_bytes != sizeof(Region) ||
       header.max_gpus != kMaxGpus || header.max_tenants != kMaxTenants ||
       header.max_processes != kMaxProcesses || header.max_ledger != kMaxLedger)
@@ -142,22 +183,22 @@ void write_header(Region& region) {
 
 // Puts an empty region under `name`; it is whole from the first instant at which the name exists.
 // Error file_exists when another process was faster.
-Result<> make_region(const std::string& name) {
-  Fd fd(::open(kFolder, O_TMPFILE | O_RDWR | O_CLOEXEC, kMode));
-  if (!fd.is_open()) return errno_error(kMake, fmt::format("new file in {}", kFolder));
+Result<> make_region(const Fd& folder, const Place& place) {
+  Fd fd(::openat(folder.get(), ".", O_TMPFILE | O_RDWR | O_CLOEXEC, kMode));
+  if (!fd.is_open()) return errno_error(kMake, fmt::format("new file in {}", place.folder));
   if (::fchmod(fd.get(), kMode) != 0)  // whatever the umask
     return errno_error(kMake, "set its mode");
-  // Allocates the pages now: a full /dev/shm is an error here, and not a SIGBUS at a later store.
+  // Allocates the pages now: a full tmpfs is an error here, and not a SIGBUS at a later store.
   if (::fallocate(fd.get(), 0, 0, sizeof(Region)) != 0)
-    return errno_error(kMake, fmt::format("{} bytes in {}", sizeof(Region), kFolder));
+    return errno_error(kMake, fmt::format("{} bytes in {}", sizeof(Region), place.folder));
   auto memory = map_region(kMake, fd, bip::read_write);
   if (!memory) return std::unexpected(memory.error());
   write_header(*static_cast<Region*>(memory->get_address()));
 
   const std::string nameless = fmt::format("/proc/self/fd/{}", fd.get());
-  const std::string path = kFolder + name;
-  if (::linkat(AT_FDCWD, nameless.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) != 0)
-    return errno_error(kMake, path);
+  if (::linkat(AT_FDCWD, nameless.c_str(), folder.get(), place.file.c_str(), AT_SYMLINK_FOLLOW) !=
+      0)
+    return errno_error(kMake, place.path());
   return {};
 }
 
@@ -170,21 +211,30 @@ ControlPlane& ControlPlane::operator=(ControlPlane&&) noexcept = default;
 ControlPlane::~ControlPlane() = default;
 
 Result<ControlPlane> ControlPlane::open(const std::string& name, Access access) {
-  if (auto named = check_name(kOpen, name); !named) return std::unexpected(named.error());
+  const auto place = place_of(kOpen, name);
+  if (!place) return std::unexpected(place.error());
   const bool is_writable = access == Access::kReadWrite;
-  // O_NONBLOCK keeps a FIFO under the name from blocking this call; it is refused below. shm_open()
-  // itself follows no symbolic link.
-  Fd fd(::shm_open(name.c_str(), (is_writable ? O_RDWR : O_RDONLY) | O_NONBLOCK, 0));
+  const auto open_file = [&](const Fd& folder) {
+    // O_NONBLOCK keeps a FIFO under the name from blocking this call; it is refused below.
+    return Fd(::openat(folder.get(), place->file.c_str(),
+                       (is_writable ? O_RDWR : O_RDONLY) | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+  };
+  const auto folder = open_folder(kOpen, *place, /*does_make=*/false);
+  const bool is_absent = !folder && folder.error().code == std::errc::no_such_file_or_directory;
+  if (!folder && !is_absent) return std::unexpected(folder.error());
+  Fd fd = is_absent ? Fd() : open_file(*folder);
   if (!fd.is_open()) {
-    if (errno == ELOOP)
-      return refuse(name, "is a symbolic link",
-                    "check who made it, then remove " + (kFolder + name));
-    if (errno == ENOENT) return errno_error(kOpen, name + " (gpushared makes it when it starts)");
-    if (errno == EACCES && is_writable)
+    const int why = is_absent ? ENOENT : errno;
+    errno = why;
+    if (why == ELOOP)
+      return refuse(name, "is a symbolic link", "check who made it, then remove " + place->path());
+    if (why == ENOENT) return errno_error(kOpen, name + " (gpushared makes it when it starts)");
+    if (why == EACCES && is_writable)
       return errno_error(kOpen, name + " for writing (only its owner may, normally root)");
     return errno_error(kOpen, name);
   }
-  if (auto checked = check_file(name, fd); !checked) return std::unexpected(checked.error());
+  if (auto checked = check_file(name, place->path(), fd); !checked)
+    return std::unexpected(checked.error());
   auto memory = map_region(kOpen, fd, is_writable ? bip::read_write : bip::read_only);
   if (!memory) return std::unexpected(memory.error());
   return ControlPlane(name, std::make_unique<Mapping>(std::move(*memory), is_writable));
@@ -199,10 +249,14 @@ Result<ControlPlane> ControlPlane::open_existing(const std::string& name) {
 }
 
 Result<ControlPlane> ControlPlane::create(const std::string& name) {
+  const auto place = place_of(kMake, name);
+  if (!place) return std::unexpected(place.error());
   for (int attempt = 0; attempt < kMakeAttempts; ++attempt) {
     auto found = open(name, Access::kReadWrite);
     if (found || found.error().code != std::errc::no_such_file_or_directory) return found;
-    const auto made = make_region(name);
+    const auto folder = open_folder(kMake, *place, /*does_make=*/true);
+    if (!folder) return std::unexpected(folder.error());
+    const auto made = make_region(*folder, *place);
     if (!made && made.error().code != std::errc::file_exists) return std::unexpected(made.error());
   }
   return make_error(std::errc::resource_unavailable_try_again, kMake,
@@ -211,9 +265,22 @@ Result<ControlPlane> ControlPlane::create(const std::string& name) {
 
 Result<> ControlPlane::remove(const std::string& name) {
   constexpr const char* kRemove = "remove control plane";
-  if (auto named = check_name(kRemove, name); !named) return named;
-  if (::shm_unlink(name.c_str()) != 0 && errno != ENOENT) return errno_error(kRemove, name);
+  const auto place = place_of(kRemove, name);
+  if (!place) return std::unexpected(place.error());
+  if (::unlink(place->path().c_str()) != 0 && errno != ENOENT) return errno_error(kRemove, name);
   return {};
+}
+
+Result<Fd> ControlPlane::open_lock_file(const std::string& name) {
+  constexpr const char* kLock = "lock the control plane";
+  const auto place = place_of(kLock, name);
+  if (!place) return std::unexpected(place.error());
+  const auto folder = open_folder(kLock, *place, /*does_make=*/true);
+  if (!folder) return std::unexpected(folder.error());
+  Fd fd(::openat(folder->get(), (place->file + ".lock").c_str(),
+                 O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!fd.is_open()) return errno_error(kLock, place->path() + ".lock");
+  return fd;
 }
 
 Region& ControlPlane::region() {

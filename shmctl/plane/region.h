@@ -7,6 +7,10 @@
 // ever sees a half-made one, and a maker that dies leaves nothing behind. It lives until it is
 // removed or the machine reboots, so that a new agent finds the ledger of the one that died.
 //
+// Its folder must belong to root or to this user, and only they may change what is in it; in a
+// folder with the sticky bit, like /dev/shm, others can make files, but not take away ours. The
+// folder of the usual region is root's alone, so that nobody can put something else there first.
+//
 // The file belongs to the user that runs the agent, normally root, and has mode 0644: the tools of
 // every user may map it read-only. It holds no secrets: names, shares and pids of GPU programs that
 // `ps` and nvidia-smi show too, and driver handles, which open nothing by themselves.
@@ -16,21 +20,27 @@
 #include <string>
 
 #include "shmctl/base/error.h"
+#include "shmctl/base/fd.h"
 #include "shmctl/plane/layout.h"
 
 namespace gpushare {
 
-inline constexpr const char* kDefaultRegionName = "/gpushare";
+inline constexpr const char* kDefaultRegionName = "/run/gpushare/region";
+// Where versions up to 0.1 had it.
+inline constexpr const char* kFormerRegionName = "/gpushare";
 
 // An open is refused with invalid_argument, and a detail that says what was found, what was
 // expected and what to do, for: another magic, layout version or size; a file shorter or longer
 // than the region; anything that is not a regular file, symbolic links too; a file that belongs to
-// another user, or that others may write, since they could also truncate it while it is mapped.
+// another user, or that others may write, since they could also truncate it while it is mapped; a
+// folder as said above, or one that is a symbolic link.
 class ControlPlane {
  public:
-  // `name` is a POSIX shared memory name: '/' and then [A-Za-z0-9_.-]{1,200}. All of these open for
-  // reading and writing, except open_read_only(). create() opens the valid region of that name and
-  // keeps what is in it, or makes an empty one.
+  // `name` is the path of a file: each part is [A-Za-z0-9_.-]{1,200}, none is "." or "..", and the
+  // folder should be in memory (tmpfs). One part alone, "/NAME", is the name of POSIX shared
+  // memory: it stands for /dev/shm/NAME. All of these open for reading and writing, except
+  // open_read_only(). create() opens the valid region of that name and keeps what is in it, or
+  // makes an empty one; it also makes the last folder of the path, with mode 0755.
   static Result<ControlPlane> create(const std::string& name);
   // Error no_such_file_or_directory when there is no such region.
   static Result<ControlPlane> open_existing(const std::string& name);
@@ -38,6 +48,9 @@ class ControlPlane {
   // Removes the name; a process that has mapped the region keeps its mapping. It is no error when
   // there is no such region.
   static Result<> remove(const std::string& name);
+  // Opens NAME.lock beside the region for reading and writing, and makes it, with mode 0600, if it
+  // is not there. Makes the folder as create() does.
+  static Result<Fd> open_lock_file(const std::string& name);
 
   ControlPlane(ControlPlane&&) noexcept;
   ControlPlane& operator=(ControlPlane&&) noexcept;

@@ -70,33 +70,48 @@ ShimHost::~ShimHost() {
 
 ShimHost::Mapping::~Mapping() { ::munmap(slot, kShimSlotBytes); }
 
-void ShimHost::serve() {
-  while (true) {
+int ShimHost::serve() {
+  const Time now = MonotonicClock().now();
+  int asked = 0, given = 0;
+  for (int looked_at = 0; looked_at < kMostAccepted && asked < kMostWelcomed; ++looked_at) {
     const Fd connection(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!connection.is_open()) return;  // none left, or no descriptors: the next call tries again
-    if (const auto welcomed = welcome(connection); !welcomed)
-      log_warning("{}", welcomed.error().message());
+    if (!connection.is_open()) break;  // none left, or no descriptors: the next call tries again
+    const auto welcomed = welcome(connection, now);
+    if (!welcomed) log_warning("{}", welcomed.error().message());
+    asked += !welcomed || *welcomed != Welcome::kSentAway;
+    given += welcomed && *welcomed == Welcome::kHasSlot;
   }
+  return given;
 }
 
-Result<> ShimHost::welcome(const Fd& connection) {
+Result<ShimHost::Welcome> ShimHost::welcome(const Fd& connection, Time now) {
   ucred peer{};
   socklen_t bytes = sizeof peer;
   if (::getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
     return errno_error("identify a process");
+  if (has_hung_up(connection) || !budget_.take(peer.uid, now)) return Welcome::kSentAway;
   const ProcessId process{peer.pid, start_ticks_of(peer.pid)};
-  if (process.start_ticks == 0 || has_hung_up(connection)) return {};
+  if (process.start_ticks == 0) return Welcome::kAsked;
   const ShimRequest request = decide_(process, peer.uid);
-  if ((request.features & kShimFeatures) == 0) return {};
-  if (slots_.size() >= kMostSlots && !slots_.contains(process))
+  if ((request.features & kShimFeatures) == 0) return Welcome::kAsked;
+  if (!has_room(process, peer.uid))
     return make_error(std::errc::no_buffer_space, "hand a process its slot",
                       std::to_string(process.pid));
-  const auto descriptor = make_slot(process, request);
+  const auto descriptor = make_slot(process, peer.uid, request);
   if (!descriptor) return std::unexpected(descriptor.error());
-  return send_descriptor(connection, *descriptor);
+  if (auto sent = send_descriptor(connection, *descriptor); !sent)
+    return std::unexpected(sent.error());
+  return Welcome::kHasSlot;
 }
 
-Result<Fd> ShimHost::make_slot(const ProcessId& process, const ShimRequest& request) {
+bool ShimHost::has_room(const ProcessId& process, uid_t user) const {
+  if (slots_.contains(process)) return true;
+  const auto own =
+      std::ranges::count_if(slots_, [&](const auto& entry) { return entry.second->user == user; });
+  return slots_.size() < kMostSlots && static_cast<std::size_t>(own) < kMostSlotsOfUser;
+}
+
+Result<Fd> ShimHost::make_slot(const ProcessId& process, uid_t user, const ShimRequest& request) {
   constexpr const char* kStep = "make the slot of a process";
   Fd file(::memfd_create("gpushare-shim", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file.is_open()) return errno_error(kStep);
@@ -111,7 +126,7 @@ Result<Fd> ShimHost::make_slot(const ProcessId& process, const ShimRequest& requ
     ::munmap(mapped, kShimSlotBytes);
     return std::unexpected(owner.error());
   }
-  auto mapping = std::make_unique<Mapping>(static_cast<ShimSlot*>(mapped), std::move(*owner));
+  auto mapping = std::make_unique<Mapping>(static_cast<ShimSlot*>(mapped), std::move(*owner), user);
 
   ShimSlot& slot = *mapping->slot;
   const std::size_t gpus = std::min<std::size_t>(request.gpus.size(), kShimGpus);

@@ -18,6 +18,7 @@
 #include "shmctl/base/error.h"
 #include "shmctl/base/fd.h"
 #include "shmctl/base/process_id.h"
+#include "shmctl/base/user_budget.h"
 #include "shmctl/shim/published.h"
 #include "shmctl/shim/slot.h"
 
@@ -37,7 +38,13 @@ struct ShimRequest {
 
 class ShimHost {
  public:
-  static constexpr std::size_t kMostSlots = 4096;
+  static constexpr std::size_t kMostSlots = 4096, kMostSlotsOfUser = 1024;
+  // In one call of serve(): so many connections are looked at, so many of them cost a slot, which
+  // takes some 0.1 ms each.
+  static constexpr int kMostAccepted = 64, kMostWelcomed = 4;
+  // Of one user: so many slots at once, and then one each kBetweenSlots.
+  static constexpr uint32_t kSlotBurst = 256;
+  static constexpr Nanos kBetweenSlots = std::chrono::milliseconds(10);
   using Decide = std::function<ShimRequest(const ProcessId& process, uid_t user)>;
 
   // Takes over a socket file on which no process listens any more. Error address_in_use if one
@@ -48,8 +55,10 @@ class ShimHost {
   ShimHost& operator=(const ShimHost&) = delete;
 
   int fd() const { return socket_.get(); }
-  // Gives a slot to each process that is waiting for one. Calls `decide` for each.
-  void serve();
+  // Gives slots to processes that wait for one, within the bounds above, and calls `decide` for
+  // each. fd() stays readable while more wait. A process whose user asks too often is sent away
+  // without a slot, and asks again later. Returns how many slots it has given.
+  int serve();
   // To be called at least every kShimBeatNs; otherwise the shims take the agent for dead. Also
   // drops the slots of processes that have ended, also of those that their parents have not waited
   // for.
@@ -71,23 +80,28 @@ class ShimHost {
 
  private:
   struct Mapping {
-    Mapping(ShimSlot* mapped, Fd owner) : slot(mapped), process(std::move(owner)) {}
+    Mapping(ShimSlot* mapped, Fd owner, uid_t of)
+        : slot(mapped), process(std::move(owner)), user(of) {}
     ~Mapping();
     Mapping(const Mapping&) = delete;
     Mapping& operator=(const Mapping&) = delete;
     ShimSlot* const slot;
     const Fd process;  // a pidfd; readable once the process has ended, also before it is reaped
+    const uid_t user;
   };
 
   ShimHost(Fd socket, std::string path, Decide decide);
-  Result<> welcome(const Fd& connection);
-  Result<Fd> make_slot(const ProcessId& process, const ShimRequest& request);
+  enum class Welcome { kSentAway, kAsked, kHasSlot };
+  Result<Welcome> welcome(const Fd& connection, Time now);
+  bool has_room(const ProcessId& process, uid_t user) const;
+  Result<Fd> make_slot(const ProcessId& process, uid_t user, const ShimRequest& request);
 
   const Fd socket_;
   const std::string path_;
   const Decide decide_;
   Time now_{};
   Time next_sweep_{};
+  UserBudget budget_{kBetweenSlots, kSlotBurst};
   std::map<ProcessId, std::unique_ptr<Mapping>> slots_;
 };
 

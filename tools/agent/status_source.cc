@@ -1,10 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/agent/status_source.h"
 
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+#include "shmctl/base/proc_stat.h"
 #include "tools/agent/client.h"
 
 namespace gpushare {
 namespace {
+
+// Copies what /proc says of a process into a field; nothing, where it shows nothing to this user.
+template <std::size_t N>
+void fill(char (&field)[N], int32_t pid, const char* file) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/" + file, std::ios::binary);
+  std::string text(N - 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  while (!text.empty() && (text.back() == '\0' || text.back() == '\n')) text.pop_back();
+  std::ranges::replace(text, '\0', ' ');
+  *std::ranges::copy(text, field).out = '\0';
+}
+
+// The control plane has no commands where /proc hides processes: the kernel decides who sees them.
+void name_program(ProcessRecord& process) {
+  if (process.command[0] != '\0' || process.command_line[0] != '\0') return;
+  const auto stat = read_proc_stat(process.pid);
+  if (!stat || stat->start_ticks != process.start_ticks) return;
+  fill(process.command, process.pid, "comm");
+  fill(process.command_line, process.pid, "cmdline");
+}
 
 Status judged(PlaneSnapshot snapshot, bool is_from_socket) {
   Status status{.snapshot = std::move(snapshot),
@@ -27,6 +53,7 @@ Result<Status> StatusSource::read_plane() {
   }
   auto snapshot = take_snapshot(*plane_);
   if (!snapshot) return std::unexpected(snapshot.error());
+  for (auto& numbered : snapshot->processes) name_program(numbered.record);
   return judged(std::move(*snapshot), false);
 }
 

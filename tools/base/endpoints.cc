@@ -11,8 +11,8 @@ namespace gpushare {
 std::vector<Option> endpoint_options() {
   return {{"socket", 0, "PATH", "The agent's control socket", "/run/gpushare/agent.sock",
            "GPUSHARE_SOCKET"},
-          {"region", 0, "NAME", "The control plane's shared memory", kDefaultRegionName,
-           "GPUSHARE_REGION"}};
+          {"region", 0, "PATH", "The control plane; /NAME stands for /dev/shm/NAME",
+           kDefaultRegionName, "GPUSHARE_REGION"}};
 }
 
 Endpoints endpoints_of(const Invocation& invocation) {

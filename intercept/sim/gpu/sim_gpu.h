@@ -74,7 +74,8 @@ class ModelObserver final : public Observer {
   explicit ModelObserver(Model& model);
 
   int fd() const override { return ready_.get(); }
-  Result<uint64_t> drain(const Sink& sink) override;
+  Result<uint64_t> drain(const Sink& sink, uint64_t most) override;
+  using Observer::drain;
   uint64_t dropped() const override { return dropped_; }
 
   // Loses the pending events, as when the probe's buffer was full; EventsLost says how many.

@@ -34,14 +34,18 @@ Result<std::unique_ptr<SimObserver>> SimObserver::connect(const std::string& soc
   return observer;
 }
 
-Result<uint64_t> SimObserver::drain(const Sink& sink) {
+Result<uint64_t> SimObserver::drain(const Sink& sink, uint64_t most) {
   const auto polled = client_->poll();
   uint64_t count = 0;
   [[maybe_unused]] const ssize_t got = ::read(early_.get(), &count, sizeof count);
-  const std::vector<DriverEvent> events = std::exchange(pending_, {});
-  for (DriverEvent event : events) sink(std::move(event));
+  uint64_t handed_out = 0;
+  for (; !pending_.empty() && handed_out < most; ++handed_out) {
+    DriverEvent event = std::move(pending_.front());
+    pending_.pop_front();
+    sink(std::move(event));
+  }
   if (!polled) return std::unexpected(polled.error());
-  return events.size();
+  return handed_out;
 }
 
 }  // namespace gpushare::sim

@@ -3,9 +3,9 @@
 // thread.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "intercept/observer.h"
 #include "intercept/sim/wire/client.h"
@@ -18,14 +18,15 @@ class SimObserver final : public Observer {
 
   int fd() const override { return ready_.get(); }
   // Error connection_reset when the server is gone.
-  Result<uint64_t> drain(const Sink& sink) override;
+  Result<uint64_t> drain(const Sink& sink, uint64_t most) override;
+  using Observer::drain;
   uint64_t dropped() const override { return dropped_; }
 
  private:
   SimObserver() = default;
 
   std::unique_ptr<Client> client_;
-  std::vector<DriverEvent> pending_;  // read from the socket and not yet handed out
+  std::deque<DriverEvent> pending_;  // read from the socket and not yet handed out
   uint64_t dropped_ = 0;
   Fd early_;  // readable while events that came with the greeting are pending
   Fd ready_;  // an epoll of the socket and early_

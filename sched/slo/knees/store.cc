@@ -133,8 +133,8 @@ void KneeStore::put(std::string_view command, std::string_view gpu, const KnownK
   known->run = run_;
 }
 
-Result<> KneeStore::save() {
-  if (!is_changed_) return {};
+std::optional<std::string> KneeStore::take_text() {
+  if (!std::exchange(is_changed_, false)) return std::nullopt;
   nlohmann::json knees = nlohmann::json::array();
   for (const Entry& entry : entries_)
     knees.push_back({{"command", entry.command},
@@ -145,21 +145,25 @@ Result<> KneeStore::save() {
                      {"run", entry.run}});
   const nlohmann::json json{{"format", 1}, {"knees", std::move(knees)}};
   // Names that are no UTF-8 come from the outside: replaced rather than refused.
-  const std::string text =
-      json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
 
-  const std::string beside = path_ + ".new";
+Result<> KneeStore::write(const std::string& path, const std::string& text) {
+  const std::string beside = path + ".new";
   const Fd fd(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!fd.is_open()) return errno_error("create known knees", beside);
   auto written = write_all(fd, text, beside);
-  if (written && ::rename(beside.c_str(), path_.c_str()) != 0)
-    written = errno_error("replace known knees", path_);
-  if (!written) {
-    ::unlink(beside.c_str());
-    return written;
-  }
-  is_changed_ = false;
-  return {};
+  if (written && ::rename(beside.c_str(), path.c_str()) != 0)
+    written = errno_error("replace known knees", path);
+  if (!written) ::unlink(beside.c_str());
+  return written;
+}
+
+Result<> KneeStore::save() {
+  const std::optional<std::string> text = take_text();
+  auto written = text ? write(path_, *text) : Result<>();
+  if (!written) note_failure();
+  return written;
 }
 
 }  // namespace gpushare

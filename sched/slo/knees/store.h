@@ -47,7 +47,13 @@ class KneeStore {
   void put(std::string_view command, std::string_view gpu, const KnownKnee& knee);
   // Returns true once after put(): the owner should save(). So that a policy does no I/O.
   bool take_save_request() { return std::exchange(wants_saving_, false); }
-  // Writes beside the file and renames. Nothing happens when nothing has changed.
+  // The text that the file should have; nullopt: it has it, as far as this object knows. The caller
+  // writes it, and says so if that has failed.
+  std::optional<std::string> take_text();
+  void note_failure() { is_changed_ = true; }
+  // Writes beside the file, waits for the disk, and renames. Any thread may call, one at a time.
+  static Result<> write(const std::string& path, const std::string& text);
+  // Both, on this thread.
   Result<> save();
   size_t size() const { return entries_.size(); }
 

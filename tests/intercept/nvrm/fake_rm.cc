@@ -130,6 +130,11 @@ Result<Fd> FakeRm::fetch(ProcessId process, int fd) {
   return Fd(::fcntl(file->second.get(), F_DUPFD_CLOEXEC, 0));
 }
 
+Driver::Look FakeRm::look_for_control_fd(pid_t pid, long place, size_t) {
+  if (place == 0) return {.has_found = false, .next = 7};
+  return {.has_found = place == 7 && !control_fds(pid).empty(), .next = std::nullopt};
+}
+
 std::vector<int> FakeRm::control_fds(pid_t pid) {
   std::vector<int> numbers;
   if (const auto program = programs_.find(pid); program != programs_.end())

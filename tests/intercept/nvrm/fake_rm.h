@@ -103,6 +103,8 @@ class FakeRm final : public Driver {
   void unmap(const void* address, size_t bytes) override;
   Result<Fd> fetch(ProcessId process, int fd) override;
   std::vector<int> control_fds(pid_t pid) override;
+  // Always in two looks at least: the first one sees nothing.
+  Look look_for_control_fd(pid_t pid, long place, size_t most) override;
   std::vector<pid_t> processes() override;
 
  private:

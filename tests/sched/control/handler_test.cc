@@ -40,7 +40,8 @@ class ControlHandlerTest : public ::testing::Test {
          .diagnose = [] { return std::vector<Finding>{{"gpu", {}, "one", ""}}; }});
   }
   Json ask(std::string_view request, const Peer& peer = kRoot) {
-    return Json::parse(handle(request, peer).line);
+    const Answer answer = handle(request, peer);
+    return Json::parse(answer.later ? answer.later() : answer.line);
   }
   std::string tenant_of(pid_t pid) {
     const uint64_t ticks = 1000 + static_cast<uint64_t>(pid);

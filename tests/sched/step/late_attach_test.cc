@@ -148,5 +148,65 @@ TEST_F(LateAttachTest, LooksLessAndLessOftenAtWhoHasNothing) {
   EXPECT_THAT(known(), IsEmpty());
 }
 
+TEST_F(LateAttachTest, WhileEventsAreLostAllAreLookedAtLessAndLessOften) {
+  add(10, 1);
+  for (int i = 0; i < 1000; ++i) {
+    late_.look_at_all();
+    while (late_.advance(500us)) {
+    }
+    clock_.advance(10ms);
+  }
+  EXPECT_GE(gpu_.begun.size(), 5u);
+  EXPECT_LE(gpu_.begun.size(), 8u);
+  clock_.advance(1h);
+  const std::size_t before = gpu_.begun.size();
+  for (int i = 0; i < 2; ++i) {
+    late_.look_at_all();
+    late_.advance(500us);
+    clock_.advance(LateAttach::kShortestBetweenAll);
+  }
+  EXPECT_EQ(gpu_.begun.size(), before + 2) << "after a calm hour at once again";
+}
+
+// Processes are found in pieces, too.
+TEST_F(LateAttachTest, TheSearchForProcessesKeepsToItsTime) {
+  class Users final : public UserSearch {
+   public:
+    explicit Users(ManualClock& clock) : clock_(clock) {}
+    std::optional<std::vector<pid_t>> advance(Nanos budget) override {
+      clock_.advance(budget);
+      if (--left_ > 0) return std::nullopt;
+      return std::vector<pid_t>{10};
+    }
+
+   private:
+    ManualClock& clock_;
+    int left_ = 20;
+  };
+  class ManyProcesses final : public test::FakeGpu {
+   public:
+    explicit ManyProcesses(ManualClock& clock) : clock_(clock) {}
+    std::unique_ptr<UserSearch> find_users() const override {
+      return std::make_unique<Users>(clock_);
+    }
+
+   private:
+    ManualClock& clock_;
+  };
+  ManyProcesses gpu(clock_);
+  gpu.attachable[10] = context_of({10, 7});
+  LateAttach late(gpu, nullptr, registry_, clock_);
+  late.look_at_all();
+  int steps = 0;
+  for (bool has_more = true; has_more; ++steps) {
+    const Time before = clock_.now();
+    has_more = late.advance(500us);
+    EXPECT_LE(clock_.now() - before, 500us);
+    ASSERT_LE(steps, 30);
+  }
+  EXPECT_GE(steps, 20);
+  EXPECT_THAT(known(), ElementsAre(10));
+}
+
 }  // namespace
 }  // namespace gpushare

@@ -282,6 +282,7 @@ TEST(Scheduler, TwoHundredProgramsLeaveNothingBehind) {
 TEST(Scheduler, LooksAtWhoUsesTheDriverAndWasNotSeenToMakeAGroup) {
   SchedulerRig rig;
   rig.start();
+  rig.step();  // it has looked at all that were there before
   sim::Program program(rig.machine, 500);
   ASSERT_TRUE(rig.observer.drain([](DriverEvent&&) {}));  // as when its MPS server makes them
   rig.run_for(2s);
@@ -358,6 +359,114 @@ TEST(Scheduler, GivesUpOnAGpuThatDoesNotAnswer) {
     scheduler.step();
   }
   EXPECT_TRUE(scheduler.is_lost());
+}
+
+// One that makes events without an end, as a program does that allocates and frees in a loop.
+class EndlessEvents final : public Observer {
+ public:
+  using Observer::drain;
+  int fd() const override { return -1; }
+  uint64_t dropped() const override { return 0; }
+  Result<uint64_t> drain(const Sink& sink, uint64_t most) override {
+    uint64_t count = 0;
+    while (count < most && count < kMuch) {
+      sink({Time{1s}, {4711, 1}, ObjectFreed{.client = 1, .object = 2}});
+      ++count;
+    }
+    return count;
+  }
+  static constexpr uint64_t kMuch = 1'000'000;
+};
+
+TEST(Scheduler, AFloodOfEventsDoesNotHoldAStepUp) {
+  SchedulerRig rig;
+  EndlessEvents endless;
+  Scheduler scheduler({.gpu = rig.gpu,
+                       .observer = &endless,
+                       .region = *rig.region,
+                       .processes = rig.processes,
+                       .clock = rig.clock,
+                       .tenants = rig.tenants},
+                      AgentIdentity{}, Config(test::every_policy()));
+  const Time now = rig.clock.now();
+  EXPECT_LE(scheduler.step(), now) << "the others are taken at once";
+  EXPECT_GT(scheduler.state().events, 0u);
+  EXPECT_LE(scheduler.state().events, 10'000u);
+}
+
+TEST(Scheduler, ARuleByUserHoldsAlsoWhenTheNameServiceIsLate) {
+  SchedulerRig rig;
+  TenantsConfig config;
+  config.tenants.push_back({.name = "theirs", .settings = {}});
+  config.rules.push_back({.tenant = "theirs", .cgroup = {}, .user = "alice", .command = {}});
+  ASSERT_TRUE(rig.tenants.reload(config));
+  rig.processes.user_names[0] = "alice";
+  rig.processes.is_name_service_late = true;
+  rig.start();
+  sim::Program program(rig.machine, 500, 0);
+  rig.processes.add(program.process, "serve");
+  rig.run_for(2s);
+  const auto tenant = [&] { return rig.tenants.at(rig.tenants.tenant_of(program.process))->name; };
+  EXPECT_EQ(tenant(), "default");
+  rig.processes.is_name_service_late = false;
+  rig.run_for(2s);
+  EXPECT_EQ(tenant(), "theirs");
+}
+
+TEST(Scheduler, CommandsAreNotPublishedWhereProcHidesThem) {
+  for (const bool hides : {false, true}) {
+    SchedulerRig rig;
+    rig.processes.hides = hides;
+    rig.start();
+    rig.add_busy("a", {});
+    rig.processes.add(rig.programs[0]->process, "serve --secret");
+    rig.run_for(200ms);
+    const ProcessRecord record = rig.record(*rig.programs[0]);
+    ASSERT_EQ(record.pid, rig.programs[0]->process.pid);
+    EXPECT_STREQ(record.command, hides ? "" : "program");
+    EXPECT_STREQ(record.command_line, hides ? "" : "serve --secret");
+  }
+}
+
+TEST(Scheduler, ProgramsThatComeAndGoDoNotHaveEverythingPublishedAtEveryStep) {
+  SchedulerRig rig;
+  rig.start();
+  rig.run_for(200ms);
+  const auto published = [&] { return rig.region->header.publication.load() / 2; };
+  const uint64_t before = published();
+  for (int i = 0; i < 200; ++i) {
+    sim::Program program(rig.machine, 5000 + i);
+    rig.run_for(1ms);
+  }
+  EXPECT_LE(published() - before, 25u) << "in 200 ms";
+  rig.add_busy("last", {});
+  rig.run_for(20ms);
+  EXPECT_EQ(rig.record(*rig.programs[0]).pid, rig.programs[0]->process.pid);
+}
+
+// Whatever is set for a GPU: a policy that was made for other settings is made anew.
+TEST(Scheduler, AReloadComparesAllThatIsSetForAGpu) {
+  int made = 0;
+  PolicyEntry entry = test::every_policy().front();
+  entry.make = [&made](const GpuView&, const PolicyOptions&) {
+    ++made;
+    return test::make_policy("fair");
+  };
+  Config config(std::span(&entry, 1));
+  SchedulerRig rig;
+  Scheduler scheduler({.gpu = rig.gpu,
+                       .observer = &rig.observer,
+                       .region = *rig.region,
+                       .processes = rig.processes,
+                       .clock = rig.clock,
+                       .tenants = rig.tenants},
+                      AgentIdentity{}, config);
+  EXPECT_EQ(made, 1);
+  scheduler.configure(config);
+  EXPECT_EQ(made, 1);
+  config.other_gpus.is_spatial = true;
+  scheduler.configure(config);
+  EXPECT_EQ(made, 2);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace gpushare::test {
 // the scripted programs' are), when `everyone_lives`.
 class FakeProcReader final : public ProcReader {
  public:
-  bool everyone_lives = true;
+  bool everyone_lives = true, hides = false;
   std::map<pid_t, ProcessDetails> known;
   std::map<pid_t, bool> dead;
   bool is_readable = true;  // otherwise nothing can be read, of nobody
@@ -40,7 +40,14 @@ class FakeProcReader final : public ProcReader {
   bool is_taken(pid_t pid) const override {
     return !dead.contains(pid) && (everyone_lives || known.contains(pid));
   }
-  std::string user_name(uid_t uid) const override { return uid == 1000 ? "alice" : ""; }
+  bool hides_others() const override { return hides; }
+  std::optional<std::string> user_name(uid_t uid) const override {
+    if (is_name_service_late) return std::nullopt;
+    const auto at = user_names.find(uid);
+    return at == user_names.end() ? "" : at->second;
+  }
+  std::map<uid_t, std::string> user_names{{1000, "alice"}};
+  bool is_name_service_late = false;
 };
 
 }  // namespace gpushare::test

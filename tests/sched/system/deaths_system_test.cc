@@ -116,6 +116,27 @@ TEST_F(Deaths, AnAgentThatHangsKeepsNothingFrozen) {
   EXPECT_TRUE(comes_to_its_cap()) << share_of_capped();
 }
 
+// As an upgrade finds it: the region of before lies elsewhere, and its agent was killed.
+TEST_F(Deaths, WhatAFormerRegionSaysIsUndoneOnce) {
+  rig_.gpushared->signal(SIGSTOP);  // neither can see the other die
+  ASSERT_TRUE(eventually([&] {
+    ::kill(agent_, SIGSTOP);
+    if (rig_.frozen_groups() > 0) return true;
+    ::kill(agent_, SIGCONT);
+    return false;
+  }));
+  rig_.gpushared->signal(SIGKILL);
+  ::kill(agent_, SIGKILL);
+  status_of(*rig_.gpushared);
+  const std::string here = "/dev/shm" + rig_.region, former = here + "-former";
+  ASSERT_EQ(std::rename(here.c_str(), former.c_str()), 0);
+  rig_.start_agent({"--former-region=" + rig_.region + "-former"});
+  EXPECT_NE(rig_.output("agent.log").find("thawed that an earlier version had left"),
+            std::string::npos)
+      << rig_.output("agent.log");
+  EXPECT_NE(::access(former.c_str(), F_OK), 0);
+}
+
 TEST_F(Deaths, RecoverThawsAfterBothWereKilled) {
   // Both stand still first, so that neither can see the other die.
   rig_.gpushared->signal(SIGSTOP);

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/tenants/proc_reader.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <thread>
 
 namespace gpushare {
 namespace {
@@ -87,6 +92,21 @@ TEST_F(ProcFilesTest, WithoutCgroupV2TheNamedHierarchyCounts) {
   EXPECT_EQ(reader_.details(7)->cgroup, "");
 }
 
+TEST_F(ProcFilesTest, SaysWhetherUsersSeeTheirOwnProcessesOnly) {
+  std::filesystem::create_directories(root_ + "/self");
+  const auto hides = [&](const std::string& options) {
+    std::ofstream(root_ + "/self/mounts")
+        << "tmpfs /run tmpfs rw 0 0\nproc /proc proc rw" + options + " 0 0\n";
+    return SystemProcReader(root_).hides_others();
+  };
+  EXPECT_FALSE(hides(",nosuid"));
+  EXPECT_FALSE(hides(",hidepid=0"));
+  EXPECT_FALSE(hides(",hidepid=off,gid=4"));
+  EXPECT_TRUE(hides(",nosuid,hidepid=1"));
+  EXPECT_TRUE(hides(",hidepid=2,gid=4"));
+  EXPECT_TRUE(hides(",hidepid=invisible"));
+}
+
 TEST_F(ProcFilesTest, AMalformedStatIsNoProcess) {
   for (const char* text : {"", "7", "7 (a", "7 )a(", "7 (a) S", "7 (a) S 3 7\n"}) {
     write("stat", text);
@@ -111,6 +131,79 @@ TEST(SystemProcReader, WithoutADescriptorNobodyIsTakenForEnded) {
   EXPECT_FALSE(has_self_ended);
   EXPECT_TRUE(has_child);
   EXPECT_TRUE(reader.has_ended({self.pid, self.start_ticks + 1})) << "another one has its pid";
+}
+
+// Whoever reads a command line may have to wait; here nobody ever writes into the file.
+TEST_F(ProcFilesTest, ACommandLineThatIsWithheldHoldsNobodyUp) {
+  write("stat", kStat);
+  const std::string file = root_ + "/7/cmdline";
+  ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
+  auto asked = std::async(std::launch::async, [&] {
+    // More often than threads may stay behind: then it is not even tried.
+    for (int i = 0; i < 3 * BoundedCalls::kMostHanging; ++i)
+      if (const auto details = reader_.details(7); !details || !details->command_line.empty())
+        return false;
+    return true;
+  });
+  const bool has_answered = asked.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+  EXPECT_TRUE(has_answered);
+  // Lets those that hang go, so that the test ends in each case.
+  while (asked.wait_for(std::chrono::milliseconds(10)) != std::future_status::ready)
+    ::close(::open(file.c_str(), O_RDWR | O_NONBLOCK));
+  EXPECT_TRUE(asked.get());
+}
+
+TEST_F(ProcFilesTest, TheCommandLinesOfOthersAreReadMeanwhile) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give files to another user";
+  write("stat", kStat);
+  ASSERT_EQ(::mkfifo((root_ + "/7/cmdline").c_str(), 0600), 0);
+  for (int i = 0; i < 2 * BoundedCalls::kMostHangingOfUser; ++i) (void)reader_.details(7);
+  std::filesystem::create_directories(root_ + "/8");
+  std::ofstream(root_ + "/8/stat") << "8 (b) S 3 7 7 0 -1 0 1 2 3 4 5 6 7 8 20 0 1 0 9 1 2 3 4\n";
+  std::ofstream(root_ + "/8/cmdline") << "serve";
+  ASSERT_EQ(::chown((root_ + "/8/stat").c_str(), 12'345, 12'345), 0);
+  EXPECT_EQ(reader_.details(8)->command_line, "serve");
+}
+
+TEST(ProcReader, ANameServiceThatIsSlowIsWaitedForOnceAndBelievedLater) {
+  std::promise<void> answers;
+  std::atomic<int> asked = 0;
+  const SystemProcReader reader("/proc", [&, may_answer = answers.get_future().share()](uid_t) {
+    ++asked;
+    may_answer.wait();
+    return std::optional<std::string>("alice");
+  });
+  EXPECT_EQ(reader.user_name(1000), std::nullopt);
+  EXPECT_EQ(reader.user_name(1000), std::nullopt);
+  answers.set_value();
+  while (!reader.user_name(1000)) std::this_thread::yield();
+  EXPECT_EQ(reader.user_name(1000), "alice");
+  EXPECT_EQ(asked, 1);
+}
+
+TEST(ProcReader, ANameServiceThatFailsIsAskedAgain) {
+  std::atomic<bool> fails = true;
+  const SystemProcReader reader(
+      "/proc", [&](uid_t) { return fails ? std::nullopt : std::optional<std::string>("alice"); });
+  while (reader.user_name(1000)) std::this_thread::yield();
+  fails = false;
+  while (reader.user_name(1000) != "alice") std::this_thread::yield();
+}
+
+TEST(ProcReader, AskingForManyNamesThatHangIsBounded) {
+  std::promise<void> end;
+  std::atomic<std::size_t> asked = 0, ended = 0;
+  const SystemProcReader reader("/proc", [&, may_end = end.get_future().share()](uid_t) {
+    ++asked;
+    may_end.wait();
+    ++ended;
+    return std::optional<std::string>("x");
+  });
+  for (uid_t uid = 1000; uid < 1000 + 4 * SystemProcReader::kMostAsked; ++uid)
+    EXPECT_FALSE(reader.user_name(uid));
+  end.set_value();
+  while (ended < SystemProcReader::kMostAsked) std::this_thread::yield();
+  EXPECT_EQ(asked, SystemProcReader::kMostAsked);
 }
 
 }  // namespace

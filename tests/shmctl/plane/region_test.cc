@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "shmctl/base/fd.h"
+#include "shmctl/program/temp_folder.h"
 #include "tests/shmctl/plane/stepped_child.h"
 #include "tests/shmctl/plane/temp_region.h"
 
@@ -141,8 +142,8 @@ TEST_F(RegionTest, RemovedRegionStaysMappedAndTheNextOneIsNew) {
 }
 
 TEST_F(RegionTest, NamesThatAreNoRegionNamesAreRefused) {
-  for (const std::string bad :
-       {"", "/", "gpushare", "/a/b", "/..", "/.", "/a b", "/../etc/passwd"}) {
+  for (const std::string bad : {"", "/", "gpushare", "a/b", "/a//b", "/a/", "/a/./b", "/..", "/.",
+                                "/a b", "/a b/c", "/../etc/passwd", "/run/../etc/passwd"}) {
     for (auto open :
          {&ControlPlane::create, &ControlPlane::open_existing, &ControlPlane::open_read_only}) {
       const auto plane = open(bad);
@@ -241,6 +242,67 @@ TEST_F(RegionTest, OrdinaryUserMayReadRootsRegionAndNotWriteIt) {
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+}
+
+// A region named by its path, in folders of this test.
+class RegionFolderTest : public testing::Test {
+ protected:
+  void expect_refused(const std::string& found) {
+    for (auto open :
+         {&ControlPlane::create, &ControlPlane::open_existing, &ControlPlane::open_read_only}) {
+      const auto plane = open(name_);
+      ASSERT_FALSE(plane);
+      EXPECT_EQ(plane.error().code, std::errc::invalid_argument);
+      EXPECT_THAT(plane.error().message(), HasSubstr(folder_));
+      EXPECT_THAT(plane.error().message(), HasSubstr(found));
+    }
+    EXPECT_FALSE(ControlPlane::open_lock_file(name_));
+    EXPECT_NE(::access(name_.c_str(), F_OK), 0);
+  }
+
+  const TempFolder temporary_ = TempFolder::make("gpushare-region").value();
+  const std::string folder_ = temporary_.path() + "/run";
+  const std::string name_ = folder_ + "/region";
+};
+
+TEST_F(RegionFolderTest, TheFolderIsMadeWhateverTheUmask) {
+  EXPECT_EQ(ControlPlane::open_read_only(name_).error().code, std::errc::no_such_file_or_directory);
+  const mode_t before = ::umask(0077);
+  auto plane = ControlPlane::create(name_);
+  ::umask(before);
+  ASSERT_TRUE(plane) << plane.error().message();
+  struct stat status;
+  ASSERT_EQ(::stat(folder_.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, 0755u);
+  write_record(plane->region().agent, AgentRecord{.ticks = 17});
+  const auto reader = ControlPlane::open_read_only(name_);
+  ASSERT_TRUE(reader) << reader.error().message();
+  EXPECT_EQ(read_record(reader->region().agent)->ticks, 17u);
+  EXPECT_TRUE(ControlPlane::open_lock_file(name_));
+  EXPECT_TRUE(ControlPlane::remove(name_));
+  EXPECT_TRUE(ControlPlane::remove(name_));
+}
+
+TEST_F(RegionFolderTest, AFolderThatIsALinkIsRefused) {
+  const std::string elsewhere = temporary_.path() + "/elsewhere";
+  ASSERT_EQ(::mkdir(elsewhere.c_str(), 0755), 0);
+  ASSERT_EQ(::symlink(elsewhere.c_str(), folder_.c_str()), 0);
+  expect_refused("is a symbolic link");
+}
+
+TEST_F(RegionFolderTest, AFolderThatOthersMayChangeIsRefusedUnlessItIsSticky) {
+  ASSERT_EQ(::mkdir(folder_.c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(folder_.c_str(), 0777), 0);
+  expect_refused("has mode 0777");
+  ASSERT_EQ(::chmod(folder_.c_str(), 01777), 0);
+  EXPECT_TRUE(ControlPlane::create(name_));
+}
+
+TEST_F(RegionFolderTest, AFolderOfSomebodyElseIsRefused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to give a folder away";
+  ASSERT_EQ(::mkdir(folder_.c_str(), 0755), 0);
+  ASSERT_EQ(::chown(folder_.c_str(), kNobody, kNobody), 0);
+  expect_refused("belongs to uid 65534");
 }
 
 TEST_F(RegionTest, CreatorsAtTheSameTimeGetTheSameRegion) {

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls that may block for long, or for ever, on threads of their own, for callers that may not:
+// the name service, disks, and files in /proc whose reading waits for the lock of a process's
+// memory. A thread whose call never returns stays behind.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "shmctl/base/clock.h"
+
+namespace gpushare {
+
+// The answer of `work`, once it is there. Unlike that of std::async(), the future may be dropped at
+// any time. `work` must own all that it uses. Error: no thread can be made; the future is invalid.
+template <class T>
+std::future<T> start_aside(std::function<T()> work) {
+  std::packaged_task<T()> task(std::move(work));
+  std::future<T> answer = task.get_future();
+  try {
+    std::thread(std::move(task)).detach();
+  } catch (const std::system_error&) {
+    return {};
+  }
+  return answer;
+}
+
+// Waits for such calls, but not longer than told, and bounds how many threads stay behind. Each
+// call is on behalf of a user, whose calls that hang keep nobody else's from being made. Any thread
+// may call.
+class BoundedCalls {
+ public:
+  static constexpr int kMostHanging = 32, kMostHangingOfUser = 2;
+
+  // nullopt: there is no answer within `patience`, or too many calls hang.
+  template <class T>
+  std::optional<T> call(uid_t user, Nanos patience, std::function<T()> work) {
+    if (!hanging_->enter(user)) return std::nullopt;
+    auto answer = start_aside<T>([hanging = hanging_, user, work = std::move(work)] {
+      const Leave leave{*hanging, user};
+      return work();
+    });
+    if (!answer.valid()) {
+      hanging_->leave(user);
+      return std::nullopt;
+    }
+    if (answer.wait_for(patience) != std::future_status::ready) return std::nullopt;
+    return answer.get();
+  }
+
+ private:
+  class Hanging {
+   public:
+    bool enter(uid_t user) {
+      const std::lock_guard lock(mutex_);
+      int& own = of_[user];
+      if (all_ >= kMostHanging || own >= kMostHangingOfUser) return false;
+      ++own;
+      ++all_;
+      return true;
+    }
+    void leave(uid_t user) {
+      const std::lock_guard lock(mutex_);
+      if (--of_[user] == 0) of_.erase(user);
+      --all_;
+    }
+
+   private:
+    std::mutex mutex_;
+    std::map<uid_t, int> of_;
+    int all_ = 0;
+  };
+  struct Leave {
+    ~Leave() { hanging.leave(user); }
+    Hanging& hanging;
+    const uid_t user;
+  };
+
+  const std::shared_ptr<Hanging> hanging_ = std::make_shared<Hanging>();
+};
+
+}  // namespace gpushare

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// LogLimit: how many lines may be written, so that nobody who can cause one fills the journal. Each
+// level has a budget of its own: warnings never keep an error from being written. Pure; not
+// thread-safe. Used by the log (log.cc), under its lock.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include "shmctl/base/log.h"
+#include "shmctl/base/user_budget.h"
+
+namespace gpushare {
+
+class LogLimit {
+ public:
+  // So many lines of a level at once, and then one each kBetween.
+  static constexpr uint32_t kBurst = 200;
+  static constexpr Nanos kBetween = std::chrono::milliseconds(100);
+
+  // nullopt: this line is left out. Otherwise it may be written, after so many that were left out
+  // since the last one.
+  std::optional<uint64_t> admit(LogLevel level, Time now) {
+    if (budget_.take(static_cast<uid_t>(level), now)) return std::exchange(left_out_, 0);
+    ++left_out_;
+    return std::nullopt;
+  }
+
+ private:
+  UserBudget budget_{kBetween, kBurst};  // a level for a user
+  uint64_t left_out_ = 0;
+};
+
+}  // namespace gpushare

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What programs that attack the agent's sockets share. Each runs until its time is over, and then
+// prints how often it did what it does, so that a test knows that it was an attack at all.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "shmctl/base/fd.h"
+
+namespace gpushare::attack {
+
+// The agent's sockets, by the variables that name them.
+inline std::string path_of(const char* variable) {
+  const char* path = std::getenv(variable);
+  return path == nullptr ? "" : path;
+}
+
+// Not open if it is refused.
+inline Fd connect_to(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+    fd.reset();
+  return fd;
+}
+
+// Arguments: SECONDS [UID]. Becomes that user where it may, and says when to end.
+struct Attack {
+  Attack(int argc, char** argv) {
+    const int seconds = argc > 1 ? std::atoi(argv[1]) : 3;
+    end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+    const auto user = static_cast<uid_t>(argc > 2 ? std::atoi(argv[2]) : 0);
+    if (user != 0 && ::setuid(user) != 0) std::exit(2);
+  }
+  bool goes_on() const { return std::chrono::steady_clock::now() < end; }
+  static int say(unsigned long long count) {
+    std::printf("{\"count\":%llu}\n", count);
+    return 0;
+  }
+  std::chrono::steady_clock::time_point end;
+};
+
+}  // namespace gpushare::attack

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one user's flood of connections may cost. This process connects; other users are children of
+// it, which only root can make.
+#include "shmctl/shim/host.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "shmctl/base/unix_socket.h"
+#include "shmctl/program/temp_folder.h"
+#include "shmctl/shim/protocol.h"
+
+namespace gpushare {
+namespace {
+
+class ShimHostTest : public ::testing::Test {
+ protected:
+  // A connection on which nothing is said, as programs that wait for their slot have.
+  Fd ask() { return connect_to_socket(path_, "ask for a slot").value(); }
+  bool has_slot(const Fd& connection) {
+    DescriptorMessage message;
+    if (::recvmsg(connection.get(), message.get(), MSG_CMSG_CLOEXEC | MSG_DONTWAIT) != 1)
+      return false;
+    return Fd(message.taken()).is_open();
+  }
+
+  const TempFolder folder_ = TempFolder::make("gpushare-host").value();
+  const std::string path_ = folder_.path() + "/shim.sock";
+  int decided_ = 0;
+  std::unique_ptr<ShimHost> host_ = ShimHost::listen(path_, [this](const ProcessId&, uid_t) {
+                                      ++decided_;
+                                      return ShimRequest{.features = kShimGate, .gpus = {}};
+                                    }).value();
+};
+
+TEST_F(ShimHostTest, ACallGivesAFewSlotsOnly) {
+  std::vector<Fd> waiting;
+  for (int i = 0; i < 3 * ShimHost::kMostWelcomed; ++i) waiting.push_back(ask());
+  EXPECT_EQ(host_->serve(), ShimHost::kMostWelcomed);
+  EXPECT_EQ(decided_, ShimHost::kMostWelcomed);
+  host_->serve();
+  host_->serve();
+  for (const Fd& connection : waiting) EXPECT_TRUE(has_slot(connection));
+}
+
+TEST_F(ShimHostTest, WhoAsksTooOftenIsSentAwayAndCostsNoSlot) {
+  const int before = decided_;
+  const Time start = MonotonicClock().now();
+  int sent_away = 0;
+  for (uint32_t i = 0; i < 3 * ShimHost::kSlotBurst; ++i) {
+    const Fd connection = ask();
+    host_->serve();
+    sent_away += !has_slot(connection);
+  }
+  // However slow this machine is, the budget has grown with the time only.
+  const auto grown = static_cast<int>((MonotonicClock().now() - start) / ShimHost::kBetweenSlots);
+  EXPECT_LE(decided_ - before, static_cast<int>(ShimHost::kSlotBurst) + grown + 1);
+  EXPECT_GE(sent_away, 2 * static_cast<int>(ShimHost::kSlotBurst) - grown - 1);
+}
+
+TEST_F(ShimHostTest, AnotherUserIsServedDuringAFlood) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can be another user";
+  ASSERT_EQ(::chmod(folder_.path().c_str(), 0755), 0);
+  while (true) {  // until this user has nothing left
+    const Fd connection = ask();
+    host_->serve();
+    if (!has_slot(connection)) break;
+  }
+  const pid_t other = ::fork();
+  if (other == 0) {
+    if (::setuid(12'345) != 0) ::_exit(2);
+    const auto connection = connect_to_socket(path_, "ask for a slot");
+    if (!connection) ::_exit(3);
+    DescriptorMessage message;
+    ::_exit(::recvmsg(connection->get(), message.get(), MSG_CMSG_CLOEXEC) == 1 ? 0 : 1);
+  }
+  int status = 0;
+  while (::waitpid(other, &status, WNOHANG) == 0) {
+    const Fd flood = ask();
+    host_->serve();
+  }
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+}
+
+}  // namespace
+}  // namespace gpushare
