@@ -186,8 +186,20 @@ class Handler {
     } else if (!wanted.empty()) {
       tenant = value_or_refuse(scope_.control.create_transient(caller, wanted));
     }
+    if (const auto scope = request_.find("scope"); scope != request_.end() && *scope == true)
+      value_or_refuse(scope_.tenants.attach_scope(scope_of(caller), tenant));
     body_["tenant"] = tenant;
+    body_["follows_forks"] = scope_.follows_forks;
     answer_.has_changed = true;
+  }
+
+  // The cgroup that the caller has put itself into, by the kernel's word.
+  std::string scope_of(const ProcessId& caller) const {
+    require_admin();
+    const auto details = scope_.processes.details(caller.pid);
+    if (!details || details->id != caller || !details->cgroup.ends_with(".scope"))
+      throw Refusal{"usage", "the caller is in no scope of its own", "a cgroup NAME.scope"};
+    return details->cgroup;
   }
 
   void trace() {

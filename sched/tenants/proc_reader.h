@@ -13,13 +13,14 @@
 #include <vector>
 
 #include "intercept/event.h"
+#include "intercept/lineage.h"
 
 namespace gpushare {
 
 struct ProcessDetails {
   ProcessId id;
   pid_t parent = 0;
-  uid_t uid = 0;
+  uid_t uid = 0;             // the real one
   std::string command;       // comm: at most 15 characters
   std::string command_line;  // arguments joined by blanks; empty for kernel threads
   std::string cgroup;  // path below the cgroup root, "/system.slice/x.service"; empty: not known
@@ -38,12 +39,23 @@ class ProcReader {
   virtual std::optional<Link> link(pid_t pid) const = 0;
   // Empty: there is no such user. Asks the name service once for each uid.
   virtual std::string user_name(uid_t uid) const = 0;
+  // Whether a process is in this cgroup of version 2 or below it, by its path below the root.
+  virtual bool has_processes(const std::string& cgroup) const = 0;
 
   // Returns true if this process lives, and not another one with the same pid.
   bool is_alive(const ProcessId& process) const;
-  // The parent first, up to init, at most 64 of them. A parent that ended is not known any more:
-  // the chain then goes on at the process that adopted its children.
+  // First the founder of its line, where lines are followed: the chain of parents may have been
+  // broken since. Then the parent, up to init, at most 64 of them. A parent that ended is not known
+  // any more: the chain then goes on at the process that adopted its children.
   std::vector<ProcessId> ancestors(pid_t pid) const;
+
+  // What follows the lines of processes; outlives it, or the next call. nullptr: nothing does.
+  void set_lineage(const Lineage* lineage) { lineage_ = lineage; }
+  // Of these processes, which have ended, those of whose line nobody lives either.
+  std::vector<ProcessId> extinct(std::vector<ProcessId> ended) const;
+
+ private:
+  const Lineage* lineage_ = nullptr;
 };
 
 class SystemProcReader final : public ProcReader {
@@ -53,6 +65,7 @@ class SystemProcReader final : public ProcReader {
   std::optional<ProcessDetails> details(pid_t pid) const override;
   std::optional<Link> link(pid_t pid) const override;
   std::string user_name(uid_t uid) const override;
+  bool has_processes(const std::string& cgroup) const override;
 
  private:
   std::string root_;

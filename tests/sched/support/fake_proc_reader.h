@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "sched/tenants/proc_reader.h"
@@ -36,6 +37,8 @@ class FakeProcReader final : public ProcReader {
     if (!everyone_lives) return std::nullopt;
     return Link{{pid, static_cast<uint64_t>(1000 + pid)}, 0};
   }
+  std::set<std::string> cgroups;  // in which a process is
+  bool has_processes(const std::string& cgroup) const override { return cgroups.contains(cgroup); }
   std::string user_name(uid_t uid) const override { return uid == 1000 ? "alice" : ""; }
 };
 
