@@ -180,14 +180,16 @@ class Handler {
     if (!wanted.empty() || tenant != kDefaultTenantName) require_admin();
 
     const ProcessId caller = living(peer_.pid);
+    std::optional<std::string> scope;
+    if (const auto at = request_.find("scope"); at != request_.end() && *at == true)
+      scope = scope_of(caller);
     if (has_tenant && peer_.is_admin) {
       if (!wanted.empty()) value_or_refuse(scope_.control.set(tenant, wanted, /*create=*/true));
       value_or_refuse(scope_.control.attach(caller, tenant));
     } else if (!wanted.empty()) {
       tenant = value_or_refuse(scope_.control.create_transient(caller, wanted));
     }
-    if (const auto scope = request_.find("scope"); scope != request_.end() && *scope == true)
-      value_or_refuse(scope_.tenants.attach_scope(scope_of(caller), tenant));
+    if (scope) value_or_refuse(scope_.tenants.attach_scope(*scope, tenant));
     body_["tenant"] = tenant;
     body_["follows_forks"] = scope_.follows_forks;
     answer_.has_changed = true;

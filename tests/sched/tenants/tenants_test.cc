@@ -163,6 +163,21 @@ TEST_F(TenantsTest, AnAttachmentOutlivesItsProgramForTheNextOneAndForChildren) {
   EXPECT_EQ(name_of(3), "a");
 }
 
+TEST_F(TenantsTest, ATransientTenantStaysUntilItsScopeIsEmpty) {
+  ASSERT_TRUE(tenants.create_transient(id(2), {}));
+  ASSERT_TRUE(tenants.attach_scope("/a.scope", "run-2"));
+  EXPECT_FALSE(tenants.attach_scope("/b.scope", "nobody"));
+  tenants.end_process(id(2));
+  EXPECT_TRUE(tenants.find("run-2"));
+  EXPECT_THAT(tenants.scopes(), ElementsAre("/a.scope"));
+  tenants.end_scope("/a.scope");
+  EXPECT_FALSE(tenants.find("run-2"));
+  make("a");
+  ASSERT_TRUE(tenants.attach_scope("/a.scope", "a"));
+  ASSERT_TRUE(tenants.remove("a"));
+  EXPECT_THAT(tenants.scopes(), IsEmpty()) << "its slot is another's next";
+}
+
 TEST_F(TenantsTest, EveryAttachmentIsTold) {
   std::vector<ProcessId> told;
   tenants.on_attach([&](ProcessId process) { told.push_back(process); });
