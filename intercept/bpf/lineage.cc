@@ -3,7 +3,9 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -20,12 +22,24 @@ namespace gpushare {
 namespace {
 
 constexpr const char* kLoad = "follow forks by eBPF";
+constexpr const char* kMap = "/descendants";  // in the folder
 
 std::unexpected<Error> load_error(int code) {
   return std::unexpected(
       Error{std::error_code(code, std::generic_category()), kLoad,
             code == EPERM ? "needs root (CAP_BPF, CAP_PERFMON) and a kernel that is not locked down"
                           : "needs Linux 5.15 or later with BTF"});
+}
+
+// Whether nobody else can put anything into the folder, which is made if it is missing.
+bool is_ours(const std::string& folder) {
+  struct statfs system{};
+  struct stat status{};
+  const std::string above = std::filesystem::path(folder).parent_path();
+  if (::statfs(above.c_str(), &system) != 0 || system.f_type != BPF_FS_MAGIC) return false;
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) return false;
+  return ::lstat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) &&
+         status.st_uid == ::geteuid() && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
 // The processes that a thread of `pid` has started and that are still below it.
@@ -46,31 +60,61 @@ void BpfLineage::Destroy::operator()(lineage_skel* skeleton) const {
   lineage_skel__destroy(skeleton);
 }
 
-Result<std::unique_ptr<BpfLineage>> BpfLineage::start() {
+Result<std::unique_ptr<BpfLineage>> BpfLineage::start(const std::string& folder) {
+  libbpf_set_print(nullptr);
+  std::unique_ptr<BpfLineage> self(new BpfLineage(is_ours(folder) ? folder : ""));
+  auto loaded = self->load();
+  if (!loaded && !self->folder_.empty()) {
+    // What is pinned there may be of another version.
+    std::filesystem::remove(self->folder_ + kMap);
+    loaded = self->load();
+  }
+  if (loaded) loaded = self->attach();
+  if (!loaded) return std::unexpected(loaded.error());
+  return self;
+}
+
+Result<> BpfLineage::load() {
   struct stat pid_namespace{};
   if (::stat("/proc/self/ns/pid", &pid_namespace) != 0)
     return errno_error(kLoad, "/proc/self/ns/pid");
-  libbpf_set_print(nullptr);
-  std::unique_ptr<BpfLineage> self(new BpfLineage(lineage_skel__open()));
-  lineage_skel* const skeleton = self->skeleton_.get();
-  if (skeleton == nullptr) return load_error(errno);
-  skeleton->rodata->observer_pid_ns = static_cast<uint32_t>(pid_namespace.st_ino);
-  bpf_map__set_max_entries(skeleton->maps.descendants, kMostProcesses);
-  if (const int error = lineage_skel__load(skeleton); error != 0) return load_error(-error);
-  // The exit first: what enters the map must be seen to leave it.
+  skeleton_.reset(lineage_skel__open());
+  if (skeleton_ == nullptr) return load_error(errno);
+  skeleton_->rodata->observer_pid_ns = static_cast<uint32_t>(pid_namespace.st_ino);
+  bpf_map__set_max_entries(skeleton_->maps.descendants, kMostProcesses);
+  if (!folder_.empty())
+    bpf_map__set_pin_path(skeleton_->maps.descendants, (folder_ + kMap).c_str());
+  if (const int error = lineage_skel__load(skeleton_.get()); error != 0) return load_error(-error);
+  return {};
+}
+
+// The exit first: what enters the map must be seen to leave it. What an earlier object has attached
+// does the same until it goes, so that there is no gap.
+Result<> BpfLineage::attach() {
   const struct {
     bpf_program* program;
     const char* tracepoint;
     bpf_link*& link;
   } attachments[] = {
-      {skeleton->progs.lineage_exit, "sched_process_exit", skeleton->links.lineage_exit},
-      {skeleton->progs.lineage_fork, "sched_process_fork", skeleton->links.lineage_fork},
+      {skeleton_->progs.lineage_exit, "sched_process_exit", skeleton_->links.lineage_exit},
+      {skeleton_->progs.lineage_fork, "sched_process_fork", skeleton_->links.lineage_fork},
   };
   for (const auto& [program, tracepoint, link] : attachments) {
     link = bpf_program__attach_raw_tracepoint(program, tracepoint);
     if (link == nullptr) return load_error(errno);
+    if (folder_.empty()) continue;
+    const std::string pin = folder_ + "/" + tracepoint;
+    ::unlink(pin.c_str());
+    bpf_link__pin(link, pin.c_str());
   }
-  return self;
+  return {};
+}
+
+BpfLineage::~BpfLineage() {
+  if (skeleton_ == nullptr || folder_.empty()) return;
+  const auto living = founders();
+  std::error_code left_behind;
+  if (living && living->empty()) std::filesystem::remove_all(folder_, left_behind);
 }
 
 int BpfLineage::map() const { return bpf_map__fd(skeleton_->maps.descendants); }

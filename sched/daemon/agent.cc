@@ -134,7 +134,7 @@ Result<> Agent::start() {
 // The module keeps lines of descent itself.
 void Agent::follow_forks() {
   if (module_.has_tenants()) return;
-  auto lineage = open_lineage();
+  auto lineage = open_lineage(options_.region);
   if (!lineage) {
     no_lineage_reason_ = lineage.error().message();
     return log_warning("daemons leave their tenant: {}", no_lineage_reason_);

@@ -38,8 +38,8 @@ Result<Backend> open_backend(const std::optional<std::string>& simulation, Obser
   return backend;
 }
 
-Result<std::unique_ptr<Lineage>> open_lineage() {
-  auto lineage = BpfLineage::start();
+Result<std::unique_ptr<Lineage>> open_lineage(const std::string& region) {
+  auto lineage = BpfLineage::start("/sys/fs/bpf" + region);
   if (!lineage) return std::unexpected(lineage.error());
   return std::move(*lineage);
 }

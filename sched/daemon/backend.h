@@ -30,7 +30,8 @@ Result<Backend> open_backend(const std::optional<std::string>& simulation, Obser
 
 // What follows forks, for real and simulated GPUs alike: their programs are real processes. Errors
 // of BpfLineage::start().
-Result<std::unique_ptr<Lineage>> open_lineage();
+// `region`: the name of the control plane; the next agent of the same name goes on with it.
+Result<std::unique_ptr<Lineage>> open_lineage(const std::string& region);
 
 // Opens the GPUs without an observer: enough for recovery.
 Result<std::unique_ptr<Gpu>> open_gpu(const std::optional<std::string>& simulation);

@@ -2,6 +2,8 @@
 // Programs that try to leave their tenant, or to use more than it has:
 // tests/attacks/short_programs, daemonise and undumpable, beside a real agent on the simulated GPU.
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -98,7 +100,7 @@ TEST(ShortPrograms, HaveNoMoreThanTheirWeight) {
 }
 
 // Where daemons stay in their tenant wherever they go.
-class Daemons : public ::testing::TestWithParam<const char*> {
+class Daemons : public ::testing::Test {
  protected:
   static bool are_followed(const SystemRig& rig) {
     return rig.answers(R"({"op":"doctor"})", "they stay in the tenant");
@@ -120,7 +122,9 @@ class Daemons : public ::testing::TestWithParam<const char*> {
   }
 };
 
-TEST_P(Daemons, StayInTheTenantThatStartedThem) {
+class Ways : public Daemons, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(Ways, OfDaemonsLeaveNoTenant) {
   SystemRig rig("");
   rig.start_agent();
   if (!are_followed(rig)) GTEST_SKIP() << "needs eBPF: " << rig.ask(R"({"op":"doctor"})");
@@ -139,7 +143,7 @@ TEST_P(Daemons, StayInTheTenantThatStartedThem) {
       << "a tenant goes with its last process";
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, Daemons,
+INSTANTIATE_TEST_SUITE_P(Daemons, Ways,
                          ::testing::Values("setsid", "double-fork", "clone-parent", "exec"),
                          [](const auto& way) {
                            std::string name = way.param;
@@ -147,7 +151,31 @@ INSTANTIATE_TEST_SUITE_P(Ways, Daemons,
                            return name;
                          });
 
-using FallenBackOn = Daemons;
+// Where systemd runs the machine the BPF file system is there; here the test mounts it for itself.
+TEST_F(Daemons, StayInTheTenantThoughTheAgentIsKilledBeforeTheyTouchAGpu) {
+  if (::unshare(CLONE_NEWNS) != 0 ||
+      ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      ::mount("none", "/sys/fs/bpf", "bpf", 0, nullptr) != 0)
+    GTEST_SKIP() << "needs root, to mount the BPF file system";
+  {
+    SystemRig rig("");
+    rig.start_agent();
+    if (!are_followed(rig)) GTEST_SKIP() << "needs eBPF";
+    const auto root = rig.start_run({"--max", "10%"}, "attacks/daemonise",
+                                    {"--how", "double-fork", "--later-ms", "4000"});
+    EXPECT_EQ(status_of(*root), 0);
+    const pid_t agent = rig.agent_pid();
+    ::kill(agent, SIGKILL);
+    EXPECT_TRUE(eventually([&] { return rig.agent_pid() != agent && rig.agent_pid() != 0; }));
+    const pid_t daemon = daemon_of(rig);
+    EXPECT_EQ(tenant_of(rig, daemon), "run-" + std::to_string(root->pid()));
+    EXPECT_LE(use(rig, daemon), 0.11);
+    ::kill(daemon, SIGKILL);
+  }
+  ::umount2("/sys/fs/bpf", MNT_DETACH);
+}
+
+class FallenBackOn : public Ways {};
 
 // Without eBPF the program that `gpushare run` becomes adopts them, as long as it lives.
 TEST_P(FallenBackOn, TheirFirstAncestorWhereForksAreNotFollowed) {
@@ -168,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, FallenBackOn, ::testing::Values("setsid", "double
                            return name;
                          });
 
-class Scope : public Daemons {};
+class Scope : public Ways {};
 
 TEST_P(Scope, HoldsWhatItsProgramStartsWhereForksAreNotFollowed) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root";

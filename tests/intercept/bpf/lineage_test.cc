@@ -5,10 +5,13 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -152,6 +155,41 @@ TEST_F(LineageTest, TheNearestFounderCountsAlsoForWhatWasThereBefore) {
   EXPECT_EQ(lineage_->founder_of(root.pid), root);
   ASSERT_TRUE(lineage_->follow(root)) << "again";
   EXPECT_EQ(lineage_->founder_of(grandchild), inner) << "is in the line below";
+}
+
+TEST_F(LineageTest, GoesOnWithoutItsObjectWhereItCanBePinned) {
+  const std::string mount = ::testing::TempDir() + "/bpf-" + std::to_string(::getpid());
+  ASSERT_EQ(::unshare(CLONE_NEWNS), 0);  // so that nothing is left behind
+  ASSERT_EQ(::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
+  std::filesystem::create_directories(mount);
+  ASSERT_EQ(::mount("none", mount.c_str(), "bpf", 0, nullptr), 0);
+  const std::string folder = mount + "/gpushare";
+  {
+    Tree tree([](Tree& t) {
+      if (::fork() != 0) return;
+      if (::fork() != 0) ::_exit(0);
+      t.stay();
+    });
+    const ProcessId root = tree.root();
+    lineage_ = BpfLineage::start(folder).value();
+    ASSERT_TRUE(lineage_->follow(root));
+    lineage_.reset();
+    tree.plant();  // while nobody looks
+    const pid_t one = tree.next(), other = tree.next();
+    tree.end_root();
+    lineage_ = BpfLineage::start(folder).value();
+    EXPECT_EQ(lineage_->founder_of(one == root.pid ? other : one), root);
+  }
+  EXPECT_TRUE(eventually([&] { return lineage_->founders()->empty(); }));
+  lineage_.reset();
+  EXPECT_FALSE(std::filesystem::exists(folder)) << "nobody is left to follow";
+  ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);
+  ASSERT_EQ(::chmod(folder.c_str(), 0777), 0);
+  lineage_ = BpfLineage::start(folder).value();
+  EXPECT_TRUE(std::filesystem::is_empty(folder)) << "others could put anything there";
+  lineage_.reset();
+  ::umount2(mount.c_str(), MNT_DETACH);
+  std::filesystem::remove(mount);
 }
 
 TEST_F(LineageTest, WhoHasEndedFoundsNothing) {

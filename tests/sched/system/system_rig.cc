@@ -53,6 +53,8 @@ SystemRig::~SystemRig() {
   simulation.reset();
   (void)ControlPlane::remove(region);
   ::shm_unlink((region + ".lock").c_str());
+  std::error_code none;
+  std::filesystem::remove_all("/sys/fs/bpf" + region, none);  // the lines of what still lives
 }
 
 std::vector<std::string> SystemRig::usual(std::vector<std::string> more) const {
