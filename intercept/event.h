@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 
@@ -22,8 +23,8 @@ enum class Engine : uint8_t { kGraphics, kCopy, kOther };
 struct ProcessOpened {
   pid_t ns_pid = 0;        // in its own innermost pid namespace; differs from `pid` in a container
   uint64_t cgroup_id = 0;  // cgroup v2 id (inode of the cgroup directory); 0 means unknown
-  uid_t uid = 0;
-  std::string command;  // comm, at most 15 characters
+  std::optional<uid_t> uid{};  // the kernel's word; none: a search does not learn it
+  std::string command;         // comm, at most 15 characters
 };
 
 // The RM object handles below are 32-bit names. An object's is unique within its client, a client's

@@ -18,7 +18,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 
-#include "intercept/bpf/kernel_types.bpf.h"
+#include "intercept/bpf/pid_namespace.bpf.h"
 #include "intercept/nvrm/raw_event.h"
 
 char LICENSE[] SEC("license") = "GPL";
@@ -28,12 +28,10 @@ char LICENSE[] SEC("license") = "GPL";
 #define S_IFCHR 0020000
 #define IOC_NR(cmd) ((cmd) & 0xff)
 #define IOC_SIZE(cmd) (((cmd) >> 16) & 0x3fff)
-#define MAX_PID_LEVELS 33 /* MAX_PID_NS_LEVEL + 1 */
 
 /* Options, set before load. */
-const volatile __u32 observer_pid;    /* this process is never reported */
-const volatile __u32 observer_pid_ns; /* inode of the pid namespace that pids are given in */
-const volatile __u8 accept_any_file;  /* for tests: files that are not the driver's count too */
+const volatile __u32 observer_pid;   /* this process is never reported */
+const volatile __u8 accept_any_file; /* for tests: files that are not the driver's count too */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -63,21 +61,6 @@ static __always_inline void count_drop(void)
 
 	if (count)
 		(*count)++;
-}
-
-/* Returns the number of @pid in the observer's namespace, 0 if it is not visible there. */
-static __always_inline __u32 observed_nr(struct pid *pid)
-{
-	__u32 level = BPF_CORE_READ(pid, level);
-	__u32 i;
-
-	for (i = 0; i < MAX_PID_LEVELS && i <= level; i++) {
-		struct upid *number = &pid->numbers[i];
-
-		if (BPF_CORE_READ(number, ns, ns.inum) == observer_pid_ns)
-			return BPF_CORE_READ(number, nr);
-	}
-	return 0;
 }
 
 static __always_inline __u32 innermost_nr(struct pid *pid)

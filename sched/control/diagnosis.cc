@@ -65,6 +65,18 @@ void look_at_module(const Symptoms& symptoms, std::vector<Finding>& findings) {
   }
 }
 
+void look_at_lineage(const Symptoms& symptoms, std::vector<Finding>& findings) {
+  constexpr const char* kCheck = "daemons";
+  if (symptoms.no_lineage_reason.empty()) {
+    findings.push_back({kCheck, Severity::kOk, "they stay in the tenant that started them", ""});
+  } else {
+    findings.push_back({kCheck, Severity::kWarning,
+                        "they leave the tenant that started them: " + symptoms.no_lineage_reason,
+                        "run the agent as root on Linux 5.15 or later with BTF; until then place "
+                        "daemons by a rule on their cgroup"});
+  }
+}
+
 void look_at_mps(const Symptoms& symptoms, std::vector<Finding>& findings) {
   constexpr const char* kCheck = "spatial MPS";
   if (symptoms.mps == nullptr || symptoms.mps->state == MpsState::kOff) return;
@@ -115,6 +127,7 @@ std::vector<Finding> diagnose(const Symptoms& symptoms) {
   look_at_gpus(symptoms, findings);
   look_at_observer(symptoms, findings);
   look_at_module(symptoms, findings);
+  look_at_lineage(symptoms, findings);
   look_at_mps(symptoms, findings);
   look_at_processes(symptoms, findings);
   if (symptoms.config_error.empty()) {

@@ -19,12 +19,13 @@ struct Symptoms {
   std::string no_gpu_reason;
   const Observer* observer = nullptr;  // nullptr: there is none, and no_observer_reason says why
   std::string no_observer_reason;
-  std::string observer_name{};     // "the kernel module", "the eBPF probe", ...
-  bool has_module = false;         // the kernel module is loaded
-  std::string module_problem{};    // why it does not report programs; empty: it does
-  const MpsStatus* mps = nullptr;  // nullptr: the agent does not run MPS
-  const State* state = nullptr;    // nullptr: there is no scheduler
-  std::string config_error;        // of the last reload; empty: the configuration was taken
+  std::string observer_name{};      // "the kernel module", "the eBPF probe", ...
+  bool has_module = false;          // the kernel module is loaded
+  std::string module_problem{};     // why it does not report programs; empty: it does
+  std::string no_lineage_reason{};  // why daemons leave their tenant; empty: they do not
+  const MpsStatus* mps = nullptr;   // nullptr: the agent does not run MPS
+  const State* state = nullptr;     // nullptr: there is no scheduler
+  std::string config_error;         // of the last reload; empty: the configuration was taken
   std::string config_path;
   bool has_supervisor = false;
 };

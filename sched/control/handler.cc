@@ -192,14 +192,28 @@ class Handler {
     if (!wanted.empty() || tenant != kDefaultTenantName) require_admin();
 
     const ProcessId caller = living(peer_.pid);
+    std::optional<std::string> scope;
+    if (const auto at = request_.find("scope"); at != request_.end() && *at == true)
+      scope = scope_of(caller);
     if (has_tenant && peer_.is_admin) {
       if (!wanted.empty()) value_or_refuse(scope_.control.set(tenant, wanted, /*create=*/true));
       value_or_refuse(scope_.control.attach(caller, tenant));
     } else if (!wanted.empty()) {
       tenant = value_or_refuse(scope_.control.create_transient(caller, wanted));
     }
+    if (scope) value_or_refuse(scope_.tenants.attach_scope(*scope, tenant));
     body_["tenant"] = tenant;
+    body_["follows_forks"] = scope_.follows_forks;
     answer_.has_changed = true;
+  }
+
+  // The cgroup that the caller has put itself into, by the kernel's word.
+  std::string scope_of(const ProcessId& caller) const {
+    require_admin();
+    const auto details = scope_.processes.details(caller.pid);
+    if (!details || details->id != caller || !details->cgroup.ends_with(".scope"))
+      throw Refusal{"usage", "the caller is in no scope of its own", "a cgroup NAME.scope"};
+    return details->cgroup;
   }
 
   void trace() {

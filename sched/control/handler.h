@@ -31,6 +31,7 @@ struct ControlScope {
   const ControlPlane& plane;
   const ProcReader& processes;
   const Clock& clock;
+  bool follows_forks = false;                      // daemons stay in their tenant
   std::function<Result<>()> reload;                // reads the configuration again
   std::function<Result<>()> forget;                // drops what was set at run time
   std::function<std::vector<Finding>()> diagnose;  // for `gpushare doctor`

@@ -64,6 +64,7 @@ class Agent final : public Listener {
   }
 
  private:
+  void follow_forks();
   void follow_the_module();
   Result<Config> read_configuration() const;
   Result<> reload();
@@ -81,7 +82,9 @@ class Agent final : public Listener {
   const AgentOptions options_;
   ControlPlane plane_;
   const MonotonicClock clock_;
-  const SystemProcReader processes_;
+  std::unique_ptr<Lineage> lineage_;  // nullptr: daemons leave their tenant
+  std::string no_lineage_reason_;
+  SystemProcReader processes_;
   KneeKeeper knees_;
   const std::vector<PolicyEntry> policies_ = all_policies(knees_.store());
   Config config_{policies_};
@@ -107,6 +110,7 @@ Result<> Agent::start() {
   if (!config) return std::unexpected(config.error());
   config_ = std::move(*config);
   set_log_level(config_.agent.log_level);
+  follow_forks();
   if (auto taken = module_.start(config_); !taken) return taken;
   auto control = ControlServer::listen(loop_.io(), options_.socket,
                                        [this](std::string_view line, const Peer& peer) {
@@ -125,6 +129,25 @@ Result<> Agent::start() {
   look_for_gpus();
   loop_.start();
   return {};
+}
+
+// The module keeps lines of descent itself.
+void Agent::follow_forks() {
+  if (module_.has_tenants()) return;
+  auto lineage = open_lineage(options_.region);
+  if (!lineage) {
+    no_lineage_reason_ = lineage.error().message();
+    return log_warning("daemons leave their tenant: {}", no_lineage_reason_);
+  }
+  lineage_ = std::move(*lineage);
+  processes_.set_lineage(lineage_.get());
+  tenants_.on_attach([this](ProcessId process) {
+    const Result<> followed = lineage_->follow(process);
+    if (!followed && followed.error().code != std::errc::no_such_process)
+      log_warning("daemons of process {} leave its tenant: {}", process.pid,
+                  followed.error().message());
+  });
+  for (const auto& [process, tenant] : tenants_.attached()) (void)lineage_->follow(process);
 }
 
 void Agent::listen_for_shims() {
@@ -262,6 +285,7 @@ ControlScope Agent::scope() {
           .plane = plane_,
           .processes = processes_,
           .clock = clock_,
+          .follows_forks = lineage_ != nullptr,
           .reload = [this] { return reload(); },
           .forget = [this] { return module_.control().forget(config_); },
           .diagnose = [this] { return findings(); }};
@@ -275,6 +299,7 @@ std::vector<Finding> Agent::findings() const {
                    .observer_name = gpus_.observer_name(),
                    .has_module = module_.has_tenants(),
                    .module_problem = module_.problem(),
+                   .no_lineage_reason = no_lineage_reason_,
                    .mps = mps_.own_status(),
                    .state = gpus_.state(),
                    .config_error = config_error_,

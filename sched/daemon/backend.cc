@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/daemon/backend.h"
 
+#include "intercept/bpf/lineage.h"
 #include "intercept/bpf/observer.h"
 #include "intercept/nvrm/rm_gpu.h"
 #include "intercept/sim/gpu/remote_gpu.h"
@@ -35,6 +36,12 @@ Result<Backend> open_backend(const std::optional<std::string>& simulation, Obser
   if (!gpu) return std::unexpected(gpu.error());
   backend.gpu = std::move(*gpu);
   return backend;
+}
+
+Result<std::unique_ptr<Lineage>> open_lineage(const std::string& region) {
+  auto lineage = BpfLineage::start("/sys/fs/bpf" + region);
+  if (!lineage) return std::unexpected(lineage.error());
+  return std::move(*lineage);
 }
 
 }  // namespace gpushare

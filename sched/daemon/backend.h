@@ -9,6 +9,7 @@
 #include <string>
 
 #include "intercept/gpu.h"
+#include "intercept/lineage.h"
 #include "intercept/observer.h"
 #include "shmctl/base/error.h"
 
@@ -26,6 +27,11 @@ struct Backend {
 // the eBPF probe is loaded. The observer starts before the GPUs are opened, so that a process that
 // comes meanwhile is in its events, in gpu->users(), or in both. Error: there is no usable GPU.
 Result<Backend> open_backend(const std::optional<std::string>& simulation, Observer* module);
+
+// What follows forks, for real and simulated GPUs alike: their programs are real processes. Errors
+// of BpfLineage::start().
+// `region`: the name of the control plane; the next agent of the same name goes on with it.
+Result<std::unique_ptr<Lineage>> open_lineage(const std::string& region);
 
 // Opens the GPUs without an observer: enough for recovery.
 Result<std::unique_ptr<Gpu>> open_gpu(const std::optional<std::string>& simulation);

@@ -20,8 +20,9 @@ uint32_t features_of(const PolicyNeeds& needs) {
 Result<std::unique_ptr<ShimLink>> ShimLink::listen(const std::string& path, const Tenants& tenants,
                                                    const ProcReader& processes, Region& region) {
   std::unique_ptr<ShimLink> link(new ShimLink(tenants, processes, region));
-  auto host = ShimHost::listen(
-      path, [link = link.get()](const ProcessId& process, uid_t) { return link->decide(process); });
+  auto host = ShimHost::listen(path, [link = link.get()](const ProcessId& process, uid_t uid) {
+    return link->decide(process, uid);
+  });
   if (!host) return std::unexpected(host.error());
   link->host_ = std::move(*host);
   return link;
@@ -46,8 +47,11 @@ void ShimLink::set_gpus(std::span<const GpuInfo> gpus, const Config& config) {
   for (const ProcessId& process : host_->processes()) ShimHost::open_gate(*host_->find(process));
 }
 
-ShimRequest ShimLink::decide(const ProcessId& process) {
-  identities_[process] = identity_of(process, processes_);
+ShimRequest ShimLink::decide(const ProcessId& process, uid_t uid) {
+  ProcessIdentity identity = identity_of(process, processes_);
+  identity.uid = uid;  // as the kernel says
+  identity.user = processes_.user_name(uid);
+  identities_[process] = std::move(identity);
   const uint32_t tenant = tenant_of(process);
   closed_.erase(process);  // it gets a new slot
   stopped_.erase(process);

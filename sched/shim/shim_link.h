@@ -58,7 +58,7 @@ class ShimLink final : public ShimProcesses {
  private:
   ShimLink(const Tenants& tenants, const ProcReader& processes, Region& region)
       : tenants_(tenants), processes_(processes), region_(region) {}
-  ShimRequest decide(const ProcessId& process);
+  ShimRequest decide(const ProcessId& process, uid_t uid);
   uint32_t tenant_of(const ProcessId& process);
   void stop_iterations();
   Time enforce_caps(Time now);

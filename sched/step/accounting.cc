@@ -36,7 +36,15 @@ void Accounting::add(pid_t pid, Time now) {
   at->second.history.fill(0xFFFF);
 }
 
-void Accounting::remove(pid_t pid) { meters_.erase(pid); }
+void Accounting::end(pid_t pid, Time at) {
+  if (Meter* meter = find(pid)) meter->ended = at;
+}
+
+void Accounting::remove(pid_t pid) {
+  meters_.erase(pid);
+  std::erase_if(boundaries_, [pid](const Boundary& boundary) { return boundary.pid == pid; });
+  if (resident_ == pid) resident_ = 0;
+}
 
 void Accounting::set_frozen(pid_t pid, bool is_frozen, Time at) {
   // Calls come in the order of time, but for one that was measured a little earlier.
@@ -93,6 +101,7 @@ void Accounting::charge(Time from, Time to) {
   if (Meter* meter = find(resident_)) {
     if (meter->is_frozen) return;
     if (to - resident_since_ > kLoneAfter) {
+      if (from >= meter->ended) return;
       const double rate = meter->lone.rate(to);
       used = Nanos(std::llround(static_cast<double>(span.count()) * rate));
       if (rate > 0) meter->last_active = to;
@@ -128,15 +137,18 @@ void Accounting::close_slot() {
 // No record for long: nobody known to be resident must be one that was there before us.
 void Accounting::infer_resident() {
   if (!has_log_ || (is_resident_known_ && find(resident_) != nullptr)) return;
-  pid_t found = 0;
-  int busy = 0;
+  pid_t found = 0, unsampled = 0;
+  int busy = 0, present = 0;
   for (const auto& [pid, meter] : meters_) {
+    if (meter.ended != Time::max()) continue;
+    ++present;
+    if (meter.sampled < 0) unsampled = pid;
     if (meter.is_frozen || meter.sampled < kBusySample) continue;
     found = pid;
     ++busy;
   }
-  if (busy == 0 && meters_.size() == 1 && meters_.begin()->second.sampled < 0) {
-    found = meters_.begin()->first;
+  if (busy == 0 && present == 1 && unsampled != 0) {
+    found = unsampled;
     busy = 1;
   }
   if (busy != 1) return;

@@ -45,6 +45,8 @@ class Accounting {
   explicit Accounting(bool has_log) : has_log_(has_log) {}
 
   void add(pid_t pid, Time now);
+  // It has ended, or has nothing on the GPU any more: from then on only records tell of its use.
+  void end(pid_t pid, Time at);
   void remove(pid_t pid);
   // Call after the driver froze or thawed it.
   void set_frozen(pid_t pid, bool is_frozen, Time at);
@@ -83,6 +85,7 @@ class Accounting {
     Charge pending;
     Slots slots{};
     Time last_active{};
+    Time ended = Time::max();
     bool is_frozen = false;
     bool wanted_when_frozen = false;
     LoneContext lone;

@@ -1,11 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/step/membership.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "sched/tenants/identity.h"
 #include "sched/tenants/takeover.h"
 #include "shmctl/base/log.h"
 
 namespace gpushare {
+namespace {
+
+// A process ends before the driver takes its channels down, which took 0.1 s on an H200.
+constexpr Nanos kLogRunsBehind = std::chrono::milliseconds(200);
+
+}  // namespace
 
 Membership::Membership(State& state, Region& region, const ProcReader& processes)
     : state_(state), region_(region), processes_(processes) {
@@ -18,6 +27,20 @@ Membership::Membership(State& state, Region& region, const ProcReader& processes
   }
 }
 
+std::optional<Time> Membership::first_new_bearer() const {
+  std::optional<Time> first;
+  if (registry_seen_ == state_.registry.generation()) return first;
+  const auto look = [&](const ProcessId& earlier) {
+    const Process* const bearer = state_.registry.find(earlier.pid);
+    if (bearer == nullptr || bearer->id == earlier) return;
+    first = std::min(first.value_or(bearer->seen), bearer->seen);
+  };
+  for (const auto& [key, member] : state_.members) look(key.first);
+  for (const Departed& gone : state_.departed)
+    if (gone.is_accounted) look(gone.process);
+  return first;
+}
+
 bool Membership::sync(Time now) {
   const bool is_current = registry_seen_ == state_.registry.generation() &&
                           tenants_seen_ == state_.tenants.generation();
@@ -27,7 +50,7 @@ bool Membership::sync(Time now) {
   for (auto at = state_.members.begin(); at != state_.members.end();) {
     const auto& [key, member] = *at;
     if (state_.registry.holder(key.first, key.second) == nullptr) {
-      remove(key, member.slot);
+      remove(key, member, now);
       at = state_.members.erase(at);
     } else {
       ++at;
@@ -36,10 +59,7 @@ bool Membership::sync(Time now) {
   std::erase_if(met_, [&](const auto& met) {
     const Process* known = state_.registry.find(met.first.pid);
     if (known != nullptr && known->id == met.first) return false;
-    if (processes_.has_ended(met.first))
-      state_.tenants.end_process(met.first);
-    else
-      state_.tenants.leave_gpus(met.first);
+    state_.tenants.leave_gpus(met.first);
     return true;
   });
   for (const auto& [pid, process] : state_.registry.processes()) {
@@ -96,16 +116,34 @@ void Membership::add(const Holder& holder, Time now) {
   member.command_line = met_[holder.process].command_line;
   member.state_since = member.came = now;
   region_.processes[member.slot].bucket.disable();
-  state_.accounting[holder.gpu].add(holder.process.pid, now);
+  open_account(holder, now);
 }
 
-void Membership::remove(const MemberKey& key, uint32_t slot) {
+// Its account stays: the log is read after this, and runs behind.
+void Membership::remove(const MemberKey& key, const Member& member, Time now) {
   const auto& [process, gpu] = key;
   state_.enforcer.forget(process, gpu);
-  // The pid may have a new bearer already, who then starts a new account.
-  state_.accounting[gpu].remove(process.pid);
-  write_record(region_.processes[slot].record, ProcessRecord{});
-  free_slots_.push_back(slot);
+  state_.accounting[gpu].end(process.pid, now);
+  if (const Tenant* const tenant = state_.tenants.at(member.tenant))
+    state_.departed.push_back(
+        {.process = process, .gpu = gpu, .tenant = tenant->name, .until = now + kLogRunsBehind});
+  else
+    state_.accounting[gpu].remove(process.pid);
+  write_record(region_.processes[member.slot].record, ProcessRecord{});
+  free_slots_.push_back(member.slot);
+}
+
+// What the log has told so far is of the earlier bearer of the pid.
+void Membership::open_account(const Holder& holder, Time now) {
+  const pid_t pid = holder.process.pid;
+  Accounting& accounting = state_.accounting[holder.gpu];
+  for (Departed& earlier : state_.departed) {
+    if (!earlier.is_accounted || earlier.process.pid != pid || earlier.gpu != holder.gpu) continue;
+    earlier.owed += accounting.take_charge(pid).used;
+    earlier.is_accounted = false;
+    accounting.remove(pid);
+  }
+  accounting.add(pid, now);
 }
 
 void Membership::reap() {

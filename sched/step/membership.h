@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -16,6 +17,10 @@ class Membership {
  public:
   Membership(State& state, Region& region, const ProcReader& processes);
 
+  // When the pid of a process whose use is still being counted became another's, the first if there
+  // are several; nullopt: there is none. The switch log, which knows pids alone, must be read up to
+  // there before sync().
+  std::optional<Time> first_new_bearer() const;
   // Members come and go with their holders, tenants of members are looked up again. True if
   // anything changed.
   bool sync(Time now);
@@ -36,7 +41,8 @@ class Membership {
   void meet(const Process& process);
   void place(const Process& process);
   void add(const Holder& holder, Time now);
-  void remove(const MemberKey& key, uint32_t slot);
+  void open_account(const Holder& holder, Time now);
+  void remove(const MemberKey& key, const Member& member, Time now);
 
   State& state_;
   Region& region_;

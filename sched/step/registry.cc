@@ -51,6 +51,7 @@ Process& Registry::opened(const DriverEvent& event, Source source) {
   Process& process = at->second;
   if (is_new) {
     process.id = event.process;
+    process.seen = event.time;
     clients_[process.id.pid];
     ++generation_;
   }

@@ -43,6 +43,7 @@ struct Holder {
 
 struct Process {
   ProcessId id;
+  Time seen{};       // its first event
   pid_t ns_pid = 0;  // 0 unknown
   uint64_t cgroup_id = 0;
   std::optional<uid_t> uid;

@@ -78,11 +78,13 @@ void Scheduler::configure(const Config& config) {
 Time Scheduler::step() {
   const Time now = outside_.clock.now();
   ++state_.ticks;
-  const bool has_read = observe();
+  const bool has_read = observe(now);
   if (now >= next_chores_) do_chores(now);
   const bool is_looking = late_.advance(kLookTime);
-  bool is_changed = membership_.sync(now);
   const auto gpus = static_cast<uint32_t>(deciders_.size());
+  if (const std::optional<Time> until = membership_.first_new_bearer())
+    for (uint32_t gpu = 0; gpu < gpus; ++gpu) account_until(gpu, *until);
+  bool is_changed = membership_.sync(now);
   if (buckets_of_ != outside_.tenants.generation()) {
     buckets_of_ = outside_.tenants.generation();
     configure_buckets(outside_.region, outside_.tenants, gpus, now);
@@ -92,6 +94,7 @@ Time Scheduler::step() {
   }
   bool has_accounted = gpus == 0;
   for (uint32_t gpu = 0; gpu < gpus; ++gpu) has_accounted |= account(gpu);
+  charge_departed(now);
   failed_steps_ = has_read && has_accounted ? 0 : failed_steps_ + 1;
   refill_buckets(outside_.region, outside_.tenants, gpus, now);
 
@@ -115,13 +118,25 @@ Time Scheduler::step() {
   return std::min(next, now + tick);
 }
 
+// Whether all that it has on the GPUs is known to the plan.
+bool Scheduler::is_met(const ProcessId& process) const {
+  const Process* const known = state_.registry.find(process.pid);
+  return known == nullptr || known->id != process ||
+         std::ranges::all_of(known->holders, [&](const Holder& holder) {
+           return state_.members.contains({process, holder.gpu});
+         });
+}
+
 // Returns false when the source of events does not answer.
-bool Scheduler::observe() {
+bool Scheduler::observe(Time now) {
   bool has_read = true;
   if (outside_.observer != nullptr) {
     const auto drained = outside_.observer->drain(
-        [this](DriverEvent&& event) {
+        [&](DriverEvent&& event) {
           ++state_.events;
+          // A process that came and went between two steps becomes a member all the same.
+          if (std::holds_alternative<ProcessClosed>(event.what) && !is_met(event.process))
+            membership_.sync(now);
           state_.registry.apply(event);
           late_.note(event);
         },
@@ -148,9 +163,25 @@ void Scheduler::do_chores(Time now) {
   }
 }
 
+// Leaves what is later for account().
+void Scheduler::account_until(uint32_t gpu, Time until) {
+  if (!outside_.gpu.support().has_switch_log) return;
+  auto batch = outside_.gpu.read_switches(gpu);
+  if (!batch) return;  // account() will say so
+  if (batch->complete_until <= until) return account(gpu, *batch);
+  const auto later = std::ranges::partition_point(
+      batch->records, [until](const SwitchRecord& record) { return record.time < until; });
+  unread_[gpu] = {
+      .records = {later, batch->records.end()}, .lost = 0, .complete_until = batch->complete_until};
+  batch->records.erase(later, batch->records.end());
+  batch->complete_until = until;
+  account(gpu, *batch);
+}
+
 // Returns false when the GPU does not answer.
 bool Scheduler::account(uint32_t gpu) {
   Accounting& accounting = state_.accounting[gpu];
+  if (const auto unread = unread_.extract(gpu)) account(gpu, unread.mapped());
   if (!outside_.gpu.support().has_switch_log) {
     accounting.consume({.records = {}, .lost = 0, .complete_until = outside_.clock.now()});
     return true;
@@ -160,10 +191,32 @@ bool Scheduler::account(uint32_t gpu) {
     if (failed_steps_ == 0) log_warning("switch log: {}", batch.error().message());
     return false;
   }
-  accounting.consume(*batch);
-  if (outside_.listener != nullptr)
-    for (const SwitchRecord& record : batch->records) outside_.listener->on_switch(record);
+  account(gpu, *batch);
   return true;
+}
+
+void Scheduler::account(uint32_t gpu, const SwitchBatch& batch) {
+  state_.accounting[gpu].consume(batch);
+  if (outside_.listener != nullptr)
+    for (const SwitchRecord& record : batch.records) outside_.listener->on_switch(record);
+}
+
+void Scheduler::charge(const ProcessId& process, uint32_t tenant, uint32_t gpu, Nanos used) {
+  state_.tenant_use[tenant].used[gpu] += used;
+  if (!is_gated(process) && !is_serving(process))
+    outside_.region.tenants[tenant].buckets[gpu].charge(used);
+}
+
+void Scheduler::charge_departed(Time now) {
+  std::erase_if(state_.departed, [&](Departed& departed) {
+    Accounting& accounting = state_.accounting[departed.gpu];
+    if (departed.is_accounted) departed.owed += accounting.take_charge(departed.process.pid).used;
+    const std::optional<uint32_t> tenant = state_.tenants.find(departed.tenant);
+    if (tenant) charge(departed.process, *tenant, departed.gpu, std::exchange(departed.owed, {}));
+    const bool is_over = !tenant || !departed.is_accounted || now >= departed.until;
+    if (is_over && departed.is_accounted) accounting.remove(departed.process.pid);
+    return is_over;
+  });
 }
 
 Time Scheduler::decide(uint32_t gpu, Time now) {
@@ -186,9 +239,7 @@ void Scheduler::view(uint32_t gpu, Time now) {
     const Holder& holder = *state_.registry.holder(key.first, gpu);
     const Enforcer::State enforced = state_.enforcer.state(holder);
     const Accounting::Charge charge = state_.accounting[gpu].take_charge(pid);
-    state_.tenant_use[member.tenant].used[gpu] += charge.used;
-    if (!is_gated(key.first) && !is_serving(key.first))
-      outside_.region.tenants[member.tenant].buckets[gpu].charge(charge.used);
+    this->charge(key.first, member.tenant, gpu, charge.used);
 
     by_slot_[member.slot] = &key;
     const bool is_frozen_by_user =

@@ -5,6 +5,7 @@
 // takes as long as the driver calls in it, and blocks on nothing else.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -52,8 +53,13 @@ class Scheduler {
     bool is_fast = false;  // background work takes turns
   };
 
-  bool observe();
+  bool observe(Time now);
+  bool is_met(const ProcessId& process) const;
+  void account_until(uint32_t gpu, Time until);
   bool account(uint32_t gpu);
+  void account(uint32_t gpu, const SwitchBatch& batch);
+  void charge(const ProcessId& process, uint32_t tenant, uint32_t gpu, Nanos used);
+  void charge_departed(Time now);
   Time decide(uint32_t gpu, Time now);
   void view(uint32_t gpu, Time now);
   void enforce(uint32_t gpu, Plan& plan);
@@ -76,6 +82,7 @@ class Scheduler {
   LateAttach late_;
   std::vector<Decider> deciders_;  // by GPU
   uint64_t buckets_of_ = 0;        // generation of the tenants that the buckets are configured for
+  std::map<uint32_t, SwitchBatch> unread_;  // by GPU
   Time last_step_{}, next_chores_{};
   bool has_more_events_ = false;
   uint32_t first_gpu_ = 0;  // which is decided on first in the next step, of all in turn

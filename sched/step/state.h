@@ -33,6 +33,17 @@ struct Member {
 };
 using MemberKey = std::pair<ProcessId, uint32_t>;  // and GPU
 
+// A process that is no longer on the GPU, for as long as the switch log may still tell what it did
+// there. What it used is its tenant's.
+struct Departed {
+  ProcessId process;
+  uint32_t gpu = 0;
+  std::string tenant;        // by name: its slot may be another's by now
+  Nanos owed{};              // taken from its account, and not charged yet
+  bool is_accounted = true;  // false: its pid has a new bearer, to whom the account belongs
+  Time until{};              // what the log says later is nobody's
+};
+
 struct TenantUse {
   std::array<Nanos, kMaxGpus> used{};
   Nanos throttled{};  // time in which any process of it was frozen for the cap
@@ -55,6 +66,7 @@ struct State {
   Enforcer enforcer;
   Tenants& tenants;
   std::map<MemberKey, Member> members;
+  std::vector<Departed> departed;                // of members
   std::map<uint32_t, TenantUse> tenant_use;      // by tenant slot
   std::vector<std::vector<SloStatus>> statuses;  // by GPU: of the last plan
   uint64_t ticks = 0, events = 0;

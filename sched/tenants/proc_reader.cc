@@ -4,13 +4,15 @@
 #include <fcntl.h>
 #include <pwd.h>
 #include <signal.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <string_view>
 #include <vector>
 
+#include "shmctl/base/cgroup.h"
 #include "shmctl/base/fd.h"
 #include "shmctl/base/proc_stat.h"
 
@@ -20,11 +22,9 @@ namespace {
 constexpr std::size_t kMostBytes = 65'536;
 constexpr std::size_t kLargestEntry = 1 << 20;  // bytes, of a user in the name service
 
-std::optional<std::string> read_file(const std::string& path, uid_t* owner = nullptr) {
+std::optional<std::string> read_file(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.is_open()) return std::nullopt;
-  struct stat status{};
-  if (owner != nullptr && ::fstat(fd.get(), &status) == 0) *owner = status.st_uid;
   std::string text;
   char chunk[4096];
   while (text.size() < kMostBytes) {
@@ -36,19 +36,17 @@ std::optional<std::string> read_file(const std::string& path, uid_t* owner = nul
   return text;
 }
 
-// Returns the path in /proc/PID/cgroup, whose lines are "ID:CONTROLLERS:PATH". The id 0 is cgroup
-// v2. Without v2, systemd's own hierarchy names the same units.
-std::string cgroup_path(std::string_view text) {
-  std::string_view named;
-  while (!text.empty()) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(text.size(), line.size() + 1));
-    if (line.starts_with("0::")) return std::string(line.substr(3));
-    const std::size_t at = line.find(":name=systemd:");
-    if (at != std::string_view::npos)
-      named = line.substr(at + std::string_view(":name=systemd:").size());
-  }
-  return std::string(named);
+// Returns the first number of the line "Uid:" in /proc/PID/status. The owner of the files there is
+// not the process's user: by PR_SET_DUMPABLE a program makes it root.
+std::optional<uid_t> real_uid(std::string_view status) {
+  constexpr std::string_view kLine = "\nUid:\t";
+  const std::size_t at = status.find(kLine);
+  if (at == std::string_view::npos) return std::nullopt;
+  const std::string_view number = status.substr(at + kLine.size());
+  uid_t uid = 0;
+  const auto end = std::from_chars(number.data(), number.data() + number.size(), uid);
+  if (end.ec != std::errc()) return std::nullopt;
+  return uid;
 }
 
 // Whether a line of /proc/self/mounts, "proc /proc proc rw,hidepid=invisible 0 0", says that users
@@ -82,6 +80,8 @@ bool ProcReader::has_ended(const ProcessId& process) const {
 std::vector<ProcessId> ProcReader::ancestors(pid_t pid) const {
   constexpr std::size_t kDeepest = 64;
   std::vector<ProcessId> chain;
+  if (const auto founder = lineage_ == nullptr ? std::nullopt : lineage_->founder_of(pid))
+    chain.push_back(*founder);
   auto at = link(pid);
   while (at && at->parent > 0 && chain.size() < kDeepest) {
     at = link(at->parent);
@@ -90,10 +90,30 @@ std::vector<ProcessId> ProcReader::ancestors(pid_t pid) const {
   return chain;
 }
 
+std::vector<ProcessId> ProcReader::extinct(std::vector<ProcessId> ended) const {
+  if (ended.empty() || lineage_ == nullptr) return ended;
+  const std::optional<std::set<ProcessId>> founders = lineage_->founders();
+  if (!founders) return {};
+  std::erase_if(ended, [&](const ProcessId& process) { return founders->contains(process); });
+  return ended;
+}
+
 std::optional<ProcReader::Link> SystemProcReader::link(pid_t pid) const {
   const auto stat = read_proc_stat(pid, root_);
   if (!stat) return std::nullopt;
   return Link{{pid, stat->start_ticks}, stat->parent};
+}
+
+// What `gpushare run --scope` made where there is no systemd is ours to remove.
+bool SystemProcReader::has_processes(const std::string& cgroup) const {
+  const std::optional<std::string> root = cgroup2_root();
+  if (!root) return false;  // there are none
+  const auto events = read_file(*root + cgroup + "/cgroup.events");
+  if (!events)  // it is gone, or cannot be read now
+    return ::access((*root + cgroup).c_str(), F_OK) == 0 || errno != ENOENT;
+  if (events->find("populated 0") == std::string::npos) return true;
+  if (cgroup.find(kScopePrefix) != std::string::npos) ::rmdir((*root + cgroup).c_str());
+  return false;
 }
 
 // Takes no descriptor.
@@ -146,8 +166,10 @@ std::optional<std::string> SystemProcReader::user_name(uid_t uid) const {
 std::optional<ProcessDetails> SystemProcReader::details(pid_t pid) const {
   const std::string folder = root_ + "/" + std::to_string(pid);
   ProcessDetails details;
-  const auto text = read_file(folder + "/stat", &details.uid);
-  if (!text) return std::nullopt;
+  const auto text = read_file(folder + "/stat");
+  const auto uid = real_uid(read_file(folder + "/status").value_or(""));
+  if (!text || !uid) return std::nullopt;
+  details.uid = *uid;
   const auto stat = parse_proc_stat(*text);
   if (!stat) return std::nullopt;
   details.id = {pid, stat->start_ticks};

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "intercept/event.h"
+#include "intercept/lineage.h"
 #include "shmctl/base/aside.h"
 
 namespace gpushare {
@@ -22,7 +23,7 @@ namespace gpushare {
 struct ProcessDetails {
   ProcessId id;
   pid_t parent = 0;
-  uid_t uid = 0;
+  uid_t uid = 0;             // the real one
   std::string command;       // comm: at most 15 characters
   std::string command_line;  // arguments joined by blanks; empty for kernel threads
   std::string cgroup;  // path below the cgroup root, "/system.slice/x.service"; empty: not known
@@ -45,6 +46,10 @@ class ProcReader {
   // a later call.
   virtual std::optional<std::string> user_name(uid_t uid) const = 0;
 
+  // Whether a process is in this cgroup of version 2 or below it, by its path below the root; true
+  // where that cannot be told.
+  virtual bool has_processes(const std::string& cgroup) const = 0;
+
   // True where /proc shows users their own processes only (its option hidepid): then nobody is to
   // be told the commands of others.
   virtual bool hides_others() const { return false; }
@@ -53,9 +58,18 @@ class ProcReader {
   bool is_alive(const ProcessId& process) const;
   // Returns true only if that is sure: no process has its pid, or another one.
   bool has_ended(const ProcessId& process) const;
-  // The parent first, up to init, at most 64 of them. A parent that ended is not known any more:
-  // the chain then goes on at the process that adopted its children.
+  // First the founder of its line, where lines are followed: the chain of parents may have been
+  // broken since. Then the parent, up to init, at most 64 of them. A parent that ended is not known
+  // any more: the chain then goes on at the process that adopted its children.
   std::vector<ProcessId> ancestors(pid_t pid) const;
+
+  // What follows the lines of processes; outlives it, or the next call. nullptr: nothing does.
+  void set_lineage(const Lineage* lineage) { lineage_ = lineage; }
+  // Of these processes, which have ended, those of whose line nobody lives either.
+  std::vector<ProcessId> extinct(std::vector<ProcessId> ended) const;
+
+ private:
+  const Lineage* lineage_ = nullptr;
 };
 
 // Blocks for at most kPatience in a call, although whoever reads a process's command line waits for
@@ -78,6 +92,7 @@ class SystemProcReader final : public ProcReader {
 
   // Blocks for as long as the name service does.
   static std::optional<std::string> ask_name_service(uid_t uid);
+  bool has_processes(const std::string& cgroup) const override;
 
  private:
   struct Name {

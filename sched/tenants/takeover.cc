@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/tenants/takeover.h"
 
+#include <string>
+#include <utility>
+#include <vector>
+
 namespace gpushare {
 namespace {
 
@@ -12,8 +16,11 @@ void clear(Slot<T>& slot) {
 }  // namespace
 
 void end_the_dead(Tenants& tenants, const ProcReader& processes) {
-  for (const ProcessId& process : tenants.attached_without_gpu())
-    if (processes.has_ended(process)) tenants.end_process(process);
+  std::vector<ProcessId> ended = tenants.attached_without_gpu();
+  std::erase_if(ended, [&](const ProcessId& process) { return !processes.has_ended(process); });
+  for (const ProcessId& process : processes.extinct(std::move(ended))) tenants.end_process(process);
+  for (const std::string& cgroup : tenants.scopes())
+    if (!processes.has_processes(cgroup)) tenants.end_scope(cgroup);
   // An agent may have died between making one and putting its first process there.
   tenants.drop_the_finished();
 }

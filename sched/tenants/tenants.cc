@@ -310,7 +310,28 @@ Result<uint32_t> Tenants::attach(ProcessId process, std::string_view tenant) {
   members_[process] = std::move(member);
   ++generation_;
   if (before != *slot) drop_if_over(before);
+  on_attach_(process);
   return *slot;
+}
+
+Result<> Tenants::attach_scope(const std::string& cgroup, std::string_view tenant) {
+  const auto slot = find(tenant);
+  if (!slot) return no_such_tenant(tenant);
+  scopes_[cgroup] = *slot;
+  place_all_by_rules();
+  ++generation_;
+  return {};
+}
+
+void Tenants::end_scope(const std::string& cgroup) {
+  const auto ended = scopes_.extract(cgroup);
+  if (ended) drop_if_over(ended.mapped());
+}
+
+std::vector<std::string> Tenants::scopes() const {
+  std::vector<std::string> all;
+  for (const auto& [cgroup, slot] : scopes_) all.push_back(cgroup);
+  return all;
 }
 
 void Tenants::end_process(ProcessId process) {
@@ -424,10 +445,13 @@ void Tenants::drop_tenant(uint32_t slot) {
   if (roster_ != nullptr) roster_->erase_tenant(slot);
   tenants_[slot].reset();
   resting_.insert(slot);
+  std::erase_if(scopes_, [slot](const auto& scope) { return scope.second == slot; });
   ++generation_;
 }
 
 uint32_t Tenants::slot_by_rules(const ProcessIdentity& identity) const {
+  for (const auto& [cgroup, slot] : scopes_)
+    if ((identity.cgroup_path + "/").starts_with(cgroup + "/")) return slot;
   for (const Rule& rule : rules_) {
     const auto slot = find(rule.tenant);
     if (slot && rule_matches(rule, identity)) return *slot;
@@ -447,9 +471,10 @@ void Tenants::place_all_by_rules() {
 
 void Tenants::drop_if_over(uint32_t slot) {
   if (!tenants_[slot] || !tenants_[slot]->is_transient) return;
-  const bool has_member = std::ranges::any_of(
-      members_, [slot](const auto& member) { return member.second.slot == slot; });
-  if (!has_member) drop_tenant(slot);
+  const auto has_slot = [slot](const auto& member) { return member.second.slot == slot; };
+  const bool has_scope =
+      std::ranges::any_of(scopes_, [slot](const auto& scope) { return scope.second == slot; });
+  if (!has_scope && std::ranges::none_of(members_, has_slot)) drop_tenant(slot);
 }
 
 void Tenants::recompute(Tenant& tenant) {

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -38,10 +39,11 @@ struct Tenant {
 };
 
 // A process belongs to the tenant to which it or its nearest attached ancestor was attached;
-// otherwise to that of the first rule that holds; otherwise to `default`. Inheritance is looked up
-// once, when the process is first seen, and stays after the ancestor has ended. A process whose
-// chain of ancestors broke before (by a daemon's double fork) inherits nothing: a rule by cgroup is
-// for those.
+// otherwise to that of its scope; otherwise to that of the first rule that holds; otherwise to
+// `default`. Inheritance is looked up once, when the process is first seen, and stays after the
+// ancestor has ended. Of a process that is a daemon by then the founder of its line is the first
+// ancestor (proc_reader.h); where lines are not followed it inherits nothing, and a rule by cgroup
+// is for those.
 //
 // The settings of a tenant are the defaults, overlaid by the file, overlaid by what was set at run
 // time. At the start of an agent what was set at run time holds as before, also over a file that
@@ -107,6 +109,13 @@ class Tenants {
   uint32_t place_of(const ProcessIdentity& identity) const;
   // `process` may be on no GPU (a shell): what it starts later inherits. Returns the slot.
   Result<uint32_t> attach(ProcessId process, std::string_view tenant);
+  // Every process in this cgroup or below it belongs to the tenant, unless it is attached to
+  // another one, for as long as a process is in it: the caller looks, and calls end_scope().
+  Result<> attach_scope(const std::string& cgroup, std::string_view tenant);
+  void end_scope(const std::string& cgroup);
+  std::vector<std::string> scopes() const;
+  // Told of every attachment; the default tells nobody. Set it before any.
+  void on_attach(std::function<void(ProcessId)> told) { on_attach_ = std::move(told); }
   // The process has ended: it is forgotten, with its attachment and its freeze. A transient tenant
   // goes with its last process.
   void end_process(ProcessId process);
@@ -121,7 +130,7 @@ class Tenants {
   // Whether the process itself is frozen by the user; its tenant may be, too.
   bool is_frozen(ProcessId process) const;
   // The processes that are known by attach() or set_frozen() only. Their end is not reported: the
-  // agent looks whether they still live.
+  // agent looks whether they, or processes of their line, still live.
   std::vector<ProcessId> attached_without_gpu() const;
   // Who is attached to a tenant, by the tenant's slot.
   std::vector<std::pair<ProcessId, uint32_t>> attached() const;
@@ -164,7 +173,9 @@ class Tenants {
   std::set<uint32_t> resting_;                    // free, and not to be used if another is
   std::map<std::string, uint32_t, std::less<>> by_name_;
   std::vector<Rule> rules_;
+  std::map<std::string, uint32_t> scopes_;  // cgroup to slot
   std::map<ProcessId, Member> members_;
+  std::function<void(ProcessId)> on_attach_ = [](ProcessId) {};
   uint64_t generation_ = 0;
   bool has_warned_full_ = false;
 };

@@ -71,6 +71,7 @@ std::string encode(const Request& request) {
   if (!request.tenant.empty()) json["tenant"] = request.tenant;
   if (request.seconds) json["seconds"] = *request.seconds;
   if (request.create) json["create"] = *request.create;
+  if (request.is_scope) json["scope"] = true;
   for (const auto& [key, value] : request.settings) json["settings"][key] = value;
   return dump(json) + "\n";
 }
@@ -83,6 +84,13 @@ Result<> decode_done(std::string_view line) {
 
 Result<bool> decode_on_gpu(std::string_view line) {
   return decode<bool>(line, [](const Json& answer) { return answer.value("on_gpu", true); });
+}
+
+Result<Joined> decode_joined(std::string_view line) {
+  return decode<Joined>(line, [](const Json& answer) {
+    if (!answer.at("ok").get<bool>()) throw std::runtime_error("it is neither done nor refused");
+    return Joined{.follows_forks = answer.value("follows_forks", false)};
+  });
 }
 
 Result<Hello> decode_hello(std::string_view line) {

@@ -28,6 +28,7 @@ struct Request {
   std::vector<std::pair<std::string, std::string>> settings{};
   std::optional<bool> create{};
   std::optional<double> seconds{};
+  bool is_scope = false;
 };
 std::string encode(const Request& request);  // one line with its newline
 
@@ -63,8 +64,15 @@ struct TraceEnd {
 };
 using TraceLine = std::variant<TraceStart, TraceSwitch, TraceAction, TraceEnd>;
 
+// What `run` answers.
+struct Joined {
+  // False: what gives its children away, as a daemon does, leaves the tenant.
+  bool follows_forks = false;
+};
+
 Result<> decode_done(std::string_view line);
 Result<bool> decode_on_gpu(std::string_view line);
+Result<Joined> decode_joined(std::string_view line);
 Result<Hello> decode_hello(std::string_view line);
 Result<PlaneSnapshot> decode_status(std::string_view line);
 Result<std::vector<Finding>> decode_doctor(std::string_view line);

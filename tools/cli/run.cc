@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpushare run: tells the agent which program this process is about to become, then becomes it.
 #include <fmt/format.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,13 +10,18 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
 
 #include "shmctl/settings/tenant_settings.h"
 #include "tools/agent/client.h"
 #include "tools/base/endpoints.h"
 #include "tools/base/preload.h"
 #include "tools/base/report.h"
+#include "tools/base/scope.h"
 #include "tools/cli/commands.h"
+#include "tools/cli/elsewhere.h"
 
 namespace gpushare {
 namespace {
@@ -28,7 +34,9 @@ std::string option_of(std::string_view key) {
 }
 
 Request run_request(const Invocation& invocation) {
-  Request request{.op = "run", .tenant = invocation.value("tenant").value_or("")};
+  Request request{.op = "run",
+                  .tenant = invocation.value("tenant").value_or(""),
+                  .is_scope = invocation.has("scope")};
   for (std::string_view key : setting_keys())
     if (auto value = invocation.value(option_of(key))) request.settings.emplace_back(key, *value);
   return request;
@@ -50,14 +58,40 @@ Result<> preload_shim(const Invocation& invocation) {
   return {};
 }
 
+// Says to the gpushare that systemd starts in our place that it is in its scope.
+constexpr const char* kInScope = "GPUSHARE_IN_SCOPE";
+
+// This program's own, to be run again in a scope.
+std::vector<std::string> command_line() {
+  ::setenv(kInScope, "1", 1);
+  std::ifstream file("/proc/self/cmdline");
+  std::vector<std::string> words;
+  for (std::string word; std::getline(file, word, '\0');) words.push_back(word);
+  if (!words.empty()) words.front() = std::filesystem::read_symlink("/proc/self/exe");
+  return words;
+}
+
 ExitCode run(const Invocation& invocation) {
   const Request request = run_request(invocation);
   const bool asks_for_nothing = request.tenant.empty() && request.settings.empty();
+  if (invocation.has("scope")) {
+    if (asks_for_nothing) return invocation.wrong("--scope takes a tenant or a setting with it");
+    if (::getenv(kInScope) == nullptr)
+      if (const auto entered = enter_scope(command_line()); !entered)
+        return report(entered.error());
+    ::unsetenv(kInScope);
+  }
+  if (!asks_for_nothing)
+    if (const auto elsewhere = starts_elsewhere(invocation.arguments))
+      fmt::print(stderr, "gpushare: warning: {}\n", *elsewhere);
   auto client = Client::connect(endpoints_of(invocation).socket);
   if (client) {
     auto answer = client->ask(request);
-    const Result<> joined = answer ? decode_done(*answer) : std::unexpected(answer.error());
+    const auto joined = answer ? decode_joined(*answer) : std::unexpected(answer.error());
     if (!joined) return report(joined.error());
+    // It then adopts those of its descendants that lose their parent, for as long as it lives, so
+    // that the chain of parents tells whose they are.
+    if (!asks_for_nothing && !joined->follows_forks) ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   } else if (asks_for_nothing && client.error().code == std::errc::permission_denied) {
     // This is an ordinary user: the agent sees the program without being told, and puts it where
     // the rules say, otherwise into the tenant `default`.
@@ -109,6 +143,8 @@ std::vector<Option> setting_options() {
 Command run_command() {
   std::vector<Option> options = setting_options();
   options.insert(options.begin(), {"tenant", 't', "TENANT", "The tenant it belongs to", "default"});
+  options.push_back(
+      {"scope", 0, "", "Put PROGRAM into a cgroup of its own, which holds all that it starts"});
   options.push_back({"shim", 0, "",
                      "Preload libgpushare.so, which does what only the program itself can "
                      "do"});

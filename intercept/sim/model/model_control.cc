@@ -146,7 +146,7 @@ std::vector<DriverEvent> Model::attach(pid_t pid) const {
       event.what = std::move(what);
       events.push_back(std::move(event));
     };
-    if (events.empty()) to(client->about);
+    if (events.empty()) to(ProcessOpened{});  // a search tells nothing about the process itself
     to(ClientCreated{handle, client->fd});
     for (const auto& [gpu, device] : client->devices)
       to(DeviceCreated{handle, device, infos_[gpu].instance});

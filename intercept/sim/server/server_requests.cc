@@ -64,7 +64,7 @@ bool Server::greet(Peer& peer, uint64_t tag, std::span<const std::byte> body) {
   if (!parse(body, hello) || hello.magic != kProtocolMagic) return false;
   HelloReply reply{{}, kProtocolVersion, static_cast<uint32_t>(model_.gpus().size())};
   const bool is_role = hello.role >= Role::kProgram && hello.role <= Role::kObserver;
-  const uid_t uid = peer.identity.about.uid;
+  const uid_t uid = *peer.identity.about.uid;  // of a peer it is known
   if (hello.version != kProtocolVersion || !is_role) {
     reply.head = failed(EPROTO);
   } else if (hello.role != Role::kProgram && uid != 0 && uid != ::geteuid()) {

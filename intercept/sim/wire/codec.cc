@@ -7,16 +7,18 @@
 namespace gpushare::sim {
 namespace {
 
+constexpr uint32_t kNoUser = UINT32_MAX;  // no user has this number
+
 // There is one pair of put and get for each kind of event; words are in the order of its members.
 void put(Event& wire, const ProcessOpened& e) {
   wire.words[0] = static_cast<uint32_t>(e.ns_pid);
-  wire.words[1] = e.uid;
+  wire.words[1] = e.uid.value_or(kNoUser);
   wire.value = e.cgroup_id;
   std::memcpy(wire.command, e.command.data(), std::min(e.command.size(), sizeof wire.command - 1));
 }
 void get(const Event& wire, ProcessOpened& e) {
   e.ns_pid = static_cast<pid_t>(wire.words[0]);
-  e.uid = wire.words[1];
+  if (wire.words[1] != kNoUser) e.uid = wire.words[1];
   e.cgroup_id = wire.value;
   e.command.assign(wire.command, ::strnlen(wire.command, sizeof wire.command));
 }

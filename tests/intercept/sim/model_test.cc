@@ -322,6 +322,7 @@ TEST(Model, AttachTellsWhatTheEventsTold) {
   for (size_t i = 0; i < attached.size(); ++i) {
     DriverEvent seen = machine.events[i];
     seen.time = attached[i].time;
+    if (std::holds_alternative<ProcessOpened>(seen.what)) seen.what = ProcessOpened{};  // as on RM
     const Event a = encode(seen);
     const Event b = encode(attached[i]);
     EXPECT_EQ(std::memcmp(&a, &b, sizeof a), 0) << i;

@@ -73,6 +73,14 @@ TEST_F(DiagnosisTest, SaysWhatSeesProgramsAndWhatTheModuleIsGoodFor) {
   EXPECT_NE(problem.fix, "");
 }
 
+TEST_F(DiagnosisTest, SaysWhetherDaemonsStayInTheirTenant) {
+  EXPECT_EQ(of(diagnose(), "daemons").severity, Severity::kOk);
+  symptoms_.no_lineage_reason = "needs root";
+  const Finding trouble = of(diagnose(), "daemons");
+  EXPECT_EQ(trouble.severity, Severity::kWarning);
+  EXPECT_NE(trouble.detail.find("needs root"), std::string::npos);
+}
+
 TEST(Diagnosis, WithoutAGpuThatIsTheTrouble) {
   const auto findings = diagnose({.gpu = nullptr,
                                   .no_gpu_reason = "no driver",

@@ -125,6 +125,29 @@ TEST_F(ControlHandlerTest, AnOrdinaryUserMayOnlyLookAndRun) {
     EXPECT_EQ(ask(request, kUser)["ok"], true) << request;
 }
 
+TEST_F(ControlHandlerTest, ARunInAScopeHasWhateverIsInTheCallersCgroup) {
+  const std::string request = R"({"op":"run","settings":{"max":"10%"},"scope":true})";
+  ProcessDetails& caller = rig_.processes.add({kRoot.pid, 1}, "gpushare");
+  caller.cgroup = "/system.slice/ssh.service";
+  EXPECT_EQ(ask(request)["code"], "usage") << "it is not alone there";
+  EXPECT_EQ(rig_.tenants.slots().size(), 1U) << "nothing was done";
+  caller.cgroup = "/gpushare-run-500.scope";
+  EXPECT_EQ(ask(request, kUser)["code"], "denied");
+  const Json done = ask(request);
+  ASSERT_EQ(done["ok"], true) << done;
+  EXPECT_EQ(done["follows_forks"], false);
+  ProcessIdentity daemon;
+  daemon.id = {900, 1};
+  for (const char* cgroup : {"/gpushare-run-500.scope", "/gpushare-run-500.scope/inner"}) {
+    daemon.cgroup_path = cgroup;
+    EXPECT_EQ(rig_.tenants.at(rig_.tenants.place_of(daemon))->name,
+              done["tenant"].get<std::string>())
+        << cgroup;
+  }
+  daemon.cgroup_path = "/gpushare-run-500.scope2";
+  EXPECT_EQ(rig_.tenants.place_of(daemon), kDefaultTenant);
+}
+
 TEST_F(ControlHandlerTest, AnOrdinaryUsersRunDoesNotOverruleTheRules) {
   ask(R"({"op":"run","tenant":"default"})", kUser);
   EXPECT_TRUE(rig_.tenants.attached_without_gpu().empty());

@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include "sched/step/views.h"
+#include "shmctl/base/proc_stat.h"
 #include "shmctl/base/unix_socket.h"
 #include "shmctl/shim/protocol.h"
+#include "tests/sched/support/fake_proc_reader.h"
 #include "tests/sched/support/policies.h"
 
 namespace gpushare {
@@ -80,6 +82,23 @@ class ShimLinkTest : public ::testing::Test {
 TEST_F(ShimLinkTest, WhoseTenantHasNoPartGetsNoSlot) {
   share(kSpatial);
   EXPECT_EQ(connect(), nullptr);
+}
+
+// /proc can be made to name another one (PR_SET_DUMPABLE).
+TEST_F(ShimLinkTest, WhoseProcessItIsTheKernelSays) {
+  test::FakeProcReader processes;
+  const ProcessId own{::getpid(), start_ticks_of(::getpid())};
+  processes.add(own, "program", ::geteuid() + 1);
+  link_.reset();
+  link_ = ShimLink::listen(path_, tenants_, processes, *region_).value();
+  const std::string user = std::to_string(::geteuid());
+  const std::vector<Setting> half{{"sm_percent", "50"}};
+  ASSERT_TRUE(tenants_.reload({.tenants = {{"user", half}}, .rules = {{"user", {}, user, {}}}}));
+  share(kSpatial);
+  EXPECT_NE(connect(), nullptr);
+  step();
+  EXPECT_EQ(link_->partition(*tenants_.find("user"), 0).entitled, 64U);
+  link_.reset();
 }
 
 TEST_F(ShimLinkTest, AProcessIsLetInWithItsTenantsPart) {

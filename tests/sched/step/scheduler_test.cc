@@ -70,6 +70,116 @@ TEST(Scheduler, ATenantsCapBindsAllItsProcessesTogether) {
   EXPECT_NEAR(shares[0] + shares[1], 0.20, kPoint);
 }
 
+// Programs of one tenant, each of which ends when it has worked for so long; the next one begins at
+// once. What they did of the GPU, as a part of `time`.
+double run_short_programs(SchedulerRig& rig, const std::string& tenant, Nanos work, Nanos time) {
+  static pid_t pid = 5000;
+  Nanos done{};
+  const Time end = rig.machine.model.now() + time;
+  while (rig.machine.model.now() < end) {
+    sim::Program program(rig.machine, pid++);
+    EXPECT_TRUE(rig.tenants.attach(program.process, tenant));
+    const uint64_t kernel = program.kernel(work);
+    bool has_ended = false;
+    rig.machine.then[kernel] = [&](const sim::Completion&) { has_ended = true; };
+    while (!has_ended && rig.machine.model.now() < end) rig.run_for(1ms);
+    done += program.executed(kernel);
+    if (has_ended) done += work;
+    rig.machine.then.erase(kernel);
+    rig.machine.model.close_client(program.client);
+  }
+  return std::chrono::duration<double>(done) / time;
+}
+
+double charged(const SchedulerRig& rig, const std::string& tenant) {
+  const auto use = rig.scheduler->state().tenant_use.find(*rig.tenants.find(tenant));
+  if (use == rig.scheduler->state().tenant_use.end()) return 0;
+  return std::chrono::duration<double>(use->second.used[0]).count();
+}
+
+TEST(Scheduler, ATenantOfShortProgramsHasNoMoreThanItsCap) {
+  struct Row {
+    const char* cap;
+    double part;
+    Nanos work;
+  };
+  for (const Row& row : {Row{"10%", 0.1, 50ms},
+                         {"50%", 0.5, 80ms},
+                         {"30%", 0.3, 30ms},
+                         {"10%", 0.1, 5ms},
+                         {"10%", 0.1, 2ms}}) {
+    SchedulerRig rig;
+    rig.start();
+    const std::vector<Setting> capped{{"max", row.cap}};
+    ASSERT_TRUE(rig.tenants.set("capped", capped, /*create=*/true));
+    const double share = run_short_programs(rig, "capped", row.work, 5s);
+    EXPECT_NEAR(share, row.part, row.part * 0.1) << row.cap << ' ' << row.work / 1ms << " ms";
+    rig.run_for(300ms);
+    EXPECT_NEAR(charged(rig, "capped") / 5, share, 0.02) << row.cap << ' ' << row.work / 1ms;
+  }
+}
+
+TEST(Scheduler, AProgramThatComesAndGoesBetweenTwoStepsIsItsTenants) {
+  SchedulerRig rig;
+  rig.start();
+  rig.run_for(10ms);
+  ASSERT_TRUE(rig.tenants.set("quick", {}, /*create=*/true));
+  {
+    sim::Program program(rig.machine, 700);
+    ASSERT_TRUE(rig.tenants.attach(program.process, "quick"));
+    program.kernel(20ms);
+    rig.machine.run_for(30ms);  // the agent is busy elsewhere
+    rig.machine.model.close_client(program.client);
+  }
+  rig.run_for(300ms);
+  EXPECT_NEAR(charged(rig, "quick"), 0.03, 0.001) << "alone it stays on the GPU to its end";
+  EXPECT_TRUE(rig.scheduler->state().members.empty());
+  EXPECT_TRUE(rig.scheduler->state().departed.empty()) << "not for ever";
+}
+
+TEST(Scheduler, WhatTheLogSaysOfAPidIsItsBearersAtThatTime) {
+  SchedulerRig rig;
+  rig.start();
+  rig.run_for(10ms);
+  for (const char* tenant : {"first", "second"})
+    ASSERT_TRUE(rig.tenants.set(tenant, {}, /*create=*/true));
+  sim::Model& model = rig.machine.model;
+  for (const auto& [tenant, start, work] :
+       {std::tuple{"first", 1U, 40ms}, std::tuple{"second", 2U, 10ms}}) {
+    const ProcessId process{700, start};
+    rig.processes.add(process, "program");
+    ASSERT_TRUE(rig.tenants.attach(process, tenant));
+    const uint32_t client = model.open_client(process, {});
+    const auto context = model.create_context(client, 0).value();
+    model.submit(client, {.sequence = start,
+                          .context = context.context,
+                          .queue = 0,
+                          .kind = sim::WorkKind::kKernel,
+                          .direction = sim::Direction::kNone,
+                          .amount = static_cast<uint64_t>(Nanos(work).count()),
+                          .sm_ppm = sim::kAllSms,
+                          .reserved = 0});
+    rig.run_for(work + 5ms);
+    model.close_client(client);
+  }
+  rig.run_for(300ms);
+  EXPECT_NEAR(charged(rig, "first"), 0.045, 0.002);
+  EXPECT_NEAR(charged(rig, "second"), 0.015, 0.002);
+}
+
+TEST(Scheduler, AProgramThatWasThereBeforeIsItsUsersAndNotRoots) {
+  SchedulerRig rig;
+  sim::Program program(rig.machine, 700);
+  program.endless();
+  rig.processes.add(program.process, "train", 1000);
+  ASSERT_TRUE(rig.observer.drain([](DriverEvent&&) {}));  // nobody was watching
+  ASSERT_TRUE(rig.tenants.reload(
+      {.tenants = {{"alice", {}}}, .rules = {{"alice", {}, "alice", {}}, {"root", {}, "0", {}}}}));
+  rig.start();
+  rig.run_for(500ms);
+  EXPECT_EQ(rig.tenants.tenant_of(program.process), *rig.tenants.find("alice"));
+}
+
 TEST(Scheduler, IdleClassProcessesTakeTurnsAndGiveWay) {
   SchedulerRig rig;
   rig.start();

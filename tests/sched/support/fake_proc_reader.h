@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "sched/tenants/proc_reader.h"
@@ -48,6 +49,8 @@ class FakeProcReader final : public ProcReader {
   }
   std::map<uid_t, std::string> user_names{{1000, "alice"}};
   bool is_name_service_late = false;
+  std::set<std::string> cgroups;  // in which a process is
+  bool has_processes(const std::string& cgroup) const override { return cgroups.contains(cgroup); }
 };
 
 }  // namespace gpushare::test

@@ -53,6 +53,8 @@ SystemRig::~SystemRig() {
   simulation.reset();
   (void)ControlPlane::remove(region);
   ::shm_unlink((region + ".lock").c_str());
+  std::error_code none;
+  std::filesystem::remove_all("/sys/fs/bpf" + region, none);  // the lines of what still lives
 }
 
 std::vector<std::string> SystemRig::usual(std::vector<std::string> more) const {
@@ -64,7 +66,9 @@ std::vector<std::string> SystemRig::usual(std::vector<std::string> more) const {
 }
 
 void SystemRig::start_agent(std::vector<std::string> more) {
-  gpushared = started({.command = usual(std::move(more)), .log = folder + "/agent.log"});
+  std::vector<std::string> command = usual(std::move(more));
+  command.insert(command.begin(), agent_launcher.begin(), agent_launcher.end());
+  gpushared = started({.command = std::move(command), .log = folder + "/agent.log"});
   needed(gpushared->await("answer", [&] { return !ask(R"({"op":"hello"})").empty(); }, kToStart));
 }
 
@@ -116,6 +120,18 @@ std::unique_ptr<Child> SystemRig::start_in(std::vector<std::string> environment,
   return started({.command = std::move(command),
                   .environment = std::move(environment),
                   .log = folder + "/" + program.substr(program.find('/') + 1) + ".log"});
+}
+
+std::unique_ptr<Child> SystemRig::start_run(std::vector<std::string> options,
+                                            const std::string& program,
+                                            const std::vector<std::string>& arguments) {
+  options.insert(options.begin(), {build_folder() + "/bin/gpushare", "--socket=" + socket, "run"});
+  options.insert(options.end(), {"--", build_folder() + "/bin/" + program});
+  options.insert(options.end(), arguments.begin(), arguments.end());
+  return started({.command = std::move(options),
+                  .environment = {"LD_LIBRARY_PATH=" + build_folder() + "/lib/sim",
+                                  "GPUSHARE_SIM=" + simulation_socket()},
+                  .log = folder + "/run.log"});
 }
 
 int SystemRig::run_gpushared(std::vector<std::string> arguments) {

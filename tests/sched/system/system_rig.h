@@ -44,6 +44,9 @@ class SystemRig {
   // A program of tests/attacks, which finds the agent's sockets in its environment.
   std::unique_ptr<Child> start_attack(const std::string& attack,
                                       std::vector<std::string> arguments = {});
+  // `gpushare run OPTIONS -- PROGRAM`, a program of bin/; what it writes is in run.log.
+  std::unique_ptr<Child> start_run(std::vector<std::string> options, const std::string& program,
+                                   const std::vector<std::string>& arguments);
   // Runs a second gpushared, with these arguments beside the usual ones, and returns its exit code.
   int run_gpushared(std::vector<std::string> arguments);
   void write_config(const std::string& text);
@@ -65,6 +68,7 @@ class SystemRig {
   std::string output(const std::string& of) const;
 
   std::unique_ptr<Child> simulation, gpushared;
+  std::vector<std::string> agent_launcher;  // words before those of start_agent()
 
  private:
   const TempFolder temporary_;

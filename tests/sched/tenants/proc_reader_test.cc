@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -10,10 +11,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <future>
 #include <thread>
+
+#include "tests/sched/support/fake_lineage.h"
+#include "tests/sched/support/fake_proc_reader.h"
 
 namespace gpushare {
 namespace {
@@ -32,6 +37,27 @@ TEST(ProcReader, ReadsOneself) {
   EXPECT_FALSE(reader.is_alive({::getpid(), details->id.start_ticks + 1}));
 }
 
+TEST(ProcReader, AProcessThatCannotBeDumpedKeepsItsUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool is_hidden = ::setresuid(4321, 4321, 4321) == 0 && ::prctl(PR_SET_DUMPABLE, 0) == 0;
+    if (::write(ready[1], is_hidden ? "y" : "n", 1) != 1) ::_exit(1);
+    ::pause();
+  }
+  char answer = 0;
+  EXPECT_EQ(::read(ready[0], &answer, 1), 1);
+  EXPECT_EQ(answer, 'y');
+  const auto details = SystemProcReader().details(child);
+  EXPECT_TRUE(details && details->uid == 4321);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  ::close(ready[0]);
+  ::close(ready[1]);
+}
+
 TEST(ProcReader, AProcessThatEndedIsNotFound) {
   const SystemProcReader reader;
   const pid_t child = ::fork();
@@ -47,6 +73,30 @@ TEST(ProcReader, AncestorsStartWithTheParentAndEndAtInit) {
   ASSERT_FALSE(ancestors.empty());
   EXPECT_EQ(ancestors.front().pid, ::getppid());
   EXPECT_TRUE(std::ranges::all_of(ancestors, [](const auto& a) { return a.pid > 0; }));
+}
+
+TEST(ProcReader, TheFounderOfItsLineIsAnAncestorWhateverTheChainOfParentsSays) {
+  test::FakeProcReader reader;
+  test::FakeLineage lineage;
+  const ProcessId founder{70, 1}, daemon{80, 2};
+  reader.add(daemon, "daemon").parent = 1;
+  EXPECT_NE(reader.ancestors(daemon.pid).front(), founder);
+  reader.set_lineage(&lineage);
+  EXPECT_NE(reader.ancestors(daemon.pid).front(), founder) << "it is of no line";
+  lineage.lines[daemon.pid] = founder;
+  EXPECT_EQ(reader.ancestors(daemon.pid).front(), founder);
+}
+
+TEST(ProcReader, ALineIsExtinctWhenNobodyOfItLives) {
+  test::FakeProcReader reader;
+  test::FakeLineage lineage;
+  const ProcessId one{70, 1}, two{71, 1};
+  EXPECT_EQ(reader.extinct({one, two}).size(), 2U) << "lines are not followed";
+  reader.set_lineage(&lineage);
+  lineage.lines[80] = one;
+  EXPECT_EQ(reader.extinct({one, two}), std::vector{two});
+  lineage.is_readable = false;
+  EXPECT_TRUE(reader.extinct({one, two}).empty()) << "what is not known must not end a tenant";
 }
 
 TEST(ProcReader, RootHasAName) {
@@ -71,8 +121,21 @@ class ProcFilesTest : public ::testing::Test {
 constexpr const char* kStat =
     "7 (a) b (c) S 3 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 123456 1 2 3 4\n";
 
+// The first number is the real user, who started it; the second one is what a set-user-id program
+// makes of it. A name with a newline is shown escaped, so that it cannot make up the line.
+constexpr const char* kStatus =
+    "Name:\ta\\nUid:\t0\nPid:\t7\nUid:\t1234\t0\t0\t0\nGid:\t5\t5\t5\t5\n";
+
+TEST_F(ProcFilesTest, TheUserIsTheRealOneAndNotTheFilesOwner) {
+  write("stat", kStat);
+  EXPECT_FALSE(reader_.details(7)) << "whose it is must not be guessed";
+  write("status", kStatus);
+  EXPECT_EQ(reader_.details(7)->uid, 1234u);
+}
+
 TEST_F(ProcFilesTest, ACommandMayContainBlanksAndParentheses) {
   write("stat", kStat);
+  write("status", kStatus);
   write("cmdline", std::string("python\0train.py\0", 16));
   write("cgroup", "0::/user.slice/a b.scope\n");
   const auto details = reader_.details(7);
@@ -86,6 +149,7 @@ TEST_F(ProcFilesTest, ACommandMayContainBlanksAndParentheses) {
 
 TEST_F(ProcFilesTest, WithoutCgroupV2TheNamedHierarchyCounts) {
   write("stat", kStat);
+  write("status", kStatus);
   write("cgroup", "4:memory:/m\n1:name=systemd:/system.slice/x.service\n");
   EXPECT_EQ(reader_.details(7)->cgroup, "/system.slice/x.service");
   write("cgroup", "");

@@ -149,6 +149,45 @@ TEST_F(TenantsTest, AttachmentGoesBeforeRulesAndRulesGoInOrder) {
   EXPECT_EQ(name_of(999), "default");
 }
 
+TEST_F(TenantsTest, AnAttachmentOutlivesItsProgramForTheNextOneAndForChildren) {
+  make("a");
+  attach(1, "a");
+  tenants.add_process(identity(1, "launcher"));
+  tenants.add_process(identity(2, "other"));
+  tenants.leave_gpus(id(1));  // by exec
+  tenants.leave_gpus(id(2));
+  EXPECT_THAT(tenants.attached_without_gpu(), ElementsAre(id(1)));
+  tenants.add_process(identity(1, "worker"));
+  tenants.add_process(identity(3, "child", {id(1)}));
+  EXPECT_EQ(name_of(1), "a");
+  EXPECT_EQ(name_of(3), "a");
+}
+
+TEST_F(TenantsTest, ATransientTenantStaysUntilItsScopeIsEmpty) {
+  ASSERT_TRUE(tenants.create_transient(id(2), {}));
+  ASSERT_TRUE(tenants.attach_scope("/a.scope", "run-2"));
+  EXPECT_FALSE(tenants.attach_scope("/b.scope", "nobody"));
+  tenants.end_process(id(2));
+  EXPECT_TRUE(tenants.find("run-2"));
+  EXPECT_THAT(tenants.scopes(), ElementsAre("/a.scope"));
+  tenants.end_scope("/a.scope");
+  EXPECT_FALSE(tenants.find("run-2"));
+  make("a");
+  ASSERT_TRUE(tenants.attach_scope("/a.scope", "a"));
+  ASSERT_TRUE(tenants.remove("a"));
+  EXPECT_THAT(tenants.scopes(), IsEmpty()) << "its slot is another's next";
+}
+
+TEST_F(TenantsTest, EveryAttachmentIsTold) {
+  std::vector<ProcessId> told;
+  tenants.on_attach([&](ProcessId process) { told.push_back(process); });
+  make("a");
+  attach(1, "a");
+  ASSERT_TRUE(tenants.create_transient(id(2), {}));
+  EXPECT_FALSE(tenants.attach(id(3), "nobody"));
+  EXPECT_THAT(told, ElementsAre(id(1), id(2)));
+}
+
 TEST_F(TenantsTest, AnAttachmentIsInheritedFromTheNearestAncestorAndOutlivesIt) {
   make("shell");
   make("inner");

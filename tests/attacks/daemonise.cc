@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// daemonise: leaves the process that was put into a tenant, and uses the GPU in one that is no
+// child of it any more. --how says the way: `setsid` (a child in a session of its own, whose parent
+// ends), `double-fork` (the daemon's), `clone-parent` (a sibling instead of a child), `exec` (as
+// setsid, and another program by exec after a first use of the GPU). It prints the pid of what does
+// the work.
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "tests/workloads/common/busy_kernel.h"
+#include "tests/workloads/common/flags.h"
+#include "tests/workloads/common/json_line.h"
+
+namespace gpushare::workloads {
+namespace {
+
+struct Settings {
+  std::string how = "setsid";
+  double seconds = 1000, ns_per_unit = 129.293, kernel_us = 2000;
+  uint64_t later_ms = 0, stays = 0, device = 0;
+};
+
+Settings read_settings(int argc, char** argv) {
+  Settings s;
+  Flags flags("daemonise", "uses the GPU in a process that nobody is the parent of.");
+  flags.add("--how", &s.how, "setsid, double-fork, clone-parent, exec; none: in this process",
+            "--seconds", &s.seconds, "how long to work", "--later-ms", &s.later_ms,
+            "how long the daemon waits before it touches the GPU", "--stays", &s.stays,
+            "1: the first process does not end", "--kernel-us", &s.kernel_us, "length of a kernel",
+            "--ns-per-unit", &s.ns_per_unit, "length of a unit of work, 0: measure it");
+  flags.parse(argc, argv, &s.device);
+  return s;
+}
+
+void work(const Settings& s, double seconds) {
+  const GpuSession session(s.device, CU_CTX_SCHED_BLOCKING_SYNC);
+  BusyKernel kernel(session, 4);
+  const CUstream stream = session.new_stream();
+  if (s.ns_per_unit > 0)
+    kernel.set_ns_per_unit(s.ns_per_unit);
+  else
+    kernel.calibrate(stream);
+  const uint64_t start = now_ns(), end = start + static_cast<uint64_t>(seconds * 1e9);
+  double done_ms = 0;
+  CUevent ends[2] = {session.new_event(CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC),
+                     session.new_event(CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC)};
+  for (uint64_t i = 0; now_ns() < end; ++i) {
+    kernel.submit(stream, 1, kernel.units_for_us(s.kernel_us));
+    check(cuEventRecord(ends[i % 2], stream), "cuEventRecord");
+    if (i == 0) continue;
+    check(cuEventSynchronize(ends[(i + 1) % 2]), "cuEventSynchronize");
+    done_ms += s.kernel_us / 1000;
+  }
+  const double elapsed_ms = static_cast<double>(now_ns() - start) / 1e6;
+  JsonLine()
+      .add("done_ms", done_ms)
+      .add("elapsed_ms", elapsed_ms)
+      .add("gpu_share", done_ms / elapsed_ms)
+      .print();
+}
+
+// A child of whoever is our parent.
+pid_t fork_sibling() {
+  return static_cast<pid_t>(::syscall(SYS_clone, CLONE_PARENT | SIGCHLD, nullptr, 0, 0, 0));
+}
+
+void wait_for_another_parent(pid_t than) {
+  while (::getppid() == than) sleep_until_ns(now_ns() + 1'000'000);
+}
+
+// Returns in the process that shall do the work.
+void leave(const Settings& s, pid_t first) {
+  const pid_t child = s.how == "clone-parent" ? fork_sibling() : ::fork();
+  if (child < 0) die("fork");
+  if (child > 0) {
+    while (s.stays != 0) ::pause();
+    ::_exit(0);
+  }
+  ::setsid();
+  if (s.how == "double-fork") {
+    const pid_t between = ::getpid();
+    if (::fork() != 0) ::_exit(0);
+    wait_for_another_parent(between);
+  } else if (s.how != "clone-parent" && s.stays == 0) {
+    wait_for_another_parent(first);
+  }
+}
+
+int run(const Settings& s) {
+  if (s.how != "none") leave(s, ::getpid());
+  sleep_until_ns(now_ns() + s.later_ms * 1'000'000);
+  if (s.how == "exec") {
+    work(s, 0.05);
+    const std::string seconds = std::to_string(s.seconds), unit = std::to_string(s.ns_per_unit);
+    ::execl("/proc/self/exe", "daemonise", "--how", "none", "--seconds", seconds.c_str(),
+            "--ns-per-unit", unit.c_str(), "--later-ms", "1500", nullptr);
+    die("exec");
+  }
+  JsonLine().add("pid", ::getpid()).print();
+  work(s, s.seconds);
+  return 0;
+}
+
+}  // namespace
+}  // namespace gpushare::workloads
+
+GS_WORKLOAD_MAIN("daemonise")

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs that try to leave their tenant, or to use more than it has:
+// tests/attacks/short_programs, daemonise and undumpable, beside a real agent on the simulated GPU.
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+
+#include "shmctl/base/cgroup.h"
+#include "tests/sched/system/system_rig.h"
+
+namespace gpushare {
+namespace {
+
+using namespace std::chrono_literals;
+using test::kSaturating;
+using test::status_of;
+using test::SystemRig;
+
+constexpr const char* kUnit = "129.293";  // of the simulated GPU
+
+// A number of the last JSON line that has it; < 0: none has.
+double number_in(const std::string& text, const std::string& key) {
+  const std::size_t at = text.rfind("\"" + key + "\":");
+  return at == std::string::npos ? -1 : std::atof(text.c_str() + at + key.size() + 3);
+}
+
+double charged_ms(const SystemRig& rig, const std::string& tenant) {
+  return static_cast<double>(rig.tenant(tenant).gpu[0].gpu_time_ns) / 1e6;
+}
+
+// Empty while it is on no GPU.
+std::string tenant_of(const SystemRig& rig, pid_t pid) {
+  const ProcessRecord record = rig.record(pid);
+  for (const auto& [slot, tenant] : rig.snapshot().tenants)
+    if (record.pid != 0 && slot == record.tenant) return tenant.name;
+  return "";
+}
+
+struct Cap {
+  const char* description;
+  double part;  // 1: none
+  const char *program_ms, *lanes, *flee_ms;
+};
+
+class ShortPrograms : public ::testing::TestWithParam<Cap> {};
+
+TEST_P(ShortPrograms, AreHeldToTheCapOfTheirTenant) {
+  const Cap& cap = GetParam();
+  SystemRig rig("[tenant.capped]\nmax = \"" + std::to_string(std::lround(cap.part * 100)) +
+                "%\"\nmatch = [{command=\"short_programs\"}]\n");
+  rig.start_agent();
+  const auto attack = rig.start_attack(
+      "short_programs", {"--program-ms", cap.program_ms, "--lanes", cap.lanes, "--flee-ms",
+                         cap.flee_ms, "--seconds", "5", "--ns-per-unit", kUnit});
+  EXPECT_EQ(status_of(*attack), 0) << rig.output("short_programs.log");
+  const std::string said = rig.output("short_programs.log");
+  const double done = number_in(said, "done_ms"), elapsed = number_in(said, "elapsed_ms");
+  EXPECT_LE(done / elapsed, cap.part * 1.1) << said;
+  // What a program is on the GPU for without work, at its start and end, counts too.
+  EXPECT_GE(done / elapsed, cap.part * 0.3) << said << "it may have what is its own";
+  EXPECT_TRUE(eventually([&] { return charged_ms(rig, "capped") >= 0.95 * done; }))
+      << charged_ms(rig, "capped") << " ms charged of " << done;
+}
+
+INSTANTIATE_TEST_SUITE_P(Caps, ShortPrograms,
+                         ::testing::Values(Cap{"TenPercent", 0.10, "50", "1", "0"},
+                                           Cap{"Half", 0.50, "80", "1", "0"},
+                                           Cap{"AThird", 0.30, "30", "1", "0"},
+                                           Cap{"TenPercentFourAtOnce", 0.10, "50", "4", "0"},
+                                           Cap{"TenPercentTiny", 0.10, "8", "1", "0"},
+                                           Cap{"TenPercentFleeing", 0.10, "50", "2", "20"}),
+                         [](const auto& row) { return row.param.description; });
+
+TEST(ShortPrograms, HaveNoMoreThanTheirWeight) {
+  SystemRig rig(
+      "[tenant.short]\nmatch = [{command=\"short_programs\"}]\n[tenant.long]\nweight = "
+      "300\nmatch = [{command=\"spin\"}]\n");
+  rig.start_agent();
+  const auto other = rig.start("spin", kSaturating);
+  ASSERT_TRUE(eventually([&] { return rig.record(other->pid()).pid != 0; }));
+  for (const char* lanes : {"1", "4"}) {
+    const double before = charged_ms(rig, "short");
+    const auto attack = rig.start_attack(
+        "short_programs",
+        {"--program-ms", "50", "--lanes", lanes, "--seconds", "4", "--ns-per-unit", kUnit});
+    EXPECT_EQ(status_of(*attack), 0);
+    const std::string said = rig.output("short_programs.log");
+    const double done = number_in(said, "done_ms"), elapsed = number_in(said, "elapsed_ms");
+    EXPECT_LE(done / elapsed, 0.27) << said;
+    EXPECT_GE(done / elapsed, 0.10) << said;
+    EXPECT_TRUE(eventually([&] { return charged_ms(rig, "short") - before >= 0.95 * done; }));
+  }
+}
+
+// Where daemons stay in their tenant wherever they go.
+class Daemons : public ::testing::Test {
+ protected:
+  static bool are_followed(const SystemRig& rig) {
+    return rig.answers(R"({"op":"doctor"})", "they stay in the tenant");
+  }
+  // Waits for what does the work, and returns its pid.
+  static pid_t daemon_of(const SystemRig& rig) {
+    const auto pid = [&] { return static_cast<pid_t>(number_in(rig.output("run.log"), "pid")); };
+    EXPECT_TRUE(eventually([&] { return rig.record(pid()).pid > 0; })) << rig.output("run.log");
+    return pid();
+  }
+  // Of the GPU, in the next two seconds.
+  static double use(const SystemRig& rig, pid_t pid) {
+    const auto used = [&] { return static_cast<double>(rig.record(pid).gpu_time_ns); };
+    const Time begin = MonotonicClock().now();
+    const double before = used();
+    EXPECT_TRUE(eventually([&] { return MonotonicClock().now() - begin > 2s; }));
+    return (used() - before) /
+           std::chrono::duration<double, std::nano>(MonotonicClock().now() - begin).count();
+  }
+};
+
+class Ways : public Daemons, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(Ways, OfDaemonsLeaveNoTenant) {
+  SystemRig rig("");
+  rig.start_agent();
+  if (!are_followed(rig)) GTEST_SKIP() << "needs eBPF: " << rig.ask(R"({"op":"doctor"})");
+  // Longer than the agent takes to notice that the first process has ended.
+  const auto root = rig.start_run({"--max", "10%"}, "attacks/daemonise",
+                                  {"--how", GetParam(), "--later-ms", "2500"});
+  EXPECT_EQ(status_of(*root), 0) << "the daemon is on its own";
+  const std::string tenant = "run-" + std::to_string(root->pid());
+  const pid_t daemon = daemon_of(rig);
+  ASSERT_NE(daemon, root->pid());
+  EXPECT_EQ(tenant_of(rig, daemon), tenant);
+  EXPECT_LE(use(rig, daemon), 0.11);
+  ::kill(daemon, SIGKILL);
+  ::waitpid(daemon, nullptr, 0);  // a sibling of its parent is a child of ours
+  EXPECT_TRUE(eventually([&] { return rig.tenant(tenant).name[0] == 0; }))
+      << "a tenant goes with its last process";
+}
+
+INSTANTIATE_TEST_SUITE_P(Daemons, Ways,
+                         ::testing::Values("setsid", "double-fork", "clone-parent", "exec"),
+                         [](const auto& way) {
+                           std::string name = way.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+// Where systemd runs the machine the BPF file system is there; here the test mounts it for itself.
+TEST_F(Daemons, StayInTheTenantThoughTheAgentIsKilledBeforeTheyTouchAGpu) {
+  if (::unshare(CLONE_NEWNS) != 0 ||
+      ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+      ::mount("none", "/sys/fs/bpf", "bpf", 0, nullptr) != 0)
+    GTEST_SKIP() << "needs root, to mount the BPF file system";
+  {
+    SystemRig rig("");
+    rig.start_agent();
+    if (!are_followed(rig)) GTEST_SKIP() << "needs eBPF";
+    const auto root = rig.start_run({"--max", "10%"}, "attacks/daemonise",
+                                    {"--how", "double-fork", "--later-ms", "4000"});
+    EXPECT_EQ(status_of(*root), 0);
+    const pid_t agent = rig.agent_pid();
+    ::kill(agent, SIGKILL);
+    EXPECT_TRUE(eventually([&] { return rig.agent_pid() != agent && rig.agent_pid() != 0; }));
+    const pid_t daemon = daemon_of(rig);
+    EXPECT_EQ(tenant_of(rig, daemon), "run-" + std::to_string(root->pid()));
+    EXPECT_LE(use(rig, daemon), 0.11);
+    ::kill(daemon, SIGKILL);
+  }
+  ::umount2("/sys/fs/bpf", MNT_DETACH);
+}
+
+class FallenBackOn : public Ways {};
+
+// Without eBPF the program that `gpushare run` becomes adopts them, as long as it lives.
+TEST_P(FallenBackOn, TheirFirstAncestorWhereForksAreNotFollowed) {
+  SystemRig rig("");
+  rig.agent_launcher = {"setpriv", "--bounding-set=-sys_admin,-bpf,-perfmon"};
+  rig.start_agent();
+  EXPECT_FALSE(are_followed(rig));
+  const auto root = rig.start_run({"--max", "10%"}, "attacks/daemonise",
+                                  {"--how", GetParam(), "--later-ms", "100", "--stays", "1"});
+  const pid_t daemon = daemon_of(rig);
+  EXPECT_EQ(tenant_of(rig, daemon), "run-" + std::to_string(root->pid()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, FallenBackOn, ::testing::Values("setsid", "double-fork"),
+                         [](const auto& way) {
+                           std::string name = way.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+class Scope : public Ways {};
+
+TEST_P(Scope, HoldsWhatItsProgramStartsWhereForksAreNotFollowed) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  if (!cgroup2_root()) GTEST_SKIP() << "needs cgroups of version 2";
+  if (std::filesystem::exists("/run/systemd/system"))
+    GTEST_SKIP() << "needs a machine without systemd";
+  SystemRig rig("");
+  rig.agent_launcher = {"setpriv", "--bounding-set=-sys_admin,-bpf,-perfmon"};
+  rig.start_agent();
+  const auto root = rig.start_run({"--scope", "--max", "10%"}, "attacks/daemonise",
+                                  {"--how", GetParam(), "--later-ms", "2500"});
+  EXPECT_EQ(status_of(*root), 0) << rig.output("run.log");
+  const std::string tenant = "run-" + std::to_string(root->pid());
+  const pid_t daemon = daemon_of(rig);
+  EXPECT_EQ(tenant_of(rig, daemon), tenant);
+  EXPECT_LE(use(rig, daemon), 0.11);
+  ::kill(daemon, SIGKILL);
+  ::waitpid(daemon, nullptr, 0);
+  EXPECT_TRUE(eventually([&] { return rig.tenant(tenant).name[0] == 0; }));
+  EXPECT_TRUE(eventually([&] {
+    return !std::filesystem::exists(*cgroup2_root() + std::string(kScopePrefix) +
+                                    std::to_string(root->pid()) + ".scope");
+  })) << "nobody else removes it";
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, Scope, ::testing::Values("double-fork", "clone-parent"),
+                         [](const auto& way) {
+                           std::string name = way.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+TEST(Undumpable, ProgramsAreTheirUsersAfterARestartToo) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  SystemRig rig("[tenant.user]\nmax = \"10%\"\nmatch = [{user=4321}]\n");
+  ASSERT_EQ(::chmod(rig.folder.c_str(), 0755), 0);
+  const auto attack = rig.start_attack("undumpable", {"--uid", "4321"});
+  rig.start_agent();
+  EXPECT_TRUE(eventually([&] { return tenant_of(rig, attack->pid()) == "user"; }))
+      << "it was there before the agent";
+  const auto late = rig.record(attack->pid());
+  EXPECT_EQ(late.is_late_attach, 1U);
+  EXPECT_NE(late.uid, 0U) << "nobody said that it is root's";
+}
+
+}  // namespace
+}  // namespace gpushare
