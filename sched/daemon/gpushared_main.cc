@@ -62,7 +62,7 @@ ExitCode recover_all(const AgentOptions& options) {
     return kExitOk;
   }
   if (!plane) return fail(plane.error());
-  const auto lock = lock_instance(options.region, kForAStoppingAgent);
+  const auto lock = lock_instance(options.region, options.simulation, kForAStoppingAgent);
   if (!lock) return fail(lock.error());
 
   bool is_empty = true;
@@ -127,14 +127,14 @@ void make_folder_of(const std::string& path) {
 ExitCode serve(const AgentOptions& options, bool is_foreground, int lifeline_fd,
                const std::vector<std::string>& arguments) {
   make_folder_of(options.socket);
-  const bool is_supervised = options.supervisor_pid != 0;  // the supervisor then holds the lock
+  const bool is_supervised = options.supervisor_pid != 0;  // the supervisor then holds the locks
   if (is_supervised && lifeline_fd >= 0)
     if (const auto held = Lifeline::hold(lifeline_fd); !held) return fail(held.error());
-  std::optional<Fd> lock;
+  std::vector<Fd> locks;
   if (!is_supervised) {
-    auto taken = lock_instance(options.region);
+    auto taken = lock_instance(options.region, options.simulation);
     if (!taken) return fail(taken.error());
-    lock = std::move(*taken);
+    locks = std::move(*taken);
     if (!is_foreground) return static_cast<ExitCode>(run_supervisor(options, arguments));
   }
   const auto ran = run_agent(options);
