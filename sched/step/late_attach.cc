@@ -2,6 +2,7 @@
 #include "sched/step/late_attach.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "shmctl/base/log.h"
 
@@ -35,13 +36,18 @@ std::vector<pid_t> LateAttach::unseen() const {
 
 void LateAttach::look_around() {
   const Time now = clock_.now();
-  const std::vector<pid_t> pids = unseen();
-  std::erase_if(
-      looks_, [&](const auto& look) { return std::ranges::find(pids, look.first) == pids.end(); });
+  std::vector<pid_t> pids = unseen();
+  std::ranges::copy(asked_, std::back_inserter(pids));
+  std::erase_if(looks_, [&](const auto& entry) {
+    const auto& [pid, look] = entry;
+    return std::ranges::find(pids, pid) == pids.end() && now >= look.next + look.pause;
+  });
   for (const pid_t pid : pids) {
     const Process* known = registry_.find(pid);
     Look& look = looks_[pid];
-    if ((known != nullptr && !known->holders.empty()) || now < look.next) continue;
+    const bool is_known = known != nullptr && !known->holders.empty();
+    if ((is_known && !asked_.contains(pid)) || now < look.next) continue;
+    asked_.erase(pid);
     add(pid);
     look.pause = std::clamp(2 * look.pause, kFirstPause, kLongestPause);
     look.next = now + look.pause;

@@ -15,7 +15,7 @@ Registry::Registry(std::span<const GpuInfo> gpus) {
 
 void Registry::apply(const DriverEvent& event, Source source) {
   if (std::holds_alternative<EventsLost>(event.what)) {
-    rescan_requested_ = true;
+    rescan_requested_ |= event.process.pid == 0;
     return;
   }
   if (std::holds_alternative<ProcessClosed>(event.what)) return close(event.process);
@@ -221,6 +221,12 @@ void Registry::reconcile(const ProcessId& process, std::span<const DriverEvent> 
 const Process* Registry::find(pid_t pid) const {
   const auto at = processes_.find(pid);
   return at == processes_.end() ? nullptr : &at->second;
+}
+
+std::optional<ProcessId> Registry::owner_of(uint32_t client) const {
+  for (const auto& [pid, clients] : clients_)
+    if (clients.contains(client)) return processes_.at(pid).id;
+  return std::nullopt;
 }
 
 const Holder* Registry::holder(const ProcessId& process, uint32_t gpu) const {

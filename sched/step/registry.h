@@ -68,9 +68,12 @@ class Registry {
   const Process* find(pid_t pid) const;
   const Holder* holder(const ProcessId& process, uint32_t gpu) const;
 
+  // The process that has this client; nullopt: none is known to.
+  std::optional<ProcessId> owner_of(uint32_t client) const;
+
   // Moves whenever a process or holder appears, changes or goes (memory sums excepted).
   uint64_t generation() const { return generation_; }
-  // True once after events were lost.
+  // True once after events of unknown processes were lost.
   bool take_rescan_request();
 
  private:
