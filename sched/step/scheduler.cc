@@ -77,6 +77,7 @@ Time Scheduler::step() {
   const Time now = outside_.clock.now();
   ++state_.ticks;
   const bool has_read = observe();
+  state_.interference.undo();
   if (now >= next_chores_) do_chores(now);
   const bool is_looking = late_.advance(kLookTime);
   bool is_changed = membership_.sync(now);
@@ -117,6 +118,9 @@ bool Scheduler::observe() {
       ++state_.events;
       state_.registry.apply(event);
       late_.note(event);
+      state_.interference.note(event);
+      if (std::holds_alternative<EventsLost>(event.what) && event.process.pid > 0)
+        late_.look_at(event.process.pid);
     });
     has_read = drained.has_value();
   }
@@ -129,6 +133,7 @@ bool Scheduler::observe() {
 
 void Scheduler::do_chores(Time now) {
   next_chores_ = now + kChores;
+  log_false_claims();
   membership_.reap();
   late_.look_around();
   for (uint32_t gpu = 0; gpu < deciders_.size(); ++gpu) {
@@ -136,6 +141,19 @@ void Scheduler::do_chores(Time now) {
     if (const auto samples = outside_.gpu.utilisation(gpu))
       state_.accounting[gpu].sample(*samples, now);
   }
+}
+
+// At most once in a minute.
+void Scheduler::log_false_claims() {
+  if (outside_.observer == nullptr) return;
+  const Observer::FalseClaims claims = outside_.observer->false_claims();
+  const Time now = outside_.clock.now();
+  if (claims.count == false_claims_ || now < next_claims_log_) return;
+  false_claims_ = claims.count;
+  next_claims_log_ = now + std::chrono::minutes(1);
+  const Process* process = state_.registry.find(claims.last.pid);
+  log_warning("process {} ({}) claims objects of the driver that it does not have: {} refused",
+              claims.last.pid, process == nullptr ? "ended" : process->command, claims.count);
 }
 
 // Returns false when the GPU does not answer.

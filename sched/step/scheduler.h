@@ -66,6 +66,7 @@ class Scheduler {
   void note_states(Time now);
   void on_change(const Enforcer::Change& change);
   void do_chores(Time now);
+  void log_false_claims();
 
   const Surroundings outside_;
   const RecoveryReport recovered_;  // before state_, whose ledger takes over what is left
@@ -77,6 +78,8 @@ class Scheduler {
   std::vector<Decider> deciders_;  // by GPU
   uint64_t buckets_of_ = 0;        // generation of the tenants that the buckets are configured for
   Time last_step_{}, next_chores_{};
+  uint64_t false_claims_ = 0;  // that are in the log
+  Time next_claims_log_{};
   int failed_steps_ = 0;  // in a row, in which no GPU or no event could be read
 
   // Used again from step to step.
