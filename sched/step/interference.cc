@@ -11,8 +11,9 @@
 namespace gpushare {
 namespace {
 
-// A process that freezes others in a loop writes no more than this into the log.
+// Who freezes others in a loop, from many processes too, writes no more into the log than this.
 constexpr Nanos kLogPause = std::chrono::minutes(1);
+constexpr int kMostLines = 10;
 // Freezes of one channel beyond so many are not counted: what is left is seen with the next one.
 constexpr int kMostCounted = 64;
 
@@ -65,7 +66,13 @@ void Interference::found(Kind kind, const ProcessId& culprit, const ProcessId& v
   }
   ++deed.count;
   const Time now = clock_.now();
-  if (deed.logged_count == 0 || now - deed.logged >= kLogPause) {
+  if (now - log_began_ >= kLogPause) {
+    log_began_ = now;
+    lines_ = 0;
+  }
+  const bool is_news = deed.logged_count == 0 || now - deed.logged >= kLogPause;
+  if (is_news && lines_ < kMostLines) {
+    ++lines_;
     deed.logged = now;
     deed.logged_count = deed.count;
     log_warning("{}: it is undone", describe(deed));

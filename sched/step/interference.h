@@ -71,6 +71,8 @@ class Interference {
   std::map<ProcessId, Victim> victims_;
   std::vector<Deed> deeds_;
   uint64_t count_ = 0;
+  Time log_began_{};  // of the minute in which lines_ are counted
+  int lines_ = 0;
 };
 
 // "process 17 (prog, user 1000) froze process 18, 3 times".

@@ -247,6 +247,8 @@ void Publisher::publish_processes(Time now) {
     put(record.command_line, member.command_line);
     put(record.note, enforced.is_frozen ? member.reason : enforced.note);
     if (record.note[0] == '\0') put(record.note, state_.interference.note_of(id));
+    if (record.note[0] == '\0' && outside_.shims != nullptr)
+      put(record.note, outside_.shims->note(id));
     std::ranges::copy(use.history_permille, record.history_permille);
     write_record(region_.processes[member.slot].record, record);
   }

@@ -195,7 +195,9 @@ void Scheduler::view(uint32_t gpu, Time now) {
     const Enforcer::State enforced = state_.enforcer.state(holder);
     const Accounting::Charge charge = state_.accounting[gpu].take_charge(pid);
     state_.tenant_use[member.tenant].used[gpu] += charge.used;
-    if (!is_gated(key.first) && !is_serving(key.first))
+    if (is_serving(key.first)) {
+      if (outside_.shims != nullptr) outside_.shims->add_server_use(gpu, charge.used);
+    } else if (!is_gated(key.first))
       outside_.region.tenants[member.tenant].buckets[gpu].charge(charge.used);
 
     by_slot_[member.slot] = &key;
