@@ -223,6 +223,12 @@ const Process* Registry::find(pid_t pid) const {
   return at == processes_.end() ? nullptr : &at->second;
 }
 
+bool Registry::is_on(pid_t pid, uint32_t gpu) const {
+  const Process* found = find(pid);
+  return found != nullptr &&
+         std::ranges::find(found->holders, gpu, &Holder::gpu) != found->holders.end();
+}
+
 std::optional<ProcessId> Registry::owner_of(uint32_t client) const {
   for (const auto& [pid, clients] : clients_)
     if (clients.contains(client)) return processes_.at(pid).id;

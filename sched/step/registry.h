@@ -68,6 +68,8 @@ class Registry {
   const Process* find(pid_t pid) const;
   const Holder* holder(const ProcessId& process, uint32_t gpu) const;
 
+  // Whether the present bearer of the pid has a holder there.
+  bool is_on(pid_t pid, uint32_t gpu) const;
   // The process that has this client; nullopt: none is known to.
   std::optional<ProcessId> owner_of(uint32_t client) const;
 

@@ -169,6 +169,10 @@ bool Scheduler::account(uint32_t gpu) {
     return false;
   }
   accounting.consume(*batch);
+  // One that runs and that no event told of has hidden its calls from the probe.
+  for (const SwitchRecord& record : batch->records)
+    if (record.is_start && record.pid > 0 && !state_.registry.is_on(record.pid, gpu))
+      late_.look_at(record.pid);
   if (outside_.listener != nullptr)
     for (const SwitchRecord& record : batch->records) outside_.listener->on_switch(record);
   return true;
