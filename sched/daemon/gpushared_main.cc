@@ -62,7 +62,7 @@ ExitCode recover_all(const AgentOptions& options) {
     return kExitOk;
   }
   if (!plane) return fail(plane.error());
-  const auto lock = lock_instance(options.region, options.simulation, kForAStoppingAgent);
+  const auto lock = lock_instance(options.region, kForAStoppingAgent);
   if (!lock) return fail(lock.error());
 
   bool is_empty = true;
@@ -132,9 +132,12 @@ ExitCode serve(const AgentOptions& options, bool is_foreground, int lifeline_fd,
     if (const auto held = Lifeline::hold(lifeline_fd); !held) return fail(held.error());
   std::vector<Fd> locks;
   if (!is_supervised) {
-    auto taken = lock_instance(options.region, options.simulation);
-    if (!taken) return fail(taken.error());
-    locks = std::move(*taken);
+    auto plane = lock_instance(options.region);
+    if (!plane) return fail(plane.error());
+    auto driver = lock_driver(options.simulation);
+    if (!driver) return fail(driver.error());
+    locks.push_back(std::move(*plane));
+    locks.push_back(std::move(*driver));
     if (!is_foreground) return static_cast<ExitCode>(run_supervisor(options, arguments));
   }
   const auto ran = run_agent(options);

@@ -50,31 +50,24 @@ Result<Fd> lock(Fd file, const std::string& name, const std::string& what, Nanos
 
 }  // namespace
 
-Result<std::vector<Fd>> lock_instance(const std::string& region,
-                                      const std::optional<std::string>& simulation,
-                                      Nanos patience) {
-  std::vector<Fd> locks;
+Result<Fd> lock_instance(const std::string& region, Nanos patience) {
   // The lock is an object of its own: every user may open the region, and could then lock it.
   const std::string name = region + ".lock";
-  Fd of_plane(::shm_open(name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
-  if (!of_plane.is_open()) return errno_error(kStep, name);
-  auto plane =
-      lock(std::move(of_plane), "/dev/shm" + name, "the control plane " + region, patience);
-  if (!plane) return std::unexpected(plane.error());
-  locks.push_back(std::move(*plane));
+  Fd file(::shm_open(name.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW, 0600));
+  if (!file.is_open()) return errno_error(kStep, name);
+  return lock(std::move(file), "/dev/shm" + name, "the control plane " + region, patience);
+}
 
+Result<Fd> lock_driver(const std::optional<std::string>& simulation) {
   const std::string path = simulation ? *simulation + ".lock" : kDriverLock;
   if (!simulation) {
     std::error_code ignored;  // open() says what is wrong
     std::filesystem::create_directory(std::filesystem::path(path).parent_path(), ignored);
   }
-  Fd of_driver(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!of_driver.is_open()) return errno_error(kStep, path);
-  auto driver = lock(std::move(of_driver), path,
-                     simulation ? "the simulation " + *simulation : "the NVIDIA driver", patience);
-  if (!driver) return std::unexpected(driver.error());
-  locks.push_back(std::move(*driver));
-  return locks;
+  Fd file(::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!file.is_open()) return errno_error(kStep, path);
+  return lock(std::move(file), path,
+              simulation ? "the simulation " + *simulation : "the NVIDIA driver", Nanos{});
 }
 
 }  // namespace gpushare
