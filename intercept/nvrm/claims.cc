@@ -119,7 +119,7 @@ Claims::Verdict Claims::is_object(const ProcessId& process, uint32_t client, uin
   if (!known) return cannot_ask(known.error()) ? Verdict::kTrue : Verdict::kUnknown;
   if (!*known) return Verdict::kUnknown;
   const bool is_same = (*known)->class_id == class_id && (*known)->parent == parent;
-  return is_same ? Verdict::kTrue : Verdict::kFalse;
+  return is_same ? Verdict::kTrue : Verdict::kUnknown;
 }
 
 bool Claims::is_freed(const ProcessId& process, const ObjectFreed& freed, int fd) {

@@ -10,8 +10,9 @@
 // Invariants:
 //   1. A client has one owner: the first process whose descriptor RM confirms. The claim of another
 //      counts only when the owner has lost it.
-//   2. What names a client of another process, or an object that RM describes otherwise, is false.
-//   3. What RM does not know any more is dropped, and its process is to be looked at again.
+//   2. What names a client of another process, whose descriptor the caller lacks, is false.
+//   3. What RM does not know any more, or describes otherwise, is dropped, and its process is to be
+//      looked at again: it can harm nobody but itself by that.
 // One thread, the observer's.
 #pragma once
 
@@ -53,7 +54,7 @@ class Claims {
   };
   enum class Verdict {
     kTrue,
-    kUnknown,  // RM does not know it any more, or the process is gone
+    kUnknown,  // RM does not know it so (any more), or the process is gone
     kForeign,  // true, and another process that shares the descriptor owns the client
     kFalse,
   };
