@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <set>
 
 #include "intercept/chosen_slice.h"
 #include "shmctl/base/log.h"
@@ -29,16 +31,18 @@ std::string describe(const Interference::Deed& deed) {
 
 void Interference::note(const DriverEvent& event) {
   if (const auto* made = std::get_if<ChannelsSwitched>(&event.what); made && made->is_freeze) {
-    std::map<ProcessId, Victim*> hit;
+    std::map<uint32_t, std::optional<ProcessId>> owners;  // by client
+    std::set<ProcessId> hit;
     for (const ChannelRef& channel : made->channels) {
-      const auto owner = registry_.owner_of(channel.client);
-      if (!owner || *owner == event.process) continue;
-      Victim*& victim = hit[*owner];
-      victim = &victims_[*owner];
-      int& freezes = victim->freezes[{channel.client, channel.channel}];
+      const auto [at, is_new] = owners.try_emplace(channel.client);
+      if (is_new) at->second = registry_.owner_of(channel.client);
+      const std::optional<ProcessId>& owner = at->second;
+      if (!owner || *owner == event.process || !registry_.has_channel(*owner, channel)) continue;
+      int& freezes = victims_[*owner].freezes[{channel.client, channel.channel}];
       freezes = std::min(freezes + 1, kMostCounted);
+      hit.insert(*owner);
     }
-    for (const auto& [victim, unused] : hit) found(Kind::kFreeze, event.process, victim);
+    for (const ProcessId& victim : hit) found(Kind::kFreeze, event.process, victim);
   } else if (const auto* control = std::get_if<ControlMade>(&event.what)) {
     if (!chosen_slice(*control)) return;
     const auto owner = registry_.owner_of(control->client);

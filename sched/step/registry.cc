@@ -235,6 +235,16 @@ std::optional<ProcessId> Registry::owner_of(uint32_t client) const {
   return std::nullopt;
 }
 
+bool Registry::has_channel(const ProcessId& owner, const ChannelRef& channel) const {
+  const auto clients = clients_.find(owner.pid);
+  if (clients == clients_.end()) return false;
+  const auto client = clients->second.find(channel.client);
+  return client != clients->second.end() &&
+         std::ranges::any_of(client->second.groups, [&](const auto& group) {
+           return group.second.channels.contains(channel.channel);
+         });
+}
+
 const Holder* Registry::holder(const ProcessId& process, uint32_t gpu) const {
   const Process* found = find(process.pid);
   if (found == nullptr || found->id != process) return nullptr;

@@ -72,6 +72,7 @@ class Registry {
   bool is_on(pid_t pid, uint32_t gpu) const;
   // The process that has this client; nullopt: none is known to.
   std::optional<ProcessId> owner_of(uint32_t client) const;
+  bool has_channel(const ProcessId& owner, const ChannelRef& channel) const;
 
   // Moves whenever a process or holder appears, changes or goes (memory sums excepted).
   uint64_t generation() const { return generation_; }

@@ -163,5 +163,13 @@ TEST_F(InterferenceTest, ManyCulpritsAreRememberedByTheLatest) {
   EXPECT_EQ(interference_.deeds().back().culprit.pid, 1099);
 }
 
+TEST_F(InterferenceTest, ChannelsThatTheVictimDoesNotHaveCostNothing) {
+  for (uint32_t i = 0; i < 10'000; ++i)
+    take(event(kCulprit, ChannelsSwitched{true, {{kHandles.client, 0x100'0000 + i}}}));
+  interference_.undo();
+  EXPECT_THAT(gpu_.calls, IsEmpty());
+  EXPECT_THAT(interference_.deeds(), IsEmpty());
+}
+
 }  // namespace
 }  // namespace gpushare
