@@ -10,8 +10,11 @@ namespace {
 constexpr double kSlackSeconds = 0.1, kSlackFactor = 1.1;
 // Launches are counted apart from iterations.
 constexpr uint64_t kLaunchSlack = 1024;
-// How long a request may have waited that came before the first reading.
+// How long an iteration may have run, and a request waited, that began before the first reading.
+constexpr Nanos kUnseen = std::chrono::minutes(10);
+constexpr Nanos kUnseenRecognised = std::chrono::minutes(1);  // on each stream
 constexpr Nanos kUnseenQueue = std::chrono::seconds(10);
+constexpr double kStreams = 16;          // that the recogniser follows at a time
 constexpr double kMostIterations = 1e6;  // a second: a launch alone takes over 1 us
 
 double seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
@@ -40,7 +43,7 @@ SlotReading SlotBounds::check(Time now, SlotReading said) {
       trusted_from_ = now + kDistrust;
       begin(now, said);
     } else if (now_said.source == ShimSource::kRecognised &&
-               now_said.ended - ended_ > said.launches - launches_ + kLaunchSlack) {
+               now_said.ended - first_->ended > said.launches - launches_ + kLaunchSlack) {
       reason_ = "it says that it iterates and launches nothing";
       trusted_from_ = now + kDistrust;
       begin(now, said);
@@ -56,15 +59,14 @@ SlotReading SlotBounds::check(Time now, SlotReading said) {
 
 void SlotBounds::begin(Time now, const SlotReading& said) {
   launches_ = said.launches;
-  ended_ = said.iterations->ended;
-  has_ended_since_ = false;
-  end_ = no_begun_ = no_open_ = now;
+  first_ = last_ = said.iterations;
+  begin_ = end_ = now;
+  no_begun_ = no_open_ = now - kUnseen;
   least_open_ = open(*said.iterations);
-  last_ = said.iterations;
 }
 
-// One that was recognised begins when the one before it ends. Those that are announced may run side
-// by side: each of them began after the last instant at which none was under way.
+// Those that are recognised follow one another on each of some streams. Those that are announced
+// may run side by side: each of them began after the last instant at which none was under way.
 std::string_view SlotBounds::contradiction(Time now, const IterationsView& said) const {
   constexpr std::string_view kTooLong =
       "it says that its iterations took longer than the time that has passed";
@@ -72,13 +74,16 @@ std::string_view SlotBounds::contradiction(Time now, const IterationsView& said)
   if (said.busy_ns < last_->busy_ns || said.latency_ns < last_->latency_ns)
     return "its sums of time fell";
   if (ended == 0) return {};
-  const double busy = seconds(said.busy_ns - last_->busy_ns);
-  const double latency = seconds(said.latency_ns - last_->latency_ns);
   if (ended > kMostIterations * most_since(end_, now))
     return "it says that it iterates faster than a GPU can launch";
-  if (!has_ended_since_) return {};  // who knows when the first one began
-  if (said.source == ShimSource::kRecognised)
-    return std::max(busy, latency) > most_since(end_, now) ? kTooLong : std::string_view();
+  if (said.source == ShimSource::kRecognised) {
+    const double sum =
+        seconds(std::max(said.busy_ns - first_->busy_ns, said.latency_ns - first_->latency_ns));
+    return sum > kStreams * most_since(begin_ - kUnseenRecognised, now) ? kTooLong
+                                                                        : std::string_view();
+  }
+  const double busy = seconds(said.busy_ns - last_->busy_ns);
+  const double latency = seconds(said.latency_ns - last_->latency_ns);
   if (busy > ended * most_since(no_begun_, now)) return kTooLong;
   const Time from =
       said.arrivals > 0 ? std::min({no_open_, no_begun_, now - kUnseenQueue}) : no_begun_;
@@ -86,15 +91,11 @@ std::string_view SlotBounds::contradiction(Time now, const IterationsView& said)
 }
 
 void SlotBounds::note(Time now, const IterationsView& said) {
-  if (said.ended != last_->ended) {
-    has_ended_since_ = true;
-    end_ = now;
-  }
-  if (said.begun <= said.ended) no_begun_ = now;
-  if (open(said) <= least_open_) {
-    least_open_ = open(said);
-    no_open_ = now;
-  }
+  if (said.ended != last_->ended) end_ = now;
+  const bool is_idle = said.begun <= said.ended;
+  if (is_idle) no_begun_ = now;
+  if (is_idle && open(said) <= least_open_) no_open_ = now;
+  least_open_ = std::min(least_open_, open(said));
   last_ = said;
 }
 

@@ -6,7 +6,8 @@
 // the other) cannot be told from a slow service; it gets what such a service gets.
 //
 // What came before the first reading is not checked, because the process may have run long before
-// this agent. Pure; the agent's one thread.
+// this agent; iterations under way then may have begun ten minutes before. Pure; the agent's one
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -32,12 +33,11 @@ class SlotBounds {
   std::string_view contradiction(Time now, const IterationsView& said) const;
   void note(Time now, const IterationsView& said);
 
-  std::optional<IterationsView> last_;
-  uint64_t launches_ = 0, ended_ = 0;  // at the first reading of this count
-  bool has_ended_since_ = false;       // an iteration was seen to end
-  // The last instants at which an iteration ended; none had begun and not ended; and no more
-  // requests than ever since were unanswered.
-  Time end_{}, no_begun_{}, no_open_{};
+  std::optional<IterationsView> first_, last_;  // readings of this count
+  uint64_t launches_ = 0;                       // at the first one
+  // The instant of the first one, and the last instants at which an iteration ended; none was under
+  // way; and besides no more requests than ever since were unanswered.
+  Time begin_{}, end_{}, no_begun_{}, no_open_{};
   int64_t least_open_ = 0;
   Time trusted_from_{};
   std::string_view reason_;
