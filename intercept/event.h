@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 #include "shmctl/base/clock.h"
 #include "shmctl/base/process_id.h"
@@ -25,6 +26,13 @@ struct ProcessOpened {
   uint64_t cgroup_id = 0;  // cgroup v2 id (inode of the cgroup directory); 0 means unknown
   std::optional<uid_t> uid{};  // the kernel's word; none: a search does not learn it
   std::string command;         // comm, at most 15 characters
+};
+
+// A channel by its names in the driver.
+struct ChannelRef {
+  uint32_t client = 0;
+  uint32_t channel = 0;
+  bool operator==(const ChannelRef&) const = default;
 };
 
 // The RM object handles below are 32-bit names. An object's is unique within its client, a client's
@@ -55,27 +63,36 @@ struct MemoryAllocated {
 struct ObjectFreed {
   uint32_t client = 0, object = 0;
 };
-// The process itself made a scheduling control; those of the agent make no event.
+// The process made a scheduling control; those of the agent make no event. The object may be
+// another process's, when this process has a descriptor of that one.
 struct ControlMade {
   uint32_t client = 0, object = 0;
   uint32_t command = 0;  // RM control number, 0xA06C0103 = SET_TIMESLICE
   uint32_t status = 0;   // RM status; 0 means done
   uint64_t value = 0;    // the first 8 bytes of its parameters; for SET_TIMESLICE the slice in us
 };
+// The process froze or thawed channels, which the driver lets every process do with those of any
+// other. Those of the agent make no event.
+struct ChannelsSwitched {
+  bool is_freeze = false;
+  std::vector<ChannelRef> channels;
+};
 // The process exited, or replaced itself by exec; all its driver objects are gone.
 struct ProcessClosed {
   bool by_exec = false;
 };
-// The source lost `count` events of unknown processes; the reader must scan the processes again.
+// The source lost `count` events, or could not believe them: of DriverEvent::process, or of unknown
+// processes where that is all zero. The reader must look at that process, or at all, again.
 struct EventsLost {
   uint64_t count = 0;
 };
 
 struct DriverEvent {
   Time time{};        // when the driver answered
-  ProcessId process;  // all zero for EventsLost
+  ProcessId process;  // all zero for EventsLost of unknown processes
   std::variant<ProcessOpened, ClientCreated, DeviceCreated, GroupCreated, ChannelCreated,
-               MemoryAllocated, ObjectFreed, ControlMade, ProcessClosed, EventsLost>
+               MemoryAllocated, ObjectFreed, ControlMade, ProcessClosed, EventsLost,
+               ChannelsSwitched>
       what;
 };
 

@@ -28,12 +28,6 @@ struct GpuInfo {
   uint64_t memory_bytes = 0;  // 0 means unknown
 };
 
-struct ChannelRef {
-  uint32_t client = 0;
-  uint32_t channel = 0;
-  bool operator==(const ChannelRef&) const = default;
-};
-
 // A channel group, with the owner's descriptor through which its slice is set.
 struct GroupRef {
   ProcessId process;

@@ -26,6 +26,13 @@ class Observer {
   Result<uint64_t> drain(const Sink& sink) { return drain(sink, UINT64_MAX); }
   // How many events were lost since the start because a buffer was full.
   virtual uint64_t dropped() const = 0;
+  // What processes said of themselves that the driver's resource manager contradicts; it is not
+  // handed out.
+  struct FalseClaims {
+    uint64_t count = 0;  // since the start
+    ProcessId last;      // who made the last one; all zero: none
+  };
+  virtual FalseClaims false_claims() const { return {}; }
   // Makes the source report the end of a process that Gpu::attach() found and whose beginning it
   // did not see; it makes no ProcessOpened for it. Error no_such_process when it has ended already.
   virtual Result<> watch(ProcessId) { return {}; }

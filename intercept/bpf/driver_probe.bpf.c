@@ -5,9 +5,12 @@
  *
  * One program runs at the *exit* of ioctl(2): by then the driver has filled in handles and status,
  * and the call's arguments are still in the saved user registers, so that nothing must be kept from
- * its entry. Checks come in the order of their cost. The type byte of the command ('F') is not
- * checked, because the driver does not check it either (nvidia_ioctl() in
- * kernel-open/nvidia/nv.c): a program could hide behind another letter.
+ * its entry. The memory that they point to is the program's, which may have changed it meanwhile:
+ * only the process, the descriptor and the command are certain, and the observer examines the rest.
+ *
+ * Checks come in the order of their cost. The type byte of the command ('F') is not checked, because
+ * the driver does not check it either (nvidia_ioctl() in kernel-open/nvidia/nv.c): a program could
+ * hide behind another letter.
  *
  * Needs Linux 5.15 (bpf_task_pt_regs) with BTF, on x86-64: there an ioctl's return leaves the
  * registers of its arguments as they were.
@@ -38,7 +41,7 @@ struct {
 	__uint(max_entries, 1 << 21); /* bytes; the observer sets its own */
 } events SEC(".maps");
 
-/* How many records were lost: the ring was full, or an argument could not be read. Never reset. */
+/* How many records were lost because the ring or a table was full. Never reset. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -53,6 +56,30 @@ struct {
 	__type(key, __u32);
 	__type(value, __u8);
 } users SEC(".maps");
+
+/* Calls that could not be read, by process, since the observer last took note of them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1 << 10);
+	__type(key, __u32);
+	__type(value, __u64);
+} unread SEC(".maps");
+
+/*
+ * Where a record is put together: what was reserved in the ring and given back would still fill it
+ * until it is read, so that calls that cannot be read would drive out others'. The kernel runs the
+ * programs of a tracepoint with preemption off and never two on a CPU.
+ */
+union record {
+	struct gs_raw_event call;
+	struct gs_raw_switch change;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, union record);
+} scratch SEC(".maps");
 
 static __always_inline void count_drop(void)
 {
@@ -89,6 +116,58 @@ static __always_inline void fill_head(struct gs_raw_head *head, struct task_stru
 	head->uid = (__u32)bpf_get_current_uid_gid();
 	head->pad = 0;
 	BPF_CORE_READ_INTO(&head->comm, leader, comm);
+}
+
+/*
+ * Says that a call of process @pid could not be read, which is its own doing: others lose nothing
+ * by it. There is one record until the observer has taken note, however many such calls it makes.
+ */
+static __always_inline void report_unread(struct task_struct *task, __u32 pid)
+{
+	struct gs_raw_head *head;
+	__u64 one = 1, *count = bpf_map_lookup_elem(&unread, &pid);
+
+	if (count) {
+		__sync_fetch_and_add(count, 1);
+		return;
+	}
+	bpf_map_update_elem(&unread, &pid, &one, BPF_ANY);
+	head = bpf_ringbuf_reserve(&events, sizeof(*head), 0);
+	if (!head) {
+		bpf_map_delete_elem(&unread, &pid);
+		count_drop();
+		return;
+	}
+	fill_head(head, task, GS_RAW_UNREAD, pid);
+	bpf_ringbuf_submit(head, 0);
+}
+
+/* Puts a record into the ring. */
+static __always_inline void report(void *record, __u64 bytes)
+{
+	if (bpf_ringbuf_output(&events, record, bytes, 0))
+		count_drop();
+}
+
+/*
+ * Reports a control that froze or thawed channels, of which the parameters are wanted whole.
+ * Returns 0, or -EFAULT.
+ */
+static __always_inline int report_switch(struct gs_raw_switch *event, struct task_struct *task,
+					 __u32 pid, const void *user)
+{
+	struct gs_nvos54 arg;
+	int err;
+
+	err = bpf_probe_read_user(&arg, sizeof(arg), user);
+	if (!err)
+		err = bpf_probe_read_user(&event->params, sizeof(event->params),
+					  (const void *)arg.p_params);
+	if (err)
+		return err;
+	fill_head(&event->head, task, GS_RAW_SWITCH, pid);
+	report(event, sizeof(*event));
+	return 0;
 }
 
 /* True if descriptor @fd of @task is a device file of the driver (/dev/nvidiactl, /dev/nvidiaN). */
@@ -237,6 +316,19 @@ static __always_inline int read_argument(struct gs_raw_event *event, const void 
 	return err;
 }
 
+/* Returns 0, or -EFAULT. */
+static __always_inline int report_call(struct gs_raw_event *event, struct task_struct *task,
+				       __u32 pid, const void *user, int wanted)
+{
+	int err = read_argument(event, user, wanted);
+
+	if (err)
+		return err;
+	fill_head(&event->head, task, GS_RAW_IOCTL, pid);
+	report(event, sizeof(*event));
+	return 0;
+}
+
 /*
  * The result is read from the registers, like the arguments. A realtime kernel (6.1-rt) states a
  * shorter record for this tracepoint than it hands to programs, and refuses those that read its end.
@@ -245,13 +337,13 @@ SEC("tracepoint/syscalls/sys_exit_ioctl")
 int ioctl_exit(void *ctx __attribute__((unused)))
 {
 	struct task_struct *task;
-	struct gs_raw_event *event;
 	struct pt_regs *regs;
 	struct gs_nv_xfer xfer;
 	const void *user;
-	__u32 cmd, nr, size, fd, pid, words[4];
+	union record *record;
+	__u32 cmd, nr, size, fd, pid, words[4], zero = 0;
 	__u8 one = 1;
-	int wanted;
+	int wanted, err;
 
 	task = (struct task_struct *)bpf_get_current_task_btf();
 	regs = (struct pt_regs *)bpf_task_pt_regs((void *)task);
@@ -266,20 +358,20 @@ int ioctl_exit(void *ctx __attribute__((unused)))
 	if (!accept_any_file && !is_driver_file(task, fd))
 		return 0;
 	user = (const void *)regs->dx;
+	err = 0;
 	if (nr == GS_NV_ESC_IOCTL_XFER_CMD) {
-		if (size != sizeof(xfer) || bpf_probe_read_user(&xfer, sizeof(xfer), user))
+		if (size != sizeof(xfer))
 			return 0;
+		err = bpf_probe_read_user(&xfer, sizeof(xfer), user);
 		nr = xfer.cmd;
 		size = xfer.size;
 		user = (const void *)xfer.ptr;
-		if (!is_command_of_interest(nr, size))
+		if (!err && !is_command_of_interest(nr, size))
 			return 0;
 	}
-	if (bpf_probe_read_user(words, sizeof(words), user)) {
-		count_drop();
-		return 0;
-	}
-	wanted = params_wanted(nr, words);
+	if (!err)
+		err = bpf_probe_read_user(words, sizeof(words), user);
+	wanted = err ? 0 : params_wanted(nr, words);
 	if (wanted < 0)
 		return 0;
 	pid = observed_nr(BPF_CORE_READ(task, group_leader, thread_pid));
@@ -289,22 +381,20 @@ int ioctl_exit(void *ctx __attribute__((unused)))
 	/* The process becomes known before its record is out, so that its exit is never missed. */
 	if (!bpf_map_lookup_elem(&users, &pid) && bpf_map_update_elem(&users, &pid, &one, BPF_ANY))
 		count_drop();
-	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
-	if (!event) {
-		count_drop();
-		return 0;
+	record = bpf_map_lookup_elem(&scratch, &zero);
+	if (!record)
+		return 0; /* cannot be: the array has this element */
+	if (!err && nr == GS_NV_ESC_RM_CONTROL && words[2] == GS_CTRL_DISABLE_CHANNELS) {
+		err = report_switch(&record->change, task, pid, user);
+	} else if (!err) {
+		record->call.fd = fd;
+		record->call.nr = nr;
+		record->call.arg_size = size;
+		record->call.params_bytes = 0;
+		err = report_call(&record->call, task, pid, user, wanted);
 	}
-	fill_head(&event->head, task, GS_RAW_IOCTL, pid);
-	event->fd = fd;
-	event->nr = nr;
-	event->arg_size = size;
-	event->params_bytes = 0;
-	if (read_argument(event, user, wanted)) {
-		bpf_ringbuf_discard(event, 0);
-		count_drop();
-		return 0;
-	}
-	bpf_ringbuf_submit(event, 0);
+	if (err)
+		report_unread(task, pid);
 	return 0;
 }
 

@@ -3,10 +3,8 @@
 
 #include <bpf/libbpf.h>
 
-#include <algorithm>
 #include <cerrno>
 
-#include "intercept/nvrm/decode.h"
 #include "shmctl/base/proc_stat.h"
 
 namespace gpushare {
@@ -18,12 +16,14 @@ constexpr Nanos kLossInterval = 100ms;
 
 void BpfObserver::DestroyRing::operator()(ring_buffer* ring) const { ring_buffer__free(ring); }
 
-Result<std::unique_ptr<BpfObserver>> BpfObserver::start(const ProbeOptions& options) {
+Result<std::unique_ptr<BpfObserver>> BpfObserver::start(const ProbeOptions& options,
+                                                        nvrm::Driver* driver) {
   Result<Probe> probe = Probe::load(options);
   if (!probe) return std::unexpected(probe.error());
   std::unique_ptr<BpfObserver> self(new BpfObserver(std::move(*probe)));
   self->ring_.reset(ring_buffer__new(self->probe_.ring_fd(), on_record, self.get(), nullptr));
   if (self->ring_ == nullptr) return errno_error("map the probe's ring buffer");
+  if (driver != nullptr) self->claims_.emplace(*driver);
   return self;
 }
 
@@ -32,21 +32,24 @@ int BpfObserver::fd() const { return ring_buffer__epoll_fd(ring_.get()); }
 // libbpf has taken the record when a callback's error ends its round.
 int BpfObserver::on_record(void* self, void* data, size_t bytes) {
   auto& observer = *static_cast<BpfObserver*>(self);
-  observer.take(data, bytes);
+  if (auto sighting = nvrm::decode({static_cast<const std::byte*>(data), bytes}))
+    observer.take(std::move(*sighting));
   return ++observer.taken_ < observer.most_ ? 0 : -EOVERFLOW;
 }
 
-void BpfObserver::take(void* data, size_t bytes) {
-  auto sighting = nvrm::decode({static_cast<const std::byte*>(data), bytes});
-  if (!sighting) return;
-  const bool is_end =
-      sighting->event && std::holds_alternative<ProcessClosed>(sighting->event->what);
+void BpfObserver::take(nvrm::Sighting&& sighting) {
+  const bool is_end = sighting.event && std::holds_alternative<ProcessClosed>(sighting.event->what);
   if (is_end) {
-    if (known_.erase(sighting->process) == 0) return;
-  } else if (known_.insert(sighting->process).second) {
-    hand_out(*sink_, {sighting->time, sighting->process, std::move(sighting->opened)});
+    if (known_.erase(sighting.process) == 0) return;
+  } else if (known_.insert(sighting.process).second) {
+    hand_out(*sink_, {sighting.time, sighting.process, std::move(sighting.opened)});
   }
-  if (sighting->event) hand_out(*sink_, std::move(*sighting->event));
+  if (!sighting.event) return;
+  if (auto* unread = std::get_if<EventsLost>(&sighting.event->what))
+    unread->count = probe_.take_unread(sighting.process.pid);
+  if (!claims_) return hand_out(*sink_, std::move(*sighting.event));
+  claims_->examine(std::move(*sighting.event), sighting.fd,
+                   [this](DriverEvent&& event) { hand_out(*sink_, std::move(event)); });
 }
 
 Result<uint64_t> BpfObserver::drain(const Sink& sink, uint64_t most) {
@@ -54,6 +57,7 @@ Result<uint64_t> BpfObserver::drain(const Sink& sink, uint64_t most) {
   most_ = most;
   taken_ = handed_out_ = 0;
   const int status = ring_buffer__consume(ring_.get());
+  if (claims_) claims_->rest([&](DriverEvent&& event) { hand_out(sink, std::move(event)); });
   sink_ = nullptr;
   if (status < 0 && status != -EOVERFLOW) {
     errno = -status;

@@ -5,9 +5,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "intercept/bpf/probe.h"
+#include "intercept/nvrm/claims.h"
+#include "intercept/nvrm/decode.h"
 #include "intercept/observer.h"
 
 struct ring_buffer;
@@ -16,8 +19,11 @@ namespace gpushare {
 
 class BpfObserver final : public Observer {
  public:
-  // Loads the probe and maps its ring. Errors: those of Probe::load(), and of the mapping.
-  static Result<std::unique_ptr<BpfObserver>> start(const ProbeOptions& options = {});
+  // Loads the probe and maps its ring. What programs claim is examined by questions to `driver`,
+  // which outlives the observer; nullptr, for tests: it is believed. Errors: those of
+  // Probe::load(), and of the mapping.
+  static Result<std::unique_ptr<BpfObserver>> start(const ProbeOptions& options = {},
+                                                    nvrm::Driver* driver = &nvrm::system_driver());
 
   int fd() const override;
   // The probe writes no record for ProcessOpened; this class adds the event before the first record
@@ -28,6 +34,9 @@ class BpfObserver final : public Observer {
   // The number at the last drain() that handed out events, or one that is at most 100 ms older than
   // the last drain().
   uint64_t dropped() const override { return lost_; }
+  FalseClaims false_claims() const override {
+    return claims_ ? claims_->false_claims() : FalseClaims{};
+  }
   Result<> watch(ProcessId process) override;
 
  private:
@@ -36,14 +45,15 @@ class BpfObserver final : public Observer {
   };
 
   explicit BpfObserver(Probe probe) : probe_(std::move(probe)) {}
+  void take(nvrm::Sighting&& sighting);
   static int on_record(void* self, void* data, size_t bytes);
-  void take(void* data, size_t bytes);
   void hand_out(const Sink& sink, DriverEvent&& event);
   void close_the_dead(const Sink& sink);
 
   Probe probe_;
   std::unique_ptr<ring_buffer, DestroyRing> ring_;  // maps the probe's buffer: destroyed before it
-  std::set<ProcessId> known_;                       // processes that were opened and not closed
+  std::optional<nvrm::Claims> claims_;
+  std::set<ProcessId> known_;  // processes that were opened and not closed
   uint64_t lost_ = 0, reported_lost_ = 0;
   Time look_for_losses_at_{};      // from then on drain() asks for losses even without events
   const Sink* sink_ = nullptr;     // set during drain() only

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
 #include <numeric>
@@ -111,6 +112,14 @@ uint64_t Probe::dropped() const {
   if (bpf_map_lookup_elem(bpf_map__fd(skeleton_->maps.dropped), &zero, per_cpu.data()) != 0)
     return 0;
   return std::accumulate(per_cpu.begin(), per_cpu.end(), uint64_t{0});
+}
+
+uint64_t Probe::take_unread(pid_t pid) {
+  const int map = bpf_map__fd(skeleton_->maps.unread);
+  const auto key = static_cast<uint32_t>(pid);
+  uint64_t count = 0;
+  if (bpf_map_lookup_elem(map, &key, &count) == 0) bpf_map_delete_elem(map, &key);
+  return std::max<uint64_t>(count, 1);
 }
 
 Result<> Probe::add_user(pid_t pid) {

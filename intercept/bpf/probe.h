@@ -30,6 +30,9 @@ class Probe {
   int ring_fd() const;  // the descriptor of the ring buffer's map, which the Probe owns
   // How many records were lost since load(); 0 also when the number cannot be read.
   uint64_t dropped() const;
+  // How many calls of this process could not be read since this was last asked, at least 1. To be
+  // called for each record that says so: until then the probe writes no other.
+  uint64_t take_unread(pid_t pid);
   // Makes the probe report exec and exit of a process that has made no call since load(), until
   // remove_user(). Error argument_list_too_long when 8192 processes are known.
   Result<> add_user(pid_t pid);

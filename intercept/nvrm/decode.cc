@@ -146,6 +146,15 @@ std::optional<What> decode_ioctl(const gs_raw_event& raw) {
   return {};
 }
 
+// Whether the driver did it is in memory of the caller, so it is not asked.
+What decode_switch(const gs_raw_switch& raw) {
+  ChannelsSwitched made{.is_freeze = raw.params.disable != 0, .channels = {}};
+  const uint32_t count = std::min<uint32_t>(raw.params.count, GS_DISABLE_CHANNELS_MAX);
+  for (uint32_t i = 0; i < count; ++i)
+    made.channels.push_back({raw.params.clients[i], raw.params.channels[i]});
+  return made;
+}
+
 }  // namespace
 
 std::string printable(std::string text) {
@@ -181,6 +190,17 @@ std::optional<Sighting> decode(std::span<const std::byte> record) {
     case GS_RAW_IOCTL:
       if (record.size() < sizeof raw) return {};
       what = decode_ioctl(raw);
+      sighting.fd = raw.fd;
+      break;
+    case GS_RAW_SWITCH: {
+      gs_raw_switch switched{};
+      if (record.size() < sizeof switched) return {};
+      std::memcpy(&switched, record.data(), sizeof switched);
+      what = decode_switch(switched);
+      break;
+    }
+    case GS_RAW_UNREAD:
+      what = EventsLost{1};
       break;
     case GS_RAW_EXEC:
       what = ProcessClosed{.by_exec = true};

@@ -19,6 +19,7 @@ struct Sighting {
   std::optional<DriverEvent> event;  // nullopt when the call failed or changed nothing of interest
   Time time{};
   ProcessId process;
+  int fd = -1;  // the descriptor of the call; -1: it was none
 };
 
 // nullopt when the bytes are no record: too short, of an unknown kind, or without a pid.

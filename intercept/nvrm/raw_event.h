@@ -12,9 +12,11 @@
 #include "intercept/nvrm/abi.h"
 
 enum gs_raw_kind {
-  GS_RAW_IOCTL = 1, /* the whole gs_raw_event */
-  GS_RAW_EXEC = 2,  /* only its head: a process that used the driver made an exec */
-  GS_RAW_EXIT = 3,  /* only its head: the last thread of such a process is ending */
+  GS_RAW_IOCTL = 1,  /* the whole gs_raw_event */
+  GS_RAW_EXEC = 2,   /* only its head: a process that used the driver made an exec */
+  GS_RAW_EXIT = 3,   /* only its head: the last thread of such a process is ending */
+  GS_RAW_UNREAD = 4, /* only its head: a call of the process could not be read */
+  GS_RAW_SWITCH = 5, /* the whole gs_raw_switch: the process froze or thawed channels */
 };
 
 #define GS_RAW_COMM_BYTES 16
@@ -41,6 +43,11 @@ struct gs_raw_event {
   gs_u32 params_bytes; /* valid bytes of `params`; the rest of both arrays is zero */
   gs_u8 arg[GS_RAW_ARG_BYTES];
   gs_u8 params[GS_RAW_PARAMS_BYTES];
+};
+
+struct gs_raw_switch {
+  struct gs_raw_head head;
+  struct gs_disable_channels params;
 };
 
 #endif /* GPUSHARE_NVRM_RAW_EVENT_H */

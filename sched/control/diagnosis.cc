@@ -52,6 +52,26 @@ void look_at_observer(const Symptoms& symptoms, std::vector<Finding>& findings) 
   }
 }
 
+// Without the kernel module the driver lets every process freeze those of others.
+void look_at_interference(const Symptoms& symptoms, std::vector<Finding>& findings) {
+  constexpr const char* kCheck = "interference";
+  if (symptoms.state == nullptr) return;
+  const auto size = findings.size();
+  for (const Interference::Deed& deed : symptoms.state->interference.deeds())
+    findings.push_back({kCheck, Severity::kWarning, describe(deed) + ": undone",
+                        "load the kernel module, which refuses it"});
+  const Observer::FalseClaims claims =
+      symptoms.observer == nullptr ? Observer::FalseClaims{} : symptoms.observer->false_claims();
+  if (claims.count > 0)
+    findings.push_back({kCheck, Severity::kWarning,
+                        fmt::format("{} claims of objects of the driver that another process has "
+                                    "were refused, the last of process {}",
+                                    claims.count, claims.last.pid),
+                        "look at what this process does"});
+  if (findings.size() == size)
+    findings.push_back({kCheck, Severity::kOk, "nobody was seen to act on others' channels", ""});
+}
+
 void look_at_module(const Symptoms& symptoms, std::vector<Finding>& findings) {
   constexpr const char* kCheck = "kernel module";
   if (!symptoms.module_problem.empty()) {
@@ -126,6 +146,7 @@ std::vector<Finding> diagnose(const Symptoms& symptoms) {
   std::vector<Finding> findings;
   look_at_gpus(symptoms, findings);
   look_at_observer(symptoms, findings);
+  look_at_interference(symptoms, findings);
   look_at_module(symptoms, findings);
   look_at_lineage(symptoms, findings);
   look_at_mps(symptoms, findings);

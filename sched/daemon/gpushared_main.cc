@@ -158,14 +158,17 @@ void make_folder_of(const std::string& path) {
 ExitCode serve(const AgentOptions& options, const std::string& former, bool is_foreground,
                int lifeline_fd, const std::vector<std::string>& arguments) {
   make_folder_of(options.socket);
-  const bool is_supervised = options.supervisor_pid != 0;  // the supervisor then holds the lock
+  const bool is_supervised = options.supervisor_pid != 0;  // the supervisor then holds the locks
   if (is_supervised && lifeline_fd >= 0)
     if (const auto held = Lifeline::hold(lifeline_fd); !held) return fail(held.error());
-  std::optional<Fd> lock;
+  std::vector<Fd> locks;
   if (!is_supervised) {
-    auto taken = lock_instance(options.region);
-    if (!taken) return fail(taken.error());
-    lock = std::move(*taken);
+    auto plane = lock_instance(options.region);
+    if (!plane) return fail(plane.error());
+    auto driver = lock_driver(options.simulation);
+    if (!driver) return fail(driver.error());
+    locks.push_back(std::move(*plane));
+    locks.push_back(std::move(*driver));
     if (!former.empty()) recover_former(former, options);
     if (!is_foreground) return static_cast<ExitCode>(run_supervisor(options, arguments));
   }

@@ -28,7 +28,49 @@ void ShimCaps::watch(Time now, std::span<const Client> clients) {
   }
 }
 
-Time ShimCaps::step(Time now, std::span<const Client> clients, const FindBudget& find) {
+// Time in which any client was at work explains as much of its server's use.
+void ShimCaps::compare(Time now, std::span<const Client> clients,
+                       const std::map<Key, Budget>& budgets, std::span<const Nanos> server_use) {
+  doubted_.clear();
+  for (uint32_t gpu = 0; gpu < server_use.size(); ++gpu) {
+    if (server_use[gpu] == Nanos{} && !windows_.contains(gpu)) continue;
+    Window& window = windows_[gpu];
+    Nanos explained{};
+    std::set<Key> silent;
+    std::set<ProcessId> silent_clients;
+    for (const Client& client : clients) {
+      if (std::ranges::find(client.gpus, gpu) == client.gpus.end()) continue;
+      const Known& known = known_[client.process];
+      const Time until = std::min(known.busy_until, now);
+      if (until > known.busy_from) {
+        window.spoke.insert(client.process);
+        explained = std::max<Nanos>(explained, until - known.busy_from);
+      }
+      if (window.spoke.contains(client.process) || !budgets.contains({client.tenant, gpu}))
+        continue;
+      silent.insert({client.tenant, gpu});
+      silent_clients.insert(client.process);
+    }
+    window.used += server_use[gpu];
+    window.explained += explained;
+    if (now >= window.end) {
+      const bool is_lie = window.used > 4 * window.explained + kLate && !silent.empty();
+      if (is_lie)
+        for (const Key& key : silent)
+          budgets.at(key).bucket->charge((window.used - window.explained) /
+                                         static_cast<int64_t>(silent.size()));
+      window = {.end = now + kWindow,
+                .used = {},
+                .explained = {},
+                .spoke = {},
+                .doubted = is_lie ? silent_clients : std::set<ProcessId>{}};
+    }
+    doubted_.insert(window.doubted.begin(), window.doubted.end());
+  }
+}
+
+Time ShimCaps::step(Time now, std::span<const Client> clients, const FindBudget& find,
+                    std::span<const Nanos> server_use) {
   struct Span {
     Time from, until;
   };
@@ -47,6 +89,7 @@ Time ShimCaps::step(Time now, std::span<const Client> clients, const FindBudget&
       all = {std::min(all.from, own.from), std::max(all.until, own.until)};
     }
   }
+  compare(now, clients, budgets, server_use);
   bool is_calm = true;
   std::set<Key> dry;
   for (auto& [key, budget] : budgets) {

@@ -7,6 +7,11 @@
 // Charged is wall time, once for a tenant and GPU: from a launch until kLinger after it, while the
 // gates are open. So a kernel that runs longer, alone and waited for, is charged too little, and
 // what was queued before a gate closed runs on uncharged.
+//
+// A client may say that it launches nothing, and launch. What the server used is known from the
+// switch log: where it is far more in a window than the clients' launches explain, the rest is
+// charged to the tenants with a cap whose clients say so, in equal parts. One that lies beside
+// others who keep the server busy is not found out.
 //   max = "30%", period 100 ms: a busy client runs 43 ms, waits for 10.5 ms of tokens, runs 15 ms,
 //   rests 35 ms.
 #pragma once
@@ -45,11 +50,19 @@ class ShimCaps {
   // nullopt: the tenant has no cap.
   using FindBudget = std::function<std::optional<Budget>(uint32_t tenant, uint32_t gpu)>;
 
-  // `clients`: all there are. Returns when to call again.
-  Time step(Time now, std::span<const Client> clients, const FindBudget& find);
+  // How long is looked at before the clients' word is held against their server's use, which may be
+  // known up to 3 s late (sched/step/lone_context.h).
+  static constexpr Nanos kWindow = std::chrono::seconds(10), kLate = std::chrono::seconds(3);
+
+  // `clients`: all there are. `server_use`: by GPU, what their servers used since the last call.
+  // Returns when to call again.
+  Time step(Time now, std::span<const Client> clients, const FindBudget& find,
+            std::span<const Nanos> server_use = {});
 
   // Whether it must wait at its gate.
   bool is_shut(const ProcessId& process) const { return shut_.contains(process); }
+  // Whether it said in the last window that it launches nothing, while its server worked.
+  bool is_doubted(const ProcessId& process) const { return doubted_.contains(process); }
 
  private:
   struct Known {
@@ -58,12 +71,22 @@ class ShimCaps {
   };
   using Key = std::pair<uint32_t, uint32_t>;  // tenant, GPU
 
+  struct Window {
+    Time end{};
+    Nanos used{}, explained{};
+    std::set<ProcessId> spoke;    // that said they launched
+    std::set<ProcessId> doubted;  // at its end
+  };
+
   void watch(Time now, std::span<const Client> clients);
+  void compare(Time now, std::span<const Client> clients, const std::map<Key, Budget>& budgets,
+               std::span<const Nanos> server_use);
 
   Time last_{};
   std::map<ProcessId, Known> known_;
   std::map<uint32_t, CapGate> gates_;  // by GPU
-  std::set<ProcessId> shut_;
+  std::set<ProcessId> shut_, doubted_;
+  std::map<uint32_t, Window> windows_;  // by GPU
 };
 
 }  // namespace gpushare

@@ -6,6 +6,7 @@
 
 #include "sched/step/views.h"
 #include "sched/tenants/identity.h"
+#include "shmctl/base/log.h"
 
 namespace gpushare {
 namespace {
@@ -76,14 +77,33 @@ void ShimLink::read(Time now, const Registry& registry) {
     client.tenant = tenant_of(process);
     client.slot = slot;
     client.command_line = identities_[process].command_line;
-    client.said = read_slot(*slot);
+    client.said = read_slot_of(process, *slot, now);
     const Process* known = registry.find(process.pid);
     if (known == nullptr || known->id != process) continue;
     for (const Holder& holder : known->holders) client.gpus.push_back(holder.gpu);
   }
   std::erase_if(identities_,
                 [&](const auto& entry) { return host_->find(entry.first) == nullptr; });
+  std::erase_if(bounds_, [&](const auto& entry) { return host_->find(entry.first) == nullptr; });
   spatial_.read(now, std::move(clients));
+}
+
+SlotReading ShimLink::read_slot_of(const ProcessId& process, const ShimSlot& slot, Time now) {
+  SlotBounds& bounds = bounds_[process];
+  const bool was_believed = bounds.reason().empty();
+  SlotReading reading = bounds.check(now, read_slot(slot));
+  if (was_believed && !bounds.reason().empty())
+    log_warning("process {} is not believed for {} s: {}", process.pid,
+                std::chrono::duration_cast<std::chrono::seconds>(SlotBounds::kDistrust).count(),
+                bounds.reason());
+  return reading;
+}
+
+std::string ShimLink::note(const ProcessId& process) const {
+  if (const auto bounds = bounds_.find(process);
+      bounds != bounds_.end() && !bounds->second.reason().empty())
+    return "not believed: " + std::string(bounds->second.reason());
+  return caps_.is_doubted(process) ? "its server works and it says that it launches nothing" : "";
 }
 
 void ShimLink::apply(Time now, uint32_t gpu, const Plan& plan,
@@ -130,14 +150,16 @@ Time ShimLink::enforce_caps(Time now) {
     std::erase_if(gated.back().gpus,
                   [&](uint32_t gpu) { return std::ranges::find(gpus_, gpu) == gpus_.end(); });
   }
-  const Time next = caps_.step(now, gated, [&](uint32_t tenant, uint32_t gpu) {
+  const auto find = [&](uint32_t tenant, uint32_t gpu) {
     std::optional<ShimCaps::Budget> budget;
     if (gpu >= kMaxGpus) return budget;
     TokenBucket& bucket = region_.tenants[tenant].buckets[gpu];
     const std::optional<CapView> cap = cap_view(*tenants_.at(tenant), bucket);
     if (cap && bucket.is_enabled()) budget = {.cap = *cap, .bucket = &bucket};
     return budget;
-  });
+  };
+  const Time next = caps_.step(now, gated, find, server_use_);
+  server_use_.fill(Nanos{});
   for (const ShimClient& client : spatial_.clients()) {
     const bool is_open = (client.slot->gate.load(std::memory_order_relaxed) & 1) == 0;
     if (caps_.is_shut(client.process)) {

@@ -5,6 +5,7 @@
 // blocks.
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <set>
@@ -14,6 +15,7 @@
 
 #include "sched/mps/link.h"
 #include "sched/shim/shim_caps.h"
+#include "sched/spatial/slot_bounds.h"
 #include "sched/spatial/spatial.h"
 #include "sched/step/surroundings.h"
 #include "sched/tenants/config.h"
@@ -51,6 +53,10 @@ class ShimLink final : public ShimProcesses {
   void apply(Time now, uint32_t gpu, const Plan& plan,
              std::span<const ProcessView> processes) override;
   Time finish(Time now) override;
+  std::string note(const ProcessId& process) const override;
+  void add_server_use(uint32_t gpu, Nanos used) override {
+    if (gpu < server_use_.size()) server_use_[gpu] += used;
+  }
   bool is_gated(const ProcessId& process) const override {
     return mps_ != nullptr && mps_->is_client(process) && host_->find(process) != nullptr;
   }
@@ -60,6 +66,7 @@ class ShimLink final : public ShimProcesses {
       : tenants_(tenants), processes_(processes), region_(region) {}
   ShimRequest decide(const ProcessId& process, uid_t uid);
   uint32_t tenant_of(const ProcessId& process);
+  SlotReading read_slot_of(const ProcessId& process, const ShimSlot& slot, Time now);
   void stop_iterations();
   Time enforce_caps(Time now);
 
@@ -68,11 +75,13 @@ class ShimLink final : public ShimProcesses {
   Region& region_;
   MpsLink* mps_ = nullptr;
   ShimCaps caps_;
-  std::set<ProcessId> closed_;           // gates that a cap has closed
-  std::map<ProcessId, uint64_t> stops_;  // run_until of this step's plans
-  std::set<ProcessId> stopped_;          // that have been told one
-  std::vector<uint32_t> gpus_;           // that are shared spatially, by index
-  uint32_t features_ = 0;                // ShimFeature, that GPUs shared by time ask for
+  std::array<Nanos, kMaxGpus> server_use_{};  // of MPS servers, since the last finish()
+  std::map<ProcessId, SlotBounds> bounds_;    // of those with a slot
+  std::set<ProcessId> closed_;                // gates that a cap has closed
+  std::map<ProcessId, uint64_t> stops_;       // run_until of this step's plans
+  std::set<ProcessId> stopped_;               // that have been told one
+  std::vector<uint32_t> gpus_;                // that are shared spatially, by index
+  uint32_t features_ = 0;                     // ShimFeature, that GPUs shared by time ask for
   Spatial spatial_{{}};
   std::map<ProcessId, ProcessIdentity> identities_;  // of those with a slot
   std::unique_ptr<ShimHost> host_;

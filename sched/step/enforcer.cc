@@ -406,15 +406,18 @@ Enforcer::State Enforcer::state(const Holder& holder) const {
     state.freezes = process->freezes;
     state.note = process->note;
   }
-  if (holder.groups.empty()) return state;
-  const ComputeGroup& seen = holder.groups.front();
-  state.slice = seen.own_slice;
-  if (process == nullptr) return state;
-  for (const Group& group : process->groups)
+  if (!holder.groups.empty()) state.slice = slice(holder, holder.groups.front());
+  return state;
+}
+
+std::optional<Micros> Enforcer::slice(const Holder& holder, const ComputeGroup& seen) const {
+  const auto process = processes_.find({holder.process, holder.gpu});
+  if (process == processes_.end()) return seen.own_slice;
+  for (const Group& group : process->second.groups)
     if (is_same_group(group.ref, seen.ref) && group.slice &&
         group.own_slice_count == seen.own_slice_count)
-      state.slice = group.slice;
-  return state;
+      return group.slice;
+  return seen.own_slice;
 }
 
 void Enforcer::changed(Change::Kind kind, const Key& key, Micros slice) {

@@ -73,6 +73,9 @@ class Enforcer {
   void undo_all();
 
   State state(const Holder& holder) const;
+  // The slice that this group of the process should have: ours, else what the process chose;
+  // nullopt: not known.
+  std::optional<Micros> slice(const Holder& holder, const ComputeGroup& seen) const;
 
  private:
   struct Group {

@@ -60,12 +60,18 @@ void LateAttach::look_around() {
 // At those of which no event told. `unseen`: all of them.
 void LateAttach::look_at(const std::vector<pid_t>& unseen) {
   const Time now = clock_.now();
-  const std::set<pid_t> there(unseen.begin(), unseen.end());
-  std::erase_if(looks_, [&](const auto& look) { return !there.contains(look.first); });
+  std::set<pid_t> there(unseen.begin(), unseen.end());
+  there.insert(asked_.begin(), asked_.end());
+  std::erase_if(looks_, [&](const auto& entry) {
+    const auto& [pid, look] = entry;
+    return !there.contains(pid) && now >= look.next + look.pause;
+  });
   for (const pid_t pid : there) {
     const Process* known = registry_.find(pid);
     Look& look = looks_[pid];
-    if ((known != nullptr && !known->holders.empty()) || now < look.next) continue;
+    const bool is_known = known != nullptr && !known->holders.empty();
+    if ((is_known && !asked_.contains(pid)) || now < look.next) continue;
+    asked_.erase(pid);
     add(pid);
     look.pause = std::clamp(2 * look.pause, kFirstPause, kLongestPause);
     look.next = now + look.pause;

@@ -9,6 +9,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "intercept/gpu.h"
@@ -30,6 +31,9 @@ class LateAttach {
 
   // At every process that has the driver open, as soon as there is time.
   void look_at_all();
+  // At this one, of which events were lost, in the next look_around(); if that comes again and
+  // again, less and less often.
+  void look_at(pid_t pid) { asked_.insert(pid); }
   // At those of which no event told, now and then: a process that had nothing is looked at less and
   // less often, once in 30 s in the end. To be called about once a second.
   void look_around();
@@ -67,6 +71,7 @@ class LateAttach {
   Nanos between_all_{};
   std::deque<pid_t> line_;
   Current current_;              // without a search: none
+  std::set<pid_t> asked_;        // to look at, whatever is known of them
   std::map<pid_t, Look> looks_;  // when to look at each again
 };
 

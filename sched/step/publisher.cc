@@ -111,6 +111,10 @@ void Publisher::publish_agent(Time now) {
   record.ticks = state_.ticks;
   record.events = state_.events;
   record.events_dropped = outside_.observer == nullptr ? 0 : outside_.observer->dropped();
+  record.false_claims = outside_.observer == nullptr
+                            ? 0
+                            : static_cast<uint32_t>(outside_.observer->false_claims().count);
+  record.interferences = static_cast<uint32_t>(state_.interference.count());
   const std::span<const GpuInfo> gpus = outside_.gpu.gpus();
   record.gpu_count = static_cast<uint32_t>(std::min<std::size_t>(gpus.size(), kMaxGpus));
   if (outside_.mps != nullptr) {
@@ -251,6 +255,9 @@ void Publisher::publish_processes(Time now) {
       put(record.command_line, member.command_line);
     }
     put(record.note, enforced.is_frozen ? member.reason : enforced.note);
+    if (record.note[0] == '\0') put(record.note, state_.interference.note_of(id));
+    if (record.note[0] == '\0' && outside_.shims != nullptr)
+      put(record.note, outside_.shims->note(id));
     std::ranges::copy(use.history_permille, record.history_permille);
     write_record(region_.processes[member.slot].record, record);
   }

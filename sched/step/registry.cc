@@ -15,7 +15,7 @@ Registry::Registry(std::span<const GpuInfo> gpus) {
 
 void Registry::apply(const DriverEvent& event, Source source) {
   if (std::holds_alternative<EventsLost>(event.what)) {
-    rescan_requested_ = true;
+    rescan_requested_ |= event.process.pid == 0;
     return;
   }
   if (std::holds_alternative<ProcessClosed>(event.what)) return close(event.process);
@@ -222,6 +222,28 @@ void Registry::reconcile(const ProcessId& process, std::span<const DriverEvent> 
 const Process* Registry::find(pid_t pid) const {
   const auto at = processes_.find(pid);
   return at == processes_.end() ? nullptr : &at->second;
+}
+
+bool Registry::is_on(pid_t pid, uint32_t gpu) const {
+  const Process* found = find(pid);
+  return found != nullptr &&
+         std::ranges::find(found->holders, gpu, &Holder::gpu) != found->holders.end();
+}
+
+std::optional<ProcessId> Registry::owner_of(uint32_t client) const {
+  for (const auto& [pid, clients] : clients_)
+    if (clients.contains(client)) return processes_.at(pid).id;
+  return std::nullopt;
+}
+
+bool Registry::has_channel(const ProcessId& owner, const ChannelRef& channel) const {
+  const auto clients = clients_.find(owner.pid);
+  if (clients == clients_.end()) return false;
+  const auto client = clients->second.find(channel.client);
+  return client != clients->second.end() &&
+         std::ranges::any_of(client->second.groups, [&](const auto& group) {
+           return group.second.channels.contains(channel.channel);
+         });
 }
 
 const Holder* Registry::holder(const ProcessId& process, uint32_t gpu) const {

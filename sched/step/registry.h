@@ -69,9 +69,15 @@ class Registry {
   const Process* find(pid_t pid) const;
   const Holder* holder(const ProcessId& process, uint32_t gpu) const;
 
+  // Whether the present bearer of the pid has a holder there.
+  bool is_on(pid_t pid, uint32_t gpu) const;
+  // The process that has this client; nullopt: none is known to.
+  std::optional<ProcessId> owner_of(uint32_t client) const;
+  bool has_channel(const ProcessId& owner, const ChannelRef& channel) const;
+
   // Moves whenever a process or holder appears, changes or goes (memory sums excepted).
   uint64_t generation() const { return generation_; }
-  // True once after events were lost.
+  // True once after events of unknown processes were lost.
   bool take_rescan_request();
 
  private:

@@ -79,6 +79,7 @@ Time Scheduler::step() {
   const Time now = outside_.clock.now();
   ++state_.ticks;
   const bool has_read = observe(now);
+  state_.interference.undo();
   if (now >= next_chores_) do_chores(now);
   const bool is_looking = late_.advance(kLookTime);
   const auto gpus = static_cast<uint32_t>(deciders_.size());
@@ -139,6 +140,9 @@ bool Scheduler::observe(Time now) {
             membership_.sync(now);
           state_.registry.apply(event);
           late_.note(event);
+          state_.interference.note(event);
+          if (std::holds_alternative<EventsLost>(event.what) && event.process.pid > 0)
+            late_.look_at(event.process.pid);
         },
         kMostEvents);
     has_read = drained.has_value();
@@ -153,6 +157,7 @@ bool Scheduler::observe(Time now) {
 
 void Scheduler::do_chores(Time now) {
   next_chores_ = now + kChores;
+  log_false_claims();
   membership_.reap();
   membership_.name_users();
   late_.look_around();
@@ -178,6 +183,19 @@ void Scheduler::account_until(uint32_t gpu, Time until) {
   account(gpu, *batch);
 }
 
+// At most once in a minute.
+void Scheduler::log_false_claims() {
+  if (outside_.observer == nullptr) return;
+  const Observer::FalseClaims claims = outside_.observer->false_claims();
+  const Time now = outside_.clock.now();
+  if (claims.count == false_claims_ || now < next_claims_log_) return;
+  false_claims_ = claims.count;
+  next_claims_log_ = now + std::chrono::minutes(1);
+  const Process* process = state_.registry.find(claims.last.pid);
+  log_warning("process {} ({}) claims objects of the driver that it does not have: {} refused",
+              claims.last.pid, process == nullptr ? "ended" : process->command, claims.count);
+}
+
 // Returns false when the GPU does not answer.
 bool Scheduler::account(uint32_t gpu) {
   Accounting& accounting = state_.accounting[gpu];
@@ -192,6 +210,10 @@ bool Scheduler::account(uint32_t gpu) {
     return false;
   }
   account(gpu, *batch);
+  // One that runs and that no event told of has hidden its calls from the probe.
+  for (const SwitchRecord& record : batch->records)
+    if (record.is_start && record.pid > 0 && !state_.registry.is_on(record.pid, gpu))
+      late_.look_at(record.pid);
   return true;
 }
 
@@ -203,8 +225,11 @@ void Scheduler::account(uint32_t gpu, const SwitchBatch& batch) {
 
 void Scheduler::charge(const ProcessId& process, uint32_t tenant, uint32_t gpu, Nanos used) {
   state_.tenant_use[tenant].used[gpu] += used;
-  if (!is_gated(process) && !is_serving(process))
+  if (is_serving(process)) {
+    if (outside_.shims != nullptr) outside_.shims->add_server_use(gpu, used);
+  } else if (!is_gated(process)) {
     outside_.region.tenants[tenant].buckets[gpu].charge(used);
+  }
 }
 
 void Scheduler::charge_departed(Time now) {

@@ -72,6 +72,7 @@ class Scheduler {
   void note_states(Time now);
   void on_change(const Enforcer::Change& change);
   void do_chores(Time now);
+  void log_false_claims();
 
   const Surroundings outside_;
   const RecoveryReport recovered_;  // before state_, whose ledger takes over what is left
@@ -85,8 +86,10 @@ class Scheduler {
   std::map<uint32_t, SwitchBatch> unread_;  // by GPU
   Time last_step_{}, next_chores_{};
   bool has_more_events_ = false;
-  uint32_t first_gpu_ = 0;  // which is decided on first in the next step, of all in turn
-  int failed_steps_ = 0;    // in a row, in which no GPU or no event could be read
+  uint32_t first_gpu_ = 0;     // which is decided on first in the next step, of all in turn
+  uint64_t false_claims_ = 0;  // that are in the log
+  Time next_claims_log_{};
+  int failed_steps_ = 0;  // in a row, in which no GPU or no event could be read
 
   // Used again from step to step.
   Views views_;

@@ -12,6 +12,7 @@
 #include "sched/policy/policy.h"
 #include "sched/step/accounting.h"
 #include "sched/step/enforcer.h"
+#include "sched/step/interference.h"
 #include "sched/step/registry.h"
 #include "sched/tenants/tenants.h"
 
@@ -57,6 +58,7 @@ struct State {
         accounting(gpu.gpus().size(), Accounting(gpu.support().has_switch_log)),
         ledger(region),
         enforcer(gpu, ledger, clock, std::move(changed)),
+        interference(gpu, registry, enforcer, clock),
         tenants(all_tenants),
         statuses(gpu.gpus().size()) {}
 
@@ -64,6 +66,7 @@ struct State {
   std::vector<Accounting> accounting;  // by GPU index
   Ledger ledger;
   Enforcer enforcer;
+  Interference interference;
   Tenants& tenants;
   std::map<MemberKey, Member> members;
   std::vector<Departed> departed;                // of members

@@ -3,6 +3,7 @@
 // so that it knows neither sockets nor NVIDIA's MPS. All are called on the agent's one thread.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "intercept/gpu.h"
@@ -35,6 +36,11 @@ class ShimProcesses {
   virtual Time finish(Time now) = 0;
   // Whether its cap closes its gate, so that it is neither charged nor frozen for its cap here.
   virtual bool is_gated(const ProcessId& process) const = 0;
+  // What an MPS server used of this GPU since the last step, which is its clients' use: it is said
+  // before finish().
+  virtual void add_server_use(uint32_t, Nanos) {}
+  // Why what it says of itself is not believed, for its note in status; empty: it is.
+  virtual std::string note(const ProcessId&) const { return {}; }
 };
 
 // NVIDIA's MPS servers, whose time on a GPU is that of others, their clients: a server is neither

@@ -74,7 +74,7 @@ struct AgentRecord {
   uint32_t tick_us = 0;       // length of the present tick
   uint32_t can_freeze = 0, can_set_slice = 0, has_switch_log = 0;
   uint32_t are_tenants_in_sysfs = 0;  // 1: the kernel module has them, this record mirrors them
-  uint32_t reserved = 0;
+  uint32_t false_claims = 0;  // of objects of the driver, by processes that do not have them
   char driver_version[32] = {};
   char policy[16] = {};
   // NVIDIA's MPS, for the GPUs that are shared spatially.
@@ -82,7 +82,9 @@ struct AgentRecord {
   uint32_t mps_state = 0;              // MpsState, in sched/mps/plan.h
   uint32_t mps_clients = 0;            // clients of its servers
   uint32_t mps_faults = 0;             // faults that ended clients, since the agent started
-  char observe_only_reason[136] = {};  // empty when everything is enforced
+  char observe_only_reason[128] = {};  // empty when everything is enforced
+  uint32_t interferences = 0;          // freezes and slices of a process by another, undone
+  uint32_t reserved = 0;
 };
 
 struct GpuRecord {

@@ -152,7 +152,8 @@ void fields(const auto& visit, AgentRecord& r) {
        Flag{r.can_set_slice}, "has_switch_log", Flag{r.has_switch_log}, "are_tenants_in_sysfs",
        Flag{r.are_tenants_in_sysfs}, "driver_version", r.driver_version, "policy", r.policy,
        "mps_pid", r.mps_pid, "mps_state", Named{r.mps_state, kMpsStates}, "mps_clients",
-       r.mps_clients, "mps_faults", r.mps_faults, "observe_only_reason", r.observe_only_reason);
+       r.mps_clients, "mps_faults", r.mps_faults, "observe_only_reason", r.observe_only_reason,
+       "false_claims", r.false_claims, "interferences", r.interferences);
 }
 
 void fields(const auto& visit, EndingRecord& r) {

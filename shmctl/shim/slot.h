@@ -18,8 +18,10 @@
 // `applied` and goes on launching elsewhere, the agent gives those SMs to another process and both
 // use them; when it writes `wanted` or opens `gate` itself, it is out of its partition or not held
 // until the agent's next step; when it reports fewer launches than it makes, its cap is charged
-// less; when it makes up iterations, the policy slo gives it more than it needs. What the kernel
-// module and the resource manager enforce (freezes, time slices) does not depend on the slot.
+// less, as far as other clients explain what their server used; when it makes up iterations that
+// could be, the policy slo gives it more than it needs (sched/spatial/slot_bounds.h). What the
+// kernel module and the resource manager enforce (freezes, time slices) does not depend on the
+// slot.
 //
 // Order of memory accesses. The head is written before the descriptor is sent, and constant
 // afterwards. Every other word stands for itself, so all loads and stores may be relaxed, except

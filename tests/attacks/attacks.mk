@@ -4,7 +4,7 @@
 # GPU. attacks_test starts an agent and then each of them.
 attack_sources := $(filter-out %_test.cc,$(call below,tests/attacks,*.cc))
 attack_programs := $(foreach source,$(attack_sources),$(O)/bin/attacks/$(basename $(notdir $(source))))
-$(foreach source,$(attack_sources),$(call program,bin/attacks/$(basename $(notdir $(source))),$(source) $(workload_common),$(libcuda_stub) lib/libshmctl.a))
+$(foreach source,$(attack_sources),$(call program,bin/attacks/$(basename $(notdir $(source))),$(source) $(workload_common),$(libcuda_stub) lib/libintercept.a lib/libshmctl.a))
 
 attack_tests := $(strip $(call below,tests/attacks,*_test.cc))
 $(if $(attack_tests),$(call gtest,attacks_test,$(attack_tests) tests/sched/system/system_rig.cc,lib/libshmctl.a))

@@ -145,6 +145,12 @@ std::vector<std::string> warning_lines(const PlaneSnapshot& snapshot) {
                                 agent.mps_faults, agent.mps_faults == 1 ? "" : "s"));
   if (agent.events_dropped > 0)
     lines.push_back(fmt::format("{} driver events were lost", agent.events_dropped));
+  if (agent.interferences > 0)
+    lines.push_back(fmt::format(
+        "others froze programs or changed their slices {} times; see doctor", agent.interferences));
+  if (agent.false_claims > 0)
+    lines.push_back(
+        fmt::format("{} claims of others' channels were refused; see doctor", agent.false_claims));
   uint64_t lost = 0;
   for (const GpuRecord& gpu : snapshot.gpus) lost += gpu.log_lost;
   if (lost > 0) lines.push_back(fmt::format("{} records of the switch log were lost", lost));

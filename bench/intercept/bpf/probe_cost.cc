@@ -176,7 +176,7 @@ Result<> run_round(Worker& worker, std::span<Samples> samples) {
   for (size_t i = 0; i < std::size(kCases); ++i) samples[i].off.push_back(worker.nanoseconds(i));
   for (const bool accept_any_file : {false, true}) {
     auto observer =
-        BpfObserver::start({.ring_bytes = 8u << 20, .accept_any_file = accept_any_file});
+        BpfObserver::start({.ring_bytes = 8u << 20, .accept_any_file = accept_any_file}, nullptr);
     if (!observer) return std::unexpected(observer.error());
     const Fd program = ioctl_program();
     for (size_t i = 0; i < std::size(kCases); ++i) {

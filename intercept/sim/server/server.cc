@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "intercept/sim/server/server_peer.h"
 #include "intercept/sim/wire/codec.h"
@@ -133,6 +134,8 @@ void Server::close(int fd) {
   peers_.erase(found);
   for (Control& control : controls_)
     if (control.fd == fd) control.fd = -1;
+  if (closed->is_announced && closed->client == 0)
+    send_event({model_.now(), closed->identity.process, ProcessClosed{}}, closed->identity.process);
   if (closed->client != 0) {
     programs_.erase(closed->client);
     model_.close_client(closed->client);
@@ -160,10 +163,10 @@ void Server::flush_all() {
   for (const int fd : gone) close(fd);
 }
 
-void Server::send_event(const DriverEvent& event) {
+void Server::send_event(const DriverEvent& event, const ProcessId& but) {
   const Event wire = encode(event);
   for (auto& [fd, peer] : peers_) {
-    if (peer->role != Role::kObserver) continue;
+    if (peer->role != Role::kObserver || peer->identity.process == but) continue;
     if (peer->connection.unsent() > kMaxObserverBacklog) {
       ++peer->events_lost;
       continue;
@@ -176,6 +179,14 @@ void Server::send_event(const DriverEvent& event) {
     }
     peer->send(Kind::kEvent, 0, wire);
   }
+}
+
+// What the probe would see of a control.
+void Server::report_control(Peer& peer, decltype(DriverEvent::what) what) {
+  const ProcessId& process = peer.identity.process;
+  if (!std::exchange(peer.is_announced, true))
+    send_event({model_.now(), process, peer.identity.about}, process);
+  send_event({model_.now(), process, std::move(what)}, process);
 }
 
 // --- controls ---------------------------------------------------------------------------------

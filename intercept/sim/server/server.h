@@ -4,6 +4,9 @@
 // that happened before has its exact instant. The server sleeps until the model's next completion,
 // the end of a control, or a message, and not for turns that no process waits for.
 //
+// As in the driver, every process may freeze and thaw every other and set its slice. Observers, but
+// those of the same process, are told of it.
+//
 // A program's objects die with its connection. Freezes and slices outlive the agent's connection,
 // as in the driver. Controls are carried out one after the other, as under the driver's lock, and
 // answered when the driver would have answered.
@@ -72,7 +75,9 @@ class Server {
   void answer_switches(Peer& peer, uint64_t tag, uint32_t gpu);
   void enqueue(Control control);
   void run_controls();
-  void send_event(const DriverEvent& event);
+  // To all observers but those of the process `but`.
+  void send_event(const DriverEvent& event, const ProcessId& but = {});
+  void report_control(Peer& peer, decltype(DriverEvent::what) what);
   void flush_all();
   void arm_timer();
 

@@ -12,6 +12,7 @@ namespace gpushare::sim {
 namespace {
 
 constexpr size_t kSwitchesPerReply = 8192;
+constexpr uint32_t kSetTimeslice = 0xA06C0103;  // NVA06C_CTRL_CMD_SET_TIMESLICE
 
 template <class T>
 bool parse(std::span<const std::byte> body, T& request) {
@@ -67,7 +68,7 @@ bool Server::greet(Peer& peer, uint64_t tag, std::span<const std::byte> body) {
   const uid_t uid = *peer.identity.about.uid;  // of a peer it is known
   if (hello.version != kProtocolVersion || !is_role) {
     reply.head = failed(EPROTO);
-  } else if (hello.role != Role::kProgram && uid != 0 && uid != ::geteuid()) {
+  } else if (hello.role == Role::kObserver && uid != 0 && uid != ::geteuid()) {
     reply.head = failed(EPERM);
   } else {
     peer.role = hello.role;
@@ -197,7 +198,11 @@ bool Server::handle_control(Peer& peer, Kind kind, uint64_t tag, std::span<const
                .carry_out = [this, group, slice](Peer* waiting, uint64_t to) {
                  const SliceReply reply{head_of(model_.set_slice(group, slice)),
                                         static_cast<uint64_t>(slice.count())};
-                 if (waiting != nullptr) waiting->answer(Kind::kSetSlice, to, reply);
+                 if (waiting == nullptr) return;
+                 const ControlMade made{group.client, group.group, kSetTimeslice, reply.head.status,
+                                        reply.slice_us};
+                 report_control(*waiting, made);
+                 waiting->answer(Kind::kSetSlice, to, reply);
                }});
       return true;
     }
@@ -249,7 +254,10 @@ bool Server::enqueue_channels(Peer& peer, Kind kind, uint64_t tag,
                             Peer* waiting, uint64_t to) {
              const auto done =
                  is_freeze ? model_.freeze(gpu, channels) : model_.thaw(gpu, channels);
-             if (waiting != nullptr) waiting->answer(kind, to, head_of(done));
+             if (waiting == nullptr) return;
+             for (const ChannelRef& channel : channels)
+               report_control(*waiting, ChannelsSwitched{is_freeze, {channel}});
+             waiting->answer(kind, to, head_of(done));
            }});
   return true;
 }

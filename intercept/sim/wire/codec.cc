@@ -94,6 +94,17 @@ void get(const Event& wire, ProcessClosed& e) { e = {wire.flag != 0}; }
 void put(Event& wire, const EventsLost& e) { wire.value = e.count; }
 void get(const Event& wire, EventsLost& e) { e = {wire.value}; }
 
+// On the wire one event has at most one channel: a switch of more is sent as several.
+void put(Event& wire, const ChannelsSwitched& e) {
+  wire.flag = e.is_freeze;
+  if (e.channels.empty()) return;
+  wire.words[0] = e.channels.front().client;
+  wire.words[1] = e.channels.front().channel;
+}
+void get(const Event& wire, ChannelsSwitched& e) {
+  e = {wire.flag != 0, {{wire.words[0], wire.words[1]}}};
+}
+
 // Makes the alternative with the number `wire.what` and fills it.
 template <size_t I = 0>
 bool fill(const Event& wire, decltype(DriverEvent::what)& what) {

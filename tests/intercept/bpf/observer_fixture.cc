@@ -42,6 +42,10 @@ std::string describe(const DriverEvent& event) {
     }
     void operator()(const ProcessClosed& e) { out << (e.by_exec ? "closed by exec" : "closed"); }
     void operator()(const EventsLost&) { out << "lost"; }
+    void operator()(const ChannelsSwitched& e) {
+      out << (e.is_freeze ? "froze" : "thawed");
+      for (const ChannelRef& ref : e.channels) out << " " << ref.client << "/" << ref.channel;
+    }
   } text;
   std::visit(text, event.what);
   return text.out.str();
@@ -101,7 +105,7 @@ void BpfObserverTest::SetUp() {
 
 void BpfObserverTest::start(const ProbeOptions& options) {
   observer_.reset();
-  Result<std::unique_ptr<BpfObserver>> started = BpfObserver::start(options);
+  Result<std::unique_ptr<BpfObserver>> started = BpfObserver::start(options, rm_);
   ASSERT_TRUE(started) << started.error().message();
   observer_ = std::move(*started);
 }

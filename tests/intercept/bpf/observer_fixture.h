@@ -61,6 +61,7 @@ class BpfObserverTest : public ::testing::Test {
 
   static std::optional<FakeDriver> driver_;
   static std::string missing_;
+  nvrm::Driver* rm_ = nullptr;  // what start() gives the observer to examine claims with
   std::unique_ptr<BpfObserver> observer_;
   std::vector<DriverEvent> events_;
 };

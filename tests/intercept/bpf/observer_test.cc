@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests what the observer reports of the calls that programs make.
 #include <gmock/gmock.h>
+#include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#include <map>
+#include <utility>
 
 #include "tests/intercept/bpf/observer_fixture.h"
 
@@ -121,7 +127,7 @@ TEST_F(BpfObserverTest, AFailedAllocationCreatesNothing) {
   EXPECT_EQ(observer_->dropped(), 0u);
 }
 
-TEST_F(BpfObserverTest, ParametersThatVanishedAreCountedAsLost) {
+TEST_F(BpfObserverTest, WhatCannotBeReadIsItsProcessesLossAlone) {
   const Fd file = driver_->open();
   HeldChild child([fd = file.get()] {
     rm_alloc(fd, 1, 1, GS_CLASS_CHANNEL_GROUP, reinterpret_cast<void*>(8), 20);
@@ -129,8 +135,116 @@ TEST_F(BpfObserverTest, ParametersThatVanishedAreCountedAsLost) {
   });
   EXPECT_EQ(child.finish(), 0);
   ASSERT_TRUE(drain_until_closed(child.process()));
-  EXPECT_THAT(from(child.process()), ElementsAre("opened", "freed 1", "closed"));
-  EXPECT_EQ(observer_->dropped(), 1u);
+  EXPECT_THAT(from(child.process()), ElementsAre("opened", "lost", "freed 1", "closed"));
+  EXPECT_EQ(all<EventsLost>()[0].count, 1u);
+  EXPECT_EQ(observer_->dropped(), 0u);
+}
+
+TEST_F(BpfObserverTest, UnreadableCallsWithoutEndAreOneRecord) {
+  start({.ring_bytes = 4096, .accept_any_file = true});
+  const Fd file = driver_->open();
+  HeldChild child([fd = file.get()] {
+    auto* const nowhere = reinterpret_cast<void*>(8);
+    for (int i = 0; i < 200; ++i) rm_alloc(fd, 1, 1, GS_CLASS_CHANNEL_GROUP, nowhere, 20);
+    gs_nv_xfer outer{GS_NV_ESC_RM_ALLOC, sizeof(gs_nvos64), 8};
+    rm_call(fd, GS_NV_ESC_IOCTL_XFER_CMD, &outer, sizeof outer);
+  });
+  EXPECT_EQ(child.finish(), 0);
+  ASSERT_TRUE(drain_until_closed(child.process()));
+  EXPECT_THAT(from(child.process()), ElementsAre("opened", "lost", "closed"));
+  EXPECT_EQ(all<EventsLost>()[0].count, 201u);
+  EXPECT_EQ(observer_->dropped(), 0u) << "others lost nothing";
+}
+
+TEST_F(BpfObserverTest, ReportsWhoseChannelsWereFrozen) {
+  const Fd file = driver_->open();
+  HeldChild child([fd = file.get()] {
+    gs_disable_channels params{};
+    params.disable = 1;
+    params.count = 2;
+    params.clients[0] = params.clients[1] = 1000;
+    params.channels[0] = 5;
+    params.channels[1] = 6;
+    rm_control(fd, 7, 8, GS_CTRL_DISABLE_CHANNELS, &params, sizeof params);
+    params.disable = 0;
+    params.count = 0xFFFFFFFF;  // more than there can be
+    rm_control(fd, 7, 8, GS_CTRL_DISABLE_CHANNELS, &params, sizeof params);
+  });
+  EXPECT_EQ(child.finish(), 0);
+  ASSERT_TRUE(drain_until_closed(child.process()));
+  ASSERT_THAT(from(child.process()), SizeIs(4));
+  EXPECT_EQ(from(child.process())[1], "froze 1000/5 1000/6");
+  EXPECT_THAT(all<ChannelsSwitched>()[1].channels, SizeIs(GS_DISABLE_CHANNELS_MAX));
+}
+
+// RM as the fake driver would have it: which objects the clients of each process have.
+class KnownObjects final : public nvrm::Driver {
+ public:
+  struct Name {
+    pid_t pid;
+    uint32_t client, object;
+    auto operator<=>(const Name&) const = default;
+  };
+  std::map<Name, std::pair<uint32_t, uint32_t>> objects;  // class and parent
+
+  Result<Fd> fetch(ProcessId process, int) override {
+    Fd copy(::memfd_create("file", MFD_CLOEXEC));
+    holder_[copy.get()] = process.pid;
+    return copy;
+  }
+  int ioctl(int fd, unsigned, void* argument, size_t) override {
+    auto& call = *static_cast<gs_nvos54*>(argument);
+    auto& info = *reinterpret_cast<gs_handle_info*>(static_cast<uintptr_t>(call.p_params));
+    const auto known = objects.find({holder_.at(fd), call.h_client, info.h_object});
+    call.status = known == objects.end() ? GS_NV_ERR_INVALID_OBJECT_HANDLE : GS_NV_OK;
+    if (known == objects.end()) return 0;
+    const auto& [class_id, parent] = known->second;
+    info.result = info.index == GS_HANDLE_INFO_CLASS ? class_id : parent;
+    return 0;
+  }
+  Result<Fd> open(unsigned) override { return make_error(std::errc::no_such_device, "open"); }
+  Result<const void*> map(int, size_t) override {
+    return make_error(std::errc::no_such_device, "map");
+  }
+  void unmap(const void*, size_t) override {}
+  std::vector<int> control_fds(pid_t) override { return {}; }
+  std::vector<pid_t> processes() override { return {}; }
+
+ private:
+  std::map<int, pid_t> holder_;
+};
+
+TEST_F(BpfObserverTest, AForgersClaimsAreNotHandedOut) {
+  KnownObjects rm;
+  rm_ = &rm;
+  start({.accept_any_file = true});
+  const Fd file = driver_->open();
+  const auto program = [fd = file.get()] {
+    gs_group_params params{};
+    params.engine_type = GS_ENGINE_TYPE_GR0;
+    rm_alloc(fd, 0, 0, GS_CLASS_ROOT_CLIENT, nullptr, 0, 1000);
+    rm_alloc(fd, 1000, 1, GS_CLASS_CHANNEL_GROUP, &params, sizeof params, 3);
+    rm_alloc(fd, 1000, 3, kHopperChannel, nullptr, 0, 4);
+    ::raise(SIGSTOP);  // its objects are there until it ends
+  };
+  HeldChild victim(program);
+  const pid_t pid = victim.process().pid;
+  rm.objects = {{{pid, 1000, 1000}, {GS_CLASS_ROOT_CLIENT, 0}},
+                {{pid, 1000, 3}, {GS_CLASS_CHANNEL_GROUP, 1}},
+                {{pid, 1000, 4}, {kHopperChannel, 3}}};
+  victim.go();
+  ASSERT_EQ(::waitpid(pid, nullptr, WUNTRACED), pid);
+  drain();
+  EXPECT_THAT(from(victim.process()), SizeIs(4)) << "opened, client, group, channel";
+  // The same from another, as a thread of it would write it over what the driver was told.
+  HeldChild forger(program);
+  forger.go();
+  ASSERT_EQ(::waitpid(forger.process().pid, nullptr, WUNTRACED), forger.process().pid);
+  drain();
+  EXPECT_THAT(from(forger.process()), ElementsAre("opened", "lost"));
+  EXPECT_EQ(observer_->false_claims().count, 3u);
+  EXPECT_EQ(observer_->false_claims().last, forger.process());
+  observer_.reset();  // before rm
 }
 
 TEST_F(BpfObserverTest, IgnoresWhatIsNotACallOfInterest) {

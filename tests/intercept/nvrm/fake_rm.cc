@@ -61,6 +61,21 @@ void FakeRm::kill(pid_t pid) {
 
 void FakeRm::close_in(pid_t pid, int fd) { programs_.at(pid).files.erase(fd); }
 
+void FakeRm::share(ProcessId from, int fd, ProcessId to) {
+  programs_[to.pid].start_ticks = to.start_ticks;
+  const Fd& shared = programs_.at(from.pid).files.at(fd);
+  programs_[to.pid].files[fd] = Fd(::fcntl(shared.get(), F_DUPFD_CLOEXEC, 0));
+}
+
+void FakeRm::hand_over(uint32_t client, ProcessId to, int fd) {
+  clients_.at(client).file = *file_of(programs_.at(to.pid).files.at(fd).get());
+}
+
+int FakeRm::copies() const {
+  return static_cast<int>(std::ranges::count_if(
+      fetched_, [&](const auto& copy) { return file_of(copy.first) == copy.second; }));
+}
+
 void FakeRm::forget_faults() {
   always_.clear();
   nth_.clear();
@@ -119,6 +134,7 @@ Result<Fd> FakeRm::open(unsigned minor) {
 }
 
 Result<Fd> FakeRm::fetch(ProcessId process, int fd) {
+  if (fetching) return make_error(*fetching, "take descriptor of process");
   const auto program = programs_.find(process.pid);
   if (program == programs_.end() ||
       (process.start_ticks != 0 && program->second.start_ticks != process.start_ticks))
@@ -127,7 +143,9 @@ Result<Fd> FakeRm::fetch(ProcessId process, int fd) {
   if (file == program->second.files.end())
     return make_error(std::errc::bad_file_descriptor, "take descriptor of process",
                       std::to_string(process.pid));
-  return Fd(::fcntl(file->second.get(), F_DUPFD_CLOEXEC, 0));
+  Fd copy(::fcntl(file->second.get(), F_DUPFD_CLOEXEC, 0));
+  fetched_.emplace_back(copy.get(), *file_of(copy.get()));
+  return copy;
 }
 
 Driver::Look FakeRm::look_for_control_fd(pid_t pid, long place, size_t) {

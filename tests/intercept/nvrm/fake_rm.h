@@ -69,10 +69,18 @@ class FakeRm final : public Driver {
   void wrap_clients() { next_client_ = 0xC1D00000; }  // as RM does after 2^20 of them
   void kill(pid_t pid);                               // its objects are gone too
   void close_in(pid_t pid, int fd);
+  // Gives `to` a copy of the descriptor under the same number, as fork() does.
+  void share(ProcessId from, int fd, ProcessId to);
+  // From now on the client is of that descriptor's file.
+  void hand_over(uint32_t client, ProcessId to, int fd);
   // Called by control_fds() when it has made its list, to do what a program does at that moment.
   std::function<void()> after_listing;
 
+  // How many copies that fetch() made are open.
+  int copies() const;
+
   // --- faults
+  std::optional<std::errc> fetching;  // the error with which fetch() fails
   void fail_always(Call call, Failure failure) { always_[call] = failure; }
   void fail_nth(size_t nth_from_now, Failure failure) {
     nth_[calls.size() + nth_from_now] = failure;
@@ -151,6 +159,7 @@ class FakeRm final : public Driver {
   std::map<Call, Failure> always_;
   std::map<size_t, Failure> nth_;
   std::map<std::pair<uint32_t, uint32_t>, int> frozen_;
+  std::vector<std::pair<int, FileId>> fetched_;
   std::map<size_t, Log> logs_;
   struct Memory {
     uint64_t bytes = 0;

@@ -430,6 +430,7 @@ TEST(Codec, EveryEventSurvivesTheWire) {
       ControlMade{1, 2, 0xA06C0103, 4, 2048},
       ProcessClosed{true},
       EventsLost{77},
+      ChannelsSwitched{true, {{1, 2}}},
   };
   ASSERT_EQ(all.size(), std::variant_size_v<What>);
   for (size_t i = 0; i < all.size(); ++i) {

@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 namespace gpushare {
 namespace {
 
@@ -144,6 +146,46 @@ TEST_F(ShimCapsTest, LooksOftenOnlyWhileItMatters) {
   ++client.launches;
   now_ += 5ms;
   EXPECT_EQ(step(), ShimCaps::kBusyLook);
+}
+
+// Its launch counter stands still, and its server works as long as its gate is open.
+TEST_F(ShimCapsTest, WhoSaysThatItLaunchesNothingIsHeldToItsFractionByItsServersUse) {
+  add(kOne);
+  Nanos open{};
+  bool was_doubted = false;
+  for (const Time end = now_ + 600s; now_ < end; now_ += 5ms) {
+    const bool is_open = !caps_.is_shut(kOne);
+    if (is_open) open += 5ms;
+    const std::array<Nanos, 1> used{is_open ? 5ms : 0ms};
+    caps_.step(now_, clients_, find_, used);
+    was_doubted |= caps_.is_doubted(kOne);
+  }
+  EXPECT_LT(open / 600.0s, 0.33);
+  EXPECT_TRUE(was_doubted);
+}
+
+TEST_F(ShimCapsTest, BesideOneThatSaysWhatItDoesNobodyIsDoubted) {
+  add(kOne);
+  add(kTwo).tenant = 2;  // without a cap
+  for (const Time end = now_ + 100s; now_ < end; now_ += 5ms) {
+    ++clients_[1].launches;
+    const std::array<Nanos, 1> used{5ms};
+    caps_.step(now_, clients_, find_, used);
+    ASSERT_FALSE(caps_.is_doubted(kOne));
+  }
+  EXPECT_EQ(bucket_.refill(now_), 30ms) << "nothing is charged";
+}
+
+// The use of a lone server goes on being counted for 3 s after its clients rest.
+TEST_F(ShimCapsTest, UseThatIsKnownLateIsNobodysLie) {
+  add(kOne);
+  for (int round = 0; round < 30; ++round)
+    for (int i = 0; i < 2000; ++i, now_ += 5ms) {  // of 10 s it works half a second
+      if (i < 100) ++clients_[0].launches;
+      const std::array<Nanos, 1> used{i < 700 ? 5ms : 0ms};
+      caps_.step(now_, clients_, find_, used);
+      ASSERT_FALSE(caps_.is_doubted(kOne)) << round << ", " << i;
+    }
 }
 
 }  // namespace

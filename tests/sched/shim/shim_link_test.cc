@@ -10,6 +10,7 @@
 #include "shmctl/base/proc_stat.h"
 #include "shmctl/base/unix_socket.h"
 #include "shmctl/shim/protocol.h"
+#include "shmctl/shim/published.h"
 #include "tests/sched/support/fake_proc_reader.h"
 #include "tests/sched/support/policies.h"
 
@@ -171,6 +172,21 @@ TEST_F(ShimLinkTest, APlanHoldsAProcessAtAnIterationAndLetsItGo) {
   holds->holds = false;
   step();
   EXPECT_EQ(slot_->iterations.run_until, 0u);
+}
+
+TEST_F(ShimLinkTest, IterationsThatCannotBeAreNotBelievedAndThatIsSaid) {
+  share(kByTarget);
+  ASSERT_NE(connect(), nullptr);
+  PublishedIterations said{.source = ShimSource::kAnnounced, .confidence = 1000};
+  for (int i = 0; i < 4; ++i) {
+    said.ended = ++said.begun;
+    said.busy_ns = said.latency_ns += 3'600'000'000'000;
+    publish(slot_->iterations, said);
+    step();
+  }
+  ASSERT_EQ(link_->views(0).size(), 1u);
+  EXPECT_FALSE(link_->views(0)[0].iterations);
+  EXPECT_NE(link_->note(link_->views(0)[0].process).find("not believed"), std::string::npos);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "tests/sched/support/fake_gpu.h"
@@ -206,6 +207,33 @@ TEST_F(LateAttachTest, TheSearchForProcessesKeepsToItsTime) {
   }
   EXPECT_GE(steps, 20);
   EXPECT_THAT(known(), ElementsAre(10));
+}
+
+TEST_F(LateAttachTest, AProcessThatLostEventsIsLookedAtAloneAndLessAndLess) {
+  add(10, 1);
+  add(11, 1);
+  late_.look_at_all();
+  while (late_.advance(500us)) {
+  }
+  gpu_.begun.clear();
+  for (int second = 0; second < 60; ++second) {  // it goes on losing them
+    late_.look_at(10);
+    late_.look_around();
+    while (late_.advance(500us)) {
+    }
+    clock_.advance(1s);
+  }
+  EXPECT_GE(gpu_.begun.size(), 3u);
+  EXPECT_LE(gpu_.begun.size(), 8u);
+  EXPECT_EQ(std::ranges::count(gpu_.begun, 11), 0) << "the other one was known";
+  gpu_.begun.clear();
+  clock_.advance(120s);
+  late_.look_around();
+  late_.look_at(10);
+  late_.look_around();
+  while (late_.advance(500us)) {
+  }
+  EXPECT_THAT(gpu_.begun, ElementsAre(10)) << "at once after a long peace";
 }
 
 }  // namespace

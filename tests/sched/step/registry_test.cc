@@ -268,5 +268,21 @@ TEST_F(RegistryTest, TwoHundredProgramsLeaveNothingBehind) {
   EXPECT_TRUE(registry_.processes().empty());
 }
 
+TEST_F(RegistryTest, LossesOfOneProcessAskForNoScanOfAll) {
+  apply(program(kProcess, kContext));
+  registry_.apply(event(kProcess, EventsLost{1}));
+  EXPECT_FALSE(registry_.take_rescan_request());
+  registry_.apply(event({}, EventsLost{1}));
+  EXPECT_TRUE(registry_.take_rescan_request());
+}
+
+TEST_F(RegistryTest, KnowsWhoseAClientIs) {
+  apply(program(kProcess, kContext));
+  EXPECT_EQ(registry_.owner_of(kContext.client), kProcess);
+  EXPECT_EQ(registry_.owner_of(kContext.client + 1), std::nullopt);
+  registry_.close(kProcess);
+  EXPECT_EQ(registry_.owner_of(kContext.client), std::nullopt);
+}
+
 }  // namespace
 }  // namespace gpushare

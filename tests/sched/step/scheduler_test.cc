@@ -579,5 +579,19 @@ TEST(Scheduler, AReloadComparesAllThatIsSetForAGpu) {
   EXPECT_EQ(made, 2);
 }
 
+// A program can rewrite the arguments of its calls before the probe reads them, so that no event
+// tells of it. The switch log does.
+TEST(Scheduler, WhoRunsUnseenIsFoundByTheSwitchLog) {
+  SchedulerRig rig;
+  rig.start();
+  rig.add_busy("a", {});
+  rig.run_for(1s);
+  rig.add_busy("hidden", {{"max", "20%"}});
+  ASSERT_TRUE(rig.observer.drain([](DriverEvent&&) {}));
+  rig.run_for(3s);
+  EXPECT_NE(rig.record(*rig.programs[1]).pid, 0) << "it is known";
+  EXPECT_NEAR(rig.measure(5s)[1], 0.2, 0.02) << "and held to its cap";
+}
+
 }  // namespace
 }  // namespace gpushare

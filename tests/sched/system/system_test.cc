@@ -4,6 +4,7 @@
 // deaths_system_test.cc. GPUSHARE_TEST_PROGRAMS is how many programs come and go (20).
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -107,9 +108,28 @@ TEST(System, ASecondAgentIsRefused) {
   SystemRig rig("");
   rig.start_agent();
   EXPECT_EQ(rig.run_gpushared({}), 1);
-  EXPECT_NE(rig.output("other.log").find("another gpushared runs"), std::string::npos);
+  EXPECT_NE(rig.output("other.log").find("another gpushared (process "), std::string::npos);
   EXPECT_EQ(rig.run_gpushared({"--recover"}), 1) << "not while the agent works";
   EXPECT_FALSE(rig.ask(R"({"op":"hello"})").empty()) << "the first one is not disturbed";
+}
+
+TEST(System, ASecondAgentOnTheSameGpusIsRefusedWhateverItsControlPlane) {
+  SystemRig rig("");
+  rig.start_agent();
+  const auto program = rig.start("endless", {"--seconds", "1000"});
+  ASSERT_TRUE(eventually([&] { return rig.record(program->pid()).pid != 0; }));
+  const auto second = test::started(
+      {.command = {test::build_folder() + "/bin/gpushared", "--sim=" + rig.folder + "/sim.sock",
+                   "--socket=" + rig.folder + "/second.sock", "--region=" + rig.region + "-second",
+                   "--config=" + rig.folder + "/gpushare.toml"},
+       .log = rig.folder + "/second.log"});
+  EXPECT_EQ(test::status_of(*second), 1);
+  (void)ControlPlane::remove(rig.region + "-second");
+  ::shm_unlink((rig.region + "-second.lock").c_str());
+  EXPECT_TRUE(rig.output("second.log")
+                  .contains("another gpushared (process " + std::to_string(rig.gpushared->pid())))
+      << rig.output("second.log");
+  EXPECT_NE(rig.record(program->pid()).pid, 0) << "the first one is not disturbed";
 }
 
 TEST(System, AMistakeInTheFileEndsTheStartAndNotTheRun) {

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "intercept/nvrm/claims.h"
+
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#include "intercept/nvrm/client.h"
+
+namespace gpushare::nvrm {
+namespace {
+
+constexpr std::size_t kMostUnfreed = 4096;
+
+// Where this machine lets nobody copy descriptors, there is nothing to ask RM with.
+bool cannot_ask(const Error& error) { return error.code == std::errc::operation_not_permitted; }
+
+// The kinds of objects that the reader of events knows; a handle that now names something else was
+// freed and used again.
+bool is_of_interest(uint32_t class_id) {
+  return class_id == GS_CLASS_ROOT || class_id == GS_CLASS_ROOT_NON_PRIV ||
+         class_id == GS_CLASS_ROOT_CLIENT || class_id == GS_CLASS_DEVICE ||
+         class_id == GS_CLASS_CHANNEL_GROUP ||
+         (class_id > 0xFF && (class_id & 0xFF) == GS_CHANNEL_CLASS_LOW_BYTE);
+}
+
+// The object that an event makes; nullopt: it makes none.
+std::optional<std::pair<uint32_t, uint32_t>> made_by(const DriverEvent& event) {
+  return std::visit(
+      [](const auto& what) -> std::optional<std::pair<uint32_t, uint32_t>> {
+        using What = std::decay_t<decltype(what)>;
+        if constexpr (std::is_same_v<What, ClientCreated>)
+          return std::pair(what.client, what.client);
+        else if constexpr (std::is_same_v<What, DeviceCreated>)
+          return std::pair(what.client, what.device);
+        else if constexpr (std::is_same_v<What, GroupCreated>)
+          return std::pair(what.client, what.group);
+        else if constexpr (std::is_same_v<What, ChannelCreated>)
+          return std::pair(what.client, what.channel);
+        else
+          return std::nullopt;
+      },
+      event.what);
+}
+
+}  // namespace
+
+void Claims::examine(DriverEvent&& event, int fd, const Observer::Sink& sink) {
+  if (std::holds_alternative<ProcessClosed>(event.what)) {
+    forget(event.process);
+    return sink(std::move(event));
+  }
+  if (std::holds_alternative<ControlMade>(event.what) ||
+      std::holds_alternative<ChannelsSwitched>(event.what) ||
+      std::holds_alternative<EventsLost>(event.what))
+    return sink(std::move(event));
+  if (is_worn_out(event)) return;
+  const Verdict verdict = judge(event, fd);
+  if (verdict != Verdict::kTrue) return doubt(event, verdict);
+  if (const auto made = made_by(event)) {
+    // The handle was freed after all and is used again.
+    if (unfreed_.erase({event.process, made->first, made->second}) > 0)
+      sink({event.time, event.process, ObjectFreed{made->first, made->second}});
+  } else if (const auto* freed = std::get_if<ObjectFreed>(&event.what)) {
+    if (freed->client == freed->object) owners_.erase(freed->client);
+  }
+  sink(std::move(event));
+}
+
+Claims::Verdict Claims::judge(const DriverEvent& event, int fd) {
+  const ProcessId& process = event.process;
+  return std::visit(
+      [&](const auto& what) {
+        using What = std::decay_t<decltype(what)>;
+        if constexpr (std::is_same_v<What, ClientCreated> ||
+                      std::is_same_v<What, MemoryAllocated>) {
+          return owns(process, what.client, fd);
+        } else if constexpr (std::is_same_v<What, DeviceCreated>) {
+          return is_object(process, what.client, what.device, fd, GS_CLASS_DEVICE, what.client);
+        } else if constexpr (std::is_same_v<What, GroupCreated>) {
+          return is_object(process, what.client, what.group, fd, GS_CLASS_CHANNEL_GROUP,
+                           what.device);
+        } else if constexpr (std::is_same_v<What, ChannelCreated>) {
+          return is_object(process, what.client, what.channel, fd, what.class_id, what.parent);
+        } else if constexpr (std::is_same_v<What, ObjectFreed>) {
+          const auto owner = owners_.find(what.client);
+          const bool is_anothers = owner != owners_.end() && owner->second.process != process;
+          if (is_anothers) return owns(process, what.client, fd);
+          if (is_freed(process, what, fd)) return Verdict::kTrue;
+          if (unfreed_.size() >= kMostUnfreed) unfreed_.clear();
+          unfreed_.insert({process, what.client, what.object});
+          return Verdict::kUnknown;
+        } else {
+          return Verdict::kTrue;
+        }
+      },
+      event.what);
+}
+
+Claims::Verdict Claims::owns(const ProcessId& process, uint32_t client, int fd) {
+  const auto known = owners_.find(client);
+  if (known != owners_.end() && known->second.process == process) return Verdict::kTrue;
+  const Result<std::optional<Object>> own = ask(process, fd, client, client);
+  if (!own) return cannot_ask(own.error()) ? Verdict::kTrue : Verdict::kUnknown;
+  if (known != owners_.end()) {
+    const Owner& owner = known->second;
+    const auto theirs = ask(owner.process, owner.fd, client, client);
+    if (theirs && *theirs) return *own ? Verdict::kForeign : Verdict::kFalse;
+  }
+  if (!*own) return Verdict::kUnknown;
+  owners_[client] = {process, fd};
+  return Verdict::kTrue;
+}
+
+Claims::Verdict Claims::is_object(const ProcessId& process, uint32_t client, uint32_t object,
+                                  int fd, uint32_t class_id, uint32_t parent) {
+  if (const Verdict verdict = owns(process, client, fd); verdict != Verdict::kTrue) return verdict;
+  const Result<std::optional<Object>> known = ask(process, fd, client, object);
+  if (!known) return cannot_ask(known.error()) ? Verdict::kTrue : Verdict::kUnknown;
+  if (!*known) return Verdict::kUnknown;
+  const bool is_same = (*known)->class_id == class_id && (*known)->parent == parent;
+  return is_same ? Verdict::kTrue : Verdict::kUnknown;
+}
+
+bool Claims::is_freed(const ProcessId& process, const ObjectFreed& freed, int fd) {
+  const Result<std::optional<Object>> known = ask(process, fd, freed.client, freed.object);
+  return !known || !*known || !is_of_interest((*known)->class_id);
+}
+
+Result<std::optional<Claims::Object>> Claims::ask(const ProcessId& process, int fd, uint32_t client,
+                                                  uint32_t object) {
+  auto copy = copies_.find({process, fd});
+  if (copy == copies_.end())
+    copy = copies_.emplace(std::pair(process, fd), driver_.fetch(process, fd)).first;
+  const Result<Fd>& file = copy->second;
+  if (!file) return std::unexpected(file.error());
+  Object answer;
+  for (const uint32_t index : {GS_HANDLE_INFO_CLASS, GS_HANDLE_INFO_PARENT}) {
+    gs_handle_info info{.h_object = object, .index = index, .result = 0};
+    if (!rm_control(driver_, file->get(), client, client, GS_CTRL_CLIENT_GET_HANDLE_INFO, info,
+                    "ask a handle"))
+      return std::nullopt;
+    (index == GS_HANDLE_INFO_CLASS ? answer.class_id : answer.parent) =
+        static_cast<uint32_t>(info.result);
+    if (object == client) break;  // a client has no parent
+  }
+  return answer;
+}
+
+void Claims::forget(const ProcessId& process) {
+  std::erase_if(owners_, [&](const auto& owner) { return owner.second.process == process; });
+  std::erase_if(unfreed_, [&](const Name& name) { return std::get<ProcessId>(name) == process; });
+  doubts_.erase(process);
+}
+
+bool Claims::is_worn_out(const DriverEvent& event) {
+  const auto at = doubts_.find(event.process);
+  if (at == doubts_.end()) return false;
+  Doubts& doubts = at->second;
+  if (event.time - doubts.since >= std::chrono::seconds(1)) {
+    doubts = {.since = event.time, .count = 0, .is_to_tell = doubts.is_to_tell};
+    return false;
+  }
+  if (doubts.count < kMostDoubts) return false;
+  doubts.is_to_tell = true;
+  return true;
+}
+
+void Claims::doubt(const DriverEvent& event, Verdict verdict) {
+  if (verdict == Verdict::kForeign) return;
+  Doubts& doubts = doubts_.try_emplace(event.process, Doubts{.since = event.time}).first->second;
+  ++doubts.count;
+  doubts.is_to_tell = true;
+  if (verdict != Verdict::kFalse) return;
+  ++false_.count;
+  false_.last = event.process;
+}
+
+void Claims::rest(const Observer::Sink& sink) {
+  copies_.clear();
+  for (auto& [process, doubts] : doubts_)
+    if (std::exchange(doubts.is_to_tell, false))
+      sink({MonotonicClock().now(), process, EventsLost{1}});
+}
+
+}  // namespace gpushare::nvrm

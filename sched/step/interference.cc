@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/step/interference.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "intercept/chosen_slice.h"
+#include "shmctl/base/log.h"
+
+namespace gpushare {
+namespace {
+
+// Who freezes others in a loop, from many processes too, writes no more into the log than this.
+constexpr Nanos kLogPause = std::chrono::minutes(1);
+constexpr int kMostLines = 10;
+// Freezes of one channel beyond so many are not counted: what is left is seen with the next one.
+constexpr int kMostCounted = 64;
+
+}  // namespace
+
+std::string describe(const Interference::Deed& deed) {
+  return fmt::format("process {} ({}, user {}) {} process {}, {} time{}", deed.culprit.pid,
+                     deed.command.empty() ? "unknown" : deed.command,
+                     deed.uid ? std::to_string(*deed.uid) : "unknown",
+                     deed.kind == Interference::Kind::kFreeze ? "froze" : "changed the slice of",
+                     deed.victim.pid, deed.count, deed.count == 1 ? "" : "s");
+}
+
+void Interference::note(const DriverEvent& event) {
+  if (const auto* made = std::get_if<ChannelsSwitched>(&event.what); made && made->is_freeze) {
+    std::map<uint32_t, std::optional<ProcessId>> owners;  // by client
+    std::set<ProcessId> hit;
+    for (const ChannelRef& channel : made->channels) {
+      const auto [at, is_new] = owners.try_emplace(channel.client);
+      if (is_new) at->second = registry_.owner_of(channel.client);
+      const std::optional<ProcessId>& owner = at->second;
+      if (!owner || *owner == event.process || !registry_.has_channel(*owner, channel)) continue;
+      int& freezes = victims_[*owner].freezes[{channel.client, channel.channel}];
+      freezes = std::min(freezes + 1, kMostCounted);
+      hit.insert(*owner);
+    }
+    for (const ProcessId& victim : hit) found(Kind::kFreeze, event.process, victim);
+  } else if (const auto* control = std::get_if<ControlMade>(&event.what)) {
+    if (!chosen_slice(*control)) return;
+    const auto owner = registry_.owner_of(control->client);
+    if (!owner || *owner == event.process) return;
+    auto& slices = victims_[*owner].slices;
+    if (const std::pair group(control->client, control->object);
+        std::ranges::find(slices, group) == slices.end())
+      slices.push_back(group);
+    found(Kind::kSlice, event.process, *owner);
+  }
+}
+
+void Interference::found(Kind kind, const ProcessId& culprit, const ProcessId& victim) {
+  ++count_;
+  auto at = std::ranges::find_if(deeds_, [&](const Deed& deed) {
+    return deed.kind == kind && deed.culprit == culprit && deed.victim == victim;
+  });
+  Deed deed{.kind = kind, .culprit = culprit, .victim = victim, .uid = {}, .command = {}};
+  if (at != deeds_.end()) {
+    deed = *at;
+    deeds_.erase(at);
+  } else if (const Process* process = registry_.find(culprit.pid)) {
+    deed.uid = process->uid;
+    deed.command = process->command;
+  }
+  ++deed.count;
+  const Time now = clock_.now();
+  if (now - log_began_ >= kLogPause) {
+    log_began_ = now;
+    lines_ = 0;
+  }
+  const bool is_news = deed.logged_count == 0 || now - deed.logged >= kLogPause;
+  if (is_news && lines_ < kMostLines) {
+    ++lines_;
+    deed.logged = now;
+    deed.logged_count = deed.count;
+    log_warning("{}: it is undone", describe(deed));
+  }
+  if (deeds_.size() >= kMostDeeds) deeds_.erase(deeds_.begin());
+  deeds_.push_back(std::move(deed));
+}
+
+void Interference::undo() {
+  const Time now = clock_.now();
+  for (auto at = victims_.begin(); at != victims_.end();) {
+    auto& [id, victim] = *at;
+    const Process* process = registry_.find(id.pid);
+    const bool is_gone = process == nullptr || process->id != id;
+    if (!is_gone && now >= victim.next) {
+      victim.next = now + kPause;
+      thaw(*process, victim);
+      put_slices_back(*process, victim);
+    }
+    const bool is_done = victim.freezes.empty() && victim.slices.empty() && now >= victim.next;
+    at = is_gone || is_done ? victims_.erase(at) : std::next(at);
+  }
+}
+
+// What is frozen is not only compute: a program whose copies stand still stands still.
+void Interference::thaw(const Process& process, Victim& victim) {
+  const bool is_ours = std::ranges::any_of(
+      process.holders, [&](const Holder& holder) { return enforcer_.state(holder).is_frozen; });
+  if (is_ours) return;
+  for (int i = 0; i < kMostThaws && !victim.freezes.empty(); ++i) {
+    std::vector<ChannelRef> channels;
+    for (auto& [channel, freezes] : victim.freezes) {
+      channels.push_back({channel.first, channel.second});
+      --freezes;
+    }
+    std::erase_if(victim.freezes, [](const auto& entry) { return entry.second <= 0; });
+    for (const GpuInfo& gpu : gpu_.gpus()) {
+      const bool is_there = std::ranges::any_of(
+          process.holders, [&](const Holder& holder) { return holder.gpu == gpu.index; });
+      if (!is_there && gpu_.gpus().size() > 1) continue;
+      if (const Result<> thawed = gpu_.thaw(gpu.index, channels); !thawed)
+        log_error("process {} was frozen by another: {}", process.id.pid, thawed.error().message());
+    }
+  }
+}
+
+void Interference::put_slices_back(const Process& process, Victim& victim) {
+  for (const Holder& holder : process.holders) {
+    for (const ComputeGroup& group : holder.groups) {
+      const std::pair name(group.ref.client, group.ref.group);
+      if (std::ranges::find(victim.slices, name) == victim.slices.end()) continue;
+      if (const auto slice = enforcer_.slice(holder, group))
+        (void)gpu_.set_slice(group.ref, *slice);
+    }
+  }
+  victim.slices.clear();
+}
+
+std::string Interference::note_of(const ProcessId& process) const {
+  for (auto deed = deeds_.rbegin(); deed != deeds_.rend(); ++deed)
+    if (deed->victim == process)
+      return fmt::format("{} by {} ({}), undone",
+                         deed->kind == Kind::kFreeze ? "frozen" : "slice changed",
+                         deed->culprit.pid, deed->command);
+  return {};
+}
+
+}  // namespace gpushare

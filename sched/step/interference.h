@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Interference: what a process did to the channels and slices of another, and undoing it. Without
+// the kernel module the driver lets every process freeze every other, and set the slice of one
+// whose descriptors it can take. The observer sees such calls; what it read of them is memory of
+// the one who made the call, so a deed can be made up, and undoing it must do no harm: a surplus
+// thaw does none, and a process that we have frozen ourselves is thawed for others' freezes only
+// when it runs again by our own plan.
+//
+// One thread, the scheduler's. It is bounded: a process that goes on freezing costs at most
+// kMostThaws calls of the driver every kPause for each process that it freezes.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "intercept/gpu.h"
+#include "sched/step/enforcer.h"
+#include "sched/step/registry.h"
+#include "shmctl/base/clock.h"
+
+namespace gpushare {
+
+class Interference {
+ public:
+  static constexpr Nanos kPause = std::chrono::milliseconds(5);
+  static constexpr int kMostThaws = 4;
+  static constexpr std::size_t kMostDeeds = 16;
+
+  enum class Kind { kFreeze, kSlice };
+  // What one process did to another, however often.
+  struct Deed {
+    Kind kind{};
+    ProcessId culprit, victim;
+    std::optional<uid_t> uid;  // of the culprit
+    std::string command;
+    uint64_t count = 0;
+    Time logged{};
+    uint64_t logged_count = 0;
+  };
+
+  Interference(Gpu& gpu, const Registry& registry, const Enforcer& enforcer, const Clock& clock)
+      : gpu_(gpu), registry_(registry), enforcer_(enforcer), clock_(clock) {}
+
+  // An event that the registry has taken in.
+  void note(const DriverEvent& event);
+  // Thaws, and puts slices back. In every step, after the events.
+  void undo();
+
+  // Since the agent started. The latest deeds, the last one at the end.
+  uint64_t count() const { return count_; }
+  const std::vector<Deed>& deeds() const { return deeds_; }
+  // What was last done to this process, for its note in status; empty: nothing.
+  std::string note_of(const ProcessId& process) const;
+
+ private:
+  struct Victim {
+    std::map<std::pair<uint32_t, uint32_t>, int> freezes;  // by client and channel: to be thawed
+    std::vector<std::pair<uint32_t, uint32_t>> slices;     // client and group: to be put back
+    Time next{};
+  };
+
+  void found(Kind kind, const ProcessId& culprit, const ProcessId& victim);
+  void thaw(const Process& process, Victim& victim);
+  void put_slices_back(const Process& process, Victim& victim);
+
+  Gpu& gpu_;
+  const Registry& registry_;
+  const Enforcer& enforcer_;
+  const Clock& clock_;
+  std::map<ProcessId, Victim> victims_;
+  std::vector<Deed> deeds_;
+  uint64_t count_ = 0;
+  Time log_began_{};  // of the minute in which lines_ are counted
+  int lines_ = 0;
+};
+
+// "process 17 (prog, user 1000) froze process 18, 3 times".
+std::string describe(const Interference::Deed& deed);
+
+}  // namespace gpushare

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// A process that freezes others, or changes their slices, without the kernel module.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/sched/system/system_rig.h"
+
+namespace gpushare {
+namespace {
+
+using namespace std::chrono_literals;
+using test::ended_by;
+using test::SystemRig;
+
+class ForeignControl : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    rig_.start_agent();
+    victim_ = rig_.start("endless", {"--seconds", "1000", "--report-ms", "5"});
+    ASSERT_TRUE(eventually([&] { return rig_.record(victim_->pid()).pid != 0; }));
+  }
+  std::unique_ptr<Child> attack(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {"--victim", std::to_string(victim_->pid())});
+    auto started = rig_.start_attack("foreign_control", std::move(arguments));
+    EXPECT_TRUE(eventually([&] { return rig_.output("foreign_control.log").contains("did_ns"); }));
+    return started;
+  }
+  // What the victim has done.
+  uint64_t turns() const {
+    const std::string line = victim_->last_line();
+    const auto at = line.find("\"turns\":");
+    return at == std::string::npos ? 0 : std::stoull(line.substr(at + 8));
+  }
+  bool goes_on() const {
+    const uint64_t before = turns();
+    return eventually([&] { return turns() > before; });
+  }
+
+  SystemRig rig_{""};
+  std::unique_ptr<Child> victim_;
+};
+
+TEST_F(ForeignControl, AFrozenProcessIsThawedAndItsFreezerNamed) {
+  ASSERT_TRUE(goes_on());
+  // It waits so long before it undoes what it did that only the agent can have thawed.
+  const auto attacker = attack({"--hold-ms", "1000000", "--rounds", "3", "--pause-ms", "1"});
+  EXPECT_TRUE(eventually([&] { return rig_.snapshot().agent.interferences >= 3; }));
+  EXPECT_TRUE(goes_on());
+  const std::string named = "process " + std::to_string(attacker->pid()) + " (foreign_contro";
+  EXPECT_TRUE(rig_.answers(R"({"op":"doctor"})", named)) << rig_.ask(R"({"op":"doctor"})");
+  EXPECT_TRUE(rig_.output("agent.log").contains(named));
+  EXPECT_TRUE(std::string(rig_.record(victim_->pid()).note).contains("frozen by"));
+}
+
+TEST_F(ForeignControl, AChangedSliceIsPutBack) {
+  // The slice of a victim beside another is the agent's.
+  const auto other = rig_.start("spin", test::kSaturating);
+  ASSERT_TRUE(eventually([&] { return rig_.record(other->pid()).slice_us != kUnknown32; }));
+  const auto attacker = attack({"--hold-ms", "300", "--slice-us", "777777"});
+  EXPECT_TRUE(eventually([&] { return attacker->has_ended(); }));
+  const std::string said = rig_.output("foreign_control.log");
+  EXPECT_TRUE(said.contains("\"slice_us\":")) << said;
+  EXPECT_FALSE(said.contains("\"slice_us\":777777")) << "it found its own slice: " << said;
+  EXPECT_TRUE(rig_.answers(R"({"op":"doctor"})", "changed the slice of process"));
+}
+
+}  // namespace
+}  // namespace gpushare
