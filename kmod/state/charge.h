@@ -43,7 +43,7 @@ static inline int gs_charge_try(struct gs_charge *charge, struct gs_process *pro
 	if (bytes == ~0ULL ||
 	    !gs_budget_fits(tenant->memory[instance], bytes, tenant->settings.memory_max))
 		return -EDQUOT;
-	process->refs++;
+	refcount_inc(&process->refs);
 	*charge = (struct gs_charge){
 		.refs = 1,
 		.process = process,

@@ -76,7 +76,7 @@ static void gs_client_insert(struct gs_client *client, struct gs_process *proces
 	client->file = file;
 	client->fd = fd;
 	client->process = process;
-	process->refs++;
+	refcount_inc(&process->refs);
 	INIT_LIST_HEAD(&client->objects);
 	mutex_init(&client->order);
 	list_add_tail(&client->process_node, &process->clients);
@@ -124,7 +124,8 @@ static void gs_client_take_over(struct gs_client *client, struct gs_process *pro
 	if (client->process == process)
 		return;
 	list_move_tail(&client->process_node, &process->clients);
-	process->refs++;
+	refcount_inc(&process->refs);
+	gs_process_lost_client(client->process);
 	gs_process_put(client->process);
 	client->process = process;
 }
@@ -186,6 +187,7 @@ void gs_client_destroy(struct gs_client *client)
 	list_del(&client->process_node);
 	hash_del(&client->by_handle);
 	hash_del(&client->by_file);
+	gs_process_lost_client(client->process);
 	gs_client_put(client);
 }
 

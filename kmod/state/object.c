@@ -42,6 +42,8 @@ void gs_spares_refill(void)
 void gs_object_free(struct gs_object *object)
 {
 	lockdep_assert_held(&gs_lock);
+	if (object->origin)
+		gs_object_put(object->origin); /* has no origin itself */
 	if (gs_spares_count >= GS_SPARES_MAX) {
 		kmem_cache_free(gs_object_cache, object);
 		return;

@@ -8,6 +8,7 @@
 
 #include <linux/kobject.h>
 #include <linux/list.h>
+#include <linux/uidgid.h>
 
 #include "state/lock.h"
 #include "state/settings.h"
@@ -23,10 +24,11 @@ struct task_struct;
  * @node: The place in gs_tenants.
  * @hash: The place in the table by name.
  * @processes: The list of gs_process.tenant_node.
+ * @processes_count: Their number.
  * @settings: What was written to the attributes.
  * @match_cgroup: The pattern of cgroup paths, empty if there is none.
  * @has_match_uid: @match_uid is a rule.
- * @match_uid: A user in the initial user namespace.
+ * @match_uid: A user.
  * @is_removed: The tenant is not in the list any more, and its directory is about to go.
  * @memory: The bytes of video memory that it holds, by GPU.
  * @memory_refused: The number of allocations that did not fit.
@@ -41,10 +43,11 @@ struct gs_tenant {
 	struct list_head node;
 	struct hlist_node hash;
 	struct list_head processes;
+	unsigned int processes_count;
 	struct gs_settings settings;
 	char match_cgroup[GS_CGROUP_PATTERN_BYTES];
 	bool has_match_uid;
-	u32 match_uid;
+	kuid_t match_uid;
 	bool is_removed;
 	u64 memory[GPUSHARE_MAX_GPUS];
 	u64 memory_refused;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The directory /sys/kernel/gpushare and the attributes directly in it. */
+#include <linux/capability.h>
 #include <linux/kobject.h>
 #include <linux/slab.h>
 #include <linux/sysfs.h>
@@ -121,20 +122,27 @@ static ssize_t drain_store(struct kobject *kobj, struct kobj_attribute *attr, co
 	bool is_draining;
 	int err = kstrtobool(buf, &is_draining);
 
-	if (!err)
-		gs_hook_drain(is_draining);
-	return err ?: count;
+	if (err)
+		return err;
+	if (!capable(CAP_SYS_ADMIN))
+		return -EPERM;
+	gs_hook_drain(is_draining);
+	return count;
 }
 
 static ssize_t create_store(struct kobject *kobj, struct kobj_attribute *attr, const char *buf,
 			    size_t count)
 {
+	if (!capable(CAP_SYS_ADMIN))
+		return -EPERM;
 	return gs_tenant_create(buf, gs_line_length(buf, count)) ?: count;
 }
 
 static ssize_t remove_store(struct kobject *kobj, struct kobj_attribute *attr, const char *buf,
 			    size_t count)
 {
+	if (!capable(CAP_SYS_ADMIN))
+		return -EPERM;
 	return gs_tenant_remove(buf, gs_line_length(buf, count)) ?: count;
 }
 

@@ -6,6 +6,7 @@
 #include <linux/slab.h>
 #include <linux/sysfs.h>
 
+#include "compat/version.h"
 #include "state/tenant.h"
 #include "sysfs/sysfs.h"
 
@@ -119,7 +120,7 @@ static int gs_store_match_cgroup(struct gs_tenant *tenant, const char *text, siz
 
 static ssize_t gs_show_match_uid(const struct gs_tenant *tenant, char *buf)
 {
-	return tenant->has_match_uid ? sysfs_emit(buf, "%u\n", tenant->match_uid) :
+	return tenant->has_match_uid ? sysfs_emit(buf, "%u\n", __kuid_val(tenant->match_uid)) :
 				       sysfs_emit(buf, "\n");
 }
 
@@ -132,7 +133,7 @@ static int gs_store_match_uid(struct gs_tenant *tenant, const char *text, size_t
 	if (err)
 		return err;
 	tenant->has_match_uid = len > 0;
-	tenant->match_uid = uid;
+	tenant->match_uid = KUIDT_INIT(uid);
 	return 0;
 }
 
@@ -195,7 +196,7 @@ static struct attribute *gs_tenant_attrs[] = {
 
 /* clang-format on */
 
-static struct bin_attribute *gs_tenant_bin_attrs[] = {
+static gs_const_bin struct bin_attribute *gs_const_bin gs_tenant_bin_attrs[] = {
 	&gs_tenant_procs,
 	NULL,
 };

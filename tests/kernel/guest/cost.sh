@@ -9,13 +9,13 @@ limits() {
   echo "other 1 1
 version 200 200
 control 200 200
-alloc 1085 1385
-kept 1085 1385
-free 720 985
-channel 880 1180
-preempt 975 1195
+alloc 1140 1450
+kept 1140 1450
+free 750 1025
+channel 885 1190
+preempt 1090 1315
 object 200 200
-dup 880 950"
+dup 925 1000"
 }
 kinds="other version control object preempt refused channel alloc free kept dup"
 load_driver
