@@ -17,6 +17,7 @@
 #include "state/process.h"
 
 #define GS_TICK_NS (NSEC_PER_SEC / USER_HZ)
+#define GS_MOVES_AT_A_TIME 64 /* before others may have gs_lock */
 #define GS_ANCESTORS_MAX 64 /* a bound for the walk: no programs nest so deep */
 
 /*
@@ -448,19 +449,26 @@ static void gs_process_move(struct gs_process *process, struct gs_tenant *tenant
 
 /**
  * gs_processes_leave() - Put every process of a tenant into the default tenant.
- * @tenant: A tenant that is about to be removed. The processes of the default tenant stay in it.
+ * @tenant: A tenant that is not linked any more. The processes of the default tenant stay in it.
+ *
+ * gs_lock is let go of meanwhile if there are many.
  */
 void gs_processes_leave(struct gs_tenant *tenant)
 {
-	struct gs_process *process, *next;
+	struct gs_process *process;
+	unsigned int moved = 0;
 
 	lockdep_assert_held(&gs_lock);
 	if (tenant == gs_tenant_default)
 		return;
 	do { /* Until none was forked meanwhile whose parent had not moved yet. */
-		list_for_each_entry_safe(process, next, &tenant->processes, tenant_node) {
+		while (!list_empty(&tenant->processes)) {
+			process = list_first_entry(&tenant->processes, struct gs_process,
+						   tenant_node);
 			process->is_attached = false;
 			gs_process_move(process, gs_tenant_default);
+			if (++moved % GS_MOVES_AT_A_TIME == 0)
+				gs_lock_rest();
 		}
 	} while (gs_processes_link_forked());
 }

@@ -69,7 +69,7 @@ static void gs_client_replay(struct gs_client *client)
 	struct list_head *level = &client->objects, *at = level->next;
 	struct gs_object *object;
 
-	if (client->is_unsure)
+	if (client->is_unsure || client->is_dead)
 		return;
 	gs_report_client(client->process, client->handle, client->fd, GPUSHARE_EVENT_REPLAYED);
 	for (;;) {

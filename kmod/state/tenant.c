@@ -158,7 +158,8 @@ void gs_tenant_link(struct gs_tenant *tenant)
 
 /**
  * gs_tenant_unlink() - Let a tenant not be found any more.
- * @tenant: A tenant that is linked. From here on no process can be attached to it.
+ * @tenant: A tenant that is linked. From here on no process can be attached to it. The caller tells
+ *	of it when its processes have left.
  */
 void gs_tenant_unlink(struct gs_tenant *tenant)
 {
@@ -167,5 +168,4 @@ void gs_tenant_unlink(struct gs_tenant *tenant)
 	hash_del(&tenant->hash);
 	gs_tenants_count--;
 	tenant->is_removed = true;
-	gs_tenant_changed(tenant, GPUSHARE_SETTING_REMOVED);
 }

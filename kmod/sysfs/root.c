@@ -98,12 +98,12 @@ static ssize_t agent_show(struct kobject *kobj, struct kobj_attribute *attr, cha
 
 static ssize_t policy_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
 {
-	ssize_t len;
+	char policy[GPUSHARE_WORD_BYTES];
 
 	mutex_lock(&gs_lock);
-	len = sysfs_emit(buf, "%s\n", gs_policy);
+	memcpy(policy, gs_policy, sizeof(policy));
 	mutex_unlock(&gs_lock);
-	return len;
+	return sysfs_emit(buf, "%s\n", policy);
 }
 
 static ssize_t generation_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)

@@ -53,8 +53,9 @@ static int gs_tenant_add(const char *name)
 static void gs_tenant_delete(struct gs_tenant *tenant)
 {
 	mutex_lock(&gs_lock);
-	gs_processes_leave(tenant);
 	gs_tenant_unlink(tenant);
+	gs_processes_leave(tenant);
+	gs_tenant_changed(tenant, GPUSHARE_SETTING_REMOVED);
 	mutex_unlock(&gs_lock);
 	if (tenant == gs_tenant_default)
 		gs_processes_exit();

@@ -235,11 +235,11 @@ test_ADisarmedProbeIsNoticed() {
 test_ThreadsThatEndAreAttachedWithoutHarm() {
   local round=0 worker
   tenant brief
-  rm_client short-lives=400 >/tmp/lives &
+  rm_client short-lives=200 >/tmp/lives &
   worker=$!
   echo $worker >>/tmp/pids
-  while [ $round -lt 400 ] && holds kill -0 $worker; do
-    for pid in $(tail -n 20 /tmp/lives); do echo "$pid" >$tree/tenants/brief/procs || true; done 2>/dev/null
+  while [ $round -lt 60 ] && holds kill -0 $worker; do
+    for pid in $(tail -n 8 /tmp/lives); do echo "$pid" >$tree/tenants/brief/procs || true; done 2>/dev/null
     round=$((round + 1))
   done
   end $worker
