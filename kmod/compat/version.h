@@ -63,11 +63,11 @@ static inline int gs_ftrace_unregister_direct(struct ftrace_ops *ops, unsigned l
 #endif
 }
 
-/* What the tracepoint sched_process_exit has beside the task. */
+/* The head of a function for the tracepoint sched_process_exit. */
 #ifdef GS_HAS_EXIT_TRACE_GROUP_DEAD
-#define GS_EXIT_TRACE_ARGUMENTS , bool is_group_dead
+#define GS_ON_EXIT(name) static void name(void *data, struct task_struct *task, bool is_group_dead)
 #else
-#define GS_EXIT_TRACE_ARGUMENTS
+#define GS_ON_EXIT(name) static void name(void *data, struct task_struct *task)
 #endif
 
 /* How the kernel takes the attribute that a function for a binary attribute gets. */

@@ -111,6 +111,10 @@ static struct gs_diversion {
 	{ .entry = gs_divert_file, .first = GS_SITE_IOCTL, .last = GS_SITE_RELEASE },
 };
 
+static struct gs_diversion gs_display = {
+	.entry = gs_divert_file, .first = GS_SITE_DISPLAY, .last = GS_SITE_DISPLAY,
+};
+
 static int gs_diversion_attach(struct gs_diversion *diversion)
 {
 	int err = 0, reset = 1;
@@ -147,9 +151,9 @@ static bool gs_diversions_detach(unsigned int count)
 }
 
 /*
- * While it is registered kernel.ftrace_enabled cannot be set to 0, which would let calls pass unseen
- * into the probe that bars those. ftrace does not keep the flag in what is registered for direct
- * calls, so it is on this function of our own, which is never called.
+ * While it is registered kernel.ftrace_enabled cannot be set to 0, which would let calls pass
+ * unseen into the probe that bars those. ftrace does not keep the flag in what is registered for
+ * direct calls, so it is on this function of our own, which is never called.
  */
 static noinline void gs_divert_guarded(void)
 {
@@ -175,8 +179,8 @@ static int gs_guard_attach(void)
 /**
  * gs_divert_attach() - Let the functions of gs_sites[] be diverted from now on.
  *
- * Return: 0, -EBUSY if another module diverts one of them, -EOPNOTSUPP if kernel.ftrace_enabled is 0,
- * or another negative errno.
+ * Return: 0, -EBUSY if another module diverts one of them, -EOPNOTSUPP if kernel.ftrace_enabled is
+ * 0, or another negative errno.
  */
 int gs_divert_attach(void)
 {
@@ -209,6 +213,26 @@ bool gs_divert_detach(void)
 }
 
 /**
+ * gs_divert_display_attach() - Let GS_SITE_DISPLAY be diverted from now on.
+ *
+ * Return: 0 or a negative errno.
+ */
+int gs_divert_display_attach(void)
+{
+	return gs_diversion_attach(&gs_display);
+}
+
+/**
+ * gs_divert_display_detach() - Stop diverting it.
+ *
+ * Return: See gs_divert_detach().
+ */
+bool gs_divert_display_detach(void)
+{
+	return gs_diversion_detach(&gs_display);
+}
+
+/**
  * gs_divert_exit() - Free what ftrace keeps. Nothing is attached after this.
  */
 void gs_divert_exit(void)
@@ -217,5 +241,6 @@ void gs_divert_exit(void)
 
 	for (i = 0; i < ARRAY_SIZE(gs_diversions); i++)
 		ftrace_free_filter(&gs_diversions[i].ops);
+	ftrace_free_filter(&gs_display.ops);
 	ftrace_free_filter(&gs_guard);
 }

@@ -263,8 +263,8 @@ static noinline int gs_call_wait(struct gs_call *call)
  * gs_call_enter_in_order() - Begin with a call when it is its turn.
  * @call: A call of kind ALLOC, DUP or FREE.
  *
- * Return: 0 with gs_lock held, -ENOMEM, -EPERM if its file cannot speak for the client, or -EINTR if
- * the caller was killed meanwhile.
+ * Return: 0 with gs_lock held, -ENOMEM, -EPERM if its file cannot speak for the client, or -EINTR
+ * if the caller was killed meanwhile.
  */
 int gs_call_enter_in_order(struct gs_call *call)
 {

@@ -27,7 +27,7 @@ static void gs_mark(struct task_struct *task, int mark)
 }
 
 /* `live` has been decremented before. If the two last threads race, both set the mark. */
-static void gs_on_exit(void *data, struct task_struct *task GS_EXIT_TRACE_ARGUMENTS)
+GS_ON_EXIT(gs_on_exit)
 {
 	if (!atomic_read(&task->signal->live))
 		gs_mark(task, GS_MARK_EXIT);

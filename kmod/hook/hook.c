@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The hook diverts the driver's file operations (open, ioctl, release), when they are of interest, to
- * functions here, which call the original. It is attached when the driver is loaded or comes, and
- * detached when the driver goes or when the module goes. While the hook is drained calls pass it.
+ * The hook diverts the driver's file operations (open, ioctl, release), when they are of interest,
+ * to functions here, which call the original. It is attached when the driver is loaded or comes,
+ * and detached when the driver goes or when the module goes. While the hook is drained calls pass
+ * it.
  *
  * A task may sleep for long in the driver, below our function. gs_hook_choose() takes a reference
  * on the module before it diverts, and the function drops it last, so rmmod is refused while a task
@@ -31,6 +32,7 @@
 #include "state/file.h"
 
 #define GS_DRIVER "nvidia"
+#define GS_DISPLAY_DRIVER "nvidia_drm"
 
 enum gs_hook_state { GS_WAITING, GS_HOOKED, GS_OBSERVING, GS_DRAINED };
 
@@ -55,6 +57,7 @@ static struct {
 	int err;
 } gs_hook = { .state = GS_WAITING };
 static DEFINE_MUTEX(gs_hook_lock);
+static bool gs_display_is_hooked; /* under gs_hook_lock */
 static bool gs_hook_stays; /* A function of the driver could not be left alone. */
 static DEFINE_STATIC_KEY_FALSE(gs_hook_drained); /* Calls pass unseen; set under gs_hook_lock. */
 
@@ -98,6 +101,16 @@ static int gs_hook_open(struct inode *inode, struct file *file)
 		kfree(record);
 	else
 		gs_file_opened(record);
+	gs_module_put();
+	return ret;
+}
+
+static int gs_hook_display(unsigned long device, unsigned long argument, unsigned long file)
+{
+	int ret = gs_filter_display();
+
+	if (!ret)
+		ret = gs_divert_original(device, argument, file, gs_sites[GS_SITE_DISPLAY]);
 	gs_module_put();
 	return ret;
 }
@@ -148,6 +161,8 @@ static __always_inline unsigned long gs_hook_with_reference(unsigned long site)
 		return (unsigned long)gs_hook_compat;
 	if (site == gs_sites[GS_SITE_OPEN])
 		return (unsigned long)gs_hook_open;
+	if (site == gs_sites[GS_SITE_DISPLAY])
+		return (unsigned long)gs_hook_display;
 	return (unsigned long)gs_hook_release;
 }
 
@@ -157,20 +172,20 @@ notrace unsigned long gs_hook_choose(unsigned long a0, unsigned long a1, unsigne
 	if (site == gs_sites[GS_SITE_IOCTL] || site == gs_sites[GS_SITE_COMPAT]) {
 		if (static_branch_unlikely(&gs_hook_drained) || !gs_hook_wants(a1, a2))
 			return 0;
-	} else if (site == gs_sites[GS_SITE_OPEN] && static_branch_unlikely(&gs_hook_drained)) {
+	} else if (site != gs_sites[GS_SITE_RELEASE] && static_branch_unlikely(&gs_hook_drained)) {
 		return 0;
 	}
 	return gs_hook_with_reference(site);
 }
 
 /* Finds the place of a driver function for gs_sites[]; 0 if there is none that ftrace calls. */
-static unsigned long gs_driver_site(const char *name)
+static unsigned long gs_driver_site(const char *module, const char *name)
 {
 	char symbol[64];
 	struct kprobe probe = { .symbol_name = symbol, .flags = KPROBE_FLAG_DISABLED };
 	unsigned long site = 0;
 
-	snprintf(symbol, sizeof(symbol), GS_DRIVER ":%s", name);
+	snprintf(symbol, sizeof(symbol), "%s:%s", module, name);
 	if (register_kprobe(&probe))
 		return 0;
 	if (probe.flags & KPROBE_FLAG_FTRACE)
@@ -184,21 +199,21 @@ static const char *gs_driver_find(void)
 {
 	const struct gs_ioctl_names *names = gs_ioctl_names;
 
-	gs_sites[GS_SITE_IOCTL] = gs_driver_site(names->name);
+	gs_sites[GS_SITE_IOCTL] = gs_driver_site(GS_DRIVER, names->name);
 	if (!gs_sites[GS_SITE_IOCTL]) {
 		names++;
-		gs_sites[GS_SITE_IOCTL] = gs_driver_site(names->name);
+		gs_sites[GS_SITE_IOCTL] = gs_driver_site(GS_DRIVER, names->name);
 	}
 	if (!gs_sites[GS_SITE_IOCTL])
 		return "the driver's ioctl was not found";
 	gs_hook.name = names->name;
-	gs_sites[GS_SITE_COMPAT] = names->compat ? gs_driver_site(names->compat) : 0;
-	gs_sites[GS_SITE_OPEN] = gs_driver_site("nvidia_open");
-	gs_sites[GS_SITE_RELEASE] = gs_driver_site("nvidia_close");
+	gs_sites[GS_SITE_COMPAT] = names->compat ? gs_driver_site(GS_DRIVER, names->compat) : 0;
+	gs_sites[GS_SITE_OPEN] = gs_driver_site(GS_DRIVER, "nvidia_open");
+	gs_sites[GS_SITE_RELEASE] = gs_driver_site(GS_DRIVER, "nvidia_close");
 	if (!gs_sites[GS_SITE_OPEN] || !gs_sites[GS_SITE_RELEASE])
 		return "the driver's open or release was not found";
-	gs_sites[GS_SITE_COPY_IN] = gs_driver_site("os_memcpy_from_user");
-	gs_sites[GS_SITE_COPY_OUT] = gs_driver_site("os_memcpy_to_user");
+	gs_sites[GS_SITE_COPY_IN] = gs_driver_site(GS_DRIVER, "os_memcpy_from_user");
+	gs_sites[GS_SITE_COPY_OUT] = gs_driver_site(GS_DRIVER, "os_memcpy_to_user");
 	if (!gs_sites[GS_SITE_COPY_IN] || !gs_sites[GS_SITE_COPY_OUT])
 		return "the driver's copying of parameters was not found";
 	return NULL;
@@ -267,8 +282,8 @@ static void gs_hook_attach(void)
 }
 
 /*
- * What is remembered of clients is of no use once nothing is watched. A function that cannot be left
- * alone comes to us for ever, so the module stays, and calls pass.
+ * What is remembered of clients is of no use once nothing is watched. A function that cannot be
+ * left alone comes to us for ever, so the module stays, and calls pass.
  */
 static void gs_hook_detach(enum gs_hook_state state)
 {
@@ -296,10 +311,46 @@ static void gs_hook_lost(struct work_struct *work)
 	gs_announce(GS_NEWS_DRIVER);
 }
 
+/* A release without that function makes no such memory. */
+static void gs_display_attach(void)
+{
+	int err;
+
+	lockdep_assert_held(&gs_hook_lock);
+	gs_sites[GS_SITE_DISPLAY] =
+		gs_driver_site(GS_DISPLAY_DRIVER, "nv_drm_gem_alloc_nvkms_memory_ioctl");
+	if (!gs_sites[GS_SITE_DISPLAY])
+		return;
+	err = gs_divert_display_attach();
+	gs_display_is_hooked = !err;
+	if (err)
+		pr_warn("memory for displays is not watched (%d)\n", err);
+}
+
+static void gs_display_detach(void)
+{
+	lockdep_assert_held(&gs_hook_lock);
+	if (gs_display_is_hooked && !gs_divert_display_detach())
+		gs_hook_stays = true;
+	gs_display_is_hooked = false;
+}
+
+static void gs_display_notify(unsigned long action)
+{
+	mutex_lock(&gs_hook_lock);
+	if (action == MODULE_STATE_COMING)
+		gs_display_attach();
+	else if (action == MODULE_STATE_GOING)
+		gs_display_detach();
+	mutex_unlock(&gs_hook_lock);
+}
+
 static int gs_hook_notify(struct notifier_block *block, unsigned long action, void *data)
 {
 	const struct module *module = data;
 
+	if (strcmp(module->name, GS_DISPLAY_DRIVER) == 0)
+		gs_display_notify(action);
 	if (strcmp(module->name, GS_DRIVER) != 0)
 		return NOTIFY_OK;
 	mutex_lock(&gs_hook_lock);
@@ -387,10 +438,12 @@ int gs_hook_init(void)
 	if (err)
 		return err;
 	mutex_lock(&gs_hook_lock);
-	if (gs_hook.state == GS_WAITING && gs_driver_site("nvidia_close")) {
+	if (gs_hook.state == GS_WAITING && gs_driver_site(GS_DRIVER, "nvidia_close")) {
 		gs_hook.is_driver_here = true;
 		gs_hook_attach();
 	}
+	if (!gs_display_is_hooked)
+		gs_display_attach();
 	mutex_unlock(&gs_hook_lock);
 	return 0;
 }
@@ -403,6 +456,7 @@ void gs_hook_exit(void)
 	unregister_module_notifier(&gs_hook_notifier);
 	mutex_lock(&gs_hook_lock);
 	gs_hook_detach(GS_WAITING);
+	gs_display_detach();
 	mutex_unlock(&gs_hook_lock);
 	cancel_work_sync(&gs_hook_loss);
 	/* The driver would call into memory that is free. Only a restart of the machine helps. */

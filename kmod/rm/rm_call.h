@@ -337,8 +337,8 @@ static inline __u64 rm_answered_bytes(__u32 nr, const void *arg)
 /**
  * struct rm_params - What is read of a call's parameters.
  * @value: CONTROL: the first 8 bytes; of SET_PREEMPTION_MODE its two modes. ALLOC: the size of
- *	memory, the number of a device, or the engine of a group. It is filled up with zeros if there
- *	is less.
+ *	memory, the number of a device, or the engine of a group. It is filled up with zeros if
+ *	there is less.
  * @attr: The attributes of memory, or the flags of SET_PREEMPTION_MODE.
  */
 struct rm_params {
@@ -453,8 +453,8 @@ static inline void rm_params_get(const void *copy, __u64 bytes,
  * @params: What was read of its parameters.
  *
  * Return: The mode in which the program's kernels leave the GPU, ~0 if that stays as it is, for
- * SET_PREEMPTION_MODE; the first 8 bytes for all others. Of parameters that cannot be read it is the
- * number that is refused.
+ * SET_PREEMPTION_MODE; the first 8 bytes for all others. Of parameters that cannot be read it is
+ * the number that is refused.
  */
 static inline __u64 rm_control_value(const struct rm_call *call, const struct rm_params *params)
 {

@@ -172,7 +172,8 @@ void gs_client_free(struct gs_client *client)
 
 /**
  * gs_client_destroy() - Forget a client that the driver has freed, and all objects below it.
- * @client: A client that may be dead already. gs_lock is let go of meanwhile if it has many objects.
+ * @client: A client that may be dead already. gs_lock is let go of meanwhile if it has many
+ *	objects.
  *
  * Nothing finds it any more from the beginning on.
  */

@@ -130,9 +130,8 @@ void gs_files_see(bool is_seen)
 
 	mutex_lock(&gs_lock);
 	gs_files_are_seen = is_seen;
-	if (!is_seen) {
-		hash_for_each(gs_files, bucket, record, hash) record->is_seen = false;
-	}
+	hash_for_each(gs_files, bucket, record, hash)
+		record->is_seen &= is_seen;
 	mutex_unlock(&gs_lock);
 }
 

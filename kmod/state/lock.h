@@ -7,9 +7,10 @@
  *
  * Each type has a header of its own, which includes only those to its right. No function calls the
  * driver, touches user memory, allocates or makes text while it holds gs_lock, so the lock is held
- * for lookups and arithmetic only; long work lets go of it now and then (gs_lock_rest()). Functions that need it say so with lockdep_assert_held(). Reference counts are
- * plain integers under it. The memory of an object is given back when the driver has said that the
- * object is gone, and never earlier.
+ * for lookups and arithmetic only; long work lets go of it now and then (gs_lock_rest()).
+ * Functions that need it say so with lockdep_assert_held(). Reference counts are plain integers
+ * under it. The memory of an object is given back when the driver has said that the object is
+ * gone, and never earlier.
  */
 #ifndef GPUSHARE_LOCK_H
 #define GPUSHARE_LOCK_H

@@ -272,8 +272,8 @@ static void gs_process_drop(struct gs_process *process)
  * gs_process_lost_client() - Report the end of a process if this was the last client it had left.
  * @process: The process of a client that is gone, of which the caller holds a reference.
  *
- * After exec a process stays in the tenant that it was attached to; otherwise the rules look at what
- * it has become.
+ * After exec a process stays in the tenant that it was attached to; otherwise the rules look at
+ * what it has become.
  */
 void gs_process_lost_client(struct gs_process *process)
 {
@@ -312,8 +312,9 @@ static void gs_process_match_again(struct gs_process *process)
 }
 
 /*
- * Handles the marks of a process. Its memory is not given back here, but when the driver has released
- * its files. Until then it has not ended: another process may have them open, and its work goes on.
+ * Handles the marks of a process. Its memory is not given back here, but when the driver has
+ * released its files. Until then it has not ended: another process may have them open, and its
+ * work goes on.
  */
 static void gs_process_handle_marks(struct gs_process *process)
 {
@@ -339,8 +340,7 @@ void gs_processes_tidy(void)
 	mutex_lock(&gs_lock);
 	gs_processes_link_forked();
 	mutex_unlock(&gs_lock);
-	llist_for_each_entry_safe(process, next, llist_del_all(&gs_processes_marked), marked)
-	{
+	llist_for_each_entry_safe(process, next, llist_del_all(&gs_processes_marked), marked) {
 		mutex_lock(&gs_lock);
 		gs_processes_link_forked();         /* it may be one of them */
 		atomic_set(&process->is_marked, 0); /* a mark from here on is for another time */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The processes that use the driver, or that were attached to a tenant or descend from one that was.
- * All functions need gs_lock unless they say otherwise.
+ * The processes that use the driver, or that were attached to a tenant or descend from one that
+ * was. All functions need gs_lock unless they say otherwise.
  */
 #ifndef GPUSHARE_PROCESS_H
 #define GPUSHARE_PROCESS_H
@@ -38,8 +38,8 @@ enum gs_closing { GS_CLOSING_NOT, GS_CLOSING_EXEC, GS_CLOSING_EXIT };
  * @tenant_node: The place in the tenant's list.
  * @node: The place in gs_processes.
  * @clients: The list of gs_client.process_node.
- * @is_attached: A write to procs chose its tenant, or that of an ancestor before it forked. It holds
- *	for its children too.
+ * @is_attached: A write to procs chose its tenant, or that of an ancestor before it forked. It
+ *	holds for its children too.
  * @is_opened: It has used the driver, and events about it were sent.
  * @is_gone: It has exited, and only what it left behind keeps it here.
  * @closing: It has exited or called exec, and has clients left that another process holds open, or

@@ -41,8 +41,8 @@ struct gs_tenant *gs_tenant_find(const char *name)
 }
 
 /*
- * The path of a cgroup. Of a path that does not fit it is the nearest ancestor's whose path does, so
- * that a rule for all below that holds.
+ * The path of a cgroup. Of a path that does not fit it is the nearest ancestor's whose path does,
+ * so that a rule for all below that holds.
  */
 static bool gs_cgroup_path(struct cgroup *cgroup, char *path, size_t bytes)
 {

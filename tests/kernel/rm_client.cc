@@ -50,6 +50,7 @@
 //   linked-child=MIB  a child does the same below this process's own client, and ends
 //   preemption=MODE  how its kernels leave the GPU: 0 when they have ended, 1 by blocks, 2 at once
 //   schedule-dup puts a group on the runlist, and then once more by another name of it
+//   display      memory that nvidia-drm makes for displays
 //   leave-open   ends, and a child that does nothing keeps the files open
 //   short-lives=N  starts N processes, one after the other, each with threads that end in disorder,
 //                and prints the ids of all threads
@@ -158,6 +159,7 @@ void carry_out(Context& context, std::string_view word) {
   if (verb == "preemption")
     return report(word, context.preemption_mode(static_cast<uint32_t>(number)));
   if (verb == "schedule-dup") return report(word, context.schedule_duplicate());
+  if (verb == "display") return report(word, context.display_memory());
   if (verb == "leave-open") return context.leave_open();
   if (verb == "short-lives") return context.short_lives(number);
   if (verb == "deep") return context.go_deep(text);

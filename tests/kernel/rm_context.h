@@ -99,6 +99,7 @@ class Context {
   Answer linked_child(uint64_t bytes);
   Answer preemption_mode(uint32_t mode);
   Answer schedule_duplicate();
+  Answer display_memory();
   void leave_open();
   void short_lives(uint64_t count);
   void go_deep(const std::string& cgroup);

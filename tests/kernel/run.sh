@@ -33,7 +33,7 @@ suites() { # the longest come first
   local module=$ring/gpushare/gpushare.ko
   echo "agent 120 $driver $client kernel/static/gpushared kernel/static/gpushare"
   echo "filter 120 $driver $client $module kernel/refused-controls bin/tests/rm_fuzz"
-  echo "escapes 120 $driver $client $module bin/tests/door"
+  echo "escapes 120 $driver $client $module bin/tests/door $ring/nvidia/nvidia-drm.ko"
   echo "module 120 $driver $client $module" \
     "$ring/nvidia-535/nvidia.ko:/test/nvidia-535.ko" \
     "$ring/nvidia-unknown/nvidia.ko:/test/nvidia-unknown.ko"

@@ -202,6 +202,28 @@ test_TheDefaultTenantCanBeClosed() {
   echo max >$tree/tenants/default/memory_max
 }
 
+# The driver for displays may come before the module and after it.
+display_memory_is_refused() {
+  equal errno=12 "$(run_in small open display | status_of display)" "with a limit"
+  equal 0x0 "$(rm_client open display | status_of display)" "without a limit"
+}
+test_MemoryForDisplaysIsRefusedUnderALimit() {
+  insmod /test/nvidia-drm.ko
+  tenant small
+  echo 64M >$tree/tenants/small/memory_max
+  display_memory_is_refused
+  equal "1 1" "$(attribute small memory_refused) $(cat /sys/module/nvidia_drm/parameters/made)" \
+    "memory_refused, and how often it was made"
+  unload_module
+  load_module
+  tenant small
+  echo 64M >$tree/tenants/small/memory_max
+  display_memory_is_refused
+  rmmod nvidia-drm
+  echo small >$tree/remove
+  equal hooked "$(driver_state)" driver
+}
+
 test_FtraceCannotBeSwitchedOffUnderneath() {
   ! echo 0 >/proc/sys/kernel/ftrace_enabled 2>/dev/null || fail "it was switched off"
   echo 1 >/proc/sys/kernel/ftrace_enabled
