@@ -112,7 +112,9 @@ static struct gs_diversion {
 };
 
 static struct gs_diversion gs_display = {
-	.entry = gs_divert_file, .first = GS_SITE_DISPLAY, .last = GS_SITE_DISPLAY,
+	.entry = gs_divert_file,
+	.first = GS_SITE_DISPLAY,
+	.last = GS_SITE_DISPLAY,
 };
 
 static int gs_diversion_attach(struct gs_diversion *diversion)

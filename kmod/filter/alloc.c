@@ -117,6 +117,7 @@ static void gs_memory_refused_event(struct gs_call *call, u32 instance, u64 byte
 	event.memory_refused.max_bytes = tenant->settings.memory_max;
 	event.memory_refused.repeats = repeats;
 	gs_event_send(&event);
+	gs_tenant_had_event(tenant);
 }
 
 /* The bytes that a memory object takes; ~0 if the caller hides them. */
@@ -192,12 +193,29 @@ static void gs_object_made(struct gs_call *call)
 		gs_object_made_event(call);
 }
 
-/* Charges video memory before the driver is asked. Returns false if the tenant may not have it. */
+/* Charges a group that is a context. Returns false if the tenant may not have one more. */
+static noinline bool gs_call_charge_context(struct gs_call *call)
+{
+	u64 repeats;
+
+	if (!gs_object_charge_context(call->object, call->process))
+		return true;
+	call->process->tenant->contexts_refused++;
+	if (gs_process_reports_refusal(call->process, &repeats))
+		gs_tenant_had_event(call->process->tenant);
+	return false;
+}
+
+/*
+ * Charges what a call makes before the driver is asked. Returns false if the tenant may not have it.
+ */
 static bool gs_call_charge(struct gs_call *call)
 {
 	struct gs_object *object = call->object;
 	u64 bytes;
 
+	if (object->engine_type >= RM_ENGINE_GR0 && object->engine_type <= RM_ENGINE_GR7)
+		return gs_call_charge_context(call);
 	if (!object->is_video)
 		return true;
 	bytes = gs_memory_bytes(call);

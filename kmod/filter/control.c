@@ -81,9 +81,10 @@ static void gs_control_count_refusal(struct gs_call *call)
 	u64 repeats;
 
 	call->process->tenant->controls_refused++;
-	if (gs_process_reports_refusal(call->process, &repeats))
-		gs_control_event(call, RM_ERR_INSUFFICIENT_PERMISSIONS, GPUSHARE_EVENT_REFUSED,
-				 repeats);
+	if (!gs_process_reports_refusal(call->process, &repeats))
+		return;
+	gs_control_event(call, RM_ERR_INSUFFICIENT_PERMISSIONS, GPUSHARE_EVENT_REFUSED, repeats);
+	gs_tenant_had_event(call->process->tenant);
 }
 
 /**

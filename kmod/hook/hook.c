@@ -58,7 +58,7 @@ static struct {
 } gs_hook = { .state = GS_WAITING };
 static DEFINE_MUTEX(gs_hook_lock);
 static bool gs_display_is_hooked; /* under gs_hook_lock */
-static bool gs_hook_stays; /* A function of the driver could not be left alone. */
+static bool gs_hook_stays;        /* A function of the driver could not be left alone. */
 static DEFINE_STATIC_KEY_FALSE(gs_hook_drained); /* Calls pass unseen; set under gs_hook_lock. */
 
 static long gs_hook_ioctl(struct file *file, unsigned int cmd, unsigned long arg)

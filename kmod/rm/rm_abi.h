@@ -173,6 +173,10 @@ struct rm_preemption_params {
 #define RM_PREEMPTION_FLAGS_COMPUTE 1u /* compute_mode is set, otherwise it stays */
 #define RM_PREEMPTION_COMPUTE_WAIT_FOR_IDLE 0u
 
+/* The engine of a group: those of the GPU's graphics and compute, of which a context has one. */
+#define RM_ENGINE_GR0 1u
+#define RM_ENGINE_GR7 8u
+
 #define RM_MEMORY_FLAGS_VIRTUAL 0x00080000u     /* address space only */
 #define RM_MEMORY_ATTR_LOCATION_MASK (3u << 25) /* 0: video memory */
 #define RM_MEMORY_ATTR_PAGE_SIZE_SHIFT 23       /* 24:23 */

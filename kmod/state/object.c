@@ -53,6 +53,16 @@ void gs_object_free(struct gs_object *object)
 	hlist_add_head(&object->hash, &gs_spares);
 }
 
+/* Lets an object hold its own charge, if that was made. Returns @err. */
+static int gs_object_hold(struct gs_object *object, int err)
+{
+	if (err)
+		return err;
+	object->refs++;
+	object->charge = &object->own_charge;
+	return 0;
+}
+
 /**
  * gs_object_charge() - Charge the video memory that an object is about to hold.
  * @object: An object without a charge, with its instance.
@@ -63,13 +73,20 @@ void gs_object_free(struct gs_object *object)
  */
 int gs_object_charge(struct gs_object *object, struct gs_process *process, u64 bytes)
 {
-	int err = gs_charge_try(&object->own_charge, process, object->instance, bytes);
+	return gs_object_hold(object,
+			      gs_charge_try(&object->own_charge, process, object->instance, bytes));
+}
 
-	if (err)
-		return err;
-	object->refs++;
-	object->charge = &object->own_charge;
-	return 0;
+/**
+ * gs_object_charge_context() - Charge the context that a group is about to be.
+ * @object: A group without a charge.
+ * @process: The process that makes it.
+ *
+ * Return: See gs_charge_try_context().
+ */
+int gs_object_charge_context(struct gs_object *object, struct gs_process *process)
+{
+	return gs_object_hold(object, gs_charge_try_context(&object->own_charge, process));
 }
 
 /**

@@ -77,6 +77,7 @@ void gs_object_add(struct gs_object *object, struct gs_client *client, struct li
 		   struct gs_object *parent, u32 parent_handle, u32 handle);
 void gs_object_destroy(struct gs_object *object);
 int gs_object_charge(struct gs_object *object, struct gs_process *process, u64 bytes);
+int gs_object_charge_context(struct gs_object *object, struct gs_process *process);
 void gs_object_drop_charge(struct gs_object *object);
 
 /* main.c calls these without gs_lock. */

@@ -18,7 +18,7 @@
 
 #define GS_TICK_NS (NSEC_PER_SEC / USER_HZ)
 #define GS_MOVES_AT_A_TIME 64 /* before others may have gs_lock */
-#define GS_ANCESTORS_MAX 64 /* a bound for the walk: no programs nest so deep */
+#define GS_ANCESTORS_MAX 64   /* a bound for the walk: no programs nest so deep */
 
 /*
  * A process that is forked is added to the table at once, in a tracepoint, where gs_lock cannot be
@@ -431,9 +431,11 @@ static void gs_process_move(struct gs_process *process, struct gs_tenant *tenant
 	if (process->tenant == tenant)
 		return;
 	for (i = 0; i < GPUSHARE_MAX_GPUS; i++) {
-		process->tenant->memory[i] -= process->memory[i];
-		tenant->memory[i] += process->memory[i];
+		gs_tenant_uses_memory(process->tenant, i, -process->memory[i]);
+		gs_tenant_uses_memory(tenant, i, process->memory[i]);
 	}
+	process->tenant->contexts -= process->contexts;
+	tenant->contexts += process->contexts;
 	process->tenant->processes_count--;
 	tenant->processes_count++;
 	raw_spin_lock(&gs_processes_lock);

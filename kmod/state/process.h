@@ -47,6 +47,7 @@ enum gs_closing { GS_CLOSING_NOT, GS_CLOSING_EXEC, GS_CLOSING_EXIT };
  * @marks: The bits GS_MARK_* that have not been handled yet.
  * @opened: What the event of its opening says, without the tenant.
  * @memory: The bytes of video memory that it holds, by GPU.
+ * @contexts: The number of contexts that it has.
  * @refused_at: The jiffies of the last refusal that was reported.
  * @refused_unreported: The number of refusals since then, for the next report.
  */
@@ -69,6 +70,7 @@ struct gs_process {
 	unsigned long marks;
 	struct gpushare_event_opened opened;
 	u64 memory[GPUSHARE_MAX_GPUS];
+	u32 contexts;
 	unsigned long refused_at;
 	u64 refused_unreported;
 };
@@ -143,7 +145,7 @@ static inline void gs_process_uses_memory(struct gs_process *process, u32 instan
 {
 	lockdep_assert_held(&gs_lock);
 	process->memory[instance] += bytes;
-	process->tenant->memory[instance] += bytes;
+	gs_tenant_uses_memory(process->tenant, instance, bytes);
 }
 
 #endif /* GPUSHARE_PROCESS_H */

@@ -4,6 +4,7 @@
 #include <linux/hashtable.h>
 #include <linux/rcupdate.h>
 #include <linux/stringhash.h>
+#include <linux/sysfs.h>
 #include <linux/user_namespace.h>
 
 #include "compat/version.h"
@@ -139,6 +140,16 @@ void gs_tenant_changed(struct gs_tenant *tenant, enum gpushare_setting setting)
 	strscpy(event.settings.tenant, kobject_name(&tenant->kobj), sizeof(event.settings.tenant));
 	gs_event_send(&event);
 	gs_announce(GS_NEWS_SETTINGS);
+}
+
+/**
+ * gs_tenant_had_event() - Wake the programs that poll the attribute `events`.
+ * @tenant: A tenant with a process, so its directory is there.
+ */
+void gs_tenant_had_event(struct gs_tenant *tenant)
+{
+	lockdep_assert_held(&gs_lock);
+	sysfs_notify(&tenant->kobj, NULL, "events");
 }
 
 /**

@@ -17,7 +17,11 @@ struct gs_tenant_view {
 	bool has_match_uid;
 	kuid_t match_uid;
 	u64 memory_current;
+	u64 memory_peak;
+	u32 contexts;
+	u32 contexts_max;
 	u64 memory_refused;
+	u64 contexts_refused;
 	u64 controls_refused;
 	u64 gpu_time_us;
 	u64 throttled_us;
@@ -27,16 +31,16 @@ struct gs_tenant_view {
 
 static void gs_tenant_look(const struct gs_tenant *tenant, struct gs_tenant_view *view)
 {
-	u32 i;
-
 	lockdep_assert_held(&gs_lock);
 	view->settings = tenant->settings;
 	memcpy(view->match_cgroup, tenant->match_cgroup, sizeof(view->match_cgroup));
 	view->has_match_uid = tenant->has_match_uid;
 	view->match_uid = tenant->match_uid;
-	view->memory_current = 0;
-	for (i = 0; i < GPUSHARE_MAX_GPUS; i++)
-		view->memory_current += tenant->memory[i];
+	view->memory_current = tenant->memory_current;
+	view->memory_peak = tenant->memory_peak;
+	view->contexts = tenant->contexts;
+	view->contexts_max = tenant->contexts_max;
+	view->contexts_refused = tenant->contexts_refused;
 	view->memory_refused = tenant->memory_refused;
 	view->controls_refused = tenant->controls_refused;
 	view->gpu_time_us = tenant->gpu_time_us;
@@ -109,6 +113,8 @@ GS_SHOW(priority, "%s", gs_priority_name(tenant->settings.priority))
 GS_SHOW(slo_us, "%u", tenant->settings.slo_us)
 GS_SHOW(match_cgroup, "%s", tenant->match_cgroup)
 GS_SHOW(memory_current, "%llu", tenant->memory_current)
+GS_SHOW(memory_peak, "%llu", tenant->memory_peak)
+GS_SHOW(contexts_current, "%u", tenant->contexts)
 GS_SHOW(gpu_time_us, "%llu", tenant->gpu_time_us)
 GS_SHOW(throttled_us, "%llu", tenant->throttled_us)
 GS_SHOW(freezes, "%llu", tenant->freezes)
@@ -134,6 +140,30 @@ static ssize_t gs_show_sm_percent(const struct gs_tenant_view *tenant, char *buf
 	if (tenant->settings.sm_percent == GS_SM_NONE)
 		return sysfs_emit(buf, "max\n");
 	return sysfs_emit(buf, "%u\n", tenant->settings.sm_percent);
+}
+
+static ssize_t gs_show_contexts_max(const struct gs_tenant_view *tenant, char *buf)
+{
+	if (tenant->contexts_max == GS_CONTEXTS_NONE)
+		return sysfs_emit(buf, "max\n");
+	return sysfs_emit(buf, "%u\n", tenant->contexts_max);
+}
+
+static int gs_store_contexts_max(struct gs_tenant *tenant, const char *text, size_t len)
+{
+	if (gs_text_is(text, len, "max")) {
+		tenant->contexts_max = GS_CONTEXTS_NONE;
+		return 0;
+	}
+	return gs_parse_ranged(text, len, 0, GS_CONTEXTS_MAX, &tenant->contexts_max);
+}
+
+/* As in cgroup v2, it is one file, so that one poll covers them. */
+static ssize_t gs_show_events(const struct gs_tenant_view *tenant, char *buf)
+{
+	return sysfs_emit(buf, "memory_max %llu\ncontexts_max %llu\ncontrols %llu\nfreezes %llu\n",
+			  tenant->memory_refused, tenant->contexts_refused,
+			  tenant->controls_refused, tenant->freezes);
 }
 
 /* An empty line removes the rule. A pattern is of a whole path, so it starts with '/' or '*'. */
@@ -195,6 +225,7 @@ static ssize_t gs_show_share_permille(const struct gs_tenant_view *tenant, char 
 
 #define GS_SETTING(_key, _name, ...) GS_PARSED(_key, _name);
 GPUSHARE_SETTINGS(GS_SETTING)
+GS_STORED(contexts_max, CONTEXTS_MAX);
 GS_STORED(match_cgroup, MATCH_CGROUP);
 GS_STORED(match_uid, MATCH_UID);
 GS_READ_ONLY(gpu_time_us);
@@ -202,12 +233,16 @@ GS_READ_ONLY(share_permille);
 GS_READ_ONLY(throttled_us);
 GS_READ_ONLY(freezes);
 GS_READ_ONLY(memory_current);
+GS_READ_ONLY(memory_peak);
+GS_READ_ONLY(contexts_current);
+GS_READ_ONLY(events);
 GS_READ_ONLY(memory_refused);
 GS_READ_ONLY(controls_refused);
 
 static struct attribute *gs_tenant_attrs[] = {
 #define GS_LISTED(_key, ...) &gs_attribute_##_key.attr,
 	GPUSHARE_SETTINGS(GS_LISTED)
+	&gs_attribute_contexts_max.attr,
 	&gs_attribute_match_cgroup.attr,
 	&gs_attribute_match_uid.attr,
 	&gs_attribute_gpu_time_us.attr,
@@ -215,6 +250,9 @@ static struct attribute *gs_tenant_attrs[] = {
 	&gs_attribute_throttled_us.attr,
 	&gs_attribute_freezes.attr,
 	&gs_attribute_memory_current.attr,
+	&gs_attribute_memory_peak.attr,
+	&gs_attribute_contexts_current.attr,
+	&gs_attribute_events.attr,
 	&gs_attribute_memory_refused.attr,
 	&gs_attribute_controls_refused.attr,
 	NULL,

@@ -26,6 +26,7 @@ static struct gs_tenant *gs_tenant_new(void)
 	INIT_LIST_HEAD(&tenant->processes);
 	gs_settings_init(&tenant->settings);
 	tenant->share_permille = GPUSHARE_UNKNOWN;
+	tenant->contexts_max = GS_CONTEXTS_NONE;
 	return tenant;
 }
 

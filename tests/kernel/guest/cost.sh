@@ -9,10 +9,10 @@ limits() {
   echo "other 1 1
 version 200 200
 control 200 200
-alloc 1140 1450
-kept 1140 1450
-free 750 1025
-channel 885 1190
+alloc 1160 1480
+kept 1160 1480
+free 765 1040
+channel 890 1200
 preempt 1090 1315
 object 200 200
 dup 925 1000"
