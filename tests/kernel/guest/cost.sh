@@ -15,7 +15,7 @@ free 765 1040
 channel 890 1200
 preempt 1090 1315
 object 200 200
-dup 925 1000"
+dup 930 1010"
 }
 kinds="other version control object preempt refused channel alloc free kept dup"
 load_driver
