@@ -16,8 +16,8 @@ struct gs_call;
  * @GS_SITE_RELEASE: What it does at the end of a file.
  * @GS_SITE_COPY_IN: os_memcpy_from_user(to, from, bytes), by which RM reads parameters.
  * @GS_SITE_COPY_OUT: os_memcpy_to_user(to, from, bytes), by which RM answers there.
- * @GS_SITE_DISPLAY: nv_drm_gem_alloc_nvkms_memory_ioctl(device, argument, file) of nvidia_drm, which
- *	makes video memory inside the kernel. It is attached apart from the others.
+ * @GS_SITE_DISPLAY: nv_drm_gem_alloc_nvkms_memory_ioctl(device, argument, file) of nvidia_drm,
+ *	which makes video memory inside the kernel. It is attached apart from the others.
  * @GS_SITES: The number of functions.
  */
 enum gs_site {

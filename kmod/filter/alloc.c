@@ -206,9 +206,7 @@ static noinline bool gs_call_charge_context(struct gs_call *call)
 	return false;
 }
 
-/*
- * Charges what a call makes before the driver is asked. Returns false if the tenant may not have it.
- */
+/* Charges what a call makes before the driver is asked. Returns false if that is not allowed. */
 static bool gs_call_charge(struct gs_call *call)
 {
 	struct gs_object *object = call->object;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Video memory by tenant and GPU, and contexts by tenant. What an allocation takes is charged before the driver is asked,
- * so that two allocations at once cannot both take the last bytes. It is given back when the driver
- * refuses the allocation, or when the last object that holds it is gone. The charge stays with the
- * process that allocated, and so with the tenant of that process, also while another process holds
- * a duplicate. All functions need gs_lock.
+ * Video memory by tenant and GPU, and contexts by tenant. What an allocation takes is charged
+ * before the driver is asked, so that two allocations at once cannot both take the last bytes. It
+ * is given back when the driver refuses the allocation, or when the last object that holds it is
+ * gone. The charge stays with the process that allocated, and so with the tenant of that process,
+ * also while another process holds a duplicate. All functions need gs_lock.
  */
 #ifndef GPUSHARE_CHARGE_H
 #define GPUSHARE_CHARGE_H
