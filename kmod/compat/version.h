@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* The version of the module, and what differs between the kernels that it builds for. */
+/*
+ * The version of the module, and what differs between the kernels that it builds for. The names
+ * GS_HAS_* come from Kbuild, which compiles the sources compat/try_*.c to find them out.
+ */
 #ifndef GPUSHARE_VERSION_H
 #define GPUSHARE_VERSION_H
 
 #include <linux/ftrace.h>
 #include <linux/mm.h>
 #include <linux/module.h>
-#include <linux/version.h>
 
 #define GS_VERSION "0.1.0"
 
@@ -35,7 +37,7 @@ static __always_inline void gs_module_put(void)
 
 static inline void gs_vm_flags_clear(struct vm_area_struct *vma, vm_flags_t flags)
 {
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+#ifdef GS_HAS_VM_FLAGS_CLEAR
 	vm_flags_clear(vma, flags);
 #else
 	vma->vm_flags &= ~flags;
@@ -45,20 +47,34 @@ static inline void gs_vm_flags_clear(struct vm_area_struct *vma, vm_flags_t flag
 /* Lets calls of the functions in the filter of @ops go to @entry first. */
 static inline int gs_ftrace_register_direct(struct ftrace_ops *ops, unsigned long entry)
 {
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 4, 0)
+#ifdef GS_HAS_FTRACE_DIRECT_OPS
 	return register_ftrace_direct(ops, entry);
 #else
 	return register_ftrace_direct_multi(ops, entry);
 #endif
 }
 
-static inline void gs_ftrace_unregister_direct(struct ftrace_ops *ops, unsigned long entry)
+static inline int gs_ftrace_unregister_direct(struct ftrace_ops *ops, unsigned long entry)
 {
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 4, 0)
-	unregister_ftrace_direct(ops, entry, false);
+#ifdef GS_HAS_FTRACE_DIRECT_OPS
+	return unregister_ftrace_direct(ops, entry, false);
 #else
-	unregister_ftrace_direct_multi(ops, entry);
+	return unregister_ftrace_direct_multi(ops, entry);
 #endif
 }
+
+/* The head of a function for the tracepoint sched_process_exit. */
+#ifdef GS_HAS_EXIT_TRACE_GROUP_DEAD
+#define GS_ON_EXIT(name) static void name(void *data, struct task_struct *task, bool is_group_dead)
+#else
+#define GS_ON_EXIT(name) static void name(void *data, struct task_struct *task)
+#endif
+
+/* How the kernel takes the attribute that a function for a binary attribute gets. */
+#ifdef GS_HAS_CONST_BIN_ATTRIBUTE
+#define gs_const_bin const
+#else
+#define gs_const_bin
+#endif
 
 #endif /* GPUSHARE_VERSION_H */

@@ -13,6 +13,7 @@
 #include "rm/rm_call.h"
 
 struct gs_client;
+struct gs_file;
 struct gs_object;
 struct gs_process;
 
@@ -31,8 +32,10 @@ struct gs_process;
  * @params: Their values, and in the end RM's answer.
  * @process: The caller, with a reference. This and the members up to @parent are the filter's.
  * @client: The client whose order is held, with a reference. FREE: NULL if it is not known.
+ * @holder: The file whose clients @file speaks for, once it was looked up.
  * @source: DUP: the same for the client of the original, unless it is @client.
  * @new_client: ALLOC of a client: memory for it.
+ * @new_file: ALLOC of a client: memory for a record of @file.
  * @object: ALLOC, DUP: the object to be remembered, with a reference.
  * @parent: The parent of @object, with a reference; NULL if it is not known.
  * @task: The caller's task. This and the members below are pin.c's.
@@ -54,8 +57,10 @@ struct gs_call {
 	struct rm_params params;
 	struct gs_process *process;
 	struct gs_client *client;
+	const struct file *holder;
 	struct gs_client *source;
 	struct gs_client *new_client;
+	struct gs_file *new_file;
 	struct gs_object *object;
 	struct gs_object *parent;
 	struct task_struct *task;
@@ -79,6 +84,7 @@ struct gs_answer {
 #define GS_STATUS_NONE 0xFFFFFFFFu /* RM has no such status. */
 
 void gs_call_driver(struct gs_call *call, struct gs_answer *answer);
+long gs_call_driver_without_status(struct gs_call *call);
 void gs_call_driver_at_once(struct gs_call *call, struct gs_answer *answer);
 
 /* Calls the driver's own function with what the caller gave, and returns what that returns. */

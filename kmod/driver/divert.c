@@ -6,6 +6,8 @@
  * addresses: where the driver's function goes on, and where it returns to. To have another function
  * run instead, an entry overwrites the first one.
  */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
 #include <linux/ftrace.h>
 #include <linux/objtool.h>
 
@@ -28,7 +30,9 @@ void gs_divert_copy_out(void);
 /*
  * Every second call copies parameters. While none are pinned the entries for the copies find out
  * here that there is nothing to do. An address that is put on the stack and returned to needs no
- * landing pad for indirect branch tracking, and no retpoline.
+ * landing pad for indirect branch tracking, and no retpoline. It takes the place of an address that
+ * a call has put there, so that every return has its call and the processor's predictor of returns
+ * stays in step.
  */
 /* clang-format off */
 #define GS_SAVE_ARGUMENTS "	pushq	%rdi\n	pushq	%rsi\n	pushq	%rdx\n"
@@ -85,7 +89,9 @@ asm(".pushsection .text, \"ax\", @progbits\n"
 	".globl gs_divert_original\n"
 	"gs_divert_original:\n"
 	ASM_ENDBR
-	"	pushq	%rcx\n"
+	"	call	1f\n"
+	"	int3\n"
+	"1:	movq	%rcx, (%rsp)\n"
 	"	" ASM_RET
 	".size gs_divert_original, . - gs_divert_original\n"
 	".popsection\n");
@@ -105,6 +111,12 @@ static struct gs_diversion {
 	{ .entry = gs_divert_file, .first = GS_SITE_IOCTL, .last = GS_SITE_RELEASE },
 };
 
+static struct gs_diversion gs_display = {
+	.entry = gs_divert_file,
+	.first = GS_SITE_DISPLAY,
+	.last = GS_SITE_DISPLAY,
+};
+
 static int gs_diversion_attach(struct gs_diversion *diversion)
 {
 	int err = 0, reset = 1;
@@ -120,32 +132,70 @@ static int gs_diversion_attach(struct gs_diversion *diversion)
 	return err ?: gs_ftrace_register_direct(&diversion->ops, (unsigned long)diversion->entry);
 }
 
-static void gs_diversion_detach(struct gs_diversion *diversion)
+/* Returns false if calls still come to us, because ftrace has switched itself off after a fault. */
+static bool gs_diversion_detach(struct gs_diversion *diversion)
 {
-	gs_ftrace_unregister_direct(&diversion->ops, (unsigned long)diversion->entry);
+	int err = gs_ftrace_unregister_direct(&diversion->ops, (unsigned long)diversion->entry);
+
+	if (err)
+		pr_err("a function of the driver cannot be left alone any more (%d)\n", err);
+	return !err;
 }
 
 /* Detaches the first @count, in the reverse of the order in which they were attached. */
-static void gs_diversions_detach(unsigned int count)
+static bool gs_diversions_detach(unsigned int count)
 {
+	bool is_detached = true;
+
 	while (count--)
-		gs_diversion_detach(&gs_diversions[count]);
+		is_detached &= gs_diversion_detach(&gs_diversions[count]);
+	return is_detached;
+}
+
+/*
+ * While it is registered kernel.ftrace_enabled cannot be set to 0, which would let calls pass
+ * unseen into the probe that bars those. ftrace does not keep the flag in what is registered for
+ * direct calls, so it is on this function of our own, which is never called.
+ */
+static noinline void gs_divert_guarded(void)
+{
+	barrier();
+}
+
+static void gs_divert_guard(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *ops,
+			    struct ftrace_regs *regs)
+{
+}
+
+static struct ftrace_ops gs_guard = { .func = gs_divert_guard, .flags = FTRACE_OPS_FL_PERMANENT };
+
+static int gs_guard_attach(void)
+{
+	int err = ftrace_set_filter_ip(&gs_guard, (unsigned long)gs_divert_guarded, 0, 1);
+
+	if (!err)
+		err = register_ftrace_function(&gs_guard);
+	return err == -EBUSY ? -EOPNOTSUPP : err;
 }
 
 /**
  * gs_divert_attach() - Let the functions of gs_sites[] be diverted from now on.
  *
- * Return: 0, -EBUSY if another module diverts one of them, or another negative errno.
+ * Return: 0, -EBUSY if another module diverts one of them, -EOPNOTSUPP if kernel.ftrace_enabled is
+ * 0, or another negative errno.
  */
 int gs_divert_attach(void)
 {
 	unsigned int i;
-	int err;
+	int err = gs_guard_attach();
 
+	if (err)
+		return err;
 	for (i = 0; i < ARRAY_SIZE(gs_diversions); i++) {
 		err = gs_diversion_attach(&gs_diversions[i]);
 		if (err) {
 			gs_diversions_detach(i);
+			unregister_ftrace_function(&gs_guard);
 			return err;
 		}
 	}
@@ -154,10 +204,34 @@ int gs_divert_attach(void)
 
 /**
  * gs_divert_detach() - Stop diverting. A diverted call may still be under way.
+ *
+ * Return: False if calls still come to us, so that the module must stay.
  */
-void gs_divert_detach(void)
+bool gs_divert_detach(void)
 {
-	gs_diversions_detach(ARRAY_SIZE(gs_diversions));
+	bool is_detached = gs_diversions_detach(ARRAY_SIZE(gs_diversions));
+
+	return !unregister_ftrace_function(&gs_guard) && is_detached;
+}
+
+/**
+ * gs_divert_display_attach() - Let GS_SITE_DISPLAY be diverted from now on.
+ *
+ * Return: 0 or a negative errno.
+ */
+int gs_divert_display_attach(void)
+{
+	return gs_diversion_attach(&gs_display);
+}
+
+/**
+ * gs_divert_display_detach() - Stop diverting it.
+ *
+ * Return: See gs_divert_detach().
+ */
+bool gs_divert_display_detach(void)
+{
+	return gs_diversion_detach(&gs_display);
 }
 
 /**
@@ -169,4 +243,6 @@ void gs_divert_exit(void)
 
 	for (i = 0; i < ARRAY_SIZE(gs_diversions); i++)
 		ftrace_free_filter(&gs_diversions[i].ops);
+	ftrace_free_filter(&gs_display.ops);
+	ftrace_free_filter(&gs_guard);
 }

@@ -12,17 +12,22 @@ struct gs_call;
  * enum gs_site - A function of the driver.
  * @GS_SITE_IOCTL: Its file operation.
  * @GS_SITE_COMPAT: The same for 32-bit programs, if that is a function of its own.
+ * @GS_SITE_OPEN: What it does at the beginning of a file.
  * @GS_SITE_RELEASE: What it does at the end of a file.
  * @GS_SITE_COPY_IN: os_memcpy_from_user(to, from, bytes), by which RM reads parameters.
  * @GS_SITE_COPY_OUT: os_memcpy_to_user(to, from, bytes), by which RM answers there.
+ * @GS_SITE_DISPLAY: nv_drm_gem_alloc_nvkms_memory_ioctl(device, argument, file) of nvidia_drm,
+ *	which makes video memory inside the kernel. It is attached apart from the others.
  * @GS_SITES: The number of functions.
  */
 enum gs_site {
 	GS_SITE_IOCTL,
 	GS_SITE_COMPAT,
+	GS_SITE_OPEN,
 	GS_SITE_RELEASE,
 	GS_SITE_COPY_IN,
 	GS_SITE_COPY_OUT,
+	GS_SITE_DISPLAY,
 	GS_SITES,
 };
 
@@ -30,8 +35,10 @@ enum gs_site {
 extern unsigned long gs_sites[GS_SITES];
 
 int gs_divert_attach(void);
-void gs_divert_detach(void);
+bool gs_divert_detach(void);
 void gs_divert_exit(void);
+int gs_divert_display_attach(void);
+bool gs_divert_display_detach(void);
 
 /*
  * Calls a diverted function with the arguments that it was called with, and returns what it

@@ -47,6 +47,7 @@ static struct gs_pin_slot {
 	struct gs_call *call;
 	struct hlist_bl_head others;
 } gs_pins[1 << GS_PIN_BITS];
+static void (*gs_pin_on_miss)(void);
 static bool gs_pin_is_barring;
 static unsigned long gs_barring_since;
 
@@ -124,6 +125,19 @@ static int gs_call_write(const struct gs_call *call)
 	}
 }
 
+/* A call that succeeds has passed the probe, unless somebody has disarmed that. */
+static __always_inline long gs_call_pinned(struct gs_call *call)
+{
+	long ret;
+
+	gs_pin_begin(call);
+	ret = gs_call_original(call);
+	gs_pin_end(call);
+	if (unlikely(!ret && !call->is_pinned))
+		gs_pin_on_miss();
+	return ret;
+}
+
 /**
  * gs_call_driver() - Let the driver make a call, and learn what it said.
  * @call: The call as it was made.
@@ -138,15 +152,26 @@ void gs_call_driver(struct gs_call *call, struct gs_answer *answer)
 	u32 *status = (u32 *)(call->bytes + call->rm.status_offset), before = *status;
 
 	*status = GS_STATUS_NONE;
-	gs_pin_begin(call);
-	answer->ret = gs_call_original(call);
-	gs_pin_end(call);
+	answer->ret = gs_call_pinned(call);
 	answer->status = *status;
 	answer->is_done = *status == RM_OK;
 	if (*status == GS_STATUS_NONE)
 		*status = before;
 	if (call->is_pinned && gs_call_write(call))
 		answer->ret = -EFAULT;
+}
+
+/**
+ * gs_call_driver_without_status() - Let the driver make a call that has no status.
+ * @call: A call of kind REGISTER.
+ *
+ * Return: What the ioctl returns. After -EFAULT it may have happened all the same.
+ */
+long gs_call_driver_without_status(struct gs_call *call)
+{
+	long ret = gs_call_pinned(call);
+
+	return call->is_pinned && gs_call_write(call) ? -EFAULT : ret;
 }
 
 /**
@@ -272,11 +297,14 @@ static char gs_pin_symbol[64];
 /**
  * gs_pin_attach() - Let RM do what was decided on from now on.
  * @driver: The name of the driver's module.
+ * @on_miss: The function that is called when a call has passed the probe unseen, because kprobes
+ *	were disarmed. It must not sleep.
  *
  * Return: 0 or a negative errno.
  */
-int gs_pin_attach(const char *driver)
+int gs_pin_attach(const char *driver, void (*on_miss)(void))
 {
+	gs_pin_on_miss = on_miss;
 	snprintf(gs_pin_symbol, sizeof(gs_pin_symbol), "%s:rm_ioctl", driver);
 	gs_pin_probe = (struct kprobe){
 		.symbol_name = gs_pin_symbol,

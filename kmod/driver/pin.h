@@ -11,7 +11,7 @@
 
 #include <linux/types.h>
 
-int gs_pin_attach(const char *driver);
+int gs_pin_attach(const char *driver, void (*on_miss)(void));
 void gs_pin_detach(void);
 void gs_pin_bar(bool is_barring);
 

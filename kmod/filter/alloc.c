@@ -16,6 +16,7 @@
 #include "filter/order.h"
 #include "filter/verdicts.h"
 #include "state/client.h"
+#include "state/file.h"
 #include "state/report.h"
 
 /* The descriptor that the caller named, or -1 if it does not lead to the file any more. */
@@ -33,6 +34,29 @@ static s32 gs_call_fd(const struct gs_call *call)
 	return file == call->file ? (s32)args[0] : -1;
 }
 
+/*
+ * Notes that a client is being made on a file. Returns false if the file speaks for another one's
+ * clients, to which the driver would add this one.
+ */
+static bool gs_client_making_begins(struct gs_call *call)
+{
+	struct gs_file *record = gs_file_add(call->new_file);
+
+	call->new_file = NULL;
+	if (record->holder)
+		return false;
+	record->makers++;
+	return true;
+}
+
+static void gs_client_making_ends(const struct gs_call *call)
+{
+	struct gs_file *record = gs_file_find(call->file);
+
+	if (record && record->makers)
+		record->makers--;
+}
+
 /**
  * gs_filter_client() - Make a client.
  * @call: A call of kind ALLOC, of a root class.
@@ -46,9 +70,15 @@ long gs_filter_client(struct gs_call *call)
 	s32 fd;
 
 	call->new_client = gs_client_new();
-	if (!call->new_client || gs_call_enter(call)) {
+	call->new_file = gs_file_new(call->file);
+	if (!call->new_client || !call->new_file || gs_call_enter(call)) {
 		kfree(call->new_client);
+		kfree(call->new_file);
 		return gs_call_refuse(call, RM_ERR_NO_MEMORY);
+	}
+	if (!gs_client_making_begins(call)) {
+		gs_call_leave(call);
+		return gs_call_refuse(call, RM_ERR_INSUFFICIENT_PERMISSIONS);
 	}
 	mutex_unlock(&gs_lock);
 
@@ -56,6 +86,7 @@ long gs_filter_client(struct gs_call *call)
 
 	fd = gs_call_fd(call);
 	mutex_lock(&gs_lock);
+	gs_client_making_ends(call);
 	if (answer.is_done) {
 		handle = rm_answered_object(&call->rm, call->bytes);
 		gs_client_add(call->new_client, call->process, call->file, handle, fd);
@@ -86,6 +117,7 @@ static void gs_memory_refused_event(struct gs_call *call, u32 instance, u64 byte
 	event.memory_refused.max_bytes = tenant->settings.memory_max;
 	event.memory_refused.repeats = repeats;
 	gs_event_send(&event);
+	gs_tenant_had_event(tenant);
 }
 
 /* The bytes that a memory object takes; ~0 if the caller hides them. */
@@ -161,12 +193,27 @@ static void gs_object_made(struct gs_call *call)
 		gs_object_made_event(call);
 }
 
-/* Charges video memory before the driver is asked. Returns false if the tenant may not have it. */
+/* Charges a group that is a context. Returns false if the tenant may not have one more. */
+static noinline bool gs_call_charge_context(struct gs_call *call)
+{
+	u64 repeats;
+
+	if (!gs_object_charge_context(call->object, call->process))
+		return true;
+	call->process->tenant->contexts_refused++;
+	if (gs_process_reports_refusal(call->process, &repeats))
+		gs_tenant_had_event(call->process->tenant);
+	return false;
+}
+
+/* Charges what a call makes before the driver is asked. Returns false if that is not allowed. */
 static bool gs_call_charge(struct gs_call *call)
 {
 	struct gs_object *object = call->object;
 	u64 bytes;
 
+	if (object->engine_type >= RM_ENGINE_GR0 && object->engine_type <= RM_ENGINE_GR7)
+		return gs_call_charge_context(call);
 	if (!object->is_video)
 		return true;
 	bytes = gs_memory_bytes(call);
@@ -232,8 +279,8 @@ static bool gs_call_duplicate(struct gs_call *call)
 	object->class_id = source->class_id;
 	object->instance = source->instance;
 	object->engine_type = source->engine_type;
-	object->is_scheduled = source->is_scheduled;
-	object->is_sliced = source->is_sliced;
+	object->origin = gs_object_origin(source);
+	object->origin->refs++;
 	object->is_video = source->is_video;
 	object->bytes = source->bytes;
 	object->fd = source->fd;

@@ -6,6 +6,7 @@
 #include "filter/verdicts.h"
 #include "rm/refusals.h"
 #include "state/client.h"
+#include "state/file.h"
 
 static bool gs_class_has_control(u32 class_id, u32 cmd)
 {
@@ -28,9 +29,12 @@ static struct gs_object *gs_control_object(const struct gs_call *call, struct gs
  * Is the control for a client that is older than the module, whose groups are not known? Its
  * program may be in the middle of its start. The driver itself lets no program use another's
  * client, so such an object is taken for the caller's own, and each time is taken for the first.
+ * On a file that was opened since then all clients are known.
  */
 static bool gs_control_is_older(const struct gs_call *call, struct gs_client *client)
 {
+	if (gs_file_is_seen(call->holder))
+		return false;
 	if (!client)
 		return true;
 	return client->process == call->process && client->fd < 0 &&
@@ -41,16 +45,19 @@ static bool gs_control_is_older(const struct gs_call *call, struct gs_client *cl
 static bool gs_control_was_made(enum gs_rule rule, const struct gs_object *object)
 {
 	if (rule == GS_RULE_FIRST_SLICE)
-		return object->is_sliced;
-	return object->is_scheduled || (object->parent && object->parent->is_scheduled);
+		return gs_object_origin(object)->is_sliced;
+	return gs_object_origin(object)->is_scheduled ||
+	       (object->parent && gs_object_origin(object->parent)->is_scheduled);
 }
 
 static void gs_control_mark(enum gs_rule rule, struct gs_object *object, bool is_made)
 {
+	struct gs_object *origin = gs_object_origin(object);
+
 	if (rule == GS_RULE_FIRST_SLICE)
-		object->is_sliced = is_made;
+		origin->is_sliced = is_made;
 	else if (rule == GS_RULE_FIRST_OWN)
-		object->is_scheduled = is_made;
+		origin->is_scheduled = is_made;
 }
 
 static void gs_control_event(struct gs_call *call, u32 status, u32 flags, u64 repeats)
@@ -74,9 +81,10 @@ static void gs_control_count_refusal(struct gs_call *call)
 	u64 repeats;
 
 	call->process->tenant->controls_refused++;
-	if (gs_process_reports_refusal(call->process, &repeats))
-		gs_control_event(call, RM_ERR_INSUFFICIENT_PERMISSIONS, GPUSHARE_EVENT_REFUSED,
-				 repeats);
+	if (!gs_process_reports_refusal(call->process, &repeats))
+		return;
+	gs_control_event(call, RM_ERR_INSUFFICIENT_PERMISSIONS, GPUSHARE_EVENT_REFUSED, repeats);
+	gs_tenant_had_event(call->process->tenant);
 }
 
 /**
@@ -91,7 +99,7 @@ static void gs_control_count_refusal(struct gs_call *call)
 long gs_filter_control(struct gs_call *call)
 {
 	enum gs_rule rule = gs_rule_of(call->rm.cmd);
-	u64 value = call->rm.is_opaque ? ~0ULL : call->params.value;
+	u64 value = rm_control_value(&call->rm, &call->params);
 	struct gs_target target = {};
 	struct gs_client *client;
 	struct gs_object *object;
@@ -99,7 +107,11 @@ long gs_filter_control(struct gs_call *call)
 
 	if (gs_call_enter(call))
 		return gs_call_refuse(call, RM_ERR_NO_MEMORY);
-	client = gs_client_find(call->rm.client, call->file, call->process);
+	client = gs_client_on(call->rm.client, call->file);
+	if (!client) {
+		call->holder = gs_file_holder(call->file);
+		client = gs_client_find(call->rm.client, call->holder, call->process);
+	}
 	object = gs_control_object(call, client);
 	target.is_own = object || gs_control_is_older(call, client);
 	target.is_done = object && gs_control_was_made(rule, object);

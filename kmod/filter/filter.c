@@ -28,22 +28,6 @@ static int gs_call_read(struct gs_call *call)
 	}
 }
 
-static int gs_call_read_memory_params(struct gs_call *call)
-{
-	const struct rm_memory_params __user *user = u64_to_user_ptr(call->rm.p_params);
-
-	if (!user_read_access_begin(user, sizeof(*user)))
-		return -EFAULT;
-	unsafe_get_user(call->params.value, &user->size, fault);
-	unsafe_get_user(call->params.attr, &user->attr, fault);
-	user_read_access_end();
-	return 0;
-
-fault:
-	user_read_access_end();
-	return -EFAULT;
-}
-
 static int gs_call_copy_params(struct gs_call *call)
 {
 	const u8 __user *user = u64_to_user_ptr(call->rm.p_params);
@@ -51,8 +35,9 @@ static int gs_call_copy_params(struct gs_call *call)
 
 	call->wanted = wanted;
 	call->params = (struct rm_params){ 0 };
-	if (wanted.has_attr)
-		return gs_call_read_memory_params(call);
+	if (wanted.attr_bytes &&
+	    gs_user_read(&call->params.attr, user + wanted.attr_at, wanted.attr_bytes))
+		return -EFAULT;
 	if (!wanted.value_bytes)
 		return 0;
 	return gs_user_read(&call->params.value, user + wanted.value_at, wanted.value_bytes);
@@ -72,6 +57,8 @@ static long gs_filter_call(struct gs_call *call)
 		return gs_filter_dup(call);
 	case RM_CALL_FREE:
 		return gs_filter_free(call);
+	case RM_CALL_REGISTER:
+		return gs_filter_register(call);
 	default: /* Memory that is not remembered is made as it was looked at. */
 		gs_call_driver(call, &answer);
 		return answer.ret;
@@ -107,6 +94,7 @@ static long gs_filter_inner(struct gs_call *call)
 		return -EFAULT;
 	call->process = NULL;
 	call->client = NULL;
+	call->holder = call->file;
 	call->source = NULL;
 	call->new_client = NULL;
 	call->object = NULL;

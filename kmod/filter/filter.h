@@ -9,5 +9,6 @@
 struct file;
 
 long gs_filter_ioctl(struct file *file, unsigned int cmd, unsigned long arg, unsigned long driver);
+int gs_filter_display(void);
 
 #endif /* GPUSHARE_FILTER_H */

@@ -10,8 +10,14 @@
 #include "driver/call.h"
 #include "filter/order.h"
 #include "state/client.h"
+#include "state/file.h"
 
-#define GS_CONTROL_MINOR 255 /* of /dev/nvidiactl */
+static bool gs_call_may_be_about(const struct gs_call *call, const struct gs_client *client)
+{
+	if (client->file == call->holder)
+		return true;
+	return call->holder == call->file && client->process == call->process;
+}
 
 /*
  * Finds the client that is called on, and takes a reference. Only the file or the process that made
@@ -19,15 +25,28 @@
  * a program could name another's client, keep the driver from reading on, and so keep the other
  * program waiting.
  */
-static struct gs_client *gs_call_own_client(const struct gs_call *call)
+static struct gs_client *gs_call_own_client(struct gs_call *call)
 {
-	struct gs_client *client = gs_client_find(call->rm.client, call->file, call->process);
+	struct gs_client *client;
 
-	if (!client || (client->file != call->file && client->process != call->process))
-		client = gs_client_find_unsure(call->rm.client, call->file);
+	call->holder = gs_file_holder(call->file);
+	client = gs_client_find(call->rm.client, call->holder, call->process);
+	if (!client || !gs_call_may_be_about(call, client))
+		client = gs_client_find_unsure(call->rm.client, call->holder);
 	if (client)
 		client->refs++;
 	return client;
+}
+
+/*
+ * Is a call about a client that its file cannot speak for? The driver refuses it, unless it knows
+ * the file to be registered to another one than we do. All clients that it may then mean are known.
+ */
+static bool gs_call_is_astray(const struct gs_call *call)
+{
+	return call->holder != call->file &&
+	       (gs_file_is_seen(call->holder) ||
+		gs_client_find(call->rm.client, call->holder, call->process));
 }
 
 /*
@@ -40,7 +59,7 @@ static struct gs_client *gs_call_source(const struct gs_call *call)
 	struct gs_client *client;
 
 	if (call->rm.kind != RM_CALL_DUP || call->rm.source_client == call->rm.client ||
-	    iminor(file_inode(call->file)) != GS_CONTROL_MINOR)
+	    !gs_file_is_control(call->file))
 		return NULL;
 	client = gs_client_find(call->rm.source_client, call->file, call->process);
 	if (client)
@@ -118,7 +137,7 @@ static noinline int gs_call_adopt(struct gs_call *call)
 		kfree(client);
 		return 0;
 	}
-	gs_client_adopt(client, call->process, call->file, call->rm.client);
+	gs_client_adopt(client, call->process, call->holder, call->rm.client);
 	call->client = client;
 	client->refs++;
 	return 0;
@@ -129,6 +148,8 @@ static int gs_call_find_clients(struct gs_call *call)
 {
 	if (!call->client)
 		call->client = gs_call_own_client(call);
+	if (!call->client && gs_call_is_astray(call))
+		return -EPERM;
 	if (!call->client && call->object && gs_call_adopt(call))
 		return -ENOMEM;
 	call->source = gs_call_source(call);
@@ -173,7 +194,7 @@ static bool gs_call_find_own(struct gs_call *call)
 	if (!client || !gs_process_is_current(client->process))
 		return false;
 	client->refs++;
-	client->process->refs++;
+	refcount_inc(&client->process->refs);
 	call->client = client;
 	call->process = client->process;
 	return true;
@@ -242,7 +263,8 @@ static noinline int gs_call_wait(struct gs_call *call)
  * gs_call_enter_in_order() - Begin with a call when it is its turn.
  * @call: A call of kind ALLOC, DUP or FREE.
  *
- * Return: 0 with gs_lock held, -ENOMEM, or -EINTR if the caller was killed meanwhile.
+ * Return: 0 with gs_lock held, -ENOMEM, -EPERM if its file cannot speak for the client, or -EINTR
+ * if the caller was killed meanwhile.
  */
 int gs_call_enter_in_order(struct gs_call *call)
 {
@@ -275,7 +297,14 @@ put:
  */
 long gs_call_not_entered(const struct gs_call *call, int err)
 {
-	return err == -ENOMEM ? gs_call_refuse(call, RM_ERR_NO_MEMORY) : err;
+	switch (err) {
+	case -ENOMEM:
+		return gs_call_refuse(call, RM_ERR_NO_MEMORY);
+	case -EPERM:
+		return gs_call_refuse(call, RM_ERR_INSUFFICIENT_PERMISSIONS);
+	default:
+		return err;
+	}
 }
 
 /**

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The hook diverts the driver's file operations (ioctl and release), when they are of interest, to
- * functions here, which call the original. It is attached when the driver is loaded or comes, and
- * detached when the driver goes, when the hook is drained, or when the module goes.
+ * The hook diverts the driver's file operations (open, ioctl, release), when they are of interest,
+ * to functions here, which call the original. It is attached when the driver is loaded or comes,
+ * and detached when the driver goes or when the module goes. While the hook is drained calls pass
+ * it.
  *
  * A task may sleep for long in the driver, below our function. gs_hook_choose() takes a reference
  * on the module before it diverts, and the function drops it last, so rmmod is refused while a task
@@ -11,11 +12,14 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
+#include <linux/jump_label.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
 #include <linux/rcupdate.h>
+#include <linux/slab.h>
 #include <linux/sysfs.h>
 #include <linux/uaccess.h>
+#include <linux/workqueue.h>
 
 #include "compat/version.h"
 #include "driver/divert.h"
@@ -25,10 +29,12 @@
 #include "rm/interest.h"
 #include "state/announce.h"
 #include "state/client.h"
+#include "state/file.h"
 
 #define GS_DRIVER "nvidia"
+#define GS_DISPLAY_DRIVER "nvidia_drm"
 
-enum gs_hook_state { GS_WAITING, GS_HOOKED, GS_DRAINED, GS_OBSERVING };
+enum gs_hook_state { GS_WAITING, GS_HOOKED, GS_OBSERVING, GS_DRAINED };
 
 /*
  * The names of the driver's ioctl: that since 545.23.06, and that up to 535, which has another
@@ -51,6 +57,9 @@ static struct {
 	int err;
 } gs_hook = { .state = GS_WAITING };
 static DEFINE_MUTEX(gs_hook_lock);
+static bool gs_display_is_hooked; /* under gs_hook_lock */
+static bool gs_hook_stays;        /* A function of the driver could not be left alone. */
+static DEFINE_STATIC_KEY_FALSE(gs_hook_drained); /* Calls pass unseen; set under gs_hook_lock. */
 
 static long gs_hook_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 {
@@ -75,6 +84,33 @@ static int gs_hook_release(struct inode *inode, struct file *file)
 				     gs_sites[GS_SITE_RELEASE]);
 
 	gs_clients_file_closed(file);
+	gs_file_closed(file);
+	gs_module_put();
+	return ret;
+}
+
+static int gs_hook_open(struct inode *inode, struct file *file)
+{
+	struct gs_file *record = gs_file_new(file);
+	int ret = -ENOMEM;
+
+	if (record)
+		ret = gs_divert_original((unsigned long)inode, (unsigned long)file, 0,
+					 gs_sites[GS_SITE_OPEN]);
+	if (ret)
+		kfree(record);
+	else
+		gs_file_opened(record);
+	gs_module_put();
+	return ret;
+}
+
+static int gs_hook_display(unsigned long device, unsigned long argument, unsigned long file)
+{
+	int ret = gs_filter_display();
+
+	if (!ret)
+		ret = gs_divert_original(device, argument, file, gs_sites[GS_SITE_DISPLAY]);
 	gs_module_put();
 	return ret;
 }
@@ -123,25 +159,33 @@ static __always_inline unsigned long gs_hook_with_reference(unsigned long site)
 		return (unsigned long)gs_hook_ioctl;
 	if (site == gs_sites[GS_SITE_COMPAT])
 		return (unsigned long)gs_hook_compat;
+	if (site == gs_sites[GS_SITE_OPEN])
+		return (unsigned long)gs_hook_open;
+	if (site == gs_sites[GS_SITE_DISPLAY])
+		return (unsigned long)gs_hook_display;
 	return (unsigned long)gs_hook_release;
 }
 
 notrace unsigned long gs_hook_choose(unsigned long a0, unsigned long a1, unsigned long a2,
 				     unsigned long site)
 {
-	if (site == gs_sites[GS_SITE_IOCTL] || site == gs_sites[GS_SITE_COMPAT])
-		return gs_hook_wants(a1, a2) ? gs_hook_with_reference(site) : 0;
+	if (site == gs_sites[GS_SITE_IOCTL] || site == gs_sites[GS_SITE_COMPAT]) {
+		if (static_branch_unlikely(&gs_hook_drained) || !gs_hook_wants(a1, a2))
+			return 0;
+	} else if (site != gs_sites[GS_SITE_RELEASE] && static_branch_unlikely(&gs_hook_drained)) {
+		return 0;
+	}
 	return gs_hook_with_reference(site);
 }
 
 /* Finds the place of a driver function for gs_sites[]; 0 if there is none that ftrace calls. */
-static unsigned long gs_driver_site(const char *name)
+static unsigned long gs_driver_site(const char *module, const char *name)
 {
 	char symbol[64];
 	struct kprobe probe = { .symbol_name = symbol, .flags = KPROBE_FLAG_DISABLED };
 	unsigned long site = 0;
 
-	snprintf(symbol, sizeof(symbol), GS_DRIVER ":%s", name);
+	snprintf(symbol, sizeof(symbol), "%s:%s", module, name);
 	if (register_kprobe(&probe))
 		return 0;
 	if (probe.flags & KPROBE_FLAG_FTRACE)
@@ -155,20 +199,21 @@ static const char *gs_driver_find(void)
 {
 	const struct gs_ioctl_names *names = gs_ioctl_names;
 
-	gs_sites[GS_SITE_IOCTL] = gs_driver_site(names->name);
+	gs_sites[GS_SITE_IOCTL] = gs_driver_site(GS_DRIVER, names->name);
 	if (!gs_sites[GS_SITE_IOCTL]) {
 		names++;
-		gs_sites[GS_SITE_IOCTL] = gs_driver_site(names->name);
+		gs_sites[GS_SITE_IOCTL] = gs_driver_site(GS_DRIVER, names->name);
 	}
 	if (!gs_sites[GS_SITE_IOCTL])
 		return "the driver's ioctl was not found";
 	gs_hook.name = names->name;
-	gs_sites[GS_SITE_COMPAT] = names->compat ? gs_driver_site(names->compat) : 0;
-	gs_sites[GS_SITE_RELEASE] = gs_driver_site("nvidia_close");
-	if (!gs_sites[GS_SITE_RELEASE])
-		return "the driver's release was not found";
-	gs_sites[GS_SITE_COPY_IN] = gs_driver_site("os_memcpy_from_user");
-	gs_sites[GS_SITE_COPY_OUT] = gs_driver_site("os_memcpy_to_user");
+	gs_sites[GS_SITE_COMPAT] = names->compat ? gs_driver_site(GS_DRIVER, names->compat) : 0;
+	gs_sites[GS_SITE_OPEN] = gs_driver_site(GS_DRIVER, "nvidia_open");
+	gs_sites[GS_SITE_RELEASE] = gs_driver_site(GS_DRIVER, "nvidia_close");
+	if (!gs_sites[GS_SITE_OPEN] || !gs_sites[GS_SITE_RELEASE])
+		return "the driver's open or release was not found";
+	gs_sites[GS_SITE_COPY_IN] = gs_driver_site(GS_DRIVER, "os_memcpy_from_user");
+	gs_sites[GS_SITE_COPY_OUT] = gs_driver_site(GS_DRIVER, "os_memcpy_to_user");
 	if (!gs_sites[GS_SITE_COPY_IN] || !gs_sites[GS_SITE_COPY_OUT])
 		return "the driver's copying of parameters was not found";
 	return NULL;
@@ -180,6 +225,26 @@ static void gs_hook_fail(const char *reason, int err)
 	gs_hook.reason = reason;
 	gs_hook.err = err;
 	pr_warn("observing only: %s (%d)\n", reason, err);
+}
+
+static void gs_hook_lost(struct work_struct *work);
+static DECLARE_WORK(gs_hook_loss, gs_hook_lost);
+
+/* A call went into RM without passing the probe. It comes from the call itself. */
+static void gs_hook_on_miss(void)
+{
+	schedule_work(&gs_hook_loss);
+}
+
+/* Lets calls be filtered, and those barred that were not; or lets all pass. */
+static void gs_hook_filter(bool is_filtering)
+{
+	gs_pin_bar(is_filtering);
+	if (is_filtering)
+		static_branch_disable(&gs_hook_drained);
+	else
+		static_branch_enable(&gs_hook_drained);
+	gs_files_see(is_filtering);
 }
 
 /*
@@ -197,7 +262,7 @@ static void gs_hook_attach(void)
 		gs_hook_fail(reason, -ENOENT);
 		return;
 	}
-	err = gs_pin_attach(GS_DRIVER);
+	err = gs_pin_attach(GS_DRIVER, gs_hook_on_miss);
 	if (err) {
 		gs_hook_fail("the driver's way into RM cannot be watched", err);
 		return;
@@ -205,33 +270,87 @@ static void gs_hook_attach(void)
 	err = gs_divert_attach();
 	if (err) {
 		gs_pin_detach();
-		gs_hook_fail(err == -EBUSY ? "another module diverts the driver's functions" :
-					     "the driver's functions cannot be diverted",
+		gs_hook_fail(err == -EBUSY      ? "another module diverts the driver's functions" :
+			     err == -EOPNOTSUPP ? "kernel.ftrace_enabled is 0" :
+						  "the driver's functions cannot be diverted",
 			     err);
 		return;
 	}
-	gs_pin_bar(true);
+	gs_hook_filter(!gs_hook_is_draining());
 	gs_hook.state = GS_HOOKED;
 	pr_info("hooked %s\n", gs_hook.name);
 }
 
-/* What is remembered of clients is of no use once calls pass unseen. */
+/*
+ * What is remembered of clients is of no use once nothing is watched. A function that cannot be
+ * left alone comes to us for ever, so the module stays, and calls pass.
+ */
 static void gs_hook_detach(enum gs_hook_state state)
 {
 	lockdep_assert_held(&gs_hook_lock);
 	if (gs_hook.state == GS_HOOKED) {
 		gs_pin_bar(false);
-		gs_divert_detach();
+		gs_files_see(false);
+		if (!gs_divert_detach())
+			gs_hook_stays = true;
 		gs_pin_detach();
 		gs_clients_forget();
+		gs_files_forget();
 	}
 	gs_hook.state = state;
+}
+
+static void gs_hook_lost(struct work_struct *work)
+{
+	mutex_lock(&gs_hook_lock);
+	if (gs_hook.state == GS_HOOKED && !gs_hook_is_draining()) {
+		gs_hook_detach(GS_OBSERVING);
+		gs_hook_fail("calls enter RM unseen, so kprobes were disarmed", -EPERM);
+	}
+	mutex_unlock(&gs_hook_lock);
+	gs_announce(GS_NEWS_DRIVER);
+}
+
+/* A release without that function makes no such memory. */
+static void gs_display_attach(void)
+{
+	int err;
+
+	lockdep_assert_held(&gs_hook_lock);
+	gs_sites[GS_SITE_DISPLAY] =
+		gs_driver_site(GS_DISPLAY_DRIVER, "nv_drm_gem_alloc_nvkms_memory_ioctl");
+	if (!gs_sites[GS_SITE_DISPLAY])
+		return;
+	err = gs_divert_display_attach();
+	gs_display_is_hooked = !err;
+	if (err)
+		pr_warn("memory for displays is not watched (%d)\n", err);
+}
+
+static void gs_display_detach(void)
+{
+	lockdep_assert_held(&gs_hook_lock);
+	if (gs_display_is_hooked && !gs_divert_display_detach())
+		gs_hook_stays = true;
+	gs_display_is_hooked = false;
+}
+
+static void gs_display_notify(unsigned long action)
+{
+	mutex_lock(&gs_hook_lock);
+	if (action == MODULE_STATE_COMING)
+		gs_display_attach();
+	else if (action == MODULE_STATE_GOING)
+		gs_display_detach();
+	mutex_unlock(&gs_hook_lock);
 }
 
 static int gs_hook_notify(struct notifier_block *block, unsigned long action, void *data)
 {
 	const struct module *module = data;
 
+	if (strcmp(module->name, GS_DISPLAY_DRIVER) == 0)
+		gs_display_notify(action);
 	if (strcmp(module->name, GS_DRIVER) != 0)
 		return NOTIFY_OK;
 	mutex_lock(&gs_hook_lock);
@@ -241,7 +360,7 @@ static int gs_hook_notify(struct notifier_block *block, unsigned long action, vo
 			gs_hook_attach();
 	} else if (action == MODULE_STATE_GOING) {
 		gs_hook.is_driver_here = false;
-		gs_hook_detach(gs_hook.state == GS_DRAINED ? GS_DRAINED : GS_WAITING);
+		gs_hook_detach(GS_WAITING);
 	}
 	mutex_unlock(&gs_hook_lock);
 	gs_announce(GS_NEWS_DRIVER);
@@ -254,18 +373,16 @@ static struct notifier_block gs_hook_notifier = { .notifier_call = gs_hook_notif
  * gs_hook_drain() - Let calls pass unseen, so that the module can be unloaded, or filter again.
  * @is_draining: True to let them pass.
  *
- * Calls that are inside stay until the driver answers them, and no more come in.
+ * Calls that are inside stay until the driver answers them, and no more come in, except the release
+ * of files: what is remembered of programs stays until they end.
  */
 void gs_hook_drain(bool is_draining)
 {
 	mutex_lock(&gs_hook_lock);
-	if (is_draining) {
-		gs_hook_detach(GS_DRAINED);
-	} else if (gs_hook.state == GS_DRAINED) {
-		gs_hook.state = GS_WAITING;
-		if (gs_hook.is_driver_here)
-			gs_hook_attach();
-	}
+	if (is_draining != gs_hook_is_draining())
+		gs_hook_filter(!is_draining);
+	if (!is_draining && gs_hook.state == GS_OBSERVING && gs_hook.is_driver_here)
+		gs_hook_attach();
 	mutex_unlock(&gs_hook_lock);
 	gs_announce(GS_NEWS_DRIVER);
 }
@@ -277,7 +394,7 @@ void gs_hook_drain(bool is_draining)
  */
 bool gs_hook_is_draining(void)
 {
-	return READ_ONCE(gs_hook.state) == GS_DRAINED;
+	return static_key_enabled(&gs_hook_drained);
 }
 
 /**
@@ -291,12 +408,12 @@ int gs_hook_describe(char *text)
 	int len;
 
 	mutex_lock(&gs_hook_lock);
-	switch (gs_hook.state) {
-	case GS_HOOKED:
-		len = sysfs_emit(text, "hooked " GS_DRIVER ":%s\n", gs_hook.name);
-		break;
+	switch (gs_hook_is_draining() ? GS_DRAINED : gs_hook.state) {
 	case GS_DRAINED:
 		len = sysfs_emit(text, "drained\n");
+		break;
+	case GS_HOOKED:
+		len = sysfs_emit(text, "hooked " GS_DRIVER ":%s\n", gs_hook.name);
 		break;
 	case GS_OBSERVING:
 		len = sysfs_emit(text, "observing only: %s (%d)\n", gs_hook.reason, gs_hook.err);
@@ -321,10 +438,12 @@ int gs_hook_init(void)
 	if (err)
 		return err;
 	mutex_lock(&gs_hook_lock);
-	if (gs_hook.state == GS_WAITING && gs_driver_site("nvidia_close")) {
+	if (gs_hook.state == GS_WAITING && gs_driver_site(GS_DRIVER, "nvidia_close")) {
 		gs_hook.is_driver_here = true;
 		gs_hook_attach();
 	}
+	if (!gs_display_is_hooked)
+		gs_display_attach();
 	mutex_unlock(&gs_hook_lock);
 	return 0;
 }
@@ -336,9 +455,15 @@ void gs_hook_exit(void)
 {
 	unregister_module_notifier(&gs_hook_notifier);
 	mutex_lock(&gs_hook_lock);
-	gs_hook_detach(GS_DRAINED);
+	gs_hook_detach(GS_WAITING);
+	gs_display_detach();
 	mutex_unlock(&gs_hook_lock);
+	cancel_work_sync(&gs_hook_loss);
+	/* The driver would call into memory that is free. Only a restart of the machine helps. */
+	while (WARN_ON_ONCE(gs_hook_stays))
+		schedule_timeout_uninterruptible(MAX_SCHEDULE_TIMEOUT);
 	gs_divert_exit();
 	synchronize_rcu_tasks();
 	gs_clients_forget(); /* what calls left that ended after a drain */
+	gs_files_forget();
 }

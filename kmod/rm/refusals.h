@@ -36,6 +36,7 @@
  * @GS_RULE_FIRST_SLICE: It is allowed once for each such group, up to GS_START_SLICE_US, because
  *	the CUDA driver sets its graphics group to 2048 us at its start.
  * @GS_RULE_OWN: It is allowed on what the caller itself created.
+ * @GS_RULE_PREEMPTION: It is allowed unless kernels would not leave the GPU before they end.
  */
 enum gs_rule {
 	GS_RULE_NONE,
@@ -43,6 +44,7 @@ enum gs_rule {
 	GS_RULE_FIRST_OWN,
 	GS_RULE_FIRST_SLICE,
 	GS_RULE_OWN,
+	GS_RULE_PREEMPTION,
 };
 
 /* ROW(control, rule, reason) */
@@ -67,6 +69,8 @@ enum gs_rule {
 	ROW(RM_CTRL_OBJSCHED_SET_STATE, NEVER, "changes the software scheduler's shares")          \
 	ROW(RM_CTRL_STOP_RUNLIST, NEVER, "stops an engine for everyone")                           \
 	ROW(RM_CTRL_START_RUNLIST, NEVER, "starts an engine that was stopped")                     \
+	ROW(RM_CTRL_SET_PREEMPTION_MODE, PREEMPTION,                                               \
+	    "whether a kernel leaves the GPU before its end")                                      \
 	ROW(RM_CTRL_CONFIG_CTXSW_TIMEOUT, NEVER, "how long a context may refuse to leave the GPU")
 
 /**
@@ -102,7 +106,7 @@ struct gs_target {
  * gs_control_is_allowed() - May a process that is not the agent make this control?
  * @rule: The rule of the control.
  * @target: The object of the control.
- * @value: The first 8 bytes of its parameters; for GS_RULE_FIRST_SLICE the slice in us.
+ * @value: See rm_control_value(); for GS_RULE_FIRST_SLICE it is the slice in us.
  *
  * Return: True if it may.
  */
@@ -118,6 +122,8 @@ static inline bool gs_control_is_allowed(enum gs_rule rule, const struct gs_targ
 		return target->is_own && (!target->is_done || GS_MAY_SCHEDULE_AGAIN);
 	case GS_RULE_FIRST_SLICE:
 		return target->is_own && !target->is_done && value <= GS_START_SLICE_US;
+	case GS_RULE_PREEMPTION:
+		return value != RM_PREEMPTION_COMPUTE_WAIT_FOR_IDLE;
 	default:
 		return false;
 	}

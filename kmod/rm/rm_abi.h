@@ -23,7 +23,8 @@
 #define RM_ESC_ALLOC 0x2B
 #define RM_ESC_DUP_OBJECT 0x34
 #define RM_ESC_VID_HEAP_CONTROL 0x4A
-#define RM_ESC_XFER 211 /* wraps another command, whose argument it points to */
+#define RM_ESC_REGISTER_FD 201 /* lets a file speak for the clients of a control file */
+#define RM_ESC_XFER 211        /* wraps another command, whose argument it points to */
 
 #define RM_OK 0x00u
 #define RM_ERR_INSUFFICIENT_PERMISSIONS 0x1Bu
@@ -49,6 +50,7 @@
 #define RM_CTRL_DISABLE_CHANNELS_FOR_KEY_ROTATION 0x2080111Au
 #define RM_CTRL_DISABLE_CHANNELS_FOR_KEY_ROTATION_V2 0x2080111Bu
 #define RM_CTRL_OBJSCHED_SET_STATE 0x20801121u
+#define RM_CTRL_SET_PREEMPTION_MODE 0x20801210u
 #define RM_CTRL_SET_CHANNEL_PROPERTIES 0x0080170Fu
 #define RM_CTRL_STOP_RUNLIST 0x00801711u
 #define RM_CTRL_START_RUNLIST 0x00801712u
@@ -138,6 +140,10 @@ struct rm_nvos32_tiled {
 #define RM_HEAP_ALLOC_TILED 6u
 #define RM_HEAP_ALLOC_SIZE_RANGE 14u
 
+struct rm_register_fd { /* RM_ESC_REGISTER_FD; it has no status */
+	__s32 fd;
+};
+
 struct rm_xfer {
 	__u32 cmd, size;
 	__u64 ptr;
@@ -158,6 +164,18 @@ struct rm_memory_params {
 	__u32 attr, attr2, format, compr_covg, zcull_covg, pad0;
 	__u64 range_lo, range_hi, size;
 };
+
+/* The parameters of RM_CTRL_SET_PREEMPTION_MODE. */
+struct rm_preemption_params {
+	__u32 flags, h_channel, graphics_mode, compute_mode;
+};
+
+#define RM_PREEMPTION_FLAGS_COMPUTE 1u /* compute_mode is set, otherwise it stays */
+#define RM_PREEMPTION_COMPUTE_WAIT_FOR_IDLE 0u
+
+/* The engine of a group: those of the GPU's graphics and compute, of which a context has one. */
+#define RM_ENGINE_GR0 1u
+#define RM_ENGINE_GR7 8u
 
 #define RM_MEMORY_FLAGS_VIRTUAL 0x00080000u     /* address space only */
 #define RM_MEMORY_ATTR_LOCATION_MASK (3u << 25) /* 0: video memory */

@@ -29,6 +29,7 @@ enum rm_call_kind {
 	RM_CALL_FREE,
 	RM_CALL_DUP,
 	RM_CALL_CONTROL,
+	RM_CALL_REGISTER,
 };
 
 /**
@@ -42,6 +43,7 @@ enum rm_call_kind {
  * @source_client: DUP: the client of the original.
  * @source_object: DUP: the handle of the original.
  * @cmd: CONTROL: its number.
+ * @fd: REGISTER: the descriptor of the file for whose clients the file of the call is to speak.
  * @p_params: ALLOC, CONTROL: the address of the parameters, 0 for none.
  * @params_size: Their size, as the caller says; 0 if the class decides.
  * @has_inline_size: ALLOC: @bytes is in the argument, not in the parameters.
@@ -49,13 +51,14 @@ enum rm_call_kind {
  * @is_video: ALLOC: it makes video memory.
  * @bytes: With @has_inline_size: the size, rounded to whole pages.
  * @object_offset: ALLOC, DUP: where the driver answers with the handle.
- * @status_offset: Where the driver answers with its status.
+ * @status_offset: Where the driver answers with its status; not of a REGISTER, which has none.
  */
 struct rm_call {
 	enum rm_call_kind kind;
 	__u32 client, parent, object, class_id;
 	__u32 source_client, source_object;
 	__u32 cmd;
+	__s32 fd;
 	__u32 params_size;
 	__u64 p_params;
 	__u64 bytes;
@@ -88,6 +91,8 @@ static inline enum rm_call_kind rm_call_kind(__u32 nr, __u32 size)
 		return size == sizeof(struct rm_nvos05) ? RM_CALL_ALLOC : RM_CALL_OTHER;
 	case RM_ESC_ALLOC_MEMORY:
 		return size == sizeof(struct rm_nvos02_fd) ? RM_CALL_ALLOC : RM_CALL_OTHER;
+	case RM_ESC_REGISTER_FD:
+		return size == sizeof(struct rm_register_fd) ? RM_CALL_REGISTER : RM_CALL_OTHER;
 	case RM_ESC_VID_HEAP_CONTROL:
 		return size >= sizeof(struct rm_nvos32_head) && size <= RM_ARG_MAX ? RM_CALL_ALLOC :
 										     RM_CALL_OTHER;
@@ -292,6 +297,9 @@ static inline void rm_call_parse(__u32 nr, __u32 size, const void *arg, struct r
 		call->status_offset = offsetof(struct rm_nvos55, status);
 		break;
 	}
+	case RM_ESC_REGISTER_FD:
+		call->fd = ((const struct rm_register_fd *)arg)->fd;
+		break;
 	case RM_ESC_VID_HEAP_CONTROL:
 		rm_parse_heap((const struct rm_nvos32_head *)arg, call);
 		break;
@@ -328,9 +336,10 @@ static inline __u64 rm_answered_bytes(__u32 nr, const void *arg)
 
 /**
  * struct rm_params - What is read of a call's parameters.
- * @value: CONTROL: the first 8 bytes. ALLOC: the size of memory, the number of a device, or the
- *	engine of a group. It is filled up with zeros if there is less.
- * @attr: The attributes of memory.
+ * @value: CONTROL: the first 8 bytes; of SET_PREEMPTION_MODE its two modes. ALLOC: the size of
+ *	memory, the number of a device, or the engine of a group. It is filled up with zeros if
+ *	there is less.
+ * @attr: The attributes of memory, or the flags of SET_PREEMPTION_MODE.
  */
 struct rm_params {
 	__u64 value;
@@ -341,15 +350,23 @@ struct rm_params {
  * struct rm_params_place - Where this stands in the parameters.
  * @value_at: The offset of the value.
  * @value_bytes: Its size, at most 8; 0 if nothing is read.
- * @has_attr: There are attributes, at RM_MEMORY_ATTR_AT.
+ * @attr_at: The offset of the attributes.
+ * @attr_bytes: Their size, at most 4; 0 if they are not read.
  */
 struct rm_params_place {
 	__u8 value_at;
 	__u8 value_bytes;
-	bool has_attr;
+	__u8 attr_at;
+	__u8 attr_bytes;
 };
 
-#define RM_MEMORY_ATTR_AT offsetof(struct rm_memory_params, attr)
+/* How much of [at, at + wanted) lies within the first `bytes` of parameters. */
+static __always_inline __u64 rm_params_there(__u64 at, __u64 wanted, __u64 bytes)
+{
+	__u64 there = bytes > at ? bytes - at : 0;
+
+	return there < wanted ? there : wanted;
+}
 
 /**
  * rm_params_wanted() - Find what has to be read of a call's parameters.
@@ -367,12 +384,17 @@ static inline struct rm_params_place rm_params_wanted(const struct rm_call *call
 	if (!call->p_params || call->is_opaque || call->has_inline_size)
 		return wanted;
 	if (call->kind == RM_CALL_CONTROL) {
+		if (call->cmd == RM_CTRL_SET_PREEMPTION_MODE) {
+			wanted.value_at = offsetof(struct rm_preemption_params, graphics_mode);
+			wanted.attr_bytes = rm_params_there(0, sizeof(__u32), call->params_size);
+		}
 		wanted.value_bytes =
-			call->params_size < sizeof(__u64) ? call->params_size : sizeof(__u64);
+			rm_params_there(wanted.value_at, sizeof(__u64), call->params_size);
 	} else if (call->class_id == RM_CLASS_MEMORY_LOCAL_USER) {
 		wanted.value_at = offsetof(struct rm_memory_params, size);
 		wanted.value_bytes = sizeof(__u64);
-		wanted.has_attr = true;
+		wanted.attr_at = offsetof(struct rm_memory_params, attr);
+		wanted.attr_bytes = sizeof(__u32);
 	} else if (call->class_id == RM_CLASS_DEVICE) {
 		wanted.value_at = offsetof(struct rm_device_params, device_id);
 		wanted.value_bytes = sizeof(__u32);
@@ -387,12 +409,12 @@ static inline struct rm_params_place rm_params_wanted(const struct rm_call *call
 static __always_inline void rm_params_copy(void *to, const void *from, __u64 at, __u64 wanted,
 					   __u64 bytes)
 {
-	__u64 there = bytes > at ? bytes - at : 0;
+	__u64 there = rm_params_there(at, wanted, bytes);
 
-	if (wanted == sizeof(__u64) && there >= wanted)
+	if (there == sizeof(__u64))
 		memcpy(to, from, sizeof(__u64)); /* It becomes one instruction. */
 	else
-		memcpy(to, from, there < wanted ? there : wanted);
+		memcpy(to, from, there);
 }
 
 /**
@@ -407,8 +429,8 @@ static inline void rm_params_put(void *copy, __u64 bytes, const struct rm_params
 {
 	rm_params_copy((char *)copy + wanted->value_at, &params->value, wanted->value_at,
 		       wanted->value_bytes, bytes);
-	if (wanted->has_attr && bytes >= RM_MEMORY_ATTR_AT + sizeof(params->attr))
-		memcpy((char *)copy + RM_MEMORY_ATTR_AT, &params->attr, sizeof(params->attr));
+	if (wanted->attr_bytes && bytes >= wanted->attr_at + wanted->attr_bytes)
+		memcpy((char *)copy + wanted->attr_at, &params->attr, wanted->attr_bytes);
 }
 
 /**
@@ -423,6 +445,24 @@ static inline void rm_params_get(const void *copy, __u64 bytes,
 {
 	rm_params_copy(&params->value, (const char *)copy + wanted->value_at, wanted->value_at,
 		       wanted->value_bytes, bytes);
+}
+
+/**
+ * rm_control_value() - Read the number by which a control is judged.
+ * @call: A call of kind CONTROL.
+ * @params: What was read of its parameters.
+ *
+ * Return: The mode in which the program's kernels leave the GPU, ~0 if that stays as it is, for
+ * SET_PREEMPTION_MODE; the first 8 bytes for all others. Of parameters that cannot be read it is
+ * the number that is refused.
+ */
+static inline __u64 rm_control_value(const struct rm_call *call, const struct rm_params *params)
+{
+	if (call->cmd != RM_CTRL_SET_PREEMPTION_MODE)
+		return call->is_opaque ? ~0ULL : params->value;
+	if (call->is_opaque)
+		return RM_PREEMPTION_COMPUTE_WAIT_FOR_IDLE;
+	return params->attr & RM_PREEMPTION_FLAGS_COMPUTE ? params->value >> 32 : ~0ULL;
 }
 
 #endif /* GPUSHARE_RM_CALL_H */

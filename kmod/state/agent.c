@@ -58,7 +58,8 @@ bool gs_agent_is_above_current(void)
 	if (!agent)
 		return false;
 	rcu_read_lock();
-	for (depth = 0; depth < GS_ANCESTORS_MAX && !is_found && task->pid > 1; depth++) {
+	for (depth = 0; depth < GS_ANCESTORS_MAX && !is_found && task->pid > 1 && pid_alive(task);
+	     depth++) {
 		is_found = task_tgid(task) == agent;
 		task = rcu_dereference(task->real_parent);
 	}

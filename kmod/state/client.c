@@ -76,7 +76,7 @@ static void gs_client_insert(struct gs_client *client, struct gs_process *proces
 	client->file = file;
 	client->fd = fd;
 	client->process = process;
-	process->refs++;
+	refcount_inc(&process->refs);
 	INIT_LIST_HEAD(&client->objects);
 	mutex_init(&client->order);
 	list_add_tail(&client->process_node, &process->clients);
@@ -124,7 +124,8 @@ static void gs_client_take_over(struct gs_client *client, struct gs_process *pro
 	if (client->process == process)
 		return;
 	list_move_tail(&client->process_node, &process->clients);
-	process->refs++;
+	refcount_inc(&process->refs);
+	gs_process_lost_client(client->process);
 	gs_process_put(client->process);
 	client->process = process;
 }
@@ -171,22 +172,37 @@ void gs_client_free(struct gs_client *client)
 
 /**
  * gs_client_destroy() - Forget a client that the driver has freed, and all objects below it.
- * @client: A client that may be dead already. The caller's reference stays.
+ * @client: A client that may be dead already. gs_lock is let go of meanwhile if it has many
+ *	objects.
+ *
+ * Nothing finds it any more from the beginning on.
  */
 void gs_client_destroy(struct gs_client *client)
 {
-	struct gs_object *object, *next;
+	struct gs_object *object;
 
 	lockdep_assert_held(&gs_lock);
 	if (client->is_dead)
 		return;
 	client->is_dead = true;
-	list_for_each_entry_safe(object, next, &client->objects, sibling)
-		gs_object_destroy(object);
-	list_del(&client->process_node);
 	hash_del(&client->by_handle);
 	hash_del(&client->by_file);
+	while ((object = list_first_entry_or_null(&client->objects, struct gs_object, sibling)))
+		gs_object_destroy(object);
+	list_del(&client->process_node);
+	gs_process_lost_client(client->process);
 	gs_client_put(client);
+}
+
+static struct gs_client *gs_client_of_file(const struct file *file)
+{
+	struct gs_client *client;
+
+	hash_for_each_possible(gs_clients_by_file, client, by_file, (unsigned long)file) {
+		if (client->file == file)
+			return client;
+	}
+	return NULL;
 }
 
 /**
@@ -196,13 +212,11 @@ void gs_client_destroy(struct gs_client *client)
 void gs_clients_file_closed(const struct file *file)
 {
 	struct gs_client *client;
-	struct hlist_node *next;
 
 	mutex_lock(&gs_lock);
-	hash_for_each_possible_safe(gs_clients_by_file, client, next, by_file,
-				    (unsigned long)file) {
-		if (client->file == file)
-			gs_client_destroy(client);
+	while ((client = gs_client_of_file(file))) {
+		gs_client_destroy(client);
+		gs_lock_rest();
 	}
 	mutex_unlock(&gs_lock);
 }
@@ -212,12 +226,15 @@ void gs_clients_file_closed(const struct file *file)
  */
 void gs_clients_forget(void)
 {
-	struct gs_client *client;
-	struct hlist_node *next;
-	int bucket;
+	unsigned int bucket;
 
 	mutex_lock(&gs_lock);
-	hash_for_each_safe(gs_clients_by_file, bucket, next, client, by_file)
-		gs_client_destroy(client);
+	for (bucket = 0; bucket < HASH_SIZE(gs_clients_by_file); bucket++) {
+		while (!hlist_empty(&gs_clients_by_file[bucket])) {
+			gs_client_destroy(hlist_entry(gs_clients_by_file[bucket].first,
+						      struct gs_client, by_file));
+			gs_lock_rest();
+		}
+	}
 	mutex_unlock(&gs_lock);
 }

@@ -9,6 +9,7 @@
 #include "state/object.h"
 
 #define GS_SPARES_MORE 16
+#define GS_OBJECTS_AT_A_TIME 256 /* that are destroyed before others may have gs_lock */
 
 /* A kernel that looks for uses after free would not see them in spare records: it keeps none. */
 #define GS_SPARES_MAX (IS_ENABLED(CONFIG_KASAN) ? 0 : 64)
@@ -42,6 +43,8 @@ void gs_spares_refill(void)
 void gs_object_free(struct gs_object *object)
 {
 	lockdep_assert_held(&gs_lock);
+	if (object->origin)
+		gs_object_put(object->origin); /* has no origin itself */
 	if (gs_spares_count >= GS_SPARES_MAX) {
 		kmem_cache_free(gs_object_cache, object);
 		return;
@@ -50,32 +53,14 @@ void gs_object_free(struct gs_object *object)
 	hlist_add_head(&object->hash, &gs_spares);
 }
 
-/**
- * gs_object_add() - Remember an object that the driver made.
- * @object: A record from gs_object_get(), filled in. The caller's reference stays.
- * @client: The client that it is below.
- * @roots: The client's list of objects without a remembered parent.
- * @parent: The object above, with a reference of the caller's; NULL if it is not remembered.
- * @parent_handle: The parent as the caller named it.
- * @handle: The handle that the driver answered.
- *
- * If an object of the same handle is remembered it is gone, because otherwise the driver could not
- * have made this one.
- */
-void gs_object_add(struct gs_object *object, struct gs_client *client, struct list_head *roots,
-		   struct gs_object *parent, u32 parent_handle, u32 handle)
+/* Lets an object hold its own charge, if that was made. Returns @err. */
+static int gs_object_hold(struct gs_object *object, int err)
 {
-	struct gs_object *stale = gs_object_find(client, handle);
-
-	if (stale)
-		gs_object_destroy(stale);
+	if (err)
+		return err;
 	object->refs++;
-	object->client = client;
-	object->handle = handle;
-	hlist_add_head(&object->hash, gs_objects_of(client, handle));
-	object->parent_handle = parent_handle;
-	object->parent = parent && !parent->is_dead ? parent : NULL;
-	list_add_tail(&object->sibling, object->parent ? &object->parent->children : roots);
+	object->charge = &object->own_charge;
+	return 0;
 }
 
 /**
@@ -88,13 +73,20 @@ void gs_object_add(struct gs_object *object, struct gs_client *client, struct li
  */
 int gs_object_charge(struct gs_object *object, struct gs_process *process, u64 bytes)
 {
-	int err = gs_charge_try(&object->own_charge, process, object->instance, bytes);
+	return gs_object_hold(object,
+			      gs_charge_try(&object->own_charge, process, object->instance, bytes));
+}
 
-	if (err)
-		return err;
-	object->refs++;
-	object->charge = &object->own_charge;
-	return 0;
+/**
+ * gs_object_charge_context() - Charge the context that a group is about to be.
+ * @object: A group without a charge.
+ * @process: The process that makes it.
+ *
+ * Return: See gs_charge_try_context().
+ */
+int gs_object_charge_context(struct gs_object *object, struct gs_process *process)
+{
+	return gs_object_hold(object, gs_charge_try_context(&object->own_charge, process));
 }
 
 /**
@@ -121,28 +113,68 @@ static void gs_object_destroy_leaf(struct gs_object *object)
 	gs_object_put(object);
 }
 
-/**
- * gs_object_destroy() - Forget an object that the driver has freed, and all objects below it.
- * @object: An object that may be dead already. The caller's reference stays.
- *
- * It goes from the leaves up and without recursion, because a program chooses how deep its tree is.
+/*
+ * Destroys an object with all below it, from the leaves up and without recursion, because a program
+ * chooses how deep its tree is. Returns false if it has destroyed @most and there are more.
  */
-void gs_object_destroy(struct gs_object *object)
+static bool gs_object_destroy_some(struct gs_object *object, unsigned int most)
 {
 	struct gs_object *leaf = object, *above;
-	bool is_last;
 
-	lockdep_assert_held(&gs_lock);
-	if (object->is_dead)
-		return;
-	do {
+	while (!object->is_dead) {
+		if (!most--)
+			return false;
 		while (!list_empty(&leaf->children))
 			leaf = list_first_entry(&leaf->children, struct gs_object, sibling);
 		above = leaf->parent;
-		is_last = leaf == object;
 		gs_object_destroy_leaf(leaf);
 		leaf = above;
-	} while (!is_last);
+	}
+	return true;
+}
+
+/**
+ * gs_object_destroy() - Forget an object that the driver has freed, and all objects below it.
+ * @object: An object that may be dead already. gs_lock is let go of meanwhile if there are many.
+ */
+void gs_object_destroy(struct gs_object *object)
+{
+	lockdep_assert_held(&gs_lock);
+	object->refs++; /* so that its end can be seen, also if it comes during a rest */
+	while (!gs_object_destroy_some(object, GS_OBJECTS_AT_A_TIME))
+		gs_lock_rest();
+	gs_object_put(object);
+}
+
+/**
+ * gs_object_add() - Remember an object that the driver made.
+ * @object: A record from gs_object_get(), filled in. The caller's reference stays.
+ * @client: The client that it is below.
+ * @roots: The client's list of objects without a remembered parent.
+ * @parent: The object above, with a reference of the caller's; NULL if it is not remembered.
+ * @parent_handle: The parent as the caller named it.
+ * @handle: The handle that the driver answered.
+ *
+ * If an object of the same handle is remembered it is gone, because otherwise the driver could not
+ * have made this one.
+ */
+void gs_object_add(struct gs_object *object, struct gs_client *client, struct list_head *roots,
+		   struct gs_object *parent, u32 parent_handle, u32 handle)
+{
+	struct gs_object *stale = gs_object_find(client, handle);
+
+	if (stale) { /* at once, because the client must stay as it is */
+		stale->refs++;
+		gs_object_destroy_some(stale, UINT_MAX);
+		gs_object_put(stale);
+	}
+	object->refs++;
+	object->client = client;
+	object->handle = handle;
+	hlist_add_head(&object->hash, gs_objects_of(client, handle));
+	object->parent_handle = parent_handle;
+	object->parent = parent && !parent->is_dead ? parent : NULL;
+	list_add_tail(&object->sibling, object->parent ? &object->parent->children : roots);
 }
 
 /**

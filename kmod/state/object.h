@@ -20,11 +20,13 @@ struct gs_client;
  * @hash: The place in the table by @client and @handle; in a spare record the next one.
  * @client: The client that it is below.
  * @handle: Its name in RM, among the objects of its client.
- * @refs: 1 while it is alive, 1 for each call in progress, and 1 while @own_charge is held.
+ * @refs: 1 while it is alive, 1 for each call in progress, 1 while @own_charge is held, and 1 for
+ *	each duplicate that has it for its @origin.
  * @is_dead: The driver has freed it.
- * @is_scheduled: A GPFIFO_SCHEDULE of it was let through.
- * @is_sliced: A SET_TIMESLICE of it was let through.
+ * @is_scheduled: A GPFIFO_SCHEDULE of it, or of a duplicate, was let through.
+ * @is_sliced: A SET_TIMESLICE of it, or of a duplicate, was let through.
  * @is_video: It is memory of the GPU.
+ * @origin: Of a duplicate the first object of that name, with a reference; otherwise NULL.
  * @parent: The object above it, NULL if that is not remembered.
  * @sibling: The place in the parent's or the client's list.
  * @children: The objects below it, which the driver frees with it.
@@ -46,6 +48,7 @@ struct gs_object {
 	bool is_scheduled;
 	bool is_sliced;
 	bool is_video;
+	struct gs_object *origin;
 	struct gs_object *parent;
 	struct list_head sibling;
 	struct list_head children;
@@ -74,6 +77,7 @@ void gs_object_add(struct gs_object *object, struct gs_client *client, struct li
 		   struct gs_object *parent, u32 parent_handle, u32 handle);
 void gs_object_destroy(struct gs_object *object);
 int gs_object_charge(struct gs_object *object, struct gs_process *process, u64 bytes);
+int gs_object_charge_context(struct gs_object *object, struct gs_process *process);
 void gs_object_drop_charge(struct gs_object *object);
 
 /* main.c calls these without gs_lock. */
@@ -91,6 +95,17 @@ static inline void gs_object_put(struct gs_object *object)
 	lockdep_assert_held(&gs_lock);
 	if (!--object->refs)
 		gs_object_free(object);
+}
+
+/**
+ * gs_object_origin() - Find the object whose marks count for a duplicate too.
+ * @object: Any object.
+ *
+ * Return: The object itself, unless it is a duplicate.
+ */
+static inline struct gs_object *gs_object_origin(const struct gs_object *object)
+{
+	return object->origin ?: (struct gs_object *)object;
 }
 
 /*
@@ -151,6 +166,7 @@ static inline struct gs_object *gs_object_get(void)
 	object->is_scheduled = false;
 	object->is_sliced = false;
 	object->is_video = false;
+	object->origin = NULL;
 	object->parent = NULL;
 	INIT_LIST_HEAD(&object->children);
 	object->class_id = 0;

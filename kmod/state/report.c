@@ -69,7 +69,7 @@ static void gs_client_replay(struct gs_client *client)
 	struct list_head *level = &client->objects, *at = level->next;
 	struct gs_object *object;
 
-	if (client->is_unsure)
+	if (client->is_unsure || client->is_dead)
 		return;
 	gs_report_client(client->process, client->handle, client->fd, GPUSHARE_EVENT_REPLAYED);
 	for (;;) {
@@ -97,7 +97,7 @@ void gs_replay(void)
 
 	lockdep_assert_held(&gs_lock);
 	list_for_each_entry(process, &gs_processes, node) {
-		if (process->is_gone || !process->is_opened)
+		if (!process->is_opened)
 			continue;
 		gs_process_send_opened(process, GPUSHARE_EVENT_REPLAYED);
 		list_for_each_entry(client, &process->clients, process_node)

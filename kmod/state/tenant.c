@@ -4,6 +4,7 @@
 #include <linux/hashtable.h>
 #include <linux/rcupdate.h>
 #include <linux/stringhash.h>
+#include <linux/sysfs.h>
 #include <linux/user_namespace.h>
 
 #include "compat/version.h"
@@ -40,16 +41,68 @@ struct gs_tenant *gs_tenant_find(const char *name)
 	return NULL;
 }
 
-/* The path of @task in the v2 hierarchy. It is "" if it is unknown or does not fit. */
-static void gs_cgroup_path(struct task_struct *task, char *path, size_t bytes)
+/*
+ * The path of a cgroup. Of a path that does not fit it is the nearest ancestor's whose path does,
+ * so that a rule for all below that holds.
+ */
+static bool gs_cgroup_path(struct cgroup *cgroup, char *path, size_t bytes)
 {
 	int len;
 
-	rcu_read_lock();
-	len = cgroup_path(task_dfl_cgroup(task), path, bytes);
-	rcu_read_unlock();
-	if (len < 0 || (size_t)len >= bytes)
-		path[0] = '\0';
+	for (; cgroup; cgroup = cgroup_parent(cgroup)) {
+		len = cgroup_path(cgroup, path, bytes);
+		if (len >= 0 && (size_t)len < bytes)
+			return true;
+	}
+	return false;
+}
+
+/* Does a pattern match a cgroup that a task is in, in a hierarchy of v1 that has a controller? */
+static bool gs_v1_matches(const char *pattern, struct task_struct *task)
+{
+	static char path[PATH_MAX]; /* under gs_lock */
+	const struct cgroup_root *root = task_dfl_cgroup(task)->root;
+	struct cgroup *cgroup;
+	int i;
+
+	for (i = 0; i < CGROUP_SUBSYS_COUNT; i++) {
+		cgroup = task_css_set(task)->subsys[i]->cgroup;
+		if (cgroup->root != root && gs_cgroup_path(cgroup, path, sizeof(path)) &&
+		    gs_glob_matches(pattern, path))
+			return true;
+	}
+	return false;
+}
+
+/* The first tenant whose pattern matches a cgroup of the task, or NULL. */
+static struct gs_tenant *gs_tenant_of_cgroup(struct task_struct *task)
+{
+	static char path[PATH_MAX]; /* in the hierarchy of v2, under gs_lock */
+	struct gs_tenant *tenant;
+	bool has_path = false;
+
+	list_for_each_entry(tenant, &gs_tenants, node) {
+		if (!tenant->match_cgroup[0])
+			continue;
+		if (!has_path && !gs_cgroup_path(task_dfl_cgroup(task), path, sizeof(path)))
+			path[0] = '\0';
+		has_path = true;
+		if ((path[0] && gs_glob_matches(tenant->match_cgroup, path)) ||
+		    gs_v1_matches(tenant->match_cgroup, task))
+			return tenant;
+	}
+	return NULL;
+}
+
+static struct gs_tenant *gs_tenant_of_user(kuid_t uid)
+{
+	struct gs_tenant *tenant;
+
+	list_for_each_entry(tenant, &gs_tenants, node) {
+		if (tenant->has_match_uid && uid_eq(tenant->match_uid, uid))
+			return tenant;
+	}
+	return NULL;
 }
 
 /**
@@ -63,24 +116,13 @@ static void gs_cgroup_path(struct task_struct *task, char *path, size_t bytes)
  */
 struct gs_tenant *gs_tenant_match(struct task_struct *task)
 {
-	static char path[PATH_MAX]; /* under gs_lock */
-	u32 uid = from_kuid(&init_user_ns, task_uid(task));
-	struct gs_tenant *tenant, *of_uid = NULL;
-	bool has_path = false;
+	struct gs_tenant *tenant;
 
 	lockdep_assert_held(&gs_lock);
-	list_for_each_entry(tenant, &gs_tenants, node) {
-		if (tenant->match_cgroup[0]) {
-			if (!has_path)
-				gs_cgroup_path(task, path, sizeof(path));
-			has_path = true;
-			if (path[0] && gs_glob_matches(tenant->match_cgroup, path))
-				return tenant;
-		}
-		if (!of_uid && tenant->has_match_uid && tenant->match_uid == uid)
-			of_uid = tenant;
-	}
-	return of_uid ?: gs_tenant_default;
+	rcu_read_lock();
+	tenant = gs_tenant_of_cgroup(task) ?: gs_tenant_of_user(task_uid(task));
+	rcu_read_unlock();
+	return tenant ?: gs_tenant_default;
 }
 
 /**
@@ -101,6 +143,16 @@ void gs_tenant_changed(struct gs_tenant *tenant, enum gpushare_setting setting)
 }
 
 /**
+ * gs_tenant_had_event() - Wake the programs that poll the attribute `events`.
+ * @tenant: A tenant with a process, so its directory is there.
+ */
+void gs_tenant_had_event(struct gs_tenant *tenant)
+{
+	lockdep_assert_held(&gs_lock);
+	sysfs_notify(&tenant->kobj, NULL, "events");
+}
+
+/**
  * gs_tenant_link() - Let a tenant be found from now on.
  * @tenant: A tenant with a name and default settings. The first one becomes the default tenant.
  */
@@ -117,7 +169,8 @@ void gs_tenant_link(struct gs_tenant *tenant)
 
 /**
  * gs_tenant_unlink() - Let a tenant not be found any more.
- * @tenant: A tenant that is linked. From here on no process can be attached to it.
+ * @tenant: A tenant that is linked. From here on no process can be attached to it. The caller tells
+ *	of it when its processes have left.
  */
 void gs_tenant_unlink(struct gs_tenant *tenant)
 {
@@ -126,5 +179,4 @@ void gs_tenant_unlink(struct gs_tenant *tenant)
 	hash_del(&tenant->hash);
 	gs_tenants_count--;
 	tenant->is_removed = true;
-	gs_tenant_changed(tenant, GPUSHARE_SETTING_REMOVED);
 }

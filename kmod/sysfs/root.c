@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The directory /sys/kernel/gpushare and the attributes directly in it. */
+#include <linux/capability.h>
 #include <linux/kobject.h>
 #include <linux/slab.h>
 #include <linux/sysfs.h>
@@ -97,12 +98,12 @@ static ssize_t agent_show(struct kobject *kobj, struct kobj_attribute *attr, cha
 
 static ssize_t policy_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
 {
-	ssize_t len;
+	char policy[GPUSHARE_WORD_BYTES];
 
 	mutex_lock(&gs_lock);
-	len = sysfs_emit(buf, "%s\n", gs_policy);
+	memcpy(policy, gs_policy, sizeof(policy));
 	mutex_unlock(&gs_lock);
-	return len;
+	return sysfs_emit(buf, "%s\n", policy);
 }
 
 static ssize_t generation_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
@@ -121,20 +122,27 @@ static ssize_t drain_store(struct kobject *kobj, struct kobj_attribute *attr, co
 	bool is_draining;
 	int err = kstrtobool(buf, &is_draining);
 
-	if (!err)
-		gs_hook_drain(is_draining);
-	return err ?: count;
+	if (err)
+		return err;
+	if (!capable(CAP_SYS_ADMIN))
+		return -EPERM;
+	gs_hook_drain(is_draining);
+	return count;
 }
 
 static ssize_t create_store(struct kobject *kobj, struct kobj_attribute *attr, const char *buf,
 			    size_t count)
 {
+	if (!capable(CAP_SYS_ADMIN))
+		return -EPERM;
 	return gs_tenant_create(buf, gs_line_length(buf, count)) ?: count;
 }
 
 static ssize_t remove_store(struct kobject *kobj, struct kobj_attribute *attr, const char *buf,
 			    size_t count)
 {
+	if (!capable(CAP_SYS_ADMIN))
+		return -EPERM;
 	return gs_tenant_remove(buf, gs_line_length(buf, count)) ?: count;
 }
 

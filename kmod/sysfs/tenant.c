@@ -6,13 +6,53 @@
 #include <linux/slab.h>
 #include <linux/sysfs.h>
 
+#include "compat/version.h"
 #include "state/tenant.h"
 #include "sysfs/sysfs.h"
+
+/* What the attributes show of a tenant, so that their text is made without gs_lock. */
+struct gs_tenant_view {
+	struct gs_settings settings;
+	char match_cgroup[GS_CGROUP_PATTERN_BYTES];
+	bool has_match_uid;
+	kuid_t match_uid;
+	u64 memory_current;
+	u64 memory_peak;
+	u32 contexts;
+	u32 contexts_max;
+	u64 memory_refused;
+	u64 contexts_refused;
+	u64 controls_refused;
+	u64 gpu_time_us;
+	u64 throttled_us;
+	u64 freezes;
+	u32 share_permille;
+};
+
+static void gs_tenant_look(const struct gs_tenant *tenant, struct gs_tenant_view *view)
+{
+	lockdep_assert_held(&gs_lock);
+	view->settings = tenant->settings;
+	memcpy(view->match_cgroup, tenant->match_cgroup, sizeof(view->match_cgroup));
+	view->has_match_uid = tenant->has_match_uid;
+	view->match_uid = tenant->match_uid;
+	view->memory_current = tenant->memory_current;
+	view->memory_peak = tenant->memory_peak;
+	view->contexts = tenant->contexts;
+	view->contexts_max = tenant->contexts_max;
+	view->contexts_refused = tenant->contexts_refused;
+	view->memory_refused = tenant->memory_refused;
+	view->controls_refused = tenant->controls_refused;
+	view->gpu_time_us = tenant->gpu_time_us;
+	view->throttled_us = tenant->throttled_us;
+	view->freezes = tenant->freezes;
+	view->share_permille = tenant->share_permille;
+}
 
 /* An attribute. A setting has either @parse or @store; an attribute with neither is read-only. */
 struct gs_tenant_attribute {
 	struct attribute attr;
-	ssize_t (*show)(const struct gs_tenant *tenant, char *buf);
+	ssize_t (*show)(const struct gs_tenant_view *tenant, char *buf);
 	int (*parse)(struct gs_settings *settings, const char *text, size_t len);
 	int (*store)(struct gs_tenant *tenant, const char *text, size_t len);
 	enum gpushare_setting setting;
@@ -27,12 +67,12 @@ static ssize_t gs_tenant_show(struct kobject *kobj, struct attribute *attr, char
 {
 	struct gs_tenant_attribute *attribute =
 		container_of(attr, struct gs_tenant_attribute, attr);
-	ssize_t len;
+	struct gs_tenant_view view gs_uninitialized;
 
 	mutex_lock(&gs_lock);
-	len = attribute->show(gs_tenant_of(kobj), buf);
+	gs_tenant_look(gs_tenant_of(kobj), &view);
 	mutex_unlock(&gs_lock);
-	return len;
+	return attribute->show(&view, buf);
 }
 
 static ssize_t gs_tenant_store(struct kobject *kobj, struct attribute *attr, const char *buf,
@@ -63,7 +103,7 @@ static ssize_t gs_tenant_store(struct kobject *kobj, struct attribute *attr, con
 }
 
 #define GS_SHOW(_name, _format, _value)                                                            \
-	static ssize_t gs_show_##_name(const struct gs_tenant *tenant, char *buf)                  \
+	static ssize_t gs_show_##_name(const struct gs_tenant_view *tenant, char *buf)             \
 	{                                                                                          \
 		return sysfs_emit(buf, _format "\n", _value);                                      \
 	}
@@ -72,31 +112,58 @@ GS_SHOW(weight, "%u", tenant->settings.weight)
 GS_SHOW(priority, "%s", gs_priority_name(tenant->settings.priority))
 GS_SHOW(slo_us, "%u", tenant->settings.slo_us)
 GS_SHOW(match_cgroup, "%s", tenant->match_cgroup)
+GS_SHOW(memory_current, "%llu", tenant->memory_current)
+GS_SHOW(memory_peak, "%llu", tenant->memory_peak)
+GS_SHOW(contexts_current, "%u", tenant->contexts)
 GS_SHOW(gpu_time_us, "%llu", tenant->gpu_time_us)
 GS_SHOW(throttled_us, "%llu", tenant->throttled_us)
 GS_SHOW(freezes, "%llu", tenant->freezes)
 GS_SHOW(memory_refused, "%llu", tenant->memory_refused)
 GS_SHOW(controls_refused, "%llu", tenant->controls_refused)
 
-static ssize_t gs_show_max(const struct gs_tenant *tenant, char *buf)
+static ssize_t gs_show_max(const struct gs_tenant_view *tenant, char *buf)
 {
 	if (tenant->settings.quota_us == GS_QUOTA_NONE)
 		return sysfs_emit(buf, "max %u\n", tenant->settings.period_us);
 	return sysfs_emit(buf, "%u %u\n", tenant->settings.quota_us, tenant->settings.period_us);
 }
 
-static ssize_t gs_show_memory_max(const struct gs_tenant *tenant, char *buf)
+static ssize_t gs_show_memory_max(const struct gs_tenant_view *tenant, char *buf)
 {
 	if (tenant->settings.memory_max == GS_MEMORY_NONE)
 		return sysfs_emit(buf, "max\n");
 	return sysfs_emit(buf, "%llu\n", tenant->settings.memory_max);
 }
 
-static ssize_t gs_show_sm_percent(const struct gs_tenant *tenant, char *buf)
+static ssize_t gs_show_sm_percent(const struct gs_tenant_view *tenant, char *buf)
 {
 	if (tenant->settings.sm_percent == GS_SM_NONE)
 		return sysfs_emit(buf, "max\n");
 	return sysfs_emit(buf, "%u\n", tenant->settings.sm_percent);
+}
+
+static ssize_t gs_show_contexts_max(const struct gs_tenant_view *tenant, char *buf)
+{
+	if (tenant->contexts_max == GS_CONTEXTS_NONE)
+		return sysfs_emit(buf, "max\n");
+	return sysfs_emit(buf, "%u\n", tenant->contexts_max);
+}
+
+static int gs_store_contexts_max(struct gs_tenant *tenant, const char *text, size_t len)
+{
+	if (gs_text_is(text, len, "max")) {
+		tenant->contexts_max = GS_CONTEXTS_NONE;
+		return 0;
+	}
+	return gs_parse_ranged(text, len, 0, GS_CONTEXTS_MAX, &tenant->contexts_max);
+}
+
+/* As in cgroup v2, it is one file, so that one poll covers them. */
+static ssize_t gs_show_events(const struct gs_tenant_view *tenant, char *buf)
+{
+	return sysfs_emit(buf, "memory_max %llu\ncontexts_max %llu\ncontrols %llu\nfreezes %llu\n",
+			  tenant->memory_refused, tenant->contexts_refused,
+			  tenant->controls_refused, tenant->freezes);
 }
 
 /* An empty line removes the rule. A pattern is of a whole path, so it starts with '/' or '*'. */
@@ -117,9 +184,9 @@ static int gs_store_match_cgroup(struct gs_tenant *tenant, const char *text, siz
 	return 0;
 }
 
-static ssize_t gs_show_match_uid(const struct gs_tenant *tenant, char *buf)
+static ssize_t gs_show_match_uid(const struct gs_tenant_view *tenant, char *buf)
 {
-	return tenant->has_match_uid ? sysfs_emit(buf, "%u\n", tenant->match_uid) :
+	return tenant->has_match_uid ? sysfs_emit(buf, "%u\n", __kuid_val(tenant->match_uid)) :
 				       sysfs_emit(buf, "\n");
 }
 
@@ -132,25 +199,15 @@ static int gs_store_match_uid(struct gs_tenant *tenant, const char *text, size_t
 	if (err)
 		return err;
 	tenant->has_match_uid = len > 0;
-	tenant->match_uid = uid;
+	tenant->match_uid = KUIDT_INIT(uid);
 	return 0;
 }
 
-static ssize_t gs_show_share_permille(const struct gs_tenant *tenant, char *buf)
+static ssize_t gs_show_share_permille(const struct gs_tenant_view *tenant, char *buf)
 {
 	if (tenant->share_permille == GPUSHARE_UNKNOWN)
 		return sysfs_emit(buf, "unknown\n");
 	return sysfs_emit(buf, "%u\n", tenant->share_permille);
-}
-
-static ssize_t gs_show_memory_current(const struct gs_tenant *tenant, char *buf)
-{
-	u64 sum = 0;
-	u32 i;
-
-	for (i = 0; i < GPUSHARE_MAX_GPUS; i++)
-		sum += tenant->memory[i];
-	return sysfs_emit(buf, "%llu\n", sum);
 }
 
 /* clang-format off */
@@ -168,6 +225,7 @@ static ssize_t gs_show_memory_current(const struct gs_tenant *tenant, char *buf)
 
 #define GS_SETTING(_key, _name, ...) GS_PARSED(_key, _name);
 GPUSHARE_SETTINGS(GS_SETTING)
+GS_STORED(contexts_max, CONTEXTS_MAX);
 GS_STORED(match_cgroup, MATCH_CGROUP);
 GS_STORED(match_uid, MATCH_UID);
 GS_READ_ONLY(gpu_time_us);
@@ -175,12 +233,16 @@ GS_READ_ONLY(share_permille);
 GS_READ_ONLY(throttled_us);
 GS_READ_ONLY(freezes);
 GS_READ_ONLY(memory_current);
+GS_READ_ONLY(memory_peak);
+GS_READ_ONLY(contexts_current);
+GS_READ_ONLY(events);
 GS_READ_ONLY(memory_refused);
 GS_READ_ONLY(controls_refused);
 
 static struct attribute *gs_tenant_attrs[] = {
 #define GS_LISTED(_key, ...) &gs_attribute_##_key.attr,
 	GPUSHARE_SETTINGS(GS_LISTED)
+	&gs_attribute_contexts_max.attr,
 	&gs_attribute_match_cgroup.attr,
 	&gs_attribute_match_uid.attr,
 	&gs_attribute_gpu_time_us.attr,
@@ -188,6 +250,9 @@ static struct attribute *gs_tenant_attrs[] = {
 	&gs_attribute_throttled_us.attr,
 	&gs_attribute_freezes.attr,
 	&gs_attribute_memory_current.attr,
+	&gs_attribute_memory_peak.attr,
+	&gs_attribute_contexts_current.attr,
+	&gs_attribute_events.attr,
 	&gs_attribute_memory_refused.attr,
 	&gs_attribute_controls_refused.attr,
 	NULL,
@@ -195,7 +260,7 @@ static struct attribute *gs_tenant_attrs[] = {
 
 /* clang-format on */
 
-static struct bin_attribute *gs_tenant_bin_attrs[] = {
+static gs_const_bin struct bin_attribute *gs_const_bin gs_tenant_bin_attrs[] = {
 	&gs_tenant_procs,
 	NULL,
 };

@@ -26,6 +26,7 @@ static struct gs_tenant *gs_tenant_new(void)
 	INIT_LIST_HEAD(&tenant->processes);
 	gs_settings_init(&tenant->settings);
 	tenant->share_permille = GPUSHARE_UNKNOWN;
+	tenant->contexts_max = GS_CONTEXTS_NONE;
 	return tenant;
 }
 
@@ -53,8 +54,9 @@ static int gs_tenant_add(const char *name)
 static void gs_tenant_delete(struct gs_tenant *tenant)
 {
 	mutex_lock(&gs_lock);
-	gs_processes_leave(tenant);
 	gs_tenant_unlink(tenant);
+	gs_processes_leave(tenant);
+	gs_tenant_changed(tenant, GPUSHARE_SETTING_REMOVED);
 	mutex_unlock(&gs_lock);
 	if (tenant == gs_tenant_default)
 		gs_processes_exit();

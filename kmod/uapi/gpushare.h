@@ -175,6 +175,7 @@ enum gpushare_setting {
 	GPUSHARE_SETTING_MATCH_CGROUP = 9,
 	GPUSHARE_SETTING_MATCH_UID = 10,
 	GPUSHARE_SETTING_PROCS = 11, /* a process was attached */
+	GPUSHARE_SETTING_CONTEXTS_MAX = 12,
 };
 
 struct gpushare_event_opened {

@@ -12,6 +12,7 @@
 //   events                    prints what is in the ring, and "lost N"
 //   run=WORD                  runs `rm_client open WORD` as a child of the agent, and waits for it
 //   echo=TEXT sleep=MS wait   "wait" lasts until a signal ends it
+//   until=FILE                waits until there is such a file
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/ioctl.h>
@@ -209,6 +210,10 @@ void carry_out(std::string_view word) {
   if (verb == "echo") return (void)std::printf("%s\n", text.c_str());
   if (verb == "sleep")
     return (void)::usleep(static_cast<useconds_t>(std::atoi(text.c_str()) * 1000));
+  if (verb == "until") {
+    while (::access(text.c_str(), F_OK) != 0) ::usleep(30'000);
+    return;
+  }
   if (verb == "wait")
     for (;;) ::pause();
   std::fprintf(stderr, "door: unknown word %s\n", std::string(word).c_str());

@@ -45,6 +45,17 @@
 //                the client and the first memory have returned
 //   race-file=MIB  while a client is being made, a thread names it on another file, MIB are made
 //                below it, and then that file is closed
+//   linked=MIB   makes a client and memory on a control file that is registered to the own one, and
+//                closes that file; prints what the driver said to the first that it refused
+//   linked-child=MIB  a child does the same below this process's own client, and ends
+//   preemption=MODE  how its kernels leave the GPU: 0 when they have ended, 1 by blocks, 2 at once
+//   schedule-dup puts a group on the runlist, and then once more by another name of it
+//   display      memory that nvidia-drm makes for displays
+//   leave-open   ends, and a child that does nothing keeps the files open
+//   short-lives=N  starts N processes, one after the other, each with threads that end in disorder,
+//                and prints the ids of all threads
+//   deep=CGROUP  goes into a cgroup so far below that one that its path does not fit into a page
+//   procs-as=UID:FILE:PID  opens FILE as that user, and writes PID to it as root
 //   churn=N      makes and frees memory N times, and ignores the answers
 //   cost=KIND    the time of one call in ns, the least of many: version, control, alloc, free
 //   (video
@@ -53,8 +64,10 @@
 //   echo=TEXT    prints TEXT                                   sleep=MS
 //   until=FILE   waits until there is such a file
 //   wait         waits until a signal ends it
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -79,6 +92,21 @@ void report(std::string_view word, const Answer& answer) {
     std::printf("%.*s errno=%d\n", static_cast<int>(word.size()), word.data(), answer.error);
   else
     std::printf("%.*s 0x%x\n", static_cast<int>(word.size()), word.data(), answer.status);
+}
+
+// UID:FILE:PID
+Answer write_procs_as(const std::string& text) {
+  const size_t first = text.find(':'), second = text.find(':', first + 1);
+  if (second == std::string::npos) die("procs-as=UID:FILE:PID");
+  const std::string pid = text.substr(second + 1);
+  if (::seteuid(static_cast<uid_t>(std::atoi(text.c_str()))) != 0) die("it is not root");
+  const int file = ::open(text.substr(first + 1, second - first - 1).c_str(), O_WRONLY | O_CLOEXEC);
+  if (file < 0) return {0, errno};
+  if (::seteuid(0) != 0) die("it is not root any more");
+  const bool is_written = ::write(file, pid.data(), pid.size()) == static_cast<ssize_t>(pid.size());
+  const Answer answer{0, is_written ? 0 : errno};
+  ::close(file);
+  return answer;
 }
 
 void carry_out(Context& context, std::string_view word) {
@@ -126,6 +154,16 @@ void carry_out(Context& context, std::string_view word) {
   if (verb == "foreign-alloc-for") return context.foreign_alloc_for(static_cast<int>(number));
   if (verb == "race-file") return context.race_file(number << 20);
   if (verb == "race-client") return context.race_client(number << 20);
+  if (verb == "linked") return report(word, context.linked(number << 20));
+  if (verb == "linked-child") return report(word, context.linked_child(number << 20));
+  if (verb == "preemption")
+    return report(word, context.preemption_mode(static_cast<uint32_t>(number)));
+  if (verb == "schedule-dup") return report(word, context.schedule_duplicate());
+  if (verb == "display") return report(word, context.display_memory());
+  if (verb == "leave-open") return context.leave_open();
+  if (verb == "short-lives") return context.short_lives(number);
+  if (verb == "deep") return context.go_deep(text);
+  if (verb == "procs-as") return report(word, write_procs_as(text));
   if (verb == "churn") {
     for (uint64_t i = 0; i < number; ++i)
       if (context.allocate("alloc", 1 << 20).is_ok()) context.free_memory();

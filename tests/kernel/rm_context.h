@@ -94,6 +94,16 @@ class Context {
   Answer check_version();
   Answer read_clock();
 
+  // rm_escapes.cc
+  Answer linked(uint64_t bytes);
+  Answer linked_child(uint64_t bytes);
+  Answer preemption_mode(uint32_t mode);
+  Answer schedule_duplicate();
+  Answer display_memory();
+  void leave_open();
+  void short_lives(uint64_t count);
+  void go_deep(const std::string& cgroup);
+
   // rm_races.cc
   Answer foreign_dup(int pid);
   void let_page_go(uint64_t ms) { page_goes_after_ms_ = ms; }

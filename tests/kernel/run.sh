@@ -33,6 +33,7 @@ suites() { # the longest come first
   local module=$ring/gpushare/gpushare.ko
   echo "agent 120 $driver $client kernel/static/gpushared kernel/static/gpushare"
   echo "filter 120 $driver $client $module kernel/refused-controls bin/tests/rm_fuzz"
+  echo "escapes 120 $driver $client $module bin/tests/door $ring/nvidia/nvidia-drm.ko"
   echo "module 120 $driver $client $module" \
     "$ring/nvidia-535/nvidia.ko:/test/nvidia-535.ko" \
     "$ring/nvidia-unknown/nvidia.ko:/test/nvidia-unknown.ko"
@@ -75,7 +76,7 @@ run_suite() {
   case $suite in
     cost) counted=-i ;;
     real) append+=" lockdep.prove_locking=0" ;; # the driver's locks are of one class, and would be reported
-    filter | module) append+=" slub_debug=FZPU" ;; # finds writes to freed memory
+    filter | module | escapes) append+=" slub_debug=FZPU" ;; # finds writes to freed memory
   esac
   local script=$here/guest/${suite%.*}.sh
   [ -z "$kernel" ] || suite=$suite-on-$kernel

@@ -15,7 +15,7 @@ constexpr const char* kCheck = "kernel module";
 constexpr const char* kNotFiltering =
     "memory_max is not enforced, and a program may change its own slice";
 // kmod/install/dkms.conf.in builds for these.
-constexpr std::pair kOldestKernel{6, 1}, kNewestKernel{6, 12};
+constexpr std::pair kOldestKernel{6, 1}, kNewestKernel{6, 17};
 
 Finding warning(const std::string& detail, std::string fix) {
   return {kCheck, Finding::Severity::kWarning, detail, std::move(fix)};
@@ -115,6 +115,12 @@ std::string fix_of(const std::string& state) {
     return "'grep nvidia /sys/kernel/tracing/enabled_functions' shows who has it; without that "
            "one: "
            "echo 1 > /sys/kernel/gpushare/drain; echo 0 > /sys/kernel/gpushare/drain";
+  constexpr const char* kAgain =
+      "; echo 1 > /sys/kernel/gpushare/drain; echo 0 > /sys/kernel/gpushare/drain";
+  if (state.find("ftrace_enabled") != std::string::npos)
+    return std::string("sysctl kernel.ftrace_enabled=1") + kAgain;
+  if (state.find("kprobes were disarmed") != std::string::npos)
+    return std::string("echo 1 > /sys/kernel/debug/kprobes/enabled") + kAgain;
   if (state.find("was not found") != std::string::npos)
     return "the driver is none that this module knows: install one of 535 to 595";
   return "see what 'dmesg | grep gpushare' says of it";
@@ -129,11 +135,6 @@ Finding look_at_driver_and_agent(const MachineFiles& files, const DoctorInput& i
   const bool is_hooked = state.starts_with("hooked");
   if (!is_hooked && (state != "waiting for driver" || files.has("/proc/driver/nvidia/version")))
     return not_filtering(fix_of(state));
-  if (is_hooked && files.text("/proc/sys/kernel/ftrace_enabled") == "0")
-    return warning(what +
-                       ", but ftrace, which it hooks by, is off: it refuses the calls that it "
-                       "cannot look at, so programs cannot use the GPU",
-                   "sysctl kernel.ftrace_enabled=1");
   if (is_simulated(input)) return ok(what + "; the agent drives a simulated GPU");
   if (!files.has("/dev/gpushare"))
     return warning(what + ", but /dev/gpushare is missing: gpushared cannot use it",

@@ -9,13 +9,13 @@ limits() {
   echo "other 1 1
 version 200 200
 control 200 200
-alloc 1085 1385
-kept 1085 1385
-free 720 985
-channel 880 1180
-preempt 975 1195
+alloc 1160 1480
+kept 1160 1480
+free 765 1040
+channel 890 1200
+preempt 1090 1315
 object 200 200
-dup 880 950"
+dup 930 1010"
 }
 kinds="other version control object preempt refused channel alloc free kept dup"
 load_driver

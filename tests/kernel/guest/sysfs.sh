@@ -79,6 +79,42 @@ test_SmPercentAndSloHaveTheirRanges() {
   takes tenants/default/slo_us 0
 }
 
+test_ContextsMaxLimitsWhatIsMadeFromThenOn() {
+  load_driver
+  takes tenants/default/contexts_max 1000000
+  takes tenants/default/contexts_max 0
+  refuses tenants/default/contexts_max "$outside" 1000001
+  refuses tenants/default/contexts_max "$invalid" "" -1 two
+  takes tenants/default/contexts_max max
+  client open echo=done wait
+  wait_for 5 grep -q done "/tmp/client.$started"
+  equal 1 "$(cat tenants/default/contexts_current)" contexts_current
+  echo 1 >tenants/default/contexts_max
+  ! rm_client open 2>/tmp/why || fail "a second context was made"
+  grep -q "group: status 81" /tmp/why || fail "$(cat /tmp/why)"
+  echo other >create # a process takes its context along
+  echo "$started" >tenants/other/procs
+  equal "0 1" "$(echo $(cat tenants/default/contexts_current tenants/other/contexts_current))" "contexts of both"
+  rm_client open
+  end "$started"
+  wait_for 5 grep -qx 0 tenants/other/contexts_current
+  echo other >remove
+  grep -qx "contexts_max 1" tenants/default/events || fail "$(cat tenants/default/events)"
+  echo max >tenants/default/contexts_max
+}
+
+test_EventsAndThePeakTellWhatWas() {
+  load_driver
+  echo fresh >create
+  equal "memory_max 0 contexts_max 0 controls 0 freezes 0" "$(echo $(cat tenants/fresh/events))" events
+  echo 64M >tenants/fresh/memory_max
+  sh -c 'echo $$ >tenants/fresh/procs; exec rm_client open alloc=48 free alloc=16 alloc=64 realtime' >/dev/null
+  equal "memory_max 1 contexts_max 0 controls 1 freezes 0" "$(echo $(cat tenants/fresh/events))" events
+  equal $((48 << 20)) "$(cat tenants/fresh/memory_peak)" memory_peak
+  equal 0 "$(cat tenants/fresh/memory_current)" memory_current
+  echo fresh >remove
+}
+
 test_RulesCanBeSetAndTakenAway() {
   takes tenants/default/match_cgroup "/user.slice/*"
   refuses tenants/default/match_cgroup "$invalid" "user.slice"
@@ -93,7 +129,8 @@ test_WhatIsReadOnlyCannotBeWritten() {
   local file
   for file in version driver agent policy generation tenants/default/gpu_time_us \
     tenants/default/share_permille tenants/default/throttled_us tenants/default/freezes \
-    tenants/default/memory_current tenants/default/memory_refused \
+    tenants/default/memory_current tenants/default/memory_refused tenants/default/memory_peak \
+    tenants/default/contexts_current tenants/default/events \
     tenants/default/controls_refused; do
     ! (echo 1 >$file) 2>/dev/null || fail "$file took a value"
   done

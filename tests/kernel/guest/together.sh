@@ -80,6 +80,17 @@ test_ACapWrittenToSysfsHolds() {
   wait_for 5 is_thawed "$started"
 }
 
+# Who is in no tenant by name or rule is in default, which can be closed as any other.
+test_ACapOfTheDefaultTenantHolds() {
+  agent_up
+  busy_client
+  echo "20000 100000" >$tree/tenants/default/max
+  sleep 1
+  between 5 24 "$(true_share "$started" 4)" "the true share of a program in default"
+  echo max >$tree/tenants/default/max
+  wait_for 5 is_thawed "$started"
+}
+
 test_TheAgentMayWhatATenantMayNot() {
   local victim
   agent_up

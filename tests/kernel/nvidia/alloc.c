@@ -127,7 +127,7 @@ static u32 channel_make(struct sn_object *object)
 	struct sn_object *above = sn_find(object->client->handle, object->parent);
 	struct sn_channel *channel;
 
-	if (!above || above->class_id != GS_CLASS_CHANNEL_GROUP)
+	if (!above || above->class_id != GS_CLASS_CHANNEL_GROUP || !above->group)
 		return GS_NV_ERR_INVALID_OBJECT_HANDLE;
 	channel = kzalloc(sizeof(*channel), GFP_KERNEL);
 	if (!channel)
@@ -190,6 +190,12 @@ void sn_object_clear(struct sn_object *object)
 	case GS_CLASS_CHANNEL_GROUP:
 		if (!object->group)
 			return;
+		if (object->group->duplicate == object) {
+			object->group->duplicate = NULL;
+			return;
+		}
+		if (object->group->duplicate)
+			object->group->duplicate->group = NULL;
 		list_for_each_entry_safe(channel, next, &object->group->channels, in_group) {
 			list_del(&channel->in_group);
 			channel->group = NULL;
@@ -443,18 +449,22 @@ int sn_rm_heap(struct sn_file *file, void *arg)
 	return 0;
 }
 
-static u32 dup_memory(struct sn_file *file, struct gs_nvos55 *call)
+/* Memory may have any number of names, a group two. */
+static u32 duplicate(struct sn_file *file, struct gs_nvos55 *call)
 {
 	struct sn_client *client = sn_client_of(file, call->h_client);
 	struct sn_object *source = sn_find(call->h_client_src, call->h_object_src), *object;
+	bool is_group;
 	u32 status;
 
 	if (!client)
 		return GS_NV_ERR_INVALID_CLIENT;
 	if (!source)
 		return GS_NV_ERR_INVALID_OBJECT_HANDLE;
+	is_group = source->class_id == GS_CLASS_CHANNEL_GROUP && source->group &&
+		   !source->group->duplicate;
 	if (source->class_id != GS_CLASS_MEMORY_LOCAL_USER &&
-	    source->class_id != GS_CLASS_MEMORY_SYSTEM)
+	    source->class_id != GS_CLASS_MEMORY_SYSTEM && !is_group)
 		return GS_NV_ERR_NOT_SUPPORTED;
 	/* RM lets a process duplicate another's object only if that was shared. */
 	if (source->client->pid != client->pid && !sn_is_shared)
@@ -462,12 +472,18 @@ static u32 dup_memory(struct sn_file *file, struct gs_nvos55 *call)
 	status = sn_object_make(client, call->h_parent, &call->h_object, source->class_id, &object);
 	if (status)
 		return status;
+	if (is_group) {
+		object->gpu = source->gpu;
+		object->group = source->group;
+		object->group->duplicate = object;
+		return GS_NV_OK;
+	}
 	kref_get(&source->memory->refs);
 	object->memory = source->memory;
 	return GS_NV_OK;
 }
 
-SN_HANDLER(sn_rm_dup, gs_nvos55, dup_memory)
+SN_HANDLER(sn_rm_dup, gs_nvos55, duplicate)
 
 int sn_rm_free(struct sn_file *file, void *arg)
 {

@@ -97,7 +97,11 @@ noinline u32 os_memcpy_to_user(void *to, const void *from, u32 bytes)
 	return copy_to_user((void __user *)to, from, bytes) ? ERR_INVALID_ADDRESS : GS_NV_OK;
 }
 
-/* Lets a GPU's file speak for the clients of a control file. */
+/*
+ * Lets a file, of a GPU or a control file, speak for the clients of a control file, which is kept
+ * open as long as this one. As in RM (escape.c) a file is registered once, and neither to itself nor
+ * to one that is registered.
+ */
 static int register_fd(struct sn_file *file, void *arg)
 {
 	struct file *holder;
@@ -105,10 +109,14 @@ static int register_fd(struct sn_file *file, void *arg)
 
 	if (!control)
 		return -EINVAL;
-	if (control->minor == GS_NV_CTL_MINOR)
-		file->control = control;
-	fput(holder);
-	return file->control == control ? 0 : -EINVAL;
+	if (file->control || control == file || control->control ||
+	    control->minor != GS_NV_CTL_MINOR) {
+		fput(holder);
+		return -EINVAL;
+	}
+	file->control = control;
+	file->control_holder = holder;
+	return 0;
 }
 
 struct card_info { /* nv_ioctl_card_info_t */
@@ -145,7 +153,7 @@ static int card_info(struct sn_file *file, void *arg)
  * takes nearly all of them on a control file only. To what it refuses here it gives no answer: the
  * status in the argument stays what the caller has put there.
  */
-enum where { ON_CONTROL, ON_GPU };
+enum where { ON_CONTROL, ON_GPU, ON_BOTH };
 #define HEAP_BYTES 184 /* NVOS32_PARAMETERS */
 
 static const struct sn_call {
@@ -163,7 +171,7 @@ static const struct sn_call {
 	{GS_NV_ESC_RM_VID_HEAP_CONTROL, HEAP_BYTES, ON_CONTROL, sn_rm_heap},
 	{GS_NV_ESC_RM_MAP_MEMORY, sizeof(struct gs_nvos33_fd), ON_CONTROL, sn_rm_map},
 	{GS_NV_ESC_CARD_INFO, 32 * sizeof(struct card_info), ON_CONTROL, card_info},
-	{GS_NV_ESC_REGISTER_FD, sizeof(s32), ON_GPU, register_fd},
+	{GS_NV_ESC_REGISTER_FD, sizeof(s32), ON_BOTH, register_fd},
 	{GS_NV_ESC_CHECK_VERSION_STR, sizeof(struct gs_nv_version), ON_CONTROL, check_version},
 };
 
@@ -174,7 +182,7 @@ static const struct sn_call *find_call(const struct sn_file *file, u32 nr, u32 s
 
 	for (i = 0; i < ARRAY_SIZE(sn_call_table); i++)
 		if (sn_call_table[i].nr == nr && sn_call_table[i].size == size &&
-		    sn_call_table[i].where == where)
+		    (sn_call_table[i].where == where || sn_call_table[i].where == ON_BOTH))
 			return &sn_call_table[i];
 	return NULL;
 }
@@ -254,7 +262,8 @@ noinline long STANDIN_COMPAT_ENTRY(struct file *file, unsigned int cmd, unsigned
 
 /* --- files ---------------------------------------------------------------------------------- */
 
-static int standin_open(struct inode *inode, struct file *file)
+/* This is a function of the real driver too, and so is nvidia_close(). */
+static noinline int nvidia_open(struct inode *inode, struct file *file)
 {
 	unsigned int minor = iminor(inode);
 	struct sn_file *ours;
@@ -270,7 +279,6 @@ static int standin_open(struct inode *inode, struct file *file)
 	return 0;
 }
 
-/* This is a function of the real driver too. */
 static noinline int nvidia_close(struct inode *inode, struct file *file)
 {
 	struct sn_file *ours = file->private_data;
@@ -280,6 +288,8 @@ static noinline int nvidia_close(struct inode *inode, struct file *file)
 	if (ours->mapping)
 		sn_memory_put(ours->mapping);
 	mutex_unlock(&sn_lock);
+	if (ours->control_holder)
+		fput(ours->control_holder);
 	kfree(ours);
 	return 0;
 }
@@ -297,7 +307,7 @@ static int standin_mmap(struct file *file, struct vm_area_struct *vma)
 
 static const struct file_operations standin_fops = {
 	.owner = THIS_MODULE,
-	.open = standin_open,
+	.open = nvidia_open,
 	.release = nvidia_close,
 	.unlocked_ioctl = STANDIN_ENTRY,
 	.compat_ioctl = STANDIN_COMPAT_ENTRY,

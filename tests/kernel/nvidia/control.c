@@ -191,6 +191,27 @@ static u32 bind_switch_log(struct sn_object *object, void *params)
 	return GS_NV_OK;
 }
 
+/* NV2080_CTRL_GR_SET_CTXSW_PREEMPTION_MODE */
+#define CTRL_SET_PREEMPTION_MODE 0x20801210u
+#define PREEMPTION_SETS_COMPUTE 1u
+struct preemption {
+	u32 flags, h_channel, graphics_mode, compute_mode;
+	u64 route[2];
+};
+
+static u32 set_preemption_mode(struct sn_object *object, void *params)
+{
+	const struct preemption *preemption = params;
+	struct sn_channel *channel =
+		find_channel(object->gpu, object->client->handle, preemption->h_channel);
+
+	if (!channel)
+		return GS_NV_ERR_INVALID_CHANNEL;
+	if (preemption->flags & PREEMPTION_SETS_COMPUTE)
+		channel->preemption = preemption->compute_mode;
+	return GS_NV_OK;
+}
+
 /* --- on groups, channels, buffers ---------------------------------------------------------- */
 
 static u32 schedule_group(struct sn_object *object, void *params)
@@ -281,6 +302,8 @@ static const struct control {
 	 disable_channels},
 	{GS_CTRL_GR_BIND_SWITCH_LOG, GS_CLASS_SUBDEVICE, sizeof(struct gs_bind_switch_log),
 	 bind_switch_log},
+	{CTRL_SET_PREEMPTION_MODE, GS_CLASS_SUBDEVICE, sizeof(struct preemption),
+	 set_preemption_mode},
 	{GS_CTRL_GROUP_SCHEDULE, GS_CLASS_CHANNEL_GROUP, SCHEDULE_SIZE, schedule_group},
 	{GS_CTRL_SET_TIMESLICE, GS_CLASS_CHANNEL_GROUP, sizeof(struct gs_timeslice), set_timeslice},
 	{GS_CTRL_GET_TIMESLICE, GS_CLASS_CHANNEL_GROUP, sizeof(struct gs_timeslice), get_timeslice},
@@ -320,6 +343,8 @@ static u32 control(struct sn_file *file, const struct gs_nvos54 *call)
 	if (!object)
 		return GS_NV_ERR_INVALID_OBJECT_HANDLE;
 	control = find_control(call->cmd, object->class_id);
+	if (object->class_id == GS_CLASS_CHANNEL_GROUP && !object->group)
+		return GS_NV_ERR_INVALID_OBJECT_HANDLE;
 	if (!control)
 		return GS_NV_ERR_NOT_SUPPORTED;
 	if (control->size != call->params_size || control->size > PARAMS_MAX)

@@ -71,6 +71,8 @@ u32 sn_client_make(struct sn_file *file, u32 class_id, u32 *handle)
 	do {
 		*handle = CLIENT_BASE + (next_client++ & 0xFFFFF);
 	} while (sn_find(*handle, *handle));
+	if (file->control)
+		file = file->control; /* with which the client lives */
 	client->handle = *handle;
 	client->pid = task_tgid_nr(current);
 	client->file = file;

@@ -61,7 +61,8 @@ struct sn_gpu {
 struct sn_file {
 	unsigned int minor;
 	struct list_head clients;  /* sn_client.in_file */
-	const struct sn_file *control; /* that for whose clients a GPU's file speaks; compared only */
+	struct sn_file *control;   /* that for whose clients it speaks, or NULL; set once */
+	struct file *control_holder; /* keeps @control open */
 	struct sn_memory *mapping; /* set once, by RM_MAP_MEMORY, and kept until release */
 };
 
@@ -81,7 +82,7 @@ struct sn_object {
 	struct hlist_node by_handle;
 	struct list_head in_client;
 	union { /* by class; NULL for the others */
-		struct sn_group *group;
+		struct sn_group *group; /* NULL once it was freed by its first name */
 		struct sn_channel *channel;
 		struct sn_memory *memory;
 		struct sn_buffer *buffer;
@@ -93,6 +94,7 @@ struct sn_group {
 	u32 engine;
 	u64 slice_us;
 	bool is_scheduled;
+	struct sn_object *duplicate; /* a second name, or NULL */
 	struct list_head in_runlist;
 	struct list_head channels; /* sn_channel.in_group */
 	u64 ran_ns;
@@ -104,6 +106,7 @@ struct sn_channel {
 	struct list_head in_group;
 	u32 freezes;
 	bool is_busy;
+	u32 preemption; /* the mode in which its kernels leave the GPU; 0: when they have ended */
 };
 
 struct sn_buffer {

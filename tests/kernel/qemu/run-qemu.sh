@@ -11,6 +11,9 @@ usage() {
 }
 
 name= out= kernel= seconds=60 memory=768 cpus=2 icount= append=
+# A Zen 2, so that the kernel's mitigations (retpolines, safe returns) are in force as on machines that
+# need the most of them. QEMU has no processor with indirect branch tracking to offer.
+cpu=max,la57=off,family=23,model=49,stepping=0 mitigations=
 while getopts n:o:k:t:m:c:ia: option; do
   case $option in
     n) name=$OPTARG ;;
@@ -19,7 +22,7 @@ while getopts n:o:k:t:m:c:ia: option; do
     t) seconds=$OPTARG ;;
     m) memory=$OPTARG ;;
     c) cpus=$OPTARG ;;
-    i) icount=1 cpus=1 ;;
+    i) icount=1 cpus=1 cpu=max,la57=off mitigations=mitigations=off ;;
     a) append=$OPTARG ;;
     *) usage ;;
   esac
@@ -83,10 +86,10 @@ rm -rf "$root"
 start=$(date +%s%N)
 # shellcheck disable=SC2086 # the words of $icount
 timeout -k 5 "$seconds" qemu-system-x86_64 -nodefaults -no-user-config -display none -monitor none \
-  -accel tcg,thread=single ${icount:+-icount shift=0,sleep=off} -cpu max,la57=off -smp "$cpus" -m "$memory" -no-reboot \
+  -accel tcg,thread=single ${icount:+-icount shift=0,sleep=off} -cpu "$cpu" -smp "$cpus" -m "$memory" -no-reboot \
   -kernel "$kernel" -initrd "$out/initramfs" \
   -serial "file:$out/kernel.log" -serial "file:$out/test.log" </dev/null \
-  -append "console=ttyS0 quiet loglevel=7 panic=-1 oops=panic tsc=reliable mitigations=off random.trust_cpu=on no_timer_check cryptomgr.notests ipv6.disable=1 audit=0 $append" \
+  -append "console=ttyS0 quiet loglevel=7 panic=-1 oops=panic tsc=reliable $mitigations random.trust_cpu=on no_timer_check cryptomgr.notests ipv6.disable=1 audit=0 $append" \
   2>"$out/qemu.log" &
 qemu=$!
 # Shows at once what a long test says of its progress.
@@ -111,9 +114,10 @@ else
   tail -n 30 "$out/kernel.log"
   verdict '  FAILED  ' ReachesTheEnd
 fi
-# One line of every start is no fault: "All kprobes are optimized if possible."
+# Two lines of every start are no faults: "All kprobes are optimized if possible", and that QEMU's
+# processor has no microcode against SRSO.
 faults='BUG|Oops|WARNING|KASAN|UBSAN|possible|suspicious|suspected|unreferenced object|stall|blocked for|Call Trace'
-if grep -E "$faults" "$out/kernel.log" | grep -v 'optimized if possible' >"$out/faults.log"; then
+if grep -E "$faults" "$out/kernel.log" | grep -v -e 'optimized if possible' -e 'Speculative Return Stack Overflow' >"$out/faults.log"; then
   failed=1
   tail -n 60 "$out/kernel.log"
   verdict '  FAILED  ' KernelLogIsClean

@@ -72,6 +72,8 @@ TEST(KmodRefusals, RulesAllowWhatTheDriverItselfDoesAtStart) {
            Case{"a foreign slice", GS_RULE_FIRST_SLICE, foreign, 1, false},
            Case{"an end of one's own", GS_RULE_OWN, own_again, 0, true},
            Case{"an end of another's", GS_RULE_OWN, foreign, 0, false},
+           Case{"kernels that leave at once", GS_RULE_PREEMPTION, foreign, 2, true},
+           Case{"kernels that leave when they have ended", GS_RULE_PREEMPTION, own, 0, false},
            Case{"a freeze of one's own", GS_RULE_NEVER, own, 0, false},
        }) {
     EXPECT_EQ(gs_control_is_allowed(c.rule, &c.target, c.value), c.is_allowed) << c.description;

@@ -65,7 +65,7 @@ TEST(KmodRmCall, ReadsBothFormsOfAnAllocation) {
   rm_params_place wanted = rm_params_wanted(&call);
   EXPECT_EQ(wanted.value_at, offsetof(rm_memory_params, size));
   EXPECT_EQ(wanted.value_bytes, 8u);
-  EXPECT_TRUE(wanted.has_attr);
+  EXPECT_EQ(wanted.attr_bytes, 4u);
   arg.flags = RM_ALLOC_FLAGS_SERIALIZED;
   call = parse(RM_ESC_ALLOC, arg);
   EXPECT_TRUE(call.is_opaque);
@@ -79,7 +79,7 @@ TEST(KmodRmCall, ReadsBothFormsOfAnAllocation) {
   EXPECT_EQ(wanted.value_at, offsetof(rm_group_params, engine_type))
       << "where the class has it, whatever the caller says";
   EXPECT_EQ(wanted.value_bytes, 4u);
-  EXPECT_FALSE(wanted.has_attr);
+  EXPECT_EQ(wanted.attr_bytes, 0u);
 }
 
 TEST(KmodRmCall, WithoutParametersNoneAreRead) {
@@ -202,9 +202,42 @@ TEST(KmodRmCall, ReadsNothingOfAControlsSerializedParameters) {
   EXPECT_EQ(rm_params_wanted(&call).value_bytes, 0u);
 }
 
+// The flags say whether the mode counts, so both are pinned.
+TEST(KmodRmCall, ReadsHowKernelsAreToLeaveTheGpu) {
+  rm_nvos54 arg{};
+  arg.cmd = RM_CTRL_SET_PREEMPTION_MODE;
+  arg.p_params = 0x1000;
+  arg.params_size = 32;
+  rm_call call = parse(RM_ESC_CONTROL, arg);
+  const rm_params_place wanted = rm_params_wanted(&call);
+  EXPECT_EQ(wanted.attr_at, offsetof(rm_preemption_params, flags));
+  EXPECT_EQ(wanted.attr_bytes, 4u);
+  EXPECT_EQ(wanted.value_at, offsetof(rm_preemption_params, graphics_mode));
+  EXPECT_EQ(wanted.value_bytes, 8u);
+  const auto value = [&call](__u32 flags, __u64 compute) {
+    const rm_params params{.value = compute << 32 | 1, .attr = flags};
+    return rm_control_value(&call, &params);
+  };
+  EXPECT_EQ(value(RM_PREEMPTION_FLAGS_COMPUTE, 2), 2u);
+  EXPECT_EQ(value(RM_PREEMPTION_FLAGS_COMPUTE, RM_PREEMPTION_COMPUTE_WAIT_FOR_IDLE),
+            RM_PREEMPTION_COMPUTE_WAIT_FOR_IDLE);
+  EXPECT_NE(value(2, RM_PREEMPTION_COMPUTE_WAIT_FOR_IDLE), RM_PREEMPTION_COMPUTE_WAIT_FOR_IDLE)
+      << "only the mode of graphics is set";
+  arg.flags = RM_CONTROL_FLAGS_SERIALIZED;
+  call = parse(RM_ESC_CONTROL, arg);
+  EXPECT_EQ(value(0, 2), RM_PREEMPTION_COMPUTE_WAIT_FOR_IDLE) << "it cannot be read";
+}
+
+TEST(KmodRmCall, ReadsWhichFileIsToBeSpokenFor) {
+  const rm_register_fd arg{.fd = 7};
+  EXPECT_EQ(rm_call_kind(RM_ESC_REGISTER_FD, sizeof arg), RM_CALL_REGISTER);
+  EXPECT_EQ(rm_call_kind(RM_ESC_REGISTER_FD, 8), RM_CALL_OTHER) << "the driver refuses it";
+  EXPECT_EQ(parse(RM_ESC_REGISTER_FD, arg).fd, 7);
+}
+
 auto members(const rm_call& call) {
   return std::tuple(call.kind, call.client, call.parent, call.object, call.class_id,
-                    call.source_client, call.source_object, call.cmd, call.params_size,
+                    call.source_client, call.source_object, call.cmd, call.fd, call.params_size,
                     call.p_params, call.bytes, call.has_inline_size, call.is_opaque, call.is_video,
                     call.object_offset, call.status_offset);
 }

@@ -45,7 +45,6 @@ struct Machine {
     tree.write("sys/kernel/gpushare/version", std::string(kVersion) + "\n");
     tree.write("sys/kernel/gpushare/driver", "hooked nvidia:nvidia_unlocked_ioctl\n");
     tree.write("sys/kernel/gpushare/agent", "9\n");
-    tree.write("proc/sys/kernel/ftrace_enabled", "1\n");
     tree.write("dev/gpushare", "");
     tree.write("usr/lib/systemd/system/gpushared.service", "");
     tree.write("run/systemd/system/x", "");
@@ -135,8 +134,12 @@ TEST(Doctor, EachThingThatIsMissingIsFoundAndHasAFix) {
       {"kernel module", nullptr, "sys/kernel/gpushare/driver",
        "observing only: another module diverts the driver's ioctl (-16)\n", Severity::kWarning,
        "another module diverts"},
-      {"kernel module", nullptr, "proc/sys/kernel/ftrace_enabled", "0\n", Severity::kWarning,
-       "ftrace, which it hooks by, is off"},
+      {"kernel module", nullptr, "sys/kernel/gpushare/driver",
+       "observing only: kernel.ftrace_enabled is 0 (-95)\n", Severity::kWarning,
+       "memory_max is not enforced"},
+      {"kernel module", nullptr, "sys/kernel/gpushare/driver",
+       "observing only: calls enter RM unseen, so kprobes were disarmed (-1)\n", Severity::kWarning,
+       "memory_max is not enforced"},
       {"kernel module", "dev/gpushare", nullptr, nullptr, Severity::kWarning,
        "/dev/gpushare is missing"},
       {"kernel module", nullptr, "sys/kernel/gpushare/agent", "77\n", Severity::kWarning,
@@ -208,11 +211,11 @@ TEST(Doctor, AModuleThatIsNotLoadedIsSaidWithItsReason) {
        "apt-get install linux-headers-6.1.0-18-amd64; dkms install -k 6.1.0-18-amd64 gpushare/"},
       {"an old kernel",
        {{"proc/sys/kernel/osrelease", "5.10.0-30-amd64\n"}},
-       "it was built for Linux 6.1 to 6.12 only",
+       "it was built for Linux 6.1 to 6.17 only",
        "make kmod KDIR=/lib/modules/5.10.0-30-amd64/build"},
       {"a new kernel",
        {{"proc/sys/kernel/osrelease", "6.18.2-amd64\n"}},
-       "it was built for Linux 6.1 to 6.12 only",
+       "it was built for Linux 6.1 to 6.17 only",
        "make kmod KDIR=/lib/modules/6.18.2-amd64/build"},
       {"not signed",
        {{kDep, kInstalled}, {kModule, "ELF"}, {kLockdown, kLocked}},

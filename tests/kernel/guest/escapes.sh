@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: Apache-2.0
+# Ways around what gpushare.ko watches: other files, other processes, other names.
+. /test/lib.sh
+load_driver
+load_module
+
+# run_in TENANT WORD...: runs rm_client as a process of the tenant.
+run_in() {
+  local name=$1
+  shift
+  sh -c 'echo $$ >'"$tree/tenants/$name/procs"' && exec rm_client "$@"' sh "$@"
+}
+status_of() { awk -v word="$1" 'index($1, word) == 1 { print $2; exit }'; } # WORD
+has_no_memory() { [ "$(attribute "$1" memory_current)" = 0 ]; }
+counts_what_the_driver_gave() { # TENANT
+  equal "$(video_memory_used)" "$(attribute "$1" memory_current)" memory_current
+}
+
+is_in() { grep -qx "$1" "$tree/tenants/$2/procs"; } # PID TENANT
+
+test_AClientOnALinkedControlFileIsNotMade() {
+  tenant linked
+  client open sleep=300 linked=64 linked=64 echo=done wait
+  echo "$started" >$tree/tenants/linked/procs
+  wait_for 5 grep -q done "/tmp/client.$started"
+  counts_what_the_driver_gave linked
+  equal 0x1b "$(answer_of "$started" linked=64)" status
+  end "$started"
+  wait_for 5 has_no_memory linked
+  echo linked >$tree/remove
+}
+
+test_MemoryByAnotherFileStaysCountedWhenThatIsClosed() {
+  client open linked-child=32 echo=done wait
+  wait_for 5 grep -q done "/tmp/client.$started"
+  equal 0x0 "$(answer_of "$started" linked-child=32)" "the child's memory"
+  equal $((32 << 20)) "$(video_memory_used)" "video memory"
+  counts_what_the_driver_gave default
+  end "$started"
+  wait_for 5 has_no_memory default
+}
+
+test_KernelsMustLeaveTheGpuBeforeTheyEnd() {
+  rm_client open preemption=2 preemption=1 preemption=0 >/tmp/modes
+  equal "0x0 0x0 0x1b" "$(echo $(awk '/preemption/ { print $2 }' /tmp/modes))" statuses
+}
+
+test_ASecondNameSchedulesNoGroupAgain() {
+  equal 0x1b "$(rm_client open schedule-dup | status_of schedule-dup)" status
+}
+
+test_WhatIsLeftOpenStaysCountedAndIsNotReportedAsClosed() {
+  start /tmp/door door register echo=there until=/tmp/look events until=/tmp/look-again events wait
+  rm -f /tmp/look /tmp/look-again
+  wait_for 5 grep -q there /tmp/door
+  tenant outlived
+  client open sleep=300 alloc=48 leave-open
+  echo "$started" >$tree/tenants/outlived/procs
+  wait_for 5 is_gone "$started"
+  equal $((48 << 20)) "$(video_memory_used)" "video memory"
+  counts_what_the_driver_gave outlived
+  sleep 0.5
+  : >/tmp/look
+  wait_for 5 grep -q lost /tmp/door
+  grep -q "event client pid=$started" /tmp/door || fail "$(cat /tmp/door)"
+  ! grep "event closed pid=$started" /tmp/door || fail "its work goes on"
+  killall -q -9 rm_client
+  wait_for 5 has_no_memory outlived
+  : >/tmp/look-again
+  wait_for 5 grep -q "event closed pid=$started" /tmp/door
+  echo outlived >$tree/remove
+}
+
+# The parent has ended, and init is the parent of its child, before that uses the driver.
+test_ADaemonStaysInItsTenant() {
+  tenant daemons
+  rm -f /tmp/go /tmp/daemon
+  sh -c "echo \$\$ >$tree/tenants/daemons/procs
+    (setsid sh -c 'while [ ! -e /tmp/go ]; do sleep 0.1; done; rm_client open realtime >/tmp/daemon.new; mv /tmp/daemon.new /tmp/daemon' &) &
+    exit 0"
+  sleep 0.3
+  : >/tmp/go
+  wait_for 10 [ -e /tmp/daemon ]
+  equal 1 "$(attribute daemons controls_refused)" controls_refused
+  echo daemons >$tree/remove
+}
+
+has_members() { equal "$2" "$(wc -l <"$tree/tenants/$1/procs")" "members"; } # TENANT COUNT
+test_ChildrenOfAMemberAreMembersAndLeaveNothing() {
+  tenant many
+  rm -f /tmp/forked
+  sh -c "echo \$\$ >$tree/tenants/many/procs; i=0
+    while [ \$i -lt 300 ]; do true | true; i=\$((i + 1)); done
+    sleep 1000 & : >/tmp/forked; exec sleep 1000" &
+  started=$!
+  echo $started >>/tmp/pids
+  wait_for 60 [ -e /tmp/forked ]
+  wait_for 10 holds has_members many 2
+  echo many >$tree/remove
+  is_in "$started" default || fail "it is not in default"
+  end $(cat $tree/tenants/default/procs)
+  wait_for 10 holds has_members default 0
+}
+
+test_APathThatIsTooLongMatchesByItsAncestor() {
+  tenant deep
+  echo "/jobs/*" >$tree/tenants/deep/match_cgroup
+  mkdir /sys/fs/cgroup/jobs
+  rm_client deep=/sys/fs/cgroup/jobs open realtime >/dev/null
+  equal 1 "$(attribute deep controls_refused)" controls_refused
+  echo deep >$tree/remove
+}
+
+test_ARuleLooksAtTheHierarchiesOfV1Too() {
+  mkdir -p /tmp/v1
+  mount -t cgroup -o cpuacct none /tmp/v1 2>/dev/null || mount -t cgroup -o pids none /tmp/v1 || skip "this kernel has no v1"
+  mkdir /tmp/v1/legacy
+  tenant legacy
+  echo "/legacy" >$tree/tenants/legacy/match_cgroup
+  sh -c 'echo $$ >/tmp/v1/legacy/cgroup.procs; exec rm_client open realtime' >/dev/null
+  equal 1 "$(attribute legacy controls_refused)" controls_refused
+  echo legacy >$tree/remove
+  rmdir /tmp/v1/legacy
+  umount /tmp/v1
+}
+
+test_ARuleIsLookedAtAgainInAnotherCgroup() {
+  tenant moved
+  echo "/later" >$tree/tenants/moved/match_cgroup
+  mkdir /sys/fs/cgroup/later
+  client open alloc=8 echo=done wait
+  wait_for 5 grep -q done "/tmp/client.$started"
+  is_in "$started" default || fail "it is not in default"
+  echo "$started" >/sys/fs/cgroup/later/cgroup.procs
+  wait_for 5 is_in "$started" moved
+  equal $((8 << 20)) "$(attribute moved memory_current)" memory_current
+  echo "$started" >/sys/fs/cgroup/cgroup.procs
+  wait_for 5 is_in "$started" default
+  echo "$started" >$tree/tenants/moved/procs # who is attached stays
+  echo "$started" >/sys/fs/cgroup/later/cgroup.procs
+  echo "$started" >/sys/fs/cgroup/cgroup.procs
+  sleep 0.3
+  is_in "$started" moved || fail "it has left"
+  end "$started"
+  wait_for 5 rmdir /sys/fs/cgroup/later
+  echo moved >$tree/remove
+}
+
+# What counts is who has opened the file, not who writes to it.
+test_TheOpenerOfProcsDecidesWhatMayBeAttached() {
+  tenant alices
+  chown 1000 $tree/tenants/alices/procs
+  start /tmp/sleep.log sleep 1000
+  equal errno=1 "$(rm_client "procs-as=1000:$tree/tenants/alices/procs:$started" | status_of procs-as)" \
+    "root's process, by a file that alice has opened"
+  su alice -c "echo $started >&3" 3>$tree/tenants/alices/procs || fail "alice by a file that root has opened"
+  is_in "$started" alices || fail "it is not there"
+  end "$started"
+  echo alices >$tree/remove
+}
+
+test_OnlyRootMakesRemovesAndDrains() {
+  local file
+  for file in create remove drain; do
+    chown 1000 $tree/$file
+    ! su alice -c "echo x >$tree/$file" 2>/tmp/why || fail "alice wrote $file"
+  done
+  ! su alice -c "echo hers >$tree/create" 2>/tmp/why || fail "alice made a tenant"
+  grep -q "not permitted" /tmp/why || fail "$(cat /tmp/why)"
+  ! su alice -c "echo 1 >$tree/drain" 2>/tmp/why || fail "alice drained"
+  grep -q "not permitted" /tmp/why || fail "$(cat /tmp/why)"
+  for file in create remove drain; do chown 0 $tree/$file; done
+}
+
+test_ADrainForgetsNothing() {
+  tenant kept
+  echo 64M >$tree/tenants/kept/memory_max
+  rm -f /tmp/go
+  client open sleep=300 alloc=48 echo=done until=/tmp/go alloc=32 schedule-dup echo=after wait
+  echo "$started" >$tree/tenants/kept/procs
+  wait_for 5 grep -q done "/tmp/client.$started"
+  echo 1 >$tree/drain
+  equal drained "$(cat $tree/driver)" driver
+  equal 0x0 "$(cheat)" "a cheat while it is drained"
+  echo 0 >$tree/drain
+  equal hooked "$(driver_state)" driver
+  equal $((48 << 20)) "$(attribute kept memory_current)" memory_current
+  sleep 0.2
+  : >/tmp/go
+  wait_for 5 grep -q after "/tmp/client.$started"
+  equal 0x51 "$(answer_of "$started" alloc=32)" "memory beyond the limit"
+  equal 0x1b "$(cheat)" "a cheat afterwards"
+  end "$started"
+  wait_for 5 has_no_memory kept
+  echo kept >$tree/remove
+}
+
+test_TheDefaultTenantCanBeClosed() {
+  echo 32M >$tree/tenants/default/memory_max
+  equal 0x51 "$(rm_client open alloc=33 | status_of alloc)" "33 MiB"
+  equal 0x0 "$(rm_client open alloc=32 | status_of alloc)" "32 MiB"
+  echo max >$tree/tenants/default/memory_max
+}
+
+# The driver for displays may come before the module and after it.
+display_memory_is_refused() {
+  equal errno=12 "$(run_in small open display | status_of display)" "with a limit"
+  equal 0x0 "$(rm_client open display | status_of display)" "without a limit"
+}
+test_MemoryForDisplaysIsRefusedUnderALimit() {
+  insmod /test/nvidia-drm.ko
+  tenant small
+  echo 64M >$tree/tenants/small/memory_max
+  display_memory_is_refused
+  equal "1 1" "$(attribute small memory_refused) $(cat /sys/module/nvidia_drm/parameters/made)" \
+    "memory_refused, and how often it was made"
+  unload_module
+  load_module
+  tenant small
+  echo 64M >$tree/tenants/small/memory_max
+  display_memory_is_refused
+  rmmod nvidia-drm
+  echo small >$tree/remove
+  equal hooked "$(driver_state)" driver
+}
+
+test_FtraceCannotBeSwitchedOffUnderneath() {
+  ! echo 0 >/proc/sys/kernel/ftrace_enabled 2>/dev/null || fail "it was switched off"
+  echo 1 >/proc/sys/kernel/ftrace_enabled
+  equal 0x1b "$(cheat)" "a cheat"
+  unload_module
+  echo 0 >/proc/sys/kernel/ftrace_enabled || fail "without the module it cannot be switched off"
+  load_module
+  equal "observing only" "$(driver_state)" driver
+  grep -q ftrace_enabled $tree/driver || fail "$(cat $tree/driver)"
+  equal 0x0 "$(cheat)" "a call, which nobody bars"
+  echo 1 >/proc/sys/kernel/ftrace_enabled
+  unload_module
+  load_module
+  equal hooked "$(driver_state)" driver
+}
+
+test_ADisarmedProbeIsNoticed() {
+  echo 0 >/sys/kernel/debug/kprobes/enabled
+  rm_client open >/dev/null
+  wait_for 5 has_driver_state "observing only"
+  grep -q kprobes $tree/driver || fail "$(cat $tree/driver)"
+  rm_client open alloc=1 || fail "the driver is barred"
+  echo 1 >/sys/kernel/debug/kprobes/enabled
+  echo 1 >$tree/drain
+  echo 0 >$tree/drain
+  equal hooked "$(driver_state)" "driver, after a drain"
+  equal 0x1b "$(cheat)" "a cheat"
+}
+
+# What the kernel frees under a reader is found by slub_debug, or by KASAN.
+test_ThreadsThatEndAreAttachedWithoutHarm() {
+  local round=0 worker
+  tenant brief
+  rm_client short-lives=200 >/tmp/lives &
+  worker=$!
+  echo $worker >>/tmp/pids
+  while [ $round -lt 60 ] && holds kill -0 $worker; do
+    for pid in $(tail -n 8 /tmp/lives); do echo "$pid" >$tree/tenants/brief/procs || true; done 2>/dev/null
+    round=$((round + 1))
+  done
+  end $worker
+  echo brief >$tree/remove
+}
+
+run_tests Escapes

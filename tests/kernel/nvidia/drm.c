@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A stand-in for nvidia-drm.ko: the function by which it makes video memory for a program, behind a
+ * device file of its own. Each ioctl of it makes some, and returns what the function returns.
+ */
+#include <linux/fs.h>
+#include <linux/miscdevice.h>
+#include <linux/module.h>
+
+struct drm_device;
+struct drm_file;
+
+static atomic_t made = ATOMIC_INIT(0);
+module_param_named(made, made.counter, int, 0444);
+MODULE_PARM_DESC(made, "How often memory was made");
+
+int nv_drm_gem_alloc_nvkms_memory_ioctl(struct drm_device *device, void *data,
+					struct drm_file *file);
+noinline int nv_drm_gem_alloc_nvkms_memory_ioctl(struct drm_device *device, void *data,
+						 struct drm_file *file)
+{
+	atomic_inc(&made);
+	return 0;
+}
+
+static long drm_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	return nv_drm_gem_alloc_nvkms_memory_ioctl(NULL, NULL, NULL);
+}
+
+static const struct file_operations drm_fops = {
+	.owner = THIS_MODULE,
+	.unlocked_ioctl = drm_ioctl,
+};
+
+static struct miscdevice drm_device = {
+	.minor = MISC_DYNAMIC_MINOR,
+	.name = "nvidia-gem",
+	.fops = &drm_fops,
+	.mode = 0666,
+};
+
+module_misc_device(drm_device);
+MODULE_DESCRIPTION("Stand-in for nvidia-drm, for gpushare's tests");
+MODULE_LICENSE("GPL");

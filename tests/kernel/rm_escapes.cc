@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a program may try in order to have more than its tenant, by ways around what the module
+// watches.
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <thread>
+#include <utility>
+
+#include "tests/kernel/rm_context.h"
+
+namespace gpushare {
+namespace {
+
+int open_control() {
+  const int file = ::open("/dev/nvidiactl", O_RDWR | O_CLOEXEC);
+  if (file < 0) die("no control file more");
+  return file;
+}
+
+}  // namespace
+
+// A control file that is registered to another one makes a client, which the driver keeps with the
+// other. The first one is closed.
+Answer Context::linked(uint64_t bytes) {
+  const int second = open_control();
+  gs_s32 first = fd_;
+  must(call(second, GS_NV_ESC_REGISTER_FD, first), "register a control file");
+  uint32_t client = 0;
+  gs_attach_ids attach = all_gpus();
+  const Answer made = make_on<int>(second, 0, 0, client, GS_CLASS_ROOT_CLIENT, nullptr);
+  if (!made.is_ok()) return ::close(second), made;
+  const uint32_t own = std::exchange(client_, client);
+  const int own_file = std::exchange(fd_, second);
+  must(control(client_, GS_CTRL_GPU_ATTACH_IDS, attach), "attach");
+  uint32_t device = next_++;
+  gs_device_params params{};
+  must(make(client_, device, GS_CLASS_DEVICE, &params), "device");
+  const Answer answer = make_memory(fd_, client_, device, next_++, bytes);
+  client_ = own, fd_ = own_file;
+  ::close(second);
+  return answer;
+}
+
+// A child takes memory below this process's client, by a control file of its own that speaks for
+// it, and ends.
+Answer Context::linked_child(uint64_t bytes) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const int second = open_control();
+    gs_s32 first = fd_;
+    must(call(second, GS_NV_ESC_REGISTER_FD, first), "register a control file");
+    const Answer answer = make_memory(second, client_, device_, next_, bytes);
+    ::_exit(answer.error != 0 ? 255 : static_cast<int>(answer.status));
+  }
+  int status = 0;
+  if (child < 0 || ::waitpid(child, &status, 0) != child || !WIFEXITED(status)) die("no child");
+  ++next_;
+  return WEXITSTATUS(status) == 255 ? Answer{0, EIO}
+                                    : Answer{static_cast<uint32_t>(WEXITSTATUS(status)), 0};
+}
+
+Answer Context::preemption_mode(uint32_t mode) {
+  struct {
+    uint32_t flags, h_channel, graphics_mode, compute_mode;
+    uint64_t route[2];
+  } params{1, channels_.front(), 0, mode, {}};
+  return control(subdevice_, 0x20801210, &params, sizeof params);
+}
+
+// A second group is given another name before it is put on the runlist, and is then put there by
+// both.
+Answer Context::schedule_duplicate() {
+  gs_group_params params{};
+  params.engine_type = GS_ENGINE_TYPE_GR0;
+  uint32_t group = next_++;
+  must(make(device_, group, GS_CLASS_CHANNEL_GROUP, &params), "group");
+  gs_nvos55 argument{};
+  argument.h_client = argument.h_client_src = client_;
+  argument.h_parent = device_;
+  argument.h_object = next_++;
+  argument.h_object_src = group;
+  must(call(fd_, GS_NV_ESC_RM_DUP_OBJECT, argument), "duplicate");
+  uint8_t on[2]{1, 0};
+  must(control(group, GS_CTRL_GROUP_SCHEDULE, on, sizeof on), "schedule");
+  return control(argument.h_object, GS_CTRL_GROUP_SCHEDULE, on, sizeof on);
+}
+
+// nvidia-drm makes it, behind a device file of its own.
+Answer Context::display_memory() {
+  const int file = ::open("/dev/nvidia-gem", O_RDWR | O_CLOEXEC);
+  if (file < 0) die("no nvidia-drm");
+  const int ret = ::ioctl(file, 0, 0);
+  const Answer answer{0, ret == 0 ? 0 : errno};
+  ::close(file);
+  return answer;
+}
+
+// Ends this process, while a child keeps its files open.
+void Context::leave_open() {
+  const pid_t child = ::fork();
+  if (child < 0) die("no child");
+  if (child > 0) ::_exit(0);
+  for (;;) ::pause();
+}
+
+// The leader of each process ends first, then the threads, and the parent reaps it at once.
+void Context::short_lives(uint64_t count) {
+  constexpr int kThreads = 4;
+  for (uint64_t i = 0; i < count; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      for (int thread = 0; thread < kThreads; ++thread)
+        std::thread([thread] {
+          std::printf("%d\n", static_cast<int>(::gettid()));
+          ::usleep(static_cast<useconds_t>(200 * thread));
+        }).detach();
+      ::pthread_exit(nullptr);
+    }
+    int status = 0;
+    if (child > 0) ::waitpid(child, &status, 0);
+  }
+}
+
+void Context::go_deep(const std::string& cgroup) {
+  const std::string name(200, 'a');
+  if (::chdir(cgroup.c_str()) != 0) die("no cgroup " + cgroup);
+  for (int depth = 0; depth < 24; ++depth)
+    if (::mkdir(name.c_str(), 0755) != 0 || ::chdir(name.c_str()) != 0) die("no cgroup below");
+  const int procs = ::open("cgroup.procs", O_WRONLY | O_CLOEXEC);
+  if (procs < 0 || ::write(procs, "0", 1) != 1) die("it cannot go there");
+  ::close(procs);
+}
+
+}  // namespace gpushare
