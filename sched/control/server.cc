@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/control/server.h"
 
+#include <malloc.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -340,6 +341,9 @@ Result<std::unique_ptr<ControlServer>> ControlServer::listen(asio::io_context& l
   if (path.empty() || path.size() >= sizeof(sockaddr_un::sun_path))
     return make_error(std::errc::filename_too_long, kStep, path);
   const Protocol::endpoint endpoint(path);
+  // Large answers go back to the system when they are read: left to itself the allocator would
+  // learn to keep blocks of their size, several times kMostUnsent.
+  ::mallopt(M_MMAP_THRESHOLD, 128 << 10);
   auto impl = std::make_shared<Impl>(loop, path, std::move(handle), patience);
 
   ErrorCode error;
