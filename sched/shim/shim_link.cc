@@ -51,7 +51,7 @@ void ShimLink::set_gpus(std::span<const GpuInfo> gpus, const Config& config) {
 ShimRequest ShimLink::decide(const ProcessId& process, uid_t uid) {
   ProcessIdentity identity = identity_of(process, processes_);
   identity.uid = uid;  // as the kernel says
-  identity.user = processes_.user_name(uid);
+  identity.user = processes_.user_name(uid).value_or("");
   identities_[process] = std::move(identity);
   const uint32_t tenant = tenant_of(process);
   closed_.erase(process);  // it gets a new slot
