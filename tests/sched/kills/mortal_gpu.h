@@ -114,7 +114,12 @@ class MortalProcReader final : public ProcReader {
     return processes_.link(pid);
   }
   bool is_taken(pid_t pid) const override { return processes_.is_taken(pid); }
-  std::string user_name(uid_t uid) const override { return processes_.user_name(uid); }
+  std::optional<std::string> user_name(uid_t uid) const override {
+    return processes_.user_name(uid);
+  }
+  bool has_processes(const std::string& cgroup) const override {
+    return processes_.has_processes(cgroup);
+  }
 
  private:
   const FakeProcReader& processes_;
