@@ -33,9 +33,7 @@ Result<> ModuleLink::start(const Config& config) {
     roster_.set_tenants_in_sysfs(false);
     return tenants_.start(config);
   }
-  // A module that was loaded again has forgotten everything.
-  const bool was_here = roster_.are_tenants_in_sysfs() && !written_tenants(*module_.tree()).empty();
-  if (!was_here) kernel_tenants_->hand_over(config);
+  if (!roster_.are_tenants_in_sysfs()) kernel_tenants_->hand_over(config);
   roster_.set_tenants_in_sysfs(true);
   kernel_tenants_->start(config);
   return {};

@@ -154,13 +154,17 @@ process_value() { parts | grep "^{\"slot\":[0-9]*,\"pid\":$1," | member "$2"; }
 tenant_value() { parts | grep "^{\"slot\":[0-9]*,\"name\":\"$1\"," | member "$2"; }
 agent_pid() { agent_value pid; }
 has_another_agent() { [ "$(agent_pid)" -gt 0 ] && [ "$(agent_pid)" != "$1" ]; }
-kill_agent_and_expect_a_thaw() { # PID of a client that is being frozen
+# The next agent freezes it again, because a freeze by hand outlives an agent.
+kill_agent_and_expect_a_thaw() { # PID of a client that is being frozen by hand
   local old
   wait_for 5 is_frozen "$1"
   old=$(agent_pid)
   kill -9 "$old"
-  wait_for 2 is_thawed "$1"
   wait_for 10 has_another_agent "$old"
+  wait_for 10 has_state "$1" frozen-user
+  grep -q "process $1 thawed" "$agent_log" || fail "the supervisor did not thaw it"
+  gpushare thaw "$1"
+  wait_for 5 is_thawed "$1"
 }
 is_known() { [ -n "$(process_value "$1" state)" ]; }
 is_unknown() { ! is_known "$1"; }
