@@ -8,6 +8,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <span>
@@ -72,6 +73,12 @@ Result<std::unique_ptr<BpfLineage>> BpfLineage::start(const std::string& folder)
   if (loaded) loaded = self->attach();
   if (!loaded) return std::unexpected(loaded.error());
   return self;
+}
+
+std::string BpfLineage::folder_of(std::string region) {
+  region.erase(0, region.find_first_not_of('/'));
+  std::ranges::replace_if(region, [](char c) { return c == '/' || c == '.'; }, '-');
+  return "/sys/fs/bpf/" + region;
 }
 
 Result<> BpfLineage::load() {

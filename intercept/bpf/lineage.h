@@ -24,6 +24,9 @@ class BpfLineage final : public Lineage {
   // takes over what an earlier object has left there. Where it cannot be made, or is not this
   // user's alone, and when it is empty, nothing is pinned. Errors as those of Probe::load().
   static Result<std::unique_ptr<BpfLineage>> start(const std::string& folder = "");
+  // The folder for the agent whose control plane is `region`: "/run/gpushare/region" gives
+  // "/sys/fs/bpf/run-gpushare-region". Names there may hold no dots.
+  static std::string folder_of(std::string region);
   // Leaves what is pinned while a process of a line lives.
   ~BpfLineage() override;
 

@@ -39,7 +39,7 @@ Result<Backend> open_backend(const std::optional<std::string>& simulation, Obser
 }
 
 Result<std::unique_ptr<Lineage>> open_lineage(const std::string& region) {
-  auto lineage = BpfLineage::start("/sys/fs/bpf" + region);
+  auto lineage = BpfLineage::start(BpfLineage::folder_of(region));
   if (!lineage) return std::unexpected(lineage.error());
   return std::move(*lineage);
 }

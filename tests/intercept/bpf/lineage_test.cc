@@ -192,6 +192,12 @@ TEST_F(LineageTest, GoesOnWithoutItsObjectWhereItCanBePinned) {
   std::filesystem::remove(mount);
 }
 
+TEST(Lineage, EveryControlPlaneHasAFolderOfItsOwn) {
+  EXPECT_EQ(BpfLineage::folder_of("/run/gpushare/region"), "/sys/fs/bpf/run-gpushare-region");
+  EXPECT_EQ(BpfLineage::folder_of("/gpushare-test-x"), "/sys/fs/bpf/gpushare-test-x");
+  EXPECT_EQ(BpfLineage::folder_of("/a.b"), "/sys/fs/bpf/a-b");
+}
+
 TEST_F(LineageTest, WhoHasEndedFoundsNothing) {
   const auto refused = lineage_->follow({::getpid(), 1});
   ASSERT_FALSE(refused);
