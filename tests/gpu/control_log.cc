@@ -101,6 +101,8 @@ class Log {
         return "first slice";
       case GS_RULE_OWN:
         return "own";
+      case GS_RULE_PREEMPTION:
+        return "preemption";
     }
     return "?";
   }
@@ -117,8 +119,7 @@ bool is_scheduling(uint32_t control) {
   const bool is_of_channels = class_id == RM_CLASS_GROUP || (class_id & 0xFF) == 0x6F;
   const bool is_of_fifo =
       (class_id == 0x2080 && category == 0x11) || (class_id == 0x0080 && category == 0x17);
-  constexpr uint32_t kSetPreemptionMode = 0x20801210;  // ctrl2080gr.h: how a kernel leaves the GPU
-  return is_of_channels || is_of_fifo || control == kSetPreemptionMode;
+  return is_of_channels || is_of_fifo;
 }
 
 void note(unsigned number, const void* argument) {

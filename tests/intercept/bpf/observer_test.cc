@@ -208,6 +208,7 @@ class KnownObjects final : public nvrm::Driver {
   }
   void unmap(const void*, size_t) override {}
   std::vector<int> control_fds(pid_t) override { return {}; }
+  Look look_for_control_fd(pid_t, long, size_t) override { return {}; }
   std::vector<pid_t> processes() override { return {}; }
 
  private:
