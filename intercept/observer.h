@@ -34,7 +34,8 @@ class Observer {
   };
   virtual FalseClaims false_claims() const { return {}; }
   // Makes the source report the end of a process that Gpu::attach() found and whose beginning it
-  // did not see; it makes no ProcessOpened for it. Error no_such_process when it has ended already.
+  // did not see; it makes no ProcessOpened for it. Error no_such_process when it has ended already;
+  // after any other error its end is not reported, and the call may be tried again.
   virtual Result<> watch(ProcessId) { return {}; }
 };
 

@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-#include "shmctl/base/proc_stat.h"
+#include "shmctl/base/life.h"
 
 namespace gpushare {
 namespace {
@@ -79,7 +79,7 @@ Result<uint64_t> BpfObserver::drain(const Sink& sink, uint64_t most) {
 Result<> BpfObserver::watch(ProcessId process) {
   if (Result<> added = probe_.add_user(process.pid); !added) return added;
   known_.insert(process);
-  if (start_ticks_of(process.pid) == process.start_ticks) return {};
+  if (life_of(process) != Life::kEnded) return {};
   // It ended before the probe knew it, so the probe did not report its exit.
   known_.erase(process);
   probe_.remove_user(process.pid);
@@ -94,7 +94,7 @@ void BpfObserver::hand_out(const Sink& sink, DriverEvent&& event) {
 // A lost record may have been an exit, which nothing else would ever report.
 void BpfObserver::close_the_dead(const Sink& sink) {
   std::erase_if(known_, [&](const ProcessId& process) {
-    if (start_ticks_of(process.pid) == process.start_ticks) return false;
+    if (life_of(process) != Life::kEnded) return false;
     hand_out(sink, {MonotonicClock().now(), process, ProcessClosed{}});
     return true;
   });

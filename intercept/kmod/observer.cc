@@ -12,7 +12,6 @@
 #include "intercept/kmod/calls.h"
 #include "intercept/kmod/translate.h"
 #include "shmctl/base/pidfd.h"
-#include "shmctl/base/proc_stat.h"
 
 namespace gpushare {
 namespace {
@@ -111,12 +110,12 @@ void KmodObserver::hand_out(const Sink& sink, const gpushare_event& record) {
 // makes no more calls.
 Result<> KmodObserver::watch(ProcessId process) {
   auto pidfd = open_pidfd(process.pid, process.start_ticks, "watch process");
-  if (!pidfd && start_ticks_of(process.pid) == process.start_ticks)
-    return {};  // no descriptor left
   if (!pidfd) return std::unexpected(pidfd.error());
   const auto [at, is_new] = watched_.try_emplace(process, std::move(*pidfd));
   if (!is_new) return {};
-  return wait_for(waiting_.get(), at->second.get(), process.pid);
+  auto waits = wait_for(waiting_.get(), at->second.get(), process.pid);
+  if (!waits) watched_.erase(at);
+  return waits;
 }
 
 void KmodObserver::end_watched(const Sink& sink) {

@@ -39,8 +39,6 @@ class KmodObserver final : public Observer {
   Result<uint64_t> drain(const Sink& sink, uint64_t most) override;
   using Observer::drain;
   uint64_t dropped() const override { return lost_; }
-  // When this process has no descriptor left, the call succeeds and the end is not reported; the
-  // caller must look for dead processes now and then.
   Result<> watch(ProcessId process) override;
 
  private:

@@ -173,7 +173,10 @@ void KernelTenants::mirror_members(const std::string& tenant) {
   bool has_member = false;
   for (const pid_t pid : *pids) {
     const auto link = processes_.link(pid);
-    if (!link) continue;
+    if (!link) {
+      has_member |= !processes_.has_ended({pid, 0});
+      continue;
+    }
     has_member = true;
     undecided_.erase(link->id);
     const auto slot = tenants_.find(tenant);
@@ -187,7 +190,7 @@ void KernelTenants::mirror_members(const std::string& tenant) {
 void KernelTenants::place_the_undecided() {
   if (undecided_.empty() || placed_of_ == tenants_.generation()) return;
   std::erase_if(undecided_, [&](const ProcessId& process) {
-    if (!processes_.is_alive(process)) return true;
+    if (processes_.has_ended(process)) return true;
     const Tenant* tenant = tenants_.at(tenants_.tenant_of(process));
     if (tenant == nullptr || tenant->name == kDefaultTenantName) return false;
     const auto attached = tree_.attach(process.pid, tenant->name);

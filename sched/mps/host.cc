@@ -95,6 +95,8 @@ class SystemMpsHost final : public MpsHost {
     const std::string file = paths_.pipe_directory + "/nvidia-cuda-mps-control.pid";
     const std::string text = read_file(file);
     const auto process = bearer(std::atoi(text.c_str()));
+    // What cannot be read now has not ended for that.
+    if (!process && known_ && !has_ended(known_->process)) return known_;
     if (!process || has_ended(*process)) return std::nullopt;
     if (known_ && known_->process == *process) return known_;
     if (!is_of_our_user(process->pid) || variable(process->pid, kPipes) != paths_.pipe_directory)
@@ -147,7 +149,7 @@ class SystemMpsHost final : public MpsHost {
     auto at = watched_.find(process);
     if (at == watched_.end()) {
       auto opened = open_pidfd(process.pid, process.start_ticks, "watch a process");
-      if (!opened) return true;
+      if (!opened) return opened.error().code == std::errc::no_such_process;
       at = watched_.emplace(process, std::move(*opened)).first;
     }
     pollfd end{.fd = at->second.get(), .events = POLLIN, .revents = 0};

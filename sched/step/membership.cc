@@ -150,7 +150,7 @@ void Membership::reap() {
   end_the_dead(state_.tenants, processes_);
   std::vector<ProcessId> ended;
   for (const auto& [pid, process] : state_.registry.processes())
-    if (!processes_.is_alive(process.id)) ended.push_back(process.id);
+    if (processes_.has_ended(process.id)) ended.push_back(process.id);
   for (const ProcessId& process : ended) state_.registry.close(process);
 }
 

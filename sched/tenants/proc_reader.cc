@@ -72,9 +72,10 @@ bool ProcReader::is_alive(const ProcessId& process) const {
   return bearer && bearer->id == process;
 }
 
-bool ProcReader::has_ended(const ProcessId& process) const {
+Life ProcReader::life(const ProcessId& process) const {
   const auto bearer = link(process.pid);
-  return bearer ? bearer->id != process : !is_taken(process.pid);
+  if (bearer) return bearer->id == process ? Life::kAlive : Life::kEnded;
+  return is_taken(process.pid) ? Life::kUnknown : Life::kEnded;
 }
 
 std::vector<ProcessId> ProcReader::ancestors(pid_t pid) const {

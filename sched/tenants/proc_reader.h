@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // ProcReader: the one place that reads /proc for tenants. It is a seam, so that tests bring their
-// own processes. A process may end between any two calls: everything is optional, nothing is an
-// error. Each object is used by one thread.
+// own processes. A process may end between any two calls, and for want of descriptors nothing can
+// be read: everything is optional, and nullopt does not prove that a process has ended. Each object
+// is used by one thread.
 #pragma once
 
 #include <sys/types.h>
@@ -17,6 +18,7 @@
 #include "intercept/event.h"
 #include "intercept/lineage.h"
 #include "shmctl/base/aside.h"
+#include "shmctl/base/life.h"
 
 namespace gpushare {
 
@@ -36,7 +38,7 @@ class ProcReader {
     pid_t parent = 0;
   };
   virtual ~ProcReader() = default;
-  // Of the process that has this pid now; nullopt: none has it.
+  // Of the process that has this pid now; nullopt: none has it, or it cannot be read now.
   virtual std::optional<ProcessDetails> details(pid_t pid) const = 0;
   // The same, but cheaper: only its identity and its parent.
   virtual std::optional<Link> link(pid_t pid) const = 0;
@@ -56,8 +58,10 @@ class ProcReader {
 
   // Returns true if this process lives, and not another one with the same pid.
   bool is_alive(const ProcessId& process) const;
-  // Returns true only if that is sure: no process has its pid, or another one.
-  bool has_ended(const ProcessId& process) const;
+  // Of this process, and not of another one with the same pid.
+  virtual Life life(const ProcessId& process) const;
+  // Returns true only if that is proven.
+  bool has_ended(const ProcessId& process) const { return life(process) == Life::kEnded; }
   // First the founder of its line, where lines are followed: the chain of parents may have been
   // broken since. Then the parent, up to init, at most 64 of them. A parent that ended is not known
   // any more: the chain then goes on at the process that adopted its children.
@@ -87,6 +91,7 @@ class SystemProcReader final : public ProcReader {
   std::optional<ProcessDetails> details(pid_t pid) const override;
   std::optional<Link> link(pid_t pid) const override;
   bool is_taken(pid_t pid) const override;
+  Life life(const ProcessId& process) const override { return life_of(process); }
   std::optional<std::string> user_name(uid_t uid) const override;
   bool hides_others() const override { return hides_others_; }
 

@@ -13,8 +13,9 @@
 namespace gpushare {
 
 // Opens a descriptor of the process `pid` that started at `start_ticks` (proc_stat.h), or of
-// whichever process has the pid when `start_ticks` is 0. Error no_such_process when the process is
-// gone or another one has its pid by now. `step` says in the error what the caller attempted.
+// whichever process has the pid when `start_ticks` is 0. Error no_such_process when the process has
+// ended or another one has its pid by now; any other error (too_many_files_open, for example) says
+// nothing of the process. `step` says in the error what the caller attempted.
 Result<Fd> open_pidfd(pid_t pid, uint64_t start_ticks, const char* step);
 
 }  // namespace gpushare

@@ -34,6 +34,7 @@ std::optional<ProcStat> parse_proc_stat(std::string_view text) {
     text.remove_prefix(1);
     const std::string_view word = text.substr(0, text.find_first_of(" \n"));
     if (word.empty()) return std::nullopt;
+    if (field == kState) stat.state = word.front();
     if (field == kParent && !read_number(word, stat.parent)) return std::nullopt;
     if (field == kStartTicks && !read_number(word, stat.start_ticks)) return std::nullopt;
     text.remove_prefix(word.size());
@@ -41,13 +42,19 @@ std::optional<ProcStat> parse_proc_stat(std::string_view text) {
   return stat;
 }
 
-std::optional<ProcStat> read_proc_stat(pid_t pid, const std::string& root) {
-  const Fd fd(::open((root + "/" + std::to_string(pid) + "/stat").c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.is_open()) return std::nullopt;
+Result<ProcStat> read_proc_stat(pid_t pid, const std::string& root) {
+  constexpr const char* kStep = "look at a process";
+  const std::string path = root + "/" + std::to_string(pid) + "/stat";
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.is_open() && errno == ENOENT)
+    return make_error(std::errc::no_such_process, kStep, std::to_string(pid));
+  if (!fd.is_open()) return errno_error(kStep, path);
   char text[2048];  // the first 22 fields are under 600 bytes; the kernel gives them in one read
   const ssize_t size = ::read(fd.get(), text, sizeof text);
-  if (size < 0) return std::nullopt;
-  return parse_proc_stat({text, static_cast<std::size_t>(size)});
+  if (size < 0) return errno_error(kStep, path);
+  auto stat = parse_proc_stat({text, static_cast<std::size_t>(size)});
+  if (!stat) return make_error(std::errc::bad_message, kStep, path);
+  return *std::move(stat);
 }
 
 uint64_t start_ticks_of(pid_t pid) {

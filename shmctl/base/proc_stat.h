@@ -10,10 +10,13 @@
 #include <string>
 #include <string_view>
 
+#include "shmctl/base/error.h"
+
 namespace gpushare {
 
 struct ProcStat {
   std::string command;       // comm as the kernel shows it; may hold blanks and parentheses
+  char state = '?';          // 'R', 'S', 'Z' and so on
   pid_t parent = 0;          // the parent's pid; 0 for none in this pid namespace
   uint64_t start_ticks = 0;  // field 22: clock ticks since boot, 100 a second
 };
@@ -21,10 +24,12 @@ struct ProcStat {
 // Parses the start of such a line, up to field 22 (start_ticks). nullopt for any other text.
 std::optional<ProcStat> parse_proc_stat(std::string_view text);
 
-// nullopt when there is no such process (any more). `root` is /proc except in tests.
-std::optional<ProcStat> read_proc_stat(pid_t pid, const std::string& root = "/proc");
+// `root` is /proc except in tests. Any error but no_such_process (too_many_files_open, for example)
+// says nothing of the process; life_of() in life.h tells more.
+Result<ProcStat> read_proc_stat(pid_t pid, const std::string& root = "/proc");
 
-// The start time of `pid` as above; 0 when there is no such process.
+// The start time of `pid` as above; 0 when there is no such process or it cannot be read now, so 0
+// does not prove that the process has ended.
 uint64_t start_ticks_of(pid_t pid);
 
 }  // namespace gpushare

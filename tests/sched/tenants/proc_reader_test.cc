@@ -33,8 +33,8 @@ TEST(ProcReader, ReadsOneself) {
   EXPECT_EQ(details->uid, ::geteuid());
   EXPECT_FALSE(details->command_line.empty());
   EXPECT_EQ(details->command_line.find('\0'), std::string::npos);
-  EXPECT_TRUE(reader.is_alive(details->id));
-  EXPECT_FALSE(reader.is_alive({::getpid(), details->id.start_ticks + 1}));
+  EXPECT_EQ(reader.life(details->id), Life::kAlive);
+  EXPECT_TRUE(reader.has_ended({::getpid(), details->id.start_ticks + 1}));
 }
 
 TEST(ProcReader, AProcessThatCannotBeDumpedKeepsItsUser) {
