@@ -20,16 +20,19 @@ class FoundAtOnce final : public ObjectSearch {
 
 class UsersAtOnce final : public UserSearch {
  public:
-  explicit UsersAtOnce(std::vector<pid_t> users) : users_(std::move(users)) {}
-  std::optional<std::vector<pid_t>> advance(Nanos) override { return std::move(users_); }
+  explicit UsersAtOnce(Result<std::vector<pid_t>> users) : users_(std::move(users)) {}
+  Result<std::optional<std::vector<pid_t>>> advance(Nanos) override {
+    if (!users_) return std::unexpected(users_.error());
+    return std::move(*users_);
+  }
 
  private:
-  std::vector<pid_t> users_;
+  Result<std::vector<pid_t>> users_;
 };
 
 }  // namespace
 
-std::unique_ptr<UserSearch> users_at_once(std::vector<pid_t> users) {
+std::unique_ptr<UserSearch> users_at_once(Result<std::vector<pid_t>> users) {
   return std::make_unique<UsersAtOnce>(std::move(users));
 }
 

@@ -28,6 +28,13 @@ struct GpuInfo {
   uint64_t memory_bytes = 0;  // 0 means unknown
 };
 
+// Any object of the driver.
+struct ObjectRef {
+  uint32_t client = 0;
+  uint32_t object = 0;
+  auto operator<=>(const ObjectRef&) const = default;
+};
+
 // A channel group, with the owner's descriptor through which its slice is set.
 struct GroupRef {
   ProcessId process;
@@ -79,6 +86,9 @@ class ObjectSearch {
   // while there is more to do; after an answer or an error the search is over and must not be
   // advanced. Error no_such_process when the process has ended.
   virtual Result<std::optional<Found>> advance(Nanos budget) = 0;
+  // Valid after the answer: true if every object that the caller had named as known and that is not
+  // in the answer is gone. Otherwise some of them could not be asked for, and may be there.
+  virtual bool is_complete() const { return true; }
   // Continues to the end, however long that takes.
   Result<Found> finish();
 };
@@ -91,9 +101,9 @@ class UserSearch {
  public:
   virtual ~UserSearch() = default;
   // As ObjectSearch::advance(). The answer is in no order.
-  virtual std::optional<std::vector<pid_t>> advance(Nanos budget) = 0;
+  virtual Result<std::optional<std::vector<pid_t>>> advance(Nanos budget) = 0;
 };
-std::unique_ptr<UserSearch> users_at_once(std::vector<pid_t> users);
+std::unique_ptr<UserSearch> users_at_once(Result<std::vector<pid_t>> users);
 
 class Gpu {
  public:
@@ -139,10 +149,14 @@ class Gpu {
   // are the events that would have been seen, ProcessOpened first; none when it has no objects.
   // Takes 5 ms for a CUDA program on an H200, and up to 0.2 s for one whose client is very old or
   // gone. While the search lives, the driver may not free the memory of a process that ends.
-  virtual std::unique_ptr<ObjectSearch> attach(pid_t pid) = 0;
-  // The processes that hold the driver open now. The first form takes as long as reading all of
-  // /proc does; the second one is for the agent.
-  virtual std::vector<pid_t> users() const = 0;
+  // Objects `known` are asked for by their names; others are found only where a program usually has
+  // them. A process that inherited a descriptor from another one is answered as its owner is, so
+  // the same client may be found in several processes.
+  virtual std::unique_ptr<ObjectSearch> attach(pid_t pid, std::span<const ObjectRef> known) = 0;
+  std::unique_ptr<ObjectSearch> attach(pid_t pid) { return attach(pid, {}); }
+  // The processes that hold the driver open now. Error: they cannot be listed now. The first form
+  // takes as long as reading all of /proc does; the second one is for the agent.
+  virtual Result<std::vector<pid_t>> users() const = 0;
   virtual std::unique_ptr<UserSearch> find_users() const { return users_at_once(users()); }
 };
 

@@ -7,7 +7,11 @@
 // 0x5C000000 + n with n counting up in the process. The agent's thread calls.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "intercept/event.h"
 #include "intercept/gpu.h"
@@ -15,11 +19,24 @@
 
 namespace gpushare::nvrm {
 
+// What searches have learnt of a process's descriptors, so that the next one goes on where they
+// stopped: a job whose client is very old is found at last, and what was asked is not asked again.
+// Numbers count from 0 and wrap, as RM's do.
+struct LearntFile {
+  std::vector<uint32_t> clients;  // handles of those that were found on it last
+  uint32_t newest = 0;            // the newest number at that time
+  uint32_t back = 0;              // so many numbers before it were asked for
+};
+using LearntFiles = std::map<int, LearntFile>;  // by the number of the descriptor
+using Learnt = std::map<ProcessId, LearntFiles>;
+
 // The answer are the events that would have been seen, parents first, beginning with an empty
 // ProcessOpened (the caller knows the process), and without MemoryAllocated, because RM does not
-// tell sizes. There are none when no client was found among the last 65,536 (fewer for a process
-// with several descriptors). Error no_such_process when it has ended. `ours` must outlive the
-// search.
-std::unique_ptr<ObjectSearch> find_objects(const RmClient& ours, ProcessId process);
+// tell sizes. A search asks at most 65,536 times for clients, for all descriptors together; the
+// next one goes on there. The objects `known` (see Gpu::attach) are asked for by name. Error
+// no_such_process when the process has ended; others when its descriptors cannot be taken now.
+// `ours` and `learnt` must outlive the search.
+std::unique_ptr<ObjectSearch> find_objects(const RmClient& ours, ProcessId process,
+                                           std::span<const ObjectRef> known, Learnt& learnt);
 
 }  // namespace gpushare::nvrm

@@ -130,8 +130,12 @@ Result<> RmClient::find_gpus() {
                              attach, "attach GPUs");
       !done)
     return done;
+  // One that does not answer must not keep the others from being driven.
   for (uint32_t id : ids)
-    if (auto done = add_gpu(id); !done) return done;
+    if (auto done = add_gpu(id); !done) {
+      if (gpus_.empty() && id == ids.back()) return done;
+      missing_ = fmt::format("a GPU is left alone: {}", done.error().message());
+    }
   return {};
 }
 

@@ -49,12 +49,14 @@ struct RmGpuDevice {
 
 class RmClient {
  public:
-  // Opens every GPU of the machine. Errors: no_such_device (no driver is loaded, or it has no GPU),
-  // permission_denied.
+  // Opens every GPU of the machine that answers. Errors: no_such_device (no driver is loaded, or it
+  // has no GPU), permission_denied.
   static Result<RmClient> open(Driver& driver);
 
   const std::vector<RmGpuDevice>& gpus() const { return gpus_; }
   const std::string& driver_version() const { return version_; }
+  // Why not all GPUs are in gpus(); empty: they are.
+  const std::string& missing() const { return missing_; }
   Driver& driver() const { return *driver_; }
   int fd() const { return control_.get(); }
   uint32_t client() const { return client_; }
@@ -81,7 +83,7 @@ class RmClient {
   std::vector<Fd> devices_;
   uint32_t client_ = 0;
   uint32_t next_handle_ = 0xCAFE0001;
-  std::string version_;
+  std::string version_, missing_;
   std::vector<RmGpuDevice> gpus_;
 };
 

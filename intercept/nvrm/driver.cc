@@ -29,9 +29,12 @@ using Dir = std::unique_ptr<DIR, DirCloser>;
 // Calls `visit(number)` for the all-digit entries of a /proc directory, up to `most` entries from
 // `place` on. Returns where to go on; nullopt: that was all.
 template <class Visit>
-std::optional<long> for_each_number(const std::string& path, long place, size_t most, Visit visit) {
+Result<std::optional<long>> for_each_number(const std::string& path, long place, size_t most,
+                                             Visit visit) {
   Dir dir(::opendir(path.c_str()));
-  if (!dir) return std::nullopt;
+  if (!dir && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+    return errno_error("list a folder", path);
+  if (!dir) return std::nullopt;  // the process has ended, or is not ours to look into
   if (place != 0) ::seekdir(dir.get(), place);
   for (; most > 0; --most) {
     const dirent* entry = ::readdir(dir.get());
@@ -98,27 +101,31 @@ class SystemDriver final : public Driver {
     return copy;
   }
 
-  std::vector<int> control_fds(pid_t pid) override {
+  Result<std::vector<int>> control_fds(pid_t pid) override {
     std::vector<int> found;
     const std::string base = fds_of(pid);
-    for_each_number(base, 0, kAll, [&](int number) {
+    const auto listed = for_each_number(base, 0, kAll, [&](int number) {
       if (is_control_file(base + std::to_string(number))) found.push_back(number);
     });
+    if (!listed) return std::unexpected(listed.error());
     return found;
   }
 
-  Look look_for_control_fd(pid_t pid, long place, size_t most) override {
+  Result<Look> look_for_control_fd(pid_t pid, long place, size_t most) override {
     Look look;
     const std::string base = fds_of(pid);
-    look.next = for_each_number(base, place, most, [&](int number) {
+    const auto next = for_each_number(base, place, most, [&](int number) {
       look.has_found = look.has_found || is_control_file(base + std::to_string(number));
     });
+    if (!next) return std::unexpected(next.error());
+    look.next = *next;
     return look;
   }
 
-  std::vector<pid_t> processes() override {
+  Result<std::vector<pid_t>> processes() override {
     std::vector<pid_t> all;
-    for_each_number("/proc", 0, kAll, [&](int pid) { all.push_back(pid); });
+    const auto listed = for_each_number("/proc", 0, kAll, [&](int pid) { all.push_back(pid); });
+    if (!listed) return std::unexpected(listed.error());
     return all;
   }
 

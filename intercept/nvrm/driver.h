@@ -30,17 +30,18 @@ class Driver {
   // is gone or another one has its pid (a start_ticks of 0 skips that check), no_such_device when
   // the descriptor is no longer one of the driver, bad_file_descriptor when it is closed.
   virtual Result<Fd> fetch(ProcessId process, int fd) = 0;
-  // The numbers of a process's descriptors of /dev/nvidiactl; empty when it is gone.
-  virtual std::vector<int> control_fds(pid_t pid) = 0;
+  // The numbers of a process's descriptors of /dev/nvidiactl; empty when it is gone. Error: they
+  // cannot be listed now (too_many_files_open, not_enough_memory).
+  virtual Result<std::vector<int>> control_fds(pid_t pid) = 0;
   // Looks for one of these among the next `most` descriptors of a process, from `place` on; 0 is
-  // the first place. For processes that hold many.
+  // the first place. For processes that hold many. Errors: as control_fds().
   struct Look {
     bool has_found = false;
     std::optional<long> next;  // the place to go on at; nullopt: that was all
   };
-  virtual Look look_for_control_fd(pid_t pid, long place, size_t most) = 0;
-  // All processes of the machine.
-  virtual std::vector<pid_t> processes() = 0;
+  virtual Result<Look> look_for_control_fd(pid_t pid, long place, size_t most) = 0;
+  // All processes of the machine. Errors: as control_fds().
+  virtual Result<std::vector<pid_t>> processes() = 0;
 };
 
 // The machine's driver. It has no state, so any thread may call it.

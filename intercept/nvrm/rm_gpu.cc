@@ -22,12 +22,16 @@ class Users final : public UserSearch {
  public:
   explicit Users(Driver& driver) : driver_(driver) {}
 
-  std::optional<std::vector<pid_t>> advance(Nanos budget) override {
+  Result<std::optional<std::vector<pid_t>>> advance(Nanos budget) override {
     const Time until = std::chrono::steady_clock::now() + budget;
-    if (!has_begun_) left_ = driver_.processes();
+    if (!has_begun_) {
+      auto all = driver_.processes();
+      if (!all) return std::unexpected(all.error());
+      left_ = std::move(*all);
+    }
     has_begun_ = true;
     while (!left_.empty()) {
-      look();
+      if (auto looked = look(); !looked) return std::unexpected(looked.error());
       if (std::chrono::steady_clock::now() >= until && !left_.empty()) return std::nullopt;
     }
     return std::move(found_);
@@ -36,15 +40,17 @@ class Users final : public UserSearch {
  private:
   static constexpr std::size_t kDescriptors = 256;  // of one look
 
-  void look() {
+  Result<> look() {
     const pid_t pid = left_.back();
     const bool is_own = pid == ::getpid();
-    const Driver::Look seen =
+    const Result<Driver::Look> seen =
         is_own ? Driver::Look{} : driver_.look_for_control_fd(pid, place_, kDescriptors);
-    if (seen.has_found) found_.push_back(pid);
-    const bool is_done = seen.has_found || !seen.next;
-    place_ = is_done ? 0 : *seen.next;
+    if (!seen) return std::unexpected(seen.error());
+    if (seen->has_found) found_.push_back(pid);
+    const bool is_done = seen->has_found || !seen->next;
+    place_ = is_done ? 0 : *seen->next;
     if (is_done) left_.pop_back();
+    return {};
   }
 
   Driver& driver_;
@@ -63,6 +69,7 @@ class RmGpu final : public Gpu {
     if (trust == Trust::kUnknown)
       support_.reason =
           "driver " + client_.driver_version() + " is not one we know (535 to 595): observing only";
+    if (support_.reason.empty()) support_.reason = client_.missing();
     if (use == RmUse::kRecovery) return;
     open_logs();
     nvml_ = Nvml::load();
@@ -98,9 +105,16 @@ class RmGpu final : public Gpu {
   Result<> resume(const ProcessId& process) override { return resume_process(process); }
 
   Result<SwitchBatch> read_switches(uint32_t gpu) override {
-    if (gpu >= logs_.size() || !logs_[gpu])
+    if (gpu >= logs_.size() || !support_.has_switch_log)
       return make_error(std::errc::not_supported, "read the switch log");
-    return logs_[gpu]->read();
+    if (logs_[gpu] == nullptr) {  // it failed before
+      auto log = SwitchLog::open(client_, gpu);
+      if (!log) return std::unexpected(log.error());
+      logs_[gpu] = std::make_unique<SwitchLog>(std::move(*log));
+    }
+    auto batch = logs_[gpu]->read();
+    if (!batch) logs_[gpu].reset();
+    return batch;
   }
 
   std::optional<std::vector<Utilisation>> utilisation(uint32_t gpu) override {
@@ -108,17 +122,22 @@ class RmGpu final : public Gpu {
     return nvml_->utilisation(infos_[gpu].uuid, gpu);
   }
 
-  std::unique_ptr<ObjectSearch> attach(pid_t pid) override {
-    const ProcessId process{pid, start_ticks_of(pid)};
-    if (process.start_ticks == 0)
-      return found_at_once(make_error(std::errc::no_such_process, "attach", std::to_string(pid)));
-    return find_objects(client_, process);
+  std::unique_ptr<ObjectSearch> attach(pid_t pid, std::span<const ObjectRef> known) override {
+    const auto stat = read_proc_stat(pid);
+    if (!stat) return found_at_once(std::unexpected(stat.error()));
+    return find_objects(client_, {pid, stat->start_ticks}, known, learnt_);
   }
 
-  std::vector<pid_t> users() const override {
+  Result<std::vector<pid_t>> users() const override {
+    const auto all = client_.driver().processes();
+    if (!all) return all;
     std::vector<pid_t> found;
-    for (pid_t pid : client_.driver().processes())
-      if (pid != ::getpid() && !client_.driver().control_fds(pid).empty()) found.push_back(pid);
+    for (pid_t pid : *all) {
+      if (pid == ::getpid()) continue;
+      const auto fds = client_.driver().control_fds(pid);
+      if (!fds) return std::unexpected(fds.error());
+      if (!fds->empty()) found.push_back(pid);
+    }
     return found;
   }
   std::unique_ptr<UserSearch> find_users() const override {
@@ -135,15 +154,14 @@ class RmGpu final : public Gpu {
   }
 
   void open_logs() {
-    support_.has_switch_log = true;
     for (uint32_t gpu = 0; gpu < infos_.size(); ++gpu) {
       auto log = SwitchLog::open(client_, gpu);
       if (log) {
         logs_.push_back(std::make_unique<SwitchLog>(std::move(*log)));
+        support_.has_switch_log = true;
         continue;
       }
       logs_.push_back(nullptr);
-      support_.has_switch_log = false;
       if (support_.reason.empty())
         support_.reason = "no context-switch log: " + log.error().message();
     }
@@ -152,6 +170,7 @@ class RmGpu final : public Gpu {
   RmClient client_;
   std::vector<GpuInfo> infos_;
   GpuSupport support_;
+  Learnt learnt_;
   std::vector<std::unique_ptr<SwitchLog>> logs_;  // after client_: they use it
   std::unique_ptr<Nvml> nvml_;
 };

@@ -115,7 +115,7 @@ TEST_F(RmGpuTest, KnowsItsGpusAndDriver) {
 
 TEST_F(RmGpuTest, FindsTheObjectsOfAProgramThatWasThereBefore) {
   const Child program = endless(20);
-  std::vector<pid_t> users = gpu_->users();
+  std::vector<pid_t> users = gpu_->users().value();
   EXPECT_TRUE(std::ranges::count(users, program.pid()));
   const auto from = Clock_::now();
   auto events = gpu_->attach(program.pid())->finish();

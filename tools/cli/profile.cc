@@ -94,7 +94,7 @@ void warn_of_others(const Gpu& gpu) {
   constexpr std::array<std::string_view, 3> kHarmless = {"nvidia-persiste", "nv-hostengine",
                                                          "gpushared"};
   std::vector<std::string> others;
-  for (const pid_t pid : gpu.users())
+  for (const pid_t pid : gpu.users().value_or(std::vector<pid_t>{}))
     if (const std::string name = name_of(pid);
         pid != ::getpid() && std::ranges::find(kHarmless, name) == kHarmless.end())
       others.push_back(fmt::format("{} {}", pid, name));

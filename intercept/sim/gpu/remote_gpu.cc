@@ -67,8 +67,8 @@ class RemoteGpu final : public Gpu {
 
   Result<SwitchBatch> read_switches(uint32_t gpu) override;
   std::optional<std::vector<Utilisation>> utilisation(uint32_t gpu) override;
-  std::unique_ptr<ObjectSearch> attach(pid_t pid) override;
-  std::vector<pid_t> users() const override;
+  std::unique_ptr<ObjectSearch> attach(pid_t pid, std::span<const ObjectRef> known) override;
+  Result<std::vector<pid_t>> users() const override;
 
  private:
   Result<> control(Kind kind, uint32_t gpu, std::span<const ChannelRef> channels, const char* step);
@@ -173,14 +173,14 @@ Result<std::vector<DriverEvent>> RemoteGpu::objects_of(pid_t pid, Nanos& cost) c
   return all;
 }
 
-std::unique_ptr<ObjectSearch> RemoteGpu::attach(pid_t pid) {
+std::unique_ptr<ObjectSearch> RemoteGpu::attach(pid_t pid, std::span<const ObjectRef>) {
   Nanos cost{};
   auto found = objects_of(pid, cost);
   return found_after(cost, std::move(found), [](Nanos time) { std::this_thread::sleep_for(time); });
 }
 
-std::vector<pid_t> RemoteGpu::users() const {
-  return list<pid_t>(Kind::kUsers, GpuRequest{}, "list GPU users").value_or(std::vector<pid_t>{});
+Result<std::vector<pid_t>> RemoteGpu::users() const {
+  return list<pid_t>(Kind::kUsers, GpuRequest{}, "list GPU users");
 }
 
 }  // namespace

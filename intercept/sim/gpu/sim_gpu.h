@@ -52,8 +52,8 @@ class SimGpu final : public Gpu {
   Result<> resume(const ProcessId& process) override;
   Result<SwitchBatch> read_switches(uint32_t gpu) override;
   std::optional<std::vector<Utilisation>> utilisation(uint32_t gpu) override;
-  std::unique_ptr<ObjectSearch> attach(pid_t pid) override;
-  std::vector<pid_t> users() const override { return model_.users(); }
+  std::unique_ptr<ObjectSearch> attach(pid_t pid, std::span<const ObjectRef> known) override;
+  Result<std::vector<pid_t>> users() const override { return model_.users(); }
 
  private:
   Result<> take_fault(const char* step);

@@ -22,12 +22,17 @@ std::vector<What> all_of(const std::vector<DriverEvent>& events) {
 
 class AttachTest : public NvrmTest {
  protected:
-  std::vector<DriverEvent> attach(ProcessId process = kProgram) {
+  std::vector<DriverEvent> attach(ProcessId process = kProgram, std::vector<ObjectRef> known = {}) {
     rm_.calls.clear();
-    auto events = find_objects(client(), process)->finish();
+    const auto search = find_objects(client(), process, known, learnt_);
+    auto events = search->finish();
+    is_complete_ = search->is_complete();
     EXPECT_TRUE(events) << events.error().message();
     return events ? std::move(*events) : std::vector<DriverEvent>{};
   }
+
+  Learnt learnt_;
+  bool is_complete_ = false;  // the last search
 };
 
 void expect_context(const std::vector<DriverEvent>& events, const FakeRm::Context& context, int fd,
@@ -172,6 +177,81 @@ TEST_F(AttachTest, GivesUpOnAProgramThatTooManyClientsFollowed) {
   EXPECT_LE(rm_.calls.size(), 65'536u + 1);
 }
 
+// An old job behind many descriptors: each look goes on where the one before has stopped.
+TEST_F(AttachTest, FindsAnOldProgramBehindManyDescriptorsAtLastAndThenAsksLittle) {
+  for (int i = 0; i < 5; ++i) rm_.open_control(kProgram);  // of mappings, without a client
+  const int fd = rm_.open_control(kProgram);
+  const auto context = rm_.make_context(rm_.make_client(kProgram, fd), 0, kFirstObject);
+  rm_.pass_clients(30'000);
+  int looks = 1;
+  while (attach().empty()) {
+    ASSERT_LE(rm_.calls.size(), 65'536u + 1);
+    rm_.pass_clients(10);
+    ASSERT_LT(++looks, 10);
+  }
+  EXPECT_GT(looks, 2);
+  const std::size_t others = learnt_[kProgram].size() - 1;
+  ASSERT_EQ(others, 5u);
+  for (auto& [number, file] : learnt_[kProgram])
+    if (number != fd) file.back = 0x100000;  // as after some more looks
+  expect_context(attach(), context, fd, 1);
+  EXPECT_LT(rm_.calls.size(), 1300u);
+}
+
+TEST_F(AttachTest, AClientThatIsMadeLaterIsFoundBesideWhatWasAskedBefore) {
+  const int fd = rm_.open_control(kProgram);
+  EXPECT_TRUE(attach().empty());
+  rm_.pass_clients(300);
+  const auto context = rm_.make_context(rm_.make_client(kProgram, fd), 0, kFirstObject);
+  rm_.pass_clients(300);
+  expect_context(attach(), context, fd, 1);
+  EXPECT_LT(rm_.calls.size(), 2000u);
+}
+
+// What a search would not find by itself: behind a gap, and at another base.
+TEST_F(AttachTest, KnownObjectsAreAskedForByName) {
+  const int fd = rm_.open_control(kProgram);
+  const uint32_t theirs = rm_.make_client(kProgram, fd);
+  const auto near = rm_.make_context(theirs, 0, kFirstObject);
+  const auto far = rm_.make_context(theirs, 1, 0x7C000000);
+  rm_.pass_clients(50'000);
+  std::vector<ObjectRef> known{{theirs, theirs}, {theirs, 0x5CFFFFFF}};
+  for (const auto* context : {&near, &far}) {
+    for (const uint32_t group : context->groups) known.push_back({theirs, group});
+    for (const uint32_t channel : context->channels) known.push_back({theirs, channel});
+  }
+  const auto events = attach(kProgram, known);
+  EXPECT_TRUE(is_complete_);
+  EXPECT_LT(rm_.calls.size(), 1400u) << "the client was known, too";
+  std::vector<uint32_t> groups;
+  for (const auto& group : all_of<GroupCreated>(events)) groups.push_back(group.group);
+  EXPECT_EQ(groups.size(), near.groups.size() + far.groups.size());
+  EXPECT_EQ(all_of<ChannelCreated>(events).size(), near.channels.size() + far.channels.size());
+}
+
+TEST_F(AttachTest, ASearchThatCouldNotAskForEverythingKnownSaysSo) {
+  const int fd = rm_.open_control(kProgram);
+  const uint32_t theirs = rm_.make_client(kProgram, fd);
+  const auto far = rm_.make_context(theirs, 0, 0x7C000000);
+  rm_.fail_always({GS_NV_ESC_RM_CONTROL, GS_CTRL_CLIENT_GET_HANDLE_INFO},
+                  {.error = 0, .status = GS_NV_ERR_NO_MEMORY});
+  EXPECT_TRUE(attach(kProgram, {{theirs, theirs}, {theirs, far.groups[0]}}).empty());
+  EXPECT_FALSE(is_complete_);
+  rm_.forget_faults();
+  rm_.close_in(kProgram.pid, fd);
+  EXPECT_TRUE(attach(kProgram, {{theirs, theirs}, {theirs, far.groups[0]}}).empty());
+  EXPECT_TRUE(is_complete_) << "it has nothing any more";
+}
+
+TEST_F(AttachTest, TwoKnownClientsOfOneDescriptorAreBothFound) {
+  const int fd = rm_.open_control(kProgram);
+  const uint32_t first = rm_.make_client(kProgram, fd);
+  const uint32_t second = rm_.make_client(kProgram, fd);
+  attach(kProgram, {{first, first}, {second, second}});
+  EXPECT_TRUE(is_complete_);
+  EXPECT_EQ(learnt_[kProgram][fd].clients.size(), 2u);
+}
+
 TEST_F(AttachTest, SmallGapsBetweenHandlesDoNotEndTheSearch) {
   const int fd = rm_.open_control(kProgram);
   const uint32_t theirs = rm_.make_client(kProgram, fd);
@@ -206,7 +286,7 @@ TEST_F(AttachTest, ADescriptorThatIsClosedMeanwhileIsPassedOver) {
 TEST_F(AttachTest, AsksOneQuestionAtATimeWhenThereIsNoTime) {
   const int fd = rm_.open_control(kProgram);
   const auto context = rm_.make_context(rm_.make_client(kProgram, fd), 0, kFirstObject);
-  const auto search = find_objects(client(), kProgram);
+  const auto search = find_objects(client(), kProgram, {}, learnt_);
   std::optional<ObjectSearch::Found> found;
   for (int pieces = 0; !found; ++pieces) {
     ASSERT_LT(pieces, 100'000);
@@ -222,7 +302,7 @@ TEST_F(AttachTest, AsksOneQuestionAtATimeWhenThereIsNoTime) {
 TEST_F(AttachTest, AProgramThatEndsDuringTheSearchEndsIt) {
   const int fd = rm_.open_control(kProgram);
   rm_.make_context(rm_.make_client(kProgram, fd), 0, kFirstObject);
-  const auto search = find_objects(client(), kProgram);
+  const auto search = find_objects(client(), kProgram, {}, learnt_);
   auto first = search->advance(Nanos::zero());
   ASSERT_TRUE(first && !*first);
   rm_.kill(kProgram.pid);
@@ -235,7 +315,7 @@ TEST_F(AttachTest, AProgramThatEndsMeanwhileIsNoSuchProcess) {
   const int fd = rm_.open_control(kProgram);
   rm_.make_context(rm_.make_client(kProgram, fd), 0, kFirstObject);
   rm_.after_listing = [&] { rm_.kill(kProgram.pid); };
-  auto events = find_objects(client(), kProgram)->finish();
+  auto events = find_objects(client(), kProgram, {}, learnt_)->finish();
   ASSERT_FALSE(events);
   EXPECT_EQ(events.error().code, std::errc::no_such_process);
 }
@@ -243,7 +323,7 @@ TEST_F(AttachTest, AProgramThatEndsMeanwhileIsNoSuchProcess) {
 TEST_F(AttachTest, AnotherProgramUnderThePidIsNoSuchProcess) {
   const int fd = rm_.open_control({kProgram.pid, kProgram.start_ticks + 5});
   rm_.make_client({kProgram.pid, kProgram.start_ticks + 5}, fd);
-  auto events = find_objects(client(), kProgram)->finish();
+  auto events = find_objects(client(), kProgram, {}, learnt_)->finish();
   ASSERT_FALSE(events);
   EXPECT_EQ(events.error().code, std::errc::no_such_process);
 }

@@ -22,13 +22,13 @@ TEST(SystemDriver, AMissingDeviceIsNoSuchDevice) {
 }
 
 TEST(SystemDriver, ProcessesIncludeThisOne) {
-  EXPECT_TRUE(std::ranges::count(system_driver().processes(), ::getpid()));
+  EXPECT_TRUE(std::ranges::count(system_driver().processes().value(), ::getpid()));
 }
 
 TEST(SystemDriver, OtherDescriptorsAreNotControlFiles) {
   Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  EXPECT_FALSE(std::ranges::count(system_driver().control_fds(::getpid()), null.get()));
-  EXPECT_TRUE(system_driver().control_fds(0x7FFFFFF0).empty());
+  EXPECT_FALSE(std::ranges::count(system_driver().control_fds(::getpid()).value(), null.get()));
+  EXPECT_TRUE(system_driver().control_fds(0x7FFFFFF0).value().empty());
 }
 
 TEST(SystemDriver, FetchRefusesWhatIsNoDriverFile) {

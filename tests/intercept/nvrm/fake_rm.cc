@@ -148,12 +148,12 @@ Result<Fd> FakeRm::fetch(ProcessId process, int fd) {
   return copy;
 }
 
-Driver::Look FakeRm::look_for_control_fd(pid_t pid, long place, size_t) {
-  if (place == 0) return {.has_found = false, .next = 7};
-  return {.has_found = place == 7 && !control_fds(pid).empty(), .next = std::nullopt};
+Result<Driver::Look> FakeRm::look_for_control_fd(pid_t pid, long place, size_t) {
+  if (place == 0) return Look{.has_found = false, .next = 7};
+  return Look{.has_found = place == 7 && !control_fds(pid)->empty(), .next = std::nullopt};
 }
 
-std::vector<int> FakeRm::control_fds(pid_t pid) {
+Result<std::vector<int>> FakeRm::control_fds(pid_t pid) {
   std::vector<int> numbers;
   if (const auto program = programs_.find(pid); program != programs_.end())
     for (const auto& [number, fd] : program->second.files) numbers.push_back(number);
@@ -161,7 +161,7 @@ std::vector<int> FakeRm::control_fds(pid_t pid) {
   return numbers;
 }
 
-std::vector<pid_t> FakeRm::processes() {
+Result<std::vector<pid_t>> FakeRm::processes() {
   std::vector<pid_t> pids;
   for (const auto& [pid, program] : programs_) pids.push_back(pid);
   return pids;

@@ -135,6 +135,15 @@ TEST_F(RmGpuFakeTest, WithoutASwitchLogItSaysWhyAndStillControls) {
   EXPECT_TRUE(gpu->freeze(1, std::span(&one, 1)));
 }
 
+TEST_F(RmGpuFakeTest, ALogThatFailsIsOpenedAgain) {
+  auto gpu = make();
+  ASSERT_TRUE(gpu->read_switches(1));
+  rm_.fail_nth(0, {.error = 0, .status = 0x0F});  // GPU_IS_LOST
+  EXPECT_FALSE(gpu->read_switches(1));
+  EXPECT_TRUE(gpu->read_switches(1));
+  EXPECT_TRUE(gpu->read_switches(0));
+}
+
 TEST_F(RmGpuFakeTest, RecoveryOpensNoLog) {
   auto gpu = make(RmUse::kRecovery);
   EXPECT_EQ(rm_.count({GS_NV_ESC_RM_ALLOC, GS_CLASS_EVENT_BUFFER}), 0u);
@@ -166,7 +175,7 @@ TEST_F(RmGpuFakeTest, UsersAreTheOthersThatHoldTheDriverOpen) {
   rm_.open_control({901, 1});
   const int closed = rm_.open_control({902, 1});
   rm_.close_in(902, closed);
-  EXPECT_THAT(make()->users(), testing::ElementsAre(900, 901));
+  EXPECT_THAT(make()->users().value(), testing::ElementsAre(900, 901));
 }
 
 }  // namespace

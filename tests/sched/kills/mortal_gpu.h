@@ -86,11 +86,11 @@ class MortalGpu final : public Gpu {
     fate_.strike();
     return gpu_.utilisation(gpu);
   }
-  std::unique_ptr<ObjectSearch> attach(pid_t pid) override {
+  std::unique_ptr<ObjectSearch> attach(pid_t pid, std::span<const ObjectRef> known) override {
     fate_.strike();
-    return gpu_.attach(pid);
+    return gpu_.attach(pid, known);
   }
-  std::vector<pid_t> users() const override {
+  Result<std::vector<pid_t>> users() const override {
     fate_.strike();
     return gpu_.users();
   }

@@ -116,11 +116,11 @@ class FakeGpu : public Gpu {
     if (at == utilisations.end()) return std::nullopt;
     return at->second;
   }
-  std::unique_ptr<ObjectSearch> attach(pid_t pid) override {
+  std::unique_ptr<ObjectSearch> attach(pid_t pid, std::span<const ObjectRef>) override {
     const auto at = attachable.find(pid);
     return found_at_once(at == attachable.end() ? ObjectSearch::Found{} : at->second);
   }
-  std::vector<pid_t> users() const override {
+  Result<std::vector<pid_t>> users() const override {
     std::vector<pid_t> pids;
     for (const auto& [pid, events] : attachable) pids.push_back(pid);
     return pids;
