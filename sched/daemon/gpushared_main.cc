@@ -3,6 +3,7 @@
 // it asks for. sched/man/gpushared.8 is its manual.
 #include <fmt/core.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <climits>
@@ -149,6 +150,16 @@ ExitCode forget_all(const AgentOptions& options) {
   return done ? kExitOk : fail(done.error());
 }
 
+// A descriptor of every program is needed now and then, and one is kept of some. What cannot be
+// raised is no reason not to start.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  if (::setrlimit(RLIMIT_NOFILE, &limit) != 0)
+    log_warning("{}", errno_error("raise the limit of descriptors").error().message());
+}
+
 // Under systemd the folder is there (RuntimeDirectory=). A gpushared started by hand makes it.
 void make_folder_of(const std::string& path) {
   const std::size_t end = path.rfind('/');
@@ -157,6 +168,7 @@ void make_folder_of(const std::string& path) {
 
 ExitCode serve(const AgentOptions& options, const std::string& former, bool is_foreground,
                int lifeline_fd, const std::vector<std::string>& arguments) {
+  raise_descriptor_limit();
   make_folder_of(options.socket);
   const bool is_supervised = options.supervisor_pid != 0;  // the supervisor then holds the locks
   if (is_supervised && lifeline_fd >= 0)
