@@ -34,6 +34,14 @@ void look_at_gpus(const Symptoms& symptoms, std::vector<Finding>& findings) {
                              "shares are the driver's samples, a few percent off", support.reason));
 }
 
+void look_at_answers(const Symptoms& symptoms, std::vector<Finding>& findings) {
+  if (symptoms.state == nullptr) return;
+  for (const std::string& problem : symptoms.state->gpu_problems)
+    if (!problem.empty())
+      findings.push_back({"gpu", Severity::kFail, problem + "; the others are driven",
+                          "see 'nvidia-smi' and 'dmesg | grep Xid'"});
+}
+
 void look_at_observer(const Symptoms& symptoms, std::vector<Finding>& findings) {
   if (symptoms.gpu == nullptr) return;
   if (symptoms.observer == nullptr) {
@@ -132,10 +140,14 @@ void look_at_processes(const Symptoms& symptoms, std::vector<Finding>& findings)
     const Holder* holder = symptoms.state->registry.holder(key.first, key.second);
     if (holder == nullptr) continue;
     const Enforcer::State enforced = symptoms.state->enforcer.state(*holder);
-    if (enforced.can_control) continue;
+    if (enforced.can_control && enforced.can_set_slice) continue;
     is_clean = false;
-    findings.push_back({"process", Severity::kWarning,
-                        fmt::format("{} is only observed: {}", key.first.pid, enforced.note), ""});
+    findings.push_back(
+        {"process", Severity::kWarning,
+         fmt::format("{} {}: {}", key.first.pid,
+                     enforced.can_control ? "keeps its own time slices" : "is only observed",
+                     enforced.note),
+         ""});
   }
   if (is_clean) findings.push_back({"process", Severity::kOk, "the driver refused nothing", ""});
 }
@@ -145,6 +157,7 @@ void look_at_processes(const Symptoms& symptoms, std::vector<Finding>& findings)
 std::vector<Finding> diagnose(const Symptoms& symptoms) {
   std::vector<Finding> findings;
   look_at_gpus(symptoms, findings);
+  look_at_answers(symptoms, findings);
   look_at_observer(symptoms, findings);
   look_at_interference(symptoms, findings);
   look_at_module(symptoms, findings);

@@ -3,7 +3,8 @@
 // the registry: processes that were there before the agent, all of them after events were lost, and
 // those that use the driver and were not seen to make a channel group (an MPS server gives its
 // clients theirs without an event). It looks at one process after the other, in pieces: a search
-// may take 0.2 s. One thread, the scheduler's.
+// may take 0.2 s. What fails is tried again, with pauses that grow to 30 s. One thread, the
+// scheduler's.
 #pragma once
 
 #include <deque>
@@ -35,7 +36,8 @@ class LateAttach {
   // again, less and less often.
   void look_at(pid_t pid) { asked_.insert(pid); }
   // At those of which no event told, now and then: a process that had nothing is looked at less and
-  // less often, once in 30 s in the end. To be called about once a second.
+  // less often, once in 30 s in the end; also at those of which a look failed, and at those that
+  // held a client of another process that has it no more. To be called about once a second.
   void look_around();
   // An event was applied to the registry: what is being found of its process may be older.
   void note(const DriverEvent& event);
@@ -45,6 +47,7 @@ class LateAttach {
  private:
   struct Current {
     pid_t pid = 0;
+    std::vector<ObjectRef> known;  // when the search began
     std::unique_ptr<ObjectSearch> search;
     bool is_outdated = false;
     int repeats = 0;
@@ -56,9 +59,13 @@ class LateAttach {
 
   void advance_users(Nanos budget);
   void look_at(const std::vector<pid_t>& unseen);
+  void look_again();
   void add(pid_t pid);
-  void take(const ObjectSearch::Found& found);
+  void begin(pid_t pid, int repeats);
   void advance_current(Nanos budget);
+  void take(const ObjectSearch::Found& found, bool is_whole);
+  void watch(const ProcessId& process);
+  void put_off(Look& look) const;
 
   Gpu& gpu_;
   Observer* const observer_;
@@ -70,9 +77,14 @@ class LateAttach {
   Time next_all_{};
   Nanos between_all_{};
   std::deque<pid_t> line_;
-  Current current_;              // without a search: none
-  std::set<pid_t> asked_;        // to look at, whatever is known of them
-  std::map<pid_t, Look> looks_;  // when to look at each again
+  Current current_;                // without a search: none
+  std::set<pid_t> asked_;          // to look at, whatever is known of them
+  std::map<pid_t, Look> looks_;    // when to look at each again
+  std::map<pid_t, Look> failed_;   // the same for those of which a look did not tell all
+  bool cannot_list_ = false;       // which processes there are
+  std::set<ProcessId> unwatched_;  // whose end the observer does not tell yet
+  // The processes that hold a client of another one.
+  std::map<Registry::Owned, std::set<pid_t>> heirs_;
 };
 
 }  // namespace gpushare

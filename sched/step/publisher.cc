@@ -131,7 +131,9 @@ void Publisher::publish_agent(Time now) {
   record.has_switch_log = support.has_switch_log;
   put(record.driver_version, support.driver_version);
   put(record.policy, config_.policy_names(gpus.size()));
-  put(record.observe_only_reason, support.reason);
+  const auto problem = std::ranges::find_if(
+      state_.gpu_problems, [](const std::string& problem) { return !problem.empty(); });
+  put(record.observe_only_reason, problem == state_.gpu_problems.end() ? support.reason : *problem);
   write_record(region_.agent, record);
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "shmctl/plane/ledger.h"
 
@@ -20,9 +21,13 @@ struct Entry {
   uint32_t index = 0;
   LedgerRecord record;
   bool is_undone = true;
+  bool has_ended = false;  // its process
   ProcessId process() const { return {record.pid, record.start_ticks}; }
   // Not a group's channels are frozen, but the process is stopped (an MPS client).
   bool is_stop() const { return record.client == 0 && record.group == 0; }
+  LedgerKey group() const {
+    return {record.pid, record.start_ticks, record.gpu, record.client, record.group};
+  }
 };
 
 bool is_gone(const Error& error) { return error.code == std::errc::no_such_process; }
@@ -48,22 +53,13 @@ void thaw_once(Gpu& gpu, uint32_t index, std::span<Entry* const> entries,
   }
 }
 
-}  // namespace
-
-RecoveryReport recover(Gpu& gpu, Region& region, const ProcReader& processes) {
+RecoveryReport undo(Gpu& gpu, Ledger& ledger, const ProcReader& processes,
+                    std::vector<Entry> entries) {
   RecoveryReport report;
-  Ledger ledger(region);
-  std::vector<Entry> entries;
-  ledger.for_each([&](uint32_t index, const LedgerRecord& record) {
-    entries.push_back({.index = index, .record = record});
-  });
-
-  std::erase_if(entries, [&](const Entry& entry) {
-    if (processes.is_alive(entry.process())) return false;
-    ledger.clear(entry.index);
-    ++report.gone;
-    return true;
-  });
+  for (Entry& entry : entries) {
+    entry.has_ended = processes.has_ended(entry.process());
+    if (entry.has_ended) ++report.gone;
+  }
 
   std::map<uint32_t, std::vector<Entry*>> frozen;  // by GPU
   std::set<ProcessId> thawed;
@@ -73,6 +69,7 @@ RecoveryReport recover(Gpu& gpu, Region& region, const ProcReader& processes) {
       frozen[entry.record.gpu].push_back(&entry);
       continue;
     }
+    if (entry.has_ended) continue;
     const Result<> resumed = gpu.resume(entry.process());
     entry.is_undone = resumed || is_gone(resumed.error());
     if (entry.is_undone)
@@ -85,7 +82,7 @@ RecoveryReport recover(Gpu& gpu, Region& region, const ProcReader& processes) {
     for (uint32_t round = 0; round < kMostFreezes && !list.empty(); ++round) {
       thaw_once(gpu, index, list, report.errors);
       std::erase_if(list, [&](const Entry* entry) {
-        if (entry->is_undone) thawed.insert(entry->process());
+        if (entry->is_undone && !entry->has_ended) thawed.insert(entry->process());
         return !entry->is_undone || round + 1 >= entry->record.freezes;
       });
     }
@@ -93,13 +90,13 @@ RecoveryReport recover(Gpu& gpu, Region& region, const ProcReader& processes) {
   report.thawed.assign(thawed.begin(), thawed.end());
 
   for (Entry& entry : entries) {
-    if (entry.record.slice_changed == 0) continue;
+    if (entry.record.slice_changed == 0 || entry.has_ended) continue;
     const GroupRef group{entry.process(), entry.record.fd, entry.record.client, entry.record.group};
     const Micros original(std::max(1u, entry.record.original_slice_us));
     const Result<> restored = gpu.set_slice(group, original);
     if (restored) {
       ++report.slices_restored;
-    } else if (!is_gone(restored.error()) && processes.is_alive(entry.process())) {
+    } else if (!is_gone(restored.error()) && !processes.has_ended(entry.process())) {
       entry.is_undone = false;
       report.errors.push_back(
           fmt::format("pid {}: {}", entry.record.pid, restored.error().message()));
@@ -108,6 +105,27 @@ RecoveryReport recover(Gpu& gpu, Region& region, const ProcReader& processes) {
   for (const Entry& entry : entries)
     if (entry.is_undone) ledger.clear(entry.index);
   return report;
+}
+
+}  // namespace
+
+RecoveryReport recover(Gpu& gpu, Region& region, const ProcReader& processes) {
+  Ledger ledger(region);
+  std::vector<Entry> entries;
+  ledger.for_each([&](uint32_t index, const LedgerRecord& record) {
+    entries.push_back({.index = index, .record = record});
+  });
+  return undo(gpu, ledger, processes, std::move(entries));
+}
+
+RecoveryReport recover(Gpu& gpu, Ledger& ledger, const ProcReader& processes,
+                       const std::set<LedgerKey>& groups) {
+  std::vector<Entry> entries;
+  ledger.for_each([&](uint32_t index, const LedgerRecord& record) {
+    Entry entry{.index = index, .record = record};
+    if (groups.contains(entry.group())) entries.push_back(entry);
+  });
+  return undo(gpu, ledger, processes, std::move(entries));
 }
 
 }  // namespace gpushare

@@ -2,12 +2,26 @@
 #include "sched/step/registry.h"
 
 #include <algorithm>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
 #include "intercept/chosen_slice.h"
 
 namespace gpushare {
+namespace {
+
+// nullopt: the event is not of a client.
+std::optional<uint32_t> client_of(const DriverEvent& event) {
+  return std::visit(
+      [](const auto& what) -> std::optional<uint32_t> {
+        if constexpr (requires { what.client; }) return what.client;
+        return std::nullopt;
+      },
+      event.what);
+}
+
+}  // namespace
 
 Registry::Registry(std::span<const GpuInfo> gpus) {
   for (const GpuInfo& gpu : gpus) gpu_by_instance_[gpu.instance] = gpu.index;
@@ -27,7 +41,7 @@ void Registry::apply(const DriverEvent& event, Source source) {
       [&](const auto& what) {
         using What = std::decay_t<decltype(what)>;
         if constexpr (std::is_same_v<What, ClientCreated>) {
-          clients.try_emplace(what.client);
+          clients[what.client].was_seen_made |= source == Source::kLive;
         } else if constexpr (std::is_same_v<What, DeviceCreated>) {
           clients[what.client].devices[what.device] = what.instance;
         } else if constexpr (std::is_same_v<What, ObjectFreed>) {
@@ -85,6 +99,7 @@ void Registry::add(Process& process, const GroupCreated& made) {
   group.device = made.device;
   group.engine = made.engine;
   group.fd = made.fd;
+  group.serial = ++last_serial_;
   if (made.engine == Engine::kGraphics) rebuild_holders(process);
 }
 
@@ -92,9 +107,10 @@ void Registry::add(Process& process, const ChannelCreated& made) {
   Client& client = clients_[process.id.pid][made.client];
   const auto group = client.groups.find(made.parent);
   if (group == client.groups.end()) return;  // bare channels have no slice and are left alone
-  const auto [at, is_new] = group->second.channels.try_emplace(made.channel, made.class_id);
-  const bool is_other = std::exchange(at->second, made.class_id) != made.class_id;
-  if ((is_new || is_other) && group->second.engine == Engine::kGraphics) rebuild_holders(process);
+  const auto [at, is_new] = group->second.channels.try_emplace(made.channel);
+  if (!is_new && at->second.class_id == made.class_id) return;
+  at->second = {made.class_id, ++last_serial_};
+  if (group->second.engine == Engine::kGraphics) rebuild_holders(process);
 }
 
 void Registry::add(Process& process, const MemoryAllocated& made) {
@@ -173,13 +189,16 @@ void Registry::rebuild_holders(Process& process) {
       const std::optional<uint32_t> gpu = gpu_of(client, group.device);
       if (!gpu) continue;
       ComputeGroup seen{.ref = {process.id, group.fd, client_handle, handle},
+                        .serial = group.serial,
                         .channels = {},
+                        .serials = {},
                         .own_slice = group.own_slice,
                         .own_slice_count = group.own_slice_count};
       Holder& holder = by_gpu[*gpu];
-      for (const auto& [channel, class_id] : group.channels) {
-        seen.channels.push_back(channel);
-        holder.channel_classes.insert(class_id);
+      for (const auto& [name, channel] : group.channels) {
+        seen.channels.push_back(name);
+        seen.serials.push_back(channel.serial);
+        holder.channel_classes.insert(channel.class_id);
       }
       holder.groups.push_back(std::move(seen));
     }
@@ -196,27 +215,80 @@ void Registry::rebuild_holders(Process& process) {
       charge_memory(process, client, memory, 1);
 }
 
-void Registry::reconcile(const ProcessId& process, std::span<const DriverEvent> found) {
-  const auto at = processes_.find(process.pid);
-  if (at != processes_.end() && at->second.id == process) {
-    std::set<std::pair<uint32_t, uint32_t>> alive;  // (client, group or channel)
-    for (const DriverEvent& event : found) {
-      if (const auto* group = std::get_if<GroupCreated>(&event.what))
-        alive.emplace(group->client, group->group);
-      if (const auto* channel = std::get_if<ChannelCreated>(&event.what))
-        alive.emplace(channel->client, channel->channel);
+std::vector<ObjectRef> Registry::objects(pid_t pid) const {
+  std::vector<ObjectRef> objects;
+  const auto known = clients_.find(pid);
+  if (known == clients_.end()) return objects;
+  for (const auto& [handle, client] : known->second) {
+    objects.push_back({handle, handle});
+    for (const auto& [group_handle, group] : client.groups) {
+      objects.push_back({handle, group_handle});
+      for (const auto& [name, channel] : group.channels) objects.push_back({handle, name});
     }
-    bool changed = false;
-    for (auto& [client_handle, client] : clients_[process.pid]) {
-      const uint32_t c = client_handle;
-      const auto is_gone = [&](uint32_t handle) { return !alive.contains({c, handle}); };
-      changed |= std::erase_if(client.groups, [&](auto& g) { return is_gone(g.first); }) > 0;
-      for (auto& [handle, group] : client.groups)
-        changed |= std::erase_if(group.channels, [&](auto& one) { return is_gone(one.first); }) > 0;
-    }
-    if (changed) rebuild_holders(at->second);
   }
-  for (const DriverEvent& event : found) apply(event, Source::kAttach);
+  return objects;
+}
+
+void Registry::forget(Process& process, std::span<const DriverEvent> found,
+                      std::span<const ObjectRef> known) {
+  std::set<ObjectRef> gone(known.begin(), known.end());
+  for (const DriverEvent& event : found) {
+    if (const auto* client = std::get_if<ClientCreated>(&event.what))
+      gone.erase({client->client, client->client});
+    if (const auto* group = std::get_if<GroupCreated>(&event.what))
+      gone.erase({group->client, group->group});
+    if (const auto* channel = std::get_if<ChannelCreated>(&event.what))
+      gone.erase({channel->client, channel->channel});
+  }
+  for (const ObjectRef& object : gone) free(process, {object.client, object.object});
+}
+
+const Process* Registry::other_owner(const ProcessId& process, uint32_t client) const {
+  for (const auto& [pid, clients] : clients_)
+    if (pid != process.pid && clients.contains(client)) return &processes_.at(pid);
+  return nullptr;
+}
+
+bool Registry::owns(const Owned& owned) const {
+  const Process* owner = find(owned.owner.pid);
+  return owner != nullptr && owner->id == owned.owner &&
+         clients_.at(owned.owner.pid).contains(owned.client);
+}
+
+std::vector<Registry::Owned> Registry::reconcile(const ProcessId& process,
+                                                 std::span<const DriverEvent> found,
+                                                 std::span<const ObjectRef> known) {
+  if (const auto at = processes_.find(process.pid);
+      at != processes_.end() && at->second.id == process)
+    forget(at->second, found, known);
+
+  const auto is_older = [](const ProcessId& a, const ProcessId& b) {
+    return std::tie(a.start_ticks, a.pid) < std::tie(b.start_ticks, b.pid);
+  };
+  std::vector<Owned> of_others;
+  for (const DriverEvent& event : found) {
+    const auto* made = std::get_if<ClientCreated>(&event.what);
+    const Process* other = made == nullptr ? nullptr : other_owner(process, made->client);
+    if (other == nullptr) continue;
+    Process& owner = processes_.at(other->id.pid);
+    if (clients_[owner.id.pid].at(made->client).was_seen_made || is_older(owner.id, process)) {
+      of_others.push_back({owner.id, made->client});
+    } else {
+      clients_[owner.id.pid].erase(made->client);
+      rebuild_holders(owner);
+    }
+  }
+  const auto is_of_other = [&](const DriverEvent& event) {
+    const std::optional<uint32_t> client = client_of(event);
+    return client && std::ranges::find(of_others, *client, &Owned::client) != of_others.end();
+  };
+  // Nothing of its own: then it has not opened the driver.
+  const bool has_own = std::ranges::any_of(
+      found, [&](const DriverEvent& event) { return client_of(event) && !is_of_other(event); });
+  if (!has_own && !of_others.empty()) return of_others;
+  for (const DriverEvent& event : found)
+    if (!is_of_other(event)) apply(event, Source::kAttach);
+  return of_others;
 }
 
 const Process* Registry::find(pid_t pid) const {

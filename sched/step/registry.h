@@ -25,7 +25,9 @@ namespace gpushare {
 
 struct ComputeGroup {
   GroupRef ref;
+  uint64_t serial = 0;             // another one when the handle was freed and used again
   std::vector<uint32_t> channels;  // ascending
+  std::vector<uint64_t> serials;   // of the channels, as above
   // The slice that the process chose itself (the CUDA driver does once at start), and how often:
   // when the count moves, whatever we had set is gone.
   std::optional<Micros> own_slice;
@@ -55,14 +57,26 @@ struct Process {
 class Registry {
  public:
   enum class Source { kLive, kAttach };
+  struct Owned {
+    ProcessId owner;
+    uint32_t client = 0;
+    auto operator<=>(const Owned&) const = default;
+  };
 
   explicit Registry(std::span<const GpuInfo> gpus);
 
   void apply(const DriverEvent& event, Source source = Source::kLive);
-  // After losses: `found` (of Gpu::attach) is all that `process` has. Groups and channels not in it
-  // are forgotten; memory, which attach cannot see, is kept.
-  void reconcile(const ProcessId& process, std::span<const DriverEvent> found);
+  // Takes over what Gpu::attach() has found of `process`. Of the objects `known`, those that were
+  // not found are forgotten; a client's memory, which attach cannot see, goes with the client. A
+  // client that RM shows in several processes, because they inherited its descriptor, has one
+  // owner: the process that was seen to make it, otherwise the oldest one. Returns the clients, and
+  // their owners, that were found in `process` and are not its own.
+  std::vector<Owned> reconcile(const ProcessId& process, std::span<const DriverEvent> found,
+                               std::span<const ObjectRef> known);
   void close(ProcessId process);
+  // The clients (with the same handle twice), groups and channels of a process.
+  std::vector<ObjectRef> objects(pid_t pid) const;
+  bool owns(const Owned& owned) const;
 
   // By ascending pid. References hold until the next change.
   const std::map<pid_t, Process>& processes() const { return processes_; }
@@ -81,11 +95,16 @@ class Registry {
   bool take_rescan_request();
 
  private:
+  struct Channel {
+    uint32_t class_id = 0;
+    uint64_t serial = 0;
+  };
   struct Group {
     uint32_t device = 0;
     Engine engine = Engine::kOther;
     int fd = -1;
-    std::map<uint32_t, uint32_t> channels;  // handle -> class
+    uint64_t serial = 0;
+    std::map<uint32_t, Channel> channels;
     std::optional<Micros> own_slice;
     uint32_t own_slice_count = 0;
   };
@@ -97,10 +116,14 @@ class Registry {
     std::map<uint32_t, uint32_t> devices;  // handle -> RM instance
     std::map<uint32_t, Group> groups;
     std::map<uint32_t, Memory> memory;  // video memory only
+    bool was_seen_made = false;
   };
   using Clients = std::map<uint32_t, Client>;
 
   Process& opened(const DriverEvent& event, Source source);
+  void forget(Process& process, std::span<const DriverEvent> found,
+              std::span<const ObjectRef> known);
+  const Process* other_owner(const ProcessId& process, uint32_t client) const;
   void add(Process& process, const GroupCreated& made);
   void add(Process& process, const ChannelCreated& made);
   void add(Process& process, const MemoryAllocated& made);
@@ -113,7 +136,7 @@ class Registry {
   std::map<uint32_t, uint32_t> gpu_by_instance_;
   std::map<pid_t, Process> processes_;
   std::map<pid_t, Clients> clients_;  // same keys as processes_
-  uint64_t generation_ = 0;
+  uint64_t generation_ = 0, last_serial_ = 0;
   bool rescan_requested_ = false;
 };
 

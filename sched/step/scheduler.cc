@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/step/scheduler.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -49,7 +51,10 @@ Scheduler::Scheduler(const Surroundings& surroundings, const AgentIdentity& agen
       publisher_(state_, outside_, agent, config_),
       late_(outside_.gpu, outside_.observer, state_.registry, outside_.clock),
       by_slot_(kMaxProcesses) {
-  for (const GpuInfo& gpu : outside_.gpu.gpus())
+  const std::size_t all = outside_.gpu.gpus().size();
+  if (all > kMaxGpus)
+    log_warning("there are {} GPUs: those from the number {} on are left alone", all, kMaxGpus);
+  for (const GpuInfo& gpu : driven_gpus(outside_.gpu))
     deciders_.push_back(
         {.gpu = {.index = gpu.index, .name = gpu.name, .geometry = geometry_of(gpu.sm_count)},
          .policy = nullptr});
@@ -80,6 +85,7 @@ Time Scheduler::step() {
   ++state_.ticks;
   const bool has_read = observe(now);
   state_.interference.undo();
+  state_.enforcer.undo_leftovers(outside_.processes);
   if (now >= next_chores_) do_chores(now);
   const bool is_looking = late_.advance(kLookTime);
   const auto gpus = static_cast<uint32_t>(deciders_.size());
@@ -94,7 +100,7 @@ Time Scheduler::step() {
     is_changed = true;
   }
   bool has_accounted = gpus == 0;
-  for (uint32_t gpu = 0; gpu < gpus; ++gpu) has_accounted |= account(gpu);
+  for (uint32_t gpu = 0; gpu < gpus; ++gpu) has_accounted |= account(gpu, now);
   charge_departed(now);
   failed_steps_ = has_read && has_accounted ? 0 : failed_steps_ + 1;
   refill_buckets(outside_.region, outside_.tenants, gpus, now);
@@ -196,8 +202,10 @@ void Scheduler::log_false_claims() {
               claims.last.pid, process == nullptr ? "ended" : process->command, claims.count);
 }
 
-// Returns false when the GPU does not answer.
-bool Scheduler::account(uint32_t gpu) {
+// Returns false when the GPU does not answer. It is asked again after pauses.
+bool Scheduler::account(uint32_t gpu, Time now) {
+  Decider& decider = deciders_[gpu];
+  if (!decider.answers.may_try(now)) return false;
   Accounting& accounting = state_.accounting[gpu];
   if (const auto unread = unread_.extract(gpu)) account(gpu, unread.mapped());
   if (!outside_.gpu.support().has_switch_log) {
@@ -206,8 +214,17 @@ bool Scheduler::account(uint32_t gpu) {
   }
   const auto batch = outside_.gpu.read_switches(gpu);
   if (!batch) {
-    if (failed_steps_ == 0) log_warning("switch log: {}", batch.error().message());
+    if (++decider.failures == 1)
+      log_warning("GPU {}: switch log: {}", gpu, batch.error().message());
+    if (decider.failures < kStepsBeforeLost) return false;
+    (void)decider.answers.failed(now, batch.error().message());
+    if (decider.failures == kStepsBeforeLost) give_up(gpu, batch.error());
     return false;
+  }
+  if (std::exchange(decider.failures, 0) >= kStepsBeforeLost) {
+    log_info("GPU {} answers again", gpu);
+    decider.answers.succeeded();
+    state_.gpu_problems[gpu].clear();
   }
   account(gpu, *batch);
   // One that runs and that no event told of has hidden its calls from the probe.
@@ -244,9 +261,17 @@ void Scheduler::charge_departed(Time now) {
   });
 }
 
+// Nobody stays frozen on a GPU whose use cannot be read; the other ones go on.
+void Scheduler::give_up(uint32_t gpu, const Error& error) {
+  state_.gpu_problems[gpu] = fmt::format("GPU {} does not answer: {}", gpu, error.message());
+  log_error("{}; it is left alone, and asked again now and then", state_.gpu_problems[gpu]);
+  state_.enforcer.undo_all(gpu);
+}
+
 Time Scheduler::decide(uint32_t gpu, Time now) {
-  view(gpu, now);
   Decider& decider = deciders_[gpu];
+  if (!state_.gpu_problems[gpu].empty()) return Time::max();
+  view(gpu, now);
   Plan plan = decider.policy->plan(views_.snapshot(now, decider.gpu));
   decider.is_fast = plan.needs_fast_tick;
   enforce(gpu, plan);
@@ -347,6 +372,9 @@ void Scheduler::on_change(const Enforcer::Change& change) {
   if (outside_.listener != nullptr) outside_.listener->on_change(change, reason);
 }
 
-void Scheduler::stop() { state_.enforcer.undo_all(); }
+void Scheduler::stop() {
+  state_.enforcer.undo_all();
+  state_.enforcer.undo_leftovers(outside_.processes, /*at_once=*/true);
+}
 
 }  // namespace gpushare

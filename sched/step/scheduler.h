@@ -17,6 +17,7 @@
 #include "sched/step/surroundings.h"
 #include "sched/step/views.h"
 #include "sched/tenants/config.h"
+#include "shmctl/base/backoff.h"
 
 namespace gpushare {
 
@@ -51,15 +52,18 @@ class Scheduler {
     GpuView gpu;
     std::unique_ptr<Policy> policy;
     bool is_fast = false;  // background work takes turns
+    int failures = 0;      // in a row, to read the switch log
+    Backoff answers{};     // of the GPU
   };
 
   bool observe(Time now);
   bool is_met(const ProcessId& process) const;
   void account_until(uint32_t gpu, Time until);
-  bool account(uint32_t gpu);
+  bool account(uint32_t gpu, Time now);
   void account(uint32_t gpu, const SwitchBatch& batch);
   void charge(const ProcessId& process, uint32_t tenant, uint32_t gpu, Nanos used);
   void charge_departed(Time now);
+  void give_up(uint32_t gpu, const Error& error);
   Time decide(uint32_t gpu, Time now);
   void view(uint32_t gpu, Time now);
   void enforce(uint32_t gpu, Plan& plan);

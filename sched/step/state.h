@@ -4,7 +4,10 @@
 // kernel module and the control socket's answers read it. All run on the agent's one thread.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,16 +54,22 @@ struct TenantUse {
   uint64_t freezes = 0;
 };
 
+// The GPUs that the agent drives: no more than the control plane has room for.
+inline std::span<const GpuInfo> driven_gpus(const Gpu& gpu) {
+  return gpu.gpus().first(std::min<std::size_t>(gpu.gpus().size(), kMaxGpus));
+}
+
 struct State {
   State(Gpu& gpu, Region& region, Tenants& all_tenants, const Clock& clock,
         std::function<void(const Enforcer::Change&)> changed)
-      : registry(gpu.gpus()),
+      : registry(driven_gpus(gpu)),
         accounting(gpu.gpus().size(), Accounting(gpu.support().has_switch_log)),
         ledger(region),
         enforcer(gpu, ledger, clock, std::move(changed)),
         interference(gpu, registry, enforcer, clock),
         tenants(all_tenants),
-        statuses(gpu.gpus().size()) {}
+        statuses(gpu.gpus().size()),
+        gpu_problems(gpu.gpus().size()) {}
 
   Registry registry;
   std::vector<Accounting> accounting;  // by GPU index
@@ -72,6 +81,7 @@ struct State {
   std::vector<Departed> departed;                // of members
   std::map<uint32_t, TenantUse> tenant_use;      // by tenant slot
   std::vector<std::vector<SloStatus>> statuses;  // by GPU: of the last plan
+  std::vector<std::string> gpu_problems;         // by GPU: why it is left alone; empty: it is not
   uint64_t ticks = 0, events = 0;
   Micros tick{0};
 };

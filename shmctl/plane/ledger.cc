@@ -8,6 +8,16 @@
 namespace gpushare {
 namespace {
 
+// A process gets so many entries as long as there are any, and more only of those that are not
+// reserved for the small shares of others: a part of what is free, so that many such processes
+// together leave something, too.
+constexpr std::size_t kSmallShare = 4, kReserved = 512, kLargestPart = 4;
+
+std::size_t most_entries(std::size_t free) {
+  const std::size_t rest = free > kReserved ? free - kReserved : 0;
+  return std::max(kSmallShare, rest / kLargestPart);
+}
+
 LedgerKey key_of(const LedgerRecord& record) {
   return {record.pid, record.start_ticks, record.gpu, record.client, record.group};
 }
@@ -53,10 +63,17 @@ Ledger::Ledger(Region& region) : region_(region), entries_(kMaxLedger) {
 Result<std::vector<uint32_t>*> Ledger::reserve(const LedgerKey& key, std::size_t parts) {
   const auto found = groups_.find(key);
   const std::size_t present = found == groups_.end() ? 0 : found->second.size();
-  if (parts > present + free_.size())
+  const std::size_t added = parts > present ? parts - present : 0;
+  if (added > free_.size())
     return make_error(
         std::errc::no_space_on_device, "write ledger",
         fmt::format("{} entries are taken, at most {}", kMaxLedger - free_.size(), kMaxLedger));
+  const bool is_process = key.client == 0 && key.group == 0;
+  const std::size_t held = added == 0 || is_process ? 0 : entries_of(key);
+  if (held + added > most_entries(free_.size()))
+    return make_error(std::errc::no_space_on_device, "write ledger",
+                      fmt::format("the process has {} entries and wants {} more, {} are free", held,
+                                  added, free_.size()));
   auto& entries = groups_[key];
   while (entries.size() < parts) {
     entries_[free_.back()] = new_record(key);
@@ -146,14 +163,28 @@ void Ledger::clear_group(const LedgerKey& key) {
   for (const uint32_t index : parts_of(group->second.front())) clear(index);
 }
 
-void Ledger::clear_process(int32_t pid, uint64_t start_ticks) {
-  const LedgerKey first{.pid = pid, .start_ticks = start_ticks};
-  const auto is_same_process = [&](const LedgerKey& key) {
-    return key.pid == pid && key.start_ticks == start_ticks;
-  };
-  for (auto group = groups_.lower_bound(first);
-       group != groups_.end() && is_same_process(group->first); group = groups_.lower_bound(first))
-    clear_group(LedgerKey(group->first));
+std::size_t Ledger::entries_of(const LedgerKey& process) const {
+  std::size_t count = 0;
+  for (auto group = groups_.lower_bound({.pid = process.pid, .start_ticks = process.start_ticks});
+       group != groups_.end() && group->first.pid == process.pid &&
+       group->first.start_ticks == process.start_ticks;
+       ++group)
+    count += group->second.size();
+  return count;
+}
+
+std::vector<LedgerKey> Ledger::groups() const {
+  std::vector<LedgerKey> keys;
+  for (const auto& [key, parts] : groups_) keys.push_back(key);
+  return keys;
+}
+
+uint32_t Ledger::freezes(const LedgerKey& key) const {
+  const auto group = groups_.find(key);
+  uint32_t freezes = 0;
+  if (group != groups_.end())
+    for (const uint32_t index : group->second) freezes = std::max(freezes, entries_[index].freezes);
+  return freezes;
 }
 
 void Ledger::for_each(const std::function<void(uint32_t, const LedgerRecord&)>& fn) const {

@@ -50,8 +50,11 @@ class Ledger {
   // Call before the driver is asked to freeze `channels` of the group; `fd` is the owner's
   // descriptor (GroupRef::fd). Calls are counted: two need two end_thaw. Returns the index of the
   // group's first entry, which names the group until the entry is free again. Error
-  // no_space_on_device when all entries are taken: nothing was written, and the group must not be
-  // frozen.
+  // no_space_on_device when no entry is left for the process: nothing was written, and the group
+  // must not be frozen. A process gets four entries as long as there are any, and more than that
+  // only of what is not reserved for others, so that one with very many groups or channels cannot
+  // use up what they need. The entry that stands for the process itself is given as long as there
+  // is one.
   Result<uint32_t> begin_freeze(const LedgerKey& key, int32_t fd,
                                 std::span<const uint32_t> channels);
   // Call after the driver thawed the group once, or refused the freeze. The entry is freed when no
@@ -69,8 +72,10 @@ class Ledger {
   void clear(uint32_t index);
   // Frees all entries of a group that its process has freed.
   void clear_group(const LedgerKey& key);
-  // The same for every group of a process that has exited.
-  void clear_process(int32_t pid, uint64_t start_ticks);
+
+  // The groups that have entries, and how often one is to be thawed (0: it is not listed).
+  std::vector<LedgerKey> groups() const;
+  uint32_t freezes(const LedgerKey& key) const;
 
   // Calls fn(index, record) for every entry that is taken, each complete. fn may call clear(index).
   void for_each(const std::function<void(uint32_t, const LedgerRecord&)>& fn) const;
@@ -78,6 +83,7 @@ class Ledger {
  private:
   Result<std::vector<uint32_t>*> reserve(const LedgerKey& key, std::size_t parts);
   std::vector<uint32_t> parts_of(uint32_t index) const;
+  std::size_t entries_of(const LedgerKey& process) const;
   void publish(uint32_t index);
   void settle(uint32_t index);
 

@@ -8,6 +8,7 @@
 
 #include "tests/sched/support/events.h"
 #include "tests/sched/support/fake_gpu.h"
+#include "tests/sched/support/fake_proc_reader.h"
 
 namespace gpushare {
 namespace {
@@ -17,8 +18,9 @@ using test::FakeGpu;
 using test::Handles;
 using test::program;
 using Kind = FakeGpu::Call::Kind;
+using namespace std::chrono_literals;
 
-constexpr ProcessId kA{100, 1}, kB{200, 1};
+constexpr ProcessId kA{100, 1100}, kB{200, 1200};
 constexpr Handles kHandlesA{.client = 0xA, .device = 1, .group = 0x10, .first_channel = 0x20};
 constexpr Handles kHandlesB{.client = 0xB, .device = 1, .group = 0x10, .first_channel = 0x20};
 
@@ -30,6 +32,7 @@ class EnforcerTest : public ::testing::Test {
   Ledger ledger_{*region_};
   ManualClock clock_;
   Registry registry_{gpu_.gpus()};
+  test::FakeProcReader processes_;
   std::vector<Enforcer::Change> changes_;
   Enforcer enforcer_{gpu_, ledger_, clock_,
                      [this](const Enforcer::Change& change) { changes_.push_back(change); }};
@@ -344,15 +347,232 @@ TEST_F(EnforcerTest, OneProcessesRefusalDoesNotSpareTheOthers) {
   EXPECT_EQ(gpu_.frozen_channels(), 8);
 }
 
-TEST_F(EnforcerTest, WhoRefusesASliceGetsHisOwnBackAndIsThawed) {
+TEST_F(EnforcerTest, WhoRefusesASliceKeepsHisOwnAndIsFrozenAllTheSame) {
   apply({target(kA, true, Micros(1))});
   refuse(Kind::kSetSlice);
   apply({target(kA, true, Micros(500))});
   apply({target(kA, true, Micros(500))});
+  const Enforcer::State state = enforcer_.state(holder(kA));
+  EXPECT_FALSE(state.can_set_slice);
+  EXPECT_EQ(state.note, "again in 1 s: ask the driver: Operation not permitted");
+  EXPECT_TRUE(state.can_control) << "it must not escape its cap by that";
+  EXPECT_EQ(gpu_.frozen_channels(), 8);
+  EXPECT_EQ(ledger_entries(), 1u) << "with the slice that could not be restored";
+  const std::size_t asked = calls(Kind::kSetSlice);
+  apply({target(kA, true, Micros(500))});
+  EXPECT_EQ(calls(Kind::kSetSlice), asked) << "left alone";
   gpu_.fault = nullptr;
+  clock_.advance(1s);
+  apply({target(kA, true, Micros(500))});
+  EXPECT_EQ(gpu_.slice_of(kHandlesA.client, kHandlesA.group), Micros(500));
+  EXPECT_EQ(enforcer_.state(holder(kA)).note, "");
+  enforcer_.undo_all();
+  EXPECT_EQ(gpu_.slice_of(kHandlesA.client, kHandlesA.group), Micros(2048));
+}
+
+TEST_F(EnforcerTest, WhatIsRefusedIsTriedAgainWithPausesThatGrow) {
+  refuse(Kind::kFreeze, std::errc::too_many_files_open);
+  std::vector<std::chrono::seconds> tried;  // since the one before
+  std::size_t asked = 0;
+  Time last{};
+  for (int second = 0; second < 400; ++second) {
+    apply({target(kA, true)});
+    apply({target(kA, true)});
+    if (calls(Kind::kFreeze) > std::exchange(asked, calls(Kind::kFreeze)))
+      tried.push_back(std::chrono::duration_cast<std::chrono::seconds>(
+          clock_.now() - std::exchange(last, clock_.now())));
+    clock_.advance(1s);
+  }
+  const std::vector<std::chrono::seconds> expected{0s,  1s,  2s,  4s,  8s,  16s,
+                                                   32s, 60s, 60s, 60s, 60s, 60s};
+  EXPECT_EQ(tried, expected);
   EXPECT_FALSE(enforcer_.state(holder(kA)).can_control);
+  EXPECT_TRUE(enforcer_.state(holder(kA)).note.starts_with("again in "))
+      << enforcer_.state(holder(kA)).note;
+  gpu_.fault = nullptr;
+  clock_.advance(60s);
+  EXPECT_TRUE(enforcer_.state(holder(kA)).can_control);
+  apply({target(kA, true)});
+  EXPECT_EQ(gpu_.frozen_channels(), 8);
+  EXPECT_EQ(enforcer_.state(holder(kA)).note, "");
+}
+
+// What the registry has forgotten may be there all the same: after losses, for example.
+TEST_F(EnforcerTest, WhatIsForgottenIsThawedFirst) {
+  apply({target(kA, true, Micros(1)), target(kB, true)});
+  registry_.apply(event(kA, ObjectFreed{kHandlesA.client, kHandlesA.first_channel}));
+  apply({target(kA, true), target(kB, true)});
+  EXPECT_EQ(gpu_.freezes({kHandlesA.client, kHandlesA.first_channel}), 0);
+  Handles second = kHandlesA;
+  second.group = 0x12;
+  second.first_channel = 0x40;
+  for (const DriverEvent& one : program(kA, second)) registry_.apply(one);
+  registry_.apply(event(kA, ObjectFreed{kHandlesA.client, kHandlesA.group}));
+  apply({target(kA, false), target(kB, true)});
+  EXPECT_EQ(gpu_.frozen_channels(), 8) << "B's";
+  EXPECT_EQ(gpu_.slice_of(kHandlesA.client, kHandlesA.group), Micros(2048));
+  enforcer_.forget(kB, 0);
   EXPECT_EQ(gpu_.frozen_channels(), 0);
-  EXPECT_EQ(ledger_entries(), 1u) << "the slice could not be restored, so it stays listed";
+  EXPECT_EQ(ledger_entries(), 0u);
+}
+
+TEST_F(EnforcerTest, WhatIsForgottenAndCannotBeThawedIsTriedAgain) {
+  apply({target(kA, true), target(kB, true)});
+  refuse(Kind::kThaw, std::errc::too_many_files_open);
+  registry_.apply(event(kA, ObjectFreed{kHandlesA.client, kHandlesA.first_channel}));
+  apply({target(kA, true), target(kB, true)});
+  enforcer_.forget(kB, 0);
+  EXPECT_EQ(gpu_.frozen_channels(), 16);
+  EXPECT_EQ(ledger_entries(), 2u);
+  for (int i = 0; i < 3; ++i) enforcer_.undo_leftovers(processes_);
+  EXPECT_EQ(ledger_entries(), 2u);
+  gpu_.fault = nullptr;
+  apply({target(kA, true)});
+  EXPECT_EQ(gpu_.freezes({kHandlesA.client, kHandlesA.first_channel}), 0);
+  enforcer_.undo_leftovers(processes_);
+  EXPECT_EQ(gpu_.frozen_channels(), 15) << "not yet: with pauses";
+  clock_.advance(1s);
+  enforcer_.undo_leftovers(processes_);
+  EXPECT_EQ(gpu_.frozen_channels(), 7);
+  EXPECT_EQ(ledger_entries(), 1u);
+}
+
+TEST_F(EnforcerTest, AnEntryOfAProcessThatHasEndedGoesWithTheLastTry) {
+  apply({target(kA, true)});
+  refuse(Kind::kThaw, std::errc::io_error);
+  enforcer_.forget(kA, 0);
+  processes_.dead[kA.pid] = true;
+  refuse(Kind::kThaw, std::errc::no_such_process);
+  enforcer_.undo_leftovers(processes_);
+  EXPECT_EQ(ledger_entries(), 0u);
+}
+
+TEST_F(EnforcerTest, WhatAnAgentBeforeLeftIsUndoneBeforeTheProcessIsFrozenAgain) {
+  const std::vector<uint32_t> channels{kHandlesA.first_channel, kHandlesA.first_channel + 1};
+  const LedgerKey key{.pid = kA.pid,
+                      .start_ticks = kA.start_ticks,
+                      .gpu = 0,
+                      .client = kHandlesA.client,
+                      .group = kHandlesA.group};
+  ASSERT_TRUE(ledger_.begin_freeze(key, 3, channels));
+  for (const uint32_t channel : channels) {
+    const ChannelRef ref{kHandlesA.client, channel};
+    ASSERT_TRUE(gpu_.freeze(0, std::span(&ref, 1)));
+  }
+  Enforcer next(gpu_, ledger_, clock_, nullptr);
+  const std::vector<Enforcer::Target> targets{target(kA, true)};
+  next.apply(0, targets);
+  EXPECT_EQ(gpu_.freezes({kHandlesA.client, channels[0]}), 1) << "not twice";
+  next.undo_leftovers(processes_);
+  EXPECT_EQ(gpu_.frozen_channels(), 0);
+  next.apply(0, targets);
+  EXPECT_EQ(gpu_.frozen_channels(), 8);
+  next.undo_all();
+  EXPECT_EQ(gpu_.frozen_channels(), 0);
+  EXPECT_EQ(ledger_entries(), 0u);
+}
+
+TEST_F(EnforcerTest, AFreezeThatFailedHalfwayIsTakenBack) {
+  gpu_.fault = [this](const FakeGpu::Call& call) -> Result<> {
+    if (call.kind != Kind::kFreeze) return {};
+    gpu_.fault = nullptr;
+    const Result<> done = gpu_.freeze(0, std::span(call.channels).first(3));
+    refuse(Kind::kFreeze);
+    return make_error(std::errc::io_error, "ask the driver");
+  };
+  apply({target(kA, true)});
+  EXPECT_EQ(gpu_.frozen_channels(), 0);
+  EXPECT_EQ(ledger_entries(), 0u);
+}
+
+// A process that frees channels at any moment must not escape by that.
+TEST_F(EnforcerTest, AChannelThatIsGoneDoesNotSpareTheOthers) {
+  gpu_.fault = [](const FakeGpu::Call& call) -> Result<> {
+    const ChannelRef gone{kHandlesA.client, kHandlesA.first_channel + 2};
+    if (call.kind == Kind::kFreeze && std::ranges::find(call.channels, gone) != call.channels.end())
+      return make_error(std::errc::no_such_process, "freeze channels");
+    return {};
+  };
+  apply({target(kA, true), target(kB, true)});
+  EXPECT_EQ(gpu_.frozen_channels(), 15);
+  EXPECT_TRUE(enforcer_.state(holder(kA)).is_frozen);
+  const std::size_t asked = gpu_.calls.size();
+  apply({target(kA, true), target(kB, true)});
+  EXPECT_EQ(gpu_.calls.size(), asked) << "it is not asked for again";
+  apply({target(kA, false), target(kB, false)});
+  EXPECT_EQ(gpu_.frozen_channels(), 0);
+  EXPECT_EQ(ledger_entries(), 0u);
+}
+
+// The hardware uses the number of a freed group again, at once.
+TEST_F(EnforcerTest, AGroupNumberThatIsUsedAgainMakesNobodyAnMpsClient) {
+  constexpr Handles kNew{.client = 0xA, .device = 1, .group = 0x11, .first_channel = 0x40};
+  gpu_.hardware_groups = {{kHandlesA.group, 6}, {kNew.group, 7}};
+  registry_.apply(event(kB, ObjectFreed{kHandlesB.client, kHandlesB.client}));
+  constexpr Handles kLater{.client = 0xB, .device = 1, .group = 0x12, .first_channel = 0x60};
+  gpu_.hardware_groups[kLater.group] = 8;
+  for (const DriverEvent& one : program(kB, kLater)) registry_.apply(one);
+  apply({target(kA, false), target(kB, false)});
+  // B's new group gets the number of A's, and A's new one that of B's, in one step.
+  constexpr Handles kLast{.client = 0xB, .device = 1, .group = 0x13, .first_channel = 0x80};
+  gpu_.hardware_groups = {
+      {kNew.group, 8}, {kLast.group, 6}, {kHandlesA.group, 99}, {kLater.group, 98}};
+  registry_.apply(event(kA, ObjectFreed{kHandlesA.client, kHandlesA.group}));
+  registry_.apply(event(kB, ObjectFreed{kLater.client, kLater.group}));
+  for (const DriverEvent& one : program(kA, kNew)) registry_.apply(one);
+  for (const DriverEvent& one : program(kB, kLast)) registry_.apply(one);
+  apply({target(kA, true), target(kB, true)});
+  EXPECT_TRUE(gpu_.stopped.empty());
+  EXPECT_EQ(gpu_.frozen_channels(), 16);
+}
+
+TEST_F(EnforcerTest, AProcessThatIsNotFollowedAnyMoreSharesNothing) {
+  gpu_.hardware_groups = {{kHandlesA.group, 6}};
+  apply({target(kA, false)});
+  gpu_.hardware_groups = {{kHandlesA.group, 9}};  // A's, which nobody has looked at since
+  constexpr Handles kNew{.client = 0xB, .device = 1, .group = 0x12, .first_channel = 0x60};
+  gpu_.hardware_groups[kNew.group] = 6;
+  registry_.apply(event(kB, ObjectFreed{kHandlesB.client, kHandlesB.client}));
+  for (const DriverEvent& one : program(kB, kNew)) registry_.apply(one);
+  apply({target(kB, true)});
+  EXPECT_TRUE(gpu_.stopped.empty());
+  EXPECT_EQ(gpu_.frozen_channels(), 8);
+}
+
+TEST_F(EnforcerTest, WhoSharesNothingForLongIsNoMpsClientAnyMore) {
+  gpu_.hardware_groups[kHandlesA.group] = 6;
+  apply({target(kA, false), target(kB, false)});
+  registry_.close(kB);
+  enforcer_.forget(kB, 0);
+  clock_.advance(9s);
+  apply({target(kA, true)});
+  EXPECT_EQ(gpu_.stopped, std::set{kA});
+  clock_.advance(9s);
+  apply({target(kA, true)});
+  EXPECT_EQ(gpu_.stopped, std::set{kA}) << "not while it is stopped";
+  apply({target(kA, false)});
+  apply({target(kA, true)});
+  EXPECT_TRUE(gpu_.stopped.empty());
+  EXPECT_EQ(gpu_.frozen_channels(), 8);
+}
+
+TEST_F(EnforcerTest, AProcessWithMoreGroupsThanCanBeListedIsStopped) {
+  Handles more = kHandlesA;
+  for (more.group = 0x100; more.group < 0x100 + kMaxLedger; ++more.group) {
+    more.first_channel = 0x100000 + more.group * 16;
+    more.channels = 1;
+    for (const DriverEvent& one : program(kA, more))
+      if (!std::holds_alternative<MemoryAllocated>(one.what)) registry_.apply(one);
+  }
+  apply({target(kA, true), target(kB, true)});
+  EXPECT_EQ(gpu_.stopped, std::set{kA});
+  EXPECT_EQ(gpu_.frozen_channels(), 8) << "B's";
+  EXPECT_EQ(ledger_entries(), 2u);
+  EXPECT_TRUE(enforcer_.state(holder(kA)).is_frozen);
+  EXPECT_NE(enforcer_.state(holder(kA)).note.find("too many channel groups"), std::string::npos);
+  apply({target(kA, false), target(kB, false)});
+  EXPECT_TRUE(gpu_.stopped.empty());
+  EXPECT_EQ(ledger_entries(), 0u);
 }
 
 TEST_F(EnforcerTest, AProcessThatIsGoneIsNoError) {
@@ -383,13 +603,16 @@ TEST_F(EnforcerTest, WhoIsLeftAloneIsStillThawedWhenThatFailedAtFirst) {
   gpu_.fault = [](const FakeGpu::Call&) -> Result<> {
     return make_error(std::errc::io_error, "ask the driver");
   };
-  apply({target(kA, true, Micros(600))});
-  apply({target(kA, true, Micros(600))});
+  registry_.apply(event(kA, ChannelCreated{kHandlesA.client, kHandlesA.group, 0x77, 0xC86F}));
+  apply({target(kA, true)});
+  registry_.apply(event(kA, ChannelCreated{kHandlesA.client, kHandlesA.group, 0x78, 0xC86F}));
+  apply({target(kA, true)});
   EXPECT_FALSE(enforcer_.state(holder(kA)).can_control);
   EXPECT_TRUE(enforcer_.state(holder(kA)).is_frozen);
   gpu_.fault = nullptr;
   apply({target(kB, false)});
   EXPECT_EQ(gpu_.frozen_channels(), 0);
+  EXPECT_EQ(ledger_entries(), 1u) << "the slice";
 }
 
 TEST_F(EnforcerTest, UndoAllLeavesTheGpuAsItWas) {
@@ -402,9 +625,9 @@ TEST_F(EnforcerTest, UndoAllLeavesTheGpuAsItWas) {
 }
 
 TEST_F(EnforcerTest, DoesNotFreezeWhatTheLedgerCannotHold) {
-  for (uint32_t i = 0; i < kMaxLedger; ++i)
+  for (int32_t i = 0; i < int{kMaxLedger}; ++i)
     ASSERT_TRUE(ledger_.note_slice(
-        {.pid = 9, .start_ticks = 9, .gpu = 0, .client = 9, .group = i + 1}, 3, 2048));
+        {.pid = 1000 + i, .start_ticks = 9, .gpu = 0, .client = 9, .group = 1}, 3, 2048));
   apply({target(kA, true)});
   EXPECT_EQ(calls(Kind::kFreeze), 0u);
   EXPECT_FALSE(enforcer_.state(holder(kA)).is_frozen);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
 
 #include "tests/sched/support/fake_gpu.h"
@@ -18,31 +19,64 @@ using ::testing::IsEmpty;
 
 constexpr uint32_t kClient = 0xC1D00001;
 
-ObjectSearch::Found context_of(ProcessId process) {
+ObjectSearch::Found context_of(ProcessId process, uint32_t client = kClient) {
   const Time now{1s};
   return {{now, process, ProcessOpened{}},
-          {now, process, ClientCreated{kClient, 5}},
-          {now, process, DeviceCreated{kClient, 1, 0}},
-          {now, process, GroupCreated{kClient, 1, 0x10, Engine::kGraphics, 5}},
-          {now, process, ChannelCreated{kClient, 0x10, 0x11, 0xC86F}}};
+          {now, process, ClientCreated{client, 5}},
+          {now, process, DeviceCreated{client, 1, 0}},
+          {now, process, GroupCreated{client, 1, 0x10, Engine::kGraphics, 5}},
+          {now, process, ChannelCreated{client, 0x10, 0x11, 0xC86F}}};
 }
+
+}  // namespace
+
+namespace test {
+
+class FakeObserver final : public Observer {
+ public:
+  int fd() const override { return -1; }
+  Result<uint64_t> drain(const Sink&, uint64_t) override { return 0; }
+  uint64_t dropped() const override { return 0; }
+  Result<> watch(ProcessId) override {
+    ++watches;
+    return watched;
+  }
+  Result<> watched;  // what the next ones answer
+  int watches = 0;
+};
+
+}  // namespace test
+
+namespace {
 
 // A search of so many pieces, each of which takes its whole budget.
 class SlowGpu : public test::FakeGpu {
  public:
   explicit SlowGpu(ManualClock& clock) : clock_(clock) {}
-  std::unique_ptr<ObjectSearch> attach(pid_t pid) override {
+  std::unique_ptr<ObjectSearch> attach(pid_t pid, std::span<const ObjectRef>) override {
     begun.push_back(pid);
-    return std::make_unique<Search>(*this, attachable.at(pid), pieces[pid]);
+    if (failing.contains(pid))
+      return found_at_once(make_error(std::errc::too_many_files_open, "attach"));
+    if (!attachable.contains(pid))
+      return found_at_once(make_error(std::errc::no_such_process, "attach"));
+    return std::make_unique<Search>(*this, attachable.at(pid), pieces[pid],
+                                    !incomplete.contains(pid));
   }
+  Result<std::vector<pid_t>> users() const override {
+    if (cannot_list) return make_error(std::errc::too_many_files_open, "list a folder");
+    return test::FakeGpu::users();
+  }
+  std::set<pid_t> failing, incomplete;
+  bool cannot_list = false;
   std::map<pid_t, int> pieces;
   std::vector<pid_t> begun;
 
  private:
   class Search final : public ObjectSearch {
    public:
-    Search(SlowGpu& gpu, Found found, int pieces)
-        : gpu_(gpu), found_(std::move(found)), left_(pieces) {}
+    Search(SlowGpu& gpu, Found found, int pieces, bool is_complete)
+        : gpu_(gpu), found_(std::move(found)), left_(pieces), is_complete_(is_complete) {}
+    bool is_complete() const override { return is_complete_; }
     Result<std::optional<Found>> advance(Nanos budget) override {
       gpu_.clock_.advance(budget);
       if (--left_ > 0) return std::nullopt;
@@ -53,6 +87,7 @@ class SlowGpu : public test::FakeGpu {
     SlowGpu& gpu_;
     const Found found_;
     int left_;
+    const bool is_complete_;
   };
   ManualClock& clock_;
 };
@@ -61,8 +96,15 @@ class LateAttachTest : public ::testing::Test {
  protected:
   LateAttachTest() { clock_.advance(100s); }
   void add(pid_t pid, int pieces) {
-    gpu_.attachable[pid] = context_of({pid, 7});
+    gpu_.attachable[pid] = context_of({pid, 7}, kClient + static_cast<uint32_t>(pid));
     gpu_.pieces[pid] = pieces;
+  }
+  void look(Nanos time) {
+    for (const Time until = clock_.now() + time; clock_.now() < until; clock_.advance(1s)) {
+      late_.look_around();
+      while (late_.advance(500us)) {
+      }
+    }
   }
   std::vector<pid_t> known() const {
     std::vector<pid_t> pids;
@@ -101,9 +143,9 @@ TEST_F(LateAttachTest, WhatHappensMeanwhileIsNotUndone) {
   ASSERT_TRUE(late_.advance(500us));
   // It makes a second group, which the search cannot have seen.
   const DriverEvent made{
-      clock_.now(), {10, 7}, GroupCreated{kClient, 1, 0x20, Engine::kGraphics, 5}};
+      clock_.now(), {10, 7}, GroupCreated{kClient + 10, 1, 0x20, Engine::kGraphics, 5}};
   gpu_.attachable[10].push_back(made);
-  registry_.apply({clock_.now(), {10, 7}, DeviceCreated{kClient, 1, 0}});
+  registry_.apply({clock_.now(), {10, 7}, DeviceCreated{kClient + 10, 1, 0}});
   registry_.apply(made);
   late_.note(made);
   while (late_.advance(500us)) {
@@ -129,7 +171,7 @@ TEST_F(LateAttachTest, BelievesARestlessProcessAtLast) {
   late_.look_at_all();
   int steps = 0;
   while (late_.advance(500us)) {
-    late_.note({clock_.now(), {10, 7}, ObjectFreed{kClient, 0x99}});
+    late_.note({clock_.now(), {10, 7}, ObjectFreed{kClient + 10, 0x99}});
     ASSERT_LT(++steps, 50);
   }
   EXPECT_THAT(known(), ElementsAre(10));
@@ -174,7 +216,7 @@ TEST_F(LateAttachTest, TheSearchForProcessesKeepsToItsTime) {
   class Users final : public UserSearch {
    public:
     explicit Users(ManualClock& clock) : clock_(clock) {}
-    std::optional<std::vector<pid_t>> advance(Nanos budget) override {
+    Result<std::optional<std::vector<pid_t>>> advance(Nanos budget) override {
       clock_.advance(budget);
       if (--left_ > 0) return std::nullopt;
       return std::vector<pid_t>{10};
@@ -234,6 +276,95 @@ TEST_F(LateAttachTest, AProcessThatLostEventsIsLookedAtAloneAndLessAndLess) {
   while (late_.advance(500us)) {
   }
   EXPECT_THAT(gpu_.begun, ElementsAre(10)) << "at once after a long peace";
+}
+
+TEST_F(LateAttachTest, AProcessThatCannotBeLookedAtIsTriedAgain) {
+  add(10, 1);
+  gpu_.failing.insert(10);
+  late_.look_at_all();
+  look(300s);
+  EXPECT_GE(gpu_.begun.size(), 10u);
+  EXPECT_LE(gpu_.begun.size(), 32u);
+  gpu_.failing.clear();
+  look(31s);
+  EXPECT_THAT(known(), ElementsAre(10));
+}
+
+TEST_F(LateAttachTest, WhenTheProcessesCannotBeListedThatIsTriedAgain) {
+  test::FakeObserver observer;
+  LateAttach late(gpu_, &observer, registry_, clock_);
+  add(10, 1);
+  gpu_.cannot_list = true;
+  late.look_at_all();
+  late.advance(500us);
+  gpu_.cannot_list = false;
+  clock_.advance(1min);
+  while (late.advance(500us)) {
+  }
+  EXPECT_THAT(known(), ElementsAre(10));
+}
+
+TEST_F(LateAttachTest, WhatASearchCouldNotAskForIsNotForgotten) {
+  add(10, 1);
+  for (const DriverEvent& one : gpu_.attachable[10]) registry_.apply(one);
+  const ObjectSearch::Found all = gpu_.attachable[10];
+  gpu_.attachable[10].resize(2);  // the client alone
+  gpu_.incomplete.insert(10);
+  late_.look_at_all();
+  look(30s);
+  EXPECT_THAT(known(), ElementsAre(10));
+  gpu_.attachable[10].clear();
+  late_.look_at_all();
+  look(30s);
+  EXPECT_THAT(known(), ElementsAre(10));
+  gpu_.incomplete.clear();
+  late_.look_at_all();
+  look(30s);
+  EXPECT_THAT(known(), IsEmpty()) << "it has closed everything";
+}
+
+TEST_F(LateAttachTest, WhatARestlessProcessHasIsNotForgotten) {
+  add(10, 2);
+  for (const DriverEvent& one : gpu_.attachable[10]) registry_.apply(one);
+  gpu_.attachable[10].resize(2);
+  late_.look_at_all();
+  while (late_.advance(500us)) late_.note({clock_.now(), {10, 7}, ObjectFreed{kClient + 10, 0x99}});
+  EXPECT_THAT(known(), ElementsAre(10));
+}
+
+TEST_F(LateAttachTest, WhatCannotBeWatchedIsKeptAndTriedAgain) {
+  test::FakeObserver observer;
+  LateAttach late(gpu_, &observer, registry_, clock_);
+  observer.watched = make_error(std::errc::too_many_files_open, "watch process");
+  add(10, 1);
+  late.look_at_all();
+  while (late.advance(500us)) {
+  }
+  EXPECT_THAT(known(), ElementsAre(10));
+  late.look_around();
+  EXPECT_EQ(observer.watches, 2);
+  observer.watched = {};
+  late.look_around();
+  late.look_around();
+  EXPECT_EQ(observer.watches, 3);
+  EXPECT_THAT(known(), ElementsAre(10));
+}
+
+// Forked children are answered on the inherited descriptor.
+TEST_F(LateAttachTest, WhenAnOwnerEndsTheNextOneOwnsTheClient) {
+  for (const pid_t pid : {10, 11, 12}) {
+    add(pid, 1);
+    gpu_.attachable[pid] = context_of({pid, static_cast<uint64_t>(pid)});
+  }
+  late_.look_at_all();
+  look(2s);
+  EXPECT_THAT(known(), ElementsAre(10));
+  for (const pid_t pid : {10, 11}) {
+    registry_.close({pid, static_cast<uint64_t>(pid)});
+    gpu_.attachable.erase(pid);
+    look(2s);
+    EXPECT_THAT(known(), ElementsAre(pid + 1));
+  }
 }
 
 }  // namespace

@@ -109,8 +109,45 @@ TEST_F(RecoveryTest, NeverTouchesANewBearerOfThePid) {
   const RecoveryReport report = recover();
   EXPECT_EQ(report.gone, 1u);
   EXPECT_TRUE(report.thawed.empty());
-  EXPECT_TRUE(gpu_.calls.empty());
+  EXPECT_EQ(gpu_.count(FakeGpu::Call::Kind::kSetSlice), 0u);
+  EXPECT_EQ(gpu_.frozen_channels(), 0) << "a child of the old one may hold them";
   EXPECT_EQ(entries(), 0u);
+}
+
+TEST_F(RecoveryTest, AProcessThatCannotBeReadNowIsNotTakenForDead) {
+  freeze(kA, {1, 2});
+  change_slice(kA);
+  processes_.unreadable.insert(kA.pid);
+  const RecoveryReport report = recover();
+  EXPECT_EQ(report.gone, 0u);
+  EXPECT_EQ(gpu_.frozen_channels(), 0);
+  EXPECT_EQ(gpu_.slice_of(0xA, 1), Micros(2048));
+  EXPECT_EQ(entries(), 0u);
+}
+
+TEST_F(RecoveryTest, WhatCannotBeUndoneOfSuchAProcessStaysListed) {
+  freeze(kA, {1, 2});
+  change_slice(kA);
+  processes_.unreadable.insert(kA.pid);
+  gpu_.fault = [](const FakeGpu::Call&) -> Result<> {
+    return make_error(std::errc::too_many_files_open, "ask the driver");
+  };
+  EXPECT_EQ(recover().errors.size(), 2u);
+  EXPECT_EQ(entries(), 1u);
+  gpu_.fault = nullptr;
+  recover();
+  EXPECT_EQ(gpu_.frozen_channels(), 0);
+  EXPECT_EQ(entries(), 0u);
+}
+
+TEST_F(RecoveryTest, OfSomeGroupsAloneLeavesTheOthers) {
+  freeze(kA, {1});
+  freeze(kB, {1});
+  Ledger ledger(*region_);
+  gpushare::recover(gpu_, ledger, processes_, {kB});
+  EXPECT_EQ(gpu_.freezes({kA.client, 1}), 1);
+  EXPECT_EQ(gpu_.freezes({kB.client, 1}), 0);
+  EXPECT_EQ(ledger.groups(), std::vector{kA});
 }
 
 TEST_F(RecoveryTest, OneThatResistsDoesNotKeepTheOthersFrozen) {

@@ -165,7 +165,7 @@ TEST_F(RegistryTest, ASearchTakesNothingFromWhatWasSeenLive) {
   registry_.apply(event(kProcess, opened));
   auto found = program(kProcess, kContext);
   found.front().what = ProcessOpened{};
-  registry_.reconcile(kProcess, found);
+  registry_.reconcile(kProcess, found, registry_.objects(kProcess.pid));
   const Process* process = registry_.find(kProcess.pid);
   EXPECT_EQ(process->command, "train");
   EXPECT_EQ(process->uid, 1000u);
@@ -236,10 +236,88 @@ TEST_F(RegistryTest, ReconcilingForgetsWhatIsGoneAndAddsWhatWasMissed) {
   Handles other = kContext;
   other.group = 0x80;
   other.first_channel = 0x90;
-  registry_.reconcile(kProcess, program(kProcess, other));
+  const auto known = registry_.objects(kProcess.pid);
+  registry_.reconcile(kProcess, program(kProcess, other), known);
   ASSERT_EQ(holder(1).groups.size(), 1u);
   EXPECT_EQ(holder(1).groups[0].ref.group, other.group);
   EXPECT_EQ(holder(1).memory_bytes, 32u << 20) << "attach does not see memory, so it is kept";
+}
+
+TEST_F(RegistryTest, WhatASearchMayHaveMissedIsNotForgotten) {
+  apply(program(kProcess, kContext));
+  Handles other = kContext;
+  other.group = 0x80;
+  other.first_channel = 0x90;
+  registry_.reconcile(kProcess, program(kProcess, other), {});
+  EXPECT_EQ(holder(1).groups.size(), 2u);
+}
+
+TEST_F(RegistryTest, WhatWasMadeDuringASearchIsNotForgotten) {
+  apply(program(kProcess, kContext));
+  const auto known = registry_.objects(kProcess.pid);
+  Handles later = kContext;
+  later.group = 0x80;
+  later.first_channel = 0x90;
+  apply(program(kProcess, later));
+  registry_.reconcile(kProcess, program(kProcess, kContext), known);
+  EXPECT_EQ(holder(1).groups.size(), 2u);
+}
+
+TEST_F(RegistryTest, AClientThatIsGoneTakesItsMemoryAlong) {
+  apply(program(kProcess, kContext));
+  registry_.reconcile(kProcess, {}, registry_.objects(kProcess.pid));
+  EXPECT_TRUE(registry_.find(kProcess.pid)->holders.empty());
+  EXPECT_TRUE(registry_.objects(kProcess.pid).empty());
+}
+
+// RM answers forked children on the inherited descriptor as it answers their parent.
+TEST_F(RegistryTest, AClientHasOneOwnerTheOldestWhicheverIsFoundFirst) {
+  const ProcessId child{kProcess.pid + 1, kProcess.start_ticks + 3};
+  const ProcessId other_child{kProcess.pid - 1, kProcess.start_ticks + 4};  // pids wrap
+  const Registry::Owned owned{kProcess, kContext.client};
+  EXPECT_TRUE(registry_.reconcile(other_child, program(other_child, kContext), {}).empty());
+  EXPECT_NE(registry_.holder(other_child, 1), nullptr) << "nobody else is known";
+  registry_.reconcile(kProcess, program(kProcess, kContext), {});
+  EXPECT_NE(registry_.holder(kProcess, 1), nullptr);
+  EXPECT_EQ(registry_.holder(other_child, 1), nullptr);
+  for (const ProcessId& one : {child, other_child})
+    EXPECT_EQ(registry_.reconcile(one, program(one, kContext), {}), std::vector{owned});
+  EXPECT_EQ(registry_.find(child.pid), nullptr) << "it has nothing of its own";
+  EXPECT_TRUE(registry_.owns(owned));
+  registry_.close(kProcess);
+  EXPECT_FALSE(registry_.owns(owned));
+  registry_.reconcile(child, program(child, kContext), {});
+  EXPECT_NE(registry_.holder(child, 1), nullptr) << "the next one";
+}
+
+TEST_F(RegistryTest, WhoWasSeenToMakeAClientOwnsIt) {
+  const ProcessId older{kProcess.pid - 1, kProcess.start_ticks - 1};
+  apply(program(kProcess, kContext));
+  EXPECT_EQ(registry_.reconcile(older, program(older, kContext), {}).size(), 1u);
+  EXPECT_NE(registry_.holder(kProcess, 1), nullptr);
+}
+
+TEST_F(RegistryTest, AChildsOwnClientIsItsOwn) {
+  const ProcessId child{kProcess.pid + 1, kProcess.start_ticks + 3};
+  Handles own = kContext;
+  own.client = 0xC1D00002;
+  apply(program(kProcess, kContext));
+  auto found = program(child, kContext);
+  for (const DriverEvent& one : program(child, own)) found.push_back(one);
+  EXPECT_EQ(registry_.reconcile(child, found, {}).size(), 1u);
+  ASSERT_NE(registry_.holder(child, 1), nullptr);
+  EXPECT_EQ(holder(1, child).groups.size(), 1u);
+  EXPECT_EQ(holder(1, child).groups[0].ref.client, own.client);
+}
+
+TEST_F(RegistryTest, AGroupWhoseHandleIsUsedAgainIsAnotherOne) {
+  apply(program(kProcess, kContext));
+  const uint64_t before = holder(1).groups[0].serial;
+  apply(program(kProcess, kContext));
+  EXPECT_EQ(holder(1).groups[0].serial, before);
+  registry_.apply(event(kProcess, ObjectFreed{kContext.client, kContext.group}));
+  apply(program(kProcess, kContext));
+  EXPECT_NE(holder(1).groups[0].serial, before);
 }
 
 // Whatever happens to 200 programs in whatever order: when they have ended nothing is left.

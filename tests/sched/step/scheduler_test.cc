@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/sched/support/events.h"
+#include "tests/sched/support/fake_gpu.h"
 #include "tests/sched/support/scheduler_rig.h"
 
 namespace gpushare {
@@ -440,10 +442,10 @@ TEST(Scheduler, GivesUpOnAGpuThatDoesNotAnswer) {
     Result<> resume(const ProcessId&) override { return gone(); }
     Result<SwitchBatch> read_switches(uint32_t) override { return std::unexpected(gone().error()); }
     std::optional<std::vector<Utilisation>> utilisation(uint32_t) override { return std::nullopt; }
-    std::unique_ptr<ObjectSearch> attach(pid_t) override {
+    std::unique_ptr<ObjectSearch> attach(pid_t, std::span<const ObjectRef>) override {
       return found_at_once(std::unexpected(gone().error()));
     }
-    std::vector<pid_t> users() const override { return {}; }
+    Result<std::vector<pid_t>> users() const override { return {}; }
 
    private:
     static Result<> gone() { return make_error(std::errc::connection_reset, "ask the GPU"); }
@@ -591,6 +593,81 @@ TEST(Scheduler, WhoRunsUnseenIsFoundByTheSwitchLog) {
   rig.run_for(3s);
   EXPECT_NE(rig.record(*rig.programs[1]).pid, 0) << "it is known";
   EXPECT_NEAR(rig.measure(5s)[1], 0.2, 0.02) << "and held to its cap";
+}
+
+// The control plane and the accounts have room for kMaxGpus.
+TEST(Scheduler, LeavesTheGpusBeyondThoseThatThereIsRoomForAlone) {
+  SchedulerRig rig(kMaxGpus + 3);
+  rig.start();
+  rig.add_busy("a", {{"max", "10%"}}, kMaxGpus - 1);
+  rig.add_busy("b", {{"max", "10%"}}, kMaxGpus);
+  rig.add_busy("c", {{"max", "10%"}}, kMaxGpus + 2);
+  rig.run_for(2s);
+  const auto shares = rig.measure(1s);
+  EXPECT_NEAR(shares[0], 0.1, kPoint);
+  EXPECT_GT(shares[1], 0.95);
+  EXPECT_GT(shares[2], 0.95);
+  EXPECT_EQ(rig.records(), 1u);
+  rig.scheduler->stop();
+}
+
+class HalfDeadGpu final : public test::FakeGpu {
+ public:
+  HalfDeadGpu() : FakeGpu(2) {}
+  Result<SwitchBatch> read_switches(uint32_t gpu) override {
+    if (gpu == 1) ++reads;
+    if (gpu == 1 && is_dead)
+      return std::unexpected(make_error(std::errc::io_error, "ask the GPU").error());
+    return FakeGpu::read_switches(gpu);
+  }
+  bool is_dead = false;
+  int reads = 0;
+};
+
+TEST(Scheduler, OneDeadGpuIsLeftAloneAndAskedAgainWhileTheOthersGoOn) {
+  HalfDeadGpu gpu;
+  ManualClock clock;
+  clock.advance(1s);
+  const auto region = std::make_unique<Region>();
+  test::FakeProcReader processes;
+  Tenants tenants;
+  constexpr ProcessId kOn0{100, 1100}, kOn1{200, 1200};
+  gpu.attachable[kOn0.pid] =
+      test::program(kOn0, {.client = 0xA, .device = 1, .group = 0x10, .first_channel = 0x20}, 0);
+  gpu.attachable[kOn1.pid] =
+      test::program(kOn1, {.client = 0xB, .device = 1, .group = 0x10, .first_channel = 0x20}, 1);
+  Scheduler scheduler({.gpu = gpu,
+                       .observer = nullptr,
+                       .region = *region,
+                       .processes = processes,
+                       .clock = clock,
+                       .tenants = tenants},
+                      AgentIdentity{}, Config(test::every_policy()));
+  const auto run = [&](Nanos time) {
+    for (const Time until = clock.now() + time; clock.now() < until; clock.advance(100ms))
+      scheduler.step();
+  };
+  run(2s);
+  ASSERT_TRUE(tenants.set_frozen(kOn0, true));
+  ASSERT_TRUE(tenants.set_frozen(kOn1, true));
+  run(1s);
+  EXPECT_EQ(gpu.frozen_channels(), 16);
+  gpu.is_dead = true;
+  run(10s);
+  EXPECT_FALSE(scheduler.is_lost());
+  EXPECT_EQ(gpu.frozen_channels(), 8) << "nobody stays frozen where nothing is known";
+  EXPECT_EQ(scheduler.state().gpu_problems[1],
+            "GPU 1 does not answer: ask the GPU: Input/output error");
+  EXPECT_STREQ(read_record(region->agent)->observe_only_reason,
+               scheduler.state().gpu_problems[1].c_str());
+  gpu.reads = 0;
+  run(600s);
+  EXPECT_GE(gpu.reads, 8);
+  EXPECT_LE(gpu.reads, 20);
+  gpu.is_dead = false;
+  run(61s);
+  EXPECT_EQ(scheduler.state().gpu_problems[1], "");
+  EXPECT_EQ(gpu.frozen_channels(), 16);
 }
 
 }  // namespace

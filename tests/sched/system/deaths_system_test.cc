@@ -3,6 +3,7 @@
 // no program stays frozen. GPUSHARE_TEST_KILLS is how often the agent is killed (10).
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -100,6 +101,25 @@ TEST_F(Deaths, WhateverKillsTheAgentNothingStaysFrozen) {
       const ProcessRecord record = rig_.record(child->pid());
       return record.share_permille > 200 && record.share_permille <= 1000;
     }));
+}
+
+// What cannot be opened has not ended: a capped program was forgotten while it was frozen.
+TEST_F(Deaths, AnAgentWithoutAFreeDescriptorTakesNobodyForDead) {
+  rlimit before{};
+  ASSERT_EQ(::prlimit(agent_, RLIMIT_NOFILE, nullptr, &before), 0);
+  EXPECT_EQ(before.rlim_cur, before.rlim_max) << "raised by the agent";
+  const rlimit none{.rlim_cur = 3, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::prlimit(agent_, RLIMIT_NOFILE, &none, nullptr), 0);
+  const auto published = [&] { return rig_.snapshot().agent.published_ns; };
+  const uint64_t then = published();
+  ASSERT_TRUE(eventually([&] { return published() > then + 3'000'000'000; }));  // it looked thrice
+  EXPECT_TRUE(are_known());
+  EXPECT_TRUE(comes_to_its_cap()) << share_of_capped();
+  rig_.gpushared->stop(20s);
+  EXPECT_EQ(rig_.frozen_groups(), 0u);
+  rig_.write_config("");
+  rig_.start_agent();
+  EXPECT_TRUE(eventually([&] { return share_of_capped() > 250; })) << "it runs on";
 }
 
 // A stopped agent lives, so nothing but its supervisor's look says that it does not thaw.

@@ -128,19 +128,17 @@ TEST_F(LedgerTest, EntryStaysUntilFreezeAndSliceAreBothUndone) {
   EXPECT_EQ(listed()[0].slice_changed, 0u);
 }
 
-TEST_F(LedgerTest, ExitOfAProcessForgetsItsGroupsOnly) {
-  LedgerKey other_group = kGroup, same_pid_later = kGroup, other_pid = kGroup;
-  other_group.gpu = 3;
-  same_pid_later.start_ticks = 8;
-  other_pid.pid = 101;
+TEST_F(LedgerTest, TellsItsGroupsAndHowOftenTheyAreFrozen) {
+  LedgerKey other = kGroup;
+  other.group = 6;
   ASSERT_TRUE(ledger().begin_freeze(kGroup, 33, handles(100)));
-  ASSERT_TRUE(ledger().note_slice(other_group, 33, 1));
-  ASSERT_TRUE(ledger().note_slice(same_pid_later, 33, 2));
-  ASSERT_TRUE(ledger().note_slice(other_pid, 33, 3));
-  ledger().clear_process(kGroup.pid, kGroup.start_ticks);
-  std::set<uint32_t> left;
-  for (const LedgerRecord& entry : listed()) left.insert(entry.original_slice_us);
-  EXPECT_THAT(left, ElementsAre(2, 3));
+  ASSERT_TRUE(ledger().begin_freeze(kGroup, 33, handles(100)));
+  ASSERT_TRUE(ledger().note_slice(other, 33, 1));
+  EXPECT_THAT(ledger().groups(), ElementsAre(kGroup, other));
+  EXPECT_EQ(ledger().freezes(kGroup), 2u);
+  EXPECT_EQ(ledger().freezes(other), 0u);
+  ledger().clear_group(kGroup);
+  EXPECT_EQ(ledger().freezes(kGroup), 0u);
 }
 
 TEST_F(LedgerTest, ClearedGroupLeavesTheOthers) {
@@ -156,16 +154,31 @@ TEST_F(LedgerTest, ClearedGroupLeavesTheOthers) {
 
 TEST_F(LedgerTest, WhenFullItRefusesWithoutWritingAndGoesOnWhenThereIsRoom) {
   LedgerKey key = kGroup;
-  for (key.group = 0; key.group < kMaxLedger - 1; ++key.group)
-    ASSERT_TRUE(ledger().note_slice(key, 33, 1)) << key.group;
+  for (key.pid = 1; key.pid < int{kMaxLedger}; ++key.pid)
+    ASSERT_TRUE(ledger().note_slice(key, 33, 1)) << key.pid;
   const auto refused = ledger().begin_freeze(key, 33, handles(65));  // two entries, one is free
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, std::errc::no_space_on_device);
   EXPECT_EQ(listed().size(), kMaxLedger - 1);
   EXPECT_TRUE(ledger().begin_freeze(key, 33, handles(64)));
-  ledger().clear_process(kGroup.pid, kGroup.start_ticks);
+  for (const LedgerKey& group : ledger().groups()) ledger().clear_group(group);
   EXPECT_TRUE(listed().empty());
   EXPECT_TRUE(ledger().begin_freeze(key, 33, handles(65)));
+}
+
+TEST_F(LedgerTest, OneProcessCannotUseUpWhatTheOthersNeed) {
+  const auto grow = [&](LedgerKey key) {
+    while (ledger().begin_freeze(key, 33, handles(200))) ++key.group;  // four entries each
+    return key.group;
+  };
+  LedgerKey key = kGroup;
+  for (key.pid = 1000; key.pid < 1010; ++key.pid) EXPECT_GT(grow(key), 5u) << key.pid;
+  EXPECT_LT(listed().size(), kMaxLedger - 100);
+  for (key.pid = 2000; key.pid < 2100; ++key.pid)
+    EXPECT_TRUE(ledger().begin_freeze(key, 33, handles(8))) << key.pid;
+  // Also a hog can be stopped itself, which takes one entry.
+  const LedgerKey process{.pid = 1000, .start_ticks = kGroup.start_ticks, .gpu = 1};
+  EXPECT_TRUE(ledger().begin_freeze(process, -1, {}));
 }
 
 TEST_F(LedgerTest, NextLedgerTakesOverWhatThereIs) {

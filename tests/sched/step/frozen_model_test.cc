@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whatever happens, in random order and in virtual time: what is frozen is listed, is thawed when
+// nobody wants it frozen, and nothing of a living process is frozen after stop and recovery.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <set>
+#include <string>
+
+#include "sched/step/recovery.h"
+#include "sched/step/scheduler.h"
+#include "tests/sched/support/nasty_machine.h"
+#include "tests/sched/support/policies.h"
+
+namespace gpushare {
+namespace {
+
+using namespace std::chrono_literals;
+using test::NastyMachine;
+
+class FrozenModel : public ::testing::TestWithParam<uint32_t> {
+ protected:
+  FrozenModel() { clock_.advance(100s); }
+  void start() {
+    scheduler_ = std::make_unique<Scheduler>(Surroundings{.gpu = machine_,
+                                                          .observer = &machine_,
+                                                          .region = *region_,
+                                                          .processes = machine_,
+                                                          .clock = clock_,
+                                                          .tenants = tenants_},
+                                             AgentIdentity{}, Config(test::every_policy()));
+  }
+  void run_for(Nanos time) {
+    for (const Time until = clock_.now() + time; clock_.now() < until; clock_.advance(20ms)) {
+      scheduler_->step();
+      expect_listed("a step");
+    }
+  }
+  void expect_listed(const char* after) {
+    std::set<ChannelRef, decltype([](const ChannelRef& a, const ChannelRef& b) {
+               return std::tie(a.client, a.channel) < std::tie(b.client, b.channel);
+             })>
+        listed;
+    std::set<ProcessId> stopped;
+    for_each_entry(*region_, [&](uint32_t, const LedgerRecord& record) {
+      if (record.freezes == 0) return;
+      if (record.client == 0) stopped.insert({record.pid, record.start_ticks});
+      for (uint32_t i = 0; i < record.channel_count; ++i)
+        listed.insert({record.client, record.channels[i]});
+    });
+    for (const auto& [handle, client] : machine_.clients())
+      for (const auto& [name, group] : client.groups)
+        for (const auto& [channel, state] : group.channels) {
+          if (state.freezes == 0) continue;
+          EXPECT_TRUE(listed.contains({handle, channel}))
+              << "after " << after << ": client " << std::hex << handle << " channel " << channel
+              << " is frozen and not listed";
+        }
+    for (const ProcessId& process : machine_.stopped)
+      EXPECT_TRUE(stopped.contains(process)) << "after " << after << ": " << process.pid;
+  }
+  std::string describe(const Holder& owner) const {
+    const Enforcer::State is = scheduler_->state().enforcer.state(owner);
+    std::string text = "process " + std::to_string(owner.process.pid) + ", " + is.note;
+    if (is.is_frozen) text += ", frozen";
+    if (!is.can_control) text += ", not controlled";
+    for (const ComputeGroup& group : owner.groups)
+      for (const uint32_t channel : group.channels)
+        text += fmt::format(" {:x}/{:x}/{:x}", group.ref.client, group.ref.group, channel);
+    return text;
+  }
+  // Without faults: nothing is frozen, or frozen twice, that the plan does not want frozen.
+  void expect_as_planned() {
+    const State& state = scheduler_->state();
+    for (const auto& [handle, client] : machine_.clients())
+      for (const auto& [name, group] : client.groups)
+        for (const auto& [channel, is] : group.channels) {
+          const Holder* owner = nullptr;
+          for (const auto& [pid, process] : state.registry.processes())
+            for (const Holder& holder : process.holders)
+              for (const ComputeGroup& seen : holder.groups)
+                if (seen.ref.client == handle && seen.ref.group == name && holder.gpu == group.gpu)
+                  owner = &holder;
+          const bool is_wanted = owner != nullptr &&
+                                 state.members.at({owner->process, owner->gpu}).is_frozen_by_user &&
+                                 !machine_.stopped.contains(owner->process);
+          EXPECT_LE(is.freezes, is_wanted ? 1 : 0)
+              << std::hex << "client " << handle << " group " << name << " channel " << channel
+              << (owner == nullptr ? ": nobody's" : ": somebody's, ")
+              << (owner == nullptr ? "" : describe(*owner));
+        }
+  }
+
+  NastyMachine machine_{GetParam(), 2};
+  ManualClock clock_;
+  std::unique_ptr<Region> region_ = std::make_unique<Region>();
+  Tenants tenants_;
+  std::unique_ptr<Scheduler> scheduler_;
+};
+
+TEST_P(FrozenModel, NothingStaysFrozenWhateverHappens) {
+  start();
+  for (int action = 0; action < 250 && !HasFailure(); ++action) {
+    machine_.act();
+    expect_listed("an action of a program");
+    if (machine_.below(12) == 0) {  // a good, a bad, or a hopeless time begins
+      constexpr int kRates[] = {0, 0, 30, 200, 1000};
+      machine_.faults = kRates[machine_.below(5)];
+    }
+    if (machine_.below(3) == 0)
+      for (const ProcessId& process : machine_.living())
+        (void)tenants_.set_frozen(process, machine_.below(2) == 0);
+    if (machine_.below(40) == 0) {  // the agent dies
+      scheduler_.reset();
+      recover(machine_, *region_, machine_);
+      expect_listed("a recovery");
+      start();
+    }
+    run_for(20ms * (1 + machine_.below(4)));
+  }
+  if (HasFailure()) return;
+  machine_.faults = 0;
+  run_for(150s);  // the longest pauses pass
+  expect_as_planned();
+  machine_.faults = machine_.below(2) == 0 ? 0 : 300;
+  scheduler_->stop();
+  expect_listed("a stop");
+  machine_.faults = 0;
+  recover(machine_, *region_, machine_);
+  EXPECT_EQ(machine_.frozen(), 0u);
+  EXPECT_TRUE(machine_.stopped.empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, FrozenModel, ::testing::Range(0u, 60u));
+
+}  // namespace
+}  // namespace gpushare
