@@ -211,15 +211,17 @@ pure_tests := sched_test nvrm_test nvrm_decode_test nvrm_abi_test cuda_abi_test 
 threaded_tests := shmctl_test bpf_test sim_test cuda_standin_test workloads_test conformance_test lifeline_test kmod_user_test progress_test streams_test
 real_time_tests := sched_system_test sched_mps_test bench_test attacks_test
 test_programs = $(addprefix $(O)/bin/tests/,$(1))
+# These wait nearly all the time: PROGRAM@iofn is the part i, counted from 0, of n that run at once.
+waiting_tests := $(foreach part,0 1 2 3,$(call test_programs,attacks_test)@$(part)of4)
 # These, and the demo in tools_test, want the machine for themselves.
-timed_tests := $(call test_programs,$(real_time_tests) tools_test)
-plain_tests := $(filter-out $(call test_programs,$(pure_tests)),$(gtests)) $(other_tests)
+timed_tests := $(call test_programs,$(filter-out attacks_test,$(real_time_tests)) tools_test)
+plain_tests := $(filter-out $(call test_programs,$(pure_tests) attacks_test),$(gtests)) $(other_tests)
 sanitized_tests := $(if $(findstring thread,$(SAN)),$(call test_programs,$(threaded_tests)),$(filter-out $(call test_programs,$(real_time_tests)),$(gtests)))
-plain-tests: $(plain_tests) $(programs) $(extra_targets)
+plain-tests: $(plain_tests) $(call test_programs,attacks_test) $(programs) $(extra_targets)
 sanitized-tests: $(sanitized_tests) $(extra_targets)
 # The longest first, so that none is left to run alone.
 long_tests := $(call test_programs,shmctl_test shim_test kill_storm_test)
-ring1_tests := $(long_tests) $(filter-out $(long_tests),$(gtests))
+ring1_tests := $(long_tests) $(filter-out $(long_tests) $(call test_programs,attacks_test),$(gtests))
 list-of-%-tests:
 	@printf '%s\n' $($*_tests)
 

@@ -23,7 +23,7 @@ passed=0 failed=0 skipped=0
 failures=()
 
 # run_tests FOLDER FILTER MOST PROGRAM...: runs MOST programs at a time; each leaves
-# FOLDER/logs/PROGRAM.log and .status.
+# FOLDER/logs/PROGRAM.log and .status. PROGRAM@iofn runs the part i of n of its tests.
 run_tests() {
   local folder=$1 filter=$2 most=$3 program log
   shift 3
@@ -31,7 +31,14 @@ run_tests() {
   for program in "$@"; do
     while [ "$(jobs -rp | wc -l)" -ge "$most" ]; do wait -n; done
     log=$folder/logs/$(basename "$program")
-    (timeout 600 "$program" --gtest_filter="$filter" >"$log.log" 2>&1; echo $? >"$log.status") &
+    (
+      if [[ $program =~ (.*)@([0-9]+)of([0-9]+)$ ]]; then
+        program=${BASH_REMATCH[1]}
+        export GTEST_SHARD_INDEX=${BASH_REMATCH[2]} GTEST_TOTAL_SHARDS=${BASH_REMATCH[3]}
+      fi
+      timeout 600 "$program" --gtest_filter="$filter" >"$log.log" 2>&1
+      echo $? >"$log.status"
+    ) &
   done
   wait
 }
@@ -138,10 +145,12 @@ if [ "$mode" = check ]; then
   mapfile -t programs < <(list ring1 O="$build")
   mapfile -t timed < <(list timed O="$build")
   run_tests "$build" "$filter" 1 "${timed[@]}"
+  mapfile -t waiting < <(list waiting O="$build")
+  run_tests "$build" "$filter" "${#waiting[@]}" "${waiting[@]}"
   mapfile -t others < <(printf '%s\n' "${programs[@]}" | grep -vxF "$(printf '%s\n' "${timed[@]}")")
   # Many of them wait more than they work.
   run_tests "$build" "$filter" $((jobs + 1)) "${others[@]}"
-  count_tests "$build" plain "${programs[@]}"
+  count_tests "$build" plain "${waiting[@]}" "${programs[@]}"
   finish
   exit
 fi
@@ -159,6 +168,9 @@ if build_or_count plain O="$build" all plain-tests; then
   # What measures time has the machine for itself.
   mapfile -t timed < <(list timed O="$build")
   run_tests "$build" "*" 1 "${timed[@]}"
+  mapfile -t waiting < <(list waiting O="$build")
+  run_tests "$build" "*" "${#waiting[@]}" "${waiting[@]}"
+  count_tests "$build" plain "${waiting[@]}"
   mapfile -t others < <(printf '%s\n' "${programs[@]}" | grep -vxF "$(printf '%s\n' "${timed[@]}")")
   run_tests "$build" "*" 1 "${others[@]}" &
   beside=$!
