@@ -34,13 +34,14 @@ Result<> SimGpu::freeze(uint32_t gpu, std::span<const ChannelRef> channels) {
   for (const ChannelRef& channel : channels)
     if (refused_.contains(model_.owner(channel.client)))
       return make_error(std::errc::operation_not_permitted, "freeze channels");
-  spend(model_.freeze_cost(channels));
+  // A channel that is gone is found out before the GPU is asked, which is what costs.
+  if (model_.count_there(gpu, channels) == channels.size()) spend(model_.freeze_cost(channels));
   return model_.freeze(gpu, channels);
 }
 
 Result<> SimGpu::thaw(uint32_t gpu, std::span<const ChannelRef> channels) {
   if (auto fault = take_fault("thaw channels"); !fault) return fault;
-  spend(model_.thaw_cost(channels));
+  if (model_.count_there(gpu, channels) > 0) spend(model_.thaw_cost(channels));
   return model_.thaw(gpu, channels);
 }
 
@@ -48,6 +49,8 @@ Result<> SimGpu::set_slice(const GroupRef& group, Micros slice) {
   if (auto fault = take_fault("set time slice"); !fault) return fault;
   if (refused_.contains(group.process.pid))
     return make_error(std::errc::operation_not_permitted, "set time slice");
+  // Of a process that is gone no descriptor can be taken: RM is not asked, which is what costs.
+  if (const auto there = model_.slice(group); !there) return std::unexpected(there.error());
   spend(model_.parameters().control.set_slice);
   return model_.set_slice(group, slice);
 }

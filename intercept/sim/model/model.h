@@ -76,6 +76,8 @@ class Model {
   Result<> set_slice(const GroupRef& group, Micros slice);
   Result<Micros> slice(const GroupRef& group) const;
   Result<uint32_t> hardware_group(const GroupRef& group) const;
+  // How many of them are there.
+  size_t count_there(uint32_t gpu, std::span<const ChannelRef> channels) const;
   // How long the driver would take.
   Nanos freeze_cost(std::span<const ChannelRef> channels) const;
   Nanos thaw_cost(std::span<const ChannelRef> channels) const;

@@ -55,6 +55,11 @@ void Model::suspend(Channel& channel) {
   }
 }
 
+size_t Model::count_there(uint32_t gpu, std::span<const ChannelRef> channels) const {
+  return static_cast<size_t>(std::ranges::count_if(
+      channels, [&](const ChannelRef& ref) { return find_channel(gpu, ref) != nullptr; }));
+}
+
 Nanos Model::control_cost(std::span<const ChannelRef> channels, Nanos per_call, Nanos per_channel,
                           Nanos per_group) const {
   std::set<const Group*> groups;
