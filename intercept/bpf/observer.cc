@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-#include "shmctl/base/life.h"
+#include "shmctl/base/proc_stat.h"
 
 namespace gpushare {
 namespace {

@@ -25,9 +25,9 @@
 #include "intercept/gpu.h"
 #include "sched/step/registry.h"
 #include "sched/tenants/proc_reader.h"
-#include "shmctl/base/backoff.h"
 #include "shmctl/base/clock.h"
 #include "shmctl/plane/ledger.h"
+#include "shmctl/program/backoff.h"
 
 namespace gpushare {
 

@@ -17,7 +17,7 @@
 #include "sched/step/surroundings.h"
 #include "sched/step/views.h"
 #include "sched/tenants/config.h"
-#include "shmctl/base/backoff.h"
+#include "shmctl/program/backoff.h"
 
 namespace gpushare {
 

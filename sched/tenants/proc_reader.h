@@ -18,7 +18,7 @@
 #include "intercept/event.h"
 #include "intercept/lineage.h"
 #include "shmctl/base/aside.h"
-#include "shmctl/base/life.h"
+#include "shmctl/base/proc_stat.h"
 
 namespace gpushare {
 

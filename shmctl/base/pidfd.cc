@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "shmctl/base/life.h"
+#include "shmctl/base/proc_stat.h"
 
 namespace gpushare {
 

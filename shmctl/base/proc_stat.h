@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "shmctl/base/error.h"
+#include "shmctl/base/process_id.h"
 
 namespace gpushare {
 
@@ -25,11 +26,22 @@ struct ProcStat {
 std::optional<ProcStat> parse_proc_stat(std::string_view text);
 
 // `root` is /proc except in tests. Any error but no_such_process (too_many_files_open, for example)
-// says nothing of the process; life_of() in life.h tells more.
+// says nothing of the process; life_of() tells more.
 Result<ProcStat> read_proc_stat(pid_t pid, const std::string& root = "/proc");
 
 // The start time of `pid` as above; 0 when there is no such process or it cannot be read now, so 0
 // does not prove that the process has ended.
 uint64_t start_ticks_of(pid_t pid);
+
+// Whether a process lives. That can also be unknown: without a free descriptor, for example,
+// nothing can be read of it. What was done to a process is forgotten only when its end is proven.
+enum class Life : uint8_t {
+  kAlive,
+  kEnded,  // proven: no process has the pid, or another one, or all of its threads have ended
+  kUnknown,
+};
+
+// A `start_ticks` of 0 stands for whichever process has the pid.
+Life life_of(const ProcessId& process);
 
 }  // namespace gpushare
