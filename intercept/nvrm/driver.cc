@@ -30,7 +30,7 @@ using Dir = std::unique_ptr<DIR, DirCloser>;
 // `place` on. Returns where to go on; nullopt: that was all.
 template <class Visit>
 Result<std::optional<long>> for_each_number(const std::string& path, long place, size_t most,
-                                             Visit visit) {
+                                            Visit visit) {
   Dir dir(::opendir(path.c_str()));
   if (!dir && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
     return errno_error("list a folder", path);

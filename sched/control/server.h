@@ -8,8 +8,8 @@
 // A client that floods it hurts only itself and its user: its connection ends after a line of more
 // than kLongestRequest bytes, when its user's clients have not read more than kMostUnsentOfUser
 // bytes of answers, when its user holds most of kMostUnsent and it most of these, when it neither
-// asks nor reads for Patience::idle, or when there are kMostClients others, or kMostClientsOfUser of
-// its user. Places beyond kMostClients are root's alone.
+// asks nor reads for Patience::idle, or when there are kMostClients others, or kMostClientsOfUser
+// of its user. Places beyond kMostClients are root's alone.
 //
 // The socket's mode is 0660 and its group is gpushare, so that only root and that group can
 // connect. A mode of 0666 gives other users only what the handler grants them, which checks every

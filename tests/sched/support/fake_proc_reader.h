@@ -16,7 +16,7 @@ class FakeProcReader final : public ProcReader {
   bool everyone_lives = true, hides = false;
   std::map<pid_t, ProcessDetails> known;
   std::map<pid_t, bool> dead;
-  bool is_readable = true;  // otherwise nothing can be read, of nobody
+  bool is_readable = true;     // otherwise nothing can be read, of nobody
   std::set<pid_t> unreadable;  // nothing can be read of them, as when no descriptor is free
 
   ProcessDetails& add(const ProcessId& process, const std::string& command, uid_t uid = 0) {
@@ -29,7 +29,8 @@ class FakeProcReader final : public ProcReader {
 
   std::optional<ProcessDetails> details(pid_t pid) const override {
     const auto at = known.find(pid);
-    if (!is_readable || unreadable.contains(pid) || dead.contains(pid) || at == known.end()) return std::nullopt;
+    if (!is_readable || unreadable.contains(pid) || dead.contains(pid) || at == known.end())
+      return std::nullopt;
     return at->second;
   }
   std::optional<Link> link(pid_t pid) const override {
