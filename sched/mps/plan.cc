@@ -67,7 +67,7 @@ MpsPlan::Action MpsPlan::without_daemon(Time now, const Seen& seen) {
 MpsPlan::Action MpsPlan::with_daemon(Time now, const Seen& seen) {
   if (!std::exchange(is_there_, true)) {
     there_since_ = now;
-    next_ask_ = now;
+    asked_.reset();
     started_at_.reset();
   }
   next_ = now + kLook;
@@ -80,9 +80,12 @@ MpsPlan::Action MpsPlan::with_daemon(Time now, const Seen& seen) {
     quit_again_at_ = now + kToQuit;
     return Action::kQuit;
   }
-  if (now < next_ask_) return Action::kNone;
+  // Who was idle when it was asked may have clients since, and the other way round.
   const bool is_idle = fits && seen.clients == 0u;
-  next_ask_ = now + (seen.has_fault ? kAskFaulty : is_idle ? kAskIdle : kAskBusy);
+  const Nanos pause = seen.has_fault ? kAskFaulty : is_idle ? kAskIdle : kAskBusy;
+  if (asked_ && now < *asked_ + std::min(pause, pause_asked_)) return Action::kNone;
+  asked_ = now;
+  pause_asked_ = pause;
   return Action::kAsk;
 }
 

@@ -60,7 +60,7 @@ class MpsPlan {
   // Call it when a start failed: it is tried again after a pause.
   void start_failed(Time now);
   // Call it when the last answer may not hold any more: the next decide() asks again.
-  void ask_soon() { next_ask_ = Time{}; }
+  void ask_soon() { asked_.reset(); }
 
   Action decide(Time now, const Seen& seen);
 
@@ -79,7 +79,9 @@ class MpsPlan {
   MpsState state_ = MpsState::kOff;
   Time next_{Time::max()};
   bool is_there_ = false, is_quitting_ = false;
-  Time there_since_{}, next_ask_{}, quit_again_at_{};
+  Time there_since_{}, quit_again_at_{};
+  std::optional<Time> asked_;       // last; none: it is to be asked now
+  Nanos pause_asked_{};             // to the next time, as it seemed then
   std::optional<Time> started_at_;  // while it starts
   Time start_at_{};
   Nanos pause_{};

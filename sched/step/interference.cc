@@ -85,8 +85,9 @@ void Interference::found(Kind kind, const ProcessId& culprit, const ProcessId& v
   deeds_.push_back(std::move(deed));
 }
 
-void Interference::undo() {
+Time Interference::undo() {
   const Time now = clock_.now();
+  Time next = Time::max();
   for (auto at = victims_.begin(); at != victims_.end();) {
     auto& [id, victim] = *at;
     const Process* process = registry_.find(id.pid);
@@ -96,9 +97,12 @@ void Interference::undo() {
       thaw(*process, victim);
       put_slices_back(*process, victim);
     }
-    const bool is_done = victim.freezes.empty() && victim.slices.empty() && now >= victim.next;
+    const bool is_undone = victim.freezes.empty() && victim.slices.empty();
+    if (!is_gone && !is_undone) next = std::min(next, victim.next);
+    const bool is_done = is_undone && now >= victim.next;
     at = is_gone || is_done ? victims_.erase(at) : std::next(at);
   }
+  return next;
 }
 
 // What is frozen is not only compute: a program whose copies stand still stands still.

@@ -44,8 +44,9 @@ class Interference {
 
   // An event that the registry has taken in.
   void note(const DriverEvent& event);
-  // Thaws, and puts slices back. In every step, after the events.
-  void undo();
+  // Thaws, and puts slices back. In every step, after the events. Returns when there is more to
+  // undo; Time::max() when that was all.
+  Time undo();
 
   // Since the agent started. The latest deeds, the last one at the end.
   uint64_t count() const { return count_; }

@@ -84,7 +84,7 @@ Time Scheduler::step() {
   const Time now = outside_.clock.now();
   ++state_.ticks;
   const bool has_read = observe(now);
-  state_.interference.undo();
+  Time next = state_.interference.undo();
   state_.enforcer.undo_leftovers(outside_.processes);
   if (now >= next_chores_) do_chores(now);
   const bool is_looking = late_.advance(kLookTime);
@@ -105,7 +105,6 @@ Time Scheduler::step() {
   failed_steps_ = has_read && has_accounted ? 0 : failed_steps_ + 1;
   refill_buckets(outside_.region, outside_.tenants, gpus, now);
 
-  Time next = Time::max();
   if (outside_.shims != nullptr) outside_.shims->read(now, state_.registry);
   state_.enforcer.begin_step();
   for (uint32_t i = 0; i < gpus; ++i) next = std::min(next, decide((first_gpu_ + i) % gpus, now));

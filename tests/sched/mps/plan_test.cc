@@ -68,6 +68,14 @@ TEST_F(MpsPlanTest, AsksOftenWhileThereAreClients) {
   EXPECT_EQ(decide(), Action::kAsk);
 }
 
+// It was idle when it was asked; the answer came later, and names clients.
+TEST_F(MpsPlanTest, AsksOftenAsSoonAsThereAreClients) {
+  run_for("", 0);
+  EXPECT_EQ(decide(MpsPlan::kAskBusy), Action::kNone) << "idle";
+  seen_.clients = 2;
+  EXPECT_EQ(decide(), Action::kAsk);
+}
+
 TEST_F(MpsPlanTest, NothingElseIsDoneWhileAnAnswerIsDue) {
   run_for("", 1);
   seen_.is_asking = true;

@@ -84,6 +84,21 @@ TEST_F(InterferenceTest, FreezesThatWereCountedNeedAsManyThaws) {
   EXPECT_THAT(interference_.deeds(), SizeIs(1)) << "one line for one that does it again";
 }
 
+// Whoever freezes group by group takes longer than the first thaw.
+TEST_F(InterferenceTest, WhatWasFrozenSinceTheLastThawIsThawedSoonAndNotAtTheNextTick) {
+  const std::vector<ChannelRef> all = channels();
+  freeze(kCulprit, std::vector<ChannelRef>(all.begin(), all.begin() + 4));
+  EXPECT_EQ(interference_.undo(), Time::max());
+  clock_.advance(500us);
+  freeze(kCulprit, std::vector<ChannelRef>(all.begin() + 4, all.end()));
+  const Time next = interference_.undo();
+  EXPECT_GT(gpu_.frozen_channels(), 0);
+  ASSERT_LE(next, clock_.now() + Interference::kPause);
+  clock_.advance(next - clock_.now());
+  EXPECT_EQ(interference_.undo(), Time::max());
+  EXPECT_EQ(gpu_.frozen_channels(), 0);
+}
+
 TEST_F(InterferenceTest, AFloodCostsFewCallsOfTheDriver) {
   for (int i = 0; i < 10'000; ++i) freeze(kCulprit, channels());
   gpu_.calls.clear();
