@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <utility>
 
 #include "shmctl/base/pidfd.h"
 #include "shmctl/base/proc_stat.h"
@@ -60,24 +61,29 @@ TEST_F(LifeTest, WithoutDescriptorsItIsUnknownUnlessNobodyHasThePid) {
   const pid_t gone = ::fork();
   if (gone == 0) ::_exit(0);
   ::waitpid(gone, nullptr, 0);
-  const NoDescriptors none;
-  EXPECT_EQ(life_of(child_), Life::kUnknown);
-  EXPECT_EQ(life_of({gone, 1}), Life::kEnded);
+  const ProcessId child = child_;
+  const auto [of_child, of_gone] = [&] {  // a sanitizer's checks of objects need descriptors, too
+    const NoDescriptors none;
+    return std::pair(life_of(child), life_of({gone, 1}));
+  }();
+  EXPECT_EQ(of_child, Life::kUnknown);
+  EXPECT_EQ(of_gone, Life::kEnded);
 }
 
 TEST_F(LifeTest, APidfdThatCannotBeOpenedDoesNotMeanThatTheProcessIsGone) {
+  const ProcessId child = child_;  // a sanitizer's checks of objects need descriptors, too
   for (rlim_t left = 0; left < 64; ++left) {  // fails in its first, its second step, or not at all
     rlimit before{};
     ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
     const rlimit few{.rlim_cur = left, .rlim_max = before.rlim_max};
     ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
-    const auto opened = open_pidfd(child_.pid, child_.start_ticks, "test");
+    const auto opened = open_pidfd(child.pid, child.start_ticks, "test");
     ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
     if (!opened) {
       EXPECT_NE(opened.error().code, std::errc::no_such_process) << left;
     }
   }
-  EXPECT_EQ(open_pidfd(child_.pid, child_.start_ticks + 1, "test").error().code,
+  EXPECT_EQ(open_pidfd(child.pid, child.start_ticks + 1, "test").error().code,
             std::errc::no_such_process);
 }
 
