@@ -215,6 +215,14 @@ const Solo& Stage::solo() {
   return solo;
 }
 
+Child& Stage::start_service(Time from, double period_us, double requests) {
+  return start("periodic",
+               {"--start-at", ns_text(from), "--kernel-us", "100", "--period-us",
+                fmt::format("{}", period_us), "--samples", fmt::format("{:.0f}", requests),
+                "--ns-per-unit", fmt::format("{}", solo().ns_per_unit)},
+               has_agent() ? "service" : "");
+}
+
 std::vector<std::string> Stage::spin_arguments(double kernel_us) {
   return {"--kernel-us", fmt::format("{}", kernel_us), "--ns-per-unit",
           fmt::format("{}", solo().ns_per_unit)};

@@ -60,6 +60,9 @@ class Stage {
   // Starts a workload: by `gpushare run --tenant`, or directly if `tenant` is empty.
   Child& start(const std::string& workload, std::vector<std::string> arguments,
                const std::string& tenant = "");
+  // Starts a service: a kernel of 100 us every `period_us`, `requests` times; in the tenant
+  // `service` when an agent runs.
+  Child& start_service(Time from, double period_us, double requests);
   // Adds a variable to the environment of every program that is started from here on.
   void set_variable(const std::string& name, const std::string& value);
   // Returns an instant by which that many programs, if started now, are ready to begin together.

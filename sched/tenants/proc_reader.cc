@@ -67,11 +67,6 @@ bool has_hidepid(std::string_view mounts) {
 
 }  // namespace
 
-bool ProcReader::is_alive(const ProcessId& process) const {
-  const auto bearer = link(process.pid);
-  return bearer && bearer->id == process;
-}
-
 Life ProcReader::life(const ProcessId& process) const {
   const auto bearer = link(process.pid);
   if (bearer) return bearer->id == process ? Life::kAlive : Life::kEnded;

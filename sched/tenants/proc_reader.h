@@ -56,8 +56,6 @@ class ProcReader {
   // be told the commands of others.
   virtual bool hides_others() const { return false; }
 
-  // Returns true if this process lives, and not another one with the same pid.
-  bool is_alive(const ProcessId& process) const;
   // Of this process, and not of another one with the same pid.
   virtual Life life(const ProcessId& process) const;
   // Returns true only if that is proven.

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -13,6 +12,7 @@
 #include <string>
 
 #include "shmctl/base/fd.h"
+#include "shmctl/base/unix_socket.h"
 
 namespace gpushare::attack {
 
@@ -24,13 +24,7 @@ inline std::string path_of(const char* variable) {
 
 // Not open if it is refused.
 inline Fd connect_to(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  path.copy(address.sun_path, sizeof address.sun_path - 1);
-  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
-    fd.reset();
-  return fd;
+  return connect_to_socket(path, "attack").value_or(Fd());
 }
 
 // Arguments: SECONDS [UID]. Becomes that user where it may, and says when to end.

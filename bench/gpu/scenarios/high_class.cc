@@ -37,12 +37,8 @@ Outcome play(Stage& stage, const Requests& requests, double kernel_us) {
     neighbours.push_back(
         &stage.start("spin", arguments, has_agent ? fmt::format("batch{}", i) : ""));
   }
-  Child& service = stage.start(
-      "periodic",
-      {"--start-at", ns_text(start + seconds(settle)), "--kernel-us", "100", "--period-us",
-       fmt::format("{}", requests.period_ms * 1000), "--samples", fmt::format("{}", requests.count),
-       "--ns-per-unit", fmt::format("{}", stage.solo().ns_per_unit)},
-      has_agent ? "service" : "");
+  Child& service =
+      stage.start_service(start + seconds(settle), requests.period_ms * 1000, requests.count);
   Outcome outcome;
   outcome.service = stage.finish(service);
   outcome.p999 = number_in(outcome.service, "p999_us").value_or(0);

@@ -31,12 +31,8 @@ Outcome play(Stage& stage, size_t endless) {
          "--measure-from", fmt::format("{}", settle), "--measure-to",
          fmt::format("{}", settle + measured)},
         has_agent ? "batch" : ""));
-  Child& service = stage.start(
-      "periodic",
-      {"--start-at", ns_text(start + seconds(settle)), "--kernel-us", "100", "--period-us",
-       fmt::format("{}", kPeriodUs), "--samples", fmt::format("{:.0f}", measured * 1e6 / kPeriodUs),
-       "--ns-per-unit", fmt::format("{}", stage.solo().ns_per_unit)},
-      has_agent ? "service" : "");
+  Child& service =
+      stage.start_service(start + seconds(settle), kPeriodUs, measured * 1e6 / kPeriodUs);
   Outcome outcome;
   outcome.service = stage.finish(service);
   outcome.p50 = number_in(outcome.service, "p50_us").value_or(0);
