@@ -48,6 +48,7 @@ class PolicyOptions {
 struct PolicyNeeds {
   bool iterations = false;  // every program with the shim counts its iterations
   bool spatial = false;     // sharing = "spatial", and every program with the shim is confined
+  bool turns = false;       // it orders jobs: every program with the shim has a gate
 
   bool operator==(const PolicyNeeds&) const = default;
 };

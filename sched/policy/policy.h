@@ -2,7 +2,8 @@
 // What a scheduling policy is: a function of what is known of one GPU now (Snapshot) and of the
 // policy's own small memory, to what should be (Plan), for time and space alike. It does no I/O,
 // reads no clock and asks no driver. The scheduler takes the snapshot and hands the plan to those
-// that carry it out: slices and freezes to the enforcer, partitions to Spatial.
+// that carry it out: slices and freezes to the enforcer, partitions to Spatial, turns of
+// jobs to those that carry them out.
 //
 // There is one Policy object for each GPU, called on the agent's one thread. A policy is known by
 // its line in sched/policies/policies.cc; docs/writing_a_policy.md explains how to add one.
@@ -15,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sched/policy/job.h"
 #include "sched/policy/sm_geometry.h"
 #include "shmctl/base/clock.h"
 #include "shmctl/base/process_id.h"
@@ -94,6 +96,7 @@ struct ProcessView {
   Time came{};                     // when the agent first saw it here
   uint64_t memory_bytes = 0;       // video memory on this GPU
   std::string_view command_line{};  // valid during the call; empty: unknown
+  uint64_t job = 0;                 // JobView::id of the job that it belongs to; 0: none
   // Of a process with the shim.
   Time last_launch{};
   std::optional<IterationsView> iterations{};  // none: unknown now
@@ -107,6 +110,7 @@ struct Snapshot {
   std::span<const TenantView> tenants{};     // ascending by id
   std::span<const ProcessView> processes{};  // ascending by process
   GpuView gpu{};
+  std::span<const JobView> jobs{};  // ascending by id
 };
 
 // --- the plan
@@ -155,11 +159,16 @@ struct SloStatus {
   SloState state = SloState::kNone;
 };
 
-// It is carried out in this order: freezes, slices, thaws; then partitions.
+// It is carried out in this order: freezes, slices, thaws; then partitions; then jobs.
 struct Plan {
   std::vector<Decision> decisions;           // at most one for each controllable process
   std::vector<PlannedPartition> partitions;  // a tenant in none of them uses the whole GPU
   std::vector<SloStatus> statuses;
+  // The jobs in their order: those that have the turn, then those that wait, the next one first.
+  // Each job of the snapshot is named at most once. Nothing is asked of a job that is not named: it
+  // runs as it likes. While the first one launches nothing, the next one that wants the GPU may be
+  // let in without a new plan, until the first one launches again.
+  std::vector<JobDecision> jobs;
   // When the policy must run again even if nothing happens (a bucket refills, a turn ends).
   Time next{Time::max()};
   bool needs_fast_tick = false;  // background work takes turns: tick every tick_fast_ms
