@@ -26,9 +26,9 @@ constexpr Nanos kSweep = std::chrono::milliseconds(100);
 
 uint64_t ns(Time time) { return static_cast<uint64_t>(time.time_since_epoch().count()); }
 
-Result<> send_descriptor(const Fd& connection, const Fd& descriptor) {
+Result<> send_descriptors(const Fd& connection, const Fd& slot, int wake) {
   DescriptorMessage message;
-  message.put(descriptor.get());
+  message.put(slot.get(), wake);
   if (::sendmsg(connection.get(), message.get(), MSG_NOSIGNAL | MSG_DONTWAIT) != 1)
     return errno_error("hand a process its slot");
   return {};
@@ -99,7 +99,7 @@ Result<ShimHost::Welcome> ShimHost::welcome(const Fd& connection, Time now) {
                       std::to_string(process.pid));
   const auto descriptor = make_slot(process, peer.uid, request);
   if (!descriptor) return std::unexpected(descriptor.error());
-  if (auto sent = send_descriptor(connection, *descriptor); !sent)
+  if (auto sent = send_descriptors(connection, *descriptor, wakes_.add(process)); !sent)
     return std::unexpected(sent.error());
   return Welcome::kHasSlot;
 }
@@ -160,7 +160,11 @@ void ShimHost::beat(Time now) {
     ends.push_back({.fd = mapping->process.get(), .events = POLLIN, .revents = 0});
   if (ends.empty() || ::poll(ends.data(), ends.size(), 0) <= 0) return;
   std::size_t at = 0;
-  std::erase_if(slots_, [&](const auto&) { return ends[at++].revents != 0; });
+  std::erase_if(slots_, [&](const auto& entry) {
+    if (ends[at++].revents == 0) return false;
+    wakes_.remove(entry.first);
+    return true;
+  });
 }
 
 ShimSlot* ShimHost::find(const ProcessId& process) const {

@@ -21,6 +21,7 @@
 #include "shmctl/base/user_budget.h"
 #include "shmctl/shim/published.h"
 #include "shmctl/shim/slot.h"
+#include "shmctl/shim/wakes.h"
 
 namespace gpushare {
 
@@ -64,6 +65,12 @@ class ShimHost {
   // for.
   void beat(Time now);
 
+  // The processes that wake us (wakes.h); a slot comes with its descriptor.
+  int wake_fd() const { return wakes_.fd(); }
+  std::vector<ProcessId> take_wakes(Time now) { return wakes_.take(now); }
+  // Whether its wakes are not heard, because it wakes us too often.
+  bool is_unheard(const ProcessId& process) const { return wakes_.is_unheard(process); }
+
   // Null: the process has no slot. Valid until beat() or serve().
   ShimSlot* find(const ProcessId& process) const;
   std::vector<ProcessId> processes() const;
@@ -102,6 +109,7 @@ class ShimHost {
   Time now_{};
   Time next_sweep_{};
   UserBudget budget_{kBetweenSlots, kSlotBurst};
+  Wakes wakes_;
   std::map<ProcessId, std::unique_ptr<Mapping>> slots_;
 };
 

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a process gets its slot. It connects to the agent's socket and sends nothing; the kernel
-// tells the agent which process it is. The agent sends one byte with a descriptor (SCM_RIGHTS), a
-// sealed memfd of kShimSlotBytes, and closes the connection. If it wants nothing of the process, it
-// closes the connection without sending. Constants, and a value for one thread.
+// tells the agent which process it is. The agent sends one byte with descriptors (SCM_RIGHTS) and
+// closes the connection: a sealed memfd of kShimSlotBytes and, from version 3 of this protocol on,
+// an eventfd by which the process wakes the agent. A process of version 2 takes the first one; an
+// agent of version 2 sends no second one. If the agent wants nothing of the process, it closes the
+// connection without sending. Constants, and a value for one thread.
 #pragma once
 
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 namespace gpushare {
@@ -20,7 +24,7 @@ inline constexpr const char* kShimSocketVariable = "GPUSHARE_SHIM_SOCKET";  // a
 inline constexpr const char* kMpsPipeVariable = "CUDA_MPS_PIPE_DIRECTORY";
 inline constexpr const char* kMpsMarkVariable = "GPUSHARE_MPS_PIPE";
 
-// The message with that byte and room for that descriptor, for sendmsg() and recvmsg().
+// The message with that byte and room for those descriptors, for sendmsg() and recvmsg().
 class DescriptorMessage {
  public:
   DescriptorMessage() {
@@ -34,27 +38,34 @@ class DescriptorMessage {
 
   msghdr* get() { return &message_; }
 
-  void put(int descriptor) {
+  // `wake` is left out where it is -1.
+  void put(int slot, int wake = -1) {
+    const int descriptors[] = {slot, wake};
+    const std::size_t bytes = wake < 0 ? sizeof(int) : sizeof descriptors;
+    message_.msg_controllen = CMSG_SPACE(bytes);
     cmsghdr* header = CMSG_FIRSTHDR(&message_);
     header->cmsg_level = SOL_SOCKET;
     header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof descriptor);
-    std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
+    header->cmsg_len = CMSG_LEN(bytes);
+    std::memcpy(CMSG_DATA(header), descriptors, bytes);
   }
-  // The descriptor that came; the caller owns it. -1: none came.
-  int taken() const {
+  // The descriptors that came; the caller owns them. -1: it did not come.
+  struct Taken {
+    int slot = -1, wake = -1;
+  };
+  Taken taken() const {
+    int descriptors[] = {-1, -1};
     const cmsghdr* header = CMSG_FIRSTHDR(&message_);
-    if (header == nullptr || header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS)
-      return -1;
-    int descriptor = -1;
-    std::memcpy(&descriptor, CMSG_DATA(header), sizeof descriptor);
-    return descriptor;
+    if (header != nullptr && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
+      std::memcpy(descriptors, CMSG_DATA(header),
+                  std::min<std::size_t>(header->cmsg_len - CMSG_LEN(0), sizeof descriptors));
+    return {descriptors[0], descriptors[1]};
   }
 
  private:
   char byte_ = 'g';
   iovec part_{&byte_, 1};
-  alignas(cmsghdr) char control_[CMSG_SPACE(sizeof(int))] = {};
+  alignas(cmsghdr) char control_[CMSG_SPACE(2 * sizeof(int))] = {};
   msghdr message_{};
 };
 

@@ -36,7 +36,7 @@ ShimSlot* ask_for_a_slot() {
   const auto socket = connect_to_socket(path == nullptr ? kShimSocketPath : path, "ask for a slot");
   DescriptorMessage message;
   if (!socket || ::recvmsg(socket->get(), message.get(), MSG_CMSG_CLOEXEC) != 1) return nullptr;
-  const Fd file(message.taken());
+  const Fd file(message.taken().slot);
   void* slot = ::mmap(nullptr, kShimSlotBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   return slot == MAP_FAILED ? nullptr : static_cast<ShimSlot*>(slot);
 }

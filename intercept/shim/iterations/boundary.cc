@@ -3,6 +3,7 @@
 // the thread that is about to begin one, with `lock_` held and let go while it waits.
 #include "intercept/shim/iterations/progress.h"
 #include "intercept/shim/link/gate.h"
+#include "intercept/shim/link/wake.h"
 
 namespace gpushare::shim {
 
@@ -19,6 +20,7 @@ bool Progress::pass_boundary() {
   if (__builtin_expect(!must_wait(words), 1)) return false;
   if (words.waiting.fetch_add(1, std::memory_order_relaxed) == 0)
     words.waiting_since_ns.store(monotonic_ns(), std::memory_order_relaxed);
+  wake_agent();
   while (true) {
     // Pairs with the release in ShimHost::set_run_until(): either the new run_until is seen, or
     // `turn` has changed and the wait returns at once.

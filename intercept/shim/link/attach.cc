@@ -17,6 +17,7 @@
 #include <cstring>
 
 #include "intercept/shim/link/quiet.h"
+#include "intercept/shim/link/wake.h"
 #include "shmctl/shim/protocol.h"
 
 namespace gpushare::shim {
@@ -93,13 +94,13 @@ int connect_to_agent(const timeval& patience) {
   return -1;
 }
 
-// The descriptor that the agent sends; -1: none came. `is_silent`: nothing came in time.
-int receive_descriptor(int socket, const timeval& patience, bool* is_silent) {
+// The descriptors that the agent sends. `is_silent`: nothing came in time.
+DescriptorMessage::Taken receive_descriptors(int socket, const timeval& patience, bool* is_silent) {
   DescriptorMessage message;
   const long bytes = despite_signals(
       patience, [&] { return ::syscall(SYS_recvmsg, socket, message.get(), MSG_CMSG_CLOEXEC); });
   *is_silent = bytes < 0 && (errno == EAGAIN || errno == EINTR);
-  return bytes == 1 ? message.taken() : -1;
+  return bytes == 1 ? message.taken() : DescriptorMessage::Taken{};
 }
 
 // Null if the descriptor is anything but a slot of this version whose size is sealed.
@@ -121,17 +122,23 @@ struct Answer {
   bool is_there = false;   // an agent took the connection
   bool is_silent = false;  // it did not answer in time
   ShimSlot* slot = nullptr;
+  int wake = -1;  // comes with a slot only
 };
 
 Answer ask_agent(const timeval& patience) {
   const int socket = connect_to_agent(patience);
   if (socket < 0) return {.is_silent = errno == EAGAIN};
   Answer answer{.is_there = true};
-  const int descriptor = receive_descriptor(socket, patience, &answer.is_silent);
+  const auto [slot, wake] = receive_descriptors(socket, patience, &answer.is_silent);
   close_quietly(socket);
-  if (descriptor < 0) return answer;
-  answer.slot = map_slot(descriptor);
-  close_quietly(descriptor);
+  if (slot >= 0) {
+    answer.slot = map_slot(slot);
+    close_quietly(slot);
+  }
+  if (answer.slot != nullptr)
+    answer.wake = wake;
+  else if (wake >= 0)
+    close_quietly(wake);
   return answer;
 }
 
@@ -171,6 +178,7 @@ uint32_t attach() {
         if ((features & kShimPartitions) != 0 && is_driver_too_old()) features &= ~kShimPartitions;
         process.features.store(features, std::memory_order_relaxed);
         process.is_telling.store((features & kShimIterations) != 0, std::memory_order_relaxed);
+        if (answer.wake >= 0) keep_wake(answer.wake);
         process.slot.store(mine == nullptr ? &nobodys_slot : mine, std::memory_order_release);
       }
       process.lock.store(0, std::memory_order_release);
@@ -201,8 +209,9 @@ void attach_again(const ShimSlot& mine) {
                        kLongestPauseNs);
   process.look_pause_ns.store(pause, std::memory_order_relaxed);
   process.next_look_ns.store(now + pause, std::memory_order_relaxed);
-  // The old page stays mapped, as another thread may be looking at it. That is one page for each
-  // death of an agent.
+  // The old page stays mapped and the old descriptor open, as another thread may be using them.
+  // That is one of each for each death of an agent.
+  if (answer.wake >= 0) keep_wake(answer.wake);
   if (answer.slot != nullptr) process.slot.store(answer.slot, std::memory_order_release);
 }
 

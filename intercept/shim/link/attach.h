@@ -29,6 +29,7 @@ struct Process {
   std::atomic<uint32_t> ignored_gate;   // the closed state that a dead agent has left, to be passed
   std::atomic<uint64_t> next_look_ns;   // when to ask for an agent again
   std::atomic<uint64_t> look_pause_ns;  // the length of the pause before that
+  std::atomic<uint64_t> wake;           // see wake.h
   std::atomic<Streams*> streams;        // see streams.h
   std::atomic<Progress*> progress;      // see progress.h
 };

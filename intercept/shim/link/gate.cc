@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "intercept/shim/link/quiet.h"
+#include "intercept/shim/link/wake.h"
 
 namespace gpushare::shim {
 namespace {
@@ -55,7 +56,9 @@ void wait_at_gate(ShimSlot& slot) {
       slot.gave_up.fetch_add(1, std::memory_order_relaxed);
       break;
     }
-    slot.seen_gate.store(gate, std::memory_order_release);
+    const bool is_new = slot.seen_gate.exchange(gate, std::memory_order_acq_rel) != gate;
+    // Only who has turns looks at who comes to stand.
+    if (is_new && slot.iterations.run_until.load(std::memory_order_relaxed) != 0) wake_agent();
     wait_on(slot.gate, gate);
   }
   slot.waiting.fetch_sub(1, std::memory_order_relaxed);

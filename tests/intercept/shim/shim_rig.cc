@@ -58,6 +58,11 @@ void ShimRig::hang() {
   dead_ = std::move(host_);
 }
 
+uint64_t ShimRig::wakes(pid_t pid) {
+  const std::lock_guard lock(mutex_);
+  return wakes_[pid];
+}
+
 bool ShimRig::is_asked_in_vain() {
   const std::lock_guard lock(mutex_);
   pollfd asked{dead_->fd(), POLLIN, 0};
@@ -78,6 +83,8 @@ void ShimRig::serve() {
       if (host_) {
         host_->serve();
         note_launches();  // beat() forgets those that have ended
+        for (const ProcessId& process : host_->take_wakes(MonotonicClock().now()))
+          ++wakes_[process.pid];
         host_->beat(MonotonicClock().now());
         fd = host_->fd();
       }

@@ -45,6 +45,8 @@ class ShimRig {
   // The agent hangs: it beats no more, and a process that connects gets no answer.
   void hang();
   void go_on();
+  // How often this process has woken the agent.
+  uint64_t wakes(pid_t pid);
   // Some process has connected while it hangs.
   bool is_asked_in_vain();
 
@@ -71,6 +73,7 @@ class ShimRig {
   std::unique_ptr<ShimHost> dead_;
   // By process; the host itself forgets slots of processes that end or call exec().
   std::map<ProcessId, uint64_t> launches_;
+  std::map<pid_t, uint64_t> wakes_;
   bool is_ending_ = false;
   std::thread thread_;
 };

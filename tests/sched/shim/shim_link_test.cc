@@ -32,7 +32,7 @@ class ShimLinkTest : public ::testing::Test {
     link_->serve();
     DescriptorMessage message;
     if (::recvmsg(socket->get(), message.get(), MSG_CMSG_CLOEXEC) != 1) return nullptr;
-    const Fd file(message.taken());
+    const Fd file(message.taken().slot);
     void* mapped =
         ::mmap(nullptr, kShimSlotBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
     if (mapped != MAP_FAILED) slot_ = static_cast<ShimSlot*>(mapped);

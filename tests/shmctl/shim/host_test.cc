@@ -22,7 +22,7 @@ class ShimHostTest : public ::testing::Test {
     DescriptorMessage message;
     if (::recvmsg(connection.get(), message.get(), MSG_CMSG_CLOEXEC | MSG_DONTWAIT) != 1)
       return false;
-    return Fd(message.taken()).is_open();
+    return Fd(message.taken().slot).is_open();
   }
 
   const TempFolder folder_ = TempFolder::make("gpushare-host").value();

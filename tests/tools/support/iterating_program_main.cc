@@ -36,7 +36,7 @@ ShimSlot* take_slot() {
   if (!socket) return nullptr;
   DescriptorMessage message;
   if (::recvmsg(socket->get(), message.get(), MSG_CMSG_CLOEXEC) != 1) return nullptr;
-  const Fd file(message.taken());
+  const Fd file(message.taken().slot);
   void* const mapped =
       ::mmap(nullptr, kShimSlotBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   return mapped == MAP_FAILED ? nullptr : static_cast<ShimSlot*>(mapped);

@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -351,6 +352,18 @@ void way_slow(int count) {
   }
 }
 
+// Launches as way_slow(), after it has put files of its own in the place of all descriptors that it
+// does not know. At its end nobody else has written into them.
+void way_slow_among_own_files(int count) {
+  const Launch function = by_dlsym();
+  launch(function, 1);  // attached by now
+  const int file = static_cast<int>(::syscall(SYS_memfd_create, "own", 0));
+  for (int other = 3; other < 2048; ++other)
+    if (other != file && ::fcntl(other, F_GETFD) >= 0) ::dup2(file, other);
+  way_slow(count);
+  expect(::lseek(file, 0, SEEK_END) == 0, "somebody wrote into a file of the program's");
+}
+
 // The first question to the agent, and all launches, while signals come every 0.5 ms.
 void way_slow_with_signals(int count) {
   struct sigaction action{};
@@ -412,6 +425,7 @@ const std::map<std::string, std::function<void(int)>> kWays{
     {"ordinary", way_ordinary},
     {"announced", way_announced},
     {"held", way_held},
+    {"slow-among-own-files", way_slow_among_own_files},
     {"slow-with-signals", way_slow_with_signals},
     {"slow-on-gpu", way_slow_on_gpu},
     {"slow-from-host", way_slow_from_host},

@@ -80,6 +80,34 @@ TEST(Gate, ClosedHoldsLaunchesUntilItOpens) {
   EXPECT_EQ(gave_up(rig, *program), 0u);
 }
 
+TEST(Gate, WhoComesToStandWakesAnAgentThatGivesTurns) {
+  ShimRig rig(kShimGate | kShimIterations);
+  const auto program = start_launching(rig);
+  ASSERT_TRUE(is_held(rig, *program));
+  EXPECT_EQ(rig.wakes(program->pid()), 0u) << "a cap closed it: nobody waits for the news";
+  for (uint64_t round = 1; round <= 3; ++round) {
+    ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::open_gate));
+    ASSERT_TRUE(goes_on(rig));
+    rig.with_slot(program->pid(), [](ShimSlot& slot) { ShimHost::set_run_until(slot, 1); });
+    ASSERT_TRUE(is_held(rig, *program));
+    EXPECT_TRUE(eventually([&] { return rig.wakes(program->pid()) == round; }));
+    EXPECT_TRUE(launches_nothing(rig, 120ms)) << "it looks at the beat meanwhile";
+    EXPECT_EQ(rig.wakes(program->pid()), round) << "once for each time";
+  }
+}
+
+TEST(Gate, NothingIsWrittenWhereTheAgentsDescriptorWas) {
+  ShimRig rig(kShimGate | kShimIterations);
+  const auto program = start_launching(rig, 2000, "slow-among-own-files");
+  rig.with_slot(program->pid(), [](ShimSlot& slot) { ShimHost::set_run_until(slot, 1); });
+  for (int round = 0; round < 3; ++round) {
+    ASSERT_TRUE(is_held(rig, *program));
+    ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::open_gate));
+    ASSERT_TRUE(goes_on(rig));
+  }
+  success_of(*program);
+}
+
 TEST(Gate, HoldsCopiesOnTheGpu) {
   ShimRig rig(kShimGate);
   const auto program = start_launching(rig, 1'000'000, "slow-on-gpu");
@@ -188,7 +216,7 @@ TEST(Gate, AKilledProgramLeavesNothingBehind) {
 Fd descriptor_over(const Fd& socket) {
   DescriptorMessage message;
   if (::recvmsg(socket.get(), message.get(), MSG_CMSG_CLOEXEC) != 1) return Fd();
-  return Fd(message.taken());
+  return Fd(message.taken().slot);
 }
 
 Fd descriptor_from(const std::string& path) {
