@@ -10,11 +10,11 @@
 #include "compat/version.h"
 #include "dev/chardev.h"
 #include "hook/hook.h"
-#include "state/lock.h"
+#include "news/lock.h"
 #include "state/object.h"
 #include "sysfs/sysfs.h"
 
-DEFINE_MUTEX(gs_lock); /* state/lock.h says what is under it. */
+DEFINE_MUTEX(gs_lock); /* news/lock.h says what is under it. */
 
 static int __init gs_init(void)
 {

@@ -12,11 +12,11 @@
 #include <linux/uaccess.h>
 
 #include "dev/chardev.h"
-#include "state/agent.h"
-#include "state/names.h"
+#include "news/agent.h"
+#include "members/names.h"
 #include "state/report.h"
-#include "state/stream.h"
-#include "state/tenant.h"
+#include "news/stream.h"
+#include "members/tenant.h"
 #include "sysfs/sysfs.h"
 
 #define GS_PUBLISH_CHUNK 32 /* the number of usages that are copied at a time */
@@ -105,10 +105,12 @@ static void gs_publish(struct gpushare_usage *usage)
 	usage->result = tenant ? 0 : -ENOENT;
 	if (!tenant)
 		return;
-	tenant->gpu_time_us = usage->gpu_time_us;
-	tenant->throttled_us = usage->throttled_us;
-	tenant->freezes = usage->freezes;
-	tenant->share_permille = usage->share_permille;
+	tenant->figures.published = (struct gs_published){
+		.gpu_time_us = usage->gpu_time_us,
+		.throttled_us = usage->throttled_us,
+		.freezes = usage->freezes,
+		.share_permille = usage->share_permille,
+	};
 }
 
 static long gs_publish_chunk(struct gpushare_usage *usages, u8 __user *from, u32 count)

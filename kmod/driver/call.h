@@ -31,7 +31,8 @@ struct gs_process;
  * @wanted: Which of its parameters matter, and are pinned.
  * @params: Their values, and in the end RM's answer.
  * @process: The caller, with a reference. This and the members up to @parent are the filter's.
- * @client: The client whose order is held, with a reference. FREE: NULL if it is not known.
+ * @client: The client, with a reference; of what is made or freed its order is held. NULL if it is
+ *	not known.
  * @holder: The file whose clients @file speaks for, once it was looked up.
  * @source: DUP: the same for the client of the original, unless it is @client.
  * @new_client: ALLOC of a client: memory for it.

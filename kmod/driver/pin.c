@@ -23,7 +23,7 @@
 #include "driver/divert.h"
 #include "driver/pin.h"
 #include "rm/interest.h"
-#include "state/agent.h"
+#include "news/agent.h"
 
 #define GS_PIN_BITS 8
 #define GS_NO_COMMAND 0xFFFFFFFFu /* RM answers that it does not know it. */

@@ -40,21 +40,44 @@ static s32 gs_call_fd(const struct gs_call *call)
  */
 static bool gs_client_making_begins(struct gs_call *call)
 {
-	struct gs_file *record = gs_file_add(call->new_file);
+	struct gs_file *record;
+	bool is_own;
 
-	call->new_file = NULL;
-	if (record->holder)
-		return false;
-	record->makers++;
-	return true;
+	mutex_lock(&gs_lock);
+	record = gs_file_add(call->new_file);
+	is_own = !record->holder;
+	if (is_own)
+		record->makers++;
+	mutex_unlock(&gs_lock);
+	return is_own;
 }
 
 static void gs_client_making_ends(const struct gs_call *call)
 {
-	struct gs_file *record = gs_file_find(call->file);
+	struct gs_file *record;
 
+	mutex_lock(&gs_lock);
+	record = gs_file_find(call->file);
 	if (record && record->makers)
 		record->makers--;
+	mutex_unlock(&gs_lock);
+}
+
+/* It is reported under gs_lock, so that the report comes before any of what is below the client. */
+static void gs_client_made(struct gs_call *call)
+{
+	u32 handle = rm_answered_object(&call->rm, call->bytes);
+	s32 fd = gs_call_fd(call);
+	struct gs_client *gone;
+
+	gs_process_open(call->process);
+	mutex_lock(&gs_lock);
+	gone = gs_client_add(call->new_client, call->process, call->file, handle, fd);
+	call->new_client = NULL;
+	gs_report_client(call->process, handle, fd, 0);
+	mutex_unlock(&gs_lock);
+	if (gone)
+		gs_client_bury(gone);
 }
 
 /**
@@ -66,13 +89,11 @@ static void gs_client_making_ends(const struct gs_call *call)
 long gs_filter_client(struct gs_call *call)
 {
 	struct gs_answer answer gs_uninitialized;
-	u32 handle;
-	s32 fd;
 
 	call->new_client = gs_client_new();
 	call->new_file = gs_file_new(call->file);
 	if (!call->new_client || !call->new_file || gs_call_enter(call)) {
-		kfree(call->new_client);
+		gs_client_discard(call->new_client);
 		kfree(call->new_file);
 		return gs_call_refuse(call, RM_ERR_NO_MEMORY);
 	}
@@ -80,44 +101,48 @@ long gs_filter_client(struct gs_call *call)
 		gs_call_leave(call);
 		return gs_call_refuse(call, RM_ERR_INSUFFICIENT_PERMISSIONS);
 	}
-	mutex_unlock(&gs_lock);
 
 	gs_call_driver(call, &answer);
 
-	fd = gs_call_fd(call);
-	mutex_lock(&gs_lock);
+	if (answer.is_done)
+		gs_client_made(call);
 	gs_client_making_ends(call);
-	if (answer.is_done) {
-		handle = rm_answered_object(&call->rm, call->bytes);
-		gs_client_add(call->new_client, call->process, call->file, handle, fd);
-		call->new_client = NULL;
-		gs_process_open(call->process);
-		gs_report_client(call->process, handle, fd, 0);
-	}
 	gs_call_leave(call);
 	return answer.ret;
 }
 
-static void gs_memory_refused_event(struct gs_call *call, u32 instance, u64 bytes)
+static void gs_memory_refused_event(struct gs_call *call, u32 instance, u64 bytes, u64 repeats)
 {
-	struct gs_tenant *tenant = call->process->tenant;
+	struct gs_counter *counter = &call->process->tenant->counter;
 	struct gpushare_event event gs_uninitialized;
-	u64 repeats;
 
-	if (!gs_process_reports_refusal(call->process, &repeats))
-		return;
-	gs_process_open(call->process);
-	gs_event_init(&event, GPUSHARE_EVENT_MEMORY_REFUSED, &call->process->id);
+	lockdep_assert_held(&gs_lock);
+	gs_event_init(&event, GPUSHARE_EVENT_MEMORY_REFUSED);
 	event.memory_refused.client = call->rm.client;
 	event.memory_refused.parent = call->rm.parent;
 	event.memory_refused.class_id = call->rm.class_id;
 	event.memory_refused.instance = instance;
 	event.memory_refused.bytes = bytes;
-	event.memory_refused.current_bytes = tenant->memory[instance];
-	event.memory_refused.max_bytes = tenant->settings.memory_max;
+	event.memory_refused.current_bytes = atomic64_read(&counter->memory[instance]);
+	event.memory_refused.max_bytes = gs_counter_room(counter);
 	event.memory_refused.repeats = repeats;
-	gs_event_send(&event);
-	gs_tenant_had_event(tenant);
+	gs_event_send(&event, &call->process->id);
+}
+
+static noinline void gs_memory_refused(struct gs_call *call, u32 instance, u64 bytes)
+{
+	u64 repeats;
+	bool is_reported = gs_process_reports_refusal(call->process, &repeats);
+
+	if (is_reported)
+		gs_process_open(call->process);
+	mutex_lock(&gs_lock);
+	gs_counter_refused_memory(&call->process->tenant->counter);
+	if (is_reported) {
+		gs_memory_refused_event(call, instance, bytes, repeats);
+		gs_tenant_had_event(call->process->tenant);
+	}
+	mutex_unlock(&gs_lock);
 }
 
 /* The bytes that a memory object takes; ~0 if the caller hides them. */
@@ -149,32 +174,38 @@ static u32 gs_call_instance(const struct gs_call *call)
 	return call->parent ? call->parent->instance : 0;
 }
 
-/*
- * Remembers what the driver made below its client. Returns false if the client has gone meanwhile,
- * and has taken the object with it.
- */
-static __always_inline bool gs_call_remember(struct gs_call *call)
-{
-	struct gs_client *client = call->client;
-
-	if (client->is_dead)
-		return false;
-	if (unlikely(client->is_unsure))
-		gs_client_acknowledge(client);
-	gs_object_add(call->object, client, &client->objects, call->parent, call->rm.parent,
-		      rm_answered_object(&call->rm, call->bytes));
-	return true;
-}
-
 static noinline void gs_object_made_event(struct gs_call *call)
 {
 	struct gpushare_event event gs_uninitialized;
 
-	gs_object_event(&event, call->process, call->rm.client, call->object);
-	if (!event.kind)
-		return;
-	gs_process_open(call->process);
-	gs_event_send(&event);
+	gs_object_event(&event, call->rm.client, call->object);
+	if (event.kind)
+		gs_event_send(&event, &call->process->id);
+}
+
+/*
+ * Remembers what the driver made below its client, and reports it unless it is a duplicate. Returns
+ * false if the client has gone meanwhile, and has taken the object with it.
+ */
+static __always_inline bool gs_call_remember(struct gs_call *call, bool is_reported)
+{
+	struct gs_client *client = call->client;
+	bool is_alive;
+
+	if (unlikely(READ_ONCE(client->is_unsure)))
+		gs_client_acknowledge(client);
+	if (is_reported)
+		gs_process_open(call->process);
+	mutex_lock(&client->objects.lock);
+	is_alive = !READ_ONCE(client->is_dead);
+	if (is_alive) {
+		gs_object_add(&client->objects, call->object, call->parent, call->rm.parent,
+			      rm_answered_object(&call->rm, call->bytes));
+		if (is_reported && gs_stream_is_open())
+			gs_object_made_event(call);
+	}
+	mutex_unlock(&client->objects.lock);
+	return is_alive;
 }
 
 static void gs_object_made(struct gs_call *call)
@@ -185,12 +216,8 @@ static void gs_object_made(struct gs_call *call)
 		object->bytes = gs_memory_answered(call);
 	if (object->charge)
 		gs_charge_correct(object->charge, object->bytes);
-	if (!gs_call_remember(call)) {
+	if (!gs_call_remember(call, true))
 		gs_object_drop_charge(object);
-		return;
-	}
-	if (!call->process->is_opened || gs_stream_is_open())
-		gs_object_made_event(call);
 }
 
 /* Charges a group that is a context. Returns false if the tenant may not have one more. */
@@ -200,9 +227,11 @@ static noinline bool gs_call_charge_context(struct gs_call *call)
 
 	if (!gs_object_charge_context(call->object, call->process))
 		return true;
-	call->process->tenant->contexts_refused++;
+	mutex_lock(&gs_lock);
+	gs_counter_refused_context(&call->process->tenant->counter);
 	if (gs_process_reports_refusal(call->process, &repeats))
 		gs_tenant_had_event(call->process->tenant);
+	mutex_unlock(&gs_lock);
 	return false;
 }
 
@@ -219,8 +248,7 @@ static bool gs_call_charge(struct gs_call *call)
 	bytes = gs_memory_bytes(call);
 	if (!gs_object_charge(object, call->process, bytes))
 		return true;
-	call->process->tenant->memory_refused++;
-	gs_memory_refused_event(call, object->instance, bytes);
+	gs_memory_refused(call, object->instance, bytes);
 	return false;
 }
 
@@ -235,7 +263,6 @@ long gs_filter_alloc(struct gs_call *call)
 	s32 fd = call->rm.class_id == RM_CLASS_GROUP ? gs_call_fd(call) : -1;
 	struct gs_answer answer gs_uninitialized;
 	struct gs_object *object;
-	bool is_charged;
 	int err;
 
 	err = gs_call_enter_in_order(call);
@@ -248,22 +275,35 @@ long gs_filter_alloc(struct gs_call *call)
 	object->fd = fd;
 	if (call->rm.class_id == RM_CLASS_GROUP)
 		object->engine_type = call->params.value;
-	is_charged = gs_call_charge(call);
-	if (!is_charged) {
-		gs_call_leave(call);
+	if (!gs_call_charge(call)) {
+		gs_call_leave_in_order(call);
 		return gs_call_refuse(call, RM_ERR_NO_MEMORY);
 	}
-	mutex_unlock(&gs_lock);
 
 	gs_call_driver(call, &answer);
 
-	mutex_lock(&gs_lock);
 	if (answer.is_done)
 		gs_object_made(call);
 	else
 		gs_object_drop_charge(object);
-	gs_call_leave(call);
+	gs_call_leave_in_order(call);
 	return answer.ret;
+}
+
+/* Makes an object of the call a duplicate of @source. The lock of the source's client is held. */
+static void gs_object_copy(struct gs_object *object, struct gs_object *source)
+{
+	object->class_id = source->class_id;
+	object->instance = source->instance;
+	object->engine_type = source->engine_type;
+	object->origin = gs_object_origin(source);
+	refcount_inc(&object->origin->refs);
+	object->is_video = source->is_video;
+	object->bytes = source->bytes;
+	object->fd = source->fd;
+	object->charge = source->charge;
+	if (object->charge)
+		refcount_inc(&object->charge->refs);
 }
 
 /* Fills in what a duplicate is. Returns false if the original is not remembered. */
@@ -271,23 +311,16 @@ static bool gs_call_duplicate(struct gs_call *call)
 {
 	bool is_own = call->rm.source_client == call->rm.client;
 	struct gs_client *client = is_own ? call->client : call->source;
-	struct gs_object *object = call->object;
-	struct gs_object *source = client ? gs_object_find(client, call->rm.source_object) : NULL;
+	struct gs_object *source;
 
-	if (!source)
+	if (!client)
 		return false;
-	object->class_id = source->class_id;
-	object->instance = source->instance;
-	object->engine_type = source->engine_type;
-	object->origin = gs_object_origin(source);
-	object->origin->refs++;
-	object->is_video = source->is_video;
-	object->bytes = source->bytes;
-	object->fd = source->fd;
-	object->charge = source->charge;
-	if (object->charge)
-		object->charge->refs++;
-	return true;
+	mutex_lock(&client->objects.lock);
+	source = gs_object_find(&client->objects, call->rm.source_object);
+	if (source)
+		gs_object_copy(call->object, source);
+	mutex_unlock(&client->objects.lock);
+	return source;
 }
 
 /*
@@ -334,8 +367,7 @@ long gs_filter_dup(struct gs_call *call)
 	if (err)
 		return gs_call_not_entered(call, err);
 	is_of_interest = gs_call_duplicate(call);
-	is_foreign = call->source && call->source->process != call->process;
-	mutex_unlock(&gs_lock);
+	is_foreign = call->source && READ_ONCE(call->source->process) != call->process;
 
 	if (is_foreign) {
 		gs_dup_unwrap(call);
@@ -344,9 +376,8 @@ long gs_filter_dup(struct gs_call *call)
 		gs_call_driver(call, &answer);
 	}
 
-	mutex_lock(&gs_lock);
-	if (!is_of_interest || !answer.is_done || !gs_call_remember(call))
+	if (!is_of_interest || !answer.is_done || !gs_call_remember(call, false))
 		gs_object_drop_charge(call->object);
-	gs_call_leave(call);
+	gs_call_leave_in_order(call);
 	return is_foreign && answer.ret == -EFAULT ? gs_dup_after_fault(call, &answer) : answer.ret;
 }

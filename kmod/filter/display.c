@@ -4,8 +4,8 @@
  * being freed, so it cannot count it.
  */
 #include "filter/filter.h"
-#include "state/agent.h"
-#include "state/process.h"
+#include "members/current.h"
+#include "news/agent.h"
 
 /**
  * gs_filter_display() - May the caller have memory that is not counted?
@@ -23,10 +23,10 @@ int gs_filter_display(void)
 	process = gs_process_of_current();
 	if (!process)
 		goto unlock;
-	if (process->tenant->settings.memory_max == GS_MEMORY_NONE)
+	if (gs_counter_room(&process->tenant->counter) == GS_MEMORY_NONE)
 		err = 0;
 	else
-		process->tenant->memory_refused++;
+		gs_counter_refused_memory(&process->tenant->counter);
 	gs_process_put(process);
 unlock:
 	mutex_unlock(&gs_lock);

@@ -13,7 +13,7 @@
 #include "filter/filter.h"
 #include "filter/verdicts.h"
 #include "rm/interest.h"
-#include "state/agent.h"
+#include "news/agent.h"
 
 /* For the sizes of the calls that make memory the compiler makes code without a loop. */
 static int gs_call_read(struct gs_call *call)

@@ -10,12 +10,39 @@ static noinline void gs_freed_event(const struct gs_call *call)
 {
 	struct gpushare_event event gs_uninitialized;
 
-	gs_process_open(call->process);
-	gs_event_init(&event, GPUSHARE_EVENT_OBJECT_FREED, &call->process->id);
+	gs_event_init(&event, GPUSHARE_EVENT_OBJECT_FREED);
 	event.object.client = call->rm.client;
 	event.object.object = call->rm.object;
 	event.object.fd = -1;
-	gs_event_send(&event);
+	gs_event_send(&event, &call->process->id);
+}
+
+/* Forgets an object of a client, and reports that, if it is to be reported, in the same order. */
+static void gs_call_forget_object(struct gs_call *call)
+{
+	struct gs_objects *objects = &call->client->objects;
+	struct gs_object *object;
+
+	mutex_lock(&objects->lock);
+	object = gs_object_find(objects, call->rm.object);
+	if (object)
+		gs_object_destroy(objects, object);
+	if (gs_stream_is_open())
+		gs_freed_event(call);
+	mutex_unlock(&objects->lock);
+}
+
+/* Forgets what the driver has freed. */
+static void gs_call_forget(struct gs_call *call)
+{
+	gs_process_open(call->process);
+	if (call->client && call->rm.object != call->rm.client) {
+		gs_call_forget_object(call);
+		return;
+	}
+	if (call->client)
+		gs_client_destroy(call->client);
+	gs_freed_event(call);
 }
 
 /**
@@ -26,28 +53,16 @@ static noinline void gs_freed_event(const struct gs_call *call)
  */
 long gs_filter_free(struct gs_call *call)
 {
-	struct gs_object *object;
 	struct gs_answer answer gs_uninitialized;
 	int err = gs_call_enter_in_order(call);
 
 	if (err)
 		return gs_call_not_entered(call, err);
-	mutex_unlock(&gs_lock);
 
 	gs_call_driver(call, &answer);
 
-	mutex_lock(&gs_lock);
-	if (answer.is_done && call->client) {
-		if (call->rm.object == call->rm.client) {
-			gs_client_destroy(call->client);
-		} else {
-			object = gs_object_find(call->client, call->rm.object);
-			if (object)
-				gs_object_destroy(object);
-		}
-	}
-	if (answer.is_done && (!call->process->is_opened || gs_stream_is_open()))
-		gs_freed_event(call);
-	gs_call_leave(call);
+	if (answer.is_done)
+		gs_call_forget(call);
+	gs_call_leave_in_order(call);
 	return answer.ret;
 }

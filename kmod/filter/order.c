@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The order of calls. Calls that make or free something of a client are made one after the other,
- * so that what is remembered changes in the order in which the driver did it. A call that comes
- * alone, as nearly all do, takes gs_lock once before the driver is asked and once after.
+ * so that what is remembered changes in the order in which the driver did it. A call on a client of
+ * the caller's own, as nearly all are, finds it without a lock that other processes take.
  */
 #include <linux/fs.h>
 #include <linux/slab.h>
 
 #include "driver/call.h"
 #include "filter/order.h"
+#include "members/current.h"
 #include "state/client.h"
 #include "state/file.h"
 
@@ -17,6 +18,14 @@ static bool gs_call_may_be_about(const struct gs_call *call, const struct gs_cli
 	if (client->file == call->holder)
 		return true;
 	return call->holder == call->file && client->process == call->process;
+}
+
+/* Takes a reference of a client that was found under gs_lock, or of none. */
+static struct gs_client *gs_client_get(struct gs_client *client)
+{
+	if (client)
+		refcount_inc(&client->refs); /* it was found, so it is not dead */
+	return client;
 }
 
 /*
@@ -33,9 +42,7 @@ static struct gs_client *gs_call_own_client(struct gs_call *call)
 	client = gs_client_find(call->rm.client, call->holder, call->process);
 	if (!client || !gs_call_may_be_about(call, client))
 		client = gs_client_find_unsure(call->rm.client, call->holder);
-	if (client)
-		client->refs++;
-	return client;
+	return gs_client_get(client);
 }
 
 /*
@@ -56,28 +63,29 @@ static bool gs_call_is_astray(const struct gs_call *call)
  */
 static struct gs_client *gs_call_source(const struct gs_call *call)
 {
-	struct gs_client *client;
-
 	if (call->rm.kind != RM_CALL_DUP || call->rm.source_client == call->rm.client ||
 	    !gs_file_is_control(call->file))
 		return NULL;
-	client = gs_client_find(call->rm.source_client, call->file, call->process);
-	if (client)
-		client->refs++;
-	return client;
+	return gs_client_get(gs_client_find(call->rm.source_client, call->file, call->process));
 }
 
 /* Forgets a client that the driver did not know, if no other call is about it. */
 static noinline void gs_call_put_unsure(struct gs_client *client)
 {
-	if (client->refs == 2)
-		gs_client_destroy(client);
+	bool is_last;
+
+	mutex_lock(&gs_lock); /* under which alone such a client is found */
+	is_last =
+		client->is_unsure && refcount_read(&client->refs) == 2 && gs_client_unlink(client);
+	mutex_unlock(&gs_lock);
+	if (is_last)
+		gs_client_bury(client);
 	gs_client_put(client);
 }
 
 static __always_inline void gs_call_put_client(struct gs_client *client)
 {
-	if (unlikely(client->is_unsure))
+	if (unlikely(READ_ONCE(client->is_unsure)))
 		gs_call_put_unsure(client);
 	else
 		gs_client_put(client);
@@ -88,18 +96,17 @@ static noinline void gs_call_put_more(struct gs_call *call)
 {
 	if (call->source)
 		gs_client_put(call->source);
-	kfree(call->new_client);
+	gs_client_discard(call->new_client);
 }
 
 static __always_inline void gs_call_put(struct gs_call *call)
 {
-	lockdep_assert_held(&gs_lock);
-	if (call->client)
-		gs_call_put_client(call->client);
 	if (call->object)
 		gs_object_put(call->object);
 	if (call->parent)
 		gs_object_put(call->parent);
+	if (call->client)
+		gs_call_put_client(call->client);
 	if (call->source || call->new_client)
 		gs_call_put_more(call);
 	if (call->process)
@@ -107,19 +114,50 @@ static __always_inline void gs_call_put(struct gs_call *call)
 }
 
 /**
- * gs_call_enter() - Begin with a call.
+ * gs_call_enter() - Begin with a call, as its process.
  * @call: A call of any kind.
  *
- * Return: 0 with gs_lock held, or -ENOMEM.
+ * Return: 0 or -ENOMEM.
  */
 int gs_call_enter(struct gs_call *call)
 {
 	mutex_lock(&gs_lock);
 	call->process = gs_process_of_current();
-	if (call->process)
-		return 0;
 	mutex_unlock(&gs_lock);
-	return -ENOMEM;
+	return call->process ? 0 : -ENOMEM;
+}
+
+/**
+ * gs_call_find_own() - Find the caller and its client, if the client was made on this file and by
+ * this process, as it nearly always was.
+ * @call: A call of any kind.
+ *
+ * Return: True if it was.
+ */
+bool gs_call_find_own(struct gs_call *call)
+{
+	struct gs_process *process;
+	struct gs_client *client;
+	bool is_own = false;
+
+	rcu_read_lock();
+	client = gs_client_on(call->rm.client, call->file);
+	if (!client)
+		goto unlock;
+	process =
+		READ_ONCE(client->process); /* valid under RCU: it is freed after a grace period */
+	if (!gs_process_is_current(process) || !refcount_inc_not_zero(&process->refs))
+		goto unlock;
+	is_own = refcount_inc_not_zero(&client->refs);
+	if (is_own) {
+		call->client = client;
+		call->process = process;
+	} else {
+		gs_process_put(process);
+	}
+unlock:
+	rcu_read_unlock();
+	return is_own;
 }
 
 /* Remembers a client that is not known at once, so that calls on it take turns. */
@@ -134,12 +172,11 @@ static noinline int gs_call_adopt(struct gs_call *call)
 		return -ENOMEM;
 	call->client = gs_call_own_client(call);
 	if (call->client) {
-		kfree(client);
+		gs_client_discard(client);
 		return 0;
 	}
 	gs_client_adopt(client, call->process, call->holder, call->rm.client);
-	call->client = client;
-	client->refs++;
+	call->client = gs_client_get(client);
 	return 0;
 }
 
@@ -150,7 +187,7 @@ static int gs_call_find_clients(struct gs_call *call)
 		call->client = gs_call_own_client(call);
 	if (!call->client && gs_call_is_astray(call))
 		return -EPERM;
-	if (!call->client && call->object && gs_call_adopt(call))
+	if (!call->client && call->rm.kind != RM_CALL_FREE && gs_call_adopt(call))
 		return -ENOMEM;
 	call->source = gs_call_source(call);
 	return 0;
@@ -183,43 +220,6 @@ static bool gs_order_try(struct gs_call *call)
 	return false;
 }
 
-/*
- * Finds the caller and its client by one look into one table, if the client was made on this file
- * and by this process, as it nearly always was.
- */
-static bool gs_call_find_own(struct gs_call *call)
-{
-	struct gs_client *client = gs_client_on(call->rm.client, call->file);
-
-	if (!client || !gs_process_is_current(client->process))
-		return false;
-	client->refs++;
-	refcount_inc(&client->process->refs);
-	call->client = client;
-	call->process = client->process;
-	return true;
-}
-
-/* Finds the process and the clients, and a record for what is to be made. */
-static int gs_call_find(struct gs_call *call)
-{
-	bool is_own;
-
-	if (call->rm.kind != RM_CALL_FREE) {
-		call->object = gs_object_get();
-		if (!call->object)
-			return -ENOMEM;
-	}
-	is_own = gs_call_find_own(call);
-	if (is_own && call->rm.kind != RM_CALL_DUP)
-		return 0;
-	if (!is_own)
-		call->process = gs_process_of_current();
-	if (!call->process)
-		return -ENOMEM;
-	return gs_call_find_clients(call);
-}
-
 static void gs_order_end(struct gs_call *call)
 {
 	if (call->client)
@@ -228,22 +228,36 @@ static void gs_order_end(struct gs_call *call)
 		mutex_unlock(&call->source->order);
 }
 
-/*
- * Waits for the turn of a call; gs_lock is let go of meanwhile. If the client was freed before it
- * was our turn, another client may have its handle by now, so the clients are looked up again.
- */
-static noinline int gs_call_wait(struct gs_call *call)
+/* Finds the process, unless that is known, and the clients. */
+static noinline int gs_call_find(struct gs_call *call)
 {
-	int err;
+	int err = -ENOMEM;
 
-	do {
-		mutex_unlock(&gs_lock);
-		err = gs_order_wait(call);
-		mutex_lock(&gs_lock);
-		if (err)
-			return err;
-		if (!(call->client && call->client->is_dead) &&
-		    !(call->source && call->source->is_dead))
+	mutex_lock(&gs_lock);
+	if (!call->process)
+		call->process = gs_process_of_current();
+	if (call->process)
+		err = gs_call_find_clients(call);
+	mutex_unlock(&gs_lock);
+	return err;
+}
+
+/*
+ * Waits for the turn of a call. If the client was freed before it was our turn, another client may
+ * have its handle by now, so the clients are looked up again.
+ */
+static int gs_call_wait(struct gs_call *call)
+{
+	int err = 0;
+
+	while (!err) {
+		if (!gs_order_try(call)) {
+			err = gs_order_wait(call);
+			if (err)
+				return err;
+		}
+		if (!(call->client && READ_ONCE(call->client->is_dead)) &&
+		    !(call->source && READ_ONCE(call->source->is_dead)))
 			return 0;
 		gs_order_end(call);
 		if (call->client)
@@ -252,39 +266,55 @@ static noinline int gs_call_wait(struct gs_call *call)
 			gs_client_put(call->source);
 		call->client = NULL;
 		call->source = NULL;
-		err = gs_call_find_clients(call);
-		if (err)
-			return err;
-	} while (!gs_order_try(call));
-	return 0;
+		err = gs_call_find(call);
+	}
+	return err;
+}
+
+/* Takes a record for what is to be made, and finds its parent. */
+static int gs_call_prepare(struct gs_call *call)
+{
+	struct gs_objects *objects = &call->client->objects;
+	int err = 0;
+
+	mutex_lock(&objects->lock);
+	if (unlikely(gs_objects_want_more(objects)))
+		err = gs_objects_refill(objects);
+	if (err)
+		goto unlock;
+	call->object = gs_object_get(objects);
+	call->parent = gs_object_find(objects, call->rm.parent);
+	if (call->parent)
+		refcount_inc(&call->parent->refs);
+unlock:
+	mutex_unlock(&objects->lock);
+	return err;
 }
 
 /**
  * gs_call_enter_in_order() - Begin with a call when it is its turn.
  * @call: A call of kind ALLOC, DUP or FREE.
  *
- * Return: 0 with gs_lock held, -ENOMEM, -EPERM if its file cannot speak for the client, or -EINTR
- * if the caller was killed meanwhile.
+ * Return: 0, -ENOMEM, -EPERM if its file cannot speak for the client, or -EINTR if the caller was
+ * killed meanwhile.
  */
 int gs_call_enter_in_order(struct gs_call *call)
 {
-	int err;
+	int err = 0;
 
-	mutex_lock(&gs_lock);
-	err = gs_call_find(call);
-	if (!err && !gs_order_try(call))
+	if (!gs_call_find_own(call) || call->rm.kind == RM_CALL_DUP)
+		err = gs_call_find(call);
+	if (!err)
 		err = gs_call_wait(call);
 	if (err)
 		goto put;
-	if (call->object && call->client)
-		call->parent = gs_object_find(call->client, call->rm.parent);
-	if (call->parent)
-		call->parent->refs++;
-	return 0;
-
+	if (call->rm.kind != RM_CALL_FREE)
+		err = gs_call_prepare(call);
+	if (!err)
+		return 0;
+	gs_order_end(call);
 put:
 	gs_call_put(call);
-	mutex_unlock(&gs_lock);
 	return err;
 }
 
@@ -308,12 +338,20 @@ long gs_call_not_entered(const struct gs_call *call, int err)
 }
 
 /**
- * gs_call_leave() - End with a call.
- * @call: A call that was entered. gs_lock is held, and is let go of.
+ * gs_call_leave() - End with a call that was entered.
+ * @call: The call, without a client whose order is held.
  */
 void gs_call_leave(struct gs_call *call)
 {
+	gs_call_put(call);
+}
+
+/**
+ * gs_call_leave_in_order() - End with a call, and let the next one have its turn.
+ * @call: A call that was entered in order.
+ */
+void gs_call_leave_in_order(struct gs_call *call)
+{
 	gs_order_end(call);
 	gs_call_put(call);
-	mutex_unlock(&gs_lock);
 }

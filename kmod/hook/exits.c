@@ -11,7 +11,8 @@
 
 #include "compat/version.h"
 #include "hook/hook.h"
-#include "state/process.h"
+#include "members/fork.h"
+#include "members/marks.h"
 
 static void gs_exits_work(struct work_struct *work)
 {

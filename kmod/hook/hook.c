@@ -27,7 +27,7 @@
 #include "filter/filter.h"
 #include "hook/hook.h"
 #include "rm/interest.h"
-#include "state/announce.h"
+#include "news/announce.h"
 #include "state/client.h"
 #include "state/file.h"
 

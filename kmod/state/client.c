@@ -2,22 +2,37 @@
 #include <linux/hashtable.h>
 #include <linux/slab.h>
 
+#include "members/marks.h"
 #include "state/client.h"
 
 #define GS_UNSURE_BITS 8
+#define GS_ROOTS_AT_A_TIME 256 /* before others may have the lock */
 
-struct hlist_head gs_clients_by_handle[1 << GS_CLIENTS_BITS];
-static DEFINE_HASHTABLE(gs_clients_unsure, GS_UNSURE_BITS); /* by file */
+struct hlist_head gs_clients_by_handle[1 << GS_CLIENTS_BITS]; /* read under RCU */
+static DEFINE_HASHTABLE(gs_clients_unsure, GS_UNSURE_BITS);   /* by file */
 static DEFINE_HASHTABLE(gs_clients_by_file, GS_CLIENTS_BITS);
 
 /**
  * gs_client_new() - Allocate a client that the driver will be asked for.
  *
- * Return: A zeroed client, which the caller adds or frees by kfree(), or NULL.
+ * Return: A client that is not in use, which the caller adds or discards, or NULL.
  */
 struct gs_client *gs_client_new(void)
 {
-	return kzalloc(sizeof(struct gs_client), GFP_KERNEL_ACCOUNT);
+	struct gs_client *client = kzalloc(sizeof(*client), GFP_KERNEL_ACCOUNT);
+
+	if (client)
+		gs_objects_prepare(&client->objects);
+	return client;
+}
+
+/**
+ * gs_client_discard() - Free a client that was never in use.
+ * @client: A client from gs_client_new(), or NULL.
+ */
+void gs_client_discard(struct gs_client *client)
+{
+	kfree(client);
 }
 
 /**
@@ -71,13 +86,12 @@ struct gs_client *gs_client_find_unsure(u32 handle, const struct file *file)
 static void gs_client_insert(struct gs_client *client, struct gs_process *process,
 			     const struct file *file, u32 handle, s32 fd)
 {
-	client->refs = 1;
+	refcount_set(&client->refs, 1);
 	client->handle = handle;
 	client->file = file;
 	client->fd = fd;
 	client->process = process;
 	refcount_inc(&process->refs);
-	INIT_LIST_HEAD(&client->objects);
 	mutex_init(&client->order);
 	list_add_tail(&client->process_node, &process->clients);
 	hash_add(gs_clients_by_file, &client->by_file, (unsigned long)file);
@@ -103,16 +117,25 @@ void gs_client_adopt(struct gs_client *client, struct gs_process *process, const
 	hash_add(gs_clients_unsure, &client->by_handle, (unsigned long)file);
 }
 
+/* No reader walks the table of unsure clients under RCU, so a client may go to the other table. */
+static void gs_client_make_sure(struct gs_client *client)
+{
+	lockdep_assert_held(&gs_lock);
+	WRITE_ONCE(client->is_unsure, false);
+	hash_del_rcu(&client->by_handle);
+	hlist_add_head_rcu(&client->by_handle, gs_clients_of(client->handle));
+}
+
 /**
  * gs_client_acknowledge() - Note that the driver has shown that the client exists, on its file.
- * @client: A client with is_unsure.
+ * @client: A client that a caller has named. The order of it may be held.
  */
 void gs_client_acknowledge(struct gs_client *client)
 {
-	lockdep_assert_held(&gs_lock);
-	client->is_unsure = false;
-	hash_del(&client->by_handle);
-	hlist_add_head(&client->by_handle, gs_clients_of(client->handle));
+	mutex_lock(&gs_lock);
+	if (client->is_unsure && !client->is_dead)
+		gs_client_make_sure(client);
+	mutex_unlock(&gs_lock);
 }
 
 /* Another thread has guessed the handle, and used it before its maker had the answer. */
@@ -120,14 +143,14 @@ static void gs_client_take_over(struct gs_client *client, struct gs_process *pro
 {
 	client->fd = fd;
 	if (client->is_unsure)
-		gs_client_acknowledge(client);
+		gs_client_make_sure(client);
 	if (client->process == process)
 		return;
 	list_move_tail(&client->process_node, &process->clients);
 	refcount_inc(&process->refs);
 	gs_process_lost_client(client->process);
 	gs_process_put(client->process);
-	client->process = process;
+	WRITE_ONCE(client->process, process);
 }
 
 /**
@@ -140,23 +163,26 @@ static void gs_client_take_over(struct gs_client *client, struct gs_process *pro
  *
  * If another client of the process has this handle it is gone, because otherwise the driver could
  * not have made this one.
+ *
+ * Return: That client, which the caller is to bury without gs_lock, or NULL.
  */
-void gs_client_add(struct gs_client *client, struct gs_process *process, const struct file *file,
-		   u32 handle, s32 fd)
+struct gs_client *gs_client_add(struct gs_client *client, struct gs_process *process,
+				const struct file *file, u32 handle, s32 fd)
 {
 	struct gs_client *known = gs_client_on(handle, file) ?: gs_client_find_unsure(handle, file);
 
 	lockdep_assert_held(&gs_lock);
 	if (known) {
 		gs_client_take_over(known, process, fd);
-		kfree(client);
-		return;
+		gs_client_discard(client);
+		return NULL;
 	}
 	known = gs_client_find(handle, file, process);
-	if (known && known->process == process)
-		gs_client_destroy(known);
+	if (known && (known->process != process || !gs_client_unlink(known)))
+		known = NULL;
 	gs_client_insert(client, process, file, handle, fd);
-	hlist_add_head(&client->by_handle, gs_clients_of(handle));
+	hlist_add_head_rcu(&client->by_handle, gs_clients_of(handle));
+	return known;
 }
 
 /**
@@ -165,33 +191,62 @@ void gs_client_add(struct gs_client *client, struct gs_process *process, const s
  */
 void gs_client_free(struct gs_client *client)
 {
-	lockdep_assert_held(&gs_lock);
 	gs_process_put(client->process);
-	kfree(client);
+	gs_objects_free(&client->objects);
+	kfree_rcu(client, rcu);
+}
+
+/**
+ * gs_client_unlink() - Let a client that the driver has freed not be found any more.
+ * @client: The client.
+ *
+ * Return: True if the caller is to bury it. False if it was dead already.
+ */
+bool gs_client_unlink(struct gs_client *client)
+{
+	lockdep_assert_held(&gs_lock);
+	if (client->is_dead)
+		return false;
+	WRITE_ONCE(client->is_dead, true);
+	hash_del_rcu(&client->by_handle);
+	hash_del(&client->by_file);
+	return true;
+}
+
+/**
+ * gs_client_bury() - Forget all objects of a client, and what its process has of it.
+ * @client: A client that the caller has unlinked.
+ */
+void gs_client_bury(struct gs_client *client)
+{
+	unsigned int roots = 0;
+
+	mutex_lock(&client->objects.lock);
+	while (!gs_objects_empty(&client->objects)) {
+		if (++roots % GS_ROOTS_AT_A_TIME == 0)
+			gs_lock_rest(&client->objects.lock);
+	}
+	mutex_unlock(&client->objects.lock);
+	mutex_lock(&gs_lock);
+	list_del(&client->process_node);
+	gs_process_lost_client(client->process);
+	mutex_unlock(&gs_lock);
+	gs_client_put(client);
 }
 
 /**
  * gs_client_destroy() - Forget a client that the driver has freed, and all objects below it.
- * @client: A client that may be dead already. gs_lock is let go of meanwhile if it has many
- *	objects.
- *
- * Nothing finds it any more from the beginning on.
+ * @client: A client that may be dead already, with a reference.
  */
 void gs_client_destroy(struct gs_client *client)
 {
-	struct gs_object *object;
+	bool is_first;
 
-	lockdep_assert_held(&gs_lock);
-	if (client->is_dead)
-		return;
-	client->is_dead = true;
-	hash_del(&client->by_handle);
-	hash_del(&client->by_file);
-	while ((object = list_first_entry_or_null(&client->objects, struct gs_object, sibling)))
-		gs_object_destroy(object);
-	list_del(&client->process_node);
-	gs_process_lost_client(client->process);
-	gs_client_put(client);
+	mutex_lock(&gs_lock);
+	is_first = gs_client_unlink(client);
+	mutex_unlock(&gs_lock);
+	if (is_first)
+		gs_client_bury(client);
 }
 
 static struct gs_client *gs_client_of_file(const struct file *file)
@@ -213,12 +268,29 @@ void gs_clients_file_closed(const struct file *file)
 {
 	struct gs_client *client;
 
-	mutex_lock(&gs_lock);
-	while ((client = gs_client_of_file(file))) {
-		gs_client_destroy(client);
-		gs_lock_rest();
+	for (;;) {
+		mutex_lock(&gs_lock);
+		client = gs_client_of_file(file);
+		if (client)
+			gs_client_unlink(client);
+		mutex_unlock(&gs_lock);
+		if (!client)
+			return;
+		gs_client_bury(client);
 	}
+}
+
+/* One of the clients of a list, unlinked, or NULL. */
+static struct gs_client *gs_client_take_first(const struct hlist_head *clients)
+{
+	struct gs_client *client;
+
+	mutex_lock(&gs_lock);
+	client = hlist_entry_safe(clients->first, struct gs_client, by_file);
+	if (client)
+		gs_client_unlink(client);
 	mutex_unlock(&gs_lock);
+	return client;
 }
 
 /**
@@ -226,15 +298,11 @@ void gs_clients_file_closed(const struct file *file)
  */
 void gs_clients_forget(void)
 {
+	struct gs_client *client;
 	unsigned int bucket;
 
-	mutex_lock(&gs_lock);
 	for (bucket = 0; bucket < HASH_SIZE(gs_clients_by_file); bucket++) {
-		while (!hlist_empty(&gs_clients_by_file[bucket])) {
-			gs_client_destroy(hlist_entry(gs_clients_by_file[bucket].first,
-						      struct gs_client, by_file));
-			gs_lock_rest();
-		}
+		while ((client = gs_client_take_first(&gs_clients_by_file[bucket])))
+			gs_client_bury(client);
 	}
-	mutex_unlock(&gs_lock);
 }

@@ -12,7 +12,7 @@
 #include <linux/list.h>
 #include <linux/types.h>
 
-#include "state/lock.h"
+#include "news/lock.h"
 
 #define GS_CONTROL_MINOR 255 /* of /dev/nvidiactl */
 

@@ -2,28 +2,27 @@
 /*
  * The RM objects below a client: a tree, and a table for the lookups that every remembered call
  * makes. Handles come from programs and may be any number, so an entry only ever speaks for the
- * client that it is below. A record is obtained before the driver is asked, because gs_object_get()
- * may fail and gs_object_add() may not. All functions need gs_lock unless they say otherwise.
+ * client that it is below. A record is obtained before the driver is asked, because that may fail,
+ * and gs_object_add() may not. What has no reference to an object needs the lock of its client.
  */
 #ifndef GPUSHARE_OBJECT_H
 #define GPUSHARE_OBJECT_H
 
 #include <linux/list.h>
+#include <linux/refcount.h>
 
-#include "state/charge.h"
-#include "state/lock.h"
-
-struct gs_client;
+#include "members/charge.h"
+#include "news/lock.h"
 
 /**
  * struct gs_object - An RM object.
- * @hash: The place in the table by @client and @handle; in a spare record the next one.
- * @client: The client that it is below.
+ * @hash: The place in the table by @handle; in a spare record the next one.
  * @handle: Its name in RM, among the objects of its client.
  * @refs: 1 while it is alive, 1 for each call in progress, 1 while @own_charge is held, and 1 for
  *	each duplicate that has it for its @origin.
  * @is_dead: The driver has freed it.
- * @is_scheduled: A GPFIFO_SCHEDULE of it, or of a duplicate, was let through.
+ * @is_scheduled: A GPFIFO_SCHEDULE of it, or of a duplicate, was let through. It is under
+ *	gs_marks_lock, as is the next one.
  * @is_sliced: A SET_TIMESLICE of it, or of a duplicate, was let through.
  * @is_video: It is memory of the GPU.
  * @origin: Of a duplicate the first object of that name, with a reference; otherwise NULL.
@@ -41,9 +40,8 @@ struct gs_client;
  */
 struct gs_object {
 	struct hlist_node hash;
-	struct gs_client *client;
 	u32 handle;
-	unsigned int refs;
+	refcount_t refs;
 	bool is_dead;
 	bool is_scheduled;
 	bool is_sliced;
@@ -62,38 +60,60 @@ struct gs_object {
 	struct gs_charge own_charge;
 };
 
-#define GS_OBJECTS_BITS 16 /* a table of 512 KiB */
+#define GS_OBJECTS_FIRST_BITS 4
 
-extern struct hlist_head gs_objects[1 << GS_OBJECTS_BITS];
+/**
+ * struct gs_objects - All objects of a client.
+ * @lock: It protects everything here, and what the objects say of each other.
+ * @table: The objects by their handles. It grows with their number.
+ * @bits: It has 1 << @bits lists.
+ * @count: The number of objects.
+ * @first: The first @table.
+ * @roots: The objects without a remembered parent.
+ * @spares: Records that can be used again, linked by gs_object.hash: an allocator costs more than
+ *	everything else that is done about a call.
+ * @spares_count: Their number.
+ */
+struct gs_objects {
+	struct mutex lock; /* see @lock */
+	struct hlist_head *table;
+	unsigned int bits;
+	unsigned int count;
+	struct hlist_head first[1 << GS_OBJECTS_FIRST_BITS];
+	struct list_head roots;
+	struct hlist_head spares;
+	unsigned int spares_count;
+};
+
+#define GS_OBJECTS_MOST_BITS 16 /* a table of 512 KiB */
+
 extern u64 gs_hash_secret; /* an odd number */
 
-/* Records that can be used again, linked by gs_object.hash. */
-extern struct hlist_head gs_spares;
-extern unsigned int gs_spares_count;
-
-void gs_spares_refill(void);
+void gs_objects_prepare(struct gs_objects *objects);
+int gs_objects_refill(struct gs_objects *objects);
+bool gs_objects_empty(struct gs_objects *objects);
+void gs_objects_free(struct gs_objects *objects);
 void gs_object_free(struct gs_object *object);
-void gs_object_add(struct gs_object *object, struct gs_client *client, struct list_head *roots,
-		   struct gs_object *parent, u32 parent_handle, u32 handle);
-void gs_object_destroy(struct gs_object *object);
+void gs_object_add(struct gs_objects *objects, struct gs_object *object, struct gs_object *parent,
+		   u32 parent_handle, u32 handle);
+void gs_object_destroy(struct gs_objects *objects, struct gs_object *object);
 int gs_object_charge(struct gs_object *object, struct gs_process *process, u64 bytes);
 int gs_object_charge_context(struct gs_object *object, struct gs_process *process);
 void gs_object_drop_charge(struct gs_object *object);
 
-/* main.c calls these without gs_lock. */
+/* main.c calls these. */
 int gs_objects_init(void);
 void gs_objects_exit(void);
 
 /* The functions below are in line because every call that is remembered passes them. */
 
 /**
- * gs_object_put() - Drop a reference.
+ * gs_object_put() - Drop a reference. It needs no lock.
  * @object: It is freed with the last one.
  */
 static inline void gs_object_put(struct gs_object *object)
 {
-	lockdep_assert_held(&gs_lock);
-	if (!--object->refs)
+	if (refcount_dec_and_test(&object->refs))
 		gs_object_free(object);
 }
 
@@ -113,55 +133,60 @@ static inline struct gs_object *gs_object_origin(const struct gs_object *object)
  * table: a program chooses handles, but not which of them meet (Dietzfelbinger et al., "A Reliable
  * Randomized Algorithm for the Closest-Pair Problem", 1997).
  */
-static inline struct hlist_head *gs_objects_of(const struct gs_client *client, u32 handle)
+static inline struct hlist_head *gs_objects_of(const struct gs_objects *objects, u32 handle)
 {
-	/* No two clients within 256 GiB have a key in common, however far apart they lie. */
-	u64 key = ((u64)(uintptr_t)client << 26) + handle;
-
-	return &gs_objects[key * gs_hash_secret >> (64 - GS_OBJECTS_BITS)];
+	return &objects->table[handle * gs_hash_secret >> (64 - objects->bits)];
 }
 
 /**
  * gs_object_find() - Find an object by its handle.
- * @client: The client that it is below.
+ * @objects: Those of the client that it is below, with their lock.
  * @handle: The handle as the caller named it.
  *
  * Return: The object or NULL.
  */
-static inline struct gs_object *gs_object_find(const struct gs_client *client, u32 handle)
+static inline struct gs_object *gs_object_find(struct gs_objects *objects, u32 handle)
 {
 	struct gs_object *object;
 
-	lockdep_assert_held(&gs_lock);
-	hlist_for_each_entry(object, gs_objects_of(client, handle), hash) {
-		if (object->handle == handle && object->client == client)
+	lockdep_assert_held(&objects->lock);
+	hlist_for_each_entry(object, gs_objects_of(objects, handle), hash) {
+		if (object->handle == handle)
 			return object;
 	}
 	return NULL;
 }
 
+/* Is there an object for each list of the table, so that it is time for a larger one? */
+static inline bool gs_objects_are_crowded(const struct gs_objects *objects)
+{
+	return objects->count >> objects->bits && objects->bits < GS_OBJECTS_MOST_BITS;
+}
+
+/* Is gs_objects_refill() to be called before gs_object_get()? */
+static inline bool gs_objects_want_more(const struct gs_objects *objects)
+{
+	return !objects->spares.first || gs_objects_are_crowded(objects);
+}
+
 /**
  * gs_object_get() - Obtain a record of an object that the driver will be asked for.
+ * @objects: Those of the client that it will be below, with their lock and a spare record.
  *
  * The record is not accounted to the program: the driver's own record of the same object is several
- * times as large, and is not accounted either. gs_lock may be let go of meanwhile.
+ * times as large, and is not accounted either.
  *
- * Return: An empty record with one reference, or NULL.
+ * Return: An empty record with one reference.
  */
-static inline struct gs_object *gs_object_get(void)
+static inline struct gs_object *gs_object_get(struct gs_objects *objects)
 {
-	struct gs_object *object;
+	struct gs_object *object = hlist_entry(objects->spares.first, struct gs_object, hash);
 
-	lockdep_assert_held(&gs_lock);
-	if (hlist_empty(&gs_spares))
-		gs_spares_refill();
-	if (hlist_empty(&gs_spares))
-		return NULL;
-	object = hlist_entry(gs_spares.first, struct gs_object, hash);
+	lockdep_assert_held(&objects->lock);
 	hlist_del(&object->hash);
-	gs_spares_count--;
+	objects->spares_count--;
 	/* To set these costs less than to clear it all; gs_object_add() sets the rest. */
-	object->refs = 1;
+	refcount_set(&object->refs, 1);
 	object->is_dead = false;
 	object->is_scheduled = false;
 	object->is_sliced = false;

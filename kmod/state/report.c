@@ -14,24 +14,22 @@ void gs_report_client(const struct gs_process *process, u32 handle, s32 fd, u32 
 {
 	struct gpushare_event event gs_uninitialized;
 
-	gs_event_init(&event, GPUSHARE_EVENT_CLIENT_CREATED, &process->id);
+	gs_event_init(&event, GPUSHARE_EVENT_CLIENT_CREATED);
 	event.flags = flags;
 	event.object.client = handle;
 	event.object.fd = fd;
-	gs_event_send(&event);
+	gs_event_send(&event, &process->id);
 }
 
 /**
  * gs_object_event() - Fill in the event of an object's creation.
  * @event: Out: its kind is 0 for a class that has none.
- * @process: The process that made the object.
  * @client: The handle of the client.
  * @object: The object.
  */
-void gs_object_event(struct gpushare_event *event, const struct gs_process *process, u32 client,
-		     const struct gs_object *object)
+void gs_object_event(struct gpushare_event *event, u32 client, const struct gs_object *object)
 {
-	gs_event_init(event, 0, &process->id);
+	gs_event_init(event, 0);
 	event->object.client = client;
 	event->object.parent = object->parent_handle;
 	event->object.object = object->handle;
@@ -57,27 +55,25 @@ static void gs_object_replay(const struct gs_client *client, const struct gs_obj
 {
 	struct gpushare_event event gs_uninitialized;
 
-	gs_object_event(&event, client->process, client->handle, object);
+	gs_object_event(&event, client->handle, object);
 	event.flags |= GPUSHARE_EVENT_REPLAYED;
 	if (event.kind)
-		gs_event_send(&event);
+		gs_event_send(&event, &client->process->id);
 }
 
-/* Reports a client that is alive and all objects below it, parents first. */
-static void gs_client_replay(struct gs_client *client)
+/* Reports all objects below a client, parents first. */
+static void gs_objects_replay(struct gs_client *client)
 {
-	struct list_head *level = &client->objects, *at = level->next;
+	struct list_head *roots = &client->objects.roots, *level = roots, *at = level->next;
 	struct gs_object *object;
 
-	if (client->is_unsure || client->is_dead)
-		return;
-	gs_report_client(client->process, client->handle, client->fd, GPUSHARE_EVENT_REPLAYED);
+	lockdep_assert_held(&client->objects.lock);
 	for (;;) {
 		while (at == level) { /* At the end of a level it goes on behind the parent. */
-			if (level == &client->objects)
+			if (level == roots)
 				return;
 			object = container_of(level, struct gs_object, children);
-			level = object->parent ? &object->parent->children : &client->objects;
+			level = object->parent ? &object->parent->children : roots;
 			at = object->sibling.next;
 		}
 		object = list_entry(at, struct gs_object, sibling);
@@ -85,6 +81,16 @@ static void gs_client_replay(struct gs_client *client)
 		level = &object->children;
 		at = level->next;
 	}
+}
+
+static void gs_client_replay(struct gs_client *client)
+{
+	if (client->is_unsure || client->is_dead)
+		return;
+	mutex_lock(&client->objects.lock);
+	gs_report_client(client->process, client->handle, client->fd, GPUSHARE_EVENT_REPLAYED);
+	gs_objects_replay(client);
+	mutex_unlock(&client->objects.lock);
 }
 
 /**

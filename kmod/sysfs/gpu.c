@@ -7,7 +7,7 @@
 #include <linux/slab.h>
 #include <linux/sysfs.h>
 
-#include "state/lock.h"
+#include "news/lock.h"
 #include "sysfs/sysfs.h"
 
 struct gs_gpu {

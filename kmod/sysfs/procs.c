@@ -8,8 +8,9 @@
 #include <linux/sysfs.h>
 
 #include "compat/version.h"
-#include "state/process.h"
-#include "state/tenant.h"
+#include "members/attach.h"
+#include "members/process.h"
+#include "members/tenant.h"
 #include "sysfs/sysfs.h"
 
 #define GS_PID_CHARS 11 /* ten digits and the newline */

@@ -8,9 +8,9 @@
 
 #include "compat/version.h"
 #include "hook/hook.h"
-#include "state/agent.h"
-#include "state/announce.h"
-#include "state/lock.h"
+#include "news/agent.h"
+#include "news/announce.h"
+#include "news/lock.h"
 #include "sysfs/sysfs.h"
 
 static struct kobject gs_root;

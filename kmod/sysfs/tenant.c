@@ -7,54 +7,21 @@
 #include <linux/sysfs.h>
 
 #include "compat/version.h"
-#include "state/tenant.h"
+#include "members/tenant.h"
 #include "sysfs/sysfs.h"
 
-/* What the attributes show of a tenant, so that their text is made without gs_lock. */
+/* What an attribute shows: a copy of the tenant's figures, and its counter, which needs no lock. */
 struct gs_tenant_view {
-	struct gs_settings settings;
-	char match_cgroup[GS_CGROUP_PATTERN_BYTES];
-	bool has_match_uid;
-	kuid_t match_uid;
-	u64 memory_current;
-	u64 memory_peak;
-	u32 contexts;
-	u32 contexts_max;
-	u64 memory_refused;
-	u64 contexts_refused;
-	u64 controls_refused;
-	u64 gpu_time_us;
-	u64 throttled_us;
-	u64 freezes;
-	u32 share_permille;
+	struct gs_figures figures;
+	const struct gs_counter *counter;
 };
-
-static void gs_tenant_look(const struct gs_tenant *tenant, struct gs_tenant_view *view)
-{
-	lockdep_assert_held(&gs_lock);
-	view->settings = tenant->settings;
-	memcpy(view->match_cgroup, tenant->match_cgroup, sizeof(view->match_cgroup));
-	view->has_match_uid = tenant->has_match_uid;
-	view->match_uid = tenant->match_uid;
-	view->memory_current = tenant->memory_current;
-	view->memory_peak = tenant->memory_peak;
-	view->contexts = tenant->contexts;
-	view->contexts_max = tenant->contexts_max;
-	view->contexts_refused = tenant->contexts_refused;
-	view->memory_refused = tenant->memory_refused;
-	view->controls_refused = tenant->controls_refused;
-	view->gpu_time_us = tenant->gpu_time_us;
-	view->throttled_us = tenant->throttled_us;
-	view->freezes = tenant->freezes;
-	view->share_permille = tenant->share_permille;
-}
 
 /* An attribute. A setting has either @parse or @store; an attribute with neither is read-only. */
 struct gs_tenant_attribute {
 	struct attribute attr;
 	ssize_t (*show)(const struct gs_tenant_view *tenant, char *buf);
 	int (*parse)(struct gs_settings *settings, const char *text, size_t len);
-	int (*store)(struct gs_tenant *tenant, const char *text, size_t len);
+	int (*store)(struct gs_figures *figures, const char *text, size_t len);
 	enum gpushare_setting setting;
 };
 
@@ -67,11 +34,13 @@ static ssize_t gs_tenant_show(struct kobject *kobj, struct attribute *attr, char
 {
 	struct gs_tenant_attribute *attribute =
 		container_of(attr, struct gs_tenant_attribute, attr);
+	struct gs_tenant *tenant = gs_tenant_of(kobj);
 	struct gs_tenant_view view gs_uninitialized;
 
 	mutex_lock(&gs_lock);
-	gs_tenant_look(gs_tenant_of(kobj), &view);
+	view.figures = tenant->figures;
 	mutex_unlock(&gs_lock);
+	view.counter = &tenant->counter;
 	return attribute->show(&view, buf);
 }
 
@@ -82,19 +51,21 @@ static ssize_t gs_tenant_store(struct kobject *kobj, struct attribute *attr, con
 		container_of(attr, struct gs_tenant_attribute, attr);
 	size_t len = gs_line_length(buf, count);
 	struct gs_tenant *tenant = gs_tenant_of(kobj);
+	struct gs_figures figures gs_uninitialized;
 	int err;
 
 	if (!attribute->parse && !attribute->store)
 		return -EACCES;
 	mutex_lock(&gs_lock);
+	figures = tenant->figures;
 	if (tenant->is_removed)
 		err = -ENODEV;
 	else if (attribute->parse)
-		err = attribute->parse(&tenant->settings, buf, len);
+		err = attribute->parse(&figures.settings, buf, len);
 	else
-		err = attribute->store(tenant, buf, len);
+		err = attribute->store(&figures, buf, len);
 	if (!err)
-		gs_tenant_changed(tenant, attribute->setting);
+		gs_tenant_set(tenant, &figures, attribute->setting);
 	mutex_unlock(&gs_lock);
 	if (err)
 		return err;
@@ -103,75 +74,83 @@ static ssize_t gs_tenant_store(struct kobject *kobj, struct attribute *attr, con
 }
 
 #define GS_SHOW(_name, _format, _value)                                                            \
-	static ssize_t gs_show_##_name(const struct gs_tenant_view *tenant, char *buf)             \
+	static ssize_t gs_show_##_name(const struct gs_tenant_view *view, char *buf)               \
 	{                                                                                          \
 		return sysfs_emit(buf, _format "\n", _value);                                      \
 	}
 
-GS_SHOW(weight, "%u", tenant->settings.weight)
-GS_SHOW(priority, "%s", gs_priority_name(tenant->settings.priority))
-GS_SHOW(slo_us, "%u", tenant->settings.slo_us)
-GS_SHOW(match_cgroup, "%s", tenant->match_cgroup)
-GS_SHOW(memory_current, "%llu", tenant->memory_current)
-GS_SHOW(memory_peak, "%llu", tenant->memory_peak)
-GS_SHOW(contexts_current, "%u", tenant->contexts)
-GS_SHOW(gpu_time_us, "%llu", tenant->gpu_time_us)
-GS_SHOW(throttled_us, "%llu", tenant->throttled_us)
-GS_SHOW(freezes, "%llu", tenant->freezes)
-GS_SHOW(memory_refused, "%llu", tenant->memory_refused)
-GS_SHOW(controls_refused, "%llu", tenant->controls_refused)
+#define GS_COUNTED(_name, _member)                                                                 \
+	GS_SHOW(_name, "%llu", (u64)atomic64_read(&view->counter->_member))
 
-static ssize_t gs_show_max(const struct gs_tenant_view *tenant, char *buf)
+GS_SHOW(weight, "%u", view->figures.settings.weight)
+GS_SHOW(priority, "%s", gs_priority_name(view->figures.settings.priority))
+GS_SHOW(slo_us, "%u", view->figures.settings.slo_us)
+GS_SHOW(match_cgroup, "%s", view->figures.match_cgroup)
+GS_COUNTED(memory_current, memory_current)
+GS_COUNTED(memory_peak, memory_peak)
+GS_COUNTED(contexts_current, contexts)
+GS_SHOW(gpu_time_us, "%llu", view->figures.published.gpu_time_us)
+GS_SHOW(throttled_us, "%llu", view->figures.published.throttled_us)
+GS_SHOW(freezes, "%llu", view->figures.published.freezes)
+GS_COUNTED(memory_refused, memory_refused)
+GS_COUNTED(controls_refused, controls_refused)
+
+static ssize_t gs_show_max(const struct gs_tenant_view *view, char *buf)
 {
-	if (tenant->settings.quota_us == GS_QUOTA_NONE)
-		return sysfs_emit(buf, "max %u\n", tenant->settings.period_us);
-	return sysfs_emit(buf, "%u %u\n", tenant->settings.quota_us, tenant->settings.period_us);
+	if (view->figures.settings.quota_us == GS_QUOTA_NONE)
+		return sysfs_emit(buf, "max %u\n", view->figures.settings.period_us);
+	return sysfs_emit(buf, "%u %u\n", view->figures.settings.quota_us,
+			  view->figures.settings.period_us);
 }
 
-static ssize_t gs_show_memory_max(const struct gs_tenant_view *tenant, char *buf)
+static ssize_t gs_show_memory_max(const struct gs_tenant_view *view, char *buf)
 {
-	if (tenant->settings.memory_max == GS_MEMORY_NONE)
+	if (view->figures.settings.memory_max == GS_MEMORY_NONE)
 		return sysfs_emit(buf, "max\n");
-	return sysfs_emit(buf, "%llu\n", tenant->settings.memory_max);
+	return sysfs_emit(buf, "%llu\n", view->figures.settings.memory_max);
 }
 
-static ssize_t gs_show_sm_percent(const struct gs_tenant_view *tenant, char *buf)
+static ssize_t gs_show_sm_percent(const struct gs_tenant_view *view, char *buf)
 {
-	if (tenant->settings.sm_percent == GS_SM_NONE)
+	if (view->figures.settings.sm_percent == GS_SM_NONE)
 		return sysfs_emit(buf, "max\n");
-	return sysfs_emit(buf, "%u\n", tenant->settings.sm_percent);
+	return sysfs_emit(buf, "%u\n", view->figures.settings.sm_percent);
 }
 
-static ssize_t gs_show_contexts_max(const struct gs_tenant_view *tenant, char *buf)
+static ssize_t gs_show_contexts_max(const struct gs_tenant_view *view, char *buf)
 {
-	if (tenant->contexts_max == GS_CONTEXTS_NONE)
+	if (view->figures.contexts_max == GS_CONTEXTS_NONE)
 		return sysfs_emit(buf, "max\n");
-	return sysfs_emit(buf, "%u\n", tenant->contexts_max);
+	return sysfs_emit(buf, "%u\n", view->figures.contexts_max);
 }
 
-static int gs_store_contexts_max(struct gs_tenant *tenant, const char *text, size_t len)
+static int gs_store_contexts_max(struct gs_figures *figures, const char *text, size_t len)
 {
 	if (gs_text_is(text, len, "max")) {
-		tenant->contexts_max = GS_CONTEXTS_NONE;
+		figures->contexts_max = GS_CONTEXTS_NONE;
 		return 0;
 	}
-	return gs_parse_ranged(text, len, 0, GS_CONTEXTS_MAX, &tenant->contexts_max);
+	return gs_parse_ranged(text, len, 0, GS_CONTEXTS_MAX, &figures->contexts_max);
 }
 
 /* As in cgroup v2, it is one file, so that one poll covers them. */
-static ssize_t gs_show_events(const struct gs_tenant_view *tenant, char *buf)
+static ssize_t gs_show_events(const struct gs_tenant_view *view, char *buf)
 {
+	const struct gs_counter *counter = view->counter;
+
 	return sysfs_emit(buf, "memory_max %llu\ncontexts_max %llu\ncontrols %llu\nfreezes %llu\n",
-			  tenant->memory_refused, tenant->contexts_refused,
-			  tenant->controls_refused, tenant->freezes);
+			  (u64)atomic64_read(&counter->memory_refused),
+			  (u64)atomic64_read(&counter->contexts_refused),
+			  (u64)atomic64_read(&counter->controls_refused),
+			  view->figures.published.freezes);
 }
 
 /* An empty line removes the rule. A pattern is of a whole path, so it starts with '/' or '*'. */
-static int gs_store_match_cgroup(struct gs_tenant *tenant, const char *text, size_t len)
+static int gs_store_match_cgroup(struct gs_figures *figures, const char *text, size_t len)
 {
 	size_t i;
 
-	if (len >= sizeof(tenant->match_cgroup))
+	if (len >= sizeof(figures->match_cgroup))
 		return -ERANGE;
 	if (len > 0 && text[0] != '/' && text[0] != '*')
 		return -EINVAL;
@@ -179,35 +158,37 @@ static int gs_store_match_cgroup(struct gs_tenant *tenant, const char *text, siz
 		if (text[i] == '\0' || text[i] == '\n')
 			return -EINVAL;
 	}
-	memcpy(tenant->match_cgroup, text, len);
-	tenant->match_cgroup[len] = '\0';
+	memcpy(figures->match_cgroup, text, len);
+	figures->match_cgroup[len] = '\0';
 	return 0;
 }
 
-static ssize_t gs_show_match_uid(const struct gs_tenant_view *tenant, char *buf)
+static ssize_t gs_show_match_uid(const struct gs_tenant_view *view, char *buf)
 {
-	return tenant->has_match_uid ? sysfs_emit(buf, "%u\n", __kuid_val(tenant->match_uid)) :
-				       sysfs_emit(buf, "\n");
+	const struct gs_figures *figures = &view->figures;
+
+	return figures->has_match_uid ? sysfs_emit(buf, "%u\n", __kuid_val(figures->match_uid)) :
+					sysfs_emit(buf, "\n");
 }
 
 /* The last number, (uid_t)-1, is no user. */
-static int gs_store_match_uid(struct gs_tenant *tenant, const char *text, size_t len)
+static int gs_store_match_uid(struct gs_figures *figures, const char *text, size_t len)
 {
 	u32 uid = 0;
 	int err = len ? gs_parse_ranged(text, len, 0, U32_MAX - 1, &uid) : 0;
 
 	if (err)
 		return err;
-	tenant->has_match_uid = len > 0;
-	tenant->match_uid = KUIDT_INIT(uid);
+	figures->has_match_uid = len > 0;
+	figures->match_uid = KUIDT_INIT(uid);
 	return 0;
 }
 
-static ssize_t gs_show_share_permille(const struct gs_tenant_view *tenant, char *buf)
+static ssize_t gs_show_share_permille(const struct gs_tenant_view *view, char *buf)
 {
-	if (tenant->share_permille == GPUSHARE_UNKNOWN)
+	if (view->figures.published.share_permille == GPUSHARE_UNKNOWN)
 		return sysfs_emit(buf, "unknown\n");
-	return sysfs_emit(buf, "%u\n", tenant->share_permille);
+	return sysfs_emit(buf, "%u\n", view->figures.published.share_permille);
 }
 
 /* clang-format off */

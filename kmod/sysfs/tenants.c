@@ -6,9 +6,10 @@
  */
 #include <linux/slab.h>
 
-#include "state/names.h"
-#include "state/process.h"
-#include "state/tenant.h"
+#include "members/names.h"
+#include "members/marks.h"
+#include "members/moves.h"
+#include "members/tenant.h"
 #include "sysfs/sysfs.h"
 
 #define GS_DEFAULT_TENANT "default"
@@ -21,12 +22,8 @@ static struct gs_tenant *gs_tenant_new(void)
 {
 	struct gs_tenant *tenant = kzalloc(sizeof(*tenant), GFP_KERNEL);
 
-	if (!tenant)
-		return NULL;
-	INIT_LIST_HEAD(&tenant->processes);
-	gs_settings_init(&tenant->settings);
-	tenant->share_permille = GPUSHARE_UNKNOWN;
-	tenant->contexts_max = GS_CONTEXTS_NONE;
+	if (tenant)
+		gs_tenant_init(tenant);
 	return tenant;
 }
 

@@ -7,7 +7,7 @@
 #   long.sh MAKE BUILD real      the module on NVIDIA's own open module, also in the debug kernel when
 #                                there is one
 #   long.sh MAKE BUILD matrix    the suites in the other kernels of the distribution
-#   long.sh MAKE BUILD cost      what the module adds to a call, in instructions
+#   long.sh MAKE BUILD cost      what the module adds to a call, in instructions, and beside seven other callers
 # It fetches and builds kernels and sources below BUILD/kernel when they are first needed, and adds what was
 # counted to RESULTS/kernel_NAME.jsonl, by default in BUILD/bench. It ends with "N passed, N failed,
 # N skipped". Its status is 0 only if nothing failed and something passed.
@@ -113,9 +113,10 @@ case $what in
     ;;
   cost)
     rounds=1 seconds=1
-    suites "$build" cost
+    suites "$build" cost parallel
     count
-    record cost "$(kernel_of "$build/kernel/logs/cost")" "$standin" "\"tenants\": 1000$(figures "$build/kernel/logs/cost")"
+    record cost "$(kernel_of "$build/kernel/logs/cost")" "$standin" \
+      "\"tenants\": 1000, \"times_by\": \"${GPUSHARE_KERNEL_ACCEL:-emulation}\"$(figures "$build/kernel/logs"/{cost,parallel})"
     ;;
   *)
     echo "long.sh: debug, real, matrix or cost" >&2

@@ -61,6 +61,9 @@
 //   (video
 //                memory, twenty made and then freed), kept (made and never freed), dup, channel,
 //                object (of a channel), preempt and refused (controls), other (not to the driver)
+//   parallel=CALLERS:CALLS parallel-processes=CALLERS:CALLS
+//                that many threads, or processes, each with a context of its own, make and free
+//                video memory CALLS times at once; prints the times of a call in ns
 //   echo=TEXT    prints TEXT                                   sleep=MS
 //   until=FILE   waits until there is such a file
 //   wait         waits until a signal ends it
@@ -77,6 +80,7 @@
 
 #include "tests/kernel/rm_context.h"
 #include "tests/kernel/rm_cost.h"
+#include "tests/kernel/rm_parallel.h"
 
 namespace gpushare {
 namespace {
@@ -171,6 +175,8 @@ void carry_out(Context& context, std::string_view word) {
   }
   if (verb == "cost")
     return (void)std::printf("cost=%s %.1f\n", text.c_str(), cost_ns(context, text));
+  if (verb == "parallel" || verb == "parallel-processes")
+    return parallel_calls(text, verb == "parallel-processes");
   if (verb == "echo") return (void)std::printf("%s\n", text.c_str());
   if (verb == "sleep") return (void)::usleep(static_cast<useconds_t>(number * 1000));
   if (verb == "until") {

@@ -6,6 +6,9 @@
 #   KERNEL: the one in BUILD/kernel/KERNEL, e.g. debug, instead of the one in BUILD/kernel
 # GPUSHARE_KERNEL_ROUNDS: how often gpushare.ko is loaded and unloaded under load (4 times, 3 s each).
 # GPUSHARE_KERNEL_FUZZ_SECONDS: how long the fuzzing lasts (5 s).
+# GPUSHARE_KERNEL_CALLS: how many calls each of the parallel callers makes (200).
+# GPUSHARE_KERNEL_ACCEL=kvm: boots with KVM and a processor each for eight callers, so that times are those
+# of the machine; not in a virtual machine, where it may hang.
 # GPUSHARE_KERNEL_TESTS: runs only tests whose names match this extended regular expression without blanks.
 # It prints GoogleTest's lines. Its status is 0 if nothing failed. Logs are in BUILD/kernel/[KERNEL/]logs/SUITE/.
 set -u
@@ -43,6 +46,7 @@ suites() { # the longest come first
   echo "device 90 $driver $client $module bin/tests/kmod_device"
   echo "sysfs 60 $driver $client $module bin/tests/door" \
     "$(ls "$here"/../../kmod/ABI/sysfs-kernel-gpushare 2>/dev/null)"
+  echo "parallel 120 $driver $client $module"
   echo "standin 60 $driver $client"
 }
 # These run only if they are named. The rounds of soak are shared out over one guest for each processor.
@@ -71,17 +75,19 @@ run_suite() {
     fi
   done
   # The kernel hands words with = that it does not know to the guest's init, in its environment.
-  local counted= append="slow=$slow rounds=$rounds_each FUZZ_SECONDS=$fuzz_seconds"
+  local counted= cpus=2 append="slow=$slow rounds=$rounds_each FUZZ_SECONDS=$fuzz_seconds"
   [ -z "${GPUSHARE_KERNEL_TESTS-}" ] || append+=" only=$GPUSHARE_KERNEL_TESTS"
   case $suite in
     cost) counted=-i ;;
+    parallel) append+=" calls=${GPUSHARE_KERNEL_CALLS:-200}" ;;
     real) append+=" lockdep.prove_locking=0" ;; # the driver's locks are of one class, and would be reported
     filter | module | escapes) append+=" slub_debug=FZPU" ;; # finds writes to freed memory
   esac
+  [ "$suite" != parallel ] || [ -z "${GPUSHARE_KERNEL_ACCEL-}" ] || cpus=8
   local script=$here/guest/${suite%.*}.sh
   [ -z "$kernel" ] || suite=$suite-on-$kernel
   # shellcheck disable=SC2086 # nothing or an option
-  "$here/qemu/run-qemu.sh" -k "$ring/vmlinuz" -m "$memory" $counted -a "$append" -n "$suite" \
+  "$here/qemu/run-qemu.sh" -k "$ring/vmlinuz" -m "$memory" -c "$cpus" $counted -a "$append" -n "$suite" \
     -o "$ring/logs/$suite" -t "$seconds" "$script" "$here/guest/lib.sh" "${files[@]}"
 }
 

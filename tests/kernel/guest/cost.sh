@@ -9,13 +9,13 @@ limits() {
   echo "other 1 1
 version 200 200
 control 200 200
-alloc 1160 1480
-kept 1160 1480
-free 765 1040
-channel 890 1200
-preempt 1090 1315
+alloc 1320 1650
+kept 1320 1650
+free 870 1150
+channel 980 1295
+preempt 1000 1300
 object 200 200
-dup 930 1010"
+dup 1250 1330"
 }
 kinds="other version control object preempt refused channel alloc free kept dup"
 load_driver

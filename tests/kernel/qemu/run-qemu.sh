@@ -13,7 +13,10 @@ usage() {
 name= out= kernel= seconds=60 memory=768 cpus=2 icount= append=
 # A Zen 2, so that the kernel's mitigations (retpolines, safe returns) are in force as on machines that
 # need the most of them. QEMU has no processor with indirect branch tracking to offer.
-cpu=max,la57=off,family=23,model=49,stepping=0 mitigations=
+cpu=max,la57=off,family=23,model=49,stepping=0 mitigations= accel=tcg,thread=single
+if [ "${GPUSHARE_KERNEL_ACCEL-}" = kvm ]; then
+  accel=kvm cpu=host
+fi
 while getopts n:o:k:t:m:c:ia: option; do
   case $option in
     n) name=$OPTARG ;;
@@ -22,7 +25,7 @@ while getopts n:o:k:t:m:c:ia: option; do
     t) seconds=$OPTARG ;;
     m) memory=$OPTARG ;;
     c) cpus=$OPTARG ;;
-    i) icount=1 cpus=1 cpu=max,la57=off mitigations=mitigations=off ;;
+    i) icount=1 cpus=1 cpu=max,la57=off mitigations=mitigations=off accel=tcg,thread=single ;;
     a) append=$OPTARG ;;
     *) usage ;;
   esac
@@ -86,7 +89,7 @@ rm -rf "$root"
 start=$(date +%s%N)
 # shellcheck disable=SC2086 # the words of $icount
 timeout -k 5 "$seconds" qemu-system-x86_64 -nodefaults -no-user-config -display none -monitor none \
-  -accel tcg,thread=single ${icount:+-icount shift=0,sleep=off} -cpu "$cpu" -smp "$cpus" -m "$memory" -no-reboot \
+  -accel "$accel" ${icount:+-icount shift=0,sleep=off} -cpu "$cpu" -smp "$cpus" -m "$memory" -no-reboot \
   -kernel "$kernel" -initrd "$out/initramfs" \
   -serial "file:$out/kernel.log" -serial "file:$out/test.log" </dev/null \
   -append "console=ttyS0 quiet loglevel=7 panic=-1 oops=panic tsc=reliable $mitigations random.trust_cpu=on no_timer_check cryptomgr.notests ipv6.disable=1 audit=0 $append" \

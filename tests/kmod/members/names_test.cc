@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The module's rules for names and patterns are compared with the agent's.
-#include "kmod/state/names.h"
+#include "kmod/members/names.h"
 
 #include <gtest/gtest.h>
 

@@ -7,9 +7,9 @@
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
 
-#include "state/agent.h"
-#include "state/announce.h"
-#include "state/lock.h"
+#include "news/agent.h"
+#include "news/announce.h"
+#include "news/lock.h"
 
 #define GS_ANCESTORS_MAX 16 /* between the agent and a process that acts for it */
 

@@ -4,13 +4,12 @@
  * before the driver is asked, so that two allocations at once cannot both take the last bytes. It
  * is given back when the driver refuses the allocation, or when the last object that holds it is
  * gone. The charge stays with the process that allocated, and so with the tenant of that process,
- * also while another process holds a duplicate. All functions need gs_lock.
+ * also while another process holds a duplicate. No function here needs a lock.
  */
 #ifndef GPUSHARE_CHARGE_H
 #define GPUSHARE_CHARGE_H
 
-#include "state/process.h"
-#include "state/settings.h"
+#include "members/process.h"
 
 /**
  * struct gs_charge - Video memory, or a context, that one or more objects hold.
@@ -21,12 +20,23 @@
  * @bytes: How much memory.
  */
 struct gs_charge {
-	unsigned int refs;
+	refcount_t refs;
 	struct gs_process *process;
 	u32 instance;
 	u32 contexts;
 	u64 bytes;
 };
+
+static inline void gs_charge_init(struct gs_charge *charge, struct gs_process *process,
+				  u32 instance, u32 contexts, u64 bytes)
+{
+	refcount_inc(&process->refs);
+	refcount_set(&charge->refs, 1);
+	charge->process = process;
+	charge->instance = instance;
+	charge->contexts = contexts;
+	charge->bytes = bytes;
+}
 
 /**
  * gs_charge_try() - Charge an allocation that is about to be made.
@@ -35,24 +45,24 @@ struct gs_charge {
  * @instance: The GPU, below GPUSHARE_MAX_GPUS.
  * @bytes: What it asks for; ~0 for a number that the caller hides, which never fits.
  *
- * Return: 0, or -EDQUOT if it is more than the tenant may have; then nothing is charged.
+ * Return: 0, or -EDQUOT if it is more than the tenant, or one above it, may have; then nothing is
+ * charged.
  */
 static inline int gs_charge_try(struct gs_charge *charge, struct gs_process *process, u32 instance,
 				u64 bytes)
 {
-	struct gs_tenant *tenant = process->tenant;
+	bool is_refused;
 
-	if (bytes == ~0ULL ||
-	    !gs_budget_fits(tenant->memory[instance], bytes, tenant->settings.memory_max))
+	if (bytes == ~0ULL)
 		return -EDQUOT;
-	refcount_inc(&process->refs);
-	*charge = (struct gs_charge){
-		.refs = 1,
-		.process = process,
-		.instance = instance,
-		.bytes = bytes,
-	};
-	gs_process_uses_memory(process, instance, bytes);
+	spin_lock(&process->lock);
+	is_refused = gs_counter_try_memory(&process->tenant->counter, instance, bytes);
+	if (!is_refused)
+		process->memory[instance] += bytes;
+	spin_unlock(&process->lock);
+	if (is_refused)
+		return -EDQUOT;
+	gs_charge_init(charge, process, instance, 0, bytes);
 	return 0;
 }
 
@@ -61,22 +71,27 @@ static inline int gs_charge_try(struct gs_charge *charge, struct gs_process *pro
  * @charge: Out, with one reference if it may be made.
  * @process: The process that makes it.
  *
- * Return: 0, or -EDQUOT if the tenant has as many as it may have; then nothing is charged.
+ * Return: 0, or -EDQUOT if the tenant, or one above it, has as many as it may have; then nothing is
+ * charged.
  */
 static inline int gs_charge_try_context(struct gs_charge *charge, struct gs_process *process)
 {
-	if (process->tenant->contexts >= process->tenant->contexts_max)
+	bool is_refused;
+
+	spin_lock(&process->lock);
+	is_refused = gs_counter_try_context(&process->tenant->counter);
+	if (!is_refused)
+		process->contexts++;
+	spin_unlock(&process->lock);
+	if (is_refused)
 		return -EDQUOT;
-	refcount_inc(&process->refs);
-	*charge = (struct gs_charge){ .refs = 1, .process = process, .contexts = 1 };
-	process->contexts++;
-	process->tenant->contexts++;
+	gs_charge_init(charge, process, 0, 1, 0);
 	return 0;
 }
 
 /**
  * gs_charge_correct() - Make a charge what the driver gave.
- * @charge: A charge of what was asked for.
+ * @charge: A charge of what was asked for, which no other thread knows yet.
  * @bytes: What the driver says, 0 if it said nothing. The driver has given the memory, so this may
  *	pass the limit by what it rounds up.
  */
@@ -96,11 +111,12 @@ static inline void gs_charge_correct(struct gs_charge *charge, u64 bytes)
  */
 static inline bool gs_charge_put(struct gs_charge *charge)
 {
-	if (--charge->refs)
+	if (!refcount_dec_and_test(&charge->refs))
 		return false;
-	gs_process_uses_memory(charge->process, charge->instance, -charge->bytes);
-	charge->process->contexts -= charge->contexts;
-	charge->process->tenant->contexts -= charge->contexts;
+	if (charge->contexts)
+		gs_process_lost_context(charge->process);
+	else
+		gs_process_uses_memory(charge->process, charge->instance, -charge->bytes);
 	gs_process_put(charge->process);
 	return true;
 }

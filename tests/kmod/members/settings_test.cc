@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the module's attributes take, and whether it means the same to the agent.
-#include "kmod/state/settings.h"
+#include "kmod/members/settings.h"
 
 #include <gtest/gtest.h>
 

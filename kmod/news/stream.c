@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The ring of events that the agent maps. There is one stream at a time. The module writes it under
- * gs_lock, and the agent reads it without a system call. The module does not trust `tail`, the
- * agent's own word: with a value that makes no sense the ring counts as full.
+ * gs_stream_lock, and the agent reads it without a system call. The module does not trust `tail`,
+ * the agent's own word: with a value that makes no sense the ring counts as full.
  */
 #include <linux/mm.h>
 #include <linux/pid_namespace.h>
@@ -11,7 +11,7 @@
 #include <linux/vmalloc.h>
 
 #include "compat/version.h"
-#include "state/stream.h"
+#include "news/stream.h"
 
 #define GS_RECORDS 32768 /* 4 MiB, enough to replay some hundred programs */
 #define GS_PRODUCER_OFFSET 0UL
@@ -32,7 +32,15 @@ struct gs_stream {
 	wait_queue_head_t wait;
 };
 
-struct gs_stream *gs_stream; /* under gs_lock */
+static DEFINE_SPINLOCK(gs_stream_lock);
+struct gs_stream *gs_stream; /* It is written under gs_stream_lock. */
+
+static void gs_stream_set(struct gs_stream *stream)
+{
+	spin_lock(&gs_stream_lock);
+	WRITE_ONCE(gs_stream, stream);
+	spin_unlock(&gs_stream_lock);
+}
 
 /* Frees a stream without its pid namespace; any of its areas may be NULL. */
 static void gs_stream_free(struct gs_stream *stream)
@@ -68,9 +76,7 @@ struct gs_stream *gs_stream_open(void)
 	stream->producer->record_count = GS_RECORDS;
 	stream->pid_ns = get_pid_ns(task_active_pid_ns(current));
 	init_waitqueue_head(&stream->wait);
-	mutex_lock(&gs_lock);
-	gs_stream = stream;
-	mutex_unlock(&gs_lock);
+	gs_stream_set(stream);
 	return stream;
 }
 
@@ -80,9 +86,7 @@ struct gs_stream *gs_stream_open(void)
  */
 void gs_stream_close(struct gs_stream *stream)
 {
-	mutex_lock(&gs_lock);
-	gs_stream = NULL;
-	mutex_unlock(&gs_lock);
+	gs_stream_set(NULL);
 	put_pid_ns(stream->pid_ns);
 	gs_stream_free(stream);
 }
@@ -119,11 +123,11 @@ __poll_t gs_stream_poll(struct gs_stream *stream, struct file *file, poll_table 
 {
 	poll_wait(file, &stream->wait, wait);
 	/*
-	 * Either gs_event_send() sees the waiting program or its record is seen here: this pairs
+	 * Either gs_stream_write() sees the waiting program or its record is seen here: this pairs
 	 * with the barrier in wq_has_sleeper().
 	 */
 	smp_mb();
-	/* This pairs with the release of head in gs_event_send(), before its wake-up. */
+	/* This pairs with the release of head in gs_stream_write(), before its wake-up. */
 	if (smp_load_acquire(&stream->producer->head) != READ_ONCE(stream->consumer->tail))
 		return EPOLLIN | EPOLLRDNORM;
 	return 0;
@@ -170,36 +174,17 @@ int gs_stream_mmap(struct gs_stream *stream, struct vm_area_struct *vma)
  * gs_event_init() - Begin an event.
  * @event: Out: the caller fills in what the kind needs.
  * @kind: What happened.
- * @process: The process that the event is about, NULL for none.
  */
-void gs_event_init(struct gpushare_event *event, enum gpushare_event_kind kind,
-		   const struct gs_identity *process)
+void gs_event_init(struct gpushare_event *event, enum gpushare_event_kind kind)
 {
-	lockdep_assert_held(&gs_lock);
-	if (!gs_stream) { /* It will not be sent. */
-		event->kind = kind;
-		return;
-	}
-	*event = (struct gpushare_event){ .time_ns = ktime_get_ns(), .kind = kind };
-	if (process) {
-		event->pid = pid_nr_ns(process->pid, gs_stream->pid_ns);
-		event->start_ticks = process->start_ticks;
-	}
+	*event = (struct gpushare_event){ .kind = kind };
 }
 
-/**
- * gs_event_send() - Write an event into the ring and wake the agent.
- * @event: An event from gs_event_init(). It is dropped if it is about a process that the agent's
- *	pid namespace does not show, because the agent could not name it.
- */
-void gs_event_send(struct gpushare_event *event)
+static void gs_stream_write(struct gs_stream *stream, const struct gpushare_event *event)
 {
-	struct gs_stream *stream = gs_stream;
 	u64 tail;
 
-	lockdep_assert_held(&gs_lock);
-	if (!stream || (!event->pid && event->kind != GPUSHARE_EVENT_SETTINGS_CHANGED))
-		return;
+	lockdep_assert_held(&gs_stream_lock);
 	/* This pairs with the agent's release: what it has read may be overwritten. */
 	tail = smp_load_acquire(&stream->consumer->tail);
 	if (stream->head - tail >= GS_RECORDS) {
@@ -211,4 +196,28 @@ void gs_event_send(struct gpushare_event *event)
 	}
 	if (wq_has_sleeper(&stream->wait)) /* pairs with the barrier in gs_stream_poll() */
 		wake_up_interruptible(&stream->wait);
+}
+
+/**
+ * gs_event_send() - Write an event into the ring and wake the agent.
+ * @event: An event from gs_event_init().
+ * @process: The process that the event is about, NULL for none. The event is dropped if the agent's
+ *	pid namespace does not show it, because the agent could not name it.
+ */
+void gs_event_send(struct gpushare_event *event, const struct gs_identity *process)
+{
+	if (!gs_stream_is_open())
+		return;
+	spin_lock(&gs_stream_lock);
+	if (!gs_stream)
+		goto unlock;
+	event->time_ns = ktime_get_ns();
+	if (process) {
+		event->pid = pid_nr_ns(process->pid, gs_stream->pid_ns);
+		event->start_ticks = process->start_ticks;
+	}
+	if (event->pid || !process)
+		gs_stream_write(gs_stream, event);
+unlock:
+	spin_unlock(&gs_stream_lock);
 }

@@ -8,10 +8,10 @@
 #include <linux/user_namespace.h>
 
 #include "compat/version.h"
-#include "state/announce.h"
-#include "state/names.h"
-#include "state/stream.h"
-#include "state/tenant.h"
+#include "news/announce.h"
+#include "members/names.h"
+#include "news/stream.h"
+#include "members/tenant.h"
 
 LIST_HEAD(gs_tenants);
 unsigned int gs_tenants_count;
@@ -82,13 +82,13 @@ static struct gs_tenant *gs_tenant_of_cgroup(struct task_struct *task)
 	bool has_path = false;
 
 	list_for_each_entry(tenant, &gs_tenants, node) {
-		if (!tenant->match_cgroup[0])
+		if (!tenant->figures.match_cgroup[0])
 			continue;
 		if (!has_path && !gs_cgroup_path(task_dfl_cgroup(task), path, sizeof(path)))
 			path[0] = '\0';
 		has_path = true;
-		if ((path[0] && gs_glob_matches(tenant->match_cgroup, path)) ||
-		    gs_v1_matches(tenant->match_cgroup, task))
+		if ((path[0] && gs_glob_matches(tenant->figures.match_cgroup, path)) ||
+		    gs_v1_matches(tenant->figures.match_cgroup, task))
 			return tenant;
 	}
 	return NULL;
@@ -99,7 +99,7 @@ static struct gs_tenant *gs_tenant_of_user(kuid_t uid)
 	struct gs_tenant *tenant;
 
 	list_for_each_entry(tenant, &gs_tenants, node) {
-		if (tenant->has_match_uid && uid_eq(tenant->match_uid, uid))
+		if (tenant->figures.has_match_uid && uid_eq(tenant->figures.match_uid, uid))
 			return tenant;
 	}
 	return NULL;
@@ -135,11 +135,27 @@ void gs_tenant_changed(struct gs_tenant *tenant, enum gpushare_setting setting)
 	struct gpushare_event event gs_uninitialized;
 
 	lockdep_assert_held(&gs_lock);
-	gs_event_init(&event, GPUSHARE_EVENT_SETTINGS_CHANGED, NULL);
+	gs_event_init(&event, GPUSHARE_EVENT_SETTINGS_CHANGED);
 	event.settings.setting = setting;
 	strscpy(event.settings.tenant, kobject_name(&tenant->kobj), sizeof(event.settings.tenant));
-	gs_event_send(&event);
+	gs_event_send(&event, NULL);
 	gs_announce(GS_NEWS_SETTINGS);
+}
+
+/**
+ * gs_tenant_set() - Give a tenant other settings.
+ * @tenant: The tenant.
+ * @figures: A copy of its figures in which a setting was changed.
+ * @setting: Which one.
+ */
+void gs_tenant_set(struct gs_tenant *tenant, const struct gs_figures *figures,
+		   enum gpushare_setting setting)
+{
+	lockdep_assert_held(&gs_lock);
+	tenant->figures = *figures;
+	WRITE_ONCE(tenant->counter.memory_max, figures->settings.memory_max);
+	WRITE_ONCE(tenant->counter.contexts_max, figures->contexts_max);
+	gs_tenant_changed(tenant, setting);
 }
 
 /**
@@ -150,6 +166,19 @@ void gs_tenant_had_event(struct gs_tenant *tenant)
 {
 	lockdep_assert_held(&gs_lock);
 	sysfs_notify(&tenant->kobj, NULL, "events");
+}
+
+/**
+ * gs_tenant_init() - Give a tenant default settings.
+ * @tenant: Zeroed memory.
+ */
+void gs_tenant_init(struct gs_tenant *tenant)
+{
+	INIT_LIST_HEAD(&tenant->processes);
+	gs_settings_init(&tenant->figures.settings);
+	tenant->figures.contexts_max = GS_CONTEXTS_NONE;
+	tenant->figures.published.share_permille = GPUSHARE_UNKNOWN;
+	gs_counter_init(&tenant->counter, NULL);
 }
 
 /**

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * The stream of events behind /dev/gpushare; uapi/gpushare.h is the contract. dev/chardev.c opens
- * and closes it; everything that has something to report writes events, with gs_lock held.
+ * and closes it; everything that has something to report writes events, under a lock of its own
+ * that keeps the order of what it reports. The ring has a lock of its own, too.
  */
 #ifndef GPUSHARE_STREAM_H
 #define GPUSHARE_STREAM_H
 
 #include <linux/poll.h>
 
-#include "state/lock.h"
+#include "news/lock.h"
 #include "uapi/gpushare.h"
 
 struct gs_stream;
@@ -32,15 +33,13 @@ void gs_stream_query(struct gpushare_query *query);
 
 extern struct gs_stream *gs_stream; /* the stream that is open, or NULL */
 
-/* True if events are written anywhere. It needs gs_lock. */
+/* True if events are written anywhere. If it is false, a stream that is opened now begins later. */
 static inline bool gs_stream_is_open(void)
 {
-	lockdep_assert_held(&gs_lock);
-	return gs_stream;
+	return READ_ONCE(gs_stream);
 }
 
-void gs_event_init(struct gpushare_event *event, enum gpushare_event_kind kind,
-		   const struct gs_identity *process);
-void gs_event_send(struct gpushare_event *event);
+void gs_event_init(struct gpushare_event *event, enum gpushare_event_kind kind);
+void gs_event_send(struct gpushare_event *event, const struct gs_identity *process);
 
 #endif /* GPUSHARE_STREAM_H */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-#include "state/announce.h"
+#include "news/announce.h"
 
 static void (*gs_listener)(enum gs_news news);
 

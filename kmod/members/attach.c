@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Processes that are put into a tenant by name. */
+#include <linux/capability.h>
+#include <linux/cred.h>
+#include <linux/fs.h>
+#include <linux/sched/task.h>
+
+#include "members/attach.h"
+#include "members/current.h"
+#include "members/fork.h"
+#include "members/marks.h"
+#include "members/moves.h"
+
+/*
+ * Who has opened the file may attach, whoever writes to it: the owner of a tenant's files its own
+ * processes, and those of no other user.
+ */
+static bool gs_may_attach(const struct file *file, struct task_struct *task)
+{
+	return file_ns_capable(file, &init_user_ns, CAP_SYS_ADMIN) ||
+	       uid_eq(file->f_cred->euid, task_uid(task));
+}
+
+static struct task_struct *gs_task_get(pid_t pid)
+{
+	struct task_struct *task;
+
+	rcu_read_lock();
+	task = pid_task(find_vpid(pid), PIDTYPE_PID);
+	if (task)
+		get_task_struct(task);
+	rcu_read_unlock();
+	return task;
+}
+
+static int gs_process_join(struct gs_process *made, struct task_struct *task,
+			   struct gs_tenant *tenant)
+{
+	struct gs_process *process;
+
+	lockdep_assert_held(&gs_lock);
+	if (tenant->is_removed) {
+		gs_process_discard(made);
+		return -ENODEV;
+	}
+	process = gs_process_add(made, task);
+	gs_processes_link_forked();
+	/*
+	 * The thread that ends the process first makes `live` 0, with a full barrier, and then
+	 * looks into the hash (hook/exits.c). Either the end is seen here or it is marked there.
+	 */
+	smp_mb();
+	if (!atomic_read(&task->signal->live)) {
+		set_bit(GS_MARK_EXIT, &process->marks);
+		gs_process_handle_marks(process);
+		return -ESRCH;
+	}
+	WRITE_ONCE(process->is_attached, true);
+	gs_process_move(process, tenant);
+	gs_tenant_changed(tenant, GPUSHARE_SETTING_PROCS);
+	return 0;
+}
+
+/**
+ * gs_process_attach() - Put a process into a tenant by name, with all its later children.
+ * @file: The file that this was written to.
+ * @pid: The pid of any of its threads in the caller's pid namespace.
+ * @tenant: The tenant.
+ *
+ * Return: 0, -ESRCH if there is no such process, -EPERM if it is another user's, -ENODEV if the
+ * tenant is being removed, or -ENOMEM.
+ */
+int gs_process_attach(const struct file *file, pid_t pid, struct gs_tenant *tenant)
+{
+	struct task_struct *task = gs_task_get(pid);
+	struct gs_process *made;
+	int err;
+
+	if (!task)
+		return -ESRCH;
+	err = -EPERM;
+	if (!gs_may_attach(file, task))
+		goto put_task;
+	made = gs_process_new(task);
+	err = pid_alive(task) ? -ENOMEM : -ESRCH;
+	if (!made)
+		goto put_task;
+	mutex_lock(&gs_lock);
+	err = gs_process_join(made, task, tenant);
+	mutex_unlock(&gs_lock);
+put_task:
+	put_task_struct(task);
+	return err;
+}
