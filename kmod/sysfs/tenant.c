@@ -73,27 +73,29 @@ static ssize_t gs_tenant_store(struct kobject *kobj, struct attribute *attr, con
 	return count;
 }
 
+static u64 gs_count(const atomic64_t *number)
+{
+	return atomic64_read(number);
+}
+
 #define GS_SHOW(_name, _format, _value)                                                            \
 	static ssize_t gs_show_##_name(const struct gs_tenant_view *view, char *buf)               \
 	{                                                                                          \
 		return sysfs_emit(buf, _format "\n", _value);                                      \
 	}
 
-#define GS_COUNTED(_name, _member)                                                                 \
-	GS_SHOW(_name, "%llu", (u64)atomic64_read(&view->counter->_member))
-
 GS_SHOW(weight, "%u", view->figures.settings.weight)
 GS_SHOW(priority, "%s", gs_priority_name(view->figures.settings.priority))
 GS_SHOW(slo_us, "%u", view->figures.settings.slo_us)
 GS_SHOW(match_cgroup, "%s", view->figures.match_cgroup)
-GS_COUNTED(memory_current, memory_current)
-GS_COUNTED(memory_peak, memory_peak)
-GS_COUNTED(contexts_current, contexts)
+GS_SHOW(memory_current, "%llu", gs_count(&view->counter->memory_current))
+GS_SHOW(memory_peak, "%llu", gs_count(&view->counter->memory_peak))
+GS_SHOW(contexts_current, "%llu", gs_count(&view->counter->contexts))
 GS_SHOW(gpu_time_us, "%llu", view->figures.published.gpu_time_us)
 GS_SHOW(throttled_us, "%llu", view->figures.published.throttled_us)
 GS_SHOW(freezes, "%llu", view->figures.published.freezes)
-GS_COUNTED(memory_refused, memory_refused)
-GS_COUNTED(controls_refused, controls_refused)
+GS_SHOW(memory_refused, "%llu", gs_count(&view->counter->memory_refused))
+GS_SHOW(controls_refused, "%llu", gs_count(&view->counter->controls_refused))
 
 static ssize_t gs_show_max(const struct gs_tenant_view *view, char *buf)
 {
@@ -139,10 +141,8 @@ static ssize_t gs_show_events(const struct gs_tenant_view *view, char *buf)
 	const struct gs_counter *counter = view->counter;
 
 	return sysfs_emit(buf, "memory_max %llu\ncontexts_max %llu\ncontrols %llu\nfreezes %llu\n",
-			  (u64)atomic64_read(&counter->memory_refused),
-			  (u64)atomic64_read(&counter->contexts_refused),
-			  (u64)atomic64_read(&counter->controls_refused),
-			  view->figures.published.freezes);
+			  gs_count(&counter->memory_refused), gs_count(&counter->contexts_refused),
+			  gs_count(&counter->controls_refused), view->figures.published.freezes);
 }
 
 /* An empty line removes the rule. A pattern is of a whole path, so it starts with '/' or '*'. */
