@@ -71,7 +71,11 @@ static inline bool gs_counter_take(atomic64_t *taken, __u64 more, __u64 max)
 	return true;
 }
 
-/* Adds to the sum of one level. Two threads that reach a peak at once may note the lower one. */
+/*
+ * Adds to the sum of one level, after the number of the GPU was raised or before it is lowered, so
+ * that the sum and the peak never pass a limit that holds. Two threads that reach a peak at once may
+ * note the lower one.
+ */
 static inline void gs_counter_sum(struct gs_counter *counter, __u64 bytes)
 {
 	__s64 sum = atomic64_add_return((__s64)bytes, &counter->memory_current);
@@ -117,9 +121,14 @@ static inline struct gs_counter *gs_counter_try_memory(struct gs_counter *counte
 static inline void gs_counter_add_memory(struct gs_counter *counter, const struct gs_counter *end,
 					 __u32 gpu, __u64 bytes)
 {
+	bool is_less = (__s64)bytes < 0;
+
 	for (; counter != end; counter = counter->parent) {
+		if (is_less)
+			gs_counter_sum(counter, bytes);
 		atomic64_add((__s64)bytes, &counter->memory[gpu]);
-		gs_counter_sum(counter, bytes);
+		if (!is_less)
+			gs_counter_sum(counter, bytes);
 	}
 }
 
