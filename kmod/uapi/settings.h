@@ -71,7 +71,7 @@
 	    "idle runs in what the others leave, and high before all others")                      \
 	ROW(memory_max, MEMORY_MAX, "BYTES",                                                       \
 	    "max, or bytes from " GPUSHARE_TEXT(GPUSHARE_MEMORY_MAX_MIN)                           \
-	    " on, with an optional suffix K, M, G or T",                                           \
+	    " on, with an optional suffix K, M, G or T (or KiB to TiB)",                           \
 	    "max", "the most GPU memory that it may hold, on each GPU")                            \
 	ROW(sm_percent, SM_PERCENT, "N",                                                           \
 	    "max, or " GPUSHARE_RANGE_TEXT(GPUSHARE_SM_PERCENT_MIN, GPUSHARE_SM_PERCENT_MAX),      \

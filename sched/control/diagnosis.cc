@@ -165,7 +165,11 @@ std::vector<Finding> diagnose(const Symptoms& symptoms) {
   look_at_mps(symptoms, findings);
   look_at_processes(symptoms, findings);
   if (symptoms.config_error.empty()) {
-    findings.push_back({"configuration", Severity::kOk, symptoms.config_path, ""});
+    findings.push_back({"configuration", Severity::kOk,
+                        symptoms.is_config_there
+                            ? symptoms.config_path
+                            : symptoms.config_path + " is not there: the defaults hold",
+                        ""});
   } else {
     findings.push_back({"configuration", Severity::kFail, symptoms.config_error,
                         "correct it, then 'systemctl reload gpushared'"});

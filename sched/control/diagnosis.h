@@ -27,6 +27,7 @@ struct Symptoms {
   const State* state = nullptr;     // nullptr: there is no scheduler
   std::string config_error;         // of the last reload; empty: the configuration was taken
   std::string config_path;
+  bool is_config_there = true;  // false: there is no such file, and the defaults hold
   bool has_supervisor = false;
 };
 

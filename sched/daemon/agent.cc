@@ -66,7 +66,7 @@ class Agent final : public Listener {
  private:
   void follow_forks();
   void follow_the_module();
-  Result<Config> read_configuration() const;
+  Result<Config> read_configuration();
   Result<> reload();
   void listen_for_shims();
   void share_gpus();
@@ -89,6 +89,7 @@ class Agent final : public Listener {
   const std::vector<PolicyEntry> policies_ = all_policies(knees_.store());
   Config config_{policies_};
   std::string config_error_;  // of the last reload; empty: it was taken
+  bool is_config_there_ = false;
   Roster roster_{plane_.region()};
   Tenants tenants_{&roster_};
   ModuleLink module_;
@@ -184,12 +185,12 @@ void Agent::follow_the_module() {
   if (notices_) notices_->wait();
 }
 
-Result<Config> Agent::read_configuration() const {
+Result<Config> Agent::read_configuration() {
   auto loaded = load_config(options_.config, policies_);
+  is_config_there_ = loaded || loaded.error().size() != 1 ||
+                     loaded.error().front().code != std::errc::no_such_file_or_directory;
   if (loaded) return std::move(*loaded);
-  if (loaded.error().size() == 1 &&
-      loaded.error().front().code == std::errc::no_such_file_or_directory)
-    return Config(policies_);  // everything is at its default
+  if (!is_config_there_) return Config(policies_);  // everything is at its default
   std::string text;
   for (const ConfigError& error : loaded.error())
     text += (text.empty() ? "" : "\n") + error.message();
@@ -304,6 +305,7 @@ std::vector<Finding> Agent::findings() const {
                    .state = gpus_.state(),
                    .config_error = config_error_,
                    .config_path = options_.config,
+                   .is_config_there = is_config_there_,
                    .has_supervisor = options_.supervisor_pid != 0});
 }
 

@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <climits>
 #include <filesystem>
@@ -166,6 +167,19 @@ void make_folder_of(const std::string& path) {
   if (end != std::string::npos && end > 0) ::mkdir(path.substr(0, end).c_str(), 0755);
 }
 
+// Says what an ordinary user lacks besides the file that could not be opened.
+ExitCode fail_to_start(const Error& error, const AgentOptions& options) {
+  const ExitCode code = fail(error);
+  const bool is_denied = error.code == std::errc::permission_denied ||
+                         error.code == std::errc::no_such_file_or_directory;
+  if (::geteuid() == 0 || !is_denied) return code;
+  if (options.simulation)
+    log_error("an ordinary user names files of his own: --socket, --region and --sim");
+  else
+    log_error("gpushared needs root to control GPUs; any user may drive simulated ones (--sim)");
+  return code;
+}
+
 ExitCode serve(const AgentOptions& options, const std::string& former, bool is_foreground,
                int lifeline_fd, const std::vector<std::string>& arguments) {
   raise_descriptor_limit();
@@ -176,9 +190,9 @@ ExitCode serve(const AgentOptions& options, const std::string& former, bool is_f
   std::vector<Fd> locks;
   if (!is_supervised) {
     auto plane = lock_instance(options.region);
-    if (!plane) return fail(plane.error());
+    if (!plane) return fail_to_start(plane.error(), options);
     auto driver = lock_driver(options.simulation);
-    if (!driver) return fail(driver.error());
+    if (!driver) return fail_to_start(driver.error(), options);
     locks.push_back(std::move(*plane));
     locks.push_back(std::move(*driver));
     if (!former.empty()) recover_former(former, options);

@@ -10,7 +10,7 @@ void configure_buckets(Region& region, const Tenants& tenants, uint32_t gpus, Ti
     const Tenant* const tenant = tenants.at(slot);
     for (uint32_t gpu = 0; gpu < std::min(gpus, uint32_t{kMaxGpus}); ++gpu) {
       TokenBucket& bucket = region.tenants[slot].buckets[gpu];
-      if (tenant != nullptr && tenant->settings.cap) {
+      if (tenant != nullptr && tenant->settings.cap && tenant->settings.cap->binds()) {
         const Cap& cap = *tenant->settings.cap;
         bucket.configure(cap.quota, cap.period, cap.quota, now);
       } else if (bucket.is_enabled()) {
@@ -22,7 +22,8 @@ void configure_buckets(Region& region, const Tenants& tenants, uint32_t gpus, Ti
 
 void refill_buckets(Region& region, const Tenants& tenants, uint32_t gpus, Time now) {
   for (const uint32_t slot : tenants.slots()) {
-    if (!tenants.at(slot)->settings.cap) continue;
+    const auto& cap = tenants.at(slot)->settings.cap;
+    if (!cap || !cap->binds()) continue;
     for (uint32_t gpu = 0; gpu < std::min(gpus, uint32_t{kMaxGpus}); ++gpu)
       region.tenants[slot].buckets[gpu].refill(now);
   }

@@ -7,7 +7,7 @@
 namespace gpushare {
 
 std::optional<CapView> cap_view(const Tenant& tenant, const TokenBucket& bucket) {
-  if (!tenant.settings.cap) return std::nullopt;
+  if (!tenant.settings.cap || !tenant.settings.cap->binds()) return std::nullopt;
   const Cap& cap = *tenant.settings.cap;
   return CapView{.fraction = cap.fraction(),
                  .period = cap.period,

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -56,7 +57,7 @@ void prepare(Parser& parser, CLI::App& app, const Command& command) {
 void build(Parser& parser, const Command& program) {
   prepare(parser, parser.app, program);
   parser.app.add_flag("-h,--help");
-  parser.app.add_flag("--version");
+  parser.app.add_flag("-V,--version");
   for (const Command& command : program.commands) {
     CLI::App& sub = *parser.app.add_subcommand(command.name);
     sub.fallthrough();
@@ -181,6 +182,15 @@ Stop usage_error(const Invocation& in, std::string_view text) {
                       in.command == in.program ? "" : " " + in.command->name)};
 }
 
+// `PROGRAM help [COMMAND]`.
+Stop help_on(const Command& program, const std::vector<std::string>& words) {
+  if (words.empty()) return {kExitOk, help_text(program, program)};
+  const auto named = std::ranges::find(program.commands, words.front(), &Command::name);
+  if (named != program.commands.end()) return {kExitOk, help_text(program, *named)};
+  const Invocation in{.program = &program, .command = &program};
+  return usage_error(in, unknown_word(in, words.front()));
+}
+
 const Option* find_option(const Invocation& in, std::string_view name) {
   for (const Command* level : {in.command, in.program})
     for (const Option& option : level->options)
@@ -240,6 +250,8 @@ ExitCode Invocation::wrong(std::string_view text) const {
 
 std::expected<Invocation, Stop> parse_args(const Command& program, int argc,
                                            const char* const* argv) {
+  if (!program.commands.empty() && argc > 1 && argv[1] == std::string_view("help"))
+    return std::unexpected(help_on(program, {argv + 2, argv + argc}));
   Parser parser;
   build(parser, program);
   std::string wrong;

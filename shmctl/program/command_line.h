@@ -4,7 +4,8 @@
 // command_line.cc only. Used by main(), before any thread starts.
 //
 // The conventions that all programs share: the exit codes below; "PROGRAM: what is wrong and what
-// is allowed" on standard error; --help and --version; options stand before or after the command.
+// is allowed" on standard error; --help and --version (-h, -V); `PROGRAM help COMMAND` where there
+// are commands; options stand before or after the command.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,15 @@
 
 namespace gpushare {
 
-// What a program ends with: it did its work, it failed, or its command line was wrong.
-enum ExitCode : int { kExitOk = 0, kExitFailure = 1, kExitUsage = 2 };
+// What a program ends with: it did its work, it failed, or its command line was wrong. The last two
+// are the shell's: a program that it was to become could not be started, or is not there.
+enum ExitCode : int {
+  kExitOk = 0,
+  kExitFailure = 1,
+  kExitUsage = 2,
+  kExitCannotRun = 126,
+  kExitNotFound = 127
+};
 
 // The numbers that an option takes, both ends included. Those of a whole number are below 2^64.
 inline constexpr double kNoLimit = 0x1p64;

@@ -91,7 +91,7 @@ std::string help_text(const Command& program, const Command& command) {
   if (!is_program) add_options(command, own);
   add_options(program, common);
   common.push_back({"-h, --help", "Print this text."});
-  common.push_back({"    --version", "Print the version."});
+  common.push_back({"-V, --version", "Print the version."});
 
   std::string out = wrap(fmt::format("{}: {}", name, command.summary), kWidth, 0);
   out += fmt::format("\n\nUsage: {}{}{}{}{}\n", name, command.commands.empty() ? "" : " COMMAND",

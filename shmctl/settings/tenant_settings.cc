@@ -16,6 +16,7 @@ namespace {
 constexpr std::string_view kMax = "max";
 constexpr Micros kPercentPeriod{GPUSHARE_PERIOD_US_DEFAULT};
 constexpr size_t kLongestName = 63;
+constexpr uint64_t kLargestNumber = UINT64_MAX;
 
 // Takes decimal digits only: no sign, no blank, nothing behind them. Nothing on overflow as well.
 std::optional<uint64_t> parse_number(std::string_view text) {
@@ -36,8 +37,9 @@ std::optional<uint64_t> parse_number(std::string_view text, uint64_t lowest, uin
 // "12.5" is 12500. At most three decimals are taken, so that 0.001 % of 100 ms is a whole
 // microsecond.
 std::optional<uint64_t> parse_thousandths(std::string_view text) {
+  constexpr uint64_t kMost = 1'000'000'000'000;  // a million million
   const size_t dot = text.find('.');
-  const auto whole = parse_number(text.substr(0, dot), 0, 1'000'000);
+  const auto whole = parse_number(text.substr(0, dot), 0, kMost);
   if (!whole) return std::nullopt;
   if (dot == std::string_view::npos) return *whole * 1000;
   std::string decimals(text.substr(dot + 1));
@@ -57,7 +59,7 @@ std::optional<Cap> checked_cap(uint64_t quota_us, uint64_t period_us) {
 std::optional<Cap> parse_cap(std::string_view text) {
   if (text.ends_with('%')) {
     const auto thousandths = parse_thousandths(text.substr(0, text.size() - 1));
-    if (!thousandths) return std::nullopt;
+    if (!thousandths || *thousandths > 100'000) return std::nullopt;
     return checked_cap(*thousandths * kPercentPeriod.count() / 100'000, kPercentPeriod.count());
   }
   const size_t blank = text.find(' ');
@@ -72,17 +74,43 @@ std::optional<Cap> parse_cap(std::string_view text) {
 
 constexpr std::string_view kSuffixes = GPUSHARE_BYTE_SUFFIXES;  // two for each power of 1024
 
+// "8G" and "8GiB" are the same, and "1.5G" is 1536M.
 std::optional<uint64_t> parse_bytes(std::string_view text) {
   unsigned shift = 0;
+  const bool is_long = text.ends_with("iB");
+  if (is_long) text.remove_suffix(2);
   if (!text.empty()) {
     if (const size_t at = kSuffixes.find(text.back()); at != std::string_view::npos) {
       shift = 10 * (static_cast<unsigned>(at) / 2 + 1);
       text.remove_suffix(1);
     }
   }
+  if (is_long && shift == 0) return std::nullopt;
+  if (shift != 0 && text.contains('.')) {
+    const auto thousandths = parse_thousandths(text);
+    const uint64_t most = kLargestNumber >> shift;
+    if (!thousandths || *thousandths == 0 || *thousandths > most) return std::nullopt;
+    return (*thousandths << shift) / 1000;
+  }
   const auto number = parse_number(text, GPUSHARE_MEMORY_MAX_MIN, GPUSHARE_MEMORY_MAX_MAX >> shift);
   if (!number) return std::nullopt;
   return *number << shift;
+}
+
+// "5ms", "1.5s", "200us", or a plain number of microseconds.
+std::optional<uint64_t> parse_micros(std::string_view text, uint64_t lowest, uint64_t highest) {
+  constexpr std::array<std::pair<std::string_view, uint64_t>, 3> kUnits = {
+      {{"us", 1}, {"ms", 1'000}, {"s", 1'000'000}}};
+  for (const auto& [suffix, unit] : kUnits) {
+    if (!text.ends_with(suffix)) continue;
+    text.remove_suffix(suffix.size());
+    const auto thousandths = parse_thousandths(text);
+    if (!thousandths || *thousandths > kLargestNumber / unit) return std::nullopt;
+    const uint64_t scaled = *thousandths * unit;
+    const bool is_whole = scaled % 1000 == 0 && scaled / 1000 >= lowest && scaled / 1000 <= highest;
+    return is_whole ? std::optional(scaled / 1000) : std::nullopt;
+  }
+  return parse_number(text, lowest, highest);
 }
 
 std::string format_bytes(uint64_t bytes) {
@@ -160,7 +188,7 @@ std::string text_sm_percent(const TenantSettings& s) {
 }
 
 bool set_slo_us(TenantSettings& s, std::string_view value) {
-  const auto number = parse_number(value, GPUSHARE_SLO_US_MIN, GPUSHARE_SLO_US_MAX);
+  const auto number = parse_micros(value, GPUSHARE_SLO_US_MIN, GPUSHARE_SLO_US_MAX);
   if (number) s.slo = Micros(*number);
   return number.has_value();
 }
@@ -189,6 +217,18 @@ constexpr auto kKeyNames = [] {
   return names;
 }();
 
+// What people write for a value of a setting where it takes another form: a percentage without its
+// sign, or with one too many, or bytes by the suffix of powers of 1000. Empty: nothing is likely.
+std::string likely_value(const Key& key, std::string_view value) {
+  const std::string less(value.substr(0, value.size() - std::min<size_t>(1, value.size())));
+  std::vector<std::string> forms{std::string(value) + "%"};
+  if (value.ends_with('%')) forms.push_back(less);
+  if (value.ends_with('B')) forms.push_back(less + "iB");
+  for (std::string& form : forms)
+    if (TenantSettings scratch; key.set(scratch, form)) return std::move(form);
+  return "";
+}
+
 const Key* find_key(std::string_view name) {
   const auto* const found = std::ranges::find(kKeyNames, name);
   return found == kKeyNames.end() ? nullptr : &kKeys[found - kKeyNames.begin()];
@@ -215,8 +255,14 @@ Result<> apply_setting(TenantSettings& settings, std::string_view key, std::stri
             ? fmt::format("unknown setting '{}'; allowed: {}", key, fmt::join(kKeyNames, ", "))
             : fmt::format("unknown setting '{}'; did you mean '{}'?", key, near));
   }
-  if (!found->set(settings, value)) return not_allowed(key, value);
-  return {};
+  if (found->set(settings, value)) return {};
+  auto refused = not_allowed(key, value);
+  if (const std::string likely = likely_value(*found, value); !likely.empty()) {
+    Error error = refused.error();
+    error.detail += fmt::format("; did you mean '{}'?", likely);
+    return std::unexpected(std::move(error));
+  }
+  return refused;
 }
 
 std::unexpected<Error> not_allowed(std::string_view key, std::string_view value) {

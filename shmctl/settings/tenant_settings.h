@@ -5,7 +5,10 @@
 // kernel module shares. Beside that table, this parser's grammar is:
 //
 //   max         "max", "N%" (at most 3 decimals, of a period of 100 ms), or "QUOTA PERIOD" in us
-//   memory_max  "max", or a number of bytes with an optional suffix K (1024), M, G or T
+//   memory_max  "max", or a number of bytes with an optional suffix K or KiB (1024), M, G or T;
+//   with
+//               one, the number may have 3 decimals
+//   slo_us      microseconds, or a number with 3 decimals at most and us, ms or s: "1.5ms"
 //   sm_percent  "max", or a number. It sizes the tenant's partition on a GPU that is shared
 //               spatially and can change while programs run; with a target time it is an upper
 //               bound.
@@ -34,6 +37,8 @@ struct Cap {
 
   // The cap as a part of the GPU's time: above 0 and at most 1.
   double fraction() const { return static_cast<double>(quota.count()) / period.count(); }
+  // A cap of the whole GPU is none: whatever a tenant uses, it is never frozen for it.
+  bool binds() const { return quota < period; }
   bool operator==(const Cap&) const = default;
 };
 

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "tools/agent/agent_service.h"
 #include "tools/base/format.h"
 
 namespace gpushare {
@@ -70,14 +71,14 @@ bool is_process_there(uint32_t pid) {
 
 std::string health_text(const AgentRecord& agent, const AgentHealth& health, Time now,
                         const EndingRecord& ending) {
-  constexpr const char* kStart = "start it: systemctl start gpushared";
+  const std::string start = "start it: " + how_to_start();
   switch (health.state) {
     case AgentHealth::State::kNever:
-      return fmt::format("has not run yet; {}", kStart);
+      return fmt::format("has not run yet; {}", start);
     case AgentHealth::State::kGone:
       if (is_of(ending, agent))
-        return fmt::format("{} {} ago; {}", ending_text(ending), duration_text(health.age), kStart);
-      return fmt::format("gone; last seen {} ago; {}", duration_text(health.age), kStart);
+        return fmt::format("{} {} ago; {}", ending_text(ending), duration_text(health.age), start);
+      return fmt::format("gone; last seen {} ago; {}", duration_text(health.age), start);
     case AgentHealth::State::kStale:
       return fmt::format("stuck (pid {}); last seen {} ago", agent.agent_pid,
                          duration_text(health.age));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Judges whether the agent that wrote the control plane is still there. Pure.
+// Judges whether the agent that wrote the control plane is still there. Pure, but that a text says
+// how it is started on this machine.
 #pragma once
 
 #include <string>

@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "tools/agent/agent_service.h"
+
 namespace gpushare {
 namespace {
 
@@ -22,7 +24,7 @@ Error connect_error(int code, const std::string& path) {
   switch (code) {
     case ENOENT:
     case ECONNREFUSED:
-      return {{}, kStep, "none runs at " + path + "; start it with 'systemctl start gpushared'"};
+      return {{}, kStep, "none runs at " + path + "; start it: " + how_to_start()};
     case EACCES:
     case EPERM:
       return {std::make_error_code(std::errc::permission_denied), kStep,

@@ -25,9 +25,10 @@ class StatusSource {
 
   // What a dead agent left behind is a result too (see health). It fails when neither way works.
   Result<Status> read();
+  // The same from the control plane alone: it asks nobody, and waits for nobody.
+  Result<Status> read_plane();
 
  private:
-  Result<Status> read_plane();
   Result<Status> read_socket() const;
 
   Endpoints endpoints_;

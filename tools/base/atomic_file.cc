@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
-
-#include "shmctl/base/fd.h"
+#include <utility>
 
 namespace gpushare {
 namespace {
@@ -25,18 +25,38 @@ Result<> write_all(const Fd& fd, const std::string& path, std::string_view conte
 
 }  // namespace
 
-Result<> write_whole_file(const std::string& path, std::string_view contents) {
+Result<WholeFile> WholeFile::open(const std::string& path) {
+  if (path == "-") return WholeFile("standard output", "", Fd(::dup(STDOUT_FILENO)));
   struct stat existing{};
   const bool is_special = ::stat(path.c_str(), &existing) == 0 && !S_ISREG(existing.st_mode);
-  const std::string target = is_special ? path : fmt::format("{}.{}.tmp", path, ::getpid());
+  const std::string draft = is_special ? "" : fmt::format("{}.{}.tmp", path, ::getpid());
   const int flags = is_special ? O_WRONLY : O_WRONLY | O_CREAT | O_EXCL;
-  Fd fd(::open(target.c_str(), flags | O_CLOEXEC, 0644));
+  Fd fd(::open(is_special ? path.c_str() : draft.c_str(), flags | O_CLOEXEC, 0644));
   if (!fd.is_open()) return errno_error("create", path);
-  auto written = write_all(fd, path, contents);
-  if (is_special) return written;
-  if (written && ::rename(target.c_str(), path.c_str()) != 0) written = errno_error("create", path);
-  if (!written) ::unlink(target.c_str());
-  return written;
+  return WholeFile(path, draft, std::move(fd));
+}
+
+WholeFile::WholeFile(WholeFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      draft_(std::exchange(other.draft_, "")),
+      fd_(std::move(other.fd_)) {}
+
+WholeFile::~WholeFile() {
+  if (!draft_.empty()) ::unlink(draft_.c_str());
+}
+
+Result<> WholeFile::write(std::string_view contents) {
+  if (auto written = write_all(fd_, path_, contents); !written) return written;
+  if (draft_.empty()) return {};
+  if (::rename(draft_.c_str(), path_.c_str()) != 0) return errno_error("create", path_);
+  draft_.clear();
+  return {};
+}
+
+Result<> write_whole_file(const std::string& path, std::string_view contents) {
+  auto file = WholeFile::open(path);
+  if (!file) return std::unexpected(file.error());
+  return file->write(contents);
 }
 
 }  // namespace gpushare

@@ -8,14 +8,9 @@
 #include <cstdlib>
 
 #include "shmctl/plane/layout.h"
+#include "tools/base/characters.h"
 
 namespace gpushare {
-namespace {
-
-bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
-
-}  // namespace
-
 std::string percent_text(uint32_t permille) {
   if (permille == kUnknown32) return kUnknownText;
   return fmt::format("{}.{}%", permille / 10, permille % 10);
@@ -66,24 +61,37 @@ std::string cap_text(uint64_t quota_us, uint64_t period_us) {
   return fmt::format("{}%", static_cast<double>(quota_us) / 1000);
 }
 
-std::string printable(std::string_view text) {
-  std::string out(text.substr(0, text.find('\0')));
-  for (char& byte : out)
-    if (byte < ' ' || byte > '~') byte = '?';
+std::string printable(std::string_view text, bool is_utf8) {
+  text = text.substr(0, text.find('\0'));
+  std::string out;
+  while (!text.empty()) {
+    const Character next = first_character(text);
+    const bool is_shown = next.columns > 0 && (is_utf8 || next.bytes == 1);
+    out += is_shown ? text.substr(0, next.bytes) : "?";
+    text.remove_prefix(next.bytes);
+  }
   return out;
 }
 
+std::string printable(std::string_view text) { return printable(text, is_output_utf8()); }
+
 size_t display_width(std::string_view text) {
-  return static_cast<size_t>(
-      std::ranges::count_if(text, [](char byte) { return !is_continuation(byte); }));
+  size_t width = 0;
+  for (; !text.empty(); text.remove_prefix(first_character(text).bytes))
+    width += first_character(text).columns;
+  return width;
 }
 
 std::string clipped(std::string_view text, size_t width) {
   if (display_width(text) <= width) return std::string(text);
   if (width == 0) return "";
   size_t end = 0;
-  for (size_t columns = 0; end < text.size(); ++end)
-    if (!is_continuation(text[end]) && columns++ == width - 1) break;
+  for (size_t columns = 0; end < text.size();) {
+    const Character next = first_character(text.substr(end));
+    columns += next.columns;
+    if (columns > width - 1) break;
+    end += next.bytes;
+  }
   return std::string(text.substr(0, end)) + "~";
 }
 

@@ -8,11 +8,29 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
+
+#include "tools/base/table.h"
 
 namespace gpushare {
+namespace {
+
+// What the environment wants, if that is a number of columns.
+std::optional<size_t> wanted_columns() {
+  const char* const text = std::getenv("COLUMNS");
+  if (text == nullptr) return std::nullopt;
+  const std::string_view digits(text);
+  size_t columns = 0;
+  const auto [end, failure] = std::from_chars(digits.begin(), digits.end(), columns);
+  const bool is_number = failure == std::errc{} && end == digits.end();
+  return is_number && columns > 0 ? std::optional(columns) : std::nullopt;
+}
+
+}  // namespace
 
 ExitCode report(const Error& error) {
   fmt::print(stderr, "gpushare: {}\n", error.message());
@@ -21,13 +39,22 @@ ExitCode report(const Error& error) {
 
 Screen stdout_screen() {
   Screen screen;
+  const std::optional<size_t> columns = wanted_columns();
+  screen.width = columns.value_or(screen.width);
   if (::isatty(STDOUT_FILENO) == 0) return screen;
   winsize size{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) screen.width = size.ws_col;
+  if (!columns && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+    screen.width = size.ws_col;
   const char* terminal = std::getenv("TERM");
   const char* no_colour = std::getenv("NO_COLOR");
   screen.has_colours = (no_colour == nullptr || *no_colour == '\0') && terminal != nullptr &&
                        std::strcmp(terminal, "dumb") != 0;
+  return screen;
+}
+
+Screen stdout_table_screen(bool is_wide) {
+  Screen screen = stdout_screen();
+  if (is_wide || (::isatty(STDOUT_FILENO) == 0 && !wanted_columns())) screen.width = kUncut;
   return screen;
 }
 

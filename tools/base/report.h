@@ -17,10 +17,14 @@ namespace gpushare {
 ExitCode report(const Error& error);
 
 struct Screen {
-  size_t width = 80;         // of a terminal; 80 when the output goes elsewhere
+  // Of a terminal, or as COLUMNS says; 80 when the output goes elsewhere.
+  size_t width = 80;
   bool has_colours = false;  // a terminal, and neither NO_COLOR nor TERM=dumb
 };
 Screen stdout_screen();
+// The same for tables: they are as wide as they must be if `is_wide`, and where the output goes
+// elsewhere and COLUMNS is not set.
+Screen stdout_table_screen(bool is_wide);
 
 // Readable once SIGINT or SIGTERM asks this program to end. They stay blocked, so that a second one
 // does not kill it while it writes a file.

@@ -48,8 +48,8 @@ std::vector<PlacedColumn> fit_columns(std::span<const Column> columns,
   std::vector<PlacedColumn> placed;
   for (size_t i = 0; i < columns.size(); ++i) {
     const size_t smallest = std::max(columns[i].min_width, columns[i].title.size());
-    placed.push_back(
-        {i, 0, std::clamp(contents[i], smallest, std::max(smallest, columns[i].max_width))});
+    const size_t largest = width == kUncut ? contents[i] : columns[i].max_width;
+    placed.push_back({i, 0, std::clamp(contents[i], smallest, std::max(smallest, largest))});
   }
   shrink(placed, columns, width);
   while (placed.size() > 1 && total_width(placed) > width) {

@@ -5,6 +5,7 @@
 // first.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,6 +29,9 @@ struct PlacedColumn {
   size_t x = 0;
   size_t width = 0;
 };
+
+// A width at which nothing is cut: each column is as wide as its contents.
+inline constexpr size_t kUncut = SIZE_MAX;
 
 // `contents[i]` is the widest content of column i. The columns are placed from left to right with
 // one blank between two, all within `width`. Of the columns of kAlways at least the first is

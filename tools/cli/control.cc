@@ -15,6 +15,7 @@
 #include "tools/base/endpoints.h"
 #include "tools/base/report.h"
 #include "tools/cli/commands.h"
+#include "tools/doctor/advice.h"
 
 namespace gpushare {
 namespace {
@@ -27,19 +28,28 @@ std::optional<pid_t> parse_pid(const std::string& text) {
   return pid;
 }
 
+// Reports the error, and adds what was perhaps meant where there is no such tenant.
+ExitCode report_about(const Endpoints& endpoints, const std::string& tenant, const Error& error) {
+  const ExitCode code = report(error);
+  if (code != kExitUsage || tenant.empty()) return code;
+  if (const std::string advice = advice_on_tenant(endpoints, tenant); !advice.empty())
+    fmt::print(stderr, "gpushare: {}\n", advice);
+  return code;
+}
+
 ExitCode tell(const Invocation& invocation, const Request& request) {
   const Endpoints endpoints = endpoints_of(invocation);
   SysfsTree tree(endpoints.sysfs);
   auto done = endpoints.sysfs.empty() ? std::nullopt : change_in_sysfs(tree, request);
   if (!done) done = tell_agent(endpoints.socket, request);
-  if (!*done) return report(done->error());
+  if (!*done) return report_about(endpoints, request.tenant, done->error());
   return kExitOk;
 }
 
-// A number is a process, anything else a tenant's name.
+// A number is a process, unless --tenant says otherwise; anything else is a tenant's name.
 ExitCode tell_target(const Invocation& invocation, const char* op) {
   const std::string& target = invocation.arguments[0];
-  if (target.find_first_not_of("0123456789") != std::string::npos)
+  if (invocation.has("tenant") || target.find_first_not_of("0123456789") != std::string::npos)
     return tell(invocation, {.op = op, .tenant = target});
   const auto pid = parse_pid(target);
   if (!pid) return invocation.wrong("'" + target + "' is neither a process id nor a tenant's name");
@@ -62,16 +72,32 @@ ExitCode set(const Invocation& invocation) {
       return invocation.wrong("'" + setting + "' is not KEY=VALUE, such as weight=300");
     request.settings.emplace_back(setting.substr(0, sign), setting.substr(sign + 1));
   }
-  return tell(invocation, request);
+  const ExitCode code = tell(invocation, request);
+  if (code == kExitOk) warn_of_no_effect(endpoints_of(invocation), request.settings, true);
+  return code;
 }
 
+// What runs in it goes on elsewhere, perhaps without its limits: that is said.
 ExitCode remove(const Invocation& invocation) {
-  return tell(invocation, {.op = "remove", .tenant = invocation.arguments[0]});
+  const std::string& tenant = invocation.arguments[0];
+  const uint32_t running = processes_on_gpus(endpoints_of(invocation), tenant);
+  const ExitCode code = tell(invocation, {.op = "remove", .tenant = tenant});
+  if (code == kExitOk && running > 0)
+    fmt::print(stderr,
+               "gpushare: warning: {} process{} of {} ran on a GPU; now {} the tenant that the "
+               "rules name, otherwise 'default'\n",
+               running, running == 1 ? "" : "es", tenant,
+               running == 1 ? "it belongs to" : "they belong to");
+  return code;
 }
 
 ExitCode attach(const Invocation& invocation) {
   const auto pid = parse_pid(invocation.arguments[0]);
   if (!pid) return invocation.wrong("'" + invocation.arguments[0] + "' is not a process id");
+  if (*pid == 1)
+    return invocation.wrong(
+        "process 1 has started all others, which would follow it; name others, "
+        "or change the tenant 'default'");
   return tell(invocation, {.op = "attach", .pid = pid, .tenant = invocation.arguments[1]});
 }
 
@@ -115,6 +141,14 @@ Command attach_command() {
           .run = attach};
 }
 
+namespace {
+
+Option tenant_option() {
+  return {"tenant", 't', "", "The argument is a tenant's name, though it is a number"};
+}
+
+}  // namespace
+
 Command freeze_command() {
   return {.name = "freeze",
           .summary = "Stop a process, or all processes of a tenant, on the GPU.",
@@ -123,6 +157,7 @@ Command freeze_command() {
               "Its kernels stop where they are, its memory stays, and it resumes at that "
               "point when it is thawed. A number is a process id: that process alone is frozen, "
               "also where it comes to a GPU later. A freeze outlives the agent.",
+          .options = {tenant_option()},
           .examples = {"gpushare freeze 4711", "gpushare freeze batch"},
           .run = [](const Invocation& invocation) { return tell_target(invocation, "freeze"); }};
 }
@@ -132,6 +167,7 @@ Command thaw_command() {
           .summary = "Let what was frozen by 'gpushare freeze' run again.",
           .arguments = "PID|TENANT",
           .details = "A process that is frozen with its tenant is thawed with its tenant only.",
+          .options = {tenant_option()},
           .examples = {"gpushare thaw 4711"},
           .run = [](const Invocation& invocation) { return tell_target(invocation, "thaw"); }};
 }

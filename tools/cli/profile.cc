@@ -214,6 +214,11 @@ ExitCode show(const Order& order, const std::vector<std::string>& command,
                .points = steps.points()};
   if (result.points.size() > 1) result.knee_groups = knee_of(result);
   fmt::print("{}", draw_sweep(result, stdout_screen().width));
+  if (result.knee_groups && is_knee_chance(result))
+    fmt::print(stderr,
+               "gpushare: warning: the times are off by up to {:.0f}%, so the knee may be chance: "
+               "measure again with more --iterations, on a GPU that nobody else uses\n",
+               noise_of(result) * 100);
   for (const auto& [file, text] :
        {std::pair(order.json, sweep_json(result)), std::pair(order.svg, sweep_svg(result))}) {
     if (file.empty()) continue;
@@ -276,7 +281,7 @@ Command profile_command() {
                    .letter = 'n',
                    .value = "N",
                    .help = "Iterations at each",
-                   .otherwise = "50",
+                   .otherwise = "100",
                    .range = Range{ProfileSteps::kFewest, 1'000'000, true}},
                   {.name = "seconds",
                    .letter = 's',

@@ -22,6 +22,7 @@
 #include "tools/base/scope.h"
 #include "tools/cli/commands.h"
 #include "tools/cli/elsewhere.h"
+#include "tools/doctor/advice.h"
 
 namespace gpushare {
 namespace {
@@ -58,6 +59,13 @@ Result<> preload_shim(const Invocation& invocation) {
   return {};
 }
 
+// Whether the program has the shim: by our option, or because every program has.
+bool gets_shim(const Invocation& invocation) {
+  const char* const preloaded = std::getenv("LD_PRELOAD");
+  return invocation.has("shim") || has_preload_entry(preloaded == nullptr ? "" : preloaded, "") ||
+         has_preload_entry(read_preload("").value_or(""), "");
+}
+
 // Says to the gpushare that systemd starts in our place that it is in its scope.
 constexpr const char* kInScope = "GPUSHARE_IN_SCOPE";
 
@@ -92,6 +100,7 @@ ExitCode run(const Invocation& invocation) {
     // It then adopts those of its descendants that lose their parent, for as long as it lives, so
     // that the chain of parents tells whose they are.
     if (!asks_for_nothing && !joined->follows_forks) ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+    warn_of_no_effect(endpoints_of(invocation), request.settings, gets_shim(invocation));
   } else if (asks_for_nothing && client.error().code == std::errc::permission_denied) {
     // This is an ordinary user: the agent sees the program without being told, and puts it where
     // the rules say, otherwise into the tenant `default`.
@@ -110,7 +119,9 @@ ExitCode run(const Invocation& invocation) {
     arguments.push_back(const_cast<char*>(argument.c_str()));
   arguments.push_back(nullptr);
   ::execvp(arguments[0], arguments.data());
-  return report(errno_error("start the program", invocation.arguments[0]).error());
+  const Error error = errno_error("start the program", invocation.arguments[0]).error();
+  report(error);
+  return error.code == std::errc::no_such_file_or_directory ? kExitNotFound : kExitCannotRun;
 }
 
 }  // namespace
@@ -157,7 +168,8 @@ Command run_command() {
       .arguments = "[--] PROGRAM [ARGUMENT...]",
       .details =
           "PROGRAM replaces gpushare: it keeps the process id, the terminal and the exit code. It "
-          "and every process that it starts belong to the tenant.\n"
+          "and every process that it starts belong to the tenant. If there is no such program, the "
+          "exit code is 127, and 126 if it cannot be started.\n"
           "With settings and no --tenant, a tenant of its own is made for it, which goes away with "
           "its last process. With --tenant, the settings change that tenant, which is made if "
           "there is none. The default tenant needs no privilege; everything else needs root or "

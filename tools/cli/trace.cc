@@ -6,11 +6,14 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
+#include <sstream>
 
 #include "tools/base/atomic_file.h"
 #include "tools/base/endpoints.h"
 #include "tools/base/report.h"
 #include "tools/cli/commands.h"
+#include "tools/trace/merge.h"
 #include "tools/trace/recorder.h"
 
 namespace gpushare {
@@ -18,10 +21,43 @@ namespace {
 
 double seconds_of(Nanos duration) { return std::chrono::duration<double>(duration).count(); }
 
+Result<std::string> contents_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  if (file) text << file.rdbuf();
+  if (!file) return make_error(std::errc::no_such_file_or_directory, "read", path);
+  return std::move(text).str();
+}
+
+// Writes the recording, with what --merge names if it is given.
+ExitCode write(const Invocation& invocation, WholeFile& file, std::string recording) {
+  if (const auto other = invocation.value("merge")) {
+    const auto text = contents_of(*other);
+    if (!text) return report(text.error());
+    auto merged = merge_traces(recording, *text);
+    if (!merged) return report(merged.error());
+    recording = *std::move(merged);
+  }
+  const auto written = file.write(recording);
+  return written ? kExitOk : report(written.error());
+}
+
+ExitCode merge_earlier(const Invocation& invocation, const std::string& from) {
+  if (!invocation.has("merge")) return invocation.wrong("--from takes --merge with it");
+  const auto recording = contents_of(from);
+  if (!recording) return report(recording.error());
+  auto file = WholeFile::open(invocation.text("output"));
+  if (!file) return report(file.error());
+  return write(invocation, *file, *recording);
+}
+
 ExitCode trace(const Invocation& invocation) {
+  if (const auto from = invocation.value("from")) return merge_earlier(invocation, *from);
   const Nanos length = invocation.seconds("duration");
   const std::string path = invocation.text("output");
   const Endpoints endpoints = endpoints_of(invocation);
+  auto file = WholeFile::open(path);
+  if (!file) return report(file.error());
   auto client = Client::connect(endpoints.socket);
   if (!client) return report(client.error());
   StatusSource source(endpoints);
@@ -37,8 +73,8 @@ ExitCode trace(const Invocation& invocation) {
   if (!result) return report(result.error());
 
   const TraceRecording& recording = result->recording;
-  if (auto written = write_whole_file(path, trace_json(recording)); !written)
-    return report(written.error());
+  if (const ExitCode code = write(invocation, *file, trace_json(recording)); code != kExitOk)
+    return code;
   fmt::print(stderr, "{}: {:.1f} s, {} switches, {} freezes, thaws and slice changes{}\n", path,
              static_cast<double>(recording.end_ns - recording.start_ns) / 1e9,
              recording.switches.size(), recording.actions.size(),
@@ -58,8 +94,10 @@ Command trace_command() {
       .details =
           "The file is Chrome trace JSON; open it at ui.perfetto.dev or chrome://tracing. For each "
           "GPU it has a track per process with its times on the GPU, freezes, thaws and slice "
-          "changes as marks, and the shares as counters. A slice is residence: the context was on "
-          "the GPU, busy or not.\n"
+          "changes as marks, the times for which it was frozen on a track below, and the shares as "
+          "counters. A slice is residence: the context was on the GPU, busy or not.\n"
+          "With --merge the events are added to another program's trace of the same time, such as "
+          "one of torch.profiler, which is read when the recording is over.\n"
           "Interrupt (Ctrl-C) ends the recording early and still writes the file.",
       .options = {{.name = "duration",
                    .letter = 'd',
@@ -67,8 +105,13 @@ Command trace_command() {
                    .help = "How long to record",
                    .otherwise = "5",
                    .range = Range{0.1, 3600}},
-                  {"output", 'o', "FILE", "Where to write", "gpushare-trace.json"}},
-      .examples = {"gpushare trace -d 2 -o switches.json"},
+                  {"output", 'o', "FILE", "Where to write; - is standard output",
+                   "gpushare-trace.json"},
+                  {"merge", 0, "FILE", "Add the events to this Chrome trace JSON"},
+                  {"from", 0, "FILE",
+                   "With --merge: take this earlier recording, and record none"}},
+      .examples = {"gpushare trace -d 2 -o switches.json",
+                   "gpushare trace --from switches.json --merge torch.json -o both.json"},
       .run = trace,
   };
 }

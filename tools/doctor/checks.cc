@@ -8,10 +8,10 @@
 #include <sstream>
 
 #include "shmctl/base/version.h"
-#include "tools/base/format.h"
+#include "tools/agent/agent_service.h"
+#include "tools/doctor/limits.h"
 #include "tools/doctor/machine_files.h"
 #include "tools/doctor/module_checks.h"
-#include "tools/view/slo_view.h"
 
 namespace gpushare {
 namespace {
@@ -119,12 +119,6 @@ Finding check_devices(const MachineFiles& files, const DoctorInput& input) {
               "nvidia-modprobe -c 0, or run nvidia-smi once as root");
 }
 
-bool has_spatial_gpu(const DoctorInput& input) {
-  return input.status && input.status->health.is_live() &&
-         std::ranges::any_of(input.status->snapshot.gpus,
-                             [](const GpuRecord& gpu) { return gpu.sharing != GpuSharing::kTime; });
-}
-
 // Looks for an MPS that is not the agent's; the agent itself reports on its own.
 Finding check_mps(const MachineFiles& files, const DoctorInput& input) {
   const auto pid = files.process_named("nvidia-cuda-mps");
@@ -140,6 +134,10 @@ Finding check_mps(const MachineFiles& files, const DoctorInput& input) {
 
 Finding check_cgroup(const MachineFiles& files) {
   if (files.has("/sys/fs/cgroup/cgroup.controllers")) return ok("cgroup v2", "/sys/fs/cgroup");
+  // Where both versions are mounted, systemd gives its units the same paths in both.
+  for (const char* folder : {"/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd"})
+    if (files.has(folder))
+      return ok("cgroup v2", fmt::format("rules by cgroup match paths below {}", folder));
   return warning("cgroup v2", "/sys/fs/cgroup is not cgroup v2: rules by cgroup match nothing",
                  "boot with systemd.unified_cgroup_hierarchy=1");
 }
@@ -161,7 +159,7 @@ Finding check_unit(const MachineFiles& files) {
     if (files.has(path)) return ok("systemd unit", path);
   if (!files.has("/run/systemd/system")) return ok("systemd unit", "not needed: no systemd here");
   return warning("systemd unit", "gpushared.service is not installed",
-                 "make install && systemctl enable --now gpushared");
+                 "install the package, or 'make install'; then 'systemctl enable --now gpushared'");
 }
 
 Finding check_socket(const MachineFiles& files, const DoctorInput& input) {
@@ -169,36 +167,42 @@ Finding check_socket(const MachineFiles& files, const DoctorInput& input) {
   std::error_code code;
   const fs::file_status status = fs::status(files.at(input.socket), code);
   if (status.type() == fs::file_type::not_found)
-    return fail("control socket", input.socket + " is missing", "systemctl start gpushared");
+    return fail("control socket", input.socket + " is missing", how_to_start(input.root));
   if (!fs::exists(status))
     return fail("control socket", input.socket + ": " + code.message(), "run doctor as root");
   if (!fs::is_socket(status))
     return fail("control socket", input.socket + " is not a socket",
-                "rm " + input.socket + " && systemctl restart gpushared");
+                "rm " + input.socket + "; " + how_to_restart(input.root));
   const auto mode = static_cast<unsigned>(status.permissions() & fs::perms::mask);
   return ok("control socket", fmt::format("{}, mode {:04o}", input.socket, mode));
 }
 
 Finding check_region(const DoctorInput& input) {
   if (input.region) return ok("control plane", "mapped read-only");
-  return fail("control plane", input.region.error().message(), "systemctl restart gpushared");
+  return fail("control plane", input.region.error().message(), how_to_restart(input.root));
 }
 
 Finding check_agent(const DoctorInput& input) {
-  constexpr const char* kStart = "systemctl start gpushared";
-  if (!input.agent) return fail("agent", input.agent.error().message(), kStart);
+  if (may_not_ask(input)) {
+    if (input.status && input.status->health.is_live())
+      return ok("agent", fmt::format("pid {}, by the control plane; it answers root and the group "
+                                     "gpushare only",
+                                     input.status->snapshot.agent.agent_pid));
+    return warning("agent", "it answers root and the group gpushare only", "run doctor as root");
+  }
+  if (!input.agent) return fail("agent", input.agent.error().message(), how_to_start(input.root));
   const Hello& agent = *input.agent;
   if (input.status && !input.status->health.is_live())
     return fail("agent",
                 health_text(input.status->snapshot.agent, input.status->health, input.status->taken,
                             input.status->snapshot.ending),
-                "systemctl restart gpushared");
+                how_to_restart(input.root));
   const std::string text = fmt::format("gpushared {}, pid {}", agent.version, agent.pid);
   if (agent.version != kVersion || agent.commit != kCommit)
     return warning("agent",
                    fmt::format("{} ({}) is not the build of this gpushare: {} ({})", text,
                                agent.commit, kVersion, kCommit),
-                   "systemctl restart gpushared");
+                   how_to_restart(input.root));
   return ok("agent", text);
 }
 
@@ -211,29 +215,11 @@ Finding check_privilege(const DoctorInput& input) {
                  "usermod -aG gpushare $USER, and log in again");
 }
 
-// Says how closely targets bind.
-std::string target_closeness(const PlaneSnapshot& snapshot) {
-  const auto sharing = std::ranges::count_if(snapshot.tenants, [](const auto& tenant) {
-    return std::ranges::any_of(tenant.record.gpu, does_share_sms);
-  });
-  const std::string where =
-      "'gpushare status' says what each tenant needs, and why it has what it has";
-  if (sharing == 0) return where;
-  return fmt::format(
-      "there are not enough SMs for a part of its own for each: {} tenants share theirs; {}",
-      sharing, where);
-}
-
-std::vector<std::string> tenants_where(const DoctorInput& input,
-                                       bool (*uses)(const TenantRecord&)) {
-  std::vector<std::string> names;
-  if (!input.status) return names;
-  for (const auto& [slot, tenant] : input.status->snapshot.tenants)
-    if (uses(tenant)) names.push_back(printable({tenant.name, sizeof(tenant.name)}));
-  return names;
-}
-
 }  // namespace
+
+bool may_not_ask(const DoctorInput& input) {
+  return !input.agent && input.agent.error().code == std::errc::permission_denied;
+}
 
 bool is_simulated(const DoctorInput& input) {
   return input.status && input.status->health.is_live() &&
@@ -248,54 +234,6 @@ std::vector<Finding> check_machine(const DoctorInput& input) {
           check_clock(files),          check_module(files, input), check_unit(files),
           check_socket(files, input),  check_agent(input),         check_region(input),
           check_privilege(input)};
-}
-
-std::vector<LimitFinding> check_limits(const DoctorInput& input) {
-  const bool is_live = input.status && input.status->health.is_live();
-  const AgentRecord agent = is_live ? input.status->snapshot.agent : AgentRecord{};
-  const bool can_slice = is_live && agent.can_set_slice != 0;
-  const bool can_freeze = is_live && agent.can_freeze != 0;
-  const bool is_spatial = has_spatial_gpu(input);
-  const bool has_log = is_live && agent.has_switch_log != 0;
-  const std::string module = module_state(MachineFiles(input.root));
-  const bool has_targets =
-      is_spatial && !tenants_where(input, [](const TenantRecord& t) {
-                       return std::ranges::any_of(t.gpu, [](const TenantGpuUse& use) {
-                         return use.slo_state != SloState::kNone;
-                       });
-                     }).empty();
-  const bool is_hooked = module.starts_with("hooked");
-  std::string reason = is_live ? printable(agent.observe_only_reason) : "no agent runs";
-  if (reason.empty()) reason = "the driver does not allow it";
-
-  const std::string closeness = has_log ? "measured by the hardware's switch log"
-                                        : "without the switch log, use is estimated";
-  return {
-      {"weight", can_slice, "time slices of the GPU",
-       can_slice ? "while at least two programs have work; " + closeness : reason,
-       tenants_where(input, [](const TenantRecord& t) { return t.weight != 100; })},
-      {"max", can_freeze, "freezing channels when the tokens are used up",
-       can_freeze ? closeness : reason,
-       tenants_where(input, [](const TenantRecord& t) { return t.quota_us != kUnknown64; })},
-      {"priority", can_slice && can_freeze, "time slices, and turns among idle-class programs",
-       can_slice && can_freeze ? "an idle-class program gives way within about 200 us" : reason,
-       tenants_where(input, [](const TenantRecord& t) { return t.priority != Priority::kNormal; })},
-      {"memory_max", is_hooked, "the kernel module, when a program allocates",
-       is_hooked        ? "an allocation above it is answered with out of memory"
-       : module.empty() ? "gpushare.ko is not loaded"
-                        : "gpushare.ko is " + module,
-       tenants_where(input,
-                     [](const TenantRecord& t) { return t.memory_max_bytes != kUnknown64; })},
-      {"sm_percent", is_spatial, "SM partitions, in programs started with 'gpushare run --shim'",
-       is_spatial ? "of whole groups of 8 SMs; idle ones are lent"
-                  : "no GPU is shared so: [gpu.0] sharing = \"spatial\" in gpushare.toml",
-       tenants_where(input, [](const TenantRecord& t) { return t.sm_percent != kUnknown32; })},
-      {"slo_us", has_targets, "SM partitions, by the policy 'slo'",
-       has_targets ? target_closeness(input.status->snapshot)
-                   : "no program with the shim is on a GPU with [gpu.0] sharing = \"spatial\", "
-                     "policy = \"slo\"",
-       tenants_where(input, [](const TenantRecord& t) { return t.slo_us != 0; })},
-  };
 }
 
 }  // namespace gpushare

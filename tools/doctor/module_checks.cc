@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "shmctl/base/version.h"
+#include "tools/agent/agent_service.h"
 
 namespace gpushare {
 namespace {
@@ -143,11 +144,11 @@ Finding look_at_driver_and_agent(const MachineFiles& files, const DoctorInput& i
   if (agent == "none")
     return warning(what + (input.agent ? ": gpushared runs, but is not registered with it"
                                        : ": no agent is registered"),
-                   input.agent ? "systemctl restart gpushared" : "systemctl start gpushared");
+                   input.agent ? how_to_restart(input.root) : how_to_start(input.root));
   if (input.agent && agent != std::to_string(input.agent->pid))
     return warning(fmt::format("{}: process {} is registered with it, not gpushared, {}", what,
                                agent, input.agent->pid),
-                   "end that one, then 'systemctl restart gpushared'");
+                   "end that one; then: " + how_to_restart(input.root));
   return ok(fmt::format("{}, agent {}", what, agent));
 }
 

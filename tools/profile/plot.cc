@@ -87,17 +87,21 @@ class Plot {
         R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {} {}" font-family="sans-serif" font-size="13">)"
         "\n<title>{}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
         kWidth, kHeight, xml_text(heading(sweep_)));
-    text(kLeft, 26, "start", heading(sweep_), 16);
+    text(kLeft, 26, "start", clipped(heading(sweep_), kLongestTitle), 16);
     draw_axes();
     draw_marks();
     draw_curve("#b0b0b0", &SweepPoint::p99_us);
     draw_curve("#1f5fa8", &SweepPoint::mean_us);
-    text(kWidth - kRight, 46, "end", "mean (blue), p99 (grey) of one iteration");
+    text(kWidth - kRight, 46, "end",
+         fmt::format("mean (blue), {} (grey) of one iteration",
+                     has_p99(sweep_) ? "p99" : "p99 or longest"));
     return out_ + "</svg>\n";
   }
 
  private:
   static constexpr double kWidth = 760, kHeight = 440;
+  static constexpr double kKneeWidth = 40;     // of the word, and a gap
+  static constexpr size_t kLongestTitle = 72;  // characters that fit beside each other
   static constexpr double kLeft = 80, kRight = 20, kTop = 60, kBottom = 50;
 
   double x(double sms) const { return kLeft + sms / sweep_.sms * (kWidth - kLeft - kRight); }
@@ -140,7 +144,8 @@ class Plot {
     if (sweep_.knee_groups) {
       const double at = x(sweep_.sms_of(*sweep_.knee_groups));
       line(at, y(0), at, y(most_), "#2f7d32", "3 3");
-      text(at + 5, y(most_) + 12, "start", "knee");
+      const bool is_at_edge = at > kWidth - kRight - kKneeWidth;
+      text(is_at_edge ? at - 5 : at + 5, y(most_) + 12, is_at_edge ? "end" : "start", "knee");
     }
   }
   void draw_curve(std::string_view stroke, double SweepPoint::* value) {
@@ -175,6 +180,8 @@ std::string draw_sweep(const Sweep& sweep, size_t width) {
     out += line + "\n";
   }
   if (sweep.slo_us) out += fmt::format("target {}\n", time_text(*sweep.slo_us));
+  if (!has_p99(sweep))
+    out += fmt::format("The p99 of fewer than {} iterations is the longest (-n).\n", kFewestForP99);
   return out;
 }
 

@@ -99,6 +99,27 @@ std::string sweep_json(const Sweep& sweep) {
   return json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
+bool has_p99(const Sweep& sweep) {
+  return std::ranges::all_of(
+      sweep.points, [](const SweepPoint& point) { return point.iterations >= kFewestForP99; });
+}
+
+double noise_of(const Sweep& sweep) {
+  // Of a normal distribution the p99 lies so many standard deviations above the mean.
+  constexpr double kDeviations = 2.33;
+  double noise = 0;
+  double least = HUGE_VAL;  // on fewer groups
+  for (const SweepPoint& point : sweep.points) {
+    const double deviation = (point.p99_us - point.mean_us) / kDeviations;
+    const double error = deviation / std::sqrt(static_cast<double>(point.iterations));
+    noise = std::max({noise, 2 * error / point.mean_us, point.mean_us / least - 1});
+    least = std::min(least, point.mean_us);
+  }
+  return noise;
+}
+
+bool is_knee_chance(const Sweep& sweep) { return noise_of(sweep) > kKneeTolerance; }
+
 uint32_t knee_of(const Sweep& sweep) {
   std::vector<double> means;
   for (const SweepPoint& point : sweep.points) means.push_back(point.mean_us);

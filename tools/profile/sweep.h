@@ -46,6 +46,18 @@ Result<Sweep> parse_sweep(std::string_view json);
 // Returns the text that parse_sweep() reads.
 std::string sweep_json(const Sweep& sweep);
 
+// Of fewer iterations the longest stands in place of the p99.
+inline constexpr uint64_t kFewestForP99 = 100;
+// Returns whether each point has so many.
+bool has_p99(const Sweep& sweep);
+
+// How far the means are off, as a part of themselves, as far as the points show it: the largest of
+// twice the standard error that the p99 lets expect, and of how much longer an iteration took on
+// more groups than on fewer. 0 means that nothing is off.
+double noise_of(const Sweep& sweep);
+// Returns whether that is more than the difference by which a knee is found.
+bool is_knee_chance(const Sweep& sweep);
+
 // Returns the fewest groups of those that were tried from which on none takes more than 5 % longer
 // than the most groups. Requires: there are points.
 uint32_t knee_of(const Sweep& sweep);

@@ -19,13 +19,14 @@ ExitCode fail(const Error& error) {
   return kExitFailure;
 }
 
-ExitCode print_once(const Endpoints& endpoints, bool as_json) {
+ExitCode print_once(const Endpoints& endpoints, const Invocation& invocation) {
   const auto status = StatusSource(endpoints).read();
   if (!status) return fail(status.error());
-  if (as_json) {
+  if (invocation.has("json")) {
     fmt::print("{}\n", status_json(status->snapshot));
   } else {
-    for (const std::string& line : status_lines(*status, stdout_screen())) fmt::print("{}\n", line);
+    const Screen screen = stdout_table_screen(invocation.has("wide"));
+    for (const std::string& line : status_lines(*status, screen)) fmt::print("{}\n", line);
   }
   return status->health.is_live() ? kExitOk : kExitFailure;
 }
@@ -55,8 +56,7 @@ ExitCode watch(const Endpoints& endpoints, Nanos interval) {
 
 ExitCode run(const Invocation& invocation) {
   const Endpoints endpoints = endpoints_of(invocation);
-  if (invocation.has("once") || invocation.has("json"))
-    return print_once(endpoints, invocation.has("json"));
+  if (invocation.has("once") || invocation.has("json")) return print_once(endpoints, invocation);
   return watch(endpoints, invocation.seconds("interval"));
 }
 
@@ -69,6 +69,7 @@ Command program() {
           "--json is 1 when no agent runs.",
       .options = {{"once", '1', "", "Print one table and exit"},
                   {"json", 0, "", "Print the status as JSON and exit"},
+                  {"wide", 0, "", "With --once: cut nothing to the width of the terminal"},
                   {.name = "interval",
                    .letter = 'i',
                    .value = "SECONDS",

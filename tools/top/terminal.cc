@@ -3,6 +3,7 @@
 
 #include <curses.h>
 #include <langinfo.h>
+#include <term.h>
 #include <unistd.h>
 
 #include <clocale>
@@ -46,13 +47,18 @@ Result<TopView> TopView::open() {
   if (::isatty(STDIN_FILENO) == 0 || ::isatty(STDOUT_FILENO) == 0)
     return make_error(std::errc::inappropriate_io_control_operation, kStep,
                       "this is none; use --once or --json");
-  if (::newterm(nullptr, stdout, stdin) == nullptr) {
-    const char* name = std::getenv("TERM");
+  const char* const term = std::getenv("TERM");
+  const std::string name = term == nullptr ? "" : term;
+  if (name.empty())
+    return make_error(std::errc::not_supported, kStep, "TERM is not set; use --once");
+  if (::newterm(nullptr, stdout, stdin) == nullptr)
     return make_error(std::errc::not_supported, kStep,
-                      std::string("unknown TERM '") + (name == nullptr ? "" : name) +
-                          "'; use --once, or TERM=xterm");
-  }
+                      "this machine has no description of TERM '" + name +
+                          "' (on Debian in ncurses-base and ncurses-term); use --once");
   TopView view;
+  if (::tigetstr("cup") == nullptr)
+    return make_error(std::errc::not_supported, kStep,
+                      "the cursor of TERM '" + name + "' cannot be moved; use --once");
   view.glyphs_ =
       std::string_view(::nl_langinfo(CODESET)) == "UTF-8" ? Glyphs::kUnicode : Glyphs::kAscii;
   ::cbreak();
@@ -138,7 +144,7 @@ std::optional<Key> TopView::read_key(Nanos timeout) {
     default:
       break;
   }
-  // Names and commands are shown as plain ASCII; no other character could match one.
+  // What is typed is plain ASCII: a filter's words, and the keys.
   if (code < ' ' || code > '~') return std::nullopt;
   return Key{Kind::kCharacter, static_cast<char>(code)};
 }

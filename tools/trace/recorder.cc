@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/trace/recorder.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 
+#include "shmctl/base/version.h"
 #include "tools/base/format.h"
 #include "tools/view/process_table.h"
 
@@ -15,6 +18,16 @@ namespace {
 constexpr Nanos kSampleEvery = std::chrono::milliseconds(200);
 // The agent reads the log every tick and ends the stream by itself; later than this it is stuck.
 constexpr Nanos kGrace = std::chrono::seconds(3);
+
+// JSON is UTF-8, however this terminal shows it.
+std::string text_of(std::string_view field) { return printable(field, true); }
+
+// The two clocks are read one after the other; a microsecond between them is nothing here.
+int64_t epoch_less_monotonic() {
+  const auto epoch = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<Nanos>(epoch).count() -
+         MonotonicClock().now().time_since_epoch().count();
+}
 
 uint64_t ns_of(Time time) { return static_cast<uint64_t>(time.time_since_epoch().count()); }
 
@@ -32,6 +45,8 @@ class Recorder {
     if (start == nullptr)
       return make_error(std::errc::bad_message, "begin the trace", "no start_ns in the answer");
     result_.recording.start_ns = start->start_ns;
+    result_.recording.epoch_ns = epoch_less_monotonic();
+    result_.recording.about["gpushare"] = fmt::format("{} ({})", kVersion, kCommit);
     began_ = clock_.now();
     return {};
   }
@@ -100,17 +115,20 @@ class Recorder {
     const auto status = source_.read();
     if (!status) return;
     TraceRecording& recording = result_.recording;
+    const AgentRecord& agent = status->snapshot.agent;
+    recording.about["driver"] = text_of({agent.driver_version, sizeof(agent.driver_version)});
+    recording.about["policy"] = text_of({agent.policy, sizeof(agent.policy)});
     for (const ProcessRow& row : process_rows(status->snapshot)) {
       const ProcessRecord& process = row.record;
       recording.processes.insert_or_assign(
           process.pid,
-          TraceProcess{printable({process.command, sizeof(process.command)}), row.tenant});
+          TraceProcess{text_of({process.command, sizeof(process.command)}), row.tenant});
       if (process.share_permille != kUnknown32)
         recording.shares.push_back(
             {ns_of(status->taken), process.gpu, process.pid, process.share_permille});
     }
     for (const GpuRecord& gpu : status->snapshot.gpus)
-      recording.gpus.insert_or_assign(gpu.index, printable({gpu.name, sizeof(gpu.name)}));
+      recording.gpus.insert_or_assign(gpu.index, text_of({gpu.name, sizeof(gpu.name)}));
   }
 
   Client& client_;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <numeric>
 #include <set>
@@ -14,6 +15,10 @@
 
 namespace gpushare {
 namespace {
+
+// Added to a process's number, it is the number of the track on which its freezes are. No process
+// has a number so large (PID_MAX_LIMIT is 2^22).
+constexpr pid_t kFrozenTrack = 1 << 23;
 
 // The switches of one GPU, in order of time, become stays.
 class Pairing {
@@ -64,13 +69,26 @@ class TraceWriter {
   explicit TraceWriter(const TraceRecording& recording) : recording_(recording) {}
 
   std::string write() {
-    out_ = R"({"displayTimeUnit":"ns","otherData":{"producer":"gpushare")";
-    add(R"(,"lost_records":"{}"}},"traceEvents":[)", recording_.lost);
+    const int64_t start_of_epoch = static_cast<int64_t>(recording_.start_ns) + recording_.epoch_ns;
+    out_ = R"({"displayTimeUnit":"ns")";
+    add(R"(,"baseTimeNanoseconds":{},"otherData":{{"producer":"gpushare")", start_of_epoch);
+    add(R"(,"start_realtime_ns":"{}","start_monotonic_ns":"{}","lost_records":"{}")",
+        start_of_epoch, recording_.start_ns, recording_.lost);
+    for (const auto& [what, value] : recording_.about)
+      add(",{}:{}", json_quoted(what), json_quoted(value));
+    out_ += R"(},"traceEvents":[)";
     for (const Residence& stay :
          pair_switches(recording_.switches, recording_.start_ns, recording_.end_ns)) {
       event("X", label(stay.pid), stay.gpu, stay.pid, stay.begin_ns);
       add(R"(,"dur":{})", micros(stay.end_ns - stay.begin_ns));
-      add("{}", stay.is_clipped ? R"(,"args":{"clipped":true}})" : "}");
+      add(R"(,"cname":"{}","args":{{"tenant":{}{}}}}})", colour(stay.pid),
+          json_quoted(tenant(stay.pid)), stay.is_clipped ? R"(,"clipped":true)" : "");
+    }
+    for (const Frozen& frozen :
+         frozen_times(recording_.actions, recording_.start_ns, recording_.end_ns)) {
+      const std::string name = frozen.reason.empty() ? "frozen" : "frozen: " + frozen.reason;
+      event("X", name, frozen.gpu, frozen.pid + kFrozenTrack, frozen.begin_ns);
+      add(R"(,"dur":{},"cname":"grey"}})", micros(frozen.end_ns - frozen.begin_ns));
     }
     for (const TraceAction& action : recording_.actions) add_action(action);
     for (const ShareSample& sample : recording_.shares) {
@@ -100,7 +118,29 @@ class TraceWriter {
     return found == recording_.processes.end() ? fmt::format("pid {}", pid) : found->second.command;
   }
 
+  std::string tenant(pid_t pid) const {
+    const auto found = recording_.processes.find(pid);
+    return found == recording_.processes.end() ? "" : found->second.tenant;
+  }
+
+  // One of the names that chrome://tracing gives colours to. Perfetto makes its own of the names of
+  // slices, which are the same in each recording, too.
+  const char* colour(pid_t pid) const {
+    static constexpr std::array kColours{"thread_state_running",
+                                         "rail_response",
+                                         "rail_animation",
+                                         "rail_load",
+                                         "cq_build_passed",
+                                         "cq_build_attempt_running",
+                                         "startup",
+                                         "vsync_highlight_color"};
+    uint32_t hash = 2166136261;  // FNV-1a: the same in every build
+    for (const char byte : tenant(pid)) hash = (hash ^ static_cast<uint8_t>(byte)) * 16777619;
+    return kColours[hash % kColours.size()];
+  }
+
   std::string track_name(pid_t pid) const {
+    if (pid >= kFrozenTrack) return track_name(pid - kFrozenTrack) + ": frozen";
     if (pid == 0) return "unknown process";
     const auto found = recording_.processes.find(pid);
     if (found == recording_.processes.end()) return fmt::format("pid {}", pid);
@@ -144,6 +184,17 @@ class TraceWriter {
           pid, json_quoted(track_name(pid)));
       gpus.insert(gpu);
     }
+    // By tenant and process, what is frozen below what runs.
+    std::vector<std::tuple<uint32_t, std::string, pid_t, pid_t>> order;
+    for (const auto& [gpu, pid] : tracks_)
+      order.emplace_back(gpu, tenant(pid % kFrozenTrack), pid % kFrozenTrack, pid);
+    std::ranges::sort(order);
+    for (size_t i = 0; i < order.size(); ++i) {
+      const auto& [gpu, name, process, track] = order[i];
+      separate();
+      add(R"({{"ph":"M","name":"thread_sort_index","pid":{},"tid":{},"args":{{"sort_index":{}}}}})",
+          gpu + 1, track, i);
+    }
     for (uint32_t gpu : gpus) {
       const auto found = recording_.gpus.find(gpu);
       const std::string name = fmt::format("GPU {}", gpu);
@@ -179,6 +230,43 @@ std::vector<Residence> pair_switches(const std::vector<TraceSwitch>& switches, u
     return std::tuple(stay.begin_ns, stay.gpu, stay.end_ns, stay.pid);
   });
   return stays;
+}
+
+std::vector<Frozen> frozen_times(const std::vector<TraceAction>& actions, uint64_t start_ns,
+                                 uint64_t end_ns) {
+  using Kind = TraceAction::Kind;
+  // By time; what happened at the same instant stays as it came.
+  std::vector<size_t> order(actions.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::sort(order, {}, [&](size_t i) { return std::pair(actions[i].t_ns, i); });
+  std::map<std::pair<uint32_t, pid_t>, Frozen> open;
+  std::set<std::pair<uint32_t, pid_t>> seen;
+  std::vector<Frozen> times;
+  const auto close = [&](Frozen frozen, uint64_t t_ns) {
+    frozen.end_ns = t_ns;
+    if (frozen.begin_ns < frozen.end_ns) times.push_back(std::move(frozen));
+  };
+  for (const size_t i : order) {
+    const TraceAction& action = actions[i];
+    if (action.kind == Kind::kSlice) continue;
+    const std::pair of(action.gpu, action.pid);
+    const uint64_t t_ns = std::clamp(action.t_ns, start_ns, std::max(start_ns, end_ns));
+    const bool is_first = seen.insert(of).second;
+    const auto at = open.find(of);
+    if (action.kind == Kind::kFreeze) {
+      if (at == open.end()) open[of] = {action.gpu, action.pid, t_ns, 0, action.reason};
+    } else if (at != open.end()) {
+      close(at->second, t_ns);
+      open.erase(at);
+    } else if (is_first) {
+      close({action.gpu, action.pid, start_ns, 0, ""}, t_ns);
+    }
+  }
+  for (const auto& [of, frozen] : open) close(frozen, std::max(start_ns, end_ns));
+  std::ranges::sort(times, {}, [](const Frozen& frozen) {
+    return std::tuple(frozen.gpu, frozen.pid, frozen.begin_ns);
+  });
+  return times;
 }
 
 std::string trace_json(const TraceRecording& recording) { return TraceWriter(recording).write(); }

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
+#include "kmod/uapi/settings.h"
 #include "shmctl/plane/status_json.h"
 #include "tools/view/slo_view.h"
 
@@ -194,33 +196,48 @@ std::vector<std::string> status_lines(const Status& status, const Screen& screen
   return lines;
 }
 
-std::vector<std::string> tenant_lines(const Status& status, const Screen& screen) {
+std::vector<std::string> tenant_lines(const Status& status, const Screen& screen,
+                                      const std::vector<IdleSetting>& idle) {
   std::vector<std::string> lines;
   if (!status.health.is_live()) add_head(lines, status, screen);
   Table table({{"TENANT", 7, 24, Align::kLeft, Column::kAlways},
-               {"WEIGHT", 6, 6, Align::kRight, 90},
-               {"MAX", 4, 16, Align::kRight, 85},
-               {"PRIORITY", 6, 8, Align::kLeft, 80},
+               {"WEIGHT", 6, 7, Align::kRight, 90},
+               {"MAX", 4, 17, Align::kRight, 85},
+               {"PRIORITY", 6, 9, Align::kLeft, 80},
                {"TARGET", 6, 24, Align::kRight, 70},
                {"SHARE", 6, 24, Align::kRight, 95},
                {"PROCS", 5, 5, Align::kRight, 60},
                {"MEM", 4, 5, Align::kRight, 50},
-               {"MEMMAX", 4, 6, Align::kRight, 30},
-               {"SM%", 3, 3, Align::kRight, 20},
+               {"MEMMAX", 4, 7, Align::kRight, 30},
+               {"SM%", 3, 4, Align::kRight, 20},
                {"SMS", 3, 24, Align::kRight, 25},
-               {"SLO", 3, 7, Align::kRight, 10},
+               {"SLO", 3, 8, Align::kRight, 10},
                {"THROTTLED", 6, 9, Align::kRight, 40},
                {"FROZEN", 4, 6, Align::kLeft, 45}});
+  std::set<std::string> marked;
+  const auto cell = [&](std::string text, const char* key, bool is_set) {
+    if (!is_set || std::ranges::find(idle, key, &IdleSetting::key) == idle.end()) return text;
+    marked.insert(key);
+    return text + "!";
+  };
   for (const auto& [slot, tenant] : status.snapshot.tenants) {
     table.add(
-        {printable({tenant.name, sizeof(tenant.name)}), fmt::format("{}", tenant.weight),
-         cap_text(tenant.quota_us, tenant.period_us), std::string(priority_text(tenant.priority)),
+        {printable({tenant.name, sizeof(tenant.name)}),
+         cell(fmt::format("{}", tenant.weight), "weight", tenant.weight != GPUSHARE_WEIGHT_DEFAULT),
+         cell(cap_text(tenant.quota_us, tenant.period_us), "max", tenant.quota_us != kUnknown64),
+         cell(std::string(priority_text(tenant.priority)), "priority",
+              tenant.priority != Priority::kNormal),
          shares_text(tenant, status.snapshot, &TenantGpuUse::target_permille),
          shares_text(tenant, status.snapshot, &TenantGpuUse::share_permille),
          fmt::format("{}", tenant.process_count), bytes_text(tenant.memory_bytes),
-         tenant.memory_max_bytes == kUnknown64 ? "max" : bytes_text(tenant.memory_max_bytes),
-         tenant.sm_percent == kUnknown32 ? "max" : fmt::format("{}", tenant.sm_percent),
-         parts_text(tenant, status.snapshot), tenant.slo_us == 0 ? "-" : micros_text(tenant.slo_us),
+         tenant.memory_max_bytes == kUnknown64
+             ? "max"
+             : cell(bytes_text(tenant.memory_max_bytes), "memory_max", true),
+         tenant.sm_percent == kUnknown32
+             ? "max"
+             : cell(fmt::format("{}", tenant.sm_percent), "sm_percent", true),
+         parts_text(tenant, status.snapshot),
+         tenant.slo_us == 0 ? "-" : cell(micros_text(tenant.slo_us), "slo_us", true),
          micros_text(tenant.throttled_ns / 1000), tenant.frozen_by_user != 0 ? "user" : "-"});
   }
   if (table.is_empty()) {
@@ -228,6 +245,11 @@ std::vector<std::string> tenant_lines(const Status& status, const Screen& screen
   } else {
     add_table(lines, table, screen);
   }
+  for (const auto& [key, why] : idle)
+    if (marked.contains(key))
+      lines.push_back(
+          in_tone(clipped(fmt::format("! {} does not bind: {}", key, why), screen.width),
+                  Tone::kWarning, screen));
   return lines;
 }
 

@@ -14,7 +14,14 @@ namespace gpushare {
 
 // The agent, a line or two per GPU, and a table of the processes.
 std::vector<std::string> status_lines(const Status& status, const Screen& screen);
-std::vector<std::string> tenant_lines(const Status& status, const Screen& screen);
+// A setting that has no effect on this machine now, and why.
+struct IdleSetting {
+  std::string key;
+  std::string why;
+};
+// A table of the tenants. What one of them sets of `idle` is marked, and explained below it.
+std::vector<std::string> tenant_lines(const Status& status, const Screen& screen,
+                                      const std::vector<IdleSetting>& idle = {});
 
 // The parts, for gpushare-top.
 // The share: "29.8%" or, with several GPUs, "29.8+50.1%" of those on which it is known.

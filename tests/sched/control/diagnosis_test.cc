@@ -60,6 +60,14 @@ TEST_F(DiagnosisTest, EveryTroubleIsNamed) {
   EXPECT_NE(of(diagnose(), "observer").detail.find("no BTF"), std::string::npos);
 }
 
+TEST_F(DiagnosisTest, AConfigurationThatIsNotThereIsNotCalledRead) {
+  EXPECT_EQ(of(diagnose(), "configuration").detail, "gpushare.toml");
+  symptoms_.is_config_there = false;
+  EXPECT_EQ(of(diagnose(), "configuration").severity, Severity::kOk);
+  EXPECT_EQ(of(diagnose(), "configuration").detail,
+            "gpushare.toml is not there: the defaults hold");
+}
+
 TEST_F(DiagnosisTest, SaysWhatSeesProgramsAndWhatTheModuleIsGoodFor) {
   symptoms_.observer_name = "the eBPF probe";
   EXPECT_EQ(of(diagnose(), "observer").detail, "the eBPF probe: nothing was lost");

@@ -62,6 +62,16 @@ TEST(Scheduler, ACapHoldsAloneAndBesideAnother) {
   EXPECT_GT(rig.record(*rig.programs[0]).throttled_ns, 1'000'000'000u);
 }
 
+TEST(Scheduler, ACapOfTheWholeGpuIsNone) {
+  SchedulerRig rig;
+  rig.start();
+  rig.add_busy("whole", {{"max", "100%"}});
+  rig.run_for(3s);
+  EXPECT_GT(rig.measure(3s)[0], 0.999);
+  EXPECT_EQ(rig.record(*rig.programs[0]).freezes, 0u);
+  EXPECT_EQ(rig.record(*rig.programs[0]).has_bucket, 0u);
+}
+
 TEST(Scheduler, ATenantsCapBindsAllItsProcessesTogether) {
   SchedulerRig rig;
   rig.start();

@@ -180,12 +180,28 @@ TEST(CommandLine, HelpIsNoErrorAndNeedsNothingElse) {
 }
 
 TEST(CommandLine, EveryProgramKnowsItsVersion) {
-  for (const auto& words : {std::vector<const char*>{"--version"}, {"status", "--version"}}) {
+  for (const auto& words :
+       {std::vector<const char*>{"--version"}, {"status", "--version"}, {"-V"}}) {
     const auto parsed = parse(words);
     ASSERT_FALSE(parsed);
     EXPECT_EQ(parsed.error().code, kExitOk);
     EXPECT_EQ(parsed.error().text, std::string("shop ") + kVersion + " (" + kCommit + ")\n");
   }
+}
+
+TEST(CommandLine, HelpIsAWordToo) {
+  const std::vector<std::pair<std::vector<const char*>, std::vector<const char*>>> same = {
+      {{"help"}, {"--help"}}, {{"help", "status"}, {"status", "--help"}}};
+  for (const auto& [word, option] : same) {
+    ASSERT_FALSE(parse(word));
+    EXPECT_EQ(parse(word).error().code, kExitOk);
+    EXPECT_EQ(parse(word).error().text, parse(option).error().text);
+  }
+  const auto wrong = parse({"help", "statsu"});
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().code, kExitUsage);
+  EXPECT_THAT(wrong.error().text, testing::HasSubstr("did you mean 'status'?"));
+  EXPECT_EQ(parse({"help"}, watcher()).error().code, kExitUsage);
 }
 
 TEST(CommandLine, AProgramWithoutCommandsTakesOptionsOnly) {

@@ -44,12 +44,17 @@ INSTANTIATE_TEST_SUITE_P(
         Accepted{"priority", "normal", "normal"}, Accepted{"priority", "high", "high"},
         Accepted{"memory_max", "max", "max"}, Accepted{"memory_max", "1", "1"},
         Accepted{"memory_max", "1023", "1023"}, Accepted{"memory_max", "8G", "8G"},
-        Accepted{"memory_max", "8g", "8G"}, Accepted{"memory_max", "1024K", "1M"},
-        Accepted{"memory_max", "1536M", "1536M"}, Accepted{"memory_max", "16777215T", "16777215T"},
+        Accepted{"memory_max", "8g", "8G"}, Accepted{"memory_max", "12GiB", "12G"},
+        Accepted{"memory_max", "64kiB", "64K"}, Accepted{"memory_max", "1.5G", "1536M"},
+        Accepted{"memory_max", "0.125MiB", "128K"}, Accepted{"memory_max", "0.001K", "1"},
+        Accepted{"memory_max", "1024K", "1M"}, Accepted{"memory_max", "1536M", "1536M"},
+        Accepted{"memory_max", "16777215T", "16777215T"},
         Accepted{"memory_max", "18446744073709551614", "18446744073709551614"},
         Accepted{"sm_percent", "1", "1"}, Accepted{"sm_percent", "100", "100"},
         Accepted{"sm_percent", "max", "max"}, Accepted{"slo_us", "0", "0"},
-        Accepted{"slo_us", "1000000000", "1000000000"}));
+        Accepted{"slo_us", "5ms", "5000"}, Accepted{"slo_us", "0.25ms", "250"},
+        Accepted{"slo_us", "200us", "200"}, Accepted{"slo_us", "1.5s", "1500000"},
+        Accepted{"slo_us", "1000s", "1000000000"}, Accepted{"slo_us", "1000000000", "1000000000"}));
 
 struct Rejected {
   const char* key;
@@ -102,13 +107,29 @@ INSTANTIATE_TEST_SUITE_P(Priority, RejectedValue,
                                                     "realtime")));
 INSTANTIATE_TEST_SUITE_P(MemoryMax, RejectedValue,
                          testing::ValuesIn(rejected("memory_max", "", "0", "0G", "G", "-8G", "8GB",
-                                                    "8GiB", "8 G", "1.5G", "8P", "16777216T",
-                                                    "18446744073709551615",
+                                                    "iB", "8iB", "8 G", "8 GiB", "1.5", "1.0005G",
+                                                    "0.0G", ".5G", "8P", "16777216T", "16777216.0T",
+                                                    "16777216TiB", "8gib", "18446744073709551615",
                                                     "18446744073709551616")));
 INSTANTIATE_TEST_SUITE_P(SmPercent, RejectedValue,
                          testing::ValuesIn(rejected("sm_percent", "0", "101", "50%", "-1")));
 INSTANTIATE_TEST_SUITE_P(SloUs, RejectedValue,
-                         testing::ValuesIn(rejected("slo_us", "-1", "1000000001", "max", "")));
+                         testing::ValuesIn(rejected("slo_us", "-1", "1000000001", "max", "", "1.5",
+                                                    "0.0001ms", "1.5us", "5 ms", "ms", "1000.001s",
+                                                    "1001s", "1m", "1000000000000s")));
+
+TEST(TenantSettings, WhatIsMeantIsNamed) {
+  const auto refusal = [](const char* key, const char* value) {
+    TenantSettings settings;
+    const auto applied = apply_setting(settings, key, value);
+    return applied ? "" : applied.error().detail;
+  };
+  EXPECT_THAT(refusal("max", "30"), HasSubstr("; did you mean '30%'?"));
+  EXPECT_THAT(refusal("memory_max", "8GB"), HasSubstr("; did you mean '8GiB'?"));
+  EXPECT_THAT(refusal("sm_percent", "50%"), HasSubstr("; did you mean '50'?"));
+  for (const auto& [key, value] : {std::pair{"max", "30000"}, {"max", ""}, {"weight", "x"}})
+    EXPECT_THAT(refusal(key, value), testing::Not(HasSubstr("did you mean"))) << key << value;
+}
 
 TEST(TenantSettings, AnUnknownKeyIsAnErrorWithASuggestion) {
   TenantSettings settings;

@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "tests/tools/support/temp_dir.h"
+#include "tools/agent/agent_service.h"
+
 namespace gpushare {
 namespace {
 
@@ -45,7 +48,7 @@ TEST(AgentHealth, SaysWhenAndHowItEndedAndHowItIsStarted) {
   const auto text = [](const AgentRecord& agent, const EndingRecord& ending) {
     return health_text(agent, judge_agent(agent, kNow, false, ending), kNow, ending);
   };
-  const std::string start = " 1 s ago; start it: systemctl start gpushared";
+  const std::string start = " 1 s ago; start it: " + how_to_start();
   EXPECT_EQ(text({}, ended(EndingKind::kStopped)), "stopped cleanly" + start);
   EXPECT_EQ(text(published(seconds(1)), ended(EndingKind::kSignalled, 9)),
             "killed (SIGKILL)" + start)
@@ -55,7 +58,7 @@ TEST(AgentHealth, SaysWhenAndHowItEndedAndHowItIsStarted) {
   EXPECT_EQ(text({}, ended(EndingKind::kExited, 2)),
             "failed (exit code 2; see journalctl -u gpushared)" + start);
   EXPECT_EQ(text(published(seconds(12)), {}),
-            "gone; last seen 12 s ago; start it: systemctl start gpushared");
+            "gone; last seen 12 s ago; start it: " + how_to_start());
 }
 
 TEST(AgentHealth, TheEndOfTheAgentBeforeIsNotThatOfThisOne) {
@@ -85,6 +88,15 @@ TEST(AgentHealth, InstantsInTheFutureAreNotTrusted) {
   const AgentHealth health = judge_agent(agent, kNow, true);
   EXPECT_EQ(health.age, seconds(0));
   EXPECT_NE(health_text(agent, health, kNow).find("up 0 ms"), std::string::npos);
+}
+
+TEST(AgentService, IsOfSystemdWhereThatRunsTheMachine) {
+  const TempDir machine;
+  EXPECT_EQ(how_to_start(machine.path()).find("systemctl"), std::string::npos);
+  EXPECT_EQ(how_to_restart(machine.path()).find("systemctl"), std::string::npos);
+  machine.write("run/systemd/system/x", "");
+  EXPECT_EQ(how_to_start(machine.path()), "systemctl start gpushared");
+  EXPECT_EQ(how_to_restart(machine.path()), "systemctl restart gpushared");
 }
 
 TEST(AgentHealth, KnowsLivingProcesses) {

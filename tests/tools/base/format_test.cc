@@ -58,8 +58,21 @@ TEST(Format, CapsAreShownAsTheyAreSet) {
 
 TEST(Format, NamesCannotControlTheTerminal) {
   EXPECT_EQ(printable("a\033[31mb\n\x7f"), "a?[31mb??");
-  EXPECT_EQ(printable("na\xc3\xafve"), "na??ve");
+  EXPECT_EQ(printable("na\xc3\xafve", false), "na?ve");
+  EXPECT_EQ(printable("na\xc3\xafve \u8a13\u7df4", true), "na\u00efve \u8a13\u7df4");
+  EXPECT_EQ(printable("\u8a13\u7df4", false), "??");
   EXPECT_EQ(printable(std::string_view("abc\0def", 7)), "abc");
+  // Controls of the second kind, which an 8-bit terminal obeys, and what turns the writing round.
+  for (const char* hostile : {"\xc2\x9b", "\u202e", "\u200b", "\u0301", "\xc3", "\xff", "\xe8\xa8"})
+    EXPECT_EQ(printable(hostile, true), "?") << hostile;
+  EXPECT_EQ(printable("\x9b\x9b", true), "??");
+}
+
+TEST(Format, WideCharactersTakeTwoColumns) {
+  EXPECT_EQ(display_width("\u8a13\u7df4 1"), 6u);
+  EXPECT_EQ(clipped("\u8a13\u7df4\u8a13", 5), "\u8a13\u7df4~");
+  EXPECT_EQ(clipped("\u8a13\u7df4\u8a13", 4), "\u8a13~");
+  EXPECT_EQ(padded("\u8a13\u7df4\u8a13", 4, Align::kLeft), "\u8a13~ ");
 }
 
 TEST(Format, ClippingCountsCharactersAndMarksTheCut) {

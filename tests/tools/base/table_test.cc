@@ -31,6 +31,13 @@ TEST(Table, ShrinksBeforeItDropsAndDropsTheLeastImportant) {
   EXPECT_EQ(table.lines(1)[1], "~");
 }
 
+TEST(Table, UncutShowsEverythingWhateverItsColumnsAllow) {
+  Table table({{"ID", 2, 2, Align::kLeft, Column::kAlways}, {"TEXT", 4, 5, Align::kLeft, 5}});
+  table.add({"11", "abcdefgh"});
+  EXPECT_EQ(table.lines(80)[1], "11 abcd~");
+  EXPECT_EQ(table.lines(kUncut)[1], "11 abcdefgh");
+}
+
 TEST(FitColumns, PlacesAnythingWithoutOverlapAtAnyWidth) {
   std::mt19937 random(1);
   const auto upto = [&random](size_t most) { return random() % (most + 1); };

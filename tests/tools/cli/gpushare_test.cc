@@ -16,6 +16,7 @@
 #include "tests/tools/support/fake_agent.h"
 #include "tests/tools/support/fake_plane.h"
 #include "tests/tools/support/run_tool.h"
+#include "tools/agent/agent_service.h"
 #include "tools/base/format.h"
 #include "tools/cli/commands.h"
 
@@ -71,7 +72,7 @@ TEST(Gpushare, WithoutAnAgentItSaysHowToStartOne) {
        {std::vector<std::string>{"status"}, {"set", "a", "weight=1"}, {"run", "--", "true"}}) {
     const ToolResult result = run_tool("gpushare", words);
     EXPECT_EQ(result.exit_code, 1) << words[0];
-    EXPECT_NE(result.err.find("systemctl start gpushared"), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find(how_to_start()), std::string::npos) << result.err;
   }
 }
 
@@ -139,9 +140,12 @@ TEST(GpushareRun, SaysThatTheProgramCannotBeStarted) {
   FakeAgent agent(answer_ok);
   const ToolResult result =
       run_tool("gpushare", {"run", "/nonexistent/program"}, {socket_variable(agent)});
-  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.exit_code, 127);
   EXPECT_EQ(result.err,
             "gpushare: start the program: /nonexistent/program: No such file or directory\n");
+  const ToolResult folder = run_tool("gpushare", {"run", "/"}, {socket_variable(agent)});
+  EXPECT_EQ(folder.exit_code, 126);
+  EXPECT_EQ(folder.err, "gpushare: start the program: /: Permission denied\n");
 }
 
 TEST(Gpushare, ControlCommandsAskTheAgentAndAreSilent) {
@@ -158,6 +162,8 @@ TEST(Gpushare, ControlCommandsAskTheAgentAndAreSilent) {
       {{"attach", "12", "a"}, R"({"op":"attach","pid":12,"tenant":"a"})"},
       {{"freeze", "12"}, R"({"op":"freeze","pid":12})"},
       {{"freeze", "12a"}, R"({"op":"freeze","tenant":"12a"})"},
+      {{"freeze", "-t", "12"}, R"({"op":"freeze","tenant":"12"})"},
+      {{"thaw", "--tenant", "12"}, R"({"op":"thaw","tenant":"12"})"},
       {{"thaw", "a"}, R"({"op":"thaw","tenant":"a"})"},
       {{"forget"}, R"({"op":"forget"})"},
   };
@@ -186,6 +192,7 @@ TEST(Gpushare, WrongArgumentsDoNotReachTheAgent) {
                                                 {"set", "a", "=3"},
                                                 {"attach", "x", "a"},
                                                 {"attach", "0", "a"},
+                                                {"attach", "1", "a"},
                                                 {"freeze", "99999999999"},
                                                 {"freeze", ""},
                                                 {"trace", "-d", "0"},
@@ -195,6 +202,43 @@ TEST(Gpushare, WrongArgumentsDoNotReachTheAgent) {
     EXPECT_EQ(run_tool("gpushare", words, {socket_variable(agent)}).exit_code, 2)
         << words[0] << " " << words[1];
   EXPECT_TRUE(agent.requests().empty());
+}
+
+TEST(Gpushare, ATenantThatIsNotThereIsSuggestedOrMade) {
+  const TempPlane plane;
+  FakeAgent agent([](const std::string&) {
+    return std::vector<std::string>{R"({"ok":false,"error":"there is no tenant","code":"usage"})"};
+  });
+  const auto complaint = [&](std::vector<std::string> words) {
+    const ToolResult result =
+        run_tool("gpushare", words, {socket_variable(agent), plane.variable()});
+    EXPECT_EQ(result.exit_code, 2);
+    return result.err;
+  };
+  EXPECT_NE(complaint({"set", "reserch", "weight=3"}).find("did you mean 'research'?"),
+            std::string::npos);
+  EXPECT_NE(complaint({"attach", "12", "new"}).find("'gpushare set --create new weight=100'"),
+            std::string::npos);
+  EXPECT_EQ(complaint({"freeze", "research"}), "gpushare: gpushared: there is no tenant\n")
+      << "it is there, so something else was wrong";
+}
+
+TEST(Gpushare, WhatHasNoEffectIsSaid) {
+  const TempPlane plane;
+  FakeAgent agent(answer_ok);
+  const auto warnings = [&](std::vector<std::string> words) {
+    const ToolResult result =
+        run_tool("gpushare", words, {socket_variable(agent), plane.variable()});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return result.err;
+  };
+  EXPECT_NE(warnings({"set", "research", "sm_percent=50"}).find("sm_percent=50 does not bind: "),
+            std::string::npos);
+  EXPECT_NE(warnings({"run", "--sm-percent", "50", "--", "true"}).find("warning: sm_percent=50"),
+            std::string::npos);
+  EXPECT_EQ(warnings({"set", "research", "weight=50", "sm_percent=max"}), "");
+  EXPECT_NE(warnings({"remove", "research"}).find("1 process of research ran on a GPU"),
+            std::string::npos);
 }
 
 TEST(Gpushare, ExitCodesTellWrongFromRefused) {
@@ -218,7 +262,7 @@ TEST(Gpushare, AnAgentThatHangsUpOrTalksNonsenseIsAFailure) {
 
 TEST(GpushareStatus, ReadsTheControlPlaneWithoutAnAgentsHelp) {
   const TempPlane plane;
-  const ToolResult result = run_tool("gpushare", {"status"}, {plane.variable()});
+  const ToolResult result = run_tool("gpushare", {"status"}, {plane.variable(), "COLUMNS=80"});
   EXPECT_EQ(result.exit_code, 0) << result.err;
   for (const char* text : {"gpushared: running, pid 1", "NVIDIA H200", "95.0%", "research", "59.7%",
                            "frozen: cap", "?"})
@@ -226,6 +270,20 @@ TEST(GpushareStatus, ReadsTheControlPlaneWithoutAnAgentsHelp) {
   for (size_t at = 0; at < result.out.size(); at = result.out.find('\n', at) + 1)
     EXPECT_LE(display_width(result.out.substr(at, result.out.find('\n', at) - at)), 80u);
   EXPECT_EQ(result.out.find('\033'), std::string::npos);
+}
+
+TEST(GpushareStatus, CutsNothingWhereThereIsNoTerminalOrIfAsked) {
+  const TempPlane plane;
+  constexpr const char* kCommand = "python train.py --epochs 90";
+  const auto shows_it = [&](std::vector<std::string> words, const char* columns) {
+    const std::string program = words.front() == "--once" ? "gpushare-top" : "gpushare";
+    return run_tool(program, words, {plane.variable(), columns}).out.contains(kCommand);
+  };
+  EXPECT_TRUE(shows_it({"status"}, "COLUMNS="));
+  EXPECT_FALSE(shows_it({"status"}, "COLUMNS=60"));
+  EXPECT_TRUE(shows_it({"status", "--wide"}, "COLUMNS=60"));
+  EXPECT_FALSE(shows_it({"--once"}, "COLUMNS=60"));
+  EXPECT_TRUE(shows_it({"--once", "--wide"}, "COLUMNS=60"));
 }
 
 TEST(GpushareStatus, AsksTheSocketWhereThereIsNoControlPlane) {
@@ -408,6 +466,35 @@ TEST(GpushareTrace, WhenTheAgentDiesTheFileIsWrittenAndTheExitCodeSaysSo) {
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_NE(result.err.find("closed the connection"), std::string::npos) << result.err;
   EXPECT_NE(TempDir::read(dir.at("t.json")).find("pid 4000"), std::string::npos);
+}
+
+TEST(GpushareTrace, AFileThatCannotBeWrittenIsSaidBeforeTheRecording) {
+  FakeAgent agent([](const std::string&) { return trace_lines(now_ns()); });
+  const ToolResult result = run_tool("gpushare", {"trace", "-d", "60", "-o", "/nonexistent/t.json"},
+                                     {socket_variable(agent)});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.err.find("/nonexistent/t.json: No such file"), std::string::npos) << result.err;
+  EXPECT_TRUE(agent.requests().empty());
+}
+
+TEST(GpushareTrace, GoesToStandardOutputAndIntoAnothersTrace) {
+  FakeAgent agent([](const std::string&) {
+    auto lines = trace_lines(now_ns());
+    lines.emplace_back(R"({"end":true,"lost":0})");
+    return lines;
+  });
+  const TempDir dir;
+  const ToolResult recorded =
+      run_tool("gpushare", {"trace", "-d", "0.1", "-o", "-"}, {socket_variable(agent)});
+  EXPECT_EQ(recorded.exit_code, 0) << recorded.err;
+  EXPECT_TRUE(recorded.out.contains("\"traceEvents\"")) << recorded.out;
+  dir.write("ours.json", recorded.out);
+  dir.write("torch.json", R"({"baseTimeNanoseconds":1,"traceEvents":[{"ph":"X","name":"step"}]})");
+  const ToolResult merged = run_tool("gpushare", {"trace", "--from", dir.at("ours.json"), "--merge",
+                                                  dir.at("torch.json"), "-o", "-"});
+  EXPECT_EQ(merged.exit_code, 0) << merged.err;
+  EXPECT_TRUE(merged.out.contains("\"step\"") && merged.out.contains("pid 4000")) << merged.out;
+  EXPECT_EQ(run_tool("gpushare", {"trace", "--from", dir.at("ours.json")}).exit_code, 2);
 }
 
 TEST(GpushareTrace, ARefusalLeavesTheOldFile) {

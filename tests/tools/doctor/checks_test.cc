@@ -12,6 +12,7 @@
 #include "shmctl/base/version.h"
 #include "tests/tools/support/fake_plane.h"
 #include "tests/tools/support/temp_dir.h"
+#include "tools/doctor/limits.h"
 
 namespace gpushare {
 namespace {
@@ -328,6 +329,41 @@ TEST(Doctor, TheAgentMustAnswerBeFreshAndBeOfTheSameBuild) {
   EXPECT_EQ(finding(input, "control plane").severity, Severity::kFail);
 }
 
+TEST(Doctor, WhomTheAgentDoesNotAnswerSeesThatItRuns) {
+  const Machine machine;
+  DoctorInput input = machine.input();
+  input.uid = 1000;
+  input.agent = make_error(std::errc::permission_denied, "connect to the agent", "for root");
+  const Finding running = finding(input, "agent");
+  EXPECT_EQ(running.severity, Severity::kOk) << running.detail;
+  EXPECT_NE(running.detail.find("pid 1, by the control plane"), std::string::npos);
+  input.status = make_error(std::errc::permission_denied, "open control plane");
+  EXPECT_EQ(finding(input, "agent").severity, Severity::kWarning);
+  EXPECT_EQ(finding(input, "agent").fix, "run doctor as root");
+}
+
+TEST(Doctor, NamesNoSystemctlWhereThereIsNoSystemd) {
+  const Machine machine;
+  machine.remove("run/systemd");
+  machine.remove("run/gpushare/agent.sock");
+  machine.tree.write("sys/kernel/gpushare/agent", "none\n");
+  DoctorInput input = machine.input();
+  input.region = make_error(std::errc::permission_denied, "open control plane");
+  input.agent = make_error(std::errc::connection_refused, "connect to the agent", "none runs");
+  for (const Finding& found : check_machine(input))
+    EXPECT_EQ(found.fix.find("systemctl"), std::string::npos) << found.check << ": " << found.fix;
+}
+
+TEST(Doctor, OnHybridCgroupsRulesMatch) {
+  const Machine machine;
+  machine.remove("sys/fs/cgroup");
+  machine.tree.write("sys/fs/cgroup/systemd/tasks", "");
+  EXPECT_EQ(finding(machine.input(), "cgroup v2").severity, Severity::kOk);
+  machine.tree.write("sys/fs/cgroup/unified/cgroup.procs", "");
+  EXPECT_EQ(finding(machine.input(), "cgroup v2").detail,
+            "rules by cgroup match paths below /sys/fs/cgroup/unified");
+}
+
 TEST(Doctor, AnOrdinaryUserIsToldWhatHeMayDo) {
   const Machine machine;
   DoctorInput input = machine.input();
@@ -358,6 +394,27 @@ TEST(DoctorLimits, SayHonestlyWhatDoesNotBind) {
   EXPECT_EQ(limit(input, "memory_max").used_by, std::vector<std::string>{"default"});
   EXPECT_FALSE(limit(input, "sm_percent").is_binding);
   EXPECT_EQ(limit(input, "sm_percent").used_by, std::vector<std::string>{"research"});
+}
+
+TEST(DoctorLimits, WhatAUserSetsWithoutEffectIsNamed) {
+  const Machine machine;
+  const std::vector<std::pair<std::string, std::string>> settings = {
+      {"memory_max", "100M"}, {"sm_percent", "50"}, {"weight", "300"}, {"slo_us", "0"}};
+  const auto lines = [&](const DoctorInput& input, bool has_shim) {
+    return without_effect(settings, check_limits(input), has_shim);
+  };
+  DoctorInput input = machine.input();
+  EXPECT_EQ(lines(input, true).size(), 1u) << "the GPU is shared by time";
+  EXPECT_NE(lines(input, true).front().find("sm_percent=50 does not bind: no GPU is shared so"),
+            std::string::npos);
+  input.status->snapshot.gpus.emplace_back().sharing = GpuSharing::kSpatial;
+  EXPECT_EQ(lines(input, true), std::vector<std::string>());
+  EXPECT_EQ(lines(input, false),
+            std::vector<std::string>{"sm_percent=50 does not bind: the program is started without "
+                                     "the shim (gpushare run --shim)"});
+  machine.remove("sys/kernel/gpushare");
+  EXPECT_EQ(lines(input, true),
+            std::vector<std::string>{"memory_max=100M does not bind: gpushare.ko is not loaded"});
 }
 
 TEST(DoctorLimits, TargetsSayHowManyShareTheirSms) {

@@ -76,7 +76,7 @@ TEST(ProfileSweep, WhatMakesNoSenseIsRefused) {
 
 TEST(ProfileView, DrawsOneLineForEachPoint) {
   const auto lines = lines_of(draw_sweep(*parse_sweep(kSweep), 77));
-  ASSERT_EQ(lines.size(), 7U);
+  ASSERT_EQ(lines.size(), 8U);
   EXPECT_EQ(lines[0], "serve <a> & b on NVIDIA H200");
   EXPECT_EQ(lines[1], "groups  SMs     mean      p99");
   EXPECT_EQ(lines[2], "     1    8   36.0ms   40.0ms  ===================|================----");
@@ -84,6 +84,37 @@ TEST(ProfileView, DrawsOneLineForEachPoint) {
   EXPECT_EQ(lines[4], "     4   32   10.0ms   10.4ms  ==========         |  knee");
   EXPECT_EQ(lines[5], "    15  120    9.8ms   10.0ms  ==========         |");
   EXPECT_EQ(lines[6], "target 20.0ms");
+  EXPECT_EQ(lines[7], "The p99 of fewer than 100 iterations is the longest (-n).");
+  Sweep measured = *parse_sweep(kSweep);
+  for (SweepPoint& point : measured.points) point.iterations = 100;
+  EXPECT_EQ(lines_of(draw_sweep(measured, 77)).size(), 7U);
+}
+
+TEST(ProfileSweep, NoiseIsSeenInSpreadAndInOrder) {
+  Sweep sweep = *parse_sweep(kSweep);
+  EXPECT_FALSE(is_knee_chance(sweep));
+  sweep.points.back().p99_us = 100'000;  // 90 ms above a mean of 9.8 ms, of 50 iterations
+  EXPECT_GT(noise_of(sweep), 1.0);
+  EXPECT_TRUE(is_knee_chance(sweep));
+  sweep = *parse_sweep(kSweep);
+  sweep.points.back().mean_us = sweep.points.back().p99_us = 11'000;  // 10 % more than on fewer
+  EXPECT_NEAR(noise_of(sweep), 0.1, 1e-9);
+  sweep.points.resize(1);
+  sweep.points[0].p99_us = sweep.points[0].mean_us;
+  EXPECT_EQ(noise_of(sweep), 0);
+}
+
+TEST(ProfileView, WordsStayInThePicture) {
+  Sweep sweep = *parse_sweep(kSweep);
+  sweep.points.back().groups = 16;  // all SMs
+  sweep.knee_groups = 16;
+  sweep.command = std::string(500, 'x');
+  const std::string svg = sweep_svg(sweep);
+  EXPECT_TRUE(svg.contains(R"(text-anchor="end" font-size="13">knee<)")) << svg;
+  const size_t title = svg.find("font-size=\"16\">");
+  EXPECT_LE(svg.find('<', title) - title, 90U);
+  sweep.knee_groups = 4;
+  EXPECT_TRUE(sweep_svg(sweep).contains(R"(text-anchor="start" font-size="13">knee<)"));
 }
 
 TEST(ProfileView, NoLineIsLongerThanTheTerminal) {

@@ -7,6 +7,7 @@
 
 #include "tests/tools/support/run_tool.h"
 #include "tests/tools/support/temp_dir.h"
+#include "tools/trace/merge.h"
 
 namespace gpushare {
 namespace {
@@ -88,6 +89,39 @@ TEST(PairSwitches, WithoutLossesNothingIsClippedAndNothingIsMissing) {
   }
 }
 
+TEST(FrozenTimes, FollowFreezesAndThaws) {
+  using Kind = TraceAction::Kind;
+  const auto freeze = [](uint64_t t, pid_t pid, const char* reason) {
+    return TraceAction{.t_ns = t, .kind = Kind::kFreeze, .gpu = 0, .pid = pid, .reason = reason};
+  };
+  const auto thaw = [](uint64_t t, pid_t pid) {
+    return TraceAction{.t_ns = t, .kind = Kind::kThaw, .gpu = 0, .pid = pid};
+  };
+  struct Row {
+    const char* description;
+    std::vector<TraceAction> actions;
+    std::vector<Frozen> expected;
+  };
+  const Row table[] = {
+      {"nothing", {}, {}},
+      {"once", {freeze(110, 1, "cap"), thaw(120, 1)}, {{0, 1, 110, 120, "cap"}}},
+      {"out of order", {thaw(120, 1), freeze(110, 1, "cap")}, {{0, 1, 110, 120, "cap"}}},
+      {"before it began", {thaw(120, 1)}, {{0, 1, 100, 120, ""}}},
+      {"until it ended", {freeze(190, 1, "user")}, {{0, 1, 190, 200, "user"}}},
+      {"a surplus thaw",
+       {freeze(110, 1, "cap"), thaw(120, 1), thaw(130, 1)},
+       {{0, 1, 110, 120, "cap"}}},
+      {"a second reason",
+       {freeze(110, 1, "cap"), freeze(115, 1, "user"), thaw(120, 1)},
+       {{0, 1, 110, 120, "cap"}}},
+      {"two processes",
+       {freeze(110, 2, "cap"), freeze(111, 1, "turn"), thaw(120, 2), thaw(130, 1)},
+       {{0, 1, 111, 130, "turn"}, {0, 2, 110, 120, "cap"}}},
+  };
+  for (const Row& row : table)
+    EXPECT_EQ(frozen_times(row.actions, 100, 200), row.expected) << row.description;
+}
+
 TraceRecording sample() {
   TraceRecording recording;
   recording.start_ns = 1'000'000;
@@ -103,6 +137,8 @@ TraceRecording sample() {
   recording.processes[11] = {"train \"me\"\xff\n", "research"};
   recording.gpus[0] = "NVIDIA H200";
   recording.lost = 3;
+  recording.epoch_ns = 1'699'999'999'999'000'000;
+  recording.about["driver"] = "580.1";
   return recording;
 }
 
@@ -128,7 +164,8 @@ TEST(TraceJson, IsReadByAnotherReader) {
   EXPECT_EQ(
       python(json,
              "[(e['name'][:5], e['tid'], e['ts'], e['dur']) for e in events if e['ph'] == 'X']"),
-      "[('train', 11, 0.5, 2000.0), ('pid 1', 12, 2080.5, 1919.5)]\n");
+      "[('train', 11, 0.5, 2000.0), ('pid 1', 12, 2080.5, 1919.5), "
+      "('froze', 8388620, 4000.0, 1000.0)]\n");
   EXPECT_EQ(
       python(json, "[(e['name'], e['ts'], e['s']) for e in events if e['ph'] == 'i']"),
       "[('freeze: cap', 4000.0, 't'), ('thaw', 5000.0, 't'), ('slice 6.0ms', 5500.0, 't')]\n");
@@ -138,8 +175,45 @@ TEST(TraceJson, IsReadByAnotherReader) {
   EXPECT_EQ(
       python(json,
              "[(e['tid'], e['args']['name'][-13:]) for e in events if e['name'] == 'thread_name']"),
-      "[(11, '11 (research)'), (12, 'pid 12')]\n");
+      "[(11, '11 (research)'), (12, 'pid 12'), (8388620, 'id 12: frozen')]\n");
+  EXPECT_EQ(python(json,
+                   "[e['tid'] for e in sorted((e for e in events if e['name'] == "
+                   "'thread_sort_index'), key=lambda e: e['args']['sort_index'])]"),
+            "[12, 8388620, 11]\n")
+      << "by tenant, and what is frozen below what runs";
+  EXPECT_EQ(python(json, "[e['args']['tenant'] for e in events if e['name'].startswith('train')]"),
+            "['research']\n");
+  EXPECT_EQ(python(json,
+                   "trace['baseTimeNanoseconds'], trace['otherData']['start_monotonic_ns'], "
+                   "trace['otherData']['driver']"),
+            "1700000000000000000 1000000 580.1\n");
   EXPECT_EQ(python(json, "trace['otherData']['lost_records']"), "3\n");
+}
+
+TEST(MergeTraces, PutsOursIntoTheTimeOfTheOther) {
+  if (!has_program("python3")) GTEST_SKIP() << "python3 is missing";
+  const std::string ours = trace_json(sample());
+  const auto both = [&](const char* other) {
+    const auto merged = merge_traces(ours, other);
+    EXPECT_TRUE(merged) << merged.error().message();
+    return python(merged.value_or("{}"),
+                  "len([e for e in events if e['name'] == 'step']), [(e['pid'], e['ts']) for e in "
+                  "events if e['name'].startswith('train') and e['ph'] == 'X']");
+  };
+  // The other began 2 ms before ours.
+  EXPECT_EQ(both(R"({"baseTimeNanoseconds":1699999999998000000,
+                     "traceEvents":[{"ph":"X","name":"step","pid":7,"tid":7,"ts":3.5,"dur":1}]})"),
+            "1 [(1000000001, 2000.5)]\n");
+  EXPECT_EQ(both(R"([{"ph":"X","name":"step","pid":7,"tid":7,"ts":1700000000000001,"dur":1}])"),
+            "1 [(1000000001, 1700000000000000.5)]\n")
+      << "times of the epoch, in the bare form";
+  for (const char* wrong :
+       {"", "nonsense", "{}", R"({"traceEvents":[]})",
+        R"({"traceEvents":[{"ph":"X","name":"a","pid":1,"ts":5}]})", R"({"traceEvents":[5]})"}) {
+    const auto merged = merge_traces(ours, wrong);
+    ASSERT_FALSE(merged) << wrong;
+    EXPECT_EQ(merged.error().code, std::errc::invalid_argument);
+  }
 }
 
 TEST(TraceJson, AnEmptyRecordingIsValidToo) {
