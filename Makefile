@@ -232,11 +232,17 @@ check: $(gtests) $(programs) $(extra_targets)  ## the tests of ring 1, plain; T=
 test:  ## all tests that this machine can run, also under sanitizers, and the fuzzers
 	@+tests/run.sh all "$(MAKE)" $(O)
 
-# About 25 s and one second for each kill in real time.
+# In virtual time 10,000 kills take half a minute. In real time each takes one second, and many
+# simulated GPUs run at once: AT_ONCE, by default two for each processor. Then every tool is used at
+# random for SOAK_MINUTES.
 KILLS ?= 10000
 REAL_KILLS ?= $(KILLS)
-test-long: $(O)/bin/tests/kill_storm_test  ## agents and supervisors killed KILLS=10000 times, in virtual and in real time
-	GPUSHARE_TEST_VIRTUAL_KILLS=$(KILLS) GPUSHARE_TEST_REAL_KILLS=$(REAL_KILLS) $< --gtest_filter='*Storm.*'
+AT_ONCE ?=
+SOAK_MINUTES ?= 480
+test-long: all $(O)/bin/tests/kill_storm_test  ## agents and supervisors killed KILLS=10000 times; all tools at random for SOAK_MINUTES=480
+	GPUSHARE_TEST_VIRTUAL_KILLS=$(KILLS) $(O)/bin/tests/kill_storm_test --gtest_filter='VirtualStorm.*'
+	tests/sched/kills/storm.sh $(O) --kills $(REAL_KILLS) $(if $(AT_ONCE),--at-once $(AT_ONCE))
+	tests/gpu/long/soak.py $(O) --simulated --minutes $(SOAK_MINUTES)
 
 test-gpu: all $(gtests)  ## the tests of a real GPU (root)
 	@tests/gpu/run.sh $(O)

@@ -166,6 +166,31 @@ def begin_together(programs, line):
     return None
 
 
+class Simulation:
+    """A simulated GPU of this script's own: whatever starts within the `with` block finds it in place of real ones."""
+
+    def __init__(self, build):
+        self._build = build
+
+    def __enter__(self):
+        self._folder = tempfile.TemporaryDirectory(prefix="gpushare-sim-", ignore_cleanup_errors=True)
+        socket = self._folder.name + "/sim.sock"
+        self._process = subprocess.Popen([str(self._build / "bin/gpushare-sim"), "--socket", socket],
+                                         stdin=subprocess.DEVNULL, start_new_session=True)
+        end = time.monotonic() + 20
+        while not os.path.exists(socket):
+            if self._process.poll() is not None or time.monotonic() > end:
+                self.__exit__()
+                sys.exit("gpushare-sim does not serve")
+            time.sleep(0.02)
+        os.environ.update(GPUSHARE_SIM=socket, LD_LIBRARY_PATH=str(self._build / "lib/sim"))
+        return self
+
+    def __exit__(self, *_):
+        _kill(self._process)
+        self._folder.cleanup()
+
+
 class Native:
     """Nothing between the programs and the driver, which shares the GPU by time slices."""
 

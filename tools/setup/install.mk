@@ -46,7 +46,7 @@ install: $(installed)  ## into PREFIX (/usr/local), below DESTDIR
 dist_name := gpushare-$(VERSION)-x86_64
 dist_folder := $(O)/dist/$(dist_name)
 dist_programs = $(filter $(addprefix $(O)/,bin/bench/% bin/gpu-tests/% bin/workloads/% bin/tests/shim_drive lib/tests/%),$(programs) $(extra_targets))
-dist: all $(completions)  ## a self-contained folder and tarball in $(O)/dist
+dist: all $(O)/bin/tests/kill_storm_test $(completions)  ## a self-contained folder and tarball in $(O)/dist
 	@rm -rf $(dist_folder)
 	@mkdir -p $(dist_folder)/share
 	@for folder in bin lib/sim; do mkdir -p $(dist_folder)/$$folder; \
@@ -57,6 +57,8 @@ dist: all $(completions)  ## a self-contained folder and tarball in $(O)/dist
 	@mkdir -p $(dist_folder)/share/completions $(dist_folder)/share/man
 	@cp $(completions) $(dist_folder)/share/completions
 	@cp $(man_pages) $(dist_folder)/share/man
+	@install -D -m 755 -s $(O)/bin/tests/kill_storm_test $(dist_folder)/bin/tests/kill_storm_test
+	@install -D -m 755 tests/sched/kills/storm.sh $(dist_folder)/share/kill-storm.sh
 	@cp $(O)/gen/intercept/bpf/driver_probe.bpf.o sched/gpushared.service sched/gpushare.toml.example \
 	  intercept/api/gpushare.h intercept/api/gpushare.py tools/setup/install-dist.sh tests/gpu/run.sh $(dist_folder)/share
 	@cp LICENSE LICENSE-GPL-2.0 $(dist_folder)

@@ -2,15 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Uses everything at random for a long time, and looks for what leaks.
 
-    soak.py BUILD [--minutes 5] [--seed N] [--out FILE]
+    soak.py BUILD [--minutes 5] [--seed N] [--simulated] [--out FILE]
 
 Programs come and go under an agent, in tenants of their own and in shared ones; some are killed. Meanwhile every command
 of `gpushare` is used at random, rightly and wrongly, and the configuration is read again. After each round (30 s) all
-programs end, and the agent must be as it was after the first rounds: no more descriptors, memory within 4 MiB, no process
-and nothing frozen; at the end `gpushared --recover` must find nothing. With GPUSHARE_SIM and LD_LIBRARY_PATH in the
-environment it runs on a simulated GPU.
+programs end, and the agent must be as it was after the first rounds: no more descriptors, memory within 4 MiB, no process,
+no tenant of `gpushare run` and nothing frozen; at the end `gpushared --recover` must find nothing. With --simulated it runs
+on a simulated GPU of its own.
 """
 import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -162,22 +163,30 @@ class Soak:
                 break
             time.sleep(0.2)
         time.sleep(2)  # what is looked at once a second only
+        names = [tenant["name"] for tenant in self.status()["tenants"]]
+        left = [name for name in names if name.startswith("run-")]
+        if left:
+            self.wrong.append(f"tenants without a process are still there: {left}")
         pid = self.agent_pid()
         status = pathlib.Path(f"/proc/{pid}/status").read_text()
         memory = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
         kinds = collections.Counter(kind_of(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd"))
         return {"pid": pid, "fds": kinds.total(), "kinds": dict(kinds), "rss_kib": memory,
-                "tenants": len(self.status()["tenants"])}
+                "tenants": len(names)}
 
 
 def main():
     parser = rig.parser(__doc__)
     parser.add_argument("--minutes", type=float, default=5)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
+    parser.add_argument("--simulated", action="store_true", help="use a simulated GPU, which is started for it")
     options = parser.parse_args()
     samples, ends = [], time.monotonic() + 60 * options.minutes
     print(f"seed {options.seed}", flush=True)
-    with rig.Agent(options.build, CONFIG) as agent:
+    with contextlib.ExitStack() as stack:
+        if options.simulated:
+            stack.enter_context(rig.Simulation(options.build))
+        agent = stack.enter_context(rig.Agent(options.build, CONFIG))
         soak = Soak(agent, options.build, options.seed)
         if "no GPU" in agent.log():
             sys.exit("the agent has no GPU:\n" + agent.log())

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // SIGKILL for agent, supervisor or both, at random instants and again 20 to 700 ms after a new
 // agent has answered, while requests go on: real processes on the simulated GPU in real time.
-// GPUSHARE_TEST_REAL_KILLS is how often (100), GPUSHARE_TEST_SEED the random numbers.
+// GPUSHARE_TEST_REAL_KILLS is how often (100), GPUSHARE_TEST_SEED the random numbers, and
+// GPUSHARE_TEST_SECONDS, if it is not 0, the time after which none is killed any more. storm.sh
+// runs many of these at once.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -9,7 +11,6 @@
 
 #include <atomic>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -20,6 +21,7 @@
 #include "tests/sched/kills/acknowledged.h"
 #include "tests/sched/support/policies.h"
 #include "tests/sched/system/system_rig.h"
+#include "tests/support/given.h"
 
 namespace gpushare {
 namespace {
@@ -29,11 +31,6 @@ using test::Acknowledged;
 using Json = nlohmann::json;
 
 constexpr const char* kConfig = "[tenant.web]\nweight = 70\n";
-
-int number_of(const char* variable, int usual) {
-  const char* text = std::getenv(variable);
-  return text == nullptr ? usual : std::atoi(text);
-}
 
 bool is_there(pid_t pid) { return pid > 0 && ::kill(pid, 0) == 0; }
 
@@ -209,15 +206,19 @@ class RealTimeStorm : public ::testing::Test {
   std::set<ProcessId> alive_;
   Acknowledged told_;
   std::optional<Acknowledged> maybe_;  // what is being asked
-  const uint32_t seed_ = static_cast<uint32_t>(number_of("GPUSHARE_TEST_SEED", ::getpid()));
+  const uint32_t seed_ =
+      static_cast<uint32_t>(test::number_given("GPUSHARE_TEST_SEED", ::getpid()));
   std::mt19937 random_{seed_};
   int kills_ = 0, answered_ = 0, lost_ = 0, left_frozen_ = 0;
 };
 
 TEST_F(RealTimeStorm, NothingThatWasAnsweredIsLostAndNothingStaysFrozen) {
-  const int kills = number_of("GPUSHARE_TEST_REAL_KILLS", 100);
+  const int kills = test::number_given("GPUSHARE_TEST_REAL_KILLS", 100);
   const int report_every = std::max(1, kills / 20);
-  while (kills_ < kills && !HasFailure()) {
+  const int seconds = test::number_given("GPUSHARE_TEST_SECONDS", 0);
+  const MonotonicClock clock;
+  const Time end = clock.now() + std::chrono::seconds(seconds);
+  while (kills_ < kills && !HasFailure() && (seconds == 0 || clock.now() < end)) {
     const int what = pick(8);
     kill_once(what < 6 ? Victim::kAgent : what == 6 ? Victim::kSupervisor : Victim::kBoth);
     if (kills_ % 50 == 0) expect_all_in_force();

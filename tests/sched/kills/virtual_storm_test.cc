@@ -8,7 +8,6 @@
 
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -21,6 +20,7 @@
 #include "tests/sched/kills/acknowledged.h"
 #include "tests/sched/kills/mortal_gpu.h"
 #include "tests/sched/support/policies.h"
+#include "tests/support/given.h"
 
 namespace gpushare {
 namespace {
@@ -36,11 +36,6 @@ constexpr std::array<const char*, 4> kTenants{"lab", "batch", "web", "default"};
 constexpr std::string_view kConfig = "[tenant.web]\nweight = 70\n";
 
 ProcessId id_of(pid_t pid) { return {pid, static_cast<uint64_t>(1000 + pid)}; }
-
-int number_of(const char* variable, int usual) {
-  const char* text = std::getenv(variable);
-  return text == nullptr ? usual : std::atoi(text);
-}
 
 class VirtualStorm : public ::testing::Test {
  protected:
@@ -69,7 +64,7 @@ class VirtualStorm : public ::testing::Test {
 
   VirtualStorm()
       : plane_(ControlPlane::create("/gpushare-storm-" + std::to_string(::getpid())).value()),
-        seed_(static_cast<uint32_t>(number_of("GPUSHARE_TEST_SEED", ::getpid()))),
+        seed_(static_cast<uint32_t>(test::number_given("GPUSHARE_TEST_SEED", ::getpid()))),
         random_(seed_) {
     machine_.run_for(1s);
     told_ = {.tenants = {}, .attached = {}, .frozen = {}};
@@ -274,7 +269,7 @@ class VirtualStorm : public ::testing::Test {
 };
 
 TEST_F(VirtualStorm, NothingThatWasAnsweredIsLostAndNothingStaysFrozen) {
-  const int kills = number_of("GPUSHARE_TEST_VIRTUAL_KILLS", 300);
+  const int kills = test::number_given("GPUSHARE_TEST_VIRTUAL_KILLS", 300);
   const int report_every = std::max(1, kills / 10);
   while (kills_ < kills && !HasFailure()) {
     // Most die before they have found a single program again.
