@@ -19,7 +19,8 @@ constexpr double kLoneSlack = 4;               // how much less than the round a
 constexpr double kLongestRoundUs = 1'000'000;  // unless the minimum slices of all need more
 constexpr double kSliceTolerance = 0.02;       // a smaller change is not worth a driver call
 constexpr Nanos kShortestWait = 500us;
-constexpr int kLooksPerPeriod = 20;  // at a bucket that is nearly empty
+constexpr int kLooksPerPeriod = 20;     // at a bucket that is nearly empty
+constexpr double kMostSwitching = 0.5;  // of the GPU's time; the shortest slices make it 0.2
 
 void wake_in(Plan& plan, Time now, Nanos delay) {
   plan.next = std::min(plan.next, now + std::max(delay, kShortestWait));
@@ -59,7 +60,7 @@ Plan FairPolicy::plan(const Snapshot& snapshot) {
   collect(snapshot);
   apply_caps(snapshot.now, plan);
   place_classes();
-  divide_foreground();
+  divide_foreground(std::clamp(snapshot.gpu.switching, 0.0, kMostSwitching));
   correct(snapshot.now, plan);
   cut_slices();
   run_background(snapshot.now, plan);
@@ -146,14 +147,22 @@ void FairPolicy::place_classes() {
   }
 }
 
-// Tenants by weight and cap, then each tenant's processes equally up to their own caps.
-void FairPolicy::divide_foreground() {
+// Beside weights alone the time that there is makes no difference: slices are in their ratio.
+void FairPolicy::divide_foreground(double switching) {
   active_.clear();
   for (Job& job : jobs_) {
     if (job.place == Place::kForeground && job.is_active) active_.push_back(&job);
   }
   sort(active_, [](const Job* job) { return std::pair(job->tenant->id, job->view->id); });
+  divide_among_tenants(1, &Job::target);
+  const bool has_cap = std::ranges::any_of(
+      active_, [](const Job* job) { return job->tenant->cap || job->view->cap; });
+  if (has_cap) return divide_among_tenants(1 - switching, &Job::aim);
+  for (Job* job : active_) job->aim = job->target;
+}
 
+// Tenants by weight and cap, then each tenant's processes equally up to their own caps.
+void FairPolicy::divide_among_tenants(double time, double Job::* share) {
   const auto for_each_tenant = [this](auto&& visit) {
     for (size_t begin = 0, end = 0; begin < active_.size(); begin = end) {
       while (end < active_.size() && active_[end]->tenant == active_[begin]->tenant) ++end;
@@ -173,7 +182,7 @@ void FairPolicy::divide_foreground() {
     active_weight_ += tenant.weight;
   });
   std::vector<double> shares(demands.size());
-  divide(1.0, demands, shares);
+  divide(time, demands, shares);
 
   size_t n = 0;
   for_each_tenant([&](std::span<Job* const> jobs) {
@@ -181,7 +190,7 @@ void FairPolicy::divide_foreground() {
     for (const Job* job : jobs) demands.push_back({.weight = 1, .ceiling = ceiling(*job->view)});
     std::vector<double> parts(jobs.size());
     divide(shares[n++], demands, parts);
-    for (size_t i = 0; i < jobs.size(); ++i) jobs[i]->target = parts[i];
+    for (size_t i = 0; i < jobs.size(); ++i) jobs[i]->*share = parts[i];
   });
 }
 
@@ -192,14 +201,14 @@ void FairPolicy::correct(Time now, Plan& plan) {
     if (job.place != Place::kForeground || !job.is_active || !job.view->can_control) continue;
     if (job.view->is_frozen || job.is_capped_out) continue;
     samples.push_back({.process = job.view->id,
-                       .target = job.target,
+                       .target = job.aim,
                        .slice = job.view->slice,
                        .used = job.view->used,
                        .turns = job.view->turns});
   }
   double smallest = 1;
   for (const Job* job : active_) {
-    if (feedback_.uses_slice(job->view->id)) smallest = std::min(smallest, job->target);
+    if (feedback_.uses_slice(job->view->id)) smallest = std::min(smallest, job->aim);
   }
   const double shortest_us = static_cast<double>(options_.min_slice.count()) / smallest;
   feedback_.observe(now, samples, shortest_us / target_round_us());
@@ -219,9 +228,9 @@ void FairPolicy::keep_lone_slice() {
 void FairPolicy::cut_slices() {
   const double min_us = static_cast<double>(options_.min_slice.count());
   double sum = 0, smallest = 1;
-  for (const Job* job : active_) sum += job->target * feedback_.slice_factor(job->view->id);
+  for (const Job* job : active_) sum += job->aim * feedback_.slice_factor(job->view->id);
   for (Job* job : active_) {
-    job->slice_us = job->target * feedback_.slice_factor(job->view->id) / sum;
+    job->slice_us = job->aim * feedback_.slice_factor(job->view->id) / sum;
     // A process that yields early gains nothing from a longer slice, and makes no other wait.
     if (feedback_.uses_slice(job->view->id)) smallest = std::min(smallest, job->slice_us);
   }

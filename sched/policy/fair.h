@@ -5,9 +5,10 @@
 //
 // Foreground. The highest class that has a process on the GPU, at work or not, shares it by weight:
 // the GPU is divided among tenants, and a tenant's part equally among its active processes; a
-// capped tenant takes at most its cap. A slice is share * round. Background. All lower classes run
-// with slices of 1 us, one process at a time (background_turns.h). docs/writing_a_policy.md says
-// why.
+// capped tenant takes at most its cap, which is a part of all time, while what there is to divide
+// is less by what changing contexts takes. A slice is share * round. Background. All lower classes
+// run with slices of 1 us, one process at a time (background_turns.h). docs/writing_a_policy.md
+// says why.
 //   weights 300 and 100; the first has two processes -> 0.375 0.375 0.25 -> 7.5, 7.5 and 5 ms
 #pragma once
 
@@ -53,7 +54,8 @@ class FairPolicy final : public Policy {
     Place place = Place::kForeground;
     bool is_active = false;  // it wants the GPU, and nothing but a cap or a turn may stop it
     bool is_capped_out = false;
-    double target = -1;
+    double target = -1;  // share of what programs have of the GPU
+    double aim = -1;     // the same as a part of all time, where caps make a difference
     double slice_us = 0;
     FreezeReason freeze = FreezeReason::kNone;
   };
@@ -62,7 +64,8 @@ class FairPolicy final : public Policy {
   void collect(const Snapshot& snapshot);
   void apply_caps(Time now, Plan& plan);
   void place_classes();
-  void divide_foreground();
+  void divide_foreground(double switching);
+  void divide_among_tenants(double time, double Job::* share);
   void correct(Time now, Plan& plan);
   void cut_slices();
   void keep_lone_slice();

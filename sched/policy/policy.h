@@ -32,6 +32,7 @@ struct GpuView {
   std::string_view name;  // "NVIDIA H200"; valid during the call
   SmGeometry geometry{};
   bool is_spatial = false;  // sharing = "spatial": the plan's partitions are carried out
+  double switching = 0;     // part of the last second that went into changes of context, 0..1
 };
 
 // A cap and the state of its token bucket on this GPU.
@@ -90,7 +91,7 @@ struct ProcessView {
   bool can_control = true;         // false: it is only observed, and a decision must not name it
   Micros slice{2048};              // as enforced now
   double share = -1;               // measured over the accounting window; < 0: unknown
-  Nanos used{};                    // GPU time charged since the last call
+  Nanos used{};                    // GPU time charged since the last call, without its switches
   uint32_t turns = 0;              // times that it was switched in since the last call
   std::optional<CapView> cap{};    // its own, besides its tenant's
   Time came{};                     // when the agent first saw it here

@@ -11,6 +11,7 @@ constexpr Nanos kShortestWindow = std::chrono::milliseconds(200);
 constexpr double kFewestRounds = 8;       // in a window
 constexpr double kSwitchNs = 80'000;      // the hardware's switch, driver facts section 5
 constexpr double kUsesSlice = 0.85;       // of its slice: a longer one would be used, too
+constexpr double kUsesAll = 0.98;         // less a turn that the window cuts
 constexpr double kComesEveryRound = 0.8;  // turns per round
 constexpr double kSliceGain = 0.3;        // of the log error, per window
 constexpr double kRoundGain = 0.8;
@@ -126,7 +127,8 @@ void SliceFeedback::correct_round(std::span<const Closed> all, double window_ns,
   bool does_anyone_yield = false;
   double worst = -kLargestError;
   for (const Closed& one : all) {
-    if (one.used >= one.turns * one.slice || one.turns < kComesEveryRound * rounds) continue;
+    if (one.used >= kUsesAll * one.turns * one.slice || one.turns < kComesEveryRound * rounds)
+      continue;
     does_anyone_yield = true;
     worst = std::max(worst, std::log((one.target / target) / (one.used / used)));
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Corrects slices by what the switch log measured, because a slice in proportion to the target does
-// not give the target exactly: residence is some 0.1 ms longer than the slice, and a program that
-// yields between kernels uses only part of its turn. Two integral controllers, stepped once a
+// not give the target exactly: a slice has a least length, and a program that yields between
+// kernels uses only part of its turn. Two integral controllers, stepped once a
 // window of about 0.2 s: a factor on the slice of each process that uses its turns, so that these
 // get time in the ratio of their targets; and a factor on the round, shortened while a process that
 // yields early and comes back every round gets less than its target. Pure.

@@ -46,6 +46,10 @@ void Accounting::remove(pid_t pid) {
   if (resident_ == pid) resident_ = 0;
 }
 
+void Accounting::set_slice(pid_t pid, Nanos slice) {
+  if (Meter* meter = find(pid)) meter->slice = slice;
+}
+
 void Accounting::set_frozen(pid_t pid, bool is_frozen, Time at) {
   // Calls come in the order of time, but for one that was measured a little earlier.
   const auto after = std::upper_bound(boundaries_.begin(), boundaries_.end(), at,
@@ -62,6 +66,8 @@ void Accounting::consume(const SwitchBatch& batch) {
       unattributed_ += resumes - at_;
       resident_ = 0;
     }
+    is_turn_whole_ = false;
+    vacant_since_ = Time::min();
   }
   for (const SwitchRecord& record : batch.records) {
     advance(record.time);
@@ -108,6 +114,10 @@ void Accounting::charge(Time from, Time to) {
     } else {
       meter->last_active = to;
     }
+    const Nanos switching = std::min(used, meter->switching);
+    meter->switching -= switching;
+    all_.back().switching += switching;
+    used -= switching;
     meter->total += used;
     meter->pending.used += used;
     meter->slots.back().used += used;
@@ -162,20 +172,37 @@ void Accounting::apply(const SwitchRecord& record) {
   Meter* meter = find(record.pid);
   if (meter != nullptr && !meter->is_frozen) meter->last_active = record.time;
   if (record.is_start) {
+    const bool is_change = resident_ == 0 && vacant_since_ != Time::min();
+    if (is_change && record.time - vacant_since_ <= kLongestSwitch)
+      all_.back().switching += record.time - vacant_since_;
     resident_ = record.pid;
+    turn_began_ = record.time;
+    is_turn_whole_ = true;
     ++all_.back().starts;
     if (meter != nullptr) {
       ++meter->slots.back().starts;
       ++meter->pending.turns;
     }
   } else if (resident_ == record.pid) {
+    if (meter != nullptr && is_turn_whole_) end_turn(*meter, record.time - turn_began_);
     resident_ = 0;
+    vacant_since_ = record.time;
   }
+}
+
+// A turn ends with its slice, or after several of them when nobody else had work meanwhile. One
+// that ends before gave the GPU up by itself, with no state to store. The turn has been charged
+// already, so what is too much is taken off the next one.
+void Accounting::end_turn(Meter& meter, Nanos turn) {
+  if (meter.slice <= Nanos::zero() || turn < meter.slice) return;
+  const Nanos beyond = turn % meter.slice;
+  if (beyond <= kLongestSwitch) meter.switching += beyond;
 }
 
 void Accounting::apply(const Boundary& boundary) {
   Meter* meter = find(boundary.pid);
   if (meter == nullptr || meter->is_frozen == boundary.is_frozen) return;
+  if (resident_ == boundary.pid) is_turn_whole_ = false;
   if (boundary.is_frozen) {
     meter->wanted_when_frozen = wants(*meter, boundary.at);
   } else if (meter->wanted_when_frozen) {
@@ -273,6 +300,13 @@ double Accounting::switches_per_s() const {
   uint32_t starts = 0;
   for (uint32_t i = 0; i < kWindowSlots; ++i) starts += all_[i].starts;
   return starts / std::chrono::duration<double>(window()).count();
+}
+
+double Accounting::switching() const {
+  if (!has_log_ || window() < kLeastWindow) return 0;
+  Nanos switching{};
+  for (uint32_t i = 0; i < kWindowSlots; ++i) switching += all_[i].switching;
+  return std::min(1.0, std::chrono::duration<double>(switching) / window());
 }
 
 }  // namespace gpushare

@@ -2,10 +2,13 @@
 // Accounting: the hardware's switch records turned into GPU time per process, for one GPU: charges
 // for the token buckets, shares of the last second, which processes want the GPU, and one minute of
 // history. What is counted is *residence*, from the record that a context went on the GPU to the
-// one that it went off; with two or more active contexts that is exact. A context alone logs
-// nothing: it counts as resident since its last start, and after kLoneAfter its use is residence
-// times LoneContext::rate(). A frozen process is charged nothing. Time in which records were lost
-// is charged to nobody, and counted in unattributed().
+// one that it went off; with two or more active contexts that is exact. At both ends of a turn that
+// the end of its slice cuts off the hardware loads and stores the program's state, in which the
+// program does nothing, and that is charged to nobody: of such a turn its slice counts. A context
+// alone logs nothing: it counts as resident since its last start, and after kLoneAfter its use is
+// residence times LoneContext::rate(). A frozen process is charged nothing. Time in which records
+// were lost is charged to nobody, and counted in unattributed().
+//   slice 6 ms, on the GPU for 6.144 ms -> 6 ms used
 //
 // The log's time runs a little behind `now`; freezes and thaws are merged into it by their instant.
 // State is bounded by the processes added. One thread; no I/O.
@@ -31,6 +34,9 @@ class Accounting {
   static constexpr Nanos kLoneAfter = std::chrono::milliseconds(100);  // longer than any slice
   static constexpr Nanos kWantsFor =
       std::chrono::milliseconds(100);  // of thawed time without a sign of work
+  // The longest that an H200 takes to load and store a context's state is 0.144 ms, and to change
+  // contexts 0.08 ms (docs/driver-facts.md). What is longer is taken for something else.
+  static constexpr Nanos kLongestSwitch = std::chrono::microseconds(250);
 
   struct Use {
     Nanos total{};      // since it was added
@@ -48,6 +54,8 @@ class Accounting {
   // It has ended, or has nothing on the GPU any more: from then on only records tell of its use.
   void end(pid_t pid, Time at);
   void remove(pid_t pid);
+  // The time slice of its compute channel groups from now on. Unknown until then.
+  void set_slice(pid_t pid, Nanos slice);
   // Call after the driver froze or thawed it.
   void set_frozen(pid_t pid, bool is_frozen, Time at);
 
@@ -69,6 +77,8 @@ class Accounting {
 
   double busy() const;            // of the last second, all processes; < 0 not known yet
   double switches_per_s() const;  // < 0 not known yet
+  // The part of the last second in which the hardware changed contexts, 0 to 1: nobody's use.
+  double switching() const;
   uint64_t records() const { return records_; }
   uint64_t lost() const { return lost_; }
   Nanos unattributed() const { return unattributed_; }
@@ -76,6 +86,7 @@ class Accounting {
  private:
   struct Slot {
     Nanos used{}, frozen{};
+    Nanos switching{};  // of the whole GPU only
     uint32_t starts = 0;
   };
   using Slots = std::array<Slot, kWindowSlots + 1>;  // the last one is being filled
@@ -83,6 +94,8 @@ class Accounting {
     Time added{};
     Nanos total{};
     Charge pending;
+    Nanos slice{};      // zero: unknown
+    Nanos switching{};  // of its turns so far; taken off what it uses next
     Slots slots{};
     Time last_active{};
     Time ended = Time::max();
@@ -102,6 +115,7 @@ class Accounting {
   const Meter* find(pid_t pid) const;
   void advance(Time to);            // charges up to there; moves the window
   void charge(Time from, Time to);  // within one slot
+  void end_turn(Meter& meter, Nanos turn);
   void close_slot();
   void infer_resident();
   void apply(const SwitchRecord& record);
@@ -119,8 +133,11 @@ class Accounting {
   bool is_started_ = false;
   pid_t resident_ = 0;  // 0: nobody known, or not one of ours
   bool is_resident_known_ = false;
-  Time resident_since_{};  // without a record in between
-  Slots all_{};            // used and starts of the whole GPU
+  Time resident_since_{};           // without a record in between
+  Time turn_began_{};               // by the record of its start
+  bool is_turn_whole_ = false;      // no freeze or thaw of the resident one since then
+  Time vacant_since_{Time::min()};  // when the last one went off; min(): not known
+  Slots all_{};                     // used and starts of the whole GPU
   uint64_t records_ = 0, lost_ = 0;
   Nanos unattributed_{};
 };

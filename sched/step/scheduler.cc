@@ -271,6 +271,7 @@ Time Scheduler::decide(uint32_t gpu, Time now) {
   Decider& decider = deciders_[gpu];
   if (!state_.gpu_problems[gpu].empty()) return Time::max();
   view(gpu, now);
+  decider.gpu.switching = state_.accounting[gpu].switching();
   Plan plan = decider.policy->plan(views_.snapshot(now, decider.gpu));
   decider.is_fast = plan.needs_fast_tick;
   enforce(gpu, plan);
@@ -362,9 +363,12 @@ void Scheduler::on_change(const Enforcer::Change& change) {
   const auto member = state_.members.find({change.process, change.gpu});
   const FreezeReason reason =
       member == state_.members.end() ? FreezeReason::kNone : member->second.freeze;
-  if (change.kind != Enforcer::Change::Kind::kSlice) {
+  Accounting& accounting = state_.accounting[change.gpu];
+  if (change.kind == Enforcer::Change::Kind::kSlice) {
+    accounting.set_slice(change.process.pid, change.slice);
+  } else {
     const bool is_frozen = change.kind == Enforcer::Change::Kind::kFreeze;
-    state_.accounting[change.gpu].set_frozen(change.process.pid, is_frozen, change.at);
+    accounting.set_frozen(change.process.pid, is_frozen, change.at);
     if (is_frozen && member != state_.members.end())
       ++state_.tenant_use[member->second.tenant].freezes;
   }

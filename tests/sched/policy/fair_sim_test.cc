@@ -110,7 +110,8 @@ TEST(FairClosedLoop, WhatALightProgramLeavesGoesToTheOthersByWeight) {
   rig.add(weight(300)).endless();
   measure(rig, 3s);
   EXPECT_NEAR(rig.percent_of_used(2) / rig.percent_of_used(1), 3, 0.1);
-  EXPECT_GT(rig.percent_of_time(1) + rig.percent_of_time(2), 92);
+  EXPECT_GT(rig.percent_of_time(1) + rig.percent_of_time(2),
+            85);  // changes of context are nobody's
 }
 
 struct CapRow {
@@ -150,6 +151,38 @@ TEST(FairClosedLoop, ACapBesideAnUncappedProgramNeedsNoFreezes) {
   EXPECT_NEAR(rig.percent_of_used(1), 70, kPoint);
   EXPECT_LE(rig.freezes(0), 3U);
 }
+
+// What the hardware spends on changing contexts is part of nobody's cap: the program gets done what
+// its cap is of what it gets done alone, and no more.
+struct CapBesideRow {
+  const char* description;
+  const char* cap;
+  double percent;
+  int neighbours;
+};
+
+class CapBeside : public testing::TestWithParam<CapBesideRow> {};
+
+TEST_P(CapBeside, IsWhatGetsDone) {
+  const CapBesideRow& row = GetParam();
+  PolicyRig rig;
+  rig.add_endless(with({{"max", row.cap}}));
+  for (int i = 0; i < row.neighbours; ++i) rig.add_endless({});
+  rig.run_for(2s);
+  rig.mark();
+  rig.run_for(10s);
+  EXPECT_GE(rig.percent_of_alone(0), row.percent - 0.5);
+  EXPECT_LE(rig.percent_of_alone(0), row.percent + 0.05);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CapBeside,
+                         testing::Values(CapBesideRow{"thirty", "30%", 30, 1},
+                                         CapBesideRow{"ten", "10%", 10, 1},
+                                         CapBesideRow{"five", "5%", 5, 1},
+                                         CapBesideRow{"forty_five", "45%", 45, 1},
+                                         CapBesideRow{"ten_beside_three", "10%", 10, 3},
+                                         CapBesideRow{"twenty_beside_three", "20%", 20, 3}),
+                         [](const auto& row) { return row.param.description; });
 
 TEST(FairClosedLoop, ACapAboveIdleClassWorkIsKeptAndTheRestIsTheirs) {
   PolicyRig rig;

@@ -61,6 +61,13 @@ class PolicyRig {
     return *member.program;
   }
 
+  // The same, and it always has work.
+  sim::Program& add_endless(const TenantSettings& settings) {
+    sim::Program& program = add(settings);
+    members_.back()->kernel = program.endless();
+    return program;
+  }
+
   void run_for(Nanos time) {
     const Time end = now() + time;
     while (now() < end) {
@@ -73,19 +80,29 @@ class PolicyRig {
   // From here on: shares and counts below are since the last mark().
   void mark() {
     marked_ = now();
-    for (auto& member : members_) member->resident = Nanos::zero(), member->freezes = 0;
+    for (auto& member : members_) {
+      member->used = Nanos::zero();
+      member->freezes = 0;
+      if (member->kernel != 0) member->executed = member->program->executed(member->kernel);
+    }
     steps_ = slice_changes_ = 0;
   }
-  // Residence by the log, of all residence of everybody, in percent.
+  // By the log, of what everybody used, in percent.
   double percent_of_used(size_t i) const {
     Nanos all{};
-    for (const auto& member : members_) all += member->resident;
-    return 100.0 * static_cast<double>(members_[i]->resident.count()) /
+    for (const auto& member : members_) all += member->used;
+    return 100.0 * static_cast<double>(members_[i]->used.count()) /
            static_cast<double>(all.count());
   }
   // Likewise, of the time that has passed.
   double percent_of_time(size_t i) const {
-    return 100.0 * static_cast<double>(members_[i]->resident.count()) /
+    return 100.0 * static_cast<double>(members_[i]->used.count()) /
+           static_cast<double>((now() - marked_).count());
+  }
+  // What an add_endless() program got done, of what it gets done alone, in percent.
+  double percent_of_alone(size_t i) const {
+    const Nanos done = members_[i]->program->executed(members_[i]->kernel) - members_[i]->executed;
+    return 100.0 * static_cast<double>(done.count()) /
            static_cast<double>((now() - marked_).count());
   }
   uint64_t freezes(size_t i) const { return members_[i]->freezes; }
@@ -108,7 +125,9 @@ class PolicyRig {
     double target = -1;
     std::string reason;
     Time came{};
-    Nanos resident{};
+    Nanos used{};
+    uint64_t kernel = 0;  // of add_endless(); 0: none
+    Nanos executed{};     // of it at the last mark()
     uint64_t freezes = 0;
   };
 
@@ -124,7 +143,10 @@ class PolicyRig {
     std::vector<ProcessView> processes;
     for (size_t i = 0; i < members_.size(); ++i)
       view(static_cast<uint32_t>(i), began, tenants, processes);
-    const Plan plan = policy_->plan({.now = began, .tenants = tenants, .processes = processes});
+    GpuView gpu;
+    gpu.switching = accounting_.switching();
+    const Plan plan =
+        policy_->plan({.now = began, .tenants = tenants, .processes = processes, .gpu = gpu});
     enforce(plan);
     const Nanos tick(plan.needs_fast_tick ? 2'000'000 : 100'000'000);
     next_ = std::min(plan.next, began + tick);
@@ -135,7 +157,7 @@ class PolicyRig {
     Member& member = *members_[id];
     const pid_t pid = member.program->process.pid;
     const Accounting::Charge charge = accounting_.take_charge(pid);
-    member.resident += charge.used;
+    member.used += charge.used;
     TenantView& tenant = tenants.emplace_back();
     tenant.id = id;
     tenant.weight = member.settings.weight;
@@ -174,6 +196,7 @@ class PolicyRig {
       Member& member = *members_[decision.process];
       if (decision.slice.count() == 0 || decision.slice == member.slice) continue;
       (void)gpu_.set_slice(member.program->group(), decision.slice);
+      accounting_.set_slice(member.program->process.pid, decision.slice);
       member.slice = decision.slice;
       ++slice_changes_;
     }

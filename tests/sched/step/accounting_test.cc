@@ -75,6 +75,62 @@ TEST_F(AccountingTest, AStartEndsWhoeverWasOn) {
   EXPECT_EQ(accounting_.take_charge(kB).used, milliseconds(1));
 }
 
+// A turn of 6 ms that its slice's end cuts off is 6.144 ms long, and 80 us later comes the next
+// one.
+TEST_F(AccountingTest, WhatItTakesToLoadAndStoreStateIsNobodysUse) {
+  using std::chrono::microseconds;
+  accounting_.set_slice(kA, milliseconds(6));
+  accounting_.set_slice(kB, milliseconds(14));
+  Nanos t{};
+  for (int i = 0; i < 100; ++i) {
+    start(t, kA);
+    stop(t += microseconds(6144), kA);
+    start(t += microseconds(80), kB);
+    stop(t += microseconds(14144), kB);
+    t += microseconds(80);
+    consume(t - microseconds(40));
+  }
+  EXPECT_NEAR(accounting_.take_charge(kA).used.count(), 600e6, 0.2e6);
+  EXPECT_NEAR(accounting_.take_charge(kB).used.count(), 1400e6, 0.2e6);
+  EXPECT_NEAR(accounting_.share(kA), 6 / 20.448, 0.002);
+  EXPECT_NEAR(accounting_.switching(), 0.448 / 20.448, 0.002);
+  consume(seconds(5));
+  EXPECT_EQ(accounting_.switching(), 0);
+}
+
+TEST_F(AccountingTest, ATurnThatEndsByItselfCountsWhole) {
+  using std::chrono::microseconds;
+  accounting_.set_slice(kA, milliseconds(6));
+  struct Turn {
+    const char* description;
+    Nanos length, used;
+  };
+  Nanos t{};
+  for (const auto& [description, length, used] :
+       {Turn{"before its slice's end", microseconds(5900), microseconds(5900)},
+        Turn{"later than any switch takes", microseconds(6300), microseconds(6300)},
+        Turn{"at the end of its third slice", microseconds(18144), microseconds(18000)}}) {
+    start(t, kA);
+    stop(t + length, kA);
+    start(t += milliseconds(20), kA);  // on which what was too much is taken off
+    consume(t += milliseconds(1));
+    stop(t, kA);
+    EXPECT_EQ(accounting_.take_charge(kA).used, used + milliseconds(1)) << description;
+  }
+}
+
+TEST_F(AccountingTest, ATurnThatWasFrozenCountsWhole) {
+  using std::chrono::microseconds;
+  accounting_.set_slice(kA, milliseconds(6));
+  start({}, kA);
+  accounting_.set_frozen(kA, true, at(milliseconds(2)));
+  accounting_.set_frozen(kA, false, at(milliseconds(5)));
+  stop(microseconds(6144), kA);
+  start(milliseconds(10), kA);
+  consume(milliseconds(11));
+  EXPECT_EQ(accounting_.take_charge(kA).used, microseconds(3144) + milliseconds(1));
+}
+
 TEST_F(AccountingTest, SharesAreOfTheLastSecond) {
   alternate({}, seconds(2));
   EXPECT_NEAR(accounting_.share(kA), 0.25, 0.001);
