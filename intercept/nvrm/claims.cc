@@ -24,6 +24,16 @@ bool is_of_interest(uint32_t class_id) {
          (class_id > 0xFF && (class_id & 0xFF) == GS_CHANNEL_CLASS_LOW_BYTE);
 }
 
+// nullopt: the event is not of a client.
+std::optional<uint32_t> client_of(const DriverEvent& event) {
+  return std::visit(
+      [](const auto& what) -> std::optional<uint32_t> {
+        if constexpr (requires { what.client; }) return what.client;
+        return std::nullopt;
+      },
+      event.what);
+}
+
 // The object that an event makes; nullopt: it makes none.
 std::optional<std::pair<uint32_t, uint32_t>> made_by(const DriverEvent& event) {
   return std::visit(
@@ -56,7 +66,10 @@ void Claims::examine(DriverEvent&& event, int fd, const Observer::Sink& sink) {
     return sink(std::move(event));
   if (is_worn_out(event)) return;
   const Verdict verdict = judge(event, fd);
-  if (verdict != Verdict::kTrue) return doubt(event, verdict);
+  if (verdict == Verdict::kForeign)
+    give_to(owners_.at(client_of(event).value()), event);
+  else if (verdict != Verdict::kTrue)
+    return doubt(event, verdict);
   if (const auto made = made_by(event)) {
     // The handle was freed after all and is used again.
     if (unfreed_.erase({event.process, made->first, made->second}) > 0)
@@ -85,14 +98,26 @@ Claims::Verdict Claims::judge(const DriverEvent& event, int fd) {
         } else if constexpr (std::is_same_v<What, ObjectFreed>) {
           const auto owner = owners_.find(what.client);
           const bool is_anothers = owner != owners_.end() && owner->second.process != process;
-          if (is_anothers) return owns(process, what.client, fd);
-          if (is_freed(process, what, fd)) return Verdict::kTrue;
+          const ProcessId freed_of = is_anothers ? owner->second.process : process;
+          const Verdict whose = is_anothers ? owns(process, what.client, fd) : Verdict::kTrue;
+          if (whose == Verdict::kFalse || whose == Verdict::kUnknown) return whose;
+          if (is_freed(process, what, fd)) return whose;
           if (unfreed_.size() >= kMostUnfreed) unfreed_.clear();
-          unfreed_.insert({process, what.client, what.object});
+          unfreed_.insert({freed_of, what.client, what.object});
           return Verdict::kUnknown;
         } else {
           return Verdict::kTrue;
         }
+      },
+      event.what);
+}
+
+// The owner's descriptor is a copy of the caller's, of the same file.
+void Claims::give_to(const Owner& owner, DriverEvent& event) {
+  event.process = owner.process;
+  std::visit(
+      [&](auto& what) {
+        if constexpr (requires { what.fd; }) what.fd = owner.fd;
       },
       event.what);
 }
@@ -114,12 +139,13 @@ Claims::Verdict Claims::owns(const ProcessId& process, uint32_t client, int fd) 
 
 Claims::Verdict Claims::is_object(const ProcessId& process, uint32_t client, uint32_t object,
                                   int fd, uint32_t class_id, uint32_t parent) {
-  if (const Verdict verdict = owns(process, client, fd); verdict != Verdict::kTrue) return verdict;
+  const Verdict whose = owns(process, client, fd);
+  if (whose != Verdict::kTrue && whose != Verdict::kForeign) return whose;
   const Result<std::optional<Object>> known = ask(process, fd, client, object);
   if (!known) return cannot_ask(known.error()) ? Verdict::kTrue : Verdict::kUnknown;
   if (!*known) return Verdict::kUnknown;
   const bool is_same = (*known)->class_id == class_id && (*known)->parent == parent;
-  return is_same ? Verdict::kTrue : Verdict::kUnknown;
+  return is_same ? whose : Verdict::kUnknown;
 }
 
 bool Claims::is_freed(const ProcessId& process, const ObjectFreed& freed, int fd) {
@@ -167,7 +193,6 @@ bool Claims::is_worn_out(const DriverEvent& event) {
 }
 
 void Claims::doubt(const DriverEvent& event, Verdict verdict) {
-  if (verdict == Verdict::kForeign) return;
   Doubts& doubts = doubts_.try_emplace(event.process, Doubts{.since = event.time}).first->second;
   ++doubts.count;
   doubts.is_to_tell = true;

@@ -8,8 +8,10 @@
 // and 10 to 20 us for the copy, which is kept until rest()).
 //
 // Invariants:
-//   1. A client has one owner: the first process whose descriptor RM confirms. The claim of another
-//      counts only when the owner has lost it.
+//   1. A client has one owner: the first process whose descriptor RM confirms. Another one becomes
+//      its owner only when that one has lost it. What a forked child, or whoever was sent the
+//      descriptor, makes in the client is the owner's: RM runs it under the process that made the
+//      client, whose pid the switch log has.
 //   2. What names a client of another process, whose descriptor the caller lacks, is false.
 //   3. What RM does not know any more, or describes otherwise, is dropped, and its process is to be
 //      looked at again: it can harm nobody but itself by that.
@@ -35,8 +37,9 @@ class Claims {
   // `driver` outlives it.
   explicit Claims(Driver& driver) : driver_(driver) {}
 
-  // Passes on what is true of `event`, which a call on descriptor `fd` of its process made. What
-  // names no object is passed on as it is. A control is passed on whoever owns its object.
+  // Passes on what is true of `event`, which a call on descriptor `fd` of its process made, as an
+  // event of the process that owns the client. What names no object is passed on as it is. A
+  // control is passed on whoever owns its object.
   void examine(DriverEvent&& event, int fd, const Observer::Sink& sink);
   // After some events: passes on EventsLost for each process of which one was dropped, and closes
   // the copies of descriptors, which would keep the memory of a process that ends.
@@ -66,6 +69,7 @@ class Claims {
   using Name = std::tuple<ProcessId, uint32_t, uint32_t>;  // process, client, object
 
   Verdict judge(const DriverEvent& event, int fd);
+  static void give_to(const Owner& owner, DriverEvent& event);
   Verdict owns(const ProcessId& process, uint32_t client, int fd);
   Verdict is_object(const ProcessId& process, uint32_t client, uint32_t object, int fd,
                     uint32_t class_id, uint32_t parent);

@@ -93,11 +93,35 @@ TEST_F(ClaimsTest, AForkedChildThatHasTheDescriptorIsNotTheOwnerAndNoForger) {
   claim(kVictim, fd_, context_, theirs_);
   const ProcessId child{501, 79};
   rm_.share(kVictim, fd_, child);
-  EXPECT_EQ(claim(child, fd_, context_, theirs_), 0);
+  passed_.clear();
+  claim(child, fd_, context_, theirs_);
+  for (const DriverEvent& event : passed_) EXPECT_EQ(event.process, kVictim);
   EXPECT_EQ(claims_.false_claims().count, 0u);
   EXPECT_THAT(to_look_at(), IsEmpty());
   claims_.examine({now_, kVictim, ProcessClosed{}}, -1, sink_);
   EXPECT_EQ(claim(child, fd_, context_, theirs_), 5) << "it has it alone now";
+}
+
+// Otherwise a program would fork, have the child make channels in its client, and run on channels
+// that nobody freezes.
+TEST_F(ClaimsTest, WhatAForkedChildMakesInItsParentsClientIsTheParents) {
+  claim(kVictim, fd_, context_, theirs_);
+  const ProcessId child{501, 79};
+  constexpr int kChildsFd = 40;  // by dup()
+  rm_.share(kVictim, fd_, child, kChildsFd);
+  const FakeRm::Context more = rm_.make_context(theirs_, 0, kFirstObject + 1000);
+  passed_.clear();
+  EXPECT_EQ(claim(child, kChildsFd, more, theirs_), 5);
+  for (const DriverEvent& event : passed_) {
+    EXPECT_EQ(event.process, kVictim);
+    if (const auto* group = std::get_if<GroupCreated>(&event.what)) {
+      EXPECT_EQ(group->fd, fd_) << "by which the agent sets its slice";
+    }
+  }
+  EXPECT_FALSE(is_taken(child, kChildsFd, ObjectFreed{theirs_, more.groups[0]})) << "it is there";
+  EXPECT_FALSE(is_taken(child, kChildsFd, ChannelCreated{theirs_, 0x777, 0x778, 0xC86F}))
+      << "there is none";
+  EXPECT_EQ(claims_.false_claims().count, 0u);
 }
 
 TEST_F(ClaimsTest, AnOwnerThatHasLostItsClientMakesWay) {

@@ -61,10 +61,10 @@ void FakeRm::kill(pid_t pid) {
 
 void FakeRm::close_in(pid_t pid, int fd) { programs_.at(pid).files.erase(fd); }
 
-void FakeRm::share(ProcessId from, int fd, ProcessId to) {
+void FakeRm::share(ProcessId from, int fd, ProcessId to, int as) {
   programs_[to.pid].start_ticks = to.start_ticks;
   const Fd& shared = programs_.at(from.pid).files.at(fd);
-  programs_[to.pid].files[fd] = Fd(::fcntl(shared.get(), F_DUPFD_CLOEXEC, 0));
+  programs_[to.pid].files[as] = Fd(::fcntl(shared.get(), F_DUPFD_CLOEXEC, 0));
 }
 
 void FakeRm::hand_over(uint32_t client, ProcessId to, int fd) {

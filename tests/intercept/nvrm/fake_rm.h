@@ -70,7 +70,8 @@ class FakeRm final : public Driver {
   void kill(pid_t pid);                               // its objects are gone too
   void close_in(pid_t pid, int fd);
   // Gives `to` a copy of the descriptor under the same number, as fork() does.
-  void share(ProcessId from, int fd, ProcessId to);
+  void share(ProcessId from, int fd, ProcessId to) { share(from, fd, to, fd); }
+  void share(ProcessId from, int fd, ProcessId to, int as);
   // From now on the client is of that descriptor's file.
   void hand_over(uint32_t client, ProcessId to, int fd);
   // Called by control_fds() when it has made its list, to do what a program does at that moment.
