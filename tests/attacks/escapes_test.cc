@@ -9,11 +9,11 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 
 #include "shmctl/base/cgroup.h"
 #include "tests/sched/system/system_rig.h"
+#include "tests/workloads/common/output.h"
 
 namespace gpushare {
 namespace {
@@ -24,12 +24,6 @@ using test::status_of;
 using test::SystemRig;
 
 constexpr const char* kUnit = "129.293";  // of the simulated GPU
-
-// A number of the last JSON line that has it; < 0: none has.
-double number_in(const std::string& text, const std::string& key) {
-  const std::size_t at = text.rfind("\"" + key + "\":");
-  return at == std::string::npos ? -1 : std::atof(text.c_str() + at + key.size() + 3);
-}
 
 double charged_ms(const SystemRig& rig, const std::string& tenant) {
   return static_cast<double>(rig.tenant(tenant).gpu[0].gpu_time_ns) / 1e6;
@@ -61,7 +55,8 @@ TEST_P(ShortPrograms, AreHeldToTheCapOfTheirTenant) {
                          cap.flee_ms, "--seconds", "5", "--ns-per-unit", kUnit});
   EXPECT_EQ(status_of(*attack), 0) << rig.output("short_programs.log");
   const std::string said = rig.output("short_programs.log");
-  const double done = number_in(said, "done_ms"), elapsed = number_in(said, "elapsed_ms");
+  const double done = number_in(said, "done_ms").value(),
+               elapsed = number_in(said, "elapsed_ms").value();
   EXPECT_LE(done / elapsed, cap.part * 1.1) << said;
   // What a program is on the GPU for without work, at its start and end, counts too.
   EXPECT_GE(done / elapsed, cap.part * 0.3) << said << "it may have what is its own";
@@ -92,7 +87,8 @@ TEST(ShortPrograms, HaveNoMoreThanTheirWeight) {
         {"--program-ms", "50", "--lanes", lanes, "--seconds", "4", "--ns-per-unit", kUnit});
     EXPECT_EQ(status_of(*attack), 0);
     const std::string said = rig.output("short_programs.log");
-    const double done = number_in(said, "done_ms"), elapsed = number_in(said, "elapsed_ms");
+    const double done = number_in(said, "done_ms").value(),
+                 elapsed = number_in(said, "elapsed_ms").value();
     EXPECT_LE(done / elapsed, 0.27) << said;
     EXPECT_GE(done / elapsed, 0.10) << said;
     EXPECT_TRUE(eventually([&] { return charged_ms(rig, "short") - before >= 0.95 * done; }));
@@ -107,7 +103,9 @@ class Daemons : public ::testing::Test {
   }
   // Waits for what does the work, and returns its pid.
   static pid_t daemon_of(const SystemRig& rig) {
-    const auto pid = [&] { return static_cast<pid_t>(number_in(rig.output("run.log"), "pid")); };
+    const auto pid = [&] {
+      return static_cast<pid_t>(number_in(rig.output("run.log"), "pid").value_or(-1));
+    };
     EXPECT_TRUE(eventually([&] { return rig.record(pid()).pid > 0; })) << rig.output("run.log");
     return pid();
   }

@@ -32,7 +32,7 @@ uint64_t ns_of(Time time) { return static_cast<uint64_t>(time.time_since_epoch()
 
 std::string text_in(const std::string& line, const std::string& key) {
   const std::string start = "\"" + key + "\":";
-  const size_t at = line.find(start);
+  const size_t at = line.rfind(start);
   if (at == std::string::npos) return "";
   size_t begin = at + start.size();
   if (begin < line.size() && line[begin] == '"') ++begin;

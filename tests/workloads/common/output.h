@@ -10,7 +10,8 @@
 
 namespace gpushare {
 
-// The member `key` of a line; nullopt, or an empty text, when there is none.
+// The member `key` of a line, or of the last of several lines that has one; nullopt, or an empty
+// text, when there is none.
 std::optional<double> number_in(const std::string& line, const std::string& key);
 std::string text_in(const std::string& line, const std::string& key);
 
