@@ -105,6 +105,21 @@ void look_at_lineage(const Symptoms& symptoms, std::vector<Finding>& findings) {
   }
 }
 
+void look_at_roster(const Symptoms& symptoms, std::vector<Finding>& findings) {
+  if (symptoms.state == nullptr) return;
+  for (const auto& [slot, count] : symptoms.state->tenants.driven_out()) {
+    const Tenant* const tenant = symptoms.state->tenants.at(slot);
+    findings.push_back(
+        {"memberships", Severity::kWarning,
+         fmt::format("{} processes of '{}' are in it only until the agent ends: there is room to "
+                     "remember {} processes, and this tenant has the most",
+                     count, tenant == nullptr ? "a tenant that is gone" : tenant->name,
+                     kMaxRosterProcesses),
+         "see what starts so many processes there; a rule by cgroup or 'gpushare run --scope' "
+         "needs no room for each"});
+  }
+}
+
 void look_at_mps(const Symptoms& symptoms, std::vector<Finding>& findings) {
   constexpr const char* kCheck = "spatial MPS";
   if (symptoms.mps == nullptr || symptoms.mps->state == MpsState::kOff) return;
@@ -162,6 +177,7 @@ std::vector<Finding> diagnose(const Symptoms& symptoms) {
   look_at_interference(symptoms, findings);
   look_at_module(symptoms, findings);
   look_at_lineage(symptoms, findings);
+  look_at_roster(symptoms, findings);
   look_at_mps(symptoms, findings);
   look_at_processes(symptoms, findings);
   if (symptoms.config_error.empty()) {

@@ -69,8 +69,17 @@ void Tenants::take_over() {
       member.is_attached = false;
     }
     if (member.is_attached) member.slot = record.tenant;
+    member.is_heir = member.is_attached && (record.flags & kRosterInherited) != 0;
     if (member.is_noted()) members_.emplace(process, member);
     note_or_warn(process, member);
+  });
+  roster_->for_each_scope([this](const std::string& cgroup, uint32_t slot) {
+    if (at(slot) != nullptr) {
+      scopes_.emplace(cgroup, slot);
+      return;
+    }
+    log_warning("what is in {} is not in its tenant any more, which is lost", cgroup);
+    roster_->erase_scope(cgroup);
   });
 }
 
@@ -84,11 +93,18 @@ Result<> Tenants::note(ProcessId process, const Member& member) {
                                .tenant = member.is_attached ? member.slot : kDefaultTenant,
                                .start_ticks = process.start_ticks,
                                .flags = (member.is_attached ? kRosterAttached : 0) |
+                                        (member.is_heir ? kRosterInherited : 0) |
                                         (member.is_frozen ? kRosterFrozen : 0)});
 }
 
 void Tenants::note_or_warn(ProcessId process, const Member& member) {
   const auto noted = note(process, member);
+  if (noted && roster_ != nullptr && !roster_->driven_out().empty() &&
+      !std::exchange(has_warned_driven_out_, true))
+    log_warning(
+        "all {} entries for processes are taken; 'gpushare doctor' says whose processes "
+        "belong to their tenant only until the agent ends",
+        kMaxRosterProcesses);
   if (noted || std::exchange(has_warned_full_, true)) return;
   log_warning("process {} and others belong to their tenants only until the agent ends: {}",
               process.pid, noted.error().message());
@@ -272,7 +288,7 @@ uint32_t Tenants::add_process(ProcessIdentity identity) {
   Member& member = members_[identity.id];
   const bool is_first = !member.identity && !member.is_attached;
   if (const Member* ancestor = is_first ? attached_ancestor(identity) : nullptr) {
-    member.is_attached = true;
+    member.is_attached = member.is_heir = true;
     member.slot = ancestor->slot;
     note_or_warn(identity.id, member);
   }
@@ -305,6 +321,7 @@ Result<uint32_t> Tenants::attach(ProcessId process, std::string_view tenant) {
   Member member = known == members_.end() ? Member{} : known->second;
   const uint32_t before = member.slot;
   member.is_attached = true;
+  member.is_heir = false;
   member.slot = *slot;
   if (auto noted = note(process, member); !noted) return std::unexpected(noted.error());
   members_[process] = std::move(member);
@@ -317,6 +334,8 @@ Result<uint32_t> Tenants::attach(ProcessId process, std::string_view tenant) {
 Result<> Tenants::attach_scope(const std::string& cgroup, std::string_view tenant) {
   const auto slot = find(tenant);
   if (!slot) return no_such_tenant(tenant);
+  if (roster_ != nullptr)
+    if (auto noted = roster_->put_scope(cgroup, *slot); !noted) return noted;
   scopes_[cgroup] = *slot;
   place_all_by_rules();
   ++generation_;
@@ -325,6 +344,7 @@ Result<> Tenants::attach_scope(const std::string& cgroup, std::string_view tenan
 
 void Tenants::end_scope(const std::string& cgroup) {
   const auto ended = scopes_.extract(cgroup);
+  if (roster_ != nullptr) roster_->erase_scope(cgroup);
   if (ended) drop_if_over(ended.mapped());
 }
 
@@ -405,6 +425,10 @@ std::vector<std::pair<ProcessId, uint32_t>> Tenants::attached() const {
   return processes;
 }
 
+std::map<uint32_t, uint64_t> Tenants::driven_out() const {
+  return roster_ == nullptr ? std::map<uint32_t, uint64_t>{} : roster_->driven_out();
+}
+
 void Tenants::drop_attachments() {
   for (const auto& [process, slot] : attached()) detach(process, members_.at(process));
   ++generation_;
@@ -412,7 +436,7 @@ void Tenants::drop_attachments() {
 
 // What was known of the process only by its attachment is forgotten.
 void Tenants::detach(ProcessId process, Member& member) {
-  member.is_attached = false;
+  member.is_attached = member.is_heir = false;
   note_or_warn(process, member);
   place_by_rules(member);
   if (!member.identity && !member.is_noted()) members_.erase(process);
@@ -435,17 +459,21 @@ void Tenants::make_tenant(uint32_t slot, Tenant tenant) {
   ++generation_;
 }
 
-// In the roster its processes leave before it goes, so that none is ever in the next tenant there.
+// In the roster its processes and scopes leave before it goes, so that none is ever in the next
+// tenant there.
 void Tenants::drop_tenant(uint32_t slot) {
   by_name_.erase(tenants_[slot]->name);
   std::vector<ProcessId> attached_here;
   for (auto& [process, member] : members_)
     if (member.slot == slot) attached_here.push_back(process);
   for (const ProcessId& process : attached_here) detach(process, members_.at(process));
+  std::erase_if(scopes_, [&](const auto& scope) {
+    if (scope.second == slot && roster_ != nullptr) roster_->erase_scope(scope.first);
+    return scope.second == slot;
+  });
   if (roster_ != nullptr) roster_->erase_tenant(slot);
   tenants_[slot].reset();
   resting_.insert(slot);
-  std::erase_if(scopes_, [slot](const auto& scope) { return scope.second == slot; });
   ++generation_;
 }
 

@@ -110,7 +110,8 @@ class Tenants {
   // `process` may be on no GPU (a shell): what it starts later inherits. Returns the slot.
   Result<uint32_t> attach(ProcessId process, std::string_view tenant);
   // Every process in this cgroup or below it belongs to the tenant, unless it is attached to
-  // another one, for as long as a process is in it: the caller looks, and calls end_scope().
+  // another one, for as long as a process is in it: the caller looks, and calls end_scope(). Errors
+  // are also those of Roster::put_scope().
   Result<> attach_scope(const std::string& cgroup, std::string_view tenant);
   void end_scope(const std::string& cgroup);
   std::vector<std::string> scopes() const;
@@ -134,6 +135,9 @@ class Tenants {
   std::vector<ProcessId> attached_without_gpu() const;
   // Who is attached to a tenant, by the tenant's slot.
   std::vector<std::pair<ProcessId, uint32_t>> attached() const;
+  // How many processes of a tenant, by its slot, are in it only until the agent ends, because they
+  // inherited that and the roster was full. Empty: none was.
+  std::map<uint32_t, uint64_t> driven_out() const;
   // Nobody is attached any more; freezes stay. For where the kernel module says who belongs where.
   void drop_attachments();
 
@@ -144,6 +148,7 @@ class Tenants {
   struct Member {
     std::optional<ProcessIdentity> identity;  // none: known by attach() or set_frozen() only
     bool is_attached = false;                 // explicitly, or inherited at first sight
+    bool is_heir = false;                     // attached only because it inherited that
     bool is_frozen = false;                   // by the user
     uint32_t slot = kDefaultTenant;
 
@@ -178,6 +183,7 @@ class Tenants {
   std::function<void(ProcessId)> on_attach_ = [](ProcessId) {};
   uint64_t generation_ = 0;
   bool has_warned_full_ = false;
+  bool has_warned_driven_out_ = false;
 };
 
 }  // namespace gpushare

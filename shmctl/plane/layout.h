@@ -20,13 +20,14 @@
 namespace gpushare {
 
 inline constexpr uint64_t kMagic = 0x3145524148535047;  // "GPSHARE1", little endian
-inline constexpr uint32_t kLayoutVersion = 7;
+inline constexpr uint32_t kLayoutVersion = 8;
 inline constexpr uint32_t kMaxGpus = 16;
 inline constexpr uint32_t kMaxTenants = 1024;
 inline constexpr uint32_t kMaxProcesses = 2048;         // slots; one per process and GPU
 inline constexpr uint32_t kMaxLedger = 2048;            // entries; one or more per channel group
 inline constexpr uint32_t kLedgerChannels = 64;         // channels in one ledger entry
 inline constexpr uint32_t kMaxRosterProcesses = 16384;  // processes that the roster names
+inline constexpr uint32_t kMaxRosterScopes = 512;       // scopes that the roster names
 inline constexpr uint32_t kUnknown32 = 0xFFFFFFFF;      // means "not known", never shown as 0
 inline constexpr uint64_t kUnknown64 = 0xFFFFFFFFFFFFFFFF;
 inline constexpr uint32_t kHistory = 60;  // samples of a share, one a second, the newest last
@@ -216,10 +217,11 @@ struct RosterHead {
   uint32_t reserved = 0;
 };
 
-inline constexpr uint32_t kRosterKept = 1;       // of a tenant: made or changed at run time
-inline constexpr uint32_t kRosterTransient = 2;  // of a tenant: it goes with its last process
-inline constexpr uint32_t kRosterFrozen = 4;     // of a tenant or a process: by the user
-inline constexpr uint32_t kRosterAttached = 8;   // of a process: it belongs to `tenant`
+inline constexpr uint32_t kRosterKept = 1;        // of a tenant: made or changed at run time
+inline constexpr uint32_t kRosterTransient = 2;   // of a tenant: it goes with its last process
+inline constexpr uint32_t kRosterFrozen = 4;      // of a tenant or a process: by the user
+inline constexpr uint32_t kRosterAttached = 8;    // of a process: it belongs to `tenant`
+inline constexpr uint32_t kRosterInherited = 16;  // of a process: only by its parent
 
 // A tenant, in the slot that it has in `tenants`. Settings that were not set at run time have the
 // values of TenantRecord{}.
@@ -243,9 +245,16 @@ struct RosterProcess {
   int32_t pid = 0;      // 0 in a free entry
   uint32_t tenant = 0;  // slot; only with kRosterAttached
   uint64_t start_ticks = 0;
-  uint32_t flags = 0;  // kRosterAttached, kRosterFrozen
+  uint32_t flags = 0;  // kRosterAttached, kRosterInherited, kRosterFrozen
   uint32_t reserved = 0;
   bool operator==(const RosterProcess&) const = default;
+};
+
+// A cgroup of which all processes belong to a tenant, until it is empty.
+struct RosterScope {
+  char cgroup[232] = {};  // its path below the root of the cgroups; empty in a free entry
+  uint32_t tenant = 0;    // slot
+  uint32_t reserved = 0;
 };
 
 // Written once, before the region gets its name. Only `publication` changes after that.
@@ -281,6 +290,7 @@ struct Region {
   Slot<RosterHead> roster;
   Slot<RosterTenant> roster_tenants[kMaxTenants];
   Slot<RosterProcess> roster_processes[kMaxRosterProcesses];
+  Slot<RosterScope> roster_scopes[kMaxRosterScopes];
 };
 
 // A change of any of these needs a new kLayoutVersion. tests/shmctl/plane/layout_test.cc checks the
@@ -296,6 +306,7 @@ static_assert(offsetof(Region, ledger) == 5840576 && offsetof(Region, ending) ==
 static_assert(sizeof(EndingRecord) == 24 && sizeof(RosterHead) == 8);
 static_assert(sizeof(RosterTenant) == 112 && sizeof(RosterProcess) == 24);
 static_assert(offsetof(Region, roster) == 7151360 && offsetof(Region, roster_tenants) == 7151424);
-static_assert(offsetof(Region, roster_processes) == 7413568 && sizeof(Region) == 8462144);
+static_assert(sizeof(RosterScope) == 240 && offsetof(Region, roster_processes) == 7413568);
+static_assert(offsetof(Region, roster_scopes) == 8462144 && sizeof(Region) == 8724288);
 
 }  // namespace gpushare

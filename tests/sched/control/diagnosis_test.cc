@@ -68,6 +68,22 @@ TEST_F(DiagnosisTest, AConfigurationThatIsNotThereIsNotCalledRead) {
             "gpushare.toml is not there: the defaults hold");
 }
 
+TEST_F(DiagnosisTest, NamesTheTenantWhoseProcessesAreTooManyToRemember) {
+  Roster roster(*rig_.region);
+  rig_.tenants = Tenants(&roster);
+  (void)rig_.tenants.set("bomb", {}, /*create=*/true).value();
+  (void)rig_.tenants.attach({1, 1}, "bomb").value();
+  for (uint64_t child = 2; child < kMaxRosterProcesses + 3; ++child) {
+    ProcessIdentity identity;
+    identity.id = {static_cast<pid_t>(child), child};
+    identity.ancestors = {{1, 1}};
+    rig_.tenants.add_process(identity);
+  }
+  const auto findings = diagnose();
+  EXPECT_EQ(of(findings, "memberships").severity, Severity::kWarning);
+  EXPECT_TRUE(of(findings, "memberships").detail.starts_with("2 processes of 'bomb' "));
+}
+
 TEST_F(DiagnosisTest, SaysWhatSeesProgramsAndWhatTheModuleIsGoodFor) {
   symptoms_.observer_name = "the eBPF probe";
   EXPECT_EQ(of(diagnose(), "observer").detail, "the eBPF probe: nothing was lost");

@@ -97,6 +97,75 @@ TEST_F(TakeoverTest, ATransientTenantGoesWithItsLastProcessWheneverThatEnds) {
   EXPECT_EQ(entries(), 0u);
 }
 
+// What `gpushare run --scope` started is in no line of descent: its tenant hangs on the scope
+// alone.
+TEST_F(TakeoverTest, AScopeHoldsItsProcessesUnderTheNextAgentToo) {
+  ASSERT_TRUE(tenants_->create_transient(id(10), std::vector<Setting>{{"max", "10%"}}));
+  ASSERT_TRUE(tenants_->attach_scope("/a.scope", "run-10"));
+  processes_.dead[10] = true;
+  processes_.cgroups = {"/a.scope"};
+  next({});
+  ProcessIdentity daemon;
+  daemon.id = id(20);
+  daemon.cgroup_path = "/a.scope/deeper";
+  tenants_->add_process(daemon);
+  EXPECT_EQ(tenant_of(20), "run-10");
+  tenants_->end_process(id(20));
+  processes_.cgroups.clear();
+  next({});
+  EXPECT_FALSE(tenants_->find("run-10"));
+  next({});
+  EXPECT_TRUE(tenants_->scopes().empty());
+}
+
+TEST_F(TakeoverTest, AScopeGoesWithItsTenant) {
+  set("batch", {});
+  ASSERT_TRUE(tenants_->attach_scope("/a.scope", "batch"));
+  processes_.cgroups = {"/a.scope"};
+  ASSERT_TRUE(tenants_->remove("batch"));
+  set("later", {});  // may have its slot
+  next({});
+  EXPECT_TRUE(tenants_->scopes().empty());
+}
+
+TEST_F(TakeoverTest, WhoStartsProcessesWithoutEndDrivesOutItsOwn) {
+  set("lab", {});
+  set("bomb", {});
+  set("other", {});
+  const auto add_child = [&](pid_t pid, pid_t parent) {
+    ProcessIdentity child;
+    child.id = id(pid);
+    child.ancestors = {id(parent)};
+    tenants_->add_process(child);
+  };
+  ASSERT_TRUE(tenants_->attach(id(1), "lab"));
+  ASSERT_TRUE(tenants_->attach(id(2), "bomb"));
+  for (pid_t pid = 10; pid < 20; ++pid) add_child(pid, 1);
+  const auto room = static_cast<pid_t>(kMaxRosterProcesses) - 12;
+  for (pid_t pid = 100; pid < 100 + room; ++pid) add_child(pid, 2);
+  EXPECT_TRUE(tenants_->driven_out().empty());
+  add_child(100 + room, 2);
+  add_child(30, 1);
+  ASSERT_TRUE(tenants_->attach(id(3), "other")) << "there is room for who asks";
+  ASSERT_TRUE(tenants_->set_frozen(id(4), true));
+  EXPECT_EQ(tenants_->driven_out(), (std::map<uint32_t, uint64_t>{{*tenants_->find("bomb"), 4}}));
+  EXPECT_EQ(tenant_of(100), "bomb") << "as long as this agent lives";
+
+  next({});
+  for (const pid_t pid : {1, 10, 19, 30}) EXPECT_EQ(tenant_of(pid), "lab") << pid;
+  for (const pid_t pid : {100, 103})
+    EXPECT_EQ(tenant_of(pid), "default") << pid << " is the oldest";
+  for (const pid_t pid : {2, 104, 100 + room}) EXPECT_EQ(tenant_of(pid), "bomb") << pid;
+  EXPECT_EQ(tenant_of(3), "other");
+  EXPECT_TRUE(tenants_->is_frozen(id(4)));
+  add_child(5, 1);
+  EXPECT_EQ(tenants_->driven_out(), (std::map<uint32_t, uint64_t>{{*tenants_->find("bomb"), 1}}));
+  ASSERT_TRUE(tenants_->attach(id(200), "lab")) << "moved by hand, it is nobody's heir";
+  for (pid_t pid = 30'000; pid < 30'000 + 200; ++pid) add_child(pid, 2);
+  next({});
+  EXPECT_EQ(tenant_of(200), "lab");
+}
+
 TEST_F(TakeoverTest, AProcessThatCannotBeLookedAtHasNotEndedForThat) {
   ASSERT_TRUE(tenants_->create_transient(id(10), {}));
   processes_.is_readable = false;  // no descriptor is left

@@ -39,6 +39,7 @@ const Member kMembers[] = {
     MEMBER(Region, roster),
     MEMBER(Region, roster_tenants),
     MEMBER(Region, roster_processes),
+    MEMBER(Region, roster_scopes),
     MEMBER(RegionHeader, magic),
     MEMBER(RegionHeader, version),
     MEMBER(RegionHeader, header_bytes),
@@ -68,6 +69,8 @@ const Member kMembers[] = {
     MEMBER(Slot<RosterTenant>, copies),
     MEMBER(Slot<RosterProcess>, version),
     MEMBER(Slot<RosterProcess>, copies),
+    MEMBER(Slot<RosterScope>, version),
+    MEMBER(Slot<RosterScope>, copies),
     MEMBER(TenantSlot, record),
     MEMBER(TenantSlot, buckets),
     MEMBER(ProcessSlot, record),
@@ -210,6 +213,9 @@ const Member kMembers[] = {
     MEMBER(RosterProcess, start_ticks),
     MEMBER(RosterProcess, flags),
     MEMBER(RosterProcess, reserved),
+    MEMBER(RosterScope, cgroup),
+    MEMBER(RosterScope, tenant),
+    MEMBER(RosterScope, reserved),
 };
 #undef MEMBER
 
@@ -225,6 +231,7 @@ const std::map<std::string, std::size_t> kSizes = {
     {"Slot<RosterHead>", sizeof(Slot<RosterHead>)},
     {"Slot<RosterTenant>", sizeof(Slot<RosterTenant>)},
     {"Slot<RosterProcess>", sizeof(Slot<RosterProcess>)},
+    {"Slot<RosterScope>", sizeof(Slot<RosterScope>)},
     {"TenantSlot", sizeof(TenantSlot)},
     {"ProcessSlot", sizeof(ProcessSlot)},
     {"TokenBucket", sizeof(TokenBucket)},
@@ -238,6 +245,7 @@ const std::map<std::string, std::size_t> kSizes = {
     {"RosterHead", sizeof(RosterHead)},
     {"RosterTenant", sizeof(RosterTenant)},
     {"RosterProcess", sizeof(RosterProcess)},
+    {"RosterScope", sizeof(RosterScope)},
 };
 
 struct Document {

@@ -86,6 +86,30 @@ TEST_F(RosterTest, AFullTableIsAnErrorUntilAProcessEnds) {
   EXPECT_EQ(processes_of(Roster(plane_.region())).size(), kMaxRosterProcesses);
 }
 
+TEST_F(RosterTest, ScopesAreThereForTheNext) {
+  const auto scopes_of = [](const Roster& roster) {
+    std::map<std::string, uint32_t> all;
+    roster.for_each_scope([&](const std::string& cgroup, uint32_t in) { all[cgroup] = in; });
+    return all;
+  };
+  ASSERT_TRUE(roster_.put_scope("/a.scope", 3));
+  ASSERT_TRUE(roster_.put_scope("/b.scope", 4));
+  ASSERT_TRUE(roster_.put_scope("/b.scope", 5));
+  roster_.erase_scope("/a.scope");
+  roster_.erase_scope("/a.scope");
+  EXPECT_EQ(scopes_of(Roster(plane_.region())), (std::map<std::string, uint32_t>{{"/b.scope", 5}}));
+  EXPECT_EQ(roster_.put_scope(std::string(232, 'x'), 1).error().code, std::errc::filename_too_long);
+  const std::string longest(231, 'x');
+  ASSERT_TRUE(roster_.put_scope(longest, 1));
+  for (uint32_t i = 2; i < kMaxRosterScopes; ++i)
+    ASSERT_TRUE(roster_.put_scope("/" + std::to_string(i), 1));
+  EXPECT_EQ(roster_.put_scope("/late", 1).error().code, std::errc::no_space_on_device);
+  EXPECT_TRUE(roster_.put_scope("/2", 2)) << "a known one changes";
+  const auto all = scopes_of(Roster(plane_.region()));
+  EXPECT_EQ(all.size(), kMaxRosterScopes);
+  EXPECT_TRUE(all.contains(longest));
+}
+
 TEST_F(RosterTest, OfTwoEntriesOfAProcessOneIsTaken) {
   write_record(plane_.region().roster_processes[5], process(10, 1));
   write_record(plane_.region().roster_processes[9], process(10, 2));
