@@ -61,13 +61,15 @@ struct ShimHead {
 
 // Why `applied` is not `wanted`. It says nothing while they are equal.
 enum class ShimFollows : uint32_t {
-  kUnknown = 0,       // no launch has looked yet, or the shim is an older one
-  kFollows = 1,       // the partition is there, and streams go to it
-  kWaitsForRest = 2,  // the partition is to be made when nothing of the process runs
-  kPauses = 3,        // that took too long, so it is not tried again for a while
-  kOwnContexts = 4,   // the program has contexts of its own, so no partition can be made
-  kNoRoom = 5,        // the process has as many partitions as it can have, and uses all
-  kRefused = 6,       // the driver does not make this partition
+  kUnknown = 0,         // no launch has looked yet, or the shim is an older one
+  kFollows = 1,         // the partition is there, and streams go to it
+  kWaitsForRest = 2,    // launches are held until the work in line has ended
+  kPauses = 3,          // no end came in sight, so that is not tried again for a while
+  kOwnContexts = 4,     // the program has contexts of its own, so no partition can be made
+  kNoRoom = 5,          // the process has as many partitions as it can have, and uses all
+  kRefused = 6,         // the driver does not make this partition
+  kTooManyStreams = 7,  // the shim lacks some stream, so all of them are in the whole GPU
+  kWorkRemains = 8,     // new work goes there, work of before still runs elsewhere
 };
 
 // One GPU, and the partition of it that the process is to use.
@@ -79,8 +81,7 @@ struct ShimGpu {
   // shrinks one, waits for `applied`, and then grows the other.
   std::atomic<uint64_t> wanted;
   // Written by the shim: the partition that every launch from now on runs in. Stored with release
-  // after the last launch into another partition was given to the driver; pairs with the agent's
-  // acquire. Work that was launched before still runs where it is.
+  // when all streams are there and what ran elsewhere has ended; pairs with the agent's acquire.
   std::atomic<uint64_t> applied;
   std::atomic<uint64_t> moves;  // by the shim: moves of streams from one partition to another
   // By the agent, for the program to read (gpushare.h): all SMs of the GPU, those that the tenant
@@ -161,9 +162,13 @@ struct ShimSlot {
   char mps_pipe[kShimPathBytes];
   ShimSoon
       soon[kShimGpus];  // for each of `gpus`; an older shim ignores it, an older agent writes 0
+  // Written by the shim, for each of `gpus`: launches in the whole GPU while a partition was
+  // wanted.
+  std::atomic<uint64_t> home_launches[kShimGpus];
+  std::atomic<uint32_t> waits;  // by the shim: threads in a call that waits for work on a GPU
   uint8_t reserved[kShimSlotBytes - 192 - sizeof(ShimGpu) * kShimGpus -
                    sizeof(ShimStripe) * kShimStripes - sizeof(ShimIterations) - kShimPathBytes -
-                   sizeof(ShimSoon) * kShimGpus];
+                   sizeof(ShimSoon) * kShimGpus - 8 * kShimGpus - 4];
 };
 
 // Launches by all threads of the process so far: kernels, graphs, and copies and fills on the GPU.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // spin: keeps the GPU, or several at once, busy with kernels one after another, of one length or of
-// mixed lengths, several of them queued at any time. Shares are measured by its progress in work
-// units, which are the same amount of work for every program on one GPU. Each device has a thread.
+// mixed lengths, several of them queued at any time in each of its streams. It never waits for a
+// stream, only for the event behind an old kernel, as programs do that keep a queue full. Shares
+// are measured by its progress in work units, which are the same amount of work for every program
+// on one GPU. Each device has a thread.
 #include <algorithm>
 #include <cmath>
 #include <thread>
@@ -20,7 +22,7 @@ namespace {
 struct Settings {
   double kernel_us = 2000, kernel_us_min = 0, kernel_us_max = 0;
   double seconds = 3, measure_from = 0, measure_to = 0;
-  uint64_t count = 0, depth = 8, seed = 1, start_at = 0, report_ms = 0, device = 0;
+  uint64_t count = 0, depth = 8, streams = 1, seed = 1, start_at = 0, report_ms = 0, device = 0;
   uint64_t blocks_per_sm = 4;
   double ns_per_unit = 0;
   std::vector<uint64_t> devices{};
@@ -34,7 +36,8 @@ Settings read_settings(int argc, char** argv) {
             &s.kernel_us_max, "the longest of the mixed kernels", "--seconds", &s.seconds,
             "how long to go on submitting", "--count", &s.count,
             "kernels to run on each device instead, 0: by --seconds", "--depth", &s.depth,
-            "kernels queued at any time", "--seed", &s.seed,
+            "kernels queued in each stream at any time", "--streams", &s.streams,
+            "streams that kernels go to in turn", "--seed", &s.seed,
             "of the mixed lengths and the kernels' data", "--start-at", &s.start_at,
             "CLOCK_MONOTONIC ns to begin at, 0: now", "--measure-from", &s.measure_from,
             "units_per_ms counts from so many s after the start", "--measure-to", &s.measure_to,
@@ -48,6 +51,7 @@ Settings read_settings(int argc, char** argv) {
   for (const uint64_t device : s.devices)
     if (std::ranges::count(s.devices, device) > 1) flags.fail("--devices takes each device once");
   if (s.depth == 0) flags.fail("--depth must be at least 1");
+  if (s.streams == 0) flags.fail("--streams must be at least 1");
   if (s.blocks_per_sm == 0) flags.fail("--blocks-per-sm must be at least 1");
   if ((s.kernel_us_min > 0) != (s.kernel_us_max > 0) || s.kernel_us_min > s.kernel_us_max)
     flags.fail("--kernel-us-min and --kernel-us-max go together, the smaller first");
@@ -77,10 +81,7 @@ class Queue {
       slot = {session.new_event(CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC), 0};
   }
 
-  bool is_empty() const { return completed_ == submitted_; }
   bool is_full() const { return submitted_ - completed_ == ring_.size(); }
-  uint64_t submitted() const { return submitted_; }
-  uint64_t completed() const { return completed_; }
 
   // Requires that it is not full.
   void submit(uint32_t seed, uint32_t units) {
@@ -119,13 +120,16 @@ struct Outcome {
 Outcome spin_on(const Settings& s, uint64_t device) {
   const GpuSession session(device, CU_CTX_SCHED_BLOCKING_SYNC);
   BusyKernel kernel(session, static_cast<unsigned>(s.blocks_per_sm));
-  const CUstream stream = session.new_stream();
-  if (s.ns_per_unit > 0) {
-    kernel.set_ns_per_unit(s.ns_per_unit);
-  } else {
-    kernel.calibrate(stream);
+  std::vector<Queue> queues;
+  for (uint64_t i = 0; i < s.streams; ++i) {
+    const CUstream stream = session.new_stream();
+    if (s.ns_per_unit > 0) {
+      kernel.set_ns_per_unit(s.ns_per_unit);
+    } else if (i == 0) {
+      kernel.calibrate(stream);
+    }
+    queues.emplace_back(session, kernel, stream, s.depth);
   }
-  Queue queue(session, kernel, stream, s.depth);
 
   sleep_until_ns(s.start_at);
   const uint64_t start = now_ns();
@@ -140,21 +144,21 @@ Outcome spin_on(const Settings& s, uint64_t device) {
   Random seeds(~s.seed);
   uint64_t units = 0, next_report = start, now = start;
   meter.add(start, 0);
-  const auto may_submit = [&] {
-    return s.count > 0 ? queue.submitted() < s.count : now < deadline;
-  };
+  uint64_t submitted = 0, completed = 0;
+  const auto may_submit = [&] { return s.count > 0 ? submitted < s.count : now < deadline; };
   while (true) {
-    while (may_submit() && !queue.is_full())
-      queue.submit(static_cast<uint32_t>(seeds.next()), kernel.units_for_us(lengths.next_us()));
-    if (queue.is_empty()) break;
-    units += queue.await();
+    for (; may_submit() && !queues[submitted % s.streams].is_full(); ++submitted)
+      queues[submitted % s.streams].submit(static_cast<uint32_t>(seeds.next()),
+                                           kernel.units_for_us(lengths.next_us()));
+    if (completed == submitted) break;
+    units += queues[completed++ % s.streams].await();
     now = now_ns();
     meter.add(now, static_cast<double>(units));
     if (s.report_ms > 0 && now >= next_report) {
       JsonLine()
           .add("t_ns", now)
           .add("device_index", device)
-          .add("kernels", queue.completed())
+          .add("kernels", completed)
           .add("units", units)
           .print();
       next_report = now + s.report_ms * 1'000'000;
@@ -162,7 +166,7 @@ Outcome spin_on(const Settings& s, uint64_t device) {
   }
   const uint32_t checksum = kernel.checksum();
   return {.device_name = session.device_name(),
-          .kernels = queue.completed(),
+          .kernels = completed,
           .units = units,
           .start_ns = start,
           .end_ns = now,

@@ -22,16 +22,19 @@ std::string obstacle_text(const TenantGpuUse& use) {
   switch (static_cast<ShimFollows>(use.sms_follows)) {
     case ShimFollows::kUnknown:
     case ShimFollows::kFollows:
-    case ShimFollows::kWaitsForRest:  // milliseconds
+    case ShimFollows::kWaitsForRest:
+    case ShimFollows::kWorkRemains:  // as long as its queue is
       return "";
     case ShimFollows::kPauses:
-      return "its program never rests";
+      return "its kernels wait for the host";
     case ShimFollows::kOwnContexts:
       return "its program has contexts of its own";
     case ShimFollows::kNoRoom:
       return "its program keeps streams in as many parts as it can have";
     case ShimFollows::kRefused:
       return "the driver makes no such part";
+    case ShimFollows::kTooManyStreams:
+      return "its program has too many streams";
   }
   return "";
 }

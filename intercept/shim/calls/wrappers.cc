@@ -30,11 +30,32 @@ constexpr bool has_stream = (std::is_same_v<Parameters, CUstream> || ...);
 template <class... Parameters>
 constexpr bool has_configuration = (std::is_same_v<Parameters, const CUlaunchConfig*> || ...);
 
-// After a call by which the host has waited; a query does not count. REQUIRES: the call uses no
-// stream any more.
+// A query does not count.
+template <int index, Kind kind>
+constexpr bool is_wait =
+    (kind == Kind::kWait || kind == Kind::kFinish) && !is_called<index>("Query");
+
+// Counts the thread in the slot while it lives, if the call waits for work.
+template <int index, Kind kind>
+class Waiting {
+ public:
+  Waiting() {
+    if constexpr (is_wait<index, kind>) slot_.waits.fetch_add(1, std::memory_order_relaxed);
+  }
+  ~Waiting() {
+    if constexpr (is_wait<index, kind>) slot_.waits.fetch_sub(1, std::memory_order_relaxed);
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  ShimSlot& slot_ = slot();
+};
+
+// After a call by which the host has waited. REQUIRES: the call uses no stream any more.
 template <int index, Kind kind>
 void after_wait(CUresult result) {
-  if constexpr ((kind == Kind::kWait || kind == Kind::kFinish) && !is_called<index>("Query"))
+  if constexpr (is_wait<index, kind>)
     if (result == CUDA_SUCCESS)
       if (Streams* all = Streams::get()) all->after_wait();
 }
@@ -96,7 +117,11 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
 
   // An exception: it calls other functions first.
   [[gnu::noinline]] static CUresult call_held(Parameters... arguments) {
-    if (pass_gate()) Progress::look_up();
+    if (pass_gate()) {
+      Progress::look_up();
+      if (may_move())
+        if (Streams* all = Streams::get()) all->look_up();
+    }
     return call_noted(arguments...);
   }
 
@@ -136,7 +161,10 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
         if (const CUresult refusal = all->refusal_of_wait(context_of(arguments...));
             refusal != CUDA_SUCCESS)
           return refusal;
-    const CUresult result = real<CUresult (*)(Parameters...)>(index)(arguments...);
+    const CUresult result = [&] {
+      const Waiting<index, kind> waiting;
+      return real<CUresult (*)(Parameters...)>(index)(arguments...);
+    }();
     after_wait<index, kind>(result);
     return result;
   }
@@ -153,7 +181,10 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
       if constexpr (index == kHook_cuGraphLaunch || index == kHook_cuGraphLaunch_ptsz)
         if (use.is_away() && Streams::get()->launches_graphs_at_home(*use.stream()))
           return use.at_home(run);
-      const CUresult result = run(use.physical());
+      const CUresult result = [&] {
+        const Waiting<index, kind> waiting;
+        return run(use.physical());
+      }();
       after_wait<index, kind>(result);
       if (kind == Kind::kLaunch && is_too_large(result) && use.is_away()) return use.at_home(run);
       return result;

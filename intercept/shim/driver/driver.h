@@ -23,6 +23,7 @@ struct Driver {
   X(cuStreamGetFlags, (CUstream, unsigned*))                                               \
   X(cuStreamGetPriority, (CUstream, int*))                                                 \
   X(cuStreamIsCapturing, (CUstream, CUstreamCaptureStatus*))                               \
+  X(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode*))                             \
   X(cuStreamCopyAttributes, (CUstream, CUstream))                                          \
   X(cuDeviceGetDevResource, (CUdevice, CUdevResource*, CUdevResourceType))                 \
   X(cuDevSmResourceSplitByCount,                                                           \

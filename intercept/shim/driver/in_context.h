@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// InContext: a context is current in the calling thread for a while. Any thread.
+// InContext: a context is current in the calling thread for a while. AllowedInCaptures: what the
+// thread calls for a while ends no capture of another thread. Any thread.
 #pragma once
 
 #include "intercept/shim/driver/driver.h"
@@ -29,6 +30,25 @@ class InContext {
  private:
   const Driver& driver_;
   bool is_there_ = false, is_pushed_ = false;
+};
+
+// A capture in the mode GLOBAL forbids all threads questions about streams and events, except those
+// in the mode RELAXED.
+class AllowedInCaptures {
+ public:
+  explicit AllowedInCaptures(const Driver& driver) : driver_(driver) {
+    is_set_ = driver.cuThreadExchangeStreamCaptureMode(&mode_) == CUDA_SUCCESS;
+  }
+  ~AllowedInCaptures() {
+    if (is_set_) driver_.cuThreadExchangeStreamCaptureMode(&mode_);
+  }
+  AllowedInCaptures(const AllowedInCaptures&) = delete;
+  AllowedInCaptures& operator=(const AllowedInCaptures&) = delete;
+
+ private:
+  const Driver& driver_;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+  bool is_set_ = false;
 };
 
 }  // namespace gpushare::shim

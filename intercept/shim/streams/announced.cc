@@ -4,6 +4,7 @@
 // at a time, in 1 ms; a thread that launches in that moment waits as long. Whatever is in the way
 // (captures, contexts of the program's own, work of other threads) leaves it for the next wait. On
 // the thread that has waited, under the device's lock if no thread holds it.
+#include "intercept/shim/driver/in_context.h"
 #include "intercept/shim/link/quiet.h"
 #include "intercept/shim/streams/streams.h"
 
@@ -12,7 +13,7 @@ namespace gpushare::shim {
 using Place = Partitions::Place;
 
 // Returns true if there is nothing to make for this partition. REQUIRES: device.lock is held.
-bool Streams::is_prepared(const Device& device, uint64_t set) const {
+bool Streams::is_prepared(Device& device, uint64_t set) {
   const int place = device.partitions.find(set);
   if (place == Partitions::kNone) return device.partitions.count() >= kMostWithAnnounced;
   return has_stand_ins(device, static_cast<Place>(place));
@@ -27,6 +28,7 @@ void Streams::make_announced(Device& device) {
     return;
   const uint64_t now = monotonic_ns();
   if (now < device.soon_after_ns) return;
+  const AllowedInCaptures allowed(*driver_);
   if (++device.soon_tries == kSoonTries) {
     device.soon_tries = 0;
     device.soon_after_ns = now + kSoonPauseNs;

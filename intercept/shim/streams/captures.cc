@@ -20,7 +20,7 @@ bool Streams::is_capturing(const Stream& stream) const {
 
 Place Streams::capture_place(const Device& device) const {
   const uint32_t there = device.captures_at.load(std::memory_order_relaxed);
-  if (there == 0 || is_overfull_.load(std::memory_order_relaxed)) return target_of(device);
+  if (there == 0 || unknown_.load(std::memory_order_relaxed) != 0) return target_of(device);
   return static_cast<Place>(there - 1);
 }
 
@@ -30,6 +30,7 @@ Place Streams::capture_place(const Device& device) const {
 void Streams::before_capture(Stream& stream) {
   Device& device = *stream.device;
   if (captures_.load(std::memory_order_relaxed) != 0) return;
+  const Inside inside;
   if (device.captures_at.load(std::memory_order_relaxed) == 0) {
     if (is_wanted_new(device)) follow_wanted(device);
     uint32_t nowhere = 0;

@@ -7,19 +7,30 @@
 #include <atomic>
 #include <cstdint>
 
+#include "intercept/shim/streams/drain.h"
 #include "intercept/shim/streams/stream.h"
 #include "shmctl/shim/slot.h"
 
 namespace gpushare::shim {
 
+// Why a launch of a device has more to do than to look at its stream's place.
+enum Concern : uint32_t {
+  kStreamLacks = 1,   // some stream that is used has no stand-in in the target
+  kStreamLate = 2,    // some stream, or work of it, is elsewhere than in the target
+  kMilestoneDue = 4,  // the next launch puts a milestone into its stream
+  kAtHome = 8,        // launches are at home although a partition is wanted
+};
+
 struct alignas(64) Device {
+  static constexpr int kSpares = 4;
+
   std::atomic<CUcontext> primary;  // null: the program has not retained it
   CUdevice ordinal;
   uint32_t retains;                // by the program; protected by `lock`
-  int gpu;                         // index into ShimSlot::gpus; -1: the agent does not share it
+  std::atomic<int> gpu;            // index into ShimSlot::gpus; -1: the agent does not share it
   std::atomic<uint64_t> followed;  // the value of ShimGpu::wanted that `target` was made from
   std::atomic<Partitions::Place> target;  // where launches take their streams
-  std::atomic<bool> lacks;                // some stream has no stand-in in `target`
+  std::atomic<uint32_t> concerns;         // Concern
   std::atomic<uint32_t> away;             // streams that are not at home, or about to leave it
   std::atomic<uint32_t> own_streams;      // threads' own default streams; never falls
   // A blocking stream was destroyed with work that the legacy stream has not waited for. That work
@@ -31,14 +42,17 @@ struct alignas(64) Device {
   // Of ShimSoon: the partitions that were made for all streams or cannot be. An announcement that
   // differs from its entry here is looked at.
   std::atomic<uint64_t> prepared[kShimSoon];
+  std::atomic<Stream*> dirty;  // a list of all blocking streams that are dirty, and others
+  Milestones milestones;
   SpinLock gathering;  // held while the legacy stream collects the dirty streams
   SpinLock lock;
   Partitions partitions;  // protected by `lock`, like all that follows, but for `legacy`
   uint64_t next_try_ns;   // when to look again whether a partition can make room
   uint64_t idle_since_ns[1 + Partitions::kMost];  // by place; 0: it was not idle at the last look
-  // How long launches have waited for rest since a partition was last made; until when no launch
-  // waits; and the length of that pause, which doubles.
-  uint64_t rest_waited_ns, rest_after_ns, rest_pause_ns;
+  Drain drain;
+  uint64_t next_settle_ns;  // when to look again whether all streams have arrived
+  // By place: streams that wait there for a stream of the program that has no stand-in yet.
+  CUstream spares[1 + Partitions::kMost][kSpares];
   // Attempts to make what was announced that failed in a row, and when to try again.
   uint64_t soon_after_ns;
   uint32_t soon_tries;

@@ -13,7 +13,7 @@ void Streams::order_with_legacy(Stream& stream, Use use) {
   const Stream::Kind kind = stream.kind.load(std::memory_order_relaxed);
   Device& device = *stream.device;
   if (kind == Stream::Kind::kLegacy) {
-    if (device.away.load(std::memory_order_relaxed) != 0) gather(stream);
+    if (device.away.load(std::memory_order_relaxed) != 0) gather(stream, use == Use::kWait);
     return;
   }
   if (kind == Stream::Kind::kNonBlocking || use == Use::kWait) return;
@@ -34,8 +34,20 @@ void Streams::order_with_legacy(Stream& stream, Use use) {
   stream.legacy_operations.store(operations, std::memory_order_release);
 }
 
-// Makes the legacy stream wait for all dirty streams. REQUIRES: some stream of the device is away.
-void Streams::gather(Stream& legacy) {
+void Streams::note_dirty(Stream& stream) {
+  // The flag first: gather() takes a stream off the list before it looks at the flag.
+  stream.is_dirty.store(true, std::memory_order_seq_cst);
+  if (stream.is_listed.exchange(true, std::memory_order_seq_cst)) return;
+  std::atomic<Stream*>& list = stream.device->dirty;
+  stream.next_dirty = list.load(std::memory_order_relaxed);
+  while (!list.compare_exchange_weak(stream.next_dirty, &stream, std::memory_order_release)) {
+  }
+}
+
+// Makes the legacy stream wait for all dirty streams, in time in proportion to their number.
+// REQUIRES: some stream of the device is away. `is_wait`: the program waits, or asks, and what has
+// ended must not be put in line for that.
+void Streams::gather(Stream& legacy, bool is_wait) {
   const KeepErrno errno_of_the_program;
   Device& device = *legacy.device;
   // The lock keeps another operation, which finds a stream no longer dirty, from going before this
@@ -44,11 +56,20 @@ void Streams::gather(Stream& legacy) {
   const bool is_legacy_home = legacy.place.load(std::memory_order_relaxed) == 0;
   const CUstream here = legacy.physical();
   bool is_home_dirty = device.has_left_work.exchange(false, std::memory_order_relaxed);
-  for (Stream* each = all_.load(std::memory_order_acquire); each != nullptr; each = each->next) {
-    if (each->device != &device) continue;
+  Stream* after = nullptr;
+  for (Stream* each = device.dirty.exchange(nullptr, std::memory_order_acquire); each != nullptr;
+       each = after) {
+    after = each->next_dirty;
+    each->is_listed.store(false, std::memory_order_seq_cst);
     const Look look(*each);
-    if (look.kind() != Stream::Kind::kBlocking || is_capturing(*each) ||
-        !each->is_dirty.exchange(false, std::memory_order_acquire))
+    if (look.kind() != Stream::Kind::kBlocking || !each->is_dirty.load(std::memory_order_seq_cst))
+      continue;
+    // What it captures nobody waits for; and its entry may be that of a stream of another device.
+    if (is_capturing(*each) || each->device != &device) {
+      note_dirty(*each);
+      continue;
+    }
+    if (!each->is_dirty.exchange(false, std::memory_order_acquire) || (is_wait && has_ended(*each)))
       continue;
     if (each->place.load(std::memory_order_acquire) == 0)
       is_home_dirty = true;
@@ -58,6 +79,11 @@ void Streams::gather(Stream& legacy) {
   // The driver's own legacy stream waits for all streams at home, also for other threads' own. This
   // event comes last, so that it is behind the work of each stream that was found dirty.
   if (is_home_dirty && !is_legacy_home) chain(legacy, GS_CU_STREAM_LEGACY, here);
+}
+
+// A question, as one of the program itself, which may end a capture.
+bool Streams::has_ended(Stream& stream) {
+  return captures_.load(std::memory_order_relaxed) == 0 && is_at_rest(stream);
 }
 
 void Streams::home_waits(Stream& stream) {

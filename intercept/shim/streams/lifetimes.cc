@@ -4,6 +4,7 @@
 #include <sched.h>
 #include <strings.h>
 
+#include "intercept/shim/driver/in_context.h"
 #include "intercept/shim/link/quiet.h"
 #include "intercept/shim/streams/streams.h"
 
@@ -14,18 +15,19 @@ using Place = Partitions::Place;
 void Streams::on_created(CUstream handle) {
   const KeepErrno errno_of_the_program;
   Device* device = current_device();
+  const Inside inside;
   if (device == nullptr) {  // the address may be that of a stream that ended with its context
-    if (Entry* old = entry_of(handle))
+    if (Entry* old = entry_of(handle)) {
+      old->stream.is_used.store(false, std::memory_order_relaxed);
       old->stream.kind.store(Stream::Kind::kNone, std::memory_order_release);
+      old->stream.is_taken.store(false, std::memory_order_release);
+    }
     return;
   }
   unsigned flags = 0;
   Entry* entry = nullptr;
   if (driver_->cuStreamGetFlags(handle, &flags) == CUDA_SUCCESS) entry = add_entry(handle);
-  if (entry == nullptr) {
-    is_overfull_.store(true, std::memory_order_relaxed);
-    return;
-  }
+  if (entry == nullptr) return go_home();
   Stream& stream = entry->stream;
   const bool is_blocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
   if (stream.device == nullptr)
@@ -33,19 +35,27 @@ void Streams::on_created(CUstream handle) {
   stream.device = device;
   stream.place.store(0, std::memory_order_relaxed);
   stream.is_dirty.store(false, std::memory_order_relaxed);
+  stream.is_used.store(false, std::memory_order_relaxed);
+  stream.is_leaving.store(false, std::memory_order_relaxed);
   stream.legacy_operations.store(0, std::memory_order_relaxed);
   stream.at[0].store(handle, std::memory_order_relaxed);
   stream.kind.store(is_blocking ? Stream::Kind::kBlocking : Stream::Kind::kNonBlocking,
                     std::memory_order_release);
-  prepare(stream);
+}
+
+void Streams::note_used(Stream& stream) {
+  stream.is_used.store(true, std::memory_order_release);
+  forget_prepared(*stream.device);  // it has no stand-in there
 }
 
 void Streams::before_destroy(CUstream handle) {
   Entry* entry = entry_of(handle);
-  if (entry == nullptr) return;
   const KeepErrno errno_of_the_program;
+  const Inside inside;
+  if (entry == nullptr || entry->stream.kind.load(std::memory_order_relaxed) == Stream::Kind::kNone)
+    return forget_unknown();
   Stream& stream = entry->stream;
-  if (stream.kind.load(std::memory_order_relaxed) == Stream::Kind::kNone) return;
+  stream.is_used.store(false, std::memory_order_relaxed);
   stream.kind.store(Stream::Kind::kNone, std::memory_order_seq_cst);
   // A thread that found the stream before this may use it until it is done.
   while (stream.users.load(std::memory_order_seq_cst) != 0) ::sched_yield();
@@ -60,14 +70,46 @@ void Streams::before_destroy(CUstream handle) {
   }
   note_left_work(stream);
   drop_stand_ins(stream);
+  stream.is_taken.store(false, std::memory_order_release);  // pairs with the load in add_entry()
+}
+
+// A stream that the table lacks keeps its order with the legacy stream only while all are at home.
+void Streams::go_home() {
+  unknown_.fetch_add(1, std::memory_order_relaxed);
+  settle_all();
+}
+
+// Perhaps it was one of those.
+void Streams::forget_unknown() {
+  uint32_t unknown = unknown_.load(std::memory_order_relaxed);
+  if (unknown == 0 || current_device() == nullptr) return;
+  while (unknown != 0 && !unknown_.compare_exchange_weak(unknown, unknown - 1)) {
+  }
+  if (unknown == 1) settle_all();
+}
+
+void Streams::settle_all() {
+  if (captures_.load(std::memory_order_relaxed) != 0) return;
+  for (int i = device_count_.load(std::memory_order_acquire); i-- > 0;) {
+    Device& device = devices_[i];
+    const Locked locked(device.lock);
+    if (device.gpu < 0 || device.primary.load(std::memory_order_relaxed) == nullptr) continue;
+    const AllowedInCaptures allowed(*driver_);
+    if (unknown_.load(std::memory_order_relaxed) != 0)
+      slot().gpus[device.gpu].applied.store(0, std::memory_order_relaxed);
+    settle(device);
+  }
 }
 
 void Streams::drop_stand_ins(Stream& stream) {
   for (int i = 1; i <= Partitions::kMost; ++i)
     if (CUstream there = stream.at[i].exchange(nullptr, std::memory_order_relaxed))
       driver_->cuStreamDestroy_v2(there);
-  if (stream.event != nullptr) driver_->cuEventDestroy_v2(stream.event);
-  stream.event = nullptr;
+  for (CUevent* event : {&stream.event, &stream.departure}) {
+    if (*event != nullptr) driver_->cuEventDestroy_v2(*event);
+    *event = nullptr;
+  }
+  stream.is_leaving.store(false, std::memory_order_relaxed);
   stream.place.store(0, std::memory_order_relaxed);
 }
 
@@ -79,13 +121,7 @@ void Streams::on_retained(CUdevice ordinal, CUcontext primary) {
   ++device.retains;
   if (device.primary.load(std::memory_order_relaxed) == primary) return;
   device.ordinal = ordinal;
-  device.gpu = -1;
-  char pci[32] = {};
-  const ShimSlot& mine = slot();
-  if (driver_->cuDeviceGetPCIBusId(pci, sizeof pci, ordinal) == CUDA_SUCCESS)
-    for (uint32_t i = 0; i < mine.head.gpu_count && i < kShimGpus; ++i)
-      if (::strncasecmp(mine.gpus[i].pci, pci, sizeof mine.gpus[i].pci) == 0)
-        device.gpu = static_cast<int>(i);
+  find_in_slot(device);
   device.legacy.device = &device;
   device.legacy.at[0].store(GS_CU_STREAM_LEGACY, std::memory_order_relaxed);
   device.legacy.kind.store(Stream::Kind::kLegacy, std::memory_order_relaxed);
@@ -95,6 +131,21 @@ void Streams::on_retained(CUdevice ordinal, CUcontext primary) {
   while (count <= ordinal &&
          !device_count_.compare_exchange_weak(count, ordinal + 1, std::memory_order_release)) {
   }
+}
+
+// REQUIRES: device.lock is held. Each agent numbers its GPUs anew.
+void Streams::find_in_slot(Device& device) {
+  char pci[32] = {};
+  const ShimSlot& mine = slot();
+  int gpu = -1;
+  if (driver_->cuDeviceGetPCIBusId(pci, sizeof pci, device.ordinal) == CUDA_SUCCESS)
+    for (uint32_t i = 0; i < mine.head.gpu_count && i < kShimGpus; ++i)
+      if (::strncasecmp(mine.gpus[i].pci, pci, sizeof mine.gpus[i].pci) == 0)
+        gpu = static_cast<int>(i);
+  // What the slot before was told is nothing to this one.
+  device.followed.store(kNeverFollowed, std::memory_order_relaxed);
+  forget_prepared(device);
+  device.gpu.store(gpu, std::memory_order_release);
 }
 
 void Streams::note_only_device() {
@@ -128,19 +179,24 @@ void Streams::before_release(CUdevice ordinal, bool is_reset) {
     if (each->device == &device) {
       forget(*each);
       // A thread's own stream lasts; the address of any other may return in another context.
-      if (each->at[0].load(std::memory_order_relaxed) != GS_CU_STREAM_PER_THREAD)
+      if (each->at[0].load(std::memory_order_relaxed) != GS_CU_STREAM_PER_THREAD) {
+        each->is_used.store(false, std::memory_order_relaxed);
         each->kind.store(Stream::Kind::kNone, std::memory_order_release);
+        each->is_taken.store(false, std::memory_order_release);
+      }
     }
+  for (int i = 1; i <= Partitions::kMost; ++i) drop_spares(device, static_cast<Place>(i));
+  device.milestones.drop(*driver_);
   device.partitions.drop_all(*driver_);
   device.target.store(0, std::memory_order_relaxed);
-  device.followed.store(0, std::memory_order_relaxed);
+  device.followed.store(kNeverFollowed, std::memory_order_relaxed);
+  device.concerns.store(0, std::memory_order_relaxed);
   device.away.store(0, std::memory_order_relaxed);
   device.has_left_work.store(false, std::memory_order_relaxed);
   for (auto& count : device.inhabitants) count.store(0, std::memory_order_relaxed);
   device.captured.store(0, std::memory_order_relaxed);
   device.captures_at.store(0, std::memory_order_relaxed);
   device.left = nullptr;
-  device.lacks.store(false, std::memory_order_relaxed);
   forget_prepared(device);
 }
 

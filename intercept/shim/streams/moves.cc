@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moves: a launch finds that the agent wants another partition, makes it if need be, and takes its
-// stream there. An event is recorded at the old place and the new place waits for it: nothing is
-// drained or cut, and the stream remains one queue. On the launching thread; a partition is made
-// under the device's lock, a stream moves while its `users` is kMoving.
+// stream and all others there. A move records an event at the old place, and the new place waits
+// for it: nothing is cut, and the stream remains one queue. Where the partition must be made first,
+// launches are held until the work in line has ended (drain.h), and then all streams change places
+// at once. `applied` is said when nothing of the process runs at another place. On the launching or
+// waiting thread; a partition is made under the device's lock, a stream moves while its `users` is
+// kMoving.
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
+
+#include <algorithm>
 
 #include "intercept/shim/driver/in_context.h"
 #include "intercept/shim/link/quiet.h"
@@ -13,10 +20,23 @@ namespace gpushare::shim {
 
 using Place = Partitions::Place;
 
-void Streams::follow_wanted(Device& device) {
-  const KeepErrno errno_of_the_program;
-  uint64_t begin_ns = 0;
-  while (!try_to_follow(device, begin_ns)) ::usleep(kRestPollUs);
+namespace {
+
+// A direct system call, as libc's function is a point at which pthread_cancel() may end the thread.
+void sleep_ns(uint64_t ns) {
+  timespec time{.tv_sec = static_cast<time_t>(ns / 1'000'000'000),
+                .tv_nsec = static_cast<long>(ns % 1'000'000'000)};
+  ::syscall(SYS_nanosleep, &time, nullptr);
+}
+
+}  // namespace
+
+void Streams::set_concern(Device& device, Concern concern, bool is_one) {
+  if (((device.concerns.load(std::memory_order_relaxed) & concern) != 0) == is_one) return;
+  if (is_one)
+    device.concerns.fetch_or(concern, std::memory_order_relaxed);
+  else
+    device.concerns.fetch_and(~uint32_t{concern}, std::memory_order_relaxed);
 }
 
 void Streams::say(const Device& device, ShimFollows follows) const {
@@ -25,54 +45,208 @@ void Streams::say(const Device& device, ShimFollows follows) const {
     said.store(follows, std::memory_order_relaxed);
 }
 
-// Returns false if the launch is to wait for rest and try again. `begin_ns` is when that wait
-// began; 0: it has not.
-bool Streams::try_to_follow(Device& device, uint64_t& begin_ns) {
+// --- what is wanted -----------------------------------------------------------------------------
+
+void Streams::follow_wanted(Device& device) {
+  const KeepErrno errno_of_the_program;
+  while (const uint64_t wait_ns = try_to_follow(device, true)) sleep_ns(wait_ns);
+}
+
+// What keeps a partition, or a stand-in at `place`, from being made now; kFollows: nothing.
+// REQUIRES: device.lock is held.
+ShimFollows Streams::hindrance(Device& device, int place, uint64_t now) {
+  if (other_contexts_.load(std::memory_order_relaxed) > 0) return ShimFollows::kOwnContexts;
+  if (device.drain.is_pausing(now)) return ShimFollows::kPauses;
+  if (place == Partitions::kNone && device.partitions.is_full() && !make_room(device))
+    return ShimFollows::kNoRoom;
+  return ShimFollows::kFollows;
+}
+
+// Returns 0 if the launch may go on, and otherwise after how many ns it is to try again.
+// `may_hold`: it is a launch, which may be held until the queue is empty.
+uint64_t Streams::try_to_follow(Device& device, bool may_hold) {
   const Locked locked(device.lock);
   const bool is_new = is_wanted_new(device);
-  if (!(is_new || device.lacks.load(std::memory_order_relaxed)) ||
+  if (!(is_new || has_concern(device, kStreamLacks)) ||
       device.primary.load(std::memory_order_relaxed) == nullptr)
-    return true;
-  ShimGpu& gpu = slot().gpus[device.gpu];
-  const uint64_t wanted = gpu.wanted.load(std::memory_order_relaxed);
+    return 0;
+  const AllowedInCaptures allowed(*driver_);
+  const uint64_t wanted = is_new ? slot().gpus[device.gpu].wanted.load(std::memory_order_relaxed)
+                                 : device.followed.load(std::memory_order_relaxed);
   int place =
       is_new ? device.partitions.find(wanted) : device.target.load(std::memory_order_relaxed);
-  if (place == Partitions::kNone || !has_stand_ins(device, static_cast<Place>(place))) {
-    if (place == Partitions::kNone && device.partitions.is_full() && !make_room(device)) {
-      say(device, ShimFollows::kNoRoom);
-      return true;  // a later launch tries again
-    }
-    if (other_contexts_.load(std::memory_order_relaxed) > 0) {
-      say(device, ShimFollows::kOwnContexts);
-      return true;
-    }
+  // Streams that have no stand-in there follow one by one, when they launch.
+  const bool is_to_be_made =
+      place == Partitions::kNone || (!is_new && !has_stand_ins(device, static_cast<Place>(place)));
+  if (is_to_be_made) {
     const uint64_t now = monotonic_ns();
-    if (now < device.rest_after_ns) {
-      say(device, ShimFollows::kPauses);
-      return true;
+    if (const ShimFollows why = hindrance(device, place, now); why != ShimFollows::kFollows) {
+      say(device, why);
+      return 0;  // a later launch tries again
     }
     if (!hold_at_rest(device)) {
       say(device, ShimFollows::kWaitsForRest);
-      return !may_wait_for_rest(device, now, begin_ns);
+      if (!may_hold) return 0;
+      const uint32_t left = count_busy(device) + device.milestones.count_left(*driver_);
+      if (device.drain.may_hold(now, left, device.milestones.interval_ns()))
+        return std::clamp(device.drain.held_ns(now) / kPollParts, kShortestPollNs, kLongestPollNs);
+      say(device, ShimFollows::kPauses);
+      return 0;
     }
     if (place == Partitions::kNone)
       place = device.partitions.make(*driver_, device.ordinal, wanted);
     make_left(device);
     const bool is_complete = place <= 0 || make_stand_ins(device, static_cast<Place>(place));
+    if (place >= 0) {
+      device.target.store(static_cast<Place>(place), std::memory_order_relaxed);
+      put_held(device, target_of(device));
+    }
     let_go(device);
-    device.rest_waited_ns = device.rest_pause_ns = 0;
-    if (!is_complete) device.rest_after_ns = now + kFirstRestPauseNs;
+    if (!is_complete) device.drain.pause(now);
+    device.drain.end(is_complete);
+  } else {
+    device.drain.end(false);
   }
-  device.lacks.store(false, std::memory_order_relaxed);
-  say(device, place < 0 ? ShimFollows::kRefused : ShimFollows::kFollows);
-  if (!is_new) return true;
+  set_concern(device, kStreamLacks, false);
   // A partition that the driver refuses is not tried again at each launch.
   device.followed.store(wanted, std::memory_order_relaxed);
-  if (place < 0) return true;
-  device.target.store(static_cast<Place>(place), std::memory_order_relaxed);
-  gpu.applied.store(wanted, std::memory_order_release);
-  return true;
+  if (place >= 0) device.target.store(static_cast<Place>(place), std::memory_order_relaxed);
+  if (place < 0) say(device, ShimFollows::kRefused);
+  settle(device);
+  return 0;
 }
+
+// Takes the empty streams to the target, and says `applied` when nothing runs elsewhere. REQUIRES:
+// device.lock is held, and followed is what the agent wants.
+void Streams::settle(Device& device) {
+  device.next_settle_ns = monotonic_ns() + kSettleNs;
+  const Place target = target_of(device);
+  const uint64_t followed = device.followed.load(std::memory_order_relaxed);
+  bool is_late = false;
+  for_each_used(device, [&](Stream& stream) {
+    bring(stream, target);
+    is_late |= is_left_behind(stream, target);
+  });
+  const bool is_refused = device.partitions.find(followed) != target;
+  set_concern(device, kStreamLate, is_late);
+  set_concern(device, kAtHome, target == 0 && followed != 0);
+  if (unknown_.load(std::memory_order_relaxed) != 0 && followed != 0)
+    say(device, ShimFollows::kTooManyStreams);
+  if (is_refused) return;
+  say(device, is_late ? ShimFollows::kWorkRemains : ShimFollows::kFollows);
+  if (is_late) return;
+  slot().gpus[device.gpu].applied.store(followed, std::memory_order_release);
+}
+
+// Moves a stream that is empty and not in use. One with work moves with its next launch: an event
+// in line would be seen by a program that asks whether the stream is empty.
+void Streams::bring(Stream& stream, Place target) {
+  uint32_t nobody = 0;
+  if (stream.place.load(std::memory_order_relaxed) == target ||
+      !stream.users.compare_exchange_strong(nobody, Stream::kMoving, std::memory_order_seq_cst))
+    return;
+  if (stream.kind.load(std::memory_order_seq_cst) != Stream::Kind::kNone && is_at_rest(stream)) {
+    adopt(stream, target);
+    put(stream, target);
+  }
+  stream.users.fetch_sub(Stream::kMoving, std::memory_order_release);
+}
+
+// Returns true if work of the stream may run elsewhere than in the target.
+bool Streams::is_left_behind(Stream& stream, Place target) {
+  const Look look(stream);
+  if (look.kind() == Stream::Kind::kNone) return false;
+  if (stream.place.load(std::memory_order_acquire) != target) return !is_at_rest(stream);
+  if (!stream.is_leaving.load(std::memory_order_acquire)) return false;
+  const Locked locked(stream.event_lock);
+  if (driver_->cuEventQuery(stream.departure) == CUDA_ERROR_NOT_READY) return true;
+  stream.is_leaving.store(false, std::memory_order_relaxed);
+  return false;
+}
+
+bool Streams::is_elsewhere(const Stream& stream) const {
+  return stream.place.load(std::memory_order_relaxed) != target_of(*stream.device);
+}
+
+// --- a launch, a wait ---------------------------------------------------------------------------
+
+void Streams::before_launch(Stream& stream) {
+  Device& device = *stream.device;
+  if (__builtin_expect(captures_.load(std::memory_order_relaxed) == 0, 1)) {
+    if (is_wanted_new(device)) {
+      follow_wanted(device);
+    } else if (has_concern(device, kStreamLate)) {
+      settle_in_time(device);
+    }
+    if (is_elsewhere(stream)) move(stream, false);
+    // Its stand-in is to be made, and it was not in use.
+    if (is_elsewhere(stream) && has_concern(device, kStreamLacks) &&
+        stream.at[target_of(device)].load(std::memory_order_relaxed) == nullptr)
+      follow_wanted(device);
+    if (has_concern(device, kMilestoneDue)) put_milestone(stream);
+  }
+  if (stream.place.load(std::memory_order_relaxed) == 0) count_at_home(device);
+}
+
+// Counts a launch that runs at home, if a partition is wanted.
+void Streams::count_at_home(const Device& device) const {
+  if (device.gpu < 0 || slot().gpus[device.gpu].wanted.load(std::memory_order_relaxed) == 0) return;
+  slot().home_launches[device.gpu].fetch_add(1, std::memory_order_relaxed);
+}
+
+void Streams::count_unknown_launch() {
+  const Device* const device = only_device_.load(std::memory_order_acquire);
+  if (device != nullptr) count_at_home(*device);
+}
+
+void Streams::put_milestone(Stream& stream) {
+  Device& device = *stream.device;
+  const KeepErrno errno_of_the_program;
+  const Look look(stream);  // it stays where it is
+  const InContext in(*driver_, device.primary.load(std::memory_order_relaxed));
+  const AllowedInCaptures allowed(*driver_);
+  // While launches are as far apart as milestones, the next launch looks again.
+  if (!in.is_there() || !device.milestones.record(*driver_, stream.physical(), monotonic_ns()))
+    set_concern(device, kMilestoneDue, false);
+}
+
+void Streams::settle_in_time(Device& device) {
+  const KeepErrno errno_of_the_program;
+  const TryLocked locked(device.lock);
+  if (!locked.is_held() || monotonic_ns() < device.next_settle_ns || is_wanted_new(device) ||
+      device.primary.load(std::memory_order_relaxed) == nullptr)
+    return;
+  const AllowedInCaptures allowed(*driver_);
+  settle(device);
+}
+
+void Streams::look_after_wait() {
+  Device* const device = current_device();
+  if (device == nullptr || captures_.load(std::memory_order_relaxed) != 0) return;
+  const KeepErrno errno_of_the_program;
+  const Inside inside;
+  if (is_wanted_new(*device) || has_concern(*device, kStreamLacks))
+    try_to_follow(*device, false);
+  else if (has_concern(*device, kStreamLate))
+    settle_in_time(*device);
+  if (is_announced_new(*device)) make_announced(*device);
+}
+
+void Streams::look_up() {
+  const bool is_new_slot = known_slot_.load(std::memory_order_relaxed) != &slot();
+  for (int i = device_count_.load(std::memory_order_acquire); i-- > 0;) {
+    Device& device = devices_[i];
+    if (is_new_slot) {
+      const KeepErrno errno_of_the_program;
+      const Locked locked(device.lock);
+      if (device.primary.load(std::memory_order_relaxed) != nullptr) find_in_slot(device);
+    }
+    if (device.gpu >= 0) set_concern(device, kMilestoneDue, true);
+  }
+  if (is_new_slot) known_slot_.store(&slot(), std::memory_order_relaxed);
+}
+
+// --- one stream ---------------------------------------------------------------------------------
 
 // Counts a stream that has moved; that it leaves home was counted in `away` before: see end_use().
 void Streams::count_move(Device& device, Place from, Place to) {
@@ -82,20 +256,25 @@ void Streams::count_move(Device& device, Place from, Place to) {
   } else {
     device.inhabitants[to].fetch_add(1, std::memory_order_relaxed);
   }
+  if (device.gpu >= 0) slot().gpus[device.gpu].moves.fetch_add(1, std::memory_order_relaxed);
 }
 
 // Makes what is put into `to` from now on run after what is in `from`. False: the driver refused.
 bool Streams::chain(Stream& stream, CUstream from, CUstream to) {
+  return chain(stream, stream.event, from, to);
+}
+
+bool Streams::chain(Stream& stream, CUevent& event, CUstream from, CUstream to) {
   const InContext in(*driver_, stream.device->primary.load(std::memory_order_relaxed));
   if (!in.is_there()) return false;
   const Locked locked(stream.event_lock);
-  if (stream.event == nullptr &&
-      driver_->cuEventCreate(&stream.event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+  if (event == nullptr && driver_->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
     return false;
-  return driver_->cuEventRecord(stream.event, from) == CUDA_SUCCESS &&
-         driver_->cuStreamWaitEvent(to, stream.event, 0) == CUDA_SUCCESS;
+  return driver_->cuEventRecord(event, from) == CUDA_SUCCESS &&
+         driver_->cuStreamWaitEvent(to, event, 0) == CUDA_SUCCESS;
 }
 
+// REQUIRES: device.lock is held.
 bool Streams::make_stand_in(Stream& stream, Place place) {
   if (stream.at[place].load(std::memory_order_relaxed) != nullptr) return true;
   int priority = 0;
@@ -110,15 +289,55 @@ bool Streams::make_stand_in(Stream& stream, Place place) {
   return true;
 }
 
-void Streams::move_to_target(Stream& stream) {
+// Gives the stream a spare one of the place, if it needs one. REQUIRES: device.lock is held, and
+// the stream is held for a move.
+void Streams::adopt(Stream& stream, Place place) {
+  if (place == 0 || stream.at[place].load(std::memory_order_relaxed) != nullptr) return;
+  const CUstream home = stream.at[0].load(std::memory_order_relaxed);
+  int priority = 0;
+  if (driver_->cuStreamGetPriority(home, &priority) != CUDA_SUCCESS || priority != 0) return;
+  for (CUstream& spare : stream.device->spares[place]) {
+    if (spare == nullptr) continue;
+    driver_->cuStreamCopyAttributes(spare, home);
+    stream.at[place].store(spare, std::memory_order_release);
+    spare = nullptr;
+    return;
+  }
+}
+
+// Moves an empty stream, which has only the legacy stream to wait for: its next use will. REQUIRES:
+// it is held for a move, and at rest.
+void Streams::put(Stream& stream, Place target) {
   Device& device = *stream.device;
-  const bool may_make = captures_.load(std::memory_order_relaxed) == 0;
-  if (__builtin_expect(is_wanted_new(device) || device.lacks.load(std::memory_order_relaxed), 0) &&
-      may_make)
-    follow_wanted(device);
   const Place place = stream.place.load(std::memory_order_relaxed);
-  if (__builtin_expect(place == target_of(device) || !may_make, 1)) return;
-  move(stream, false);
+  if (place == target || stream.at[target].load(std::memory_order_relaxed) == nullptr) return;
+  if (place == 0) device.away.fetch_add(1, std::memory_order_seq_cst);
+  if (stream.kind.load(std::memory_order_relaxed) == Stream::Kind::kBlocking) {
+    stream.legacy_operations.store(kWaitsForLegacy, std::memory_order_release);
+    stream.is_dirty.store(false, std::memory_order_relaxed);
+  }
+  stream.is_leaving.store(false, std::memory_order_relaxed);
+  stream.place.store(target, std::memory_order_release);
+  count_move(device, place, target);
+}
+
+// Moves the stream behind its work. REQUIRES: it is held for a move.
+void Streams::go(Stream& stream, Place target) {
+  Device& device = *stream.device;
+  const Place place = stream.place.load(std::memory_order_relaxed);
+  if (place == target) return;
+  const CUstream there = stream.at[target].load(std::memory_order_relaxed);
+  // It stays where it is until a stand-in can be made.
+  if (there == nullptr) return set_concern(device, kStreamLacks, true);
+  if (place == 0) device.away.fetch_add(1, std::memory_order_seq_cst);
+  if (chain(stream, stream.departure, stream.at[place].load(std::memory_order_relaxed), there)) {
+    stream.place.store(target, std::memory_order_release);
+    stream.is_leaving.store(true, std::memory_order_release);
+    set_concern(device, kStreamLate, true);
+    count_move(device, place, target);
+  } else if (place == 0) {
+    device.away.fetch_sub(1, std::memory_order_relaxed);
+  }
 }
 
 void Streams::move(Stream& stream, bool to_capture) {
@@ -127,26 +346,16 @@ void Streams::move(Stream& stream, bool to_capture) {
   if (!stream.users.compare_exchange_strong(nobody, Stream::kMoving, std::memory_order_seq_cst))
     return;
   const KeepErrno errno_of_the_program;
-  const Place place = stream.place.load(std::memory_order_relaxed);
   // While a stream is moving no partition is dropped, so the target stays.
   const Place target = to_capture ? capture_place(device) : target_of(device);
-  const bool has_ended = stream.kind.load(std::memory_order_seq_cst) == Stream::Kind::kNone;
-  // A stream without a stand-in in the target stays where it is until one can be made. For a
-  // capture it must be there, so its stand-in is made at once.
-  const bool is_prepared = target == 0 ||
-                           stream.at[target].load(std::memory_order_relaxed) != nullptr ||
-                           (to_capture && !has_ended && make_stand_in(stream, target));
-  if (!is_prepared && !has_ended) device.lacks.store(true, std::memory_order_relaxed);
-  if (!has_ended && place != target && is_prepared) {
-    if (place == 0) device.away.fetch_add(1, std::memory_order_seq_cst);
-    if (chain(stream, stream.at[place].load(std::memory_order_relaxed),
-              stream.at[target].load(std::memory_order_relaxed))) {
-      stream.place.store(target, std::memory_order_release);
-      count_move(device, place, target);
-      if (device.gpu >= 0) slot().gpus[device.gpu].moves.fetch_add(1, std::memory_order_relaxed);
-    } else if (place == 0) {
-      device.away.fetch_sub(1, std::memory_order_relaxed);
+  if (stream.kind.load(std::memory_order_seq_cst) != Stream::Kind::kNone) {
+    if (target != 0 && stream.at[target].load(std::memory_order_relaxed) == nullptr) {
+      const Locked locked(device.lock);  // a green context may be used by one thread at a time
+      adopt(stream, target);
+      // For a capture it must be there, so its stand-in is made at once.
+      if (to_capture) make_stand_in(stream, target);
     }
+    go(stream, target);
   }
   // Not a store of 0: other threads may have added themselves, and are about to see kMoving.
   stream.users.fetch_sub(Stream::kMoving, std::memory_order_release);

@@ -4,8 +4,6 @@
 // now and then when it makes a stream in one (the 64th in a row;
 // bench/results/blocking.jsonl). On a launching or waiting thread, under the
 // device's lock; while the streams are held for it, no thread can put anything into them.
-#include <algorithm>
-
 #include "intercept/shim/driver/in_context.h"
 #include "intercept/shim/link/quiet.h"
 #include "intercept/shim/streams/streams.h"
@@ -15,11 +13,13 @@ namespace gpushare::shim {
 using Place = Partitions::Place;
 
 // Its place waits for the work at its earlier places, so only its place is asked. REQUIRES: the
-// stream is held, and nothing captures.
-bool Streams::is_at_rest(const Stream& stream) const {
+// stream cannot end meanwhile, and nothing captures.
+bool Streams::is_at_rest(Stream& stream) const {
   const CUstream there = stream.physical();
   if (there != GS_CU_STREAM_PER_THREAD) return driver_->cuStreamQuery(there) == CUDA_SUCCESS;
-  if (stream.is_unmarked) return driver_->cuStreamQuery(GS_CU_STREAM_LEGACY) == CUDA_SUCCESS;
+  if (stream.is_unmarked.load(std::memory_order_relaxed))
+    return driver_->cuStreamQuery(GS_CU_STREAM_LEGACY) == CUDA_SUCCESS;
+  const Locked locked(stream.event_lock);
   return stream.event == nullptr || driver_->cuEventQuery(stream.event) == CUDA_SUCCESS;
 }
 
@@ -27,11 +27,12 @@ bool Streams::is_at_rest(const Stream& stream) const {
 void Streams::record_mark(Stream& stream) {
   const KeepErrno errno_of_the_program;
   const Locked locked(stream.event_lock);
-  stream.is_unmarked =
+  stream.is_unmarked.store(
       captures_.load(std::memory_order_relaxed) != 0 ||
-      (stream.event == nullptr &&
-       driver_->cuEventCreate(&stream.event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) ||
-      driver_->cuEventRecord(stream.event, GS_CU_STREAM_PER_THREAD) != CUDA_SUCCESS;
+          (stream.event == nullptr &&
+           driver_->cuEventCreate(&stream.event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) ||
+          driver_->cuEventRecord(stream.event, GS_CU_STREAM_PER_THREAD) != CUDA_SUCCESS,
+      std::memory_order_relaxed);
 }
 
 // True: nothing runs, and no thread puts anything into a stream until let_go().
@@ -45,8 +46,9 @@ bool Streams::hold_at_rest(Device& device) {
     uint32_t nobody = 0;
     stream.is_held =
         stream.users.compare_exchange_strong(nobody, Stream::kMoving, std::memory_order_seq_cst);
-    is_at_rest_now =
-        stream.is_held && captures_.load(std::memory_order_seq_cst) == 0 && is_at_rest(stream);
+    const bool is_empty = !stream.is_used.load(std::memory_order_acquire);
+    is_at_rest_now = stream.is_held && captures_.load(std::memory_order_seq_cst) == 0 &&
+                     (is_empty || is_at_rest(stream));
   };
   hold(device.legacy);
   for (Stream* each = all_.load(std::memory_order_acquire); is_at_rest_now && each != nullptr;
@@ -69,63 +71,61 @@ void Streams::let_go(Device& device) {
     if (each->device == &device) release(*each);
 }
 
-// False: this launch has waited for kLongestRestNs. When all launches together have waited for
-// kMostRestNs, a pause begins.
-bool Streams::may_wait_for_rest(Device& device, uint64_t now, uint64_t& begin_ns) {
-  if (begin_ns == 0) begin_ns = now;
-  const uint64_t waited = now - begin_ns;
-  if (waited < kLongestRestNs) return true;
-  device.rest_waited_ns += waited;
-  if (device.rest_waited_ns >= kMostRestNs) {
-    device.rest_pause_ns =
-        std::clamp(2 * device.rest_pause_ns, kFirstRestPauseNs, kLongestRestPauseNs);
-    device.rest_waited_ns = 0;
-    device.rest_after_ns = now + device.rest_pause_ns;
-  }
-  return false;
+// Moves the held streams. REQUIRES: hold_at_rest() was true.
+void Streams::put_held(Device& device, Place place) {
+  for_each_used(device, [&](Stream& stream) {
+    if (stream.is_held) put(stream, place);
+  });
 }
 
-bool Streams::has_stand_ins(const Device& device, Place place) const {
+// Streams in which something runs. REQUIRES: device.lock is held.
+uint32_t Streams::count_busy(Device& device) {
+  const InContext in(*driver_, device.primary.load(std::memory_order_relaxed));
+  uint32_t busy = 0;
+  for_each_used(device, [&](Stream& stream) {
+    const Look look(stream);
+    if (look.kind() != Stream::Kind::kNone && captures_.load(std::memory_order_relaxed) == 0)
+      busy += is_at_rest(stream) ? 0 : 1;
+  });
+  return busy;
+}
+
+bool Streams::has_stand_ins(Device& device, Place place) {
   if (place == 0) return true;
-  const auto has = [&](const Stream& stream) {
-    return stream.kind.load(std::memory_order_relaxed) == Stream::Kind::kNone ||
-           stream.at[place].load(std::memory_order_relaxed) != nullptr;
-  };
-  if (!has(device.legacy)) return false;
-  for (const Stream* each = all_.load(std::memory_order_acquire); each != nullptr;
-       each = each->next)
-    if (each->device == &device && !has(*each)) return false;
-  return true;
+  bool has_all = true;
+  for_each_used(device, [&](const Stream& stream) {
+    has_all = has_all && stream.at[place].load(std::memory_order_relaxed) != nullptr;
+  });
+  return has_all;
 }
 
-// REQUIRES: hold_at_rest() was true.
+// For the streams that are used, and some spare ones. REQUIRES: hold_at_rest() was true.
 bool Streams::make_stand_ins(Device& device, Place place) {
-  bool is_complete = make_stand_in(device.legacy, place);
-  for (Stream* each = all_.load(std::memory_order_acquire); each != nullptr; each = each->next)
-    if (each->device == &device && each->is_held) is_complete &= make_stand_in(*each, place);
+  bool is_complete = true;
+  for_each_used(device, [&](Stream& stream) {
+    if (stream.is_held) is_complete &= make_stand_in(stream, place);
+  });
+  for (CUstream& spare : device.spares[place])
+    if (spare == nullptr &&
+        driver_->cuGreenCtxStreamCreate(&spare, device.partitions.green(place),
+                                        CU_STREAM_NON_BLOCKING, 0) != CUDA_SUCCESS)
+      spare = nullptr;
   return is_complete;
 }
 
-// Makes the stand-in where a new stream will be; one that is made beside running work begins at
-// home.
-void Streams::prepare(Stream& stream) {
-  Device& device = *stream.device;
-  forget_prepared(device);
-  if (device.target.load(std::memory_order_relaxed) == 0) return;
-  const Locked locked(device.lock);
-  const Place place = device.target.load(std::memory_order_relaxed);
-  if (place == 0 || other_contexts_.load(std::memory_order_relaxed) > 0 || !hold_at_rest(device))
-    return;
-  make_stand_in(stream, place);
-  let_go(device);
+void Streams::drop_spares(Device& device, Place place) {
+  for (CUstream& spare : device.spares[place]) {
+    if (spare != nullptr) driver_->cuStreamDestroy_v2(spare);
+    spare = nullptr;
+  }
 }
 
 // A stream is about to be destroyed. Its work runs on, and only `left` can still be asked about it.
 void Streams::note_left_work(Stream& stream) {
   Device& device = *stream.device;
-  if (captures_.load(std::memory_order_relaxed) != 0 ||
-      driver_->cuStreamQuery(stream.physical()) == CUDA_SUCCESS)
-    return;
+  if (captures_.load(std::memory_order_relaxed) != 0) return;
+  const AllowedInCaptures allowed(*driver_);
+  if (driver_->cuStreamQuery(stream.physical()) == CUDA_SUCCESS) return;
   const Locked locked(device.lock);
   if (!make_left(device)) return;
   chain(stream, stream.physical(), device.left);

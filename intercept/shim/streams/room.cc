@@ -13,7 +13,7 @@ bool Streams::is_idle(Device& device, Place place) const {
     return false;
   for (Stream* each = all_.load(std::memory_order_acquire);; each = each->next) {
     Stream& stream = each == nullptr ? device.legacy : *each;
-    if (stream.device == &device) {
+    if (stream.device == &device) {  // also those that are not used, as a capture may be to come
       const Look look(stream);
       const bool is_moving = (stream.users.load(std::memory_order_acquire) & Stream::kMoving) != 0;
       const CUstream there = stream.at[place].load(std::memory_order_acquire);
@@ -54,6 +54,7 @@ bool Streams::make_room(Device& device) {
   leave(device.legacy);
   for (Stream* each = all_.load(std::memory_order_acquire); each != nullptr; each = each->next)
     leave(*each);
+  drop_spares(device, static_cast<Place>(oldest));
   device.partitions.drop(*driver_, static_cast<Place>(oldest));
   device.idle_since_ns[oldest] = 0;
   return true;

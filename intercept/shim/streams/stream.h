@@ -24,17 +24,25 @@ struct Stream {
   std::atomic<Partitions::Place> place;
   std::atomic<Kind> kind;
   std::atomic<bool> began_capture;
+  // The program has put something into it. Until then it has stand-ins only where a capture needed
+  // them, and nobody asks whether it is empty.
+  std::atomic<bool> is_used;
   // In the legacy stream: its operations so far, without those that the driver itself keeps in
   // order with all other streams. In a blocking stream: how many of them it has waited for.
   std::atomic<uint64_t> legacy_operations;
-  std::atomic<bool> is_dirty;  // blocking: it has work that the legacy stream has not waited for
-  bool is_unmarked;            // per-thread: it has work at home that was put there after `event`
-  bool is_held;                // by hold_at_rest(); protected by the device's lock
-  SpinLock event_lock;         // held from a recording of `event` until the wait for it is in line
+  std::atomic<bool> is_dirty;     // blocking: it has work that the legacy stream has not waited for
+  std::atomic<bool> is_listed;    // in Device::dirty
+  std::atomic<bool> is_unmarked;  // per-thread: it has work at home, put there after `event`
+  std::atomic<bool> is_leaving;   // its place before may still run what was there at `event`
+  bool is_held;                   // by hold_at_rest(); protected by the device's lock
+  SpinLock event_lock;  // held from a recording of `event` until the wait for it is in line
   CUevent event;
+  CUevent departure;  // behind the work at the place before; for is_leaving
   Device* device;
   Stream* next;                                     // in the list of all streams
   std::atomic<CUstream> at[1 + Partitions::kMost];  // by place; null: it has no stand-in there yet
+  Stream* next_dirty;                               // in Device::dirty
+  std::atomic<bool> is_taken;  // it lives, or is being destroyed; else its entry is free
 
   // REQUIRES: the caller is one of the users, or no other thread can be one. A call that waits need
   // not be: the stream that it gets here stays valid for Streams::kLeastIdleNs after a move.

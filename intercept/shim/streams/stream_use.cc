@@ -9,8 +9,20 @@ void StreamUse::take(Flavor flavor, Use use) {
   Streams* all = Streams::get();
   if (__builtin_expect(all == nullptr, 1)) return;
   stream_ = all->find(handle_, flavor);
-  if (stream_ == nullptr) return;
-  if (use == Use::kLaunch) all->move_to_target(*stream_);
+  is_launch_ = use == Use::kLaunch;
+  if (stream_ == nullptr) {
+    if (is_launch_) all->count_unknown_launch();
+    return;
+  }
+  if (__builtin_expect(Inside::is_any(), 0)) {
+    physical_ = stream_->physical();
+    stream_ = nullptr;
+    return;
+  }
+  const Inside inside;
+  if (use != Use::kWait && !stream_->is_used.load(std::memory_order_relaxed))
+    all->note_used(*stream_);
+  if (is_launch_) all->before_launch(*stream_);
   // Until a move has ended, which takes a few microseconds.
   while ((stream_->users.fetch_add(1, std::memory_order_acquire) & Stream::kMoving) != 0) {
     stream_->users.fetch_sub(1, std::memory_order_relaxed);

@@ -44,6 +44,7 @@ class StreamUse {
   CUresult at_home(const Call& call) {
     if (!is_away()) return call(handle_);
     Streams& all = *Streams::get();
+    if (is_launch_) all.count_at_home(*stream_->device);
     all.home_waits(*stream_);
     const CUresult result = call(handle_);
     all.waits_for_home(*stream_);
@@ -73,6 +74,7 @@ class StreamUse {
       physical_ = there;
     }
     is_held_ = use != Use::kWait;
+    is_launch_ = use == Use::kLaunch;
     stream_ = stream;
     is_settled_ = true;
     return true;
@@ -82,7 +84,7 @@ class StreamUse {
   const CUstream handle_;
   CUstream physical_;
   Stream* stream_ = nullptr;
-  bool is_held_ = false, is_settled_ = false, is_to_be_marked_ = false;
+  bool is_held_ = false, is_settled_ = false, is_to_be_marked_ = false, is_launch_ = false;
 };
 
 }  // namespace gpushare::shim

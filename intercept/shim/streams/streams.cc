@@ -20,6 +20,8 @@ constinit thread_local OwnStreams own_streams{};
 
 }  // namespace
 
+constinit thread_local int Inside::depth_ = 0;
+
 Streams* Streams::make() {
   Process& process = this_process();
   const KeepErrno errno_of_the_program;
@@ -33,6 +35,7 @@ Streams* Streams::make() {
   }
   auto* made = static_cast<Streams*>(memory);  // zero bytes are a Streams without any stream
   made->driver_ = functions;
+  made->known_slot_ = process.slot.load(std::memory_order_acquire);
   Streams* there = nullptr;
   if (process.streams.compare_exchange_strong(there, made, std::memory_order_acq_rel)) return made;
   ::munmap(memory, sizeof(Streams));
@@ -55,7 +58,7 @@ Device* Streams::current_device() {
 
 Streams::Entry* Streams::entry_of(CUstream handle) {
   const auto number = reinterpret_cast<uintptr_t>(handle);
-  for (uint32_t i = 0, at = place_of(handle); i < kTableSize; ++i, ++at) {
+  for (uint32_t i = 0, at = place_of(handle); i < kMostProbes; ++i, ++at) {
     Entry& entry = table_[at % kTableSize];
     const uintptr_t there = entry.handle.load(std::memory_order_acquire);
     if (there == number) return &entry;
@@ -64,18 +67,27 @@ Streams::Entry* Streams::entry_of(CUstream handle) {
   return nullptr;
 }
 
-// The address of a destroyed stream keeps its entry, as the driver gives addresses out again.
+// The address of a destroyed stream keeps its entry, as the driver gives addresses out again, until
+// another stream needs it.
 Streams::Entry* Streams::add_entry(CUstream handle) {
-  if (Entry* known = entry_of(handle)) return known;
   const Locked locked(table_lock_);
-  const auto number = reinterpret_cast<uintptr_t>(handle);
-  for (uint32_t i = 0, at = place_of(handle); i < kTableSize; ++i, ++at) {
-    Entry& entry = table_[at % kTableSize];
-    if (entry.handle.load(std::memory_order_relaxed) != 0) continue;
-    entry.handle.store(number, std::memory_order_release);
-    return &entry;
+  if (Entry* known = entry_of(handle)) {
+    known->stream.is_taken.store(true, std::memory_order_relaxed);
+    return known;
   }
-  return nullptr;
+  const auto number = reinterpret_cast<uintptr_t>(handle);
+  Entry* free = nullptr;
+  for (uint32_t i = 0, at = place_of(handle); i < kMostProbes; ++i, ++at) {
+    Entry& entry = table_[at % kTableSize];
+    const bool is_new = entry.handle.load(std::memory_order_relaxed) == 0;
+    if (free == nullptr && (is_new || !entry.stream.is_taken.load(std::memory_order_acquire)))
+      free = &entry;
+    if (is_new) break;
+  }
+  if (free == nullptr) return nullptr;
+  free->stream.is_taken.store(true, std::memory_order_relaxed);
+  free->handle.store(number, std::memory_order_release);
+  return free;
 }
 
 Stream* Streams::find(CUstream handle, Flavor flavor) {
@@ -101,7 +113,7 @@ Stream* Streams::per_thread(Device& device) {
   void* memory =
       ::mmap(nullptr, sizeof(Stream), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
-    is_overfull_.store(true, std::memory_order_relaxed);
+    unknown_.fetch_add(1, std::memory_order_relaxed);
     return nullptr;
   }
   mine = static_cast<Stream*>(memory);
@@ -110,7 +122,6 @@ Stream* Streams::per_thread(Device& device) {
   mine->kind.store(Stream::Kind::kBlocking, std::memory_order_relaxed);
   device.own_streams.fetch_add(1, std::memory_order_relaxed);
   add_to_list(*mine);
-  prepare(*mine);
   return mine;
 }
 

@@ -4,13 +4,15 @@
 // kShimPartitions. docs/spatial.md has the rule for each CUDA call.
 //
 // The wrappers call this on any thread; a child of fork() starts anew. No call waits for another
-// thread's call, with three exceptions: the end of a stream waits for those who look at it, an
-// operation of the legacy stream for one that is being put behind the streams that are away, and a
-// use of a stream for a move of that stream, which takes microseconds. A move needs the stream for
-// itself: where another thread uses it, the launch goes to the old place, and the next one tries.
+// thread's call, with these exceptions: the end of a stream waits for those who look at it, an
+// operation of the legacy stream for one that is being put behind the streams that are away, a use
+// of a stream for a move of that stream, which takes microseconds, and launches for the end of the
+// work in line when a new partition is made (drain.h). A move needs the stream for itself: where
+// another thread uses it, the launch goes to the old place, and the next one tries.
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstdint>
 
 #include "intercept/shim/driver/kinds.h"
@@ -22,25 +24,44 @@ namespace gpushare::shim {
 // What a call does with a stream: a launch moves it, a wait leaves no work in it.
 enum class Use : uint8_t { kLaunch, kOperation, kWait };
 
+// While it lives, the calling thread is in the shim's own calls of the driver. What the program
+// calls on it then (a profiler's callback does) is made where the stream is, and moves nothing.
+class Inside {
+ public:
+  Inside() { ++depth_; }
+  ~Inside() { --depth_; }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+  static bool is_any() { return depth_ != 0; }
+
+ private:
+  static constinit thread_local int depth_;
+};
+
 class Streams {
  public:
   static constexpr int kMostDevices = 16;
-  static constexpr uint32_t kTableSize = 4096;  // streams at one time, at most
+  static constexpr uint32_t kTableSize = 1 << 16;  // a power of two
+  // A stream is found at one of so many entries; one that finds them all taken is not followed.
+  static constexpr uint32_t kMostProbes = 64;
   // A partition that has been empty and idle for so long may be dropped to make room for another.
   static constexpr uint64_t kLeastIdleNs = 1'000'000'000;
   static constexpr uint64_t kTryAgainNs = 50'000'000;  // between two looks for such a one
-  // How long one launch waits for rest at most, and all launches together until they pause; the
-  // first pause, and the longest.
-  static constexpr uint64_t kLongestRestNs = 10'000'000, kMostRestNs = 2'000'000'000,
-                            kFirstRestPauseNs = 10'000'000'000,
-                            kLongestRestPauseNs = 600'000'000'000;
-  static constexpr unsigned kRestPollUs = 20;
+  // Between two looks of a launch that is held whether the queue is empty: the shorter one at
+  // first, and one of this many parts of the time that it was held.
+  static constexpr uint64_t kShortestPollNs = 20'000, kLongestPollNs = 1'000'000, kPollParts = 64;
+  // Between two looks whether all streams have arrived.
+  static constexpr uint64_t kSettleNs = 200'000;
   // So many waits of the program in a row try to make what was announced, as it may wait for one
   // stream after the other before it rests; then they pause.
   static constexpr uint32_t kSoonTries = 16;
   static constexpr uint64_t kSoonPauseNs = 10'000'000;
   // Announced partitions are made only up to this number, which leaves room for wanted ones.
   static constexpr int kMostWithAnnounced = Partitions::kMost / 2;
+  // A Stream::legacy_operations that is none.
+  static constexpr uint64_t kWaitsForLegacy = ~uint64_t{0};
+  // A Device::followed that no agent wants: bits of groups that no GPU has.
+  static constexpr uint64_t kNeverFollowed = ~uint64_t{0};
 
   // Null: the feature is off, or the driver has no green contexts.
   static Streams* get() {
@@ -59,14 +80,18 @@ class Streams {
   [[gnu::always_inline]] Stream* find_at_once(CUstream handle, Flavor flavor) {
     if (handle == GS_CU_STREAM_LEGACY || (handle == nullptr && flavor == Flavor::kLegacy)) {
       Device* const device = only_device_.load(std::memory_order_acquire);
-      return device == nullptr ? nullptr : &device->legacy;
+      return device == nullptr || !device->legacy.is_used.load(std::memory_order_acquire)
+                 ? nullptr
+                 : &device->legacy;
     }
-    Entry& entry = table_[place_of(handle) % kTableSize];
+    Entry& entry = table_[place_of(handle)];
     return entry.handle.load(std::memory_order_acquire) == reinterpret_cast<uintptr_t>(handle) &&
-                   entry.stream.kind.load(std::memory_order_acquire) != Stream::Kind::kNone
+                   entry.stream.is_used.load(std::memory_order_acquire)
                ? &entry.stream
                : nullptr;
   }
+  // Something is put into the stream for the first time.
+  void note_used(Stream& stream);
   void on_created(CUstream handle);
   void before_destroy(CUstream handle);  // before the driver destroys its home
   void on_retained(CUdevice device, CUcontext primary);
@@ -91,7 +116,7 @@ class Streams {
     const bool is_legacy = kind == Stream::Kind::kLegacy;
     if (!is_legacy && kind != Stream::Kind::kNonBlocking &&
         !stream.is_dirty.load(std::memory_order_relaxed))
-      stream.is_dirty.store(true, std::memory_order_release);
+      note_dirty(stream);
     stream.users.fetch_sub(1, std::memory_order_seq_cst);  // and nothing of the above comes later
     if (is_legacy && stream.device->away.load(std::memory_order_seq_cst) != 0)
       stream.legacy_operations.fetch_add(1, std::memory_order_release);
@@ -101,22 +126,26 @@ class Streams {
   // answers that as well.
   void mark(Stream& stream) {
     if (stream.device->own_streams.load(std::memory_order_relaxed) > 1) return record_mark(stream);
-    stream.is_unmarked = true;
+    stream.is_unmarked.store(true, std::memory_order_relaxed);
   }
 
   // --- moves.cc, announced.cc ---
 
-  void move_to_target(Stream& stream);
-  // The host has waited for some work of the current context; makes what the agent has announced.
-  // REQUIRES: the caller uses no stream.
+  // Takes the stream, and with it all others, to where the agent wants the process.
+  void before_launch(Stream& stream);
+  // Counts a launch at home, or in a stream that the shim leaves alone, if a partition is wanted.
+  void count_at_home(const Device& device) const;
+  void count_unknown_launch();
+  // The host has waited for some work of the current context. What the agent wants or has announced
+  // is made if nothing is in its way. REQUIRES: the caller uses no stream.
   void after_wait() {
-    bool is_new = false;  // asking for the current context costs more than to look at all devices
+    bool is_due = false;  // asking for the current context costs more than to look at all devices
     for (int i = device_count_.load(std::memory_order_acquire); i-- > 0;)
-      is_new |= is_announced_new(devices_[i]);
-    if (__builtin_expect(!is_new, 1)) return;
-    Device* device = current_device();
-    if (device != nullptr && is_announced_new(*device)) make_announced(*device);
+      is_due |= is_due_after_wait(devices_[i]);
+    if (__builtin_expect(is_due, 0)) look_after_wait();
   }
+  // Every kLaunchesPerLook launches of a thread: milestones are due, and the slot may be another.
+  void look_up();
 
   // --- legacy.cc. REQUIRES: the caller is one of the stream's users ---
 
@@ -154,8 +183,10 @@ class Streams {
     Stream stream;
   };
 
+  // By the high bits of a product, which depend on all bits of the address.
   static uint32_t place_of(CUstream handle) {
-    return static_cast<uint32_t>((reinterpret_cast<uintptr_t>(handle) >> 4) * 0x9E3779B1);
+    return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(handle) * 0x9E3779B97F4A7C15 >>
+                                 (64 - std::countr_zero(kTableSize)));
   }
   // streams.cc
   static Streams* make();
@@ -165,29 +196,52 @@ class Streams {
   Entry* entry_of(CUstream handle);
   Entry* add_entry(CUstream handle);
   void add_to_list(Stream& stream);
+  template <class Visit>
+  void for_each_used(Device& device, const Visit& visit);
   // lifetimes.cc
-  void drop_stand_ins(Stream& stream);  // and its event; its place is home again
+  void drop_stand_ins(Stream& stream);  // and its events; its place is home again
+  void drop_spares(Device& device, Partitions::Place place);
+  void go_home();
+  void forget_unknown();
+  void settle_all();
+  void find_in_slot(Device& device);
   void note_only_device();
   // moves.cc
   bool is_wanted_new(const Device& device) const;
+  bool has_concern(const Device& device, uint32_t concerns) const {
+    return (device.concerns.load(std::memory_order_relaxed) & concerns) != 0;
+  }
+  static void set_concern(Device& device, Concern concern, bool is_one);
   Partitions::Place target_of(const Device& device) const;
   void follow_wanted(Device& device);
-  bool try_to_follow(Device& device, uint64_t& begin_ns);
+  uint64_t try_to_follow(Device& device, bool may_hold);
+  ShimFollows hindrance(Device& device, int place, uint64_t now);
   void say(const Device& device, ShimFollows follows) const;
+  void look_after_wait();
   void move(Stream& stream, bool to_capture);
+  void go(Stream& stream, Partitions::Place target);
+  void put(Stream& stream, Partitions::Place target);
+  void bring(Stream& stream, Partitions::Place target);
+  bool is_elsewhere(const Stream& stream) const;
+  bool is_left_behind(Stream& stream, Partitions::Place target);
+  void settle(Device& device);
+  void settle_in_time(Device& device);
+  void put_milestone(Stream& stream);
   void count_move(Device& device, Partitions::Place from, Partitions::Place to);
   bool chain(Stream& stream, CUstream from, CUstream to);
+  bool chain(Stream& stream, CUevent& event, CUstream from, CUstream to);
   bool make_stand_in(Stream& stream, Partitions::Place place);
+  void adopt(Stream& stream, Partitions::Place place);
   // rest.cc, room.cc. REQUIRES: device.lock is held, if they take a device.
   bool hold_at_rest(Device& device);
   void let_go(Device& device);
-  static bool may_wait_for_rest(Device& device, uint64_t now, uint64_t& begin_ns);
-  bool is_at_rest(const Stream& stream) const;
-  bool has_stand_ins(const Device& device, Partitions::Place place) const;
+  void put_held(Device& device, Partitions::Place place);
+  uint32_t count_busy(Device& device);
+  bool is_at_rest(Stream& stream) const;
+  bool has_stand_ins(Device& device, Partitions::Place place);
   bool make_stand_ins(Device& device, Partitions::Place place);
   bool make_left(Device& device);
   void record_mark(Stream& stream);
-  void prepare(Stream& stream);
   void note_left_work(Stream& stream);
   bool make_room(Device& device);
   bool is_idle(Device& device, Partitions::Place place) const;
@@ -199,11 +253,17 @@ class Streams {
                 device.prepared[i].load(std::memory_order_relaxed);
     return is_new;
   }
+  bool is_due_after_wait(const Device& device) const {
+    return is_announced_new(device) || is_wanted_new(device) ||
+           has_concern(device, kStreamLacks | kStreamLate);
+  }
   void make_announced(Device& device);
-  bool is_prepared(const Device& device, uint64_t set) const;
+  bool is_prepared(Device& device, uint64_t set);
   static void forget_prepared(Device& device);
   // legacy.cc, captures.cc
-  void gather(Stream& legacy);
+  static void note_dirty(Stream& stream);
+  void gather(Stream& legacy, bool is_wait);
+  bool has_ended(Stream& stream);
   bool is_capturing(const Stream& stream) const;
   bool is_any_refused(const Device& device, bool is_only_of_blocking, bool ends_captures);
   Partitions::Place capture_place(const Device& device) const;
@@ -212,10 +272,11 @@ class Streams {
   std::atomic<uint32_t> captures_;  // streams that capture a graph; while any does, none moves
   std::atomic<int> other_contexts_;
   std::atomic<bool> has_child_graphs_;
+  std::atomic<const ShimSlot*> known_slot_;  // in which the devices were found
   std::atomic<Device*> only_device_;  // with a primary context; null: there are none or several
-  std::atomic<bool> is_overfull_;     // the table lacks some stream, so all stay at home
-  std::atomic<Stream*> all_;          // a list of all but the legacy streams; it never shrinks
-  SpinLock table_lock_;               // for new entries of table_ and for only_device_
+  std::atomic<uint32_t> unknown_;  // streams that the table lacks; while it does, all are at home
+  std::atomic<Stream*> all_;       // a list of all but the legacy streams; it never shrinks
+  SpinLock table_lock_;            // for new entries of table_ and for only_device_
   Device devices_[kMostDevices];
   std::atomic<int> device_count_;  // 1 + the highest number of those with a primary context
   Entry table_[kTableSize];
@@ -227,7 +288,7 @@ class Streams {
 }
 
 [[gnu::always_inline]] inline Partitions::Place Streams::target_of(const Device& device) const {
-  return is_overfull_.load(std::memory_order_relaxed)
+  return unknown_.load(std::memory_order_relaxed) != 0
              ? Partitions::Place{0}
              : device.target.load(std::memory_order_relaxed);
 }
@@ -246,7 +307,19 @@ class Streams {
     return false;
   return use != Use::kLaunch ||
          (stream.place.load(std::memory_order_relaxed) == target_of(device) &&
-          !device.lacks.load(std::memory_order_relaxed) && !is_wanted_new(device));
+          device.concerns.load(std::memory_order_relaxed) == 0 && !is_wanted_new(device));
+}
+
+// Visits each stream of the device into which something was put, and the legacy stream.
+template <class Visit>
+void Streams::for_each_used(Device& device, const Visit& visit) {
+  for (Stream* each = all_.load(std::memory_order_acquire);; each = each->next) {
+    Stream& stream = each == nullptr ? device.legacy : *each;
+    if (stream.device == &device && stream.is_used.load(std::memory_order_acquire) &&
+        stream.kind.load(std::memory_order_acquire) != Stream::Kind::kNone)
+      visit(stream);
+    if (each == nullptr) return;
+  }
 }
 
 }  // namespace gpushare::shim

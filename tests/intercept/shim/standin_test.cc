@@ -141,8 +141,8 @@ INSTANTIATE_TEST_SUITE_P(All, CopyPartitions,
                                          "none"),
                          name_of_stream);
 
-// A program that only copies between host and GPU after it has filled its memory stays where it is,
-// and the agent does not wait for it.
+// A program that only copies between host and GPU after it has filled its memory launches nothing
+// for it, and follows where it waits.
 TEST_F(OnTheSimulatedGpu, CopiesBetweenHostAndGpuMoveNothing) {
   ShimRig rig(kShimPartitions, {{kPci, 0b1}});
   const auto program = start(
@@ -154,7 +154,7 @@ TEST_F(OnTheSimulatedGpu, CopiesBetweenHostAndGpuMoveNothing) {
     if (const uint64_t now = applied(rig, *program); now != ~uint64_t{0}) last = now;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  EXPECT_EQ(last, 0b1u);
+  EXPECT_EQ(last, 0b110u);
   EXPECT_EQ(status_of(*program), 0);
   EXPECT_EQ(rig.launches_of_all(), 3u);
 }
@@ -192,30 +192,30 @@ TEST_F(OnTheSimulatedGpu, PartitionsThatAreNotUsedMakeRoom) {
   EXPECT_FALSE(program->has_ended());
 }
 
-// A program whose queue is never empty: a partition is made all the same, once a launch has waited
-// for rest.
-TEST_F(OnTheSimulatedGpu, AProgramWhoseQueueNeverEndsFollows) {
+// A program whose queue is never empty: launches are held until it is, once, however long it is.
+class NeverEmpty : public OnTheSimulatedGpu,
+                   public testing::WithParamInterface<std::vector<std::string>> {};
+
+TEST_P(NeverEmpty, AProgramFollows) {
   ShimRig rig(kShimPartitions, {{kPci, 0b110}});
-  const auto program =
-      start({"spin", "--seconds", "600", "--kernel-us", "500", "--depth", "8"}, &rig);
+  std::vector<std::string> command{"spin", "--seconds", "600", "--ns-per-unit", "129"};
+  command.insert(command.end(), GetParam().begin(), GetParam().end());
+  const auto program = start(command, &rig);
   ASSERT_TRUE(rig.launches_beyond(20));
-  for (const uint64_t groups : {0b1000u, 0b10000u, 0b1100u}) {
+  for (const uint64_t groups : {0xFF, 0b11}) {
     EXPECT_TRUE(goes_to(rig, *program, groups)) << groups;
+    EXPECT_TRUE(rig.launches_beyond(rig.launches_of_all() + 20));
   }
   EXPECT_FALSE(program->has_ended());
 }
 
-// The driver makes a partition only when all kernels have ended, and this one never does. Launches
-// beside it go on, where they are.
-TEST_F(OnTheSimulatedGpu, AKernelThatNeverEndsKeepsNobodyFromLaunching) {
-  ShimRig rig(kShimPartitions, {{kPci, 0}});
-  const auto program =
-      start({"conformance", "--only", "streams pass each other", "--repeat", "1000"}, &rig);
-  ASSERT_TRUE(rig.launches_beyond(20));
-  want(rig, 0b11);
-  EXPECT_TRUE(rig.launches_beyond(rig.launches_of_all() + 200));
-  EXPECT_FALSE(program->has_ended());
-}
+INSTANTIATE_TEST_SUITE_P(
+    All, NeverEmpty,
+    testing::Values(std::vector<std::string>{"--kernel-us", "500", "--depth", "8"},
+                    std::vector<std::string>{"--kernel-us", "500", "--depth", "64"},
+                    std::vector<std::string>{"--kernel-us", "5000", "--depth", "8"},
+                    std::vector<std::string>{"--kernel-us", "300", "--depth", "8", "--streams",
+                                             "8"}));
 
 // Announced partitions are made when the program waits and nothing of it runs. In the end something
 // of it always runs.
@@ -227,6 +227,11 @@ class Announced : public OnTheSimulatedGpu, public testing::WithParamInterface<c
     auto follows = ShimFollows::kUnknown;
     rig.with_slot(program.pid(), [&](ShimSlot& slot) { follows = slot.gpus[0].follows.load(); });
     return follows;
+  }
+  static uint64_t moves(ShimRig& rig, const Child& program) {
+    uint64_t moves = 0;
+    rig.with_slot(program.pid(), [&](ShimSlot& slot) { moves = slot.gpus[0].moves.load(); });
+    return moves;
   }
   // Waits until the program has begun its last kernel.
   static bool never_rests(ShimRig& rig) { return rig.launches_beyond(2 * kRounds + 20); }
@@ -242,14 +247,21 @@ TEST_P(Announced, SetsAreThereWhenTheyAreWanted) {
     slot.soon[0].sets[3].store(0b10);
   });
   ASSERT_TRUE(never_rests(rig));
+  // What does not end stays where it is, and so it is not said that the process has gone.
   for (const uint64_t groups : {0b10, 0b1110, 0b10}) {
-    EXPECT_TRUE(goes_to(rig, *program, groups)) << groups;
-    EXPECT_EQ(follows(rig, *program), ShimFollows::kFollows);
+    const uint64_t before = moves(rig, *program);
+    want(rig, groups);
+    EXPECT_TRUE(eventually([&] { return moves(rig, *program) > before; })) << groups;
+    EXPECT_TRUE(eventually([&] { return follows(rig, *program) == ShimFollows::kWorkRemains; }));
+    EXPECT_NE(applied(rig, *program), groups);
   }
   // A partition that was not announced.
   want(rig, 0b100000);
-  EXPECT_TRUE(eventually([&] { return follows(rig, *program) == ShimFollows::kWaitsForRest; }));
-  EXPECT_TRUE(goes_to(rig, *program, 0b1110)) << "a partition that is made takes its place";
+  EXPECT_TRUE(eventually([&] { return follows(rig, *program) == ShimFollows::kPauses; }));
+  const uint64_t before = moves(rig, *program);
+  want(rig, 0b1110);
+  EXPECT_TRUE(eventually([&] { return moves(rig, *program) > before; }))
+      << "a partition that is made takes its place";
   EXPECT_FALSE(program->has_ended());
 }
 
@@ -302,7 +314,8 @@ TEST_F(OwnStreams, OfOneThreadAreNotMarkedAtHome) {
   const int alone = records_of(command, nullptr);
   EXPECT_GE(alone, 0);
   ShimRig rig(kShimPartitions, {{kPci, 0}});
-  EXPECT_EQ(records_of(command, &rig), alone);
+  // One every 64 launches is a milestone.
+  EXPECT_LE(records_of(command, &rig), alone + (3 + 3 * 100) / 64 + 1);
 }
 
 TEST_F(OwnStreams, OfSeveralThreadsAreMarkedAtHome) {

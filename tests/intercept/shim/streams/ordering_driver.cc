@@ -30,7 +30,8 @@ constinit const Driver kDriver{
     .cuEventCreate = [](CUevent* event,
                         unsigned) { return *event = the_gpu->new_event(), CUDA_SUCCESS; },
     .cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; },
-    .cuEventQuery = [](CUevent) { return CUDA_SUCCESS; },
+    .cuEventQuery =
+        [](CUevent event) { return the_gpu->is_done(event) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; },
     .cuEventRecord =
         [](CUevent event, CUstream stream) {
           meanwhile();
@@ -48,7 +49,10 @@ constinit const Driver kDriver{
         [](CUstream* stream, unsigned flags) {
           return *stream = the_gpu->create(flags == CU_STREAM_DEFAULT), CUDA_SUCCESS;
         },
-    .cuStreamQuery = [](CUstream) { return CUDA_SUCCESS; },
+    .cuStreamQuery =
+        [](CUstream stream) {
+          return the_gpu->is_done(stream) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+        },
     .cuStreamDestroy_v2 = [](CUstream stream) { return the_gpu->destroy(stream), CUDA_SUCCESS; },
     .cuStreamGetFlags =
         [](CUstream stream, unsigned* flags) {
@@ -60,6 +64,7 @@ constinit const Driver kDriver{
         [](CUstream, CUstreamCaptureStatus* status) {
           return *status = CU_STREAM_CAPTURE_STATUS_NONE, CUDA_SUCCESS;
         },
+    .cuThreadExchangeStreamCaptureMode = [](CUstreamCaptureMode*) { return CUDA_SUCCESS; },
     .cuStreamCopyAttributes = [](CUstream, CUstream) { return CUDA_SUCCESS; },
     .cuDeviceGetDevResource = [](CUdevice, CUdevResource*,
                                  CUdevResourceType) { return CUDA_SUCCESS; },

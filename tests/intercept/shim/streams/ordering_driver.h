@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A driver for the shim's own sources (intercept/shim/driver/driver.h) that runs nothing. It knows
 // for each piece of work what the hardware would finish before it, which is no more than CUDA
-// promises. Queries say that everything is done, so that partitions can be made at any time.
+// promises, and what a question has found to have ended.
 #pragma once
 
 #include <array>
@@ -44,10 +44,26 @@ class FakeGpu {
     const std::lock_guard lock(mutex_);
     Queue& queue = queue_of(stream);
     queue.finished.add(implicit(stream));
-    const Work before = queue.finished;
+    Work before = queue.finished;
+    before.add(done_);
     queue.finished.add(number);
     return before;
   }
+  // Whether the stream, or what is before the event, has ended. If so, all that comes is later.
+  bool is_done(CUstream stream) {
+    const std::lock_guard lock(mutex_);
+    if (is_busy && is_busy()) return false;
+    done_.add(queue_of(stream).finished);
+    done_.add(implicit(stream));
+    return true;
+  }
+  bool is_done(CUevent event) {
+    const std::lock_guard lock(mutex_);
+    if (is_busy && is_busy()) return false;
+    done_.add(events_.at(event));
+    return true;
+  }
+  std::function<bool()> is_busy{};  // whether a question finds work; empty: it never does
   CUstream create(bool is_blocking) {
     const std::lock_guard lock(mutex_);
     const auto handle = reinterpret_cast<CUstream>(next_ += 64);
@@ -101,6 +117,7 @@ class FakeGpu {
   std::map<CUstream, Queue> queues_{{GS_CU_STREAM_LEGACY, {}},
                                     {GS_CU_STREAM_PER_THREAD, {.is_blocking = true}}};
   std::map<CUevent, Work> events_;
+  Work done_;  // of which a question has said so
   Work left_;  // of blocking streams that were destroyed
   uintptr_t next_ = 0x10000;
 };

@@ -43,8 +43,8 @@ namespace detail {
 constinit std::atomic<Process*> process{&the_process};
 }
 uint32_t attach() { return the_process.features.load(); }
-// Each reading is 10 ms later, so a launch that waits for rest gives up at the second.
-uint64_t monotonic_ns() { return the_time.fetch_add(10'000'000); }
+// Each reading is 100 ms later, so a launch that is held for nothing gives up soon.
+uint64_t monotonic_ns() { return the_time.fetch_add(100'000'000); }
 
 namespace {
 
@@ -344,6 +344,7 @@ class InterleavedTest : public StreamsTest {
     handles_ = new_streams();
     handles_.push_back(GS_CU_STREAM_PER_THREAD);
     visit(kSets, handles_);
+    the_gpu->is_busy = [this] { return !is_visiting_ && random_() % 2 == 0; };
     other_threads = [this] {
       const size_t who = random_() % kThreads;
       if (who == at_work_ || calls_of_[who] == nullptr) return;
@@ -356,7 +357,9 @@ class InterleavedTest : public StreamsTest {
     if (random_() % 64 == 0) replace(handles_[random_() % handles_.size()]);
     if (random_() % 128 == 0) {
       end_all_calls();
+      is_visiting_ = true;
       visit(kSets, handles_);
+      is_visiting_ = false;
     }
     at_work_ = random_() % kThreads;
     if (calls_of_[at_work_] == nullptr) {
@@ -399,6 +402,7 @@ class InterleavedTest : public StreamsTest {
   std::vector<CUstream> handles_;
   std::array<std::unique_ptr<Call>, kThreads> calls_of_;
   std::array<bool, kThreads> has_put_{};
+  bool is_visiting_ = false;
   size_t at_work_ = kThreads;  // the thread that is in the middle of a step
   uint64_t steps_between_ = 0;
 };
