@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long does one decision take, by the number of tenants (two processes each)? The agent makes
-// one every tick and GPU, of `slo` one a second. Steady: the same load again and again, as between
-// two changes.
+// one every tick and GPU, of `slo` one a second; of an order, by the number of jobs. Steady: the
+// same load again and again, as between two changes.
 #include <benchmark/benchmark.h>
 
+#include "bench/sched/replay/machine.h"
 #include "sched/policy/fair.h"
 #include "tests/sched/support/slo_services.h"
 
@@ -76,6 +77,48 @@ void decide_slo(benchmark::State& state) {
 }
 BENCHMARK(decide_slo)
     ->ArgsProduct({{4, 14, 32, 64, 200}, {40, 140}})
+    ->Unit(benchmark::kMicrosecond);
+
+// Jobs of all kinds, half of them of unknown length, one in ten without work.
+void decide_order(benchmark::State& state, std::string_view name) {
+  LengthHistory history;
+  for (int i = 0; i < 512; ++i) history.add("", std::chrono::milliseconds(10 + i * i * 7));
+  const auto policy = replay::policy_named(name).value()(history);
+  std::vector<JobView> jobs(static_cast<size_t>(state.range(0)));
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    JobView& job = jobs[i];
+    job.id = i + 1;
+    job.name = "run-4711";
+    job.weight = static_cast<uint32_t>(1 + i * 37 % 1000);
+    job.arrived = Time(std::chrono::seconds(i));
+    job.service = std::chrono::milliseconds(i * 7919 % 100'000);
+    if (i % 2 == 0) job.left = std::chrono::milliseconds(i * 104'729 % 1'000'000);
+    job.period = std::chrono::milliseconds(10);
+    job.wants_gpu = i % 10 != 7;
+  }
+  Time now(std::chrono::hours(1));
+  for (auto _ : state) {
+    now += std::chrono::milliseconds(25);
+    Plan plan = policy->plan({.now = now, .jobs = jobs});
+    JobView& first = jobs[plan.jobs.front().job - 1];
+    first.service += std::chrono::milliseconds(25);
+    benchmark::DoNotOptimize(plan);
+  }
+}
+BENCHMARK_CAPTURE(decide_order, fifo, "fifo")
+    ->Arg(8)
+    ->Arg(100)
+    ->Arg(2000)
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(decide_order, srtf, "srtf")
+    ->Arg(8)
+    ->Arg(100)
+    ->Arg(2000)
+    ->Unit(benchmark::kMicrosecond);
+BENCHMARK_CAPTURE(decide_order, turns, "turns")
+    ->Arg(8)
+    ->Arg(100)
+    ->Arg(2000)
     ->Unit(benchmark::kMicrosecond);
 
 }  // namespace

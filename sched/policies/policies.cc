@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/policies/policies.h"
 
+#include "sched/orders/srtf.h"
+#include "sched/orders/turns.h"
 #include "sched/policy/fair.h"
 #include "sched/policy/fifo.h"
 #include "sched/slo/policy.h"
 
 namespace gpushare {
 
-std::vector<PolicyEntry> all_policies(KneeStore* knees) {
+std::vector<PolicyEntry> all_policies(KneeStore* knees, const LengthHistory* lengths) {
   const auto fair = [](const GpuView&, const PolicyOptions& options) {
     return std::make_unique<FairPolicy>(FairOptions::of(options));
   };
@@ -17,6 +19,13 @@ std::vector<PolicyEntry> all_policies(KneeStore* knees) {
   const auto fifo = [](const GpuView&, const PolicyOptions& options) {
     return std::make_unique<FifoPolicy>(options);
   };
+  const auto srtf = [lengths](const GpuView&, const PolicyOptions& options) {
+    return std::make_unique<SrtfPolicy>(options, lengths);
+  };
+  const auto turns = [](const GpuView&, const PolicyOptions& options) {
+    return std::make_unique<TurnsPolicy>(options);
+  };
+  constexpr PolicyNeeds kJobs{.iterations = true, .turns = true};
   // name, summary, needs, options, how it is made, check of the options together
   return {
       {"fair",
@@ -36,6 +45,11 @@ std::vector<PolicyEntry> all_policies(KneeStore* knees) {
        {},
        kFifoOptions,
        fifo},
+      {"srtf",
+       "Gives the GPU to the job that is done soonest; lengths are said, announced or learnt.",
+       kJobs, kOrderOptions, srtf},
+      {"turns", "Gives all jobs equal time by weight, in turns of whole iterations.", kJobs,
+       kOrderOptions, turns},
   };
 }
 

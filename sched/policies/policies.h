@@ -10,9 +10,11 @@
 namespace gpushare {
 
 class KneeStore;
+class LengthHistory;
 
-// The first one runs on every GPU for which no other is chosen. `knees` outlives what is made and
-// may be null: what `slo` finds of programs is then not kept.
-std::vector<PolicyEntry> all_policies(KneeStore* knees = nullptr);
+// The first one runs on every GPU for which no other is chosen. Both outlive what is made and may
+// be null: what `slo` finds of programs is then not kept, and `srtf` learns no lengths.
+std::vector<PolicyEntry> all_policies(KneeStore* knees = nullptr,
+                                      const LengthHistory* lengths = nullptr);
 
 }  // namespace gpushare

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/orders/left.h"
+
+#include <algorithm>
+
+namespace gpushare {
+namespace {
+
+Nanos product(uint64_t count, Nanos each) {
+  Nanos::rep all = 0;
+  return __builtin_mul_overflow(count, each.count(), &all) ? Nanos::max() : Nanos(all);
+}
+
+// What is left of `length`; unknown when the job has outlived it.
+Left rest(Nanos length, Nanos service, LeftSource source) {
+  service = std::max(service, Nanos{});
+  if (service >= length) return {};
+  return {length - service, source};
+}
+
+}  // namespace
+
+// A source that has been outlived does not fall back on a less certain one: the job is not what it
+// seemed to be.
+Left left_of(const KnownLength& known) {
+  if (known.iterations > 0 && known.period > Nanos{}) {
+    if (known.ended >= known.iterations) return {};
+    return {product(known.iterations - known.ended, known.period), LeftSource::kAnnounced};
+  }
+  if (known.length > Nanos{}) return rest(known.length, known.service, LeftSource::kSaid);
+  if (known.learnt) return rest(*known.learnt, known.service, LeftSource::kLearnt);
+  return {};
+}
+
+}  // namespace gpushare

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is left of a job, and how that is known: the most certain of what was said of it, announced
+// by it, or learnt from earlier runs of its command. A job that goes on beyond what was said of it
+// is unknown from then on, so that a false word wins nothing but the time of the false word. Pure.
+#pragma once
+
+#include <optional>
+
+#include "sched/policy/job.h"
+
+namespace gpushare {
+
+struct KnownLength {
+  uint64_t iterations = 0;        // of the whole job, said or expected; 0: unknown
+  uint64_t ended = 0;             // of these
+  Nanos period{};                 // GPU time of one, alone; 0: unknown
+  Nanos length{};                 // GPU time of the whole job, said; 0: unknown
+  std::optional<Nanos> learnt{};  // the median of the command's finished runs
+  Nanos service{};                // GPU time so far
+};
+
+struct Left {
+  std::optional<Nanos> time{};  // at least 0; none: unknown
+  LeftSource source = LeftSource::kUnknown;
+
+  bool operator==(const Left&) const = default;
+};
+
+// Never throws, and takes any values.
+Left left_of(const KnownLength& known);
+
+}  // namespace gpushare

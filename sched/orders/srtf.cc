@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/orders/srtf.h"
+
+#include <algorithm>
+
+#include "sched/orders/times.h"
+
+namespace gpushare {
+namespace {
+constexpr Nanos kShortestWait = std::chrono::microseconds(1);
+}
+
+const LengthMix& SrtfPolicy::mix() const {
+  static const LengthMix kNothingLearnt;
+  return lengths_ == nullptr ? kNothingLearnt : lengths_->mix();
+}
+
+void SrtfPolicy::rank(std::span<Ranked> all) {
+  for (Ranked& one : all)
+    one.key = one.job->left ? std::max(static_cast<double>(one.job->left->count()), 0.0)
+                            : mix().index(one.job->service);
+}
+
+bool SrtfPolicy::keeps(const Ranked& running, const Ranked& other, Time) {
+  const auto least = static_cast<double>(std::max(kLeastGain, running.job->period).count());
+  return other.key + least >= running.key;
+}
+
+// The key of the one that runs falls, and of an unknown one jumps where jobs like it often end.
+Time SrtfPolicy::look_again(const JobView& running, Time now) {
+  if (running.left) return Time::max();
+  const Nanos jump = mix().next_jump(running.service);
+  if (jump == Nanos::max()) return Time::max();
+  return later(now, std::max(jump - std::max(running.service, Nanos{}), kShortestWait));
+}
+
+}  // namespace gpushare
