@@ -25,10 +25,12 @@ say = $(if $(filter 1,$(V)),,@printf '  %-6s %s\n' $(1) $(2))
 
 CCACHE := $(shell command -v ccache 2>/dev/null)
 CC := gcc
-CLANG ?= $(firstword $(shell command -v clang-19 clang-18 clang 2>/dev/null) clang)
-CLANGXX ?= $(firstword $(shell command -v clang++-19 clang++-18 clang++ 2>/dev/null) clang++)
-CLANG_TIDY ?= $(firstword $(shell command -v clang-tidy-19 clang-tidy-18 clang-tidy 2>/dev/null) clang-tidy)
-CLANG_FORMAT ?= $(firstword $(shell command -v clang-format-19 clang-format-18 clang-format 2>/dev/null) clang-format)
+# The first of these programs that is there. Not every shell's `command -v` takes several.
+first_there = $(firstword $(foreach name,$(1),$(shell command -v $(name) 2>/dev/null)))
+CLANG ?= $(or $(call first_there,clang-19 clang-18 clang),clang)
+CLANGXX ?= $(or $(call first_there,clang++-19 clang++-18 clang++),clang++)
+CLANG_TIDY ?= $(or $(call first_there,clang-tidy-19 clang-tidy-18 clang-tidy),clang-tidy)
+CLANG_FORMAT ?= $(or $(call first_there,clang-format-19 clang-format-18 clang-format),clang-format)
 GXX := $(CCACHE) g++
 # Clang takes little more than half of g++'s time, as it gains more by precompiled headers, and with its
 # sanitizers' runtimes, which are in the program, libraries can be preloaded. What calls in a program's
@@ -42,18 +44,21 @@ COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 
 WARN := -Wall -Wextra -Wshadow -Werror
 CPPFLAGS := -I. -I$(O)/gen -DSPDLOG_FMT_EXTERNAL -DBOOST_ASIO_NO_DEPRECATED
-# A test program's own code is compiled once and run once: an optimizer takes half of the time that
-# compiling it takes, and saves none.
 # Sanitizers double an optimizer's time, and what they find needs none. -g1 is enough for
 # a backtrace and takes a quarter less time than -g; `make OPTIMIZE='-O0 -g'` is for a debugger.
+# A test program's own code is compiled once and run once: an optimizer takes half of the time that
+# compiling it takes, and saves none; line numbers take a fifth, and GoogleTest names the line.
 OPTIMIZE := $(if $(SAN),-O0 -g1,-O2 -g1)
-TEST_OPTIMIZE := $(if $(SAN)$(filter command%,$(origin OPTIMIZE)),$(OPTIMIZE),-O0 -g1)
+TEST_OPTIMIZE := $(if $(filter command%,$(origin OPTIMIZE)),$(OPTIMIZE),-O0 -g0)
 CXXFLAGS = -std=c++23 $(OPTIMIZE) -fPIC -fno-omit-frame-pointer -fvisibility=hidden $(WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=undefined) $(if $(findstring thread,$(SAN)),-DBOOST_ASIO_DISABLE_FENCED_BLOCK)
 CFLAGS := -std=c11 -O2 -g -fPIC $(WARN)
 # libstdc++ is static, so that programs run where an older or no g++ is; libgcc_s is everywhere, and its
 # unwinder must fit the machine's glibc. A sanitizer's runtime is in the program, for the libraries that
 # it loads too, and wants libstdc++ shared.
 LDFLAGS := $(if $(SAN),-fsanitize=$(SAN),-static-libstdc++) -pthread
+# Most of what is linked is tests, and lld takes a quarter of the usual linker's time for them.
+LLD := $(call first_there,ld.lld-19 ld.lld-18 ld.lld)
+linker = $(if $(LLD),$(if $(SAN)$(filter $(O)/bin/tests/% $(O)/bin/fuzz/%,$@),--ld-path=$(LLD)))
 # For programs that run where there is no libc, or where the dynamic loader is slow. They open no
 # library, of which a static program would have to be warned.
 STATIC := -static -Wl,--no-warnings
@@ -94,7 +99,7 @@ all_objects += $(call objects,$(2))
 $(O)/$(1): $(call objects,$(2)) $(addprefix $(O)/,$(3) $(formatting)) $(compat_object) $(call parts,$(1),$(2) $(3) $(4))
 	$$(call say,LINK,$(1))
 	@mkdir -p $$(@D)
-	$$(Q)$$(CXX) $$(LDFLAGS) -o $$@ $(call objects,$(2)) $(addprefix $(O)/,$(3) $(formatting)) $(compat_object) $(4)
+	$$(Q)$$(CXX) $$(LDFLAGS) $$(linker) -o $$@ $(call objects,$(2)) $(addprefix $(O)/,$(3) $(formatting)) $(compat_object) $(4)
 endef
 define program_rule
 programs += $(O)/$(1)
@@ -123,7 +128,7 @@ all_fuzz_objects += $(call fuzz_objects,$(2))
 $(O)/bin/fuzz/$(1): $(call fuzz_objects,$(2) $(formatting_source)) $(call parts,bin/fuzz/$(1),$(2))
 	$$(call say,LINK,bin/fuzz/$(1))
 	@mkdir -p $$(@D)
-	$$(Q)$$(CLANGXX) $$(FUZZ_FLAGS) -o $$@ $(call fuzz_objects,$(2) $(formatting_source))
+	$$(Q)$$(CLANGXX) $$(FUZZ_FLAGS) $$(linker) -o $$@ $(call fuzz_objects,$(2) $(formatting_source))
 endef
 fuzzer = $(eval $(call fuzzer_rule,$(1),$(2)))
 
@@ -210,18 +215,29 @@ tests: $(gtests) $(other_tests) $(programs) $(extra_targets)
 pure_tests := sched_test nvrm_test nvrm_decode_test nvrm_abi_test cuda_abi_test kmod_pure_test iteration_test
 threaded_tests := shmctl_test bpf_test sim_test cuda_standin_test workloads_test conformance_test lifeline_test kmod_user_test progress_test streams_test
 real_time_tests := sched_system_test sched_mps_test bench_test attacks_test
+# These, and the demo in tools_test, wait nearly all the time, and want a machine that is not busy.
+quiet := sched_system_test sched_mps_test tools_test bench_test attacks_test
+# The longest, which begin first, so that none is left to run alone.
+long := sched_test kill_storm_test shim_test shmctl_test
+# The tests of a program run in so many parts at once: PROGRAM@iofn is the part i, counted from 0.
+parts_of_attacks_test := 6
+parts_of_sched_system_test := 4
+parts_of_sched_test := 3
+parts_of_tools_test := 2
+in_parts = $(foreach name,$(1),$(if $(parts_of_$(name)),$(foreach part,$(wordlist 1,$(parts_of_$(name)),0 1 2 3 4 5),$(name)@$(part)of$(parts_of_$(name))),$(name)))
+in_order = $(filter $(long),$(1)) $(filter-out $(long),$(1))
 test_programs = $(addprefix $(O)/bin/tests/,$(1))
-# These wait nearly all the time: PROGRAM@iofn is the part i, counted from 0, of n that run at once.
-waiting_tests := $(foreach part,0 1 2 3,$(call test_programs,attacks_test)@$(part)of4)
-# These, and the demo in tools_test, want the machine for themselves.
-timed_tests := $(call test_programs,$(filter-out attacks_test,$(real_time_tests)) tools_test)
-plain_tests := $(filter-out $(call test_programs,$(pure_tests) attacks_test),$(gtests)) $(other_tests)
-sanitized_tests := $(if $(findstring thread,$(SAN)),$(call test_programs,$(threaded_tests)),$(filter-out $(call test_programs,$(real_time_tests)),$(gtests)))
-plain-tests: $(plain_tests) $(call test_programs,attacks_test) $(programs) $(extra_targets)
-sanitized-tests: $(sanitized_tests) $(extra_targets)
-# The longest first, so that none is left to run alone.
-long_tests := $(call test_programs,shmctl_test shim_test kill_storm_test)
-ring1_tests := $(long_tests) $(filter-out $(long_tests) $(call test_programs,attacks_test),$(gtests))
+
+all_gtests := $(notdir $(gtests))
+plain_gtests := $(filter-out $(pure_tests),$(all_gtests))
+sanitized_gtests := $(if $(findstring thread,$(SAN)),$(threaded_tests),$(filter-out $(real_time_tests),$(all_gtests)))
+plain-tests: $(call test_programs,$(plain_gtests)) $(other_tests) $(programs) $(extra_targets)
+sanitized-tests: $(call test_programs,$(sanitized_gtests)) $(extra_targets)
+# What tests/run.sh asks for.
+quiet_tests := $(call test_programs,$(call in_parts,$(quiet)))
+plain_tests := $(call test_programs,$(call in_parts,$(call in_order,$(filter-out $(quiet),$(plain_gtests))))) $(other_tests)
+sanitized_tests := $(call test_programs,$(call in_parts,$(call in_order,$(sanitized_gtests))))
+check_tests := $(call test_programs,$(call in_parts,$(call in_order,$(filter-out $(quiet),$(all_gtests)))))
 list-of-%-tests:
 	@printf '%s\n' $($*_tests)
 

@@ -4,11 +4,11 @@
 #   check   `make check`: runs the programs of ring 1 as they are built, plain. FILTER is GoogleTest's
 #           (T= of make): only the tests that it names.
 #   all     `make test`: checks the floors of the includes, then builds and runs every test that this
-#           machine can run. Those with threads, and
-#           those that start programs, run plain; all but those in real time, for which sanitized
-#           programs are too slow, under the address and undefined sanitizers; those with threads under
-#           the thread sanitizer; then the fuzzers, each for GPUSHARE_FUZZ_SECONDS (20). While tests run
-#           that do not measure time, the next stage is built.
+#           machine can run. Those with threads, and those that start programs, run plain; all but
+#           those in real time, for which sanitized programs are too slow, under the address and
+#           undefined sanitizers; those with threads under the thread sanitizer; the fuzzers, each for
+#           GPUSHARE_FUZZ_SECONDS (20). One stage is built after the other without a pause, and what
+#           does not measure time is tested as soon as it is built; the rest waits until all is built.
 # The last line is "N passed, N failed, N skipped". The status is 0 only when nothing failed and
 # something passed.
 set -u
@@ -22,14 +22,28 @@ jobs=$(nproc)
 passed=0 failed=0 skipped=0
 failures=()
 
-# run_tests FOLDER FILTER MOST PROGRAM...: runs MOST programs at a time; each leaves
-# FOLDER/logs/PROGRAM.log and .status. PROGRAM@iofn runs the part i of n of its tests.
+# Programs of tests that run at a time: many of them wait more than they work. Beside the builder,
+# one; `beside` is its process.
+at_once() {
+  if [ -n "$beside" ] && kill -0 "$beside" 2>/dev/null; then
+    echo 1
+  else
+    echo $((jobs + 2))
+  fi
+}
+
+# run_tests FOLDER FILTER PROGRAM...: each program leaves FOLDER/logs/PROGRAM.log and .status.
+# PROGRAM@iofn runs the part i of n of its tests.
 run_tests() {
-  local folder=$1 filter=$2 most=$3 program log
-  shift 3
+  local folder=$1 filter=$2 program log pid pids=()
+  shift 2
   mkdir -p "$folder/logs"
   for program in "$@"; do
-    while [ "$(jobs -rp | wc -l)" -ge "$most" ]; do wait -n; done
+    while :; do
+      for pid in "${!pids[@]}"; do kill -0 "$pid" 2>/dev/null || unset "pids[$pid]"; done
+      [ "${#pids[@]}" -ge "$(at_once)" ] || break
+      sleep 0.1
+    done
     log=$folder/logs/$(basename "$program")
     (
       if [[ $program =~ (.*)@([0-9]+)of([0-9]+)$ ]]; then
@@ -39,8 +53,9 @@ run_tests() {
       timeout 600 "$program" --gtest_filter="$filter" >"$log.log" 2>&1
       echo $? >"$log.status"
     ) &
+    pids[$!]=1
   done
-  wait
+  wait "${!pids[@]}"
 }
 
 # count_tests FOLDER LABEL PROGRAM...: of what they left. A test program that ends badly without naming
@@ -67,22 +82,26 @@ count_tests() {
   done
 }
 
-# The programs of a target of the Makefile, one a line.
+# The programs of a list of the Makefile, one a line.
 list() { # KIND MAKE-ARGUMENT...
   local kind=$1
   shift
   "$make" --no-print-directory -s "$@" "list-of-$kind-tests"
 }
 
-build_or_count() {
-  local label=$1
-  shift
-  echo "building: $label (after $SECONDS s)"
-  if ! ${beside:+nice -n 19} "$make" --no-print-directory -j"$jobs" "$@"; then
-    failed=$((failed + 1))
-    failures+=("$label does not build")
-    return 1
-  fi
+# One stage after the other. Writes "STAGE STATUS" to descriptor 9 when each is built.
+build_stages() {
+  local stage folder targets
+  for stage in plain address,undefined thread fuzzers; do
+    folder=$build/san-${stage//,/-} targets=(SAN="$stage" sanitized-tests)
+    case $stage in
+    plain) folder=$build targets=(all plain-tests) ;;
+    fuzzers) folder=$build targets=(fuzzers) ;;
+    esac
+    echo "building: $stage (after $SECONDS s)"
+    nice -n 5 "$make" --no-print-directory -j"$jobs" O="$folder" "${targets[@]}" 9>&-
+    echo "$stage $?" >&9
+  done
 }
 
 run_fuzzers() {
@@ -118,16 +137,8 @@ export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1:$symb
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:$symbolizer
 export TSAN_OPTIONS=halt_on_error=1:$symbolizer
 
-# A stage is built while the tests of the one before it run, which mostly wait, and go first.
 beside=
-trap '[ -z "$beside" ] || kill "$beside"' EXIT
-folder= label= programs=()
-end_stage() {
-  [ -n "$beside" ] || return 0
-  wait "$beside"
-  count_tests "$folder" "$label" "${programs[@]}"
-  beside=
-}
+trap '[ -z "$beside" ] || kill "$beside" 2>/dev/null' EXIT
 
 finish() {
   for failure in "${failures[@]:+${failures[@]}}"; do echo "FAILED: $failure"; done
@@ -142,15 +153,9 @@ finish() {
 
 if [ "$mode" = check ]; then
   export GPUSHARE_TEST_REAL_KILLS=${GPUSHARE_TEST_REAL_KILLS:-20}
-  mapfile -t programs < <(list ring1 O="$build")
-  mapfile -t timed < <(list timed O="$build")
-  run_tests "$build" "$filter" 1 "${timed[@]}"
-  mapfile -t waiting < <(list waiting O="$build")
-  run_tests "$build" "$filter" "${#waiting[@]}" "${waiting[@]}"
-  mapfile -t others < <(printf '%s\n' "${programs[@]}" | grep -vxF "$(printf '%s\n' "${timed[@]}")")
-  # Many of them wait more than they work.
-  run_tests "$build" "$filter" $((jobs + 1)) "${others[@]}"
-  count_tests "$build" plain "${waiting[@]}" "${programs[@]}"
+  mapfile -t programs < <(list quiet O="$build" && list check O="$build")
+  run_tests "$build" "$filter" "${programs[@]}"
+  count_tests "$build" plain "${programs[@]}"
   finish
   exit
 fi
@@ -162,32 +167,40 @@ else
   failed=$((failed + 1))
   failures+=("an include goes upwards, or a folder is too full")
 fi
-if build_or_count plain O="$build" all plain-tests; then
-  folder=$build label=plain
-  mapfile -t programs < <(list plain O="$build")
-  # What measures time has the machine for itself.
-  mapfile -t timed < <(list timed O="$build")
-  run_tests "$build" "*" 1 "${timed[@]}"
-  mapfile -t waiting < <(list waiting O="$build")
-  run_tests "$build" "*" "${#waiting[@]}" "${waiting[@]}"
-  count_tests "$build" plain "${waiting[@]}"
-  mapfile -t others < <(printf '%s\n' "${programs[@]}" | grep -vxF "$(printf '%s\n' "${timed[@]}")")
-  run_tests "$build" "*" 1 "${others[@]}" &
-  beside=$!
-fi
-for san in address,undefined thread; do
-  built=
-  build_or_count "$san" O="$build/san-${san//,/-}" SAN="$san" sanitized-tests && built=1
-  end_stage
-  [ -n "$built" ] || continue
-  folder=$build/san-${san//,/-} label=${san%%,*}
-  mapfile -t programs < <(list sanitized O="$folder" SAN="$san")
-  run_tests "$folder" "-Demo.*:*RealTime*" 1 "${programs[@]}" &
-  beside=$!
+mkfifo "$build/logs/built.$$"
+build_stages 9>"$build/logs/built.$$" &
+beside=$!
+exec 9<"$build/logs/built.$$"
+rm "$build/logs/built.$$"
+declare -A is_built
+while read -r stage status <&9; do
+  if [ "$status" != 0 ]; then
+    failed=$((failed + 1))
+    failures+=("$stage does not build")
+    continue
+  fi
+  is_built[$stage]=1
+  case $stage in
+  plain)
+    mapfile -t programs < <(list plain O="$build")
+    run_tests "$build" "*" "${programs[@]}"
+    count_tests "$build" plain "${programs[@]}"
+    ;;
+  address,undefined | thread)
+    folder=$build/san-${stage//,/-}
+    mapfile -t programs < <(list sanitized O="$folder" SAN="$stage")
+    run_tests "$folder" "-Demo.*:*RealTime*" "${programs[@]}"
+    count_tests "$folder" "${stage%%,*}" "${programs[@]}"
+    ;;
+  esac
 done
-built=
-build_or_count fuzzers O="$build" fuzzers && built=1
-end_stage
-[ -z "$built" ] || run_fuzzers
+wait "$beside"
+beside=
+if [ -n "${is_built[plain]-}" ]; then
+  mapfile -t programs < <(list quiet O="$build")
+  run_tests "$build" "*" "${programs[@]}"
+  count_tests "$build" plain "${programs[@]}"
+fi
+[ -z "${is_built[fuzzers]-}" ] || run_fuzzers
 
 finish

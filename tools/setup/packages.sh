@@ -13,7 +13,7 @@ set -eu
 
 demo="g++ make git libboost-dev libbpf-dev libelf-dev zlib1g-dev libzstd-dev clang-19
   libspdlog-dev libfmt-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev"
-rest="libncurses-dev libclang-rt-19-dev clang-tidy-19 clang-format-19 libgtest-dev libgmock-dev
+rest="libncurses-dev libclang-rt-19-dev lld-19 clang-tidy-19 clang-format-19 libgtest-dev libgmock-dev
   libbenchmark-dev libfuse3-dev fuse3 python3 mandoc shellcheck sparse"
 kernel="qemu-system-x86 busybox-static cpio linux-headers-cloud-amd64 debhelper dkms"
 debug_kernel="flex bison bc pahole xz-utils"
