@@ -39,7 +39,11 @@ CXX := $(CCACHE) $(CLANGXX)
 BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool) bpftool)
 AR := ar
 
+# The one place of the version. The changelog of the packages and the module's source, which DKMS builds where
+# there is no Makefile, repeat it; `make` compares them.
 VERSION := 0.1.0
+$(if $(filter "$(VERSION)",$(shell awk '$$2 == "GS_VERSION" {print $$3}' kmod/compat/version.h)),,$(error kmod/compat/version.h is not of version $(VERSION)))
+$(if $(filter ($(VERSION)),$(shell head -n 1 tools/setup/debian/changelog)),,$(error tools/setup/debian/changelog is not of version $(VERSION)))
 COMMIT := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
 
 WARN := -Wall -Wextra -Wshadow -Werror

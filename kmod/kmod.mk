@@ -15,7 +15,8 @@ $(O)/kmod/%: kmod/%
 	@mkdir -p $(@D)
 	$(Q)cp $< $@
 
-$(O)/kmod/gpushare.ko: $(kmod_copies)
+# Another KDIR is another module.
+$(O)/kmod/gpushare.ko: $(kmod_copies) $(call parts,kmod,$(KDIR) $(kmod_flags))
 	$(call say,KMOD,$(notdir $(patsubst %/build,%,$(KDIR))))
 	$(Q)env -u MAKEFLAGS -u MFLAGS make -s -j$(shell nproc) -C $(KDIR) M=$(abspath $(@D)) W=1 \
 	  $(kmod_flags) modules 2>&1 | { grep -v $(kmod_noise) || :; }

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 $(call library,lib/libshmctl.a,$(wildcard $(addsuffix /*.cc,$(addprefix shmctl/,base plane program settings shim))))
 $(O)/obj/shmctl/base/version.o: CPPFLAGS += -DGS_VERSION=\"$(VERSION)\" -DGS_COMMIT=\"$(COMMIT)\"
+# Another version is another program, though no file of it has changed.
+$(O)/obj/shmctl/base/version.o $(O)/fuzz/shmctl/base/version.o: $(call parts,version,$(VERSION))
 $(O)/fuzz/shmctl/base/version.o: CPPFLAGS += -DGS_VERSION=\"$(VERSION)\" -DGS_COMMIT=\"$(COMMIT)\"
 $(call library,$(formatting),$(formatting_source))

@@ -4,6 +4,8 @@
 tool_sources = $(filter-out %/main.cc tools/top/terminal.cc,$(call below,$(addprefix tools/,$(1)),*.cc))
 $(call library,lib/libtools.a,$(call tool_sources,agent base))
 $(call library,lib/libdemo.a,$(call tool_sources,demo))
+$(call library,lib/libexporter.a,$(call tool_sources,exporter))
+$(call program,bin/gpushare-exporter,tools/exporter/main.cc,lib/libexporter.a lib/libtools.a lib/libshmctl.a)
 $(call library,lib/libviews.a,$(call tool_sources,cli doctor profile top trace view))
 $(call program,bin/gpushare,tools/cli/main.cc,lib/libviews.a lib/libtools.a lib/libsched.a lib/libintercept.a lib/libshmctl.a)
 $(call program,bin/gpushare-top,tools/top/main.cc tools/top/terminal.cc,lib/libviews.a lib/libtools.a lib/libshmctl.a,-l:libncursesw.a -l:libtinfo.a)

@@ -253,6 +253,10 @@ struct gs_name_string {
   gs_u32 flags;
   gs_u8 ascii[128]; /* the union's UTF-16 form is 64 units */
 };
+struct gs_name_string_595 { /* 595 and later have no UTF-16 form */
+  gs_u32 flags;
+  gs_u8 ascii[64];
+};
 #define GS_CTRL_GPU_GET_GID_INFO 0x2080014Au
 #define GS_GID_FLAGS_BINARY 2u
 struct gs_gid_info {

@@ -170,10 +170,14 @@ Result<> RmClient::add_gpu(uint32_t gpu_id) {
 // Names and sizes are for people only: what the driver does not tell stays unknown.
 void RmClient::describe(RmGpuDevice& gpu) const {
   const uint32_t index = gpu.info.index;
-  gs_name_string name{};
-  if (subdevice_control(index, GS_CTRL_GPU_GET_NAME_STRING, name, "name"))
-    gpu.info.name.assign(reinterpret_cast<const char*>(name.ascii),
-                         strnlen(reinterpret_cast<const char*>(name.ascii), 64));
+  // The driver refuses what is not of its own size.
+  const auto take_name = [&](auto name) {
+    const bool is_told = subdevice_control(index, GS_CTRL_GPU_GET_NAME_STRING, name, "name").has_value();
+    const auto* const text = reinterpret_cast<const char*>(name.ascii);
+    if (is_told) gpu.info.name.assign(text, strnlen(text, sizeof(gs_name_string_595::ascii)));
+    return is_told;
+  };
+  if (!take_name(gs_name_string{})) take_name(gs_name_string_595{});
   gs_gid_info gid{};
   if (subdevice_control(index, GS_CTRL_GPU_GET_GID_INFO, gid, "uuid"))
     gpu.info.uuid.assign(reinterpret_cast<const char*>(gid.data),

@@ -14,6 +14,7 @@
 #include <exception>
 
 #include "shmctl/base/version.h"
+#include "shmctl/program/completion.h"
 #include "shmctl/program/help.h"
 #include "shmctl/program/nearest.h"
 
@@ -278,6 +279,10 @@ std::expected<Invocation, Stop> parse_args(const Command& program, int argc,
 }
 
 int run_program(const Command& program, int argc, const char* const* argv) try {
+  if (argc == 3 && argv[1] == std::string_view("--print-completion")) {
+    fmt::print("{}", completion_script(program, argv[2]));
+    return finish_output(program.name, kExitOk);
+  }
   const auto invocation = parse_args(program, argc, argv);
   if (invocation) return finish_output(program.name, invocation->command->run(*invocation));
   const Stop& stop = invocation.error();

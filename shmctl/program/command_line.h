@@ -68,6 +68,8 @@ struct Command {
   // KEY=VALUE...", "PID|TENANT", "on|off" (lower case: exactly these words), "REGION [COUNT]".
   // Empty: none.
   std::string arguments{};
+  // What shells offer for an argument KEY=VALUE, separated by spaces: "weight= priority=idle".
+  std::string argument_words{};
   std::string details{};                // paragraphs for the help
   std::vector<Option> options{};        // those of a program hold for all its commands
   std::vector<std::string> examples{};  // command lines, each may end in "  # why"
@@ -112,8 +114,9 @@ struct Stop {
 std::expected<Invocation, Stop> parse_args(const Command& program, int argc,
                                            const char* const* argv);
 
-// The whole of main(): parses, runs what was asked for and returns the exit code. An exception from
-// it (out of memory, or a defect of ours) is printed and is a failure.
+// The whole of main(): parses, runs what was asked for and returns the exit code. With
+// --print-completion SHELL, which is hidden, it prints a completion script (completion.h). An
+// exception from it (out of memory, or a defect of ours) is printed and is a failure.
 int run_program(const Command& program, int argc, const char* const* argv);
 
 // Flushes standard output. Returns `code`, or kExitFailure with a message of `program` when

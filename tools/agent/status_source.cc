@@ -46,6 +46,14 @@ Status judged(PlaneSnapshot snapshot, bool is_from_socket) {
 }  // namespace
 
 Result<Status> StatusSource::read_plane() {
+  const bool was_open = plane_.has_value();
+  auto status = read_mapped();
+  if (!was_open || (status && status->health.is_live())) return status;
+  plane_.reset();  // the name may stand for another region by now
+  return read_mapped();
+}
+
+Result<Status> StatusSource::read_mapped() {
   if (!plane_) {
     auto plane = ControlPlane::open_read_only(endpoints_.region);
     if (!plane) return std::unexpected(plane.error());
@@ -66,7 +74,7 @@ Result<Status> StatusSource::read_socket() const {
 Result<Status> StatusSource::read() {
   auto mapped = read_plane();
   if (mapped && mapped->health.is_live()) return mapped;
-  plane_.reset();  // the name may stand for another region by now
+  plane_.reset();
   // A stuck agent would not answer either.
   if (mapped && mapped->health.state == AgentHealth::State::kStale) return mapped;
   auto asked = read_socket();

@@ -29,6 +29,7 @@ class StatusSource {
   Result<Status> read_plane();
 
  private:
+  Result<Status> read_mapped();
   Result<Status> read_socket() const;
 
   Endpoints endpoints_;

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstdio>
 #include <optional>
+#include <sstream>
 
 #include "shmctl/program/help.h"
 #include "tools/agent/client.h"
@@ -105,14 +106,19 @@ ExitCode attach(const Invocation& invocation) {
 
 Command set_command() {
   std::vector<HelpEntry> keys;
+  std::string offered;  // to shells
   for (const Option& option : setting_options()) {
     std::string key = option.name;
     std::ranges::replace(key, '-', '_');
     keys.push_back({key + "=" + option.value, option_text(option)});
+    offered += key + "= ";
+    std::istringstream values(option.words);
+    for (std::string value; values >> value;) offered += key + "=" + value + " ";
   }
   return {.name = "set",
           .summary = "Change settings of a tenant.",
           .arguments = "TENANT KEY=VALUE...",
+          .argument_words = offered,
           .details =
               "It takes effect within one tick of the agent, also on running programs. Where "
               "the kernel module is loaded, its files are written, which needs no agent. "

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include "shmctl/base/version.h"
+#include "shmctl/program/completion.h"
 #include "tools/agent/client.h"
 #include "tools/base/endpoints.h"
 #include "tools/base/format.h"
 #include "tools/base/report.h"
 #include "tools/cli/commands.h"
-#include "tools/cli/completion.h"
 
 namespace gpushare {
 namespace {

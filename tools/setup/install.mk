@@ -1,19 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 # `make install`, `make dist`, `make deb`: one list of what goes where.
-user_programs := gpushare gpushare-top gpushare-sim
+user_programs := gpushare gpushare-top gpushare-sim gpushare-exporter
 installed = $(addprefix $(O)/bin/,$(user_programs) gpushared) $(O)/lib/sim/libcuda.so.1 $(O)/lib/libgpushare.so $(completions)
 man1 := $(wildcard tools/man/*.1)
 man5 := $(wildcard docs/*.5)
 man8 := $(wildcard sched/man/*.8)
 man_pages := $(man1) $(man5) $(man8)
+monitoring := tools/exporter/grafana-dashboard.json tools/exporter/alerts.yml
+services := sched/gpushared.service tools/exporter/gpushare-exporter.service
 # The pages, and whatever file README.md links to: they keep their places below one folder, so that the links work.
 pages := $(sort README.md $(wildcard docs/*.md docs/*.svg $(shell tr '()\#' '\n\n\n' <README.md | grep -xE '[A-Za-z][^: ]*[.][a-z0-9]+')))
 install_pages = for page in $(pages); do install -D -m 644 $$page $(1)/$$page || exit 1; done
-completions = $(O)/completions/gpushare.bash $(O)/completions/gpushare.zsh $(O)/completions/gpushare.fish
+completed_programs := $(user_programs) gpushared
+completions = $(foreach program,$(completed_programs),$(addprefix $(O)/completions/$(program).,bash zsh fish))
 
-$(O)/completions/gpushare.%: $(O)/bin/gpushare
-	@mkdir -p $(@D)
-	$(Q)$< completion $* > $@
+define completion_rule
+$(O)/completions/$(1).%: $(O)/bin/$(1)
+	@mkdir -p $$(@D)
+	$$(Q)$$< --print-completion $$* > $$@
+endef
+$(foreach program,$(completed_programs),$(eval $(call completion_rule,$(program))))
 
 at = $(DESTDIR)$(PREFIX)
 UNIT_DIR ?= $(PREFIX)/lib/systemd/system
@@ -33,12 +39,16 @@ install: $(installed)  ## into PREFIX (/usr/local), below DESTDIR
 	install -m 644 $(man1) $(at)/share/man/man1
 	install -m 644 $(man5) $(at)/share/man/man5
 	install -m 644 $(man8) $(at)/share/man/man8
-	install -m 644 $(O)/completions/gpushare.bash $(at)/share/bash-completion/completions/gpushare
-	install -m 644 $(O)/completions/gpushare.zsh $(DESTDIR)$(ZSH_DIR)/_gpushare
-	install -m 644 $(O)/completions/gpushare.fish $(at)/share/fish/vendor_completions.d/gpushare.fish
+	for program in $(completed_programs); do \
+	  install -m 644 $(O)/completions/$$program.bash $(at)/share/bash-completion/completions/$$program && \
+	  install -m 644 $(O)/completions/$$program.zsh $(DESTDIR)$(ZSH_DIR)/_$$program && \
+	  install -m 644 $(O)/completions/$$program.fish $(at)/share/fish/vendor_completions.d/$$program.fish || exit 1; done
 	install -m 644 LICENSE LICENSE-GPL-2.0 $(at)/share/doc/gpushare
 	$(call install_pages,$(at)/share/doc/gpushare)
-	sed 's|/usr/local/sbin/gpushared|$(PREFIX)/sbin/gpushared|' sched/gpushared.service > $(DESTDIR)$(UNIT_DIR)/gpushared.service
+	install -d $(at)/share/gpushare
+	install -m 644 $(monitoring) $(at)/share/gpushare
+	for unit in $(services); do sed 's|/usr/local/|$(PREFIX)/|g' $$unit > $(DESTDIR)$(UNIT_DIR)/$$(basename $$unit) || exit 1; done
+	[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || getent group gpushare >/dev/null || groupadd --system gpushare
 	[ -e $(DESTDIR)/etc/gpushare/gpushare.toml ] || { $(installed_config) sched/gpushare.toml.example; } > $(DESTDIR)/etc/gpushare/gpushare.toml
 
 # A folder and a tarball that run on any x86-64 with glibc 2.34, a kernel with BTF and the driver. What the scripts of
@@ -59,7 +69,7 @@ dist: all $(O)/bin/tests/kill_storm_test $(completions)  ## a self-contained fol
 	@cp $(man_pages) $(dist_folder)/share/man
 	@install -D -m 755 -s $(O)/bin/tests/kill_storm_test $(dist_folder)/bin/tests/kill_storm_test
 	@install -D -m 755 tests/sched/kills/storm.sh $(dist_folder)/share/kill-storm.sh
-	@cp $(O)/gen/intercept/bpf/driver_probe.bpf.o sched/gpushared.service sched/gpushare.toml.example \
+	@cp $(O)/gen/intercept/bpf/driver_probe.bpf.o $(services) $(monitoring) sched/gpushare.toml.example \
 	  intercept/api/gpushare.h intercept/api/gpushare.py tools/setup/install-dist.sh tests/gpu/run.sh $(dist_folder)/share
 	@cp LICENSE LICENSE-GPL-2.0 $(dist_folder)
 	@$(call install_pages,$(dist_folder))
@@ -68,19 +78,21 @@ dist: all $(O)/bin/tests/kill_storm_test $(completions)  ## a self-contained fol
 	@du -sh $(dist_folder) $(O)/dist/$(dist_name).tar.gz
 
 # Debian packages of the same, gpushare and gpushare-dkms. dpkg-buildpackage writes beside the folder
-# it runs in, and that folder's debian/ fills up, so it is a copy.
+# it runs in, and that folder's debian/ fills up, so it is a copy. It compiles nothing, so it need not
+# look for a compiler (-d); what it needs is looked for before anything is built.
 deb_tree := $(O)/deb/tree
-.PHONY: deb
+.PHONY: deb deb-tools
+deb-tools:
+	@for tool in dh dpkg-buildpackage; do command -v $$tool >/dev/null || \
+	  { echo "deb: $$tool is missing (packages debhelper and dpkg-dev)" >&2; exit 1; }; done
+$(O)/deb/packed: | deb-tools
 deb: $(O)/deb/packed  ## Debian packages in $(O)/deb
 $(O)/deb/packed: $(wildcard tools/setup/debian/* tools/setup/debian/source/*) $(wildcard kmod/install/*) \
-  tools/setup/install.mk $(kmod_sources) $(installed) $(man_pages) $(pages) LICENSE LICENSE-GPL-2.0 \
-  kmod/README.md kmod/ABI/sysfs-kernel-gpushare sched/gpushared.service sched/gpushare.toml.example
-	@command -v dh >/dev/null || { echo 'deb: debhelper is missing (package debhelper)' >&2; exit 1; }
-	@[ "$$(dpkg-parsechangelog -l tools/setup/debian/changelog -S Version)" = $(VERSION) ] || \
-	  { echo 'deb: tools/setup/debian/changelog is not of version $(VERSION)' >&2; exit 1; }
+  tools/setup/install.mk $(kmod_sources) $(call parts,version,$(VERSION)) $(installed) $(man_pages) $(pages) LICENSE LICENSE-GPL-2.0 \
+  kmod/README.md kmod/ABI/sysfs-kernel-gpushare $(services) $(monitoring) sched/gpushare.toml.example
 	$(call say,DEB,$(O)/deb)
 	@rm -rf $(O)/deb && mkdir -p $(deb_tree) && cp -r tools/setup/debian $(deb_tree)
 	$(Q)cd $(deb_tree) && env -u MAKEFLAGS -u MAKELEVEL GPUSHARE_SOURCE=$(CURDIR) \
 	  GPUSHARE_MAKE='$(MAKE) -C $(CURDIR) O=$(abspath $(O))' \
-	  dpkg-buildpackage -us -uc -b >../build.log 2>&1 || { tail -n 40 ../build.log >&2; exit 1; }
+	  dpkg-buildpackage -d -us -uc -b >../build.log 2>&1 || { tail -n 40 ../build.log >&2; exit 1; }
 	@ls $(O)/deb/*.deb && touch $@

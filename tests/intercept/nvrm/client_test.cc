@@ -150,6 +150,17 @@ TEST(RmClient, AListThatIsRefusedInBothFormsIsAnError) {
   EXPECT_NE(client.error().message().find("0x1f"), std::string::npos) << client.error().message();
 }
 
+TEST(RmClient, TheNameOfAGpuIsReadInBothForms) {
+  for (const bool is_short : {false, true}) {
+    FakeRm rm;
+    add_two_gpus(rm);
+    rm.has_short_names = is_short;
+    auto client = RmClient::open(rm);
+    ASSERT_TRUE(client) << client.error().message();
+    EXPECT_FALSE(client->gpus()[0].info.name.empty()) << is_short;
+  }
+}
+
 TEST(RmClient, WhatTheDriverDoesNotTellStaysUnknown) {
   for (uint32_t command : {GS_CTRL_GPU_GET_NAME_STRING, GS_CTRL_GPU_GET_GID_INFO,
                            GS_CTRL_GPU_GET_PCI_INFO, GS_CTRL_FB_GET_INFO, GS_CTRL_GR_SM_MAPPINGS}) {

@@ -54,6 +54,7 @@ class FakeRm final : public Driver {
   void add_gpu(GpuModel gpu) { gpus_.push_back(std::move(gpu)); }
   std::string version = "580.142";
   bool takes_three_id_arrays = true;           // 580 and later
+  bool has_short_names = false;                // 595 and later
   std::map<unsigned, std::errc> closed_files;  // device files (by minor) that do not open
 
   // --- programs

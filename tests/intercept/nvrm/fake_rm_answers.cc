@@ -165,6 +165,9 @@ uint32_t FakeRm::subdevice_control(size_t gpu, const gs_nvos54& call) {
       return params == nullptr ? GS_NV_ERR_INVALID_ARGUMENT : disable_channels(gpu, *params);
     }
     case GS_CTRL_GPU_GET_NAME_STRING:
+      if (has_short_names)
+        return with<gs_name_string_595>(
+            call, [&](auto& params) { std::ranges::copy(model.name, params.ascii); });
       return with<gs_name_string>(
           call, [&](auto& params) { std::ranges::copy(model.name, params.ascii); });
     case GS_CTRL_GPU_GET_GID_INFO:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/cli/completion.h"
+#include "shmctl/program/completion.h"
 
 #include <gtest/gtest.h>
 
@@ -22,6 +22,30 @@ TEST(Completion, EveryShellKnowsEveryCommandAndOption) {
       }
     }
   }
+}
+
+TEST(Completion, EachProgramPrintsItsOwn) {
+  for (const char* program :
+       {"gpushare", "gpushare-top", "gpushare-sim", "gpushare-exporter", "gpushared"}) {
+    TempDir dir;
+    for (const char* shell : {"bash", "zsh", "fish"}) {
+      const ToolResult script = run_tool(program, {"--print-completion", shell});
+      EXPECT_EQ(script.exit_code, 0) << program;
+      EXPECT_TRUE(script.out.contains("socket") || script.out.contains("listen")) << program;
+      if (!has_program(shell)) continue;
+      dir.write("script", script.out);
+      EXPECT_EQ(run_tool(shell, {"-n", dir.at("script")}).exit_code, 0) << program << shell;
+    }
+  }
+  if (!has_program("bash")) GTEST_SKIP() << "bash is missing";
+  TempDir dir;
+  dir.write("script", run_tool("gpushare-top", {"--print-completion", "bash"}).out);
+  const ToolResult offers = run_tool(
+      "bash", {"-c",
+               "source \"$1\"; COMP_WORDS=(gpushare-top --inter); COMP_CWORD=1; _gpushare_top; "
+               "echo \"${COMPREPLY[*]}\"",
+               "bash", dir.at("script")});
+  EXPECT_EQ(offers.out, "--interval\n") << offers.err;
 }
 
 TEST(Completion, TheShellsAcceptTheScripts) {
@@ -57,6 +81,16 @@ TEST(Completion, BashOffersWhatFits) {
   if (!has_program("bash")) GTEST_SKIP() << "bash is missing";
   EXPECT_EQ(bash_offers("gpushare sta"), "status\n");
   EXPECT_EQ(bash_offers("gpushare t"), "tenants thaw trace\n");
+  EXPECT_EQ(bash_offers("gpushare help prof"), "profile\n");
+  EXPECT_EQ(bash_offers("gpushare attach 4711 "), "research batch\n");
+  EXPECT_EQ(bash_offers("gpushare set re"), "research\n");
+  EXPECT_EQ(bash_offers("gpushare set research w"), "weight=\n");
+  EXPECT_EQ(bash_offers("gpushare set --socket /s research sl"), "slo_us=\n");
+  EXPECT_EQ(bash_offers("gpushare set research priority="),
+            "priority= priority=idle priority=normal priority=high\n");
+  EXPECT_EQ(bash_offers("gpushare set research weight = 3 priority = n"), "normal\n")
+      << "as bash splits words";
+  EXPECT_EQ(bash_offers("gpushare set research priority ="), "idle normal high\n");
   EXPECT_EQ(bash_offers("gpushare --socket /s st"), "status\n");
   EXPECT_EQ(bash_offers("gpushare run --pr"), "--priority\n");
   EXPECT_EQ(bash_offers("gpushare run --priority "), "idle normal high\n");

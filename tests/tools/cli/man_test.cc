@@ -87,6 +87,8 @@ TEST(Man, GpushareHasTheCommandsAndOptionsOfItsHelp) {
 TEST(Man, TheOtherProgramsHaveTheOptionsOfTheirHelp) {
   EXPECT_EQ(read_page("tools/man/gpushare-top.1").options.at("DESCRIPTION"),
             options_of("gpushare-top"));
+  EXPECT_EQ(read_page("tools/man/gpushare-exporter.1").options.at("DESCRIPTION"),
+            options_of("gpushare-exporter"));
   EXPECT_EQ(read_page("tools/man/gpushare-sim.1").options.at("DESCRIPTION"),
             options_of("gpushare-sim"));
   EXPECT_EQ(read_page("sched/man/gpushared.8").options.at("OPTIONS"), options_of("gpushared"));

@@ -10,8 +10,8 @@
 
 namespace gpushare {
 
-// `shell` is bash, zsh or fish. Requires: a program with commands, whose `tenants` and `status`
-// print the tables from which the script reads names and process ids.
+// `shell` is bash, zsh, and otherwise fish. Names of tenants and process ids are read from what
+// `gpushare tenants` and `gpushare status` print.
 std::string completion_script(const Command& program, std::string_view shell);
 
 }  // namespace gpushare

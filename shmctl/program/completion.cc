@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/cli/completion.h"
+#include "shmctl/program/completion.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
 
 #include "shmctl/program/help.h"
 
@@ -9,11 +12,11 @@ namespace gpushare {
 namespace {
 
 // What a shell may offer for a value or an argument.
-enum class Offers { kNothing, kWords, kFiles, kTenants, kPids, kTargets, kCommands };
+enum class Offers { kNothing, kWords, kKeys, kFiles, kTenants, kPids, kTargets, kCommands };
 
 struct Offer {
   Offers kind = Offers::kNothing;
-  std::string words{};  // with kWords
+  std::string words{};  // with kWords and kKeys
 };
 
 // The name of a value says what fits.
@@ -24,16 +27,34 @@ Offer offer_for(const Option& option) {
   return {is_file ? Offers::kFiles : Offers::kNothing};
 }
 
-// For the first argument.
-Offer offer_for(const Command& command) {
-  if (command.starts_program) return {Offers::kCommands};
+// What each argument may be.
+struct Arguments {
+  std::vector<Offer> offers{};
+  bool do_repeat = false;  // the last one stands for all that follow
+};
+Arguments arguments_of(const Command& command) {
+  if (command.starts_program) return {{{Offers::kCommands}}};
   if (const auto choices = command.choices(); !choices.empty())
-    return {Offers::kWords, fmt::format("{}", fmt::join(choices, " "))};
-  const std::string first = command.arguments.substr(0, command.arguments.find(' '));
-  return {first == "PID|TENANT" ? Offers::kTargets
-          : first == "TENANT"   ? Offers::kTenants
-          : first == "PID"      ? Offers::kPids
-                                : Offers::kNothing};
+    return {{{Offers::kWords, fmt::format("{}", fmt::join(choices, " "))}}};
+  Arguments arguments;
+  std::istringstream words(command.arguments);
+  for (std::string word; words >> word;) {
+    arguments.do_repeat = word.ends_with("...");
+    arguments.offers.push_back({word == "PID|TENANT"            ? Offers::kTargets
+                                : word == "TENANT"              ? Offers::kTenants
+                                : word == "PID"                 ? Offers::kPids
+                                : word.starts_with("KEY=VALUE") ? Offers::kKeys
+                                                                : Offers::kNothing,
+                                command.argument_words});
+  }
+  return arguments;
+}
+
+// The name of the function that completes for a program, in bash.
+std::string function_of(const Command& program) {
+  std::string name = "_" + program.name;
+  std::ranges::replace(name, '-', '_');
+  return name;
 }
 
 // What tables of `gpushare` are read for names, in all shells.
@@ -43,7 +64,7 @@ constexpr std::string_view kPidsPipe =
     "gpushare status 2>/dev/null | awk '$2 == \"PID\" { on = 1; next } on { print $2 }'";
 
 // What every program has beside what it declares.
-constexpr const char* kOwnOptions = "--help --version";
+constexpr const char* kOwnOptions = "--help --version -h -V";
 
 std::string in_single_quotes(std::string_view text) {
   std::string out = "'";
@@ -73,6 +94,8 @@ std::string bash_offer(const Offer& offer) {
       return "COMPREPLY=()";
     case Offers::kWords:
       return bash_words(offer.words);
+    case Offers::kKeys:
+      return fmt::format("_gpushare_keys \"{}\"", offer.words);
     case Offers::kFiles:
       return "COMPREPLY=($(compgen -f -- \"$cur\"))";
     case Offers::kTenants:
@@ -99,6 +122,37 @@ std::string bash_values(std::string_view command, const std::vector<Option>& opt
   return out;
 }
 
+// By the number of arguments before the cursor, which is in n.
+std::string bash_arguments(const Command& command) {
+  const Arguments arguments = arguments_of(command);
+  if (arguments.offers.empty()) return "COMPREPLY=()";
+  std::string cases;
+  for (size_t i = 0; i < arguments.offers.size(); ++i) {
+    const bool is_rest =
+        i + 1 == arguments.offers.size() && (arguments.do_repeat || arguments.offers.size() == 1);
+    cases += fmt::format("{}) {} ;; ", is_rest ? "*" : std::to_string(i),
+                         bash_offer(arguments.offers[i]));
+  }
+  return fmt::format("case $n in {}esac", cases);
+}
+
+// Words KEY= and KEY=VALUE. Bash takes KEY, = and VALUE for three words.
+constexpr std::string_view kBashKeys =
+    "_gpushare_keys() {\n"
+    "  local key= word\n"
+    "  if [[ $cur == = ]]; then key=$prev cur=; fi\n"
+    "  if [[ $prev == = ]]; then key=${COMP_WORDS[COMP_CWORD - 2]}; fi\n"
+    "  for word in $1; do\n"
+    "    if [[ -n $key ]]; then\n"
+    "      [[ $word == \"$key=\"?* && ${word#*=} == \"$cur\"* ]] && COMPREPLY+=(\"${word#*=}\")\n"
+    "    elif [[ $word == \"$cur\"* && ( $word == *= || $cur == *=* ) ]]; then\n"
+    "      COMPREPLY+=(\"$word\")\n"
+    "    fi\n"
+    "  done\n"
+    "  [[ -n $key || $cur == *=* ]] || compopt -o nospace 2>/dev/null\n"
+    "  return 0\n"
+    "}\n";
+
 std::string bash_script(const Command& program) {
   std::string value_options, commands, values, arguments;
   for (const Option& option : program.options)
@@ -110,20 +164,26 @@ std::string bash_script(const Command& program) {
     arguments += fmt::format(
         "    {}) if [[ $cur == -* ]]; then {}; else {}; fi ;;\n", command.name,
         bash_words(option_words(command.options) + option_words(program.options) + kOwnOptions),
-        bash_offer(offer_for(command)));
+        bash_arguments(command));
+  }
+  if (!program.commands.empty()) {
+    arguments += fmt::format("    help) {} ;;\n", bash_words(commands));
+    commands += " help ";
   }
   values += bash_values("*", program.options);
   return fmt::format(
-      "# bash completion for {0}; generated by '{0} completion bash'\n"
+      "# bash completion for {0}; generated by '{0} --print-completion bash'\n"
       "_gpushare_tenants() {{ {1}; }}\n"
       "_gpushare_pids() {{ {2}; }}\n"
-      "_gpushare() {{\n"
-      "  local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD - 1]}} command= i\n"
+      "{7}"
+      "{8}() {{\n"
+      "  local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD - 1]}} command= i "
+      "n=0\n"
       "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
       "    case ${{COMP_WORDS[i]}} in\n"
       "      {3}) ((i++)) ;;\n"
       "      -*) ;;\n"
-      "      *) command=${{COMP_WORDS[i]}}; break ;;\n"
+      "      *) if [[ -n $command ]]; then ((n++)); else command=${{COMP_WORDS[i]}}; fi ;;\n"
       "    esac\n"
       "  done\n"
       "  COMPREPLY=()\n"
@@ -135,9 +195,10 @@ std::string bash_script(const Command& program) {
       "{6}"
       "  esac\n"
       "}}\n"
-      "complete -F _gpushare {0}\n",
-      program.name, kTenantsPipe, kPidsPipe, value_options, values,
-      bash_words(commands + " " + option_words(program.options) + kOwnOptions), arguments);
+      "complete -F {8} {0}\n",
+      program.name, kTenantsPipe, kPidsPipe, value_options.empty() ? "--" : value_options, values,
+      bash_words(commands + option_words(program.options) + kOwnOptions), arguments, kBashKeys,
+      function_of(program));
 }
 
 // --- zsh ---
@@ -147,6 +208,7 @@ std::string zsh_action(const Offer& offer) {
     case Offers::kNothing:
       return " ";
     case Offers::kWords:
+    case Offers::kKeys:
       return fmt::format("({})", offer.words);
     case Offers::kFiles:
       return "_files";
@@ -182,6 +244,17 @@ std::string zsh_option(const Option& option) {
   return out;
 }
 
+std::string zsh_arguments(const Command& command) {
+  const Arguments arguments = arguments_of(command);
+  std::string out = "     ";
+  for (size_t i = 0; i < arguments.offers.size(); ++i) {
+    const bool is_rest = arguments.do_repeat && i + 1 == arguments.offers.size();
+    out += fmt::format(" '{}:argument:{}'", is_rest ? "*" : std::to_string(i + 1),
+                       zsh_action(arguments.offers[i]));
+  }
+  return out + " ;;\n";
+}
+
 std::string zsh_script(const Command& program) {
   std::string common =
       "      '--help[Print this text.]' \\\n      '--version[Print the version.]' \\\n";
@@ -195,17 +268,24 @@ std::string zsh_script(const Command& program) {
     if (command.starts_program)
       cases += "      '(-)1:program:_command_names -e' '*::argument:_normal' ;;\n";
     else if (!command.arguments.empty())
-      cases += fmt::format("      '*:argument:{}' ;;\n", zsh_action(offer_for(command)));
+      cases += zsh_arguments(command);
     else
       cases += "      && return ;;\n";
   }
+  if (program.commands.empty())
+    return fmt::format(
+        "#compdef {0}\n"
+        "# zsh completion for {0}; generated by '{0} --print-completion zsh'\n"
+        "_{0}() {{ _arguments -s \\\n{1}      && return; }}\n"
+        "if [ \"$funcstack[1]\" = _{0} ]; then _{0} \"$@\"; else compdef _{0} {0}; fi\n",
+        program.name, common);
   return fmt::format(
       "#compdef {0}\n"
-      "# zsh completion for {0}; generated by '{0} completion zsh'\n"
+      "# zsh completion for {0}; generated by '{0} --print-completion zsh'\n"
       "_gpushare_tenants() {{ compadd -- ${{(f)\"$({1})\"}}; }}\n"
       "_gpushare_pids() {{ compadd -- ${{(f)\"$({2})\"}}; }}\n"
       "_gpushare_targets() {{ _gpushare_tenants; _gpushare_pids; }}\n"
-      "_gpushare() {{\n"
+      "_{0}() {{\n"
       "  local state line curcontext=$curcontext\n"
       "  local -a commands\n"
       "  commands=(\n{3}  )\n"
@@ -217,8 +297,7 @@ std::string zsh_script(const Command& program) {
       "  case $line[1] in\n{5}"
       "  esac\n"
       "}}\n"
-      "if [ \"$funcstack[1]\" = _gpushare ]; then _gpushare \"$@\"; else compdef _gpushare {0}; "
-      "fi\n",
+      "if [ \"$funcstack[1]\" = _{0} ]; then _{0} \"$@\"; else compdef _{0} {0}; fi\n",
       program.name, kTenantsPipe, kPidsPipe, names, common, cases);
 }
 
@@ -229,6 +308,7 @@ std::string fish_arguments(const Offer& offer) {
     case Offers::kNothing:
       return "-f";
     case Offers::kWords:
+    case Offers::kKeys:
       return "-f -a " + in_single_quotes(offer.words);
     case Offers::kFiles:
       return "-F";
@@ -254,21 +334,20 @@ std::string fish_option(std::string_view program, std::string_view condition,
 
 std::string fish_script(const Command& program) {
   std::string out = fmt::format(
-      "# fish completion for {0}; generated by '{0} completion fish'\n"
+      "# fish completion for {0}; generated by '{0} --print-completion fish'\n"
       "function __gpushare_tenants; {1}; end\n"
       "function __gpushare_pids; {2}; end\n"
       "complete -c {0} -f\n"
       "complete -c {0} -s h -l help -d 'Print this text.'\n"
-      "complete -c {0} -l version -d 'Print the version.'\n",
+      "complete -c {0} -s V -l version -d 'Print the version.'\n",
       program.name, kTenantsPipe, kPidsPipe);
   for (const Option& option : program.options) out += fish_option(program.name, "", option);
   for (const Command& command : program.commands) {
     out += fmt::format("complete -c {} -n __fish_use_subcommand -a {} -d {}\n", program.name,
                        command.name, in_single_quotes(command.summary));
     const std::string seen = fmt::format(" -n '__fish_seen_subcommand_from {}'", command.name);
-    if (!command.arguments.empty())
-      out += fmt::format("complete -c {}{} {}\n", program.name, seen,
-                         fish_arguments(offer_for(command)));
+    for (const Offer& offer : arguments_of(command).offers)
+      out += fmt::format("complete -c {}{} {}\n", program.name, seen, fish_arguments(offer));
     for (const Option& option : command.options) out += fish_option(program.name, seen, option);
   }
   return out;

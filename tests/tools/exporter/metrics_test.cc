@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/exporter/metrics.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "tests/tools/support/fake_plane.h"
+#include "tests/tools/support/run_tool.h"
+#include "tests/tools/support/temp_dir.h"
+#include "tools/exporter/exposition.h"
+
+namespace gpushare {
+namespace {
+
+Status live(const FakePlane& fake) {
+  PlaneSnapshot snapshot = fake_snapshot(fake, Time{});
+  for (size_t t = 0; t < snapshot.tenants.size(); ++t)
+    for (GpuRecord& gpu : snapshot.gpus) {
+      std::strcpy(gpu.uuid, "GPU-1");
+      TenantGpuUse& use = snapshot.tenants[t].record.gpu[gpu.index];
+      use.gpu_time_ns = 1'500'000'000 * (t + 1);
+      use.target_permille = 250;
+      use.share_permille = t == 2 ? 100 : 245;
+    }
+  return {
+      .snapshot = std::move(snapshot), .health = {AgentHealth::State::kLive, {}}, .taken = Time{}};
+}
+
+std::string text_of(const Status& status, const std::vector<Workload>& workloads = {}) {
+  return metrics_text(status, workloads, std::chrono::seconds(1'700'000'000));
+}
+
+bool has_line(const std::string& text, const std::string& line) {
+  return ("\n" + text).contains("\n" + line + "\n");
+}
+
+TEST(Exposition, EscapesLabelsAndLeavesEmptyFamiliesOut) {
+  Exposition out;
+  out.begin("a_total", Exposition::Type::kCounter, "An a.");
+  out.begin("b", Exposition::Type::kGauge, "A b.");
+  out.add(label_text({{"x", "q\"b\\s\nn\xff\u00e9"}}), 0.5);
+  out.add("", uint64_t{18446744073709551615u});
+  EXPECT_EQ(out.take(),
+            "# HELP b A b.\n# TYPE b gauge\n"
+            "b{x=\"q\\\"b\\\\s?n?\u00e9\"} 0.5\nb 18446744073709551615\n");
+}
+
+TEST(Metrics, SayWhatTheControlPlaneSays) {
+  Status status = live({.gpus = 1, .processes = 7, .has_targets = false});
+  status.snapshot.tenants[2].record.throttled_ns = 2'500'000'000;
+  status.snapshot.tenants[1].record.memory_max_bytes = 1 << 20;
+  const std::string text = text_of(status);
+  for (const char* line :
+       {"gpushare_up 1",
+        "gpushare_agent_info{driver_version=\"580.159.04\",policy=\"fair\",simulated=\"false\"} 1",
+        "gpushare_gpu_busy_ratio{gpu=\"0\",UUID=\"GPU-1\"} 0.95",
+        "gpushare_tenant_weight{tenant=\"research\"} 300",
+        "gpushare_tenant_cap_ratio{tenant=\"capped\"} 0.2",
+        "gpushare_tenant_memory_max_bytes{tenant=\"research\"} 1048576",
+        "gpushare_tenant_throttled_seconds_total{tenant=\"capped\",reason=\"cap\"} 2.5",
+        "gpushare_tenant_gpu_seconds_total{tenant=\"research\",gpu=\"0\",UUID=\"GPU-1\"} 3",
+        "gpushare_tenant_share_ratio{tenant=\"capped\",gpu=\"0\",UUID=\"GPU-1\"} 0.1",
+        "gpushare_tenant_target_share_ratio{tenant=\"capped\",gpu=\"0\",UUID=\"GPU-1\"} 0.25",
+        "gpushare_tenant_shortfall_ratio{tenant=\"capped\",gpu=\"0\",UUID=\"GPU-1\",reason=\"cap\"}"
+        " "
+        "0.15",
+        "gpushare_tenant_shortfall_ratio{tenant=\"research\",gpu=\"0\",UUID=\"GPU-1\","
+        "reason=\"none\"} 0.005",
+        "gpushare_processes{tenant=\"research\",gpu=\"0\",UUID=\"GPU-1\",state=\"running\"} 1"})
+    EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
+  EXPECT_FALSE(text.contains("cap_ratio{tenant=\"research\"")) << "it has no cap";
+  EXPECT_FALSE(text.contains("4294967295") || text.contains("18446744073709551615"))
+      << "what is unknown is left out";
+}
+
+TEST(Metrics, TargetTimesAreInSeconds) {
+  const std::string text = text_of(live({.gpus = 1, .processes = 7, .has_targets = true}));
+  const auto of = [](const char* name) {
+    return std::string(name) + "{tenant=\"research\",gpu=\"0\",UUID=\"GPU-1\"} ";
+  };
+  for (const std::string& line :
+       {of("gpushare_tenant_iteration_mean_seconds") + "0.0215",
+        of("gpushare_tenant_iteration_p99_seconds") + "0.0301",
+        of("gpushare_tenant_iteration_target_seconds") + "0.02",
+        of("gpushare_tenant_iterations_per_second") + "46.5", of("gpushare_tenant_sms") + "48"})
+    EXPECT_TRUE(has_line(text, line)) << line << "\n" << text;
+  EXPECT_FALSE(text.contains("target_seconds{tenant=\"default\"")) << "it has none";
+}
+
+TEST(Metrics, OfNoLivingAgentNothingOldIsSaid) {
+  Status status = live({});
+  status.health.state = AgentHealth::State::kGone;
+  const std::string text = text_of(status);
+  EXPECT_TRUE(has_line(text, "gpushare_up 0"));
+  EXPECT_FALSE(text.contains("gpushare_tenant"));
+  EXPECT_EQ(text, metrics_without_status());
+}
+
+TEST(Metrics, NameEachWorkloadOfATenantOnce) {
+  const Status status = live({.gpus = 1, .processes = 7});
+  std::vector<Workload> workloads(7);
+  workloads[1] = workloads[5] = workloads[6] = {"4711", "", ""};  // all of them in `default`
+  workloads[0] = {"", "uid", "id"};                               // in `research`
+  const std::string text = text_of(status, workloads);
+  std::istringstream lines(text);
+  std::multiset<std::string> found;
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("gpushare_tenant_workload_info")) found.insert(line);
+  EXPECT_EQ(found,
+            (std::multiset<std::string>{
+                "gpushare_tenant_workload_info{tenant=\"default\",slurm_job=\"4711\",pod_uid=\"\","
+                "container_id=\"\"} 1",
+                "gpushare_tenant_workload_info{tenant=\"research\",slurm_job=\"\",pod_uid=\"uid\","
+                "container_id=\"id\"} 1"}));
+}
+
+TEST(Metrics, ReasonsOfAShortfall) {
+  const TenantGpuUse use{.share_permille = 100, .target_permille = 500};
+  std::vector<ProcessRecord> records;
+  const auto reason = [&](std::initializer_list<ProcessState> states) {
+    records.assign(states.size(), {});
+    std::vector<const ProcessRecord*> list;
+    for (size_t i = 0; i < records.size(); ++i) {
+      records[i].state = std::data(states)[i];
+      list.push_back(&records[i]);
+    }
+    return shortfall_reason(use, list);
+  };
+  using S = ProcessState;
+  EXPECT_EQ(reason({}), "idle");
+  EXPECT_EQ(reason({S::kIdle, S::kRunning}), "idle");
+  EXPECT_EQ(reason({S::kIdle, S::kWaiting}), "waiting");
+  EXPECT_EQ(reason({S::kWaiting, S::kFrozenTurn}), "turn");
+  EXPECT_EQ(reason({S::kFrozenTurn, S::kFrozenCap}), "cap");
+  EXPECT_EQ(reason({S::kFrozenCap, S::kFrozenUser}), "frozen");
+  EXPECT_EQ(shortfall_reason({.share_permille = 491, .target_permille = 500}, {}), "none");
+}
+
+// Prometheus itself reads them, and finds nothing against its rules of naming.
+TEST(Metrics, PassPromtool) {
+  if (!has_program("promtool")) GTEST_SKIP() << "promtool is missing (package prometheus)";
+  TempDir dir;
+  for (const bool has_targets : {false, true}) {
+    Status status = live({.gpus = 2, .processes = 7, .has_targets = has_targets});
+    dir.write("metrics", text_of(status, std::vector<Workload>(7, {"1", "u", "c"})));
+    const ToolResult result =
+        run_tool("sh", {"-c", "promtool check metrics < \"$0\"", dir.at("metrics")});
+    EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
+    EXPECT_EQ(result.err, "");
+  }
+}
+
+// The names of metrics in a text.
+std::set<std::string> names_in(const std::string& text) {
+  std::set<std::string> names;
+  const std::regex name("gpushare_[a-z0-9_]+");
+  for (std::sregex_iterator at(text.begin(), text.end(), name), end; at != end; ++at)
+    names.insert(at->str());
+  return names;
+}
+
+TEST(Metrics, TheDashboardTheAlertsAndThePageKnowThemAndNoOthers) {
+  Status status = live({.gpus = 1, .processes = 7, .has_targets = true});
+  status.snapshot.tenants[0].record.memory_max_bytes = 1;
+  const std::string text = text_of(status, std::vector<Workload>(7, {"1", "u", "c"}));
+  std::set<std::string> families;
+  std::istringstream lines(text);
+  for (std::string hash, type, name; lines >> hash;) {
+    if (hash == "#" && lines >> type >> name && type == "TYPE") families.insert(name);
+    lines.ignore(1 << 20, '\n');
+  }
+  EXPECT_GT(families.size(), 30u);
+  for (const char* file : {"tools/exporter/grafana-dashboard.json", "tools/exporter/alerts.yml"}) {
+    const std::set<std::string> used = names_in(TempDir::read(file));
+    EXPECT_GT(used.size(), 8u) << file << ": run the tests in the source folder";
+    for (const std::string& name : used) EXPECT_TRUE(families.contains(name)) << file << name;
+  }
+  const std::set<std::string> described = names_in(TempDir::read("docs/metrics.md"));
+  for (const std::string& name : families) EXPECT_TRUE(described.contains(name)) << name;
+  for (const std::string& name : described) EXPECT_TRUE(families.contains(name)) << name;
+}
+
+TEST(Metrics, TheAlertsAndTheDashboardAreReadByPromtool) {
+  if (!has_program("promtool") || !has_program("python3"))
+    GTEST_SKIP() << "promtool or python3 is missing";
+  const ToolResult alerts = run_tool("promtool", {"check", "rules", "tools/exporter/alerts.yml"});
+  EXPECT_EQ(alerts.exit_code, 0) << alerts.out << alerts.err;
+  // Each expression of the dashboard as a rule, with a number for what Grafana puts in.
+  const TempDir dir;
+  const ToolResult rules = run_tool(
+      "python3", {"-c",
+                  "import json, re\n"
+                  "board = json.load(open('tools/exporter/grafana-dashboard.json'))\n"
+                  "ids = [p['id'] for p in board['panels']]\n"
+                  "assert len(ids) == len(set(ids))\n"
+                  "exprs = [t['expr'] for p in board['panels'] for t in p['targets']]\n"
+                  "exprs += [a['expr'] for a in board['annotations']['list']]\n"
+                  "exprs = [re.sub(r'\\$__\\w+', '5m', e) for e in exprs]\n"
+                  "print(json.dumps({'groups': [{'name': 'g', 'rules': [\n"
+                  "    {'record': 'r%d' % i, 'expr': e} for i, e in enumerate(exprs)]}]}))\n"});
+  EXPECT_EQ(rules.exit_code, 0) << rules.err;
+  dir.write("rules.yml", rules.out);
+  const ToolResult checked = run_tool("promtool", {"check", "rules", dir.at("rules.yml")});
+  EXPECT_EQ(checked.exit_code, 0) << checked.out << checked.err;
+}
+
+}  // namespace
+}  // namespace gpushare

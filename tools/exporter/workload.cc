@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/exporter/workload.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <optional>
+
+#include "shmctl/base/cgroup.h"
+#include "shmctl/base/proc_stat.h"
+
+namespace gpushare {
+namespace {
+
+constexpr size_t kIdDigits = 64;
+constexpr size_t kUidLength = 36;
+
+bool are_all(std::string_view text, bool (*is_one)(char)) {
+  return !text.empty() && std::ranges::all_of(text, is_one);
+}
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_hex(char c) { return is_digit(c) || (c >= 'a' && c <= 'f'); }
+
+// "…-pod8c1f….slice" of the systemd driver, in which '_' stands for '-', and "pod8c1f…".
+std::optional<std::string> pod_of(std::string_view part) {
+  if (part.ends_with(".slice")) part.remove_suffix(6);
+  const size_t at = part.rfind("pod");
+  if (at == std::string_view::npos || (at > 0 && part[at - 1] != '-')) return std::nullopt;
+  std::string uid(part.substr(at + 3));
+  std::ranges::replace(uid, '_', '-');
+  const auto is_of_uid = [](char c) { return is_hex(c) || c == '-'; };
+  if (uid.size() != kUidLength || !are_all(uid, is_of_uid)) return std::nullopt;
+  return uid;
+}
+
+// "docker-ID.scope", "cri-containerd-ID.scope", "crio-ID", "libpod-ID.scope", "ID".
+std::optional<std::string> container_of(std::string_view part) {
+  if (part.ends_with(".scope")) part.remove_suffix(6);
+  if (const size_t dash = part.rfind('-'); dash != std::string_view::npos)
+    part.remove_prefix(dash + 1);
+  if (part.size() != kIdDigits || !are_all(part, is_hex)) return std::nullopt;
+  return std::string(part);
+}
+
+}  // namespace
+
+Workload workload_of(std::string_view path) {
+  Workload workload;
+  bool is_slurm = false;
+  while (!path.empty()) {
+    const std::string_view part = path.substr(0, path.find('/'));
+    path.remove_prefix(std::min(path.size(), part.size() + 1));
+    if (part == "slurm" || part.starts_with("slurmstepd.scope") || part.starts_with("slurm_"))
+      is_slurm = true;
+    if (is_slurm && part.starts_with("job_") && are_all(part.substr(4), is_digit))
+      workload.slurm_job = part.substr(4);
+    if (const auto pod = pod_of(part)) workload.pod_uid = *pod;
+    if (const auto container = container_of(part)) workload.container_id = *container;
+  }
+  return workload;
+}
+
+std::vector<Workload> Workloads::of(const PlaneSnapshot& snapshot) {
+  std::map<Process, Workload> present;
+  std::vector<Workload> result;
+  result.reserve(snapshot.processes.size());
+  for (const auto& [slot, record] : snapshot.processes) {
+    const Process process(record.pid, record.start_ticks);
+    auto [at, is_new] = present.try_emplace(process);
+    if (is_new) {
+      if (const auto known = known_.find(process); known != known_.end()) {
+        at->second = known->second;
+      } else {
+        std::ifstream file(proc_ + "/" + std::to_string(record.pid) + "/cgroup");
+        const std::string text{std::istreambuf_iterator<char>(file), {}};
+        // The number may be another process's by now.
+        const auto stat = read_proc_stat(record.pid, proc_);
+        if (stat && stat->start_ticks == record.start_ticks)
+          at->second = workload_of(cgroup_path(text));
+      }
+    }
+    result.push_back(at->second);
+  }
+  known_ = std::move(present);
+  return result;
+}
+
+}  // namespace gpushare
