@@ -23,7 +23,7 @@
 #include "sched/module/kernel_module.h"
 #include "sched/module/module_link.h"
 #include "sched/policies/policies.h"
-#include "sched/step/recovery.h"
+#include "sched/enforce/recovery.h"
 #include "sched/tenants/config.h"
 #include "sched/tenants/proc_reader.h"
 #include "shmctl/base/log.h"

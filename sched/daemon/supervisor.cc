@@ -19,7 +19,7 @@
 #include "sched/daemon/file_watch.h"
 #include "sched/daemon/stall_watch.h"
 #include "sched/module/kernel_module.h"
-#include "sched/step/recovery.h"
+#include "sched/enforce/recovery.h"
 #include "sched/tenants/proc_reader.h"
 #include "sched/tenants/takeover.h"
 #include "shmctl/base/clock.h"

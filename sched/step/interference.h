@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "intercept/gpu.h"
-#include "sched/step/enforcer.h"
+#include "sched/enforce/enforcer.h"
 #include "sched/step/registry.h"
 #include "shmctl/base/clock.h"
 

@@ -20,28 +20,9 @@
 
 #include "intercept/event.h"
 #include "intercept/gpu.h"
+#include "sched/enforce/holder.h"
 
 namespace gpushare {
-
-struct ComputeGroup {
-  GroupRef ref;
-  uint64_t serial = 0;             // another one when the handle was freed and used again
-  std::vector<uint32_t> channels;  // ascending
-  std::vector<uint64_t> serials;   // of the channels, as above
-  // The slice that the process chose itself (the CUDA driver does once at start), and how often:
-  // when the count moves, whatever we had set is gone.
-  std::optional<Micros> own_slice;
-  uint32_t own_slice_count = 0;
-};
-
-struct Holder {
-  ProcessId process;
-  uint32_t gpu = 0;
-  std::vector<ComputeGroup> groups;    // ordered by client and group handle
-  std::set<uint32_t> channel_classes;  // of their channels
-  uint64_t memory_bytes = 0;           // video memory on this GPU
-  uint64_t generation = 0;             // moves when groups, channels or own slices change
-};
 
 struct Process {
   ProcessId id;

@@ -14,7 +14,7 @@
 
 #include "sched/policy/policy.h"
 #include "sched/step/accounting.h"
-#include "sched/step/enforcer.h"
+#include "sched/enforce/enforcer.h"
 #include "sched/step/interference.h"
 #include "sched/step/registry.h"
 #include "sched/tenants/tenants.h"

@@ -11,7 +11,7 @@
 #include "sched/mps/link.h"
 #include "sched/policy/policy.h"
 #include "sched/spatial/spatial.h"
-#include "sched/step/enforcer.h"
+#include "sched/enforce/enforcer.h"
 #include "sched/step/registry.h"
 #include "sched/tenants/proc_reader.h"
 #include "sched/tenants/tenants.h"

@@ -13,7 +13,7 @@
 #include <random>
 
 #include "sched/control/handler.h"
-#include "sched/step/recovery.h"
+#include "sched/enforce/recovery.h"
 #include "sched/step/scheduler.h"
 #include "sched/tenants/takeover.h"
 #include "tests/intercept/sim/programs.h"

@@ -4,14 +4,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <set>
 #include <string>
 
-#include "sched/step/recovery.h"
-#include "sched/step/scheduler.h"
+#include "sched/enforce/recovery.h"
 #include "tests/sched/support/nasty_machine.h"
-#include "tests/sched/support/policies.h"
+#include "tests/sched/support/scheduler_rig.h"
 
 namespace gpushare {
 namespace {
@@ -22,18 +20,10 @@ using test::NastyMachine;
 class FrozenModel : public ::testing::TestWithParam<uint32_t> {
  protected:
   FrozenModel() { clock_.advance(100s); }
-  void start() {
-    scheduler_ = std::make_unique<Scheduler>(Surroundings{.gpu = machine_,
-                                                          .observer = &machine_,
-                                                          .region = *region_,
-                                                          .processes = machine_,
-                                                          .clock = clock_,
-                                                          .tenants = tenants_},
-                                             AgentIdentity{}, Config(test::every_policy()));
-  }
+  void start() { parts_.start(machine_, &machine_, clock_, machine_); }
   void run_for(Nanos time, Nanos step = 20ms) {
     for (const Time until = clock_.now() + time; clock_.now() < until; clock_.advance(step)) {
-      scheduler_->step();
+      parts_.scheduler->step();
       expect_listed("a step");
     }
   }
@@ -43,7 +33,7 @@ class FrozenModel : public ::testing::TestWithParam<uint32_t> {
              })>
         listed;
     std::set<ProcessId> stopped;
-    for_each_entry(*region_, [&](uint32_t, const LedgerRecord& record) {
+    for_each_entry(*parts_.region, [&](uint32_t, const LedgerRecord& record) {
       if (record.freezes == 0) return;
       if (record.client == 0) stopped.insert({record.pid, record.start_ticks});
       for (uint32_t i = 0; i < record.channel_count; ++i)
@@ -61,7 +51,7 @@ class FrozenModel : public ::testing::TestWithParam<uint32_t> {
       EXPECT_TRUE(stopped.contains(process)) << "after " << after << ": " << process.pid;
   }
   std::string describe(const Holder& owner) const {
-    const Enforcer::State is = scheduler_->state().enforcer.state(owner);
+    const Enforcer::State is = parts_.scheduler->state().enforcer.state(owner);
     std::string text = "process " + std::to_string(owner.process.pid) + ", " + is.note;
     if (is.is_frozen) text += ", frozen";
     if (!is.can_control) text += ", not controlled";
@@ -72,7 +62,7 @@ class FrozenModel : public ::testing::TestWithParam<uint32_t> {
   }
   // Without faults: nothing is frozen, or frozen twice, that the plan does not want frozen.
   void expect_as_planned() {
-    const State& state = scheduler_->state();
+    const State& state = parts_.scheduler->state();
     for (const auto& [handle, client] : machine_.clients())
       for (const auto& [name, group] : client.groups)
         for (const auto& [channel, is] : group.channels) {
@@ -94,9 +84,7 @@ class FrozenModel : public ::testing::TestWithParam<uint32_t> {
 
   NastyMachine machine_{GetParam(), 2};
   ManualClock clock_;
-  std::unique_ptr<Region> region_ = std::make_unique<Region>();
-  Tenants tenants_;
-  std::unique_ptr<Scheduler> scheduler_;
+  test::SchedulerParts parts_;
 };
 
 TEST_P(FrozenModel, NothingStaysFrozenWhateverHappens) {
@@ -110,10 +98,10 @@ TEST_P(FrozenModel, NothingStaysFrozenWhateverHappens) {
     }
     if (machine_.below(3) == 0)
       for (const ProcessId& process : machine_.living())
-        (void)tenants_.set_frozen(process, machine_.below(2) == 0);
+        (void)parts_.tenants.set_frozen(process, machine_.below(2) == 0);
     if (machine_.below(40) == 0) {  // the agent dies
-      scheduler_.reset();
-      recover(machine_, *region_, machine_);
+      parts_.kill();
+      recover(machine_, *parts_.region, machine_);
       expect_listed("a recovery");
       start();
     }
@@ -124,10 +112,10 @@ TEST_P(FrozenModel, NothingStaysFrozenWhateverHappens) {
   run_for(150s, 200ms);  // the longest pauses pass
   expect_as_planned();
   machine_.faults = machine_.below(2) == 0 ? 0 : 300;
-  scheduler_->stop();
+  parts_.scheduler->stop();
   expect_listed("a stop");
   machine_.faults = 0;
-  recover(machine_, *region_, machine_);
+  recover(machine_, *parts_.region, machine_);
   EXPECT_EQ(machine_.frozen(), 0u);
   EXPECT_TRUE(machine_.stopped.empty());
 }

@@ -17,30 +17,64 @@
 
 namespace gpushare::test {
 
-class SchedulerRig {
+// A scheduler and what it stands on, but for the machine.
+class SchedulerParts {
+ public:
+  void start(Gpu& gpu, Observer* observer, const Clock& clock,
+             const Config& config = Config(every_policy())) {
+    start(gpu, observer, clock, processes, config);
+  }
+  void start(Gpu& gpu, Observer* observer, const Clock& clock, const ProcReader& reader,
+             const Config& config = Config(every_policy())) {
+    scheduler = std::make_unique<Scheduler>(Surroundings{.gpu = gpu,
+                                                         .observer = observer,
+                                                         .region = *region,
+                                                         .processes = reader,
+                                                         .clock = clock,
+                                                         .tenants = tenants,
+                                                         .shims = shims,
+                                                         .mps = mps},
+                                            AgentIdentity{}, config);
+  }
+  // The agent died; whatever it did stays done.
+  void kill() { scheduler.reset(); }
+
+  std::unique_ptr<Region> region = std::make_unique<Region>();
+  FakeProcReader processes;
+  Tenants tenants;
+  // Of the surroundings of the next start().
+  ShimProcesses* shims = nullptr;
+  const MpsServers* mps = nullptr;
+  std::unique_ptr<Scheduler> scheduler;  // last: it uses all of the above
+};
+
+// On a fake driver, whose clock the test moves.
+class FakeSchedulerRig : public SchedulerParts {
+ public:
+  FakeSchedulerRig() { clock.advance(std::chrono::seconds(1)); }  // no time is zero
+  ~FakeSchedulerRig() { kill(); }                                 // before the clock
+  void start(Gpu& gpu) { SchedulerParts::start(gpu, nullptr, clock); }
+  void run_for(Nanos time, Nanos tick = std::chrono::milliseconds(100)) {
+    for (const Time until = clock.now() + time; clock.now() < until; clock.advance(tick))
+      scheduler->step();
+  }
+  ManualClock clock;
+};
+
+class SchedulerRig : public SchedulerParts {
  public:
   explicit SchedulerRig(uint32_t gpus = 1)
       : machine(gpus), gpu(machine.model), observer(machine.model), clock(machine.model) {
     machine.run_for(std::chrono::seconds(1));  // no time is zero
   }
+  ~SchedulerRig() { kill(); }  // before the machine
 
   // `config`: as in the file. `shims` and `mps` of the surroundings as set before.
   void start(bool with_observer = true, std::string_view config = "") {
-    scheduler =
-        std::make_unique<Scheduler>(Surroundings{.gpu = gpu,
-                                                 .observer = with_observer ? &observer : nullptr,
-                                                 .region = *region,
-                                                 .processes = processes,
-                                                 .clock = clock,
-                                                 .tenants = tenants,
-                                                 .shims = shims,
-                                                 .mps = mps},
-                                    AgentIdentity{}, parse(config).value());
+    SchedulerParts::start(gpu, with_observer ? &observer : nullptr, clock, parse(config).value());
     is_observed_ = with_observer;
     next_ = machine.model.now();
   }
-  // The agent died; whatever it did stays done.
-  void kill() { scheduler.reset(); }
 
   // A program of a tenant.
   sim::Program& add(const std::string& tenant, std::vector<Setting> settings, uint32_t on = 0) {
@@ -113,14 +147,8 @@ class SchedulerRig {
   sim::SimGpu gpu;
   sim::ModelObserver observer;
   sim::ModelClock clock;
-  std::unique_ptr<Region> region = std::make_unique<Region>();
-  FakeProcReader processes;
-  Tenants tenants;
-  ShimProcesses* shims = nullptr;
-  const MpsServers* mps = nullptr;
   std::vector<std::unique_ptr<sim::Program>> programs;
-  std::vector<uint64_t> work;            // of programs: the endless kernel, 0 none
-  std::unique_ptr<Scheduler> scheduler;  // last: it uses all of the above
+  std::vector<uint64_t> work;  // of programs: the endless kernel, 0 none
 
  private:
   Time next_{};

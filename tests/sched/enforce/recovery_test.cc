@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sched/step/recovery.h"
+#include "sched/enforce/recovery.h"
 
 #include <gtest/gtest.h>
 

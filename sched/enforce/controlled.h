@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Controlled: what the enforcer knows of one process on one GPU: its channel groups, what was done
+// to them, and what the driver refused. The parts of the enforcer (freezes.h, slices.h, stops.h,
+// sharing.h) work on the same objects, each on its own fields. Data, on the scheduler's thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "sched/enforce/holder.h"
+#include "shmctl/base/clock.h"
+#include "shmctl/plane/ledger.h"
+#include "shmctl/program/backoff.h"
+
+namespace gpushare {
+
+// By handle: ComputeGroup::serials, or kDoubtful: it may be frozen, and is thawed before it is
+// frozen again.
+using FrozenChannels = std::map<uint32_t, uint64_t>;
+inline constexpr uint64_t kDoubtful = 0;
+
+struct ControlledGroup {
+  GroupRef ref;
+  uint64_t serial = 0;
+  std::optional<uint32_t> hardware;  // number of the group; nullopt: the driver did not say
+  Time ask_at{};                     // when to ask for it again
+  FrozenChannels frozen;             // also freed ones whose thaw has failed
+  std::vector<uint32_t> gone;        // channels that the driver does not have
+  Time gone_until{};
+  uint32_t begun = 0;                     // freezes written to the ledger
+  uint32_t entry = 0;                     // in the ledger; valid with `begun` or `original`
+  std::optional<Micros> original, slice;  // before us; set by us
+  uint32_t own_slice_count = 0;           // when we set it
+};
+
+struct Controlled {
+  std::vector<ControlledGroup> groups;
+  bool is_frozen = false;  // the last decision that could be carried out
+  bool has_unknown_class = false;
+  bool shares_group = false;
+  Time shared_last{};
+  uint64_t generation = 0;             // of the holder, when `gone` was found
+  std::optional<uint32_t> stop_entry;  // in the ledger, while the process is stopped
+  uint64_t freezes = 0;
+  Backoff freezing, slicing;
+  std::string note;
+
+  bool can_control(Time now) const { return !has_unknown_class && freezing.may_try(now); }
+  // nullptr: it is not followed.
+  ControlledGroup* find(const GroupRef& ref) {
+    for (ControlledGroup& group : groups)
+      if (group.ref.client == ref.client && group.ref.group == ref.group) return &group;
+    return nullptr;
+  }
+  const ControlledGroup* find(const GroupRef& ref) const {
+    return const_cast<Controlled*>(this)->find(ref);
+  }
+};
+
+using ControlKey = std::pair<ProcessId, uint32_t>;  // and GPU
+
+// What shall be of a process.
+struct ControlTarget {
+  const Holder* holder = nullptr;
+  Micros slice{0};  // 0: as it is
+  bool is_frozen = false;
+};
+// What was done, for accounting and traces.
+struct ControlChange {
+  enum class Kind { kFreeze, kThaw, kSlice };
+  Kind kind{};
+  Time at{};  // when the driver had done it
+  ProcessId process;
+  uint32_t gpu = 0;
+  Micros slice{0};
+};
+
+using AllControlled = std::map<ControlKey, Controlled>;
+
+inline bool is_gone(const Error& error) { return error.code == std::errc::no_such_process; }
+
+inline LedgerKey ledger_key(const GroupRef& ref, uint32_t gpu) {
+  return {.pid = ref.process.pid,
+          .start_ticks = ref.process.start_ticks,
+          .gpu = gpu,
+          .client = ref.client,
+          .group = ref.group};
+}
+// The process itself: no client and no group.
+inline LedgerKey ledger_key(const ControlKey& key) {
+  return {.pid = key.first.pid, .start_ticks = key.first.start_ticks, .gpu = key.second};
+}
+
+}  // namespace gpushare

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/enforce/deeds.h"
+
+#include <optional>
+
+namespace gpushare {
+namespace {
+
+void add_refs(const FreezeDeed::Part& part, std::vector<ChannelRef>& to) {
+  for (const auto& [channel, serial] : part.channels) to.push_back({part.ref.client, channel});
+}
+
+std::vector<ChannelRef> refs_of(const FreezeDeed& deed) {
+  std::vector<ChannelRef> channels;
+  for (const FreezeDeed::Part& part : deed.parts) add_refs(part, channels);
+  return channels;
+}
+
+// After a freeze that failed, of channels that were not frozen before: it may have frozen a part,
+// and a second freeze would need a second thaw.
+bool is_thawed(Gpu& gpu, uint32_t index, std::span<const ChannelRef> channels) {
+  const Result<> thawed = channels.empty() ? Result<>() : gpu.thaw(index, channels);
+  return thawed || is_gone(thawed.error());
+}
+
+// The driver refuses a list in which a channel is gone. A process that frees channels all the time,
+// or whose freeing of one was not seen, must be frozen all the same.
+Result<> freeze_each(Gpu& gpu, uint32_t index, FreezeDeed& deed) {
+  bool has_frozen = false;
+  std::optional<Error> refusal;
+  for (FreezeDeed::Part& part : deed.parts) {
+    std::erase_if(part.channels, [&](const auto& one) {
+      if (refusal) return false;
+      const ChannelRef ref{part.ref.client, one.first};
+      const Result<> frozen = gpu.freeze(index, std::span(&ref, 1));
+      has_frozen |= frozen.has_value();
+      if (frozen) return false;
+      if (!is_gone(frozen.error())) {
+        refusal = frozen.error();
+        return false;
+      }
+      part.gone.push_back(one.first);
+      return true;
+    });
+  }
+  if (refusal) return std::unexpected(*refusal);
+  if (has_frozen) return {};
+  return make_error(std::errc::no_such_process, "freeze channels");
+}
+
+}  // namespace
+
+void carry_out(Gpu& gpu, uint32_t index, std::span<FreezeDeed> freezes, const Clock& clock) {
+  std::vector<ChannelRef> channels;
+  for (const FreezeDeed& deed : freezes)
+    for (const FreezeDeed::Part& part : deed.parts) add_refs(part, channels);
+  const Result<> together = channels.empty() ? Result<>() : gpu.freeze(index, channels);
+  const bool may_retry = !together && is_thawed(gpu, index, channels);
+  for (FreezeDeed& deed : freezes) {
+    deed.result = together;
+    const std::vector<ChannelRef> own = refs_of(deed);
+    if (may_retry && freezes.size() > 1)
+      deed.result = own.empty() ? Result<>() : gpu.freeze(index, own);
+    if (may_retry && !deed.result && is_gone(deed.result.error()) && is_thawed(gpu, index, own))
+      deed.result = freeze_each(gpu, index, deed);
+    deed.at = clock.now();
+    if (deed.result) continue;
+    for (FreezeDeed::Part& part : deed.parts) {
+      std::vector<ChannelRef> list;
+      add_refs(part, list);
+      part.is_taken_back = is_thawed(gpu, index, list);
+    }
+  }
+}
+
+void carry_out(Gpu& gpu, uint32_t index, std::span<ThawDeed> thaws, const Clock& clock) {
+  std::vector<ChannelRef> channels;
+  for (const ThawDeed& deed : thaws)
+    channels.insert(channels.end(), deed.channels.begin(), deed.channels.end());
+  const Result<> together = channels.empty() ? Result<>() : gpu.thaw(index, channels);
+  for (ThawDeed& deed : thaws) {
+    deed.result = together;
+    // Thawing again what the failed call had thawed does no harm.
+    if (!together && thaws.size() > 1) deed.result = gpu.thaw(index, deed.channels);
+    deed.at = clock.now();
+  }
+}
+
+}  // namespace gpushare

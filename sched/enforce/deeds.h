@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Deeds: freezes and thaws of processes on one GPU, as they are asked of the driver. All that
+// freezes at one moment goes in one call, and all that thaws; when that fails, each process is
+// asked for by itself, so that one refusal does not spare the others. Nothing here writes the
+// ledger or remembers anything: the caller has written ahead what may be frozen, and enters what
+// came of it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sched/enforce/controlled.h"
+#include "shmctl/base/clock.h"
+#include "shmctl/base/error.h"
+
+namespace gpushare {
+
+struct FreezeDeed {
+  // Of one channel group.
+  struct Part {
+    GroupRef ref;
+    FrozenChannels channels;       // none of them frozen; after the deed without those in `gone`
+    std::vector<uint32_t> gone{};  // that the driver does not have
+    bool is_taken_back = false;    // after a failure: nothing of it is frozen
+  };
+  ControlKey key;
+  std::vector<Part> parts;
+  Result<> result{};
+  Time at{};  // when the driver had answered
+};
+
+struct ThawDeed {
+  ControlKey key;
+  std::vector<ChannelRef> channels;
+  Result<> result{};  // no_such_process: all is gone
+  Time at{};
+};
+
+// After a freeze that failed what it froze in part is thawed again (a surplus thaw is harmless).
+void carry_out(Gpu& gpu, uint32_t index, std::span<FreezeDeed> freezes, const Clock& clock);
+void carry_out(Gpu& gpu, uint32_t index, std::span<ThawDeed> thaws, const Clock& clock);
+
+}  // namespace gpushare

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/enforce/leftovers.h"
+
+#include <algorithm>
+
+#include "sched/enforce/recovery.h"
+#include "shmctl/base/log.h"
+
+namespace gpushare {
+
+Leftovers::Leftovers(Gpu& gpu, Ledger& ledger, const Clock& clock)
+    : gpu_(gpu), ledger_(ledger), clock_(clock) {
+  for (const LedgerKey& key : ledger_.groups()) all_.insert(key);
+}
+
+void Leftovers::add(const LedgerKey& key) {
+  all_.insert(key);
+  undoing_ = {};  // the new one is tried soon
+}
+
+bool Leftovers::has_freeze(const Holder& holder) const {
+  if (all_.empty()) return false;
+  return std::ranges::any_of(holder.groups, [&](const ComputeGroup& group) {
+    const LedgerKey key = ledger_key(group.ref, holder.gpu);
+    return all_.contains(key) && ledger_.freezes(key) > 0;
+  });
+}
+
+std::vector<ProcessId> Leftovers::undo(const ProcReader& processes, bool at_once) {
+  const Time now = clock_.now();
+  if (all_.empty() || (!at_once && !undoing_.may_try(now))) return {};
+  RecoveryReport report = recover(gpu_, ledger_, processes, all_);
+  const std::vector<LedgerKey> listed = ledger_.groups();
+  std::erase_if(all_,
+                [&](const LedgerKey& key) { return !std::ranges::binary_search(listed, key); });
+  if (report.errors.empty()) {
+    undoing_.succeeded();
+  } else if (undoing_.failed(now, report.errors.front())) {
+    for (const std::string& error : report.errors) log_error("not undone yet: {}", error);
+  }
+  return std::move(report.thawed);
+}
+
+}  // namespace gpushare

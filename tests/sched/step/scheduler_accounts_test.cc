@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who is charged for what, when programs come and go, on a simulated GPU in virtual time.
+#include "sched/step/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include <tuple>
+
+#include "tests/sched/support/scheduler_rig.h"
+
+namespace gpushare {
+namespace {
+
+using namespace std::chrono_literals;
+using test::SchedulerRig;
+
+// Programs of one tenant, each of which ends when it has worked for so long; the next one begins at
+
+double run_short_programs(SchedulerRig& rig, const std::string& tenant, Nanos work, Nanos time) {
+  static pid_t pid = 5000;
+  Nanos done{};
+  const Time end = rig.machine.model.now() + time;
+  while (rig.machine.model.now() < end) {
+    sim::Program program(rig.machine, pid++);
+    EXPECT_TRUE(rig.tenants.attach(program.process, tenant));
+    const uint64_t kernel = program.kernel(work);
+    bool has_ended = false;
+    rig.machine.then[kernel] = [&](const sim::Completion&) { has_ended = true; };
+    while (!has_ended && rig.machine.model.now() < end) rig.run_for(1ms);
+    done += program.executed(kernel);
+    if (has_ended) done += work;
+    rig.machine.then.erase(kernel);
+    rig.machine.model.close_client(program.client);
+  }
+  return std::chrono::duration<double>(done) / time;
+}
+
+double charged(const SchedulerRig& rig, const std::string& tenant) {
+  const auto use = rig.scheduler->state().tenant_use.find(*rig.tenants.find(tenant));
+  if (use == rig.scheduler->state().tenant_use.end()) return 0;
+  return std::chrono::duration<double>(use->second.used[0]).count();
+}
+
+TEST(SchedulerAccounts, ATenantOfShortProgramsHasNoMoreThanItsCap) {
+  struct Row {
+    const char* cap;
+    double part;
+    Nanos work;
+  };
+  for (const Row& row : {Row{"10%", 0.1, 50ms},
+                         {"50%", 0.5, 80ms},
+                         {"30%", 0.3, 30ms},
+                         {"10%", 0.1, 5ms},
+                         {"10%", 0.1, 2ms}}) {
+    SchedulerRig rig;
+    rig.start();
+    const std::vector<Setting> capped{{"max", row.cap}};
+    ASSERT_TRUE(rig.tenants.set("capped", capped, /*create=*/true));
+    const double share = run_short_programs(rig, "capped", row.work, 5s);
+    EXPECT_LE(share, 1.1 * row.part) << row.cap << ' ' << row.work / 1ms << " ms";
+    EXPECT_GE(share, 0.85 * row.part) << row.cap << ' ' << row.work / 1ms << " ms";
+    rig.run_for(300ms);
+    EXPECT_NEAR(charged(rig, "capped") / 5, share, 0.02) << row.cap << ' ' << row.work / 1ms;
+  }
+}
+
+TEST(SchedulerAccounts, AProgramThatComesAndGoesBetweenTwoStepsIsItsTenants) {
+  SchedulerRig rig;
+  rig.start();
+  rig.run_for(10ms);
+  ASSERT_TRUE(rig.tenants.set("quick", {}, /*create=*/true));
+  {
+    sim::Program program(rig.machine, 700);
+    ASSERT_TRUE(rig.tenants.attach(program.process, "quick"));
+    program.kernel(20ms);
+    rig.machine.run_for(30ms);  // the agent is busy elsewhere
+    rig.machine.model.close_client(program.client);
+  }
+  rig.run_for(300ms);
+  EXPECT_NEAR(charged(rig, "quick"), 0.03, 0.001) << "alone it stays on the GPU to its end";
+  EXPECT_TRUE(rig.scheduler->state().members.empty());
+  EXPECT_TRUE(rig.scheduler->state().departed.empty()) << "not for ever";
+}
+
+TEST(SchedulerAccounts, WhatTheLogSaysOfAPidIsItsBearersAtThatTime) {
+  SchedulerRig rig;
+  rig.start();
+  rig.run_for(10ms);
+  for (const char* tenant : {"first", "second"})
+    ASSERT_TRUE(rig.tenants.set(tenant, {}, /*create=*/true));
+  sim::Model& model = rig.machine.model;
+  for (const auto& [tenant, start, work] :
+       {std::tuple{"first", 1U, 40ms}, std::tuple{"second", 2U, 10ms}}) {
+    const ProcessId process{700, start};
+    rig.processes.add(process, "program");
+    ASSERT_TRUE(rig.tenants.attach(process, tenant));
+    const uint32_t client = model.open_client(process, {});
+    const auto context = model.create_context(client, 0).value();
+    model.submit(client, {.sequence = start,
+                          .context = context.context,
+                          .queue = 0,
+                          .kind = sim::WorkKind::kKernel,
+                          .direction = sim::Direction::kNone,
+                          .amount = static_cast<uint64_t>(Nanos(work).count()),
+                          .sm_ppm = sim::kAllSms,
+                          .reserved = 0});
+    rig.run_for(work + 5ms);
+    model.close_client(client);
+  }
+  rig.run_for(300ms);
+  EXPECT_NEAR(charged(rig, "first"), 0.045, 0.002);
+  EXPECT_NEAR(charged(rig, "second"), 0.015, 0.002);
+}
+
+TEST(SchedulerAccounts, ATenantInARemovedOnesSlotBeginsWithNothing) {
+  SchedulerRig rig;
+  rig.start();
+  sim::Program& program = rig.add_busy("old", {{"max", "10%"}});
+  rig.run_for(3s);
+  const uint32_t slot = rig.tenants.find("old").value();
+  ASSERT_GT(rig.scheduler->state().tenant_use.at(slot).freezes, 0u);
+  // Between two steps, so that no step sees the slot free.
+  ASSERT_TRUE(rig.tenants.remove("old"));
+  const std::vector<Setting> capped{{"max", "10%"}};
+  const uint32_t next = rig.tenants.set("new", capped, true).value();
+  ASSERT_TRUE(rig.tenants.attach(program.process, "new"));
+  rig.step();
+  const auto tenant_use = rig.scheduler->state().tenant_use;
+  const TenantUse use = tenant_use.contains(next) ? tenant_use.at(next) : TenantUse{};
+  EXPECT_EQ(use.freezes, 0u);
+  EXPECT_LT(use.used[0], 100ms);
+  EXPECT_LT(use.throttled, 200ms);
+  EXPECT_FALSE(tenant_use.contains(slot) && slot != next);
+  EXPECT_GT(rig.region->tenants[next].buckets[0].tokens(), 0ns) << "its bucket starts full";
+  rig.run_for(100ms);
+  EXPECT_EQ(rig.tenants.set("third", {}, true).value(), slot) << "the slot is used again";
+}
+
+}  // namespace
+}  // namespace gpushare

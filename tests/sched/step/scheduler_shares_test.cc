@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// What users are promised of shares, caps and classes, on a simulated GPU in virtual time.
+#include "sched/step/scheduler.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/sched/support/scheduler_rig.h"
+
+namespace gpushare {
+namespace {
+
+using namespace std::chrono_literals;
+using test::SchedulerRig;
+
+constexpr double kPoint = 0.01;
+
+TEST(SchedulerShares, WeightsHold) {
+  SchedulerRig rig;
+  rig.start();
+  rig.add_busy("a", {{"weight", "300"}});
+  rig.add_busy("b", {{"weight", "100"}});
+  rig.run_for(2s);
+  const auto shares = rig.measure(3s);
+  const double sum = shares[0] + shares[1];
+  EXPECT_NEAR(shares[0] / sum, 0.75, kPoint);
+  EXPECT_GT(sum, 0.90);
+  const ProcessRecord record = rig.record(*rig.programs[0]);
+  EXPECT_EQ(record.target_permille, 750u);
+  EXPECT_NEAR(record.share_permille, shares[0] * 1000, 10);
+  EXPECT_EQ(record.state, ProcessState::kRunning);
+}
+
+TEST(SchedulerShares, AChangeOfWeightsTakesEffectWhileProgramsRun) {
+  SchedulerRig rig;
+  rig.start();
+  rig.add_busy("a", {{"weight", "100"}});
+  rig.add_busy("b", {{"weight", "100"}});
+  rig.run_for(1s);
+  const std::vector<Setting> heavier{{"weight", "400"}};
+  ASSERT_TRUE(rig.tenants.set("b", heavier, false));
+  rig.run_for(2s);
+  const auto shares = rig.measure(2s);
+  EXPECT_NEAR(shares[1] / (shares[0] + shares[1]), 0.8, kPoint);
+}
+
+TEST(SchedulerShares, ACapHoldsAloneAndBesideAnother) {
+  SchedulerRig rig;
+  rig.start();
+  rig.add_busy("capped", {{"max", "30%"}});
+  rig.run_for(1s);
+  EXPECT_NEAR(rig.measure(3s)[0], 0.30, kPoint);
+  rig.add_busy("free", {});
+  rig.run_for(1s);
+  const auto shares = rig.measure(3s);
+  // Of its residence a part goes into switching contexts.
+  EXPECT_NEAR(rig.record(*rig.programs[0]).share_permille, 300, 10);
+  EXPECT_GT(shares[0], 0.28);
+  EXPECT_GT(shares[1], 0.66) << "the other gets the rest";
+  EXPECT_GT(rig.record(*rig.programs[0]).throttled_ns, 1'000'000'000u);
+}
+
+TEST(SchedulerShares, ACapOfTheWholeGpuIsNone) {
+  SchedulerRig rig;
+  rig.start();
+  rig.add_busy("whole", {{"max", "100%"}});
+  rig.run_for(3s);
+  EXPECT_GT(rig.measure(3s)[0], 0.999);
+  EXPECT_EQ(rig.record(*rig.programs[0]).freezes, 0u);
+  EXPECT_EQ(rig.record(*rig.programs[0]).has_bucket, 0u);
+}
+
+TEST(SchedulerShares, ATenantsCapBindsAllItsProcessesTogether) {
+  SchedulerRig rig;
+  rig.start();
+  rig.add_busy("capped", {{"max", "20%"}});
+  rig.add_busy("capped", {});
+  rig.run_for(1s);
+  const auto shares = rig.measure(3s);
+  EXPECT_NEAR(shares[0] + shares[1], 0.20, kPoint);
+}
+
+TEST(SchedulerShares, IdleClassProcessesTakeTurnsAndGiveWay) {
+  SchedulerRig rig;
+  rig.start();
+  for (int i = 0; i < 3; ++i) rig.add_busy("batch", {{"priority", "idle"}});
+  rig.run_for(1s);
+  const auto alone = rig.measure(3s);
+  for (const double share : alone) EXPECT_NEAR(share, 1.0 / 3, 0.06);
+  EXPECT_GT(alone[0] + alone[1] + alone[2], 0.9);
+  rig.add_busy("front", {});
+  rig.run_for(1s);
+  const auto beside = rig.measure(2s);
+  EXPECT_GT(beside[3], 0.9);
+}
+
+TEST(SchedulerShares, APeriodicProgramIsServedAtOnceBesideIdleClassWork) {
+  SchedulerRig rig;
+  rig.start();
+  for (int i = 0; i < 3; ++i) rig.add_busy("batch", {{"priority", "idle"}});
+  sim::PeriodicKernel periodic(rig.add("front", {{"priority", "high"}}), 100us, 5ms);
+  rig.run_for(4s);
+  EXPECT_GT(periodic.samples(), 500u);
+  EXPECT_LE(periodic.percentile(0.5), 320);
+  EXPECT_LE(periodic.percentile(0.99), 350);
+}
+
+TEST(SchedulerShares, TheUsersFreezeHoldsUntilHeThaws) {
+  SchedulerRig rig;
+  rig.start();
+  rig.add_busy("a", {});
+  rig.add_busy("b", {});
+  rig.run_for(200ms);
+  ASSERT_TRUE(rig.tenants.set_frozen(rig.programs[0]->process, true));
+  rig.run_for(200ms);
+  EXPECT_EQ(rig.record(*rig.programs[0]).state, ProcessState::kFrozenUser);
+  EXPECT_EQ(rig.measure(1s)[0], 0);
+  ASSERT_TRUE(rig.tenants.set_frozen(rig.programs[0]->process, false));
+  rig.run_for(200ms);
+  EXPECT_GT(rig.measure(1s)[0], 0.4);
+}
+
+TEST(SchedulerShares, ANewContextOfAFrozenProcessIsFrozenToo) {
+  SchedulerRig rig(2);
+  rig.start();
+  sim::Program& program = rig.add_busy("a", {});
+  rig.run_for(100ms);
+  ASSERT_TRUE(rig.tenants.set_frozen(program.process, true));
+  rig.run_for(100ms);
+  const auto context_on = [&](uint32_t gpu) {
+    return rig.machine.model.create_context(program.client, gpu).value().context;
+  };
+  const uint32_t elsewhere = context_on(1);
+  rig.run_for(100ms);
+  EXPECT_EQ(rig.record(program, 1).state, ProcessState::kFrozenUser) << "on another GPU";
+  ASSERT_TRUE(rig.machine.model.destroy_context(program.client, elsewhere));
+  ASSERT_TRUE(rig.machine.model.destroy_context(program.client, program.context.context));
+  rig.run_for(100ms);
+  EXPECT_EQ(rig.records(), 0u);
+  program.context.context = context_on(0);
+  const uint64_t work = program.endless();
+  rig.run_for(100ms);
+  const Nanos before = program.executed(work);
+  rig.run_for(500ms);
+  EXPECT_EQ(rig.record(program).state, ProcessState::kFrozenUser) << "after it had none";
+  EXPECT_EQ(program.executed(work), before) << "its new channels";
+  ASSERT_TRUE(rig.tenants.set_frozen(program.process, false));
+  rig.run_for(500ms);
+  EXPECT_GT(program.executed(work), before);
+}
+
+TEST(SchedulerShares, EachGpuHasItsOwnShares) {
+  SchedulerRig rig(2);
+  rig.start();
+  rig.add_busy("a", {{"weight", "300"}}, 0);
+  rig.add_busy("b", {}, 0);
+  rig.add_busy("c", {}, 1);
+  rig.run_for(2s);
+  const auto shares = rig.measure(2s);
+  EXPECT_NEAR(shares[0] / (shares[0] + shares[1]), 0.75, kPoint);
+  EXPECT_GT(shares[2], 0.95) << "alone on its GPU";
+}
+
+TEST(SchedulerShares, TicksSlowlyUnlessTurnsOrACapNeedMore) {
+  SchedulerRig rig;
+  rig.start();
+  rig.add_busy("a", {});
+  rig.add_busy("b", {});
+  rig.run_for(1s);
+  const uint64_t before = rig.scheduler->state().ticks;
+  rig.run_for(2s);
+  EXPECT_LE(rig.scheduler->state().ticks - before, 30u);
+  const std::vector<Setting> capped{{"max", "20%"}};
+  ASSERT_TRUE(rig.tenants.set("a", capped, false));
+  rig.run_for(1s);
+  const uint64_t with_cap = rig.scheduler->state().ticks;
+  EXPECT_GT(with_cap - before, 60u);
+  EXPECT_LT(with_cap - before, 260u) << "20 a period and the slow ones";
+  const std::vector<Setting> idle{{"priority", "idle"}, {"max", "max"}};
+  ASSERT_TRUE(rig.tenants.set("a", idle, false));
+  ASSERT_TRUE(rig.tenants.set("b", idle, false));
+  rig.add_busy("c", {});
+  rig.run_for(1s);
+  EXPECT_GT(rig.scheduler->state().ticks - with_cap, 400u) << "every 2 ms";
+}
+
+TEST(SchedulerShares, LeavesTheGpusBeyondThoseThatThereIsRoomForAlone) {
+  SchedulerRig rig(kMaxGpus + 3);
+  rig.start();
+  rig.add_busy("a", {{"max", "10%"}}, kMaxGpus - 1);
+  rig.add_busy("b", {{"max", "10%"}}, kMaxGpus);
+  rig.add_busy("c", {{"max", "10%"}}, kMaxGpus + 2);
+  rig.run_for(2s);
+  const auto shares = rig.measure(1s);
+  EXPECT_NEAR(shares[0], 0.1, kPoint);
+  EXPECT_GT(shares[1], 0.95);
+  EXPECT_GT(shares[2], 0.95);
+  EXPECT_EQ(rig.records(), 1u);
+  rig.scheduler->stop();
+}
+
+}  // namespace
+}  // namespace gpushare
