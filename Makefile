@@ -217,7 +217,7 @@ tests: $(gtests) $(other_tests) $(programs) $(extra_targets)
 # sanitizers. What has threads, or starts programs: plain, and under the sanitizers that apply. What
 # starts an agent and programs and watches them in real time: plain only.
 pure_tests := sched_test nvrm_test nvrm_decode_test nvrm_abi_test cuda_abi_test kmod_pure_test iteration_test
-threaded_tests := shmctl_test bpf_test sim_test cuda_standin_test workloads_test conformance_test lifeline_test kmod_user_test progress_test streams_test
+threaded_tests := shmctl_test bpf_test sim_test cuda_standin_test workloads_test conformance_test lifeline_test driver_line_test kmod_user_test progress_test streams_test
 real_time_tests := sched_system_test sched_mps_test bench_test attacks_test
 # These, and the demo in tools_test, wait nearly all the time, and want a machine that is not busy.
 quiet := sched_system_test sched_mps_test tools_test bench_test attacks_test

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gpu: everything that the agent may do to the machine's GPUs. It separates decisions from the
 // driver: nvrm/rm_gpu drives the stock NVIDIA driver, sim/gpu/sim_gpu and sim/gpu/remote_gpu a
-// simulated GPU, and the agent does not know which it has. All calls come from one thread, and none
-// blocks longer than the driver does (0.6 ms for a freeze of one program, driver-facts section 3).
+// simulated GPU, and the agent does not know which it has. No call blocks longer than the driver
+// does (0.6 ms for a freeze of one program, driver-facts section 3). Threads: freeze(), thaw(),
+// set_slice(), slice() and searches for different processes may be called from several at once; the
+// others come from one thread, and may meet them.
 #pragma once
 
 #include <cstdint>

@@ -82,9 +82,10 @@ class Steps {
 
 class Scale {
  public:
-  Scale(const SlowGpu::Shape& shape, uint32_t tenants)
+  Scale(const SlowGpu::Shape& shape, uint32_t tenants, DriverCalls calls)
       : gpu_(shape),
         shape_(shape),
+        calls_(calls),
         plane_(ControlPlane::create("/gpushare-scale-" + std::to_string(::getpid())).value()) {
     for (uint32_t i = 0; i < tenants; ++i) {
       // Slices are in proportion to the lightest program's, which is the shortest one: without it
@@ -209,7 +210,8 @@ class Scale {
                                                           .region = plane_.region(),
                                                           .processes = processes_,
                                                           .clock = clock_,
-                                                          .tenants = tenants_},
+                                                          .tenants = tenants_,
+                                                          .driver_calls = calls_},
                                              AgentIdentity{}, Config(test::every_policy()));
   }
 
@@ -257,6 +259,7 @@ class Scale {
   const MonotonicClock clock_;
   SlowGpu gpu_;
   const SlowGpu::Shape shape_;
+  const DriverCalls calls_;
   Told told_;
   ControlPlane plane_;
   test::FakeProcReader processes_;
@@ -266,8 +269,8 @@ class Scale {
   bool wake_ = false;
 };
 
-Json run_whole(const SlowGpu::Shape& shape, uint32_t tenants, Nanos steady) {
-  Scale scale(shape, tenants);
+Json run_whole(const SlowGpu::Shape& shape, uint32_t tenants, DriverCalls calls, Nanos steady) {
+  Scale scale(shape, tenants, calls);
   Json json;
   const auto add = [&](const char* name, Json part) {
     std::printf("%-8s %s\n", name, part.dump().c_str());
@@ -284,13 +287,13 @@ Json run_whole(const SlowGpu::Shape& shape, uint32_t tenants, Nanos steady) {
 }
 
 // A step, by how many programs there are on a GPU, and by how many tenants there are at all.
-Json run_growth(SlowGpu::Shape shape) {
+Json run_growth(SlowGpu::Shape shape, DriverCalls calls) {
   Json rows = Json::array();
   shape.gpus = 1;
   for (const auto& [programs, tenants] :
        {std::pair(8U, 64U), {16U, 64U}, {32U, 64U}, {64U, 64U}, {128U, 128U}, {64U, 1000U}}) {
     shape.programs = programs;
-    Scale scale(shape, tenants);
+    Scale scale(shape, tenants, calls);
     scale.start();
     scale.steady(1s);
     Json row{{"programs", programs}, {"tenants", tenants}};
@@ -308,6 +311,7 @@ ExitCode run(const Invocation& in) {
                        .is_one_lock = in.has("one-lock")};
   shape.times.attach = Micros(in.whole("attach-us"));
   const auto tenants = static_cast<uint32_t>(in.whole("tenants"));
+  const DriverCalls calls = in.has("in-step") ? DriverCalls::kInStep : DriverCalls::kOnThreads;
   Json result = run_without_gpu(kCommit, "");
   std::string command = "build/bin/bench/scale";
   for (const auto& [name, value] : in.options)
@@ -320,8 +324,8 @@ ExitCode run(const Invocation& in) {
   result["one_lock"] = shape.is_one_lock;
   result["cores"] = std::thread::hardware_concurrency();
   if (in.has("note")) result["note"] = in.text("note");
-  result.update(run_whole(shape, tenants, in.seconds("seconds")));
-  if (in.has("growth")) result["growth"] = run_growth(shape);
+  result.update(run_whole(shape, tenants, calls, in.seconds("seconds")));
+  if (in.has("growth")) result["growth"] = run_growth(shape, calls);
   if (!in.has("out")) return kExitOk;
   if (const Result<> added = append_run(in.text("out"), result.dump()); !added) {
     std::fprintf(stderr, "scale: %s\n", added.error().message().c_str());
@@ -364,6 +368,7 @@ int main(int argc, char** argv) {
                    .otherwise = "3",
                    .range = Range{0.1, 3600}},
                   {.name = "one-lock", .help = "The driver lets one caller in at a time, of all"},
+                  {.name = "in-step", .help = "A step makes its driver calls itself"},
                   {.name = "growth", .help = "Also measure a step by the number of programs"},
                   {.name = "note", .value = "TEXT", .help = "What is special about this run"},
                   {.name = "out",

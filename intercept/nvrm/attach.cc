@@ -280,7 +280,7 @@ class Search final : public ObjectSearch {
 
   Result<std::optional<Found>> advance(Nanos budget) override {
     auto found = go_on(budget);
-    if (!found && is_gone(found.error())) learnt_.erase(process_);
+    if (!found && is_gone(found.error())) learnt_.forget(process_);
     return found;
   }
   bool is_complete() const override { return is_complete_; }
@@ -309,7 +309,7 @@ class Search final : public ObjectSearch {
     if (files_.empty()) return {};
     const auto newest = newest_client(ours_.driver());
     if (!newest) return std::unexpected(newest.error());
-    clients_.begin(*newest, learnt_[process_]);
+    clients_.begin(*newest, learnt_.of(process_));
     return {};
   }
 
@@ -327,7 +327,7 @@ class Search final : public ObjectSearch {
       if (clients_.ask_next()) return true;
       is_looking_for_clients_ = false;
       is_complete_ = clients_.is_complete();
-      learnt_[process_] = clients_.learnt();
+      learnt_.put(process_, clients_.learnt());
     }
     if (at_ == clients_.found().size()) return false;
     const auto& [file_index, client] = clients_.found()[at_];
@@ -360,8 +360,6 @@ class Search final : public ObjectSearch {
 
 std::unique_ptr<ObjectSearch> find_objects(const RmClient& ours, ProcessId process,
                                            std::span<const ObjectRef> known, Learnt& learnt) {
-  constexpr std::size_t kMostLearnt = 4096;  // processes; that one has ended is not told here
-  if (learnt.size() >= kMostLearnt) learnt.clear();
   return std::make_unique<Search>(ours, process, known, learnt);
 }
 

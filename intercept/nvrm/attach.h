@@ -4,13 +4,16 @@
 // the client, so the search takes a copy of each of the process's /dev/nvidiactl descriptors and
 // asks for one handle after the other (2.9 us a question on an H200). Handles are dense: clients
 // are 0xC1D00000 + n with n counting up in the machine, and the objects that libcuda makes are
-// 0x5C000000 + n with n counting up in the process. The agent's thread calls.
+// 0x5C000000 + n with n counting up in the process. Any thread may search, each for another
+// process.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "intercept/event.h"
@@ -28,7 +31,29 @@ struct LearntFile {
   uint32_t back = 0;              // so many numbers before it were asked for
 };
 using LearntFiles = std::map<int, LearntFile>;  // by the number of the descriptor
-using Learnt = std::map<ProcessId, LearntFiles>;
+// Several searches may use it at once, each for another process.
+class Learnt {
+ public:
+  LearntFiles of(const ProcessId& process) const {
+    const std::lock_guard lock(mutex_);
+    const auto at = files_.find(process);
+    return at == files_.end() ? LearntFiles{} : at->second;
+  }
+  void put(const ProcessId& process, LearntFiles files) {
+    const std::lock_guard lock(mutex_);
+    if (files_.size() >= kMost) files_.clear();  // that one has ended is not told here
+    files_[process] = std::move(files);
+  }
+  void forget(const ProcessId& process) {
+    const std::lock_guard lock(mutex_);
+    files_.erase(process);
+  }
+
+ private:
+  static constexpr std::size_t kMost = 4096;  // processes
+  mutable std::mutex mutex_;
+  std::map<ProcessId, LearntFiles> files_;
+};
 
 // The answer are the events that would have been seen, parents first, beginning with an empty
 // ProcessOpened (the caller knows the process), and without MemoryAllocated, because RM does not

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Controls other processes' channels and channel groups: freeze, thaw, time slice (driver-facts
-// sections 3 and 4). Without state: the enforcer counts and writes the ledger. The agent's thread
-// calls; errors are those of Gpu (gpu.h).
+// sections 3 and 4). Without state: the enforcer counts and writes the ledger. Any
+// thread may call, several at once; errors are those of Gpu (gpu.h).
 //
 // Every slice control takes a copy of the owner's descriptor and closes it at once: a copy that
 // stays would keep the driver file, and with it all GPU memory, of a process that ended.

@@ -30,7 +30,8 @@ bool DrivenGpus::find(const Config& config, ShimProcesses* shims) {
                                                .tenants = parts_.tenants,
                                                .shims = shims,
                                                .mps = &parts_.mps,
-                                               .listener = &parts_.listener},
+                                               .listener = &parts_.listener,
+                                               .driver_calls = DriverCalls::kOnThreads},
                                   parts_.identity, config);
   parts_.module.start_over(gpus(), config);
   log_found(config);

@@ -49,6 +49,10 @@ struct Controlled {
   uint64_t freezes = 0;
   Backoff freezing, slicing;
   std::string note;
+  bool has_doubt = false;     // a thaw has failed: what is frozen is to be looked at
+  bool is_switching = false;  // a freeze or thaw of it is under way: nothing else is begun
+  bool owes_undo = false;     // it is thawed, and its slices restored, when that is over
+  bool is_forgotten = false;  // it goes when nothing of it is under way any more
 
   bool can_control(Time now) const { return !has_unknown_class && freezing.may_try(now); }
   // nullptr: it is not followed.
@@ -81,6 +85,12 @@ struct ControlChange {
 };
 
 using AllControlled = std::map<ControlKey, Controlled>;
+
+// A target and what is known of its process.
+struct FollowedTarget {
+  ControlTarget target;
+  Controlled* process = nullptr;
+};
 
 inline bool is_gone(const Error& error) { return error.code == std::errc::no_such_process; }
 

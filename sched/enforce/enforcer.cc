@@ -25,7 +25,7 @@ bool has_channel(const ComputeGroup& seen, uint32_t channel, uint64_t serial) {
 }  // namespace
 
 Enforcer::Enforcer(Gpu& gpu, Ledger& ledger, const Clock& clock,
-                   std::function<void(const Change&)> changed)
+                   std::function<void(const Change&)> changed, DriverCalls calls)
     : gpu_(gpu),
       ledger_(ledger),
       clock_(clock),
@@ -34,60 +34,162 @@ Enforcer::Enforcer(Gpu& gpu, Ledger& ledger, const Clock& clock,
       freezes_(ledger, clock),
       stops_(gpu, ledger, leftovers_, processes_),
       sharing_(gpu, clock, processes_),
-      slices_(gpu, ledger, clock, leftovers_, processes_, [this](const Change& change) {
+      slices_(gpu, ledger, clock, leftovers_, [this](const Change& change) {
         if (on_change_) on_change_(change);
-      }) {}
+      }) {
+  const std::size_t driven = std::min<std::size_t>(gpu.gpus().size(), kMaxGpus);
+  for (uint32_t index = 0; index < driven; ++index)
+    lines_.push_back(make_driver_line(calls, gpu, index, clock));
+}
+
+void Enforcer::begin_step() {
+  sharing_.begin_step();
+  is_behind_ = false;
+}
+
+void Enforcer::collect() {
+  for (uint32_t gpu = 0; gpu < lines_.size(); ++gpu) collect(gpu);
+}
+
+void Enforcer::collect(uint32_t gpu) {
+  DriverLine& line = *lines_[gpu];
+  for (DoneDeeds done = line.take_done(); !done.is_empty(); done = line.take_done()) {
+    std::set<ControlKey> over;
+    for (const FreezeDeed& deed : done.freezes) {
+      processes_.at(deed.key).is_switching = false;
+      end(deed);
+      over.insert(deed.key);
+    }
+    for (const ThawDeed& deed : done.thaws) {
+      processes_.at(deed.key).is_switching = false;
+      end_thaw(deed.key, deed.result, deed.at);
+      over.insert(deed.key);
+    }
+    for (const SliceOrder& order : done.slices) {
+      slices_.enter(order, processes_.at(order.key), line);
+      over.insert(order.key);
+    }
+    for (const ControlKey& key : over) go_on(key);
+  }
+}
+
+// What had to wait for what was under way.
+void Enforcer::go_on(const ControlKey& key) {
+  const auto at = processes_.find(key);
+  if (at == processes_.end()) return;
+  if (at->second.is_forgotten) return forget(key.first, key.second);
+  if (at->second.owes_undo) undo(key.second, std::span(&key, 1));
+}
+
+// Whether there is nothing to leave and nothing to meet, as nearly always.
+bool Enforcer::is_as_before(const Holder& holder, const Controlled& process) {
+  return process.generation == holder.generation && !process.shares_group && !process.has_doubt &&
+         std::ranges::all_of(process.groups, [](const ControlledGroup& group) {
+           return group.hardware && group.gone.empty();
+         });
+}
 
 void Enforcer::apply(uint32_t gpu, std::span<const Target> targets) {
-  for (const Target& target : targets) leave_what_is_gone(*target.holder);
-  for (const Target& target : targets) meet_what_is_new(*target.holder);
-
-  if (gpu_.support().can_freeze) freeze(gpu, targets);
-  if (gpu_.support().can_set_slice) slices_.set(gpu, targets);
-  std::vector<ControlKey> thawing;
+  collect(gpu);
+  std::vector<FollowedTarget> free;  // of which nothing is under way
+  free.reserve(targets.size());
   for (const Target& target : targets) {
-    const ControlKey key{target.holder->process, gpu};
-    if (!target.is_frozen && processes_[key].is_frozen) thawing.push_back(key);
+    Controlled& process = processes_[{target.holder->process, gpu}];
+    if (is_as_before(*target.holder, process) || leave_what_is_gone(*target.holder, process))
+      free.push_back({target, &process});
   }
-  for (const auto& [key, process] : processes_)  // no plan names them any more
-    if (key.second == gpu && !process.can_control(clock_.now()) && process.is_frozen)
-      thawing.push_back(key);
-  thaw(gpu, thawing);
+  for (const auto& [target, process] : free)
+    if (!is_as_before(*target.holder, *process)) meet_what_is_new(*target.holder, *process);
+  std::erase_if(free, [&](const FollowedTarget& one) {
+    const Controlled& process = *one.process;
+    return process.is_switching || process.is_forgotten || !Sharing::is_asked(process);
+  });
+  is_behind_ |= free.size() < targets.size() && !lines_[gpu]->is_stuck();
+
+  std::vector<FreezeDeed> freezes;
+  if (gpu_.support().can_freeze) freezes = begin_freezes(free);
+  std::vector<ControlKey> thaws;
+  for (const auto& [target, process] : free)
+    if (!target.is_frozen && process->is_frozen) thaws.push_back({target.holder->process, gpu});
+  for (const ControlKey& key : still_frozen_)  // no plan names them any more
+    if (key.second == gpu && !processes_[key].can_control(clock_.now()) &&
+        std::ranges::find(thaws, key) == thaws.end())
+      thaws.push_back(key);
+  switch_over(gpu, std::move(freezes), thaws);
+  if (!gpu_.support().can_set_slice) return;
+  bool has_all = slices_.set(free, *lines_[gpu]);
+  collect(gpu);
+  if (!has_all) has_all = slices_.set(free, *lines_[gpu]);  // of those that are known by now
+  is_behind_ |= !has_all;
+  collect(gpu);
+}
+
+// Asks for these freezes, which are written ahead, and for the thaws of these processes.
+void Enforcer::switch_over(uint32_t gpu, std::vector<FreezeDeed> freezes,
+                           std::span<const ControlKey> thaws) {
+  std::vector<ThawDeed> deeds;
+  std::vector<ControlKey> stopped;
+  for (const ControlKey& key : thaws) {
+    Controlled& process = processes_[key];
+    if (process.is_switching) continue;
+    if (process.stop_entry) {
+      stopped.push_back(key);
+    } else {
+      process.is_switching = true;
+      deeds.push_back(Freezes::thaw_of(key, process));
+    }
+  }
+  for (const FreezeDeed& deed : freezes) processes_[deed.key].is_switching = true;
+  if (!freezes.empty() || !deeds.empty()) lines_[gpu]->add(std::move(freezes), std::move(deeds));
+  for (const ControlKey& key : stopped) end_thaw(key, stops_.resume(key), clock_.now());
+  collect(gpu);
 }
 
 // Thaws what the registry has no more before it is forgotten: the registry may be wrong, and of an
-// object that is really gone the freeze and the slice went with it.
-void Enforcer::leave_what_is_gone(const Holder& holder) {
+// object that is really gone the freeze and the slice went with it. Returns false, and does
+// nothing, while something of the process is under way.
+bool Enforcer::leave_what_is_gone(const Holder& holder, Controlled& process) {
   const ControlKey key{holder.process, holder.gpu};
-  Controlled& process = processes_[key];
-  std::vector<ChannelRef> freed;
-  for (ControlledGroup& group : process.groups) {
+  if (process.is_switching || process.is_forgotten) return false;
+  const auto seen_of = [&](const ControlledGroup& group) {
     const auto seen = std::ranges::find_if(holder.groups, [&](const ComputeGroup& candidate) {
       return candidate.ref.client == group.ref.client && candidate.ref.group == group.ref.group;
     });
-    if (seen == holder.groups.end() || seen->ref.fd != group.ref.fd ||
-        seen->serial != group.serial) {
-      release(group, key, seen != holder.groups.end());
-      group.ref.group = 0;  // marks it; no handle is 0
-      continue;
+    return seen == holder.groups.end() ? nullptr : &*seen;
+  };
+  const auto is_same = [](const ComputeGroup* seen, const ControlledGroup& group) {
+    return seen != nullptr && seen->ref.fd == group.ref.fd && seen->serial == group.serial;
+  };
+  const bool has_gone = std::ranges::any_of(process.groups, [&](const ControlledGroup& group) {
+    return !is_same(seen_of(group), group);
+  });
+  if (has_gone && !lines_[key.second]->withdraw(key)) return false;
+  std::vector<ChannelRef> freed;
+  std::erase_if(process.groups, [&](ControlledGroup& group) {
+    const ComputeGroup* const seen = seen_of(group);
+    if (!is_same(seen, group)) {
+      release(group, key, seen != nullptr);
+      return true;
     }
     for (const auto& [channel, serial] : group.frozen)
       if (serial == kDoubtful || !has_channel(*seen, channel, serial))
         freed.push_back({group.ref.client, channel});
-  }
-  std::erase_if(process.groups, [](const ControlledGroup& group) { return group.ref.group == 0; });
-  if (freed.empty()) return;
+    return false;
+  });
+  process.has_doubt = !freed.empty();
+  if (freed.empty() || lines_[key.second]->is_stuck()) return true;
   if (const Result<> thawed = gpu_.thaw(holder.gpu, freed); !thawed && !is_gone(thawed.error()))
-    return;  // stays in `frozen`, and is tried again
+    return true;  // stays in `frozen`, and is tried again
   for (ControlledGroup& group : process.groups)
     std::erase_if(group.frozen, [&](const auto& one) {
       return std::ranges::find(freed, ChannelRef{group.ref.client, one.first}) != freed.end();
     });
+  process.has_doubt = false;
+  return true;
 }
 
-void Enforcer::meet_what_is_new(const Holder& holder) {
+void Enforcer::meet_what_is_new(const Holder& holder, Controlled& process) {
   const ControlKey key{holder.process, holder.gpu};
-  Controlled& process = processes_[key];
   for (const ComputeGroup& seen : holder.groups) {
     if (process.find(seen.ref) != nullptr) continue;
     process.groups.push_back({});
@@ -117,7 +219,7 @@ void Enforcer::look_at_classes(const ControlKey& key, Controlled& process, const
   process.has_unknown_class = true;
   process.note = fmt::format("channel class {:#06x} is not known: observed only", *unknown);
   log_warning("process {} is only observed: {}", key.first.pid, process.note);
-  only_observe(key, process);
+  undo(key.second, std::span(&key, 1));
 }
 
 // Undoes what was done to a group that is not followed any more. A handle that is used again is
@@ -128,10 +230,11 @@ void Enforcer::release(ControlledGroup& group, const ControlKey& key, bool is_ha
   std::vector<ChannelRef> channels;
   for (const auto& [channel, serial] : group.frozen)
     channels.push_back({group.ref.client, channel});
+  const LedgerKey listed = ledger_key(group.ref, key.second);
+  if (lines_[key.second]->is_stuck()) return leftovers_.add(listed);
   const Result<> thawed = channels.empty() ? Result<>() : gpu_.thaw(key.second, channels);
   const bool is_thawed = thawed || is_gone(thawed.error());
-  const LedgerKey listed = ledger_key(group.ref, key.second);
-  const bool is_restored = slices_.restore(group);
+  const bool is_restored = slices_.restore_now(group);
   if (!is_restored || !is_thawed)
     leftovers_.add(listed);
   else if (!leftovers_.contains(listed))  // of the group that had the handle before
@@ -140,25 +243,22 @@ void Enforcer::release(ControlledGroup& group, const ControlKey& key, bool is_ha
 
 void Enforcer::share(const ControlKey& key, Controlled& process) {
   process.shares_group = true;
-  if (process.is_frozen) thaw(key.second, std::span(&key, 1));
-  for (ControlledGroup& group : process.groups) slices_.restore(group);
+  undo(key.second, std::span(&key, 1));
   process.note = kSharesGroup;
 }
 
-void Enforcer::freeze(uint32_t gpu, std::span<const Target> targets) {
+std::vector<FreezeDeed> Enforcer::begin_freezes(std::span<const FollowedTarget> targets) {
   std::vector<FreezeDeed> deeds;
-  for (const Target& target : targets) {
-    const ControlKey key{target.holder->process, gpu};
-    Controlled& process = processes_[key];
+  for (const auto& [target, followed] : targets) {
+    const ControlKey key{target.holder->process, target.holder->gpu};
+    Controlled& process = *followed;
     if (!target.is_frozen || !process.can_control(clock_.now())) continue;
     if (process.shares_group || process.stop_entry)
       stop(key, process);
     else if (std::optional<FreezeDeed> deed = begin(target, process))
       deeds.push_back(std::move(*deed));
   }
-  if (deeds.empty()) return;
-  carry_out(gpu_, gpu, deeds, clock_);
-  for (const FreezeDeed& deed : deeds) end(deed);
+  return deeds;
 }
 
 std::optional<FreezeDeed> Enforcer::begin(const Target& target, Controlled& process) {
@@ -188,7 +288,8 @@ void Enforcer::end(const FreezeDeed& deed) {
 void Enforcer::stop(const ControlKey& key, Controlled& process) {
   if (process.stop_entry) return;
   // Channels that share() could not thaw hold everybody in the group.
-  if (process.is_frozen) thaw(key.second, std::span(&key, 1));
+  if (process.is_frozen) switch_over(key.second, {}, std::span(&key, 1));
+  is_behind_ |= process.is_switching;
   if (process.is_frozen) return;
   const Result<bool> stopped = stops_.stop(key, process);
   if (!stopped) return refused_freeze(key, process, stopped.error());
@@ -197,26 +298,17 @@ void Enforcer::stop(const ControlKey& key, Controlled& process) {
   changed(Change::Kind::kFreeze, key, clock_.now());
 }
 
-void Enforcer::thaw(uint32_t gpu, std::span<const ControlKey> keys) {
-  std::vector<ThawDeed> deeds;
-  for (const ControlKey& key : keys)
-    if (Controlled& process = processes_[key]; !process.stop_entry)
-      deeds.push_back(Freezes::thaw_of(key, process));
-  carry_out(gpu_, gpu, deeds, clock_);
-  for (const ThawDeed& deed : deeds) end_thaw(deed.key, processes_[deed.key], deed.result);
-  for (const ControlKey& key : keys)
-    if (Controlled& process = processes_[key]; process.stop_entry)
-      end_thaw(key, process, stops_.resume(key));
-}
-
-void Enforcer::end_thaw(const ControlKey& key, Controlled& process, const Result<>& result) {
+void Enforcer::end_thaw(const ControlKey& key, const Result<>& result, Time at) {
+  Controlled& process = processes_[key];
   if (result || is_gone(result.error())) {
     freezes_.thawed(process);
+    still_frozen_.erase(key);
     if (!process.has_unknown_class) process.note = process.shares_group ? kSharesGroup : "";
-    return changed(Change::Kind::kThaw, key, clock_.now());
+    return changed(Change::Kind::kThaw, key, at);
   }
   // Tried again by the next apply().
   Freezes::not_thawed(process);
+  still_frozen_.insert(key);
   const std::string note = result.error().message();
   if (note != process.note) log_error("process {} is still frozen: {}", key.first.pid, note);
   process.note = note;
@@ -227,57 +319,83 @@ void Enforcer::refused_freeze(const ControlKey& key, Controlled& process, const 
   const Time now = clock_.now();
   if (process.freezing.failed(now, error.message()))
     log_warning("process {} is only observed: {}", key.first.pid, process.freezing.text(now));
-  if (!process.freezing.may_try(now)) only_observe(key, process);
+  if (!process.freezing.may_try(now)) undo(key.second, std::span(&key, 1));
 }
 
-void Enforcer::only_observe(const ControlKey& key, Controlled& process) {
-  if (process.is_frozen) thaw(key.second, std::span(&key, 1));
-  for (ControlledGroup& group : process.groups) slices_.restore(group);
+// Thaws them and asks for their own slices; of whom something is under way, when that is over.
+void Enforcer::undo(uint32_t gpu, std::span<const ControlKey> keys) {
+  std::vector<ControlKey> frozen;
+  for (const ControlKey& key : keys) {
+    Controlled& process = processes_[key];
+    process.owes_undo = process.is_switching;
+    if (process.is_switching) continue;
+    (void)lines_[gpu]->withdraw(key);  // one that is being set is done before it is restored
+    if (process.is_frozen) frozen.push_back(key);
+    Slices::restore(key, process, *lines_[gpu]);
+  }
+  switch_over(gpu, {}, frozen);
 }
 
-void Enforcer::forget(const ProcessId& process, uint32_t gpu) {
-  const auto at = processes_.find({process, gpu});
+void Enforcer::forget(const ProcessId& id, uint32_t gpu) {
+  const auto at = processes_.find({id, gpu});
   if (at == processes_.end()) return;
-  stops_.release(at->first, at->second);  // it may have lost its group alone
-  for (ControlledGroup& group : at->second.groups)
-    release(group, at->first, /*is_handle_used_again=*/false);
+  auto& [key, process] = *at;
+  process.is_forgotten = true;
+  if (process.is_switching || !lines_[gpu]->withdraw(key)) return;  // go_on() comes back
+  stops_.release(key, process);  // it may have lost its group alone
+  for (ControlledGroup& group : process.groups) release(group, key, /*is_handle_used_again=*/false);
+  still_frozen_.erase(key);
   processes_.erase(at);
 }
 
 void Enforcer::undo_all(uint32_t gpu) {
-  std::vector<ControlKey> frozen;
+  std::vector<ControlKey> keys;
   for (const auto& [key, process] : processes_)
-    if (process.is_frozen && key.second == gpu) frozen.push_back(key);
-  thaw(gpu, frozen);
-  for (auto& [key, process] : processes_)
-    if (key.second == gpu)
-      for (ControlledGroup& group : process.groups) slices_.restore(group);
+    if (key.second == gpu) keys.push_back(key);
+  undo(gpu, keys);
 }
 
+// Twice: the second time for what was under way at first, and for thaws that have failed.
 void Enforcer::undo_all() {
-  for (const GpuInfo& gpu : gpu_.gpus()) undo_all(gpu.index);
+  for (int round = 0; round < 2; ++round) {
+    for (uint32_t gpu = 0; gpu < lines_.size(); ++gpu) undo_all(gpu);
+    for (uint32_t gpu = 0; gpu < lines_.size(); ++gpu) {
+      if (!lines_[gpu]->wait(lines_[gpu]->is_stuck() ? Nanos{} : kPatience))
+        log_error("GPU {} does not answer: what is done there is left to recovery", gpu);
+      collect(gpu);
+    }
+  }
 }
 
 // Resuming a process for one GPU must not let it run that is to stand still for another.
 void Enforcer::undo_leftovers(const ProcReader& processes, bool at_once) {
+  if (std::ranges::any_of(lines_, [](const auto& line) { return line->is_stuck(); })) return;
   stops_.stop_again(leftovers_.undo(processes, at_once));
 }
 
-Enforcer::State Enforcer::state(const Holder& holder) const {
+Enforcer::State Enforcer::brief(const Holder& holder) const {
   State state;
   const auto at = processes_.find({holder.process, holder.gpu});
   const Controlled* process = at == processes_.end() ? nullptr : &at->second;
   if (process != nullptr) {
     state.is_frozen = process->is_frozen;
-    const Time now = clock_.now();
-    state.can_control = process->can_control(now);
-    state.can_set_slice = process->slicing.may_try(now);
+    state.can_control = process->can_control(clock_.now());
     state.freezes = process->freezes;
-    for (const Backoff* backoff : {&process->freezing, &process->slicing})
-      if (state.note.empty()) state.note = backoff->text(now);
-    if (state.note.empty() || process->has_unknown_class) state.note = process->note;
   }
   if (!holder.groups.empty()) state.slice = slice_of(process, holder.groups.front());
+  return state;
+}
+
+Enforcer::State Enforcer::state(const Holder& holder) const {
+  State state = brief(holder);
+  const auto at = processes_.find({holder.process, holder.gpu});
+  if (at == processes_.end()) return state;
+  const Controlled& process = at->second;
+  const Time now = clock_.now();
+  state.can_set_slice = process.slicing.may_try(now);
+  for (const Backoff* backoff : {&process.freezing, &process.slicing})
+    if (state.note.empty()) state.note = backoff->text(now);
+  if (state.note.empty() || process.has_unknown_class) state.note = process.note;
   return state;
 }
 

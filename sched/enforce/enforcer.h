@@ -11,17 +11,24 @@
 // (measured on an H200); so is a process with more groups than the ledger can list. A process with
 // a channel of an unknown class is only observed. A control that the driver refuses twice is left
 // alone for a while, which grows to a minute (backoff.h); without freezes a process is only
-// observed until then. Its note says why. One thread. Calls block as long as the driver does.
+// observed until then. Its note says why.
+//
+// One thread calls. Freezes, thaws and slices go by one line for each GPU (driver_line.h) and are
+// entered when they are done, by collect() or the next apply(): meanwhile the process is as it was,
+// and nothing else is asked for it. Calls for what a process has freed are made at once.
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "intercept/gpu.h"
 #include "sched/enforce/controlled.h"
+#include "sched/enforce/driver_line.h"
 #include "sched/enforce/freezes.h"
 #include "sched/enforce/leftovers.h"
 #include "sched/enforce/sharing.h"
@@ -46,47 +53,59 @@ class Enforcer {
     std::string note;           // why one of the two is false, or that it is an MPS client
   };
 
-  Enforcer(Gpu& gpu, Ledger& ledger, const Clock& clock,
-           std::function<void(const Change&)> changed);
+  Enforcer(Gpu& gpu, Ledger& ledger, const Clock& clock, std::function<void(const Change&)> changed,
+           DriverCalls calls = DriverCalls::kInStep);
 
-  // From now on apply() may set slices for Slices::kStepTime again.
-  void begin_step() { slices_.begin_step(); }
-  // Whether apply() has left slices as they were, for want of time: it is to be called again soon,
-  // and first for a GPU that came last.
-  bool is_behind() const { return slices_.is_behind(); }
+  // Enters what the driver has done since the last call.
+  void collect();
+  // To be called before the apply() of a step.
+  void begin_step();
+  // Whether apply() has left a process as it was, because something of it was under way or is to be
+  // known first: it is to be called again soon.
+  bool is_behind() const { return is_behind_; }
+  // Whether the GPU's driver has not come back from a call for long. Nothing else should be asked
+  // of that GPU meanwhile.
+  bool is_stuck(uint32_t gpu) const { return lines_[gpu]->is_stuck(); }
 
   // Targets are of this GPU, each process once. Processes not named stay as they are. Freezes and
-  // thaws are never put off; of the slices those come first that are furthest from what they
-  // should be, by their ratio.
+  // thaws go first; of the slices those that are furthest from what they should be, by their ratio.
   void apply(uint32_t gpu, std::span<const Target> targets);
   // The process ended, or has no compute group there any more.
   void forget(const ProcessId& process, uint32_t gpu);
-  // Thaws everything and gives every group its own slice back.
+  // Thaws everything and gives every group its own slice back, for the end: waits for that, but not
+  // longer than kPatience for a GPU.
   void undo_all();
-  // The same on one GPU.
+  static constexpr Nanos kPatience = std::chrono::seconds(5);
+  // The same on one GPU, without waiting.
   void undo_all(uint32_t gpu);
   // Tries again what could not be undone of objects that nothing here knows any more, among them
   // what an agent before us left in the ledger: with pauses, or `at_once`.
   void undo_leftovers(const ProcReader& processes, bool at_once = false);
 
+  // The same without `note` and `can_set_slice`, which take longer than the rest.
+  State brief(const Holder& holder) const;
   State state(const Holder& holder) const;
   // The slice that this group of the process should have: ours, else what the process chose;
   // nullopt: not known.
   std::optional<Micros> slice(const Holder& holder, const ComputeGroup& seen) const;
 
  private:
-  void leave_what_is_gone(const Holder& holder);
-  void meet_what_is_new(const Holder& holder);
+  static bool is_as_before(const Holder& holder, const Controlled& process);
+  bool leave_what_is_gone(const Holder& holder, Controlled& process);
+  void meet_what_is_new(const Holder& holder, Controlled& process);
   void look_at_classes(const ControlKey& key, Controlled& process, const Holder& holder);
   void release(ControlledGroup& group, const ControlKey& key, bool is_handle_used_again);
-  void freeze(uint32_t gpu, std::span<const Target> targets);
+  void collect(uint32_t gpu);
+  void switch_over(uint32_t gpu, std::vector<FreezeDeed> freezes,
+                   std::span<const ControlKey> thaws);
+  std::vector<FreezeDeed> begin_freezes(std::span<const FollowedTarget> targets);
   std::optional<FreezeDeed> begin(const Target& target, Controlled& process);
   void end(const FreezeDeed& deed);
   void stop(const ControlKey& key, Controlled& process);
-  void thaw(uint32_t gpu, std::span<const ControlKey> keys);
-  void end_thaw(const ControlKey& key, Controlled& process, const Result<>& result);
+  void end_thaw(const ControlKey& key, const Result<>& result, Time at);
   void refused_freeze(const ControlKey& key, Controlled& process, const Error& error);
-  void only_observe(const ControlKey& key, Controlled& process);
+  void undo(uint32_t gpu, std::span<const ControlKey> keys);
+  void go_on(const ControlKey& key);
   void share(const ControlKey& key, Controlled& process);
   void changed(Change::Kind kind, const ControlKey& key, Time at);
 
@@ -95,11 +114,14 @@ class Enforcer {
   const Clock& clock_;
   const std::function<void(const Change&)> on_change_;
   AllControlled processes_;
+  std::set<ControlKey> still_frozen_;  // whose thaw has failed
   Leftovers leftovers_;
   Freezes freezes_;
   Stops stops_;
   Sharing sharing_;
   Slices slices_;
+  bool is_behind_ = false;
+  std::vector<std::unique_ptr<DriverLine>> lines_;  // by GPU; last: their ends wait for the driver
 };
 
 }  // namespace gpushare

@@ -63,6 +63,7 @@ bool Freezes::end(const FreezeDeed& deed, Controlled& process) {
       --group.begun;
     } else {
       for (const auto& [channel, serial] : part.channels) group.frozen[channel] = kDoubtful;
+      process.has_doubt = true;
     }
   }
   const bool may_be_frozen = std::ranges::any_of(
@@ -91,6 +92,7 @@ void Freezes::thawed(Controlled& process) {
 }
 
 void Freezes::not_thawed(Controlled& process) {
+  process.has_doubt = true;
   for (ControlledGroup& group : process.groups)
     for (auto& [channel, serial] : group.frozen) serial = kDoubtful;
 }

@@ -18,11 +18,21 @@ void Leftovers::add(const LedgerKey& key) {
   undoing_ = {};  // the new one is tried soon
 }
 
+template <class Fn>
+bool Leftovers::any_of(const GroupRef& group, uint32_t gpu, const Fn& fn) const {
+  return std::ranges::any_of(all_, [&](const LedgerKey& key) {
+    return key.gpu == gpu && key.client == group.client && key.group == group.group && fn(key);
+  });
+}
+
+bool Leftovers::concerns(const GroupRef& group, uint32_t gpu) const {
+  return any_of(group, gpu, [](const LedgerKey&) { return true; });
+}
+
 bool Leftovers::has_freeze(const Holder& holder) const {
-  if (all_.empty()) return false;
   return std::ranges::any_of(holder.groups, [&](const ComputeGroup& group) {
-    const LedgerKey key = ledger_key(group.ref, holder.gpu);
-    return all_.contains(key) && ledger_.freezes(key) > 0;
+    return any_of(group.ref, holder.gpu,
+                  [&](const LedgerKey& key) { return ledger_.freezes(key) > 0; });
   });
 }
 

@@ -21,6 +21,9 @@ class Leftovers {
 
   void add(const LedgerKey& key);
   bool contains(const LedgerKey& key) const { return all_.contains(key); }
+  // Whether something is left of this group, whoever had it then: a child that inherited the
+  // driver's descriptor may have it now.
+  bool concerns(const GroupRef& group, uint32_t gpu) const;
   // Whether a group of the holder may be frozen by what is left.
   bool has_freeze(const Holder& holder) const;
   // Undoes what can be undone, when it is time, or `at_once`. Returns the processes that were
@@ -28,6 +31,9 @@ class Leftovers {
   std::vector<ProcessId> undo(const ProcReader& processes, bool at_once);
 
  private:
+  template <class Fn>
+  bool any_of(const GroupRef& group, uint32_t gpu, const Fn& fn) const;
+
   Gpu& gpu_;
   Ledger& ledger_;
   const Clock& clock_;

@@ -23,8 +23,10 @@ std::optional<uint32_t> Sharing::ask_number(ControlledGroup& group) {
 
 std::vector<ControlKey> Sharing::join(ControlledGroup& group, const ControlKey& key) {
   std::vector<ControlKey> found;
-  if (group.hardware || clock_.now() < group.ask_at) return found;
+  const Time now = clock_.now();
+  if (group.hardware || now < group.ask_at || left_ <= Nanos{}) return found;
   group.hardware = ask_number(group);
+  left_ -= clock_.now() - now;
   if (!group.hardware) return found;
   const uint32_t number = *group.hardware;
   sharers_[{key.second, number}].insert(key);
@@ -37,6 +39,12 @@ std::vector<ControlKey> Sharing::join(ControlledGroup& group, const ControlKey& 
     if (!process.shares_group) found.push_back(sharer);
   }
   return found;
+}
+
+bool Sharing::is_asked(const Controlled& process) {
+  return std::ranges::none_of(process.groups, [](const ControlledGroup& group) {
+    return !group.hardware && group.ask_at == Time{};
+  });
 }
 
 // Whoever is thought to have the number, too, is asked for it now: a process whose groups were

@@ -20,8 +20,15 @@ class Sharing {
   // All outlive it.
   Sharing(Gpu& gpu, const Clock& clock, AllControlled& all) : gpu_(gpu), clock_(clock), all_(all) {}
 
-  // Asks for the number of a group that has none yet, if it is time. Returns the processes that
-  // turn out to share it, and were not known to share any.
+  // The time that the driver may be asked for numbers between two calls of begin_step().
+  static constexpr Nanos kStepTime = std::chrono::microseconds(500);
+  void begin_step() { left_ = kStepTime; }
+  // Whether all numbers of the process were asked for; false: for want of time. It must not be
+  // touched before.
+  static bool is_asked(const Controlled& process);
+
+  // Asks for the number of a group that has none yet, if it is time and there is time. Returns the
+  // processes that turn out to share it, and were not known to share any.
   std::vector<ControlKey> join(ControlledGroup& group, const ControlKey& key);
   // The group is not followed any more.
   void leave(const ControlledGroup& group, const ControlKey& key);
@@ -35,6 +42,7 @@ class Sharing {
   Gpu& gpu_;
   const Clock& clock_;
   AllControlled& all_;
+  Nanos left_ = kStepTime;
   std::map<std::pair<uint32_t, uint32_t>, std::set<ControlKey>> sharers_;  // by GPU and number
 };
 

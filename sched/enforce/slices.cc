@@ -38,85 +38,113 @@ std::optional<Micros> slice_of(const Controlled* process, const ComputeGroup& se
 }
 
 Slices::Slices(Gpu& gpu, Ledger& ledger, const Clock& clock, const Leftovers& leftovers,
-               AllControlled& all, std::function<void(const ControlChange&)> changed)
+               std::function<void(const ControlChange&)> changed)
     : gpu_(gpu),
       ledger_(ledger),
       clock_(clock),
       leftovers_(leftovers),
-      all_(all),
       changed_(std::move(changed)) {}
 
-void Slices::set(uint32_t gpu, std::span<const ControlTarget> targets) {
+bool Slices::set(std::span<const FollowedTarget> targets, DriverLine& line) {
   struct Wrong {
     double error;
-    const ControlTarget* target;
-    Controlled* process;
+    const FollowedTarget* target;
   };
   std::vector<Wrong> wrong;
-  for (const ControlTarget& target : targets) {
-    Controlled& process = all_[{target.holder->process, gpu}];
-    const Time now = clock_.now();
-    if (!process.can_control(now) || !process.slicing.may_try(now) || process.shares_group ||
+  const Time now = clock_.now();
+  for (const FollowedTarget& one : targets) {
+    const auto& [target, process] = one;
+    if (!process->can_control(now) || !process->slicing.may_try(now) || process->shares_group ||
         target.slice.count() <= 0)
       continue;
-    if (const double error = slice_error(target, process); error > 0)
-      wrong.push_back({error, &target, &process});
+    if (const double error = slice_error(target, *process); error > 0)
+      wrong.push_back({error, &one});
   }
   std::ranges::sort(wrong, {}, [](const Wrong& one) { return std::pair(-one.error, one.target); });
-  for (const Wrong& one : wrong) {
-    if (is_behind()) return;
-    const Time before = clock_.now();
-    set(*one.target, *one.process);
-    left_ -= clock_.now() - before;
-  }
+  std::vector<SliceOrder> orders;
+  for (const Wrong& one : wrong) order(one.target->target, *one.target->process, orders, line);
+  const bool has_all = std::ranges::none_of(
+      orders, [](const SliceOrder& one) { return one.kind == SliceOrder::Kind::kRead; });
+  line.set(std::move(orders));
+  return has_all;
 }
 
-void Slices::set(const ControlTarget& target, Controlled& process) {
+void Slices::order(const ControlTarget& target, Controlled& process,
+                   std::vector<SliceOrder>& orders, DriverLine& line) {
   const ControlKey key{target.holder->process, target.holder->gpu};
-  bool is_changed = false;
   for (const ComputeGroup& seen : target.holder->groups) {
     if (slice_of(&process, seen) == target.slice) continue;
     ControlledGroup& group = *process.find(seen.ref);
-    if (leftovers_.contains(ledger_key(group.ref, key.second))) continue;
-    const Result<> done = set(group, seen, target.slice, key.second);
-    if (!done && is_gone(done.error())) continue;  // the registry will hear of it
-    if (!done) {
-      refused(key, process, done.error());
+    if (leftovers_.concerns(group.ref, key.second)) continue;
+    const bool chose_again = group.original && group.own_slice_count != seen.own_slice_count;
+    if (chose_again) drop(group);  // it overwrote ours: nothing is to be restored until the note
+    SliceOrder order{.kind = SliceOrder::Kind::kSet,
+                     .key = key,
+                     .ref = group.ref,
+                     .own_slice_count = seen.own_slice_count,
+                     .slice = target.slice};
+    if (!group.original && !seen.own_slice)
+      order.kind = SliceOrder::Kind::kRead;
+    else if (!group.original && !note(group, *seen.own_slice, key, process, line))
+      return;
+    orders.push_back(std::move(order));
+  }
+}
+
+bool Slices::note(ControlledGroup& group, Micros original, const ControlKey& key,
+                  Controlled& process, DriverLine& line) {
+  const Result<uint32_t> entry = ledger_.note_slice(ledger_key(group.ref, key.second), group.ref.fd,
+                                                    static_cast<uint32_t>(original.count()));
+  if (!entry) {
+    refused(key, process, entry.error(), line);
+    return false;
+  }
+  group.entry = *entry;
+  group.original = original;
+  return true;
+}
+
+void Slices::enter(const SliceOrder& order, Controlled& process, DriverLine& line) {
+  ControlledGroup* const group = process.find(order.ref);
+  if (group == nullptr) return;
+  const bool has_gone = !order.result && is_gone(order.result.error());
+  switch (order.kind) {
+    case SliceOrder::Kind::kRestore:
+      if (!order.result && !has_gone) return;
+      drop(*group);
+      group->slice = std::nullopt;
+      return;
+    case SliceOrder::Kind::kRead:
+      if (!order.result && !has_gone) refused(order.key, process, order.result.error(), line);
+      if (order.result && !group->original) note(*group, order.slice, order.key, process, line);
+      return;
+    case SliceOrder::Kind::kSet:
       break;
-    }
-    process.slicing.succeeded();
-    is_changed = true;
   }
-  if (is_changed)
-    changed_({ControlChange::Kind::kSlice, clock_.now(), key.first, key.second, target.slice});
+  const bool is_first = !group->slice || group->own_slice_count != order.own_slice_count;
+  if (!order.result) {
+    if (is_first) drop(*group);
+    if (!has_gone) refused(order.key, process, order.result.error(), line);
+    return;  // of what is gone the registry will hear
+  }
+  group->slice = order.slice;
+  group->own_slice_count = order.own_slice_count;
+  process.slicing.succeeded();
+  changed_({ControlChange::Kind::kSlice, order.at, order.key.first, order.key.second, order.slice});
 }
 
-Result<> Slices::set(ControlledGroup& group, const ComputeGroup& seen, Micros slice, uint32_t gpu) {
-  const bool chose_again = group.original && group.own_slice_count != seen.own_slice_count;
-  if (chose_again)
-    drop(group);  // it overwrote ours: until the note below nothing is to be restored
-  const bool is_first = !group.original;
-  if (is_first) {
-    Result<Micros> original =
-        seen.own_slice ? Result<Micros>(*seen.own_slice) : gpu_.slice(group.ref);
-    if (!original) return std::unexpected(original.error());
-    const Result<uint32_t> entry = ledger_.note_slice(ledger_key(group.ref, gpu), group.ref.fd,
-                                                      static_cast<uint32_t>(original->count()));
-    if (!entry) return std::unexpected(entry.error());
-    group.entry = *entry;
-    group.original = *original;
-  }
-  const Result<> set = gpu_.set_slice(group.ref, slice);
-  if (set) {
-    group.slice = slice;
-    group.own_slice_count = seen.own_slice_count;
-  } else if (is_first) {
-    drop(group);
-  }
-  return set;
+void Slices::restore(const ControlKey& key, const Controlled& process, DriverLine& line) {
+  std::vector<SliceOrder> orders;
+  for (const ControlledGroup& group : process.groups)
+    if (group.original)
+      orders.push_back({.kind = SliceOrder::Kind::kRestore,
+                        .key = key,
+                        .ref = group.ref,
+                        .slice = *group.original});
+  if (!orders.empty()) line.restore(std::move(orders));
 }
 
-bool Slices::restore(ControlledGroup& group) {
+bool Slices::restore_now(ControlledGroup& group) {
   if (!group.original) return true;
   const Result<> restored = gpu_.set_slice(group.ref, *group.original);
   if (!restored && !is_gone(restored.error())) return false;
@@ -132,12 +160,12 @@ void Slices::drop(ControlledGroup& group) {
 }
 
 // Its freezes go on: a process can make its slices refuse, and must not escape its cap by that.
-void Slices::refused(const ControlKey& key, Controlled& process, const Error& error) {
+void Slices::refused(const ControlKey& key, Controlled& process, const Error& error,
+                     DriverLine& line) {
   const Time now = clock_.now();
   if (process.slicing.failed(now, error.message()))
     log_warning("process {} keeps its slices: {}", key.first.pid, process.slicing.text(now));
-  if (process.slicing.may_try(now)) return;
-  for (ControlledGroup& group : process.groups) restore(group);
+  if (!process.slicing.may_try(now)) restore(key, process, line);
 }
 
 }  // namespace gpushare

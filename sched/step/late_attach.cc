@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "shmctl/base/aside.h"
 #include "shmctl/base/log.h"
 
 namespace gpushare {
@@ -14,17 +15,16 @@ constexpr Nanos kFirstPause = std::chrono::seconds(1), kLongestPause = std::chro
 // A process that makes and frees objects without an end is believed at last.
 constexpr int kMostRepeats = 3;
 
-bool is_gone(const Error& error) { return error.code == std::errc::no_such_process; }
-
 }  // namespace
 
 void LateAttach::look_at_all() {
-  current_.is_outdated = true;  // what is being found may be older than what was missed
+  for (Current& current : current_) current.is_outdated = true;  // older than what was missed
   wants_all_ = true;
 }
 
 void LateAttach::advance_users(Nanos budget) {
   if (const Time now = clock_.now(); wants_all_ && now >= next_all_) {
+    registry_.doubt_all();
     // Also at those that have closed the driver meanwhile.
     for (const auto& [pid, process] : registry_.processes()) add(pid);
     users_ = gpu_.find_users();  // also instead of one under way, which may be older
@@ -54,9 +54,7 @@ void LateAttach::advance_users(Nanos budget) {
 }
 
 void LateAttach::add(pid_t pid) {
-  const bool is_in_line =
-      std::ranges::find(line_, pid) != line_.end() || (current_.search && current_.pid == pid);
-  if (!is_in_line) line_.push_back(pid);
+  if (!is_current(pid) && std::ranges::find(line_, pid) == line_.end()) line_.push_back(pid);
 }
 
 void LateAttach::put_off(Look& look) const {
@@ -105,79 +103,119 @@ void LateAttach::look_at(const std::vector<pid_t>& unseen) {
     Look& look = looks_[pid];
     const bool is_known = known != nullptr && !known->holders.empty();
     if ((is_known && !asked_.contains(pid)) || now < look.next) continue;
-    asked_.erase(pid);
+    if (asked_.erase(pid) > 0) registry_.doubt(pid);
     add(pid);
     put_off(look);
   }
 }
 
-void LateAttach::note(const DriverEvent& event) {
-  if (current_.search && event.process.pid == current_.pid) current_.is_outdated = true;
+LateAttach::~LateAttach() {
+  for (const Current& current : current_)
+    if (current.answer.valid()) current.answer.wait();
 }
 
-void LateAttach::begin(pid_t pid, int repeats) {
-  current_ = {.pid = pid,
-              .known = registry_.objects(pid),
-              .search = nullptr,
-              .is_outdated = false,
-              .repeats = repeats};
-  current_.search = gpu_.attach(pid, current_.known);
+void LateAttach::note(const DriverEvent& event) {
+  for (Current& current : current_) current.is_outdated |= event.process.pid == current.pid;
+}
+
+bool LateAttach::is_current(pid_t pid) const {
+  return std::ranges::find(current_, pid, &Current::pid) != current_.end();
+}
+
+LateAttach::Current LateAttach::begin(pid_t pid, int repeats) {
+  Current current{.pid = pid,
+                  .known = registry_.objects(pid),
+                  .search = nullptr,
+                  .answer = {},
+                  .is_outdated = false,
+                  .repeats = repeats};
+  if (calls_ == DriverCalls::kOnThreads)
+    current.answer = start_aside<Answer>([&gpu = gpu_, pid, known = current.known] {
+      const auto search = gpu.attach(pid, known);
+      auto found = search->finish();
+      return Answer{std::move(found), search->is_complete()};
+    });
+  if (!current.answer.valid()) current.search = gpu_.attach(pid, current.known);
+  return current;
 }
 
 bool LateAttach::advance(Nanos budget) {
   const Time until = clock_.now() + budget;
+  const auto left = [&] { return std::max(Nanos(until - clock_.now()), Nanos::zero()); };
   advance_users(budget);
-  while (clock_.now() < until && (current_.search || !line_.empty())) {
-    if (!current_.search) {
+  const bool is_many = calls_ == DriverCalls::kOnThreads && is_first_;
+  bool is_moving = true;
+  while (is_moving && clock_.now() < until) {
+    while (!line_.empty() && current_.size() < (is_many ? kAtOnce : 1)) {
       const pid_t pid = line_.front();
       line_.pop_front();
-      begin(pid, 0);
+      current_.push_back(begin(pid, 0));
     }
-    advance_current(std::max(Nanos(until - clock_.now()), Nanos::zero()));
+    is_moving = false;
+    std::erase_if(current_, [&](Current& current) {
+      const std::optional<Answer> answer = advance(current, left());
+      is_moving |= answer.has_value() || current.search;
+      return answer && end(current, *answer);
+    });
   }
-  return users_ || current_.search || !line_.empty();
+  const bool is_done = !users_ && current_.empty() && line_.empty();
+  if (is_done) is_first_ = false;
+  return !is_done;
 }
 
-void LateAttach::advance_current(Nanos budget) {
-  const auto found = current_.search->advance(budget);
-  const pid_t pid = current_.pid;
-  if (!found) {
+// nullopt: it is not over.
+std::optional<LateAttach::Answer> LateAttach::advance(Current& current, Nanos budget) {
+  if (current.answer.valid()) {
+    if (current.answer.wait_for(Nanos{}) != std::future_status::ready) return std::nullopt;
+    return current.answer.get();
+  }
+  const auto found = current.search->advance(budget);
+  if (!found) return Answer{std::unexpected(found.error())};
+  const std::optional<ObjectSearch::Found>& objects = *found;
+  if (!objects) return std::nullopt;
+  return Answer{*objects, current.search->is_complete()};
+}
+
+// Takes the answer. Returns false when the search begins anew.
+bool LateAttach::end(Current& current, const Answer& answer) {
+  const pid_t pid = current.pid;
+  if (!answer.found) {
+    const Error& error = answer.found.error();
     const bool is_first = !failed_.contains(pid);
-    if (is_gone(found.error())) {
+    if (is_gone(error)) {
       failed_.erase(pid);
     } else {
       put_off(failed_[pid]);
       if (is_first)
         log_warning("process {} cannot be looked at, which is tried again: {}", pid,
-                    found.error().message());
+                    error.message());
     }
-    current_ = {};
-  } else if (const std::optional<ObjectSearch::Found>& objects = *found) {
-    if (current_.is_outdated && current_.repeats < kMostRepeats) {
-      begin(pid, current_.repeats + 1);
-      return;
-    }
-    // An answer that is not the whole truth, or of a moment that has passed, proves nothing of what
-    // is not in it, and is asked for again.
-    const bool is_whole = current_.search->is_complete() && !current_.is_outdated;
-    if (is_whole)
-      failed_.erase(pid);
-    else
-      put_off(failed_[pid]);
-    take(*objects, is_whole);
-    current_ = {};
+    return true;
   }
+  if (current.is_outdated && current.repeats < kMostRepeats) {
+    current = begin(pid, current.repeats + 1);
+    return false;
+  }
+  // An answer that is not the whole truth, or of a moment that has passed, proves nothing of what
+  // is not in it, and is asked for again.
+  const bool is_whole = answer.is_complete && !current.is_outdated;
+  if (is_whole)
+    failed_.erase(pid);
+  else
+    put_off(failed_[pid]);
+  take(current, *answer.found, is_whole);
+  return true;
 }
 
-void LateAttach::take(const ObjectSearch::Found& found, bool is_whole) {
+void LateAttach::take(const Current& current, const ObjectSearch::Found& found, bool is_whole) {
   if (found.empty()) {
-    const Process* known = registry_.find(current_.pid);
-    if (known != nullptr && is_whole) registry_.reconcile(known->id, {}, current_.known);
+    const Process* known = registry_.find(current.pid);
+    if (known != nullptr && is_whole) registry_.reconcile(known->id, {}, current.known);
     return;
   }
   const ProcessId process = found.front().process;
   const auto of_others =
-      registry_.reconcile(process, found, is_whole ? current_.known : std::vector<ObjectRef>{});
+      registry_.reconcile(process, found, is_whole ? current.known : std::vector<ObjectRef>{});
   for (const Registry::Owned& owned : of_others) heirs_[owned].insert(process.pid);
   if (const Process* known = registry_.find(process.pid); known != nullptr && known->id == process)
     watch(process);

@@ -2,19 +2,26 @@
 // LateAttach: finds what processes have on the GPUs where no event told of it, and enters it into
 // the registry: processes that were there before the agent, all of them after events were lost, and
 // those that use the driver and were not seen to make a channel group (an MPS server gives its
-// clients theirs without an event). It looks at one process after the other, in pieces: a search
-// may take 0.2 s. What fails is tried again, with pauses that grow to 30 s. One thread, the
-// scheduler's.
+// clients theirs without an event). It looks at one process after the other: a search may take
+// 0.2 s. What fails is tried again, with pauses that grow to 30 s. All functions are called on one
+// thread, the scheduler's.
+//
+// Searches run in pieces on that thread, or (the agent) on threads of their own: at first, when all
+// that were there before the agent are to be found, kAtOnce at a time. Later one at a time: who
+// makes many processes, or many events, must not have the agent use many processors.
 #pragma once
 
 #include <deque>
+#include <future>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <vector>
 
 #include "intercept/gpu.h"
 #include "intercept/observer.h"
+#include "sched/enforce/driver_line.h"
 #include "sched/step/registry.h"
 #include "shmctl/base/clock.h"
 
@@ -23,8 +30,13 @@ namespace gpushare {
 class LateAttach {
  public:
   // `observer` may be nullptr: then every process is looked for. All outlive it.
-  LateAttach(Gpu& gpu, Observer* observer, Registry& registry, const Clock& clock)
-      : gpu_(gpu), observer_(observer), registry_(registry), clock_(clock) {}
+  LateAttach(Gpu& gpu, Observer* observer, Registry& registry, const Clock& clock,
+             DriverCalls calls = DriverCalls::kInStep)
+      : gpu_(gpu), observer_(observer), registry_(registry), clock_(clock), calls_(calls) {}
+  // Waits for searches that are under way.
+  ~LateAttach();
+
+  static constexpr std::size_t kAtOnce = 32;
 
   // While all are to be looked at again and again, it is done less and less often.
   static constexpr Nanos kShortestBetweenAll = std::chrono::milliseconds(100),
@@ -45,10 +57,15 @@ class LateAttach {
   bool advance(Nanos budget);
 
  private:
+  struct Answer {
+    Result<ObjectSearch::Found> found;
+    bool is_complete = true;
+  };
   struct Current {
     pid_t pid = 0;
-    std::vector<ObjectRef> known;  // when the search began
-    std::unique_ptr<ObjectSearch> search;
+    std::vector<ObjectRef> known;          // when the search began
+    std::unique_ptr<ObjectSearch> search;  // in pieces, or
+    std::future<Answer> answer;            // on another thread
     bool is_outdated = false;
     int repeats = 0;
   };
@@ -61,9 +78,11 @@ class LateAttach {
   void look_at(const std::vector<pid_t>& unseen);
   void look_again();
   void add(pid_t pid);
-  void begin(pid_t pid, int repeats);
-  void advance_current(Nanos budget);
-  void take(const ObjectSearch::Found& found, bool is_whole);
+  bool is_current(pid_t pid) const;
+  Current begin(pid_t pid, int repeats);
+  static std::optional<Answer> advance(Current& current, Nanos budget);
+  bool end(Current& current, const Answer& answer);
+  void take(const Current& current, const ObjectSearch::Found& found, bool is_whole);
   void watch(const ProcessId& process);
   void put_off(Look& look) const;
 
@@ -71,13 +90,15 @@ class LateAttach {
   Observer* const observer_;
   Registry& registry_;
   const Clock& clock_;
+  const DriverCalls calls_;
   std::unique_ptr<UserSearch> users_;  // nullptr: none is under way
   bool wants_all_ = false;             // look_at_all() has been called and not begun
   bool is_of_all_ = false;             // users_ is for that, and not for look_around()
   Time next_all_{};
   Nanos between_all_{};
   std::deque<pid_t> line_;
-  Current current_;                // without a search: none
+  std::vector<Current> current_;   // under way
+  bool is_first_ = true;           // all that were there before are being looked for
   std::set<pid_t> asked_;          // to look at, whatever is known of them
   std::map<pid_t, Look> looks_;    // when to look at each again
   std::map<pid_t, Look> failed_;   // the same for those of which a look did not tell all

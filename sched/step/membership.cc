@@ -70,6 +70,8 @@ bool Membership::sync(Time now) {
     member.tenant = state_.tenants.tenant_of(key.first);
     member.is_frozen_by_user = state_.tenants.is_frozen(key.first);
   }
+  for (auto& on : state_.members_on) on.clear();
+  for (auto& entry : state_.members) state_.members_on[entry.first.second].push_back(&entry);
   tenants_seen_ = state_.tenants.generation();
   return true;
 }

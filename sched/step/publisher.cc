@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <set>
 #include <string_view>
+#include <utility>
 
 #include "sched/tenants/tenant_records.h"
 #include "shmctl/plane/snapshot.h"
@@ -83,7 +83,9 @@ Publisher::Publisher(const State& state, const Surroundings& outside, const Agen
       region_(outside.region),
       agent_(agent),
       config_(config),
-      had_tenant_(kMaxTenants) {
+      tenants_(kMaxTenants),
+      had_tenant_(kMaxTenants),
+      had_member_(kMaxTenants) {
   // What an agent before us left.
   for (uint32_t slot = 0; slot < kMaxTenants; ++slot)
     had_tenant_[slot] = is_written(region_.tenants[slot].record);
@@ -150,14 +152,16 @@ void Publisher::publish_gpus() {
     record.busy_permille = permille(accounting.busy());
     record.switches_per_s = per_second(accounting.switches_per_s());
     record.memory_used_bytes = 0;
-    std::set<uint32_t> tenants;
-    for (const auto& [key, member] : state_.members) {
-      if (key.second != info.index) continue;
+    std::vector<uint32_t> tenants;
+    for (const auto* entry : state_.members_on[info.index]) {
+      const auto& [key, member] = *entry;
       ++record.process_count;
-      tenants.insert(member.tenant);
+      tenants.push_back(member.tenant);
       record.memory_used_bytes += state_.registry.holder(key.first, key.second)->memory_bytes;
     }
-    record.tenant_count = static_cast<uint32_t>(tenants.size());
+    std::ranges::sort(tenants);
+    record.tenant_count =
+        static_cast<uint32_t>(std::ranges::unique(tenants).begin() - tenants.begin());
     record.log_records = accounting.records();
     record.log_lost = accounting.lost();
     put(record.uuid, info.uuid);
@@ -167,14 +171,36 @@ void Publisher::publish_gpus() {
   }
 }
 
-void Publisher::publish_tenants() {
-  std::map<uint32_t, TenantRecord> records;
+// What the settings say of the tenants, made anew when they have changed. Returns true then.
+bool Publisher::describe_tenants() {
+  if (std::exchange(described_, state_.tenants.generation() + 1) == state_.tenants.generation() + 1)
+    return false;
+  std::ranges::fill(tenants_, TenantRecord{});
   for (const uint32_t slot : state_.tenants.slots()) {
     const Tenant& tenant = *state_.tenants.at(slot);
-    TenantRecord& record = records[slot];
-    put(record.name, tenant.name);
-    put_settings(record, tenant.settings);
-    record.frozen_by_user = tenant.is_frozen_by_user;
+    put(tenants_[slot].name, tenant.name);
+    put_settings(tenants_[slot], tenant.settings);
+    tenants_[slot].frozen_by_user = tenant.is_frozen_by_user;
+  }
+  return true;
+}
+
+// Of a thousand tenants, those that have nothing on a GPU, and had nothing, are as they were.
+void Publisher::publish_tenants() {
+  const bool are_all_new = describe_tenants() || outside_.shims != nullptr;
+  std::vector<bool> is_concerned(kMaxTenants, are_all_new);
+  for (const auto& [slot, use] : state_.tenant_use) is_concerned[slot] = true;
+  for (const auto& [key, member] : state_.members) is_concerned[member.tenant] = true;
+  std::vector<uint32_t> slots;
+  for (uint32_t slot = 0; slot < kMaxTenants; ++slot)
+    if (is_concerned[slot] || had_member_[slot]) slots.push_back(slot);
+  std::vector<uint32_t> place_of(kMaxTenants);
+  std::vector<TenantRecord> records;
+  records.reserve(slots.size());
+  for (const uint32_t slot : slots) {
+    place_of[slot] = static_cast<uint32_t>(records.size());
+    TenantRecord& record = records.emplace_back(tenants_[slot]);
+    if (state_.tenants.at(slot) == nullptr) continue;
     publish_partitions(slot, record);
     const auto use = state_.tenant_use.find(slot);
     if (use == state_.tenant_use.end()) continue;
@@ -183,24 +209,23 @@ void Publisher::publish_tenants() {
     for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu)
       record.gpu[gpu].gpu_time_ns = static_cast<uint64_t>(use->second.used[gpu].count());
   }
-  std::set<std::pair<uint32_t, ProcessId>> counted;  // a process on two GPUs is one
+  had_member_.assign(kMaxTenants, false);
+  ProcessId counted;  // a process on two GPUs is one, and its members are neighbours
   for (const auto& [key, member] : state_.members) {
-    TenantRecord& record = records[member.tenant];
+    TenantRecord& record = records[place_of[member.tenant]];
+    had_member_[member.tenant] = true;
     const auto& [process, gpu] = key;
-    if (counted.emplace(member.tenant, process).second) ++record.process_count;
+    if (std::exchange(counted, process) != process) ++record.process_count;
     record.memory_bytes += state_.registry.holder(process, gpu)->memory_bytes;
     if (gpu >= kMaxGpus) continue;
     add_share(record.gpu[gpu].share_permille, state_.accounting[gpu].share(process.pid));
     add_share(record.gpu[gpu].target_permille, member.target);
   }
-  for (uint32_t slot = 0; slot < kMaxTenants; ++slot) {
-    const auto record = records.find(slot);
-    if (record != records.end()) {
-      write_record(region_.tenants[slot].record, record->second);
-    } else if (had_tenant_[slot]) {
-      write_record(region_.tenants[slot].record, TenantRecord{});
-    }
-    had_tenant_[slot] = record != records.end();
+  for (const uint32_t slot : slots) {
+    const bool is_there = state_.tenants.at(slot) != nullptr;
+    if (is_there || had_tenant_[slot])
+      write_record(region_.tenants[slot].record, records[place_of[slot]]);
+    had_tenant_[slot] = is_there;
   }
 }
 

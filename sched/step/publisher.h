@@ -42,6 +42,7 @@ class Publisher {
  private:
   void publish_agent(Time now);
   void publish_gpus();
+  bool describe_tenants();
   void publish_tenants();
   void publish_partitions(uint32_t tenant, TenantRecord& record) const;
   void publish_processes(Time now);
@@ -52,8 +53,11 @@ class Publisher {
   const AgentIdentity agent_;
   const Config& config_;
   Time next_{}, next_change_{};
-  bool has_change_ = false;       // that is not published
-  std::vector<bool> had_tenant_;  // by slot
+  bool has_change_ = false;  // that is not published
+  // By slot.
+  std::vector<TenantRecord> tenants_;  // with what the settings say alone
+  uint64_t described_ = 0;             // the generation of the tenants that they are of, and 1
+  std::vector<bool> had_tenant_, had_member_;
 };
 
 }  // namespace gpushare

@@ -215,6 +215,21 @@ void Registry::rebuild_holders(Process& process) {
       charge_memory(process, client, memory, 1);
 }
 
+void Registry::doubt(Process& process) {
+  for (auto& [handle, client] : clients_[process.id.pid])
+    for (auto& [name, group] : client.groups)
+      for (auto& [channel, state] : group.channels) state.serial = ++last_serial_;
+  rebuild_holders(process);
+}
+
+void Registry::doubt(pid_t pid) {
+  if (const auto known = processes_.find(pid); known != processes_.end()) doubt(known->second);
+}
+
+void Registry::doubt_all() {
+  for (auto& [pid, process] : processes_) doubt(process);
+}
+
 std::vector<ObjectRef> Registry::objects(pid_t pid) const {
   std::vector<ObjectRef> objects;
   const auto known = clients_.find(pid);

@@ -58,6 +58,10 @@ class Registry {
   // The clients (with the same handle twice), groups and channels of a process.
   std::vector<ObjectRef> objects(pid_t pid) const;
   bool owns(const Owned& owned) const;
+  // Events of this process, or of all, were lost: any channel may have been freed, and its handle
+  // used again. All of them count as others than before (ComputeGroup::serials).
+  void doubt(pid_t pid);
+  void doubt_all();
 
   // By ascending pid. References hold until the next change.
   const std::map<pid_t, Process>& processes() const { return processes_; }
@@ -113,6 +117,7 @@ class Registry {
   std::optional<uint32_t> gpu_of(const Client& client, uint32_t device) const;
   void charge_memory(Process& process, const Client& client, const Memory& memory, int sign);
   void rebuild_holders(Process& process);
+  void doubt(Process& process);
 
   std::map<uint32_t, uint32_t> gpu_by_instance_;
   std::map<pid_t, Process> processes_;

@@ -44,12 +44,14 @@ Scheduler::Scheduler(const Surroundings& surroundings, const AgentIdentity& agen
                      const Config& config)
     : outside_(surroundings),
       recovered_(recover(outside_.gpu, outside_.region, outside_.processes)),
-      state_(outside_.gpu, outside_.region, outside_.tenants, outside_.clock,
-             [this](const Enforcer::Change& change) { on_change(change); }),
+      state_(
+          outside_.gpu, outside_.region, outside_.tenants, outside_.clock,
+          [this](const Enforcer::Change& change) { on_change(change); }, outside_.driver_calls),
       membership_(state_, outside_.region, outside_.processes),
       config_(config),
       publisher_(state_, outside_, agent, config_),
-      late_(outside_.gpu, outside_.observer, state_.registry, outside_.clock),
+      late_(outside_.gpu, outside_.observer, state_.registry, outside_.clock,
+            outside_.driver_calls),
       by_slot_(kMaxProcesses) {
   const std::size_t all = outside_.gpu.gpus().size();
   if (all > kMaxGpus)
@@ -83,6 +85,7 @@ void Scheduler::configure(const Config& config) {
 Time Scheduler::step() {
   const Time now = outside_.clock.now();
   ++state_.ticks;
+  state_.enforcer.collect();
   const bool has_read = observe(now);
   Time next = state_.interference.undo();
   state_.enforcer.undo_leftovers(outside_.processes);
@@ -205,6 +208,13 @@ void Scheduler::log_false_claims() {
 bool Scheduler::account(uint32_t gpu, Time now) {
   Decider& decider = deciders_[gpu];
   if (!decider.answers.may_try(now)) return false;
+  // It must not hold us up, too. It comes back or not: to look for all GPUs again would not help.
+  if (state_.enforcer.is_stuck(gpu)) {
+    decider.failures = kStepsBeforeLost;
+    if (state_.gpu_problems[gpu].empty())
+      give_up(gpu, Error{std::make_error_code(std::errc::timed_out), "control the GPU", {}});
+    return true;
+  }
   Accounting& accounting = state_.accounting[gpu];
   if (const auto unread = unread_.extract(gpu)) account(gpu, unread.mapped());
   if (!outside_.gpu.support().has_switch_log) {
@@ -283,11 +293,11 @@ Time Scheduler::decide(uint32_t gpu, Time now) {
 // All that is known of one GPU now; what was used is charged.
 void Scheduler::view(uint32_t gpu, Time now) {
   views_.clear();
-  for (const auto& [key, member] : state_.members) {
-    if (key.second != gpu) continue;
+  for (const auto* entry : state_.members_on[gpu]) {
+    const auto& [key, member] = *entry;
     const pid_t pid = key.first.pid;
     const Holder& holder = *state_.registry.holder(key.first, gpu);
-    const Enforcer::State enforced = state_.enforcer.state(holder);
+    const Enforcer::State enforced = state_.enforcer.brief(holder);
     const Accounting::Charge charge = state_.accounting[gpu].take_charge(pid);
     this->charge(key.first, member.tenant, gpu, charge.used);
 
@@ -342,7 +352,7 @@ void Scheduler::note_states(Time now) {
   throttled_.clear();
   for (auto& [key, member] : state_.members) {
     const auto& [id, gpu] = key;
-    const Enforcer::State enforced = state_.enforcer.state(*state_.registry.holder(id, gpu));
+    const Enforcer::State enforced = state_.enforcer.brief(*state_.registry.holder(id, gpu));
     const ProcessState state =
         state_of(enforced, member, state_.accounting[gpu].wants_gpu(id.pid, now),
                  state_.accounting[gpu].share(id.pid));

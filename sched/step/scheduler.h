@@ -9,10 +9,10 @@
 #include <memory>
 #include <vector>
 
+#include "sched/enforce/recovery.h"
 #include "sched/step/late_attach.h"
 #include "sched/step/membership.h"
 #include "sched/step/publisher.h"
-#include "sched/enforce/recovery.h"
 #include "sched/step/state.h"
 #include "sched/step/surroundings.h"
 #include "sched/step/views.h"

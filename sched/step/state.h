@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "sched/enforce/enforcer.h"
 #include "sched/policy/policy.h"
 #include "sched/step/accounting.h"
-#include "sched/enforce/enforcer.h"
 #include "sched/step/interference.h"
 #include "sched/step/registry.h"
 #include "sched/tenants/tenants.h"
@@ -61,13 +61,14 @@ inline std::span<const GpuInfo> driven_gpus(const Gpu& gpu) {
 
 struct State {
   State(Gpu& gpu, Region& region, Tenants& all_tenants, const Clock& clock,
-        std::function<void(const Enforcer::Change&)> changed)
+        std::function<void(const Enforcer::Change&)> changed, DriverCalls calls)
       : registry(driven_gpus(gpu)),
         accounting(gpu.gpus().size(), Accounting(gpu.support().has_switch_log)),
         ledger(region),
-        enforcer(gpu, ledger, clock, std::move(changed)),
+        enforcer(gpu, ledger, clock, std::move(changed), calls),
         interference(gpu, registry, enforcer, clock),
         tenants(all_tenants),
+        members_on(gpu.gpus().size()),
         statuses(gpu.gpus().size()),
         gpu_problems(gpu.gpus().size()) {}
 
@@ -78,6 +79,8 @@ struct State {
   Interference interference;
   Tenants& tenants;
   std::map<MemberKey, Member> members;
+  // The same by GPU, ascending: kept by Membership. Nothing in it moves while it is a member.
+  std::vector<std::vector<std::map<MemberKey, Member>::value_type*>> members_on;
   std::vector<Departed> departed;                // of members
   std::map<uint32_t, TenantUse> tenant_use;      // by tenant slot
   std::vector<std::vector<SloStatus>> statuses;  // by GPU: of the last plan

@@ -8,10 +8,10 @@
 
 #include "intercept/gpu.h"
 #include "intercept/observer.h"
+#include "sched/enforce/enforcer.h"
 #include "sched/mps/link.h"
 #include "sched/policy/policy.h"
 #include "sched/spatial/spatial.h"
-#include "sched/enforce/enforcer.h"
 #include "sched/step/registry.h"
 #include "sched/tenants/proc_reader.h"
 #include "sched/tenants/tenants.h"
@@ -71,6 +71,8 @@ struct Surroundings {  // all outlive the scheduler
   ShimProcesses* shims = nullptr;   // nullptr: no process has the shim
   const MpsServers* mps = nullptr;  // nullptr: there is none
   Listener* listener = nullptr;     // nullptr: nobody listens
+  // On threads: no step waits for freezes, thaws and slices.
+  DriverCalls driver_calls = DriverCalls::kInStep;
 };
 
 }  // namespace gpushare

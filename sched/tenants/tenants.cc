@@ -119,14 +119,6 @@ std::optional<uint32_t> Tenants::find(std::string_view name) const {
   return found == by_name_.end() ? std::nullopt : std::optional(found->second);
 }
 
-std::vector<uint32_t> Tenants::slots() const {
-  std::vector<uint32_t> used;
-  used.reserve(by_name_.size());
-  for (const auto& [name, slot] : by_name_) used.push_back(slot);
-  std::ranges::sort(used);
-  return used;
-}
-
 Result<uint32_t> Tenants::set(std::string_view name, std::span<const Setting> changes,
                               bool create) {
   return make_or_change(name, changes, create, /*is_transient=*/false);
@@ -452,6 +444,7 @@ std::optional<uint32_t> Tenants::free_slot() const {
 void Tenants::make_tenant(uint32_t slot, Tenant tenant) {
   assert(!tenants_[slot]);
   by_name_.emplace(tenant.name, slot);
+  slots_.insert(std::ranges::lower_bound(slots_, slot), slot);
   tenants_[slot] = std::make_unique<Tenant>(std::move(tenant));
   resting_.erase(slot);
   note(slot);
@@ -463,6 +456,7 @@ void Tenants::make_tenant(uint32_t slot, Tenant tenant) {
 // tenant there.
 void Tenants::drop_tenant(uint32_t slot) {
   by_name_.erase(tenants_[slot]->name);
+  std::erase(slots_, slot);
   std::vector<ProcessId> attached_here;
   for (auto& [process, member] : members_)
     if (member.slot == slot) attached_here.push_back(process);

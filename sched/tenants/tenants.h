@@ -66,7 +66,7 @@ class Tenants {
   // is no_such_file_or_directory.
   const Tenant* at(uint32_t slot) const;  // nullptr: the slot is free
   std::optional<uint32_t> find(std::string_view name) const;
-  std::vector<uint32_t> slots() const;  // those in use, ascending
+  std::vector<uint32_t> slots() const { return slots_; }  // those in use, ascending
 
   // Applies all changes or none, and returns the slot. `create`: makes the tenant if it is not
   // there. Errors also: invalid_argument; no_space_on_device when all slots are in use.
@@ -175,6 +175,7 @@ class Tenants {
 
   Roster* roster_;                                // nullptr: none
   std::vector<std::unique_ptr<Tenant>> tenants_;  // by slot; nullptr: free
+  std::vector<uint32_t> slots_;                   // in use, ascending
   std::set<uint32_t> resting_;                    // free, and not to be used if another is
   std::map<std::string, uint32_t, std::less<>> by_name_;
   std::vector<Rule> rules_;

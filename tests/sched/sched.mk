@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-$(call gtest,sched_test,$(filter-out tests/sched/system/% tests/sched/kills/% tests/sched/orders/% %/lifeline_test.cc,$(call below,tests/sched,*_test.cc)) tests/intercept/process_stop_test.cc,lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
+$(call gtest,sched_test,$(filter-out tests/sched/system/% tests/sched/kills/% tests/sched/orders/% %/lifeline_test.cc %/driver_line_test.cc,$(call below,tests/sched,*_test.cc)) tests/intercept/process_stop_test.cc,lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
 # The policies that order jobs, and the replay with which they are judged.
 $(call gtest,orders_test,$(wildcard tests/sched/orders/*_test.cc) $(wildcard bench/sched/replay/*.cc),lib/libsched.a lib/libshmctl.a)
 # Agents that die at any call, at any instruction, and at any instant.
 $(call gtest,kill_storm_test,$(wildcard tests/sched/kills/*.cc) tests/shmctl/plane/stepped_child.cc tests/sched/system/system_rig.cc,lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
 $(O)/bin/tests/kill_storm_test: | $(addprefix $(O)/,bin/gpushare bin/gpushared bin/gpushare-sim bin/workloads/spin lib/sim/libcuda.so.1)
-# The one part of the agent with a thread of its own.
+# The parts of the agent with threads of their own.
 $(call gtest,lifeline_test,tests/sched/daemon/lifeline_test.cc sched/daemon/lifeline.cc,lib/libshmctl.a)
+$(call gtest,driver_line_test,tests/sched/enforce/driver_line_test.cc $(wildcard sched/enforce/*.cc) sched/step/registry.cc sched/tenants/proc_reader.cc intercept/gpu.cc,lib/libshmctl.a)
 
 # Starts the built programs, which lie beside it.
 $(call gtest,sched_system_test,$(filter-out %/mps_system_test.cc,$(wildcard tests/sched/system/*.cc)),lib/libshmctl.a)

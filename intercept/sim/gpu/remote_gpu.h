@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gpu and Observer over two connections to gpushare-sim, for an agent that runs on simulated GPUs.
-// A call takes as long as the driver would, and some tens of microseconds for the socket. One
-// thread.
+// A call takes as long as the driver would, and some tens of microseconds for the socket. Threads:
+// as gpu.h says.
 #pragma once
 
 #include <memory>

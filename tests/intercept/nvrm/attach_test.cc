@@ -190,10 +190,11 @@ TEST_F(AttachTest, FindsAnOldProgramBehindManyDescriptorsAtLastAndThenAsksLittle
     ASSERT_LT(++looks, 10);
   }
   EXPECT_GT(looks, 2);
-  const std::size_t others = learnt_[kProgram].size() - 1;
-  ASSERT_EQ(others, 5u);
-  for (auto& [number, file] : learnt_[kProgram])
+  LearntFiles files = learnt_.of(kProgram);
+  ASSERT_EQ(files.size(), 6u);
+  for (auto& [number, file] : files)
     if (number != fd) file.back = 0x100000;  // as after some more looks
+  learnt_.put(kProgram, files);
   expect_context(attach(), context, fd, 1);
   EXPECT_LT(rm_.calls.size(), 1300u);
 }
@@ -249,7 +250,7 @@ TEST_F(AttachTest, TwoKnownClientsOfOneDescriptorAreBothFound) {
   const uint32_t second = rm_.make_client(kProgram, fd);
   attach(kProgram, {{first, first}, {second, second}});
   EXPECT_TRUE(is_complete_);
-  EXPECT_EQ(learnt_[kProgram][fd].clients.size(), 2u);
+  EXPECT_EQ(learnt_.of(kProgram).at(fd).clients.size(), 2u);
 }
 
 TEST_F(AttachTest, SmallGapsBetweenHandlesDoNotEndTheSearch) {

@@ -38,8 +38,8 @@ TEST_F(FreezesTest, FreezesSeveralProcessesInOneCallBeforeItThawsOthers) {
   gpu_.calls.clear();
   apply({target(kA, true, Micros(1000)), target(kB, false, Micros(1))});
   ASSERT_GE(gpu_.calls.size(), 4u);
-  EXPECT_EQ(gpu_.calls.front().kind, Kind::kFreeze);
-  EXPECT_EQ(gpu_.calls.back().kind, Kind::kThaw);
+  EXPECT_EQ(gpu_.calls[0].kind, Kind::kFreeze);
+  EXPECT_EQ(gpu_.calls[1].kind, Kind::kThaw);
 }
 
 TEST_F(FreezesTest, FreezesWhatAFrozenProcessMakesLater) {

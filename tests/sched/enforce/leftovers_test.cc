@@ -88,5 +88,22 @@ TEST_F(LeftoversTest, WhatAnAgentBeforeLeftIsUndoneBeforeTheProcessIsFrozenAgain
   EXPECT_EQ(ledger_entries(), 0u);
 }
 
+// A child that inherited the descriptor has what its parent had: thawing for the parent, late, must
+// not thaw what the child is frozen by.
+TEST_F(LeftoversTest, WhatAnotherProcessHadIsUndoneBeforeItsHeirIsFrozen) {
+  apply({target(kA, true), target(kB, false)});
+  refuse(Kind::kThaw, std::errc::too_many_files_open);
+  registry_.close(kA);
+  enforcer_.forget(kA, 0);
+  gpu_.fault = nullptr;
+  for (const DriverEvent& one : program(kB, kHandlesA)) registry_.apply(one);
+  apply({target(kB, true)});
+  enforcer_.undo_leftovers(processes_);
+  apply({target(kB, true)});
+  EXPECT_EQ(gpu_.frozen_channels(), 16);
+  for (uint32_t i = 0; i < 8; ++i)
+    EXPECT_EQ(gpu_.freezes({kHandlesA.client, kHandlesA.first_channel + i}), 1);
+}
+
 }  // namespace
 }  // namespace gpushare

@@ -71,79 +71,30 @@ TEST_F(EnforcerTest, WhoRefusesASliceKeepsHisOwnAndIsFrozenAllTheSame) {
 
 // the end everything is as it was.
 
-// A driver that takes as long for a slice as the hardware's.
-
-class SlicesTest : public EnforcerTest {
- protected:
-  static constexpr int kPrograms = 64;
-  static constexpr Nanos kOneSlice = std::chrono::microseconds(300);
-
-  SlicesTest() {
-    for (int i = 0; i < kPrograms; ++i) {
-      const auto id = static_cast<uint32_t>(i);
-      const Handles handles{
-          .client = 0x100 + id, .device = 1, .group = 0x10, .first_channel = 0x20};
-      for (const DriverEvent& one : program(process(i), handles)) registry_.apply(one);
-    }
-    gpu_.fault = [this](const FakeGpu::Call& call) -> Result<> {
-      if (call.kind == Kind::kSetSlice) clock_.advance(kOneSlice);
-      return {};
-    };
+TEST_F(EnforcerTest, WhatIsFurthestFromItsTargetComesFirst) {
+  constexpr int kPrograms = 64;
+  const auto process = [](int i) { return ProcessId{1000 + i, 1}; };
+  for (int i = 0; i < kPrograms; ++i) {
+    const Handles handles{.client = 0x100 + static_cast<uint32_t>(i),
+                          .device = 1,
+                          .group = 0x10,
+                          .first_channel = 0x20};
+    for (const DriverEvent& one : program(process(i), handles)) registry_.apply(one);
   }
-  static ProcessId process(int i) { return {1000 + i, 1}; }
-  std::vector<Enforcer::Target> all(const std::function<Micros(int)>& slice) {
+  const auto all = [&](const std::function<Micros(int)>& slice) {
     std::vector<Enforcer::Target> targets;
     for (int i = 0; i < kPrograms; ++i) targets.push_back(target(process(i), false, slice(i)));
     return targets;
-  }
-  void settle(const std::vector<Enforcer::Target>& targets) {
-    do {
-      enforcer_.begin_step();
-      apply(targets);
-    } while (enforcer_.is_behind());
-    gpu_.calls.clear();
-  }
-};
-
-TEST_F(SlicesTest, AStepSetsNoMoreThanItHasTimeForAndTheNextOnesSetTheRest) {
-  const auto targets = all([](int) { return Micros(500); });
-  int steps = 0;
-  do {
-    const Time before = clock_.now();
-    enforcer_.begin_step();
-    apply(targets);
-    EXPECT_LE(clock_.now() - before, Slices::kStepTime + kOneSlice);
-    ASSERT_LE(++steps, 10);
-  } while (enforcer_.is_behind());
-  EXPECT_EQ(calls(Kind::kSetSlice), static_cast<std::size_t>(kPrograms));
-  EXPECT_GE(steps, 4);
-}
-
-TEST_F(SlicesTest, WhatIsFurthestFromItsTargetComesFirst) {
-  settle(all([](int) { return Micros(1000); }));
+  };
+  apply(all([](int) { return Micros(1000); }));
+  gpu_.calls.clear();
   // All move a little; two move far, up and down, and are named last.
-  const auto targets = all([](int i) {
+  apply(all([](int i) {
     return i == kPrograms - 1 ? Micros(20'000) : i == kPrograms - 2 ? Micros(1) : Micros(1010);
-  });
-  enforcer_.begin_step();
-  apply(targets);
-  ASSERT_GE(calls(Kind::kSetSlice), 2u);
+  }));
+  ASSERT_EQ(calls(Kind::kSetSlice), static_cast<std::size_t>(kPrograms));
   EXPECT_EQ(gpu_.calls[0].slice, Micros(1));
   EXPECT_EQ(gpu_.calls[1].slice, Micros(20'000));
-  EXPECT_TRUE(enforcer_.is_behind());
-}
-
-TEST_F(SlicesTest, FreezesAndThawsAreNotPutOff) {
-  settle(all([](int) { return Micros(1000); }));
-  auto targets = all([](int) { return Micros(500); });
-  for (auto& one : targets) one.is_frozen = true;
-  enforcer_.begin_step();
-  apply(targets);
-  EXPECT_TRUE(enforcer_.is_behind());
-  EXPECT_EQ(gpu_.frozen_channels(), kPrograms * 8);
-  for (auto& one : targets) one.is_frozen = false;
-  apply(targets);  // with no time left
-  EXPECT_EQ(gpu_.frozen_channels(), 0);
 }
 
 }  // namespace

@@ -60,22 +60,30 @@ class FrozenModel : public ::testing::TestWithParam<uint32_t> {
         text += fmt::format(" {:x}/{:x}/{:x}", group.ref.client, group.ref.group, channel);
     return text;
   }
-  // Without faults: nothing is frozen, or frozen twice, that the plan does not want frozen.
+  // Without faults: what the plan wants frozen is frozen once, and nothing else is.
   void expect_as_planned() {
     const State& state = parts_.scheduler->state();
     for (const auto& [handle, client] : machine_.clients())
       for (const auto& [name, group] : client.groups)
         for (const auto& [channel, is] : group.channels) {
           const Holder* owner = nullptr;
+          bool is_known = false;  // the channel, too
           for (const auto& [pid, process] : state.registry.processes())
             for (const Holder& holder : process.holders)
               for (const ComputeGroup& seen : holder.groups)
-                if (seen.ref.client == handle && seen.ref.group == name && holder.gpu == group.gpu)
+                if (seen.ref.client == handle && seen.ref.group == name &&
+                    holder.gpu == group.gpu) {
                   owner = &holder;
+                  is_known = std::ranges::binary_search(seen.channels, channel);
+                }
           const bool is_wanted = owner != nullptr &&
                                  state.members.at({owner->process, owner->gpu}).is_frozen_by_user &&
                                  !machine_.stopped.contains(owner->process);
           EXPECT_LE(is.freezes, is_wanted ? 1 : 0)
+              << std::hex << "client " << handle << " group " << name << " channel " << channel
+              << (owner == nullptr ? ": nobody's" : ": somebody's, ")
+              << (owner == nullptr ? "" : describe(*owner));
+          EXPECT_GE(is.freezes, is_wanted && is_known ? 1 : 0)
               << std::hex << "client " << handle << " group " << name << " channel " << channel
               << (owner == nullptr ? ": nobody's" : ": somebody's, ")
               << (owner == nullptr ? "" : describe(*owner));

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/enforce/driver_line.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "shmctl/base/log.h"
+
+namespace gpushare {
+namespace {
+
+struct Switches {  // that were asked for together
+  std::vector<FreezeDeed> freezes;
+  std::vector<ThawDeed> thaws;
+};
+
+void carry_out(Gpu& gpu, uint32_t index, const Clock& clock, Switches& switches) {
+  if (!switches.freezes.empty()) carry_out(gpu, index, std::span(switches.freezes), clock);
+  if (!switches.thaws.empty()) carry_out(gpu, index, std::span(switches.thaws), clock);
+}
+
+void carry_out(Gpu& gpu, const Clock& clock, SliceOrder& order) {
+  if (order.kind == SliceOrder::Kind::kRead) {
+    const Result<Micros> present = gpu.slice(order.ref);
+    order.result = present ? Result<>() : std::unexpected(present.error());
+    order.slice = present.value_or(Micros(0));
+  } else {
+    order.result = gpu.set_slice(order.ref, order.slice);
+  }
+  order.at = clock.now();
+}
+
+void note(DoneDeeds& done, Switches switches) {
+  std::ranges::move(switches.freezes, std::back_inserter(done.freezes));
+  std::ranges::move(switches.thaws, std::back_inserter(done.thaws));
+}
+
+class LineInStep final : public DriverLine {
+ public:
+  LineInStep(Gpu& gpu, uint32_t index, const Clock& clock)
+      : gpu_(gpu), index_(index), clock_(clock) {}
+
+  void add(std::vector<FreezeDeed> freezes, std::vector<ThawDeed> thaws) override {
+    Switches switches{std::move(freezes), std::move(thaws)};
+    carry_out(gpu_, index_, clock_, switches);
+    note(done_, std::move(switches));
+  }
+  void set(std::vector<SliceOrder> orders) override {
+    for (SliceOrder& order : orders) {
+      carry_out(gpu_, clock_, order);
+      done_.slices.push_back(std::move(order));
+    }
+  }
+  void restore(std::vector<SliceOrder> orders) override { set(std::move(orders)); }
+  bool withdraw(const ControlKey&) override { return true; }
+  DoneDeeds take_done() override { return std::exchange(done_, {}); }
+  bool is_stuck() const override { return false; }
+  bool wait(Nanos) override { return true; }
+
+ private:
+  Gpu& gpu_;
+  const uint32_t index_;
+  const Clock& clock_;
+  DoneDeeds done_;
+};
+
+class LineOnThread final : public DriverLine {
+ public:
+  LineOnThread(Gpu& gpu, uint32_t index, const Clock& clock)
+      : gpu_(gpu), index_(index), clock_(clock) {
+    // Signals are the event loop's.
+    sigset_t all, before;
+    ::sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    thread_ = std::thread([this] { work(); });
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+  ~LineOnThread() override {
+    {
+      const std::lock_guard lock(mutex_);
+      is_ending_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  void add(std::vector<FreezeDeed> freezes, std::vector<ThawDeed> thaws) override {
+    {
+      const std::lock_guard lock(mutex_);
+      switches_.push_back({std::move(freezes), std::move(thaws)});
+    }
+    changed_.notify_all();
+  }
+  void set(std::vector<SliceOrder> orders) override {
+    {
+      const std::lock_guard lock(mutex_);
+      std::erase_if(orders, [this](const SliceOrder& order) { return is_done(order); });
+      slices_ = {std::make_move_iterator(orders.begin()), std::make_move_iterator(orders.end())};
+    }
+    changed_.notify_all();
+  }
+  void restore(std::vector<SliceOrder> orders) override {
+    {
+      const std::lock_guard lock(mutex_);
+      std::ranges::move(orders, std::back_inserter(restores_));
+    }
+    changed_.notify_all();
+  }
+
+  bool withdraw(const ControlKey& key) override {
+    const std::lock_guard lock(mutex_);
+    const auto is_of_it = [&](const SliceOrder& order) { return order.key == key; };
+    std::erase_if(slices_, is_of_it);
+    return !(setting_ && is_of_it(*setting_)) && std::ranges::none_of(restores_, is_of_it) &&
+           std::ranges::none_of(done_.slices, is_of_it);
+  }
+
+  DoneDeeds take_done() override {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(done_, {});
+  }
+
+  bool is_stuck() const override {
+    const std::lock_guard lock(mutex_);
+    return is_busy_ && clock_.now() - began_ >= kStuck;
+  }
+
+  bool wait(Nanos patience) override {
+    std::unique_lock lock(mutex_);
+    return rested_.wait_for(lock, patience, [this] { return !is_busy_ && !has_work(); });
+  }
+
+ private:
+  // Or is being done: who asked does not know yet.
+  bool is_done(const SliceOrder& order) const {
+    const auto is_same = [&](const SliceOrder& other) {
+      return other.kind == order.kind && other.ref == order.ref && other.slice == order.slice &&
+             other.own_slice_count == order.own_slice_count;
+    };
+    return (setting_ && is_same(*setting_)) || std::ranges::any_of(done_.slices, is_same);
+  }
+  bool has_work() const { return !switches_.empty() || !restores_.empty() || !slices_.empty(); }
+
+  void work() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [this] { return is_ending_ || has_work(); });
+      if (is_ending_) return;
+      is_busy_ = true;
+      began_ = clock_.now();
+      if (!switches_.empty())
+        switch_next(lock);
+      else
+        set_next(lock, restores_.empty() ? slices_ : restores_);
+      is_busy_ = false;
+      if (!has_work()) rested_.notify_all();
+    }
+  }
+
+  void switch_next(std::unique_lock<std::mutex>& lock) {
+    Switches next = std::move(switches_.front());
+    switches_.pop_front();
+    lock.unlock();
+    carry_out(gpu_, index_, clock_, next);
+    lock.lock();
+    note(done_, std::move(next));
+  }
+
+  void set_next(std::unique_lock<std::mutex>& lock, std::deque<SliceOrder>& from) {
+    SliceOrder next = std::move(from.front());
+    from.pop_front();
+    setting_ = next;
+    lock.unlock();
+    carry_out(gpu_, clock_, next);
+    lock.lock();
+    setting_.reset();
+    done_.slices.push_back(std::move(next));
+  }
+
+  Gpu& gpu_;
+  const uint32_t index_;
+  const Clock& clock_;
+
+  mutable std::mutex mutex_;  // of all below but the thread
+  std::condition_variable changed_, rested_;
+  std::deque<Switches> switches_;
+  std::deque<SliceOrder> restores_, slices_;
+  DoneDeeds done_;
+  std::optional<SliceOrder> setting_;  // is being set
+  bool is_busy_ = false, is_ending_ = false;
+  Time began_{};  // the call under way
+
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace
+
+std::unique_ptr<DriverLine> make_driver_line(DriverCalls calls, Gpu& gpu, uint32_t index,
+                                             const Clock& clock) {
+  try {
+    if (calls == DriverCalls::kOnThreads) return std::make_unique<LineOnThread>(gpu, index, clock);
+  } catch (const std::system_error& error) {
+    log_warning("GPU {}: the agent waits for the driver itself: {}", index, error.what());
+  }
+  return std::make_unique<LineInStep>(gpu, index, clock);
+}
+
+}  // namespace gpushare
