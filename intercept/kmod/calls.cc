@@ -15,12 +15,27 @@ void put(char (&to)[N], std::string_view text) {
   std::ranges::copy(text.substr(0, N - 1), to);
 }
 
+gpushare_pressure pressure_record(const PressureFigures& pressure) {
+  gpushare_pressure record{};
+  record.total_us = static_cast<uint64_t>(pressure.total.count());
+  record.avg10 = pressure.avg10;
+  record.avg60 = pressure.avg60;
+  record.avg300 = pressure.avg300;
+  return record;
+}
+
 gpushare_usage encoded(const TenantUsage& usage) {
   gpushare_usage record{};
   put(record.tenant, usage.tenant);
   record.gpu_time_us = static_cast<uint64_t>(usage.gpu_time.count());
   record.throttled_us = static_cast<uint64_t>(usage.throttled.count());
   record.freezes = usage.freezes;
+  record.periods = usage.periods;
+  record.throttled_periods = usage.throttled_periods;
+  record.some = pressure_record(usage.some);
+  record.full = pressure_record(usage.full);
+  std::ranges::transform(usage.by_gpu, record.by_gpu_us,
+                         [](Micros time) { return static_cast<uint64_t>(time.count()); });
   record.share_permille = usage.share_permille.value_or(GPUSHARE_UNKNOWN);
   return record;
 }

@@ -4,6 +4,7 @@
 // Device::call().
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -28,13 +29,24 @@ Result<> register_agent(Device& device);
 // Makes the module write events for everything that exists now.
 Result<> replay(Device& device);
 
+// How long processes waited for a GPU, in the terms of the kernel's pressure stall information.
+struct PressureFigures {
+  Micros total{};                             // since the tenant was made
+  uint32_t avg10 = 0, avg60 = 0, avg300 = 0;  // hundredths of a percent, 0 to 10000
+
+  bool operator==(const PressureFigures&) const = default;
+};
+
 // What one tenant has used since it was made.
 struct TenantUsage {
   std::string tenant;
   Micros gpu_time{};   // summed over all GPUs
   Micros throttled{};  // time for which its cap froze it
   uint64_t freezes = 0;
-  std::optional<uint32_t> share_permille;  // of the last second; nullopt means unknown
+  uint64_t periods = 0, throttled_periods = 0;  // of its cap: with work; of these, frozen by it
+  PressureFigures some{}, full{};
+  std::array<Micros, GPUSHARE_MAX_GPUS> by_gpu{};  // GPU time by GpuInfo::instance
+  std::optional<uint32_t> share_permille;          // of the last second; nullopt means unknown
 
   bool operator==(const TenantUsage&) const = default;
 };

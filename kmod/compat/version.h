@@ -70,6 +70,13 @@ static inline int gs_ftrace_unregister_direct(struct ftrace_ops *ops, unsigned l
 #define GS_ON_EXIT(name) static void name(void *data, struct task_struct *task)
 #endif
 
+/* How the kernel hands a kobject to a function that says whose its files are. */
+#ifdef GS_HAS_CONST_OWNERSHIP
+#define gs_const_kobject const
+#else
+#define gs_const_kobject
+#endif
+
 /* How the kernel takes the attribute that a function for a binary attribute gets. */
 #ifdef GS_HAS_CONST_BIN_ATTRIBUTE
 #define gs_const_bin const

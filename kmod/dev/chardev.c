@@ -99,18 +99,17 @@ static long gs_ioc_replay(union gs_request *request, void __user *arg)
 static void gs_publish(struct gpushare_usage *usage)
 {
 	struct gs_tenant *tenant = NULL;
+	bool is_event;
 
 	if (strnlen(usage->tenant, sizeof(usage->tenant)) < sizeof(usage->tenant))
 		tenant = gs_tenant_find(usage->tenant);
 	usage->result = tenant ? 0 : -ENOENT;
 	if (!tenant)
 		return;
-	tenant->figures.published = (struct gs_published){
-		.gpu_time_us = usage->gpu_time_us,
-		.throttled_us = usage->throttled_us,
-		.freezes = usage->freezes,
-		.share_permille = usage->share_permille,
-	};
+	is_event = usage->freezes != tenant->figures.published.freezes;
+	tenant->figures.published = *usage;
+	if (is_event)
+		gs_tenant_had_event(tenant);
 }
 
 static long gs_publish_chunk(struct gpushare_usage *usages, u8 __user *from, u32 count)

@@ -124,7 +124,7 @@ static void gs_memory_refused_event(struct gs_call *call, u32 instance, u64 byte
 	event.memory_refused.instance = instance;
 	event.memory_refused.bytes = bytes;
 	event.memory_refused.current_bytes = atomic64_read(&counter->memory[instance]);
-	event.memory_refused.max_bytes = gs_counter_room(counter);
+	event.memory_refused.max_bytes = gs_counter_room(counter, instance);
 	event.memory_refused.repeats = repeats;
 	gs_event_send(&event, &call->process->id);
 }

@@ -23,7 +23,7 @@ int gs_filter_display(void)
 	process = gs_process_of_current();
 	if (!process)
 		goto unlock;
-	if (gs_counter_room(&process->tenant->counter) == GS_MEMORY_NONE)
+	if (!gs_counter_is_limited(&process->tenant->counter))
 		err = 0;
 	else
 		gs_counter_refused_memory(&process->tenant->counter);

@@ -34,6 +34,7 @@
  * @memory_peak: The most that this was.
  * @contexts: The number of contexts.
  * @memory_max: How many bytes it may hold on each GPU, GS_MEMORY_NONE for no limit.
+ * @gpu_memory_max: The same for each GPU by itself; the lesser limit holds.
  * @contexts_max: How many contexts it may have, GS_CONTEXTS_NONE for no limit.
  * @memory_refused: The number of allocations that did not fit, here or below.
  * @contexts_refused: The number of contexts beyond the limit, here or below.
@@ -46,6 +47,7 @@ struct gs_counter {
 	atomic64_t memory_peak;
 	atomic64_t contexts;
 	__u64 memory_max;
+	__u64 gpu_memory_max[GPUSHARE_MAX_GPUS];
 	__u32 contexts_max;
 	atomic64_t memory_refused;
 	atomic64_t contexts_refused;
@@ -54,8 +56,12 @@ struct gs_counter {
 
 static inline void gs_counter_init(struct gs_counter *counter, struct gs_counter *parent)
 {
+	__u32 gpu;
+
 	counter->parent = parent;
 	counter->memory_max = GS_MEMORY_NONE;
+	for (gpu = 0; gpu < GPUSHARE_MAX_GPUS; gpu++)
+		counter->gpu_memory_max[gpu] = GS_MEMORY_NONE;
 	counter->contexts_max = GS_CONTEXTS_NONE;
 }
 
@@ -72,9 +78,9 @@ static inline bool gs_counter_take(atomic64_t *taken, __u64 more, __u64 max)
 }
 
 /*
- * Adds to the sum of one level, after the number of the GPU was raised or before it is lowered, so
- * that the sum and the peak never pass a limit that holds. Two threads that reach a peak at once may
- * note the lower one.
+ * Adds to the sum of one level, after the number of the GPU was raised or before it is lowered,
+ * so that the sum and the peak never pass a limit that holds. Two threads that reach a peak at
+ * once may note the lower one.
  */
 static inline void gs_counter_sum(struct gs_counter *counter, __u64 bytes)
 {
@@ -82,6 +88,15 @@ static inline void gs_counter_sum(struct gs_counter *counter, __u64 bytes)
 
 	if (sum > atomic64_read(&counter->memory_peak))
 		atomic64_set(&counter->memory_peak, sum);
+}
+
+/* The limit of one level on one GPU. */
+static inline __u64 gs_counter_memory_max(const struct gs_counter *counter, __u32 gpu)
+{
+	__u64 every = READ_ONCE(counter->memory_max);
+	__u64 own = READ_ONCE(counter->gpu_memory_max[gpu]);
+
+	return own < every ? own : every;
 }
 
 /**
@@ -98,7 +113,7 @@ static inline struct gs_counter *gs_counter_try_memory(struct gs_counter *counte
 	struct gs_counter *at, *refuses;
 
 	for (at = counter; at; at = at->parent) {
-		if (!gs_counter_take(&at->memory[gpu], bytes, READ_ONCE(at->memory_max)))
+		if (!gs_counter_take(&at->memory[gpu], bytes, gs_counter_memory_max(at, gpu)))
 			break;
 	}
 	refuses = at;
@@ -201,22 +216,35 @@ static inline struct gs_counter *gs_counter_common(struct gs_counter *one, struc
 }
 
 /**
- * gs_counter_room() - How much memory may be held at the most on each GPU?
+ * gs_counter_room() - How much memory may be held at the most on a GPU?
  * @counter: That of the tenant.
+ * @gpu: The GPU, below GPUSHARE_MAX_GPUS.
  *
  * Return: The least of the limits up to the root, GS_MEMORY_NONE if there is none.
  */
-static inline __u64 gs_counter_room(const struct gs_counter *counter)
+static inline __u64 gs_counter_room(const struct gs_counter *counter, __u32 gpu)
 {
 	__u64 least = GS_MEMORY_NONE;
 
 	for (; counter; counter = counter->parent) {
-		__u64 max = READ_ONCE(counter->memory_max);
+		__u64 max = gs_counter_memory_max(counter, gpu);
 
 		if (max < least)
 			least = max;
 	}
 	return least;
+}
+
+/* Is there a limit of memory on any GPU, here or above? */
+static inline bool gs_counter_is_limited(const struct gs_counter *counter)
+{
+	__u32 gpu;
+
+	for (gpu = 0; gpu < GPUSHARE_MAX_GPUS; gpu++) {
+		if (gs_counter_room(counter, gpu) != GS_MEMORY_NONE)
+			return true;
+	}
+	return false;
 }
 
 #endif /* GPUSHARE_COUNTER_H */

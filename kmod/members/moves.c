@@ -48,7 +48,7 @@ void gs_process_move(struct gs_process *process, struct gs_tenant *tenant)
 	if (!process->is_opened)
 		return;
 	gs_event_init(&event, GPUSHARE_EVENT_PROCESS_MOVED);
-	strscpy(event.moved.tenant, kobject_name(&tenant->kobj), sizeof(event.moved.tenant));
+	strscpy(event.moved.tenant, tenant->name, sizeof(event.moved.tenant));
 	gs_event_send(&event, &process->id);
 }
 

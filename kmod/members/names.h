@@ -12,7 +12,8 @@
 #include <stddef.h>
 #endif
 
-#define GS_NAME_MAX 63
+#define GS_NAME_MAX 63 /* of a whole path */
+#define GS_DEPTH_MAX 4
 
 /**
  * gs_name_is_valid() - May a tenant have this name?
@@ -37,6 +38,46 @@ static inline bool gs_name_is_valid(const char *name, size_t len)
 			return false;
 	}
 	return true;
+}
+
+/**
+ * gs_path_is_valid() - May a tenant have this path?
+ * @path: The path from tenants/ on, not terminated.
+ * @len: Its length in bytes.
+ *
+ * A path has 1 to GS_DEPTH_MAX names with a '/' between each two, and GS_NAME_MAX bytes at most.
+ *
+ * Return: True if it may.
+ */
+static inline bool gs_path_is_valid(const char *path, size_t len)
+{
+	size_t begin = 0, i;
+	int depth = 1;
+
+	if (len > GS_NAME_MAX)
+		return false;
+	for (i = 0; i < len; i++) {
+		if (path[i] != '/')
+			continue;
+		if (++depth > GS_DEPTH_MAX || !gs_name_is_valid(path + begin, i - begin))
+			return false;
+		begin = i + 1;
+	}
+	return gs_name_is_valid(path + begin, len - begin);
+}
+
+/**
+ * gs_path_parent() - Measure the path of the tenant above.
+ * @path: A valid path.
+ * @len: Its length in bytes.
+ *
+ * Return: How many of its first bytes name that tenant; 0 if there is none above.
+ */
+static inline size_t gs_path_parent(const char *path, size_t len)
+{
+	while (len > 0 && path[len - 1] != '/')
+		len--;
+	return len > 0 ? len - 1 : 0;
 }
 
 /**

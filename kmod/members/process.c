@@ -207,8 +207,7 @@ void gs_process_send_opened(struct gs_process *process, u32 flags)
 	gs_event_init(&event, GPUSHARE_EVENT_PROCESS_OPENED);
 	event.flags = flags;
 	event.opened = process->opened;
-	strscpy(event.opened.tenant, kobject_name(&process->tenant->kobj),
-		sizeof(event.opened.tenant));
+	strscpy(event.opened.tenant, process->tenant->name, sizeof(event.opened.tenant));
 	gs_event_send(&event, &process->id);
 }
 

@@ -24,8 +24,8 @@ static u32 gs_name_hash(const char *name)
 }
 
 /**
- * gs_tenant_find() - Find a tenant by its name.
- * @name: The name, zero-terminated.
+ * gs_tenant_find() - Find a tenant by its path.
+ * @name: The path, zero-terminated.
  *
  * Return: The tenant, which is valid while gs_lock is held, or NULL.
  */
@@ -35,7 +35,7 @@ struct gs_tenant *gs_tenant_find(const char *name)
 
 	lockdep_assert_held(&gs_lock);
 	hash_for_each_possible(gs_tenants_by_name, tenant, hash, gs_name_hash(name)) {
-		if (strcmp(kobject_name(&tenant->kobj), name) == 0)
+		if (strcmp(tenant->name, name) == 0)
 			return tenant;
 	}
 	return NULL;
@@ -137,7 +137,7 @@ void gs_tenant_changed(struct gs_tenant *tenant, enum gpushare_setting setting)
 	lockdep_assert_held(&gs_lock);
 	gs_event_init(&event, GPUSHARE_EVENT_SETTINGS_CHANGED);
 	event.settings.setting = setting;
-	strscpy(event.settings.tenant, kobject_name(&tenant->kobj), sizeof(event.settings.tenant));
+	strscpy(event.settings.tenant, tenant->name, sizeof(event.settings.tenant));
 	gs_event_send(&event, NULL);
 	gs_announce(GS_NEWS_SETTINGS);
 }
@@ -151,34 +151,48 @@ void gs_tenant_changed(struct gs_tenant *tenant, enum gpushare_setting setting)
 void gs_tenant_set(struct gs_tenant *tenant, const struct gs_figures *figures,
 		   enum gpushare_setting setting)
 {
+	u32 gpu;
+
 	lockdep_assert_held(&gs_lock);
 	tenant->figures = *figures;
 	WRITE_ONCE(tenant->counter.memory_max, figures->settings.memory_max);
 	WRITE_ONCE(tenant->counter.contexts_max, figures->contexts_max);
+	for (gpu = 0; gpu < GPUSHARE_MAX_GPUS; gpu++)
+		WRITE_ONCE(tenant->counter.gpu_memory_max[gpu], figures->gpu_memory_max[gpu]);
 	gs_tenant_changed(tenant, setting);
 }
 
 /**
- * gs_tenant_had_event() - Wake the programs that poll the attribute `events`.
- * @tenant: A tenant with a process, so its directory is there.
+ * gs_tenant_had_event() - Wake the programs that poll `events` of a tenant or of one above.
+ * @tenant: A tenant that is linked, so its directory is there.
  */
 void gs_tenant_had_event(struct gs_tenant *tenant)
 {
 	lockdep_assert_held(&gs_lock);
-	sysfs_notify(&tenant->kobj, NULL, "events");
+	for (; tenant; tenant = tenant->parent)
+		sysfs_notify(&tenant->kobj, NULL, "events");
 }
 
 /**
  * gs_tenant_init() - Give a tenant default settings.
  * @tenant: Zeroed memory.
+ * @name: Its path, which is valid.
+ * @parent: The tenant above, NULL at the top.
  */
-void gs_tenant_init(struct gs_tenant *tenant)
+void gs_tenant_init(struct gs_tenant *tenant, const char *name, struct gs_tenant *parent)
 {
+	u32 gpu;
+
 	INIT_LIST_HEAD(&tenant->processes);
 	gs_settings_init(&tenant->figures.settings);
 	tenant->figures.contexts_max = GS_CONTEXTS_NONE;
+	for (gpu = 0; gpu < GPUSHARE_MAX_GPUS; gpu++)
+		tenant->figures.gpu_memory_max[gpu] = GS_MEMORY_NONE;
 	tenant->figures.published.share_permille = GPUSHARE_UNKNOWN;
-	gs_counter_init(&tenant->counter, NULL);
+	gs_counter_init(&tenant->counter, parent ? &parent->counter : NULL);
+	strscpy(tenant->name, name, sizeof(tenant->name));
+	tenant->parent = parent;
+	tenant->owner = GLOBAL_ROOT_UID;
 }
 
 /**
@@ -189,7 +203,7 @@ void gs_tenant_link(struct gs_tenant *tenant)
 {
 	lockdep_assert_held(&gs_lock);
 	list_add_tail(&tenant->node, &gs_tenants);
-	hash_add(gs_tenants_by_name, &tenant->hash, gs_name_hash(kobject_name(&tenant->kobj)));
+	hash_add(gs_tenants_by_name, &tenant->hash, gs_name_hash(tenant->name));
 	gs_tenants_count++;
 	if (!gs_tenant_default)
 		gs_tenant_default = tenant;

@@ -12,6 +12,7 @@
 
 #include "news/lock.h"
 #include "members/counter.h"
+#include "members/names.h"
 #include "members/settings.h"
 #include "uapi/gpushare.h"
 
@@ -20,41 +21,36 @@
 struct task_struct;
 
 /**
- * struct gs_published - What the agent published last of a tenant, as struct gpushare_usage has it.
- * @gpu_time_us: See struct gpushare_usage, as for all of them.
- * @throttled_us: See above.
- * @freezes: See above.
- * @share_permille: It is GPUSHARE_UNKNOWN until the agent has published one.
- */
-struct gs_published {
-	u64 gpu_time_us;
-	u64 throttled_us;
-	u64 freezes;
-	u32 share_permille;
-};
-
-/**
  * struct gs_figures - What the attributes of a tenant show under gs_lock; it is copied whole.
  * @settings: What was written to the settings. The limits are in the tenant's counter too, where
  *	charges read them.
  * @contexts_max: How many contexts it may have, GS_CONTEXTS_NONE for no limit.
+ * @gpu_memory_max: How much memory it may hold on each GPU, besides memory_max.
+ * @is_frozen: Its processes are to stand still, which is the agent's work.
  * @match_cgroup: The pattern of cgroup paths, empty if there is none.
  * @has_match_uid: @match_uid is a rule.
  * @match_uid: A user.
- * @published: What the agent published.
+ * @published: What the agent published last. Its share is GPUSHARE_UNKNOWN until then.
  */
 struct gs_figures {
 	struct gs_settings settings;
 	u32 contexts_max;
+	u64 gpu_memory_max[GPUSHARE_MAX_GPUS];
+	bool is_frozen;
 	char match_cgroup[GS_CGROUP_PATTERN_BYTES];
 	bool has_match_uid;
 	kuid_t match_uid;
-	struct gs_published published;
+	struct gpushare_usage published;
 };
 
 /**
  * struct gs_tenant - A directory below tenants/.
- * @kobj: The directory and its name; the tenant lives as long as this.
+ * @kobj: The directory; the tenant lives as long as this.
+ * @name: Its path from tenants/ on. It never changes, like the next two.
+ * @parent: The tenant above, which lives as long as this; NULL at the top.
+ * @owner: The user to whom its files belong at first: who made it.
+ * @children: The number of tenants directly below, under gs_tree_lock.
+ * @below: Of a tenant at the top, the number of all that are below, under gs_tree_lock.
  * @node: The place in gs_tenants.
  * @hash: The place in the table by name.
  * @processes: The list of gs_process.tenant_node.
@@ -65,6 +61,11 @@ struct gs_figures {
  */
 struct gs_tenant {
 	struct kobject kobj;
+	char name[GS_NAME_MAX + 1];
+	struct gs_tenant *parent;
+	kuid_t owner;
+	unsigned int children;
+	unsigned int below;
 	struct list_head node;
 	struct hlist_node hash;
 	struct list_head processes;
@@ -78,7 +79,7 @@ extern struct list_head gs_tenants; /* all tenants, in the order of their creati
 extern unsigned int gs_tenants_count;
 extern struct gs_tenant *gs_tenant_default; /* that of processes which no rule names */
 
-void gs_tenant_init(struct gs_tenant *tenant);
+void gs_tenant_init(struct gs_tenant *tenant, const char *name, struct gs_tenant *parent);
 struct gs_tenant *gs_tenant_find(const char *name);
 struct gs_tenant *gs_tenant_match(struct task_struct *task);
 void gs_tenant_link(struct gs_tenant *tenant);

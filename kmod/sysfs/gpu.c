@@ -7,6 +7,7 @@
 #include <linux/slab.h>
 #include <linux/sysfs.h>
 
+#include "members/gpus.h"
 #include "news/lock.h"
 #include "sysfs/sysfs.h"
 
@@ -84,12 +85,13 @@ int gs_sysfs_set_gpu(const struct gpushare_gpu *gpu)
 
 	mutex_lock(&gs_gpus_lock);
 	entry = gs_gpus[gpu->index];
-	if (entry) {
-		mutex_lock(&gs_lock);
+	mutex_lock(&gs_lock);
+	gs_gpu_name(gpu->index, gpu->uuid);
+	if (entry)
 		entry->info = *gpu;
-		mutex_unlock(&gs_lock);
+	mutex_unlock(&gs_lock);
+	if (entry)
 		goto unlock;
-	}
 	entry = kzalloc(sizeof(*entry), GFP_KERNEL);
 	if (!entry) {
 		err = -ENOMEM;

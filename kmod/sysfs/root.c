@@ -2,6 +2,7 @@
 /* The directory /sys/kernel/gpushare and the attributes directly in it. */
 #include <linux/capability.h>
 #include <linux/kobject.h>
+#include <linux/random.h>
 #include <linux/slab.h>
 #include <linux/sysfs.h>
 #include <linux/wait.h>
@@ -16,6 +17,7 @@
 static struct kobject gs_root;
 static char gs_policy[GPUSHARE_WORD_BYTES] = "none"; /* under gs_lock */
 static atomic64_t gs_generation = ATOMIC64_INIT(0);
+static u32 gs_instance; /* drawn when the module is loaded */
 
 /*
  * The number of our kobjects whose release has not run. While there is one the module's text is
@@ -111,6 +113,11 @@ static ssize_t generation_show(struct kobject *kobj, struct kobj_attribute *attr
 	return sysfs_emit(buf, "%lld\n", atomic64_read(&gs_generation));
 }
 
+static ssize_t instance_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%u\n", gs_instance);
+}
+
 static ssize_t drain_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
 {
 	return sysfs_emit(buf, "%d\n", gs_hook_is_draining());
@@ -151,14 +158,17 @@ static struct kobj_attribute gs_driver_attribute = __ATTR_RO(driver);
 static struct kobj_attribute gs_agent_attribute = __ATTR_RO(agent);
 static struct kobj_attribute gs_policy_attribute = __ATTR_RO(policy);
 static struct kobj_attribute gs_generation_attribute = __ATTR_RO(generation);
+static struct kobj_attribute gs_instance_attribute = __ATTR_RO(instance);
 static struct kobj_attribute gs_drain_attribute = __ATTR_RW(drain);
 static struct kobj_attribute gs_create_attribute = __ATTR_WO(create);
 static struct kobj_attribute gs_remove_attribute = __ATTR_WO(remove);
 
 static struct attribute *gs_root_attrs[] = {
-	&gs_version_attribute.attr,    &gs_driver_attribute.attr, &gs_agent_attribute.attr,
-	&gs_policy_attribute.attr,     &gs_drain_attribute.attr,  &gs_create_attribute.attr,
-	&gs_generation_attribute.attr, &gs_remove_attribute.attr, NULL,
+	&gs_version_attribute.attr,    &gs_driver_attribute.attr,
+	&gs_agent_attribute.attr,      &gs_policy_attribute.attr,
+	&gs_drain_attribute.attr,      &gs_create_attribute.attr,
+	&gs_generation_attribute.attr, &gs_remove_attribute.attr,
+	&gs_instance_attribute.attr,   NULL,
 };
 ATTRIBUTE_GROUPS(gs_root);
 
@@ -183,6 +193,9 @@ int gs_sysfs_init(void)
 {
 	int err;
 
+	do {
+		get_random_bytes(&gs_instance, sizeof(gs_instance));
+	} while (!gs_instance);
 	gs_announce_to(gs_root_announced);
 	gs_kobject_born();
 	err = kobject_init_and_add(&gs_root, &gs_root_ktype, kernel_kobj, "gpushare");

@@ -12,6 +12,8 @@
 
 #include "uapi/gpushare.h"
 
+struct gs_tenant;
+
 /* root.c */
 int gs_sysfs_init(void);
 void gs_sysfs_exit(void);
@@ -23,11 +25,13 @@ size_t gs_line_length(const char *buf, size_t count);
 /* tenants.c */
 int gs_sysfs_tenants_init(struct kobject *root);
 void gs_sysfs_tenants_exit(void);
-int gs_tenant_create(const char *name, size_t len);
-int gs_tenant_remove(const char *name, size_t len);
+int gs_tenant_create(const char *path, size_t len);
+int gs_tenant_remove(const char *path, size_t len);
+int gs_tenant_change_below(struct gs_tenant *above, const char *name, size_t len, bool is_made);
 
 /* tenant.c */
 extern const struct kobj_type gs_tenant_ktype;
+bool gs_tenant_has_file(const char *name);
 
 /* procs.c */
 extern struct bin_attribute gs_tenant_procs;

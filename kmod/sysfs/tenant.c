@@ -1,29 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The attributes of a tenant's directory except procs. A setting is taken over whole or not at all.
- * A program that polls the attribute, `generation` or the event stream learns of it.
+ * The settings of a tenant, and what all attributes of its directory except procs share. A setting
+ * is taken over whole or not at all. A program that polls the attribute, `generation` or the event
+ * stream learns of it.
  */
+#include <linux/capability.h>
 #include <linux/slab.h>
 #include <linux/sysfs.h>
 
 #include "compat/version.h"
 #include "members/tenant.h"
 #include "sysfs/sysfs.h"
-
-/* What an attribute shows: a copy of the tenant's figures, and its counter, which needs no lock. */
-struct gs_tenant_view {
-	struct gs_figures figures;
-	const struct gs_counter *counter;
-};
-
-/* An attribute. A setting has either @parse or @store; an attribute with neither is read-only. */
-struct gs_tenant_attribute {
-	struct attribute attr;
-	ssize_t (*show)(const struct gs_tenant_view *tenant, char *buf);
-	int (*parse)(struct gs_settings *settings, const char *text, size_t len);
-	int (*store)(struct gs_figures *figures, const char *text, size_t len);
-	enum gpushare_setting setting;
-};
+#include "sysfs/tenant.h"
 
 static struct gs_tenant *gs_tenant_of(struct kobject *kobj)
 {
@@ -37,6 +25,8 @@ static ssize_t gs_tenant_show(struct kobject *kobj, struct attribute *attr, char
 	struct gs_tenant *tenant = gs_tenant_of(kobj);
 	struct gs_tenant_view view gs_uninitialized;
 
+	if (!attribute->show)
+		return -EACCES;
 	mutex_lock(&gs_lock);
 	view.figures = tenant->figures;
 	mutex_unlock(&gs_lock);
@@ -54,8 +44,13 @@ static ssize_t gs_tenant_store(struct kobject *kobj, struct attribute *attr, con
 	struct gs_figures figures gs_uninitialized;
 	int err;
 
+	if (attribute->act)
+		return attribute->act(tenant, buf, len) ?: count;
 	if (!attribute->parse && !attribute->store)
 		return -EACCES;
+	if (attribute->is_rule && !uid_eq(tenant->owner, GLOBAL_ROOT_UID) &&
+	    !capable(CAP_SYS_ADMIN))
+		return -EPERM;
 	mutex_lock(&gs_lock);
 	figures = tenant->figures;
 	if (tenant->is_removed)
@@ -73,29 +68,10 @@ static ssize_t gs_tenant_store(struct kobject *kobj, struct attribute *attr, con
 	return count;
 }
 
-static u64 gs_count(const atomic64_t *number)
-{
-	return atomic64_read(number);
-}
-
-#define GS_SHOW(_name, _format, _value)                                                            \
-	static ssize_t gs_show_##_name(const struct gs_tenant_view *view, char *buf)               \
-	{                                                                                          \
-		return sysfs_emit(buf, _format "\n", _value);                                      \
-	}
-
 GS_SHOW(weight, "%u", view->figures.settings.weight)
 GS_SHOW(priority, "%s", gs_priority_name(view->figures.settings.priority))
 GS_SHOW(slo_us, "%u", view->figures.settings.slo_us)
 GS_SHOW(match_cgroup, "%s", view->figures.match_cgroup)
-GS_SHOW(memory_current, "%llu", gs_count(&view->counter->memory_current))
-GS_SHOW(memory_peak, "%llu", gs_count(&view->counter->memory_peak))
-GS_SHOW(contexts_current, "%llu", gs_count(&view->counter->contexts))
-GS_SHOW(gpu_time_us, "%llu", view->figures.published.gpu_time_us)
-GS_SHOW(throttled_us, "%llu", view->figures.published.throttled_us)
-GS_SHOW(freezes, "%llu", view->figures.published.freezes)
-GS_SHOW(memory_refused, "%llu", gs_count(&view->counter->memory_refused))
-GS_SHOW(controls_refused, "%llu", gs_count(&view->counter->controls_refused))
 
 static ssize_t gs_show_max(const struct gs_tenant_view *view, char *buf)
 {
@@ -135,14 +111,29 @@ static int gs_store_contexts_max(struct gs_figures *figures, const char *text, s
 	return gs_parse_ranged(text, len, 0, GS_CONTEXTS_MAX, &figures->contexts_max);
 }
 
-/* As in cgroup v2, it is one file, so that one poll covers them. */
-static ssize_t gs_show_events(const struct gs_tenant_view *view, char *buf)
+static int gs_act_create(struct gs_tenant *tenant, const char *text, size_t len)
 {
-	const struct gs_counter *counter = view->counter;
+	return gs_tenant_change_below(tenant, text, len, true);
+}
 
-	return sysfs_emit(buf, "memory_max %llu\ncontexts_max %llu\ncontrols %llu\nfreezes %llu\n",
-			  gs_count(&counter->memory_refused), gs_count(&counter->contexts_refused),
-			  gs_count(&counter->controls_refused), view->figures.published.freezes);
+static int gs_act_remove(struct gs_tenant *tenant, const char *text, size_t len)
+{
+	return gs_tenant_change_below(tenant, text, len, false);
+}
+
+static ssize_t gs_show_freeze(const struct gs_tenant_view *view, char *buf)
+{
+	return sysfs_emit(buf, "%d\n", view->figures.is_frozen);
+}
+
+static int gs_store_freeze(struct gs_figures *figures, const char *text, size_t len)
+{
+	u32 is_frozen;
+	int err = gs_parse_ranged(text, len, 0, 1, &is_frozen);
+
+	if (!err)
+		figures->is_frozen = is_frozen;
+	return err;
 }
 
 /* An empty line removes the rule. A pattern is of a whole path, so it starts with '/' or '*'. */
@@ -184,46 +175,37 @@ static int gs_store_match_uid(struct gs_figures *figures, const char *text, size
 	return 0;
 }
 
-static ssize_t gs_show_share_permille(const struct gs_tenant_view *view, char *buf)
-{
-	if (view->figures.published.share_permille == GPUSHARE_UNKNOWN)
-		return sysfs_emit(buf, "unknown\n");
-	return sysfs_emit(buf, "%u\n", view->figures.published.share_permille);
-}
-
 /* clang-format off */
-#define GS_ATTRIBUTE(_name, _mode, ...)                                                            \
-	static struct gs_tenant_attribute gs_attribute_##_name = {                                 \
-		.attr = { .name = #_name, .mode = _mode },                                         \
-		.show = gs_show_##_name,                                                           \
-		__VA_ARGS__                                                                        \
-	}
 #define GS_PARSED(_name, _setting)                                                                 \
 	GS_ATTRIBUTE(_name, 0644, .parse = gs_parse_##_name, .setting = GPUSHARE_SETTING_##_setting)
-#define GS_STORED(_name, _setting)                                                                 \
-	GS_ATTRIBUTE(_name, 0644, .store = gs_store_##_name, .setting = GPUSHARE_SETTING_##_setting)
-#define GS_READ_ONLY(_name) GS_ATTRIBUTE(_name, 0444)
 
-#define GS_SETTING(_key, _name, ...) GS_PARSED(_key, _name);
+#define GS_SETTING(_key, _name, ...) static GS_PARSED(_key, _name);
 GPUSHARE_SETTINGS(GS_SETTING)
-GS_STORED(contexts_max, CONTEXTS_MAX);
-GS_STORED(match_cgroup, MATCH_CGROUP);
-GS_STORED(match_uid, MATCH_UID);
-GS_READ_ONLY(gpu_time_us);
-GS_READ_ONLY(share_permille);
-GS_READ_ONLY(throttled_us);
-GS_READ_ONLY(freezes);
-GS_READ_ONLY(memory_current);
-GS_READ_ONLY(memory_peak);
-GS_READ_ONLY(contexts_current);
-GS_READ_ONLY(events);
-GS_READ_ONLY(memory_refused);
-GS_READ_ONLY(controls_refused);
+static GS_STORED(contexts_max, CONTEXTS_MAX);
+static GS_STORED(freeze, FREEZE);
+#define GS_RULE(_name, _setting)                                                                   \
+	GS_ATTRIBUTE(_name, 0644, .store = gs_store_##_name, .is_rule = true,                      \
+		     .setting = GPUSHARE_SETTING_##_setting)
+static GS_RULE(match_cgroup, MATCH_CGROUP);
+static GS_RULE(match_uid, MATCH_UID);
+
+static struct gs_tenant_attribute gs_attribute_create = {
+	.attr = { .name = "create", .mode = 0200 },
+	.act = gs_act_create,
+};
+
+static struct gs_tenant_attribute gs_attribute_remove = {
+	.attr = { .name = "remove", .mode = 0200 },
+	.act = gs_act_remove,
+};
 
 static struct attribute *gs_tenant_attrs[] = {
 #define GS_LISTED(_key, ...) &gs_attribute_##_key.attr,
 	GPUSHARE_SETTINGS(GS_LISTED)
 	&gs_attribute_contexts_max.attr,
+	&gs_attribute_create.attr,
+	&gs_attribute_remove.attr,
+	&gs_attribute_freeze.attr,
 	&gs_attribute_match_cgroup.attr,
 	&gs_attribute_match_uid.attr,
 	&gs_attribute_gpu_time_us.attr,
@@ -234,6 +216,11 @@ static struct attribute *gs_tenant_attrs[] = {
 	&gs_attribute_memory_peak.attr,
 	&gs_attribute_contexts_current.attr,
 	&gs_attribute_events.attr,
+	&gs_attribute_stat.attr,
+	&gs_attribute_pressure.attr,
+	&gs_attribute_gpu_memory_current.attr,
+	&gs_attribute_gpu_memory_max.attr,
+	&gs_attribute_gpu_usage.attr,
 	&gs_attribute_memory_refused.attr,
 	&gs_attribute_controls_refused.attr,
 	NULL,
@@ -261,6 +248,29 @@ static const struct sysfs_ops gs_tenant_ops = {
 	.store = gs_tenant_store,
 };
 
+/**
+ * gs_tenant_has_file() - Is there a file of this name in the directory of each tenant?
+ * @name: The name, terminated.
+ *
+ * Return: True if there is, so that no tenant below may be called like it.
+ */
+bool gs_tenant_has_file(const char *name)
+{
+	struct attribute *const *attr;
+
+	for (attr = gs_tenant_attrs; *attr; attr++) {
+		if (strcmp((*attr)->name, name) == 0)
+			return true;
+	}
+	return strcmp(gs_tenant_procs.attr.name, name) == 0;
+}
+
+/* The files of a tenant that a user made are that user's. */
+static void gs_tenant_ownership(gs_const_kobject struct kobject *kobj, kuid_t *uid, kgid_t *gid)
+{
+	*uid = container_of(kobj, struct gs_tenant, kobj)->owner;
+}
+
 static void gs_tenant_release(struct kobject *kobj)
 {
 	kfree(gs_tenant_of(kobj));
@@ -271,4 +281,5 @@ const struct kobj_type gs_tenant_ktype = {
 	.release = gs_tenant_release,
 	.sysfs_ops = &gs_tenant_ops,
 	.default_groups = gs_tenant_groups,
+	.get_ownership = gs_tenant_ownership,
 };

@@ -19,7 +19,7 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-#define GPUSHARE_UAPI_VERSION 1
+#define GPUSHARE_UAPI_VERSION 2
 #define GPUSHARE_DEVICE_PATH "/dev/gpushare"
 #define GPUSHARE_SYSFS_PATH "/sys/kernel/gpushare"
 
@@ -69,12 +69,26 @@ struct gpushare_replay {
 	__u32 reserved;
 };
 
+/* The parts of time in which processes wait for a GPU, in hundredths of a percent. */
+struct gpushare_pressure {
+	__u64 total_us; /* since the tenant was created */
+	__u32 avg10;    /* of the last 10 seconds, 0 to 10000; older time counts less and less */
+	__u32 avg60;
+	__u32 avg300;
+	__u32 reserved; /* 0 */
+};
+
 /* What the read-only attributes of one tenant show, summed up since the tenant was created. */
 struct gpushare_usage {
 	char tenant[GPUSHARE_TENANT_NAME_BYTES]; /* in */
 	__u64 gpu_time_us;                       /* in: over all GPUs */
 	__u64 throttled_us;                      /* in: time frozen by its cap */
 	__u64 freezes;                           /* in */
+	__u64 periods;                           /* in: of `max`, in which it had work */
+	__u64 throttled_periods;                 /* in: those in which its cap froze it */
+	struct gpushare_pressure some;           /* in: a process waits that has work */
+	struct gpushare_pressure full;           /* in: all processes that have work wait */
+	__u64 by_gpu_us[GPUSHARE_MAX_GPUS];      /* in: GPU time by RM's device instance */
 	__u32 share_permille;                    /* in: last second; GPUSHARE_UNKNOWN allowed */
 	__s32 result;                            /* out: 0, or -ENOENT for no such tenant */
 };
@@ -176,6 +190,8 @@ enum gpushare_setting {
 	GPUSHARE_SETTING_MATCH_UID = 10,
 	GPUSHARE_SETTING_PROCS = 11, /* a process was attached */
 	GPUSHARE_SETTING_CONTEXTS_MAX = 12,
+	GPUSHARE_SETTING_FREEZE = 13,
+	GPUSHARE_SETTING_GPU_MEMORY_MAX = 14,
 };
 
 struct gpushare_event_opened {

@@ -167,7 +167,7 @@ class Handler {
   void thaw() { set_frozen(false); }
   void set_frozen(bool is_frozen) {
     if (request_.contains("tenant")) {
-      value_or_refuse(scope_.tenants.set_frozen(string("tenant"), is_frozen));
+      value_or_refuse(scope_.control.set_frozen(string("tenant"), is_frozen));
     } else if (request_.contains("pid")) {
       const ProcessId process = living(pid());
       value_or_refuse(scope_.tenants.set_frozen(process, is_frozen));

@@ -17,6 +17,10 @@ bool is_transient_name(std::string_view name) {
          name.find_first_not_of("0123456789.", 4) == std::string_view::npos;
 }
 
+// The tenant at the top of a path: "team" of "team/job". The kernel keeps the limits of memory and
+// contexts below it; GPU time is divided among those at the top.
+std::string top_of(const std::string& path) { return path.substr(0, path.find('/')); }
+
 void log_failure(const Result<>& done, std::string_view tenant) {
   if (!done) log_warning("tenant '{}': {}", tenant, done.error().message());
 }
@@ -33,6 +37,7 @@ void KernelTenants::hand_over(const TenantsConfig& config) {
     if (written.contains(tenant.name) || (!is_there && !tenant.is_kept)) continue;
     Result<> done = is_there ? Result<>() : tree_.create(tenant.name);
     if (done) done = tree_.write(tenant.name, tenant.at_run_time);
+    if (done && tenant.is_frozen_by_user) done = tree_.write_freeze(tenant.name, true);
     log_failure(done, tenant.name);
     if (done) handed_over.insert(slot);
   }
@@ -73,9 +78,11 @@ void KernelTenants::on_notice(const KernelNotice& notice) {
   if (const auto* assigned = std::get_if<TenantAssigned>(&notice.what)) {
     note(*assigned);
   } else if (const auto* changed = std::get_if<SettingsChanged>(&notice.what)) {
-    if (!check_tenant_name(changed->tenant)) return;
-    (changed->what == SettingsChanged::What::kMembers ? dirty_members_ : dirty_)
-        .insert(changed->tenant);
+    const std::string top = top_of(changed->tenant);
+    if (!check_tenant_name(top)) return;
+    const bool is_about_members =
+        changed->what == SettingsChanged::What::kMembers || top != changed->tenant;
+    (is_about_members ? dirty_members_ : dirty_).insert(top);
   } else if (const auto* control = std::get_if<ControlRefused>(&notice.what)) {
     refusals_.note(notice.time, *control);
   } else if (const auto* memory = std::get_if<MemoryRefused>(&notice.what)) {
@@ -92,9 +99,9 @@ void KernelTenants::note(const TenantAssigned& assigned) {
     return;
   }
   undecided_.erase(assigned.process);
-  if (!tenants_.find(assigned.tenant))
-    mirror(assigned.tenant);  // the tenant's own notice comes later
-  put(assigned.process, assigned.tenant);
+  const std::string top = top_of(assigned.tenant);
+  if (!tenants_.find(top)) mirror(top);  // the tenant's own notice comes later
+  put(assigned.process, top);
 }
 
 void KernelTenants::put(const ProcessId& process, const std::string& tenant) {
@@ -160,6 +167,8 @@ void KernelTenants::mirror(const std::string& name) {
     const auto taken = tenants_.set(name, format_settings(present->settings), /*create=*/true);
     if (!taken) return log_warning("tenant '{}': {}", name, taken.error().message());
   }
+  if (tenants_.at(*tenants_.find(name))->is_frozen_by_user != present->is_frozen)
+    (void)tenants_.set_frozen(name, present->is_frozen);  // it is there
   // An agent before this one made it.
   if (is_transient_name(name) && transients_.insert(name).second)
     tenants_.mark_transient(*tenants_.find(name));
@@ -241,6 +250,12 @@ Result<> KernelTenants::attach(ProcessId process, std::string_view tenant) {
   return {};
 }
 
+Result<> KernelTenants::set_frozen(std::string_view tenant, bool is_frozen) {
+  if (auto written = tree_.write_freeze(tenant, is_frozen); !written) return written;
+  mirror(std::string(tenant));
+  return {};
+}
+
 Result<std::string> KernelTenants::create_transient(ProcessId root,
                                                     std::span<const Setting> settings) {
   std::string name = tenants_.transient_name(root);
@@ -265,7 +280,8 @@ Result<> KernelTenants::forget(const TenantsConfig& config) {
     TenantSettings settings;
     if (is_in_file) (void)apply_settings(settings, written->settings);  // the file was checked
     const bool stays = is_in_file || name == kDefaultTenantName;
-    const Result<> done = stays ? tree_.write(name, format_settings(settings)) : tree_.remove(name);
+    Result<> done = stays ? tree_.write(name, format_settings(settings)) : tree_.remove(name);
+    if (done && stays) done = tree_.write_freeze(name, false);
     mirror(name);
     if (all && !done) all = done;
   }

@@ -3,6 +3,9 @@
 // Tenants is its mirror. Requests are written into sysfs and read back; what others write there is
 // told by notices, or seen by looking where no notices come. One thread, the agent's.
 //
+// The kernel has a tree of tenants, and the mirror those at the top of it: a process of "team/job"
+// is one of "team" here, so that the weight and the cap of "team" are for all below it together.
+//
 // Where a process belongs is what the kernel says. The kernel knows inheritance, and rules by
 // cgroup and uid. It has no rules by command, none before the agent started, and sees no process
 // while it is not hooked to the driver. So the agent applies all rules, those of the file and those
@@ -51,6 +54,7 @@ class KernelTenants final : public TenantControl {
   Result<> set(std::string_view tenant, std::span<const Setting> settings, bool create) override;
   Result<> remove(std::string_view tenant) override;
   Result<> attach(ProcessId process, std::string_view tenant) override;
+  Result<> set_frozen(std::string_view tenant, bool is_frozen) override;
   Result<std::string> create_transient(ProcessId root, std::span<const Setting> settings) override;
   Result<> forget(const TenantsConfig& config) override;
 

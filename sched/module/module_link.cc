@@ -33,8 +33,10 @@ Result<> ModuleLink::start(const Config& config) {
     roster_.set_tenants_in_sysfs(false);
     return tenants_.start(config);
   }
-  if (!roster_.are_tenants_in_sysfs()) kernel_tenants_->hand_over(config);
-  roster_.set_tenants_in_sysfs(true);
+  // A module that was loaded since the last agent knows nothing of what that had.
+  const uint32_t instance = module_.tree()->instance().value_or(0);
+  if (!roster_.are_tenants_in_sysfs(instance)) kernel_tenants_->hand_over(config);
+  roster_.set_tenants_in_sysfs(true, instance);
   kernel_tenants_->start(config);
   return {};
 }

@@ -53,7 +53,7 @@ std::set<std::string> written_tenants(const SysfsTree& tree) {
   std::set<std::string> names;
   for (const std::string& name : tree.tenants().value_or(std::vector<std::string>{})) {
     const auto present = tree.read(name);
-    const bool is_as_made = present && present->settings == TenantSettings{};
+    const bool is_as_made = present && present->settings == TenantSettings{} && !present->is_frozen;
     if (name != kDefaultTenantName || !is_as_made) names.insert(name);
   }
   return names;

@@ -47,27 +47,106 @@ std::vector<kmod::TenantUsage> usages_of(const State& state) {
 void UsageReport::start_over(const Tenants& tenants) {
   before_.clear();
   published_.clear();
+  waits_.clear();
+  used_.clear();
+  looked_at_ = {};
   for (const uint32_t slot : tenants.slots()) {
     const std::string& name = tenants.at(slot)->name;
     const auto micros_of = [&](const char* file) {
       return Micros(static_cast<int64_t>(tree_.counter(name, file).value_or(0)));
     };
+    const auto total_of = [&](const char* line) {
+      return Micros(
+          static_cast<int64_t>(tree_.counter(name, "pressure", line, "total=").value_or(0)));
+    };
     before_[name] = {.tenant = name,
                      .gpu_time = micros_of("gpu_time_us"),
                      .throttled = micros_of("throttled_us"),
                      .freezes = tree_.counter(name, "freezes").value_or(0),
+                     .periods = tree_.counter(name, "stat", "nr_periods ").value_or(0),
+                     .throttled_periods = tree_.counter(name, "stat", "nr_throttled ").value_or(0),
+                     .some = {.total = total_of("some ")},
+                     .full = {.total = total_of("full ")},
                      .share_permille = std::nullopt};
   }
+}
+
+// Adds what the tenants waited since the last look.
+void UsageReport::look(Time now, const State& state) {
+  const Nanos passed = looked_at_ == Time{} ? Nanos{} : now - looked_at_;
+  looked_at_ = now;
+  std::map<uint32_t, std::vector<Turn>> turns;  // by tenant slot
+  std::map<MemberKey, Nanos> used;
+  for (const auto& [key, member] : state.members) {
+    const auto& [process, gpu] = key;
+    const Nanos total = state.accounting[gpu].use(process.pid, now).total;
+    const auto before = used_.find(key);
+    used[key] = total;
+    if (before == used_.end()) continue;
+    turns[member.tenant].push_back({.gpu = gpu,
+                                    .is_at_once = spatial_.contains(gpu),
+                                    .wants_gpu = state.accounting[gpu].wants_gpu(process.pid, now),
+                                    .used = total - before->second});
+  }
+  used_ = std::move(used);
+  std::erase_if(waits_, [&](const auto& item) { return !state.tenants.find(item.first); });
+  for (const uint32_t slot : state.tenants.slots()) {
+    const Tenant& tenant = *state.tenants.at(slot);
+    Waits& waits = waits_[tenant.name];
+    const std::vector<Turn>& own = turns[slot];
+    const Waited waited = gpushare::waited(own, passed);
+    waits.some.add(waited.some, passed);
+    waits.full.add(waited.full, passed);
+    const auto use = state.tenant_use.find(slot);
+    const Nanos throttled = use == state.tenant_use.end() ? Nanos{} : use->second.throttled;
+    const bool has_work = std::ranges::any_of(own, &Turn::wants_gpu);
+    const Nanos period = tenant.settings.cap ? Nanos(tenant.settings.cap->period) : Nanos{};
+    waits.periods.add(now, passed, period, has_work, throttled - waits.throttled);
+    waits.throttled = throttled;
+  }
+}
+
+void UsageReport::put_gpus(kmod::TenantUsage& usage, const State& state) const {
+  const auto slot = state.tenants.find(usage.tenant);
+  const auto use = slot ? state.tenant_use.find(*slot) : state.tenant_use.end();
+  if (use == state.tenant_use.end()) return;
+  for (const auto& [gpu, instance] : instances_)
+    usage.by_gpu[instance] = micros(use->second.used[gpu]);
+}
+
+void UsageReport::put_waits(kmod::TenantUsage& usage) const {
+  const auto found = waits_.find(usage.tenant);
+  if (found == waits_.end()) return;
+  const auto figures = [](const Pressure& pressure) {
+    const auto part = [](double average) {
+      return static_cast<uint32_t>(std::lround(std::clamp(average, 0.0, 1.0) * 10'000));
+    };
+    return kmod::PressureFigures{.total = micros(pressure.total()),
+                                 .avg10 = part(pressure.avg10()),
+                                 .avg60 = part(pressure.avg60()),
+                                 .avg300 = part(pressure.avg300())};
+  };
+  usage.some = figures(found->second.some);
+  usage.full = figures(found->second.full);
+  usage.periods = found->second.periods.periods();
+  usage.throttled_periods = found->second.periods.throttled();
 }
 
 void UsageReport::publish(Time now, const State& state) {
   if (now < next_) return;
   next_ = now + kInterval;
+  look(now, state);
   std::vector<kmod::TenantUsage> usages = usages_of(state);
   std::erase_if(before_, [&](const auto& item) { return !state.tenants.find(item.first); });
   for (kmod::TenantUsage& usage : usages) {
+    put_waits(usage);
+    put_gpus(usage, state);
     const auto before = before_.find(usage.tenant);
     if (before == before_.end()) continue;
+    usage.periods += before->second.periods;
+    usage.throttled_periods += before->second.throttled_periods;
+    usage.some.total += before->second.some.total;
+    usage.full.total += before->second.full.total;
     usage.gpu_time += before->second.gpu_time;
     usage.throttled += before->second.throttled;
     usage.freezes += before->second.freezes;
@@ -85,6 +164,11 @@ void UsageReport::publish(Time now, const State& state) {
 
 void UsageReport::describe(std::span<const GpuInfo> gpus, const std::string& policy,
                            const std::set<uint32_t>& spatial) {
+  spatial_ = spatial;
+  instances_.clear();
+  for (const GpuInfo& gpu : gpus)
+    if (gpu.index < kMaxGpus && gpu.instance < GPUSHARE_MAX_GPUS)
+      instances_[gpu.index] = gpu.instance;
   for (const GpuInfo& gpu : gpus) {
     const char* const sharing = spatial.contains(gpu.index) ? kSpatially : kByTime;
     if (const auto done = kmod::set_gpu(device_, gpu, sharing); !done) log_failure(done);

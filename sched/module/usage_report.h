@@ -3,7 +3,8 @@
 // every 100 ms, and only what has changed. One thread, the agent's.
 //
 // The files count from the making of the tenant, the agent counts from its own start, or from when
-// it last found its GPUs. So what the files showed at that time is added.
+// it last found its GPUs. So what the files showed at that time is added. The averages of
+// `pressure` begin at zero then, and so do the lines of single GPUs.
 #pragma once
 
 #include <map>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "intercept/kmod/calls.h"
+#include "sched/module/waits.h"
 #include "sched/step/state.h"
 #include "shmctl/settings/sysfs_tree.h"
 
@@ -40,13 +42,26 @@ class UsageReport {
                 const std::set<uint32_t>& spatial);
 
  private:
+  // What a tenant waited since start_over().
+  struct Waits {
+    Pressure some, full;
+    CapPeriods periods;
+    Nanos throttled{};  // as it was at the last look
+  };
+  void look(Time now, const State& state);
+  void put_waits(kmod::TenantUsage& usage) const;
+  void put_gpus(kmod::TenantUsage& usage, const State& state) const;
   void log_failure(const Result<>& done);
 
   kmod::Device& device_;
   const SysfsTree& tree_;
   std::map<std::string, kmod::TenantUsage> before_;  // at start_over(), of those that live on
   std::map<std::string, kmod::TenantUsage> published_;
-  Time next_{};
+  std::map<std::string, Waits> waits_;      // by tenant
+  std::map<MemberKey, Nanos> used_;         // as it was at the last look
+  std::set<uint32_t> spatial_;              // GPUs on which programs run at once
+  std::map<uint32_t, uint32_t> instances_;  // RM's, by index, of the GPUs that were described
+  Time next_{}, looked_at_{};
   bool has_failed_ = false;
 };
 

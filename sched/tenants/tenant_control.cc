@@ -16,6 +16,12 @@ Result<> DirectControl::attach(ProcessId process, std::string_view tenant) {
   return {};
 }
 
+Result<> DirectControl::set_frozen(std::string_view tenant, bool is_frozen) {
+  const auto slot = tenants_.set_frozen(tenant, is_frozen);
+  if (!slot) return std::unexpected(slot.error());
+  return {};
+}
+
 Result<std::string> DirectControl::create_transient(ProcessId root,
                                                     std::span<const Setting> settings) {
   const auto slot = tenants_.create_transient(root, settings);

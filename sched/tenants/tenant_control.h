@@ -22,6 +22,8 @@ class TenantControl {
   virtual Result<> set(std::string_view tenant, std::span<const Setting> settings, bool create) = 0;
   virtual Result<> remove(std::string_view tenant) = 0;
   virtual Result<> attach(ProcessId process, std::string_view tenant) = 0;
+  // Freezes or thaws all of its processes, by the user.
+  virtual Result<> set_frozen(std::string_view tenant, bool is_frozen) = 0;
   // Makes a tenant for `root` and its future children, and returns its name.
   virtual Result<std::string> create_transient(ProcessId root,
                                                std::span<const Setting> settings) = 0;
@@ -36,6 +38,7 @@ class DirectControl final : public TenantControl {
   Result<> set(std::string_view tenant, std::span<const Setting> settings, bool create) override;
   Result<> remove(std::string_view tenant) override { return tenants_.remove(tenant); }
   Result<> attach(ProcessId process, std::string_view tenant) override;
+  Result<> set_frozen(std::string_view tenant, bool is_frozen) override;
   Result<std::string> create_transient(ProcessId root, std::span<const Setting> settings) override;
   Result<> forget(const TenantsConfig&) override {
     tenants_.forget();

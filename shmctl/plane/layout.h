@@ -214,7 +214,9 @@ struct EndingRecord {
 // The roster (roster.h): what was set at run time, so that the next agent goes on with it.
 struct RosterHead {
   uint32_t are_tenants_in_sysfs = 0;  // 1: the kernel module keeps tenants and memberships
-  uint32_t reserved = 0;
+  uint32_t module_instance = 0;       // as sysfs `instance` showed it then; 0: it was not known
+
+  bool operator==(const RosterHead&) const = default;
 };
 
 inline constexpr uint32_t kRosterKept = 1;        // of a tenant: made or changed at run time

@@ -142,9 +142,10 @@ void Roster::erase_scope(const std::string& cgroup) {
   free_scopes_.push_back(known.mapped());
 }
 
-void Roster::set_tenants_in_sysfs(bool are_in_sysfs) {
-  if (are_in_sysfs == are_tenants_in_sysfs()) return;
-  head_.are_tenants_in_sysfs = are_in_sysfs;
+void Roster::set_tenants_in_sysfs(bool are_in_sysfs, uint32_t instance) {
+  const RosterHead head{.are_tenants_in_sysfs = are_in_sysfs, .module_instance = instance};
+  if (head == head_) return;
+  head_ = head;
   write_record(region_.roster, head_);
 }
 

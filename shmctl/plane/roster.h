@@ -42,7 +42,8 @@ class Roster {
   // all kMaxRosterScopes entries are taken; filename_too_long.
   Result<> put_scope(const std::string& cgroup, uint32_t tenant);
   void erase_scope(const std::string& cgroup);
-  void set_tenants_in_sysfs(bool are_in_sysfs);
+  // `instance`: of the kernel module (sysfs_tree.h), 0 if that is not known.
+  void set_tenants_in_sysfs(bool are_in_sysfs, uint32_t instance = 0);
 
   // Call fn(slot, tenant), fn(process) and fn(cgroup, tenant's slot) for every entry that is taken,
   // names terminated. fn may put and erase.
@@ -52,7 +53,10 @@ class Roster {
   // Entries that put_process() has taken from processes since this object was made, by the slot of
   // their tenant.
   const std::map<uint32_t, uint64_t>& driven_out() const { return driven_out_; }
-  bool are_tenants_in_sysfs() const { return head_.are_tenants_in_sysfs != 0; }
+  // Whether the tenants were those of the kernel module, and that was loaded as this instance.
+  bool are_tenants_in_sysfs(uint32_t instance = 0) const {
+    return head_.are_tenants_in_sysfs != 0 && head_.module_instance == instance;
+  }
 
  private:
   using Heirs = std::map<std::pair<uint64_t, int32_t>, uint32_t>;  // by start and pid: the entry

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <memory>
 
 #include "shmctl/base/fd.h"
@@ -120,19 +121,29 @@ Result<SysfsTenant> SysfsTree::read(std::string_view tenant) const {
     found.match_cgroup = first_line(*glob);
   if (const auto uid = contents(file(tenant, "match_uid")))
     found.match_uid = number<uid_t>(first_line(*uid));
+  if (const auto freeze = contents(file(tenant, "freeze")))
+    found.is_frozen = first_line(*freeze) == "1";
   return found;
 }
 
 Result<std::vector<pid_t>> SysfsTree::procs(std::string_view tenant) const {
   if (!has(tenant)) return no_such_tenant(tenant);
-  const auto text = contents(file(tenant, "procs"));
-  if (!text) return std::unexpected(text.error());
   std::vector<pid_t> pids;
-  for (std::string_view rest = *text; !rest.empty();) {
-    const std::string_view line = first_line(rest);
-    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
-    if (const auto pid = number<pid_t>(line); pid && *pid > 0) pids.push_back(*pid);
-  }
+  const auto add = [&](const std::string& path) -> Result<> {
+    const auto text = contents(path);
+    if (!text) return std::unexpected(text.error());
+    for (std::string_view rest = *text; !rest.empty();) {
+      const std::string_view line = first_line(rest);
+      rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+      if (const auto pid = number<pid_t>(line); pid && *pid > 0) pids.push_back(*pid);
+    }
+    return {};
+  };
+  if (auto added = add(file(tenant, "procs")); !added) return std::unexpected(added.error());
+  std::error_code ignored;  // what goes meanwhile has no processes
+  for (std::filesystem::recursive_directory_iterator entry(file(tenant, ""), ignored), end;
+       !ignored && entry != end; entry.increment(ignored))
+    if (entry.depth() > 0 && entry->path().filename() == "procs") (void)add(entry->path());
   return pids;
 }
 
@@ -141,9 +152,30 @@ std::optional<uint64_t> SysfsTree::counter(std::string_view tenant, const char* 
   return text ? number<uint64_t>(first_line(*text)) : std::nullopt;
 }
 
+std::optional<uint64_t> SysfsTree::counter(std::string_view tenant, const char* name,
+                                           std::string_view line, std::string_view key) const {
+  const auto text = contents(file(tenant, name));
+  if (!text) return std::nullopt;
+  for (std::string_view rest = *text; !rest.empty();) {
+    std::string_view found = first_line(rest);
+    rest.remove_prefix(std::min(rest.size(), found.size() + 1));
+    if (!found.starts_with(line)) continue;
+    const std::size_t at = found.find(key, line.size());
+    if (at == std::string_view::npos) return std::nullopt;
+    found.remove_prefix(at + key.size());
+    return number<uint64_t>(found.substr(0, found.find(' ')));
+  }
+  return std::nullopt;
+}
+
 std::optional<uint64_t> SysfsTree::generation() const {
   const auto text = contents(root_ + "/generation");
   return text ? number<uint64_t>(first_line(*text)) : std::nullopt;
+}
+
+std::optional<uint32_t> SysfsTree::instance() const {
+  const auto text = contents(root_ + "/instance");
+  return text ? number<uint32_t>(first_line(*text)) : std::nullopt;
 }
 
 Result<std::string> SysfsTree::text(const char* name) const {
@@ -195,6 +227,11 @@ Result<> SysfsTree::write_match_cgroup(std::string_view tenant, std::string_view
   return done;
 }
 
+Result<> SysfsTree::write_freeze(std::string_view tenant, bool is_frozen) {
+  if (!has(tenant)) return no_such_tenant(tenant);
+  return write_file(tenant, "freeze", is_frozen ? "1" : "0");
+}
+
 Result<> SysfsTree::write_match_uid(std::string_view tenant, std::optional<uid_t> uid) {
   return write_file(tenant, "match_uid", uid ? std::to_string(*uid) : "");
 }
@@ -225,7 +262,9 @@ Result<> SysfsTree::remove(std::string_view tenant) {
   if (done) return {};
   if (done.error().code == std::errc::device_or_resource_busy)
     return make_error(std::errc::operation_not_permitted, "remove tenant",
-                      "'default' always exists and cannot be removed");
+                      tenant == "default"
+                          ? "'default' always exists and cannot be removed"
+                          : fmt::format("'{}' has tenants below it; remove those first", tenant));
   if (is_gone(done.error()) && !has(tenant)) return no_such_tenant(tenant);
   return done;
 }

@@ -28,6 +28,7 @@ struct SysfsTenant {
   TenantSettings settings;
   std::string match_cgroup;        // a glob; empty means that there is no such rule
   std::optional<uid_t> match_uid;  // nullopt means that there is no such rule
+  bool is_frozen = false;          // its processes are to stand still
 
   bool operator==(const SysfsTenant&) const = default;
 };
@@ -54,11 +55,19 @@ class SysfsTree {
   Result<SysfsTenant> read(std::string_view tenant) const;
   // A read-only counter ("gpu_time_us"); nullopt when there is no such tenant or file.
   std::optional<uint64_t> counter(std::string_view tenant, const char* name) const;
-  // The tenant's processes, in the caller's pid namespace. Lines that are no pid are left out.
+  // A number of a file with several lines: that behind `key` in the line that begins with `line`.
+  // With an empty key it is that behind `line`: counter("a", "stat", "nr_periods ").
+  std::optional<uint64_t> counter(std::string_view tenant, const char* name, std::string_view line,
+                                  std::string_view key = {}) const;
+  // The processes of the tenant and of all below it in the tree, in the caller's pid namespace.
+  // Lines that are no pid are left out.
   Result<std::vector<pid_t>> procs(std::string_view tenant) const;
   // A number that every change of settings, tenants and attachments increases; nullopt when this
   // module has none.
   std::optional<uint64_t> generation() const;
+  // A number that the module draws whenever it is loaded, never 0; nullopt when this module has
+  // none.
+  std::optional<uint32_t> instance() const;
   // The first line of a file directly below the root: "driver", "agent", "version".
   Result<std::string> text(const char* name) const;
 
@@ -68,6 +77,7 @@ class SysfsTree {
   // An empty glob and nullopt take the rule away.
   Result<> write_match_cgroup(std::string_view tenant, std::string_view glob);
   Result<> write_match_uid(std::string_view tenant, std::optional<uid_t> uid);
+  Result<> write_freeze(std::string_view tenant, bool is_frozen);
   // Error no_such_process when there is no such process.
   virtual Result<> attach(pid_t pid, std::string_view tenant);
   // A tenant that exists already is no error.

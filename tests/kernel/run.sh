@@ -9,6 +9,7 @@
 # GPUSHARE_KERNEL_CALLS: how many calls each of the parallel callers makes (200).
 # GPUSHARE_KERNEL_ACCEL=kvm: boots with KVM and a processor each for eight callers, so that times are those
 # of the machine; not in a virtual machine, where it may hang.
+# GPUSHARE_KERNEL_SLOW: how many times longer all bounds are, for a machine that is busy with other things (1).
 # GPUSHARE_KERNEL_TESTS: runs only tests whose names match this extended regular expression without blanks.
 # It prints GoogleTest's lines. Its status is 0 if nothing failed. Logs are in BUILD/kernel/[KERNEL/]logs/SUITE/.
 set -u
@@ -24,7 +25,7 @@ shift
 rounds=${GPUSHARE_KERNEL_ROUNDS:-4} fuzz_seconds=${GPUSHARE_KERNEL_FUZZ_SECONDS:-5}
 rounds_each=$(((rounds + $(nproc) - 1) / $(nproc)))
 # $slow: how many times slower than the cloud kernel of 6.1 this kernel may be; it lengthens all bounds.
-slow=1 memory=768
+slow=${GPUSHARE_KERNEL_SLOW:-1} memory=768
 case $kernel in
   debug) slow=10 memory=1024 ;;
   ?*) slow=3 ;;
@@ -37,7 +38,7 @@ suites() { # the longest come first
   echo "agent 120 $driver $client kernel/static/gpushared kernel/static/gpushare"
   echo "filter 120 $driver $client $module kernel/refused-controls bin/tests/rm_fuzz"
   echo "escapes 120 $driver $client $module bin/tests/door $ring/nvidia/nvidia-drm.ko"
-  echo "module 120 $driver $client $module" \
+  echo "module 120 $driver $client $module $ring/livepatch/standin-livepatch.ko" \
     "$ring/nvidia-535/nvidia.ko:/test/nvidia-535.ko" \
     "$ring/nvidia-unknown/nvidia.ko:/test/nvidia-unknown.ko"
   echo "together 120 $driver $client $module kernel/static/gpushared kernel/static/gpushare"
@@ -47,6 +48,7 @@ suites() { # the longest come first
   echo "sysfs 60 $driver $client $module bin/tests/door" \
     "$(ls "$here"/../../kmod/ABI/sysfs-kernel-gpushare 2>/dev/null)"
   echo "parallel 120 $driver $client $module"
+  echo "tree 120 $driver $client $module"
   echo "standin 60 $driver $client"
 }
 # These run only if they are named. The rounds of soak are shared out over one guest for each processor.
@@ -81,7 +83,7 @@ run_suite() {
     cost) counted=-i ;;
     parallel) append+=" calls=${GPUSHARE_KERNEL_CALLS:-200}" ;;
     real) append+=" lockdep.prove_locking=0" ;; # the driver's locks are of one class, and would be reported
-    filter | module | escapes) append+=" slub_debug=FZPU" ;; # finds writes to freed memory
+    filter | module | escapes | tree) append+=" slub_debug=FZPU" ;; # finds writes to freed memory
   esac
   [ "$suite" != parallel ] || [ -z "${GPUSHARE_KERNEL_ACCEL-}" ] || cpus=8
   local script=$here/guest/${suite%.*}.sh

@@ -147,4 +147,44 @@ test_LoadsAndUnloadsUnderLoad() {
   end $load
 }
 
+test_EveryLoadHasANumberOfItsOwn() {
+  local before
+  unload_module
+  load_module
+  before=$(cat $tree/instance)
+  [ "$before" -gt 0 ] || fail "it is $before"
+  unload_module
+  load_module
+  [ "$(cat $tree/instance)" != "$before" ] || fail "it is $before again"
+}
+
+# Live patches and direct calls do not share a function: who comes second is refused, and says so.
+test_ALivePatchAndTheModuleKeepOutOfEachOthersWay() {
+  [ -d /sys/kernel/livepatch ] || skip "this kernel has no live patching"
+  unload_module
+  unload_driver
+  load_driver
+  load_module
+  equal hooked "$(driver_state)" driver
+  ! insmod /test/standin-livepatch.ko 2>/tmp/why || fail "the live patch took a function that is taken"
+  grep -q "busy" /tmp/why || fail "it was refused by $(cat /tmp/why)"
+  equal 0x1b "$(cheat)" "a slice of one's own, while the module has the function"
+  unload_module
+  insmod /test/standin-livepatch.ko
+  wait_for 10 is_patched
+  ! rm_client open 2>/dev/null || fail "the live patch does nothing"
+  load_module
+  has_driver_state "observing only" || fail "$(cat $tree/driver)"
+  grep -q "another module diverts" $tree/driver || fail "$(cat $tree/driver)"
+  echo 0 >/sys/kernel/livepatch/standin_livepatch/enabled
+  wait_for 10 is_unpatched
+  rmmod standin_livepatch
+  echo 1 >$tree/drain
+  echo 0 >$tree/drain
+  equal hooked "$(driver_state)" "driver, once the live patch is gone"
+  equal 0x1b "$(cheat)" "a slice of one's own"
+}
+is_patched() { [ "$(cat /sys/kernel/livepatch/standin_livepatch/transition)" = 0 ]; }
+is_unpatched() { [ ! -d /sys/kernel/livepatch/standin_livepatch ]; }
+
 run_tests Module

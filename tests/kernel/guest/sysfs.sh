@@ -103,6 +103,34 @@ test_ContextsMaxLimitsWhatIsMadeFromThenOn() {
   echo max >tenants/default/contexts_max
 }
 
+test_FreezeIsASwitch() {
+  takes tenants/default/freeze 1
+  refuses tenants/default/freeze "$outside" 2
+  refuses tenants/default/freeze "$invalid" "" yes -1
+  takes tenants/default/freeze 0
+}
+
+test_MemoryOfSingleGpusIsLimitedByTheirNames() {
+  load_driver
+  echo fleet >create
+  cd tenants/fleet
+  equal "" "$(cat gpu_memory_max gpu_memory_current gpu_usage)" "what there is of no GPU"
+  takes gpu_memory_max "gpu3 1G" "gpu3 1073741824"
+  takes gpu_memory_max "gpu0 2M" "gpu0 2097152
+gpu3 1073741824"
+  refuses gpu_memory_max "$invalid" "" gpu0 "gpu0 much" "1M gpu0" "gpu0  1M"
+  refuses gpu_memory_max "$outside" "gpu0 0"
+  refuses gpu_memory_max "No such device" "gpu32 1M" "GPU-1 1M"
+  echo "gpu3 max" >gpu_memory_max
+  sh -c "echo \$\$ >procs; exec rm_client open alloc=1 alloc=2 wait" >/tmp/held &
+  wait_for 5 grep -q alloc=2 /tmp/held
+  grep -qx 'alloc=1 0x0' /tmp/held || fail "$(cat /tmp/held)"
+  grep -qx 'alloc=2 0x51' /tmp/held || fail "it may hold more than its limit there: $(cat /tmp/held)"
+  equal "gpu0 1048576" "$(cat gpu_memory_current)" gpu_memory_current
+  kill $!
+  echo fleet >$tree/remove
+}
+
 test_EventsAndThePeakTellWhatWas() {
   load_driver
   echo fresh >create
@@ -130,7 +158,8 @@ test_WhatIsReadOnlyCannotBeWritten() {
   for file in version driver agent policy generation tenants/default/gpu_time_us \
     tenants/default/share_permille tenants/default/throttled_us tenants/default/freezes \
     tenants/default/memory_current tenants/default/memory_refused tenants/default/memory_peak \
-    tenants/default/contexts_current tenants/default/events \
+    tenants/default/contexts_current tenants/default/events tenants/default/stat tenants/default/pressure \
+    tenants/default/gpu_memory_current tenants/default/gpu_usage instance \
     tenants/default/controls_refused; do
     ! (echo 1 >$file) 2>/dev/null || fail "$file took a value"
   done

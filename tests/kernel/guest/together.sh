@@ -55,6 +55,73 @@ test_GpushareSetWritesSysfs() {
   [ ! -e $tree/tenants/lab ] || fail "it is still there"
 }
 
+test_WhatATenantUsedAndWaitedForIsShownByGpu() {
+  local one other uuid=GPU-00000000-0000-4000-8000-000000001b00
+  agent_up
+  busy_client alloc=2 && one=$started
+  busy_client && other=$started
+  tenant waiter "$one"
+  tenant rival "$other"
+  echo "30000 100000" >$tree/tenants/waiter/max
+  wait_for 20 holds throttled_at_least waiter 5
+  between 5 100000 "$(stat_of waiter nr_periods)" nr_periods
+  between 1 1000000000 "$(stat_of waiter usage_usec)" usage_usec
+  wait_for 20 holds has_waited waiter
+  equal "$uuid 2097152" "$(cat $tree/tenants/waiter/gpu_memory_current)" gpu_memory_current
+  grep -q "^$uuid [1-9]" $tree/tenants/waiter/gpu_usage || fail "$(cat $tree/tenants/waiter/gpu_usage)"
+  echo "$uuid 3M" >$tree/tenants/waiter/gpu_memory_max
+  equal "$uuid 3145728" "$(cat $tree/tenants/waiter/gpu_memory_max)" gpu_memory_max
+  echo waiter >$tree/remove
+  echo rival >$tree/remove
+}
+stat_of() { awk -v key="$2" '$1 == key { print $2 }' "$tree/tenants/$1/stat"; }
+throttled_at_least() { between "$2" 1000000 "$(stat_of "$1" nr_throttled)" nr_throttled; }
+has_waited() {
+  grep -qE '^some avg10=[0-9]*[1-9][0-9]*\.' "$tree/tenants/$1/pressure" ||
+    fail "$(cat "$tree/tenants/$1/pressure")"
+}
+
+test_ATenantIsFrozenBySysfsAndByCommand() {
+  agent_up
+  busy_client
+  tenant cold "$started"
+  wait_for 5 is_known "$started"
+  echo 1 >$tree/tenants/cold/freeze
+  wait_for 5 is_frozen "$started"
+  gpushare thaw cold
+  wait_for 5 is_thawed "$started"
+  equal 0 "$(attribute cold freeze)" freeze
+  gpushare freeze cold
+  wait_for 5 is_frozen "$started"
+  equal 1 "$(attribute cold freeze)" freeze
+  echo 0 >$tree/tenants/cold/freeze
+  wait_for 5 is_thawed "$started"
+  echo cold >$tree/remove
+}
+
+test_AModuleThatWasLoadedAgainIsToldOfTheTenants() {
+  agent_up
+  busy_client
+  gpushare set --create evening weight=250 max=40%
+  wait_for 5 gpushare attach "$started" evening
+  gpushare freeze evening
+  agent_down
+  unload_module
+  load_module
+  [ ! -e $tree/tenants/evening ] || fail "the module knows it by itself"
+  agent_up
+  equal "250 40000 100000 1" "$(echo $(cd $tree/tenants/evening && cat weight max freeze))" "settings"
+  grep -qx "$started" $tree/tenants/evening/procs || fail "its process is elsewhere"
+  wait_for 5 is_frozen "$started"
+  gpushare thaw evening
+  wait_for 5 is_thawed "$started"
+  # What an operator removed while no agent was there stays removed, if the module stayed.
+  agent_down
+  echo evening >$tree/remove
+  agent_up
+  [ ! -e $tree/tenants/evening ] || fail "it came back"
+}
+
 test_SettingsSurviveTheAgent() {
   agent_up
   echo stays >$tree/create

@@ -37,7 +37,7 @@ unpack() {
 rm -rf "$folder"/{made-of,vmlinuz,build}
 [ "$(cat "$folder/source/unpacked-version" 2>/dev/null)" = "$version" ] || unpack
 
-make=(make -s -C "$folder/source" "O=$folder/build" "CC=$(command -v ccache) gcc" KBUILD_BUILD_TIMESTAMP=1970-01-01)
+make=(make -s -C "$folder/source" "O=$folder/build" "CC=$(command -v ccache || true) gcc" KBUILD_BUILD_TIMESTAMP=1970-01-01)
 env -u MAKEFLAGS "${make[@]}" KCONFIG_ALLCONFIG="$here/debug.config" allnoconfig
 # An option that Kconfig did not take over is a mistake in the list.
 missing=$(grep -E '^CONFIG' "$here/debug.config" | grep -vxFf "$folder/build/.config" || true)

@@ -93,6 +93,15 @@ TEST_F(CounterTree, LimitsAreOfEachGpuAlone) {
   EXPECT_FALSE(takes(job, 1));
 }
 
+TEST_F(CounterTree, AGpuMayHaveALimitOfItsOwn) {
+  team.memory_max = 100;
+  team.gpu_memory_max[kGpu] = 10;
+  team.gpu_memory_max[kGpu + 1] = 1000;
+  EXPECT_EQ(gs_counter_try_memory(&job, kGpu, 11), &team);
+  EXPECT_TRUE(takes(job, 10));
+  EXPECT_EQ(gs_counter_try_memory(&job, kGpu + 1, 101), &team);
+}
+
 TEST_F(CounterTree, NoSumPasses64Bits) {
   ASSERT_TRUE(takes(job, ~0ULL - 5));
   EXPECT_FALSE(takes(other, 6));
@@ -131,10 +140,15 @@ TEST_F(CounterTree, OneAboveTheOtherIsTheirCommonOne) {
 }
 
 TEST_F(CounterTree, TheRoomIsTheLeastLimit) {
-  EXPECT_EQ(gs_counter_room(&job), GS_MEMORY_NONE);
+  EXPECT_EQ(gs_counter_room(&job, kGpu), GS_MEMORY_NONE);
+  EXPECT_FALSE(gs_counter_is_limited(&job));
   root.memory_max = 200;
   job.memory_max = 300;
-  EXPECT_EQ(gs_counter_room(&job), 200u);
+  EXPECT_EQ(gs_counter_room(&job, kGpu), 200u);
+  team.gpu_memory_max[kGpu] = 100;
+  EXPECT_EQ(gs_counter_room(&job, kGpu), 100u);
+  EXPECT_EQ(gs_counter_room(&job, kGpu + 1), 200u);
+  EXPECT_TRUE(gs_counter_is_limited(&job));
 }
 
 TEST_F(CounterTree, RefusalsAreToldToAllAbove) {

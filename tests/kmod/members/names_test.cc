@@ -35,6 +35,28 @@ TEST(KmodNames, AreNoPaths) {
     EXPECT_FALSE(kernel_takes_name(name)) << name;
 }
 
+TEST(KmodNames, APathHasUpToFourOfThem) {
+  const auto takes = [](std::string_view path) {
+    return gs_path_is_valid(path.data(), path.size());
+  };
+  for (const char* path : {"a", "a/b", "a/b/c", "a/b/c/d", "team-1/job.2/x_3"})
+    EXPECT_TRUE(takes(path)) << path;
+  for (const char* path :
+       {"", "/", "/a", "a/", "a//b", "a/b/c/d/e", "a/../b", "a/.b", "a/-b", "a b/c"})
+    EXPECT_FALSE(takes(path)) << path;
+  EXPECT_TRUE(takes(std::string(31, 'a') + "/" + std::string(31, 'b')));
+  EXPECT_FALSE(takes(std::string(31, 'a') + "/" + std::string(32, 'b')));
+}
+
+TEST(KmodNames, ThePathAboveIsThatBeforeTheLastName) {
+  const auto above = [](std::string_view path) {
+    return path.substr(0, gs_path_parent(path.data(), path.size()));
+  };
+  EXPECT_EQ(above("a"), "");
+  EXPECT_EQ(above("a/b"), "a");
+  EXPECT_EQ(above("a/b/cc"), "a/b");
+}
+
 // Visits every word of up to `longest` letters.
 void for_each_word(std::string_view letters, size_t longest, const auto& visit) {
   std::string word;

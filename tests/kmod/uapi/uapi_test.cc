@@ -10,12 +10,13 @@
 namespace gpushare {
 namespace {
 
-TEST(KmodUapi, SizesAreThoseOfVersion1) {
-  static_assert(GPUSHARE_UAPI_VERSION == 1);
+TEST(KmodUapi, SizesAreThoseOfVersion2) {
+  static_assert(GPUSHARE_UAPI_VERSION == 2);
   EXPECT_EQ(sizeof(gpushare_query), 96u);
   EXPECT_EQ(sizeof(gpushare_register), 8u);
   EXPECT_EQ(sizeof(gpushare_replay), 8u);
-  EXPECT_EQ(sizeof(gpushare_usage), 96u);
+  EXPECT_EQ(sizeof(gpushare_pressure), 24u);
+  EXPECT_EQ(sizeof(gpushare_usage), 416u);
   EXPECT_EQ(sizeof(gpushare_publish), 24u);
   EXPECT_EQ(sizeof(gpushare_gpu), 88u);
   EXPECT_EQ(sizeof(gpushare_policy), 24u);

@@ -90,6 +90,49 @@ TEST_F(KernelTenantsTest, WhatAnOperatorWroteSurvivesARestartOfTheAgent) {
   EXPECT_TRUE(tenants_.find("research"));
 }
 
+TEST_F(KernelTenantsTest, WhoIsBelowATenantIsInIt) {
+  start(kTwoTenants);
+  meet("python train.py");
+  tell(TenantAssigned{kProgram, "batch/night/shard-1", true});
+  EXPECT_EQ(tenant_of(kProgram), "batch");
+  std::filesystem::create_directories(tree_.root() + "/tenants/batch/night");
+  tree_.put("tenants/batch/night/procs", std::to_string(kProgram.pid) + "\n");
+  EXPECT_EQ(tree_.procs("batch"), (std::vector<pid_t>{kProgram.pid}));
+  tell(TenantAssigned{kProgram, "default"});
+  EXPECT_EQ(tenant_of(kProgram), "default");
+  tell(SettingsChanged{"batch/night", SettingsChanged::What::kMembers});
+  EXPECT_EQ(tenant_of(kProgram), "batch");
+  EXPECT_FALSE(tenants_.find("batch/night"));
+}
+
+TEST_F(KernelTenantsTest, FreezesAreThoseOfSysfs) {
+  start(kTwoTenants);
+  const auto is_frozen = [&] { return tenants_.at(*tenants_.find("batch"))->is_frozen_by_user; };
+  operator_writes("batch", "freeze", "1");
+  EXPECT_TRUE(tell(SettingsChanged{"batch"}));
+  EXPECT_TRUE(is_frozen());
+  ASSERT_TRUE(mirror_->set_frozen("batch", false));
+  EXPECT_FALSE(is_frozen());
+  EXPECT_EQ(tree_.get("batch", "freeze"), "0");
+  ASSERT_TRUE(mirror_->set_frozen("batch", true));
+  EXPECT_EQ(tree_.get("batch", "freeze"), "1");
+  tenants_ = {};
+  start(kTwoTenants);
+  EXPECT_TRUE(is_frozen()) << "it survives a restart of the agent";
+  ASSERT_TRUE(mirror_->forget(config_of(kTwoTenants)));
+  EXPECT_FALSE(is_frozen());
+  EXPECT_EQ(tree_.get("batch", "freeze"), "0");
+  EXPECT_EQ(mirror_->set_frozen("nobody", true).error().code, std::errc::no_such_file_or_directory);
+}
+
+TEST_F(KernelTenantsTest, AFreezeIsHandedOver) {
+  ASSERT_TRUE(tenants_.set("mine", {}, true));
+  ASSERT_TRUE(tenants_.set_frozen("mine", true));
+  mirror_.emplace(tree_, tenants_, processes_, true);
+  mirror_->hand_over(config_of(""));
+  EXPECT_EQ(tree_.get("mine", "freeze"), "1");
+}
+
 TEST_F(KernelTenantsTest, OnReloadTheFileWinsForWhatItNames) {
   start(kTwoTenants);
   operator_writes("batch", "weight", "77");

@@ -52,6 +52,54 @@ TEST_F(UsageReportTest, TellsOfThrottling) {
   EXPECT_GT(last("a")->throttled_us, 1'000'000u);
 }
 
+TEST_F(UsageReportTest, TellsOfPeriodsThatACapCut) {
+  rig_.start();
+  rig_.add_busy("a", {{"max", "20%"}});
+  for (int i = 0; i < 40; ++i) {
+    rig_.run_for(100ms);
+    publish();
+  }
+  const auto a = last("a");
+  ASSERT_TRUE(a);
+  EXPECT_NEAR(static_cast<double>(a->periods), 39, 2) << "of 100 ms, in 4 s";
+  EXPECT_GT(a->throttled_periods, 20u);
+  EXPECT_LE(a->throttled_periods, a->periods);
+  EXPECT_NEAR(static_cast<double>(a->some.total_us), 3.1e6, 0.3e6) << "it had 20 % of 4 s";
+}
+
+TEST_F(UsageReportTest, TellsOfPressure) {
+  rig_.start();
+  rig_.add_busy("a", {{"weight", "300"}});
+  rig_.add_busy("b", {{"weight", "100"}});
+  for (int i = 0; i < 40; ++i) {
+    rig_.run_for(100ms);
+    publish();
+  }
+  const auto a = last("a"), b = last("b"), none = last("default");
+  ASSERT_TRUE(a && b && none);
+  EXPECT_EQ(a->periods, 0u) << "it has no cap";
+  EXPECT_NEAR(static_cast<double>(a->some.total_us), 1e6, 0.2e6) << "the other's quarter";
+  EXPECT_NEAR(static_cast<double>(b->some.total_us), 3e6, 0.3e6);
+  EXPECT_EQ(b->some.total_us, b->full.total_us) << "it has one process";
+  EXPECT_LT(a->some.avg10, b->some.avg10);
+  EXPECT_LE(b->some.avg10, 10'000u);
+  EXPECT_EQ(none->some.total_us, 0u);
+}
+
+TEST_F(UsageReportTest, TellsWhichGpuWasUsed) {
+  rig_.start();
+  report_.describe(rig_.gpu.gpus(), "fair", {});
+  rig_.add_busy("a", {});
+  rig_.run_for(1s);
+  publish();
+  const auto a = last("a");
+  ASSERT_TRUE(a);
+  uint64_t sum = 0;
+  for (const uint64_t us : a->by_gpu_us) sum += us;
+  EXPECT_GT(sum, 900'000u);
+  EXPECT_NEAR(static_cast<double>(sum), static_cast<double>(a->gpu_time_us), 2);
+}
+
 TEST_F(UsageReportTest, OnlyWhatChangedAndNotTooOften) {
   rig_.start();
   rig_.run_for(1s);
@@ -76,6 +124,10 @@ TEST_F(UsageReportTest, CountsOnWhereAnAgentBeforeStopped) {
   ASSERT_TRUE(tree_.create("a"));
   tree_.put("tenants/a/gpu_time_us", "5000000\n");
   tree_.put("tenants/a/freezes", "7\n");
+  tree_.put("tenants/a/stat", "usage_usec 5000000\nnr_periods 90\nnr_throttled 30\n");
+  tree_.put("tenants/a/pressure",
+            "some avg10=1.00 avg60=2.00 avg300=3.00 total=444\n"
+            "full avg10=0.00 avg60=0.00 avg300=0.00 total=333\n");
   report_.start_over(rig_.tenants);
   rig_.start();
   rig_.add_busy("a", {});
@@ -83,6 +135,10 @@ TEST_F(UsageReportTest, CountsOnWhereAnAgentBeforeStopped) {
   publish();
   EXPECT_GT(last("a")->gpu_time_us, 5'500'000u);
   EXPECT_EQ(last("a")->freezes, 7u);
+  EXPECT_EQ(last("a")->periods, 90u);
+  EXPECT_EQ(last("a")->throttled_periods, 30u);
+  EXPECT_GE(last("a")->some.total_us, 444u);
+  EXPECT_GE(last("a")->full.total_us, 333u);
 }
 
 TEST_F(UsageReportTest, AFailureIsTriedAgain) {

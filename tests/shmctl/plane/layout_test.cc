@@ -197,7 +197,7 @@ const Member kMembers[] = {
     MEMBER(EndingRecord, reserved),
     MEMBER(EndingRecord, ended_ns),
     MEMBER(RosterHead, are_tenants_in_sysfs),
-    MEMBER(RosterHead, reserved),
+    MEMBER(RosterHead, module_instance),
     MEMBER(RosterTenant, name),
     MEMBER(RosterTenant, flags),
     MEMBER(RosterTenant, set),

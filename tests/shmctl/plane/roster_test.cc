@@ -59,6 +59,9 @@ TEST_F(RosterTest, WhatWasPutIsThereForTheNext) {
   EXPECT_EQ(tenants_of(next), (std::vector<std::pair<uint32_t, std::string>>{{3, "lab"}}));
   EXPECT_EQ(processes_of(next), std::vector{process(10, 3, kRosterAttached | kRosterFrozen)});
   EXPECT_TRUE(next.are_tenants_in_sysfs());
+  EXPECT_FALSE(next.are_tenants_in_sysfs(7)) << "another module has been loaded";
+  next.set_tenants_in_sysfs(true, 7);
+  EXPECT_TRUE(next.are_tenants_in_sysfs(7));
   ASSERT_TRUE(next.put_process(process(10, 3, 0)));
   EXPECT_TRUE(processes_of(Roster(plane_.region())).empty()) << "one without flags is erased";
 }

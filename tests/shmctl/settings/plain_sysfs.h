@@ -33,6 +33,7 @@ class PlainSysfs final : public SysfsTree {
     for (const Setting& setting : format_settings({}))
       put(folder + "/" + setting.key, setting.value + (setting.key == "max" ? " 100000\n" : "\n"));
     for (const char* name : {"procs", "match_cgroup", "match_uid"}) put(folder + "/" + name, "\n");
+    put(folder + "/freeze", "0\n");
     bump();
     return {};
   }
