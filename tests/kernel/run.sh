@@ -90,7 +90,7 @@ run_suite() {
   [ -z "$kernel" ] || suite=$suite-on-$kernel
   # shellcheck disable=SC2086 # nothing or an option
   "$here/qemu/run-qemu.sh" -k "$ring/vmlinuz" -m "$memory" -c "$cpus" $counted -a "$append" -n "$suite" \
-    -o "$ring/logs/$suite" -t "$seconds" "$script" "$here/guest/lib.sh" "${files[@]}"
+    -o "$ring/logs/$suite" -t "$seconds" "$script" "$here/lib.sh" "${files[@]}"
 }
 
 logs=$(mktemp -d)
