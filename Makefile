@@ -59,7 +59,8 @@ CFLAGS := -std=c11 -O2 -g -fPIC $(WARN)
 # libstdc++ is static, so that programs run where an older or no g++ is; libgcc_s is everywhere, and its
 # unwinder must fit the machine's glibc. A sanitizer's runtime is in the program, for the libraries that
 # it loads too, and wants libstdc++ shared.
-LDFLAGS := $(if $(SAN),-fsanitize=$(SAN),-static-libstdc++) -pthread
+# All symbols are bound at the start, and the tables of them are read-only from then on: the agent runs as root.
+LDFLAGS := $(if $(SAN),-fsanitize=$(SAN),-static-libstdc++) -pthread -Wl,-z,relro,-z,now
 # Most of what is linked is tests, and lld takes a quarter of the usual linker's time for them.
 LLD := $(call first_there,ld.lld-19 ld.lld-18 ld.lld)
 linker = $(if $(LLD),$(if $(SAN)$(filter $(O)/bin/tests/% $(O)/bin/fuzz/%,$@),--ld-path=$(LLD)))

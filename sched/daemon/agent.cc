@@ -14,6 +14,7 @@
 #include "sched/control/trace_lines.h"
 #include "sched/daemon/driven_gpus.h"
 #include "sched/daemon/event_loop.h"
+#include "sched/daemon/kept_config.h"
 #include "sched/daemon/mps_keeper.h"
 #include "sched/daemon/systemd.h"
 #include "sched/module/module_link.h"
@@ -67,6 +68,7 @@ class Agent final : public Listener {
   void follow_forks();
   void follow_the_module();
   Result<Config> read_configuration();
+  Result<Config> last_correct_one(const Error& mistakes);
   Result<> reload();
   void listen_for_shims();
   void share_gpus();
@@ -108,6 +110,10 @@ class Agent final : public Listener {
 
 Result<> Agent::start() {
   auto config = read_configuration();
+  if (config)
+    keep_config(options_.config, options_.kept_config, policies_);
+  else
+    config = last_correct_one(config.error());
   if (!config) return std::unexpected(config.error());
   config_ = std::move(*config);
   set_log_level(config_.agent.log_level);
@@ -197,6 +203,16 @@ Result<Config> Agent::read_configuration() {
   return make_error(std::errc::invalid_argument, "read the configuration", text);
 }
 
+// Mistakes of a file are no reason to leave everybody without limits.
+Result<Config> Agent::last_correct_one(const Error& mistakes) {
+  auto kept = load_config(options_.kept_config, policies_);
+  if (options_.kept_config.empty() || !kept) return std::unexpected(mistakes);
+  config_error_ = mistakes.message();
+  log_error("{}", config_error_);
+  log_error("the last correct configuration holds instead: {}", options_.kept_config);
+  return std::move(*kept);
+}
+
 Result<> Agent::reload() {
   auto config = read_configuration();
   Result<> loaded = config ? module_.reload(*config) : std::unexpected(config.error());
@@ -208,6 +224,7 @@ Result<> Agent::reload() {
   config_ = std::move(*config);
   set_log_level(config_.agent.log_level);
   log_info("configuration read: {}", options_.config);
+  keep_config(options_.config, options_.kept_config, policies_);
   if (gpus_.are_there()) {
     gpus_.scheduler().configure(config_);
     module_.describe(gpus_.gpus(), config_);

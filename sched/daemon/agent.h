@@ -24,11 +24,12 @@ struct AgentOptions {
   std::string socket = "/run/gpushare/agent.sock";
   std::string shim_socket;
   std::string config = "/etc/gpushare/gpushare.toml";  // need not exist
-  std::optional<std::string> simulation;               // the socket of gpushare-sim
-  ModulePaths module{};                                // of the kernel module
-  int module_fd = -1;           // the module's device, from the supervisor; -1: none
-  uint32_t supervisor_pid = 0;  // 0: the agent runs alone
-  uint64_t restarts = 0;        // how often the supervisor has started an agent before this one
+  std::string kept_config{};              // the last correct one (kept_config.h); empty: none
+  std::optional<std::string> simulation;  // the socket of gpushare-sim
+  ModulePaths module{};                   // of the kernel module
+  int module_fd = -1;                     // the module's device, from the supervisor; -1: none
+  uint32_t supervisor_pid = 0;            // 0: the agent runs alone
+  uint64_t restarts = 0;  // how often the supervisor has started an agent before this one
 };
 
 // Runs until a signal ends it. Errors: it could not start, because of the configuration

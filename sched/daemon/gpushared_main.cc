@@ -2,12 +2,14 @@
 // gpushared: the program of the agent and of its supervisor: takes the command line, and runs what
 // it asks for. sched/man/gpushared.8 is its manual.
 #include <fmt/core.h>
+#include <pwd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <climits>
+#include <csignal>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -26,7 +28,9 @@
 #include "sched/enforce/recovery.h"
 #include "sched/tenants/config.h"
 #include "sched/tenants/proc_reader.h"
+#include "sched/tenants/rule_warnings.h"
 #include "shmctl/base/log.h"
+#include "shmctl/base/proc_stat.h"
 #include "shmctl/base/version.h"
 #include "shmctl/plane/ledger.h"
 #include "shmctl/plane/region.h"
@@ -46,10 +50,20 @@ ExitCode fail(const Error& error) {
   return error.code == std::errc::invalid_argument ? kExitUsage : kExitFailure;
 }
 
-ExitCode check_config(const std::string& path) {
+bool is_user(const std::string& name) { return ::getpwnam(name.c_str()) != nullptr; }
+
+// A file that is not there is a mistake only where somebody has named it (`must_exist`).
+ExitCode check_config(const std::string& path, bool must_exist) {
   const std::vector<PolicyEntry> policies = all_policies();
   const auto loaded = load_config(path, policies);
+  if (!loaded && !must_exist &&
+      loaded.error().front().code == std::errc::no_such_file_or_directory) {
+    fmt::print("{} is not there: the defaults hold\n", path);
+    return kExitOk;
+  }
   if (loaded) {
+    for (const std::string& warning : rule_warnings(loaded->rules, is_user))
+      fmt::print(stderr, "{}: warning: {}\n", path, warning);
     fmt::print("{}: correct, {} tenants\n", path, loaded->tenants.size());
     return kExitOk;
   }
@@ -101,6 +115,20 @@ void recover_former(const std::string& former, const AgentOptions& options) {
   for (const std::string& name : {former, former + ".lock"}) (void)ControlPlane::remove(name);
 }
 
+// An agent that was stopped (SIGSTOP, a debugger) holds its locks, and the signals that would end
+// it wait: after the watchdog has ended its supervisor nobody else undoes what it froze. Returns
+// true if there was one.
+bool end_stopped_agent(Region& region) {
+  const std::optional<AgentRecord> agent = read_record(region.agent);
+  if (!agent || agent->agent_pid == 0 || agent->agent_pid > INT_MAX) return false;
+  const auto pid = static_cast<pid_t>(agent->agent_pid);
+  const auto stat = read_proc_stat(pid);
+  const bool is_stopped = stat && (stat->state == 'T' || stat->state == 't');
+  if (!is_stopped || !stat->command.starts_with("gpushared")) return false;
+  log_warning("the agent, process {}, is stopped and holds the control plane: it is ended", pid);
+  return ::kill(pid, SIGKILL) == 0;
+}
+
 ExitCode recover_all(const AgentOptions& options) {
   auto plane = ControlPlane::open_existing(options.region);
   if (!plane && plane.error().code == std::errc::no_such_file_or_directory) {
@@ -108,7 +136,9 @@ ExitCode recover_all(const AgentOptions& options) {
     return kExitOk;
   }
   if (!plane) return fail(plane.error());
-  const auto lock = lock_instance(options.region, kForAStoppingAgent);
+  auto lock = lock_instance(options.region, kForAStoppingAgent);
+  if (!lock && end_stopped_agent(plane->region()))
+    lock = lock_instance(options.region, kForAStoppingAgent);
   if (!lock) return fail(lock.error());
 
   if (is_ledger_empty(plane->region())) {
@@ -138,7 +168,7 @@ ExitCode forget_all(const AgentOptions& options) {
   const std::vector<PolicyEntry> policies = all_policies();
   const auto loaded = load_config(options.config, policies);
   if (!loaded && loaded.error().front().code != std::errc::no_such_file_or_directory)
-    return check_config(options.config);  // says what is wrong
+    return check_config(options.config, true);  // says what is wrong
   const Config config = loaded ? *loaded : Config(policies);
 
   const SystemProcReader processes;
@@ -218,6 +248,7 @@ ExitCode run(const Invocation& in, const std::vector<std::string>& arguments) {
   const std::string simulation = in.text("sim");
   AgentOptions options;
   options.config = in.text("config");
+  options.kept_config = in.has("kept-config") || !is_simulated ? in.text("kept-config") : "";
   options.socket = in.text("socket");
   options.shim_socket =
       in.value("shim-socket")
@@ -233,7 +264,7 @@ ExitCode run(const Invocation& in, const std::vector<std::string>& arguments) {
     fmt::print("{}", describe_policies(all_policies()));
     return kExitOk;
   }
-  if (in.has("check-config")) return check_config(options.config);
+  if (in.has("check-config")) return check_config(options.config, in.has("config"));
   if (in.has("recover")) return recover_all(options);
   if (in.has("forget")) return forget_all(options);
   const std::string usual = options.region == kDefaultRegionName ? kFormerRegionName : "";
@@ -253,6 +284,10 @@ Command program(const std::vector<std::string>& arguments) {
           "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration. Without --foreground "
           "a supervisor runs it, and thaws what was frozen should it be killed.",
       .options = {{"config", 0, "FILE", "The configuration", usual.config},
+                  {"kept-config", 0, "FILE",
+                   "Where the last correct configuration is kept, for a start while the other has "
+                   "a mistake; with --sim nowhere",
+                   "/var/lib/gpushare/gpushare.toml.kept"},
                   {"socket", 0, "PATH", "The control socket", usual.socket, "GPUSHARE_SOCKET"},
                   {"shim-socket", 0, "PATH", "Where programs with the shim ask for their slot",
                    "shim.sock beside the control socket", "GPUSHARE_SHIM_SOCKET"},

@@ -146,6 +146,37 @@ TEST(System, AMistakeInTheFileEndsTheStartAndNotTheRun) {
   EXPECT_EQ(rig.run_gpushared({}), 2) << "an agent that cannot start ends its supervisor";
 }
 
+TEST(System, AStartOnAMistakeGoesOnWithTheLastCorrectFile) {
+  SystemRig rig("[tenant.a]\nweight = 300\n");
+  const std::string kept = "--kept-config=" + rig.folder + "/kept.toml";
+  rig.start_agent({kept});
+  ended_by(*rig.gpushared, SIGTERM);
+  rig.write_config("[tenant.a]\nweight = 0\n");
+  rig.start_agent({kept});
+  EXPECT_TRUE(eventually([&] { return rig.tenant("a").weight == 300; }));
+  EXPECT_TRUE(rig.answers(R"({"op":"doctor"})", "gpushare.toml:2")) << "and says so";
+  rig.write_config("[tenant.a]\nweight = 400\n");
+  rig.gpushared->signal(SIGHUP);
+  EXPECT_TRUE(eventually([&] { return rig.tenant("a").weight == 400; }));
+  ended_by(*rig.gpushared, SIGTERM);
+  rig.write_config("weight");
+  rig.start_agent({kept});
+  EXPECT_TRUE(eventually([&] { return rig.tenant("a").weight == 400; }));
+}
+
+TEST(System, RecoveryEndsAnAgentThatIsStopped) {
+  SystemRig rig("");
+  rig.start_agent();
+  const auto program = rig.start("spin", kSaturating);
+  ASSERT_TRUE(eventually([&] { return rig.record(program->pid()).pid != 0; }));
+  ASSERT_TRUE(rig.answers(R"({"op":"freeze","tenant":"default"})", "true"));
+  ASSERT_TRUE(eventually([&] { return rig.frozen_groups() > 0; }));
+  ::kill(rig.agent_pid(), SIGSTOP);
+  rig.gpushared->kill();
+  EXPECT_EQ(rig.run_gpushared({"--recover"}), 0) << rig.output("other.log");
+  EXPECT_EQ(rig.frozen_groups(), 0u);
+}
+
 TEST(System, ProgramsThatCameBeforeTheAgentAreFound) {
   SystemRig rig("[tenant.a]\nweight = 300\nmatch = [{command=\"endless\"}]\n");
   const auto heavy = rig.start("endless", {"--seconds", "1000"});

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/daemon/kept_config.h"
+
+#include <filesystem>
+
+#include "sched/tenants/config.h"
+#include "shmctl/base/log.h"
+
+namespace gpushare {
+
+void keep_config(const std::string& path, const std::string& kept,
+                 std::span<const PolicyEntry> policies) {
+  namespace fs = std::filesystem;
+  if (kept.empty()) return;
+  std::error_code code;
+  if (!fs::exists(path, code)) {
+    fs::remove(kept, code);
+    return;
+  }
+  // A gpushared that was started by hand has no state directory.
+  if (!fs::is_directory(fs::path(kept).parent_path(), code)) return;
+  const std::string draft = kept + ".tmp";
+  fs::copy_file(path, draft, fs::copy_options::overwrite_existing, code);
+  if (!code && load_config(draft, policies)) fs::rename(draft, kept, code);
+  if (code) log_warning("the configuration is not kept in {}: {}", kept, code.message());
+  fs::remove(draft, code);
+}
+
+}  // namespace gpushare

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/tenants/rule_warnings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace gpushare {
+namespace {
+
+bool is_number(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+// Empty: the rule may hold.
+std::string why_never(const Rule& rule, const std::function<bool(const std::string&)>& is_user) {
+  constexpr std::string_view kBeginnings = "/*?";
+  if (rule.cgroup && (rule.cgroup->empty() || !kBeginnings.contains(rule.cgroup->front())))
+    return fmt::format("cgroup \"{0}\": the path of a cgroup begins with /, as in \"/{0}\"",
+                       *rule.cgroup);
+  if (rule.cgroup && rule.cgroup->starts_with("/sys/fs/cgroup"))
+    return fmt::format("cgroup \"{}\": the path begins below /sys/fs/cgroup, at the cgroups' root",
+                       *rule.cgroup);
+  if (rule.user && !is_number(*rule.user) && !is_user(*rule.user))
+    return fmt::format("user \"{}\": this machine knows no such user", *rule.user);
+  if (rule.command && rule.command->empty()) return "command \"\": every process has a name";
+  return "";
+}
+
+}  // namespace
+
+std::vector<std::string> rule_warnings(std::span<const Rule> rules,
+                                       const std::function<bool(const std::string&)>& is_user) {
+  std::vector<std::string> lines;
+  for (auto rule = rules.begin(); rule != rules.end(); ++rule) {
+    std::string why = why_never(*rule, is_user);
+    const auto same = std::find_if(rules.begin(), rule, [&](const Rule& earlier) {
+      return earlier.cgroup == rule->cgroup && earlier.user == rule->user &&
+             earlier.command == rule->command;
+    });
+    if (why.empty() && same != rule)
+      why = fmt::format("the same rule of tenant '{}' comes before it", same->tenant);
+    if (!why.empty())
+      lines.push_back(fmt::format("tenant.{}.match: this rule never holds: {}", rule->tenant, why));
+  }
+  return lines;
+}
+
+}  // namespace gpushare

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/tenants/rule_warnings.h"
+
+#include <gtest/gtest.h>
+
+#include "sched/policies/policies.h"
+#include "sched/tenants/config.h"
+
+namespace gpushare {
+namespace {
+
+bool is_alice(const std::string& name) { return name == "alice"; }
+
+TEST(RuleWarnings, NameWhatCanNeverHold) {
+  struct Row {
+    Rule rule;
+    const char* says;  // nullptr: nothing
+  };
+  const Row table[] = {
+      {{"a", "/system.slice/*", {}, {}}, nullptr},
+      {{"a", "*/job_*", {}, {}}, nullptr},
+      {{"a", "system.slice/*", {}, {}}, "as in \"/system.slice/*\""},
+      {{"a", "", {}, {}}, "begins with /"},
+      {{"a", "/sys/fs/cgroup/ml.slice/*", {}, {}}, "at the cgroups' root"},
+      {{"a", {}, "alice", {}}, nullptr},
+      {{"a", {}, "1002", {}}, nullptr},
+      {{"a", {}, "alcie", {}}, "no such user"},
+      {{"a", {}, {}, ""}, "every process has a name"},
+      {{"a", {}, {}, "python*"}, nullptr},
+  };
+  for (const Row& row : table) {
+    const std::vector<std::string> lines = rule_warnings(std::span(&row.rule, 1), is_alice);
+    ASSERT_EQ(lines.size(), row.says == nullptr ? 0u : 1u);
+    if (row.says == nullptr) continue;
+    EXPECT_TRUE(lines[0].starts_with("tenant.a.match: this rule never holds: ")) << lines[0];
+    EXPECT_TRUE(lines[0].contains(row.says)) << lines[0];
+  }
+}
+
+TEST(RuleWarnings, ARuleBehindItsTwinNeverHolds) {
+  const std::vector<Rule> rules = {
+      {"a", {}, "alice", {}}, {"b", "/x", {}, {}}, {"c", {}, "alice", {}}};
+  EXPECT_EQ(
+      rule_warnings(rules, is_alice),
+      std::vector<std::string>{
+          "tenant.c.match: this rule never holds: the same rule of tenant 'a' comes before it"});
+}
+
+// The paths that Slurm, the kubelet and systemd make, with cgroups of version 2 and 1.
+TEST(RuleWarnings, TheExamplesRulesHoldForThePathsThatThereAre) {
+  const std::vector<PolicyEntry> policies = all_policies();
+  const auto config = load_config("sched/gpushare.toml.example", policies);
+  ASSERT_TRUE(config) << "run the tests in the source folder";
+  EXPECT_EQ(rule_warnings(config->rules, is_alice), std::vector<std::string>());
+  const auto tenant_of = [&](const char* path, const char* command) -> std::string {
+    ProcessIdentity process;
+    process.cgroup_path = path;
+    process.command = command;
+    process.uid = 5;
+    for (const Rule& rule : config->rules)
+      if (rule_matches(rule, process)) return rule.tenant;
+    return "default";
+  };
+  EXPECT_EQ(tenant_of("/system.slice/slurmstepd.scope/job_4/step_0/user/task_0", "python3"),
+            "research");
+  EXPECT_EQ(tenant_of("/slurm/uid_1000/job_4/step_0", "python3"), "research");
+  EXPECT_EQ(tenant_of("/system.slice/slurmstepd.scope/job_4/step_0", "bash"), "default");
+  EXPECT_EQ(tenant_of("/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice/"
+                      "cri-containerd-1.scope",
+                      "x"),
+            "batch");
+  EXPECT_EQ(tenant_of("/kubepods/besteffort/pod1/1", "x"), "batch");
+  EXPECT_EQ(tenant_of("/kubepods.slice/kubepods-burstable.slice/x", "x"), "default");
+  EXPECT_EQ(tenant_of("/system.slice/triton-1.service", "x"), "inference");
+}
+
+}  // namespace
+}  // namespace gpushare
