@@ -61,7 +61,8 @@ CFLAGS := -std=c11 -O2 -g -fPIC $(WARN)
 # it loads too, and wants libstdc++ shared.
 # All symbols are bound at the start, and the tables of them are read-only from then on: the agent runs as root.
 LDFLAGS := $(if $(SAN),-fsanitize=$(SAN),-static-libstdc++) -pthread -Wl,-z,relro,-z,now
-# Most of what is linked is tests, and lld takes a quarter of the usual linker's time for them.
+# Most of what is linked is tests, and lld takes a quarter of the usual linker's time for them. It
+# cannot be told to keep its warnings of static programs to itself.
 LLD := $(call first_there,ld.lld-19 ld.lld-18 ld.lld)
 linker = $(if $(LLD),$(if $(SAN)$(filter $(O)/bin/tests/% $(O)/bin/fuzz/%,$@),--ld-path=$(LLD)))
 # For programs that run where there is no libc, or where the dynamic loader is slow. They open no
@@ -104,7 +105,7 @@ all_objects += $(call objects,$(2))
 $(O)/$(1): $(call objects,$(2)) $(addprefix $(O)/,$(3) $(formatting)) $(compat_object) $(call parts,$(1),$(2) $(3) $(4))
 	$$(call say,LINK,$(1))
 	@mkdir -p $$(@D)
-	$$(Q)$$(CXX) $$(LDFLAGS) $$(linker) -o $$@ $(call objects,$(2)) $(addprefix $(O)/,$(3) $(formatting)) $(compat_object) $(4)
+	$$(Q)$$(CXX) $$(LDFLAGS) $(if $(findstring $(STATIC),$(4)),,$$(linker)) -o $$@ $(call objects,$(2)) $(addprefix $(O)/,$(3) $(formatting)) $(compat_object) $(4)
 endef
 define program_rule
 programs += $(O)/$(1)
