@@ -44,14 +44,25 @@ static inline void gs_vm_flags_clear(struct vm_area_struct *vma, vm_flags_t flag
 #endif
 }
 
-/* Lets calls of the functions in the filter of @ops go to @entry first. */
+/*
+ * Lets calls of the functions in the filter of @ops go to @entry first. The kernel leaves its marks
+ * in @ops when it refuses, and would refuse the next time because of them.
+ */
 static inline int gs_ftrace_register_direct(struct ftrace_ops *ops, unsigned long entry)
 {
+	int err;
+
 #ifdef GS_HAS_FTRACE_DIRECT_OPS
-	return register_ftrace_direct(ops, entry);
+	err = register_ftrace_direct(ops, entry);
 #else
-	return register_ftrace_direct_multi(ops, entry);
+	err = register_ftrace_direct_multi(ops, entry);
 #endif
+	if (!err)
+		return 0;
+	ops->func = NULL;
+	ops->trampoline = 0;
+	ops->flags &= FTRACE_OPS_FL_INITIALIZED;
+	return err;
 }
 
 static inline int gs_ftrace_unregister_direct(struct ftrace_ops *ops, unsigned long entry)

@@ -18,7 +18,7 @@ lint-tidy:
 	@printf '%s\n' $(TIDY) | xargs -P 2 -n 4 sh -c '$(CLANG_TIDY) --quiet "$$@" -- -std=c++23 -Wno-deprecated-declarations $(CPPFLAGS) -DGS_VERSION=\"\" -DGS_COMMIT=\"\"' sh
 
 # The suites of tests/kernel are read into lib.sh, whose names they use, by busybox' shell.
-guest_scripts := $(shell git ls-files 'tests/kernel/guest/*.sh' tests/kernel/qemu/guest-init.sh 2>/dev/null)
+guest_scripts := $(shell git ls-files 'tests/kernel/guest/*.sh' tests/kernel/lib.sh tests/kernel/qemu/guest-init.sh 2>/dev/null)
 shell_scripts := $(filter-out $(guest_scripts),$(shell git ls-files '*.sh' .ci/run 'tools/setup/debian/*.p*' 2>/dev/null))
 lint-shell:
 ifneq ($(shell command -v shellcheck),)

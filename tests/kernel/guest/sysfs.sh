@@ -182,7 +182,7 @@ test_NamesOfTenants() {
     [ ! -e "tenants/$name" ] || fail "$name is still there"
     name_is_refused remove "No such file" "$name"
   done
-  for name in "" . .. .a -a a/b "a b" ä "${long}a"; do
+  for name in "" . .. .a -a a//b a/ "a b" ä "${long}a"; do
     name_is_refused create "$invalid" "$name"
   done
   name_is_refused create "File exists" default
