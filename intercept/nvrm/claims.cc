@@ -5,6 +5,7 @@
 #include <utility>
 #include <variant>
 
+#include "intercept/client_of.h"
 #include "intercept/nvrm/client.h"
 
 namespace gpushare::nvrm {
@@ -22,16 +23,6 @@ bool is_of_interest(uint32_t class_id) {
          class_id == GS_CLASS_ROOT_CLIENT || class_id == GS_CLASS_DEVICE ||
          class_id == GS_CLASS_CHANNEL_GROUP ||
          (class_id > 0xFF && (class_id & 0xFF) == GS_CHANNEL_CLASS_LOW_BYTE);
-}
-
-// nullopt: the event is not of a client.
-std::optional<uint32_t> client_of(const DriverEvent& event) {
-  return std::visit(
-      [](const auto& what) -> std::optional<uint32_t> {
-        if constexpr (requires { what.client; }) return what.client;
-        return std::nullopt;
-      },
-      event.what);
 }
 
 // The object that an event makes; nullopt: it makes none.

@@ -7,21 +7,9 @@
 #include <utility>
 
 #include "intercept/chosen_slice.h"
+#include "intercept/client_of.h"
 
 namespace gpushare {
-namespace {
-
-// nullopt: the event is not of a client.
-std::optional<uint32_t> client_of(const DriverEvent& event) {
-  return std::visit(
-      [](const auto& what) -> std::optional<uint32_t> {
-        if constexpr (requires { what.client; }) return what.client;
-        return std::nullopt;
-      },
-      event.what);
-}
-
-}  // namespace
 
 Registry::Registry(std::span<const GpuInfo> gpus) {
   for (const GpuInfo& gpu : gpus) gpu_by_instance_[gpu.instance] = gpu.index;

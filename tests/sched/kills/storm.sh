@@ -14,8 +14,7 @@ usage: storm.sh BUILD [--kills N] [--at-once N] [--seconds S] [--seed N] [--logs
   --seed N        of the first one's random numbers; the others count on from it (the time)
   --logs FOLDER   where each one's output is kept (a new one in \$TMPDIR)
 Prints a line of JSON for each, and the sums. The exit status is 1 when something was lost or stayed
-frozen, and 2 when the command line is wrong. Each takes about 0.8 s for a kill, a fifth of a
-processor and 100 MB.
+frozen, and 2 when the command line is wrong. A kill takes about 0.8 s, and 0.2 s of a processor.
 END
 }
 wrong() { # WHAT ALLOWED

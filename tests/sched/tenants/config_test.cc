@@ -211,7 +211,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadRow{"GPU policy", "[gpu.0]\npolicy = 'unfair'\n",
                "gpushare.toml:2:10: gpu.0.policy: must be one of \"fair\", \"slo\", \"fifo\""},
         BadRow{"GPU policy by its name of before", "[gpu.0]\npolicy = 'shares'\n",
-               "gpushare.toml:2:10: gpu.0.policy: must be one of \"fair\", \"slo\", \"fifo\"; what "
+               "gpushare.toml:2:10: gpu.0.policy: must be one of \"fair\", \"slo\", \"fifo\", "
+               "\"srtf\", \"turns\"; what "
                "was "
                "\"shares\" is \"fair\" now"},
         BadRow{"option of another policy", "[gpu.0]\npolicy = 'fifo'\nidle_turn_ms = 50\n",

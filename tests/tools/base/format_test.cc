@@ -62,7 +62,7 @@ TEST(Format, NamesCannotControlTheTerminal) {
   EXPECT_EQ(printable("na\xc3\xafve \u8a13\u7df4", true), "na\u00efve \u8a13\u7df4");
   EXPECT_EQ(printable("\u8a13\u7df4", false), "??");
   EXPECT_EQ(printable(std::string_view("abc\0def", 7)), "abc");
-  // Controls of the second kind, which an 8-bit terminal obeys, and what turns the writing round.
+  // An 8-bit terminal obeys the second set of controls; others turn the direction of writing.
   for (const char* hostile : {"\xc2\x9b", "\u202e", "\u200b", "\u0301", "\xc3", "\xff", "\xe8\xa8"})
     EXPECT_EQ(printable(hostile, true), "?") << hostile;
   EXPECT_EQ(printable("\x9b\x9b", true), "??");

@@ -60,7 +60,7 @@ TEST(FitColumns, PlacesAnythingWithoutOverlapAtAnyWidth) {
       next = column.x + column.width + 1;
     }
     EXPECT_LE(next, width + 1);
-    // Nothing is missing while less important things are there.
+    // A column is left out only after all that are less important.
     int least_shown = Column::kAlways;
     std::vector<bool> is_shown(columns.size());
     for (const PlacedColumn& column : placed) {

@@ -61,7 +61,7 @@ TEST(Completion, TheShellsAcceptTheScripts) {
   if (accepted == 0) GTEST_SKIP() << "neither bash nor zsh nor fish is installed";
 }
 
-// What bash offers for a command line; the word at its end is being typed.
+// Returns what bash offers for a command line whose last word is being typed.
 std::string bash_offers(const std::string& line) {
   TempDir dir;
   dir.write("script", completion_script(gpushare_program(), "bash"));

@@ -25,7 +25,7 @@ namespace {
 
 std::vector<std::string> answer_ok(const std::string&) { return {R"({"ok":true})"}; }
 
-// A control plane that was written just now.
+// This control plane was written just now.
 class TempPlane {
  public:
   explicit TempPlane(Nanos age = {}) : name_("/gpushare-tools-test-" + std::to_string(::getpid())) {

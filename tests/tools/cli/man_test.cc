@@ -15,7 +15,7 @@
 namespace gpushare {
 namespace {
 
-// Of mdoc source: the options and keys that its lists tag, by the section they are in.
+// Returns the options and keys that the lists of an mdoc page tag, by the section they are in.
 struct ManPage {
   std::map<std::string, std::set<std::string>> options;  // "--tenant", "-t"
   std::map<std::string, std::set<std::string>> keys;
@@ -47,7 +47,7 @@ ManPage read_page(const std::string& name) {
   return page;
 }
 
-// The options that a built program's --help lists, of its command if one is named.
+// Returns the options that a built program's --help lists, or those of its command if one is named.
 std::set<std::string> options_of(const std::string& program, const std::string& command = "") {
   const ToolResult help =
       run_tool(program, command.empty() ? std::vector<std::string>{"--help"}

@@ -42,7 +42,7 @@ TEST(DemoTargets, ACapAboveTheFairShareChangesNothing) {
 }
 
 TEST(DemoTargets, OneCapMayBringAnotherProgramToItsOwn) {
-  // Alone 1/3 each; when the first leaves 0.23, the second would get 0.45.
+  // Each would have a third; when the first leaves 0.23, the second gets 0.45.
   const std::vector<DemoClaim> claims{{.cap = 0.1}, {.cap = 0.4}, {}};
   EXPECT_THAT(target_shares(claims, 0), ElementsAre(near(0.1), near(0.4), near(0.5)));
 }
@@ -80,7 +80,7 @@ TEST(DemoTargets, IdleTimeIsNotExcusedAsSwitching) {
   EXPECT_EQ(switching_share(400, -0.01), 0);
 }
 
-// Two looks, 1 s apart, at an agent that gave the programs these parts of the GPU.
+// Makes two looks, 1 s apart, at an agent that gave the programs these parts of the GPU.
 std::pair<DemoReading, DemoReading> readings(const std::vector<double>& shares) {
   DemoReading from{.at_ns = 1, .agent_pid = 7, .log_records = 10, .used_ns = {5, 5, 5, 5, 5}};
   DemoReading to{

@@ -29,7 +29,7 @@ Status live_status() {
           .taken = Time{}};
 }
 
-// A machine where everything is as it should be; each test spoils one thing.
+// On this machine everything is as it should be; each test spoils one thing.
 struct Machine {
   Machine() {
     tree.write("proc/sys/kernel/osrelease", "6.1.0-18-amd64\n");
@@ -166,7 +166,7 @@ TEST(Doctor, EachThingThatIsMissingIsFoundAndHasAFix) {
   }
 }
 
-// A machine where the module is installed, but not loaded; each row is why.
+// The module is installed but not loaded, and each row says why.
 struct Unloaded {
   const char* description;
   std::vector<std::pair<const char*, const char*>> written;  // file and text

@@ -14,7 +14,7 @@ using State = ProfileSteps::State;
 
 class ProfileStepsTest : public ::testing::Test {
  protected:
-  // Looks every half millisecond, for at most so long.
+  // Looks every half millisecond until the condition holds, or until the limit is over.
   State run(ProfileSteps& steps, Nanos at_most) {
     State state = State::kWarmingUp;
     for (const Time end = now_ + at_most; now_ < end;) {

@@ -141,7 +141,7 @@ TEST(ProfileView, SvgHoldsBothCurvesAndTheMarksAndEscapesNames) {
   EXPECT_EQ(count("inf"), 0U);
 }
 
-// One line that says the same for both extremes: nothing leaves the picture.
+// Whatever the extremes are, no part of the curve leaves the picture.
 TEST(ProfileView, AllPointsLieInThePicture) {
   for (const double scale : {1e-3, 1.0, 1e7}) {
     Sweep sweep;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// An agent's control socket that answers what the test says and keeps what it was asked. Several
-// connections at once; the handler may be called from several threads.
+// FakeAgent is an agent's control socket that answers what the test says and keeps what it was
+// asked. It serves several connections at once, so its handler may be called from several threads.
 #pragma once
 
 #include <functional>
@@ -16,8 +16,8 @@ namespace gpushare {
 
 class FakeAgent {
  public:
-  // The lines that answer a request line, without their newlines. kHangUp instead of a line closes
-  // the connection.
+  // Returns the lines that answer a request line, without their newlines. kHangUp instead of a line
+  // closes the connection.
   using Handler = std::function<std::vector<std::string>(const std::string&)>;
   static constexpr const char* kHangUp = "hang up";
 

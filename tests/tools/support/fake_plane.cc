@@ -47,7 +47,7 @@ constexpr std::array<ProcessSketch, 7> kProcesses{{
     {0, "notebook", ProcessState::kFrozenUser, 2000, 0, 0, ""},
 }};
 
-// By tenant: one of its own set, two that share one, and one that has the rest.
+// One tenant has a set of its own, two share one, and one has the rest.
 void add_targets(std::vector<Numbered<TenantRecord>>& tenants) {
   const auto use = [&](size_t tenant) -> TenantGpuUse& { return tenants[tenant].record.gpu[0]; };
   use(0) = {.sms_entitled = 16,

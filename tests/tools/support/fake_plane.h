@@ -15,10 +15,10 @@ struct FakePlane {
   bool has_targets = false;  // GPU 0 is divided by target times
 };
 
-// What an agent would publish at `now`.
+// Returns what an agent would publish at `now`.
 PlaneSnapshot fake_snapshot(const FakePlane& fake, Time now);
 
-// Writes it where the tools look.
+// Writes that where the tools look.
 void write_plane(Region& region, const PlaneSnapshot& snapshot);
 
 }  // namespace gpushare

@@ -77,7 +77,7 @@ TEST(TopFrame, ShowsWhatMattersInEightyColumns) {
     EXPECT_NE(text.find(expected), std::string::npos) << expected << "\n" << text;
 }
 
-// The line of the frame that begins with this.
+// Returns the line of the frame that begins with this text.
 std::string line_with(const Frame& frame, std::string_view begin) {
   for (const FrameLine& line : frame)
     if (text_of(line).starts_with(begin)) return text_of(line);

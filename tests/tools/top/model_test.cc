@@ -65,7 +65,7 @@ TEST_F(TopModelTest, TheChoiceStaysOnItsProcess) {
   EXPECT_EQ(model.lines()[model.selected()].process->record.pid, 4002);
   model.update(fake_status({.gpus = 2, .processes = 40}), kNow);
   EXPECT_EQ(model.lines()[model.selected()].process->record.pid, 4002);
-  // It ends: another row is chosen, and it is one that exists.
+  // When the chosen process ends, another row that exists is chosen.
   model.update(fake_status({.gpus = 2, .processes = 1}), kNow);
   EXPECT_EQ(model.selected(), 0u);
   model.update(fake_status({.gpus = 2, .processes = 0}), kNow);
@@ -198,7 +198,7 @@ TEST_F(TopModelTest, ATenantHasALineForEachGpuWithTargets) {
       gpus.push_back(line.gpu);
     }
   EXPECT_EQ(gpus, (std::vector<uint32_t>{0, 1}));
-  // Each can be chosen; both stand for all of the tenant.
+  // Each row can be chosen, and both stand for the whole tenant.
   press(Key::Kind::kHome);
   for (size_t i = 0; i < model.lines().size() && model.lines()[model.selected()].gpu != 1; ++i)
     press('j');
@@ -206,7 +206,7 @@ TEST_F(TopModelTest, ATenantHasALineForEachGpuWithTargets) {
   EXPECT_EQ(model.lines()[model.selected()].gpu, 1u);
   press('f');
   EXPECT_EQ(press('y').request->tenant, "research");
-  // With a filter that nothing of it matches, neither is there.
+  // A filter that matches nothing of the tenant hides both rows.
   press('/');
   type("batch-a");
   EXPECT_EQ(model.lines().size(), 2u);

@@ -142,7 +142,7 @@ TraceRecording sample() {
   return recording;
 }
 
-// What a reader other than ourselves makes of it.
+// Python reads the file, because our own reader could have the same mistake as the writer.
 std::string python(const std::string& json, const std::string& expression) {
   TempDir dir;
   dir.write("trace.json", json);
@@ -200,7 +200,7 @@ TEST(MergeTraces, PutsOursIntoTheTimeOfTheOther) {
                   "len([e for e in events if e['name'] == 'step']), [(e['pid'], e['ts']) for e in "
                   "events if e['name'].startswith('train') and e['ph'] == 'X']");
   };
-  // The other began 2 ms before ours.
+  // The other trace began 2 ms before this one.
   EXPECT_EQ(both(R"({"baseTimeNanoseconds":1699999999998000000,
                      "traceEvents":[{"ph":"X","name":"step","pid":7,"tid":7,"ts":3.5,"dur":1}]})"),
             "1 [(1000000001, 2000.5)]\n");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an operator sees of tenants with target times.
+// Tests what an operator sees of tenants with target times.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -101,7 +101,7 @@ TEST(SloView, HowAGpuIsSharedIsSaidWhereNotAllTakeTurns) {
   EXPECT_NE(text_of(status).find(" slo\n"), std::string::npos) << text_of(status);
 }
 
-// Not what passes within milliseconds.
+// What passes within milliseconds is not shown.
 TEST(SloView, AProgramThatStaysOnOtherSmsIsNamedWithTheReason) {
   std::set<std::string> reasons;
   for (const ShimFollows follows : {ShimFollows::kPauses, ShimFollows::kOwnContexts,

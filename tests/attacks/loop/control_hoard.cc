@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/attacks/attack.h"
+#include "tests/attacks/loop/attack.h"
 
 int main(int argc, char** argv) {
   using namespace gpushare::attack;
