@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace gpushare {
 namespace {
@@ -11,6 +12,15 @@ namespace {
 uint64_t word_of(SmGroups groups, const SmGeometry& geometry) {
   return std::popcount(groups) == static_cast<int>(geometry.groups) ? 0 : groups;
 }
+
+// What a process says; 0 is the whole GPU, and groups that there are not say nothing.
+SmGroups groups_of(uint64_t word, const SmGeometry& geometry) {
+  const SmGroups all = geometry.last() | (geometry.last() - 1);
+  return word == 0 ? all : word & all;
+}
+
+// So long after the last launch that left its partition this is shown.
+constexpr Nanos kShownFor = std::chrono::seconds(5);
 
 template <class Word, class Value>
 void put(Word& word, Value value) {
@@ -30,18 +40,43 @@ bool GpuPartitions::concerns(const ShimClient& client) const {
   return client.gpus.empty() || std::ranges::find(client.gpus, gpu_.index) != client.gpus.end();
 }
 
+// Which of two reasons to show: what passes by itself comes last.
+ShimFollows graver(ShimFollows one, ShimFollows other) {
+  const auto rank = [](ShimFollows reason) {
+    const bool passes = reason == ShimFollows::kWaitsForRest || reason == ShimFollows::kWorkRemains;
+    return passes ? 2 : reason <= ShimFollows::kFollows ? 1 : 3 + static_cast<int>(reason);
+  };
+  return rank(one) >= rank(other) ? one : other;
+}
+
+// Where the processes are, and what keeps them from being where they were told.
+void GpuPartitions::read_places(Time now, std::span<const ShimClient> clients) {
+  follows_.clear();
+  elsewhere_.clear();
+  std::map<ProcessId, Left> left;
+  for (const ShimClient& client : clients) {
+    if (!concerns(client)) continue;
+    const ShimGpu& own = client.slot->gpus[place_];
+    ShimFollows& worst = follows_.try_emplace(client.tenant, ShimFollows::kFollows).first->second;
+    const uint64_t count = client.slot->home_launches[place_].load(std::memory_order_relaxed);
+    const auto before = left_.find(client.process);
+    Left& one = left[client.process] =
+        before == left_.end() ? Left{.launches = count} : before->second;
+    if (std::exchange(one.launches, count) != count) one.last = now;
+    if (one.last != Time{} && now - one.last < kShownFor)
+      worst = graver(worst, ShimFollows::kLeaves);
+    const uint64_t applied = own.applied.load(std::memory_order_relaxed);
+    if (applied == own.wanted.load(std::memory_order_relaxed)) continue;
+    const ShimFollows said = own.follows.load(std::memory_order_relaxed);
+    if (said <= ShimFollows::kWorkRemains) worst = graver(worst, said);
+    if (client.said.launches > 0) elsewhere_[client.tenant] |= groups_of(applied, geometry_);
+  }
+  left_ = std::move(left);
+}
+
 // A tenant has what every process of it has confirmed.
 void GpuPartitions::read(Time now, std::span<const ShimClient> clients) {
-  follows_.clear();
-  for (const ShimClient& client : clients) {
-    const ShimGpu& own = client.slot->gpus[place_];
-    if (!concerns(client) ||
-        own.applied.load(std::memory_order_relaxed) == own.wanted.load(std::memory_order_relaxed))
-      continue;
-    ShimFollows& worst = follows_.try_emplace(client.tenant, ShimFollows::kFollows).first->second;
-    const ShimFollows said = own.follows.load(std::memory_order_relaxed);
-    if (said <= ShimFollows::kRefused) worst = std::max(worst, said);
-  }
+  read_places(now, clients);
   std::erase_if(told_at_, [&](const auto& told) {
     const uint32_t tenant = told.first;
     const Time at = told.second;
@@ -52,7 +87,10 @@ void GpuPartitions::read(Time now, std::span<const ShimClient> clients) {
       const ShimGpu& own = client.slot->gpus[place_];
       if (own.wanted.load(std::memory_order_relaxed) != word) return false;  // it has just come
       if (own.applied.load(std::memory_order_acquire) == word) return true;
-      return now - std::max(at, client.last_launch) >= kQuiet;
+      if (client.said.waits > 0 && client.said.launches > 0) return false;
+      const bool has_work =
+          own.follows.load(std::memory_order_relaxed) == ShimFollows::kWorkRemains;
+      return now - std::max(at, client.last_launch) >= (has_work ? kQuietWithWork : kQuiet);
     });
     if (is_confirmed) sets_.confirm(tenant, assigned);
     return is_confirmed;
@@ -130,7 +168,15 @@ uint64_t GpuPartitions::word(uint32_t tenant) const {
 }
 
 bool GpuPartitions::may_enter(uint32_t tenant) const {
-  return !sizes_.contains(tenant) || sets_.assigned(tenant) != 0;
+  const auto size = sizes_.find(tenant);
+  if (size == sizes_.end()) return true;
+  const auto has = static_cast<uint32_t>(std::popcount(sets_.assigned(tenant)));
+  return has > 0 && has >= std::min(size->second.entitled, size->second.target);
+}
+
+bool GpuPartitions::is_awaited(Time now) const {
+  return !is_settled() &&
+         std::ranges::any_of(told_at_, [&](const auto& told) { return now - told.second < kSoon; });
 }
 
 TenantPartition GpuPartitions::partition(uint32_t tenant) const {
@@ -138,8 +184,9 @@ TenantPartition GpuPartitions::partition(uint32_t tenant) const {
   if (size == sizes_.end()) return {};
   const auto follows = follows_.find(tenant);
   const SmGroups in_use = sets_.in_use(tenant);
+  const auto elsewhere = elsewhere_.find(tenant);
   return {.entitled = geometry_.sms_of_count(size->second.entitled),
-          .in_use = geometry_.sms_of(in_use),
+          .in_use = geometry_.sms_of(elsewhere == elsewhere_.end() ? in_use : elsewhere->second),
           .groups = static_cast<uint32_t>(std::popcount(in_use)),
           .geometry = geometry_,
           .sharers = size->second.sharers,

@@ -5,8 +5,9 @@
 //
 // A process that does not launch cannot say that it has given something up, and need not: its next
 // launch sees the new assignment. So an assignment holds when a process has confirmed it, or has
-// not launched for kQuiet since it was written. While all have what was planned, each is told which
-// sets may come next (sm_neighbours.h), so that it can make them before it is moved.
+// neither launched nor waited for work for kQuiet since it was written. While all have what was
+// planned, each is told which sets may come next (sm_neighbours.h), so that it can make them before
+// it is moved.
 #pragma once
 
 #include <cstdint>
@@ -52,6 +53,10 @@ struct TenantPartition {
 class GpuPartitions {
  public:
   static constexpr Nanos kQuiet = std::chrono::milliseconds(20);
+  // The same for one whose work runs on where it was when it was last seen.
+  static constexpr Nanos kQuietWithWork = std::chrono::seconds(5);
+  // While assignments are younger than this, an answer may come at any moment.
+  static constexpr Nanos kSoon = std::chrono::milliseconds(100);
 
   // `place`: of the GPU in the slots.
   GpuPartitions(const GpuInfo& gpu, std::size_t place);
@@ -71,14 +76,18 @@ class GpuPartitions {
   TenantPartition partition(uint32_t tenant) const;
   // ShimGpu::wanted of a process of this tenant.
   uint64_t word(uint32_t tenant) const;
-  // Whether a process of the tenant may launch: its tenant has groups, or none were planned for it.
+  // Whether a process of the tenant may launch: its tenant has the groups that it is entitled to,
+  // or none were planned for it.
   bool may_enter(uint32_t tenant) const;
+  // Whether an answer may come at any moment.
+  bool is_awaited(Time now) const;
   // Whether all have confirmed, and have what was planned.
   bool is_settled() const { return sets_.is_settled(); }
 
  private:
   std::vector<PlannedSet> present(Time now, std::span<const PlannedPartition> planned,
                                   std::span<const ShimClient> clients) const;
+  void read_places(Time now, std::span<const ShimClient> clients);
   void tell(std::span<const ShimClient> clients) const;
   void announce(std::span<const ShimClient> clients);
 
@@ -91,6 +100,14 @@ class GpuPartitions {
   std::map<uint32_t, SetSize> sizes_;  // by tenant
   std::map<uint32_t, Time> told_at_;   // of assignments on their way, by tenant
   std::map<uint32_t, ShimFollows> follows_;
+  // By tenant: where its processes say that they are, of those that are not where they were told.
+  std::map<uint32_t, SmGroups> elsewhere_;
+  // Of launches that left a partition: how many of each process, and when they last rose.
+  struct Left {
+    uint64_t launches = 0;
+    Time last{};
+  };
+  std::map<ProcessId, Left> left_;
 };
 
 }  // namespace gpushare

@@ -19,7 +19,9 @@ std::optional<Time> waits_since(const ShimIterations& iterations) {
 }  // namespace
 
 SlotReading read_slot(const ShimSlot& slot) {
-  SlotReading reading{.launches = launches_of(slot), .iterations = {}};
+  SlotReading reading{.launches = launches_of(slot),
+                      .waits = slot.waits.load(std::memory_order_relaxed),
+                      .iterations = {}};
   PublishedIterations said;
   if (!read_published(slot.iterations, &said)) return reading;
   const bool is_source = said.source <= ShimSource::kAnnounced;

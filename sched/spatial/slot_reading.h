@@ -14,6 +14,7 @@ namespace gpushare {
 
 struct SlotReading {
   uint64_t launches = 0;                     // of all threads
+  uint32_t waits = 0;                        // threads that wait for work on a GPU
   std::optional<IterationsView> iterations;  // none: a write was under way at each of a few looks
 };
 

@@ -88,28 +88,35 @@ void Spatial::apply(Time now, uint32_t index, std::span<const PlannedPartition> 
 }
 
 Time Spatial::finish(Time now) {
-  const bool is_calm = std::ranges::all_of(gpus_, &GpuPartitions::is_settled);
-  const bool is_empty = let_in(now);
-  return now + (is_calm && is_empty ? kCalmLook : kBusyLook);
+  Nanos look = let_in(now);
+  for (const GpuPartitions& gpu : gpus_)
+    if (!gpu.is_settled()) look = std::min(look, gpu.is_awaited(now) ? kBusyLook : kFirstLook);
+  return now + look;
 }
 
-// Returns false while a process waits at its gate.
-bool Spatial::let_in(Time now) {
-  bool is_empty = true;
+// Returns in what time to look again. A process without a launch stays held: its first partition is
+// to be the one that it is entitled to when it comes to use it.
+Nanos Spatial::let_in(Time now) {
+  Nanos look = kCalmLook;
   for (const ShimClient& client : clients_) {
     Known& known = known_[client.process];
     if (!known.is_held) continue;
+    if (known.launches == 0) {
+      look = std::min(look, kFirstLook);
+      continue;
+    }
+    if (known.waits_since == Time{}) known.waits_since = now;
     const bool may_enter = std::ranges::all_of(gpus_, [&](const GpuPartitions& gpu) {
       return !gpu.concerns(client) || gpu.may_enter(client.tenant);
     });
-    if (!may_enter && now - known.came < kLongestStart) {
-      is_empty = false;
+    if (!may_enter && now - known.waits_since < kLongestStart) {
+      look = kBusyLook;
       continue;
     }
     known.is_held = false;
     ShimHost::open_gate(*client.slot);
   }
-  return is_empty;
+  return look;
 }
 
 const GpuPartitions* Spatial::find(uint32_t index) const {

@@ -4,9 +4,9 @@
 // agent calls it on its one thread; it does nothing but read and write slots.
 //
 // A tenant has a partition of every GPU that a process of it has a context on, and of all while a
-// process of it has none yet. A process that comes waits at its gate until its tenant has its
-// partitions, because the others must have given them up before; but no longer than kLongestStart:
-// then it runs where it likes.
+// process of it has none yet. The first launch of a process waits at its gate until its tenant has
+// what it is entitled to, because the others must have given it up before; but no longer than
+// kLongestStart: then it runs in what there is.
 #pragma once
 
 #include <map>
@@ -28,9 +28,11 @@ struct SpatialGpu {
 
 class Spatial {
  public:
-  static constexpr Nanos kLongestStart = std::chrono::milliseconds(200);
-  // When the next step is wanted: while something is on its way, and otherwise.
+  static constexpr Nanos kLongestStart = std::chrono::seconds(2);
+  // When the next step is wanted: while something is on its way, while it takes long or a process
+  // has not made its first launch, and otherwise.
   static constexpr Nanos kBusyLook = std::chrono::milliseconds(2);
+  static constexpr Nanos kFirstLook = std::chrono::milliseconds(5);
   static constexpr Nanos kCalmLook = std::chrono::milliseconds(100);
 
   // At most kShimGpus of `gpus`.
@@ -65,10 +67,11 @@ class Spatial {
     uint64_t launches = 0;
     Time last_launch{}, came{};
     bool is_held = true;  // at its gate, until its tenant has its partitions
+    Time waits_since{};   // its first launch; before that, zero
   };
 
   const GpuPartitions* find(uint32_t gpu) const;
-  bool let_in(Time now);
+  Nanos let_in(Time now);
 
   std::vector<GpuPartitions> gpus_;
   std::vector<uint32_t> features_;  // of each

@@ -70,6 +70,7 @@ enum class ShimFollows : uint32_t {
   kRefused = 6,         // the driver does not make this partition
   kTooManyStreams = 7,  // the shim lacks some stream, so all of them are in the whole GPU
   kWorkRemains = 8,     // new work goes there, work of before still runs elsewhere
+  kLeaves = 9,          // only the agent says so: it follows, but `home_launches` rises
 };
 
 // One GPU, and the partition of it that the process is to use.

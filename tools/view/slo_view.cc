@@ -35,6 +35,8 @@ std::string obstacle_text(const TenantGpuUse& use) {
       return "the driver makes no such part";
     case ShimFollows::kTooManyStreams:
       return "its program has too many streams";
+    case ShimFollows::kLeaves:
+      return "some of its launches leave its part";
   }
   return "";
 }

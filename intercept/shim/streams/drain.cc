@@ -8,14 +8,19 @@ namespace gpushare::shim {
 bool Drain::may_hold(uint64_t now, uint32_t left, uint64_t interval_ns) {
   if (begin_ns_ == 0 || now - asked_ns_ > kForgottenNs) {
     begin_ns_ = progress_ns_ = now;
+    longest_step_ns_ = 0;
     least_left_ = left;
   }
   asked_ns_ = now;
   if (left < least_left_) {
     least_left_ = left;
+    longest_step_ns_ = std::max(longest_step_ns_, now - progress_ns_);
     progress_ns_ = now;
   }
-  const uint64_t patience = std::clamp(kIntervals * interval_ns, kLeastPatienceNs, kMostPatienceNs);
+  const uint64_t step_ns = std::max(interval_ns, longest_step_ns_);
+  const uint64_t patience =
+      step_ns == 0 ? kFirstPatienceNs
+                   : std::clamp(kIntervals * step_ns, kLeastPatienceNs, kMostPatienceNs);
   if (now - progress_ns_ < patience) return true;
   pause(now);
   return false;

@@ -78,7 +78,10 @@ void Streams::gather(Stream& legacy, bool is_wait) {
   }
   // The driver's own legacy stream waits for all streams at home, also for other threads' own. This
   // event comes last, so that it is behind the work of each stream that was found dirty.
-  if (is_home_dirty && !is_legacy_home) chain(legacy, GS_CU_STREAM_LEGACY, here);
+  const bool is_home_empty = is_home_dirty && is_wait &&
+                             captures_.load(std::memory_order_relaxed) == 0 &&
+                             driver_->cuStreamQuery(GS_CU_STREAM_LEGACY) == CUDA_SUCCESS;
+  if (is_home_dirty && !is_legacy_home && !is_home_empty) chain(legacy, GS_CU_STREAM_LEGACY, here);
 }
 
 // A question, as one of the program itself, which may end a capture.

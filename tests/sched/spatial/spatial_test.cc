@@ -34,7 +34,10 @@ struct Program {
 
   bool is_held() const { return (slot->gate & 1) != 0; }
   void launch() {
-    if (is_held()) return;
+    if (is_held()) {  // it waits in its first launch
+      slot->stripes[0].launches = 1;
+      return;
+    }
     ++slot->stripes[0].launches;
     for (ShimGpu& gpu : slot->gpus) gpu.applied = gpu.wanted.load();
   }
@@ -123,6 +126,7 @@ TEST_F(SpatialTest, WhoComesWaitsUntilTheOthersHaveMadeRoom) {
   run(50ms, {&first});
   EXPECT_EQ(first.groups(), 16);
   Program& second = come(make("b", "50"));
+  second.launch();
   step();
   step();
   EXPECT_TRUE(second.is_held()) << "the first has not launched since";
@@ -150,12 +154,56 @@ TEST_F(SpatialTest, NobodyWaitsForEver) {
   Program& first = come(a);
   run(50ms, {&first});
   Program& second = come(make("b", "50"));
+  second.launch();
   // The first launches and never answers.
   for (const Time end = now_ + Spatial::kLongestStart + 10ms; now_ < end;) {
     ++first.slot->stripes[0].launches;
     step();
   }
   EXPECT_FALSE(second.is_held());
+}
+
+// A program loads for seconds before it launches, and its tenant lends meanwhile.
+TEST_F(SpatialTest, TheFirstPartitionIsTheRightOne) {
+  Program &one = come(make("a", "50")), &two = come(make("b", "50"));
+  run(PlannedPartition::kIdleAfter + 200ms, {&one});
+  EXPECT_EQ(one.groups(), 15);
+  EXPECT_TRUE(two.is_held()) << "it has not launched";
+  EXPECT_LE(next_, now_ + Spatial::kFirstLook);
+  two.launch();
+  step();
+  step();
+  EXPECT_TRUE(two.is_held()) << "the other has not given up its half";
+  run(20ms, {&one});
+  EXPECT_FALSE(two.is_held());
+  EXPECT_EQ(two.groups(), 8);
+}
+
+TEST_F(SpatialTest, WhoWaitsForItsWorkKeepsWhatItRunsIn) {
+  Program &one = come(make("a", "50")), &two = come(make("b", "50"));
+  run(100ms, {&one, &two});
+  const SmGroups had = one.set();
+  one.slot->waits = 1;  // for kernels that it launched before
+  ASSERT_TRUE(rig_.tenants.set("a", std::vector<Setting>{{"sm_percent", "10"}}, false));
+  ASSERT_TRUE(rig_.tenants.set("b", std::vector<Setting>{{"sm_percent", "90"}}, false));
+  run(200ms, {&two});
+  EXPECT_NE(one.set(), had);
+  EXPECT_EQ(two.set() & had, 0u);
+  EXPECT_EQ(rig_.partition(one.tenant, 0).in_use, geometry_of(132).sms_of(had));
+  one.slot->waits = 0;
+  run(50ms, {&two});
+  EXPECT_NE(two.set() & had, 0u);
+}
+
+TEST_F(SpatialTest, ATenantWhoseLaunchesLeaveItsPartIsShown) {
+  Program &one = come(make("a", "50")), &two = come(make("b", "50"));
+  run(100ms, {&one, &two});
+  EXPECT_EQ(rig_.partition(one.tenant, 0).follows, ShimFollows::kFollows);
+  one.slot->home_launches[0] = 1;
+  run(10ms, {&one, &two});
+  EXPECT_EQ(rig_.partition(one.tenant, 0).follows, ShimFollows::kLeaves);
+  run(6s, {&one, &two});
+  EXPECT_EQ(rig_.partition(one.tenant, 0).follows, ShimFollows::kFollows);
 }
 
 TEST_F(SpatialTest, AnIdleOneLendsItsPartAndHasItBackWhenItLaunches) {
