@@ -2,6 +2,7 @@
 // The command line of gpushare as a whole.
 #include "tools/base/endpoints.h"
 #include "tools/cli/commands.h"
+#include "tools/containers/cdi_command.h"
 
 namespace gpushare {
 
@@ -20,7 +21,7 @@ const Command& gpushare_program() {
       .commands = {run_command(), status_command(), tenants_command(), set_command(),
                    remove_command(), attach_command(), freeze_command(), thaw_command(),
                    trace_command(), profile_command(), preload_command(), doctor_command(),
-                   recover_command(), forget_command(), version_command(), completion_command()},
+                   recover_command(), forget_command(), cdi_command(), version_command(), completion_command()},
   };
   return program;
 }

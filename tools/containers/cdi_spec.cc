@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/containers/cdi_spec.h"
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+namespace gpushare {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+bool is_alphanumeric(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+Json hook_for(const std::string& tenant, const CdiOptions& options) {
+  std::vector<std::string> words{"gpushare"};
+  if (!options.socket.empty()) words.push_back("--socket=" + options.socket);
+  words.insert(words.end(), {"cdi", "hook", "--tenant=" + tenant});
+  if (options.is_required) words.emplace_back("--required");
+  return {{"hookName", "createRuntime"}, {"path", options.program}, {"args", words}};
+}
+
+Json mount_of(const std::string& path) {
+  return {
+      {"hostPath", path}, {"containerPath", path}, {"options", {"ro", "nosuid", "nodev", "rbind"}}};
+}
+
+}  // namespace
+
+std::string cdi_spec(const std::vector<std::string>& tenants, const CdiOptions& options,
+                     std::vector<std::string>& left_out) {
+  Json devices = Json::array();
+  for (const std::string& tenant : tenants) {
+    if (tenant.empty() || !is_alphanumeric(tenant.front()) || !is_alphanumeric(tenant.back())) {
+      left_out.push_back(tenant);
+      continue;
+    }
+    Json edits{{"hooks", Json::array({hook_for(tenant, options)})}};
+    devices.push_back({{"name", tenant}, {"containerEdits", std::move(edits)}});
+  }
+  Json spec{{"cdiVersion", "0.3.0"}, {"kind", kCdiKind}, {"devices", std::move(devices)}};
+  if (!options.shim.empty())
+    spec["containerEdits"] = {
+        {"env",
+         {"LD_PRELOAD=" + options.shim,
+          "GPUSHARE_SHIM_SOCKET=" + options.run_folder + "/shim.sock"}},
+        {"mounts", Json::array({mount_of(options.shim), mount_of(options.run_folder)})}};
+  return spec.dump(2) + "\n";
+}
+
+Result<pid_t> container_pid(std::string_view state) try {
+  const Json json = Json::parse(state);
+  const auto pid = json.at("pid").get<int64_t>();
+  if (pid > 1 && pid <= std::numeric_limits<pid_t>::max()) return static_cast<pid_t>(pid);
+  return make_error(std::errc::invalid_argument, "read the container's state",
+                    "it names no process; the hook is for createRuntime");
+} catch (const Json::exception& error) {
+  return make_error(std::errc::invalid_argument, "read the container's state", error.what());
+}
+
+}  // namespace gpushare
