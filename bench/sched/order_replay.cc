@@ -123,6 +123,8 @@ ExitCode run(const Invocation& in) {
     jobs = generate(generator);
   }
   if (jobs.empty()) return in.wrong("the trace has no jobs");
+  const Nanos first = jobs.front().submit;  // only the differences count
+  for (Job& job : jobs) job.submit -= first;
   if (in.has("jitter")) jitter(jobs, in.number("jitter"), in.whole("jitter-seed"));
   scale(jobs, in.number("scale"));
   for (const Job& job : jobs)
@@ -140,6 +142,9 @@ ExitCode run(const Invocation& in) {
     for (const Job& job : *past) history.add(job.model, job.length);
   }
   const std::string told = in.text("told");
+  if (told != "length" && told != "command" && told != "nothing")
+    return in.wrong(
+        fmt::format("--told: '{}' is not allowed; allowed: length, command, nothing", told));
   const auto gpus = static_cast<uint32_t>(in.whole("gpus"));
   std::vector<Figures> rows;
   const std::string order_list = in.text("order");
