@@ -57,10 +57,11 @@ void Claims::examine(DriverEvent&& event, int fd, const Observer::Sink& sink) {
     return sink(std::move(event));
   if (is_worn_out(event)) return;
   const Verdict verdict = judge(event, fd);
-  if (verdict == Verdict::kForeign)
-    give_to(owners_.at(client_of(event).value()), event);
-  else if (verdict != Verdict::kTrue)
+  if (verdict == Verdict::kForeign) {
+    if (const auto client = client_of(event)) give_to(owners_.at(*client), event);
+  } else if (verdict != Verdict::kTrue) {
     return doubt(event, verdict);
+  }
   if (const auto made = made_by(event)) {
     // The handle was freed after all and is used again.
     if (unfreed_.erase({event.process, made->first, made->second}) > 0)
@@ -134,14 +135,17 @@ Claims::Verdict Claims::is_object(const ProcessId& process, uint32_t client, uin
   if (whose != Verdict::kTrue && whose != Verdict::kForeign) return whose;
   const Result<std::optional<Object>> known = ask(process, fd, client, object);
   if (!known) return cannot_ask(known.error()) ? Verdict::kTrue : Verdict::kUnknown;
-  if (!*known) return Verdict::kUnknown;
-  const bool is_same = (*known)->class_id == class_id && (*known)->parent == parent;
+  const std::optional<Object>& is = *known;
+  if (!is) return Verdict::kUnknown;
+  const bool is_same = is->class_id == class_id && is->parent == parent;
   return is_same ? whose : Verdict::kUnknown;
 }
 
 bool Claims::is_freed(const ProcessId& process, const ObjectFreed& freed, int fd) {
   const Result<std::optional<Object>> known = ask(process, fd, freed.client, freed.object);
-  return !known || !*known || !is_of_interest((*known)->class_id);
+  if (!known) return true;
+  const std::optional<Object>& is = *known;
+  return !is || !is_of_interest(is->class_id);
 }
 
 Result<std::optional<Claims::Object>> Claims::ask(const ProcessId& process, int fd, uint32_t client,

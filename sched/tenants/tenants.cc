@@ -342,6 +342,7 @@ void Tenants::end_scope(const std::string& cgroup) {
 
 std::vector<std::string> Tenants::scopes() const {
   std::vector<std::string> all;
+  all.reserve(scopes_.size());
   for (const auto& [cgroup, slot] : scopes_) all.push_back(cgroup);
   return all;
 }

@@ -169,7 +169,7 @@ struct ShimSlot {
   std::atomic<uint32_t> waits;  // by the shim: threads in a call that waits for work on a GPU
   uint8_t reserved[kShimSlotBytes - 192 - sizeof(ShimGpu) * kShimGpus -
                    sizeof(ShimStripe) * kShimStripes - sizeof(ShimIterations) - kShimPathBytes -
-                   sizeof(ShimSoon) * kShimGpus - 8 * kShimGpus - 4];
+                   sizeof(ShimSoon) * kShimGpus - sizeof(uint64_t) * kShimGpus - 4];
 };
 
 // Launches by all threads of the process so far: kernels, graphs, and copies and fills on the GPU.
