@@ -68,7 +68,7 @@ void GpuPartitions::read_places(Time now, std::span<const ShimClient> clients) {
     const uint64_t applied = own.applied.load(std::memory_order_relaxed);
     if (applied == own.wanted.load(std::memory_order_relaxed)) continue;
     const ShimFollows said = own.follows.load(std::memory_order_relaxed);
-    if (said <= ShimFollows::kWorkRemains) worst = graver(worst, said);
+    if (said <= ShimFollows::kNewerDriver) worst = graver(worst, said);
     if (client.said.launches > 0) elsewhere_[client.tenant] |= groups_of(applied, geometry_);
   }
   left_ = std::move(left);

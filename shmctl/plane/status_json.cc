@@ -26,9 +26,9 @@ constexpr std::array<std::string_view, 9> kSloStates{
     "none", "rest", "unmeasured", "meets", "grows", "shrinks", "starved", "at-most", "sampling"};
 constexpr std::array<std::string_view, 3> kSources{"none", "recognised", "announced"};
 constexpr std::array<std::string_view, 3> kSharings{"time", "spatial", "slo"};
-constexpr std::array<std::string_view, 10> kFollows{
-    "unknown", "follows", "waits-for-rest",   "pauses",       "own-contexts",
-    "no-room", "refused", "too-many-streams", "work-remains", "leaves"};
+constexpr std::array<std::string_view, 11> kFollows{
+    "unknown", "follows",          "waits-for-rest", "pauses", "own-contexts", "no-room",
+    "refused", "too-many-streams", "work-remains",   "leaves", "newer-driver"};
 constexpr uint16_t kUnknownSample = 0xFFFF;
 
 template <size_t N>

@@ -71,6 +71,7 @@ enum class ShimFollows : uint32_t {
   kTooManyStreams = 7,  // the shim lacks some stream, so all of them are in the whole GPU
   kWorkRemains = 8,     // new work goes there, work of before still runs elsewhere
   kLeaves = 9,          // only the agent says so: it follows, but `home_launches` rises
+  kNewerDriver = 10,    // the driver is newer than the shim, so no partition is made
 };
 
 // One GPU, and the partition of it that the process is to use.

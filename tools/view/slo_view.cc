@@ -37,6 +37,8 @@ std::string obstacle_text(const TenantGpuUse& use) {
       return "its program has too many streams";
     case ShimFollows::kLeaves:
       return "some of its launches leave its part";
+    case ShimFollows::kNewerDriver:
+      return "the driver is newer than the shim";
   }
   return "";
 }

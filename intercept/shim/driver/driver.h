@@ -12,6 +12,7 @@ struct Driver {
   X(cuCtxPushCurrent_v2, (CUcontext))                                                      \
   X(cuCtxPopCurrent_v2, (CUcontext*))                                                      \
   X(cuDeviceGetPCIBusId, (char*, int, CUdevice))                                           \
+  X(cuDriverGetVersion, (int*))                                                            \
   X(cuEventCreate, (CUevent*, unsigned))                                                   \
   X(cuEventDestroy_v2, (CUevent))                                                          \
   X(cuEventQuery, (CUevent))                                                               \
@@ -37,6 +38,11 @@ struct Driver {
   GS_DRIVER_FUNCTIONS(GS_MEMBER)
 #undef GS_MEMBER
 };
+
+// The newest API whose functions hooks.def lists, as cuDriverGetVersion says it. A program may get
+// from a newer driver functions that the shim does not know, whose order with others it cannot
+// keep.
+inline constexpr int kNewestKnown = 13000;
 
 // Null: the driver is not loaded, or lacks one of them because it is too old.
 const Driver* driver();

@@ -24,7 +24,7 @@ void Streams::make_announced(Device& device) {
   const TryLocked locked(device.lock);
   if (!locked.is_held() || device.primary.load(std::memory_order_relaxed) == nullptr ||
       captures_.load(std::memory_order_relaxed) != 0 ||
-      other_contexts_.load(std::memory_order_relaxed) > 0)
+      other_contexts_.load(std::memory_order_relaxed) > 0 || is_driver_newer_)
     return;
   const uint64_t now = monotonic_ns();
   if (now < device.soon_after_ns) return;

@@ -55,6 +55,7 @@ void Streams::follow_wanted(Device& device) {
 // What keeps a partition, or a stand-in at `place`, from being made now; kFollows: nothing.
 // REQUIRES: device.lock is held.
 ShimFollows Streams::hindrance(Device& device, int place, uint64_t now) {
+  if (is_driver_newer_) return ShimFollows::kNewerDriver;
   if (other_contexts_.load(std::memory_order_relaxed) > 0) return ShimFollows::kOwnContexts;
   if (device.drain.is_pausing(now)) return ShimFollows::kPauses;
   if (place == Partitions::kNone && device.partitions.is_full() && !make_room(device))

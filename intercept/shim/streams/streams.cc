@@ -35,6 +35,9 @@ Streams* Streams::make() {
   }
   auto* made = static_cast<Streams*>(memory);  // zero bytes are a Streams without any stream
   made->driver_ = functions;
+  int version = 0;
+  made->is_driver_newer_ =
+      functions->cuDriverGetVersion(&version) != CUDA_SUCCESS || version > kNewestKnown;
   made->known_slot_ = process.slot.load(std::memory_order_acquire);
   Streams* there = nullptr;
   if (process.streams.compare_exchange_strong(there, made, std::memory_order_acq_rel)) return made;

@@ -269,6 +269,7 @@ class Streams {
   Partitions::Place capture_place(const Device& device) const;
 
   const Driver* driver_;
+  bool is_driver_newer_;            // than hooks.def: then no partition is made
   std::atomic<uint32_t> captures_;  // streams that capture a graph; while any does, none moves
   std::atomic<int> other_contexts_;
   std::atomic<bool> has_child_graphs_;

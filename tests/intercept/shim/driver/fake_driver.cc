@@ -91,6 +91,7 @@ GS_UNUSED(cuEventDestroy_v2, (CUevent))
 GS_UNUSED(cuStreamGetFlags, (CUstream, unsigned*))
 GS_UNUSED(cuStreamGetPriority, (CUstream, int*))
 GS_UNUSED(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode*))
+GS_UNUSED(cuDriverGetVersion, (int*))
 
 CUresult cuGetProcAddress_v2(const char* base, void** function, int version, uint64_t flags,
                              CUdriverProcAddressQueryResult* status);

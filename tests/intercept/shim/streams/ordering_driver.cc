@@ -7,6 +7,7 @@ namespace gpushare::shim {
 
 std::unique_ptr<FakeGpu> the_gpu;
 std::function<void()> other_threads;
+int driver_version = kNewestKnown;
 const CUcontext kContext = reinterpret_cast<CUcontext>(uintptr_t{0x500});
 
 namespace {
@@ -27,6 +28,7 @@ constinit const Driver kDriver{
           pci[0] = 'x', pci[1] = 0;
           return CUDA_SUCCESS;
         },
+    .cuDriverGetVersion = [](int* version) { return *version = driver_version, CUDA_SUCCESS; },
     .cuEventCreate = [](CUevent* event,
                         unsigned) { return *event = the_gpu->new_event(), CUDA_SUCCESS; },
     .cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; },

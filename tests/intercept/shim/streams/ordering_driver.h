@@ -126,6 +126,8 @@ class FakeGpu {
 extern std::unique_ptr<FakeGpu> the_gpu;
 // What other threads do between two calls that the shim makes to the driver; empty: nothing.
 extern std::function<void()> other_threads;
+// What it says of itself.
+extern int driver_version;
 // The primary context of the one device, always current.
 extern const CUcontext kContext;
 

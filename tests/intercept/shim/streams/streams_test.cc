@@ -315,6 +315,97 @@ TEST_F(StreamsTest, AStreamOfAContextThatIsGoneIsForgotten) {
   EXPECT_EQ(streams().find_at_once(kLegacy, Flavor::kLegacy), nullptr);
 }
 
+// The driver gives out new addresses for the streams that a program makes and destroys.
+TEST_F(StreamsTest, AsManyStreamsAsEverComeOneAfterTheOther) {
+  for (int i = 0; i < 200'000; ++i) destroy(new_stream());
+  const CUstream stream = new_stream();
+  move_to(1);
+  launch(stream);
+  Call call(*this, stream);
+  EXPECT_TRUE(call.is_away());
+  EXPECT_EQ(slot_->gpus[0].applied, 1u);
+}
+
+// An agent that dies and comes back, or its successor, gives the process another slot.
+TEST_F(StreamsTest, ANewSlotIsAnsweredAlsoWhenItWantsTheSame) {
+  const CUstream stream = new_stream();
+  move_to(1);
+  launch(stream);
+  EXPECT_EQ(slot_->gpus[0].applied, 1u);
+  const std::unique_ptr<ShimSlot> next = std::make_unique<ShimSlot>();
+  next->head.gpu_count = 2;  // it numbers them anew
+  next->gpus[0].pci[0] = 'y';
+  next->gpus[1].pci[0] = 'x';
+  next->gpus[1].wanted = 1;
+  the_process.slot = next.get();
+  streams().look_up();
+  launch(stream);
+  EXPECT_EQ(next->gpus[1].applied, 1u);
+  EXPECT_EQ(next->gpus[0].applied, 0u);
+  the_process.slot = slot_.get();
+}
+
+// A profiler's callback runs within the calls that the shim makes to the driver.
+TEST_F(StreamsTest, ACallbackMayUseTheStreamThatMoves) {
+  const CUstream stream = new_stream();
+  visit(kThereAndHome, {{stream}});
+  launch(stream);
+  the_gpu->is_busy = [] { return true; };
+  int times = 0;
+  other_threads = [&] {
+    if (++times == 1) launch(stream);
+  };
+  move_to(1);
+  launch(stream);
+  other_threads = {};
+  EXPECT_GE(times, 1);
+  EXPECT_EQ(slot_->gpus[0].moves, 3u);
+}
+
+TEST_F(StreamsTest, LaunchesOutsideAWantedPartitionAreCounted) {
+  const CUstream stream = new_stream();
+  launch(stream);
+  EXPECT_EQ(slot_->home_launches[0], 0u);
+  streams().count_other_contexts(1);  // so that none can be made
+  move_to(1);
+  launch(stream);
+  launch(stream);
+  EXPECT_EQ(slot_->home_launches[0], 2u);
+  EXPECT_EQ(slot_->gpus[0].follows, ShimFollows::kOwnContexts);
+  streams().count_other_contexts(-1);
+  launch(stream);
+  EXPECT_EQ(slot_->home_launches[0], 2u);
+}
+
+// What runs where the stream was before is not there.
+TEST_F(StreamsTest, ItIsInThePartitionWhenNothingRunsElsewhere) {
+  const CUstream stream = new_stream(), other = new_stream();
+  visit(kThereAndHome, {{stream, other}});
+  the_gpu->is_busy = [] { return true; };
+  move_to(1);
+  launch(stream);
+  launch(stream);
+  EXPECT_EQ(slot_->gpus[0].applied, 0u);
+  EXPECT_EQ(slot_->gpus[0].follows, ShimFollows::kWorkRemains);
+  the_gpu->is_busy = {};
+  launch(stream);
+  EXPECT_EQ(slot_->gpus[0].applied, 1u) << "the other one is empty, and has gone without a launch";
+  EXPECT_EQ(slot_->gpus[0].follows, ShimFollows::kFollows);
+}
+
+// It may have functions that put work into a stream and that the shim does not know.
+TEST_F(StreamsTest, WithADriverThatIsNewerThanTheTableNothingMoves) {
+  driver_version = kNewestKnown + 10;
+  start_over();
+  const CUstream stream = new_stream();
+  move_to(1);
+  launch(stream);
+  Call call(*this, stream);
+  EXPECT_FALSE(call.is_away());
+  EXPECT_EQ(slot_->gpus[0].follows, ShimFollows::kNewerDriver);
+  driver_version = kNewestKnown;
+}
+
 TEST_F(StreamsTest, OrderHoldsAcrossThreads) {
   const std::vector<CUstream> handles = new_streams();
   visit(kSets, handles);
