@@ -132,7 +132,8 @@ static inline void gs_process_put(struct gs_process *process)
  *
  * An event about it that is sent afterwards comes after that report. (There is one exception: a
  * process that called exec while another one held a client of it open, which is closed just now.
- * Then the agent hears of an object of a process that it thinks to be closed, and drops it.)
+ * Then the agent hears of an object of a process that it thinks to be closed, and takes it for
+ * open again, which it is.)
  */
 static inline void gs_process_open(struct gs_process *process)
 {

@@ -9,8 +9,8 @@ limits() {
   echo "other 1 1
 version 200 200
 control 200 200
-alloc 1320 1650
-kept 1320 1650
+alloc 1335 1670
+kept 1335 1670
 free 870 1150
 channel 980 1295
 preempt 1000 1300
