@@ -11,11 +11,11 @@ version 200 200
 control 200 200
 alloc 1335 1670
 kept 1335 1670
-free 870 1150
-channel 980 1295
-preempt 1000 1300
+free 880 1200
+channel 985 1310
+preempt 1000 1310
 object 200 200
-dup 1250 1330"
+dup 1270 1350"
 }
 kinds="other version control object preempt refused channel alloc free kept dup"
 load_driver
