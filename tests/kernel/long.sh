@@ -113,6 +113,7 @@ case $what in
     ;;
   cost)
     rounds=1 seconds=1
+    export GPUSHARE_KERNEL_CALLS=${GPUSHARE_KERNEL_CALLS:-1500}
     suites "$build" cost parallel
     count
     record cost "$(kernel_of "$build/kernel/logs/cost")" "$standin" \

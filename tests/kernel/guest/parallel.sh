@@ -13,13 +13,15 @@ contention=$tracing/events/lock/contention_begin
 count_contentions() {
   mount -t tracefs none $tracing 2>/dev/null || true
   [ -e $contention/trigger ] || return 0
-  echo '!hist:keys=common_pid' >$contention/trigger 2>/dev/null || true
-  echo 'hist:keys=common_pid' >$contention/trigger 2>/dev/null || true
+  echo '!hist:keys=lock_addr.sym' >$contention/trigger 2>/dev/null || true
+  echo 'hist:keys=lock_addr.sym' >$contention/trigger 2>/dev/null || true
 }
 contentions() { # of all processes since count_contentions
   [ -e $contention/hist ] || return 0
   awk '/Hits:/ { print $2 }' $contention/hist
 }
+# Of those, how often it was a lock of the module that all programs share, by its name.
+shared_contentions() { awk '/\[gpushare\]/ { sum += $NF } END { print sum + 0 }' $contention/hist; }
 
 measure() { # NAME KIND: threads or processes
   local word=parallel kind hits
@@ -28,7 +30,11 @@ measure() { # NAME KIND: threads or processes
   rm_client $word=8:"$calls" >/tmp/parallel
   hits=$(contentions)
   equal 2 "$(grep -c "^$word .* p50_ns" /tmp/parallel)" "lines of $1"
-  [ -z "$hits" ] || figure "$1_$2_contentions" "$hits"
+  if [ -n "$hits" ]; then
+    figure "$1_$2_contentions" "$hits"
+    figure "$1_$2_contentions_of_the_modules_shared_locks" "$(shared_contentions)"
+    echo "parallel: $1, 8 $2: of $hits contentions $(shared_contentions) were of the module's shared locks" >/dev/ttyS1
+  fi
   for kind in alloc free; do
     # shellcheck disable=SC2046 # words
     set -- "$1" "$2" $(awk -v kind=$kind '$2 == kind { print $6, $8, $10 }' /tmp/parallel)
