@@ -7,12 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <random>
 #include <thread>
 
 #include "tests/sched/system/system_rig.h"
+#include "tests/support/given.h"
 
 namespace gpushare {
 namespace {
@@ -77,8 +77,7 @@ match = [{command="spin"}]
 TEST_F(Deaths, WhateverKillsTheAgentNothingStaysFrozen) {
   std::mt19937 random(static_cast<uint32_t>(::getpid()));
   std::vector<double> took_ms;
-  const char* text = std::getenv("GPUSHARE_TEST_KILLS");
-  const int kills = text == nullptr ? 10 : std::atoi(text);
+  const int kills = test::number_given("GPUSHARE_TEST_KILLS", 10);
   for (int i = 0; i < kills; ++i) {
     std::this_thread::sleep_for(300ms + std::chrono::microseconds(random() % 300'000));
     pid_t agent = 0;

@@ -14,6 +14,7 @@
 
 #include "tests/sched/system/system_rig.h"
 #include "tests/shmctl/settings/plain_sysfs.h"
+#include "tests/support/given.h"
 
 namespace gpushare {
 namespace {
@@ -217,9 +218,7 @@ TEST(System, ProgramsThatEndedLeaveNothingBehind) {
   ASSERT_TRUE(eventually([&] { return rig.snapshot().processes.empty(); }));
   const pid_t agent = rig.agent_pid();
   const std::size_t before = descriptors(agent);
-  const char* text = std::getenv("GPUSHARE_TEST_PROGRAMS");
-  const int programs = text == nullptr ? 20 : std::atoi(text);
-  for (int i = programs; i > 0; --i)
+  for (int i = test::number_given("GPUSHARE_TEST_PROGRAMS", 20); i > 0; --i)
     EXPECT_EQ(status_of(*rig.start("churn", {})), 0) << rig.output("churn.log");
   EXPECT_TRUE(eventually([&] { return rig.snapshot().processes.empty(); }));
   EXPECT_TRUE(eventually([&] { return rig.snapshot().ledger.empty(); }));
