@@ -14,6 +14,7 @@
 
 #include "intercept/shim/driver/lookup.h"
 #include "intercept/shim/link/gate.h"
+#include "intercept/shim/link/wake.h"
 
 namespace gpushare::shim {
 
@@ -29,6 +30,7 @@ constinit std::atomic<Process*> process{&the_process};
 }
 uint32_t attach() { return the_process.features.load(); }
 void attach_again(const ShimSlot&) {}
+void wake_agent() {}
 uint64_t monotonic_ns() { return the_time.load(std::memory_order_relaxed); }
 void* driver_function(const char*) { return nullptr; }
 
