@@ -9,12 +9,14 @@
 
 namespace gpushare {
 
-std::vector<PolicyEntry> all_policies(KneeStore* knees, const LengthHistory* lengths) {
+std::vector<PolicyEntry> all_policies(KneeStore* knees, const LengthHistory* lengths,
+                                      SloDecisions decisions) {
   const auto fair = [](const GpuView&, const PolicyOptions& options) {
     return std::make_unique<FairPolicy>(FairOptions::of(options));
   };
-  const auto slo = [knees](const GpuView& gpu, const PolicyOptions& options) {
-    return std::make_unique<SloPolicy>(gpu, FairOptions::of(options), knees);
+  const auto slo = [knees, decisions](const GpuView& gpu, const PolicyOptions& options) {
+    return std::make_unique<SloPolicy>(gpu, FairOptions::of(options), knees,
+                                       make_slo_decider(gpu.geometry.groups, decisions));
   };
   const auto fifo = [](const GpuView&, const PolicyOptions& options) {
     return std::make_unique<FifoPolicy>(options);

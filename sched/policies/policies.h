@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "sched/policy/entry.h"
+#include "sched/slo/decider.h"
 
 namespace gpushare {
 
@@ -14,7 +15,9 @@ class LengthHistory;
 
 // The first one runs on every GPU for which no other is chosen. Both outlive what is made and may
 // be null: what `slo` finds of programs is then not kept, and `srtf` learns no lengths.
+// `decisions`: where `slo` decides.
 std::vector<PolicyEntry> all_policies(KneeStore* knees = nullptr,
-                                      const LengthHistory* lengths = nullptr);
+                                      const LengthHistory* lengths = nullptr,
+                                      SloDecisions decisions = SloDecisions::kInPlan);
 
 }  // namespace gpushare

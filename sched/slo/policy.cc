@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
+#include <utility>
 
 #include "sched/spatial/group_division.h"
 
@@ -25,14 +26,19 @@ Plan SloPolicy::plan(const Snapshot& snapshot) {
   gpu_name_ = snapshot.gpu.name;
   const Time now = snapshot.now;
   const bool is_other = look(snapshot);
-  if (const bool is_due = now >= next_; is_due || is_other) {
-    if (is_due) next_ = now + kRound;
-    round(now, is_due);
-    look_who_is_behind(now);
-    make_partitions();
-  } else if (look_who_is_behind(now)) {
-    make_partitions();
+  const bool is_due = now >= next_;
+  if (is_due) next_ = now + kRound;
+  wants_measure_ |= is_due;
+  wants_round_ |= is_due || is_other;
+  bool must_divide = is_other && drop_the_gone();
+  if (wants_round_ && !decider_->is_busy()) begin_round(now);
+  if (auto decided = decider_->take()) {
+    end_round(now, std::move(*decided));
+    must_divide = true;
   }
+  must_divide |= look_who_is_behind(now);
+  if (must_divide) make_partitions();
+  if (decider_->is_busy()) plan.next = std::min(plan.next, now + kLook);
   plan.partitions = partitions_;
   plan.statuses.reserve(tenants_.size());
   for (const auto& [id, known] : tenants_) plan.statuses.push_back(known.status);
@@ -58,22 +64,52 @@ bool SloPolicy::look(const Snapshot& snapshot) {
   return is_other || gone > 0;
 }
 
-void SloPolicy::round(Time now, bool is_measured) {
+void SloPolicy::begin_round(Time now) {
+  is_measured_ = std::exchange(wants_measure_, false);
+  wants_round_ = false;
   uint64_t weights = 0;
   for (auto& [id, known] : tenants_) {
-    if (is_measured)
+    if (is_measured_)
       known.measure(now);
     else
       known.skip_measure();
     weights += std::max(known.weight, 1U);
   }
-  if (!is_measured) search_.stop(now);
-  sizings_.clear();
-  for (const auto& [id, known] : tenants_) sizings_.push_back(known.sizing(id, geometry_, weights));
-  shares_ = sizer_.decide(sizings_);
+  if (!is_measured_) search_.stop(now);
+  std::vector<SloTenant> sizings;
+  std::vector<double> targets;
+  for (const auto& [id, known] : tenants_) {
+    sizings.push_back(known.sizing(id, geometry_, weights));
+    targets.push_back(known.target());
+  }
+  decider_->begin(std::move(sizings), std::move(targets));
+}
+
+void SloPolicy::end_round(Time now, SloDecider::Decided decided) {
+  sizings_ = std::move(decided.tenants);
+  shares_ = std::move(decided.shares);
+  longest_services_ = std::move(decided.longest_services);
+  drop_the_gone();
   const bool is_crowded = do_share(sizings_, shares_);
   if (is_crowded) search_.stop(now);
-  sample_ = is_measured && !is_crowded ? search(now) : std::nullopt;
+  sample_ = is_measured_ && !is_crowded ? search(now) : std::nullopt;
+}
+
+// Who ended while the decision was under way, or before the next one, gives up its part. Returns
+// true if anybody did.
+bool SloPolicy::drop_the_gone() {
+  size_t kept = 0;
+  for (size_t i = 0; i < shares_.size(); ++i) {
+    if (!tenants_.contains(shares_[i].id)) continue;
+    sizings_[kept] = sizings_[i];
+    shares_[kept] = shares_[i];
+    longest_services_[kept++] = longest_services_[i];
+  }
+  const bool has_dropped = kept < shares_.size();
+  sizings_.resize(kept);
+  shares_.resize(kept);
+  longest_services_.resize(kept);
+  return has_dropped;
 }
 
 // Returns true when the sets are others than before.
@@ -143,7 +179,7 @@ std::optional<KneeSearch::Sample> SloPolicy::search(Time now) {
                      .slo = known.target(),
                      .latency = known.measured.latency,
                      .service = known.service(),
-                     .longest_service = sizer_.longest_service(sizings_[i].id, known.target())});
+                     .longest_service = longest_services_[i]});
   }
   const auto sample =
       search_.step(now, views, geometry_.groups - std::min(taken, geometry_.groups));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // `slo`: in time as `fair`; in space each tenant with a target time gets the SMs that it needs, and
 // the others have the rest by weight. From the iterations of the processes, once a second, to
-// partitions (sizer.h). sched/README.md tells the rules. One object per GPU, on the agent's one
-// thread; it does no I/O: what it finds of programs goes into the KneeStore, whose owner saves it.
+// partitions (sizer.h); while a decision is under way (decider.h) the last one holds.
+// sched/README.md tells the rules. One object per GPU, on the agent's one thread; it does no I/O:
+// what it finds of programs goes into the KneeStore, whose owner saves it.
 //
 // Between rounds a tenant that is behind gets what those without a target have, but for one group
 // each, until its queue is short. So a load that comes at once is answered before the next round
@@ -11,14 +12,16 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "sched/policy/fair.h"
+#include "sched/slo/decider.h"
 #include "sched/slo/knees/search.h"
 #include "sched/slo/knees/store.h"
 #include "sched/slo/known_tenant.h"
-#include "sched/slo/sizer.h"
 
 namespace gpushare {
 
@@ -26,9 +29,18 @@ class SloPolicy final : public Policy {
  public:
   static constexpr Nanos kRound = std::chrono::seconds(1);
 
-  // `knees` outlives it and may be null: what is found is not kept.
-  SloPolicy(const GpuView& gpu, const FairOptions& options, KneeStore* knees)
-      : in_time_(options), geometry_(gpu.geometry), knees_(knees), sizer_(geometry_.groups) {}
+  // While a decision is under way it wants to be called again after this.
+  static constexpr Nanos kLook = std::chrono::milliseconds(5);
+
+  // `knees` outlives it and may be null: what is found is not kept. `decider` null: decisions are
+  // made in the plan.
+  SloPolicy(const GpuView& gpu, const FairOptions& options, KneeStore* knees,
+            std::unique_ptr<SloDecider> decider = nullptr)
+      : in_time_(options),
+        geometry_(gpu.geometry),
+        knees_(knees),
+        decider_(decider ? std::move(decider)
+                         : make_slo_decider(geometry_.groups, SloDecisions::kInPlan)) {}
 
   Plan plan(const Snapshot& snapshot) override;
 
@@ -39,7 +51,9 @@ class SloPolicy final : public Policy {
   };
 
   bool look(const Snapshot& snapshot);
-  void round(Time now, bool is_measured);
+  void begin_round(Time now);
+  void end_round(Time now, SloDecider::Decided decided);
+  bool drop_the_gone();
   bool look_who_is_behind(Time now);
   std::vector<uint32_t> help(uint32_t spare) const;
   std::optional<KneeSearch::Sample> search(Time now);
@@ -55,17 +69,20 @@ class SloPolicy final : public Policy {
   FairPolicy in_time_;
   const SmGeometry geometry_;
   KneeStore* const knees_;
-  SloSizer sizer_;
+  const std::unique_ptr<SloDecider> decider_;
   KneeSearch search_;
   std::map<uint32_t, KnownTenant> tenants_;  // with a process that has the shim
   std::string_view gpu_name_;                // during a call
-  // Of the last round; `sizings_` and `shares_` are in the order of `tenants_`.
+  // Of the last round; `sizings_`, `shares_` and `longest_services_` are in one order.
   std::vector<SloTenant> sizings_;
   std::vector<SloShare> shares_;
+  std::vector<double> longest_services_;
   std::optional<KneeSearch::Sample> sample_;
   std::vector<PlannedPartition> partitions_;
   std::map<uint32_t, size_t> places_;  // of the partitions, by SloShare::set
   Time next_{};
+  bool wants_round_ = false, wants_measure_ = false;  // of the next round
+  bool is_measured_ = false;                          // the round that is being decided
   uint64_t step_ = 0;
 };
 

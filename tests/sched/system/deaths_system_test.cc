@@ -2,11 +2,13 @@
 // The first promise, with real processes on the simulated GPU in real time: whatever dies or hangs,
 // no program stays frozen. GPUSHARE_TEST_KILLS is how often the agent is killed (10).
 #include <gtest/gtest.h>
+
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <exception>
 #include <filesystem>
 #include <random>
 #include <thread>
@@ -149,7 +151,15 @@ TEST_F(Deaths, WhatAFormerRegionSaysIsUndoneOnce) {
   status_of(*rig_.gpushared);
   const std::string here = "/dev/shm" + rig_.region, former = here + "-former";
   ASSERT_EQ(std::rename(here.c_str(), former.c_str()), 0);
-  rig_.start_agent({"--former-region=" + rig_.region + "-former"});
+  // The dead agent's lock goes with the last of its threads.
+  ASSERT_TRUE(eventually([&] {
+    try {
+      rig_.start_agent({"--former-region=" + rig_.region + "-former"});
+      return true;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }));
   EXPECT_NE(rig_.output("agent.log").find("thawed that an earlier version had left"),
             std::string::npos)
       << rig_.output("agent.log");
