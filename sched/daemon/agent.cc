@@ -88,7 +88,8 @@ class Agent final : public Listener {
   std::string no_lineage_reason_;
   SystemProcReader processes_;
   KneeKeeper knees_;
-  const std::vector<PolicyEntry> policies_ = all_policies(knees_.store(), nullptr, SloDecisions::kAside);
+  const std::vector<PolicyEntry> policies_ =
+      all_policies(knees_.store(), nullptr, SloDecisions::kAside);
   Config config_{policies_};
   std::string config_error_;  // of the last reload; empty: it was taken
   bool is_config_there_ = false;
