@@ -52,7 +52,9 @@ void Spatial::read(Time now, std::vector<ShimClient> clients) {
     const auto before = known_.find(client.process);
     Known& one = known[client.process];
     one = before == known_.end() ? Known{.last_launch = now, .came = now} : before->second;
-    if (std::exchange(one.launches, client.said.launches) != client.said.launches)
+    // Whoever waits for its kernels is at work, however far its launches are apart.
+    const bool is_at_work = client.said.waits > 0 && client.said.launches > 0;
+    if (std::exchange(one.launches, client.said.launches) != client.said.launches || is_at_work)
       one.last_launch = now;
     client.came = one.came;
     client.last_launch = one.last_launch;

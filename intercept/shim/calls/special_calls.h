@@ -37,8 +37,13 @@ struct Destroyed {
 template <class Apply>
 void for_each_stand_in(CUstream stream, Flavor flavor, const Apply& apply) {
   Streams* all = Streams::get();
-  const Stream* known = all == nullptr ? nullptr : all->find(stream, flavor);
-  for (int i = 1; known != nullptr && i <= Partitions::kMost; ++i)
+  Stream* known = all == nullptr ? nullptr : all->find(stream, flavor);
+  if (known == nullptr) return;
+  const Inside inside;
+  const Look look(*known);  // it does not end meanwhile, nor, with the lock, any of its stand-ins
+  if (look.kind() == Stream::Kind::kNone) return;
+  const Locked locked(known->device->lock);
+  for (int i = 1; i <= Partitions::kMost; ++i)
     if (CUstream there = known->at[i].load(std::memory_order_acquire)) apply(there);
 }
 

@@ -17,10 +17,8 @@ bool Drain::may_hold(uint64_t now, uint32_t left, uint64_t interval_ns) {
     longest_step_ns_ = std::max(longest_step_ns_, now - progress_ns_);
     progress_ns_ = now;
   }
-  const uint64_t step_ns = std::max(interval_ns, longest_step_ns_);
-  const uint64_t patience =
-      step_ns == 0 ? kFirstPatienceNs
-                   : std::clamp(kIntervals * step_ns, kLeastPatienceNs, kMostPatienceNs);
+  const uint64_t patience = std::clamp(kIntervals * std::max(interval_ns, longest_step_ns_),
+                                       kLeastPatienceNs, kMostPatienceNs);
   if (now - progress_ns_ < patience) return true;
   pause(now);
   return false;

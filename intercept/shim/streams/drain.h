@@ -18,10 +18,11 @@ namespace gpushare::shim {
 // Zero bytes are a Drain that holds nothing.
 class Drain {
  public:
-  // How long launches are held without progress: this while nothing is known of the kernels, and
-  // otherwise so many of the longest intervals between two steps of progress, within these bounds.
-  static constexpr uint64_t kFirstPatienceNs = 1'000'000'000, kLeastPatienceNs = 50'000'000,
-                            kMostPatienceNs = 60'000'000'000, kIntervals = 4;
+  // How long launches are held without progress, at least and at most: so many of the longest
+  // intervals between two steps of progress. A program that fills its queue at once has no
+  // milestone in most of it, so the least is long.
+  static constexpr uint64_t kLeastPatienceNs = 1'000'000'000, kMostPatienceNs = 60'000'000'000,
+                            kIntervals = 4;
   // Launches are not held for so long after they were held in vain, and each time twice as long.
   static constexpr uint64_t kFirstPauseNs = 1'000'000'000, kLongestPauseNs = 600'000'000'000;
   // Nobody has asked for so long: the launches that were held have gone on for another reason.

@@ -184,7 +184,8 @@ void Streams::before_launch(Stream& stream) {
     if (is_elsewhere(stream) && has_concern(device, kStreamLacks) &&
         stream.at[target_of(device)].load(std::memory_order_relaxed) == nullptr)
       follow_wanted(device);
-    if (has_concern(device, kMilestoneDue)) put_milestone(stream);
+    // Also while it is told to go elsewhere and cannot: then the next attempt sees its progress.
+    if (has_concern(device, kMilestoneDue) || is_wanted_new(device)) put_milestone(stream);
   }
   if (stream.place.load(std::memory_order_relaxed) == 0) count_at_home(device);
 }

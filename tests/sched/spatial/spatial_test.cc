@@ -195,6 +195,18 @@ TEST_F(SpatialTest, WhoWaitsForItsWorkKeepsWhatItRunsIn) {
   EXPECT_NE(two.set() & had, 0u);
 }
 
+// Its kernels take longer than the time after which a tenant without launches lends.
+TEST_F(SpatialTest, WhoWaitsForALongKernelLendsNothing) {
+  Program &one = come(make("a", "50")), &two = come(make("b", "50"));
+  run(100ms, {&one, &two});
+  one.slot->waits = 1;
+  run(PlannedPartition::kIdleAfter + 100ms, {&two});
+  EXPECT_GE(one.groups(), 7);
+  one.slot->waits = 0;
+  run(PlannedPartition::kIdleAfter + 100ms, {&two});
+  EXPECT_EQ(one.groups(), 1);
+}
+
 TEST_F(SpatialTest, ATenantWhoseLaunchesLeaveItsPartIsShown) {
   Program &one = come(make("a", "50")), &two = come(make("b", "50"));
   run(100ms, {&one, &two});
