@@ -46,10 +46,10 @@ class Writer {
           label_text({{"gpu", std::to_string(gpu.index)}, {"UUID", text_of(gpu.uuid)}}));
     for (const auto& [slot, tenant] : snapshot_.tenants)
       tenant_labels_.push_back(label_text({{"tenant", text_of(tenant.name)}}));
-    for (size_t t = 0; t < snapshot_.tenants.size(); ++t)
-      for (size_t g = 0; g < snapshot_.gpus.size(); ++g) add_pair(t, g);
     for (const auto& [slot, process] : snapshot_.processes)
       processes_[{process.tenant, process.gpu}].push_back(&process);
+    for (size_t t = 0; t < snapshot_.tenants.size(); ++t)
+      for (size_t g = 0; g < snapshot_.gpus.size(); ++g) add_pair(t, g);
   }
 
   std::string write() {
@@ -77,7 +77,8 @@ class Writer {
     if (gpu >= kMaxGpus) return;
     const TenantRecord& tenant = snapshot_.tenants[t].record;
     const TenantGpuUse& use = tenant.gpu[gpu];
-    if (use.gpu_time_ns == 0 && use.share_permille == kUnknown32 &&
+    const bool has_process = processes_.contains({snapshot_.tenants[t].slot, gpu});
+    if (!has_process && use.gpu_time_ns == 0 && use.share_permille == kUnknown32 &&
         use.target_permille == kUnknown32 && use.sms_entitled == kUnknown32)
       return;
     pairs_.push_back(

@@ -91,6 +91,17 @@ TEST(Metrics, TargetTimesAreInSeconds) {
   EXPECT_FALSE(text.contains("target_seconds{tenant=\"default\"")) << "it has none";
 }
 
+TEST(Metrics, ProcessesOfUnknownUseAreCounted) {
+  const Status status{.snapshot = fake_snapshot({.gpus = 1, .processes = 7}, Time{}),
+                      .health = {AgentHealth::State::kLive, {}},
+                      .taken = Time{}};
+  const std::string text = text_of(status);
+  EXPECT_TRUE(has_line(
+      text, "gpushare_processes{tenant=\"default\",gpu=\"0\",UUID=\"\",state=\"observe-only\"} 1"))
+      << text;
+  EXPECT_FALSE(text.contains("gpushare_tenant_share_ratio"));
+}
+
 TEST(Metrics, OfNoLivingAgentNothingOldIsSaid) {
   Status status = live({});
   status.health.state = AgentHealth::State::kGone;
