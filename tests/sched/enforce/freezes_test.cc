@@ -166,5 +166,21 @@ TEST_F(FreezesTest, DoesNotFreezeWhatTheLedgerCannotHold) {
   EXPECT_FALSE(enforcer_.state(holder(kA)).is_frozen);
 }
 
+// After events were lost a frozen channel may have been freed and made again under its handle.
+TEST_F(FreezesTest, ChannelsThatMayBeOthersAreFrozenAgain) {
+  apply({target(kA, true)});
+  gpu_.calls.clear();
+  registry_.doubt_all();
+  apply({target(kA, true)});
+  ASSERT_EQ(gpu_.calls.size(), 2u);
+  EXPECT_EQ(gpu_.calls[0].kind, Kind::kThaw);
+  EXPECT_EQ(gpu_.calls[1].kind, Kind::kFreeze);
+  EXPECT_EQ(gpu_.freezes({kHandlesA.client, kHandlesA.first_channel}), 1);
+  EXPECT_EQ(enforcer_.state(holder(kA)).freezes, 1u) << "it stayed frozen";
+  apply({target(kA, false)});
+  EXPECT_EQ(gpu_.frozen_channels(), 0);
+  EXPECT_EQ(ledger_entries(), 0u);
+}
+
 }  // namespace
 }  // namespace gpushare

@@ -54,6 +54,20 @@ TEST_F(RegistryTest, FindsTheComputeGroupWithItsChannelsAndMemory) {
   EXPECT_EQ(held.memory_bytes, 16u << 20);
 }
 
+// Any of them may have been freed unseen, and its handle used again.
+TEST_F(RegistryTest, AfterLossesItsChannelsCountAsOthers) {
+  apply(program(kProcess, kContext, 1));
+  const ComputeGroup before = holder(0).groups[0];
+  const uint64_t generation = registry_.generation();
+  registry_.doubt_all();
+  const ComputeGroup& after = holder(0).groups[0];
+  EXPECT_EQ(after.channels, before.channels);
+  EXPECT_EQ(after.serial, before.serial) << "the group keeps its slice";
+  for (std::size_t i = 0; i < before.serials.size(); ++i)
+    EXPECT_NE(after.serials[i], before.serials[i]);
+  EXPECT_GT(registry_.generation(), generation);
+}
+
 TEST_F(RegistryTest, KeepsTheClassesOfTheComputeChannels) {
   apply(program(kProcess, kContext));
   EXPECT_EQ(holder(1).channel_classes, (std::set<uint32_t>{0xC86F}));
