@@ -263,8 +263,7 @@ void ControlServer::Impl::account(Session& session, std::ptrdiff_t bytes) {
           const auto user = unsent_of.find(one->peer.uid);
           return std::pair(user == unsent_of.end() ? 0 : user->second, one->unsent_bytes);
         });
-    const std::shared_ptr<Session> last = *most;  // it leaves the set
-    last->close();
+    std::shared_ptr(*most)->close();  // a copy, because it leaves the set
   }
 }
 
