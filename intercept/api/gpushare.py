@@ -20,8 +20,8 @@ object belongs to one thread at a time. Times are nanoseconds of time.monotonic_
 import collections
 import ctypes
 
-__all__ = ["Iterations", "Share", "arrive", "is_attached", "iteration", "iterations", "set_slo",
-           "share"]
+__all__ = ["Iterations", "Share", "arrive", "expect", "is_attached", "iteration", "iterations",
+           "set_slo", "share"]
 
 OK, NOT_ATTACHED, INVALID, BUSY = range(4)
 PHASES = (None, "prefill", "decode")
@@ -64,6 +64,7 @@ _arrive = _find("gpushare_arrive", ctypes.POINTER(_Iteration))
 _begin = _find("gpushare_begin", ctypes.POINTER(_Iteration), ctypes.c_int)
 _end = _find("gpushare_end", ctypes.POINTER(_Iteration))
 _set_slo = _find("gpushare_set_slo", ctypes.c_uint32)
+_expect = _find("gpushare_expect", ctypes.c_uint64)
 _read_iterations = _find("gpushare_read_iterations", ctypes.POINTER(_Iterations))
 _read_share = _find("gpushare_read_share", ctypes.c_uint, ctypes.POINTER(_Share))
 
@@ -94,6 +95,11 @@ def arrive():
 def set_slo(us):
     """How long an iteration is to take on average, at most, in microseconds; 0 takes it back."""
     return _set_slo(us) == OK
+
+
+def expect(iterations):
+    """So many iterations will begin from now on, until the job is done; 0 takes it back."""
+    return _expect(iterations) == OK
 
 
 def is_attached():

@@ -39,6 +39,8 @@ enum gs_priority { GS_PRIORITY_IDLE, GS_PRIORITY_NORMAL, GS_PRIORITY_HIGH };
  * @priority: Its class of service.
  * @sm_percent: Its part of each GPU's multiprocessors, GS_SM_NONE for all.
  * @slo_us: The wanted time of one iteration, 0 for none.
+ * @length_us: GPU time of one of its jobs, 0 if it is unknown.
+ * @iterations: What one of its jobs makes in all, 0 if it is unknown.
  * @memory_max: Its bytes of video memory on each GPU, GS_MEMORY_NONE for no limit.
  */
 struct gs_settings {
@@ -48,6 +50,8 @@ struct gs_settings {
 	enum gs_priority priority;
 	__u32 sm_percent;
 	__u32 slo_us;
+	__u64 length_us;
+	__u64 iterations;
 	__u64 memory_max;
 };
 
@@ -59,6 +63,8 @@ static inline void gs_settings_init(struct gs_settings *settings)
 	settings->priority = (enum gs_priority)GPUSHARE_PRIORITY_DEFAULT;
 	settings->sm_percent = GS_SM_NONE;
 	settings->slo_us = GPUSHARE_SLO_US_DEFAULT;
+	settings->length_us = GPUSHARE_LENGTH_US_DEFAULT;
+	settings->iterations = GPUSHARE_ITERATIONS_DEFAULT;
 	settings->memory_max = GS_MEMORY_NONE;
 }
 
@@ -92,8 +98,8 @@ static inline int gs_parse_number(const char *text, size_t len, __u64 *number)
 	return 0;
 }
 
-static inline int gs_parse_ranged(const char *text, size_t len, __u32 lowest, __u32 highest,
-				  __u32 *number)
+static inline int gs_parse_large(const char *text, size_t len, __u64 lowest, __u64 highest,
+				 __u64 *number)
 {
 	__u64 value = 0;
 	int err = gs_parse_number(text, len, &value);
@@ -102,8 +108,19 @@ static inline int gs_parse_ranged(const char *text, size_t len, __u32 lowest, __
 		return err;
 	if (value < lowest || value > highest)
 		return -ERANGE;
-	*number = (__u32)value;
+	*number = value;
 	return 0;
+}
+
+static inline int gs_parse_ranged(const char *text, size_t len, __u32 lowest, __u32 highest,
+				  __u32 *number)
+{
+	__u64 value = 0;
+	int err = gs_parse_large(text, len, lowest, highest, &value);
+
+	if (!err)
+		*number = (__u32)value;
+	return err;
 }
 
 static inline int gs_parse_weight(struct gs_settings *settings, const char *text, size_t len)
@@ -116,6 +133,18 @@ static inline int gs_parse_slo_us(struct gs_settings *settings, const char *text
 {
 	return gs_parse_ranged(text, len, GPUSHARE_SLO_US_MIN, GPUSHARE_SLO_US_MAX,
 			       &settings->slo_us);
+}
+
+static inline int gs_parse_length_us(struct gs_settings *settings, const char *text, size_t len)
+{
+	return gs_parse_large(text, len, GPUSHARE_LENGTH_US_MIN, GPUSHARE_LENGTH_US_MAX,
+			      &settings->length_us);
+}
+
+static inline int gs_parse_iterations(struct gs_settings *settings, const char *text, size_t len)
+{
+	return gs_parse_large(text, len, GPUSHARE_ITERATIONS_MIN, GPUSHARE_ITERATIONS_MAX,
+			      &settings->iterations);
 }
 
 static inline int gs_parse_sm_percent(struct gs_settings *settings, const char *text, size_t len)

@@ -71,6 +71,8 @@ static ssize_t gs_tenant_store(struct kobject *kobj, struct attribute *attr, con
 GS_SHOW(weight, "%u", view->figures.settings.weight)
 GS_SHOW(priority, "%s", gs_priority_name(view->figures.settings.priority))
 GS_SHOW(slo_us, "%u", view->figures.settings.slo_us)
+GS_SHOW(length_us, "%llu", view->figures.settings.length_us)
+GS_SHOW(iterations, "%llu", view->figures.settings.iterations)
 GS_SHOW(match_cgroup, "%s", view->figures.match_cgroup)
 
 static ssize_t gs_show_max(const struct gs_tenant_view *view, char *buf)

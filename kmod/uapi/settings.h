@@ -31,6 +31,14 @@
 #define GPUSHARE_SLO_US_MAX 1000000000
 #define GPUSHARE_SLO_US_DEFAULT 0
 
+/* Of one job of the tenant: its GPU time, alone, and its iterations. 0 means unknown. */
+#define GPUSHARE_LENGTH_US_MIN 0
+#define GPUSHARE_LENGTH_US_MAX 1000000000000
+#define GPUSHARE_LENGTH_US_DEFAULT 0
+#define GPUSHARE_ITERATIONS_MIN 0
+#define GPUSHARE_ITERATIONS_MAX 1000000000000
+#define GPUSHARE_ITERATIONS_DEFAULT 0
+
 /* Bytes; the largest 64-bit number stands for "max" in both programs and cannot be written. */
 #define GPUSHARE_MEMORY_MAX_MIN 1
 #define GPUSHARE_MEMORY_MAX_MAX 0xFFFFFFFFFFFFFFFEULL
@@ -78,7 +86,15 @@
 	    "max", "its part of the SMs of a GPU that is shared spatially, in percent")            \
 	ROW(slo_us, SLO_US, "US", GPUSHARE_RANGE_TEXT(GPUSHARE_SLO_US_MIN, GPUSHARE_SLO_US_MAX),   \
 	    GPUSHARE_TEXT(GPUSHARE_SLO_US_DEFAULT),                                                \
-	    "target time of one iteration in microseconds; 0 is none")
+	    "target time of one iteration in microseconds; 0 is none")                             \
+	ROW(length_us, LENGTH_US, "US",                                                            \
+	    GPUSHARE_RANGE_TEXT(GPUSHARE_LENGTH_US_MIN, GPUSHARE_LENGTH_US_MAX),                   \
+	    GPUSHARE_TEXT(GPUSHARE_LENGTH_US_DEFAULT),                                             \
+	    "GPU time of one of its jobs, alone, in microseconds; 0 is unknown")                   \
+	ROW(iterations, ITERATIONS, "N",                                                           \
+	    GPUSHARE_RANGE_TEXT(GPUSHARE_ITERATIONS_MIN, GPUSHARE_ITERATIONS_MAX),                 \
+	    GPUSHARE_TEXT(GPUSHARE_ITERATIONS_DEFAULT),                                            \
+	    "iterations that one of its jobs makes in all; 0 is unknown")
 /* clang-format on */
 
 #endif /* GPUSHARE_UAPI_SETTINGS_H */

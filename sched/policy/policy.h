@@ -72,6 +72,7 @@ struct IterationsView {
   uint64_t period_ns = 0;   // mean, from begin to begin; 0: unknown
   uint64_t p99_ns = 0;      // near the longest of the recent past; 0: unknown
   uint32_t slo_us = 0;      // the target that the program asks for; 0: none
+  uint64_t expected = 0;    // iterations that it expects to make in all; 0: it does not say
   // Since when a thread stands at an iteration that the plan holds back.
   std::optional<Time> waits_since{};
 

@@ -38,6 +38,7 @@ SlotReading read_slot(const ShimSlot& slot) {
                         .period_ns = said.period_ns,
                         .p99_ns = said.p99_ns,
                         .slo_us = said.slo_us > kLongestSloUs ? 0 : said.slo_us,
+                        .expected = said.expected,
                         .waits_since = waits_since(slot.iterations)};
   return reading;
 }

@@ -15,6 +15,8 @@ TenantSettings settings_of(const RosterTenant& record) {
   if (record.memory_max_bytes != kUnknown64) settings.memory_max = record.memory_max_bytes;
   if (record.sm_percent != kUnknown32) settings.sm_percent = record.sm_percent;
   settings.slo = Micros(record.slo_us);
+  settings.length = Micros(record.length_us);
+  settings.iterations = record.iterations;
   return settings;
 }
 

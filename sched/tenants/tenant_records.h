@@ -19,6 +19,8 @@ void put_settings(Record& record, const TenantSettings& settings) {
   if (settings.memory_max) record.memory_max_bytes = *settings.memory_max;
   if (settings.sm_percent) record.sm_percent = *settings.sm_percent;
   record.slo_us = static_cast<uint32_t>(settings.slo.count());
+  record.length_us = static_cast<uint64_t>(settings.length.count());
+  record.iterations = settings.iterations;
 }
 
 // What the roster keeps of a tenant: all but what the file says.

@@ -20,7 +20,7 @@
 namespace gpushare {
 
 inline constexpr uint64_t kMagic = 0x3145524148535047;  // "GPSHARE1", little endian
-inline constexpr uint32_t kLayoutVersion = 8;
+inline constexpr uint32_t kLayoutVersion = 9;
 inline constexpr uint32_t kMaxGpus = 16;
 inline constexpr uint32_t kMaxTenants = 1024;
 inline constexpr uint32_t kMaxProcesses = 2048;         // slots; one per process and GPU
@@ -146,6 +146,8 @@ struct TenantRecord {
   uint64_t throttled_ns = 0;    // time that its processes were frozen by its cap
   uint64_t freezes = 0;         // how often its processes were frozen
   uint64_t memory_bytes = 0;    // GPU memory that its processes hold
+  uint64_t length_us = 0;       // GPU time of one of its jobs, alone; 0 means unknown
+  uint64_t iterations = 0;      // of one of its jobs in all; 0 means unknown
   TenantGpuUse gpu[kMaxGpus] = {};
 };
 
@@ -238,6 +240,8 @@ struct RosterTenant {
   uint64_t memory_max_bytes = kUnknown64;
   uint32_t sm_percent = kUnknown32;
   uint32_t slo_us = 0;
+  uint64_t length_us = 0;
+  uint64_t iterations = 0;
   bool operator==(const RosterTenant&) const = default;
 };
 
@@ -298,7 +302,7 @@ struct Region {
 // A change of any of these needs a new kLayoutVersion. tests/shmctl/plane/layout_test.cc checks the
 // members of the records.
 static_assert(sizeof(AgentRecord) == 288 && sizeof(GpuRecord) == 192);
-static_assert(sizeof(TenantRecord) == 1288 && sizeof(ProcessRecord) == 472);
+static_assert(sizeof(TenantRecord) == 1304 && sizeof(ProcessRecord) == 472);
 static_assert(sizeof(LedgerRecord) == 304 && sizeof(RegionHeader) == 64);
 static_assert(sizeof(TenantSlot) == 3648 && offsetof(TenantSlot, buckets) == 2624);
 static_assert(sizeof(ProcessSlot) == 1024 && offsetof(ProcessSlot, bucket) == 960);
@@ -306,9 +310,9 @@ static_assert(offsetof(Region, agent) == 64 && offsetof(Region, gpus) == 704);
 static_assert(offsetof(Region, tenants) == 7872 && offsetof(Region, processes) == 3743424);
 static_assert(offsetof(Region, ledger) == 5840576 && offsetof(Region, ending) == 7151296);
 static_assert(sizeof(EndingRecord) == 24 && sizeof(RosterHead) == 8);
-static_assert(sizeof(RosterTenant) == 112 && sizeof(RosterProcess) == 24);
+static_assert(sizeof(RosterTenant) == 128 && sizeof(RosterProcess) == 24);
 static_assert(offsetof(Region, roster) == 7151360 && offsetof(Region, roster_tenants) == 7151424);
-static_assert(sizeof(RosterScope) == 240 && offsetof(Region, roster_processes) == 7413568);
-static_assert(offsetof(Region, roster_scopes) == 8462144 && sizeof(Region) == 8724288);
+static_assert(sizeof(RosterScope) == 240 && offsetof(Region, roster_processes) == 7479104);
+static_assert(offsetof(Region, roster_scopes) == 8527680 && sizeof(Region) == 8789824);
 
 }  // namespace gpushare

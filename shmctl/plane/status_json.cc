@@ -187,9 +187,9 @@ void fields(const auto& visit, Numbered<TenantRecord>& numbered) {
   each(visit, "slot", numbered.slot, "name", r.name, "weight", r.weight, "quota_us",
        Maybe{r.quota_us}, "period_us", r.period_us, "priority", Named{r.priority, kPriorities},
        "memory_max_bytes", Maybe{r.memory_max_bytes}, "sm_percent", Maybe{r.sm_percent}, "slo_us",
-       r.slo_us, "process_count", r.process_count, "memory_bytes", r.memory_bytes,
-       "is_frozen_by_user", Flag{r.frozen_by_user}, "freezes", r.freezes, "throttled_ns",
-       r.throttled_ns);
+       r.slo_us, "length_us", r.length_us, "iterations", r.iterations, "process_count",
+       r.process_count, "memory_bytes", r.memory_bytes, "is_frozen_by_user", Flag{r.frozen_by_user},
+       "freezes", r.freezes, "throttled_ns", r.throttled_ns);
 }
 
 void fields(const auto& visit, Numbered<ProcessRecord>& numbered) {

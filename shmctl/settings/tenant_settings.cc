@@ -113,6 +113,21 @@ std::optional<uint64_t> parse_micros(std::string_view text, uint64_t lowest, uin
   return parse_number(text, lowest, highest);
 }
 
+// As parse_micros(), and minutes and hours: "10m", "1.5h".
+std::optional<uint64_t> parse_long_micros(std::string_view text, uint64_t lowest,
+                                          uint64_t highest) {
+  constexpr std::array<std::pair<char, uint64_t>, 2> kUnits = {
+      {{'m', 60'000'000}, {'h', 3'600'000'000}}};
+  for (const auto& [suffix, unit] : kUnits) {
+    if (!text.ends_with(suffix)) continue;
+    const auto thousandths = parse_thousandths(text.substr(0, text.size() - 1));
+    if (!thousandths) return std::nullopt;
+    const uint64_t micros = *thousandths * (unit / 1000);
+    return micros >= lowest && micros <= highest ? std::optional(micros) : std::nullopt;
+  }
+  return parse_micros(text, lowest, highest);
+}
+
 std::string format_bytes(uint64_t bytes) {
   for (size_t unit = kSuffixes.size() / 2; unit > 0; --unit) {
     const uint64_t size = uint64_t{1} << (10 * unit);
@@ -193,6 +208,20 @@ bool set_slo_us(TenantSettings& s, std::string_view value) {
   return number.has_value();
 }
 std::string text_slo_us(const TenantSettings& s) { return fmt::format("{}", s.slo.count()); }
+
+bool set_length_us(TenantSettings& s, std::string_view value) {
+  const auto number = parse_long_micros(value, GPUSHARE_LENGTH_US_MIN, GPUSHARE_LENGTH_US_MAX);
+  if (number) s.length = Micros(*number);
+  return number.has_value();
+}
+std::string text_length_us(const TenantSettings& s) { return fmt::format("{}", s.length.count()); }
+
+bool set_iterations(TenantSettings& s, std::string_view value) {
+  const auto number = parse_number(value, GPUSHARE_ITERATIONS_MIN, GPUSHARE_ITERATIONS_MAX);
+  if (number) s.iterations = *number;
+  return number.has_value();
+}
+std::string text_iterations(const TenantSettings& s) { return fmt::format("{}", s.iterations); }
 
 struct Key {
   SettingHelp help;

@@ -45,10 +45,12 @@ struct Cap {
 struct TenantSettings {
   uint32_t weight = GPUSHARE_WEIGHT_DEFAULT;
   Priority priority = static_cast<Priority>(GPUSHARE_PRIORITY_DEFAULT);
-  std::optional<Cap> cap;               // nullopt stands for "max"
-  std::optional<uint64_t> memory_max;   // bytes; nullopt stands for "max"
-  std::optional<uint32_t> sm_percent;   // 1 to 100; nullopt stands for "max"
-  Micros slo{GPUSHARE_SLO_US_DEFAULT};  // target time of one iteration; 0 means none
+  std::optional<Cap> cap;                             // nullopt stands for "max"
+  std::optional<uint64_t> memory_max;                 // bytes; nullopt stands for "max"
+  std::optional<uint32_t> sm_percent;                 // 1 to 100; nullopt stands for "max"
+  Micros slo{GPUSHARE_SLO_US_DEFAULT};                // target time of one iteration; 0 means none
+  Micros length{GPUSHARE_LENGTH_US_DEFAULT};          // GPU time of one job, alone; 0 means unknown
+  uint64_t iterations = GPUSHARE_ITERATIONS_DEFAULT;  // of one job in all; 0 means unknown
 
   bool operator==(const TenantSettings&) const = default;
 };

@@ -20,6 +20,7 @@ struct PublishedIterations {
   uint64_t busy_ns = 0, latency_ns = 0;
   uint64_t arrivals = 0;
   uint64_t began_ns = 0;
+  uint64_t expected = 0;
 };
 
 namespace detail {
@@ -40,6 +41,7 @@ void for_each_published(Words& words, Record& record, const Visit& visit) {
   visit(words.slo_us, record.slo_us);
   visit(words.skipped, record.skipped);
   visit(words.began_ns, record.began_ns);
+  visit(words.expected, record.expected);
 }
 }  // namespace detail
 

@@ -124,6 +124,9 @@ struct alignas(64) ShimIterations {
   std::atomic<uint32_t> slo_us;      // the mean time that the program asked for; 0: none
   std::atomic<uint32_t> skipped;     // calls that were not noted, as another one took too long
   std::atomic<uint64_t> began_ns;    // CLOCK_MONOTONIC: when the last one began
+  // That the program expects to make in all, beginning with the first; 0: it does not say, or its
+  // shim is an older one.
+  std::atomic<uint64_t> expected;
 
   // Written by the agent: when so many have begun, the next one waits; 0: none waits. `turn` is a
   // futex and changes whenever run_until does.

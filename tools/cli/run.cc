@@ -27,8 +27,10 @@
 namespace gpushare {
 namespace {
 
-// How an option is called that is a setting of the tenant: "memory-max" for "memory_max".
+// How an option is called that is a setting of the tenant: "memory-max" for "memory_max". A length
+// is mostly given with its unit, so its option has none.
 std::string option_of(std::string_view key) {
+  if (key == "length_us") return "length";
   std::string option(key);
   std::ranges::replace(option, '_', '-');
   return option;
@@ -132,13 +134,18 @@ std::vector<Option> setting_options() {
     char letter;
     const char *value, *meaning, *words;
   };
-  constexpr std::array<Row, 6> kRows{{
+  constexpr std::array<Row, 8> kRows{{
       {"weight", 'w', "N", "Share of GPU time relative to others", ""},
       {"max", 'm', "CAP", "Most GPU time that it may take, on each GPU", "max 10% 25% 50%"},
       {"priority", 'p', "CLASS", "Which programs go first", "idle normal high"},
       {"memory_max", 0, "BYTES", "Most GPU memory", ""},
       {"sm_percent", 0, "N", "Percentage of the multiprocessors", ""},
       {"slo_us", 0, "N", "Target time of one iteration in microseconds, 0 for none", ""},
+      {"length_us", 0, "TIME",
+       "GPU time of one job alone, for orders of jobs, in microseconds or with a unit (10m), 0 for "
+       "unknown",
+       "10m 1h"},
+      {"iterations", 0, "N", "Iterations that one job makes in all, 0 for unknown", ""},
   }};
   std::vector<Option> options;
   for (const Row& row : kRows)

@@ -60,6 +60,11 @@ int gpushare_set_slo(uint32_t us) {
   return mine == nullptr ? GPUSHARE_NOT_ATTACHED : result_of(mine->set_slo(us));
 }
 
+int gpushare_expect(uint64_t iterations) {
+  Progress* mine = progress();
+  return mine == nullptr ? GPUSHARE_NOT_ATTACHED : result_of(mine->expect(iterations));
+}
+
 int gpushare_read_iterations(gpushare_iterations* iterations) {
   if (progress() == nullptr) return GPUSHARE_NOT_ATTACHED;
   if (iterations == nullptr) return GPUSHARE_INVALID;

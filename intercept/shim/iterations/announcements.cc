@@ -91,4 +91,11 @@ bool Progress::set_slo(uint32_t us) {
   return publish_and_unlock();
 }
 
+bool Progress::expect(uint64_t iterations) {
+  if (!lock_to_announce()) return false;
+  const bool is_too_many = iterations > UINT64_MAX - now_.begun;
+  now_.expected = iterations == 0 ? 0 : is_too_many ? UINT64_MAX : now_.begun + iterations;
+  return publish_and_unlock();
+}
+
 }  // namespace gpushare::shim

@@ -98,6 +98,8 @@ class Progress {
   bool begin(ShimPhase phase, uint64_t* began_ns);
   bool end(uint64_t began_ns, uint64_t arrived_ns);
   bool set_slo(uint32_t us);
+  // Iterations from now on; those that have begun count besides.
+  bool expect(uint64_t iterations);
 
  private:
   static constexpr uint32_t kEvents = 1024;

@@ -26,8 +26,8 @@ outside="Numerical result out of range"
 
 test_TheDefaultTenantHasTheDefaults() {
   cd tenants/default
-  equal "100 max 100000 normal max max 0" \
-    "$(echo $(cat weight max priority memory_max sm_percent slo_us))" settings
+  equal "100 max 100000 normal max max 0 0 0" \
+    "$(echo $(cat weight max priority memory_max sm_percent slo_us length_us iterations))" settings
   equal "0 0 0 0 0 0" "$(echo $(cat gpu_time_us throttled_us freezes memory_current \
     memory_refused controls_refused))" counters
   equal "" "$(cat procs match_cgroup match_uid)" "processes and rules"
@@ -77,6 +77,16 @@ test_SmPercentAndSloHaveTheirRanges() {
   refuses tenants/default/slo_us "$outside" 1000000001
   refuses tenants/default/slo_us "$invalid" "" -1 2ms
   takes tenants/default/slo_us 0
+}
+
+test_LengthAndIterationsHaveTheirRanges() {
+  local file
+  for file in length_us iterations; do
+    takes "tenants/default/$file" 1000000000000
+    refuses "tenants/default/$file" "$outside" 1000000000001 18446744073709551616
+    refuses "tenants/default/$file" "$invalid" "" -1 10m
+    takes "tenants/default/$file" 0
+  done
 }
 
 test_ContextsMaxLimitsWhatIsMadeFromThenOn() {

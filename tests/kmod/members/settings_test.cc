@@ -26,6 +26,7 @@ gs_settings defaults() {
 bool same(const gs_settings& a, const gs_settings& b) {
   return a.weight == b.weight && a.quota_us == b.quota_us && a.period_us == b.period_us &&
          a.priority == b.priority && a.sm_percent == b.sm_percent && a.slo_us == b.slo_us &&
+         a.length_us == b.length_us && a.iterations == b.iterations &&
          a.memory_max == b.memory_max;
 }
 
@@ -77,7 +78,9 @@ INSTANTIATE_TEST_SUITE_P(
             {"0", "16777216T", "18446744073709551615"},
             {"G", "1GB"}},
         Row{"sm_percent", gs_parse_sm_percent, {"max", "100"}, {"0", "101"}, {}},
-        Row{"slo_us", gs_parse_slo_us, {"0", "1000000000"}, {"1000000001"}, {}}),
+        Row{"slo_us", gs_parse_slo_us, {"0", "1000000000"}, {"1000000001"}, {}},
+        Row{"length_us", gs_parse_length_us, {"0", "1000000000000"}, {"1000000000001"}, {}},
+        Row{"iterations", gs_parse_iterations, {"0", "1000000000000"}, {"1000000000001"}, {}}),
     [](const testing::TestParamInfo<Row>& row) { return std::string(row.param.name); });
 
 TEST(KmodSettings, AQuotaAloneKeepsThePeriod) {
@@ -116,6 +119,10 @@ TEST(KmodSettings, MeanTheSameToTheAgent) {
        [](auto& kernel, auto& agent) { EXPECT_EQ(kernel.sm_percent, agent.sm_percent); });
   each("slo_us", gs_parse_slo_us, {"0", "2000", "1000000000"},
        [](auto& kernel, auto& agent) { EXPECT_EQ(kernel.slo_us, agent.slo.count()); });
+  each("length_us", gs_parse_length_us, {"0", "2000", "1000000000000"},
+       [](auto& kernel, auto& agent) { EXPECT_EQ(kernel.length_us, agent.length.count()); });
+  each("iterations", gs_parse_iterations, {"0", "2000", "1000000000000"},
+       [](auto& kernel, auto& agent) { EXPECT_EQ(kernel.iterations, agent.iterations); });
 }
 
 TEST(KmodSettings, DefaultsAreTheAgents) {

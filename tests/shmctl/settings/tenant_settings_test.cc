@@ -54,7 +54,12 @@ INSTANTIATE_TEST_SUITE_P(
         Accepted{"sm_percent", "max", "max"}, Accepted{"slo_us", "0", "0"},
         Accepted{"slo_us", "5ms", "5000"}, Accepted{"slo_us", "0.25ms", "250"},
         Accepted{"slo_us", "200us", "200"}, Accepted{"slo_us", "1.5s", "1500000"},
-        Accepted{"slo_us", "1000s", "1000000000"}, Accepted{"slo_us", "1000000000", "1000000000"}));
+        Accepted{"slo_us", "1000s", "1000000000"}, Accepted{"slo_us", "1000000000", "1000000000"},
+        Accepted{"length_us", "0", "0"}, Accepted{"length_us", "10m", "600000000"},
+        Accepted{"length_us", "1.5h", "5400000000"}, Accepted{"length_us", "90s", "90000000"},
+        Accepted{"length_us", "277h", "997200000000"},
+        Accepted{"length_us", "1000000000000", "1000000000000"},
+        Accepted{"iterations", "1000000000000", "1000000000000"}));
 
 struct Rejected {
   const char* key;
@@ -131,6 +136,13 @@ TEST(TenantSettings, WhatIsMeantIsNamed) {
     EXPECT_THAT(refusal(key, value), testing::Not(HasSubstr("did you mean"))) << key << value;
 }
 
+INSTANTIATE_TEST_SUITE_P(LengthUs, RejectedValue,
+                         testing::ValuesIn(rejected("length_us", "-1", "1000000000001", "278h",
+                                                    "10 m", "m", "-1m", "10d", "max", "")));
+INSTANTIATE_TEST_SUITE_P(Iterations, RejectedValue,
+                         testing::ValuesIn(rejected("iterations", "-1", "1000000000001", "1e6",
+                                                    "")));
+
 TEST(TenantSettings, AnUnknownKeyIsAnErrorWithASuggestion) {
   TenantSettings settings;
   auto applied = apply_setting(settings, "wieght", "1");
@@ -159,7 +171,9 @@ TEST(TenantSettings, AllOfThemFormattedReadBack) {
                                 .cap = Cap{Micros(123'457), Micros(999'999)},
                                 .memory_max = uint64_t{12} << 30,
                                 .sm_percent = 25,
-                                .slo = Micros(2'000)};
+                                .slo = Micros(2'000),
+                                .length = Micros(600'000'000),
+                                .iterations = 5'650};
   TenantSettings again;
   ASSERT_TRUE(apply_settings(again, format_settings(settings)).has_value());
   EXPECT_EQ(again, settings);

@@ -24,8 +24,8 @@ int main(int argc, char** argv) {
   struct gpushare_iteration one = GPUSHARE_ITERATION;
   int i, begin = 0, end = 0, arrive = 0, child;
   errno = 77;
-  printf("unbegun %d null %d phase %d slo %d\n", gpushare_end(&one), gpushare_begin(0, 0),
-         gpushare_begin(&one, 3), gpushare_set_slo(2000));
+  printf("unbegun %d null %d phase %d slo %d expect %d\n", gpushare_end(&one), gpushare_begin(0, 0),
+         gpushare_begin(&one, 3), gpushare_set_slo(2000), gpushare_expect(1000));
   for (i = 0; i < count; ++i) {
     arrive |= gpushare_arrive(&one);
     begin |= gpushare_begin(&one, GPUSHARE_DECODE);

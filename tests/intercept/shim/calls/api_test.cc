@@ -9,14 +9,14 @@ namespace gpushare::test {
 namespace {
 
 constexpr const char* kNothing =
-    "unbegun 1 null 1 phase 1 slo 1\n"
+    "unbegun 1 null 1 phase 1 slo 1 expect 1\n"
     "arrive 1 begin 1 end 1 errno 77\n"
     "parent 1 source 0 begun 0 ended 0 phase 0 slo 0, 1  0 0 0, 1\n"
     "child 1 source 0 begun 0 ended 0 phase 0 slo 0, 1  0 0 0, 1\n"
     "parent 1 source 0 begun 0 ended 0 phase 0 slo 0, 1  0 0 0, 1\n";
 
 constexpr const char* kAll =
-    "unbegun 2 null 2 phase 2 slo 0\n"
+    "unbegun 2 null 2 phase 2 slo 0 expect 0\n"
     "arrive 0 begin 0 end 0 errno 77\n"
     "parent 0 source 2 begun 7 ended 7 phase 2 slo 2000, 0 0000:3b:00.0 0 0 0, 2\n"
     "child 0 source 2 begun 1 ended 0 phase 1 slo 0, 0 0000:3b:00.0 0 0 0, 2\n"
@@ -93,7 +93,7 @@ std::string python(const std::string& code, std::vector<std::string> environment
 
 constexpr const char* kPythonProgram = R"(
 import gpushare
-print(gpushare.set_slo(1500), gpushare.is_attached())
+print(gpushare.set_slo(1500), gpushare.is_attached(), gpushare.expect(80))
 for _ in range(5):
     arrived = gpushare.arrive()
     with gpushare.iteration(phase="decode", arrived=arrived) as one:
@@ -111,14 +111,14 @@ bool has_python() { return std::system("python3 -c pass >/dev/null 2>&1") == 0; 
 
 TEST(Python, WorksWithoutTheLibrary) {
   if (!has_python()) GTEST_SKIP() << "no python3";
-  EXPECT_EQ(python(kPythonProgram, {}), "False False\nno dance\nNone\nNone None\n");
+  EXPECT_EQ(python(kPythonProgram, {}), "False False False\nno dance\nNone\nNone None\n");
 }
 
 TEST(Python, TellsTheAgentAndTheProgram) {
   if (!has_python()) GTEST_SKIP() << "no python3";
   ShimRig rig(kShimIterations, kGpus);
   EXPECT_EQ(python(kPythonProgram, rig.environment()),
-            "True True\nno dance\n('announced', 'decode', 5, 5, 1500)\n"
+            "True True True\nno dance\n('announced', 'decode', 5, 5, 1500)\n"
             "Share(gpu='0000:3b:00.0', sms=0, sms_entitled=0, sms_in_use=0) None\n");
 }
 

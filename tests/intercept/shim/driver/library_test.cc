@@ -63,7 +63,7 @@ TEST(Library, ExportsWhatItStandsInForAndNothingElse) {
 #define GS_HOOK_VARIANT GS_HOOK
 #include "intercept/shim/driver/hooks.def"
   for (const char* name : {"gpushare_arrive", "gpushare_begin", "gpushare_end", "gpushare_set_slo",
-                           "gpushare_read_iterations", "gpushare_read_share"})
+                           "gpushare_expect", "gpushare_read_iterations", "gpushare_read_share"})
     expected.insert(name);
   std::istringstream lines(output_of("nm -D --defined-only " + library()));
   std::set<std::string> exported;

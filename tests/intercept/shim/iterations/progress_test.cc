@@ -407,5 +407,21 @@ TEST(Published, AWriterThatDiedInTheMiddleIsNotWaitedFor) {
   EXPECT_EQ(known.begun, 5u);
 }
 
+TEST_F(ProgressTest, WhatTheProgramExpectsCountsFromTheIterationsThatHaveBegun) {
+  EXPECT_EQ(published().expected, 0u);
+  uint64_t began = 0;
+  for (int i = 0; i < 5; ++i) {
+    ASSERT_TRUE(progress().begin(ShimPhase::kUnknown, &began));
+    ASSERT_TRUE(progress().end(began, 0));
+  }
+  const uint64_t begun = published().begun;
+  ASSERT_TRUE(progress().expect(100));
+  EXPECT_EQ(published().expected, begun + 100);
+  ASSERT_TRUE(progress().expect(UINT64_MAX));
+  EXPECT_EQ(published().expected, UINT64_MAX);
+  ASSERT_TRUE(progress().expect(0));
+  EXPECT_EQ(published().expected, 0u);
+}
+
 }  // namespace
 }  // namespace gpushare::shim
