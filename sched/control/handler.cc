@@ -9,6 +9,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "sched/control/placing.h"
+#include "sched/slo/knees/store.h"
 #include "shmctl/base/version.h"
 #include "shmctl/plane/snapshot.h"
 #include "shmctl/plane/status_json.h"
@@ -83,7 +85,7 @@ class Handler {
     bool is_admin_only;
     void (Handler::*run)();
   };
-  static const std::array<Operation, 12> kOperations;
+  static const std::array<Operation, 13> kOperations;
 
   void require_admin() const {
     if (!peer_.is_admin)
@@ -207,6 +209,47 @@ class Handler {
     answer_.has_changed = true;
   }
 
+  // Where a program that will be started should run. Changes nothing.
+  void place() {
+    const LengthHistory nothing;
+    const LengthHistory& lengths = scope_.lengths == nullptr ? nothing : *scope_.lengths;
+    TenantSettings said;
+    value_or_refuse(apply_settings(said, settings()));
+    std::optional<Nanos> length;
+    if (said.length > Micros{}) length = said.length;
+    if (!length && request_.contains("command")) length = lengths.median(command());
+    const PlaceJob job{
+        .length = length ? static_cast<double>(length->count()) : lengths.mix().index({}),
+        .bytes = said.memory_max.value_or(0)};
+    const PlaneSnapshot plane = value_or_refuse(take_snapshot(scope_.plane));
+    std::vector<PlaceGpu> gpus = place_gpus(plane, lengths.mix());
+    if (gpus.empty()) throw Refusal{"failed", "there is no GPU", ""};
+    const std::string wanted = string("gpu");
+    if (wanted != "auto") {
+      std::string known;
+      for (const PlaceGpu& gpu : gpus) known += fmt::format(", {}", gpu.index);
+      std::erase_if(gpus, [&](const PlaceGpu& gpu) { return std::to_string(gpu.index) != wanted; });
+      if (gpus.empty())
+        throw Refusal{"usage", fmt::format("there is no GPU '{}'", wanted), "auto" + known};
+    }
+    const Placement placement = gpushare::place(job, gpus);
+    body_["reason"] = wanted == "auto" || placement.gpus.empty() ? placement.reason : "asked for";
+    if (placement.gpus.empty()) return;  // it waits
+    body_["gpu"] = placement.gpus.front();
+    const auto record = std::ranges::find(plane.gpus, placement.gpus.front(), &GpuRecord::index);
+    body_["uuid"] = record->uuid;
+  }
+  std::string command() const {
+    const Json& words = member("command");
+    std::vector<std::string> line;
+    if (!words.is_array()) throw Refusal{"usage", "'command' is a list of strings", ""};
+    for (const Json& word : words) {
+      if (!word.is_string()) throw Refusal{"usage", "'command' is a list of strings", ""};
+      line.push_back(word.get<std::string>());
+    }
+    return command_signature(line);
+  }
+
   // The cgroup that the caller has put itself into, by the kernel's word.
   std::string scope_of(const ProcessId& caller) const {
     require_admin();
@@ -255,11 +298,12 @@ class Handler {
   Answer answer_;
 };
 
-const std::array<Handler::Operation, 12> Handler::kOperations{{
+const std::array<Handler::Operation, 13> Handler::kOperations{{
     {"hello", false, &Handler::hello},
     {"status", false, &Handler::status},
     {"doctor", false, &Handler::doctor},
     {"run", false, &Handler::run},
+    {"place", false, &Handler::place},
     {"set", true, &Handler::set},
     {"remove", true, &Handler::remove},
     {"attach", true, &Handler::attach},

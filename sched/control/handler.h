@@ -12,6 +12,7 @@
 
 #include "sched/control/diagnosis.h"
 #include "sched/control/peer.h"
+#include "sched/orders/length_history.h"
 #include "sched/step/scheduler.h"
 #include "sched/tenants/proc_reader.h"
 #include "sched/tenants/tenant_control.h"
@@ -35,6 +36,8 @@ struct ControlScope {
   std::function<Result<>()> reload;                // reads the configuration again
   std::function<Result<>()> forget;                // drops what was set at run time
   std::function<std::vector<Finding>()> diagnose;  // for `gpushare doctor`
+  // Of jobs that have ended, for `place`; nullptr: nothing was learnt.
+  const LengthHistory* lengths = nullptr;
 };
 
 struct Answer {

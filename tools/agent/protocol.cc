@@ -72,6 +72,8 @@ std::string encode(const Request& request) {
   if (request.seconds) json["seconds"] = *request.seconds;
   if (request.create) json["create"] = *request.create;
   if (request.is_scope) json["scope"] = true;
+  if (!request.gpu.empty()) json["gpu"] = request.gpu;
+  if (!request.command.empty()) json["command"] = request.command;
   for (const auto& [key, value] : request.settings) json["settings"][key] = value;
   return dump(json) + "\n";
 }
@@ -90,6 +92,16 @@ Result<Joined> decode_joined(std::string_view line) {
   return decode<Joined>(line, [](const Json& answer) {
     if (!answer.at("ok").get<bool>()) throw std::runtime_error("it is neither done nor refused");
     return Joined{.follows_forks = answer.value("follows_forks", false)};
+  });
+}
+
+Result<Placed> decode_placed(std::string_view line) {
+  return decode<Placed>(line, [](const Json& answer) {
+    Placed placed{.reason = answer.value("reason", "")};
+    if (!answer.contains("gpu")) return placed;
+    placed.gpu = answer.at("gpu").get<uint32_t>();
+    placed.uuid = answer.at("uuid").get<std::string>();
+    return placed;
   });
 }
 

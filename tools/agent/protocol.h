@@ -29,6 +29,8 @@ struct Request {
   std::optional<bool> create{};
   std::optional<double> seconds{};
   bool is_scope = false;
+  std::string gpu{};                   // of `place`: "auto" or an index; empty: left out
+  std::vector<std::string> command{};  // of `place`; empty: left out
 };
 std::string encode(const Request& request);  // one line with its newline
 
@@ -70,9 +72,17 @@ struct Joined {
   bool follows_forks = false;
 };
 
+// What `place` answers.
+struct Placed {
+  std::optional<uint32_t> gpu{};  // none: it fits nowhere now
+  std::string uuid{};             // of the GPU
+  std::string reason{};
+};
+
 Result<> decode_done(std::string_view line);
 Result<bool> decode_on_gpu(std::string_view line);
 Result<Joined> decode_joined(std::string_view line);
+Result<Placed> decode_placed(std::string_view line);
 Result<Hello> decode_hello(std::string_view line);
 Result<PlaneSnapshot> decode_status(std::string_view line);
 Result<std::vector<Finding>> decode_doctor(std::string_view line);

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "shmctl/settings/tenant_settings.h"
@@ -68,6 +69,34 @@ bool gets_shim(const Invocation& invocation) {
          has_preload_entry(read_preload("").value_or(""), "");
 }
 
+constexpr Nanos kAskAgain = 1s;
+
+// Asks the agent where the program should run, until it fits somewhere, and lets it see that GPU
+// alone. Children inherit it.
+Result<> choose_gpu(const Invocation& invocation, Client& client) {
+  const Request request{.op = "place",
+                        .settings = run_request(invocation).settings,
+                        .gpu = invocation.text("gpu"),
+                        .command = invocation.arguments};
+  std::string said;
+  for (;;) {
+    const auto answer = client.ask(request);
+    const auto placed = answer ? decode_placed(*answer) : std::unexpected(answer.error());
+    if (!placed) return std::unexpected(placed.error());
+    if (placed->gpu) {
+      const std::string device =
+          placed->uuid.empty() ? std::to_string(*placed->gpu) : placed->uuid;
+      if (::setenv("CUDA_VISIBLE_DEVICES", device.c_str(), 1) != 0)
+        return errno_error("set the environment");
+      fmt::print(stderr, "gpushare: on GPU {}: {}\n", *placed->gpu, placed->reason);
+      return {};
+    }
+    if (placed->reason != said) fmt::print(stderr, "gpushare: waits: {}\n", placed->reason);
+    said = placed->reason;
+    std::this_thread::sleep_for(kAskAgain);
+  }
+}
+
 // Says to the gpushare that systemd starts in our place that it is in its scope.
 constexpr const char* kInScope = "GPUSHARE_IN_SCOPE";
 
@@ -96,6 +125,9 @@ ExitCode run(const Invocation& invocation) {
       fmt::print(stderr, "gpushare: warning: {}\n", *elsewhere);
   auto client = Client::connect(endpoints_of(invocation).socket);
   if (client) {
+    if (invocation.has("gpu"))
+      if (const auto chosen = choose_gpu(invocation, *client); !chosen)
+        return report(chosen.error());
     auto answer = client->ask(request);
     const auto joined = answer ? decode_joined(*answer) : std::unexpected(answer.error());
     if (!joined) return report(joined.error());
@@ -163,6 +195,10 @@ Command run_command() {
   options.insert(options.begin(), {"tenant", 't', "TENANT", "The tenant it belongs to", "default"});
   options.push_back(
       {"scope", 0, "", "Put PROGRAM into a cgroup of its own, which holds all that it starts"});
+  options.push_back({"gpu", 0, "auto|N",
+                     "Run it on the GPU where it is expected to end first, or on that of this "
+                     "number: it sees no other (CUDA_VISIBLE_DEVICES)",
+                     "", "", std::nullopt, "auto"});
   options.push_back({"shim", 0, "",
                      "Preload libgpushare.so, which does what only the program itself can "
                      "do"});
@@ -185,6 +221,7 @@ Command run_command() {
       .examples = {"gpushare run -- python train.py",
                    "gpushare run --tenant research -- python train.py --lr 0.1",
                    "gpushare run --weight 300 --max 30% -- ./simulate",
+                   "gpushare run --gpu auto --length 10m -- python train.py",
                    "gpushare run --priority idle -- ./batch-job"},
       .starts_program = true,
       .run = run,

@@ -71,6 +71,59 @@ TEST_F(ControlHandlerTest, StatusIsTheControlPlane) {
     EXPECT_TRUE(answer.contains(part)) << part;
 }
 
+class PlacementTest : public ControlHandlerTest {
+ protected:
+  PlacementTest() {
+    AgentRecord agent;
+    agent.gpu_count = 2;
+    write_record(plane_.region().agent, agent);
+    for (uint32_t index : {0U, 1U}) {
+      GpuRecord gpu;
+      gpu.index = index;
+      gpu.memory_bytes = uint64_t{16} << 30;
+      gpu.memory_used_bytes = index == 0 ? 0 : uint64_t{8} << 30;
+      (void)std::snprintf(gpu.uuid, sizeof gpu.uuid, "GPU-%u", index);
+      write_record(plane_.region().gpus[index], gpu);
+    }
+  }
+  void busy(uint32_t slot, uint32_t gpu) {
+    ProcessRecord process;
+    process.pid = static_cast<int32_t>(100 + slot);
+    process.gpu = gpu;
+    write_record(plane_.region().processes[slot].record, process);
+  }
+};
+
+TEST_F(PlacementTest, AJobGoesWhereLeastWorkWaits) {
+  busy(0, 0);
+  const Json answer = ask(R"({"op":"place","gpu":"auto"})", kUser);
+  EXPECT_EQ(answer["gpu"], 1) << answer.dump();
+  EXPECT_EQ(answer["uuid"], "GPU-1");
+  EXPECT_NE(answer["reason"].get<std::string>().find("ends there first"), std::string::npos);
+  busy(1, 1);
+  busy(2, 1);
+  EXPECT_EQ(ask(R"({"op":"place","gpu":"auto"})")["gpu"], 0);
+}
+
+TEST_F(PlacementTest, ItsMemoryMustFit) {
+  busy(0, 0);
+  EXPECT_EQ(ask(R"({"op":"place","gpu":"auto","settings":{"memory_max":"10G"}})")["gpu"], 0);
+  const Json answer = ask(R"({"op":"place","gpu":"auto","settings":{"memory_max":"20G"}})");
+  EXPECT_EQ(answer["ok"], true);
+  EXPECT_FALSE(answer.contains("gpu"));
+  EXPECT_EQ(answer["reason"], "memory: needs 20480 MiB on 1 GPU, free on 0");
+}
+
+TEST_F(PlacementTest, AGpuMayBeAskedFor) {
+  busy(0, 1);
+  EXPECT_EQ(ask(R"({"op":"place","gpu":"1","command":["python","x.py"]})")["uuid"], "GPU-1");
+  for (const char* wrong : {R"({"op":"place","gpu":"2"})", R"({"op":"place"})",
+                            R"({"op":"place","gpu":"auto","command":["a",1]})",
+                            R"({"op":"place","gpu":"auto","settings":{"length_us":"soon"}})"})
+    EXPECT_EQ(ask(wrong)["code"], "usage") << wrong;
+  EXPECT_EQ(ask(R"({"op":"place","gpu":"2"})")["allowed"], "auto, 0, 1");
+}
+
 TEST_F(ControlHandlerTest, SetsATenant) {
   const Answer answer =
       handle(R"({"op":"set","tenant":"a","settings":{"weight":"300","max":"30%"},"create":true})");
