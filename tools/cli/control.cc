@@ -107,9 +107,8 @@ ExitCode attach(const Invocation& invocation) {
 Command set_command() {
   std::vector<HelpEntry> keys;
   std::string offered;  // to shells
-  for (const Option& option : setting_options()) {
-    std::string key = option.name;
-    std::ranges::replace(key, '-', '_');
+  for (size_t i = 0; const Option& option : setting_options()) {
+    const std::string key(setting_keys()[i++]);
     keys.push_back({key + "=" + option.value, option_text(option)});
     offered += key + "= ";
     std::istringstream values(option.words);
