@@ -49,7 +49,13 @@ void Streams::say(const Device& device, ShimFollows follows) const {
 
 void Streams::follow_wanted(Device& device) {
   const KeepErrno errno_of_the_program;
-  while (const uint64_t wait_ns = try_to_follow(device, true)) sleep_ns(wait_ns);
+  uint64_t wait_ns = try_to_follow(device, true);
+  if (wait_ns == 0) return;
+  // The agent sees that it waits for its work; otherwise it would take it for idle.
+  ShimSlot& mine = slot();
+  mine.waits.fetch_add(1, std::memory_order_relaxed);
+  for (; wait_ns != 0; wait_ns = try_to_follow(device, true)) sleep_ns(wait_ns);
+  mine.waits.fetch_sub(1, std::memory_order_relaxed);
 }
 
 // What keeps a partition, or a stand-in at `place`, from being made now; kFollows: nothing.
