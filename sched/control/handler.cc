@@ -204,6 +204,7 @@ class Handler {
       tenant = value_or_refuse(scope_.control.create_transient(caller, wanted));
     }
     if (scope) value_or_refuse(scope_.tenants.attach_scope(*scope, tenant));
+    body_["run"] = value_or_refuse(scope_.tenants.begin_run(caller, scope_.clock.now()));
     body_["tenant"] = tenant;
     body_["follows_forks"] = scope_.follows_forks;
     answer_.has_changed = true;

@@ -75,6 +75,7 @@ class Agent final : public Listener {
   void look_for_gpus();
   void drop_gpus(std::string_view reason);
   void step(Time now);
+  void look_at_turns();
   bool on_signal(int signal);
   enum class Ending { kLeaves, kHandsOver };
   void stop(Ending ending);
@@ -105,8 +106,10 @@ class Agent final : public Listener {
 
   std::unique_ptr<Waiter> notices_;     // of the module
   std::unique_ptr<Waiter> shim_calls_;  // of programs that ask for a slot
-  std::unique_ptr<Waiter> events_;      // of the GPUs' own observer; nullptr: there is none
-  Time next_look_{};                    // for GPUs, while there are none
+  std::unique_ptr<Waiter> shim_wakes_;  // of programs that have come to stand
+  Alarm turns_{loop_.io(), [this] { look_at_turns(); }};
+  std::unique_ptr<Waiter> events_;  // of the GPUs' own observer; nullptr: there is none
+  Time next_look_{};                // for GPUs, while there are none
 };
 
 Result<> Agent::start() {
@@ -167,6 +170,13 @@ void Agent::listen_for_shims() {
     shim_calls_->wait();
   });
   shim_calls_->wait();
+  if (shims_->wake_fd() < 0) return;
+  shim_wakes_ = std::make_unique<Waiter>(loop_.io(), shims_->wake_fd(), [this] {
+    shims_->hear(clock_.now());
+    look_at_turns();
+    shim_wakes_->wait();
+  });
+  shim_wakes_->wait();
 }
 
 // Tells everything beside the scheduler how the GPUs are shared.
@@ -260,6 +270,7 @@ void Agent::step(Time now) {
     return now >= next_look_ ? look_for_gpus() : loop_.wake_at(next_look_);
   }
   Time next = gpus_.scheduler().step();
+  turns_.set(gpus_.scheduler().next_look_at_turns());
   next = std::min(next, mps_.step(clock_.now()));
   knees_.save();
   if (gpus_.scheduler().is_lost()) return drop_gpus("the GPUs do not answer any more");
@@ -269,6 +280,13 @@ void Agent::step(Time now) {
   module_.publish(now, *gpus_.state());
   if (events_) events_->wait();
   loop_.wake_at(next);
+}
+
+// Who has come to stand makes room for the next one at once; a plan follows as soon as steps may.
+void Agent::look_at_turns() {
+  if (!gpus_.are_there() || !gpus_.scheduler().turns().has_orders()) return;
+  if (gpus_.scheduler().look_at_turns()) loop_.wake_now();
+  turns_.set(gpus_.scheduler().next_look_at_turns());
 }
 
 bool Agent::on_signal(int signal) {
@@ -288,6 +306,8 @@ void Agent::stop(Ending ending) {
   control_.reset();
   notices_.reset();
   shim_calls_.reset();
+  shim_wakes_.reset();
+  turns_.set(Time::max());
   shims_.reset();
   const bool leaves = ending == Ending::kLeaves;
   if (leaves) mps_.leave();

@@ -27,6 +27,15 @@ void Waiter::wait() {
   });
 }
 
+void Alarm::set(Time when) {
+  timer_.cancel();
+  if (when == Time::max()) return;
+  timer_.expires_at(when);
+  timer_.async_wait([this](ErrorCode error) {
+    if (!error) then_();
+  });
+}
+
 EventLoop::EventLoop(std::function<void(Time)> step, std::function<bool(int)> signal)
     : step_(std::move(step)), signal_(std::move(signal)), signals_(loop_, SIGTERM, SIGINT) {
   signals_.add(SIGHUP);

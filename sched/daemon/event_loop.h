@@ -28,6 +28,19 @@ class Waiter {
   bool is_waiting_ = false;
 };
 
+// Calls back once at an instant. It is not bound by EventLoop::kLeastGap.
+class Alarm {
+ public:
+  Alarm(boost::asio::io_context& loop, std::function<void()> then)
+      : timer_(loop), then_(std::move(then)) {}
+  // In the place of what was set before; Time::max(): not at all.
+  void set(Time when);
+
+ private:
+  boost::asio::steady_timer timer_;
+  const std::function<void()> then_;
+};
+
 class EventLoop {
  public:
   // However many events come, steps are no closer than this.

@@ -13,7 +13,8 @@ namespace {
 
 uint32_t features_of(const PolicyNeeds& needs) {
   return (needs.spatial ? kShimGate | kShimPartitions : 0U) |
-         (needs.iterations ? kShimIterations : 0U);
+         (needs.iterations ? kShimIterations : 0U) |
+         (needs.turns ? kShimGate | kShimIterations : 0U);
 }
 
 }  // namespace
@@ -33,9 +34,11 @@ void ShimLink::set_gpus(std::span<const GpuInfo> gpus, const Config& config) {
   std::vector<SpatialGpu> spatial;
   gpus_.clear();
   features_ = 0;
+  takes_turns_ = false;
   for (const GpuInfo& gpu : gpus) {
     const GpuConfig& own = config.gpu(gpu.index);
     const uint32_t features = features_of(own.policy.entry->needs);
+    takes_turns_ |= own.policy.entry->needs.turns;
     if (own.is_spatial) {
       spatial.push_back({.info = gpu, .features = features});
       gpus_.push_back(gpu.index);
@@ -43,6 +46,7 @@ void ShimLink::set_gpus(std::span<const GpuInfo> gpus, const Config& config) {
       features_ |= features;
     }
   }
+  if (!takes_turns_) awaiting_.clear();
   if (spatial_.set_gpus(spatial)) return;
   // Processes whose slots no longer fit are nobody's to let in.
   for (const ProcessId& process : host_->processes()) ShimHost::open_gate(*host_->find(process));
@@ -54,11 +58,15 @@ ShimRequest ShimLink::decide(const ProcessId& process, uid_t uid) {
   identity.user = processes_.user_name(uid).value_or("");
   identities_[process] = std::move(identity);
   const uint32_t tenant = tenant_of(process);
-  closed_.erase(process);  // it gets a new slot
-  stopped_.erase(process);
+  holds_.erase(process);  // it gets a new slot
+  awaiting_.erase(process);
   ShimRequest wish = spatial_.wish(tenant, tenants_.at(tenant)->settings);
   if (wish.features != 0 && mps_ != nullptr) wish.mps_pipe = mps_->pipe_for(process);
   wish.features |= features_;
+  if (takes_turns_ && (wish.features & kShimGate) != 0) {
+    wish.is_closed = true;  // until it has its first turn
+    awaiting_[process] = Time{};
+  }
   return wish;
 }
 
@@ -85,6 +93,8 @@ void ShimLink::read(Time now, const Registry& registry) {
   std::erase_if(identities_,
                 [&](const auto& entry) { return host_->find(entry.first) == nullptr; });
   std::erase_if(bounds_, [&](const auto& entry) { return host_->find(entry.first) == nullptr; });
+  std::erase_if(holds_, [&](const auto& entry) { return host_->find(entry.first) == nullptr; });
+  std::erase_if(awaiting_, [&](const auto& entry) { return host_->find(entry.first) == nullptr; });
   spatial_.read(now, std::move(clients));
 }
 
@@ -118,24 +128,78 @@ void ShimLink::apply(Time now, uint32_t gpu, const Plan& plan,
   }
 }
 
-void ShimLink::stop_iterations() {
-  for (const ShimClient& client : spatial_.clients()) {
-    const auto stop = stops_.find(client.process);
-    if (stop != stops_.end()) {
-      stopped_.insert(client.process);
-      ShimHost::set_run_until(*client.slot, stop->second);
-    } else if (stopped_.erase(client.process) > 0) {
-      ShimHost::set_run_until(*client.slot, 0);
-    }
+std::optional<SlotReading> ShimLink::look(const ProcessId& process) const {
+  const ShimSlot* const slot = host_->find(process);
+  return slot == nullptr ? std::nullopt : std::optional(read_slot(*slot));
+}
+
+void ShimLink::hear(Time now) { (void)host_->take_wakes(now); }
+
+bool ShimLink::has_unheard() const {
+  return std::ranges::any_of(holds_,
+                             [&](const auto& entry) { return host_->is_unheard(entry.first); });
+}
+
+void ShimLink::hold(const ProcessHold& hold) {
+  ShimSlot* const slot = host_->find(hold.process);
+  if (slot == nullptr) return;
+  const bool was_awaited = awaiting_.erase(hold.process) > 0;
+  const auto [at, is_new] = holds_.try_emplace(hold.process, hold);
+  if (!is_new && !was_awaited && at->second == hold) return;
+  at->second = hold;
+  settle_boundary(hold.process, *slot);
+  settle_gate(hold.process, *slot);
+}
+
+// Whether its gate is to be closed, for any reason.
+bool ShimLink::must_stand(const ProcessId& process) const {
+  const auto hold = holds_.find(process);
+  return (hold != holds_.end() && hold->second.is_gate_closed) || awaiting_.contains(process) ||
+         caps_.is_shut(process) || spatial_.is_held(process);
+}
+
+void ShimLink::settle_gate(const ProcessId& process, ShimSlot& slot) {
+  if (must_stand(process))
+    ShimHost::close_gate(slot);
+  else
+    ShimHost::open_gate(slot);
+}
+
+// Of a plan's word and a turn's the sooner one counts.
+void ShimLink::settle_boundary(const ProcessId& process, ShimSlot& slot) {
+  const auto stop = stops_.find(process);
+  const auto hold = holds_.find(process);
+  uint64_t until = stop == stops_.end() ? 0 : stop->second;
+  if (hold != holds_.end() && hold->second.run_until != 0)
+    until = until == 0 ? hold->second.run_until : std::min(until, hold->second.run_until);
+  if (slot.iterations.run_until.load(std::memory_order_relaxed) != until)
+    ShimHost::set_run_until(slot, until);
+}
+
+// Who stands at its gate, but works on no GPU that takes turns as far as is known, goes in.
+void ShimLink::await_turns(Time now) {
+  for (auto at = awaiting_.begin(); at != awaiting_.end();) {
+    const ShimSlot* const slot = host_->find(at->first);
+    const bool stands = slot != nullptr && slot->waiting.load(std::memory_order_relaxed) != 0;
+    if (stands && at->second == Time{}) at->second = now;
+    at = stands && now - at->second >= kLongestWait ? awaiting_.erase(at) : std::next(at);
   }
-  stops_.clear();
-  std::erase_if(stopped_, [&](const ProcessId& id) { return host_->find(id) == nullptr; });
 }
 
 Time ShimLink::finish(Time now) {
-  stop_iterations();
-  const Time next = spatial_.finish(now);  // whoever is let in may be shut out again for its cap
-  return std::min(next, enforce_caps(now));
+  await_turns(now);
+  const auto stays = [this](const ProcessId& process) {
+    const auto hold = holds_.find(process);
+    return (hold != holds_.end() && hold->second.is_gate_closed) || awaiting_.contains(process);
+  };
+  const Time next = spatial_.finish(now, stays);
+  const Time caps = enforce_caps(now);
+  for (const ShimClient& client : spatial_.clients()) {
+    settle_boundary(client.process, *client.slot);
+    settle_gate(client.process, *client.slot);
+  }
+  stops_.clear();
+  return std::min(next, caps);
 }
 
 // A client whose context nobody has seen yet may be on any of them.
@@ -160,17 +224,6 @@ Time ShimLink::enforce_caps(Time now) {
   };
   const Time next = caps_.step(now, gated, find, server_use_);
   server_use_.fill(Nanos{});
-  for (const ShimClient& client : spatial_.clients()) {
-    const bool is_open = (client.slot->gate.load(std::memory_order_relaxed) & 1) == 0;
-    if (caps_.is_shut(client.process)) {
-      if (!is_open) continue;  // also: it has not been let in yet
-      closed_.insert(client.process);
-      ShimHost::close_gate(*client.slot);
-    } else if (closed_.erase(client.process) > 0) {
-      ShimHost::open_gate(*client.slot);
-    }
-  }
-  std::erase_if(closed_, [&](const ProcessId& process) { return host_->find(process) == nullptr; });
   return next;
 }
 

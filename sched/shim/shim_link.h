@@ -37,6 +37,9 @@ class ShimLink final : public ShimProcesses {
   // Readable when a process asks for its slot: serve() is due, which returns how many got one.
   int fd() const { return host_->fd(); }
   int serve() { return host_->serve(); }
+  // Readable when a process has woken us: hear() is due, then a look at the turns.
+  int wake_fd() const { return host_->wake_fd(); }
+  void hear(Time now);
 
   // How the GPUs are shared from now on. If others are shared spatially than before, processes that
   // came before keep what they have, are moved no more, and go in if they stand at their gate.
@@ -54,6 +57,9 @@ class ShimLink final : public ShimProcesses {
              std::span<const ProcessView> processes) override;
   Time finish(Time now) override;
   std::string note(const ProcessId& process) const override;
+  std::optional<SlotReading> look(const ProcessId& process) const override;
+  void hold(const ProcessHold& hold) override;
+  bool has_unheard() const override;
   void add_server_use(uint32_t gpu, Nanos used) override {
     if (gpu < server_use_.size()) server_use_[gpu] += used;
   }
@@ -62,13 +68,19 @@ class ShimLink final : public ShimProcesses {
   }
 
  private:
+  // A program that stands at its gate and is seen on no GPU that takes turns goes in after so long.
+  static constexpr Nanos kLongestWait = std::chrono::milliseconds(500);
+
   ShimLink(const Tenants& tenants, const ProcReader& processes, Region& region)
       : tenants_(tenants), processes_(processes), region_(region) {}
   ShimRequest decide(const ProcessId& process, uid_t uid);
   uint32_t tenant_of(const ProcessId& process);
   SlotReading read_slot_of(const ProcessId& process, const ShimSlot& slot, Time now);
-  void stop_iterations();
+  void await_turns(Time now);
   Time enforce_caps(Time now);
+  bool must_stand(const ProcessId& process) const;
+  void settle_gate(const ProcessId& process, ShimSlot& slot);
+  void settle_boundary(const ProcessId& process, ShimSlot& slot);
 
   const Tenants& tenants_;
   const ProcReader& processes_;
@@ -77,11 +89,14 @@ class ShimLink final : public ShimProcesses {
   ShimCaps caps_;
   std::array<Nanos, kMaxGpus> server_use_{};  // of MPS servers, since the last finish()
   std::map<ProcessId, SlotBounds> bounds_;    // of those with a slot
-  std::set<ProcessId> closed_;                // gates that a cap has closed
-  std::map<ProcessId, uint64_t> stops_;       // run_until of this step's plans
-  std::set<ProcessId> stopped_;               // that have been told one
-  std::vector<uint32_t> gpus_;                // that are shared spatially, by index
-  uint32_t features_ = 0;                     // ShimFeature, that GPUs shared by time ask for
+  // How turns hold processes, and those that have come and that no turn is known for, by when they
+  // came to their gate (zero: not yet).
+  std::map<ProcessId, ProcessHold> holds_;
+  std::map<ProcessId, Time> awaiting_;
+  bool takes_turns_ = false;             // a GPU does
+  std::map<ProcessId, uint64_t> stops_;  // run_until of this step's plans
+  std::vector<uint32_t> gpus_;           // that are shared spatially, by index
+  uint32_t features_ = 0;                // ShimFeature, that GPUs shared by time ask for
   Spatial spatial_{{}};
   std::map<ProcessId, ProcessIdentity> identities_;  // of those with a slot
   std::unique_ptr<ShimHost> host_;

@@ -10,22 +10,27 @@ namespace {
 
 constexpr uint32_t kLongestSloUs = 1'000'000'000;
 
-std::optional<Time> waits_since(const ShimIterations& iterations) {
-  const uint64_t since = iterations.waiting_since_ns.load(std::memory_order_relaxed);
-  if (since == 0 || since > static_cast<uint64_t>(Nanos::max().count())) return std::nullopt;
-  return Time{Nanos(static_cast<int64_t>(since))};
+std::optional<Time> instant(uint64_t ns) {
+  if (ns == 0 || ns > static_cast<uint64_t>(Nanos::max().count())) return std::nullopt;
+  return Time{Nanos(static_cast<int64_t>(ns))};
 }
 
 }  // namespace
 
 SlotReading read_slot(const ShimSlot& slot) {
-  SlotReading reading{.launches = launches_of(slot),
-                      .waits = slot.waits.load(std::memory_order_relaxed),
-                      .iterations = {}};
+  SlotReading reading{
+      .launches = launches_of(slot),
+      .waits = slot.waits.load(std::memory_order_relaxed),
+      .is_at_gate = slot.waiting.load(std::memory_order_relaxed) != 0,
+      .at_boundary = instant(slot.iterations.waiting_since_ns.load(std::memory_order_relaxed)),
+      .iterations = {}};
   PublishedIterations said;
   if (!read_published(slot.iterations, &said)) return reading;
   const bool is_source = said.source <= ShimSource::kAnnounced;
   const bool is_phase = said.phase <= ShimPhase::kDecode;
+  reading.is_read = true;
+  reading.begun = said.begun;
+  reading.began = instant(said.began_ns).value_or(Time{});
   reading.iterations = {.source = is_source ? said.source : ShimSource::kNone,
                         .confidence = std::min(said.confidence, 1000U),
                         .phase = is_phase ? said.phase : ShimPhase::kUnknown,
@@ -39,7 +44,7 @@ SlotReading read_slot(const ShimSlot& slot) {
                         .p99_ns = said.p99_ns,
                         .slo_us = said.slo_us > kLongestSloUs ? 0 : said.slo_us,
                         .expected = said.expected,
-                        .waits_since = waits_since(slot.iterations)};
+                        .waits_since = reading.at_boundary};
   return reading;
 }
 

@@ -15,6 +15,11 @@ namespace gpushare {
 struct SlotReading {
   uint64_t launches = 0;                     // of all threads
   uint32_t waits = 0;                        // threads that wait for work on a GPU
+  bool is_read = false;                      // the iterations could be read
+  bool is_at_gate = false;                   // a thread waits there
+  std::optional<Time> at_boundary{};         // since when a thread waits there
+  uint64_t begun = 0;                        // iterations
+  Time began{};                              // the last of them; zero: unknown
   std::optional<IterationsView> iterations;  // none: a write was under way at each of a few looks
 };
 

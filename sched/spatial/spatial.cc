@@ -89,8 +89,8 @@ void Spatial::apply(Time now, uint32_t index, std::span<const PlannedPartition> 
     gpu->apply(now, planned, clients_);
 }
 
-Time Spatial::finish(Time now) {
-  Nanos look = let_in(now);
+Time Spatial::finish(Time now, const IsNamed& stays_closed) {
+  Nanos look = let_in(now, stays_closed);
   for (const GpuPartitions& gpu : gpus_)
     if (!gpu.is_settled()) look = std::min(look, gpu.is_awaited(now) ? kBusyLook : kFirstLook);
   return now + look;
@@ -98,7 +98,7 @@ Time Spatial::finish(Time now) {
 
 // Returns in what time to look again. A process without a launch stays held: its first partition is
 // to be the one that it is entitled to when it comes to use it.
-Nanos Spatial::let_in(Time now) {
+Nanos Spatial::let_in(Time now, const IsNamed& stays_closed) {
   Nanos look = kCalmLook;
   for (const ShimClient& client : clients_) {
     Known& known = known_[client.process];
@@ -116,9 +116,14 @@ Nanos Spatial::let_in(Time now) {
       continue;
     }
     known.is_held = false;
-    ShimHost::open_gate(*client.slot);
+    if (!stays_closed(client.process)) ShimHost::open_gate(*client.slot);
   }
   return look;
+}
+
+bool Spatial::is_held(const ProcessId& process) const {
+  const auto known = known_.find(process);
+  return !gpus_.empty() && known != known_.end() && known->second.is_held;
 }
 
 const GpuPartitions* Spatial::find(uint32_t index) const {

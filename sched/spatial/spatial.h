@@ -9,6 +9,7 @@
 // kLongestStart: then it runs in what there is.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <span>
 #include <vector>
@@ -54,8 +55,11 @@ class Spatial {
   // Valid until the next read().
   std::vector<ProcessView> views(uint32_t gpu) const;
   void apply(Time now, uint32_t gpu, std::span<const PlannedPartition> planned);
-  // Opens gates. Returns when the next step is wanted.
-  Time finish(Time now);
+  // Opens gates, but of those that `stays_closed` names. Returns when the next step is wanted.
+  using IsNamed = std::function<bool(const ProcessId&)>;
+  Time finish(Time now, const IsNamed& stays_closed = [](const ProcessId&) { return false; });
+  // Whether its gate is closed until its tenant has its partitions.
+  bool is_held(const ProcessId& process) const;
 
   // As of the last read().
   std::span<const ShimClient> clients() const { return clients_; }
@@ -71,7 +75,7 @@ class Spatial {
   };
 
   const GpuPartitions* find(uint32_t gpu) const;
-  Nanos let_in(Time now);
+  Nanos let_in(Time now, const IsNamed& stays_closed);
 
   std::vector<GpuPartitions> gpus_;
   std::vector<uint32_t> features_;  // of each

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "sched/step/turn_taking.h"
 #include "sched/tenants/tenant_records.h"
 #include "shmctl/plane/snapshot.h"
 
@@ -167,6 +168,8 @@ void Publisher::publish_gpus() {
     put(record.uuid, info.uuid);
     put(record.name, info.name);
     put(record.pci, info.pci);
+    put(record.policy, config_.gpu(info.index).policy.entry->name);
+    if (state_.turns != nullptr) state_.turns->describe(info.index, record);
     write_record(region_.gpus[info.index], record);
   }
 }
@@ -285,6 +288,7 @@ void Publisher::publish_processes(Time now) {
     if (record.note[0] == '\0') put(record.note, state_.interference.note_of(id));
     if (record.note[0] == '\0' && outside_.shims != nullptr)
       put(record.note, outside_.shims->note(id));
+    if (state_.turns != nullptr) state_.turns->describe(id, gpu, record);
     std::ranges::copy(use.history_permille, record.history_permille);
     write_record(region_.processes[member.slot].record, record);
   }

@@ -47,12 +47,14 @@ Scheduler::Scheduler(const Surroundings& surroundings, const AgentIdentity& agen
       state_(
           outside_.gpu, outside_.region, outside_.tenants, outside_.clock,
           [this](const Enforcer::Change& change) { on_change(change); }, outside_.driver_calls),
+      turns_(state_, outside_),
       membership_(state_, outside_.region, outside_.processes),
       config_(config),
       publisher_(state_, outside_, agent, config_),
       late_(outside_.gpu, outside_.observer, state_.registry, outside_.clock,
             outside_.driver_calls),
       by_slot_(kMaxProcesses) {
+  state_.turns = &turns_;
   const std::size_t all = outside_.gpu.gpus().size();
   if (all > kMaxGpus)
     log_warning("there are {} GPUs: those from the number {} on are left alone", all, kMaxGpus);
@@ -78,6 +80,8 @@ void Scheduler::configure(const Config& config) {
     if (decider.policy != nullptr && had == wanted) continue;
     decider.policy = wanted.policy.make(decider.gpu);
     decider.is_fast = false;
+    decider.takes_turns = wanted.policy.entry->needs.turns;
+    if (!decider.takes_turns) turns_.drop_order(decider.gpu.index);
   }
   if (&config != &config_) config_ = config;
 }
@@ -110,7 +114,7 @@ Time Scheduler::step() {
 
   if (outside_.shims != nullptr) outside_.shims->read(now, state_.registry);
   state_.enforcer.begin_step();
-  for (uint32_t i = 0; i < gpus; ++i) next = std::min(next, decide((first_gpu_ + i) % gpus, now));
+  next = std::min(next, decide(now));
   if (gpus > 0) first_gpu_ = (first_gpu_ + 1) % gpus;
   if (outside_.shims != nullptr) next = std::min(next, outside_.shims->finish(now));
   note_states(now);
@@ -277,22 +281,55 @@ void Scheduler::give_up(uint32_t gpu, const Error& error) {
   state_.enforcer.undo_all(gpu);
 }
 
-Time Scheduler::decide(uint32_t gpu, Time now) {
+// Jobs may be on several GPUs: all are looked at before any is planned for, and all plans are there
+// before one is carried out.
+Time Scheduler::decide(Time now) {
+  const auto gpus = static_cast<uint32_t>(deciders_.size());
+  const auto for_each_gpu = [&](const auto& deed) {
+    for (uint32_t i = 0; i < gpus; ++i)
+      if (const uint32_t gpu = (first_gpu_ + i) % gpus; state_.gpu_problems[gpu].empty()) deed(gpu);
+  };
+  Time next = Time::max();
+  for_each_gpu([&](uint32_t gpu) { view(gpu, now); });
+  const bool takes_turns = std::ranges::any_of(deciders_, &Decider::takes_turns);
+  if (takes_turns || turns_.has_told()) {
+    turns_.begin();
+    for_each_gpu([&](uint32_t gpu) {
+      turns_.add(gpu, deciders_[gpu].takes_turns, deciders_[gpu].views.processes());
+    });
+    turns_.form(now);
+  }
+  for_each_gpu([&](uint32_t gpu) {
+    plan(gpu, now);
+    next = std::min(next, deciders_[gpu].plan.next);
+  });
+  if (takes_turns || turns_.has_told()) turns_.decide(now);
+  for_each_gpu([&](uint32_t gpu) {
+    enforce(gpu);
+    Decider& decider = deciders_[gpu];
+    if (outside_.shims != nullptr)
+      outside_.shims->apply(now, gpu, decider.plan, decider.views.processes());
+    state_.statuses[gpu] = std::move(decider.plan.statuses);
+  });
+  if (takes_turns || turns_.has_told()) turns_.carry_out(now);
+  return next;
+}
+
+void Scheduler::plan(uint32_t gpu, Time now) {
   Decider& decider = deciders_[gpu];
-  if (!state_.gpu_problems[gpu].empty()) return Time::max();
-  view(gpu, now);
   decider.gpu.switching = state_.accounting[gpu].switching();
-  Plan plan = decider.policy->plan(views_.snapshot(now, decider.gpu));
-  decider.is_fast = plan.needs_fast_tick;
-  enforce(gpu, plan);
-  if (outside_.shims != nullptr) outside_.shims->apply(now, gpu, plan, views_.processes());
-  state_.statuses[gpu] = std::move(plan.statuses);
-  return plan.next;
+  if (decider.takes_turns)
+    decider.views.set_jobs(turns_.jobs(gpu),
+                           [this](const ProcessId& process) { return turns_.job_of(process); });
+  decider.plan = decider.policy->plan(decider.views.snapshot(now, decider.gpu));
+  decider.is_fast = decider.plan.needs_fast_tick;
+  if (decider.takes_turns) turns_.set_order(gpu, std::move(decider.plan.jobs));
 }
 
 // All that is known of one GPU now; what was used is charged.
 void Scheduler::view(uint32_t gpu, Time now) {
-  views_.clear();
+  Views& views = deciders_[gpu].views;
+  views.clear();
   for (const auto* entry : state_.members_on[gpu]) {
     const auto& [key, member] = *entry;
     const pid_t pid = key.first.pid;
@@ -304,33 +341,38 @@ void Scheduler::view(uint32_t gpu, Time now) {
     by_slot_[member.slot] = &key;
     const bool is_frozen_by_user =
         member.is_frozen_by_user || outside_.tenants.at(member.tenant)->is_frozen_by_user;
-    views_.add({.id = member.slot,
-                .process = key.first,
-                .tenant = member.tenant,
-                .wants_gpu = state_.accounting[gpu].wants_gpu(pid, now),
-                .is_frozen = enforced.is_frozen,
-                .is_frozen_by_user = is_frozen_by_user,
-                .can_control = enforced.can_control,
-                .slice = enforced.slice.value_or(ProcessView{}.slice),
-                .share = state_.accounting[gpu].share(pid),
-                .used = charge.used,
-                .turns = charge.turns,
-                .came = member.came,
-                .memory_bytes = holder.memory_bytes,
-                .command_line = member.command_line});
+    views.add({.id = member.slot,
+               .process = key.first,
+               .tenant = member.tenant,
+               .wants_gpu = state_.accounting[gpu].wants_gpu(pid, now),
+               .is_frozen = enforced.is_frozen,
+               .is_frozen_by_user = is_frozen_by_user,
+               .can_control = enforced.can_control,
+               .slice = enforced.slice.value_or(ProcessView{}.slice),
+               .share = state_.accounting[gpu].share(pid),
+               .used = charge.used,
+               .turns = charge.turns,
+               .came = member.came,
+               .memory_bytes = holder.memory_bytes,
+               .command_line = member.command_line});
   }
-  if (outside_.shims != nullptr) views_.join(outside_.shims->views(gpu));
-  views_.add_tenants(gpu, outside_.tenants, outside_.region, outside_.shims);
+  if (outside_.shims != nullptr) views.join(outside_.shims->views(gpu));
+  views.add_tenants(gpu, outside_.tenants, outside_.region, outside_.shims);
 }
 
 // What the user froze is frozen, whether the policy has thought of it or not.
-void Scheduler::enforce(uint32_t gpu, Plan& plan) {
+void Scheduler::enforce(uint32_t gpu) {
+  Plan& plan = deciders_[gpu].plan;
   std::vector<bool> is_decided(kMaxProcesses);
   for (const Decision& decision : plan.decisions) is_decided[decision.process] = true;
-  for (const ProcessView& process : views_.processes())
-    if (process.has_context && process.is_frozen_by_user && process.can_control &&
-        !is_decided[process.id])
+  for (const ProcessView& process : deciders_[gpu].views.processes()) {
+    if (!process.has_context || !process.can_control || is_decided[process.id]) continue;
+    if (process.is_frozen_by_user)
       plan.decisions.push_back({.process = process.id, .freeze = FreezeReason::kUser, .target = 0});
+    else if (deciders_[gpu].takes_turns)
+      plan.decisions.push_back({.process = process.id});
+  }
+  if (deciders_[gpu].takes_turns) freeze_for_turns(gpu);
   targets_.clear();
   for (Decision& decision : plan.decisions) {
     const MemberKey& key = *by_slot_[decision.process];
@@ -345,6 +387,16 @@ void Scheduler::enforce(uint32_t gpu, Plan& plan) {
                         .is_frozen = decision.freeze != FreezeReason::kNone && !is_spared});
   }
   state_.enforcer.apply(gpu, targets_);
+}
+
+// A freeze for another reason stays what it is.
+void Scheduler::freeze_for_turns(uint32_t gpu) {
+  for (Decision& decision : deciders_[gpu].plan.decisions) {
+    const ProcessId& process = by_slot_[decision.process]->first;
+    if (decision.freeze != FreezeReason::kNone || !turns_.is_frozen(process)) continue;
+    decision.freeze = FreezeReason::kTurn;
+    decision.reason = turns_.words(process);
+  }
 }
 
 void Scheduler::note_states(Time now) {

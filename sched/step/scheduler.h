@@ -15,6 +15,7 @@
 #include "sched/step/publisher.h"
 #include "sched/step/state.h"
 #include "sched/step/surroundings.h"
+#include "sched/step/turn_taking.h"
 #include "sched/step/views.h"
 #include "sched/tenants/config.h"
 #include "shmctl/program/backoff.h"
@@ -41,7 +42,14 @@ class Scheduler {
   // While programs run. A GPU whose settings all stay the same keeps what its policy has learnt.
   void configure(const Config& config);
 
+  // Between two steps: looks at the turns of jobs alone. Returns true if a job was let in, so that
+  // a step is due.
+  bool look_at_turns() { return turns_.look(outside_.clock.now()); }
+  // When the next look is due, if no step comes first; Time::max(): none is.
+  Time next_look_at_turns() const { return turns_.next(outside_.clock.now()); }
+
   const State& state() const { return state_; }
+  const TurnTaking& turns() const { return turns_; }
 
  private:
   static constexpr int kStepsBeforeLost = 20;
@@ -51,6 +59,9 @@ class Scheduler {
   struct Decider {
     GpuView gpu;
     std::unique_ptr<Policy> policy;
+    bool takes_turns = false;  // the policy orders jobs
+    Views views{};             // of this step, as is the plan
+    Plan plan{};
     bool is_fast = false;  // background work takes turns
     int failures = 0;      // in a row, to read the switch log
     Backoff answers{};     // of the GPU
@@ -64,9 +75,11 @@ class Scheduler {
   void charge(const ProcessId& process, uint32_t tenant, uint32_t gpu, Nanos used);
   void charge_departed(Time now);
   void give_up(uint32_t gpu, const Error& error);
-  Time decide(uint32_t gpu, Time now);
+  Time decide(Time now);
   void view(uint32_t gpu, Time now);
-  void enforce(uint32_t gpu, Plan& plan);
+  void plan(uint32_t gpu, Time now);
+  void enforce(uint32_t gpu);
+  void freeze_for_turns(uint32_t gpu);
   bool is_gated(const ProcessId& process) const {
     return outside_.shims != nullptr && outside_.shims->is_gated(process);
   }
@@ -81,6 +94,7 @@ class Scheduler {
   const Surroundings outside_;
   const RecoveryReport recovered_;  // before state_, whose ledger takes over what is left
   State state_;
+  TurnTaking turns_;
   Membership membership_;
   Config config_;
   Publisher publisher_;
@@ -96,7 +110,6 @@ class Scheduler {
   int failed_steps_ = 0;  // in a row, in which no GPU or no event could be read
 
   // Used again from step to step.
-  Views views_;
   std::vector<Enforcer::Target> targets_;
   std::vector<const MemberKey*> by_slot_;
   std::vector<uint32_t> throttled_;

@@ -59,6 +59,8 @@ inline std::span<const GpuInfo> driven_gpus(const Gpu& gpu) {
   return gpu.gpus().first(std::min<std::size_t>(gpu.gpus().size(), kMaxGpus));
 }
 
+class TurnTaking;
+
 struct State {
   State(Gpu& gpu, Region& region, Tenants& all_tenants, const Clock& clock,
         std::function<void(const Enforcer::Change&)> changed, DriverCalls calls)
@@ -85,6 +87,7 @@ struct State {
   std::map<uint32_t, TenantUse> tenant_use;      // by tenant slot
   std::vector<std::vector<SloStatus>> statuses;  // by GPU: of the last plan
   std::vector<std::string> gpu_problems;         // by GPU: why it is left alone; empty: it is not
+  const TurnTaking* turns = nullptr;             // the scheduler's; never null in its steps
   uint64_t ticks = 0, events = 0;
   Micros tick{0};
 };

@@ -3,14 +3,17 @@
 // so that it knows neither sockets nor NVIDIA's MPS. All are called on the agent's one thread.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "intercept/gpu.h"
 #include "intercept/observer.h"
 #include "sched/enforce/enforcer.h"
+#include "sched/jobs/hold.h"
 #include "sched/mps/link.h"
 #include "sched/policy/policy.h"
+#include "sched/spatial/slot_reading.h"
 #include "sched/spatial/spatial.h"
 #include "sched/step/registry.h"
 #include "sched/tenants/proc_reader.h"
@@ -39,6 +42,13 @@ class ShimProcesses {
   // What an MPS server used of this GPU since the last step, which is its clients' use: it is said
   // before finish().
   virtual void add_server_use(uint32_t, Nanos) {}
+  // What the process says at this moment; nullopt: it has no slot. Also between two steps.
+  virtual std::optional<SlotReading> look(const ProcessId&) const { return std::nullopt; }
+  // From now on, also between two steps: at its boundary and its gate. The gate may stay closed for
+  // another reason.
+  virtual void hold(const ProcessHold&) {}
+  // Whether a process wakes the agent so often that it is not heard.
+  virtual bool has_unheard() const { return false; }
   // Why what it says of itself is not believed, for its note in status; empty: it is.
   virtual std::string note(const ProcessId&) const { return {}; }
 };

@@ -15,7 +15,14 @@ std::optional<CapView> cap_view(const Tenant& tenant, const TokenBucket& bucket)
                  .tokens = bucket.tokens()};
 }
 
+void Views::set_jobs(std::span<const JobView> jobs,
+                     const std::function<uint64_t(const ProcessId&)>& job_of) {
+  jobs_ = jobs;
+  for (ProcessView& process : processes_) process.job = job_of(process.process);
+}
+
 void Views::clear() {
+  jobs_ = {};
   tenants_.clear();
   processes_.clear();
 }

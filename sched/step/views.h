@@ -3,6 +3,7 @@
 // processes that it accounts for and those that have the shim; its memory is used again. Pure.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "sched/policy/policy.h"
@@ -22,15 +23,21 @@ class Views {
   void add_tenants(uint32_t gpu, const Tenants& tenants, const Region& region,
                    const ShimProcesses* shims);
 
+  // The jobs on the GPU, which stay the caller's until the snapshot is no longer used, and which of
+  // them a process is of.
+  void set_jobs(std::span<const JobView> jobs,
+                const std::function<uint64_t(const ProcessId&)>& job_of);
+
   // Valid until the next change.
   Snapshot snapshot(Time now, const GpuView& gpu) const {
-    return {.now = now, .tenants = tenants_, .processes = processes_, .gpu = gpu};
+    return {.now = now, .tenants = tenants_, .processes = processes_, .gpu = gpu, .jobs = jobs_};
   }
   std::span<const ProcessView> processes() const { return processes_; }
 
  private:
   std::vector<TenantView> tenants_;
   std::vector<ProcessView> processes_, joined_;
+  std::span<const JobView> jobs_{};
 };
 
 // The cap of a tenant and what is left of it; none: it has no cap.

@@ -70,6 +70,8 @@ void Tenants::take_over() {
     }
     if (member.is_attached) member.slot = record.tenant;
     member.is_heir = member.is_attached && (record.flags & kRosterInherited) != 0;
+    member.is_run_heir = !member.is_attached && (record.flags & kRosterInherited) != 0;
+    member.run.number = record.run;
     if (member.is_noted()) members_.emplace(process, member);
     note_or_warn(process, member);
   });
@@ -89,12 +91,14 @@ void Tenants::note(uint32_t slot) {
 
 Result<> Tenants::note(ProcessId process, const Member& member) {
   if (roster_ == nullptr) return {};
-  return roster_->put_process({.pid = process.pid,
-                               .tenant = member.is_attached ? member.slot : kDefaultTenant,
-                               .start_ticks = process.start_ticks,
-                               .flags = (member.is_attached ? kRosterAttached : 0) |
-                                        (member.is_heir ? kRosterInherited : 0) |
-                                        (member.is_frozen ? kRosterFrozen : 0)});
+  const bool is_inherited = member.is_attached ? member.is_heir : member.is_run_heir;
+  return roster_->put_process(
+      {.pid = process.pid,
+       .tenant = member.is_attached ? member.slot : kDefaultTenant,
+       .start_ticks = process.start_ticks,
+       .flags = (member.is_attached ? kRosterAttached : 0) | (is_inherited ? kRosterInherited : 0) |
+                (member.is_frozen ? kRosterFrozen : 0) | (member.run.number != 0 ? kRosterRun : 0),
+       .run = member.run.number});
 }
 
 void Tenants::note_or_warn(ProcessId process, const Member& member) {
@@ -282,8 +286,12 @@ uint32_t Tenants::add_process(ProcessIdentity identity) {
   if (const Member* ancestor = is_first ? attached_ancestor(identity) : nullptr) {
     member.is_attached = member.is_heir = true;
     member.slot = ancestor->slot;
-    note_or_warn(identity.id, member);
   }
+  if (!member.identity && member.run.number == 0) {
+    member.run = inherited_run(identity);
+    member.is_run_heir = member.run.number != 0;
+  }
+  note_or_warn(identity.id, member);
   member.identity = std::move(identity);
   if (!member.is_attached) place_by_rules(member);
   ++generation_;
@@ -304,6 +312,38 @@ const Tenants::Member* Tenants::attached_ancestor(const ProcessIdentity& identit
     if (found != members_.end() && found->second.is_attached) return &found->second;
   }
   return nullptr;
+}
+
+Tenants::Run Tenants::inherited_run(const ProcessIdentity& identity) const {
+  for (const ProcessId& ancestor : identity.ancestors) {
+    const auto found = members_.find(ancestor);
+    if (found != members_.end() && found->second.run.number != 0) return found->second.run;
+  }
+  return {};
+}
+
+Result<uint32_t> Tenants::begin_run(ProcessId process, Time now) {
+  const auto is_taken = [&](uint32_t number) {
+    return std::ranges::any_of(
+        members_, [&](const auto& entry) { return entry.second.run.number == number; });
+  };
+  constexpr uint32_t kPids = 1U << 22;  // the kernel gives no larger ones
+  auto number = static_cast<uint32_t>(process.pid);
+  while (is_taken(number)) number += kPids;
+  const auto known = members_.find(process);
+  Member member = known == members_.end() ? Member{} : known->second;
+  member.run = {.number = number, .asked = now};
+  member.is_run_heir = false;
+  if (auto noted = note(process, member); !noted) return std::unexpected(noted.error());
+  members_[process] = std::move(member);
+  ++generation_;
+  on_attach_(process);
+  return number;
+}
+
+Tenants::Run Tenants::run_of(ProcessId process) const {
+  const auto found = members_.find(process);
+  return found == members_.end() ? Run{} : found->second.run;
 }
 
 Result<uint32_t> Tenants::attach(ProcessId process, std::string_view tenant) {

@@ -19,6 +19,7 @@
 
 #include "sched/tenants/config.h"
 #include "sched/tenants/rules.h"
+#include "shmctl/base/clock.h"
 #include "shmctl/plane/roster.h"
 #include "shmctl/settings/tenant_settings.h"
 
@@ -128,6 +129,16 @@ class Tenants {
   // By the user: of one process, on all GPUs, also on those to which it comes later. Errors:
   // no_space_on_device; invalid_argument for the thaw of a process whose tenant is frozen.
   Result<> set_frozen(ProcessId process, bool is_frozen);
+  // Marks the process, which has asked to run a program, as the beginning of a run, and returns its
+  // number: all that it starts belongs to that run, as far as it would belong to its tenant. The
+  // number is its pid, or the next one that no living process has. `now`: when it asked. Error:
+  // no_space_on_device.
+  Result<uint32_t> begin_run(ProcessId process, Time now);
+  struct Run {
+    uint32_t number = 0;  // 0: the process belongs to none
+    Time asked{};         // zero: an agent before this one was asked
+  };
+  Run run_of(ProcessId process) const;
   // Whether the process itself is frozen by the user; its tenant may be, too.
   bool is_frozen(ProcessId process) const;
   // The processes that are known by attach() or set_frozen() only. Their end is not reported: the
@@ -151,8 +162,12 @@ class Tenants {
     bool is_heir = false;                     // attached only because it inherited that
     bool is_frozen = false;                   // by the user
     uint32_t slot = kDefaultTenant;
+    bool is_run_heir = false;  // `run` is an ancestor's
+    Run run{};                 // that it began, or that an ancestor did, as known at first sight
 
-    bool is_noted() const { return is_attached || is_frozen; }  // in the roster
+    bool is_noted() const {  // in the roster
+      return is_attached || is_frozen || run.number != 0;
+    }
   };
 
   void take_over();
@@ -167,6 +182,7 @@ class Tenants {
   Result<> note(ProcessId process, const Member& member);
   void note_or_warn(ProcessId process, const Member& member);
   const Member* attached_ancestor(const ProcessIdentity& identity) const;
+  Run inherited_run(const ProcessIdentity& identity) const;
   uint32_t slot_by_rules(const ProcessIdentity& identity) const;
   void place_by_rules(Member& member) const;
   void place_all_by_rules();

@@ -20,7 +20,7 @@
 namespace gpushare {
 
 inline constexpr uint64_t kMagic = 0x3145524148535047;  // "GPSHARE1", little endian
-inline constexpr uint32_t kLayoutVersion = 9;
+inline constexpr uint32_t kLayoutVersion = 10;
 inline constexpr uint32_t kMaxGpus = 16;
 inline constexpr uint32_t kMaxTenants = 1024;
 inline constexpr uint32_t kMaxProcesses = 2048;         // slots; one per process and GPU
@@ -59,6 +59,16 @@ enum class SloState : uint32_t {
   kStarved = 6,     // it needs more SMs than there are
   kAtMost = 7,  // it misses its target on the most SMs that help it (its knee) or that it may have
   kSampling = 8,  // its knee is being measured
+};
+
+// Where a job is. Its GPUs take turns if the policy of one orders jobs.
+enum class TurnState : uint32_t {
+  kFree = 0,      // it runs as it likes: its GPUs do not take turns
+  kQueued = 1,    // it is not admitted yet
+  kHeld = 2,      // it stands between two iterations, or before its next launch
+  kRunning = 3,   // it has the turn
+  kStopping = 4,  // it is to stop, and goes on until it stands
+  kStopped = 5,   // it is frozen where it was
 };
 
 struct AgentRecord {
@@ -104,6 +114,13 @@ struct GpuRecord {
   char uuid[48] = {};
   char name[64] = {};
   char pci[16] = {};
+  char policy[16] = {};
+  // Turns of jobs. A gap is the time from the instant at which one job stood to the begin of the
+  // next one's first iteration; the quantiles are of the last 512.
+  uint64_t gaps = 0;         // seen since the agent started
+  uint64_t gaps_missed = 0;  // hand-overs whose gap could not be seen
+  uint32_t gap_p50_us = kUnknown32;
+  uint32_t gap_p99_us = kUnknown32;
 };
 
 struct TenantGpuUse {
@@ -174,8 +191,19 @@ struct ProcessRecord {
   uint64_t state_since_ns = 0;
   char command[16] = {};
   char command_line[128] = {};
-  char note[96] = {};                        // why it is only observed, or is frozen
+  char note[96] = {};  // why it is only observed, is frozen, or waits for its turn
   uint16_t history_permille[kHistory] = {};  // 0xFFFF means unknown
+  // Of the job that it belongs to, where the GPU takes turns.
+  uint64_t job = 0;                   // unique for the life of the agent; 0: none
+  uint64_t job_arrived_ns = 0;        // when it was asked for, or first seen
+  uint64_t job_service_ns = 0;        // GPU time that it has received
+  uint64_t job_left_us = kUnknown64;  // GPU time that it still needs
+  uint64_t job_iterations = 0;        // that have ended
+  uint64_t turn_since_ns = 0;         // since when it runs, or has been waiting
+  uint32_t run = 0;          // number of the `gpushare run` that started it; 0: the job is itself
+  uint32_t job_place = 0;    // in the order of the GPU, from 1 on; 0: none
+  uint32_t job_left_by = 0;  // how it is known what is left: LeftSource, in sched/policy/job.h
+  TurnState turn = TurnState::kFree;
 };
 
 // What was done to one channel group and must be undone if the agent dies. An entry is complete
@@ -226,6 +254,7 @@ inline constexpr uint32_t kRosterTransient = 2;   // of a tenant: it goes with i
 inline constexpr uint32_t kRosterFrozen = 4;      // of a tenant or a process: by the user
 inline constexpr uint32_t kRosterAttached = 8;    // of a process: it belongs to `tenant`
 inline constexpr uint32_t kRosterInherited = 16;  // of a process: only by its parent
+inline constexpr uint32_t kRosterRun = 32;        // of a process: it belongs to `run`
 
 // A tenant, in the slot that it has in `tenants`. Settings that were not set at run time have the
 // values of TenantRecord{}.
@@ -245,14 +274,14 @@ struct RosterTenant {
   bool operator==(const RosterTenant&) const = default;
 };
 
-// A process that was attached to a tenant, or inherited that, or is frozen by the user. It need not
-// be on a GPU.
+// A process that was attached to a tenant, or inherited that, or is of a run, or is frozen by the
+// user. It need not be on a GPU.
 struct RosterProcess {
   int32_t pid = 0;      // 0 in a free entry
   uint32_t tenant = 0;  // slot; only with kRosterAttached
   uint64_t start_ticks = 0;
-  uint32_t flags = 0;  // kRosterAttached, kRosterInherited, kRosterFrozen
-  uint32_t reserved = 0;
+  uint32_t flags = 0;  // kRosterAttached, kRosterInherited, kRosterFrozen, kRosterRun
+  uint32_t run = 0;    // number of the `gpushare run` that started it; only with kRosterRun
   bool operator==(const RosterProcess&) const = default;
 };
 
@@ -301,18 +330,18 @@ struct Region {
 
 // A change of any of these needs a new kLayoutVersion. tests/shmctl/plane/layout_test.cc checks the
 // members of the records.
-static_assert(sizeof(AgentRecord) == 288 && sizeof(GpuRecord) == 192);
-static_assert(sizeof(TenantRecord) == 1304 && sizeof(ProcessRecord) == 472);
+static_assert(sizeof(AgentRecord) == 288 && sizeof(GpuRecord) == 232);
+static_assert(sizeof(TenantRecord) == 1304 && sizeof(ProcessRecord) == 536);
 static_assert(sizeof(LedgerRecord) == 304 && sizeof(RegionHeader) == 64);
 static_assert(sizeof(TenantSlot) == 3648 && offsetof(TenantSlot, buckets) == 2624);
-static_assert(sizeof(ProcessSlot) == 1024 && offsetof(ProcessSlot, bucket) == 960);
+static_assert(sizeof(ProcessSlot) == 1152 && offsetof(ProcessSlot, bucket) == 1088);
 static_assert(offsetof(Region, agent) == 64 && offsetof(Region, gpus) == 704);
-static_assert(offsetof(Region, tenants) == 7872 && offsetof(Region, processes) == 3743424);
-static_assert(offsetof(Region, ledger) == 5840576 && offsetof(Region, ending) == 7151296);
+static_assert(offsetof(Region, tenants) == 8896 && offsetof(Region, processes) == 3744448);
+static_assert(offsetof(Region, ledger) == 6103744 && offsetof(Region, ending) == 7414464);
 static_assert(sizeof(EndingRecord) == 24 && sizeof(RosterHead) == 8);
 static_assert(sizeof(RosterTenant) == 128 && sizeof(RosterProcess) == 24);
-static_assert(offsetof(Region, roster) == 7151360 && offsetof(Region, roster_tenants) == 7151424);
-static_assert(sizeof(RosterScope) == 240 && offsetof(Region, roster_processes) == 7479104);
-static_assert(offsetof(Region, roster_scopes) == 8527680 && sizeof(Region) == 8789824);
+static_assert(offsetof(Region, roster) == 7414528 && offsetof(Region, roster_tenants) == 7414592);
+static_assert(sizeof(RosterScope) == 240 && offsetof(Region, roster_processes) == 7742272);
+static_assert(offsetof(Region, roster_scopes) == 8790848 && sizeof(Region) == 9052992);
 
 }  // namespace gpushare

@@ -16,7 +16,7 @@ T last_record(const Slot<T>& slot) {
 }
 
 bool is_heir(const RosterProcess& process) {
-  return process.flags == (kRosterAttached | kRosterInherited);
+  return (process.flags & kRosterInherited) != 0 && (process.flags & kRosterFrozen) == 0;
 }
 
 }  // namespace

@@ -24,6 +24,9 @@ constexpr std::array<std::string_view, 7> kStates{
     "idle", "running", "waiting", "frozen-cap", "frozen-turn", "frozen-user", "observe-only"};
 constexpr std::array<std::string_view, 9> kSloStates{
     "none", "rest", "unmeasured", "meets", "grows", "shrinks", "starved", "at-most", "sampling"};
+constexpr std::array<std::string_view, 6> kTurns{"free",    "queued",   "held",
+                                                 "running", "stopping", "stopped"};
+constexpr std::array<std::string_view, 4> kLeftBy{"unknown", "learnt", "said", "announced"};
 constexpr std::array<std::string_view, 3> kSources{"none", "recognised", "announced"};
 constexpr std::array<std::string_view, 3> kSharings{"time", "spatial", "slo"};
 constexpr std::array<std::string_view, 11> kFollows{
@@ -168,7 +171,8 @@ void fields(const auto& visit, GpuRecord& r) {
        Named{r.sharing, kSharings}, "switches_per_s", Maybe{r.switches_per_s}, "process_count",
        r.process_count, "tenant_count", r.tenant_count, "memory_bytes", Maybe{r.memory_bytes},
        "memory_used_bytes", Maybe{r.memory_used_bytes}, "log_records", r.log_records, "log_lost",
-       r.log_lost);
+       r.log_lost, "policy", r.policy, "gaps", r.gaps, "gaps_missed", r.gaps_missed, "gap_p50_us",
+       Maybe{r.gap_p50_us}, "gap_p99_us", Maybe{r.gap_p99_us});
 }
 
 void fields(const auto& visit, TenantGpuUse& r) {
@@ -201,7 +205,11 @@ void fields(const auto& visit, Numbered<ProcessRecord>& numbered) {
        Percent{r.share_permille}, "slice_us", Maybe{r.slice_us}, "has_bucket", Flag{r.has_bucket},
        "tokens_ns", r.tokens_ns, "switches_per_s", Maybe{r.switches_per_s}, "gpu_time_ns",
        r.gpu_time_ns, "memory_bytes", r.memory_bytes, "freezes", r.freezes, "throttled_ns",
-       r.throttled_ns, "is_late_attach", Flag{r.is_late_attach}, "history_pct", r.history_permille);
+       r.throttled_ns, "is_late_attach", Flag{r.is_late_attach}, "history_pct", r.history_permille,
+       "run", r.run, "job", r.job, "job_place", r.job_place, "job_arrived_ns", r.job_arrived_ns,
+       "job_service_ns", r.job_service_ns, "job_left_us", Maybe{r.job_left_us}, "job_left_by",
+       Named{r.job_left_by, kLeftBy}, "job_iterations", r.job_iterations, "turn",
+       Named{r.turn, kTurns}, "turn_since_ns", r.turn_since_ns);
 }
 
 template <class Record>

@@ -14,6 +14,7 @@ Command run_command();  // it returns only on failure
 
 Command status_command();
 Command tenants_command();
+Command queue_command();
 
 Command set_command();
 Command remove_command();

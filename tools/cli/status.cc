@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpushare status and gpushare tenants: show the state of everything, once.
+// gpushare status, gpushare tenants and gpushare queue: show the state of everything.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
+#include <chrono>
 #include <cstdio>
+#include <thread>
 
 #include "shmctl/plane/status_json.h"
 #include "tools/agent/status_source.h"
@@ -12,6 +16,7 @@
 #include "tools/cli/commands.h"
 #include "tools/doctor/limits.h"
 #include "tools/view/plain_view.h"
+#include "tools/view/queue_view.h"
 
 namespace gpushare {
 namespace {
@@ -44,6 +49,47 @@ std::vector<std::string> marked_tenant_lines(const Status& status, const Screen&
 
 Option wide_option() { return {"wide", 'W', "", "Cut nothing to the width of the terminal"}; }
 
+constexpr auto kBetweenLooks = std::chrono::seconds(1);
+
+std::optional<uint32_t> number(std::string_view text) {
+  uint32_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value >= kMaxGpus)
+    return std::nullopt;
+  return value;
+}
+
+ExitCode show_queue(const Invocation& invocation) {
+  std::optional<uint32_t> gpu;
+  if (const auto text = invocation.value("gpu")) {
+    gpu = number(*text);
+    if (!gpu)
+      return invocation.wrong(
+          fmt::format("--gpu takes the number of a GPU, 0 to {}, not '{}'", kMaxGpus - 1, *text));
+  }
+  const bool watches = invocation.has("watch"), is_json = invocation.has("json");
+  const bool clears = watches && !is_json && ::isatty(STDOUT_FILENO) == 1;
+  StatusSource source(endpoints_of(invocation));
+  while (true) {
+    auto status = source.read();
+    if (!status) return report(status.error());
+    if (gpu && std::ranges::find(status->snapshot.gpus, *gpu, &GpuRecord::index) ==
+                   status->snapshot.gpus.end())
+      return invocation.wrong(
+          fmt::format("there is no GPU {}; there are {}", *gpu, status->snapshot.gpus.size()));
+    if (clears) fmt::print("\033[H\033[J");
+    if (is_json) {
+      fmt::print("{}\n", queue_json(status->snapshot, gpu));
+    } else {
+      for (const std::string& line : queue_lines(*status, stdout_screen(), gpu))
+        fmt::print("{}\n", line);
+    }
+    std::fflush(stdout);
+    if (!watches) return status->health.is_live() ? kExitOk : kExitFailure;
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+}
+
 }  // namespace
 
 Command status_command() {
@@ -61,6 +107,22 @@ Command tenants_command() {
       .options = {json_option(), wide_option()},
       .examples = {"gpushare tenants"},
       .run = [](const Invocation& invocation) { return show(invocation, marked_tenant_lines); }};
+}
+
+Command queue_command() {
+  return {.name = "queue",
+          .summary = "Show the jobs that take turns on the GPUs, in their order.",
+          .details =
+              "A job is what one 'gpushare run' has started, with its children, or any other "
+              "GPU process by itself. For each: its place, whether it runs, is held between "
+              "two iterations, is stopped in mid-kernel or is being stopped, what it has "
+              "received and still needs, and why it waits.",
+          .options = {{"gpu", 0, "N", "Only the jobs on this GPU"},
+                      {"watch", 0, "", "Show it again every second"},
+                      json_option()},
+          .examples = {"gpushare queue", "gpushare queue --gpu 0 --watch",
+                       "gpushare queue --json | jq '.jobs[].left_us'"},
+          .run = show_queue};
 }
 
 }  // namespace gpushare

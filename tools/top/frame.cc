@@ -122,16 +122,27 @@ Style state_style(ProcessState state) {
 }
 
 std::vector<PlacedColumn> place_columns(const TopModel& model, size_t width, Glyphs glyphs) {
-  std::array<Column, kFieldCount> columns;
-  std::array<size_t, kFieldCount> contents{};
-  for (size_t i = 0; i < kFieldCount; ++i) columns[i] = kFields[i].column;
+  const bool takes_turns = std::ranges::any_of(model.lines(), [](const TopLine& line) {
+    return line.process != nullptr && does_any_take_turns(std::span(line.process, 1));
+  });
+  std::vector<size_t> shown;  // of kFields
+  std::vector<Column> columns;
+  for (size_t i = 0; i < kFieldCount; ++i) {
+    if (!takes_turns && (kFields[i].field == Field::kTurn || kFields[i].field == Field::kLeft))
+      continue;
+    shown.push_back(i);
+    columns.push_back(kFields[i].column);
+  }
+  std::vector<size_t> contents(shown.size());
   for (const TopLine& line : model.lines()) {
     if (line.process == nullptr) continue;
-    for (size_t i = 0; i < kFieldCount; ++i)
-      contents[i] =
-          std::max(contents[i], display_width(field_text(*line.process, kFields[i].field, glyphs)));
+    for (size_t i = 0; i < shown.size(); ++i)
+      contents[i] = std::max(
+          contents[i], display_width(field_text(*line.process, kFields[shown[i]].field, glyphs)));
   }
-  return fit_columns(columns, contents, width);
+  std::vector<PlacedColumn> placed = fit_columns(columns, contents, width);
+  for (PlacedColumn& column : placed) column.index = shown[column.index];
+  return placed;
 }
 
 FrameLine heading_line(const TopModel& model, const std::vector<PlacedColumn>& placed,
@@ -246,7 +257,7 @@ size_t rows_visible(const TopModel& model, size_t height) {
 }
 
 std::span<const KeyHelp> top_keys() {
-  static constexpr std::array<KeyHelp, 13> kKeys{{
+  static constexpr std::array<KeyHelp, 14> kKeys{{
       {"Up Down", "choose a row; also j k, Page Up, Page Down, Home, End"},
       {"f", "freeze the process, or the tenant, in this row (asks first)"},
       {"t", "thaw it (asks first)"},
@@ -257,6 +268,7 @@ std::span<const KeyHelp> top_keys() {
       {"G P N", "sort by GPU, process id, tenant's name"},
       {"C L A", "sort by command, slice, state"},
       {"K M", "sort by tokens, memory"},
+      {"o E", "sort by the order of turns, by what is left of the job"},
       {"Space", "stop and go on looking"},
       {"?", "this list"},
       {"q", "quit"},

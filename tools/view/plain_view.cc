@@ -182,14 +182,19 @@ std::vector<std::string> status_lines(const Status& status, const Screen& screen
   }
   std::ranges::sort(
       rows, [](const ProcessRow& a, const ProcessRow& b) { return row_before(a, b, Field::kGpu); });
+  const bool takes_turns = does_any_take_turns(rows);
+  const auto is_shown = [&](const FieldSpec& spec) {
+    return spec.field != Field::kPast &&
+           (takes_turns || (spec.field != Field::kTurn && spec.field != Field::kLeft));
+  };
   std::vector<Column> columns;
   for (const FieldSpec& spec : kFields)
-    if (spec.field != Field::kPast) columns.push_back(spec.column);
+    if (is_shown(spec)) columns.push_back(spec.column);
   Table table(std::move(columns));
   for (const ProcessRow& row : rows) {
     std::vector<std::string> cells;
     for (const FieldSpec& spec : kFields)
-      if (spec.field != Field::kPast) cells.push_back(field_text(row, spec.field, Glyphs::kAscii));
+      if (is_shown(spec)) cells.push_back(field_text(row, spec.field, Glyphs::kAscii));
     table.add(std::move(cells));
   }
   add_table(lines, table, screen);

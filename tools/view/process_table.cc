@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <compare>
 #include <string_view>
 
@@ -65,6 +66,11 @@ std::strong_ordering compare(const ProcessRow& a, const ProcessRow& b, Field fie
       return most_first(x.slice_us, y.slice_us);
     case Field::kState:
       return y.state <=> x.state;  // what stands out first: frozen and observe only
+    case Field::kTurn:             // the next one first, and those that take none last
+      return known(x.job_place, x.job_place != 0) <=> known(y.job_place, y.job_place != 0);
+    case Field::kLeft:
+      return known(x.job_left_us, x.job_left_us != kUnknown64) <=>
+             known(y.job_left_us, y.job_left_us != kUnknown64);
     case Field::kTokens:
       // Who has least is the interesting one.
       return known(x.tokens_ns, x.has_bucket != 0) <=> known(y.tokens_ns, y.has_bucket != 0);
@@ -96,6 +102,8 @@ const std::array<FieldSpec, kFieldCount> kFields{{
     {Field::kShare, {"SHARE", 6, 6, Align::kRight, Column::kAlways}, 'S', true},
     {Field::kSlice, {"SLICE", 7, 7, Align::kRight, 50}, 'L', true},
     {Field::kState, {"STATE", 13, 40, Align::kLeft, 95}, 'A', true},
+    {Field::kTurn, {"TURN", 5, 12, Align::kLeft, 48}, 'o', false},
+    {Field::kLeft, {"LEFT", 6, 20, Align::kLeft, 45}, 'E', false},
     {Field::kTokens, {"TOKENS", 8, 8, Align::kRight, 30}, 'K', false},
     {Field::kMemory, {"MEM", 5, 5, Align::kRight, 40}, 'M', true},
     {Field::kPast, {"HISTORY", 10, 60, Align::kLeft, 20}, 0, false},
@@ -115,6 +123,25 @@ std::vector<ProcessRow> process_rows(const PlaneSnapshot& snapshot) {
     rows.push_back(std::move(row));
   }
   return rows;
+}
+
+bool does_any_take_turns(std::span<const ProcessRow> rows) {
+  return std::ranges::any_of(
+      rows, [](const ProcessRow& row) { return row.record.turn != TurnState::kFree; });
+}
+
+std::string turn_text(TurnState turn) {
+  constexpr std::array<const char*, 6> kTurns{"-",       "queued",   "held",
+                                              "running", "stopping", "stopped"};
+  const auto index = static_cast<size_t>(turn);
+  return index < kTurns.size() ? kTurns[index] : kUnknownText;
+}
+
+std::string left_text(uint64_t left_us, uint32_t left_by) {
+  constexpr std::array<const char*, 4> kWords{"unknown", "learnt", "said", "announced"};
+  if (left_us == kUnknown64 || left_us > kUnknown64 / 2000) return kUnknownText;
+  return fmt::format("{} {}", duration_text(std::chrono::microseconds(left_us)),
+                     kWords[left_by < kWords.size() ? left_by : 0]);
 }
 
 std::string state_words(const ProcessRecord& process) {
@@ -160,6 +187,13 @@ std::string field_text(const ProcessRow& row, Field field, Glyphs glyphs) {
       return micros_text(process.slice_us);
     case Field::kState:
       return state_words(process);
+    case Field::kTurn:
+      return process.job_place == 0
+                 ? turn_text(process.turn)
+                 : fmt::format("{} {}", process.job_place, turn_text(process.turn));
+    case Field::kLeft:
+      return process.turn == TurnState::kFree ? "-"
+                                              : left_text(process.job_left_us, process.job_left_by);
     case Field::kTokens:
       return process.has_bucket != 0 ? tokens_text(process.tokens_ns) : "-";
     case Field::kMemory:

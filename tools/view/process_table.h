@@ -31,11 +31,13 @@ enum class Field {
   kShare,
   kSlice,
   kState,
+  kTurn,
+  kLeft,
   kTokens,
   kMemory,
   kPast,
 };
-inline constexpr size_t kFieldCount = 11;
+inline constexpr size_t kFieldCount = 13;
 
 struct FieldSpec {
   Field field;
@@ -45,6 +47,15 @@ struct FieldSpec {
 };
 // In the order of display; kFields[i].field == Field(i).
 extern const std::array<FieldSpec, kFieldCount> kFields;
+
+// Whether a process of them takes turns with others; otherwise the fields kTurn and kLeft say
+// nothing.
+bool does_any_take_turns(std::span<const ProcessRow> rows);
+
+// "running", "held" ...; "-" of a process whose GPU does not take turns.
+std::string turn_text(TurnState turn);
+// "1 min 5 s said", "?" if it is unknown; the word says how it is known.
+std::string left_text(uint64_t left_us, uint32_t left_by);
 
 enum class Glyphs { kAscii, kUnicode };
 std::string field_text(const ProcessRow& row, Field field, Glyphs glyphs);

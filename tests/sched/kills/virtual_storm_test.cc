@@ -34,6 +34,9 @@ constexpr pid_t kShell = 50;  // and the two after it: attached, and never on a 
 constexpr int kShells = 3, kPrograms = 5;
 constexpr std::array<const char*, 4> kTenants{"lab", "batch", "web", "default"};
 constexpr std::string_view kConfig = "[tenant.web]\nweight = 70\n";
+// Some of the agents let the programs take turns, so that they die while most are held.
+constexpr std::string_view kTurns =
+    "[gpu.0]\npolicy = 'turns'\nturn_ms = 20\n[tenant.web]\nweight = 70\n";
 
 ProcessId id_of(pid_t pid) { return {pid, static_cast<uint64_t>(1000 + pid)}; }
 
@@ -43,7 +46,7 @@ class VirtualStorm : public ::testing::Test {
   struct Agent {
     explicit Agent(VirtualStorm& on)
         : roster(on.plane_.region()), tenants(&roster), control(tenants) {
-      const Config config = test::parse(kConfig).value();
+      const Config config = test::parse(on.one_in(2) ? kTurns : kConfig).value();
       end_the_dead(tenants, on.processes_);
       EXPECT_TRUE(tenants.start(config));
       on.expect_what_was_acknowledged(tenants);

@@ -11,11 +11,14 @@
 #include "shmctl/base/unix_socket.h"
 #include "shmctl/shim/protocol.h"
 #include "shmctl/shim/published.h"
+#include "tests/sched/orders/jobs.h"
 #include "tests/sched/support/fake_proc_reader.h"
 #include "tests/sched/support/policies.h"
 
 namespace gpushare {
 namespace {
+
+using namespace std::chrono_literals;
 
 constexpr const char* kSpatial = "[gpu.0]\nsharing = 'spatial'\n";
 constexpr const char* kByTarget = "[gpu.0]\nsharing = 'spatial'\npolicy = 'slo'\n";
@@ -172,6 +175,74 @@ TEST_F(ShimLinkTest, APlanHoldsAProcessAtAnIterationAndLetsItGo) {
   holds->holds = false;
   step();
   EXPECT_EQ(slot_->iterations.run_until, 0u);
+}
+
+// Where a GPU shared by time takes turns. No policy of the real ones needs to be there for it.
+class ShimLinkTurnsTest : public ShimLinkTest {
+ protected:
+  ShimLinkTurnsTest() {
+    Config config =
+        parse_config("[gpu.0]\npolicy = 'scripted'\n", "gpushare.toml", policies_).value();
+    link_->set_gpus(gpus_, config);
+    policy_ = config.gpu(0).policy.make(gpu_);
+  }
+  const ProcessId own_{::getpid(), start_ticks_of(::getpid())};
+  const std::vector<PolicyEntry> policies_{
+      *find_policy(test::every_policy(), "fair"),
+      test::ScriptedPolicy::entry("scripted", [](const Snapshot&) { return Plan{}; })};
+};
+
+TEST_F(ShimLinkTurnsTest, AProcessWaitsAtItsGateForItsFirstTurn) {
+  ASSERT_NE(connect(), nullptr);
+  EXPECT_EQ(slot_->head.features, kShimGate | kShimIterations);
+  EXPECT_TRUE(is_closed()) << "from the start";
+  step();
+  EXPECT_TRUE(is_closed());
+  link_->hold({.process = own_, .run_until = 1, .is_gate_closed = true});
+  step();
+  EXPECT_TRUE(is_closed());
+  EXPECT_EQ(slot_->iterations.run_until, 1u);
+  link_->hold({.process = own_});
+  EXPECT_FALSE(is_closed()) << "at once, without a step";
+  EXPECT_EQ(slot_->iterations.run_until, 0u);
+  slot_->gate.fetch_add(1);
+  slot_->iterations.run_until = 9;
+  step();
+  EXPECT_FALSE(is_closed()) << "what it writes itself lasts until the next step";
+  EXPECT_EQ(slot_->iterations.run_until, 0u);
+}
+
+// Nothing tells that it is on a GPU: the observer is blind, or it came through another door.
+TEST_F(ShimLinkTurnsTest, OneThatIsSeenOnNoGpuIsNotKeptForEver) {
+  ASSERT_NE(connect(), nullptr);
+  step();
+  slot_->waiting = 1;
+  const Time end = MonotonicClock().now() + 20s;
+  while (is_closed() && MonotonicClock().now() < end) step();
+  EXPECT_FALSE(is_closed());
+}
+
+TEST_F(ShimLinkTurnsTest, WhereNobodyTakesTurnsAnyMoreAllGoIn) {
+  ASSERT_NE(connect(), nullptr);
+  step();
+  ASSERT_TRUE(is_closed());
+  share("");
+  step();
+  EXPECT_FALSE(is_closed());
+}
+
+TEST_F(ShimLinkTurnsTest, WhatItSaysIsSeenBetweenTwoSteps) {
+  ASSERT_NE(connect(), nullptr);
+  step();
+  publish(slot_->iterations, {.source = ShimSource::kRecognised, .begun = 7, .began_ns = 99});
+  slot_->iterations.waiting_since_ns = 123;
+  slot_->waiting = 2;
+  const SlotReading said = link_->look(own_).value();
+  EXPECT_EQ(said.begun, 7u);
+  EXPECT_EQ(said.began, Time{99ns});
+  EXPECT_EQ(said.at_boundary, Time{123ns});
+  EXPECT_TRUE(said.is_at_gate);
+  EXPECT_FALSE(link_->look({1, 1}));
 }
 
 TEST_F(ShimLinkTest, IterationsThatCannotBeAreNotBelievedAndThatIsSaid) {

@@ -71,7 +71,8 @@ class SchedulerRig : public SchedulerParts {
 
   // `config`: as in the file. `shims` and `mps` of the surroundings as set before.
   void start(bool with_observer = true, std::string_view config = "") {
-    SchedulerParts::start(gpu, with_observer ? &observer : nullptr, clock, parse(config).value());
+    SchedulerParts::start(gpu, with_observer ? &observer : nullptr, clock,
+                          parse_config(config, "gpushare.toml", policies).value());
     is_observed_ = with_observer;
     next_ = machine.model.now();
   }
@@ -147,6 +148,7 @@ class SchedulerRig : public SchedulerParts {
   sim::SimGpu gpu;
   sim::ModelObserver observer;
   sim::ModelClock clock;
+  std::vector<PolicyEntry> policies = every_policy();  // that a configuration may name
   std::vector<std::unique_ptr<sim::Program>> programs;
   std::vector<uint64_t> work;  // of programs: the endless kernel, 0 none
 

@@ -62,6 +62,33 @@ TEST_F(TakeoverTest, SettingsMembershipsAndFreezesAreTakenOver) {
   }
 }
 
+TEST_F(TakeoverTest, WhichRunAProcessIsOfIsTakenOver) {
+  ASSERT_EQ(tenants_->begin_run(id(10), Time{5s}), 10u);
+  ProcessIdentity child;
+  child.id = id(20);
+  child.ancestors = {id(15), id(10)};
+  tenants_->add_process(child);
+  EXPECT_EQ(tenants_->run_of(id(20)).number, 10u);
+  EXPECT_EQ(tenants_->run_of(id(20)).asked, Time{5s});
+  EXPECT_EQ(tenant_of(20), "default") << "a run is no tenant";
+  for (int i = 0; i < 3; ++i) {
+    processes_.dead[10] = true;  // the child of one that has ended stays where it is
+    next({});
+    EXPECT_EQ(tenants_->run_of(id(20)).number, 10u);
+    EXPECT_EQ(tenants_->run_of(id(20)).asked, Time{}) << "that is not kept";
+  }
+  tenants_->end_process(id(20));
+  EXPECT_EQ(tenants_->run_of(id(20)).number, 0u);
+}
+
+TEST_F(TakeoverTest, TheNumberOfALivingRunIsNotGivenAgain) {
+  ASSERT_EQ(tenants_->begin_run(id(10), Time{5s}), 10u);
+  const uint32_t other = tenants_->begin_run({10, 77}, Time{6s}).value();
+  EXPECT_NE(other, 10u);
+  EXPECT_EQ(tenants_->run_of({10, 77}).number, other);
+  EXPECT_EQ(tenants_->run_of(id(10)).number, 10u);
+}
+
 TEST_F(TakeoverTest, WhatAProcessInheritedIsItsOwn) {
   set("batch", {});
   ASSERT_TRUE(tenants_->attach(id(10), "batch"));

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A job for turns.py: program.py KIND --iterations N [--products P]. It needs torch and a GPU.
+
+steps        P products an iteration, waited for each time
+resnet50     ResNet-50 is trained, 64 images a step, bf16, its loss read each time
+transformer  a transformer of 12 layers is trained, its loss read each time
+endless      one kernel that runs until the program is killed
+
+A program prints {"ready": true} when it is warm, waits for a line, makes its iterations, and prints stamps of the GPU's
+own clock (%globaltimer), its losses as hexadecimal floats, and when each iteration had ended. A kernel of one thread
+before each product or layer and at each end writes the clock; it is launched through the driver like all others.
+"""
+import argparse
+import ctypes
+import json
+import sys
+import time
+
+import torch
+from torch import nn
+
+PTX = rb"""
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry gs_clock(.param .u64 to)
+{
+    .reg .b64 %to, %now;
+    ld.param.u64 %to, [to];
+    cvta.to.global.u64 %to, %to;
+    mov.u64 %now, %globaltimer;
+    st.global.u64 [%to], %now;
+    ret;
+}
+.visible .entry gs_endless(.param .u64 to)
+{
+    .reg .pred %p;
+    .reg .b64 %to, %x;
+    ld.param.u64 %to, [to];
+    cvta.to.global.u64 %to, %to;
+again:
+    ld.volatile.global.u64 %x, [%to];
+    setp.ne.u64 %p, %x, 1;
+    @%p bra again;
+    ret;
+}
+"""
+
+
+def stamp():
+    """Replaced by main()."""
+
+
+class Kernels:
+    """The two kernels above, on PyTorch's stream."""
+
+    def __init__(self):
+        self.driver = ctypes.CDLL("libcuda.so.1")
+        self.module = ctypes.c_void_p()
+        self._check(self.driver.cuModuleLoadData(ctypes.byref(self.module), ctypes.c_char_p(PTX)))
+
+    @staticmethod
+    def _check(code):
+        if code != 0:
+            sys.exit(f"the driver says {code}")
+
+    def function(self, name):
+        found = ctypes.c_void_p()
+        self._check(self.driver.cuModuleGetFunction(ctypes.byref(found), self.module, name))
+        return found
+
+    def launch(self, function, address):
+        argument = ctypes.c_uint64(address)
+        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(argument))
+        self._check(self.driver.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0,
+                                               ctypes.c_void_p(torch.cuda.current_stream().cuda_stream), arguments,
+                                               None))
+
+
+class Steps:
+    def __init__(self, count):
+        self.count = count
+        self.a = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16) / 64
+        self.x = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
+
+    def step(self):
+        x = self.x
+        for _ in range(self.count):
+            stamp()
+            x = self.a @ x
+        return x.float().abs().mean()
+
+
+class Training:
+    def __init__(self, model, inputs, targets):
+        self.model, self.inputs, self.targets = model.cuda().to(torch.bfloat16), inputs, targets
+        for part in self.model.modules():
+            if not list(part.children()):
+                part.register_forward_pre_hook(lambda *_: stamp())
+        self.optimiser = torch.optim.SGD(self.model.parameters(), lr=1e-3, momentum=0.9)
+
+    def step(self):
+        self.optimiser.zero_grad(set_to_none=True)
+        loss = nn.functional.cross_entropy(self.model(self.inputs).float(), self.targets)
+        loss.backward()
+        self.optimiser.step()
+        return loss.detach()
+
+
+def bottleneck(inside, width, stride=1):
+    """A block of ResNet-50."""
+
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.way = nn.Sequential(
+                nn.Conv2d(inside, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+                nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(),
+                nn.Conv2d(width, 4 * width, 1, bias=False), nn.BatchNorm2d(4 * width))
+            self.beside = nn.Identity() if inside == 4 * width and stride == 1 else nn.Sequential(
+                nn.Conv2d(inside, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width))
+
+        def forward(self, x):
+            return torch.relu(self.way(x) + self.beside(x))
+
+    return Block()
+
+
+def resnet50():
+    layers, inside = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)], 64
+    for width, blocks, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for i in range(blocks):
+            layers.append(bottleneck(inside, width, stride if i == 0 else 1))
+            inside = 4 * width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inside, 1000))
+
+
+class Transformer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(32000, 768)
+        layer = nn.TransformerEncoderLayer(768, 12, 3072, dropout=0.0, batch_first=True, norm_first=True)
+        self.layers = nn.TransformerEncoder(layer, 12, enable_nested_tensor=False)
+        self.out = nn.Linear(768, 1000)
+
+    def forward(self, words):
+        return self.out(self.layers(self.words(words)).mean(1))
+
+
+def job(kind, products):
+    if kind == "steps":
+        return Steps(products)
+    if kind == "resnet50":
+        return Training(resnet50(), torch.randn(64, 3, 224, 224, device="cuda", dtype=torch.bfloat16),
+                        torch.randint(1000, (64,), device="cuda"))
+    return Training(Transformer(), torch.randint(32000, (32, 256), device="cuda"),
+                    torch.randint(1000, (32,), device="cuda"))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kind", choices=["steps", "resnet50", "transformer", "endless"])
+    parser.add_argument("--iterations", type=int, default=100)
+    parser.add_argument("--products", type=int, default=50, help="of 4096 x 4096 in an iteration of steps")
+    options = parser.parse_args()
+    torch.manual_seed(1)
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.benchmark = False
+    torch.zeros(1, device="cuda")
+    kernels = Kernels()
+    if options.kind == "endless":
+        word = torch.zeros(1, dtype=torch.int64, device="cuda")
+        torch.cuda.synchronize()
+        print(json.dumps({"ready": True}), flush=True)
+        sys.stdin.readline()
+        kernels.launch(kernels.function(b"gs_endless"), word.data_ptr())
+        torch.cuda.synchronize()
+        return
+    work = job(options.kind, options.products)
+    clock = kernels.function(b"gs_clock")
+    stamps = torch.zeros(1 << 20, dtype=torch.int64, device="cuda")
+    base, losses = stamps.data_ptr(), []
+
+    def next_stamp():
+        nonlocal count
+        kernels.launch(clock, base + 8 * count)
+        count += 1
+
+    def iterate():
+        loss = work.step()
+        next_stamp()
+        losses.append(loss.item())
+
+    global stamp
+    stamp, count = next_stamp, 0
+    for _ in range(30):
+        iterate()
+    losses.clear()
+    count = 0
+    print(json.dumps({"ready": True}), flush=True)
+    sys.stdin.readline()
+    began = time.monotonic()
+    ended = []
+    for _ in range(options.iterations):
+        iterate()
+        ended.append(time.monotonic() - began)
+    seconds = ended[-1]
+    print(json.dumps({"kind": options.kind, "seconds": seconds, "losses": [float(loss).hex() for loss in losses],
+                      "ended": ended, "stamps": stamps[:count].tolist()}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Two jobs take turns by the agent, on a real GPU: turns.py BUILD [--only ROW...] [--out FILE].
+
+steps      two programs of 10 ms an iteration, turns of 100 ms: the gap between two turns by the GPU's own clock, and
+           what a turn costs
+torch      ResNet-50 and a transformer, the same, and their losses against those alone
+endless    a program of short iterations beside one kernel that never ends: how long its first kernel waits
+no-shim    the same beside a program without the shim
+
+A gap is from the last stamp of one program's turn to the first of the other's. The cost of a turn is (time of both in
+turns - time of one after the other) / turns. Needs root, torch and a GPU that nobody else uses.
+"""
+import itertools
+import pathlib
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(1, str(HERE.parents[1]))
+import record
+import rig
+
+TENANTS = "[tenant.a]\n[tenant.b]\n"
+CONFIG = """[gpu.0]
+policy = "turns"
+turn_ms = {turn_ms}
+""" + TENANTS
+
+
+def words(kind, *options):
+    return [sys.executable, HERE / "program.py", kind, *options]
+
+
+def begin(agent, tenant, command, shim=True):
+    program = rig.Program(agent.command(tenant, command, shim))
+    return program
+
+
+def ready(program):
+    if not (program.take(rig.READY_S) or {}).get("ready"):
+        sys.exit(program.errors()[-1500:])
+
+
+def alone(build, command):
+    with rig.Agent(build, TENANTS) as agent, begin(agent, "a", command) as program:
+        ready(program)
+        program.tell("go")
+        return program.take(300)
+
+
+def gaps_us(*stamps):
+    """Of all hand-overs between programs, by the GPU's clock."""
+    all_of = sorted((instant, who) for who, list_ in enumerate(stamps) for instant in list_)
+    return [(later[0] - earlier[0]) / 1000 for earlier, later in itertools.pairwise(all_of) if earlier[1] != later[1]]
+
+
+def pair(build, first, second, turn_ms):
+    singles = [alone(build, first), alone(build, second)]
+    with rig.Agent(build, CONFIG.format(turn_ms=turn_ms)) as agent, \
+            begin(agent, "a", first) as one, begin(agent, "b", second) as two:
+        for program in (one, two):
+            ready(program)
+        for program in (one, two):
+            program.tell("go")
+        both = [one.take(400), two.take(400)]
+        queue = agent.ask("queue", "--json").stdout
+        log = agent.log()
+    if None in both:
+        sys.exit(f"a program ended early: {one.errors()[-800:]} {two.errors()[-800:]}\n{log[-2000:]}")
+    gaps = gaps_us(*(each["stamps"] for each in both))
+    begin_ns = min(each["stamps"][0] for each in both)
+    end_ns = max(each["stamps"][-1] for each in both)
+    spans = [each["stamps"][-1] - each["stamps"][0] for each in singles]
+    # While both have work: what comes after the first one's end is no turn.
+    together = (end_ns - begin_ns) / 1e9
+    one_after_the_other = sum(spans) / 1e9
+    turns = len(gaps)
+    return {
+        "turns": turns,
+        "turn_ms": turn_ms,
+        "gap_p50_us": record.quantile(gaps, 0.5),
+        "gap_p99_us": record.quantile(gaps, 0.99),
+        "gap_max_us": max(gaps, default=None),
+        "seconds": together,
+        "one_after_the_other_s": one_after_the_other,
+        "ratio": together / one_after_the_other,
+        "cost_us_a_turn": (together - one_after_the_other) * 1e6 / turns if turns else None,
+        "losses_equal": [single["losses"] == each["losses"] for single, each in zip(singles, both)],
+        "agent_says": queue,
+    }
+
+
+def beside(build, other, shim):
+    """A program of short iterations comes while the other one has the GPU."""
+    with rig.Agent(build, CONFIG.format(turn_ms=100)) as agent, begin(agent, "a", other, shim) as long, \
+            begin(agent, "b", words("steps", "--iterations", "2000", "--products", "25")) as short:
+        for program in (long, short):
+            ready(program)
+        long.tell("go")
+        time.sleep(3)
+        told = time.monotonic()
+        short.tell("go")
+        said = short.take(200)
+        seconds = time.monotonic() - told
+        is_alive = not long.has_ended()
+        status = agent.ask("status").stdout
+        queue = agent.ask("queue").stdout
+    if said is None:
+        sys.exit(short.errors()[-1500:])
+    ended = said["ended"]
+    times = [(later - earlier) * 1e3 for earlier, later in itertools.pairwise(ended)]
+    usual = record.quantile(times, 0.5)
+    return {"short_seconds": seconds, "iterations": len(ended), "iteration_p50_ms": usual,
+            "first_iteration_ms": ended[0] * 1e3, "first_kernel_within_ms": ended[0] * 1e3 - usual,
+            "longest_iteration_ms": max(times), "turns_of_the_other": sum(time > 3 * usual for time in times),
+            "other_still_runs": is_alive, "status": status, "queue": queue}
+
+
+ROWS = {
+    "steps": lambda build: pair(build, words("steps", "--iterations", "2500"),
+                                words("steps", "--iterations", "2500"), 100),
+    "torch": lambda build: pair(build, words("resnet50", "--iterations", "400"),
+                                words("transformer", "--iterations", "400"), 250),
+    "endless": lambda build: beside(build, words("endless"), shim=True),
+    "no-shim": lambda build: beside(build, words("steps", "--iterations", "4000", "--products", "25"), shim=False),
+}
+
+
+def main():
+    parser = rig.parser(__doc__)
+    parser.add_argument("--only", nargs="+", choices=sorted(ROWS), default=list(ROWS))
+    options = parser.parse_args()
+    for row in options.only:
+        result = {"row": row} | ROWS[row](options.build)
+        print({key: value for key, value in result.items() if key not in ("status", "queue", "agent_says")})
+        record.Record(options.out).write(record.origin(f"bench/gpu/orders/turns.py build --only {row} --out FILE",
+                                                       options.commit) | result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/jobs/job_turn.h"
+
+#include <algorithm>
+
+namespace gpushare {
+namespace {
+
+// How often a look is due while a job stops, for processes that cannot wake the agent, and
+// otherwise.
+constexpr Nanos kStoppingLook = std::chrono::milliseconds(2);
+constexpr Nanos kCalmLook = std::chrono::milliseconds(10);
+
+// It has launched nothing for its patience, and stands nowhere.
+bool is_quiet(const ProcessLook& look, Nanos patience, Time now) {
+  return look.launches == 0 || (!look.waits_for_work && now - look.last_launch >= patience);
+}
+
+}  // namespace
+
+void JobTurn::look(Time now, std::span<const ProcessLook> looks) {
+  std::erase_if(processes_, [&](const auto& entry) {
+    return !std::ranges::binary_search(looks, entry.first, {}, &ProcessLook::process);
+  });
+  Lockstep::Counts counts;
+  for (const ProcessLook& look : looks) {
+    const auto [at, is_new] = processes_.try_emplace(look.process);
+    meet(at->second, look, now);
+    // One that comes while its job is held is held with it.
+    if (is_new && state_ != TurnState::kRunning && state_ != TurnState::kFree)
+      hold(at->second, now);
+    if (look.has_boundary) counts.emplace_back(look.process, look.begun);
+  }
+  if (state_ == TurnState::kRunning && counts.size() > 1) lockstep_.see(counts);
+  wants_ =
+      std::ranges::any_of(processes_, [&](const auto& entry) { return wants(entry.second, now); });
+}
+
+void JobTurn::meet(Held& held, const ProcessLook& look, Time now) {
+  const bool has_launched = look.launches != held.look.launches;
+  if (has_launched) {
+    held.was_seen_at_work = false;
+    held.is_idle = false;
+    if (held.rung != Rung::kNone) {
+      held.went_on = now;
+      if (held.first_on == Time{}) held.first_on = now;
+    }
+  } else if (look.was_switched_in && held.is_idle && !held.was_seen_at_work) {
+    held.was_seen_at_work = true;
+    held.patience = std::min(2 * held.patience, kLongestPatience);
+  }
+  if (state_ == TurnState::kRunning && began_ == Time{} &&
+      look.begun == held.begun_when_let_in + 1 && look.began > since_)
+    began_ = look.began;
+  held.look = look;
+}
+
+bool JobTurn::wants(const Held& held, Time now) {
+  const ProcessLook& look = held.look;
+  if (look.is_out) return false;
+  // What stands frozen was at work, and can show nothing of what it wants now.
+  if (look.is_frozen && held.rung == Rung::kFreeze) return true;
+  if (look.is_frozen || !look.has_shim) return look.wants_gpu;
+  return look.at_boundary || look.is_at_gate || held.was_seen_at_work ||
+         !is_quiet(look, held.patience, now);
+}
+
+void JobTurn::hold(Held& held, Time now) {
+  const ProcessLook& look = held.look;
+  held.run_until = std::max<uint64_t>(look.begun, 1);
+  held.launches_when_held = look.launches;
+  held.is_idle = false;
+  if (!look.has_shim) return climb(held, look.wants_gpu ? Rung::kFreeze : Rung::kNone, now);
+  const bool stands = look.at_boundary || look.is_at_gate;
+  if (!stands && !held.was_seen_at_work && is_quiet(look, held.patience, now)) {
+    held.is_idle = true;
+    return climb(held, Rung::kGate, now);
+  }
+  climb(held, look.has_boundary ? Rung::kBoundary : Rung::kGate, now);
+}
+
+void JobTurn::climb(Held& held, Rung rung, Time now) {
+  held.rung = rung;
+  held.rung_since = now;
+  held.first_on = held.went_on = Time{};
+  held.stands = false;
+}
+
+void JobTurn::advance(Held& held, Time now, Nanos grace) {
+  const ProcessLook& look = held.look;
+  const bool is_over = now - held.rung_since >= grace;
+  const bool was_standing = held.stands;
+  held.stands = stands(held, now);
+  if (held.stands && !was_standing) {
+    held.stands_since = now;
+    held.first_on = held.went_on = Time{};
+  }
+  // One that has gone quiet in the meantime has nothing to be frozen for.
+  const bool gone_quiet = is_over && !held.stands && look.has_shim && !held.was_seen_at_work &&
+                          !look.was_switched_in && is_quiet(look, held.patience, now);
+  if (gone_quiet && held.rung != Rung::kFreeze) {
+    if (held.rung != Rung::kGate) climb(held, Rung::kGate, now);
+    held.is_idle = true;
+    held.stands = true;
+    held.stands_since = now;
+    return;
+  }
+  // What it has queued may finish beside the next one, but not for longer than a grace.
+  const bool works_on = held.stands && look.was_switched_in && now - held.stands_since >= grace;
+  switch (held.rung) {
+    case Rung::kNone:
+      if (!look.has_shim && look.wants_gpu) climb(held, Rung::kFreeze, now);
+      break;
+    case Rung::kBoundary: {
+      const bool goes_on = held.stands && held.first_on != Time{} &&
+                           now - held.first_on >= kGoesOn && now - held.went_on < kGoesOn;
+      if (goes_on || (!held.stands && is_over))
+        climb(held, Rung::kGate, now);
+      else if (works_on)
+        climb(held, Rung::kFreeze, now);
+      break;
+    }
+    case Rung::kGate:
+      if (works_on || (!held.stands && is_over)) climb(held, Rung::kFreeze, now);
+      break;
+    case Rung::kFreeze:
+      break;
+  }
+  held.stands = stands(held, now);
+}
+
+bool JobTurn::stands(const Held& held, Time) {
+  const ProcessLook& look = held.look;
+  if (look.is_out) return true;
+  switch (held.rung) {
+    case Rung::kNone:
+      return look.has_shim || !look.wants_gpu;
+    case Rung::kBoundary:
+      return look.at_boundary.has_value();
+    case Rung::kGate:
+      return look.at_boundary || look.is_at_gate || held.is_idle;
+    case Rung::kFreeze:
+      return look.is_frozen || !look.can_freeze;
+  }
+  return true;
+}
+
+void JobTurn::enter(TurnState state, Time now) {
+  const bool was_running = occupies();
+  state_ = state;
+  if (was_running != occupies() || state == TurnState::kRunning) since_ = now;
+}
+
+void JobTurn::run(Time now) {
+  if (state_ == TurnState::kRunning) return;
+  for (auto& [process, held] : processes_) {
+    climb(held, Rung::kNone, now);
+    held.is_idle = false;
+    held.begun_when_let_in = held.look.begun;
+  }
+  enter(TurnState::kRunning, now);
+  began_ = Time{};
+}
+
+void JobTurn::release(Time now) {
+  for (auto& [process, held] : processes_) climb(held, Rung::kNone, now);
+  if (state_ != TurnState::kFree) enter(TurnState::kFree, now);
+}
+
+void JobTurn::stop(Time now, Nanos grace) {
+  grace_ = grace;
+  if (state_ == TurnState::kRunning || state_ == TurnState::kFree) {
+    Lockstep::Counts counts;
+    for (auto& [process, held] : processes_) {
+      hold(held, now);
+      if (held.look.has_boundary) counts.emplace_back(process, held.look.begun);
+    }
+    const std::vector<uint64_t> stops = lockstep_.stops(counts);
+    for (std::size_t i = 0; i < counts.size(); ++i)
+      processes_.at(counts[i].first).run_until = std::max<uint64_t>(stops[i], 1);
+    enter(TurnState::kStopping, now);
+  }
+  bool all_stand = true, is_any_frozen = false;
+  Time stood{};
+  for (auto& [process, held] : processes_) {
+    advance(held, now, grace);
+    all_stand = all_stand && held.stands;
+    is_any_frozen = is_any_frozen || held.look.is_frozen;
+    stood = std::max(stood, held.look.at_boundary.value_or(held.stands_since));
+  }
+  if (state_ == TurnState::kStopping) {
+    if (!all_stand) return;
+    stood_ = std::min(stood, now);
+    enter(is_any_frozen ? TurnState::kStopped : TurnState::kHeld, now);
+  } else {
+    state_ = is_any_frozen ? TurnState::kStopped : TurnState::kHeld;
+  }
+}
+
+std::vector<ProcessHold> JobTurn::holds() const {
+  std::vector<ProcessHold> holds;
+  holds.reserve(processes_.size());
+  for (const auto& [process, held] : processes_) {
+    ProcessHold& hold = holds.emplace_back(ProcessHold{.process = process});
+    if (held.rung == Rung::kNone) continue;
+    hold.is_frozen = held.rung == Rung::kFreeze && held.look.can_freeze;
+    if (!held.look.has_shim) continue;
+    hold.run_until = held.run_until;
+    hold.is_gate_closed = held.rung >= Rung::kGate;
+  }
+  return holds;
+}
+
+Rung JobTurn::rung() const {
+  Rung highest = Rung::kNone;
+  for (const auto& [process, held] : processes_) highest = std::max(highest, held.rung);
+  return highest;
+}
+
+Time JobTurn::next_after(Time now) const {
+  if (state_ == TurnState::kFree) return Time::max();
+  return now + (state_ == TurnState::kStopping ? kStoppingLook : kCalmLook);
+}
+
+}  // namespace gpushare

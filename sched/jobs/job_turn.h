@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// JobTurn: how one job is stopped and let go, as a state machine over looks at its processes. Pure;
+// time is given. One thread.
+//
+// A job that is to stop goes down a ladder, each process by itself:
+//   boundary  Its next iteration waits. All processes stop at the same iteration, as far as their
+//             counts tell, so that none waits in a collective for one that is held.
+//   gate      After `grace` its next launch waits. A process whose iterations are not trusted
+//             begins here, and one that is held and goes on launching comes here after kGoesOn.
+//   freeze    After another grace, and at once where there is no shim.
+// A process that has launched nothing for its patience, and was not seen at work since, stands as
+// soon as its gate is closed: so a turn is lent, and the first launch that comes ends the loan. One
+// that was seen at work in spite of that (a kernel that runs for long) has its patience doubled, up
+// to kLongestPatience.
+// A process that can be neither gated nor frozen (an MPS client without the shim) counts as
+// standing, because nobody would ever run otherwise.
+#pragma once
+
+#include <map>
+#include <span>
+#include <vector>
+
+#include "sched/jobs/hold.h"
+#include "sched/jobs/lockstep.h"
+
+namespace gpushare {
+
+class JobTurn {
+ public:
+  // Without a launch for so long, a job that has the turn does not want the GPU.
+  static constexpr Nanos kPatience = std::chrono::milliseconds(20);
+  static constexpr Nanos kLongestPatience = std::chrono::seconds(1);
+  static constexpr Nanos kGoesOn = std::chrono::milliseconds(20);
+
+  // Looks at the processes: call it before the functions below, with a time that never falls.
+  // `looks` are ascending by process; those that are missing have ended.
+  void look(Time now, std::span<const ProcessLook> looks);
+  // What is to be: it runs, or it stops. Then holds() say how.
+  void run(Time now);
+  void stop(Time now, Nanos grace);
+  // Nobody asks anything of it any more.
+  void release(Time now);
+
+  TurnState state() const { return state_; }
+  Time since() const { return since_; }  // in the state, kStopping counting as running
+  bool wants_gpu() const { return wants_; }
+  // It has the turn, or has not given it back yet.
+  bool occupies() const { return state_ == TurnState::kRunning || state_ == TurnState::kStopping; }
+  // As of the last call of run(), stop() or release(), ascending by process.
+  std::vector<ProcessHold> holds() const;
+  // The lowest rung on which a process of it is.
+  Rung rung() const;
+  // When a look is due even if nothing happens; Time::max(): none is.
+  Time next(Time now) const { return next_after(now); }
+
+  // Since when it stands: when the last of its threads came to its boundary, if that is known.
+  Time stood() const { return stood_; }
+  // When it began its first iteration since it was let in; zero: not yet, or not known.
+  Time began() const { return began_; }
+
+ private:
+  struct Held {
+    ProcessLook look{};
+    Rung rung = Rung::kNone;
+    Time rung_since{};
+    uint64_t run_until = 0;
+    uint64_t launches_when_held = 0;
+    Time went_on{};        // the last launch that was seen while it was held
+    Time first_on{};       // and the first one
+    bool is_idle = false;  // it stood without having come to its gate: it had nothing to do
+    Nanos patience = kPatience;
+    bool was_seen_at_work = false;  // although it launched nothing
+    uint64_t begun_when_let_in = 0;
+    bool stands = false;
+    Time stands_since{};
+  };
+
+  void meet(Held& held, const ProcessLook& look, Time now);
+  static bool wants(const Held& held, Time now);
+  void hold(Held& held, Time now);
+  void climb(Held& held, Rung rung, Time now);
+  void advance(Held& held, Time now, Nanos grace);
+  static bool stands(const Held& held, Time now);
+  void enter(TurnState state, Time now);
+  Time next_after(Time now) const;
+
+  TurnState state_ = TurnState::kFree;
+  Time since_{};
+  bool wants_ = false;
+  Time stood_{}, began_{};
+  Nanos grace_{};
+  std::map<ProcessId, Held> processes_;
+  Lockstep lockstep_;
+};
+
+}  // namespace gpushare

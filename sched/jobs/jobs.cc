@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/jobs/jobs.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace gpushare {
+
+void Jobs::begin() {
+  by_process_.clear();
+  for (auto& [key, known] : known_) {
+    known.is_present = false;
+    known.most.reset();
+    Job& job = known.job;
+    job.gpus = job.memory_bytes = 0;
+    job.period = job.longest = job.target = Nanos{};
+    job.has_boundary = true;
+    job.phase = ShimPhase::kUnknown;
+    job.processes.clear();
+  }
+}
+
+void Jobs::add(const JobProcess& seen) {
+  const Key key = seen.run != 0 ? Key{.run = seen.run} : Key{.process = seen.process};
+  Known& known = known_[key];
+  Job& job = known.job;
+  if (job.id == 0) {
+    job.id = next_id_++;
+    job.name = seen.run != 0 ? "run-" + std::to_string(seen.run)
+                             : "pid-" + std::to_string(seen.process.pid);
+    job.arrived = seen.came;
+    job.command_line = seen.command_line;
+    job.has_boundary = true;
+  }
+  if (!std::exchange(known.is_present, true)) job.tenant = seen.tenant;
+  job.gpus |= uint64_t{1} << seen.gpu;
+  job.service += seen.used;
+  job.memory_bytes += seen.memory_bytes;
+  by_process_[seen.process] = job.id;
+  if (const auto at = std::ranges::lower_bound(job.processes, seen.process);
+      at == job.processes.end() || *at != seen.process)
+    job.processes.insert(at, seen.process);
+  if (!seen.iterations || seen.iterations->source == ShimSource::kNone) {
+    job.has_boundary = false;
+    return;
+  }
+  const IterationsView& said = *seen.iterations;
+  known.most = std::max(known.most.value_or(0), said.ended);
+  job.period = std::max(job.period, Nanos(static_cast<int64_t>(said.period_ns)));
+  job.longest = std::max(job.longest, Nanos(static_cast<int64_t>(said.p99_ns)));
+  job.target = std::max(job.target, Nanos(std::chrono::microseconds(said.slo_us)));
+  if (said.phase != ShimPhase::kUnknown) job.phase = said.phase;
+}
+
+void Jobs::end(Time now) {
+  present_.clear();
+  for (auto at = known_.begin(); at != known_.end();) {
+    Known& known = at->second;
+    if (known.is_present) {
+      known.last_seen = now;
+      // Ranks count the same iterations; processes that come one after the other add up.
+      if (known.most) {
+        if (*known.most < known.most_before) known.ended_before += known.most_before;
+        known.most_before = *known.most;
+        known.job.iterations = known.ended_before + *known.most;
+      }
+      present_.push_back(known.job);
+    } else if (now - known.last_seen >= kRemembered) {
+      ended_.push_back(std::move(known.job));
+      at = known_.erase(at);
+      continue;
+    }
+    ++at;
+  }
+  std::ranges::sort(present_, {}, &Job::id);
+}
+
+uint64_t Jobs::job_of(const ProcessId& process) const {
+  const auto found = by_process_.find(process);
+  return found == by_process_.end() ? 0 : found->second;
+}
+
+std::vector<Job> Jobs::take_ended() { return std::exchange(ended_, {}); }
+
+}  // namespace gpushare

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/step/turn_taking.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace gpushare {
+
+void TurnTaking::begin() {
+  jobs_.begin();
+  std::swap(before_, known_);
+  known_.clear();
+}
+
+void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView> processes) {
+  for (const ProcessView& process : processes) {
+    if (!process.has_context) continue;
+    const Tenants::Run run = state_.tenants.run_of(process.process);
+    jobs_.add({.process = process.process,
+               .gpu = gpu,
+               .tenant = process.tenant,
+               .run = run.number,
+               .came = run.number != 0 && run.asked != Time{} ? run.asked : process.came,
+               .used = process.used,
+               .memory_bytes = process.memory_bytes,
+               .command_line = process.command_line,
+               .iterations = process.iterations});
+    if (!takes_turns) continue;
+    const auto [at, is_new] = known_.try_emplace(process.process);
+    Known& known = at->second;
+    known.gpus.push_back(gpu);
+    ProcessLook& look = known.look;
+    if (is_new) {
+      const auto before = before_.find(process.process);
+      if (before != before_.end()) look = before->second.look;
+      look.process = process.process;
+      look.is_frozen = look.can_freeze = true;
+      look.is_out = look.wants_gpu = look.was_switched_in = false;
+    }
+    look.has_shim = process.has_shim;
+    const std::optional<IterationsView>& said = process.iterations;
+    look.has_boundary = process.has_shim && said && said->source != ShimSource::kNone;
+    const bool is_gated = outside_.shims != nullptr && outside_.shims->is_gated(process.process);
+    const bool is_server = outside_.mps != nullptr && outside_.mps->is_server(process.process);
+    look.can_freeze = look.can_freeze && process.can_control && !is_gated && !is_server;
+    look.is_frozen = look.is_frozen && process.is_frozen;
+    const auto member = state_.members.find({process.process, gpu});
+    const bool is_capped = process.is_frozen && member != state_.members.end() &&
+                           member->second.freeze == FreezeReason::kCap;
+    look.is_out = look.is_out || process.is_frozen_by_user || is_capped;
+    look.wants_gpu = look.wants_gpu || process.wants_gpu;
+    look.was_switched_in = look.was_switched_in || process.turns > 0;
+  }
+}
+
+// What it says by itself, as of now.
+void TurnTaking::refresh(Known& known, Time now) {
+  ProcessLook& look = known.look;
+  if (!look.has_shim || outside_.shims == nullptr) return;
+  const std::optional<SlotReading> said = outside_.shims->look(look.process);
+  if (!said) {
+    look.has_shim = look.has_boundary = false;
+    return;
+  }
+  if (said->launches != look.launches) look.last_launch = now;
+  look.launches = said->launches;
+  look.waits_for_work = said->waits > 0;
+  look.is_at_gate = said->is_at_gate;
+  look.at_boundary = said->at_boundary;
+  if (!said->is_read) return;
+  look.begun = said->begun;
+  look.began = said->began;
+}
+
+void TurnTaking::look_at_all(Time now) {
+  for (auto& [process, known] : known_) refresh(known, now);
+  std::vector<Conductor::Job> jobs;
+  for (const Job& job : jobs_.all()) {
+    Conductor::Job one{.id = job.id, .gpus = job.gpus, .processes = {}};
+    for (const ProcessId& process : job.processes)
+      if (const auto known = known_.find(process); known != known_.end())
+        one.processes.push_back(known->second.look);
+    if (!one.processes.empty()) jobs.push_back(std::move(one));
+  }
+  conductor_.look(now, std::move(jobs));
+}
+
+void TurnTaking::form(Time now) {
+  jobs_.end(now);
+  look_at_all(now);
+}
+
+std::span<const JobView> TurnTaking::jobs(uint32_t gpu) {
+  views_.clear();
+  for (const Job& job : jobs_.all()) {
+    const JobTurn* const turn = conductor_.find(job.id);
+    const Tenant* const tenant = state_.tenants.at(job.tenant);
+    if ((job.gpus & uint64_t{1} << gpu) == 0 || turn == nullptr || tenant == nullptr) continue;
+    views_.push_back({.id = job.id,
+                      .name = job.name,
+                      .tenant = job.tenant,
+                      .priority = tenant->settings.priority,
+                      .weight = tenant->settings.weight,
+                      .arrived = job.arrived,
+                      .service = job.service,
+                      .period = job.period,
+                      .longest = job.longest,
+                      .iterations = job.iterations,
+                      .wants_gpu = turn->wants_gpu(),
+                      .is_at_boundary =
+                          turn->state() == TurnState::kHeld || turn->state() == TurnState::kStopped,
+                      .runs = turn->occupies(),
+                      .since = turn->since(),
+                      .phase = job.phase,
+                      .target = job.target,
+                      .persistent_bytes = job.memory_bytes,
+                      .gpus = job.gpus,
+                      .command_line = job.command_line});
+  }
+  return views_;
+}
+
+void TurnTaking::set_order(uint32_t gpu, std::vector<JobDecision> jobs) {
+  decisions_[gpu] = jobs;
+  conductor_.set_order({.gpu = gpu, .jobs = std::move(jobs)});
+}
+
+void TurnTaking::drop_order(uint32_t gpu) {
+  decisions_.erase(gpu);
+  conductor_.drop_order(gpu);
+}
+
+void TurnTaking::decide(Time now) {
+  conductor_.decide(now);
+  holds_ = conductor_.holds();
+}
+
+const ProcessHold* TurnTaking::hold_of(const ProcessId& process) const {
+  const auto at = std::ranges::lower_bound(holds_, process, {}, &ProcessHold::process);
+  return at == holds_.end() || at->process != process ? nullptr : &*at;
+}
+
+bool TurnTaking::is_frozen(const ProcessId& process) const {
+  const ProcessHold* const hold = hold_of(process);
+  return hold != nullptr && hold->is_frozen;
+}
+
+const JobDecision* TurnTaking::decision(uint64_t job) const {
+  for (const auto& [gpu, decisions] : decisions_) {
+    const auto at = std::ranges::find(decisions, job, &JobDecision::job);
+    if (at != decisions.end()) return &*at;
+  }
+  return nullptr;
+}
+
+void TurnTaking::carry_out(Time now) {
+  tell(holds_);
+  if (!has_orders()) return;
+  // What stands since the freezes of this step makes room for the next one.
+  look(now);
+}
+
+bool TurnTaking::look(Time now) {
+  state_.enforcer.collect();  // what was frozen in the meantime stands
+  for (auto& [process, known] : known_) {
+    ProcessLook& each = known.look;
+    each.was_switched_in = false;
+    each.is_frozen = true;
+    for (const uint32_t gpu : known.gpus) {
+      const Holder* const holder = state_.registry.holder(process, gpu);
+      each.is_frozen =
+          each.is_frozen && holder != nullptr && state_.enforcer.brief(*holder).is_frozen;
+    }
+  }
+  look_at_all(now);
+  const bool has_let_in = conductor_.decide(now);
+  holds_ = conductor_.holds();
+  tell(holds_);
+  freeze_and_thaw(holds_);
+  return has_let_in;
+}
+
+void TurnTaking::tell(const std::vector<ProcessHold>& holds) {
+  if (outside_.shims == nullptr) return;
+  for (const ProcessHold& hold : holds) outside_.shims->hold(hold);
+  for (const ProcessHold& before : told_)
+    if (!std::ranges::binary_search(holds, before.process, {}, &ProcessHold::process))
+      outside_.shims->hold({.process = before.process});
+  told_ = holds;
+}
+
+// What is frozen for its cap or by the user is not ours to thaw.
+void TurnTaking::freeze_and_thaw(const std::vector<ProcessHold>& holds) {
+  std::map<uint32_t, std::vector<Enforcer::Target>> targets;
+  for (const ProcessHold& hold : holds) {
+    const auto known = known_.find(hold.process);
+    if (known == known_.end() || known->second.look.is_out) continue;
+    for (const uint32_t gpu : known->second.gpus) {
+      const auto member = state_.members.find({hold.process, gpu});
+      const Holder* const holder = state_.registry.holder(hold.process, gpu);
+      if (member == state_.members.end() || holder == nullptr ||
+          state_.enforcer.brief(*holder).is_frozen == hold.is_frozen)
+        continue;
+      member->second.freeze = hold.is_frozen ? FreezeReason::kTurn : FreezeReason::kNone;
+      targets[gpu].push_back({.holder = holder, .is_frozen = hold.is_frozen});
+    }
+  }
+  for (const auto& [gpu, list] : targets) state_.enforcer.apply(gpu, list);
+}
+
+Time TurnTaking::next(Time now) const {
+  if (!has_orders()) return Time::max();
+  const bool is_deaf = outside_.shims != nullptr && outside_.shims->has_unheard();
+  return std::min(conductor_.next(now), is_deaf ? now + kUnheardLook : Time::max());
+}
+
+}  // namespace gpushare

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// TurnTaking: between the scheduler and the Conductor. It folds what the scheduler sees of
+// processes into jobs, says to the policies what jobs there are, and carries to the slots and the
+// enforcer how each process is held. In a step: begin(), add() for each GPU, form(); then for each
+// GPU jobs() and set_order(); then decide(), and carry_out() when freezes of the plans are done.
+// Between two steps look() does the same for the turns alone, in some tens of microseconds. One
+// thread.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "sched/jobs/conductor.h"
+#include "sched/jobs/jobs.h"
+#include "sched/step/state.h"
+#include "sched/step/surroundings.h"
+
+namespace gpushare {
+
+class TurnTaking {
+ public:
+  // How often those are looked at that wake us too often to be heard.
+  static constexpr Nanos kUnheardLook = std::chrono::milliseconds(2);
+
+  // Both outlive it.
+  TurnTaking(State& state, const Surroundings& outside) : state_(state), outside_(outside) {}
+
+  // --- a step
+  void begin();
+  // The processes of a GPU. `takes_turns`: its policy orders jobs.
+  void add(uint32_t gpu, bool takes_turns, std::span<const ProcessView> processes);
+  void form(Time now);
+  // Of this GPU, ascending by id. Valid until the next call.
+  std::span<const JobView> jobs(uint32_t gpu);
+  // What its plan says; none where the policy orders no jobs.
+  void set_order(uint32_t gpu, std::vector<JobDecision> jobs);
+  void drop_order(uint32_t gpu);
+  void decide(Time now);
+  // Whether it is not this process's turn and it is to be frozen for that.
+  bool is_frozen(const ProcessId& process) const;
+  // Tells the processes, freezes and thaws. A hand-over that this makes possible follows at once.
+  void carry_out(Time now);
+
+  // --- between two steps. Returns true if somebody was let in, so that a plan is due.
+  bool look(Time now);
+  // When the next look is due, if no step comes first.
+  Time next(Time now) const;
+  bool has_orders() const { return conductor_.has_orders(); }
+  // Whether any process has been told how it is held.
+  bool has_told() const { return !told_.empty(); }
+
+  // --- for those who show it
+  std::span<const Job> all() const { return jobs_.all(); }
+  uint64_t job_of(const ProcessId& process) const { return jobs_.job_of(process); }
+  const JobTurn* turn(uint64_t job) const { return conductor_.find(job); }
+  const JobDecision* decision(uint64_t job) const;
+  // The words for its job: why it runs or waits; empty: nothing is to be said.
+  std::string words(const ProcessId& process) const;
+  // Fill what the records say of turns.
+  void describe(uint32_t gpu, GpuRecord& record) const;
+  void describe(const ProcessId& process, uint32_t gpu, ProcessRecord& record) const;
+
+ private:
+  // What is known of a process from the last step, on all its GPUs.
+  struct Known {
+    ProcessLook look{};
+    std::vector<uint32_t> gpus;  // that take turns
+  };
+
+  void refresh(Known& known, Time now);
+  void look_at_all(Time now);
+  void tell(const std::vector<ProcessHold>& holds);
+  void freeze_and_thaw(const std::vector<ProcessHold>& holds);
+  const ProcessHold* hold_of(const ProcessId& process) const;
+
+  State& state_;
+  const Surroundings& outside_;
+  Jobs jobs_;
+  Conductor conductor_;
+  std::map<ProcessId, Known> known_, before_;
+  std::vector<ProcessHold> holds_, told_;                   // ascending by process
+  std::map<uint32_t, std::vector<JobDecision>> decisions_;  // by GPU
+  // What is left of each job, as the policies were told, and how that is known.
+  std::map<uint64_t, std::pair<Nanos, LeftSource>> left_;
+  std::vector<JobView> views_;
+};
+
+}  // namespace gpushare

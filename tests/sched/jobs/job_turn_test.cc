@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/jobs/job_turn.h"
+
+#include <gtest/gtest.h>
+
+namespace gpushare {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Nanos kGrace = 30ms;
+
+// A job of one process, and what the driver and the shim would do.
+class JobTurnTest : public ::testing::Test {
+ protected:
+  // Looks, then stops it or lets it run.
+  void stop() {
+    turn_.look(now_, {&look_, 1});
+    turn_.stop(now_, kGrace);
+    carry_out();
+  }
+  void run() {
+    turn_.look(now_, {&look_, 1});
+    turn_.run(now_);
+    carry_out();
+  }
+  void stop_for(Nanos time) {
+    for (const Time end = now_ + time; now_ < end; now_ += 1ms) stop();
+  }
+  void launch() {
+    ++look_.launches;
+    look_.last_launch = now_;
+  }
+  void come_to_the_boundary() { look_.at_boundary = now_; }
+  ProcessHold hold() const { return turn_.holds().at(0); }
+
+  Time now_{1000s};
+  ProcessLook look_{.process = {100, 1},
+                    .has_shim = true,
+                    .has_boundary = true,
+                    .begun = 50,
+                    .launches = 1000,
+                    .last_launch = now_};
+  JobTurn turn_;
+
+ private:
+  void carry_out() { look_.is_frozen = hold().is_frozen; }
+};
+
+TEST_F(JobTurnTest, WhereNothingIsAskedItRunsAsItLikes) {
+  turn_.look(now_, {&look_, 1});
+  EXPECT_EQ(turn_.state(), TurnState::kFree);
+  EXPECT_EQ(hold(), (ProcessHold{.process = look_.process}));
+  EXPECT_FALSE(turn_.occupies());
+}
+
+TEST_F(JobTurnTest, ItStopsAtItsNextBoundary) {
+  run();
+  now_ += 100ms;
+  launch();
+  stop();
+  EXPECT_EQ(turn_.state(), TurnState::kStopping);
+  EXPECT_TRUE(turn_.occupies()) << "its iteration goes on";
+  EXPECT_EQ(hold(), (ProcessHold{.process = look_.process, .run_until = 50}));
+  now_ += 8ms;
+  come_to_the_boundary();
+  const Time stood = now_;
+  now_ += 1ms;
+  stop();
+  EXPECT_EQ(turn_.state(), TurnState::kHeld);
+  EXPECT_FALSE(turn_.occupies());
+  EXPECT_EQ(turn_.stood(), stood) << "by the program's clock";
+  EXPECT_TRUE(turn_.wants_gpu());
+  EXPECT_EQ(turn_.rung(), Rung::kBoundary);
+  look_.at_boundary.reset();
+  run();
+  EXPECT_EQ(turn_.state(), TurnState::kRunning);
+  EXPECT_EQ(hold(), (ProcessHold{.process = look_.process}));
+}
+
+TEST_F(JobTurnTest, WhatComesToNoBoundaryIsStoppedAtItsGateAndThenWhereItIs) {
+  run();
+  launch();
+  stop();
+  now_ += kGrace - 1ms;
+  launch();
+  stop();
+  EXPECT_FALSE(hold().is_gate_closed);
+  now_ += 1ms;
+  stop();
+  EXPECT_TRUE(hold().is_gate_closed);
+  EXPECT_FALSE(hold().is_frozen);
+  now_ += kGrace;
+  launch();
+  stop();
+  EXPECT_TRUE(hold().is_frozen);
+  EXPECT_TRUE(turn_.occupies()) << "until the driver has done it";
+  stop();
+  EXPECT_EQ(turn_.state(), TurnState::kStopped);
+  EXPECT_FALSE(turn_.occupies());
+  now_ += 1h;
+  look_.wants_gpu = true;
+  stop();
+  EXPECT_TRUE(turn_.wants_gpu());
+  run();
+  EXPECT_FALSE(hold().is_frozen);
+}
+
+// It was frozen for nothing otherwise, and could never say that it wants the GPU again.
+TEST_F(JobTurnTest, WhatGoesQuietBeforeItsBoundaryStandsAtItsGate) {
+  run();
+  launch();
+  stop_for(kGrace + 2ms);
+  EXPECT_EQ(turn_.state(), TurnState::kHeld);
+  EXPECT_TRUE(hold().is_gate_closed);
+  EXPECT_FALSE(hold().is_frozen);
+  stop_for(1s);
+  EXPECT_FALSE(hold().is_frozen);
+  EXPECT_FALSE(turn_.wants_gpu());
+  launch();
+  look_.is_at_gate = true;
+  stop();
+  EXPECT_TRUE(turn_.wants_gpu());
+}
+
+TEST_F(JobTurnTest, WhatStandsFrozenWantsTheGpuWhateverIsKnownOfItsWork) {
+  look_ = {.process = look_.process, .wants_gpu = true};
+  stop_for(10ms);
+  ASSERT_EQ(turn_.state(), TurnState::kStopped);
+  look_.wants_gpu = false;
+  stop();
+  EXPECT_TRUE(turn_.wants_gpu());
+}
+
+TEST_F(JobTurnTest, UntrustedIterationsAreNoBoundary) {
+  look_.has_boundary = false;
+  launch();
+  stop();
+  EXPECT_TRUE(hold().is_gate_closed) << "from the start";
+  EXPECT_NE(hold().run_until, 0u) << "so that it wakes us";
+  look_.is_at_gate = true;
+  stop();
+  EXPECT_EQ(turn_.state(), TurnState::kHeld);
+}
+
+TEST_F(JobTurnTest, AProgramThatHasLaunchedNothingYetOccupiesNothing) {
+  look_.has_boundary = false;
+  look_.launches = 0;
+  look_.begun = 0;
+  stop();
+  EXPECT_EQ(turn_.state(), TurnState::kHeld);
+  EXPECT_TRUE(hold().is_gate_closed);
+  EXPECT_EQ(hold().run_until, 1u);
+  EXPECT_FALSE(turn_.wants_gpu());
+  launch();
+  look_.is_at_gate = true;
+  stop_for(1s);
+  EXPECT_TRUE(turn_.wants_gpu());
+  EXPECT_EQ(turn_.rung(), Rung::kGate) << "it is frozen for nothing";
+}
+
+TEST_F(JobTurnTest, WithoutTheShimItIsStoppedWhereItIs) {
+  look_ = {.process = look_.process, .wants_gpu = true};
+  run();
+  stop();
+  EXPECT_TRUE(hold().is_frozen);
+  EXPECT_EQ(hold().run_until, 0u);
+  stop();
+  EXPECT_EQ(turn_.state(), TurnState::kStopped);
+}
+
+TEST_F(JobTurnTest, WithoutTheShimAndWithoutWorkItIsLeftAloneUntilItHasSome) {
+  look_ = {.process = look_.process};
+  stop_for(1s);
+  EXPECT_EQ(turn_.state(), TurnState::kHeld);
+  EXPECT_FALSE(hold().is_frozen);
+  look_.wants_gpu = true;
+  stop();
+  EXPECT_TRUE(hold().is_frozen);
+}
+
+// A client of MPS that launches by ways that the shim does not see.
+TEST_F(JobTurnTest, WhatCanBeStoppedByNothingKeepsNobodyWaitingForEver) {
+  look_.can_freeze = false;
+  look_.has_boundary = false;
+  run();
+  for (int i = 0; i < 200 && turn_.state() != TurnState::kHeld; ++i) {
+    now_ += 1ms;
+    launch();
+    stop();
+  }
+  EXPECT_EQ(turn_.state(), TurnState::kHeld);
+  EXPECT_FALSE(hold().is_frozen);
+  EXPECT_TRUE(hold().is_gate_closed);
+}
+
+TEST_F(JobTurnTest, WhoGoesOnLaunchingWhileItStandsIsHeldAtItsGate) {
+  run();
+  stop();
+  come_to_the_boundary();
+  stop();
+  ASSERT_EQ(turn_.state(), TurnState::kHeld);
+  for (int i = 0; i < 19; ++i) {
+    now_ += 1ms;
+    launch();
+    stop();
+    EXPECT_FALSE(hold().is_gate_closed) << i;
+  }
+  for (int i = 0; i < 3; ++i) {
+    now_ += 1ms;
+    launch();
+    stop();
+  }
+  EXPECT_TRUE(hold().is_gate_closed);
+  EXPECT_EQ(turn_.state(), TurnState::kHeld) << "nobody waits for it";
+}
+
+// It says that it stands at its boundary, or queued far more than a grace's work.
+TEST_F(JobTurnTest, WhoStandsAndIsStillAtWorkAfterAGraceIsStoppedWhereItIs) {
+  run();
+  stop();
+  come_to_the_boundary();
+  look_.was_switched_in = true;
+  stop_for(kGrace);
+  EXPECT_FALSE(hold().is_frozen) << "what it has queued may finish";
+  now_ += 2ms;
+  stop();
+  EXPECT_TRUE(hold().is_frozen);
+}
+
+TEST_F(JobTurnTest, AQuietJobStandsAtOnceAndItsFirstLaunchIsSeen) {
+  run();
+  now_ += JobTurn::kPatience;
+  turn_.look(now_, {&look_, 1});
+  EXPECT_FALSE(turn_.wants_gpu());
+  stop();
+  EXPECT_EQ(turn_.state(), TurnState::kHeld);
+  EXPECT_TRUE(hold().is_gate_closed);
+  launch();
+  look_.is_at_gate = true;
+  stop();
+  EXPECT_TRUE(turn_.wants_gpu());
+}
+
+// A kernel of a second: nothing is launched, and the log shows it as soon as another one runs.
+TEST_F(JobTurnTest, AJobThatWorksWithoutLaunchingLendsItsTurnMoreAndMoreRarely) {
+  run();
+  Nanos lent_before{};
+  for (int i = 0; i < 10; ++i) {
+    const Time begin = now_;
+    do {
+      now_ += 1ms;
+      turn_.look(now_, {&look_, 1});
+    } while (turn_.wants_gpu());
+    const Nanos lent_after = now_ - begin;
+    EXPECT_GE(lent_after, lent_before);
+    EXPECT_LE(lent_after, JobTurn::kLongestPatience);
+    lent_before = lent_after;
+    stop();
+    EXPECT_EQ(turn_.state(), TurnState::kHeld);
+    look_.was_switched_in = true;
+    turn_.look(now_, {&look_, 1});
+    EXPECT_TRUE(turn_.wants_gpu());
+    look_.was_switched_in = false;
+    launch();
+    run();
+  }
+  EXPECT_GE(lent_before, JobTurn::kLongestPatience - 1ms);
+}
+
+TEST_F(JobTurnTest, WhoIsFrozenByTheUserNeitherWantsNorOccupies) {
+  run();
+  launch();
+  look_.is_out = true;
+  look_.is_frozen = true;
+  stop();
+  EXPECT_FALSE(turn_.wants_gpu());
+  EXPECT_FALSE(turn_.occupies());
+}
+
+TEST_F(JobTurnTest, OneThatComesWhileItsJobIsHeldIsHeldWithIt) {
+  stop();
+  come_to_the_boundary();
+  stop();
+  ASSERT_EQ(turn_.state(), TurnState::kHeld);
+  const ProcessLook both[] = {look_, {.process = {101, 1}, .has_shim = true}};
+  turn_.look(now_, both);
+  turn_.stop(now_, kGrace);
+  EXPECT_TRUE(turn_.holds().at(1).is_gate_closed);
+  EXPECT_EQ(turn_.state(), TurnState::kHeld);
+}
+
+TEST_F(JobTurnTest, WhoIsToGoOnBeforeItStoodGoesOn) {
+  run();
+  launch();
+  stop();
+  ASSERT_EQ(turn_.state(), TurnState::kStopping);
+  run();
+  EXPECT_EQ(turn_.state(), TurnState::kRunning);
+  EXPECT_EQ(hold().run_until, 0u);
+}
+
+TEST_F(JobTurnTest, ItsFirstIterationAfterItWasLetInIsKnown) {
+  stop();
+  come_to_the_boundary();
+  stop();
+  run();
+  EXPECT_EQ(turn_.began(), Time{});
+  now_ += 1ms;
+  look_.begun = 51;
+  look_.began = now_ - 300us;
+  look_.at_boundary.reset();
+  turn_.look(now_, {&look_, 1});
+  EXPECT_EQ(turn_.began(), now_ - 300us);
+}
+
+// Ranks of one training: the second has learnt its iterations later.
+TEST_F(JobTurnTest, AllItsProcessesStopAtTheSameIteration) {
+  std::vector<ProcessLook> both{look_, look_};
+  both[1].process = {101, 1};
+  both[1].begun = 41;
+  turn_.look(now_, both);
+  turn_.run(now_);
+  for (int i = 0; i < 20; ++i) {
+    turn_.look(now_ += 10ms, both);
+    for (ProcessLook& each : both) {
+      ++each.begun;
+      ++each.launches;
+      each.last_launch = now_;
+    }
+  }
+  ++both[0].begun;  // the first is ahead by one
+  turn_.look(now_, both);
+  turn_.stop(now_, kGrace);
+  EXPECT_EQ(turn_.holds()[0].run_until, 71u);
+  EXPECT_EQ(turn_.holds()[1].run_until, 62u) << "it still joins the collective of the other's";
+  both[0].at_boundary = now_;
+  turn_.look(now_, both);
+  turn_.stop(now_, kGrace);
+  EXPECT_TRUE(turn_.occupies()) << "one stands, the other does not";
+  both[1].at_boundary = now_;
+  turn_.look(now_, both);
+  turn_.stop(now_, kGrace);
+  EXPECT_EQ(turn_.state(), TurnState::kHeld);
+}
+
+}  // namespace
+}  // namespace gpushare

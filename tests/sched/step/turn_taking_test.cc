@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// A whole agent gives turns to programs without the shim on the simulated GPU, in virtual time: all
+// of it by freezes.
+#include <gtest/gtest.h>
+
+#include "tests/sched/orders/jobs.h"
+#include "tests/sched/support/scheduler_rig.h"
+
+namespace gpushare {
+namespace {
+
+using namespace std::chrono_literals;
+using test::SchedulerRig;
+
+class TurnTakingTest : public ::testing::Test {
+ protected:
+  TurnTakingTest() {
+    rig_.policies.push_back(
+        test::ScriptedPolicy::entry("scripted", [this](const Snapshot& snapshot) {
+          last_jobs_.assign(snapshot.jobs.begin(), snapshot.jobs.end());
+          Plan plan = test::plan_turn_of(snapshot, choose_(snapshot));
+          plan.next = snapshot.now + 2ms;
+          return plan;
+        }));
+  }
+  void start(uint32_t gpus = 1) {
+    std::string config;
+    for (uint32_t gpu = 0; gpu < gpus; ++gpu)
+      config += "[gpu." + std::to_string(gpu) + "]\npolicy = 'scripted'\n";
+    rig_.start(true, config);
+  }
+  // In turns of `length` each.
+  void alternate(Nanos length) {
+    choose_ = [length](const Snapshot& snapshot) {
+      const auto turn = static_cast<uint64_t>(snapshot.now.time_since_epoch() / length);
+      return snapshot.jobs.empty() ? 0 : snapshot.jobs[turn % snapshot.jobs.size()].id;
+    };
+  }
+
+  SchedulerRig rig_;
+  std::function<uint64_t(const Snapshot&)> choose_ = [](const Snapshot&) { return uint64_t{1}; };
+  std::vector<JobView> last_jobs_;  // without what was valid during the call only
+};
+
+TEST_F(TurnTakingTest, OneRunsAndTheOtherStandsUntilItsTurnComes) {
+  start();
+  rig_.add_busy("a", {});
+  rig_.add_busy("b", {});
+  rig_.run_for(1s);
+  auto shares = rig_.measure(1s);
+  EXPECT_GT(shares[0], 0.99);
+  EXPECT_LT(shares[1], 0.001);
+  EXPECT_EQ(rig_.record(*rig_.programs[1]).state, ProcessState::kFrozenTurn);
+  EXPECT_EQ(rig_.record(*rig_.programs[1]).turn, TurnState::kStopped);
+  EXPECT_EQ(std::string(rig_.record(*rig_.programs[1]).note), "turn of 1");
+  EXPECT_EQ(rig_.record(*rig_.programs[0]).turn, TurnState::kRunning);
+  choose_ = [](const Snapshot&) { return uint64_t{2}; };
+  rig_.run_for(10ms);
+  shares = rig_.measure(1s);
+  EXPECT_GT(shares[1], 0.99);
+  EXPECT_LT(shares[0], 0.001);
+}
+
+TEST_F(TurnTakingTest, TurnsOfAQuarterOfASecondCostLittle) {
+  start();
+  rig_.add_busy("a", {});
+  rig_.add_busy("b", {});
+  alternate(250ms);
+  rig_.run_for(1s);
+  const auto shares = rig_.measure(5s);
+  EXPECT_NEAR(shares[0], 0.5, 0.02);
+  EXPECT_NEAR(shares[1], 0.5, 0.02);
+  EXPECT_GT(shares[0] + shares[1], 0.98);
+}
+
+TEST_F(TurnTakingTest, WhatARunStartedIsOneJobAndItsServiceIsKnown) {
+  start();
+  rig_.add_busy("a", {});
+  rig_.add_busy("a", {});
+  rig_.add_busy("b", {});
+  ASSERT_TRUE(rig_.tenants.begin_run(rig_.programs[0]->process, Time{1s}));
+  ASSERT_TRUE(rig_.tenants.begin_run(rig_.programs[2]->process, Time{2s}));
+  rig_.run_for(2s);
+  ASSERT_EQ(last_jobs_.size(), 3u);
+  EXPECT_EQ(last_jobs_[0].arrived, Time{1s});
+  EXPECT_GT(last_jobs_[0].service, 1s);
+  EXPECT_TRUE(last_jobs_[0].runs);
+  EXPECT_FALSE(last_jobs_[1].runs);
+  EXPECT_TRUE(last_jobs_[1].wants_gpu);
+  EXPECT_EQ(rig_.record(*rig_.programs[0]).run, 100u);
+}
+
+TEST_F(TurnTakingTest, WhoDiesWhileItHasTheTurnKeepsNobodyWaiting) {
+  start();
+  rig_.add_busy("a", {});
+  rig_.add_busy("b", {});
+  rig_.run_for(1s);
+  choose_ = [](const Snapshot& snapshot) {
+    return snapshot.jobs.empty() ? 0 : snapshot.jobs.front().id;
+  };
+  rig_.machine.model.close_client(rig_.programs[0]->client);
+  rig_.work[0] = 0;
+  rig_.run_for(50ms);
+  EXPECT_GT(rig_.measure(1s)[1], 0.99);
+}
+
+TEST_F(TurnTakingTest, AnotherPolicyLetsAllGo) {
+  start();
+  rig_.add_busy("a", {});
+  rig_.add_busy("b", {});
+  rig_.run_for(1s);
+  rig_.scheduler->configure(test::parse("").value());
+  rig_.run_for(1s);
+  const auto shares = rig_.measure(1s);
+  EXPECT_NEAR(shares[0], 0.5, 0.05);
+  EXPECT_EQ(rig_.record(*rig_.programs[1]).turn, TurnState::kFree);
+  EXPECT_EQ(rig_.record(*rig_.programs[1]).job, 0u);
+}
+
+TEST_F(TurnTakingTest, WhoIsFrozenByTheUserLosesItsTurnAndStaysFrozen) {
+  start();
+  rig_.add_busy("a", {});
+  rig_.add_busy("b", {});
+  rig_.run_for(1s);
+  ASSERT_TRUE(rig_.tenants.set_frozen("a", true));
+  rig_.run_for(50ms);
+  const auto shares = rig_.measure(1s);
+  EXPECT_LT(shares[0], 0.001);
+  EXPECT_GT(shares[1], 0.99) << "it borrows the turn";
+  ASSERT_TRUE(rig_.tenants.set_frozen("a", false));
+  rig_.run_for(50ms);
+  EXPECT_GT(rig_.measure(1s)[0], 0.99);
+}
+
+TEST_F(TurnTakingTest, AnAgentThatDiedLeavesNobodyHeld) {
+  start();
+  rig_.add_busy("a", {});
+  rig_.add_busy("b", {});
+  rig_.run_for(1s);
+  rig_.kill();
+  EXPECT_GT(rig_.ledger_entries(), 0u);
+  (void)recover(rig_.gpu, *rig_.region, rig_.processes);
+  const auto shares = rig_.measure(1s);
+  EXPECT_GT(shares[1], 0.4);
+}
+
+}  // namespace
+}  // namespace gpushare

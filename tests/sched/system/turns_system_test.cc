@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Real programs take turns by the agent, on the simulated GPU in real time.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+
+#include "tests/sched/system/system_rig.h"
+
+namespace gpushare::test {
+namespace {
+
+// A boundary is waited for so long that a busy machine reaches it.
+constexpr const char* kConfig = R"(
+[gpu.0]
+policy = "turns"
+turn_ms = 50
+grace_ms = 10000
+)";
+constexpr const char* kShortGrace = R"(
+[gpu.0]
+policy = "turns"
+turn_ms = 50
+grace_ms = 50
+)";
+// Each iteration is waited for.
+std::vector<std::string> steps(uint64_t iterations) {
+  return {"--mode", "decode", "--tokens", "1000000", "--iterations", std::to_string(iterations)};
+}
+constexpr uint64_t kForEver = 10'000'000;
+
+class TurnsSystem : public ::testing::Test {
+ protected:
+  explicit TurnsSystem(const char* config = kConfig) : rig_(config) { rig_.start_agent(); }
+
+  uint64_t iterations(const Child& program) const {
+    return rig_.record(program.pid()).job_iterations;
+  }
+  // False: it makes no more iterations.
+  bool goes_on(const Child& program) const {
+    const uint64_t before = iterations(program);
+    return eventually([&] { return iterations(program) > before + 3; });
+  }
+  GpuRecord gpu() const {
+    const PlaneSnapshot all = rig_.snapshot();
+    return all.gpus.empty() ? GpuRecord{} : all.gpus.front();
+  }
+  bool has_turn(const Child& program) const {
+    return rig_.record(program.pid()).turn == TurnState::kRunning;
+  }
+  std::string seen() const {
+    std::string text = rig_.output("agent.log");
+    for (const auto& [slot, record] : rig_.snapshot().processes)
+      text += "process " + std::to_string(record.pid) + ": turn " +
+              std::to_string(static_cast<int>(record.turn)) + ", iterations " +
+              std::to_string(record.job_iterations) + ", freezes " +
+              std::to_string(record.freezes) + ", " + record.note + "\n";
+    return text;
+  }
+
+  SystemRig rig_;
+};
+
+class ShortGrace : public TurnsSystem {
+ protected:
+  ShortGrace() : TurnsSystem(kShortGrace) {}
+};
+
+TEST_F(TurnsSystem, TwoProgramsTakeTurnsAtTheirBoundaries) {
+  const auto one = rig_.start_with_shim("steps", steps(kForEver));
+  const auto two = rig_.start_with_shim("steps", steps(kForEver));
+  ASSERT_TRUE(eventually([&] { return gpu().gaps >= 20; })) << seen();
+  EXPECT_STREQ(gpu().policy, "turns");
+  EXPECT_NE(gpu().gap_p50_us, kUnknown32);
+  for (const Child* program : {one.get(), two.get()}) {
+    EXPECT_TRUE(eventually([&] { return has_turn(*program); })) << seen();
+    EXPECT_TRUE(goes_on(*program)) << seen();
+  }
+  EXPECT_TRUE(eventually([&] {
+    const auto note = std::string(rig_.record(one->pid()).note) + rig_.record(two->pid()).note;
+    return note.find("turn of pid-") != std::string::npos;
+  })) << seen();
+}
+
+TEST_F(TurnsSystem, OneThatDiesWithTheTurnKeepsNobodyWaiting) {
+  auto one = rig_.start_with_shim("steps", steps(kForEver));
+  auto two = rig_.start_with_shim("steps", steps(kForEver));
+  ASSERT_TRUE(eventually([&] { return gpu().gaps >= 3; })) << seen();
+  ASSERT_TRUE(eventually([&] { return has_turn(*one); })) << seen();
+  one->signal(SIGKILL);
+  EXPECT_TRUE(goes_on(*two)) << seen();
+}
+
+// It stands at no boundary and at no gate, and launches nothing.
+TEST_F(ShortGrace, OneThatIsStoppedBySigstopWithTheTurnKeepsNobodyWaiting) {
+  const auto one = rig_.start_with_shim("steps", steps(kForEver));
+  const auto two = rig_.start_with_shim("steps", steps(kForEver));
+  ASSERT_TRUE(eventually([&] { return gpu().gaps >= 3; })) << seen();
+  ASSERT_TRUE(eventually([&] { return has_turn(*one); })) << seen();
+  one->signal(SIGSTOP);
+  EXPECT_TRUE(goes_on(*two)) << seen();
+  one->signal(SIGCONT);
+  EXPECT_TRUE(goes_on(*one)) << seen();
+}
+
+TEST_F(TurnsSystem, WhenAgentAndSupervisorDieNobodyIsHeld) {
+  const auto one = rig_.start_with_shim("steps", steps(20'000));
+  const auto two = rig_.start_with_shim("steps", steps(20'000));
+  ASSERT_TRUE(eventually([&] { return gpu().gaps >= 3; })) << seen();
+  const pid_t agent = rig_.agent_pid();
+  rig_.gpushared->signal(SIGKILL);
+  ::kill(agent, SIGKILL);
+  for (Child* program : {one.get(), two.get()}) {
+    EXPECT_TRUE(eventually([&] { return program->has_ended(); })) << seen();
+    EXPECT_EQ(status_of(*program), 0);
+  }
+}
+
+TEST_F(ShortGrace, AProgramWithoutTheShimTakesPart) {
+  const auto one = rig_.start("spin", kSaturating);
+  const auto two = rig_.start_with_shim("steps", steps(kForEver));
+  ASSERT_TRUE(eventually([&] { return rig_.record(one->pid()).freezes >= 3; })) << seen();
+  EXPECT_TRUE(goes_on(*two)) << seen();
+  EXPECT_TRUE(eventually([&] { return has_turn(*one); })) << seen();
+  EXPECT_TRUE(eventually([&] { return has_turn(*two); })) << seen();
+}
+
+TEST_F(ShortGrace, OneThatComesToNoBoundaryIsStoppedWhereItIs) {
+  const auto one = rig_.start_with_shim("endless", {});
+  const auto two = rig_.start_with_shim("steps", steps(kForEver));
+  EXPECT_TRUE(eventually([&] { return rig_.record(one->pid()).freezes >= 2; })) << seen();
+  EXPECT_TRUE(goes_on(*two)) << seen();
+  EXPECT_TRUE(eventually([&] { return has_turn(*one); })) << seen();
+}
+
+}  // namespace
+}  // namespace gpushare::test

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/view/queue_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "tools/view/process_table.h"
+
+namespace gpushare {
+namespace {
+
+constexpr std::array<const char*, 4> kLeftBy{"unknown", "learnt", "said", "announced"};
+
+bool takes_turns(const PlaneSnapshot& snapshot, const GpuRecord& gpu) {
+  return gpu.gaps + gpu.gaps_missed > 0 ||
+         std::ranges::any_of(snapshot.processes, [&](const Numbered<ProcessRecord>& process) {
+           return process.record.gpu == gpu.index && process.record.turn != TurnState::kFree;
+         });
+}
+
+std::string list(const std::vector<uint32_t>& numbers) {
+  std::string text;
+  for (const uint32_t number : numbers)
+    text += (text.empty() ? "" : ",") + fmt::format("{}", number);
+  return text;
+}
+
+std::string age_text(uint64_t since_ns, uint64_t now_ns) {
+  return since_ns == 0 || since_ns > now_ns ? kUnknownText
+                                            : duration_text(Nanos(now_ns - since_ns));
+}
+
+const char* left_word(uint32_t left_by) {
+  return left_by < kLeftBy.size() ? kLeftBy[left_by] : kLeftBy[0];
+}
+
+}  // namespace
+
+std::vector<QueuedJob> queued_jobs(const PlaneSnapshot& snapshot, std::optional<uint32_t> gpu) {
+  std::map<uint64_t, QueuedJob> jobs;
+  for (const ProcessRow& row : process_rows(snapshot)) {
+    const ProcessRecord& process = row.record;
+    if (process.job == 0) continue;
+    QueuedJob& job = jobs[process.job];
+    if (job.id == 0) {
+      job = {.id = process.job,
+             .name = process.run != 0 ? fmt::format("run-{}", process.run)
+                                      : fmt::format("pid-{}", process.pid),
+             .tenant = row.tenant,
+             .command = field_text(row, Field::kCommand, Glyphs::kAscii),
+             .turn = process.turn,
+             .arrived_ns = process.job_arrived_ns,
+             .since_ns = process.turn_since_ns,
+             .service_ns = process.job_service_ns,
+             .iterations = process.job_iterations,
+             .left_us = process.job_left_us,
+             .left_by = process.job_left_by};
+    }
+    const std::string note = printable({process.note, sizeof(process.note)});
+    if (job.why.empty()) job.why = note;
+    if (job.gpus.empty() || process.gpu < job.gpus.front()) job.place = process.job_place;
+    if (std::ranges::find(job.gpus, process.gpu) == job.gpus.end()) {
+      job.gpus.push_back(process.gpu);
+      std::ranges::sort(job.gpus);
+    }
+    if (std::ranges::find(job.pids, process.pid) == job.pids.end()) job.pids.push_back(process.pid);
+  }
+  std::vector<QueuedJob> list;
+  for (auto& [id, job] : jobs)
+    if (!gpu || std::ranges::find(job.gpus, *gpu) != job.gpus.end()) list.push_back(std::move(job));
+  std::ranges::sort(list, {}, [](const QueuedJob& job) {
+    return std::tuple(job.gpus.front(), job.place, job.id);
+  });
+  return list;
+}
+
+std::vector<std::string> queue_lines(const Status& status, const Screen& screen,
+                                     std::optional<uint32_t> gpu) {
+  const PlaneSnapshot& snapshot = status.snapshot;
+  std::vector<std::string> lines;
+  for (const GpuRecord& each : snapshot.gpus) {
+    if ((gpu && each.index != *gpu) || !takes_turns(snapshot, each)) continue;
+    std::string line =
+        fmt::format("GPU {}: policy {}", each.index, printable({each.policy, sizeof each.policy}));
+    if (each.gaps > 0)
+      line += fmt::format(", {} hand-overs measured, gap p50 {}, p99 {}", each.gaps,
+                          micros_text(each.gap_p50_us), micros_text(each.gap_p99_us));
+    lines.push_back(clipped(line, screen.width));
+  }
+  const std::vector<QueuedJob> jobs = queued_jobs(snapshot, gpu);
+  if (jobs.empty()) {
+    lines.push_back(lines.empty() ? "no GPU takes turns (policy = \"turns\", \"fifo\" or \"srtf\" "
+                                    "in the configuration)"
+                                  : "no job is on a GPU that takes turns");
+    return lines;
+  }
+  Table table({{"PLACE", 5, 5, Align::kRight, 60},
+               {"JOB", 8, 16, Align::kLeft, Column::kAlways},
+               {"TENANT", 7, 16, Align::kLeft, 70},
+               {"STATE", 8, 8, Align::kLeft, Column::kAlways},
+               {"ARRIVED", 7, 12, Align::kRight, 50},
+               {"RECEIVED", 8, 12, Align::kRight, 65},
+               {"LEFT", 6, 20, Align::kLeft, 85},
+               {"GPU", 3, 7, Align::kLeft, 55},
+               {"WHY", 10, 48, Align::kLeft, 80},
+               {"COMMAND", 8, 40, Align::kLeft, 30}});
+  const auto now = static_cast<uint64_t>(status.taken.time_since_epoch().count());
+  for (const QueuedJob& job : jobs)
+    table.add({job.place == 0 ? "-" : fmt::format("{}", job.place), job.name, job.tenant,
+               turn_text(job.turn), age_text(job.arrived_ns, now),
+               duration_text(Nanos(job.service_ns)), left_text(job.left_us, job.left_by),
+               list(job.gpus), job.why.empty() ? "-" : job.why, job.command});
+  const auto rows = table.lines(screen.width);
+  lines.push_back(in_tone(rows.front(), Tone::kDim, screen));
+  lines.insert(lines.end(), rows.begin() + 1, rows.end());
+  return lines;
+}
+
+std::string queue_json(const PlaneSnapshot& snapshot, std::optional<uint32_t> gpu) {
+  using Json = nlohmann::ordered_json;
+  const auto maybe = [](uint64_t value, uint64_t unknown) {
+    return value == unknown ? Json() : Json(value);
+  };
+  Json gpus = Json::array(), jobs = Json::array();
+  for (const GpuRecord& each : snapshot.gpus) {
+    if (gpu && each.index != *gpu) continue;
+    gpus.push_back({{"gpu", each.index},
+                    {"policy", printable({each.policy, sizeof each.policy})},
+                    {"takes_turns", takes_turns(snapshot, each)},
+                    {"gaps", each.gaps},
+                    {"gaps_missed", each.gaps_missed},
+                    {"gap_p50_us", maybe(each.gap_p50_us, kUnknown32)},
+                    {"gap_p99_us", maybe(each.gap_p99_us, kUnknown32)}});
+  }
+  for (const QueuedJob& job : queued_jobs(snapshot, gpu))
+    jobs.push_back({{"place", maybe(job.place, 0)},
+                    {"job", job.name},
+                    {"id", job.id},
+                    {"tenant", job.tenant},
+                    {"state", turn_text(job.turn)},
+                    {"state_since_ns", job.since_ns},
+                    {"arrived_ns", job.arrived_ns},
+                    {"received_ns", job.service_ns},
+                    {"iterations", job.iterations},
+                    {"left_us", maybe(job.left_us, kUnknown64)},
+                    {"left_by", left_word(job.left_by)},
+                    {"gpus", job.gpus},
+                    {"pids", job.pids},
+                    {"why", job.why},
+                    {"command", job.command}});
+  return Json{{"gpus", std::move(gpus)}, {"jobs", std::move(jobs)}}.dump();
+}
+
+}  // namespace gpushare

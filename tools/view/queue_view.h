@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The queue: the jobs of the GPUs that take turns, in the order in which they get them, as gpushare
+// queue shows them. Made from the records of their processes. Pure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/agent/status_source.h"
+#include "tools/base/report.h"
+
+namespace gpushare {
+
+struct QueuedJob {
+  uint64_t id = 0;
+  std::string name{};  // "run-4711", or "pid-4712" if `gpushare run` did not start it
+  std::string tenant{}, command{}, why{};
+  uint32_t place = 0;  // in the order of its first GPU, from 1 on; 0: in none
+  std::vector<uint32_t> gpus{};
+  std::vector<int32_t> pids{};
+  TurnState turn = TurnState::kFree;
+  uint64_t arrived_ns = 0, since_ns = 0, service_ns = 0, iterations = 0;
+  uint64_t left_us = kUnknown64;
+  uint32_t left_by = 0;  // ProcessRecord::job_left_by
+};
+
+// By first GPU and place. `gpu`: of this one only.
+std::vector<QueuedJob> queued_jobs(const PlaneSnapshot& snapshot,
+                                   std::optional<uint32_t> gpu = std::nullopt);
+
+// A line for each GPU that takes turns, then a table of the jobs.
+std::vector<std::string> queue_lines(const Status& status, const Screen& screen,
+                                     std::optional<uint32_t> gpu = std::nullopt);
+// One JSON object: {"gpus":[...],"jobs":[...]}.
+std::string queue_json(const PlaneSnapshot& snapshot, std::optional<uint32_t> gpu = std::nullopt);
+
+}  // namespace gpushare
