@@ -12,7 +12,7 @@ void Jobs::begin() {
     known.is_present = false;
     known.most.reset();
     Job& job = known.job;
-    job.gpus = job.memory_bytes = 0;
+    job.gpus = job.memory_bytes = job.expected = 0;
     job.period = job.longest = job.target = Nanos{};
     job.has_boundary = true;
     job.phase = ShimPhase::kUnknown;
@@ -48,6 +48,7 @@ void Jobs::add(const JobProcess& seen) {
   known.most = std::max(known.most.value_or(0), said.ended);
   job.period = std::max(job.period, Nanos(static_cast<int64_t>(said.period_ns)));
   job.longest = std::max(job.longest, Nanos(static_cast<int64_t>(said.p99_ns)));
+  job.expected = std::max(job.expected, said.expected);
   job.target = std::max(job.target, Nanos(std::chrono::microseconds(said.slo_us)));
   if (said.phase != ShimPhase::kUnknown) job.phase = said.phase;
 }

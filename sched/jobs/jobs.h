@@ -37,6 +37,7 @@ struct Job {
   uint64_t gpus = 0;         // bit n: it has a process on GPU n
   std::string command_line;  // of its first process
   uint64_t iterations = 0;   // that have ended, of the process that has most
+  uint64_t expected = 0;     // iterations that it announces in all; 0: it does not say
   uint64_t memory_bytes = 0;
   Nanos period{}, longest{};  // of an iteration; 0: unknown
   ShimPhase phase = ShimPhase::kUnknown;

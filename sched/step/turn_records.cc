@@ -60,10 +60,10 @@ void TurnTaking::describe(const ProcessId& process, uint32_t gpu, ProcessRecord&
   record.turn = turn->state();
   record.turn_since_ns = instant(turn->since());
   record.run = state_.tenants.run_of(process).number;
-  if (const auto left = left_.find(id); left != left_.end()) {
-    record.job_left_us = static_cast<uint64_t>(
-        std::chrono::duration_cast<Micros>(std::max(left->second.first, Nanos{})).count());
-    record.job_left_by = static_cast<uint32_t>(left->second.second);
+  if (const auto left = left_.find(id); left != left_.end() && left->second.time) {
+    record.job_left_us =
+        static_cast<uint64_t>(std::chrono::duration_cast<Micros>(*left->second.time).count());
+    record.job_left_by = static_cast<uint32_t>(left->second.source);
   }
   if (const auto order = decisions_.find(gpu); order != decisions_.end()) {
     const auto at = std::ranges::find(order->second, id, &JobDecision::job);

@@ -2,6 +2,7 @@
 #include "sched/step/turn_taking.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace gpushare {
@@ -87,7 +88,25 @@ void TurnTaking::look_at_all(Time now) {
 
 void TurnTaking::form(Time now) {
   jobs_.end(now);
+  estimate();
   look_at_all(now);
+}
+
+// What is left of each job. One on several GPUs has received on each of them what it has received
+// in all, divided by their number, because it has its turn on all of them at once.
+void TurnTaking::estimate() {
+  left_.clear();
+  for (const Job& job : jobs_.all()) {
+    const Tenant* const tenant = state_.tenants.at(job.tenant);
+    if (tenant == nullptr) continue;
+    const TenantSettings& said = tenant->settings;
+    left_[job.id] = left_of({.iterations = said.iterations != 0 ? said.iterations : job.expected,
+                             .ended = job.iterations,
+                             .period = job.period,
+                             .length = said.length,
+                             .learnt = {},
+                             .service = job.service / std::max(std::popcount(job.gpus), 1)});
+  }
 }
 
 std::span<const JobView> TurnTaking::jobs(uint32_t gpu) {
@@ -103,6 +122,8 @@ std::span<const JobView> TurnTaking::jobs(uint32_t gpu) {
                       .weight = tenant->settings.weight,
                       .arrived = job.arrived,
                       .service = job.service,
+                      .left = left_[job.id].time,
+                      .left_source = left_[job.id].source,
                       .period = job.period,
                       .longest = job.longest,
                       .iterations = job.iterations,

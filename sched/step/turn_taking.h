@@ -14,6 +14,7 @@
 
 #include "sched/jobs/conductor.h"
 #include "sched/jobs/jobs.h"
+#include "sched/orders/left.h"
 #include "sched/step/state.h"
 #include "sched/step/surroundings.h"
 
@@ -69,6 +70,7 @@ class TurnTaking {
     std::vector<uint32_t> gpus;  // that take turns
   };
 
+  void estimate();
   void refresh(Known& known, Time now);
   void look_at_all(Time now);
   void tell(const std::vector<ProcessHold>& holds);
@@ -83,7 +85,7 @@ class TurnTaking {
   std::vector<ProcessHold> holds_, told_;                   // ascending by process
   std::map<uint32_t, std::vector<JobDecision>> decisions_;  // by GPU
   // What is left of each job, as the policies were told, and how that is known.
-  std::map<uint64_t, std::pair<Nanos, LeftSource>> left_;
+  std::map<uint64_t, Left> left_;
   std::vector<JobView> views_;
 };
 

@@ -157,7 +157,9 @@ TEST_F(KmodObserverTest, AModuleOfAnotherVersionIsNotUsed) {
   const auto started = KmodObserver::start(module_);
   ASSERT_FALSE(started);
   EXPECT_EQ(started.error().code, std::errc::protocol_not_supported);
-  EXPECT_NE(started.error().message().find("gpushare.ko 9.9 speaks version 2"), std::string::npos);
+  EXPECT_NE(started.error().message().find("gpushare.ko 9.9 speaks version " +
+                                           std::to_string(GPUSHARE_UAPI_VERSION + 1)),
+            std::string::npos);
   EXPECT_EQ(module_.calls.size(), 1u) << "nothing else is said to it";
 }
 
@@ -224,8 +226,18 @@ TEST(KmodDevice, SaysWhatIsMissing) {
 TEST(KmodCalls, PublishesAnyNumberOfTenants) {
   FakeKmod module;
   std::vector<kmod::TenantUsage> usages(GPUSHARE_PUBLISH_MAX + 1);
-  usages[0] = {"a", Micros(5), Micros(6), 7, 250};
-  usages.back() = {std::string(200, 'x'), {}, {}, 0, std::nullopt};
+  kmod::TenantUsage& used = usages[0];
+  used.tenant = "a";
+  used.gpu_time = Micros(5);
+  used.throttled = Micros(6);
+  used.freezes = 7;
+  used.periods = 9;
+  used.throttled_periods = 8;
+  used.some.total = Micros(11);
+  used.full.total = Micros(10);
+  used.by_gpu[3] = Micros(4);
+  used.share_permille = 250;
+  usages.back().tenant = std::string(200, 'x');
   ASSERT_TRUE(kmod::publish(module, usages));
   ASSERT_EQ(module.published.size(), 2u);
   ASSERT_EQ(module.published[0].size(), size_t{GPUSHARE_PUBLISH_MAX});
@@ -234,6 +246,11 @@ TEST(KmodCalls, PublishesAnyNumberOfTenants) {
   EXPECT_EQ(first.gpu_time_us, 5u);
   EXPECT_EQ(first.throttled_us, 6u);
   EXPECT_EQ(first.freezes, 7u);
+  EXPECT_EQ(first.periods, 9u);
+  EXPECT_EQ(first.throttled_periods, 8u);
+  EXPECT_EQ(first.some.total_us, 11u);
+  EXPECT_EQ(first.full.total_us, 10u);
+  EXPECT_EQ(first.by_gpu_us[3], 4u);
   EXPECT_EQ(first.share_permille, 250u);
   ASSERT_EQ(module.published[1].size(), 1u);
   EXPECT_EQ(module.published[1][0].share_permille, GPUSHARE_UNKNOWN);

@@ -364,7 +364,8 @@ TEST_F(HandOverTest, WhereTheModuleWasTheKernelsWordCounts) {
   ASSERT_TRUE(tree_.create("late"));
   start();
   EXPECT_EQ(tenant_of(kProgram), "default") << "somebody moved it meanwhile";
-  EXPECT_TRUE(tenants_.at(tenants_.find("late").value())->is_frozen_by_user);
+  EXPECT_FALSE(tenants_.at(tenants_.find("late").value())->is_frozen_by_user)
+      << "somebody thawed it meanwhile";
   EXPECT_FALSE(tenants_.find("batch")) << "somebody removed it meanwhile";
 }
 

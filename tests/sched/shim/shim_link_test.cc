@@ -60,6 +60,8 @@ class ShimLinkTest : public ::testing::Test {
   }
   uint32_t entitled() const { return link_->partition(kDefaultTenant, 0).entitled; }
   bool is_closed() const { return (slot_->gate & 1) != 0; }
+  // The program's first launch, which is counted before it comes to the gate.
+  void launch() { slot_->stripes[0].launches.fetch_add(1, std::memory_order_relaxed); }
   void give_default_a_part() {
     const std::vector<Setting> half{{"sm_percent", "50"}};
     ASSERT_TRUE(tenants_.set(kDefaultTenantName, half, false));
@@ -111,6 +113,9 @@ TEST_F(ShimLinkTest, AProcessIsLetInWithItsTenantsPart) {
   ASSERT_NE(connect(), nullptr);
   EXPECT_TRUE(is_closed());
   step();
+  EXPECT_TRUE(is_closed()) << "nothing was launched";
+  launch();
+  step();
   EXPECT_FALSE(is_closed());
   EXPECT_EQ(slot_->gpus[0].wanted, 0u) << "alone it has the whole GPU, for now";
   EXPECT_EQ(entitled(), 64u);
@@ -120,6 +125,7 @@ TEST_F(ShimLinkTest, WherePartsGoByTargetTimesEveryoneIsConfinedAndMeasured) {
   share(kByTarget);
   ASSERT_NE(connect(), nullptr);
   EXPECT_EQ(slot_->head.features, kShimFeatures);
+  launch();
   step();
   EXPECT_FALSE(is_closed());
   ASSERT_EQ(plan_.statuses.size(), 1u);
@@ -166,6 +172,7 @@ TEST_F(ShimLinkTest, APlanHoldsAProcessAtAnIterationAndLetsItGo) {
   auto policy = std::make_unique<Holds>();
   Holds* const holds = policy.get();
   policy_ = std::move(policy);
+  launch();
   step();
   EXPECT_EQ(slot_->iterations.run_until, 7u);
   EXPECT_FALSE(is_closed()) << "nothing was planned for its tenant";

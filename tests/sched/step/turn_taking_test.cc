@@ -42,6 +42,34 @@ class TurnTakingTest : public ::testing::Test {
   std::vector<JobView> last_jobs_;  // without what was valid during the call only
 };
 
+TEST_F(TurnTakingTest, WhatIsLeftIsWhatWasSaidOfATenantLessWhatItsJobHasReceived) {
+  start();
+  rig_.add_busy("said", {{"length_us", "3000000"}});
+  rig_.add_busy("unknown", {});
+  rig_.run_for(1s);
+  const ProcessRecord said = rig_.record(*rig_.programs[0]);
+  EXPECT_EQ(said.job_left_by, static_cast<uint32_t>(LeftSource::kSaid));
+  EXPECT_NEAR(static_cast<double>(said.job_left_us), 2e6, 0.05e6);
+  EXPECT_EQ(rig_.record(*rig_.programs[1]).job_left_us, kUnknown64);
+  ASSERT_EQ(last_jobs_.size(), 2U);
+  EXPECT_EQ(last_jobs_[0].left_source, LeftSource::kSaid);
+  EXPECT_EQ(last_jobs_[1].left, std::nullopt);
+  rig_.run_for(2500ms);
+  EXPECT_EQ(rig_.record(*rig_.programs[0]).job_left_us, kUnknown64) << "it was more than was said";
+}
+
+// The program that is known to be through soonest goes first, and has the GPU until it has ended.
+TEST_F(TurnTakingTest, UnderSrtfTheShorterOneGoesFirst) {
+  rig_.start(true, "[gpu.0]\npolicy = 'srtf'\n");
+  rig_.add_busy("long", {{"length_us", "60000000"}});
+  rig_.run_for(200ms);
+  rig_.add_busy("short", {{"length_us", "5000000"}});
+  rig_.run_for(1s);
+  const auto shares = rig_.measure(1s);
+  EXPECT_LT(shares[0], 0.01);
+  EXPECT_GT(shares[1], 0.98);
+}
+
 TEST_F(TurnTakingTest, OneRunsAndTheOtherStandsUntilItsTurnComes) {
   start();
   rig_.add_busy("a", {});

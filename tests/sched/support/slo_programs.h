@@ -26,8 +26,10 @@ class SloProgram {
 
   // Does what it would have done until then.
   void run_until(Time now) {
-    if ((slot->gate & 1) != 0) return;
-    ++slot->stripes[0].launches;
+    const bool is_closed = (slot->gate & 1) != 0;
+    // A launch is counted before it comes to the gate, where its thread stays.
+    if (!is_closed || slot->stripes[0].launches == 0) ++slot->stripes[0].launches;
+    if (is_closed) return;
     slot->gpus[0].applied = slot->gpus[0].wanted.load();
     if (is_stuck) return;
     arrive_until(now);
