@@ -223,7 +223,7 @@ TEST(System, ProgramsThatEndedLeaveNothingBehind) {
   EXPECT_TRUE(eventually([&] { return rig.snapshot().processes.empty(); }));
   EXPECT_TRUE(eventually([&] { return rig.snapshot().ledger.empty(); }));
   EXPECT_EQ(rig.agent_pid(), agent) << "it did not die in between";
-  EXPECT_EQ(descriptors(agent), before);
+  EXPECT_LE(descriptors(agent), before);
 }
 
 // A plain folder stands for the kernel module's files. No notices of changes in it come.

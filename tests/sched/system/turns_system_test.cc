@@ -126,7 +126,7 @@ TEST_F(ShortGrace, AProgramWithoutTheShimTakesPart) {
 }
 
 TEST_F(ShortGrace, OneThatComesToNoBoundaryIsStoppedWhereItIs) {
-  const auto one = rig_.start_with_shim("endless", {});
+  const auto one = rig_.start_with_shim("endless", {"--seconds", "600"});
   const auto two = rig_.start_with_shim("steps", steps(kForEver));
   EXPECT_TRUE(eventually([&] { return rig_.record(one->pid()).freezes >= 2; })) << seen();
   EXPECT_TRUE(goes_on(*two)) << seen();
