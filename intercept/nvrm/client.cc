@@ -172,7 +172,8 @@ void RmClient::describe(RmGpuDevice& gpu) const {
   const uint32_t index = gpu.info.index;
   // The driver refuses what is not of its own size.
   const auto take_name = [&](auto name) {
-    const bool is_told = subdevice_control(index, GS_CTRL_GPU_GET_NAME_STRING, name, "name").has_value();
+    const bool is_told =
+        subdevice_control(index, GS_CTRL_GPU_GET_NAME_STRING, name, "name").has_value();
     const auto* const text = reinterpret_cast<const char*>(name.ascii);
     if (is_told) gpu.info.name.assign(text, strnlen(text, sizeof(gs_name_string_595::ascii)));
     return is_told;

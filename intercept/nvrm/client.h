@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // RmClient: the agent's own client of the driver's resource manager (RM). Making one takes 0.8 ms,
-// no CUDA and no GPU memory (driver-facts section 2). All of nvrm/ uses it. Once it is open, several
-// threads may make controls through it at once; of the other calls one at a time.
+// no CUDA and no GPU memory (driver-facts section 2). All of nvrm/ uses it. Once it is open,
+// several threads may make controls through it at once; of the other calls one at a time.
 #pragma once
 
 #include <cstdint>

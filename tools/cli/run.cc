@@ -84,8 +84,7 @@ Result<> choose_gpu(const Invocation& invocation, Client& client) {
     const auto placed = answer ? decode_placed(*answer) : std::unexpected(answer.error());
     if (!placed) return std::unexpected(placed.error());
     if (placed->gpu) {
-      const std::string device =
-          placed->uuid.empty() ? std::to_string(*placed->gpu) : placed->uuid;
+      const std::string device = placed->uuid.empty() ? std::to_string(*placed->gpu) : placed->uuid;
       if (::setenv("CUDA_VISIBLE_DEVICES", device.c_str(), 1) != 0)
         return errno_error("set the environment");
       fmt::print(stderr, "gpushare: on GPU {}: {}\n", *placed->gpu, placed->reason);

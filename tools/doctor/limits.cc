@@ -19,8 +19,7 @@ std::string target_closeness(const PlaneSnapshot& snapshot) {
   const auto sharing = std::ranges::count_if(snapshot.tenants, [](const auto& tenant) {
     return std::ranges::any_of(tenant.record.gpu, does_share_sms);
   });
-  std::string where =
-      "'gpushare status' says what each tenant needs, and why it has what it has";
+  std::string where = "'gpushare status' says what each tenant needs, and why it has what it has";
   if (sharing == 0) return where;
   return fmt::format(
       "there are not enough SMs for a part of its own for each: {} tenants share theirs; {}",

@@ -125,17 +125,17 @@ Command program() {
       .details =
           "It reads the control plane, which every user may, and asks the agent nothing. While no "
           "agent runs it serves gpushare_up 0.",
-      .options =
-          {{"listen", 'l', "PLACE",
-            "Where to serve /metrics: a port, of all addresses, or ADDRESS:PORT; port 0 is a free one",
-            "9835"},
-           {"textfile", 't', "PATH",
-            "Write the metrics to this file and exit; - is standard output"},
-           {.name = "interval",
-            .letter = 'i',
-            .value = "SECONDS",
-            .help = "With --textfile: write again and again",
-            .range = Range{0.1, 3600}}},
+      .options = {{"listen", 'l', "PLACE",
+                   "Where to serve /metrics: a port, of all addresses, or ADDRESS:PORT; port 0 is "
+                   "a free one",
+                   "9835"},
+                  {"textfile", 't', "PATH",
+                   "Write the metrics to this file and exit; - is standard output"},
+                  {.name = "interval",
+                   .letter = 'i',
+                   .value = "SECONDS",
+                   .help = "With --textfile: write again and again",
+                   .range = Range{0.1, 3600}}},
       .examples = {"gpushare-exporter", "gpushare-exporter --listen 127.0.0.1:9835",
                    "gpushare-exporter --textfile /var/lib/prometheus/node-exporter/gpushare.prom"},
       .run = run,

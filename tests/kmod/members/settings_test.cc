@@ -26,8 +26,7 @@ gs_settings defaults() {
 bool same(const gs_settings& a, const gs_settings& b) {
   return a.weight == b.weight && a.quota_us == b.quota_us && a.period_us == b.period_us &&
          a.priority == b.priority && a.sm_percent == b.sm_percent && a.slo_us == b.slo_us &&
-         a.length_us == b.length_us && a.iterations == b.iterations &&
-         a.memory_max == b.memory_max;
+         a.length_us == b.length_us && a.iterations == b.iterations && a.memory_max == b.memory_max;
 }
 
 using Texts = std::vector<std::string_view>;

@@ -232,9 +232,9 @@ TEST_F(ConductorTest, WhoIsNotNamedAnyMoreIsLetGo) {
   EXPECT_EQ(conductor_.holds()[1].run_until, 0u);
 }
 
-// Arrivals, deaths, hangs, lies, pauses, other orders, stops by the user, in virtual time: nobody is
-// held for nothing, and nobody keeps the others waiting. GPUSHARE_TEST_EVENTS is how many happen for
-// each seed (10,000).
+// Arrivals, deaths, hangs, lies, pauses, other orders, stops by the user, in virtual time: nobody
+// is held for nothing, and nobody keeps the others waiting. GPUSHARE_TEST_EVENTS is how many happen
+// for each seed (10,000).
 class RandomLives : public ConductorTest, public ::testing::WithParamInterface<int> {
  protected:
   uint64_t pick(uint64_t below) { return random_() % below; }
@@ -292,8 +292,8 @@ class RandomLives : public ConductorTest, public ::testing::WithParamInterface<i
         const JobTurn& turn = *conductor_.find(each.id);
         if ((each.gpus & bit) == 0) continue;
         // What can be stopped by nothing is nobody's fault.
-        at_work += turn.state() != TurnState::kFree && each.look.can_freeze &&
-                   Programs::is_at_work(each);
+        at_work +=
+            turn.state() != TurnState::kFree && each.look.can_freeze && Programs::is_at_work(each);
         occupants += turn.state() == TurnState::kRunning ? 1 : 0;
         // One on two GPUs may have to wait for the other one.
         wanting += turn.wants_gpu() && each.gpus == bit && turn.state() != TurnState::kFree;
