@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/policies/policies.h"
 
+#include "sched/orders/fifo.h"
 #include "sched/orders/srtf.h"
 #include "sched/orders/turns.h"
 #include "sched/policy/fair.h"
-#include "sched/policy/fifo.h"
 #include "sched/slo/policy.h"
 
 namespace gpushare {
@@ -42,11 +42,7 @@ std::vector<PolicyEntry> all_policies(KneeStore* knees, const LengthHistory* len
        kFairOptions,
        slo,
        check_fair},
-      {"fifo",
-       "Runs one program at a time, in the order in which they came.",
-       {},
-       kFifoOptions,
-       fifo},
+      {"fifo", "Runs one job at a time, in the order of arrival.", kJobs, kOrderOptions, fifo},
       {"srtf",
        "Gives the GPU to the job that is done soonest; lengths are said, announced or learnt.",
        kJobs, kOrderOptions, srtf},

@@ -291,8 +291,10 @@ Time Scheduler::decide(Time now) {
   };
   Time next = Time::max();
   for_each_gpu([&](uint32_t gpu) { view(gpu, now); });
-  const bool takes_turns = std::ranges::any_of(deciders_, &Decider::takes_turns);
-  if (takes_turns || turns_.has_told()) {
+  // Also once after the last policy that orders jobs has gone: who is held is let go.
+  const bool has_turns =
+      std::ranges::any_of(deciders_, &Decider::takes_turns) || turns_.has_told();
+  if (has_turns) {
     turns_.begin();
     for_each_gpu([&](uint32_t gpu) {
       turns_.add(gpu, deciders_[gpu].takes_turns, deciders_[gpu].views.processes());
@@ -303,7 +305,7 @@ Time Scheduler::decide(Time now) {
     plan(gpu, now);
     next = std::min(next, deciders_[gpu].plan.next);
   });
-  if (takes_turns || turns_.has_told()) turns_.decide(now);
+  if (has_turns) turns_.decide(now);
   for_each_gpu([&](uint32_t gpu) {
     enforce(gpu);
     Decider& decider = deciders_[gpu];
@@ -311,7 +313,7 @@ Time Scheduler::decide(Time now) {
       outside_.shims->apply(now, gpu, decider.plan, decider.views.processes());
     state_.statuses[gpu] = std::move(decider.plan.statuses);
   });
-  if (takes_turns || turns_.has_told()) turns_.carry_out(now);
+  if (has_turns) turns_.carry_out(now);
   return next;
 }
 

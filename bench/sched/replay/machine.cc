@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "sched/orders/fifo.h"
 #include "sched/orders/place.h"
 #include "sched/policies/policies.h"
 
@@ -32,16 +31,13 @@ uint32_t place_job(const Job& job, Told told, const LengthHistory& history,
 std::optional<MakePolicy> policy_named(std::string_view name, const Options& options) {
   const auto known = all_policies();
   const PolicyEntry* const entry = find_policy(known, name);
-  const bool is_fifo = name == "fifo";
-  if (entry == nullptr || !(entry->needs.turns || is_fifo)) return std::nullopt;
-  PolicyOptions values(kOrderOptions);
+  if (entry == nullptr || !entry->needs.turns) return std::nullopt;
+  PolicyOptions values(entry->options);
   for (const auto& [key, value] : options) {
     if (!values.has(key)) return std::nullopt;
     values.set(key, value);
   }
-  return [values, is_fifo,
-          wanted = std::string(name)](const LengthHistory& lengths) -> std::unique_ptr<Policy> {
-    if (is_fifo) return std::make_unique<FifoOrder>(values);
+  return [values, wanted = std::string(name)](const LengthHistory& lengths) {
     return find_policy(all_policies(nullptr, &lengths), wanted)->make(GpuView{}, values);
   };
 }

@@ -71,7 +71,7 @@ sharing = "time"
 policy = "fair"
 [gpu.1]
 policy = "fifo"
-patience_ms = 250
+grace_ms = 250
 [gpu.3]
 sharing = "spatial"
 min_slice_us = 500
@@ -109,7 +109,7 @@ slo_us = "2000"
     EXPECT_EQ(gpu.policy.options["idle_turn_ms"], 100) << "of all GPUs";
   }
   EXPECT_EQ(config.gpu(1).policy.entry->name, "fifo");
-  EXPECT_EQ(config.gpu(1).policy.options["patience_ms"], 250);
+  EXPECT_EQ(config.gpu(1).policy.options["grace_ms"], 250);
   EXPECT_EQ(config.policy_names(5), "fair-fifo-slo");
   ASSERT_THAT(config.tenants, SizeIs(1));
   EXPECT_EQ(config.tenants[0].name, "a");
@@ -161,7 +161,7 @@ TEST(Config, TheExampleIsAcceptedAndShowsEveryKey) {
   EXPECT_EQ(all.agent.tick_slow, AgentConfig().tick_slow);
   EXPECT_EQ(all.agent.knees, AgentConfig().knees);
   EXPECT_EQ(all.gpu(0), Config(test::every_policy()).gpu(0));
-  EXPECT_EQ(all.gpu(1).policy, PolicyChoice(*find_policy(test::every_policy(), "fifo")));
+  EXPECT_EQ(all.gpu(1).policy, PolicyChoice(*find_policy(test::every_policy(), "srtf")));
   ASSERT_EQ(all.tenants[0].name, "default");
   EXPECT_THAT(all.tenants[0].settings, SizeIs(setting_keys().size()));
   TenantSettings settings;
@@ -217,9 +217,9 @@ INSTANTIATE_TEST_SUITE_P(
                "\"shares\" is \"fair\" now"},
         BadRow{"option of another policy", "[gpu.0]\npolicy = 'fifo'\nidle_turn_ms = 50\n",
                "gpushare.toml:3:1: gpu.0.idle_turn_ms: unknown key; allowed: sharing, policy, "
-               "patience_ms"},
-        BadRow{"option out of range", "[gpu.0]\npolicy = 'fifo'\npatience_ms = 60001\n",
-               "gpushare.toml:3:15: gpu.0.patience_ms: must be a whole number from 0 to 60000"},
+               "turn_ms, grace_ms, patience_s"},
+        BadRow{"option out of range", "[gpu.0]\npolicy = 'fifo'\ngrace_ms = 10001\n",
+               "gpushare.toml:3:12: gpu.0.grace_ms: must be a whole number from 0 to 10000"},
         BadRow{"options that do not fit", "[gpu.0]\nmin_slice_us = 30000\n",
                "gpushare.toml:1:1: gpu.0.min_slice_us: must not be above round_target_ms"},
         BadRow{"slo in turns", "[gpu.0]\npolicy = 'slo'\n",
