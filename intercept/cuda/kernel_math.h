@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace gpushare::kernels {
 
@@ -69,5 +70,25 @@ constexpr uint32_t mix_value(uint32_t to, uint32_t from) {
 
 // What element i adds to the sum of gs_fold.
 constexpr uint32_t fold_value(uint32_t value, uint32_t i) { return value * (2 * i + 1); }
+
+using Buffers = std::vector<std::vector<uint32_t>>;
+
+// What gs_fill makes of so many buffers, the first from `seed`, each further one from the next.
+inline Buffers filled(uint64_t count, uint64_t words, uint64_t seed) {
+  Buffers buffers(count, std::vector<uint32_t>(words));
+  for (auto& buffer : buffers) {
+    for (uint32_t i = 0; i < words; ++i) buffer[i] = fill_value(static_cast<uint32_t>(seed), i);
+    ++seed;
+  }
+  return buffers;
+}
+
+// What gs_fold adds up over all of them.
+inline uint32_t folded(const Buffers& buffers) {
+  uint32_t sum = 0;
+  for (const auto& buffer : buffers)
+    for (uint32_t i = 0; i < buffer.size(); ++i) sum += fold_value(buffer[i], i);
+  return sum;
+}
 
 }  // namespace gpushare::kernels

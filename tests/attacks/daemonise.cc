@@ -22,19 +22,16 @@ struct Settings {
   std::string how = "setsid";
   double seconds = 1000, ns_per_unit = 129.293, kernel_us = 2000;
   uint64_t later_ms = 0, stays = 0, device = 0;
-};
 
-Settings read_settings(int argc, char** argv) {
-  Settings s;
-  Flags flags("daemonise", "uses the GPU in a process that nobody is the parent of.");
-  flags.add("--how", &s.how, "setsid, double-fork, clone-parent, exec; none: in this process",
-            "--seconds", &s.seconds, "how long to work", "--later-ms", &s.later_ms,
-            "how long the daemon waits before it touches the GPU", "--stays", &s.stays,
-            "1: the first process does not end", "--kernel-us", &s.kernel_us, "length of a kernel",
-            "--ns-per-unit", &s.ns_per_unit, "length of a unit of work, 0: measure it");
-  flags.parse(argc, argv, &s.device);
-  return s;
-}
+  explicit Settings(Flags& flags) {
+    flags.add("--how", &how, "setsid, double-fork, clone-parent, exec; none: in this process",
+              "--seconds", &seconds, "how long to work", "--later-ms", &later_ms,
+              "how long the daemon waits before it touches the GPU", "--stays", &stays,
+              "1: the first process does not end", "--kernel-us", &kernel_us, "length of a kernel",
+              "--ns-per-unit", &ns_per_unit, "length of a unit of work, 0: measure it");
+    flags.parse(&device);
+  }
+};
 
 void work(const Settings& s, double seconds) {
   const GpuSession session(s.device, CU_CTX_SCHED_BLOCKING_SYNC);
@@ -108,4 +105,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-GS_WORKLOAD_MAIN("daemonise")
+GS_WORKLOAD_MAIN("daemonise", "uses the GPU in a process that nobody is the parent of.")

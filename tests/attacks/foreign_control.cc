@@ -16,6 +16,7 @@
 #include "intercept/nvrm/rm_gpu.h"
 #include "intercept/sim/gpu/remote_gpu.h"
 #include "tests/workloads/common/flags.h"
+#include "tests/workloads/common/gpu_session.h"
 #include "tests/workloads/common/json_line.h"
 
 namespace gpushare::workloads {
@@ -25,19 +26,16 @@ volatile sig_atomic_t is_stopped = 0;
 
 struct Settings {
   uint64_t victim = 0, rounds = 1, pause_ms = 200, hold_ms = 1000, slice_us = 0;
-};
 
-Settings read_settings(int argc, char** argv) {
-  Settings s;
-  Flags flags("foreign_control", "freezes another process's channels, or sets its slices.");
-  flags.add("--victim", &s.victim, "its pid", "--rounds", &s.rounds, "how often", "--pause-ms",
-            &s.pause_ms, "between rounds", "--hold-ms", &s.hold_ms,
-            "how long to wait before undoing it", "--slice-us", &s.slice_us,
-            "the slice to set, 0: freeze");
-  flags.parse(argc, argv);
-  if (s.victim == 0) flags.fail("--victim is missing");
-  return s;
-}
+  explicit Settings(Flags& flags) {
+    flags.add("--victim", &victim, "its pid", "--rounds", &rounds, "how often", "--pause-ms",
+              &pause_ms, "between rounds", "--hold-ms", &hold_ms,
+              "how long to wait before undoing it", "--slice-us", &slice_us,
+              "the slice to set, 0: freeze");
+    flags.parse();
+    if (victim == 0) flags.fail("--victim is missing");
+  }
+};
 
 Result<std::unique_ptr<Gpu>> open_gpu() {
   if (const char* simulation = std::getenv("GPUSHARE_SIM")) return sim::make_sim_gpu(simulation);
@@ -121,6 +119,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("foreign_control", "freezes another process's channels, or sets its slices.")

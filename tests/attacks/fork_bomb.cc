@@ -19,15 +19,12 @@ constexpr uint64_t kAtOnce = 16;
 
 struct Settings {
   uint64_t children = 1000, device = 0;
-};
 
-Settings read_settings(int argc, char** argv) {
-  Settings s;
-  Flags flags("fork_bomb", "starts processes that use the GPU once, and live on.");
-  flags.add("--children", &s.children, "how many");
-  flags.parse(argc, argv, &s.device);
-  return s;
-}
+  explicit Settings(Flags& flags) {
+    flags.add("--children", &children, "how many");
+    flags.parse(&device);
+  }
+};
 
 [[noreturn]] void live(const Settings& s, int done) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -63,4 +60,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-GS_WORKLOAD_MAIN("fork_bomb")
+GS_WORKLOAD_MAIN("fork_bomb", "starts processes that use the GPU once, and live on.")

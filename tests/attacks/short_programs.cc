@@ -24,20 +24,17 @@ namespace {
 struct Settings {
   double program_ms = 50, kernel_us = 2000, seconds = 6, ns_per_unit = 0;
   uint64_t lanes = 1, flee_ms = 0, device = 0;
-};
 
-Settings read_settings(int argc, char** argv) {
-  Settings s;
-  Flags flags("short_programs", "works in many short programs, one after the other.");
-  flags.add("--program-ms", &s.program_ms, "GPU time of one program", "--kernel-us", &s.kernel_us,
-            "length of its kernels", "--seconds", &s.seconds, "how long to start programs",
-            "--ns-per-unit", &s.ns_per_unit, "length of a unit of work, 0: measure it", "--lanes",
-            &s.lanes, "programs at a time", "--flee-ms", &s.flee_ms,
-            "kill a program that has stood still for so long, 0: never");
-  flags.parse(argc, argv, &s.device);
-  if (s.lanes == 0) flags.fail("--lanes must be at least 1");
-  return s;
-}
+  explicit Settings(Flags& flags) {
+    flags.add("--program-ms", &program_ms, "GPU time of one program", "--kernel-us", &kernel_us,
+              "length of its kernels", "--seconds", &seconds, "how long to start programs",
+              "--ns-per-unit", &ns_per_unit, "length of a unit of work, 0: measure it", "--lanes",
+              &lanes, "programs at a time", "--flee-ms", &flee_ms,
+              "kill a program that has stood still for so long, 0: never");
+    flags.parse(&device);
+    if (lanes == 0) flags.fail("--lanes must be at least 1");
+  }
+};
 
 // What all programs count in; shared by fork.
 struct Counters {
@@ -136,4 +133,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-GS_WORKLOAD_MAIN("short_programs")
+GS_WORKLOAD_MAIN("short_programs", "works in many short programs, one after the other.")

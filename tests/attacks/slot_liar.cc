@@ -11,6 +11,7 @@
 #include "shmctl/shim/protocol.h"
 #include "shmctl/shim/published.h"
 #include "tests/workloads/common/flags.h"
+#include "tests/workloads/common/gpu_session.h"
 #include "tests/workloads/common/json_line.h"
 
 namespace gpushare::workloads {
@@ -19,17 +20,14 @@ namespace {
 struct Settings {
   double seconds = 60;
   uint64_t claimed_ms = 1000, pause_ms = 10, slo_us = 1000;
-};
 
-Settings read_settings(int argc, char** argv) {
-  Settings s;
-  Flags flags("slot_liar", "makes up iterations in its slot.");
-  flags.add("--seconds", &s.seconds, "how long", "--claimed-ms", &s.claimed_ms,
-            "what each iteration is said to take", "--pause-ms", &s.pause_ms, "between their ends",
-            "--slo-us", &s.slo_us, "the target that it asks for");
-  flags.parse(argc, argv);
-  return s;
-}
+  explicit Settings(Flags& flags) {
+    flags.add("--seconds", &seconds, "how long", "--claimed-ms", &claimed_ms,
+              "what each iteration is said to take", "--pause-ms", &pause_ms, "between their ends",
+              "--slo-us", &slo_us, "the target that it asks for");
+    flags.parse();
+  }
+};
 
 ShimSlot* ask_for_a_slot() {
   const char* path = std::getenv(kShimSocketVariable);
@@ -63,6 +61,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("slot_liar", "makes up iterations in its slot.")

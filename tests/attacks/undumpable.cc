@@ -13,16 +13,13 @@ namespace {
 struct Settings {
   uint64_t uid = 0, device = 0;
   double seconds = 1000, ns_per_unit = 129.293;
-};
 
-Settings read_settings(int argc, char** argv) {
-  Settings s;
-  Flags flags("undumpable", "hides whose process it is.");
-  flags.add("--uid", &s.uid, "the user to become", "--seconds", &s.seconds, "how long to work",
-            "--ns-per-unit", &s.ns_per_unit, "length of a unit of work");
-  flags.parse(argc, argv, &s.device);
-  return s;
-}
+  explicit Settings(Flags& flags) {
+    flags.add("--uid", &uid, "the user to become", "--seconds", &seconds, "how long to work",
+              "--ns-per-unit", &ns_per_unit, "length of a unit of work");
+    flags.parse(&device);
+  }
+};
 
 int run(const Settings& s) {
   const auto uid = static_cast<uid_t>(s.uid);
@@ -43,4 +40,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-GS_WORKLOAD_MAIN("undumpable")
+GS_WORKLOAD_MAIN("undumpable", "hides whose process it is.")

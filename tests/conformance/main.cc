@@ -20,17 +20,13 @@ namespace {
 struct Settings {
   std::string only;
   uint64_t device = 0, repeat = 1;
-};
 
-Settings read_settings(int argc, char** argv) {
-  Settings s;
-  workloads::Flags flags("conformance", "what must happen in which order, scene by scene.");
-  flags.add("--only", &s.only, "scenes whose name contains this");
-  flags.add("--repeat", &s.repeat, "how often all are played; lines are printed the first time");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.parse(argc, argv);
-  return s;
-}
+  explicit Settings(workloads::Flags& flags) {
+    flags.add("--only", &only, "scenes whose name contains this", "--repeat", &repeat,
+              "how often all are played; lines are printed the first time");
+    flags.parse(&device);
+  }
+};
 
 // The expected line of the scene with that name.
 std::string_view expected_line(std::string_view name) {
@@ -84,5 +80,7 @@ int run(const Settings& s) {
 
 int main(int argc, char** argv) {
   gpushare::workloads::set_program_name("conformance");
-  return gpushare::conformance::run(gpushare::conformance::read_settings(argc, argv));
+  gpushare::workloads::Flags flags("conformance",
+                                   "what must happen in which order, scene by scene.", argc, argv);
+  return gpushare::conformance::run(gpushare::conformance::Settings(flags));
 }

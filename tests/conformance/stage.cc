@@ -20,11 +20,8 @@ constexpr std::chrono::seconds kLongestScene{30};
 uint32_t number_of(char note) { return static_cast<unsigned char>(note); }
 
 template <class... Parameters>
-void start(CUfunction kernel, LaunchShape shape, CUstream stream, Parameters... parameters) {
-  void* pointers[] = {&parameters..., nullptr};
-  must(
-      cuLaunchKernel(kernel, shape.blocks, 1, 1, shape.threads, 1, 1, 0, stream, pointers, nullptr),
-      "cuLaunchKernel");
+void start(Parameters... parameters) {
+  must(workloads::try_launch(parameters...), "cuLaunchKernel");
 }
 
 uint32_t* pinned(size_t words, CUdeviceptr* on_gpu) {

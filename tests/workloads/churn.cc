@@ -10,18 +10,15 @@ namespace {
 
 struct Settings {
   uint64_t kernels = 4, units = 1000, seed = 1, hold_ms = 0, device = 0;
-};
 
-Settings read_settings(int argc, char** argv) {
-  Settings s;
-  Flags flags("churn", "a short life: context, a few kernels, checksum, end.");
-  flags.add("--kernels", &s.kernels, "how many", "--units", &s.units,
-            "work units of 16 rounds in each", "--seed", &s.seed, "of the kernels' data",
-            "--hold-ms", &s.hold_ms, "keep the idle context so long before the end");
-  flags.parse(argc, argv, &s.device);
-  if (s.units > UINT32_MAX) flags.fail("--units must be below 2^32");
-  return s;
-}
+  explicit Settings(Flags& flags) {
+    flags.add("--kernels", &kernels, "how many", "--units", &units,
+              "work units of 16 rounds in each", "--seed", &seed, "of the kernels' data",
+              "--hold-ms", &hold_ms, "keep the idle context so long before the end");
+    flags.parse(&device);
+    if (units > UINT32_MAX) flags.fail("--units must be below 2^32");
+  }
+};
 
 int run(const Settings& s) {
   const uint64_t begin = now_ns();
@@ -42,4 +39,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-GS_WORKLOAD_MAIN("churn")
+GS_WORKLOAD_MAIN("churn", "a short life: context, a few kernels, checksum, end.")

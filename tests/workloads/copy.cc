@@ -17,20 +17,17 @@ constexpr uint64_t kMaxBytes = uint64_t{16} << 30;
 
 struct Settings {
   uint64_t bytes = 64 << 20, rounds = 20, seed = 1, start_at = 0, device = 0;
-};
 
-Settings read_settings(int argc, char** argv) {
-  Settings s;
-  Flags flags("copy", "copies between host and GPU, and checks what comes back.");
-  flags.add("--bytes", &s.bytes, "size of a copy, a multiple of 4", "--rounds", &s.rounds,
-            "copies of each kind", "--seed", &s.seed, "of the data", "--start-at", &s.start_at,
-            "CLOCK_MONOTONIC ns to begin at, 0: now");
-  flags.parse(argc, argv, &s.device);
-  if (s.bytes == 0 || s.bytes % 4 != 0 || s.bytes > kMaxBytes)
-    flags.fail("--bytes must be a multiple of 4, up to 16 GiB");
-  if (s.rounds == 0) flags.fail("--rounds must be at least 1");
-  return s;
-}
+  explicit Settings(Flags& flags) {
+    flags.add("--bytes", &bytes, "size of a copy, a multiple of 4", "--rounds", &rounds,
+              "copies of each kind", "--seed", &seed, "of the data", "--start-at", &start_at,
+              "CLOCK_MONOTONIC ns to begin at, 0: now");
+    flags.parse(&device);
+    if (bytes == 0 || bytes % 4 != 0 || bytes > kMaxBytes)
+      flags.fail("--bytes must be a multiple of 4, up to 16 GiB");
+    if (rounds == 0) flags.fail("--rounds must be at least 1");
+  }
+};
 
 struct Rates {
   double to_device = 0, on_device = 0, to_host = 0;  // GB/s, of the fastest copy
@@ -121,4 +118,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-GS_WORKLOAD_MAIN("copy")
+GS_WORKLOAD_MAIN("copy", "copies between host and GPU, and checks what comes back.")

@@ -19,19 +19,16 @@ constexpr LaunchShape kShape{4, 64};
 
 struct Settings {
   uint64_t threads = 4, launches = 1000, units = 20, seed = 1, device = 0;
-};
 
-Settings read_settings(int argc, char** argv) {
-  Settings s;
-  Flags flags("crowd", "threads that share streams.");
-  flags.add("--threads", &s.threads, "that launch", "--launches", &s.launches, "of each", "--units",
-            &s.units, "of 16 rounds, the length of a kernel", "--seed", &s.seed,
-            "of who takes which stream when");
-  flags.parse(argc, argv, &s.device);
-  if (s.threads == 0 || s.threads > 64) flags.fail("--threads must be 1 to 64");
-  if (s.units == 0 || s.units > 1u << 30) flags.fail("--units must be 1 to 1073741824");
-  return s;
-}
+  explicit Settings(Flags& flags) {
+    flags.add("--threads", &threads, "that launch", "--launches", &launches, "of each", "--units",
+              &units, "of 16 rounds, the length of a kernel", "--seed", &seed,
+              "of who takes which stream when");
+    flags.parse(&device);
+    if (threads == 0 || threads > 64) flags.fail("--threads must be 1 to 64");
+    if (units == 0 || units > 1u << 30) flags.fail("--units must be 1 to 1073741824");
+  }
+};
 
 class Crowd {
  public:
@@ -111,4 +108,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-GS_WORKLOAD_MAIN("crowd")
+GS_WORKLOAD_MAIN("crowd", "threads that share streams.")

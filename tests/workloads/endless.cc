@@ -25,24 +25,21 @@ struct Settings {
   double seconds = 3, measure_from = 0, measure_to = 0;
   uint64_t start_at = 0, report_ms = 0, units_per_turn = kUnitsPerTurn, blocks_per_sm = 1,
            device = 0;
-};
 
-Settings read_settings(int argc, char** argv) {
-  Settings s;
-  Flags flags("endless", "one kernel that runs until told to stop, and counts its turns.");
-  flags.add("--seconds", &s.seconds, "how long to run", "--start-at", &s.start_at,
-            "CLOCK_MONOTONIC ns to begin at, 0: now", "--measure-from", &s.measure_from,
-            "turns_per_ms counts from so many s after the start", "--measure-to", &s.measure_to,
-            "... to so many s, 0: the end", "--report-ms", &s.report_ms,
-            "print progress so often, 0: never", "--units-per-turn", &s.units_per_turn,
-            "work units of 16 rounds in a turn", "--blocks-per-sm", &s.blocks_per_sm,
-            "blocks of 256 threads on each SM");
-  flags.parse(argc, argv, &s.device);
-  if (s.units_per_turn == 0 || s.units_per_turn > 1'000'000)
-    flags.fail("--units-per-turn must be 1 to 1000000");
-  if (s.blocks_per_sm == 0 || s.blocks_per_sm > 8) flags.fail("--blocks-per-sm must be 1 to 8");
-  return s;
-}
+  explicit Settings(Flags& flags) {
+    flags.add("--seconds", &seconds, "how long to run", "--start-at", &start_at,
+              "CLOCK_MONOTONIC ns to begin at, 0: now", "--measure-from", &measure_from,
+              "turns_per_ms counts from so many s after the start", "--measure-to", &measure_to,
+              "... to so many s, 0: the end", "--report-ms", &report_ms,
+              "print progress so often, 0: never", "--units-per-turn", &units_per_turn,
+              "work units of 16 rounds in a turn", "--blocks-per-sm", &blocks_per_sm,
+              "blocks of 256 threads on each SM");
+    flags.parse(&device);
+    if (units_per_turn == 0 || units_per_turn > 1'000'000)
+      flags.fail("--units-per-turn must be 1 to 1000000");
+    if (blocks_per_sm == 0 || blocks_per_sm > 8) flags.fail("--blocks-per-sm must be 1 to 8");
+  }
+};
 
 // Host memory that the GPU reads and writes while the kernel runs.
 class SharedCounters {
@@ -155,4 +152,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-GS_WORKLOAD_MAIN("endless")
+GS_WORKLOAD_MAIN("endless", "one kernel that runs until told to stop, and counts its turns.")

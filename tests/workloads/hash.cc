@@ -18,20 +18,17 @@ namespace {
 
 struct Settings {
   uint64_t rounds = 50, streams = 4, words = 1 << 16, seed = 1, start_at = 0, device = 0;
-};
 
-Settings read_settings(int argc, char** argv) {
-  Settings s;
-  Flags flags("hash", "a fixed mesh of kernels and copies on several streams, with a checksum.");
-  flags.add("--rounds", &s.rounds, "how often every stream mixes in its neighbour's data",
-            "--streams", &s.streams, "streams, each with a buffer", "--words", &s.words,
-            "32-bit words in a buffer", "--seed", &s.seed, "of the data", "--start-at", &s.start_at,
-            "CLOCK_MONOTONIC ns to begin at, 0: now");
-  flags.parse(argc, argv, &s.device);
-  if (s.streams < 2 || s.streams > 64) flags.fail("--streams must be 2 to 64");
-  if (s.words == 0 || s.words > 1u << 28) flags.fail("--words must be 1 to 268435456");
-  return s;
-}
+  explicit Settings(Flags& flags) {
+    flags.add("--rounds", &rounds, "how often every stream mixes in its neighbour's data",
+              "--streams", &streams, "streams, each with a buffer", "--words", &words,
+              "32-bit words in a buffer", "--seed", &seed, "of the data", "--start-at", &start_at,
+              "CLOCK_MONOTONIC ns to begin at, 0: now");
+    flags.parse(&device);
+    if (streams < 2 || streams > 64) flags.fail("--streams must be 2 to 64");
+    if (words == 0 || words > 1u << 28) flags.fail("--words must be 1 to 268435456");
+  }
+};
 
 uint32_t shift_of_round(const Settings& s, uint64_t round) {
   return static_cast<uint32_t>((round * 977 + 1) % s.words);
@@ -40,10 +37,7 @@ uint32_t shift_of_round(const Settings& s, uint64_t round) {
 // In every round each lane copies its neighbour's buffer, then mixes the copy into its own.
 uint32_t expected_checksum(const Settings& s) {
   const auto words = static_cast<uint32_t>(s.words);
-  std::vector<std::vector<uint32_t>> lanes(s.streams, std::vector<uint32_t>(words));
-  for (uint64_t lane = 0; lane < s.streams; ++lane)
-    for (uint32_t i = 0; i < words; ++i)
-      lanes[lane][i] = kernels::fill_value(static_cast<uint32_t>(s.seed + lane), i);
+  kernels::Buffers lanes = kernels::filled(s.streams, words, s.seed);
   for (uint64_t round = 0; round < s.rounds; ++round) {
     const auto before = lanes;
     const uint32_t shift = shift_of_round(s, round);
@@ -54,10 +48,7 @@ uint32_t expected_checksum(const Settings& s) {
             kernels::mix_value(lanes[lane][i], neighbour[(uint64_t{i} + shift) % words]);
     }
   }
-  uint32_t sum = 0;
-  for (const auto& lane : lanes)
-    for (uint32_t i = 0; i < words; ++i) sum += kernels::fold_value(lane[i], i);
-  return sum;
+  return kernels::folded(lanes);
 }
 
 // The same on the GPU. Every other lane's stream is a blocking one; the last step, on the legacy
@@ -159,4 +150,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-GS_WORKLOAD_MAIN("hash")
+GS_WORKLOAD_MAIN("hash", "a fixed mesh of kernels and copies on several streams, with a checksum.")

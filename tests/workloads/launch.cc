@@ -17,22 +17,19 @@ constexpr uint64_t kLaunchesPerBatch = 500;
 
 struct Settings {
   uint64_t count = 100'000, sync_count = 20'000, rounds = 1, streams = 1, start_at = 0, device = 0;
-};
 
-Settings read_settings(int argc, char** argv) {
-  Settings s;
-  Flags flags("launch", "the host's cost of launching an empty kernel, in ns.");
-  flags.add("--count", &s.count, "launches", "--sync-count", &s.sync_count,
-            "launches with a wait after each", "--rounds", &s.rounds,
-            "do both so often, and print the medians of each round", "--streams", &s.streams,
-            "streams to launch to in turn", "--start-at", &s.start_at,
-            "CLOCK_MONOTONIC ns to begin at, 0: now");
-  flags.parse(argc, argv, &s.device);
-  if (s.count == 0 || s.sync_count == 0) flags.fail("--count and --sync-count must be at least 1");
-  if (s.rounds == 0 || s.rounds > 10'000) flags.fail("--rounds must be 1 to 10000");
-  if (s.streams == 0 || s.streams > 256) flags.fail("--streams must be 1 to 256");
-  return s;
-}
+  explicit Settings(Flags& flags) {
+    flags.add("--count", &count, "launches", "--sync-count", &sync_count,
+              "launches with a wait after each", "--rounds", &rounds,
+              "do both so often, and print the medians of each round", "--streams", &streams,
+              "streams to launch to in turn", "--start-at", &start_at,
+              "CLOCK_MONOTONIC ns to begin at, 0: now");
+    flags.parse(&device);
+    if (count == 0 || sync_count == 0) flags.fail("--count and --sync-count must be at least 1");
+    if (rounds == 0 || rounds > 10'000) flags.fail("--rounds must be 1 to 10000");
+    if (streams == 0 || streams > 256) flags.fail("--streams must be 1 to 256");
+  }
+};
 
 class Launcher {
  public:
@@ -113,4 +110,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-GS_WORKLOAD_MAIN("launch")
+GS_WORKLOAD_MAIN("launch", "the host's cost of launching an empty kernel, in ns.")

@@ -18,19 +18,16 @@ constexpr uint64_t kPageBytes = 2 << 20;
 
 struct Settings {
   uint64_t bytes = 1 << 30, chunk = 64 << 20, hold_ms = 1000, seed = 1, start_at = 0, device = 0;
-};
 
-Settings read_settings(int argc, char** argv) {
-  Settings s;
-  Flags flags("memhog", "takes GPU memory and holds it.");
-  flags.add("--bytes", &s.bytes, "how much, in bytes", "--chunk", &s.chunk,
-            "size of a piece, bytes", "--hold-ms", &s.hold_ms, "how long to hold all of it",
-            "--seed", &s.seed, "of what is written", "--start-at", &s.start_at,
-            "CLOCK_MONOTONIC ns to begin at, 0: now");
-  flags.parse(argc, argv, &s.device);
-  if (s.chunk < 4) flags.fail("--chunk must be at least 4");
-  return s;
-}
+  explicit Settings(Flags& flags) {
+    flags.add("--bytes", &bytes, "how much, in bytes", "--chunk", &chunk, "size of a piece, bytes",
+              "--hold-ms", &hold_ms, "how long to hold all of it", "--seed", &seed,
+              "of what is written", "--start-at", &start_at,
+              "CLOCK_MONOTONIC ns to begin at, 0: now");
+    flags.parse(&device);
+    if (chunk < 4) flags.fail("--chunk must be at least 4");
+  }
+};
 
 struct Piece {
   CUdeviceptr at = 0;
@@ -111,4 +108,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-GS_WORKLOAD_MAIN("memhog")
+GS_WORKLOAD_MAIN("memhog", "takes GPU memory and holds it.")

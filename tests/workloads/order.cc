@@ -18,19 +18,16 @@ namespace {
 
 struct Settings {
   uint64_t steps = 2000, words = 4096, delay_units = 200, seed = 1, device = 0;
-};
 
-Settings read_settings(int argc, char** argv) {
-  Settings s;
-  Flags flags("order", "steps that must run in order, over streams of every kind.");
-  flags.add("--steps", &s.steps, "kernels and copies", "--words", &s.words,
-            "32-bit words in each of the two buffers", "--delay-units", &s.delay_units,
-            "most units of 16 rounds before a step", "--seed", &s.seed, "of the walk");
-  flags.parse(argc, argv, &s.device);
-  if (s.words == 0 || s.words > 1u << 28) flags.fail("--words must be 1 to 268435456");
-  if (s.delay_units > 1u << 30) flags.fail("--delay-units must be at most 1073741824");
-  return s;
-}
+  explicit Settings(Flags& flags) {
+    flags.add("--steps", &steps, "kernels and copies", "--words", &words,
+              "32-bit words in each of the two buffers", "--delay-units", &delay_units,
+              "most units of 16 rounds before a step", "--seed", &seed, "of the walk");
+    flags.parse(&device);
+    if (words == 0 || words > 1u << 28) flags.fail("--words must be 1 to 268435456");
+    if (delay_units > 1u << 30) flags.fail("--delay-units must be at most 1073741824");
+  }
+};
 
 enum class Kind { kLegacy, kBlocking, kNonBlocking };
 
@@ -74,10 +71,7 @@ std::vector<Step> walk(const Settings& s, size_t lanes) {
 
 uint32_t expected_checksum(const Settings& s, const std::vector<Step>& steps) {
   const auto words = static_cast<uint32_t>(s.words);
-  std::vector<uint32_t> buffers[2]{std::vector<uint32_t>(words), std::vector<uint32_t>(words)};
-  for (uint32_t b = 0; b < 2; ++b)
-    for (uint32_t i = 0; i < words; ++i)
-      buffers[b][i] = kernels::fill_value(static_cast<uint32_t>(s.seed) + b, i);
+  kernels::Buffers buffers = kernels::filled(2, words, s.seed);
   for (const Step& step : steps) {
     auto& to = buffers[step.is_swapped ? 1 : 0];
     const auto& from = buffers[step.is_swapped ? 0 : 1];
@@ -86,10 +80,7 @@ uint32_t expected_checksum(const Settings& s, const std::vector<Step>& steps) {
       to[i] = kernels::mix_value(step.action == Action::kMix ? to[i] : from[i],
                                  from[(uint64_t{i} + step.shift) % words]);
   }
-  uint32_t sum = 0;
-  for (const auto& buffer : buffers)
-    for (uint32_t i = 0; i < words; ++i) sum += kernels::fold_value(buffer[i], i);
-  return sum;
+  return kernels::folded(buffers);
 }
 
 class Walker {
@@ -173,4 +164,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-GS_WORKLOAD_MAIN("order")
+GS_WORKLOAD_MAIN("order", "steps that must run in order, over streams of every kind.")

@@ -15,20 +15,17 @@ namespace {
 struct Settings {
   double kernel_us = 100, period_us = 5000, ns_per_unit = 0;
   uint64_t samples = 500, start_at = 0, device = 0, report_ms = 0;
-};
 
-Settings read_settings(int argc, char** argv) {
-  Settings s;
-  Flags flags("periodic", "a short kernel at fixed times; prints the latency of launch + wait.");
-  flags.add("--kernel-us", &s.kernel_us, "length of the kernel when alone, us; 0: an empty kernel",
-            "--period-us", &s.period_us, "from one launch to the next, us", "--samples", &s.samples,
-            "how many", "--start-at", &s.start_at, "CLOCK_MONOTONIC ns to begin at, 0: now",
-            "--ns-per-unit", &s.ns_per_unit, "length of a unit of work, 0: measure it",
-            "--report-ms", &s.report_ms, "print each latency if not 0");
-  flags.parse(argc, argv, &s.device);
-  if (s.samples == 0) flags.fail("--samples must be at least 1");
-  return s;
-}
+  explicit Settings(Flags& flags) {
+    flags.add("--kernel-us", &kernel_us, "length of the kernel when alone, us; 0: an empty kernel",
+              "--period-us", &period_us, "from one launch to the next, us", "--samples", &samples,
+              "how many", "--start-at", &start_at, "CLOCK_MONOTONIC ns to begin at, 0: now",
+              "--ns-per-unit", &ns_per_unit, "length of a unit of work, 0: measure it",
+              "--report-ms", &report_ms, "print each latency if not 0");
+    flags.parse(&device);
+    if (samples == 0) flags.fail("--samples must be at least 1");
+  }
+};
 
 int run(const Settings& s) {
   const GpuSession session(s.device, CU_CTX_SCHED_SPIN);
@@ -74,4 +71,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-GS_WORKLOAD_MAIN("periodic")
+GS_WORKLOAD_MAIN("periodic", "a short kernel at fixed times; prints the latency of launch + wait.")

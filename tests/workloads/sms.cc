@@ -17,20 +17,17 @@ constexpr unsigned kThreads = 1024;
 struct Settings {
   uint64_t launches = 20, units = 2000, pause_us = 0, device = 0;
   std::string stream = "non-blocking";
-};
 
-Settings read_settings(int argc, char** argv) {
-  Settings s;
-  Flags flags("sms", "on which SMs its kernels ran.");
-  flags.add("--launches", &s.launches, "kernels, one after the other; each is one line", "--units",
-            &s.units, "how long a block stays, in units of 8 rounds", "--pause-us", &s.pause_us,
-            "between two kernels", "--stream", &s.stream,
-            "legacy, per-thread, blocking or non-blocking");
-  flags.parse(argc, argv, &s.device);
-  if (s.launches == 0) flags.fail("--launches must be at least 1");
-  if (s.units == 0 || s.units > 1u << 30) flags.fail("--units must be 1 to 1073741824");
-  return s;
-}
+  explicit Settings(Flags& flags) {
+    flags.add("--launches", &launches, "kernels, one after the other; each is one line", "--units",
+              &units, "how long a block stays, in units of 8 rounds", "--pause-us", &pause_us,
+              "between two kernels", "--stream", &stream,
+              "legacy, per-thread, blocking or non-blocking");
+    flags.parse(&device);
+    if (launches == 0) flags.fail("--launches must be at least 1");
+    if (units == 0 || units > 1u << 30) flags.fail("--units must be 1 to 1073741824");
+  }
+};
 
 CUstream stream_of(const Settings& s, const GpuSession& session) {
   if (s.stream == "legacy") return nullptr;
@@ -93,4 +90,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-GS_WORKLOAD_MAIN("sms")
+GS_WORKLOAD_MAIN("sms", "on which SMs its kernels ran.")

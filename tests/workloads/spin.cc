@@ -26,37 +26,34 @@ struct Settings {
   uint64_t blocks_per_sm = 4;
   double ns_per_unit = 0;
   std::vector<uint64_t> devices{};
-};
 
-Settings read_settings(int argc, char** argv) {
-  Settings s;
-  Flags flags("spin", "queues kernels without a pause and reports how much work was done.");
-  flags.add("--kernel-us", &s.kernel_us, "length of a kernel when alone, us", "--kernel-us-min",
-            &s.kernel_us_min, "with --kernel-us-max: mixed, log-uniform", "--kernel-us-max",
-            &s.kernel_us_max, "the longest of the mixed kernels", "--seconds", &s.seconds,
-            "how long to go on submitting", "--count", &s.count,
-            "kernels to run on each device instead, 0: by --seconds", "--depth", &s.depth,
-            "kernels queued in each stream at any time", "--streams", &s.streams,
-            "streams that kernels go to in turn", "--seed", &s.seed,
-            "of the mixed lengths and the kernels' data", "--start-at", &s.start_at,
-            "CLOCK_MONOTONIC ns to begin at, 0: now", "--measure-from", &s.measure_from,
-            "units_per_ms counts from so many s after the start", "--measure-to", &s.measure_to,
-            "... to so many s, 0: the end", "--report-ms", &s.report_ms,
-            "print progress so often, 0: never", "--ns-per-unit", &s.ns_per_unit,
-            "length of a unit of work, 0: measure it", "--blocks-per-sm", &s.blocks_per_sm,
-            "blocks of 256 threads on each SM", "--device", &s.device, "CUDA device", "--devices",
-            &s.devices, "several of them, all at once, like 0,1; instead of --device");
-  flags.parse(argc, argv);
-  if (s.devices.empty()) s.devices = {s.device};
-  for (const uint64_t device : s.devices)
-    if (std::ranges::count(s.devices, device) > 1) flags.fail("--devices takes each device once");
-  if (s.depth == 0) flags.fail("--depth must be at least 1");
-  if (s.streams == 0) flags.fail("--streams must be at least 1");
-  if (s.blocks_per_sm == 0) flags.fail("--blocks-per-sm must be at least 1");
-  if ((s.kernel_us_min > 0) != (s.kernel_us_max > 0) || s.kernel_us_min > s.kernel_us_max)
-    flags.fail("--kernel-us-min and --kernel-us-max go together, the smaller first");
-  return s;
-}
+  explicit Settings(Flags& flags) {
+    flags.add("--kernel-us", &kernel_us, "length of a kernel when alone, us", "--kernel-us-min",
+              &kernel_us_min, "with --kernel-us-max: mixed, log-uniform", "--kernel-us-max",
+              &kernel_us_max, "the longest of the mixed kernels", "--seconds", &seconds,
+              "how long to go on submitting", "--count", &count,
+              "kernels to run on each device instead, 0: by --seconds", "--depth", &depth,
+              "kernels queued in each stream at any time", "--streams", &streams,
+              "streams that kernels go to in turn", "--seed", &seed,
+              "of the mixed lengths and the kernels' data", "--start-at", &start_at,
+              "CLOCK_MONOTONIC ns to begin at, 0: now", "--measure-from", &measure_from,
+              "units_per_ms counts from so many s after the start", "--measure-to", &measure_to,
+              "... to so many s, 0: the end", "--report-ms", &report_ms,
+              "print progress so often, 0: never", "--ns-per-unit", &ns_per_unit,
+              "length of a unit of work, 0: measure it", "--blocks-per-sm", &blocks_per_sm,
+              "blocks of 256 threads on each SM", "--device", &device, "CUDA device", "--devices",
+              &devices, "several of them, all at once, like 0,1; instead of --device");
+    flags.parse();
+    if (devices.empty()) devices = {device};
+    for (const uint64_t one : devices)
+      if (std::ranges::count(devices, one) > 1) flags.fail("--devices takes each device once");
+    if (depth == 0) flags.fail("--depth must be at least 1");
+    if (streams == 0) flags.fail("--streams must be at least 1");
+    if (blocks_per_sm == 0) flags.fail("--blocks-per-sm must be at least 1");
+    if ((kernel_us_min > 0) != (kernel_us_max > 0) || kernel_us_min > kernel_us_max)
+      flags.fail("--kernel-us-min and --kernel-us-max go together, the smaller first");
+  }
+};
 
 // The lengths of the kernels, by --seed alone.
 class Lengths {
@@ -232,4 +229,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-GS_WORKLOAD_MAIN("spin")
+GS_WORKLOAD_MAIN("spin", "queues kernels without a pause and reports how much work was done.")

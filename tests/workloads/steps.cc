@@ -25,26 +25,23 @@ struct Settings {
   std::string mode = "train", times;
   uint64_t iterations = 300, launches = 40, units = 20, pause_us = 2000, tokens = 32, announce = 0,
            slo_us = 0, device = 0;
-};
 
-Settings read_settings(int argc, char** argv) {
-  Settings s;
-  Flags flags("steps", "iterations, and what gpushare made of them.");
-  flags.add("--mode", &s.mode, "train, decode or serve", "--iterations", &s.iterations,
-            "training steps, decoding steps or requests", "--launches", &s.launches,
-            "kernels of one", "--units", &s.units, "of work in each kernel, of 16 rounds",
-            "--pause-us", &s.pause_us, "serve: from one request to the next", "--tokens", &s.tokens,
-            "decode: steps after each prompt", "--announce", &s.announce,
-            "1: says where they begin and end", "--slo-us", &s.slo_us, "sets this SLO; 0: none",
-            "--times", &s.times, "file for the truth: begin and first launch of each, ns");
-  flags.parse(argc, argv, &s.device);
-  if (s.mode != "train" && s.mode != "decode" && s.mode != "serve")
-    flags.fail("--mode must be train, decode or serve");
-  if (s.iterations == 0 || s.iterations > 10'000'000) flags.fail("--iterations must be 1 to 1e7");
-  if (s.launches < 4 || s.launches > 100'000) flags.fail("--launches must be 4 to 100000");
-  if (s.units > 1u << 30) flags.fail("--units must be at most 1073741824");
-  return s;
-}
+  explicit Settings(Flags& flags) {
+    flags.add("--mode", &mode, "train, decode or serve", "--iterations", &iterations,
+              "training steps, decoding steps or requests", "--launches", &launches,
+              "kernels of one", "--units", &units, "of work in each kernel, of 16 rounds",
+              "--pause-us", &pause_us, "serve: from one request to the next", "--tokens", &tokens,
+              "decode: steps after each prompt", "--announce", &announce,
+              "1: says where they begin and end", "--slo-us", &slo_us, "sets this SLO; 0: none",
+              "--times", &times, "file for the truth: begin and first launch of each, ns");
+    flags.parse(&device);
+    if (mode != "train" && mode != "decode" && mode != "serve")
+      flags.fail("--mode must be train, decode or serve");
+    if (iterations == 0 || iterations > 10'000'000) flags.fail("--iterations must be 1 to 1e7");
+    if (launches < 4 || launches > 100'000) flags.fail("--launches must be 4 to 100000");
+    if (units > 1u << 30) flags.fail("--units must be at most 1073741824");
+  }
+};
 
 // Compares what gpushare has seen with what happened.
 class Judge {
@@ -205,4 +202,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-GS_WORKLOAD_MAIN("steps")
+GS_WORKLOAD_MAIN("steps", "iterations, and what gpushare made of them.")

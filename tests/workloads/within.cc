@@ -17,21 +17,18 @@ namespace {
 struct Settings {
   uint64_t bytes = 64 << 20, rounds = 100, pause_us = 0, host = 0, device = 0;
   std::string stream = "non-blocking";
-};
 
-Settings read_settings(int argc, char** argv) {
-  Settings s;
-  Flags flags("within", "fills and copies within the GPU.");
-  flags.add("--bytes", &s.bytes, "of each of the two buffers, a multiple of 4", "--rounds",
-            &s.rounds, "of a fill and two copies", "--pause-us", &s.pause_us, "before a round",
-            "--stream", &s.stream,
-            "legacy, per-thread, blocking, non-blocking, or none: calls that name no stream",
-            "--host", &s.host, "1: copy between host and GPU instead");
-  flags.parse(argc, argv, &s.device);
-  if (s.bytes == 0 || s.bytes % 4 != 0) flags.fail("--bytes must be a multiple of 4");
-  if (s.rounds == 0) flags.fail("--rounds must be at least 1");
-  return s;
-}
+  explicit Settings(Flags& flags) {
+    flags.add("--bytes", &bytes, "of each of the two buffers, a multiple of 4", "--rounds", &rounds,
+              "of a fill and two copies", "--pause-us", &pause_us, "before a round", "--stream",
+              &stream,
+              "legacy, per-thread, blocking, non-blocking, or none: calls that name no stream",
+              "--host", &host, "1: copy between host and GPU instead");
+    flags.parse(&device);
+    if (bytes == 0 || bytes % 4 != 0) flags.fail("--bytes must be a multiple of 4");
+    if (rounds == 0) flags.fail("--rounds must be at least 1");
+  }
+};
 
 CUstream stream_of(const Settings& s, const GpuSession& session) {
   if (s.stream == "legacy" || s.stream == "none") return nullptr;
@@ -135,4 +132,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-GS_WORKLOAD_MAIN("within")
+GS_WORKLOAD_MAIN("within", "fills and copies within the GPU.")

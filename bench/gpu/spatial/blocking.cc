@@ -133,8 +133,14 @@ class Bench {
   CUdeviceptr on_gpu_ = 0;
 };
 
-int run(uint64_t device) {
-  const GpuSession session(device, CU_CTX_SCHED_SPIN);
+struct Settings {
+  uint64_t device = 0;
+
+  explicit Settings(Flags& flags) { flags.parse(&device); }
+};
+
+int run(const Settings& s) {
+  const GpuSession session(s.device, CU_CTX_SCHED_SPIN);
   Bench bench(session);
   bench.time("a launch in another stream", [&] { launch(bench.empty(), {1, 1}, bench.other()); });
   CUdevResourceDesc description = nullptr;
@@ -196,11 +202,4 @@ int run(uint64_t device) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("blocking");
-  uint64_t device = 0;
-  gpushare::workloads::Flags flags("blocking", "which calls wait behind a kernel that waits.");
-  flags.add("--device", &device, "CUDA device");
-  flags.parse(argc, argv);
-  return gpushare::workloads::run(device);
-}
+GS_WORKLOAD_MAIN("blocking", "which calls wait behind a kernel that waits.")

@@ -47,19 +47,15 @@ constexpr uint64_t kInQueue = 500;
 
 struct Settings {
   uint64_t kernels = 100'000, kernel_us = 30, largest = 0, device = 0;
-};
 
-Settings read_settings(int argc, char** argv) {
-  Settings s;
-  Flags flags("gaps", "the time between two kernels of one stream, by the GPU's clock.");
-  flags.add("--kernels", &s.kernels, "how many kernels are launched");
-  flags.add("--kernel-us", &s.kernel_us, "how long each of them runs");
-  flags.add("--largest", &s.largest, "how many of the largest gaps are printed, the largest first");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.parse(argc, argv);
-  if (s.kernels < 2) flags.fail("--kernels must be at least 2");
-  return s;
-}
+  explicit Settings(Flags& flags) {
+    flags.add("--kernels", &kernels, "how many kernels are launched", "--kernel-us", &kernel_us,
+              "how long each of them runs", "--largest", &largest,
+              "how many of the largest gaps are printed, the largest first");
+    flags.parse(&device);
+    if (kernels < 2) flags.fail("--kernels must be at least 2");
+  }
+};
 
 int run(const Settings& s) {
   const GpuSession session(s.device, CU_CTX_SCHED_SPIN);
@@ -108,7 +104,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("gaps");
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("gaps", "the time between two kernels of one stream, by the GPU's clock.")

@@ -28,28 +28,24 @@ namespace {
 struct Settings {
   uint64_t turns = 2000, warm_up = 20, launches = 200, waits = 50, iterate = 0, green_sms = 120,
            legacy = 0, device = 0;
-};
 
-Settings read_settings(int argc, char** argv) {
-  Settings s;
-  Flags flags("launches", "the host's cost of a launch past the shim and through it, in ns.");
-  flags.add("--turns", &s.turns, "how many turns, each with all ways");
-  flags.add("--warm-up", &s.warm_up, "how many turns before those do not count");
-  flags.add("--launches", &s.launches, "launches in each turn and way");
-  flags.add("--waits", &s.waits, "launches with a wait after each, in each turn and way");
-  flags.add("--iterate", &s.iterate, "launches in each iteration; 0: there are no iterations");
-  flags.add("--green-sms", &s.green_sms, "SMs of the green context past the shim");
-  flags.add("--legacy", &s.legacy, "1: launch into the legacy default stream");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.parse(argc, argv);
-  if (s.turns == 0 || s.turns > 1'000'000) flags.fail("--turns must be 1 to 1000000");
-  if (s.warm_up > 1'000'000) flags.fail("--warm-up must be 0 to 1000000");
-  if (s.launches == 0 || s.launches > 500) flags.fail("--launches must be 1 to 500");
-  if (s.waits == 0 || s.waits > 500) flags.fail("--waits must be 1 to 500");
-  if (s.iterate > 500) flags.fail("--iterate must be 0 to 500");
-  if (s.legacy > 1) flags.fail("--legacy must be 0 or 1");
-  return s;
-}
+  explicit Settings(Flags& flags) {
+    flags.add("--turns", &turns, "how many turns, each with all ways", "--warm-up", &warm_up,
+              "how many turns before those do not count", "--launches", &launches,
+              "launches in each turn and way", "--waits", &waits,
+              "launches with a wait after each, in each turn and way", "--iterate", &iterate,
+              "launches in each iteration; 0: there are no iterations", "--green-sms", &green_sms,
+              "SMs of the green context past the shim", "--legacy", &legacy,
+              "1: launch into the legacy default stream");
+    flags.parse(&device);
+    if (turns == 0 || turns > 1'000'000) flags.fail("--turns must be 1 to 1000000");
+    if (warm_up > 1'000'000) flags.fail("--warm-up must be 0 to 1000000");
+    if (launches == 0 || launches > 500) flags.fail("--launches must be 1 to 500");
+    if (waits == 0 || waits > 500) flags.fail("--waits must be 1 to 500");
+    if (iterate > 500) flags.fail("--iterate must be 0 to 500");
+    if (legacy > 1) flags.fail("--legacy must be 0 or 1");
+  }
+};
 
 // Streams differ by 2 %, because they have different hardware queues: each way uses this many in
 // turn.
@@ -225,7 +221,4 @@ int run(const Settings& s) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("launches");
-  return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("launches", "the host's cost of a launch past the shim and through it, in ns.")

@@ -27,6 +27,27 @@ inline Fd connect_to(const std::string& path) {
   return connect_to_socket(path, "attack").value_or(Fd());
 }
 
+// One connection of many, and what is still to be sent on it.
+struct Client {
+  Fd fd;
+  std::string unsent;
+
+  // Connects where it is not connected. False: it was refused.
+  bool is_connected(const std::string& path) {
+    if (fd.is_open()) return true;
+    fd = connect_to(path);
+    unsent.clear();
+    return fd.is_open();
+  }
+  // Sends as much as the socket takes at once, and returns what send() does.
+  ssize_t send() {
+    const ssize_t sent =
+        ::send(fd.get(), unsent.data(), unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent > 0) unsent.erase(0, static_cast<std::size_t>(sent));
+    return sent;
+  }
+};
+
 // Arguments: SECONDS [UID]. Becomes that user where it may, and says when to end.
 struct Attack {
   Attack(int argc, char** argv) {

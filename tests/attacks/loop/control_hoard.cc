@@ -12,25 +12,15 @@ int main(int argc, char** argv) {
   const Attack attack(argc, argv);
   const std::string path = path_of("GPUSHARE_SOCKET");
   const std::string request = "{\"op\":\"" + std::string(60'000, 'x') + "\"}\n";
-  struct Client {
-    gpushare::Fd fd;
-    std::string unsent;
-  };
   std::vector<Client> clients(300);
   unsigned long long count = 0;
   while (attack.goes_on()) {
-    for (auto& [fd, unsent] : clients) {
-      if (!fd.is_open()) {
-        fd = connect_to(path);
-        unsent.clear();
-      }
-      if (!fd.is_open()) continue;
-      if (unsent.empty()) unsent = request;
-      const ssize_t sent =
-          ::send(fd.get(), unsent.data(), unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-      if (sent > 0) unsent.erase(0, static_cast<std::size_t>(sent));
-      count += unsent.empty();
-      if (sent < 0 && errno != EAGAIN) fd.reset();
+    for (Client& client : clients) {
+      if (!client.is_connected(path)) continue;
+      if (client.unsent.empty()) client.unsent = request;
+      const ssize_t sent = client.send();
+      count += client.unsent.empty();
+      if (sent < 0 && errno != EAGAIN) client.fd.reset();
     }
   }
   return Attack::say(count);

@@ -16,24 +16,14 @@ int main(int argc, char** argv) {
   std::string wide = "[0";
   while (wide.size() < 65'000) wide += ",0";
   wide += "]\n";
-  struct Client {
-    gpushare::Fd fd;
-    std::string unsent;
-  };
   std::vector<Client> clients(48);
   unsigned long long count = 0;
   while (attack.goes_on()) {
     for (std::size_t i = 0; i < clients.size(); ++i) {
       Client& client = clients[i];
-      if (!client.fd.is_open()) {
-        client.fd = connect_to(path);
-        client.unsent.clear();
-        if (!client.fd.is_open()) continue;
-      }
+      if (!client.is_connected(path)) continue;
       if (client.unsent.empty()) client.unsent = i % 2 == 0 ? deep : wide;
-      const ssize_t sent = ::send(client.fd.get(), client.unsent.data(), client.unsent.size(),
-                                  MSG_NOSIGNAL | MSG_DONTWAIT);
-      if (sent > 0) client.unsent.erase(0, static_cast<std::size_t>(sent));
+      const ssize_t sent = client.send();
       if (sent > 0 && client.unsent.empty()) ++count;
       char answer[4096];
       const ssize_t got = ::recv(client.fd.get(), answer, sizeof answer, MSG_DONTWAIT);

@@ -11,22 +11,18 @@ namespace {
 struct Settings {
   uint64_t rounds = 100, pause_us = 1000, device = 0;
   std::string wait = "streams";
+
+  explicit Settings(Flags& flags) {
+    flags.add("--rounds", &rounds, "after which everything has ended, before that kernel",
+              "--pause-us", &pause_us, "between rounds", "--wait", &wait,
+              "for what: streams, context or events");
+    flags.parse(&device);
+    if (wait != "streams" && wait != "context" && wait != "events")
+      flags.fail("--wait is streams, context or events");
+  }
 };
 
-Settings read_settings(int argc, char** argv) {
-  Settings s;
-  Flags flags("beside", "short kernels, in the end beside one that never ends.");
-  flags.add("--rounds", &s.rounds, "after which everything has ended, before that kernel");
-  flags.add("--pause-us", &s.pause_us, "between rounds");
-  flags.add("--wait", &s.wait, "for what: streams, context or events");
-  flags.add("--device", &s.device, "CUDA device");
-  flags.parse(argc, argv);
-  if (s.wait != "streams" && s.wait != "context" && s.wait != "events")
-    flags.fail("--wait is streams, context or events");
-  return s;
-}
-
-[[noreturn]] void run(const Settings& s) {
+[[noreturn]] int run(const Settings& s) {
   const GpuSession session(s.device, CU_CTX_SCHED_BLOCKING_SYNC);
   const CUfunction empty = session.kernel("gs_empty"), endless = session.kernel("gs_endless");
   const CUstream streams[] = {session.new_stream(), session.new_stream()};
@@ -54,7 +50,4 @@ Settings read_settings(int argc, char** argv) {
 }  // namespace
 }  // namespace gpushare::workloads
 
-int main(int argc, char** argv) {
-  gpushare::workloads::set_program_name("beside");
-  gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv));
-}
+GS_WORKLOAD_MAIN("beside", "short kernels, in the end beside one that never ends.")

@@ -44,32 +44,27 @@ struct Settings {
   std::string features = "gate", library, pci, groups = "0", sets;
   uint64_t group_count = 16, length = 0, move_us = 0, gate_us = 0, closed_us = 0, seed = 1,
            settle_ms = 0, alternate = 0, announce = 0;
-};
 
-Settings read_settings(int argc, char** argv) {
-  Settings s;
-  workloads::Flags flags("shim_drive",
-                         "runs programs under the shim: [options] -- PROGRAM ... [-- PROGRAM ...]");
-  flags.add("--features", &s.features, "gate, partitions, iterations, with commas, or none");
-  flags.add("--library", &s.library, "libgpushare.so, empty: ../../lib/ of this program");
-  flags.add("--pci", &s.pci, "addresses of the GPUs with a comma; empty: all of the driver's");
-  flags.add("--groups", &s.groups, "set of groups of 8 SMs, hexadecimal, 0: the whole GPU");
-  flags.add("--group-count", &s.group_count, "how many groups the GPU has");
-  flags.add("--move-us", &s.move_us, "move to a random partition so often; 0: stay");
-  flags.add("--sets", &s.sets,
-            "move to these in turn instead, and say when; as --groups, with commas");
-  flags.add("--length", &s.length, "of every random partition, in groups; 0: all lengths, and all");
-  flags.add("--announce", &s.announce, "1: say each partition one move ahead");
-  flags.add("--gate-us", &s.gate_us, "close the gate so often; 0: never");
-  flags.add("--closed-us", &s.closed_us, "and open it after so long");
-  flags.add("--settle-ms", &s.settle_ms, "begin to move and to close only after so long");
-  flags.add("--alternate", &s.alternate, "the programs take turns of so many iterations; 0: no");
-  flags.add("--seed", &s.seed, "of the random partitions");
-  flags.parse(argc, argv);
-  if (s.group_count == 0 || s.group_count > 64) flags.fail("--group-count must be 1 to 64");
-  if (s.length >= s.group_count) flags.fail("--length must be less than --group-count");
-  return s;
-}
+  explicit Settings(workloads::Flags& flags) {
+    flags.add("--features", &features, "gate, partitions, iterations, with commas, or none",
+              "--library", &library, "libgpushare.so, empty: ../../lib/ of this program", "--pci",
+              &pci, "addresses of the GPUs with a comma; empty: all of the driver's", "--groups",
+              &groups, "set of groups of 8 SMs, hexadecimal, 0: the whole GPU", "--group-count",
+              &group_count, "how many groups the GPU has", "--move-us", &move_us,
+              "move to a random partition so often; 0: stay", "--sets", &sets,
+              "move to these in turn instead, and say when; as --groups, with commas", "--length",
+              &length, "of every random partition, in groups; 0: all lengths, and all",
+              "--announce", &announce, "1: say each partition one move ahead", "--gate-us",
+              &gate_us, "close the gate so often; 0: never", "--closed-us", &closed_us,
+              "and open it after so long", "--settle-ms", &settle_ms,
+              "begin to move and to close only after so long", "--alternate", &alternate,
+              "the programs take turns of so many iterations; 0: no", "--seed", &seed,
+              "of the random partitions");
+    flags.parse();
+    if (group_count == 0 || group_count > 64) flags.fail("--group-count must be 1 to 64");
+    if (length >= group_count) flags.fail("--length must be less than --group-count");
+  }
+};
 
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> parts;
@@ -321,7 +316,10 @@ int run(const Settings& s, const std::vector<char**>& commands) {
 int main(int argc, char** argv) {
   int own = 1;
   while (own < argc && std::strcmp(argv[own], "--") != 0) ++own;
-  const auto settings = gpushare::read_settings(own, argv);
+  gpushare::workloads::Flags flags(
+      "shim_drive", "runs programs under the shim: [options] -- PROGRAM ... [-- PROGRAM ...]", own,
+      argv);
+  const gpushare::Settings settings(flags);
   std::vector<char**> commands;
   for (int i = own; i < argc; ++i) {
     if (std::strcmp(argv[i], "--") != 0) continue;

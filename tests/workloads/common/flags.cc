@@ -10,10 +10,12 @@
 
 namespace gpushare::workloads {
 
-Flags::Flags(std::string_view program, std::string_view purpose)
+Flags::Flags(std::string_view program, std::string_view purpose, int argc, const char* const* argv)
     : program_{.name = std::string(program),
                .summary = std::string(purpose),
-               .details = "The last line of output is one JSON object."} {}
+               .details = "The last line of output is one JSON object."},
+      argc_(argc),
+      argv_(argv) {}
 
 void Flags::add(std::string_view name, Value value, std::string_view meaning) {
   Option option{std::string(name.substr(2)), 0, "TEXT", std::string(meaning)};
@@ -35,8 +37,8 @@ void Flags::add(std::string_view name, Value value, std::string_view meaning) {
   values_.push_back(value);
 }
 
-void Flags::parse(int argc, char** argv) const {
-  const auto given = parse_args(program_, argc, argv);
+void Flags::parse() const {
+  const auto given = parse_args(program_, argc_, argv_);
   if (!given) {
     fmt::print(given.error().code == kExitOk ? stdout : stderr, "{}", given.error().text);
     std::exit(given.error().code);
@@ -45,9 +47,9 @@ void Flags::parse(int argc, char** argv) const {
     if (given->has(program_.options[i].name)) set(program_.options[i].name, values_[i], *given);
 }
 
-void Flags::parse(int argc, char** argv, uint64_t* device) {
+void Flags::parse(uint64_t* device) {
   add("--device", device, "CUDA device");
-  parse(argc, argv);
+  parse();
 }
 
 void Flags::set(const std::string& name, const Value& value, const Invocation& given) const {

@@ -16,8 +16,8 @@ namespace gpushare::workloads {
 
 class Flags {
  public:
-  // `purpose` is one sentence for --help.
-  Flags(std::string_view program, std::string_view purpose);
+  // `purpose` is one sentence for --help. The words of the command line are kept by reference.
+  Flags(std::string_view program, std::string_view purpose, int argc, const char* const* argv);
 
   // `*value` holds the default now, and after parse() what the command line gives. A list is of
   // whole numbers, separated by commas.
@@ -32,9 +32,9 @@ class Flags {
   }
 
   // Accepts "--name value" and "--name=value". Ends the program at --help (0) and at wrong use (2).
-  void parse(int argc, char** argv) const;
+  void parse() const;
   // The same after the flag --device, which nearly every workload has last.
-  void parse(int argc, char** argv, uint64_t* device);
+  void parse(uint64_t* device);
   // Ends the program for wrong use that only it can see.
   [[noreturn]] void fail(std::string_view what) const;
 
@@ -42,14 +42,18 @@ class Flags {
   void set(const std::string& name, const Value& value, const Invocation& given) const;
 
   Command program_;
+  int argc_;
+  const char* const* argv_;
   std::vector<Value> values_;  // of program_.options
 };
 
 }  // namespace gpushare::workloads
 
-// A workload's main(): it has a read_settings() and a run() that returns the exit status.
-#define GS_WORKLOAD_MAIN(name)                                                       \
-  int main(int argc, char** argv) {                                                  \
-    gpushare::workloads::set_program_name(name);                                     \
-    return gpushare::workloads::run(gpushare::workloads::read_settings(argc, argv)); \
+// A workload's main(): it has Settings, which are made of Flags, and a run() that takes them and
+// returns the exit status.
+#define GS_WORKLOAD_MAIN(name, purpose)                                    \
+  int main(int argc, char** argv) {                                        \
+    gpushare::workloads::set_program_name(name);                           \
+    gpushare::workloads::Flags flags(name, purpose, argc, argv);           \
+    return gpushare::workloads::run(gpushare::workloads::Settings(flags)); \
   }

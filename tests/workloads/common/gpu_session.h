@@ -61,11 +61,16 @@ class GpuSession {
 
 // Launches a kernel. The parameters must have exactly the types of the kernel's.
 template <class... Parameters>
-void launch(CUfunction kernel, LaunchShape shape, CUstream stream, Parameters... parameters) {
+CUresult try_launch(CUfunction kernel, LaunchShape shape, CUstream stream,
+                    Parameters... parameters) {
   void* pointers[] = {&parameters..., nullptr};
-  check(
-      cuLaunchKernel(kernel, shape.blocks, 1, 1, shape.threads, 1, 1, 0, stream, pointers, nullptr),
-      "cuLaunchKernel");
+  return cuLaunchKernel(kernel, shape.blocks, 1, 1, shape.threads, 1, 1, 0, stream, pointers,
+                        nullptr);
+}
+// The same; ends the program if it fails.
+template <class... Parameters>
+void launch(CUfunction kernel, LaunchShape shape, CUstream stream, Parameters... parameters) {
+  check(try_launch(kernel, shape, stream, parameters...), "cuLaunchKernel");
 }
 
 }  // namespace gpushare::workloads
