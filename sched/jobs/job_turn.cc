@@ -11,11 +11,6 @@ namespace {
 constexpr Nanos kStoppingLook = std::chrono::milliseconds(2);
 constexpr Nanos kCalmLook = std::chrono::milliseconds(10);
 
-// It has launched nothing for its patience, and stands nowhere.
-bool is_quiet(const ProcessLook& look, Nanos patience, Time now) {
-  return look.launches == 0 || (!look.waits_for_work && now - look.last_launch >= patience);
-}
-
 }  // namespace
 
 void JobTurn::look(Time now, std::span<const ProcessLook> looks) {
@@ -39,6 +34,7 @@ void JobTurn::look(Time now, std::span<const ProcessLook> looks) {
 void JobTurn::meet(Held& held, const ProcessLook& look, Time now) {
   const bool has_launched = look.launches != held.look.launches;
   if (has_launched) {
+    held.blind_freezes = 0;
     held.was_seen_at_work = false;
     held.is_idle = false;
     if (held.rung != Rung::kNone) {
@@ -55,24 +51,37 @@ void JobTurn::meet(Held& held, const ProcessLook& look, Time now) {
   held.look = look;
 }
 
+// It has launched nothing for its patience, and stands nowhere. Who was let in because it wanted
+// the GPU has its patience to come to its next launch.
+bool JobTurn::is_quiet(const Held& held, Time now) {
+  const ProcessLook& look = held.look;
+  const Time last = std::max(look.last_launch, held.let_in);
+  return look.launches == 0 || (!look.waits_for_work && now - last >= held.patience);
+}
+
 bool JobTurn::wants(const Held& held, Time now) {
   const ProcessLook& look = held.look;
   if (look.is_out) return false;
   // What stands frozen was at work, and can show nothing of what it wants now.
   if (look.is_frozen && held.rung == Rung::kFreeze) return true;
   if (look.is_frozen || !look.has_shim) return look.wants_gpu;
-  return look.at_boundary || look.is_at_gate || held.was_seen_at_work ||
-         !is_quiet(look, held.patience, now);
+  return look.at_boundary || look.is_at_gate || held.was_seen_at_work || !is_quiet(held, now);
 }
 
 void JobTurn::hold(Held& held, Time now) {
   const ProcessLook& look = held.look;
   held.run_until = std::max<uint64_t>(look.begun, 1);
-  held.launches_when_held = look.launches;
   held.is_idle = false;
   if (!look.has_shim) return climb(held, look.wants_gpu ? Rung::kFreeze : Rung::kNone, now);
   const bool stands = look.at_boundary || look.is_at_gate;
-  if (!stands && !held.was_seen_at_work && is_quiet(look, held.patience, now)) {
+  if (!stands && look.can_freeze && held.launches_when_frozen == look.launches) {
+    if (++held.blind_freezes <= kBlindFreezes) return climb(held, Rung::kFreeze, now);
+    held.blind_freezes = 0;
+    held.was_seen_at_work = false;
+    held.is_idle = true;
+    return climb(held, Rung::kGate, now);
+  }
+  if (!stands && !held.was_seen_at_work && is_quiet(held, now)) {
     held.is_idle = true;
     return climb(held, Rung::kGate, now);
   }
@@ -81,6 +90,7 @@ void JobTurn::hold(Held& held, Time now) {
 
 void JobTurn::climb(Held& held, Rung rung, Time now) {
   held.rung = rung;
+  if (rung == Rung::kFreeze) held.launches_when_frozen = held.look.launches;
   held.rung_since = now;
   held.first_on = held.went_on = Time{};
   held.stands = false;
@@ -97,7 +107,7 @@ void JobTurn::advance(Held& held, Time now, Nanos grace) {
   }
   // One that has gone quiet in the meantime has nothing to be frozen for.
   const bool gone_quiet = is_over && !held.stands && look.has_shim && !held.was_seen_at_work &&
-                          !look.was_switched_in && is_quiet(look, held.patience, now);
+                          !look.was_switched_in && is_quiet(held, now);
   if (gone_quiet && held.rung != Rung::kFreeze) {
     if (held.rung != Rung::kGate) climb(held, Rung::kGate, now);
     held.is_idle = true;
@@ -154,6 +164,7 @@ void JobTurn::enter(TurnState state, Time now) {
 void JobTurn::run(Time now) {
   if (state_ == TurnState::kRunning) return;
   for (auto& [process, held] : processes_) {
+    held.let_in = wants(held, now) ? now : Time{};
     climb(held, Rung::kNone, now);
     held.is_idle = false;
     held.begun_when_let_in = held.look.begun;

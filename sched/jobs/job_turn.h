@@ -7,7 +7,9 @@
 //             counts tell, so that none waits in a collective for one that is held.
 //   gate      After `grace` its next launch waits. A process whose iterations are not trusted
 //             begins here, and one that is held and goes on launching comes here after kGoesOn.
-//   freeze    After another grace, and at once where there is no shim.
+//   freeze    After another grace; at once where there is no shim, and where nothing was launched
+//             since it had to be frozen last time. But not more than kBlindFreezes times in a row:
+//             then the next job is let in beside it, and the log says whether it still works.
 // A process that has launched nothing for its patience, and was not seen at work since, stands as
 // soon as its gate is closed: so a turn is lent, and the first launch that comes ends the loan. One
 // that was seen at work in spite of that (a kernel that runs for long) has its patience doubled, up
@@ -17,6 +19,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -31,6 +34,7 @@ class JobTurn {
   static constexpr Nanos kPatience = std::chrono::milliseconds(20);
   static constexpr Nanos kLongestPatience = std::chrono::seconds(1);
   static constexpr Nanos kGoesOn = std::chrono::milliseconds(20);
+  static constexpr int kBlindFreezes = 8;
 
   // Looks at the processes: call it before the functions below, with a time that never falls.
   // `looks` are ascending by process; those that are missing have ended.
@@ -64,18 +68,21 @@ class JobTurn {
     Rung rung = Rung::kNone;
     Time rung_since{};
     uint64_t run_until = 0;
-    uint64_t launches_when_held = 0;
+    std::optional<uint64_t> launches_when_frozen;  // the last time
+    int blind_freezes = 0;                         // since it last launched, or was seen at work
     Time went_on{};        // the last launch that was seen while it was held
     Time first_on{};       // and the first one
     bool is_idle = false;  // it stood without having come to its gate: it had nothing to do
     Nanos patience = kPatience;
     bool was_seen_at_work = false;  // although it launched nothing
     uint64_t begun_when_let_in = 0;
+    Time let_in{};  // the last time that it was let in and wanted the GPU
     bool stands = false;
     Time stands_since{};
   };
 
   void meet(Held& held, const ProcessLook& look, Time now);
+  static bool is_quiet(const Held& held, Time now);
   static bool wants(const Held& held, Time now);
   void hold(Held& held, Time now);
   void climb(Held& held, Rung rung, Time now);

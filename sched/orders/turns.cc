@@ -12,6 +12,9 @@
 namespace gpushare {
 namespace {
 
+// Who has had its turn and is still the first is looked at again after so long at the earliest.
+constexpr Nanos kShortestLook = std::chrono::milliseconds(1);
+
 size_t class_of(const JobView& job) {
   return std::min<size_t>(static_cast<size_t>(job.priority), 2);
 }
@@ -26,21 +29,28 @@ double weighted(Nanos had, Nanos has, uint32_t weight) {
 void TurnsPolicy::rank(std::span<Ranked> all) {
   std::swap(accounts_, last_);
   accounts_.clear();
-  std::array<double, 3> least;
+  std::array<double, 3> least, most;
   least.fill(-1);
+  most.fill(0);
   auto old = last_.begin();
   for (const Ranked& one : all) {
     const JobView& job = *one.job;
     while (old != last_.end() && old->job < job.id) ++old;
-    Account& account = accounts_.emplace_back(Account{.job = job.id, .service = job.service});
+    Account& account = accounts_.emplace_back(
+        Account{.job = job.id, .priority = class_of(job), .service = job.service});
     if (old == last_.end() || old->job != job.id) continue;
     account.virtual_time = old->virtual_time + weighted(old->service, job.service, job.weight);
     account.was_ready = old->was_ready;
+    double& its_most = most[class_of(job)];
+    its_most = std::max(its_most, account.virtual_time);
     double& its_class = least[class_of(job)];
     if (one.is_ready && account.was_ready && (its_class < 0 || account.virtual_time < its_class))
       its_class = account.virtual_time;
   }
-  for (size_t i = 0; i < least.size(); ++i) reached_[i] = std::max(reached_[i], least[i]);
+  // While nobody wants the GPU, as far as that can be seen, who is served may work all the same
+  // (one kernel that runs for long). It has not used up what those who come will get.
+  for (size_t i = 0; i < least.size(); ++i)
+    reached_[i] = std::max(reached_[i], least[i] < 0 ? most[i] : least[i]);
   for (size_t i = 0; i < all.size(); ++i) {
     Account& account = accounts_[i];
     if (all[i].is_ready && !std::exchange(account.was_ready, all[i].is_ready))
@@ -54,11 +64,28 @@ bool TurnsPolicy::keeps(const Ranked& running, const Ranked&, Time now) {
   return !running.job->runs || now < later(running.job->since, turn());
 }
 
-// The end of its turn, which may not have begun yet. After it, that of a turn more.
+// The end of its turn, which may not have begun yet. After it, when it will have caught up with the
+// next one, so that a turn that was too long costs the others no whole turn more.
 Time TurnsPolicy::look_again(const JobView& running, Time now) {
   if (!running.runs) return later(now, turn());
   const Time end = later(running.since, turn());
-  return now < end ? end : later(now, turn());
+  return now < end ? end : later(now, std::clamp(lead(running), kShortestLook, turn()));
+}
+
+// How much of the GPU's time `running` may have before it is no longer the first of its class, as
+// of the last rank(). The turn: there is no other.
+Nanos TurnsPolicy::lead(const JobView& running) const {
+  double own = 0, next = -1;
+  for (const Account& account : accounts_) {
+    if (account.job == running.id)
+      own = account.virtual_time;
+    else if (account.was_ready && account.priority == class_of(running) &&
+             (next < 0 || account.virtual_time < next))
+      next = account.virtual_time;
+  }
+  if (next < 0) return turn();
+  const double lead = (next - own) * std::max(running.weight, 1U);
+  return lead >= static_cast<double>(turn().count()) ? turn() : Nanos(static_cast<int64_t>(lead));
 }
 
 }  // namespace gpushare

@@ -2,7 +2,8 @@
 // `turns`: equal service by weight, in turns (start-time fair queueing, by class). Every job has a
 // virtual time, its service / weight; the one with the least of those that want the GPU runs for
 // turn_ms or one iteration, whichever is longer. A job that comes, or wants the GPU again, begins
-// at the least virtual time of those that want it, so that nobody saves up turns.
+// at the least virtual time of those that want it, or where nobody does at the greatest, so that
+// nobody saves up turns.
 //
 // For any two that want the GPU all the time, the service / weight that they have had differs by at
 // most one turn and the longest iteration, divided by the smaller weight.
@@ -23,6 +24,7 @@ class TurnsPolicy final : public OrderPolicy {
   // A job as it was at the last call.
   struct Account {
     uint64_t job = 0;
+    size_t priority = 0;  // its class, 0 to 2
     Nanos service{};
     double virtual_time = 0;  // ns of service for each unit of weight
     bool was_ready = false;
@@ -31,9 +33,10 @@ class TurnsPolicy final : public OrderPolicy {
   void rank(std::span<Ranked> all) override;
   bool keeps(const Ranked& running, const Ranked& other, Time now) override;
   Time look_again(const JobView& running, Time now) override;
+  Nanos lead(const JobView& running) const;
 
   std::vector<Account> accounts_, last_;  // ascending by job
-  std::array<double, 3> reached_{};       // by class: the least virtual time of those ready
+  std::array<double, 3> reached_{};       // by class: where those begin that come
 };
 
 }  // namespace gpushare

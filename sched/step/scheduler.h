@@ -42,8 +42,8 @@ class Scheduler {
   // While programs run. A GPU whose settings all stay the same keeps what its policy has learnt.
   void configure(const Config& config);
 
-  // Between two steps: looks at the turns of jobs alone. Returns true if a job was let in, so that
-  // a step is due.
+  // Between two steps: looks at the turns of jobs alone. Returns true if a job was let in or
+  // wants to be, so that a step is due.
   bool look_at_turns() { return turns_.look(outside_.clock.now()); }
   // When the next look is due, if no step comes first; Time::max(): none is.
   Time next_look_at_turns() const { return turns_.next(outside_.clock.now()); }

@@ -90,6 +90,10 @@ void TurnTaking::form(Time now) {
   jobs_.end(now);
   estimate();
   look_at_all(now);
+  idle_.clear();
+  for (const Job& job : jobs_.all())
+    if (const JobTurn* const turn = conductor_.find(job.id); turn != nullptr && !turn->wants_gpu())
+      idle_.push_back(job.id);
 }
 
 // What is left of each job. One on several GPUs has received on each of them what it has received
@@ -198,7 +202,18 @@ bool TurnTaking::look(Time now) {
   holds_ = conductor_.holds();
   tell(holds_);
   freeze_and_thaw(holds_);
-  return has_let_in;
+  return has_let_in || wants_anew();
+}
+
+// Whether a job that waits wants a GPU now, and did not when its policy was last asked. One that
+// the conductor has let in meanwhile is no news.
+bool TurnTaking::wants_anew() const {
+  return std::ranges::any_of(jobs_.all(), [&](const Job& job) {
+    const JobTurn* const turn = conductor_.find(job.id);
+    const bool waits = turn != nullptr &&
+                       (turn->state() == TurnState::kHeld || turn->state() == TurnState::kStopped);
+    return waits && turn->wants_gpu() && std::ranges::binary_search(idle_, job.id);
+  });
 }
 
 void TurnTaking::tell(const std::vector<ProcessHold>& holds) {

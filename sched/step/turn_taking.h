@@ -44,7 +44,8 @@ class TurnTaking {
   // Tells the processes, freezes and thaws. A hand-over that this makes possible follows at once.
   void carry_out(Time now);
 
-  // --- between two steps. Returns true if somebody was let in, so that a plan is due.
+  // --- between two steps. Returns true if somebody was let in, or wants the GPU whom the plans did
+  // not know to want it, so that new plans are due.
   bool look(Time now);
   // When the next look is due, if no step comes first.
   Time next(Time now) const;
@@ -73,6 +74,7 @@ class TurnTaking {
   void estimate();
   void refresh(Known& known, Time now);
   void look_at_all(Time now);
+  bool wants_anew() const;
   void tell(const std::vector<ProcessHold>& holds);
   void freeze_and_thaw(const std::vector<ProcessHold>& holds);
   const ProcessHold* hold_of(const ProcessId& process) const;
@@ -86,6 +88,7 @@ class TurnTaking {
   std::map<uint32_t, std::vector<JobDecision>> decisions_;  // by GPU
   // What is left of each job, as the policies were told, and how that is known.
   std::map<uint64_t, Left> left_;
+  std::vector<uint64_t> idle_;  // the jobs that did not want a GPU in this step, ascending
   std::vector<JobView> views_;
 };
 

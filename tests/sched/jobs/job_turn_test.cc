@@ -243,6 +243,23 @@ TEST_F(JobTurnTest, AQuietJobStandsAtOnceAndItsFirstLaunchIsSeen) {
 }
 
 // A kernel of a second: nothing is launched, and the log shows it as soon as another one runs.
+// Its last launch was before the other one's turn.
+TEST_F(JobTurnTest, WhoWasLetInWantsTheGpuUntilItsFirstLaunchCanHaveCome) {
+  run();
+  launch();
+  stop();
+  come_to_the_boundary();
+  stop_for(100ms);
+  ASSERT_EQ(turn_.state(), TurnState::kHeld);
+  run();
+  look_.at_boundary.reset();  // it goes on, and has not launched yet
+  turn_.look(now_, {&look_, 1});
+  EXPECT_TRUE(turn_.wants_gpu());
+  now_ += JobTurn::kPatience;
+  turn_.look(now_, {&look_, 1});
+  EXPECT_FALSE(turn_.wants_gpu());
+}
+
 TEST_F(JobTurnTest, AJobThatWorksWithoutLaunchingLendsItsTurnMoreAndMoreRarely) {
   run();
   Nanos lent_before{};
@@ -266,6 +283,62 @@ TEST_F(JobTurnTest, AJobThatWorksWithoutLaunchingLendsItsTurnMoreAndMoreRarely) 
     run();
   }
   EXPECT_GE(lent_before, JobTurn::kLongestPatience - 1ms);
+}
+
+// A kernel that never ends, which only a freeze can stop.
+class EndlessKernel : public JobTurnTest {
+ protected:
+  EndlessKernel() {
+    look_.has_boundary = false;
+    run();
+    launch();
+    stop_for(1ms);
+    look_.was_switched_in = true;
+    stop_for(3 * kGrace);
+    EXPECT_EQ(turn_.state(), TurnState::kStopped);
+  }
+  // A turn, and the begin of the stop after it. Returns whether it was frozen without a grace.
+  bool is_frozen_at_once_after_a_turn() {
+    look_.was_switched_in = false;  // alone it is not switched at all
+    run();
+    now_ += 100ms;
+    stop();
+    return hold().is_frozen;
+  }
+};
+
+TEST_F(EndlessKernel, IsFrozenAtOnceTheNextTimes) {
+  for (int i = 0; i < JobTurn::kBlindFreezes; ++i) {
+    EXPECT_TRUE(is_frozen_at_once_after_a_turn()) << i;
+    stop();
+    EXPECT_EQ(turn_.state(), TurnState::kStopped);
+  }
+  launch();
+  EXPECT_FALSE(is_frozen_at_once_after_a_turn()) << "it launches again, and may come to its gate";
+}
+
+TEST_F(EndlessKernel, IsTestedNowAndThenAndFrozenWhenItIsSeenAtWork) {
+  int tests = 0;
+  for (int i = 0; i < 3 * (JobTurn::kBlindFreezes + 1); ++i) {
+    if (!is_frozen_at_once_after_a_turn()) {
+      ++tests;
+      EXPECT_EQ(turn_.state(), TurnState::kHeld);
+      look_.was_switched_in = true;
+    }
+    stop_for(2 * kGrace);
+    EXPECT_EQ(turn_.state(), TurnState::kStopped) << i;
+    EXPECT_TRUE(turn_.wants_gpu());
+  }
+  EXPECT_EQ(tests, 3);
+}
+
+TEST_F(EndlessKernel, ThatHasEndedAfterAllIsNotGivenTurnsForEver) {
+  int turns = 0;
+  do {
+    (void)is_frozen_at_once_after_a_turn();
+    stop_for(2 * kGrace);
+  } while (turn_.wants_gpu() && ++turns < 100);
+  EXPECT_LE(turns, JobTurn::kBlindFreezes + 1);
 }
 
 TEST_F(JobTurnTest, WhoIsFrozenByTheUserNeitherWantsNorOccupies) {

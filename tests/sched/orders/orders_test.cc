@@ -275,6 +275,39 @@ TEST(Turns, NobodySavesUpTurnsWhileItWantsNothing) {
   EXPECT_NEAR((world.job(1).service - had) / 1ms, 5000, 50);
 }
 
+// One kernel that runs for long launches nothing, so it is not known to want the GPU that it has.
+TEST(Turns, WhatOneHadAloneWithoutBeingSeenToWantItIsNotHeldAgainstIt) {
+  OrderWorld world(make_policy("turns"));
+  world.add().wants_gpu = false;
+  for (int i = 0; i < 100; ++i) {
+    world.job(1).service += 300ms;
+    world.run_for(5ms);
+  }
+  world.job(1).wants_gpu = true;
+  world.add();
+  const Nanos had = world.job(1).service;
+  world.run_for(10s);
+  EXPECT_NEAR((world.job(1).service - had) / 1ms, 5000, 50);
+}
+
+TEST(Turns, ATurnThatWasTooLongCostsTheOthersNoWholeTurnMore) {
+  const std::unique_ptr<Policy> policy = make_policy("turns", {{"turn_ms", 100}});
+  std::vector<JobView> jobs = {test::waiting_job(1, Time(1h)), test::waiting_job(2, Time(1h))};
+  const auto plan = [&](Nanos at) { return policy->plan({.now = Time(1h) + at, .jobs = jobs}); };
+  plan(0s);
+  jobs[0].runs = true;
+  plan(1ms);
+  jobs[0].service = 124ms;
+  EXPECT_EQ(test::job_with_turn(plan(124ms)), 2);
+  jobs[0].runs = false;
+  jobs[1].service = 100ms;
+  jobs[1].runs = true;
+  jobs[1].since = Time(1h) + 124ms;
+  const Plan after = plan(224ms);
+  EXPECT_EQ(test::job_with_turn(after), 2);
+  EXPECT_EQ(after.next, Time(1h) + 248ms);
+}
+
 TEST(Turns, ATurnIsAtLeastOneIteration) {
   OrderWorld world(make_policy("turns", {{"turn_ms", 1}, {"grace_ms", 1000}}));
   world.add({}, 200ms);

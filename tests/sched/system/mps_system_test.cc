@@ -10,6 +10,7 @@
 #include <iterator>
 #include <string>
 
+#include "sched/mps/plan.h"
 #include "tests/sched/system/system_rig.h"
 
 namespace gpushare {
@@ -74,7 +75,8 @@ class MpsSystem : public ::testing::Test {
   }
   bool knows_of(std::size_t clients) const {
     return eventually(
-        [&] { return rig_.answers(R"({"op":"doctor"})", std::to_string(clients) + " clients"); });
+        [&] { return rig_.answers(R"({"op":"doctor"})", std::to_string(clients) + " clients"); },
+        2 * MpsPlan::kAskIdle);  // it may have been asked just before they came
   }
   // Returns what cuInit of a program of the tenant `a` is told: the folder of the pipes, or "none".
   std::string told() const {
