@@ -49,10 +49,11 @@ def alone(build, command):
         return program.take(300)
 
 
-def gaps_us(*stamps):
-    """Of all hand-overs between programs, by the GPU's clock."""
+def gaps_ns(*stamps):
+    """Of all hand-overs between programs, by the GPU's clock: when it was, and how long."""
     all_of = sorted((instant, who) for who, list_ in enumerate(stamps) for instant in list_)
-    return [(later[0] - earlier[0]) / 1000 for earlier, later in itertools.pairwise(all_of) if earlier[1] != later[1]]
+    return [(earlier[0], later[0] - earlier[0]) for earlier, later in itertools.pairwise(all_of)
+            if earlier[1] != later[1]]
 
 
 def pair(build, first, second, turn_ms):
@@ -68,7 +69,8 @@ def pair(build, first, second, turn_ms):
         log = agent.log()
     if None in both:
         sys.exit(f"a program ended early: {one.errors()[-800:]} {two.errors()[-800:]}\n{log[-2000:]}")
-    gaps = gaps_us(*(each["stamps"] for each in both))
+    hand_overs = gaps_ns(*(each["stamps"] for each in both))
+    gaps = [gap / 1000 for _, gap in hand_overs]
     begin_ns = min(each["stamps"][0] for each in both)
     end_ns = max(each["stamps"][-1] for each in both)
     spans = [each["stamps"][-1] - each["stamps"][0] for each in singles]
@@ -82,6 +84,10 @@ def pair(build, first, second, turn_ms):
         "gap_p50_us": record.quantile(gaps, 0.5),
         "gap_p99_us": record.quantile(gaps, 0.99),
         "gap_max_us": max(gaps, default=None),
+        # Those of more than a millisecond: seconds since the begin, and us.
+        "long_gaps": [[(instant - begin_ns) / 1e9, gap / 1000] for instant, gap in hand_overs if gap > 1e6],
+        "turn_p50_ms": record.quantile([(later[0] - earlier[0]) / 1e6 for earlier, later in
+                                        itertools.pairwise(hand_overs)], 0.5),
         "seconds": together,
         "one_after_the_other_s": one_after_the_other,
         "ratio": together / one_after_the_other,

@@ -17,7 +17,7 @@ import time
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[2]))
 import rig
-from record import Record, origin
+from record import Record, origin, quantile
 
 CELLS = [  # name, percents, kernel us, queued, streams
     ("two of 50 us", (50, 50), 50, 8, 1),
@@ -35,6 +35,7 @@ CELLS = [  # name, percents, kernel us, queued, streams
     ("changes", (25, 75), 2000, 8, 1),
 ]
 WARM_S = 1.5  # that does not count
+LATE_US = 300
 LOADING_S = 3  # from the start of a program to its first kernel
 
 
@@ -51,7 +52,7 @@ def spin(build, cell, unit_ns, seconds, start):
 
 def requests(build, count, start):
     return [build / "bin/workloads/periodic", "--kernel-us", 0, "--period-us", 5000, "--samples", count,
-            "--ns-per-unit", 1, "--start-at", start]
+            "--ns-per-unit", 1, "--start-at", start, "--report-ms", 1]
 
 
 def last_of(program, limit):
@@ -61,10 +62,17 @@ def last_of(program, limit):
     return said or sys.exit(f"a program said nothing: {program.errors()[-800:]}")
 
 
-def figures(said):
+def figures(program, start):
+    """Of requests also those later than LATE_US, with the seconds since the start: the first ones meet partitions that
+    are being made."""
+    said = last_of(program, 60)
     if "gpu_share" in said:
         return {"pct": round(100 * said["gpu_share"], 1), "verified": said["verified"]}
-    return {key: said[key] for key in ("p50_us", "p99_us", "p999_us", "max_us") if key in said}
+    each = [((one["t_ns"] - start) / 1e9, one["latency_us"]) for one in program.said if "latency_us" in one]
+    warm = [us for seconds, us in each if seconds >= WARM_S]
+    return {key: said[key] for key in ("p50_us", "p99_us", "p999_us", "max_us")} | {
+        "warm": {"requests": len(warm), "p999_us": quantile(warm, 0.999), "max_us": max(warm)},
+        "late": [[round(seconds, 3), us] for seconds, us in each if us > LATE_US]}
 
 
 def play(build, way, cell, unit_ns, seconds):
@@ -92,7 +100,7 @@ def play(build, way, cell, unit_ns, seconds):
                 for tenant, percent in sorted((("a", first), ("b", second)), key=lambda one: one[1]):
                     way.ask("set", tenant, f"sm_percent={percent}")
                 time.sleep(0.08)
-        row["seen"] = {tenant: figures(last_of(program, 60)) for tenant, program in programs.items()}
+        row["seen"] = {tenant: figures(program, start) for tenant, program in programs.items()}
     finally:
         for program in programs.values():
             program.__exit__()
