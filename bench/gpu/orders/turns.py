@@ -69,7 +69,8 @@ def pair(build, first, second, turn_ms):
         log = agent.log()
     if None in both:
         sys.exit(f"a program ended early: {one.errors()[-800:]} {two.errors()[-800:]}\n{log[-2000:]}")
-    hand_overs = gaps_ns(*(each["stamps"] for each in both))
+    # The last one of all is no turn's end: one program has no more work, and does not say so.
+    *hand_overs, (_, last_gap) = gaps_ns(*(each["stamps"] for each in both))
     gaps = [gap / 1000 for _, gap in hand_overs]
     begin_ns = min(each["stamps"][0] for each in both)
     end_ns = max(each["stamps"][-1] for each in both)
@@ -84,6 +85,7 @@ def pair(build, first, second, turn_ms):
         "gap_p50_us": record.quantile(gaps, 0.5),
         "gap_p99_us": record.quantile(gaps, 0.99),
         "gap_max_us": max(gaps, default=None),
+        "gap_after_the_first_end_us": last_gap / 1000,
         # Those of more than a millisecond: seconds since the begin, and us.
         "long_gaps": [[(instant - begin_ns) / 1e9, gap / 1000] for instant, gap in hand_overs if gap > 1e6],
         "turn_p50_ms": record.quantile([(later[0] - earlier[0]) / 1e6 for earlier, later in
