@@ -31,7 +31,7 @@ class Wait {
 };
 
 // Returns whether the condition held before `limit` was over.
-bool eventually(const std::function<bool()>& is_so, Nanos limit = std::chrono::seconds(20));
+bool eventually(const std::function<bool()>& is_so, Nanos limit = std::chrono::seconds(60));
 
 timespec timespec_of(Nanos duration);
 

@@ -41,8 +41,9 @@ struct Driver {
 
 // The newest API whose functions hooks.def lists, as cuDriverGetVersion says it. A program may get
 // from a newer driver functions that the shim does not know, whose order with others it cannot
-// keep.
-inline constexpr int kNewestKnown = 13000;
+// keep. What 13.1 and 13.2 added is from NVIDIA's cuda-python, whose loader names every function
+// with its level and parameters.
+inline constexpr int kNewestKnown = 13020;
 
 // Null: the driver is not loaded, or lacks one of them because it is too old.
 const Driver* driver();

@@ -42,9 +42,19 @@ template <class... Parameters>
 constexpr bool has_no_floats<CUresult(Parameters...)> =
     (!std::is_floating_point_v<Parameters> && ...);
 
+// What a header is too old to know is compared with nothing: its level stands for two words, of
+// which the second is taken.
+#if CUDA_VERSION < 13020
+#define GS_NEWER_13020 ~, GS_KEEP
+#endif
+#define GS_SECOND(first, second, ...) second
+#define GS_CHOSEN(...) GS_SECOND(__VA_ARGS__)
+#define GS_KEEP(base, symbol, since, parameters)
+#define GS_COMPARE(base, symbol, since, parameters) \
+  static_assert(is_same_abi<CUresult parameters, PFN_##base##_v##since>, #symbol);
 #define GS_HOOK(kind, base, symbol, since, parameters) \
   static_assert(has_no_floats<CUresult parameters>);   \
-  static_assert(is_same_abi<CUresult parameters, PFN_##base##_v##since>, #symbol);
+  GS_CHOSEN(GS_NEWER_##since, GS_COMPARE, ~)(base, symbol, since, parameters)
 #define GS_HOOK_VARIANT(kind, base, symbol, since, parameters)
 #include "intercept/shim/driver/hooks.def"
 
