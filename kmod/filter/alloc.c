@@ -215,7 +215,7 @@ static void gs_object_made(struct gs_call *call)
 	if (object->is_video)
 		object->bytes = gs_memory_answered(call);
 	if (object->charge)
-		gs_charge_correct(object->charge, object->bytes);
+		gs_charge_given(object->charge, object->bytes);
 	if (!gs_call_remember(call, true))
 		gs_object_drop_charge(object);
 }
@@ -252,6 +252,17 @@ static bool gs_call_charge(struct gs_call *call)
 	return false;
 }
 
+/*
+ * RM also takes parameters in a serialized form, which no known program uses. Which GPU a device is
+ * on, or which engine a group is for, cannot be read there, so such a call is refused: what is made
+ * below would be charged to another GPU, and a context would not be counted.
+ */
+static bool gs_call_hides_place(const struct gs_call *call)
+{
+	return call->rm.is_opaque &&
+	       (call->rm.class_id == RM_CLASS_DEVICE || call->rm.class_id == RM_CLASS_GROUP);
+}
+
 /**
  * gs_filter_alloc() - Make an object.
  * @call: A call of kind ALLOC, of a class that is remembered.
@@ -265,6 +276,8 @@ long gs_filter_alloc(struct gs_call *call)
 	struct gs_object *object;
 	int err;
 
+	if (gs_call_hides_place(call))
+		return gs_call_refuse(call, RM_ERR_INSUFFICIENT_PERMISSIONS);
 	err = gs_call_enter_in_order(call);
 	if (err)
 		return gs_call_not_entered(call, err);

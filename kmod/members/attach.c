@@ -39,7 +39,7 @@ static int gs_process_join(struct gs_process *made, struct task_struct *task,
 	struct gs_process *process;
 
 	lockdep_assert_held(&gs_lock);
-	if (tenant->is_removed) {
+	if (!tenant->is_linked) {
 		gs_process_discard(made);
 		return -ENODEV;
 	}
@@ -55,8 +55,7 @@ static int gs_process_join(struct gs_process *made, struct task_struct *task,
 		gs_process_handle_marks(process);
 		return -ESRCH;
 	}
-	WRITE_ONCE(process->is_attached, true);
-	gs_process_move(process, tenant);
+	gs_process_move(process, tenant, true);
 	gs_tenant_changed(tenant, GPUSHARE_SETTING_PROCS);
 	return 0;
 }

@@ -17,6 +17,7 @@
  * @process: The process that allocated it, with a reference.
  * @instance: The GPU.
  * @contexts: 1 for a context, otherwise 0.
+ * @is_held: The driver has given the memory.
  * @bytes: How much memory.
  */
 struct gs_charge {
@@ -24,6 +25,7 @@ struct gs_charge {
 	struct gs_process *process;
 	u32 instance;
 	u32 contexts;
+	bool is_held;
 	u64 bytes;
 };
 
@@ -35,6 +37,7 @@ static inline void gs_charge_init(struct gs_charge *charge, struct gs_process *p
 	charge->process = process;
 	charge->instance = instance;
 	charge->contexts = contexts;
+	charge->is_held = false;
 	charge->bytes = bytes;
 }
 
@@ -55,6 +58,7 @@ static inline int gs_charge_try(struct gs_charge *charge, struct gs_process *pro
 
 	if (bytes == ~0ULL)
 		return -EDQUOT;
+	bytes = gs_counter_charge_of(bytes);
 	spin_lock(&process->lock);
 	is_refused = gs_counter_try_memory(&process->tenant->counter, instance, bytes);
 	if (!is_refused)
@@ -90,17 +94,20 @@ static inline int gs_charge_try_context(struct gs_charge *charge, struct gs_proc
 }
 
 /**
- * gs_charge_correct() - Make a charge what the driver gave.
+ * gs_charge_given() - Note that the driver has given what was charged.
  * @charge: A charge of what was asked for, which no other thread knows yet.
- * @bytes: What the driver says, 0 if it said nothing. The driver has given the memory, so this may
- *	pass the limit by what it rounds up.
+ * @bytes: What the driver says that it gave, 0 if it said nothing. It has given the memory, so this
+ *	may pass the limit by what it rounds up.
  */
-static inline void gs_charge_correct(struct gs_charge *charge, u64 bytes)
+static inline void gs_charge_given(struct gs_charge *charge, u64 bytes)
 {
-	if (!bytes || bytes == ~0ULL || bytes == charge->bytes)
+	if (charge->contexts)
 		return;
-	gs_process_uses_memory(charge->process, charge->instance, bytes - charge->bytes);
+	if (!bytes || bytes == ~0ULL)
+		bytes = charge->bytes;
+	gs_process_got_memory(charge->process, charge->instance, charge->bytes, bytes);
 	charge->bytes = bytes;
+	charge->is_held = true;
 }
 
 /**
@@ -116,7 +123,8 @@ static inline bool gs_charge_put(struct gs_charge *charge)
 	if (charge->contexts)
 		gs_process_lost_context(charge->process);
 	else
-		gs_process_uses_memory(charge->process, charge->instance, -charge->bytes);
+		gs_process_lost_memory(charge->process, charge->instance, charge->bytes,
+				       charge->is_held);
 	gs_process_put(charge->process);
 	return true;
 }

@@ -7,8 +7,12 @@
  *
  * The numbers are atomic and take no lock. A limit is never passed, whatever is charged at the same
  * time. What is charged while a level above is still being asked counts already, so another charge
- * at the same instant may be refused although one level higher there is no room for the first. This
- * header is pure, and tests/kmod also compile it in user space, with atomic64_t of their own.
+ * at the same instant may be refused although one level higher there is no room for the first.
+ *
+ * Memory is charged before the driver is asked, and held once the driver has given it. Limits are
+ * about what is charged; what a tenant holds, and the most that it held, have nothing in them that
+ * the driver has refused. What is held never passes what is charged. This header is pure, and
+ * tests/kmod also compile it in user space, with atomic64_t of their own.
  */
 #ifndef GPUSHARE_COUNTER_H
 #define GPUSHARE_COUNTER_H
@@ -26,11 +30,18 @@
 #define GS_CONTEXTS_NONE 0xFFFFFFFFu
 #define GS_CONTEXTS_MAX 1000000
 
+/*
+ * No GPU has as much memory, so the driver gives nobody more at once, whatever is asked for. More is
+ * never charged: two such requests at once would otherwise pass 64 bits, and the second one would be
+ * refused although its tenant has no limit.
+ */
+#define GS_CHARGE_MAX (1ULL << 44)
+
 /**
  * struct gs_counter - What one tenant holds and may hold.
  * @parent: The counter of the tenant above, NULL at the top. It never changes.
- * @memory: The bytes of video memory, by GPU.
- * @memory_current: Their sum.
+ * @memory: The bytes of video memory that are charged, by GPU.
+ * @memory_current: The bytes of video memory that are held, on all GPUs.
  * @memory_peak: The most that this was.
  * @contexts: The number of contexts.
  * @memory_max: How many bytes it may hold on each GPU, GS_MEMORY_NONE for no limit.
@@ -77,17 +88,19 @@ static inline bool gs_counter_take(atomic64_t *taken, __u64 more, __u64 max)
 	return true;
 }
 
-/*
- * Adds to the sum of one level, after the number of the GPU was raised or before it is lowered,
- * so that the sum and the peak never pass a limit that holds. Two threads that reach a peak at
- * once may note the lower one.
- */
-static inline void gs_counter_sum(struct gs_counter *counter, __u64 bytes)
+/* What is charged for a request. */
+static inline __u64 gs_counter_charge_of(__u64 bytes)
 {
-	__s64 sum = atomic64_add_return((__s64)bytes, &counter->memory_current);
+	return bytes < GS_CHARGE_MAX ? bytes : GS_CHARGE_MAX;
+}
 
-	if (sum > atomic64_read(&counter->memory_peak))
-		atomic64_set(&counter->memory_peak, sum);
+/* Raises the most that a number was. */
+static inline void gs_counter_raise(atomic64_t *most, __s64 value)
+{
+	__s64 now = atomic64_read(most);
+
+	while (now < value && !atomic64_try_cmpxchg(most, &now, value))
+		;
 }
 
 /* The limit of one level on one GPU. */
@@ -117,34 +130,39 @@ static inline struct gs_counter *gs_counter_try_memory(struct gs_counter *counte
 			break;
 	}
 	refuses = at;
-	for (at = counter; at != refuses; at = at->parent) {
-		if (refuses)
-			atomic64_sub((__s64)bytes, &at->memory[gpu]);
-		else
-			gs_counter_sum(at, bytes);
-	}
+	for (at = counter; refuses && at != refuses; at = at->parent)
+		atomic64_sub((__s64)bytes, &at->memory[gpu]);
 	return refuses;
 }
 
 /**
- * gs_counter_add_memory() - Count memory that the driver has given or taken back.
+ * gs_counter_add_memory() - Charge memory whatever the limits are, or take a charge back.
  * @counter: That of the tenant.
  * @end: The counter above it at which to stop, NULL for none.
  * @gpu: The GPU, below GPUSHARE_MAX_GPUS.
- * @bytes: How much more is held from now on; less, modulo 2^64, if memory is given back.
+ * @bytes: How much more is charged from now on; less, modulo 2^64, if it is taken back. Of what is
+ *	held gs_counter_hold_memory() comes first then.
  */
 static inline void gs_counter_add_memory(struct gs_counter *counter, const struct gs_counter *end,
 					 __u32 gpu, __u64 bytes)
 {
-	bool is_less = (__s64)bytes < 0;
-
-	for (; counter != end; counter = counter->parent) {
-		if (is_less)
-			gs_counter_sum(counter, bytes);
+	for (; counter != end; counter = counter->parent)
 		atomic64_add((__s64)bytes, &counter->memory[gpu]);
-		if (!is_less)
-			gs_counter_sum(counter, bytes);
-	}
+}
+
+/**
+ * gs_counter_hold_memory() - Count memory that the driver has given or taken back.
+ * @counter: That of the tenant.
+ * @end: The counter above it at which to stop, NULL for none.
+ * @bytes: How much more is held from now on, which is charged already; less, modulo 2^64, if memory
+ *	is given back.
+ */
+static inline void gs_counter_hold_memory(struct gs_counter *counter, const struct gs_counter *end,
+					  __u64 bytes)
+{
+	for (; counter != end; counter = counter->parent)
+		gs_counter_raise(&counter->memory_peak,
+				 atomic64_add_return((__s64)bytes, &counter->memory_current));
 }
 
 /**

@@ -73,7 +73,7 @@ static void gs_process_match_again(struct gs_process *process)
 	task = get_pid_task(process->id.pid, PIDTYPE_TGID);
 	if (!task)
 		return;
-	gs_process_move(process, gs_tenant_match(task));
+	gs_process_move(process, gs_tenant_match(task), false);
 	put_task_struct(task);
 }
 

@@ -14,12 +14,12 @@ static void gs_process_recount(struct gs_process *process, struct gs_tenant *ten
 	u32 i;
 
 	lockdep_assert_held(&process->lock);
-	for (i = 0; i < GPUSHARE_MAX_GPUS; i++) {
-		if (!process->memory[i])
-			continue;
+	for (i = 0; i < GPUSHARE_MAX_GPUS; i++)
 		gs_counter_add_memory(to, common, i, process->memory[i]);
+	gs_counter_hold_memory(to, common, process->memory_held);
+	gs_counter_hold_memory(from, common, -process->memory_held);
+	for (i = 0; i < GPUSHARE_MAX_GPUS; i++)
 		gs_counter_add_memory(from, common, i, -process->memory[i]);
-	}
 	gs_counter_add_contexts(to, common, process->contexts);
 	gs_counter_add_contexts(from, common, -(s64)process->contexts);
 }
@@ -28,20 +28,24 @@ static void gs_process_recount(struct gs_process *process, struct gs_tenant *ten
  * gs_process_move() - Put a process and the memory that it holds into another tenant.
  * @process: The process.
  * @tenant: A tenant that is linked.
+ * @is_attached: It was chosen by name. A child that is forked meanwhile inherits both or none.
  */
-void gs_process_move(struct gs_process *process, struct gs_tenant *tenant)
+void gs_process_move(struct gs_process *process, struct gs_tenant *tenant, bool is_attached)
 {
 	struct gpushare_event event gs_uninitialized;
 
 	lockdep_assert_held(&gs_lock);
-	if (process->tenant == tenant)
+	if (process->tenant == tenant) {
+		WRITE_ONCE(process->is_attached, is_attached);
 		return;
+	}
 	process->tenant->processes_count--;
 	tenant->processes_count++;
 	spin_lock(&process->lock);
 	gs_process_recount(process, tenant);
 	raw_spin_lock(&gs_processes_lock);
 	process->tenant = tenant;
+	WRITE_ONCE(process->is_attached, is_attached);
 	raw_spin_unlock(&gs_processes_lock);
 	spin_unlock(&process->lock);
 	list_move_tail(&process->tenant_node, &tenant->processes);
@@ -70,8 +74,7 @@ void gs_processes_leave(struct gs_tenant *tenant)
 		while (!list_empty(&tenant->processes)) {
 			process = list_first_entry(&tenant->processes, struct gs_process,
 						   tenant_node);
-			process->is_attached = false;
-			gs_process_move(process, gs_tenant_default);
+			gs_process_move(process, gs_tenant_default, false);
 			if (++moved % GS_MOVES_AT_A_TIME == 0)
 				gs_lock_rest(&gs_lock);
 		}

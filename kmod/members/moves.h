@@ -5,7 +5,7 @@
 
 #include "members/process.h"
 
-void gs_process_move(struct gs_process *process, struct gs_tenant *tenant);
+void gs_process_move(struct gs_process *process, struct gs_tenant *tenant, bool is_attached);
 void gs_processes_leave(struct gs_tenant *tenant);
 
 #endif /* GPUSHARE_MOVES_H */

@@ -50,7 +50,8 @@ enum gs_closing { GS_CLOSING_NOT, GS_CLOSING_EXEC, GS_CLOSING_EXIT };
  * @marks: The bits GS_MARK_* that have not been handled yet.
  * @opened: What the event of its opening says, without the tenant.
  * @lock: It protects the members below, and @tenant.
- * @memory: The bytes of video memory that it holds, by GPU.
+ * @memory: The bytes of video memory that are charged for it, by GPU.
+ * @memory_held: The bytes of these that the driver has given.
  * @contexts: The number of contexts that it has.
  * @refused_at: The jiffies of the last refusal that was reported.
  * @refused_unreported: The number of refusals since then, for the next report.
@@ -75,6 +76,7 @@ struct gs_process {
 	struct gpushare_event_opened opened;
 	spinlock_t lock; /* see @lock */
 	u64 memory[GPUSHARE_MAX_GPUS];
+	u64 memory_held;
 	u32 contexts;
 	unsigned long refused_at;
 	u64 refused_unreported;
@@ -143,16 +145,45 @@ static inline void gs_process_open(struct gs_process *process)
 }
 
 /**
- * gs_process_uses_memory() - Count video memory for a process and for its tenant.
- * @process: The process that holds the memory.
+ * gs_process_got_memory() - Count video memory that the driver has given to a process.
+ * @process: The process.
  * @instance: The GPU, below GPUSHARE_MAX_GPUS.
- * @bytes: How much more it holds from now on; less, modulo 2^64, if memory is given back.
+ * @charged: What was charged for it.
+ * @bytes: What the driver gave, which is charged from now on.
  */
-static inline void gs_process_uses_memory(struct gs_process *process, u32 instance, u64 bytes)
+static inline void gs_process_got_memory(struct gs_process *process, u32 instance, u64 charged,
+					 u64 bytes)
 {
 	spin_lock(&process->lock);
-	process->memory[instance] += bytes;
-	gs_counter_add_memory(&process->tenant->counter, NULL, instance, bytes);
+	if (unlikely(bytes != charged)) {
+		process->memory[instance] += bytes - charged;
+		gs_counter_add_memory(&process->tenant->counter, NULL, instance, bytes - charged);
+	}
+	process->memory_held += bytes;
+	gs_counter_hold_memory(&process->tenant->counter, NULL, bytes);
+	spin_unlock(&process->lock);
+}
+
+/**
+ * gs_process_lost_memory() - Take back what was charged for a process.
+ * @process: The process.
+ * @instance: The GPU, below GPUSHARE_MAX_GPUS.
+ * @bytes: What was charged.
+ * @is_held: The driver has given it, and has freed it now.
+ */
+static inline void gs_process_lost_memory(struct gs_process *process, u32 instance, u64 bytes,
+					  bool is_held)
+{
+	struct gs_counter *counter;
+
+	spin_lock(&process->lock);
+	counter = &process->tenant->counter;
+	if (is_held) {
+		process->memory_held -= bytes;
+		gs_counter_hold_memory(counter, NULL, -bytes);
+	}
+	process->memory[instance] -= bytes;
+	gs_counter_add_memory(counter, NULL, instance, -bytes);
 	spin_unlock(&process->lock);
 }
 

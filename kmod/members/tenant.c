@@ -205,6 +205,7 @@ void gs_tenant_link(struct gs_tenant *tenant)
 	list_add_tail(&tenant->node, &gs_tenants);
 	hash_add(gs_tenants_by_name, &tenant->hash, gs_name_hash(tenant->name));
 	gs_tenants_count++;
+	tenant->is_linked = true;
 	if (!gs_tenant_default)
 		gs_tenant_default = tenant;
 	gs_tenant_changed(tenant, GPUSHARE_SETTING_CREATED);
@@ -221,5 +222,5 @@ void gs_tenant_unlink(struct gs_tenant *tenant)
 	list_del(&tenant->node);
 	hash_del(&tenant->hash);
 	gs_tenants_count--;
-	tenant->is_removed = true;
+	tenant->is_linked = false;
 }

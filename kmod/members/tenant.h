@@ -55,7 +55,8 @@ struct gs_figures {
  * @hash: The place in the table by name.
  * @processes: The list of gs_process.tenant_node.
  * @processes_count: Their number.
- * @is_removed: The tenant is not in the list any more, and its directory is about to go.
+ * @is_linked: The tenant is in the list. Its directory comes before that, and goes after that;
+ *	meanwhile nothing can be written there.
  * @figures: Settings, rules and what was published.
  * @counter: What it holds and may hold; it needs no lock.
  */
@@ -70,7 +71,7 @@ struct gs_tenant {
 	struct hlist_node hash;
 	struct list_head processes;
 	unsigned int processes_count;
-	bool is_removed;
+	bool is_linked;
 	struct gs_figures figures;
 	struct gs_counter counter;
 };

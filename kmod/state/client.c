@@ -141,16 +141,18 @@ void gs_client_acknowledge(struct gs_client *client)
 /* Another thread has guessed the handle, and used it before its maker had the answer. */
 static void gs_client_take_over(struct gs_client *client, struct gs_process *process, s32 fd)
 {
+	struct gs_process *old = client->process;
+
 	client->fd = fd;
 	if (client->is_unsure)
 		gs_client_make_sure(client);
-	if (client->process == process)
+	if (old == process)
 		return;
 	list_move_tail(&client->process_node, &process->clients);
 	refcount_inc(&process->refs);
-	gs_process_lost_client(client->process);
-	gs_process_put(client->process);
 	WRITE_ONCE(client->process, process);
+	gs_process_lost_client(old);
+	gs_process_put(old);
 }
 
 /**

@@ -53,7 +53,7 @@ static ssize_t gs_tenant_store(struct kobject *kobj, struct attribute *attr, con
 		return -EPERM;
 	mutex_lock(&gs_lock);
 	figures = tenant->figures;
-	if (tenant->is_removed)
+	if (!tenant->is_linked)
 		err = -ENODEV;
 	else if (attribute->parse)
 		err = attribute->parse(&figures.settings, buf, len);
@@ -192,12 +192,12 @@ static GS_RULE(match_cgroup, MATCH_CGROUP);
 static GS_RULE(match_uid, MATCH_UID);
 
 static struct gs_tenant_attribute gs_attribute_create = {
-	.attr = { .name = "create", .mode = 0200 },
+	.attr = { .name = "create", .mode = 0200, GS_OF_EACH_TENANT },
 	.act = gs_act_create,
 };
 
 static struct gs_tenant_attribute gs_attribute_remove = {
-	.attr = { .name = "remove", .mode = 0200 },
+	.attr = { .name = "remove", .mode = 0200, GS_OF_EACH_TENANT },
 	.act = gs_act_remove,
 };
 

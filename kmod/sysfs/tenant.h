@@ -47,6 +47,16 @@ struct gs_tenant_attribute {
 #define GS_STORED(_name, _setting)                                                                 \
 	GS_ATTRIBUTE(_name, 0644, .store = gs_store_##_name, .setting = GPUSHARE_SETTING_##_setting)
 
+/*
+ * For an attribute whose writers remove the same attribute of another tenant. lockdep knows it by its
+ * name alone, and would take the removal for a wait for the writer itself.
+ */
+#ifdef CONFIG_DEBUG_LOCK_ALLOC
+#define GS_OF_EACH_TENANT .ignore_lockdep = true
+#else
+#define GS_OF_EACH_TENANT
+#endif
+
 /* tenant_stat.c */
 extern struct gs_tenant_attribute gs_attribute_gpu_time_us, gs_attribute_share_permille,
 	gs_attribute_throttled_us, gs_attribute_freezes, gs_attribute_memory_current,

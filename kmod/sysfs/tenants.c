@@ -3,7 +3,8 @@
  * The tree of tenants below tenants/: tenants are made and removed here, by writes to `create` and
  * `remove` of the root and of each tenant. gs_tree_lock makes these take turns. It is taken before
  * gs_lock. kobject_del() waits for writers of a tenant's own files, so those only try to take
- * gs_tree_lock, and begin again if they do not get it.
+ * gs_tree_lock, and begin again if they do not get it. A writer that has it may remove tenants below
+ * its own, of whose files no other writer can then be waiting for it.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>
@@ -11,6 +12,7 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
+#include "members/fork.h"
 #include "members/marks.h"
 #include "members/moves.h"
 #include "members/names.h"
@@ -69,12 +71,32 @@ static int gs_tenant_add(const char *path, struct gs_tenant *parent)
 	return 0;
 }
 
-/* Its processes go into the default tenant; those of the default tenant itself are forgotten. */
+/*
+ * Lets a tenant not be found any more, so that no process can be attached to it. Returns false if it
+ * must be empty for that and is not.
+ */
+static bool gs_tenant_withdraw(struct gs_tenant *tenant, bool must_be_empty)
+{
+	bool is_withdrawn;
+
+	lockdep_assert_held(&gs_tree_lock);
+	mutex_lock(&gs_lock);
+	gs_processes_link_forked();
+	is_withdrawn = !must_be_empty || list_empty(&tenant->processes);
+	if (is_withdrawn)
+		gs_tenant_unlink(tenant);
+	mutex_unlock(&gs_lock);
+	return is_withdrawn;
+}
+
+/*
+ * Removes a tenant that is withdrawn. Its processes go into the default tenant; those of the default
+ * tenant itself are forgotten.
+ */
 static void gs_tenant_delete(struct gs_tenant *tenant)
 {
 	lockdep_assert_held(&gs_tree_lock);
 	mutex_lock(&gs_lock);
-	gs_tenant_unlink(tenant);
 	gs_processes_leave(tenant);
 	gs_tenant_changed(tenant, GPUSHARE_SETTING_REMOVED);
 	mutex_unlock(&gs_lock);
@@ -139,14 +161,11 @@ static int gs_tenant_create_locked(char *path)
 static int gs_tenant_remove_locked(char *path)
 {
 	struct gs_tenant *tenant = gs_tenant_at(path, strlen(path));
-	bool has_processes;
 
 	if (!tenant)
 		return -ENOENT;
-	mutex_lock(&gs_lock);
-	has_processes = !list_empty(&tenant->processes);
-	mutex_unlock(&gs_lock);
-	if (tenant == gs_tenant_default || tenant->children || (tenant->parent && has_processes))
+	if (tenant == gs_tenant_default || tenant->children ||
+	    !gs_tenant_withdraw(tenant, tenant->parent))
 		return -EBUSY;
 	gs_tenant_delete(tenant);
 	return 0;
@@ -215,7 +234,7 @@ int gs_tenant_change_below(struct gs_tenant *above, const char *name, size_t len
 		usleep_range(500, 2000); /* so that nobody spins; see the head of this file */
 		return restart_syscall();
 	}
-	if (above->is_removed)
+	if (!above->is_linked)
 		err = -ENODEV;
 	else
 		err = is_made ? gs_tenant_create_locked(path) : gs_tenant_remove_locked(path);
@@ -257,9 +276,12 @@ void gs_sysfs_tenants_exit(void)
 	mutex_lock(&gs_tree_lock);
 	/* A tenant is newer than the one above it. */
 	list_for_each_entry_safe_reverse(tenant, next, &gs_tenants, node) {
-		if (tenant != gs_tenant_default)
-			gs_tenant_delete(tenant);
+		if (tenant == gs_tenant_default)
+			continue;
+		gs_tenant_withdraw(tenant, false);
+		gs_tenant_delete(tenant);
 	}
+	gs_tenant_withdraw(gs_tenant_default, false);
 	gs_tenant_delete(gs_tenant_default);
 	mutex_unlock(&gs_tree_lock);
 	kobject_put(gs_tenants_dir);

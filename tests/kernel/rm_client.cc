@@ -49,6 +49,7 @@
 //                closes that file; prints what the driver said to the first that it refused
 //   linked-child=MIB  a child does the same below this process's own client, and ends
 //   preemption=MODE  how its kernels leave the GPU: 0 when they have ended, 1 by blocks, 2 at once
+//   serialized=device serialized=group  makes one, and says that its parameters are serialized
 //   schedule-dup puts a group on the runlist, and then once more by another name of it
 //   display      memory that nvidia-drm makes for displays
 //   leave-open   ends, and a child that does nothing keeps the files open
@@ -162,6 +163,7 @@ void carry_out(Context& context, std::string_view word) {
   if (verb == "linked-child") return report(word, context.linked_child(number << 20));
   if (verb == "preemption")
     return report(word, context.preemption_mode(static_cast<uint32_t>(number)));
+  if (verb == "serialized") return report(word, context.serialized(text));
   if (verb == "schedule-dup") return report(word, context.schedule_duplicate());
   if (verb == "display") return report(word, context.display_memory());
   if (verb == "leave-open") return context.leave_open();

@@ -98,6 +98,7 @@ class Context {
   Answer linked(uint64_t bytes);
   Answer linked_child(uint64_t bytes);
   Answer preemption_mode(uint32_t mode);
+  Answer serialized(std::string_view kind);
   Answer schedule_duplicate();
   Answer display_memory();
   void leave_open();

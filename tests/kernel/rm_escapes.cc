@@ -73,6 +73,21 @@ Answer Context::preemption_mode(uint32_t mode) {
   return control(subdevice_, 0x20801210, &params, sizeof params);
 }
 
+// The parameters are in the usual form all the same: what counts is that the module cannot read
+// them.
+Answer Context::serialized(std::string_view kind) {
+  constexpr uint32_t kIsSerialized = 1;
+  gs_device_params on{};
+  gs_group_params runs{};
+  runs.engine_type = GS_ENGINE_TYPE_GR0;
+  auto argument =
+      kind == "device"
+          ? allocation<gs_nvos64>(client_, client_, next_++, GS_CLASS_DEVICE, &on)
+          : allocation<gs_nvos64>(client_, device_, next_++, GS_CLASS_CHANNEL_GROUP, &runs);
+  argument.flags = kIsSerialized;
+  return call(fd_, GS_NV_ESC_RM_ALLOC, argument);
+}
+
 // A second group is given another name before it is put on the runlist, and is then put there by
 // both.
 Answer Context::schedule_duplicate() {

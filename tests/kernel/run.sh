@@ -3,6 +3,7 @@
 # Ring 2 runs every suite in a kernel of its own under QEMU. It runs two more at a time than there are
 # processors, because the guests wait more than they work.
 #   run.sh [-k KERNEL] BUILD [SUITE...]    BUILD is where make has put what it built; the suites are below
+#   run.sh --list                          prints the names of the suites that run if none is named
 #   KERNEL: the one in BUILD/kernel/KERNEL, e.g. debug, instead of the one in BUILD/kernel
 # GPUSHARE_KERNEL_ROUNDS: how often gpushare.ko is loaded and unloaded under load (4 times, 3 s each).
 # GPUSHARE_KERNEL_FUZZ_SECONDS: how long the fuzzing lasts (5 s).
@@ -19,9 +20,9 @@ if [ "${1-}" = -k ]; then
   kernel=$2
   shift 2
 fi
-build=$(realpath "$1")
+build=
+[ "${1-}" = --list ] || build=$(realpath "$1")
 ring=$build/kernel${kernel:+/$kernel}
-shift
 rounds=${GPUSHARE_KERNEL_ROUNDS:-4} fuzz_seconds=${GPUSHARE_KERNEL_FUZZ_SECONDS:-5}
 rounds_each=$(((rounds + $(nproc) - 1) / $(nproc)))
 # $slow: how many times slower than the cloud kernel of 6.1 this kernel may be; it lengthens all bounds.
@@ -60,6 +61,12 @@ more_suites() {
   echo "real $((120 + fuzz_seconds)) $ring/driver/nvidia.ko $ring/driver/nvidia-stays.ko:/test/nvidia-stays.ko" \
     "$client $module kernel/refused-controls bin/tests/kmod_fuzz"
 }
+
+if [ "$1" = --list ]; then
+  suites | cut -d' ' -f1
+  exit 0
+fi
+shift
 
 run_suite() {
   local suite=$1 seconds=$(($2 * slow)) file files=()

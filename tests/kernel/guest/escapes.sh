@@ -45,6 +45,12 @@ test_KernelsMustLeaveTheGpuBeforeTheyEnd() {
   equal "0x0 0x0 0x1b" "$(echo $(awk '/preemption/ { print $2 }' /tmp/modes))" statuses
 }
 
+# In serialized parameters the module cannot see which GPU a device is on, nor that a group is a context.
+test_NoDeviceOrGroupIsMadeByParametersThatCannotBeRead() {
+  rm_client open serialized=device serialized=group >/tmp/serialized
+  equal "0x1b 0x1b" "$(echo $(awk '/serialized/ { print $2 }' /tmp/serialized))" statuses
+}
+
 test_ASecondNameSchedulesNoGroupAgain() {
   equal 0x1b "$(rm_client open schedule-dup | status_of schedule-dup)" status
 }

@@ -131,15 +131,36 @@ test_AUserManagesWhatIsBelow() {
   removed lab
 }
 
+# A tenant below another is removed only when it is empty, also if a process comes at that moment: it would
+# be in the default tenant then, and above it nothing would bind it.
+test_NobodyLeavesByARemovalThatIsJustMade() {
+  local visitor
+  echo lab >create
+  echo in >tenants/lab/create
+  start /tmp/in sh -c "while :; do :; done"
+  visitor=$started
+  echo "$visitor" >tenants/lab/in/procs
+  start /tmp/comes sh -c "while :; do echo $visitor >$tree/tenants/lab/in/procs; echo $visitor >$tree/tenants/lab/procs; done"
+  start /tmp/removes sh -c "for n in \$(seq 60); do echo in >$tree/tenants/lab/remove; echo in >$tree/tenants/lab/create; done"
+  wait_for 60 is_gone "$started"
+  ! grep -qx "$visitor" tenants/default/procs || fail "it is in the default tenant"
+  # shellcheck disable=SC2046 # words
+  end $(cat /tmp/pids)
+  [ ! -e tenants/lab/in ] || wait_for 5 removed lab/in
+  wait_for 5 removed lab
+}
+
 # Those who make, remove and write at once neither wait for each other for ever nor leave anything.
 test_TheTreeMayBeChangedFromAllSidesAtOnce() {
   local i
   for i in 1 2; do
     start /tmp/top.$i sh -c "for n in \$(seq 40); do echo churn >$tree/create; echo churn >$tree/remove; done"
     start /tmp/below.$i sh -c "for n in \$(seq 80); do echo x >$tree/tenants/churn/create; echo x >$tree/tenants/churn/remove; done"
+    start /tmp/deep.$i sh -c "for n in \$(seq 80); do echo y >$tree/tenants/churn/x/create; echo y >$tree/tenants/churn/x/remove; done"
     start /tmp/write.$i sh -c "for n in \$(seq 80); do echo 7 >$tree/tenants/churn/x/weight; cat $tree/tenants/churn/stat; done"
   done
   for i in $(cat /tmp/pids); do wait_for 60 is_gone "$i"; done
+  [ ! -e tenants/churn/x/y ] || removed churn/x/y
   [ ! -e tenants/churn/x ] || removed churn/x
   [ ! -e tenants/churn ] || removed churn
   equal default "$(ls tenants)" "what is left"

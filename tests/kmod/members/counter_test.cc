@@ -34,10 +34,14 @@ struct CounterTree : testing::Test {
   static uint64_t peak(const gs_counter& counter) {
     return static_cast<uint64_t>(atomic64_read(&counter.memory_peak));
   }
+  // What the driver gives, as it is asked for.
   bool takes(gs_counter& counter, uint64_t bytes) {
-    return gs_counter_try_memory(&counter, kGpu, bytes) == nullptr;
+    if (gs_counter_try_memory(&counter, kGpu, bytes) != nullptr) return false;
+    gs_counter_hold_memory(&counter, nullptr, bytes);
+    return true;
   }
   void gives_back(gs_counter& counter, uint64_t bytes) {
+    gs_counter_hold_memory(&counter, nullptr, -bytes);
     gs_counter_add_memory(&counter, nullptr, kGpu, -bytes);
   }
 
@@ -89,6 +93,7 @@ TEST_F(CounterTree, LimitsAreOfEachGpuAlone) {
   team.memory_max = 100;
   ASSERT_TRUE(takes(job, 100));
   EXPECT_EQ(gs_counter_try_memory(&job, kGpu + 1, 100), nullptr);
+  gs_counter_hold_memory(&job, nullptr, 100);
   EXPECT_EQ(sum(team), 200u);
   EXPECT_FALSE(takes(job, 1));
 }
@@ -108,6 +113,28 @@ TEST_F(CounterTree, NoSumPasses64Bits) {
   EXPECT_TRUE(takes(other, 5));
 }
 
+// A program may ask for any number, and the driver takes its time to refuse it. Others who have no
+// limit are not refused meanwhile, however many ask.
+TEST_F(CounterTree, WhatNoGpuHasLeavesRoomForOthers) {
+  for (const uint64_t hopeless : {~0ULL - 1, ~0ULL / 2, 1ULL << 62, GS_CHARGE_MAX + 1})
+    for (int i = 0; i < 1000; ++i)
+      ASSERT_EQ(gs_counter_try_memory(&job, kGpu, gs_counter_charge_of(hopeless)), nullptr);
+  EXPECT_TRUE(takes(other, 1ULL << 40));
+  EXPECT_EQ(gs_counter_charge_of(1ULL << 40), 1ULL << 40);
+}
+
+// What the driver refuses was never held, so it is in no peak.
+TEST_F(CounterTree, AskingIsNotHolding) {
+  ASSERT_TRUE(takes(job, 10));
+  ASSERT_EQ(gs_counter_try_memory(&other, kGpu, 1000), nullptr);
+  ASSERT_TRUE(takes(job, 5));
+  gs_counter_add_memory(&other, nullptr, kGpu, static_cast<uint64_t>(-1000));
+  EXPECT_EQ(sum(team), 15u);
+  EXPECT_EQ(peak(team), 15u);
+  EXPECT_EQ(peak(other), 0u);
+  EXPECT_EQ(held(team), 15u);
+}
+
 TEST_F(CounterTree, ContextsAreLimitedInTheSameWay) {
   team.contexts_max = 2;
   EXPECT_EQ(gs_counter_try_context(&job), nullptr);
@@ -124,10 +151,15 @@ TEST_F(CounterTree, AMoveChangesNothingAboveBoth) {
   gs_counter* const common = gs_counter_common(&job, &other);
   ASSERT_EQ(common, &team);
   gs_counter_add_memory(&other, common, kGpu, 100);
+  gs_counter_hold_memory(&other, common, 100);
+  gs_counter_hold_memory(&job, common, static_cast<uint64_t>(-100));
   gs_counter_add_memory(&job, common, kGpu, static_cast<uint64_t>(-100));
   EXPECT_EQ(held(job), 0u);
   EXPECT_EQ(held(other), 100u);
   EXPECT_EQ(held(team), 100u);
+  EXPECT_EQ(sum(job), 0u);
+  EXPECT_EQ(sum(other), 100u);
+  EXPECT_EQ(sum(team), 100u);
   EXPECT_EQ(peak(team), 100u);
 }
 
@@ -192,6 +224,8 @@ TEST_F(CounterTree, NoLimitIsPassedWhateverIsChargedAtOnce) {
   while (running > 0) {
     EXPECT_LE(held(root), kLimit);
     EXPECT_LE(held(job), kLimit / 2);
+    EXPECT_LE(sum(root), kLimit);
+    EXPECT_LE(sum(job), kLimit / 2);
     std::this_thread::yield();
   }
   for (std::thread& thread : threads) thread.join();
