@@ -76,6 +76,14 @@ struct gs_tenant {
 	struct gs_counter counter;
 };
 
+/* The tenant at the top of the tree that one is in. */
+static inline struct gs_tenant *gs_tenant_top(struct gs_tenant *tenant)
+{
+	while (tenant->parent)
+		tenant = tenant->parent;
+	return tenant;
+}
+
 extern struct list_head gs_tenants; /* all tenants, in the order of their creation */
 extern unsigned int gs_tenants_count;
 extern struct gs_tenant *gs_tenant_default; /* that of processes which no rule names */

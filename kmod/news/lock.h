@@ -23,10 +23,11 @@
  * no lock that other processes take, except gs_stream_lock while an agent listens: it finds its
  * client under RCU, and what a tenant holds is counted by atomic numbers (members/counter.h).
  *
- * No function calls the driver, touches user memory, allocates or makes text while it holds gs_lock
- * or a lock below it, so these are held for lookups and arithmetic only; long work lets go of them
- * now and then. Functions that need a lock say so with lockdep_assert_held(). The memory of an
- * object is given back when the driver has said that the object is gone, and never earlier.
+ * No function calls the driver, touches user memory or allocates while it holds gs_lock or a lock
+ * below it, and none but the list of `procs` makes text; so these are held for lookups and
+ * arithmetic, and long work lets go of them now and then. Functions that need a lock say so with
+ * lockdep_assert_held(). The memory of an object is given back when the driver has said that the
+ * object is gone, and never earlier.
  */
 #ifndef GPUSHARE_LOCK_H
 #define GPUSHARE_LOCK_H

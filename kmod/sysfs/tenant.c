@@ -5,6 +5,7 @@
  * stream learns of it.
  */
 #include <linux/capability.h>
+#include <linux/cred.h>
 #include <linux/slab.h>
 #include <linux/sysfs.h>
 
@@ -34,6 +35,16 @@ static ssize_t gs_tenant_show(struct kobject *kobj, struct attribute *attr, char
 	return attribute->show(&view, buf);
 }
 
+/*
+ * May the writer do everything? The kernel does not say who has opened the file. A program that runs
+ * with another user's rights than its caller's may have been handed it by the caller, so its rights
+ * do not count.
+ */
+static bool gs_writer_is_admin(void)
+{
+	return capable(CAP_SYS_ADMIN) && uid_eq(current_uid(), current_euid());
+}
+
 static ssize_t gs_tenant_store(struct kobject *kobj, struct attribute *attr, const char *buf,
 			       size_t count)
 {
@@ -48,8 +59,7 @@ static ssize_t gs_tenant_store(struct kobject *kobj, struct attribute *attr, con
 		return attribute->act(tenant, buf, len) ?: count;
 	if (!attribute->parse && !attribute->store)
 		return -EACCES;
-	if (attribute->is_rule && !uid_eq(tenant->owner, GLOBAL_ROOT_UID) &&
-	    !capable(CAP_SYS_ADMIN))
+	if (attribute->is_rule && !uid_eq(tenant->owner, GLOBAL_ROOT_UID) && !gs_writer_is_admin())
 		return -EPERM;
 	mutex_lock(&gs_lock);
 	figures = tenant->figures;

@@ -26,13 +26,6 @@
 static DEFINE_MUTEX(gs_tree_lock);
 static struct kobject *gs_tenants_dir;
 
-static struct gs_tenant *gs_tenant_top(struct gs_tenant *tenant)
-{
-	while (tenant->parent)
-		tenant = tenant->parent;
-	return tenant;
-}
-
 /* Counts @tenant below those above it. */
 static void gs_tenant_count_below(struct gs_tenant *tenant, int more)
 {

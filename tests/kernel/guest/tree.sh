@@ -131,19 +131,54 @@ test_AUserManagesWhatIsBelow() {
   removed lab
 }
 
+# Who was given a tenant is held by another one all the same, if root has put a process there.
+test_AUserTakesNoProcessOutOfAnotherTree() {
+  echo lab >create
+  echo night >tenants/lab/create
+  echo held >create
+  chown 1000 tenants/lab/procs tenants/lab/night/procs
+  start /tmp/in su alice -c "exec sleep 1000"
+  wait_for 5 grep -q '^Uid:.1000' "/proc/$started/status"
+  su alice -c "echo $started >$tree/tenants/lab/procs" || fail "from where no one has put it"
+  su alice -c "echo $started >$tree/tenants/lab/night/procs" || fail "within the tree"
+  echo "$started" >tenants/held/procs
+  says "not permitted" "su alice -c 'echo $started >$tree/tenants/lab/procs'"
+  grep -qx "$started" tenants/held/procs || fail "it is not there any more"
+  end "$started"
+  wait_for 5 removed lab/night
+  wait_for 5 removed lab
+  removed held
+}
+
+# A program that runs as root for a user may print what the user likes into a file that the user has opened.
+test_NoSetuidProgramWritesARuleForAUser() {
+  echo lab >create
+  chown 1000 tenants/lab/create
+  su alice -c "echo mine >$tree/tenants/lab/create"
+  cp /test/rm_client /tmp/prints
+  chmod 4755 /tmp/prints
+  su alice -c "/tmp/prints 'echo=*' >$tree/tenants/lab/mine/match_cgroup" || true
+  equal "" "$(attribute lab/mine match_cgroup)" match_cgroup
+  echo mine >tenants/lab/remove
+  removed lab
+}
+
 # A tenant below another is removed only when it is empty, also if a process comes at that moment: it would
 # be in the default tenant then, and above it nothing would bind it.
 test_NobodyLeavesByARemovalThatIsJustMade() {
-  local visitor
+  local visitor n
   echo lab >create
   echo in >tenants/lab/create
   start /tmp/in sh -c "while :; do :; done"
   visitor=$started
   echo "$visitor" >tenants/lab/in/procs
-  start /tmp/comes sh -c "while :; do echo $visitor >$tree/tenants/lab/in/procs; echo $visitor >$tree/tenants/lab/procs; done"
-  start /tmp/removes sh -c "for n in \$(seq 60); do echo in >$tree/tenants/lab/remove; echo in >$tree/tenants/lab/create; done"
-  wait_for 60 is_gone "$started"
-  ! grep -qx "$visitor" tenants/default/procs || fail "it is in the default tenant"
+  start /tmp/comes sh -c "while :; do echo $visitor >$tree/tenants/lab/in/procs; done"
+  for n in $(seq 60); do
+    echo "$visitor" >tenants/lab/procs
+    holds removed lab/in || continue
+    ! grep -qx "$visitor" tenants/default/procs || fail "it is in the default tenant, after $n"
+    echo in >tenants/lab/create
+  done
   # shellcheck disable=SC2046 # words
   end $(cat /tmp/pids)
   [ ! -e tenants/lab/in ] || wait_for 5 removed lab/in
