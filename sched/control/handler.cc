@@ -155,9 +155,23 @@ class Handler {
     answer_.has_changed = true;
   }
 
+  // The answer says what the tenant used in all, as nobody can ask for that afterwards.
   void remove() {
-    value_or_refuse(scope_.control.remove(string("tenant")));
+    const std::string tenant = string("tenant");
+    const TenantUse use = use_of(tenant);
+    value_or_refuse(scope_.control.remove(tenant));
+    Nanos used{};
+    for (const Nanos on_gpu : use.used) used += on_gpu;
+    body_["gpu_time_ns"] = used.count();
+    body_["throttled_ns"] = use.throttled.count();
     answer_.has_changed = true;
+  }
+  TenantUse use_of(const std::string& tenant) const {
+    const auto slot = scope_.tenants.find(tenant);
+    if (!slot || scope_.scheduler == nullptr) return {};
+    const auto& uses = scope_.scheduler->state().tenant_use;
+    const auto found = uses.find(*slot);
+    return found == uses.end() ? TenantUse{} : found->second;
   }
 
   void attach() {

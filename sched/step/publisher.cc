@@ -77,6 +77,20 @@ AgentRecord record_of(const AgentIdentity& agent, Time now) {
   return record;
 }
 
+std::map<uint32_t, TenantUse> published_use(const Region& region, const Tenants& tenants) {
+  std::map<uint32_t, TenantUse> uses;
+  for (const uint32_t slot : tenants.slots()) {
+    if (!is_written(region.tenants[slot].record)) continue;
+    const auto record = read_record(region.tenants[slot].record);
+    if (!record || tenants.at(slot)->name != record->name) continue;
+    TenantUse use{.throttled = Nanos(record->throttled_ns), .freezes = record->freezes};
+    for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu)
+      use.used[gpu] = Nanos(record->gpu[gpu].gpu_time_ns);
+    uses.emplace(slot, use);
+  }
+  return uses;
+}
+
 Publisher::Publisher(const State& state, const Surroundings& outside, const AgentIdentity& agent,
                      const Config& config)
     : state_(state),

@@ -6,6 +6,7 @@
 // agent's one thread.
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include "sched/step/state.h"
@@ -24,6 +25,11 @@ struct AgentIdentity {
 };
 // Its part of the record, with the time of publication.
 AgentRecord record_of(const AgentIdentity& agent, Time now);
+
+// What the tenants of an agent before used, as it was published last, by slot: for its successor,
+// so that a tenant's counters go on. Tenants that are there no more, or have another name, are left
+// out.
+std::map<uint32_t, TenantUse> published_use(const Region& region, const Tenants& tenants);
 
 class Publisher {
  public:

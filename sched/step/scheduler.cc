@@ -55,6 +55,7 @@ Scheduler::Scheduler(const Surroundings& surroundings, const AgentIdentity& agen
             outside_.driver_calls),
       by_slot_(kMaxProcesses) {
   state_.turns = &turns_;
+  state_.tenant_use = published_use(outside_.region, outside_.tenants);
   const std::size_t all = outside_.gpu.gpus().size();
   if (all > kMaxGpus)
     log_warning("there are {} GPUs: those from the number {} on are left alone", all, kMaxGpus);

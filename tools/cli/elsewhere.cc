@@ -42,7 +42,7 @@ const std::vector<Row>& rows() {
        {},
        {},
        "the batch system's daemon, maybe on another machine",
-       "make a tenant of each job in its prolog (docs/recipes.md, \"A Slurm prolog\"), or write "
+       "under Slurm each job is a tenant by its plugin (docs/slurm.md); otherwise write "
        "gpushare run into the job: srun gpushare run ..."},
       {{"systemd-run"},
        {},

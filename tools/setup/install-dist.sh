@@ -11,6 +11,7 @@ install -m 755 "$from"/bin/gpushare "$from"/bin/gpushare-top "$from"/bin/gpushar
 install -m 755 "$from"/bin/gpushared "$prefix/sbin"
 install -m 755 "$from"/lib/sim/libcuda.so.1 "$prefix/lib/gpushare/sim"
 install -m 755 "$from"/lib/libgpushare.so "$prefix/lib/gpushare"
+[ ! -e "$from"/lib/slurm ] || install -D -m 644 -t "$prefix/lib/gpushare/slurm" "$from"/lib/slurm/gpushare_spank.so
 install -m 644 "$from/share/gpushare.h" "$prefix/include"
 install -m 644 "$from/share/gpushare.py" "$prefix/lib/gpushare/python"
 install -m 644 "$from"/share/man/*.1 "$prefix/share/man/man1"

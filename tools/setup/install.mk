@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # `make install`, `make dist`, `make deb`: one list of what goes where.
 user_programs := gpushare gpushare-top gpushare-sim gpushare-exporter
-installed = $(addprefix $(O)/bin/,$(user_programs) gpushared) $(O)/lib/sim/libcuda.so.1 $(O)/lib/libgpushare.so $(completions)
+installed = $(addprefix $(O)/bin/,$(user_programs) gpushared) $(O)/lib/sim/libcuda.so.1 $(O)/lib/libgpushare.so $(spank_built) $(completions)
 man1 := $(wildcard tools/man/*.1)
 man5 := $(wildcard docs/*.5)
 man8 := $(wildcard sched/man/*.8)
@@ -34,6 +34,7 @@ install: $(installed)  ## into PREFIX (/usr/local), below DESTDIR
 	install -m 755 $(O)/bin/gpushared $(at)/sbin
 	install -m 755 $(O)/lib/sim/libcuda.so.1 $(at)/lib/gpushare/sim
 	install -m 755 $(O)/lib/libgpushare.so $(at)/lib/gpushare
+	$(if $(spank_built),install -D -m 644 -t $(at)/lib/gpushare/slurm $(spank_built))
 	install -m 644 intercept/api/gpushare.h $(at)/include
 	install -m 644 intercept/api/gpushare.py $(at)/lib/gpushare/python
 	install -m 644 $(man1) $(at)/share/man/man1
@@ -62,6 +63,7 @@ dist: all $(O)/bin/tests/kill_storm_test $(completions)  ## a self-contained fol
 	@for folder in bin lib/sim; do mkdir -p $(dist_folder)/$$folder; \
 	  find $(O)/$$folder -maxdepth 1 -type f -exec install -m 755 -s {} $(dist_folder)/$$folder \; ; done
 	@install -m 755 -s $(O)/lib/libgpushare.so $(dist_folder)/lib
+	@$(if $(spank_built),install -D -m 644 -s -t $(dist_folder)/lib/slurm $(spank_built))
 	@for file in $(patsubst $(O)/%,%,$(dist_programs)); do \
 	  install -D -m 755 -s $(O)/$$file $(dist_folder)/$$file || exit 1; done
 	@mkdir -p $(dist_folder)/share/completions $(dist_folder)/share/man

@@ -7,6 +7,7 @@
 # checks for what was changed, tests too, and lint-all has all checks for all files (every night).
 sources := $(shell git ls-files '*.cc' '*.h' 2>/dev/null)
 kernel_c := $(shell git ls-files 'kmod/*.[ch]' 2>/dev/null)
+plugin_c := $(shell git ls-files 'tools/slurm/*.c' 2>/dev/null)
 TIDY ?= $(filter sched/%.cc shmctl/%.cc intercept/%.cc tools/%.cc,$(sources))
 BASE ?= origin/main
 .PHONY: lint check-includes lint-format lint-tidy lint-changed lint-all lint-kernel lint-shell format
@@ -16,7 +17,7 @@ check-includes:  ## the floors of tools/setup/floors.txt: no include goes up, no
 	@tools/setup/check_includes.py
 
 lint-format:
-	$(CLANG_FORMAT) --dry-run --Werror $(sources) $(filter %.c,$(kernel_c))
+	$(CLANG_FORMAT) --dry-run --Werror $(sources) $(filter %.c,$(kernel_c)) $(plugin_c)
 
 # libstdc++'s own stable_sort calls what C++17 deprecates.
 tidy = printf '%s\n' $(2) | xargs -r -P $(shell nproc) -n 1 sh -c '$(CLANG_TIDY) --quiet $(1) "$$@" -- -std=c++23 -Wno-deprecated-declarations $(CPPFLAGS) -DGS_VERSION=\"\" -DGS_COMMIT=\"\" 2>$(O)/tidy.$$$$ || { cat $(O)/tidy.$$$$; rm $(O)/tidy.$$$$; exit 1; }; rm $(O)/tidy.$$$$' sh
@@ -70,7 +71,7 @@ else
 endif
 
 format:  ## apply the formatting
-	$(CLANG_FORMAT) -i $(sources) $(filter %.c,$(kernel_c))
+	$(CLANG_FORMAT) -i $(sources) $(filter %.c,$(kernel_c)) $(plugin_c)
 
 # Of the kernel's module there are no commands: kbuild has its own.
 .PHONY: compile_commands

@@ -41,6 +41,29 @@ double charged(const SchedulerRig& rig, const std::string& tenant) {
   return std::chrono::duration<double>(use->second.used[0]).count();
 }
 
+TEST(SchedulerAccounts, CountersOfATenantGoOnUnderTheNextAgent) {
+  SchedulerRig rig;
+  rig.start();
+  ASSERT_TRUE(rig.tenants.set("job", std::vector<Setting>{{"max", "50%"}}, /*create=*/true));
+  ASSERT_TRUE(rig.tenants.set("other", {}, /*create=*/true));
+  run_short_programs(rig, "job", 30ms, 3s);
+  run_short_programs(rig, "other", 30ms, 1s);
+  rig.run_for(1s);  // all is published
+  const double used = charged(rig, "job");
+  ASSERT_GT(used, 1);
+  rig.kill();
+  // Whoever has a slot under another name has used nothing.
+  ASSERT_TRUE(rig.tenants.remove("other"));
+  rig.tenants.reuse_slots();
+  ASSERT_TRUE(rig.tenants.set("new", {}, /*create=*/true));
+  rig.start();
+  rig.run_for(100ms);
+  EXPECT_DOUBLE_EQ(charged(rig, "job"), used);
+  const auto& uses = rig.scheduler->state().tenant_use;
+  EXPECT_GT(uses.at(*rig.tenants.find("job")).throttled, 0ns);
+  EXPECT_EQ(charged(rig, "new"), 0);
+}
+
 TEST(SchedulerAccounts, ATenantOfShortProgramsHasNoMoreThanItsCap) {
   struct Row {
     const char* cap;

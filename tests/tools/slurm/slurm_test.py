@@ -1,0 +1,217 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Slurm's shards on a simulated GPU, with the real munged, slurmctld and slurmd: slurm_test.py BUILD [NAME...]
+
+All tests run in one cluster (slurm_rig.py), each on an idle node. Prints GoogleTest's lines; status 0 when nothing failed.
+"""
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+import traceback
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import slurm_rig  # noqa: E402
+from slurm_rig import WORK, until  # noqa: E402
+
+
+def expect(is_so, what):
+    assert is_so, what
+
+
+def expect_gone(cluster, *jobs):
+    """Ends the jobs; nothing of them is to stay, and what they used is in slurmd's log."""
+    used = cluster.used(jobs)
+    cluster.cancel(*jobs)
+    until("the tenants are gone", lambda: not cluster.tenants())
+    for job, least in zip(jobs, used):
+        logged = until("the use of job %s is logged" % job,
+                       lambda job=job: re.search(r"gpushare: job %s used ([0-9.]+) GPU seconds" % job, cluster.log()))
+        expect(float(logged[1]) >= least // 1e6 / 1e3, "%s, but it had %d ns before" % (logged[0], least))
+
+
+def TwoJobsHaveTheirShards(cluster):
+    two, six = cluster.begin_busy("--gres=shard:2"), cluster.begin_busy("--gres=shard:6")
+    cluster.await_shares([two, six], [25, 75])
+    expect([cluster.tenant(job)["weight"] for job in (two, six)] == [20, 60], cluster.status()["tenants"])
+    # Slurm's daemon and the agent start again in the middle: nothing changes for the jobs.
+    cluster.stop_slurmd()
+    cluster.start_slurmd()
+    used = cluster.used([two, six])
+    before = cluster.status()["agent"]["pid"]
+    os.kill(before, signal.SIGKILL)
+    until("the next agent", lambda: cluster.status().get("agent", {}).get("pid", before) != before)
+    until("both jobs are on the GPU again", lambda: cluster.on_gpu(two) and cluster.on_gpu(six))
+    expect(all(now >= then for now, then in zip(cluster.used([two, six]), used)), "what they used is forgotten")
+    cluster.await_shares([two, six], [25, 75])
+    expect_gone(cluster, two, six)
+
+
+def OrdinaryUsersHaveTheirShards(cluster):
+    jobs = [cluster.begin_busy("--gres=shard:%d" % shards, user=user) for shards, user in ((2, "alice"), (6, "bob"))]
+    cluster.await_shares(jobs, [25, 75])
+    expect_gone(cluster, *jobs)
+
+
+def AllThatAJobStartsIsInItsTenant(cluster):
+    """The script, a child that left its session, a step, and a step of another two tasks."""
+    script = "%s & setsid -f %s; srun --overlap -n1 %s & srun --overlap -n2 %s & wait" % ((cluster.busy(),) * 4)
+    job = cluster.begin("--gres=shard:2", "-n2", what="sh -c '%s'" % script)
+    until("five programs are on the GPU", lambda: len(cluster.on_gpu(job)) == 5)
+    expect(cluster.tenants() == ["slurm-" + job], cluster.tenants())
+    there = [(p["command"], p["tenant"]) for p in cluster.status()["processes"]]
+    expect(len(there) == 5, "a program is in another tenant: %s" % there)
+    expect(cluster.tenant(job)["weight"] == 20, "a step changed the weight")
+    # proctrack/linuxproc does not see what left its session.
+    for process in cluster.on_gpu(job):
+        os.kill(process["pid"], signal.SIGTERM)
+    expect_gone(cluster, job)
+
+
+def EachElementOfAnArrayIsAJob(cluster):
+    cluster.begin("--array=0-1", "--gres=shard:1", user="alice")
+    until("both are on the GPU", lambda: len(cluster.status()["processes"]) == 2)
+    there = sorted(p["tenant"] for p in cluster.status()["processes"])
+    expect(there == cluster.tenants() and len(set(there)) == 2, "%s of %s" % (there, cluster.tenants()))
+    expect_gone(cluster, *(tenant.removeprefix("slurm-") for tenant in cluster.tenants()))
+
+
+def OptionsReachTheTenant(cluster):
+    cluster.use_plugin("max_weight=500", "max_priority=high", "mem_per_shard=1G")
+    job = cluster.begin_busy("--gres=shard:4", "--gpu-weight=300", "--gpu-cap=30%", "--gpu-mem=512M", "--gpu-priority=high")
+    tenant = cluster.tenant(job)
+    said = [tenant[key] for key in ("weight", "quota_us", "priority", "memory_max_bytes")]
+    expect(said == [300, 30000, "high", 512 << 20], said)
+    cluster.cancel(job)
+    # The environment says the same, also of a script; what is not said comes from the shards.
+    os.environ["GPUSHARE_WEIGHT"] = "7"
+    try:
+        job = cluster.begin_busy("--gres=shard:4")
+    finally:
+        del os.environ["GPUSHARE_WEIGHT"]
+    tenant = cluster.tenant(job)
+    said = [tenant[key] for key in ("weight", "priority", "memory_max_bytes")]
+    expect(said == [7, "normal", 4 << 30], said)
+    expect_gone(cluster, job)
+    cluster.use_plugin()
+
+
+def WrongOptionsAreRefused(cluster):
+    cluster.use_plugin("max_weight=500")
+    for options, words in (
+            (["--gpu-weight=0"], "--gpu-weight: '0' is not allowed; allowed: 1 to 10000"),
+            (["--gpu-cap=30"], "--gpu-cap: '30' is not allowed; allowed: 1% to 100%"),
+            (["--gpu-mem=much"], "--gpu-mem: 'much' is not allowed"),
+            (["--gpu-priority=first"], "allowed: idle, normal, high"),
+            (["--gpu-weight=501"], "--gpu-weight=501 is more than this job may have: at most 500"),
+            (["--gpu-priority=high"], "at most normal")):
+        said = cluster.srun("--gres=shard:1", *options, "touch", WORK / "out/ran", user="alice")
+        expect(said.returncode != 0 and words in said.stderr, "%s: %s" % (options, said))
+    said = cluster.srun("true", GPUSHARE_CAP="x")
+    expect(said.returncode != 0 and "$GPUSHARE_CAP" in said.stderr, said)
+    expect(not (WORK / "out/ran").exists(), "a job ran")
+
+
+def NobodyHasMoreThanTheNodeAllows(cluster):
+    """What srun does not know is checked on the node; the job fails, and the node goes on."""
+    cluster.use_plugin()
+    for options, environment, words in (
+            (["--gres=shard:2", "--gpu-weight=21"], {}, "--gpu-weight=21 is more than this job may have: at most 20"),
+            # It is the user's word, beside a whole GPU.
+            (["--gres=gpu:1"], {"SLURM_SHARDS_ON_NODE": "99"}, "99 shards")):
+        said = cluster.srun(*options, "touch", WORK / "out/ran", user="alice", **environment)
+        expect(said.returncode != 0 and words in said.stderr, "%s: %s" % (options, said))
+    job = cluster.begin("--gres=shard:2", "--gpu-weight=21", user="alice", what="touch /mnt/out/ran")
+    until("the job has ended", lambda: not cluster.queue())
+    expect("at most 20" in (WORK / "out" / job).read_text(), "the job was not told")
+    expect(not (WORK / "out/ran").exists(), "a job ran")
+    until("the node is idle", lambda: cluster.node_state() == "idle")
+    expect(not cluster.tenants(), cluster.tenants())
+    # Nor does a step have more than its job.
+    job = cluster.begin_busy("--gres=shard:1", what="srun --gres=none --gpu-weight=10 %s" % cluster.busy())
+    expect(cluster.tenant(job)["weight"] == 10, cluster.tenant(job))
+    expect_gone(cluster, job)
+
+
+def WithoutAnAgentJobsRun(cluster):
+    cluster.use_plugin()
+    job = cluster.begin_busy("--gres=shard:2")
+    cluster.stop_agent()
+    said = cluster.srun("--gres=shard:2", "echo", "it ran")
+    expect(said.stdout == "it ran\n" and "runs without a share: no agent at" in said.stderr, said)
+    cluster.use_plugin("require_agent")
+    said = cluster.srun("--gres=shard:2", "echo", "it ran")
+    expect(said.returncode != 0 and not said.stdout and "may not run without gpushare" in said.stderr, said)
+    until("the node is not drained", lambda: cluster.node_state() in ("mix", "idle"))
+    # The job that ends meanwhile goes when there is an agent again, and somebody comes.
+    cluster.cancel(job)
+    until("the job is noted", lambda: job in (WORK / "run/slurm-ended").read_text().split())
+    cluster.start_agent()
+    expect("slurm-" + job in cluster.tenants(), "the tenant went with the agent: the test shows nothing")
+    expect(cluster.srun("--gres=shard:2", "true").returncode == 0, "a job does not run")
+    until("the tenants are gone", lambda: not cluster.tenants())
+    cluster.use_plugin()
+
+
+def AStoppedAgentHoldsUpNoJob(cluster):
+    cluster.use_plugin()
+    agent = cluster.status()["agent"]["pid"]
+    os.kill(agent, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        said = cluster.srun("--gres=shard:2", "echo", "it ran")
+        took = time.monotonic() - began
+    finally:
+        os.kill(agent, signal.SIGCONT)
+    expect(said.stdout == "it ran\n" and "it does not answer" in said.stderr, said)
+    expect(took < 20, "it took %.1f s" % took)
+
+
+TESTS = [TwoJobsHaveTheirShards, OrdinaryUsersHaveTheirShards, AllThatAJobStartsIsInItsTenant, EachElementOfAnArrayIsAJob,
+         OptionsReachTheTenant, WrongOptionsAreRefused, NobodyHasMoreThanTheNodeAllows, WithoutAnAgentJobsRun,
+         AStoppedAgentHoldsUpNoJob]
+
+
+def run(build, wanted):
+    cluster = slurm_rig.Cluster(build)
+    failed = 0
+    for test in wanted:
+        print("[ RUN      ] Slurm.%s" % test.__name__, flush=True)
+        began = time.monotonic()
+        try:
+            if cluster.sim is None:
+                cluster.start()
+            test(cluster)
+            result = "       OK "
+        except (AssertionError, OSError, subprocess.SubprocessError):
+            traceback.print_exc(file=sys.stdout)
+            for log in "slurmd.log", "slurmctld.log", "gpushared.log":
+                print("--- %s\n%s" % (log, "\n".join(cluster.text(log).splitlines()[-40:])))
+            result = "  FAILED  "
+            failed += 1
+        print("[%s] Slurm.%s (%d ms)" % (result, test.__name__, (time.monotonic() - began) * 1000), flush=True)
+        if failed:
+            break  # the next one would begin on what this one left
+    return 1 if failed else 0
+
+
+def main():
+    build, *names = (word for word in sys.argv[1:] if not word.startswith("--"))
+    wanted = [test for test in TESTS if not names or test.__name__ in names]
+    if "--inside" in sys.argv:
+        return run(build, wanted)
+    reason = slurm_rig.skip_reason()
+    if not reason and not (pathlib.Path(build) / "lib/slurm/gpushare_spank.so").exists():
+        reason = "the plugin was not built: Slurm's header is missing (package libslurm-dev)"
+    if not reason:
+        return slurm_rig.enter()
+    for test in wanted:
+        print("slurm_test.py:1: Skipped\n%s\n[  SKIPPED ] Slurm.%s (0 ms)" % (reason, test.__name__))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

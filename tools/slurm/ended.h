@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Jobs that ended while no agent ran: their tenants outlive the agent, so they are removed when one
+ * is there again. The list is a file beside the agent's socket, locked while it is read or written.
+ */
+#ifndef GPUSHARE_SLURM_ENDED_H
+#define GPUSHARE_SLURM_ENDED_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Notes the job. Returns 0, or -1 with errno. */
+int gs_note_ended(const char *socket_path, uint32_t job);
+/* Empties the list, and calls `remove` with each job; what it refuses by returning -1 is noted
+ * again, with all that follow. */
+void gs_take_ended(const char *socket_path, int (*remove)(uint32_t job));
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

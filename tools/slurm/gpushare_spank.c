@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * gpushare_spank.so: each Slurm job is a tenant of gpushare, slurm-JOBID, whose weight is what the
+ * job's shards make. Slurm calls it in srun, sbatch and salloc (the options are checked), in
+ * slurmstepd as root (the step and its tasks join, before exec) and in a short-lived process of
+ * slurmd when the job has ended (the tenant goes). It links nothing, waits for the agent for
+ * LIMIT_MS at most each time, and refuses a job in its task only: a step that fails earlier would
+ * make Slurm drain the node. docs/slurm.md is for users.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+
+#pragma GCC visibility push(default)
+#include <slurm/spank.h>
+SPANK_PLUGIN(gpushare, 1)
+#pragma GCC visibility pop
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "tools/slurm/agent.h"
+#include "tools/slurm/ended.h"
+#include "tools/slurm/wish.h"
+
+#define LIMIT_MS 1500
+#define EXTERN_STEP 0xfffffffcu /* holds processes that no step started; runs none itself */
+
+static struct gs_admin admin;
+static struct gs_wish wish;
+/* Why the job is to fail, or what is to be said to it; "": nothing. */
+static char refusal[GS_WHY_SIZE];
+static char complaint[GS_WHY_SIZE];
+static bool has_joined;
+
+static bool is_submitting(void)
+{
+	return spank_context() == S_CTX_LOCAL || spank_context() == S_CTX_ALLOCATOR;
+}
+
+static void note(char *text, const char *why)
+{
+	if (!*text)
+		snprintf(text, GS_WHY_SIZE, "%s", why);
+}
+
+/* Says at once what is wrong where somebody submits a job; elsewhere its tasks will. */
+static int refuse(const char *why)
+{
+	if (!is_submitting()) {
+		note(refusal, why);
+		return 0;
+	}
+	slurm_error("gpushare: %s", why);
+	return -1;
+}
+
+static int take_option(int option, const char *text, int is_remote)
+{
+	char why[GS_WHY_SIZE];
+
+	(void)is_remote;
+	if (gs_parse_option(&wish, (enum gs_option)option, text, why))
+		return refuse(why);
+	return 0;
+}
+
+int slurm_spank_init(spank_t spank, int count, char *words[])
+{
+	/* Slurm keeps the texts, and takes them as its own to change. */
+	static char names[GS_OPTIONS][24];
+	static char values[GS_OPTIONS][16];
+	static char abouts[GS_OPTIONS][96];
+	char why[GS_WHY_SIZE], whole[GS_WHY_SIZE + 32];
+
+	for (int i = 0; i < GS_OPTIONS; i++) {
+		const struct gs_option_text *text = &gs_option_texts[i];
+		struct spank_option option = {
+			.name = names[i],
+			.arginfo = values[i],
+			.usage = abouts[i],
+			.has_arg = 1,
+			.val = i,
+			.cb = take_option,
+		};
+
+		snprintf(names[i], sizeof(names[i]), "%s", text->name);
+		snprintf(values[i], sizeof(values[i]), "%s", text->value);
+		snprintf(abouts[i], sizeof(abouts[i]), "%s", text->about);
+		if (spank_option_register(spank, &option) != ESPANK_SUCCESS)
+			slurm_error("gpushare: Slurm does not take the option --%s", names[i]);
+	}
+	if (!gs_parse_admin(&admin, count, words, why))
+		return 0;
+	snprintf(whole, sizeof(whole), "plugstack.conf: %s", why);
+	if (spank_context() == S_CTX_SLURMD) {
+		slurm_error("gpushare: %s", whole);
+		return -1;
+	}
+	return refuse(whole);
+}
+
+/* Fills `text`, of `size` bytes, with a variable of the job, or of whoever submits it. */
+static bool variable(spank_t spank, const char *name, char *text, int size)
+{
+	const char *value;
+
+	if (!is_submitting())
+		return spank_getenv(spank, name, text, size) == ESPANK_SUCCESS;
+	value = getenv(name);
+	if (!value)
+		return false;
+	snprintf(text, (size_t)size, "%s", value);
+	return true;
+}
+
+/* Options that are said by the environment. */
+static int take_variables(spank_t spank)
+{
+	char text[64], why[GS_WHY_SIZE], whole[GS_WHY_SIZE + 64];
+
+	for (int i = 0; i < GS_OPTIONS; i++) {
+		const char *name = gs_option_texts[i].variable;
+
+		if (wish.is_said[i] || !variable(spank, name, text, sizeof(text)) || !*text)
+			continue;
+		if (!gs_parse_option(&wish, (enum gs_option)i, text, why))
+			continue;
+		snprintf(whole, sizeof(whole), "$%s: %s", name, why);
+		if (refuse(whole))
+			return -1;
+	}
+	return 0;
+}
+
+/* Slurm sets or removes both variables in each step, whatever the user had there; see struct
+ * gs_given for the one exception. */
+static struct gs_given given_to(spank_t spank)
+{
+	struct gs_given given = { 0 };
+	char text[256];
+
+	if (spank_getenv(spank, "SLURM_SHARDS_ON_NODE", text, sizeof(text)) == ESPANK_SUCCESS)
+		given.shards = gs_parse_count(text, UINT32_MAX / GS_WEIGHT_MAX);
+	if (spank_getenv(spank, "CUDA_VISIBLE_DEVICES", text, sizeof(text)) == ESPANK_SUCCESS)
+		given.gpus = gs_list_length(text);
+	return given;
+}
+
+static int remove_tenant(uint32_t job)
+{
+	char request[96], answer[GS_ANSWER_SIZE];
+	enum gs_outcome outcome;
+
+	snprintf(request, sizeof(request), "{\"op\":\"remove\",\"tenant\":\"slurm-%" PRIu32 "\"}",
+		 job);
+	outcome = gs_ask(admin.socket, request, LIMIT_MS, answer);
+	if (outcome == GS_DONE) {
+		const uint64_t used = gs_member_number(answer, "gpu_time_ns", 0) / 1000000;
+		const uint64_t throttled = gs_member_number(answer, "throttled_ns", 0) / 1000000;
+		char line[160];
+
+		snprintf(line, sizeof(line),
+			 "gpushare: job %" PRIu32 " used %" PRIu64
+			 ".%03u GPU seconds, was throttled "
+			 "for %" PRIu64 ".%03u s",
+			 job, used / 1000, (unsigned int)(used % 1000), throttled / 1000,
+			 (unsigned int)(throttled % 1000));
+		slurm_info("%s", line);
+		syslog(LOG_DAEMON | LOG_INFO, "%s", line);
+	} else if (outcome == GS_ABSENT) {
+		slurm_info("gpushare: job %" PRIu32 " has ended: %s", job, answer);
+		return -1;
+	}
+	return 0; /* refused: the tenant is gone, or never was */
+}
+
+/* The step belongs to the job's tenant, and with it all that it will start. The first step makes
+ * the tenant. */
+static void join(uint32_t job, const struct gs_wish *settled)
+{
+	char settings[192], request[320], answer[GS_ANSWER_SIZE];
+	enum gs_outcome outcome;
+
+	gs_take_ended(admin.socket, remove_tenant);
+	snprintf(request, sizeof(request), "{\"op\":\"run\",\"tenant\":\"slurm-%" PRIu32 "\"}",
+		 job);
+	outcome = gs_ask(admin.socket, request, LIMIT_MS, answer);
+	if (outcome == GS_REFUSED && gs_settings_json(settled, settings, sizeof(settings)) > 0) {
+		snprintf(request, sizeof(request),
+			 "{\"op\":\"run\",\"tenant\":\"slurm-%" PRIu32 "\",\"settings\":{%s}}", job,
+			 settings);
+		outcome = gs_ask(admin.socket, request, LIMIT_MS, answer);
+	}
+	has_joined = outcome == GS_DONE;
+	if (has_joined)
+		return;
+	if (admin.is_agent_required) {
+		snprintf(refusal, sizeof(refusal), "the job may not run without gpushare: %.180s",
+			 answer);
+	} else {
+		snprintf(complaint, sizeof(complaint), "the job runs without a share: %.180s",
+			 answer);
+		slurm_error("gpushare: job %" PRIu32 ": %s", job, complaint);
+	}
+}
+
+int slurm_spank_init_post_opt(spank_t spank, int count, char *words[])
+{
+	uint32_t job = 0, step = 0;
+	char why[GS_WHY_SIZE];
+	struct gs_wish settled;
+
+	(void)count, (void)words;
+	if (!is_submitting() && !spank_remote(spank))
+		return 0;
+	if (take_variables(spank))
+		return -1;
+	if (is_submitting())
+		return gs_check_most(&wish, &admin.most, why) ? refuse(why) : 0;
+	if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS ||
+	    spank_get_item(spank, S_JOB_STEPID, &step) != ESPANK_SUCCESS || step == EXTERN_STEP)
+		return 0;
+	if (!*refusal && gs_settle(&wish, &admin, given_to(spank), &settled, why))
+		note(refusal, why);
+	if (!*refusal)
+		join(job, &settled);
+	return 0;
+}
+
+/* In the task, as root, before it becomes the user's program. */
+int slurm_spank_task_init_privileged(spank_t spank, int count, char *words[])
+{
+	char request[96], answer[GS_ANSWER_SIZE];
+	uint32_t job = 0;
+	int task = 0;
+
+	(void)count, (void)words;
+	if (*refusal) {
+		slurm_spank_log("gpushare: %s", refusal);
+		return -1;
+	}
+	if (*complaint && spank_get_item(spank, S_TASK_ID, &task) == ESPANK_SUCCESS && task == 0)
+		slurm_spank_log("gpushare: %s", complaint);
+	if (!has_joined || spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS)
+		return 0;
+	snprintf(request, sizeof(request),
+		 "{\"op\":\"attach\",\"pid\":%d,\"tenant\":\"slurm-%" PRIu32 "\"}", (int)getpid(),
+		 job);
+	if (gs_ask(admin.socket, request, LIMIT_MS, answer) == GS_DONE)
+		return 0;
+	slurm_error("gpushare: job %" PRIu32 ": a task may have no share: %.180s", job, answer);
+	return admin.is_agent_required ? -1 : 0;
+}
+
+int slurm_spank_job_epilog(spank_t spank, int count, char *words[])
+{
+	uint32_t job = 0;
+	char why[GS_WHY_SIZE];
+
+	/* Slurm does not call slurm_spank_init() in this process. */
+	if (gs_parse_admin(&admin, count, words, why))
+		slurm_error("gpushare: plugstack.conf: %s", why);
+	if (spank_get_item(spank, S_JOB_ID, &job) != ESPANK_SUCCESS)
+		return 0;
+	gs_take_ended(admin.socket, remove_tenant);
+	if (remove_tenant(job) && gs_note_ended(admin.socket, job))
+		slurm_error("gpushare: slurm-%" PRIu32 " stays until 'gpushare remove': %m", job);
+	return 0;
+}
