@@ -17,6 +17,7 @@
 
 #include "intercept/bpf/founder.h"
 #include "intercept/bpf/lineage.skel.h"
+#include "intercept/bpf/tracepoint.h"
 #include "shmctl/base/proc_stat.h"
 
 namespace gpushare {
@@ -98,11 +99,7 @@ Result<> BpfLineage::load() {
 // The exit first: what enters the map must be seen to leave it. What an earlier object has attached
 // does the same until it goes, so that there is no gap.
 Result<> BpfLineage::attach() {
-  const struct {
-    bpf_program* program;
-    const char* tracepoint;
-    bpf_link*& link;
-  } attachments[] = {
+  const Attachment attachments[] = {
       {skeleton_->progs.lineage_exit, "sched_process_exit", skeleton_->links.lineage_exit},
       {skeleton_->progs.lineage_fork, "sched_process_fork", skeleton_->links.lineage_fork},
   };

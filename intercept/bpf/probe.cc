@@ -89,11 +89,7 @@ Result<Probe> Probe::load(const ProbeOptions& options) {
 
   // The programs for ends are attached first: a process must not become known before its exit is
   // seen.
-  const struct {
-    bpf_program* program;
-    const char* tracepoint;
-    bpf_link*& link;
-  } attachments[] = {
+  const Attachment attachments[] = {
       {skeleton->progs.process_exit, "sched/sched_process_exit", skeleton->links.process_exit},
       {skeleton->progs.process_exec, "sched/sched_process_exec", skeleton->links.process_exec},
       {skeleton->progs.ioctl_exit, "syscalls/sys_exit_ioctl", skeleton->links.ioctl_exit},

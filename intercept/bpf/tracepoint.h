@@ -6,7 +6,18 @@
 #include "shmctl/base/error.h"
 #include "shmctl/base/fd.h"
 
+struct bpf_link;
+struct bpf_program;
+
 namespace gpushare {
+
+// A BPF program, the tracepoint that it belongs to, and where its object keeps the link between
+// them.
+struct Attachment {
+  bpf_program* program;
+  const char* tracepoint;
+  bpf_link*& link;
+};
 
 // Opens a perf event on the tracepoint `name` ("sched/sched_process_exit"), for all processes and
 // CPUs, to which a BPF program can be attached. Looks for tracefs in its usual mount points, then

@@ -108,13 +108,7 @@ void ModelObserver::mark_ready() {
 Result<uint64_t> ModelObserver::drain(const Sink& sink, uint64_t most) {
   uint64_t ignored = 0;
   [[maybe_unused]] const ssize_t got = ::read(ready_.get(), &ignored, sizeof ignored);
-  uint64_t count = 0;
-  for (; !pending_.empty() && count < most; ++count) {
-    DriverEvent event = std::move(pending_.front());
-    pending_.pop_front();
-    sink(std::move(event));
-  }
-  return count;
+  return pending_.hand_out(sink, most);
 }
 
 void ModelObserver::lose_pending() {

@@ -10,6 +10,7 @@
 
 #include "intercept/gpu.h"
 #include "intercept/observer.h"
+#include "intercept/sim/gpu/pending_events.h"
 #include "intercept/sim/model/model.h"
 #include "shmctl/base/fd.h"
 
@@ -85,7 +86,7 @@ class ModelObserver final : public Observer {
   void mark_ready();
 
   Model& model_;
-  std::deque<DriverEvent> pending_;
+  PendingEvents pending_;
   Fd ready_;  // readable while events are pending
   uint64_t dropped_ = 0;
 };

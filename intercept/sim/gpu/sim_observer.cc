@@ -38,12 +38,7 @@ Result<uint64_t> SimObserver::drain(const Sink& sink, uint64_t most) {
   const auto polled = client_->poll();
   uint64_t count = 0;
   [[maybe_unused]] const ssize_t got = ::read(early_.get(), &count, sizeof count);
-  uint64_t handed_out = 0;
-  for (; !pending_.empty() && handed_out < most; ++handed_out) {
-    DriverEvent event = std::move(pending_.front());
-    pending_.pop_front();
-    sink(std::move(event));
-  }
+  const uint64_t handed_out = pending_.hand_out(sink, most);
   if (!polled) return std::unexpected(polled.error());
   return handed_out;
 }

@@ -3,11 +3,11 @@
 // thread.
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <string>
 
 #include "intercept/observer.h"
+#include "intercept/sim/gpu/pending_events.h"
 #include "intercept/sim/wire/client.h"
 
 namespace gpushare::sim {
@@ -26,7 +26,7 @@ class SimObserver final : public Observer {
   SimObserver() = default;
 
   std::unique_ptr<Client> client_;
-  std::deque<DriverEvent> pending_;  // read from the socket and not yet handed out
+  PendingEvents pending_;  // read from the socket and not yet handed out
   uint64_t dropped_ = 0;
   Fd early_;  // readable while events that came with the greeting are pending
   Fd ready_;  // an epoll of the socket and early_

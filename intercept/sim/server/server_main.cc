@@ -65,22 +65,14 @@ Command program() {
           "It runs until SIGINT or SIGTERM. Programs reach the GPUs through the stand-in "
           "libcuda.so.1 (LD_LIBRARY_PATH), the agent by 'gpushared --sim'.",
       .options = {{"socket", 0, "PATH", "Where to listen", kDefaultSocket, "GPUSHARE_SIM"},
-                  {.name = "gpus",
-                   .value = "N",
-                   .help = "How many GPUs",
-                   .otherwise = "1",
-                   .range = Range{1, kMaxGpus, true}},
-                  {.name = "memory",
-                   .value = "GIB",
-                   .help = "Memory of each GPU in GiB",
-                   .otherwise = "an H200's, 140",
-                   .range = Range{1, 4096, true}},
-                  {.name = "attach-ms",
-                   .value = "MS",
-                   .help = "How long the agent takes to find what a program has that was there "
-                           "before it",
-                   .otherwise = "100",
-                   .range = Range{0, 10'000, true}}},
+                  number_option("gpus", "N", "How many GPUs", {1, kMaxGpus, true}, "1"),
+                  number_option("memory", "GIB", "Memory of each GPU in GiB", {1, 4096, true},
+                                "an H200's, 140"),
+                  number_option(
+                      "attach-ms", "MS",
+                      "How long the agent takes to find what a program has that was there "
+                      "before it",
+                      {0, 10'000, true}, "100")},
       .examples = {"gpushare-sim --socket /tmp/sim.sock --gpus 2"},
       .run = run,
   };

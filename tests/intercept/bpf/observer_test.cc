@@ -86,10 +86,7 @@ TEST_F(BpfObserverTest, FollowsTheCommandInsideATransfer) {
   const Fd file = driver_->open();
   HeldChild child([fd = file.get()] {
     // The fake driver leaves the inner argument as it is: here, an answered allocation.
-    gs_nvos64 inner{};
-    inner.h_root = 7;
-    inner.h_new = 8;
-    inner.h_class = kHopperChannel;
+    gs_nvos64 inner{7, 0, 8, kHopperChannel, 0, 0, 0, 0, 0, 0};
     gs_nv_xfer outer{GS_NV_ESC_RM_ALLOC, sizeof inner, reinterpret_cast<uintptr_t>(&inner)};
     rm_call(fd, GS_NV_ESC_IOCTL_XFER_CMD, &outer, sizeof outer);
   });

@@ -97,13 +97,8 @@ TEST(KmodTranslate, ExecIsToldFromExit) {
 
 TEST(KmodTranslate, ARefusedControlIsANoticeToo) {
   gpushare_event record = kmod_record(GPUSHARE_EVENT_CONTROL_MADE);
-  record.control = {.client = 1,
-                    .object = 2,
-                    .command = 0xA06C0103,
-                    .status = 0x1B,
-                    .value = 2048,
-                    .repeats = 5,
-                    .reserved = {}};
+  // Client, object, command, status, value and repeats.
+  record.control = {1, 2, 0xA06C0103, 0x1B, 2048, 5, {}};
   EXPECT_EQ(event_of<ControlMade>(record).value, 2048u);
   EXPECT_FALSE(translate(record).notice);
   record.flags = GPUSHARE_EVENT_REFUSED;

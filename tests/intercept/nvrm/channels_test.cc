@@ -18,9 +18,7 @@ class ChannelsTest : public NvrmTest {
  protected:
   void SetUp() override {
     NvrmTest::SetUp();
-    fd_ = rm_.open_control(kProgram);
-    theirs_ = rm_.make_client(kProgram, fd_);
-    context_ = rm_.make_context(theirs_, 0, 0x5C000001, 40);
+    std::tie(fd_, theirs_, context_) = rm_.make_program(kProgram, 0x5C000001, 40);
   }
   // The first `count` of the program's 160 channels.
   std::vector<ChannelRef> channels(size_t count) const {

@@ -21,12 +21,8 @@ class ClaimsTest : public NvrmTest {
  protected:
   void SetUp() override {
     NvrmTest::SetUp();
-    fd_ = rm_.open_control(kVictim);
-    theirs_ = rm_.make_client(kVictim, fd_);
-    context_ = rm_.make_context(theirs_, 0, kFirstObject);
-    forger_fd_ = rm_.open_control(kForger);
-    forgers_ = rm_.make_client(kForger, forger_fd_);
-    forged_context_ = rm_.make_context(forgers_, 0, kFirstObject);
+    std::tie(fd_, theirs_, context_) = rm_.make_program(kVictim, kFirstObject);
+    std::tie(forger_fd_, forgers_, forged_context_) = rm_.make_program(kForger, kFirstObject);
   }
 
   template <class What>

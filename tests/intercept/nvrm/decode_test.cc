@@ -76,14 +76,7 @@ bool says_nothing(const gs_raw_event& raw) {
 }
 
 gs_nvos64 alloc64(uint32_t class_id, uint32_t status = GS_NV_OK) {
-  gs_nvos64 arg{};
-  arg.h_root = 0xC1D00001;
-  arg.h_parent = 2;
-  arg.h_new = 3;
-  arg.h_class = class_id;
-  arg.p_params = 0x7f0000001000;
-  arg.status = status;
-  return arg;
+  return {0xC1D00001, 2, 3, class_id, 0x7f0000001000, 0, 0, 0, status, 0};
 }
 
 TEST(Decode, NamesTheProcess) {
@@ -127,19 +120,12 @@ TEST(Decode, DeviceWithItsInstance) {
 }
 
 TEST(Decode, BothSizesOfAnAllocation) {
-  gs_nvos21 arg{};
-  arg.h_root = 1;
-  arg.h_parent = 2;
-  arg.h_new = 3;
-  arg.h_class = GS_CLASS_CHANNEL_GROUP;
+  gs_nvos21 arg{1, 2, 3, GS_CLASS_CHANNEL_GROUP, 0, 0, GS_NV_OK};
   gs_group_params params{};
   params.engine_type = 11;
   const auto made = only<GroupCreated>(call(GS_NV_ESC_RM_ALLOC, arg, params));
-  EXPECT_EQ(made.client, 1u);
-  EXPECT_EQ(made.device, 2u);
-  EXPECT_EQ(made.group, 3u);
+  EXPECT_EQ(std::tie(made.client, made.device, made.group, made.fd), std::tuple(1u, 2u, 3u, 9));
   EXPECT_EQ(made.engine, Engine::kCopy);
-  EXPECT_EQ(made.fd, 9);
   arg.status = GS_NV_ERR_NO_MEMORY;
   EXPECT_TRUE(says_nothing(call(GS_NV_ESC_RM_ALLOC, arg, params)));
 }

@@ -30,6 +30,14 @@ void FakeRm::make_object(uint32_t client, uint32_t handle, uint32_t parent, uint
   objects[handle] = {parent, class_id, above == objects.end() ? std::nullopt : above->second.gpu};
 }
 
+std::tuple<int, uint32_t, FakeRm::Context> FakeRm::make_program(ProcessId process,
+                                                                uint32_t first_handle,
+                                                                uint32_t channels) {
+  const int fd = open_control(process);
+  const uint32_t client = make_client(process, fd);
+  return {fd, client, make_context(client, 0, first_handle, channels)};
+}
+
 FakeRm::Context FakeRm::make_context(uint32_t client, size_t gpu, uint32_t first_handle,
                                      uint32_t channels) {
   constexpr uint32_t kHopperChannel = 0xC86F, kHopperCompute = 0xCBC0, kHopperCopy = 0xC8B5;

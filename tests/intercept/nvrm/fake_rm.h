@@ -13,6 +13,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -65,6 +66,10 @@ class FakeRm final : public Driver {
   void make_object(uint32_t client, uint32_t handle, uint32_t parent, uint32_t class_id);
   // One compute group and three copy groups with `channels` channels each, from `first_handle` on.
   Context make_context(uint32_t client, size_t gpu, uint32_t first_handle, uint32_t channels = 2);
+  // A process with a descriptor of the control file, a client on it, and a context on the first
+  // GPU.
+  std::tuple<int, uint32_t, Context> make_program(ProcessId process, uint32_t first_handle,
+                                                  uint32_t channels = 2);
   // Makes the next client's number so much higher, as clients that came and went do.
   void pass_clients(uint32_t count) { next_client_ += count; }
   void wrap_clients() { next_client_ = 0xC1D00000; }  // as RM does after 2^20 of them
@@ -144,6 +149,8 @@ class FakeRm final : public Driver {
   Fd make_file(unsigned minor);
   uint32_t alloc(FileId file, gs_nvos64& call);
   uint32_t control(FileId file, const gs_nvos54& call);
+  template <class Params>
+  std::pair<Params*, const GpuModel*> about_gpu(Params* params) const;
   uint32_t client_control(Client& client, const gs_nvos54& call);
   uint32_t subdevice_control(size_t gpu, const gs_nvos54& call);
   uint32_t buffer_control(const gs_nvos54& call);

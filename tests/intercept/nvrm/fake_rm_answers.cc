@@ -112,6 +112,14 @@ uint32_t FakeRm::control(FileId file, const gs_nvos54& call) {
   }
 }
 
+// The parameters with the GPU that they name; null where there are none, or no such GPU.
+template <class Params>
+std::pair<Params*, const FakeRm::GpuModel*> FakeRm::about_gpu(Params* params) const {
+  if (params == nullptr) return {};
+  const auto gpu = std::ranges::find(gpus_, params->gpu_id, &GpuModel::gpu_id);
+  return {params, gpu == gpus_.end() ? nullptr : &*gpu};
+}
+
 uint32_t FakeRm::client_control(Client& client, const gs_nvos54& call) {
   switch (call.cmd) {
     case GS_CTRL_GPU_GET_PROBED_IDS: {
@@ -128,18 +136,14 @@ uint32_t FakeRm::client_control(Client& client, const gs_nvos54& call) {
       client.has_attached = true;
       return GS_NV_OK;
     case GS_CTRL_GPU_GET_ID_INFO_V2: {
-      auto* params = sized<gs_gpu_id_info>(call);
-      if (params == nullptr) return GS_NV_ERR_INVALID_ARGUMENT;
-      const auto gpu = std::ranges::find(gpus_, params->gpu_id, &GpuModel::gpu_id);
-      if (gpu == gpus_.end()) return GS_NV_ERR_INVALID_ARGUMENT;
+      const auto [params, gpu] = about_gpu(sized<gs_gpu_id_info>(call));
+      if (gpu == nullptr) return GS_NV_ERR_INVALID_ARGUMENT;
       params->device_instance = gpu->instance;
       return GS_NV_OK;
     }
     case GS_CTRL_GPU_GET_PCI_INFO: {
-      auto* params = sized<gs_pci_info>(call);
-      if (params == nullptr) return GS_NV_ERR_INVALID_ARGUMENT;
-      const auto gpu = std::ranges::find(gpus_, params->gpu_id, &GpuModel::gpu_id);
-      if (gpu == gpus_.end()) return GS_NV_ERR_INVALID_ARGUMENT;
+      const auto [params, gpu] = about_gpu(sized<gs_pci_info>(call));
+      if (gpu == nullptr) return GS_NV_ERR_INVALID_ARGUMENT;
       params->bus = static_cast<gs_u16>(gpu->pci_bus);
       return GS_NV_OK;
     }

@@ -114,9 +114,7 @@ TEST(Model, OfTwoLivelockedOnesTheOtherRunsAtFullSpeedOnceOneIsFrozen) {
 // This was measured: their channels are in one group, and a group with a frozen channel that has
 // worked does not run.
 TEST(Model, MpsClientsRunAtTheSameTimeAndStopTogether) {
-  Machine machine;
-  Program one(machine, 100, 0, 7);
-  Program two(machine, 200, 0, 7);
+  auto&& [machine, one, two] = TwoMpsClients();
   const uint64_t first = one.endless(kAllSms / 2);
   const uint64_t second = two.endless(kAllSms / 2);
   machine.run_for(1s);
@@ -154,9 +152,7 @@ TEST(Model, ANeighbourRunsOnWhenTheFrozenMpsClientHasNeverWorkedOrIsGone) {
 }
 
 TEST(Model, TheLogNamesTheMpsServerForAllItsClients) {
-  Machine machine;
-  Program one(machine, 100, 0, 7);
-  Program two(machine, 200, 0, 7);
+  auto&& [machine, one, two] = TwoMpsClients();
   Program alone(machine, 300);
   one.endless();
   two.endless();

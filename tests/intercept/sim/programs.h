@@ -89,6 +89,12 @@ struct TwoPrograms {
   Program one{machine, 100}, two{machine, 200};
 };
 
+// The same, both clients of one MPS server.
+struct TwoMpsClients {
+  Machine machine{};
+  Program one{machine, 100, 0, 7}, two{machine, 200, 0, 7};
+};
+
 // A program that launches a kernel and waits for it, again and again. Of the 14 us that this takes
 // alone, the host's part is split evenly before and after the kernel.
 class PeriodicKernel {

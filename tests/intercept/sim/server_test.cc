@@ -21,6 +21,7 @@
 #include "intercept/sim/gpu/remote_gpu.h"
 #include "intercept/sim/wire/client.h"
 #include "intercept/sim/wire/codec.h"
+#include "shmctl/program/temp_folder.h"
 
 namespace gpushare::sim {
 namespace {
@@ -42,10 +43,6 @@ bool eventually(Condition condition) {
 class SimServer : public testing::Test {
  protected:
   void SetUp() override {
-    std::string folder = (std::filesystem::temp_directory_path() / "gs-sim-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-    folder_ = folder;
-    socket_ = folder + "/sim.sock";
     server_ = Server::listen({.socket = socket_, .gpus = std::vector<GpuModel>(2)}).value();
     thread_ = std::thread([this] { EXPECT_TRUE(server_->run().has_value()); });
   }
@@ -54,7 +51,6 @@ class SimServer : public testing::Test {
     thread_.join();
     server_.reset();
     EXPECT_FALSE(std::filesystem::exists(socket_));
-    std::filesystem::remove_all(folder_);
   }
 
   std::unique_ptr<Client> connect_program() {
@@ -82,7 +78,8 @@ class SimServer : public testing::Test {
     return refs;
   }
 
-  std::string folder_, socket_;
+  const TempFolder folder_ = TempFolder::make("gs-sim").value();
+  const std::string socket_ = folder_.at("sim.sock");
   std::unique_ptr<Server> server_;
   std::thread thread_;
 };

@@ -47,13 +47,7 @@ TEST(KmodRmCall, LooksAtACommandOfItsOwnSizeOnly) {
 }
 
 TEST(KmodRmCall, ReadsBothFormsOfAnAllocation) {
-  rm_nvos64 arg{};
-  arg.h_root = 1;
-  arg.h_parent = 2;
-  arg.h_new = 3;
-  arg.h_class = RM_CLASS_MEMORY_LOCAL_USER;
-  arg.p_params = 0x1000;
-  arg.params_size = 128;
+  rm_nvos64 arg{1, 2, 3, RM_CLASS_MEMORY_LOCAL_USER, 0x1000, 0, 128, 0, 0, 0};
   rm_call call = parse(RM_ESC_ALLOC, arg);
   EXPECT_EQ(call.kind, RM_CALL_ALLOC);
   EXPECT_EQ(call.client, 1u);
@@ -187,10 +181,7 @@ TEST(KmodRmCall, ReadsTheAnswerWhereTheDriverPutsIt) {
 }
 
 TEST(KmodRmCall, ReadsNothingOfAControlsSerializedParameters) {
-  rm_nvos54 arg{};
-  arg.cmd = RM_CTRL_SET_TIMESLICE;
-  arg.p_params = 0x1000;
-  arg.params_size = 8;
+  rm_nvos54 arg{0, 0, RM_CTRL_SET_TIMESLICE, 0, 0x1000, 8, 0};
   rm_call call = parse(RM_ESC_CONTROL, arg);
   EXPECT_EQ(rm_params_wanted(&call).value_bytes, 8u);
   arg.params_size = 2;
@@ -204,10 +195,7 @@ TEST(KmodRmCall, ReadsNothingOfAControlsSerializedParameters) {
 
 // The flags say whether the mode counts, so both are pinned.
 TEST(KmodRmCall, ReadsHowKernelsAreToLeaveTheGpu) {
-  rm_nvos54 arg{};
-  arg.cmd = RM_CTRL_SET_PREEMPTION_MODE;
-  arg.p_params = 0x1000;
-  arg.params_size = 32;
+  rm_nvos54 arg{0, 0, RM_CTRL_SET_PREEMPTION_MODE, 0, 0x1000, 32, 0};
   rm_call call = parse(RM_ESC_CONTROL, arg);
   const rm_params_place wanted = rm_params_wanted(&call);
   EXPECT_EQ(wanted.attr_at, offsetof(rm_preemption_params, flags));

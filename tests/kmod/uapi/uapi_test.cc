@@ -10,29 +10,34 @@
 namespace gpushare {
 namespace {
 
+struct Layout {
+  const char* description;
+  size_t is, was;
+};
+
 TEST(KmodUapi, SizesAreThoseOfVersion2) {
   static_assert(GPUSHARE_UAPI_VERSION == 2);
-  EXPECT_EQ(sizeof(gpushare_query), 96u);
-  EXPECT_EQ(sizeof(gpushare_register), 8u);
-  EXPECT_EQ(sizeof(gpushare_replay), 8u);
-  EXPECT_EQ(sizeof(gpushare_pressure), 24u);
-  EXPECT_EQ(sizeof(gpushare_usage), 416u);
-  EXPECT_EQ(sizeof(gpushare_publish), 24u);
-  EXPECT_EQ(sizeof(gpushare_gpu), 88u);
-  EXPECT_EQ(sizeof(gpushare_policy), 24u);
-  EXPECT_EQ(sizeof(gpushare_producer), 32u);
-  EXPECT_EQ(sizeof(gpushare_consumer), 8u);
-  EXPECT_EQ(sizeof(gpushare_event), 128u);
+  for (const Layout& row : {Layout{"query", sizeof(gpushare_query), 96},
+                            {"register", sizeof(gpushare_register), 8},
+                            {"replay", sizeof(gpushare_replay), 8},
+                            {"pressure", sizeof(gpushare_pressure), 24},
+                            {"usage", sizeof(gpushare_usage), 416},
+                            {"publish", sizeof(gpushare_publish), 24},
+                            {"gpu", sizeof(gpushare_gpu), 88},
+                            {"policy", sizeof(gpushare_policy), 24},
+                            {"producer", sizeof(gpushare_producer), 32},
+                            {"consumer", sizeof(gpushare_consumer), 8},
+                            {"event", sizeof(gpushare_event), 128}})
+    EXPECT_EQ(row.is, row.was) << row.description;
 }
 
 TEST(KmodUapi, EveryKindOfEventHasTheSameRoom) {
   EXPECT_EQ(offsetof(gpushare_event, opened), 32u);
-  EXPECT_EQ(sizeof(gpushare_event_opened), 96u);
-  EXPECT_EQ(sizeof(gpushare_event_moved), 96u);
-  EXPECT_EQ(sizeof(gpushare_event_object), 96u);
-  EXPECT_EQ(sizeof(gpushare_event_control), 96u);
-  EXPECT_EQ(sizeof(gpushare_event_memory_refused), 96u);
-  EXPECT_EQ(sizeof(gpushare_event_settings), 96u);
+  for (const size_t bytes :
+       {sizeof(gpushare_event_opened), sizeof(gpushare_event_moved), sizeof(gpushare_event_object),
+        sizeof(gpushare_event_control), sizeof(gpushare_event_memory_refused),
+        sizeof(gpushare_event_settings)})
+    EXPECT_EQ(bytes, 96u);
 }
 
 TEST(KmodUapi, NumbersOfTheIoctlsStand) {

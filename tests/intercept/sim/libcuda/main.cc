@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <thread>
 
 #include "intercept/sim/server/server.h"
+#include "shmctl/program/temp_folder.h"
 
 namespace gpushare {
 namespace {
@@ -16,25 +16,22 @@ namespace {
 class SimulatedGpu : public testing::Environment {
  public:
   void SetUp() override {
-    std::string folder = (std::filesystem::temp_directory_path() / "gs-cuda-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-    folder_ = folder;
+    const std::string socket = folder_.at("sim.sock");
     auto server = sim::Server::listen(
-        {.socket = folder + "/sim.sock", .gpus = std::vector<sim::GpuModel>(2), .parameters = {}});
+        {.socket = socket, .gpus = std::vector<sim::GpuModel>(2), .parameters = {}});
     ASSERT_TRUE(server.has_value()) << server.error().message();
     server_ = std::move(*server);
-    ::setenv("GPUSHARE_SIM", (folder + "/sim.sock").c_str(), 1);
+    ::setenv("GPUSHARE_SIM", socket.c_str(), 1);
     thread_ = std::thread([this] { EXPECT_TRUE(server_->run().has_value()); });
   }
   void TearDown() override {
     server_->stop();
     thread_.join();
     server_.reset();
-    std::filesystem::remove_all(folder_);
   }
 
  private:
-  std::string folder_;
+  const TempFolder folder_ = TempFolder::make("gs-cuda").value();
   std::unique_ptr<sim::Server> server_;
   std::thread thread_;
 };
