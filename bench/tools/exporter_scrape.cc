@@ -153,11 +153,7 @@ ExitCode run(const Invocation& in) {
 Command program() {
   return {.name = "exporter_scrape",
           .summary = "time and memory of a scrape of a full control plane.",
-          .options = {{.name = "rounds",
-                       .value = "N",
-                       .help = "How many scrapes",
-                       .otherwise = "200",
-                       .range = Range{1, 100'000, true}}},
+          .options = {number_option("rounds", "N", "How many scrapes", {1, 100'000, true}, "200")},
           .run = run};
 }
 

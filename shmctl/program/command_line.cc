@@ -201,6 +201,15 @@ const Option* find_option(const Invocation& in, std::string_view name) {
 
 }  // namespace
 
+Option number_option(std::string name, std::string value, std::string help, Range range,
+                     std::string otherwise) {
+  return {.name = std::move(name),
+          .value = std::move(value),
+          .help = std::move(help),
+          .otherwise = std::move(otherwise),
+          .range = range};
+}
+
 std::string Option::heading() const {
   std::string text = letter == 0 ? "" : std::string{'-', letter} + ", ";
   text += "--" + name;

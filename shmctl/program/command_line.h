@@ -39,8 +39,8 @@ struct Range {
   bool is_whole = false;
 };
 
-// Written in this order: {"output", 'o', "FILE", "Where to write"}; by name where it needs a range
-// or words.
+// Written in this order: {"output", 'o', "FILE", "Where to write"}; by name where it needs more,
+// and as number_option() where it takes a number.
 struct Option {
   std::string name{};  // the long name, without the dashes
   char letter = 0;     // the short name; 0 if there is none
@@ -57,6 +57,10 @@ struct Option {
 
   std::string heading() const;  // "-o, --output FILE"
 };
+
+// An option that takes a number; `otherwise` is its default, empty if it has none.
+Option number_option(std::string name, std::string value, std::string help, Range range,
+                     std::string otherwise = {});
 
 struct Invocation;
 

@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <thread>
 
-#include "shmctl/plane/status_json.h"
 #include "tools/agent/status_source.h"
 #include "tools/base/endpoints.h"
 #include "tools/base/report.h"
@@ -21,19 +20,10 @@
 namespace gpushare {
 namespace {
 
-using Lines = std::vector<std::string> (*)(const Status&, const Screen&);
-
-ExitCode show(const Invocation& invocation, Lines lines) {
+ExitCode show(const Invocation& invocation, StatusLines lines) {
   auto status = StatusSource(endpoints_of(invocation)).read();
   if (!status) return report(status.error());
-  if (invocation.has("json")) {
-    fmt::print("{}\n", status_json(status->snapshot));
-  } else {
-    const Screen screen = stdout_table_screen(invocation.has("wide"));
-    for (const std::string& line : lines(*status, screen)) fmt::print("{}\n", line);
-  }
-  // What a dead agent left behind is shown, but it is no success.
-  return status->health.is_live() ? kExitOk : kExitFailure;
+  return print_status(*status, invocation, lines);
 }
 
 // Of a dead agent's tenants nothing binds, which its line above the table says.

@@ -2,7 +2,6 @@
 // gpushare-top: looks at the control plane at an interval, shows it, and passes keys on.
 #include <fmt/format.h>
 
-#include "shmctl/plane/status_json.h"
 #include "tools/agent/client.h"
 #include "tools/base/endpoints.h"
 #include "tools/base/report.h"
@@ -22,13 +21,7 @@ ExitCode fail(const Error& error) {
 ExitCode print_once(const Endpoints& endpoints, const Invocation& invocation) {
   const auto status = StatusSource(endpoints).read();
   if (!status) return fail(status.error());
-  if (invocation.has("json")) {
-    fmt::print("{}\n", status_json(status->snapshot));
-  } else {
-    const Screen screen = stdout_table_screen(invocation.has("wide"));
-    for (const std::string& line : status_lines(*status, screen)) fmt::print("{}\n", line);
-  }
-  return status->health.is_live() ? kExitOk : kExitFailure;
+  return print_status(*status, invocation, status_lines);
 }
 
 ExitCode watch(const Endpoints& endpoints, Nanos interval) {

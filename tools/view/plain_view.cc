@@ -258,4 +258,14 @@ std::vector<std::string> tenant_lines(const Status& status, const Screen& screen
   return lines;
 }
 
+ExitCode print_status(const Status& status, const Invocation& invocation, StatusLines lines) {
+  if (invocation.has("json")) {
+    fmt::print("{}\n", status_json(status.snapshot));
+  } else {
+    const Screen screen = stdout_table_screen(invocation.has("wide"));
+    for (const std::string& line : lines(status, screen)) fmt::print("{}\n", line);
+  }
+  return status.health.is_live() ? kExitOk : kExitFailure;
+}
+
 }  // namespace gpushare

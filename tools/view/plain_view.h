@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "shmctl/program/command_line.h"
 #include "tools/agent/status_source.h"
 #include "tools/base/report.h"
 #include "tools/view/process_table.h"
@@ -32,5 +33,11 @@ std::string shares_text(const TenantRecord& tenant, const PlaneSnapshot& snapsho
 std::string parts_text(const TenantRecord& tenant, const PlaneSnapshot& snapshot);
 // Says why not everything is enforced and what was missed; empty if there is nothing to say.
 std::vector<std::string> warning_lines(const PlaneSnapshot& snapshot);
+
+// The lines of one of these tables, and the like.
+using StatusLines = std::vector<std::string> (*)(const Status&, const Screen&);
+// Prints those, or JSON, as --json and --wide of the command line ask for. What a dead agent left
+// behind is printed too, but it is no success.
+ExitCode print_status(const Status& status, const Invocation& invocation, StatusLines lines);
 
 }  // namespace gpushare

@@ -21,28 +21,22 @@ import time
 import torch
 from torch import nn
 
+# Writes the GPU's clock; the names tell the begin of an iteration's layers from its end.
+STAMP = rb"""
+.visible .entry NAME(.param .u64 to)
+{
+    .reg .b64 %to, %now;
+    ld.param.u64 %to, [to];
+    cvta.to.global.u64 %to, %to;
+    mov.u64 %now, %globaltimer;
+    st.global.u64 [%to], %now;
+    ret;
+}
+"""
 PTX = rb"""
 .version 7.0
 .target sm_70
 .address_size 64
-.visible .entry gs_clock(.param .u64 to)
-{
-    .reg .b64 %to, %now;
-    ld.param.u64 %to, [to];
-    cvta.to.global.u64 %to, %to;
-    mov.u64 %now, %globaltimer;
-    st.global.u64 [%to], %now;
-    ret;
-}
-.visible .entry gs_end(.param .u64 to)
-{
-    .reg .b64 %to, %now;
-    ld.param.u64 %to, [to];
-    cvta.to.global.u64 %to, %to;
-    mov.u64 %now, %globaltimer;
-    st.global.u64 [%to], %now;
-    ret;
-}
 .visible .entry gs_endless(.param .u64 to)
 {
     .reg .pred %p;
@@ -55,7 +49,7 @@ again:
     @%p bra again;
     ret;
 }
-"""
+""" + STAMP.replace(b"NAME", b"gs_clock") + STAMP.replace(b"NAME", b"gs_end")
 
 
 def stamp():

@@ -59,6 +59,16 @@ std::string quoted(const std::string& text) {
   return out + '"';
 }
 
+// A column of whole numbers, both ends included.
+template <auto kMember, uint64_t kLeast, uint64_t kMost>
+ColumnRule whole_number(std::string_view name, bool is_needed) {
+  return {name, is_needed, fmt::format("{} to {}", kLeast, kMost),
+          [](Line& job, std::string_view text) {
+            return set_number(job.*kMember, text, kLeast, kMost);
+          },
+          [](const Job& job) { return fmt::format("{}", job.*kMember); }};
+}
+
 const std::array<ColumnRule, 9>& columns() {
   static const std::array<ColumnRule, 9> all = {{
       {"job", true, "a name",
@@ -78,11 +88,7 @@ const std::array<ColumnRule, 9>& columns() {
          return true;
        },
        [](const Job& job) { return quoted(job.model); }},
-      {"iterations", true, fmt::format("1 to {}", kMostIterations),
-       [](Line& job, std::string_view text) {
-         return set_number(job.iterations, text, 1, kMostIterations);
-       },
-       [](const Job& job) { return fmt::format("{}", job.iterations); }},
+      whole_number<&Job::iterations, 1, kMostIterations>("iterations", true),
       {"iteration_us", true, fmt::format("0.001 to {}", kMostMicros),
        [](Line& job, std::string_view text) {
          const auto [rest, error] = std::from_chars(text.begin(), text.end(), job.iteration_us);
@@ -94,24 +100,10 @@ const std::array<ColumnRule, 9>& columns() {
          return fmt::format("{:.9f}", static_cast<double>(job.length.count()) / 1000 /
                                           static_cast<double>(job.iterations));
        }},
-      {"persistent_mib", false, fmt::format("0 to {}", kMostMib),
-       [](Line& job, std::string_view text) {
-         return set_number(job.persistent_mib, text, 0, kMostMib);
-       },
-       [](const Job& job) { return fmt::format("{}", job.persistent_mib); }},
-      {"ephemeral_mib", false, fmt::format("0 to {}", kMostMib),
-       [](Line& job, std::string_view text) {
-         return set_number(job.ephemeral_mib, text, 0, kMostMib);
-       },
-       [](const Job& job) { return fmt::format("{}", job.ephemeral_mib); }},
-      {"knee_permille", false, "1 to 1000",
-       [](Line& job, std::string_view text) {
-         return set_number(job.knee_permille, text, 1, 1000);
-       },
-       [](const Job& job) { return fmt::format("{}", job.knee_permille); }},
-      {"gpus", false, fmt::format("1 to {}", kMostGpus),
-       [](Line& job, std::string_view text) { return set_number(job.gpus, text, 1, kMostGpus); },
-       [](const Job& job) { return fmt::format("{}", job.gpus); }},
+      whole_number<&Job::persistent_mib, 0, kMostMib>("persistent_mib", false),
+      whole_number<&Job::ephemeral_mib, 0, kMostMib>("ephemeral_mib", false),
+      whole_number<&Job::knee_permille, 1, 1000>("knee_permille", false),
+      whole_number<&Job::gpus, 1, kMostGpus>("gpus", false),
   }};
   return all;
 }
