@@ -4,6 +4,24 @@
 #include <algorithm>
 
 namespace gpushare {
+namespace {
+
+// The jobs with a process on that GPU.
+std::vector<JobView> jobs_on(uint32_t gpu, const PlaneSnapshot& plane) {
+  std::vector<JobView> jobs;
+  for (const auto& [slot, record] : plane.processes) {
+    if (record.gpu != gpu) continue;
+    const bool is_known =
+        record.job != 0 && std::ranges::find(jobs, record.job, &JobView::id) != jobs.end();
+    if (is_known) continue;
+    JobView& job = jobs.emplace_back(JobView{.id = record.job});
+    job.service = Nanos(record.job != 0 ? record.job_service_ns : record.gpu_time_ns);
+    if (record.job_left_us != kUnknown64) job.left = Micros(record.job_left_us);
+  }
+  return jobs;
+}
+
+}  // namespace
 
 std::vector<PlaceGpu> place_gpus(const PlaneSnapshot& plane, const LengthMix& mix) {
   std::vector<PlaceGpu> gpus;
@@ -13,10 +31,7 @@ std::vector<PlaceGpu> place_gpus(const PlaneSnapshot& plane, const LengthMix& mi
       const uint64_t used = record.memory_used_bytes == kUnknown64 ? 0 : record.memory_used_bytes;
       gpu.free_bytes = record.memory_bytes - std::min(used, record.memory_bytes);
     }
-  }
-  for (const Numbered<ProcessRecord>& process : plane.processes) {
-    const auto gpu = std::ranges::find(gpus, process.record.gpu, &PlaceGpu::index);
-    if (gpu != gpus.end()) gpu->waiting += mix.index(Nanos(process.record.gpu_time_ns));
+    gpu.waiting = work_waiting(jobs_on(record.index, plane), mix);
   }
   return gpus;
 }

@@ -10,8 +10,9 @@
 
 namespace gpushare {
 
-// One for each GPU, ascending. Each process on a GPU counts as a job of which only its GPU time is
-// known, unless its record says what is left of its job; several of one job count once.
+// One for each GPU, ascending. What waits on a GPU is what is left of the jobs that have a process
+// on it, each counted once; of a job of which that is unknown, what `mix` expects after the GPU
+// time that it has received. Where the GPU does not take turns, each process is a job by itself.
 std::vector<PlaceGpu> place_gpus(const PlaneSnapshot& plane, const LengthMix& mix);
 
 }  // namespace gpushare

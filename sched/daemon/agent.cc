@@ -216,8 +216,9 @@ Result<Config> Agent::read_configuration() {
 
 // Mistakes of a file are no reason to leave everybody without limits.
 Result<Config> Agent::last_correct_one(const Error& mistakes) {
+  if (options_.kept_config.empty()) return std::unexpected(mistakes);
   auto kept = load_config(options_.kept_config, policies_);
-  if (options_.kept_config.empty() || !kept) return std::unexpected(mistakes);
+  if (!kept) return std::unexpected(mistakes);
   config_error_ = mistakes.message();
   log_error("{}", config_error_);
   log_error("the last correct configuration holds instead: {}", options_.kept_config);
