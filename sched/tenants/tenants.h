@@ -8,9 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,25 +17,12 @@
 
 #include "sched/tenants/config.h"
 #include "sched/tenants/rules.h"
+#include "sched/tenants/tenant_processes.h"
+#include "sched/tenants/tenant_table.h"
 #include "shmctl/base/clock.h"
 #include "shmctl/plane/roster.h"
-#include "shmctl/settings/tenant_settings.h"
 
 namespace gpushare {
-
-inline constexpr uint32_t kDefaultTenant = 0;
-inline constexpr std::string_view kDefaultTenantName = "default";
-
-struct Tenant {
-  std::string name;
-  TenantSettings settings;           // what holds now: the defaults under these two layers
-  std::vector<Setting> from_file;    // of the configuration
-  std::vector<Setting> at_run_time;  // by set()
-  bool is_in_file = false;
-  bool is_kept = false;       // made or changed at run time: stays when the file names it no longer
-  bool is_transient = false;  // goes with its last process
-  bool is_frozen_by_user = false;
-};
 
 // A process belongs to the tenant to which it or its nearest attached ancestor was attached;
 // otherwise to that of its scope; otherwise to that of the first rule that holds; otherwise to
@@ -65,9 +50,10 @@ class Tenants {
 
   // --- tenants. Errors say what was wrong and leave everything as it was; a name that is not known
   // is no_such_file_or_directory.
-  const Tenant* at(uint32_t slot) const;  // nullptr: the slot is free
-  std::optional<uint32_t> find(std::string_view name) const;
-  std::vector<uint32_t> slots() const { return slots_; }  // those in use, ascending
+  // nullptr: the slot is free
+  const Tenant* at(uint32_t slot) const { return table_.at(slot); }
+  std::optional<uint32_t> find(std::string_view name) const { return table_.find(name); }
+  std::vector<uint32_t> slots() const { return table_.slots(); }  // those in use, ascending
 
   // Applies all changes or none, and returns the slot. `create`: makes the tenant if it is not
   // there. Errors also: invalid_argument; no_space_on_device when all slots are in use.
@@ -90,7 +76,7 @@ class Tenants {
   // The name that create_transient() would give.
   std::string transient_name(ProcessId root) const;
   // From now on the tenant goes with its last process. REQUIRES: `slot` is in use.
-  void mark_transient(uint32_t slot);
+  void mark_transient(uint32_t slot) { table_.mark_transient(slot); }
   // Transient tenants without a process go.
   void drop_the_finished();
   // Take over a new configuration as said above: at an agent's start, and later. Error:
@@ -99,7 +85,7 @@ class Tenants {
   Result<> reload(const TenantsConfig& config) { return take(config, /*does_file_win=*/true); }
   // Whoever keeps something by slot has seen the slots of tenants that are gone free, so that they
   // may be used again. Before, that happens only when no other slot is left.
-  void reuse_slots() { resting_.clear(); }
+  void reuse_slots() { table_.reuse_slots(); }
 
   // --- processes.
   // Adds a process that the agent sees on a GPU, and returns its tenant's slot. A further call with
@@ -134,10 +120,7 @@ class Tenants {
   // number is its pid, or the next one that no living process has. `now`: when it asked. Error:
   // no_space_on_device.
   Result<uint32_t> begin_run(ProcessId process, Time now);
-  struct Run {
-    uint32_t number = 0;  // 0: the process belongs to none
-    Time asked{};         // zero: an agent before this one was asked
-  };
+  using Run = TenantProcess::Run;
   Run run_of(ProcessId process) const;
   // Whether the process itself is frozen by the user; its tenant may be, too.
   bool is_frozen(ProcessId process) const;
@@ -156,51 +139,23 @@ class Tenants {
   uint64_t generation() const { return generation_; }
 
  private:
-  struct Member {
-    std::optional<ProcessIdentity> identity;  // none: known by attach() or set_frozen() only
-    bool is_attached = false;                 // explicitly, or inherited at first sight
-    bool is_heir = false;                     // attached only because it inherited that
-    bool is_frozen = false;                   // by the user
-    uint32_t slot = kDefaultTenant;
-    bool is_run_heir = false;  // `run` is an ancestor's
-    Run run{};                 // that it began, or that an ancestor did, as known at first sight
-
-    bool is_noted() const {  // in the roster
-      return is_attached || is_frozen || run.number != 0;
-    }
-  };
-
-  void take_over();
   Result<> take(const TenantsConfig& config, bool does_file_win);
-  std::optional<uint32_t> free_slot() const;
-  void make_tenant(uint32_t slot, Tenant tenant);
   Result<uint32_t> make_or_change(std::string_view name, std::span<const Setting> changes,
                                   bool create, bool is_transient);
   void drop_tenant(uint32_t slot);
-  void detach(ProcessId process, Member& member);
-  void note(uint32_t slot);
-  Result<> note(ProcessId process, const Member& member);
-  void note_or_warn(ProcessId process, const Member& member);
-  const Member* attached_ancestor(const ProcessIdentity& identity) const;
-  Run inherited_run(const ProcessIdentity& identity) const;
+  void detach(ProcessId process);
   uint32_t slot_by_rules(const ProcessIdentity& identity) const;
-  void place_by_rules(Member& member) const;
+  void place_by_rules(TenantProcess& process) const;
   void place_all_by_rules();
   void drop_if_over(uint32_t slot);
-  static void recompute(Tenant& tenant);
 
-  Roster* roster_;                                // nullptr: none
-  std::vector<std::unique_ptr<Tenant>> tenants_;  // by slot; nullptr: free
-  std::vector<uint32_t> slots_;                   // in use, ascending
-  std::set<uint32_t> resting_;                    // free, and not to be used if another is
-  std::map<std::string, uint32_t, std::less<>> by_name_;
+  Roster* roster_;  // nullptr: none
+  TenantTable table_;
+  TenantProcesses processes_;
   std::vector<Rule> rules_;
   std::map<std::string, uint32_t> scopes_;  // cgroup to slot
-  std::map<ProcessId, Member> members_;
   std::function<void(ProcessId)> on_attach_ = [](ProcessId) {};
-  uint64_t generation_ = 0;
-  bool has_warned_full_ = false;
-  bool has_warned_driven_out_ = false;
+  uint64_t generation_ = 1;
 };
 
 }  // namespace gpushare
