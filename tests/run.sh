@@ -22,14 +22,21 @@ jobs=$(nproc)
 passed=0 failed=0 skipped=0
 failures=()
 
-# Programs of tests that run at a time: many of them wait more than they work. Beside the builder,
-# one; `beside` is its process.
+# Programs of tests that run at a time: `more` than there are processors, as many of them wait more
+# than they work. Beside the builder, one; `beside` is its process.
 at_once() {
   if [ -n "$beside" ] && kill -0 "$beside" 2>/dev/null; then
     echo 1
   else
-    echo $((jobs + 2))
+    echo $((jobs + more))
   fi
+}
+more=2
+# The quiet ones work for a tenth of their time.
+run_quiet_tests() {
+  more=6
+  run_tests "$@"
+  more=2
 }
 
 # run_tests FOLDER FILTER PROGRAM...: each program leaves FOLDER/logs/PROGRAM.log and .status.
@@ -153,9 +160,11 @@ finish() {
 
 if [ "$mode" = check ]; then
   export GPUSHARE_TEST_REAL_KILLS=${GPUSHARE_TEST_REAL_KILLS:-20}
-  mapfile -t programs < <(list quiet O="$build" && list check O="$build")
+  mapfile -t quiet < <(list quiet O="$build")
+  mapfile -t programs < <(list check O="$build")
+  run_quiet_tests "$build" "$filter" "${quiet[@]}"
   run_tests "$build" "$filter" "${programs[@]}"
-  count_tests "$build" plain "${programs[@]}"
+  count_tests "$build" plain "${quiet[@]}" "${programs[@]}"
   finish
   exit
 fi
@@ -198,7 +207,7 @@ wait "$beside"
 beside=
 if [ -n "${is_built[plain]-}" ]; then
   mapfile -t programs < <(list quiet O="$build")
-  run_tests "$build" "*" "${programs[@]}"
+  run_quiet_tests "$build" "*" "${programs[@]}"
   count_tests "$build" plain "${programs[@]}"
 fi
 [ -z "${is_built[fuzzers]-}" ] || run_fuzzers

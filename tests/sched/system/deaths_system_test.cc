@@ -16,13 +16,10 @@
 #include "tests/sched/system/system_rig.h"
 #include "tests/support/given.h"
 
-namespace gpushare {
+namespace gpushare::test {
 namespace {
 
 using namespace std::chrono_literals;
-using test::ended_by;
-using test::status_of;
-using test::SystemRig;
 
 bool is_alive(pid_t pid) { return pid > 0 && ::kill(pid, 0) == 0; }
 
@@ -38,8 +35,8 @@ class Deaths : public ::testing::Test {
   void SetUp() override {
     rig_.start_agent();
     capped_ = rig_.start("endless", {"--seconds", "1000"});
-    first_ = rig_.start("spin", test::kSaturating);
-    second_ = rig_.start("spin", test::kSaturating);
+    first_ = rig_.start("spin", kSaturating);
+    second_ = rig_.start("spin", kSaturating);
     ASSERT_TRUE(eventually([&] { return are_known() && rig_.frozen_groups() > 0; }));
     agent_ = rig_.agent_pid();
   }
@@ -54,10 +51,10 @@ class Deaths : public ::testing::Test {
   }
   // What `gpushare status` prints.
   std::string status() const {
-    const auto tool = test::started(
-        {.command = {test::build_folder() + "/bin/gpushare", "--socket=" + rig_.socket,
-                     "--region=" + rig_.region, "status"}});
-    return test::outcome_of(*tool).out;
+    const auto tool =
+        started({.command = {build_folder() + "/bin/gpushare", "--socket=" + rig_.socket,
+                             "--region=" + rig_.region, "status"}});
+    return outcome_of(*tool).out;
   }
   // The next agent may freeze before we look: it has then published itself.
   bool all_are_thawed_after(pid_t agent) const {
@@ -79,7 +76,7 @@ match = [{command="spin"}]
 TEST_F(Deaths, WhateverKillsTheAgentNothingStaysFrozen) {
   std::mt19937 random(static_cast<uint32_t>(::getpid()));
   std::vector<double> took_ms;
-  const int kills = test::number_given("GPUSHARE_TEST_KILLS", 10);
+  const int kills = number_given("GPUSHARE_TEST_KILLS", 10);
   for (int i = 0; i < kills; ++i) {
     std::this_thread::sleep_for(300ms + std::chrono::microseconds(random() % 300'000));
     pid_t agent = 0;
@@ -243,7 +240,7 @@ TEST_P(SharesAfterADeath, AreRightAgainTwoSecondsAfterTheAgentWasKilled) {
   SystemRig rig(std::string("[tenant.a]\n") + setting + "\nmatch = [{command=\"endless\"}]\n");
   rig.start_agent();
   const auto first = rig.start("endless", {"--seconds", "1000"});
-  const auto other = rig.start("spin", test::kSaturating);
+  const auto other = rig.start("spin", kSaturating);
   const auto are_right = [&] { return std::abs(rig.share_beside(*first, *other) - share) < 0.02; };
   ASSERT_TRUE(eventually(are_right));
   std::vector<double> took_ms;
@@ -268,4 +265,4 @@ INSTANTIATE_TEST_SUITE_P(Settings, SharesAfterADeath,
                                            std::pair("max = \"30%\"", 0.30)));
 
 }  // namespace
-}  // namespace gpushare
+}  // namespace gpushare::test

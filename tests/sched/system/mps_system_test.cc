@@ -13,13 +13,10 @@
 #include "sched/mps/plan.h"
 #include "tests/sched/system/system_rig.h"
 
-namespace gpushare {
+namespace gpushare::test {
 namespace {
 
 using namespace std::chrono_literals;
-using test::ended_by;
-using test::status_of;
-using test::SystemRig;
 
 const std::string kProgram =
     (std::filesystem::current_path() / "tests/sched/mps/fake_mps_control.sh").string();
@@ -80,12 +77,12 @@ class MpsSystem : public ::testing::Test {
   }
   // Returns what cuInit of a program of the tenant `a` is told: the folder of the pipes, or "none".
   std::string told() const {
-    const std::string build = test::build_folder();
+    const std::string build = build_folder();
     const auto probe =
-        test::started(Launch{.command = {build + "/bin/tests/shim_probe", "init", "1"},
-                             .environment = {"LD_PRELOAD=" + build + "/lib/libgpushare.so",
-                                             "GPUSHARE_SHIM_SOCKET=" + rig_.folder + "/shim.sock",
-                                             "LD_LIBRARY_PATH=" + build + "/lib/fake"}});
+        started(Launch{.command = {build + "/bin/tests/shim_probe", "init", "1"},
+                       .environment = {"LD_PRELOAD=" + build + "/lib/libgpushare.so",
+                                       "GPUSHARE_SHIM_SOCKET=" + rig_.folder + "/shim.sock",
+                                       "LD_LIBRARY_PATH=" + build + "/lib/fake"}});
     EXPECT_EQ(status_of(*probe), 0) << probe->errors();
     const std::string text = probe->output();
     return text.substr(0, text.find('\n'));
@@ -122,7 +119,7 @@ TEST_F(MpsSystem, ADaemonThatDiesIsStartedAgain) {
 
 TEST_F(MpsSystem, AReloadEndsItWhenItsClientsHaveEnded) {
   start_and_wait();
-  const auto client = rig_.start("spin", test::kSaturating);
+  const auto client = rig_.start("spin", kSaturating);
   have_clients({client->pid()});
   rig_.write_config(config("time"));
   EXPECT_TRUE(rig_.answers(R"({"op":"reload"})", "true"));
@@ -160,7 +157,7 @@ TEST_F(MpsSystem, StopsWithTheAgentOnlyWithoutClients) {
 
 TEST_F(MpsSystem, SaysWhichTenantsLostProcessesByAFault) {
   start_and_wait();
-  const auto spin = rig_.start("spin", test::kSaturating);
+  const auto spin = rig_.start("spin", kSaturating);
   const auto endless = rig_.start("endless", {"--seconds", "1000"});
   have_clients({spin->pid(), endless->pid()});
   say("state", "FAULT\n");
@@ -174,4 +171,4 @@ TEST_F(MpsSystem, SaysWhichTenantsLostProcessesByAFault) {
 }
 
 }  // namespace
-}  // namespace gpushare
+}  // namespace gpushare::test

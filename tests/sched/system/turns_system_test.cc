@@ -10,19 +10,9 @@
 namespace gpushare::test {
 namespace {
 
-// A boundary is waited for so long that a busy machine reaches it.
-constexpr const char* kConfig = R"(
-[gpu.0]
-policy = "turns"
-turn_ms = 50
-grace_ms = 10000
-)";
-constexpr const char* kShortGrace = R"(
-[gpu.0]
-policy = "turns"
-turn_ms = 50
-grace_ms = 50
-)";
+std::string config_of(int grace_ms) {
+  return "[gpu.0]\npolicy = \"turns\"\nturn_ms = 50\ngrace_ms = " + std::to_string(grace_ms) + "\n";
+}
 // Each iteration is waited for.
 std::vector<std::string> steps(uint64_t iterations) {
   return {"--mode", "decode", "--tokens", "1000000", "--iterations", std::to_string(iterations)};
@@ -31,7 +21,8 @@ constexpr uint64_t kForEver = 10'000'000;
 
 class TurnsSystem : public ::testing::Test {
  protected:
-  explicit TurnsSystem(const char* config = kConfig) : rig_(config) { rig_.start_agent(); }
+  // By default a boundary is waited for so long that a busy machine reaches it.
+  explicit TurnsSystem(int grace_ms = 10'000) : rig_(config_of(grace_ms)) { rig_.start_agent(); }
 
   uint64_t iterations(const Child& program) const {
     return rig_.record(program.pid()).job_iterations;
@@ -63,7 +54,7 @@ class TurnsSystem : public ::testing::Test {
 
 class ShortGrace : public TurnsSystem {
  protected:
-  ShortGrace() : TurnsSystem(kShortGrace) {}
+  ShortGrace() : TurnsSystem(50) {}
 };
 
 TEST_F(TurnsSystem, TwoProgramsTakeTurnsAtTheirBoundaries) {
@@ -104,8 +95,8 @@ TEST_F(ShortGrace, OneThatIsStoppedBySigstopWithTheTurnKeepsNobodyWaiting) {
 }
 
 TEST_F(TurnsSystem, WhenAgentAndSupervisorDieNobodyIsHeld) {
-  const auto one = rig_.start_with_shim("steps", steps(20'000));
-  const auto two = rig_.start_with_shim("steps", steps(20'000));
+  const auto one = rig_.start_with_shim("steps", steps(6'000));
+  const auto two = rig_.start_with_shim("steps", steps(6'000));
   ASSERT_TRUE(eventually([&] { return gpu().gaps >= 3; })) << seen();
   const pid_t agent = rig_.agent_pid();
   rig_.gpushared->signal(SIGKILL);
