@@ -43,7 +43,7 @@ $(call gtest,shim_test,tests/intercept/shim/shim_rig.cc tests/intercept/shim/dri
 $(O)/bin/tests/shim_test: | $(addprefix $(O)/,$(shim_library) $(fake_driver) bin/tests/shim_probe bin/tests/shim_probe_linked bin/gpushare-sim $(libcuda_standin) bin/workloads/hash bin/workloads/copy bin/workloads/launch bin/workloads/order bin/workloads/crowd bin/workloads/sms bin/workloads/steps bin/workloads/within bin/workloads/spin bin/workloads/beside bin/workloads/conformance bin/tests/shim_drive bin/tests/api_probe_c bin/tests/api_probe_cpp lib/python/gpushare.py)
 
 # The shim's own sources, over a driver that runs nothing, and sanitized.
-$(call gtest,streams_test,tests/intercept/shim/streams/streams_test.cc tests/intercept/shim/streams/drain_test.cc tests/intercept/shim/streams/ordering_driver.cc $(wildcard intercept/shim/streams/*.cc))
+$(call gtest,streams_test,$(wildcard tests/intercept/shim/streams/*.cc) $(wildcard intercept/shim/streams/*.cc))
 
 # Plays the agent for one program, on the simulated GPU and on a real one.
 $(call program,bin/tests/shim_drive,tests/intercept/shim/drive.cc tests/intercept/shim/alternate.cc tests/workloads/common/flags.cc,lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))

@@ -1,90 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/doctor/checks.h"
-
-#include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-
-#include <algorithm>
-#include <cstring>
-
-#include "shmctl/base/fd.h"
-#include "shmctl/base/version.h"
-#include "tests/tools/support/fake_plane.h"
-#include "tests/tools/support/temp_dir.h"
-#include "tools/doctor/limits.h"
+#include "tests/tools/doctor/healthy_machine.h"
 
 namespace gpushare {
 namespace {
-
-using Severity = Finding::Severity;
-
-constexpr const char* kDriverVersion =
-    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build\n"
-    "GCC version:  gcc version 12.2.0\n";
-
-Status live_status() {
-  return {.snapshot = fake_snapshot({}, Time{}),
-          .health = {AgentHealth::State::kLive, {}},
-          .taken = Time{}};
-}
-
-// On this machine everything is as it should be; each test spoils one thing.
-struct Machine {
-  Machine() {
-    tree.write("proc/sys/kernel/osrelease", "6.1.0-18-amd64\n");
-    tree.write("sys/kernel/btf/vmlinux", "");
-    tree.write("sys/kernel/tracing/events/syscalls/sys_enter_ioctl/id", "1");
-    tree.write("sys/kernel/security/lockdown", "[none] integrity confidentiality\n");
-    tree.write("proc/sys/kernel/yama/ptrace_scope", "1\n");
-    tree.write("proc/driver/nvidia/version", kDriverVersion);
-    tree.write("dev/nvidiactl", "");
-    tree.write("dev/nvidia0", "");
-    tree.write("proc/1/comm", "systemd\n");
-    tree.write("sys/fs/cgroup/cgroup.controllers", "cpu\n");
-    tree.write("sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc\n");
-    tree.write("sys/kernel/gpushare/version", std::string(kVersion) + "\n");
-    tree.write("sys/kernel/gpushare/driver", "hooked nvidia:nvidia_unlocked_ioctl\n");
-    tree.write("sys/kernel/gpushare/agent", "9\n");
-    tree.write("dev/gpushare", "");
-    tree.write("usr/lib/systemd/system/gpushared.service", "");
-    tree.write("run/systemd/system/x", "");
-    tree.write("run/gpushare/x", "");
-    listener.reset(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::strncpy(address.sun_path, tree.at("run/gpushare/agent.sock").c_str(),
-                 sizeof(address.sun_path) - 1);
-    EXPECT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  }
-
-  DoctorInput input() const {
-    return {.root = tree.path(),
-            .uid = 0,
-            .socket = "/run/gpushare/agent.sock",
-            .agent = Hello{.version = kVersion, .commit = kCommit, .pid = 9},
-            .status = live_status(),
-            .region = {}};
-  }
-  void remove(const char* name) const { std::filesystem::remove_all(tree.path() / name); }
-
-  TempDir tree;
-  Fd listener;
-};
-
-Finding finding(const DoctorInput& input, const std::string& check) {
-  for (const Finding& found : check_machine(input))
-    if (found.check == check) return found;
-  ADD_FAILURE() << "no check " << check;
-  return {};
-}
-
-LimitFinding limit(const DoctorInput& input, const std::string& name) {
-  for (const LimitFinding& found : check_limits(input))
-    if (found.limit == name) return found;
-  ADD_FAILURE() << "no limit " << name;
-  return {};
-}
 
 TEST(Doctor, AHealthyMachineHasNothingToFix) {
   const Machine machine;
@@ -285,8 +203,7 @@ TEST(Doctor, ASimulatedGpuNeedsNoDriver) {
 
 TEST(Doctor, TheModuleMayWaitForADriverThatIsNotThere) {
   const Machine machine;
-  machine.remove("proc/driver");
-  machine.tree.write("sys/kernel/gpushare/driver", "waiting for driver\n");
+  machine.replace("proc/driver", "sys/kernel/gpushare/driver", "waiting for driver\n");
   EXPECT_EQ(finding(machine.input(), "kernel module").severity, Severity::kOk);
 }
 
@@ -300,18 +217,9 @@ TEST(Doctor, AModuleWithoutAnAgentIsFound) {
   EXPECT_EQ(found.fix, "systemctl start gpushared");
 }
 
-TEST(DoctorLimits, MemoryIsNotBoundByAModuleThatIsNotHooked) {
-  const Machine machine;
-  EXPECT_TRUE(limit(machine.input(), "memory_max").is_binding);
-  machine.tree.write("sys/kernel/gpushare/driver", "drained\n");
-  EXPECT_FALSE(limit(machine.input(), "memory_max").is_binding);
-  EXPECT_EQ(limit(machine.input(), "memory_max").why, "gpushare.ko is drained");
-}
-
 TEST(Doctor, AFileInPlaceOfTheSocketIsFound) {
   const Machine machine;
-  machine.remove("run/gpushare/agent.sock");
-  machine.tree.write("run/gpushare/agent.sock", "");
+  machine.replace("run/gpushare/agent.sock", "run/gpushare/agent.sock", "");
   EXPECT_EQ(finding(machine.input(), "control socket").severity, Severity::kFail);
 }
 
@@ -373,66 +281,6 @@ TEST(Doctor, AnOrdinaryUserIsToldWhatHeMayDo) {
   EXPECT_EQ(finding(input, "privilege").severity, Severity::kOk);
 }
 
-TEST(DoctorLimits, BindWhereTheAgentCanEnforceThem) {
-  const Machine machine;
-  const DoctorInput input = machine.input();
-  for (const char* name : {"weight", "max", "priority", "memory_max"})
-    EXPECT_TRUE(limit(input, name).is_binding) << name;
-  EXPECT_EQ(limit(input, "weight").used_by, std::vector<std::string>{"research"});
-  EXPECT_EQ(limit(input, "max").used_by, std::vector<std::string>{"capped"});
-  EXPECT_EQ(limit(input, "priority").used_by, std::vector<std::string>{"batch"});
-}
-
-TEST(DoctorLimits, SayHonestlyWhatDoesNotBind) {
-  const Machine machine;
-  machine.remove("sys/kernel/gpushare");
-  DoctorInput input = machine.input();
-  input.status->snapshot.tenants[0].record.memory_max_bytes = 1 << 30;
-  input.status->snapshot.tenants[1].record.sm_percent = 50;
-  EXPECT_FALSE(limit(input, "memory_max").is_binding);
-  EXPECT_NE(limit(input, "memory_max").why.find("not loaded"), std::string::npos);
-  EXPECT_EQ(limit(input, "memory_max").used_by, std::vector<std::string>{"default"});
-  EXPECT_FALSE(limit(input, "sm_percent").is_binding);
-  EXPECT_EQ(limit(input, "sm_percent").used_by, std::vector<std::string>{"research"});
-}
-
-TEST(DoctorLimits, WhatAUserSetsWithoutEffectIsNamed) {
-  const Machine machine;
-  const std::vector<std::pair<std::string, std::string>> settings = {
-      {"memory_max", "100M"}, {"sm_percent", "50"}, {"weight", "300"}, {"slo_us", "0"}};
-  const auto lines = [&](const DoctorInput& input, bool has_shim) {
-    return without_effect(settings, check_limits(input), has_shim);
-  };
-  DoctorInput input = machine.input();
-  EXPECT_EQ(lines(input, true).size(), 1u) << "the GPU is shared by time";
-  EXPECT_NE(lines(input, true).front().find("sm_percent=50 does not bind: no GPU is shared so"),
-            std::string::npos);
-  input.status->snapshot.gpus.emplace_back().sharing = GpuSharing::kSpatial;
-  EXPECT_EQ(lines(input, true), std::vector<std::string>());
-  EXPECT_EQ(lines(input, false),
-            std::vector<std::string>{"sm_percent=50 does not bind: the program is started without "
-                                     "the shim (gpushare run --shim)"});
-  machine.remove("sys/kernel/gpushare");
-  EXPECT_EQ(lines(input, true),
-            std::vector<std::string>{"memory_max=100M does not bind: gpushare.ko is not loaded"});
-}
-
-TEST(DoctorLimits, TargetsSayHowManyShareTheirSms) {
-  const Machine machine;
-  DoctorInput input = machine.input();
-  EXPECT_FALSE(limit(input, "slo_us").is_binding);
-  input.status->snapshot.gpus.emplace_back().sharing = GpuSharing::kSpatial;
-  TenantGpuUse& use = input.status->snapshot.tenants[0].record.gpu[0];
-  use.slo_state = SloState::kMeets;
-  use.sms_sharers = 1;
-  EXPECT_TRUE(limit(input, "slo_us").is_binding);
-  EXPECT_EQ(limit(input, "slo_us").why.find("tenants share"), std::string::npos);
-  use.sms_sharers = 3;
-  input.status->snapshot.tenants[1].record.gpu[0] = use;
-  EXPECT_NE(limit(input, "slo_us").why.find("2 tenants share"), std::string::npos)
-      << limit(input, "slo_us").why;
-}
-
 TEST(Doctor, MpsIsInOrderWhereGpusAreSharedSpatially) {
   const Machine machine;
   machine.tree.write("proc/77/comm", "nvidia-cuda-mps\n");
@@ -441,20 +289,6 @@ TEST(Doctor, MpsIsInOrderWhereGpusAreSharedSpatially) {
   input.status->snapshot.gpus.emplace_back().sharing = GpuSharing::kSpatial;
   EXPECT_EQ(finding(input, "MPS").severity, Severity::kOk);
   EXPECT_NE(finding(input, "MPS").detail.find("pid 77"), std::string::npos);
-}
-
-TEST(DoctorLimits, ObserveOnlyAndNoAgentBindNothing) {
-  const Machine machine;
-  DoctorInput input = machine.input();
-  AgentRecord& agent = input.status->snapshot.agent;
-  agent.can_freeze = agent.can_set_slice = 0;
-  std::strcpy(agent.observe_only_reason, "driver 999 is unknown");
-  EXPECT_EQ(limit(input, "max").why, "driver 999 is unknown");
-  input.status->health.state = AgentHealth::State::kGone;
-  EXPECT_EQ(limit(input, "weight").why, "no agent runs");
-  input.status = make_error(std::errc::connection_refused, "connect");
-  for (const char* name : {"weight", "max", "priority"})
-    EXPECT_FALSE(limit(input, name).is_binding) << name;
 }
 
 }  // namespace

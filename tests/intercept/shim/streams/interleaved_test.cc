@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rule of streams_rig.h with the steps of four threads in any order.
+#include <algorithm>
+#include <array>
+#include <random>
+
+#include "tests/intercept/shim/streams/streams_rig.h"
+#include "tests/support/sanitized.h"
+
+namespace gpushare::shim {
+namespace {
+
+// Four threads, each of which may be at any step of a call when another one takes its next step.
+class InterleavedTest : public StreamsTest {
+ protected:
+  ~InterleavedTest() override { other_threads = {}; }
+
+  void begin(uint64_t seed) {
+    start_over();
+    random_.seed(seed);
+    handles_ = new_streams();
+    handles_.push_back(GS_CU_STREAM_PER_THREAD);
+    visit(kSets, handles_);
+    the_gpu->is_busy = [this] { return !is_visiting_ && random_() % 2 == 0; };
+    other_threads = [this] {
+      const size_t who = random_() % kThreads;
+      if (who == at_work_ || calls_of_[who] == nullptr) return;
+      put_or_end(who);
+      ++steps_between_;
+    };
+  }
+  void step() {
+    if (random_() % 8 == 0) move_to(random_() % std::size(kSets));
+    if (random_() % 64 == 0) replace(handles_[random_() % handles_.size()]);
+    if (random_() % 128 == 0) {
+      end_all_calls();
+      is_visiting_ = true;
+      visit(kSets, handles_);
+      is_visiting_ = false;
+    }
+    at_work_ = random_() % kThreads;
+    if (calls_of_[at_work_] == nullptr) {
+      const Use use = random_() % 4 == 0 ? Use::kOperation : Use::kLaunch;
+      has_put_[at_work_] = false;
+      calls_of_[at_work_] =
+          std::make_unique<Call>(*this, handles_[random_() % handles_.size()], use);
+    } else if (!has_put_[at_work_] && random_() % 5 == 0) {
+      calls_of_[at_work_]->put_at_home();
+      has_put_[at_work_] = true;
+    } else {
+      put_or_end(at_work_);
+    }
+    at_work_ = kThreads;
+  }
+  void end_all_calls() {
+    for (size_t who = 0; who < kThreads; ++who)
+      while (calls_of_[who] != nullptr) put_or_end(who);
+  }
+  uint64_t steps_between() const { return steps_between_; }
+
+ private:
+  static constexpr size_t kThreads = 4;
+
+  void put_or_end(size_t who) {
+    if (has_put_[who]) return calls_of_[who].reset();
+    has_put_[who] = true;
+    calls_of_[who]->put();
+  }
+  void replace(CUstream& stream) {
+    const bool is_in_use = std::ranges::any_of(
+        calls_of_, [&](const auto& call) { return call != nullptr && call->stream() == stream; });
+    if (stream == kLegacy || stream == GS_CU_STREAM_PER_THREAD || is_in_use) return;
+    const bool is_blocking = the_gpu->is_blocking(stream);
+    destroy(stream);
+    stream = new_stream(is_blocking);
+  }
+
+  std::mt19937_64 random_;
+  std::vector<CUstream> handles_;
+  std::array<std::unique_ptr<Call>, kThreads> calls_of_;
+  std::array<bool, kThreads> has_put_{};
+  bool is_visiting_ = false;
+  size_t at_work_ = kThreads;  // the thread that is in the middle of a step
+  uint64_t steps_between_ = 0;
+};
+
+TEST_F(InterleavedTest, OrderHolds) {
+  constexpr uint64_t kSeeds = GS_IS_SANITIZED ? 3 : 30, kSteps = 2000;
+  uint64_t moves = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    begin(seed);
+    for (uint64_t i = 0; i < kSteps; ++i) step();
+    end_all_calls();
+    moves += slot_->gpus[0].moves;
+    const auto wrong = broken();
+    ASSERT_TRUE(wrong.empty()) << wrong.size() << " pairs, first: " << wrong.front();
+  }
+  EXPECT_GT(moves, kSeeds * kSteps / 20);
+  EXPECT_GT(steps_between(), kSeeds * kSteps / 20) << "while another one is in the shim";
+}
+
+}  // namespace
+}  // namespace gpushare::shim

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/intercept/shim/streams/streams_rig.h"
+
+namespace gpushare::shim {
+
+constinit Process the_process{};
+constinit std::atomic<uint64_t> the_time{1'000'000'000};
+
+// --- what the library has in attach.cc ----------------------------------------------------------
+
+namespace detail {
+constinit std::atomic<Process*> process{&the_process};
+}
+uint32_t attach() { return the_process.features.load(); }
+// Each reading is 100 ms later, so a launch that is held for nothing gives up soon.
+uint64_t monotonic_ns() { return the_time.fetch_add(100'000'000); }
+
+}  // namespace gpushare::shim

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams that move keep CUDA's order, whatever threads do between each other's calls. The shim's
+// own sources over a driver that knows for each piece of work what comes before it. A call of the
+// program is three steps: it begins (StreamUse), the driver gets the work, it ends. The steps of
+// several threads come in any order, the later two also between two calls that the shim makes to
+// the driver.
+//
+// CUDA's rule must hold: of two calls, one of which ended before the other began, the first one's
+// work comes first if both name the same stream, or one names the legacy stream and the other a
+// blocking one.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "intercept/shim/streams/stream_use.h"
+#include "tests/intercept/shim/streams/ordering_driver.h"
+
+namespace gpushare::shim {
+
+extern constinit Process the_process;
+extern constinit std::atomic<uint64_t> the_time;
+
+inline constexpr CUstream kLegacy = nullptr;
+inline constexpr uint64_t kThereAndHome[] = {1, 0}, kSets[] = {0, 1, 2, 3};
+
+class StreamsTest : public testing::Test {
+ protected:
+  StreamsTest() { start_over(); }
+
+  // Begins with a new process and a GPU without work.
+  void start_over() {
+    the_gpu = std::make_unique<FakeGpu>();
+    slot_ = std::make_unique<ShimSlot>();
+    slot_->head.gpu_count = 1;
+    slot_->gpus[0].pci[0] = 'x';
+    calls_.clear();
+    is_blocking_ = {{GS_CU_STREAM_PER_THREAD, true}};
+    the_process.features = kShimPartitions;
+    the_process.slot = slot_.get();
+    the_process.streams = nullptr;
+    streams().on_retained(0, kContext);
+  }
+
+  struct Told {
+    CUstream stream = nullptr;
+    uint64_t began = 0, ended = UINT64_MAX;
+    Work before{};
+  };
+
+  // A call of a thread, from its begin to its end.
+  class Call {
+   public:
+    Call(StreamsTest& test, CUstream stream, Use use = Use::kLaunch)
+        : test_(test), told_(test.new_call(stream, &number_)) {
+      use_.emplace(stream, Flavor::kLegacy, use);
+    }
+    ~Call() { end(); }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+    void put() { note_before(the_gpu->put(use_->physical(), number_)); }
+    // As a call that names no stream, or is too large for a partition.
+    void put_at_home() {
+      use_->at_home([&](CUstream home) {
+        note_before(the_gpu->put(home, number_));
+        return CUDA_SUCCESS;
+      });
+    }
+    void end() {
+      if (!use_) return;
+      use_.reset();
+      told_.ended = ++test_.steps_;
+    }
+    size_t number() const { return number_; }
+    CUstream stream() const { return told_.stream; }
+    bool is_away() const { return use_->physical() != stream(); }
+
+   private:
+    void note_before(const Work& before) { told_.before = before; }
+
+    StreamsTest& test_;
+    size_t number_ = 0;
+    Told& told_;
+    std::optional<StreamUse> use_;
+  };
+
+  static Streams& streams() { return *Streams::get(); }
+  CUstream new_stream(bool is_blocking = true) {
+    const CUstream made = the_gpu->create(is_blocking);
+    is_blocking_[made] = is_blocking;
+    streams().on_created(made);
+    return made;
+  }
+  // As the wrapper of cuStreamDestroy does.
+  void destroy(CUstream stream) {
+    streams().before_destroy(stream);
+    the_gpu->destroy(stream);
+  }
+  void move_to(uint64_t groups) { slot_->gpus[0].wanted = groups; }
+  // Makes a whole call and returns its number.
+  size_t launch(CUstream stream) {
+    Call call(*this, stream);
+    call.put();
+    return call.number();
+  }
+  size_t copy(CUstream stream) {
+    Call call(*this, stream, Use::kOperation);
+    call.put_at_home();
+    return call.number();
+  }
+  // The legacy stream, and five others, of which two are non-blocking.
+  std::vector<CUstream> new_streams() {
+    std::vector<CUstream> made{kLegacy};
+    for (int i = 0; i < 5; ++i) made.push_back(new_stream(i % 3 != 2));
+    return made;
+  }
+  // Takes the streams to all these partitions; stand-ins are only made while no call is being made.
+  // They end in the last one.
+  void visit(std::span<const uint64_t> sets, std::span<const CUstream> streams) {
+    for (const uint64_t groups : sets) {
+      move_to(groups);
+      for (const CUstream stream : streams) launch(stream);
+    }
+  }
+  // A call of `late` begins, another thread makes a call of `other`, and then the driver gets the
+  // work of the first one. What `other` gets from then on must wait for it.
+  void expect_waited_for(CUstream late, CUstream other) {
+    Call call(*this, late);
+    move_to(1);
+    launch(other);
+    call.put();
+    call.end();
+    EXPECT_TRUE(is_first(call.number(), launch(other)));
+    EXPECT_EQ(broken(), std::vector<std::string>{});
+  }
+  bool is_first(size_t one, size_t other) const { return calls_[other].before.has(one); }
+
+  // Pairs of calls whose order is not kept: "1 before 5".
+  std::vector<std::string> broken() const {
+    std::vector<std::string> found;
+    for (size_t later = 0; later < calls_.size(); ++later)
+      for (size_t first = 0; first < later; ++first)
+        if (must_come_first(calls_[first], calls_[later]) && !is_first(first, later))
+          found.push_back(std::to_string(first) + " before " + std::to_string(later));
+    return found;
+  }
+
+  std::unique_ptr<ShimSlot> slot_;
+
+ private:
+  Told& new_call(CUstream stream, size_t* number) {
+    const std::lock_guard lock(mutex_);
+    *number = calls_.size();
+    return calls_.emplace_back(Told{.stream = stream, .began = ++steps_});
+  }
+  bool must_come_first(const Told& one, const Told& other) const {
+    if (one.ended >= other.began) return false;
+    if (one.stream == other.stream) return true;
+    if (one.stream == nullptr) return is_blocking_.at(other.stream);
+    return other.stream == nullptr && is_blocking_.at(one.stream);
+  }
+
+  std::map<CUstream, bool> is_blocking_;  // the program's streams
+  std::atomic<uint64_t> steps_{0};
+  std::mutex mutex_;        // of the list
+  std::deque<Told> calls_;  // each belongs to the thread that makes it
+};
+
+}  // namespace gpushare::shim

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tests start the built programs against: an agent that agrees to everything, and a
+// control plane.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <string>
+#include <vector>
+
+#include "shmctl/plane/region.h"
+#include "tests/tools/support/fake_agent.h"
+#include "tests/tools/support/fake_plane.h"
+
+namespace gpushare {
+
+inline std::vector<std::string> answer_ok(const std::string&) { return {R"({"ok":true})"}; }
+
+// This control plane was written just now.
+class TempPlane {
+ public:
+  explicit TempPlane(Nanos age = {}) : name_("/gpushare-tools-test-" + std::to_string(::getpid())) {
+    auto plane = ControlPlane::create(name_);
+    if (!plane) {
+      ADD_FAILURE() << plane.error().message();
+      return;
+    }
+    write_plane(plane->region(), fake_snapshot({.gpus = 1, .processes = 7, .agent_pid = 1},
+                                               MonotonicClock().now() - age));
+  }
+  ~TempPlane() { EXPECT_TRUE(ControlPlane::remove(name_)); }
+  TempPlane(const TempPlane&) = delete;
+  TempPlane& operator=(const TempPlane&) = delete;
+
+  std::string variable() const { return "GPUSHARE_REGION=" + name_; }
+
+ private:
+  std::string name_;
+};
+
+inline std::string socket_variable(const FakeAgent& agent) {
+  return "GPUSHARE_SOCKET=" + agent.socket();
+}
+
+}  // namespace gpushare
