@@ -113,6 +113,12 @@ class Programs {
 
 class ConductorTest : public ::testing::Test {
  protected:
+  // Two jobs of a program each, the first of which comes first.
+  void order_two() {
+    programs_.add();
+    programs_.add();
+    order(0, {1, 2});
+  }
   // Each GPU's list: its jobs in the given order, of which the first has the turn.
   void order(uint32_t gpu, const std::vector<uint64_t>& ids) {
     Conductor::GpuOrder order{.gpu = gpu, .jobs = {}};
@@ -146,9 +152,7 @@ TEST_F(ConductorTest, WithoutOrdersEverybodyRuns) {
 }
 
 TEST_F(ConductorTest, ATurnIsHandedOverWhenTheLastOneStandsAndTheGapIsMeasured) {
-  programs_.add();
-  programs_.add();
-  order(0, {1, 2});
+  order_two();
   step_for(100ms);
   EXPECT_EQ(state(1), TurnState::kRunning);
   EXPECT_EQ(state(2), TurnState::kHeld);
@@ -177,9 +181,7 @@ TEST_F(ConductorTest, NobodyIsLetInBesideWhoHasNotStoodYet) {
 }
 
 TEST_F(ConductorTest, WhoLaunchesNothingLendsItsTurnAndGetsItBackAtTheNextBoundary) {
-  programs_.add();
-  programs_.add();
-  order(0, {1, 2});
+  order_two();
   step_for(50ms);
   programs_.all[0].has_work = false;
   step_for(JobTurn::kPatience + 5ms);
@@ -221,9 +223,7 @@ TEST_F(ConductorTest, AJobOnTwoGpusRunsOnBothOrOnNone) {
 }
 
 TEST_F(ConductorTest, WhoIsNotNamedAnyMoreIsLetGo) {
-  programs_.add();
-  programs_.add();
-  order(0, {1, 2});
+  order_two();
   step_for(50ms);
   ASSERT_EQ(state(2), TurnState::kHeld);
   conductor_.drop_order(0);

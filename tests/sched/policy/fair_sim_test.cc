@@ -28,17 +28,24 @@ void measure(PolicyRig& rig, Nanos warm_up = 1s) {
   rig.run_for(3s);
 }
 
+// A test of many rows, with a rig for each.
+template <class Row>
+class RowTest : public testing::TestWithParam<Row> {
+ protected:
+  const Row& row = this->GetParam();
+  PolicyRig rig;
+};
+constexpr auto kByDescription = [](const auto& row) { return row.param.description; };
+
 struct WeightRow {
   const char* description;
   std::vector<uint32_t> weights;
   std::vector<std::vector<Nanos>> kernels;  // empty: endless
 };
 
-class Weights : public testing::TestWithParam<WeightRow> {};
+class Weights : public RowTest<WeightRow> {};
 
 TEST_P(Weights, AreTheSharesWithinAPoint) {
-  const WeightRow& row = GetParam();
-  PolicyRig rig;
   std::vector<std::unique_ptr<BackToBack>> loads;
   for (size_t i = 0; i < row.weights.size(); ++i) {
     sim::Program& program = rig.add(weight(row.weights[i]));
@@ -66,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(All, Weights,
                                          WeightRow{"lengths_from_50_us_to_50_ms",
                                                    {100, 200, 300, 400},
                                                    {{50us}, {2ms}, {50ms}, {50us, 5ms, 500us}}}),
-                         [](const auto& row) { return row.param.description; });
+                         kByDescription);
 
 TEST(FairClosedLoop, ConvergesWithinASecond) {
   PolicyRig rig;
@@ -84,12 +91,10 @@ struct YieldRow {
   Nanos kernel, gap;
 };
 
-class EarlyYield : public testing::TestWithParam<YieldRow> {};
+class EarlyYield : public RowTest<YieldRow> {};
 
 // Launches, waits, launches: gives the GPU away after each kernel, long before its slice is over.
 TEST_P(EarlyYield, StillGetsItsShare) {
-  const YieldRow& row = GetParam();
-  PolicyRig rig;
   const sim::PeriodicKernel load(rig.add(weight(row.yielding)), row.kernel, row.gap);
   rig.add(weight(row.endless)).endless();
   measure(rig, 3s);
@@ -101,7 +106,7 @@ INSTANTIATE_TEST_SUITE_P(All, EarlyYield,
                                          YieldRow{"half_by_2_ms", 50, 50, 2ms, 10us},
                                          YieldRow{"a_tenth_by_500_us", 10, 90, 500us, 20us},
                                          YieldRow{"most_by_5_ms", 70, 30, 5ms, 10us}),
-                         [](const auto& row) { return row.param.description; });
+                         kByDescription);
 
 TEST(FairClosedLoop, WhatALightProgramLeavesGoesToTheOthersByWeight) {
   PolicyRig rig;
@@ -121,11 +126,9 @@ struct CapRow {
   uint64_t most_freezes_per_s;
 };
 
-class CapAlone : public testing::TestWithParam<CapRow> {};
+class CapAlone : public RowTest<CapRow> {};
 
 TEST_P(CapAlone, IsKeptWithFewFreezes) {
-  const CapRow& row = GetParam();
-  PolicyRig rig;
   rig.add(with({{"max", row.cap}})).endless();
   measure(rig, 2s);
   EXPECT_NEAR(rig.percent_of_time(0), row.percent, kPoint);
@@ -140,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(All, CapAlone,
                                          CapRow{"one", "1%", 1, 11},
                                          CapRow{"short_period", "3000 10000", 30, 110},
                                          CapRow{"long_period", "300000 1000000", 30, 3}),
-                         [](const auto& row) { return row.param.description; });
+                         kByDescription);
 
 TEST(FairClosedLoop, ACapBesideAnUncappedProgramNeedsNoFreezes) {
   PolicyRig rig;
@@ -161,11 +164,9 @@ struct CapBesideRow {
   int neighbours;
 };
 
-class CapBeside : public testing::TestWithParam<CapBesideRow> {};
+class CapBeside : public RowTest<CapBesideRow> {};
 
 TEST_P(CapBeside, IsWhatGetsDone) {
-  const CapBesideRow& row = GetParam();
-  PolicyRig rig;
   rig.add_endless(with({{"max", row.cap}}));
   for (int i = 0; i < row.neighbours; ++i) rig.add_endless({});
   rig.run_for(2s);
@@ -182,7 +183,7 @@ INSTANTIATE_TEST_SUITE_P(All, CapBeside,
                                          CapBesideRow{"forty_five", "45%", 45, 1},
                                          CapBesideRow{"ten_beside_three", "10%", 10, 3},
                                          CapBesideRow{"twenty_beside_three", "20%", 20, 3}),
-                         [](const auto& row) { return row.param.description; });
+                         kByDescription);
 
 TEST(FairClosedLoop, ACapAboveIdleClassWorkIsKeptAndTheRestIsTheirs) {
   PolicyRig rig;
@@ -210,15 +211,14 @@ struct PriorityRow {
   const char* below;
 };
 
-class Background : public testing::TestWithParam<PriorityRow> {};
+class Background : public RowTest<PriorityRow> {};
 
 TEST_P(Background, YieldsWithin350UsAndTakesWhatIsLeft) {
-  PolicyRig rig;
-  const sim::PeriodicKernel periodic(rig.add(with({{"priority", GetParam().above}})), 100us, 5ms);
+  const sim::PeriodicKernel periodic(rig.add(with({{"priority", row.above}})), 100us, 5ms);
   std::vector<sim::Program*> programs;
   std::vector<uint64_t> kernels;
   for (int i = 0; i < 3; ++i) {
-    programs.push_back(&rig.add(with({{"priority", GetParam().below}})));
+    programs.push_back(&rig.add(with({{"priority", row.below}})));
     kernels.push_back(programs.back()->endless());
   }
   const auto executed = [&](size_t i) {
@@ -240,7 +240,7 @@ INSTANTIATE_TEST_SUITE_P(All, Background,
                          testing::Values(PriorityRow{"idle_below_normal", "normal", "idle"},
                                          PriorityRow{"idle_below_high", "high", "idle"},
                                          PriorityRow{"normal_below_high", "high", "normal"}),
-                         [](const auto& row) { return row.param.description; });
+                         kByDescription);
 
 // The request that ends a pause finds the others in the background already.
 TEST(FairClosedLoop, NoRequestOfTheHighClassWaitsForASliceHoweverLongThePause) {

@@ -22,6 +22,15 @@ class ShimCapsTest : public ::testing::Test {
     clients_.push_back({.process = process, .tenant = 1, .gpus = {0}});
     return clients_.back();
   }
+  // A client whose gate is shut, as its tenant is overdrawn by so much less the burst.
+  ShimCaps::Client& add_overdrawn(Nanos charge) {
+    ShimCaps::Client& client = add(kOne);
+    step();
+    bucket_.charge(charge);
+    step();
+    EXPECT_TRUE(caps_.is_shut(kOne));
+    return client;
+  }
   Nanos step() { return caps_.step(now_, clients_, find_) - now_; }
   // Steps every `every`, launches wherever a gate is open; how long each client's gate was open.
   Nanos open_during(Nanos length, Nanos every = 5ms) {
@@ -98,11 +107,7 @@ TEST_F(ShimCapsTest, ALaunchAfterARestIsNotChargedForTheRest) {
 }
 
 TEST_F(ShimCapsTest, WhoWaitsAtTheGateIsAtWorkWhenItOpens) {
-  ShimCaps::Client& client = add(kOne);
-  step();
-  bucket_.charge(40ms);
-  step();
-  ASSERT_TRUE(caps_.is_shut(kOne));
+  ShimCaps::Client& client = add_overdrawn(40ms);
   ++client.launches;  // it stands there
   while (caps_.is_shut(kOne)) {
     now_ += 5ms;
@@ -115,11 +120,7 @@ TEST_F(ShimCapsTest, WhoWaitsAtTheGateIsAtWorkWhenItOpens) {
 }
 
 TEST_F(ShimCapsTest, AShutGateIsNotCharged) {
-  ShimCaps::Client& client = add(kOne);
-  step();
-  bucket_.charge(1s);
-  step();
-  ASSERT_TRUE(caps_.is_shut(kOne));
+  ShimCaps::Client& client = add_overdrawn(1s);
   const Nanos tokens = bucket_.tokens();
   ++client.launches;
   now_ += 10ms;

@@ -26,6 +26,13 @@ struct Beside final : public test::NoShims, public MpsServers {
   std::set<ProcessId> gated, serving;
 };
 
+// Two busy programs of one capped tenant.
+void start_two(SchedulerRig& rig) {
+  rig.start();
+  rig.add_busy("capped", {{"max", "30%"}});
+  rig.add_busy("capped", {});
+}
+
 TEST(SchedulerBesideGates, WhoIsHeldAtItsGateIsNeitherChargedNorFrozenForItsCap) {
   SchedulerRig rig;
   Beside beside(rig);
@@ -43,9 +50,7 @@ TEST(SchedulerBesideGates, WhoIsHeldAtItsGateIsNeitherChargedNorFrozenForItsCap)
 TEST(SchedulerBesideGates, OthersOfItsTenantAreFrozenWhenTheTokensAreUsedUp) {
   SchedulerRig rig;
   Beside beside(rig);
-  rig.start();
-  rig.add_busy("capped", {{"max", "30%"}});
-  rig.add_busy("capped", {});
+  start_two(rig);
   beside.gated.insert(rig.programs[0]->process);
   rig.run_for(1s);
   rig.region->tenants[*rig.tenants.find("capped")].buckets[0].charge(10s);
@@ -58,9 +63,7 @@ TEST(SchedulerBesideGates, OthersOfItsTenantAreFrozenWhenTheTokensAreUsedUp) {
 TEST(SchedulerBesideGates, WhoServesOthersIsNeitherChargedNorFrozen) {
   SchedulerRig rig;
   Beside beside(rig);
-  rig.start();
-  rig.add_busy("capped", {{"max", "30%"}});
-  rig.add_busy("capped", {});
+  start_two(rig);
   beside.serving.insert(rig.programs[0]->process);
   rig.run_for(1s);
   ASSERT_TRUE(rig.tenants.set_frozen("capped", true));

@@ -95,6 +95,11 @@ class SlowGpu : public test::FakeGpu {
 class LateAttachTest : public ::testing::Test {
  protected:
   LateAttachTest() { clock_.advance(100s); }
+  // Until nothing is left to be looked at.
+  void search() {
+    while (late_.advance(500us)) {
+    }
+  }
   void add(pid_t pid, int pieces) {
     gpu_.attachable[pid] = context_of({pid, 7}, kClient + static_cast<uint32_t>(pid));
     gpu_.pieces[pid] = pieces;
@@ -102,8 +107,7 @@ class LateAttachTest : public ::testing::Test {
   void look(Nanos time) {
     for (const Time until = clock_.now() + time; clock_.now() < until; clock_.advance(1s)) {
       late_.look_around();
-      while (late_.advance(500us)) {
-      }
+      search();
     }
   }
   std::vector<pid_t> known() const {
@@ -148,8 +152,7 @@ TEST_F(LateAttachTest, WhatHappensMeanwhileIsNotUndone) {
   registry_.apply({clock_.now(), {10, 7}, DeviceCreated{kClient + 10, 1, 0}});
   registry_.apply(made);
   late_.note(made);
-  while (late_.advance(500us)) {
-  }
+  search();
   EXPECT_THAT(gpu_.begun, ElementsAre(10, 10)) << "from the beginning";
   ASSERT_EQ(registry_.find(10)->holders.size(), 1u);
   EXPECT_EQ(registry_.find(10)->holders[0].groups.size(), 2u);
@@ -160,8 +163,7 @@ TEST_F(LateAttachTest, ASearchUnderWayWhenEventsAreLostBeginsAgain) {
   late_.look_at_all();
   ASSERT_TRUE(late_.advance(500us));
   late_.look_at_all();
-  while (late_.advance(500us)) {
-  }
+  search();
   EXPECT_THAT(gpu_.begun, ElementsAre(10, 10));
   EXPECT_THAT(known(), ElementsAre(10));
 }
@@ -182,8 +184,7 @@ TEST_F(LateAttachTest, LooksLessAndLessOftenAtWhoHasNothing) {
   gpu_.pieces[10] = 1;
   for (int second = 0; second < 300; ++second) {
     late_.look_around();
-    while (late_.advance(500us)) {
-    }
+    search();
     clock_.advance(1s);
   }
   EXPECT_GE(gpu_.begun.size(), 12u);
@@ -195,8 +196,7 @@ TEST_F(LateAttachTest, WhileEventsAreLostAllAreLookedAtLessAndLessOften) {
   add(10, 1);
   for (int i = 0; i < 1000; ++i) {
     late_.look_at_all();
-    while (late_.advance(500us)) {
-    }
+    search();
     clock_.advance(10ms);
   }
   EXPECT_GE(gpu_.begun.size(), 5u);
@@ -255,14 +255,12 @@ TEST_F(LateAttachTest, AProcessThatLostEventsIsLookedAtAloneAndLessAndLess) {
   add(10, 1);
   add(11, 1);
   late_.look_at_all();
-  while (late_.advance(500us)) {
-  }
+  search();
   gpu_.begun.clear();
   for (int second = 0; second < 60; ++second) {  // it goes on losing them
     late_.look_at(10);
     late_.look_around();
-    while (late_.advance(500us)) {
-    }
+    search();
     clock_.advance(1s);
   }
   EXPECT_GE(gpu_.begun.size(), 3u);
@@ -273,8 +271,7 @@ TEST_F(LateAttachTest, AProcessThatLostEventsIsLookedAtAloneAndLessAndLess) {
   late_.look_around();
   late_.look_at(10);
   late_.look_around();
-  while (late_.advance(500us)) {
-  }
+  search();
   EXPECT_THAT(gpu_.begun, ElementsAre(10)) << "at once after a long peace";
 }
 

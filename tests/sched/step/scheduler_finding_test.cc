@@ -112,9 +112,7 @@ TEST(SchedulerFinding, ARuleByUserHoldsAlsoWhenTheNameServiceIsLate) {
 
 TEST(SchedulerFinding, WhoRunsUnseenIsFoundByTheSwitchLog) {
   SchedulerRig rig;
-  rig.start();
-  rig.add_busy("a", {});
-  rig.run_for(1s);
+  rig.run_busy({{"a", {}}}, 1s);
   rig.add_busy("hidden", {{"max", "20%"}});
   ASSERT_TRUE(rig.observer.drain([](DriverEvent&&) {}));
   rig.run_for(3s);

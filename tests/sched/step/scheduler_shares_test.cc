@@ -16,10 +16,7 @@ constexpr double kPoint = 0.01;
 
 TEST(SchedulerShares, WeightsHold) {
   SchedulerRig rig;
-  rig.start();
-  rig.add_busy("a", {{"weight", "300"}});
-  rig.add_busy("b", {{"weight", "100"}});
-  rig.run_for(2s);
+  rig.run_busy({{"a", {{"weight", "300"}}}, {"b", {{"weight", "100"}}}}, 2s);
   const auto shares = rig.measure(3s);
   const double sum = shares[0] + shares[1];
   EXPECT_NEAR(shares[0] / sum, 0.75, kPoint);
@@ -32,10 +29,7 @@ TEST(SchedulerShares, WeightsHold) {
 
 TEST(SchedulerShares, AChangeOfWeightsTakesEffectWhileProgramsRun) {
   SchedulerRig rig;
-  rig.start();
-  rig.add_busy("a", {{"weight", "100"}});
-  rig.add_busy("b", {{"weight", "100"}});
-  rig.run_for(1s);
+  rig.run_busy({{"a", {{"weight", "100"}}}, {"b", {{"weight", "100"}}}}, 1s);
   const std::vector<Setting> heavier{{"weight", "400"}};
   ASSERT_TRUE(rig.tenants.set("b", heavier, false));
   rig.run_for(2s);
@@ -45,9 +39,7 @@ TEST(SchedulerShares, AChangeOfWeightsTakesEffectWhileProgramsRun) {
 
 TEST(SchedulerShares, ACapHoldsAloneAndBesideAnother) {
   SchedulerRig rig;
-  rig.start();
-  rig.add_busy("capped", {{"max", "30%"}});
-  rig.run_for(1s);
+  rig.run_busy({{"capped", {{"max", "30%"}}}}, 1s);
   EXPECT_NEAR(rig.measure(3s)[0], 0.30, kPoint);
   rig.add_busy("free", {});
   rig.run_for(1s);
@@ -61,9 +53,7 @@ TEST(SchedulerShares, ACapHoldsAloneAndBesideAnother) {
 
 TEST(SchedulerShares, ACapOfTheWholeGpuIsNone) {
   SchedulerRig rig;
-  rig.start();
-  rig.add_busy("whole", {{"max", "100%"}});
-  rig.run_for(3s);
+  rig.run_busy({{"whole", {{"max", "100%"}}}}, 3s);
   EXPECT_GT(rig.measure(3s)[0], 0.999);
   EXPECT_EQ(rig.record(*rig.programs[0]).freezes, 0u);
   EXPECT_EQ(rig.record(*rig.programs[0]).has_bucket, 0u);
@@ -71,10 +61,7 @@ TEST(SchedulerShares, ACapOfTheWholeGpuIsNone) {
 
 TEST(SchedulerShares, ATenantsCapBindsAllItsProcessesTogether) {
   SchedulerRig rig;
-  rig.start();
-  rig.add_busy("capped", {{"max", "20%"}});
-  rig.add_busy("capped", {});
-  rig.run_for(1s);
+  rig.run_busy({{"capped", {{"max", "20%"}}}, {"capped", {}}}, 1s);
   const auto shares = rig.measure(3s);
   EXPECT_NEAR(shares[0] + shares[1], 0.20, kPoint);
 }
@@ -106,10 +93,7 @@ TEST(SchedulerShares, APeriodicProgramIsServedAtOnceBesideIdleClassWork) {
 
 TEST(SchedulerShares, TheUsersFreezeHoldsUntilHeThaws) {
   SchedulerRig rig;
-  rig.start();
-  rig.add_busy("a", {});
-  rig.add_busy("b", {});
-  rig.run_for(200ms);
+  rig.run_busy({{"a", {}}, {"b", {}}}, 200ms);
   ASSERT_TRUE(rig.tenants.set_frozen(rig.programs[0]->process, true));
   rig.run_for(200ms);
   EXPECT_EQ(rig.record(*rig.programs[0]).state, ProcessState::kFrozenUser);
@@ -162,10 +146,7 @@ TEST(SchedulerShares, EachGpuHasItsOwnShares) {
 
 TEST(SchedulerShares, TicksSlowlyUnlessTurnsOrACapNeedMore) {
   SchedulerRig rig;
-  rig.start();
-  rig.add_busy("a", {});
-  rig.add_busy("b", {});
-  rig.run_for(1s);
+  rig.run_busy({{"a", {}}, {"b", {}}}, 1s);
   const uint64_t before = rig.scheduler->state().ticks;
   rig.run_for(2s);
   EXPECT_LE(rig.scheduler->state().ticks - before, 30u);

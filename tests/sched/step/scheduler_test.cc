@@ -17,15 +17,10 @@ using test::SchedulerRig;
 
 constexpr double kPoint = 0.01;
 
-// once. What they did of the GPU, as a part of `time`.
-
 TEST(Scheduler, AnAgentThatDiedIsCleanedUpAfterByTheNext) {
   SchedulerRig rig;
-  rig.start();
-  rig.add_busy("capped", {{"max", "10%"}});
-  rig.add_busy("batch", {{"priority", "idle"}});
-  rig.add_busy("batch", {});
-  rig.run_for(1s);
+  rig.run_busy({{"capped", {{"max", "10%"}}}, {"batch", {{"priority", "idle"}}}, {"batch", {}}},
+               1s);
   while (rig.ledger_entries() == 0 ||
          rig.record(*rig.programs[0]).state != ProcessState::kFrozenCap)
     rig.run_for(1ms);

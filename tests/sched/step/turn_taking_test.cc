@@ -29,6 +29,13 @@ class TurnTakingTest : public ::testing::Test {
       config += "[gpu." + std::to_string(gpu) + "]\npolicy = 'scripted'\n";
     rig_.start(true, config);
   }
+  // With a busy program each of the tenants "a" and "b", for a second.
+  void start_two() {
+    start();
+    rig_.add_busy("a", {});
+    rig_.add_busy("b", {});
+    rig_.run_for(1s);
+  }
   // In turns of `length` each.
   void alternate(Nanos length) {
     choose_ = [length](const Snapshot& snapshot) {
@@ -71,10 +78,7 @@ TEST_F(TurnTakingTest, UnderSrtfTheShorterOneGoesFirst) {
 }
 
 TEST_F(TurnTakingTest, OneRunsAndTheOtherStandsUntilItsTurnComes) {
-  start();
-  rig_.add_busy("a", {});
-  rig_.add_busy("b", {});
-  rig_.run_for(1s);
+  start_two();
   auto shares = rig_.measure(1s);
   EXPECT_GT(shares[0], 0.99);
   EXPECT_LT(shares[1], 0.001);
@@ -119,10 +123,7 @@ TEST_F(TurnTakingTest, WhatARunStartedIsOneJobAndItsServiceIsKnown) {
 }
 
 TEST_F(TurnTakingTest, WhoDiesWhileItHasTheTurnKeepsNobodyWaiting) {
-  start();
-  rig_.add_busy("a", {});
-  rig_.add_busy("b", {});
-  rig_.run_for(1s);
+  start_two();
   choose_ = [](const Snapshot& snapshot) {
     return snapshot.jobs.empty() ? 0 : snapshot.jobs.front().id;
   };
@@ -133,10 +134,7 @@ TEST_F(TurnTakingTest, WhoDiesWhileItHasTheTurnKeepsNobodyWaiting) {
 }
 
 TEST_F(TurnTakingTest, AnotherPolicyLetsAllGo) {
-  start();
-  rig_.add_busy("a", {});
-  rig_.add_busy("b", {});
-  rig_.run_for(1s);
+  start_two();
   rig_.scheduler->configure(test::parse("").value());
   rig_.run_for(1s);
   const auto shares = rig_.measure(1s);
@@ -146,10 +144,7 @@ TEST_F(TurnTakingTest, AnotherPolicyLetsAllGo) {
 }
 
 TEST_F(TurnTakingTest, WhoIsFrozenByTheUserLosesItsTurnAndStaysFrozen) {
-  start();
-  rig_.add_busy("a", {});
-  rig_.add_busy("b", {});
-  rig_.run_for(1s);
+  start_two();
   ASSERT_TRUE(rig_.tenants.set_frozen("a", true));
   rig_.run_for(50ms);
   const auto shares = rig_.measure(1s);
@@ -161,10 +156,7 @@ TEST_F(TurnTakingTest, WhoIsFrozenByTheUserLosesItsTurnAndStaysFrozen) {
 }
 
 TEST_F(TurnTakingTest, AnAgentThatDiedLeavesNobodyHeld) {
-  start();
-  rig_.add_busy("a", {});
-  rig_.add_busy("b", {});
-  rig_.run_for(1s);
+  start_two();
   rig_.kill();
   EXPECT_GT(rig_.ledger_entries(), 0u);
   (void)recover(rig_.gpu, *rig_.region, rig_.processes);

@@ -94,6 +94,14 @@ class SchedulerRig : public SchedulerParts {
     return program;
   }
 
+  // Starts the agent with a busy program for each tenant and its settings, and lets them run.
+  void run_busy(const std::vector<std::pair<std::string, std::vector<Setting>>>& busy,
+                Nanos time) {
+    start();
+    for (const auto& [tenant, settings] : busy) add_busy(tenant, settings);
+    run_for(time);
+  }
+
   void run_for(Nanos time) {
     const Time end = machine.model.now() + time;
     while (machine.model.now() < end) {

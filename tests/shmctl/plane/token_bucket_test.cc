@@ -20,6 +20,12 @@ using namespace std::chrono_literals;
 
 Time at(Nanos since_boot) { return Time{since_boot}; }
 
+struct Configured : TokenBucket {
+  Configured(Nanos quota, Nanos period, Nanos burst, Time now) {
+    configure(quota, period, burst, now);
+  }
+};
+
 TEST(TokenBucket, ZeroBytesAreADisabledBucket) {
   TokenBucket bucket{};
   EXPECT_FALSE(bucket.is_enabled());
@@ -28,15 +34,13 @@ TEST(TokenBucket, ZeroBytesAreADisabledBucket) {
 }
 
 TEST(TokenBucket, StartsFull) {
-  TokenBucket bucket{};
-  bucket.configure(30ms, 100ms, 40ms, at(5s));
+  Configured bucket(30ms, 100ms, 40ms, at(5s));
   EXPECT_TRUE(bucket.is_enabled());
   EXPECT_EQ(bucket.tokens(), 40ms);
 }
 
 TEST(TokenBucket, EarnsQuotaPerPeriod) {
-  TokenBucket bucket{};
-  bucket.configure(30ms, 100ms, 30ms, at(0s));
+  Configured bucket(30ms, 100ms, 30ms, at(0s));
   bucket.charge(80ms);
   EXPECT_EQ(bucket.tokens(), -50ms);
   EXPECT_EQ(bucket.refill(at(100ms)), -20ms);
@@ -45,16 +49,14 @@ TEST(TokenBucket, EarnsQuotaPerPeriod) {
 }
 
 TEST(TokenBucket, RefillStopsAtBurst) {
-  TokenBucket bucket{};
-  bucket.configure(30ms, 100ms, 30ms, at(0s));
+  Configured bucket(30ms, 100ms, 30ms, at(0s));
   EXPECT_EQ(bucket.refill(at(10s)), 30ms);
   bucket.charge(10ms);
   EXPECT_EQ(bucket.tokens(), 20ms);
 }
 
 TEST(TokenBucket, RefillOfTheSameOrAnEarlierInstantChangesNothing) {
-  TokenBucket bucket{};
-  bucket.configure(50ms, 100ms, 100ms, at(0s));
+  Configured bucket(50ms, 100ms, 100ms, at(0s));
   bucket.charge(100ms);
   EXPECT_EQ(bucket.refill(at(100ms)), 50ms);
   EXPECT_EQ(bucket.refill(at(100ms)), 50ms);
@@ -80,8 +82,7 @@ TEST(TokenBucket, StaysExactAfterYearsOfUptime) {
 }
 
 TEST(TokenBucket, ChangeOfRateKeepsDebtAndTokens) {
-  TokenBucket bucket{};
-  bucket.configure(30ms, 100ms, 30ms, at(7s));
+  Configured bucket(30ms, 100ms, 30ms, at(7s));
   bucket.charge(70ms);
   bucket.configure(80ms, 100ms, 80ms, at(7s));
   EXPECT_EQ(bucket.tokens(), -40ms);
@@ -89,8 +90,7 @@ TEST(TokenBucket, ChangeOfRateKeepsDebtAndTokens) {
 }
 
 TEST(TokenBucket, ChangeOfRateCreditsTheOldRateUntilNow) {
-  TokenBucket bucket{};
-  bucket.configure(50ms, 100ms, 100ms, at(0s));
+  Configured bucket(50ms, 100ms, 100ms, at(0s));
   bucket.charge(100ms);
   bucket.configure(10ms, 100ms, 100ms, at(100ms));
   EXPECT_EQ(bucket.tokens(), 50ms);
@@ -98,23 +98,20 @@ TEST(TokenBucket, ChangeOfRateCreditsTheOldRateUntilNow) {
 }
 
 TEST(TokenBucket, SmallerBurstCutsTheTokens) {
-  TokenBucket bucket{};
-  bucket.configure(30ms, 100ms, 60ms, at(0s));
+  Configured bucket(30ms, 100ms, 60ms, at(0s));
   bucket.configure(30ms, 100ms, 10ms, at(0s));
   EXPECT_EQ(bucket.tokens(), 10ms);
 }
 
 TEST(TokenBucket, SameConfigurationAgainDoesNotRefill) {
-  TokenBucket bucket{};
-  bucket.configure(30ms, 100ms, 30ms, at(0s));
+  Configured bucket(30ms, 100ms, 30ms, at(0s));
   bucket.charge(50ms);
   bucket.configure(30ms, 100ms, 30ms, at(10s));
   EXPECT_EQ(bucket.tokens(), -20ms);
 }
 
 TEST(TokenBucket, EnabledAgainStartsFullWithoutOldDebt) {
-  TokenBucket bucket{};
-  bucket.configure(30ms, 100ms, 30ms, at(0s));
+  Configured bucket(30ms, 100ms, 30ms, at(0s));
   bucket.charge(1h);
   bucket.disable();
   EXPECT_FALSE(bucket.is_enabled());
@@ -125,8 +122,7 @@ TEST(TokenBucket, EnabledAgainStartsFullWithoutOldDebt) {
 }
 
 TEST(TokenBucket, SurvivesMoreChangesThanThereAreGenerations) {
-  TokenBucket bucket{};
-  bucket.configure(1ms, 100ms, 1s, at(0s));
+  Configured bucket(1ms, 100ms, 1s, at(0s));
   bucket.charge(500ms);
   for (int i = 2; i < 300; ++i) bucket.configure(Nanos(i), 100ms, 1s, at(0s));
   EXPECT_EQ(bucket.tokens(), 500ms);
@@ -194,8 +190,7 @@ TEST(TokenBucketProperty, FollowsTheModelThroughRandomOperations) {
 
 TEST(TokenBucketRace, ConcurrentRefillsCreditEachNanosecondOnce) {
   constexpr int kThreads = 4, kSteps = 50000;
-  TokenBucket bucket{};
-  bucket.configure(300ns, 1000ns, 1h, at(0s));
+  Configured bucket(300ns, 1000ns, 1h, at(0s));
   bucket.charge(1h);  // empty: nothing can overflow in this test
   {
     std::vector<std::jthread> threads;
@@ -212,8 +207,7 @@ TEST(TokenBucketRace, ConcurrentRefillsCreditEachNanosecondOnce) {
 
 TEST(TokenBucketRace, NothingAboveTheBurstIsEverSeen) {
   constexpr int kThreads = 3, kSteps = 50000;
-  TokenBucket bucket{};
-  bucket.configure(900ns, 1000ns, 2000ns, at(0s));
+  Configured bucket(900ns, 1000ns, 2000ns, at(0s));
   std::atomic<int> above = 0;
   {
     std::vector<std::jthread> threads;
@@ -232,8 +226,7 @@ TEST(TokenBucketRace, NothingAboveTheBurstIsEverSeen) {
 
 TEST(TokenBucketRace, NoChargeIsLostWhileTheRateChanges) {
   constexpr int kThreads = 3, kCharges = 20000;
-  TokenBucket bucket{};
-  bucket.configure(1ms, 100ms, 1h, at(1s));
+  Configured bucket(1ms, 100ms, 1h, at(1s));
   {
     std::vector<std::jthread> threads;
     for (int thread = 0; thread < kThreads; ++thread)

@@ -55,29 +55,16 @@ void add_targets(std::vector<Numbered<TenantRecord>>& tenants) {
             .slo_state = SloState::kRest,
             .slo_us = 0,
             .sms_sharers = 1};
-  use(1) = {.sms_entitled = 64,
-            .sms_in_use = 48,
-            .slo_state = SloState::kGrows,
-            .slo_us = 20'000,
-            .latency_us = 21'500,
-            .p99_us = 30'100,
-            .iterations_per_ks = 46'500,
-            .iteration_source = 2,
-            .confidence_permille = 1000,
-            .sms_knee = 96,
-            .sms_needed = 64,
-            .sms_sharers = 1};
-  use(2) = {.sms_entitled = 40,
-            .sms_in_use = 40,
-            .slo_state = SloState::kStarved,
-            .slo_us = 5'000,
-            .latency_us = 7'250,
-            .p99_us = 12'400,
-            .iterations_per_ks = 137'900,
-            .iteration_source = 1,
-            .confidence_permille = 930,
-            .sms_needed = 56,
-            .sms_sharers = 2};
+  use(1) = use_with_target(SloState::kGrows, 64, 20'000, 21'500, 30'100, 46'500);
+  use(1).sms_in_use = 48;
+  use(1).sms_knee = 96;
+  use(1).sms_needed = 64;
+  use(1).sms_sharers = 1;
+  use(2) = use_with_target(SloState::kStarved, 40, 5'000, 7'250, 12'400, 137'900);
+  use(2).iteration_source = 1;
+  use(2).confidence_permille = 930;
+  use(2).sms_needed = 56;
+  use(2).sms_sharers = 2;
   use(3) = use(2);
   use(3).slo_state = SloState::kUnmeasured;
   use(3).latency_us = use(3).p99_us = use(3).iterations_per_ks = kUnknown32;
@@ -111,6 +98,20 @@ ProcessRecord fake_process(const FakePlane& fake, uint32_t index, Time now) {
 }
 
 }  // namespace
+
+TenantGpuUse use_with_target(SloState state, uint32_t sms, uint32_t slo_us, uint32_t latency_us,
+                             uint32_t p99_us, uint32_t iterations_per_ks) {
+  TenantGpuUse use;
+  use.sms_entitled = use.sms_in_use = sms;
+  use.slo_state = state;
+  use.slo_us = slo_us;
+  use.latency_us = latency_us;
+  use.p99_us = p99_us;
+  use.iterations_per_ks = iterations_per_ks;
+  use.iteration_source = 2;
+  use.confidence_permille = 1000;
+  return use;
+}
 
 PlaneSnapshot fake_snapshot(const FakePlane& fake, Time now) {
   PlaneSnapshot snapshot;

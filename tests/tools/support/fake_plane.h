@@ -18,6 +18,11 @@ struct FakePlane {
 // Returns what an agent would publish at `now`.
 PlaneSnapshot fake_snapshot(const FakePlane& fake, Time now);
 
+// What a tenant has that announces its iterations, with a target: on `sms` SMs of its own a target,
+// a mean time and a 99th percentile, in us, and so many iterations in 1000 s.
+TenantGpuUse use_with_target(SloState state, uint32_t sms, uint32_t slo_us, uint32_t latency_us,
+                             uint32_t p99_us, uint32_t iterations_per_ks);
+
 // Writes that where the tools look.
 void write_plane(Region& region, const PlaneSnapshot& snapshot);
 

@@ -29,16 +29,9 @@ std::string text_of(const TenantGpuUse& use, size_t width = 140) {
 }
 
 TenantGpuUse starved() {
-  return {.sms_entitled = 48,
-          .sms_in_use = 48,
-          .slo_state = SloState::kStarved,
-          .slo_us = 20'000,
-          .latency_us = 31'000,
-          .p99_us = 40'000,
-          .iterations_per_ks = 32'258,
-          .iteration_source = 2,
-          .confidence_permille = 1000,
-          .sms_needed = 80};
+  TenantGpuUse use = use_with_target(SloState::kStarved, 48, 20'000, 31'000, 40'000, 32'258);
+  use.sms_needed = 80;
+  return use;
 }
 
 TEST(SloView, SaysWhyATenantHasWhatItHas) {
