@@ -95,8 +95,7 @@ class SchedulerRig : public SchedulerParts {
   }
 
   // Starts the agent with a busy program for each tenant and its settings, and lets them run.
-  void run_busy(const std::vector<std::pair<std::string, std::vector<Setting>>>& busy,
-                Nanos time) {
+  void run_busy(const std::vector<std::pair<std::string, std::vector<Setting>>>& busy, Nanos time) {
     start();
     for (const auto& [tenant, settings] : busy) add_busy(tenant, settings);
     run_for(time);
