@@ -21,8 +21,8 @@ static bool gs_may_attach(const struct file *file, struct task_struct *task, boo
 }
 
 /*
- * May an owner of files take a process to a tenant? One that was put by name into another tree stays
- * there: otherwise who was given a tenant would not be held by any other one.
+ * May an owner of files take a process to a tenant? One that was put by name into another tree
+ * stays there: otherwise who was given a tenant would not be held by any other one.
  */
 static bool gs_may_leave(const struct gs_process *process, struct gs_tenant *tenant)
 {

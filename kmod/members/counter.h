@@ -31,9 +31,9 @@
 #define GS_CONTEXTS_MAX 1000000
 
 /*
- * No GPU has as much memory, so the driver gives nobody more at once, whatever is asked for. More is
- * never charged: two such requests at once would otherwise pass 64 bits, and the second one would be
- * refused although its tenant has no limit.
+ * No GPU has as much memory, so the driver gives nobody more at once, whatever is asked for. More
+ * is never charged: two such requests at once would otherwise pass 64 bits, and the second one
+ * would be refused although its tenant has no limit.
  */
 #define GS_CHARGE_MAX (1ULL << 44)
 

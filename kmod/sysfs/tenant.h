@@ -48,8 +48,8 @@ struct gs_tenant_attribute {
 	GS_ATTRIBUTE(_name, 0644, .store = gs_store_##_name, .setting = GPUSHARE_SETTING_##_setting)
 
 /*
- * For an attribute whose writers remove the same attribute of another tenant. lockdep knows it by its
- * name alone, and would take the removal for a wait for the writer itself.
+ * For an attribute whose writers remove the same attribute of another tenant. lockdep knows it by
+ * its name alone, and would take the removal for a wait for the writer itself.
  */
 #ifdef CONFIG_DEBUG_LOCK_ALLOC
 #define GS_OF_EACH_TENANT .ignore_lockdep = true

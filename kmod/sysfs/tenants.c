@@ -3,8 +3,8 @@
  * The tree of tenants below tenants/: tenants are made and removed here, by writes to `create` and
  * `remove` of the root and of each tenant. gs_tree_lock makes these take turns. It is taken before
  * gs_lock. kobject_del() waits for writers of a tenant's own files, so those only try to take
- * gs_tree_lock, and begin again if they do not get it. A writer that has it may remove tenants below
- * its own, of whose files no other writer can then be waiting for it.
+ * gs_tree_lock, and begin again if they do not get it. A writer that has it may remove tenants
+ * below its own, of whose files no other writer can then be waiting for it.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>
@@ -65,8 +65,8 @@ static int gs_tenant_add(const char *path, struct gs_tenant *parent)
 }
 
 /*
- * Lets a tenant not be found any more, so that no process can be attached to it. Returns false if it
- * must be empty for that and is not.
+ * Lets a tenant not be found any more, so that no process can be attached to it. Returns false if
+ * it must be empty for that and is not.
  */
 static bool gs_tenant_withdraw(struct gs_tenant *tenant, bool must_be_empty)
 {
@@ -83,8 +83,8 @@ static bool gs_tenant_withdraw(struct gs_tenant *tenant, bool must_be_empty)
 }
 
 /*
- * Removes a tenant that is withdrawn. Its processes go into the default tenant; those of the default
- * tenant itself are forgotten.
+ * Removes a tenant that is withdrawn. Its processes go into the default tenant; those of the
+ * default tenant itself are forgotten.
  */
 static void gs_tenant_delete(struct gs_tenant *tenant)
 {
