@@ -36,9 +36,9 @@ static ssize_t gs_tenant_show(struct kobject *kobj, struct attribute *attr, char
 }
 
 /*
- * May the writer do everything? The kernel does not say who has opened the file. A program that runs
- * with another user's rights than its caller's may have been handed it by the caller, so its rights
- * do not count.
+ * May the writer do everything? The kernel does not say who has opened the file. A program that
+ * runs with another user's rights than its caller's may have been handed it by the caller, so its
+ * rights do not count.
  */
 static bool gs_writer_is_admin(void)
 {
