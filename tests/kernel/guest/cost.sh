@@ -9,9 +9,9 @@ limits() {
   echo "other 1 1
 version 200 200
 control 200 200
-alloc 1335 1670
-kept 1335 1670
-free 880 1200
+alloc 1350 1680
+kept 1350 1680
+free 890 1200
 channel 985 1310
 preempt 1000 1310
 object 200 200
