@@ -191,7 +191,7 @@ test_TheTreeMayBeChangedFromAllSidesAtOnce() {
   for i in 1 2; do
     start /tmp/top.$i sh -c "for n in \$(seq 40); do echo churn >$tree/create; echo churn >$tree/remove; done"
     start /tmp/below.$i sh -c "for n in \$(seq 80); do echo x >$tree/tenants/churn/create; echo x >$tree/tenants/churn/remove; done"
-    start /tmp/deep.$i sh -c "for n in \$(seq 80); do echo y >$tree/tenants/churn/x/create; echo y >$tree/tenants/churn/x/remove; done"
+    start /tmp/deep.$i sh -c "for n in \$(seq 40); do echo y >$tree/tenants/churn/x/create; echo y >$tree/tenants/churn/x/remove; done"
     start /tmp/write.$i sh -c "for n in \$(seq 80); do echo 7 >$tree/tenants/churn/x/weight; cat $tree/tenants/churn/stat; done"
   done
   for i in $(cat /tmp/pids); do wait_for 60 is_gone "$i"; done
