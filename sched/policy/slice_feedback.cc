@@ -8,12 +8,21 @@ namespace gpushare {
 namespace {
 
 constexpr Nanos kShortestWindow = std::chrono::milliseconds(200);
-constexpr double kFewestRounds = 8;       // in a window
+constexpr double kFewestRounds = 8;  // in a window
+// What a window's end changes is in force some milliseconds later, with many programs some tens: if
+// that is in this part of the next one, this begins again, and sees one slice of each process only.
+constexpr int kYoung = 4;
 constexpr double kSwitchNs = 80'000;      // the hardware's switch, driver facts section 5
 constexpr double kUsesSlice = 0.85;       // of its slice: a longer one would be used, too
-constexpr double kUsesAll = 0.98;         // less a turn that the window cuts
+constexpr double kUsesAll = 0.98;         // beside one turn, which the window cuts
 constexpr double kComesEveryRound = 0.8;  // turns per round
-constexpr double kSliceGain = 0.3;        // of the log error, per window
+constexpr double kSliceGain = 0.3;        // of the log error, per window, at first
+constexpr double kSettledGain = 0.03;     // and when it has settled
+constexpr double kSettling = 4;           // windows in which the gain halves, then to a third, ...
+// A window cuts a turn at each of its ends, so that its measure is wrong by as much as a turn. What
+// is larger is a change of the program; so is a share that is due and moves by this part.
+constexpr double kChangeInTurns = 1.25;
+constexpr double kChangeOfTarget = 0.01;
 constexpr double kRoundGain = 0.8;
 constexpr double kRoundRecovery = 0.1;  // log units per window
 constexpr double kFade = 0.8;           // what is left of an unused correction after a window
@@ -37,9 +46,14 @@ void SliceFeedback::observe(Time now, std::span<const Sample> samples, double sh
     return;
   }
   ++calls_in_window_;
+  const bool is_young = now < window_began_ + (window_end_ - window_began_) / kYoung;
   for (const Sample& sample : samples) {
     Account& account = account_[sample.process];
-    if (account.last_call + 1 != call_) account.calls = 0;  // was away: not in this window
+    const bool was_away = account.last_call + 1 != call_;
+    const bool has_new_slice = account.slice != sample.slice;
+    if (is_young && has_new_slice && !was_away) return begin_window(now, samples);
+    if (was_away || has_new_slice) account.calls = 0;  // not in this window
+    account.slice = sample.slice;
     account.last_call = call_;
     ++account.calls;
     account.used += sample.used;
@@ -56,6 +70,7 @@ void SliceFeedback::begin_window(Time now, std::span<const Sample> samples) {
     Account& account = account_[sample.process];
     account.last_call = call_;
     account.calls = 0;
+    account.slice = sample.slice;
     account.used = Nanos::zero();
     account.turns = 0;
     slices_ns += static_cast<double>(Nanos(sample.slice).count());
@@ -98,10 +113,17 @@ void SliceFeedback::correct_slices(std::span<const Closed> all) {
   }
   double mean = 0;  // of the corrections, by target: they must not drift together
   for (const Closed& one : all) {
-    double& log_factor = account_[one.process].log_factor;
+    Account& account = account_[one.process];
+    double& log_factor = account.log_factor;
     if (one.uses_slice) {
-      const double error = std::log((one.target / target) / (one.used / used));
-      log_factor += kSliceGain * std::clamp(error, -kLargestError, kLargestError);
+      const double share = one.target / target;
+      const double error = std::log(share / (one.used / used));
+      const bool has_changed = std::abs(error) * one.turns > kChangeInTurns ||
+                               std::abs(share - account.share) > kChangeOfTarget * share;
+      account.settled = has_changed ? 0 : account.settled + 1;
+      account.share = share;
+      const double gain = std::max(kSliceGain / (1 + account.settled / kSettling), kSettledGain);
+      log_factor += gain * std::clamp(error, -kLargestError, kLargestError);
       mean += log_factor * one.target / target;
     } else {
       log_factor *= kFade;
@@ -127,7 +149,7 @@ void SliceFeedback::correct_round(std::span<const Closed> all, double window_ns,
   bool does_anyone_yield = false;
   double worst = -kLargestError;
   for (const Closed& one : all) {
-    if (one.used >= kUsesAll * one.turns * one.slice || one.turns < kComesEveryRound * rounds)
+    if (one.used >= kUsesAll * (one.turns - 1) * one.slice || one.turns < kComesEveryRound * rounds)
       continue;
     does_anyone_yield = true;
     worst = std::max(worst, std::log((one.target / target) / (one.used / used)));

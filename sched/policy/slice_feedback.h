@@ -4,7 +4,9 @@
 // kernels uses only part of its turn. Two integral controllers, stepped once a
 // window of about 0.2 s: a factor on the slice of each process that uses its turns, so that these
 // get time in the ratio of their targets; and a factor on the round, shortened while a process that
-// yields early and comes back every round gets less than its target. Pure.
+// yields early and comes back every round gets less than its target. A window measures no finer
+// than a turn, so a correction that was found is refined ever more slowly until something changes:
+// otherwise many programs would have their slices set all the time for noise. Pure.
 //   Targets 30/70, the first yields after 2 ms: with a round of 20 ms it gets 2 of 16 ms, 12.5 %;
 //   with one of 6.67 ms it gets 2 of 6.67 ms.
 #pragma once
@@ -30,8 +32,9 @@ class SliceFeedback {
 
   explicit SliceFeedback(size_t slots) : account_(slots) {}
 
-  // Ascending by process. Only a process that is in every call of a window counts in it.
-  // `shortest_round` is the least useful round factor, where the smallest slice is its minimum.
+  // Ascending by process. Only a process that is in every call of a window, and has one slice in
+  // it, counts in it. `shortest_round` is the least useful round factor, where the smallest slice
+  // is its minimum.
   void observe(Time now, std::span<const Sample> samples, double shortest_round);
 
   // The slot has a new process.
@@ -48,9 +51,12 @@ class SliceFeedback {
  private:
   struct Account {
     double log_factor = 0;
+    double share = 0;    // that was due in the last window, of those that use their slices
+    double settled = 0;  // windows in a row without a change
     bool uses_slice = true;
     uint64_t last_call = 0;
-    uint32_t calls = 0;  // in this window, without a gap
+    uint32_t calls = 0;  // in this window, without a gap and with the same slice
+    Micros slice{};      // in the last call
     Nanos used{};
     uint32_t turns = 0;
   };

@@ -141,7 +141,20 @@ void Accounting::close_slot() {
     const double share = share_of(meter);
     meter.history.back() = share < 0 ? 0xFFFF : permille(share);
   }
+  round_ = round();
   if (at_ - resident_since_ > kLoneAfter) infer_resident();
+}
+
+// How long the hardware takes to come back to one that has work, if all that ran in the window have
+// some and use their slices.
+Nanos Accounting::round() const {
+  Nanos round{};
+  for (const auto& [pid, meter] : meters_) {
+    const bool has_run = std::ranges::any_of(
+        meter.slots, [](const Slot& slot) { return slot.used > Nanos{} || slot.starts > 0; });
+    if (has_run && !meter.is_frozen) round += meter.slice + kSwitch;
+  }
+  return round;
 }
 
 // No record for long: nobody known to be resident must be one that was there before us.
@@ -236,7 +249,7 @@ Accounting::Charge Accounting::take_charge(pid_t pid) {
 
 bool Accounting::wants(const Meter& meter, Time now) const {
   if (meter.is_frozen) return meter.wanted_when_frozen;
-  return now - meter.last_active < kWantsFor;
+  return now - meter.last_active < std::max(kWantsFor, 3 * round_ / 2);
 }
 
 bool Accounting::wants_gpu(pid_t pid, Time now) const {

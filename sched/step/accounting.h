@@ -32,11 +32,13 @@ class Accounting {
       std::chrono::milliseconds(100);           // the window moves in steps of this
   static constexpr uint32_t kWindowSlots = 10;  // window: 1 s
   static constexpr Nanos kLoneAfter = std::chrono::milliseconds(100);  // longer than any slice
-  static constexpr Nanos kWantsFor =
-      std::chrono::milliseconds(100);  // of thawed time without a sign of work
+  // Without a sign of work for so much thawed time, and for one and a half rounds of all time
+  // slices, a process has none: until then it may wait for the others.
+  static constexpr Nanos kWantsFor = std::chrono::milliseconds(100);
   // The longest that an H200 takes to load and store a context's state is 0.144 ms, and to change
   // contexts 0.08 ms (docs/driver-facts.md). What is longer is taken for something else.
   static constexpr Nanos kLongestSwitch = std::chrono::microseconds(250);
+  static constexpr Nanos kSwitch = std::chrono::microseconds(80);  // the change alone
 
   struct Use {
     Nanos total{};      // since it was added
@@ -117,6 +119,7 @@ class Accounting {
   void charge(Time from, Time to);  // within one slot
   void end_turn(Meter& meter, Nanos turn);
   void close_slot();
+  Nanos round() const;
   void infer_resident();
   void apply(const SwitchRecord& record);
   void apply(const Boundary& boundary);
@@ -140,6 +143,7 @@ class Accounting {
   Slots all_{};                     // used and starts of the whole GPU
   uint64_t records_ = 0, lost_ = 0;
   Nanos unattributed_{};
+  Nanos round_{};  // as of the last slot
 };
 
 }  // namespace gpushare

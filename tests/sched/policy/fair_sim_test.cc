@@ -75,6 +75,22 @@ INSTANTIATE_TEST_SUITE_P(All, Weights,
                                                    {{50us}, {2ms}, {50ms}, {50us, 5ms, 500us}}}),
                          kByDescription);
 
+// A round of 64 turns is long, and a window has few of them, so that it measures coarsely.
+TEST(FairClosedLoop, SixtyFourProgramsComeToRest) {
+  constexpr size_t kPrograms = 64;
+  PolicyRig rig;
+  std::vector<std::unique_ptr<BackToBack>> loads;
+  for (size_t i = 0; i < kPrograms; ++i)
+    loads.push_back(std::make_unique<BackToBack>(rig.add(weight(100)),
+                                                 std::vector<Nanos>{Nanos(700us) + 37us * i}));
+  rig.run_for(10s);
+  rig.mark();
+  rig.run_for(10s);
+  EXPECT_LT(rig.slice_changes(), 2 * kPrograms);
+  for (size_t i = 0; i < kPrograms; ++i)
+    EXPECT_NEAR(rig.percent_of_used(i), 100.0 / kPrograms, 0.1) << "program " << i;
+}
+
 TEST(FairClosedLoop, ConvergesWithinASecond) {
   PolicyRig rig;
   rig.add(weight(10)).endless();

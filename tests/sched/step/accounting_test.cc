@@ -44,6 +44,28 @@ class AccountingTest : public ::testing::Test {
   }
 };
 
+// Its turn comes again after 160 ms.
+TEST_F(AccountingTest, WhoWaitsThroughALongRoundWantsTheGpuAllTheTime) {
+  constexpr int kPrograms = 40;
+  constexpr pid_t kFirst = 1000;
+  for (pid_t pid = kFirst; pid < kFirst + kPrograms; ++pid) {
+    accounting_.add(pid, at({}));
+    accounting_.set_slice(pid, milliseconds(4));
+  }
+  for (int turn = 0; turn < 500; ++turn) {
+    const Nanos when = milliseconds(4) * turn;
+    start(when, kFirst + turn % kPrograms);
+    stop(when + milliseconds(4), kFirst + turn % kPrograms);
+    consume(when + milliseconds(4));
+    if (when < seconds(1)) continue;
+    for (pid_t pid = kFirst; pid < kFirst + kPrograms; ++pid)
+      ASSERT_TRUE(accounting_.wants_gpu(pid, at(when + milliseconds(4)))) << pid << " " << turn;
+  }
+  consume(milliseconds(2100));
+  EXPECT_TRUE(accounting_.wants_gpu(kFirst, at(milliseconds(2100))));
+  EXPECT_FALSE(accounting_.wants_gpu(kFirst, at(milliseconds(2400)))) << "it would have run";
+}
+
 TEST_F(AccountingTest, ChargesFromStartToEnd) {
   start(milliseconds(2), kA);
   stop(milliseconds(5), kA);
