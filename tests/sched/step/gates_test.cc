@@ -26,11 +26,13 @@ struct Beside final : public test::NoShims, public MpsServers {
   std::set<ProcessId> gated, serving;
 };
 
-// Two busy programs of one capped tenant.
-void start_two(SchedulerRig& rig) {
+// Two busy programs of one capped tenant run for a second, the first of them among `special`.
+void run_two(SchedulerRig& rig, std::set<ProcessId>& special) {
   rig.start();
   rig.add_busy("capped", {{"max", "30%"}});
   rig.add_busy("capped", {});
+  special.insert(rig.programs[0]->process);
+  rig.run_for(1s);
 }
 
 TEST(SchedulerBesideGates, WhoIsHeldAtItsGateIsNeitherChargedNorFrozenForItsCap) {
@@ -50,9 +52,7 @@ TEST(SchedulerBesideGates, WhoIsHeldAtItsGateIsNeitherChargedNorFrozenForItsCap)
 TEST(SchedulerBesideGates, OthersOfItsTenantAreFrozenWhenTheTokensAreUsedUp) {
   SchedulerRig rig;
   Beside beside(rig);
-  start_two(rig);
-  beside.gated.insert(rig.programs[0]->process);
-  rig.run_for(1s);
+  run_two(rig, beside.gated);
   rig.region->tenants[*rig.tenants.find("capped")].buckets[0].charge(10s);
   const auto shares = rig.measure(2s);
   EXPECT_GT(shares[0], 0.95);
@@ -63,9 +63,7 @@ TEST(SchedulerBesideGates, OthersOfItsTenantAreFrozenWhenTheTokensAreUsedUp) {
 TEST(SchedulerBesideGates, WhoServesOthersIsNeitherChargedNorFrozen) {
   SchedulerRig rig;
   Beside beside(rig);
-  start_two(rig);
-  beside.serving.insert(rig.programs[0]->process);
-  rig.run_for(1s);
+  run_two(rig, beside.serving);
   ASSERT_TRUE(rig.tenants.set_frozen("capped", true));
   const auto shares = rig.measure(2s);
   EXPECT_GT(shares[0], 0.95);

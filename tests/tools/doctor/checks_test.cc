@@ -201,10 +201,27 @@ TEST(Doctor, ASimulatedGpuNeedsNoDriver) {
   EXPECT_EQ(finding(input, "device files").severity, Severity::kOk);
 }
 
-TEST(Doctor, TheModuleMayWaitForADriverThatIsNotThere) {
-  const Machine machine;
-  machine.replace("proc/driver", "sys/kernel/gpushare/driver", "waiting for driver\n");
-  EXPECT_EQ(finding(machine.input(), "kernel module").severity, Severity::kOk);
+struct Replaced {
+  const char* description;
+  const char* removed;
+  const char* written;
+  const char* text;
+  const char* check;
+  Severity severity;
+};
+
+TEST(Doctor, WhatIsThereInPlaceOfSomethingElseIsJudged) {
+  for (const Replaced& row :
+       {Replaced{"the module may wait for a driver that is not there", "proc/driver",
+                 "sys/kernel/gpushare/driver", "waiting for driver\n", "kernel module",
+                 Severity::kOk},
+        Replaced{"a file in place of the socket is found", "run/gpushare/agent.sock",
+                 "run/gpushare/agent.sock", "", "control socket", Severity::kFail}}) {
+    const Machine machine;
+    machine.remove(row.removed);
+    machine.tree.write(row.written, row.text);
+    EXPECT_EQ(finding(machine.input(), row.check).severity, row.severity) << row.description;
+  }
 }
 
 TEST(Doctor, AModuleWithoutAnAgentIsFound) {
@@ -215,12 +232,6 @@ TEST(Doctor, AModuleWithoutAnAgentIsFound) {
   const Finding found = finding(input, "kernel module");
   EXPECT_EQ(found.severity, Severity::kWarning);
   EXPECT_EQ(found.fix, "systemctl start gpushared");
-}
-
-TEST(Doctor, AFileInPlaceOfTheSocketIsFound) {
-  const Machine machine;
-  machine.replace("run/gpushare/agent.sock", "run/gpushare/agent.sock", "");
-  EXPECT_EQ(finding(machine.input(), "control socket").severity, Severity::kFail);
 }
 
 TEST(Doctor, TheAgentMustAnswerBeFreshAndBeOfTheSameBuild) {

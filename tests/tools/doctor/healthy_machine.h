@@ -69,10 +69,6 @@ struct Machine {
             .status = live_status(),
             .region = {}};
   }
-  void replace(const char* removed, const char* name, const char* text) const {
-    remove(removed);
-    tree.write(name, text);
-  }
   void remove(const char* name) const { std::filesystem::remove_all(tree.path() / name); }
 
   TempDir tree;

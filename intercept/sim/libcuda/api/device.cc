@@ -84,6 +84,15 @@ std::optional<int> attribute_of(const Device& device, CUdevice_attribute attribu
   return std::nullopt;
 }
 
+// Writes what `of` says of the device to `*to`.
+template <class T, class Of>
+CUresult tell(T* to, CUdevice device, Of of) {
+  if (to == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  GS_DEVICE(device);
+  *to = of(*found);
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
 
 CUresult cuInit(unsigned flags) { return flags == 0 ? Runtime::start() : CUDA_ERROR_INVALID_VALUE; }
@@ -103,10 +112,7 @@ CUresult cuDeviceGetCount(int* count) {
 }
 
 CUresult cuDeviceGet(CUdevice* device, int ordinal) {
-  if (device == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  GS_DEVICE(ordinal);
-  *device = found->ordinal;
-  return CUDA_SUCCESS;
+  return tell(device, ordinal, [](const Device& found) { return found.ordinal; });
 }
 
 CUresult cuDeviceGetName(char* name, int length, CUdevice device) {
@@ -131,10 +137,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
 }
 
 CUresult cuDeviceTotalMem_v2(size_t* bytes, CUdevice device) {
-  if (bytes == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  GS_DEVICE(device);
-  *bytes = found->about.memory_bytes;
-  return CUDA_SUCCESS;
+  return tell(bytes, device, [](const Device& found) { return found.about.memory_bytes; });
 }
 
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
