@@ -23,7 +23,7 @@ SPANK_PLUGIN(gpushare, 1)
 
 #include "tools/slurm/agent.h"
 #include "tools/slurm/ended.h"
-#include "tools/slurm/wish.h"
+#include "tools/slurm/settle.h"
 
 #define LIMIT_MS 1500
 #define EXTERN_STEP 0xfffffffcu /* holds processes that no step started; runs none itself */

@@ -23,9 +23,9 @@ const struct gs_option_text gs_option_texts[GS_OPTIONS] = {
 			  "gpushare: idle, normal or high" },
 };
 
-static const char *const priorities[] = { "idle", "normal", "high" };
+const char *const gs_priority_names[] = { "idle", "normal", "high" };
 
-__attribute__((format(printf, 2, 3))) static int refuse(char *why, const char *format, ...)
+int gs_refuse(char *why, const char *format, ...)
 {
 	va_list arguments;
 
@@ -37,7 +37,7 @@ __attribute__((format(printf, 2, 3))) static int refuse(char *why, const char *f
 
 static int not_allowed(char *why, const char *name, const char *text, const char *allowed)
 {
-	return refuse(why, "%s: '%.40s' is not allowed; allowed: %s", name, text, allowed);
+	return gs_refuse(why, "%s: '%.40s' is not allowed; allowed: %s", name, text, allowed);
 }
 
 uint32_t gs_parse_count(const char *text, uint32_t most)
@@ -128,7 +128,7 @@ static uint64_t parse_memory(const char *text)
 static int parse_priority(const char *text)
 {
 	for (int i = GS_IDLE; i <= GS_HIGH; i++)
-		if (!strcmp(text, priorities[i]))
+		if (!strcmp(text, gs_priority_names[i]))
 			return i;
 	return -1;
 }
@@ -227,11 +227,11 @@ static int parse_word(struct gs_admin *admin, const char *word, char *why)
 		return 0;
 	}
 unknown:
-	return refuse(why,
-		      "'%.40s' is not known; known: socket=, require_agent, shards=, "
-		      "weight_per_shard=, mem_per_shard=, priority=, max_weight=, max_cap=, "
-		      "max_mem=, max_priority=",
-		      word);
+	return gs_refuse(why,
+			 "'%.40s' is not known; known: socket=, require_agent, shards=, "
+			 "weight_per_shard=, mem_per_shard=, priority=, max_weight=, max_cap=, "
+			 "max_mem=, max_priority=",
+			 word);
 }
 
 int gs_parse_admin(struct gs_admin *admin, int count, char *const words[], char *why)
@@ -247,125 +247,13 @@ int gs_parse_admin(struct gs_admin *admin, int count, char *const words[], char 
 		if (parse_word(admin, words[i], why))
 			return -1;
 	if (!admin->shards)
-		return refuse(why, "shards= is missing: how many shards one GPU has in gres.conf");
+		return gs_refuse(why,
+				 "shards= is missing: how many shards one GPU has in gres.conf");
 	/* What jobs get unasked they may ask for. */
 	if (admin->most.priority < admin->priority)
 		admin->most.priority = admin->priority;
 	if (admin->most.is_said[GS_WEIGHT] && admin->weight_per_shard > admin->most.weight)
-		return refuse(why, "weight_per_shard=%u is above max_weight=%u",
-			      admin->weight_per_shard, admin->most.weight);
+		return gs_refuse(why, "weight_per_shard=%u is above max_weight=%u",
+				 admin->weight_per_shard, admin->most.weight);
 	return 0;
-}
-
-static void cap_text(uint32_t cap, char *text, size_t size)
-{
-	if (cap % 1000)
-		snprintf(text, size, "%u.%03u%%", cap / 1000, cap % 1000);
-	else
-		snprintf(text, size, "%u%%", cap / 1000);
-}
-
-int gs_check_most(const struct gs_wish *wish, const struct gs_wish *most, char *why)
-{
-	char asked[24], allowed[24];
-
-	if (wish->is_said[GS_WEIGHT] && most->is_said[GS_WEIGHT] && wish->weight > most->weight)
-		return refuse(why, "--gpu-weight=%u is more than this job may have: at most %u",
-			      wish->weight, most->weight);
-	if (wish->is_said[GS_CAP] && most->is_said[GS_CAP] && wish->cap > most->cap) {
-		cap_text(wish->cap, asked, sizeof(asked));
-		cap_text(most->cap, allowed, sizeof(allowed));
-		return refuse(why, "--gpu-cap=%s is more than this job may have: at most %s", asked,
-			      allowed);
-	}
-	if (wish->is_said[GS_MEMORY] && most->is_said[GS_MEMORY] && wish->memory > most->memory)
-		return refuse(why,
-			      "--gpu-mem=%" PRIu64
-			      " is more than this job may have: at most %" PRIu64 " bytes",
-			      wish->memory, most->memory);
-	if (wish->is_said[GS_PRIORITY] && most->is_said[GS_PRIORITY] &&
-	    wish->priority > most->priority)
-		return refuse(why, "--gpu-priority=%s is more than this job may have: at most %s",
-			      priorities[wish->priority], priorities[most->priority]);
-	return 0;
-}
-
-int gs_settle(const struct gs_wish *wish, const struct gs_admin *admin, struct gs_given given,
-	      struct gs_wish *result, char *why)
-{
-	const uint64_t gpus = given.gpus ? given.gpus : 1;
-	/* Who has whole GPUs has all of their shards. Who has none counts as one shard, as GPUs that
-	 * Slurm did not give him may still be in his reach. */
-	const uint64_t owned = given.gpus ? given.gpus * (uint64_t)admin->shards : 1;
-	const uint64_t shards = given.shards ? given.shards : owned;
-	uint64_t weight = (shards * admin->weight_per_shard + gpus / 2) / gpus;
-	struct gs_wish most = admin->most;
-
-	if (shards > admin->shards * gpus)
-		return refuse(why,
-			      "%" PRIu64 " shards on %" PRIu64 " GPU(s) that have %u each: shards= "
-			      "of plugstack.conf and gres.conf disagree",
-			      shards, gpus, admin->shards);
-	if (weight < 1)
-		weight = 1;
-	if (weight > GS_WEIGHT_MAX)
-		return refuse(why,
-			      "%" PRIu64 " shards make a weight of %" PRIu64 ", at most 10000 is "
-			      "allowed: weight_per_shard= of plugstack.conf is too high",
-			      shards, weight);
-	if (!most.is_said[GS_WEIGHT]) {
-		most.is_said[GS_WEIGHT] = true;
-		most.weight = (uint32_t)weight;
-	}
-	*result = (struct gs_wish){
-		.is_said = { [GS_WEIGHT] = true, [GS_PRIORITY] = true },
-		.weight = weight > most.weight ? most.weight : (uint32_t)weight,
-		.priority = admin->priority,
-	};
-	if (most.is_said[GS_CAP]) {
-		result->is_said[GS_CAP] = true;
-		result->cap = most.cap;
-	}
-	if (admin->memory_per_shard != GS_NO_MEMORY) {
-		const uint64_t memory = shards * admin->memory_per_shard / gpus;
-
-		if (!most.is_said[GS_MEMORY])
-			most.memory = memory;
-		most.is_said[GS_MEMORY] = true;
-		result->memory = memory < most.memory ? memory : most.memory;
-		result->is_said[GS_MEMORY] = true;
-	} else if (most.is_said[GS_MEMORY]) {
-		result->is_said[GS_MEMORY] = true;
-		result->memory = most.memory;
-	}
-	if (gs_check_most(wish, &most, why))
-		return -1;
-	if (wish->is_said[GS_WEIGHT])
-		result->weight = wish->weight;
-	if (wish->is_said[GS_CAP])
-		result->cap = wish->cap;
-	if (wish->is_said[GS_MEMORY])
-		result->memory = wish->memory;
-	if (wish->is_said[GS_PRIORITY])
-		result->priority = wish->priority;
-	for (int i = 0; i < GS_OPTIONS; i++)
-		result->is_said[i] |= wish->is_said[i];
-	return 0;
-}
-
-int gs_settings_json(const struct gs_wish *wish, char *text, size_t size)
-{
-	char cap[24], memory[24];
-	int length;
-
-	cap_text(wish->cap, cap, sizeof(cap));
-	snprintf(memory, sizeof(memory), "%" PRIu64, wish->memory);
-	length = snprintf(text, size, "\"weight\":\"%u\",\"priority\":\"%s\"%s%s%s%s%s%s",
-			  wish->weight, priorities[wish->priority],
-			  wish->is_said[GS_CAP] ? ",\"max\":\"" : "",
-			  wish->is_said[GS_CAP] ? cap : "", wish->is_said[GS_CAP] ? "\"" : "",
-			  wish->is_said[GS_MEMORY] ? ",\"memory_max\":\"" : "",
-			  wish->is_said[GS_MEMORY] ? memory : "",
-			  wish->is_said[GS_MEMORY] ? "\"" : "");
-	return length < 0 || (size_t)length >= size ? -1 : length;
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// What users and the administrator may say, and what a job gets of that.
 #include "tools/slurm/wish.h"
 
 #include <gtest/gtest.h>
@@ -6,6 +7,8 @@
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "tools/slurm/settle.h"
 
 namespace gpushare {
 namespace {
