@@ -11,7 +11,7 @@
 
 #include "bench/sched/replay/generator.h"
 #include "bench/sched/replay/report.h"
-#include "bench/sched/replay/trace.h"
+#include "sched/orders/trace.h"
 #include "shmctl/base/version.h"
 #include "shmctl/program/command_line.h"
 

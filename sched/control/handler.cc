@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "sched/control/placing.h"
-#include "sched/slo/knees/store.h"
+#include "sched/policy/command_signature.h"
 #include "shmctl/base/version.h"
 #include "shmctl/plane/snapshot.h"
 #include "shmctl/plane/status_json.h"
@@ -221,6 +221,7 @@ class Handler {
     body_["run"] = value_or_refuse(scope_.tenants.begin_run(caller, scope_.clock.now()));
     body_["tenant"] = tenant;
     body_["follows_forks"] = scope_.follows_forks;
+    body_["orders_jobs"] = scope_.scheduler != nullptr && scope_.scheduler->turns().has_orders();
     answer_.has_changed = true;
   }
 
@@ -256,13 +257,13 @@ class Handler {
   }
   std::string command() const {
     const Json& words = member("command");
-    std::vector<std::string> line;
+    std::string line;
     if (!words.is_array()) throw Refusal{"usage", "'command' is a list of strings", ""};
     for (const Json& word : words) {
       if (!word.is_string()) throw Refusal{"usage", "'command' is a list of strings", ""};
-      line.push_back(word.get<std::string>());
+      line += word.get<std::string>() + ' ';
     }
-    return command_signature(line);
+    return command_signature(line, peer_.uid);
   }
 
   // The cgroup that the caller has put itself into, by the kernel's word.

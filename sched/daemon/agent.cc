@@ -18,9 +18,11 @@
 #include "sched/daemon/mps_keeper.h"
 #include "sched/daemon/systemd.h"
 #include "sched/module/module_link.h"
-#include "sched/policies/knee_keeper.h"
+#include "sched/policies/file_keeper.h"
+#include "sched/policies/length_store.h"
 #include "sched/policies/policies.h"
 #include "sched/shim/shim_link.h"
+#include "sched/slo/knees/store.h"
 #include "sched/tenants/config.h"
 #include "sched/tenants/takeover.h"
 #include "shmctl/base/log.h"
@@ -52,7 +54,8 @@ class Agent final : public Listener {
                .tenants = tenants_,
                .module = module_,
                .mps = mps_,
-               .listener = *this}) {}
+               .listener = *this,
+               .lengths = lengths_.store()->history()}) {}
 
   Result<> start();
   void run() { loop_.run(); }
@@ -65,6 +68,7 @@ class Agent final : public Listener {
   }
 
  private:
+  void open_lengths();
   void follow_forks();
   void follow_the_module();
   Result<Config> read_configuration();
@@ -88,9 +92,10 @@ class Agent final : public Listener {
   std::unique_ptr<Lineage> lineage_;  // nullptr: daemons leave their tenant
   std::string no_lineage_reason_;
   SystemProcReader processes_;
-  KneeKeeper knees_;
+  FileKeeper<KneeStore> knees_;
+  FileKeeper<LengthStore> lengths_;
   const std::vector<PolicyEntry> policies_ =
-      all_policies(knees_.store(), nullptr, SloDecisions::kAside);
+      all_policies(knees_.store(), &lengths_.store()->history(), SloDecisions::kAside);
   Config config_{policies_};
   std::string config_error_;  // of the last reload; empty: it was taken
   bool is_config_there_ = false;
@@ -121,6 +126,7 @@ Result<> Agent::start() {
   if (!config) return std::unexpected(config.error());
   config_ = std::move(*config);
   set_log_level(config_.agent.log_level);
+  open_lengths();
   follow_forks();
   if (auto taken = module_.start(config_); !taken) return taken;
   auto control = ControlServer::listen(loop_.io(), options_.socket,
@@ -140,6 +146,12 @@ Result<> Agent::start() {
   look_for_gpus();
   loop_.start();
   return {};
+}
+
+// What a simulated GPU says of lengths is nothing for the real ones.
+void Agent::open_lengths() {
+  const std::string otherwise = options_.simulation ? "" : AgentConfig::kDefaultJobs;
+  lengths_.open(config_.agent.jobs.value_or(otherwise));
 }
 
 // The module keeps lines of descent itself.
@@ -236,6 +248,7 @@ Result<> Agent::reload() {
   config_ = std::move(*config);
   set_log_level(config_.agent.log_level);
   log_info("configuration read: {}", options_.config);
+  open_lengths();
   keep_config(options_.config, options_.kept_config, policies_);
   if (gpus_.are_there()) {
     gpus_.scheduler().configure(config_);
@@ -273,7 +286,8 @@ void Agent::step(Time now) {
   Time next = gpus_.scheduler().step();
   turns_.set(gpus_.scheduler().next_look_at_turns());
   next = std::min(next, mps_.step(clock_.now()));
-  knees_.save();
+  knees_.save(now);
+  lengths_.save(now);
   if (gpus_.scheduler().is_lost()) return drop_gpus("the GPUs do not answer any more");
   follow_the_module();
   if (!options_.simulation && !module_.is_still(gpus_.observer(), now))
@@ -328,7 +342,8 @@ ControlScope Agent::scope() {
           .follows_forks = lineage_ != nullptr,
           .reload = [this] { return reload(); },
           .forget = [this] { return module_.control().forget(config_); },
-          .diagnose = [this] { return findings(); }};
+          .diagnose = [this] { return findings(); },
+          .lengths = &lengths_.store()->history()};
 }
 
 std::vector<Finding> Agent::findings() const {

@@ -31,6 +31,7 @@ bool DrivenGpus::find(const Config& config, ShimProcesses* shims) {
                                                .shims = shims,
                                                .mps = &parts_.mps,
                                                .listener = &parts_.listener,
+                                               .lengths = &parts_.lengths,
                                                .driver_calls = DriverCalls::kOnThreads},
                                   parts_.identity, config);
   parts_.module.start_over(gpus(), config);

@@ -30,6 +30,7 @@ class DrivenGpus {
     ModuleLink& module;
     const MpsServers& mps;
     Listener& listener;
+    LengthHistory& lengths;  // of jobs
   };
   explicit DrivenGpus(const Parts& parts) : parts_(parts) {}
 

@@ -2,21 +2,36 @@
 #include "sched/jobs/jobs.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
+#include "sched/policy/command_signature.h"
+
 namespace gpushare {
+namespace {
+
+// What a step says anew.
+void forget_step(Job& job) {
+  job.gpus = job.memory_bytes = job.expected = 0;
+  job.period = job.longest = job.target = Nanos{};
+  job.has_boundary = true;
+  job.phase = ShimPhase::kUnknown;
+  job.processes.clear();
+}
+
+}  // namespace
+
+bool teaches(const Job& ended) { return ended.is_whole && length_of(ended) >= Jobs::kLeastLesson; }
+
+Nanos length_of(const Job& ended) {
+  return ended.service / static_cast<int64_t>(std::max(ended.most_gpus, 1U));
+}
 
 void Jobs::begin() {
   by_process_.clear();
   for (auto& [key, known] : known_) {
     known.is_present = false;
     known.most.reset();
-    Job& job = known.job;
-    job.gpus = job.memory_bytes = job.expected = 0;
-    job.period = job.longest = job.target = Nanos{};
-    job.has_boundary = true;
-    job.phase = ShimPhase::kUnknown;
-    job.processes.clear();
   }
 }
 
@@ -29,10 +44,14 @@ void Jobs::add(const JobProcess& seen) {
     job.name = seen.run != 0 ? "run-" + std::to_string(seen.run)
                              : "pid-" + std::to_string(seen.process.pid);
     job.arrived = seen.came;
-    job.command_line = seen.command_line;
-    job.has_boundary = true;
+    job.command_line = seen.command_line.substr(0, kMostLine);
+    job.signature = command_signature(seen.command_line, seen.user);
   }
-  if (!std::exchange(known.is_present, true)) job.tenant = seen.tenant;
+  if (!std::exchange(known.is_present, true)) {
+    forget_step(job);
+    job.tenant = seen.tenant;
+  }
+  job.is_whole = job.is_whole && !seen.is_late;
   job.gpus |= uint64_t{1} << seen.gpu;
   job.service += seen.used;
   job.memory_bytes += seen.memory_bytes;
@@ -54,6 +73,9 @@ void Jobs::add(const JobProcess& seen) {
 }
 
 void Jobs::end(Time now) {
+  if (!last_end_ || now - *last_end_ >= kPause)
+    for (auto& [key, known] : known_) known.job.is_whole = false;
+  last_end_ = now;
   present_.clear();
   for (auto at = known_.begin(); at != known_.end();) {
     Known& known = at->second;
@@ -65,6 +87,8 @@ void Jobs::end(Time now) {
         known.most_before = *known.most;
         known.job.iterations = known.ended_before + *known.most;
       }
+      known.job.most_gpus =
+          std::max(known.job.most_gpus, static_cast<uint32_t>(std::popcount(known.job.gpus)));
       present_.push_back(known.job);
     } else if (now - known.last_seen >= kRemembered) {
       ended_.push_back(std::move(known.job));
@@ -74,6 +98,11 @@ void Jobs::end(Time now) {
     ++at;
   }
   std::ranges::sort(present_, {}, &Job::id);
+}
+
+void Jobs::add_late(uint64_t job, Nanos used) {
+  for (auto& [key, known] : known_)
+    if (known.job.id == job) known.job.service += used;
 }
 
 uint64_t Jobs::job_of(const ProcessId& process) const {

@@ -21,8 +21,10 @@ struct JobProcess {
   uint32_t gpu = 0;
   uint32_t tenant = 0;  // its slot
   uint32_t run = 0;     // number of the `gpushare run` that started it; 0: none did
-  Time came{};          // when it was first seen there; for a run: when that was asked for
-  Nanos used{};         // GPU time since the last step
+  std::optional<uid_t> user{};
+  bool is_late = false;  // it was there before the agent, which has not seen all of its GPU time
+  Time came{};           // when it was first seen there; for a run: when that was asked for
+  Nanos used{};          // GPU time since the last step
   uint64_t memory_bytes = 0;
   std::string_view command_line{};  // valid during the call
   std::optional<IterationsView> iterations{};
@@ -35,7 +37,10 @@ struct Job {
   Time arrived{};
   Nanos service{};
   uint64_t gpus = 0;         // bit n: it has a process on GPU n
-  std::string command_line;  // of its first process
+  uint32_t most_gpus = 0;    // that it was on at once
+  std::string command_line;  // of its first process; the first kMostLine bytes
+  std::string signature;     // of all of it and its user: command_signature()
+  bool is_whole = true;      // all of its GPU time was seen
   uint64_t iterations = 0;   // that have ended, of the process that has most
   uint64_t expected = 0;     // iterations that it announces in all; 0: it does not say
   uint64_t memory_bytes = 0;
@@ -46,22 +51,36 @@ struct Job {
   std::vector<ProcessId> processes;  // ascending
 };
 
+// Whether the next run of its command will take as long, as far as that can be known: all of it was
+// seen, and it has had more than a failed start has (kLeastLesson on each of its GPUs).
+bool teaches(const Job& ended);
+// Of each of its GPUs.
+Nanos length_of(const Job& ended);
+
 class Jobs {
  public:
+  static constexpr std::size_t kMostLine = 4096;
+  static constexpr Nanos kLeastLesson = std::chrono::milliseconds(100);
   // What a job has received is remembered for so long after its last process has left the GPUs, so
   // that one which comes back is the same job.
   static constexpr Nanos kRemembered = std::chrono::seconds(10);
+
+  // After a pause so long, in which no policy ordered jobs, those that are there have had GPU time
+  // that was not seen.
+  static constexpr Nanos kPause = std::chrono::seconds(5);
 
   // A step: begin(), add() for each process and GPU in any order, end().
   void begin();
   void add(const JobProcess& process);
   void end(Time now);
+  // Of a job that is known: what the log says late of a process that has left the GPUs.
+  void add_late(uint64_t job, Nanos used);
 
   // As of the last end(), ascending by id.
   std::span<const Job> all() const { return present_; }
   // 0: it is in no job.
   uint64_t job_of(const ProcessId& process) const;
-  // Jobs that will not come back, since the last call.
+  // Jobs that will not come back, since the last call, as they were when they were there last.
   std::vector<Job> take_ended();
 
  private:
@@ -83,6 +102,7 @@ class Jobs {
   uint64_t next_id_ = 1;
   std::map<Key, Known> known_;
   std::map<ProcessId, uint64_t> by_process_;
+  std::optional<Time> last_end_;
   std::vector<Job> present_, ended_;
 };
 

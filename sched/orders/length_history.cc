@@ -2,14 +2,21 @@
 #include "sched/orders/length_history.h"
 
 #include <algorithm>
+#include <ranges>
+#include <utility>
 #include <vector>
 
 namespace gpushare {
 
-void LengthHistory::add(std::string_view command, Nanos length) {
-  if (length <= Nanos{}) return;
-  finished_.push_back({std::string(command), length});
-  if (finished_.size() > kMost) finished_.pop_front();
+void LengthHistory::add(Finished job) {
+  if (job.length <= Nanos{}) return;
+  finished_.push_back(std::move(job));
+  count_median(finished_.back().command);
+  if (finished_.size() > kMost) {
+    const std::string gone = std::move(finished_.front().command);
+    finished_.pop_front();
+    count_median(gone);
+  }
   std::vector<Nanos> lengths;
   lengths.reserve(finished_.size());
   for (const Finished& one : finished_) lengths.push_back(one.length);
@@ -17,16 +24,27 @@ void LengthHistory::add(std::string_view command, Nanos length) {
   ++generation_;
 }
 
-// The lower one of the two in the middle.
-std::optional<Nanos> LengthHistory::median(std::string_view command) const {
-  if (command.empty()) return std::nullopt;
+// The upper one of the two in the middle: runs that were cut off seem short.
+void LengthHistory::count_median(const std::string& command) {
+  if (command.empty()) return;
   std::vector<Nanos> lengths;
-  for (const Finished& one : finished_)
+  for (const Finished& one : std::views::reverse(finished_)) {
     if (one.command == command) lengths.push_back(one.length);
-  if (lengths.empty()) return std::nullopt;
-  const auto middle = lengths.begin() + static_cast<ptrdiff_t>((lengths.size() - 1) / 2);
+    if (lengths.size() == kMostOfCommand) break;
+  }
+  if (lengths.empty()) {
+    medians_.erase(command);
+    return;
+  }
+  const auto middle = lengths.begin() + static_cast<ptrdiff_t>(lengths.size() / 2);
   std::ranges::nth_element(lengths, middle);
-  return *middle;
+  medians_[command] = *middle;
+}
+
+std::optional<Nanos> LengthHistory::median(std::string_view command) const {
+  const auto known = medians_.find(command);
+  if (known == medians_.end()) return std::nullopt;
+  return known->second;
 }
 
 }  // namespace gpushare

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // LengthHistory: the GPU time of jobs that have finished on this machine, of all of them and by
-// command line. Policies and views read it; whoever sees a job end writes it; what keeps it on disk
-// is sched/orders/../policies. One thread, the agent's.
+// command line. Policies and views read it; the scheduler, which sees jobs end, writes it; what
+// keeps it on disk is sched/policies/length_store. One thread, the agent's.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,16 +18,27 @@ namespace gpushare {
 class LengthHistory {
  public:
   static constexpr size_t kMost = 512;  // the newest
+  // Of each command only so many of the newest count: it may do more, or less, than last year.
+  static constexpr size_t kMostOfCommand = 31;
 
   struct Finished {
-    std::string command;  // command_signature(); empty: unknown
-    Nanos length{};       // above 0
+    std::string command{};  // command_signature(); empty: unknown
+    Nanos length{};         // above 0
+    // For people, and for the replay of these jobs.
+    std::string name{};
+    Nanos arrived{};  // since 1970
+    uint64_t iterations = 0;
+    uint64_t memory_bytes = 0;
+    uint32_t gpus = 1;
 
     bool operator==(const Finished&) const = default;
   };
 
-  // A job has ended by itself, after so much GPU time. One that had none is forgotten.
-  void add(std::string_view command, Nanos length);
+  // A job has ended by itself. One that had no GPU time is forgotten.
+  void add(Finished job);
+  void add(std::string_view command, Nanos length) {
+    add({.command = std::string(command), .length = length});
+  }
   // The median of the lengths of this command; none: it has not finished yet.
   std::optional<Nanos> median(std::string_view command) const;
   const LengthMix& mix() const { return mix_; }
@@ -37,7 +49,10 @@ class LengthHistory {
   uint64_t generation() const { return generation_; }
 
  private:
+  void count_median(const std::string& command);
+
   std::deque<Finished> finished_;
+  std::map<std::string, Nanos, std::less<>> medians_;  // by command
   LengthMix mix_;
   uint64_t generation_ = 0;
 };

@@ -2,20 +2,13 @@
 #include "sched/slo/known_tenant.h"
 
 #include <algorithm>
-#include <sstream>
 #include <tuple>
 #include <utility>
-#include <vector>
+
+#include "sched/policy/command_signature.h"
 
 namespace gpushare {
 namespace {
-
-std::vector<std::string> words_of(const std::string& command_line) {
-  std::istringstream text(command_line);
-  std::vector<std::string> words;
-  for (std::string word; text >> word;) words.push_back(std::move(word));
-  return words;
-}
 
 double service_of(const SloMeasure& measure) {
   return measure.service > 0 ? measure.service : measure.latency;
@@ -51,7 +44,7 @@ void KnownTenant::recall_knee(std::string_view gpu_name, KneeStore* knees) {
   const std::string_view command_line = meter.command_line();
   if (command_line.empty() || command_line == command_line_) return;
   command_line_ = command_line;
-  command = command_signature(words_of(command_line_));
+  command = command_signature(std::string_view(command_line_));
   knee = knees == nullptr ? std::nullopt : knees->find(command, gpu_name);
   reference_groups_ = 0;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "sched/step/turn_taking.h"
 #include "sched/tenants/identity.h"
 #include "sched/tenants/takeover.h"
 #include "shmctl/base/log.h"
@@ -115,7 +116,9 @@ void Membership::add(const Holder& holder, Time now) {
   Member& member = state_.members[key];
   member.slot = free_slots_.back();
   free_slots_.pop_back();
-  member.command_line = met_[holder.process].command_line;
+  const auto& met = met_[holder.process];
+  member.command_line = met.command_line;
+  member.user = met.uid;
   member.state_since = member.came = now;
   region_.processes[member.slot].bucket.disable();
   open_account(holder, now);
@@ -127,8 +130,11 @@ void Membership::remove(const MemberKey& key, const Member& member, Time now) {
   state_.enforcer.forget(process, gpu);
   state_.accounting[gpu].end(process.pid, now);
   if (const Tenant* const tenant = state_.tenants.at(member.tenant))
-    state_.departed.push_back(
-        {.process = process, .gpu = gpu, .tenant = tenant->name, .until = now + kLogRunsBehind});
+    state_.departed.push_back({.process = process,
+                               .gpu = gpu,
+                               .tenant = tenant->name,
+                               .job = state_.turns == nullptr ? 0 : state_.turns->job_of(process),
+                               .until = now + kLogRunsBehind});
   else
     state_.accounting[gpu].remove(process.pid);
   write_record(region_.processes[member.slot].record, ProcessRecord{});

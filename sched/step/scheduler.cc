@@ -268,7 +268,9 @@ void Scheduler::charge_departed(Time now) {
     Accounting& accounting = state_.accounting[departed.gpu];
     if (departed.is_accounted) departed.owed += accounting.take_charge(departed.process.pid).used;
     const std::optional<uint32_t> tenant = state_.tenants.find(departed.tenant);
-    if (tenant) charge(departed.process, *tenant, departed.gpu, std::exchange(departed.owed, {}));
+    if (departed.job != 0 && departed.owed > Nanos{}) turns_.add_late(departed.job, departed.owed);
+    if (tenant) charge(departed.process, *tenant, departed.gpu, departed.owed);
+    departed.owed = {};
     const bool is_over = !tenant || !departed.is_accounted || now >= departed.until;
     if (is_over && departed.is_accounted) accounting.remove(departed.process.pid);
     return is_over;
@@ -293,8 +295,7 @@ Time Scheduler::decide(Time now) {
   Time next = Time::max();
   for_each_gpu([&](uint32_t gpu) { view(gpu, now); });
   // Also once after the last policy that orders jobs has gone: who is held is let go.
-  const bool has_turns =
-      std::ranges::any_of(deciders_, &Decider::takes_turns) || turns_.has_told();
+  const bool has_turns = std::ranges::any_of(deciders_, &Decider::takes_turns) || turns_.has_told();
   if (has_turns) {
     turns_.begin();
     for_each_gpu([&](uint32_t gpu) {

@@ -26,6 +26,7 @@ struct Member {
   uint32_t slot = 0;  // in the control plane's process table; ProcessView::id
   uint32_t tenant = kDefaultTenant;
   std::string command_line;
+  uid_t user = 0;
   bool is_frozen_by_user = false;
   FreezeReason freeze = FreezeReason::kNone;  // what the plan says, and its words
   std::string reason;
@@ -43,6 +44,7 @@ struct Departed {
   ProcessId process;
   uint32_t gpu = 0;
   std::string tenant;        // by name: its slot may be another's by now
+  uint64_t job = 0;          // that it was in; 0: none
   Nanos owed{};              // taken from its account, and not charged yet
   bool is_accounted = true;  // false: its pid has a new bearer, to whom the account belongs
   Time until{};              // what the log says later is nobody's

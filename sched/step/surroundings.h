@@ -12,6 +12,7 @@
 #include "sched/enforce/enforcer.h"
 #include "sched/jobs/hold.h"
 #include "sched/mps/link.h"
+#include "sched/orders/length_history.h"
 #include "sched/policy/policy.h"
 #include "sched/spatial/slot_reading.h"
 #include "sched/spatial/spatial.h"
@@ -78,9 +79,10 @@ struct Surroundings {  // all outlive the scheduler
   const ProcReader& processes;
   const Clock& clock;
   Tenants& tenants;
-  ShimProcesses* shims = nullptr;   // nullptr: no process has the shim
-  const MpsServers* mps = nullptr;  // nullptr: there is none
-  Listener* listener = nullptr;     // nullptr: nobody listens
+  ShimProcesses* shims = nullptr;    // nullptr: no process has the shim
+  const MpsServers* mps = nullptr;   // nullptr: there is none
+  Listener* listener = nullptr;      // nullptr: nobody listens
+  LengthHistory* lengths = nullptr;  // of jobs; nullptr: nothing is learnt of them
   // On threads: no step waits for freezes, thaws and slices.
   DriverCalls driver_calls = DriverCalls::kInStep;
 };

@@ -17,10 +17,15 @@ void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView
   for (const ProcessView& process : processes) {
     if (!process.has_context) continue;
     const Tenants::Run run = state_.tenants.run_of(process.process);
+    const Process* const known_process = state_.registry.find(process.process.pid);
+    const auto member = state_.members.find({process.process, gpu});
+    const bool is_member = member != state_.members.end();
     jobs_.add({.process = process.process,
                .gpu = gpu,
                .tenant = process.tenant,
                .run = run.number,
+               .user = is_member ? std::optional(member->second.user) : std::nullopt,
+               .is_late = known_process == nullptr || known_process->is_late_attach,
                .came = run.number != 0 && run.asked != Time{} ? run.asked : process.came,
                .used = process.used,
                .memory_bytes = process.memory_bytes,
@@ -45,9 +50,8 @@ void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView
     const bool is_server = outside_.mps != nullptr && outside_.mps->is_server(process.process);
     look.can_freeze = look.can_freeze && process.can_control && !is_gated && !is_server;
     look.is_frozen = look.is_frozen && process.is_frozen;
-    const auto member = state_.members.find({process.process, gpu});
-    const bool is_capped = process.is_frozen && member != state_.members.end() &&
-                           member->second.freeze == FreezeReason::kCap;
+    const bool is_capped =
+        process.is_frozen && is_member && member->second.freeze == FreezeReason::kCap;
     look.is_out = look.is_out || process.is_frozen_by_user || is_capped;
     look.wants_gpu = look.wants_gpu || process.wants_gpu;
     look.was_switched_in = look.was_switched_in || process.turns > 0;
@@ -88,12 +92,28 @@ void TurnTaking::look_at_all(Time now) {
 
 void TurnTaking::form(Time now) {
   jobs_.end(now);
+  learn(now);
   estimate();
   look_at_all(now);
   idle_.clear();
   for (const Job& job : jobs_.all())
     if (const JobTurn* const turn = conductor_.find(job.id); turn != nullptr && !turn->wants_gpu())
       idle_.push_back(job.id);
+}
+
+// Who ends has said how long its command is.
+void TurnTaking::learn(Time now) {
+  for (const Job& job : jobs_.take_ended()) {
+    if (outside_.lengths == nullptr || !teaches(job)) continue;
+    const auto since_1970 = std::chrono::system_clock::now().time_since_epoch();
+    outside_.lengths->add({.command = job.signature,
+                           .length = length_of(job),
+                           .name = job.name,
+                           .arrived = since_1970 - (now - job.arrived),
+                           .iterations = job.iterations,
+                           .memory_bytes = job.memory_bytes / std::max(job.most_gpus, 1U),
+                           .gpus = job.most_gpus});
+  }
 }
 
 // What is left of each job. One on several GPUs has received on each of them what it has received
@@ -104,12 +124,14 @@ void TurnTaking::estimate() {
     const Tenant* const tenant = state_.tenants.at(job.tenant);
     if (tenant == nullptr) continue;
     const TenantSettings& said = tenant->settings;
-    left_[job.id] = left_of({.iterations = said.iterations != 0 ? said.iterations : job.expected,
-                             .ended = job.iterations,
-                             .period = job.period,
-                             .length = said.length,
-                             .learnt = {},
-                             .service = job.service / std::max(std::popcount(job.gpus), 1)});
+    left_[job.id] =
+        left_of({.iterations = said.iterations != 0 ? said.iterations : job.expected,
+                 .ended = job.iterations,
+                 .period = job.period,
+                 .length = said.length,
+                 .learnt = outside_.lengths == nullptr ? std::nullopt
+                                                       : outside_.lengths->median(job.signature),
+                 .service = job.service / std::max(std::popcount(job.gpus), 1)});
   }
 }
 

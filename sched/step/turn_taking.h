@@ -33,6 +33,8 @@ class TurnTaking {
   // The processes of a GPU. `takes_turns`: its policy orders jobs.
   void add(uint32_t gpu, bool takes_turns, std::span<const ProcessView> processes);
   void form(Time now);
+  // What a process of this job, which has left the GPUs, had of one besides.
+  void add_late(uint64_t job, Nanos used) { jobs_.add_late(job, used); }
   // Of this GPU, ascending by id. Valid until the next call.
   std::span<const JobView> jobs(uint32_t gpu);
   // What its plan says; none where the policy orders no jobs.
@@ -71,6 +73,7 @@ class TurnTaking {
     std::vector<uint32_t> gpus;  // that take turns
   };
 
+  void learn(Time now);
   void estimate();
   void refresh(Known& known, Time now);
   void look_at_all(Time now);

@@ -77,7 +77,9 @@ class Reader {
       if (key == "log_level") {
         read_log_level(node);
       } else if (key == "knees") {
-        read_knees(node);
+        if (auto path = read_path(node, "agent.knees")) agent.knees = std::move(*path);
+      } else if (key == "jobs") {
+        agent.jobs = read_path(node, "agent.jobs");
       } else if (key == "policy") {
         mistakes_.add(key.source().begin, "agent.policy",
                       "each GPU has its own policy now: [gpu.0] policy = \"fair\"");
@@ -88,7 +90,7 @@ class Reader {
         if (const auto value = read_option(node, "agent.", *option))
           for_all_gpus_.emplace_back(option->key, *value);
       } else {
-        std::vector<std::string_view> known{"log_level", "knees"};
+        std::vector<std::string_view> known{"log_level", "knees", "jobs"};
         for (const Tick& one : kTicks) known.push_back(one.key);
         for (const PolicyOption& one : options_) known.push_back(one.key);
         mistakes_.unknown_key(key, "agent.", known);
@@ -139,12 +141,11 @@ class Reader {
     mistakes_.wrong_type(node, "agent.log_level", "\"debug\", \"info\", \"warning\" or \"error\"");
   }
 
-  void read_knees(const toml::node& node) {
-    const auto path = node.value_exact<std::string>();
-    if (!path || (!path->empty() && path->front() != '/'))
-      return mistakes_.wrong_type(node, "agent.knees",
-                                  "the path of a file from the root on, or \"\" for none");
-    config_.agent.knees = *path;
+  std::optional<std::string> read_path(const toml::node& node, const char* key) {
+    auto path = node.value_exact<std::string>();
+    if (path && (path->empty() || path->front() == '/')) return path;
+    mistakes_.wrong_type(node, key, "the path of a file from the root on, or \"\" for none");
+    return std::nullopt;
   }
 
   void read_gpus(const toml::table& gpus) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <expected>
 #include <map>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -29,6 +30,10 @@ struct AgentConfig {
   Nanos tick_slow = std::chrono::milliseconds(100);
   // Where the agent keeps what the policy `slo` finds of programs; empty: nowhere.
   std::string knees = "/var/lib/gpushare/knees.json";
+  // Where it keeps the jobs that have finished; empty: nowhere; none: kDefaultJobs, and nowhere for
+  // simulated GPUs.
+  std::optional<std::string> jobs{};
+  static constexpr const char* kDefaultJobs = "/var/lib/gpushare/jobs.csv";
 };
 
 struct GpuConfig {

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/slo/knees/store.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "shmctl/base/fd.h"
+#include "shmctl/program/state_file.h"
 
 namespace gpushare {
 namespace {
@@ -18,57 +13,10 @@ constexpr size_t kMostBytes = 1 << 20;
 constexpr uint32_t kMostGroups = 64;
 constexpr size_t kMostName = 128;
 
-Result<std::string> read_file(const std::string& path) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.is_open()) {
-    if (errno == ENOENT) return std::string();
-    return errno_error("open known knees", path);
-  }
-  std::string text;
-  char part[4096];
-  for (;;) {
-    const ssize_t count = ::read(fd.get(), part, sizeof part);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return errno_error("read known knees", path);
-    if (count == 0) return text;
-    text.append(part, static_cast<size_t>(count));
-    if (text.size() > kMostBytes)
-      return make_error(std::errc::file_too_large, "read known knees", path);
-  }
-}
-
-Result<> write_all(const Fd& fd, std::string_view text, const std::string& path) {
-  while (!text.empty()) {
-    const ssize_t count = ::write(fd.get(), text.data(), text.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return errno_error("write known knees", path);
-    text.remove_prefix(static_cast<size_t>(count));
-  }
-  if (::fsync(fd.get()) != 0) return errno_error("sync known knees", path);
-  return {};
-}
-
-uint64_t fnv1a(uint64_t hash, std::string_view text) {
-  for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001B3ULL;
-  return (hash ^ 0xFF) * 0x100000001B3ULL;  // an end: "a" "bc" is not "ab" "c"
-}
-
 }  // namespace
 
-std::string command_signature(std::span<const std::string> arguments) {
-  uint64_t hash = 0xCBF29CE484222325ULL;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    std::string_view text = arguments[i];
-    if (i == 0) text.remove_prefix(text.rfind('/') + 1);
-    hash = fnv1a(hash, text);
-  }
-  char digits[17];
-  std::snprintf(digits, sizeof digits, "%016lx", hash);
-  return digits;
-}
-
 Result<KneeStore> KneeStore::open(std::string path) {
-  const auto text = read_file(path);
+  const auto text = read_state_file(path, kMostBytes);
   if (!text) return std::unexpected(text.error());
   KneeStore store(std::move(path));
   if (text->empty()) return store;
@@ -149,14 +97,7 @@ std::optional<std::string> KneeStore::take_text() {
 }
 
 Result<> KneeStore::write(const std::string& path, const std::string& text) {
-  const std::string beside = path + ".new";
-  const Fd fd(::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!fd.is_open()) return errno_error("create known knees", beside);
-  auto written = write_all(fd, text, beside);
-  if (written && ::rename(beside.c_str(), path.c_str()) != 0)
-    written = errno_error("replace known knees", path);
-  if (!written) ::unlink(beside.c_str());
-  return written;
+  return replace_state_file(path, text, 0644);
 }
 
 Result<> KneeStore::save() {

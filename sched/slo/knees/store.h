@@ -7,9 +7,9 @@
 //     "widest":15,"is_bounded":false,"run":17}]}
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -18,10 +18,6 @@
 #include "shmctl/base/error.h"
 
 namespace gpushare {
-
-// Of a command line, program first: sixteen hex digits. The program counts by its file name, so
-// that it may be installed elsewhere.
-std::string command_signature(std::span<const std::string> arguments);
 
 struct KnownKnee {
   uint32_t knee = 0;        // groups
@@ -34,6 +30,8 @@ struct KnownKnee {
 class KneeStore {
  public:
   static constexpr size_t kMostKnees = 1024;  // the one unused for most runs makes room
+  static constexpr const char* kContents = "knees";
+  static constexpr std::chrono::seconds kLeastPause{0};  // between two writings
 
   // Keeps nothing: find() finds nothing, and put() is forgotten.
   KneeStore() = default;
@@ -51,7 +49,7 @@ class KneeStore {
   // writes it, and says so if that has failed.
   std::optional<std::string> take_text();
   void note_failure() { is_changed_ = true; }
-  // Writes beside the file, waits for the disk, and renames. Any thread may call, one at a time.
+  // Replaces the file whole, for all to read. Any thread may call, one at a time.
   static Result<> write(const std::string& path, const std::string& text);
   // Both, on this thread.
   Result<> save();

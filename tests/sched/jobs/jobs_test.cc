@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "sched/policy/command_signature.h"
+
 namespace gpushare {
 namespace {
 
@@ -87,6 +89,68 @@ TEST_F(JobsTest, RanksCountTheSameIterationsAndSuccessorsAddTheirs) {
   EXPECT_FALSE(jobs_.all()[0].has_boundary);
   step({{.process = kThree, .run = 7, .iterations = ended(2)}});
   EXPECT_EQ(jobs_.all()[0].iterations, 42u);
+}
+
+class EndedJobs : public JobsTest {
+ protected:
+  EndedJobs() { step({}); }
+  std::vector<Job> take_ended() {
+    for (const Time end = now_ + Jobs::kRemembered + 1s; now_ <= end; now_ += 1s) step({});
+    return jobs_.take_ended();
+  }
+};
+
+TEST_F(EndedJobs, SayWhatTheyTook) {
+  step({{.process = kOne,
+         .gpu = 0,
+         .run = 77,
+         .user = 1000,
+         .used = 2s,
+         .memory_bytes = 5,
+         .command_line = "/bin/train --epochs 3",
+         .iterations = ended(30)},
+        {.process = kTwo, .gpu = 1, .run = 77, .used = 2s, .iterations = ended(30)}});
+  const uint64_t id = jobs_.job_of(kOne);
+  step({{.process = kOne, .gpu = 0, .run = 77, .used = 1s, .memory_bytes = 4}});
+  step({});
+  jobs_.add_late(id, 1s);
+  const std::vector<Job> all = take_ended();
+  ASSERT_EQ(all.size(), 1u);
+  const Job& job = all[0];
+  EXPECT_TRUE(teaches(job));
+  EXPECT_EQ(job.most_gpus, 2u);
+  EXPECT_EQ(length_of(job), 3s) << "6 s of two GPUs";
+  EXPECT_EQ(job.iterations, 30u);
+  EXPECT_EQ(job.memory_bytes, 4u) << "as it was last";
+  EXPECT_EQ(job.signature, command_signature("train --epochs 3", 1000));
+}
+
+TEST_F(EndedJobs, OneThatWasThereBeforeTheAgentTeachesNothing) {
+  step({{.process = kOne, .is_late = true, .used = 5s}});
+  EXPECT_FALSE(teaches(take_ended().at(0)));
+}
+
+TEST_F(EndedJobs, OneWhoseTimeWasNotSeenWhileAnotherPolicyRanTeachesNothing) {
+  step({{.process = kOne, .used = 5s}});
+  now_ += Jobs::kPause;
+  step({{.process = kOne, .used = 5s}, {.process = kTwo, .used = 5s}});
+  step({{.process = kOne, .used = 5s}, {.process = kTwo, .used = 5s}});
+  for (const Job& job : take_ended()) EXPECT_FALSE(teaches(job));
+}
+
+TEST_F(EndedJobs, AFailedStartTeachesNothing) {
+  step({{.process = kOne, .used = Jobs::kLeastLesson - 1ns},
+        {.process = kTwo, .used = Jobs::kLeastLesson}});
+  const std::vector<Job> all = take_ended();
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_NE(teaches(all[0]), teaches(all[1]));
+}
+
+TEST_F(EndedJobs, AHugeCommandLineIsNotCarriedAbout) {
+  const std::string line(100'000, 'x');
+  step({{.process = kOne, .used = 1s, .command_line = line}});
+  EXPECT_EQ(jobs_.all()[0].command_line.size(), Jobs::kMostLine);
+  EXPECT_EQ(jobs_.all()[0].signature, command_signature(line, std::nullopt));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "bench/sched/replay/machine.h"
+#include "sched/orders/left.h"
 #include "sched/orders/srtf.h"
 #include "tests/sched/orders/order_world.h"
 
@@ -227,6 +228,40 @@ TEST(Srtf, AKnownLongOneGoesBehindUnknownOnesThatAreLikelyShort) {
   std::vector<JobView> jobs = {test::waiting_job(1, Time(1h), 1min),
                                test::waiting_job(2, Time(2h))};
   EXPECT_EQ(test::job_with_turn(policy.plan({.now = Time(3h), .jobs = jobs})), 2);
+}
+
+// A job that says that it takes a microsecond.
+class Liar {
+ public:
+  Liar() { world.add(); }
+  // Keeps to its word: what is left is what it said, less what it has had.
+  void run_for(Nanos time) {
+    for (const Time end = world.now + time; world.now < end;) {
+      world.job(1).left = left_of({.length = 1us, .service = world.job(1).service}).time;
+      world.run_for(5ms);
+    }
+  }
+  OrderWorld world{make_policy("srtf")};
+};
+
+TEST(Srtf, AFalseWordWinsNoMoreThanAnIteration) {
+  Liar liar;
+  liar.world.add(1s);
+  liar.run_for(1100ms);
+  EXPECT_THAT(liar.world.ended, ElementsAre(2));
+  EXPECT_LE(liar.world.job(1).service, 100ms + 15ms);
+}
+
+TEST(Srtf, WhoSaidAMicrosecondAndRunsForAnHourLosesItsPlace) {
+  Liar liar;
+  liar.run_for(1min);
+  EXPECT_GE(liar.world.job(1).service, 1min - 1s) << "it was alone";
+  liar.world.job(1).service += 59min;
+  const Nanos had = liar.world.job(1).service;
+  liar.world.add(10min);
+  liar.world.add();  // of unknown length
+  liar.run_for(2min);
+  EXPECT_LE(liar.world.job(1).service, had + 10ms) << "both go before it";
 }
 
 // --- turns

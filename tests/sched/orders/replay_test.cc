@@ -8,7 +8,6 @@
 
 #include "bench/sched/replay/generator.h"
 #include "bench/sched/replay/report.h"
-#include "bench/sched/replay/trace.h"
 #include "tests/sched/support/policies.h"
 
 namespace gpushare::replay {

@@ -9,6 +9,7 @@
 #include <random>
 #include <sstream>
 
+#include "sched/policy/command_signature.h"
 #include "sched/slo/knees/store.h"
 #include "tests/sched/support/slo_world.h"
 
@@ -209,6 +210,27 @@ TEST(CommandSignature, CountsEveryArgumentAndTheProgramByItsFileName) {
   EXPECT_NE(one, command_signature(Arguments{"python3", "serve.py", "--batch=16"}));
   EXPECT_NE(one, command_signature(Arguments{"python3", "serve.py--batch=8"}));
   EXPECT_NE(command_signature(Arguments{"a", "bc"}), command_signature(Arguments{"ab", "c"}));
+  EXPECT_EQ(command_signature("  /opt/bin/python3  serve.py\n--batch=8 "), one);
+  EXPECT_EQ(command_signature(" \t\n"), "");
+}
+
+TEST(CommandSignature, OfOneUserSaysNothingOfAnothers) {
+  const std::string one = command_signature("python3 train.py", 1000);
+  EXPECT_EQ(one, command_signature("/usr/bin/python3 train.py", 1000));
+  EXPECT_NE(one, command_signature("python3 train.py", 1001));
+  EXPECT_NE(one, command_signature("python3 train.py", std::nullopt));
+  EXPECT_NE(one, command_signature("python3 train.py"));
+  EXPECT_EQ(command_signature("", 1000), "") << "what is not known is not one command";
+}
+
+TEST(CommandSignature, IsShortAndPlainWhateverTheCommandIs) {
+  for (const std::string& hostile :
+       {std::string(100'000, 'x'), std::string("a\n\"b\",,\0c", 9),
+        std::string("\xff\xfe\xc0 \x80"), std::string("run,0,0,0\nrun-2,1,1,1")}) {
+    const std::string signature = command_signature(hostile, 0);
+    EXPECT_EQ(signature.size(), 16u);
+    EXPECT_EQ(signature.find_first_not_of("0123456789abcdef"), std::string::npos);
+  }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// `fifo` in the whole agent less its event loop, in virtual time: programs without the shim, which
-// are stopped by freezes. How it orders jobs is tested in tests/sched/orders.
+// Policies that order jobs, and what is learnt of jobs, in the whole agent less its event loop and
+// in virtual time: programs without the shim, which are stopped by freezes. How jobs are ordered is
+// tested in tests/sched/orders.
 #include <gtest/gtest.h>
 
 #include "tests/sched/support/scheduler_rig.h"
@@ -80,6 +81,89 @@ TEST(FifoOnOneGpu, AReloadChangesThePolicyOfOneGpuWhileProgramsRun) {
   rig.run_for(1s);
   shares = rig.measure(1s);
   EXPECT_NEAR(shares[0] / (shares[0] + shares[1]), 0.5, 0.02);
+}
+
+// What the runs of a command took is known of the next one.
+class LearntLengths : public ::testing::Test {
+ protected:
+  static constexpr uid_t kUser = 1000;
+
+  LearntLengths() { rig_.lengths = &lengths_; }
+  void start() {
+    rig_.start(true, "[gpu.0]\npolicy = 'srtf'\n");
+    rig_.run_for(10ms);  // its first step
+  }
+  // Always has work; how long it runs is what the test lets it.
+  sim::Program& begin(const std::string& command, uid_t user = kUser) {
+    sim::Program& program = rig_.add("t", {});
+    rig_.processes.add(program.process, command, user);
+    rig_.work.back() = program.endless();
+    return program;
+  }
+  void run(const std::string& command, Nanos time, uid_t user = kUser) {
+    const sim::Program& program = begin(command, user);
+    rig_.run_for(time);
+    rig_.machine.model.close_client(program.client);
+    rig_.work.back() = 0;
+    rig_.run_for(Jobs::kRemembered + 1s);
+  }
+  ProcessRecord seen(const sim::Program& program) {
+    rig_.run_for(1s);
+    return rig_.record(program);
+  }
+
+  test::SchedulerRig rig_;
+  LengthHistory lengths_;
+};
+
+TEST_F(LearntLengths, TheSecondRunOfACommandIsKnown) {
+  start();
+  run("/opt/python train.py --epochs 3", 5s);
+  ASSERT_EQ(lengths_.all().size(), 1u);
+  EXPECT_NEAR(static_cast<double>(lengths_.all()[0].length / 1ms), 5000, 50) << "to the last step";
+  const ProcessRecord record = seen(begin("python train.py --epochs 3"));
+  EXPECT_EQ(record.job_left_by, static_cast<uint32_t>(LeftSource::kLearnt));
+  EXPECT_NEAR(static_cast<double>(record.job_left_us), 4e6, 0.1e6);
+}
+
+TEST_F(LearntLengths, AnotherCommandAndAnotherUsersAreNot) {
+  start();
+  run("python train.py --epochs 3", 5s);
+  EXPECT_EQ(seen(begin("python train.py --epochs 4")).job_left_us, kUnknown64);
+  EXPECT_EQ(seen(begin("python train.py --epochs 3", kUser + 1)).job_left_us, kUnknown64);
+}
+
+TEST_F(LearntLengths, WhoTakesLongerThanItsCommandDidIsUnknownFromThenOn) {
+  start();
+  run("python train.py", 2s);
+  const sim::Program& program = begin("python train.py");
+  rig_.run_for(3s);
+  EXPECT_EQ(rig_.record(program).job_left_us, kUnknown64);
+}
+
+TEST_F(LearntLengths, WhatWasThereBeforeTheAgentAndAFailedStartTeachNothing) {
+  const sim::Program& old = begin("python train.py");
+  rig_.run_for(1s);
+  start();
+  rig_.run_for(5s);
+  rig_.machine.model.close_client(old.client);
+  rig_.work.back() = 0;
+  run("python train.py", 50ms);
+  EXPECT_TRUE(lengths_.all().empty());
+}
+
+// The one that is known to be the shorter goes first, although it came later.
+TEST_F(LearntLengths, SrtfGoesByThem) {
+  start();
+  run("python long.py", 20s);
+  run("python short.py", 3s);
+  begin("python long.py");
+  rig_.run_for(500ms);
+  begin("python short.py");
+  rig_.run_for(500ms);
+  const auto shares = rig_.measure(1s);
+  EXPECT_LT(shares[2], 0.01);
+  EXPECT_GT(shares[3], 0.98);
 }
 
 }  // namespace

@@ -33,7 +33,8 @@ class SchedulerParts {
                                                          .clock = clock,
                                                          .tenants = tenants,
                                                          .shims = shims,
-                                                         .mps = mps},
+                                                         .mps = mps,
+                                                         .lengths = lengths},
                                             AgentIdentity{}, config);
   }
   // The agent died; whatever it did stays done.
@@ -45,6 +46,7 @@ class SchedulerParts {
   // Of the surroundings of the next start().
   ShimProcesses* shims = nullptr;
   const MpsServers* mps = nullptr;
+  LengthHistory* lengths = nullptr;
   std::unique_ptr<Scheduler> scheduler;  // last: it uses all of the above
 };
 

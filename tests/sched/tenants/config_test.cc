@@ -65,6 +65,7 @@ round_target_ms = 40
 min_slice_us = 2000
 idle_turn_ms = 100
 knees = "/srv/knees.json"
+jobs = "/srv/jobs.csv"
 
 [gpu.0]
 sharing = "time"
@@ -91,6 +92,7 @@ slo_us = "2000"
   EXPECT_EQ(config.agent.tick_fast, 1ms);
   EXPECT_EQ(config.agent.tick_slow, 50ms);
   EXPECT_EQ(config.agent.knees, "/srv/knees.json");
+  EXPECT_EQ(config.agent.jobs, "/srv/jobs.csv");
   const struct {
     uint32_t gpu;
     std::string_view policy;
@@ -160,6 +162,7 @@ TEST(Config, TheExampleIsAcceptedAndShowsEveryKey) {
   const Config all = accept(enabled);
   EXPECT_EQ(all.agent.tick_slow, AgentConfig().tick_slow);
   EXPECT_EQ(all.agent.knees, AgentConfig().knees);
+  EXPECT_EQ(all.agent.jobs, AgentConfig::kDefaultJobs);
   EXPECT_EQ(all.gpu(0), Config(test::every_policy()).gpu(0));
   EXPECT_EQ(all.gpu(1).policy, PolicyChoice(*find_policy(test::every_policy(), "srtf")));
   ASSERT_EQ(all.tenants[0].name, "default");
@@ -226,6 +229,8 @@ INSTANTIATE_TEST_SUITE_P(
                "gpushare.toml:1:1: gpu.0.policy: \"slo\" needs sharing = \"spatial\""},
         BadRow{"knees", "[agent]\nknees = 'here'\n",
                "gpushare.toml:2:9: agent.knees: must be the path of a file"},
+        BadRow{"jobs", "[agent]\njobs = 512\n",
+               "gpushare.toml:2:8: agent.jobs: must be the path of a file"},
         BadRow{"sharing", "[gpu.0]\nsharing = 'mps'\n",
                "gpushare.toml:2:11: gpu.0.sharing: must be \"time\" or \"spatial\""},
         BadRow{"agent is no table", "agent = 3\n",

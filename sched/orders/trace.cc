@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bench/sched/replay/trace.h"
+#include "sched/orders/trace.h"
 
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 #include <functional>
 #include <iterator>
 
-namespace gpushare::replay {
+namespace gpushare {
 namespace {
 
 constexpr uint64_t kMostIterations = 1'000'000'000'000;
@@ -40,7 +40,7 @@ bool set_seconds(Nanos& member, std::string_view text) {
 }
 
 // A line in the making: the length of the job follows from two columns.
-struct Line : Job {
+struct Line : TraceJob {
   double iteration_us = 0;
 };
 
@@ -49,7 +49,7 @@ struct ColumnRule {
   bool is_needed;
   std::string allowed;
   bool (*set)(Line&, std::string_view);
-  std::string (*text)(const Job&);
+  std::string (*text)(const TraceJob&);
 };
 
 std::string quoted(const std::string& text) {
@@ -66,7 +66,7 @@ ColumnRule whole_number(std::string_view name, bool is_needed) {
           [](Line& job, std::string_view text) {
             return set_number(job.*kMember, text, kLeast, kMost);
           },
-          [](const Job& job) { return fmt::format("{}", job.*kMember); }};
+          [](const TraceJob& job) { return fmt::format("{}", job.*kMember); }};
 }
 
 const std::array<ColumnRule, 9>& columns() {
@@ -76,10 +76,10 @@ const std::array<ColumnRule, 9>& columns() {
          job.name = text;
          return !text.empty();
        },
-       [](const Job& job) { return quoted(job.name); }},
+       [](const TraceJob& job) { return quoted(job.name); }},
       {"submit_s", true, fmt::format("seconds from 0 to {:.0f}", kMostSeconds),
        [](Line& job, std::string_view text) { return set_seconds(job.submit, text); },
-       [](const Job& job) {
+       [](const TraceJob& job) {
          return fmt::format("{}.{:09}", job.submit / 1s, (job.submit % 1s).count());
        }},
       {"model", false, "any text",
@@ -87,23 +87,23 @@ const std::array<ColumnRule, 9>& columns() {
          job.model = text;
          return true;
        },
-       [](const Job& job) { return quoted(job.model); }},
-      whole_number<&Job::iterations, 1, kMostIterations>("iterations", true),
+       [](const TraceJob& job) { return quoted(job.model); }},
+      whole_number<&TraceJob::iterations, 1, kMostIterations>("iterations", true),
       {"iteration_us", true, fmt::format("0.001 to {}", kMostMicros),
        [](Line& job, std::string_view text) {
          const auto [rest, error] = std::from_chars(text.begin(), text.end(), job.iteration_us);
          return error == std::errc{} && rest == text.end() && job.iteration_us >= 0.001 &&
                 job.iteration_us <= static_cast<double>(kMostMicros);
        },
-       [](const Job& job) {
+       [](const TraceJob& job) {
          // With so many digits the length comes back to the nanosecond.
          return fmt::format("{:.9f}", static_cast<double>(job.length.count()) / 1000 /
                                           static_cast<double>(job.iterations));
        }},
-      whole_number<&Job::persistent_mib, 0, kMostMib>("persistent_mib", false),
-      whole_number<&Job::ephemeral_mib, 0, kMostMib>("ephemeral_mib", false),
-      whole_number<&Job::knee_permille, 1, 1000>("knee_permille", false),
-      whole_number<&Job::gpus, 1, kMostGpus>("gpus", false),
+      whole_number<&TraceJob::persistent_mib, 0, kMostMib>("persistent_mib", false),
+      whole_number<&TraceJob::ephemeral_mib, 0, kMostMib>("ephemeral_mib", false),
+      whole_number<&TraceJob::knee_permille, 1, 1000>("knee_permille", false),
+      whole_number<&TraceJob::gpus, 1, kMostGpus>("gpus", false),
   }};
   return all;
 }
@@ -152,12 +152,12 @@ class Reader {
     if (!fields) return wrong("a quotation is not closed");
     return rules_.empty() ? take_heading(*fields) : take_job(*fields);
   }
-  Result<Jobs> finish() {
+  Result<TraceJobs> finish() {
     if (rules_.empty()) return wrong(fmt::format("no heading; expected: {}", column_names()));
     std::vector<std::pair<Nanos, size_t>> order;
     for (size_t i = 0; i < jobs_.size(); ++i) order.emplace_back(jobs_[i].submit, i);
     std::ranges::sort(order);
-    Jobs sorted;
+    TraceJobs sorted;
     for (const auto& [submit, place] : order) sorted.push_back(std::move(jobs_[place]));
     return sorted;
   }
@@ -203,12 +203,12 @@ class Reader {
   const std::string_view file_;
   size_t line_ = 0;
   std::vector<const ColumnRule*> rules_;  // of the heading; empty: it has not come yet
-  Jobs jobs_;
+  TraceJobs jobs_;
 };
 
 }  // namespace
 
-Result<Jobs> parse_trace(std::string_view text, std::string_view file) {
+Result<TraceJobs> parse_trace(std::string_view text, std::string_view file) {
   Reader reader(file);
   while (!text.empty()) {
     const size_t end = text.find('\n');
@@ -220,7 +220,7 @@ Result<Jobs> parse_trace(std::string_view text, std::string_view file) {
   return reader.finish();
 }
 
-Result<Jobs> read_trace(const std::string& path) {
+Result<TraceJobs> read_trace(const std::string& path) {
   std::ifstream file(path);
   if (!file) return errno_error("open trace", path);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -228,9 +228,9 @@ Result<Jobs> read_trace(const std::string& path) {
   return parse_trace(text, path);
 }
 
-std::string trace_text(const Jobs& jobs) {
+std::string trace_text(const TraceJobs& jobs) {
   std::string text = column_names() + '\n';
-  for (const Job& job : jobs) {
+  for (const TraceJob& job : jobs) {
     for (const ColumnRule& rule : columns()) {
       if (&rule != columns().data()) text += ',';
       text += rule.text(job);
@@ -240,4 +240,4 @@ std::string trace_text(const Jobs& jobs) {
   return text;
 }
 
-}  // namespace gpushare::replay
+}  // namespace gpushare

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sched/policies/knee_keeper.h"
+#include "sched/policies/file_keeper.h"
 
 #include <gtest/gtest.h>
 
@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "sched/policies/length_store.h"
+#include "sched/slo/knees/store.h"
 #include "shmctl/program/temp_folder.h"
 
 namespace gpushare {
@@ -33,23 +35,25 @@ struct Disk {
   }
 };
 
+using Keeper = gpushare::FileKeeper<KneeStore>;
+constexpr Time kNow{1h};
 constexpr KnownKnee kKnee{.knee = 3, .widest = 15, .is_bounded = false};
 
-TEST(KneeKeeperTest, ADiskThatHangsDoesNotHoldUpTheAgent) {
+TEST(FileKeeper, ADiskThatHangsDoesNotHoldUpTheAgent) {
   const TempFolder folder = TempFolder::make("gpushare-knees").value();
   const auto disk = std::make_shared<Disk>();
   {
-    KneeKeeper keeper(
+    Keeper keeper(
         [disk](const std::string&, const std::string& text) { return disk->write(text); });
     keeper.open(folder.at("knees.json"));
     keeper.store()->put("first", "H200", kKnee);
-    keeper.save();  // returns although nothing is written
+    keeper.save(kNow);  // returns although nothing is written
     EXPECT_EQ(disk->count(), 0u);
     keeper.store()->put("second", "H200", kKnee);
-    keeper.save();
+    keeper.save(kNow);
     disk->may_write.set_value();
     while (disk->count() < 2) {
-      keeper.save();
+      keeper.save(kNow);
       std::this_thread::yield();
     }
     EXPECT_EQ(disk->written[0].find("second"), std::string::npos);
@@ -60,20 +64,20 @@ TEST(KneeKeeperTest, ADiskThatHangsDoesNotHoldUpTheAgent) {
   EXPECT_NE(disk->written[2].find("third"), std::string::npos);
 }
 
-TEST(KneeKeeperTest, WhatCouldNotBeWrittenIsWrittenLater) {
+TEST(FileKeeper, WhatCouldNotBeWrittenIsWrittenLater) {
   const TempFolder folder = TempFolder::make("gpushare-knees").value();
   const auto attempts = std::make_shared<std::atomic<int>>(0);
-  KneeKeeper keeper([attempts](const std::string& path, const std::string& text) -> Result<> {
+  Keeper keeper([attempts](const std::string& path, const std::string& text) -> Result<> {
     if (++*attempts == 1) return make_error(std::errc::no_space_on_device, "write", path);
     return KneeStore::write(path, text);
   });
   const std::string path = folder.at("knees.json");
   keeper.open(path);
   keeper.store()->put("first", "H200", kKnee);
-  keeper.save();
+  keeper.save(kNow);
   while (*attempts < 2) {
     keeper.store()->put("second", "H200", kKnee);
-    keeper.save();
+    keeper.save(kNow);
     std::this_thread::yield();
   }
   const auto has_both = [&] {
@@ -81,6 +85,26 @@ TEST(KneeKeeperTest, WhatCouldNotBeWrittenIsWrittenLater) {
     return store && store->find("first", "H200") && store->find("second", "H200");
   };
   while (!has_both()) std::this_thread::yield();
+}
+
+TEST(FileKeeper, ShortJobsDoNotKeepTheDiskBusy) {
+  const TempFolder folder = TempFolder::make("gpushare-lengths").value();
+  const auto disk = std::make_shared<Disk>();
+  disk->may_write.set_value();
+  {
+    gpushare::FileKeeper<LengthStore> keeper(
+        [disk](const std::string&, const std::string& text) { return disk->write(text); });
+    keeper.open(folder.at("jobs.csv"));
+    for (Time now = kNow; now < kNow + 2 * LengthStore::kLeastPause; now += 100ms) {
+      const std::size_t before = disk->count();
+      keeper.store()->history().add("train", 1s);
+      keeper.save(now);
+      while ((now - kNow) % LengthStore::kLeastPause == 0s && disk->count() == before)
+        std::this_thread::yield();
+    }
+    EXPECT_EQ(disk->count(), 2u);
+  }
+  EXPECT_EQ(disk->count(), 3u) << "the rest is written at the end";
 }
 
 }  // namespace
