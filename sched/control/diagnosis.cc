@@ -3,6 +3,8 @@
 
 #include <fmt/core.h>
 
+#include "sched/step/turn_taking.h"
+
 namespace gpushare {
 namespace {
 
@@ -105,6 +107,30 @@ void look_at_lineage(const Symptoms& symptoms, std::vector<Finding>& findings) {
   }
 }
 
+// Jobs that have had the GPU for so long, and whose iterations are still not known.
+void look_at_boundaries(const Symptoms& symptoms, std::vector<Finding>& findings) {
+  constexpr const char* kCheck = "turns";
+  constexpr Nanos kLongKnown = 10s;
+  if (symptoms.state == nullptr || !symptoms.state->turns->has_orders()) return;
+  std::size_t jobs = 0, without = 0;
+  std::string first;
+  for (const Job& job : symptoms.state->turns->all()) {
+    ++jobs;
+    if (job.has_boundary || job.service < kLongKnown) continue;
+    if (without++ == 0) first = fmt::format("{} ({})", job.name, job.command_line.substr(0, 60));
+  }
+  if (without == 0)
+    findings.push_back({kCheck, Severity::kOk, "jobs are stopped between two iterations", ""});
+  else
+    findings.push_back(
+        {kCheck, Severity::kWarning,
+         fmt::format("{} of {} jobs are stopped in mid-kernel, which costs each hand-over more: no "
+                     "iterations are recognised of {}",
+                     without, jobs, first),
+         "start them by 'gpushare run', which preloads the shim; a program with the shim can say "
+         "its iterations (gpushare.h, gpushare.py)"});
+}
+
 void look_at_roster(const Symptoms& symptoms, std::vector<Finding>& findings) {
   if (symptoms.state == nullptr) return;
   for (const auto& [slot, count] : symptoms.state->tenants.driven_out()) {
@@ -177,6 +203,7 @@ std::vector<Finding> diagnose(const Symptoms& symptoms) {
   look_at_interference(symptoms, findings);
   look_at_module(symptoms, findings);
   look_at_lineage(symptoms, findings);
+  look_at_boundaries(symptoms, findings);
   look_at_roster(symptoms, findings);
   look_at_mps(symptoms, findings);
   look_at_processes(symptoms, findings);

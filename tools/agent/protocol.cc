@@ -91,7 +91,8 @@ Result<bool> decode_on_gpu(std::string_view line) {
 Result<Joined> decode_joined(std::string_view line) {
   return decode<Joined>(line, [](const Json& answer) {
     if (!answer.at("ok").get<bool>()) throw std::runtime_error("it is neither done nor refused");
-    return Joined{.follows_forks = answer.value("follows_forks", false)};
+    return Joined{.follows_forks = answer.value("follows_forks", false),
+                  .orders_jobs = answer.value("orders_jobs", false)};
   });
 }
 

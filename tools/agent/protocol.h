@@ -70,6 +70,8 @@ using TraceLine = std::variant<TraceStart, TraceSwitch, TraceAction, TraceEnd>;
 struct Joined {
   // False: what gives its children away, as a daemon does, leaves the tenant.
   bool follows_forks = false;
+  // The policy of a GPU orders jobs.
+  bool orders_jobs = false;
 };
 
 // What `place` answers.

@@ -69,6 +69,22 @@ bool gets_shim(const Invocation& invocation) {
          has_preload_entry(read_preload("").value_or(""), "");
 }
 
+// Where jobs take turns, one with the shim is stopped between two iterations. It gets the shim
+// unless the user does not want it, who is told what that means.
+void preload_shim_for_turns(const Invocation& invocation) {
+  if (gets_shim(invocation)) return;
+  std::string reason = "--no-shim";
+  if (!invocation.has("no-shim")) {
+    const auto preloaded = preload_shim(invocation);
+    if (preloaded) return;
+    reason = preloaded.error().message();
+  }
+  fmt::print(stderr,
+             "gpushare: jobs take turns here, and without the shim ({}) this one is stopped in "
+             "mid-kernel instead of between two iterations\n",
+             reason);
+}
+
 constexpr Nanos kAskAgain = 1s;
 
 // Asks the agent where the program should run, until it fits somewhere, and lets it see that GPU
@@ -110,6 +126,8 @@ std::vector<std::string> command_line() {
 }
 
 ExitCode run(const Invocation& invocation) {
+  if (invocation.has("shim") && invocation.has("no-shim"))
+    return invocation.wrong("--shim and --no-shim exclude each other");
   const Request request = run_request(invocation);
   const bool asks_for_nothing = request.tenant.empty() && request.settings.empty();
   if (invocation.has("scope")) {
@@ -133,6 +151,7 @@ ExitCode run(const Invocation& invocation) {
     // It then adopts those of its descendants that lose their parent, for as long as it lives, so
     // that the chain of parents tells whose they are.
     if (!asks_for_nothing && !joined->follows_forks) ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+    if (joined->orders_jobs) preload_shim_for_turns(invocation);
     warn_of_no_effect(endpoints_of(invocation), request.settings, gets_shim(invocation));
   } else if (asks_for_nothing && client.error().code == std::errc::permission_denied) {
     // This is an ordinary user: the agent sees the program without being told, and puts it where
@@ -200,7 +219,8 @@ Command run_command() {
                      "", "", std::nullopt, "auto"});
   options.push_back({"shim", 0, "",
                      "Preload libgpushare.so, which does what only the program itself can "
-                     "do"});
+                     "do; the default where the policy of a GPU orders jobs"});
+  options.push_back({"no-shim", 0, "", "Do not preload it there"});
   options.push_back({"allow-unmanaged", 0, "",
                      "Start PROGRAM with a warning, instead of failing, when no agent "
                      "answers"});

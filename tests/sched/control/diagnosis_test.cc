@@ -43,6 +43,23 @@ TEST_F(DiagnosisTest, AllIsWell) {
   }
 }
 
+TEST(DiagnosisOfTurns, WhoIsStoppedInMidKernelIsNamed) {
+  test::SchedulerRig rig;
+  rig.start(true, "[gpu.0]\npolicy = 'fifo'\n");
+  rig.run_for(1s);
+  Symptoms symptoms;
+  symptoms.gpu = &rig.gpu;
+  symptoms.state = &rig.scheduler->state();
+  EXPECT_EQ(of(diagnose(symptoms), "turns").severity, Severity::kOk);
+  rig.add_busy("a", {});
+  rig.add_busy("b", {});
+  rig.run_for(12s);
+  const Finding finding = of(diagnose(symptoms), "turns");
+  EXPECT_EQ(finding.severity, Severity::kWarning);
+  EXPECT_NE(finding.detail.find("1 of 2 jobs"), std::string::npos) << finding.detail;
+  EXPECT_NE(finding.detail.find("pid-100"), std::string::npos) << finding.detail;
+}
+
 TEST_F(DiagnosisTest, EveryTroubleIsNamed) {
   rig_.add_busy("capped", {{"max", "10%"}});
   rig_.gpu.refuse(rig_.programs[0]->process.pid);

@@ -28,6 +28,24 @@ TEST(GpushareRun, BecomesTheProgramWithTheSamePid) {
           R"("memory_max":"8G"}})"});
 }
 
+TEST(GpushareRun, PreloadsTheShimWhereJobsTakeTurns) {
+  FakeAgent agent([](const std::string&) {
+    return std::vector<std::string>{R"({"ok":true,"follows_forks":true,"orders_jobs":true})"};
+  });
+  const auto preloaded = [&](std::vector<std::string> options) {
+    options.insert(options.begin(), "run");
+    options.insert(options.end(), {"--", "sh", "-c", "echo $LD_PRELOAD"});
+    return run_tool("gpushare", options, {socket_variable(agent)});
+  };
+  const ToolResult with = preloaded({});
+  EXPECT_NE(with.out.find("libgpushare.so"), std::string::npos) << with.err;
+  EXPECT_EQ(with.err, "");
+  const ToolResult without = preloaded({"--no-shim"});
+  EXPECT_EQ(without.out.find("libgpushare.so"), std::string::npos);
+  EXPECT_NE(without.err.find("is stopped in mid-kernel"), std::string::npos) << without.err;
+  EXPECT_EQ(preloaded({"--shim", "--no-shim"}).exit_code, 2);
+}
+
 TEST(GpushareRun, DoesNotStartWhatTheAgentRefuses) {
   FakeAgent agent([](const std::string&) {
     return std::vector<std::string>{
