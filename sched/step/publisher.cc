@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <string_view>
 #include <utility>
 
@@ -82,7 +83,9 @@ std::map<uint32_t, TenantUse> published_use(const Region& region, const Tenants&
   for (const uint32_t slot : tenants.slots()) {
     if (!is_written(region.tenants[slot].record)) continue;
     const auto record = read_record(region.tenants[slot].record);
-    if (!record || tenants.at(slot)->name != record->name) continue;
+    if (!record) continue;
+    const std::string_view name(record->name, ::strnlen(record->name, sizeof(record->name)));
+    if (tenants.at(slot)->name != name) continue;
     TenantUse use{.throttled = Nanos(record->throttled_ns), .freezes = record->freezes};
     for (uint32_t gpu = 0; gpu < kMaxGpus; ++gpu)
       use.used[gpu] = Nanos(record->gpu[gpu].gpu_time_ns);
