@@ -152,11 +152,13 @@ constexpr bool has_special = false;
 template <int index, class Signature>
 struct Special;
 
+// NOLINTBEGIN(bugprone-macro-parentheses): the base of a class takes none
 #define GS_SPECIAL(wrapper, symbol)                         \
   template <>                                               \
   inline constexpr bool has_special<kHook_##symbol> = true; \
   template <class Signature>                                \
   struct Special<kHook_##symbol, Signature> : wrapper<kHook_##symbol, Signature> {};
+// NOLINTEND(bugprone-macro-parentheses)
 GS_SPECIAL(Created, cuStreamCreate)
 GS_SPECIAL(Created, cuStreamCreateWithPriority)
 GS_SPECIAL(Destroyed, cuStreamDestroy)
