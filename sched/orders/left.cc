@@ -6,16 +6,20 @@
 namespace gpushare {
 namespace {
 
+constexpr int kTolerance = 10;  // a tenth of the length
+
 Nanos product(uint64_t count, Nanos each) {
   Nanos::rep all = 0;
   return __builtin_mul_overflow(count, each.count(), &all) ? Nanos::max() : Nanos(all);
 }
 
-// What is left of `length`; unknown when the job has outlived it.
+// What is left of `length`; unknown when the job has outlived it. What it has received includes
+// what being stopped and let go has cost it, so that a word which is exact may be passed a little
+// before the end.
 Left rest(Nanos length, Nanos service, LeftSource source) {
   service = std::max(service, Nanos{});
-  if (service >= length) return {};
-  return {length - service, source};
+  if (service - length >= length / kTolerance) return {};
+  return {std::max(length - service, Nanos{}), source};
 }
 
 }  // namespace

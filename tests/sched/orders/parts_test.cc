@@ -45,7 +45,15 @@ TEST(Left, IsTheMostCertainThatIsKnown) {
 TEST(Left, WhoExceedsWhatWasSaidOfItIsUnknownFromThenOn) {
   EXPECT_EQ(left_of({.length = Nanos(1'000), .learnt = 2h, .service = 1h}), Left{});
   EXPECT_EQ(left_of({.iterations = 1, .ended = 1, .period = 1s, .length = 2h}), Left{});
-  EXPECT_EQ(left_of({.learnt = 10s, .service = 10s}), Left{});
+  EXPECT_EQ(left_of({.learnt = 10s, .service = 11s}), Left{});
+}
+
+// Its service includes what its hand-overs have cost.
+TEST(Left, WhoIsALittleOverAnExactWordIsAboutToEnd) {
+  for (const Nanos service : {Nanos(10s), Nanos(10'999ms)}) {
+    EXPECT_EQ(left_of({.length = 10s, .service = service}), (Left{0s, LeftSource::kSaid}));
+    EXPECT_EQ(left_of({.learnt = 10s, .service = service}), (Left{0s, LeftSource::kLearnt}));
+  }
 }
 
 TEST(Left, TakesAnyNumbers) {
