@@ -13,7 +13,7 @@ class FifoPolicy final : public OrderPolicy {
 
  private:
   // All keys stay equal, and equal ones go by arrival.
-  void rank(std::span<Ranked>) override {}
+  void rank(std::span<Ranked>, Time) override {}
   // One that came before and wants the GPU again goes on.
   bool keeps(const Ranked&, const Ranked&, Time) override { return false; }
   // Time alone changes nothing.

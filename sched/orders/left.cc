@@ -18,6 +18,7 @@ Nanos product(uint64_t count, Nanos each) {
 // before the end.
 Left rest(Nanos length, Nanos service, LeftSource source) {
   service = std::max(service, Nanos{});
+  length = std::max(length, Nanos{});
   if (service - length >= length / kTolerance) return {};
   return {std::max(length - service, Nanos{}), source};
 }

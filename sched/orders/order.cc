@@ -48,7 +48,7 @@ void OrderPolicy::collect(const Snapshot& snapshot, Plan& plan) {
     ranked_.push_back({.job = &job, .is_ready = is_ready});
     if (is_ready) highest = std::max(highest, job.priority);
   }
-  rank(ranked_);
+  rank(ranked_, snapshot.now);
   if (patience_ > Nanos{}) {
     for (Ranked& one : ranked_) {
       if (!one.is_ready || one.job->runs) continue;

@@ -45,7 +45,7 @@ class OrderPolicy : public Policy {
   };
 
   // Sets the keys. `all` is ascending by id.
-  virtual void rank(std::span<Ranked> all) = 0;
+  virtual void rank(std::span<Ranked> all, Time now) = 0;
   // Whether `running`, which was given the turn last, keeps it although `other`, of the same class,
   // is before it. Requires: both are ready.
   virtual bool keeps(const Ranked& running, const Ranked& other, Time now) = 0;

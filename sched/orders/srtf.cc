@@ -15,7 +15,7 @@ const LengthMix& SrtfPolicy::mix() const {
   return lengths_ == nullptr ? kNothingLearnt : lengths_->mix();
 }
 
-void SrtfPolicy::rank(std::span<Ranked> all) {
+void SrtfPolicy::rank(std::span<Ranked> all, Time) {
   for (Ranked& one : all)
     one.key = one.job->left ? std::max(static_cast<double>(one.job->left->count()), 0.0)
                             : mix().index(one.job->service);

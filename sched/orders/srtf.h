@@ -19,7 +19,7 @@ class SrtfPolicy final : public OrderPolicy {
       : OrderPolicy(options), lengths_(lengths) {}
 
  private:
-  void rank(std::span<Ranked> all) override;
+  void rank(std::span<Ranked> all, Time) override;
   bool keeps(const Ranked& running, const Ranked& other, Time now) override;
   Time look_again(const JobView& running, Time now) override;
 

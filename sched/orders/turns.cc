@@ -19,14 +19,14 @@ size_t class_of(const JobView& job) {
   return std::min<size_t>(static_cast<size_t>(job.priority), 2);
 }
 
-double weighted(Nanos had, Nanos has, uint32_t weight) {
-  const double more = static_cast<double>(has.count()) - static_cast<double>(had.count());
-  return std::max(more, 0.0) / std::max(weight, 1U);
+double weighted(Nanos time, uint32_t weight) {
+  return static_cast<double>(std::max(time, Nanos{}).count()) / std::max(weight, 1U);
 }
 
 }  // namespace
 
-void TurnsPolicy::rank(std::span<Ranked> all) {
+void TurnsPolicy::rank(std::span<Ranked> all, Time now) {
+  const Time before = std::exchange(last_now_, now);
   std::swap(accounts_, last_);
   accounts_.clear();
   std::array<double, 3> least, most;
@@ -37,9 +37,12 @@ void TurnsPolicy::rank(std::span<Ranked> all) {
     const JobView& job = *one.job;
     while (old != last_.end() && old->job < job.id) ++old;
     Account& account = accounts_.emplace_back(
-        Account{.job = job.id, .priority = class_of(job), .service = job.service});
+        Account{.job = job.id, .priority = class_of(job), .charged = Time(job.service)});
     if (old == last_.end() || old->job != job.id) continue;
-    account.virtual_time = old->virtual_time + weighted(old->service, job.service, job.weight);
+    const Nanos turn = job.runs ? elapsed(std::max(job.since, before), now) : Nanos{};
+    account.charged = std::max(later(old->charged, turn), Time(job.service));
+    account.virtual_time =
+        old->virtual_time + weighted(elapsed(old->charged, account.charged), job.weight);
     account.was_ready = old->was_ready;
     double& its_most = most[class_of(job)];
     its_most = std::max(its_most, account.virtual_time);

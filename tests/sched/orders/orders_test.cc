@@ -325,6 +325,21 @@ TEST(Turns, WhatOneHadAloneWithoutBeingSeenToWantItIsNotHeldAgainstIt) {
   EXPECT_NEAR((world.job(1).service - had) / 1ms, 5000, 50);
 }
 
+// It was stopped in a wait, and looks as if it wanted the GPU.
+TEST(Turns, OneThatMakesNoUseOfItsTurnPaysForItAllTheSame) {
+  OrderWorld world(make_policy("turns"));
+  world.add();
+  world.add();
+  world.run_for(1s);
+  const Nanos had = world.job(1).service, other_had = world.job(2).service;
+  for (const Time end = world.now + 10s; world.now < end;) {
+    world.run_for(5ms);
+    world.job(1).service = had;
+    world.job(1).is_at_boundary = true;
+  }
+  EXPECT_NEAR((world.job(2).service - other_had) / 1ms, 5000, 100);
+}
+
 TEST(Turns, ATurnThatWasTooLongCostsTheOthersNoWholeTurnMore) {
   const std::unique_ptr<Policy> policy = make_policy("turns", {{"turn_ms", 100}});
   std::vector<JobView> jobs = {test::waiting_job(1, Time(1h)), test::waiting_job(2, Time(1h))};
