@@ -51,7 +51,7 @@ Nanos mean_in_the_agent(const Jobs& jobs, const std::string& policy) {
             done.push_back(client);
           };
     }
-    rig.run_for(200us);
+    rig.run_for(1ms);
     if (rig.scheduler->look_at_turns()) rig.step();  // as the agent does between two steps
     for (const uint32_t client : std::exchange(done, {})) {
       model.close_client(client);
