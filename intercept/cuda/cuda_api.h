@@ -64,6 +64,8 @@ enum CUresult : unsigned {
   CUDA_ERROR_LAUNCH_TIMEOUT = 702,
   CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE = 708,
   CUDA_ERROR_CONTEXT_IS_DESTROYED = 709,
+  CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED = 712,
+  CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713,
   CUDA_ERROR_ILLEGAL_INSTRUCTION = 715,
   CUDA_ERROR_MISALIGNED_ADDRESS = 716,
   CUDA_ERROR_LAUNCH_FAILED = 719,
@@ -110,6 +112,9 @@ enum CUdevice_attribute : unsigned {
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
   CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
   CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED = 78,
+  CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM = 91,
+  CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES = 98,
+  CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED = 99,
 };
 
 enum CUfunction_attribute : unsigned {
@@ -165,6 +170,20 @@ enum CUevent_flags : unsigned {
   CU_EVENT_BLOCKING_SYNC = 1,
   CU_EVENT_DISABLE_TIMING = 2,
   CU_EVENT_INTERPROCESS = 4,
+};
+
+// The condition under which a stream goes on from a wait for the word at an address, in the lower
+// two bits. GEQ is cyclic: the difference of word and value, as a signed number, is not negative.
+enum CUstreamWaitValue_flags : unsigned {
+  CU_STREAM_WAIT_VALUE_GEQ = 0,
+  CU_STREAM_WAIT_VALUE_EQ = 1,
+  CU_STREAM_WAIT_VALUE_AND = 2,  // some bit of the value is set in the word
+  CU_STREAM_WAIT_VALUE_NOR = 3,  // some bit is set neither in the value nor in the word
+  CU_STREAM_WAIT_VALUE_FLUSH = 1u << 30,
+};
+enum CUstreamWriteValue_flags : unsigned {
+  CU_STREAM_WRITE_VALUE_DEFAULT = 0,
+  CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER = 1,
 };
 
 enum CUdriverProcAddressQueryResult : unsigned {
@@ -267,6 +286,7 @@ enum CUgraphNodeType : unsigned {
   CU_GRAPH_NODE_TYPE_EMPTY = 5,
   CU_GRAPH_NODE_TYPE_WAIT_EVENT = 6,
   CU_GRAPH_NODE_TYPE_EVENT_RECORD = 7,
+  CU_GRAPH_NODE_TYPE_BATCH_MEM_OP = 12,
 };
 
 enum CUgraphExecUpdateResult : unsigned {
@@ -374,6 +394,8 @@ struct CUmemAllocationProp {
 inline constexpr unsigned CU_MEMHOSTALLOC_PORTABLE = 1;
 inline constexpr unsigned CU_MEMHOSTALLOC_DEVICEMAP = 2;
 inline constexpr unsigned CU_MEMHOSTALLOC_WRITECOMBINED = 4;
+inline constexpr unsigned CU_MEMHOSTREGISTER_PORTABLE = 1;
+inline constexpr unsigned CU_MEMHOSTREGISTER_DEVICEMAP = 2;
 
 // Tags in the `extra` argument of a launch, which may carry the parameters as one buffer.
 inline constexpr uintptr_t kCudaLaunchParamEnd = 0;

@@ -46,6 +46,8 @@ constexpr ErrorText kErrors[] = {
     GS_ERROR(CUDA_ERROR_LAUNCH_TIMEOUT, "a kernel ran too long"),
     GS_ERROR(CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE, "the primary context is in use"),
     GS_ERROR(CUDA_ERROR_CONTEXT_IS_DESTROYED, "the current context was destroyed"),
+    GS_ERROR(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "the memory is registered already"),
+    GS_ERROR(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "the memory is not registered"),
     GS_ERROR(CUDA_ERROR_ILLEGAL_INSTRUCTION, "a kernel met an illegal instruction"),
     GS_ERROR(CUDA_ERROR_MISALIGNED_ADDRESS, "a kernel used a misaligned address"),
     GS_ERROR(CUDA_ERROR_LAUNCH_FAILED, "a kernel failed"),

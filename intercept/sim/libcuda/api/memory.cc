@@ -131,6 +131,33 @@ CUresult cuMemFreeHost(void* pointer) {
   return release(runtime, pointer, false).first;
 }
 
+// The memory stays where it is, and is the program's own.
+CUresult cuMemHostRegister_v2(void* memory, size_t bytes, unsigned flags) {
+  GS_CURRENT();
+  if (const CUresult refused = runtime.captures().check_unsafe(); refused != CUDA_SUCCESS)
+    return refused;
+  const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+  if (memory == nullptr || bytes == 0 || (flags & ~known) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const bool is_new = runtime.memory.add_registered(
+      memory, {.bytes = bytes, .context = number_of(context.handle), .host_flags = flags});
+  return is_new ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+}
+
+CUresult cuMemHostUnregister(void* memory) {
+  GS_CURRENT();
+  if (const CUresult refused = runtime.captures().check_unsafe(); refused != CUDA_SUCCESS)
+    return refused;
+  const auto range = runtime.memory.range_at(memory);
+  const auto owner =
+      range ? runtime.contexts.find(reinterpret_cast<CUcontext>(range->context)) : nullptr;
+  if (owner) {
+    const CUresult waited = runtime.wait(*owner, runtime.pending(*owner));
+    if (waited != CUDA_SUCCESS) return waited;
+  }
+  return runtime.memory.remove_registered(memory) ? CUDA_SUCCESS
+                                                  : CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+}
+
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* pointer, void* memory, unsigned flags) {
   GS_CURRENT();
   if (pointer == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;

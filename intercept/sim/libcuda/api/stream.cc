@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The stand-in libcuda's functions for streams, events and host functions.
 #include <algorithm>
+#include <functional>
 
 #include "intercept/sim/libcuda/api/api.h"
 #include "intercept/sim/libcuda/runtime/captures.h"
@@ -86,6 +87,45 @@ CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
   const auto made = make_host_function(function, data);
   if (made.result != CUDA_SUCCESS) return made.result;
   return perform(runtime, now.context, found, made.operation).first;
+}
+
+// --- values in memory
+// -----------------------------------------------------------------------------
+
+namespace {
+
+CUresult put_value(CUstream stream, const std::function<Made(Runtime&)>& make) {
+  GS_STREAM(stream);
+  const auto made = make(runtime);
+  if (made.result != CUDA_SUCCESS) return made.result;
+  return perform(runtime, now.context, found, made.operation).first;
+}
+
+}  // namespace
+
+CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value,
+                                unsigned flags) {
+  return put_value(stream, [=](Runtime& runtime) {
+    return make_wait_for_value(runtime, address, value, 4, flags);
+  });
+}
+CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, uint64_t value,
+                                unsigned flags) {
+  return put_value(stream, [=](Runtime& runtime) {
+    return make_wait_for_value(runtime, address, value, 8, flags);
+  });
+}
+CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value,
+                                 unsigned flags) {
+  return put_value(stream, [=](Runtime& runtime) {
+    return make_write_of_value(runtime, address, value, 4, flags);
+  });
+}
+CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, uint64_t value,
+                                 unsigned flags) {
+  return put_value(stream, [=](Runtime& runtime) {
+    return make_write_of_value(runtime, address, value, 8, flags);
+  });
 }
 
 // --- events -------------------------------------------------------------------------------------

@@ -35,7 +35,8 @@ void* MemoryMap::add(const MemoryRange& range) {
 std::optional<MemoryRange> MemoryMap::remove(const void* address, bool is_device) {
   const std::lock_guard lock(mutex_);
   const auto found = ranges_.find(reinterpret_cast<uintptr_t>(address));
-  if (found == ranges_.end() || found->second.is_device != is_device || found->second.is_mapped)
+  if (found == ranges_.end() || found->second.is_device != is_device || found->second.is_mapped ||
+      found->second.is_registered)
     return std::nullopt;
   const MemoryRange range = found->second;
   ::munmap(reinterpret_cast<void*>(found->first), range.bytes);
@@ -54,10 +55,31 @@ void MemoryMap::remove_mapped(const void* address) {
   ranges_.erase(reinterpret_cast<uintptr_t>(address));
 }
 
+bool MemoryMap::add_registered(void* address, const MemoryRange& range) {
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  const std::lock_guard lock(mutex_);
+  const auto next = ranges_.lower_bound(begin);
+  if (range_of(ranges_, begin) != ranges_.end() ||
+      (next != ranges_.end() && next->first - begin < range.bytes))
+    return false;
+  const auto at = ranges_.emplace(begin, range).first;
+  at->second.is_registered = true;
+  return true;
+}
+
+bool MemoryMap::remove_registered(const void* address) {
+  const std::lock_guard lock(mutex_);
+  const auto found = ranges_.find(reinterpret_cast<uintptr_t>(address));
+  if (found == ranges_.end() || !found->second.is_registered) return false;
+  ranges_.erase(found);
+  return true;
+}
+
 void MemoryMap::remove_all(uintptr_t context) {
   const std::lock_guard lock(mutex_);
   std::erase_if(ranges_, [&](const auto& item) {
     if (item.second.context != context) return false;
+    if (item.second.is_registered) return true;
     ::munmap(reinterpret_cast<void*>(item.first), item.second.bytes);
     return true;
   });

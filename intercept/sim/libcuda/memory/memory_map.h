@@ -22,7 +22,8 @@ struct MemoryRange {
   uintptr_t context = 0;   // its context
   uint32_t remote = 0;     // the server's name of device memory
   unsigned host_flags = 0;
-  bool is_mapped = false;  // Mappings added it, and only Mappings removes it
+  bool is_mapped = false;      // Mappings added it, and only Mappings removes it
+  bool is_registered = false;  // the program's own memory, which is not freed here
 };
 
 class MemoryMap {
@@ -34,6 +35,10 @@ class MemoryMap {
   // Mappings calls these when a mapping gets access, and when it has none any more.
   void add_mapped(void* address, size_t bytes);
   void remove_mapped(const void* address);
+  // The program's own memory, pinned from now on. False: a part of it is in the map already.
+  bool add_registered(void* address, const MemoryRange& range);
+  // Returns false if no registered memory begins there.
+  bool remove_registered(const void* address);
   // Frees all memory of a context, but not on the server.
   void remove_all(uintptr_t context);
 

@@ -59,6 +59,12 @@ Made make_copy(Runtime& runtime, const Sms& sms, void* to, const void* from, siz
 Made make_fill(Runtime& runtime, const Sms& sms, CUdeviceptr to, unsigned value,
                unsigned element_bytes, size_t count);
 Made make_host_function(CUhostFn function, void* data);
+// The stream goes on when the word of `bytes` (4 or 8) at `address` fulfils the condition of
+// `flags` (CUstreamWaitValue_flags). INVALID_VALUE for memory that the GPU does not reach.
+Made make_wait_for_value(Runtime& runtime, CUdeviceptr address, uint64_t value, unsigned bytes,
+                         unsigned flags);
+Made make_write_of_value(Runtime& runtime, CUdeviceptr address, uint64_t value, unsigned bytes,
+                         unsigned flags);
 OperationPtr make_record(std::shared_ptr<Event> event);
 OperationPtr make_wait(std::shared_ptr<Event> event);
 OperationPtr make_nothing();

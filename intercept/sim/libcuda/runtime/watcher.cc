@@ -28,10 +28,26 @@ void Watcher::forget(uint64_t sequence) {
   std::erase_if(kernels_, [&](const Endless& kernel) { return kernel.sequence == sequence; });
 }
 
-void Watcher::expect_host_function() {
+void Watcher::expect_host_function() { expect(); }
+
+void Watcher::expect() {
   std::unique_lock lock(mutex_);
-  ++expected_functions_;
+  ++expected_;
   start(lock);
+}
+
+void Watcher::done() {
+  const std::lock_guard lock(mutex_);
+  --expected_;
+}
+
+void Watcher::stop_when(std::function<bool()> is_fulfilled, uint64_t gate) {
+  if (is_fulfilled()) {
+    static_cast<void>(client_.stop(gate));  // fails only when the server is gone
+    return done();
+  }
+  const std::lock_guard lock(mutex_);
+  conditions_.push_back({std::move(is_fulfilled), gate});
 }
 
 void Watcher::due(CUhostFn function, void* data, uint64_t gate) {
@@ -55,19 +71,34 @@ void Watcher::start(std::unique_lock<std::mutex>& lock) {
 void Watcher::run() {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] { return !kernels_.empty() || expected_functions_ > 0; });
+    changed_.wait(lock, [&] { return !kernels_.empty() || expected_ > 0; });
     const auto functions = std::exchange(due_, {});
-    expected_functions_ -= functions.size();
+    expected_ -= functions.size();
     lock.unlock();
     for (const HostFunction& each : functions) {
       each.function(each.data);
       static_cast<void>(client_.stop(each.gate));  // fails only when the server is gone
     }
     static_cast<void>(client_.poll());
+    look_at_conditions();
     update_counters();
     lock.lock();
     if (due_.empty()) changed_.wait_for(lock, kPeriod);
   }
+}
+
+void Watcher::look_at_conditions() {
+  std::vector<uint64_t> open;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(conditions_, [&](const Condition& each) {
+      if (!each.is_fulfilled()) return false;
+      open.push_back(each.gate);
+      --expected_;
+      return true;
+    });
+  }
+  for (const uint64_t gate : open) static_cast<void>(client_.stop(gate));
 }
 
 void Watcher::update_counters() {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Watcher: does what must happen while the program makes no call: it updates the counters and reads
-// the stop flags of endless kernels, and runs host functions. It has a thread that looks every
-// millisecond; the first such work starts it, and it sleeps while there is none. Any thread may
-// call.
+// the stop flags of endless kernels, runs host functions, and looks at words of memory for which a
+// stream waits. It has a thread that looks every millisecond; the first such work starts it, and it
+// sleeps while there is none. Any thread may call.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -40,16 +41,28 @@ class Watcher {
   void expect_host_function();
   void due(CUhostFn function, void* data, uint64_t gate);
 
+  // Announces work that must have its effect although the program makes no call; done() follows.
+  void expect();
+  void done();
+  // Announced work has come to its turn: `gate` is stopped as soon as `is_fulfilled`, at once or at
+  // a later look. done() follows from here.
+  void stop_when(std::function<bool()> is_fulfilled, uint64_t gate);
+
  private:
   struct HostFunction {
     CUhostFn function = nullptr;
     void* data = nullptr;
     uint64_t gate = 0;
   };
+  struct Condition {
+    std::function<bool()> is_fulfilled;
+    uint64_t gate = 0;
+  };
 
   void start(std::unique_lock<std::mutex>& lock);
   [[noreturn]] void run();
   void update_counters();
+  void look_at_conditions();
 
   sim::Client& client_;
   std::mutex mutex_;  // protects the members that follow
@@ -57,7 +70,8 @@ class Watcher {
   bool is_running_ = false;
   std::vector<Endless> kernels_;
   std::vector<HostFunction> due_;
-  uint64_t expected_functions_ = 0;
+  std::vector<Condition> conditions_;
+  uint64_t expected_ = 0;  // host functions and other announced work
 };
 
 }  // namespace gpushare::standin
