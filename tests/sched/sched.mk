@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-$(call gtest,sched_test,$(filter-out tests/sched/system/% tests/sched/kills/% tests/sched/orders/% %/lifeline_test.cc %/driver_line_test.cc,$(call below,tests/sched,*_test.cc)) tests/intercept/process_stop_test.cc,lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
+$(call gtest,sched_test,$(filter-out tests/sched/system/% tests/sched/kills/% tests/sched/orders/% tests/sched/gangs/% %/lifeline_test.cc %/driver_line_test.cc,$(call below,tests/sched,*_test.cc)) tests/intercept/process_stop_test.cc,lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
 # The policies that order jobs, and the replay with which they are judged.
 $(call gtest,orders_test,$(wildcard tests/sched/orders/*_test.cc) tests/tools/support/run_tool.cc $(wildcard bench/sched/replay/*.cc),lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
 $(O)/bin/tests/orders_test: | $(O)/bin/bench/order-replay
+# Jobs on several GPUs, which have their time on all of them at once, in virtual time.
+$(call gtest,gangs_test,$(wildcard tests/sched/gangs/*_test.cc),lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
 # Agents that die at any call, at any instruction, and at any instant.
 $(call gtest,kill_storm_test,$(wildcard tests/sched/kills/*.cc) tests/shmctl/plane/stepped_child.cc tests/sched/system/system_rig.cc,lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
 $(O)/bin/tests/kill_storm_test: | $(addprefix $(O)/,bin/gpushare bin/gpushared bin/gpushare-sim bin/workloads/spin lib/sim/libcuda.so.1)

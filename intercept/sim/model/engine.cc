@@ -99,7 +99,8 @@ Time EngineModel::next() const {
   if (entry == 0) return first;
   const auto running = active(settled_);
   const double rate = speed(running);
-  for (const Job* job : running) first = std::min(first, after(settled_, job->left_ns / rate));
+  for (const Job* job : running)
+    if (!job->spins()) first = std::min(first, after(settled_, job->left_ns / rate));
   for (const Job* job : jobs_.at(entry))
     if (job->admitted > settled_) first = std::min(first, job->admitted);
   return first;
@@ -114,8 +115,10 @@ void EngineModel::settle(Time now) {
     for (Job* job : running) {
       if (!job->has_started) job->started = settled_;
       job->has_started = true;
-      job->left_ns -= done;
-      job->executed_ns += done;
+      if (!job->spins()) {
+        job->left_ns -= done;
+        job->executed_ns += done;
+      }
       if (std::ranges::find(counted, job->member) != counted.end()) continue;
       counted.push_back(job->member);
       busy_[job->member] += now - settled_;
@@ -129,7 +132,7 @@ void EngineModel::take_finished(Time now, std::vector<Job*>& finished) {
   const EntryId entry = runlist_.progressing();
   if (entry == 0) return;
   auto& jobs = jobs_.at(entry);
-  const auto is_over = [](const Job* job) { return job->left_ns <= kNothingLeft; };
+  const auto is_over = [](const Job* job) { return job->left_ns <= kNothingLeft && !job->spins(); };
   std::ranges::copy_if(jobs, std::back_inserter(finished), is_over);
   std::erase_if(jobs, is_over);
 }
@@ -151,6 +154,7 @@ Time EngineModel::quiet_until() const {
   Time bound = Time::max();
   for (const auto& [entry, jobs] : jobs_) {
     for (const Job* job : jobs) {
+      if (job->spins()) continue;
       if (entry != progressing) {
         bound = std::min(bound, std::max(next_turn, after(settled_, job->left_ns)));
       } else if (job->admitted > settled_) {
@@ -161,6 +165,11 @@ Time EngineModel::quiet_until() const {
     }
   }
   return bound;
+}
+
+bool EngineModel::is_active(EntryId entry, const Job& job, Time now) const {
+  if (runlist_.progressing() != entry || job.admitted > now) return false;
+  return std::ranges::find(jobs_.at(entry), &job) != jobs_.at(entry).end();
 }
 
 double EngineModel::executed(const Job& job, Time now) {

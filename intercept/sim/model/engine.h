@@ -11,11 +11,21 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "intercept/sim/model/runlist.h"
 
 namespace gpushare::sim {
+
+// One collective operation: a kernel of each rank, which gets on only while those of all other
+// ranks run as well. A kernel that waits for its peers spins: it occupies its GPU as if it worked.
+// Model says whether it runs.
+struct Collective {
+  uint32_t ranks = 0;  // of its communicator
+  uint32_t came = 0;   // ranks whose kernel was submitted
+  bool runs = false;   // the kernels of all ranks are in progress, or have ended
+};
 
 struct Job {
   double left_ns = 0;          // what is left of the time that it takes alone; infinity for an
@@ -27,6 +37,9 @@ struct Job {
   bool has_started = false;    // it has made progress
   Time started;                // when it first made progress; valid with has_started
   Time admitted{Time::min()};  // when it may begin, see MpsCosts::launch
+  std::shared_ptr<Collective> collective{};  // nullptr: it waits for nobody
+
+  bool spins() const { return collective != nullptr && !collective->runs; }
 };
 
 class EngineModel {
@@ -60,9 +73,14 @@ class EngineModel {
   void take_turns(Time now);
 
   // No job ends before this instant unless another method is called. It is often later than next().
+  // Jobs that spin are left out: when they go on is not this engine's to know.
   Time quiet_until() const;
-  // The progress of a job until `now`, in ns. This and busy() require now <= next().
+  // Whether the job is in progress, or spins, at this instant.
+  bool is_active(EntryId entry, const Job& job, Time now) const;
+  // The progress of a job until `now`, in ns. This and busy() require now <= next(), as does
+  // settle(), which accounts for all jobs until then.
   double executed(const Job& job, Time now);
+  void settle(Time now);
   // The time in which at least one job of this member was in progress.
   Nanos busy(uint32_t member, Time now);
   void forget(uint32_t member) { busy_.erase(member); }
@@ -74,7 +92,6 @@ class EngineModel {
   // The jobs in progress: those of the entry that has its turn and that are admitted.
   std::vector<Job*> active(Time now) const;
   double speed(const std::vector<Job*>& jobs) const;
-  void settle(Time now);
   void set_runnable(EntryId entry, Time now);
 
   Runlist runlist_;

@@ -47,6 +47,7 @@ Time Model::next_step() const {
 void Model::advance_to(Time to) {
   std::vector<Job*> finished;
   std::vector<EngineModel*> due;
+  look_at_meetings();
   for (Time step = next_step(); step <= to; step = next_step()) {
     now_ = std::max(now_, step);
     due.clear();
@@ -58,12 +59,15 @@ void Model::advance_to(Time to) {
     finished.clear();
     run_pumps();
     for (EngineModel* engine : due) engine->take_turns(now_);
+    look_at_meetings();
     for (const auto& device : devices_) collect_log(*device);
     deliver();
     while (!calls_.empty() && calls_.begin()->first <= now_) {
       auto call = calls_.extract(calls_.begin());
       call.mapped()();
+      look_at_meetings();
     }
+    look_at_meetings();
   }
   now_ = std::max(now_, to);
 }
@@ -72,7 +76,7 @@ Time Model::quiet_until() const {
   Time bound = calls_.empty() ? Time::max() : calls_.begin()->first;
   for (const auto& device : devices_)
     for (const EngineModel& each : device->engines) bound = std::min(bound, each.quiet_until());
-  return bound;
+  return std::min(bound, quiet_meetings_until());
 }
 
 void Model::call_at(Time when, std::function<void()> what) {

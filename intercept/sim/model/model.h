@@ -9,6 +9,8 @@
 // copy group of their direction. The work of a queue runs in order, and stops while its channel is
 // frozen.
 //
+// A collective kernel meets those of other contexts, on any GPU, and spins until all of them run.
+//
 // The model leaves out which SMs a kernel uses, memory bandwidth and caches, the time to make a
 // context, clocks and power; copy engines change contexts for free, because that was not measured.
 #pragma once
@@ -20,6 +22,7 @@
 #include <memory>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "intercept/event.h"
@@ -102,6 +105,7 @@ class Model {
   struct Context;
   struct Client;
   struct Device;
+  struct Meeting;
 
   using Happening = decltype(DriverEvent::what);
 
@@ -124,6 +128,11 @@ class Model {
   void run_pumps();
   bool begin(Queue& queue, Item& item);
   void suspend(Channel& channel);
+  void join_meeting(Context& context, Item& item);
+  void leave_meeting(const Item& item);
+  // To be called whenever what runs may have changed, before time goes on.
+  void look_at_meetings();
+  Time quiet_meetings_until() const;
   void finish(Item& item, uint32_t status);
   void release_waiters(Client& client, uint64_t sequence);
   void drop_work(Queue& queue);
@@ -142,6 +151,8 @@ class Model {
   std::unordered_map<uint64_t, Channel*> channels_;  // by client and handle
   std::unordered_map<uint64_t, Group*> groups_;
   std::multimap<Time, std::function<void()>> calls_;
+  // Collective operations, by communicator and number in it.
+  std::map<std::pair<uint64_t, uint64_t>, Meeting> meetings_;
   std::deque<Queue*> pumps_;  // queues whose first item must be examined
   std::deque<std::pair<uint32_t, Completion>> outbox_;
   bool is_delivering_ = false;

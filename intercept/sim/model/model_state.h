@@ -15,6 +15,7 @@ inline constexpr uint32_t kGraphicsChannels = 8;
 inline constexpr uint32_t kCopyChannels = 4;
 inline constexpr uint64_t kMemoryGranule = uint64_t{2} << 20;
 inline constexpr size_t kLogCapacity = 65536;
+inline constexpr uint32_t kNobodyComes = 0;  // Collective::ranks of one that lost a rank
 
 struct Model::Channel {
   Group* group = nullptr;
@@ -27,6 +28,13 @@ struct Model::Item : Job {
   Work work{};
   Queue* queue = nullptr;
   Channel* channel = nullptr;  // null for work that does not occupy the GPU
+  uint64_t meeting = 0;        // of a collective: its number in its communicator
+};
+
+// The kernels of one collective operation. Kept until all of them have ended or are gone.
+struct Model::Meeting {
+  std::shared_ptr<Collective> state;
+  std::vector<Item*> items;  // that have not ended, in the order of their submission
 };
 
 struct Model::Queue {
@@ -51,6 +59,7 @@ struct Model::Context {
   uint32_t mps_server = 0;
   std::array<Group, kGroups> groups;
   std::map<uint32_t, Queue> queues;
+  std::map<uint64_t, uint64_t> collectives;  // submitted so far, by communicator
 };
 
 struct Model::Client {

@@ -18,6 +18,9 @@ bool is_well_formed(const Work& work) {
       return work.sm_ppm >= 1 && work.sm_ppm <= 1'000'000 && work.amount <= kMaxAmount;
     case WorkKind::kEndless:
       return work.sm_ppm >= 1 && work.sm_ppm <= 1'000'000;
+    case WorkKind::kCollective:
+      return work.sm_ppm >= 1 && work.sm_ppm <= 1'000'000 && work.amount <= kMaxAmount &&
+             work.ranks >= 2 && work.ranks <= kMaxRanks && work.communicator != 0;
     case WorkKind::kCopy:
       return work.direction >= Direction::kHostToDevice &&
              work.direction <= Direction::kDeviceToDevice && work.amount <= kMaxAmount;
@@ -59,11 +62,13 @@ void Model::submit(uint32_t client, const Work& work) {
     item->left_ns = static_cast<double>(work.amount) / rate;
     item->channel =
         &context->groups[static_cast<size_t>(work.direction)].channels[work.queue % kCopyChannels];
-  } else if (work.kind == WorkKind::kKernel || work.kind == WorkKind::kEndless) {
+  } else if (work.kind == WorkKind::kKernel || work.kind == WorkKind::kEndless ||
+             work.kind == WorkKind::kCollective) {
     item->left_ns = work.kind == WorkKind::kEndless ? kForever : static_cast<double>(work.amount);
     item->weight = work.sm_ppm / 1e6;
     item->channel = &context->groups[0].channels[work.queue % kGraphicsChannels];
   }
+  if (work.kind == WorkKind::kCollective) join_meeting(*context, *item);
   owner->work.emplace(work.sequence, item.get());
   queue.items.push_back(std::move(item));
   pumps_.push_back(&queue);
@@ -123,6 +128,7 @@ void Model::run_pumps() {
     while (!queue.items.empty() && !queue.has_begun)
       if (!begin(queue, *queue.items.front())) break;
   }
+  look_at_meetings();
 }
 
 // Begins the queue's first item. True when it ended at once and the next one can be examined.
@@ -146,6 +152,7 @@ bool Model::begin(Queue& queue, Item& item) {
       return false;
     case WorkKind::kKernel:
     case WorkKind::kEndless:
+    case WorkKind::kCollective:
     case WorkKind::kCopy:
       if (item.channel->freezes > 0) return false;
       item.channel->has_worked = true;
@@ -164,6 +171,7 @@ void Model::finish(Item& item, uint32_t status) {
   outbox_.emplace_back(client.handle,
                        Completion{item.work.sequence, nanos(started), nanos(now_), status, 0});
   const uint64_t sequence = item.work.sequence;
+  leave_meeting(item);
   client.work.erase(sequence);
   queue.items.pop_front();
   queue.has_begun = false;
@@ -188,6 +196,7 @@ void Model::drop_work(Queue& queue) {
       engine(*first.channel->group).withdraw(first.channel->group->entry, first, now_);
   }
   for (const auto& item : queue.items) {
+    leave_meeting(*item);
     client.work.erase(item->work.sequence);
     release_waiters(client, item->work.sequence);
   }

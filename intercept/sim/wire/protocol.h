@@ -15,7 +15,7 @@
 namespace gpushare::sim {
 
 inline constexpr uint32_t kProtocolMagic = 0x4D495347;  // "GSIM"
-inline constexpr uint32_t kProtocolVersion = 3;
+inline constexpr uint32_t kProtocolVersion = 4;
 inline constexpr uint32_t kMaxMessageBytes = 256 * 1024;
 inline constexpr uint16_t kReplyBit = 0x8000;
 inline constexpr char kDefaultSocket[] = "/run/gpushare/sim.sock";
@@ -132,7 +132,9 @@ enum class WorkKind : uint32_t {
   kMarker,      // completes when everything before it in its queue has
   kWait,        // completes with the work of sequence `amount`; at once when there is none
   kGate,        // completes on kStop and occupies its queue only (a host function in a stream)
+  kCollective,  // a kernel of `amount` ns that gets on only while all its peers run, too
 };
+inline constexpr uint32_t kMaxRanks = 1024;
 enum class Direction : uint32_t { kNone = 0, kHostToDevice, kDeviceToHost, kDeviceToDevice };
 
 // One piece of work. Queues are the streams of a context: any number names one, which exists from
@@ -145,7 +147,11 @@ struct Work {
   Direction direction;  // for copies only
   uint64_t amount;      // see WorkKind
   uint32_t sm_ppm;      // for kernels: the part of the SMs that it can fill, 1 to 1,000,000
-  uint32_t reserved;
+  // Of kCollective: how many ranks its communicator has, 2 to kMaxRanks, and the communicator's
+  // number in the machine, not 0. The first collective that a context submits to a communicator
+  // meets the first ones of the other contexts, the second one the second ones, and so on.
+  uint32_t ranks;
+  uint64_t communicator;
 };
 struct Completion {
   uint64_t sequence;
@@ -236,7 +242,7 @@ struct Event {
 };
 
 static_assert(sizeof(Header) == 16 && sizeof(HelloReply) == 16 && sizeof(DescribeReply) == 160);
-static_assert(sizeof(ContextReply) == 56 && sizeof(Work) == 40 && sizeof(Completion) == 32);
+static_assert(sizeof(ContextReply) == 56 && sizeof(Work) == 48 && sizeof(Completion) == 32);
 static_assert(sizeof(SliceRequest) == 32 && sizeof(SwitchesReply) == 32 && sizeof(Switch) == 24);
 static_assert(sizeof(ProgressReply) == 32 && sizeof(Event) == 72);
 

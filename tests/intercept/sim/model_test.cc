@@ -287,7 +287,8 @@ TEST(Model, DestroyingAContextReleasesThoseWhoWaitForItsWork) {
                                         .direction = Direction::kNone,
                                         .amount = work,
                                         .sm_ppm = 0,
-                                        .reserved = 0});
+                                        .ranks = 0,
+                                        .communicator = 0});
   machine.run_for(1ms);
   EXPECT_TRUE(machine.finished.empty());
   EXPECT_TRUE(machine.model.destroy_context(program.client, program.context.context).has_value());

@@ -49,7 +49,8 @@ class Program {
   }
 
   uint64_t submit(WorkKind kind, uint64_t amount, uint32_t queue = 0, uint32_t sm_ppm = kAllSms,
-                  Direction direction = Direction::kNone) {
+                  Direction direction = Direction::kNone, uint32_t ranks = 0,
+                  uint64_t communicator = 0) {
     const uint64_t sequence = machine.next_sequence++;
     machine.model.submit(client, {.sequence = sequence,
                                   .context = context.context,
@@ -58,12 +59,17 @@ class Program {
                                   .direction = direction,
                                   .amount = amount,
                                   .sm_ppm = sm_ppm,
-                                  .reserved = 0});
+                                  .ranks = ranks,
+                                  .communicator = communicator});
     return sequence;
   }
   uint64_t endless(uint32_t sm_ppm = kAllSms) { return submit(WorkKind::kEndless, 0, 0, sm_ppm); }
   uint64_t kernel(Nanos time, uint32_t queue = 0, uint32_t sm_ppm = kAllSms) {
     return submit(WorkKind::kKernel, static_cast<uint64_t>(time.count()), queue, sm_ppm);
+  }
+  uint64_t collective(Nanos time, uint64_t communicator, uint32_t ranks = 2, uint32_t queue = 0) {
+    return submit(WorkKind::kCollective, static_cast<uint64_t>(time.count()), queue, kAllSms,
+                  Direction::kNone, ranks, communicator);
   }
   Nanos executed(uint64_t sequence) const {
     return Nanos(machine.model.progress(client, sequence).executed_ns);
@@ -133,6 +139,59 @@ class PeriodicKernel {
   const Nanos kernel_, pause_;
   const uint32_t sm_ppm_;
   std::vector<double> latencies_;
+};
+
+// A data-parallel job: on each GPU a rank, whose step is a kernel of its own and then a collective
+// with the others, which the host waits for before it begins the next step. A rank may take longer
+// for its own part than the others.
+class DataParallel {
+ public:
+  struct Step {
+    Nanos own = 22ms, together = 12ms;  // a step of 34 ms, as that of the job measured on two H200
+    Nanos host = 50us;                  // between two steps, in which the GPU has no work
+  };
+
+  DataParallel(std::vector<Program*> ranks, uint64_t communicator, Step step)
+      : ranks_(std::move(ranks)), communicator_(communicator), step_(step), done_(ranks_.size()) {
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) begin(rank);
+  }
+  DataParallel(std::vector<Program*> ranks, uint64_t communicator)
+      : DataParallel(std::move(ranks), communicator, Step{}) {}
+
+  Nanos alone() const { return step_.own + step_.together + step_.host; }
+  // That all ranks have done.
+  uint64_t steps() const { return *std::ranges::min_element(done_); }
+  // How long the steps of the first rank took, in ms.
+  const std::vector<double>& times_ms() const { return times_ms_; }
+  // From now on no rank begins a step.
+  void stop() { is_stopped_ = true; }
+  // From now on this rank does its own part no more, and only meets the others.
+  void pause(std::size_t rank) { paused_.push_back(rank); }
+
+ private:
+  void begin(std::size_t rank) {
+    if (is_stopped_) return;
+    Program& program = *ranks_[rank];
+    if (std::ranges::find(paused_, rank) == paused_.end()) program.kernel(step_.own);
+    const Time begun = program.machine.model.now();
+    const uint64_t last =
+        program.collective(step_.together, communicator_, static_cast<uint32_t>(ranks_.size()));
+    program.machine.then[last] = [this, rank, begun](const Completion&) {
+      ++done_[rank];
+      Model& model = ranks_[rank]->machine.model;
+      if (rank == 0)
+        times_ms_.push_back(std::chrono::duration<double, std::milli>(model.now() - begun).count());
+      model.call_at(model.now() + step_.host, [this, rank] { begin(rank); });
+    };
+  }
+
+  const std::vector<Program*> ranks_;
+  const uint64_t communicator_;
+  const Step step_;
+  std::vector<uint64_t> done_;
+  std::vector<double> times_ms_;
+  std::vector<std::size_t> paused_;
+  bool is_stopped_ = false;
 };
 
 }  // namespace gpushare::sim

@@ -64,7 +64,8 @@ class SimServer : public testing::Test {
             .direction = Direction::kNone,
             .amount = 0,
             .sm_ppm = 1'000'000,
-            .reserved = 0};
+            .ranks = 0,
+            .communicator = 0};
   }
   Work kernel(const ContextReply& context, uint64_t sequence, Nanos time) {
     Work work = endless(context, sequence);

@@ -126,7 +126,8 @@ TEST(SchedulerAccounts, WhatTheLogSaysOfAPidIsItsBearersAtThatTime) {
                           .direction = sim::Direction::kNone,
                           .amount = static_cast<uint64_t>(Nanos(work).count()),
                           .sm_ppm = sim::kAllSms,
-                          .reserved = 0});
+                          .ranks = 0,
+                          .communicator = 0});
     rig.run_for(work + 5ms);
     model.close_client(client);
   }

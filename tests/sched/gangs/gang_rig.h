@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data-parallel jobs and their neighbours under a whole agent on simulated GPUs, in virtual time.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/sched/support/scheduler_rig.h"
+
+namespace gpushare::test {
+
+using namespace std::chrono_literals;
+
+class GangRig : public SchedulerRig {
+ public:
+  using SchedulerRig::SchedulerRig;
+
+  // A job of one run with a rank on each of these GPUs. A test that wants none of them recognised
+  // says `is_run` = false: then its ranks are programs that have nothing to do with each other.
+  sim::DataParallel& add_job(const std::string& tenant, const std::vector<Setting>& settings,
+                             const std::vector<uint32_t>& on, bool is_run = true,
+                             sim::DataParallel::Step step = {}) {
+    std::vector<sim::Program*> ranks;
+    for (const uint32_t gpu : on) {
+      sim::Program& rank = add(tenant, settings, gpu);
+      ProcessDetails& details = processes.add(rank.process, "rank");
+      if (is_run && !ranks.empty()) details.parent = ranks.front()->process.pid;
+      if (is_run && ranks.empty()) (void)tenants.begin_run(rank.process, Time{1s}).value();
+      ranks.push_back(&rank);
+    }
+    jobs.push_back(std::make_unique<sim::DataParallel>(ranks, 1 + jobs.size(), step));
+    return *jobs.back();
+  }
+  // Steps of a job in the next `time`, as a part of what it makes alone.
+  double rate(const sim::DataParallel& job, Nanos time) {
+    const uint64_t before = job.steps();
+    run_for(time);
+    return static_cast<double>(job.steps() - before) * std::chrono::duration<double>(job.alone()) /
+           time;
+  }
+
+  std::vector<std::unique_ptr<sim::DataParallel>> jobs;
+};
+
+}  // namespace gpushare::test
