@@ -16,6 +16,7 @@
 #include "shmctl/base/pidfd.h"
 #include "shmctl/base/proc_stat.h"
 #include "shmctl/base/unix_socket.h"
+#include "shmctl/shim/credit.h"
 #include "shmctl/shim/protocol.h"
 
 namespace gpushare {
@@ -144,14 +145,19 @@ Result<Fd> ShimHost::make_slot(const ProcessId& process, uid_t user, const ShimR
     request.mps_pipe.copy(slot.mps_pipe, sizeof slot.mps_pipe - 1);
   slot.beat_ns.store(ns(now_), std::memory_order_relaxed);
   slot.gate.store(request.is_closed ? 1 : 0, std::memory_order_relaxed);
+  request.is_closed ? close_credit(slot) : open_credit(slot);
   slots_[process] = std::move(mapping);
   return file;
 }
 
 void ShimHost::beat(Time now) {
   now_ = now;
-  for (const auto& [process, mapping] : slots_)
-    mapping->slot->beat_ns.store(ns(now), std::memory_order_relaxed);
+  for (const auto& [process, mapping] : slots_) {
+    ShimSlot& slot = *mapping->slot;
+    slot.beat_ns.store(ns(now), std::memory_order_relaxed);
+    if ((slot.gate.load(std::memory_order_relaxed) & 1) == 0 && is_credit_stale(slot))
+      open_credit(slot);
+  }
   if (now < next_sweep_) return;
   next_sweep_ = now + kSweep;
   std::vector<pollfd> ends;
@@ -180,11 +186,15 @@ std::vector<ProcessId> ShimHost::processes() const {
 }
 
 void ShimHost::close_gate(ShimSlot& slot) {
-  if ((slot.gate.load(std::memory_order_relaxed) & 1) == 0) step(slot.gate);
+  if ((slot.gate.load(std::memory_order_relaxed) & 1) != 0) return;
+  step(slot.gate);  // first, so that no more comes in line
+  close_credit(slot);
 }
 
 void ShimHost::open_gate(ShimSlot& slot) {
-  if ((slot.gate.load(std::memory_order_relaxed) & 1) != 0) step(slot.gate);
+  if ((slot.gate.load(std::memory_order_relaxed) & 1) == 0) return;
+  open_credit(slot);
+  step(slot.gate);
 }
 
 void ShimHost::set_run_until(ShimSlot& slot, uint64_t begun) {

@@ -3,8 +3,10 @@
 // tells the agent which process it is. The agent sends one byte with descriptors (SCM_RIGHTS) and
 // closes the connection: a sealed memfd of kShimSlotBytes and, from version 3 of this protocol on,
 // an eventfd by which the process wakes the agent. A process of version 2 takes the first one; an
-// agent of version 2 sends no second one. If the agent wants nothing of the process, it closes the
-// connection without sending. Constants, and a value for one thread.
+// agent of version 2 sends no second one. Version 4 has credit in the slot (ShimCredit): a process
+// of an older version does not take the feature, an older agent does not ask for it. If the agent
+// wants nothing of the process, it closes the connection without sending. Constants, and a value
+// for one thread.
 #pragma once
 
 #include <sys/socket.h>

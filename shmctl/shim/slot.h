@@ -17,11 +17,11 @@
 // slot holds, but it can take GPU time and SMs that were meant for others: when it reports
 // `applied` and goes on launching elsewhere, the agent gives those SMs to another process and both
 // use them; when it writes `wanted` or opens `gate` itself, it is out of its partition or not held
-// until the agent's next step; when it reports fewer launches than it makes, its cap is charged
-// less, as far as other clients explain what their server used; when it makes up iterations that
-// could be, the policy slo gives it more than it needs (sched/spatial/slot_bounds.h). What the
-// kernel module and the resource manager enforce (freezes, time slices) does not depend on the
-// slot.
+// until the agent's next step, and likewise when it writes `credit`; when it reports fewer launches
+// than it makes, its cap is charged less, as far as other clients explain what their server used;
+// when it makes up iterations that could be, the policy slo gives it more than it needs
+// (sched/spatial/slot_bounds.h). What the kernel module and the resource manager enforce (freezes,
+// time slices) does not depend on the slot.
 //
 // Order of memory accesses. The head is written before the descriptor is sent, and constant
 // afterwards. Every other word stands for itself, so all loads and stores may be relaxed, except
@@ -43,8 +43,10 @@ enum ShimFeature : uint32_t {
   kShimGate = 1,        // launches wait while the gate is closed
   kShimPartitions = 2,  // streams move to the SM partition that `gpus` names
   kShimIterations = 4,  // iterations are recognised, or taken as announced, and may be held
+  kShimCredit = 8,      // launches that are in line wait on the GPU itself while the gate is closed
 };
-inline constexpr uint32_t kShimFeatures = kShimGate | kShimPartitions | kShimIterations;
+inline constexpr uint32_t kShimFeatures =
+    kShimGate | kShimPartitions | kShimIterations | kShimCredit;
 
 // When the agent's beat is older than this, the shim takes it for dead, and no launch waits for it.
 inline constexpr uint64_t kShimBeatTimeoutNs = 500'000'000;
@@ -96,6 +98,30 @@ struct ShimGpu {
 // The shim makes them when the program has waited for all of its work, and not before.
 struct ShimSoon {
   std::atomic<uint64_t> sets[kShimSoon];
+};
+
+// Where the process's launches are held, and if only on the host, why.
+enum class ShimHeld : uint32_t {
+  kUnknown = 0,             // no launch has looked yet, or the shim is an older one
+  kOnGpu = 1,               // launches that are in line, too
+  kNoMemoryOperations = 2,  // the driver has no waits for words of memory, or refuses them
+  kNotPinned = 3,           // the driver does not pin the slot
+  kSeveralContexts = 4,     // the process works in several contexts, perhaps on several GPUs
+  kCollectives = 5,  // it launches collectives, which must not be held apart from their peers
+};
+
+// The credit of the process (credit.h). Streams wait for `word` with numbers that rise.
+struct alignas(64) ShimCredit {
+  // Written by the agent, read by the GPU; a futex. Waits up to this number, in a circle, are let
+  // through. Whoever finds the agent dead may write it, to let all through.
+  std::atomic<uint32_t> word;
+  // Written by the shim.
+  alignas(64) std::atomic<uint32_t> issued;  // the number of the last wait that was put in line
+  std::atomic<ShimHeld> held;
+  std::atomic<uint64_t> launch_ns, graph_ns;  // mean time on the GPU; 0: unknown
+  // Written by the GPU: the number of a wait that was let through last, of any stream. While the
+  // process has work, it changes about once a millisecond, or once a launch if that takes longer.
+  alignas(64) std::atomic<uint32_t> reached;
 };
 
 enum class ShimSource : uint32_t { kNone = 0, kRecognised = 1, kAnnounced = 2 };
@@ -171,9 +197,8 @@ struct ShimSlot {
   // wanted.
   std::atomic<uint64_t> home_launches[kShimGpus];
   std::atomic<uint32_t> waits;  // by the shim: threads in a call that waits for work on a GPU
-  uint8_t reserved[kShimSlotBytes - 192 - sizeof(ShimGpu) * kShimGpus -
-                   sizeof(ShimStripe) * kShimStripes - sizeof(ShimIterations) - kShimPathBytes -
-                   sizeof(ShimSoon) * kShimGpus - sizeof(uint64_t) * kShimGpus - 4];
+  ShimCredit credit;            // an older shim or agent ignores it
+  uint8_t reserved[kShimSlotBytes - 3136 - sizeof(ShimCredit)];
 };
 
 // Launches by all threads of the process so far: kernels, graphs, and copies and fills on the GPU.
@@ -191,6 +216,7 @@ static_assert(offsetof(ShimSlot, waiting) == 128 && offsetof(ShimSlot, gpus) == 
 static_assert(offsetof(ShimSlot, stripes) == 1088 && offsetof(ShimSlot, iterations) == 2112);
 static_assert(offsetof(ShimIterations, run_until) == 128 && sizeof(ShimIterations) == 192);
 static_assert(offsetof(ShimSlot, mps_pipe) == 2304 && offsetof(ShimSlot, soon) == 2432 &&
+              offsetof(ShimSlot, credit) == 3136 && sizeof(ShimCredit) == 192 &&
               sizeof(ShimSlot) == kShimSlotBytes);
 
 }  // namespace gpushare

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "intercept/sim/gpu/remote_gpu.h"
+#include "shmctl/shim/credit.h"
 #include "tests/intercept/shim/on_the_simulated_gpu.h"
 
 namespace gpushare::test {
@@ -57,6 +58,17 @@ TEST_F(Conformance, WhileTheGateClosesAndOpens) {
     is_closed = !is_closed;
     rig.with_all_slots([&](ShimSlot& slot) {
       is_closed ? ShimHost::close_gate(slot) : ShimHost::open_gate(slot);
+    });
+  });
+}
+
+TEST_F(Conformance, WhileCreditComesAndGoes) {
+  ShimRig rig(kShimFeatures, {{kPci, 0}});
+  std::mt19937 random(3);
+  expect_undisturbed(rig, [&](const Child&) {
+    rig.with_all_slots([&](ShimSlot& slot) {
+      if (random() % 8 == 0) slot.gpus[0].wanted.store(random() % 14);
+      random() % 2 == 0 ? close_credit(slot) : open_credit(slot);
     });
   });
 }

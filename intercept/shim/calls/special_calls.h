@@ -5,8 +5,10 @@
 #pragma once
 
 #include <cstdlib>
+#include <type_traits>
 
 #include "intercept/shim/calls/capture_calls.h"
+#include "intercept/shim/credit/credits.h"
 #include "intercept/shim/driver/table.h"
 #include "intercept/shim/link/quiet.h"
 #include "intercept/shim/streams/stream_use.h"
@@ -106,8 +108,9 @@ template <int index, class Signature>
 struct Retained {
   static CUresult call(CUcontext* context, CUdevice device) {
     const CUresult result = real<CUresult (*)(CUcontext*, CUdevice)>(index)(context, device);
-    if (result == CUDA_SUCCESS)
-      if (Streams* all = Streams::get()) all->on_retained(device, *context);
+    if (result != CUDA_SUCCESS) return result;
+    if (Streams* all = Streams::get()) all->on_retained(device, *context);
+    if (Credits* all = Credits::get()) all->on_retained(device, *context);
     return result;
   }
 };
@@ -118,7 +121,9 @@ struct Released {
     constexpr bool kIsReset =
         index == kHook_cuDevicePrimaryCtxReset || index == kHook_cuDevicePrimaryCtxReset_v2;
     if (Streams* all = Streams::get()) all->before_release(device, kIsReset);
-    return real<CUresult (*)(CUdevice)>(index)(device);
+    const CUresult result = real<CUresult (*)(CUdevice)>(index)(device);
+    if (Credits* all = Credits::get()) all->after_release(device);
+    return result;
   }
 };
 
@@ -141,8 +146,10 @@ template <int index, class Context>
 struct OtherContextGone<index, CUresult(Context)> {
   static CUresult call(Context context) {
     const CUresult result = real<CUresult (*)(Context)>(index)(context);
-    if (result == CUDA_SUCCESS)
-      if (Streams* all = Streams::get()) all->count_other_contexts(-1);
+    if (result != CUDA_SUCCESS) return result;
+    if (Streams* all = Streams::get()) all->count_other_contexts(-1);
+    if constexpr (std::is_same_v<Context, CUcontext>)
+      if (Credits* all = Credits::get()) all->context_ended(context);
     return result;
   }
 };

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "intercept/shim/calls/async_forms.h"
+#include "intercept/shim/calls/credit_calls.h"
 #include "intercept/shim/calls/special_calls.h"
 #include "intercept/shim/calls/telling.h"
 #include "intercept/shim/driver/lookup.h"
@@ -86,7 +87,7 @@ bool has_what_it_needs(const CUlaunchConfig* config, const Rest&...) {
 }
 
 // cuLaunchKernelEx where streams may move: the stream is in the configuration, which is not null.
-template <Flavor flavor, class... Rest>
+template <int index, Kind kind, Flavor flavor, class... Rest>
 CUresult launch_configured(CUresult (*driver)(const CUlaunchConfig*, Rest...),
                            const CUlaunchConfig* config, Rest... rest) {
   StreamUse use(config->hStream, flavor, Use::kLaunch);
@@ -94,9 +95,12 @@ CUresult launch_configured(CUresult (*driver)(const CUlaunchConfig*, Rest...),
   const auto run = [&](CUstream stream) {
     CUlaunchConfig moved = *config;
     moved.hStream = stream;
-    return driver(&moved, rest...);
+    return credited<index, kind, flavor>(stream, function_of(rest...),
+                                         [&] { return driver(&moved, rest...); });
   };
-  if (!use.is_away()) return driver(config, rest...);
+  if (!use.is_away())
+    return credited<index, kind, flavor>(config->hStream, function_of(rest...),
+                                         [&] { return driver(config, rest...); });
   const CUresult result = run(use.physical());
   return is_too_large(result) ? use.at_home(run) : result;
 }
@@ -131,7 +135,7 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
   }
 
   [[gnu::always_inline]] static CUresult call_untold(Parameters... arguments) {
-    if (__builtin_expect(may_move() && has_what_it_needs(arguments...), 0)) {
+    if (__builtin_expect(may_move_or_wait() && has_what_it_needs(arguments...), 0)) {
       if constexpr (kind == Kind::kFinish)
         return call_finished(arguments...);
       else
@@ -172,12 +176,16 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
   [[gnu::noinline]] static CUresult call_moved(Parameters... arguments) {
     const auto driver = real<CUresult (*)(Parameters...)>(index);
     if constexpr (has_configuration<Parameters...>) {
-      return launch_configured<flavor>(driver, arguments...);
+      return launch_configured<index, kind, flavor>(driver, arguments...);
     } else if constexpr (has_stream<Parameters...>) {
       StreamUse use(stream_of(arguments...), flavor, use_of(kind));
       const CUresult refusal = use.refusal(kind != Kind::kCaptured);
       if (refusal != CUDA_SUCCESS) return refusal;
-      const auto run = [&](CUstream stream) { return driver(translated(arguments, stream)...); };
+      const auto run = [&](CUstream stream) {
+        return credited<index, kind, flavor>(stream, function_of(arguments...), [&] {
+          return driver(translated(arguments, stream)...);
+        });
+      };
       if constexpr (index == kHook_cuGraphLaunch || index == kHook_cuGraphLaunch_ptsz)
         if (use.is_away() && Streams::get()->launches_graphs_at_home(*use.stream()))
           return use.at_home(run);
@@ -193,9 +201,14 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
       if (const CUresult refusal = use.refusal(); refusal != CUDA_SUCCESS) return refusal;
       if constexpr (async_form<index> != nullptr) {
         const auto form = use.is_away() ? async_form_of<index>(use, arguments...) : nullptr;
-        if (form != nullptr) return form(arguments..., use.physical());
+        if (form != nullptr)
+          return credited<index, kind, flavor>(use.physical(), nullptr,
+                                               [&] { return form(arguments..., use.physical()); });
       }
-      return use.at_home([&](CUstream) { return driver(arguments...); });
+      return use.at_home([&](CUstream home) {
+        return credited<index, kind, flavor>(home, function_of(arguments...),
+                                             [&] { return driver(arguments...); });
+      });
     }
   }
 };

@@ -33,7 +33,7 @@ constexpr uint32_t features_that_need(Kind kind) {
   switch (kind) {
     case Kind::kLaunch:
     case Kind::kOnGpu:
-      return kShimGate | kShimPartitions | kShimIterations;
+      return kShimGate | kShimPartitions | kShimIterations | kShimCredit;
     case Kind::kCopy:
     case Kind::kWait:
     case Kind::kEvent:
@@ -43,8 +43,9 @@ constexpr uint32_t features_that_need(Kind kind) {
     case Kind::kOrder:
     case Kind::kCaptured:
     case Kind::kStream:
-    case Kind::kContext:
       return kShimPartitions;
+    case Kind::kContext:
+      return kShimPartitions | kShimCredit;
     case Kind::kLookup:
       return ~0u;
     case Kind::kInit:  // never wrapped: the agent is asked before the program gets it

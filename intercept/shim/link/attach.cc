@@ -18,6 +18,7 @@
 
 #include "intercept/shim/link/quiet.h"
 #include "intercept/shim/link/wake.h"
+#include "shmctl/shim/credit.h"
 #include "shmctl/shim/protocol.h"
 
 namespace gpushare::shim {
@@ -191,7 +192,7 @@ uint32_t attach() {
   return process.features.load(std::memory_order_relaxed);
 }
 
-void attach_again(const ShimSlot& mine) {
+void attach_again(ShimSlot& mine) {
   const KeepErrno errno_of_the_program;
   Process& process = this_process();
   const uint64_t now = monotonic_ns();
@@ -202,6 +203,7 @@ void attach_again(const ShimSlot& mine) {
   if (now < due || !process.next_look_ns.compare_exchange_strong(due, now + kLookAgainNs,
                                                                  std::memory_order_relaxed))
     return;
+  open_credit(mine);  // what waits on the GPU goes on, as what waits at the gate does
   const Answer answer = ask_agent(kNextPatience);
   uint64_t pause = kLookAgainNs;
   if (answer.is_silent)

@@ -17,6 +17,7 @@ namespace gpushare::shim {
 
 class Streams;
 class Progress;
+class Credits;
 
 // Zero bytes are a process that has not asked yet.
 struct Process {
@@ -32,6 +33,7 @@ struct Process {
   std::atomic<uint64_t> wake;           // see wake.h
   std::atomic<Streams*> streams;        // see streams.h
   std::atomic<Progress*> progress;      // see progress.h
+  std::atomic<Credits*> credits;        // see credits.h
 };
 
 namespace detail {
@@ -58,7 +60,7 @@ uint32_t attach();
 // If the agent of `mine` has died or hangs, asks for its successor: for 10 ms at most, once a
 // second; if that does not answer in time, more and more rarely, down to once in 64 s. The features
 // stay what they were.
-void attach_again(const ShimSlot& mine);
+void attach_again(ShimSlot& mine);
 
 uint64_t monotonic_ns();
 

@@ -8,6 +8,7 @@
 
 #include "intercept/shim/link/quiet.h"
 #include "intercept/shim/link/wake.h"
+#include "shmctl/shim/credit.h"
 
 namespace gpushare::shim {
 namespace {
@@ -54,6 +55,7 @@ void wait_at_gate(ShimSlot& slot) {
     if (!is_agent_alive(slot)) {
       process.ignored_gate.store(gate, std::memory_order_relaxed);
       slot.gave_up.fetch_add(1, std::memory_order_relaxed);
+      open_credit(slot);
       break;
     }
     const bool is_new = slot.seen_gate.exchange(gate, std::memory_order_acq_rel) != gate;

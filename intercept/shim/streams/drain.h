@@ -11,7 +11,7 @@
 #include <cstdint>
 
 #include "intercept/shim/driver/driver.h"
-#include "intercept/shim/streams/spin_lock.h"
+#include "intercept/shim/link/spin_lock.h"
 
 namespace gpushare::shim {
 

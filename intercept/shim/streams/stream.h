@@ -8,8 +8,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "intercept/shim/link/spin_lock.h"
 #include "intercept/shim/streams/partitions.h"
-#include "intercept/shim/streams/spin_lock.h"
 
 namespace gpushare::shim {
 

@@ -46,7 +46,7 @@ struct Settings {
            settle_ms = 0, alternate = 0, announce = 0;
 
   explicit Settings(workloads::Flags& flags) {
-    flags.add("--features", &features, "gate, partitions, iterations, with commas, or none",
+    flags.add("--features", &features, "gate, credit, partitions, iterations, with commas, or none",
               "--library", &library, "libgpushare.so, empty: ../../lib/ of this program", "--pci",
               &pci, "addresses of the GPUs with a comma; empty: all of the driver's", "--groups",
               &groups, "set of groups of 8 SMs, hexadecimal, 0: the whole GPU", "--group-count",
@@ -82,6 +82,7 @@ uint32_t features_of(const Settings& s) {
     if (name == "gate") features |= kShimGate;
     if (name == "partitions") features |= kShimPartitions;
     if (name == "iterations") features |= kShimIterations;
+    if (name == "credit") features |= kShimCredit;
   }
   return features;
 }

@@ -68,6 +68,7 @@ CUresult Runtime::connect() {
     devices_.push_back(std::move(device));
   }
   watcher_ = std::make_unique<Watcher>(*client_);
+  value_watcher_ = std::make_unique<Watcher>(*client_);
   return devices_.empty() ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
 }
 

@@ -84,6 +84,9 @@ class Runtime {
 
   Client& client() { return *client_; }
   Watcher& watcher() { return *watcher_; }
+  // Another one, for waits for words of memory: a host function may keep the first one from
+  // looking.
+  Watcher& value_watcher() { return *value_watcher_; }
   // Counts a recording of an event that the program asked for. At the end of the process the number
   // is written to the file that GPUSHARE_SIM_EVENT_RECORDS names.
   void count_event_record() { event_records_.fetch_add(1, std::memory_order_relaxed); }
@@ -117,7 +120,7 @@ class Runtime {
 
   std::vector<std::unique_ptr<Device>> devices_;
   std::unique_ptr<Client> client_;
-  std::unique_ptr<Watcher> watcher_;
+  std::unique_ptr<Watcher> watcher_, value_watcher_;
   std::unique_ptr<Captures> captures_;
   std::atomic<uint64_t> next_sequence_{1};
   std::atomic<uint64_t> event_records_{0};

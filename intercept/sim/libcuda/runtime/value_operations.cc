@@ -59,13 +59,15 @@ ValueOperation::Call wait_for(CUdeviceptr address, Word value, unsigned flags) {
     const auto announce = [&runtime, address, value, flags, sequence = gate.sequence,
                            missing = std::make_shared<std::atomic<int>>(2)] {
       if (--*missing != 0) return;
-      runtime.watcher().stop_when([&runtime, address, value,
-                                   flags] { return is_fulfilled(runtime, address, value, flags); },
-                                  sequence);
+      runtime.value_watcher().stop_when(
+          [&runtime, address, value, flags] {
+            return is_fulfilled(runtime, address, value, flags);
+          },
+          sequence);
     };
     Work marker{};
     marker.kind = WorkKind::kMarker;
-    runtime.watcher().expect();
+    runtime.value_watcher().expect();
     const auto marked =
         runtime.submit(*context, stream, marker, [announce](const Completion&) { announce(); });
     if (marked.first != CUDA_SUCCESS) return marked;
@@ -80,11 +82,11 @@ ValueOperation::Call write_of(CUdeviceptr address, Word value) {
   return [=](Runtime& runtime, const auto& context, Stream& stream) {
     Work marker{};
     marker.kind = WorkKind::kMarker;
-    runtime.watcher().expect();
+    runtime.value_watcher().expect();
     return runtime.submit(*context, stream, marker, [&runtime, address, value](const Completion&) {
       if (Word* const word = runtime.memory.resolve<Word>(address))
         std::atomic_ref(*word).store(value, std::memory_order_release);
-      runtime.watcher().done();
+      runtime.value_watcher().done();
     });
   };
 }

@@ -115,6 +115,23 @@ TEST_F(CudaStandinValue, AStreamWaitsForAnothersWrite) {
   GS_OK(cuCtxSynchronize());
 }
 
+TEST_F(CudaStandinValue, AHostFunctionThatWaitsKeepsNoStreamFromItsWord) {
+  const CUstream hosts = stream(CU_STREAM_NON_BLOCKING), other = stream(CU_STREAM_NON_BLOCKING);
+  std::atomic<bool> is_over{false};
+  GS_OK(cuLaunchHostFunc(
+      hosts,
+      [](void* over) {
+        while (!static_cast<std::atomic<bool>*>(over)->load()) std::this_thread::yield();
+      },
+      &is_over));
+  GS_OK(cuStreamWaitValue32_v2(other, on_gpu_, 1, CU_STREAM_WAIT_VALUE_GEQ));
+  EXPECT_EQ(cuStreamQuery(other), CUDA_ERROR_NOT_READY);
+  word() = 1;
+  GS_OK(cuStreamSynchronize(other));
+  is_over = true;
+  GS_OK(cuStreamSynchronize(hosts));
+}
+
 TEST_F(CudaStandinValue, TheLegacyStreamHoldsBlockingStreams) {
   const CUstream blocking = stream(), aside = stream(CU_STREAM_NON_BLOCKING);
   GS_OK(cuStreamWaitValue32_v2(nullptr, on_gpu_, 1, CU_STREAM_WAIT_VALUE_GEQ));

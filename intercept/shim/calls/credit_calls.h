@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a wrapper puts the credit gate in front of a launch: where it runs, and what it starts. On
+// the program's thread. Part of wrappers.cc.
+#pragma once
+
+#include "intercept/shim/credit/credits.h"
+#include "intercept/shim/driver/table.h"
+
+namespace gpushare::shim {
+
+// False: a launch has nothing to do with streams, nor with credit.
+[[gnu::always_inline]] inline bool may_move_or_wait() {
+  return (this_process().features.load(std::memory_order_relaxed) &
+          (kShimPartitions | kShimCredit)) != 0;
+}
+
+// The function among the arguments of a launch; null if there is none.
+inline CUfunction function_of() { return nullptr; }
+template <class... Rest>
+CUfunction function_of(CUfunction function, const Rest&...) {
+  return function;
+}
+template <class First, class... Rest>
+CUfunction function_of(const First&, const Rest&... rest) {
+  return function_of(rest...);
+}
+
+constexpr CUstream named(CUstream stream, Flavor flavor) {
+  if (stream != nullptr) return stream;
+  return flavor == Flavor::kLegacy ? GS_CU_STREAM_LEGACY : GS_CU_STREAM_PER_THREAD;
+}
+
+// Makes the driver's call, a launch into `stream`, behind the credit gate. A launch into several
+// streams at once does not wait on the GPU.
+template <int index, Kind kind, Flavor flavor, class Call>
+CUresult credited(CUstream stream, CUfunction function, const Call& call) {
+  if constexpr (is_launch(kind) && index != kHook_cuLaunchCooperativeKernelMultiDevice) {
+    if (Credits* all = Credits::get()) {
+      constexpr bool kIsGraph = index == kHook_cuGraphLaunch || index == kHook_cuGraphLaunch_ptsz;
+      const Credits::Launch launch{.stream = named(stream, flavor),
+                                   .function = function,
+                                   .of = kIsGraph ? Lengths::kGraph : Lengths::kKernel};
+      const bool is_sample = all->before_launch(launch);
+      const CUresult result = call();
+      if (is_sample) all->after_launch(launch);
+      return result;
+    }
+  }
+  return call();
+}
+
+}  // namespace gpushare::shim

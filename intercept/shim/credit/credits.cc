@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "intercept/shim/credit/credits.h"
+
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <cstring>
+
+#include "intercept/shim/link/gate.h"
+#include "intercept/shim/link/quiet.h"
+#include "shmctl/shim/credit.h"
+
+namespace gpushare::shim {
+namespace {
+
+// What the thread calls meanwhile ends no capture of another thread.
+class AllowedInCaptures {
+ public:
+  explicit AllowedInCaptures(const MemoryDriver& driver) : driver_(driver) {
+    is_set_ = driver.cuThreadExchangeStreamCaptureMode(&mode_) == CUDA_SUCCESS;
+  }
+  ~AllowedInCaptures() {
+    if (is_set_) driver_.cuThreadExchangeStreamCaptureMode(&mode_);
+  }
+  AllowedInCaptures(const AllowedInCaptures&) = delete;
+  AllowedInCaptures& operator=(const AllowedInCaptures&) = delete;
+
+ private:
+  const MemoryDriver& driver_;
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+  bool is_set_ = false;
+};
+
+uint32_t place_of(uintptr_t key, uint32_t places) {
+  return static_cast<uint32_t>(key * 0x9E3779B97F4A7C15 >> 40) % places;
+}
+
+// Waits on the host until the word is at most so many numbers behind, or the agent is dead.
+void await_credit(ShimSlot& mine, uint32_t number) {
+  std::atomic<uint32_t>& word = mine.credit.word;
+  uint32_t now = word.load(std::memory_order_acquire);
+  if (__builtin_expect(credit_lacking(now, number) <= Credits::kMostAhead, 1)) return;
+  const uint64_t begin = monotonic_ns();
+  mine.waiting.fetch_add(1, std::memory_order_relaxed);
+  for (; credit_lacking(now, number) > Credits::kMostAhead;
+       now = word.load(std::memory_order_acquire)) {
+    if (!is_agent_alive(mine)) {
+      open_credit(mine);
+      break;
+    }
+    wait_on(word, now);
+  }
+  mine.waiting.fetch_sub(1, std::memory_order_relaxed);
+  mine.waited_ns.fetch_add(monotonic_ns() - begin, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+Credits* Credits::make() {
+  const KeepErrno errno_of_the_program;
+  Process& process = this_process();
+  const MemoryDriver* const functions = memory_driver();
+  void* memory =
+      ::mmap(nullptr, sizeof(Credits), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    process.features.fetch_and(~uint32_t{kShimCredit}, std::memory_order_relaxed);
+    slot().credit.held.store(ShimHeld::kNotPinned, std::memory_order_relaxed);
+    return nullptr;
+  }
+  auto* made = static_cast<Credits*>(memory);  // zero bytes are one that has put no wait yet
+  made->driver_ = functions;
+  if (functions == nullptr) made->fall_back(ShimHeld::kNoMemoryOperations);
+  Credits* there = nullptr;
+  if (process.credits.compare_exchange_strong(there, made, std::memory_order_acq_rel)) return made;
+  ::munmap(memory, sizeof(Credits));
+  return there;
+}
+
+// Each thread's own default stream has the same handle.
+uintptr_t Credits::key_of(CUstream stream) {
+  static constinit thread_local char own = 0;
+  return reinterpret_cast<uintptr_t>(
+      stream == GS_CU_STREAM_PER_THREAD ? static_cast<void*>(&own) : static_cast<void*>(stream));
+}
+
+Credits::Entry& Credits::entry_of(uintptr_t key) { return entries_[place_of(key, kEntries)]; }
+
+void Credits::fall_back(ShimHeld why) {
+  off_.store(static_cast<uint32_t>(why), std::memory_order_relaxed);
+  slot().credit.held.store(why, std::memory_order_relaxed);
+}
+
+// Pins the slot where the GPU can read it. Returns false if no wait can be put now.
+bool Credits::prepare(ShimSlot& mine) {
+  const KeepErrno errno_of_the_program;
+  const TryLocked locked(lock_);  // a profiler's callback may launch within the calls below
+  if (!locked.is_held()) return false;
+  ShimSlot* const before = slot_.load(std::memory_order_relaxed);
+  if (before == &mine) return true;
+  CUcontext context = nullptr;
+  if (driver_->cuCtxGetCurrent(&context) != CUDA_SUCCESS || context == nullptr) return false;
+  // The agent of the slot before is dead, and nobody else sets its word any more.
+  if (before != nullptr) open_credit(*before);
+  if (const uint32_t off = off_.load(std::memory_order_relaxed); off != 0) {
+    mine.credit.held.store(static_cast<ShimHeld>(off), std::memory_order_relaxed);
+    return false;
+  }
+  const AllowedInCaptures allowed(*driver_);
+  const CUresult pinned = driver_->cuMemHostRegister_v2(
+      &mine, kShimSlotBytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+  if ((pinned != CUDA_SUCCESS && pinned != CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) ||
+      driver_->cuMemHostGetDevicePointer_v2(&on_gpu_, &mine, 0) != CUDA_SUCCESS) {
+    fall_back(ShimHeld::kNotPinned);
+    return false;
+  }
+  context_.store(context, std::memory_order_relaxed);
+  slot_.store(&mine, std::memory_order_release);
+  return true;
+}
+
+// By its name, once. A launch may name a kernel of a library in place of a function. NCCL's kernels
+// are ncclDevKernel_..., in older versions ncclKernel_...
+bool Credits::is_collective(CUfunction function) {
+  if (function == nullptr || driver_->cuFuncGetName == nullptr) return false;
+  std::atomic<CUfunction>& known =
+      known_functions_[place_of(reinterpret_cast<uintptr_t>(function), kFunctions)];
+  if (__builtin_expect(known.load(std::memory_order_relaxed) == function, 1)) return false;
+  const char* name = nullptr;
+  if (driver_->cuFuncGetName(&name, function) != CUDA_SUCCESS &&
+      driver_->cuKernelGetName != nullptr &&
+      driver_->cuKernelGetName(&name, reinterpret_cast<CUkernel>(function)) != CUDA_SUCCESS)
+    name = nullptr;
+  if (name != nullptr && std::strncmp(name, "nccl", 4) == 0) return true;
+  known.store(function, std::memory_order_relaxed);
+  return false;
+}
+
+// In doubt it does.
+bool Credits::is_capturing(CUstream stream) const {
+  CUstreamCaptureStatus status{};
+  return driver_->cuStreamIsCapturing(stream, &status) != CUDA_SUCCESS ||
+         status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+bool Credits::before_launch(const Launch& launch) {
+  if (off_.load(std::memory_order_relaxed) != 0) return false;
+  ShimSlot& mine = slot();
+  if (__builtin_expect(slot_.load(std::memory_order_acquire) != &mine, 0) && !prepare(mine))
+    return false;
+  if (__builtin_expect(is_collective(launch.function), 0)) {
+    fall_back(ShimHeld::kCollectives);
+    return false;
+  }
+  const auto cost_ns = static_cast<int64_t>(lengths_.mean_ns(launch.of));
+  const uintptr_t key = key_of(launch.stream);
+  Entry& entry = entry_of(key);
+  const int64_t left_ns = entry.left_ns.load(std::memory_order_relaxed);
+  const bool is_known = entry.stream.load(std::memory_order_relaxed) == key;
+  bool has_put = false;
+  if (is_known && cost_ns != 0 && left_ns > 0) {
+    entry.left_ns.store(left_ns - cost_ns, std::memory_order_relaxed);
+  } else {
+    has_put = put_wait(mine, entry, key, launch.stream, cost_ns);
+    if (!has_put) return false;
+  }
+  return begin_sample(entry, launch, has_put);
+}
+
+bool Credits::put_wait(ShimSlot& mine, Entry& entry, uintptr_t key, CUstream stream,
+                       int64_t cost_ns) {
+  const KeepErrno errno_of_the_program;
+  if (is_capturing(stream)) return false;
+  CUcontext context = nullptr;
+  if (driver_->cuCtxGetCurrent(&context) != CUDA_SUCCESS) return false;
+  if (context != context_.load(std::memory_order_relaxed)) {
+    fall_back(ShimHeld::kSeveralContexts);
+    return false;
+  }
+  if (!is_agent_alive(mine)) {
+    open_credit(mine);
+    return false;
+  }
+  const uint32_t number = mine.credit.issued.fetch_add(1, std::memory_order_acq_rel) + 1;
+  await_credit(mine, number);
+  const CUresult put = driver_->cuStreamWaitValue32_v2(
+      stream, on_gpu_ + offsetof(ShimSlot, credit) + offsetof(ShimCredit, word), number,
+      CU_STREAM_WAIT_VALUE_GEQ);
+  if (put == CUDA_ERROR_NOT_SUPPORTED) fall_back(ShimHeld::kNoMemoryOperations);
+  if (put != CUDA_SUCCESS) return false;  // the launch tells the program why
+  if (mine.credit.held.load(std::memory_order_relaxed) != ShimHeld::kOnGpu)
+    mine.credit.held.store(ShimHeld::kOnGpu, std::memory_order_relaxed);
+  const bool is_other = entry.stream.exchange(key, std::memory_order_relaxed) != key;
+  const int64_t unwritten_ns = entry.unwritten_ns.load(std::memory_order_relaxed) + kSpacingNs;
+  if (is_other || cost_ns == 0 || cost_ns >= kSpacingNs || unwritten_ns >= kWriteSpacingNs) {
+    driver_->cuStreamWriteValue32_v2(
+        stream, on_gpu_ + offsetof(ShimSlot, credit) + offsetof(ShimCredit, reached), number,
+        CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER);
+    entry.unwritten_ns.store(0, std::memory_order_relaxed);
+  } else {
+    entry.unwritten_ns.store(unwritten_ns, std::memory_order_relaxed);
+  }
+  entry.left_ns.store(cost_ns == 0 ? 0 : kSpacingNs - cost_ns, std::memory_order_relaxed);
+  return true;
+}
+
+// Random steps, because a program that repeats itself would always show the same launch.
+bool Credits::begin_sample(Entry& entry, const Launch& launch, bool is_known_not_to_capture) {
+  const uint32_t until = entry.until_sample.load(std::memory_order_relaxed);
+  if (__builtin_expect(until != 0 && lengths_.mean_ns(launch.of) != 0, 1)) {
+    entry.until_sample.store(until - 1, std::memory_order_relaxed);
+    return false;
+  }
+  const KeepErrno errno_of_the_program;
+  if (!is_known_not_to_capture && is_capturing(launch.stream)) return false;
+  const AllowedInCaptures allowed(*driver_);
+  if (!lengths_.begin(*driver_, context_.load(std::memory_order_relaxed), launch.stream, launch.of))
+    return false;
+  const uint32_t random = random_.load(std::memory_order_relaxed) * 1664525 + 1013904223;
+  random_.store(random, std::memory_order_relaxed);
+  entry.until_sample.store(kSampleEvery + (random >> 16) % kSampleEvery, std::memory_order_relaxed);
+  ShimCredit& told = slot().credit;
+  told.launch_ns.store(lengths_.mean_ns(Lengths::kKernel), std::memory_order_relaxed);
+  told.graph_ns.store(lengths_.mean_ns(Lengths::kGraph), std::memory_order_relaxed);
+  return true;
+}
+
+void Credits::after_launch(const Launch& launch) {
+  const KeepErrno errno_of_the_program;
+  lengths_.end(*driver_, launch.stream);
+}
+
+void Credits::on_retained(CUdevice device, CUcontext primary) {
+  if (device >= 0 && device < kMostDevices)
+    primaries_[device].store(primary, std::memory_order_relaxed);
+}
+
+void Credits::after_release(CUdevice device) {
+  if (device < 0 || device >= kMostDevices) return;
+  const KeepErrno errno_of_the_program;
+  unsigned flags = 0;
+  int is_active = 0;
+  if (driver_ != nullptr &&
+      driver_->cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS &&
+      is_active == 0)
+    context_ended(primaries_[device].load(std::memory_order_relaxed));
+}
+
+// What was pinned in it is pinned no more.
+void Credits::context_ended(CUcontext context) {
+  const Locked locked(lock_);
+  if (context == nullptr || context_.load(std::memory_order_relaxed) != context) return;
+  lengths_.forget(context);
+  slot_.store(nullptr, std::memory_order_release);
+  context_.store(nullptr, std::memory_order_relaxed);
+}
+
+}  // namespace gpushare::shim

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs on the simulated GPU whose launches wait for credit on the GPU itself.
+#include <atomic>
+#include <random>
+
+#include "shmctl/shim/credit.h"
+#include "tests/intercept/shim/on_the_simulated_gpu.h"
+
+namespace gpushare::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+class CreditGate : public OnTheSimulatedGpu {
+ protected:
+  static uint32_t read(ShimRig& rig, const Child& program,
+                       std::atomic<uint32_t> ShimCredit::* word) {
+    uint32_t value = 0;
+    rig.with_slot(program.pid(), [&](ShimSlot& slot) { value = (slot.credit.*word).load(); });
+    return value;
+  }
+  static ShimHeld held(ShimRig& rig, const Child& program) {
+    auto held = ShimHeld::kUnknown;
+    rig.with_slot(program.pid(), [&](ShimSlot& slot) { held = slot.credit.held.load(); });
+    return held;
+  }
+  // The GPU lets nothing of the program start for a while, though there is something in line.
+  static bool stands(ShimRig& rig, const Child& program) {
+    return eventually([&] {
+      const uint32_t before = read(rig, program, &ShimCredit::reached);
+      std::this_thread::sleep_for(100ms);
+      return read(rig, program, &ShimCredit::reached) == before &&
+             read(rig, program, &ShimCredit::issued) > before + 10;
+    });
+  }
+  static bool goes_on(ShimRig& rig, const Child& program) {
+    const uint32_t before = read(rig, program, &ShimCredit::reached);
+    return eventually([&] { return read(rig, program, &ShimCredit::reached) > before + 10; });
+  }
+  // Kernels back to back, so many always in line.
+  std::unique_ptr<Child> start_spinning(ShimRig& rig) {
+    auto program = start({"spin", "--seconds", "600", "--ns-per-unit", "129", "--kernel-us", "2000",
+                          "--depth", "256"},
+                         &rig);
+    EXPECT_TRUE(rig.launches_beyond(300));
+    EXPECT_EQ(held(rig, *program), ShimHeld::kOnGpu);
+    return program;
+  }
+  // Opens, closes and deals out at random until the program ends, which finds its own result right.
+  static void expect_right_under_random_credit(ShimRig& rig, Child& program, bool moves) {
+    std::mt19937 random(1);
+    bool was_on_gpu = false;
+    while (!program.has_ended()) {
+      rig.with_all_slots([&](ShimSlot& slot) {
+        was_on_gpu |= slot.credit.held.load() == ShimHeld::kOnGpu;
+        if (moves && random() % 4 == 0) slot.gpus[0].wanted.store(random() % 14);
+        switch (random() % 4) {
+          case 0:
+            return close_credit(slot);
+          case 1:
+            return ShimHost::close_gate(slot);
+          case 2:
+            return set_credit(slot, slot.credit.issued.load() - random() % 8);
+          default:
+            ShimHost::open_gate(slot);
+            return open_credit(slot);
+        }
+      });
+      std::this_thread::sleep_for(300us);
+    }
+    rig.with_all_slots([](ShimSlot& slot) { ShimHost::open_gate(slot); });
+    EXPECT_TRUE(was_on_gpu);
+    const Outcome outcome = success_of(program);
+    EXPECT_EQ(last_line(outcome)["verified"], true);
+  }
+};
+
+constexpr uint32_t kCredit = kShimGate | kShimCredit;
+
+TEST_F(CreditGate, ProgramsPrintTheSame) {
+  ShimRig rig(kCredit);
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"hash", "--rounds", "20"},
+        std::vector<std::string>{"copy", "--bytes", "1048576", "--rounds", "2"}}) {
+    const Outcome alone = run(command, nullptr), with = run(command, &rig);
+    EXPECT_EQ(with.status, 0) << with.err;
+    EXPECT_EQ(checksum(with), checksum(alone)) << command[0];
+  }
+}
+
+TEST_F(CreditGate, HoldsWhatIsInLine) {
+  ShimRig rig(kCredit);
+  const auto program = start_spinning(rig);
+  for (int round = 0; round < 3; ++round) {
+    ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
+    EXPECT_TRUE(stands(rig, *program));
+    ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::open_gate));
+    EXPECT_TRUE(goes_on(rig, *program));
+  }
+}
+
+TEST_F(CreditGate, TheHostsGateAloneDoesNot) {
+  ShimRig rig(kShimGate);
+  const auto program = start(
+      {"spin", "--seconds", "600", "--ns-per-unit", "129", "--kernel-us", "2000", "--depth", "256"},
+      &rig);
+  ASSERT_TRUE(rig.launches_beyond(300));
+  EXPECT_EQ(held(rig, *program), ShimHeld::kUnknown);
+  EXPECT_EQ(read(rig, *program, &ShimCredit::issued), 0u);
+}
+
+// The GPU says how far it is at every fourth wait at least.
+TEST_F(CreditGate, DealsOutLaunchByLaunch) {
+  ShimRig rig(kCredit);
+  const auto program = start_spinning(rig);
+  ASSERT_TRUE(rig.with_slot(program->pid(), close_credit));
+  ASSERT_TRUE(stands(rig, *program));
+  for (int i = 0; i < 5; ++i) {
+    const uint32_t last = read(rig, *program, &ShimCredit::reached) + 8;
+    rig.with_slot(program->pid(), [&](ShimSlot& slot) { set_credit(slot, last); });
+    ASSERT_TRUE(eventually([&] { return read(rig, *program, &ShimCredit::reached) + 4 > last; }));
+    std::this_thread::sleep_for(20ms);
+    EXPECT_LE(read(rig, *program, &ShimCredit::reached), last) << "so many, and no more";
+  }
+}
+
+TEST_F(CreditGate, OrderHoldsUnderRandomCredit) {
+  ShimRig rig(kShimFeatures, {{kPci, 0}});
+  for (int round = 0; round < 4; ++round) {
+    const auto program =
+        round % 2 == 0
+            ? start({"hash", "--rounds", "60", "--words", "1024", "--streams", "6"}, &rig)
+            : start(
+                  {"order", "--seed", std::to_string(round), "--words", "1024", "--steps", "1000"},
+                  &rig);
+    expect_right_under_random_credit(rig, *program, round >= 2);
+  }
+}
+
+TEST_F(CreditGate, ThreadsMayShareStreamsThatAreHeld) {
+  ShimRig rig(kShimFeatures, {{kPci, 0}});
+  for (int round = 0; round < 2; ++round) {
+    const auto program =
+        start({"crowd", "--launches", "500", "--seed", std::to_string(round)}, &rig);
+    expect_right_under_random_credit(rig, *program, round == 1);
+  }
+}
+
+TEST_F(CreditGate, CopiesAndFillsAreHeldAndRight) {
+  ShimRig rig(kShimFeatures, {{kPci, 0}});
+  for (const char* stream : {"legacy", "per-thread", "none"}) {
+    const auto program =
+        start({"within", "--bytes", "65536", "--rounds", "300", "--stream", stream}, &rig);
+    expect_right_under_random_credit(rig, *program, false);
+  }
+}
+
+// Its thread stands at the gate, and finds out there.
+TEST_F(CreditGate, IsFreedByAThreadThatFindsTheAgentDead) {
+  ShimRig rig(kCredit);
+  const auto program = start_spinning(rig);
+  ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
+  ASSERT_TRUE(stands(rig, *program));
+  rig.die();
+  EXPECT_TRUE(goes_on(rig, *program));
+}
+
+TEST_F(CreditGate, IsFreedWhenTheAgentStopsInOrder) {
+  auto rig = std::make_unique<ShimRig>(kCredit);
+  const auto program = start(
+      {"spin", "--seconds", "3", "--ns-per-unit", "129", "--kernel-us", "2000", "--depth", "64"},
+      rig.get());
+  ASSERT_TRUE(rig->launches_beyond(100));
+  ASSERT_TRUE(rig->with_slot(program->pid(), ShimHost::close_gate));
+  rig.reset();
+  EXPECT_EQ(status_of(*program), 0);
+}
+
+TEST_F(CreditGate, AProgramThatIsKilledWhileItIsHeldLeavesNothingBehind) {
+  ShimRig rig(kCredit);
+  auto program = start_spinning(rig);
+  const pid_t pid = program->pid();
+  ASSERT_TRUE(rig.with_slot(pid, ShimHost::close_gate));
+  ASSERT_TRUE(stands(rig, *program));
+  program.reset();
+  EXPECT_TRUE(eventually([&] { return !rig.with_slot(pid, [](ShimSlot&) {}); }));
+  const Outcome next = run({"hash", "--rounds", "5"}, &rig);
+  EXPECT_EQ(next.status, 0) << next.err;
+}
+
+// A process that writes over its slot harms itself alone.
+TEST_F(CreditGate, WhoLiesHoldsNobodyElse) {
+  ShimRig rig(kCredit);
+  const auto liar = start_spinning(rig), other = start({"hash", "--rounds", "200"}, &rig);
+  std::mt19937 random(1);
+  while (!other->has_ended()) {
+    rig.with_slot(liar->pid(), [&](ShimSlot& slot) {
+      slot.credit.issued.store(random());
+      slot.credit.reached.store(random());
+      slot.credit.word.store(random());
+      slot.credit.held.store(static_cast<ShimHeld>(random() % 7));
+    });
+    std::this_thread::sleep_for(1ms);
+  }
+  EXPECT_EQ(status_of(*other), 0);
+}
+
+}  // namespace
+}  // namespace gpushare::test

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+// The credit gate launch by launch, and random programs under random credit.
+#include <algorithm>
+#include <random>
+
+#include "tests/intercept/shim/credit/credits_rig.h"
+#include "tests/support/sanitized.h"
+
+namespace gpushare::shim {
+namespace {
+
+using Kind = Given::Kind;
+constexpr uint64_t kLong = 400'000, kShort = 5'000;  // ns
+
+class Credit : public CreditsTest {
+ protected:
+  const CUstream stream_ = the_gpu->create(false);
+};
+
+TEST_F(Credit, HoldsWhatIsInLineAndLetsItGo) {
+  for (int i = 0; i < 512; ++i) launch(stream_, kLong);
+  close_credit(*slot_);
+  EXPECT_EQ(the_gpu->run(), 0u);
+  EXPECT_EQ(credit().held, ShimHeld::kOnGpu);
+  set_credit(*slot_, 100);
+  const size_t first = the_gpu->run();
+  EXPECT_GE(first, 100u);
+  EXPECT_LE(first, 110u) << "before the length is known no launch is without a wait";
+  close_credit(*slot_);
+  EXPECT_EQ(the_gpu->run(), 0u);
+  open_credit(*slot_);
+  the_gpu->run();
+  EXPECT_EQ(the_gpu->queue(stream_).next, the_gpu->queue(stream_).given.size());
+}
+
+TEST_F(Credit, ALongLaunchHasAWaitEachAndShortOnesShareOne) {
+  for (int i = 0; i < 1000; ++i) {
+    launch(stream_, kLong);
+    the_gpu->run();
+  }
+  EXPECT_EQ(count(stream_, Kind::kWait), 1000u);
+  EXPECT_NEAR(static_cast<double>(credit().launch_ns), kLong, kLong * 0.05);
+  const CUstream other = the_gpu->create(true);
+  for (int i = 0; i < 20'000; ++i) {
+    launch(other, kShort);
+    the_gpu->run();
+  }
+  const double due = 20'000.0 * kShort / Credits::kSpacingNs;
+  EXPECT_LT(static_cast<double>(count(other, Kind::kWait)), 1.3 * due + 1000);
+  const size_t before = count(other, Kind::kWait);
+  for (int i = 0; i < 20'000; ++i) launch(other, kShort);
+  EXPECT_NEAR(static_cast<double>(count(other, Kind::kWait) - before), due, 0.1 * due);
+}
+
+// The stream stops within the length of what is between two waits.
+TEST_F(Credit, WhatRunsOnWithoutMoreCreditIsBounded) {
+  for (int i = 0; i < 2000; ++i) {
+    launch(stream_, kShort);
+    the_gpu->run();
+  }
+  set_credit(*slot_, credit().issued);
+  const uint64_t before = the_gpu->run_ns();
+  for (int i = 0; i < 60; ++i) launch(stream_, kShort);
+  the_gpu->run();
+  EXPECT_LE(the_gpu->run_ns() - before, uint64_t{Credits::kSpacingNs} + kShort);
+}
+
+TEST_F(Credit, AGraphIsHeldAsAWhole) {
+  launch(stream_, 3'000'000, true);
+  launch(stream_, 3'000'000, true);
+  EXPECT_EQ(count(stream_, Kind::kWait), 2u);
+}
+
+TEST_F(Credit, WhatCapturesGetsNoWait) {
+  the_gpu->queue(stream_).is_capturing = true;
+  for (int i = 0; i < 100; ++i) launch(stream_, kLong);
+  EXPECT_TRUE(the_gpu->queue(stream_).given.empty());
+  EXPECT_EQ(credit().issued, 0u);
+}
+
+TEST_F(Credit, TheWordMayComeAround) {
+  credit().issued = 0xFFFFFFF0;
+  open_credit(*slot_);
+  for (int i = 0; i < 40; ++i) launch(stream_, kLong);
+  EXPECT_EQ(credit().issued, 24u);
+  set_credit(*slot_, 0xFFFFFFF8);
+  EXPECT_EQ(the_gpu->run(), 8u);
+  set_credit(*slot_, 4);
+  EXPECT_EQ(the_gpu->run(), 12u);
+  close_credit(*slot_);
+  EXPECT_EQ(the_gpu->run(), 0u);
+  open_credit(*slot_);
+  EXPECT_EQ(the_gpu->run(), 20u);
+}
+
+TEST_F(Credit, AnOpenWordIsSetAnewBeforeItIsUsedUp) {
+  EXPECT_FALSE(is_credit_stale(*slot_));
+  credit().issued += kCreditStale;
+  EXPECT_FALSE(is_credit_stale(*slot_));
+  credit().issued += 1;
+  EXPECT_TRUE(is_credit_stale(*slot_));
+  open_credit(*slot_);
+  EXPECT_FALSE(is_credit_stale(*slot_));
+}
+
+TEST_F(Credit, OnlySoManyWaitsAreInLineBeyondWhatIsLetThrough) {
+  set_credit(*slot_, 10);
+  int waits = 0;
+  on_host_wait = [&] {
+    ++waits;
+    set_credit(*slot_, credit().word + 1);
+  };
+  for (int i = 0; i < 200; ++i) {
+    launch(stream_, kLong);
+    EXPECT_LE(credit_lacking(credit().word, credit().issued), Credits::kMostAhead);
+  }
+  EXPECT_EQ(waits, 200 - 10 - Credits::kMostAhead);
+}
+
+TEST_F(Credit, NobodyWaitsForADeadAgent) {
+  for (int i = 0; i < 10; ++i) launch(stream_, kLong);
+  close_credit(*slot_);
+  EXPECT_EQ(the_gpu->run(), 0u);
+  is_the_agent_alive = false;
+  launch(stream_, kLong);
+  EXPECT_EQ(the_gpu->run(), 11u);
+  EXPECT_EQ(count(stream_, Kind::kWait), 10u);
+}
+
+TEST_F(Credit, NobodyWaitsOnTheHostForADeadAgent) {
+  set_credit(*slot_, 1);
+  on_host_wait = [] { is_the_agent_alive = false; };
+  for (int i = 0; i < 200; ++i) launch(stream_, kLong);
+  EXPECT_EQ(the_gpu->run(), 200u);
+}
+
+// The words of a slot that was replaced have nobody any more who sets them.
+TEST_F(Credit, ANewSlotFreesWhatWaitsForTheOld) {
+  for (int i = 0; i < 10; ++i) launch(stream_, kLong);
+  close_credit(*slot_);
+  EXPECT_EQ(the_gpu->run(), 0u);
+  const auto next = std::make_unique<ShimSlot>();
+  open_credit(*next);
+  the_process.slot = next.get();
+  launch(stream_, kLong);
+  EXPECT_EQ(next->credit.issued, 1u);
+  EXPECT_LE(credit_lacking(credit().word, 10), 0);
+  the_process.slot = slot_.get();
+}
+
+TEST_F(Credit, ADriverWithoutMemoryOperationsHoldsOnTheHost) {
+  has_memory_operations = false;
+  launch(stream_, kLong);
+  EXPECT_EQ(credit().held, ShimHeld::kNoMemoryOperations);
+  start_over();
+  const CUstream stream = the_gpu->create(false);
+  the_gpu->answer_to_waits = CUDA_ERROR_NOT_SUPPORTED;
+  for (int i = 0; i < 3; ++i) launch(stream, kLong);
+  EXPECT_EQ(credit().held, ShimHeld::kNoMemoryOperations);
+  close_credit(*slot_);
+  EXPECT_EQ(the_gpu->run(), 3u) << "the host's gate alone holds";
+}
+
+TEST_F(Credit, ASecondContextHoldsOnTheHost) {
+  launch(stream_, kLong);
+  the_gpu->current = reinterpret_cast<CUcontext>(uintptr_t{0x600});
+  launch(stream_, kLong);
+  launch(stream_, kLong);
+  EXPECT_EQ(credit().held, ShimHeld::kSeveralContexts);
+  EXPECT_EQ(count(stream_, Kind::kWait), 1u);
+}
+
+TEST_F(Credit, AContextThatCameAnewIsPinnedAnew) {
+  launch(stream_, kLong);
+  credits().on_retained(0, kContext);
+  the_gpu->is_pinned = false;
+  credits().after_release(0);
+  launch(stream_, kLong);
+  EXPECT_TRUE(the_gpu->is_pinned);
+  EXPECT_EQ(credit().held, ShimHeld::kOnGpu);
+}
+
+TEST_F(Credit, CollectivesAreNeverHeldApart) {
+  const auto product = reinterpret_cast<CUfunction>(uintptr_t{0x700}),
+             collective = reinterpret_cast<CUfunction>(uintptr_t{0x740});
+  names = {{product, "gemm"}, {collective, "ncclDevKernel_AllReduce_Sum_f32_RING_LL"}};
+  launch(stream_, kLong, false, product);
+  EXPECT_EQ(credit().held, ShimHeld::kOnGpu);
+  launch(stream_, kLong, false, collective);
+  launch(stream_, kLong, false, product);
+  EXPECT_EQ(credit().held, ShimHeld::kCollectives);
+  EXPECT_EQ(count(stream_, Kind::kWait), 1u);
+}
+
+TEST_F(Credit, AsManyStreamsAsEverHoldAll) {
+  std::vector<CUstream> streams;
+  for (int i = 0; i < 3000; ++i) streams.push_back(the_gpu->create(i % 2 == 0));
+  for (int round = 0; round < 3; ++round)
+    for (const CUstream stream : streams) launch(stream, kShort);
+  close_credit(*slot_);
+  EXPECT_EQ(the_gpu->run(), 0u);
+  open_credit(*slot_);
+  EXPECT_EQ(the_gpu->run(), launches_);
+}
+
+// A random program: streams of every kind, events between them, graphs, captures, and an agent that
+// opens, closes and deals out as it likes.
+class RandomPrograms : public CreditsTest {
+ protected:
+  void begin(uint64_t seed) {
+    start_over();
+    random_.seed(seed);
+    streams_ = {GS_CU_STREAM_LEGACY, GS_CU_STREAM_PER_THREAD};
+    for (int i = 0; i < 6; ++i) streams_.push_back(the_gpu->create(i % 2 == 0));
+    program_.clear();
+    on_host_wait = [this] {
+      the_gpu->run();
+      set_credit(*slot_, credit().issued - random_() % Credits::kMostAhead);
+    };
+  }
+  CUstream any_stream() { return streams_[random_() % streams_.size()]; }
+  CUevent any_event() { return reinterpret_cast<CUevent>(0x1000 + 64 * (random_() % 8)); }
+
+  void step() {
+    const CUstream stream = any_stream();
+    FakeGpu::Queue& queue = the_gpu->queue(stream);
+    switch (random_() % 16) {
+      case 0:
+        if (!queue.is_capturing) the_gpu->record(any_event(), stream);
+        break;
+      case 1:
+        if (!queue.is_capturing) the_gpu->wait_for(stream, any_event());
+        break;
+      case 2:
+        if (stream != GS_CU_STREAM_LEGACY) queue.is_capturing = !queue.is_capturing;
+        break;
+      case 3:
+        change_credit();
+        break;
+      case 4:
+        the_gpu->run();
+        expect_no_dependence_on_what_is_held();
+        break;
+      default:
+        if (!queue.is_capturing) program_[stream].push_back(launches_);
+        launch(stream, 1000 + random_() % (random_() % 8 == 0 ? 2'000'000 : 50'000),
+               random_() % 8 == 0);
+    }
+  }
+  void change_credit() {
+    const uint32_t what = random_() % 4;
+    if (what == 0) return close_credit(*slot_);
+    if (what == 1) return open_credit(*slot_);
+    set_credit(*slot_, credit().issued - random_() % 20);
+  }
+  // What is let through contains all that it depends on: a launch has begun when all waits are let
+  // through that there were when it was put in line.
+  void expect_no_dependence_on_what_is_held() {
+    const uint32_t word = credit().word;
+    for (auto& [stream, queue] : the_gpu->queues())
+      for (const Given& given : queue.given)
+        if (given.kind == Kind::kLaunch && !given.has_run)
+          ASSERT_GT(credit_lacking(word, given.value), 0) << "stuck though it was let through";
+  }
+
+  std::mt19937_64 random_;
+  std::vector<CUstream> streams_;
+  std::map<CUstream, std::vector<size_t>> program_;
+};
+
+TEST_F(RandomPrograms, AreNeverStuckAndNeverLost) {
+  constexpr uint64_t kSeeds = GS_IS_SANITIZED ? 20 : 200, kSteps = 600;
+  uint64_t waits = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    begin(seed);
+    for (uint64_t i = 0; i < kSteps && !HasFatalFailure(); ++i) step();
+    ASSERT_FALSE(HasFatalFailure());
+    if (seed % 3 == 0) {
+      is_the_agent_alive = false;  // whoever launches next frees all that waits
+      for (const CUstream stream : streams_) the_gpu->queue(stream).is_capturing = false;
+      for (int i = 0; i < 300; ++i) {
+        const CUstream stream = any_stream();
+        program_[stream].push_back(launches_);
+        launch(stream, 1'000'000);
+      }
+    } else {
+      open_credit(*slot_);
+    }
+    the_gpu->run();
+    for (const CUstream stream : streams_) {
+      FakeGpu::Queue& queue = the_gpu->queue(stream);
+      EXPECT_EQ(queue.next, queue.given.size()) << "never lost, never stuck";
+      EXPECT_EQ(count(stream, Kind::kLaunch), program_[stream].size());
+      waits += count(stream, Kind::kWait);
+    }
+  }
+  EXPECT_GT(waits, kSeeds * 20);
+}
+
+}  // namespace
+}  // namespace gpushare::shim
