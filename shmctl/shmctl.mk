@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-$(call library,lib/libshmctl.a,$(wildcard $(addsuffix /*.cc,$(addprefix shmctl/,base plane program settings shim))))
+$(call library,lib/libshmctl.a,$(wildcard $(addsuffix /*.cc,$(addprefix shmctl/,base plane program settings shim usage))))
 $(O)/obj/shmctl/base/version.o: CPPFLAGS += -DGS_VERSION=\"$(VERSION)\" -DGS_COMMIT=\"$(COMMIT)\"
+# Static, as what the usage history needs must not keep a program from starting elsewhere.
+SQLITE_LIBS := -l:libsqlite3.a -lm
 # Another version is another program, though no file of it has changed.
 $(O)/obj/shmctl/base/version.o $(O)/fuzz/shmctl/base/version.o: $(call parts,version,$(VERSION))
 $(O)/fuzz/shmctl/base/version.o: CPPFLAGS += -DGS_VERSION=\"$(VERSION)\" -DGS_COMMIT=\"$(COMMIT)\"

@@ -193,6 +193,19 @@ void look_at_processes(const Symptoms& symptoms, std::vector<Finding>& findings)
   if (is_clean) findings.push_back({"process", Severity::kOk, "the driver refused nothing", ""});
 }
 
+void look_at_usage(const Symptoms& symptoms, std::vector<Finding>& findings) {
+  if (!symptoms.usage_problem.empty())
+    findings.push_back({"usage history", Severity::kWarning, symptoms.usage_problem,
+                        "make room or move the file away; it is tried again every minute"});
+  else
+    findings.push_back({"usage history", Severity::kOk,
+                        symptoms.usage_path.empty()
+                            ? "not kept: [agent] usage says so, or the GPUs "
+                              "are simulated"
+                            : symptoms.usage_path,
+                        ""});
+}
+
 }  // namespace
 
 std::vector<Finding> diagnose(const Symptoms& symptoms) {
@@ -207,6 +220,7 @@ std::vector<Finding> diagnose(const Symptoms& symptoms) {
   look_at_roster(symptoms, findings);
   look_at_mps(symptoms, findings);
   look_at_processes(symptoms, findings);
+  look_at_usage(symptoms, findings);
   if (symptoms.config_error.empty()) {
     findings.push_back({"configuration", Severity::kOk,
                         symptoms.is_config_there

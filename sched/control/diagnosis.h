@@ -29,6 +29,8 @@ struct Symptoms {
   std::string config_path;
   bool is_config_there = true;  // false: there is no such file, and the defaults hold
   bool has_supervisor = false;
+  std::string usage_path{};     // of the usage history; empty: it is not kept
+  std::string usage_problem{};  // why it is not written; empty: it is
 };
 
 // One or more findings for each part that the symptoms mention, in a fixed order; a check that

@@ -25,6 +25,7 @@
 #include "sched/slo/knees/store.h"
 #include "sched/tenants/config.h"
 #include "sched/tenants/takeover.h"
+#include "sched/usage/keeper.h"
 #include "shmctl/base/log.h"
 #include "shmctl/plane/region.h"
 
@@ -69,6 +70,7 @@ class Agent final : public Listener {
 
  private:
   void open_lengths();
+  void keep_usage();
   void follow_forks();
   void follow_the_module();
   Result<Config> read_configuration();
@@ -94,6 +96,7 @@ class Agent final : public Listener {
   SystemProcReader processes_;
   FileKeeper<KneeStore> knees_;
   FileKeeper<LengthStore> lengths_;
+  UsageKeeper usage_{options_.region};
   const std::vector<PolicyEntry> policies_ =
       all_policies(knees_.store(), &lengths_.store()->history(), SloDecisions::kAside);
   Config config_{policies_};
@@ -127,6 +130,7 @@ Result<> Agent::start() {
   config_ = std::move(*config);
   set_log_level(config_.agent.log_level);
   open_lengths();
+  keep_usage();
   follow_forks();
   if (auto taken = module_.start(config_); !taken) return taken;
   auto control = ControlServer::listen(loop_.io(), options_.socket,
@@ -152,6 +156,14 @@ Result<> Agent::start() {
 void Agent::open_lengths() {
   const std::string otherwise = options_.simulation ? "" : AgentConfig::kDefaultJobs;
   lengths_.open(config_.agent.jobs.value_or(otherwise));
+}
+
+// Neither is what a simulation's programs used.
+void Agent::keep_usage() {
+  const std::string otherwise = options_.simulation ? "" : AgentConfig::kDefaultUsage;
+  usage_.open({.path = config_.agent.usage.value_or(otherwise),
+               .most_bytes = config_.agent.usage_bytes,
+               .is_for_all = config_.agent.is_usage_for_all});
 }
 
 // The module keeps lines of descent itself.
@@ -249,6 +261,7 @@ Result<> Agent::reload() {
   set_log_level(config_.agent.log_level);
   log_info("configuration read: {}", options_.config);
   open_lengths();
+  keep_usage();
   keep_config(options_.config, options_.kept_config, policies_);
   if (gpus_.are_there()) {
     gpus_.scheduler().configure(config_);
@@ -360,7 +373,9 @@ std::vector<Finding> Agent::findings() const {
                    .config_error = config_error_,
                    .config_path = options_.config,
                    .is_config_there = is_config_there_,
-                   .has_supervisor = options_.supervisor_pid != 0});
+                   .has_supervisor = options_.supervisor_pid != 0,
+                   .usage_path = usage_.status().path,
+                   .usage_problem = usage_.status().problem});
 }
 
 }  // namespace

@@ -80,6 +80,13 @@ class Reader {
         if (auto path = read_path(node, "agent.knees")) agent.knees = std::move(*path);
       } else if (key == "jobs") {
         agent.jobs = read_path(node, "agent.jobs");
+      } else if (key == "usage") {
+        agent.usage = read_path(node, "agent.usage");
+      } else if (key == "usage_mib") {
+        if (const auto mib = read_number(node, "agent.", key.str(), 8, 65'536))
+          agent.usage_bytes = static_cast<uint64_t>(*mib) << 20;
+      } else if (key == "usage_for") {
+        read_choice(node, "agent.usage_for", "group", "all", agent.is_usage_for_all);
       } else if (key == "policy") {
         mistakes_.add(key.source().begin, "agent.policy",
                       "each GPU has its own policy now: [gpu.0] policy = \"fair\"");
@@ -90,7 +97,8 @@ class Reader {
         if (const auto value = read_option(node, "agent.", *option))
           for_all_gpus_.emplace_back(option->key, *value);
       } else {
-        std::vector<std::string_view> known{"log_level", "knees", "jobs"};
+        std::vector<std::string_view> known{"log_level", "knees",     "jobs",
+                                            "usage",     "usage_mib", "usage_for"};
         for (const Tick& one : kTicks) known.push_back(one.key);
         for (const PolicyOption& one : options_) known.push_back(one.key);
         mistakes_.unknown_key(key, "agent.", known);

@@ -33,6 +33,12 @@ struct AgentConfig {
   // Where it keeps the jobs that have finished; empty: nowhere; none: kDefaultJobs, and nowhere for
   // simulated GPUs.
   std::optional<std::string> jobs{};
+  // Where it keeps who used the GPUs (shmctl/usage): as `jobs`, the most bytes, and whether every
+  // user may read it.
+  std::optional<std::string> usage{};
+  uint64_t usage_bytes = 64ULL << 20;
+  bool is_usage_for_all = true;
+  static constexpr const char* kDefaultUsage = "/var/lib/gpushare/usage.db";
   static constexpr const char* kDefaultJobs = "/var/lib/gpushare/jobs.csv";
 };
 

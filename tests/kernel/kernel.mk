@@ -12,7 +12,7 @@ $(call program,bin/tests/kmod_device,tests/kmod/guest/device_main.cc,,-lgtest -l
 $(call program,bin/tests/kmod_fuzz,tests/kmod/guest/fuzz_main.cc,,$(STATIC))
 # These are linked statically from the objects of bin/gpushared and bin/gpushare, because under QEMU the
 # dynamic loader takes 50 ms of every start.
-$(call program,kernel/static/gpushared,sched/daemon/gpushared_main.cc,lib/libsched.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS) $(STATIC))
+$(call program,kernel/static/gpushared,sched/daemon/gpushared_main.cc,lib/libsched.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS) $(SQLITE_LIBS) $(STATIC))
 $(call program,kernel/static/gpushare,tools/cli/main.cc,lib/libviews.a lib/libtools.a lib/libsched.a lib/libintercept.a lib/libshmctl.a,$(STATIC))
 
 # $(call kbuild_rule,FILE.ko,FOLDER,SOURCES,HEADERS,FLAGS): a module out of copies of its sources, which

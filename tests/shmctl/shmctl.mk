@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-$(call gtest,shmctl_test,$(call below,tests/shmctl,*.cc),lib/libshmctl.a)
+$(call gtest,shmctl_test,$(call below,tests/shmctl,*.cc),lib/libshmctl.a,$(SQLITE_LIBS))

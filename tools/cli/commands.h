@@ -24,6 +24,7 @@ Command thaw_command();
 
 Command trace_command();
 Command profile_command();
+Command report_command();
 
 Command preload_command();
 Command doctor_command();

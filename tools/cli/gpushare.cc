@@ -20,9 +20,9 @@ const Command& gpushare_program() {
                    "gpushare set research max=30%"},
       .commands = {run_command(), status_command(), tenants_command(), queue_command(),
                    set_command(), remove_command(), attach_command(), freeze_command(),
-                   thaw_command(), trace_command(), profile_command(), preload_command(),
-                   doctor_command(), recover_command(), forget_command(), cdi_command(),
-                   version_command(), completion_command()},
+                   thaw_command(), trace_command(), profile_command(), report_command(),
+                   preload_command(), doctor_command(), recover_command(), forget_command(),
+                   cdi_command(), version_command(), completion_command()},
   };
   return program;
 }

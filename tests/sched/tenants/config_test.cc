@@ -66,6 +66,9 @@ min_slice_us = 2000
 idle_turn_ms = 100
 knees = "/srv/knees.json"
 jobs = "/srv/jobs.csv"
+usage = ""
+usage_mib = 100
+usage_for = "group"
 
 [gpu.0]
 sharing = "time"
@@ -93,6 +96,9 @@ slo_us = "2000"
   EXPECT_EQ(config.agent.tick_slow, 50ms);
   EXPECT_EQ(config.agent.knees, "/srv/knees.json");
   EXPECT_EQ(config.agent.jobs, "/srv/jobs.csv");
+  EXPECT_EQ(config.agent.usage, "");
+  EXPECT_EQ(config.agent.usage_bytes, 100U << 20);
+  EXPECT_FALSE(config.agent.is_usage_for_all);
   const struct {
     uint32_t gpu;
     std::string_view policy;
@@ -163,6 +169,7 @@ TEST(Config, TheExampleIsAcceptedAndShowsEveryKey) {
   EXPECT_EQ(all.agent.tick_slow, AgentConfig().tick_slow);
   EXPECT_EQ(all.agent.knees, AgentConfig().knees);
   EXPECT_EQ(all.agent.jobs, AgentConfig::kDefaultJobs);
+  EXPECT_EQ(all.agent.usage, AgentConfig::kDefaultUsage);
   EXPECT_EQ(all.gpu(0), Config(test::every_policy()).gpu(0));
   EXPECT_EQ(all.gpu(1).policy, PolicyChoice(*find_policy(test::every_policy(), "srtf")));
   ASSERT_EQ(all.tenants[0].name, "default");
@@ -229,6 +236,10 @@ INSTANTIATE_TEST_SUITE_P(
                "gpushare.toml:1:1: gpu.0.policy: \"slo\" needs sharing = \"spatial\""},
         BadRow{"knees", "[agent]\nknees = 'here'\n",
                "gpushare.toml:2:9: agent.knees: must be the path of a file"},
+        BadRow{"usageMib", "[agent]\nusage_mib = 7\n",
+               "gpushare.toml:2:13: agent.usage_mib: must be a whole number from 8 to 65536"},
+        BadRow{"usageFor", "[agent]\nusage_for = \"me\"\n",
+               "gpushare.toml:2:13: agent.usage_for: must be \"all\" or \"group\""},
         BadRow{"jobs", "[agent]\njobs = 512\n",
                "gpushare.toml:2:8: agent.jobs: must be the path of a file"},
         BadRow{"sharing", "[gpu.0]\nsharing = 'mps'\n",

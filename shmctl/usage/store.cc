@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shmctl/usage/store.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <grp.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "shmctl/base/log.h"
+
+namespace gpushare {
+namespace {
+
+constexpr const char* kStep = "open the usage history";
+constexpr int64_t kPage = 4096;
+// What the log may take beside the file: it is emptied into the file after this many pages, which a
+// write of full samples may exceed.
+constexpr int64_t kLogPages = 256, kLogBytes = 2 * kLogPages * kPage;
+// "GPSU". It tells our file from other programs' databases.
+constexpr int64_t kApplication = 0x47505355;
+constexpr uint32_t kTrimEvery = 60;  // writes
+
+constexpr const char* kTables = R"(
+CREATE TABLE series(id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, uid INTEGER NOT NULL,
+  gpu INTEGER NOT NULL, priority INTEGER NOT NULL, UNIQUE(tenant, uid, gpu, priority));
+CREATE TABLE samples(tier INTEGER NOT NULL, start INTEGER NOT NULL, data BLOB NOT NULL,
+  PRIMARY KEY(tier, start)) WITHOUT ROWID;
+CREATE TABLE jobs(id INTEGER PRIMARY KEY, name TEXT NOT NULL, command TEXT NOT NULL,
+  tenant TEXT NOT NULL, uid INTEGER NOT NULL, first INTEGER NOT NULL,
+  UNIQUE(name, command, tenant, uid));
+CREATE TABLE job_use(tier INTEGER NOT NULL, start INTEGER NOT NULL, job INTEGER NOT NULL,
+  used_ms INTEGER NOT NULL, waiting_ms INTEGER NOT NULL, throttled_ms INTEGER NOT NULL,
+  PRIMARY KEY(tier, start, job)) WITHOUT ROWID;
+CREATE TABLE freezes(start_ms INTEGER NOT NULL, duration_ms INTEGER NOT NULL, job INTEGER NOT NULL,
+  pid INTEGER NOT NULL, gpu INTEGER NOT NULL, reason TEXT NOT NULL);
+CREATE INDEX freezes_start ON freezes(start_ms);
+CREATE TABLE gpus(gpu INTEGER PRIMARY KEY, uuid TEXT NOT NULL, name TEXT NOT NULL);
+)";
+
+WallSeconds slot_of(WallSeconds time, uint32_t tier) {
+  const WallSeconds step = kUsageTiers[tier].step;
+  return time - ((time % step) + step) % step;
+}
+
+// Every user may open the file itself, and could then lock that.
+Result<Fd> lock_beside(const std::string& path) {
+  const std::string name = path + ".lock";
+  Fd lock(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!lock.is_open()) return errno_error(kStep, name);
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
+    return errno == EWOULDBLOCK ? Result<Fd>(make_error(std::errc::device_or_resource_busy, kStep,
+                                                        "another agent writes " + path))
+                                : Result<Fd>(errno_error(kStep, name));
+  return lock;
+}
+
+// Made before SQLite makes it with rights of its own; the log gets the same.
+Result<> make_readable(const UsageFileOptions& options) {
+  const Fd file(::open(options.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600));
+  if (!file.is_open()) return errno_error(kStep, options.path);
+  struct stat about{};
+  if (::fstat(file.get(), &about) != 0) return errno_error(kStep, options.path);
+  if (!S_ISREG(about.st_mode))
+    return make_error(std::errc::invalid_argument, kStep, options.path + " is no regular file");
+  mode_t mode = options.is_for_all ? 0644 : 0600;
+  if (!options.is_for_all) {
+    const group* const admins = ::getgrnam("gpushare");
+    if (admins != nullptr && ::fchown(file.get(), static_cast<uid_t>(-1), admins->gr_gid) == 0)
+      mode = 0640;
+  }
+  if (::fchmod(file.get(), mode) != 0) return errno_error(kStep, options.path);
+  const std::string log = options.path + "-wal";  // that an agent before this one has left
+  if (::chmod(log.c_str(), mode) != 0 && errno != ENOENT) return errno_error(kStep, log);
+  return {};
+}
+
+}  // namespace
+
+Result<UsageStore> UsageStore::open(const UsageFileOptions& options) {
+  auto lock = lock_beside(options.path);
+  if (!lock) return std::unexpected(lock.error());
+  auto store = open_there(options, *lock);
+  if (store || store.error().code != std::errc::bad_message) return store;
+  const std::string aside = options.path + ".bad";
+  if (std::rename(options.path.c_str(), aside.c_str()) != 0)
+    return errno_error("set aside", options.path);
+  std::rename((options.path + "-wal").c_str(), (aside + "-wal").c_str());
+  log_warning("the usage history begins anew: {}; the file is {} now", store.error().message(),
+              aside);
+  return open_there(options, *lock);
+}
+
+Result<UsageStore> UsageStore::open_there(const UsageFileOptions& options, Fd& lock) {
+  if (auto made = make_readable(options); !made) return std::unexpected(made.error());
+  auto database = Database::open(options.path);
+  if (!database) return std::unexpected(database.error());
+  UsageStore store({}, std::move(*database), options);
+  if (auto begun = store.begin_file(); !begun) {
+    Error error = begun.error();
+    error.detail = options.path + ": " + error.detail;
+    return std::unexpected(std::move(error));
+  }
+  store.lock_ = std::move(lock);
+  return store;
+}
+
+Result<> UsageStore::begin_file() {
+  const auto layout = database_.ask("PRAGMA user_version");
+  const auto application = layout ? database_.ask("PRAGMA application_id") : layout;
+  if (!application) return std::unexpected(application.error());
+  const auto tables = database_.ask("SELECT count(*) FROM sqlite_schema");
+  if (!tables) return std::unexpected(tables.error());
+  if (*tables > 0 && *application != kApplication)
+    return make_error(std::errc::bad_message, kStep, "it is another program's database");
+  if (*layout > kLayout)
+    return make_error(
+        std::errc::not_supported, kStep,
+        fmt::format("a newer gpushare made it (layout {}, this one knows {})", *layout, kLayout));
+  // A page that is broken shows now and not when something is added to it.
+  if (*tables > 0) {
+    auto check = database_.prepare("PRAGMA quick_check(1)");
+    if (!check) return std::unexpected(check.error());
+    const auto row = check->step();
+    if (!row) return std::unexpected(row.error());
+    if (*row && check->text(0) != "ok")
+      return make_error(std::errc::bad_message, kStep, check->text(0));
+  }
+  const int64_t pages =
+      (static_cast<int64_t>(std::max(options_.most_bytes, kLeastUsageBytes)) - kLogBytes) / kPage;
+  const std::string settings = fmt::format(
+      "PRAGMA page_size={}; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"
+      "PRAGMA wal_autocheckpoint={}; PRAGMA journal_size_limit={}; PRAGMA max_page_count={}",
+      kPage, kLogPages, kLogBytes, pages);
+  if (auto set = database_.run(settings.c_str()); !set) return set;
+  if (*tables > 0) return {};
+  return database_.run(fmt::format("BEGIN; PRAGMA application_id={}; PRAGMA user_version={}; {}"
+                                   "COMMIT",
+                                   kApplication, kLayout, kTables)
+                           .c_str());
+}
+
+Result<> UsageStore::write(const UsageWrite& what) {
+  Result<> written = write_once(what);
+  for (int tries = 0;
+       !written && written.error().code == std::errc::no_space_on_device && tries < 8; ++tries) {
+    if (auto room = make_room(); !room) return room;
+    written = write_once(what);
+  }
+  if (!written) return written;
+  return ++writes_ % kTrimEvery == 0 ? trim() : Result<>();
+}
+
+Result<> UsageStore::write_once(const UsageWrite& what) {
+  if (auto begun = database_.run("BEGIN IMMEDIATE"); !begun) return begun;
+  const auto all = [&]() -> Result<> {
+    NumberedSample sample{.watched_ms = what.sample.watched_ms, .amounts = {}};
+    for (const auto& [series, amounts] : what.sample.amounts) {
+      const auto number = number_of(series);
+      if (!number) return std::unexpected(number.error());
+      sample.amounts[*number] = amounts;
+    }
+    for (uint32_t tier = 0; tier < kUsageTierCount; ++tier)
+      if (auto added = add_sample(tier, slot_of(what.start, tier), sample); !added) return added;
+    if (auto added = add_jobs(what); !added) return added;
+    for (const auto& [gpu, about] : what.gpus) {
+      if (const auto known = gpus_.find(gpu); known != gpus_.end() && known->second == about)
+        continue;
+      auto set = database_.prepare("INSERT OR REPLACE INTO gpus VALUES(?,?,?)");
+      if (!set) return std::unexpected(set.error());
+      set->bind(0, gpu);
+      set->bind(1, std::string_view(about.uuid));
+      set->bind(2, std::string_view(about.name));
+      if (auto run = set->run(); !run) return run;
+      gpus_[gpu] = about;
+    }
+    return database_.run("COMMIT");
+  }();
+  if (!all) {
+    (void)database_.run("ROLLBACK");
+    forget_numbers();
+  }
+  return all;
+}
+
+Result<> UsageStore::add_sample(uint32_t tier, WallSeconds start, const NumberedSample& sample) {
+  NumberedSample sum = sample;
+  auto before = database_.prepare("SELECT data FROM samples WHERE tier=? AND start=?");
+  if (!before) return std::unexpected(before.error());
+  before->bind(0, tier);
+  before->bind(1, start);
+  const auto is_there = before->step();
+  if (!is_there) return std::unexpected(is_there.error());
+  if (*is_there) {
+    if (const auto known = decode_sample(before->bytes(0))) {
+      sum.watched_ms += known->watched_ms;
+      for (const auto& [number, amounts] : known->amounts) {
+        UsageAmounts both = amounts;  // the later target is this sample's
+        both += sum.amounts[number];
+        sum.amounts[number] = both;
+      }
+    }
+  }
+  auto set = database_.prepare("INSERT OR REPLACE INTO samples VALUES(?,?,?)");
+  if (!set) return std::unexpected(set.error());
+  const std::string bytes = encode_sample(sum);
+  set->bind(0, tier);
+  set->bind(1, start);
+  set->bind_bytes(2, bytes);
+  return set->run();
+}
+
+Result<> UsageStore::add_jobs(const UsageWrite& what) {
+  for (const auto& [job, amounts] : what.jobs) {
+    const auto number = number_of(job, what.start);
+    if (!number) return std::unexpected(number.error());
+    for (uint32_t tier = 1; tier < kUsageTierCount; ++tier) {
+      auto add = database_.prepare(
+          "INSERT INTO job_use VALUES(?,?,?,?,?,?) ON CONFLICT DO UPDATE SET "
+          "used_ms=used_ms+excluded.used_ms, waiting_ms=waiting_ms+excluded.waiting_ms, "
+          "throttled_ms=throttled_ms+excluded.throttled_ms");
+      if (!add) return std::unexpected(add.error());
+      add->bind(0, tier);
+      add->bind(1, slot_of(what.start, tier));
+      add->bind(2, *number);
+      add->bind(3, static_cast<int64_t>(amounts.used_ms));
+      add->bind(4, static_cast<int64_t>(amounts.waiting_ms));
+      add->bind(5, static_cast<int64_t>(amounts.throttled_ms));
+      if (auto run = add->run(); !run) return run;
+    }
+  }
+  for (const UsageFreeze& freeze : what.freezes) {
+    const auto number = number_of(freeze.job, what.start);
+    if (!number) return std::unexpected(number.error());
+    auto add = database_.prepare("INSERT INTO freezes VALUES(?,?,?,?,?,?)");
+    if (!add) return std::unexpected(add.error());
+    add->bind(0, freeze.start_ms);
+    add->bind(1, static_cast<int64_t>(freeze.duration_ms));
+    add->bind(2, *number);
+    add->bind(3, freeze.pid);
+    add->bind(4, freeze.gpu);
+    add->bind(5, std::string_view(freeze.reason));
+    if (auto run = add->run(); !run) return run;
+  }
+  return {};
+}
+
+Result<uint32_t> UsageStore::number_of(const UsageSeries& series) {
+  if (const auto known = series_.find(series); known != series_.end()) return known->second;
+  for (const char* sql :
+       {"INSERT OR IGNORE INTO series(tenant,uid,gpu,priority) VALUES(?,?,?,?)",
+        "SELECT id FROM series WHERE tenant=? AND uid=? AND gpu=? AND priority=?"}) {
+    auto statement = database_.prepare(sql);
+    if (!statement) return std::unexpected(statement.error());
+    statement->bind(0, std::string_view(series.tenant));
+    statement->bind(1, series.uid);
+    statement->bind(2, series.gpu);
+    statement->bind(3, series.priority);
+    const auto row = statement->step();
+    if (!row) return std::unexpected(row.error());
+    if (*row) series_[series] = static_cast<uint32_t>(statement->number(0));
+  }
+  return series_[series];
+}
+
+Result<int64_t> UsageStore::number_of(const UsageJob& job, WallSeconds now) {
+  if (const auto known = jobs_.find(job); known != jobs_.end()) return known->second;
+  for (const char* sql :
+       {"INSERT OR IGNORE INTO jobs(name,command,tenant,uid,first) VALUES(?,?,?,?,?)",
+        "SELECT id FROM jobs WHERE name=? AND command=? AND tenant=? AND uid=?"}) {
+    auto statement = database_.prepare(sql);
+    if (!statement) return std::unexpected(statement.error());
+    statement->bind(0, std::string_view(job.name));
+    statement->bind(1, std::string_view(job.command));
+    statement->bind(2, std::string_view(job.tenant));
+    statement->bind(3, job.uid);
+    if (sql[0] == 'I') statement->bind(4, now);
+    const auto row = statement->step();
+    if (!row) return std::unexpected(row.error());
+    if (*row) jobs_[job] = statement->number(0);
+  }
+  return jobs_[job];
+}
+
+// By number and not by age: a clock that was wrong for an hour must not empty the file.
+Result<> UsageStore::trim() {
+  const auto keep = [this](const char* table, const char* order, int64_t most,
+                           const std::string& which) -> Result<> {
+    const auto count = database_.ask(fmt::format("SELECT count(*) FROM {} WHERE {}", table, which));
+    if (!count) return std::unexpected(count.error());
+    if (*count <= most) return {};
+    return database_.run(
+        fmt::format("DELETE FROM {0} WHERE {2} AND {1} <= (SELECT {1} FROM {0} WHERE {2} ORDER BY "
+                    "{1} LIMIT 1 OFFSET {3})",
+                    table, order, which, *count - most - 1)
+            .c_str());
+  };
+  for (uint32_t tier = 0; tier < kUsageTierCount; ++tier) {
+    const std::string which = fmt::format("tier={}", tier);
+    if (auto kept = keep("samples", "start", kUsageTiers[tier].most_samples, which); !kept)
+      return kept;
+    if (auto kept = keep("job_use", "start", kMostJobUses, which); !kept) return kept;
+  }
+  if (auto kept = keep("freezes", "start_ms", kMostFreezes, "true"); !kept) return kept;
+  // Jobs and series that nothing names any more.
+  const auto jobs = database_.ask("SELECT count(*) FROM jobs");
+  if (!jobs) return std::unexpected(jobs.error());
+  if (*jobs > kMostJobs || writes_ % (kTrimEvery * 60) == 0) {
+    forget_numbers();
+    if (auto gone = database_.run("DELETE FROM jobs WHERE id NOT IN (SELECT job FROM job_use) AND "
+                                  "id NOT IN (SELECT job FROM freezes)");
+        !gone)
+      return gone;
+  }
+  return {};
+}
+
+// A sixteenth of what is finest goes, the oldest first. Samples of an hour are the last to go.
+Result<> UsageStore::make_room() {
+  forget_numbers();
+  for (uint32_t tier = 0; tier < kUsageTierCount; ++tier) {
+    for (const char* table : {"samples", "job_use"}) {
+      const auto count =
+          database_.ask(fmt::format("SELECT count(*) FROM {} WHERE tier={}", table, tier));
+      if (!count) return std::unexpected(count.error());
+      if (*count < 32) continue;
+      if (auto gone = database_.run(
+              fmt::format(
+                  "DELETE FROM {0} WHERE tier={1} AND start <= (SELECT start FROM {0} WHERE "
+                  "tier={1} ORDER BY start LIMIT 1 OFFSET {2})",
+                  table, tier, *count / 16)
+                  .c_str());
+          !gone)
+        return gone;
+      return {};
+    }
+  }
+  return make_error(std::errc::no_space_on_device, "make room in the usage history", options_.path);
+}
+
+void UsageStore::forget_numbers() {
+  series_.clear();
+  jobs_.clear();
+  gpus_.clear();
+}
+
+}  // namespace gpushare

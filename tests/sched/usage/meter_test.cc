@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/usage/meter.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace gpushare {
+namespace {
+
+constexpr Time kStart{1000s};
+constexpr int64_t kWall = 1'800'000'000'000;
+
+// Two tenants on a GPU; the first has a process, and more that ended unseen.
+struct Machine {
+  PlaneSnapshot snapshot;
+  UsageMeter meter;
+  int seconds = 0;
+
+  Machine() {
+    snapshot.gpus.resize(1);
+    std::strcpy(snapshot.gpus[0].name, "H200");
+    TenantRecord tenant;
+    std::strcpy(tenant.name, "a");
+    tenant.priority = Priority::kHigh;
+    snapshot.tenants.push_back({.slot = 3, .record = tenant});
+    ProcessRecord process;
+    process.pid = 100;
+    process.start_ticks = 5;
+    process.uid = 1000;
+    process.tenant = 3;
+    process.state = ProcessState::kRunning;
+    process.target_permille = 500;
+    std::strcpy(process.command, "train");
+    snapshot.processes.push_back({.slot = 0, .record = process});
+  }
+  ProcessRecord& process() { return snapshot.processes[0].record; }
+  uint64_t& tenant_time() { return snapshot.tenants[0].record.gpu[0].gpu_time_ns; }
+  void look() {
+    meter.look(snapshot, kStart + std::chrono::seconds(seconds), kWall + 1000LL * seconds);
+    ++seconds;
+  }
+  void run(uint64_t process_ms, uint64_t tenant_ms) {
+    process().gpu_time_ns += process_ms * 1'000'000;
+    tenant_time() += tenant_ms * 1'000'000;
+    look();
+  }
+};
+
+const UsageSeries kOwn{.tenant = "a", .uid = 1000, .gpu = 0, .priority = 2};
+const UsageSeries kRest{.tenant = "a", .uid = kNoUser, .gpu = 0, .priority = 2};
+
+TEST(UsageMeter, WhatWasBeforeTheFirstLookIsNotCounted) {
+  Machine machine;
+  machine.run(5000, 9000);
+  EXPECT_TRUE(machine.meter.take().sample.amounts.empty());
+}
+
+TEST(UsageMeter, CountsProcessesAndWhatTheTenantHadBesides) {
+  Machine machine;
+  machine.look();
+  for (int i = 0; i < 10; ++i) machine.run(400, 450);
+  const UsageWrite taken = machine.meter.take();
+  EXPECT_EQ(taken.sample.watched_ms, 10'000U);
+  EXPECT_EQ(taken.sample.amounts.at(kOwn).used_ms, 4000U);
+  EXPECT_EQ(taken.sample.amounts.at(kOwn).entitled_ms, 5000U);
+  EXPECT_EQ(taken.sample.amounts.at(kRest).used_ms, 500U);
+  const UsageJob job{.name = "pid-100", .command = "train", .tenant = "a", .uid = 1000};
+  EXPECT_EQ(taken.jobs.at(job).used_ms, 4000U);
+  EXPECT_TRUE(machine.meter.take().sample.amounts.empty());
+}
+
+TEST(UsageMeter, LosesNoPartOfAMillisecond) {
+  Machine machine;
+  machine.look();
+  uint64_t sum = 0;
+  for (int i = 0; i < 1000; ++i) {
+    machine.process().gpu_time_ns += 1'700'000;
+    machine.tenant_time() += 1'700'000;
+    machine.look();
+    sum += machine.meter.take().sample.amounts[kOwn].used_ms;
+  }
+  EXPECT_EQ(sum, 1700U);
+}
+
+TEST(UsageMeter, AnotherProcessOfTheSameNumberBeginsAnew) {
+  Machine machine;
+  machine.run(5000, 5000);
+  machine.process().start_ticks = 6;
+  machine.process().gpu_time_ns = 0;
+  machine.run(200, 200);
+  EXPECT_EQ(machine.meter.take().sample.amounts.at(kOwn).used_ms, 200U);
+}
+
+TEST(UsageMeter, AnAgentThatCountsFromZeroTakesNothingBack) {
+  Machine machine;
+  machine.run(5000, 5000);
+  machine.process().gpu_time_ns = 0;
+  machine.tenant_time() = 0;
+  machine.run(300, 300);
+  EXPECT_EQ(machine.meter.take().sample.amounts.at(kOwn).used_ms, 300U);
+}
+
+TEST(UsageMeter, AFreezeIsListedWhenItHasEnded) {
+  Machine machine;
+  machine.look();
+  machine.process().state = ProcessState::kFrozenUser;
+  machine.process().state_since_ns =
+      static_cast<uint64_t>((kStart + 500ms).time_since_epoch().count());
+  for (int i = 0; i < 4; ++i) machine.look();
+  EXPECT_TRUE(machine.meter.take().freezes.empty());
+  machine.process().state = ProcessState::kRunning;
+  machine.look();
+  const UsageWrite taken = machine.meter.take();
+  ASSERT_EQ(taken.freezes.size(), 1U);
+  EXPECT_EQ(taken.freezes[0].start_ms, kWall + 500);
+  EXPECT_EQ(taken.freezes[0].duration_ms, 3500U);
+  EXPECT_EQ(taken.freezes[0].reason, "user");
+}
+
+}  // namespace
+}  // namespace gpushare

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpushare report: who used the GPUs, from the history that the agent keeps.
+#include <fmt/format.h>
+#include <pwd.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <ctime>
+
+#include "shmctl/plane/layout.h"
+#include "tools/base/atomic_file.h"
+#include "tools/base/report.h"
+#include "tools/cli/commands.h"
+#include "tools/report/moment.h"
+#include "tools/report/output.h"
+
+namespace gpushare {
+namespace {
+
+std::string user_name(int64_t uid) {
+  const passwd* const user = ::getpwuid(static_cast<uid_t>(uid));
+  return user == nullptr ? std::to_string(uid) : user->pw_name;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "this machine";
+}
+
+std::optional<uint32_t> gpu_number(std::string_view text) {
+  uint32_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, failure] = std::from_chars(text.data(), end, value);
+  if (failure != std::errc{} || rest != end || value >= kMaxGpus) return std::nullopt;
+  return value;
+}
+
+Error explained(Error error, const std::string& path) {
+  if (error.code == std::errc::no_such_file_or_directory)
+    error.detail = path +
+                   ": the agent keeps none here; [agent] usage in gpushare.toml says where, and a "
+                   "simulation's agent keeps one only if that names a file";
+  if (error.code == std::errc::permission_denied)
+    error.detail = path + " is for root and the group gpushare ([agent] usage_for)";
+  return error;
+}
+
+ExitCode report_usage(const Invocation& invocation) {
+  const WallSeconds now = std::time(nullptr);
+  const auto since = parse_moment(invocation.text("since"), now);
+  if (!since) return invocation.wrong("--since: " + since.error().detail);
+  const auto until = parse_moment(invocation.text("until"), now);
+  if (!until) return invocation.wrong("--until: " + until.error().detail);
+  if (*since >= *until)
+    return invocation.wrong(fmt::format("--since ({}) is not before --until ({})",
+                                        wall_text(*since), wall_text(*until)));
+  UsageWindow window{.since = *since, .until = *until, .tenant = invocation.value("tenant")};
+  if (const auto text = invocation.value("gpu")) {
+    window.gpu = gpu_number(*text);
+    if (!window.gpu)
+      return invocation.wrong(
+          fmt::format("--gpu takes the number of a GPU, 0 to {}, not '{}'", kMaxGpus - 1, *text));
+  }
+  const bool is_json = invocation.has("json"), is_page = invocation.has("output") && !is_json;
+  std::optional<WholeFile> file;
+  if (invocation.has("output")) {
+    auto opened = WholeFile::open(invocation.text("output"));
+    if (!opened) return report(opened.error());
+    file.emplace(std::move(*opened));
+  }
+  const std::string path = invocation.text("file");
+  const auto history = read_usage(path, window);
+  if (!history) return report(explained(history.error(), path));
+  const ReportSummary summary = summarize(*history, user_name);
+  const std::string out = is_json   ? report_json(summary)
+                          : is_page ? report_page(summary, host_name())
+                                    : report_text(summary);
+  if (!file) {
+    fmt::print("{}", out);
+    return kExitOk;
+  }
+  const auto written = file->write(out);
+  return written ? kExitOk : report(written.error());
+}
+
+}  // namespace
+
+Command report_command() {
+  return {
+      .name = "report",
+      .summary = "Show who used the GPUs: GPU hours, shares, waiting, freezes.",
+      .details =
+          "The agent keeps the history in a file ([agent] usage in gpushare.toml(5)); this reads a "
+          "copy of it and asks the agent nothing. With --output it is one HTML page with charts "
+          "that needs nothing else.\n"
+          "A moment is " +
+          std::string(kMomentForms) +
+          ". Steps are of 10 s in windows up to 2 h 46 min, of 5 min up to 3 d 11 h, otherwise of "
+          "an hour; the window is widened to whole steps.",
+      .options = {{"since", 's', "MOMENT", "The begin", "24h"},
+                  {"until", 'u', "MOMENT", "The end", "now"},
+                  {"gpu", 0, "N", "Only this GPU; jobs are those of all GPUs"},
+                  {"tenant", 't', "TENANT", "Only this tenant, and those below it"},
+                  {"output", 'o', "FILE",
+                   "Write an HTML page, or with --json that; - is standard "
+                   "output"},
+                  {"file", 0, "FILE", "The history", "/var/lib/gpushare/usage.db",
+                   "GPUSHARE_USAGE"},
+                  json_option()},
+      .examples = {"gpushare report", "gpushare report --since 7d -o report.html",
+                   "gpushare report --since '2026-11-01' --until '2026-12-01' --json | jq "
+                   "'.users[]|[.user,.gpu_hours]'"},
+      .run = report_usage};
+}
+
+}  // namespace gpushare
