@@ -8,10 +8,9 @@
 
 namespace gpushare::shim {
 
-// False: a launch has nothing to do with streams, nor with credit.
-[[gnu::always_inline]] inline bool may_move_or_wait() {
-  return (this_process().features.load(std::memory_order_relaxed) &
-          (kShimPartitions | kShimCredit)) != 0;
+// Those features of the process for which a launch has more to do than to pass the gate.
+[[gnu::always_inline]] inline uint32_t features_of_streams() {
+  return this_process().features.load(std::memory_order_relaxed) & (kShimPartitions | kShimCredit);
 }
 
 // The function among the arguments of a launch; null if there is none.
@@ -31,10 +30,12 @@ constexpr CUstream named(CUstream stream, Flavor flavor) {
 }
 
 // Makes the driver's call, a launch into `stream`, behind the credit gate. A launch into several
-// streams at once does not wait on the GPU.
-template <int index, Kind kind, Flavor flavor, class Call>
-CUresult credited(CUstream stream, CUfunction function, const Call& call) {
-  if constexpr (is_launch(kind) && index != kHook_cuLaunchCooperativeKernelMultiDevice) {
+// streams at once does not wait on the GPU. Without `has_credit` it is the call alone, with nothing
+// that would cost a launch its registers.
+template <bool has_credit, int index, Flavor flavor, class Call>
+[[gnu::always_inline]] inline CUresult credited(CUstream stream, CUfunction function,
+                                                const Call& call) {
+  if constexpr (has_credit && index != kHook_cuLaunchCooperativeKernelMultiDevice) {
     if (Credits* all = Credits::get()) {
       constexpr bool kIsGraph = index == kHook_cuGraphLaunch || index == kHook_cuGraphLaunch_ptsz;
       const Credits::Launch launch{.stream = named(stream, flavor),

@@ -87,7 +87,7 @@ bool has_what_it_needs(const CUlaunchConfig* config, const Rest&...) {
 }
 
 // cuLaunchKernelEx where streams may move: the stream is in the configuration, which is not null.
-template <int index, Kind kind, Flavor flavor, class... Rest>
+template <bool has_credit, int index, Flavor flavor, class... Rest>
 CUresult launch_configured(CUresult (*driver)(const CUlaunchConfig*, Rest...),
                            const CUlaunchConfig* config, Rest... rest) {
   StreamUse use(config->hStream, flavor, Use::kLaunch);
@@ -95,12 +95,12 @@ CUresult launch_configured(CUresult (*driver)(const CUlaunchConfig*, Rest...),
   const auto run = [&](CUstream stream) {
     CUlaunchConfig moved = *config;
     moved.hStream = stream;
-    return credited<index, kind, flavor>(stream, function_of(rest...),
-                                         [&] { return driver(&moved, rest...); });
+    return credited<has_credit, index, flavor>(stream, function_of(rest...),
+                                               [&] { return driver(&moved, rest...); });
   };
   if (!use.is_away())
-    return credited<index, kind, flavor>(config->hStream, function_of(rest...),
-                                         [&] { return driver(config, rest...); });
+    return credited<has_credit, index, flavor>(config->hStream, function_of(rest...),
+                                               [&] { return driver(config, rest...); });
   const CUresult result = run(use.physical());
   return is_too_large(result) ? use.at_home(run) : result;
 }
@@ -135,11 +135,14 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
   }
 
   [[gnu::always_inline]] static CUresult call_untold(Parameters... arguments) {
-    if (__builtin_expect(may_move_or_wait() && has_what_it_needs(arguments...), 0)) {
+    const uint32_t features = features_of_streams();
+    if (__builtin_expect(features != 0 && has_what_it_needs(arguments...), 0)) {
+      if constexpr (is_launch(kind))
+        if ((features & kShimCredit) != 0) return call_moved<true>(arguments...);
       if constexpr (kind == Kind::kFinish)
         return call_finished(arguments...);
       else
-        return call_moved(arguments...);
+        return call_moved<false>(arguments...);
     }
     return real<CUresult (*)(Parameters...)>(index)(arguments...);
   }
@@ -173,16 +176,17 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
     return result;
   }
 
+  template <bool has_credit>
   [[gnu::noinline]] static CUresult call_moved(Parameters... arguments) {
     const auto driver = real<CUresult (*)(Parameters...)>(index);
     if constexpr (has_configuration<Parameters...>) {
-      return launch_configured<index, kind, flavor>(driver, arguments...);
+      return launch_configured<has_credit, index, flavor>(driver, arguments...);
     } else if constexpr (has_stream<Parameters...>) {
       StreamUse use(stream_of(arguments...), flavor, use_of(kind));
       const CUresult refusal = use.refusal(kind != Kind::kCaptured);
       if (refusal != CUDA_SUCCESS) return refusal;
       const auto run = [&](CUstream stream) {
-        return credited<index, kind, flavor>(stream, function_of(arguments...), [&] {
+        return credited<has_credit, index, flavor>(stream, function_of(arguments...), [&] {
           return driver(translated(arguments, stream)...);
         });
       };
@@ -202,12 +206,12 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
       if constexpr (async_form<index> != nullptr) {
         const auto form = use.is_away() ? async_form_of<index>(use, arguments...) : nullptr;
         if (form != nullptr)
-          return credited<index, kind, flavor>(use.physical(), nullptr,
-                                               [&] { return form(arguments..., use.physical()); });
+          return credited<has_credit, index, flavor>(
+              use.physical(), nullptr, [&] { return form(arguments..., use.physical()); });
       }
       return use.at_home([&](CUstream home) {
-        return credited<index, kind, flavor>(home, function_of(arguments...),
-                                             [&] { return driver(arguments...); });
+        return credited<has_credit, index, flavor>(home, function_of(arguments...),
+                                                   [&] { return driver(arguments...); });
       });
     }
   }
