@@ -203,7 +203,7 @@ $(O)/packages-%.mk: tools/setup/packages.sh
 endif
 
 include shmctl/shmctl.mk
-include kmod/kmod.mk intercept/intercept.mk sched/sched.mk tools/tools.mk tools/slurm/slurm.mk tests/tests.mk bench/bench.mk
+include kmod/kmod.mk intercept/intercept.mk sched/sched.mk tools/tools.mk tools/slurm/slurm.mk tools/kubernetes/kubernetes.mk tests/tests.mk bench/bench.mk
 
 -include $(sort $(all_objects:.o=.d) $(all_fuzz_objects:.o=.d) $(precompiled:.pch=.d)) $(wildcard $(O)/gen/intercept/bpf/*.d)
 

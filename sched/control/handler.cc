@@ -175,7 +175,10 @@ class Handler {
   }
 
   void attach() {
-    value_or_refuse(scope_.control.attach(living(pid()), string("tenant")));
+    if (request_.contains("cgroup"))
+      value_or_refuse(scope_.tenants.attach_scope(string("cgroup"), string("tenant")));
+    else
+      value_or_refuse(scope_.control.attach(living(pid()), string("tenant")));
     answer_.has_changed = true;
   }
 

@@ -13,6 +13,9 @@ void clear(Slot<T>& slot) {
   if (is_written(slot)) write_record(slot, T{});
 }
 
+// What systemd or `gpushare run --scope` made for one program is not used again.
+bool goes_when_empty(const std::string& cgroup) { return cgroup.ends_with(".scope"); }
+
 }  // namespace
 
 void end_the_dead(Tenants& tenants, const ProcReader& processes) {
@@ -20,7 +23,7 @@ void end_the_dead(Tenants& tenants, const ProcReader& processes) {
   std::erase_if(ended, [&](const ProcessId& process) { return !processes.has_ended(process); });
   for (const ProcessId& process : processes.extinct(std::move(ended))) tenants.end_process(process);
   for (const std::string& cgroup : tenants.scopes())
-    if (!processes.has_processes(cgroup)) tenants.end_scope(cgroup);
+    if (goes_when_empty(cgroup) && !processes.has_processes(cgroup)) tenants.end_scope(cgroup);
   // An agent may have died between making one and putting its first process there.
   tenants.drop_the_finished();
 }

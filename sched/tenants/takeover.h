@@ -12,8 +12,8 @@
 namespace gpushare {
 
 // Ends those processes of which nobody reports the end, and that have ended with all of their line,
-// and the scopes that are empty: at the agent's start and about once a second. Transient tenants go
-// with them.
+// and the scopes (NAME.scope) that are empty: at the agent's start and about once a second.
+// Transient tenants go with them.
 void end_the_dead(Tenants& tenants, const ProcReader& processes);
 
 // Clears the records of GPUs and of the processes on them: the region of an agent without a GPU.

@@ -16,6 +16,19 @@ std::unexpected<Error> no_such_tenant(std::string_view name) {
                     fmt::format("there is no tenant '{}'", name));
 }
 
+// "/a/b": no part is empty, "." or "..", so that it is written in one way only.
+bool is_below_root(std::string_view cgroup) {
+  if (cgroup.size() < 2 || cgroup.find('\0') != std::string_view::npos) return false;
+  while (!cgroup.empty()) {
+    if (cgroup.front() != '/') return false;
+    cgroup.remove_prefix(1);
+    const std::string_view part = cgroup.substr(0, cgroup.find('/'));
+    if (part.empty() || part == "." || part == "..") return false;
+    cgroup.remove_prefix(part.size());
+  }
+  return true;
+}
+
 }  // namespace
 
 Tenants::Tenants(Roster* roster)
@@ -194,6 +207,11 @@ Result<uint32_t> Tenants::attach(ProcessId process, std::string_view tenant) {
 Result<> Tenants::attach_scope(const std::string& cgroup, std::string_view tenant) {
   const auto slot = find(tenant);
   if (!slot) return no_such_tenant(tenant);
+  if (!is_below_root(cgroup))
+    return make_error(std::errc::invalid_argument, "attach a cgroup",
+                      fmt::format("'{}' is not the path of a cgroup; allowed: its path below the "
+                                  "root of the cgroups, such as /kubepods/pod1",
+                                  cgroup));
   if (roster_ != nullptr)
     if (auto noted = roster_->put_scope(cgroup, *slot); !noted) return noted;
   scopes_[cgroup] = *slot;

@@ -97,8 +97,9 @@ class Tenants {
   // `process` may be on no GPU (a shell): what it starts later inherits. Returns the slot.
   Result<uint32_t> attach(ProcessId process, std::string_view tenant);
   // Every process in this cgroup or below it belongs to the tenant, unless it is attached to
-  // another one, for as long as a process is in it: the caller looks, and calls end_scope(). Errors
-  // are also those of Roster::put_scope().
+  // another one, until end_scope() is called or the tenant goes. For a scope, "NAME.scope", the
+  // caller looks whether a process is in it; another cgroup may be empty, or not made yet. Errors:
+  // invalid_argument for what is no path below the root; those of Roster::put_scope().
   Result<> attach_scope(const std::string& cgroup, std::string_view tenant);
   void end_scope(const std::string& cgroup);
   std::vector<std::string> scopes() const;

@@ -69,6 +69,7 @@ std::string encode(const Request& request) {
   Json json{{"op", request.op}};
   if (request.pid) json["pid"] = *request.pid;
   if (!request.tenant.empty()) json["tenant"] = request.tenant;
+  if (!request.cgroup.empty()) json["cgroup"] = request.cgroup;
   if (request.seconds) json["seconds"] = *request.seconds;
   if (request.create) json["create"] = *request.create;
   if (request.is_scope) json["scope"] = true;

@@ -25,6 +25,7 @@ struct Request {
   std::string op{};
   std::optional<pid_t> pid{};
   std::string tenant{};  // empty: left out
+  std::string cgroup{};  // of `attach`, in place of pid; empty: left out
   std::vector<std::pair<std::string, std::string>> settings{};
   std::optional<bool> create{};
   std::optional<double> seconds{};

@@ -52,6 +52,14 @@ install: $(installed)  ## into PREFIX (/usr/local), below DESTDIR
 	[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || getent group gpushare >/dev/null || groupadd --system gpushare
 	[ -e $(DESTDIR)/etc/gpushare/gpushare.toml ] || { $(installed_config) sched/gpushare.toml.example; } > $(DESTDIR)/etc/gpushare/gpushare.toml
 
+# Apart from the rest, as it wants gRPC's libraries.
+.PHONY: install-kubernetes
+install-kubernetes: $(or $(device_plugin),no-grpc)  ## the device plugin for Kubernetes, into PREFIX
+	install -D -m 755 -t $(at)/bin $(device_plugin)
+	install -D -m 644 -t $(at)/share/gpushare/kubernetes $(wildcard tools/kubernetes/deploy/*)
+no-grpc:
+	@echo "gRPC is missing (packages libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libcurl4-openssl-dev)" >&2; exit 1
+
 # A folder and a tarball that run on any x86-64 with glibc 2.34, a kernel with BTF and the driver. What the scripts of
 # bench/gpu and tests/gpu start is in it too: with the source tree beside it, they take it for BUILD.
 dist_name := gpushare-$(VERSION)-x86_64
@@ -61,7 +69,7 @@ dist: all $(O)/bin/tests/kill_storm_test $(completions)  ## a self-contained fol
 	@rm -rf $(dist_folder)
 	@mkdir -p $(dist_folder)/share
 	@for folder in bin lib/sim; do mkdir -p $(dist_folder)/$$folder; \
-	  find $(O)/$$folder -maxdepth 1 -type f -exec install -m 755 -s {} $(dist_folder)/$$folder \; ; done
+	  find $(O)/$$folder -maxdepth 1 -type f ! -name gpushare-device-plugin -exec install -m 755 -s {} $(dist_folder)/$$folder \; ; done
 	@install -m 755 -s $(O)/lib/libgpushare.so $(dist_folder)/lib
 	@$(if $(spank_built),install -D -m 644 -s -t $(dist_folder)/lib/slurm $(spank_built))
 	@for file in $(patsubst $(O)/%,%,$(dist_programs)); do \

@@ -6,7 +6,7 @@
 # command to run, and ends with status 1, if something is missing.
 #   --print          prints the packages and installs nothing
 #   --demo           only what `make demo` needs
-#   --kernel         also what the tests in kernels under QEMU, of the packages and of Slurm's plugin
+#   --kernel         also what the tests in kernels under QEMU, of the packages, and the plugins of Slurm and Kubernetes
 #                    need, on Debian 12. An ordinary user goes without them: those tests skip.
 #   --debug-kernel   also what `make test-kernel-debug` needs to build a kernel
 set -eu
@@ -16,7 +16,8 @@ demo="g++ make git libboost-dev libbpf-dev libelf-dev zlib1g-dev libzstd-dev lib
 rest="libncurses-dev libclang-rt-19-dev lld-19 clang-tidy-19 clang-format-19 libgtest-dev libgmock-dev
   libbenchmark-dev libfuse3-dev fuse3 python3 mandoc shellcheck sparse"
 kernel="qemu-system-x86 busybox-static cpio linux-headers-cloud-amd64 debhelper dkms
-  libslurm-dev slurmctld slurmd slurm-client munge"
+  libslurm-dev slurmctld slurmd slurm-client munge
+  libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libcurl4-openssl-dev"
 debug_kernel="flex bison bc pahole xz-utils"
 
 print= common="$demo $rest" with_kernel= with_debug_kernel=

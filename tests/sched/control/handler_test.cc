@@ -201,6 +201,36 @@ TEST_F(ControlHandlerTest, ARunInAScopeHasWhateverIsInTheCallersCgroup) {
   EXPECT_EQ(rig_.tenants.place_of(daemon), kDefaultTenant);
 }
 
+TEST_F(ControlHandlerTest, AnAttachedCgroupHasWhateverComesThere) {
+  ask(R"({"op":"set","tenant":"pod","settings":{},"create":true})");
+  const std::string request = R"({"op":"attach","cgroup":"/kubepods/pod1","tenant":"pod"})";
+  EXPECT_EQ(ask(request, kUser)["code"], "denied");
+  ASSERT_EQ(ask(request)["ok"], true);
+  ProcessIdentity process;
+  process.id = {900, 1};
+  const auto tenant_in = [&](const char* cgroup) {
+    process.cgroup_path = cgroup;
+    return rig_.tenants.at(rig_.tenants.place_of(process))->name;
+  };
+  EXPECT_EQ(tenant_in("/kubepods/pod1/container"), "pod");
+  EXPECT_EQ(tenant_in("/kubepods/pod1"), "pod");
+  for (const char* other : {"/kubepods/pod10/container", "/kubepods", "/x/kubepods/pod1", ""})
+    EXPECT_EQ(tenant_in(other), "default") << other;
+  ask(R"({"op":"remove","tenant":"pod"})");
+  EXPECT_EQ(tenant_in("/kubepods/pod1/container"), "default");
+}
+
+TEST_F(ControlHandlerTest, WhatIsNoCgroupIsRefused) {
+  ask(R"({"op":"set","tenant":"pod","settings":{},"create":true})");
+  for (const char* cgroup : {"", "/", "a", "/a/", "//a", "/a/../b", "/a/./b", "/.."}) {
+    const Json said = ask(Json{{"op", "attach"}, {"cgroup", cgroup}, {"tenant", "pod"}}.dump());
+    EXPECT_EQ(said["code"], "usage") << cgroup << " " << said;
+  }
+  EXPECT_EQ(ask(R"({"op":"attach","cgroup":7,"tenant":"pod"})")["code"], "usage");
+  EXPECT_EQ(ask(R"({"op":"attach","cgroup":"/a","tenant":"nobody"})")["code"], "usage");
+  EXPECT_TRUE(rig_.tenants.scopes().empty());
+}
+
 TEST_F(ControlHandlerTest, AnOrdinaryUsersRunDoesNotOverruleTheRules) {
   ask(R"({"op":"run","tenant":"default"})", kUser);
   EXPECT_TRUE(rig_.tenants.attached().empty());

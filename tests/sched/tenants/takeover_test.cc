@@ -145,6 +145,22 @@ TEST_F(TakeoverTest, AScopeHoldsItsProcessesUnderTheNextAgentToo) {
   EXPECT_TRUE(tenants_->scopes().empty());
 }
 
+// A pod's cgroup is attached before the pod has a process, and between two containers it has none.
+TEST_F(TakeoverTest, AnotherCgroupStaysThoughItIsEmpty) {
+  set("pod", {});
+  ASSERT_TRUE(tenants_->attach_scope("/kubepods/pod1", "pod"));
+  next({});
+  next({});
+  ProcessIdentity process;
+  process.id = id(20);
+  process.cgroup_path = "/kubepods/pod1/container";
+  tenants_->add_process(process);
+  EXPECT_EQ(tenant_of(20), "pod");
+  ASSERT_TRUE(tenants_->remove("pod"));
+  next({});
+  EXPECT_TRUE(tenants_->scopes().empty());
+}
+
 TEST_F(TakeoverTest, AScopeGoesWithItsTenant) {
   set("batch", {});
   ASSERT_TRUE(tenants_->attach_scope("/a.scope", "batch"));

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/kubernetes/pod_tenants.h"
+
+#include <gtest/gtest.h>
+
+namespace gpushare {
+namespace {
+
+Pod pod(const std::string& name, const std::string& uid, uint64_t shares) {
+  Pod pod;
+  pod.uid = pod.object_uid = uid;
+  pod.name_space = "lab";
+  pod.name = name;
+  pod.qos = "Guaranteed";
+  if (shares > 0) pod.limits["gpushare.io/share"] = shares;
+  return pod;
+}
+
+class PodTenantsTest : public ::testing::Test {
+ protected:
+  // What the agent is told, which does all of it.
+  std::vector<std::string> tell() {
+    std::vector<std::string> told;
+    for (const PodTenants::Step& step : tenants_.steps()) {
+      told.push_back(step.request.op + " " + step.tenant + step.request.cgroup);
+      tenants_.told(step);
+    }
+    return told;
+  }
+  using Told = std::vector<std::string>;
+
+  PodTenants tenants_{{}, CgroupDriver::kCgroupfs, "/"};
+};
+
+TEST_F(PodTenantsTest, TheAgentIsToldOnceOfEachPod) {
+  tenants_.replace({pod("a", "1", 5), pod("b", "2", 0)});
+  EXPECT_FALSE(tenants_.is_settled("lab", "a"));
+  EXPECT_TRUE(tenants_.is_settled("lab", "b")) << "it asks for nothing";
+  EXPECT_FALSE(tenants_.is_settled("lab", "c")) << "it is not known";
+  EXPECT_EQ(tell(), (Told{"set k8s-lab.a.1", "attach k8s-lab.a.1/kubepods/pod1"}));
+  EXPECT_TRUE(tenants_.is_settled("lab", "a"));
+  EXPECT_EQ(tell(), Told{});
+  tenants_.change(pod("a", "1", 5));
+  EXPECT_EQ(tell(), Told{}) << "nothing of it has changed";
+  Pod lower = pod("a", "1", 5);
+  lower.annotations["gpushare.io/share"] = "2";
+  tenants_.change(lower);
+  EXPECT_FALSE(tenants_.is_settled("lab", "a"));
+  EXPECT_EQ(tell(), Told{"set k8s-lab.a.1"});
+  tenants_.remove(lower);
+  EXPECT_EQ(tell(), Told{"remove k8s-lab.a.1"});
+}
+
+TEST_F(PodTenantsTest, APodOfTheSameNameIsAnotherTenant) {
+  tenants_.replace({pod("a", "1", 5)});
+  tell();
+  tenants_.replace({pod("a", "2", 5)});
+  EXPECT_EQ(tell(),
+            (Told{"remove k8s-lab.a.1", "set k8s-lab.a.2", "attach k8s-lab.a.2/kubepods/pod2"}));
+}
+
+TEST_F(PodTenantsTest, APodThatHasEndedHasNoTenant) {
+  Pod ended = pod("a", "1", 5);
+  tenants_.change(ended);
+  tell();
+  ended.has_ended = true;
+  tenants_.change(ended);
+  EXPECT_EQ(tell(), Told{"remove k8s-lab.a.1"});
+}
+
+// Another agent, or another plugin: what is there of pods goes when they are gone, and nothing
+// else.
+TEST_F(PodTenantsTest, WhatAnotherLeftIsSetRight) {
+  tenants_.replace({pod("a", "1", 5)});
+  tell();
+  tenants_.forget_told({"default", "lab", "k8s-lab.a.1", "k8s-lab.gone.7"});
+  EXPECT_EQ(tell(),
+            (Told{"remove k8s-lab.gone.7", "set k8s-lab.a.1", "attach k8s-lab.a.1/kubepods/pod1"}));
+}
+
+TEST_F(PodTenantsTest, AComplaintIsMadeOnce) {
+  Pod wrong = pod("a", "1", 5);
+  wrong.annotations["gpushare.io/share"] = "much";
+  tenants_.change(wrong);
+  tenants_.change(wrong);
+  EXPECT_EQ(tenants_.take_complaints().size(), 1U);
+  tenants_.change(wrong);
+  EXPECT_TRUE(tenants_.take_complaints().empty());
+}
+
+}  // namespace
+}  // namespace gpushare

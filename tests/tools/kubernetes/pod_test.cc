@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/kubernetes/pod.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tools/kubernetes/cgroup.h"
+
+namespace gpushare {
+namespace {
+
+constexpr const char* kPod =
+    R"({"metadata":{"uid":"11111111-2222-3333-4444-555555555555","name":"train",
+ "namespace":"lab","resourceVersion":"17","annotations":{"gpushare.io/share":"3"}},
+ "spec":{"containers":[{"name":"a","resources":{"limits":{"gpushare.io/share":"7","cpu":"500m"}}},
+                       {"name":"b","resources":{"limits":{"gpushare.io/share":"1"}}}],
+         "initContainers":[{"name":"i","resources":{"limits":{"gpushare.io/share":"2","x":9}}}]},
+ "status":{"phase":"Running","qosClass":"Burstable","containerStatuses":[
+   {"name":"a","containerID":"containerd://abc"},{"name":"b"}]}})";
+
+std::string event(const std::string& type, const std::string& object) {
+  return "{\"type\":\"" + type + "\",\"object\":" + object + "}";
+}
+
+TEST(KubernetesPod, IsReadFromAList) {
+  const auto list =
+      parse_pod_list(std::string(R"({"metadata":{"resourceVersion":"9"},"items":[)") + kPod + "]}");
+  ASSERT_TRUE(list) << list.error().message();
+  EXPECT_EQ(list->version, "9");
+  ASSERT_EQ(list->pods.size(), 1U);
+  const Pod& pod = list->pods[0];
+  EXPECT_EQ(pod.full_name(), "lab/train");
+  EXPECT_EQ(pod.uid, "11111111-2222-3333-4444-555555555555");
+  EXPECT_EQ(pod.limit("gpushare.io/share"), 8U) << "of all containers";
+  EXPECT_EQ(pod.limit("x"), 9U) << "of the init container";
+  EXPECT_EQ(pod.limit("cpu"), std::nullopt) << "no whole number";
+  EXPECT_EQ(*pod.annotation("gpushare.io/share"), "3");
+  EXPECT_EQ(pod.containers.at("abc"), "a");
+  EXPECT_FALSE(pod.has_ended);
+}
+
+TEST(KubernetesPod, IsReadFromAWatch) {
+  EXPECT_EQ(parse_pod_event(event("ADDED", kPod))->kind, PodEvent::Kind::kChanged);
+  EXPECT_EQ(parse_pod_event(event("MODIFIED", kPod))->version, "17");
+  EXPECT_EQ(parse_pod_event(event("DELETED", kPod))->kind, PodEvent::Kind::kDeleted);
+  EXPECT_EQ(parse_pod_event(event("BOOKMARK", R"({"metadata":{"resourceVersion":"20"}})"))->version,
+            "20");
+  EXPECT_EQ(parse_pod_event(event("ERROR", R"({"code":410})"))->kind, PodEvent::Kind::kExpired);
+  EXPECT_EQ(parse_pod_event(event("ERROR", R"({"code":500,"message":"no"})"))->message, "no");
+}
+
+TEST(KubernetesPod, NonsenseIsRefused) {
+  for (const char* text :
+       {"", "[]", "7", "{\"items\":[]}", "{\"metadata\":{\"resourceVersion\":\"1\"},\"items\":7}"})
+    EXPECT_FALSE(parse_pod_list(text)) << text;
+  for (const char* text :
+       {"", "null", "{}", R"({"type":"ADDED"})", R"({"type":"ADDED","object":{"metadata":[]}})",
+        R"({"type":"WHAT","object":{}})"})
+    EXPECT_FALSE(parse_pod_event(text)) << text;
+}
+
+// Every byte may be another one: nothing but an error comes of it.
+TEST(KubernetesPod, AnyBytesAreDefined) {
+  std::mt19937 random(11);
+  const std::string good = event("MODIFIED", kPod);
+  for (int round = 0; round < 3000; ++round) {
+    std::string bad = good;
+    for (int n = 0; n < 3; ++n) bad[random() % bad.size()] = static_cast<char>(random());
+    if (round % 5 == 0) bad.resize(random() % bad.size());
+    const auto read = parse_pod_event(bad);
+    if (!read) continue;
+    for (const std::string& path : pod_cgroups(read->pod, CgroupDriver::kEither, "/"))
+      EXPECT_EQ(path.find(".."), std::string::npos) << path;
+  }
+}
+
+TEST(KubernetesPod, QuantitiesAreWholeNumbers) {
+  EXPECT_EQ(parse_quantity("7"), 7U);
+  EXPECT_EQ(parse_quantity("12Gi"), 12ULL << 30);
+  EXPECT_EQ(parse_quantity("2k"), 2000U);
+  for (const char* text :
+       {"", "-1", "1.5", "500m", "Gi", "7 ", "99999999999999999999", "99999999999999Ti", "1e3"})
+    EXPECT_EQ(parse_quantity(text), std::nullopt) << text;
+}
+
+Pod pod(const std::string& qos, const std::string& uid = "1f-2e") {
+  Pod pod;
+  pod.uid = uid;
+  pod.qos = qos;
+  return pod;
+}
+
+TEST(KubernetesCgroup, IsWhereTheKubeletPutsThePod) {
+  using Paths = std::vector<std::string>;
+  EXPECT_EQ(pod_cgroups(pod("Guaranteed"), CgroupDriver::kCgroupfs, "/"),
+            Paths{"/kubepods/pod1f-2e"});
+  EXPECT_EQ(pod_cgroups(pod("BestEffort"), CgroupDriver::kCgroupfs, "/kubelet"),
+            Paths{"/kubelet/kubepods/besteffort/pod1f-2e"});
+  EXPECT_EQ(pod_cgroups(pod("Burstable"), CgroupDriver::kSystemd, "/"),
+            Paths{"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1f_2e.slice"});
+  EXPECT_EQ(pod_cgroups(pod("Guaranteed"), CgroupDriver::kSystemd, "/kubelet"),
+            Paths{"/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod1f_2e.slice"});
+  EXPECT_EQ(pod_cgroups(pod("Guaranteed"), CgroupDriver::kEither, "").size(), 2U);
+}
+
+TEST(KubernetesCgroup, AUidLeadsNowhereElse) {
+  for (const char* uid : {"", "../../x", "a/b", "a.slice", "a\nb", "*"})
+    EXPECT_TRUE(pod_cgroups(pod("Burstable", uid), CgroupDriver::kEither, "/").empty()) << uid;
+}
+
+}  // namespace
+}  // namespace gpushare

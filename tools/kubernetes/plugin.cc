@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/kubernetes/plugin.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "shmctl/base/log.h"
+
+namespace gpushare {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Nanos kTurn = 200ms;   // how often the kubelet's socket is looked at
+constexpr Nanos kHello = 500ms;  // how often the agent is asked whether it is the same
+constexpr Nanos kLookAtGpus = 2s;
+constexpr Nanos kAgentMissed = 30s;  // after which no new pods are to come here
+constexpr auto kTenantPatience = 3s;
+constexpr const char* kContainerRun = "/run/gpushare";
+constexpr const char* kContainerLibrary = "/usr/lib/gpushare/libgpushare.so";
+
+std::string text_of(const char* field, size_t size) { return {field, ::strnlen(field, size)}; }
+
+}  // namespace
+
+Plugin::Plugin(PluginOptions options)
+    : options_(std::move(options)),
+      status_(options_.endpoints),
+      tenants_(options_.rules, options_.driver, options_.cgroup_root) {}
+
+void Plugin::say_once(std::string& last, const std::string& text) const {
+  if (last == text) return;
+  last = text;
+  if (!text.empty()) log_warning("{}", text);
+}
+
+void Plugin::run(Wait& wait) {
+  const auto note = [this](auto change) {
+    const std::lock_guard lock(mutex_);
+    change();
+    ++pods_changes_;
+    changed_.notify_all();
+  };
+  PodWatch watch(options_.api_server,
+                 {.listed =
+                      [&](const PodList& list) {
+                        note([&] {
+                          tenants_.replace(list.pods);
+                          has_pods_ = true;
+                          api_trouble_.clear();
+                        });
+                      },
+                  .changed =
+                      [&](const PodEvent& event) {
+                        note([&] {
+                          event.kind == PodEvent::Kind::kDeleted ? tenants_.remove(event.pod)
+                                                                 : tenants_.change(event.pod);
+                        });
+                      },
+                  .failed = [&](const Error& error) { say_once(api_trouble_, error.message()); }});
+  uint64_t seen = 0;
+  while (wait.until(MonotonicClock().now())) {
+    follow_agent();
+    tell_agent();
+    look_at_gpus();
+    follow_kubelet();
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, kTurn, [&] { return pods_changes_ != seen; });
+    seen = pods_changes_;
+  }
+  servers_.clear();
+}
+
+// Whoever answers with another pid, or after a pause, may know nothing of what was said before.
+void Plugin::follow_agent() {
+  const Time now = MonotonicClock().now();
+  if (agent_ && now < next_hello_) return;
+  next_hello_ = now + kHello;
+  if (!agent_) {
+    auto connected = Client::connect(options_.endpoints.socket);
+    if (!connected) {
+      const std::lock_guard lock(mutex_);
+      is_agent_there_ = false;
+      return say_once(agent_trouble_, connected.error().message());
+    }
+    agent_.emplace(*std::move(connected));
+    agent_pid_ = 0;
+  }
+  const auto line = agent_->ask({.op = "hello"});
+  const auto hello = line ? decode_hello(*line) : std::unexpected(line.error());
+  if (!hello || !hello->is_admin) {
+    agent_.reset();
+    const std::lock_guard lock(mutex_);
+    is_agent_there_ = false;
+    return say_once(agent_trouble_, hello ? "the agent does not take this user for one that may "
+                                            "change tenants: run as root, or in the group gpushare"
+                                          : hello.error().message());
+  }
+  agent_seen_ = now;
+  if (hello->pid == agent_pid_) return;
+  const auto status = status_.read();
+  if (!status) return;
+  agent_pid_ = hello->pid;
+  std::vector<std::string> present;
+  for (const auto& [slot, tenant] : status->snapshot.tenants)
+    present.push_back(text_of(tenant.name, sizeof tenant.name));
+  const std::lock_guard lock(mutex_);
+  is_agent_there_ = true;
+  tenants_.forget_told(present);
+  agent_trouble_.clear();
+  log_info("the agent {} answers, {}", hello->pid, hello->version);
+}
+
+void Plugin::tell_agent() {
+  std::vector<PodTenants::Step> steps;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const std::string& complaint : tenants_.take_complaints())
+      log_warning("pod {}", complaint);
+    // Before the pods are known, none may be taken for one that has gone.
+    if (!has_pods_ || !is_agent_there_) return;
+    steps = tenants_.steps();
+  }
+  for (const PodTenants::Step& step : steps) {
+    const auto line = agent_->ask(step.request);
+    if (!line) {
+      agent_.reset();
+      const std::lock_guard lock(mutex_);
+      is_agent_there_ = false;
+      return say_once(agent_trouble_, line.error().message());
+    }
+    const auto done = decode_done(*line);
+    const bool is_gone = !done && step.request.op == "remove";
+    if (!done && !is_gone) say_once(refusal_, step.tenant + ": " + done.error().message());
+    if (done && step.request.op == "set") {
+      std::string settings;
+      for (const auto& [key, value] : step.request.settings) settings += " " + key + "=" + value;
+      log_info("tenant {}:{}", step.tenant, settings);
+    }
+    if (done && step.request.op == "remove") log_info("tenant {} is gone", step.tenant);
+    const std::lock_guard lock(mutex_);
+    tenants_.told(step);
+    changed_.notify_all();
+  }
+}
+
+void Plugin::look_at_gpus() {
+  const Time now = MonotonicClock().now();
+  if (now < next_gpus_) return;
+  next_gpus_ = now + kLookAtGpus;
+  share_socket();
+  if (agent_pid_ == 0) return;
+  if (const auto status = status_.read_plane(); status && status->health.is_live()) {
+    std::vector<SharedGpu> gpus;
+    for (const GpuRecord& gpu : status->snapshot.gpus) {
+      std::string uuid = text_of(gpu.uuid, sizeof gpu.uuid);
+      if (uuid.empty()) uuid = fmt::format("gpu{}", gpu.index);
+      gpus.push_back({uuid, gpu.index, gpu.memory_bytes == kUnknown64 ? 0 : gpu.memory_bytes});
+    }
+    // A GPU that is away for a moment, with its agent, is not taken from pods that have it.
+    if (!gpus.empty() && gpus != gpus_) {
+      const std::lock_guard lock(mutex_);
+      gpus_ = gpus;
+      uint64_t smallest = gpus_.front().memory_bytes;
+      for (const SharedGpu& gpu : gpus_) smallest = std::min(smallest, gpu.memory_bytes);
+      tenants_.set_gpu_memory(smallest);
+      log_info("{} GPUs of {} shares", gpus_.size(), options_.rules.shares);
+    }
+  }
+  if (servers_.empty() || gpus_.empty()) return;
+  const bool is_healthy = now - agent_seen_ < kAgentMissed;
+  servers_[0]->set_devices(share_ids(gpus_, options_.rules.shares), is_healthy);
+  servers_[1]->set_devices(memory_ids(gpus_, options_.rules.memory_unit), is_healthy);
+}
+
+// A kubelet that starts removes all sockets in its folder and forgets the plugins: they serve and
+// register again.
+void Plugin::follow_kubelet() {
+  const std::string folder = options_.kubelet + "/device-plugins";
+  struct stat seen{};
+  if (::stat((folder + "/kubelet.sock").c_str(), &seen) != 0) {
+    kubelet_ = {};
+    return say_once(kubelet_trouble_, "no kubelet at " + folder + "/kubelet.sock");
+  }
+  const std::pair<uint64_t, int64_t> kubelet{
+      seen.st_ino, seen.st_ctim.tv_sec * 1'000'000'000 + seen.st_ctim.tv_nsec};
+  const bool are_sockets_there = servers_.size() == 2 &&
+                                 ::access((folder + "/gpushare-share.sock").c_str(), F_OK) == 0 &&
+                                 ::access((folder + "/gpushare-memory.sock").c_str(), F_OK) == 0;
+  if (kubelet == kubelet_ && are_sockets_there) return;
+  servers_.clear();
+  std::vector<std::unique_ptr<ResourceServer>> servers;
+  for (Resource& resource : std::vector{share_resource(), memory_resource()}) {
+    auto server = ResourceServer::start(folder, std::move(resource));
+    if (!server) return say_once(kubelet_trouble_, server.error().message());
+    servers.push_back(*std::move(server));
+  }
+  for (const auto& server : servers)
+    if (const auto registered = server->register_it(); !registered)
+      return say_once(kubelet_trouble_, registered.error().message());
+  servers_ = std::move(servers);
+  kubelet_ = kubelet;
+  kubelet_trouble_.clear();
+  next_gpus_ = {};
+  log_info("registered with the kubelet: {} and {}", kShareResource, kMemoryResource);
+}
+
+// Programs with the shim need the agent's shim socket, and nobody in a container may have the
+// control socket beside it: root there is root for the agent. A name of its own in a folder of its
+// own is what containers get, and it is given anew when the agent has made another socket.
+void Plugin::share_socket() const {
+  const std::filesystem::path run = std::filesystem::path(options_.endpoints.socket).parent_path();
+  const std::filesystem::path folder = run / "pods";
+  std::error_code code;
+  std::filesystem::create_directories(folder, code);
+  struct stat theirs{}, ours{};
+  if (::stat((run / "shim.sock").c_str(), &theirs) != 0) return;
+  if (::stat((folder / "shim.sock").c_str(), &ours) == 0 && ours.st_ino == theirs.st_ino) return;
+  const std::string draft = folder / "shim.sock.new";
+  ::unlink(draft.c_str());
+  if (::link((run / "shim.sock").c_str(), draft.c_str()) == 0)
+    ::rename(draft.c_str(), (folder / "shim.sock").c_str());
+}
+
+Resource Plugin::share_resource() {
+  return {.name = std::string(kShareResource),
+          .endpoint = "gpushare-share.sock",
+          .allocate = [this](const Ids& ids) { return allocate_shares(ids); },
+          .prefer =
+              [this](const Ids& available, const Ids& must, uint32_t size) {
+                return preferred_shares(available, must, size, options_.rules.shares);
+              },
+          .before_start = [this](const Ids& ids) { return await_tenant(ids); }};
+}
+
+Resource Plugin::memory_resource() {
+  return {.name = std::string(kMemoryResource),
+          .endpoint = "gpushare-memory.sock",
+          .allocate = [this](const Ids& ids) -> Result<Allocation> {
+            const uint64_t bytes = ids.size() * options_.rules.memory_unit;
+            return Allocation{.environment = {{"GPUSHARE_MEMORY", std::to_string(bytes)}},
+                              .mounts = {},
+                              .device_nodes = {},
+                              .annotations = {{"gpushare.io/memory", std::to_string(bytes)}}};
+          }};
+}
+
+Result<Allocation> Plugin::allocate_shares(const Ids& ids) const {
+  if (const auto fits = check_shares(ids, options_.rules.shares); !fits)
+    return std::unexpected(fits.error());
+  std::string gpus;
+  for (const std::string& gpu : gpus_of(ids)) gpus += (gpus.empty() ? "" : ",") + gpu;
+  Allocation allocation;
+  allocation.environment = {{"NVIDIA_VISIBLE_DEVICES", gpus},
+                            {"GPUSHARE_SHARES", std::to_string(ids.size())}};
+  allocation.annotations = {{"gpushare.io/gpus", gpus},
+                            {"gpushare.io/shares", std::to_string(ids.size())}};
+  const std::filesystem::path run = std::filesystem::path(options_.endpoints.socket).parent_path();
+  allocation.mounts.push_back({kContainerRun, run / "pods"});
+  if (!options_.library.empty() && ::access(options_.library.c_str(), R_OK) == 0) {
+    allocation.mounts.push_back({kContainerLibrary, options_.library});
+    if (options_.is_shim_preloaded) allocation.environment["LD_PRELOAD"] = kContainerLibrary;
+  }
+  if (options_.passes_devices) {
+    std::vector<std::string> nodes = {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"};
+    for (const SharedGpu& gpu : gpus_)
+      if (gpus.find(gpu.uuid) != std::string::npos)
+        nodes.push_back("/dev/nvidia" + std::to_string(gpu.index));
+    for (const std::string& node : nodes)
+      if (::access(node.c_str(), F_OK) == 0) allocation.device_nodes.push_back(node);
+  }
+  return allocation;
+}
+
+// A container starts when its pod's tenant is there, so that no work of it is ever in another one.
+Result<> Plugin::await_tenant(const Ids& ids) {
+  const std::set<std::string> wanted(ids.begin(), ids.end());
+  const auto devices = list_pod_devices(options_.kubelet + "/pod-resources/kubelet.sock");
+  std::string trouble =
+      devices ? "the kubelet names no pod of these devices" : devices.error().message();
+  if (devices) {
+    for (const ContainerDevices& container : *devices) {
+      const bool is_it = container.resource == kShareResource &&
+                         std::ranges::any_of(container.ids, [&](const std::string& id) {
+                           return wanted.contains(id);
+                         });
+      if (!is_it) continue;
+      std::unique_lock lock(mutex_);
+      const auto is_settled = [&] {
+        return is_agent_there_ && tenants_.is_settled(container.name_space, container.pod);
+      };
+      if (changed_.wait_for(lock, kTenantPatience, is_settled)) return {};
+      trouble = fmt::format(
+          "{}/{} has no tenant yet: {}", container.name_space, container.pod,
+          !is_agent_there_ ? "no agent answers" : "the API server does not show the pod");
+      break;
+    }
+  }
+  if (options_.is_agent_required)
+    return make_error(std::errc::resource_unavailable_try_again, "start a container", trouble);
+  log_warning("a container starts without its share: {}", trouble);
+  return {};
+}
+
+}  // namespace gpushare

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/kubernetes/pod_tenants.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace gpushare {
+
+void PodTenants::replace(const std::vector<Pod>& pods) {
+  std::set<std::string> present;
+  for (const Pod& pod : pods) present.insert(pod.object_uid);
+  std::vector<Pod> gone;
+  for (const auto& [uid, pod] : pods_)
+    if (!present.contains(uid)) gone.push_back(pod);
+  for (const Pod& pod : gone) remove(pod);
+  for (const Pod& pod : pods) change(pod);
+}
+
+void PodTenants::change(const Pod& pod) {
+  if (pod.has_ended) return remove(pod);
+  pods_.insert_or_assign(pod.object_uid, pod);
+  auto wanted = wanted_of(pod, rules_);
+  if (!wanted) {
+    tenants_.erase(pod.object_uid);
+    return;
+  }
+  for (const std::string& complaint : wanted->complaints)
+    if (const std::string whole = pod.full_name() + ": " + complaint;
+        complained_.insert(whole).second)
+      complaints_.push_back(whole);
+  tenants_.insert_or_assign(pod.object_uid,
+                            PodTenant{.pod = pod,
+                                      .wanted = *std::move(wanted),
+                                      .name = tenant_name(pod),
+                                      .cgroups = pod_cgroups(pod, driver_, cgroup_root_)});
+}
+
+void PodTenants::remove(const Pod& pod) {
+  pods_.erase(pod.object_uid);
+  tenants_.erase(pod.object_uid);
+  std::erase_if(complained_, [&](const std::string& complaint) {
+    return complaint.starts_with(pod.full_name() + ": ");
+  });
+}
+
+std::vector<PodTenants::Step> PodTenants::steps() const {
+  std::vector<Step> steps;
+  std::set<std::string> wanted;
+  for (const auto& [uid, tenant] : tenants_) wanted.insert(tenant.name);
+  for (const auto& [name, told] : told_)
+    if (!wanted.contains(name)) steps.push_back({name, {.op = "remove", .tenant = name}});
+  for (const auto& [uid, tenant] : tenants_) {
+    const auto told = told_.find(tenant.name);
+    if (told == told_.end() || told->second.settings != tenant.wanted.settings)
+      steps.push_back({tenant.name,
+                       {.op = "set",
+                        .tenant = tenant.name,
+                        .settings = tenant.wanted.settings,
+                        .create = true}});
+    for (const std::string& cgroup : tenant.cgroups)
+      if (told == told_.end() || !told->second.cgroups.contains(cgroup))
+        steps.push_back({tenant.name, {.op = "attach", .tenant = tenant.name, .cgroup = cgroup}});
+  }
+  return steps;
+}
+
+void PodTenants::told(const Step& step) {
+  if (step.request.op == "remove") {
+    told_.erase(step.tenant);
+  } else if (step.request.op == "set") {
+    told_[step.tenant].settings = step.request.settings;
+  } else {
+    told_[step.tenant].cgroups.insert(step.request.cgroup);
+  }
+}
+
+void PodTenants::forget_told(const std::vector<std::string>& present) {
+  told_.clear();
+  for (const std::string& name : present)
+    if (name.starts_with(kTenantPrefix)) told_[name];
+}
+
+bool PodTenants::is_known(const std::string& name_space, const std::string& name) const {
+  return std::ranges::any_of(pods_, [&](const auto& entry) {
+    return entry.second.name_space == name_space && entry.second.name == name;
+  });
+}
+
+bool PodTenants::is_settled(const std::string& name_space, const std::string& name) const {
+  for (const auto& [uid, tenant] : tenants_) {
+    if (tenant.pod.name_space != name_space || tenant.pod.name != name) continue;
+    const auto told = told_.find(tenant.name);
+    if (told == told_.end() || told->second.settings != tenant.wanted.settings ||
+        told->second.cgroups.size() < tenant.cgroups.size())
+      return false;
+  }
+  return is_known(name_space, name);
+}
+
+std::vector<std::string> PodTenants::take_complaints() { return std::exchange(complaints_, {}); }
+
+}  // namespace gpushare

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// PodTenants: the pods of this node and the tenants that they are to be, and what the agent must be
+// told to make it so. It remembers what the agent was told, so that nothing is said twice. Pure;
+// one thread at a time.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tools/agent/protocol.h"
+#include "tools/kubernetes/cgroup.h"
+#include "tools/kubernetes/wanted.h"
+
+namespace gpushare {
+
+struct PodTenant {
+  Pod pod;
+  Wanted wanted;
+  std::string name;  // of the tenant
+  std::vector<std::string> cgroups;
+};
+
+class PodTenants {
+ public:
+  PodTenants(ShareRules rules, CgroupDriver driver, std::string cgroup_root)
+      : rules_(rules), driver_(driver), cgroup_root_(std::move(cgroup_root)) {}
+
+  void set_gpu_memory(uint64_t bytes) { rules_.gpu_memory = bytes; }
+  // The pods that there are now; others have gone.
+  void replace(const std::vector<Pod>& pods);
+  void change(const Pod& pod);
+  void remove(const Pod& pod);
+
+  // A request, and the tenant for which it is.
+  struct Step {
+    std::string tenant;
+    Request request;
+  };
+  // What the agent is to be told now. A tenant is made before its cgroups are attached.
+  std::vector<Step> steps() const;
+  // The agent has done it, or has refused, which it would do again.
+  void told(const Step& step);
+  // Another agent answers, which may know nothing. `present`: the tenants that it has. Those of
+  // pods that are gone will be removed.
+  void forget_told(const std::vector<std::string>& present);
+
+  // Whether the agent was told all of this pod; a pod that asks for nothing is settled.
+  bool is_settled(const std::string& name_space, const std::string& name) const;
+  bool is_known(const std::string& name_space, const std::string& name) const;
+  const std::map<std::string, PodTenant>& tenants() const { return tenants_; }  // by UID
+  // New complaints, each once, as "NAMESPACE/POD: ...".
+  std::vector<std::string> take_complaints();
+
+ private:
+  struct Told {
+    std::vector<std::pair<std::string, std::string>> settings;
+    std::set<std::string> cgroups;
+  };
+
+  ShareRules rules_;
+  CgroupDriver driver_;
+  std::string cgroup_root_;
+  std::map<std::string, Pod> pods_;           // by the object's UID
+  std::map<std::string, PodTenant> tenants_;  // of those that ask for something
+  std::map<std::string, Told> told_;          // by tenant
+  std::set<std::string> complained_;
+  std::vector<std::string> complaints_;
+};
+
+}  // namespace gpushare
