@@ -143,9 +143,9 @@ std::optional<Wanted> wanted_of(const Pod& pod, const ShareRules& rules) {
   const double part = wanted.shares / whole;
   const auto weight =
       static_cast<uint32_t>(std::clamp(std::round(part * rules.weight), 1.0, 10'000.0));
-  // Below this a cap would be less than 1 ms of the longest period.
+  // There is no smaller cap.
   std::string cap =
-      rules.is_hard && part < 1 ? fmt::format("{:.3f}%", std::max(0.1, 100 * part)) : "max";
+      rules.is_hard && part < 1 ? fmt::format("{:.3f}%", std::max(1.0, 100 * part)) : "max";
   if (const auto own = said.cap(); own && cap == "max") cap = *own;
   wanted.settings = {{"weight", std::to_string(weight)},
                      {"max", cap},
