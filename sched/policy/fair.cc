@@ -261,6 +261,7 @@ void FairPolicy::run_background(Time now, Plan& plan) {
   std::vector<BackgroundTurns::Candidate> candidates;
   for (const Job& job : jobs_) {
     if (job.place != Place::kBackground || !job.view->can_control || job.is_capped_out) continue;
+    if (job.view->is_held) continue;
     const double siblings = std::max(active_processes[job.tenant->id], 1U);
     candidates.push_back({.process = job.view->id,
                           .priority = job.tenant->priority,

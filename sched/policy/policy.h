@@ -89,6 +89,7 @@ struct ProcessView {
   bool wants_gpu = true;           // it has or had work lately; while frozen: as it was before
   bool is_frozen = false;          // as enforced now
   bool is_frozen_by_user = false;  // or its tenant: the scheduler sees to it, whatever is planned
+  bool is_held = false;            // it waits for a turn that is not the policy's: it will be frozen
   bool can_control = true;         // false: it is only observed, and a decision must not name it
   Micros slice{2048};              // as enforced now
   double share = -1;               // measured over the accounting window; < 0: unknown

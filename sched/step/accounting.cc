@@ -218,8 +218,9 @@ void Accounting::apply(const Boundary& boundary) {
   if (resident_ == boundary.pid) is_turn_whole_ = false;
   if (boundary.is_frozen) {
     meter->wanted_when_frozen = wants(*meter, boundary.at);
+    meter->idle_when_frozen = boundary.at - meter->last_active;
   } else if (meter->wanted_when_frozen) {
-    meter->last_active = boundary.at;
+    meter->last_active = boundary.at - meter->idle_when_frozen;
   }
   meter->is_frozen = boundary.is_frozen;
 }

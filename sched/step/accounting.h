@@ -103,6 +103,7 @@ class Accounting {
     Time ended = Time::max();
     bool is_frozen = false;
     bool wanted_when_frozen = false;
+    Nanos idle_when_frozen{};  // how long it had shown no work then
     LoneContext lone;
     double sampled = -1;  // the last sample, < 0 none
     std::array<uint16_t, kHistory> history;

@@ -303,6 +303,8 @@ Time Scheduler::decide(Time now) {
     });
     turns_.form(now);
   }
+  give_gangs_turns(now);
+  next = std::min(next, gangs_.next());
   for_each_gpu([&](uint32_t gpu) {
     plan(gpu, now);
     next = std::min(next, deciders_[gpu].plan.next);
@@ -377,11 +379,13 @@ void Scheduler::enforce(uint32_t gpu) {
       plan.decisions.push_back({.process = process.id});
   }
   if (deciders_[gpu].takes_turns) freeze_for_turns(gpu);
+  freeze_for_gangs(gpu);
   targets_.clear();
   for (Decision& decision : plan.decisions) {
     const MemberKey& key = *by_slot_[decision.process];
     Member& member = state_.members.at(key);
     member.target = decision.target;
+    member.is_capped_out = decision.freeze == FreezeReason::kCap;
     member.freeze = decision.freeze;
     member.reason = std::move(decision.reason);
     const bool is_spared =
@@ -400,6 +404,56 @@ void Scheduler::freeze_for_turns(uint32_t gpu) {
     if (decision.freeze != FreezeReason::kNone || !turns_.is_frozen(process)) continue;
     decision.freeze = FreezeReason::kTurn;
     decision.reason = turns_.words(process);
+  }
+}
+
+// Jobs on several GPUs that share them by slices. On one GPU alone there is none.
+void Scheduler::give_gangs_turns(Time now) {
+  seen_.clear();
+  for (Decider& decider : deciders_) {
+    const uint32_t gpu = decider.gpu.index;
+    if (deciders_.size() < 2 || decider.takes_turns || decider.gpu.is_spatial ||
+        !config_.agent.gangs || !state_.gpu_problems[gpu].empty())
+      continue;
+    for (const ProcessView& process : decider.views.processes()) {
+      if (!process.has_context) continue;
+      const Member& member = state_.members.at({process.process, gpu});
+      const Tenant* const tenant = state_.tenants.at(process.tenant);
+      const uint32_t run = state_.tenants.run_of(process.process).number;
+      seen_.push_back(
+          {.process = process.process,
+           .gpu = gpu,
+           .job =
+               run != 0 ? GangTurns::Key{.run = run} : GangTurns::Key{.process = process.process},
+           .priority = tenant == nullptr ? Priority::kNormal : tenant->settings.priority,
+           .wants_gpu = process.wants_gpu,
+           .can_hold = process.can_control && !process.is_frozen_by_user &&
+                       !is_serving(process.process) && !is_gated(process.process),
+           .cap = tenant != nullptr && tenant->settings.cap ? tenant->settings.cap->fraction() : 1,
+           .used = process.used,
+           .share = process.share,
+           .target = member.target,
+           .is_capped = member.is_capped_out});
+    }
+  }
+  gangs_.look(now, seen_);
+  if (!gangs_.holds_anybody()) return;
+  for (Decider& decider : deciders_)
+    decider.views.set_held([&](const ProcessId& process) {
+      return gangs_.held(process, decider.gpu.index) != nullptr;
+    });
+}
+
+// As for turns.
+void Scheduler::freeze_for_gangs(uint32_t gpu) {
+  if (!gangs_.holds_anybody()) return;
+  for (Decision& decision : deciders_[gpu].plan.decisions) {
+    const std::string* const why = gangs_.held(by_slot_[decision.process]->first, gpu);
+    if (why == nullptr || decision.freeze == FreezeReason::kUser ||
+        decision.freeze == FreezeReason::kCap)
+      continue;
+    decision.freeze = FreezeReason::kTurn;
+    decision.reason = *why;
   }
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "sched/enforce/recovery.h"
+#include "sched/jobs/gang_turns.h"
 #include "sched/step/late_attach.h"
 #include "sched/step/membership.h"
 #include "sched/step/publisher.h"
@@ -50,6 +51,7 @@ class Scheduler {
 
   const State& state() const { return state_; }
   const TurnTaking& turns() const { return turns_; }
+  const GangTurns& gangs() const { return gangs_; }
 
  private:
   static constexpr int kStepsBeforeLost = 20;
@@ -80,6 +82,8 @@ class Scheduler {
   void plan(uint32_t gpu, Time now);
   void enforce(uint32_t gpu);
   void freeze_for_turns(uint32_t gpu);
+  void give_gangs_turns(Time now);
+  void freeze_for_gangs(uint32_t gpu);
   bool is_gated(const ProcessId& process) const {
     return outside_.shims != nullptr && outside_.shims->is_gated(process);
   }
@@ -95,6 +99,7 @@ class Scheduler {
   const RecoveryReport recovered_;  // before state_, whose ledger takes over what is left
   State state_;
   TurnTaking turns_;
+  GangTurns gangs_;
   Membership membership_;
   Config config_;
   Publisher publisher_;
@@ -113,6 +118,7 @@ class Scheduler {
   std::vector<Enforcer::Target> targets_;
   std::vector<const MemberKey*> by_slot_;
   std::vector<uint32_t> throttled_;
+  std::vector<GangTurns::Seen> seen_;
 };
 
 }  // namespace gpushare

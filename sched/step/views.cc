@@ -21,6 +21,11 @@ void Views::set_jobs(std::span<const JobView> jobs,
   for (ProcessView& process : processes_) process.job = job_of(process.process);
 }
 
+void Views::set_held(const std::function<bool(const ProcessId&)>& is_held) {
+  for (ProcessView& process : processes_)
+    process.is_held = process.has_context && is_held(process.process);
+}
+
 void Views::clear() {
   jobs_ = {};
   tenants_.clear();

@@ -28,6 +28,9 @@ class Views {
   void set_jobs(std::span<const JobView> jobs,
                 const std::function<uint64_t(const ProcessId&)>& job_of);
 
+  // Those of which `is_held` says so wait for a turn that no policy gives.
+  void set_held(const std::function<bool(const ProcessId&)>& is_held);
+
   // Valid until the next change.
   Snapshot snapshot(Time now, const GpuView& gpu) const {
     return {.now = now, .tenants = tenants_, .processes = processes_, .gpu = gpu, .jobs = jobs_};

@@ -87,6 +87,8 @@ class Reader {
           agent.usage_bytes = static_cast<uint64_t>(*mib) << 20;
       } else if (key == "usage_for") {
         read_choice(node, "agent.usage_for", "group", "all", agent.is_usage_for_all);
+      } else if (key == "gangs") {
+        read_choice(node, "agent.gangs", "off", "auto", agent.gangs);
       } else if (key == "policy") {
         mistakes_.add(key.source().begin, "agent.policy",
                       "each GPU has its own policy now: [gpu.0] policy = \"fair\"");
@@ -97,8 +99,8 @@ class Reader {
         if (const auto value = read_option(node, "agent.", *option))
           for_all_gpus_.emplace_back(option->key, *value);
       } else {
-        std::vector<std::string_view> known{"log_level", "knees",     "jobs",
-                                            "usage",     "usage_mib", "usage_for"};
+        std::vector<std::string_view> known{"log_level", "knees",     "jobs", "usage",
+                                            "usage_mib", "usage_for", "gangs"};
         for (const Tick& one : kTicks) known.push_back(one.key);
         for (const PolicyOption& one : options_) known.push_back(one.key);
         mistakes_.unknown_key(key, "agent.", known);

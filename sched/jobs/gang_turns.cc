@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/jobs/gang_turns.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <tuple>
+
+namespace gpushare {
+namespace {
+
+constexpr double kPeriodNs = GangTurns::kPeriod.count();
+// Of its cap: what keeps its share down is the cap and not its weight.
+constexpr double kNearCap = 0.99;
+constexpr double kLeastShare = 0.001, kMostShare = 0.999;
+// A turn is over when the others wait and it was so much longer than it should be, whatever is
+// owed: what is due to gangs that overlap may be more than there is.
+constexpr double kLongestTurn = 1.5;
+constexpr Nanos kSoon = std::chrono::milliseconds(1);
+
+uint64_t bit(uint32_t gpu) { return uint64_t{1} << gpu; }
+
+Nanos nanos(double ns) {
+  return Nanos(static_cast<int64_t>(std::ceil(std::clamp(ns, 0.0, 10 * kPeriodNs))));
+}
+
+}  // namespace
+
+void GangTurns::look(Time now, std::span<const Seen> all) {
+  settle(last_look_ ? now - *last_look_ : Nanos{}, all);
+  last_look_ = now;
+  find_gangs(all);
+  held_.clear();
+  next_ = Time::max();
+  if (gangs_.empty()) {  // as nearly always
+    rest_.clear();
+    light_.clear();
+    return;
+  }
+  find_rest(all);
+  choose(now);
+  hold(all);
+}
+
+// What was due since the last look, and what was had, by those that were there then, as the switch
+// log has it: of what all together have used on that of its GPUs where most was used. What a change
+// of turns costs is nobody's; but a cap is a part of all time.
+void GangTurns::settle(Nanos passed, std::span<const Seen> all) {
+  struct Use {
+    double all = 0, rest = 0;
+  };
+  std::map<uint32_t, Use> uses;
+  std::map<std::pair<Key, uint32_t>, double> of_gangs;
+  for (const Seen& seen : all) {
+    const auto used = static_cast<double>(seen.used.count());
+    uses[seen.gpu].all += used;
+    const auto gang = gangs_.find(seen.job);
+    if (gang == gangs_.end())
+      uses[seen.gpu].rest += used;
+    else if ((gang->second.gpus & bit(seen.gpu)) != 0)
+      of_gangs[{seen.job, seen.gpu}] += used;
+  }
+  std::map<uint32_t, double> due_to_gangs;
+  for (auto& [key, gang] : gangs_) {
+    if (!gang.has_rivals) continue;
+    double there = 0, had = 0;
+    for (const auto& [gpu, use] : uses) {
+      if ((gang.contested & bit(gpu)) == 0) continue;
+      there += use.all;
+      had += of_gangs[{key, gpu}];
+    }
+    const int gpus = std::max(std::popcount(gang.contested), 1);
+    if (gang.is_at_cap) there = static_cast<double>(passed.count()) * gpus;
+    gang.owed_ns += (gang.share * there - had) / gpus;
+    gang.owed_ns = std::clamp(gang.owed_ns, -kPeriodNs, kPeriodNs);
+    for (const auto& [gpu, use] : uses)
+      if ((gang.contested & bit(gpu)) != 0) due_to_gangs[gpu] += gang.share * there / gpus;
+  }
+  for (auto& [gpu, rest] : rest_) {
+    rest.owed_ns += std::max(uses[gpu].all - due_to_gangs[gpu], 0.0) - uses[gpu].rest;
+    rest.owed_ns = std::clamp(rest.owed_ns, -kPeriodNs, kPeriodNs);
+  }
+}
+
+// One of which a process cannot be held, or on a GPU that has not been planned for, is none.
+void GangTurns::find_gangs(std::span<const Seen> all) {
+  struct Found {
+    uint64_t gpus = 0;
+    std::map<uint32_t, double> shares;
+    Priority priority = Priority::kIdle;
+    double cap = 1;
+    bool can_hold = true, is_capped = false;
+  };
+  std::map<Key, Found> found;
+  for (const Seen& seen : all) {
+    Found& job = found[seen.job];
+    job.can_hold = job.can_hold && seen.can_hold;
+    job.priority = std::max(job.priority, seen.priority);
+    if (!seen.wants_gpu) continue;
+    job.gpus |= bit(seen.gpu);
+    job.is_capped = job.is_capped || seen.is_capped;
+    job.cap = std::min(job.cap, seen.cap);
+    if (seen.target >= 0) job.shares[seen.gpu] += seen.target;
+  }
+  for (auto& [key, gang] : gangs_) gang.is_seen = false;
+  for (const auto& [key, job] : found) {
+    if (std::popcount(job.gpus) < 2 || !job.can_hold || job.shares.empty()) continue;
+    Gang& gang = gangs_[key];
+    gang.is_seen = true;
+    gang.name =
+        key.run != 0 ? "run-" + std::to_string(key.run) : "pid-" + std::to_string(key.process.pid);
+    gang.priority = job.priority;
+    gang.gpus = job.gpus;
+    gang.is_capped = job.is_capped;
+    gang.share = 1;
+    for (const auto& [gpu, share] : job.shares) gang.share = std::min(gang.share, share);
+    gang.is_at_cap = gang.share >= kNearCap * job.cap;
+    gang.share = std::clamp(gang.share, kLeastShare, kMostShare);
+  }
+  std::erase_if(gangs_, [](const auto& one) { return !one.second.is_seen; });
+}
+
+bool GangTurns::is_of_gang(const Seen& seen) const { return gangs_.contains(seen.job); }
+
+bool GangTurns::is_light(const Seen& seen) {
+  const Place place{seen.process, seen.gpu};
+  if (seen.share < 0) light_.insert(place);
+  if (seen.share < 0 || seen.target <= 0) return light_.contains(place);
+  const double used = seen.share / seen.target;
+  if (used >= kNotLight) light_.erase(place);
+  if (used < kLight) light_.insert(place);
+  return light_.contains(place);
+}
+
+void GangTurns::find_rest(std::span<const Seen> all) {
+  std::map<uint32_t, Rest> before = std::exchange(rest_, {});
+  for (const Seen& seen : all) {
+    if (is_of_gang(seen) || !seen.wants_gpu || is_light(seen)) continue;
+    Rest& rest = rest_[seen.gpu];
+    rest.wants = true;
+    rest.highest = std::max(rest.highest, seen.priority);
+  }
+  std::set<Place> light;
+  for (const Seen& seen : all)
+    if (light_.contains({seen.process, seen.gpu})) light.insert({seen.process, seen.gpu});
+  light_ = std::move(light);
+  for (auto& [gpu, rest] : rest_) {
+    if (const auto at = before.find(gpu); at != before.end()) rest.owed_ns = at->second.owed_ns;
+  }
+  // Of its class on one of its GPUs: those of a lower one give way by themselves, and those of a
+  // higher one to nobody.
+  for (auto& [key, gang] : gangs_) {
+    gang.contested = 0;
+    for (const Seen& seen : all)
+      if ((gang.gpus & bit(seen.gpu)) != 0 && seen.priority == gang.priority && seen.wants_gpu &&
+          !is_of_gang(seen) && !light_.contains({seen.process, seen.gpu}))
+        gang.contested |= bit(seen.gpu);
+    for (const auto& [name, other] : gangs_)
+      if (&other != &gang && other.priority == gang.priority)
+        gang.contested |= other.gpus & gang.gpus;
+    gang.has_rivals = gang.contested != 0;
+    if (gang.has_rivals) continue;
+    gang.owed_ns = 0;
+  }
+}
+
+// So much is owed to it when its turn begins, and so much more than its due it has had when that
+// ends.
+double GangTurns::swing_ns(const Gang& gang) const {
+  return gang.share * (1 - gang.share) * kPeriodNs / 2;
+}
+
+// Whether one that has the turn shares a GPU with it.
+bool GangTurns::meets_running(const Gang& gang) const {
+  return std::ranges::any_of(gangs_, [&](const auto& other) {
+    return &other.second != &gang && other.second.has_rivals && other.second.runs &&
+           !other.second.is_capped && (other.second.gpus & gang.gpus) != 0;
+  });
+}
+
+// Without anybody else on its GPUs it begins at once, and otherwise when enough is owed, and not
+// less to the others.
+bool GangTurns::may_begin(const Gang& gang) const {
+  if (meets_running(gang)) return false;
+  const auto wants_more = [&](const auto& one) {
+    const auto& [gpu, rest] = one;
+    return (gang.gpus & bit(gpu)) != 0 && rest.wants && rest.owed_ns > gang.owed_ns;
+  };
+  const bool has_rest = std::ranges::any_of(rest_, [&](const auto& one) {
+    return (gang.gpus & bit(one.first)) != 0 && one.second.wants;
+  });
+  if (!has_rest) return true;
+  return gang.owed_ns >= swing_ns(gang) && std::ranges::none_of(rest_, wants_more);
+}
+
+void GangTurns::choose(Time now) {
+  for (auto& [key, gang] : gangs_) {
+    if (!gang.has_rivals) {
+      gang.runs = !gang.is_capped;
+      continue;
+    }
+    if (!gang.runs) continue;
+    const double turn = static_cast<double>((now - gang.since).count());
+    const bool is_long = turn > kLongestTurn * gang.share * kPeriodNs;
+    if (gang.is_capped || gang.owed_ns <= -swing_ns(gang) || is_long || gang.since == Time{})
+      gang.runs = false;
+  }
+  // Those to which most is owed first.
+  std::vector<Gang*> waiting;
+  for (auto& [key, gang] : gangs_)
+    if (gang.has_rivals && !gang.runs && !gang.is_capped) waiting.push_back(&gang);
+  std::ranges::sort(waiting, {}, [](const Gang* gang) {
+    return std::tuple(-gang->owed_ns, gang->since, std::string_view(gang->name));
+  });
+  for (Gang* gang : waiting) {
+    if (!may_begin(*gang)) continue;
+    gang->runs = true;
+    gang->since = now;
+  }
+  for (auto& [key, gang] : gangs_) {
+    if (gang.since == Time{}) gang.since = now;
+    if (!gang.has_rivals || gang.is_capped) continue;
+    const double wait = gang.runs ? std::min((gang.owed_ns + swing_ns(gang)) / (1 - gang.share),
+                                             kLongestTurn * gang.share * kPeriodNs -
+                                                 static_cast<double>((now - gang.since).count()))
+                                  : (swing_ns(gang) - gang.owed_ns) / gang.share;
+    next_ = std::min(next_, now + std::max(nanos(wait), kSoon));
+  }
+}
+
+void GangTurns::hold(std::span<const Seen> all) {
+  for (const Seen& seen : all) {
+    const Place place{seen.process, seen.gpu};
+    if (const auto own = gangs_.find(seen.job); own != gangs_.end()) {
+      const Gang& gang = own->second;
+      if (gang.runs || !seen.wants_gpu) continue;
+      held_[place] = gang.is_capped ? "its cap holds on all of its GPUs at once"
+                                    : "waits for its turn on all of its GPUs";
+      continue;
+    }
+    if (!seen.can_hold || light_.contains(place)) continue;
+    for (const auto& [key, gang] : gangs_)
+      if (gang.has_rivals && gang.runs && (gang.gpus & bit(seen.gpu)) != 0 &&
+          seen.priority <= gang.priority)
+        held_[place] = "gang turn of " + gang.name;
+  }
+}
+
+const std::string* GangTurns::held(const ProcessId& process, uint32_t gpu) const {
+  const auto at = held_.find({process, gpu});
+  return at == held_.end() ? nullptr : &at->second;
+}
+
+std::string GangTurns::turn_on(uint32_t gpu) const {
+  for (const auto& [key, gang] : gangs_)
+    if (gang.has_rivals && gang.runs && (gang.gpus & bit(gpu)) != 0) return gang.name;
+  return {};
+}
+
+}  // namespace gpushare
