@@ -37,7 +37,7 @@ FrameLine agent_line(const TopModel& model, size_t width) {
     }
   }
   FrameLine line = plain_line(text, is_bad ? Style::kBad : Style::kPlain, width);
-  const std::string_view paused = " [stopped]";
+  const std::string_view paused = " [display paused: Space goes on]";
   if (model.is_paused() && display_width(text) + paused.size() <= width)
     line.spans.push_back({std::string(paused), Style::kWarning});
   return line;
@@ -269,7 +269,7 @@ std::span<const KeyHelp> top_keys() {
       {"C L A", "sort by command, slice, state"},
       {"K M", "sort by tokens, memory"},
       {"o E", "sort by the order of turns, by what is left of the job"},
-      {"Space", "stop and go on looking"},
+      {"Space", "pause the display, and go on; the agent works on"},
       {"?", "this list"},
       {"q", "quit"},
   }};

@@ -24,11 +24,10 @@ ExitCode print_once(const Endpoints& endpoints, const Invocation& invocation) {
   return print_status(*status, invocation, status_lines);
 }
 
-ExitCode watch(const Endpoints& endpoints, Nanos interval) {
+ExitCode watch(const Endpoints& endpoints, Nanos interval, TopModel model) {
   auto view = TopView::open();
   if (!view) return fail(view.error());
   StatusSource source(endpoints);
-  TopModel model;
   MonotonicClock clock;
   Time next_look{};
   while (true) {
@@ -50,7 +49,12 @@ ExitCode watch(const Endpoints& endpoints, Nanos interval) {
 ExitCode run(const Invocation& invocation) {
   const Endpoints endpoints = endpoints_of(invocation);
   if (invocation.has("once") || invocation.has("json")) return print_once(endpoints, invocation);
-  return watch(endpoints, invocation.seconds("interval"));
+  const auto sort = sort_field_named(invocation.text("sort"));
+  if (!sort)
+    return invocation.wrong(fmt::format("--sort takes one of {}, not '{}'", sort_field_names(),
+                                        invocation.text("sort")));
+  return watch(endpoints, invocation.seconds("interval"),
+               TopModel(*sort, invocation.text("filter")));
 }
 
 Command program() {
@@ -63,13 +67,21 @@ Command program() {
       .options = {{"once", '1', "", "Print one table and exit"},
                   {"json", 0, "", "Print the status as JSON and exit"},
                   {"wide", 0, "", "With --once: cut nothing to the width of the terminal"},
+                  {.name = "sort",
+                   .letter = 's',
+                   .value = "COLUMN",
+                   .help = "Begin with the rows in the order of this column",
+                   .otherwise = "share",
+                   .words = sort_field_names()},
+                  {"filter", 'f', "TEXT", "Begin with the rows that contain this text"},
                   {.name = "interval",
                    .letter = 'i',
                    .value = "SECONDS",
                    .help = "Time between two looks",
                    .otherwise = "1",
                    .range = Range{0.1, 60}}},
-      .examples = {"gpushare-top", "gpushare-top --interval 0.2", "gpushare-top --once"},
+      .examples = {"gpushare-top", "gpushare-top --interval 0.2",
+                   "gpushare-top --sort mem --filter alice", "gpushare-top --once"},
       .run = run,
   };
   for (Option& option : endpoint_options()) program.options.push_back(std::move(option));

@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tools/agent/protocol.h"
@@ -43,6 +44,10 @@ struct TopLine {
 class TopModel {
  public:
   enum class Mode { kList, kFilter, kConfirm, kHelp };
+
+  TopModel() = default;
+  // Begins with these rows in this order.
+  TopModel(Field sort, std::string filter) : sort_field_(sort), filter_(std::move(filter)) {}
 
   // Takes the latest look, made at `now`. A failed look keeps the rows of the last good one, and
   // failure() says why it failed.

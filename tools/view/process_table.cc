@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <compare>
 #include <string_view>
 
@@ -123,6 +124,25 @@ std::vector<ProcessRow> process_rows(const PlaneSnapshot& snapshot) {
     rows.push_back(std::move(row));
   }
   return rows;
+}
+
+std::string sort_field_names() {
+  std::string names;
+  for (const FieldSpec& spec : kFields) {
+    if (spec.sort_key == 0) continue;
+    if (!names.empty()) names += ' ';
+    for (const char c : spec.column.title) names += static_cast<char>(std::tolower(c));
+  }
+  return names;
+}
+
+std::optional<Field> sort_field_named(std::string_view name) {
+  for (const FieldSpec& spec : kFields)
+    if (spec.sort_key != 0 && std::ranges::equal(name, spec.column.title, {}, {}, [](char c) {
+          return static_cast<char>(std::tolower(c));
+        }))
+      return spec.field;
+  return std::nullopt;
 }
 
 bool does_any_take_turns(std::span<const ProcessRow> rows) {

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "shmctl/plane/snapshot.h"
@@ -47,6 +49,12 @@ struct FieldSpec {
 };
 // In the order of display; kFields[i].field == Field(i).
 extern const std::array<FieldSpec, kFieldCount> kFields;
+
+// The field by which rows can be sorted that has this title, in lower case ("share", "mem");
+// nullopt: none has.
+std::optional<Field> sort_field_named(std::string_view name);
+// Their names: "gpu pid tenant ...".
+std::string sort_field_names();
 
 // Whether a process of them takes turns with others; otherwise the fields kTurn and kLeft say
 // nothing.

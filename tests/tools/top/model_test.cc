@@ -232,6 +232,19 @@ TEST_F(TopModelTest, AFailedRequestIsShownAsOne) {
   EXPECT_EQ(model.message(), "");
 }
 
+TEST(TopModelStart, EveryColumnThatCanBeSortedHasAName) {
+  EXPECT_EQ(sort_field_named("mem"), Field::kMemory);
+  EXPECT_EQ(sort_field_named("share"), TopModel().sort_field());
+  EXPECT_EQ(sort_field_named("history"), std::nullopt);
+  EXPECT_EQ(sort_field_named("sha"), std::nullopt);
+  EXPECT_EQ(sort_field_named(""), std::nullopt);
+  EXPECT_EQ(sort_field_names(),
+            "gpu pid tenant command target share slice state turn left tokens mem");
+  const TopModel model(Field::kMemory, "alice");
+  EXPECT_EQ(model.sort_field(), Field::kMemory);
+  EXPECT_EQ(model.filter(), "alice");
+}
+
 TEST_F(TopModelTest, HelpStopAndQuit) {
   press('?');
   EXPECT_EQ(model.mode(), TopModel::Mode::kHelp);
