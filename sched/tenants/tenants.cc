@@ -315,18 +315,18 @@ void Tenants::detach(ProcessId process) {
   if (!member.identity && !member.is_noted()) processes_.all().erase(process);
 }
 
-// In the roster its processes and scopes leave before it goes, so that none is ever in the next
-// tenant there.
+// In the roster its scopes and processes leave before it goes, so that none is ever in the next
+// tenant there; the scopes first, as they would have the processes again.
 void Tenants::drop_tenant(uint32_t slot) {
   table_.unname(slot);
-  std::vector<ProcessId> attached_here;
-  for (auto& [process, member] : processes_.all())
-    if (member.slot == slot) attached_here.push_back(process);
-  for (const ProcessId& process : attached_here) detach(process);
   std::erase_if(scopes_, [&](const auto& scope) {
     if (scope.second == slot && roster_ != nullptr) roster_->erase_scope(scope.first);
     return scope.second == slot;
   });
+  std::vector<ProcessId> attached_here;
+  for (auto& [process, member] : processes_.all())
+    if (member.slot == slot) attached_here.push_back(process);
+  for (const ProcessId& process : attached_here) detach(process);
   table_.erase(slot);
   ++generation_;
 }

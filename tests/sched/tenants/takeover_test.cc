@@ -161,6 +161,19 @@ TEST_F(TakeoverTest, AnotherCgroupStaysThoughItIsEmpty) {
   EXPECT_TRUE(tenants_->scopes().empty());
 }
 
+// Its processes are placed anew when neither the tenant nor its cgroups are there.
+TEST_F(TakeoverTest, WhatIsInACgroupLeavesWithItsTenant) {
+  set("pod", {});
+  ASSERT_TRUE(tenants_->attach_scope("/kubepods/pod1", "pod"));
+  ProcessIdentity process;
+  process.id = id(20);
+  process.cgroup_path = "/kubepods/pod1/container";
+  tenants_->add_process(process);
+  ASSERT_EQ(tenant_of(20), "pod");
+  ASSERT_TRUE(tenants_->remove("pod"));
+  EXPECT_EQ(tenants_->tenant_of(id(20)), kDefaultTenant);
+}
+
 TEST_F(TakeoverTest, AScopeGoesWithItsTenant) {
   set("batch", {});
   ASSERT_TRUE(tenants_->attach_scope("/a.scope", "batch"));

@@ -100,7 +100,7 @@ class Cluster:
             pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
             words = ["-o", options] if kind == "cgroup" and options else []
             subprocess.run(["mount", "-t", kind, *words, kind, folder], check=True)
-        for kind, place in ("tmpfs", "/dev/shm"), ("tmpfs", "/run/lock"), ("bpf", "/sys/fs/bpf"):
+        for kind, place in ("tmpfs", "/dev/shm"), ("tmpfs", "/run"), ("tmpfs", "/var/log"), ("bpf", "/sys/fs/bpf"):
             subprocess.run(["mount", "-t", kind, kind, place], stderr=subprocess.DEVNULL)
         pathlib.Path("/var/lib/kubelet").mkdir(parents=True, exist_ok=True)
         subprocess.run(["mount", "--bind", WORK / "kubelet", "/var/lib/kubelet"], check=True)
