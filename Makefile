@@ -79,7 +79,7 @@ formatting_source := shmctl/compat/fmt.cc
 # $(call program,bin/x,SOURCES,LIBS,FLAGS)     program; LIBS: our archives, FLAGS: to the linker
 # $(call gtest,name,SOURCES,LIBS,FLAGS)        test program bin/tests/name, run by `make test`
 # $(call gbench,name,SOURCES,LIBS,FLAGS)       benchmark bin/bench/name, run by `make bench`
-# $(call fuzzer,name,SOURCES)                  libFuzzer target bin/fuzz/name (clang; SOURCES: all)
+# $(call fuzzer,name,SOURCES,LIBS,FLAGS)       libFuzzer program bin/fuzz/name, built where SAN has address
 objects = $(patsubst %.cc,$(O)/obj/%.o,$(1))
 # $(call below,FOLDER...,PATTERN): the files of that name in the folders and up to three levels below them.
 below = $(foreach folder,$(1),$(foreach depth,/ /*/ /*/*/ /*/*/*/,$(wildcard $(folder)$(depth)$(2))))
@@ -126,17 +126,13 @@ $(call link_rule,bin/bench/$(1),$(2),$(3),-lbenchmark_main -lbenchmark $(4))
 endef
 gbench = $(eval $(call gbench_rule,$(1),$(2),$(3),$(4)))
 
-FUZZ_FLAGS := -std=c++23 -O1 -gline-tables-only -Wall -Wextra -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined
-fuzz_objects = $(patsubst %.cc,$(O)/fuzz/%.o,$(1))
+# A fuzzer is its own file and our libraries of the address and undefined sanitizers' build, where the product's
+# objects count which of their branches were taken (COVERAGE); libFuzzer reads the counts.
 define fuzzer_rule
 fuzzers += $(O)/bin/fuzz/$(1)
-all_fuzz_objects += $(call fuzz_objects,$(2))
-$(O)/bin/fuzz/$(1): $(call fuzz_objects,$(2) $(formatting_source)) $(call parts,bin/fuzz/$(1),$(2))
-	$$(call say,LINK,bin/fuzz/$(1))
-	@mkdir -p $$(@D)
-	$$(Q)$$(CLANGXX) $$(FUZZ_FLAGS) $$(linker) -o $$@ $(call fuzz_objects,$(2) $(formatting_source))
+$(call link_rule,bin/fuzz/$(1),$(2),$(3),-fsanitize=fuzzer $(4))
 endef
-fuzzer = $(eval $(call fuzzer_rule,$(1),$(2)))
+fuzzer = $(eval $(call fuzzer_rule,$(1),$(2),$(3),$(4)))
 
 # What many files include is parsed once for all of them. No file relies on it: clang-tidy, which looks
 # at each file by itself (`make lint`), does without.
@@ -157,13 +153,16 @@ define compile_rule
 $(O)/obj/$(1)%.o: $(1)%.cc $(2)
 	$$(call say,CXX,$$<)
 	@mkdir -p $$(@D)
-	$$(Q)$$(CXX) $$(CPPFLAGS) $$(CXXFLAGS) -include-pch $(2) -MMD -MP -c -o $$@ $$<
+	$$(Q)$$(CXX) $$(CPPFLAGS) $$(CXXFLAGS) $(if $(filter $(2),$(of_product)),$(COVERAGE)) -include-pch $(2) -MMD -MP -c -o $$@ $$<
 endef
 compile = $(eval $(call compile_rule,$(1),$(2)))
 
+# Branches are counted for the fuzzers in what is compiled with the product's precompiled header.
+COVERAGE := $(if $(findstring address,$(SAN)),-fsanitize-coverage=inline-8bit-counters$(comma)pc-table)
+
 of_product := $(O)/obj/precompiled.pch
 of_tests := $(O)/obj/precompiled-tests.pch
-$(call precompile,$(of_product),shmctl/compat/precompiled.h,$(CXXFLAGS))
+$(call precompile,$(of_product),shmctl/compat/precompiled.h,$(CXXFLAGS) $(COVERAGE))
 $(call precompile,$(of_tests),tests/support/precompiled.h,$(subst $(OPTIMIZE),$(TEST_OPTIMIZE),$(CXXFLAGS)))
 $(call compile,,$(of_product))
 $(call compile,tests/,$(of_tests))
@@ -174,13 +173,6 @@ $(O)/obj/tests/%.o: OPTIMIZE := $(TEST_OPTIMIZE)
 optimized := tests/kernel/ tests/workloads/ tests/shmctl/plane/
 $(foreach folder,$(optimized),$(call compile,$(folder),$(of_product)))
 $(foreach folder,$(optimized),$(O)/obj/$(folder)%.o): OPTIMIZE := $(OPTIMIZE)
-
-fuzz_precompiled := $(O)/fuzz/precompiled.pch
-$(call precompile,$(fuzz_precompiled),tests/support/precompiled.h,$(FUZZ_FLAGS))
-$(O)/fuzz/%.o: %.cc $(fuzz_precompiled)
-	$(call say,FUZZ,$<)
-	@mkdir -p $(@D)
-	$(Q)$(CXX) $(CPPFLAGS) $(FUZZ_FLAGS) -include-pch $(fuzz_precompiled) -MMD -MP -c -o $@ $<
 
 # BPF: intercept/bpf/x.bpf.c -> gen/intercept/bpf/x.skel.h
 $(O)/gen/%.bpf.o: %.bpf.c
@@ -205,7 +197,7 @@ endif
 include shmctl/shmctl.mk
 include kmod/kmod.mk intercept/intercept.mk sched/sched.mk tools/tools.mk tools/slurm/slurm.mk tools/kubernetes/kubernetes.mk tests/tests.mk bench/bench.mk
 
--include $(sort $(all_objects:.o=.d) $(all_fuzz_objects:.o=.d) $(precompiled:.pch=.d)) $(wildcard $(O)/gen/intercept/bpf/*.d)
+-include $(sort $(all_objects:.o=.d) $(precompiled:.pch=.d)) $(wildcard $(O)/gen/intercept/bpf/*.d)
 
 .PHONY: all check demo tests plain-tests sanitized-tests test test-long test-gpu bench bench-gpu fuzzers install dist clean help
 all: $(libraries) $(programs) $(extra_targets)  ## build everything
@@ -285,7 +277,12 @@ bench-gpu: all  ## the measured table of the README, on this machine's GPU (root
 	@mkdir -p $(RESULTS)
 	$(O)/bin/bench/gpu-scenarios --commit $(COMMIT) --out $(RESULTS)/gpu_scenarios.jsonl
 
-fuzzers: $(fuzzers)  ## the libFuzzer programs
+ifneq ($(findstring address,$(SAN)),)
+fuzzers: $(fuzzers)
+else
+fuzzers:  ## the libFuzzer programs
+	$(MAKE) SAN=address,undefined O=$(O)/san-address-undefined fuzzers
+endif
 
 PREFIX ?= /usr/local
 DESTDIR ?=

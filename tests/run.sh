@@ -99,11 +99,11 @@ list() { # KIND MAKE-ARGUMENT...
 # One stage after the other. Writes "STAGE STATUS" to descriptor 9 when each is built.
 build_stages() {
   local stage folder targets
-  for stage in plain address,undefined thread fuzzers; do
+  for stage in plain address,undefined thread; do
     folder=$build/san-${stage//,/-} targets=(SAN="$stage" sanitized-tests)
     case $stage in
     plain) folder=$build targets=(all plain-tests) ;;
-    fuzzers) folder=$build targets=(fuzzers) ;;
+    address*) targets+=(fuzzers) ;;
     esac
     echo "building: $stage (after $SECONDS s)"
     nice -n 5 "$make" --no-print-directory -j"$jobs" O="$folder" "${targets[@]}" 9>&-
@@ -113,7 +113,7 @@ build_stages() {
 
 run_fuzzers() {
   local program log names=() pids=() i
-  for program in "$build"/bin/fuzz/*; do
+  for program in "$build"/san-address-undefined/bin/fuzz/*; do
     [ -x "$program" ] || continue
     log=$build/logs/$(basename "$program").log
     # Two at a time: the machine that this is made for has two cores.
@@ -210,6 +210,6 @@ if [ -n "${is_built[plain]-}" ]; then
   run_quiet_tests "$build" "*" "${programs[@]}"
   count_tests "$build" plain "${programs[@]}"
 fi
-[ -z "${is_built[fuzzers]-}" ] || run_fuzzers
+[ -z "${is_built[address,undefined]-}" ] || run_fuzzers
 
 finish

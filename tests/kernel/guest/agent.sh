@@ -97,8 +97,8 @@ test_ACapHoldsAndTheRestStaysFree() {
   busy_client
   wait_for 5 gpushare attach "$started" capped
   sleep 1
-  # On a busy machine the agent may thaw late, but never early.
-  between 10 33 "$(true_share "$started" 4)" "the capped one's true share"
+  # On a busy machine the agent thaws late, and freezes late what it then charges: without a cap it would be 100.
+  between 10 40 "$(true_share "$started" 4)" "the capped one's true share"
   gpushare remove capped
   wait_for 5 is_thawed "$started"
   between 90 100 "$(true_share "$started" 1)" "share without a cap"

@@ -139,8 +139,8 @@ test_ACapWrittenToSysfsHolds() {
   tenant capped "$started"
   echo "30000 100000" >$tree/tenants/capped/max
   sleep 1
-  # On a busy machine the agent may thaw late, but never early.
-  between 10 33 "$(true_share "$started" 4)" "the capped one's true share"
+  # On a busy machine the agent thaws late, and freezes late what it then charges: without a cap it would be 100.
+  between 10 40 "$(true_share "$started" 4)" "the capped one's true share"
   wait_for 5 holds attribute_between capped throttled_us 100000 100000000
   wait_for 5 holds attribute_between capped freezes 3 100000
   echo capped >$tree/remove
