@@ -123,6 +123,8 @@ Time Scheduler::step() {
   const bool is_fast = std::ranges::any_of(deciders_, &Decider::is_fast);
   const Nanos tick = is_fast ? config_.agent.tick_fast : config_.agent.tick_slow;
   state_.tick = std::chrono::duration_cast<Micros>(tick);
+  // What was published in the step in which a turn ends would else stand until the next one ends.
+  is_changed |= turns_.has_changed();
   const Time publish_at = publisher_.publish(now, is_changed);
   next = std::min(next, publish_at);
   const bool is_published = publish_at == Time::max();

@@ -135,6 +135,14 @@ void TurnTaking::estimate() {
   }
 }
 
+bool TurnTaking::has_changed() {
+  std::vector<std::pair<uint64_t, TurnState>> states;
+  for (const Job& job : jobs_.all())
+    if (const JobTurn* const turn = conductor_.find(job.id))
+      states.emplace_back(job.id, turn->state());
+  return std::exchange(states_, states) != states;
+}
+
 std::span<const JobView> TurnTaking::jobs(uint32_t gpu) {
   views_.clear();
   for (const Job& job : jobs_.all()) {

@@ -10,6 +10,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sched/jobs/conductor.h"
@@ -45,6 +46,9 @@ class TurnTaking {
   bool is_frozen(const ProcessId& process) const;
   // Tells the processes, freezes and thaws. A hand-over that this makes possible follows at once.
   void carry_out(Time now);
+
+  // Whether any job is in another state than at the last call, or has come or gone.
+  bool has_changed();
 
   // --- between two steps. Returns true if somebody was let in, or wants the GPU whom the plans did
   // not know to want it, so that new plans are due.
@@ -93,6 +97,7 @@ class TurnTaking {
   std::map<uint64_t, Left> left_;
   std::vector<uint64_t> idle_;  // the jobs that did not want a GPU in this step, ascending
   std::vector<JobView> views_;
+  std::vector<std::pair<uint64_t, TurnState>> states_;  // of the jobs, at the last has_changed()
 };
 
 }  // namespace gpushare

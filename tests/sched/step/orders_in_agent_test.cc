@@ -66,6 +66,23 @@ TEST_F(FifoInTheAgent, TheUsersFreezeHoldsAndTheNextOneRunsMeanwhile) {
   EXPECT_GT(rig_.measure(1s)[0], 0.99) << "it is still the one that came first";
 }
 
+// What is published in the step in which a turn ends must not stand until the next one ends.
+TEST(TurnsInTheAgent, RecordsShowWhoHasTheTurn) {
+  test::SchedulerRig rig;
+  rig.start(true, "[gpu.0]\npolicy = 'turns'\nturn_ms = 70\n");
+  rig.add_busy("a", {});
+  rig.add_busy("b", {});
+  rig.run_for(1s);
+  int looks = 0, seen[2] = {};
+  for (; looks < 400; ++looks) {
+    rig.run_for(5ms);
+    for (const int i : {0, 1}) seen[i] += rig.record(*rig.programs[i]).turn == TurnState::kRunning;
+  }
+  // A hand-over is shown after 10 ms; nearly all of a turn is its owner's.
+  EXPECT_GT(seen[0] + seen[1], looks * 7 / 10);
+  EXPECT_NEAR(seen[0], seen[1], looks / 10);
+}
+
 TEST(FifoOnOneGpu, AReloadChangesThePolicyOfOneGpuWhileProgramsRun) {
   test::SchedulerRig rig(2);
   rig.start(true, "[gpu.0]\npolicy = 'fifo'\n");
