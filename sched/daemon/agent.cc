@@ -28,6 +28,7 @@
 #include "sched/usage/keeper.h"
 #include "shmctl/base/log.h"
 #include "shmctl/plane/region.h"
+#include "shmctl/shim/container_socket.h"
 
 namespace gpushare {
 namespace {
@@ -189,6 +190,8 @@ void Agent::listen_for_shims() {
   auto shims = ShimLink::listen(options_.shim_socket, tenants_, processes_, plane_.region());
   if (!shims) return log_warning("no SM partitions: {}", shims.error().message());
   shims_ = std::move(*shims);
+  if (const auto shared = share_with_containers(options_.shim_socket); !shared)
+    log_warning("no SM partitions in containers: {}", shared.error().message());
   shim_calls_ = std::make_unique<Waiter>(loop_.io(), shims_->fd(), [this] {
     if (shims_->serve() > 0) loop_.wake_now();
     shim_calls_->wait();

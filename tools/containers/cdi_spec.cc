@@ -5,6 +5,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "shmctl/shim/container_socket.h"
+
 namespace gpushare {
 namespace {
 
@@ -22,9 +24,10 @@ Json hook_for(const std::string& tenant, const CdiOptions& options) {
   return {{"hookName", "createRuntime"}, {"path", options.program}, {"args", words}};
 }
 
-Json mount_of(const std::string& path) {
-  return {
-      {"hostPath", path}, {"containerPath", path}, {"options", {"ro", "nosuid", "nodev", "rbind"}}};
+Json mount_of(const std::string& path, const std::string& place) {
+  return {{"hostPath", path},
+          {"containerPath", place},
+          {"options", {"ro", "nosuid", "nodev", "rbind"}}};
 }
 
 }  // namespace
@@ -41,12 +44,12 @@ std::string cdi_spec(const std::vector<std::string>& tenants, const CdiOptions& 
     devices.push_back({{"name", tenant}, {"containerEdits", std::move(edits)}});
   }
   Json spec{{"cdiVersion", "0.3.0"}, {"kind", kCdiKind}, {"devices", std::move(devices)}};
+  const std::string socket = options.run_folder + "/shim.sock";
   if (!options.shim.empty())
     spec["containerEdits"] = {
-        {"env",
-         {"LD_PRELOAD=" + options.shim,
-          "GPUSHARE_SHIM_SOCKET=" + options.run_folder + "/shim.sock"}},
-        {"mounts", Json::array({mount_of(options.shim), mount_of(options.run_folder)})}};
+        {"env", {"LD_PRELOAD=" + options.shim, "GPUSHARE_SHIM_SOCKET=" + socket}},
+        {"mounts", Json::array({mount_of(options.shim, options.shim),
+                                mount_of(container_folder(socket), options.run_folder)})}};
   return spec.dump(2) + "\n";
 }
 

@@ -2,13 +2,13 @@
 #include "tools/kubernetes/plugin.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 
 #include "shmctl/base/log.h"
+#include "shmctl/shim/container_socket.h"
 
 namespace gpushare {
 namespace {
@@ -152,7 +152,6 @@ void Plugin::look_at_gpus() {
   const Time now = MonotonicClock().now();
   if (now < next_gpus_) return;
   next_gpus_ = now + kLookAtGpus;
-  share_socket();
   if (agent_pid_ == 0) return;
   if (const auto status = status_.read_plane(); status && status->health.is_live()) {
     std::vector<SharedGpu> gpus;
@@ -209,23 +208,6 @@ void Plugin::follow_kubelet() {
   log_info("registered with the kubelet: {} and {}", kShareResource, kMemoryResource);
 }
 
-// Programs with the shim need the agent's shim socket, and nobody in a container may have the
-// control socket beside it: root there is root for the agent. A name of its own in a folder of its
-// own is what containers get, and it is given anew when the agent has made another socket.
-void Plugin::share_socket() const {
-  const std::filesystem::path run = std::filesystem::path(options_.endpoints.socket).parent_path();
-  const std::filesystem::path folder = run / "pods";
-  std::error_code code;
-  std::filesystem::create_directories(folder, code);
-  struct stat theirs{}, ours{};
-  if (::stat((run / "shim.sock").c_str(), &theirs) != 0) return;
-  if (::stat((folder / "shim.sock").c_str(), &ours) == 0 && ours.st_ino == theirs.st_ino) return;
-  const std::string draft = folder / "shim.sock.new";
-  ::unlink(draft.c_str());
-  if (::link((run / "shim.sock").c_str(), draft.c_str()) == 0)
-    ::rename(draft.c_str(), (folder / "shim.sock").c_str());
-}
-
 Resource Plugin::share_resource() {
   return {.name = std::string(kShareResource),
           .endpoint = "gpushare-share.sock",
@@ -260,7 +242,10 @@ Result<Allocation> Plugin::allocate_shares(const Ids& ids) const {
   allocation.annotations = {{"gpushare.io/gpus", gpus},
                             {"gpushare.io/shares", std::to_string(ids.size())}};
   const std::filesystem::path run = std::filesystem::path(options_.endpoints.socket).parent_path();
-  allocation.mounts.push_back({kContainerRun, run / "pods"});
+  // The agent's; a container whose mount is missing would not start.
+  std::error_code code;
+  std::filesystem::create_directories(run / kContainerFolder, code);
+  allocation.mounts.push_back({kContainerRun, run / kContainerFolder});
   if (!options_.library.empty() && ::access(options_.library.c_str(), R_OK) == 0) {
     allocation.mounts.push_back({kContainerLibrary, options_.library});
     if (options_.is_shim_preloaded) allocation.environment["LD_PRELOAD"] = kContainerLibrary;

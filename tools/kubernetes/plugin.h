@@ -48,7 +48,6 @@ class Plugin {
   void tell_agent();
   void follow_kubelet();
   void look_at_gpus();
-  void share_socket() const;
   Resource share_resource();
   Resource memory_resource();
   Result<Allocation> allocate_shares(const Ids& ids) const;

@@ -49,7 +49,9 @@ TEST(CdiSpec, TheShimComesWithItsSockets) {
   EXPECT_EQ(spec["containerEdits"]["env"], Json({"LD_PRELOAD=/usr/lib/gpushare/libgpushare.so",
                                                  "GPUSHARE_SHIM_SOCKET=/s/shim.sock"}));
   ASSERT_EQ(spec["containerEdits"]["mounts"].size(), 2u);
-  EXPECT_EQ(spec["containerEdits"]["mounts"][1]["hostPath"], "/s");
+  // Not the folder in which the control socket is.
+  EXPECT_EQ(spec["containerEdits"]["mounts"][1]["hostPath"], "/s/containers");
+  EXPECT_EQ(spec["containerEdits"]["mounts"][1]["containerPath"], "/s");
 }
 
 TEST(CdiHook, ReadsTheProcessOfTheState) {
