@@ -2,6 +2,7 @@
 #include "tools/kubernetes/plugin.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -109,7 +109,9 @@ def APodThatLiesGainsNothing(cluster):
     """It says that it has more, looks for the agent's socket, and tries to leave its control group."""
     lie = """
 for socket in /run/gpushare/agent.sock /mnt/run/agent.sock; do [ -e $socket ] && echo "has $socket" >> /tmp/gained; done
-for group in /sys/fs/cgroup/*/cgroup.procs /sys/fs/cgroup/cgroup.procs; do echo $$ > $group && echo "moved $group" >> /tmp/gained; done
+for group in /sys/fs/cgroup/*/cgroup.procs /sys/fs/cgroup/cgroup.procs; do
+  [ -e $group ] && echo $$ > $group && echo "moved $group" >> /tmp/gained
+done
 mkdir /sys/fs/cgroup/unified/kubepods && echo made >> /tmp/gained
 [ -e /tmp/gained ] && exit 1
 setsid /mnt/build/bin/workloads/endless --seconds 3600 &
