@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tests/sched/support/scheduler_rig.h"
@@ -16,17 +17,19 @@ class GangRig : public SchedulerRig {
  public:
   using SchedulerRig::SchedulerRig;
 
-  // A job of one run with a rank on each of these GPUs. A test that wants none of them recognised
-  // says `is_run` = false: then its ranks are programs that have nothing to do with each other.
+  // With gangs, which are off by default.
+  void start(std::string_view config = "[agent]\ngangs = \"auto\"\n") {
+    SchedulerRig::start(true, config);
+  }
+  // A job of one run with a rank on each of these GPUs.
   sim::DataParallel& add_job(const std::string& tenant, const std::vector<Setting>& settings,
-                             const std::vector<uint32_t>& on, bool is_run = true,
-                             sim::DataParallel::Step step = {}) {
+                             const std::vector<uint32_t>& on, sim::DataParallel::Step step = {}) {
     std::vector<sim::Program*> ranks;
     for (const uint32_t gpu : on) {
       sim::Program& rank = add(tenant, settings, gpu);
       ProcessDetails& details = processes.add(rank.process, "rank");
-      if (is_run && !ranks.empty()) details.parent = ranks.front()->process.pid;
-      if (is_run && ranks.empty()) (void)tenants.begin_run(rank.process, Time{1s}).value();
+      if (!ranks.empty()) details.parent = ranks.front()->process.pid;
+      if (ranks.empty()) (void)tenants.begin_run(rank.process, Time{1s}).value();
       ranks.push_back(&rank);
     }
     jobs.push_back(std::make_unique<sim::DataParallel>(ranks, 1 + jobs.size(), step));

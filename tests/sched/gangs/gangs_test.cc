@@ -271,9 +271,9 @@ TEST(Gangs, WhatTheUserFreezesStaysFrozenAndHoldsNobodyElse) {
   EXPECT_GE(rig.rate(*rig.jobs[0], 3s), kLeast * 0.5);
 }
 
-TEST(Gangs, TheFileTurnsThemOff) {
+TEST(Gangs, NobodyIsHeldUnlessTheFileWantsThem) {
   GangRig rig(2);
-  rig.start(true, "[agent]\ngangs = \"off\"\n");
+  rig.start("");
   rig.add_job("job", {}, {0, 1});
   rig.add_busy("one", {}, 0);
   rig.run_for(2s);

@@ -14,8 +14,8 @@ using test::GangRig;
 
 TEST(NativeSlices, ACappedJobHasItsShareOfBothGpusAndAFractionOfItsSteps) {
   GangRig rig(2);
-  rig.start();
-  const auto& job = rig.add_job("job", {{"max", "40%"}}, {0, 1}, /*is_run=*/false);
+  rig.start("");
+  const auto& job = rig.add_job("job", {{"max", "40%"}}, {0, 1});
   rig.add_busy("one", {}, 0);
   rig.run_for(3ms);
   rig.add_busy("two", {{"weight", "130"}}, 1);
@@ -29,8 +29,8 @@ TEST(NativeSlices, ACappedJobHasItsShareOfBothGpusAndAFractionOfItsSteps) {
 
 TEST(NativeSlices, AJobOfThreeQuartersLosesLess) {
   GangRig rig(2);
-  rig.start();
-  const auto& job = rig.add_job("job", {{"weight", "300"}}, {0, 1}, /*is_run=*/false);
+  rig.start("");
+  const auto& job = rig.add_job("job", {{"weight", "300"}}, {0, 1});
   rig.add_busy("one", {}, 0);
   rig.run_for(3ms);
   rig.add_busy("two", {}, 1);
