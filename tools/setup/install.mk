@@ -2,7 +2,8 @@
 # `make install`, `make dist`, `make deb`: one list of what goes where.
 user_programs := gpushare gpushare-top gpushare-sim gpushare-exporter
 installed = $(addprefix $(O)/bin/,$(user_programs) gpushared) $(O)/lib/sim/libcuda.so.1 $(O)/lib/libgpushare.so $(spank_built) $(completions)
-man1 := $(wildcard tools/man/*.1)
+plugin_man := tools/man/gpushare-device-plugin.1
+man1 := $(filter-out $(plugin_man),$(wildcard tools/man/*.1))
 man5 := $(wildcard docs/*.5)
 man8 := $(wildcard sched/man/*.8)
 man_pages := $(man1) $(man5) $(man8)
@@ -56,6 +57,7 @@ install: $(installed)  ## into PREFIX (/usr/local), below DESTDIR
 .PHONY: install-kubernetes
 install-kubernetes: $(or $(device_plugin),no-grpc)  ## the device plugin for Kubernetes, into PREFIX
 	install -D -m 755 -t $(at)/bin $(device_plugin)
+	install -D -m 644 -t $(at)/share/man/man1 $(plugin_man)
 	install -D -m 644 -t $(at)/share/gpushare/kubernetes $(wildcard tools/kubernetes/deploy/*)
 no-grpc:
 	@echo "gRPC is missing (packages libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libcurl4-openssl-dev)" >&2; exit 1
