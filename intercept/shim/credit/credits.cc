@@ -6,30 +6,13 @@
 #include <cstddef>
 #include <cstring>
 
+#include "intercept/shim/driver/in_context.h"
 #include "intercept/shim/link/gate.h"
 #include "intercept/shim/link/quiet.h"
 #include "shmctl/shim/credit.h"
 
 namespace gpushare::shim {
 namespace {
-
-// What the thread calls meanwhile ends no capture of another thread.
-class AllowedInCaptures {
- public:
-  explicit AllowedInCaptures(const MemoryDriver& driver) : driver_(driver) {
-    is_set_ = driver.cuThreadExchangeStreamCaptureMode(&mode_) == CUDA_SUCCESS;
-  }
-  ~AllowedInCaptures() {
-    if (is_set_) driver_.cuThreadExchangeStreamCaptureMode(&mode_);
-  }
-  AllowedInCaptures(const AllowedInCaptures&) = delete;
-  AllowedInCaptures& operator=(const AllowedInCaptures&) = delete;
-
- private:
-  const MemoryDriver& driver_;
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
-  bool is_set_ = false;
-};
 
 uint32_t place_of(uintptr_t key, uint32_t places) {
   return static_cast<uint32_t>(key * 0x9E3779B97F4A7C15 >> 40) % places;

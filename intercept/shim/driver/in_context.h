@@ -33,10 +33,11 @@ class InContext {
 };
 
 // A capture in the mode GLOBAL forbids all threads questions about streams and events, except those
-// in the mode RELAXED.
+// in the mode RELAXED. `Functions`: a table that has the function, Driver or a smaller one.
+template <typename Functions>
 class AllowedInCaptures {
  public:
-  explicit AllowedInCaptures(const Driver& driver) : driver_(driver) {
+  explicit AllowedInCaptures(const Functions& driver) : driver_(driver) {
     is_set_ = driver.cuThreadExchangeStreamCaptureMode(&mode_) == CUDA_SUCCESS;
   }
   ~AllowedInCaptures() {
@@ -46,7 +47,7 @@ class AllowedInCaptures {
   AllowedInCaptures& operator=(const AllowedInCaptures&) = delete;
 
  private:
-  const Driver& driver_;
+  const Functions& driver_;
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
   bool is_set_ = false;
 };
