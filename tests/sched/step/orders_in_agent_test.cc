@@ -4,6 +4,9 @@
 // tested in tests/sched/orders.
 #include <gtest/gtest.h>
 
+#include <map>
+
+#include "tests/sched/support/no_shims.h"
 #include "tests/sched/support/scheduler_rig.h"
 
 namespace gpushare {
@@ -66,16 +69,59 @@ TEST_F(FifoInTheAgent, TheUsersFreezeHoldsAndTheNextOneRunsMeanwhile) {
   EXPECT_GT(rig_.measure(1s)[0], 0.99) << "it is still the one that came first";
 }
 
+// Programs with the shim whose iterations are announced. Each comes to its boundary 3 ms after it
+// is told to stop, so that a turn does not end in the step that ends it.
+class Iterating : public test::NoShims {
+ public:
+  explicit Iterating(const Clock& clock) : clock_(clock) {}
+
+  std::vector<ProcessView> views(uint32_t) const override {
+    std::vector<ProcessView> views;
+    for (const ProcessId& process : processes)
+      views.push_back(
+          {.process = process, .iterations = IterationsView{.source = ShimSource::kAnnounced}});
+    return views;
+  }
+  std::optional<SlotReading> look(const ProcessId& process) const override {
+    const auto told = told_.find(process);
+    const bool stands = told != told_.end() && clock_.now() >= told->second + 3ms;
+    return SlotReading{.launches = static_cast<uint64_t>(clock_.now().time_since_epoch() / 1ms),
+                       .is_read = true,
+                       .at_boundary = stands ? std::optional(told->second + 3ms) : std::nullopt,
+                       .begun = 1,
+                       .iterations = std::nullopt};
+  }
+  void hold(const ProcessHold& hold) override {
+    if (hold.run_until == 0)
+      told_.erase(hold.process);
+    else
+      told_.try_emplace(hold.process, clock_.now());
+  }
+
+  std::vector<ProcessId> processes;
+
+ private:
+  const Clock& clock_;
+  std::map<ProcessId, Time> told_;
+};
+
 // What is published in the step in which a turn ends must not stand until the next one ends.
 TEST(TurnsInTheAgent, RecordsShowWhoHasTheTurn) {
   test::SchedulerRig rig;
-  rig.start(true, "[gpu.0]\npolicy = 'turns'\nturn_ms = 70\n");
-  rig.add_busy("a", {});
-  rig.add_busy("b", {});
-  rig.run_for(1s);
+  Iterating shims(rig.clock);
+  rig.shims = &shims;
+  rig.start(true, "[gpu.0]\npolicy = 'turns'\nturn_ms = 70\ngrace_ms = 10000\n");
+  for (const char* tenant : {"a", "b"}) shims.processes.push_back(rig.add_busy(tenant, {}).process);
+  const auto pass = [&rig](Nanos time) {
+    for (; time > Nanos{}; time -= 1ms) {
+      rig.run_for(1ms);
+      if (rig.scheduler->look_at_turns()) rig.step();  // as the agent does between two steps
+    }
+  };
+  pass(1s);
   int looks = 0, seen[2] = {};
   for (; looks < 400; ++looks) {
-    rig.run_for(5ms);
+    pass(5ms);
     for (const int i : {0, 1}) seen[i] += rig.record(*rig.programs[i]).turn == TurnState::kRunning;
   }
   // A hand-over is shown after 10 ms; nearly all of a turn is its owner's.
