@@ -24,8 +24,6 @@ constexpr auto kTenantPatience = 3s;
 constexpr const char* kContainerRun = "/run/gpushare";
 constexpr const char* kContainerLibrary = "/usr/lib/gpushare/libgpushare.so";
 
-std::string text_of(const char* field, size_t size) { return {field, ::strnlen(field, size)}; }
-
 }  // namespace
 
 Plugin::Plugin(PluginOptions options)
@@ -107,8 +105,7 @@ void Plugin::follow_agent() {
   if (!status) return;
   agent_pid_ = hello->pid;
   std::vector<std::string> present;
-  for (const auto& [slot, tenant] : status->snapshot.tenants)
-    present.push_back(text_of(tenant.name, sizeof tenant.name));
+  for (const auto& [slot, tenant] : status->snapshot.tenants) present.emplace_back(tenant.name);
   const std::lock_guard lock(mutex_);
   is_agent_there_ = true;
   tenants_.forget_told(present);
@@ -157,7 +154,7 @@ void Plugin::look_at_gpus() {
   if (const auto status = status_.read_plane(); status && status->health.is_live()) {
     std::vector<SharedGpu> gpus;
     for (const GpuRecord& gpu : status->snapshot.gpus) {
-      std::string uuid = text_of(gpu.uuid, sizeof gpu.uuid);
+      std::string uuid = gpu.uuid;
       if (uuid.empty()) uuid = fmt::format("gpu{}", gpu.index);
       gpus.push_back({uuid, gpu.index, gpu.memory_bytes == kUnknown64 ? 0 : gpu.memory_bytes});
     }
@@ -235,8 +232,8 @@ Resource Plugin::memory_resource() {
 Result<Allocation> Plugin::allocate_shares(const Ids& ids) const {
   if (const auto fits = check_shares(ids, options_.rules.shares); !fits)
     return std::unexpected(fits.error());
-  std::string gpus;
-  for (const std::string& gpu : gpus_of(ids)) gpus += (gpus.empty() ? "" : ",") + gpu;
+  const std::vector<std::string> uuids = gpus_of(ids);
+  const std::string gpus = fmt::format("{}", fmt::join(uuids, ","));
   Allocation allocation;
   allocation.environment = {{"NVIDIA_VISIBLE_DEVICES", gpus},
                             {"GPUSHARE_SHARES", std::to_string(ids.size())}};
@@ -253,8 +250,9 @@ Result<Allocation> Plugin::allocate_shares(const Ids& ids) const {
   }
   if (options_.passes_devices) {
     std::vector<std::string> nodes = {"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"};
+    const std::lock_guard lock(mutex_);  // this is a thread of the server's
     for (const SharedGpu& gpu : gpus_)
-      if (gpus.find(gpu.uuid) != std::string::npos)
+      if (std::ranges::find(uuids, gpu.uuid) != uuids.end())
         nodes.push_back("/dev/nvidia" + std::to_string(gpu.index));
     for (const std::string& node : nodes)
       if (::access(node.c_str(), F_OK) == 0) allocation.device_nodes.push_back(node);

@@ -56,7 +56,7 @@ class Plugin {
 
   const PluginOptions options_;
   StatusSource status_;
-  std::mutex mutex_;  // of what follows, up to the next blank line
+  mutable std::mutex mutex_;  // of what follows, up to the next blank line
   std::condition_variable changed_;
   PodTenants tenants_;
   bool has_pods_ = false;  // they were listed
