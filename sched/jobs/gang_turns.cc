@@ -251,10 +251,4 @@ const std::string* GangTurns::held(const ProcessId& process, uint32_t gpu) const
   return at == held_.end() ? nullptr : &at->second;
 }
 
-std::string GangTurns::turn_on(uint32_t gpu) const {
-  for (const auto& [key, gang] : gangs_)
-    if (gang.has_rivals && gang.runs && (gang.gpus & bit(gpu)) != 0) return gang.name;
-  return {};
-}
-
 }  // namespace gpushare

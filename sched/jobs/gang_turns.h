@@ -70,8 +70,6 @@ class GangTurns {
   bool holds_anybody() const { return !held_.empty(); }
   // When the next look is due.
   Time next() const { return next_; }
-  // The gang that has its turn on this GPU, as people see it ("run-4711"); empty: none has.
-  std::string turn_on(uint32_t gpu) const;
 
  private:
   using Place = std::pair<ProcessId, uint32_t>;

@@ -387,7 +387,6 @@ void Scheduler::enforce(uint32_t gpu) {
     const MemberKey& key = *by_slot_[decision.process];
     Member& member = state_.members.at(key);
     member.target = decision.target;
-    member.is_capped_out = decision.freeze == FreezeReason::kCap;
     member.freeze = decision.freeze;
     member.reason = std::move(decision.reason);
     const bool is_spared =
@@ -412,10 +411,10 @@ void Scheduler::freeze_for_turns(uint32_t gpu) {
 // Jobs on several GPUs that share them by slices. On one GPU alone there is none.
 void Scheduler::give_gangs_turns(Time now) {
   seen_.clear();
-  for (Decider& decider : deciders_) {
+  const bool may_be_any = config_.agent.gangs && deciders_.size() > 1;
+  for (Decider& decider : may_be_any ? std::span(deciders_) : std::span<Decider>()) {
     const uint32_t gpu = decider.gpu.index;
-    if (deciders_.size() < 2 || decider.takes_turns || decider.gpu.is_spatial ||
-        !config_.agent.gangs || !state_.gpu_problems[gpu].empty())
+    if (decider.takes_turns || decider.gpu.is_spatial || !state_.gpu_problems[gpu].empty())
       continue;
     for (const ProcessView& process : decider.views.processes()) {
       if (!process.has_context) continue;
@@ -435,7 +434,7 @@ void Scheduler::give_gangs_turns(Time now) {
            .used = process.used,
            .share = process.share,
            .target = member.target,
-           .is_capped = member.is_capped_out});
+           .is_capped = member.freeze == FreezeReason::kCap});
     }
   }
   gangs_.look(now, seen_);

@@ -51,7 +51,6 @@ class Scheduler {
 
   const State& state() const { return state_; }
   const TurnTaking& turns() const { return turns_; }
-  const GangTurns& gangs() const { return gangs_; }
 
  private:
   static constexpr int kStepsBeforeLost = 20;

@@ -31,7 +31,6 @@ struct Member {
   FreezeReason freeze = FreezeReason::kNone;  // what the plan says, and its words
   std::string reason;
   double target = -1;  // share; < 0: none
-  bool is_capped_out = false;  // the plan freezes it for its cap
   ProcessState state = ProcessState::kIdle;
   Time state_since{};
   Time came{};

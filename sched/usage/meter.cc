@@ -12,12 +12,6 @@ namespace {
 
 constexpr int64_t kMs = 1'000'000;
 
-template <size_t N>
-std::string text_of(const char (&field)[N]) {
-  const std::string_view text(field, N);
-  return std::string(text.substr(0, text.find('\0')));
-}
-
 int64_t gained(uint64_t now, uint64_t before) {
   return static_cast<int64_t>(now >= before ? now - before : now);  // it began anew
 }
@@ -50,7 +44,7 @@ void UsageMeter::look(const PlaneSnapshot& snapshot, Time monotonic, int64_t wal
   last_ = monotonic;
   watched_ns_ += passed_ns;
   for (const GpuRecord& gpu : snapshot.gpus)
-    gpus_[gpu.index] = {.uuid = text_of(gpu.uuid), .name = text_of(gpu.name)};
+    gpus_[gpu.index] = {.uuid = gpu.uuid, .name = gpu.name};
   of_processes_.clear();
   for (auto& [key, counters] : processes_) counters.is_seen = false;
   for (auto& [key, counters] : tenants_) counters.is_seen = false;
@@ -77,10 +71,10 @@ void UsageMeter::look_at_processes(const PlaneSnapshot& snapshot, int64_t passed
     const int64_t used = has_looked_ ? gained(process.gpu_time_ns, before.used_ns) : 0;
     const int64_t throttled = has_looked_ ? gained(process.throttled_ns, before.throttled_ns) : 0;
     const int64_t uid = process.uid == kUnknown32 ? kNoUser : int64_t{process.uid};
-    const std::string name = text_of(tenant->record.name);
+    const std::string name = tenant->record.name;
     UsageJob job{.name = process.run != 0 ? fmt::format("run-{}", process.run)
                                           : fmt::format("pid-{}", process.pid),
-                 .command = text_of(process.command),
+                 .command = process.command,
                  .tenant = name,
                  .uid = uid};
 
@@ -119,7 +113,7 @@ void UsageMeter::look_at_processes(const PlaneSnapshot& snapshot, int64_t passed
 
 void UsageMeter::look_at_tenants(const PlaneSnapshot& snapshot, int64_t passed_ns) {
   for (const auto& [slot, tenant] : snapshot.tenants) {
-    const std::string name = text_of(tenant.name);
+    const std::string name = tenant.name;
     for (uint32_t gpu = 0; gpu < std::min<size_t>(snapshot.gpus.size(), kMaxGpus); ++gpu) {
       const TenantGpuUse& use = tenant.gpu[gpu];
       const auto seen = of_processes_.find({name, gpu});

@@ -110,7 +110,7 @@ class Reading {
     for (tier_ = 0; tier_ < kUsageTierCount; ++tier_)
       if (auto read =
               each("SELECT min(start) FROM samples WHERE tier=? AND start>=? HAVING count(*)>0",
-                   {tier_, down(window_.since, kUsageTiers[tier_].step)},
+                   {tier_, step_begin(window_.since, kUsageTiers[tier_].step)},
                    [&](const Statement& row) { first[tier_] = row.number(0); });
           !read)
         return read;
@@ -123,12 +123,9 @@ class Reading {
       if (is_short && reaches) break;
     }
     out_.step = kUsageTiers[tier_].step;
-    out_.since = down(window_.since, out_.step);
-    out_.until = down(window_.until + out_.step - 1, out_.step);
+    out_.since = step_begin(window_.since, out_.step);
+    out_.until = step_begin(window_.until + out_.step - 1, out_.step);
     return {};
-  }
-  static WallSeconds down(WallSeconds time, WallSeconds step) {
-    return time - ((time % step) + step) % step;
   }
 
   Result<> read_series() {
@@ -177,7 +174,7 @@ class Reading {
         "SELECT name,command,tenant,uid,sum(used_ms),sum(waiting_ms),sum(throttled_ms),min(start),"
         "max(start) FROM job_use JOIN jobs ON job=id WHERE tier=? AND start>=? AND start<? GROUP "
         "BY id",
-        {tier, down(out_.since, step), out_.until}, [&](const Statement& row) {
+        {tier, step_begin(out_.since, step), out_.until}, [&](const Statement& row) {
           UsageJobTotal total{.job = job_of(row, 0),
                               .amounts = {.used_ms = static_cast<uint64_t>(row.number(4)),
                                           .waiting_ms = static_cast<uint64_t>(row.number(5)),

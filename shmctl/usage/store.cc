@@ -41,11 +41,6 @@ CREATE INDEX freezes_start ON freezes(start_ms);
 CREATE TABLE gpus(gpu INTEGER PRIMARY KEY, uuid TEXT NOT NULL, name TEXT NOT NULL);
 )";
 
-WallSeconds slot_of(WallSeconds time, uint32_t tier) {
-  const WallSeconds step = kUsageTiers[tier].step;
-  return time - ((time % step) + step) % step;
-}
-
 // Every user may open the file itself, and could then lock that.
 Result<Fd> lock_beside(const std::string& path) {
   const std::string name = path + ".lock";
@@ -164,7 +159,9 @@ Result<> UsageStore::write_once(const UsageWrite& what) {
       sample.amounts[*number] = amounts;
     }
     for (uint32_t tier = 0; tier < kUsageTierCount; ++tier)
-      if (auto added = add_sample(tier, slot_of(what.start, tier), sample); !added) return added;
+      if (auto added = add_sample(tier, step_begin(what.start, kUsageTiers[tier].step), sample);
+          !added)
+        return added;
     if (auto added = add_jobs(what); !added) return added;
     for (const auto& [gpu, about] : what.gpus) {
       if (const auto known = gpus_.find(gpu); known != gpus_.end() && known->second == about)
@@ -214,17 +211,17 @@ Result<> UsageStore::add_sample(uint32_t tier, WallSeconds start, const Numbered
 }
 
 Result<> UsageStore::add_jobs(const UsageWrite& what) {
+  auto add = database_.prepare(
+      "INSERT INTO job_use VALUES(?,?,?,?,?,?) ON CONFLICT DO UPDATE SET "
+      "used_ms=used_ms+excluded.used_ms, waiting_ms=waiting_ms+excluded.waiting_ms, "
+      "throttled_ms=throttled_ms+excluded.throttled_ms");
+  if (!add) return std::unexpected(add.error());
   for (const auto& [job, amounts] : what.jobs) {
     const auto number = number_of(job, what.start);
     if (!number) return std::unexpected(number.error());
     for (uint32_t tier = 1; tier < kUsageTierCount; ++tier) {
-      auto add = database_.prepare(
-          "INSERT INTO job_use VALUES(?,?,?,?,?,?) ON CONFLICT DO UPDATE SET "
-          "used_ms=used_ms+excluded.used_ms, waiting_ms=waiting_ms+excluded.waiting_ms, "
-          "throttled_ms=throttled_ms+excluded.throttled_ms");
-      if (!add) return std::unexpected(add.error());
       add->bind(0, tier);
-      add->bind(1, slot_of(what.start, tier));
+      add->bind(1, step_begin(what.start, kUsageTiers[tier].step));
       add->bind(2, *number);
       add->bind(3, static_cast<int64_t>(amounts.used_ms));
       add->bind(4, static_cast<int64_t>(amounts.waiting_ms));
@@ -235,15 +232,15 @@ Result<> UsageStore::add_jobs(const UsageWrite& what) {
   for (const UsageFreeze& freeze : what.freezes) {
     const auto number = number_of(freeze.job, what.start);
     if (!number) return std::unexpected(number.error());
-    auto add = database_.prepare("INSERT INTO freezes VALUES(?,?,?,?,?,?)");
-    if (!add) return std::unexpected(add.error());
-    add->bind(0, freeze.start_ms);
-    add->bind(1, static_cast<int64_t>(freeze.duration_ms));
-    add->bind(2, *number);
-    add->bind(3, freeze.pid);
-    add->bind(4, freeze.gpu);
-    add->bind(5, std::string_view(freeze.reason));
-    if (auto run = add->run(); !run) return run;
+    auto note = database_.prepare("INSERT INTO freezes VALUES(?,?,?,?,?,?)");
+    if (!note) return std::unexpected(note.error());
+    note->bind(0, freeze.start_ms);
+    note->bind(1, static_cast<int64_t>(freeze.duration_ms));
+    note->bind(2, *number);
+    note->bind(3, freeze.pid);
+    note->bind(4, freeze.gpu);
+    note->bind(5, std::string_view(freeze.reason));
+    if (auto run = note->run(); !run) return run;
   }
   return {};
 }

@@ -102,4 +102,9 @@ inline constexpr UsageTier kUsageTiers[] = {
 };
 inline constexpr uint32_t kUsageTierCount = 3;
 
+// The begin of the step of this length in which the time lies, also before 1970.
+constexpr WallSeconds step_begin(WallSeconds time, WallSeconds step) {
+  return time - ((time % step) + step) % step;
+}
+
 }  // namespace gpushare

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/base/endpoints.h"
 
+#include <fmt/format.h>
+
+#include <charconv>
 #include <cstdlib>
 
 #include "kmod/uapi/gpushare.h"
@@ -20,6 +23,18 @@ Endpoints endpoints_of(const Invocation& invocation) {
   const std::string usual = invocation.has("socket") ? "" : GPUSHARE_SYSFS_PATH;
   return {invocation.text("socket"), invocation.text("region"),
           named != nullptr && *named != '\0' ? named : usual};
+}
+
+Result<std::optional<uint32_t>> gpu_option(const Invocation& invocation) {
+  const auto text = invocation.value("gpu");
+  if (!text) return std::nullopt;
+  uint32_t number = 0;
+  const char* const end = text->data() + text->size();
+  const auto [rest, failure] = std::from_chars(text->data(), end, number);
+  if (failure == std::errc{} && rest == end && number < kMaxGpus) return number;
+  return make_error(
+      std::errc::invalid_argument, "read --gpu",
+      fmt::format("--gpu takes the number of a GPU, 0 to {}, not '{}'", kMaxGpus - 1, *text));
 }
 
 }  // namespace gpushare

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a tool finds the agent: from its options, otherwise from the environment, otherwise where
-// the agent usually is.
+// the agent usually is. And which of its GPUs is meant.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "shmctl/base/error.h"
 #include "shmctl/program/command_line.h"
 
 namespace gpushare {
@@ -21,5 +24,9 @@ struct Endpoints {
 std::vector<Option> endpoint_options();  // --socket and --region
 // Requires: the program has endpoint_options().
 Endpoints endpoints_of(const Invocation& invocation);
+
+// The value of --gpu, a number below kMaxGpus; nullopt: it was not given. The error's detail says
+// what is allowed. Requires: the program has that option.
+Result<std::optional<uint32_t>> gpu_option(const Invocation& invocation);
 
 }  // namespace gpushare

@@ -5,12 +5,11 @@
 #include <unistd.h>
 
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <ctime>
 
-#include "shmctl/plane/layout.h"
 #include "tools/base/atomic_file.h"
+#include "tools/base/endpoints.h"
 #include "tools/base/report.h"
 #include "tools/cli/commands.h"
 #include "tools/report/moment.h"
@@ -27,14 +26,6 @@ std::string user_name(int64_t uid) {
 std::string host_name() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "this machine";
-}
-
-std::optional<uint32_t> gpu_number(std::string_view text) {
-  uint32_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [rest, failure] = std::from_chars(text.data(), end, value);
-  if (failure != std::errc{} || rest != end || value >= kMaxGpus) return std::nullopt;
-  return value;
 }
 
 Error explained(Error error, const std::string& path) {
@@ -57,12 +48,9 @@ ExitCode report_usage(const Invocation& invocation) {
     return invocation.wrong(fmt::format("--since ({}) is not before --until ({})",
                                         wall_text(*since), wall_text(*until)));
   UsageWindow window{.since = *since, .until = *until, .tenant = invocation.value("tenant")};
-  if (const auto text = invocation.value("gpu")) {
-    window.gpu = gpu_number(*text);
-    if (!window.gpu)
-      return invocation.wrong(
-          fmt::format("--gpu takes the number of a GPU, 0 to {}, not '{}'", kMaxGpus - 1, *text));
-  }
+  const auto gpu = gpu_option(invocation);
+  if (!gpu) return invocation.wrong(gpu.error().detail);
+  window.gpu = *gpu;
   const bool is_json = invocation.has("json"), is_page = invocation.has("output") && !is_json;
   std::optional<WholeFile> file;
   if (invocation.has("output")) {

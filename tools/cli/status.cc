@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <thread>
@@ -41,22 +40,10 @@ Option wide_option() { return {"wide", 'W', "", "Cut nothing to the width of the
 
 constexpr auto kBetweenLooks = std::chrono::seconds(1);
 
-std::optional<uint32_t> number(std::string_view text) {
-  uint32_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value >= kMaxGpus)
-    return std::nullopt;
-  return value;
-}
-
 ExitCode show_queue(const Invocation& invocation) {
-  std::optional<uint32_t> gpu;
-  if (const auto text = invocation.value("gpu")) {
-    gpu = number(*text);
-    if (!gpu)
-      return invocation.wrong(
-          fmt::format("--gpu takes the number of a GPU, 0 to {}, not '{}'", kMaxGpus - 1, *text));
-  }
+  const auto asked = gpu_option(invocation);
+  if (!asked) return invocation.wrong(asked.error().detail);
+  const std::optional<uint32_t> gpu = *asked;
   const bool watches = invocation.has("watch"), is_json = invocation.has("json");
   const bool clears = watches && !is_json && ::isatty(STDOUT_FILENO) == 1;
   StatusSource source(endpoints_of(invocation));

@@ -17,27 +17,16 @@ constexpr const char* kNames[] = {
     "cuKernelGetName"};
 constexpr size_t kNeeded = std::size(kNames) - 2;
 
-// Two threads may fill it at once, with the same values.
 constinit MemoryDriver found{};
-constinit std::atomic<int> state{0};  // 0: not looked up yet, 1: complete, 2: a function is missing
+constinit std::atomic<Lookup> state{Lookup::kNotYet};
+static_assert(sizeof found == sizeof(void*) * std::size(kNames));
 
 }  // namespace
 
 const MemoryDriver* memory_driver() {
-  int now = state.load(std::memory_order_acquire);
-  if (now == 0) {
-    if (driver_function("cuInit") == nullptr) return nullptr;  // it may be loaded later
-    now = 1;
-    auto* members = reinterpret_cast<void**>(&found);
-    static_assert(sizeof found == sizeof(void*) * std::size(kNames));
-    for (size_t i = 0; i < std::size(kNames); ++i) {
-      void* const function = driver_function(kNames[i]);
-      if (function == nullptr && i < kNeeded) now = 2;
-      std::atomic_ref(members[i]).store(function, std::memory_order_relaxed);
-    }
-    state.store(now, std::memory_order_release);
-  }
-  return now == 1 ? &found : nullptr;
+  const Lookup now =
+      fill_table(state, reinterpret_cast<void**>(&found), kNames, std::size(kNames), kNeeded);
+  return now == Lookup::kComplete ? &found : nullptr;
 }
 
 }  // namespace gpushare::shim

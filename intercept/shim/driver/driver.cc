@@ -15,34 +15,23 @@ constexpr const char* kNames[] = {
 #undef GS_NAME
 };
 
-// Two threads may fill it at once, with the same values.
 constinit Driver found{};
-constinit std::atomic<int> state{0};  // 0: not looked up yet, 1: complete, 2: a function is missing
+constinit std::atomic<Lookup> state{Lookup::kNotYet};
+static_assert(sizeof found == sizeof(void*) * std::size(kNames));
+
+Lookup look_up() {
+  return fill_table(state, reinterpret_cast<void**>(&found), kNames, std::size(kNames),
+                    std::size(kNames));
+}
 
 }  // namespace
 
 const Driver* driver() {
-  int now = state.load(std::memory_order_acquire);
-  if (now == 0) {
-    if (driver_function("cuInit") == nullptr) return nullptr;  // it may be loaded later
-    now = 1;
-    void* functions[std::size(kNames)];
-    static_assert(sizeof functions == sizeof found);
-    for (size_t i = 0; i < std::size(kNames); ++i) {
-      functions[i] = driver_function(kNames[i]);
-      if (functions[i] == nullptr) now = 2;
-    }
-    auto* members = reinterpret_cast<void**>(&found);
-    for (size_t i = 0; i < std::size(kNames); ++i)
-      std::atomic_ref(members[i]).store(functions[i], std::memory_order_relaxed);
-    state.store(now, std::memory_order_release);
-  }
-  return now == 1 ? &found : nullptr;
+  Lookup now = state.load(std::memory_order_acquire);
+  if (now == Lookup::kNotYet) now = look_up();
+  return now == Lookup::kComplete ? &found : nullptr;
 }
 
-bool is_driver_too_old() {
-  driver();
-  return state.load(std::memory_order_acquire) == 2;
-}
+bool is_driver_too_old() { return look_up() == Lookup::kMissing; }
 
 }  // namespace gpushare::shim

@@ -91,6 +91,21 @@ void* driver_function(const char* symbol) {
   return library == nullptr ? nullptr : find(library, symbol);
 }
 
+Lookup fill_table(std::atomic<Lookup>& state, void** table, const char* const* names, size_t count,
+                  size_t needed) {
+  Lookup now = state.load(std::memory_order_acquire);
+  if (now != Lookup::kNotYet) return now;
+  if (driver_function("cuInit") == nullptr) return now;  // it may be loaded later
+  now = Lookup::kComplete;
+  for (size_t i = 0; i < count; ++i) {
+    void* const function = driver_function(names[i]);
+    if (function == nullptr && i < needed) now = Lookup::kMissing;
+    std::atomic_ref(table[i]).store(function, std::memory_order_relaxed);
+  }
+  state.store(now, std::memory_order_release);
+  return now;
+}
+
 bool bind(int index, void* function) {
   void* first = nullptr;
   if (real_functions[index].compare_exchange_strong(first, function, std::memory_order_acq_rel)) {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 
 #include "intercept/shim/driver/table.h"
 
@@ -12,6 +13,15 @@ namespace gpushare::shim {
 
 // The driver's own function of that name; null while no driver is loaded, or if it has none.
 void* driver_function(const char* symbol);
+
+// How far a table of functions of the driver has been filled.
+enum class Lookup { kNotYet, kComplete, kMissing };
+
+// Fills a table of `count` pointers once, and says how far it is. Without one of the first `needed`
+// it is kMissing, and kNotYet while no driver is loaded. Two threads may fill it at once, with the
+// same values.
+Lookup fill_table(std::atomic<Lookup>& state, void** table, const char* const* names, size_t count,
+                  size_t needed);
 
 // A function of the driver that is looked up once. Any thread.
 template <class Function>

@@ -29,6 +29,12 @@ class TakeoverTest : public ::testing::Test {
   }
   const Tenant& tenant(std::string_view name) { return *tenants_->at(*tenants_->find(name)); }
   std::string tenant_of(pid_t pid) { return tenants_->at(tenants_->tenant_of(id(pid)))->name; }
+  void add_in(pid_t pid, const std::string& cgroup) {
+    ProcessIdentity process;
+    process.id = id(pid);
+    process.cgroup_path = cgroup;
+    tenants_->add_process(process);
+  }
   std::size_t entries() {
     std::size_t n = 0;
     Roster(*region_).for_each_process([&](const RosterProcess&) { ++n; });
@@ -132,10 +138,7 @@ TEST_F(TakeoverTest, AScopeHoldsItsProcessesUnderTheNextAgentToo) {
   processes_.dead[10] = true;
   processes_.cgroups = {"/a.scope"};
   next({});
-  ProcessIdentity daemon;
-  daemon.id = id(20);
-  daemon.cgroup_path = "/a.scope/deeper";
-  tenants_->add_process(daemon);
+  add_in(20, "/a.scope/deeper");
   EXPECT_EQ(tenant_of(20), "run-10");
   tenants_->end_process(id(20));
   processes_.cgroups.clear();
@@ -151,10 +154,7 @@ TEST_F(TakeoverTest, AnotherCgroupStaysThoughItIsEmpty) {
   ASSERT_TRUE(tenants_->attach_scope("/kubepods/pod1", "pod"));
   next({});
   next({});
-  ProcessIdentity process;
-  process.id = id(20);
-  process.cgroup_path = "/kubepods/pod1/container";
-  tenants_->add_process(process);
+  add_in(20, "/kubepods/pod1/container");
   EXPECT_EQ(tenant_of(20), "pod");
   ASSERT_TRUE(tenants_->remove("pod"));
   next({});
@@ -165,10 +165,7 @@ TEST_F(TakeoverTest, AnotherCgroupStaysThoughItIsEmpty) {
 TEST_F(TakeoverTest, WhatIsInACgroupLeavesWithItsTenant) {
   set("pod", {});
   ASSERT_TRUE(tenants_->attach_scope("/kubepods/pod1", "pod"));
-  ProcessIdentity process;
-  process.id = id(20);
-  process.cgroup_path = "/kubepods/pod1/container";
-  tenants_->add_process(process);
+  add_in(20, "/kubepods/pod1/container");
   ASSERT_EQ(tenant_of(20), "pod");
   ASSERT_TRUE(tenants_->remove("pod"));
   EXPECT_EQ(tenants_->tenant_of(id(20)), kDefaultTenant);

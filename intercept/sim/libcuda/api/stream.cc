@@ -82,19 +82,10 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
   return make_wait(awaited)->submit(runtime, now.context, *found).first;
 }
 
-CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
-  GS_STREAM(stream);
-  const auto made = make_host_function(function, data);
-  if (made.result != CUDA_SUCCESS) return made.result;
-  return perform(runtime, now.context, found, made.operation).first;
-}
-
-// --- values in memory
-// -----------------------------------------------------------------------------
-
 namespace {
 
-CUresult put_value(CUstream stream, const std::function<Made(Runtime&)>& make) {
+// Puts the operation that is made into the stream.
+CUresult put(CUstream stream, const std::function<Made(Runtime&)>& make) {
   GS_STREAM(stream);
   const auto made = make(runtime);
   if (made.result != CUDA_SUCCESS) return made.result;
@@ -103,27 +94,34 @@ CUresult put_value(CUstream stream, const std::function<Made(Runtime&)>& make) {
 
 }  // namespace
 
+CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
+  return put(stream, [=](Runtime&) { return make_host_function(function, data); });
+}
+
+// --- values in memory
+// -----------------------------------------------------------------------------
+
 CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value,
                                 unsigned flags) {
-  return put_value(stream, [=](Runtime& runtime) {
+  return put(stream, [=](Runtime& runtime) {
     return make_wait_for_value(runtime, address, value, 4, flags);
   });
 }
 CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, uint64_t value,
                                 unsigned flags) {
-  return put_value(stream, [=](Runtime& runtime) {
+  return put(stream, [=](Runtime& runtime) {
     return make_wait_for_value(runtime, address, value, 8, flags);
   });
 }
 CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value,
                                  unsigned flags) {
-  return put_value(stream, [=](Runtime& runtime) {
+  return put(stream, [=](Runtime& runtime) {
     return make_write_of_value(runtime, address, value, 4, flags);
   });
 }
 CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, uint64_t value,
                                  unsigned flags) {
-  return put_value(stream, [=](Runtime& runtime) {
+  return put(stream, [=](Runtime& runtime) {
     return make_write_of_value(runtime, address, value, 8, flags);
   });
 }

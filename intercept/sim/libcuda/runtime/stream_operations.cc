@@ -44,7 +44,7 @@ Made make_host_function(CUhostFn function, void* data) {
                 [=](Runtime& runtime, const auto& context, Stream& stream) -> Runtime::Submitted {
                   Work gate = work_of_kind(WorkKind::kGate);
                   gate.sequence = runtime.new_sequence();
-                  runtime.watcher().expect_host_function();
+                  runtime.watcher().expect();
                   // A gate can be opened only after it was submitted, so both must have happened.
                   const auto announce = [&watcher = runtime.watcher(), function, data,
                                          sequence = gate.sequence,

@@ -28,8 +28,6 @@ void Watcher::forget(uint64_t sequence) {
   std::erase_if(kernels_, [&](const Endless& kernel) { return kernel.sequence == sequence; });
 }
 
-void Watcher::expect_host_function() { expect(); }
-
 void Watcher::expect() {
   std::unique_lock lock(mutex_);
   ++expected_;

@@ -36,13 +36,11 @@ class Watcher {
   // Call it at the kernel's completion: its memory is not touched any more.
   void forget(uint64_t sequence);
 
-  // Announces a host function. due() says later that it must run now; when it has returned, the
-  // Watcher stops `gate`.
-  void expect_host_function();
-  void due(CUhostFn function, void* data, uint64_t gate);
-
-  // Announces work that must have its effect although the program makes no call; done() follows.
+  // Announces work that must have its effect although the program makes no call; due() follows for
+  // a host function, and done() or stop_when() for anything else.
   void expect();
+  // An expected host function must run now; when it has returned, the Watcher stops `gate`.
+  void due(CUhostFn function, void* data, uint64_t gate);
   void done();
   // Announced work has come to its turn: `gate` is stopped as soon as `is_fulfilled`, at once or at
   // a later look. done() follows from here.
