@@ -30,11 +30,21 @@ constexpr int32_t credit_lacking(uint32_t word, uint32_t number) {
   return static_cast<int32_t>(number - word);
 }
 
+inline void wake_credit(ShimSlot& slot) {
+  ::syscall(SYS_futex, &slot.credit.word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
 // Sets the word and wakes threads that wait for it.
 inline void set_credit(ShimSlot& slot, uint32_t word) {
-  std::atomic<uint32_t>& credit = slot.credit.word;
-  if (credit.exchange(word, std::memory_order_acq_rel) == word) return;
-  ::syscall(SYS_futex, &credit, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  if (slot.credit.word.exchange(word, std::memory_order_acq_rel) != word) wake_credit(slot);
+}
+
+// Returns true if the word was opened, and not dealt out or closed.
+inline bool is_credit_open(const ShimSlot& slot) {
+  const ShimCredit& credit = slot.credit;
+  return credit_lacking(credit.word.load(std::memory_order_relaxed),
+                        credit.issued.load(std::memory_order_relaxed)) <
+         -static_cast<int32_t>(kCreditFar / 2);
 }
 
 // All that is in line is let through, and what comes.
@@ -51,11 +61,9 @@ inline void close_credit(ShimSlot& slot) {
 // Returns true if an open word has to be set anew: it would be used up after some 800 million
 // waits. One that is closer was dealt out, and is left alone.
 inline bool is_credit_stale(const ShimSlot& slot) {
-  const ShimCredit& credit = slot.credit;
-  const int32_t ahead = -credit_lacking(credit.word.load(std::memory_order_relaxed),
-                                        credit.issued.load(std::memory_order_relaxed));
-  return ahead > static_cast<int32_t>(kCreditFar / 2) &&
-         ahead < static_cast<int32_t>(kCreditFar - kCreditStale);
+  const int32_t ahead = -credit_lacking(slot.credit.word.load(std::memory_order_relaxed),
+                                        slot.credit.issued.load(std::memory_order_relaxed));
+  return is_credit_open(slot) && ahead < static_cast<int32_t>(kCreditFar - kCreditStale);
 }
 
 }  // namespace gpushare

@@ -108,6 +108,7 @@ enum class ShimHeld : uint32_t {
   kNotPinned = 3,           // the driver does not pin the slot
   kSeveralContexts = 4,     // the process works in several contexts, perhaps on several GPUs
   kCollectives = 5,  // it launches collectives, which must not be held apart from their peers
+  kNotWatched = 6,   // no thread could be started that would free it when the agent dies
 };
 
 // The credit of the process (credit.h). Streams wait for `word` with numbers that rise.
@@ -115,6 +116,9 @@ struct alignas(64) ShimCredit {
   // Written by the agent, read by the GPU; a futex. Waits up to this number, in a circle, are let
   // through. Whoever finds the agent dead may write it, to let all through.
   std::atomic<uint32_t> word;
+  // Written by the agent: so much work at most is in line on the GPU and not begun, beyond one
+  // launch of each stream; further launches wait on the host. 0: as much as the program likes.
+  std::atomic<uint32_t> most_ahead_us;
   // Written by the shim.
   alignas(64) std::atomic<uint32_t> issued;  // the number of the last wait that was put in line
   std::atomic<ShimHeld> held;

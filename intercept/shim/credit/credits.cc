@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "intercept/shim/credit/watcher.h"
 #include "intercept/shim/driver/in_context.h"
 #include "intercept/shim/link/gate.h"
 #include "intercept/shim/link/quiet.h"
@@ -96,6 +97,11 @@ bool Credits::prepare(ShimSlot& mine) {
     fall_back(ShimHeld::kNotPinned);
     return false;
   }
+  if (!is_watched_ && !start_watcher()) {
+    fall_back(ShimHeld::kNotWatched);
+    return false;
+  }
+  is_watched_ = true;
   context_.store(context, std::memory_order_relaxed);
   slot_.store(&mine, std::memory_order_release);
   return true;

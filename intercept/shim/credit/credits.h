@@ -83,7 +83,8 @@ class Credits {
   CUdeviceptr on_gpu_;              // of that slot; written before slot_
   std::atomic<CUcontext> context_;  // in which it is pinned: the only one in which waits are put
   std::atomic<CUcontext> primaries_[kMostDevices];
-  SpinLock lock_;  // of pinning
+  SpinLock lock_;    // of pinning
+  bool is_watched_;  // protected by lock_: the watcher has been started (watcher.h)
   Lengths lengths_;
   std::atomic<uint32_t> random_;
   std::atomic<CUfunction> known_functions_[kFunctions];  // that are no collectives

@@ -91,6 +91,11 @@ void* driver_function(const char* symbol) {
   return library == nullptr ? nullptr : find(library, symbol);
 }
 
+void* program_function(const char* name) {
+  const FindSymbol find = gs_find_dlsym();
+  return find == nullptr ? nullptr : find(RTLD_DEFAULT, name);
+}
+
 Lookup fill_table(std::atomic<Lookup>& state, void** table, const char* const* names, size_t count,
                   size_t needed) {
   Lookup now = state.load(std::memory_order_acquire);

@@ -14,6 +14,9 @@ namespace gpushare::shim {
 // The driver's own function of that name; null while no driver is loaded, or if it has none.
 void* driver_function(const char* symbol);
 
+// The function of that name that a library of the program sees (RTLD_DEFAULT); null: there is none.
+void* program_function(const char* name);
+
 // How far a table of functions of the driver has been filled.
 enum class Lookup { kNotYet, kComplete, kMissing };
 

@@ -214,7 +214,9 @@ void attach_again(ShimSlot& mine) {
   // The old page stays mapped and the old descriptor open, as another thread may be using them.
   // That is one of each for each death of an agent.
   if (answer.wake >= 0) keep_wake(answer.wake);
-  if (answer.slot != nullptr) process.slot.store(answer.slot, std::memory_order_release);
+  if (answer.slot == nullptr) return;
+  process.slot.store(answer.slot, std::memory_order_release);
+  wake_credit(mine);  // the thread beside it looks at the new one from now on
 }
 
 uint64_t monotonic_ns() {

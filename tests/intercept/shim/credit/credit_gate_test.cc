@@ -38,9 +38,9 @@ class CreditGate : public OnTheSimulatedGpu {
     return eventually([&] { return read(rig, program, &ShimCredit::reached) > before + 10; });
   }
   // Kernels back to back, so many always in line.
-  std::unique_ptr<Child> start_spinning(ShimRig& rig) {
+  std::unique_ptr<Child> start_spinning(ShimRig& rig, const char* depth = "256") {
     auto program = start({"spin", "--seconds", "600", "--ns-per-unit", "129", "--kernel-us", "2000",
-                          "--depth", "256"},
+                          "--depth", depth},
                          &rig);
     EXPECT_TRUE(rig.launches_beyond(300));
     EXPECT_EQ(held(rig, *program), ShimHeld::kOnGpu);
@@ -162,6 +162,21 @@ TEST_F(CreditGate, IsFreedByAThreadThatFindsTheAgentDead) {
   ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
   ASSERT_TRUE(stands(rig, *program));
   rig.die();
+  EXPECT_TRUE(goes_on(rig, *program));
+}
+
+// None of its threads runs any more, and nobody but itself is left.
+TEST_F(CreditGate, IsFreedWhenAllThreadsWaitForTheGpuAndTheAgentDies) {
+  ShimRig rig(kCredit);
+  const auto program = start_spinning(rig, "48");
+  ASSERT_TRUE(rig.with_slot(program->pid(), [](ShimSlot& slot) {
+    set_credit(slot, slot.credit.issued.load());  // what comes is held; there is room for it
+  }));
+  ASSERT_TRUE(stands(rig, *program));
+  EXPECT_TRUE(rig.with_slot(program->pid(), [](ShimSlot& slot) {
+    EXPECT_EQ(slot.waiting.load(), 0u) << "a thread at the gate would find out";
+  }));
+  rig.hang();
   EXPECT_TRUE(goes_on(rig, *program));
 }
 

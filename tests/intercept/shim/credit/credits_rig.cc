@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "intercept/shim/credit/watcher.h"
 #include "intercept/shim/link/gate.h"
 
 namespace gpushare::shim {
@@ -10,7 +11,7 @@ namespace gpushare::shim {
 constinit Process the_process{};
 std::unique_ptr<FakeGpu> the_gpu;
 std::function<void()> on_host_wait;
-bool is_the_agent_alive = true, has_memory_operations = true;
+bool is_the_agent_alive = true, has_memory_operations = true, can_be_watched = true;
 std::map<CUfunction, std::string> names;
 
 // --- what the library has in attach.cc and gate.cc ----------------------------------------------
@@ -22,6 +23,7 @@ uint32_t attach() { return the_process.features.load(); }
 uint64_t monotonic_ns() { return 1; }
 bool is_agent_alive(const ShimSlot&) { return is_the_agent_alive; }
 void wait_on(std::atomic<uint32_t>&, uint32_t) { on_host_wait(); }
+bool start_watcher() { return can_be_watched; }
 
 // --- the GPU ------------------------------------------------------------------------------------
 
@@ -169,7 +171,7 @@ void CreditsTest::start_over() {
   the_process.features = kShimGate | kShimCredit;
   the_process.slot = slot_.get();
   the_process.credits = nullptr;
-  is_the_agent_alive = has_memory_operations = true;
+  is_the_agent_alive = has_memory_operations = can_be_watched = true;
   names.clear();
   launches_ = 0;
 }

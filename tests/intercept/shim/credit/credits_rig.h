@@ -72,7 +72,7 @@ class FakeGpu {
 extern std::unique_ptr<FakeGpu> the_gpu;
 extern std::function<void()> on_host_wait;
 extern bool is_the_agent_alive;
-extern bool has_memory_operations;
+extern bool has_memory_operations, can_be_watched;
 extern std::map<CUfunction, std::string> names;  // of functions
 
 class CreditsTest : public testing::Test {

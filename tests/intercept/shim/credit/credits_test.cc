@@ -161,6 +161,14 @@ TEST_F(Credit, ADriverWithoutMemoryOperationsHoldsOnTheHost) {
   EXPECT_EQ(the_gpu->run(), 3u) << "the host's gate alone holds";
 }
 
+TEST_F(Credit, NothingWaitsOnTheGpuThatNobodyWatches) {
+  can_be_watched = false;
+  for (int i = 0; i < 3; ++i) launch(stream_, kLong);
+  EXPECT_EQ(credit().held, ShimHeld::kNotWatched);
+  close_credit(*slot_);
+  EXPECT_EQ(the_gpu->run(), 3u) << "the host's gate alone holds";
+}
+
 TEST_F(Credit, ASecondContextHoldsOnTheHost) {
   launch(stream_, kLong);
   the_gpu->current = reinterpret_cast<CUcontext>(uintptr_t{0x600});
