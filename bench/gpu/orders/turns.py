@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two jobs take turns by the agent, on a real GPU: turns.py BUILD [--only ROW...] [--out FILE].
 
-steps      two programs of 10 ms an iteration, turns of 100 ms: the gap between two turns by the GPU's own clock, and
-           what a turn costs
+iterations two programs of 10 ms an iteration whose host side takes no time (bin/bench/iterations), turns of 100 ms: the
+           gap between two turns by the GPU's own clock, and what a turn costs
+steps      the same with two PyTorch programs
 torch      ResNet-50 and a transformer, the same, and their losses against those alone
 endless    a program of short iterations beside one kernel that never ends: how long its first kernel waits
 no-shim    the same beside a program without the shim
@@ -40,6 +41,11 @@ def begin(agent, tenant, command, shim=True):
 def ready(program):
     if not (program.take(rig.READY_S) or {}).get("ready"):
         sys.exit(program.errors()[-1500:])
+
+
+def losses(said):
+    """What is to be equal bit by bit, alone and in turns."""
+    return said.get("losses") or said["checksum"]
 
 
 def alone(build, command):
@@ -94,7 +100,7 @@ def pair(build, first, second, turn_ms):
         "one_after_the_other_s": one_after_the_other,
         "ratio": together / one_after_the_other,
         "cost_us_a_turn": (together - one_after_the_other) * 1e6 / turns if turns else None,
-        "losses_equal": [single["losses"] == each["losses"] for single, each in zip(singles, both)],
+        "losses_equal": [losses(single) == losses(each) for single, each in zip(singles, both)],
         "agent_says": queue,
     }
 
@@ -125,7 +131,17 @@ def beside(build, other, shim):
             "other_still_runs": is_alive, "status": status, "queue": queue}
 
 
+def iterations(build):
+    """Units of work are of one length in both programs, and alone."""
+    program = [build / "bin/bench/iterations"]
+    with rig.Program(program) as first:
+        unit_ns = (first.take(rig.READY_S) or sys.exit(first.errors()[-1500:]))["ns_per_unit"]
+    command = [*program, "--iterations", "2500", "--ns-per-unit", str(unit_ns)]
+    return pair(build, command, command, 100)
+
+
 ROWS = {
+    "iterations": iterations,
     "steps": lambda build: pair(build, words("steps", "--iterations", "2500"),
                                 words("steps", "--iterations", "2500"), 100),
     "torch": lambda build: pair(build, words("resnet50", "--iterations", "400"),

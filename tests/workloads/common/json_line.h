@@ -3,10 +3,12 @@
 // the other end of a pipe sees it. Keys and texts must need no escaping. One thread.
 #pragma once
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <concepts>
+#include <cstdint>
 #include <cstdio>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -32,6 +34,9 @@ class JsonLine {
   }
   JsonLine& add(std::string_view key, std::integral auto value) {
     return put(key, fmt::format("{}", value));
+  }
+  JsonLine& add(std::string_view key, std::span<const uint64_t> values) {
+    return put(key, fmt::format("[{}]", fmt::join(values, ",")));
   }
 
   void print() const {
