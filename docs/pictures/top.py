@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from svg import document, element
 
-COLUMNS, LINES = 118, 9
+COLUMNS, LINES = 118, 22
 INTERVAL_S = 0.4
 CONFIG = """
 [tenant.train]
@@ -84,14 +84,14 @@ def record(build):
             """Which part of the column is filled, 0 to 1."""
             lines = tmux("capture-pane", "-p").splitlines()
             heads = [line for line in lines if "HISTORY" in line]
-            programs = [line for line in lines if " train " in line]
+            programs = [line for line in lines if re.search(r"\d train .*running", line)]
             return len(re.findall("[\u2581-\u2588]", programs[0])) / (COLUMNS - heads[0].index("HISTORY")) \
                 if heads and programs else 0
         wait_for("half of the history", lambda: history() >= 0.5)
         if tool(*CHANGE).returncode != 0:
             sys.exit("top.py: a setting was refused")
         wait_for("the history", lambda: history() >= 1)
-        return tmux("capture-pane", "-e", "-p")
+        return tmux("capture-pane", "-e", "-p", "-N")
 
 # --- the picture ----------------------------------------------------------------------------------
 
@@ -116,8 +116,19 @@ white-space: pre }} g rect {{ shape-rendering: crispEdges }}
 """
 
 
+def hexadecimal(colour):
+    """Of a number of the terminal's table of 256."""
+    if colour < len(COLOURS):
+        return COLOURS[colour]
+    if colour >= 232:
+        return "#" + 3 * f"{8 + 10 * (colour - 232):02x}"
+    steps = (0, 95, 135, 175, 215, 255)
+    return "#" + "".join(f"{steps[(colour - 16) // part % 6]:02x}" for part in (36, 6, 1))
+
+
 def changed(look, codes):
     """After an escape sequence for colours (SGR)."""
+    codes = iter(codes)
     for code in codes:
         if code == 0:
             look = Look()
@@ -129,6 +140,9 @@ def changed(look, codes):
             look = replace(look, colour=code - 30 if code < 90 else code - 82)
         elif 40 <= code <= 47:
             look = replace(look, behind=code - 40)
+        elif code in (38, 48):  # 5, and a number of the table of 256
+            next(codes)
+            look = replace(look, **{"colour" if code == 38 else "behind": next(codes)})
         elif code == 39:
             look = replace(look, colour=None)
         elif code == 49:
@@ -158,8 +172,8 @@ def draw_line(row, y):
         end = begin
         while end < len(row) and row[end][1] == look:
             end += 1
-        front = TEXT if look.colour is None else COLOURS[look.colour]
-        behind = None if look.behind is None else COLOURS[look.behind]
+        front = TEXT if look.colour is None else hexadecimal(look.colour)
+        behind = None if look.behind is None else hexadecimal(look.behind)
         if look.reverse:
             front, behind = behind or PAGE, front
         if behind:
@@ -167,12 +181,15 @@ def draw_line(row, y):
                                  fill=behind))
         # Words apart, so that a reader's other font shifts none of them; blocks drawn, as fonts differ most there.
         text = "".join(character for character, _ in row[begin:end])
-        for found in re.finditer("[\u2581-\u2588]|[^ \u2581-\u2588]+", text):
+        for found in re.finditer("(?P<up>[\u2581-\u2588])(?P=up)*|(?P<left>[\u2589-\u258f])|[^ \u2581-\u258f]+", text):
             x = EDGE + (begin + found.start()) * CELL
-            level = ord(found[0][0]) - 0x2580
-            if 1 <= level <= 8:
-                height = level * (LINE - 4) / 8
-                parts.append(element("rect", x=x, y=y + 3 - height, width=CELL, height=height, fill=front))
+            if found["up"]:
+                height = (ord(found["up"]) - 0x2580) * LINE / 8
+                parts.append(element("rect", x=x, y=y - SIZE + LINE - height, width=len(found[0]) * CELL, height=height,
+                                     fill=front))
+            elif found["left"]:
+                parts.append(element("rect", x=x, y=y - SIZE, width=(0x2590 - ord(found["left"])) * CELL / 8, height=LINE,
+                                     fill=front))
             else:
                 parts.append(element("text", text=found[0], x=x, y=y, textLength=len(found[0]) * CELL,
                                      **({"fill": front} if front != TEXT else {}),

@@ -10,6 +10,7 @@
 
 #include <climits>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -242,6 +243,12 @@ int fd_of(const Invocation& in, const char* option) {
   return in.has(option) ? static_cast<int>(in.whole(option)) : -1;
 }
 
+// Of `--sim` without a socket.
+std::string usual_simulation() {
+  const char* const named = std::getenv("GPUSHARE_SIM");
+  return named == nullptr || *named == '\0' ? kDefaultSimulation : named;
+}
+
 ExitCode run(const Invocation& in, const std::vector<std::string>& arguments) {
   ::prctl(PR_SET_NAME, "gpushared");  // the supervisor starts the agent by another name
   const bool is_simulated = in.has("sim");
@@ -254,7 +261,7 @@ ExitCode run(const Invocation& in, const std::vector<std::string>& arguments) {
       in.value("shim-socket")
           .value_or(std::filesystem::path(options.socket).parent_path() / "shim.sock");
   options.region = in.text("region");
-  if (is_simulated) options.simulation = simulation.empty() ? kDefaultSimulation : simulation;
+  if (is_simulated) options.simulation = simulation.empty() ? usual_simulation() : simulation;
   options.module.device = module_path(in, "device-node", is_simulated);
   options.module.sysfs = module_path(in, "sysfs", is_simulated);
   options.supervisor_pid = static_cast<uint32_t>(in.whole("supervisor-pid"));

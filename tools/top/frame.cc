@@ -10,13 +10,14 @@
 #include "shmctl/plane/status_json.h"
 #include "shmctl/program/help.h"
 #include "tools/top/layout.h"
+#include "tools/top/panels.h"
 #include "tools/top/targets.h"
 #include "tools/view/plain_view.h"
 
 namespace gpushare {
 namespace {
 
-// --- the head: agent, warnings, GPUs ---
+// --- the head: agent, warnings ---
 
 FrameLine plain_line(std::string_view text, Style style, size_t width) {
   return {.spans = {{clipped(text, width), style}}, .is_selected = false};
@@ -41,65 +42,6 @@ FrameLine agent_line(const TopModel& model, size_t width) {
   if (model.is_paused() && display_width(text) + paused.size() <= width)
     line.spans.push_back({std::string(paused), Style::kWarning});
   return line;
-}
-
-std::string bar(uint32_t permille, size_t width, Glyphs glyphs) {
-  if (permille == kUnknown32) return std::string(width, ' ');
-  const size_t filled = std::min(width, (permille * width + 500) / 1000);
-  std::string out;
-  for (size_t i = 0; i < width; ++i)
-    out += i < filled ? (glyphs == Glyphs::kUnicode ? "█" : "#")
-                      : (glyphs == Glyphs::kUnicode ? "░" : ".");
-  return out;
-}
-
-constexpr size_t kBarWidth = 20;
-// Cells of a GPU's line, and which go first when there is little room; none is cut.
-constexpr size_t kGpuColumns = 7;
-constexpr std::array<int, kGpuColumns> kGpuImportance{
-    Column::kAlways, 50, 10, Column::kAlways, 40, 60, 30};
-
-std::array<std::string, kGpuColumns> gpu_cells(const GpuRecord& gpu, Glyphs glyphs) {
-  const std::string name = printable({gpu.name, sizeof(gpu.name)});
-  return {fmt::format("GPU {}", gpu.index),
-          name.empty() ? kUnknownText : name,
-          bar(gpu.busy_permille, kBarWidth, glyphs),
-          percent_text(gpu.busy_permille) + " busy",
-          count_text(gpu.switches_per_s) + " switches/s",
-          bytes_text(gpu.memory_used_bytes) + "/" + bytes_text(gpu.memory_bytes) + " mem",
-          fmt::format("{} proc, {} tenants", gpu.process_count, gpu.tenant_count)};
-}
-
-void add_gpus(Frame& frame, const std::vector<GpuRecord>& gpus, size_t lines, size_t width,
-              Glyphs glyphs) {
-  // The last of too few lines counts the others.
-  const size_t shown = gpus.size() > lines && lines > 1 ? lines - 1 : std::min(lines, gpus.size());
-  std::array<size_t, kGpuColumns> contents{};
-  for (const GpuRecord& gpu : gpus) {
-    const auto cells = gpu_cells(gpu, glyphs);
-    for (size_t i = 0; i < kGpuColumns; ++i)
-      contents[i] = std::max(contents[i], display_width(cells[i]));
-  }
-  std::array<Column, kGpuColumns> columns;
-  for (size_t i = 0; i < kGpuColumns; ++i)
-    columns[i] = {.title = "",
-                  .min_width = contents[i],
-                  .max_width = contents[i],
-                  .importance = kGpuImportance[i]};
-  const auto placed = fit_columns(columns, contents, width);
-  for (size_t g = 0; g < shown; ++g) {
-    const auto cells = gpu_cells(gpus[g], glyphs);
-    FrameLine line;
-    for (const PlacedColumn& column : placed) {
-      if (column.x > 0) line.spans.push_back({" ", Style::kPlain});
-      line.spans.push_back({padded(cells[column.index], column.width, Align::kLeft),
-                            column.index == 0 ? Style::kBold : Style::kPlain});
-    }
-    frame.push_back(std::move(line));
-  }
-  if (shown < lines)
-    frame.push_back(
-        plain_line(fmt::format("and {} more GPUs", gpus.size() - shown), Style::kDim, width));
 }
 
 // --- the list ---
@@ -161,7 +103,11 @@ FrameLine heading_line(const TopModel& model, const std::vector<PlacedColumn>& p
   return line;
 }
 
-FrameLine process_line(const ProcessRow& row, const std::vector<PlacedColumn>& placed,
+Style field_style(const ProcessRow& row, Field field) {
+  return field == Field::kState ? state_style(row.record.state) : Style::kPlain;
+}
+
+FrameLine process_line(const ProcessRow& row, Ink ink, const std::vector<PlacedColumn>& placed,
                        Glyphs glyphs) {
   FrameLine line;
   for (const PlacedColumn& column : placed) {
@@ -170,9 +116,10 @@ FrameLine process_line(const ProcessRow& row, const std::vector<PlacedColumn>& p
                                  ? sparkline(row.record.history_permille, column.width, glyphs)
                                  : field_text(row, spec.field, glyphs);
     const std::string gap = column.x > 0 ? " " : "";
-    line.spans.push_back(
-        {gap + padded(text, column.width, spec.column.align),
-         spec.field == Field::kState ? state_style(row.record.state) : Style::kPlain});
+    const bool is_inked = spec.field == Field::kTenant || spec.field == Field::kPast;
+    line.spans.push_back({.text = gap + padded(text, column.width, spec.column.align),
+                          .style = field_style(row, spec.field),
+                          .ink = is_inked ? ink : kNoInk});
   }
   return line;
 }
@@ -204,10 +151,11 @@ void add_rows(Frame& frame, const TopModel& model, const std::vector<PlacedColum
   const TargetColumns targets(model, width);
   const size_t first = lines == 0 ? 0 : model.selected() / lines * lines;
   for (size_t i = first; i < std::min(all.size(), first + lines); ++i) {
-    FrameLine line = all[i].process != nullptr ? process_line(*all[i].process, placed, glyphs)
-                     : all[i].use != nullptr
-                         ? targets.line(all[i])
-                         : tenant_line(*all[i].tenant, model.status().snapshot, width);
+    FrameLine line =
+        all[i].process != nullptr
+            ? process_line(*all[i].process, model.ink_of(*all[i].process), placed, glyphs)
+        : all[i].use != nullptr ? targets.line(all[i])
+                                : tenant_line(*all[i].tenant, model.status().snapshot, width);
     line.is_selected = i == model.selected();
     frame.push_back(std::move(line));
   }
@@ -245,15 +193,15 @@ Frame help_frame(size_t width, size_t height) {
   return frame;
 }
 
-TopLayout layout_of(const TopModel& model, size_t height) {
-  return arrange(height, model.status().snapshot.gpus.size(),
+TopLayout layout_of(const TopModel& model, const TopScreen& screen) {
+  return arrange(screen.width, screen.height, model.status().snapshot.gpus.size(),
                  warning_lines(model.status().snapshot).size());
 }
 
 }  // namespace
 
-size_t rows_visible(const TopModel& model, size_t height) {
-  return layout_of(model, height).rows.height;
+size_t rows_visible(const TopModel& model, const TopScreen& screen) {
+  return layout_of(model, screen).rows.height;
 }
 
 std::span<const KeyHelp> top_keys() {
@@ -276,19 +224,20 @@ std::span<const KeyHelp> top_keys() {
   return kKeys;
 }
 
-Frame compose(const TopModel& model, size_t width, size_t height, Glyphs glyphs) {
+Frame compose(const TopModel& model, const TopScreen& screen) {
+  const size_t width = screen.width, height = screen.height;
   if (model.mode() == TopModel::Mode::kHelp) return help_frame(width, height);
-  const TopLayout layout = layout_of(model, height);
+  const TopLayout layout = layout_of(model, screen);
   const PlaneSnapshot& snapshot = model.status().snapshot;
-  const auto placed = place_columns(model, width, glyphs);
+  const auto placed = place_columns(model, width, screen.glyphs);
   Frame frame;
   if (layout.agent.height > 0) frame.push_back(agent_line(model, width));
   const std::vector<std::string> warnings = warning_lines(snapshot);
   for (size_t i = 0; i < layout.warnings.height; ++i)
     frame.push_back(plain_line(warnings[i], Style::kWarning, width));
-  add_gpus(frame, snapshot.gpus, layout.gpus.height, width, glyphs);
+  add_panels(frame, model, layout, screen);
   if (layout.heading.height > 0) frame.push_back(heading_line(model, placed, width));
-  add_rows(frame, model, placed, layout.rows.height, width, glyphs);
+  add_rows(frame, model, placed, layout.rows.height, width, screen.glyphs);
   frame.resize(layout.footer.y);
   if (layout.footer.height > 0) frame.push_back(footer_line(model, width));
   frame.resize(height);

@@ -7,6 +7,7 @@
 #include "tools/base/report.h"
 #include "tools/top/frame.h"
 #include "tools/top/model.h"
+#include "tools/top/sensors.h"
 #include "tools/top/terminal.h"
 #include "tools/view/plain_view.h"
 
@@ -24,21 +25,31 @@ ExitCode print_once(const Endpoints& endpoints, const Invocation& invocation) {
   return print_status(*status, invocation, status_lines);
 }
 
+void look(StatusSource& source, Sensors& sensors, TopModel& model, Time now) {
+  Result<Status> status = source.read();
+  std::vector<std::string> uuids;
+  if (status && status->snapshot.agent.is_simulated == 0)
+    for (const GpuRecord& gpu : status->snapshot.gpus)
+      uuids.push_back(printable({gpu.uuid, sizeof(gpu.uuid)}));
+  model.update(std::move(status), now, uuids.empty() ? SensorsLook{} : sensors.read(uuids));
+}
+
 ExitCode watch(const Endpoints& endpoints, Nanos interval, TopModel model) {
   auto view = TopView::open();
   if (!view) return fail(view.error());
   StatusSource source(endpoints);
+  NvmlSensors sensors;
   MonotonicClock clock;
   Time next_look{};
   while (true) {
     if (clock.now() >= next_look) {
-      if (!model.is_paused()) model.update(source.read(), clock.now());
+      if (!model.is_paused()) look(source, sensors, model, clock.now());
       next_look = clock.now() + interval;
     }
-    view->paint(compose(model, view->width(), view->height(), view->glyphs()));
+    view->paint(compose(model, view->screen()));
     const auto key = view->read_key(next_look - clock.now());
     if (!key) continue;
-    const TopModel::Effect effect = model.press(*key, rows_visible(model, view->height()));
+    const TopModel::Effect effect = model.press(*key, rows_visible(model, view->screen()));
     if (effect.quits) return kExitOk;
     if (!effect.request) continue;
     model.report_done(tell_agent(endpoints.socket, *effect.request));

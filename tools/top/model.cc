@@ -28,7 +28,7 @@ std::string name_of(const TenantRecord& tenant) {
 
 }  // namespace
 
-void TopModel::update(Result<Status> status, Time now) {
+void TopModel::update(Result<Status> status, Time now, SensorsLook sensors) {
   if (!status) {
     failure_ = std::move(status.error());
     status_.health = judge_agent(status_.snapshot.agent, now, /*is_process_there=*/false,
@@ -38,8 +38,23 @@ void TopModel::update(Result<Status> status, Time now) {
   }
   failure_.reset();
   status_ = *std::move(status);
+  std::erase_if(status_.snapshot.gpus, [](const GpuRecord& gpu) { return gpu.index >= kMaxGpus; });
+  past_.update(status_.snapshot, now);
+  sensors_ = std::move(sensors);
   rows_ = process_rows(status_.snapshot);
   rebuild();
+}
+
+Ink TopModel::ink_of(const ProcessRow& row) const {
+  const auto tenant = std::ranges::lower_bound(status_.snapshot.tenants, row.record.tenant, {},
+                                               &Numbered<TenantRecord>::slot);
+  return tenant == status_.snapshot.tenants.end() || tenant->slot != row.record.tenant
+             ? kOthers
+             : past_.ink_of(tenant->record);
+}
+
+GpuSensors TopModel::sensors(size_t place) const {
+  return place < sensors_.gpus.size() ? sensors_.gpus[place] : GpuSensors{};
 }
 
 TopModel::Choice TopModel::choice_of(const TopLine& line) {

@@ -11,6 +11,8 @@
 
 #include "tools/agent/protocol.h"
 #include "tools/agent/status_source.h"
+#include "tools/top/past.h"
+#include "tools/top/sensors.h"
 #include "tools/view/process_table.h"
 
 namespace gpushare {
@@ -50,8 +52,8 @@ class TopModel {
   TopModel(Field sort, std::string filter) : sort_field_(sort), filter_(std::move(filter)) {}
 
   // Takes the latest look, made at `now`. A failed look keeps the rows of the last good one, and
-  // failure() says why it failed.
-  void update(Result<Status> status, Time now);
+  // failure() says why it failed. `sensors` are those of the status's GPUs, in their order.
+  void update(Result<Status> status, Time now, SensorsLook sensors = {});
 
   // What the caller must do about a key.
   struct Effect {
@@ -63,6 +65,12 @@ class TopModel {
 
   const Status& status() const { return status_; }
   const std::optional<Error>& failure() const { return failure_; }
+  const Past& past() const { return past_; }
+  // kOthers if its tenant has no colour of its own.
+  Ink ink_of(const ProcessRow& row) const;
+  bool has_sensors() const { return sensors_.has_library; }
+  // Of the GPU with this place in the snapshot. Nothing is known where there is no NVML.
+  GpuSensors sensors(size_t place) const;
   const std::vector<TopLine>& lines() const { return lines_; }
   size_t selected() const { return selected_; }  // index in lines(); 0 when there are none
   Mode mode() const { return mode_; }
@@ -96,6 +104,8 @@ class TopModel {
   void say(std::string text, bool is_bad = false);
 
   Status status_;
+  Past past_;
+  SensorsLook sensors_;
   std::optional<Error> failure_;
   std::vector<ProcessRow> rows_;
   std::vector<TopLine> lines_;  // into rows_ and status_

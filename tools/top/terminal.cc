@@ -6,6 +6,8 @@
 #include <term.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <clocale>
 #include <cstdlib>
 #include <string_view>
@@ -14,27 +16,42 @@
 namespace gpushare {
 namespace {
 
-enum Pair : short { kGreen = 1, kYellow, kRed };
+constexpr int kDefault = -1;  // the terminal's own colour
+
+// Numbers of colours, for terminals with 256 colours and for those with 8. The last one is of
+// kOthers.
+constexpr std::array<int, kInks + 1> kInkOf256{75, 208, 113, 170, 221, 44, 141, 245};
+constexpr std::array<int, kInks + 1> kInkOf8{COLOR_BLUE, COLOR_YELLOW, COLOR_GREEN, COLOR_MAGENTA,
+                                             COLOR_CYAN, COLOR_RED,    COLOR_WHITE, kDefault};
+
+int front_of(Style style) {
+  switch (style) {
+    case Style::kGood:
+      return COLOR_GREEN;
+    case Style::kWarning:
+      return COLOR_YELLOW;
+    case Style::kBad:
+      return COLOR_RED;
+    default:
+      return kDefault;
+  }
+}
 
 attr_t attributes(Style style, bool has_colours) {
-  const auto coloured = [has_colours](Pair pair, attr_t otherwise) -> attr_t {
-    return has_colours ? static_cast<attr_t>(COLOR_PAIR(pair)) : otherwise;
-  };
   switch (style) {
-    case Style::kPlain:
-      return A_NORMAL;
     case Style::kBold:
+    case Style::kBad:
       return A_BOLD;
+    case Style::kWarning:
+      return has_colours ? A_NORMAL : A_BOLD;
     case Style::kDim:
       return A_DIM;
-    case Style::kGood:
-      return coloured(kGreen, A_NORMAL);
-    case Style::kWarning:
-      return coloured(kYellow, A_BOLD);
-    case Style::kBad:
-      return coloured(kRed, A_NORMAL) | A_BOLD;
     case Style::kTitle:
+    case Style::kKey:
       return A_REVERSE;
+    case Style::kPlain:
+    case Style::kGood:
+      break;
   }
   return A_NORMAL;
 }
@@ -70,10 +87,8 @@ Result<TopView> TopView::open() {
   if ((no_colour == nullptr || *no_colour == '\0') && ::has_colors()) {
     ::start_color();
     ::use_default_colors();
-    ::init_pair(kGreen, COLOR_GREEN, -1);
-    ::init_pair(kYellow, COLOR_YELLOW, -1);
-    ::init_pair(kRed, COLOR_RED, -1);
     view.has_colours_ = true;
+    view.has_many_colours_ = COLORS >= 256;
   }
   return view;
 }
@@ -81,29 +96,54 @@ Result<TopView> TopView::open() {
 TopView::TopView(TopView&& other) noexcept
     : is_open_(std::exchange(other.is_open_, false)),
       has_colours_(other.has_colours_),
+      has_many_colours_(other.has_many_colours_),
+      pairs_(std::move(other.pairs_)),
       glyphs_(other.glyphs_) {}
 
 TopView::~TopView() {
   if (is_open_) ::endwin();
 }
 
-size_t TopView::width() const { return static_cast<size_t>(COLS); }
-size_t TopView::height() const { return static_cast<size_t>(LINES); }
+TopScreen TopView::screen() const {
+  return {.width = static_cast<size_t>(COLS),
+          .height = static_cast<size_t>(LINES),
+          .glyphs = glyphs_,
+          .has_colours = has_colours_};
+}
+
+uint64_t TopView::pair_of(int front, int behind) {
+  if (!has_colours_ || (front == kDefault && behind == kDefault)) return A_NORMAL;
+  const auto next = static_cast<short>(pairs_.size() + 1);
+  const auto [pair, is_new] = pairs_.try_emplace({front, behind}, next);
+  if (is_new && (next >= std::min(COLOR_PAIRS, 256) ||
+                 ::init_pair(next, static_cast<short>(front), static_cast<short>(behind)) == ERR)) {
+    pairs_.erase(pair);
+    return behind == kDefault ? A_NORMAL : pair_of(front, kDefault);
+  }
+  return COLOR_PAIR(pair->second);
+}
 
 void TopView::paint(const Frame& frame) {
+  const auto& inks = has_many_colours_ ? kInkOf256 : kInkOf8;
+  const auto colour = [&](Ink ink, int otherwise) { return ink > kOthers ? otherwise : inks[ink]; };
+  const auto width = static_cast<size_t>(COLS);
   ::erase();
   for (size_t y = 0; y < frame.size(); ++y) {
     ::move(static_cast<int>(y), 0);
+    const attr_t chosen = frame[y].is_selected ? A_REVERSE : A_NORMAL;
     size_t used = 0;
     for (const Span& span : frame[y].spans) {
-      ::attrset(static_cast<int>(attributes(span.style, has_colours_) |
-                                 (frame[y].is_selected ? A_REVERSE : A_NORMAL)));
+      // The chosen row is plain: reversed colours are hard to read.
+      const uint64_t pair = frame[y].is_selected ? A_NORMAL
+                                                 : pair_of(colour(span.ink, front_of(span.style)),
+                                                           colour(span.behind, kDefault));
+      ::attrset(static_cast<int>(attributes(span.style, has_colours_) | chosen | pair));
       ::addstr(span.text.c_str());
       used += display_width(span.text);
     }
-    if (frame[y].is_selected && used < width()) {
+    if (frame[y].is_selected && used < width) {
       ::attrset(A_REVERSE);
-      ::addstr(std::string(width() - used, ' ').c_str());
+      ::addstr(std::string(width - used, ' ').c_str());
     }
   }
   ::attrset(A_NORMAL);

@@ -4,7 +4,9 @@
 // SIGINT and SIGTERM.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <utility>
 
 #include "shmctl/base/error.h"
 #include "tools/top/frame.h"
@@ -19,9 +21,8 @@ class TopView {
   TopView& operator=(TopView&&) = delete;
   ~TopView();
 
-  size_t width() const;
-  size_t height() const;
-  Glyphs glyphs() const { return glyphs_; }
+  // As it is now; the terminal's size may change at any time.
+  TopScreen screen() const;
 
   void paint(const Frame& frame);
   // Waits at most so long. Returns nullopt when the time is up or the size has changed: then paint
@@ -31,8 +32,14 @@ class TopView {
  private:
   TopView() = default;
 
+  // Returns what curses needs to show this colour on that one. Pairs are made when they are first
+  // used, because some terminals have only 64.
+  uint64_t pair_of(int front, int behind);
+
   bool is_open_ = true;
   bool has_colours_ = false;
+  bool has_many_colours_ = false;  // 256
+  std::map<std::pair<int, int>, short> pairs_;
   Glyphs glyphs_ = Glyphs::kAscii;
 };
 

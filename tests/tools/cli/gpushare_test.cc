@@ -213,7 +213,15 @@ TEST(GpushareRecover, BecomesTheGpusharedBesideIt) {
   EXPECT_EQ(forgotten.exit_code, 5);
 }
 
-// --- gpushare-top ---
+TEST(Gpushared, SimWithoutASocketIsThatOfTheEnvironment) {
+  const TempDir dir;
+  const std::string socket = dir.at("none/sim.sock");
+  const ToolResult result = run_tool(
+      "gpushared", {"--sim", "--socket", dir.at("agent.sock"), "--region", dir.at("region")},
+      {"GPUSHARE_SIM=" + socket});
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_NE(result.err.find(socket), std::string::npos) << result.err;
+}
 
 }  // namespace
 }  // namespace gpushare

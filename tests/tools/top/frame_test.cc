@@ -50,7 +50,7 @@ TEST(TopFrame, FitsAnySizeInEveryMode) {
       press(model, keys);
       for (size_t height : {0, 1, 2, 3, 4, 5, 6, 10, 24, 37, 100})
         for (size_t width : {0, 1, 5, 19, 20, 21, 40, 60, 79, 80, 81, 120, 200, 300}) {
-          const Frame frame = compose(model, width, height, Glyphs::kUnicode);
+          const Frame frame = compose(model, {width, height, Glyphs::kUnicode, width % 2 == 0});
           ASSERT_EQ(frame.size(), height);
           for (const FrameLine& line : frame)
             ASSERT_LE(display_width(text_of(line)), width)
@@ -62,7 +62,7 @@ TEST(TopFrame, FitsAnySizeInEveryMode) {
 TEST(TopFrame, TheChosenRowIsAlwaysOnTheScreen) {
   TopModel model = model_of({.gpus = 1, .processes = 50});
   for (int step = 0; step < 50; ++step) {
-    const Frame frame = compose(model, 80, 12, Glyphs::kAscii);
+    const Frame frame = compose(model, {80, 12, Glyphs::kAscii});
     EXPECT_EQ(std::ranges::count_if(frame, &FrameLine::is_selected), 1) << step;
     press(model, "j");
   }
@@ -70,9 +70,9 @@ TEST(TopFrame, TheChosenRowIsAlwaysOnTheScreen) {
 
 TEST(TopFrame, ShowsWhatMattersInEightyColumns) {
   const std::string text =
-      text_of(compose(model_of({.gpus = 1, .processes = 7}), 80, 24, Glyphs::kAscii));
+      text_of(compose(model_of({.gpus = 1, .processes = 7}), {80, 24, Glyphs::kAscii}));
   for (const char* expected :
-       {"gpushared running", "GPU 0", "95.0% busy", "400 switches/s", "research", "59.7%", "60.0%",
+       {"gpushared running", "GPU 0", "95.0% busy", "20G/141G mem", "research", "59.7%", "60.0%",
         "frozen: cap", "frozen: turn", "frozen: user", "observe only", "?", "q quit"})
     EXPECT_NE(text.find(expected), std::string::npos) << expected << "\n" << text;
 }
@@ -87,7 +87,7 @@ std::string line_with(const Frame& frame, std::string_view begin) {
 TEST(TopFrame, GroupedByTenantShowsTargetsInEightyColumns) {
   TopModel model = model_of({.processes = 7, .has_targets = true});
   press(model, "v");
-  const Frame frame = compose(model, 80, 24, Glyphs::kAscii);
+  const Frame frame = compose(model, {80, 24, Glyphs::kAscii});
   const std::string own = line_with(frame, "research ");
   for (const char* cell :
        {"slo 20.0ms", "mean 21.5ms", "p99 30.1ms", " 46.5/s", "SMs 48/64 ", "grows"})
@@ -108,7 +108,7 @@ TEST(TopFrame, TargetsThatFitLessAreLeftOutLeastImportantFirst) {
   press(model, "v");
   size_t shown = 100;
   for (size_t width = 240; width >= 20; --width) {
-    const std::string line = line_with(compose(model, width, 24, Glyphs::kAscii), "capped");
+    const std::string line = line_with(compose(model, {width, 24, Glyphs::kAscii}), "capped");
     size_t cells = 0;
     bool is_gone = false;
     for (const char* cell : {"SMs 40/40 by 2", "starved", "mean  7.2ms", "slo  5.0ms", "p99 12.4ms",
@@ -128,7 +128,7 @@ TEST(TopFrame, TargetsThatFitLessAreLeftOutLeastImportantFirst) {
 TEST(TopFrame, WithoutTargetsATenantsLineSaysItsSettings) {
   TopModel model = model_of({.processes = 7});
   press(model, "v");
-  const std::string text = text_of(compose(model, 80, 24, Glyphs::kAscii));
+  const std::string text = text_of(compose(model, {80, 24, Glyphs::kAscii}));
   EXPECT_NE(text.find("research: weight 300, no cap"), std::string::npos) << text;
   for (const char* part : {"slo", "SMs", "knee"})
     EXPECT_EQ(text.find(part), std::string::npos) << part << "\n" << text;
@@ -136,17 +136,44 @@ TEST(TopFrame, WithoutTargetsATenantsLineSaysItsSettings) {
 
 TEST(TopFrame, WideScreensHaveTheHistory) {
   const TopModel model = model_of({.gpus = 1, .processes = 1});
-  EXPECT_NE(text_of(compose(model, 200, 24, Glyphs::kUnicode)).find("▆"), std::string::npos);
-  const std::string ascii = text_of(compose(model, 200, 24, Glyphs::kAscii));
+  EXPECT_NE(text_of(compose(model, {200, 24, Glyphs::kUnicode})).find("▆"), std::string::npos);
+  const std::string ascii = text_of(compose(model, {200, 24, Glyphs::kAscii}));
   EXPECT_TRUE(
       std::ranges::all_of(ascii, [](char c) { return c == '\n' || (c >= ' ' && c <= '~'); }));
+}
+
+TEST(TopFrame, EachGpuHasAGraphWithTheTenantsNames) {
+  Status status = fake_status({.gpus = 2, .processes = 7});
+  for (auto& [slot, tenant] : status.snapshot.tenants)
+    tenant.gpu[0].share_permille = tenant.gpu[1].share_permille = 100 * (slot + 1);
+  TopModel model;
+  model.update(status, kNow);
+  const std::string text = text_of(compose(model, {150, 40, Glyphs::kUnicode}));
+  for (const char* part : {"■ research 20.0%", "■ batch 40.0%", "100%", "  0%", "no NVML"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+}
+
+TEST(TopFrame, WhatNvmlSaysIsShownAndWhatItDoesNotSayIsNot) {
+  TopModel model;
+  model.update(fake_status({.gpus = 2}), kNow,
+               {.has_library = true,
+                .gpus = {{.power_mw = 512'300,
+                          .power_limit_mw = 700'000,
+                          .temperature_c = 64,
+                          .sm_clock_mhz = 1980,
+                          .memory_used_bytes = uint64_t{33} << 30},
+                         {}}});
+  const std::string text = text_of(compose(model, {150, 24, Glyphs::kAscii}));
+  for (const char* part : {"512/700 W", "64 C", "1980 MHz", "33G/141G mem", "? W", " ? C", "? MHz"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  EXPECT_EQ(text.find("no NVML"), std::string::npos) << text;
 }
 
 TEST(TopFrame, SaysThatTheAgentIsGoneAndForHowLong) {
   TopModel model = model_of({});
   const Time later = kNow + std::chrono::seconds(75);
   model.update(make_error(std::errc::connection_refused, "connect to the agent"), later);
-  const Frame frame = compose(model, 100, 24, Glyphs::kAscii);
+  const Frame frame = compose(model, {100, 24, Glyphs::kAscii});
   EXPECT_NE(text_of(frame[0]).find("gone; last seen 1 min 15 s ago"), std::string::npos)
       << text_of(frame[0]);
   EXPECT_EQ(frame[0].spans[0].style, Style::kBad);
@@ -156,7 +183,7 @@ TEST(TopFrame, SaysThatTheAgentIsGoneAndForHowLong) {
 TEST(TopFrame, SaysWhyThereIsNothing) {
   TopModel model;
   model.update(make_error(std::errc::connection_refused, "connect to the agent"), kNow);
-  const Frame frame = compose(model, 100, 24, Glyphs::kAscii);
+  const Frame frame = compose(model, {100, 24, Glyphs::kAscii});
   EXPECT_NE(text_of(frame[0]).find("connect to the agent"), std::string::npos);
   EXPECT_EQ(frame[0].spans[0].style, Style::kBad);
 }
@@ -167,14 +194,14 @@ TEST(TopFrame, WarnsOfWhatWasLostAndOfObserveOnly) {
   status.snapshot.agent.events_dropped = 12;
   TopModel model;
   model.update(status, kNow);
-  const std::string text = text_of(compose(model, 100, 24, Glyphs::kAscii));
+  const std::string text = text_of(compose(model, {100, 24, Glyphs::kAscii}));
   EXPECT_NE(text.find("observe only: driver 999 is unknown"), std::string::npos);
   EXPECT_NE(text.find("12 driver events were lost"), std::string::npos);
 }
 
 TEST(TopFrame, CountsTheGpusThatDoNotFit) {
   const std::string text =
-      text_of(compose(model_of({.gpus = 16, .processes = 32}), 80, 24, Glyphs::kAscii));
+      text_of(compose(model_of({.gpus = 16, .processes = 32}), {80, 24, Glyphs::kAscii}));
   EXPECT_NE(text.find("more GPUs"), std::string::npos) << text;
 }
 
