@@ -6,6 +6,8 @@
 namespace gpushare {
 namespace {
 
+using IsMoot = std::function<bool(const ControlKey&)>;
+
 void add_refs(const FreezeDeed::Part& part, std::vector<ChannelRef>& to) {
   for (const auto& [channel, serial] : part.channels) to.push_back({part.ref.client, channel});
 }
@@ -25,12 +27,12 @@ bool is_thawed(Gpu& gpu, uint32_t index, std::span<const ChannelRef> channels) {
 
 // The driver refuses a list in which a channel is gone. A process that frees channels all the time,
 // or whose freeing of one was not seen, must be frozen all the same.
-Result<> freeze_each(Gpu& gpu, uint32_t index, FreezeDeed& deed) {
+Result<> freeze_each(Gpu& gpu, uint32_t index, FreezeDeed& deed, const IsMoot& is_moot) {
   bool has_frozen = false;
   std::optional<Error> refusal;
   for (FreezeDeed::Part& part : deed.parts) {
     std::erase_if(part.channels, [&](const auto& one) {
-      if (refusal) return false;
+      if (refusal || is_moot(deed.key)) return false;
       const ChannelRef ref{part.ref.client, one.first};
       const Result<> frozen = gpu.freeze(index, std::span(&ref, 1));
       has_frozen |= frozen.has_value();
@@ -44,25 +46,36 @@ Result<> freeze_each(Gpu& gpu, uint32_t index, FreezeDeed& deed) {
     });
   }
   if (refusal) return std::unexpected(*refusal);
-  if (has_frozen) return {};
+  if (has_frozen && !is_moot(deed.key)) return {};
   return make_error(std::errc::no_such_process, "freeze channels");
 }
 
 }  // namespace
 
-void carry_out(Gpu& gpu, uint32_t index, std::span<FreezeDeed> freezes, const Clock& clock) {
+void FreezeDeed::fail_as_gone(Time now) {
+  result = make_error(std::errc::no_such_process, "freeze channels");
+  for (Part& part : parts) part.is_taken_back = true;
+  at = now;
+}
+
+void carry_out(Gpu& gpu, uint32_t index, std::span<FreezeDeed> freezes, const Clock& clock,
+               const IsMoot& is_moot) {
   std::vector<ChannelRef> channels;
   for (const FreezeDeed& deed : freezes)
     for (const FreezeDeed::Part& part : deed.parts) add_refs(part, channels);
   const Result<> together = channels.empty() ? Result<>() : gpu.freeze(index, channels);
   const bool may_retry = !together && is_thawed(gpu, index, channels);
   for (FreezeDeed& deed : freezes) {
+    if (may_retry && is_moot(deed.key)) {
+      deed.fail_as_gone(clock.now());
+      continue;
+    }
     deed.result = together;
     const std::vector<ChannelRef> own = refs_of(deed);
     if (may_retry && freezes.size() > 1)
       deed.result = own.empty() ? Result<>() : gpu.freeze(index, own);
     if (may_retry && !deed.result && is_gone(deed.result.error()) && is_thawed(gpu, index, own))
-      deed.result = freeze_each(gpu, index, deed);
+      deed.result = freeze_each(gpu, index, deed, is_moot);
     deed.at = clock.now();
     if (deed.result) continue;
     for (FreezeDeed::Part& part : deed.parts) {

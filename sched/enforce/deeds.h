@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -28,6 +29,9 @@ struct FreezeDeed {
   std::vector<Part> parts;
   Result<> result{};
   Time at{};  // when the driver had answered
+
+  // Nothing was frozen, because the process has gone.
+  void fail_as_gone(Time now);
 };
 
 struct ThawDeed {
@@ -38,7 +42,9 @@ struct ThawDeed {
 };
 
 // After a freeze that failed what it froze in part is thawed again (a surplus thaw is harmless).
-void carry_out(Gpu& gpu, uint32_t index, std::span<FreezeDeed> freezes, const Clock& clock);
+// `is_moot`: the process has nothing to freeze any more, so that it is not asked for by itself.
+void carry_out(Gpu& gpu, uint32_t index, std::span<FreezeDeed> freezes, const Clock& clock,
+               const std::function<bool(const ControlKey&)>& is_moot);
 void carry_out(Gpu& gpu, uint32_t index, std::span<ThawDeed> thaws, const Clock& clock);
 
 }  // namespace gpushare

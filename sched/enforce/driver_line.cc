@@ -7,7 +7,10 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <functional>
+#include <iterator>
 #include <mutex>
+#include <set>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -17,13 +20,20 @@
 namespace gpushare {
 namespace {
 
-struct Switches {  // that were asked for together
+struct Switches {
   std::vector<FreezeDeed> freezes;
   std::vector<ThawDeed> thaws;
+
+  bool is_empty() const { return freezes.empty() && thaws.empty(); }
+  void add(std::vector<FreezeDeed> more_freezes, std::vector<ThawDeed> more_thaws) {
+    std::ranges::move(more_freezes, std::back_inserter(freezes));
+    std::ranges::move(more_thaws, std::back_inserter(thaws));
+  }
 };
 
-void carry_out(Gpu& gpu, uint32_t index, const Clock& clock, Switches& switches) {
-  if (!switches.freezes.empty()) carry_out(gpu, index, std::span(switches.freezes), clock);
+void carry_out(Gpu& gpu, uint32_t index, const Clock& clock, Switches& switches,
+               const std::function<bool(const ControlKey&)>& is_moot) {
+  if (!switches.freezes.empty()) carry_out(gpu, index, std::span(switches.freezes), clock, is_moot);
   if (!switches.thaws.empty()) carry_out(gpu, index, std::span(switches.thaws), clock);
 }
 
@@ -50,9 +60,10 @@ class LineInStep final : public DriverLine {
 
   void add(std::vector<FreezeDeed> freezes, std::vector<ThawDeed> thaws) override {
     Switches switches{std::move(freezes), std::move(thaws)};
-    carry_out(gpu_, index_, clock_, switches);
+    carry_out(gpu_, index_, clock_, switches, [](const ControlKey&) { return false; });
     note(done_, std::move(switches));
   }
+  void call_off(const ControlKey&) override {}
   void set(std::vector<SliceOrder> orders) override {
     for (SliceOrder& order : orders) {
       carry_out(gpu_, clock_, order);
@@ -95,9 +106,19 @@ class LineOnThread final : public DriverLine {
   void add(std::vector<FreezeDeed> freezes, std::vector<ThawDeed> thaws) override {
     {
       const std::lock_guard lock(mutex_);
-      switches_.push_back({std::move(freezes), std::move(thaws)});
+      switches_.add(std::move(freezes), std::move(thaws));
     }
     changed_.notify_all();
+  }
+  void call_off(const ControlKey& key) override {
+    const std::lock_guard lock(mutex_);
+    called_off_.insert(key);  // if it is under way
+    const auto is_of_it = [&](const FreezeDeed& deed) { return deed.key == key; };
+    const auto at = std::ranges::find_if(switches_.freezes, is_of_it);
+    if (at == switches_.freezes.end()) return;
+    at->fail_as_gone(clock_.now());
+    done_.freezes.push_back(std::move(*at));
+    switches_.freezes.erase(at);
   }
   void set(std::vector<SliceOrder> orders) override {
     {
@@ -147,7 +168,7 @@ class LineOnThread final : public DriverLine {
     };
     return (setting_ && is_same(*setting_)) || std::ranges::any_of(done_.slices, is_same);
   }
-  bool has_work() const { return !switches_.empty() || !restores_.empty() || !slices_.empty(); }
+  bool has_work() const { return !switches_.is_empty() || !restores_.empty() || !slices_.empty(); }
 
   void work() {
     std::unique_lock lock(mutex_);
@@ -156,7 +177,7 @@ class LineOnThread final : public DriverLine {
       if (is_ending_) return;
       is_busy_ = true;
       began_ = clock_.now();
-      if (!switches_.empty())
+      if (!switches_.is_empty())
         switch_next(lock);
       else
         set_next(lock, restores_.empty() ? slices_ : restores_);
@@ -166,10 +187,13 @@ class LineOnThread final : public DriverLine {
   }
 
   void switch_next(std::unique_lock<std::mutex>& lock) {
-    Switches next = std::move(switches_.front());
-    switches_.pop_front();
+    Switches next = std::exchange(switches_, {});
+    called_off_.clear();
     lock.unlock();
-    carry_out(gpu_, index_, clock_, next);
+    carry_out(gpu_, index_, clock_, next, [this](const ControlKey& key) {
+      const std::lock_guard looking(mutex_);
+      return called_off_.contains(key);
+    });
     lock.lock();
     note(done_, std::move(next));
   }
@@ -191,7 +215,8 @@ class LineOnThread final : public DriverLine {
 
   mutable std::mutex mutex_;  // of all below but the thread
   std::condition_variable changed_, rested_;
-  std::deque<Switches> switches_;
+  Switches switches_;
+  std::set<ControlKey> called_off_;  // since the switches under way have begun
   std::deque<SliceOrder> restores_, slices_;
   DoneDeeds done_;
   std::optional<SliceOrder> setting_;  // is being set

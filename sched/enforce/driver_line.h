@@ -51,8 +51,14 @@ class DriverLine {
  public:
   virtual ~DriverLine() = default;
 
-  // First the freezes, then the thaws; before all slices that have not begun.
+  // First the freezes, then the thaws; before all slices that have not begun. What is asked for
+  // while a call is under way goes together in the next one. REQUIRES: nothing of these processes
+  // is still to be told by take_done().
   virtual void add(std::vector<FreezeDeed> freezes, std::vector<ThawDeed> thaws) = 0;
+  // The process has ended, or has nothing on the GPU any more: a freeze of it fails as
+  // no_such_process without the driver being asked, if it has not begun. Programs that come and go
+  // quickly would otherwise make all freezes of the GPU late.
+  virtual void call_off(const ControlKey& key) = 0;
   // Sets slices in this order, instead of those that were asked for and have not begun (but
   // kRestore): these are forgotten.
   virtual void set(std::vector<SliceOrder> orders) = 0;

@@ -228,6 +228,7 @@ void Enforcer::forget(const ProcessId& id, uint32_t gpu) {
   if (at == processes_.end()) return;
   auto& [key, process] = *at;
   process.is_forgotten = true;
+  if (process.is_switching) lines_[gpu]->call_off(key);
   if (process.is_switching || !lines_[gpu]->withdraw(key)) return;  // go_on() comes back
   stops_.release(key, process);  // it may have lost its group alone
   for (ControlledGroup& group : process.groups) release(group, key, /*is_handle_used_again=*/false);

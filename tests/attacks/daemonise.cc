@@ -2,14 +2,18 @@
 // daemonise: leaves the process that was put into a tenant, and uses the GPU in one that is no
 // child of it any more. --how says the way: `setsid` (a child in a session of its own, whose parent
 // ends), `double-fork` (the daemon's), `clone-parent` (a sibling instead of a child), `exec` (as
-// setsid, and another program by exec after a first use of the GPU). It prints the pid of what does
-// the work.
+// setsid, and another program by exec after a first use of the GPU), `vfork-exec` (another program
+// by vfork), `thread-exec` (as setsid, and another program by an exec of a second thread),
+// `namespaces` (the first process of new user and pid namespaces). It prints the pid of what does
+// the work, as the tests see it.
 #include <sched.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <string>
+#include <thread>
 
 #include "tests/workloads/common/busy_kernel.h"
 #include "tests/workloads/common/flags.h"
@@ -24,7 +28,9 @@ struct Settings {
   uint64_t later_ms = 0, stays = 0, device = 0;
 
   explicit Settings(Flags& flags) {
-    flags.add("--how", &how, "setsid, double-fork, clone-parent, exec; none: in this process",
+    flags.add("--how", &how,
+              "setsid, double-fork, clone-parent, exec, vfork-exec, thread-exec, namespaces; none: "
+              "in this process",
               "--seconds", &seconds, "how long to work", "--later-ms", &later_ms,
               "how long the daemon waits before it touches the GPU", "--stays", &stays,
               "1: the first process does not end", "--kernel-us", &kernel_us, "length of a kernel",
@@ -69,8 +75,24 @@ void wait_for_another_parent(pid_t than) {
   while (::getppid() == than) sleep_until_ns(now_ns() + 1'000'000);
 }
 
+// This program once more, which works in the process that calls it.
+void become_another(const Settings& s, uint64_t later_ms) {
+  const std::string seconds = std::to_string(s.seconds), unit = std::to_string(s.ns_per_unit),
+                    later = std::to_string(later_ms);
+  ::execl("/proc/self/exe", "daemonise", "--how", "none", "--seconds", seconds.c_str(),
+          "--ns-per-unit", unit.c_str(), "--later-ms", later.c_str(), nullptr);
+  die("exec");
+}
+
 // Returns in the process that shall do the work.
 void leave(const Settings& s, pid_t first) {
+  if (s.how == "namespaces" && ::unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) die("unshare");
+  if (s.how == "vfork-exec") {
+    const pid_t child = ::vfork();
+    if (child < 0) die("vfork");
+    if (child == 0) become_another(s, s.later_ms);
+    ::_exit(0);
+  }
   const pid_t child = s.how == "clone-parent" ? fork_sibling() : ::fork();
   if (child < 0) die("fork");
   if (child > 0) {
@@ -82,9 +104,18 @@ void leave(const Settings& s, pid_t first) {
     const pid_t between = ::getpid();
     if (::fork() != 0) ::_exit(0);
     wait_for_another_parent(between);
+  } else if (s.how == "namespaces") {
+    // Its parent has no number here, before its end and after.
   } else if (s.how != "clone-parent" && s.stays == 0) {
     wait_for_another_parent(first);
   }
+}
+
+// By /proc, which is of the namespace in which the tests are.
+int outer_pid() {
+  char text[16] = {};
+  if (::readlink("/proc/self", text, sizeof text - 1) < 0) die("readlink /proc/self");
+  return std::atoi(text);
 }
 
 int run(const Settings& s) {
@@ -92,12 +123,10 @@ int run(const Settings& s) {
   sleep_until_ns(now_ns() + s.later_ms * 1'000'000);
   if (s.how == "exec") {
     work(s, 0.05);
-    const std::string seconds = std::to_string(s.seconds), unit = std::to_string(s.ns_per_unit);
-    ::execl("/proc/self/exe", "daemonise", "--how", "none", "--seconds", seconds.c_str(),
-            "--ns-per-unit", unit.c_str(), "--later-ms", "1500", nullptr);
-    die("exec");
+    become_another(s, 1500);
   }
-  JsonLine().add("pid", ::getpid()).print();
+  if (s.how == "thread-exec") std::thread([&] { become_another(s, 0); }).join();
+  JsonLine().add("pid", outer_pid()).print();
   work(s, s.seconds);
   return 0;
 }

@@ -70,8 +70,25 @@ INSTANTIATE_TEST_SUITE_P(Caps, ShortPrograms,
                                            Cap{"AThird", 0.30, "30", "1", "0"},
                                            Cap{"TenPercentFourAtOnce", 0.10, "50", "4", "0"},
                                            Cap{"TenPercentTiny", 0.10, "8", "1", "0"},
+                                           Cap{"TenPercentCrowd", 0.10, "5", "16", "0"},
                                            Cap{"TenPercentFleeing", 0.10, "50", "2", "20"}),
                          [](const auto& row) { return row.param.description; });
+
+// Each new program of a frozen tenant has the GPU until it is seen, and what stands still is
+// killed, so that another one takes its place. Freezes of programs that have ended must not keep
+// others waiting: when they did, nobody was frozen, and the tenant had half of the GPU.
+TEST(ShortPrograms, OfAFrozenTenantGetLittleDone) {
+  SystemRig rig("[tenant.frozen]\nmatch = [{command=\"short_programs\"}]\n");
+  rig.start_agent();
+  ASSERT_TRUE(rig.answers(R"({"op":"freeze","tenant":"frozen"})", R"("ok":true)"));
+  const auto attack =
+      rig.start_attack("short_programs", {"--program-ms", "20", "--lanes", "4", "--flee-ms", "5",
+                                          "--seconds", "4", "--ns-per-unit", kUnit});
+  EXPECT_EQ(status_of(*attack), 0);
+  const std::string said = rig.output("short_programs.log");
+  EXPECT_GT(number_in(said, "fled").value(), 100) << said;
+  EXPECT_LE(number_in(said, "gpu_share").value(), 0.3) << said;
+}
 
 TEST(ShortPrograms, HaveNoMoreThanTheirWeight) {
   SystemRig rig(
@@ -142,7 +159,8 @@ TEST_P(Ways, OfDaemonsLeaveNoTenant) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Daemons, Ways,
-                         ::testing::Values("setsid", "double-fork", "clone-parent", "exec"),
+                         ::testing::Values("setsid", "double-fork", "clone-parent", "exec",
+                                           "vfork-exec", "thread-exec", "namespaces"),
                          [](const auto& way) {
                            std::string name = way.param;
                            std::erase(name, '-');

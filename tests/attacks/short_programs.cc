@@ -39,7 +39,7 @@ struct Settings {
 // What all programs count in; shared by fork.
 struct Counters {
   std::atomic<uint64_t> kernels{0}, programs{0};
-  std::atomic<uint64_t> progress[256];  // of each lane: when a kernel of it ended last, ns
+  std::atomic<uint64_t> progress[256];  // of each lane: when a kernel of it ended last, ns; 0: none
 };
 
 [[noreturn]] void one_program(const Settings& s, double ns_per_unit, Counters& counters,
@@ -49,6 +49,7 @@ struct Counters {
     BusyKernel kernel(session, 4);
     kernel.set_ns_per_unit(ns_per_unit);
     const CUstream stream = session.new_stream();
+    counters.progress[lane].store(now_ns());  // before that it cannot stand still
     std::vector<CUevent> ends;
     for (double ms = 0; ms < s.program_ms; ms += s.kernel_us / 1000) {
       kernel.submit(stream, 1, kernel.units_for_us(s.kernel_us));
@@ -104,7 +105,7 @@ int run(const Settings& s) {
     }
     for (const auto& [pid, lane] : lanes) {
       const uint64_t last = counters.progress[lane].load();
-      if (s.flee_ms == 0 || last == 0 || now_ns() - last < s.flee_ms * 1'000'000) continue;
+      if (s.flee_ms == 0 || last == 0 || now_ns() < last + s.flee_ms * 1'000'000) continue;
       ::kill(pid, SIGKILL);
       ++fled;
       counters.progress[lane].store(0);

@@ -246,7 +246,11 @@ bool Server::enqueue_channels(Peer& peer, Kind kind, uint64_t tag,
   if (!channels.empty())
     std::memcpy(channels.data(), body.data() + sizeof request, body.size() - sizeof request);
   const bool is_freeze = kind == Kind::kFreeze;
-  const Nanos cost = is_freeze ? model_.freeze_cost(channels) : model_.thaw_cost(channels);
+  // A channel that is gone is found out before the GPU is asked, which is what costs.
+  const size_t there = model_.count_there(request.gpu, channels);
+  Nanos cost{};
+  if (is_freeze && there == channels.size()) cost = model_.freeze_cost(channels);
+  if (!is_freeze && there > 0) cost = model_.thaw_cost(channels);
   enqueue({.fd = peer.connection.fd(),
            .tag = tag,
            .cost = cost,

@@ -121,6 +121,34 @@ TEST_F(DriverLineTest, AFreezeWaitsForOneSliceAtMost) {
   EXPECT_EQ(done.slices.size(), 3u);
 }
 
+FreezeDeed freeze_of(const ProcessId& process, uint32_t client) {
+  FreezeDeed deed{.key = {process, 0}, .parts = {}};
+  deed.parts.push_back({.ref = {process, 3, client, 0x10}, .channels = {{0x20, 1}}});
+  return deed;
+}
+
+TEST_F(DriverLineTest, WhatWaitsGoesTogetherAndWhoHasGoneIsNotAskedFor) {
+  gpu_.set_open(0, false);
+  line_->set({order(1, 1000us)});
+  gpu_.await_waiting();
+  line_->add({freeze_of(kA, 0xA)}, {});
+  line_->add({freeze_of(kB, 0xB)}, {});
+  line_->add({freeze_of({300, 1}, 0xC)}, {});
+  line_->call_off({kA, 0});
+  const DoneDeeds gone = line_->take_done();
+  ASSERT_EQ(gone.freezes.size(), 1u) << "before the driver has come back";
+  EXPECT_EQ(gone.freezes[0].key.first, kA);
+  EXPECT_EQ(gone.freezes[0].result.error().code, std::errc::no_such_process);
+  EXPECT_TRUE(gone.freezes[0].parts[0].is_taken_back) << "its ledger entry is to go";
+  gpu_.set_open(0, true);
+  ASSERT_TRUE(line_->wait(kSoon));
+  EXPECT_EQ(gpu_.kinds(), (std::vector<Kind>{Kind::kSetSlice, Kind::kFreeze}));
+  EXPECT_EQ(gpu_.calls[1].channels.size(), 2u);
+  const DoneDeeds done = line_->take_done();
+  ASSERT_EQ(done.freezes.size(), 2u);
+  for (const FreezeDeed& deed : done.freezes) EXPECT_TRUE(deed.result) << deed.key.first.pid;
+}
+
 TEST_F(DriverLineTest, WhatHasNotBegunIsReplacedAndWhatIsUnderWayIsNotDoneTwice) {
   gpu_.set_open(0, false);
   line_->set({order(1, 1000us), order(2, 2000us)});
