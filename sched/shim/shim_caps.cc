@@ -2,10 +2,33 @@
 #include "sched/shim/shim_caps.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "shmctl/plane/layout.h"
+#include "shmctl/shim/credit.h"
 
 namespace gpushare {
+
+namespace {
+
+Nanos launch_of(const ShimCaps::OnGpu& on_gpu) {
+  return std::clamp(on_gpu.launch, Nanos{}, ShimCaps::kLongestLaunch);
+}
+
+// How long it is at work after it was last seen to be.
+Nanos linger_of(const ShimCaps::Client& client) {
+  if (!client.on_gpu) return ShimCaps::kLinger;
+  return ShimCaps::kLingerOnGpu + launch_of(*client.on_gpu);
+}
+
+// What runs between two waits: launches of kCreditSpacing and more have a wait each.
+Nanos between_waits(const ShimCaps::OnGpu& on_gpu) {
+  const Nanos launch = launch_of(on_gpu);
+  if (launch == Nanos{}) return kCreditSpacing;
+  return launch * ((kCreditSpacing + launch - Nanos{1}) / launch);
+}
+
+}  // namespace
 
 // A launch that is counted while the gate is closed passes when it opens: who waits there is at
 // work from then on.
@@ -17,14 +40,19 @@ void ShimCaps::watch(Time now, std::span<const Client> clients) {
     const auto [at, is_new] = known_.try_emplace(client.process);
     Known& known = at->second;
     const bool was_busy = known.busy_until > last_;
+    const Nanos linger = linger_of(client);
     const bool has_launched = !is_new && client.launches != known.launches;
-    if (has_launched || (was_busy && is_shut(client.process))) {
-      known.busy_from = was_busy ? last_ : std::max(last_, now - kLinger);
-      known.busy_until = now + kLinger;
+    const bool gets_on =
+        client.on_gpu && client.launches != 0 &&
+        (client.on_gpu->waits || (!is_new && client.on_gpu->reached != known.reached));
+    if (has_launched || gets_on || (was_busy && is_shut(client.process))) {
+      known.busy_from = was_busy ? last_ : std::max(last_, now - linger);
+      known.busy_until = now + linger;
     } else {
       known.busy_from = last_;
     }
     known.launches = client.launches;
+    known.reached = client.on_gpu ? client.on_gpu->reached : 0;
   }
 }
 
@@ -102,13 +130,21 @@ Time ShimCaps::step(Time now, std::span<const Client> clients, const FindBudget&
     CapGate& gate = gates_.try_emplace(key.second, kMaxTenants).first->second;
     if (gate.update(key.first, budget.cap)) dry.insert(key);
   }
-  shut_.clear();
-  for (const Client& client : clients)
-    if (std::ranges::any_of(client.gpus,
-                            [&](uint32_t gpu) { return dry.contains({client.tenant, gpu}); }))
+  const std::set<ProcessId> before = std::exchange(shut_, {});
+  std::map<Key, Nanos> runs_on;
+  for (const Client& client : clients) {
+    for (const uint32_t gpu : client.gpus) {
+      const Key key{client.tenant, gpu};
+      if (!dry.contains(key)) continue;
       shut_.insert(client.process);
+      if (client.on_gpu && known_[client.process].busy_until > now &&
+          !before.contains(client.process))
+        runs_on[key] = std::max(runs_on[key], between_waits(*client.on_gpu) / 2);
+    }
+  }
+  for (const auto& [key, length] : runs_on) budgets.at(key).bucket->charge(length);
   last_ = now;
-  return now + (is_calm && shut_.empty() ? kCalmLook : kBusyLook);
+  return now + (is_calm && shut_.empty() && before.empty() ? kCalmLook : kBusyLook);
 }
 
 }  // namespace gpushare

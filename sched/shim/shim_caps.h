@@ -8,6 +8,11 @@
 // gates are open. So a kernel that runs longer, alone and waited for, is charged too little, and
 // what was queued before a gate closed runs on uncharged.
 //
+// With credit (shmctl/shim/credit.h) a closed gate holds what is queued, too, and the GPU says how
+// far it is. Then charged is, while the gates are open, the time in which it gets on or a thread
+// waits for it, until kLingerOnGpu and a launch's length after; and at each closing half of what is
+// let through at once, because that much runs on, on average.
+//
 // A client may say that it launches nothing, and launch. What the server used is known from the
 // switch log: where it is far more in a window than the clients' launches explain, the rest is
 // charged to the tenants with a cap whose clients say so, in equal parts. One that lies beside
@@ -33,15 +38,24 @@ namespace gpushare {
 class ShimCaps {
  public:
   static constexpr Nanos kLinger = std::chrono::milliseconds(20);
+  static constexpr Nanos kLingerOnGpu = std::chrono::milliseconds(3);
+  static constexpr Nanos kLongestLaunch = std::chrono::seconds(1);  // that is believed
   // When step() wants to be called again: while somebody is charged or waits, and otherwise.
   static constexpr Nanos kBusyLook = std::chrono::milliseconds(5);
   static constexpr Nanos kCalmLook = std::chrono::milliseconds(100);
 
+  // Of a client whose launches wait on the GPU; all by its own word.
+  struct OnGpu {
+    uint32_t reached = 0;  // changes while the GPU gets on with its work
+    bool waits = false;    // a thread waits for the GPU
+    Nanos launch{};        // mean length; 0: unknown
+  };
   struct Client {
     ProcessId process;
     uint32_t tenant = 0;
     std::vector<uint32_t> gpus;  // that it is on
     uint64_t launches = 0;       // only rises
+    std::optional<OnGpu> on_gpu{};
   };
   struct Budget {
     CapView cap;  // tokens: not looked at
@@ -67,6 +81,7 @@ class ShimCaps {
  private:
   struct Known {
     uint64_t launches = 0;
+    uint32_t reached = 0;
     Time busy_from{}, busy_until{};  // it is at work, as far as is known
   };
   using Key = std::pair<uint32_t, uint32_t>;  // tenant, GPU

@@ -17,6 +17,19 @@ uint32_t features_of(const PolicyNeeds& needs) {
          (needs.turns ? kShimGate | kShimIterations : 0U);
 }
 
+// Of a process whose launches wait on the GPU, by its own word. Graphs and kernels are weighed by
+// nothing but the longer of the two.
+std::optional<ShimCaps::OnGpu> on_gpu_of(const ShimClient& client) {
+  const ShimCredit& credit = client.slot->credit;
+  if (credit.held.load(std::memory_order_relaxed) != ShimHeld::kOnGpu) return std::nullopt;
+  const auto longest = static_cast<uint64_t>(ShimCaps::kLongestLaunch.count());
+  const uint64_t launch_ns = std::max(credit.launch_ns.load(std::memory_order_relaxed),
+                                      credit.graph_ns.load(std::memory_order_relaxed));
+  return ShimCaps::OnGpu{.reached = credit.reached.load(std::memory_order_relaxed),
+                         .waits = client.said.waits > 0,
+                         .launch = Nanos(static_cast<int64_t>(std::min(launch_ns, longest)))};
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ShimLink>> ShimLink::listen(const std::string& path, const Tenants& tenants,
@@ -40,7 +53,9 @@ void ShimLink::set_gpus(std::span<const GpuInfo> gpus, const Config& config) {
     const uint32_t features = features_of(own.policy.entry->needs);
     takes_turns_ |= own.policy.entry->needs.turns;
     if (own.is_spatial) {
-      spatial.push_back({.info = gpu, .features = features});
+      spatial.push_back({.info = gpu,
+                         .features = features,
+                         .besides = own.has_credit ? kShimGate | kShimCredit : 0U});
       gpus_.push_back(gpu.index);
     } else {
       features_ |= features;
@@ -76,6 +91,7 @@ uint32_t ShimLink::tenant_of(const ProcessId& process) {
 
 void ShimLink::read(Time now, const Registry& registry) {
   host_->beat(now);
+  frozen_.clear();
   std::vector<ShimClient> clients;
   for (const ProcessId& process : host_->processes()) {
     ShimSlot* const slot = host_->find(process);
@@ -151,11 +167,25 @@ void ShimLink::hold(const ProcessHold& hold) {
   settle_gate(hold.process, *slot);
 }
 
+// Where launches that are in line wait on the GPU, a closed gate stops a process as a freeze does.
+// One that is not believed is stopped in earnest.
+bool ShimLink::takes_freeze(const ProcessId& process, FreezeReason reason) {
+  if (reason == FreezeReason::kNone || !is_gated(process)) return false;
+  if (reason == FreezeReason::kCap) return true;
+  const auto bounds = bounds_.find(process);
+  const bool is_believed = bounds == bounds_.end() || bounds->second.reason().empty();
+  if (!is_believed ||
+      host_->find(process)->credit.held.load(std::memory_order_relaxed) != ShimHeld::kOnGpu)
+    return false;
+  frozen_.insert(process);
+  return true;
+}
+
 // Whether its gate is to be closed, for any reason.
 bool ShimLink::must_stand(const ProcessId& process) const {
   const auto hold = holds_.find(process);
   return (hold != holds_.end() && hold->second.is_gate_closed) || awaiting_.contains(process) ||
-         caps_.is_shut(process) || spatial_.is_held(process);
+         caps_.is_shut(process) || frozen_.contains(process) || spatial_.is_held(process);
 }
 
 void ShimLink::settle_gate(const ProcessId& process, ShimSlot& slot) {
@@ -190,7 +220,8 @@ Time ShimLink::finish(Time now) {
   await_turns(now);
   const auto stays = [this](const ProcessId& process) {
     const auto hold = holds_.find(process);
-    return (hold != holds_.end() && hold->second.is_gate_closed) || awaiting_.contains(process);
+    return (hold != holds_.end() && hold->second.is_gate_closed) || awaiting_.contains(process) ||
+           frozen_.contains(process);
   };
   const Time next = spatial_.finish(now, stays);
   const Time caps = enforce_caps(now);
@@ -210,7 +241,8 @@ Time ShimLink::enforce_caps(Time now) {
     gated.push_back({.process = client.process,
                      .tenant = client.tenant,
                      .gpus = client.gpus.empty() ? gpus_ : client.gpus,
-                     .launches = client.said.launches});
+                     .launches = client.said.launches,
+                     .on_gpu = on_gpu_of(client)});
     std::erase_if(gated.back().gpus,
                   [&](uint32_t gpu) { return std::ranges::find(gpus_, gpu) == gpus_.end(); });
   }

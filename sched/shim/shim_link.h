@@ -66,6 +66,7 @@ class ShimLink final : public ShimProcesses {
   bool is_gated(const ProcessId& process) const override {
     return mps_ != nullptr && mps_->is_client(process) && host_->find(process) != nullptr;
   }
+  bool takes_freeze(const ProcessId& process, FreezeReason reason) override;
 
  private:
   // A program that stands at its gate and is seen on no GPU that takes turns goes in after so long.
@@ -93,6 +94,7 @@ class ShimLink final : public ShimProcesses {
   // came to their gate (zero: not yet).
   std::map<ProcessId, ProcessHold> holds_;
   std::map<ProcessId, Time> awaiting_;
+  std::set<ProcessId> frozen_;           // at their gates, by this step's decisions
   bool takes_turns_ = false;             // a GPU does
   std::map<ProcessId, uint64_t> stops_;  // run_until of this step's plans
   std::vector<uint32_t> gpus_;           // that are shared spatially, by index

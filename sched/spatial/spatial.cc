@@ -10,6 +10,7 @@ Spatial::Spatial(std::span<const SpatialGpu> gpus) {
   for (const SpatialGpu& gpu : gpus.first(std::min<std::size_t>(gpus.size(), kShimGpus))) {
     gpus_.emplace_back(gpu.info, gpus_.size());
     features_.push_back(gpu.features);
+    besides_ |= gpu.besides;
   }
 }
 
@@ -23,7 +24,11 @@ bool Spatial::set_gpus(std::span<const SpatialGpu> gpus) {
     *this = Spatial(gpus);
     return false;
   }
-  for (std::size_t i = 0; i < gpus.size(); ++i) features_[i] = gpus[i].features;
+  besides_ = 0;
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    features_[i] = gpus[i].features;
+    besides_ |= gpus[i].besides;
+  }
   return true;
 }
 
@@ -32,6 +37,9 @@ ShimRequest Spatial::wish(uint32_t tenant, const TenantSettings& settings) const
   for (const uint32_t features : features_)
     wish.features |= features | (settings.sm_percent ? kShimGate | kShimPartitions : 0U);
   if (wish.features == 0) return wish;
+  wish.features |= besides_;
+  constexpr uint32_t kBounded = kShimPartitions | kShimCredit;
+  if ((wish.features & kBounded) == kBounded) wish.most_ahead_us = kMostAheadUs;
   wish.is_closed = true;
   for (const GpuPartitions& gpu : gpus_)
     wish.gpus.push_back({.pci = gpu.gpu().pci, .groups = gpu.word(tenant)});

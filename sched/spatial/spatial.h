@@ -25,6 +25,8 @@ struct SpatialGpu {
   // ShimFeature: what every program that comes is asked for; programs of tenants with sm_percent
   // are always asked for a gate and partitions.
   uint32_t features = 0;
+  // What programs that are asked for something are asked for besides.
+  uint32_t besides = 0;
 };
 
 class Spatial {
@@ -35,6 +37,9 @@ class Spatial {
   static constexpr Nanos kBusyLook = std::chrono::milliseconds(2);
   static constexpr Nanos kFirstLook = std::chrono::milliseconds(5);
   static constexpr Nanos kCalmLook = std::chrono::milliseconds(100);
+  // What a program with the feature kShimCredit may have in line at most: it ends in its old
+  // partition, where it may take long, before the new one is full of work.
+  static constexpr uint32_t kMostAheadUs = 4000;
 
   // At most kShimGpus of `gpus`.
   explicit Spatial(std::span<const SpatialGpu> gpus);
@@ -79,6 +84,7 @@ class Spatial {
 
   std::vector<GpuPartitions> gpus_;
   std::vector<uint32_t> features_;  // of each
+  uint32_t besides_ = 0;            // of all
   std::vector<ShimClient> clients_;
   std::map<ProcessId, Known> known_;
 };

@@ -390,7 +390,8 @@ void Scheduler::enforce(uint32_t gpu) {
     member.freeze = decision.freeze;
     member.reason = std::move(decision.reason);
     const bool is_spared =
-        is_serving(key.first) || (decision.freeze == FreezeReason::kCap && is_gated(key.first));
+        is_serving(key.first) ||
+        (outside_.shims != nullptr && outside_.shims->takes_freeze(key.first, decision.freeze));
     targets_.push_back({.holder = state_.registry.holder(key.first, gpu),
                         .slice = decision.slice,
                         .is_frozen = decision.freeze != FreezeReason::kNone && !is_spared});

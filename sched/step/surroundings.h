@@ -40,6 +40,11 @@ class ShimProcesses {
   virtual Time finish(Time now) = 0;
   // Whether its cap closes its gate, so that it is neither charged nor frozen for its cap here.
   virtual bool is_gated(const ProcessId& process) const = 0;
+  // Whether a freeze for this reason is a closed gate, so that the process is not frozen here. To
+  // be called in each step for each process that is decided about, before finish().
+  virtual bool takes_freeze(const ProcessId& process, FreezeReason reason) {
+    return reason == FreezeReason::kCap && is_gated(process);
+  }
   // What an MPS server used of this GPU since the last step, which is its clients' use: it is said
   // before finish().
   virtual void add_server_use(uint32_t, Nanos) {}

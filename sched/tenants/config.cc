@@ -186,12 +186,16 @@ class Reader {
         bool is_by_time = !gpu.is_spatial;
         read_choice(node, prefix + "sharing", "spatial", "time", is_by_time);
         gpu.is_spatial = !is_by_time;
+      } else if (key == "gate") {
+        bool is_on_host = !gpu.has_credit;
+        read_choice(node, prefix + "gate", "credit", "host", is_on_host);
+        gpu.has_credit = !is_on_host;
       } else if (option != options.end()) {
         has_options = true;
         if (const auto value = read_option(node, prefix, *option))
           gpu.policy.options.set(option->key, *value);
       } else if (key != "policy") {
-        std::vector<std::string_view> known{"sharing", "policy"};
+        std::vector<std::string_view> known{"sharing", "policy", "gate"};
         for (const PolicyOption& one : options) known.push_back(one.key);
         mistakes_.unknown_key(key, prefix, known);
       }
@@ -200,6 +204,9 @@ class Reader {
     if (gpu.policy.entry->needs.spatial && !gpu.is_spatial)
       mistakes_.add(table.source().begin, prefix + "policy",
                     fmt::format("\"{}\" needs sharing = \"spatial\"", gpu.policy.entry->name));
+    if (gpu.has_credit && !gpu.is_spatial)
+      mistakes_.add(table.source().begin, prefix + "gate",
+                    "\"credit\" needs sharing = \"spatial\"");
     config_.gpus.emplace(index, std::move(gpu));
   }
 

@@ -46,6 +46,7 @@ struct AgentConfig {
 struct GpuConfig {
   PolicyChoice policy;
   bool is_spatial = false;  // sharing = "spatial"; otherwise by time
+  bool has_credit = false;  // gate = "credit": launches that are in line wait on the GPU, too
 
   bool operator==(const GpuConfig&) const = default;
 };

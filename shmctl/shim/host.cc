@@ -145,6 +145,7 @@ Result<Fd> ShimHost::make_slot(const ProcessId& process, uid_t user, const ShimR
     request.mps_pipe.copy(slot.mps_pipe, sizeof slot.mps_pipe - 1);
   slot.beat_ns.store(ns(now_), std::memory_order_relaxed);
   slot.gate.store(request.is_closed ? 1 : 0, std::memory_order_relaxed);
+  slot.credit.most_ahead_us.store(request.most_ahead_us, std::memory_order_relaxed);
   request.is_closed ? close_credit(slot) : open_credit(slot);
   slots_[process] = std::move(mapping);
   return file;

@@ -33,8 +33,9 @@ struct ShimRequest {
     std::string pci;      // "0000:3b:00.0"
     uint64_t groups = 0;  // ShimGpu::wanted
   };
-  std::vector<Gpu> gpus;   // at most kShimGpus
-  std::string mps_pipe{};  // directory of the MPS server whose client it is to be; empty: none
+  std::vector<Gpu> gpus;       // at most kShimGpus
+  std::string mps_pipe{};      // directory of the MPS server whose client it is to be; empty: none
+  uint32_t most_ahead_us = 0;  // ShimCredit::most_ahead_us
 };
 
 class ShimHost {

@@ -5,7 +5,8 @@
 Prints a JSON object for each figure; bench/record.py keeps them:
     bench/record.py bench/results/credit.jsonl -- bench/gpu/spatial/credit.py build
 shim_drive plays the agent, so no agent runs, and nothing else may use the GPU.
-  cost    kernels back to back and empty launches, with the gate on the host alone and with credit
+  cost    kernels back to back and empty launches, with the gate on the host alone, with credit, and with at most 4 ms of
+          work in line
   cap     512 kernels of 200 us queued, the gate open for 15 of 50 ms: the part that they get of what they get alone
   beside  a short kernel every 5 ms beside 512 queued ones of 400 us and 2 ms that are held half of the time. Both must be
           clients of one MPS server: CUDA_MPS_PIPE_DIRECTORY names its directory; without it this is not measured.
@@ -20,7 +21,7 @@ import subprocess
 import sys
 
 OPEN_US, CLOSED_US = 15_000, 35_000  # 30 %
-FEATURES = {"host": "gate", "credit": "gate,credit"}
+GATES = {"host": ("gate",), "credit": ("gate,credit",), "bounded": ("gate,credit", "--ahead-us", 4000)}
 
 
 def last_object(text):
@@ -36,7 +37,7 @@ class Bench:
         name, *rest = words
         program = [self.build / "bin/workloads" / name, *rest]
         if gate is not None:
-            program = [self.build / "bin/tests/shim_drive", "--features", FEATURES[gate], *driven, "--", *program]
+            program = [self.build / "bin/tests/shim_drive", "--features", *GATES[gate], *driven, "--", *program]
         return [str(word) for word in program]
 
     def run(self, gate, words, *driven):
@@ -50,15 +51,16 @@ class Bench:
 
     def cost(self):
         for kernel_us in (5, 20, 100, 400, 2000):
-            speeds = {"none": [], "host": [], "credit": []}
+            speeds = {gate: [] for gate in ("none", *GATES)}
             for _ in range(self.rounds):  # in turn, so that a drift meets all alike
                 for gate, seen in speeds.items():
                     said = self.run(None if gate == "none" else gate, self.spin(kernel_us, 64))
                     seen.append(said["units_per_ms"])
             medians = {gate: statistics.median(seen) for gate, seen in speeds.items()}
             yield {"part": "cost", "kernel_us": kernel_us, "units_per_ms": medians,
-                   "credit_of_host": round(medians["credit"] / medians["host"], 4), "rounds": self.rounds}
-        for gate in ("host", "credit"):
+                   "credit_of_host": round(medians["credit"] / medians["host"], 4),
+                   "bounded_of_host": round(medians["bounded"] / medians["host"], 4), "rounds": self.rounds}
+        for gate in GATES:
             said = [self.run(gate, ["launch", "--count", 100_000, "--sync-count", 10_000]) for _ in range(self.rounds)]
             yield {"part": "cost", "gate": gate, "rounds": self.rounds} | {
                 key: statistics.median(one[key] for one in said) for key in ("launch_p50_ns", "sync_p50_ns")}

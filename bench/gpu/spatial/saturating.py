@@ -7,7 +7,8 @@ Each tenant has one program that keeps kernels queued in its streams and waits o
 in each stream, and how many streams there are. Its figures are each program's progress as a percentage of what it
 makes alone on the whole GPU, the same with plain MPS and no partitions, and what `gpushare status` says of each tenant.
 With "requests" the first tenant's program makes one short kernel every 5 ms instead, and the figures are its latencies.
-With "changes" the settings of two tenants are exchanged so often while they run, every 100 ms.
+With "cap" the first tenant has max = "30%". With "changes" the settings of two tenants are exchanged every 100 ms, 100
+times, while they run.
 It needs root, and a GPU that nothing else uses.
 """
 import json
@@ -33,6 +34,9 @@ CELLS = [  # name, percents, kernel us, queued, streams
     ("requests beside 2 ms", (25, 75), 2000, 8, 1),
     ("requests beside 20 ms", (25, 75), 20000, 8, 1),
     ("changes", (25, 75), 2000, 8, 1),
+    ("cap of 200 us", (100,), 200, 512, 1),
+    ("cap of 2 ms", (100,), 2000, 64, 1),
+    ("cap beside", (50, 50), 200, 512, 1),
 ]
 WARM_S = 1.5  # that does not count
 LATE_US = 300
@@ -112,18 +116,21 @@ def main():
     options = rig.parser(__doc__)
     options.add_argument("--only", default="", help="cells whose name has this in it (default: all)")
     options.add_argument("--seconds", type=float, default=5, help="of each cell (default: 5)")
+    options.add_argument("--gate", default="host", choices=("host", "credit"), help="of the GPU (default: host)")
     options.add_argument("--ways", default="agent,mps", help="agent, mps or both (default: agent,mps)")
     options = options.parse_args()
     build = options.build
     alone = rig.json_lines(rig.run([build / "bin/workloads/spin", "--seconds", 1, *BLOCKS], 60).out)[-1]
     unit_ns = alone["ns_per_unit"]
-    result, record = {**origin(commit=options.commit), "seconds": options.seconds, "ns_per_unit": unit_ns, "rows": []}, \
-        Record(options.out)
+    result = {**origin(commit=options.commit), "seconds": options.seconds, "gate": options.gate,
+              "ns_per_unit": unit_ns, "rows": []}
+    record = Record(options.out)
     for cell in CELLS:
         if options.only not in cell[0]:
             continue
-        config = '[gpu.0]\nsharing = "spatial"\n' + "".join(
-            f"[tenant.{tenant}]\nsm_percent = {percent}\n" for tenant, percent in zip("abcd", cell[1]))
+        config = f'[gpu.0]\nsharing = "spatial"\ngate = "{options.gate}"\n' + "".join(
+            f"[tenant.{tenant}]\nsm_percent = {percent}\n" + 'max = "30%"\n' * (tenant == "a" and "cap" in cell[0])
+            for tenant, percent in zip("abcd", cell[1]))
         for way in options.ways.split(","):
             with (rig.Agent(build, config) if way == "agent" else rig.Mps()) as one:
                 seconds = options.seconds + (12 if cell[0] == "changes" and way == "agent" else 0)

@@ -3,8 +3,10 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <utility>
 
 #include "intercept/shim/credit/watcher.h"
 #include "intercept/shim/driver/in_context.h"
@@ -155,6 +157,37 @@ bool Credits::before_launch(const Launch& launch) {
   return begin_sample(entry, launch, has_put);
 }
 
+// Waits on the host while the process has more in line than ShimCredit::most_ahead_us allows, and
+// this stream has something that has not begun. The GPU tells nobody when it gets on, so the
+// thread looks again and again; each stream has something in line meanwhile, so the GPU does not
+// wait for it. Natively a launch waits only for room in the driver's queue, and a program may rely
+// on that: when the GPU does not get on for a while, perhaps because a kernel waits for what this
+// thread does next, the launch goes on, and so do those after it until the GPU does.
+void Credits::await_room(ShimSlot& mine, uint32_t last, uint32_t number, int64_t cost_ns) {
+  const uint32_t most_us = mine.credit.most_ahead_us.load(std::memory_order_relaxed);
+  if (__builtin_expect(most_us == 0, 1)) return;
+  const std::atomic<uint32_t>& reached = mine.credit.reached;
+  uint32_t now = reached.load(std::memory_order_relaxed);
+  const int64_t each_ns = std::max(cost_ns, kSpacingNs);
+  const auto most = static_cast<int32_t>(std::max<int64_t>(int64_t{most_us} * 1000 / each_ns, 1));
+  const auto has_room = [&] {
+    return credit_lacking(now, number) <= most || credit_lacking(now, last) <= 0;
+  };
+  if (has_room() || now == stuck_at_.load(std::memory_order_relaxed)) return;
+  const uint64_t patience_ns = static_cast<uint64_t>(most_us) * 1000 + 4 * each_ns;
+  uint64_t since = monotonic_ns();
+  while (!has_room() && (mine.gate.load(std::memory_order_relaxed) & 1) == 0) {
+    sleep_briefly(std::min<int64_t>(each_ns / 4, 500'000));
+    const uint32_t before = std::exchange(now, reached.load(std::memory_order_relaxed));
+    if (now != before) {
+      since = monotonic_ns();
+    } else if (monotonic_ns() - since > patience_ns) {
+      stuck_at_.store(now, std::memory_order_relaxed);
+      return;
+    }
+  }
+}
+
 bool Credits::put_wait(ShimSlot& mine, Entry& entry, uintptr_t key, CUstream stream,
                        int64_t cost_ns) {
   const KeepErrno errno_of_the_program;
@@ -169,8 +202,13 @@ bool Credits::put_wait(ShimSlot& mine, Entry& entry, uintptr_t key, CUstream str
     open_credit(mine);
     return false;
   }
+  const bool is_other = entry.stream.exchange(key, std::memory_order_relaxed) != key;
+  if (!is_other)
+    await_room(mine, entry.last.load(std::memory_order_relaxed),
+               mine.credit.issued.load(std::memory_order_relaxed) + 1, cost_ns);
   const uint32_t number = mine.credit.issued.fetch_add(1, std::memory_order_acq_rel) + 1;
   await_credit(mine, number);
+  entry.last.store(number, std::memory_order_relaxed);
   const CUresult put = driver_->cuStreamWaitValue32_v2(
       stream, on_gpu_ + offsetof(ShimSlot, credit) + offsetof(ShimCredit, word), number,
       CU_STREAM_WAIT_VALUE_GEQ);
@@ -178,7 +216,6 @@ bool Credits::put_wait(ShimSlot& mine, Entry& entry, uintptr_t key, CUstream str
   if (put != CUDA_SUCCESS) return false;  // the launch tells the program why
   if (mine.credit.held.load(std::memory_order_relaxed) != ShimHeld::kOnGpu)
     mine.credit.held.store(ShimHeld::kOnGpu, std::memory_order_relaxed);
-  const bool is_other = entry.stream.exchange(key, std::memory_order_relaxed) != key;
   const int64_t unwritten_ns = entry.unwritten_ns.load(std::memory_order_relaxed) + kSpacingNs;
   if (is_other || cost_ns == 0 || cost_ns >= kSpacingNs || unwritten_ns >= kWriteSpacingNs) {
     driver_->cuStreamWriteValue32_v2(

@@ -17,14 +17,13 @@
 #include "intercept/shim/credit/lengths.h"
 #include "intercept/shim/credit/memory_driver.h"
 #include "intercept/shim/link/attach.h"
+#include "shmctl/shim/credit.h"
 
 namespace gpushare::shim {
 
 class Credits {
  public:
-  // A wait takes 2.4 us on an H200 (0.6 % of kernels of 400 us, bench/results), so that waits cost
-  // at most 1 %.
-  static constexpr int64_t kSpacingNs = 250'000;
+  static constexpr int64_t kSpacingNs = kCreditSpacing.count();
   // The GPU says how far it is at least this far apart; a write costs about as much as a wait.
   static constexpr int64_t kWriteSpacingNs = 1'000'000;
   // So many waits may be in line beyond what the agent has let through; the rest waits on the host.
@@ -65,6 +64,7 @@ class Credits {
     std::atomic<int64_t> left_ns;       // of work before the next wait
     std::atomic<int64_t> unwritten_ns;  // of work since the last write
     std::atomic<uint32_t> until_sample;
+    std::atomic<uint32_t> last;  // number of its last wait
   };
 
   static Credits* make();
@@ -75,6 +75,7 @@ class Credits {
   void fall_back(ShimHeld why);
   bool is_capturing(CUstream stream) const;
   bool put_wait(ShimSlot& mine, Entry& entry, uintptr_t key, CUstream stream, int64_t cost_ns);
+  void await_room(ShimSlot& mine, uint32_t last, uint32_t number, int64_t cost_ns);
   bool begin_sample(Entry& entry, const Launch& launch, bool is_known_not_to_capture);
 
   const MemoryDriver* driver_;
@@ -87,6 +88,7 @@ class Credits {
   bool is_watched_;  // protected by lock_: the watcher has been started (watcher.h)
   Lengths lengths_;
   std::atomic<uint32_t> random_;
+  std::atomic<uint32_t> stuck_at_;  // ShimCredit::reached, for whose change nobody waits any more
   std::atomic<CUfunction> known_functions_[kFunctions];  // that are no collectives
   Entry entries_[kEntries];
 };

@@ -17,7 +17,7 @@
 namespace gpushare::shim {
 namespace {
 
-constexpr timespec kLook{.tv_sec = 0, .tv_nsec = 50'000'000};
+constexpr int64_t kLookNs = 50'000'000;
 // The wake-up that a slot's successor causes can come just before this thread waits.
 constexpr timespec kLookWhileOpen{.tv_sec = 1, .tv_nsec = 0};
 
@@ -27,7 +27,7 @@ void sleep_beside(ShimSlot& mine) {
   if (is_credit_open(mine))
     ::syscall(SYS_futex, &mine.credit.word, FUTEX_WAIT, word, &kLookWhileOpen, nullptr, 0);
   else
-    ::syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &kLook, nullptr);
+    sleep_briefly(kLookNs);
 }
 
 void* watch(void*) {

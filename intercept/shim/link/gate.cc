@@ -44,6 +44,11 @@ void wait_on(std::atomic<uint32_t>& word, uint32_t value) {
   ::syscall(SYS_futex, &word, FUTEX_WAIT, value, &kLookAtBeat, nullptr, 0);
 }
 
+void sleep_briefly(int64_t ns) {
+  const timespec time{.tv_sec = 0, .tv_nsec = ns};
+  ::syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &time, nullptr);
+}
+
 void wait_at_gate(ShimSlot& slot) {
   Process& process = this_process();
   uint32_t gate = slot.gate.load(std::memory_order_relaxed);

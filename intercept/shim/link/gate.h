@@ -40,6 +40,8 @@ bool is_agent_alive(const ShimSlot& slot);
 // Waits until `word` is no longer `value`, a thread wakes it, a signal comes, or it is time to
 // check that the agent is alive (50 ms).
 void wait_on(std::atomic<uint32_t>& word, uint32_t value);
+// Less than a second. No point at which pthread_cancel() may end the thread.
+void sleep_briefly(int64_t ns);
 
 // After so many launches of one stripe the caller checks that the agent is alive.
 inline constexpr uint64_t kLaunchesPerLook = 64;

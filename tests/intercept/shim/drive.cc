@@ -43,7 +43,7 @@ constexpr std::size_t kPool = 16;
 struct Settings {
   std::string features = "gate", library, pci, groups = "0", sets;
   uint64_t group_count = 16, length = 0, move_us = 0, gate_us = 0, closed_us = 0, seed = 1,
-           settle_ms = 0, alternate = 0, announce = 0;
+           settle_ms = 0, alternate = 0, announce = 0, ahead_us = 0;
 
   explicit Settings(workloads::Flags& flags) {
     flags.add("--features", &features, "gate, credit, partitions, iterations, with commas, or none",
@@ -57,8 +57,9 @@ struct Settings {
               "--announce", &announce, "1: say each partition one move ahead", "--gate-us",
               &gate_us, "close the gate so often; 0: never", "--closed-us", &closed_us,
               "and open it after so long", "--settle-ms", &settle_ms,
-              "begin to move and to close only after so long", "--alternate", &alternate,
-              "the programs take turns of so many iterations; 0: no", "--seed", &seed,
+              "begin to move and to close only after so long", "--ahead-us", &ahead_us,
+              "with credit: at most so much work is in line; 0: no bound", "--alternate",
+              &alternate, "the programs take turns of so many iterations; 0: no", "--seed", &seed,
               "of the random partitions");
     flags.parse();
     if (group_count == 0 || group_count > 64) flags.fail("--group-count must be 1 to 64");
@@ -271,7 +272,8 @@ int run(const Settings& s, const std::vector<char**>& commands) {
   if (::mkdtemp(folder.data()) == nullptr) return 1;
   const std::string socket = folder + "/shim.sock";
 
-  ShimRequest request{.features = features_of(s), .gpus = {}};
+  ShimRequest request{
+      .features = features_of(s), .gpus = {}, .most_ahead_us = static_cast<uint32_t>(s.ahead_us)};
   for (const std::string& pci : gpus_of(s))
     request.gpus.push_back({pci, std::strtoull(s.groups.c_str(), nullptr, 16)});
   auto host = ShimHost::listen(socket, [&](const ProcessId&, uid_t) { return request; });

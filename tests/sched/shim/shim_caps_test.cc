@@ -57,6 +57,63 @@ class ShimCapsTest : public ::testing::Test {
   };
 };
 
+// A program that queues 512 kernels at once and waits for them, and the GPU that runs them: beyond
+// a closed gate without credit, and up to the next wait with it.
+class QueueingProgram : public ShimCapsTest {
+ protected:
+  // The part of `length` in which the GPU works for it.
+  double share(Nanos kernel, bool has_credit, Nanos length = 20s) {
+    ShimCaps::Client& client = add(kOne);
+    const Nanos group = kernel * ((250us + kernel - 1ns) / kernel);
+    Nanos work{}, in_group{}, worked{}, used{};
+    Time next = now_, queued = now_;
+    const Time begin = now_ + 1s;
+    for (const Time end = begin + length; now_ < end; now_ += kTick) {
+      const bool may_queue = !caps_.is_shut(kOne) && (work == Nanos{} || keeps_queueing_);
+      if (may_queue && work < 512 * kernel) {
+        client.launches += static_cast<uint64_t>((512 * kernel - work) / kernel);
+        work = 512 * kernel;
+        queued = now_;
+      }
+      if (has_credit)
+        client.on_gpu = {.reached = static_cast<uint32_t>(worked / std::max<Nanos>(group, 1ms)),
+                         .waits = now_ - queued > 1ms && work > Nanos{} && waits_,
+                         .launch = kernel};
+      if (now_ >= next) next = caps_.step(now_, clients_, find_);
+      const bool goes_on = !has_credit || in_group > Nanos{} || !caps_.is_shut(kOne);
+      if (work == Nanos{} || !goes_on) continue;
+      if (in_group == Nanos{}) in_group = std::min(group, work);
+      in_group -= std::min(kTick, in_group);
+      work -= std::min(kTick, work);
+      worked += kTick;
+      if (now_ >= begin) used += kTick;
+    }
+    return static_cast<double>(used.count()) / static_cast<double>(length.count());
+  }
+  static constexpr Nanos kTick = 50us;
+  bool waits_ = true, keeps_queueing_ = false;
+};
+
+TEST_F(QueueingProgram, GetsItsFractionWithCredit) { EXPECT_NEAR(share(200us, true), 0.3, 0.01); }
+TEST_F(QueueingProgram, GetsItsFractionOfLongKernels) {
+  EXPECT_NEAR(share(1850us, true), 0.3, 0.01);
+}
+TEST_F(QueueingProgram, GetsItsFractionOfShortKernels) {
+  EXPECT_NEAR(share(10us, true), 0.3, 0.01);
+}
+TEST_F(QueueingProgram, IsChargedForWhatItQueuedWhenItDoesNotWait) {
+  waits_ = false;
+  EXPECT_NEAR(share(200us, true), 0.3, 0.01);
+}
+TEST_F(QueueingProgram, GetsItsFractionWhenItsQueueNeverRunsEmpty) {
+  keeps_queueing_ = true;
+  EXPECT_NEAR(share(200us, true), 0.3, 0.01);
+}
+TEST_F(QueueingProgram, GetsMoreByTheHostsGateAlone) {
+  keeps_queueing_ = true;
+  EXPECT_GT(share(200us, false), 0.5);
+}
+
 TEST_F(ShimCapsTest, WhoLaunchesWithoutAPauseGetsItsFraction) {
   add(kOne);
   open_during(1s);

@@ -90,6 +90,19 @@ TEST_F(ShimLinkTest, WhoseTenantHasNoPartGetsNoSlot) {
   EXPECT_EQ(connect(), nullptr);
 }
 
+TEST_F(ShimLinkTest, CreditIsAskedForWhereTheGateIsOnTheGpu) {
+  share("[gpu.0]\nsharing = 'spatial'\ngate = 'credit'\n");
+  EXPECT_EQ(connect(), nullptr) << "a program without a part is left alone";
+  give_default_a_part();
+  ASSERT_NE(connect(), nullptr);
+  EXPECT_EQ(slot_->head.features, kShimGate | kShimPartitions | kShimCredit);
+  EXPECT_EQ(slot_->credit.most_ahead_us, Spatial::kMostAheadUs);
+  share(kSpatial);
+  ASSERT_NE(connect(), nullptr);
+  EXPECT_EQ(slot_->head.features, kShimGate | kShimPartitions);
+  EXPECT_EQ(slot_->credit.most_ahead_us, 0U);
+}
+
 // /proc can be made to name another one (PR_SET_DUMPABLE).
 TEST_F(ShimLinkTest, WhoseProcessItIsTheKernelSays) {
   test::FakeProcReader processes;

@@ -5,10 +5,13 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <thread>
 
 #include "sched/mps/plan.h"
 #include "tests/sched/system/system_rig.h"
@@ -168,6 +171,88 @@ TEST_F(MpsSystem, SaysWhichTenantsLostProcessesByAFault) {
   const std::string ended = "ended with it: tenant a: spin (pid " + std::to_string(spin->pid()) +
                             "), tenant b: endless (pid " + std::to_string(endless->pid()) + ")";
   EXPECT_TRUE(eventually([&] { return has_logged(ended); })) << rig_.output("agent.log");
+}
+
+// Programs whose launches wait on the GPU itself, 64 of 2 ms always in line.
+class CreditSystem : public MpsSystem {
+ protected:
+  std::unique_ptr<Child> start_queueing(const std::string& setting) {
+    std::string text = config("spatial");
+    const auto insert = [&](const std::string& before, const std::string& line) {
+      text.insert(text.find(before), line + "\n");
+    };
+    insert("[mps]", "gate = \"credit\"");
+    insert("[tenant.b]", setting);
+    rig_.write_config(text);
+    start_and_wait();
+    auto program =
+        rig_.start_with_shim("spin", {"--kernel-us", "2000", "--depth", "64", "--ns-per-unit",
+                                      "129.293", "--seconds", "1000", "--report-ms", "10"});
+    have_clients({program->pid()});
+    return program;
+  }
+  // Kernels that have ended, by the program's last report.
+  uint64_t kernels() const {
+    const std::string text = rig_.output("spin.log");
+    const std::size_t at = text.rfind("\"kernels\":");
+    return at == std::string::npos ? 0 : std::strtoull(text.c_str() + at + 10, nullptr, 10);
+  }
+  // The part of the GPU that it has for a while.
+  double share() const {
+    const auto begin = std::chrono::steady_clock::now();
+    const uint64_t before = kernels();
+    std::this_thread::sleep_for(3s);
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+    return static_cast<double>(kernels() - before) * 2e-3 / passed.count();
+  }
+  static char state_of(const Child& program) {
+    std::ifstream file("/proc/" + std::to_string(program.pid()) + "/stat");
+    std::string text((std::istreambuf_iterator<char>(file)), {});
+    return text[text.rfind(')') + 2];
+  }
+};
+
+TEST_F(CreditSystem, ACapHoldsWhatIsQueued) {
+  const auto program = start_queueing("weight = 100");
+  ASSERT_TRUE(eventually([&] { return kernels() > 200; }));
+  const double whole = share();
+  ASSERT_TRUE(rig_.answers(R"({"op":"set","tenant":"a","settings":{"max":"30%"}})", "true"));
+  double part = 0;
+  EXPECT_TRUE(eventually([&] { return std::abs((part = share()) - 0.3 * whole) < 0.05; }, 30s))
+      << part << " of " << whole;
+}
+
+TEST_F(CreditSystem, AFreezeStopsTheWorkAndNotTheProcess) {
+  const auto program = start_queueing("weight = 100");
+  ASSERT_TRUE(eventually([&] { return kernels() > 200; }));
+  ASSERT_TRUE(rig_.answers(R"({"op":"freeze","tenant":"a"})", "true"));
+  EXPECT_TRUE(eventually([&] {
+    const uint64_t before = kernels();
+    std::this_thread::sleep_for(300ms);
+    return kernels() == before;
+  }));
+  EXPECT_NE(state_of(*program), 'T');
+  ASSERT_TRUE(rig_.answers(R"({"op":"thaw","tenant":"a"})", "true"));
+  const uint64_t before = kernels();
+  EXPECT_TRUE(eventually([&] { return kernels() > before + 100; }));
+}
+
+// Nobody is left but itself, and its threads wait for the GPU.
+TEST_F(CreditSystem, AFrozenProgramGoesOnWhenAgentAndSupervisorAreKilled) {
+  const auto program = start_queueing("weight = 100");
+  ASSERT_TRUE(eventually([&] { return kernels() > 200; }));
+  ASSERT_TRUE(rig_.answers(R"({"op":"freeze","tenant":"a"})", "true"));
+  EXPECT_TRUE(eventually([&] {
+    const uint64_t before = kernels();
+    std::this_thread::sleep_for(300ms);
+    return kernels() == before;
+  }));
+  const pid_t agent = rig_.agent_pid();
+  rig_.gpushared->signal(SIGSTOP);
+  ::kill(agent, SIGKILL);
+  rig_.gpushared->signal(SIGKILL);
+  const uint64_t before = kernels();
+  EXPECT_TRUE(eventually([&] { return kernels() > before + 100; }));
 }
 
 }  // namespace

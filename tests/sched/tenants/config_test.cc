@@ -48,6 +48,7 @@ TEST(Config, OfNothingIsTheDefaults) {
   EXPECT_EQ(config.agent.log_level, LogLevel::kInfo);
   EXPECT_EQ(config.gpu(0).policy.entry->name, "fair");
   EXPECT_FALSE(config.gpu(0).is_spatial);
+  EXPECT_FALSE(config.gpu(0).has_credit);
   EXPECT_EQ(config.gpu(0).policy.options["round_target_ms"], 20);
   EXPECT_EQ(config.gpu(0).policy.options["min_slice_us"], 1000);
   EXPECT_EQ(config.gpu(0).policy.options["idle_turn_ms"], 50);
@@ -78,6 +79,7 @@ policy = "fifo"
 grace_ms = 250
 [gpu.3]
 sharing = "spatial"
+gate = "credit"
 min_slice_us = 500
 [gpu.4]
 policy = "slo"
@@ -116,6 +118,8 @@ slo_us = "2000"
     EXPECT_EQ(gpu.policy.options["round_target_ms"], 40) << "of all GPUs";
     EXPECT_EQ(gpu.policy.options["idle_turn_ms"], 100) << "of all GPUs";
   }
+  EXPECT_TRUE(config.gpu(3).has_credit);
+  EXPECT_FALSE(config.gpu(4).has_credit);
   EXPECT_EQ(config.gpu(1).policy.entry->name, "fifo");
   EXPECT_EQ(config.gpu(1).policy.options["grace_ms"], 250);
   EXPECT_EQ(config.policy_names(5), "fair-fifo-slo");
@@ -225,9 +229,10 @@ INSTANTIATE_TEST_SUITE_P(
                "\"srtf\", \"turns\"; what "
                "was "
                "\"shares\" is \"fair\" now"},
-        BadRow{"option of another policy", "[gpu.0]\npolicy = 'fifo'\nidle_turn_ms = 50\n",
-               "gpushare.toml:3:1: gpu.0.idle_turn_ms: unknown key; allowed: sharing, policy, "
-               "turn_ms, grace_ms, patience_s"},
+        BadRow{
+            "option of another policy", "[gpu.0]\npolicy = 'fifo'\nidle_turn_ms = 50\n",
+            "gpushare.toml:3:1: gpu.0.idle_turn_ms: unknown key; allowed: sharing, policy, gate, "
+            "turn_ms, grace_ms, patience_s"},
         BadRow{"option out of range", "[gpu.0]\npolicy = 'fifo'\ngrace_ms = 10001\n",
                "gpushare.toml:3:12: gpu.0.grace_ms: must be a whole number from 0 to 10000"},
         BadRow{"options that do not fit", "[gpu.0]\nmin_slice_us = 30000\n",
@@ -242,6 +247,10 @@ INSTANTIATE_TEST_SUITE_P(
                "gpushare.toml:2:13: agent.usage_for: must be \"all\" or \"group\""},
         BadRow{"jobs", "[agent]\njobs = 512\n",
                "gpushare.toml:2:8: agent.jobs: must be the path of a file"},
+        BadRow{"gate", "[gpu.0]\nsharing = 'spatial'\ngate = 'gpu'\n",
+               "gpushare.toml:3:8: gpu.0.gate: must be \"host\" or \"credit\""},
+        BadRow{"gate in turns", "[gpu.0]\ngate = 'credit'\n",
+               "gpushare.toml:1:1: gpu.0.gate: \"credit\" needs sharing = \"spatial\""},
         BadRow{"sharing", "[gpu.0]\nsharing = 'mps'\n",
                "gpushare.toml:2:11: gpu.0.sharing: must be \"time\" or \"spatial\""},
         BadRow{"agent is no table", "agent = 3\n",

@@ -12,6 +12,7 @@ constinit Process the_process{};
 std::unique_ptr<FakeGpu> the_gpu;
 std::function<void()> on_host_wait;
 bool is_the_agent_alive = true, has_memory_operations = true, can_be_watched = true;
+uint64_t now_ns = 1;
 std::map<CUfunction, std::string> names;
 
 // --- what the library has in attach.cc and gate.cc ----------------------------------------------
@@ -20,9 +21,13 @@ namespace detail {
 constinit std::atomic<Process*> process{&the_process};
 }
 uint32_t attach() { return the_process.features.load(); }
-uint64_t monotonic_ns() { return 1; }
+uint64_t monotonic_ns() { return now_ns; }
 bool is_agent_alive(const ShimSlot&) { return is_the_agent_alive; }
 void wait_on(std::atomic<uint32_t>&, uint32_t) { on_host_wait(); }
+void sleep_briefly(int64_t ns) {
+  now_ns += static_cast<uint64_t>(ns);
+  if (on_host_wait) on_host_wait();
+}
 bool start_watcher() { return can_be_watched; }
 
 // --- the GPU ------------------------------------------------------------------------------------
@@ -77,12 +82,13 @@ bool FakeGpu::may_run(CUstream stream, const Given& given) {
   return true;
 }
 
-size_t FakeGpu::run() {
+size_t FakeGpu::run(size_t most) {
   size_t begun = 0;
   for (bool has_run = true; has_run;) {
     has_run = false;
     for (auto& [stream, queue] : queues_) {
       while (queue.next < queue.given.size() && may_run(stream, queue.given[queue.next])) {
+        if (queue.given[queue.next].kind == Given::Kind::kLaunch && begun == most) break;
         Given& given = queue.given[queue.next++];
         given.has_run = has_run = true;
         if (given.kind == Given::Kind::kWrite) slot_.credit.reached.store(given.value);

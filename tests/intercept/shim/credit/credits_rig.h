@@ -50,7 +50,8 @@ class FakeGpu {
   void wait_for(CUstream stream, CUevent event);
   bool has_run(CUevent event);
   // Runs what can run; returns how many launches have begun.
-  size_t run();
+  // `most`: launches.
+  size_t run(size_t most = SIZE_MAX);
   uint64_t run_ns() const { return run_ns_; }  // of all launches
 
   CUcontext current = kContext;
@@ -73,6 +74,7 @@ extern std::unique_ptr<FakeGpu> the_gpu;
 extern std::function<void()> on_host_wait;
 extern bool is_the_agent_alive;
 extern bool has_memory_operations, can_be_watched;
+extern uint64_t now_ns;                          // moves while a thread sleeps
 extern std::map<CUfunction, std::string> names;  // of functions
 
 class CreditsTest : public testing::Test {

@@ -2,6 +2,7 @@
 // The credit gate launch by launch, and random programs under random credit.
 #include <algorithm>
 #include <random>
+#include <utility>
 
 #include "tests/intercept/shim/credit/credits_rig.h"
 #include "tests/support/sanitized.h"
@@ -117,6 +118,75 @@ TEST_F(Credit, OnlySoManyWaitsAreInLineBeyondWhatIsLetThrough) {
   EXPECT_EQ(waits, 200 - 10 - Credits::kMostAhead);
 }
 
+class BoundedCredit : public Credit {
+ protected:
+  BoundedCredit() {
+    credit().most_ahead_us = 4000;
+    on_host_wait = [this] {
+      ++waits_;
+      the_gpu->run(1);
+    };
+  }
+  // Work that is in line and has not begun.
+  uint64_t ahead_ns(CUstream stream) const {
+    const FakeGpu::Queue& queue = the_gpu->queue(stream);
+    uint64_t sum = 0;
+    for (size_t i = queue.next; i < queue.given.size(); ++i) sum += queue.given[i].cost_ns;
+    return sum;
+  }
+  // The program knows how long its launches are.
+  void warm_up(CUstream stream, uint64_t cost_ns) {
+    for (int i = 0; i < 5000; ++i) {
+      launch(stream, cost_ns);
+      the_gpu->run();
+    }
+    waits_ = 0;
+  }
+  int waits_ = 0;
+};
+
+TEST_F(BoundedCredit, OnlySoMuchWorkIsInLine) {
+  for (const uint64_t cost_ns : {20'000, 400'000, 2'000'000, 50'000'000}) {
+    warm_up(stream_, cost_ns);
+    const uint64_t due = std::max<uint64_t>(4'000'000, cost_ns);
+    uint64_t most = 0;
+    for (int i = 0; i < 2000; ++i) {
+      launch(stream_, cost_ns);
+      most = std::max(most, ahead_ns(stream_));
+    }
+    EXPECT_GE(most, due * 9 / 10) << cost_ns;
+    EXPECT_LE(most, due + cost_ns + 1'250'000) << cost_ns << ": the GPU says it once a millisecond";
+    EXPECT_GT(waits_, 0);
+  }
+}
+
+TEST_F(BoundedCredit, EachStreamHasSomethingInLine) {
+  std::vector<CUstream> streams;
+  for (int i = 0; i < 8; ++i) streams.push_back(the_gpu->create(false));
+  warm_up(stream_, 20'000'000);
+  for (int round = 0; round < 3; ++round)
+    for (const CUstream stream : streams) {
+      launch(stream, 20'000'000);
+      if (round == 0) EXPECT_EQ(waits_, 0);
+    }
+  for (const CUstream stream : streams) EXPECT_EQ(count(stream, Kind::kLaunch), 3u);
+}
+
+// A kernel may wait for what its own program does next, and natively gets it.
+TEST_F(BoundedCredit, IsNoBoundWhereTheGpuDoesNotGetOn) {
+  warm_up(stream_, kLong);
+  on_host_wait = [this] { ++waits_; };
+  for (int i = 0; i < 200; ++i) launch(stream_, kLong);
+  const int first = std::exchange(waits_, 0);
+  EXPECT_GT(first, 0);
+  EXPECT_LE(first * kLong / 4, 4'000'000 + 5 * kLong) << "one patience, once";
+  for (int i = 0; i < 200; ++i) launch(stream_, kLong);
+  EXPECT_EQ(waits_, 0);
+  the_gpu->run(10);
+  for (int i = 0; i < 200; ++i) launch(stream_, kLong);
+  EXPECT_GT(waits_, 0) << "it gets on again";
+}
+
 TEST_F(Credit, NobodyWaitsForADeadAgent) {
   for (int i = 0; i < 10; ++i) launch(stream_, kLong);
   close_credit(*slot_);
@@ -221,6 +291,7 @@ class RandomPrograms : public CreditsTest {
     streams_ = {GS_CU_STREAM_LEGACY, GS_CU_STREAM_PER_THREAD};
     for (int i = 0; i < 6; ++i) streams_.push_back(the_gpu->create(i % 2 == 0));
     program_.clear();
+    credit().most_ahead_us = seed % 2 == 0 ? 2000 : 0;
     on_host_wait = [this] {
       the_gpu->run();
       set_credit(*slot_, credit().issued - random_() % Credits::kMostAhead);
