@@ -15,14 +15,18 @@ namespace gpushare {
 
 // One process of a job, on all GPUs that it works on.
 struct ProcessLook {
+  // Less of the GPU than this is no work: the hardware also switches to a context that has nothing
+  // to do, for the 180 to 200 us that two switches take (docs/driver-facts.md).
+  static constexpr Nanos kLeastWork = std::chrono::microseconds(500);
+
   ProcessId process{};
-  bool has_shim = false;         // it can be held at its gate
-  bool has_boundary = false;     // its iterations are trusted: it can be held between two of them
-  bool can_freeze = true;        // false: a client of MPS, or the driver refuses
-  bool is_frozen = false;        // on every GPU
-  bool is_out = false;           // it cannot run for another reason: its cap, or the user's word
-  bool wants_gpu = false;        // by the switch log; while frozen: as it was before
-  bool was_switched_in = false;  // on any GPU, since the last look at the log
+  bool has_shim = false;      // it can be held at its gate
+  bool has_boundary = false;  // its iterations are trusted: it can be held between two of them
+  bool can_freeze = true;     // false: a client of MPS, or the driver refuses
+  bool is_frozen = false;     // on every GPU
+  bool is_out = false;        // it cannot run for another reason: its cap, or the user's word
+  bool wants_gpu = false;     // by the switch log; while frozen: as it was before
+  bool was_at_work = false;  // by the log, on any GPU: it had it for kLeastWork since the last look
   // Of a process with the shim.
   std::optional<Time> at_boundary{};  // since when a thread stands there
   bool waits_for_work = false;        // a thread waits for what it has launched

@@ -41,9 +41,11 @@ void JobTurn::meet(Held& held, const ProcessLook& look, Time now) {
       held.went_on = now;
       if (held.first_on == Time{}) held.first_on = now;
     }
-  } else if (look.was_switched_in && held.is_idle && !held.was_seen_at_work) {
+  } else if (look.was_at_work && held.is_idle && !held.was_seen_at_work) {
     held.was_seen_at_work = true;
     held.patience = std::min(2 * held.patience, kLongestPatience);
+  } else if (!look.wants_gpu && !look.is_frozen) {
+    held.was_seen_at_work = false;  // whatever it was, it is over
   }
   if (state_ == TurnState::kRunning && began_ == Time{} &&
       look.begun == held.begun_when_let_in + 1 && look.began > since_)
@@ -107,7 +109,7 @@ void JobTurn::advance(Held& held, Time now, Nanos grace) {
   }
   // One that has gone quiet in the meantime has nothing to be frozen for.
   const bool gone_quiet = is_over && !held.stands && look.has_shim && !held.was_seen_at_work &&
-                          !look.was_switched_in && is_quiet(held, now);
+                          !look.was_at_work && is_quiet(held, now);
   if (gone_quiet && held.rung != Rung::kFreeze) {
     if (held.rung != Rung::kGate) climb(held, Rung::kGate, now);
     held.is_idle = true;
@@ -116,7 +118,7 @@ void JobTurn::advance(Held& held, Time now, Nanos grace) {
     return;
   }
   // What it has queued may finish beside the next one, but not for longer than a grace.
-  const bool works_on = held.stands && look.was_switched_in && now - held.stands_since >= grace;
+  const bool works_on = held.stands && look.was_at_work && now - held.stands_since >= grace;
   switch (held.rung) {
     case Rung::kNone:
       if (!look.has_shim && look.wants_gpu) climb(held, Rung::kFreeze, now);

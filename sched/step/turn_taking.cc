@@ -41,7 +41,7 @@ void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView
       if (before != before_.end()) look = before->second.look;
       look.process = process.process;
       look.is_frozen = look.can_freeze = true;
-      look.is_out = look.wants_gpu = look.was_switched_in = false;
+      look.is_out = look.wants_gpu = look.was_at_work = false;
     }
     look.has_shim = process.has_shim;
     const std::optional<IterationsView>& said = process.iterations;
@@ -54,7 +54,8 @@ void TurnTaking::add(uint32_t gpu, bool takes_turns, std::span<const ProcessView
         process.is_frozen && is_member && member->second.freeze == FreezeReason::kCap;
     look.is_out = look.is_out || process.is_frozen_by_user || is_capped;
     look.wants_gpu = look.wants_gpu || process.wants_gpu;
-    look.was_switched_in = look.was_switched_in || process.turns > 0;
+    look.was_at_work =
+        look.was_at_work || (process.turns > 0 && process.used >= ProcessLook::kLeastWork);
   }
 }
 
@@ -219,7 +220,7 @@ bool TurnTaking::look(Time now) {
   state_.enforcer.collect();  // what was frozen in the meantime stands
   for (auto& [process, known] : known_) {
     ProcessLook& each = known.look;
-    each.was_switched_in = false;
+    each.was_at_work = false;
     each.is_frozen = true;
     for (const uint32_t gpu : known.gpus) {
       const Holder* const holder = state_.registry.holder(process, gpu);

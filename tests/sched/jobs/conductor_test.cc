@@ -72,13 +72,13 @@ class Programs {
  private:
   void live(Program& each) {
     ProcessLook& look = each.look;
-    look.was_switched_in = false;
+    look.was_at_work = false;
     if (look.is_frozen || look.is_out) return;
     look.wants_gpu = each.has_work;
     if (!each.has_work) return;
     const ProcessHold& hold = holds_[look.process];
     look.is_at_gate = look.has_shim && hold.is_gate_closed && !each.lies;
-    look.was_switched_in = is_at_work(each);
+    look.was_at_work = is_at_work(each);
     if (look.is_at_gate || (look.at_boundary && !each.lies)) return;
     if (!each.lies) {
       ++look.launches;

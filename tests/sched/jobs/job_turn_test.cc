@@ -220,7 +220,7 @@ TEST_F(JobTurnTest, WhoStandsAndIsStillAtWorkAfterAGraceIsStoppedWhereItIs) {
   run();
   stop();
   come_to_the_boundary();
-  look_.was_switched_in = true;
+  look_.was_at_work = look_.wants_gpu = true;
   stop_for(kGrace);
   EXPECT_FALSE(hold().is_frozen) << "what it has queued may finish";
   now_ += 2ms;
@@ -275,14 +275,32 @@ TEST_F(JobTurnTest, AJobThatWorksWithoutLaunchingLendsItsTurnMoreAndMoreRarely) 
     lent_before = lent_after;
     stop();
     EXPECT_EQ(turn_.state(), TurnState::kHeld);
-    look_.was_switched_in = true;
+    look_.was_at_work = look_.wants_gpu = true;
     turn_.look(now_, {&look_, 1});
     EXPECT_TRUE(turn_.wants_gpu());
-    look_.was_switched_in = false;
+    look_.was_at_work = false;
     launch();
     run();
   }
   EXPECT_GE(lent_before, JobTurn::kLongestPatience - 1ms);
+}
+
+// It read its results, was switched in for that, and has waited for its user since: it held its
+// turn for ever, and the programs that were frozen for it never ran again.
+TEST_F(JobTurnTest, WhatWasAtWorkOnceAndHasNothingToDoSinceLendsItsTurn) {
+  run();
+  now_ += JobTurn::kPatience;
+  stop();
+  look_.was_at_work = look_.wants_gpu = true;
+  stop();
+  EXPECT_TRUE(turn_.wants_gpu());
+  look_.was_at_work = false;
+  run();
+  EXPECT_TRUE(turn_.wants_gpu());
+  look_.wants_gpu = false;  // as the log and the driver's samples say a little later
+  now_ += JobTurn::kLongestPatience;
+  turn_.look(now_, {&look_, 1});
+  EXPECT_FALSE(turn_.wants_gpu());
 }
 
 // A kernel that never ends, which only a freeze can stop.
@@ -293,13 +311,13 @@ class EndlessKernel : public JobTurnTest {
     run();
     launch();
     stop_for(1ms);
-    look_.was_switched_in = true;
+    look_.was_at_work = look_.wants_gpu = true;
     stop_for(3 * kGrace);
     EXPECT_EQ(turn_.state(), TurnState::kStopped);
   }
   // A turn, and the begin of the stop after it. Returns whether it was frozen without a grace.
   bool is_frozen_at_once_after_a_turn() {
-    look_.was_switched_in = false;  // alone it is not switched at all
+    look_.was_at_work = false;  // alone it is not switched at all
     run();
     now_ += 100ms;
     stop();
@@ -323,7 +341,7 @@ TEST_F(EndlessKernel, IsTestedNowAndThenAndFrozenWhenItIsSeenAtWork) {
     if (!is_frozen_at_once_after_a_turn()) {
       ++tests;
       EXPECT_EQ(turn_.state(), TurnState::kHeld);
-      look_.was_switched_in = true;
+      look_.was_at_work = look_.wants_gpu = true;
     }
     stop_for(2 * kGrace);
     EXPECT_EQ(turn_.state(), TurnState::kStopped) << i;
