@@ -48,6 +48,7 @@ void TurnTaking::describe(uint32_t gpu, GpuRecord& record) const {
 }
 
 void TurnTaking::describe(const ProcessId& process, uint32_t gpu, ProcessRecord& record) const {
+  record.run = state_.tenants.run_of(process).number;
   if (!has_orders()) return;
   const uint64_t id = jobs_.job_of(process);
   const auto job = std::ranges::lower_bound(jobs_.all(), id, {}, &Job::id);
@@ -59,7 +60,6 @@ void TurnTaking::describe(const ProcessId& process, uint32_t gpu, ProcessRecord&
   record.job_iterations = job->iterations;
   record.turn = turn->state();
   record.turn_since_ns = instant(turn->since());
-  record.run = state_.tenants.run_of(process).number;
   if (const auto left = left_.find(id); left != left_.end() && left->second.time) {
     record.job_left_us =
         static_cast<uint64_t>(std::chrono::duration_cast<Micros>(*left->second.time).count());

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpushare report: who used the GPUs, from the history that the agent keeps.
 #include <fmt/format.h>
-#include <pwd.h>
 #include <unistd.h>
 
 #include <array>
@@ -11,17 +10,13 @@
 #include "tools/base/atomic_file.h"
 #include "tools/base/endpoints.h"
 #include "tools/base/report.h"
+#include "tools/base/users.h"
 #include "tools/cli/commands.h"
 #include "tools/report/moment.h"
 #include "tools/report/output.h"
 
 namespace gpushare {
 namespace {
-
-std::string user_name(int64_t uid) {
-  const passwd* const user = ::getpwuid(static_cast<uid_t>(uid));
-  return user == nullptr ? std::to_string(uid) : user->pw_name;
-}
 
 std::string host_name() {
   std::array<char, 256> name{};

@@ -5,9 +5,11 @@
 #include "tools/agent/client.h"
 #include "tools/base/endpoints.h"
 #include "tools/base/report.h"
-#include "tools/top/frame.h"
+#include "tools/base/users.h"
+#include "tools/top/draw/frame.h"
 #include "tools/top/model.h"
 #include "tools/top/sensors.h"
+#include "tools/top/signals.h"
 #include "tools/top/terminal.h"
 #include "tools/view/plain_view.h"
 
@@ -34,6 +36,15 @@ void look(StatusSource& source, Sensors& sensors, TopModel& model, Time now) {
   model.update(std::move(status), now, uuids.empty() ? SensorsLook{} : sensors.read(uuids));
 }
 
+// Stops at the first thing that cannot be done.
+Result<> perform(const Endpoints& endpoints, const Deed& deed) {
+  for (const Request& request : deed.requests)
+    if (auto done = tell_agent(endpoints.socket, request); !done) return done;
+  for (const ProcessSignal& signal : deed.signals)
+    if (auto done = send_signal(signal); !done) return done;
+  return {};
+}
+
 ExitCode watch(const Endpoints& endpoints, Nanos interval, TopModel model) {
   auto view = TopView::open();
   if (!view) return fail(view.error());
@@ -49,10 +60,13 @@ ExitCode watch(const Endpoints& endpoints, Nanos interval, TopModel model) {
     view->paint(compose(model, view->screen()));
     const auto key = view->read_key(next_look - clock.now());
     if (!key) continue;
-    const TopModel::Effect effect = model.press(*key, rows_visible(model, view->screen()));
+    const TopScreen screen = view->screen();
+    const TopModel::Effect effect = key->kind == Key::Kind::kClick
+                                        ? model.click(hit_at(model, screen, key->x, key->y))
+                                        : model.press(*key, rows_visible(model, screen));
     if (effect.quits) return kExitOk;
-    if (!effect.request) continue;
-    model.report_done(tell_agent(endpoints.socket, *effect.request));
+    if (effect.deed.is_empty()) continue;
+    model.report_done(perform(endpoints, effect.deed));
     next_look = clock.now();  // the change shows at once
   }
 }
@@ -65,7 +79,7 @@ ExitCode run(const Invocation& invocation) {
     return invocation.wrong(fmt::format("--sort takes one of {}, not '{}'", sort_field_names(),
                                         invocation.text("sort")));
   return watch(endpoints, invocation.seconds("interval"),
-               TopModel(*sort, invocation.text("filter")));
+               TopModel({.sort = *sort}, invocation.text("filter"), user_name));
 }
 
 Command program() {

@@ -5,51 +5,42 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "tools/agent/protocol.h"
 #include "tools/agent/status_source.h"
+#include "tools/top/deeds.h"
+#include "tools/top/keys.h"
 #include "tools/top/past.h"
+#include "tools/top/rows.h"
 #include "tools/top/sensors.h"
-#include "tools/view/process_table.h"
 
 namespace gpushare {
 
-struct Key {
-  enum class Kind {
-    kCharacter,
-    kUp,
-    kDown,
-    kPageUp,
-    kPageDown,
-    kHome,
-    kEnd,
-    kEnter,
-    kEscape,
-    kBackspace,
-  };
-  Kind kind = Kind::kCharacter;
-  char character = 0;
+// How a person likes to see it; kept.h keeps it from one time to the next.
+struct TopChoices {
+  Field sort = Field::kShare;
+  bool is_reversed = false;
+  Grouping grouping = Grouping::kNone;
+  bool has_graphs = true;
+  bool operator==(const TopChoices&) const = default;
 };
 
-// A line of the list is a process or, when grouped, a tenant above its processes. A tenant has a
-// line for each GPU on which target times decide what it has; otherwise it has one line.
-struct TopLine {
-  const ProcessRow* process = nullptr;
-  const TenantRecord* tenant = nullptr;  // set when this is a tenant's line
-  const TenantGpuUse* use = nullptr;     // of `gpu`; set where target times decide
-  uint32_t gpu = 0;                      // of `use`
+// Where a click of the mouse went; at most one is set.
+struct TopHit {
+  std::optional<size_t> line{};  // of TopModel::lines()
+  std::optional<Field> title{};  // of a column
+  std::optional<Key> key{};      // of the last line of the screen
 };
 
 class TopModel {
  public:
-  enum class Mode { kList, kFilter, kConfirm, kHelp };
+  enum class Mode { kList, kFilter, kInput, kConfirm, kHelp };
 
-  TopModel() = default;
   // Begins with these rows in this order.
-  TopModel(Field sort, std::string filter) : sort_field_(sort), filter_(std::move(filter)) {}
+  explicit TopModel(TopChoices choices = {}, std::string filter = {}, UserNames names = nullptr)
+      : choices_(choices), filter_(std::move(filter)), names_(names) {}
 
   // Takes the latest look, made at `now`. A failed look keeps the rows of the last good one, and
   // failure() says why it failed. `sensors` are those of the status's GPUs, in their order.
@@ -58,69 +49,83 @@ class TopModel {
   // What the caller must do about a key.
   struct Effect {
     bool quits = false;
-    std::optional<Request> request;  // send it, then report_done()
+    Deed deed{};  // do it, then report_done()
   };
   Effect press(Key key, size_t page);  // `page`: lines that are visible
+  Effect click(const TopHit& hit);
   void report_done(const Result<>& done);
+  // For the last line of the screen, until the next key.
+  void say(std::string text, bool is_bad = false);
 
   const Status& status() const { return status_; }
   const std::optional<Error>& failure() const { return failure_; }
   const Past& past() const { return past_; }
-  // kOthers if its tenant has no colour of its own.
-  Ink ink_of(const ProcessRow& row) const;
   bool has_sensors() const { return sensors_.has_library; }
   // Of the GPU with this place in the snapshot. Nothing is known where there is no NVML.
   GpuSensors sensors(size_t place) const;
+  const std::vector<ProcessRow>& rows() const { return rows_; }
   const std::vector<TopLine>& lines() const { return lines_; }
   size_t selected() const { return selected_; }  // index in lines(); 0 when there are none
   Mode mode() const { return mode_; }
   bool is_paused() const { return is_paused_; }
-  bool is_grouped() const { return is_grouped_; }
-  Field sort_field() const { return sort_field_; }
-  bool is_reversed() const { return is_reversed_; }
+  const TopChoices& choices() const { return choices_; }
   const std::string& filter() const { return filter_; }
+  // What is being typed: what it is, what it may be, and the text so far.
+  struct Input {
+    std::string about{};    // "weight of train"
+    std::string allowed{};  // "1 to 10000"
+    std::string text{};
+  };
+  const Input& input() const { return input_; }
   // The question, or what became of the last request; empty if there is nothing to say.
   const std::string& message() const { return message_; }
   bool is_message_bad() const { return is_message_bad_; }
 
  private:
-  // Names the chosen line across updates.
-  struct Choice {
-    uint32_t gpu = 0;
-    pid_t pid = 0;       // 0: a tenant's line
-    std::string tenant;  // of a tenant's line
-    bool operator==(const Choice&) const = default;
-  };
-  static Choice choice_of(const TopLine& line);
-
   void rebuild();
   void move(ptrdiff_t by);
+  void choose(size_t line);
   void sort_by(Field field);
+  void sort_by_next();
+  void fold();
   Effect press_in_list(Key key, size_t page);
+  Effect press_function(int number);
+  Effect press_character(char character);
   Effect press_in_filter(Key key);
+  Effect press_in_input(Key key);
   Effect press_in_question(Key key);
-  void ask(const char* op);
-  Effect change_weight(bool up);
-  void say(std::string text, bool is_bad = false);
+  const TopLine* line_for(const char* deed);
+  void ask(Deed deed);
+  void freeze(const char* op);
+  void ask_for_setting(const char* key);
+  void ask_for_signal();
+  Effect change_weight(bool is_up);
+  Effect done(Deed deed);
 
+  TopChoices choices_;
+  std::string filter_;
+  UserNames names_;
   Status status_;
+  std::optional<Error> failure_;
   Past past_;
   SensorsLook sensors_;
-  std::optional<Error> failure_;
+  RowOrder order_;
   std::vector<ProcessRow> rows_;
+  std::set<LineKey> folded_;
   std::vector<TopLine> lines_;  // into rows_ and status_
   size_t selected_ = 0;
-  Choice choice_;
+  LineKey chosen_;
   Mode mode_ = Mode::kList;
   bool is_paused_ = false;
-  bool is_grouped_ = false;
-  Field sort_field_ = Field::kShare;
-  bool is_reversed_ = false;
-  std::string filter_;
   std::string message_;
   bool is_message_bad_ = false;
-  Request question_;   // what "y" sends
-  std::string about_;  // what the request that was sent does
+  Input input_;
+  bool has_typed_ = false;  // into the input
+  std::string setting_;     // that the input is of; empty: a signal
+  Target target_;           // of the input
+  std::string tenant_;      // of the input
+  Deed question_;           // what "y" does
+  std::string about_;       // what is being done
 };
 
 }  // namespace gpushare

@@ -13,7 +13,7 @@
 
 namespace gpushare {
 
-enum class Style : uint8_t { kPlain, kBold, kDim, kGood, kWarning, kBad, kTitle, kKey };
+enum class Style : uint8_t { kPlain, kBold, kDim, kGood, kWarning, kBad, kTitle, kSorted };
 
 // The colour of a tenant, the same wherever it is shown. kOthers stands for all tenants that have
 // no colour of their own.

@@ -32,6 +32,10 @@ int front_of(Style style) {
       return COLOR_YELLOW;
     case Style::kBad:
       return COLOR_RED;
+    case Style::kTitle:  // reversed
+      return COLOR_GREEN;
+    case Style::kSorted:
+      return COLOR_CYAN;
     default:
       return kDefault;
   }
@@ -46,8 +50,9 @@ attr_t attributes(Style style, bool has_colours) {
       return has_colours ? A_NORMAL : A_BOLD;
     case Style::kDim:
       return A_DIM;
+    case Style::kSorted:
+      return has_colours ? A_REVERSE | A_BOLD : A_BOLD;
     case Style::kTitle:
-    case Style::kKey:
       return A_REVERSE;
     case Style::kPlain:
     case Style::kGood:
@@ -82,6 +87,8 @@ Result<TopView> TopView::open() {
   ::noecho();
   ::curs_set(0);
   ::keypad(stdscr, TRUE);
+  ::mousemask(BUTTON1_PRESSED | BUTTON4_PRESSED | BUTTON5_PRESSED, nullptr);
+  ::mouseinterval(0);  // a press counts at once
   ::set_escdelay(25);  // Escape is a key of ours; terminals send its sequences at once
   const char* no_colour = std::getenv("NO_COLOR");
   if ((no_colour == nullptr || *no_colour == '\0') && ::has_colors()) {
@@ -150,12 +157,35 @@ void TopView::paint(const Frame& frame) {
   ::refresh();
 }
 
+namespace {
+
+std::optional<Key> mouse_key() {
+  MEVENT event;
+  if (::getmouse(&event) != OK) return std::nullopt;
+  Key key{.x = static_cast<size_t>(event.x), .y = static_cast<size_t>(event.y)};
+  if ((event.bstate & BUTTON4_PRESSED) != 0)
+    key.kind = Key::Kind::kWheelUp;
+  else if ((event.bstate & BUTTON5_PRESSED) != 0)
+    key.kind = Key::Kind::kWheelDown;
+  else if ((event.bstate & (BUTTON1_PRESSED | BUTTON1_CLICKED)) != 0)
+    key.kind = Key::Kind::kClick;
+  else
+    return std::nullopt;
+  return key;
+}
+
+}  // namespace
+
 std::optional<Key> TopView::read_key(Nanos timeout) {
   const auto ms = std::chrono::ceil<std::chrono::milliseconds>(std::max(timeout, Nanos{}));
   ::timeout(static_cast<int>(ms.count()));
   const int code = ::getch();
   using Kind = Key::Kind;
+  if (code >= KEY_F(1) && code <= KEY_F(12))
+    return Key{Kind::kFunction, static_cast<char>(code - KEY_F0)};
   switch (code) {
+    case KEY_MOUSE:
+      return mouse_key();
     case ERR:
     case KEY_RESIZE:
       return std::nullopt;

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "shmctl/base/error.h"
-#include "tools/top/frame.h"
+#include "tools/top/draw/frame.h"
 
 namespace gpushare {
 

@@ -8,6 +8,7 @@
 
 #include "kmod/uapi/settings.h"
 #include "shmctl/plane/status_json.h"
+#include "tools/base/users.h"
 #include "tools/view/slo_view.h"
 
 namespace gpushare {
@@ -175,7 +176,7 @@ std::vector<std::string> status_lines(const Status& status, const Screen& screen
     lines.push_back("");
   }
 
-  std::vector<ProcessRow> rows = process_rows(status.snapshot);
+  std::vector<ProcessRow> rows = process_rows(status.snapshot, user_name);
   if (rows.empty()) {
     lines.push_back("no process uses a GPU");
     return lines;

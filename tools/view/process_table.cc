@@ -55,6 +55,8 @@ std::strong_ordering compare(const ProcessRow& a, const ProcessRow& b, Field fie
       return x.gpu <=> y.gpu;
     case Field::kPid:
       return x.pid <=> y.pid;
+    case Field::kUser:
+      return a.user <=> b.user;
     case Field::kTenant:
       return a.tenant <=> b.tenant;
     case Field::kCommand:
@@ -97,11 +99,12 @@ std::string command_text(const ProcessRecord& process) {
 const std::array<FieldSpec, kFieldCount> kFields{{
     {Field::kGpu, {"GPU", 3, 3, Align::kRight, 60}, 'G', false},
     {Field::kPid, {"PID", 7, 7, Align::kRight, Column::kAlways}, 'P', false},
+    {Field::kUser, {"USER", 4, 12, Align::kLeft, 55}, 'U', false},
     {Field::kTenant, {"TENANT", 8, 16, Align::kLeft, 90}, 'N', false},
-    {Field::kCommand, {"COMMAND", 10, 40, Align::kLeft, 80}, 'C', false},
+    {Field::kCommand, {"COMMAND", 16, 40, Align::kLeft, 80}, 'C', false},
     {Field::kTarget, {"TARGET", 6, 6, Align::kRight, 85}, 'T', true},
     {Field::kShare, {"SHARE", 6, 6, Align::kRight, Column::kAlways}, 'S', true},
-    {Field::kSlice, {"SLICE", 7, 7, Align::kRight, 50}, 'L', true},
+    {Field::kSlice, {"SLICE", 7, 7, Align::kRight, 38}, 'L', true},
     {Field::kState, {"STATE", 13, 40, Align::kLeft, 95}, 'A', true},
     {Field::kTurn, {"TURN", 5, 12, Align::kLeft, 48}, 'o', false},
     {Field::kLeft, {"LEFT", 6, 20, Align::kLeft, 45}, 'E', false},
@@ -110,11 +113,12 @@ const std::array<FieldSpec, kFieldCount> kFields{{
     {Field::kPast, {"HISTORY", 10, 60, Align::kLeft, 20}, 0, false},
 }};
 
-std::vector<ProcessRow> process_rows(const PlaneSnapshot& snapshot) {
+std::vector<ProcessRow> process_rows(const PlaneSnapshot& snapshot, UserNames names) {
   std::vector<ProcessRow> rows;
   rows.reserve(snapshot.processes.size());
   for (const auto& [slot, record] : snapshot.processes) {
     ProcessRow row{.record = record, .tenant = kUnknownText};
+    row.user = names != nullptr ? printable(names(record.uid)) : fmt::format("{}", record.uid);
     const auto tenant = std::ranges::lower_bound(snapshot.tenants, record.tenant, {},
                                                  &Numbered<TenantRecord>::slot);
     if (tenant != snapshot.tenants.end() && tenant->slot == record.tenant) {
@@ -195,6 +199,8 @@ std::string field_text(const ProcessRow& row, Field field, Glyphs glyphs) {
       return fmt::format("{}", process.gpu);
     case Field::kPid:
       return fmt::format("{}", process.pid);
+    case Field::kUser:
+      return row.user;
     case Field::kTenant:
       return row.tenant;
     case Field::kCommand:

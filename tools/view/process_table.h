@@ -3,6 +3,8 @@
 // gpushare-top both use it, so that they say the same in the same words. Pure.
 #pragma once
 
+#include <sys/types.h>
+
 #include <array>
 #include <optional>
 #include <span>
@@ -19,14 +21,19 @@ struct ProcessRow {
   ProcessRecord record{};
   std::string tenant{};  // its name; "?" if its slot is empty
   uint32_t tenant_weight = 0;
+  std::string user{};  // its name, otherwise its number
 };
 
-// In the order of the control plane.
-std::vector<ProcessRow> process_rows(const PlaneSnapshot& snapshot);
+// The name of the user with this number (user_name() of tools/base/users.h, or a test's).
+using UserNames = std::string (*)(uid_t);
+
+// In the order of the control plane. Without `names` users are numbers.
+std::vector<ProcessRow> process_rows(const PlaneSnapshot& snapshot, UserNames names = nullptr);
 
 enum class Field {
   kGpu,
   kPid,
+  kUser,
   kTenant,
   kCommand,
   kTarget,
@@ -39,7 +46,7 @@ enum class Field {
   kMemory,
   kPast,
 };
-inline constexpr size_t kFieldCount = 13;
+inline constexpr size_t kFieldCount = 14;
 
 struct FieldSpec {
   Field field;

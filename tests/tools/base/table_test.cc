@@ -85,8 +85,8 @@ TEST(FitColumns, EightyColumnsShowAProcessWithItsStateInFull) {
     EXPECT_TRUE(shown.back() != Field::kState ||
                 column.width >= std::string("frozen: user").size());
   }
-  for (Field field : {Field::kGpu, Field::kPid, Field::kTenant, Field::kCommand, Field::kTarget,
-                      Field::kShare, Field::kSlice, Field::kState})
+  for (Field field : {Field::kGpu, Field::kPid, Field::kUser, Field::kTenant, Field::kCommand,
+                      Field::kTarget, Field::kShare, Field::kState})
     EXPECT_NE(std::ranges::find(shown, field), shown.end()) << static_cast<int>(field);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/top/frame.h"
+#include "tools/top/draw/frame.h"
 
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ TEST(TopFrame, FitsAnySizeInEveryMode) {
   for (const FakePlane& fake :
        {FakePlane{.gpus = 1, .processes = 0}, FakePlane{.gpus = 2, .processes = 7},
         FakePlane{.gpus = 16, .processes = 120}, FakePlane{.processes = 9, .has_targets = true}})
-    for (const char* keys : {"", "v", "?", "/x", "f", " "}) {
+    for (const char* keys : {"", "v", "vv", "?", "/x", "f", " ", "w", "s", "g"}) {
       TopModel model = model_of(fake);
       press(model, keys);
       for (size_t height : {0, 1, 2, 3, 4, 5, 6, 10, 24, 37, 100})
@@ -73,7 +73,7 @@ TEST(TopFrame, ShowsWhatMattersInEightyColumns) {
       text_of(compose(model_of({.gpus = 1, .processes = 7}), {80, 24, Glyphs::kAscii}));
   for (const char* expected :
        {"gpushared running", "GPU 0", "95.0% busy", "20G/141G mem", "research", "59.7%", "60.0%",
-        "frozen: cap", "frozen: turn", "frozen: user", "observe only", "?", "q quit"})
+        "frozen: cap", "frozen: turn", "frozen: user", "observe only", "?", "F10 Quit"})
     EXPECT_NE(text.find(expected), std::string::npos) << expected << "\n" << text;
 }
 
@@ -129,7 +129,8 @@ TEST(TopFrame, WithoutTargetsATenantsLineSaysItsSettings) {
   TopModel model = model_of({.processes = 7});
   press(model, "v");
   const std::string text = text_of(compose(model, {80, 24, Glyphs::kAscii}));
-  EXPECT_NE(text.find("research: weight 300, no cap"), std::string::npos) << text;
+  EXPECT_NE(text.find("research weight 300"), std::string::npos) << text;
+  EXPECT_NE(text.find("capped   weight 100, cap 20%"), std::string::npos) << text;
   for (const char* part : {"slo", "SMs", "knee"})
     EXPECT_EQ(text.find(part), std::string::npos) << part << "\n" << text;
 }
@@ -197,6 +198,56 @@ TEST(TopFrame, WarnsOfWhatWasLostAndOfObserveOnly) {
   const std::string text = text_of(compose(model, {100, 24, Glyphs::kAscii}));
   EXPECT_NE(text.find("observe only: driver 999 is unknown"), std::string::npos);
   EXPECT_NE(text.find("12 driver events were lost"), std::string::npos);
+}
+
+TEST(TopFrame, SaysWhichRowsAreShown) {
+  TopModel model = model_of({.gpus = 1, .processes = 50});
+  const auto last = [&] { return text_of(compose(model, {80, 24, Glyphs::kAscii}).back()); };
+  EXPECT_TRUE(last().ends_with("  1-12 of 50")) << last();
+  model.press({Key::Kind::kEnd}, 12);
+  EXPECT_TRUE(last().ends_with("49-50 of 50")) << last();
+  press(model, "w");
+  EXPECT_TRUE(last().ends_with("49-50 of 50")) << last();
+  EXPECT_EQ(text_of(compose(model_of({.processes = 5}), {80, 24}).back()).find(" of "),
+            std::string::npos);
+}
+
+TEST(TopFrame, AClickHitsWhatIsShownThere) {
+  for (const size_t width : {60, 80, 120, 300}) {
+    TopModel model = model_of({.gpus = 1, .processes = 50});
+    model.press({Key::Kind::kPageDown}, 12);
+    const TopScreen screen{width, 24};
+    const Frame frame = compose(model, screen);
+    size_t keys = 0, titles = 0;
+    for (size_t y = 0; y < frame.size(); ++y) {
+      const std::string text = text_of(frame[y]);
+      for (size_t x = 0; x < width; ++x) {
+        const TopHit hit = hit_at(model, screen, x, y);
+        if (hit.line) {
+          const pid_t pid = model.lines()[*hit.line].process->record.pid;
+          EXPECT_NE(text.find(std::to_string(pid)), std::string::npos) << text;
+        }
+        if (hit.title) {
+          const std::string_view title = kFields[static_cast<size_t>(*hit.title)].column.title;
+          EXPECT_NE(text.find(title), std::string::npos) << text;
+          ++titles;
+        }
+        if (hit.key) ++keys;
+      }
+    }
+    EXPECT_GT(titles, 20u);
+    EXPECT_GT(keys, 20u);
+    const size_t x = text_of(frame.back()).find("F9 Signal");
+    if (x != std::string::npos) {
+      EXPECT_EQ(hit_at(model, screen, x, 23).key->character, 9);
+    }
+  }
+}
+
+TEST(TopFrame, WithoutGraphsAGpuHasALine) {
+  TopModel model = model_of({.gpus = 1, .processes = 7});
+  press(model, "g");
+  EXPECT_EQ(text_of(compose(model, {80, 24, Glyphs::kAscii})).find("100%"), std::string::npos);
 }
 
 TEST(TopFrame, CountsTheGpusThatDoNotFit) {

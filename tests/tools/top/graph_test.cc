@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What gpushare-top remembers of each GPU's time, and how it draws it.
-#include "tools/top/graph.h"
+#include "tools/top/draw/graph.h"
 
 #include <gtest/gtest.h>
 

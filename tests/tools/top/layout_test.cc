@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/top/layout.h"
+#include "tools/top/draw/layout.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/top/graph.h"
+#include "tools/top/draw/graph.h"
 
 #include <algorithm>
 #include <array>

@@ -3,7 +3,7 @@
 // and, where there is room, a graph of its past and a legend of its tenants. Pure.
 #pragma once
 
-#include "tools/top/layout.h"
+#include "tools/top/draw/layout.h"
 #include "tools/top/model.h"
 #include "tools/top/styled.h"
 

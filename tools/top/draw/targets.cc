@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/top/targets.h"
+#include "tools/top/draw/targets.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/top/panels.h"
+#include "tools/top/draw/panels.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <array>
 #include <utility>
 
-#include "tools/top/graph.h"
+#include "tools/top/draw/graph.h"
 
 namespace gpushare {
 namespace {

@@ -13,12 +13,8 @@ namespace gpushare {
 // Returns exactly `screen.height` lines, each at most `screen.width` columns wide.
 Frame compose(const TopModel& model, const TopScreen& screen);
 
-// The keys and what they do, for the help screen; the test of the man page reads them too.
-struct KeyHelp {
-  std::string_view keys;
-  std::string_view text;
-};
-std::span<const KeyHelp> top_keys();
+// What stands at this place of compose()'s screen.
+TopHit hit_at(const TopModel& model, const TopScreen& screen, size_t x, size_t y);
 
 // Returns how many lines of the list compose() shows on this screen. Page Up and Page Down move by
 // that many.

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tools/base/table.h"
-#include "tools/top/frame.h"
+#include "tools/top/draw/frame.h"
 
 namespace gpushare {
 
