@@ -3,7 +3,7 @@
 #pragma once
 
 #include "shmctl/base/error.h"
-#include "tools/top/deeds.h"
+#include "tools/top/model/deeds.h"
 
 namespace gpushare {
 

@@ -10,7 +10,7 @@
 #include "tests/tools/support/run_tool.h"
 #include "tests/tools/support/temp_dir.h"
 #include "tools/cli/commands.h"
-#include "tools/top/keys.h"
+#include "tools/top/model/keys.h"
 
 namespace gpushare {
 namespace {

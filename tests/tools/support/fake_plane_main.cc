@@ -31,7 +31,12 @@ int main(int argc, char** argv) {
   const timespec period{.tv_sec = 0, .tv_nsec = 200'000'000};
   do {
     ++fake.step;
-    write_plane(plane->region(), fake_snapshot(fake, MonotonicClock().now()));
+    PlaneSnapshot snapshot = fake_snapshot(fake, MonotonicClock().now());
+    for (auto& [slot, tenant] : snapshot.tenants)
+      for (const GpuRecord& gpu : snapshot.gpus)
+        tenant.gpu[gpu.index].share_permille =
+            static_cast<uint32_t>(100 * (slot + 1) + fake.step * 7 % 50);
+    write_plane(plane->region(), snapshot);
   } while (::sigtimedwait(&signals, nullptr, &period) < 0);
   return ControlPlane::remove(argv[1]) ? 0 : 1;
 }

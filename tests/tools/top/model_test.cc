@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/top/model.h"
+#include "tools/top/model/model.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

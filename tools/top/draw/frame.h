@@ -5,8 +5,8 @@
 #include <span>
 #include <string_view>
 
-#include "tools/top/model.h"
-#include "tools/top/styled.h"
+#include "tools/top/model/model.h"
+#include "tools/top/model/styled.h"
 
 namespace gpushare {
 

@@ -6,7 +6,7 @@
 #include <deque>
 #include <vector>
 
-#include "tools/top/past.h"
+#include "tools/top/model/past.h"
 
 namespace gpushare {
 

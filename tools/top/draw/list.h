@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "tools/top/model.h"
-#include "tools/top/styled.h"
+#include "tools/top/model/model.h"
+#include "tools/top/model/styled.h"
 
 namespace gpushare {
 

@@ -4,8 +4,8 @@
 #pragma once
 
 #include "tools/top/draw/layout.h"
-#include "tools/top/model.h"
-#include "tools/top/styled.h"
+#include "tools/top/model/model.h"
+#include "tools/top/model/styled.h"
 
 namespace gpushare {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "shmctl/plane/snapshot.h"
-#include "tools/top/styled.h"
+#include "tools/top/model/styled.h"
 
 namespace gpushare {
 

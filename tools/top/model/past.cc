@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/top/past.h"
+#include "tools/top/model/past.h"
 
 #include <algorithm>
 

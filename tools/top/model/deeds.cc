@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/top/deeds.h"
+#include "tools/top/model/deeds.h"
 
 #include <fmt/format.h>
 #include <signal.h>

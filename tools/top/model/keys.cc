@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/top/keys.h"
+#include "tools/top/model/keys.h"
 
 #include <array>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/top/rows.h"
+#include "tools/top/model/rows.h"
 
 #include <fmt/format.h>
 

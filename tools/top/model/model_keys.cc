@@ -2,7 +2,7 @@
 // What the keys and the mouse do in each mode of TopModel.
 #include <algorithm>
 
-#include "tools/top/model.h"
+#include "tools/top/model/model.h"
 
 namespace gpushare {
 namespace {

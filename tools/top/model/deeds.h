@@ -10,7 +10,7 @@
 #include "shmctl/base/error.h"
 #include "shmctl/base/process_id.h"
 #include "tools/agent/protocol.h"
-#include "tools/top/rows.h"
+#include "tools/top/model/rows.h"
 
 namespace gpushare {
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sensors is the seam to what a GPU says of itself beside the agent: power, temperature, clocks and
-// all of the memory that is in use. NvmlSensors asks NVIDIA's management library
+// all of the memory that is in use. NvmlSensors (nvml_sensors.h) asks NVIDIA's management library
 // (libnvidia-ml.so.1), which is loaded if it is there; tests have sensors of their own.
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -32,19 +31,6 @@ class Sensors {
   virtual ~Sensors() = default;
   // The UUIDs as NVML writes them ("GPU-..."). It does not wait for a GPU.
   virtual SensorsLook read(const std::vector<std::string>& uuids) = 0;
-};
-
-// A thread of its own asks NVML, because a GPU in trouble can make its functions hang; read()
-// returns what was last found. That thread is left behind when it hangs at the end.
-class NvmlSensors : public Sensors {
- public:
-  NvmlSensors();
-  ~NvmlSensors() override;
-  SensorsLook read(const std::vector<std::string>& uuids) override;
-
- private:
-  struct Shared;
-  std::shared_ptr<Shared> shared_;
 };
 
 }  // namespace gpushare

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/top/sensors.h"
+#include "tools/top/nvml_sensors.h"
 
 #include <dlfcn.h>
 #include <signal.h>

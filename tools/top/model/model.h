@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "tools/agent/status_source.h"
-#include "tools/top/deeds.h"
-#include "tools/top/keys.h"
-#include "tools/top/past.h"
-#include "tools/top/rows.h"
-#include "tools/top/sensors.h"
+#include "tools/top/model/deeds.h"
+#include "tools/top/model/keys.h"
+#include "tools/top/model/past.h"
+#include "tools/top/model/rows.h"
+#include "tools/top/model/sensors.h"
 
 namespace gpushare {
 
