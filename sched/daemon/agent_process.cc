@@ -33,12 +33,20 @@ Result<> AgentProcess::start(int module_fd, const sigset_t& signals, Time now) {
   } else {
     log_warning("{}", lifeline.error().message());
   }
+  slots_.reset();
+  if (auto slots = SlotKeeper::start()) {
+    slots_ = std::move(*slots);
+    words.push_back(fmt::format("--slots-fd={}", slots_->agents_end()));
+  } else {
+    log_warning("{}", slots.error().message());
+  }
   std::vector<char*> argv;
   argv.reserve(words.size() + 1);
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
 
   const int lifeline_fd = lifeline_ == nullptr ? -1 : lifeline_->fd();
+  const int slots_fd = slots_ == nullptr ? -1 : slots_->agents_end();
   started_ = now;
   pid_ = ::fork();
   if (pid_ == 0) {
@@ -48,6 +56,7 @@ Result<> AgentProcess::start(int module_fd, const sigset_t& signals, Time now) {
     if (::getppid() != self) ::_exit(1);  // the supervisor died before prctl() took effect
     if (lifeline_fd >= 0) Lifeline::keep_for_child(lifeline_fd);
     if (module_fd >= 0) ::fcntl(module_fd, F_SETFD, 0);
+    if (slots_fd >= 0) ::fcntl(slots_fd, F_SETFD, 0);
     ::execv("/proc/self/exe", argv.data());
     ::_exit(127);
   }
@@ -55,6 +64,7 @@ Result<> AgentProcess::start(int module_fd, const sigset_t& signals, Time now) {
     pid_ = 0;
     return errno_error("fork");
   }
+  if (slots_ != nullptr) slots_->close_agents_end();
   ++starts_;
   return {};
 }

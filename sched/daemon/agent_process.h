@@ -18,6 +18,7 @@
 #include "sched/daemon/lifeline.h"
 #include "shmctl/base/clock.h"
 #include "shmctl/base/error.h"
+#include "shmctl/shim/slot_keeper.h"
 
 namespace gpushare {
 
@@ -38,6 +39,11 @@ class AgentProcess {
   Time started() const { return started_; }
   uint64_t starts() const { return starts_; }  // how often start() has succeeded
 
+  // The agent has died: whoever waits for credit from it goes on.
+  void free_slots() {
+    if (slots_ != nullptr) slots_->free_all();
+  }
+
   // REQUIRES for these three: is_running().
   void send(int signal) const { ::kill(pid_, signal); }
   // Sends `signal`, after which the agent has five seconds to end.
@@ -56,6 +62,7 @@ class AgentProcess {
   const int death_signal_;
   pid_t pid_ = 0;
   std::unique_ptr<Lifeline> lifeline_;  // nullptr: the agent's death is seen when it is reaped
+  std::unique_ptr<SlotKeeper> slots_;   // of the last agent; nullptr: it could not be made
   Time started_{};
   uint64_t starts_ = 0;
   Time kill_at_ = Time::max();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpushared: the program of the agent and of its supervisor: takes the command line, and runs what
 // it asks for. sched/man/gpushared.8 is its manual.
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <pwd.h>
 #include <sys/prctl.h>
@@ -36,6 +37,7 @@
 #include "shmctl/plane/ledger.h"
 #include "shmctl/plane/region.h"
 #include "shmctl/program/command_line.h"
+#include "shmctl/shim/slot_keeper.h"
 
 namespace gpushare {
 namespace {
@@ -267,6 +269,10 @@ ExitCode run(const Invocation& in, const std::vector<std::string>& arguments) {
   options.supervisor_pid = static_cast<uint32_t>(in.whole("supervisor-pid"));
   options.restarts = in.whole("restarts");
   options.module_fd = fd_of(in, "module-fd");
+  if (const int slots = fd_of(in, "slots-fd"); slots >= 0) {
+    ::fcntl(slots, F_SETFD, FD_CLOEXEC);
+    SlotKeeper::report_to(slots);
+  }
   if (in.has("policies")) {
     fmt::print("{}", describe_policies(all_policies()));
     return kExitOk;
@@ -322,6 +328,7 @@ Command program(const std::vector<std::string>& arguments) {
                   {.name = "restarts", .value = "N", .otherwise = "0", .range = number},
                   {.name = "former-region", .value = "PATH"},
                   {.name = "lifeline-fd", .value = "FD", .range = number},
+                  {.name = "slots-fd", .value = "FD", .range = number},
                   {.name = "module-fd", .value = "FD", .range = number}},
       .examples = {"gpushared --check-config", "gpushared --sim --socket /tmp/agent.sock"},
       .run = [&arguments](const Invocation& in) { return run(in, arguments); },

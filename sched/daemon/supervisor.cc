@@ -153,6 +153,7 @@ void Supervisor::look_for_gpu() {
 }
 
 void Supervisor::undo() {
+  agent_.free_slots();
   take_the_module();
   look_for_gpu();
   if (gpu_ == nullptr) return;

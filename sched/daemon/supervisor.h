@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Supervisor: keeps the agent running, and undoes what the agent did to the GPUs when it dies. It
 // opens its own connection to the GPUs at the start, so that little can fail later, and then only
-// waits for signals. It has one thread besides that of the lifeline, and no event loop.
+// waits for signals. It has one thread besides those of the lifeline and the slot keeper, and no
+// event loop.
 // - The agent dies (lifeline.h tells it within about a millisecond): everything in the ledger is
-//   thawed and restored, and the agent is started again, with growing pauses while it dies young.
+//   thawed and restored, programs that wait for credit go on (shmctl/shim/slot_keeper.h), and the
+//   agent is started again, with growing pauses while it dies young.
 // - The agent hangs and keeps processes frozen (stall_watch.h): it is killed, and the same follows.
 // - The kernel module comes (file_watch.h): the agent is asked to thaw everything and to end, and
 //   the next agent takes the tenants into the module.

@@ -18,6 +18,7 @@
 #include "shmctl/base/unix_socket.h"
 #include "shmctl/shim/credit.h"
 #include "shmctl/shim/protocol.h"
+#include "shmctl/shim/slot_keeper.h"
 
 namespace gpushare {
 namespace {
@@ -147,6 +148,9 @@ Result<Fd> ShimHost::make_slot(const ProcessId& process, uid_t user, const ShimR
   slot.gate.store(request.is_closed ? 1 : 0, std::memory_order_relaxed);
   slot.credit.most_ahead_us.store(request.most_ahead_us, std::memory_order_relaxed);
   request.is_closed ? close_credit(slot) : open_credit(slot);
+  if ((slot.head.features & kShimCredit) != 0)
+    if (const auto told = SlotKeeper::report(process, file, mapping->process); !told)
+      log_warning("{}", told.error().message());
   slots_[process] = std::move(mapping);
   return file;
 }

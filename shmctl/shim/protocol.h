@@ -29,7 +29,10 @@ inline constexpr const char* kMpsMarkVariable = "GPUSHARE_MPS_PIPE";
 // The message with that byte and room for those descriptors, for sendmsg() and recvmsg().
 class DescriptorMessage {
  public:
-  DescriptorMessage() {
+  DescriptorMessage() : DescriptorMessage(nullptr, 0) {}
+  // The same with these bytes in place of the one; they outlive it.
+  DescriptorMessage(void* data, std::size_t bytes)
+      : part_{data == nullptr ? &byte_ : data, data == nullptr ? 1 : bytes} {
     message_.msg_iov = &part_;
     message_.msg_iovlen = 1;
     message_.msg_control = control_;
@@ -66,7 +69,7 @@ class DescriptorMessage {
 
  private:
   char byte_ = 'g';
-  iovec part_{&byte_, 1};
+  iovec part_;
   alignas(cmsghdr) char control_[CMSG_SPACE(2 * sizeof(int))] = {};
   msghdr message_{};
 };

@@ -205,6 +205,13 @@ class CreditSystem : public MpsSystem {
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
     return static_cast<double>(kernels() - before) * 2e-3 / passed.count();
   }
+  bool stands() const {
+    return eventually([&] {
+      const uint64_t before = kernels();
+      std::this_thread::sleep_for(300ms);
+      return kernels() == before;
+    });
+  }
   static char state_of(const Child& program) {
     std::ifstream file("/proc/" + std::to_string(program.pid()) + "/stat");
     std::string text((std::istreambuf_iterator<char>(file)), {});
@@ -226,15 +233,32 @@ TEST_F(CreditSystem, AFreezeStopsTheWorkAndNotTheProcess) {
   const auto program = start_queueing("weight = 100");
   ASSERT_TRUE(eventually([&] { return kernels() > 200; }));
   ASSERT_TRUE(rig_.answers(R"({"op":"freeze","tenant":"a"})", "true"));
-  EXPECT_TRUE(eventually([&] {
-    const uint64_t before = kernels();
-    std::this_thread::sleep_for(300ms);
-    return kernels() == before;
-  }));
+  EXPECT_TRUE(stands());
   EXPECT_NE(state_of(*program), 'T');
   ASSERT_TRUE(rig_.answers(R"({"op":"thaw","tenant":"a"})", "true"));
   const uint64_t before = kernels();
   EXPECT_TRUE(eventually([&] { return kernels() > before + 100; }));
+}
+
+// What is in line runs before the next agent freezes the program again.
+TEST_F(CreditSystem, AFrozenProgramGoesOnWhenTheAgentIsKilledOrHangs) {
+  const auto program = start_queueing("weight = 100");
+  for (const int signal : {SIGKILL, SIGSTOP}) {
+    ASSERT_TRUE(eventually([&] {
+      const uint64_t before = kernels();
+      std::this_thread::sleep_for(100ms);
+      return kernels() > before;
+    }));
+    if (signal == SIGSTOP) have_clients({program->pid()});
+    ASSERT_TRUE(rig_.answers(R"({"op":"freeze","tenant":"a"})", "true"));
+    ASSERT_TRUE(stands());
+    const uint64_t before = kernels();
+    const pid_t agent = rig_.agent_pid();
+    ::kill(agent, signal);
+    EXPECT_TRUE(eventually([&] { return kernels() > before; }));
+    ::kill(agent, SIGCONT);
+    ASSERT_TRUE(eventually([&] { return rig_.answers(R"({"op":"thaw","tenant":"a"})", "true"); }));
+  }
 }
 
 // Nobody is left but itself, and its threads wait for the GPU.
@@ -242,11 +266,7 @@ TEST_F(CreditSystem, AFrozenProgramGoesOnWhenAgentAndSupervisorAreKilled) {
   const auto program = start_queueing("weight = 100");
   ASSERT_TRUE(eventually([&] { return kernels() > 200; }));
   ASSERT_TRUE(rig_.answers(R"({"op":"freeze","tenant":"a"})", "true"));
-  EXPECT_TRUE(eventually([&] {
-    const uint64_t before = kernels();
-    std::this_thread::sleep_for(300ms);
-    return kernels() == before;
-  }));
+  EXPECT_TRUE(stands());
   const pid_t agent = rig_.agent_pid();
   rig_.gpushared->signal(SIGSTOP);
   ::kill(agent, SIGKILL);
