@@ -74,22 +74,57 @@ ExitCode check_config(const std::string& path, bool must_exist) {
   return kExitUsage;
 }
 
-// Undoes what the region's ledger says. Error: there is no GPU to ask.
-Result<RecoveryReport> undo(Region& region, const AgentOptions& options) {
-  // Only a process that is registered with the kernel module may thaw, and it is registered for as
-  // long as it holds the device.
+// The GPUs, to thaw and restore slices. Only a process that is registered with the kernel module
+// may do that, and it is registered for as long as it holds the device. Error: there is no GPU to
+// ask.
+struct HeldGpu {
   std::unique_ptr<kmod::Device> module;
+  std::unique_ptr<Gpu> gpu;
+};
+Result<HeldGpu> hold_gpu(const AgentOptions& options) {
+  HeldGpu held;
   if (!options.module.device.empty()) {
     auto opened = open_module(options.module.device, kForAStoppingAgent);
     if (opened)
-      module = std::move(*opened);
+      held.module = std::move(*opened);
     else if (opened.error().code != std::errc::no_such_file_or_directory)
       log_warning("{}", opened.error().message());
   }
   auto gpu = open_gpu(options.simulation);
   if (!gpu) return std::unexpected(gpu.error());
+  held.gpu = std::move(*gpu);
+  return held;
+}
+
+// Undoes what the region's ledger says.
+Result<RecoveryReport> undo(Region& region, const AgentOptions& options) {
+  const auto held = hold_gpu(options);
+  if (!held) return std::unexpected(held.error());
   const SystemProcReader processes;
-  return recover(**gpu, region, processes);
+  return recover(*held->gpu, region, processes);
+}
+
+bool is_unreadable(const Result<ControlPlane>& plane) {
+  return !plane && plane.error().code == ControlPlane::kUnreadable;
+}
+
+// A region that is damaged, or of another version (after an upgrade), keeps nobody from starting.
+// What it lists as frozen cannot be known, so all programs are thawed.
+Result<> begin_anew(const Error& why, const AgentOptions& options) {
+  log_warning("{}", why.message());
+  const auto aside = ControlPlane::set_aside(options.region);
+  if (!aside) return std::unexpected(aside.error());
+  log_warning(
+      "it is kept as {}, and a new one is begun: tenants, settings and freezes that were "
+      "made at run time are lost",
+      *aside);
+  const auto held = hold_gpu(options);
+  const auto thawed = held ? thaw_everything(*held->gpu) : std::unexpected(held.error());
+  if (thawed)
+    log_info("{} programs thawed, in case that they were frozen", *thawed);
+  else
+    log_warning("programs that were frozen may still be: {}", thawed.error().message());
+  return {};
 }
 
 bool is_ledger_empty(const Region& region) {
@@ -134,6 +169,11 @@ bool end_stopped_agent(Region& region) {
 
 ExitCode recover_all(const AgentOptions& options) {
   auto plane = ControlPlane::open_existing(options.region);
+  if (is_unreadable(plane)) {
+    const auto lock = lock_instance(options.region, kForAStoppingAgent);
+    const auto begun = lock ? begin_anew(plane.error(), options) : std::unexpected(lock.error());
+    return begun ? kExitOk : fail(begun.error());
+  }
   if (!plane && plane.error().code == std::errc::no_such_file_or_directory) {
     fmt::print("nothing to recover: there is no control plane {}\n", options.region);
     return kExitOk;
@@ -229,6 +269,8 @@ ExitCode serve(const AgentOptions& options, const std::string& former, bool is_f
     locks.push_back(std::move(*plane));
     locks.push_back(std::move(*driver));
     if (!former.empty()) recover_former(former, options);
+    if (const auto found = ControlPlane::open_existing(options.region); is_unreadable(found))
+      if (const auto begun = begin_anew(found.error(), options); !begun) return fail(begun.error());
     if (!is_foreground) return static_cast<ExitCode>(run_supervisor(options, arguments));
   }
   const auto ran = run_agent(options);
@@ -252,6 +294,7 @@ std::string usual_simulation() {
 }
 
 ExitCode run(const Invocation& in, const std::vector<std::string>& arguments) {
+  ::signal(SIGPIPE, SIG_IGN);         // who reads the log may end at any time
   ::prctl(PR_SET_NAME, "gpushared");  // the supervisor starts the agent by another name
   const bool is_simulated = in.has("sim");
   const std::string simulation = in.text("sim");

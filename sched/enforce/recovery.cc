@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <utility>
+#include <variant>
 
 #include "shmctl/plane/ledger.h"
 
@@ -126,6 +127,27 @@ RecoveryReport recover(Gpu& gpu, Ledger& ledger, const ProcReader& processes,
     if (groups.contains(entry.group())) entries.push_back(entry);
   });
   return undo(gpu, ledger, processes, std::move(entries));
+}
+
+Result<uint32_t> thaw_everything(Gpu& gpu) {
+  constexpr int kRounds = 4;  // freezes of one channel at a time that an agent can have left
+  const auto users = gpu.users();
+  if (!users) return std::unexpected(users.error());
+  uint32_t programs = 0;
+  for (const pid_t pid : *users) {
+    const auto found = gpu.attach(pid)->finish();
+    if (!found) continue;  // it has ended
+    std::vector<ChannelRef> channels;
+    for (const DriverEvent& event : *found)
+      if (const auto* const channel = std::get_if<ChannelCreated>(&event.what))
+        channels.push_back({channel->client, channel->channel});
+    if (channels.empty()) continue;
+    ++programs;
+    // A GPU passes over the channels of others.
+    for (const GpuInfo& info : gpu.gpus())
+      for (int round = 0; round < kRounds; ++round) (void)gpu.thaw(info.index, channels);
+  }
+  return programs;
 }
 
 }  // namespace gpushare

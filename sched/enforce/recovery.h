@@ -33,4 +33,9 @@ RecoveryReport recover(Gpu& gpu, Region& region, const ProcReader& processes);
 RecoveryReport recover(Gpu& gpu, Ledger& ledger, const ProcReader& processes,
                        const std::set<LedgerKey>& groups);
 
+// Where no ledger says what is frozen: thaws all channels of all programs several times, because a
+// surplus thaw is harmless. Returns how many programs there were. Processes that were stopped (MPS
+// clients) are not resumed: whoever stopped them may have been somebody else.
+Result<uint32_t> thaw_everything(Gpu& gpu);
+
 }  // namespace gpushare

@@ -2,10 +2,12 @@
 #include "shmctl/base/log.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/dup_filter_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include "shmctl/base/log_limit.h"
 
@@ -29,14 +31,23 @@ LogLevel from_spdlog(spdlog::level::level_enum level) {
   }
 }
 
+// Whether standard error takes a line without a wait. It may be a pipe whose reader stands still,
+// or a journal that hangs, and whoever logs may hold programs frozen. Nobody may read it any more.
+bool takes_a_line() {
+  pollfd out{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+  return ::poll(&out, 1, 0) == 1 && out.revents == POLLOUT;
+}
+
 // Writes to standard error what LogLimit admits.
 class LimitedSink final : public spdlog::sinks::base_sink<std::mutex> {
  private:
   void sink_it_(const spdlog::details::log_msg& line) override {
+    if (!takes_a_line()) return limit_.leave_out();
     const auto left_out = limit_.admit(from_spdlog(line.level), MonotonicClock().now());
     if (!left_out) return;
     if (*left_out > 0) {
-      const std::string text = fmt::format("{} lines were left out: too many at once", *left_out);
+      const std::string text =
+          fmt::format("{} lines were left out: too many at once, or nobody read them", *left_out);
       out_.log({line.logger_name, spdlog::level::warn, text});
     }
     out_.log(line);

@@ -2,7 +2,8 @@
 // Writes log lines to standard error; systemd's journal adds the time and the unit. Any thread may
 // call. A line is written once, where the decision is made; code below returns an Error instead.
 // A line that repeats the last one is counted and not written, and so are lines of a level that
-// come too often (log_limit.h): other processes can cause some of them.
+// come too often (log_limit.h): other processes can cause some of them. A line that standard error
+// does not take at once is left out, because no reader of the log may hold up the agent.
 #pragma once
 
 #include <fmt/core.h>

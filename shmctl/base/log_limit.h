@@ -28,6 +28,9 @@ class LogLimit {
     return std::nullopt;
   }
 
+  // A line that could not be written; admit() counts it among those that were left out.
+  void leave_out() { ++left_out_; }
+
  private:
   UserBudget budget_{kBetween, kBurst};  // a level for a user
   uint64_t left_out_ = 0;

@@ -82,9 +82,9 @@ Result<Place> place_of(const char* step, const std::string& name) {
 }
 
 std::unexpected<Error> refuse(const std::string& name, std::string_view found,
-                              std::string_view remedy) {
-  return make_error(std::errc::invalid_argument, kOpen,
-                    fmt::format("{} {}: {}", name, found, remedy));
+                              std::string_view remedy,
+                              std::errc code = std::errc::invalid_argument) {
+  return make_error(code, kOpen, fmt::format("{} {}: {}", name, found, remedy));
 }
 
 // The folder of a region, which the file is then reached through: it cannot be exchanged any more.
@@ -135,18 +135,19 @@ Result<> check_file(const std::string& name, const std::string& path, const Fd& 
   if (static_cast<std::size_t>(got) < sizeof bytes)
     return refuse(name,
                   fmt::format("is truncated: {} bytes, a header alone has {}", got, sizeof bytes),
-                  remove_it);
+                  remove_it, ControlPlane::kUnreadable);
   const auto& header = *std::launder(reinterpret_cast<const RegionHeader*>(bytes));
   if (header.magic != kMagic)
     return refuse(name,
                   fmt::format("is not a control plane: magic {:#018x}, expected {:#018x}",
                               header.magic, kMagic),
-                  remove_it);
+                  remove_it, ControlPlane::kUnreadable);
   if (header.version != kLayoutVersion)
     return refuse(
         name,
         fmt::format("has layout version {}, this build speaks {}", header.version, kLayoutVersion),
-        "stop the other gpushared and run its own `gpushared --recover`, then remove " + path);
+        "stop the other gpushared and run its own `gpushared --recover`, then remove " + path,
+        ControlPlane::kUnreadable);
   if (header.header_bytes != sizeof(RegionHeader) || header.region_bytes != sizeof(Region) ||
       header.max_gpus != kMaxGpus || header.max_tenants != kMaxTenants ||
       header.max_processes != kMaxProcesses || header.max_ledger != kMaxLedger)
@@ -157,14 +158,14 @@ Result<> check_file(const std::string& name, const std::string& path, const Fd& 
                     header.region_bytes, header.max_gpus, header.max_tenants, header.max_processes,
                     header.max_ledger, sizeof(Region), kMaxGpus, kMaxTenants, kMaxProcesses,
                     kMaxLedger),
-        "it was made by another build; " + remove_it);
+        "it was made by another build; " + remove_it, ControlPlane::kUnreadable);
   if (static_cast<uint64_t>(file.st_size) != sizeof(Region))
     return refuse(
         name,
         fmt::format("has {} bytes, its header says {}: it was {}", file.st_size,
                     header.region_bytes,
                     file.st_size < static_cast<off_t>(sizeof(Region)) ? "truncated" : "extended"),
-        remove_it);
+        remove_it, ControlPlane::kUnreadable);
   return {};
 }
 
@@ -261,6 +262,21 @@ Result<ControlPlane> ControlPlane::create(const std::string& name) {
   }
   return make_error(std::errc::resource_unavailable_try_again, kMake,
                     name + " is being made and removed by others all the time");
+}
+
+Result<std::string> ControlPlane::set_aside(const std::string& name) {
+  constexpr const char* kSetAside = "set a control plane aside";
+  const auto place = place_of(kSetAside, name);
+  if (!place) return std::unexpected(place.error());
+  const auto found = open(name, Access::kReadWrite);
+  if (found) return make_error(std::errc::invalid_argument, kSetAside, name + " can be read");
+  if (found.error().code != kUnreadable) return std::unexpected(found.error());
+  const auto folder = open_folder(kSetAside, *place, /*does_make=*/false);
+  if (!folder) return std::unexpected(folder.error());
+  const std::string other = place->file + ".unread";
+  if (::renameat(folder->get(), place->file.c_str(), folder->get(), other.c_str()) != 0)
+    return errno_error(kSetAside, name);
+  return place->folder + "/" + other;
 }
 
 Result<> ControlPlane::remove(const std::string& name) {

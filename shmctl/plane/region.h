@@ -45,6 +45,12 @@ class ControlPlane {
   // Error no_such_file_or_directory when there is no such region.
   static Result<ControlPlane> open_existing(const std::string& name);
   static Result<ControlPlane> open_read_only(const std::string& name);
+  // The code of the error with which a region is refused for its content alone: it is damaged, or
+  // of another build. Whoever made the file, and who else may write it, is as it should be.
+  static constexpr std::errc kUnreadable = std::errc::bad_message;
+  // Renames such a region to NAME.unread, instead of what had that name, so that create() makes a
+  // new one. Returns its path. Error invalid_argument when it can be read; otherwise as open.
+  static Result<std::string> set_aside(const std::string& name);
   // Removes the name; a process that has mapped the region keeps its mapping. It is no error when
   // there is no such region.
   static Result<> remove(const std::string& name);

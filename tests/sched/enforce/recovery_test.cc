@@ -178,5 +178,18 @@ TEST_F(RecoveryTest, AnIntendedFreezeThatNeverHappenedIsHarmless) {
   EXPECT_EQ(gpu_.frozen_channels(), 0);
 }
 
+TEST_F(RecoveryTest, WithoutALedgerEverythingIsThawedAsOftenAsItMayBeFrozen) {
+  for (const pid_t pid : {1, 2}) {
+    DriverEvent event;
+    event.what = ChannelCreated{.client = 0xA, .parent = 1, .channel = static_cast<uint32_t>(pid)};
+    gpu_.attachable[pid] = {event};
+    const ChannelRef channel{0xA, static_cast<uint32_t>(pid)};
+    for (int i = 0; i < pid; ++i) ASSERT_TRUE(gpu_.freeze(0, std::span(&channel, 1)));
+  }
+  gpu_.attachable[3] = {};  // it has the driver open, and nothing on a GPU
+  EXPECT_EQ(thaw_everything(gpu_).value(), 2u);
+  EXPECT_EQ(gpu_.frozen_channels(), 0);
+}
+
 }  // namespace
 }  // namespace gpushare

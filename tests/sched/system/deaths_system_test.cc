@@ -176,6 +176,29 @@ TEST_F(Deaths, RecoverThawsAfterBothWereKilled) {
   EXPECT_EQ(rig_.run_gpushared({"--recover"}), 0) << "once more does no harm";
 }
 
+// As after an upgrade, and as after a hand that wrote into the file. What was frozen is not known.
+TEST_F(Deaths, ARegionThatCannotBeReadKeepsNobodyFrozenAndNoAgentFromStarting) {
+  rig_.gpushared->signal(SIGSTOP);
+  ASSERT_TRUE(eventually([&] {
+    ::kill(agent_, SIGSTOP);
+    if (rig_.record(capped_->pid()).state == ProcessState::kFrozenCap) return true;
+    ::kill(agent_, SIGCONT);
+    return false;
+  }));
+  rig_.gpushared->signal(SIGKILL);
+  ::kill(agent_, SIGKILL);
+  status_of(*rig_.gpushared);
+  const std::string here = "/dev/shm" + rig_.region;
+  for (const off_t bytes : {static_cast<off_t>(sizeof(Region)) + 4096, off_t{4096}, off_t{0}}) {
+    ASSERT_EQ(::truncate(here.c_str(), bytes), 0);
+    rig_.start_again();
+    EXPECT_TRUE(rig_.output("agent.log").contains("a new one is begun"));
+    EXPECT_TRUE(comes_to_its_cap()) << share_of_capped();
+    rig_.gpushared->stop(20s);
+  }
+  EXPECT_EQ(std::remove((here + ".unread").c_str()), 0);
+}
+
 TEST_F(Deaths, AnAgentWhoseSupervisorDiesStopsCleanly) {
   ended_by(*rig_.gpushared, SIGKILL);
   EXPECT_TRUE(eventually([&] { return rig_.snapshot().ledger.empty(); }));

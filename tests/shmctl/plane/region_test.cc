@@ -202,6 +202,21 @@ TEST_F(RegionTest, FileThatIsNotAsLongAsItsHeaderSaysIsRefused) {
   expect_refused("it was extended");
 }
 
+TEST_F(RegionTest, OneThatCannotBeReadIsSetAsideAndNoOther) {
+  put_damaged([](RegionHeader& header) { header.version = 99; });
+  EXPECT_EQ(ControlPlane::create(name()).error().code, ControlPlane::kUnreadable);
+  const auto aside = ControlPlane::set_aside(name());
+  ASSERT_TRUE(aside) << aside.error().message();
+  EXPECT_EQ(*aside, path() + ".unread");
+  EXPECT_TRUE(ControlPlane::create(name()));
+  EXPECT_EQ(ControlPlane::set_aside(name()).error().code, std::errc::invalid_argument);
+  ASSERT_EQ(::chmod(path().c_str(), 0666), 0);
+  EXPECT_EQ(ControlPlane::set_aside(name()).error().code, std::errc::invalid_argument)
+      << "others may have written it";
+  EXPECT_EQ(::access(path().c_str(), F_OK), 0);
+  ::unlink(aside->c_str());
+}
+
 TEST_F(RegionTest, SymbolicLinkIsRefused) {
   ASSERT_TRUE(ControlPlane::create(name()));
   const std::string target = path() + ".target";
