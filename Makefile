@@ -54,7 +54,8 @@ CPPFLAGS := -I. -I$(O)/gen -DSPDLOG_FMT_EXTERNAL -DBOOST_ASIO_NO_DEPRECATED
 # compiling it takes, and saves none; line numbers take a fifth, and GoogleTest names the line.
 OPTIMIZE := $(if $(SAN),-O0 -g1,-O2 -g1)
 TEST_OPTIMIZE := $(if $(filter command%,$(origin OPTIMIZE)),$(OPTIMIZE),-O0 -g0)
-CXXFLAGS = -std=c++23 $(OPTIMIZE) -fPIC -fno-omit-frame-pointer -fvisibility=hidden $(WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=undefined) $(if $(findstring thread,$(SAN)),-DBOOST_ASIO_DISABLE_FENCED_BLOCK)
+HOT_OPTIMIZE := $(if $(filter command%,$(origin OPTIMIZE)),$(OPTIMIZE),-O1 -g1)
+CXXFLAGS = -std=c++23 $(OPTIMIZE) -fPIC -fno-omit-frame-pointer -fvisibility=hidden $(WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=undefined -fsanitize-ignorelist=tools/setup/sanitizers.txt) $(if $(findstring thread,$(SAN)),-DBOOST_ASIO_DISABLE_FENCED_BLOCK)
 CFLAGS := -std=c11 -O2 -g -fPIC $(WARN)
 # libstdc++ is static, so that programs run where an older or no g++ is; libgcc_s is everywhere, and its
 # unwinder must fit the machine's glibc. A sanitizer's runtime is in the program, for the libraries that
@@ -153,7 +154,7 @@ define compile_rule
 $(O)/obj/$(1)%.o: $(1)%.cc $(2)
 	$$(call say,CXX,$$<)
 	@mkdir -p $$(@D)
-	$$(Q)$$(CXX) $$(CPPFLAGS) $$(CXXFLAGS) $(if $(filter $(2),$(of_product)),$(COVERAGE)) -include-pch $(2) -MMD -MP -c -o $$@ $$<
+	$$(Q)$$(CXX) $$(CPPFLAGS) $$(CXXFLAGS) $(if $(filter $(of_product) $(of_hot),$(2)),$(COVERAGE)) -include-pch $(2) -MMD -MP -c -o $$@ $$<
 endef
 compile = $(eval $(call compile_rule,$(1),$(2)))
 
@@ -161,6 +162,7 @@ compile = $(eval $(call compile_rule,$(1),$(2)))
 COVERAGE := $(if $(findstring address,$(SAN)),-fsanitize-coverage=inline-8bit-counters$(comma)pc-table)
 
 of_product := $(O)/obj/precompiled.pch
+of_hot := $(O)/obj/precompiled-hot.pch
 of_tests := $(O)/obj/precompiled-tests.pch
 $(call precompile,$(of_product),shmctl/compat/precompiled.h,$(CXXFLAGS) $(COVERAGE))
 $(call precompile,$(of_tests),tests/support/precompiled.h,$(subst $(OPTIMIZE),$(TEST_OPTIMIZE),$(CXXFLAGS)))
@@ -173,6 +175,14 @@ $(O)/obj/tests/%.o: OPTIMIZE := $(TEST_OPTIMIZE)
 optimized := tests/kernel/ tests/workloads/ tests/shmctl/plane/
 $(foreach folder,$(optimized),$(call compile,$(folder),$(of_product)))
 $(foreach folder,$(optimized),$(O)/obj/$(folder)%.o): OPTIMIZE := $(OPTIMIZE)
+# Pure arithmetic, of which tests run thousands of rounds, takes thirty times as long when it is sanitized
+# and not optimized: these are optimized a little.
+hot := $(addprefix sched/,orders/ policy/ slo/ spatial/) shmctl/usage/ intercept/sim/model/ bench/sched/replay/ tests/sched/slo/
+ifneq ($(findstring address,$(SAN)),)
+$(call precompile,$(of_hot),shmctl/compat/precompiled.h,$(subst $(OPTIMIZE),$(HOT_OPTIMIZE),$(CXXFLAGS)) $(COVERAGE))
+$(foreach folder,$(hot),$(call compile,$(folder),$(of_hot)))
+$(foreach folder,$(hot),$(O)/obj/$(folder)%.o): OPTIMIZE := $(HOT_OPTIMIZE)
+endif
 
 # BPF: intercept/bpf/x.bpf.c -> gen/intercept/bpf/x.skel.h
 $(O)/gen/%.bpf.o: %.bpf.c

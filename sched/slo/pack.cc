@@ -24,6 +24,7 @@ void sort_by_member(PackList& packs) {
 
 std::vector<uint32_t> members_of_both(const Pack& one, const Pack& other) {
   std::vector<uint32_t> members;
+  members.reserve(one.members.size() + other.members.size());
   std::ranges::merge(one.members, other.members, std::back_inserter(members));
   return members;
 }
