@@ -65,6 +65,16 @@ run_tests() {
   wait "${!pids[@]}"
 }
 
+# Of what runs plain as well: no demo, nothing in real time, and no figures that take minutes when they are
+# sanitized; and fewer random events, whose kinds all come up in the first thousands.
+run_sanitized_tests() { # FOLDER PROGRAM...
+  local folder=$1
+  shift
+  GPUSHARE_TEST_ORDER_EVENTS=${GPUSHARE_TEST_ORDER_EVENTS:-20000} \
+    GPUSHARE_TEST_VIRTUAL_KILLS=${GPUSHARE_TEST_VIRTUAL_KILLS:-100} \
+    run_tests "$folder" "-Demo.*:*RealTime*:*AgentLoop.*/fifo:*AgentLoop.*/turns:Replay.TurnsAreProcessorSharing" "$@"
+}
+
 # count_tests FOLDER LABEL PROGRAM...: of what they left. A test program that ends badly without naming
 # a test (a crash, a sanitizer's report at exit) counts as one failure.
 count_tests() {
@@ -198,7 +208,7 @@ while read -r stage status <&9; do
   address,undefined | thread)
     folder=$build/san-${stage//,/-}
     mapfile -t programs < <(list sanitized O="$folder" SAN="$stage")
-    run_tests "$folder" "-Demo.*:*RealTime*" "${programs[@]}"
+    run_sanitized_tests "$folder" "${programs[@]}"
     count_tests "$folder" "${stage%%,*}" "${programs[@]}"
     ;;
   esac
