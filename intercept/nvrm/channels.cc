@@ -22,12 +22,38 @@ Result<> switch_channels(const RmClient& client, uint32_t gpu, std::span<const C
 
 bool is_gone(const Error& error) { return error.code == std::errc::no_such_process; }
 
+// Where a descriptor is looked for that is not under its number any more: a few are asked, so that
+// a process with very many does not take long.
+constexpr size_t kMostDescriptors = 1024, kMostAsked = 16;
+
+// Whether another file may be under the number, or none.
+bool may_have_moved(const Error& error) {
+  return is_gone(error) || error.code == std::errc::bad_file_descriptor ||
+         error.code == std::errc::no_such_device;
+}
+
+// A program may move its descriptor to another number, and set its slices on it: then they are set
+// there. One that only another process holds is not found.
 template <class Params>
 Result<> group_control(const RmClient& client, const GroupRef& group, uint32_t command,
                        Params& params, const char* step) {
-  auto fd = client.driver().fetch(group.process, group.fd);
-  if (!fd) return std::unexpected(fd.error());
-  return rm_control(client.driver(), fd->get(), group.client, group.group, command, params, step);
+  Driver& driver = client.driver();
+  const auto ask = [&](int number) -> Result<> {
+    const auto fd = driver.fetch(group.process, number);
+    if (!fd) return std::unexpected(fd.error());
+    return rm_control(driver, fd->get(), group.client, group.group, command, params, step);
+  };
+  const Result<> done = ask(group.fd);
+  if (done || !may_have_moved(done.error())) return done;
+  const auto others = driver.control_fds(group.process.pid, kMostDescriptors);
+  if (!others) return done;
+  size_t asked = 0;
+  for (const int number : *others) {
+    if (number == group.fd || ++asked > kMostAsked) continue;
+    const Result<> there = ask(number);
+    if (there || !may_have_moved(there.error())) return there;
+  }
+  return done;
 }
 
 }  // namespace

@@ -101,15 +101,17 @@ class SystemDriver final : public Driver {
     return copy;
   }
 
-  Result<std::vector<int>> control_fds(pid_t pid) override {
+  Result<std::vector<int>> control_fds(pid_t pid, size_t most) override {
     std::vector<int> found;
     const std::string base = fds_of(pid);
-    const auto listed = for_each_number(base, 0, kAll, [&](int number) {
+    const auto listed = for_each_number(base, 0, most, [&](int number) {
       if (is_control_file(base + std::to_string(number))) found.push_back(number);
     });
     if (!listed) return std::unexpected(listed.error());
     return found;
   }
+
+  using Driver::control_fds;
 
   Result<Look> look_for_control_fd(pid_t pid, long place, size_t most) override {
     Look look;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Driver: the system calls that reach the NVIDIA driver. All of nvrm/ makes them through this
-// interface, so that tests can put a fake RM behind it. Several threads may call ioctl() and
-// fetch() at once, which keep nothing; of the others one at a time.
+// interface, so that tests can put a fake RM behind it. Several threads may call ioctl(),
+// fetch() and control_fds() at once, which keep nothing; of the others one at a time.
 #pragma once
 
 #include <cstddef>
@@ -31,9 +31,10 @@ class Driver {
   // is gone or another one has its pid (a start_ticks of 0 skips that check), no_such_device when
   // the descriptor is no longer one of the driver, bad_file_descriptor when it is closed.
   virtual Result<Fd> fetch(ProcessId process, int fd) = 0;
-  // The numbers of a process's descriptors of /dev/nvidiactl; empty when it is gone. Error: they
-  // cannot be listed now (too_many_files_open, not_enough_memory).
-  virtual Result<std::vector<int>> control_fds(pid_t pid) = 0;
+  // The numbers of a process's descriptors of /dev/nvidiactl, among its first `most`; empty when it
+  // is gone. Error: they cannot be listed now (too_many_files_open, not_enough_memory).
+  virtual Result<std::vector<int>> control_fds(pid_t pid, size_t most) = 0;
+  Result<std::vector<int>> control_fds(pid_t pid) { return control_fds(pid, SIZE_MAX); }
   // Looks for one of these among the next `most` descriptors of a process, from `place` on; 0 is
   // the first place. For processes that hold many. Errors: as control_fds().
   struct Look {

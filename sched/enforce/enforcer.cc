@@ -173,7 +173,7 @@ void Enforcer::end(const FreezeDeed& deed) {
 }
 
 void Enforcer::stop(const ControlKey& key, Controlled& process) {
-  if (process.stop_entry) return;
+  if (process.stop_entry) return stops_.stop_again(key);
   // Channels that share() could not thaw hold everybody in the group.
   if (process.is_frozen) switch_over(key.second, {}, std::span(&key, 1));
   is_behind_ |= process.is_switching;

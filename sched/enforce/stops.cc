@@ -44,6 +44,8 @@ void Stops::release(const ControlKey& key, Controlled& process) {
   }
 }
 
+void Stops::stop_again(const ControlKey& key) { (void)gpu_.stop(key.first); }
+
 void Stops::stop_again(std::span<const ProcessId> resumed) {
   if (resumed.empty()) return;
   for (const auto& [key, process] : all_)

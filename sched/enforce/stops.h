@@ -21,6 +21,8 @@ class Stops {
   // REQUIRES: none of its channels is frozen. Returns whether it is stopped now, and was not
   // before; it is not while a stop of an agent before is still to be undone.
   Result<bool> stop(const ControlKey& key, Controlled& process);
+  // Of a process that stop() has stopped: anybody of its user may have let it go on since.
+  void stop_again(const ControlKey& key);
   // Does nothing if another GPU wants it stopped.
   Result<> resume(const ControlKey& key);
   // Of a process that is not followed any more on this GPU. What fails becomes a leftover.

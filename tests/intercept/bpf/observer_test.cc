@@ -204,7 +204,7 @@ class KnownObjects final : public nvrm::Driver {
     return make_error(std::errc::no_such_device, "map");
   }
   void unmap(const void*, size_t) override {}
-  Result<std::vector<int>> control_fds(pid_t) override { return std::vector<int>{}; }
+  Result<std::vector<int>> control_fds(pid_t, size_t) override { return std::vector<int>{}; }
   Result<Look> look_for_control_fd(pid_t, long, size_t) override { return Look{}; }
   Result<std::vector<pid_t>> processes() override { return std::vector<pid_t>{}; }
 

@@ -153,6 +153,20 @@ TEST_F(ChannelsTest, SlicesAreSetAndReadThroughTheOwnersDescriptor) {
   EXPECT_EQ(foreign.error().detail, "driver status 0x23");
 }
 
+// By dup() and close(), and another file may be under the old number.
+TEST_F(ChannelsTest, SlicesAreSetThoughTheProgramHasMovedItsDescriptor) {
+  rm_.share(kProgram, fd_, kProgram, fd_ + 100);
+  rm_.close_in(kProgram.pid, fd_);
+  EXPECT_TRUE(set_group_slice(client(), compute_group(), Micros(5000)));
+  EXPECT_EQ((rm_.slices_us[{theirs_, context_.groups[0]}]), 5000u);
+  const int other = rm_.open_control(kProgram);
+  rm_.share(kProgram, other, kProgram, fd_);
+  EXPECT_TRUE(set_group_slice(client(), compute_group(), Micros(6000)));
+  EXPECT_EQ((rm_.slices_us[{theirs_, context_.groups[0]}]), 6000u);
+  rm_.close_in(kProgram.pid, fd_ + 100);
+  EXPECT_FALSE(set_group_slice(client(), compute_group(), Micros(7000))) << "nobody here has it";
+}
+
 TEST_F(ChannelsTest, SlicesOfADeadProgramSayNoSuchProcess) {
   rm_.kill(kProgram.pid);
   EXPECT_EQ(set_group_slice(client(), compute_group(), Micros(1)).error().code,

@@ -161,7 +161,7 @@ Result<Driver::Look> FakeRm::look_for_control_fd(pid_t pid, long place, size_t) 
   return Look{.has_found = place == 7 && !control_fds(pid)->empty(), .next = std::nullopt};
 }
 
-Result<std::vector<int>> FakeRm::control_fds(pid_t pid) {
+Result<std::vector<int>> FakeRm::control_fds(pid_t pid, size_t) {
   std::vector<int> numbers;
   if (const auto program = programs_.find(pid); program != programs_.end())
     for (const auto& [number, fd] : program->second.files) numbers.push_back(number);

@@ -117,7 +117,8 @@ class FakeRm final : public Driver {
   Result<const void*> map(int fd, size_t bytes) override;
   void unmap(const void* address, size_t bytes) override;
   Result<Fd> fetch(ProcessId process, int fd) override;
-  Result<std::vector<int>> control_fds(pid_t pid) override;
+  Result<std::vector<int>> control_fds(pid_t pid, size_t most) override;
+  using Driver::control_fds;
   // Always in two looks at least: the first one sees nothing.
   Result<Look> look_for_control_fd(pid_t pid, long place, size_t most) override;
   Result<std::vector<pid_t>> processes() override;

@@ -33,7 +33,7 @@ TEST_F(SharingTest, OfOneMpsServersClientsTheProcessIsStoppedAndNoChannelFrozen)
   EXPECT_TRUE(enforcer_.state(holder(kB)).is_frozen);
 
   apply({target(kA, false), target(kB, true)});
-  EXPECT_EQ(calls(Kind::kStop), 1u);
+  EXPECT_EQ(enforcer_.state(holder(kB)).freezes, 1u);
   apply({target(kA, true), target(kB, false)});
   EXPECT_EQ(gpu_.stopped, std::set{kA});
   // The one that stays is still a client of that server.
@@ -51,6 +51,18 @@ TEST_F(SharingTest, AStoppedProcessThatLosesItsGroupRunsOn) {
   apply({target(kA, true), target(kB, false)});
   EXPECT_EQ(gpu_.stopped, std::set{kA});
   enforcer_.forget(kA, 0);
+  EXPECT_TRUE(gpu_.stopped.empty());
+  EXPECT_EQ(ledger_entries(), 0u);
+}
+
+TEST_F(SharingTest, AProcessThatAnotherLetsGoOnIsStoppedAgain) {
+  gpu_.hardware_groups[kHandlesA.group] = 6;
+  apply({target(kA, true), target(kB, false)});
+  gpu_.stopped.clear();  // by a SIGCONT of somebody else's
+  apply({target(kA, true), target(kB, false)});
+  EXPECT_EQ(gpu_.stopped, std::set{kA});
+  EXPECT_EQ(enforcer_.state(holder(kA)).freezes, 1u);
+  apply({target(kA, false), target(kB, false)});
   EXPECT_TRUE(gpu_.stopped.empty());
   EXPECT_EQ(ledger_entries(), 0u);
 }
