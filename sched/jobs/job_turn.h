@@ -31,9 +31,9 @@ namespace gpushare {
 class JobTurn {
  public:
   // Without a launch for so long, a job that has the turn does not want the GPU.
-  static constexpr Nanos kPatience = std::chrono::milliseconds(20);
-  static constexpr Nanos kLongestPatience = std::chrono::seconds(1);
-  static constexpr Nanos kGoesOn = std::chrono::milliseconds(20);
+  static constexpr Nanos kPatience = std::chrono::milliseconds(20),
+                         kLongestPatience = std::chrono::seconds(1),
+                         kGoesOn = std::chrono::milliseconds(20);
   static constexpr int kBlindFreezes = 8;
 
   // Looks at the processes: call it before the functions below, with a time that never falls.

@@ -18,6 +18,11 @@ std::vector<Option> endpoint_options() {
            kDefaultRegionName, "GPUSHARE_REGION"}};
 }
 
+Command with_endpoints(Command program) {
+  for (Option& option : endpoint_options()) program.options.push_back(std::move(option));
+  return program;
+}
+
 Endpoints endpoints_of(const Invocation& invocation) {
   const char* const named = std::getenv("GPUSHARE_SYSFS");
   const std::string usual = invocation.has("socket") ? "" : GPUSHARE_SYSFS_PATH;

@@ -21,7 +21,8 @@ struct Endpoints {
   std::string sysfs;
 };
 
-std::vector<Option> endpoint_options();  // --socket and --region
+std::vector<Option> endpoint_options();   // --socket and --region
+Command with_endpoints(Command program);  // the same after its own options
 // Requires: the program has endpoint_options().
 Endpoints endpoints_of(const Invocation& invocation);
 

@@ -75,6 +75,32 @@ std::string printable(std::string_view text, bool is_utf8) {
 
 std::string printable(std::string_view text) { return printable(text, is_output_utf8()); }
 
+std::string markup_text(std::string_view text) {
+  std::string out;
+  for (const char c : printable(text, true)) {
+    switch (c) {
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
 size_t display_width(std::string_view text) {
   size_t width = 0;
   for (; !text.empty(); text.remove_prefix(first_character(text).bytes))

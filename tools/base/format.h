@@ -27,6 +27,9 @@ std::string cap_text(uint64_t quota_us, uint64_t period_us);  // "max", "30%", "
 std::string printable(std::string_view text, bool is_utf8);
 // The same, as this program's output is shown (is_output_utf8()).
 std::string printable(std::string_view text);
+// For HTML and SVG, in text and in attributes. Bytes that are no UTF-8, and control characters,
+// become '?'.
+std::string markup_text(std::string_view text);
 
 // Returns how many columns `text` takes, which is UTF-8.
 size_t display_width(std::string_view text);

@@ -99,12 +99,7 @@ Command trace_command() {
           "With --merge the events are added to another program's trace of the same time, such as "
           "one of torch.profiler, which is read when the recording is over.\n"
           "Interrupt (Ctrl-C) ends the recording early and still writes the file.",
-      .options = {{.name = "duration",
-                   .letter = 'd',
-                   .value = "SECONDS",
-                   .help = "How long to record",
-                   .otherwise = "5",
-                   .range = Range{0.1, 3600}},
+      .options = {{"duration", 'd', "SECONDS", "How long to record", "5", "", Range{0.1, 3600}},
                   {"output", 'o', "FILE", "Where to write; - is standard output",
                    "gpushare-trace.json"},
                   {"merge", 0, "FILE", "Add the events to this Chrome trace JSON"},

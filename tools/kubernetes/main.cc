@@ -84,7 +84,7 @@ ExitCode run(const Invocation& invocation) {
 }
 
 Command program() {
-  Command program{
+  return with_endpoints({
       .name = "gpushare-device-plugin",
       .summary = "shares of GPUs as resources of Kubernetes.",
       .details =
@@ -130,9 +130,7 @@ Command program() {
                    "A container does not start before its pod is a tenant"}},
       .examples = {"gpushare-device-plugin --node gpu-1 --shares 10"},
       .run = run,
-  };
-  for (Option& option : endpoint_options()) program.options.push_back(std::move(option));
-  return program;
+  });
 }
 
 }  // namespace

@@ -49,26 +49,6 @@ std::string bar(const Sweep& sweep, const SweepPoint& point, size_t columns) {
   return text;
 }
 
-std::string xml_text(std::string_view text) {
-  std::string out;
-  for (const char c : printable(text)) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
-
 // 1, 2 or 5 times a power of ten, so that there are at most five steps to `most`.
 double step_of(double most) {
   const double rough = most / 5;
@@ -86,7 +66,7 @@ class Plot {
     out_ = fmt::format(
         R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {} {}" font-family="sans-serif" font-size="13">)"
         "\n<title>{}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n",
-        kWidth, kHeight, xml_text(heading(sweep_)));
+        kWidth, kHeight, markup_text(heading(sweep_)));
     text(kLeft, 26, "start", clipped(heading(sweep_), kLongestTitle), 16);
     draw_axes();
     draw_marks();
@@ -118,7 +98,7 @@ class Plot {
             int size = 13) {
     out_ += fmt::format(R"(<text x="{:.1f}" y="{:.1f}" text-anchor="{}" font-size="{}">{}</text>)"
                         "\n",
-                        at_x, at_y, anchor, size, xml_text(what));
+                        at_x, at_y, anchor, size, markup_text(what));
   }
 
   void draw_axes() {

@@ -9,10 +9,6 @@
 
 namespace gpushare {
 
-// For HTML and SVG, in text and in attributes. Bytes that are no UTF-8, and control characters,
-// become '?'.
-std::string escaped(std::string_view text);
-
 // The shares of a GPU over time, stacked, as an SVG element.
 std::string share_chart(const ReportGpu& gpu, WallSeconds since, WallSeconds step);
 

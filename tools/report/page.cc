@@ -59,7 +59,7 @@ void add_lines(std::string& out, const char* title, const char* what,
       "<th>waiting<th>throttled<th>stopped</tr>\n",
       title, what, has_targets ? "<th>target<th class=\"l\">share | target" : "");
   for (const ReportLine& line : lines)
-    out += fmt::format("<tr><td>{}<td>{}<td>{}{}<td>{}<td>{}<td>{}</tr>\n", escaped(line.name),
+    out += fmt::format("<tr><td>{}<td>{}<td>{}{}<td>{}<td>{}<td>{}</tr>\n", markup_text(line.name),
                        hours(line.amounts.used_ms), percent(line.share),
                        has_targets ? fmt::format("<td>{}<td class=\"l\">{}", percent(line.target),
                                                  meter(line, most))
@@ -81,7 +81,7 @@ void add_jobs(std::string& out, const ReportSummary& summary) {
     const UsageJobTotal& job = summary.jobs[i];
     out += fmt::format(
         "<tr><td>{}<td class=\"l\">{}<td class=\"l\">{}<td>{}<td>{}<td>{}<td>{}<td>{}</tr>\n",
-        escaped(job.job.name), escaped(job.job.command), escaped(job.job.tenant),
+        markup_text(job.job.name), markup_text(job.job.command), markup_text(job.job.tenant),
         hours(job.amounts.used_ms), duration(job.amounts.waiting_ms),
         duration(job.amounts.throttled_ms), wall_text(job.first), wall_text(job.last));
   }
@@ -100,7 +100,7 @@ void add_high(std::string& out, const ReportSummary& summary) {
   for (const ReportLine& line : summary.high) {
     const UsageAmounts& had = line.amounts;
     const bool is_known = had.iterations > 0;
-    out += fmt::format("<tr><td>{}<td>{}<td>{}<td>{}<td>{}<td>{}</tr>\n", escaped(line.name),
+    out += fmt::format("<tr><td>{}<td>{}<td>{}<td>{}<td>{}<td>{}</tr>\n", markup_text(line.name),
                        is_known ? fmt::format("{}", had.iterations) : "not measured",
                        is_known ? millis(had.iterations_us / had.iterations) : "-",
                        had.p99_us != 0 ? millis(had.p99_us) : "-",
@@ -124,9 +124,9 @@ void add_freezes(std::string& out, const ReportSummary& summary) {
     const UsageFreeze& freeze = freezes[i];
     out += fmt::format(
         "<tr><td>{}<td class=\"l\">{}<td class=\"l\">{}<td>{}<td>{}<td>{}<td>{}<td>{}</tr>\n",
-        escaped(freeze.job.name), escaped(freeze.job.command), escaped(freeze.job.tenant),
-        freeze.pid, freeze.gpu, escaped(freeze.reason), wall_text(freeze.start_ms / 1000),
-        duration(freeze.duration_ms));
+        markup_text(freeze.job.name), markup_text(freeze.job.command),
+        markup_text(freeze.job.tenant), freeze.pid, freeze.gpu, markup_text(freeze.reason),
+        wall_text(freeze.start_ms / 1000), duration(freeze.duration_ms));
   }
   out += "</table></div>\n";
 }
@@ -138,32 +138,6 @@ std::string wall_text(WallSeconds time) {
   std::tm parts{};
   ::localtime_r(&seconds, &parts);
   return fmt::format("{:%Y-%m-%d %H:%M}", parts);
-}
-
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : printable(text, true)) {
-    switch (c) {
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '&':
-        out += "&amp;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\'':
-        out += "&#39;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
 }
 
 std::string share_chart(const ReportGpu& gpu, WallSeconds since, WallSeconds step) {
@@ -208,7 +182,7 @@ std::string share_chart(const ReportGpu& gpu, WallSeconds since, WallSeconds ste
 
 std::string report_page(const ReportSummary& summary, const std::string& host) {
   const UsageHistory& history = *summary.history;
-  std::string out = fmt::format(kHead, "GPU usage of " + escaped(host));
+  std::string out = fmt::format(kHead, "GPU usage of " + markup_text(host));
   out += fmt::format(
       "<p>{} to {}, in steps of {}. The agent watched {:.2f} of {:.2f} hours; {} GPU "
       "hours were used.</p>\n",
@@ -220,11 +194,12 @@ std::string report_page(const ReportSummary& summary, const std::string& host) {
     out += fmt::format("<p>{} samples could not be read and are left out.</p>\n", history.broken);
   for (const ReportGpu& gpu : summary.gpus) {
     out += fmt::format("<h2>GPU {} {}</h2><figure>{}<figcaption class=\"key\">{} used", gpu.gpu,
-                       escaped(gpu.about.name), share_chart(gpu, history.since, history.step),
+                       markup_text(gpu.about.name), share_chart(gpu, history.since, history.step),
                        percent(gpu.busy));
     for (size_t i = 0; i < gpu.shares.size(); ++i)
-      out += fmt::format(R"(<i style="background:{}"></i>{})",
-                         kColours[std::min(i, kColours.size() - 1)], escaped(gpu.shares[i].first));
+      out +=
+          fmt::format(R"(<i style="background:{}"></i>{})",
+                      kColours[std::min(i, kColours.size() - 1)], markup_text(gpu.shares[i].first));
     out += "</figcaption></figure>\n";
   }
   add_lines(out, "By tenant", "tenant", summary.tenants, true);

@@ -83,7 +83,7 @@ ExitCode run(const Invocation& invocation) {
 }
 
 Command program() {
-  Command program{
+  return with_endpoints({
       .name = "gpushare-top",
       .summary = "watch who shares the GPUs.",
       .details =
@@ -108,9 +108,7 @@ Command program() {
       .examples = {"gpushare-top", "gpushare-top --interval 0.2",
                    "gpushare-top --sort mem --filter alice", "gpushare-top --once"},
       .run = run,
-  };
-  for (Option& option : endpoint_options()) program.options.push_back(std::move(option));
-  return program;
+  });
 }
 
 }  // namespace

@@ -53,13 +53,7 @@ std::vector<QueuedJob> queued_jobs(const PlaneSnapshot& snapshot, std::optional<
                                       : fmt::format("pid-{}", process.pid),
              .tenant = row.tenant,
              .command = field_text(row, Field::kCommand, Glyphs::kAscii),
-             .turn = process.turn,
-             .arrived_ns = process.job_arrived_ns,
-             .since_ns = process.turn_since_ns,
-             .service_ns = process.job_service_ns,
-             .iterations = process.job_iterations,
-             .left_us = process.job_left_us,
-             .left_by = process.job_left_by};
+             .record = process};
     }
     const std::string note = printable({process.note, sizeof(process.note)});
     if (job.why.empty()) job.why = note;
@@ -112,9 +106,10 @@ std::vector<std::string> queue_lines(const Status& status, const Screen& screen,
   const auto now = static_cast<uint64_t>(status.taken.time_since_epoch().count());
   for (const QueuedJob& job : jobs)
     table.add({job.place == 0 ? "-" : fmt::format("{}", job.place), job.name, job.tenant,
-               turn_text(job.turn), age_text(job.arrived_ns, now),
-               duration_text(Nanos(job.service_ns)), left_text(job.left_us, job.left_by),
-               list(job.gpus), job.why.empty() ? "-" : job.why, job.command});
+               turn_text(job.record.turn), age_text(job.record.job_arrived_ns, now),
+               duration_text(Nanos(job.record.job_service_ns)),
+               left_text(job.record.job_left_us, job.record.job_left_by), list(job.gpus),
+               job.why.empty() ? "-" : job.why, job.command});
   const auto rows = table.lines(screen.width);
   lines.push_back(in_tone(rows.front(), Tone::kDim, screen));
   lines.insert(lines.end(), rows.begin() + 1, rows.end());
@@ -142,13 +137,13 @@ std::string queue_json(const PlaneSnapshot& snapshot, std::optional<uint32_t> gp
                     {"job", job.name},
                     {"id", job.id},
                     {"tenant", job.tenant},
-                    {"state", turn_text(job.turn)},
-                    {"state_since_ns", job.since_ns},
-                    {"arrived_ns", job.arrived_ns},
-                    {"received_ns", job.service_ns},
-                    {"iterations", job.iterations},
-                    {"left_us", maybe(job.left_us, kUnknown64)},
-                    {"left_by", left_word(job.left_by)},
+                    {"state", turn_text(job.record.turn)},
+                    {"state_since_ns", job.record.turn_since_ns},
+                    {"arrived_ns", job.record.job_arrived_ns},
+                    {"received_ns", job.record.job_service_ns},
+                    {"iterations", job.record.job_iterations},
+                    {"left_us", maybe(job.record.job_left_us, kUnknown64)},
+                    {"left_by", left_word(job.record.job_left_by)},
                     {"gpus", job.gpus},
                     {"pids", job.pids},
                     {"why", job.why},

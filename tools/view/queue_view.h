@@ -20,10 +20,7 @@ struct QueuedJob {
   uint32_t place = 0;  // in the order of its first GPU, from 1 on; 0: in none
   std::vector<uint32_t> gpus{};
   std::vector<int32_t> pids{};
-  TurnState turn = TurnState::kFree;
-  uint64_t arrived_ns = 0, since_ns = 0, service_ns = 0, iterations = 0;
-  uint64_t left_us = kUnknown64;
-  uint32_t left_by = 0;  // ProcessRecord::job_left_by
+  ProcessRecord record{};  // of its first process: whether it has its turn, its times and its work
 };
 
 // By first GPU and place. `gpu`: of this one only.

@@ -9,6 +9,7 @@
 // The simulated GPU does not know the notes; --clock 0 replaces them by kernels that it knows.
 #include <cstdio>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tests/workloads/common/busy_kernel.h"
@@ -20,21 +21,8 @@
 namespace gpushare::workloads {
 namespace {
 
-// begin_note(to) and end_note(to): *to = %globaltimer.
-constexpr const char* kNotes = R"(
-.version 7.0
-.target sm_70
-.address_size 64
-.visible .entry begin_note(.param .u64 to)
-{
-  .reg .u64 %to, %now;
-  ld.param.u64 %to, [to];
-  cvta.to.global.u64 %to, %to;
-  mov.u64 %now, %globaltimer;
-  st.global.u64 [%to], %now;
-  ret;
-}
-.visible .entry end_note(.param .u64 to)
+// NAME(to): *to = %globaltimer.
+constexpr const char* kNote = R"((.param .u64 to)
 {
   .reg .u64 %to, %now;
   ld.param.u64 %to, [to];
@@ -44,6 +32,13 @@ constexpr const char* kNotes = R"(
   ret;
 }
 )";
+
+std::string notes() {
+  std::string text = ".version 7.0\n.target sm_70\n.address_size 64\n";
+  for (const char* name : {"begin_note", "end_note"})
+    text.append(".visible .entry ").append(name).append(kNote);
+  return text;
+}
 
 constexpr uint64_t kWarm = 30;  // iterations that do not count, in which gpushare learns
 
@@ -73,7 +68,7 @@ class Notes {
       begin_ = session.kernel("gs_fill"), end_ = session.kernel("gs_fold");
       return;
     }
-    check(cuModuleLoadData(&module_, kNotes), "cuModuleLoadData");
+    check(cuModuleLoadData(&module_, notes().c_str()), "cuModuleLoadData");
     check(cuModuleGetFunction(&begin_, module_, "begin_note"), "cuModuleGetFunction");
     check(cuModuleGetFunction(&end_, module_, "end_note"), "cuModuleGetFunction");
   }

@@ -84,6 +84,18 @@ class OnTheSimulatedGpu : public testing::Test {
     EXPECT_EQ(last_line(outcome)["verified"], true);
   }
 
+  // Two programs print with the shim what they print without.
+  void expect_the_same_output(const ShimRig& rig) const {
+    for (const std::vector<std::string>& command :
+         {std::vector<std::string>{"hash", "--rounds", "20"},
+          std::vector<std::string>{"copy", "--bytes", "1048576", "--rounds", "2"}}) {
+      const Outcome alone = run(command, nullptr), with = run(command, &rig);
+      EXPECT_EQ(alone.status, 0) << alone.err;
+      EXPECT_EQ(with.status, 0) << with.err;
+      EXPECT_EQ(checksum(with), checksum(alone)) << command[0];
+    }
+  }
+
   static Json last_line(const Outcome& outcome) {
     const std::string text = outcome.out.substr(0, outcome.out.find_last_not_of('\n') + 1);
     return Json::parse(text.substr(text.rfind('\n') + 1), nullptr, false);

@@ -130,6 +130,12 @@ bool ShimRig::with_slot(pid_t pid, const std::function<void(ShimSlot&)>& use) {
   return false;
 }
 
+bool ShimRig::has_no_slot_after_kill(std::unique_ptr<Child> program) {
+  const pid_t pid = program->pid();
+  program.reset();
+  return eventually([&] { return !with_slot(pid, [](ShimSlot&) {}); });
+}
+
 void ShimRig::with_all_slots(const std::function<void(ShimSlot&)>& use) {
   const std::lock_guard lock(mutex_);
   if (!host_) return;

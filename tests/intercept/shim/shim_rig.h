@@ -57,6 +57,8 @@ class ShimRig {
   bool launches_beyond(uint64_t count);
   // False: the process has no slot.
   bool with_slot(pid_t pid, const std::function<void(ShimSlot&)>& use);
+  // Kills the program. Returns false if its slot stays.
+  bool has_no_slot_after_kill(std::unique_ptr<Child> program);
   void with_all_slots(const std::function<void(ShimSlot&)>& use);
 
  private:

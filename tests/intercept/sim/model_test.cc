@@ -345,10 +345,16 @@ TEST(Model, TheSameScriptGivesTheSameRun) {
   EXPECT_EQ(first, run());
 }
 
+std::vector<std::unique_ptr<Program>> several(Machine& machine, pid_t count) {
+  std::vector<std::unique_ptr<Program>> programs;
+  for (pid_t pid = 1; pid <= count; ++pid)
+    programs.push_back(std::make_unique<Program>(machine, pid));
+  return programs;
+}
+
 TEST(Model, TimeOfTheGraphicsEngineIsConservedAndTheLogAgrees) {
   Machine machine;
-  std::vector<std::unique_ptr<Program>> programs;
-  for (pid_t pid = 1; pid <= 4; ++pid) programs.push_back(std::make_unique<Program>(machine, pid));
+  const auto programs = several(machine, 4);
   std::mt19937 random(11);
   for (int i = 0; i < 400; ++i) {
     Program& program = *programs[random() % 4];
@@ -384,8 +390,7 @@ TEST(Model, TimeOfTheGraphicsEngineIsConservedAndTheLogAgrees) {
 
 TEST(Model, NoCompletionComesBeforeItIsAnnounced) {
   Machine machine;
-  std::vector<std::unique_ptr<Program>> programs;
-  for (pid_t pid = 1; pid <= 5; ++pid) programs.push_back(std::make_unique<Program>(machine, pid));
+  const auto programs = several(machine, 5);
   std::mt19937 random(3);
   for (int i = 0; i < 200; ++i) {
     programs[random() % 5]->kernel(Nanos(random() % 3'000'000), random() % 3);

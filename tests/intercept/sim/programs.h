@@ -48,28 +48,25 @@ class Program {
     context = machine.model.create_context(client, gpu, mps_server).value();
   }
 
+  // Returns the sequence that the work is given; what it says of that and of its context is
+  // ignored.
+  uint64_t submit(Work work) {
+    work.sequence = machine.next_sequence++;
+    work.context = context.context;
+    machine.model.submit(client, work);
+    return work.sequence;
+  }
   uint64_t submit(WorkKind kind, uint64_t amount, uint32_t queue = 0, uint32_t sm_ppm = kAllSms,
-                  Direction direction = Direction::kNone, uint32_t ranks = 0,
-                  uint64_t communicator = 0) {
-    const uint64_t sequence = machine.next_sequence++;
-    machine.model.submit(client, {.sequence = sequence,
-                                  .context = context.context,
-                                  .queue = queue,
-                                  .kind = kind,
-                                  .direction = direction,
-                                  .amount = amount,
-                                  .sm_ppm = sm_ppm,
-                                  .ranks = ranks,
-                                  .communicator = communicator});
-    return sequence;
+                  Direction direction = Direction::kNone) {
+    return submit({0, 0, queue, kind, direction, amount, sm_ppm, 0, 0});
   }
   uint64_t endless(uint32_t sm_ppm = kAllSms) { return submit(WorkKind::kEndless, 0, 0, sm_ppm); }
   uint64_t kernel(Nanos time, uint32_t queue = 0, uint32_t sm_ppm = kAllSms) {
     return submit(WorkKind::kKernel, static_cast<uint64_t>(time.count()), queue, sm_ppm);
   }
   uint64_t collective(Nanos time, uint64_t communicator, uint32_t ranks = 2, uint32_t queue = 0) {
-    return submit(WorkKind::kCollective, static_cast<uint64_t>(time.count()), queue, kAllSms,
-                  Direction::kNone, ranks, communicator);
+    return submit({0, 0, queue, WorkKind::kCollective, Direction::kNone,
+                   static_cast<uint64_t>(time.count()), kAllSms, ranks, communicator});
   }
   Nanos executed(uint64_t sequence) const {
     return Nanos(machine.model.progress(client, sequence).executed_ns);

@@ -4,12 +4,6 @@
 load_driver
 load_module
 
-# run_in TENANT WORD...: runs rm_client as a process of the tenant.
-run_in() {
-  local name=$1
-  shift
-  sh -c 'echo $$ >'"$tree/tenants/$name/procs"' && exec rm_client "$@"' sh "$@"
-}
 status_of() { awk -v word="$1" 'index($1, word) == 1 { print $2; exit }'; } # WORD
 has_no_memory() { [ "$(attribute "$1" memory_current)" = 0 ]; }
 counts_what_the_driver_gave() { # TENANT

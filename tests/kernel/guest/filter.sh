@@ -4,13 +4,6 @@
 load_driver
 load_module
 
-# run_in TENANT WORD...: runs rm_client as a process of the tenant.
-run_in() {
-  local name=$1
-  shift
-  sh -c 'echo $$ >'"$tree/tenants/$name/procs"' && exec rm_client "$@"' sh "$@"
-}
-
 test_WhatACudaProgramDoesAtStartIsAllowed() {
   local before
   before=$(attribute default controls_refused)

@@ -82,8 +82,7 @@ TEST_F(CounterTree, ARefusedChargeLeavesNothing) {
   root.memory_max = 100;
   ASSERT_TRUE(takes(root, 50));
   EXPECT_FALSE(takes(job, 51));
-  EXPECT_EQ(held(job), 0u);
-  EXPECT_EQ(held(team), 0u);
+  for (const gs_counter* refused : {&job, &team}) EXPECT_EQ(held(*refused), 0u);
   EXPECT_EQ(held(root), 50u);
   EXPECT_EQ(peak(job), 0u);
   EXPECT_EQ(peak(root), 50u);
@@ -155,11 +154,11 @@ TEST_F(CounterTree, AMoveChangesNothingAboveBoth) {
   gs_counter_hold_memory(&job, common, static_cast<uint64_t>(-100));
   gs_counter_add_memory(&job, common, kGpu, static_cast<uint64_t>(-100));
   EXPECT_EQ(held(job), 0u);
-  EXPECT_EQ(held(other), 100u);
-  EXPECT_EQ(held(team), 100u);
   EXPECT_EQ(sum(job), 0u);
-  EXPECT_EQ(sum(other), 100u);
-  EXPECT_EQ(sum(team), 100u);
+  for (const gs_counter* holder : {&other, &team}) {
+    EXPECT_EQ(held(*holder), 100u);
+    EXPECT_EQ(sum(*holder), 100u);
+  }
   EXPECT_EQ(peak(team), 100u);
 }
 

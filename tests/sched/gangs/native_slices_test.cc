@@ -12,15 +12,22 @@ namespace {
 using namespace std::chrono_literals;
 using test::GangRig;
 
-TEST(NativeSlices, ACappedJobHasItsShareOfBothGpusAndAFractionOfItsSteps) {
-  GangRig rig(2);
+// The rate of a job of two ranks with these settings beside a busy program on each GPU, the second
+// of which has `settings_of_two`.
+double rate_of_job(GangRig& rig, const std::vector<Setting>& settings,
+                   const std::vector<Setting>& settings_of_two) {
   rig.start("");
-  const auto& job = rig.add_job("job", {{"max", "40%"}}, {0, 1});
+  const auto& job = rig.add_job("job", settings, {0, 1});
   rig.add_busy("one", {}, 0);
   rig.run_for(3ms);
-  rig.add_busy("two", {{"weight", "130"}}, 1);
+  rig.add_busy("two", settings_of_two, 1);
   rig.run_for(3s);
-  const double rate = rig.rate(job, 5s);
+  return rig.rate(job, 5s);
+}
+
+TEST(NativeSlices, ACappedJobHasItsShareOfBothGpusAndAFractionOfItsSteps) {
+  GangRig rig(2);
+  const double rate = rate_of_job(rig, {{"max", "40%"}}, {{"weight", "130"}});
   for (const std::size_t rank : {0U, 1U})
     EXPECT_NEAR(rig.record(*rig.programs[rank], static_cast<uint32_t>(rank)).share_permille, 400,
                 25);
@@ -29,13 +36,7 @@ TEST(NativeSlices, ACappedJobHasItsShareOfBothGpusAndAFractionOfItsSteps) {
 
 TEST(NativeSlices, AJobOfThreeQuartersLosesLess) {
   GangRig rig(2);
-  rig.start("");
-  const auto& job = rig.add_job("job", {{"weight", "300"}}, {0, 1});
-  rig.add_busy("one", {}, 0);
-  rig.run_for(3ms);
-  rig.add_busy("two", {}, 1);
-  rig.run_for(3s);
-  const double rate = rig.rate(job, 5s);
+  const double rate = rate_of_job(rig, {{"weight", "300"}}, {});
   EXPECT_LT(rate, 0.95 * 0.75);
   EXPECT_GT(rate, 0.5 * 0.75);
 }

@@ -14,8 +14,12 @@ namespace gpushare {
 namespace {
 
 using namespace std::chrono_literals;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::Ge;
 using ::testing::IsEmpty;
+using ::testing::Le;
+using ::testing::SizeIs;
 
 constexpr uint32_t kClient = 0xC1D00001;
 
@@ -100,6 +104,14 @@ class LateAttachTest : public ::testing::Test {
     while (late_.advance(500us)) {
     }
   }
+  // Does so again and again, and searches each time.
+  void look_often(int times, Nanos pause, const std::function<void()>& look) {
+    for (int i = 0; i < times; ++i) {
+      look();
+      search();
+      clock_.advance(pause);
+    }
+  }
   void add(pid_t pid, int pieces) {
     gpu_.attachable[pid] = context_of({pid, 7}, kClient + static_cast<uint32_t>(pid));
     gpu_.pieces[pid] = pieces;
@@ -182,25 +194,15 @@ TEST_F(LateAttachTest, BelievesARestlessProcessAtLast) {
 TEST_F(LateAttachTest, LooksLessAndLessOftenAtWhoHasNothing) {
   gpu_.attachable[10] = {};
   gpu_.pieces[10] = 1;
-  for (int second = 0; second < 300; ++second) {
-    late_.look_around();
-    search();
-    clock_.advance(1s);
-  }
-  EXPECT_GE(gpu_.begun.size(), 12u);
-  EXPECT_LE(gpu_.begun.size(), 16u);
+  look_often(300, 1s, [&] { late_.look_around(); });
+  EXPECT_THAT(gpu_.begun, SizeIs(AllOf(Ge(12u), Le(16u))));
   EXPECT_THAT(known(), IsEmpty());
 }
 
 TEST_F(LateAttachTest, WhileEventsAreLostAllAreLookedAtLessAndLessOften) {
   add(10, 1);
-  for (int i = 0; i < 1000; ++i) {
-    late_.look_at_all();
-    search();
-    clock_.advance(10ms);
-  }
-  EXPECT_GE(gpu_.begun.size(), 5u);
-  EXPECT_LE(gpu_.begun.size(), 8u);
+  look_often(1000, 10ms, [&] { late_.look_at_all(); });
+  EXPECT_THAT(gpu_.begun, SizeIs(AllOf(Ge(5u), Le(8u))));
   clock_.advance(1h);
   const std::size_t before = gpu_.begun.size();
   for (int i = 0; i < 2; ++i) {

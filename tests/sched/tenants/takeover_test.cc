@@ -27,6 +27,10 @@ class TakeoverTest : public ::testing::Test {
   void set(std::string_view name, std::vector<Setting> settings) {
     ASSERT_TRUE(tenants_->set(name, settings, /*create=*/true));
   }
+  void attach(const std::string& cgroup, std::string_view name) {
+    set(name, {});
+    ASSERT_TRUE(tenants_->attach_scope(cgroup, name));
+  }
   const Tenant& tenant(std::string_view name) { return *tenants_->at(*tenants_->find(name)); }
   std::string tenant_of(pid_t pid) { return tenants_->at(tenants_->tenant_of(id(pid)))->name; }
   void add_in(pid_t pid, const std::string& cgroup) {
@@ -150,8 +154,7 @@ TEST_F(TakeoverTest, AScopeHoldsItsProcessesUnderTheNextAgentToo) {
 
 // A pod's cgroup is attached before the pod has a process, and between two containers it has none.
 TEST_F(TakeoverTest, AnotherCgroupStaysThoughItIsEmpty) {
-  set("pod", {});
-  ASSERT_TRUE(tenants_->attach_scope("/kubepods/pod1", "pod"));
+  attach("/kubepods/pod1", "pod");
   next({});
   next({});
   add_in(20, "/kubepods/pod1/container");
@@ -163,17 +166,14 @@ TEST_F(TakeoverTest, AnotherCgroupStaysThoughItIsEmpty) {
 
 // Its processes are placed anew when neither the tenant nor its cgroups are there.
 TEST_F(TakeoverTest, WhatIsInACgroupLeavesWithItsTenant) {
-  set("pod", {});
-  ASSERT_TRUE(tenants_->attach_scope("/kubepods/pod1", "pod"));
-  add_in(20, "/kubepods/pod1/container");
-  ASSERT_EQ(tenant_of(20), "pod");
-  ASSERT_TRUE(tenants_->remove("pod"));
+  attach("/job.scope", "job");
+  add_in(20, "/job.scope");
+  ASSERT_TRUE(tenant_of(20) == "job" && tenants_->remove("job"));
   EXPECT_EQ(tenants_->tenant_of(id(20)), kDefaultTenant);
 }
 
 TEST_F(TakeoverTest, AScopeGoesWithItsTenant) {
-  set("batch", {});
-  ASSERT_TRUE(tenants_->attach_scope("/a.scope", "batch"));
+  attach("/a.scope", "batch");
   processes_.cgroups = {"/a.scope"};
   ASSERT_TRUE(tenants_->remove("batch"));
   set("later", {});  // may have its slot

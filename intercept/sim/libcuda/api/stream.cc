@@ -92,6 +92,13 @@ CUresult put(CUstream stream, const std::function<Made(Runtime&)>& make) {
   return perform(runtime, now.context, found, made.operation).first;
 }
 
+// Puts a wait for a value of `bytes` in memory, or a write of one.
+CUresult put_of_memory(Made (*make)(Runtime&, CUdeviceptr, uint64_t, unsigned, unsigned),
+                       CUstream stream, CUdeviceptr address, uint64_t value, unsigned bytes,
+                       unsigned flags) {
+  return put(stream, [=](Runtime& runtime) { return make(runtime, address, value, bytes, flags); });
+}
+
 }  // namespace
 
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
@@ -103,27 +110,19 @@ CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
 
 CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value,
                                 unsigned flags) {
-  return put(stream, [=](Runtime& runtime) {
-    return make_wait_for_value(runtime, address, value, 4, flags);
-  });
+  return put_of_memory(make_wait_for_value, stream, address, value, 4, flags);
 }
 CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, uint64_t value,
                                 unsigned flags) {
-  return put(stream, [=](Runtime& runtime) {
-    return make_wait_for_value(runtime, address, value, 8, flags);
-  });
+  return put_of_memory(make_wait_for_value, stream, address, value, 8, flags);
 }
 CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr address, uint32_t value,
                                  unsigned flags) {
-  return put(stream, [=](Runtime& runtime) {
-    return make_write_of_value(runtime, address, value, 4, flags);
-  });
+  return put_of_memory(make_write_of_value, stream, address, value, 4, flags);
 }
 CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr address, uint64_t value,
                                  unsigned flags) {
-  return put(stream, [=](Runtime& runtime) {
-    return make_write_of_value(runtime, address, value, 8, flags);
-  });
+  return put_of_memory(make_write_of_value, stream, address, value, 8, flags);
 }
 
 // --- events -------------------------------------------------------------------------------------

@@ -206,10 +206,8 @@ TEST(Gate, AnAgentThatStopsInOrderOpensIt) {
 TEST(Gate, AKilledProgramLeavesNothingBehind) {
   ShimRig rig(kShimGate);
   auto program = start_launching(rig);
-  const pid_t pid = program->pid();
-  ASSERT_TRUE(rig.with_slot(pid, ShimHost::close_gate));
-  program.reset();
-  EXPECT_TRUE(eventually([&] { return !rig.with_slot(pid, [](ShimSlot&) {}); }));
+  ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
+  EXPECT_TRUE(rig.has_no_slot_after_kill(std::move(program)));
 }
 
 // Asks for a slot as a process does, in this process.
