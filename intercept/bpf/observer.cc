@@ -34,7 +34,8 @@ int BpfObserver::on_record(void* self, void* data, size_t bytes) {
   auto& observer = *static_cast<BpfObserver*>(self);
   if (auto sighting = nvrm::decode({static_cast<const std::byte*>(data), bytes}))
     observer.take(std::move(*sighting));
-  return ++observer.taken_ < observer.most_ ? 0 : -EOVERFLOW;
+  const bool is_late = observer.claims_ && MonotonicClock().now() >= observer.drain_until_;
+  return ++observer.taken_ < observer.most_ && !is_late ? 0 : -EOVERFLOW;
 }
 
 void BpfObserver::take(nvrm::Sighting&& sighting) {
@@ -56,6 +57,7 @@ Result<uint64_t> BpfObserver::drain(const Sink& sink, uint64_t most) {
   sink_ = &sink;
   most_ = most;
   taken_ = handed_out_ = 0;
+  drain_until_ = MonotonicClock().now() + kLongestDrain;
   const int status = ring_buffer__consume(ring_.get());
   if (claims_) claims_->rest([&](DriverEvent&& event) { hand_out(sink, std::move(event)); });
   sink_ = nullptr;

@@ -56,6 +56,7 @@ class BpfObserver final : public Observer {
   std::set<ProcessId> known_;  // processes that were opened and not closed
   uint64_t lost_ = 0, reported_lost_ = 0;
   Time look_for_losses_at_{};      // from then on drain() asks for losses even without events
+  Time drain_until_{};             // the drain() in progress stops asking the driver then
   const Sink* sink_ = nullptr;     // set during drain() only
   uint64_t handed_out_ = 0;        // events of the drain() in progress
   uint64_t taken_ = 0, most_ = 0;  // records of the drain() in progress; the most it takes

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <map>
+#include <thread>
 #include <utility>
 
 #include "tests/intercept/bpf/observer_fixture.h"
@@ -189,7 +190,10 @@ class KnownObjects final : public nvrm::Driver {
     holder_[copy.get()] = process.pid;
     return copy;
   }
+  Nanos answers_after{};
+
   int ioctl(int fd, unsigned, void* argument, size_t) override {
+    std::this_thread::sleep_for(answers_after);
     auto& call = *static_cast<gs_nvos54*>(argument);
     auto& info = *reinterpret_cast<gs_handle_info*>(static_cast<uintptr_t>(call.p_params));
     const auto known = objects.find({holder_.at(fd), call.h_client, info.h_object});
@@ -242,6 +246,43 @@ TEST_F(BpfObserverTest, AForgersClaimsAreNotHandedOut) {
   EXPECT_THAT(from(forger.process()), ElementsAre("opened", "lost"));
   EXPECT_EQ(observer_->false_claims().count, 3u);
   EXPECT_EQ(observer_->false_claims().last, forger.process());
+  observer_.reset();  // before rm
+}
+
+// As it is while many programs start: whoever drains has other things to do as well.
+TEST_F(BpfObserverTest, ADriverThatAnswersSlowlyIsAskedForAWhileOnly) {
+  KnownObjects rm;
+  rm_ = &rm;
+  start({.accept_any_file = true});
+  const Fd file = driver_->open();
+  constexpr uint32_t kGroups = 8;
+  HeldChild program([fd = file.get()] {
+    gs_group_params params{};
+    params.engine_type = GS_ENGINE_TYPE_GR0;
+    rm_alloc(fd, 0, 0, GS_CLASS_ROOT_CLIENT, nullptr, 0, 1000);
+    for (uint32_t group = 2; group < 2 + kGroups; ++group)
+      rm_alloc(fd, 1000, 1, GS_CLASS_CHANNEL_GROUP, &params, sizeof params, group);
+    ::raise(SIGSTOP);
+  });
+  const pid_t pid = program.process().pid;
+  rm.objects[{pid, 1000, 1000}] = {GS_CLASS_ROOT_CLIENT, 0};
+  for (uint32_t group = 2; group < 2 + kGroups; ++group)
+    rm.objects[{pid, 1000, group}] = {GS_CLASS_CHANNEL_GROUP, 1};
+  rm.answers_after = 2 * Observer::kLongestDrain;
+  program.go();
+  ASSERT_EQ(::waitpid(pid, nullptr, WUNTRACED), pid);
+  constexpr uint64_t kMost = 1000;
+  int drains = 0;
+  for (bool has_more = true; has_more; ++drains) {
+    const std::size_t before = events_.size();
+    const Result<uint64_t> drained =
+        observer_->drain([&](DriverEvent&& event) { events_.push_back(std::move(event)); }, kMost);
+    ASSERT_TRUE(drained) << drained.error().message();
+    EXPECT_LE(events_.size() - before, 2u) << "it asked on after " << drains << " drains";
+    has_more = *drained >= kMost;
+  }
+  EXPECT_GT(drains, static_cast<int>(kGroups));
+  EXPECT_THAT(from(program.process()), SizeIs(2 + kGroups)) << "opened, client, groups";
   observer_.reset();  // before rm
 }
 
