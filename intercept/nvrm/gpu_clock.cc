@@ -5,11 +5,15 @@ namespace gpushare::nvrm {
 namespace {
 constexpr int kReadings = 5;
 constexpr Nanos kValidFor = 1s;
+constexpr Nanos kLongestRefresh = 5ms;
+// By how much of the time the two clocks may part: more than time is ever slewed by.
+constexpr int64_t kDriftPpm = 500;
 }  // namespace
 
 Result<> GpuClock::refresh(const RmClient& client, uint32_t gpu, Time now) {
-  if (is_set_ && now - compared_ < kValidFor) return {};
+  if (is_set_ && now - asked_ < kValidFor) return {};
   Nanos best = Nanos::max();
+  Nanos spent{};
   int64_t offset = 0;
   for (int i = 0; i < kReadings; ++i) {
     gs_gpu_time time{};
@@ -18,11 +22,16 @@ Result<> GpuClock::refresh(const RmClient& client, uint32_t gpu, Time now) {
         !done)
       return done;
     const Nanos window = std::chrono::steady_clock::now() - before;
-    if (window >= best) continue;
-    best = window;
-    const Time middle = before + window / 2;
-    offset = middle.time_since_epoch().count() - static_cast<int64_t>(time.ns);
+    spent += window;
+    if (window < best) {
+      best = window;
+      const Time middle = before + window / 2;
+      offset = middle.time_since_epoch().count() - static_cast<int64_t>(time.ns);
+    }
+    if (is_set_ && spent >= kLongestRefresh) break;
   }
+  asked_ = now;
+  if (is_set_ && best / 2 > error_ + (now - compared_) * kDriftPpm / 1'000'000) return {};
   offset_ns_ = offset;
   error_ = best / 2;
   compared_ = now;

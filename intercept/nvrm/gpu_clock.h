@@ -2,7 +2,9 @@
 // GpuClock: converts the GPU's clock (PTIMER, in ns), in which the switch log is written, to
 // CLOCK_MONOTONIC. A comparison reads the GPU's time between two readings of the machine's; of
 // five, the one with the shortest such window counts, so the error is at most half that window (a
-// few us on an H200). The thread of the SwitchLog calls.
+// few us on an H200). When the driver answers slowly, as it does while programs start, fewer
+// readings are made, and one that says less than the comparison in use is dropped. The thread of
+// the SwitchLog calls.
 #pragma once
 
 #include "intercept/nvrm/client.h"
@@ -24,7 +26,7 @@ class GpuClock {
  private:
   int64_t offset_ns_ = 0;  // the machine's time minus the GPU's
   Nanos error_{};
-  Time compared_{};
+  Time compared_{}, asked_{};  // the comparison in use, and the last one
   bool is_set_ = false;
 };
 

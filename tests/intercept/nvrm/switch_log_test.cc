@@ -61,6 +61,26 @@ TEST_F(GpuClockTest, ComparesAgainAfterASecondOnly) {
   EXPECT_LE(miss(clock), clock.error());
 }
 
+// The driver's lock is held for tens of milliseconds while a program starts.
+TEST_F(GpuClockTest, SlowAnswersAreAskedForOnceAndSpoilNothing) {
+  GpuClock clock;
+  ASSERT_TRUE(clock.refresh(client(), 0, Time(10s)));
+  const Nanos error = clock.error();
+  const Time before = clock.to_monotonic(123);
+  const size_t first = rm_.count(kGetTime);
+  rm_.after_time_reading = [] { std::this_thread::sleep_for(30ms); };
+  ASSERT_TRUE(clock.refresh(client(), 0, Time(11s)));
+  EXPECT_EQ(rm_.count(kGetTime), first + 1);
+  EXPECT_EQ(clock.to_monotonic(123), before);
+  EXPECT_EQ(clock.error(), error);
+  ASSERT_TRUE(clock.refresh(client(), 0, Time(11s + 900ms)));
+  EXPECT_EQ(rm_.count(kGetTime), first + 1) << "asked again after a second only";
+  rm_.after_time_reading = nullptr;
+  rm_.gpu_clock_ahead_ns += 1'000;
+  ASSERT_TRUE(clock.refresh(client(), 0, Time(12s)));
+  EXPECT_LE(miss(clock), clock.error());
+}
+
 TEST_F(GpuClockTest, AFailedComparisonKeepsTheOldOne) {
   GpuClock clock;
   ASSERT_TRUE(clock.refresh(client(), 0, Time(10s)));
