@@ -3,4 +3,4 @@
 .PHONY: pictures
 pictures: $(addprefix $(O)/,$(addprefix bin/,gpushare gpushared gpushare-sim gpushare-top workloads/spin workloads/endless) $(libcuda_standin))  ## docs/*.svg again, from bench/results and a simulated run
 	python3 docs/pictures/figures.py docs/figures.svg
-	python3 docs/pictures/top.py $(O) docs/gpushare-top.svg
+	python3 docs/pictures/top.py $(O) docs/gpushare-top.svg docs/gpushare-top-tree.svg

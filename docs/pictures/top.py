@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Draws docs/gpushare-top.svg from a real run on the simulated GPU: top.py BUILD OUT.svg
+"""Draws docs/gpushare-top.svg and its tree from a real run on the simulated GPU: top.py BUILD OUT.svg TREE.svg
 
 Starts a simulated GPU, an agent and programs of four tenants, shows gpushare-top in a terminal of tmux until its
 history is full, with one weight changed on the way, and turns what the terminal shows into SVG. Needs tmux; no root, no
@@ -49,11 +49,11 @@ def wait_for(what, condition, seconds=30):
 
 
 def record(build):
-    """What gpushare-top shows at last, with the terminal's escape sequences."""
+    """What gpushare-top shows at last, as a list and as a tree, with the terminal's escape sequences."""
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="gpushare-picture-"))
         environment = {**os.environ, "GPUSHARE_SOCKET": folder + "/agent.sock", "GPUSHARE_SIM": folder + "/sim.sock",
-                       "GPUSHARE_REGION": "/" + os.path.basename(folder), "LC_ALL": "C.UTF-8"}
+                       "GPUSHARE_REGION": "/" + os.path.basename(folder), "LC_ALL": "C.UTF-8", "XDG_CONFIG_HOME": folder}
         log = stack.enter_context(open(folder + "/log", "w", encoding="utf-8"))
 
         def start(*words, **more):
@@ -91,7 +91,13 @@ def record(build):
         if tool(*CHANGE).returncode != 0:
             sys.exit("top.py: a setting was refused")
         wait_for("the history", lambda: history() >= 1)
-        return tmux("capture-pane", "-e", "-p", "-N")
+
+        def shot():
+            return tmux("capture-pane", "-e", "-p", "-N")
+        listed = shot()
+        tmux("send-keys", "v", "v", "w")
+        wait_for("the tree", lambda: "weight of tenant" in shot() and "run-" in shot())
+        return listed, shot()
 
 # --- the picture ----------------------------------------------------------------------------------
 
@@ -199,19 +205,24 @@ def draw_line(row, y):
     return parts
 
 
-def main():
-    if len(sys.argv) != 3:
-        sys.exit("usage: top.py BUILD OUT.svg")
-    rows = list(cells(record(pathlib.Path(sys.argv[1]).resolve())))
+def draw(screen, title, path):
+    rows = list(cells(screen))
     width, height = round(2 * EDGE + COLUMNS * CELL), TOP + len(rows) * LINE
     frame = [element("rect", x=0.5, y=0.5, width=width - 1, height=height - 1, rx=8, fill=PAGE, stroke="#3d444d"),
              *[element("circle", cx=EDGE + 6 + 20 * i, cy=18, r=6, fill=colour)
                for i, colour in enumerate(("#ff7b72", "#d29922", "#3fb950"))],
              element("text", text="gpushare-top", x=width / 2, y=23, text_anchor="middle", fill="#9198a1")]
-    screen = [part for i, row in enumerate(rows) for part in draw_line(row, TOP + i * LINE)]
-    pathlib.Path(sys.argv[2]).write_text(
-        document(width, height, "gpushare-top, with four tenants on a simulated GPU", STYLE, *frame,
-                 element("g", *screen, fill=TEXT)), encoding="utf-8")
+    parts = [part for i, row in enumerate(rows) for part in draw_line(row, TOP + i * LINE)]
+    pathlib.Path(path).write_text(document(width, height, title, STYLE, *frame, element("g", *parts, fill=TEXT)),
+                                  encoding="utf-8")
+
+
+def main():
+    if len(sys.argv) != 4:
+        sys.exit("usage: top.py BUILD OUT.svg TREE.svg")
+    listed, tree = record(pathlib.Path(sys.argv[1]).resolve())
+    draw(listed, "gpushare-top, with four tenants on a simulated GPU", sys.argv[2])
+    draw(tree, "gpushare-top, a tree of tenants and jobs, while a weight is typed", sys.argv[3])
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
 #include "tools/base/report.h"
 #include "tools/base/users.h"
 #include "tools/top/draw/frame.h"
+#include "tools/top/kept.h"
 #include "tools/top/model/model.h"
 #include "tools/top/nvml_sensors.h"
 #include "tools/top/signals.h"
@@ -45,7 +46,7 @@ Result<> perform(const Endpoints& endpoints, const Deed& deed) {
   return {};
 }
 
-ExitCode watch(const Endpoints& endpoints, Nanos interval, TopModel model) {
+ExitCode watch(const Endpoints& endpoints, Nanos interval, TopModel& model) {
   auto view = TopView::open();
   if (!view) return fail(view.error());
   StatusSource source(endpoints);
@@ -74,12 +75,24 @@ ExitCode watch(const Endpoints& endpoints, Nanos interval, TopModel model) {
 ExitCode run(const Invocation& invocation) {
   const Endpoints endpoints = endpoints_of(invocation);
   if (invocation.has("once") || invocation.has("json")) return print_once(endpoints, invocation);
-  const auto sort = sort_field_named(invocation.text("sort"));
-  if (!sort)
-    return invocation.wrong(fmt::format("--sort takes one of {}, not '{}'", sort_field_names(),
-                                        invocation.text("sort")));
-  return watch(endpoints, invocation.seconds("interval"),
-               TopModel({.sort = *sort}, invocation.text("filter"), user_name));
+  const std::string path = choices_path();
+  const Result<TopChoices> kept = read_choices(path);
+  TopChoices choices = kept ? *kept : TopChoices{};
+  if (const auto name = invocation.value("sort")) {
+    const auto sort = sort_field_named(*name);
+    if (!sort)
+      return invocation.wrong(
+          fmt::format("--sort takes one of {}, not '{}'", sort_field_names(), *name));
+    choices.sort = *sort;
+    choices.is_reversed = false;
+  }
+  TopModel model(choices, invocation.text("filter"), user_name);
+  if (!kept) model.say(kept.error().message() + "; everything has its default", true);
+  const ExitCode code = watch(endpoints, invocation.seconds("interval"), model);
+  // What the command line asked for is for this time only, and a file that is wrong stays.
+  if (code != kExitOk || !kept || path.empty() || model.choices() == choices) return code;
+  if (auto done = write_choices(path, model.choices()); !done) return fail(done.error());
+  return code;
 }
 
 Command program() {
@@ -87,7 +100,8 @@ Command program() {
       .name = "gpushare-top",
       .summary = "watch who shares the GPUs.",
       .details =
-          "Press ? for the keys. What is not known is shown as ?. The exit code of --once and "
+          "Press ? or F1 for the keys. What is not known is shown as ?. The exit code of --once "
+          "and "
           "--json is 1 when no agent runs.",
       .options = {{"once", '1', "", "Print one table and exit"},
                   {"json", 0, "", "Print the status as JSON and exit"},
@@ -95,8 +109,8 @@ Command program() {
                   {.name = "sort",
                    .letter = 's',
                    .value = "COLUMN",
-                   .help = "Begin with the rows in the order of this column",
-                   .otherwise = "share",
+                   .help = "Begin with the rows in the order of this column; otherwise in that of "
+                           "the last time",
                    .words = sort_field_names()},
                   {"filter", 'f', "TEXT", "Begin with the rows that contain this text"},
                   {.name = "interval",

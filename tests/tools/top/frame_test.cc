@@ -200,6 +200,19 @@ TEST(TopFrame, WarnsOfWhatWasLostAndOfObserveOnly) {
   EXPECT_NE(text.find("12 driver events were lost"), std::string::npos);
 }
 
+TEST(TopFrame, AllOfTheHelpCanBeReachedOnASmallScreen) {
+  TopModel model = model_of({});
+  press(model, "?");
+  EXPECT_EQ(text_of(compose(model, {80, 24})).find("does not apply"), std::string::npos);
+  for (int i = 0; i < 60; ++i) model.press({Key::Kind::kDown}, 10);
+  EXPECT_NE(text_of(compose(model, {80, 24})).find("does not apply"), std::string::npos);
+  for (int i = 0; i < 60; ++i) model.press({Key::Kind::kUp}, 10);
+  EXPECT_NE(text_of(compose(model, {80, 24})).find("Up Down"), std::string::npos);
+  EXPECT_NE(text_of(compose(model, {80, 60})).find("does not apply"), std::string::npos);
+  press(model, "x");
+  EXPECT_EQ(model.mode(), TopModel::Mode::kList);
+}
+
 TEST(TopFrame, SaysWhichRowsAreShown) {
   TopModel model = model_of({.gpus = 1, .processes = 50});
   const auto last = [&] { return text_of(compose(model, {80, 24, Glyphs::kAscii}).back()); };

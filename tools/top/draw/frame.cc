@@ -141,23 +141,31 @@ FrameLine footer_line(const TopModel& model, size_t room, size_t width) {
   return with_position(std::move(line), used);
 }
 
-Frame help_frame(size_t width, size_t height) {
-  Frame frame;
-  frame.push_back(plain_line("gpushare-top: any key goes back", Style::kBold, width));
+Frame help_frame(const TopModel& model, size_t width, size_t height) {
+  Frame lines;
   for (const KeyHelp& key : top_keys())
-    frame.push_back(
+    lines.push_back(
         plain_line(fmt::format("  {:<9} {}", key.keys, key.text), Style::kPlain, width));
-  frame.emplace_back();
+  lines.emplace_back();
   std::istringstream notes(wrap(
-      "TARGET is what the policy wants while the present programs are active; SHARE is what "
-      "was measured in the last second: time on the GPU, busy or not. TOKENS is what is left "
+      "A GPU's graph is its time, a column a second, by tenant. SHARE is what was measured in the "
+      "last second: time on the GPU, busy or not. TARGET is what the policy wants while the "
+      "present programs are active. TOKENS is what is left "
       "of a cap. A tenant on a GPU that is divided by target times (slo) has the mean, the p99 "
       "and the rate of its iterations in its line; its SMs in use and entitled to, and by how "
       "many tenants if they share them; and its knee: more SMs do not help it. ? is not known, "
       "- does not apply.",
       width, 2));
   for (std::string text; std::getline(notes, text);)
-    frame.push_back(plain_line(text, Style::kPlain, width));
+    lines.push_back(plain_line(text, Style::kPlain, width));
+
+  const size_t room = height - std::min<size_t>(height, 1);
+  const bool do_all_fit = lines.size() <= room;
+  const size_t first = do_all_fit ? 0 : std::min(model.help_line(), lines.size() - room);
+  Frame frame{plain_line(do_all_fit ? "gpushare-top: any key goes back"
+                                    : "gpushare-top: Up and Down scroll, any other key goes back",
+                         Style::kBold, width)};
+  frame.insert(frame.end(), lines.begin() + static_cast<ptrdiff_t>(first), lines.end());
   frame.resize(height);
   return frame;
 }
@@ -193,7 +201,7 @@ TopHit hit_at(const TopModel& model, const TopScreen& screen, size_t x, size_t y
 
 Frame compose(const TopModel& model, const TopScreen& screen) {
   const size_t width = screen.width, height = screen.height;
-  if (model.mode() == TopModel::Mode::kHelp) return help_frame(width, height);
+  if (model.mode() == TopModel::Mode::kHelp) return help_frame(model, width, height);
   const TopLayout layout = layout_of(model, screen);
   const PlaneSnapshot& snapshot = model.status().snapshot;
   const ListColumns columns(model, screen);

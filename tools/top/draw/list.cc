@@ -52,6 +52,12 @@ uint32_t sum_of(const TopLine& line, uint32_t ProcessRecord::* member) {
   return sum;
 }
 
+// "59.7%"; of several GPUs it may be too much for a decimal: "4320%".
+std::string sum_text(uint32_t permille) {
+  return permille == kUnknown32 || permille < 10'000 ? percent_text(permille)
+                                                     : fmt::format("{}%", permille / 10);
+}
+
 std::string settings_words(const TenantRecord& tenant) {
   std::string text = fmt::format("weight {}", tenant.weight);
   if (tenant.quota_us != kUnknown64) text += ", cap " + cap_text(tenant.quota_us, tenant.period_us);
@@ -120,9 +126,9 @@ std::string group_text(const TopLine& line, Field field, size_t width, Glyphs gl
     case Field::kCommand:
       return is_tenant ? settings_words(*line.tenant) : branch(line, glyphs) + job_name(line.job);
     case Field::kTarget:
-      return line.has.empty() ? "-" : percent_text(sum_of(line, &ProcessRecord::target_permille));
+      return line.has.empty() ? "-" : sum_text(sum_of(line, &ProcessRecord::target_permille));
     case Field::kShare:
-      return line.has.empty() ? "-" : percent_text(sum_of(line, &ProcessRecord::share_permille));
+      return line.has.empty() ? "-" : sum_text(sum_of(line, &ProcessRecord::share_permille));
     case Field::kState:
       return states_words(line);
     case Field::kMemory:

@@ -89,6 +89,19 @@ PastSecond newest(const std::deque<PastSecond>& past) {
   return past.empty() ? PastSecond{} : past.back();
 }
 
+// A graph below says as much as the bar would.
+std::vector<Span> bar_or_rule(const std::deque<PastSecond>& past, size_t width,
+                              const TopScreen& screen) {
+  if (screen.height > 0) {
+    std::string rule;
+    for (size_t i = 0; i < width; ++i) rule += screen.glyphs == Glyphs::kUnicode ? "─" : "-";
+    return {{rule, Style::kDim}};
+  }
+  TopScreen part = screen;
+  part.width = width;
+  return draw_bar(newest(past), part);
+}
+
 std::vector<Span> numbers_line(const Cells& cells, const std::vector<PlacedColumn>& placed,
                                const std::deque<PastSecond>& past, const TopScreen& screen) {
   const size_t used = placed.empty() ? 0 : placed.back().x + placed.back().width;
@@ -100,9 +113,7 @@ std::vector<Span> numbers_line(const Cells& cells, const std::vector<PlacedColum
     if (column.x > 0) line.push_back({" "});
     // The bar stands between what names the GPU and its numbers.
     if (column.index > kBar && bar > 0 && !std::exchange(has_bar, true)) {
-      TopScreen part = screen;
-      part.width = bar;
-      for (Span& span : draw_bar(newest(past), part)) line.push_back(std::move(span));
+      for (Span& span : bar_or_rule(past, bar, screen)) line.push_back(std::move(span));
       line.push_back({" "});
     }
     line.push_back({padded(cells[column.index], column.width, Align::kLeft),

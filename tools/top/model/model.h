@@ -67,6 +67,8 @@ class TopModel {
   const std::vector<TopLine>& lines() const { return lines_; }
   size_t selected() const { return selected_; }  // index in lines(); 0 when there are none
   Mode mode() const { return mode_; }
+  // The first line of the help that is shown, if there are more than fit.
+  size_t help_line() const { return help_line_; }
   bool is_paused() const { return is_paused_; }
   const TopChoices& choices() const { return choices_; }
   const std::string& filter() const { return filter_; }
@@ -94,6 +96,7 @@ class TopModel {
   Effect press_in_filter(Key key);
   Effect press_in_input(Key key);
   Effect press_in_question(Key key);
+  Effect press_in_help(Key key);
   const TopLine* line_for(const char* deed);
   void ask(Deed deed);
   void freeze(const char* op);
@@ -116,6 +119,7 @@ class TopModel {
   size_t selected_ = 0;
   LineKey chosen_;
   Mode mode_ = Mode::kList;
+  size_t help_line_ = 0;
   bool is_paused_ = false;
   std::string message_;
   bool is_message_bad_ = false;

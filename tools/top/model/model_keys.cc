@@ -8,6 +8,7 @@ namespace gpushare {
 namespace {
 
 constexpr ptrdiff_t kWheelLines = 3;
+constexpr size_t kHelpLines = 40;  // more than it has on a screen of usual width
 
 }  // namespace
 
@@ -22,8 +23,7 @@ TopModel::Effect TopModel::press(Key key, size_t page) {
     case Mode::kConfirm:
       return press_in_question(key);
     case Mode::kHelp:
-      mode_ = Mode::kList;
-      return {.quits = key.kind == Key::Kind::kCharacter && key.character == 'q', .deed = {}};
+      return press_in_help(key);
   }
   return {};
 }
@@ -118,6 +118,7 @@ TopModel::Effect TopModel::press_character(char character) {
       return {.quits = true, .deed = {}};
     case '?':
     case 'h':
+      help_line_ = 0;
       mode_ = Mode::kHelp;
       return {};
     case 'j':
@@ -244,6 +245,24 @@ TopModel::Effect TopModel::press_in_question(Key key) {
   if (key.kind == Key::Kind::kCharacter && (key.character == 'y' || key.character == 'Y'))
     return done(std::move(question_));
   return {};
+}
+
+TopModel::Effect TopModel::press_in_help(Key key) {
+  switch (key.kind) {
+    case Key::Kind::kDown:
+    case Key::Kind::kPageDown:
+    case Key::Kind::kWheelDown:
+      help_line_ = std::min(help_line_ + 1, kHelpLines);
+      return {};
+    case Key::Kind::kUp:
+    case Key::Kind::kPageUp:
+    case Key::Kind::kWheelUp:
+      help_line_ -= std::min<size_t>(help_line_, 1);
+      return {};
+    default:
+      mode_ = Mode::kList;
+      return {.quits = key.kind == Key::Kind::kCharacter && key.character == 'q', .deed = {}};
+  }
 }
 
 }  // namespace gpushare
