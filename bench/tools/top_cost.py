@@ -30,7 +30,10 @@ def drain(terminal, seconds):
     written, end = 0, time.monotonic() + seconds
     while time.monotonic() < end:
         if select.select([terminal], [], [], 0.1)[0]:
-            written += len(os.read(terminal, 65536))
+            try:
+                written += len(os.read(terminal, 65536))
+            except OSError:  # the other end is closed
+                break
     return written
 
 
@@ -53,6 +56,7 @@ def measure(build, folder, case, seconds):
         percent = 100 * (ticks(pid) - before) / os.sysconf("SC_CLK_TCK") / seconds
     finally:
         os.write(terminal, b"q")
+        drain(terminal, 5)  # until it has ended
         os.waitpid(pid, 0)
         plane.terminate()
         plane.wait()

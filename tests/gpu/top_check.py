@@ -36,6 +36,9 @@ def show(build, environment):
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
     cpu = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") / SECONDS
     os.write(terminal, b"q")
+    with contextlib.suppress(OSError):  # the other end is closed
+        while os.read(terminal, 65536):
+            pass
     os.waitpid(pid, 0)
     return written.decode(errors="replace"), cpu
 

@@ -52,7 +52,7 @@ void add_members(std::vector<TopLine>& lines, const TopLine& head, Grouping grou
       if (job_of(other->record) == key) job.has.push_back(other);
     last = lines.size();
     // A process by itself needs no line above it.
-    if (grouping != Grouping::kJobs || (key.run == 0 && job.has.size() == 1)) {
+    if (grouping != Grouping::kJobs || job.has.size() == 1) {
       lines.push_back(process_line(row, 1));
       continue;
     }
