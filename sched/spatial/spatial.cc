@@ -105,13 +105,14 @@ Time Spatial::finish(Time now, const IsNamed& stays_closed) {
 }
 
 // Returns in what time to look again. A process without a launch stays held: its first partition is
-// to be the one that it is entitled to when it comes to use it.
+// to be the one that it is entitled to when it comes to use it. The launch may have been counted in
+// the slot of an agent that has died, while it waits in this one for credit.
 Nanos Spatial::let_in(Time now, const IsNamed& stays_closed) {
   Nanos look = kCalmLook;
   for (const ShimClient& client : clients_) {
     Known& known = known_[client.process];
     if (!known.is_held) continue;
-    if (known.launches == 0) {
+    if (known.launches == 0 && !client.said.is_at_gate) {
       look = std::min(look, kFirstLook);
       continue;
     }

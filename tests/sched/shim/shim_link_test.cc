@@ -9,6 +9,7 @@
 #include "sched/step/views.h"
 #include "shmctl/base/proc_stat.h"
 #include "shmctl/base/unix_socket.h"
+#include "shmctl/shim/credit.h"
 #include "shmctl/shim/protocol.h"
 #include "shmctl/shim/published.h"
 #include "tests/sched/orders/jobs.h"
@@ -101,6 +102,19 @@ TEST_F(ShimLinkTest, CreditIsAskedForWhereTheGateIsOnTheGpu) {
   ASSERT_NE(connect(), nullptr);
   EXPECT_EQ(slot_->head.features, kShimGate | kShimPartitions);
   EXPECT_EQ(slot_->credit.most_ahead_us, 0U);
+}
+
+// Its launch was counted in the slot of an agent that has died.
+TEST_F(ShimLinkTest, WhoWaitsForCreditWithoutALaunchIsLetIn) {
+  share("[gpu.0]\nsharing = 'spatial'\ngate = 'credit'\n");
+  give_default_a_part();
+  ASSERT_NE(connect(), nullptr);
+  for (int i = 0; i < 3; ++i) step();
+  EXPECT_TRUE(is_closed());
+  slot_->waiting = 1;
+  for (int i = 0; i < 3; ++i) step();
+  EXPECT_FALSE(is_closed());
+  EXPECT_TRUE(is_credit_open(*slot_));
 }
 
 // /proc can be made to name another one (PR_SET_DUMPABLE).
