@@ -155,6 +155,12 @@ class Program:
         self._errors.close()
 
 
+def has_become(program, name):
+    """Whether `gpushare run` has become the program of that name (or has ended): the agent knows it by then."""
+    comm = pathlib.Path("/proc", str(program.process.pid), "comm")
+    return program.has_ended() or comm.read_text().strip() == name
+
+
 def begin_together(programs, line):
     """Waits until each program has said {"ready": true}, then tells all of them the line. Returns None, or what the
     first one wrote that did not get so far."""

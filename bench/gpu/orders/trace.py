@@ -100,12 +100,6 @@ def ready(program):
     return said if said.get("ready") else sys.exit("a job ended before it was ready: " + program.errors()[-1500:])
 
 
-def has_begun(program):
-    """Whether `gpushare run` has become the job: the agent knows it, and the next one comes after it in every queue."""
-    name = pathlib.Path("/proc", str(program.process.pid), "comm")
-    return program.has_ended() or name.read_text().strip() == "iterations"
-
-
 def play(way, build, jobs, alone, is_simulated):
     policy, is_told = WAYS[way]
     config = f'[gpu.0]\npolicy = "{policy}"\nturn_ms = {TURN_MS}\n' if policy == "turns" else \
@@ -122,7 +116,7 @@ def play(way, build, jobs, alone, is_simulated):
                     told = ["--length", f"{length_us:.0f}"] if is_told else []
                     words = [*agent.tool, "run", "--shim", *told, "--", *words]
                 batch.append(stack.enter_context(rig.Program(words)))
-                while not has_begun(batch[-1]):
+                while not rig.has_become(batch[-1], "iterations"):  # its place is after those before it
                     time.sleep(0.001)
             for program in batch:
                 ready(program)
@@ -168,17 +162,16 @@ def main():
     jobs = trace(options.build, options.scale, options.every)
     with rig.Simulation(options.build) if options.sim else contextlib.nullcontext():
         alone = calibrated(options.build, options.sim)
-        ways = []
-        for way in options.ways:
-            ways.append(play(way, options.build, jobs, alone, options.sim))
-            print(json.dumps({key: value for key, value in ways[-1].items() if key != "jobs"}), flush=True)
-    ideals = {"fifo": one_after_the_other(jobs, lambda left, arrival, number: (arrival, number)),
-              "srtf": one_after_the_other(jobs, lambda left, arrival, number: (left, arrival, number))}
-    print(json.dumps({"ideal": ideals}), flush=True)
-    command = f"bench/gpu/orders/trace.py build --scale {options.scale:g} --every {options.every} --ways " + \
-        " ".join(options.ways) + (" --sim" if options.sim else "") + " --out FILE"
-    record.Record(options.out).write(record.origin(command, options.commit) |
-                                     {"trace": TRACE, "alone": alone, "ideal": ideals, "ways": ways})
+        ideals = {"fifo": one_after_the_other(jobs, lambda left, arrival, number: (arrival, number)),
+                  "srtf": one_after_the_other(jobs, lambda left, arrival, number: (left, arrival, number))}
+        print(json.dumps({"ideal": ideals}), flush=True)
+        command = f"bench/gpu/orders/trace.py build --scale {options.scale:g} --every {options.every} --ways " + \
+            " ".join(options.ways) + (" --sim" if options.sim else "") + " --out FILE"
+        for way in options.ways:  # each is kept as soon as it is over
+            result = play(way, options.build, jobs, alone, options.sim)
+            print(json.dumps({key: value for key, value in result.items() if key != "jobs"}), flush=True)
+            record.Record(options.out).write(record.origin(command, options.commit) |
+                                             {"trace": TRACE, "alone": alone, "ideal": ideals} | result)
 
 
 if __name__ == "__main__":
