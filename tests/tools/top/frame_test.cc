@@ -213,6 +213,15 @@ TEST(TopFrame, AllOfTheHelpCanBeReachedOnASmallScreen) {
   EXPECT_EQ(model.mode(), TopModel::Mode::kList);
 }
 
+TEST(TopFrame, WhatIsTypedIsSeenOnANarrowScreen) {
+  TopModel model = model_of({.processes = 7});
+  press(model, "sKILL");
+  for (const size_t width : {30, 60, 80, 200}) {
+    const std::string last = text_of(compose(model, {width, 24}).back());
+    EXPECT_NE(last.find(": KILL_"), std::string::npos) << last;
+  }
+}
+
 TEST(TopFrame, SaysWhichRowsAreShown) {
   TopModel model = model_of({.gpus = 1, .processes = 50});
   const auto last = [&] { return text_of(compose(model, {80, 24, Glyphs::kAscii}).back()); };

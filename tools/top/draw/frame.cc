@@ -123,9 +123,12 @@ FrameLine footer_line(const TopModel& model, size_t room, size_t width) {
     return words("filter: " + model.filter() + "_   Enter keeps it, Esc shows all", Style::kBold);
   if (model.mode() == TopModel::Mode::kInput) {
     const TopModel::Input& input = model.input();
-    return words(
-        fmt::format("{} ({}): {}_   Enter, or Esc", input.about, input.allowed, input.text),
-        Style::kBold);
+    // What is typed is never cut before what it is about.
+    const std::string typed = ": " + input.text + "_";
+    const size_t before = footer.width - std::min(footer.width, display_width(typed));
+    return words(clipped(fmt::format("{} ({})", input.about, input.allowed), before) + typed +
+                     "   Enter, or Esc",
+                 Style::kBold);
   }
   if (!model.message().empty())
     return words(model.message(), model.is_message_bad() ? Style::kBad : Style::kBold);
