@@ -125,7 +125,7 @@ FrameLine footer_line(const TopModel& model, size_t room, size_t width) {
     const TopModel::Input& input = model.input();
     // What is typed is never cut before what it is about.
     const std::string typed = ": " + input.text + "_";
-    const size_t before = footer.width - std::min(footer.width, display_width(typed));
+    const size_t before = footer.width - std::min(footer.width, display_width(typed) + 1);
     return words(clipped(fmt::format("{} ({})", input.about, input.allowed), before) + typed +
                      "   Enter, or Esc",
                  Style::kBold);
