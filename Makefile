@@ -175,9 +175,9 @@ $(O)/obj/tests/%.o: OPTIMIZE := $(TEST_OPTIMIZE)
 optimized := tests/kernel/ tests/workloads/ tests/shmctl/plane/
 $(foreach folder,$(optimized),$(call compile,$(folder),$(of_product)))
 $(foreach folder,$(optimized),$(O)/obj/$(folder)%.o): OPTIMIZE := $(OPTIMIZE)
-# Pure arithmetic, of which tests run thousands of rounds, takes thirty times as long when it is sanitized
-# and not optimized: these are optimized a little.
-hot := $(addprefix sched/,orders/ policy/ slo/ spatial/) shmctl/usage/ intercept/sim/model/ bench/sched/replay/ tests/sched/slo/
+# Pure arithmetic and the agent's step, of which tests run thousands of rounds, take up to thirty times as long
+# when they are sanitized and not optimized: these are optimized a little.
+hot := $(addprefix sched/,enforce/ orders/ policy/ slo/ spatial/ step/) shmctl/usage/ intercept/sim/model/ bench/sched/replay/ tests/sched/slo/
 ifneq ($(findstring address,$(SAN)),)
 $(call precompile,$(of_hot),shmctl/compat/precompiled.h,$(subst $(OPTIMIZE),$(HOT_OPTIMIZE),$(CXXFLAGS)) $(COVERAGE))
 $(foreach folder,$(hot),$(call compile,$(folder),$(of_hot)))
