@@ -10,11 +10,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <random>
 #include <string>
 #include <thread>
 
 #include "sched/mps/plan.h"
 #include "tests/sched/system/system_rig.h"
+#include "tests/support/given.h"
 
 namespace gpushare::test {
 namespace {
@@ -273,6 +275,45 @@ TEST_F(CreditSystem, AFrozenProgramGoesOnWhenAgentAndSupervisorAreKilled) {
   rig_.gpushared->signal(SIGKILL);
   const uint64_t before = kernels();
   EXPECT_TRUE(eventually([&] { return kernels() > before + 100; }));
+}
+
+// An agent that does not know yet that the program is a client of MPS freezes its channels, which
+// only an agent, a supervisor or --recover thaws; so at the end there is an agent.
+// Requests that hold the program, and a death a random time after each. GPUSHARE_TEST_CREDIT_KILLS
+// is how many (5), GPUSHARE_TEST_SEED the random numbers.
+TEST_F(CreditSystem, NoStormOfKillsLeavesItHeld) {
+  const int seed = test::number_given("GPUSHARE_TEST_SEED", ::getpid()),
+            kills = test::number_given("GPUSHARE_TEST_CREDIT_KILLS", 5);
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(static_cast<uint64_t>(seed));
+  const auto program = start_queueing("weight = 100");
+  const char* const kRequests[] = {R"({"op":"freeze","tenant":"a"})",
+                                   R"({"op":"set","tenant":"a","settings":{"max":"10%"}})",
+                                   R"({"op":"thaw","tenant":"a"})",
+                                   R"({"op":"set","tenant":"a","settings":{"sm_percent":"20"}})"};
+  for (int i = 0; i < kills; ++i) {
+    (void)rig_.ask(kRequests[random() % std::size(kRequests)]);
+    std::this_thread::sleep_for(std::chrono::milliseconds(random() % 300));
+    const pid_t agent = rig_.agent_pid();
+    const bool is_supervisor_hit = random() % 2 == 0;
+    if (is_supervisor_hit) rig_.gpushared->signal(SIGKILL);
+    if (agent > 0 && (!is_supervisor_hit || random() % 2 == 0)) ::kill(agent, SIGKILL);
+    // The agent of a supervisor that was killed may answer once more, and keep the next one out.
+    EXPECT_TRUE(eventually([&] {
+      if (rig_.gpushared->has_ended()) rig_.start_again();
+      return rig_.answers(R"({"op":"hello"})", "true");
+    })) << i;
+  }
+  EXPECT_TRUE(eventually([&] {
+    if (rig_.gpushared->has_ended()) rig_.start_again();
+    return rig_.answers(R"({"op":"thaw","tenant":"a"})", "true");
+  }));
+  EXPECT_TRUE(eventually([&] {
+    if (rig_.gpushared->has_ended()) rig_.start_again();
+    return rig_.answers(R"({"op":"set","tenant":"a","settings":{"max":"max"}})", "true");
+  }));
+  const uint64_t before = kernels();
+  EXPECT_TRUE(eventually([&] { return kernels() > before + 200; }));
 }
 
 }  // namespace
