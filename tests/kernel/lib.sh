@@ -110,13 +110,13 @@ tenant() { # NAME PID...: makes the tenant and attaches the processes
   shift
   for pid in "$@"; do echo "$pid" >"$tree/tenants/$name/procs"; done
 }
-# The first words of the attribute `driver`.
 # run_in TENANT WORD...: runs rm_client as a process of the tenant.
 run_in() {
   local name=$1
   shift
   sh -c 'echo $$ >'"$tree/tenants/$name/procs"' && exec rm_client "$@"' sh "$@"
 }
+# The first words of the attribute `driver`.
 driver_state() { grep -oE 'hooked|waiting for driver|observing only' $tree/driver | head -n 1; }
 has_driver_state() { [ "$(driver_state)" = "$1" ]; }
 # The status that a program gets which asks for a longer slice.

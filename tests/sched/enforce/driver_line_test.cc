@@ -263,6 +263,8 @@ TEST_F(EnforcerOnThreads, AGpuThatDoesNotAnswerHoldsNobodyElseUp) {
   EXPECT_TRUE(enforcer_.is_stuck(0));
   EXPECT_FALSE(enforcer_.is_stuck(1));
   gpu_.set_open(0, true);
+  for (const Time end = clock_.now() + kSoon; enforcer_.is_stuck(0) && clock_.now() < end;)
+    std::this_thread::sleep_for(100us);
   enforcer_.undo_all();
   EXPECT_EQ(gpu_.frozen_now(), 0);
   for (uint32_t on = 0; on < 2; ++on)
