@@ -304,8 +304,8 @@ TEST_F(OwnStreams, OfOneThreadAreNotMarkedAtHome) {
   const int alone = records_of(command, nullptr);
   EXPECT_GE(alone, 0);
   ShimRig rig(kShimPartitions, {{kPci, 0}});
-  // One every 64 launches is a milestone.
-  EXPECT_LE(records_of(command, &rig), alone + (3 + 3 * 100) / 64 + 1);
+  // One every 64 launches is a milestone, and now and then one more; marks would be 300.
+  EXPECT_LE(records_of(command, &rig), alone + 4 * ((3 + 3 * 100) / 64 + 1));
 }
 
 TEST_F(OwnStreams, OfSeveralThreadsAreMarkedAtHome) {
