@@ -6,7 +6,7 @@
 #   SAN=address,undefined | SAN=thread             sanitized build in its own folder
 MAKEFLAGS += --no-builtin-rules --no-builtin-variables
 # What people build by hand is built by all cores, unless -j says otherwise.
-ifneq ($(filter all demo,$(or $(MAKECMDGOALS),all)),)
+ifneq ($(filter all demo deb dist,$(or $(MAKECMDGOALS),all)),)
 jobs := $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
 MAKEFLAGS += $(jobs)
 endif
@@ -19,6 +19,8 @@ SAN ?=
 O ?= build$(if $(SAN),/san-$(subst $(comma),-,$(SAN)))
 # A folder below this one has one spelling, which is also that of the files that say what depends on what.
 override O := $(patsubst $(CURDIR)/%,%,$(O))
+# What is never sanitized is made once, in the build that a sanitized one lies in; that one has a copy.
+unsanitized := $(patsubst %/san-$(subst $(comma),-,$(SAN)),%,$(O))
 V ?= 0
 Q := $(if $(filter 1,$(V)),,@)
 say = $(if $(filter 1,$(V)),,@printf '  %-6s %s\n' $(1) $(2))
@@ -82,6 +84,38 @@ formatting_source := shmctl/compat/fmt.cc
 # $(call gbench,name,SOURCES,LIBS,FLAGS)       benchmark bin/bench/name, run by `make bench`
 # $(call fuzzer,name,SOURCES,LIBS,FLAGS)       libFuzzer program bin/fuzz/name, built where SAN has address
 objects = $(patsubst %.cc,$(O)/obj/%.o,$(1))
+# The files of a folder that go into one library or program are compiled together, this many at a time: most of the
+# work are templates, which each file by itself would instantiate again. A cold build takes two thirds of the time
+# so. TOGETHER=1 compiles each by itself.
+TOGETHER ?= 7
+# Not these: main functions, of which several lie in one folder; the shim's files, which are written for the flags
+# of shim.mk; files in whose folder each has the same names; and what a fragment adds because it has flags of its own.
+alone := %main.cc intercept/shim/% bench/gpu/scenarios/% tools/top/draw/% $(addprefix tests/,conformance/% intercept/shim/iterations/% \
+  sched/enforce/recovery_test.cc sched/spatial/sm_sets_test.cc sched/tenants/takeover_test.cc shmctl/plane/ledger_death_test.cc shmctl/plane/snapshot_test.cc tools/top/model_test.cc)
+# $(call compiled,SOURCES): their objects. $(O)/joined/FOLDER/COUNT-FIRST-LAST.cc includes the files that are compiled
+# together; it is written anew only when they are others.
+compiled = $(strip $(if $(filter 1,$(TOGETHER)),$(call objects,$(1)),$(call objects,$(filter $(alone),$(1))) \
+  $(foreach folder,$(sort $(dir $(1))),$(call lots_of,$(filter-out $(alone),$(filter $(addprefix $(folder),$(notdir $(1))),$(1)))))))
+lots_of = $(call in_lots,$(filter %_test.cc,$(1))) $(call in_lots,$(filter-out %_test.cc,$(1)))
+in_lots = $(if $(1),$(call lot,$(wordlist 1,$(TOGETHER),$(1))) $(call in_lots,$(filter-out $(wordlist 1,$(TOGETHER),$(1)),$(1))))
+lot = $(if $(word 2,$(1)),$(call objects,$(call joined,$(dir $(firstword $(1)))$(words $(1))-$(basename $(notdir $(firstword $(1))))-$(notdir $(lastword $(1))),$(subst $(newline) ,$(newline),$(foreach file,$(1),$(hash)include "$(file)"$(newline))))),$(call objects,$(1)))
+joined = $(1)$(if $(call same,$(strip $(file <$(O)/joined/$(1))),$(strip $(2))),,$(shell mkdir -p $(dir $(O)/joined/$(1)))$(file >$(O)/joined/$(1),$(2)))
+hash := \#
+define newline
+
+
+endef
+# The objects with the functions of the precompiled headers of the rooms that the sources lie in.
+room_objects = $(strip $(foreach room,$(rooms_with_functions),$(if $(filter $(room)/%,$(filter-out $(addsuffix %,$(with_other_flags)),$(1))),$(O)/obj/$(room)/precompiled.o)))
+# In sanitized builds the archives have them.
+drops_unused = $(if $(or $(SAN),$(call room_objects,$(1))),-Wl$(comma)--gc-sections)
+# $(call never_sanitized,FILE...): the rule for the copies of a sanitized build.
+define copy_rule
+$(O)/$(1): $(unsanitized)/$(1)
+	@mkdir -p $$(@D)
+	$$(Q)cp $$< $$@
+endef
+never_sanitized = $(if $(filter-out $(O),$(unsanitized)),$(foreach file,$(1),$(eval $(call copy_rule,$(file)))))
 # $(call below,FOLDER...,PATTERN): the files of that name in the folders and up to three levels below them.
 below = $(foreach folder,$(1),$(foreach depth,/ /*/ /*/*/ /*/*/*/,$(wildcard $(folder)$(depth)$(2))))
 
@@ -91,22 +125,31 @@ same = $(if $(subst x$(1)x,,x$(2)x),,same)
 parts_file = $(O)/parts/$(subst /,-,$(1))
 parts = $(parts_file)$(if $(call same,$(file <$(parts_file)),$(2)),,$(shell mkdir -p $(O)/parts)$(file >$(parts_file),$(2)))
 
+# A file that is written anew when the tree has been copied or moved. Dependencies that named the old place, as those
+# on precompiled headers do, are mended then, so that what was compiled need not be compiled again.
+old_place := $(file <$(O)/parts/where)
+where := $(call parts,where,$(CURDIR))
+ifneq ($(or $(call same,$(old_place),$(CURDIR)),$(call same,$(old_place),)),same)
+$(shell find $(O) -type f -name '*.d' -exec sed -i 's|$(old_place)/|$(CURDIR)/|g' {} +)
+endif
+
 define library_rule
-all_objects += $(call objects,$(2))
+all_objects += $(3)
 libraries += $(O)/$(1)
-$(O)/$(1): $(call objects,$(2)) $(call parts,$(1),$(2))
+$(O)/$(1): $(3) $(call room_objects,$(2)) $(call parts,$(1),$(2))
 	$$(call say,AR,$(1))
 	@mkdir -p $$(@D)
-	$$(Q)rm -f $$@ && $(AR) qcs $$@ $(call objects,$(2))
+	$$(Q)rm -f $$@ && $(AR) qcs $$@ $(3) $(call room_objects,$(2))
 endef
-library = $(eval $(call library_rule,$(1),$(2)))
+library = $(eval $(call library_rule,$(1),$(2),$(call compiled,$(2))))
 
-define link_rule
-all_objects += $(call objects,$(2))
-$(O)/$(1): $(call objects,$(2)) $(addprefix $(O)/,$(3) $(formatting)) $(compat_object) $(call parts,$(1),$(2) $(3) $(4))
+link_rule = $(call link_objects_rule,$(1),$(2),$(3),$(4),$(call compiled,$(2)))
+define link_objects_rule
+all_objects += $(5)
+$(O)/$(1): $(5) $(call room_objects,$(2)) $(addprefix $(O)/,$(3) $(formatting)) $(compat_object) $(call parts,$(1),$(2) $(3) $(4))
 	$$(call say,LINK,$(1))
 	@mkdir -p $$(@D)
-	$$(Q)$$(CXX) $$(LDFLAGS) $(if $(findstring $(STATIC),$(4)),,$$(linker)) -o $$@ $(call objects,$(2)) $(addprefix $(O)/,$(3) $(formatting)) $(compat_object) $(4)
+	$$(Q)$$(CXX) $$(LDFLAGS) $(if $(findstring $(STATIC),$(4)),,$$(linker)) $(call drops_unused,$(2)) -o $$@ $(5) $(call room_objects,$(2)) $(addprefix $(O)/,$(3) $(formatting)) $(compat_object) $(4)
 endef
 define program_rule
 programs += $(O)/$(1)
@@ -127,6 +170,18 @@ $(call link_rule,bin/bench/$(1),$(2),$(3),-lbenchmark_main -lbenchmark $(4))
 endef
 gbench = $(eval $(call gbench_rule,$(1),$(2),$(3),$(4)))
 
+# A test that is a script of this tree: a program beside the others, so that `make test` finds and counts it.
+# $(call script_test,NAME,SCRIPT,WHAT IT NEEDS,ARGUMENTS): SCRIPT is its command line from the top of the tree on,
+# after which come the build folder and ARGUMENTS. GoogleTest's own, as --gtest_filter=*, it is given with $$$$@ alone.
+define script_test_rule
+other_tests += $(O)/bin/tests/$(1)
+$(O)/bin/tests/$(1): $(where) $(call parts,script-$(1),$(2) $(4)) | $(3)
+	@mkdir -p $$(@D)
+	@printf '#!/bin/sh\ncd %s && exec %s %s %s\n' '$(CURDIR)' '$(2)' '$(abspath $(O))' '$(4)' > $$@
+	@chmod +x $$@
+endef
+script_test = $(eval $(call script_test_rule,$(1),$(2),$(3),$(4)))
+
 # A fuzzer is its own file and our libraries of the address and undefined sanitizers' build, where the product's
 # objects count which of their branches were taken (COVERAGE); libFuzzer reads the counts.
 define fuzzer_rule
@@ -139,47 +194,79 @@ fuzzer = $(eval $(call fuzzer_rule,$(1),$(2),$(3),$(4)))
 # at each file by itself (`make lint`), does without.
 # $(call precompile,FILE,HEADER,FLAGS): the flags are expanded here, so that no target's own are in
 # them. What follows -Xclang, and the sloppiness, are what ccache wants.
+#   A precompiled header names the files in it by whole paths. Those of a tree that was copied or moved are made
+# anew, with ccache, too.
 export CCACHE_SLOPPINESS := pch_defines,time_macros
 define precompile_rule
-$(1): $(2)
+$(1): $(2) $(where)
 	$$(call say,CXX,$$<)
 	@mkdir -p $$(@D)
-	$$(Q)$(CXX) $(CPPFLAGS) $(3) -Xclang -fno-pch-timestamp -fpch-instantiate-templates -MMD -MP -x c++-header -o $$@ $$<
+	$$(Q)CCACHE_EXTRAFILES=$(where) $(CXX) $(CPPFLAGS) $(3) -Xclang -fno-pch-timestamp -fpch-instantiate-templates -MMD -MP -x c++-header -o $$@ $$<
 precompiled += $(1)
 endef
 precompile = $(eval $(call precompile_rule,$(1),$(2),$(3)))
 
-# $(call compile,FOLDER/,PRECOMPILED): the objects of what lies below it.
+of_product := $(O)/obj/precompiled.pch
+of_hot := $(O)/obj/precompiled-hot.pch
+product_rooms := sched tools
+of_products := $(of_product) $(of_hot) $(foreach folder,$(product_rooms),$(O)/obj/$(folder)/precompiled.pch)
+# $(call compile,FOLDER/,PRECOMPILED): the objects of what lies below it. They depend on the headers that were
+# precompiled by their own lists of dependencies.
 define compile_rule
-$(O)/obj/$(1)%.o: $(1)%.cc $(2)
+$(O)/obj/$(1)%.o: $(1)%.cc | $(2)
 	$$(call say,CXX,$$<)
 	@mkdir -p $$(@D)
-	$$(Q)$$(CXX) $$(CPPFLAGS) $$(CXXFLAGS) $(if $(filter $(of_product) $(of_hot),$(2)),$(COVERAGE)) -include-pch $(2) -MMD -MP -c -o $$@ $$<
+	$$(Q)$$(CXX) $$(CPPFLAGS) $$(CXXFLAGS) $(if $(filter $(of_products),$(2)),$(COVERAGE)) -include-pch $(2) -MMD -MP -c -o $$@ $$<
+$(O)/obj/$(1)%.o: $(O)/joined/$(1)%.cc | $(2)
+	$$(call say,CXX,$$(<:$(O)/joined/%=%))
+	@mkdir -p $$(@D)
+	$$(Q)$$(CXX) $$(CPPFLAGS) $$(CXXFLAGS) $(if $(filter $(of_products),$(2)),$(COVERAGE)) -include-pch $(2) -MMD -MP -c -o $$@ $$<
 endef
 compile = $(eval $(call compile_rule,$(1),$(2)))
 
-# Branches are counted for the fuzzers in what is compiled with the product's precompiled header.
+# Branches are counted for the fuzzers in what is compiled with a precompiled header of the product's.
 COVERAGE := $(if $(findstring address,$(SAN)),-fsanitize-coverage=inline-8bit-counters$(comma)pc-table)
 
-of_product := $(O)/obj/precompiled.pch
-of_hot := $(O)/obj/precompiled-hot.pch
-of_tests := $(O)/obj/precompiled-tests.pch
+# The files of a room share a precompiled header with our own headers in it, too.
+# $(call room,FOLDER,HEADER,FLAGS)
+define room_rule
+$(call precompile,$(O)/obj/$(1)/precompiled.pch,$(2),$(3))
+$(call compile,$(1)/,$(O)/obj/$(1)/precompiled.pch)
+endef
+room = $(eval $(call room_rule,$(1),$(2),$(3)))
+# Where nothing is optimized, compiling the functions of these headers again and again takes longer than all else:
+# there one object has them (-fpch-codegen), and a file that includes a scheduler takes a quarter of the time. Who
+# links an object of the room links that one too; what a program does not use of it is dropped (--gc-sections), and
+# may name what the program does not have.
+define room_with_functions_rule
+$(call room_rule,$(1),$(2),$(3) -fpch-codegen)
+$(O)/obj/$(1)/precompiled.o: $(O)/obj/$(1)/precompiled.pch
+	$$(call say,CXX,$$<)
+	$$(Q)$(CLANGXX) $(3) -ffunction-sections -fdata-sections -Wno-unused-command-line-argument -c -o $$@ $$<
+rooms_with_functions += $(1)
+endef
+room_with_functions = $(eval $(call room_with_functions_rule,$(1),$(2),$(3)))
+
 $(call precompile,$(of_product),shmctl/compat/precompiled.h,$(CXXFLAGS) $(COVERAGE))
-$(call precompile,$(of_tests),tests/support/precompiled.h,$(subst $(OPTIMIZE),$(TEST_OPTIMIZE),$(CXXFLAGS)))
 $(call compile,,$(of_product))
-$(call compile,tests/,$(of_tests))
+$(foreach folder,$(product_rooms),$(call $(if $(SAN),room_with_functions,room),$(folder),$(folder)/precompiled.h,$(CXXFLAGS) $(COVERAGE)))
+test_flags := $(subst $(OPTIMIZE),$(TEST_OPTIMIZE),$(CXXFLAGS))
+$(call room_with_functions,tests/sched,tests/sched/precompiled.h,$(test_flags))
+$(call room_with_functions,tests,tests/support/precompiled.h,$(test_flags))
 $(O)/obj/tests/%.o: OPTIMIZE := $(TEST_OPTIMIZE)
 # Optimized are what a kernel under QEMU runs; workloads, which are measured, and which the demo runs,
 # when nothing of the tests is installed; and what is stepped through instruction by instruction, as it
 # is in the agent.
-optimized := tests/kernel/ tests/workloads/ tests/shmctl/plane/
+optimized := tests/kernel/ tests/kmod/guest/ tests/workloads/ tests/shmctl/plane/
+with_other_flags := $(optimized)
 $(foreach folder,$(optimized),$(call compile,$(folder),$(of_product)))
 $(foreach folder,$(optimized),$(O)/obj/$(folder)%.o): OPTIMIZE := $(OPTIMIZE)
 # Pure arithmetic and the agent's step, of which tests run thousands of rounds, take up to thirty times as long
 # when they are sanitized and not optimized: these are optimized a little.
-hot := $(addprefix sched/,enforce/ orders/ policy/ slo/ spatial/ step/) shmctl/usage/ intercept/sim/model/ bench/sched/replay/ tests/sched/slo/
+hot := $(addprefix sched/,account/ enforce/ orders/ policy/ slo/ spatial/ step/) shmctl/usage/ intercept/sim/model/ bench/sched/replay/ tests/sched/slo/
 ifneq ($(findstring address,$(SAN)),)
-$(call precompile,$(of_hot),shmctl/compat/precompiled.h,$(subst $(OPTIMIZE),$(HOT_OPTIMIZE),$(CXXFLAGS)) $(COVERAGE))
+with_other_flags += $(hot)
+$(call precompile,$(of_hot),sched/precompiled.h,$(subst $(OPTIMIZE),$(HOT_OPTIMIZE),$(CXXFLAGS)) $(COVERAGE))
 $(foreach folder,$(hot),$(call compile,$(folder),$(of_hot)))
 $(foreach folder,$(hot),$(O)/obj/$(folder)%.o): OPTIMIZE := $(HOT_OPTIMIZE)
 endif
@@ -215,7 +302,6 @@ all: $(libraries) $(programs) $(extra_targets)  ## build everything
 demo: $(demo_needs)  ## five programs share a GPU, or a simulated one, for ten seconds
 	$(O)/bin/gpushare-demo
 
-# Test programs that are no GoogleTest add themselves to other_tests.
 tests: $(gtests) $(other_tests) $(programs) $(extra_targets)
 # What `make test` builds and runs how. Pure code of one thread: once, under the address and undefined
 # sanitizers. What has threads, or starts programs: plain, and under the sanitizers that apply. What
@@ -226,9 +312,12 @@ real_time_tests := sched_system_test sched_mps_test bench_test attacks_test
 # These, and the demo in tools_test, wait nearly all the time, and want a machine that is not busy.
 quiet := sched_system_test sched_mps_test tools_test bench_test attacks_test
 # The longest, which begin first, so that none is left to run alone.
-long := sched_test kill_storm_test shim_test shmctl_test
+long := sched_test kill_storm_test shim_test conformance_test shmctl_test
 # The tests of a program run in so many parts at once: PROGRAM@iofn is the part i, counted from 0.
 parts_of_attacks_test := 6
+parts_of_conformance_test := 2
+parts_of_sched_mps_test := 2
+parts_of_shim_test := 2
 parts_of_sched_system_test := 4
 parts_of_sched_test := 3
 parts_of_tools_test := 2
@@ -265,8 +354,9 @@ AT_ONCE ?=
 SOAK_MINUTES ?= 480
 # Random events for each policy that orders jobs; a million take a minute in virtual time.
 ORDER_EVENTS ?= 1000000
-test-long: all $(O)/bin/tests/kill_storm_test $(O)/bin/tests/orders_test  ## agents and supervisors killed KILLS=10000 times; all tools at random for SOAK_MINUTES=480
+test-long: all $(O)/bin/tests/kill_storm_test $(O)/bin/tests/orders_test $(O)/bin/tests/tpot_test  ## agents and supervisors killed KILLS=10000 times; all tools at random for SOAK_MINUTES=480
 	GPUSHARE_TEST_ORDER_EVENTS=$(ORDER_EVENTS) $(O)/bin/tests/orders_test --gtest_filter='*OrderStorm.OneRuns*'
+	GPUSHARE_TEST_ORDER_EVENTS=$(ORDER_EVENTS) $(O)/bin/tests/tpot_test --gtest_filter='TpotStorm*'
 	GPUSHARE_TEST_VIRTUAL_KILLS=$(KILLS) $(O)/bin/tests/kill_storm_test --gtest_filter='VirtualStorm.*'
 	tests/sched/kills/storm.sh $(O) --kills $(REAL_KILLS) $(if $(AT_ONCE),--at-once $(AT_ONCE))
 	tests/gpu/long/soak.py $(O) --simulated --minutes $(SOAK_MINUTES)

@@ -22,6 +22,7 @@ import time
 # A configuration of two tenants, a and b; to be formatted with their sm_percent.
 TWO_PARTITIONS = '[gpu.0]\nsharing = "spatial"\n[tenant.a]\nsm_percent = {}\n[tenant.b]\nsm_percent = {}\n'
 READY_S = 600  # the limit until a program has loaded and warmed up what it works with
+AT_ONCE = 16  # programs that start at a time
 MPS = "nvidia-cuda-mps-control"
 
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -161,6 +162,21 @@ def has_become(program, name):
     return program.has_ended() or comm.read_text().strip() == name
 
 
+def batches(things):
+    """So many of them at a time as may start at once."""
+    return [things[first:first + AT_ONCE] for first in range(0, len(things), AT_ONCE)]
+
+
+def start_in_order(stack, commands, name):
+    """Starts `gpushare run ... name` one after the other: the place of each job is after those before it."""
+    programs = []
+    for command in commands:
+        programs.append(stack.enter_context(Program(command)))
+        while not has_become(programs[-1], name):
+            time.sleep(0.001)
+    return programs
+
+
 def begin_together(programs, line):
     """Waits until each program has said {"ready": true}, then tells all of them the line. Returns None, or what the
     first one wrote that did not get so far."""
@@ -173,15 +189,16 @@ def begin_together(programs, line):
 
 
 class Simulation:
-    """A simulated GPU of this script's own: whatever starts within the `with` block finds it in place of real ones."""
+    """A simulated GPU of this script's own: whatever starts within the `with` block finds it in place of real ones.
+    `options`: of gpushare-sim."""
 
-    def __init__(self, build):
-        self._build = build
+    def __init__(self, build, *options):
+        self._build, self._options = build, options
 
     def __enter__(self):
         self._folder = tempfile.TemporaryDirectory(prefix="gpushare-sim-", ignore_cleanup_errors=True)
         socket = self._folder.name + "/sim.sock"
-        self._process = subprocess.Popen([str(self._build / "bin/gpushare-sim"), "--socket", socket],
+        self._process = subprocess.Popen([str(self._build / "bin/gpushare-sim"), "--socket", socket, *self._options],
                                          stdin=subprocess.DEVNULL, start_new_session=True)
         end = time.monotonic() + 20
         while not os.path.exists(socket):

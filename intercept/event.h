@@ -80,6 +80,7 @@ struct ChannelsSwitched {
 // The process exited, or replaced itself by exec; all its driver objects are gone.
 struct ProcessClosed {
   bool by_exec = false;
+  std::optional<int> status{};  // of an exit, as wait(2) gives it; none: the source does not know
 };
 // The source lost `count` events, or could not believe them: of DriverEvent::process, or of unknown
 // processes where that is all zero. The reader must look at that process, or at all, again.

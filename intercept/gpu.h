@@ -2,9 +2,10 @@
 // Gpu: everything that the agent may do to the machine's GPUs. It separates decisions from the
 // driver: nvrm/rm_gpu drives the stock NVIDIA driver, sim/gpu/sim_gpu and sim/gpu/remote_gpu a
 // simulated GPU, and the agent does not know which it has. No call blocks longer than the driver
-// does (0.6 ms for a freeze of one program, driver-facts section 3). Threads: freeze(), thaw(),
-// set_slice(), slice() and searches for different processes may be called from several at once; the
-// others come from one thread, and may meet them.
+// does (0.6 ms for a freeze of one program, driver-facts section 3; much longer while others hold
+// the driver's lock). Threads: freeze(), thaw(), set_slice(), slice(), hardware_group() and
+// searches for different processes may be called from several at once, and so may read_switches()
+// and utilisation() for different GPUs; the others come from one thread, and may meet them.
 #pragma once
 
 #include <cstdint>

@@ -22,13 +22,9 @@ class Observer {
   // Readable (POLLIN) when events may be pending. The observer owns it and never changes it.
   virtual int fd() const = 0;
   // Hands pending events to `sink`, about `most` at most, and returns how many there were. Does not
-  // wait for events; one that has to ask the driver about them does so for about kLongestDrain.
-  // When it returns `most` or more, others may be pending, of which fd() need not tell.
+  // wait, neither for events nor for the driver. When it returns `most` or more, others may be
+  // pending, of which fd() need not tell.
   virtual Result<uint64_t> drain(const Sink& sink, uint64_t most) = 0;
-  // While programs start, the driver's lock is held for tens of milliseconds at a time: with 48
-  // that started at once, questions about what they had made kept the agent from everything else
-  // for 2.9 s (H200, driver 580.159.04).
-  static constexpr Nanos kLongestDrain = std::chrono::milliseconds(5);
   // The same for all that are pending; a source that never rests keeps it busy for ever.
   Result<uint64_t> drain(const Sink& sink) {
     uint64_t count = 0;

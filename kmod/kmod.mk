@@ -9,6 +9,8 @@ KDIR ?= $(patsubst %/Makefile,%,$(firstword $(wildcard $(addsuffix /Makefile,$(k
 kmod_noise := -e '^warning: the compiler differs' -e '^  The kernel was built by' -e '^  You are using' \
   -e '^Skipping BTF generation'
 kmod_sources := kmod/Kbuild $(wildcard kmod/*.[ch] kmod/*/*.[ch])
+# Also what DKMS makes instead of the module, where it is not for the kernel.
+dkms_sources := $(kmod_sources) $(wildcard kmod/install/unfit/*)
 kmod_copies := $(kmod_sources:kmod/%=$(O)/kmod/%)
 
 $(O)/kmod/%: kmod/%
@@ -42,7 +44,7 @@ dkms_source = $(DESTDIR)/usr/src/gpushare-$(VERSION)
 dkms-install:  ## the kernel module by DKMS, loaded at boot (root; DKMS_KERNEL=the running one)
 	@[ -n "$(DESTDIR)" ] || command -v dkms >/dev/null || { echo 'dkms-install: dkms is missing (package dkms)' >&2; exit 1; }
 	install -d $(dkms_source) $(DESTDIR)$(MODULES_LOAD_DIR) $(DESTDIR)$(MODPROBE_DIR) $(DESTDIR)$(UDEV_DIR)
-	for file in $(kmod_sources:kmod/%=%); do install -D -m 644 kmod/$$file $(dkms_source)/$$file || exit 1; done
+	for file in $(dkms_sources:kmod/%=%); do install -D -m 644 kmod/$$file $(dkms_source)/$$file || exit 1; done
 	install -m 644 LICENSE-GPL-2.0 $(dkms_source)
 	sed 's/@VERSION@/$(VERSION)/' kmod/install/dkms.conf.in > $(dkms_source)/dkms.conf
 	[ -n "$(DESTDIR)" ] || dkms status gpushare/$(VERSION) | grep -q . || dkms add gpushare/$(VERSION)

@@ -9,6 +9,7 @@
 #           undefined sanitizers; those with threads under the thread sanitizer; the fuzzers, each for
 #           GPUSHARE_FUZZ_SECONDS (20). One stage is built after the other without a pause, and what
 #           does not measure time is tested as soon as it is built; the rest waits until all is built.
+#           What is built, and the fuzzers beside the tests that wait, have the processors' idle time.
 # The last line is "N passed, N failed, N skipped". The status is 0 only when nothing failed and
 # something passed.
 set -u
@@ -22,11 +23,15 @@ jobs=$(nproc)
 passed=0 failed=0 skipped=0
 failures=()
 
+# Before a command that is to have the processors only while nothing else wants them.
+in_idle_time=()
+chrt --idle 0 true 2>/dev/null && in_idle_time=(chrt --idle 0)
+
 # Programs of tests that run at a time: `more` than there are processors, as many of them wait more
-# than they work. Beside the builder, one; `beside` is its process.
+# than they work. Beside the builder, as many as there are; `beside` is its process.
 at_once() {
   if [ -n "$beside" ] && kill -0 "$beside" 2>/dev/null; then
-    echo 1
+    echo "$jobs"
   else
     echo $((jobs + more))
   fi
@@ -66,17 +71,19 @@ run_tests() {
 }
 
 # Of what runs plain as well: no demo, nothing in real time, and no figures that take minutes when they are
-# sanitized; and fewer random events, whose kinds all come up in the first thousands.
+# sanitized; and fewer random events, whose kinds all come up in the first thousands. The thread sanitizer
+# has nothing to find in two long tests of one thread, which run plain and under the others.
 run_sanitized_tests() { # FOLDER PROGRAM...
-  local folder=$1
+  local folder=$1 not="-Demo.*:*RealTime*:*AgentLoop.*/fifo:*AgentLoop.*/turns:Replay.TurnsAreProcessorSharing"
   shift
+  [[ $folder != *thread ]] || not+=:UsageFile.NeverExceedsItsLimit:UsageFile.SurvivesAHundredKillsWhileWriting
   GPUSHARE_TEST_ORDER_EVENTS=${GPUSHARE_TEST_ORDER_EVENTS:-20000} \
     GPUSHARE_TEST_VIRTUAL_KILLS=${GPUSHARE_TEST_VIRTUAL_KILLS:-100} \
-    run_tests "$folder" "-Demo.*:*RealTime*:*AgentLoop.*/fifo:*AgentLoop.*/turns:Replay.TurnsAreProcessorSharing" "$@"
+    run_tests "$folder" "$not" "$@"
 }
 
 # count_tests FOLDER LABEL PROGRAM...: of what they left. A test program that ends badly without naming
-# a test (a crash, a sanitizer's report at exit) counts as one failure.
+# a test (a crash, a sanitizer's report at exit) counts as one failure, and so does one that says of no test.
 count_tests() {
   local folder=$1 label=$2 program log bad ok skip
   shift 2
@@ -86,6 +93,7 @@ count_tests() {
     [ "$(cat "${log%.log}.status")" = 0 ] || [ "$bad" != 0 ] || bad=1
     ok=$(grep -cE '^\[       OK \]' "$log")
     skip=$(grep -cE '^\[  SKIPPED \] [^ ]+ \(' "$log")
+    [ "$ok$bad$skip" != 000 ] || grep -qE '^\[==========\]' "$log" || bad=1
     printf '  %-10s %-22s %4d passed %3d failed %3d skipped\n' \
       "$label" "$(basename "$program")" "$ok" "$bad" "$skip"
     if [ "$skip" != 0 ]; then
@@ -116,32 +124,42 @@ build_stages() {
     address*) targets+=(fuzzers) ;;
     esac
     echo "building: $stage (after $SECONDS s)"
-    nice -n 5 "$make" --no-print-directory -j"$jobs" O="$folder" "${targets[@]}" 9>&-
+    "${in_idle_time[@]}" nice -n 5 "$make" --no-print-directory -j"$jobs" O="$folder" "${targets[@]}" 9>&-
     echo "$stage $?" >&9
   done
 }
 
+fuzzers() { find "$build/san-address-undefined/bin/fuzz" -maxdepth 1 -type f -executable 2>/dev/null | sort; }
+
+# Each leaves a log and a status, as a test program does. Two at a time: the machine that this is made for has two cores.
+# In idle time an input may take long that is quick.
 run_fuzzers() {
-  local program log names=() pids=() i
-  for program in "$build"/san-address-undefined/bin/fuzz/*; do
-    [ -x "$program" ] || continue
-    log=$build/logs/$(basename "$program").log
-    # Two at a time: the machine that this is made for has two cores.
+  local program log
+  for program in $(fuzzers); do
+    log=$build/logs/$(basename "$program")
     while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
-    (cd "$(mktemp -d)" && exec timeout $((fuzz_seconds + 60)) "$program" \
-      -max_total_time="$fuzz_seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 >"$log" 2>&1) &
-    names+=("$program") pids+=($!)
+    (
+      cd "$(mktemp -d)" || exit
+      "${in_idle_time[@]}" timeout $((fuzz_seconds + 60)) "$program" -max_total_time="$fuzz_seconds" -timeout=60 \
+        -rss_limit_mb=2048 -print_final_stats=1 >"$log.log" 2>&1
+      echo $? >"$log.status"
+    ) &
   done
-  for i in "${!pids[@]}"; do
-    program=${names[i]} log=$build/logs/$(basename "${names[i]}").log
-    if wait "${pids[i]}"; then
+  wait
+}
+
+count_fuzzers() {
+  local program log
+  for program in $(fuzzers); do
+    log=$build/logs/$(basename "$program")
+    if [ "$(cat "$log.status")" = 0 ]; then
       passed=$((passed + 1))
       printf '  %-10s %-22s %s\n' fuzz "$(basename "$program")" \
-        "$(grep -o 'number_of_executed_units: [0-9]*' "$log")"
+        "$(grep -o 'number_of_executed_units: [0-9]*' "$log.log")"
     else
       failed=$((failed + 1))
-      failures+=("fuzz $(basename "$program"), see $log")
-      tail -n 40 "$log"
+      failures+=("fuzz $(basename "$program"), see $log.log")
+      tail -n 40 "$log.log"
     fi
   done
 }
@@ -215,11 +233,19 @@ while read -r stage status <&9; do
 done
 wait "$beside"
 beside=
+fuzzing=
+if [ -n "${is_built[address,undefined]-}" ]; then
+  run_fuzzers &
+  fuzzing=$!
+fi
 if [ -n "${is_built[plain]-}" ]; then
   mapfile -t programs < <(list quiet O="$build")
   run_quiet_tests "$build" "*" "${programs[@]}"
   count_tests "$build" plain "${programs[@]}"
 fi
-[ -z "${is_built[address,undefined]-}" ] || run_fuzzers
+if [ -n "$fuzzing" ]; then
+  wait "$fuzzing"
+  count_fuzzers
+fi
 
 finish

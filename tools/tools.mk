@@ -7,7 +7,7 @@ $(call library,lib/libdemo.a,$(call tool_sources,demo))
 $(call library,lib/libexporter.a,$(call tool_sources,exporter))
 $(call program,bin/gpushare-exporter,tools/exporter/main.cc,lib/libexporter.a lib/libtools.a lib/libshmctl.a)
 $(call library,lib/libviews.a,$(call tool_sources,cli containers doctor profile report top trace view))
-$(call program,bin/gpushare,tools/cli/main.cc,lib/libviews.a lib/libtools.a lib/libsched.a lib/libintercept.a lib/libshmctl.a,$(SQLITE_LIBS))
+$(call program,bin/gpushare,tools/cli/main.cc,lib/libviews.a lib/libdemo.a lib/libtools.a lib/libsched.a lib/libintercept.a lib/libshmctl.a,$(SQLITE_LIBS))
 $(call program,bin/gpushare-top,tools/top/main.cc tools/top/terminal.cc,lib/libviews.a lib/libtools.a lib/libshmctl.a,-l:libncursesw.a -l:libtinfo.a)
 $(call program,bin/gpushare-demo,tools/demo/main.cc,lib/libdemo.a lib/libtools.a lib/libshmctl.a)
 

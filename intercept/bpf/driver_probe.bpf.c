@@ -114,7 +114,7 @@ static __always_inline void fill_head(struct gs_raw_head *head, struct task_stru
 	head->tid = observed_nr(BPF_CORE_READ(task, thread_pid));
 	head->ns_pid = innermost_nr(BPF_CORE_READ(leader, thread_pid));
 	head->uid = (__u32)bpf_get_current_uid_gid();
-	head->pad = 0;
+	head->status = 0;
 	BPF_CORE_READ_INTO(&head->comm, leader, comm);
 }
 
@@ -399,7 +399,7 @@ int ioctl_exit(void *ctx __attribute__((unused)))
 }
 
 /* The process of @task stops using the driver. Reports that once, even when two threads race. */
-static __always_inline int report_end(struct task_struct *task, __u32 kind)
+static __always_inline int report_end(struct task_struct *task, __u32 kind, __u32 status)
 {
 	__u32 pid = observed_nr(BPF_CORE_READ(task, group_leader, thread_pid));
 	struct gs_raw_head *head;
@@ -412,6 +412,7 @@ static __always_inline int report_end(struct task_struct *task, __u32 kind)
 		return 0;
 	}
 	fill_head(head, task, kind, pid);
+	head->status = status;
 	bpf_ringbuf_submit(head, 0);
 	return 0;
 }
@@ -420,12 +421,13 @@ static __always_inline int report_end(struct task_struct *task, __u32 kind)
 SEC("tracepoint/sched/sched_process_exec")
 int process_exec(void *ctx __attribute__((unused)))
 {
-	return report_end((struct task_struct *)bpf_get_current_task_btf(), GS_RAW_EXEC);
+	return report_end((struct task_struct *)bpf_get_current_task_btf(), GS_RAW_EXEC, 0);
 }
 
 /*
  * Runs once for each thread. `live` has been decremented before, so that it is 0 for the last one,
- * or for both when two race: report_end() reports one of them.
+ * or for both when two race: report_end() reports one of them. All threads of a process that ends
+ * as a whole have its status.
  */
 SEC("tracepoint/sched/sched_process_exit")
 int process_exit(void *ctx __attribute__((unused)))
@@ -434,5 +436,5 @@ int process_exit(void *ctx __attribute__((unused)))
 
 	if (BPF_CORE_READ(task, signal, live.counter) > 0)
 		return 0;
-	return report_end(task, GS_RAW_EXIT);
+	return report_end(task, GS_RAW_EXIT, (__u32)BPF_CORE_READ(task, exit_code));
 }

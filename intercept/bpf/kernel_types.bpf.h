@@ -60,6 +60,7 @@ struct task_struct {
 	char comm[16];
 	struct files_struct *files;
 	struct signal_struct *signal;
+	int exit_code;
 };
 
 struct pt_regs {

@@ -26,7 +26,7 @@ namespace {
 constexpr const char* kLoad = "follow forks by eBPF";
 constexpr const char* kMap = "/descendants";  // in the folder
 
-std::unexpected<Error> load_error(int code) {
+std::unexpected<Error> not_loaded(int code) {
   return std::unexpected(
       Error{std::error_code(code, std::generic_category()), kLoad,
             code == EPERM ? "needs root (CAP_BPF, CAP_PERFMON) and a kernel that is not locked down"
@@ -87,12 +87,12 @@ Result<> BpfLineage::load() {
   if (::stat("/proc/self/ns/pid", &pid_namespace) != 0)
     return errno_error(kLoad, "/proc/self/ns/pid");
   skeleton_.reset(lineage_skel__open());
-  if (skeleton_ == nullptr) return load_error(errno);
+  if (skeleton_ == nullptr) return not_loaded(errno);
   skeleton_->rodata->observer_pid_ns = static_cast<uint32_t>(pid_namespace.st_ino);
   bpf_map__set_max_entries(skeleton_->maps.descendants, kMostProcesses);
   if (!folder_.empty())
     bpf_map__set_pin_path(skeleton_->maps.descendants, (folder_ + kMap).c_str());
-  if (const int error = lineage_skel__load(skeleton_.get()); error != 0) return load_error(-error);
+  if (const int error = lineage_skel__load(skeleton_.get()); error != 0) return not_loaded(-error);
   return {};
 }
 
@@ -105,7 +105,7 @@ Result<> BpfLineage::attach() {
   };
   for (const auto& [program, tracepoint, link] : attachments) {
     link = bpf_program__attach_raw_tracepoint(program, tracepoint);
-    if (link == nullptr) return load_error(errno);
+    if (link == nullptr) return not_loaded(errno);
     if (folder_.empty()) continue;
     const std::string pin = folder_ + "/" + tracepoint;
     ::unlink(pin.c_str());

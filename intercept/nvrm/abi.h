@@ -285,6 +285,14 @@ struct gs_sm_mappings {
   gs_u32 route_flags, pad1;
   gs_u64 route;
 };
+struct gs_sm_mappings_555 { /* up to 555, which know no GPU of more SMs */
+  struct {
+    gs_u32 gpc, tpc;
+  } sm[144];
+  gs_u32 count, pad;
+  gs_u32 route_flags, pad1;
+  gs_u64 route;
+};
 #define GS_CTRL_TIMER_GPU_CPU_CORRELATION 0x20800406u /* ctrl2080tmr.h */
 #define GS_CPU_CLOCK_OSTIME 1u
 struct gs_time_sample {

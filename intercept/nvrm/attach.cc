@@ -40,8 +40,6 @@ Result<uint64_t> ask(Driver& driver, int fd, uint32_t client, uint32_t object, u
   return info.result;
 }
 
-bool is_gone(const Error& error) { return error.code == std::errc::no_such_process; }
-
 struct ControlFile {
   int number = -1;  // in the process
   Fd fd;            // our copy

@@ -20,8 +20,6 @@ Result<> switch_channels(const RmClient& client, uint32_t gpu, std::span<const C
                                   disable ? "freeze channels" : "thaw channels");
 }
 
-bool is_gone(const Error& error) { return error.code == std::errc::no_such_process; }
-
 // Where a descriptor is looked for that is not under its number any more: a few are asked, so that
 // a process with very many does not take long.
 constexpr size_t kMostDescriptors = 1024, kMostAsked = 16;

@@ -29,14 +29,14 @@ bool is_of_interest(uint32_t class_id) {
 std::optional<std::pair<uint32_t, uint32_t>> made_by(const DriverEvent& event) {
   return std::visit(
       [](const auto& what) -> std::optional<std::pair<uint32_t, uint32_t>> {
-        using What = std::decay_t<decltype(what)>;
-        if constexpr (std::is_same_v<What, ClientCreated>)
+        using Kind = std::decay_t<decltype(what)>;
+        if constexpr (std::is_same_v<Kind, ClientCreated>)
           return std::pair(what.client, what.client);
-        else if constexpr (std::is_same_v<What, DeviceCreated>)
+        else if constexpr (std::is_same_v<Kind, DeviceCreated>)
           return std::pair(what.client, what.device);
-        else if constexpr (std::is_same_v<What, GroupCreated>)
+        else if constexpr (std::is_same_v<Kind, GroupCreated>)
           return std::pair(what.client, what.group);
-        else if constexpr (std::is_same_v<What, ChannelCreated>)
+        else if constexpr (std::is_same_v<Kind, ChannelCreated>)
           return std::pair(what.client, what.channel);
         else
           return std::nullopt;
@@ -76,18 +76,18 @@ Claims::Verdict Claims::judge(const DriverEvent& event, int fd) {
   const ProcessId& process = event.process;
   return std::visit(
       [&](const auto& what) {
-        using What = std::decay_t<decltype(what)>;
-        if constexpr (std::is_same_v<What, ClientCreated> ||
-                      std::is_same_v<What, MemoryAllocated>) {
+        using Kind = std::decay_t<decltype(what)>;
+        if constexpr (std::is_same_v<Kind, ClientCreated> ||
+                      std::is_same_v<Kind, MemoryAllocated>) {
           return owns(process, what.client, fd);
-        } else if constexpr (std::is_same_v<What, DeviceCreated>) {
+        } else if constexpr (std::is_same_v<Kind, DeviceCreated>) {
           return is_object(process, what.client, what.device, fd, GS_CLASS_DEVICE, what.client);
-        } else if constexpr (std::is_same_v<What, GroupCreated>) {
+        } else if constexpr (std::is_same_v<Kind, GroupCreated>) {
           return is_object(process, what.client, what.group, fd, GS_CLASS_CHANNEL_GROUP,
                            what.device);
-        } else if constexpr (std::is_same_v<What, ChannelCreated>) {
+        } else if constexpr (std::is_same_v<Kind, ChannelCreated>) {
           return is_object(process, what.client, what.channel, fd, what.class_id, what.parent);
-        } else if constexpr (std::is_same_v<What, ObjectFreed>) {
+        } else if constexpr (std::is_same_v<Kind, ObjectFreed>) {
           const auto owner = owners_.find(what.client);
           const bool is_anothers = owner != owners_.end() && owner->second.process != process;
           const ProcessId freed_of = is_anothers ? owner->second.process : process;

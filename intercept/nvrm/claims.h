@@ -15,7 +15,7 @@
 //   2. What names a client of another process, whose descriptor the caller lacks, is false.
 //   3. What RM does not know any more, or describes otherwise, is dropped, and its process is to be
 //      looked at again: it can harm nobody but itself by that.
-// One thread, the observer's.
+// One thread, claim_line.h's.
 #pragma once
 
 #include <functional>

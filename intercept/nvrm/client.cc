@@ -101,7 +101,7 @@ Result<uint32_t> RmClient::alloc(uint32_t parent, uint32_t class_id, void* param
   gs_nvos64 call{};
   call.h_root = client_;
   call.h_parent = parent;
-  call.h_new = next_handle_++;
+  call.h_new = __atomic_fetch_add(&next_handle_, 1, __ATOMIC_RELAXED);  // a name of its own
   call.h_class = class_id;
   call.p_params = reinterpret_cast<uintptr_t>(params);
   call.params_size = bytes;
@@ -191,9 +191,13 @@ void RmClient::describe(RmGpuDevice& gpu) const {
   gs_fb_info fb{1, 0, reinterpret_cast<uintptr_t>(&ram)};
   if (subdevice_control(index, GS_CTRL_FB_GET_INFO, fb, "memory size"))
     gpu.info.memory_bytes = uint64_t{ram.data} << 10;
-  gs_sm_mappings sms{};
-  if (subdevice_control(index, GS_CTRL_GR_SM_MAPPINGS, sms, "SM count"))
-    gpu.info.sm_count = sms.count;
+  const auto take_sms = [&](auto sms) {
+    const bool is_told =
+        subdevice_control(index, GS_CTRL_GR_SM_MAPPINGS, sms, "SM count").has_value();
+    if (is_told) gpu.info.sm_count = sms.count;
+    return is_told;
+  };
+  if (!take_sms(gs_sm_mappings{})) take_sms(gs_sm_mappings_555{});
 }
 
 }  // namespace gpushare::nvrm

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // RmClient: the agent's own client of the driver's resource manager (RM). Making one takes 0.8 ms,
 // no CUDA and no GPU memory (driver-facts section 2). All of nvrm/ uses it. Once it is open,
-// several threads may make controls through it at once; of the other calls one at a time.
+// several threads may make controls and objects through it at once.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,9 @@ namespace gpushare::nvrm {
 // The error for a status (GS_NV_*) with which RM answered a call. Handles that are gone give
 // no_such_process; the detail has the number.
 std::unexpected<Error> rm_error(uint32_t status, const char* step, const std::string& detail = {});
+
+// Whether it is the process or the object that has ended, not the call that went wrong.
+inline bool is_gone(const Error& error) { return error.code == std::errc::no_such_process; }
 
 // Makes one RM call whose argument `call` has a member `status`, on any descriptor: an own one, or
 // the copy of another process's. `step` says in an error what was attempted.

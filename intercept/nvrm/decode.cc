@@ -206,7 +206,7 @@ std::optional<Sighting> decode(std::span<const std::byte> record) {
       what = ProcessClosed{.by_exec = true};
       break;
     case GS_RAW_EXIT:
-      what = ProcessClosed{.by_exec = false};
+      what = ProcessClosed{.by_exec = false, .status = static_cast<int>(raw.head.status)};
       break;
     default:
       return {};

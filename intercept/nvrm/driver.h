@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Driver: the system calls that reach the NVIDIA driver. All of nvrm/ makes them through this
-// interface, so that tests can put a fake RM behind it. Several threads may call ioctl(),
-// fetch() and control_fds() at once, which keep nothing; of the others one at a time.
+// interface, so that tests can put a fake RM behind it. Several threads may call it at once.
 #pragma once
 
 #include <cstddef>

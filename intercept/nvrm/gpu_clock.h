@@ -20,7 +20,8 @@ class GpuClock {
   Time to_monotonic(uint64_t gpu_ns) const {
     return Time(Nanos(static_cast<int64_t>(gpu_ns) + offset_ns_));
   }
-  // The largest error of to_monotonic(): half the window of the comparison in use.
+  // The largest error of to_monotonic() at the comparison in use: half its window. The clocks drift
+  // apart from then on.
   Nanos error() const { return error_; }
 
  private:

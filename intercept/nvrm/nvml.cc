@@ -56,20 +56,31 @@ std::unique_ptr<Nvml> Nvml::load() {
   return std::unique_ptr<Nvml>(new Nvml(std::move(api)));
 }
 
+// Nothing waits for a GPU that does not answer but what asks for that one.
+void* Nvml::device_of(const std::string& uuid) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto known = devices_.find(uuid); known != devices_.end()) return known->second;
+  }
+  void* device = nullptr;
+  if (api_->by_uuid(uuid.c_str(), &device) != kSuccess) device = nullptr;
+  const std::lock_guard lock(mutex_);
+  return devices_[uuid] = device;
+}
+
 std::optional<std::vector<Utilisation>> Nvml::utilisation(const std::string& uuid, uint32_t gpu) {
-  auto [device, is_new] = devices_.try_emplace(uuid, nullptr);
-  if (is_new && api_->by_uuid(uuid.c_str(), &device->second) != kSuccess) device->second = nullptr;
-  if (device->second == nullptr) return std::nullopt;
+  void* const device = device_of(uuid);
+  if (device == nullptr) return std::nullopt;
 
   using std::chrono::system_clock;
   const auto now_us = static_cast<unsigned long long>(
       std::chrono::duration_cast<Micros>(system_clock::now().time_since_epoch()).count());
   unsigned count = 0;
-  int rc = api_->samples(device->second, nullptr, &count, now_us - kOldestUs);
+  int rc = api_->samples(device, nullptr, &count, now_us - kOldestUs);
   if (rc == kNotFound) return std::vector<Utilisation>{};
   if (rc != kSuccess && rc != kInsufficientSize) return std::nullopt;
   std::vector<Sample> samples(count);
-  rc = api_->samples(device->second, samples.data(), &count, now_us - kOldestUs);
+  rc = api_->samples(device, samples.data(), &count, now_us - kOldestUs);
   if (rc == kNotFound) return std::vector<Utilisation>{};
   if (rc != kSuccess) return std::nullopt;
   samples.resize(count);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Nvml: asks NVML (libnvidia-ml.so.1, which is loaded when it is there) how busy each process kept
-// the SMs over the last sample periods. Everything else comes from the resource manager itself. One
-// thread.
+// the SMs over the last sample periods. Everything else comes from the resource manager itself.
+// Several threads may ask for different GPUs at once.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,7 +32,9 @@ class Nvml {
  private:
   struct Api;
   explicit Nvml(std::unique_ptr<Api> api);
+  void* device_of(const std::string& uuid);  // nullptr: NVML does not know it
   std::unique_ptr<Api> api_;
+  std::mutex mutex_;                      // of what follows
   std::map<std::string, void*> devices_;  // by UUID
 };
 

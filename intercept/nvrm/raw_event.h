@@ -31,7 +31,7 @@ struct gs_raw_head {
   gs_u32 pid, tid;          /* process and thread, in the observer's pid namespace */
   gs_u32 ns_pid;            /* process, in its own innermost pid namespace */
   gs_u32 uid;
-  gs_u32 pad;
+  gs_u32 status;                /* of GS_RAW_EXIT, as wait(2) gives it; otherwise 0 */
   char comm[GS_RAW_COMM_BYTES]; /* of the process; not always terminated */
 };
 

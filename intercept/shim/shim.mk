@@ -3,21 +3,21 @@
 # libc and bring nothing with it: no libstdc++, no exceptions, no sanitizer's runtime.
 shim_library := lib/libgpushare.so
 shim_sources := $(call below,intercept/shim,*.cc)
-shim_objects := $(patsubst %.cc,$(O)/shim/%.o,$(shim_sources)) $(O)/shim/intercept/shim/calls/entry.o
+shim_objects := $(patsubst %.cc,$(unsanitized)/shim/%.o,$(shim_sources)) $(unsanitized)/shim/intercept/shim/calls/entry.o
 shim_flags := -std=c++23 -O2 -g1 -fPIC -fno-exceptions -fno-rtti -fno-threadsafe-statics -fno-stack-protector -ftls-model=initial-exec -fvisibility=hidden -fcf-protection $(WARN)
 extra_targets += $(O)/$(shim_library)
 
-$(O)/shim/%.o: %.cc
+$(unsanitized)/shim/%.o: %.cc
 	$(call say,SHIM,$<)
 	@mkdir -p $(@D)
 	$(Q)$(GXX) -I. $(shim_flags) -MMD -MP -c -o $@ $<
-$(O)/shim/%.o: %.S
+$(unsanitized)/shim/%.o: %.S
 	$(call say,SHIM,$<)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -I. -MMD -MP -c -o $@ $<
 
 # Exported: the names of hooks.def, dlsym and dlvsym, and what gpushare.h declares.
-$(O)/gen/intercept/shim/exports.map: intercept/shim/driver/hooks.def intercept/api/gpushare.h intercept/shim/shim.mk
+$(unsanitized)/gen/intercept/shim/exports.map: intercept/shim/driver/hooks.def intercept/api/gpushare.h intercept/shim/shim.mk
 	@mkdir -p $(@D)
 	$(Q){ echo '{ global: dlsym; dlvsym;'; \
 	  printf '#define GS_HOOK(kind, base, symbol, since, parameters) symbol;\n#define GS_HOOK_VARIANT GS_HOOK\n#include "$<"\n' | $(CC) -I. -E -P -; \
@@ -25,10 +25,11 @@ $(O)/gen/intercept/shim/exports.map: intercept/shim/driver/hooks.def intercept/a
 	  echo 'local: *; };'; } > $@
 
 # The C compiler links it, as that adds no library of C++.
-$(O)/$(shim_library): $(shim_objects) $(O)/gen/intercept/shim/exports.map
+$(unsanitized)/$(shim_library): $(shim_objects) $(unsanitized)/gen/intercept/shim/exports.map
 	$(call say,LINK,$(shim_library))
 	@mkdir -p $(@D)
-	$(Q)$(CC) -shared -static-libgcc -Wl,-soname,libgpushare.so -Wl,--version-script=$(O)/gen/intercept/shim/exports.map -Wl,--no-undefined -Wl,-z,relro -o $@ $(shim_objects)
+	$(Q)$(CC) -shared -static-libgcc -Wl,-soname,libgpushare.so -Wl,--version-script=$(unsanitized)/gen/intercept/shim/exports.map -Wl,--no-undefined -Wl,-z,relro -o $@ $(shim_objects)
+$(call never_sanitized,$(shim_library))
 
 shim_page := $(O)/gen/intercept/shim/hooks.md
 extra_targets += $(shim_page)

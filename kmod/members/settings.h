@@ -30,6 +30,8 @@
 #define GS_SM_NONE 0
 
 enum gs_priority { GS_PRIORITY_IDLE, GS_PRIORITY_NORMAL, GS_PRIORITY_HIGH };
+enum gs_phase { GS_PHASE_AUTO, GS_PHASE_PREFILL, GS_PHASE_DECODE, GS_PHASE_NONE };
+enum gs_gang { GS_GANG_AUTO, GS_GANG_TRUE, GS_GANG_FALSE };
 
 /**
  * struct gs_settings - The settings of one tenant.
@@ -41,6 +43,8 @@ enum gs_priority { GS_PRIORITY_IDLE, GS_PRIORITY_NORMAL, GS_PRIORITY_HIGH };
  * @slo_us: The wanted time of one iteration, 0 for none.
  * @length_us: GPU time of one of its jobs, 0 if it is unknown.
  * @iterations: What one of its jobs makes in all, 0 if it is unknown.
+ * @phase: What its iterations are said to be.
+ * @gang: Whether its processes on several GPUs run there at the same time.
  * @memory_max: Its bytes of video memory on each GPU, GS_MEMORY_NONE for no limit.
  */
 struct gs_settings {
@@ -52,6 +56,8 @@ struct gs_settings {
 	__u32 slo_us;
 	__u64 length_us;
 	__u64 iterations;
+	enum gs_phase phase;
+	enum gs_gang gang;
 	__u64 memory_max;
 };
 
@@ -65,6 +71,8 @@ static inline void gs_settings_init(struct gs_settings *settings)
 	settings->slo_us = GPUSHARE_SLO_US_DEFAULT;
 	settings->length_us = GPUSHARE_LENGTH_US_DEFAULT;
 	settings->iterations = GPUSHARE_ITERATIONS_DEFAULT;
+	settings->phase = (enum gs_phase)GPUSHARE_PHASE_DEFAULT;
+	settings->gang = (enum gs_gang)GPUSHARE_GANG_DEFAULT;
 	settings->memory_max = GS_MEMORY_NONE;
 }
 
@@ -184,24 +192,64 @@ static inline int gs_parse_max(struct gs_settings *settings, const char *text, s
 	return 0;
 }
 
+/* Returns the place of a name among the first @count of @names. */
+static inline int gs_parse_name(const char *const *names, int count, const char *text, size_t len)
+{
+	int i;
+
+	for (i = 0; i < count; i++) {
+		if (gs_text_is(text, len, names[i]))
+			return i;
+	}
+	return -EINVAL;
+}
+
+static const char *const gs_priority_names[] = GPUSHARE_PRIORITY_NAMES; /* by value */
+
 static inline const char *gs_priority_name(enum gs_priority priority)
 {
-	static const char *const names[] = GPUSHARE_PRIORITY_NAMES; /* by value */
-
-	return names[priority];
+	return gs_priority_names[priority];
 }
 
 static inline int gs_parse_priority(struct gs_settings *settings, const char *text, size_t len)
 {
-	int i;
+	int value = gs_parse_name(gs_priority_names, GS_PRIORITY_HIGH + 1, text, len);
 
-	for (i = GS_PRIORITY_IDLE; i <= GS_PRIORITY_HIGH; i++) {
-		if (gs_text_is(text, len, gs_priority_name((enum gs_priority)i))) {
-			settings->priority = (enum gs_priority)i;
-			return 0;
-		}
-	}
-	return -EINVAL;
+	if (value >= 0)
+		settings->priority = (enum gs_priority)value;
+	return value < 0 ? value : 0;
+}
+
+static const char *const gs_phase_names[] = GPUSHARE_PHASE_NAMES; /* by value */
+
+static inline const char *gs_phase_name(enum gs_phase phase)
+{
+	return gs_phase_names[phase];
+}
+
+static inline int gs_parse_phase(struct gs_settings *settings, const char *text, size_t len)
+{
+	int value = gs_parse_name(gs_phase_names, GS_PHASE_NONE + 1, text, len);
+
+	if (value >= 0)
+		settings->phase = (enum gs_phase)value;
+	return value < 0 ? value : 0;
+}
+
+static const char *const gs_gang_names[] = GPUSHARE_GANG_NAMES; /* by value */
+
+static inline const char *gs_gang_name(enum gs_gang gang)
+{
+	return gs_gang_names[gang];
+}
+
+static inline int gs_parse_gang(struct gs_settings *settings, const char *text, size_t len)
+{
+	int value = gs_parse_name(gs_gang_names, GS_GANG_FALSE + 1, text, len);
+
+	if (value >= 0)
+		settings->gang = (enum gs_gang)value;
+	return value < 0 ? value : 0;
 }
 
 /* It takes "max", or bytes from 1 on, perhaps with a suffix K, M, G or T (powers of 1024). */

@@ -186,8 +186,11 @@ void gs_tenant_init(struct gs_tenant *tenant, const char *name, struct gs_tenant
 	INIT_LIST_HEAD(&tenant->processes);
 	gs_settings_init(&tenant->figures.settings);
 	tenant->figures.contexts_max = GS_CONTEXTS_NONE;
-	for (gpu = 0; gpu < GPUSHARE_MAX_GPUS; gpu++)
+	for (gpu = 0; gpu < GPUSHARE_MAX_GPUS; gpu++) {
 		tenant->figures.gpu_memory_max[gpu] = GS_MEMORY_NONE;
+		tenant->figures.gpu_max[gpu].quota_us = GS_QUOTA_NONE;
+		tenant->figures.gpu_max[gpu].period_us = GPUSHARE_PERIOD_US_DEFAULT;
+	}
 	tenant->figures.published.share_permille = GPUSHARE_UNKNOWN;
 	gs_counter_init(&tenant->counter, parent ? &parent->counter : NULL);
 	strscpy(tenant->name, name, sizeof(tenant->name));

@@ -21,11 +21,22 @@
 struct task_struct;
 
 /**
+ * struct gs_cap - GPU time per period.
+ * @quota_us: GS_QUOTA_NONE for no limit.
+ * @period_us: It keeps its value while there is none.
+ */
+struct gs_cap {
+	u32 quota_us;
+	u32 period_us;
+};
+
+/**
  * struct gs_figures - What the attributes of a tenant show under gs_lock; it is copied whole.
  * @settings: What was written to the settings. The limits are in the tenant's counter too, where
  *	charges read them.
  * @contexts_max: How many contexts it may have, GS_CONTEXTS_NONE for no limit.
  * @gpu_memory_max: How much memory it may hold on each GPU, besides memory_max.
+ * @gpu_max: How much time it may have of each GPU, besides max, which is the agent's work.
  * @is_frozen: Its processes are to stand still, which is the agent's work.
  * @match_cgroup: The pattern of cgroup paths, empty if there is none.
  * @has_match_uid: @match_uid is a rule.
@@ -36,6 +47,7 @@ struct gs_figures {
 	struct gs_settings settings;
 	u32 contexts_max;
 	u64 gpu_memory_max[GPUSHARE_MAX_GPUS];
+	struct gs_cap gpu_max[GPUSHARE_MAX_GPUS];
 	bool is_frozen;
 	char match_cgroup[GS_CGROUP_PATTERN_BYTES];
 	bool has_match_uid;

@@ -83,6 +83,8 @@ GS_SHOW(priority, "%s", gs_priority_name(view->figures.settings.priority))
 GS_SHOW(slo_us, "%u", view->figures.settings.slo_us)
 GS_SHOW(length_us, "%llu", view->figures.settings.length_us)
 GS_SHOW(iterations, "%llu", view->figures.settings.iterations)
+GS_SHOW(phase, "%s", gs_phase_name(view->figures.settings.phase))
+GS_SHOW(gang, "%s", gs_gang_name(view->figures.settings.gang))
 GS_SHOW(match_cgroup, "%s", view->figures.match_cgroup)
 
 static ssize_t gs_show_max(const struct gs_tenant_view *view, char *buf)
@@ -230,6 +232,7 @@ static struct attribute *gs_tenant_attrs[] = {
 	&gs_attribute_events.attr,
 	&gs_attribute_stat.attr,
 	&gs_attribute_pressure.attr,
+	&gs_attribute_gpu_max.attr,
 	&gs_attribute_gpu_memory_current.attr,
 	&gs_attribute_gpu_memory_max.attr,
 	&gs_attribute_gpu_usage.attr,

@@ -65,7 +65,7 @@ extern struct gs_tenant_attribute gs_attribute_gpu_time_us, gs_attribute_share_p
 	gs_attribute_pressure;
 
 /* tenant_gpus.c */
-extern struct gs_tenant_attribute gs_attribute_gpu_memory_current, gs_attribute_gpu_memory_max,
-	gs_attribute_gpu_usage;
+extern struct gs_tenant_attribute gs_attribute_gpu_max, gs_attribute_gpu_memory_current,
+	gs_attribute_gpu_memory_max, gs_attribute_gpu_usage;
 
 #endif /* GPUSHARE_SYSFS_TENANT_H */

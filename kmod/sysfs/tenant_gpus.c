@@ -8,55 +8,75 @@
 #include "members/gpus.h"
 #include "sysfs/tenant.h"
 
-/* Shows a line for each GPU whose value is not @none. */
+#define GS_GPU_TEXT_BYTES 24
+
+/* Shows a line for each GPU of which @text_of writes something. */
 static ssize_t gs_show_gpus(const struct gs_tenant_view *view, char *buf,
-			    u64 (*value_of)(const struct gs_tenant_view *view, u32 gpu), u64 none)
+			    int (*text_of)(const struct gs_tenant_view *view, u32 gpu, char *text))
 {
 	struct gs_gpu_names *names = kmalloc(sizeof(*names), GFP_KERNEL);
+	char text[GS_GPU_TEXT_BYTES];
 	int len = 0;
-	u64 value;
 	u32 gpu;
 
 	if (!names)
 		return -ENOMEM;
 	gs_gpu_names_get(names);
 	for (gpu = 0; gpu < GPUSHARE_MAX_GPUS; gpu++) {
-		value = value_of(view, gpu);
-		if (value != none)
-			len += sysfs_emit_at(buf, len, "%s %llu\n", names->of[gpu], value);
+		if (text_of(view, gpu, text) > 0)
+			len += sysfs_emit_at(buf, len, "%s %s\n", names->of[gpu], text);
 	}
 	kfree(names);
 	return len;
 }
 
-static u64 gs_gpu_memory(const struct gs_tenant_view *view, u32 gpu)
+static int gs_number_unless(u64 none, u64 value, char *text)
 {
-	return atomic64_read(&view->counter->memory[gpu]);
+	return value == none ? 0 : scnprintf(text, GS_GPU_TEXT_BYTES, "%llu", value);
 }
 
-static u64 gs_gpu_limit(const struct gs_tenant_view *view, u32 gpu)
+static int gs_text_of_memory(const struct gs_tenant_view *view, u32 gpu, char *text)
 {
-	return view->figures.gpu_memory_max[gpu];
+	return gs_number_unless(0, atomic64_read(&view->counter->memory[gpu]), text);
 }
 
-static u64 gs_gpu_time(const struct gs_tenant_view *view, u32 gpu)
+static int gs_text_of_limit(const struct gs_tenant_view *view, u32 gpu, char *text)
 {
-	return view->figures.published.by_gpu_us[gpu];
+	return gs_number_unless(GS_MEMORY_NONE, view->figures.gpu_memory_max[gpu], text);
+}
+
+static int gs_text_of_cap(const struct gs_tenant_view *view, u32 gpu, char *text)
+{
+	const struct gs_cap *cap = &view->figures.gpu_max[gpu];
+
+	if (cap->quota_us == GS_QUOTA_NONE)
+		return 0;
+	return scnprintf(text, GS_GPU_TEXT_BYTES, "%u %u", cap->quota_us, cap->period_us);
+}
+
+static int gs_text_of_time(const struct gs_tenant_view *view, u32 gpu, char *text)
+{
+	return gs_number_unless(0, view->figures.published.by_gpu_us[gpu], text);
 }
 
 static ssize_t gs_show_gpu_memory_current(const struct gs_tenant_view *view, char *buf)
 {
-	return gs_show_gpus(view, buf, gs_gpu_memory, 0);
+	return gs_show_gpus(view, buf, gs_text_of_memory);
 }
 
 static ssize_t gs_show_gpu_memory_max(const struct gs_tenant_view *view, char *buf)
 {
-	return gs_show_gpus(view, buf, gs_gpu_limit, GS_MEMORY_NONE);
+	return gs_show_gpus(view, buf, gs_text_of_limit);
+}
+
+static ssize_t gs_show_gpu_max(const struct gs_tenant_view *view, char *buf)
+{
+	return gs_show_gpus(view, buf, gs_text_of_cap);
 }
 
 static ssize_t gs_show_gpu_usage(const struct gs_tenant_view *view, char *buf)
 {
-	return gs_show_gpus(view, buf, gs_gpu_time, 0);
+	return gs_show_gpus(view, buf, gs_text_of_time);
 }
 
 /* It takes "GPU BYTES" or "GPU max". */
@@ -79,6 +99,29 @@ static int gs_store_gpu_memory_max(struct gs_figures *figures, const char *text,
 	return 0;
 }
 
+/* It takes "GPU QUOTA PERIOD", "GPU QUOTA" or "GPU max", as `max` does behind the GPU. */
+static int gs_store_gpu_max(struct gs_figures *figures, const char *text, size_t len)
+{
+	const char *blank = memchr(text, ' ', len);
+	size_t first = blank ? (size_t)(blank - text) : len;
+	struct gs_settings scratch = figures->settings;
+	int gpu, err;
+
+	if (!blank)
+		return -EINVAL;
+	gpu = gs_gpu_of_name(text, first);
+	scratch.period_us = gpu < 0 ? GPUSHARE_PERIOD_US_DEFAULT : figures->gpu_max[gpu].period_us;
+	err = gs_parse_max(&scratch, blank + 1, len - first - 1);
+	if (err)
+		return err;
+	if (gpu < 0)
+		return gpu;
+	figures->gpu_max[gpu].quota_us = scratch.quota_us;
+	figures->gpu_max[gpu].period_us = scratch.period_us;
+	return 0;
+}
+
 GS_READ_ONLY(gpu_memory_current);
+GS_STORED(gpu_max, GPU_MAX);
 GS_STORED(gpu_memory_max, GPU_MEMORY_MAX);
 GS_READ_ONLY(gpu_usage);

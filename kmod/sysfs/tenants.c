@@ -164,6 +164,19 @@ static int gs_tenant_remove_locked(char *path)
 	return 0;
 }
 
+static int gs_tree_change(const char *path, size_t len, int (*change)(char *path))
+{
+	char copy[GS_NAME_MAX + 1];
+	int err = gs_path_copy(copy, NULL, path, len);
+
+	if (err)
+		return err;
+	mutex_lock(&gs_tree_lock);
+	err = change(copy);
+	mutex_unlock(&gs_tree_lock);
+	return err;
+}
+
 /**
  * gs_tenant_create() - Make a tenant with default settings.
  * @path: The path from tenants/ on, not terminated.
@@ -174,15 +187,7 @@ static int gs_tenant_remove_locked(char *path)
  */
 int gs_tenant_create(const char *path, size_t len)
 {
-	char copy[GS_NAME_MAX + 1];
-	int err = gs_path_copy(copy, NULL, path, len);
-
-	if (err)
-		return err;
-	mutex_lock(&gs_tree_lock);
-	err = gs_tenant_create_locked(copy);
-	mutex_unlock(&gs_tree_lock);
-	return err;
+	return gs_tree_change(path, len, gs_tenant_create_locked);
 }
 
 /**
@@ -195,15 +200,7 @@ int gs_tenant_create(const char *path, size_t len)
  */
 int gs_tenant_remove(const char *path, size_t len)
 {
-	char copy[GS_NAME_MAX + 1];
-	int err = gs_path_copy(copy, NULL, path, len);
-
-	if (err)
-		return err;
-	mutex_lock(&gs_tree_lock);
-	err = gs_tenant_remove_locked(copy);
-	mutex_unlock(&gs_tree_lock);
-	return err;
+	return gs_tree_change(path, len, gs_tenant_remove_locked);
 }
 
 /**

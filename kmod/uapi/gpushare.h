@@ -19,7 +19,7 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-#define GPUSHARE_UAPI_VERSION 2
+#define GPUSHARE_UAPI_VERSION 3
 #define GPUSHARE_DEVICE_PATH "/dev/gpushare"
 #define GPUSHARE_SYSFS_PATH "/sys/kernel/gpushare"
 
@@ -194,6 +194,9 @@ enum gpushare_setting {
 	GPUSHARE_SETTING_GPU_MEMORY_MAX = 14,
 	GPUSHARE_SETTING_LENGTH_US = 15,
 	GPUSHARE_SETTING_ITERATIONS = 16,
+	GPUSHARE_SETTING_PHASE = 17,
+	GPUSHARE_SETTING_GANG = 18,
+	GPUSHARE_SETTING_GPU_MAX = 19,
 };
 
 struct gpushare_event_opened {

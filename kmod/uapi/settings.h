@@ -52,6 +52,14 @@
 #define GPUSHARE_PRIORITY_NAMES { "idle", "normal", "high" }
 #define GPUSHARE_PRIORITY_DEFAULT 1
 
+/* Names of what a tenant's iterations are said to be, by their number in the same places. */
+#define GPUSHARE_PHASE_NAMES { "auto", "prefill", "decode", "none" }
+#define GPUSHARE_PHASE_DEFAULT 0
+
+/* Names of whether a tenant is a gang, in the same way. */
+#define GPUSHARE_GANG_NAMES { "auto", "true", "false" }
+#define GPUSHARE_GANG_DEFAULT 0
+
 #define GPUSHARE_TEXT_OF(token) #token
 #define GPUSHARE_TEXT(macro) GPUSHARE_TEXT_OF(macro)
 #define GPUSHARE_RANGE_TEXT(least, most) GPUSHARE_TEXT(least) " to " GPUSHARE_TEXT(most)
@@ -94,7 +102,11 @@
 	ROW(iterations, ITERATIONS, "N",                                                           \
 	    GPUSHARE_RANGE_TEXT(GPUSHARE_ITERATIONS_MIN, GPUSHARE_ITERATIONS_MAX),                 \
 	    GPUSHARE_TEXT(GPUSHARE_ITERATIONS_DEFAULT),                                            \
-	    "iterations that one of its jobs makes in all; 0 is unknown")
+	    "iterations that one of its jobs makes in all; 0 is unknown")                          \
+	ROW(phase, PHASE, "PHASE", "auto, prefill, decode or none", "auto",                        \
+	    "what it does of a language model's work; auto is what each program shows")            \
+	ROW(gang, GANG, "BOOL", "auto, true or false", "auto",                                     \
+	    "its processes run on several GPUs in the same instants; auto is as [agent] gangs says")
 /* clang-format on */
 
 #endif /* GPUSHARE_UAPI_SETTINGS_H */

@@ -45,6 +45,12 @@ std::string trace_line(const Enforcer::Change& change, FreezeReason reason) {
   return line("thaw", "");
 }
 
+// Names of jobs are of letters, digits and '-'.
+std::string trace_line(const TurnChange& turn) {
+  return fmt::format(R"({{"turn":{{"t":{},"gpu":{},"job":"{}","pid":{},"start":{}}}}})",
+                     turn.at.time_since_epoch().count(), turn.gpu, turn.job, turn.pid, turn.begins);
+}
+
 std::string trace_end_line(uint64_t lost) {
   return fmt::format(R"({{"end":true,"lost":{}}})", lost);
 }

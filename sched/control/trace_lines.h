@@ -15,6 +15,8 @@ std::string trace_line(const SwitchRecord& record);
 // {"event":...}: the agent has frozen or thawed a process, or set its time slice (in microseconds).
 // `reason` is shown for a freeze only.
 std::string trace_line(const Enforcer::Change& change, FreezeReason reason);
+// {"turn":...}: a job's turn on a GPU has begun or ended.
+std::string trace_line(const TurnChange& turn);
 // {"end":...}: the time of the trace is over. `lost`: how many lines the client did not get.
 std::string trace_end_line(uint64_t lost);
 

@@ -65,6 +65,9 @@ class Agent final : public Listener {
   void on_switch(const SwitchRecord& record) override {
     if (control_->is_traced()) control_->trace(trace_line(record));
   }
+  void on_turn(const TurnChange& turn) override {
+    if (control_->is_traced()) control_->trace(trace_line(turn));
+  }
   void on_change(const Enforcer::Change& change, FreezeReason reason) override {
     if (control_->is_traced()) control_->trace(trace_line(change, reason));
   }
@@ -199,7 +202,7 @@ void Agent::listen_for_shims() {
   shim_calls_->wait();
   if (shims_->wake_fd() < 0) return;
   shim_wakes_ = std::make_unique<Waiter>(loop_.io(), shims_->wake_fd(), [this] {
-    shims_->hear(clock_.now());
+    if (const Time due = shims_->hear(clock_.now()); due != Time::max()) loop_.wake_at(due);
     look_at_turns();
     shim_wakes_->wait();
   });

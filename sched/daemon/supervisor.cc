@@ -24,6 +24,7 @@
 #include "sched/tenants/takeover.h"
 #include "shmctl/base/clock.h"
 #include "shmctl/base/log.h"
+#include "shmctl/plane/ledger.h"
 #include "shmctl/plane/region.h"
 
 namespace gpushare {
@@ -32,13 +33,24 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Nanos kYoung = 250ms;  // an agent that dies earlier than this has died young
-constexpr Nanos kFirstPause = 100ms, kLongestPause = 5s;  // before an agent is started again
+// Before an agent is started again, and before what could not be undone is tried again.
+constexpr Nanos kFirstPause = 100ms, kLongestPause = 5s;
 // How often the stall watch looks, and how often GPUs and the kernel module are looked for while
 // there are none.
 constexpr Nanos kLookAgain = StallWatch::kBetween;
 constexpr int kAgentDies = SIGUSR1;  // sent by the lifeline to the supervisor
 constexpr int kFileMade = SIGUSR2;   // sent by the file watch to the supervisor
 constexpr int kHandOver = SIGUSR1;   // sent by the supervisor to the agent
+
+Nanos next_pause(Nanos last) {
+  return last == Nanos{} ? kFirstPause : std::min(2 * last, kLongestPause);
+}
+
+bool is_empty(const Region& ledger) {
+  bool is_empty = true;
+  for_each_entry(ledger, [&](uint32_t, const LedgerRecord&) { is_empty = false; });
+  return is_empty;
+}
 
 class Supervisor {
  public:
@@ -58,6 +70,7 @@ class Supervisor {
   void end_stalled_agent();
   void look_for_gpu();
   void undo();
+  bool try_to_undo();
   void note_ending(pid_t agent, int status);
   std::optional<int> plan_restart(int status);
 
@@ -72,9 +85,11 @@ class Supervisor {
   std::unique_ptr<Gpu> gpu_;              // nullptr: no GPU was found yet
   sigset_t handled_{}, before_{};
   StallWatch stall_watch_;
-  pid_t stalled_ = 0;             // the last agent that was killed because it had stalled
-  Time start_at_{};               // when to start the next agent
-  Nanos pause_{};                 // before it; zero when the last one lived long enough
+  pid_t stalled_ = 0;          // the last agent that was killed because it had stalled
+  Time start_at_{};            // when to start the next agent
+  Nanos pause_{};              // before it; zero when the last one lived long enough
+  Time undo_at_{Time::max()};  // when to undo again what is left, if no agent runs then
+  Nanos undo_pause_{};
   bool is_handing_over_ = false;  // the agent was asked to make way for one with the module
 };
 
@@ -83,6 +98,7 @@ bool Supervisor::start_agent() {
   const int module_fd = module_ == nullptr ? -1 : module_->fd();
   const auto started = agent_.start(module_fd, before_, clock_.now());
   if (!started) log_error("the agent was not started: {}", started.error().message());
+  if (started) undo_at_ = Time::max();  // what is left is the agent's
   return started.has_value();
 }
 
@@ -152,22 +168,31 @@ void Supervisor::look_for_gpu() {
   if (auto gpu = open_gpu(options_.simulation)) gpu_ = std::move(*gpu);
 }
 
+// What fails is tried again, for as long as no agent runs: if none can be started, nobody else does
+// it.
 void Supervisor::undo() {
   agent_.free_slots();
+  const bool is_undone = try_to_undo();
+  undo_pause_ = is_undone ? Nanos{} : next_pause(undo_pause_);
+  undo_at_ = is_undone ? Time::max() : clock_.now() + undo_pause_;
+}
+
+bool Supervisor::try_to_undo() {
   take_the_module();
   look_for_gpu();
-  if (gpu_ == nullptr) return;
+  if (gpu_ == nullptr) return is_empty(plane_.region());
   RecoveryReport report = recover(*gpu_, plane_.region(), processes_);
   if (!report.errors.empty()) {
     // It may be our connection to the driver that is broken: a new one is tried once.
     gpu_.reset();
     look_for_gpu();
-    if (gpu_ == nullptr) return;
+    if (gpu_ == nullptr) return false;
     report = recover(*gpu_, plane_.region(), processes_);
   }
   for (const ProcessId& process : report.thawed) log_warning("process {} thawed", process.pid);
   if (report.slices_restored > 0) log_warning("{} slices restored", report.slices_restored);
   for (const std::string& error : report.errors) log_error("recovery: {}", error);
+  return report.errors.empty();
 }
 
 // An agent that ends by itself has said how. `status`: that of wait(2).
@@ -191,7 +216,7 @@ std::optional<int> Supervisor::plan_restart(int status) {
   if (lived > kYoung) {
     pause_ = Nanos{};
   } else {
-    pause_ = pause_ == Nanos{} ? kFirstPause : std::min(2 * pause_, kLongestPause);
+    pause_ = next_pause(pause_);
   }
   start_at_ = now + pause_;
   const std::string how = WIFSIGNALED(status)
@@ -218,10 +243,11 @@ int Supervisor::run() {
     if (!agent_.is_running() && !is_stopping && now >= start_at_ && !start_agent())
       start_at_ = now + kLongestPause;
     Time until = std::min(agent_.kill_at(), now + kLookAgain);
-    if (!agent_.is_running()) until = std::min(until, start_at_);
+    if (!agent_.is_running()) until = std::min({until, start_at_, undo_at_});
 
     const int signal = wait_for_signal(until);
     if (signal == 0) look_for_gpu();
+    if (!agent_.is_running() && clock_.now() >= undo_at_) undo();
     if ((signal == 0 || signal == kFileMade) && !is_stopping) take_the_late_module();
     if (signal == kAgentDies) undo();  // and again below, when it was reaped
     if (signal == SIGHUP && agent_.is_running()) agent_.send(SIGHUP);

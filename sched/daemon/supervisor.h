@@ -5,7 +5,8 @@
 // event loop.
 // - The agent dies (lifeline.h tells it within about a millisecond): everything in the ledger is
 //   thawed and restored, programs that wait for credit go on (shmctl/shim/slot_keeper.h), and the
-//   agent is started again, with growing pauses while it dies young.
+//   agent is started again, with growing pauses while it dies young. What could not be undone is
+//   tried again until an agent runs.
 // - The agent hangs and keeps processes frozen (stall_watch.h): it is killed, and the same follows.
 // - The kernel module comes (file_watch.h): the agent is asked to thaw everything and to end, and
 //   the next agent takes the tenants into the module.

@@ -24,18 +24,43 @@ namespace gpushare {
 using FrozenChannels = std::map<uint32_t, uint64_t>;
 inline constexpr uint64_t kDoubtful = 0;
 
+// Lists of channels to thaw one after the other, because the driver counts: each channel is in as
+// many of them as freezes of it may be in force.
+using ThawRounds = std::vector<std::vector<ChannelRef>>;
+
 struct ControlledGroup {
   GroupRef ref;
   uint64_t serial = 0;
   std::optional<uint32_t> hardware;  // number of the group; nullopt: the driver did not say
   Time ask_at{};                     // when to ask for it again
+  bool is_asked_for = false;         // the driver is being asked for it
   FrozenChannels frozen;             // also freed ones whose thaw has failed
-  std::vector<uint32_t> gone;        // channels that the driver does not have
+  // How many times more than once: after events were lost what is frozen is frozen again, rather
+  // than thawed for a moment, since a channel that was made meanwhile may have the same handle.
+  std::map<uint32_t, uint32_t> again;
+  std::vector<uint32_t> gone;  // channels that the driver does not have
   Time gone_until{};
   uint32_t begun = 0;                     // freezes written to the ledger
   uint32_t entry = 0;                     // in the ledger; valid with `begun` or `original`
   std::optional<Micros> original, slice;  // before us; set by us
   uint32_t own_slice_count = 0;           // when we set it
+
+  // After so many times it is thawed for a moment after all. Recovery thaws 16 times at most.
+  static constexpr uint32_t kMostAgain = 8;
+  bool may_freeze_again(uint32_t channel) const {
+    const auto times = again.find(channel);
+    return times == again.end() || times->second < kMostAgain;
+  }
+  void add_thaws(uint32_t channel, ThawRounds& rounds) const {
+    const auto times = again.find(channel);
+    const std::size_t all = 1 + (times == again.end() ? 0 : times->second);
+    if (rounds.size() < all) rounds.resize(all);
+    for (std::size_t i = 0; i < all; ++i) rounds[i].push_back({ref.client, channel});
+  }
+  void forget(uint32_t channel) {
+    frozen.erase(channel);
+    again.erase(channel);
+  }
 };
 
 struct Controlled {
@@ -54,7 +79,8 @@ struct Controlled {
   bool owes_undo = false;     // it is thawed, and its slices restored, when that is over
   bool is_forgotten = false;  // it goes when nothing of it is under way any more
 
-  bool can_control(Time now) const { return !has_unknown_class && freezing.may_try(now); }
+  // At a time, or by a clock.
+  bool can_control(const auto& now) const { return !has_unknown_class && freezing.may_try(now); }
   // nullptr: it is not followed.
   ControlledGroup* find(const GroupRef& ref) {
     for (ControlledGroup& group : groups)
@@ -93,6 +119,8 @@ struct FollowedTarget {
 };
 
 inline bool is_gone(const Error& error) { return error.code == std::errc::no_such_process; }
+// Of a call that undoes something: it has, or what it names is there no more.
+inline bool has_undone(const Result<>& result) { return result || is_gone(result.error()); }
 
 inline LedgerKey ledger_key(const GroupRef& ref, uint32_t gpu) {
   return {.pid = ref.process.pid,

@@ -2,6 +2,7 @@
 #include "sched/enforce/deeds.h"
 
 #include <optional>
+#include <utility>
 
 namespace gpushare {
 namespace {
@@ -23,6 +24,10 @@ std::vector<ChannelRef> refs_of(const FreezeDeed& deed) {
 bool is_thawed(Gpu& gpu, uint32_t index, std::span<const ChannelRef> channels) {
   const Result<> thawed = channels.empty() ? Result<>() : gpu.thaw(index, channels);
   return thawed || is_gone(thawed.error());
+}
+
+std::unexpected<Error> has_gone() {
+  return make_error(std::errc::no_such_process, "freeze channels");
 }
 
 // The driver refuses a list in which a channel is gone. A process that frees channels all the time,
@@ -47,13 +52,13 @@ Result<> freeze_each(Gpu& gpu, uint32_t index, FreezeDeed& deed, const IsMoot& i
   }
   if (refusal) return std::unexpected(*refusal);
   if (has_frozen && !is_moot(deed.key)) return {};
-  return make_error(std::errc::no_such_process, "freeze channels");
+  return has_gone();
 }
 
 }  // namespace
 
 void FreezeDeed::fail_as_gone(Time now) {
-  result = make_error(std::errc::no_such_process, "freeze channels");
+  result = has_gone();
   for (Part& part : parts) part.is_taken_back = true;
   at = now;
 }
@@ -86,15 +91,26 @@ void carry_out(Gpu& gpu, uint32_t index, std::span<FreezeDeed> freezes, const Cl
   }
 }
 
+Result<> thaw(Gpu& gpu, uint32_t index, const ThawRounds& rounds, std::size_t first) {
+  Result<> all;
+  for (std::size_t i = first; i < rounds.size(); ++i)
+    if (Result<> thawed = gpu.thaw(index, rounds[i]); all && !has_undone(thawed))
+      all = std::move(thawed);
+  return all;
+}
+
 void carry_out(Gpu& gpu, uint32_t index, std::span<ThawDeed> thaws, const Clock& clock) {
   std::vector<ChannelRef> channels;
   for (const ThawDeed& deed : thaws)
-    channels.insert(channels.end(), deed.channels.begin(), deed.channels.end());
+    if (!deed.rounds.empty())
+      channels.insert(channels.end(), deed.rounds[0].begin(), deed.rounds[0].end());
   const Result<> together = channels.empty() ? Result<>() : gpu.thaw(index, channels);
   for (ThawDeed& deed : thaws) {
     deed.result = together;
     // Thawing again what the failed call had thawed does no harm.
-    if (!together && thaws.size() > 1) deed.result = gpu.thaw(index, deed.channels);
+    if (!together && thaws.size() > 1)
+      deed.result = deed.rounds.empty() ? Result<>() : gpu.thaw(index, deed.rounds[0]);
+    if (const Result<> more = thaw(gpu, index, deed.rounds, 1); !more) deed.result = more;
     deed.at = clock.now();
   }
 }

@@ -21,7 +21,7 @@ struct FreezeDeed {
   // Of one channel group.
   struct Part {
     GroupRef ref;
-    FrozenChannels channels;       // none of them frozen; after the deed without those in `gone`
+    FrozenChannels channels;       // after the deed without those in `gone`
     std::vector<uint32_t> gone{};  // that the driver does not have
     bool is_taken_back = false;    // after a failure: nothing of it is frozen
   };
@@ -36,7 +36,7 @@ struct FreezeDeed {
 
 struct ThawDeed {
   ControlKey key;
-  std::vector<ChannelRef> channels;
+  ThawRounds rounds;
   Result<> result{};  // no_such_process: all is gone
   Time at{};
 };
@@ -46,5 +46,7 @@ struct ThawDeed {
 void carry_out(Gpu& gpu, uint32_t index, std::span<FreezeDeed> freezes, const Clock& clock,
                const std::function<bool(const ControlKey&)>& is_moot);
 void carry_out(Gpu& gpu, uint32_t index, std::span<ThawDeed> thaws, const Clock& clock);
+// The rounds from `first` on; what is gone needs no thaw. Returns the first failure.
+Result<> thaw(Gpu& gpu, uint32_t index, const ThawRounds& rounds, std::size_t first = 0);
 
 }  // namespace gpushare

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/enforce/driver_line.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
@@ -15,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "shmctl/base/aside.h"
 #include "shmctl/base/log.h"
 
 namespace gpushare {
@@ -63,6 +61,9 @@ class LineInStep final : public DriverLine {
     carry_out(gpu_, index_, clock_, switches, [](const ControlKey&) { return false; });
     note(done_, std::move(switches));
   }
+  void ask(DriverQuestion question) override {
+    if (DriverAnswer answer = question()) done_.answers.push_back(std::move(answer));
+  }
   void call_off(const ControlKey&) override {}
   void set(std::vector<SliceOrder> orders) override {
     for (SliceOrder& order : orders) {
@@ -87,12 +88,7 @@ class LineOnThread final : public DriverLine {
  public:
   LineOnThread(Gpu& gpu, uint32_t index, const Clock& clock)
       : gpu_(gpu), index_(index), clock_(clock) {
-    // Signals are the event loop's.
-    sigset_t all, before;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
-    thread_ = std::thread([this] { work(); });
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    thread_ = start_quietly([this] { work(); });
   }
   ~LineOnThread() override {
     {
@@ -107,6 +103,13 @@ class LineOnThread final : public DriverLine {
     {
       const std::lock_guard lock(mutex_);
       switches_.add(std::move(freezes), std::move(thaws));
+    }
+    changed_.notify_all();
+  }
+  void ask(DriverQuestion question) override {
+    {
+      const std::lock_guard lock(mutex_);
+      questions_.push_back(std::move(question));
     }
     changed_.notify_all();
   }
@@ -168,7 +171,9 @@ class LineOnThread final : public DriverLine {
     };
     return (setting_ && is_same(*setting_)) || std::ranges::any_of(done_.slices, is_same);
   }
-  bool has_work() const { return !switches_.is_empty() || !restores_.empty() || !slices_.empty(); }
+  bool has_work() const {
+    return !switches_.is_empty() || !questions_.empty() || !restores_.empty() || !slices_.empty();
+  }
 
   void work() {
     std::unique_lock lock(mutex_);
@@ -179,6 +184,8 @@ class LineOnThread final : public DriverLine {
       began_ = clock_.now();
       if (!switches_.is_empty())
         switch_next(lock);
+      else if (!questions_.empty())
+        ask_next(lock);
       else
         set_next(lock, restores_.empty() ? slices_ : restores_);
       is_busy_ = false;
@@ -196,6 +203,16 @@ class LineOnThread final : public DriverLine {
     });
     lock.lock();
     note(done_, std::move(next));
+  }
+
+  void ask_next(std::unique_lock<std::mutex>& lock) {
+    DriverQuestion next = std::move(questions_.front());
+    questions_.pop_front();
+    lock.unlock();
+    DriverAnswer answer = next();
+    next = nullptr;  // what it owns may be closed, which is a call of the driver as well
+    lock.lock();
+    if (answer) done_.answers.push_back(std::move(answer));
   }
 
   void set_next(std::unique_lock<std::mutex>& lock, std::deque<SliceOrder>& from) {
@@ -217,6 +234,7 @@ class LineOnThread final : public DriverLine {
   std::condition_variable changed_, rested_;
   Switches switches_;
   std::set<ControlKey> called_off_;  // since the switches under way have begun
+  std::deque<DriverQuestion> questions_;
   std::deque<SliceOrder> restores_, slices_;
   DoneDeeds done_;
   std::optional<SliceOrder> setting_;  // is being set
@@ -236,6 +254,12 @@ std::unique_ptr<DriverLine> make_driver_line(DriverCalls calls, Gpu& gpu, uint32
     log_warning("GPU {}: the agent waits for the driver itself: {}", index, error.what());
   }
   return std::make_unique<LineInStep>(gpu, index, clock);
+}
+
+MakeDriverLine driver_lines(DriverCalls calls) {
+  return [calls](Gpu& gpu, uint32_t index, const Clock& clock) {
+    return make_driver_line(calls, gpu, index, clock);
+  };
 }
 
 }  // namespace gpushare

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// DriverLine: the way to the driver for what is done to the programs of one GPU: freezes and thaws,
-// which go first, and time slices. Only one call of a GPU is under way at a time, so a slice and a
-// freeze of the same group never meet in the driver, and a freeze waits for one slice at most. A
-// GPU whose driver does not answer holds up its own line alone.
+// DriverLine: the way to the driver for all that concerns one GPU: freezes and thaws, which go
+// first, questions, and time slices. Only one call of a GPU is under way at a time, so a slice and
+// a freeze of the same group never meet in the driver, and a freeze waits for one slice at most. A
+// GPU whose driver does not answer, or whose lock others hold, holds up its own line alone.
 //
 // There are two kinds. On a thread of its own (the agent): the caller never waits. In the call
 // itself (tests in virtual time, which are the same in every run): what is asked for is done when
@@ -10,6 +10,7 @@
 // what must be undone if it dies before. All functions are called on one thread, the scheduler's.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -39,12 +40,21 @@ struct SliceOrder {
   Time at{};  // when the driver had answered
 };
 
+// Something else that is asked of the driver: called where the line makes its calls, it touches
+// nothing but the driver and what it owns. What it returns, unless that is empty, is for the
+// caller's thread, and says what came of it.
+using DriverAnswer = std::function<void()>;
+using DriverQuestion = std::function<DriverAnswer()>;
+
 struct DoneDeeds {
   std::vector<FreezeDeed> freezes;
   std::vector<ThawDeed> thaws;
   std::vector<SliceOrder> slices;
+  std::vector<DriverAnswer> answers;  // to be called
 
-  bool is_empty() const { return freezes.empty() && thaws.empty() && slices.empty(); }
+  bool is_empty() const {
+    return freezes.empty() && thaws.empty() && slices.empty() && answers.empty();
+  }
 };
 
 class DriverLine {
@@ -55,6 +65,9 @@ class DriverLine {
   // while a call is under way goes together in the next one. REQUIRES: nothing of these processes
   // is still to be told by take_done().
   virtual void add(std::vector<FreezeDeed> freezes, std::vector<ThawDeed> thaws) = 0;
+  // After the freezes and thaws, in the order of these calls; before all slices that have not
+  // begun.
+  virtual void ask(DriverQuestion question) = 0;
   // The process has ended, or has nothing on the GPU any more: a freeze of it fails as
   // no_such_process without the driver being asked, if it has not begun. Programs that come and go
   // quickly would otherwise make all freezes of the GPU late.
@@ -74,11 +87,16 @@ class DriverLine {
   // Waits until there is nothing more to do, but not longer. Returns false when there is.
   virtual bool wait(Nanos patience) = 0;
 
-  static constexpr Nanos kStuck = std::chrono::seconds(1);
+  // Whoever asks while others hold the driver's lock waits for some 0.1 s (48 programs that start
+  // at once, on an H200).
+  static constexpr Nanos kStuck = std::chrono::seconds(2);
 };
 
 // `gpu` and `clock` outlive it. The end of one with a thread waits for the call under way.
 std::unique_ptr<DriverLine> make_driver_line(DriverCalls calls, Gpu& gpu, uint32_t index,
                                              const Clock& clock);
+using MakeDriverLine =
+    std::function<std::unique_ptr<DriverLine>(Gpu& gpu, uint32_t index, const Clock& clock)>;
+MakeDriverLine driver_lines(DriverCalls calls);
 
 }  // namespace gpushare

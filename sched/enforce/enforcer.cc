@@ -16,26 +16,21 @@ constexpr const char* kUnlisted = "too many channel groups to list: a freeze sto
 }  // namespace
 
 Enforcer::Enforcer(Gpu& gpu, Ledger& ledger, const Clock& clock,
-                   std::function<void(const Change&)> changed, DriverCalls calls)
+                   std::function<void(const Change&)> changed, const MakeDriverLine& make_line)
     : gpu_(gpu),
       ledger_(ledger),
       clock_(clock),
       on_change_(std::move(changed)),
-      leftovers_(gpu, ledger, clock),
+      leftovers_(ledger, clock),
       freezes_(ledger, clock),
       stops_(gpu, ledger, leftovers_, processes_),
-      sharing_(gpu, clock, processes_),
-      slices_(gpu, ledger, clock, leftovers_, [this](const Change& change) {
+      sharing_(gpu, clock, processes_,
+               [this](const ControlKey& key) { share(key, processes_.at(key)); }),
+      slices_(ledger, clock, leftovers_, [this](const Change& change) {
         if (on_change_) on_change_(change);
       }) {
   const std::size_t driven = std::min<std::size_t>(gpu.gpus().size(), kMaxGpus);
-  for (uint32_t index = 0; index < driven; ++index)
-    lines_.push_back(make_driver_line(calls, gpu, index, clock));
-}
-
-void Enforcer::begin_step() {
-  sharing_.begin_step();
-  is_behind_ = false;
+  for (uint32_t index = 0; index < driven; ++index) lines_.push_back(make_line(gpu, index, clock));
 }
 
 void Enforcer::collect() {
@@ -61,6 +56,7 @@ void Enforcer::collect(uint32_t gpu) {
       over.insert(order.key);
     }
     for (const ControlKey& key : over) go_on(key);
+    for (const DriverAnswer& answer : done.answers) answer();
   }
 }
 
@@ -78,11 +74,12 @@ void Enforcer::apply(uint32_t gpu, std::span<const Target> targets) {
   free.reserve(targets.size());
   for (const Target& target : targets) {
     Controlled& process = processes_[{target.holder->process, gpu}];
-    if (is_as_before(*target.holder, process) || leave_what_is_gone(*target.holder, process))
+    if (is_as_before(*target.holder, process) || leave_what_is_gone(target, process))
       free.push_back({target, &process});
   }
   for (const auto& [target, process] : free)
     if (!is_as_before(*target.holder, *process)) meet_what_is_new(*target.holder, *process);
+  collect(gpu);
   std::erase_if(free, [&](const FollowedTarget& one) {
     const Controlled& process = *one.process;
     return process.is_switching || process.is_forgotten || !Sharing::is_asked(process);
@@ -187,7 +184,7 @@ void Enforcer::stop(const ControlKey& key, Controlled& process) {
 
 void Enforcer::end_thaw(const ControlKey& key, const Result<>& result, Time at) {
   Controlled& process = processes_[key];
-  if (result || is_gone(result.error())) {
+  if (has_undone(result)) {
     freezes_.thawed(process);
     still_frozen_.erase(key);
     if (!process.has_unknown_class) process.note = process.shares_group ? kSharesGroup : "";
@@ -234,6 +231,28 @@ void Enforcer::forget(const ProcessId& id, uint32_t gpu) {
   for (ControlledGroup& group : process.groups) release(group, key, /*is_handle_used_again=*/false);
   still_frozen_.erase(key);
   processes_.erase(at);
+  collect(gpu);
+}
+
+bool Enforcer::may_mend(const ControlKey& key) {
+  const auto at = processes_.find(key);
+  if (at == processes_.end()) return true;
+  return !at->second.is_frozen && !at->second.is_switching && lines_[key.second]->withdraw(key);
+}
+
+void Enforcer::mend(const ControlKey& key, std::function<Result<>()> deed) {
+  const auto followed = processes_.find(key);
+  if (followed != processes_.end()) followed->second.is_switching = true;
+  ask(key.second, [this, key, deed = std::move(deed)]() -> DriverAnswer {
+    return [this, key, result = deed()] {
+      if (!has_undone(result))
+        log_error("process {} was frozen by another: {}", key.first.pid, result.error().message());
+      const auto at = processes_.find(key);
+      if (at == processes_.end()) return;
+      at->second.is_switching = false;
+      go_on(key);
+    };
+  });
 }
 
 void Enforcer::undo_all(uint32_t gpu) {
@@ -255,19 +274,13 @@ void Enforcer::undo_all() {
   }
 }
 
-// Resuming a process for one GPU must not let it run that is to stand still for another.
-void Enforcer::undo_leftovers(const ProcReader& processes, bool at_once) {
-  if (std::ranges::any_of(lines_, [](const auto& line) { return line->is_stuck(); })) return;
-  stops_.stop_again(leftovers_.undo(processes, at_once));
-}
+Enforcer::State Enforcer::brief(const Holder& holder) const { return brief(holder, find(holder)); }
 
-Enforcer::State Enforcer::brief(const Holder& holder) const {
+Enforcer::State Enforcer::brief(const Holder& holder, const Controlled* process) const {
   State state;
-  const auto at = processes_.find({holder.process, holder.gpu});
-  const Controlled* process = at == processes_.end() ? nullptr : &at->second;
   if (process != nullptr) {
     state.is_frozen = process->is_frozen;
-    state.can_control = process->can_control(clock_.now());
+    state.can_control = process->can_control(clock_);
     state.freezes = process->freezes;
   }
   if (!holder.groups.empty()) state.slice = slice_of(process, holder.groups.front());
@@ -275,21 +288,23 @@ Enforcer::State Enforcer::brief(const Holder& holder) const {
 }
 
 Enforcer::State Enforcer::state(const Holder& holder) const {
-  State state = brief(holder);
-  const auto at = processes_.find({holder.process, holder.gpu});
-  if (at == processes_.end()) return state;
-  const Controlled& process = at->second;
-  const Time now = clock_.now();
-  state.can_set_slice = process.slicing.may_try(now);
-  for (const Backoff* backoff : {&process.freezing, &process.slicing})
-    if (state.note.empty()) state.note = backoff->text(now);
-  if (state.note.empty() || process.has_unknown_class) state.note = process.note;
+  const Controlled* const process = find(holder);
+  State state = brief(holder, process);
+  if (process == nullptr) return state;
+  state.can_set_slice = process->slicing.may_try(clock_);
+  for (const Backoff* backoff : {&process->freezing, &process->slicing})
+    if (state.note.empty() && !backoff->may_try(clock_)) state.note = backoff->text(clock_.now());
+  if (state.note.empty() || process->has_unknown_class) state.note = process->note;
   return state;
 }
 
 std::optional<Micros> Enforcer::slice(const Holder& holder, const ComputeGroup& seen) const {
-  const auto process = processes_.find({holder.process, holder.gpu});
-  return slice_of(process == processes_.end() ? nullptr : &process->second, seen);
+  return slice_of(find(holder), seen);
+}
+
+const Controlled* Enforcer::find(const Holder& holder) const {
+  const auto at = processes_.find({holder.process, holder.gpu});
+  return at == processes_.end() ? nullptr : &at->second;
 }
 
 void Enforcer::changed(Change::Kind kind, const ControlKey& key, Time at) {

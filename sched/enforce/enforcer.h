@@ -13,9 +13,9 @@
 // alone for a while, which grows to a minute (backoff.h); without freezes a process is only
 // observed until then. Its note says why.
 //
-// One thread calls. Freezes, thaws and slices go by one line for each GPU (driver_line.h) and are
-// entered when they are done, by collect() or the next apply(): meanwhile the process is as it was,
-// and nothing else is asked for it. Calls for what a process has freed are made at once.
+// One thread calls, which waits for no call of the driver. All of them go by one line for each GPU
+// (driver_line.h) and are entered when they are done, by collect() or the next apply(): meanwhile
+// the process is as it was, and nothing else is asked for it.
 #pragma once
 
 #include <functional>
@@ -54,24 +54,31 @@ class Enforcer {
   };
 
   Enforcer(Gpu& gpu, Ledger& ledger, const Clock& clock, std::function<void(const Change&)> changed,
-           DriverCalls calls = DriverCalls::kInStep);
+           const MakeDriverLine& make_line = driver_lines(DriverCalls::kInStep));
 
   // Enters what the driver has done since the last call.
   void collect();
   // To be called before the apply() of a step.
-  void begin_step();
+  void begin_step() { is_behind_ = false; }
   // Whether apply() has left a process as it was, because something of it was under way or is to be
   // known first: it is to be called again soon.
   bool is_behind() const { return is_behind_; }
   // Whether the GPU's driver has not come back from a call for long. Nothing else should be asked
   // of that GPU meanwhile.
   bool is_stuck(uint32_t gpu) const { return lines_[gpu]->is_stuck(); }
+  // Asks something else of the GPU's driver: what it returns is called by collect() or apply().
+  void ask(uint32_t gpu, DriverQuestion question) { lines_[gpu]->ask(std::move(question)); }
 
   // Targets are of this GPU, each process once. Processes not named stay as they are. Freezes and
   // thaws go first; of the slices those that are furthest from what they should be, by their ratio.
   void apply(uint32_t gpu, std::span<const Target> targets);
   // The process ended, or has no compute group there any more.
   void forget(const ProcessId& process, uint32_t gpu);
+  // Undoes on a GPU what another process did to this one: `deed` asks the driver, and touches
+  // nothing else. Nothing else is begun for the process meanwhile. REQUIRES: may_mend(), which is
+  // false while we keep it frozen, and while something of it is under way.
+  bool may_mend(const ControlKey& key);
+  void mend(const ControlKey& key, std::function<Result<>()> deed);
   // Thaws everything and gives every group its own slice back, for the end: waits for that, but not
   // longer than kPatience for a GPU.
   void undo_all();
@@ -79,7 +86,8 @@ class Enforcer {
   // The same on one GPU, without waiting.
   void undo_all(uint32_t gpu);
   // Tries again what could not be undone of objects that nothing here knows any more, among them
-  // what an agent before us left in the ledger: with pauses, or `at_once`.
+  // what an agent before us left in the ledger: with pauses, or `at_once`, and then it waits for
+  // that, but not longer than kPatience for a GPU. `processes` outlives this.
   void undo_leftovers(const ProcReader& processes, bool at_once = false);
 
   // The same without `note` and `can_set_slice`, which take longer than the rest.
@@ -90,8 +98,10 @@ class Enforcer {
   std::optional<Micros> slice(const Holder& holder, const ComputeGroup& seen) const;
 
  private:
+  const Controlled* find(const Holder& holder) const;  // nullptr: it is not followed
+  State brief(const Holder& holder, const Controlled* process) const;
   static bool is_as_before(const Holder& holder, const Controlled& process);
-  bool leave_what_is_gone(const Holder& holder, Controlled& process);
+  bool leave_what_is_gone(const Target& target, Controlled& process);
   void meet_what_is_new(const Holder& holder, Controlled& process);
   void look_at_classes(const ControlKey& key, Controlled& process, const Holder& holder);
   void release(ControlledGroup& group, const ControlKey& key, bool is_handle_used_again);
@@ -106,6 +116,10 @@ class Enforcer {
   void refused_freeze(const ControlKey& key, Controlled& process, const Error& error);
   void undo(uint32_t gpu, std::span<const ControlKey> keys);
   void go_on(const ControlKey& key);
+  void end_doubt(const ControlKey& key, std::span<const ChannelRef> freed, bool is_thawed);
+  void released(const LedgerKey& listed, bool is_undone, bool had_freezes);
+  void undone(uint32_t gpu, const std::set<LedgerKey>& tried, const RecoveryReport& report);
+  void doubt(const LedgerKey& undone);
   void share(const ControlKey& key, Controlled& process);
   void changed(Change::Kind kind, const ControlKey& key, Time at);
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the enforcer follows what the registry says of a process: what is gone is undone and left,
-// what is new is met.
+// what is new is met, and what could not be undone is tried again.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "sched/enforce/enforcer.h"
@@ -12,11 +13,11 @@
 namespace gpushare {
 namespace {
 
-// Whether the group's channel with this handle is the one that was frozen.
-bool has_channel(const ComputeGroup& seen, uint32_t channel, uint64_t serial) {
+// Whether the group's channel with this handle is the one that was frozen; nullopt: there is none.
+std::optional<bool> is_the_frozen(const ComputeGroup& seen, uint32_t channel, uint64_t serial) {
   const auto at = std::ranges::lower_bound(seen.channels, channel);
-  return at != seen.channels.end() && *at == channel &&
-         seen.serials[static_cast<std::size_t>(at - seen.channels.begin())] == serial;
+  if (at == seen.channels.end() || *at != channel) return std::nullopt;
+  return seen.serials[static_cast<std::size_t>(at - seen.channels.begin())] == serial;
 }
 
 }  // namespace
@@ -30,9 +31,12 @@ bool Enforcer::is_as_before(const Holder& holder, const Controlled& process) {
 }
 
 // Thaws what the registry has no more before it is forgotten: the registry may be wrong, and of an
-// object that is really gone the freeze and the slice went with it. Returns false, and does
-// nothing, while something of the process is under way.
-bool Enforcer::leave_what_is_gone(const Holder& holder, Controlled& process) {
+// object that is really gone the freeze and the slice went with it. What may be another one by now
+// is not thawed but frozen again, if it is to stay frozen. Returns false, and does nothing, while
+// something of the process is under way.
+bool Enforcer::leave_what_is_gone(const Target& target, Controlled& process) {
+  const Holder& holder = *target.holder;
+  const bool stays_frozen = target.is_frozen && process.is_frozen && !process.shares_group;
   const ControlKey key{holder.process, holder.gpu};
   if (process.is_switching || process.is_forgotten) return false;
   const auto seen_of = [&](const ControlledGroup& group) {
@@ -48,28 +52,42 @@ bool Enforcer::leave_what_is_gone(const Holder& holder, Controlled& process) {
     return !is_same(seen_of(group), group);
   });
   if (has_gone && !lines_[key.second]->withdraw(key)) return false;
-  std::vector<ChannelRef> freed;
+  ThawRounds freed;
   std::erase_if(process.groups, [&](ControlledGroup& group) {
     const ComputeGroup* const seen = seen_of(group);
     if (!is_same(seen, group)) {
       release(group, key, seen != nullptr);
       return true;
     }
-    for (const auto& [channel, serial] : group.frozen)
-      if (serial == kDoubtful || !has_channel(*seen, channel, serial))
-        freed.push_back({group.ref.client, channel});
+    for (const auto& [channel, serial] : group.frozen) {
+      const std::optional<bool> is_it = is_the_frozen(*seen, channel, serial);
+      if (is_it == true) continue;
+      const bool is_renewed = is_it.has_value() && serial != kDoubtful;
+      if (!is_renewed || !stays_frozen || !group.may_freeze_again(channel))
+        group.add_thaws(channel, freed);
+    }
     return false;
   });
   process.has_doubt = !freed.empty();
   if (freed.empty() || lines_[key.second]->is_stuck()) return true;
-  if (const Result<> thawed = gpu_.thaw(holder.gpu, freed); !thawed && !is_gone(thawed.error()))
-    return true;  // stays in `frozen`, and is tried again
+  process.is_switching = true;
+  ask(key.second, [this, key, freed = std::move(freed)]() -> DriverAnswer {
+    const bool is_thawed = thaw(gpu_, key.second, freed).has_value();
+    return [this, key, freed, is_thawed] { end_doubt(key, freed[0], is_thawed); };
+  });
+  collect(key.second);
+  return !process.is_switching;
+}
+
+// What could not be thawed stays in `frozen`, and is tried again.
+void Enforcer::end_doubt(const ControlKey& key, std::span<const ChannelRef> freed, bool is_thawed) {
+  Controlled& process = processes_.at(key);  // it is not forgotten while something is under way
+  process.is_switching = false;
   for (ControlledGroup& group : process.groups)
-    std::erase_if(group.frozen, [&](const auto& one) {
-      return std::ranges::find(freed, ChannelRef{group.ref.client, one.first}) != freed.end();
-    });
-  process.has_doubt = false;
-  return true;
+    for (const ChannelRef& channel : freed)
+      if (is_thawed && channel.client == group.ref.client) group.forget(channel.channel);
+  if (is_thawed) process.has_doubt = false;
+  go_on(key);
 }
 
 void Enforcer::meet_what_is_new(const Holder& holder, Controlled& process) {
@@ -80,8 +98,7 @@ void Enforcer::meet_what_is_new(const Holder& holder, Controlled& process) {
     process.groups.back().ref = seen.ref;
     process.groups.back().serial = seen.serial;
   }
-  for (ControlledGroup& group : process.groups)
-    for (const ControlKey& sharer : sharing_.join(group, key)) share(sharer, processes_[sharer]);
+  for (ControlledGroup& group : process.groups) sharing_.ask(group, key, *lines_[key.second]);
   if (sharing_.is_over(key, process)) {
     process.shares_group = false;
     process.note.clear();
@@ -111,18 +128,74 @@ void Enforcer::look_at_classes(const ControlKey& key, Controlled& process, const
 void Enforcer::release(ControlledGroup& group, const ControlKey& key, bool is_handle_used_again) {
   sharing_.leave(group, key);
   if (is_handle_used_again) slices_.drop(group);
-  std::vector<ChannelRef> channels;
-  for (const auto& [channel, serial] : group.frozen)
-    channels.push_back({group.ref.client, channel});
+  ThawRounds channels;
+  for (const auto& [channel, serial] : group.frozen) group.add_thaws(channel, channels);
   const LedgerKey listed = ledger_key(group.ref, key.second);
-  if (lines_[key.second]->is_stuck()) return leftovers_.add(listed);
-  const Result<> thawed = channels.empty() ? Result<>() : gpu_.thaw(key.second, channels);
-  const bool is_thawed = thawed || is_gone(thawed.error());
-  const bool is_restored = slices_.restore_now(group);
-  if (!is_restored || !is_thawed)
-    leftovers_.add(listed);
-  else if (!leftovers_.contains(listed))  // of the group that had the handle before
-    ledger_.clear_group(listed);
+  const bool was_left = leftovers_.contains(listed);  // of the group that had the handle before
+  if (channels.empty() && !group.original) {
+    if (!was_left) ledger_.clear_group(listed);
+    return;
+  }
+  leftovers_.add(listed);  // until it is undone
+  if (was_left || lines_[key.second]->is_stuck()) return;
+  leftovers_.begin(listed);
+  ask(key.second,
+      [this, listed, ref = group.ref, original = group.original,
+       channels = std::move(channels)]() -> DriverAnswer {
+        const bool is_thawed = thaw(gpu_, listed.gpu, channels).has_value();
+        const bool is_restored = !original || has_undone(gpu_.set_slice(ref, *original));
+        return [this, listed, is_undone = is_thawed && is_restored,
+                had_freezes = !channels.empty()] { released(listed, is_undone, had_freezes); };
+      });
+}
+
+void Enforcer::released(const LedgerKey& listed, bool is_undone, bool had_freezes) {
+  leftovers_.end(listed, is_undone);
+  if (is_undone) ledger_.clear_group(listed);
+  if (had_freezes) doubt(listed);
+}
+
+void Enforcer::undo_leftovers(const ProcReader& processes, bool at_once) {
+  if (lines_.empty()) return;
+  for (const auto& due : leftovers_.begin_due(at_once)) {
+    const auto recovery = std::make_shared<Recovery>(ledger_, processes, &due.second);
+    stops_.stop_again(recovery->resume(gpu_));
+    // What is listed of a GPU that is not there is found not to be there by any of the lines.
+    const uint32_t line = due.first < lines_.size() ? due.first : 0;
+    ask(line, [this, recovery, &processes, due]() -> DriverAnswer {
+      recovery->carry_out(gpu_);
+      return [this, recovery, &processes, due] {
+        undone(due.first, due.second, recovery->finish(ledger_, processes));
+      };
+    });
+  }
+  for (uint32_t line = 0; line < lines_.size(); ++line) {
+    if (at_once) (void)lines_[line]->wait(lines_[line]->is_stuck() ? Nanos{} : kPatience);
+    collect(line);
+  }
+}
+
+// Resuming a process for one GPU must not let it run that is to stand still for another.
+void Enforcer::undone(uint32_t gpu, const std::set<LedgerKey>& tried,
+                      const RecoveryReport& report) {
+  leftovers_.end(gpu, tried, report);
+  for (const ProcessId& process : report.thawed)
+    log_info("process {} was left frozen: thawed", process.pid);
+  stops_.stop_again(report.thawed);
+  for (const LedgerKey& key : report.groups) doubt(key);
+}
+
+// Its channels were thawed for whoever had it before: a child that inherited a descriptor, for
+// example. Whoever has frozen it by now thaws it and freezes it again.
+void Enforcer::doubt(const LedgerKey& undone) {
+  for (auto& [key, process] : processes_) {
+    if (key.second != undone.gpu) continue;
+    for (ControlledGroup& group : process.groups) {
+      if (group.ref.client != undone.client || group.ref.group != undone.group) continue;
+      for (auto& [channel, serial] : group.frozen) serial = kDoubtful;
+      process.has_doubt |= !group.frozen.empty();
+    }
+  }
 }
 
 }  // namespace gpushare

@@ -17,6 +17,12 @@ uint64_t serial_of(const ComputeGroup& group, uint32_t channel) {
   return group.serials[static_cast<std::size_t>(at - group.channels.begin())];
 }
 
+// Also what is frozen, if it may be another one of this handle by now.
+bool is_to_freeze(const ControlledGroup& group, uint32_t channel, uint64_t serial) {
+  const auto frozen = group.frozen.find(channel);
+  return frozen == group.frozen.end() || (frozen->second != kDoubtful && frozen->second != serial);
+}
+
 }  // namespace
 
 Freezes::Begun Freezes::begin(const ControlTarget& target, Controlled& process) {
@@ -25,7 +31,7 @@ Freezes::Begun Freezes::begin(const ControlTarget& target, Controlled& process) 
     ControlledGroup& group = *process.find(seen.ref);
     std::vector<uint32_t> named;
     std::ranges::copy_if(seen.channels, std::back_inserter(named), [&](uint32_t channel) {
-      return !group.frozen.contains(channel) &&
+      return is_to_freeze(group, channel, serial_of(seen, channel)) &&
              std::ranges::find(group.gone, channel) == group.gone.end();
     });
     if (named.empty()) continue;
@@ -53,16 +59,23 @@ bool Freezes::end(const FreezeDeed& deed, Controlled& process) {
   for (const FreezeDeed::Part& part : deed.parts) {
     ControlledGroup& group = *process.find(part.ref);
     if (!part.gone.empty()) {
+      for (const uint32_t channel : part.gone) group.forget(channel);
       group.gone.insert(group.gone.end(), part.gone.begin(), part.gone.end());
       group.gone_until = clock_.now() + kAskAgain;
     }
     if (deed.result) {
-      group.frozen.insert(part.channels.begin(), part.channels.end());
-    } else if (part.is_taken_back) {
+      for (const auto& [channel, serial] : part.channels)
+        if (!group.frozen.insert_or_assign(channel, serial).second) ++group.again[channel];
+      continue;
+    }
+    if (part.is_taken_back) {
       ledger_.end_thaw(group.entry);
       --group.begun;
-    } else {
-      for (const auto& [channel, serial] : part.channels) group.frozen[channel] = kDoubtful;
+    }
+    // What was frozen before may have been taken back with it.
+    for (const auto& [channel, serial] : part.channels) {
+      if (part.is_taken_back && !group.frozen.contains(channel)) continue;
+      group.frozen[channel] = kDoubtful;
       process.has_doubt = true;
     }
   }
@@ -75,10 +88,9 @@ bool Freezes::end(const FreezeDeed& deed, Controlled& process) {
 }
 
 ThawDeed Freezes::thaw_of(const ControlKey& key, const Controlled& process) {
-  ThawDeed deed{.key = key, .channels = {}};
+  ThawDeed deed{.key = key, .rounds = {}};
   for (const ControlledGroup& group : process.groups)
-    for (const auto& [channel, serial] : group.frozen)
-      deed.channels.push_back({group.ref.client, channel});
+    for (const auto& [channel, serial] : group.frozen) group.add_thaws(channel, deed.rounds);
   return deed;
 }
 
@@ -86,6 +98,7 @@ void Freezes::thawed(Controlled& process) {
   for (ControlledGroup& group : process.groups) {
     for (; group.begun > 0; --group.begun) ledger_.end_thaw(group.entry);
     group.frozen.clear();
+    group.again.clear();
   }
   if (const auto entry = std::exchange(process.stop_entry, std::nullopt)) ledger_.end_thaw(*entry);
   process.is_frozen = false;

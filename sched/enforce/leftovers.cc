@@ -2,20 +2,19 @@
 #include "sched/enforce/leftovers.h"
 
 #include <algorithm>
+#include <vector>
 
-#include "sched/enforce/recovery.h"
 #include "shmctl/base/log.h"
 
 namespace gpushare {
 
-Leftovers::Leftovers(Gpu& gpu, Ledger& ledger, const Clock& clock)
-    : gpu_(gpu), ledger_(ledger), clock_(clock) {
+Leftovers::Leftovers(Ledger& ledger, const Clock& clock) : ledger_(ledger), clock_(clock) {
   for (const LedgerKey& key : ledger_.groups()) all_.insert(key);
 }
 
 void Leftovers::add(const LedgerKey& key) {
   all_.insert(key);
-  undoing_ = {};  // the new one is tried soon
+  undoing_.erase(key.gpu);  // the new one is tried soon
 }
 
 template <class Fn>
@@ -31,24 +30,30 @@ bool Leftovers::concerns(const GroupRef& group, uint32_t gpu) const {
 
 bool Leftovers::has_freeze(const Holder& holder) const {
   return std::ranges::any_of(holder.groups, [&](const ComputeGroup& group) {
-    return any_of(group.ref, holder.gpu,
-                  [&](const LedgerKey& key) { return ledger_.freezes(key) > 0; });
+    return any_of(group.ref, holder.gpu, [&](const LedgerKey& key) {
+      return ledger_.freezes(key) > 0 || begun_.contains(key);
+    });
   });
 }
 
-std::vector<ProcessId> Leftovers::undo(const ProcReader& processes, bool at_once) {
-  const Time now = clock_.now();
-  if (all_.empty() || (!at_once && !undoing_.may_try(now))) return {};
-  RecoveryReport report = recover(gpu_, ledger_, processes, all_);
+std::map<uint32_t, std::set<LedgerKey>> Leftovers::begin_due(bool at_once) {
+  std::map<uint32_t, std::set<LedgerKey>> due;
+  for (const LedgerKey& key : all_)
+    if (!begun_.contains(key) && (at_once || undoing_[key.gpu].may_try(clock_)))
+      due[key.gpu].insert(key);
+  for (const auto& [gpu, keys] : due) begun_.insert(keys.begin(), keys.end());
+  return due;
+}
+
+void Leftovers::end(uint32_t gpu, const std::set<LedgerKey>& tried, const RecoveryReport& report) {
   const std::vector<LedgerKey> listed = ledger_.groups();
-  std::erase_if(all_,
-                [&](const LedgerKey& key) { return !std::ranges::binary_search(listed, key); });
+  for (const LedgerKey& key : tried) end(key, !std::ranges::binary_search(listed, key));
+  Backoff& undoing = undoing_[gpu];
   if (report.errors.empty()) {
-    undoing_.succeeded();
-  } else if (undoing_.failed(now, report.errors.front())) {
+    undoing.succeeded();
+  } else if (undoing.failed(clock_.now(), report.errors.front())) {
     for (const std::string& error : report.errors) log_error("not undone yet: {}", error);
   }
-  return std::move(report.thawed);
 }
 
 }  // namespace gpushare

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 #include <utility>
 #include <variant>
 
+#include "sched/enforce/controlled.h"
 #include "shmctl/plane/ledger.h"
 
 namespace gpushare {
@@ -18,115 +18,105 @@ namespace {
 // larger number is damage, and a surplus thaw is harmless.
 constexpr uint32_t kMostFreezes = 16;
 
-struct Entry {
-  uint32_t index = 0;
-  LedgerRecord record;
-  bool is_undone = true;
-  bool has_ended = false;  // its process
-  ProcessId process() const { return {record.pid, record.start_ticks}; }
-  // Not a group's channels are frozen, but the process is stopped (an MPS client).
-  bool is_stop() const { return record.client == 0 && record.group == 0; }
-  LedgerKey group() const {
-    return {record.pid, record.start_ticks, record.gpu, record.client, record.group};
-  }
-};
-
-bool is_gone(const Error& error) { return error.code == std::errc::no_such_process; }
-
-// Thaws the entries once, each of which asks for it still. All in one call; if that fails, one by
-// one, to tell whose channels resist.
-void thaw_once(Gpu& gpu, uint32_t index, std::span<Entry* const> entries,
-               std::vector<std::string>& errors) {
-  const auto channels_of = [](const Entry& entry, std::vector<ChannelRef>& channels) {
-    for (uint32_t i = 0; i < entry.record.channel_count; ++i)
-      channels.push_back({entry.record.client, entry.record.channels[i]});
-  };
-  std::vector<ChannelRef> channels;
-  for (const Entry* entry : entries) channels_of(*entry, channels);
-  if (channels.empty() || gpu.thaw(index, channels)) return;
-  for (Entry* entry : entries) {
-    channels.clear();
-    channels_of(*entry, channels);
-    const Result<> thawed = gpu.thaw(index, channels);
-    if (thawed || is_gone(thawed.error())) continue;
-    entry->is_undone = false;
-    errors.push_back(fmt::format("pid {}: {}", entry->record.pid, thawed.error().message()));
-  }
+void add_channels(const LedgerRecord& record, std::vector<ChannelRef>& channels) {
+  for (uint32_t i = 0; i < record.channel_count; ++i)
+    channels.push_back({record.client, record.channels[i]});
 }
 
-RecoveryReport undo(Gpu& gpu, Ledger& ledger, const ProcReader& processes,
-                    std::vector<Entry> entries) {
-  RecoveryReport report;
-  for (Entry& entry : entries) {
-    entry.has_ended = processes.has_ended(entry.process());
-    if (entry.has_ended) ++report.gone;
-  }
-
-  std::map<uint32_t, std::vector<Entry*>> frozen;  // by GPU
-  std::set<ProcessId> thawed;
-  for (Entry& entry : entries) {
-    if (entry.record.freezes == 0) continue;
-    if (!entry.is_stop()) {
-      frozen[entry.record.gpu].push_back(&entry);
-      continue;
-    }
-    if (entry.has_ended) continue;
-    const Result<> resumed = gpu.resume(entry.process());
-    entry.is_undone = resumed || is_gone(resumed.error());
-    if (entry.is_undone)
-      thawed.insert(entry.process());
-    else
-      report.errors.push_back(
-          fmt::format("pid {}: {}", entry.record.pid, resumed.error().message()));
-  }
-  for (auto& [index, list] : frozen) {
-    for (uint32_t round = 0; round < kMostFreezes && !list.empty(); ++round) {
-      thaw_once(gpu, index, list, report.errors);
-      std::erase_if(list, [&](const Entry* entry) {
-        if (entry->is_undone && !entry->has_ended) thawed.insert(entry->process());
-        return !entry->is_undone || round + 1 >= entry->record.freezes;
-      });
-    }
-  }
-  report.thawed.assign(thawed.begin(), thawed.end());
-
-  for (Entry& entry : entries) {
-    if (entry.record.slice_changed == 0 || entry.has_ended) continue;
-    const GroupRef group{entry.process(), entry.record.fd, entry.record.client, entry.record.group};
-    const Micros original(std::max(1u, entry.record.original_slice_us));
-    const Result<> restored = gpu.set_slice(group, original);
-    if (restored) {
-      ++report.slices_restored;
-    } else if (!is_gone(restored.error()) && !processes.has_ended(entry.process())) {
-      entry.is_undone = false;
-      report.errors.push_back(
-          fmt::format("pid {}: {}", entry.record.pid, restored.error().message()));
-    }
-  }
-  for (const Entry& entry : entries)
-    if (entry.is_undone) ledger.clear(entry.index);
-  return report;
+std::string text_of(const LedgerRecord& record, const Error& error) {
+  return fmt::format("pid {}: {}", record.pid, error.message());
 }
 
 }  // namespace
 
-RecoveryReport recover(Gpu& gpu, Region& region, const ProcReader& processes) {
-  Ledger ledger(region);
-  std::vector<Entry> entries;
-  ledger.for_each([&](uint32_t index, const LedgerRecord& record) {
-    entries.push_back({.index = index, .record = record});
-  });
-  return undo(gpu, ledger, processes, std::move(entries));
-}
-
-RecoveryReport recover(Gpu& gpu, Ledger& ledger, const ProcReader& processes,
-                       const std::set<LedgerKey>& groups) {
-  std::vector<Entry> entries;
+Recovery::Recovery(const Ledger& ledger, const ProcReader& processes,
+                   const std::set<LedgerKey>* groups) {
   ledger.for_each([&](uint32_t index, const LedgerRecord& record) {
     Entry entry{.index = index, .record = record};
-    if (groups.contains(entry.group())) entries.push_back(entry);
+    if (groups != nullptr && !groups->contains(entry.group())) return;
+    entry.has_ended = processes.has_ended(entry.process());
+    if (entry.has_ended) ++report_.gone;
+    entries_.push_back(std::move(entry));
   });
-  return undo(gpu, ledger, processes, std::move(entries));
+}
+
+std::vector<ProcessId> Recovery::resume(Gpu& gpu) {
+  for (Entry& entry : entries_) {
+    if (entry.record.freezes == 0 || !entry.is_stop() || entry.has_ended) continue;
+    const Result<> resumed = gpu.resume(entry.process());
+    entry.is_undone = has_undone(resumed);
+    if (entry.is_undone)
+      report_.thawed.push_back(entry.process());
+    else
+      report_.errors.push_back(text_of(entry.record, resumed.error()));
+  }
+  return report_.thawed;
+}
+
+void Recovery::carry_out(Gpu& gpu) {
+  std::map<uint32_t, std::vector<Entry*>> frozen;  // by GPU
+  for (Entry& entry : entries_) {
+    if (entry.record.freezes == 0 || entry.is_stop()) continue;
+    frozen[entry.record.gpu].push_back(&entry);
+    report_.groups.push_back(entry.group());
+  }
+  for (auto& [index, list] : frozen) {
+    for (uint32_t round = 0; round < kMostFreezes && !list.empty(); ++round) {
+      thaw_once(gpu, index, list);
+      std::erase_if(list, [&](const Entry* entry) {
+        if (entry->is_undone && !entry->has_ended) report_.thawed.push_back(entry->process());
+        return !entry->is_undone || round + 1 >= entry->record.freezes;
+      });
+    }
+  }
+  for (Entry& entry : entries_)
+    if (entry.record.slice_changed != 0 && !entry.has_ended) restore(gpu, entry);
+}
+
+// Thaws the entries once, each of which asks for it still. All in one call; if that fails, one by
+// one, to tell whose channels resist.
+void Recovery::thaw_once(Gpu& gpu, uint32_t index, std::span<Entry* const> entries) {
+  std::vector<ChannelRef> channels;
+  for (const Entry* entry : entries) add_channels(entry->record, channels);
+  if (channels.empty() || gpu.thaw(index, channels)) return;
+  for (Entry* entry : entries) {
+    channels.clear();
+    add_channels(entry->record, channels);
+    const Result<> thawed = gpu.thaw(index, channels);
+    if (has_undone(thawed)) continue;
+    entry->is_undone = false;
+    report_.errors.push_back(text_of(entry->record, thawed.error()));
+  }
+}
+
+void Recovery::restore(Gpu& gpu, Entry& entry) {
+  const GroupRef group{entry.process(), entry.record.fd, entry.record.client, entry.record.group};
+  const Result<> restored =
+      gpu.set_slice(group, Micros(std::max(1u, entry.record.original_slice_us)));
+  if (restored) ++report_.slices_restored;
+  if (!has_undone(restored)) entry.refusal = restored.error();
+}
+
+RecoveryReport Recovery::finish(Ledger& ledger, const ProcReader& processes) {
+  for (Entry& entry : entries_) {
+    if (entry.refusal && !processes.has_ended(entry.process())) {
+      entry.is_undone = false;
+      report_.errors.push_back(text_of(entry.record, *entry.refusal));
+    }
+    if (entry.is_undone) ledger.clear(entry.index);
+  }
+  std::ranges::sort(report_.thawed);
+  const auto twice = std::ranges::unique(report_.thawed);
+  report_.thawed.erase(twice.begin(), twice.end());
+  return std::move(report_);
+}
+
+RecoveryReport recover(Gpu& gpu, Region& region, const ProcReader& processes) {
+  Ledger ledger(region);
+  Recovery recovery(ledger, processes);
+  recovery.resume(gpu);
+  recovery.carry_out(gpu);
+  return recovery.finish(ledger, processes);
 }
 
 Result<uint32_t> thaw_everything(Gpu& gpu) {

@@ -9,7 +9,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,7 @@ namespace gpushare {
 
 struct RecoveryReport {
   std::vector<ProcessId> thawed;  // each once
+  std::vector<LedgerKey> groups;  // whose channels were thawed, as far as they were there
   uint32_t slices_restored = 0;
   uint32_t gone = 0;                // entries of processes that have ended
   std::vector<std::string> errors;  // what could not be undone; its entries stay
@@ -29,9 +32,43 @@ struct RecoveryReport {
 
 // Thaws first, all of a GPU in one call; then the slices.
 RecoveryReport recover(Gpu& gpu, Region& region, const ProcReader& processes);
-// The same for these groups alone, by the one who writes the ledger.
-RecoveryReport recover(Gpu& gpu, Ledger& ledger, const ProcReader& processes,
-                       const std::set<LedgerKey>& groups);
+
+// The same in steps, for one who may not wait for the driver: the one who writes the ledger makes
+// it, resumes and finishes, and carry_out() is called once between, on any thread.
+class Recovery {
+ public:
+  // `groups`: only these; nullptr: all that is listed.
+  Recovery(const Ledger& ledger, const ProcReader& processes,
+           const std::set<LedgerKey>* groups = nullptr);
+
+  // Lets go on what was stopped, which is no call of the driver. Returns these processes.
+  std::vector<ProcessId> resume(Gpu& gpu);
+  // Thaws channels and restores slices.
+  void carry_out(Gpu& gpu);
+  // Clears in the ledger what is undone. REQUIRES: nothing was begun for these groups meanwhile.
+  RecoveryReport finish(Ledger& ledger, const ProcReader& processes);
+
+ private:
+  struct Entry {
+    uint32_t index = 0;
+    LedgerRecord record;
+    bool is_undone = true;
+    bool has_ended = false;          // its process, when this was made
+    std::optional<Error> refusal{};  // of its slice
+    ProcessId process() const { return {record.pid, record.start_ticks}; }
+    // Not a group's channels are frozen, but the process is stopped (an MPS client).
+    bool is_stop() const { return record.client == 0 && record.group == 0; }
+    LedgerKey group() const {
+      return {record.pid, record.start_ticks, record.gpu, record.client, record.group};
+    }
+  };
+
+  void thaw_once(Gpu& gpu, uint32_t index, std::span<Entry* const> entries);
+  void restore(Gpu& gpu, Entry& entry);
+
+  std::vector<Entry> entries_;
+  RecoveryReport report_;
+};
 
 // Where no ledger says what is frozen: thaws all channels of all programs several times, because a
 // surplus thaw is harmless. Returns how many programs there were. Processes that were stopped (MPS

@@ -2,6 +2,7 @@
 #include "sched/enforce/sharing.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace gpushare {
 namespace {
@@ -13,54 +14,83 @@ constexpr Nanos kAloneForGood = std::chrono::seconds(10);
 
 }  // namespace
 
-std::optional<uint32_t> Sharing::ask_number(ControlledGroup& group) {
-  const Result<uint32_t> number = gpu_.hardware_group(group.ref);
-  if (number) return *number;
-  const bool is_known = number.error().code != std::errc::not_supported;
-  group.ask_at = is_known ? clock_.now() + kAskAgain : Time::max();
-  return std::nullopt;
+void Sharing::ask(ControlledGroup& group, const ControlKey& key, DriverLine& line) {
+  if (group.hardware || group.is_asked_for || clock_.now() < group.ask_at) return;
+  ask({{.key = key, .ref = group.ref, .serial = group.serial}}, line);
 }
 
-std::vector<ControlKey> Sharing::join(ControlledGroup& group, const ControlKey& key) {
-  std::vector<ControlKey> found;
-  const Time now = clock_.now();
-  if (group.hardware || now < group.ask_at || left_ <= Nanos{}) return found;
-  group.hardware = ask_number(group);
-  left_ -= clock_.now() - now;
-  if (!group.hardware) return found;
-  const uint32_t number = *group.hardware;
-  sharers_[{key.second, number}].insert(key);
-  check_sharers(key, number);
-  const std::set<ControlKey>& sharers = sharers_[{key.second, number}];
-  if (sharers.size() < 2) return found;
-  for (const ControlKey& sharer : sharers) {
-    Controlled& process = all_[sharer];
-    process.shared_last = clock_.now();
-    if (!process.shares_group) found.push_back(sharer);
+void Sharing::ask(std::vector<Asked> groups, DriverLine& line) {
+  for (const Asked& one : groups) find(one)->is_asked_for = true;
+  line.ask([this, &line, groups = std::move(groups)]() mutable -> DriverAnswer {
+    for (Asked& one : groups) one.number = gpu_.hardware_group(one.ref);
+    return [this, &line, groups = std::move(groups)] { enter(groups, line); };
+  });
+}
+
+// nullptr: it is not followed any more, or its handle was used again.
+ControlledGroup* Sharing::find(const Asked& asked) {
+  const auto process = all_.find(asked.key);
+  ControlledGroup* const group = process == all_.end() ? nullptr : process->second.find(asked.ref);
+  return group != nullptr && group->serial == asked.serial ? group : nullptr;
+}
+
+// Those of other processes that are thought to be there and are not in `groups`: they are there no
+// more, until they are asked.
+std::vector<Sharing::Asked> Sharing::others_at(const Place& place,
+                                               const std::vector<Asked>& groups) {
+  std::vector<Asked> others;
+  std::erase_if(sharers_[place], [&](const ControlKey& key) {
+    if (std::ranges::find(groups, key, &Asked::key) != groups.end()) return false;
+    for (ControlledGroup& group : all_.at(key).groups) {
+      if (group.hardware != place.second) continue;
+      group.hardware.reset();
+      group.ask_at = Time{};
+      others.push_back({.key = key, .ref = group.ref, .serial = group.serial});
+    }
+    return true;
+  });
+  return others;
+}
+
+// What was asked for together is true together.
+void Sharing::enter(const std::vector<Asked>& groups, DriverLine& line) {
+  std::map<Place, std::vector<Asked>> said;
+  for (const Asked& one : groups) {
+    ControlledGroup* const group = find(one);
+    if (group == nullptr) continue;
+    group->is_asked_for = false;
+    if (one.number) {
+      said[{one.key.second, *one.number}].push_back(one);
+    } else {
+      const bool is_known = one.number.error().code != std::errc::not_supported;
+      group->ask_at = is_known ? clock_.now() + kAskAgain : Time::max();
+    }
   }
-  return found;
+  std::set<ControlKey> found;
+  for (auto& [place, there] : said) {
+    if (std::vector<Asked> others = others_at(place, there); !others.empty()) {
+      std::ranges::move(others, std::back_inserter(there));
+      ask(std::move(there), line);
+      continue;
+    }
+    std::set<ControlKey>& sharers = sharers_[place];
+    for (const Asked& one : there) {
+      find(one)->hardware = place.second;
+      sharers.insert(one.key);
+    }
+    if (sharers.size() > 1) found.insert(sharers.begin(), sharers.end());
+  }
+  for (const ControlKey& key : found) {
+    const auto at = all_.find(key);  // not one that goes because of the one before
+    if (at == all_.end()) continue;
+    at->second.shared_last = clock_.now();
+    if (!at->second.shares_group) share_(key);
+  }
 }
 
 bool Sharing::is_asked(const Controlled& process) {
   return std::ranges::none_of(process.groups, [](const ControlledGroup& group) {
     return !group.hardware && group.ask_at == Time{};
-  });
-}
-
-// Whoever is thought to have the number, too, is asked for it now: a process whose groups were
-// freed may not be followed yet.
-void Sharing::check_sharers(const ControlKey& key, uint32_t number) {
-  std::erase_if(sharers_[{key.second, number}], [&](const ControlKey& other) {
-    if (other == key) return false;
-    bool has_number = false;
-    for (ControlledGroup& group : all_[other].groups) {
-      if (group.hardware != number) continue;
-      group.hardware.reset();
-      group.ask_at = Time{};
-      if (ask_number(group) == number) group.hardware = number;
-      has_number |= group.hardware.has_value();
-    }
-    return !has_number;
   });
 }
 

@@ -37,13 +37,9 @@ std::optional<Micros> slice_of(const Controlled* process, const ComputeGroup& se
   return is_ours ? group->slice : seen.own_slice;
 }
 
-Slices::Slices(Gpu& gpu, Ledger& ledger, const Clock& clock, const Leftovers& leftovers,
+Slices::Slices(Ledger& ledger, const Clock& clock, const Leftovers& leftovers,
                std::function<void(const ControlChange&)> changed)
-    : gpu_(gpu),
-      ledger_(ledger),
-      clock_(clock),
-      leftovers_(leftovers),
-      changed_(std::move(changed)) {}
+    : ledger_(ledger), clock_(clock), leftovers_(leftovers), changed_(std::move(changed)) {}
 
 bool Slices::set(std::span<const FollowedTarget> targets, DriverLine& line) {
   struct Wrong {
@@ -142,15 +138,6 @@ void Slices::restore(const ControlKey& key, const Controlled& process, DriverLin
                         .ref = group.ref,
                         .slice = *group.original});
   if (!orders.empty()) line.restore(std::move(orders));
-}
-
-bool Slices::restore_now(ControlledGroup& group) {
-  if (!group.original) return true;
-  const Result<> restored = gpu_.set_slice(group.ref, *group.original);
-  if (!restored && !is_gone(restored.error())) return false;
-  drop(group);
-  group.slice = std::nullopt;
-  return true;
 }
 
 void Slices::drop(ControlledGroup& group) {

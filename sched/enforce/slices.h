@@ -19,7 +19,7 @@ namespace gpushare {
 class Slices {
  public:
   // `changed` is told of each group whose slice was set. All outlive it.
-  Slices(Gpu& gpu, Ledger& ledger, const Clock& clock, const Leftovers& leftovers,
+  Slices(Ledger& ledger, const Clock& clock, const Leftovers& leftovers,
          std::function<void(const ControlChange&)> changed);
 
   // Asks for the slices of all targets that have others: those first that are furthest from what
@@ -32,8 +32,6 @@ class Slices {
   // Enters what came of an order.
   void enter(const SliceOrder& order, Controlled& process, DriverLine& line);
 
-  // Gives the group its own slice back at once. Returns false when it stays in the ledger.
-  bool restore_now(ControlledGroup& group);
   // The group is another one by now: what was set is gone with it.
   void drop(ControlledGroup& group);
 
@@ -44,7 +42,6 @@ class Slices {
             DriverLine& line);
   void refused(const ControlKey& key, Controlled& process, const Error& error, DriverLine& line);
 
-  Gpu& gpu_;
   Ledger& ledger_;
   const Clock& clock_;
   const Leftovers& leftovers_;

@@ -14,7 +14,7 @@ Result<bool> Stops::stop(const ControlKey& key, Controlled& process) {
   if (!entry) return std::unexpected(entry.error());
   if (const Result<> stopped = gpu_.stop(key.first); !stopped) {
     // The signal may have been sent: a surplus one is harmless.
-    if (const Result<> resumed = resume(key); resumed || is_gone(resumed.error()))
+    if (has_undone(resume(key)))
       ledger_.end_thaw(*entry);
     else
       leftovers_.add(own);
@@ -36,7 +36,7 @@ Result<> Stops::resume(const ControlKey& key) {
 void Stops::release(const ControlKey& key, Controlled& process) {
   if (!process.stop_entry) return;
   const Result<> resumed = resume(key);
-  if (resumed || is_gone(resumed.error())) {
+  if (has_undone(resumed)) {
     ledger_.clear(*process.stop_entry);
   } else {
     log_error("process {} is still stopped: {}", key.first.pid, resumed.error().message());

@@ -92,12 +92,16 @@ bool Conductor::is_named(uint64_t job) const {
 }
 
 // REQUIRES: the job was chosen, so that there is room for it once those have gone that were not.
-bool Conductor::may_enter(const Job& job) const {
+bool Conductor::may_enter(const Job& job, Time now) const {
+  const JobTurn& own = turns_.at(job.id);
+  const bool begins_by_launch = own.state() == TurnState::kHeld && own.rung() != Rung::kNone;
   return std::ranges::all_of(orders_, [&](const GpuOrder& order) {
     const uint64_t bit = uint64_t{1} << order.gpu;
     if ((job.gpus & bit) == 0) return true;
     const auto others = std::ranges::count_if(jobs_, [&](const Job& other) {
-      return other.id != job.id && (other.gpus & bit) != 0 && turns_.at(other.id).occupies();
+      const JobTurn& turn = turns_.at(other.id);
+      return other.id != job.id && (other.gpus & bit) != 0 && turn.occupies() &&
+             !(begins_by_launch && turn.is_about_to_stand(now));
     });
     return static_cast<std::size_t>(others) < std::max<std::size_t>(room(order), 1);
   });
@@ -126,7 +130,7 @@ bool Conductor::decide(Time now) {
     if (!is_chosen(job) || turn.state() == TurnState::kRunning) continue;
     // One that was still stopping goes on: nobody was let in in its place.
     const bool goes_on = turn.state() == TurnState::kStopping && has_turn(job);
-    if (goes_on || may_enter(job)) {
+    if (goes_on || may_enter(job, now)) {
       let_in(job, turn, now);
       has_let_in = true;
     } else {
@@ -155,16 +159,23 @@ void Conductor::let_in(const Job& job, JobTurn& turn, Time now) {
     Handover& handover = handovers_[order.gpu];
     if (handover.next == job.id) continue;
     const auto last = turns_.find(std::exchange(handover.next, job.id));
-    const bool is_gap = waited && last != turns_.end() && last->second.stood() >= since;
-    handover.last = is_gap ? last->first : 0;
-    handover.stood = is_gap ? last->second.stood() : Time{};
+    const bool has_stood = last != turns_.end() && last->second.stood() >= since;
+    const bool stands_soon = last != turns_.end() && last->second.occupies();
+    handover.last = waited && (has_stood || stands_soon) ? last->first : 0;
+    handover.since = since;
+    handover.stood = has_stood ? last->second.stood() : Time{};
   }
 }
 
-// A gap is known once the next job has begun an iteration.
+// A gap is known once the last job has stood and the next one has begun an iteration.
 void Conductor::note_gaps() {
   for (auto& [gpu, handover] : handovers_) {
     if (handover.last == 0) continue;
+    if (handover.stood == Time{}) {  // the next one was let in just before
+      const JobTurn* const last = find(handover.last);
+      if (last != nullptr && last->occupies()) continue;
+      if (last != nullptr && last->stood() >= handover.since) handover.stood = last->stood();
+    }
     const Job* const job = find_job(jobs_, handover.next);
     const JobTurn* const turn = job == nullptr ? nullptr : &turns_.at(job->id);
     const bool is_under_way =

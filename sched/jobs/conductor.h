@@ -8,7 +8,9 @@
 // passed over if another one has been chosen for one of them. Who has the turn and wants nothing so
 // lends it, and gets it back at the next boundary of who has borrowed it. Where nobody wants the
 // GPU, who has the turn by the plan keeps it.
-// A job is let in when fewer jobs than that still occupy each of its GPUs.
+// A job is let in when fewer jobs than that still occupy each of its GPUs. One that has a gate or a
+// boundary to wait at, so that it begins with a launch, also comes in when the last one is about to
+// stand.
 #pragma once
 
 #include <cstdint>
@@ -62,12 +64,13 @@ class Conductor {
  private:
   struct Handover {  // on one GPU
     uint64_t last = 0, next = 0;
-    Time stood{};
+    Time since{};  // the next one has waited
+    Time stood{};  // the last one; zero: not yet
   };
 
   Nanos grace_of(uint64_t job) const;
   bool is_named(uint64_t job) const;
-  bool may_enter(const Job& job) const;
+  bool may_enter(const Job& job, Time now) const;
   bool has_turn(const Job& job) const;
   void let_in(const Job& job, JobTurn& turn, Time now);
   void note_gaps();

@@ -89,12 +89,15 @@ void GangTurns::find_gangs(std::span<const Seen> all) {
     std::map<uint32_t, double> shares;
     Priority priority = Priority::kIdle;
     double cap = 1;
-    bool can_hold = true, is_capped = false;
+    bool can_hold = true, may_be_gang = true, is_capped = false;
+    std::string_view tenant;
   };
   std::map<Key, Found> found;
   for (const Seen& seen : all) {
     Found& job = found[seen.job];
     job.can_hold = job.can_hold && seen.can_hold;
+    job.may_be_gang = job.may_be_gang && seen.may_be_gang;
+    job.tenant = seen.tenant;
     job.priority = std::max(job.priority, seen.priority);
     if (!seen.wants_gpu) continue;
     job.gpus |= bit(seen.gpu);
@@ -104,11 +107,13 @@ void GangTurns::find_gangs(std::span<const Seen> all) {
   }
   for (auto& [key, gang] : gangs_) gang.is_seen = false;
   for (const auto& [key, job] : found) {
-    if (std::popcount(job.gpus) < 2 || !job.can_hold || job.shares.empty()) continue;
+    if (std::popcount(job.gpus) < 2 || !job.may_be_gang || !job.can_hold || job.shares.empty())
+      continue;
     Gang& gang = gangs_[key];
     gang.is_seen = true;
-    gang.name =
-        key.run != 0 ? "run-" + std::to_string(key.run) : "pid-" + std::to_string(key.process.pid);
+    gang.name = key.tenant != 0 ? "tenant " + std::string(job.tenant)
+                : key.run != 0  ? "run-" + std::to_string(key.run)
+                                : "pid-" + std::to_string(key.process.pid);
     gang.priority = job.priority;
     gang.gpus = job.gpus;
     gang.is_capped = job.is_capped;
@@ -126,7 +131,7 @@ bool GangTurns::is_light(const Seen& seen) {
   const Place place{seen.process, seen.gpu};
   if (seen.share < 0) light_.insert(place);
   if (seen.share < 0 || seen.target <= 0) return light_.contains(place);
-  const double used = seen.share / seen.target;
+  const double used = std::min(seen.share / seen.target, seen.rate);
   if (used >= kNotLight) light_.erase(place);
   if (used < kLight) light_.insert(place);
   return light_.contains(place);
@@ -244,6 +249,12 @@ void GangTurns::hold(std::span<const Seen> all) {
           seen.priority <= gang.priority)
         held_[place] = "gang turn of " + gang.name;
   }
+}
+
+bool GangTurns::has_turns_on(uint32_t gpu) const {
+  return std::ranges::any_of(gangs_, [&](const auto& gang) {
+    return gang.second.has_rivals && (gang.second.gpus & bit(gpu)) != 0;
+  });
 }
 
 const std::string* GangTurns::held(const ProcessId& process, uint32_t gpu) const {

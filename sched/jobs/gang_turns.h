@@ -6,7 +6,8 @@
 // slices, before their policies plan. Pure: time is given, and nothing is asked of anybody. One
 // thread.
 //
-// A gang is what one `gpushare run` started, or one process, while it has work on two GPUs or more.
+// A gang is what one `gpushare run` started, or one process, or all processes of a tenant that says
+// so (`gang = true`), while it has work on two GPUs or more.
 // While others of its class have work on any of them it takes turns with these: in its turn they
 // are held there, and otherwise it is held everywhere. Its share is the least of what the plans
 // give it on its GPUs. It is owed that part of what all
@@ -36,12 +37,14 @@ class GangTurns {
   // GPU each. A freeze and a thaw cost the GPU about 0.8 ms, so that two of them are 2 % of it.
   static constexpr Nanos kPeriod = std::chrono::milliseconds(100);
   // Who uses less than this part of its share makes little use of it, until it uses more than the
-  // second part. Of a newcomer that is found out while nobody is held: in turns of its own it
-  // counts as working as long as it is on the GPU, because the switch log cannot tell.
+  // second part. In turns of its own the switch log cannot tell: there the driver's samples do,
+  // which come once a second.
   static constexpr double kLight = 0.4, kNotLight = 0.6;
 
-  // A job that may be a gang: a run by its number, any other process by itself.
+  // A job that may be a gang: a tenant by its slot and 1, a run by its number, any other process by
+  // itself.
   struct Key {
+    uint32_t tenant = 0;
     uint32_t run = 0;
     ProcessId process{};
     auto operator<=>(const Key&) const = default;
@@ -53,11 +56,14 @@ class GangTurns {
     Key job{};
     Priority priority = Priority::kNormal;
     bool wants_gpu = false;
+    bool may_be_gang = true;    // false: nobody wants it to have its time on all GPUs at once
+    std::string_view tenant{};  // its name, of a job that is a tenant; valid during the call
     bool can_hold =
         true;            // false: an MPS client, one that the user froze, or that is only observed
     double cap = 1;      // of its tenant, a part of all time; 1: it has none
     Nanos used{};        // GPU time since the last look
     double share = -1;   // measured over the last second; < 0: unknown
+    double rate = 1;     // of the time in which it may run, the part that it uses
     double target = -1;  // by the last plan; < 0: unknown
     bool is_capped = false;  // by the last plan: it is frozen for its cap
   };
@@ -68,6 +74,8 @@ class GangTurns {
   // Why the process is held on this GPU, for people; nullptr: it is not.
   const std::string* held(const ProcessId& process, uint32_t gpu) const;
   bool holds_anybody() const { return !held_.empty(); }
+  // Whether gangs and others take turns on this GPU.
+  bool has_turns_on(uint32_t gpu) const;
   // When the next look is due.
   Time next() const { return next_; }
 

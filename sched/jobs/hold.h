@@ -31,8 +31,9 @@ struct ProcessLook {
   std::optional<Time> at_boundary{};  // since when a thread stands there
   bool waits_for_work = false;        // a thread waits for what it has launched
   bool is_at_gate = false;            // a thread stands there
-  uint64_t begun = 0;                 // iterations
-  Time began{};                       // the last of them; zero: unknown
+  bool is_done = false;  // it says that its work is done, and has launched nothing since
+  uint64_t begun = 0;    // iterations
+  Time began{};          // the last of them; zero: unknown
   uint64_t launches = 0;
   Time last_launch{};
 };

@@ -10,6 +10,11 @@ namespace {
 // otherwise.
 constexpr Nanos kStoppingLook = std::chrono::milliseconds(2);
 constexpr Nanos kCalmLook = std::chrono::milliseconds(10);
+// A wait is believed for so long after the last launch, whatever log and samples say, which are
+// behind.
+constexpr Nanos kWaitBelieved = std::chrono::milliseconds(200);
+// What a process says of its iterations may be anything.
+constexpr Nanos kLongest = std::chrono::hours(1);
 
 }  // namespace
 
@@ -50,15 +55,36 @@ void JobTurn::meet(Held& held, const ProcessLook& look, Time now) {
   if (state_ == TurnState::kRunning && began_ == Time{} &&
       look.begun == held.begun_when_let_in + 1 && look.began > since_)
     began_ = look.began;
+  const Time before = held.look.began;
   held.look = look;
+  if (look.began > now) held.look.began = before;  // that cannot be
+}
+
+// The last iteration of this turn has ended. The first ones tell less: in them the GPU changes
+// hands. One that differs from those before is forgotten, two in a row are the new measure.
+void JobTurn::learn_from_stand(Held& held) const {
+  const ProcessLook& look = held.look;
+  if (!look.at_boundary || look.began <= since_ || *look.at_boundary < look.began) return;
+  const Nanos took = std::min(*look.at_boundary - look.began, kLongest);
+  const bool was_wrong = held.miss && *held.miss > kMostMiss;
+  held.miss.reset();
+  if (held.length > Nanos{}) held.miss = std::chrono::abs(took - held.length);
+  const bool is_wrong = held.miss && *held.miss > kMostMiss;
+  if (!held.miss || (is_wrong && was_wrong))
+    held.length = took;
+  else if (!is_wrong)
+    held.length += (took - held.length) / 4;
 }
 
 // It has launched nothing for its patience, and stands nowhere. Who was let in because it wanted
-// the GPU has its patience to come to its next launch.
+// the GPU has its patience to come to its next launch. A wait counts while the log or the driver's
+// samples say that there is work, because a program may be stopped in one.
 bool JobTurn::is_quiet(const Held& held, Time now) {
   const ProcessLook& look = held.look;
-  const Time last = std::max(look.last_launch, held.let_in);
-  return look.launches == 0 || (!look.waits_for_work && now - last >= held.patience);
+  if (look.launches == 0) return true;
+  const Nanos passed = now - std::max(look.last_launch, held.let_in);
+  if (look.waits_for_work && (look.wants_gpu || passed < kWaitBelieved)) return false;
+  return look.is_done || passed >= held.patience;
 }
 
 bool JobTurn::wants(const Held& held, Time now) {
@@ -76,17 +102,23 @@ void JobTurn::hold(Held& held, Time now) {
   held.is_idle = false;
   if (!look.has_shim) return climb(held, look.wants_gpu ? Rung::kFreeze : Rung::kNone, now);
   const bool stands = look.at_boundary || look.is_at_gate;
-  if (!stands && look.can_freeze && held.launches_when_frozen == look.launches) {
+  const bool is_idle = !stands && !held.was_seen_at_work && is_quiet(held, now);
+  const bool is_leaving = is_idle && look.is_done;
+  if (!stands && !is_leaving && look.can_freeze && held.launches_when_frozen == look.launches) {
     if (++held.blind_freezes <= kBlindFreezes) return climb(held, Rung::kFreeze, now);
     held.blind_freezes = 0;
     held.was_seen_at_work = false;
     held.is_idle = true;
     return climb(held, Rung::kGate, now);
   }
-  if (!stands && !held.was_seen_at_work && is_quiet(held, now)) {
+  if (is_idle) {
     held.is_idle = true;
     return climb(held, Rung::kGate, now);
   }
+  // It has been waiting for what it launched long ago, and its next launch may be as far off.
+  const bool is_long = !stands && look.waits_for_work && !look.has_boundary && look.can_freeze &&
+                       now - std::max(look.last_launch, held.let_in) >= kPatience;
+  if (is_long) return climb(held, Rung::kFreeze, now);
   climb(held, look.has_boundary ? Rung::kBoundary : Rung::kGate, now);
 }
 
@@ -106,6 +138,7 @@ void JobTurn::advance(Held& held, Time now, Nanos grace) {
   if (held.stands && !was_standing) {
     held.stands_since = now;
     held.first_on = held.went_on = Time{};
+    learn_from_stand(held);
   }
   // One that has gone quiet in the meantime has nothing to be frozen for.
   const bool gone_quiet = is_over && !held.stands && look.has_shim && !held.was_seen_at_work &&
@@ -230,9 +263,39 @@ Rung JobTurn::rung() const {
   return highest;
 }
 
-Time JobTurn::next_after(Time now) const {
+std::optional<Time> JobTurn::expected_stand() const {
+  if (state_ != TurnState::kStopping) return std::nullopt;
+  std::optional<Time> last;
+  for (const auto& [process, held] : processes_) {
+    if (held.stands) continue;
+    const ProcessLook& look = held.look;
+    if (held.rung != Rung::kBoundary || look.begun < held.run_until || look.began == Time{} ||
+        held.length <= Nanos{})
+      return std::nullopt;
+    last = std::max(last.value_or(Time{}), look.began + held.length);
+  }
+  return last;
+}
+
+bool JobTurn::is_about_to_stand(Time now) const {
+  const std::optional<Time> expected = expected_stand();
+  if (!expected || now < *expected - kLead || now > *expected + kLead) return false;
+  return std::ranges::all_of(processes_, [](const auto& entry) {
+    const Held& held = entry.second;
+    return held.stands || (held.look.waits_for_work && held.miss && *held.miss <= kMostMiss);
+  });
+}
+
+Time JobTurn::next(Time now) const {
   if (state_ == TurnState::kFree) return Time::max();
-  return now + (state_ == TurnState::kStopping ? kStoppingLook : kCalmLook);
+  Time next = now + (state_ == TurnState::kStopping ? kStoppingLook : kCalmLook);
+  if (const std::optional<Time> expected = expected_stand()) {
+    if (now < *expected - kLead)
+      next = std::min(next, *expected - kLead);
+    else if (now < *expected + kLead)
+      next = std::min(next, now + kLead / 2);
+  }
+  return next;
 }
 
 }  // namespace gpushare

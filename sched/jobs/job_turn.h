@@ -10,8 +10,9 @@
 //   freeze    After another grace; at once where there is no shim, and where nothing was launched
 //             since it had to be frozen last time. But not more than kBlindFreezes times in a row:
 //             then the next job is let in beside it, and the log says whether it still works.
-// A process that has launched nothing for its patience, and was not seen at work since, stands as
-// soon as its gate is closed: so a turn is lent, and the first launch that comes ends the loan. One
+// A process that has launched nothing for its patience, or says that its work is done, and was not
+// seen at work since, stands as soon as its gate is closed: so a turn is lent, and the first launch
+// that comes ends the loan. One
 // that was seen at work in spite of that (a kernel that runs for long) has its patience doubled, up
 // to kLongestPatience.
 // A process that can be neither gated nor frozen (an MPS client without the shim) counts as
@@ -35,6 +36,13 @@ class JobTurn {
                          kLongestPatience = std::chrono::seconds(1),
                          kGoesOn = std::chrono::milliseconds(20);
   static constexpr int kBlindFreezes = 8;
+  // The next job may be let in so long before this one is expected to stand, so that its first
+  // launch is in line when the GPU has done this one's last work. On an H200 it takes about as long
+  // until a thread that waits here has been woken and has launched (docs/driver-facts.md). A launch
+  // that comes too soon costs two switches where a slice of the hardware ends just then.
+  static constexpr Nanos kLead = std::chrono::microseconds(300);
+  // By how much at most it was wrong when it stood last.
+  static constexpr Nanos kMostMiss = std::chrono::microseconds(200);
 
   // Looks at the processes: call it before the functions below, with a time that never falls.
   // `looks` are ascending by process; those that are missing have ended.
@@ -55,7 +63,15 @@ class JobTurn {
   // The lowest rung on which a process of it is.
   Rung rung() const;
   // When a look is due even if nothing happens; Time::max(): none is.
-  Time next(Time now) const { return next_after(now); }
+  Time next(Time now) const;
+
+  // When it will stand at its boundary, by how long the last iterations of its turns took before;
+  // none: it does not stop, the last iteration of a process has not begun, or that is not known.
+  std::optional<Time> expected_stand() const;
+  // It is so near that instant that the next job may be let in: that was right when it stood last,
+  // and all that is still to come of it is launched, as far as can be told, because its threads
+  // wait for it.
+  bool is_about_to_stand(Time now) const;
 
   // Since when it stands: when the last of its threads came to its boundary, if that is known.
   Time stood() const { return stood_; }
@@ -79,9 +95,14 @@ class JobTurn {
     Time let_in{};  // the last time that it was let in and wanted the GPU
     bool stands = false;
     Time stands_since{};
+    // How long the last iteration of a turn takes until it stands, by the turns before; 0: it is
+    // not known. And how wrong that was last.
+    Nanos length{};
+    std::optional<Nanos> miss;
   };
 
   void meet(Held& held, const ProcessLook& look, Time now);
+  void learn_from_stand(Held& held) const;
   static bool is_quiet(const Held& held, Time now);
   static bool wants(const Held& held, Time now);
   void hold(Held& held, Time now);
@@ -89,7 +110,6 @@ class JobTurn {
   void advance(Held& held, Time now, Nanos grace);
   static bool stands(const Held& held, Time now);
   void enter(TurnState state, Time now);
-  Time next_after(Time now) const;
 
   TurnState state_ = TurnState::kFree;
   Time since_{};

@@ -21,7 +21,9 @@ void forget_step(Job& job) {
 
 }  // namespace
 
-bool teaches(const Job& ended) { return ended.is_whole && length_of(ended) >= Jobs::kLeastLesson; }
+bool teaches(const Job& ended) {
+  return ended.is_whole && ended.status.value_or(0) == 0 && length_of(ended) >= Jobs::kLeastLesson;
+}
 
 Nanos length_of(const Job& ended) {
   return ended.service / static_cast<int64_t>(std::max(ended.most_gpus, 1U));
@@ -98,6 +100,11 @@ void Jobs::end(Time now) {
     ++at;
   }
   std::ranges::sort(present_, {}, &Job::id);
+}
+
+void Jobs::note_end(const ProcessId& process, std::optional<int> status) {
+  for (auto& [key, known] : known_)
+    if (known.job.id != 0 && known.job.id == job_of(process)) known.job.status = status;
 }
 
 void Jobs::add_late(uint64_t job, Nanos used) {

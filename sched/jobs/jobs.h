@@ -36,13 +36,14 @@ struct Job {
   uint32_t tenant = 0;
   Time arrived{};
   Nanos service{};
-  uint64_t gpus = 0;         // bit n: it has a process on GPU n
-  uint32_t most_gpus = 0;    // that it was on at once
-  std::string command_line;  // of its first process; the first kMostLine bytes
-  std::string signature;     // of all of it and its user: command_signature()
-  bool is_whole = true;      // all of its GPU time was seen
-  uint64_t iterations = 0;   // that have ended, of the process that has most
-  uint64_t expected = 0;     // iterations that it announces in all; 0: it does not say
+  uint64_t gpus = 0;          // bit n: it has a process on GPU n
+  uint32_t most_gpus = 0;     // that it was on at once
+  std::string command_line;   // of its first process; the first kMostLine bytes
+  std::string signature;      // of all of it and its user: command_signature()
+  bool is_whole = true;       // all of its GPU time was seen
+  std::optional<int> status;  // of the process that ended last, as wait(2) gives it; none: unknown
+  uint64_t iterations = 0;    // that have ended, of the process that has most
+  uint64_t expected = 0;      // iterations that it announces in all; 0: it does not say
   uint64_t memory_bytes = 0;
   Nanos period{}, longest{};  // of an iteration; 0: unknown
   ShimPhase phase = ShimPhase::kUnknown;
@@ -52,7 +53,7 @@ struct Job {
 };
 
 // Whether the next run of its command will take as long, as far as that can be known: all of it was
-// seen, and it has had more than a failed start has (kLeastLesson on each of its GPUs).
+// seen, it did not fail, and it has had more than a start has (kLeastLesson on each of its GPUs).
 bool teaches(const Job& ended);
 // Of each of its GPUs.
 Nanos length_of(const Job& ended);
@@ -73,6 +74,10 @@ class Jobs {
   void begin();
   void add(const JobProcess& process);
   void end(Time now);
+  // A process has ended, with this status if it is known. What it belongs to is that of the last
+  // step. Of several processes of a job the one that ends last counts: one that starts others waits
+  // for them, or ends them.
+  void note_end(const ProcessId& process, std::optional<int> status);
   // Of a job that is known: what the log says late of a process that has left the GPUs.
   void add_late(uint64_t job, Nanos used);
 

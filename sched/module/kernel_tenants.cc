@@ -21,10 +21,6 @@ bool is_transient_name(std::string_view name) {
 // contexts below it; GPU time is divided among those at the top.
 std::string top_of(const std::string& path) { return path.substr(0, path.find('/')); }
 
-void log_failure(const Result<>& done, std::string_view tenant) {
-  if (!done) log_warning("tenant '{}': {}", tenant, done.error().message());
-}
-
 }  // namespace
 
 void KernelTenants::hand_over(const TenantsConfig& config) {
@@ -146,6 +142,23 @@ void KernelTenants::mirror_all() {
   }
 }
 
+void KernelTenants::set_gpus(std::span<const GpuInfo> gpus) {
+  std::map<std::string, uint32_t> named;
+  for (const GpuInfo& gpu : gpus) {
+    named["gpu" + std::to_string(gpu.instance)] = gpu.index;
+    if (!gpu.uuid.empty()) named[gpu.uuid] = gpu.index;
+  }
+  must_mirror_all_ |= named != gpus_;
+  gpus_ = std::move(named);
+}
+
+std::map<uint32_t, Cap> KernelTenants::by_index(const std::map<std::string, Cap>& caps) const {
+  std::map<uint32_t, Cap> known;
+  for (const auto& [name, cap] : caps)
+    if (const auto gpu = gpus_.find(name); gpu != gpus_.end()) known[gpu->second] = cap;
+  return known;
+}
+
 // Makes the tenant in the mirror what it is in sysfs: its settings, or gone.
 void KernelTenants::mirror(const std::string& name) {
   const auto present = tree_.read(name);
@@ -167,7 +180,10 @@ void KernelTenants::mirror(const std::string& name) {
     const auto taken = tenants_.set(name, format_settings(present->settings), /*create=*/true);
     if (!taken) return log_warning("tenant '{}': {}", name, taken.error().message());
   }
-  if (tenants_.at(*tenants_.find(name))->is_frozen_by_user != present->is_frozen)
+  const uint32_t mirrored = *tenants_.find(name);
+  if (auto caps = by_index(present->gpu_caps); tenants_.at(mirrored)->gpu_caps != caps)
+    tenants_.set_gpu_caps(mirrored, std::move(caps));
+  if (tenants_.at(mirrored)->is_frozen_by_user != present->is_frozen)
     (void)tenants_.set_frozen(name, present->is_frozen);  // it is there
   // An agent before this one made it.
   if (is_transient_name(name) && transients_.insert(name).second)

@@ -17,6 +17,7 @@
 #include <set>
 #include <string>
 
+#include "intercept/gpu.h"
 #include "intercept/kmod/notice.h"
 #include "sched/module/kernel_rules.h"
 #include "sched/module/refusal_log.h"
@@ -45,6 +46,10 @@ class KernelTenants final : public TenantControl {
   void start(const TenantsConfig& config);
   void reload(const TenantsConfig& config) { seed(config, Seed::kAll); }
 
+  // The GPUs that limits of single GPUs name, by UUID or gpuN; a limit of another one is not
+  // mirrored. With the next follow().
+  void set_gpus(std::span<const GpuInfo> gpus);
+
   // Takes what the module said; settings are read again by the next follow().
   void on_notice(const KernelNotice& notice);
   // Brings mirror and sysfs together. Returns true if the mirror changed. Cheap when nothing did.
@@ -67,6 +72,7 @@ class KernelTenants final : public TenantControl {
   void mirror_all();
   void mirror(const std::string& tenant);
   void mirror_members(const std::string& tenant);
+  std::map<uint32_t, Cap> by_index(const std::map<std::string, Cap>& caps) const;
   void place_the_undecided();
   void remove_the_finished();
   void note(const TenantAssigned& assigned);
@@ -85,9 +91,10 @@ class KernelTenants final : public TenantControl {
   };
   std::map<std::string, ShownRules> shown_rules_;  // by tenant, as sysfs has them
   bool must_take_rules_ = false;
-  std::set<std::string> dirty_;          // to be read again
-  std::set<std::string> dirty_members_;  // whose procs are to be read again
-  bool must_mirror_all_ = false;         // notices were lost, or sysfs moved unseen
+  std::map<std::string, uint32_t> gpus_;  // index by name
+  std::set<std::string> dirty_;           // to be read again
+  std::set<std::string> dirty_members_;   // whose procs are to be read again
+  bool must_mirror_all_ = false;          // notices were lost, or sysfs moved unseen
   std::set<std::string> transients_;  // of `run`: removed from sysfs when they go from the mirror
   std::set<ProcessId> undecided_;     // the kernel left them in `default`
   uint64_t placed_of_ = 0;            // generation of the tenants when they were last looked at

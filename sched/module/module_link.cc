@@ -70,6 +70,7 @@ void ModuleLink::start_over(std::span<const GpuInfo> gpus, const Config& config)
 }
 
 void ModuleLink::describe(std::span<const GpuInfo> gpus, const Config& config) {
+  if (kernel_tenants_) kernel_tenants_->set_gpus(gpus);
   if (!usage_report_) return;
   std::set<uint32_t> spatial;
   for (const GpuInfo& gpu : gpus)

@@ -7,13 +7,10 @@
 #include "shmctl/base/log.h"
 
 namespace gpushare {
-namespace {
 
 void log_failure(const Result<>& done, std::string_view tenant) {
   if (!done) log_warning("tenant '{}': {}", tenant, done.error().message());
 }
-
-}  // namespace
 
 std::vector<KernelRule> seed_sysfs(SysfsTree& tree, const TenantsConfig& config, Seed what) {
   SplitRules rules = split_rules(config.rules, system_uid_of);

@@ -10,6 +10,7 @@
 
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sched/module/kernel_rules.h"
@@ -17,6 +18,9 @@
 #include "shmctl/settings/sysfs_tree.h"
 
 namespace gpushare {
+
+// Logs why something could not be done to the tenant; says nothing of what was done.
+void log_failure(const Result<>& done, std::string_view tenant);
 
 enum class Seed { kMissing, kAll };  // at the start, on a reload
 

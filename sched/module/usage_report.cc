@@ -15,6 +15,12 @@ constexpr const char* kSpatially = "spatial";
 
 Micros micros(Nanos time) { return std::chrono::duration_cast<Micros>(time); }
 
+// Of its cap, or of the first that it has on a single GPU; zero: it has none.
+Nanos period_of(const Tenant& tenant) {
+  if (tenant.settings.cap) return tenant.settings.cap->period;
+  return tenant.gpu_caps.empty() ? Nanos{} : Nanos(tenant.gpu_caps.begin()->second.period);
+}
+
 }  // namespace
 
 std::vector<kmod::TenantUsage> usages_of(const State& state) {
@@ -100,8 +106,7 @@ void UsageReport::look(Time now, const State& state) {
     const auto use = state.tenant_use.find(slot);
     const Nanos throttled = use == state.tenant_use.end() ? Nanos{} : use->second.throttled;
     const bool has_work = std::ranges::any_of(own, &Turn::wants_gpu);
-    const Nanos period = tenant.settings.cap ? Nanos(tenant.settings.cap->period) : Nanos{};
-    waits.periods.add(now, passed, period, has_work, throttled - waits.throttled);
+    waits.periods.add(now, passed, period_of(tenant), has_work, throttled - waits.throttled);
     waits.throttled = throttled;
   }
 }

@@ -201,13 +201,12 @@ std::string MpsLink::pipe_for(const ProcessId& process) {
 
 void MpsLink::leave() {
   bool has_quit = false;
-  for (int i = 0; i < 100 && daemon_; ++i) {
+  Time now = MonotonicClock().now();
+  for (const Time until = now + MpsHost::kPatience; daemon_ && now < until;
+       now = MonotonicClock().now()) {
     if (run_ != Run::kNone) {
-      const Time now = MonotonicClock().now();
       if (const auto answer = host_->finished(now))
         take(now, std::exchange(run_, Run::kNone), *answer);
-      else
-        std::this_thread::sleep_for(5ms);
     } else if (!count_) {
       ask(Run::kServers, "get_server_list\n");
     } else if (*count_ > 0 || has_quit) {
@@ -216,6 +215,7 @@ void MpsLink::leave() {
       has_quit = true;
       ask(Run::kQuit, "quit\n");
     }
+    std::this_thread::sleep_for(5ms);
   }
 }
 

@@ -54,7 +54,7 @@ class MpsLink {
   const MpsStatus& status() const { return status_; }
 
   // The last call: a daemon without clients ends; one with clients stays, for the next agent. Waits
-  // for that, half a second at most.
+  // for that, MpsHost::kPatience at most.
   void leave();
 
  private:

@@ -7,6 +7,8 @@ namespace gpushare {
 namespace {
 
 constexpr int kTolerance = 10;  // a tenth of the length
+// A program's start takes some GPU time as well, which people do not count.
+constexpr Nanos kStart = std::chrono::milliseconds(100);
 
 Nanos product(uint64_t count, Nanos each) {
   Nanos::rep all = 0;
@@ -19,7 +21,7 @@ Nanos product(uint64_t count, Nanos each) {
 Left rest(Nanos length, Nanos service, LeftSource source) {
   service = std::max(service, Nanos{});
   length = std::max(length, Nanos{});
-  if (service - length >= length / kTolerance) return {};
+  if (service - length >= std::max(length / kTolerance, kStart)) return {};
   return {std::max(length - service, Nanos{}), source};
 }
 

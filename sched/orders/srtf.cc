@@ -7,7 +7,7 @@
 
 namespace gpushare {
 namespace {
-constexpr Nanos kShortestWait = std::chrono::microseconds(1);
+constexpr Nanos kSoonest = std::chrono::microseconds(1);
 }
 
 const LengthMix& SrtfPolicy::mix() const {
@@ -31,7 +31,7 @@ Time SrtfPolicy::look_again(const JobView& running, Time now) {
   if (running.left) return Time::max();
   const Nanos jump = mix().next_jump(running.service);
   if (jump == Nanos::max()) return Time::max();
-  return later(now, std::max(jump - std::max(running.service, Nanos{}), kShortestWait));
+  return later(now, std::max(jump - std::max(running.service, Nanos{}), kSoonest));
 }
 
 }  // namespace gpushare

@@ -4,6 +4,7 @@
 #include "sched/orders/fifo.h"
 #include "sched/orders/srtf.h"
 #include "sched/orders/turns.h"
+#include "sched/policies/tpot.h"
 #include "sched/policy/fair.h"
 #include "sched/slo/policy.h"
 
@@ -27,6 +28,9 @@ std::vector<PolicyEntry> all_policies(KneeStore* knees, const LengthHistory* len
   const auto turns = [](const GpuView&, const PolicyOptions& options) {
     return std::make_unique<TurnsPolicy>(options);
   };
+  const auto tpot = [](const GpuView& gpu, const PolicyOptions& options) {
+    return std::make_unique<TpotPolicy>(gpu, FairOptions::of(options));
+  };
   constexpr PolicyNeeds kJobs{.iterations = true, .turns = true};
   // name, summary, needs, options, how it is made, check of the options together
   return {
@@ -48,6 +52,12 @@ std::vector<PolicyEntry> all_policies(KneeStore* knees, const LengthHistory* len
        kJobs, kOrderOptions, srtf},
       {"turns", "Gives all jobs equal time by weight, in turns of whole iterations.", kJobs,
        kOrderOptions, turns},
+      {"tpot",
+       "Gives tokens (decode) the SMs that their target needs, and prompts (prefill) the rest.",
+       {.iterations = true, .spatial = true},
+       kFairOptions,
+       tpot,
+       check_fair},
   };
 }
 

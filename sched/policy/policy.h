@@ -50,7 +50,8 @@ struct TenantView {
   Priority priority = Priority::kNormal;
   std::optional<CapView> cap{};
   std::optional<uint32_t> sm_percent{};
-  Nanos slo{0};  // the target time of an iteration; 0: none
+  Nanos slo{0};                            // the target time of an iteration; 0: none
+  TenantPhase phase = TenantPhase::kAuto;  // what it says that its processes do
   bool is_frozen_by_user = false;
   bool has_shim = false;  // a process of it has the shim, so that it can be given a partition
   uint32_t groups = 0;    // SM groups in use now; 0: none, or not known
@@ -65,6 +66,7 @@ struct IterationsView {
   ShimPhase phase = ShimPhase::kUnknown;
   // Sums over the life of the process.
   uint64_t begun = 0, ended = 0;
+  Time began{};             // when the last one began; zero: unknown
   uint64_t busy_ns = 0;     // over those that ended: less what the GPU surely idled
   uint64_t latency_ns = 0;  // over those that ended: from arrival to end
   uint64_t arrivals = 0;    // announced requests; 0: they are not announced
@@ -89,20 +91,23 @@ struct ProcessView {
   bool wants_gpu = true;           // it has or had work lately; while frozen: as it was before
   bool is_frozen = false;          // as enforced now
   bool is_frozen_by_user = false;  // or its tenant: the scheduler sees to it, whatever is planned
-  bool is_held = false;            // it waits for a turn that is not the policy's: it will be frozen
-  bool can_control = true;         // false: it is only observed, and a decision must not name it
-  Micros slice{2048};              // as enforced now
-  double share = -1;               // measured over the accounting window; < 0: unknown
-  Nanos used{};                    // GPU time charged since the last call, without its switches
-  uint32_t turns = 0;              // times that it was switched in since the last call
-  std::optional<CapView> cap{};    // its own, besides its tenant's
-  Time came{};                     // when the agent first saw it here
-  uint64_t memory_bytes = 0;       // video memory on this GPU
+  bool is_held = false;          // it waits for a turn that is not the policy's: it will be frozen
+  bool can_control = true;       // false: it is only observed, and a decision must not name it
+  Micros slice{2048};            // as enforced now
+  double share = -1;             // measured over the accounting window; < 0: unknown
+  Nanos used{};                  // GPU time charged since the last call, without its switches
+  uint32_t turns = 0;            // times that it was switched in since the last call
+  std::optional<CapView> cap{};  // its own, besides its tenant's
+  Time came{};                   // when the agent first saw it here
+  uint64_t memory_bytes = 0;     // video memory on this GPU
   std::string_view command_line{};  // valid during the call; empty: unknown
   uint64_t job = 0;                 // JobView::id of the job that it belongs to; 0: none
   // Of a process with the shim.
   Time last_launch{};
+  bool lends = false;  // its gate is closed while its tenant lends: it runs on no group now
   std::optional<IterationsView> iterations{};  // none: unknown now
+  // What it does of a language model's work: what its tenant says, otherwise what it shows itself.
+  ShimPhase phase = ShimPhase::kUnknown;
 
   // Whether a slice or a freeze of it may be planned.
   bool can_plan() const { return has_context && can_control && !is_frozen_by_user; }
@@ -146,6 +151,9 @@ struct PlannedPartition {
   bool can_borrow = true;         // it also takes what others lend and nobody planned
   // When all of its tenants have launched nothing for so long, it lends all but one group.
   Nanos idle_after = kIdleAfter;
+  // While it lends, the next launch of its processes wakes the agent, and waits until it has its
+  // groups again, but no longer than Spatial::kLongestReturn.
+  bool is_returned_at_once = false;
 };
 
 // What a policy that serves target times says of a tenant, for status.
@@ -160,6 +168,7 @@ struct SloStatus {
   uint32_t knee = 0;        // groups; 0: unknown
   uint32_t needs = 0;       // groups; 0: unknown
   SloState state = SloState::kNone;
+  ShimPhase phase = ShimPhase::kUnknown;
 };
 
 // It is carried out in this order: freezes, slices, thaws; then partitions; then jobs.

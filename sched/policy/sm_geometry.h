@@ -8,14 +8,15 @@
 
 namespace gpushare {
 
-using SmGroups = uint64_t;  // bit n: group n
+using SmGroups = uint64_t;                                                  // bit n: group n
+constexpr SmGroups bit_of(uint32_t group) { return SmGroups{1} << group; }  // group: below 64
 
 struct SmGeometry {
   uint32_t groups = 16;  // 1 to 64
   uint32_t sms_per_group = 8;
   uint32_t sms = 132;  // of the GPU: the last group has all that the others leave
 
-  SmGroups last() const { return SmGroups{1} << (groups - 1); }
+  SmGroups last() const { return bit_of(groups - 1); }
   bool is_last_larger() const { return sms > groups * sms_per_group; }
   // The SMs of these groups.
   uint32_t sms_of(SmGroups set) const;

@@ -65,7 +65,7 @@ class ShimCaps {
   using FindBudget = std::function<std::optional<Budget>(uint32_t tenant, uint32_t gpu)>;
 
   // How long is looked at before the clients' word is held against their server's use, which may be
-  // known up to 3 s late (sched/step/lone_context.h).
+  // known up to 3 s late (sched/account/lone_context.h).
   static constexpr Nanos kWindow = std::chrono::seconds(10), kLate = std::chrono::seconds(3);
 
   // `clients`: all there are. `server_use`: by GPU, what their servers used since the last call.

@@ -58,7 +58,7 @@ void ShimLink::set_gpus(std::span<const GpuInfo> gpus, const Config& config) {
                          .besides = own.has_credit ? kShimGate | kShimCredit : 0U});
       gpus_.push_back(gpu.index);
     } else {
-      features_ |= features;
+      features_ |= features | kShimGate;  // by which it says what it launches and waits for
     }
   }
   if (!takes_turns_) awaiting_.clear();
@@ -80,6 +80,7 @@ ShimRequest ShimLink::decide(const ProcessId& process, uid_t uid) {
   wish.features |= features_;
   if (takes_turns_ && (wish.features & kShimGate) != 0) {
     wish.is_closed = true;  // until it has its first turn
+    wish.run_until = 1;
     awaiting_[process] = Time{};
   }
   return wish;
@@ -149,7 +150,14 @@ std::optional<SlotReading> ShimLink::look(const ProcessId& process) const {
   return slot == nullptr ? std::nullopt : std::optional(read_slot(*slot));
 }
 
-void ShimLink::hear(Time now) { (void)host_->take_wakes(now); }
+Time ShimLink::hear(Time now) {
+  const bool is_due = std::ranges::any_of(host_->take_wakes(now), [this](const ProcessId& process) {
+    return spatial_.lends(process) || !holds_.contains(process);
+  });
+  if (!is_due) return Time::max();
+  if (woken_ <= now) woken_ = std::max(now, woken_ + kBetweenWakes);
+  return woken_;
+}
 
 bool ShimLink::has_unheard() const {
   return std::ranges::any_of(holds_,
@@ -195,13 +203,17 @@ void ShimLink::settle_gate(const ProcessId& process, ShimSlot& slot) {
     ShimHost::open_gate(slot);
 }
 
-// Of a plan's word and a turn's the sooner one counts.
+// Of a plan's word and a turn's the sooner one counts. One that awaits its first turn has no
+// iteration to wait for: any stop lets it wake us when it comes to its gate.
 void ShimLink::settle_boundary(const ProcessId& process, ShimSlot& slot) {
   const auto stop = stops_.find(process);
   const auto hold = holds_.find(process);
   uint64_t until = stop == stops_.end() ? 0 : stop->second;
+  if (until == 0 && awaiting_.contains(process)) until = 1;
   if (hold != holds_.end() && hold->second.run_until != 0)
     until = until == 0 ? hold->second.run_until : std::min(until, hold->second.run_until);
+  // Holds nobody at a boundary, but who comes to stand at its gate wakes us.
+  if (until == 0 && spatial_.lends(process)) until = UINT64_MAX;
   if (slot.iterations.run_until.load(std::memory_order_relaxed) != until)
     ShimHost::set_run_until(slot, until);
 }
@@ -250,7 +262,7 @@ Time ShimLink::enforce_caps(Time now) {
     std::optional<ShimCaps::Budget> budget;
     if (gpu >= kMaxGpus) return budget;
     TokenBucket& bucket = region_.tenants[tenant].buckets[gpu];
-    const std::optional<CapView> cap = cap_view(*tenants_.at(tenant), bucket);
+    const std::optional<CapView> cap = cap_view(*tenants_.at(tenant), gpu, bucket);
     if (cap && bucket.is_enabled()) budget = {.cap = *cap, .bucket = &bucket};
     return budget;
   };

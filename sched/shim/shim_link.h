@@ -39,7 +39,10 @@ class ShimLink final : public ShimProcesses {
   int serve() { return host_->serve(); }
   // Readable when a process has woken us: hear() is due, then a look at the turns.
   int wake_fd() const { return host_->wake_fd(); }
-  void hear(Time now);
+  // Returns when a step is due, because a process wants back what its tenant has lent, or has come
+  // to where the plan stops it; Time::max(): none is. However often processes wake us, these are
+  // kBetweenWakes apart.
+  Time hear(Time now);
 
   // How the GPUs are shared from now on. If others are shared spatially than before, processes that
   // came before keep what they have, are moved no more, and go in if they stand at their gate.
@@ -71,6 +74,7 @@ class ShimLink final : public ShimProcesses {
  private:
   // A program that stands at its gate and is seen on no GPU that takes turns goes in after so long.
   static constexpr Nanos kLongestWait = std::chrono::milliseconds(500);
+  static constexpr Nanos kBetweenWakes = std::chrono::milliseconds(2);
 
   ShimLink(const Tenants& tenants, const ProcReader& processes, Region& region)
       : tenants_(tenants), processes_(processes), region_(region) {}
@@ -94,6 +98,7 @@ class ShimLink final : public ShimProcesses {
   // came to their gate (zero: not yet).
   std::map<ProcessId, ProcessHold> holds_;
   std::map<ProcessId, Time> awaiting_;
+  Time woken_{};                         // the last answer of hear() that named a time
   std::set<ProcessId> frozen_;           // at their gates, by this step's decisions
   bool takes_turns_ = false;             // a GPU does
   std::map<ProcessId, uint64_t> stops_;  // run_until of this step's plans

@@ -32,6 +32,8 @@ bool KnownTenant::look(Time now, const TenantView& view,
   // A program may ask for a target at any time, so what it asks for can wait for the next round.
   const bool is_other = std::tie(weight, sm_percent_, own_target_) !=
                         std::tie(view.weight, view.sm_percent, view.slo);
+  for (const ProcessView* const process : processes)
+    if (process->phase != ShimPhase::kUnknown) status.phase = process->phase;
   weight = view.weight;
   sm_percent_ = view.sm_percent;
   own_target_ = view.slo;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "sched/policy/shim_views.h"
+
 namespace gpushare {
 namespace {
 
@@ -19,10 +21,7 @@ void SloMeter::look(Time now, uint32_t groups, uint32_t sharers,
   const bool is_moved = groups != groups_ || sharers != sharers_;
   groups_ = groups;
   sharers_ = sharers;
-  std::erase_if(processes_, [&](const auto& entry) {
-    return std::ranges::none_of(
-        processes, [&](const ProcessView* process) { return process->process == entry.first; });
-  });
+  forget_others(processes_, processes);
   command_line_ = {};
   uint64_t most = 0;
   for (const ProcessView* const process : processes) {

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "sched/policy/shim_views.h"
 #include "sched/spatial/group_division.h"
 
 namespace gpushare {
@@ -47,9 +48,7 @@ Plan SloPolicy::plan(const Snapshot& snapshot) {
 
 // Returns true when the tenants, or what holds for them, are not those of the last decision.
 bool SloPolicy::look(const Snapshot& snapshot) {
-  std::map<uint32_t, std::vector<const ProcessView*>> processes;  // by tenant
-  for (const ProcessView& process : snapshot.processes)
-    if (process.has_shim) processes[process.tenant].push_back(&process);
+  const auto processes = shim_processes(snapshot);
   ++step_;
   bool is_other = false;
   for (const TenantView& tenant : snapshot.tenants) {

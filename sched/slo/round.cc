@@ -3,16 +3,12 @@
 
 #include <algorithm>
 
+#include "sched/policy/shim_views.h"
+
 namespace gpushare {
 namespace {
 
-constexpr double kLongest = 3600;           // seconds of one iteration
-constexpr uint32_t kTrustedPermille = 750;  // as IterationRecogniser::kTrusted
-
-bool is_trusted(const IterationsView& said) {
-  return said.source == ShimSource::kAnnounced ||
-         (said.source == ShimSource::kRecognised && said.confidence >= kTrustedPermille);
-}
+constexpr double kLongest = 3600;  // seconds of one iteration
 
 double seconds(uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 

@@ -77,6 +77,8 @@ void GpuPartitions::read_places(Time now, std::span<const ShimClient> clients) {
 // A tenant has what every process of it has confirmed.
 void GpuPartitions::read(Time now, std::span<const ShimClient> clients) {
   read_places(now, clients);
+  exchange_.advance(now, sets_);
+  note_gone(clients);
   std::erase_if(told_at_, [&](const auto& told) {
     const uint32_t tenant = told.first;
     const Time at = told.second;
@@ -88,6 +90,7 @@ void GpuPartitions::read(Time now, std::span<const ShimClient> clients) {
       if (own.wanted.load(std::memory_order_relaxed) != word) return false;  // it has just come
       if (own.applied.load(std::memory_order_acquire) == word) return true;
       if (client.said.waits > 0 && client.said.launches > 0) return false;
+      if (client.lends && client.said.is_at_gate) return true;
       const bool has_work =
           own.follows.load(std::memory_order_relaxed) == ShimFollows::kWorkRemains;
       return now - std::max(at, client.last_launch) >= (has_work ? kQuietWithWork : kQuiet);
@@ -99,7 +102,7 @@ void GpuPartitions::read(Time now, std::span<const ShimClient> clients) {
 
 // A partition is idle when all of its tenants are.
 std::vector<PlannedSet> GpuPartitions::present(Time now, std::span<const PlannedPartition> planned,
-                                               std::span<const ShimClient> clients) const {
+                                               std::span<const ShimClient> clients) {
   std::map<uint32_t, Time> launched;  // by tenant, the last one
   for (const ShimClient& client : clients) {
     if (!concerns(client)) continue;
@@ -107,6 +110,7 @@ std::vector<PlannedSet> GpuPartitions::present(Time now, std::span<const Planned
     last = std::max(last, client.last_launch);
   }
   std::vector<PlannedSet> sets;
+  lenders_.clear();
   for (const PlannedPartition& partition : planned) {
     PlannedSet set{.tenants = {},
                    .groups = partition.groups,
@@ -118,6 +122,8 @@ std::vector<PlannedSet> GpuPartitions::present(Time now, std::span<const Planned
       set.tenants.push_back(tenant);
       set.is_idle = set.is_idle && now - last->second >= partition.idle_after;
     }
+    if (set.is_idle && partition.is_returned_at_once)
+      lenders_.insert(set.tenants.begin(), set.tenants.end());
     if (!set.tenants.empty()) sets.push_back(std::move(set));
   }
   return sets;
@@ -126,13 +132,87 @@ std::vector<PlannedSet> GpuPartitions::present(Time now, std::span<const Planned
 void GpuPartitions::apply(Time now, std::span<const PlannedPartition> planned,
                           std::span<const ShimClient> clients) {
   std::vector<PlannedSet> sets = present(now, planned, clients);
-  if (sets != planned_) {
+  if (sets != planned_ && may_plan(sets)) {
     sizes_ = sets_.plan(sets);
     planned_ = std::move(sets);
+    exchange_.cancel();
   }
-  for (const Assignment& assignment : sets_.take_assignments()) told_at_[assignment.to] = now;
+  const std::vector<Assignment> assignments = sets_.take_assignments();
+  for (const Assignment& one : assignments) told_at_[one.to] = now;
+  begin_exchange(now, assignments, clients);
+  exchange_.advance(now, sets_);
+  for (auto& [tenant, at] : told_at_) at = exchange_.told_at(tenant, at);
   tell(clients);
   announce(clients);
+}
+
+// An exchange is brought to its end before other sizes are; but nobody who comes, ends, lends or
+// wants back what it has lent waits for it.
+bool GpuPartitions::may_plan(std::span<const PlannedSet> sets) const {
+  const auto is_same = [](const PlannedSet& one, const PlannedSet& other) {
+    return one.tenants == other.tenants && one.is_idle == other.is_idle;
+  };
+  return !exchange_.is_under_way() || !std::ranges::equal(sets, planned_, is_same);
+}
+
+// How long what the tenant has in line takes, where it is now. 0: nothing is in line, or a process
+// of it does not say.
+Nanos GpuPartitions::drain(Time now, uint32_t tenant, std::span<const ShimClient> clients) const {
+  Nanos longest{};
+  for (const ShimClient& client : clients) {
+    if (client.tenant != tenant || !concerns(client) || client.said.launches == 0) continue;
+    if (client.said.waits == 0 && now - client.last_launch >= kQuiet) continue;
+    const ShimDrain& own = client.slot->drains[place_];
+    const uint64_t ns = own.ns.load(std::memory_order_relaxed);
+    if (ns == 0 || ns > static_cast<uint64_t>(Exchange::kLongestDrain.count())) return {};
+    const auto sms_of = [&](uint64_t word) { return geometry_.sms_of(groups_of(word, geometry_)); };
+    const uint32_t measured = sms_of(own.place.load(std::memory_order_relaxed));
+    const uint32_t has = sms_of(client.slot->gpus[place_].wanted.load(std::memory_order_relaxed));
+    const double scale = static_cast<double>(std::max(measured, 1U)) / std::max(has, 1U);
+    longest = std::max(longest, Nanos(static_cast<int64_t>(static_cast<double>(ns) * scale)));
+  }
+  return longest;
+}
+
+// Who gets what those give up that are told now is known by letting them confirm it, in a copy.
+void GpuPartitions::begin_exchange(Time now, std::span<const Assignment> told,
+                                   std::span<const ShimClient> clients) {
+  if (told.empty() || exchange_.is_under_way()) return;
+  std::vector<Exchange::Mover> shrink, grow;
+  SmSets after = sets_;
+  for (const auto& [tenant, at] : told_at_) {
+    const SmGroups to = sets_.assigned(tenant), from = sets_.in_use(tenant);
+    const bool is_new = std::ranges::find(told, tenant, &Assignment::to) != told.end();
+    if (is_new && from != to && (to & ~from) == 0)
+      shrink.push_back({.tenant = tenant, .from = from, .to = to});
+    after.confirm(tenant, to);
+  }
+  for (const Assignment& next : after.take_assignments())
+    if (!told_at_.contains(next.to))
+      grow.push_back({.tenant = next.to, .from = sets_.assigned(next.to), .to = next.groups});
+  for (auto* movers : {&shrink, &grow}) {
+    for (Exchange::Mover& mover : *movers) {
+      mover.drain = drain(now, mover.tenant, clients);
+      if (mover.drain == Nanos::zero()) return;
+    }
+  }
+  exchange_.begin(now, shrink, grow);
+}
+
+// Who has launched since it was told goes, or holds its launches until it can.
+void GpuPartitions::note_gone(std::span<const ShimClient> clients) {
+  if (!exchange_.is_under_way()) return;
+  for (const ShimClient& client : clients) {
+    if (!concerns(client)) continue;
+    const ShimGpu& own = client.slot->gpus[place_];
+    const uint64_t to =
+        word_of(exchange_.groups(client.tenant, sets_.assigned(client.tenant)), geometry_);
+    const uint64_t wanted = own.wanted.load(std::memory_order_relaxed);
+    const ShimFollows follows = own.follows.load(std::memory_order_relaxed);
+    const bool goes = follows == ShimFollows::kWorkRemains || follows == ShimFollows::kWaitsForRest;
+    const bool is_there = own.applied.load(std::memory_order_relaxed) == wanted;
+    if (wanted == to && (is_there || goes)) exchange_.note_gone(client.tenant);
+  }
 }
 
 // Where each process is to run, and what its program may read of its share.
@@ -164,7 +244,7 @@ void GpuPartitions::announce(std::span<const ShimClient> clients) {
 }
 
 uint64_t GpuPartitions::word(uint32_t tenant) const {
-  return word_of(sets_.assigned(tenant), geometry_);
+  return word_of(exchange_.groups(tenant, sets_.assigned(tenant)), geometry_);
 }
 
 bool GpuPartitions::may_enter(uint32_t tenant) const {

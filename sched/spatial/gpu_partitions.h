@@ -5,20 +5,25 @@
 //
 // A process that does not launch cannot say that it has given something up, and need not: its next
 // launch sees the new assignment. So an assignment holds when a process has confirmed it, or has
-// neither launched nor waited for work for kQuiet since it was written. While all have what was
-// planned, each is told which sets may come next (sm_neighbours.h), so that it can make them before
-// it is moved.
+// neither launched nor waited for work for kQuiet since it was written; or it stands at the gate
+// that was closed when its tenant began to lend, and so has launched nothing since. Where all whose
+// groups change hands have work in line and say how long it takes, they are told so that it ends at
+// one moment (exchange.h); other sizes for the same tenants wait until then. While all have what
+// was planned, each is told which sets may come next (sm_neighbours.h), so that it can make them
+// before it is moved.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "intercept/gpu.h"
 #include "sched/policy/policy.h"
+#include "sched/spatial/exchange.h"
 #include "sched/spatial/slot_reading.h"
 #include "sched/spatial/sm_neighbours.h"
 #include "sched/spatial/sm_sets.h"
@@ -36,6 +41,7 @@ struct ShimClient {
   SlotReading said{};               // what it says, read once for the step
   // Set by Spatial.
   Time came{}, last_launch{};  // when its launches were last seen to rise
+  bool lends = false;          // its gate is closed because its tenant lends its groups
 };
 
 // What a tenant has of a GPU.
@@ -79,15 +85,24 @@ class GpuPartitions {
   // Whether a process of the tenant may launch: its tenant has the groups that it is entitled to,
   // or none were planned for it.
   bool may_enter(uint32_t tenant) const;
+  // Whether the tenant is idle and lends, and is to have its groups back with its next launch.
+  bool lends(uint32_t tenant) const { return lenders_.contains(tenant); }
   // Whether an answer may come at any moment.
   bool is_awaited(Time now) const;
+  // When a tenant is told what it was assigned before; Time::max(): none is.
+  Time next_telling() const { return exchange_.next(); }
   // Whether all have confirmed, and have what was planned.
   bool is_settled() const { return sets_.is_settled(); }
 
  private:
   std::vector<PlannedSet> present(Time now, std::span<const PlannedPartition> planned,
-                                  std::span<const ShimClient> clients) const;
+                                  std::span<const ShimClient> clients);
   void read_places(Time now, std::span<const ShimClient> clients);
+  void begin_exchange(Time now, std::span<const Assignment> told,
+                      std::span<const ShimClient> clients);
+  Nanos drain(Time now, uint32_t tenant, std::span<const ShimClient> clients) const;
+  void note_gone(std::span<const ShimClient> clients);
+  bool may_plan(std::span<const PlannedSet> sets) const;
   void tell(std::span<const ShimClient> clients) const;
   void announce(std::span<const ShimClient> clients);
 
@@ -96,7 +111,9 @@ class GpuPartitions {
   SmGeometry geometry_;
   SmSets sets_;
   SmNeighbours neighbours_;
-  std::vector<PlannedSet> planned_;    // that holds
+  Exchange exchange_;
+  std::vector<PlannedSet> planned_;  // that holds
+  std::set<uint32_t> lenders_;
   std::map<uint32_t, SetSize> sizes_;  // by tenant
   std::map<uint32_t, Time> told_at_;   // of assignments on their way, by tenant
   std::map<uint32_t, ShimFollows> follows_;

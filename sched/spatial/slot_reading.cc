@@ -19,11 +19,15 @@ std::optional<Time> instant(uint64_t ns) {
 
 SlotReading read_slot(const ShimSlot& slot) {
   SlotReading reading{
+      .shows_work = (slot.head.features & (kShimGate | kShimPartitions | kShimIterations)) != 0,
       .launches = launches_of(slot),
       .waits = slot.waits.load(std::memory_order_relaxed),
       .is_at_gate = slot.waiting.load(std::memory_order_relaxed) != 0,
       .at_boundary = instant(slot.iterations.waiting_since_ns.load(std::memory_order_relaxed)),
       .iterations = {}};
+  // Pairs with the release in say_done(): the launches that it counted are seen.
+  const uint64_t done_at = slot.done_at.load(std::memory_order_acquire);
+  reading.is_done = done_at != 0 && done_at == launches_of(slot);
   PublishedIterations said;
   if (!read_published(slot.iterations, &said)) return reading;
   const bool is_source = said.source <= ShimSource::kAnnounced;
@@ -36,6 +40,7 @@ SlotReading read_slot(const ShimSlot& slot) {
                         .phase = is_phase ? said.phase : ShimPhase::kUnknown,
                         .begun = said.begun,
                         .ended = said.ended,
+                        .began = reading.began,
                         .busy_ns = said.busy_ns,
                         .latency_ns = said.latency_ns,
                         .arrivals = said.arrivals,

@@ -13,10 +13,12 @@
 namespace gpushare {
 
 struct SlotReading {
+  bool shows_work = false;                   // launches and waits are counted
   uint64_t launches = 0;                     // of all threads
   uint32_t waits = 0;                        // threads that wait for work on a GPU
   bool is_read = false;                      // the iterations could be read
   bool is_at_gate = false;                   // a thread waits there
+  bool is_done = false;                      // it has done its work, and launched nothing since
   std::optional<Time> at_boundary{};         // since when a thread waits there
   uint64_t begun = 0;                        // iterations
   Time began{};                              // the last of them; zero: unknown

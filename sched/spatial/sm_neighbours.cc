@@ -4,15 +4,10 @@
 #include <algorithm>
 
 namespace gpushare {
-namespace {
-
-SmGroups bit(uint32_t group) { return SmGroups{1} << group; }
-
-}  // namespace
 
 SmGroups SmNeighbours::mask(const Came& came) {
   SmGroups groups = 0;
-  for (const uint8_t group : came) groups |= bit(group);
+  for (const uint8_t group : came) groups |= bit_of(group);
   return groups;
 }
 
@@ -21,13 +16,13 @@ void SmNeighbours::update(const std::map<uint32_t, SmGroups>& sets) {
   for (const auto& entry : sets) {
     Came& came = tenants_[entry.first];
     const SmGroups groups = entry.second;
-    std::erase_if(came, [groups](uint8_t group) { return (groups & bit(group)) == 0; });
+    std::erase_if(came, [groups](uint8_t group) { return (groups & bit_of(group)) == 0; });
     const SmGroups had = mask(came);
     const SmGroups fresh = groups & ~had;
     const SmGroups first = geometry_.is_last_larger() ? fresh & geometry_.last() : 0;
     if (first != 0) came.push_back(static_cast<uint8_t>(geometry_.groups - 1));
     for (uint8_t group = 0; group < geometry_.groups; ++group)
-      if ((fresh & ~first & bit(group)) != 0) came.push_back(group);
+      if ((fresh & ~first & bit_of(group)) != 0) came.push_back(group);
   }
 }
 
@@ -40,16 +35,16 @@ SmNeighbours::Sets SmNeighbours::of(uint32_t tenant) const {
   const auto add = [&](SmGroups set) {
     if (count < kMost && std::ranges::find(sets, set) == sets.end()) sets[count++] = set;
   };
-  add(own & ~bit(found->second.back()));
+  add(own & ~bit_of(found->second.back()));
   SmGroups taken = 0;
   for (const auto& entry : tenants_) taken |= mask(entry.second);
   for (uint32_t group = 0; group < geometry_.groups; ++group)
-    if ((taken & bit(group)) == 0) {
-      add(own | bit(group));
+    if ((taken & bit_of(group)) == 0) {
+      add(own | bit_of(group));
       return sets;
     }
   for (const auto& [other, came] : tenants_)
-    if (came.size() > 1 && (mask(came) & own) == 0) add(own | bit(came.back()));
+    if (came.size() > 1 && (mask(came) & own) == 0) add(own | bit_of(came.back()));
   return sets;
 }
 

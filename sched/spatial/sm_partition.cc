@@ -10,9 +10,7 @@
 namespace gpushare {
 namespace {
 
-SmGroups bit(uint32_t group) { return SmGroups{1} << group; }
-
-SmGroups all_groups(uint32_t count) { return count >= 64 ? ~SmGroups{0} : bit(count) - 1; }
+SmGroups all_groups(uint32_t count) { return count >= 64 ? ~SmGroups{0} : bit_of(count) - 1; }
 
 // More planned than there is: in proportion, none below one group. `order` says which holders come
 // first when there are not even enough groups for that.
@@ -128,9 +126,9 @@ void SmPartition::grow(Holder& holder, uint32_t by, SmGroups& free) {
         (free & geometry_.last()) != 0 && geometry_.is_last_larger() && has_most(holder);
     const auto group =
         static_cast<uint8_t>(takes_last ? geometry_.groups - 1 : std::countr_zero(free));
-    free &= ~bit(group);
+    free &= ~bit_of(group);
     holder.groups.push_back(group);
-    holder.in_use |= bit(group);
+    holder.in_use |= bit_of(group);
   }
   holder.is_asked = true;
   pending_.push_back(holder.id);
@@ -181,7 +179,7 @@ SmGroups SmPartition::free_groups() const {
 
 SmGroups SmPartition::mask(const Holder& holder) {
   SmGroups groups = 0;
-  for (const uint8_t group : holder.groups) groups |= bit(group);
+  for (const uint8_t group : holder.groups) groups |= bit_of(group);
   return groups;
 }
 

@@ -5,6 +5,18 @@
 #include <utility>
 
 namespace gpushare {
+namespace {
+
+// Whether launches that its program has made wait on the GPU for their turn: a gate that is closed
+// would keep them there, and nobody waits at it.
+bool has_work_in_line(const ShimSlot& slot) {
+  const ShimCredit& credit = slot.credit;
+  return credit.held.load(std::memory_order_relaxed) == ShimHeld::kOnGpu &&
+         credit.issued.load(std::memory_order_relaxed) !=
+             credit.reached.load(std::memory_order_relaxed);
+}
+
+}  // namespace
 
 Spatial::Spatial(std::span<const SpatialGpu> gpus) {
   for (const SpatialGpu& gpu : gpus.first(std::min<std::size_t>(gpus.size(), kShimGpus))) {
@@ -60,11 +72,15 @@ void Spatial::read(Time now, std::vector<ShimClient> clients) {
     const auto before = known_.find(client.process);
     Known& one = known[client.process];
     one = before == known_.end() ? Known{.last_launch = now, .came = now} : before->second;
-    // Whoever waits for its kernels is at work, however far its launches are apart.
-    const bool is_at_work = client.said.waits > 0 && client.said.launches > 0;
+    // Whoever waits for its kernels, or for what its tenant has lent, is at work, however far its
+    // launches are apart.
+    const bool waits_for_groups = one.is_held && one.lends && client.said.is_at_gate;
+    const bool is_at_work = (client.said.waits > 0 && client.said.launches > 0) ||
+                            waits_for_groups || has_work_in_line(*client.slot);
     if (std::exchange(one.launches, client.said.launches) != client.said.launches || is_at_work)
       one.last_launch = now;
     client.came = one.came;
+    client.lends = one.is_held && one.lends;
     client.last_launch = one.last_launch;
   }
   known_ = std::move(known);
@@ -85,6 +101,7 @@ std::vector<ProcessView> Spatial::views(uint32_t index) const {
                      .came = client.came,
                      .command_line = client.command_line,
                      .last_launch = client.last_launch,
+                     .lends = client.lends,
                      .iterations = client.said.iterations});
   }
   return views;
@@ -98,10 +115,28 @@ void Spatial::apply(Time now, uint32_t index, std::span<const PlannedPartition> 
 }
 
 Time Spatial::finish(Time now, const IsNamed& stays_closed) {
+  hold_lenders();
   Nanos look = let_in(now, stays_closed);
-  for (const GpuPartitions& gpu : gpus_)
+  for (const GpuPartitions& gpu : gpus_) {
     if (!gpu.is_settled()) look = std::min(look, gpu.is_awaited(now) ? kBusyLook : kFirstLook);
+    if (const Time then = gpu.next_telling(); then != Time::max())
+      look = std::min(look, std::max(then - now, Nanos{}));
+  }
   return now + look;
+}
+
+void Spatial::hold_lenders() {
+  for (const ShimClient& client : clients_) {
+    Known& known = known_[client.process];
+    if (known.is_held || client.said.is_at_gate) continue;
+    const bool lends = std::ranges::any_of(gpus_, [&](const GpuPartitions& gpu) {
+      return gpu.concerns(client) && gpu.lends(client.tenant);
+    });
+    if (!lends) continue;
+    known.is_held = known.lends = true;
+    known.held_at = known.launches;
+    known.waits_since = {};
+  }
 }
 
 // Returns in what time to look again. A process without a launch stays held: its first partition is
@@ -111,20 +146,21 @@ Nanos Spatial::let_in(Time now, const IsNamed& stays_closed) {
   Nanos look = kCalmLook;
   for (const ShimClient& client : clients_) {
     Known& known = known_[client.process];
+    if (gpus_.empty()) known.is_held = false;
     if (!known.is_held) continue;
-    if (known.launches == 0 && !client.said.is_at_gate) {
-      look = std::min(look, kFirstLook);
+    if (known.launches == known.held_at && !client.said.is_at_gate) {
+      look = std::min(look, known.lends ? kLentLook : kFirstLook);
       continue;
     }
     if (known.waits_since == Time{}) known.waits_since = now;
     const bool may_enter = std::ranges::all_of(gpus_, [&](const GpuPartitions& gpu) {
       return !gpu.concerns(client) || gpu.may_enter(client.tenant);
     });
-    if (!may_enter && now - known.waits_since < kLongestStart) {
+    if (!may_enter && now - known.waits_since < (known.lends ? kLongestReturn : kLongestStart)) {
       look = kBusyLook;
       continue;
     }
-    known.is_held = false;
+    known.is_held = known.lends = false;
     if (!stays_closed(client.process)) ShimHost::open_gate(*client.slot);
   }
   return look;
@@ -133,6 +169,11 @@ Nanos Spatial::let_in(Time now, const IsNamed& stays_closed) {
 bool Spatial::is_held(const ProcessId& process) const {
   const auto known = known_.find(process);
   return !gpus_.empty() && known != known_.end() && known->second.is_held;
+}
+
+bool Spatial::lends(const ProcessId& process) const {
+  const auto known = known_.find(process);
+  return is_held(process) && known->second.lends;
 }
 
 const GpuPartitions* Spatial::find(uint32_t index) const {

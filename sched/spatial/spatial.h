@@ -6,7 +6,8 @@
 // A tenant has a partition of every GPU that a process of it has a context on, and of all while a
 // process of it has none yet. The first launch of a process waits at its gate until its tenant has
 // what it is entitled to, because the others must have given it up before; but no longer than
-// kLongestStart: then it runs in what there is.
+// kLongestStart: then it runs in what there is. The same holds for the first launch after its
+// tenant has lent its groups, where the policy says so, for kLongestReturn.
 #pragma once
 
 #include <functional>
@@ -32,11 +33,15 @@ struct SpatialGpu {
 class Spatial {
  public:
   static constexpr Nanos kLongestStart = std::chrono::seconds(2);
+  // The same for one whose tenant has lent its groups.
+  static constexpr Nanos kLongestReturn = std::chrono::milliseconds(20);
   // When the next step is wanted: while something is on its way, while it takes long or a process
   // has not made its first launch, and otherwise.
   static constexpr Nanos kBusyLook = std::chrono::milliseconds(2);
   static constexpr Nanos kFirstLook = std::chrono::milliseconds(5);
   static constexpr Nanos kCalmLook = std::chrono::milliseconds(100);
+  // And while a tenant lends whose next launch wakes the agent: an old shim does not.
+  static constexpr Nanos kLentLook = std::chrono::milliseconds(20);
   // What a program with the feature kShimCredit may have in line at most: it ends in its old
   // partition, where it may take long, before the new one is full of work.
   static constexpr uint32_t kMostAheadUs = 4000;
@@ -65,6 +70,8 @@ class Spatial {
   Time finish(Time now, const IsNamed& stays_closed = [](const ProcessId&) { return false; });
   // Whether its gate is closed until its tenant has its partitions.
   bool is_held(const ProcessId& process) const;
+  // Whether that is because its tenant lends its groups: its next launch is to wake the agent.
+  bool lends(const ProcessId& process) const;
 
   // As of the last read().
   std::span<const ShimClient> clients() const { return clients_; }
@@ -75,11 +82,14 @@ class Spatial {
   struct Known {
     uint64_t launches = 0;
     Time last_launch{}, came{};
-    bool is_held = true;  // at its gate, until its tenant has its partitions
-    Time waits_since{};   // its first launch; before that, zero
+    bool is_held = true;   // at its gate, until its tenant has its partitions
+    bool lends = false;    // it is held because its tenant lends its groups
+    uint64_t held_at = 0;  // `launches` when it was held
+    Time waits_since{};    // its first launch from then on; before that, zero
   };
 
   const GpuPartitions* find(uint32_t gpu) const;
+  void hold_lenders();
   Nanos let_in(Time now, const IsNamed& stays_closed);
 
   std::vector<GpuPartitions> gpus_;

@@ -94,8 +94,10 @@ Time Interference::undo() {
     const bool is_gone = process == nullptr || process->id != id;
     if (!is_gone && now >= victim.next) {
       victim.next = now + kPause;
-      thaw(*process, victim);
-      put_slices_back(*process, victim);
+      if (may_mend(*process)) {
+        thaw(*process, victim);
+        put_slices_back(*process, victim);
+      }
     }
     const bool is_undone = victim.freezes.empty() && victim.slices.empty();
     if (!is_gone && !is_undone) next = std::min(next, victim.next);
@@ -105,36 +107,52 @@ Time Interference::undo() {
   return next;
 }
 
+bool Interference::may_mend(const Process& process) {
+  return std::ranges::all_of(process.holders, [&](const Holder& holder) {
+    return enforcer_.may_mend({holder.process, holder.gpu});
+  });
+}
+
 // What is frozen is not only compute: a program whose copies stand still stands still.
 void Interference::thaw(const Process& process, Victim& victim) {
-  const bool is_ours = std::ranges::any_of(
-      process.holders, [&](const Holder& holder) { return enforcer_.state(holder).is_frozen; });
-  if (is_ours) return;
-  for (int i = 0; i < kMostThaws && !victim.freezes.empty(); ++i) {
-    std::vector<ChannelRef> channels;
+  std::vector<std::vector<ChannelRef>> rounds;
+  while (rounds.size() < kMostThaws && !victim.freezes.empty()) {
+    std::vector<ChannelRef>& channels = rounds.emplace_back();
     for (auto& [channel, freezes] : victim.freezes) {
       channels.push_back({channel.first, channel.second});
       --freezes;
     }
     std::erase_if(victim.freezes, [](const auto& entry) { return entry.second <= 0; });
-    for (const GpuInfo& gpu : gpu_.gpus()) {
-      const bool is_there = std::ranges::any_of(
-          process.holders, [&](const Holder& holder) { return holder.gpu == gpu.index; });
-      if (!is_there && gpu_.gpus().size() > 1) continue;
-      if (const Result<> thawed = gpu_.thaw(gpu.index, channels); !thawed)
-        log_error("process {} was frozen by another: {}", process.id.pid, thawed.error().message());
-    }
+  }
+  if (rounds.empty()) return;
+  for (const GpuInfo& info :
+       gpu_.gpus().first(std::min<std::size_t>(gpu_.gpus().size(), kMaxGpus))) {
+    const bool is_there = std::ranges::any_of(
+        process.holders, [&](const Holder& holder) { return holder.gpu == info.index; });
+    if (!is_there && gpu_.gpus().size() > 1) continue;
+    enforcer_.mend({process.id, info.index}, [&gpu = gpu_, index = info.index, rounds] {
+      Result<> first;
+      for (const std::vector<ChannelRef>& channels : rounds)
+        if (Result<> thawed = gpu.thaw(index, channels); !thawed && first) first = thawed;
+      return first;
+    });
   }
 }
 
 void Interference::put_slices_back(const Process& process, Victim& victim) {
+  if (victim.slices.empty()) return;
   for (const Holder& holder : process.holders) {
+    std::vector<std::pair<GroupRef, Micros>> due;
     for (const ComputeGroup& group : holder.groups) {
       const std::pair name(group.ref.client, group.ref.group);
       if (std::ranges::find(victim.slices, name) == victim.slices.end()) continue;
-      if (const auto slice = enforcer_.slice(holder, group))
-        (void)gpu_.set_slice(group.ref, *slice);
+      if (const auto slice = enforcer_.slice(holder, group)) due.emplace_back(group.ref, *slice);
     }
+    if (due.empty()) continue;
+    enforcer_.mend({holder.process, holder.gpu}, [&gpu = gpu_, due] {
+      for (const auto& [group, slice] : due) (void)gpu.set_slice(group, slice);
+      return Result<>();
+    });
   }
   victim.slices.clear();
 }

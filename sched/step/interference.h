@@ -6,8 +6,9 @@
 // thaw does none, and a process that we have frozen ourselves is thawed for others' freezes only
 // when it runs again by our own plan.
 //
-// One thread, the scheduler's. It is bounded: a process that goes on freezing costs at most
-// kMostThaws calls of the driver every kPause for each process that it freezes.
+// One thread, the scheduler's, which does not wait for the driver. It is bounded: a process that
+// goes on freezing costs at most kMostThaws calls of the driver every kPause for each process that
+// it freezes.
 #pragma once
 
 #include <map>
@@ -39,7 +40,7 @@ class Interference {
     uint64_t logged_count = 0;
   };
 
-  Interference(Gpu& gpu, const Registry& registry, const Enforcer& enforcer, const Clock& clock)
+  Interference(Gpu& gpu, const Registry& registry, Enforcer& enforcer, const Clock& clock)
       : gpu_(gpu), registry_(registry), enforcer_(enforcer), clock_(clock) {}
 
   // An event that the registry has taken in.
@@ -62,12 +63,13 @@ class Interference {
   };
 
   void found(Kind kind, const ProcessId& culprit, const ProcessId& victim);
+  bool may_mend(const Process& process);
   void thaw(const Process& process, Victim& victim);
   void put_slices_back(const Process& process, Victim& victim);
 
   Gpu& gpu_;
   const Registry& registry_;
-  const Enforcer& enforcer_;
+  Enforcer& enforcer_;
   const Clock& clock_;
   std::map<ProcessId, Victim> victims_;
   std::vector<Deed> deeds_;

@@ -92,8 +92,12 @@ void LateAttach::look_around() {
 // At those of which no event told. `unseen`: all of them.
 void LateAttach::look_at(const std::vector<pid_t>& unseen) {
   const Time now = clock_.now();
+  std::erase_if(unknown_, [&](const auto& one) { return registry_.is_on(one.first, one.second); });
+  std::set<pid_t> hidden;
+  for (const auto& [pid, gpu] : unknown_) hidden.insert(pid);
   std::set<pid_t> there(unseen.begin(), unseen.end());
   there.insert(asked_.begin(), asked_.end());
+  there.insert(hidden.begin(), hidden.end());
   std::erase_if(looks_, [&](const auto& entry) {
     const auto& [pid, look] = entry;
     return !there.contains(pid) && now >= look.next + look.pause;
@@ -102,8 +106,10 @@ void LateAttach::look_at(const std::vector<pid_t>& unseen) {
     const Process* known = registry_.find(pid);
     Look& look = looks_[pid];
     const bool is_known = known != nullptr && !known->holders.empty();
-    if ((is_known && !asked_.contains(pid)) || now < look.next) continue;
+    if (is_known && !asked_.contains(pid) && !hidden.contains(pid)) continue;
+    if (now < look.next) continue;
     if (asked_.erase(pid) > 0) registry_.doubt(pid);
+    std::erase_if(unknown_, [&](const auto& one) { return one.first == pid; });
     add(pid);
     put_off(look);
   }

@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "intercept/gpu.h"
@@ -47,6 +48,9 @@ class LateAttach {
   // At this one, of which events were lost, in the next look_around(); if that comes again and
   // again, less and less often.
   void look_at(pid_t pid) { asked_.insert(pid); }
+  // At this one, which runs on a GPU where nothing of it is known, in the next look_around(),
+  // unless it is known there by then: its events may only be late. Nothing else of it is doubted.
+  void look_for(pid_t pid, uint32_t gpu) { unknown_.insert({pid, gpu}); }
   // At those of which no event told, now and then: a process that had nothing is looked at less and
   // less often, once in 30 s in the end; also at those of which a look failed, and at those that
   // held a client of another process that has it no more. To be called about once a second.
@@ -97,10 +101,11 @@ class LateAttach {
   Time next_all_{};
   Nanos between_all_{};
   std::deque<pid_t> line_;
-  std::vector<Current> current_;   // under way
-  bool is_first_ = true;           // all that were there before are being looked for
-  std::set<pid_t> asked_;          // to look at, whatever is known of them
-  std::map<pid_t, Look> looks_;    // when to look at each again
+  std::vector<Current> current_;                  // under way
+  bool is_first_ = true;                          // all that were there before are being looked for
+  std::set<pid_t> asked_;                         // to look at, whatever is known of them
+  std::set<std::pair<pid_t, uint32_t>> unknown_;  // seen to run there, and GPU
+  std::map<pid_t, Look> looks_;                   // when to look at each again
   std::map<pid_t, Look> failed_;   // the same for those of which a look did not tell all
   bool cannot_list_ = false;       // which processes there are
   std::set<ProcessId> unwatched_;  // whose end the observer does not tell yet

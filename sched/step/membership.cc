@@ -28,20 +28,6 @@ Membership::Membership(State& state, Region& region, const ProcReader& processes
   }
 }
 
-std::optional<Time> Membership::first_new_bearer() const {
-  std::optional<Time> first;
-  if (registry_seen_ == state_.registry.generation()) return first;
-  const auto look = [&](const ProcessId& earlier) {
-    const Process* const bearer = state_.registry.find(earlier.pid);
-    if (bearer == nullptr || bearer->id == earlier) return;
-    first = std::min(first.value_or(bearer->seen), bearer->seen);
-  };
-  for (const auto& [key, member] : state_.members) look(key.first);
-  for (const Departed& gone : state_.departed)
-    if (gone.is_accounted) look(gone.process);
-  return first;
-}
-
 bool Membership::sync(Time now) {
   const bool is_current = registry_seen_ == state_.registry.generation() &&
                           tenants_seen_ == state_.tenants.generation();
@@ -68,7 +54,9 @@ bool Membership::sync(Time now) {
     for (const Holder& holder : process.holders) add(holder, now);
   }
   for (auto& [key, member] : state_.members) {
+    member.holder = state_.registry.holder(key.first, key.second);
     member.tenant = state_.tenants.tenant_of(key.first);
+    member.run = state_.tenants.run_of(key.first).number;
     member.is_frozen_by_user = state_.tenants.is_frozen(key.first);
   }
   for (auto& on : state_.members_on) on.clear();
@@ -141,17 +129,18 @@ void Membership::remove(const MemberKey& key, const Member& member, Time now) {
   free_slots_.push_back(member.slot);
 }
 
-// What the log has told so far is of the earlier bearer of the pid.
+// The log knows pids alone: what it tells of the time before this process came is of the earlier
+// bearer of its pid.
 void Membership::open_account(const Holder& holder, Time now) {
   const pid_t pid = holder.process.pid;
   Accounting& accounting = state_.accounting[holder.gpu];
-  for (Departed& earlier : state_.departed) {
-    if (!earlier.is_accounted || earlier.process.pid != pid || earlier.gpu != holder.gpu) continue;
-    earlier.owed += accounting.take_charge(pid).used;
-    earlier.is_accounted = false;
-    accounting.remove(pid);
-  }
-  accounting.add(pid, now);
+  const auto earlier = std::ranges::find_if(state_.departed, [&](const Departed& one) {
+    return !one.succeeded && one.process.pid == pid && one.gpu == holder.gpu;
+  });
+  if (earlier == state_.departed.end()) return accounting.add(pid, now);
+  const Process* const bearer = state_.registry.find(pid);
+  earlier->succeeded = bearer == nullptr ? now : bearer->seen;
+  accounting.succeed(pid, *earlier->succeeded, now);
 }
 
 void Membership::reap() {

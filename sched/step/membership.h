@@ -17,10 +17,6 @@ class Membership {
  public:
   Membership(State& state, Region& region, const ProcReader& processes);
 
-  // When the pid of a process whose use is still being counted became another's, the first if there
-  // are several; nullopt: there is none. The switch log, which knows pids alone, must be read up to
-  // there before sync().
-  std::optional<Time> first_new_bearer() const;
   // Members come and go with their holders, tenants of members are looked up again. True if
   // anything changed.
   bool sync(Time now);

@@ -48,6 +48,7 @@ void put_slo(TenantGpuUse& use, const SloStatus& slo, const SmGeometry& geometry
   use.iteration_source = static_cast<uint32_t>(slo.source);
   if (slo.source != ShimSource::kNone) use.confidence_permille = slo.confidence;
   if (slo.knee > 0) use.sms_knee = geometry.sms_of_count(slo.knee);
+  use.phase = static_cast<uint32_t>(slo.phase);
   if (slo.needs > 0) use.sms_needed = geometry.sms_of_count(slo.needs);
 }
 
@@ -175,7 +176,7 @@ void Publisher::publish_gpus() {
       const auto& [key, member] = *entry;
       ++record.process_count;
       tenants.push_back(member.tenant);
-      record.memory_used_bytes += state_.registry.holder(key.first, key.second)->memory_bytes;
+      record.memory_used_bytes += member.holder->memory_bytes;
     }
     std::ranges::sort(tenants);
     record.tenant_count =
@@ -215,11 +216,10 @@ void Publisher::publish_tenants() {
   for (uint32_t slot = 0; slot < kMaxTenants; ++slot)
     if (is_concerned[slot] || had_member_[slot]) slots.push_back(slot);
   std::vector<uint32_t> place_of(kMaxTenants);
-  std::vector<TenantRecord> records;
-  records.reserve(slots.size());
+  records_.clear();
   for (const uint32_t slot : slots) {
-    place_of[slot] = static_cast<uint32_t>(records.size());
-    TenantRecord& record = records.emplace_back(tenants_[slot]);
+    place_of[slot] = static_cast<uint32_t>(records_.size());
+    TenantRecord& record = records_.emplace_back(tenants_[slot]);
     if (state_.tenants.at(slot) == nullptr) continue;
     publish_partitions(slot, record);
     const auto use = state_.tenant_use.find(slot);
@@ -232,19 +232,19 @@ void Publisher::publish_tenants() {
   had_member_.assign(kMaxTenants, false);
   ProcessId counted;  // a process on two GPUs is one, and its members are neighbours
   for (const auto& [key, member] : state_.members) {
-    TenantRecord& record = records[place_of[member.tenant]];
+    TenantRecord& record = records_[place_of[member.tenant]];
     had_member_[member.tenant] = true;
     const auto& [process, gpu] = key;
     if (std::exchange(counted, process) != process) ++record.process_count;
-    record.memory_bytes += state_.registry.holder(process, gpu)->memory_bytes;
+    record.memory_bytes += member.holder->memory_bytes;
     if (gpu >= kMaxGpus) continue;
-    add_share(record.gpu[gpu].share_permille, state_.accounting[gpu].share(process.pid));
+    add_share(record.gpu[gpu].share_permille, member.share);
     add_share(record.gpu[gpu].target_permille, member.target);
   }
   for (const uint32_t slot : slots) {
     const bool is_there = state_.tenants.at(slot) != nullptr;
     if (is_there || had_tenant_[slot])
-      write_record(region_.tenants[slot].record, records[place_of[slot]]);
+      write_record(region_.tenants[slot].record, records_[place_of[slot]]);
     had_tenant_[slot] = is_there;
   }
 }
@@ -270,8 +270,7 @@ void Publisher::publish_processes(Time now) {
   for (const auto& [key, member] : state_.members) {
     const auto& [id, gpu] = key;
     const Process& process = *state_.registry.find(id.pid);
-    const Holder& holder = *state_.registry.holder(id, gpu);
-    const Enforcer::State enforced = state_.enforcer.state(holder);
+    const Enforcer::State enforced = state_.enforcer.state(*member.holder);
     const Accounting::Use use = state_.accounting[gpu].use(id.pid, now);
     ProcessRecord record;
     record.pid = id.pid;
@@ -280,6 +279,7 @@ void Publisher::publish_processes(Time now) {
     record.uid = process.uid.value_or(kUnknown32);
     record.gpu = gpu;
     record.tenant = member.tenant;
+    record.run = member.run;
     record.state = member.state;
     record.cgroup_id = process.cgroup_id;
     if (enforced.slice) record.slice_us = static_cast<uint32_t>(enforced.slice->count());
@@ -293,7 +293,7 @@ void Publisher::publish_processes(Time now) {
     }
     record.switches_per_s = per_second(use.switches_per_s);
     record.gpu_time_ns = static_cast<uint64_t>(use.total.count());
-    record.memory_bytes = holder.memory_bytes;
+    record.memory_bytes = member.holder->memory_bytes;
     record.freezes = enforced.freezes;
     record.throttled_ns = static_cast<uint64_t>(member.throttled.count());
     record.state_since_ns = instant(member.state_since);

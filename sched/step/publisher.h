@@ -62,6 +62,7 @@ class Publisher {
   bool has_change_ = false;  // that is not published
   // By slot.
   std::vector<TenantRecord> tenants_;  // with what the settings say alone
+  std::vector<TenantRecord> records_;  // used again: half a megabyte
   uint64_t described_ = 0;             // the generation of the tenants that they are of, and 1
   std::vector<bool> had_tenant_, had_member_;
 };

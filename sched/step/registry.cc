@@ -10,6 +10,13 @@
 #include "intercept/client_of.h"
 
 namespace gpushare {
+namespace {
+
+std::pair<uint32_t, uint32_t> name_of(const ComputeGroup& group) {
+  return {group.ref.client, group.ref.group};
+}
+
+}  // namespace
 
 Registry::Registry(std::span<const GpuInfo> gpus) {
   for (const GpuInfo& gpu : gpus) gpu_by_instance_[gpu.instance] = gpu.index;
@@ -31,7 +38,7 @@ void Registry::apply(const DriverEvent& event, Source source) {
         if constexpr (std::is_same_v<What, ClientCreated>) {
           clients[what.client].was_seen_made |= source == Source::kLive;
         } else if constexpr (std::is_same_v<What, DeviceCreated>) {
-          clients[what.client].devices[what.device] = what.instance;
+          add(process, what);
         } else if constexpr (std::is_same_v<What, ObjectFreed>) {
           free(process, what);
         } else if constexpr (std::is_same_v<What, ControlMade>) {
@@ -52,6 +59,7 @@ Process& Registry::opened(const DriverEvent& event, Source source) {
   const auto [at, is_new] = processes_.try_emplace(event.process.pid);
   Process& process = at->second;
   if (is_new) {
+    by_pid_[event.process.pid] = &process;
     process.id = event.process;
     process.seen = event.time;
     clients_[process.id.pid];
@@ -73,9 +81,18 @@ Process& Registry::opened(const DriverEvent& event, Source source) {
 void Registry::close(ProcessId process) {
   const auto at = processes_.find(process.pid);
   if (at == processes_.end() || at->second.id != process) return;
+  by_pid_.erase(process.pid);
   processes_.erase(at);
   clients_.erase(process.pid);
   ++generation_;
+}
+
+// What is on it may be known already: then that was said in another order.
+void Registry::add(Process& process, const DeviceCreated& made) {
+  Client& client = clients_[process.id.pid][made.client];
+  const auto [at, is_new] = client.devices.try_emplace(made.device, made.instance);
+  if (!is_new && std::exchange(at->second, made.instance) == made.instance) return;
+  if (!client.groups.empty() || !client.memory.empty()) rebuild_holders(process);
 }
 
 void Registry::add(Process& process, const GroupCreated& made) {
@@ -83,12 +100,14 @@ void Registry::add(Process& process, const GroupCreated& made) {
   Group& group = at->second;
   if (!is_new && group.device == made.device && group.fd == made.fd) return;
   // A new group, or a handle that was freed unseen and used again.
+  const bool was_shown = !is_new && group.engine == Engine::kGraphics;
   if (!is_new) group = {};
   group.device = made.device;
   group.engine = made.engine;
   group.fd = made.fd;
   group.serial = ++last_serial_;
-  if (made.engine == Engine::kGraphics) rebuild_holders(process);
+  if (made.engine != Engine::kGraphics && !was_shown) return;
+  if (!is_new || !show_new(process, made.client, made.group)) rebuild_holders(process);
 }
 
 void Registry::add(Process& process, const ChannelCreated& made) {
@@ -98,7 +117,15 @@ void Registry::add(Process& process, const ChannelCreated& made) {
   const auto [at, is_new] = group->second.channels.try_emplace(made.channel);
   if (!is_new && at->second.class_id == made.class_id) return;
   at->second = {made.class_id, ++last_serial_};
-  if (group->second.engine == Engine::kGraphics) rebuild_holders(process);
+  if (group->second.engine != Engine::kGraphics) return;
+  const Shown shows = shown(process, made.client, made.parent);
+  if (!is_new || shows.group == nullptr) return rebuild_holders(process);
+  ComputeGroup& its = *shows.group;
+  const auto place = std::ranges::lower_bound(its.channels, made.channel) - its.channels.begin();
+  its.channels.insert(its.channels.begin() + place, made.channel);
+  its.serials.insert(its.serials.begin() + place, at->second.serial);
+  shows.holder->channel_classes.insert(made.class_id);
+  changed(*shows.holder);
 }
 
 void Registry::add(Process& process, const MemoryAllocated& made) {
@@ -120,7 +147,12 @@ void Registry::note(Process& process, const ControlMade& made) {
   if (group == client->second.groups.end()) return;
   group->second.own_slice = slice;
   ++group->second.own_slice_count;
-  rebuild_holders(process);
+  ++generation_;
+  const Shown shows = shown(process, made.client, made.object);
+  if (shows.group == nullptr) return;
+  shows.group->own_slice = slice;
+  shows.group->own_slice_count = group->second.own_slice_count;
+  changed(*shows.holder);
 }
 
 void Registry::free(Process& process, const ObjectFreed& freed) {
@@ -137,14 +169,17 @@ void Registry::free(Process& process, const ObjectFreed& freed) {
     charge_memory(process, client, memory->second, -1);
     client.memory.erase(memory);
   } else if (client.groups.erase(freed.object) > 0) {
-    rebuild_holders(process);
+    if (!hide(process, freed.client, freed.object)) rebuild_holders(process);
   } else if (client.devices.erase(freed.object) > 0) {
     std::erase_if(client.groups, [&](auto& g) { return g.second.device == freed.object; });
     std::erase_if(client.memory, [&](auto& m) { return m.second.device == freed.object; });
     rebuild_holders(process);
   } else {
-    for (auto& [handle, group] : client.groups)
-      if (group.channels.erase(freed.object) > 0) return rebuild_holders(process);
+    for (auto& [handle, group] : client.groups) {
+      if (group.channels.erase(freed.object) == 0) continue;
+      if (!hide_channel(process, freed.client, handle, freed.object)) rebuild_holders(process);
+      return;
+    }
   }
 }
 
@@ -168,6 +203,77 @@ void Registry::charge_memory(Process& process, const Client& client, const Memor
     if (gpu == holder.gpu) holder.memory_bytes += sign > 0 ? memory.bytes : -memory.bytes;
 }
 
+Registry::Shown Registry::shown(Process& process, uint32_t client, uint32_t group) {
+  for (Holder& holder : process.holders) {
+    const auto at = std::ranges::lower_bound(holder.groups, std::pair(client, group), {}, name_of);
+    if (at != holder.groups.end() && name_of(*at) == std::pair(client, group))
+      return {&holder, &*at};
+  }
+  return {};
+}
+
+void Registry::changed(Holder& holder) { holder.generation = ++generation_; }
+
+bool Registry::show_new(Process& process, uint32_t client, uint32_t handle) {
+  const Client& owner = clients_.at(process.id.pid).at(client);
+  const Group& group = owner.groups.at(handle);
+  const std::optional<uint32_t> gpu = gpu_of(owner, group.device);
+  const auto holder = std::ranges::find(process.holders, gpu,
+                                        [](const Holder& one) { return std::optional(one.gpu); });
+  if (!gpu || holder == process.holders.end()) return false;
+  const auto place =
+      std::ranges::lower_bound(holder->groups, std::pair(client, handle), {}, name_of);
+  holder->groups.insert(place, show(process, client, handle, group));
+  changed(*holder);
+  return true;
+}
+
+// A holder knows its classes without looking at all channels only where there is one, and another
+// channel of it.
+bool Registry::hide(Process& process, uint32_t client, uint32_t handle) {
+  const Shown shows = shown(process, client, handle);
+  if (shows.group == nullptr) return true;
+  Holder& holder = *shows.holder;
+  const bool is_last_with_channels =
+      !shows.group->channels.empty() &&
+      std::ranges::none_of(holder.groups, [&](const ComputeGroup& other) {
+        return &other != shows.group && !other.channels.empty();
+      });
+  if (is_last_with_channels || holder.groups.size() == 1 || holder.channel_classes.size() > 1)
+    return false;
+  holder.groups.erase(holder.groups.begin() + (shows.group - holder.groups.data()));
+  changed(holder);
+  return true;
+}
+
+bool Registry::hide_channel(Process& process, uint32_t client, uint32_t group, uint32_t channel) {
+  const Shown shows = shown(process, client, group);
+  if (shows.group == nullptr) return true;
+  ComputeGroup& its = *shows.group;
+  if (its.channels.size() == 1 || shows.holder->channel_classes.size() > 1) return false;
+  const auto place = std::ranges::lower_bound(its.channels, channel) - its.channels.begin();
+  its.channels.erase(its.channels.begin() + place);
+  its.serials.erase(its.serials.begin() + place);
+  changed(*shows.holder);
+  return true;
+}
+
+ComputeGroup Registry::show(const Process& process, uint32_t client, uint32_t handle,
+                            const Group& group) {
+  ComputeGroup seen{.ref = {process.id, group.fd, client, handle},
+                    .serial = group.serial,
+                    .channels = {},
+                    .serials = {},
+                    .own_slice = group.own_slice,
+                    .own_slice_count = group.own_slice_count};
+  for (const auto& [name, channel] : group.channels) {
+    seen.channels.push_back(name);
+    seen.serials.push_back(channel.serial);
+  }
+  return seen;
+}
+
+// Of all that the process has: where a holder comes or goes, and where much of it changes.
 void Registry::rebuild_holders(Process& process) {
   ++generation_;
   std::map<uint32_t, Holder> by_gpu;
@@ -176,19 +282,11 @@ void Registry::rebuild_holders(Process& process) {
       if (group.engine != Engine::kGraphics) continue;
       const std::optional<uint32_t> gpu = gpu_of(client, group.device);
       if (!gpu) continue;
-      ComputeGroup seen{.ref = {process.id, group.fd, client_handle, handle},
-                        .serial = group.serial,
-                        .channels = {},
-                        .serials = {},
-                        .own_slice = group.own_slice,
-                        .own_slice_count = group.own_slice_count};
       Holder& holder = by_gpu[*gpu];
-      for (const auto& [name, channel] : group.channels) {
-        seen.channels.push_back(name);
-        seen.serials.push_back(channel.serial);
+      for (const auto& [name, channel] : group.channels)
         holder.channel_classes.insert(channel.class_id);
-      }
-      holder.groups.push_back(std::move(seen));
+      holder.groups.push_back(show(process, client_handle, handle, group));
+      looked_at_ += 1 + group.channels.size();
     }
   }
   process.holders.clear();
@@ -199,8 +297,10 @@ void Registry::rebuild_holders(Process& process) {
     process.holders.push_back(std::move(holder));
   }
   for (const auto& [handle, client] : clients_[process.id.pid])
-    for (const auto& [memory_handle, memory] : client.memory)
+    for (const auto& [memory_handle, memory] : client.memory) {
       charge_memory(process, client, memory, 1);
+      ++looked_at_;
+    }
 }
 
 void Registry::doubt(Process& process) {
@@ -295,8 +395,8 @@ std::vector<Registry::Owned> Registry::reconcile(const ProcessId& process,
 }
 
 const Process* Registry::find(pid_t pid) const {
-  const auto at = processes_.find(pid);
-  return at == processes_.end() ? nullptr : &at->second;
+  const auto at = by_pid_.find(pid);
+  return at == by_pid_.end() ? nullptr : at->second;
 }
 
 bool Registry::is_on(pid_t pid, uint32_t gpu) const {

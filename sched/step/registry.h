@@ -16,6 +16,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "intercept/event.h"
@@ -45,6 +46,8 @@ class Registry {
   };
 
   explicit Registry(std::span<const GpuInfo> gpus);
+  Registry(const Registry&) = delete;
+  Registry& operator=(const Registry&) = delete;
 
   void apply(const DriverEvent& event, Source source = Source::kLive);
   // Takes over what Gpu::attach() has found of `process`. Of the objects `known`, those that were
@@ -78,6 +81,8 @@ class Registry {
   uint64_t generation() const { return generation_; }
   // True once after events of unknown processes were lost.
   bool take_rescan_request();
+  // How many groups, channels and allocations were gone through to make holders anew.
+  uint64_t looked_at() const { return looked_at_; }
 
  private:
   struct Channel {
@@ -109,6 +114,7 @@ class Registry {
   void forget(Process& process, std::span<const DriverEvent> found,
               std::span<const ObjectRef> known);
   const Process* other_owner(const ProcessId& process, uint32_t client) const;
+  void add(Process& process, const DeviceCreated& made);
   void add(Process& process, const GroupCreated& made);
   void add(Process& process, const ChannelCreated& made);
   void add(Process& process, const MemoryAllocated& made);
@@ -116,13 +122,27 @@ class Registry {
   void free(Process& process, const ObjectFreed& freed);
   std::optional<uint32_t> gpu_of(const Client& client, uint32_t device) const;
   void charge_memory(Process& process, const Client& client, const Memory& memory, int sign);
+  // A compute group as its holder shows it; nullptrs: none does.
+  struct Shown {
+    Holder* holder = nullptr;
+    ComputeGroup* group = nullptr;
+  };
+  static Shown shown(Process& process, uint32_t client, uint32_t group);
+  static ComputeGroup show(const Process& process, uint32_t client, uint32_t handle,
+                           const Group& group);
+  // In a holder that exists, whose other groups are not gone through. False: there is none.
+  bool show_new(Process& process, uint32_t client, uint32_t handle);
+  bool hide(Process& process, uint32_t client, uint32_t handle);
+  bool hide_channel(Process& process, uint32_t client, uint32_t group, uint32_t channel);
+  void changed(Holder& holder);
   void rebuild_holders(Process& process);
   void doubt(Process& process);
 
   std::map<uint32_t, uint32_t> gpu_by_instance_;
   std::map<pid_t, Process> processes_;
-  std::map<pid_t, Clients> clients_;  // same keys as processes_
-  uint64_t generation_ = 0, last_serial_ = 0;
+  std::unordered_map<pid_t, const Process*> by_pid_;  // the same: they are looked up all the time
+  std::map<pid_t, Clients> clients_;                  // same keys as processes_
+  uint64_t generation_ = 0, last_serial_ = 0, looked_at_ = 0;
   bool rescan_requested_ = false;
 };
 

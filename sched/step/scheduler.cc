@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "sched/step/buckets.h"
+#include "sched/account/buckets.h"
 #include "shmctl/base/log.h"
 
 namespace gpushare {
@@ -20,8 +20,7 @@ constexpr Nanos kLookTime = std::chrono::microseconds(500);
 // The most events that a step takes: some 2 ms of them. The next step takes the others.
 constexpr uint64_t kMostEvents = 1024;
 
-ProcessState state_of(const Enforcer::State& enforced, const Member& member, bool wants,
-                      double share) {
+ProcessState state_of(const Enforcer::State& enforced, const Member& member) {
   if (!enforced.can_control) return ProcessState::kObserveOnly;
   if (enforced.is_frozen) {
     switch (member.freeze) {
@@ -34,8 +33,9 @@ ProcessState state_of(const Enforcer::State& enforced, const Member& member, boo
         return ProcessState::kFrozenCap;
     }
   }
-  if (!wants) return ProcessState::kIdle;
-  return share >= 0 && share < kNoTurns ? ProcessState::kWaiting : ProcessState::kRunning;
+  if (!member.wants_gpu) return ProcessState::kIdle;
+  return member.share >= 0 && member.share < kNoTurns ? ProcessState::kWaiting
+                                                      : ProcessState::kRunning;
 }
 
 }  // namespace
@@ -43,16 +43,18 @@ ProcessState state_of(const Enforcer::State& enforced, const Member& member, boo
 Scheduler::Scheduler(const Surroundings& surroundings, const AgentIdentity& agent,
                      const Config& config)
     : outside_(surroundings),
-      recovered_(recover(outside_.gpu, outside_.region, outside_.processes)),
       state_(
           outside_.gpu, outside_.region, outside_.tenants, outside_.clock,
-          [this](const Enforcer::Change& change) { on_change(change); }, outside_.driver_calls),
+          [this](const Enforcer::Change& change) { on_change(change); }, outside_.make_line),
       turns_(state_, outside_),
+      charging_(state_, outside_),
+      gangs_(state_, charging_),
       membership_(state_, outside_.region, outside_.processes),
       config_(config),
       publisher_(state_, outside_, agent, config_),
       late_(outside_.gpu, outside_.observer, state_.registry, outside_.clock,
             outside_.driver_calls),
+      logs_(state_, outside_, late_),
       by_slot_(kMaxProcesses) {
   state_.turns = &turns_;
   state_.tenant_use = published_use(outside_.region, outside_.tenants);
@@ -65,9 +67,7 @@ Scheduler::Scheduler(const Surroundings& surroundings, const AgentIdentity& agen
          .policy = nullptr});
   configure(config);
   disable_buckets(outside_.region);
-  for (const ProcessId& process : recovered_.thawed)
-    log_info("process {} was left frozen by an agent before: thawed", process.pid);
-  for (const std::string& error : recovered_.errors) log_error("recovery: {}", error);
+  state_.enforcer.undo_leftovers(outside_.processes);  // of an agent before
   late_.look_at_all();
 }
 
@@ -92,24 +92,24 @@ Time Scheduler::step() {
   ++state_.ticks;
   state_.enforcer.collect();
   const bool has_read = observe(now);
+  logs_.begin(now);  // it is read while the step goes on
   Time next = state_.interference.undo();
   state_.enforcer.undo_leftovers(outside_.processes);
   if (now >= next_chores_) do_chores(now);
   const bool is_looking = late_.advance(kLookTime);
   const auto gpus = static_cast<uint32_t>(deciders_.size());
-  if (const std::optional<Time> until = membership_.first_new_bearer())
-    for (uint32_t gpu = 0; gpu < gpus; ++gpu) account_until(gpu, *until);
   bool is_changed = membership_.sync(now);
   if (buckets_of_ != outside_.tenants.generation()) {
     buckets_of_ = outside_.tenants.generation();
     configure_buckets(outside_.region, outside_.tenants, gpus, now);
     std::erase_if(state_.tenant_use,
                   [&](const auto& use) { return outside_.tenants.at(use.first) == nullptr; });
+    charging_.forget_caps();
     is_changed = true;
   }
-  bool has_accounted = gpus == 0;
-  for (uint32_t gpu = 0; gpu < gpus; ++gpu) has_accounted |= account(gpu, now);
-  charge_departed(now);
+  charging_.hear_the_young(now);
+  const bool has_accounted = logs_.read(now);
+  charging_.charge_departed(turns_, logs_, now);
   failed_steps_ = has_read && has_accounted ? 0 : failed_steps_ + 1;
   refill_buckets(outside_.region, outside_.tenants, gpus, now);
 
@@ -153,6 +153,9 @@ bool Scheduler::observe(Time now) {
           // A process that came and went between two steps becomes a member all the same.
           if (std::holds_alternative<ProcessClosed>(event.what) && !is_met(event.process))
             membership_.sync(now);
+          if (const auto* closed = std::get_if<ProcessClosed>(&event.what);
+              closed != nullptr && !closed->by_exec)
+            turns_.note_end(event.process, closed->status);
           state_.registry.apply(event);
           late_.note(event);
           state_.interference.note(event);
@@ -176,26 +179,8 @@ void Scheduler::do_chores(Time now) {
   membership_.reap();
   membership_.name_users();
   late_.look_around();
-  for (uint32_t gpu = 0; gpu < deciders_.size(); ++gpu) {
-    if (!state_.accounting[gpu].needs_samples()) continue;
-    if (const auto samples = outside_.gpu.utilisation(gpu))
-      state_.accounting[gpu].sample(*samples, now);
-  }
-}
-
-// Leaves what is later for account().
-void Scheduler::account_until(uint32_t gpu, Time until) {
-  if (!outside_.gpu.support().has_switch_log) return;
-  auto batch = outside_.gpu.read_switches(gpu);
-  if (!batch) return;  // account() will say so
-  if (batch->complete_until <= until) return account(gpu, *batch);
-  const auto later = std::ranges::partition_point(
-      batch->records, [until](const SwitchRecord& record) { return record.time < until; });
-  unread_[gpu] = {
-      .records = {later, batch->records.end()}, .lost = 0, .complete_until = batch->complete_until};
-  batch->records.erase(later, batch->records.end());
-  batch->complete_until = until;
-  account(gpu, *batch);
+  // In its own turn beside a gang a program is as alone as without others.
+  logs_.sample([this](uint32_t gpu) { return gangs_.turns().has_turns_on(gpu); });
 }
 
 // At most once in a minute.
@@ -209,81 +194,6 @@ void Scheduler::log_false_claims() {
   const Process* process = state_.registry.find(claims.last.pid);
   log_warning("process {} ({}) claims objects of the driver that it does not have: {} refused",
               claims.last.pid, process == nullptr ? "ended" : process->command, claims.count);
-}
-
-// Returns false when the GPU does not answer. It is asked again after pauses.
-bool Scheduler::account(uint32_t gpu, Time now) {
-  Decider& decider = deciders_[gpu];
-  if (!decider.answers.may_try(now)) return false;
-  // It must not hold us up, too. It comes back or not: to look for all GPUs again would not help.
-  if (state_.enforcer.is_stuck(gpu)) {
-    decider.failures = kStepsBeforeLost;
-    if (state_.gpu_problems[gpu].empty())
-      give_up(gpu, Error{std::make_error_code(std::errc::timed_out), "control the GPU", {}});
-    return true;
-  }
-  Accounting& accounting = state_.accounting[gpu];
-  if (const auto unread = unread_.extract(gpu)) account(gpu, unread.mapped());
-  if (!outside_.gpu.support().has_switch_log) {
-    accounting.consume({.records = {}, .lost = 0, .complete_until = outside_.clock.now()});
-    return true;
-  }
-  const auto batch = outside_.gpu.read_switches(gpu);
-  if (!batch) {
-    if (++decider.failures == 1)
-      log_warning("GPU {}: switch log: {}", gpu, batch.error().message());
-    if (decider.failures < kStepsBeforeLost) return false;
-    (void)decider.answers.failed(now, batch.error().message());
-    if (decider.failures == kStepsBeforeLost) give_up(gpu, batch.error());
-    return false;
-  }
-  if (std::exchange(decider.failures, 0) >= kStepsBeforeLost) {
-    log_info("GPU {} answers again", gpu);
-    decider.answers.succeeded();
-    state_.gpu_problems[gpu].clear();
-  }
-  account(gpu, *batch);
-  // One that runs and that no event told of has hidden its calls from the probe.
-  for (const SwitchRecord& record : batch->records)
-    if (record.is_start && record.pid > 0 && !state_.registry.is_on(record.pid, gpu))
-      late_.look_at(record.pid);
-  return true;
-}
-
-void Scheduler::account(uint32_t gpu, const SwitchBatch& batch) {
-  state_.accounting[gpu].consume(batch);
-  if (outside_.listener != nullptr)
-    for (const SwitchRecord& record : batch.records) outside_.listener->on_switch(record);
-}
-
-void Scheduler::charge(const ProcessId& process, uint32_t tenant, uint32_t gpu, Nanos used) {
-  state_.tenant_use[tenant].used[gpu] += used;
-  if (is_serving(process)) {
-    if (outside_.shims != nullptr) outside_.shims->add_server_use(gpu, used);
-  } else if (!is_gated(process)) {
-    outside_.region.tenants[tenant].buckets[gpu].charge(used);
-  }
-}
-
-void Scheduler::charge_departed(Time now) {
-  std::erase_if(state_.departed, [&](Departed& departed) {
-    Accounting& accounting = state_.accounting[departed.gpu];
-    if (departed.is_accounted) departed.owed += accounting.take_charge(departed.process.pid).used;
-    const std::optional<uint32_t> tenant = state_.tenants.find(departed.tenant);
-    if (departed.job != 0 && departed.owed > Nanos{}) turns_.add_late(departed.job, departed.owed);
-    if (tenant) charge(departed.process, *tenant, departed.gpu, departed.owed);
-    departed.owed = {};
-    const bool is_over = !tenant || !departed.is_accounted || now >= departed.until;
-    if (is_over && departed.is_accounted) accounting.remove(departed.process.pid);
-    return is_over;
-  });
-}
-
-// Nobody stays frozen on a GPU whose use cannot be read; the other ones go on.
-void Scheduler::give_up(uint32_t gpu, const Error& error) {
-  state_.gpu_problems[gpu] = fmt::format("GPU {} does not answer: {}", gpu, error.message());
-  log_error("{}; it is left alone, and asked again now and then", state_.gpu_problems[gpu]);
-  state_.enforcer.undo_all(gpu);
 }
 
 // Jobs may be on several GPUs: all are looked at before any is planned for, and all plans are there
@@ -305,8 +215,13 @@ Time Scheduler::decide(Time now) {
     });
     turns_.form(now);
   }
-  give_gangs_turns(now);
-  next = std::min(next, gangs_.next());
+  gpus_.clear();
+  for (Decider& decider : deciders_)
+    gpus_.push_back({.gpu = decider.gpu.index,
+                     .is_sliced = !decider.takes_turns && !decider.gpu.is_spatial,
+                     .views = &decider.views});
+  gangs_.look(now, gpus_, config_.agent.gangs);
+  next = std::min(next, gangs_.turns().next());
   for_each_gpu([&](uint32_t gpu) {
     plan(gpu, now);
     next = std::min(next, deciders_[gpu].plan.next);
@@ -334,30 +249,36 @@ void Scheduler::plan(uint32_t gpu, Time now) {
   if (decider.takes_turns) turns_.set_order(gpu, std::move(decider.plan.jobs));
 }
 
+void Scheduler::look_at_account(const MemberKey& key, Member& member, Time now) {
+  const auto& [process, gpu] = key;
+  member.wants_gpu = state_.accounting[gpu].wants_gpu(process.pid, now);
+  member.share = state_.accounting[gpu].share(process.pid);
+}
+
 // All that is known of one GPU now; what was used is charged.
 void Scheduler::view(uint32_t gpu, Time now) {
   Views& views = deciders_[gpu].views;
   views.clear();
-  for (const auto* entry : state_.members_on[gpu]) {
-    const auto& [key, member] = *entry;
-    const pid_t pid = key.first.pid;
-    const Holder& holder = *state_.registry.holder(key.first, gpu);
+  for (auto* entry : state_.members_on[gpu]) {
+    auto& [key, member] = *entry;
+    const Holder& holder = *member.holder;
     const Enforcer::State enforced = state_.enforcer.brief(holder);
-    const Accounting::Charge charge = state_.accounting[gpu].take_charge(pid);
-    this->charge(key.first, member.tenant, gpu, charge.used);
+    look_at_account(key, member, now);
+    const Accounting::Charge charge = state_.accounting[gpu].take_charge(key.first.pid);
+    charging_.charge(key.first, member.tenant, gpu, charge, now);
 
-    by_slot_[member.slot] = &key;
+    by_slot_[member.slot] = entry;
     const bool is_frozen_by_user =
         member.is_frozen_by_user || outside_.tenants.at(member.tenant)->is_frozen_by_user;
     views.add({.id = member.slot,
                .process = key.first,
                .tenant = member.tenant,
-               .wants_gpu = state_.accounting[gpu].wants_gpu(pid, now),
+               .wants_gpu = member.wants_gpu,
                .is_frozen = enforced.is_frozen,
                .is_frozen_by_user = is_frozen_by_user,
                .can_control = enforced.can_control,
                .slice = enforced.slice.value_or(ProcessView{}.slice),
-               .share = state_.accounting[gpu].share(pid),
+               .share = member.share,
                .used = charge.used,
                .turns = charge.turns,
                .came = member.came,
@@ -381,18 +302,17 @@ void Scheduler::enforce(uint32_t gpu) {
       plan.decisions.push_back({.process = process.id});
   }
   if (deciders_[gpu].takes_turns) freeze_for_turns(gpu);
-  freeze_for_gangs(gpu);
+  gangs_.freeze(gpu, plan, by_slot_);
   targets_.clear();
   for (Decision& decision : plan.decisions) {
-    const MemberKey& key = *by_slot_[decision.process];
-    Member& member = state_.members.at(key);
+    auto& [key, member] = *by_slot_[decision.process];
     member.target = decision.target;
     member.freeze = decision.freeze;
     member.reason = std::move(decision.reason);
     const bool is_spared =
-        is_serving(key.first) ||
+        charging_.is_serving(key.first) ||
         (outside_.shims != nullptr && outside_.shims->takes_freeze(key.first, decision.freeze));
-    targets_.push_back({.holder = state_.registry.holder(key.first, gpu),
+    targets_.push_back({.holder = member.holder,
                         .slice = decision.slice,
                         .is_frozen = decision.freeze != FreezeReason::kNone && !is_spared});
   }
@@ -402,60 +322,10 @@ void Scheduler::enforce(uint32_t gpu) {
 // A freeze for another reason stays what it is.
 void Scheduler::freeze_for_turns(uint32_t gpu) {
   for (Decision& decision : deciders_[gpu].plan.decisions) {
-    const ProcessId& process = by_slot_[decision.process]->first;
+    const ProcessId& process = by_slot_[decision.process]->first.first;
     if (decision.freeze != FreezeReason::kNone || !turns_.is_frozen(process)) continue;
     decision.freeze = FreezeReason::kTurn;
     decision.reason = turns_.words(process);
-  }
-}
-
-// Jobs on several GPUs that share them by slices. On one GPU alone there is none.
-void Scheduler::give_gangs_turns(Time now) {
-  seen_.clear();
-  const bool may_be_any = config_.agent.gangs && deciders_.size() > 1;
-  for (Decider& decider : may_be_any ? std::span(deciders_) : std::span<Decider>()) {
-    const uint32_t gpu = decider.gpu.index;
-    if (decider.takes_turns || decider.gpu.is_spatial || !state_.gpu_problems[gpu].empty())
-      continue;
-    for (const ProcessView& process : decider.views.processes()) {
-      if (!process.has_context) continue;
-      const Member& member = state_.members.at({process.process, gpu});
-      const Tenant* const tenant = state_.tenants.at(process.tenant);
-      const uint32_t run = state_.tenants.run_of(process.process).number;
-      seen_.push_back(
-          {.process = process.process,
-           .gpu = gpu,
-           .job =
-               run != 0 ? GangTurns::Key{.run = run} : GangTurns::Key{.process = process.process},
-           .priority = tenant == nullptr ? Priority::kNormal : tenant->settings.priority,
-           .wants_gpu = process.wants_gpu,
-           .can_hold = process.can_control && !process.is_frozen_by_user &&
-                       !is_serving(process.process) && !is_gated(process.process),
-           .cap = tenant != nullptr && tenant->settings.cap ? tenant->settings.cap->fraction() : 1,
-           .used = process.used,
-           .share = process.share,
-           .target = member.target,
-           .is_capped = member.freeze == FreezeReason::kCap});
-    }
-  }
-  gangs_.look(now, seen_);
-  if (!gangs_.holds_anybody()) return;
-  for (Decider& decider : deciders_)
-    decider.views.set_held([&](const ProcessId& process) {
-      return gangs_.held(process, decider.gpu.index) != nullptr;
-    });
-}
-
-// As for turns.
-void Scheduler::freeze_for_gangs(uint32_t gpu) {
-  if (!gangs_.holds_anybody()) return;
-  for (Decision& decision : deciders_[gpu].plan.decisions) {
-    const std::string* const why = gangs_.held(by_slot_[decision.process]->first, gpu);
-    if (why == nullptr || decision.freeze == FreezeReason::kUser ||
-        decision.freeze == FreezeReason::kCap)
-      continue;
-    decision.freeze = FreezeReason::kTurn;
-    decision.reason = *why;
   }
 }
 
@@ -463,11 +333,9 @@ void Scheduler::note_states(Time now) {
   const Nanos passed = last_step_ == Time{} ? Nanos{} : now - last_step_;
   throttled_.clear();
   for (auto& [key, member] : state_.members) {
-    const auto& [id, gpu] = key;
-    const Enforcer::State enforced = state_.enforcer.brief(*state_.registry.holder(id, gpu));
-    const ProcessState state =
-        state_of(enforced, member, state_.accounting[gpu].wants_gpu(id.pid, now),
-                 state_.accounting[gpu].share(id.pid));
+    const uint32_t gpu = key.second;
+    if (!state_.gpu_problems[gpu].empty()) look_at_account(key, member, now);
+    const ProcessState state = state_of(state_.enforcer.brief(*member.holder), member);
     if (member.state == ProcessState::kFrozenCap) {
       member.throttled += passed;
       throttled_.push_back(member.tenant);

@@ -2,16 +2,16 @@
 // Scheduler: the agent's whole work, one step at a time, without waiting, sockets or signals: what
 // happened -> what exists -> what was used -> a plan for each GPU -> make it so -> publish. The
 // agent calls step() from its event loop, on its one thread; tests call it in virtual time. A step
-// takes as long as the driver calls in it, and blocks on nothing else.
+// waits for the driver for LogReader::kPatience at most, where its calls are made on threads.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <vector>
 
-#include "sched/enforce/recovery.h"
-#include "sched/jobs/gang_turns.h"
+#include "sched/step/charging.h"
+#include "sched/step/gang_freezes.h"
 #include "sched/step/late_attach.h"
+#include "sched/step/log_reader.h"
 #include "sched/step/membership.h"
 #include "sched/step/publisher.h"
 #include "sched/step/state.h"
@@ -19,7 +19,6 @@
 #include "sched/step/turn_taking.h"
 #include "sched/step/views.h"
 #include "sched/tenants/config.h"
-#include "shmctl/program/backoff.h"
 
 namespace gpushare {
 
@@ -64,48 +63,33 @@ class Scheduler {
     Views views{};             // of this step, as is the plan
     Plan plan{};
     bool is_fast = false;  // background work takes turns
-    int failures = 0;      // in a row, to read the switch log
-    Backoff answers{};     // of the GPU
   };
 
   bool observe(Time now);
   bool is_met(const ProcessId& process) const;
-  void account_until(uint32_t gpu, Time until);
-  bool account(uint32_t gpu, Time now);
-  void account(uint32_t gpu, const SwitchBatch& batch);
-  void charge(const ProcessId& process, uint32_t tenant, uint32_t gpu, Nanos used);
-  void charge_departed(Time now);
-  void give_up(uint32_t gpu, const Error& error);
   Time decide(Time now);
+  void look_at_account(const MemberKey& key, Member& member, Time now);
   void view(uint32_t gpu, Time now);
   void plan(uint32_t gpu, Time now);
   void enforce(uint32_t gpu);
   void freeze_for_turns(uint32_t gpu);
-  void give_gangs_turns(Time now);
-  void freeze_for_gangs(uint32_t gpu);
-  bool is_gated(const ProcessId& process) const {
-    return outside_.shims != nullptr && outside_.shims->is_gated(process);
-  }
-  bool is_serving(const ProcessId& process) const {
-    return outside_.mps != nullptr && outside_.mps->is_server(process);
-  }
   void note_states(Time now);
   void on_change(const Enforcer::Change& change);
   void do_chores(Time now);
   void log_false_claims();
 
   const Surroundings outside_;
-  const RecoveryReport recovered_;  // before state_, whose ledger takes over what is left
   State state_;
   TurnTaking turns_;
-  GangTurns gangs_;
+  Charging charging_;
+  GangFreezes gangs_;
   Membership membership_;
   Config config_;
   Publisher publisher_;
   LateAttach late_;
+  LogReader logs_;
   std::vector<Decider> deciders_;  // by GPU
   uint64_t buckets_of_ = 0;        // generation of the tenants that the buckets are configured for
-  std::map<uint32_t, SwitchBatch> unread_;  // by GPU
   Time last_step_{}, next_chores_{};
   bool has_more_events_ = false;
   uint32_t first_gpu_ = 0;     // which is decided on first in the next step, of all in turn
@@ -115,9 +99,9 @@ class Scheduler {
 
   // Used again from step to step.
   std::vector<Enforcer::Target> targets_;
-  std::vector<const MemberKey*> by_slot_;
+  std::vector<std::map<MemberKey, Member>::value_type*> by_slot_;
   std::vector<uint32_t> throttled_;
-  std::vector<GangTurns::Seen> seen_;
+  std::vector<GangFreezes::OnGpu> gpus_;
 };
 
 }  // namespace gpushare

@@ -7,14 +7,15 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "sched/account/accounting.h"
 #include "sched/enforce/enforcer.h"
 #include "sched/policy/policy.h"
-#include "sched/step/accounting.h"
 #include "sched/step/interference.h"
 #include "sched/step/registry.h"
 #include "sched/tenants/tenants.h"
@@ -25,6 +26,8 @@ namespace gpushare {
 struct Member {
   uint32_t slot = 0;  // in the control plane's process table; ProcessView::id
   uint32_t tenant = kDefaultTenant;
+  uint32_t run = 0;                // of gpushare run; 0: none
+  const Holder* holder = nullptr;  // never null; kept by Membership, as the Registry moves it
   std::string command_line;
   uid_t user = 0;
   bool is_frozen_by_user = false;
@@ -35,6 +38,9 @@ struct Member {
   Time state_since{};
   Time came{};
   Nanos throttled{};  // time frozen for its cap, in all
+  // By its GPU's account, as of the last step that looked at this GPU.
+  bool wants_gpu = false;
+  double share = -1;  // of the last second; < 0: not known yet
 };
 using MemberKey = std::pair<ProcessId, uint32_t>;  // and GPU
 
@@ -43,11 +49,11 @@ using MemberKey = std::pair<ProcessId, uint32_t>;  // and GPU
 struct Departed {
   ProcessId process;
   uint32_t gpu = 0;
-  std::string tenant;        // by name: its slot may be another's by now
-  uint64_t job = 0;          // that it was in; 0: none
-  Nanos owed{};              // taken from its account, and not charged yet
-  bool is_accounted = true;  // false: its pid has a new bearer, to whom the account belongs
-  Time until{};              // what the log says later is nobody's
+  std::string tenant;               // by name: its slot may be another's by now
+  uint64_t job = 0;                 // that it was in; 0: none
+  Accounting::Charge owed{};        // taken from its account, and not charged yet
+  Time until{};                     // what the log says later is nobody's
+  std::optional<Time> succeeded{};  // from then on its pid has another bearer
 };
 
 struct TenantUse {
@@ -65,11 +71,11 @@ class TurnTaking;
 
 struct State {
   State(Gpu& gpu, Region& region, Tenants& all_tenants, const Clock& clock,
-        std::function<void(const Enforcer::Change&)> changed, DriverCalls calls)
+        std::function<void(const Enforcer::Change&)> changed, const MakeDriverLine& make_line)
       : registry(driven_gpus(gpu)),
         accounting(gpu.gpus().size(), Accounting(gpu.support().has_switch_log)),
         ledger(region),
-        enforcer(gpu, ledger, clock, std::move(changed), calls),
+        enforcer(gpu, ledger, clock, std::move(changed), make_line),
         interference(gpu, registry, enforcer, clock),
         tenants(all_tenants),
         members_on(gpu.gpus().size()),

@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "intercept/gpu.h"
@@ -68,10 +69,20 @@ class MpsServers {
   virtual MpsStatus status() const = 0;  // for the agent's record
 };
 
+// A job's turn on a GPU begins or ends.
+struct TurnChange {
+  Time at{};
+  uint32_t gpu = 0;
+  std::string_view job{};  // "run-4711"; valid during the call
+  pid_t pid = 0;           // of its first process
+  bool begins = false;
+};
+
 // Told what happens, to write it down.
 class Listener {
  public:
   virtual ~Listener() = default;
+  virtual void on_turn(const TurnChange&) {}
   virtual void on_switch(const SwitchRecord& record) = 0;
   // `reason`: of a freeze.
   virtual void on_change(const Enforcer::Change& change, FreezeReason reason) = 0;
@@ -88,8 +99,9 @@ struct Surroundings {  // all outlive the scheduler
   const MpsServers* mps = nullptr;   // nullptr: there is none
   Listener* listener = nullptr;      // nullptr: nobody listens
   LengthHistory* lengths = nullptr;  // of jobs; nullptr: nothing is learnt of them
-  // On threads: no step waits for freezes, thaws and slices.
+  // On threads: no step waits for the driver.
   DriverCalls driver_calls = DriverCalls::kInStep;
+  MakeDriverLine make_line = driver_lines(driver_calls);
 };
 
 }  // namespace gpushare

@@ -38,6 +38,40 @@ std::string TurnTaking::words(const ProcessId& process) const {
   return found == nullptr ? "" : found->reason;
 }
 
+// Of a turn that has ended the instant is that at which it stood, by its own clock.
+void TurnTaking::tell_of_turns(Time now) {
+  if (outside_.listener == nullptr) return;
+  const auto has_turn = [&](uint32_t gpu, uint64_t job) {
+    const JobTurn* const turn = conductor_.find(job);
+    return turn != nullptr && turn->occupies() && decisions_.contains(gpu);
+  };
+  std::erase_if(turns_told_, [&](const auto& told) {
+    const auto& [gpu, job] = told.first;
+    if (has_turn(gpu, job)) return false;
+    const JobTurn* const turn = conductor_.find(job);
+    const bool stands = turn != nullptr && turn->state() != TurnState::kFree;
+    outside_.listener->on_turn({.at = stands ? std::min(turn->stood(), now) : now,
+                                .gpu = gpu,
+                                .job = told.second.name,
+                                .pid = told.second.pid,
+                                .begins = false});
+    return true;
+  });
+  for (const Job& job : jobs_.all()) {
+    for (const auto& [gpu, decisions] : decisions_) {
+      if ((job.gpus & uint64_t{1} << gpu) == 0 || !has_turn(gpu, job.id)) continue;
+      const auto [at, is_new] = turns_told_.try_emplace({gpu, job.id});
+      if (!is_new) continue;
+      at->second = {.name = job.name, .pid = job.processes.empty() ? 0 : job.processes.front().pid};
+      outside_.listener->on_turn({.at = std::min(conductor_.find(job.id)->since(), now),
+                                  .gpu = gpu,
+                                  .job = at->second.name,
+                                  .pid = at->second.pid,
+                                  .begins = true});
+    }
+  }
+}
+
 void TurnTaking::describe(uint32_t gpu, GpuRecord& record) const {
   const Gaps& gaps = conductor_.gaps(gpu);
   record.gaps = gaps.count();
@@ -48,7 +82,6 @@ void TurnTaking::describe(uint32_t gpu, GpuRecord& record) const {
 }
 
 void TurnTaking::describe(const ProcessId& process, uint32_t gpu, ProcessRecord& record) const {
-  record.run = state_.tenants.run_of(process).number;
   if (!has_orders()) return;
   const uint64_t id = jobs_.job_of(process);
   const auto job = std::ranges::lower_bound(jobs_.all(), id, {}, &Job::id);

@@ -73,6 +73,7 @@ void TurnTaking::refresh(Known& known, Time now) {
   look.waits_for_work = said->waits > 0;
   look.is_at_gate = said->is_at_gate;
   look.at_boundary = said->at_boundary;
+  look.is_done = said->is_done;
   if (!said->is_read) return;
   look.begun = said->begun;
   look.began = said->began;
@@ -189,6 +190,7 @@ void TurnTaking::drop_order(uint32_t gpu) {
 void TurnTaking::decide(Time now) {
   conductor_.decide(now);
   holds_ = conductor_.holds();
+  tell_of_turns(now);
 }
 
 const ProcessHold* TurnTaking::hold_of(const ProcessId& process) const {
@@ -231,6 +233,7 @@ bool TurnTaking::look(Time now) {
   look_at_all(now);
   const bool has_let_in = conductor_.decide(now);
   holds_ = conductor_.holds();
+  tell_of_turns(now);
   tell(holds_);
   freeze_and_thaw(holds_);
   return has_let_in || wants_anew();
@@ -264,12 +267,11 @@ void TurnTaking::freeze_and_thaw(const std::vector<ProcessHold>& holds) {
     if (known == known_.end() || known->second.look.is_out) continue;
     for (const uint32_t gpu : known->second.gpus) {
       const auto member = state_.members.find({hold.process, gpu});
-      const Holder* const holder = state_.registry.holder(hold.process, gpu);
-      if (member == state_.members.end() || holder == nullptr ||
-          state_.enforcer.brief(*holder).is_frozen == hold.is_frozen)
+      if (member == state_.members.end() ||
+          state_.enforcer.brief(*member->second.holder).is_frozen == hold.is_frozen)
         continue;
       member->second.freeze = hold.is_frozen ? FreezeReason::kTurn : FreezeReason::kNone;
-      targets[gpu].push_back({.holder = holder, .is_frozen = hold.is_frozen});
+      targets[gpu].push_back({.holder = member->second.holder, .is_frozen = hold.is_frozen});
     }
   }
   for (const auto& [gpu, list] : targets) state_.enforcer.apply(gpu, list);

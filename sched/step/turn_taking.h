@@ -34,6 +34,10 @@ class TurnTaking {
   // The processes of a GPU. `takes_turns`: its policy orders jobs.
   void add(uint32_t gpu, bool takes_turns, std::span<const ProcessView> processes);
   void form(Time now);
+  // A process has ended since the last step.
+  void note_end(const ProcessId& process, std::optional<int> status) {
+    jobs_.note_end(process, status);
+  }
   // What a process of this job, which has left the GPUs, had of one besides.
   void add_late(uint64_t job, Nanos used) { jobs_.add_late(job, used); }
   // Of this GPU, ascending by id. Valid until the next call.
@@ -85,6 +89,7 @@ class TurnTaking {
   void tell(const std::vector<ProcessHold>& holds);
   void freeze_and_thaw(const std::vector<ProcessHold>& holds);
   const ProcessHold* hold_of(const ProcessId& process) const;
+  void tell_of_turns(Time now);
 
   State& state_;
   const Surroundings& outside_;
@@ -98,6 +103,12 @@ class TurnTaking {
   std::vector<uint64_t> idle_;  // the jobs that did not want a GPU in this step, ascending
   std::vector<JobView> views_;
   std::vector<std::pair<uint64_t, TurnState>> states_;  // of the jobs, at the last has_changed()
+  // Turns of which the listener has been told that they begin, by GPU and job.
+  struct Told {
+    std::string name;
+    pid_t pid = 0;
+  };
+  std::map<std::pair<uint32_t, uint64_t>, Told> turns_told_;
 };
 
 }  // namespace gpushare

@@ -5,13 +5,32 @@
 #include <utility>
 
 namespace gpushare {
+namespace {
 
-std::optional<CapView> cap_view(const Tenant& tenant, const TokenBucket& bucket) {
-  if (!tenant.settings.cap || !tenant.settings.cap->binds()) return std::nullopt;
-  const Cap& cap = *tenant.settings.cap;
-  return CapView{.fraction = cap.fraction(),
-                 .period = cap.period,
-                 .burst = cap.quota,
+// What the tenant says goes before what the process shows.
+ShimPhase phase_of(const ProcessView& process, const Tenants& tenants) {
+  const Tenant* const tenant = tenants.at(process.tenant);
+  switch (tenant == nullptr ? TenantPhase::kAuto : tenant->settings.phase) {
+    case TenantPhase::kPrefill:
+      return ShimPhase::kPrefill;
+    case TenantPhase::kDecode:
+      return ShimPhase::kDecode;
+    case TenantPhase::kNone:
+      return ShimPhase::kUnknown;
+    case TenantPhase::kAuto:
+      break;
+  }
+  return process.iterations ? process.iterations->phase : ShimPhase::kUnknown;
+}
+
+}  // namespace
+
+std::optional<CapView> cap_view(const Tenant& tenant, uint32_t gpu, const TokenBucket& bucket) {
+  const std::optional<Cap> cap = tenant.cap_on(gpu);
+  if (!cap) return std::nullopt;
+  return CapView{.fraction = cap->fraction(),
+                 .period = cap->period,
+                 .burst = cap->quota,
                  .tokens = bucket.tokens()};
 }
 
@@ -47,6 +66,7 @@ void Views::join(std::vector<ProcessView> shim) {
     ProcessView& process = joined_.emplace_back(*next++);
     process.has_shim = true;
     process.last_launch = said.last_launch;
+    process.lends = said.lends;
     process.iterations = said.iterations;
   }
   joined_.insert(joined_.end(), next, processes_.end());
@@ -59,6 +79,7 @@ void Views::add_tenants(uint32_t gpu, const Tenants& tenants, const Region& regi
   ids.reserve(processes_.size());
   for (const ProcessView& process : processes_) ids.emplace_back(process.tenant, process.has_shim);
   std::ranges::sort(ids);
+  for (ProcessView& process : processes_) process.phase = phase_of(process, tenants);
   for (auto at = ids.begin(); at != ids.end();) {
     const uint32_t id = at->first;
     bool has_shim = false;
@@ -71,9 +92,10 @@ void Views::add_tenants(uint32_t gpu, const Tenants& tenants, const Region& regi
     tenants_.push_back({.id = id,
                         .weight = tenant.settings.weight,
                         .priority = tenant.settings.priority,
-                        .cap = cap_view(tenant, region.tenants[id].buckets[gpu]),
+                        .cap = cap_view(tenant, gpu, region.tenants[id].buckets[gpu]),
                         .sm_percent = tenant.settings.sm_percent,
                         .slo = tenant.settings.slo,
+                        .phase = tenant.settings.phase,
                         .is_frozen_by_user = tenant.is_frozen_by_user,
                         .has_shim = has_shim,
                         .groups = partition.groups,

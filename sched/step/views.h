@@ -44,6 +44,6 @@ class Views {
 };
 
 // The cap of a tenant and what is left of it; none: it has no cap.
-std::optional<CapView> cap_view(const Tenant& tenant, const TokenBucket& bucket);
+std::optional<CapView> cap_view(const Tenant& tenant, uint32_t gpu, const TokenBucket& bucket);
 
 }  // namespace gpushare

@@ -75,7 +75,8 @@ class TenantReader {
     tenants_.push_back(std::move(placed));
   }
 
-  // Numbers may be written bare (weight = 300) or as text (max = "30%"); the parser is one.
+  // Numbers and truth may be written bare (weight = 300, gang = true) or as text (max = "30%"); the
+  // parser is one.
   std::optional<Setting> read_setting(const std::string& prefix, const toml::key& key,
                                       const toml::node& node) {
     Setting setting{std::string(key.str()), {}};
@@ -83,10 +84,12 @@ class TenantReader {
       setting.value = std::to_string(*number);
     } else if (const auto text = node.value_exact<std::string>()) {
       setting.value = *text;
+    } else if (const auto flag = node.value_exact<bool>()) {
+      setting.value = *flag ? "true" : "false";
     } else {
       mistakes_.wrong_type(
           node, prefix + setting.key,
-          fmt::format("a number or a text; allowed: {}", allowed_values(setting.key)));
+          fmt::format("a number, a text, true or false; allowed: {}", allowed_values(setting.key)));
       return std::nullopt;
     }
     TenantSettings scratch;

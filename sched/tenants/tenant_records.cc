@@ -17,6 +17,8 @@ TenantSettings settings_of(const RosterTenant& record) {
   settings.slo = Micros(record.slo_us);
   settings.length = Micros(record.length_us);
   settings.iterations = record.iterations;
+  settings.phase = record.phase;
+  settings.gang = record.gang;
   return settings;
 }
 

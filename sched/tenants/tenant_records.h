@@ -21,6 +21,8 @@ void put_settings(Record& record, const TenantSettings& settings) {
   record.slo_us = static_cast<uint32_t>(settings.slo.count());
   record.length_us = static_cast<uint64_t>(settings.length.count());
   record.iterations = settings.iterations;
+  record.phase = settings.phase;
+  record.gang = settings.gang;
 }
 
 // What the roster keeps of a tenant: all but what the file says.

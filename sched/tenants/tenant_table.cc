@@ -18,6 +18,16 @@ std::unexpected<Error> no_slot_left() {
                     fmt::format("all {} tenants are in use", kMaxTenants));
 }
 
+std::optional<Cap> Tenant::cap_on(uint32_t gpu) const {
+  std::optional<Cap> least;
+  const auto take = [&](const Cap& cap) {
+    if (cap.binds() && (!least || cap.fraction() < least->fraction())) least = cap;
+  };
+  if (settings.cap) take(*settings.cap);
+  if (const auto own = gpu_caps.find(gpu); own != gpu_caps.end()) take(own->second);
+  return least;
+}
+
 void overlay(std::vector<Setting>& layer, std::span<const Setting> changes) {
   for (const Setting& change : changes) {
     const auto same = std::ranges::find(layer, change.key, &Setting::key);
@@ -111,6 +121,10 @@ void TenantTable::forget_changes(uint32_t slot) {
 void TenantTable::set_frozen(uint32_t slot, bool is_frozen) {
   tenants_[slot]->is_frozen_by_user = is_frozen;
   note(slot);
+}
+
+void TenantTable::set_gpu_caps(uint32_t slot, std::map<uint32_t, Cap> caps) {
+  tenants_[slot]->gpu_caps = std::move(caps);
 }
 
 void TenantTable::mark_transient(uint32_t slot) {

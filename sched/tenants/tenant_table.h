@@ -32,6 +32,11 @@ struct Tenant {
   bool is_kept = false;       // made or changed at run time: stays when the file names it no longer
   bool is_transient = false;  // goes with its last process
   bool is_frozen_by_user = false;
+  // Of single GPUs, besides settings.cap. Only the kernel module keeps them, not this.
+  std::map<uint32_t, Cap> gpu_caps{};
+
+  // The cap on a GPU: of those that bind the one with the lesser part of the GPU's time.
+  std::optional<Cap> cap_on(uint32_t gpu) const;
 };
 
 class TenantTable {
@@ -59,6 +64,8 @@ class TenantTable {
   // Drops what was set at run time; only `default` stays when the file does not name it.
   void forget_changes(uint32_t slot);
   void set_frozen(uint32_t slot, bool is_frozen);
+  // It is in no roster: whoever keeps them says them again.
+  void set_gpu_caps(uint32_t slot, std::map<uint32_t, Cap> caps);
   void mark_transient(uint32_t slot);
 
   // The tenants that go when a configuration is taken, as it does not name them and nobody else

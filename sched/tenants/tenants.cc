@@ -99,6 +99,11 @@ Result<uint32_t> Tenants::set_frozen(std::string_view name, bool is_frozen) {
   return *slot;
 }
 
+void Tenants::set_gpu_caps(uint32_t slot, std::map<uint32_t, Cap> caps) {
+  table_.set_gpu_caps(slot, std::move(caps));
+  ++generation_;
+}
+
 void Tenants::thaw_all() {
   processes_.thaw_all();
   for (const uint32_t slot : slots()) table_.set_frozen(slot, false);

@@ -63,6 +63,8 @@ class Tenants {
   Result<> remove(std::string_view name);
   // By the user. Returns the slot.
   Result<uint32_t> set_frozen(std::string_view name, bool is_frozen);
+  // Caps of single GPUs, by index. REQUIRES: `slot` is in use.
+  void set_gpu_caps(uint32_t slot, std::map<uint32_t, Cap> caps);
   // No tenant and no process is frozen by the user any more.
   void thaw_all();
   // Drops what was set at run time: tenants that the file does not name go as by remove(), the

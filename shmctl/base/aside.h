@@ -4,6 +4,8 @@
 // memory. A thread whose call never returns stays behind.
 #pragma once
 
+#include <pthread.h>
+#include <signal.h>
 #include <sys/types.h>
 
 #include <functional>
@@ -19,6 +21,19 @@
 #include "shmctl/base/clock.h"
 
 namespace gpushare {
+
+// A thread that takes no signal: they are those threads' that wait for them. Throws
+// std::system_error when none can be made.
+inline std::thread start_quietly(std::function<void()> work) {
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  struct Restore {
+    ~Restore() { ::pthread_sigmask(SIG_SETMASK, &before, nullptr); }
+    const sigset_t& before;
+  } const restore{before};
+  return std::thread(std::move(work));
+}
 
 // The answer of `work`, once it is there. Unlike that of std::async(), the future may be dropped at
 // any time. `work` must own all that it uses. Error: no thread can be made; the future is invalid.

@@ -20,7 +20,7 @@
 namespace gpushare {
 
 inline constexpr uint64_t kMagic = 0x3145524148535047;  // "GPSHARE1", little endian
-inline constexpr uint32_t kLayoutVersion = 10;
+inline constexpr uint32_t kLayoutVersion = 11;
 inline constexpr uint32_t kMaxGpus = 16;
 inline constexpr uint32_t kMaxTenants = 1024;
 inline constexpr uint32_t kMaxProcesses = 2048;         // slots; one per process and GPU
@@ -33,6 +33,21 @@ inline constexpr uint64_t kUnknown64 = 0xFFFFFFFFFFFFFFFF;
 inline constexpr uint32_t kHistory = 60;  // samples of a share, one a second, the newest last
 
 enum class Priority : uint32_t { kIdle = 0, kNormal = 1, kHigh = 2 };
+
+// What a tenant says that its iterations are, of a language model's work.
+enum class TenantPhase : uint32_t {
+  kAuto = 0,     // what each of its processes shows
+  kPrefill = 1,  // they read prompts
+  kDecode = 2,   // they write tokens
+  kNone = 3,     // neither
+};
+
+// Whether a tenant's work on several GPUs is a gang, which has its time on all of them at once.
+enum class TenantGang : uint32_t {
+  kAuto = 0,   // as the file says of jobs ([agent] gangs)
+  kTrue = 1,   // all of its processes together are one
+  kFalse = 2,  // nothing of it is
+};
 
 enum class ProcessState : uint32_t {
   kIdle = 0,         // it has a context and nothing to run
@@ -48,9 +63,9 @@ enum class ProcessState : uint32_t {
 // sizes follow the tenants' target times.
 enum class GpuSharing : uint32_t { kTime = 0, kSpatial = 1, kSlo = 2 };
 
-// What the policy `slo` decided for a tenant on a GPU, and why.
+// What a policy for target times, `slo` or `tpot`, decided for a tenant on a GPU, and why.
 enum class SloState : uint32_t {
-  kNone = 0,        // the policy does not run there, or the tenant has no process there
+  kNone = 0,        // no such policy runs there, or the tenant has no process there
   kRest = 1,        // it has no target and gets a part, by weight, of what the others leave
   kUnmeasured = 2,  // it has a target, and no iterations of it were counted yet
   kMeets = 3,       // it meets its target
@@ -59,6 +74,9 @@ enum class SloState : uint32_t {
   kStarved = 6,     // it needs more SMs than there are
   kAtMost = 7,  // it misses its target on the most SMs that help it (its knee) or that it may have
   kSampling = 8,  // its knee is being measured
+  kYields = 9,    // it reads prompts and has what decoding leaves
+  kHeld = 10,     // its next prompts wait, because tokens are late
+  kEven = 11,     // a prompt has waited for half of its target: prompts and tokens get equal parts
 };
 
 // Where a job is. Its GPUs take turns if the policy of one orders jobs.
@@ -129,7 +147,7 @@ struct TenantGpuUse {
   uint32_t target_permille = kUnknown32;  // the share that the policy aims at now
   uint32_t sms_entitled = kUnknown32;     // SMs of its partition; unknown when it has none
   uint32_t sms_in_use = kUnknown32;       // the same with what it borrows, without what it lends
-  // From here on the policy `slo` fills the members; they are unknown where it does not run, or
+  // From here on `slo` and `tpot` fill the members; they are unknown where it does not run, or
   // where nothing was measured yet.
   SloState slo_state = SloState::kNone;
   uint32_t slo_us = kUnknown32;      // target in force: the tenant's own, otherwise its program's
@@ -147,6 +165,8 @@ struct TenantGpuUse {
   // ShimFollows: what keeps a program of it from moving to its partition. kUnknown and kFollows
   // mean that nothing is known to.
   uint32_t sms_follows = 0;
+  uint32_t phase = 0;  // ShimPhase: what its processes do of a language model's work; 0: neither
+  uint32_t reserved = 0;
 };
 
 struct TenantRecord {
@@ -165,6 +185,8 @@ struct TenantRecord {
   uint64_t memory_bytes = 0;    // GPU memory that its processes hold
   uint64_t length_us = 0;       // GPU time of one of its jobs, alone; 0 means unknown
   uint64_t iterations = 0;      // of one of its jobs in all; 0 means unknown
+  TenantPhase phase = TenantPhase::kAuto;
+  TenantGang gang = TenantGang::kAuto;
   TenantGpuUse gpu[kMaxGpus] = {};
 };
 
@@ -271,6 +293,8 @@ struct RosterTenant {
   uint32_t slo_us = 0;
   uint64_t length_us = 0;
   uint64_t iterations = 0;
+  TenantPhase phase = TenantPhase::kAuto;
+  TenantGang gang = TenantGang::kAuto;
   bool operator==(const RosterTenant&) const = default;
 };
 
@@ -331,17 +355,17 @@ struct Region {
 // A change of any of these needs a new kLayoutVersion. tests/shmctl/plane/layout_test.cc checks the
 // members of the records.
 static_assert(sizeof(AgentRecord) == 288 && sizeof(GpuRecord) == 232);
-static_assert(sizeof(TenantRecord) == 1304 && sizeof(ProcessRecord) == 536);
+static_assert(sizeof(TenantRecord) == 1440 && sizeof(ProcessRecord) == 536);
 static_assert(sizeof(LedgerRecord) == 304 && sizeof(RegionHeader) == 64);
-static_assert(sizeof(TenantSlot) == 3648 && offsetof(TenantSlot, buckets) == 2624);
+static_assert(sizeof(TenantSlot) == 3968 && offsetof(TenantSlot, buckets) == 2944);
 static_assert(sizeof(ProcessSlot) == 1152 && offsetof(ProcessSlot, bucket) == 1088);
 static_assert(offsetof(Region, agent) == 64 && offsetof(Region, gpus) == 704);
-static_assert(offsetof(Region, tenants) == 8896 && offsetof(Region, processes) == 3744448);
-static_assert(offsetof(Region, ledger) == 6103744 && offsetof(Region, ending) == 7414464);
+static_assert(offsetof(Region, tenants) == 8896 && offsetof(Region, processes) == 4072128);
+static_assert(offsetof(Region, ledger) == 6431424 && offsetof(Region, ending) == 7742144);
 static_assert(sizeof(EndingRecord) == 24 && sizeof(RosterHead) == 8);
-static_assert(sizeof(RosterTenant) == 128 && sizeof(RosterProcess) == 24);
-static_assert(offsetof(Region, roster) == 7414528 && offsetof(Region, roster_tenants) == 7414592);
-static_assert(sizeof(RosterScope) == 240 && offsetof(Region, roster_processes) == 7742272);
-static_assert(offsetof(Region, roster_scopes) == 8790848 && sizeof(Region) == 9052992);
+static_assert(sizeof(RosterTenant) == 136 && sizeof(RosterProcess) == 24);
+static_assert(offsetof(Region, roster) == 7742208 && offsetof(Region, roster_tenants) == 7742272);
+static_assert(sizeof(RosterScope) == 240 && offsetof(Region, roster_processes) == 8069952);
+static_assert(offsetof(Region, roster_scopes) == 9118528 && sizeof(Region) == 9380672);
 
 }  // namespace gpushare

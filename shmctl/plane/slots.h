@@ -17,6 +17,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <type_traits>
 
@@ -42,12 +43,16 @@ bool is_written(const Slot<T>& slot) {
 // Makes `record` what readers see from one instant on. Only one writer at a time may call.
 template <class T>
 void write_record(Slot<T>& slot, const T& record) {
-  const auto words = std::bit_cast<std::array<uint64_t, Slot<T>::kWords>>(record);
   const uint64_t version = slot.version.load(std::memory_order_relaxed);
   auto& copy = slot.copies[(version + 1) % 2];
   // Release pairs with the acquire of the words in read_record(): a reader that picks up one of
   // these words also sees that `version` reached its present value, and discards what it read.
-  for (std::size_t i = 0; i < words.size(); ++i) copy[i].store(words[i], std::memory_order_release);
+  const auto* const bytes = reinterpret_cast<const std::byte*>(&record);
+  for (std::size_t i = 0; i < Slot<T>::kWords; ++i) {
+    uint64_t word;
+    std::memcpy(&word, bytes + i * sizeof word, sizeof word);
+    copy[i].store(word, std::memory_order_release);
+  }
   // Pairs with the acquire of `version` in read_record(): a reader that sees the new version sees
   // the whole record.
   slot.version.store(version + 1, std::memory_order_release);

@@ -22,8 +22,12 @@ constexpr std::array<std::string_view, 5> kEndings{"none", "stopped", "handed-ov
                                                    "signalled"};
 constexpr std::array<std::string_view, 7> kStates{
     "idle", "running", "waiting", "frozen-cap", "frozen-turn", "frozen-user", "observe-only"};
-constexpr std::array<std::string_view, 9> kSloStates{
-    "none", "rest", "unmeasured", "meets", "grows", "shrinks", "starved", "at-most", "sampling"};
+constexpr std::array<std::string_view, 12> kSloStates{
+    "none",    "rest",    "unmeasured", "meets",  "grows", "shrinks",
+    "starved", "at-most", "sampling",   "yields", "held",  "even"};
+constexpr std::array<std::string_view, 4> kTenantPhases = GPUSHARE_PHASE_NAMES;
+constexpr std::array<std::string_view, 3> kGangs = GPUSHARE_GANG_NAMES;
+constexpr std::array<std::string_view, 3> kPhases{"none", "prefill", "decode"};
 constexpr std::array<std::string_view, 6> kTurns{"free",    "queued",   "held",
                                                  "running", "stopping", "stopped"};
 constexpr std::array<std::string_view, 4> kLeftBy{"unknown", "learnt", "said", "announced"};
@@ -183,7 +187,8 @@ void fields(const auto& visit, TenantGpuUse& r) {
        "slo_us", Maybe{r.slo_us}, "latency_us", Maybe{r.latency_us}, "p99_us", Maybe{r.p99_us},
        "iterations_per_s", Thousandths{r.iterations_per_ks}, "iteration_source",
        Named{r.iteration_source, kSources}, "confidence_pct", Percent{r.confidence_permille},
-       "sms_knee", Maybe{r.sms_knee}, "sms_needed", Maybe{r.sms_needed});
+       "sms_knee", Maybe{r.sms_knee}, "sms_needed", Maybe{r.sms_needed}, "phase",
+       Named{r.phase, kPhases});
 }
 
 void fields(const auto& visit, Numbered<TenantRecord>& numbered) {
@@ -191,7 +196,8 @@ void fields(const auto& visit, Numbered<TenantRecord>& numbered) {
   each(visit, "slot", numbered.slot, "name", r.name, "weight", r.weight, "quota_us",
        Maybe{r.quota_us}, "period_us", r.period_us, "priority", Named{r.priority, kPriorities},
        "memory_max_bytes", Maybe{r.memory_max_bytes}, "sm_percent", Maybe{r.sm_percent}, "slo_us",
-       r.slo_us, "length_us", r.length_us, "iterations", r.iterations, "process_count",
+       r.slo_us, "length_us", r.length_us, "iterations", r.iterations, "phase",
+       Named{r.phase, kTenantPhases}, "gang", Named{r.gang, kGangs}, "process_count",
        r.process_count, "memory_bytes", r.memory_bytes, "is_frozen_by_user", Flag{r.frozen_by_user},
        "freezes", r.freezes, "throttled_ns", r.throttled_ns);
 }
@@ -277,6 +283,8 @@ std::string_view sharing_text(GpuSharing sharing) {
 }
 
 std::string_view iteration_source_text(uint32_t source) { return name_of(kSources, source); }
+
+std::string_view phase_text(uint32_t phase) { return name_of(kPhases, phase); }
 
 std::string status_json(const PlaneSnapshot& snapshot) {
   Json json{{"agent", written(snapshot.agent)},

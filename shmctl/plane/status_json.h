@@ -27,5 +27,6 @@ std::string_view state_text(ProcessState state);          // "running", "frozen-
 std::string_view slo_state_text(SloState state);          // "meets", "grows", ...
 std::string_view sharing_text(GpuSharing sharing);        // "time", "spatial", "slo"
 std::string_view iteration_source_text(uint32_t source);  // "none", "recognised", "announced"
+std::string_view phase_text(uint32_t phase);              // "none", "prefill", "decode"
 
 }  // namespace gpushare

@@ -15,6 +15,8 @@ namespace gpushare {
 class Backoff {
  public:
   bool may_try(Time now) const { return now >= until_; }
+  // The same now. The clock is not asked while nothing has failed.
+  bool may_try(const Clock& clock) const { return until_ == Time{} || may_try(clock.now()); }
   // Returns true when the control is left alone for the first time since it last succeeded.
   bool failed(Time now, std::string why) {
     why_ = std::move(why);

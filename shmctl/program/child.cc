@@ -101,7 +101,9 @@ Result<Child> Child::start(Launch launch) {
   const Fd nothing(::open("/dev/null", O_RDWR | O_CLOEXEC));
   const bool is_shown = child.launch_.is_shown;
   const Ends ends{.input = is_shown ? STDIN_FILENO : nothing.get(),
-                  .output = is_shown ? STDERR_FILENO : child.output_.get(),
+                  .output = !is_shown                      ? child.output_.get()
+                            : child.launch_.has_our_output ? STDOUT_FILENO
+                                                           : STDERR_FILENO,
                   .errors = is_shown ? STDERR_FILENO : child.errors_.get(),
                   .failure = failure.get()};
   const pid_t self = ::getpid(), pid = ::fork();

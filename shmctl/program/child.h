@@ -30,6 +30,8 @@ struct Launch {
   std::string log{};
   // All that it writes goes to our standard error, and it reads our standard input.
   bool is_shown = false;
+  // With is_shown: what it writes to its standard output goes to ours.
+  bool has_our_output = false;
   // In a process group of its own, Ctrl-C in the terminal does not reach the program.
   bool leads_group = false;
   // It stays a zombie until its Child goes, so that the number of its group is nobody else's.

@@ -203,26 +203,32 @@ std::string bash_script(const Command& program) {
 
 // --- zsh ---
 
-std::string zsh_action(const Offer& offer) {
-  switch (offer.kind) {
-    case Offers::kNothing:
-      return " ";
-    case Offers::kWords:
-    case Offers::kKeys:
-      return fmt::format("({})", offer.words);
-    case Offers::kFiles:
-      return "_files";
-    case Offers::kTenants:
-      return "_gpushare_tenants";
-    case Offers::kPids:
-      return "_gpushare_pids";
-    case Offers::kTargets:
-      return "_gpushare_targets";
-    case Offers::kCommands:
-      return "_command_names -e";
-  }
-  return " ";
+// What the two shells are told to offer; "{}" stands for the words.
+struct Spelling {
+  Offers kind;
+  const char* zsh;
+  const char* fish;
+};
+
+constexpr Spelling kSpellings[] = {
+    {Offers::kNothing, " ", "-f"},
+    {Offers::kWords, "({})", "-f -a {}"},
+    {Offers::kKeys, "({})", "-f -a {}"},
+    {Offers::kFiles, "_files", "-F"},
+    {Offers::kTenants, "_gpushare_tenants", "-f -a '(__gpushare_tenants)'"},
+    {Offers::kPids, "_gpushare_pids", "-f -a '(__gpushare_pids)'"},
+    {Offers::kTargets, "_gpushare_targets", "-f -a '(__gpushare_tenants; __gpushare_pids)'"},
+    {Offers::kCommands, "_command_names -e", "-a '(__fish_complete_subcommand --fcs-skip=2)'"},
+};
+
+std::string spelt(const Offer& offer, const char* Spelling::* shell, const std::string& words) {
+  std::string text = std::ranges::find(kSpellings, offer.kind, &Spelling::kind)->*shell;
+  if (const size_t place = text.find("{}"); place != std::string::npos)
+    text.replace(place, 2, words);
+  return text;
 }
+
+std::string zsh_action(const Offer& offer) { return spelt(offer, &Spelling::zsh, offer.words); }
 
 // In an _arguments spec these would end the description.
 std::string zsh_text(std::string_view text) {
@@ -304,24 +310,7 @@ std::string zsh_script(const Command& program) {
 // --- fish ---
 
 std::string fish_arguments(const Offer& offer) {
-  switch (offer.kind) {
-    case Offers::kNothing:
-      return "-f";
-    case Offers::kWords:
-    case Offers::kKeys:
-      return "-f -a " + in_single_quotes(offer.words);
-    case Offers::kFiles:
-      return "-F";
-    case Offers::kTenants:
-      return "-f -a '(__gpushare_tenants)'";
-    case Offers::kPids:
-      return "-f -a '(__gpushare_pids)'";
-    case Offers::kTargets:
-      return "-f -a '(__gpushare_tenants; __gpushare_pids)'";
-    case Offers::kCommands:
-      return "-a '(__fish_complete_subcommand --fcs-skip=2)'";
-  }
-  return "";
+  return spelt(offer, &Spelling::fish, in_single_quotes(offer.words));
 }
 
 std::string fish_option(std::string_view program, std::string_view condition,

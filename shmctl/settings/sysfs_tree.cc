@@ -61,6 +61,20 @@ bool is_gone(const Error& error) {
          error.code == std::errc::no_such_device;
 }
 
+// Lines of "GPU QUOTA PERIOD"; others are left out.
+std::map<std::string, Cap> gpu_caps_of(std::string_view text) {
+  std::map<std::string, Cap> caps;
+  while (!text.empty()) {
+    const std::string_view line = first_line(text);
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    const std::size_t blank = std::min(line.find(' '), line.size());
+    TenantSettings scratch;
+    if (apply_setting(scratch, "max", line.substr(std::min(blank + 1, line.size()))) && scratch.cap)
+      caps[std::string(line.substr(0, blank))] = *scratch.cap;
+  }
+  return caps;
+}
+
 }  // namespace
 
 std::string to_sysfs(const TenantSettings& settings, std::string_view key) {
@@ -123,6 +137,7 @@ Result<SysfsTenant> SysfsTree::read(std::string_view tenant) const {
     found.match_uid = number<uid_t>(first_line(*uid));
   if (const auto freeze = contents(file(tenant, "freeze")))
     found.is_frozen = first_line(*freeze) == "1";
+  if (const auto caps = contents(file(tenant, "gpu_max"))) found.gpu_caps = gpu_caps_of(*caps);
   return found;
 }
 

@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,6 +30,8 @@ struct SysfsTenant {
   std::string match_cgroup;        // a glob; empty means that there is no such rule
   std::optional<uid_t> match_uid;  // nullopt means that there is no such rule
   bool is_frozen = false;          // its processes are to stand still
+  // Of single GPUs, by UUID or gpuN with RM's device instance N.
+  std::map<std::string, Cap> gpu_caps;
 
   bool operator==(const SysfsTenant&) const = default;
 };

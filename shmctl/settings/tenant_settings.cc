@@ -148,6 +148,23 @@ std::string format_cap(const Cap& cap) {
 }
 
 constexpr std::array<std::string_view, 3> kPriorities = GPUSHARE_PRIORITY_NAMES;
+constexpr std::array<std::string_view, 4> kPhases = GPUSHARE_PHASE_NAMES;
+constexpr std::array<std::string_view, 3> kGangs = GPUSHARE_GANG_NAMES;
+
+// Sets the member to the number that `value` has among the names.
+template <size_t N, class T>
+bool set_named(T& member, const std::array<std::string_view, N>& names, std::string_view value) {
+  const auto* const found = std::ranges::find(names, value);
+  if (found == names.end()) return false;
+  member = static_cast<T>(found - names.begin());
+  return true;
+}
+
+template <size_t N, class T>
+std::string_view name_among(const std::array<std::string_view, N>& names, T value) {
+  const auto number = static_cast<size_t>(value);
+  return number < names.size() ? names[number] : "unknown";
+}
 
 // "max" empties the optional; anything else is what `parse` made of it, unless that is nothing.
 template <class T, class Parsed>
@@ -178,10 +195,7 @@ std::string text_max(const TenantSettings& s) {
 }
 
 bool set_priority(TenantSettings& s, std::string_view value) {
-  const auto* const found = std::ranges::find(kPriorities, value);
-  if (found == kPriorities.end()) return false;
-  s.priority = static_cast<Priority>(found - kPriorities.begin());
-  return true;
+  return set_named(s.priority, kPriorities, value);
 }
 std::string text_priority(const TenantSettings& s) {
   return std::string(priority_name(s.priority));
@@ -222,6 +236,16 @@ bool set_iterations(TenantSettings& s, std::string_view value) {
   return number.has_value();
 }
 std::string text_iterations(const TenantSettings& s) { return fmt::format("{}", s.iterations); }
+
+bool set_phase(TenantSettings& s, std::string_view value) {
+  return set_named(s.phase, kPhases, value);
+}
+std::string text_phase(const TenantSettings& s) { return std::string(phase_name(s.phase)); }
+
+bool set_gang(TenantSettings& s, std::string_view value) {
+  return set_named(s.gang, kGangs, value);
+}
+std::string text_gang(const TenantSettings& s) { return std::string(name_among(kGangs, s.gang)); }
 
 struct Key {
   SettingHelp help;
@@ -321,10 +345,9 @@ std::vector<Setting> format_settings(const TenantSettings& settings) {
   return all;
 }
 
-std::string_view priority_name(Priority priority) {
-  const auto number = static_cast<size_t>(priority);
-  return number < kPriorities.size() ? kPriorities[number] : "unknown";
-}
+std::string_view priority_name(Priority priority) { return name_among(kPriorities, priority); }
+
+std::string_view phase_name(TenantPhase phase) { return name_among(kPhases, phase); }
 
 Result<> check_tenant_name(std::string_view name) {
   const auto is_allowed = [](char c) {

@@ -51,6 +51,8 @@ struct TenantSettings {
   Micros slo{GPUSHARE_SLO_US_DEFAULT};                // target time of one iteration; 0 means none
   Micros length{GPUSHARE_LENGTH_US_DEFAULT};          // GPU time of one job, alone; 0 means unknown
   uint64_t iterations = GPUSHARE_ITERATIONS_DEFAULT;  // of one job in all; 0 means unknown
+  TenantPhase phase = static_cast<TenantPhase>(GPUSHARE_PHASE_DEFAULT);
+  TenantGang gang = static_cast<TenantGang>(GPUSHARE_GANG_DEFAULT);
 
   bool operator==(const TenantSettings&) const = default;
 };
@@ -96,6 +98,8 @@ std::vector<Setting> format_settings(const TenantSettings& settings);
 
 // "idle", "normal" or "high"; "unknown" for a number that is none of them.
 std::string_view priority_name(Priority priority);
+// "auto", "prefill", "decode" or "none"; "unknown" for a number that is none of them.
+std::string_view phase_name(TenantPhase phase);
 
 // A name has 1 to 63 letters, digits, '_', '.' and '-', and does not start with '.' or '-'.
 // Any other name gives the error invalid_argument.

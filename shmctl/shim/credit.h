@@ -11,14 +11,10 @@
 // because the shim links nothing.
 #pragma once
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <chrono>
-#include <climits>
 #include <cstdint>
 
+#include "shmctl/shim/futex.h"
 #include "shmctl/shim/slot.h"
 
 namespace gpushare {
@@ -35,9 +31,7 @@ constexpr int32_t credit_lacking(uint32_t word, uint32_t number) {
   return static_cast<int32_t>(number - word);
 }
 
-inline void wake_credit(ShimSlot& slot) {
-  ::syscall(SYS_futex, &slot.credit.word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-}
+inline void wake_credit(ShimSlot& slot) { wake_all(slot.credit.word); }
 
 // Sets the word and wakes threads that wait for it.
 inline void set_credit(ShimSlot& slot, uint32_t word) {

@@ -2,21 +2,19 @@
 #include "shmctl/shim/host.h"
 
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <climits>
 
 #include "shmctl/base/log.h"
 #include "shmctl/base/pidfd.h"
 #include "shmctl/base/proc_stat.h"
 #include "shmctl/base/unix_socket.h"
 #include "shmctl/shim/credit.h"
+#include "shmctl/shim/futex.h"
 #include "shmctl/shim/protocol.h"
 #include "shmctl/shim/slot_keeper.h"
 
@@ -46,7 +44,7 @@ bool has_hung_up(const Fd& connection) {
 // Adds 1 and wakes all waiters, which look again.
 void step(std::atomic<uint32_t>& word) {
   word.fetch_add(1, std::memory_order_release);
-  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  wake_all(word);
 }
 
 }  // namespace
@@ -146,6 +144,7 @@ Result<Fd> ShimHost::make_slot(const ProcessId& process, uid_t user, const ShimR
     request.mps_pipe.copy(slot.mps_pipe, sizeof slot.mps_pipe - 1);
   slot.beat_ns.store(ns(now_), std::memory_order_relaxed);
   slot.gate.store(request.is_closed ? 1 : 0, std::memory_order_relaxed);
+  slot.iterations.run_until.store(request.run_until, std::memory_order_relaxed);
   slot.credit.most_ahead_us.store(request.most_ahead_us, std::memory_order_relaxed);
   request.is_closed ? close_credit(slot) : open_credit(slot);
   if ((slot.head.features & kShimCredit) != 0)

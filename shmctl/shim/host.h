@@ -29,6 +29,7 @@ namespace gpushare {
 struct ShimRequest {
   uint32_t features = 0;   // ShimFeature; 0: it gets no slot
   bool is_closed = false;  // its gate is closed until the agent opens it
+  uint64_t run_until = 0;  // as set_run_until() would set it; not 0: it wakes us at a closed gate
   struct Gpu {
     std::string pci;      // "0000:3b:00.0"
     uint64_t groups = 0;  // ShimGpu::wanted

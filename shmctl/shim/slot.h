@@ -61,6 +61,13 @@ struct ShimHead {
   uint32_t gpu_count;  // entries of `gpus` in use
 };
 
+// How long the work takes that the process usually has in line on a GPU, from a launch until all
+// before it has ended: so long does it go on in its old partition when it has been told of another.
+struct ShimDrain {
+  std::atomic<uint64_t> ns;     // smoothed; 0: nothing was in line, or it is not known
+  std::atomic<uint64_t> place;  // the partition in which that was measured, as in ShimGpu::wanted
+};
+
 // Why `applied` is not `wanted`. It says nothing while they are equal.
 enum class ShimFollows : uint32_t {
   kUnknown = 0,         // no launch has looked yet, or the shim is an older one
@@ -202,7 +209,13 @@ struct ShimSlot {
   std::atomic<uint64_t> home_launches[kShimGpus];
   std::atomic<uint32_t> waits;  // by the shim: threads in a call that waits for work on a GPU
   ShimCredit credit;            // an older shim or agent ignores it
-  uint8_t reserved[kShimSlotBytes - 3136 - sizeof(ShimCredit)];
+  // By the shim: how many launches there had been when the process said that it has done its work
+  // (its last context is about to go, or the process); 0: it has not. With the next launch it
+  // counts no more.
+  std::atomic<uint64_t> done_at;
+  // By the shim, for each of `gpus`.
+  ShimDrain drains[kShimGpus];
+  uint8_t reserved[kShimSlotBytes - 3136 - sizeof(ShimCredit) - 8 - kShimGpus * sizeof(ShimDrain)];
 };
 
 // Launches by all threads of the process so far: kernels, graphs, and copies and fills on the GPU.
@@ -221,6 +234,7 @@ static_assert(offsetof(ShimSlot, stripes) == 1088 && offsetof(ShimSlot, iteratio
 static_assert(offsetof(ShimIterations, run_until) == 128 && sizeof(ShimIterations) == 192);
 static_assert(offsetof(ShimSlot, mps_pipe) == 2304 && offsetof(ShimSlot, soon) == 2432 &&
               offsetof(ShimSlot, credit) == 3136 && sizeof(ShimCredit) == 192 &&
+              offsetof(ShimSlot, done_at) == 3328 && offsetof(ShimSlot, drains) == 3336 &&
               sizeof(ShimSlot) == kShimSlotBytes);
 
 }  // namespace gpushare

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shmctl/shim/slot_keeper.h"
 
-#include <linux/futex.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <climits>
 #include <csignal>
 #include <utility>
 
+#include "shmctl/base/aside.h"
 #include "shmctl/shim/credit.h"
+#include "shmctl/shim/futex.h"
 #include "shmctl/shim/protocol.h"
 
 namespace gpushare {
@@ -44,11 +43,7 @@ Result<std::unique_ptr<SlotKeeper>> SlotKeeper::start() {
 // The thread takes no signal, because the supervisor waits for them.
 SlotKeeper::SlotKeeper(Fd own_end, Fd agents_end)
     : own_end_(std::move(own_end)), agents_end_(std::move(agents_end)) {
-  sigset_t all, before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = start_quietly([this] { run(); });
 }
 
 SlotKeeper::~SlotKeeper() {
@@ -112,7 +107,7 @@ void SlotKeeper::free_all() {
     slot.beat_ns.store(0, std::memory_order_relaxed);
     open_credit(slot);
     wake_credit(slot);
-    ::syscall(SYS_futex, &slot.gate, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+    wake_all(slot.gate);
   }
 }
 

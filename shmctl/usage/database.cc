@@ -7,7 +7,6 @@
 namespace gpushare {
 namespace {
 
-constexpr const char* kOpen = "open the usage history";
 constexpr const char* kUse = "use the usage history";
 // As SQLite calls its way to the file system that takes no locks.
 constexpr const char* kNoLocks = "unix-none";
@@ -88,7 +87,7 @@ Result<Database> Database::open(const std::string& path) {
                       SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, kNoLocks);
   Database database(handle);
   if (result != SQLITE_OK) {
-    auto error = sqlite_error(handle, kOpen).error();
+    auto error = sqlite_error(handle, kOpenHistory).error();
     error.detail = path + ": " + error.detail;
     return std::unexpected(std::move(error));
   }

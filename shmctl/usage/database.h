@@ -17,6 +17,9 @@ struct sqlite3_stmt;
 
 namespace gpushare {
 
+// What errors say was attempted, until a history is open.
+inline constexpr const char* kOpenHistory = "open the usage history";
+
 class Database;
 
 // One prepared statement. bind() and column() count from 0.

@@ -18,17 +18,17 @@
 namespace gpushare {
 namespace {
 
-constexpr const char* kStep = "read the usage history";
+constexpr const char* kRead = "read the usage history";
 constexpr off_t kMostBytes = off_t{1} << 34;
 constexpr size_t kLogHead = 32;  // bytes; they differ each time the log begins anew
 
 // Empty: there is no log.
 Result<std::string> log_head(const std::string& path) {
   const Fd log(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!log.is_open()) return errno == ENOENT ? Result<std::string>("") : errno_error(kStep, path);
+  if (!log.is_open()) return errno == ENOENT ? Result<std::string>("") : errno_error(kRead, path);
   std::string head(kLogHead, '\0');
   const ssize_t count = ::pread(log.get(), head.data(), head.size(), 0);
-  if (count < 0) return errno_error(kStep, path);
+  if (count < 0) return errno_error(kRead, path);
   head.resize(static_cast<size_t>(count));
   return head;
 }
@@ -36,22 +36,22 @@ Result<std::string> log_head(const std::string& path) {
 Result<> copy(const std::string& from, const std::string& to, bool must_be_there) {
   const Fd in(::open(from.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!in.is_open())
-    return errno == ENOENT && !must_be_there ? Result<>() : errno_error(kStep, from);
+    return errno == ENOENT && !must_be_there ? Result<>() : errno_error(kRead, from);
   struct stat about{};
-  if (::fstat(in.get(), &about) != 0) return errno_error(kStep, from);
+  if (::fstat(in.get(), &about) != 0) return errno_error(kRead, from);
   if (!S_ISREG(about.st_mode) || about.st_size > kMostBytes)
-    return make_error(std::errc::invalid_argument, kStep, from + " is no such file");
+    return make_error(std::errc::invalid_argument, kRead, from + " is no such file");
   const Fd out(::open(to.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!out.is_open()) return errno_error(kStep, to);
+  if (!out.is_open()) return errno_error(kRead, to);
   std::vector<char> part(1 << 20);
   for (;;) {
     const ssize_t count = ::read(in.get(), part.data(), part.size());
-    if (count < 0) return errno_error(kStep, from);
+    if (count < 0) return errno_error(kRead, from);
     if (count == 0) return {};
     for (ssize_t done = 0; done < count;) {
       const ssize_t wrote =
           ::write(out.get(), part.data() + done, static_cast<size_t>(count - done));
-      if (wrote < 0) return errno_error(kStep, to);
+      if (wrote < 0) return errno_error(kRead, to);
       done += wrote;
     }
   }
@@ -69,7 +69,7 @@ Result<> copy_both(const std::string& path, const std::string& to) {
     const auto after = log_head(to + "-wal");
     if (after && *after == *before) return {};
   }
-  return make_error(std::errc::resource_unavailable_try_again, kStep,
+  return make_error(std::errc::resource_unavailable_try_again, kRead,
                     path + " changes all the time");
 }
 
@@ -229,7 +229,7 @@ Result<UsageHistory> read_usage(const std::string& path, const UsageWindow& wind
   const auto layout = database->ask("PRAGMA user_version");
   if (!layout) return std::unexpected(layout.error());
   if (*layout > UsageStore::kLayout)
-    return make_error(std::errc::not_supported, kStep,
+    return make_error(std::errc::not_supported, kRead,
                       fmt::format("{}: a newer gpushare made it (layout {}, this one knows {})",
                                   path, *layout, UsageStore::kLayout));
   if (*layout == 0)  // an agent makes it, and has not got so far

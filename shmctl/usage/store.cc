@@ -15,7 +15,6 @@
 namespace gpushare {
 namespace {
 
-constexpr const char* kStep = "open the usage history";
 constexpr int64_t kPage = 4096;
 // What the log may take beside the file: it is emptied into the file after this many pages, which a
 // write of full samples may exceed.
@@ -45,31 +44,33 @@ CREATE TABLE gpus(gpu INTEGER PRIMARY KEY, uuid TEXT NOT NULL, name TEXT NOT NUL
 Result<Fd> lock_beside(const std::string& path) {
   const std::string name = path + ".lock";
   Fd lock(::open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (!lock.is_open()) return errno_error(kStep, name);
+  if (!lock.is_open()) return errno_error(kOpenHistory, name);
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
-    return errno == EWOULDBLOCK ? Result<Fd>(make_error(std::errc::device_or_resource_busy, kStep,
-                                                        "another agent writes " + path))
-                                : Result<Fd>(errno_error(kStep, name));
+    return errno == EWOULDBLOCK
+               ? Result<Fd>(make_error(std::errc::device_or_resource_busy, kOpenHistory,
+                                       "another agent writes " + path))
+               : Result<Fd>(errno_error(kOpenHistory, name));
   return lock;
 }
 
 // Made before SQLite makes it with rights of its own; the log gets the same.
 Result<> make_readable(const UsageFileOptions& options) {
   const Fd file(::open(options.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600));
-  if (!file.is_open()) return errno_error(kStep, options.path);
+  if (!file.is_open()) return errno_error(kOpenHistory, options.path);
   struct stat about{};
-  if (::fstat(file.get(), &about) != 0) return errno_error(kStep, options.path);
+  if (::fstat(file.get(), &about) != 0) return errno_error(kOpenHistory, options.path);
   if (!S_ISREG(about.st_mode))
-    return make_error(std::errc::invalid_argument, kStep, options.path + " is no regular file");
+    return make_error(std::errc::invalid_argument, kOpenHistory,
+                      options.path + " is no regular file");
   mode_t mode = options.is_for_all ? 0644 : 0600;
   if (!options.is_for_all) {
     const group* const admins = ::getgrnam("gpushare");
     if (admins != nullptr && ::fchown(file.get(), static_cast<uid_t>(-1), admins->gr_gid) == 0)
       mode = 0640;
   }
-  if (::fchmod(file.get(), mode) != 0) return errno_error(kStep, options.path);
+  if (::fchmod(file.get(), mode) != 0) return errno_error(kOpenHistory, options.path);
   const std::string log = options.path + "-wal";  // that an agent before this one has left
-  if (::chmod(log.c_str(), mode) != 0 && errno != ENOENT) return errno_error(kStep, log);
+  if (::chmod(log.c_str(), mode) != 0 && errno != ENOENT) return errno_error(kOpenHistory, log);
   return {};
 }
 
@@ -110,10 +111,10 @@ Result<> UsageStore::begin_file() {
   const auto tables = database_.ask("SELECT count(*) FROM sqlite_schema");
   if (!tables) return std::unexpected(tables.error());
   if (*tables > 0 && *application != kApplication)
-    return make_error(std::errc::bad_message, kStep, "it is another program's database");
+    return make_error(std::errc::bad_message, kOpenHistory, "it is another program's database");
   if (*layout > kLayout)
     return make_error(
-        std::errc::not_supported, kStep,
+        std::errc::not_supported, kOpenHistory,
         fmt::format("a newer gpushare made it (layout {}, this one knows {})", *layout, kLayout));
   // A page that is broken shows now and not when something is added to it.
   if (*tables > 0) {
@@ -122,7 +123,7 @@ Result<> UsageStore::begin_file() {
     const auto row = check->step();
     if (!row) return std::unexpected(row.error());
     if (*row && check->text(0) != "ok")
-      return make_error(std::errc::bad_message, kStep, check->text(0));
+      return make_error(std::errc::bad_message, kOpenHistory, check->text(0));
   }
   const int64_t pages =
       (static_cast<int64_t>(std::max(options_.most_bytes, kLeastUsageBytes)) - kLogBytes) / kPage;
@@ -245,41 +246,55 @@ Result<> UsageStore::add_jobs(const UsageWrite& what) {
   return {};
 }
 
-Result<uint32_t> UsageStore::number_of(const UsageSeries& series) {
-  if (const auto known = series_.find(series); known != series_.end()) return known->second;
-  for (const char* sql :
-       {"INSERT OR IGNORE INTO series(tenant,uid,gpu,priority) VALUES(?,?,?,?)",
-        "SELECT id FROM series WHERE tenant=? AND uid=? AND gpu=? AND priority=?"}) {
-    auto statement = database_.prepare(sql);
+namespace {
+
+// The number of a row that is put in if it is not there. `bind` gives both statements their values;
+// it is told whether it is the one that puts it in.
+Result<int64_t> row_number(Database& database, const char* insertion, const char* question,
+                           const std::function<void(Statement&, bool)>& bind) {
+  int64_t number = 0;
+  for (const char* sql : {insertion, question}) {
+    auto statement = database.prepare(sql);
     if (!statement) return std::unexpected(statement.error());
-    statement->bind(0, std::string_view(series.tenant));
-    statement->bind(1, series.uid);
-    statement->bind(2, series.gpu);
-    statement->bind(3, series.priority);
+    bind(*statement, sql == insertion);
     const auto row = statement->step();
     if (!row) return std::unexpected(row.error());
-    if (*row) series_[series] = static_cast<uint32_t>(statement->number(0));
+    if (*row) number = statement->number(0);
   }
-  return series_[series];
+  return number;
+}
+
+}  // namespace
+
+Result<uint32_t> UsageStore::number_of(const UsageSeries& series) {
+  if (const auto known = series_.find(series); known != series_.end()) return known->second;
+  const auto number =
+      row_number(database_, "INSERT OR IGNORE INTO series(tenant,uid,gpu,priority) VALUES(?,?,?,?)",
+                 "SELECT id FROM series WHERE tenant=? AND uid=? AND gpu=? AND priority=?",
+                 [&](Statement& statement, bool) {
+                   statement.bind(0, std::string_view(series.tenant));
+                   statement.bind(1, series.uid);
+                   statement.bind(2, series.gpu);
+                   statement.bind(3, series.priority);
+                 });
+  if (!number) return std::unexpected(number.error());
+  return series_[series] = static_cast<uint32_t>(*number);
 }
 
 Result<int64_t> UsageStore::number_of(const UsageJob& job, WallSeconds now) {
   if (const auto known = jobs_.find(job); known != jobs_.end()) return known->second;
-  for (const char* sql :
-       {"INSERT OR IGNORE INTO jobs(name,command,tenant,uid,first) VALUES(?,?,?,?,?)",
-        "SELECT id FROM jobs WHERE name=? AND command=? AND tenant=? AND uid=?"}) {
-    auto statement = database_.prepare(sql);
-    if (!statement) return std::unexpected(statement.error());
-    statement->bind(0, std::string_view(job.name));
-    statement->bind(1, std::string_view(job.command));
-    statement->bind(2, std::string_view(job.tenant));
-    statement->bind(3, job.uid);
-    if (sql[0] == 'I') statement->bind(4, now);
-    const auto row = statement->step();
-    if (!row) return std::unexpected(row.error());
-    if (*row) jobs_[job] = statement->number(0);
-  }
-  return jobs_[job];
+  const auto number = row_number(
+      database_, "INSERT OR IGNORE INTO jobs(name,command,tenant,uid,first) VALUES(?,?,?,?,?)",
+      "SELECT id FROM jobs WHERE name=? AND command=? AND tenant=? AND uid=?",
+      [&](Statement& statement, bool is_new) {
+        statement.bind(0, std::string_view(job.name));
+        statement.bind(1, std::string_view(job.command));
+        statement.bind(2, std::string_view(job.tenant));
+        statement.bind(3, job.uid);
+        if (is_new) statement.bind(4, now);
+      });
+  if (!number) return std::unexpected(number.error());
+  return jobs_[job] = *number;
 }
 
 // By number and not by age: a clock that was wrong for an hour must not empty the file.

@@ -4,13 +4,16 @@
 // ends), `double-fork` (the daemon's), `clone-parent` (a sibling instead of a child), `exec` (as
 // setsid, and another program by exec after a first use of the GPU), `vfork-exec` (another program
 // by vfork), `thread-exec` (as setsid, and another program by an exec of a second thread),
-// `namespaces` (the first process of new user and pid namespaces). It prints the pid of what does
-// the work, as the tests see it.
+// `namespaces` (the first process of new user, pid and mount namespaces). It prints the pid of what
+// does the work, as the tests see it.
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -84,9 +87,34 @@ void become_another(const Settings& s, uint64_t later_ms) {
   die("exec");
 }
 
+// A line of a file of /proc/self. What cannot be written stays as it is.
+void tell(const char* file, const std::string& line) {
+  const int fd = ::open(file, O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  if (::write(fd, line.data(), line.size()) < 0) ::perror(file);
+  ::close(fd);
+}
+
+// Into new user, pid and mount namespaces, of which the next child is the first process. Its user
+// is this one's, as a container's is: who has no number in its namespace cannot use the driver.
+void enter_namespaces() {
+  const std::string user = std::to_string(::getuid()), group = std::to_string(::getgid());
+  if (::unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS) != 0) die("unshare");
+  tell("/proc/self/setgroups", "deny");
+  tell("/proc/self/uid_map", "0 " + user + " 1");
+  tell("/proc/self/gid_map", "0 " + group + " 1");
+}
+
+// The driver's library looks at /proc/PID, so that it wants the /proc of its own namespace. Where
+// the outer one is partly covered, as in a container, the kernel does not allow another.
+void see_own_processes() {
+  if (::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0)
+    ::perror("mount /proc");
+}
+
 // Returns in the process that shall do the work.
 void leave(const Settings& s, pid_t first) {
-  if (s.how == "namespaces" && ::unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) die("unshare");
+  if (s.how == "namespaces") enter_namespaces();
   if (s.how == "vfork-exec") {
     const pid_t child = ::vfork();
     if (child < 0) die("vfork");
@@ -127,6 +155,7 @@ int run(const Settings& s) {
   }
   if (s.how == "thread-exec") std::thread([&] { become_another(s, 0); }).join();
   JsonLine().add("pid", outer_pid()).print();
+  if (s.how == "namespaces") see_own_processes();
   work(s, s.seconds);
   return 0;
 }

@@ -2,7 +2,9 @@
 // short_programs: does its work in programs that end before their use is charged, so that the next
 // one starts without debts. Each makes a context, runs --program-ms of kernels and exits; --lanes
 // of them run at a time. With --flee-ms a program that gets nothing done for so long is killed,
-// because it is frozen, and another one takes its place. At the end it prints how much was done.
+// because it is frozen, and another one takes its place. With --slots each has a slot as the shim
+// has one, in which it counts nothing, so that it looks like a program that starts. At the end it
+// prints how much was done.
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -14,6 +16,7 @@
 #include <new>
 #include <vector>
 
+#include "tests/attacks/own_slot.h"
 #include "tests/workloads/common/busy_kernel.h"
 #include "tests/workloads/common/flags.h"
 #include "tests/workloads/common/json_line.h"
@@ -23,14 +26,15 @@ namespace {
 
 struct Settings {
   double program_ms = 50, kernel_us = 2000, seconds = 6, ns_per_unit = 0;
-  uint64_t lanes = 1, flee_ms = 0, device = 0;
+  uint64_t lanes = 1, flee_ms = 0, slots = 0, device = 0;
 
   explicit Settings(Flags& flags) {
     flags.add("--program-ms", &program_ms, "GPU time of one program", "--kernel-us", &kernel_us,
               "length of its kernels", "--seconds", &seconds, "how long to start programs",
               "--ns-per-unit", &ns_per_unit, "length of a unit of work, 0: measure it", "--lanes",
               &lanes, "programs at a time", "--flee-ms", &flee_ms,
-              "kill a program that has stood still for so long, 0: never");
+              "kill a program that has stood still for so long, 0: never", "--slots", &slots,
+              "1: each asks for a slot, and counts no launch in it");
     flags.parse(&device);
     if (lanes == 0) flags.fail("--lanes must be at least 1");
   }
@@ -45,6 +49,7 @@ struct Counters {
 [[noreturn]] void one_program(const Settings& s, double ns_per_unit, Counters& counters,
                               size_t lane) {
   {
+    if (s.slots != 0 && ask_for_a_slot() == nullptr) die("no slot");
     const GpuSession session(s.device, CU_CTX_SCHED_BLOCKING_SYNC);
     BusyKernel kernel(session, 4);
     kernel.set_ns_per_unit(ns_per_unit);

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // slot_liar: asks the agent for a slot as the shim does, and writes iterations into it that take
 // longer than the time that passes, to get more SMs for its target time. It needs no GPU.
-#include <sys/mman.h>
-
-#include <cstdlib>
 #include <thread>
 
-#include "shmctl/base/fd.h"
-#include "shmctl/base/unix_socket.h"
-#include "shmctl/shim/protocol.h"
 #include "shmctl/shim/published.h"
+#include "tests/attacks/own_slot.h"
 #include "tests/workloads/common/flags.h"
 #include "tests/workloads/common/gpu_session.h"
 #include "tests/workloads/common/json_line.h"
@@ -28,16 +23,6 @@ struct Settings {
     flags.parse();
   }
 };
-
-ShimSlot* ask_for_a_slot() {
-  const char* path = std::getenv(kShimSocketVariable);
-  const auto socket = connect_to_socket(path == nullptr ? kShimSocketPath : path, "ask for a slot");
-  DescriptorMessage message;
-  if (!socket || ::recvmsg(socket->get(), message.get(), MSG_CMSG_CLOEXEC) != 1) return nullptr;
-  const Fd file(message.taken().slot);
-  void* slot = ::mmap(nullptr, kShimSlotBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  return slot == MAP_FAILED ? nullptr : static_cast<ShimSlot*>(slot);
-}
 
 int run(const Settings& s) {
   ShimSlot* const slot = ask_for_a_slot();

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <poll.h>
 #include <stdlib.h>
 
 #include <algorithm>
@@ -134,14 +135,21 @@ TEST_F(RmGpuTest, SeesByProbeWhatAttachFinds) {
   auto observer = BpfObserver::start();
   if (!observer) GTEST_SKIP() << observer.error().message();
   const Child program = endless(20);
-  std::vector<DriverEvent> seen;
-  ASSERT_TRUE((*observer)->drain([&](DriverEvent&& event) {
-    if (event.process.pid == program.pid()) seen.push_back(std::move(event));
-  }));
-  const Objects by_probe = sort_out(seen);
   auto events = gpu_->attach(program.pid())->finish();
   ASSERT_TRUE(events);
   const Objects by_attach = sort_out(*events);
+  // They come when the driver has been asked about them, on a thread of the observer's own.
+  std::vector<DriverEvent> seen;
+  Objects by_probe;
+  for (const auto end = Clock_::now() + 5s;
+       by_probe.channels.size() < by_attach.channels.size() && Clock_::now() < end;) {
+    pollfd poll{.fd = (*observer)->fd(), .events = POLLIN, .revents = 0};
+    ::poll(&poll, 1, 100);
+    ASSERT_TRUE((*observer)->drain([&](DriverEvent&& event) {
+      if (event.process.pid == program.pid()) seen.push_back(std::move(event));
+    }));
+    by_probe = sort_out(seen);
+  }
   EXPECT_EQ(by_probe.groups.size(), by_attach.groups.size());
   EXPECT_EQ(by_probe.compute, by_attach.compute);
   auto sorted = [](std::vector<ChannelRef> refs) {

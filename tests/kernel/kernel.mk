@@ -12,13 +12,13 @@ $(call program,bin/tests/kmod_device,tests/kmod/guest/device_main.cc,,-lgtest -l
 $(call program,bin/tests/kmod_fuzz,tests/kmod/guest/fuzz_main.cc,,$(STATIC))
 # These are linked statically from the objects of bin/gpushared and bin/gpushare, because under QEMU the
 # dynamic loader takes 50 ms of every start.
-$(call program,kernel/static/gpushared,sched/daemon/gpushared_main.cc,lib/libsched.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS) $(SQLITE_LIBS) $(STATIC))
-$(call program,kernel/static/gpushare,tools/cli/main.cc,lib/libviews.a lib/libtools.a lib/libsched.a lib/libintercept.a lib/libshmctl.a,$(STATIC))
+$(call program,kernel/static/gpushared,sched/daemon/program/gpushared_main.cc,lib/libsched.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS) $(SQLITE_LIBS) $(STATIC))
+$(call program,kernel/static/gpushare,tools/cli/main.cc,lib/libviews.a lib/libdemo.a lib/libtools.a lib/libsched.a lib/libintercept.a lib/libshmctl.a,$(STATIC))
 
 # $(call kbuild_rule,FILE.ko,FOLDER,SOURCES,HEADERS,FLAGS): a module out of copies of its sources, which
-# lie in FOLDER and its subfolders. O= and V= would mean something else to the kernel's make.
+# lie in FOLDER and its subfolders. Other headers are another module. O= and V= would mean something else to the kernel's make.
 define kbuild_rule
-$(1): $(3)
+$(1): $(3) $(call parts,$(1),$(4) $(5))
 	$$(call say,KMOD,$$@)
 	@mkdir -p $$(@D)
 	$$(Q)cd $(2) && cp --parents $(3:$(2)/%=%) $$(abspath $$(@D))
@@ -54,13 +54,8 @@ $(kernel_image):
 	@tests/kernel/qemu/fetch-kernel.sh $(@D)
 
 kernel_programs := $(addprefix $(O)/,kernel/static/gpushared kernel/static/gpushare) $(addprefix $(O)/bin/,tests/rm_client tests/rm_fuzz tests/door tests/kmod_fuzz tests/kmod_device)
-# It lies beside the other test programs, so that `make test` finds and counts it.
+$(call script_test,kernel_test,tests/kernel/run.sh,$(kernel_image) $(kernel_modules) $(kernel_programs))
 kernel_test := $(O)/bin/tests/kernel_test
-$(kernel_test): tests/kernel/kernel.mk | $(kernel_image) $(kernel_modules) $(kernel_programs)
-	@mkdir -p $(@D)
-	@printf '#!/bin/sh\nexec %s/tests/kernel/run.sh %s\n' '$(CURDIR)' '$(abspath $(O))' > $@
-	@chmod +x $@
-other_tests += $(kernel_test)
 
 # Other kernels: tests/kernel/long.sh puts vmlinuz and its headers into $(O)/kernel/NAME, makes
 # kernel-NAME, and runs the suites.

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "tests/kernel/nvidia/standin_abi.h"
+#include "tests/kernel/rm_device.h"
 
 namespace {
 
@@ -222,12 +223,7 @@ void make_device(int fd, size_t slot) {
   std::memcpy(attach.ids, probed.ids, sizeof attach.ids);
   control(GS_CTRL_GPU_ATTACH_IDS, &attach, sizeof attach);
   gs_device_params params{};
-  gs_nvos64 device{};
-  device.h_root = device.h_parent = root.h_new;
-  device.h_new = kDevice;
-  device.h_class = GS_CLASS_DEVICE;
-  device.p_params = reinterpret_cast<uintptr_t>(&params);
-  device.params_size = sizeof params;
+  gs_nvos64 device = device_below(root.h_new, kDevice, params);
   ::ioctl(fd, _IOWR('F', GS_NV_ESC_RM_ALLOC, gs_nvos64), &device);
 }
 

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# What `make deb` makes, installed in a copy of this machine. Not in sanitized builds.
+# Not in sanitized builds: what `make deb` makes, installed in a copy of this machine, and a tree that is moved.
 ifeq ($(SAN),)
-# A program beside the others, so that `make test` finds and counts it.
-package_test := $(O)/bin/tests/package_test
-$(package_test): tests/setup/setup.mk | $(if $(shell command -v dh),$(O)/deb/packed)
-	@mkdir -p $(@D)
-	@printf '#!/bin/sh\nexec %s/tests/setup/package_test.sh %s\n' '$(CURDIR)' '$(abspath $(O))' > $@
-	@chmod +x $@
-other_tests += $(package_test)
+$(call script_test,package_test,tests/setup/package_test.sh,$(if $(shell command -v dh),$(O)/deb/packed))
+$(call script_test,moved_tree_test,tests/setup/moved_tree_test.sh)
+
+# Where the minimal roots are kept; debootstrap makes one once.
+ROOTS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gpushare/roots
+RELEASE ?= bookworm
+.PHONY: test-install
+test-install:  ## each command of docs/install.md on a minimal machine (root; debootstrap; RELEASE=bookworm, COLD=1: no ccache; 10 minutes to half an hour)
+	@python3 tests/setup/install/install_test.py $(abspath $(O)) $(ROOTS) --release $(RELEASE) $(if $(COLD),--cold)
 endif

@@ -7,4 +7,9 @@
 
 #include <random>
 
+#include "shmctl/base/error.h"
+#include "shmctl/base/fd.h"
+#include "shmctl/base/process_id.h"
 #include "shmctl/compat/precompiled.h"
+#include "shmctl/plane/region.h"
+#include "shmctl/plane/snapshot.h"

@@ -142,6 +142,12 @@ Result<TraceLine> decode_trace(std::string_view line) {
                          .pid = found->at("pid").get<pid_t>(),
                          .is_start = found->at("start").get<bool>()};
     if (const auto found = answer.find("event"); found != answer.end()) return trace_action(*found);
+    if (const auto found = answer.find("turn"); found != answer.end())
+      return TraceTurn{.t_ns = found->at("t").get<uint64_t>(),
+                       .gpu = found->at("gpu").get<uint32_t>(),
+                       .pid = found->at("pid").get<pid_t>(),
+                       .job = found->at("job").get<std::string>(),
+                       .is_start = found->at("start").get<bool>()};
     if (answer.contains("end")) return TraceEnd{.lost = answer.value("lost", uint64_t{0})};
     return TraceStart{.start_ns = answer.at("start_ns").get<uint64_t>()};
   });

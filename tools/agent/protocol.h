@@ -62,10 +62,17 @@ struct TraceAction {
   uint32_t slice_us = 0;  // of kSlice
   std::string reason{};   // of kFreeze: "cap", "turn", "user"
 };
+struct TraceTurn {  // of a job, where a policy orders jobs
+  uint64_t t_ns = 0;
+  uint32_t gpu = 0;
+  pid_t pid = 0;    // of its first process
+  std::string job;  // "run-4711"
+  bool is_start = false;
+};
 struct TraceEnd {
   uint64_t lost = 0;  // records that the agent or the driver dropped
 };
-using TraceLine = std::variant<TraceStart, TraceSwitch, TraceAction, TraceEnd>;
+using TraceLine = std::variant<TraceStart, TraceSwitch, TraceAction, TraceTurn, TraceEnd>;
 
 // What `run` answers.
 struct Joined {

@@ -31,7 +31,12 @@ Result<WholeFile> WholeFile::open(const std::string& path) {
   const bool is_special = ::stat(path.c_str(), &existing) == 0 && !S_ISREG(existing.st_mode);
   const std::string draft = is_special ? "" : fmt::format("{}.{}.tmp", path, ::getpid());
   const int flags = is_special ? O_WRONLY : O_WRONLY | O_CREAT | O_EXCL;
-  Fd fd(::open(is_special ? path.c_str() : draft.c_str(), flags | O_CLOEXEC, 0644));
+  const auto create = [&] {
+    return Fd(::open(is_special ? path.c_str() : draft.c_str(), flags | O_CLOEXEC, 0644));
+  };
+  Fd fd = create();
+  // Left by a process of the same number that was killed; in a container that is always the same.
+  if (!fd.is_open() && errno == EEXIST && ::unlink(draft.c_str()) == 0) fd = create();
   if (!fd.is_open()) return errno_error("create", path);
   return WholeFile(path, draft, std::move(fd));
 }

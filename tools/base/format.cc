@@ -75,6 +75,17 @@ std::string printable(std::string_view text, bool is_utf8) {
 
 std::string printable(std::string_view text) { return printable(text, is_output_utf8()); }
 
+std::string tenant_text(const TenantRecord& tenant) {
+  return printable({tenant.name, sizeof(tenant.name)});
+}
+
+std::string lowered(std::string_view text) {
+  std::string out(text);
+  for (char& c : out)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return out;
+}
+
 std::string markup_text(std::string_view text) {
   std::string out;
   for (const char c : printable(text, true)) {

@@ -11,6 +11,8 @@
 
 namespace gpushare {
 
+struct TenantRecord;
+
 inline constexpr const char* kUnknownText = "?";
 
 std::string percent_text(uint32_t permille);  // "29.8%"
@@ -27,6 +29,8 @@ std::string cap_text(uint64_t quota_us, uint64_t period_us);  // "max", "30%", "
 std::string printable(std::string_view text, bool is_utf8);
 // The same, as this program's output is shown (is_output_utf8()).
 std::string printable(std::string_view text);
+std::string tenant_text(const TenantRecord& tenant);  // its name
+std::string lowered(std::string_view text);           // ASCII letters alone
 // For HTML and SVG, in text and in attributes. Bytes that are no UTF-8, and control characters,
 // become '?'.
 std::string markup_text(std::string_view text);

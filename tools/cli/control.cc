@@ -29,11 +29,14 @@ std::optional<pid_t> parse_pid(const std::string& text) {
   return pid;
 }
 
-// Reports the error, and adds what was perhaps meant where there is no such tenant.
-ExitCode report_about(const Endpoints& endpoints, const std::string& tenant, const Error& error) {
+// Reports the error, and adds what was perhaps meant where there is no such tenant. To make one is
+// of use only to who wants to change it, or to put something into it, and has not asked for that.
+ExitCode report_about(const Endpoints& endpoints, const Request& request, const Error& error) {
   const ExitCode code = report(error);
-  if (code != kExitUsage || tenant.empty()) return code;
-  if (const std::string advice = advice_on_tenant(endpoints, tenant); !advice.empty())
+  if (code != kExitUsage || request.tenant.empty() || request.create.value_or(false)) return code;
+  const bool wants_one = request.op == "set" || request.op == "attach";
+  if (const std::string advice = advice_on_tenant(endpoints, request.tenant, wants_one);
+      !advice.empty())
     fmt::print(stderr, "gpushare: {}\n", advice);
   return code;
 }
@@ -43,7 +46,7 @@ ExitCode tell(const Invocation& invocation, const Request& request) {
   SysfsTree tree(endpoints.sysfs);
   auto done = endpoints.sysfs.empty() ? std::nullopt : change_in_sysfs(tree, request);
   if (!done) done = tell_agent(endpoints.socket, request);
-  if (!*done) return report_about(endpoints, request.tenant, done->error());
+  if (!*done) return report_about(endpoints, request, done->error());
   return kExitOk;
 }
 
@@ -130,29 +133,30 @@ Command set_command() {
           .run = set};
 }
 
-Command remove_command() {
-  return {.name = "remove",
-          .summary = "Remove a tenant; its processes go to the one that their rules name.",
-          .arguments = "TENANT",
-          .examples = {"gpushare remove research"},
-          .run = remove};
-}
-
-Command attach_command() {
-  return {.name = "attach",
-          .summary = "Move a running process to a tenant.",
-          .arguments = "PID TENANT",
-          .examples = {"gpushare attach 4711 research"},
-          .run = attach};
-}
-
 namespace {
+
+// One without options, of which the summary says all.
+Command simple(const char* name, const char* summary, const char* arguments, const char* example,
+               ExitCode (*run)(const Invocation&)) {
+  return {
+      .name = name, .summary = summary, .arguments = arguments, .examples = {example}, .run = run};
+}
 
 Option tenant_option() {
   return {"tenant", 't', "", "The argument is a tenant's name, though it is a number"};
 }
 
 }  // namespace
+
+Command remove_command() {
+  return simple("remove", "Remove a tenant; its processes go to the one that their rules name.",
+                "TENANT", "gpushare remove research", remove);
+}
+
+Command attach_command() {
+  return simple("attach", "Move a running process to a tenant.", "PID TENANT",
+                "gpushare attach 4711 research", attach);
+}
 
 Command freeze_command() {
   return {.name = "freeze",

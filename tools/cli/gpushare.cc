@@ -3,6 +3,7 @@
 #include "tools/base/endpoints.h"
 #include "tools/cli/commands.h"
 #include "tools/containers/cdi_command.h"
+#include "tools/demo/sim_command.h"
 
 namespace gpushare {
 
@@ -18,11 +19,11 @@ const Command& gpushare_program() {
       .options = endpoint_options(),
       .examples = {"gpushare run --weight 300 -- python train.py", "gpushare status",
                    "gpushare set research max=30%"},
-      .commands = {run_command(), status_command(), tenants_command(), queue_command(),
-                   set_command(), remove_command(), attach_command(), freeze_command(),
-                   thaw_command(), trace_command(), profile_command(), report_command(),
-                   preload_command(), doctor_command(), recover_command(), forget_command(),
-                   cdi_command(), version_command(), completion_command()},
+      .commands = {run_command(),    sim_command(),     status_command(),  tenants_command(),
+                   queue_command(),  set_command(),     remove_command(),  attach_command(),
+                   freeze_command(), thaw_command(),    trace_command(),   profile_command(),
+                   report_command(), preload_command(), doctor_command(),  recover_command(),
+                   forget_command(), cdi_command(),     version_command(), completion_command()},
   };
   return program;
 }

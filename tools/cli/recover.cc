@@ -5,25 +5,16 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <filesystem>
 
 #include "tools/agent/client.h"
 #include "tools/agent/status_source.h"
+#include "tools/base/beside.h"
 #include "tools/base/endpoints.h"
 #include "tools/base/report.h"
 #include "tools/cli/commands.h"
 
 namespace gpushare {
 namespace {
-
-// Looks beside this program and where a package puts daemons; otherwise it is looked up in PATH.
-std::string find_gpushared() {
-  std::error_code code;
-  const auto here = std::filesystem::read_symlink("/proc/self/exe", code).parent_path();
-  for (const auto& path : {here / "gpushared", here / "../sbin/gpushared"})
-    if (::access(path.c_str(), X_OK) == 0) return path;
-  return "gpushared";
-}
 
 ExitCode become_gpushared(const char* what, const Endpoints& endpoints) {
   const std::string program = find_gpushared();

@@ -184,7 +184,7 @@ std::vector<Option> setting_options() {
     char letter;
     const char *value, *meaning, *words;
   };
-  constexpr std::array<Row, 8> kRows{{
+  constexpr std::array<Row, 10> kRows{{
       {"weight", 'w', "N", "Share of GPU time relative to others", ""},
       {"max", 'm', "CAP", "Most GPU time that it may take, on each GPU", "max 10% 25% 50%"},
       {"priority", 'p', "CLASS", "Which programs go first", "idle normal high"},
@@ -196,6 +196,10 @@ std::vector<Option> setting_options() {
        "unknown",
        "10m 1h"},
       {"iterations", 0, "N", "Iterations that one job makes in all, 0 for unknown", ""},
+      {"phase", 0, "PHASE", "What it does of a language model's work, for the policy tpot",
+       "auto prefill decode none"},
+      {"gang", 0, "BOOL", "Whether its processes run on several GPUs in the same instants",
+       "auto true false"},
   }};
   std::vector<Option> options;
   for (const Row& row : kRows)

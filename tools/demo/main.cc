@@ -82,7 +82,7 @@ ExitCode run(const Invocation& invocation) {
       ::access(folder.c_str(), W_OK) != 0)
     return fail(errno_error("write a trace there (--out says where)", folder).error());
   Wait wait = Wait::until_interrupted();
-  auto setup = DemoSetup::open(is_simulated, wait);
+  auto setup = DemoSetup::open({.is_simulated = is_simulated, .config = demo_config()}, wait);
   if (!setup) return fail(setup.error());
   const auto result = run_demo(
       **setup, wait, {.measured = length, .trace = trace},

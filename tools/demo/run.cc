@@ -10,7 +10,7 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr const char* kStep = "run the programs";
+constexpr const char* kRun = "run the programs";
 constexpr unsigned kSamplesAlone = 200;
 constexpr Nanos kAlone = seconds(30), kToGpu = seconds(30), kToEnd = seconds(30);
 constexpr Nanos kWarmUp = seconds(2), kRest = seconds(1);
@@ -74,7 +74,7 @@ Result<> Run::measure_alone() {
   auto result = result_of(*process);
   if (!result) return std::unexpected(result.error());
   if (!result->ns_per_unit)
-    return std::unexpected(process->failure(kStep, "no ns_per_unit in its result"));
+    return std::unexpected(process->failure(kRun, "no ns_per_unit in its result"));
   result_.alone = *result;
   schedule_.ns_per_unit = *result->ns_per_unit;
   return {};
@@ -119,9 +119,9 @@ Result<> Run::await_gpu() {
       kToGpu);
   if (!all_there) return std::unexpected(all_there.error());
   if (!*all_there)
-    return make_error(std::errc::timed_out, kStep, "the agent does not see " + missing);
+    return make_error(std::errc::timed_out, kRun, "the agent does not see " + missing);
   if (now() > schedule_.start_at + kRest / 2)
-    return make_error(std::errc::timed_out, kStep,
+    return make_error(std::errc::timed_out, kRun,
                       "they needed much longer to start than one of them alone; try again");
   return wait_.until(schedule_.start_at);
 }
@@ -183,24 +183,23 @@ Result<> Run::await_end(Child& process, Nanos patience) {
       },
       patience);
   if (!ended) return std::unexpected(ended.error());
-  if (!*ended) return std::unexpected(process.failure(kStep, process.name() + " does not end"));
-  if (!process.has_succeeded()) return std::unexpected(process.failure(kStep));
+  if (!*ended) return std::unexpected(process.failure(kRun, process.name() + " does not end"));
+  if (!process.has_succeeded()) return std::unexpected(process.failure(kRun));
   return {};
 }
 
 Result<WorkloadResult> Run::result_of(const Child& process) const {
   auto result = parse_workload_result(process.last_line());
-  if (!result)
-    return std::unexpected(process.failure(kStep, process.name() + " printed no result"));
+  if (!result) return std::unexpected(process.failure(kRun, process.name() + " printed no result"));
   if (!result->is_verified)
-    return std::unexpected(process.failure(kStep, process.name() + " computed something wrong"));
+    return std::unexpected(process.failure(kRun, process.name() + " computed something wrong"));
   return result;
 }
 
 Result<> Run::check_all() {
   if (auto alive = setup_.check(); !alive) return alive;
   for (Child& program : programs_)
-    if (program.has_ended()) return std::unexpected(program.failure(kStep));
+    if (program.has_ended()) return std::unexpected(program.failure(kRun));
   return {};
 }
 

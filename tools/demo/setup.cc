@@ -14,12 +14,12 @@
 
 #include "tools/agent/agent_health.h"
 #include "tools/agent/client.h"
-#include "tools/demo/programs.h"
+#include "tools/base/beside.h"
 
 namespace gpushare {
 namespace {
 
-constexpr const char* kStep = "start the demo";
+constexpr const char* kSetUp = "start an agent of its own";
 constexpr Nanos kToStart = std::chrono::seconds(15);
 constexpr Nanos kToStop = std::chrono::seconds(10);
 constexpr Nanos kToRecover = std::chrono::seconds(10);
@@ -37,7 +37,7 @@ Result<> check_no_other_agent() {
     return {};
   return std::unexpected(
       Error{{},
-            kStep,
+            kSetUp,
             fmt::format("gpushared already runs here (pid {}) and would work against the demo's "
                         "own; stop it first ('systemctl stop gpushared'), or use --sim",
                         agent.agent_pid)});
@@ -62,20 +62,20 @@ Result<> find_nvidia_gpu(const std::string& dev) {
 
 std::string DemoSetup::build_folder() { return std::filesystem::path(own_folder()).parent_path(); }
 
-Result<std::unique_ptr<DemoSetup>> DemoSetup::open(bool is_simulated, Wait& wait) {
-  if (!is_simulated) {
+Result<std::unique_ptr<DemoSetup>> DemoSetup::open(Options options, Wait& wait) {
+  if (!options.is_simulated) {
     if (::geteuid() != 0)
-      return make_error(std::errc::operation_not_permitted, kStep,
+      return make_error(std::errc::operation_not_permitted, kSetUp,
                         "on a GPU it needs root ('sudo make demo'); --sim does not");
     if (auto alone = check_no_other_agent(); !alone) return std::unexpected(alone.error());
   }
-  std::unique_ptr<DemoSetup> setup(new DemoSetup(is_simulated));
+  std::unique_ptr<DemoSetup> setup(new DemoSetup(std::move(options)));
   if (auto started = setup->start(wait); !started) return std::unexpected(started.error());
   return setup;
 }
 
-DemoSetup::DemoSetup(bool is_simulated)
-    : is_simulated_(is_simulated),
+DemoSetup::DemoSetup(Options options)
+    : options_(std::move(options)),
       bin_(build_folder() + "/bin/"),
       region_(fmt::format("/gpushare-demo-{}", ::getpid())) {}
 
@@ -85,15 +85,16 @@ Result<> DemoSetup::start(Wait& wait) {
   auto folder = TempFolder::make("gpushare-demo");
   if (!folder) return std::unexpected(folder.error());
   folder_.emplace(std::move(*folder));
-  std::ofstream(in_folder("gpushare.toml")) << demo_config();
-  if (is_simulated_)
+  std::ofstream(in_folder("gpushare.toml")) << options_.config;
+  if (options_.is_simulated)
     if (auto started = start_simulation(wait); !started) return started;
   return start_agent(wait);
 }
 
 Result<> DemoSetup::start_simulation(Wait& wait) {
   const std::string socket = in_folder("sim.sock");
-  auto process = launch("gpushare-sim", {bin_ + "gpushare-sim", "--socket", socket});
+  auto process = launch("gpushare-sim", {bin_ + "gpushare-sim", "--socket", socket, "--gpus",
+                                         std::to_string(options_.gpus)});
   if (!process) return std::unexpected(process.error());
   simulation_.emplace(std::move(*process));
   return simulation_->await(
@@ -101,7 +102,7 @@ Result<> DemoSetup::start_simulation(Wait& wait) {
 }
 
 Result<> DemoSetup::start_agent(Wait& wait) {
-  auto process = launch("gpushared", {bin_ + "gpushared", "--config", in_folder("gpushare.toml")});
+  auto process = launch("gpushared", {find_gpushared(), "--config", in_folder("gpushare.toml")});
   if (!process) return std::unexpected(process.error());
   agent_.emplace(std::move(*process));
   const auto answers = agent_->await(
@@ -114,19 +115,28 @@ Result<> DemoSetup::start_agent(Wait& wait) {
   if (!snapshot) return std::unexpected(snapshot.error());
   if (snapshot->agent.observe_only_reason[0] != '\0')
     return std::unexpected(agent_->failure(
-        kStep, fmt::format("the agent can only watch here, not share: {}",
-                           static_cast<const char*>(snapshot->agent.observe_only_reason))));
+        kSetUp, fmt::format("the agent can only watch here, not share: {}",
+                            static_cast<const char*>(snapshot->agent.observe_only_reason))));
   return {};
 }
 
-Result<Child> DemoSetup::launch(const std::string& name, std::vector<std::string> command,
-                                const std::vector<std::string>& more_environment) {
-  std::vector<std::string> environment{
-      "GPUSHARE_SOCKET=" + in_folder("agent.sock"), "GPUSHARE_REGION=" + region_,
-      is_simulated_ ? "GPUSHARE_SIM=" + in_folder("sim.sock") : "GPUSHARE_SIM"};
-  environment.insert(environment.end(), more_environment.begin(), more_environment.end());
+std::vector<std::string> DemoSetup::environment() const {
+  std::vector<std::string> variables{"GPUSHARE_SOCKET=" + in_folder("agent.sock"),
+                                     "GPUSHARE_REGION=" + region_};
+  if (!options_.is_simulated) {
+    variables.emplace_back("GPUSHARE_SIM");
+    return variables;
+  }
+  variables.push_back("GPUSHARE_SIM=" + in_folder("sim.sock"));
+  const char* const before = std::getenv("LD_LIBRARY_PATH");
+  const std::string rest = before == nullptr || *before == '\0' ? "" : std::string(":") + before;
+  variables.push_back("LD_LIBRARY_PATH=" + find_simulated_driver() + rest);
+  return variables;
+}
+
+Result<Child> DemoSetup::launch(const std::string& name, std::vector<std::string> command) {
   return Child::start({.command = std::move(command),
-                       .environment = std::move(environment),
+                       .environment = environment(),
                        .name = name,
                        .leads_group = true,
                        .end_signal = SIGTERM});
@@ -138,9 +148,7 @@ Result<Child> DemoSetup::start_workload(std::string_view tenant, std::string_vie
       bin_ + "gpushare",   "run", "--tenant",
       std::string(tenant), "--",  fmt::format("{}workloads/{}", bin_, workload)};
   command.insert(command.end(), arguments.begin(), arguments.end());
-  std::vector<std::string> environment;
-  if (is_simulated_) environment.push_back("LD_LIBRARY_PATH=" + build_folder() + "/lib/sim");
-  return launch(fmt::format("{} ({})", workload, tenant), std::move(command), environment);
+  return launch(fmt::format("{} ({})", workload, tenant), std::move(command));
 }
 
 Result<Child> DemoSetup::start_trace(Nanos length, const std::string& path) {
@@ -175,7 +183,7 @@ Result<> DemoSetup::close() {
   Result<> result;
   if (agent_) {
     agent_->stop(kToStop);
-    auto process = launch("gpushared --recover", {bin_ + "gpushared", "--recover"});
+    auto process = launch("gpushared --recover", {find_gpushared(), "--recover"});
     if (process) {
       if (auto ended = process->finish(kToRecover); !ended)
         result = std::unexpected(ended.error());

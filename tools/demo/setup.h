@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// DemoSetup is what the demo runs in: a private gpushared with a region, a socket and a
-// configuration of its own and, where there is no GPU, a simulated one. Everything that it starts
-// or makes is gone when it is closed or destroyed. One thread.
+// DemoSetup is what the demo and `gpushare sim` run in: a private gpushared with a region, a socket
+// and a configuration of its own and, where there is no GPU, a simulated one. Everything that it
+// starts or makes is gone when it is closed or destroyed. One thread.
 #pragma once
 
 #include <memory>
@@ -24,10 +24,19 @@ class DemoSetup {
  public:
   // Blocks until the agent answers. The error names what did not start and the end of its output.
   // On a GPU it also fails when another agent runs, or without root's rights.
-  static Result<std::unique_ptr<DemoSetup>> open(bool is_simulated, Wait& wait);
+  struct Options {
+    bool is_simulated = false;
+    std::string config{};  // the text of the agent's configuration
+    uint32_t gpus = 1;     // simulated ones
+  };
+  static Result<std::unique_ptr<DemoSetup>> open(Options options, Wait& wait);
   ~DemoSetup();
   DemoSetup(const DemoSetup&) = delete;
   DemoSetup& operator=(const DemoSetup&) = delete;
+
+  // NAME=VALUE, or a NAME that must not be set: with these the tools find this agent, and CUDA
+  // programs the simulated GPUs.
+  std::vector<std::string> environment() const;
 
   // Starts `gpushare run --tenant TENANT -- WORKLOAD ARGUMENTS`
   Result<Child> start_workload(std::string_view tenant, std::string_view workload,
@@ -51,15 +60,14 @@ class DemoSetup {
   static std::string build_folder();
 
  private:
-  explicit DemoSetup(bool is_simulated);
+  explicit DemoSetup(Options options);
   Result<> start(Wait& wait);
   Result<> start_simulation(Wait& wait);
   Result<> start_agent(Wait& wait);
-  Result<Child> launch(const std::string& name, std::vector<std::string> command,
-                       const std::vector<std::string>& more_environment = {});
+  Result<Child> launch(const std::string& name, std::vector<std::string> command);
   std::string in_folder(const char* name) const { return folder_->at(name); }
 
-  const bool is_simulated_;
+  const Options options_;
   const std::string bin_;
   const std::string region_;
   std::optional<TempFolder> folder_;  // until close()

@@ -38,7 +38,7 @@ void warn_of_no_effect(const Endpoints& endpoints, const SettingTexts& settings,
     fmt::print(stderr, "gpushare: warning: {}\n", line);
 }
 
-std::string advice_on_tenant(const Endpoints& endpoints, const std::string& tenant) {
+std::string advice_on_tenant(const Endpoints& endpoints, const std::string& tenant, bool may_make) {
   const auto status = live_status(endpoints);
   if (!status) return "";
   std::vector<std::string_view> names;
@@ -46,6 +46,7 @@ std::string advice_on_tenant(const Endpoints& endpoints, const std::string& tena
   if (std::ranges::find(names, tenant) != names.end()) return "";
   if (const std::string_view near = nearest(tenant, names); !near.empty())
     return fmt::format("did you mean '{}'?", near);
+  if (!may_make) return "";
   return fmt::format("'gpushare set --create {} weight=100' makes it", tenant);
 }
 

@@ -12,6 +12,7 @@
 #include "tools/doctor/limits.h"
 #include "tools/doctor/machine_files.h"
 #include "tools/doctor/module_checks.h"
+#include "tools/doctor/mps_traps.h"
 
 namespace gpushare {
 namespace {
@@ -121,6 +122,8 @@ Finding check_devices(const MachineFiles& files, const DoctorInput& input) {
 
 // Looks for an MPS that is not the agent's; the agent itself reports on its own.
 Finding check_mps(const MachineFiles& files, const DoctorInput& input) {
+  if (input.status)
+    if (const auto trap = find_mps_trap(files, input.status->snapshot)) return *trap;
   const auto pid = files.process_named("nvidia-cuda-mps");
   if (!pid) return ok("MPS", "not running: programs take turns");
   if (has_spatial_gpu(input))

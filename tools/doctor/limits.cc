@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
+#include <string_view>
 
 #include "shmctl/settings/tenant_settings.h"
 #include "tools/base/format.h"
@@ -31,12 +33,14 @@ std::vector<std::string> tenants_where(const DoctorInput& input,
   std::vector<std::string> names;
   if (!input.status) return names;
   for (const auto& [slot, tenant] : input.status->snapshot.tenants)
-    if (uses(tenant)) names.push_back(printable({tenant.name, sizeof(tenant.name)}));
+    if (uses(tenant)) names.push_back(tenant_text(tenant));
   return names;
 }
 
 // Settings that the program's own library carries out.
-bool needs_shim(std::string_view key) { return key == "sm_percent" || key == "slo_us"; }
+bool needs_shim(std::string_view key) {
+  return key == "sm_percent" || key == "slo_us" || key == "phase";
+}
 
 // Returns whether the setting asks for more than its default does.
 bool asks_for_something(const std::string& key, const std::string& value) {
@@ -66,6 +70,10 @@ std::vector<LimitFinding> check_limits(const DoctorInput& input) {
                          return use.slo_state != SloState::kNone;
                        });
                      }).empty();
+  const bool has_phases =
+      is_live && std::ranges::any_of(input.status->snapshot.gpus, [](const GpuRecord& gpu) {
+        return std::string_view(gpu.policy, ::strnlen(gpu.policy, sizeof gpu.policy)) == "tpot";
+      });
   const bool is_hooked = module.starts_with("hooked");
   std::string reason = is_live ? printable(agent.observe_only_reason) : "no agent runs";
   if (reason.empty()) reason = "the driver does not allow it";
@@ -92,11 +100,15 @@ std::vector<LimitFinding> check_limits(const DoctorInput& input) {
        is_spatial ? "of whole groups of 8 SMs; idle ones are lent"
                   : "no GPU is shared so: [gpu.0] sharing = \"spatial\" in gpushare.toml",
        tenants_where(input, [](const TenantRecord& t) { return t.sm_percent != kUnknown32; })},
-      {"slo_us", has_targets, "SM partitions, by the policy 'slo'",
+      {"slo_us", has_targets, "SM partitions, by the policy 'slo' or 'tpot'",
        has_targets ? target_closeness(input.status->snapshot)
                    : "no program with the shim is on a GPU with [gpu.0] sharing = \"spatial\", "
-                     "policy = \"slo\"",
+                     "policy = \"slo\" or \"tpot\"",
        tenants_where(input, [](const TenantRecord& t) { return t.slo_us != 0; })},
+      {"phase", has_phases, "SM partitions, by the policy 'tpot'",
+       has_phases ? "tokens go before prompts; 'gpushare status' shows each tenant's phase"
+                  : "no GPU has the policy: [gpu.0] sharing = \"spatial\", policy = \"tpot\"",
+       tenants_where(input, [](const TenantRecord& t) { return t.phase != TenantPhase::kAuto; })},
   };
 }
 

@@ -50,6 +50,14 @@ std::optional<std::string> MachineFiles::process_named(std::string_view name) co
   return std::nullopt;
 }
 
+std::optional<std::string> MachineFiles::variable(int pid, std::string_view name) const {
+  std::ifstream file(at("/proc/" + std::to_string(pid) + "/environ"));
+  for (std::string entry; std::getline(file, entry, '\0');)
+    if (entry.size() > name.size() && entry.starts_with(name) && entry[name.size()] == '=')
+      return entry.substr(name.size() + 1);
+  return std::nullopt;
+}
+
 std::optional<std::string> MachineFiles::line_with(const std::string& path,
                                                    std::string_view words) const {
   std::ifstream file(at(path));

@@ -25,6 +25,9 @@ class MachineFiles {
   std::optional<std::string> text(const char* path) const;
   // Returns the pid of a process whose name begins with `name`. The kernel keeps 15 characters.
   std::optional<std::string> process_named(std::string_view name) const;
+  // Returns a variable of the environment that the process was started with; nullopt if there is
+  // none or this user may not read it.
+  std::optional<std::string> variable(int pid, std::string_view name) const;
   // Returns the first line that contains `words`, however long the file is.
   std::optional<std::string> line_with(const std::string& path, std::string_view words) const;
   // Returns whether the file ends with `ending`.

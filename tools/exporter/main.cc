@@ -33,20 +33,27 @@ ExitCode fail(const Error& error) {
 // Reads the control plane alone: whoever scrapes must not make the agent work.
 class Metrics {
  public:
-  explicit Metrics(Endpoints endpoints) : source_(std::move(endpoints)) {}
+  Metrics(Endpoints endpoints, std::string pods)
+      : source_(std::move(endpoints)), pods_(std::move(pods)) {}
 
   std::string text() {
     const auto status = source_.read_plane();
     if (!status) return metrics_without_status();
+    std::vector<Workload> workloads = workloads_.of(status->snapshot);
+    const auto names = pods_.read();
+    if (!names) fail(names.error());  // the pods are without names then
+    if (names)
+      for (Workload& workload : workloads) add_names(workload, **names);
     const auto epoch = std::chrono::system_clock::now().time_since_epoch();
     return metrics_text(
-        *status, workloads_.of(status->snapshot),
+        *status, workloads,
         std::chrono::duration_cast<Nanos>(epoch) - MonotonicClock().now().time_since_epoch());
   }
 
  private:
   StatusSource source_;
   Workloads workloads_;
+  PodNamesReader pods_;
 };
 
 // "9835", "127.0.0.1:9835" or "[::1]:9835".
@@ -114,7 +121,7 @@ ExitCode write(Metrics& metrics, const Invocation& invocation) {
 ExitCode run(const Invocation& invocation) {
   if (invocation.has("interval") && !invocation.has("textfile"))
     return invocation.wrong("--interval takes --textfile with it");
-  Metrics metrics(endpoints_of(invocation));
+  Metrics metrics(endpoints_of(invocation), invocation.text("pods"));
   return invocation.has("textfile") ? write(metrics, invocation) : serve(metrics, invocation);
 }
 
@@ -135,7 +142,10 @@ Command program() {
                    .letter = 'i',
                    .value = "SECONDS",
                    .help = "With --textfile: write again and again",
-                   .range = Range{0.1, 3600}}},
+                   .range = Range{0.1, 3600}},
+                  {"pods", 0, "FILE",
+                   "What gpushare-device-plugin has written of the names of pods; not needed",
+                   fmt::format("/run/gpushare/{}", kPodNamesFile)}},
       .examples = {"gpushare-exporter", "gpushare-exporter --listen 127.0.0.1:9835",
                    "gpushare-exporter --textfile /var/lib/prometheus/node-exporter/gpushare.prom"},
       .run = run,

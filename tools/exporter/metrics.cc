@@ -283,6 +283,12 @@ void Writer::write_iterations() {
            [&](const TenantGpuUse& use) {
              return use.slo_us == 0 ? std::nullopt : time(&TenantGpuUse::slo_us)(use);
            });
+  out_.begin("gpushare_tenant_phase_info", Type::kGauge,
+             "What the tenant does of a language model's work: prefill or decode.");
+  for (const TenantOnGpu& pair : pairs_)
+    if (pair.use->phase != 0)
+      out_.add(pair.labels + ",phase=\"" + std::string(phase_text(pair.use->phase)) + "\"",
+               uint64_t{1});
   of_pairs("gpushare_tenant_iterations_per_second", Type::kGauge,
            "Iterations in a second, in the last round.",
            [](const TenantGpuUse& use) -> std::optional<double> {
@@ -317,7 +323,10 @@ void Writer::write_workloads() {
       out_.add(tenant_labels_[t] + "," +
                    label_text({{"slurm_job", at->second.slurm_job},
                                {"pod_uid", at->second.pod_uid},
-                               {"container_id", at->second.container_id}}),
+                               {"container_id", at->second.container_id},
+                               {"namespace", at->second.name_space},
+                               {"pod", at->second.pod},
+                               {"container", at->second.container}}),
                uint64_t{1});
   }
 }

@@ -42,6 +42,14 @@ std::optional<std::string> container_of(std::string_view part) {
   return std::string(part);
 }
 
+// As tools/slurm names the tenants of jobs.
+std::optional<std::string> job_of_tenant(std::string_view name) {
+  constexpr std::string_view kPrefix = "slurm-";
+  if (!name.starts_with(kPrefix) || !are_all(name.substr(kPrefix.size()), is_digit))
+    return std::nullopt;
+  return std::string(name.substr(kPrefix.size()));
+}
+
 }  // namespace
 
 Workload workload_of(std::string_view path) {
@@ -60,7 +68,19 @@ Workload workload_of(std::string_view path) {
   return workload;
 }
 
+void add_names(Workload& workload, const PodNames& names) {
+  const auto pod = names.find(workload.pod_uid);
+  if (workload.pod_uid.empty() || pod == names.end()) return;
+  workload.name_space = pod->second.name_space;
+  workload.pod = pod->second.pod;
+  const auto container = pod->second.containers.find(workload.container_id);
+  if (container != pod->second.containers.end()) workload.container = container->second;
+}
+
 std::vector<Workload> Workloads::of(const PlaneSnapshot& snapshot) {
+  std::map<uint32_t, std::string> jobs;  // by tenant
+  for (const auto& [slot, tenant] : snapshot.tenants)
+    if (const auto job = job_of_tenant(tenant.name)) jobs.emplace(slot, *job);
   std::map<Process, Workload> present;
   std::vector<Workload> result;
   result.reserve(snapshot.processes.size());
@@ -80,6 +100,8 @@ std::vector<Workload> Workloads::of(const PlaneSnapshot& snapshot) {
       }
     }
     result.push_back(at->second);
+    if (const auto job = jobs.find(record.tenant); job != jobs.end())
+      if (result.back().slurm_job.empty()) result.back().slurm_job = job->second;
   }
   known_ = std::move(present);
   return result;

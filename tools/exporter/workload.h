@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "shmctl/plane/snapshot.h"
+#include "tools/exporter/pod_names.h"
 
 namespace gpushare {
 
@@ -17,6 +18,8 @@ struct Workload {
   std::string slurm_job;     // "4711"
   std::string pod_uid;       // of Kubernetes, with dashes
   std::string container_id;  // of Docker, containerd, CRI-O and podman: 64 hexadecimal digits
+  // Kubernetes' names of these two; empty where they are not known.
+  std::string name_space{}, pod{}, container{};
 
   bool is_known() const { return !slurm_job.empty() || !pod_uid.empty() || !container_id.empty(); }
   auto operator<=>(const Workload&) const = default;
@@ -27,8 +30,12 @@ struct Workload {
 // its drivers, and scopes and folders of container engines.
 Workload workload_of(std::string_view cgroup_path);
 
+// Fills in what Kubernetes calls the pod and the container. Pure.
+void add_names(Workload& workload, const PodNames& names);
+
 // Looks up the workloads of processes in /proc, each process once. A process that this user may not
-// see has none. Not thread-safe.
+// see has none; but one in the tenant "slurm-N" that Slurm's plugin has made is of the job N, also
+// where Slurm makes no control groups (proctrack/linuxproc). Not thread-safe.
 class Workloads {
  public:
   explicit Workloads(std::string proc = "/proc") : proc_(std::move(proc)) {}

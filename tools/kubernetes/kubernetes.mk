@@ -15,12 +15,14 @@ $(wire_files) &: $(wildcard tools/kubernetes/*.proto)
 	@mkdir -p $(wire)
 	$(Q)protoc -I tools/kubernetes --cpp_out=$(wire) --grpc_out=$(wire) --plugin=protoc-gen-grpc=$(call first_there,grpc_cpp_plugin) $^
 # Generated code has warnings of its own.
+alone += $(wire_sources)
 wire_objects := $(call objects,$(wire_sources))
 $(wire_objects): $(wire_files)
 $(wire_objects): CPPFLAGS += -isystem $(wire)
 ifeq ($(SAN),)
+$(call library,lib/libkubelet.a,$(wire_sources))
 device_plugin := $(O)/bin/gpushare-device-plugin
-$(call program,bin/gpushare-device-plugin,tools/kubernetes/main.cc $(kubernetes_edge),lib/libkubernetes.a lib/libtools.a lib/libshmctl.a,$(grpc_libraries) -lcurl)
+$(call program,bin/gpushare-device-plugin,$(addprefix tools/kubernetes/,main.cc plugin.cc pod_watch.cc),lib/libkubelet.a lib/libkubernetes.a lib/libexporter.a lib/libtools.a lib/libshmctl.a,$(grpc_libraries) -lcurl)
 # gRPC brings the machine's libstdc++; there must be one only.
 $(device_plugin): LDFLAGS := $(filter-out -static-libstdc++,$(LDFLAGS))
 endif

@@ -10,6 +10,7 @@
 
 #include "shmctl/base/log.h"
 #include "shmctl/shim/container_socket.h"
+#include "tools/base/atomic_file.h"
 
 namespace gpushare {
 namespace {
@@ -67,6 +68,7 @@ void Plugin::run(Wait& wait) {
     tell_agent();
     look_at_gpus();
     follow_kubelet();
+    name_pods();
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, kTurn, [&] { return pods_changes_ != seen; });
     seen = pods_changes_;
@@ -172,6 +174,23 @@ void Plugin::look_at_gpus() {
   const bool is_healthy = now - agent_seen_ < kAgentMissed;
   servers_[0]->set_devices(share_ids(gpus_, options_.rules.shares), is_healthy);
   servers_[1]->set_devices(memory_ids(gpus_, options_.rules.memory_unit), is_healthy);
+}
+
+// The folder is the agent's, and may be emptied with it.
+void Plugin::name_pods() {
+  const std::string path =
+      std::filesystem::path(options_.endpoints.socket).parent_path() / kPodNamesFile;
+  PodNames names;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!has_pods_) return;
+    names = tenants_.names();
+  }
+  if (names == named_ && ::access(path.c_str(), F_OK) == 0) return;
+  const auto written = write_whole_file(path, pod_names_text(names));
+  say_once(file_trouble_,
+           written ? "" : "metrics have no names of pods: " + written.error().message());
+  if (written) named_ = std::move(names);
 }
 
 // A kubelet that starts removes all sockets in its folder and forgets the plugins: they serve and

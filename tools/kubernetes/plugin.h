@@ -48,6 +48,7 @@ class Plugin {
   void tell_agent();
   void follow_kubelet();
   void look_at_gpus();
+  void name_pods();
   Resource share_resource();
   Resource memory_resource();
   Result<Allocation> allocate_shares(const Ids& ids) const;
@@ -69,7 +70,8 @@ class Plugin {
   Time agent_seen_{}, next_hello_{}, next_gpus_{};
   std::pair<uint64_t, int64_t> kubelet_{};  // inode and time of its socket; zero: not registered
   std::vector<std::unique_ptr<ResourceServer>> servers_;
-  std::string agent_trouble_, kubelet_trouble_, api_trouble_, refusal_;
+  PodNames named_;  // what was written last
+  std::string agent_trouble_, file_trouble_, kubelet_trouble_, api_trouble_, refusal_;
 };
 
 }  // namespace gpushare

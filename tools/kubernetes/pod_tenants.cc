@@ -97,6 +97,17 @@ bool PodTenants::is_settled(const std::string& name_space, const std::string& na
   return is_known(name_space, name);
 }
 
+PodNames PodTenants::names() const {
+  PodNames names;
+  for (const auto& [uid, pod] : pods_) {
+    PodName& name = names[pod.uid];
+    name.name_space = pod.name_space;
+    name.pod = pod.name;
+    name.containers.insert(pod.containers.begin(), pod.containers.end());
+  }
+  return names;
+}
+
 std::vector<std::string> PodTenants::take_complaints() { return std::exchange(complaints_, {}); }
 
 }  // namespace gpushare

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tools/agent/protocol.h"
+#include "tools/exporter/pod_names.h"
 #include "tools/kubernetes/cgroup.h"
 #include "tools/kubernetes/wanted.h"
 
@@ -51,6 +52,8 @@ class PodTenants {
   bool is_settled(const std::string& name_space, const std::string& name) const;
   bool is_known(const std::string& name_space, const std::string& name) const;
   const std::map<std::string, PodTenant>& tenants() const { return tenants_; }  // by UID
+  // What the pods and their containers are called, all of the node's, by their cgroups' UIDs.
+  PodNames names() const;
   // New complaints, each once, as "NAMESPACE/POD: ...".
   std::vector<std::string> take_complaints();
 

@@ -9,9 +9,11 @@ man8 := $(wildcard sched/man/*.8)
 man_pages := $(man1) $(man5) $(man8)
 monitoring := tools/exporter/grafana-dashboard.json tools/exporter/alerts.yml
 services := sched/gpushared.service tools/exporter/gpushare-exporter.service
-# The pages, and whatever file README.md links to: they keep their places below one folder, so that the links work.
-pages := $(sort README.md $(wildcard docs/*.md docs/*.svg $(shell tr '()\#' '\n\n\n' <README.md | grep -xE '[A-Za-z][^: ]*[.][a-z0-9]+')))
-install_pages = for page in $(pages); do install -D -m 644 $$page $(1)/$$page || exit 1; done
+# The pages, and whatever README.md links to, and other pages that these link to: they keep their places below
+# one folder, so that the links work.
+linked_pages := $(sort $(shell grep -ohE '\].(\.\./)?[a-z][^:() ]*[.]md' docs/*.md CONTRIBUTING.md | sed 's/^..//; s/^\.\.\///'))
+pages := $(sort README.md $(wildcard docs/*.md docs/*.svg $(linked_pages) $(shell tr '()\#' '\n\n\n' <README.md | grep -xE '[A-Za-z][^: ]*[.][a-z0-9]+')))
+install_pages = tools/setup/install_pages.sh $(1) $(pages)
 completed_programs := $(user_programs) gpushared
 completions = $(foreach program,$(completed_programs),$(addprefix $(O)/completions/$(program).,bash zsh fish))
 
@@ -52,6 +54,11 @@ install: $(installed)  ## into PREFIX (/usr/local), below DESTDIR
 	for unit in $(services); do sed 's|/usr/local/|$(PREFIX)/|g' $$unit > $(DESTDIR)$(UNIT_DIR)/$$(basename $$unit) || exit 1; done
 	[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || getent group gpushare >/dev/null || groupadd --system gpushare
 	[ -e $(DESTDIR)/etc/gpushare/gpushare.toml ] || { $(installed_config) sched/gpushare.toml.example; } > $(DESTDIR)/etc/gpushare/gpushare.toml
+
+.PHONY: uninstall
+uninstall: $(installed)  ## what install has put there (root; PURGE=1: also the configuration and the agent's state)
+	@stage=$$(mktemp -d) && trap 'rm -rf "$$stage"' EXIT && \
+	  $(MAKE) --no-print-directory -s install DESTDIR="$$stage" >/dev/null && tools/setup/uninstall.sh "$$stage" "$(DESTDIR)" $(PURGE)
 
 # Apart from the rest, as it wants gRPC's libraries.
 .PHONY: install-kubernetes
@@ -100,7 +107,7 @@ deb-tools:
 $(O)/deb/packed: | deb-tools
 deb: $(O)/deb/packed  ## Debian packages in $(O)/deb
 $(O)/deb/packed: $(wildcard tools/setup/debian/* tools/setup/debian/source/*) $(wildcard kmod/install/*) \
-  tools/setup/install.mk $(kmod_sources) $(call parts,version,$(VERSION)) $(installed) $(man_pages) $(pages) LICENSE LICENSE-GPL-2.0 \
+  tools/setup/install.mk tools/setup/install_pages.sh $(dkms_sources) $(call parts,version,$(VERSION)) $(installed) $(man_pages) $(pages) LICENSE LICENSE-GPL-2.0 \
   kmod/README.md kmod/ABI/sysfs-kernel-gpushare $(services) $(monitoring) sched/gpushare.toml.example
 	$(call say,DEB,$(O)/deb)
 	@rm -rf $(O)/deb && mkdir -p $(deb_tree) && cp -r tools/setup/debian $(deb_tree)
@@ -108,3 +115,14 @@ $(O)/deb/packed: $(wildcard tools/setup/debian/* tools/setup/debian/source/*) $(
 	  GPUSHARE_MAKE='$(MAKE) -C $(CURDIR) O=$(abspath $(O))' \
 	  dpkg-buildpackage -d -us -uc -b >../build.log 2>&1 || { tail -n 40 ../build.log >&2; exit 1; }
 	@ls $(O)/deb/*.deb && touch $@
+
+# RPM packages of the same. rpmbuild does not look for what a Debian machine does not list (--nodeps).
+.PHONY: rpm
+rpm: $(installed)  ## RPM packages in $(O)/rpm (needs rpmbuild)
+	@command -v rpmbuild >/dev/null || { echo 'rpm: rpmbuild is missing (package rpm, or rpm-build)' >&2; exit 1; }
+	$(call say,RPM,$(O)/rpm)
+	$(Q)rm -rf $(O)/rpm && mkdir -p $(O)/rpm && env -u MAKEFLAGS -u MAKELEVEL rpmbuild -bb --nodeps --quiet \
+	  --define '_topdir $(abspath $(O))/rpm' --define 'gpushare_version $(VERSION)' \
+	  --define 'gpushare_make $(MAKE) -C $(CURDIR) O=$(abspath $(O))' tools/setup/rpm/gpushare.spec \
+	  >$(O)/rpm/log 2>&1 || { tail -n 40 $(O)/rpm/log >&2; exit 1; }
+	@ls $(O)/rpm/RPMS/*/*.rpm

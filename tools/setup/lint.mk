@@ -73,8 +73,9 @@ endif
 format:  ## apply the formatting
 	$(CLANG_FORMAT) -i $(sources) $(filter %.c,$(kernel_c)) $(plugin_c)
 
-# Of the kernel's module there are no commands: kbuild has its own.
-.PHONY: compile_commands
+# Of the kernel's module there are no commands: kbuild has its own. Each file is named by itself.
+.PHONY: compile_commands objects
+objects: $(sort $(all_objects))
 compile_commands:  ## $(O)/compile_commands.json, for clangd and other tools (after a first make)
 	@mkdir -p $(O)
-	@$(MAKE) --no-print-directory --always-make --dry-run V=1 $(sort $(all_objects)) | tools/setup/compile_commands.py > $(O)/compile_commands.json
+	@$(MAKE) --no-print-directory --always-make --dry-run V=1 TOGETHER=1 objects | tools/setup/compile_commands.py > $(O)/compile_commands.json

@@ -28,9 +28,7 @@ std::unexpected<Error> wrong(const std::string& detail) {
 }
 
 std::string name_of(Field field) {
-  std::string name(kFields[static_cast<size_t>(field)].column.title);
-  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return name;
+  return lowered(kFields[static_cast<size_t>(field)].column.title);
 }
 
 }  // namespace

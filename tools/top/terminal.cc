@@ -183,37 +183,22 @@ std::optional<Key> TopView::read_key(Nanos timeout) {
   using Kind = Key::Kind;
   if (code >= KEY_F(1) && code <= KEY_F(12))
     return Key{Kind::kFunction, static_cast<char>(code - KEY_F0)};
-  switch (code) {
-    case KEY_MOUSE:
-      return mouse_key();
-    case ERR:
-    case KEY_RESIZE:
-      return std::nullopt;
-    case KEY_UP:
-      return Key{Kind::kUp};
-    case KEY_DOWN:
-      return Key{Kind::kDown};
-    case KEY_PPAGE:
-      return Key{Kind::kPageUp};
-    case KEY_NPAGE:
-      return Key{Kind::kPageDown};
-    case KEY_HOME:
-      return Key{Kind::kHome};
-    case KEY_END:
-      return Key{Kind::kEnd};
-    case KEY_ENTER:
-    case '\n':
-    case '\r':
-      return Key{Kind::kEnter};
-    case 27:
-      return Key{Kind::kEscape};
-    case KEY_BACKSPACE:
-    case 127:
-    case '\b':
-      return Key{Kind::kBackspace};
-    default:
-      break;
-  }
+  if (code == KEY_MOUSE) return mouse_key();
+  constexpr std::pair<int, Kind> kNamed[] = {{KEY_UP, Kind::kUp},
+                                             {KEY_DOWN, Kind::kDown},
+                                             {KEY_PPAGE, Kind::kPageUp},
+                                             {KEY_HOME, Kind::kHome},
+                                             {KEY_END, Kind::kEnd},
+                                             {KEY_NPAGE, Kind::kPageDown},
+                                             {KEY_ENTER, Kind::kEnter},
+                                             {'\n', Kind::kEnter},
+                                             {'\r', Kind::kEnter},
+                                             {27, Kind::kEscape},
+                                             {127, Kind::kBackspace},
+                                             {'\b', Kind::kBackspace},
+                                             {KEY_BACKSPACE, Kind::kBackspace}};
+  for (const auto& [named, kind] : kNamed)
+    if (code == named) return Key{kind};
   // What is typed is plain ASCII: a filter's words, and the keys.
   if (code < ' ' || code > '~') return std::nullopt;
   return Key{Kind::kCharacter, static_cast<char>(code)};

@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <utility>
 
 #include "shmctl/base/version.h"
 #include "tools/base/format.h"
 #include "tools/view/process_table.h"
+#include "tools/view/queue_view.h"
 
 namespace gpushare {
 namespace {
@@ -103,6 +105,8 @@ class Recorder {
         result_.recording.switches.push_back(*record);
       } else if (auto* action = std::get_if<TraceAction>(&*decoded)) {
         result_.recording.actions.push_back(std::move(*action));
+      } else if (auto* turn = std::get_if<TraceTurn>(&*decoded)) {
+        result_.recording.turns.push_back(std::move(*turn));
       } else if (const auto* end = std::get_if<TraceEnd>(&*decoded)) {
         result_.recording.lost = end->lost;
         is_over_ = true;
@@ -127,15 +131,29 @@ class Recorder {
         recording.shares.push_back(
             {ns_of(status->taken), process.gpu, process.pid, process.share_permille});
     }
+    if (!std::exchange(has_sampled_, true)) note_turns(status->snapshot);
     for (const GpuRecord& gpu : status->snapshot.gpus)
       recording.gpus.insert_or_assign(gpu.index, text_of({gpu.name, sizeof(gpu.name)}));
+  }
+
+  // The turns that were there before the recording: nobody is told of their begin.
+  void note_turns(const PlaneSnapshot& snapshot) {
+    for (const QueuedJob& job : queued_jobs(snapshot)) {
+      if (job.record.turn != TurnState::kRunning) continue;
+      for (const uint32_t gpu : job.gpus)
+        result_.recording.turns.push_back({.t_ns = job.record.turn_since_ns,
+                                           .gpu = gpu,
+                                           .pid = job.record.pid,
+                                           .job = job.name,
+                                           .is_start = true});
+    }
   }
 
   Client& client_;
   StatusSource& source_;
   MonotonicClock clock_;
   Time began_{};
-  bool is_over_ = false;
+  bool is_over_ = false, has_sampled_ = false;
   TraceResult result_;
 };
 

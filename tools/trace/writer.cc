@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "tools/base/format.h"
+#include "tools/trace/turn_times.h"
 
 namespace gpushare {
 namespace {
@@ -19,6 +20,8 @@ namespace {
 // Added to a process's number, it is the number of the track on which its freezes are. No process
 // has a number so large (PID_MAX_LIMIT is 2^22).
 constexpr pid_t kFrozenTrack = 1 << 23;
+// The number of the track of turns.
+constexpr pid_t kTurnTrack = 1 << 24;
 
 // The switches of one GPU, in order of time, become stays.
 class Pairing {
@@ -91,6 +94,14 @@ class TraceWriter {
       add(R"(,"dur":{},"cname":"grey"}})", micros(frozen.end_ns - frozen.begin_ns));
     }
     for (const TraceAction& action : recording_.actions) add_action(action);
+    for (const TurnTime& turn :
+         turn_times(recording_.turns, recording_.start_ns, recording_.end_ns)) {
+      const bool is_known = recording_.processes.contains(turn.pid);
+      event("X", is_known ? turn.job + " " + label(turn.pid) : turn.job, turn.gpu, kTurnTrack,
+            turn.begin_ns);
+      add(R"(,"dur":{},"cname":"{}","args":{{"tenant":{}}}}})", micros(turn.end_ns - turn.begin_ns),
+          colour(turn.pid), json_quoted(tenant(turn.pid)));
+    }
     for (const ShareSample& sample : recording_.shares) {
       if (!is_inside(sample.t_ns)) continue;
       event("C", "share " + track_name(sample.pid), sample.gpu, sample.pid, sample.t_ns);
@@ -140,6 +151,7 @@ class TraceWriter {
   }
 
   std::string track_name(pid_t pid) const {
+    if (pid == kTurnTrack) return "turns";
     if (pid >= kFrozenTrack) return track_name(pid - kFrozenTrack) + ": frozen";
     if (pid == 0) return "unknown process";
     const auto found = recording_.processes.find(pid);
@@ -184,13 +196,15 @@ class TraceWriter {
           pid, json_quoted(track_name(pid)));
       gpus.insert(gpu);
     }
-    // By tenant and process, what is frozen below what runs.
-    std::vector<std::tuple<uint32_t, std::string, pid_t, pid_t>> order;
+    // By tenant and process, what is frozen below what runs. Turns are the first: their process is
+    // 0.
+    std::vector<std::tuple<uint32_t, bool, std::string, pid_t, pid_t>> order;
     for (const auto& [gpu, pid] : tracks_)
-      order.emplace_back(gpu, tenant(pid % kFrozenTrack), pid % kFrozenTrack, pid);
+      order.emplace_back(gpu, pid != kTurnTrack, tenant(pid % kFrozenTrack), pid % kFrozenTrack,
+                         pid);
     std::ranges::sort(order);
     for (size_t i = 0; i < order.size(); ++i) {
-      const auto& [gpu, name, process, track] = order[i];
+      const auto& [gpu, is_of_process, name, process, track] = order[i];
       separate();
       add(R"({{"ph":"M","name":"thread_sort_index","pid":{},"tid":{},"args":{{"sort_index":{}}}}})",
           gpu + 1, track, i);

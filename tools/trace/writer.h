@@ -5,7 +5,8 @@
 // share a GPU stand below each other, by tenant: "GPU 0 NVIDIA H200" over "train 4711 (research)".
 // Times on the GPU are slices, of one colour for each tenant where the viewer allows; freezes,
 // thaws and slice changes are instants on the same track; the times for which a process was frozen
-// are slices on a track below its own; shares are counters.
+// are slices on a track below its own; shares are counters. Where jobs take turns, a track above
+// all others of the GPU says whose turn it was.
 //
 // Times count from the first instant, which `baseTimeNanoseconds` gives in the time of the epoch,
 // as torch.profiler's files do; `otherData` gives it by both clocks.
@@ -37,6 +38,7 @@ struct TraceRecording {
   uint64_t end_ns = 0;
   std::vector<TraceSwitch> switches;
   std::vector<TraceAction> actions;
+  std::vector<TraceTurn> turns;
   std::vector<ShareSample> shares;
   std::map<pid_t, TraceProcess> processes;
   std::map<uint32_t, std::string> gpus;  // names

@@ -62,22 +62,25 @@ Table gpu_table(const PlaneSnapshot& snapshot) {
   return table;
 }
 
-bool is_any_set_shared(const PlaneSnapshot& snapshot) {
-  return std::ranges::any_of(snapshot.tenants, [](const auto& tenant) {
-    return std::ranges::any_of(tenant.record.gpu, does_share_sms);
+bool is_any_use(const PlaneSnapshot& snapshot, bool (*is_so)(const TenantGpuUse&)) {
+  return std::ranges::any_of(snapshot.tenants, [&](const auto& tenant) {
+    return std::ranges::any_of(tenant.record.gpu, is_so);
   });
 }
 
 // Tenants on GPUs that are divided by target times. Numbers are not cut: where there is too little
 // room, columns are left out, and the reason is shortened.
 Table slo_table(const PlaneSnapshot& snapshot) {
+  const bool has_phases =
+      is_any_use(snapshot, [](const TenantGpuUse& use) { return use.phase != 0; });
   Table table({{"TENANT", 8, 24, Align::kLeft, Column::kAlways},
                {"GPU", 3, 3, Align::kRight, snapshot.gpus.size() > 1 ? 92 : 20},
+               {"PHASE", 7, 7, Align::kLeft, has_phases ? 88 : 1},
                {"SLO", 7, 7, Align::kRight, 90},
                {"MEAN", 7, 7, Align::kRight, 95},
                {"P99", 7, 7, Align::kRight, 60},
                {"ITER/S", 8, 9, Align::kRight, 50},
-               {"SMS", is_any_set_shared(snapshot) ? 14U : 7U, 14, Align::kLeft, 85},
+               {"SMS", is_any_use(snapshot, does_share_sms) ? 14U : 7U, 14, Align::kLeft, 85},
                {"KNEE", 4, 4, Align::kRight, 40},
                {"SEEN", 15, 15, Align::kLeft, 30},
                {"WHY", 22, 48, Align::kLeft, 80}});
@@ -86,9 +89,10 @@ Table slo_table(const PlaneSnapshot& snapshot) {
       if (gpu.index >= kMaxGpus) continue;
       const TenantGpuUse& use = tenant.gpu[gpu.index];
       if (use.slo_state == SloState::kNone) continue;
-      table.add({printable({tenant.name, sizeof(tenant.name)}), fmt::format("{}", gpu.index),
-                 target_text(use), micros_text(use.latency_us), micros_text(use.p99_us),
-                 rate_text(use), sms_text(use), count_text(use.sms_knee),
+      table.add({tenant_text(tenant), fmt::format("{}", gpu.index),
+                 use.phase == 0 ? "-" : std::string(phase_text(use.phase)), target_text(use),
+                 micros_text(use.latency_us), micros_text(use.p99_us), rate_text(use),
+                 sms_text(use), count_text(use.sms_knee),
                  use.confidence_permille == kUnknown32
                      ? kUnknownText
                      : fmt::format("{} {}%", iteration_source_text(use.iteration_source),
@@ -136,9 +140,8 @@ std::vector<std::string> warning_lines(const PlaneSnapshot& snapshot) {
       if (gpu.index >= kMaxGpus) continue;
       const std::string obstacle = obstacle_text(tenant.gpu[gpu.index]);
       if (!obstacle.empty())
-        lines.push_back(fmt::format("{} stays on its former SMs of GPU {}: {}",
-                                    printable({tenant.name, sizeof(tenant.name)}), gpu.index,
-                                    obstacle));
+        lines.push_back(fmt::format("{} stays on its former SMs of GPU {}: {}", tenant_text(tenant),
+                                    gpu.index, obstacle));
     }
   constexpr uint32_t kMissing = 1;  // MpsState
   if (agent.mps_state == kMissing)
@@ -228,7 +231,7 @@ std::vector<std::string> tenant_lines(const Status& status, const Screen& screen
   };
   for (const auto& [slot, tenant] : status.snapshot.tenants) {
     table.add(
-        {printable({tenant.name, sizeof(tenant.name)}),
+        {tenant_text(tenant),
          cell(fmt::format("{}", tenant.weight), "weight", tenant.weight != GPUSHARE_WEIGHT_DEFAULT),
          cell(cap_text(tenant.quota_us, tenant.period_us), "max", tenant.quota_us != kUnknown64),
          cell(std::string(priority_text(tenant.priority)), "priority",
@@ -247,7 +250,8 @@ std::vector<std::string> tenant_lines(const Status& status, const Screen& screen
          micros_text(tenant.throttled_ns / 1000), tenant.frozen_by_user != 0 ? "user" : "-"});
   }
   if (table.is_empty()) {
-    lines.push_back("no tenants are known");
+    lines.push_back(status.snapshot.gpus.empty() ? "no GPU is known, so tenants are not shown"
+                                                 : "no tenants are known");
   } else {
     add_table(lines, table, screen);
   }

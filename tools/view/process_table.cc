@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <compare>
 #include <string_view>
 
@@ -122,7 +121,7 @@ std::vector<ProcessRow> process_rows(const PlaneSnapshot& snapshot, UserNames na
     const auto tenant = std::ranges::lower_bound(snapshot.tenants, record.tenant, {},
                                                  &Numbered<TenantRecord>::slot);
     if (tenant != snapshot.tenants.end() && tenant->slot == record.tenant) {
-      row.tenant = printable({tenant->record.name, sizeof(tenant->record.name)});
+      row.tenant = tenant_text(tenant->record);
       row.tenant_weight = tenant->record.weight;
     }
     rows.push_back(std::move(row));
@@ -135,17 +134,14 @@ std::string sort_field_names() {
   for (const FieldSpec& spec : kFields) {
     if (spec.sort_key == 0) continue;
     if (!names.empty()) names += ' ';
-    for (const char c : spec.column.title) names += static_cast<char>(std::tolower(c));
+    names += lowered(spec.column.title);
   }
   return names;
 }
 
 std::optional<Field> sort_field_named(std::string_view name) {
   for (const FieldSpec& spec : kFields)
-    if (spec.sort_key != 0 && std::ranges::equal(name, spec.column.title, {}, {}, [](char c) {
-          return static_cast<char>(std::tolower(c));
-        }))
-      return spec.field;
+    if (spec.sort_key != 0 && name == lowered(spec.column.title)) return spec.field;
   return std::nullopt;
 }
 
@@ -169,27 +165,25 @@ std::string left_text(uint64_t left_us, uint32_t left_by) {
 }
 
 std::string state_words(const ProcessRecord& process) {
-  const auto with_note = [&](std::string words, const char* between) {
-    const std::string note = printable({process.note, sizeof(process.note)});
-    return note.empty() ? words : words + between + note;
+  struct Words {
+    ProcessState state;
+    const char* words;
+    const char* before_note;  // null: a note is not shown
   };
-  switch (process.state) {
-    case ProcessState::kIdle:
-      return "idle";
-    case ProcessState::kRunning:
-      return "running";
-    case ProcessState::kWaiting:
-      return "waiting";
-    case ProcessState::kFrozenCap:
-      return with_note("frozen: cap", ", ");
-    case ProcessState::kFrozenTurn:
-      return with_note("frozen: turn", ", ");
-    case ProcessState::kFrozenUser:
-      return with_note("frozen: user", ", ");
-    case ProcessState::kObserveOnly:
-      return with_note("observe only", ": ");
-  }
-  return kUnknownText;
+  constexpr Words kWords[] = {
+      {ProcessState::kIdle, "idle", nullptr},
+      {ProcessState::kRunning, "running", nullptr},
+      {ProcessState::kWaiting, "waiting", nullptr},
+      {ProcessState::kFrozenCap, "frozen: cap", ", "},
+      {ProcessState::kFrozenTurn, "frozen: turn", ", "},
+      {ProcessState::kFrozenUser, "frozen: user", ", "},
+      {ProcessState::kObserveOnly, "observe only", ": "},
+  };
+  const auto found = std::ranges::find(kWords, process.state, &Words::state);
+  if (found == std::end(kWords)) return kUnknownText;
+  const std::string note = printable({process.note, sizeof(process.note)});
+  if (found->before_note == nullptr || note.empty()) return found->words;
+  return std::string(found->words) + found->before_note + note;
 }
 
 std::string field_text(const ProcessRow& row, Field field, Glyphs glyphs) {

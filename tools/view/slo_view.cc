@@ -79,6 +79,12 @@ std::string slo_reason(const TenantGpuUse& use) {
                  : "misses its target on the most it may have";
     case SloState::kSampling:
       return "tried on fewer and more SMs: where is its knee?";
+    case SloState::kYields:
+      return "reads prompts: has what decoding leaves";
+    case SloState::kHeld:
+      return "its next prompts wait: tokens are late";
+    case SloState::kEven:
+      return "a prompt waits for half of its target: equal parts";
   }
   return "?";
 }

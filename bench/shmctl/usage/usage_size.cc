@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // How large is the usage history after a week of samples of ten seconds, what does writing one
-// cost, and how long does a report take? Prints one JSON object. Arguments: FILE GPUS TENANTS DAYS
-// and whether each tenant is on all GPUs or on one.
+// cost, and how long does a report take? Prints one JSON object.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <charconv>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <random>
+#include <string>
+#include <vector>
 
+#include "shmctl/program/command_line.h"
 #include "shmctl/usage/reader.h"
 #include "shmctl/usage/store.h"
 
@@ -89,13 +91,27 @@ int run(const std::string& path, uint32_t gpus, uint32_t tenants, uint32_t days,
 }  // namespace gpushare
 
 int main(int argc, char** argv) {
-  if (argc != 6) {
-    fmt::print(stderr, "usage: {} FILE GPUS TENANTS DAYS all|one\n", argv[0]);
-    return 2;
-  }
-  const auto number = [&](int i) {
-    return static_cast<uint32_t>(std::strtoul(argv[i], nullptr, 10));
-  };
-  return gpushare::run(argv[1], number(2), number(3), number(4),
-                       std::string_view(argv[5]) == "all");
+  using gpushare::Invocation;
+  const gpushare::Command program{
+      .name = "usage_size",
+      .summary = "writes the usage history of some days into FILE, and measures its size and cost.",
+      .arguments = "FILE GPUS TENANTS DAYS WHERE",
+      .details = "WHERE: `all` for tenants on all GPUs, `one` for each on one.",
+      .examples = {"usage_size /tmp/usage.db 8 50 7 one"},
+      .run = [](const Invocation& in) {
+        const std::vector<std::string>& given = in.arguments;
+        uint32_t numbers[3];
+        for (int i = 0; i < 3; ++i) {
+          const std::string& text = given[i + 1];
+          const auto read = std::from_chars(text.data(), text.data() + text.size(), numbers[i]);
+          if (read.ec != std::errc() || read.ptr != text.data() + text.size() || numbers[i] == 0)
+            return in.wrong(fmt::format("'{}' is no number from 1 on", text));
+        }
+        if (given[4] != "all" && given[4] != "one")
+          return in.wrong(fmt::format("'{}' is neither 'all' nor 'one'", given[4]));
+        return gpushare::run(given[0], numbers[0], numbers[1], numbers[2], given[4] == "all") == 0
+                   ? gpushare::kExitOk
+                   : gpushare::kExitFailure;
+      }};
+  return gpushare::run_program(program, argc, argv);
 }

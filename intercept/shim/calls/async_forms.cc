@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "intercept/shim/calls/async_forms.h"
 
+#include <iterator>
+
 namespace gpushare::shim {
 namespace {
 

@@ -10,6 +10,7 @@
 #include "intercept/shim/calls/capture_calls.h"
 #include "intercept/shim/credit/credits.h"
 #include "intercept/shim/driver/table.h"
+#include "intercept/shim/link/done.h"
 #include "intercept/shim/link/quiet.h"
 #include "intercept/shim/streams/stream_use.h"
 
@@ -109,6 +110,7 @@ struct Retained {
   static CUresult call(CUcontext* context, CUdevice device) {
     const CUresult result = real<CUresult (*)(CUcontext*, CUdevice)>(index)(context, device);
     if (result != CUDA_SUCCESS) return result;
+    context_begins();
     if (Streams* all = Streams::get()) all->on_retained(device, *context);
     if (Credits* all = Credits::get()) all->on_retained(device, *context);
     return result;
@@ -120,6 +122,7 @@ struct Released {
   static CUresult call(CUdevice device) {
     constexpr bool kIsReset =
         index == kHook_cuDevicePrimaryCtxReset || index == kHook_cuDevicePrimaryCtxReset_v2;
+    kIsReset ? say_done() : context_ends();
     if (Streams* all = Streams::get()) all->before_release(device, kIsReset);
     const CUresult result = real<CUresult (*)(CUdevice)>(index)(device);
     if (Credits* all = Credits::get()) all->after_release(device);
@@ -137,6 +140,7 @@ struct OtherContext<index, CUresult(Parameters...)> {
     if (all != nullptr) all->count_other_contexts(1);
     const CUresult result = real<CUresult (*)(Parameters...)>(index)(arguments...);
     if (all != nullptr && result != CUDA_SUCCESS) all->count_other_contexts(-1);
+    if (result == CUDA_SUCCESS && index != kHook_cuGreenCtxCreate) context_begins();
     return result;
   }
 };
@@ -145,6 +149,7 @@ struct OtherContextGone;
 template <int index, class Context>
 struct OtherContextGone<index, CUresult(Context)> {
   static CUresult call(Context context) {
+    if constexpr (std::is_same_v<Context, CUcontext>) context_ends();
     const CUresult result = real<CUresult (*)(Context)>(index)(context);
     if (result != CUDA_SUCCESS) return result;
     if (Streams* all = Streams::get()) all->count_other_contexts(-1);

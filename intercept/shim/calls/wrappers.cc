@@ -53,6 +53,13 @@ class Waiting {
   ShimSlot& slot_ = slot();
 };
 
+// Returns true if waits are to be counted, and no move of streams does that.
+inline bool is_counted_alone() {
+  const uint32_t features = this_process().features.load(std::memory_order_relaxed);
+  return (features & (kShimGate | kShimIterations)) != 0 &&
+         (features & (kShimPartitions | kShimCredit)) == 0;
+}
+
 // After a call by which the host has waited. REQUIRES: the call uses no stream any more.
 template <int index, Kind kind>
 void after_wait(CUresult result) {
@@ -113,10 +120,19 @@ struct Wrapper<index, kind, flavor, CUresult(Parameters...)> {
     if constexpr (is_launch(kind)) {
       if (__builtin_expect(!passes_gate_quickly(), 0)) return call_held(arguments...);
       if (__builtin_expect(is_told(), 0)) return call_noted(arguments...);
+    } else if constexpr (is_wait<index, kind>) {
+      if (is_counted_alone()) return call_waiting(arguments...);
+      if (__builtin_expect(is_told(), 0)) return call_told(arguments...);
     } else if constexpr (says_something(kind)) {
       if (__builtin_expect(is_told(), 0)) return call_told(arguments...);
     }
     return call_untold(arguments...);
+  }
+
+  // A wait where no stream moves: it is counted here, and call_untold() counts no more.
+  [[gnu::noinline]] static CUresult call_waiting(Parameters... arguments) {
+    const Waiting<index, kind> waiting;
+    return is_told() ? call_told(arguments...) : call_untold(arguments...);
   }
 
   // An exception: it calls other functions first.

@@ -2,6 +2,7 @@
 #include "intercept/shim/driver/driver.h"
 
 #include <atomic>
+#include <iterator>
 
 #include "intercept/shim/driver/lookup.h"
 #include "intercept/shim/link/attach.h"

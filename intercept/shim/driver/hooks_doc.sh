@@ -13,7 +13,8 @@ are the driver's own.
 | --- | --- |
 | Launch, OnGpu | gate, partitions, iterations |
 | Copy, Wait, Event, Capture, Finish | partitions, iterations |
-| Order, Captured, Stream, Context | partitions |
+| Context | partitions, iterations |
+| Order, Captured, Stream | partitions |
 | Lookup | any |
 | Init | none: the agent is asked before it runs |
 

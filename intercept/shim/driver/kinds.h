@@ -34,18 +34,19 @@ constexpr uint32_t features_that_need(Kind kind) {
     case Kind::kLaunch:
     case Kind::kOnGpu:
       return kShimGate | kShimPartitions | kShimIterations | kShimCredit;
-    case Kind::kCopy:
     case Kind::kWait:
+    case Kind::kFinish:
+      return kShimGate | kShimPartitions | kShimIterations;
+    case Kind::kCopy:
     case Kind::kEvent:
     case Kind::kCapture:
-    case Kind::kFinish:
       return kShimPartitions | kShimIterations;
     case Kind::kOrder:
     case Kind::kCaptured:
     case Kind::kStream:
       return kShimPartitions;
     case Kind::kContext:
-      return kShimPartitions | kShimCredit;
+      return kShimPartitions | kShimIterations | kShimCredit;
     case Kind::kLookup:
       return ~0u;
     case Kind::kInit:  // never wrapped: the agent is asked before the program gets it

@@ -6,8 +6,9 @@
 namespace gpushare::shim {
 namespace {
 
-constexpr uint32_t kMemory = 16;  // iterations that a mean remembers
-constexpr float kWider = 2.3F;    // in powers of two, which is five times
+constexpr uint32_t kMemory = 16;      // iterations that a mean remembers
+constexpr uint32_t kFollowers = 128;  // of a kind that are counted; then older ones count half
+constexpr float kWider = 2.3F;        // in powers of two, which is five times
 constexpr float kDecodeInput = 64 * 1024;
 constexpr float kPromptInput = 1024 * 1024;
 
@@ -38,7 +39,14 @@ uint32_t IterationKinds::begin(uint32_t function, uint32_t blocks, int before) {
   kind.last_used = ended_ + 1;
   if (before >= 0 && kinds_[before].count > 0 && kind.count > 0) {
     Kind& last = kinds_[before];
+    if (last.followed >= kFollowers) {
+      last.followed /= 2;
+      last.followed_by_like /= 2;
+      last.followed_by_narrow /= 2;
+      last.followed_by_prefill /= 2;
+    }
     ++last.followed;
+    last.followed_by_prefill += kind.phase == Phase::kPrefill ? 1 : 0;
     if (is_wider(last, kind)) {
       ++last.followed_by_narrow;
     } else if (!is_wider(kind, last)) {
@@ -91,10 +99,11 @@ bool IterationKinds::is_wider(const Kind& wide, const Kind& narrow) {
   return wide.width >= narrow.width + kWider;
 }
 
+// The last chunk of a prompt is followed by narrow ones, and the chunks before it by chunks.
 bool IterationKinds::is_prefill(const Kind& kind, const Kind& decode) const {
   return kind.followed > 0 && is_wider(kind, decode) && kind.input_bytes <= kPromptInput &&
          10 * kind.followed_by_narrow + 10 * kind.followed_by_like >= 8 * kind.followed &&
-         2 * kind.followed_by_narrow >= kind.followed;
+         2 * (kind.followed_by_narrow + kind.followed_by_prefill) >= kind.followed;
 }
 
 void IterationKinds::name_phases() {

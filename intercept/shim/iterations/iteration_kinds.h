@@ -51,7 +51,7 @@ class IterationKinds {
     uint32_t key = 0;  // 0: a free entry
     uint32_t count = 0;
     uint32_t last_used = 0;
-    uint32_t followed = 0, followed_by_like = 0, followed_by_narrow = 0;
+    uint32_t followed = 0, followed_by_like = 0, followed_by_narrow = 0, followed_by_prefill = 0;
     float launches = 0, width = 0, input_bytes = 0;  // means; width is the mean of one launch
     float busy_ns = 0, waited_ns = 0;
     Shape shapes[2];

@@ -16,7 +16,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "intercept/shim/link/done.h"
 #include "intercept/shim/link/quiet.h"
+#include "intercept/shim/link/thread_id.h"
 #include "intercept/shim/link/wake.h"
 #include "shmctl/shim/credit.h"
 #include "shmctl/shim/protocol.h"
@@ -39,8 +41,6 @@ constexpr timeval kFirstPatience{.tv_sec = 1, .tv_usec = 0},
 constinit ShimSlot nobodys_slot{};
 // Used if the kernel gives no page that it clears in children: then there is no feature at all.
 constinit Process inert_process{};
-
-uint32_t thread_id() { return static_cast<uint32_t>(::syscall(SYS_gettid)); }
 
 Process& make_process() {
   if (Process* made = detail::process.load(std::memory_order_acquire)) return *made;
@@ -180,6 +180,7 @@ uint32_t attach() {
         process.features.store(features, std::memory_order_relaxed);
         process.is_telling.store((features & kShimIterations) != 0, std::memory_order_relaxed);
         if (answer.wake >= 0) keep_wake(answer.wake);
+        if (mine != nullptr) say_done_at_exit();
         process.slot.store(mine == nullptr ? &nobodys_slot : mine, std::memory_order_release);
       }
       process.lock.store(0, std::memory_order_release);

@@ -31,6 +31,7 @@ struct Process {
   std::atomic<uint64_t> next_look_ns;   // when to ask for an agent again
   std::atomic<uint64_t> look_pause_ns;  // the length of the pause before that
   std::atomic<uint64_t> wake;           // see wake.h
+  std::atomic<int32_t> contexts;        // that the program has; see done.h
   std::atomic<Streams*> streams;        // see streams.h
   std::atomic<Progress*> progress;      // see progress.h
   std::atomic<Credits*> credits;        // see credits.h

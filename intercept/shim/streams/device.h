@@ -33,6 +33,7 @@ struct alignas(64) Device {
   std::atomic<uint32_t> concerns;         // Concern
   std::atomic<uint32_t> away;             // streams that are not at home, or about to leave it
   std::atomic<uint32_t> own_streams;      // threads' own default streams; never falls
+  std::atomic<Stream*> own;               // a list of them; it never shrinks
   // A blocking stream was destroyed with work that the legacy stream has not waited for. That work
   // is in line at home, so the home of the legacy stream waits for it.
   std::atomic<bool> has_left_work;
@@ -49,6 +50,7 @@ struct alignas(64) Device {
   Partitions partitions;  // protected by `lock`, like all that follows, but for `legacy`
   uint64_t next_try_ns;   // when to look again whether a partition can make room
   uint64_t idle_since_ns[1 + Partitions::kMost];  // by place; 0: it was not idle at the last look
+  Stream* next_heirloom;  // of `own`: which may be looked at next; null: the first
   Drain drain;
   uint64_t next_settle_ns;  // when to look again whether all streams have arrived
   // By place: streams that wait there for a stream of the program that has no stand-in yet.

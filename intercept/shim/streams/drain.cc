@@ -30,11 +30,39 @@ void Drain::pause(uint64_t now) {
   begin_ns_ = 0;
 }
 
-bool Milestones::record(const Driver& driver, CUstream stream, uint64_t now) {
+// They pass in the order in which they were recorded, or nearly so.
+void Milestones::look_what_passed(const Driver& driver, uint64_t now) {
+  looked_ns_ = now;
+  for (; oldest_ != next_; oldest_ = (oldest_ + 1) % kMost) {
+    if (!is_on_its_way_[oldest_]) continue;
+    if (driver.cuEventQuery(events_[oldest_]) == CUDA_ERROR_NOT_READY) return;
+    is_on_its_way_[oldest_] = false;
+    if (oldest_ == watched_) is_watching_ = false;
+    if (tells_drain_[oldest_]) learn(now - recorded_ns_[oldest_], places_[oldest_]);
+  }
+  is_watching_ = false;
+}
+
+void Milestones::learn(uint64_t drain_ns, uint64_t place) {
+  const auto known = static_cast<int64_t>(drain_ns_.load(std::memory_order_relaxed));
+  const bool is_first = known == 0 || drain_place_.load(std::memory_order_relaxed) != place;
+  const auto seen = static_cast<int64_t>(drain_ns);
+  const int64_t next = is_first ? seen : known + (seen - known) / kDrainParts;
+  drain_ns_.store(static_cast<uint64_t>(next), std::memory_order_relaxed);
+  drain_place_.store(place, std::memory_order_relaxed);
+}
+
+bool Milestones::record(const Driver& driver, CUstream stream, uint64_t now,
+                        std::optional<uint64_t> place) {
   const TryLocked locked(lock_);
   if (!locked.is_held()) return true;
   spacing_ns_ = std::clamp(spacing_ns_, kLeastSpacingNs, kMostSpacingNs);
-  if (now - last_ns_ < spacing_ns_) return false;
+  const bool is_time = now - last_ns_ >= spacing_ns_;
+  if (is_time || (is_watching_ && now - looked_ns_ >= kLookEveryNs)) look_what_passed(driver, now);
+  if (!is_time) {
+    if (!is_watching_) std::fill_n(tells_drain_, kMost, false);  // launches look no more
+    return is_watching_;
+  }
   const auto is_left = [&](unsigned i) {
     return is_on_its_way_[i] && driver.cuEventQuery(events_[i]) == CUDA_ERROR_NOT_READY;
   };
@@ -52,7 +80,19 @@ bool Milestones::record(const Driver& driver, CUstream stream, uint64_t now) {
   interval_ns_.store(*std::max_element(intervals_, intervals_ + kIntervals),
                      std::memory_order_relaxed);
   is_on_its_way_[next_] = driver.cuEventRecord(event, stream) == CUDA_SUCCESS;
+  recorded_ns_[next_] = now;
+  tells_drain_[next_] = place.has_value();
+  places_[next_] = place.value_or(0);
+  if (place && !is_watching_ && now - watched_since_ns_ >= kWatchEveryNs) {
+    is_watching_ = true;
+    watched_ = next_;
+    watched_since_ns_ = now;
+  }
   next_ = (next_ + 1) % kMost;
+  if (oldest_ == next_) {  // it is used again before it was seen to pass
+    if (oldest_ == watched_) is_watching_ = false;
+    oldest_ = (oldest_ + 1) % kMost;
+  }
   last_ns_ = now;
   return true;
 }
@@ -76,6 +116,7 @@ void Milestones::drop(const Driver& driver) {
     is_on_its_way_[i] = false;
     intervals_[i % kIntervals] = 0;
   }
+  drain_ns_.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace gpushare::shim

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
 #include "intercept/shim/driver/driver.h"
 #include "intercept/shim/link/spin_lock.h"
@@ -54,8 +55,9 @@ class Drain {
 class Milestones {
  public:
   // Any thread. Records one in this stream if it is time for it; returns false if it is not.
+  // `place`: the partition, as in ShimGpu::wanted, if all that is in line runs there.
   // REQUIRES: the context of the stream is current, and nothing captures.
-  bool record(const Driver& driver, CUstream stream, uint64_t now);
+  bool record(const Driver& driver, CUstream stream, uint64_t now, std::optional<uint64_t> place);
   // Any thread. How many are on their way.
   uint32_t count_left(const Driver& driver);
   // The longest of the last intervals between two of them in which the queue was never empty; 0:
@@ -63,18 +65,37 @@ class Milestones {
   uint64_t interval_ns() const { return interval_ns_.load(std::memory_order_relaxed); }
   void drop(const Driver& driver);
 
+  // How long it takes from a launch until all that was in line before it has ended, smoothed; 0:
+  // not known yet. A program that keeps its queue full launches when something in it has ended, so
+  // that is seen by launches, as long as each of them looks. And in which partition.
+  uint64_t drain_ns() const { return drain_ns_.load(std::memory_order_relaxed); }
+  uint64_t drain_place() const { return drain_place_.load(std::memory_order_relaxed); }
+
  private:
   static constexpr unsigned kMost = 32, kIntervals = 8;
+  // A new drain changes the smoothed one by so many parts of the difference.
+  static constexpr int64_t kDrainParts = 4;
+  static constexpr uint64_t kWatchEveryNs = 50'000'000, kLookEveryNs = 250'000;
   // Between two of them: this at first, twice as long whenever all are on their way.
   static constexpr uint64_t kLeastSpacingNs = 2'000'000, kMostSpacingNs = 1'000'000'000;
+
+  void look_what_passed(const Driver& driver, uint64_t now);
+  void learn(uint64_t drain_ns, uint64_t place);
 
   SpinLock lock_;  // of what follows
   CUevent events_[kMost];
   bool is_on_its_way_[kMost];
+  uint64_t recorded_ns_[kMost], places_[kMost];
+  bool tells_drain_[kMost];  // each launch since then has looked
+  unsigned oldest_;          // that may be on its way
+  // Where launches are dense, one milestone is looked for until it has passed, now and then.
+  bool is_watching_;
+  unsigned watched_;
+  uint64_t watched_since_ns_, looked_ns_;
   unsigned next_;
   uint64_t last_ns_, spacing_ns_, intervals_[kIntervals];
   unsigned interval_count_;
-  std::atomic<uint64_t> interval_ns_;
+  std::atomic<uint64_t> interval_ns_, drain_ns_, drain_place_;
 };
 
 }  // namespace gpushare::shim

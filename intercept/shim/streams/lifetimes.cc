@@ -4,6 +4,8 @@
 #include <sched.h>
 #include <strings.h>
 
+#include <initializer_list>
+
 #include "intercept/shim/driver/in_context.h"
 #include "intercept/shim/link/quiet.h"
 #include "intercept/shim/streams/streams.h"

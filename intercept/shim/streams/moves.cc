@@ -213,9 +213,18 @@ void Streams::put_milestone(Stream& stream) {
   const Look look(stream);  // it stays where it is
   const InContext in(*driver_, device.primary.load(std::memory_order_relaxed));
   const AllowedInCaptures allowed(*driver_);
+  const bool is_all_there = !is_elsewhere(stream) && !is_wanted_new(device) &&
+                            !has_concern(device, kStreamLate | kStreamLacks);
+  const auto place =
+      is_all_there ? std::optional(device.followed.load(std::memory_order_relaxed)) : std::nullopt;
   // While launches are as far apart as milestones, the next launch looks again.
-  if (!in.is_there() || !device.milestones.record(*driver_, stream.physical(), monotonic_ns()))
+  if (!in.is_there() ||
+      !device.milestones.record(*driver_, stream.physical(), monotonic_ns(), place))
     set_concern(device, kMilestoneDue, false);
+  if (device.gpu < 0) return;
+  ShimDrain& said = slot().drains[device.gpu];
+  said.place.store(device.milestones.drain_place(), std::memory_order_relaxed);
+  said.ns.store(device.milestones.drain_ns(), std::memory_order_relaxed);
 }
 
 void Streams::settle_in_time(Device& device) {

@@ -42,7 +42,9 @@ struct Stream {
   Stream* next;                                     // in the list of all streams
   std::atomic<CUstream> at[1 + Partitions::kMost];  // by place; null: it has no stand-in there yet
   Stream* next_dirty;                               // in Device::dirty
-  std::atomic<bool> is_taken;  // it lives, or is being destroyed; else its entry is free
+  Stream* next_own;                                 // in Device::own
+  std::atomic<uint32_t> owner;  // a thread's own default stream: its number in the kernel; else 0
+  std::atomic<bool> is_taken;   // it lives, or is being destroyed; else its entry is free
 
   // REQUIRES: the caller is one of the users, or no other thread can be one. A call that waits need
   // not be: the stream that it gets here stays valid for Streams::kLeastIdleNs after a move.

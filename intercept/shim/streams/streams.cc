@@ -8,17 +8,6 @@
 #include "intercept/shim/link/quiet.h"
 
 namespace gpushare::shim {
-namespace {
-
-// A thread's own default streams, by device. `owner` is the Streams that they belong to: in a child
-// of fork() it is the parent's, and the entries do not count.
-struct OwnStreams {
-  const Streams* owner;
-  Stream* of_device[Streams::kMostDevices];
-};
-constinit thread_local OwnStreams own_streams{};
-
-}  // namespace
 
 constinit thread_local int Inside::depth_ = 0;
 
@@ -105,27 +94,6 @@ Stream* Streams::find(CUstream handle, Flavor flavor) {
   if (entry == nullptr || entry->stream.kind.load(std::memory_order_acquire) == Stream::Kind::kNone)
     return nullptr;
   return &entry->stream;
-}
-
-// A thread's own stream lasts as long as the process, because its work outlives the thread.
-Stream* Streams::per_thread(Device& device) {
-  if (own_streams.owner != this) own_streams = {.owner = this, .of_device = {}};
-  Stream*& mine = own_streams.of_device[device.ordinal];
-  if (mine != nullptr) return mine;
-  const KeepErrno errno_of_the_program;
-  void* memory =
-      ::mmap(nullptr, sizeof(Stream), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) {
-    unknown_.fetch_add(1, std::memory_order_relaxed);
-    return nullptr;
-  }
-  mine = static_cast<Stream*>(memory);
-  mine->device = &device;
-  mine->at[0].store(GS_CU_STREAM_PER_THREAD, std::memory_order_relaxed);
-  mine->kind.store(Stream::Kind::kBlocking, std::memory_order_relaxed);
-  device.own_streams.fetch_add(1, std::memory_order_relaxed);
-  add_to_list(*mine);
-  return mine;
 }
 
 void Streams::add_to_list(Stream& stream) {

@@ -58,6 +58,8 @@ class Streams {
   static constexpr uint64_t kSoonPauseNs = 10'000'000;
   // Announced partitions are made only up to this number, which leaves room for wanted ones.
   static constexpr int kMostWithAnnounced = Partitions::kMost / 2;
+  // A new thread looks at so many streams of others whether one has ended.
+  static constexpr int kMostHeirlooms = 8;
   // A Stream::legacy_operations that is none.
   static constexpr uint64_t kWaitsForLegacy = ~uint64_t{0};
   // A Device::followed that no agent wants: bits of groups that no GPU has.
@@ -193,6 +195,9 @@ class Streams {
   Device* current_device();
   Device* device_of(CUcontext context);
   Stream* per_thread(Device& device);
+  Stream* make_own(Device& device);
+  Stream* inherit(Device& device);
+  bool take_over(Stream& stream);
   Entry* entry_of(CUstream handle);
   Entry* add_entry(CUstream handle);
   void add_to_list(Stream& stream);

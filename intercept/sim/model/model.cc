@@ -121,7 +121,7 @@ uint32_t Model::open_client(const ProcessId& process, const ProcessOpened& about
   return handle;
 }
 
-void Model::close_client(uint32_t client) {
+void Model::close_client(uint32_t client, std::optional<int> status) {
   const auto found = clients_.find(client);
   if (found == clients_.end()) return;
   while (!found->second->contexts.empty())
@@ -131,7 +131,7 @@ void Model::close_client(uint32_t client) {
   std::erase_if(outbox_, [&](const auto& each) { return each.first == client; });
   const bool is_last = std::ranges::none_of(
       clients_, [&](const auto& each) { return each.second->process == closed->process; });
-  if (is_last) emit(*closed, ProcessClosed{});
+  if (is_last) emit(*closed, ProcessClosed{.status = status});
 }
 
 Result<ContextReply> Model::create_context(uint32_t client, uint32_t gpu, uint32_t mps_server) {

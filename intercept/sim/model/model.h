@@ -62,7 +62,8 @@ class Model {
 
   // --- programs. Error invalid_argument for a name that this client does not have.
   uint32_t open_client(const ProcessId& process, const ProcessOpened& about);
-  void close_client(uint32_t client);  // frees all that it has, as when the process dies
+  // Frees all that it has, as when the process ends, with this status if it is known.
+  void close_client(uint32_t client, std::optional<int> status = {});
   Result<ContextReply> create_context(uint32_t client, uint32_t gpu, uint32_t mps_server = 0);
   Result<> destroy_context(uint32_t client, uint32_t context);
   Result<uint32_t> allocate(uint32_t client, uint32_t context, uint64_t bytes);
@@ -70,6 +71,9 @@ class Model {
   // Malformed work completes at once with a status.
   void submit(uint32_t client, const Work& work);
   void stop(uint32_t client, uint64_t sequence);
+  // Some work of the driver's own on the context's compute group, as a start has: nobody is told of
+  // its end. After it the context stays resident until another one has work.
+  void touch(uint32_t client, uint32_t context, Nanos work = std::chrono::microseconds(20));
   ProgressReply progress(uint32_t client, uint64_t sequence) const;
 
   // --- control, as the driver does it, but at once
@@ -157,6 +161,7 @@ class Model {
   std::deque<std::pair<uint32_t, Completion>> outbox_;
   bool is_delivering_ = false;
   uint32_t next_client_ = 0xC1D00001;
+  uint64_t next_touch_ = 0;
   EntryId next_entry_ = 1;
 };
 

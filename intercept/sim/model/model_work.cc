@@ -10,6 +10,9 @@ namespace {
 
 constexpr double kForever = std::numeric_limits<double>::infinity();
 constexpr uint64_t kMaxAmount = uint64_t{1} << 60;
+// Of the driver's own work: this bit of its sequence, and its queue.
+constexpr uint64_t kOwnWork = uint64_t{1} << 63;
+constexpr uint32_t kOwnQueue = UINT32_MAX;
 
 bool is_well_formed(const Work& work) {
   if (work.sequence == 0) return false;
@@ -74,6 +77,12 @@ void Model::submit(uint32_t client, const Work& work) {
   pumps_.push_back(&queue);
   run_pumps();
   deliver();
+}
+
+void Model::touch(uint32_t client, uint32_t context, Nanos work) {
+  if (find_context(client, context) == nullptr) return;
+  submit(client, {kOwnWork | next_touch_++, context, kOwnQueue, WorkKind::kKernel, Direction::kNone,
+                  static_cast<uint64_t>(work.count()), 1'000'000, 0, 0});
 }
 
 // The kernel sees the stop only while it runs, as a real kernel that polls a flag.
@@ -168,8 +177,9 @@ void Model::finish(Item& item, uint32_t status) {
   Queue& queue = *item.queue;
   Client& client = *queue.context->client;
   const Time started = item.has_started ? item.started : now_;
-  outbox_.emplace_back(client.handle,
-                       Completion{item.work.sequence, nanos(started), nanos(now_), status, 0});
+  if ((item.work.sequence & kOwnWork) == 0)
+    outbox_.emplace_back(client.handle,
+                         Completion{item.work.sequence, nanos(started), nanos(now_), status, 0});
   const uint64_t sequence = item.work.sequence;
   leave_meeting(item);
   client.work.erase(sequence);

@@ -60,6 +60,17 @@ struct ControlCosts {
   Nanos read_log = 12us;
   // To find the objects of a program that was there before the agent: 5 ms to 0.2 s were measured.
   Nanos attach = 100ms;
+  // To take down a context, under the driver's lock. Tens of milliseconds on an H200; 0, because
+  // most tests have no use for it.
+  Nanos teardown{};
+  // A context that a program makes holds the driver's lock so often for so long, and all other
+  // controls and questions wait in line with it. Each time it does a little on the GPU, and is
+  // resident there until another program has work. 0: nothing waits, questions are answered at
+  // once, and a start does nothing on the GPU. On an H200 it is tens of milliseconds at a time: 48
+  // programs that started took 15 s, and held an agent that asked on its event loop up for seconds
+  // (bench/results/starts.jsonl).
+  Nanos start = 0ns;
+  uint32_t start_holds = 6;
   uint32_t channels_per_call = 64;
 };
 

@@ -191,6 +191,17 @@ void Server::report_control(Peer& peer, decltype(DriverEvent::what) what) {
 
 // --- controls ---------------------------------------------------------------------------------
 
+// Where no start holds the lock what costs nothing is done at once. `deed` is given nullptr when
+// who asked is gone.
+void Server::under_lock(const Peer& peer, uint64_t tag, Nanos cost,
+                        std::function<void(Peer*, uint64_t tag)> deed) {
+  Control control{
+      .fd = peer.connection.fd(), .tag = tag, .cost = cost, .carry_out = std::move(deed)};
+  if (cost > 0ns || options_.parameters.control.start > 0ns) return enqueue(std::move(control));
+  const auto waiting = peers_.find(control.fd);
+  control.carry_out(waiting == peers_.end() ? nullptr : waiting->second.get(), tag);
+}
+
 void Server::enqueue(Control control) {
   controls_.push_back(std::move(control));
   if (controls_.size() == 1) controls_.front().due = model_.now() + controls_.front().cost;

@@ -9,7 +9,8 @@
 //
 // A program's objects die with its connection. Freezes and slices outlive the agent's connection,
 // as in the driver. Controls are carried out one after the other, as under the driver's lock, and
-// answered when the driver would have answered.
+// answered when the driver would have answered. Where starts hold that lock (ControlCosts::start)
+// questions wait for it as well.
 //
 // One thread runs it; stop() may be called from any thread and from a signal handler.
 #pragma once
@@ -52,7 +53,7 @@ class Server {
 
  private:
   struct Peer;
-  // A freeze, thaw or slice on its way through the driver.
+  // A freeze, thaw or slice on its way through the driver, or what waits for its lock.
   struct Control {
     int fd = -1;  // the connection that waits for the answer; -1 when it is gone
     uint64_t tag = 0;
@@ -72,8 +73,15 @@ class Server {
   bool handle_program(Peer& peer, Kind kind, uint64_t tag, std::span<const std::byte> body);
   bool handle_control(Peer& peer, Kind kind, uint64_t tag, std::span<const std::byte> body);
   bool enqueue_channels(Peer& peer, Kind kind, uint64_t tag, std::span<const std::byte> body);
+  void make_context(Peer& peer, uint64_t tag, const CreateContext& request);
+  void go_on_with_start(Peer& peer, uint64_t tag, const ContextReply& reply, uint32_t holds);
+  void answer_group(Peer& peer, Kind kind, uint64_t tag, const GroupRef& group);
   void answer_switches(Peer& peer, uint64_t tag, uint32_t gpu);
+  void answer_utilisation(Peer& peer, uint64_t tag, uint32_t gpu);
+  void answer_attach(Peer& peer, uint64_t tag, pid_t pid);
   void enqueue(Control control);
+  void under_lock(const Peer& peer, uint64_t tag, Nanos cost,
+                  std::function<void(Peer*, uint64_t tag)> deed);
   void run_controls();
   // To all observers but those of the process `but`.
   void send_event(const DriverEvent& event, const ProcessId& but = {});

@@ -54,6 +54,8 @@ ExitCode run(const Invocation& in) {
   if (in.has("memory")) gpu.memory_bytes = in.whole("memory") << 30;
   options.gpus.assign(in.whole("gpus"), gpu);
   options.parameters.control.attach = in.whole("attach-ms") * 1ms;
+  options.parameters.control.teardown = in.whole("teardown-ms") * 1ms;
+  options.parameters.control.start = in.whole("start-ms") * 1ms;
   return serve(std::move(options));
 }
 
@@ -72,7 +74,18 @@ Command program() {
                       "attach-ms", "MS",
                       "How long the agent takes to find what a program has that was there "
                       "before it",
-                      {0, 10'000, true}, "100")},
+                      {0, 10'000, true}, "100"),
+                  number_option("teardown-ms", "MS",
+                                "How long the driver takes to take down a context, while which it "
+                                "does nothing else",
+                                {0, 10'000, true}, "0"),
+                  number_option(
+                      "start-ms", "MS",
+                      "How long a program that makes a context holds the driver's lock at a time, "
+                      "six times; all that is asked of the driver waits for it, and the program "
+                      "is resident on its GPU meanwhile, though nothing runs there. On an H200 it "
+                      "is tens of milliseconds",
+                      {0, 10'000, true}, "0")},
       .examples = {"gpushare-sim --socket /tmp/sim.sock --gpus 2"},
       .run = run,
   };

@@ -139,15 +139,17 @@ bool Server::handle_program(Peer& peer, Kind kind, uint64_t tag, std::span<const
     case Kind::kCreateContext: {
       CreateContext request;
       if (!parse(body, request)) return false;
-      const auto made = model_.create_context(peer.client, request.gpu, request.mps_server);
-      ContextReply reply = made ? *made : ContextReply{};
-      reply.head = head_of(made);
-      peer.answer(kind, tag, reply);
+      make_context(peer, tag, request);
       return true;
     }
     case Kind::kDestroyContext:
       if (!parse(body, object)) return false;
-      peer.answer(kind, tag, head_of(model_.destroy_context(peer.client, object.object)));
+      under_lock(peer, tag, model_.parameters().control.teardown,
+                 [this, context = object.object](Peer* waiting, uint64_t to) {
+                   if (waiting == nullptr) return;  // it is gone, and what it had with it
+                   waiting->answer(Kind::kDestroyContext, to,
+                                   head_of(model_.destroy_context(waiting->client, context)));
+                 });
       return true;
     case Kind::kAllocate: {
       Allocate request;
@@ -165,6 +167,28 @@ bool Server::handle_program(Peer& peer, Kind kind, uint64_t tag, std::span<const
   }
 }
 
+// The context is there when it has had the lock once.
+void Server::make_context(Peer& peer, uint64_t tag, const CreateContext& request) {
+  const ControlCosts& costs = options_.parameters.control;
+  under_lock(peer, tag, costs.start, [this, request, &costs](Peer* waiting, uint64_t to) {
+    if (waiting == nullptr) return;
+    const auto made = model_.create_context(waiting->client, request.gpu, request.mps_server);
+    ContextReply reply = made ? *made : ContextReply{};
+    reply.head = head_of(made);
+    go_on_with_start(*waiting, to, reply, made && costs.start > 0ns ? costs.start_holds - 1 : 0);
+  });
+}
+
+// Each time that a start has the lock it does something on the GPU, and is resident from then on.
+void Server::go_on_with_start(Peer& peer, uint64_t tag, const ContextReply& reply, uint32_t holds) {
+  if (holds == 0) return peer.answer(Kind::kCreateContext, tag, reply);
+  model_.touch(peer.client, reply.context);
+  under_lock(peer, tag, options_.parameters.control.start,
+             [this, reply, holds](Peer* waiting, uint64_t to) {
+               if (waiting != nullptr) go_on_with_start(*waiting, to, reply, holds - 1);
+             });
+}
+
 // --- control ----------------------------------------------------------------------------------
 
 bool Server::handle_control(Peer& peer, Kind kind, uint64_t tag, std::span<const std::byte> body) {
@@ -180,15 +204,10 @@ bool Server::handle_control(Peer& peer, Kind kind, uint64_t tag, std::span<const
       if (!parse(body, request)) return false;
       const GroupRef group{
           {request.pid, request.start_ticks}, request.fd, request.client, request.group};
-      if (kind == Kind::kGetGroup) {
-        const auto number = model_.hardware_group(group);
-        peer.answer(kind, tag, GroupReply{head_of(number), number.value_or(0)});
-        return true;
-      }
-      if (kind == Kind::kGetSlice) {
-        const auto slice = model_.slice(group);
-        const auto us = static_cast<uint64_t>(slice ? slice->count() : 0);
-        peer.answer(kind, tag, SliceReply{head_of(slice), us});
+      if (kind != Kind::kSetSlice) {
+        under_lock(peer, tag, {}, [this, kind, group](Peer* waiting, uint64_t to) {
+          if (waiting != nullptr) answer_group(*waiting, kind, to, group);
+        });
         return true;
       }
       const Micros slice(static_cast<int64_t>(std::min<uint64_t>(request.slice_us, 1'000'000'000)));
@@ -207,24 +226,21 @@ bool Server::handle_control(Peer& peer, Kind kind, uint64_t tag, std::span<const
       return true;
     }
     case Kind::kReadSwitches:
-      if (!parse(body, gpu)) return false;
-      answer_switches(peer, tag, gpu.gpu);
-      return true;
     case Kind::kUtilisation: {
       if (!parse(body, gpu)) return false;
-      std::vector<Use> uses;
-      if (gpu.gpu < model_.gpus().size())
-        for (const Utilisation& each : model_.utilisation(gpu.gpu))
-          uses.push_back({each.pid, static_cast<uint32_t>(each.sm_fraction * 1e6)});
-      answer_list(peer, kind, tag, uses);
+      const auto answer =
+          kind == Kind::kReadSwitches ? &Server::answer_switches : &Server::answer_utilisation;
+      under_lock(peer, tag, {}, [this, answer, index = gpu.gpu](Peer* waiting, uint64_t to) {
+        if (waiting != nullptr) (this->*answer)(*waiting, to, index);
+      });
       return true;
     }
     case Kind::kAttach: {
       PidRequest request;
       if (!parse(body, request)) return false;
-      std::vector<Event> events;
-      for (const DriverEvent& event : model_.attach(request.pid)) events.push_back(encode(event));
-      answer_list(peer, kind, tag, events, model_.parameters().control.attach);
+      under_lock(peer, tag, {}, [this, pid = request.pid](Peer* waiting, uint64_t to) {
+        if (waiting != nullptr) answer_attach(*waiting, to, pid);
+      });
       return true;
     }
     case Kind::kUsers:
@@ -264,6 +280,30 @@ bool Server::enqueue_channels(Peer& peer, Kind kind, uint64_t tag,
              waiting->answer(kind, to, head_of(done));
            }});
   return true;
+}
+
+void Server::answer_group(Peer& peer, Kind kind, uint64_t tag, const GroupRef& group) {
+  if (kind == Kind::kGetGroup) {
+    const auto number = model_.hardware_group(group);
+    return peer.answer(kind, tag, GroupReply{head_of(number), number.value_or(0)});
+  }
+  const auto slice = model_.slice(group);
+  const auto us = static_cast<uint64_t>(slice ? slice->count() : 0);
+  peer.answer(kind, tag, SliceReply{head_of(slice), us});
+}
+
+void Server::answer_utilisation(Peer& peer, uint64_t tag, uint32_t gpu) {
+  std::vector<Use> uses;
+  if (gpu < model_.gpus().size())
+    for (const Utilisation& each : model_.utilisation(gpu))
+      uses.push_back({each.pid, static_cast<uint32_t>(each.sm_fraction * 1e6)});
+  answer_list(peer, Kind::kUtilisation, tag, uses);
+}
+
+void Server::answer_attach(Peer& peer, uint64_t tag, pid_t pid) {
+  std::vector<Event> events;
+  for (const DriverEvent& event : model_.attach(pid)) events.push_back(encode(event));
+  answer_list(peer, Kind::kAttach, tag, events, model_.parameters().control.attach);
 }
 
 void Server::answer_switches(Peer& peer, uint64_t tag, uint32_t gpu) {

@@ -88,8 +88,15 @@ void get(const Event& wire, ControlMade& e) {
   e = {wire.words[0], wire.words[1], wire.words[2], wire.words[3], wire.value};
 }
 
-void put(Event& wire, const ProcessClosed& e) { wire.flag = e.by_exec; }
-void get(const Event& wire, ProcessClosed& e) { e = {wire.flag != 0}; }
+void put(Event& wire, const ProcessClosed& e) {
+  wire.flag = e.by_exec;
+  wire.words[0] = e.status ? 1 : 0;
+  wire.words[1] = static_cast<uint32_t>(e.status.value_or(0));
+}
+void get(const Event& wire, ProcessClosed& e) {
+  e = {.by_exec = wire.flag != 0};
+  if (wire.words[0] != 0) e.status = static_cast<int>(wire.words[1]);
+}
 
 void put(Event& wire, const EventsLost& e) { wire.value = e.count; }
 void get(const Event& wire, EventsLost& e) { e = {wire.value}; }

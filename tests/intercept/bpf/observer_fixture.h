@@ -18,6 +18,8 @@
 
 namespace gpushare {
 
+constexpr uint32_t kHopperChannel = 0xC86F;
+
 // A child process that runs `body` when it is told to and then exits. It is killed if the test ends
 // first.
 class HeldChild {
@@ -45,7 +47,10 @@ class BpfObserverTest : public ::testing::Test {
 
   // Starts the observer anew with other options.
   void start(const ProbeOptions& options);
+  // Until all that was seen has been examined.
   void drain();
+  // What is there.
+  void drain_now();
   // Collects events until `process` has closed. False if that does not happen in 20 s.
   bool drain_until_closed(ProcessId process);
   // One line per event of this process, for comparison with what it did.

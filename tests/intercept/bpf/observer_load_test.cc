@@ -15,8 +15,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
-constexpr uint32_t kHopperChannel = 0xC86F;
-
 TEST_F(BpfObserverTest, CountsWhatAFullRingCouldNotTake) {
   start({.ring_bytes = 4096, .accept_any_file = true});
   constexpr uint32_t kCalls = 100;

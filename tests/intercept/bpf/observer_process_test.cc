@@ -37,6 +37,32 @@ TEST_F(BpfObserverTest, NamesProcessAsProcAndCgroupDo) {
   EXPECT_GT(events_.front().time, now - std::chrono::seconds(60));
 }
 
+// As wait(2) gives it, also where a thread of many ends the process, or a signal.
+TEST_F(BpfObserverTest, KnowsWithWhatStatusAProcessEnds) {
+  const auto status_of = [&](const std::function<void()>& end) -> std::optional<int> {
+    const Fd file = driver_->open();
+    HeldChild child([fd = file.get(), &end] {
+      rm_alloc(fd, 0, 0, GS_CLASS_ROOT);
+      end();
+    });
+    child.finish();
+    EXPECT_TRUE(drain_until_closed(child.process()));
+    for (const DriverEvent& event : events_)
+      if (const auto* closed = std::get_if<ProcessClosed>(&event.what);
+          closed != nullptr && event.process == child.process())
+        return closed->status;
+    return std::nullopt;
+  };
+  EXPECT_EQ(status_of([] { ::_exit(0); }), 0);
+  EXPECT_EQ(status_of([] { ::_exit(3); }), 3 << 8);
+  EXPECT_EQ(status_of([] { ::raise(SIGKILL); }), SIGKILL);
+  EXPECT_EQ(status_of([] {
+              std::thread([] { ::_exit(5); }).detach();
+              for (;;) ::pause();
+            }),
+            5 << 8);
+}
+
 // Inode of this process's cgroup v2 directory; 0 where there is none.
 uint64_t own_cgroup_id() {
   std::string mount_point;

@@ -8,7 +8,8 @@
 #include <unistd.h>
 
 #include <map>
-#include <thread>
+#include <mutex>
+#include <span>
 #include <utility>
 
 #include "tests/intercept/bpf/observer_fixture.h"
@@ -16,11 +17,14 @@
 namespace gpushare {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::Ge;
 using ::testing::IsEmpty;
+using ::testing::Le;
 using ::testing::SizeIs;
 
-constexpr uint32_t kHopperChannel = 0xC86F;
 constexpr uint32_t kComputeClass = 0xCBC0;  // an object that is of no interest
 
 TEST_F(BpfObserverTest, ReportsWhatAProgramCreatesInOrder) {
@@ -190,10 +194,10 @@ class KnownObjects final : public nvrm::Driver {
     holder_[copy.get()] = process.pid;
     return copy;
   }
-  Nanos answers_after{};
+  std::mutex lock;  // the driver's
 
   int ioctl(int fd, unsigned, void* argument, size_t) override {
-    std::this_thread::sleep_for(answers_after);
+    const std::lock_guard held(lock);
     auto& call = *static_cast<gs_nvos54*>(argument);
     auto& info = *reinterpret_cast<gs_handle_info*>(static_cast<uintptr_t>(call.p_params));
     const auto known = objects.find({holder_.at(fd), call.h_client, info.h_object});
@@ -243,46 +247,49 @@ TEST_F(BpfObserverTest, AForgersClaimsAreNotHandedOut) {
   forger.go();
   ASSERT_EQ(::waitpid(forger.process().pid, nullptr, WUNTRACED), forger.process().pid);
   drain();
-  EXPECT_THAT(from(forger.process()), ElementsAre("opened", "lost"));
+  // What is found false is said once in each round of questions, of which there may be several.
+  const std::vector<std::string> handed_out = from(forger.process());
+  ASSERT_THAT(handed_out, SizeIs(AllOf(Ge(2), Le(4))));
+  EXPECT_EQ(handed_out.front(), "opened");
+  EXPECT_THAT(std::span(handed_out).subspan(1), Each("lost"));
   EXPECT_EQ(observer_->false_claims().count, 3u);
   EXPECT_EQ(observer_->false_claims().last, forger.process());
   observer_.reset();  // before rm
 }
 
 // As it is while many programs start: whoever drains has other things to do as well.
-TEST_F(BpfObserverTest, ADriverThatAnswersSlowlyIsAskedForAWhileOnly) {
+TEST_F(BpfObserverTest, ADriverThatDoesNotAnswerHoldsUpNobodyAndNothingIsHandedOutBefore) {
   KnownObjects rm;
   rm_ = &rm;
   start({.accept_any_file = true});
   const Fd file = driver_->open();
-  constexpr uint32_t kGroups = 8;
   HeldChild program([fd = file.get()] {
     gs_group_params params{};
     params.engine_type = GS_ENGINE_TYPE_GR0;
     rm_alloc(fd, 0, 0, GS_CLASS_ROOT_CLIENT, nullptr, 0, 1000);
-    for (uint32_t group = 2; group < 2 + kGroups; ++group)
+    for (const uint32_t group : {2, 3, 4})
       rm_alloc(fd, 1000, 1, GS_CLASS_CHANNEL_GROUP, &params, sizeof params, group);
     ::raise(SIGSTOP);
   });
   const pid_t pid = program.process().pid;
   rm.objects[{pid, 1000, 1000}] = {GS_CLASS_ROOT_CLIENT, 0};
-  for (uint32_t group = 2; group < 2 + kGroups; ++group)
+  for (const uint32_t group : {2, 3, 4})
     rm.objects[{pid, 1000, group}] = {GS_CLASS_CHANNEL_GROUP, 1};
-  rm.answers_after = 2 * Observer::kLongestDrain;
+  std::unique_lock held(rm.lock);
   program.go();
   ASSERT_EQ(::waitpid(pid, nullptr, WUNTRACED), pid);
-  constexpr uint64_t kMost = 1000;
-  int drains = 0;
-  for (bool has_more = true; has_more; ++drains) {
-    const std::size_t before = events_.size();
-    const Result<uint64_t> drained =
-        observer_->drain([&](DriverEvent&& event) { events_.push_back(std::move(event)); }, kMost);
-    ASSERT_TRUE(drained) << drained.error().message();
-    EXPECT_LE(events_.size() - before, 2u) << "it asked on after " << drains << " drains";
-    has_more = *drained >= kMost;
-  }
-  EXPECT_GT(drains, static_cast<int>(kGroups));
-  EXPECT_THAT(from(program.process()), SizeIs(2 + kGroups)) << "opened, client, groups";
+  drain_now();  // it comes back
+  drain_now();
+  EXPECT_TRUE(observer_->is_examining());
+  for (const std::string& line : from(program.process())) EXPECT_EQ(line, "opened");
+  held.unlock();
+  drain();
+  const std::vector<std::string> lines = from(program.process());
+  ASSERT_THAT(lines, SizeIs(5));
+  EXPECT_EQ(lines[0], "opened");
+  EXPECT_TRUE(lines[1].starts_with("client 1000"));
+  for (const std::size_t i : {2u, 3u, 4u})
+    EXPECT_TRUE(lines[i].starts_with("group " + std::to_string(i))) << lines[i];
   observer_.reset();  // before rm
 }
 

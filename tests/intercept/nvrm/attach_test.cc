@@ -9,9 +9,6 @@
 namespace gpushare::nvrm {
 namespace {
 
-constexpr ProcessId kProgram{500, 77};
-constexpr uint32_t kFirstObject = 0x5C000001;
-
 template <class What>
 std::vector<What> all_of(const std::vector<DriverEvent>& events) {
   std::vector<What> found;

@@ -11,7 +11,6 @@ namespace {
 
 using testing::ElementsAre;
 
-constexpr ProcessId kProgram{500, 77};
 constexpr FakeRm::Call kDisable{GS_NV_ESC_RM_CONTROL, GS_CTRL_DISABLE_CHANNELS};
 
 class ChannelsTest : public NvrmTest {

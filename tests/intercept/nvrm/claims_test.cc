@@ -15,7 +15,6 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 constexpr ProcessId kVictim{500, 77}, kForger{600, 88};
-constexpr uint32_t kFirstObject = 0x5C000001;
 
 class ClaimsTest : public NvrmTest {
  protected:

@@ -150,14 +150,18 @@ TEST(RmClient, AListThatIsRefusedInBothFormsIsAnError) {
   EXPECT_NE(client.error().message().find("0x1f"), std::string::npos) << client.error().message();
 }
 
-TEST(RmClient, TheNameOfAGpuIsReadInBothForms) {
-  for (const bool is_short : {false, true}) {
+TEST(RmClient, NameAndNumberOfSmsAreReadInBothForms) {
+  for (const int forms : {0, 1, 2, 3}) {
+    const bool is_short = (forms & 1) != 0;
+    const bool are_few = (forms & 2) != 0;
     FakeRm rm;
     add_two_gpus(rm);
     rm.has_short_names = is_short;
+    rm.has_few_sms = are_few;
     auto client = RmClient::open(rm);
     ASSERT_TRUE(client) << client.error().message();
     EXPECT_FALSE(client->gpus()[0].info.name.empty()) << is_short;
+    EXPECT_EQ(client->gpus()[0].info.sm_count, 132u) << are_few;
   }
 }
 

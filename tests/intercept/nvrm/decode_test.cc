@@ -270,8 +270,11 @@ TEST(Decode, ASizeTheDriverRefusesSaysNothing) {
 TEST(Decode, EndsOfAProcess) {
   EXPECT_FALSE(only<ProcessClosed>(record_of(GS_RAW_EXIT)).by_exec);
   EXPECT_TRUE(only<ProcessClosed>(record_of(GS_RAW_EXEC)).by_exec);
+  EXPECT_EQ(only<ProcessClosed>(record_of(GS_RAW_EXEC)).status, std::nullopt);
   // Their records are only a head.
-  const gs_raw_event raw = record_of(GS_RAW_EXIT);
+  gs_raw_event raw = record_of(GS_RAW_EXIT);
+  raw.head.status = 3 << 8;
+  EXPECT_EQ(only<ProcessClosed>(raw).status, 3 << 8);
   EXPECT_TRUE(decode(std::as_bytes(std::span(&raw.head, 1))));
 }
 

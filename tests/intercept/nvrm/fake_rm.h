@@ -56,6 +56,7 @@ class FakeRm final : public Driver {
   std::string version = "580.142";
   bool takes_three_id_arrays = true;           // 580 and later
   bool has_short_names = false;                // 595 and later
+  bool has_few_sms = false;                    // up to 555
   std::map<unsigned, std::errc> closed_files;  // device files (by minor) that do not open
 
   // --- programs

@@ -183,6 +183,8 @@ uint32_t FakeRm::subdevice_control(size_t gpu, const gs_nvos54& call) {
         params_of<gs_info_entry>(params.p_list)->data = model.memory_kib;
       });
     case GS_CTRL_GR_SM_MAPPINGS:
+      if (has_few_sms)
+        return with<gs_sm_mappings_555>(call, [&](auto& params) { params.count = model.sm_count; });
       return with<gs_sm_mappings>(call, [&](auto& params) { params.count = model.sm_count; });
     case GS_CTRL_TIMER_GET_TIME:
       return with<gs_gpu_time>(call, [&](auto& params) {

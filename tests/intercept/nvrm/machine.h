@@ -11,6 +11,9 @@
 
 namespace gpushare::nvrm {
 
+constexpr ProcessId kProgram{500, 77};
+constexpr uint32_t kFirstObject = 0x5C000001;  // the first handle that CUDA gives an object
+
 // Two GPUs whose instances are in the opposite order of their minors, as was seen on a machine.
 inline void add_two_gpus(FakeRm& rm) {
   // clang-format off

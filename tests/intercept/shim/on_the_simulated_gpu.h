@@ -22,7 +22,11 @@ using Json = nlohmann::json;
 
 class OnTheSimulatedGpu : public testing::Test {
  protected:
-  OnTheSimulatedGpu() {
+  // `options`: of gpushare-sim.
+  explicit OnTheSimulatedGpu(const std::vector<std::string>& options = {}) {
+    std::vector<std::string> words{build_folder() + "/bin/gpushare-sim", "--socket", socket()};
+    words.insert(words.end(), options.begin(), options.end());
+    server_ = started(std::move(words), {});
     needed(server_->await(
         "listen", [&] { return std::filesystem::exists(socket()); }, std::chrono::seconds(20)));
   }
@@ -107,8 +111,7 @@ class OnTheSimulatedGpu : public testing::Test {
 
  private:
   const TempFolder folder_ = needed(TempFolder::make("gs-shim-sim"));
-  const std::unique_ptr<Child> server_ =
-      started({build_folder() + "/bin/gpushare-sim", "--socket", socket()}, {});
+  std::unique_ptr<Child> server_;
 };
 
 }  // namespace gpushare::test

@@ -5,20 +5,21 @@
 fake_driver := lib/fake/libcuda.so.1
 shim_plain := -std=c++23 $(WARN) -O1 -g1 -fPIC
 extra_targets += $(O)/$(fake_driver)
-$(O)/$(fake_driver): tests/intercept/shim/driver/fake_driver.cc tests/intercept/shim/driver/fake_driver.h intercept/shim/driver/hooks.def
+$(unsanitized)/$(fake_driver): tests/intercept/shim/driver/fake_driver.cc tests/intercept/shim/driver/fake_driver.h intercept/shim/driver/hooks.def
 	$(call say,LINK,$(fake_driver))
 	@mkdir -p $(@D)
 	$(Q)$(CXX) $(CPPFLAGS) $(shim_plain) -fvisibility=hidden -shared -Wl,-Bsymbolic -Wl,-soname,libcuda.so.1 -o $@ $<
+$(call never_sanitized,$(fake_driver) bin/tests/shim_probe bin/tests/shim_probe_linked)
 
 define shim_probe_rule
 extra_targets += $(O)/bin/tests/$(1)
-$(O)/bin/tests/$(1): tests/intercept/shim/driver/probe.cc tests/intercept/shim/driver/fake_driver.h intercept/shim/driver/hooks.def $(2)
+$(unsanitized)/bin/tests/$(1): tests/intercept/shim/driver/probe.cc tests/intercept/shim/driver/fake_driver.h intercept/shim/driver/hooks.def $(2)
 	$$(call say,LINK,bin/tests/$(1))
 	@mkdir -p $$(@D)
 	$$(Q)$$(CXX) $$(CPPFLAGS) -DFMT_HEADER_ONLY $$(shim_plain) $(3) -pthread -static-libstdc++ -o $$@ $$< $(2)
 endef
 $(eval $(call shim_probe_rule,shim_probe,))
-$(eval $(call shim_probe_rule,shim_probe_linked,$(O)/$(fake_driver),-DGS_LINKED))
+$(eval $(call shim_probe_rule,shim_probe_linked,$(unsanitized)/$(fake_driver),-DGS_LINKED))
 
 # gpushare.h in both languages, as strictly as a user may have it.
 define api_probe_rule

@@ -18,6 +18,28 @@ TEST_F(OnTheSimulatedGpu, EveryLaunchIsCounted) {
   EXPECT_EQ(rig.launches_of_all(), 500u + 1000u + 100u) << "500 to warm up";
 }
 
+// The driver takes longer to take a context down than this test waits.
+class SlowEnd : public OnTheSimulatedGpu {
+ protected:
+  SlowEnd() : OnTheSimulatedGpu({"--teardown-ms", "10000"}) {}
+};
+
+TEST_F(SlowEnd, WhoseLastContextGoesHasSaidBeforeThatItsWorkIsDone) {
+  ShimRig rig(kShimGate | kShimIterations);
+  const auto program = start({"launch", "--count", "1000", "--sync-count", "100"}, &rig);
+  uint64_t launches = 0, done_at = 0;
+  ASSERT_TRUE(eventually([&] {
+    rig.with_slot(program->pid(), [&](ShimSlot& slot) {
+      done_at = slot.done_at.load();
+      launches = launches_of(slot);
+    });
+    return done_at != 0;
+  }));
+  EXPECT_EQ(done_at, launches);
+  EXPECT_EQ(launches, 500u + 1000u + 100u);
+  EXPECT_FALSE(program->has_ended());
+}
+
 // A program that fills and copies on the GPU and launches nothing itself. Three of its calls fill
 // new memory.
 TEST_F(OnTheSimulatedGpu, CopiesAndFillsOnTheGpuAreLaunches) {
@@ -196,6 +218,16 @@ TEST_P(NeverEmpty, AProgramFollows) {
     EXPECT_TRUE(goes_to(rig, *program, groups)) << groups;
     EXPECT_TRUE(rig.launches_beyond(rig.launches_of_all() + 20));
   }
+  // It says how long its queue takes there: all that is in line but what the launch is for.
+  const double queue_ns = std::stod(GetParam()[1]) * 1e3 * (std::stod(GetParam()[3]) - 1);
+  EXPECT_TRUE(eventually([&] {
+    double drain_ns = 0;
+    rig.with_slot(program->pid(), [&](ShimSlot& slot) {
+      if (slot.drains[0].place.load() == 0b11)
+        drain_ns = static_cast<double>(slot.drains[0].ns.load());
+    });
+    return drain_ns > queue_ns / 2 && drain_ns < 20 * queue_ns;
+  }));
   EXPECT_FALSE(program->has_ended());
 }
 

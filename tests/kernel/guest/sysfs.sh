@@ -26,8 +26,9 @@ outside="Numerical result out of range"
 
 test_TheDefaultTenantHasTheDefaults() {
   cd tenants/default
-  equal "100 max 100000 normal max max 0 0 0" \
-    "$(echo $(cat weight max priority memory_max sm_percent slo_us length_us iterations))" settings
+  equal "100 max 100000 normal max max 0 0 0 auto auto" \
+    "$(echo $(cat weight max priority memory_max sm_percent slo_us length_us iterations phase gang))" \
+    settings
   equal "0 0 0 0 0 0" "$(echo $(cat gpu_time_us throttled_us freezes memory_current \
     memory_refused controls_refused))" counters
   equal "" "$(cat procs match_cgroup match_uid)" "processes and rules"
@@ -89,6 +90,22 @@ test_LengthAndIterationsHaveTheirRanges() {
   done
 }
 
+test_PhaseIsOneOfItsNames() {
+  local phase
+  for phase in prefill decode none auto; do
+    takes tenants/default/phase "$phase"
+  done
+  refuses tenants/default/phase "$invalid" "" Decode dec 1 "prefill decode"
+}
+
+test_GangIsOneOfItsNames() {
+  local gang
+  for gang in true false auto; do
+    takes tenants/default/gang "$gang"
+  done
+  refuses tenants/default/gang "$invalid" "" True yes 1 "true false"
+}
+
 test_ContextsMaxLimitsWhatIsMadeFromThenOn() {
   load_driver
   takes tenants/default/contexts_max 1000000
@@ -118,6 +135,25 @@ test_FreezeIsASwitch() {
   refuses tenants/default/freeze "$outside" 2
   refuses tenants/default/freeze "$invalid" "" yes -1
   takes tenants/default/freeze 0
+}
+
+test_TimeOfSingleGpusIsLimitedByTheirNames() {
+  load_driver
+  echo fleet >create
+  equal "" "$(cat tenants/fleet/gpu_max)" "what is limited at first"
+  takes tenants/fleet/gpu_max "gpu3 30000 100000"
+  takes tenants/fleet/gpu_max "gpu0 5000" "gpu0 5000 100000
+gpu3 30000 100000"
+  takes tenants/fleet/gpu_max "gpu3 20000 200000" "gpu0 5000 100000
+gpu3 20000 200000"
+  takes tenants/fleet/gpu_max "gpu3 40000" "gpu0 5000 100000
+gpu3 40000 200000"
+  takes tenants/fleet/gpu_max "gpu3 max" "gpu0 5000 100000"
+  refuses tenants/fleet/gpu_max "$invalid" "" gpu0 "gpu0 much" "30000 gpu0" "gpu0  5000" "gpu0 5000 100000 1"
+  refuses tenants/fleet/gpu_max "$outside" "gpu0 999" "gpu0 200000 100000" "gpu0 5000 999"
+  refuses tenants/fleet/gpu_max "No such device" "gpu32 max" "GPU-1 5000"
+  equal "max 100000" "$(cat tenants/fleet/max)" "the limit of every GPU"
+  echo fleet >remove
 }
 
 test_MemoryOfSingleGpusIsLimitedByTheirNames() {

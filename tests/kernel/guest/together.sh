@@ -59,11 +59,11 @@ test_WhatATenantUsedAndWaitedForIsShownByGpu() {
   local one other uuid=GPU-00000000-0000-4000-8000-000000001b00
   agent_up
   busy_client alloc=2 && one=$started
-  busy_client && other=$started
   tenant waiter "$one"
-  tenant rival "$other"
   echo "30000 100000" >$tree/tenants/waiter/max
-  wait_for 20 holds throttled_at_least waiter 5
+  wait_for 20 holds throttled_at_least waiter 5 # alone: beside another one its slices may do
+  busy_client && other=$started
+  tenant rival "$other"
   between 5 100000 "$(stat_of waiter nr_periods)" nr_periods
   between 1 1000000000 "$(stat_of waiter usage_usec)" usage_usec
   wait_for 20 holds has_waited waiter
@@ -79,6 +79,21 @@ throttled_at_least() { between "$2" 1000000 "$(stat_of "$1" nr_throttled)" nr_th
 has_waited() {
   grep -qE '^some avg10=[0-9]*[1-9][0-9]*\.' "$tree/tenants/$1/pressure" ||
     fail "$(cat "$tree/tenants/$1/pressure")"
+}
+
+test_ACapOfOneGpuByItsUuidHolds() {
+  local uuid=GPU-00000000-0000-4000-8000-000000001b00
+  agent_up
+  busy_client
+  tenant narrow "$started"
+  wait_for 5 is_known "$started"
+  echo "$uuid 30000 100000" >$tree/tenants/narrow/gpu_max
+  equal "$uuid 30000 100000" "$(cat $tree/tenants/narrow/gpu_max)" gpu_max
+  wait_for 10 holds has_true_share "$started" 10 40
+  echo "$uuid max" >$tree/tenants/narrow/gpu_max
+  wait_for 5 is_thawed "$started"
+  wait_for 10 holds has_true_share "$started" 90 100
+  echo narrow >$tree/remove
 }
 
 test_ATenantIsFrozenBySysfsAndByCommand() {

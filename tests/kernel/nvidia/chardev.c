@@ -52,24 +52,25 @@ u64 sn_memory_bytes(void)
 	return (u64)memory_mib << 20;
 }
 
-struct sn_gpu *sn_gpu_by_id(u32 id)
+/* The GPU of which the number at this offset is @number. */
+static struct sn_gpu *gpu_with(size_t offset, u32 number)
 {
 	unsigned int i;
 
 	for (i = 0; i < sn_gpu_count; i++)
-		if (sn_gpus[i].id == id)
+		if (*(u32 *)((char *)&sn_gpus[i] + offset) == number)
 			return &sn_gpus[i];
 	return NULL;
 }
 
+struct sn_gpu *sn_gpu_by_id(u32 id)
+{
+	return gpu_with(offsetof(struct sn_gpu, id), id);
+}
+
 struct sn_gpu *sn_gpu_by_instance(u32 instance)
 {
-	unsigned int i;
-
-	for (i = 0; i < sn_gpu_count; i++)
-		if (sn_gpus[i].instance == instance)
-			return &sn_gpus[i];
-	return NULL;
+	return gpu_with(offsetof(struct sn_gpu, instance), instance);
 }
 
 /* --- calls ---------------------------------------------------------------------------------- */

@@ -28,6 +28,7 @@
 
 #include "intercept/nvrm/abi.h"
 #include "kmod/uapi/gpushare.h"
+#include "tests/kernel/rm_device.h"
 
 namespace {
 
@@ -129,12 +130,7 @@ class Caller {
     std::memcpy(attach.ids, probed.ids, sizeof attach.ids);
     control(argument.h_new, GS_CTRL_GPU_ATTACH_IDS, attach);
     gs_device_params params{};
-    gs_nvos64 device{};
-    device.h_root = device.h_parent = argument.h_new;
-    device.h_new = kDevice;
-    device.h_class = GS_CLASS_DEVICE;
-    device.p_params = reinterpret_cast<uintptr_t>(&params);
-    device.params_size = sizeof params;
+    gs_nvos64 device = device_below(argument.h_new, kDevice, params);
     call(GS_NV_ESC_RM_ALLOC, device);
   }
   template <class T>

@@ -26,7 +26,8 @@ gs_settings defaults() {
 bool same(const gs_settings& a, const gs_settings& b) {
   return a.weight == b.weight && a.quota_us == b.quota_us && a.period_us == b.period_us &&
          a.priority == b.priority && a.sm_percent == b.sm_percent && a.slo_us == b.slo_us &&
-         a.length_us == b.length_us && a.iterations == b.iterations && a.memory_max == b.memory_max;
+         a.length_us == b.length_us && a.iterations == b.iterations && a.phase == b.phase &&
+         a.gang == b.gang && a.memory_max == b.memory_max;
 }
 
 using Texts = std::vector<std::string_view>;
@@ -79,7 +80,9 @@ INSTANTIATE_TEST_SUITE_P(
         Row{"sm_percent", gs_parse_sm_percent, {"max", "100"}, {"0", "101"}, {}},
         Row{"slo_us", gs_parse_slo_us, {"0", "1000000000"}, {"1000000001"}, {}},
         Row{"length_us", gs_parse_length_us, {"0", "1000000000000"}, {"1000000000001"}, {}},
-        Row{"iterations", gs_parse_iterations, {"0", "1000000000000"}, {"1000000000001"}, {}}),
+        Row{"iterations", gs_parse_iterations, {"0", "1000000000000"}, {"1000000000001"}, {}},
+        Row{"phase", gs_parse_phase, {"auto", "prefill", "none"}, {}, {"Decode", "dec", "1"}},
+        Row{"gang", gs_parse_gang, {"auto", "true", "false"}, {}, {"True", "yes", "1"}}),
     [](const testing::TestParamInfo<Row>& row) { return std::string(row.param.name); });
 
 TEST(KmodSettings, AQuotaAloneKeepsThePeriod) {
@@ -122,6 +125,10 @@ TEST(KmodSettings, MeanTheSameToTheAgent) {
        [](auto& kernel, auto& agent) { EXPECT_EQ(kernel.length_us, agent.length.count()); });
   each("iterations", gs_parse_iterations, {"0", "2000", "1000000000000"},
        [](auto& kernel, auto& agent) { EXPECT_EQ(kernel.iterations, agent.iterations); });
+  each("phase", gs_parse_phase, {"auto", "prefill", "decode", "none"},
+       [](auto& kernel, auto& agent) {
+         EXPECT_EQ(gs_phase_name(kernel.phase), phase_name(agent.phase));
+       });
 }
 
 TEST(KmodSettings, DefaultsAreTheAgents) {
@@ -129,6 +136,7 @@ TEST(KmodSettings, DefaultsAreTheAgents) {
   const TenantSettings agent;
   EXPECT_EQ(kernel.weight, agent.weight);
   EXPECT_EQ(gs_priority_name(kernel.priority), priority_name(agent.priority));
+  EXPECT_EQ(gs_phase_name(kernel.phase), phase_name(agent.phase));
   EXPECT_EQ(kernel.slo_us, agent.slo.count());
   EXPECT_FALSE(agent.cap || agent.memory_max || agent.sm_percent);
   EXPECT_EQ(kernel.quota_us, static_cast<__u32>(GS_QUOTA_NONE));

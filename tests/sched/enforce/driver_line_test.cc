@@ -121,6 +121,37 @@ TEST_F(DriverLineTest, AFreezeWaitsForOneSliceAtMost) {
   EXPECT_EQ(done.slices.size(), 3u);
 }
 
+TEST_F(DriverLineTest, AQuestionWaitsForOneSliceAndIsAnsweredOnTheCallersThread) {
+  gpu_.set_open(0, false);
+  line_->set({order(1, 1000us), order(2, 2000us)});
+  gpu_.await_waiting();
+  Micros read{};
+  std::thread::id asked_on{}, answered_on{};
+  line_->ask([&]() -> DriverAnswer {
+    asked_on = std::this_thread::get_id();
+    return [&, slice = gpu_.slice({kA, 3, 2, 0x10})] {
+      answered_on = std::this_thread::get_id();
+      read = *slice;
+    };
+  });
+  std::vector<FreezeDeed> freezes(1);
+  freezes[0].key = {kA, 0};
+  freezes[0].parts.push_back({.ref = {kA, 3, 0xA, 0x10}, .channels = {{0x20, 1}}});
+  line_->add(std::move(freezes), {});
+  gpu_.set_open(0, true);
+  ASSERT_TRUE(line_->wait(kSoon));
+  const std::vector<Kind> expected{Kind::kSetSlice, Kind::kFreeze, Kind::kGetSlice,
+                                   Kind::kSetSlice};
+  EXPECT_EQ(gpu_.kinds(), expected);
+  EXPECT_EQ(answered_on, std::thread::id()) << "not before it is taken";
+  DoneDeeds done = line_->take_done();
+  ASSERT_EQ(done.answers.size(), 1u);
+  done.answers[0]();
+  EXPECT_EQ(read, 2048us);
+  EXPECT_EQ(answered_on, std::this_thread::get_id());
+  EXPECT_NE(asked_on, answered_on);
+}
+
 FreezeDeed freeze_of(const ProcessId& process, uint32_t client) {
   FreezeDeed deed{.key = {process, 0}, .parts = {}};
   deed.parts.push_back({.ref = {process, 3, client, 0x10}, .channels = {{0x20, 1}}});
@@ -246,7 +277,7 @@ class EnforcerOnThreads : public ::testing::Test {
   Ledger ledger_{*region_};
   MonotonicClock clock_;
   Registry registry_{gpu_.gpus()};
-  Enforcer enforcer_{gpu_, ledger_, clock_, {}, DriverCalls::kOnThreads};
+  Enforcer enforcer_{gpu_, ledger_, clock_, {}, driver_lines(DriverCalls::kOnThreads)};
 };
 
 TEST_F(EnforcerOnThreads, AGpuThatDoesNotAnswerHoldsNobodyElseUp) {

@@ -167,17 +167,77 @@ TEST_F(FreezesTest, DoesNotFreezeWhatTheLedgerCannotHold) {
 }
 
 // After events were lost a frozen channel may have been freed and made again under its handle.
-TEST_F(FreezesTest, ChannelsThatMayBeOthersAreFrozenAgain) {
+class DoubtTest : public EnforcerTest {
+ protected:
+  void freeze_and_doubt(int times) {
+    apply({target(kA, true), target(kB, true)});
+    for (int i = 0; i < times; ++i) {
+      registry_.doubt(kA.pid);
+      apply({target(kA, true), target(kB, true)});
+    }
+  }
+  static constexpr ChannelRef kFirst{kHandlesA.client, kHandlesA.first_channel};
+};
+
+TEST_F(DoubtTest, WhatIsFrozenIsFrozenAgainAndNotThawedForAMoment) {
+  freeze_and_doubt(2);
+  EXPECT_EQ(calls(Kind::kThaw), 0u);
+  EXPECT_EQ(gpu_.freezes(kFirst), 3);
+  EXPECT_EQ(gpu_.freezes({kHandlesB.client, kHandlesB.first_channel}), 1);
+  EXPECT_EQ(enforcer_.state(holder(kA)).freezes, 1u) << "it was frozen once";
+  apply({target(kA, false), target(kB, true)});
+  EXPECT_EQ(gpu_.frozen_channels(), 8) << "B's";
+  apply({target(kA, true), target(kB, true)});
+  EXPECT_EQ(gpu_.freezes(kFirst), 1);
+  enforcer_.undo_all();
+  EXPECT_EQ(gpu_.frozen_channels(), 0);
+  EXPECT_EQ(ledger_entries(), 0u);
+}
+
+TEST_F(DoubtTest, AnotherChannelOfTheSameHandleIsFrozen) {
   apply({target(kA, true)});
-  gpu_.calls.clear();
-  registry_.doubt_all();
+  ASSERT_TRUE(gpu_.thaw(0, std::span(&kFirst, 1)));  // the new one is not frozen
+  registry_.doubt(kA.pid);
   apply({target(kA, true)});
-  ASSERT_EQ(gpu_.calls.size(), 2u);
-  EXPECT_EQ(gpu_.calls[0].kind, Kind::kThaw);
-  EXPECT_EQ(gpu_.calls[1].kind, Kind::kFreeze);
-  EXPECT_EQ(gpu_.freezes({kHandlesA.client, kHandlesA.first_channel}), 1);
-  EXPECT_EQ(enforcer_.state(holder(kA)).freezes, 1u) << "it stayed frozen";
+  EXPECT_EQ(gpu_.freezes(kFirst), 1);
   apply({target(kA, false)});
+  EXPECT_EQ(gpu_.frozen_channels(), 0);
+}
+
+// As often as recovery thaws, at most.
+TEST_F(DoubtTest, WhoLosesEventsWithoutAnEndIsThawedInTheEnd) {
+  freeze_and_doubt(100);
+  EXPECT_EQ(gpu_.frozen_channels(), 16);
+  EXPECT_LE(gpu_.freezes(kFirst), 1 + static_cast<int>(ControlledGroup::kMostAgain));
+  apply({target(kA, false), target(kB, false)});
+  EXPECT_EQ(gpu_.frozen_channels(), 0);
+  EXPECT_EQ(ledger_entries(), 0u);
+}
+
+TEST_F(DoubtTest, RecoveryThawsAsOften) {
+  freeze_and_doubt(ControlledGroup::kMostAgain);
+  recover(gpu_, *region_, processes_);
+  EXPECT_EQ(gpu_.frozen_channels(), 0);
+}
+
+TEST_F(DoubtTest, WhatIsForgottenIsThawedAsOften) {
+  freeze_and_doubt(3);
+  enforcer_.forget(kA, 0);
+  EXPECT_EQ(gpu_.frozen_channels(), 8) << "B's";
+}
+
+TEST_F(DoubtTest, ARefusedFreezeLeavesNothingFrozenTooOften) {
+  freeze_and_doubt(1);
+  refuse(Kind::kFreeze, std::errc::io_error);
+  registry_.doubt(kA.pid);
+  apply({target(kA, true), target(kB, true)});
+  gpu_.fault = nullptr;
+  for (int i = 0; i < 3; ++i) {
+    clock_.advance(2s);
+    apply({target(kA, true), target(kB, true)});
+  }
+  EXPECT_EQ(gpu_.frozen_channels(), 16);
+  apply({target(kA, false), target(kB, false)});
   EXPECT_EQ(gpu_.frozen_channels(), 0);
   EXPECT_EQ(ledger_entries(), 0u);
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/sched/enforce/enforcer_rig.h"
+#include "tests/sched/enforce/late_line.h"
 
 namespace gpushare {
 namespace {
@@ -28,6 +29,68 @@ TEST_F(LeftoversTest, WhatIsForgottenIsThawedFirst) {
   EXPECT_EQ(gpu_.frozen_channels(), 8) << "B's";
   EXPECT_EQ(gpu_.slice_of(kHandlesA.client, kHandlesA.group), Micros(2048));
   enforcer_.forget(kB, 0);
+  EXPECT_EQ(gpu_.frozen_channels(), 0);
+  EXPECT_EQ(ledger_entries(), 0u);
+}
+
+// Programs that end while others start: the driver answers late, and nobody waits for it.
+TEST_F(LeftoversTest, WhatIsForgottenIsListedUntilTheDriverHasUndoneIt) {
+  Nanos delay{};
+  Enforcer enforcer(gpu_, ledger_, clock_, nullptr, late_lines(delay));
+  const std::vector<Enforcer::Target> both{target(kA, true), target(kB, true, Micros(5000))};
+  for (int i = 0; i < 3; ++i) enforcer.apply(0, both);
+  ASSERT_EQ(gpu_.frozen_channels(), 16);
+  ASSERT_EQ(gpu_.slice_of(kHandlesB.client, kHandlesB.group), Micros(5000));
+  delay = 300ms;
+  const std::size_t before = gpu_.calls.size();
+  enforcer.forget(kB, 0);
+  enforcer.undo_leftovers(processes_);  // nor is it undone by another
+  EXPECT_EQ(gpu_.calls.size(), before);
+  EXPECT_EQ(ledger_entries(), 2u);
+  clock_.advance(300ms);
+  enforcer.collect();
+  EXPECT_EQ(gpu_.frozen_channels(), 8) << "A's";
+  EXPECT_EQ(gpu_.slice_of(kHandlesB.client, kHandlesB.group), Micros(2048));
+  EXPECT_EQ(ledger_entries(), 1u);
+  enforcer.undo_all();
+}
+
+// Its entry in the ledger goes when it is undone, and with it a freeze that was begun meanwhile.
+TEST_F(LeftoversTest, WhatIsBeingUndoneIsNotFrozenAnewBefore) {
+  const LedgerKey key{kA.pid, kA.start_ticks, 0, kHandlesA.client, kHandlesA.group};
+  ASSERT_TRUE(ledger_.note_slice(key, 3, 2048));
+  Nanos delay{};
+  Enforcer enforcer(gpu_, ledger_, clock_, nullptr, late_lines(delay));
+  const auto apply_to_a = [&](bool is_frozen) {
+    enforcer.apply(0, std::vector{target(kA, is_frozen)});
+    clock_.advance(100ms);
+  };
+  for (int i = 0; i < 3; ++i) apply_to_a(false);
+  delay = 300ms;
+  enforcer.undo_leftovers(processes_);
+  for (int i = 0; i < 10; ++i) apply_to_a(true);
+  EXPECT_EQ(gpu_.frozen_channels(), 8);
+  EXPECT_EQ(ledger_entries(), 1u) << "what is frozen is listed";
+  enforcer.undo_all();
+  EXPECT_EQ(gpu_.frozen_channels(), 0);
+}
+
+// As while other programs hold the driver's lock.
+TEST_F(LeftoversTest, NobodyWaitsForTheDriverToUndoWhatIsLeft) {
+  const ChannelRef left{kHandlesA.client, kHandlesA.first_channel};
+  const LedgerKey key{kA.pid, kA.start_ticks, 0, kHandlesA.client, kHandlesA.group};
+  ASSERT_TRUE(ledger_.begin_freeze(key, 3, std::span(&left.channel, 1)));
+  ASSERT_TRUE(ledger_.note_slice(key, 3, 2048));
+  ASSERT_TRUE(gpu_.freeze(0, std::span(&left, 1)));
+  const Nanos delay = 300ms;
+  Enforcer enforcer(gpu_, ledger_, clock_, nullptr, late_lines(delay));
+  const std::size_t before = gpu_.calls.size();
+  for (int i = 0; i < 3; ++i) enforcer.undo_leftovers(processes_);
+  EXPECT_EQ(gpu_.calls.size(), before);
+  EXPECT_EQ(ledger_entries(), 1u) << "it is listed until it is undone";
+  clock_.advance(300ms);
+  enforcer.collect();
+  EXPECT_EQ(gpu_.calls.size(), before + 2) << "once";
   EXPECT_EQ(gpu_.frozen_channels(), 0);
   EXPECT_EQ(ledger_entries(), 0u);
 }

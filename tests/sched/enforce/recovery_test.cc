@@ -144,7 +144,10 @@ TEST_F(RecoveryTest, OfSomeGroupsAloneLeavesTheOthers) {
   freeze(kA, {1});
   freeze(kB, {1});
   Ledger ledger(*region_);
-  gpushare::recover(gpu_, ledger, processes_, {kB});
+  const std::set<LedgerKey> only{kB};
+  Recovery recovery(ledger, processes_, &only);
+  recovery.carry_out(gpu_);
+  (void)recovery.finish(ledger, processes_);
   EXPECT_EQ(gpu_.freezes({kA.client, 1}), 1);
   EXPECT_EQ(gpu_.freezes({kB.client, 1}), 0);
   EXPECT_EQ(ledger.groups(), std::vector{kA});

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/sched/enforce/enforcer_rig.h"
+#include "tests/sched/enforce/late_line.h"
 
 namespace gpushare {
 namespace {
@@ -179,6 +180,62 @@ TEST_F(SharingTest, AProcessThatIsNotFollowedAnyMoreSharesNothing) {
   apply({target(kB, true)});
   EXPECT_TRUE(gpu_.stopped.empty());
   EXPECT_EQ(gpu_.frozen_channels(), 8);
+}
+
+// While programs start, the driver says the number of a group late: until then a freeze of it might
+// be one of a whole MPS server.
+TEST_F(SharingTest, NobodyIsTouchedBeforeTheDriverHasSaidWhoSharesAGroup) {
+  const Nanos delay = 300ms;
+  Enforcer enforcer(gpu_, ledger_, clock_, nullptr, late_lines(delay));
+  const auto step = [&] {
+    const std::vector<Enforcer::Target> targets{target(kA, true, Micros(5000)),
+                                                target(kB, false, Micros(3000))};
+    enforcer.begin_step();
+    enforcer.apply(0, targets);
+  };
+  gpu_.hardware_groups[kHandlesA.group] = 6;
+  step();
+  EXPECT_TRUE(enforcer.is_behind());
+  clock_.advance(299ms);
+  step();
+  EXPECT_TRUE(gpu_.calls.empty());
+  clock_.advance(1ms);
+  step();  // both have the number 6: they are asked together
+  clock_.advance(299ms);
+  step();
+  EXPECT_TRUE(gpu_.calls.empty());
+  clock_.advance(1ms);
+  step();
+  EXPECT_EQ(gpu_.stopped, std::set{kA});
+  EXPECT_EQ(calls(Kind::kFreeze), 0u);
+  EXPECT_EQ(calls(Kind::kSetSlice), 0u);
+  EXPECT_FALSE(enforcer.is_behind());
+  enforcer.undo_all();
+  EXPECT_TRUE(gpu_.stopped.empty());
+}
+
+TEST_F(SharingTest, AnAnswerThatComesTooLateIsNoneOfTheGroupThatHasTheHandleNow) {
+  const Nanos delay = 300ms;
+  Enforcer enforcer(gpu_, ledger_, clock_, nullptr, late_lines(delay));
+  const auto step = [&] {
+    const std::vector<Enforcer::Target> targets{target(kA, true), target(kB, false)};
+    enforcer.apply(0, targets);
+  };
+  step();
+  clock_.advance(200ms);
+  registry_.apply(event(kA, ObjectFreed{kHandlesA.client, kHandlesA.group}));
+  for (const DriverEvent& one : program(kA, kHandlesA)) registry_.apply(one);
+  step();
+  clock_.advance(100ms);  // the answer of what is gone
+  step();
+  EXPECT_EQ(gpu_.frozen_channels(), 0);
+  for (int i = 0; i < 4; ++i) {
+    clock_.advance(200ms);
+    step();
+  }
+  EXPECT_EQ(gpu_.frozen_channels(), 8);
+  enforcer.undo_all();
+  EXPECT_EQ(gpu_.frozen_channels(), 0);
 }
 
 TEST_F(SharingTest, WhoSharesNothingForLongIsNoMpsClientAnyMore) {

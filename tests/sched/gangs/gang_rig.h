@@ -46,4 +46,11 @@ class GangRig : public SchedulerRig {
   std::vector<std::unique_ptr<sim::DataParallel>> jobs;
 };
 
+// A job of default settings on both of two GPUs.
+struct JobOnTwoGpus : GangRig {
+  JobOnTwoGpus() : GangRig(2), job((start(), add_job("job", {}, {0, 1}))) {}
+
+  sim::DataParallel& job;
+};
+
 }  // namespace gpushare::test

@@ -28,6 +28,7 @@ class Programs {
     bool hangs = false;    // it comes to no boundary
     bool lies = false;     // it says that it stands, and goes on
     bool is_slow_to_freeze = false;
+    bool is_even = false;  // it waits for each iteration
     bool is_running_now = false;
     Time asked_freeze{Time::max()};
   };
@@ -45,9 +46,9 @@ class Programs {
     all.push_back(program);
     return all.back();
   }
-  // Half a millisecond of everybody's life.
+  // A step of everybody's life.
   void live() {
-    now += 500us;
+    now += step;
     for (Program& each : all) live(each);
   }
   std::vector<Conductor::Job> jobs() const {
@@ -68,6 +69,7 @@ class Programs {
 
   std::vector<Program> all;
   Time now{1000s};
+  Nanos step = 500us;
 
  private:
   void live(Program& each) {
@@ -79,6 +81,7 @@ class Programs {
     const ProcessHold& hold = holds_[look.process];
     look.is_at_gate = look.has_shim && hold.is_gate_closed && !each.lies;
     look.was_at_work = is_at_work(each);
+    look.waits_for_work = each.is_even && is_at_work(each);
     if (look.is_at_gate || (look.at_boundary && !each.lies)) return;
     if (!each.lies) {
       ++look.launches;
@@ -163,6 +166,52 @@ TEST_F(ConductorTest, ATurnIsHandedOverWhenTheLastOneStandsAndTheGapIsMeasured) 
   EXPECT_GE(conductor_.gaps(0).count(), 95u);
   EXPECT_LE(conductor_.gaps(0).at(990), 2ms);
   EXPECT_GT(conductor_.gaps(0).at(500), 0ns);
+}
+
+TEST_F(ConductorTest, WhoseIterationsAreEvenIsFollowedWithoutAGap) {
+  order_two();
+  programs_.step = 50us;
+  for (Programs::Program& each : programs_.all) each.is_even = true;
+  step_for(100ms);
+  int both = 0;
+  for (int turn = 0; turn < 100; ++turn) {
+    order(0, turn % 2 == 0 ? std::vector<uint64_t>{2, 1} : std::vector<uint64_t>{1, 2});
+    const uint64_t next = turn % 2 == 0 ? 2 : 1, last = 3 - next;
+    for (const Time end = programs_.now + 53ms; programs_.now < end;) {
+      step();
+      both += state(last) == TurnState::kStopping && state(next) == TurnState::kRunning;
+    }
+    EXPECT_EQ(state(last), TurnState::kHeld);
+    EXPECT_EQ(state(next), TurnState::kRunning);
+  }
+  EXPECT_GE(both * 50us, 90 * JobTurn::kLead);
+  EXPECT_LE(both * 50us, 110 * JobTurn::kLead) << "for no longer than until the last one stands";
+  EXPECT_GE(conductor_.gaps(0).count(), 95u);
+  EXPECT_EQ(conductor_.gaps(0).at(500), 0ns);
+}
+
+// The one that was let in too soon has its turn all the same, and the other goes down the ladder.
+TEST_F(ConductorTest, WhoTakesLongerThanItUsedToIsStoppedBesideTheNextOne) {
+  order_two();
+  programs_.step = 50us;
+  programs_.all[0].is_even = true;
+  for (const std::vector<uint64_t>& ids :
+       {std::vector<uint64_t>{1, 2}, {2, 1}, {1, 2}, {2, 1}, {1, 2}}) {
+    step_for(103ms);
+    order(0, ids);
+  }
+  step_for(103ms);
+  order(0, {2, 1});
+  for (const Time end = programs_.now + 1s; state(2) != TurnState::kRunning;) {
+    step();
+    programs_.all[0].hangs = state(1) == TurnState::kStopping;
+    ASSERT_LT(programs_.now, end);
+  }
+  EXPECT_EQ(state(1), TurnState::kStopping);
+  step_for(3 * kGrace);
+  EXPECT_EQ(state(1), TurnState::kHeld);
+  EXPECT_EQ(conductor_.find(1)->rung(), Rung::kGate);
+  EXPECT_EQ(state(2), TurnState::kRunning);
 }
 
 TEST_F(ConductorTest, NobodyIsLetInBesideWhoHasNotStoodYet) {
@@ -251,6 +300,7 @@ class RandomLives : public ConductorTest, public ::testing::WithParamInterface<i
           program.hangs = pick(8) == 0;
           program.lies = program.look.has_shim && pick(16) == 0;
           program.is_slow_to_freeze = pick(4) == 0;
+          program.is_even = pick(2) == 0;
           program.iteration = std::chrono::microseconds(1000 + pick(40'000));
         }
         break;

@@ -146,6 +146,29 @@ TEST_F(EndedJobs, AFailedStartTeachesNothing) {
   EXPECT_NE(teaches(all[0]), teaches(all[1]));
 }
 
+TEST_F(EndedJobs, OneThatFailedOrWasKilledTeachesNothing) {
+  step({{.process = kOne, .used = 5s}, {.process = kTwo, .used = 5s}});
+  jobs_.note_end(kOne, 1 << 8);
+  jobs_.note_end(kTwo, 9);
+  for (const Job& job : take_ended()) EXPECT_FALSE(teaches(job)) << job.name;
+}
+
+TEST_F(EndedJobs, OneThatEndedWellTeachesAndSoDoesOneOfWhichThatIsNotKnown) {
+  step({{.process = kOne, .used = 5s}, {.process = kTwo, .used = 5s}});
+  jobs_.note_end(kOne, 0);
+  jobs_.note_end(kTwo, std::nullopt);
+  for (const Job& job : take_ended()) EXPECT_TRUE(teaches(job)) << job.name;
+}
+
+// A server ends its workers, and then itself.
+TEST_F(EndedJobs, OfSeveralProcessesTheLastOnesStatusCounts) {
+  step({{.process = kOne, .run = 5, .used = 5s}, {.process = kTwo, .run = 5, .used = 5s}});
+  jobs_.note_end(kTwo, 15);
+  step({{.process = kOne, .run = 5, .used = 5s}});
+  jobs_.note_end(kOne, 0);
+  EXPECT_TRUE(teaches(take_ended().at(0)));
+}
+
 TEST_F(EndedJobs, AHugeCommandLineIsNotCarriedAbout) {
   const std::string line(100'000, 'x');
   step({{.process = kOne, .used = 1s, .command_line = line}});

@@ -33,7 +33,7 @@ using Json = nlohmann::json;
 constexpr pid_t kShell = 50;  // and the two after it: attached, and never on a GPU
 constexpr int kShells = 3, kPrograms = 5;
 constexpr std::array<const char*, 4> kTenants{"lab", "batch", "web", "default"};
-constexpr std::string_view kConfig = "[tenant.web]\nweight = 70\n";
+constexpr std::string_view kWebOnly = "[tenant.web]\nweight = 70\n";
 // Some of the agents let the programs take turns, so that they die while most are held.
 constexpr std::string_view kTurns =
     "[gpu.0]\npolicy = 'turns'\nturn_ms = 20\n[tenant.web]\nweight = 70\n";
@@ -46,7 +46,7 @@ class VirtualStorm : public ::testing::Test {
   struct Agent {
     explicit Agent(VirtualStorm& on)
         : roster(on.plane_.region()), tenants(&roster), control(tenants) {
-      const Config config = test::parse(on.one_in(2) ? kTurns : kConfig).value();
+      const Config config = test::parse(on.one_in(2) ? kTurns : kWebOnly).value();
       end_the_dead(tenants, on.processes_);
       EXPECT_TRUE(tenants.start(config));
       on.expect_what_was_acknowledged(tenants);

@@ -54,6 +54,30 @@ class KernelTenantsTest : public ::testing::Test {
   std::optional<KernelTenants> mirror_;
 };
 
+// Limits of single GPUs are only in sysfs, by UUID or by RM's instance.
+TEST_F(KernelTenantsTest, ALimitOfOneGpuIsMirroredByTheIndexOfThatGpu) {
+  start("[tenant.batch]\nmax = \"50%\"\n");
+  std::vector<GpuInfo> gpus(2);
+  gpus[0].instance = 1;
+  gpus[0].uuid = "GPU-aa";
+  gpus[1].index = 1;
+  gpus[1].uuid = "GPU-bb";
+  operator_writes("batch", "gpu_max", "GPU-aa 20000 100000\ngpu0 80000 100000\nGPU-cc 1000 1000");
+  mirror_->set_gpus(gpus);
+  EXPECT_TRUE(mirror_->follow(Time(1s)));
+  const auto cap_on = [&](uint32_t gpu) {
+    return tenants_.at(*tenants_.find("batch"))->cap_on(gpu);
+  };
+  EXPECT_EQ(cap_on(0), (Cap{20ms, 100ms})) << "gpu0 is RM's instance, not this one";
+  EXPECT_EQ(cap_on(1), (Cap{50ms, 100ms})) << "the lesser of both";
+  EXPECT_EQ(cap_on(2), (Cap{50ms, 100ms}));
+  EXPECT_FALSE(mirror_->follow(Time(2s))) << "nothing has changed";
+  operator_writes("batch", "gpu_max", "GPU-bb 10000 1000000\nnonsense\nGPU-aa\nGPU-aa 1 2 3");
+  EXPECT_TRUE(tell(SettingsChanged{"batch", SettingsChanged::What::kSettings}));
+  EXPECT_EQ(cap_on(0), (Cap{50ms, 100ms}));
+  EXPECT_EQ(cap_on(1), (Cap{10ms, 1s}));
+}
+
 constexpr std::string_view kTwoTenants = R"(
 [tenant.batch]
 weight = 50

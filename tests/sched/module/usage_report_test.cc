@@ -67,6 +67,18 @@ TEST_F(UsageReportTest, TellsOfPeriodsThatACapCut) {
   EXPECT_NEAR(static_cast<double>(a->some.total_us), 3.1e6, 0.3e6) << "it had 20 % of 4 s";
 }
 
+TEST_F(UsageReportTest, TellsOfPeriodsThatACapOfOneGpuCut) {
+  rig_.start();
+  rig_.add_busy("a", {});
+  rig_.tenants.set_gpu_caps(*rig_.tenants.find("a"), {{0, Cap{10ms, 50ms}}});
+  for (int i = 0; i < 20; ++i) {
+    rig_.run_for(100ms);
+    publish();
+  }
+  EXPECT_NEAR(static_cast<double>(last("a")->periods), 39, 2) << "of 50 ms, in 2 s";
+  EXPECT_GT(last("a")->throttled_periods, 20u);
+}
+
 TEST_F(UsageReportTest, TellsOfPressure) {
   rig_.start();
   rig_.add_busy("a", {{"weight", "300"}});

@@ -11,7 +11,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr ProcessId kDaemon{50, 1}, kA{70, 1}, kB{80, 1};
+constexpr ProcessId kDaemon{50, 1}, kFirst{70, 1}, kSecond{80, 1};
 
 // A machine whose state the test sets. An answer comes with the next finished(); a silent daemon
 // gives none.
@@ -82,53 +82,53 @@ class MpsLinkTest : public ::testing::Test {
   std::unique_ptr<FakeMpsHost> owned_ = std::make_unique<FakeMpsHost>();
   FakeMpsHost& host_ = *owned_;
   MpsLink link_{std::move(owned_), [](const ProcessId& process) {
-                  return MpsClient{process, process == kA ? "a" : "b", "spin"};
+                  return MpsClient{process, process == kFirst ? "a" : "b", "spin"};
                 }};
 };
 
 TEST_F(MpsLinkTest, StartsItAndKnowsItsClients) {
-  run_with_clients({kA, kB});
+  run_with_clients({kFirst, kSecond});
   EXPECT_EQ(host_.starts, std::vector<std::string>{" all"});
   EXPECT_EQ(link_.status().state, MpsState::kRunning);
   EXPECT_EQ(link_.status().pid, kDaemon.pid);
   EXPECT_EQ(link_.status().clients, 2u);
-  EXPECT_TRUE(link_.is_client(kA));
+  EXPECT_TRUE(link_.is_client(kFirst));
   EXPECT_EQ(link_.pipe_for({90, 1}), host_.pipe);
 }
 
 TEST_F(MpsLinkTest, ClientsMayStandOnOneLine) {
   host_.separator = " ";
-  run_with_clients({kA, kB});
+  run_with_clients({kFirst, kSecond});
   EXPECT_EQ(link_.status().clients, 2u);
 }
 
 TEST_F(MpsLinkTest, ANewProgramIsKnownSoonAfterItWasToldOfTheServer) {
   run_with_clients({});
-  EXPECT_NE(link_.pipe_for(kA), "");
-  host_.clients = {kA};
+  EXPECT_NE(link_.pipe_for(kFirst), "");
+  host_.clients = {kFirst};
   run(1s);
-  EXPECT_TRUE(link_.is_client(kA));
+  EXPECT_TRUE(link_.is_client(kFirst));
 }
 
 TEST_F(MpsLinkTest, WithoutADaemonForTheRightGpusNoProgramIsTold) {
-  EXPECT_EQ(link_.pipe_for(kA), "");
+  EXPECT_EQ(link_.pipe_for(kFirst), "");
   host_.does_start = false;
   link_.want("", true);
   run(1s);
-  EXPECT_EQ(link_.pipe_for(kA), "");
+  EXPECT_EQ(link_.pipe_for(kFirst), "");
   host_.running = MpsDaemon{kDaemon, "GPU-x"};
-  host_.clients = {kB};
+  host_.clients = {kSecond};
   run(1s);
   EXPECT_EQ(link_.status().state, MpsState::kOther);
-  EXPECT_EQ(link_.pipe_for(kA), "");
+  EXPECT_EQ(link_.pipe_for(kFirst), "");
 }
 
 TEST_F(MpsLinkTest, AProgramThatWouldSeeOtherGpusIsNotTold) {
   link_.want("GPU-11111111-a", true);
   run(1s);
-  EXPECT_EQ(link_.pipe_for(kA), "");
+  EXPECT_EQ(link_.pipe_for(kFirst), "");
   host_.visible_devices = "GPU-11111111-a";
-  EXPECT_EQ(link_.pipe_for(kA), host_.pipe);
+  EXPECT_EQ(link_.pipe_for(kFirst), host_.pipe);
 }
 
 TEST_F(MpsLinkTest, ADaemonThatDiesIsStartedAgain) {
@@ -153,7 +153,7 @@ TEST_F(MpsLinkTest, ADaemonThatIsNotStartedSaysWhy) {
 }
 
 TEST_F(MpsLinkTest, ADaemonThatDoesNotAnswerIsReportedAndLeftAlone) {
-  run_with_clients({kA});
+  run_with_clients({kFirst});
   host_.is_silent = true;
   run(20s);
   EXPECT_NE(link_.status().error, "");
@@ -165,11 +165,11 @@ TEST_F(MpsLinkTest, ADaemonThatDoesNotAnswerIsReportedAndLeftAlone) {
 }
 
 TEST_F(MpsLinkTest, NamesTheProcessesThatEndedWithAFault) {
-  run_with_clients({kA, kB});
+  run_with_clients({kFirst, kSecond});
   host_.has_fault = true;
   run(MpsPlan::kAskBusy + 1s);
   EXPECT_EQ(link_.status().faults, 1u);
-  host_.ended = {kA, kB};
+  host_.ended = {kFirst, kSecond};
   host_.clients.clear();
   run(3s);
   EXPECT_EQ(link_.status().last_fault, "tenant a: spin (pid 70), tenant b: spin (pid 80)");
@@ -178,23 +178,23 @@ TEST_F(MpsLinkTest, NamesTheProcessesThatEndedWithAFault) {
 
 // The server would refuse them; without it they take turns.
 TEST_F(MpsLinkTest, WhileItTurnsClientsAwayNoProgramIsTold) {
-  run_with_clients({kA});
+  run_with_clients({kFirst});
   host_.has_server = host_.has_fault = true;
   run(MpsPlan::kAskBusy + 1s);
-  EXPECT_EQ(link_.pipe_for(kB), "");
+  EXPECT_EQ(link_.pipe_for(kSecond), "");
   host_.has_fault = false;
-  host_.ended = {kA};
+  host_.ended = {kFirst};
   host_.clients.clear();
   run(1s);
-  EXPECT_EQ(link_.pipe_for(kB), host_.pipe);
+  EXPECT_EQ(link_.pipe_for(kSecond), host_.pipe);
 }
 
 TEST_F(MpsLinkTest, ReplacesItWhenTheLastClientHasGone) {
-  run_with_clients({kA});
+  run_with_clients({kFirst});
   link_.want("GPU-x", true);
   run(10s);
   EXPECT_EQ(host_.starts.size(), 1u);
-  host_.ended = {kA};
+  host_.ended = {kFirst};
   host_.clients.clear();
   run(2 * MpsPlan::kAskBusy + 1s);
   EXPECT_EQ(host_.starts.size(), 2u);
@@ -202,10 +202,10 @@ TEST_F(MpsLinkTest, ReplacesItWhenTheLastClientHasGone) {
 }
 
 TEST_F(MpsLinkTest, LeavesOneWithClientsAndEndsOneWithout) {
-  run_with_clients({kA});
+  run_with_clients({kFirst});
   link_.leave();
   EXPECT_TRUE(host_.running);
-  host_.ended = {kA};
+  host_.ended = {kFirst};
   host_.clients.clear();
   run(3s);
   link_.leave();

@@ -56,6 +56,13 @@ TEST(Left, WhoIsALittleOverAnExactWordIsAboutToEnd) {
   }
 }
 
+// A program that makes its context has received some tens of milliseconds before it has done any of
+// what its length was said of.
+TEST(Left, AShortJobMayHaveStartedAsWell) {
+  EXPECT_EQ(left_of({.length = 300ms, .service = 399ms}), (Left{0s, LeftSource::kSaid}));
+  EXPECT_EQ(left_of({.length = 300ms, .service = 400ms}), Left{});
+}
+
 TEST(Left, TakesAnyNumbers) {
   std::mt19937_64 random(1);
   for (int i = 0; i < 100'000; ++i) {

@@ -102,11 +102,14 @@ TEST_P(EveryPolicy, KeepsToTheSeamWhateverComes) {
       });
       tenant.priority = static_cast<Priority>(below(3));
       tenant.slo = below(2) == 0 ? 20ms : 0ms;
+      tenant.phase = static_cast<TenantPhase>(below(4));
       tenant.groups = tenant.has_shim ? below(16) : 0;
     }
     for (ProcessView& process : processes) {
       process.wants_gpu = below(3) != 0;
       process.used = Nanos(below(1'000'000));
+      process.phase = static_cast<ShimPhase>(below(3));
+      process.last_launch = now - Nanos(below(20'000'000));
       if (process.has_shim)
         process.iterations = {.source = ShimSource::kAnnounced,
                               .confidence = 1000,

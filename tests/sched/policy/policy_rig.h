@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "intercept/sim/gpu/sim_gpu.h"
-#include "sched/step/accounting.h"
+#include "sched/account/accounting.h"
 #include "shmctl/plane/token_bucket.h"
 #include "shmctl/settings/tenant_settings.h"
 #include "tests/intercept/sim/programs.h"

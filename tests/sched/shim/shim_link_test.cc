@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <set>
+
 #include "sched/step/views.h"
 #include "shmctl/base/proc_stat.h"
 #include "shmctl/base/unix_socket.h"
@@ -36,7 +38,9 @@ class ShimLinkTest : public ::testing::Test {
     link_->serve();
     DescriptorMessage message;
     if (::recvmsg(socket->get(), message.get(), MSG_CMSG_CLOEXEC) != 1) return nullptr;
-    const Fd file(message.taken().slot);
+    const auto taken = message.taken();
+    const Fd file(taken.slot);
+    wake_ = Fd(taken.wake);
     void* mapped =
         ::mmap(nullptr, kShimSlotBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
     if (mapped != MAP_FAILED) slot_ = static_cast<ShimSlot*>(mapped);
@@ -84,11 +88,23 @@ class ShimLinkTest : public ::testing::Test {
   std::unique_ptr<Policy> policy_;
   Plan plan_;
   ShimSlot* slot_ = nullptr;
+  Fd wake_{-1};  // by which the program wakes the agent
 };
 
 TEST_F(ShimLinkTest, WhoseTenantHasNoPartGetsNoSlot) {
   share(kSpatial);
   EXPECT_EQ(connect(), nullptr);
+}
+
+// So that it is known what a program that starts has launched (sched/account/lone_context.h).
+TEST_F(ShimLinkTest, WhereGpusAreSharedByTimeItSaysWhatItLaunchesAndNobodyIsHeld) {
+  share("");
+  ASSERT_NE(connect(), nullptr);
+  EXPECT_EQ(slot_->head.features, uint32_t{kShimGate});
+  EXPECT_FALSE(is_closed());
+  step();
+  EXPECT_FALSE(is_closed());
+  EXPECT_TRUE(read_slot(*slot_).shows_work);
 }
 
 TEST_F(ShimLinkTest, CreditIsAskedForWhereTheGateIsOnTheGpu) {
@@ -210,6 +226,73 @@ TEST_F(ShimLinkTest, APlanHoldsAProcessAtAnIterationAndLetsItGo) {
   holds->holds = false;
   step();
   EXPECT_EQ(slot_->iterations.run_until, 0u);
+}
+
+// Who is between two requests lends, and its next launch wakes the agent: nobody looks for it.
+TEST_F(ShimLinkTest, AProgramThatLendsStandsAtItsGateAndWakesTheAgent) {
+  share("[gpu.0]\nsharing = 'spatial'\npolicy = 'tpot'\n");
+  const std::vector<Setting> prefill{{"phase", "prefill"}};
+  ASSERT_TRUE(tenants_.set(kDefaultTenantName, prefill, false));
+  ASSERT_NE(connect(), nullptr);
+  launch();
+  step();
+  ASSERT_FALSE(is_closed());
+  EXPECT_EQ(link_->hear(MonotonicClock().now()), Time::max());
+  const Time end = MonotonicClock().now() + 20s;
+  while (!is_closed() && MonotonicClock().now() < end) step();
+  ASSERT_TRUE(is_closed()) << "4 ms after its launch";
+  EXPECT_EQ(slot_->iterations.run_until, UINT64_MAX) << "so that its gate wakes us";
+  step();
+  EXPECT_TRUE(is_closed());
+  launch();
+  slot_->waiting = 1;
+  const uint64_t one = 1;
+  ASSERT_EQ(::write(wake_.get(), &one, sizeof one), ssize_t{sizeof one});
+  const Time now = MonotonicClock().now();
+  EXPECT_EQ(link_->hear(now), now) << "a step is due";
+  step();
+  EXPECT_FALSE(is_closed());
+  EXPECT_EQ(slot_->iterations.run_until, 0u);
+  EXPECT_EQ(link_->hear(now), Time::max());
+}
+
+// A program that writes to its descriptor all the time does not keep the agent at its steps.
+TEST_F(ShimLinkTest, WakesAskForNoMoreStepsThanOneEachTwoMilliseconds) {
+  share(kByTarget);
+  ASSERT_NE(connect(), nullptr);
+  Time now = MonotonicClock().now();
+  const Time begin = now;
+  std::set<Time> due;
+  for (int i = 0; i < 1000; ++i, now += 20us) {
+    const uint64_t one = 1;
+    ASSERT_EQ(::write(wake_.get(), &one, sizeof one), ssize_t{sizeof one});
+    due.insert(link_->hear(now));
+  }
+  EXPECT_EQ(*due.begin(), begin);
+  EXPECT_LE(due.size(), 12u) << "in 20 ms";
+}
+
+// Nobody would wait at the gate, and the work would never end.
+TEST_F(ShimLinkTest, WhoHasWorkInLineThatWaitsOnTheGpuDoesNotLend) {
+  share("[gpu.0]\nsharing = 'spatial'\npolicy = 'tpot'\ngate = 'credit'\n");
+  const std::vector<Setting> prefill{{"phase", "prefill"}};
+  ASSERT_TRUE(tenants_.set(kDefaultTenantName, prefill, false));
+  ASSERT_NE(connect(), nullptr);
+  slot_->credit.held = ShimHeld::kOnGpu;
+  slot_->credit.issued = 7;
+  slot_->credit.reached = 5;
+  launch();
+  step();
+  ASSERT_FALSE(is_closed());
+  const Time later = MonotonicClock().now() + 30ms;  // long after 4 ms
+  while (MonotonicClock().now() < later) {
+    step();
+    ASSERT_FALSE(is_closed());
+  }
+  slot_->credit.reached = 7;
+  const Time end = MonotonicClock().now() + 20s;
+  while (!is_closed() && MonotonicClock().now() < end) step();
+  EXPECT_TRUE(is_closed());
 }
 
 // Where a GPU shared by time takes turns. No policy of the real ones needs to be there for it.

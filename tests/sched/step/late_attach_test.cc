@@ -277,6 +277,28 @@ TEST_F(LateAttachTest, AProcessThatLostEventsIsLookedAtAloneAndLessAndLess) {
   EXPECT_THAT(gpu_.begun, ElementsAre(10)) << "at once after a long peace";
 }
 
+TEST_F(LateAttachTest, WhoRunsUnknownIsLookedForUnlessItIsKnownByThen) {
+  test::FakeObserver observer;
+  LateAttach late(gpu_, &observer, registry_, clock_);
+  for (const pid_t pid : {10, 11}) {
+    add(pid, 1);
+    late.look_for(pid, 0);
+  }
+  for (const DriverEvent& one : gpu_.attachable[10]) registry_.apply(one);
+  const uint64_t serial = registry_.holder({10, 7}, 0)->groups[0].serials[0];
+  late.look_around();
+  while (late.advance(500us)) {
+  }
+  EXPECT_THAT(gpu_.begun, ElementsAre(11));
+  EXPECT_THAT(known(), ElementsAre(10, 11));
+  late.look_for(10, 1);  // on another GPU it is not
+  late.look_around();
+  while (late.advance(500us)) {
+  }
+  EXPECT_THAT(gpu_.begun, ElementsAre(11, 10));
+  EXPECT_EQ(registry_.holder({10, 7}, 0)->groups[0].serials[0], serial);
+}
+
 TEST_F(LateAttachTest, AProcessThatCannotBeLookedAtIsTriedAgain) {
   add(10, 1);
   gpu_.failing.insert(10);

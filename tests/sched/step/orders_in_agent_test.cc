@@ -163,10 +163,11 @@ class LearntLengths : public ::testing::Test {
     rig_.work.back() = program.endless();
     return program;
   }
-  void run(const std::string& command, Nanos time, uid_t user = kUser) {
+  void run(const std::string& command, Nanos time, uid_t user = kUser,
+           std::optional<int> status = {}) {
     const sim::Program& program = begin(command, user);
     rig_.run_for(time);
-    rig_.machine.model.close_client(program.client);
+    rig_.machine.model.close_client(program.client, status);
     rig_.work.back() = 0;
     rig_.run_for(Jobs::kRemembered + 1s);
   }
@@ -187,6 +188,16 @@ TEST_F(LearntLengths, TheSecondRunOfACommandIsKnown) {
   const ProcessRecord record = seen(begin("python train.py --epochs 3"));
   EXPECT_EQ(record.job_left_by, static_cast<uint32_t>(LeftSource::kLearnt));
   EXPECT_NEAR(static_cast<double>(record.job_left_us), 4e6, 0.1e6);
+}
+
+TEST_F(LearntLengths, OneThatWasKilledOrFailedTeachesNothing) {
+  start();
+  run("python train.py", 1s, kUser, /*status=*/9);
+  run("python train.py", 1s, kUser, /*status=*/1 << 8);
+  EXPECT_TRUE(lengths_.all().empty());
+  run("python train.py", 3s, kUser, /*status=*/0);
+  ASSERT_EQ(lengths_.all().size(), 1u);
+  EXPECT_NEAR(static_cast<double>(lengths_.all()[0].length / 1ms), 3000, 50);
 }
 
 TEST_F(LearntLengths, AnotherCommandAndAnotherUsersAreNot) {

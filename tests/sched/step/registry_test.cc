@@ -224,15 +224,15 @@ TEST_F(RegistryTest, WithTwoGpusAGroupOfAnUnknownDeviceHasNoHolder) {
 }
 
 TEST_F(RegistryTest, NotesThatAProcessChoseItsOwnSlice) {
-  constexpr uint32_t kSetTimeslice = 0xA06C0103;
+  constexpr uint32_t kChooseSlice = 0xA06C0103;
   apply(program(kProcess, kContext));
   EXPECT_EQ(holder(1).groups[0].own_slice, std::nullopt);
   const uint64_t before = holder(1).generation;
-  registry_.apply(event(kProcess, ControlMade{kContext.client, kContext.group, kSetTimeslice,
+  registry_.apply(event(kProcess, ControlMade{kContext.client, kContext.group, kChooseSlice,
                                               /*status=*/0x23, 1}));
   EXPECT_EQ(holder(1).groups[0].own_slice, std::nullopt) << "it was refused";
   registry_.apply(
-      event(kProcess, ControlMade{kContext.client, kContext.group, kSetTimeslice, 0, 2048}));
+      event(kProcess, ControlMade{kContext.client, kContext.group, kChooseSlice, 0, 2048}));
   EXPECT_EQ(holder(1).groups[0].own_slice, Micros(2048));
   EXPECT_EQ(holder(1).groups[0].own_slice_count, 1u);
   EXPECT_NE(holder(1).generation, before);
@@ -358,6 +358,88 @@ TEST_F(RegistryTest, TwoHundredProgramsLeaveNothingBehind) {
     registry_.apply(event(process, ProcessClosed{.by_exec = below(2) == 0}));
   }
   EXPECT_TRUE(registry_.processes().empty());
+}
+
+// A program with many groups, channels and allocations makes and frees them one after the other.
+TEST_F(RegistryTest, AnEventCostsNoMoreWithWhatTheProcessHasBeside) {
+  constexpr uint32_t kBusyClient = 7, kGroups = 300, kAllocations = 5000;
+  apply(program(kProcess, kContext, 1));
+  apply({event(kProcess, DeviceCreated{kBusyClient, 1, 1})});
+  for (uint32_t i = 0; i < kAllocations; ++i)
+    apply({event(kProcess, MemoryAllocated{kBusyClient, 1, 0x10000 + i, 4096, true})});
+  const uint64_t before = registry_.looked_at();
+  const uint64_t generation = registry_.generation();
+  for (uint32_t i = 0; i < kGroups; ++i) {
+    apply({event(kProcess, GroupCreated{kBusyClient, 1, 0x1000 + i, Engine::kGraphics, 3})});
+    for (const uint32_t channel : {0x4000 + 2 * i, 0x4001 + 2 * i})
+      apply({event(kProcess, ChannelCreated{kBusyClient, 0x1000 + i, channel, 0xC86F})});
+    apply({event(kProcess, ControlMade{kBusyClient, 0x1000 + i, 0xA06C0103, 0, 1000 + i})});
+  }
+  EXPECT_EQ(holder(0).groups.size(), 1u + kGroups);
+  EXPECT_EQ(holder(0).memory_bytes, (16u << 20) + kAllocations * 4096u);
+  EXPECT_GE(registry_.generation(), generation + 4 * kGroups);
+  for (uint32_t i = 0; i < kGroups; ++i) {
+    apply({event(kProcess, ObjectFreed{kBusyClient, 0x4000 + 2 * i})});
+    apply({event(kProcess, ObjectFreed{kBusyClient, 0x1000 + i})});
+  }
+  EXPECT_EQ(holder(0).groups.size(), 1u);
+  EXPECT_EQ(registry_.looked_at(), before);
+}
+
+// Whatever happens one by one, holders are what they are when all is gone through.
+TEST_F(RegistryTest, HoldersThatAreKeptAreThoseThatAreMadeAnew) {
+  std::mt19937 random(11);
+  const auto below = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
+  const auto as_text = [&] {
+    std::string text;
+    for (const Holder& holder : registry_.find(kProcess.pid)->holders) {
+      text += "gpu " + std::to_string(holder.gpu) + " " + std::to_string(holder.memory_bytes);
+      for (const uint32_t id : holder.channel_classes) text += " class " + std::to_string(id);
+      for (const ComputeGroup& group : holder.groups) {
+        text += "\n " + std::to_string(group.ref.client) + "/" + std::to_string(group.ref.group) +
+                " fd " + std::to_string(group.ref.fd) + " serial " + std::to_string(group.serial) +
+                " slice " + std::to_string(group.own_slice.value_or(Micros(0)).count()) + "*" +
+                std::to_string(group.own_slice_count);
+        for (std::size_t i = 0; i < group.channels.size(); ++i)
+          text += " " + std::to_string(group.channels[i]) + ":" + std::to_string(group.serials[i]);
+      }
+      text += "\n";
+    }
+    return text;
+  };
+  registry_.apply(event(kProcess, ProcessOpened{}));
+  for (int i = 0; i < 20'000; ++i) {
+    const uint32_t client = 1 + below(2), device = 1 + below(3), group = 0x10 + below(6);
+    const uint32_t channel = 0x100 * (group - 0xF) + below(4), memory = 0x1000 + below(8);
+    switch (below(8)) {
+      case 0:
+        registry_.apply(event(kProcess, DeviceCreated{client, device, below(3)}));
+        break;
+      case 1:
+        registry_.apply(
+            event(kProcess, GroupCreated{client, device, group,
+                                         below(5) == 0 ? Engine::kCopy : Engine::kGraphics, 3}));
+        break;
+      case 2:
+      case 3:
+        registry_.apply(event(
+            kProcess, ChannelCreated{client, group, channel, below(4) == 0 ? 0xC76Fu : 0xC86Fu}));
+        break;
+      case 4:
+        registry_.apply(event(kProcess, MemoryAllocated{client, device, memory, 4096, true}));
+        break;
+      case 5:
+        registry_.apply(event(kProcess, ControlMade{client, group, 0xA06C0103, 0, below(5000)}));
+        break;
+      default:
+        const uint32_t freed[] = {client, device, group, channel, memory};
+        registry_.apply(event(kProcess, ObjectFreed{client, freed[below(60) == 0 ? 0 : below(5)]}));
+    }
+    const std::string kept = as_text();
+    registry_.apply(event(kProcess, ClientCreated{9, 3}));
+    registry_.apply(event(kProcess, ObjectFreed{9, 9}));  // all is gone through
+    ASSERT_EQ(kept, as_text()) << "after " << i;
+  }
 }
 
 TEST_F(RegistryTest, LossesOfOneProcessAskForNoScanOfAll) {

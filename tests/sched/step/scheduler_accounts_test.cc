@@ -6,6 +6,7 @@
 
 #include <tuple>
 
+#include "tests/sched/enforce/late_line.h"
 #include "tests/sched/support/scheduler_rig.h"
 
 namespace gpushare {
@@ -39,6 +40,33 @@ double charged(const SchedulerRig& rig, const std::string& tenant) {
   const auto use = rig.scheduler->state().tenant_use.find(*rig.tenants.find(tenant));
   if (use == rig.scheduler->state().tenant_use.end()) return 0;
   return std::chrono::duration<double>(use->second.used[0]).count();
+}
+
+// As while many programs start: the log of what a program did comes long after its end.
+TEST(SchedulerAccounts, AProgramThatHasEndedIsChargedForWhatALateLogTells) {
+  const Nanos delay = 700ms;
+  SchedulerRig rig;
+  rig.make_line = test::late_lines(delay);
+  rig.start();
+  ASSERT_TRUE(rig.tenants.set("job", {}, /*create=*/true));
+  const double ran = run_short_programs(rig, "job", 50ms, 3s) * 3;
+  rig.run_for(3s);
+  ASSERT_GT(ran, 2);
+  EXPECT_NEAR(charged(rig, "job"), ran, 0.05 * ran);
+}
+
+TEST(SchedulerAccounts, SharesAndCapsHoldThoughTheDriverAnswersLate) {
+  const Nanos delay = 100ms;
+  SchedulerRig rig;
+  rig.make_line = test::late_lines(delay);
+  rig.start();
+  rig.add_busy("heavy", {{"weight", "300"}});
+  rig.add_busy("light", {{"weight", "100"}});
+  rig.add_busy("capped", {{"weight", "1000"}, {"max", "200000 1000000"}});
+  rig.run_for(5s);
+  const std::vector<double> shares = rig.measure(20s);
+  EXPECT_NEAR(shares[2], 0.2, 0.04);
+  EXPECT_NEAR(shares[0] / (shares[0] + shares[1]), 0.75, 0.05);
 }
 
 TEST(SchedulerAccounts, CountersOfATenantGoOnUnderTheNextAgent) {

@@ -5,15 +5,15 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/sched/enforce/late_line.h"
 #include "tests/sched/support/scheduler_rig.h"
 
 namespace gpushare {
 namespace {
 
 using namespace std::chrono_literals;
+using test::kPoint;
 using test::SchedulerRig;
-
-constexpr double kPoint = 0.01;
 
 TEST(SchedulerFinding, AProgramThatWasThereBeforeIsItsUsersAndNotRoots) {
   SchedulerRig rig;
@@ -109,7 +109,7 @@ TEST(SchedulerFinding, ARuleByUserHoldsAlsoWhenTheNameServiceIsLate) {
 }
 
 // A program can rewrite the arguments of its calls before the probe reads them, so that no event
-
+// tells of what it makes.
 TEST(SchedulerFinding, WhoRunsUnseenIsFoundByTheSwitchLog) {
   SchedulerRig rig;
   rig.run_busy({{"a", {}}}, 1s);
@@ -118,6 +118,73 @@ TEST(SchedulerFinding, WhoRunsUnseenIsFoundByTheSwitchLog) {
   rig.run_for(3s);
   EXPECT_NE(rig.record(*rig.programs[1]).pid, 0) << "it is known";
   EXPECT_NEAR(rig.measure(5s)[1], 0.2, 0.02) << "and held to its cap";
+}
+
+// Hands the model's events on when it is told to: what a program makes is examined first, which
+// takes as long as other programs hold the driver's lock.
+class LateObserver final : public Observer {
+ public:
+  explicit LateObserver(Observer& events) : events_(events) {}
+  using Observer::drain;
+  int fd() const override { return events_.fd(); }
+  uint64_t dropped() const override { return 0; }
+  Result<uint64_t> drain(const Sink& sink, uint64_t most) override {
+    if (is_late) return 0;
+    if (loser.pid != 0) sink({MonotonicClock().now(), std::exchange(loser, {}), EventsLost{1}});
+    return events_.drain(sink, most);
+  }
+  bool is_late = false;
+  ProcessId loser;  // tells that events of it were lost
+
+ private:
+  Observer& events_;
+};
+
+// A rig with a driver whose calls take a while and are made on lines.
+struct LateRig : SchedulerRig {
+  LateRig() {
+    make_line = test::late_lines(call);
+    SchedulerParts::start(gpu, &late, clock);
+  }
+  const Nanos call = 3ms;  // of the driver
+  LateObserver late{observer};
+};
+
+// The switch log tells of it before its events do.
+TEST(SchedulerFinding, WhoIsFrozenAndWasKnownLateIsNotThawedForAMoment) {
+  LateRig rig;
+  rig.run_for(1200ms);  // what is done each second has just been done
+  rig.late.is_late = true;
+  rig.add_busy("a", {});
+  rig.add_busy("b", {});
+  rig.run_for(300ms);
+  rig.late.is_late = false;
+  rig.run_for(200ms);
+  ASSERT_NE(rig.record(*rig.programs[0]).pid, 0) << "it is known before it is looked for";
+  ASSERT_TRUE(rig.tenants.set_frozen(rig.programs[0]->process, true));
+  for (int i = 0; i < 100 && rig.record(*rig.programs[0]).freezes == 0; ++i) rig.run_for(5ms);
+  const Nanos ran = rig.programs[0]->executed(rig.work[0]);
+  rig.run_for(5s);
+  EXPECT_EQ(rig.programs[0]->executed(rig.work[0]), ran);
+  EXPECT_EQ(rig.record(*rig.programs[0]).freezes, 1u);
+}
+
+// As one that claims what it does not have, or makes and frees faster than it is examined.
+TEST(SchedulerFinding, WhoLosesEventsStaysFrozen) {
+  LateRig rig;
+  rig.add_busy("a", {});
+  rig.run_for(1s);
+  ASSERT_TRUE(rig.tenants.set_frozen(rig.programs[0]->process, true));
+  for (int i = 0; i < 100 && rig.record(*rig.programs[0]).freezes == 0; ++i) rig.run_for(5ms);
+  const Nanos ran = rig.programs[0]->executed(rig.work[0]);
+  for (int i = 0; i < 10; ++i) {
+    rig.late.loser = rig.programs[0]->process;
+    rig.run_for(2s);
+  }
+  EXPECT_EQ(rig.programs[0]->executed(rig.work[0]), ran);
+  ASSERT_TRUE(rig.tenants.set_frozen(rig.programs[0]->process, false));
+  rig.run_for(1s);
+  EXPECT_NEAR(rig.measure(1s)[0], 1.0, kPoint);
 }
 
 }  // namespace

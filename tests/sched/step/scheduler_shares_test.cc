@@ -10,9 +10,8 @@ namespace gpushare {
 namespace {
 
 using namespace std::chrono_literals;
+using test::kPoint;
 using test::SchedulerRig;
-
-constexpr double kPoint = 0.01;
 
 TEST(SchedulerShares, WeightsHold) {
   SchedulerRig rig;
@@ -177,6 +176,24 @@ TEST(SchedulerShares, LeavesTheGpusBeyondThoseThatThereIsRoomForAlone) {
   EXPECT_GT(shares[2], 0.95);
   EXPECT_EQ(rig.records(), 1u);
   rig.scheduler->stop();
+}
+
+// As the kernel module's gpu_max says.
+TEST(SchedulerShares, ACapOfOneGpuLeavesTheOthersFree) {
+  SchedulerRig rig(2);
+  rig.start();
+  rig.add_busy("a", {{"max", "60%"}}, 0);
+  rig.add_busy("a", {}, 1);
+  const uint32_t slot = *rig.tenants.find("a");
+  rig.tenants.set_gpu_caps(slot, {{1, Cap{20ms, 100ms}}});
+  rig.run_for(2s);
+  std::vector<double> shares = rig.measure(5s);
+  EXPECT_NEAR(shares[0], 0.6, kPoint);
+  EXPECT_NEAR(shares[1], 0.2, kPoint);
+  rig.tenants.set_gpu_caps(slot, {{1, Cap{100ms, 100ms}}});
+  rig.run_for(2s);
+  shares = rig.measure(5s);
+  EXPECT_NEAR(shares[1], 0.6, kPoint) << "of both the lesser one holds";
 }
 
 }  // namespace

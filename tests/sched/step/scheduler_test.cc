@@ -13,9 +13,8 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::FakeSchedulerRig;
+using test::kPoint;
 using test::SchedulerRig;
-
-constexpr double kPoint = 0.01;
 
 TEST(Scheduler, AnAgentThatDiedIsCleanedUpAfterByTheNext) {
   SchedulerRig rig;

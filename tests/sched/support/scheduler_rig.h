@@ -17,6 +17,8 @@
 
 namespace gpushare::test {
 
+inline constexpr double kPoint = 0.01;  // one percent of a GPU, for comparing shares
+
 // A scheduler and what it stands on, but for the machine.
 class SchedulerParts {
  public:
@@ -34,7 +36,8 @@ class SchedulerParts {
                                                          .tenants = tenants,
                                                          .shims = shims,
                                                          .mps = mps,
-                                                         .lengths = lengths},
+                                                         .lengths = lengths,
+                                                         .make_line = make_line},
                                             AgentIdentity{}, config);
   }
   // The agent died; whatever it did stays done.
@@ -47,6 +50,7 @@ class SchedulerParts {
   ShimProcesses* shims = nullptr;
   const MpsServers* mps = nullptr;
   LengthHistory* lengths = nullptr;
+  MakeDriverLine make_line = driver_lines(DriverCalls::kInStep);
   std::unique_ptr<Scheduler> scheduler;  // last: it uses all of the above
 };
 

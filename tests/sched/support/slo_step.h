@@ -94,20 +94,20 @@ inline StepResult run_ours(const LoadStep& step) {
 // Curves by steps: the work doubles and halves again (closed loop), the rate triples and falls back
 // (arrivals at random, and in bursts that make the queue twice as long).
 inline std::vector<LoadStep> load_steps() {
-  using Kind = LatencyShape::Kind;
+  using Shape = LatencyShape::Kind;
   std::vector<LoadStep> steps;
   const struct {
     const char* name;
     LatencyShape shape;
     double slo;
   } curves[] = {
-      {"linear", {Kind::kLinear, 0}, 5.2},
-      {"Amdahl, 10 % serial", {Kind::kAmdahl, 0.1}, 4.2},
-      {"Amdahl, 30 % serial", {Kind::kAmdahl, 0.3}, 4.2},
-      {"plateau from 9 groups", {Kind::kPlateau, 9}, 2.6},
-      {"plateau from 4 groups", {Kind::kPlateau, 4}, 2.6},
-      {"waves of 30 blocks", {Kind::kWaves, 30}, 4.2},
-      {"waves of 128 blocks", {Kind::kWaves, 128}, 4.2},
+      {"linear", {Shape::kLinear, 0}, 5.2},
+      {"Amdahl, 10 % serial", {Shape::kAmdahl, 0.1}, 4.2},
+      {"Amdahl, 30 % serial", {Shape::kAmdahl, 0.3}, 4.2},
+      {"plateau from 9 groups", {Shape::kPlateau, 9}, 2.6},
+      {"plateau from 4 groups", {Shape::kPlateau, 4}, 2.6},
+      {"waves of 30 blocks", {Shape::kWaves, 30}, 4.2},
+      {"waves of 128 blocks", {Shape::kWaves, 128}, 4.2},
   };
   for (const auto& [curve, shape, slo] : curves) {
     const std::string prefix = std::string(curve) + ": ";

@@ -14,14 +14,17 @@
 
 namespace gpushare {
 
+inline GpuInfo gpu_of(uint32_t sms) {
+  return {.index = 0,
+          .instance = 0,
+          .uuid = {},
+          .name = "NVIDIA H200",
+          .pci = "0000:1b:00.0",
+          .sm_count = sms,
+          .memory_bytes = 0};
+}
 // Of 15 groups.
-inline const GpuInfo kWorldGpu{.index = 0,
-                               .instance = 0,
-                               .uuid = {},
-                               .name = "NVIDIA H200",
-                               .pci = "0000:1b:00.0",
-                               .sm_count = 120,
-                               .memory_bytes = 0};
+inline const GpuInfo kWorldGpu = gpu_of(120);
 
 // Service time as a multiple of that on all groups, of which there are 15.
 struct LatencyShape {

@@ -42,8 +42,10 @@ SystemRig::SystemRig(const std::string& config, unsigned gpus)
 }
 
 void SystemRig::start_simulation() {
-  simulation = started({.command = {build_folder() + "/bin/gpushare-sim", "--socket",
-                                    simulation_socket(), "--gpus", std::to_string(gpus_)}});
+  std::vector<std::string> command{build_folder() + "/bin/gpushare-sim", "--socket",
+                                   simulation_socket(), "--gpus", std::to_string(gpus_)};
+  command.insert(command.end(), simulation_options.begin(), simulation_options.end());
+  simulation = started({.command = std::move(command)});
   needed(simulation->await(
       "listen", [&] { return connect_to(simulation_socket()).is_open(); }, kToStart));
 }

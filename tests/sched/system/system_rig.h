@@ -30,6 +30,13 @@ class SystemRig {
   ~SystemRig();
 
   void start_simulation();  // again, after it was ended
+  // Ends the simulation, and starts one with these options and an agent.
+  void start_anew(std::vector<std::string> options) {
+    simulation.reset();
+    simulation_options = std::move(options);
+    start_simulation();
+    start_agent();
+  }
   // Returns when the agent answers. `more`: further arguments of gpushared.
   void start_agent(std::vector<std::string> more = {});
   // The same after gpushared was killed, as systemd does it: again until one stays, because an
@@ -68,7 +75,8 @@ class SystemRig {
   std::string output(const std::string& of) const;
 
   std::unique_ptr<Child> simulation, gpushared;
-  std::vector<std::string> agent_launcher;  // words before those of start_agent()
+  std::vector<std::string> agent_launcher;      // words before those of start_agent()
+  std::vector<std::string> simulation_options;  // of the next start_simulation()
 
  private:
   const TempFolder temporary_;

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
@@ -276,6 +277,52 @@ TEST(System, AFloodHurtsOnlyItsClient) {
     crowd.pop_back();
     return !rig.ask(R"({"op":"hello"})").empty();
   }));
+}
+
+// Each start holds the driver's lock six times for 60 ms, and with eight of them at once each call
+// of the driver waits for half a second.
+TEST(System, TheAgentAnswersWhileManyProgramsStart) {
+  SystemRig rig("");
+  rig.start_anew({"--start-ms", "60"});
+  std::vector<std::unique_ptr<Child>> programs;
+  for (int i = 0; i < 8; ++i) programs.push_back(rig.start("spin", kSaturating));
+  std::vector<Nanos> answers;
+  const auto are_there = [&] {
+    return std::ranges::all_of(programs,
+                               [&](const auto& one) { return rig.record(one->pid()).pid != 0; });
+  };
+  ASSERT_TRUE(eventually([&] {
+    const Time asked = MonotonicClock().now();
+    EXPECT_FALSE(rig.ask(R"({"op":"thaw","tenant":"default"})").empty());
+    answers.push_back(MonotonicClock().now() - asked);
+    return are_there();
+  }));
+  ASSERT_GT(answers.size(), 5u);
+  std::ranges::sort(answers);
+  EXPECT_LT(answers[answers.size() / 2], 100ms);
+  EXPECT_LT(answers.back(), 400ms);
+}
+
+// Six programs that start at once hold the GPU one after the other for two seconds, and run next to
+// nothing.
+TEST(System, AStartIsNotChargedWhatItIsResidentForIfItHasTheShim) {
+  SystemRig rig("");
+  rig.start_anew({"--start-ms", "60"});
+  const auto charged = [&] {
+    return std::chrono::duration<double>(Nanos(rig.tenant("default").gpu[0].gpu_time_ns)).count();
+  };
+  std::vector<std::unique_ptr<Child>> programs;
+  const Time began = MonotonicClock().now();
+  for (int i = 0; i < 6; ++i)
+    programs.push_back(rig.start_with_shim(
+        "periodic", {"--period-us", "500000", "--samples", "1000", "--ns-per-unit", "129.293"}));
+  ASSERT_TRUE(eventually([&] {
+    return std::ranges::all_of(programs,
+                               [&](const auto& one) { return rig.record(one->pid()).pid != 0; }) &&
+           MonotonicClock().now() - began > 3s;
+  }));
+  const double elapsed = std::chrono::duration<double>(MonotonicClock().now() - began).count();
+  EXPECT_LT(charged(), elapsed / 2);
 }
 
 TEST(System, TheSocketIsForRootAndTheGroup) {

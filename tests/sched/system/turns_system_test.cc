@@ -130,5 +130,18 @@ TEST_F(ShortGrace, OneThatComesToNoBoundaryIsStoppedWhereItIs) {
   EXPECT_TRUE(receives_time(*one)) << seen();
 }
 
+// The driver does nothing else for four seconds, and the process that ends is in it.
+TEST(FifoSystem, TheNextJobRunsWhileTheDriverTakesTheContextOfTheLastOneDown) {
+  SystemRig rig("[gpu.0]\npolicy = \"fifo\"\n");
+  rig.start_anew({"--teardown-ms", "4000"});
+  const auto one = rig.start_with_shim("steps", steps(200));
+  ASSERT_TRUE(eventually([&] { return rig.record(one->pid()).turn == TurnState::kRunning; }));
+  const auto two = rig.start_with_shim("steps", steps(kForEver));
+  ASSERT_TRUE(eventually([&] { return rig.record(two->pid()).turn == TurnState::kRunning; }));
+  EXPECT_FALSE(one->has_ended());
+  EXPECT_TRUE(eventually([&] { return one->has_ended(); }));
+  EXPECT_EQ(status_of(*one), 0);
+}
+
 }  // namespace
 }  // namespace gpushare::test

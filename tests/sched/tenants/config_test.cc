@@ -226,7 +226,7 @@ INSTANTIATE_TEST_SUITE_P(
                "gpushare.toml:2:10: gpu.0.policy: must be one of \"fair\", \"slo\", \"fifo\""},
         BadRow{"GPU policy by its name of before", "[gpu.0]\npolicy = 'shares'\n",
                "gpushare.toml:2:10: gpu.0.policy: must be one of \"fair\", \"slo\", \"fifo\", "
-               "\"srtf\", \"turns\"; what "
+               "\"srtf\", \"turns\", \"tpot\"; what "
                "was "
                "\"shares\" is \"fair\" now"},
         BadRow{
@@ -264,7 +264,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadRow{"negative", "[tenant.a]\nweight = -3\n",
                "gpushare.toml:2:10: tenant.a.weight: '-3' is not allowed; allowed: 1 to 10000"},
         BadRow{"fraction", "[tenant.a]\nweight = 1.5\n",
-               "gpushare.toml:2:10: tenant.a.weight: must be a number or a text; allowed: 1 to"},
+               "gpushare.toml:2:10: tenant.a.weight: must be a number, a text, true or false; "
+               "allowed: 1 to"},
         BadRow{
             "cap", "[tenant.a]\nmax = \"130%\"\n",
             "gpushare.toml:2:7: tenant.a.max: '130%' is not allowed; allowed: max, a percentage"},

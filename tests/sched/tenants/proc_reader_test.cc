@@ -17,6 +17,7 @@
 #include <future>
 #include <thread>
 
+#include "shmctl/program/wait.h"
 #include "tests/sched/support/fake_lineage.h"
 #include "tests/sched/support/fake_proc_reader.h"
 
@@ -227,7 +228,7 @@ TEST_F(ProcFilesTest, TheCommandLinesOfOthersAreReadMeanwhile) {
   std::ofstream(root_ + "/8/stat") << "8 (b) S 3 7 7 0 -1 0 1 2 3 4 5 6 7 8 20 0 1 0 9 1 2 3 4\n";
   std::ofstream(root_ + "/8/cmdline") << "serve";
   std::ofstream(root_ + "/8/status") << "Name:\tb\nUid:\t12345\t12345\t12345\t12345\n";
-  EXPECT_EQ(reader_.details(8)->command_line, "serve");
+  EXPECT_TRUE(eventually([&] { return reader_.details(8)->command_line == "serve"; }));
 }
 
 TEST(ProcReader, ANameServiceThatIsSlowIsWaitedForOnceAndBelievedLater) {

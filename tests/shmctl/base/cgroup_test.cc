@@ -20,11 +20,13 @@ TEST(Cgroup, TheRootOfVersionTwoIsFoundAmongTheMounts) {
 }
 
 TEST(Cgroup, ThePathIsThatOfVersionTwoOrOfSystemd) {
-  EXPECT_EQ(cgroup_path("0::/user.slice/a b.scope\n"), "/user.slice/a b.scope");
-  EXPECT_EQ(cgroup_path("4:memory:/m\n1:name=systemd:/x.service\n"), "/x.service");
-  EXPECT_EQ(cgroup_path("1:name=systemd:/x.service\n0::/y\n"), "/y");
-  EXPECT_EQ(cgroup_path("4:memory:/m"), "");
-  EXPECT_EQ(cgroup_path(""), "");
+  const std::pair<const char*, const char*> rows[] = {
+      {"0::/user.slice/a b.scope\n", "/user.slice/a b.scope"},
+      {"4:memory:/m\n1:name=systemd:/x.service\n", "/x.service"},
+      {"1:name=systemd:/x.service\n0::/y\n", "/y"},
+      {"4:memory:/m", ""},
+      {"", ""}};
+  for (const auto& [text, path] : rows) EXPECT_EQ(cgroup_path(text), path) << text;
 }
 
 }  // namespace

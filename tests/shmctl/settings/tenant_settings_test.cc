@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ranges>
+#include <string>
+#include <string_view>
+
 #include "shmctl/program/nearest.h"
 
 namespace gpushare {
@@ -11,55 +15,52 @@ namespace {
 
 using testing::HasSubstr;
 
+// What is accepted for each key, and, after an arrow, what it reads as where that differs.
 struct Accepted {
   const char* key;
-  const char* value;
-  const char* formatted;
+  const char* values;
 };
 
 class AcceptedValue : public testing::TestWithParam<Accepted> {};
 
 TEST_P(AcceptedValue, IsSetAndFormattedSoThatItReadsBack) {
-  const auto& [key, value, formatted] = GetParam();
-  TenantSettings settings;
-  const auto applied = apply_setting(settings, key, value);
-  ASSERT_TRUE(applied.has_value()) << applied.error().message();
-  EXPECT_EQ(format_setting(settings, key), formatted);
-  TenantSettings again;
-  ASSERT_TRUE(apply_setting(again, key, format_setting(settings, key)).has_value());
-  EXPECT_EQ(again, settings);
+  const auto& [key, values] = GetParam();
+  for (const auto part : std::views::split(std::string_view(values), std::string_view(", "))) {
+    const std::string_view row(part.begin(), part.end());
+    const size_t arrow = row.find(" -> ");
+    const std::string_view value = row.substr(0, arrow);
+    SCOPED_TRACE(value);
+    TenantSettings settings;
+    const auto applied = apply_setting(settings, key, value);
+    ASSERT_TRUE(applied.has_value()) << applied.error().message();
+    EXPECT_EQ(format_setting(settings, key), arrow == row.npos ? value : row.substr(arrow + 4));
+    TenantSettings again;
+    ASSERT_TRUE(apply_setting(again, key, format_setting(settings, key)).has_value());
+    EXPECT_EQ(again, settings);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Values, AcceptedValue,
     testing::Values(
-        Accepted{"weight", "1", "1"}, Accepted{"weight", "10000", "10000"},
-        Accepted{"weight", "0300", "300"}, Accepted{"max", "max", "max"},
-        Accepted{"max", "30%", "30%"}, Accepted{"max", "1%", "1%"}, Accepted{"max", "100%", "100%"},
-        Accepted{"max", "12.5%", "12.5%"}, Accepted{"max", "33.333%", "33.333%"},
-        Accepted{"max", "1.050%", "1.05%"}, Accepted{"max", "30000 100000", "30%"},
-        Accepted{"max", "30000   100000", "30%"}, Accepted{"max", "1000 1000", "1000 1000"},
-        Accepted{"max", "1000 1000000", "1000 1000000"},
-        Accepted{"max", "1000000 1000000", "1000000 1000000"}, Accepted{"priority", "idle", "idle"},
-        Accepted{"priority", "normal", "normal"}, Accepted{"priority", "high", "high"},
-        Accepted{"memory_max", "max", "max"}, Accepted{"memory_max", "1", "1"},
-        Accepted{"memory_max", "1023", "1023"}, Accepted{"memory_max", "8G", "8G"},
-        Accepted{"memory_max", "8g", "8G"}, Accepted{"memory_max", "12GiB", "12G"},
-        Accepted{"memory_max", "64kiB", "64K"}, Accepted{"memory_max", "1.5G", "1536M"},
-        Accepted{"memory_max", "0.125MiB", "128K"}, Accepted{"memory_max", "0.001K", "1"},
-        Accepted{"memory_max", "1024K", "1M"}, Accepted{"memory_max", "1536M", "1536M"},
-        Accepted{"memory_max", "16777215T", "16777215T"},
-        Accepted{"memory_max", "18446744073709551614", "18446744073709551614"},
-        Accepted{"sm_percent", "1", "1"}, Accepted{"sm_percent", "100", "100"},
-        Accepted{"sm_percent", "max", "max"}, Accepted{"slo_us", "0", "0"},
-        Accepted{"slo_us", "5ms", "5000"}, Accepted{"slo_us", "0.25ms", "250"},
-        Accepted{"slo_us", "200us", "200"}, Accepted{"slo_us", "1.5s", "1500000"},
-        Accepted{"slo_us", "1000s", "1000000000"}, Accepted{"slo_us", "1000000000", "1000000000"},
-        Accepted{"length_us", "0", "0"}, Accepted{"length_us", "10m", "600000000"},
-        Accepted{"length_us", "1.5h", "5400000000"}, Accepted{"length_us", "90s", "90000000"},
-        Accepted{"length_us", "277h", "997200000000"},
-        Accepted{"length_us", "1000000000000", "1000000000000"},
-        Accepted{"iterations", "1000000000000", "1000000000000"}));
+        Accepted{"weight", "1, 10000, 0300 -> 300"},
+        Accepted{"max",
+                 "max, 30%, 1%, 100%, 12.5%, 33.333%, 1.050% -> 1.05%, 30000 100000 -> 30%, "
+                 "30000   100000 -> 30%, 1000 1000, 1000 1000000, 1000000 1000000"},
+        Accepted{"priority", "idle, normal, high"},
+        Accepted{"memory_max",
+                 "max, 1, 1023, 8G, 8g -> 8G, 12GiB -> 12G, 64kiB -> 64K, 1.5G -> 1536M, "
+                 "0.125MiB -> 128K, 0.001K -> 1, 1024K -> 1M, 1536M, 16777215T, "
+                 "18446744073709551614"},
+        Accepted{"sm_percent", "1, 100, max"},
+        Accepted{"slo_us",
+                 "0, 5ms -> 5000, 0.25ms -> 250, 200us -> 200, 1.5s -> 1500000, "
+                 "1000s -> 1000000000, 1000000000"},
+        Accepted{"length_us",
+                 "0, 10m -> 600000000, 1.5h -> 5400000000, 90s -> 90000000, "
+                 "277h -> 997200000000, 1000000000000"},
+        Accepted{"iterations", "1000000000000"}, Accepted{"phase", "auto, prefill, decode, none"},
+        Accepted{"gang", "auto, true, false"}));
 
 struct Rejected {
   const char* key;
@@ -143,6 +144,12 @@ INSTANTIATE_TEST_SUITE_P(Iterations, RejectedValue,
                          testing::ValuesIn(rejected("iterations", "-1", "1000000000001", "1e6",
                                                     "")));
 
+INSTANTIATE_TEST_SUITE_P(Gang, RejectedValue,
+                         testing::ValuesIn(rejected("gang", "", "True", "yes", "1", "true ")));
+INSTANTIATE_TEST_SUITE_P(Phase, RejectedValue,
+                         testing::ValuesIn(rejected("phase", "", "Decode", "decode ", "1",
+                                                    "prefill,decode", "max")));
+
 TEST(TenantSettings, AnUnknownKeyIsAnErrorWithASuggestion) {
   TenantSettings settings;
   auto applied = apply_setting(settings, "wieght", "1");
@@ -173,7 +180,9 @@ TEST(TenantSettings, AllOfThemFormattedReadBack) {
                                 .sm_percent = 25,
                                 .slo = Micros(2'000),
                                 .length = Micros(600'000'000),
-                                .iterations = 5'650};
+                                .iterations = 5'650,
+                                .phase = TenantPhase::kDecode,
+                                .gang = TenantGang::kTrue};
   TenantSettings again;
   ASSERT_TRUE(apply_settings(again, format_settings(settings)).has_value());
   EXPECT_EQ(again, settings);

@@ -113,6 +113,10 @@ TEST(Gpushare, ATenantThatIsNotThereIsSuggestedOrMade) {
             std::string::npos);
   EXPECT_EQ(complaint({"freeze", "research"}), "gpushare: gpushared: there is no tenant\n")
       << "it is there, so something else was wrong";
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"remove", "new"}, {"freeze", "new"}, {"set", "--create", "neu:", "weight=5"}})
+    EXPECT_EQ(complaint(words), "gpushare: gpushared: there is no tenant\n")
+        << words[0] << ": making it is of no use";
 }
 
 TEST(Gpushare, WhatHasNoEffectIsSaid) {
@@ -183,7 +187,7 @@ TEST(GpushareDoctor, FailsWithoutAnAgentAndIsJsonOnDemand) {
                            "{c['state'] for c in d['checks']} <= {'ok', 'warning', 'fail'})",
                            dir.at("doctor.json")});
   EXPECT_EQ(read.out,
-            "None ['weight', 'max', 'priority', 'memory_max', 'sm_percent', 'slo_us'] "
+            "None ['weight', 'max', 'priority', 'memory_max', 'sm_percent', 'slo_us', 'phase'] "
             "True\n")
       << read.err;
 }

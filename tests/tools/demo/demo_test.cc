@@ -244,5 +244,46 @@ TEST(Demo, WrongUseIsSaid) {
   EXPECT_EQ(run_tool("gpushare-demo", {"--help"}).exit_code, 0);
 }
 
+// What is run in `gpushare sim` finds its agent and its GPUs, and all of it ends with that.
+TEST(Demo, ASimulatedSessionRunsAProgramOnItsGpus) {
+  const TempDir temporary;
+  const ToolResult result = run_tool(
+      "gpushare",
+      {"sim", "--gpus", "2", "--", "sh", "-c",
+       "gpushare run --tenant mine --weight 300 -- spin --seconds 1 && gpushare status && exit 7"},
+      {"TMPDIR=" + temporary.path().string()});
+  EXPECT_EQ(result.exit_code, 7) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("\"gpu_share\""));
+  EXPECT_THAT(result.out, HasSubstr("simulated GPU"));
+  EXPECT_THAT(result.out, HasSubstr("\n  1 "));
+  expect_nothing_left(result.pid, temporary.path());
+}
+
+TEST(Demo, ASimulatedSessionEndsWhenItIsAskedTo) {
+  const TempDir temporary;
+  Child session =
+      start_tool("gpushare", {"sim", "--", "sh", "-c", "gpushare status; exec sleep 600"},
+                 {"TMPDIR=" + temporary.path().string()});
+  EXPECT_TRUE(session.await("show the agent", [&] { return !session.output().empty(); }, 60s));
+  session.signal(SIGTERM);
+  const ToolResult result = result_of(session);
+  EXPECT_EQ(session.status(), 128 + SIGTERM);
+  expect_nothing_left(result.pid, temporary.path());
+}
+
+TEST(Demo, ASimulatedSessionSaysWhatItCannotStart) {
+  const TempDir temporary;
+  const std::vector<std::string> environment{"TMPDIR=" + temporary.path().string()};
+  const ToolResult missing = run_tool("gpushare", {"sim", "--", "/no/such/program"}, environment);
+  EXPECT_EQ(missing.exit_code, 127);
+  EXPECT_THAT(missing.err, HasSubstr("/no/such/program"));
+  expect_nothing_left(missing.pid, temporary.path());
+  const ToolResult unread =
+      run_tool("gpushare", {"sim", "--config", "/no/such/file", "--", "true"}, environment);
+  EXPECT_EQ(unread.exit_code, 1);
+  EXPECT_THAT(unread.err, HasSubstr("/no/such/file"));
+  EXPECT_EQ(run_tool("gpushare", {"sim", "--gpus", "0"}).exit_code, 2);
+}
+
 }  // namespace
 }  // namespace gpushare

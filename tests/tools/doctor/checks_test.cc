@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/tools/doctor/healthy_machine.h"
+#include "tools/doctor/mps_traps.h"
 
 namespace gpushare {
 namespace {
@@ -300,6 +301,37 @@ TEST(Doctor, MpsIsInOrderWhereGpusAreSharedSpatially) {
   input.status->snapshot.gpus.emplace_back().sharing = GpuSharing::kSpatial;
   EXPECT_EQ(finding(input, "MPS").severity, Severity::kOk);
   EXPECT_NE(finding(input, "MPS").detail.find("pid 77"), std::string::npos);
+}
+
+// Without MPS a program that asks for it runs on, and says nothing.
+TEST(Doctor, TrapsOfMpsAreNamed) {
+  const Machine machine;
+  DoctorInput input = machine.input();
+  auto& snapshot = input.status->snapshot;
+  snapshot.processes.resize(1);
+  snapshot.processes[0].record.pid = 4711;
+  std::strncpy(snapshot.processes[0].record.command, "train",
+               sizeof(snapshot.processes[0].record.command) - 1);
+  const auto with = [&](const std::string& environment) {
+    machine.tree.write("proc/4711/environ", environment);
+    return finding(input, "MPS");
+  };
+  using namespace std::string_literals;
+  EXPECT_EQ(with("HOME=/root\0XCUDA_MPS_PIPE_DIRECTORY=/x\0"s).severity, Severity::kOk);
+  EXPECT_EQ(with("CUDA_MPS_PIPE_DIRECTORY=\0"s).severity, Severity::kOk) << "it wants none";
+  const Finding lost =
+      with("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30\0CUDA_MPS_PIPE_DIRECTORY=/mps\0"s);
+  EXPECT_EQ(lost.severity, Severity::kWarning);
+  EXPECT_TRUE(lost.detail.contains("train (pid 4711) looks for the control daemon in /mps"))
+      << lost.detail;
+  EXPECT_TRUE(lost.detail.contains("its CUDA_MPS_ACTIVE_THREAD_PERCENTAGE holds nothing"));
+  EXPECT_TRUE(with("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30\0"s).detail.contains("/tmp/nvidia-mps"));
+  machine.tree.write("mps/control", "");
+  EXPECT_EQ(with("CUDA_MPS_PIPE_DIRECTORY=/mps\0"s).severity, Severity::kOk);
+  snapshot.agent.mps_clients = kMostMpsClients - 1;
+  EXPECT_EQ(finding(input, "MPS").severity, Severity::kOk);
+  snapshot.agent.mps_clients = kMostMpsClients;
+  EXPECT_TRUE(finding(input, "MPS").detail.contains("a server takes 48"));
 }
 
 }  // namespace

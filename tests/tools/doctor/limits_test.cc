@@ -57,6 +57,16 @@ TEST(DoctorLimits, WhatAUserSetsWithoutEffectIsNamed) {
             std::vector<std::string>{"memory_max=100M does not bind: gpushare.ko is not loaded"});
 }
 
+TEST(DoctorLimits, APhaseBindsUnderItsPolicyOnly) {
+  const Machine machine;
+  DoctorInput input = machine.input();
+  input.status->snapshot.tenants[0].record.phase = TenantPhase::kDecode;
+  EXPECT_FALSE(limit(input, "phase").is_binding);
+  EXPECT_EQ(limit(input, "phase").used_by, std::vector<std::string>{"default"});
+  std::strcpy(input.status->snapshot.gpus.emplace_back().policy, "tpot");
+  EXPECT_TRUE(limit(input, "phase").is_binding);
+}
+
 TEST(DoctorLimits, TargetsSayHowManyShareTheirSms) {
   const Machine machine;
   DoctorInput input = machine.input();

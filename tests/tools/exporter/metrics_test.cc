@@ -115,7 +115,7 @@ TEST(Metrics, NameEachWorkloadOfATenantOnce) {
   const Status status = live({.gpus = 1, .processes = 7});
   std::vector<Workload> workloads(7);
   workloads[1] = workloads[5] = workloads[6] = {"4711", "", ""};  // all of them in `default`
-  workloads[0] = {"", "uid", "id"};                               // in `research`
+  workloads[0] = {"", "uid", "id", "lab", "train-0", "main"};     // in `research`
   const std::string text = text_of(status, workloads);
   std::istringstream lines(text);
   std::multiset<std::string> found;
@@ -124,9 +124,9 @@ TEST(Metrics, NameEachWorkloadOfATenantOnce) {
   EXPECT_EQ(found,
             (std::multiset<std::string>{
                 "gpushare_tenant_workload_info{tenant=\"default\",slurm_job=\"4711\",pod_uid=\"\","
-                "container_id=\"\"} 1",
+                "container_id=\"\",namespace=\"\",pod=\"\",container=\"\"} 1",
                 "gpushare_tenant_workload_info{tenant=\"research\",slurm_job=\"\",pod_uid=\"uid\","
-                "container_id=\"id\"} 1"}));
+                "container_id=\"id\",namespace=\"lab\",pod=\"train-0\",container=\"main\"} 1"}));
 }
 
 TEST(Metrics, ReasonsOfAShortfall) {
@@ -177,7 +177,9 @@ std::set<std::string> names_in(const std::string& text) {
 TEST(Metrics, TheDashboardTheAlertsAndThePageKnowThemAndNoOthers) {
   Status status = live({.gpus = 1, .processes = 7, .has_targets = true});
   status.snapshot.tenants[0].record.memory_max_bytes = 1;
+  status.snapshot.tenants[0].record.gpu[0].phase = 2;  // ShimPhase::kDecode
   const std::string text = text_of(status, std::vector<Workload>(7, {"1", "u", "c"}));
+  EXPECT_TRUE(text.contains("phase=\"decode\"} 1\n"));
   std::set<std::string> families;
   std::istringstream lines(text);
   for (std::string hash, type, name; lines >> hash;) {

@@ -69,5 +69,40 @@ TEST(Workloads, AreThoseOfTheProcessNotOfItsNumber) {
   EXPECT_EQ(workloads.of(snapshot)[0].slurm_job, "9") << "it is looked up once";
 }
 
+TEST(Workloads, OfSlurmsTenantsAreOfTheirJobs) {
+  const TempDir proc;
+  PlaneSnapshot snapshot;
+  const char* names[] = {"slurm-4711", "slurm-", "slurm-x1", "lab"};
+  for (uint32_t slot = 0; const char* name : names) {
+    TenantRecord tenant;
+    std::snprintf(tenant.name, sizeof tenant.name, "%s", name);
+    snapshot.tenants.push_back({.slot = slot, .record = tenant});
+    ProcessRecord process;
+    process.pid = static_cast<int32_t>(10 + slot);
+    process.tenant = slot++;
+    snapshot.processes.push_back({.slot = slot, .record = process});
+  }
+  const std::string start = " (a) S 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 0 0 0\n";
+  proc.write("10/stat", "10" + start);
+  proc.write("10/cgroup", "0::/user.slice\n");  // proctrack/linuxproc
+  std::vector<std::string> jobs;
+  for (const Workload& workload : Workloads(proc.path()).of(snapshot))
+    jobs.push_back(workload.slurm_job);
+  EXPECT_EQ(jobs, (std::vector<std::string>{"4711", "", "", ""}));
+}
+
+TEST(Workload, IsCalledWhatKubernetesCallsIt) {
+  const PodNames names = {{kUid, {"lab", "train-0", {{kContainer, "main"}}}}};
+  Workload known{"", kUid, kContainer};
+  add_names(known, names);
+  EXPECT_EQ(known, (Workload{"", kUid, kContainer, "lab", "train-0", "main"}));
+  Workload new_container{"", kUid, std::string(64, 'b')};
+  add_names(new_container, names);
+  EXPECT_EQ(new_container.pod + "/" + new_container.container, "train-0/");
+  Workload another{"7", "", kContainer};
+  add_names(another, names);
+  EXPECT_EQ(another.pod, "") << "no pod's";
+}
+
 }  // namespace
 }  // namespace gpushare

@@ -7,14 +7,12 @@ All tests run in one cluster (rig.py), each on an idle node. Prints GoogleTest's
 import os
 import pathlib
 import signal
-import subprocess
 import sys
 import time
-import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import rig  # noqa: E402
-from rig import until  # noqa: E402
+from rig import cases, until  # noqa: E402
 
 
 def expect(is_so, what):
@@ -34,6 +32,9 @@ def PodsHaveTheirShares(cluster):
     expect([cluster.weight("train"), cluster.weight("infer")] == [700, 300], cluster.status()["tenants"])
     cluster.await_shares(["train", "infer"], [70, 30])
     expect_tenant_of_all(cluster, "train", "infer")
+    for pod in "train", "infer":
+        labels = 'namespace="default",pod="%s",container="c0"} 1' % pod
+        until("the metrics name " + pod, lambda labels=labels: labels in cluster.metrics(), 10)
     # A third has no room, until one ends.
     cluster.pod("third", 4)
     until("the third is refused a place", lambda: "Insufficient gpushare.io/share" in str(cluster.get("pod", "third")), 30)
@@ -145,40 +146,28 @@ TESTS = [PodsHaveTheirShares, AShareChangesWhileThePodRuns, KillsInTheMiddleLose
 
 def run(build, engine, wanted):
     cluster = rig.Cluster(build, engine)
-    failed = 0
-    for test in wanted:
-        print("[ RUN      ] Kubernetes.%s" % test.__name__, flush=True)
-        began = time.monotonic()
-        try:
-            if not cluster.started:
-                cluster.start()
-                print("  the cluster is up after %.1f s" % (time.monotonic() - began))
-            test(cluster)
-            result = "       OK "
-        except (AssertionError, OSError, KeyError, subprocess.SubprocessError):
-            traceback.print_exc(file=sys.stdout)
-            for log in "plugin", "kubelet", "agent", "containerd", "apiserver", "scheduler", "apply":
-                print("--- %s\n%s" % (log, "\n".join(cluster.log(log).splitlines()[-25:])))
-            result = "  FAILED  "
-            failed += 1
-        print("[%s] Kubernetes.%s (%d ms)" % (result, test.__name__, (time.monotonic() - began) * 1000), flush=True)
-        if failed:
-            break  # the next one would begin on what this one left
+
+    def test_one(test, began):
+        if not cluster.started:
+            cluster.start()
+            print("  the cluster is up after %.1f s" % (time.monotonic() - began))
+        test(cluster)
+
+    names = "plugin", "kubelet", "agent", "containerd", "apiserver", "scheduler", "apply"
+    status = cases.run("Kubernetes", wanted, test_one, lambda: ((name, cluster.log(name)) for name in names))
     cluster.stop()
-    return 1 if failed else 0
+    return status
 
 
 def main():
     build, engine, *names = (word for word in sys.argv[1:] if not word.startswith("--"))
-    wanted = [test for test in TESTS if not names or test.__name__ in names]
+    wanted = cases.wanted(TESTS, names)
     if "--inside" in sys.argv:
         return run(build, engine, wanted)
-    reason = rig.missing(build, engine)
-    if not reason:
-        return rig.enter()
-    for test in wanted:
-        print("kubernetes_test.py:1: Skipped\n%s\n[  SKIPPED ] Kubernetes.%s (0 ms)" % (reason, test.__name__))
-    return 1
+    if reason := rig.missing(build, engine):
+        cases.skip("Kubernetes", wanted, reason)
+        return 1
+    return rig.enter()
 
 
 if __name__ == "__main__":

@@ -78,6 +78,19 @@ TEST_F(PodTenantsTest, WhatAnotherLeftIsSetRight) {
             (Told{"remove k8s-lab.gone.7", "set k8s-lab.a.1", "attach k8s-lab.a.1/kubepods/pod1"}));
 }
 
+// All that run on the node, as the exporter wants them: also those that ask for nothing.
+TEST_F(PodTenantsTest, PodsAreNamedWhileTheyAreThere) {
+  Pod asks = pod("a", "1", 5);
+  asks.containers = {{"id", "main"}};
+  Pod mirrored = pod("b", "2", 0);
+  mirrored.uid = "as-the-kubelet-knows-it";
+  tenants_.replace({asks, mirrored});
+  EXPECT_EQ(tenants_.names(), (PodNames{{"1", {"lab", "a", {{"id", "main"}}}},
+                                        {"as-the-kubelet-knows-it", {"lab", "b", {}}}}));
+  tenants_.remove(asks);
+  EXPECT_EQ(tenants_.names().size(), 1u);
+}
+
 TEST_F(PodTenantsTest, AComplaintIsMadeOnce) {
   Pod wrong = pod("a", "1", 5);
   wrong.annotations["gpushare.io/share"] = "much";

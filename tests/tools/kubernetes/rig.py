@@ -15,6 +15,7 @@ import hashlib
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "slurm"))
+import cases  # noqa: E402,F401
 from slurm_rig import NAMESPACES, WORK, bring_up_loopback, until  # noqa: E402
 
 NODE = "n1"
@@ -214,6 +215,9 @@ class Cluster:
 
     def gpushare(self, *words):
         return self.run(self.build / "bin/gpushare", *words)
+
+    def metrics(self):
+        return self.run(self.build / "bin/gpushare-exporter", "--textfile", "-", "--pods", "/mnt/run/pods.json").stdout
 
     def ctr(self, *words):
         return self.run("ctr", "-a", "/mnt/containerd/socket", "-n", "k8s.io", *words)

@@ -8,12 +8,11 @@ import os
 import pathlib
 import re
 import signal
-import subprocess
 import sys
 import time
-import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import cases  # noqa: E402
 import slurm_rig  # noqa: E402
 from slurm_rig import WORK, until  # noqa: E402
 
@@ -177,30 +176,18 @@ TESTS = [TwoJobsHaveTheirShards, OrdinaryUsersHaveTheirShards, AllThatAJobStarts
 
 def run(build, wanted):
     cluster = slurm_rig.Cluster(build)
-    failed = 0
-    for test in wanted:
-        print("[ RUN      ] Slurm.%s" % test.__name__, flush=True)
-        began = time.monotonic()
-        try:
-            if cluster.sim is None:
-                cluster.start()
-            test(cluster)
-            result = "       OK "
-        except (AssertionError, OSError, subprocess.SubprocessError):
-            traceback.print_exc(file=sys.stdout)
-            for log in "slurmd.log", "slurmctld.log", "gpushared.log":
-                print("--- %s\n%s" % (log, "\n".join(cluster.text(log).splitlines()[-40:])))
-            result = "  FAILED  "
-            failed += 1
-        print("[%s] Slurm.%s (%d ms)" % (result, test.__name__, (time.monotonic() - began) * 1000), flush=True)
-        if failed:
-            break  # the next one would begin on what this one left
-    return 1 if failed else 0
+
+    def test_one(test, _began):
+        if cluster.sim is None:
+            cluster.start()
+        test(cluster)
+
+    return cases.run("Slurm", wanted, test_one, lambda: ((log, cluster.text(log)) for log in ("slurmd.log", "slurmctld.log", "gpushared.log")))
 
 
 def main():
     build, *names = (word for word in sys.argv[1:] if not word.startswith("--"))
-    wanted = [test for test in TESTS if not names or test.__name__ in names]
+    wanted = cases.wanted(TESTS, names)
     if "--inside" in sys.argv:
         return run(build, wanted)
     reason = slurm_rig.skip_reason()
@@ -208,8 +195,7 @@ def main():
         reason = "the plugin was not built: Slurm's header is missing (package libslurm-dev)"
     if not reason:
         return slurm_rig.enter()
-    for test in wanted:
-        print("slurm_test.py:1: Skipped\n%s\n[  SKIPPED ] Slurm.%s (0 ms)" % (reason, test.__name__))
+    cases.skip("Slurm", wanted, reason)
     return 0
 
 

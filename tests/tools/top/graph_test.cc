@@ -11,7 +11,7 @@
 namespace gpushare {
 namespace {
 
-constexpr Time kNow{std::chrono::seconds(1000)};
+constexpr Time kNewest{std::chrono::seconds(1000)};
 
 // Tenants t0, t1, ... of which each has so many thousandths of GPU 0, measured in the last second,
 // and one process with that share in each second that the agent keeps.
@@ -39,7 +39,7 @@ std::string text_of(const std::vector<Span>& line) {
 
 TEST(TopPast, TheFirstLookHasTheMinuteThatTheAgentKeeps) {
   Past past;
-  past.update(with_shares({600, 300}), kNow);
+  past.update(with_shares({600, 300}), kNewest);
   ASSERT_EQ(past.of(0).size(), size_t{kHistory});
   for (const PastSecond& second : past.of(0)) {
     EXPECT_TRUE(second.is_known);
@@ -50,9 +50,9 @@ TEST(TopPast, TheFirstLookHasTheMinuteThatTheAgentKeeps) {
 
 TEST(TopPast, ASecondIsOneColumnHoweverOftenItIsLookedAt) {
   Past past;
-  past.update(with_shares({600}), kNow);
+  past.update(with_shares({600}), kNewest);
   for (int look = 1; look <= 10; ++look)
-    past.update(with_shares({100}), kNow + std::chrono::milliseconds(200 * look));
+    past.update(with_shares({100}), kNewest + std::chrono::milliseconds(200 * look));
   EXPECT_EQ(past.of(0).size(), kHistory + 2);
   EXPECT_EQ(past.of(0).back().permille[0], 100);
 }
@@ -60,45 +60,45 @@ TEST(TopPast, ASecondIsOneColumnHoweverOftenItIsLookedAt) {
 TEST(TopPast, SecondsBetweenTwoLooksComeFromTheProcesses) {
   Past past;
   PlaneSnapshot snapshot = with_shares({600});
-  past.update(snapshot, kNow);
+  past.update(snapshot, kNewest);
   snapshot.processes[0].record.history_permille[kHistory - 2] = 50;
-  past.update(snapshot, kNow + std::chrono::seconds(3));
+  past.update(snapshot, kNewest + std::chrono::seconds(3));
   ASSERT_EQ(past.of(0).size(), kHistory + 3);
   EXPECT_EQ(past.of(0)[kHistory + 1].permille[0], 50);
   EXPECT_EQ(past.of(0)[kHistory + 2].permille[0], 600);
   // Nobody knows what was longer ago than a minute.
-  past.update(snapshot, kNow + std::chrono::seconds(203));
+  past.update(snapshot, kNewest + std::chrono::seconds(203));
   EXPECT_EQ(past.of(0).size(), kHistory + 203);
   EXPECT_FALSE(past.of(0)[kHistory + 100].is_known);
   EXPECT_LE(past.of(0).size(), Past::kSeconds);
-  past.update(snapshot, kNow + std::chrono::hours(100));
+  past.update(snapshot, kNewest + std::chrono::hours(100));
   EXPECT_EQ(past.of(0).size(), Past::kSeconds);
-  past.update(snapshot, kNow);  // time never goes back, and it does no harm
+  past.update(snapshot, kNewest);  // time never goes back, and it does no harm
 }
 
 TEST(TopPast, ATenantKeepsItsColourAndTheSmallOnesShareTheLast) {
   Past past;
   const PlaneSnapshot many = with_shares({10, 20, 30, 40, 50, 60, 70, 80, 90});
-  past.update(many, kNow);
+  past.update(many, kNewest);
   EXPECT_EQ(past.ink_of(many.tenants[8].record), 0);  // the largest has the first
   EXPECT_EQ(past.ink_of(many.tenants[2].record), 6);
   EXPECT_EQ(past.ink_of(many.tenants[0].record), kOthers);
   EXPECT_EQ(past.of(0).back().permille[kOthers], 10 + 20);
   // It keeps it when the shares turn around.
   const PlaneSnapshot turned = with_shares({90, 80, 70, 60, 50, 40, 30, 20, 10});
-  past.update(turned, kNow + std::chrono::seconds(1));
+  past.update(turned, kNewest + std::chrono::seconds(1));
   EXPECT_EQ(past.ink_of(turned.tenants[8].record), 0);
   EXPECT_EQ(past.ink_of(turned.tenants[0].record), kOthers);
   // One that has no process any more gives it to another one.
   PlaneSnapshot ended = turned;
   ended.tenants[8].record.process_count = 0;
-  past.update(ended, kNow + std::chrono::seconds(2));
+  past.update(ended, kNewest + std::chrono::seconds(2));
   EXPECT_EQ(past.ink_of(ended.tenants[0].record), 0);
 }
 
 TEST(TopGraph, ShowsSharesToAnEighthOfALine) {
   Past past;
-  past.update(with_shares({500, 250}), kNow);
+  past.update(with_shares({500, 250}), kNewest);
   const auto lines = draw_graph(past.of(0), {.width = 3, .height = 2, .glyphs = Glyphs::kUnicode});
   ASSERT_EQ(lines.size(), 2u);
   // A half below, a quarter above it, and a quarter of nothing.
@@ -111,7 +111,7 @@ TEST(TopGraph, ShowsSharesToAnEighthOfALine) {
 
 TEST(TopGraph, TwoInksMeetInACell) {
   Past past;
-  past.update(with_shares({500, 500}), kNow);
+  past.update(with_shares({500, 500}), kNewest);
   const auto lines = draw_graph(past.of(0), {.width = 1, .height = 1, .glyphs = Glyphs::kUnicode});
   EXPECT_EQ(text_of(lines[0]), "▄");
   EXPECT_EQ(lines[0][0].ink, 0);
@@ -120,7 +120,7 @@ TEST(TopGraph, TwoInksMeetInACell) {
 
 TEST(TopGraph, WithoutColoursTenantsAreLetters) {
   Past past;
-  past.update(with_shares({500, 250}), kNow);
+  past.update(with_shares({500, 250}), kNewest);
   for (const TopScreen& screen :
        {TopScreen{.width = 2, .height = 4, .glyphs = Glyphs::kAscii},
         TopScreen{.width = 2, .height = 4, .glyphs = Glyphs::kUnicode, .has_colours = false}}) {
@@ -136,7 +136,7 @@ TEST(TopGraph, WhatIsNotKnownIsBlank) {
   Past past;
   PlaneSnapshot snapshot = with_shares({kUnknown32});
   for (uint16_t& sample : snapshot.processes[0].record.history_permille) sample = 0xFFFF;
-  past.update(snapshot, kNow);
+  past.update(snapshot, kNewest);
   const TopScreen screen{.width = 80, .height = 2, .glyphs = Glyphs::kUnicode};
   EXPECT_EQ(text_of(draw_graph(past.of(0), screen)[1]), std::string(80, ' '));
   EXPECT_EQ(text_of(draw_bar(past.of(0).back(), screen)), std::string(80, ' '));

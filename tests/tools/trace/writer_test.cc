@@ -8,6 +8,7 @@
 #include "tests/tools/support/run_tool.h"
 #include "tests/tools/support/temp_dir.h"
 #include "tools/trace/merge.h"
+#include "tools/trace/turn_times.h"
 
 namespace gpushare {
 namespace {
@@ -122,6 +123,50 @@ TEST(FrozenTimes, FollowFreezesAndThaws) {
     EXPECT_EQ(frozen_times(row.actions, 100, 200), row.expected) << row.description;
 }
 
+TEST(TurnTimes, Cases) {
+  const auto begins = [](uint64_t t, const char* job, uint32_t gpu = 0) {
+    return TraceTurn{.t_ns = t, .gpu = gpu, .pid = 7, .job = job, .is_start = true};
+  };
+  const auto ends = [&](uint64_t t, const char* job, uint32_t gpu = 0) {
+    TraceTurn turn = begins(t, job, gpu);
+    turn.is_start = false;
+    return turn;
+  };
+  struct Row {
+    const char* description;
+    std::vector<TraceTurn> turns;
+    std::vector<TurnTime> expected;
+  };
+  const Row table[] = {
+      {"nothing", {}, {}},
+      {"one after the other",
+       {begins(110, "a"), ends(120, "a"), begins(121, "b"), ends(140, "b")},
+       {{0, 7, "a", 110, 120}, {0, 7, "b", 121, 140}}},
+      {"the next one comes in before the last one stands",
+       {begins(110, "a"), begins(119, "b"), ends(120, "a"), ends(140, "b")},
+       {{0, 7, "a", 110, 119}, {0, 7, "b", 119, 140}}},
+      {"a begin before the recording", {ends(120, "a")}, {{0, 7, "a", 100, 120}}},
+      {"the same, and it was told of besides",
+       {begins(50, "a"), ends(120, "a")},
+       {{0, 7, "a", 100, 120}}},
+      {"an end after the recording", {begins(190, "a")}, {{0, 7, "a", 190, 200}}},
+      {"an end that was lost",
+       {begins(110, "a"), begins(130, "b"), ends(140, "b")},
+       {{0, 7, "a", 110, 130}, {0, 7, "b", 130, 140}}},
+      {"told twice, out of order",
+       {ends(120, "a"), begins(110, "a"), begins(115, "a")},
+       {{0, 7, "a", 110, 120}}},
+      {"GPUs do not mix",
+       {begins(110, "a", 1), begins(115, "b", 0), ends(130, "a", 1)},
+       {{0, 7, "b", 115, 200}, {1, 7, "a", 110, 130}}},
+      {"of one instant",
+       {begins(110, "a"), begins(120, "b"), ends(120, "a")},
+       {{0, 7, "a", 110, 120}, {0, 7, "b", 120, 200}}},
+  };
+  for (const Row& row : table)
+    EXPECT_EQ(turn_times(row.turns, 100, 200), row.expected) << row.description;
+}
+
 TraceRecording sample() {
   TraceRecording recording;
   recording.start_ns = 1'000'000;
@@ -188,6 +233,19 @@ TEST(TraceJson, IsReadByAnotherReader) {
                    "trace['otherData']['driver']"),
             "1700000000000000000 1000000 580.1\n");
   EXPECT_EQ(python(json, "trace['otherData']['lost_records']"), "3\n");
+}
+
+TEST(TraceJson, HasATrackOfTurnsAboveTheProcesses) {
+  if (!has_program("python3")) GTEST_SKIP() << "python3 is missing";
+  TraceRecording recording = sample();
+  recording.turns = {{.t_ns = 2'000'000, .gpu = 0, .pid = 11, .job = "run-11", .is_start = true},
+                     {.t_ns = 3'500'000, .gpu = 0, .pid = 11, .job = "run-11", .is_start = false}};
+  EXPECT_EQ(
+      python(trace_json(recording),
+             "[(e['name'].split()[0], e['ts'], e['dur']) for e in events if e['ph'] == 'X' and "
+             "e['tid'] == 1 << 24], [e['args'] for e in events if e.get('tid') == 1 << 24 and "
+             "e['ph'] == 'M']"),
+      "[('run-11', 1000.0, 1500.0)] [{'name': 'turns'}, {'sort_index': 0}]\n");
 }
 
 TEST(MergeTraces, PutsOursIntoTheTimeOfTheOther) {

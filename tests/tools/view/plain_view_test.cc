@@ -37,5 +37,13 @@ TEST(TenantLines, WhatHasNoEffectIsMarkedAndExplained) {
   EXPECT_FALSE(marked.contains("no policy")) << "nobody sets it";
 }
 
+TEST(TenantLines, WithoutAGpuNobodySaysThatThereAreNoTenants) {
+  Status status = status_with_limits();
+  status.snapshot.tenants.clear();
+  EXPECT_EQ(text_of(tenant_lines(status, {})), "no tenants are known\n");
+  status.snapshot.gpus.clear();
+  EXPECT_EQ(text_of(tenant_lines(status, {})), "no GPU is known, so tenants are not shown\n");
+}
+
 }  // namespace
 }  // namespace gpushare

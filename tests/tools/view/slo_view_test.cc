@@ -116,14 +116,21 @@ TEST(SloView, AProgramThatStaysOnOtherSmsIsNamedWithTheReason) {
 
 TEST(SloView, EveryStateHasItsReason) {
   std::set<std::string> reasons;
-  for (uint32_t state = 1; state <= static_cast<uint32_t>(SloState::kSampling); ++state) {
+  for (uint32_t state = 1; state <= static_cast<uint32_t>(SloState::kEven); ++state) {
     TenantGpuUse use = starved();
     use.latency_us = 10'000;
     use.slo_state = static_cast<SloState>(state);
     reasons.insert(slo_reason(use));
   }
-  EXPECT_EQ(reasons.size(), static_cast<size_t>(SloState::kSampling));
+  EXPECT_EQ(reasons.size(), static_cast<size_t>(SloState::kEven));
   EXPECT_FALSE(reasons.contains("?"));
+}
+
+TEST(SloView, APhaseIsShownWhereThereIsOne) {
+  TenantGpuUse use = starved();
+  use.phase = static_cast<uint32_t>(ShimPhase::kDecode);
+  EXPECT_NE(text_of(use).find("PHASE"), std::string::npos);
+  EXPECT_NE(text_of(use).find("decode"), std::string::npos);
 }
 
 TEST(SloView, WhoMissesItsTargetAtItsKneeIsTold) {

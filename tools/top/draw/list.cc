@@ -59,10 +59,7 @@ std::string sum_text(uint32_t permille) {
 }
 
 std::string settings_words(const TenantRecord& tenant) {
-  std::string text = fmt::format("weight {}", tenant.weight);
-  if (tenant.quota_us != kUnknown64) text += ", cap " + cap_text(tenant.quota_us, tenant.period_us);
-  if (tenant.priority != Priority::kNormal)
-    text += fmt::format(", {}", priority_text(tenant.priority));
+  std::string text = sharing_text(tenant);
   if (tenant.memory_max_bytes != kUnknown64)
     text += ", at most " + bytes_text(tenant.memory_max_bytes);
   return text;
@@ -122,7 +119,7 @@ std::string group_text(const TopLine& line, Field field, size_t width, Glyphs gl
     case Field::kPid:
       return is_tenant ? fmt::format("{} proc", line.tenant->process_count) : "";
     case Field::kTenant:
-      return printable({line.tenant->name, sizeof(line.tenant->name)});
+      return tenant_text(*line.tenant);
     case Field::kCommand:
       return is_tenant ? settings_words(*line.tenant) : branch(line, glyphs) + job_name(line.job);
     case Field::kTarget:

@@ -137,8 +137,7 @@ std::vector<Span> legend_line(const TopModel& model, const GpuRecord& gpu,
     const uint32_t share = tenant.gpu[gpu.index].share_permille;
     if (ink == kOthers || share == kUnknown32 || (share == 0 && tenant.process_count == 0))
       continue;
-    entries.emplace_back(ink, fmt::format("{} {:>5}", printable({tenant.name, sizeof(tenant.name)}),
-                                          percent_text(share)));
+    entries.emplace_back(ink, fmt::format("{} {:>5}", tenant_text(tenant), percent_text(share)));
   }
   std::ranges::sort(entries);
   if (now.permille[kOthers] > 0)

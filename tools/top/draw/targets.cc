@@ -51,18 +51,10 @@ std::array<int, kCells> importances(size_t gpus) {
 constexpr size_t kNameWidth = 8;
 constexpr size_t kWordWidth = 10;  // of the longest
 
-std::string settings_text(const TenantRecord& tenant) {
-  std::string text = fmt::format("weight {}", tenant.weight);
-  if (tenant.quota_us != kUnknown64) text += ", cap " + cap_text(tenant.quota_us, tenant.period_us);
-  if (tenant.priority != Priority::kNormal)
-    text += fmt::format(", {}", priority_text(tenant.priority));
-  return text;
-}
-
 // Numbers take the same room while they change, so that nothing moves under the eye.
 Cells cells_of(const TenantRecord& tenant, const TenantGpuUse& use, uint32_t gpu) {
   Cells cells;
-  cells[kName] = printable({tenant.name, sizeof(tenant.name)});
+  cells[kName] = tenant_text(tenant);
   cells[kGpu] = fmt::format("GPU {}", gpu);
   cells[kSlo] = fmt::format("slo {:>6}", target_text(use));
   cells[kMean] = fmt::format("mean {:>6}", micros_text(use.latency_us));
@@ -71,7 +63,8 @@ Cells cells_of(const TenantRecord& tenant, const TenantGpuUse& use, uint32_t gpu
   cells[kSms] = "SMs " + sms_text(use);
   cells[kKnee] = fmt::format("knee {:>3}", count_text(use.sms_knee));
   cells[kWhy] = tenant.frozen_by_user != 0 ? "frozen: user" : slo_reason(use);
-  cells[kWeight] = settings_text(tenant);
+  cells[kWeight] = sharing_text(tenant);
+  if (use.phase != 0) cells[kWeight] += fmt::format(", {}", phase_text(use.phase));
   cells[kShare] = fmt::format("share {:>6}", percent_text(use.share_permille));
   cells[kProcesses] = fmt::format("{} proc", tenant.process_count);
   return cells;
@@ -83,22 +76,11 @@ std::string word_of(const TenantRecord& tenant, const TenantGpuUse& use) {
 
 Style why_style(const TenantRecord& tenant, const TenantGpuUse& use) {
   if (tenant.frozen_by_user != 0) return Style::kBad;
-  switch (use.slo_state) {
-    case SloState::kMeets:
-      return Style::kGood;
-    case SloState::kStarved:
-    case SloState::kAtMost:
-      return Style::kBad;
-    case SloState::kGrows:
-      return Style::kWarning;
-    case SloState::kNone:
-    case SloState::kRest:
-    case SloState::kUnmeasured:
-    case SloState::kShrinks:
-    case SloState::kSampling:
-      break;
-  }
-  return Style::kPlain;
+  const SloState state = use.slo_state;
+  if (state == SloState::kStarved || state == SloState::kAtMost) return Style::kBad;
+  if (state == SloState::kGrows || state == SloState::kHeld || state == SloState::kEven)
+    return Style::kWarning;
+  return state == SloState::kMeets ? Style::kGood : Style::kPlain;
 }
 
 }  // namespace

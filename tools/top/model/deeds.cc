@@ -14,10 +14,6 @@
 namespace gpushare {
 namespace {
 
-std::string name_of(const TenantRecord& tenant) {
-  return printable({tenant.name, sizeof(tenant.name)});
-}
-
 TenantSettings settings_of(const TenantRecord& tenant) {
   TenantSettings settings;
   settings.weight = tenant.weight;
@@ -76,9 +72,9 @@ Target target_of(const TopLine& line) {
                                         target.processes.size() == 1 ? "process" : "processes");
   if (line.kind == TopLine::Kind::kJob) {
     target.words = fmt::format("all of job {} of tenant {} {}", job_name(line.job),
-                               name_of(*line.tenant), count);
+                               tenant_text(*line.tenant), count);
   } else {
-    target.tenant = name_of(*line.tenant);
+    target.tenant = tenant_text(*line.tenant);
     target.words = fmt::format("all of tenant {} {}", target.tenant, count);
   }
   return target;
@@ -103,7 +99,7 @@ Result<Deed> setting_deed(const TenantRecord& tenant, std::string_view key,
                           std::string_view typed) {
   TenantSettings settings = settings_of(tenant);
   if (auto done = apply_setting(settings, key, typed); !done) return std::unexpected(done.error());
-  return set(name_of(tenant), key, setting_text(tenant, key), std::string(typed));
+  return set(tenant_text(tenant), key, setting_text(tenant, key), std::string(typed));
 }
 
 Deed weight_deed(const TenantRecord& tenant, bool is_up) {
@@ -112,7 +108,7 @@ Deed weight_deed(const TenantRecord& tenant, bool is_up) {
   const uint32_t wanted =
       std::clamp<uint32_t>(is_up ? weight + step : weight - std::min(step, weight),
                            GPUSHARE_WEIGHT_MIN, GPUSHARE_WEIGHT_MAX);
-  return set(name_of(tenant), "weight", std::to_string(weight), std::to_string(wanted));
+  return set(tenant_text(tenant), "weight", std::to_string(weight), std::to_string(wanted));
 }
 
 Result<Deed> signal_deed(const Target& target, std::string_view typed) {

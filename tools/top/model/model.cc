@@ -4,20 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 
 #include "shmctl/settings/tenant_settings.h"
 
 namespace gpushare {
-namespace {
-
-std::string lowered(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
-}  // namespace
-
 void TopModel::update(Result<Status> status, Time now, SensorsLook sensors) {
   if (!status) {
     failure_ = std::move(status.error());
@@ -117,7 +107,7 @@ void TopModel::ask_for_setting(const char* key) {
   if (line == nullptr) return;
   if (line->tenant == nullptr) return say("the tenant of this process is not known", true);
   setting_ = key;
-  tenant_ = printable({line->tenant->name, sizeof(line->tenant->name)});
+  tenant_ = tenant_text(*line->tenant);
   input_ = {.about = fmt::format("{} of tenant {}", key, tenant_),
             .allowed = std::string(allowed_values(key)),
             .text = setting_text(*line->tenant, key)};

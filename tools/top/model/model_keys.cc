@@ -226,9 +226,8 @@ TopModel::Effect TopModel::press_in_input(Key key) {
   }
   // The tenant as it is now, or was when it was last seen.
   const auto tenant = std::ranges::find(
-      status_.snapshot.tenants, tenant_, [](const Numbered<TenantRecord>& numbered) {
-        return printable({numbered.record.name, sizeof(numbered.record.name)});
-      });
+      status_.snapshot.tenants, tenant_,
+      [](const Numbered<TenantRecord>& numbered) { return tenant_text(numbered.record); });
   if (tenant == status_.snapshot.tenants.end()) {
     say("there is no tenant " + tenant_ + " any more", true);
     return {};

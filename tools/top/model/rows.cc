@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
+
+#include "shmctl/plane/status_json.h"
+#include "tools/base/format.h"
 
 namespace gpushare {
 namespace {
@@ -12,11 +14,6 @@ namespace {
 // Shares of programs that want all they can get waver by about a hundredth of the GPU from second
 // to second.
 constexpr uint32_t kStillPermille = 20;
-
-std::string lowered(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
 
 bool matches(const ProcessRow& row, const std::string& filter) {
   for (Field field : {Field::kPid, Field::kUser, Field::kTenant, Field::kCommand, Field::kState})
@@ -75,14 +72,19 @@ std::string job_name(const JobKey& job) {
   return job.run != 0 ? fmt::format("run-{}", job.run) : fmt::format("pid-{}", job.pid);
 }
 
+std::string sharing_text(const TenantRecord& tenant) {
+  std::string text = fmt::format("weight {}", tenant.weight);
+  if (tenant.quota_us != kUnknown64) text += ", cap " + cap_text(tenant.quota_us, tenant.period_us);
+  if (tenant.priority != Priority::kNormal)
+    text += fmt::format(", {}", priority_text(tenant.priority));
+  return text;
+}
+
 LineKey key_of(const TopLine& line) {
   if (line.kind == TopLine::Kind::kProcess)
     return {
         .gpu = line.process->record.gpu, .pid = line.process->record.pid, .tenant = {}, .job = {}};
-  return {.gpu = line.gpu,
-          .pid = 0,
-          .tenant = printable({line.tenant->name, sizeof(line.tenant->name)}),
-          .job = line.job};
+  return {.gpu = line.gpu, .pid = 0, .tenant = tenant_text(*line.tenant), .job = line.job};
 }
 
 void RowOrder::sort(std::vector<ProcessRow>& rows, Field field, bool is_reversed) {

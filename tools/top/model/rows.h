@@ -26,6 +26,9 @@ struct JobKey {
 JobKey job_of(const ProcessRecord& process);
 std::string job_name(const JobKey& job);  // "run-4711", "pid-4712"
 
+// How it shares the GPU: "weight 300, cap 40%, high".
+std::string sharing_text(const TenantRecord& tenant);
+
 // A line of the list is a process or, in a tree, a tenant or a job above its processes. A tenant
 // has a line for each GPU on which target times decide what it has; otherwise it has one line.
 struct TopLine {

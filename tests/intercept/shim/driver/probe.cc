@@ -364,6 +364,27 @@ void way_slow_among_own_files(int count) {
   expect(::lseek(file, 0, SEEK_END) == 0, "somebody wrote into a file of the program's");
 }
 
+// Launches, and stays at its exit until it is told to go on, after the shim has noticed the exit:
+// what was registered first runs last. It launches once more and stays again.
+std::atomic<int> told{0};
+Launch at_exit = nullptr;
+void stay_until_told() {
+  while (told == 0) ::usleep(1000);
+  --told;
+}
+void way_lingering(int count) {
+  std::atexit([] {
+    stay_until_told();
+    launch(at_exit, 1);
+    stay_until_told();
+  });
+  struct sigaction action{};
+  action.sa_handler = [](int) { ++told; };
+  ::sigaction(SIGUSR1, &action, nullptr);
+  at_exit = by_dlsym();
+  launch(at_exit, count);
+}
+
 // The first question to the agent, and all launches, while signals come every 0.5 ms.
 void way_slow_with_signals(int count) {
   struct sigaction action{};
@@ -427,6 +448,7 @@ const std::map<std::string, std::function<void(int)>> kWays{
     {"held", way_held},
     {"slow-among-own-files", way_slow_among_own_files},
     {"slow-with-signals", way_slow_with_signals},
+    {"lingering", way_lingering},
     {"slow-on-gpu", way_slow_on_gpu},
     {"slow-from-host", way_slow_from_host},
 };

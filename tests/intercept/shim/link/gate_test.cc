@@ -96,6 +96,37 @@ TEST(Gate, WhoComesToStandWakesAnAgentThatGivesTurns) {
   }
 }
 
+// Launches that there had been when it said that its work is done; 0: it has not.
+uint64_t done_at(ShimRig& rig, const Child& program) {
+  return read(rig, program, [](const ShimSlot& slot) { return slot.done_at.load(); });
+}
+
+TEST(Gate, WhoExitsSaysThatItsWorkIsDoneAndALaunchTakesThatBack) {
+  ShimRig rig(kShimGate | kShimIterations);
+  const auto program = rig.start("shim_probe", {"lingering", "5"});
+  ASSERT_TRUE(eventually([&] { return done_at(rig, *program) == 5; }));
+  EXPECT_EQ(read(rig, *program, [](const ShimSlot& slot) { return launches_of(slot); }), 5u);
+  EXPECT_TRUE(eventually([&] { return rig.wakes(program->pid()) == 1; }));
+  program->signal(SIGUSR1);
+  ASSERT_TRUE(rig.launches_beyond(5)) << "its gate is open";
+  EXPECT_EQ(done_at(rig, *program), 5u) << "which says no more that it is done";
+  program->signal(SIGUSR1);
+  success_of(*program);
+}
+
+// What it is told at its end holds for it as before.
+TEST(Gate, WhoLaunchesAtItsExitWaitsAtAClosedGate) {
+  ShimRig rig(kShimGate | kShimIterations);
+  const auto program = rig.start("shim_probe", {"lingering", "5"});
+  ASSERT_TRUE(eventually([&] { return done_at(rig, *program) == 5; }));
+  ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::close_gate));
+  program->signal(SIGUSR1);
+  ASSERT_TRUE(eventually([&] { return waiting(rig, *program) == 1; }));
+  ASSERT_TRUE(rig.with_slot(program->pid(), ShimHost::open_gate));
+  program->signal(SIGUSR1);
+  success_of(*program);
+}
+
 TEST(Gate, NothingIsWrittenWhereTheAgentsDescriptorWas) {
   ShimRig rig(kShimGate | kShimIterations);
   const auto program = start_launching(rig, 2000, "slow-among-own-files");

@@ -5,6 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
+#include <map>
+
 namespace gpushare::shim {
 namespace {
 
@@ -58,6 +61,85 @@ TEST(Drain, PausesDouble) {
   drain.end(true);
   drain.pause(now);
   EXPECT_FALSE(drain.is_pausing(now + Drain::kFirstPauseNs)) << "a success ends that";
+}
+
+// A stream that the program keeps full with so many kernels, and in which each launch records a
+// milestone if one is due. As the shim, it looks again at 64 launches when it is told to look no
+// more.
+class Milestone : public ::testing::Test {
+ protected:
+  Milestone() {
+    self = this;
+    driver_.cuEventCreate = [](CUevent* event, unsigned) {
+      *event = reinterpret_cast<CUevent>(++self->events_);
+      return CUDA_SUCCESS;
+    };
+    driver_.cuEventRecord = [](CUevent event, CUstream) {
+      self->passes_at_[event] = self->ends_;
+      return CUDA_SUCCESS;
+    };
+    driver_.cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; };
+    driver_.cuEventQuery = [](CUevent event) {
+      ++self->queries_;
+      return self->now_ns_ < self->passes_at_[event] ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    };
+  }
+  void run(uint64_t kernel_ns, std::size_t depth, uint64_t time_ns, uint64_t place = 7) {
+    for (const uint64_t end = now_ns_ + time_ns; now_ns_ < end;) {
+      while (line_.size() < depth) {
+        if (launches_++ % 64 == 0) looks_ = true;
+        if (looks_) looks_ = milestones_.record(driver_, nullptr, now_ns_, place);
+        ends_ = std::max(ends_, now_ns_) + kernel_ns;
+        line_.push_back(ends_);
+      }
+      now_ns_ = line_.front();
+      line_.pop_front();
+    }
+  }
+
+  static inline Milestone* self = nullptr;
+  Driver driver_{};
+  Milestones milestones_{};
+  std::map<CUevent, uint64_t> passes_at_;
+  std::deque<uint64_t> line_;  // when each of its kernels ends
+  uint64_t now_ns_ = 1000 * kMs, ends_ = 0;
+  uintptr_t events_ = 0;
+  uint64_t launches_ = 0, queries_ = 0;
+  bool looks_ = false;
+};
+
+TEST_F(Milestone, TellsHowLongTheQueueTakes) {
+  struct Row {
+    uint64_t kernel_us;
+    std::size_t depth;
+  };
+  for (const Row& row : {Row{2000, 8}, {8000, 8}, {2000, 2}, {300, 8}, {50, 64}, {20'000, 8}}) {
+    milestones_.drop(driver_);
+    line_.clear();
+    ends_ = now_ns_;
+    run(row.kernel_us * 1000, row.depth, 3000 * kMs);
+    // A launch goes behind what is in line when it is made, all of it but what has just ended.
+    const double due_us = static_cast<double>(row.kernel_us) * static_cast<double>(row.depth - 1);
+    EXPECT_NEAR(static_cast<double>(milestones_.drain_ns()) / 1e3, due_us, 0.1 * due_us + 300)
+        << row.kernel_us << " us, " << row.depth;
+    EXPECT_EQ(milestones_.drain_place(), 7u);
+  }
+}
+
+TEST_F(Milestone, OfANewPlaceIsNotMixedWithTheOldOne) {
+  run(8 * kMs, 8, 2000 * kMs, 7);
+  line_.clear();
+  ends_ = now_ns_;
+  run(2 * kMs, 8, 100 * kMs, 9);
+  EXPECT_EQ(milestones_.drain_place(), 9u);
+  EXPECT_NEAR(static_cast<double>(milestones_.drain_ns()), 14.0 * kMs, 1.0 * kMs);
+}
+
+TEST_F(Milestone, CostsDenseLaunchesLittle) {
+  run(10'000, 512, 1000 * kMs);
+  EXPECT_GT(launches_, 90'000u);
+  EXPECT_LT(queries_, launches_ / 20);
+  EXPECT_NEAR(static_cast<double>(milestones_.drain_ns()) / 1e3, 5110, 600);
 }
 
 }  // namespace

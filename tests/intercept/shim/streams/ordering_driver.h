@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -64,8 +65,19 @@ class FakeGpu {
     return true;
   }
   std::function<bool()> is_busy{};  // whether a question finds work; empty: it never does
+  // The calling thread's own default stream, by a handle that no other thread's has.
+  CUstream own() {
+    const std::lock_guard lock(mutex_);
+    return own_of_thread();
+  }
+  // Streams that were created and not destroyed.
+  size_t created() {
+    const std::lock_guard lock(mutex_);
+    return created_;
+  }
   CUstream create(bool is_blocking) {
     const std::lock_guard lock(mutex_);
+    ++created_;
     const auto handle = reinterpret_cast<CUstream>(next_ += 64);
     queues_[handle].is_blocking = is_blocking;
     return handle;
@@ -75,6 +87,7 @@ class FakeGpu {
     const std::lock_guard lock(mutex_);
     if (queue_of(stream).is_blocking) left_.add(queue_of(stream).finished);
     queues_.erase(stream);
+    --created_;
   }
   void record(CUevent event, CUstream stream) {
     const std::lock_guard lock(mutex_);
@@ -97,7 +110,18 @@ class FakeGpu {
   }
 
  private:
+  CUstream own_of_thread() {
+    static std::atomic<uint64_t> threads{0};
+    static thread_local const uint64_t number = ++threads;
+    const auto [own, is_new] = own_.try_emplace(number);
+    if (is_new) {
+      own->second = reinterpret_cast<CUstream>(next_ += 64);
+      queues_[own->second].is_blocking = true;
+    }
+    return own->second;
+  }
   Queue& queue_of(CUstream stream) {
+    if (stream == GS_CU_STREAM_PER_THREAD) stream = own_of_thread();
     return queues_.at(stream == nullptr ? GS_CU_STREAM_LEGACY : stream);
   }
   // What the driver's rules of the legacy stream put before the next piece of work.
@@ -114,8 +138,9 @@ class FakeGpu {
   }
 
   std::mutex mutex_;  // protects what follows
-  std::map<CUstream, Queue> queues_{{GS_CU_STREAM_LEGACY, {}},
-                                    {GS_CU_STREAM_PER_THREAD, {.is_blocking = true}}};
+  std::map<CUstream, Queue> queues_{{GS_CU_STREAM_LEGACY, {}}};
+  std::map<uint64_t, CUstream> own_;  // by thread; a thread's number never comes again
+  size_t created_ = 0;
   std::map<CUevent, Work> events_;
   Work done_;  // of which a question has said so
   Work left_;  // of blocking streams that were destroyed

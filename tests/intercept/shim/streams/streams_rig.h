@@ -44,7 +44,7 @@ class StreamsTest : public testing::Test {
     slot_->head.gpu_count = 1;
     slot_->gpus[0].pci[0] = 'x';
     calls_.clear();
-    is_blocking_ = {{GS_CU_STREAM_PER_THREAD, true}};
+    is_blocking_.clear();
     the_process.features = kShimPartitions;
     the_process.slot = slot_.get();
     the_process.streams = nullptr;
@@ -83,7 +83,9 @@ class StreamsTest : public testing::Test {
     }
     size_t number() const { return number_; }
     CUstream stream() const { return told_.stream; }
-    bool is_away() const { return use_->physical() != stream(); }
+    bool is_away() const {
+      return use_->physical() != stream() && use_->physical() != GS_CU_STREAM_PER_THREAD;
+    }
 
    private:
     void note_before(const Work& before) { told_.before = before; }
@@ -160,6 +162,7 @@ class StreamsTest : public testing::Test {
  private:
   Told& new_call(CUstream stream, size_t* number) {
     const std::lock_guard lock(mutex_);
+    if (stream == GS_CU_STREAM_PER_THREAD) is_blocking_[stream = the_gpu->own()] = true;
     *number = calls_.size();
     return calls_.emplace_back(Told{.stream = stream, .began = ++steps_});
   }

@@ -220,6 +220,60 @@ TEST_F(StreamsTest, WithADriverThatIsNewerThanTheTableNothingMoves) {
   driver_version = kNewestKnown;
 }
 
+// A program that has a new thread for each piece of work would have more and more stand-ins.
+TEST_F(StreamsTest, AThreadHasTheStreamOfOneThatHasEnded) {
+  visit(kSets, {{kLegacy}});
+  size_t after_a_few = 0;
+  for (int i = 0; i < 200; ++i) {
+    std::thread([&] {
+      move_to(1 + i % 3);
+      for (int j = 0; j < 3; ++j) launch(GS_CU_STREAM_PER_THREAD);
+    }).join();
+    launch(kLegacy);
+    if (i == 10) after_a_few = the_gpu->created();
+  }
+  EXPECT_EQ(the_gpu->created(), after_a_few);
+  EXPECT_EQ(broken(), std::vector<std::string>{});
+  EXPECT_GT(slot_->gpus[0].moves, 200u);
+}
+
+// Work in line in a stand-in would hold up what has nothing to do with it.
+TEST_F(StreamsTest, NobodyHasTheStreamOfAThreadThatLivesOrWhoseWorkRuns) {
+  visit({{1}}, {{kLegacy, GS_CU_STREAM_PER_THREAD}});
+  the_gpu->is_busy = [] { return true; };
+  size_t last = launch(GS_CU_STREAM_PER_THREAD);
+  int away = 0;
+  for (int i = 0; i < 20; ++i)
+    std::thread([&] {
+      Call call(*this, GS_CU_STREAM_PER_THREAD);
+      call.put();
+      away += call.is_away();
+      EXPECT_FALSE(is_first(last, call.number()));
+      last = call.number();
+    }).join();
+  EXPECT_GT(away, 0) << "in stand-ins that were there; nothing can be made";
+  EXPECT_LE(away, Device::kSpares);
+  the_gpu->is_busy = {};
+}
+
+TEST_F(StreamsTest, OrderHoldsWhileThreadsComeAndGo) {
+  visit(kSets, {{kLegacy}});
+  std::vector<std::thread> threads;
+  for (uint64_t seed = 1; seed <= 4; ++seed)
+    threads.emplace_back([&, seed] {
+      std::mt19937_64 random(seed);
+      for (int i = 0; i < 40; ++i)
+        std::thread([&] {
+          for (uint64_t j = 1 + random() % 8; j > 0; --j) {
+            if (random() % 8 == 0) move_to(random() % std::size(kSets));
+            launch(random() % 4 == 0 ? kLegacy : GS_CU_STREAM_PER_THREAD);
+          }
+        }).join();
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(broken(), std::vector<std::string>{});
+}
+
 TEST_F(StreamsTest, OrderHoldsAcrossThreads) {
   const std::vector<CUstream> handles = new_streams();
   visit(kSets, handles);

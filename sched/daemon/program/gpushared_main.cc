@@ -3,7 +3,6 @@
 // it asks for. sched/man/gpushared.8 is its manual.
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <pwd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -13,216 +12,25 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "kmod/uapi/gpushare.h"
 #include "sched/daemon/agent.h"
-#include "sched/daemon/backend.h"
 #include "sched/daemon/instance_lock.h"
 #include "sched/daemon/lifeline.h"
+#include "sched/daemon/program/commands.h"
+#include "sched/daemon/program/undo.h"
 #include "sched/daemon/supervisor.h"
-#include "sched/enforce/recovery.h"
-#include "sched/module/kernel_module.h"
-#include "sched/module/module_link.h"
 #include "sched/policies/policies.h"
-#include "sched/tenants/config.h"
-#include "sched/tenants/proc_reader.h"
-#include "sched/tenants/rule_warnings.h"
 #include "shmctl/base/log.h"
-#include "shmctl/base/proc_stat.h"
-#include "shmctl/base/version.h"
-#include "shmctl/plane/ledger.h"
-#include "shmctl/plane/region.h"
 #include "shmctl/program/command_line.h"
 #include "shmctl/shim/slot_keeper.h"
 
 namespace gpushare {
 namespace {
 
-using namespace std::chrono_literals;
-
 constexpr const char* kDefaultSimulation = "/run/gpushare/sim.sock";
-// How long --recover waits for an agent that is just stopping.
-constexpr Nanos kForAStoppingAgent = 3s;
-
-ExitCode fail(const Error& error) {
-  log_error("{}", error.message());
-  return error.code == std::errc::invalid_argument ? kExitUsage : kExitFailure;
-}
-
-bool is_user(const std::string& name) { return ::getpwnam(name.c_str()) != nullptr; }
-
-// A file that is not there is a mistake only where somebody has named it (`must_exist`).
-ExitCode check_config(const std::string& path, bool must_exist) {
-  const std::vector<PolicyEntry> policies = all_policies();
-  const auto loaded = load_config(path, policies);
-  if (!loaded && !must_exist &&
-      loaded.error().front().code == std::errc::no_such_file_or_directory) {
-    fmt::print("{} is not there: the defaults hold\n", path);
-    return kExitOk;
-  }
-  if (loaded) {
-    for (const std::string& warning : rule_warnings(loaded->rules, is_user))
-      fmt::print(stderr, "{}: warning: {}\n", path, warning);
-    fmt::print("{}: correct, {} tenants\n", path, loaded->tenants.size());
-    return kExitOk;
-  }
-  for (const ConfigError& error : loaded.error()) fmt::print(stderr, "{}\n", error.message());
-  return kExitUsage;
-}
-
-// The GPUs, to thaw and restore slices. Only a process that is registered with the kernel module
-// may do that, and it is registered for as long as it holds the device. Error: there is no GPU to
-// ask.
-struct HeldGpu {
-  std::unique_ptr<kmod::Device> module;
-  std::unique_ptr<Gpu> gpu;
-};
-Result<HeldGpu> hold_gpu(const AgentOptions& options) {
-  HeldGpu held;
-  if (!options.module.device.empty()) {
-    auto opened = open_module(options.module.device, kForAStoppingAgent);
-    if (opened)
-      held.module = std::move(*opened);
-    else if (opened.error().code != std::errc::no_such_file_or_directory)
-      log_warning("{}", opened.error().message());
-  }
-  auto gpu = open_gpu(options.simulation);
-  if (!gpu) return std::unexpected(gpu.error());
-  held.gpu = std::move(*gpu);
-  return held;
-}
-
-// Undoes what the region's ledger says.
-Result<RecoveryReport> undo(Region& region, const AgentOptions& options) {
-  const auto held = hold_gpu(options);
-  if (!held) return std::unexpected(held.error());
-  const SystemProcReader processes;
-  return recover(*held->gpu, region, processes);
-}
-
-bool is_unreadable(const Result<ControlPlane>& plane) {
-  return !plane && plane.error().code == ControlPlane::kUnreadable;
-}
-
-// A region that is damaged, or of another version (after an upgrade), keeps nobody from starting.
-// What it lists as frozen cannot be known, so all programs are thawed.
-Result<> begin_anew(const Error& why, const AgentOptions& options) {
-  log_warning("{}", why.message());
-  const auto aside = ControlPlane::set_aside(options.region);
-  if (!aside) return std::unexpected(aside.error());
-  log_warning(
-      "it is kept as {}, and a new one is begun: tenants, settings and freezes that were "
-      "made at run time are lost",
-      *aside);
-  const auto held = hold_gpu(options);
-  const auto thawed = held ? thaw_everything(*held->gpu) : std::unexpected(held.error());
-  if (thawed)
-    log_info("{} programs thawed, in case that they were frozen", *thawed);
-  else
-    log_warning("programs that were frozen may still be: {}", thawed.error().message());
-  return {};
-}
-
-bool is_ledger_empty(const Region& region) {
-  bool is_empty = true;
-  for_each_entry(region, [&](uint32_t, const LedgerRecord&) { is_empty = false; });
-  return is_empty;
-}
-
-// An earlier version had its region elsewhere. What an agent of it that died has left there is
-// undone, and the region removed; where that cannot be, the log says why, and it stays.
-void recover_former(const std::string& former, const AgentOptions& options) {
-  auto plane = ControlPlane::open_existing(former);
-  if (!plane) {
-    if (plane.error().code != std::errc::no_such_file_or_directory)
-      log_warning("what an earlier version may have left is not undone: {}",
-                  plane.error().message());
-    return;
-  }
-  if (!is_ledger_empty(plane->region())) {
-    const auto report = undo(plane->region(), options);
-    if (!report) return log_warning("{} is not undone: {}", former, report.error().message());
-    for (const std::string& error : report->errors) log_error("{}: {}", former, error);
-    log_info("{} thawed that an earlier version had left in {}", report->thawed.size(), former);
-    if (!report->errors.empty()) return;
-  }
-  for (const std::string& name : {former, former + ".lock"}) (void)ControlPlane::remove(name);
-}
-
-// An agent that was stopped (SIGSTOP, a debugger) holds its locks, and the signals that would end
-// it wait: after the watchdog has ended its supervisor nobody else undoes what it froze. Returns
-// true if there was one.
-bool end_stopped_agent(Region& region) {
-  const std::optional<AgentRecord> agent = read_record(region.agent);
-  if (!agent || agent->agent_pid == 0 || agent->agent_pid > INT_MAX) return false;
-  const auto pid = static_cast<pid_t>(agent->agent_pid);
-  const auto stat = read_proc_stat(pid);
-  const bool is_stopped = stat && (stat->state == 'T' || stat->state == 't');
-  if (!is_stopped || !stat->command.starts_with("gpushared")) return false;
-  log_warning("the agent, process {}, is stopped and holds the control plane: it is ended", pid);
-  return ::kill(pid, SIGKILL) == 0;
-}
-
-ExitCode recover_all(const AgentOptions& options) {
-  auto plane = ControlPlane::open_existing(options.region);
-  if (is_unreadable(plane)) {
-    const auto lock = lock_instance(options.region, kForAStoppingAgent);
-    const auto begun = lock ? begin_anew(plane.error(), options) : std::unexpected(lock.error());
-    return begun ? kExitOk : fail(begun.error());
-  }
-  if (!plane && plane.error().code == std::errc::no_such_file_or_directory) {
-    fmt::print("nothing to recover: there is no control plane {}\n", options.region);
-    return kExitOk;
-  }
-  if (!plane) return fail(plane.error());
-  auto lock = lock_instance(options.region, kForAStoppingAgent);
-  if (!lock && end_stopped_agent(plane->region()))
-    lock = lock_instance(options.region, kForAStoppingAgent);
-  if (!lock) return fail(lock.error());
-
-  if (is_ledger_empty(plane->region())) {
-    fmt::print("nothing to recover\n");
-    return kExitOk;
-  }
-  const auto undone = undo(plane->region(), options);
-  if (!undone) return fail(undone.error());
-  const RecoveryReport& report = *undone;
-  for (const ProcessId& process : report.thawed) fmt::print("thawed {}\n", process.pid);
-  fmt::print("{} thawed, {} slices restored, {} had ended\n", report.thawed.size(),
-             report.slices_restored, report.gone);
-  for (const std::string& error : report.errors) fmt::print(stderr, "not undone: {}\n", error);
-  return report.errors.empty() ? kExitOk : kExitFailure;
-}
-
-// As `gpushare forget` asks it of an agent, when none runs.
-ExitCode forget_all(const AgentOptions& options) {
-  auto plane = ControlPlane::open_existing(options.region);
-  if (!plane && plane.error().code == std::errc::no_such_file_or_directory) {
-    fmt::print("nothing to forget: there is no control plane {}\n", options.region);
-    return kExitOk;
-  }
-  if (!plane) return fail(plane.error());
-  const auto lock = lock_instance(options.region, kForAStoppingAgent);
-  if (!lock) return fail(lock.error());
-  const std::vector<PolicyEntry> policies = all_policies();
-  const auto loaded = load_config(options.config, policies);
-  if (!loaded && loaded.error().front().code != std::errc::no_such_file_or_directory)
-    return check_config(options.config, true);  // says what is wrong
-  const Config config = loaded ? *loaded : Config(policies);
-
-  const SystemProcReader processes;
-  Roster roster(plane->region());
-  Tenants tenants(&roster);
-  ModuleLink link(KernelModule::find({.device = "", .sysfs = options.module.sysfs}, -1), tenants,
-                  roster, processes);
-  Result<> done = link.start(config);
-  if (done) done = link.control().forget(config);
-  return done ? kExitOk : fail(done.error());
-}
 
 // A descriptor of every program is needed now and then, and one is kept of some. What cannot be
 // raised is no reason not to start.
@@ -269,8 +77,7 @@ ExitCode serve(const AgentOptions& options, const std::string& former, bool is_f
     locks.push_back(std::move(*plane));
     locks.push_back(std::move(*driver));
     if (!former.empty()) recover_former(former, options);
-    if (const auto found = ControlPlane::open_existing(options.region); is_unreadable(found))
-      if (const auto begun = begin_anew(found.error(), options); !begun) return fail(begun.error());
+    if (const auto usable = begin_anew_if_unreadable(options); !usable) return fail(usable.error());
     if (!is_foreground) return static_cast<ExitCode>(run_supervisor(options, arguments));
   }
   const auto ran = run_agent(options);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sched/step/buckets.h"
+#include "sched/account/buckets.h"
 
 #include <algorithm>
 
@@ -10,9 +10,8 @@ void configure_buckets(Region& region, const Tenants& tenants, uint32_t gpus, Ti
     const Tenant* const tenant = tenants.at(slot);
     for (uint32_t gpu = 0; gpu < std::min(gpus, uint32_t{kMaxGpus}); ++gpu) {
       TokenBucket& bucket = region.tenants[slot].buckets[gpu];
-      if (tenant != nullptr && tenant->settings.cap && tenant->settings.cap->binds()) {
-        const Cap& cap = *tenant->settings.cap;
-        bucket.configure(cap.quota, cap.period, cap.quota, now);
+      if (const auto cap = tenant == nullptr ? std::nullopt : tenant->cap_on(gpu)) {
+        bucket.configure(cap->quota, cap->period, cap->quota, now);
       } else if (bucket.is_enabled()) {
         bucket.disable();
       }
@@ -22,10 +21,10 @@ void configure_buckets(Region& region, const Tenants& tenants, uint32_t gpus, Ti
 
 void refill_buckets(Region& region, const Tenants& tenants, uint32_t gpus, Time now) {
   for (const uint32_t slot : tenants.slots()) {
-    const auto& cap = tenants.at(slot)->settings.cap;
-    if (!cap || !cap->binds()) continue;
+    const Tenant& tenant = *tenants.at(slot);
+    if (!tenant.settings.cap && tenant.gpu_caps.empty()) continue;
     for (uint32_t gpu = 0; gpu < std::min(gpus, uint32_t{kMaxGpus}); ++gpu)
-      region.tenants[slot].buckets[gpu].refill(now);
+      if (tenant.cap_on(gpu)) region.tenants[slot].buckets[gpu].refill(now);
   }
 }
 

@@ -5,9 +5,9 @@
 // one that it went off; with two or more active contexts that is exact. At both ends of a turn that
 // the end of its slice cuts off the hardware loads and stores the program's state, in which the
 // program does nothing, and that is charged to nobody: of such a turn its slice counts. A context
-// alone logs nothing: it counts as resident since its last start, and after kLoneAfter its use is
-// residence times LoneContext::rate(). A frozen process is charged nothing. Time in which records
-// were lost is charged to nobody, and counted in unattributed().
+// alone logs nothing: it counts as resident since its last start, and what of that is use is
+// LoneContext's to say. A frozen process is charged nothing. Time in which records were lost is
+// charged to nobody, and counted in unattributed().
 //   slice 6 ms, on the GPU for 6.144 ms -> 6 ms used
 //
 // The log's time runs a little behind `now`; freezes and thaws are merged into it by their instant.
@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "intercept/gpu.h"
-#include "sched/step/lone_context.h"
+#include "sched/account/lone_context.h"
 #include "shmctl/plane/layout.h"
 
 namespace gpushare {
@@ -39,6 +39,8 @@ class Accounting {
   // contexts 0.08 ms (docs/driver-facts.md). What is longer is taken for something else.
   static constexpr Nanos kLongestSwitch = std::chrono::microseconds(250);
   static constexpr Nanos kSwitch = std::chrono::microseconds(80);  // the change alone
+  // The time slice of a program that nobody has given another one.
+  static constexpr Nanos kDriversSlice = std::chrono::microseconds(2048);
 
   struct Use {
     Nanos total{};      // since it was added
@@ -56,8 +58,23 @@ class Accounting {
   // It has ended, or has nothing on the GPU any more: from then on only records tell of its use.
   void end(pid_t pid, Time at);
   void remove(pid_t pid);
+  // Its bearer is another one from `at` on, which may be later than what the log has told so far:
+  // what the earlier one has used until then is take_former_charge()'s, with the same instant,
+  // until remove_former(). A pid that was not added is only added, as of `now`.
+  void succeed(pid_t pid, Time at, Time now);
+  struct Charge {
+    Nanos used{};
+    uint32_t turns = 0;  // times it was switched in
+    Nanos excused{};     // residence besides, that was no use by its own word alone
+  };
+  Charge take_former_charge(pid_t pid, Time until);
+  void remove_former(pid_t pid, Time until);
   // The time slice of its compute channel groups from now on. Unknown until then.
   void set_slice(pid_t pid, Nanos slice);
+  // What a process with the shim says, as of `now`. It counts only while it is_young(), and only if
+  // it is heard at every step until then, before consume().
+  bool is_young(pid_t pid, Time now) const;
+  void hear(pid_t pid, const LoneContext::Word& word, Time now);
   // Call after the driver froze or thawed it.
   void set_frozen(pid_t pid, bool is_frozen, Time at);
 
@@ -66,11 +83,12 @@ class Accounting {
   void sample(std::span<const Utilisation> samples, Time now);
   // True while a sample would tell something that the log does not.
   bool needs_samples() const;
+  // The part of the time in which it may run that it uses, by these samples, which are some seconds
+  // old; 1: they do not tell (lone_context.h).
+  double sampled_rate(pid_t pid, Time now) const;
+  // What happened before this instant is known.
+  Time known_until() const { return at_; }
 
-  struct Charge {
-    Nanos used{};
-    uint32_t turns = 0;  // times it was switched in
-  };
   // What it used since the last call; zero for unknown pids.
   Charge take_charge(pid_t pid);
   Use use(pid_t pid, Time now) const;
@@ -101,23 +119,37 @@ class Accounting {
     Slots slots{};
     Time last_active{};
     Time ended = Time::max();
+    Nanos excused{};  // in all, as long as it may turn out to have been use
     bool is_frozen = false;
     bool wanted_when_frozen = false;
     Nanos idle_when_frozen{};  // how long it had shown no work then
     LoneContext lone;
     double sampled = -1;  // the last sample, < 0 none
+    double share = -1;    // of the window as of the last slot; < 0 not known yet
     std::array<uint16_t, kHistory> history;
   };
-  struct Boundary {  // a freeze or thaw not yet merged into the log's time
+  struct Boundary {  // what is not yet merged into the log's time
+    enum class Kind { kThaw, kFreeze, kSuccession };
     Time at{};
     pid_t pid = 0;
-    bool is_frozen = false;
+    Kind kind{};
+  };
+  struct Former {  // an earlier bearer of the pid
+    pid_t pid = 0;
+    Time until{};
+    Meter meter;
   };
 
+  void add_boundary(const Boundary& boundary);
+  Meter* bearer(pid_t pid);  // at the log's time
   Meter* find(pid_t pid);
   const Meter* find(pid_t pid) const;
   void advance(Time to);            // charges up to there; moves the window
   void charge(Time from, Time to);  // within one slot
+  Time lone_from(const Meter& meter) const;
+  void add_use(Meter& meter, Nanos used);
+  void decide(Meter& meter);
+  void forget_resident();
   void end_turn(Meter& meter, Nanos turn);
   void close_slot();
   Nanos round() const;
@@ -130,6 +162,8 @@ class Accounting {
 
   const bool has_log_;
   std::map<pid_t, Meter> meters_;
+  bool is_any_frozen_ = false;        // of them; true also if that one has been removed since
+  std::vector<Former> formers_;       // in the order in which they had their pids
   std::vector<Boundary> boundaries_;  // ascending
   Time at_{};                         // charged until here
   Time slot_end_{};
@@ -137,7 +171,9 @@ class Accounting {
   bool is_started_ = false;
   pid_t resident_ = 0;  // 0: nobody known, or not one of ours
   bool is_resident_known_ = false;
-  Time resident_since_{};           // without a record in between
+  Time resident_since_{};  // without a record in between
+  // Of the resident one, which says that it rests: not known yet whether it was alone.
+  Nanos undecided_{};
   Time turn_began_{};               // by the record of its start
   bool is_turn_whole_ = false;      // no freeze or thaw of the resident one since then
   Time vacant_since_{Time::min()};  // when the last one went off; min(): not known

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sched/step/accounting.h"
+#include "sched/account/accounting.h"
 
 #include <algorithm>
 #include <cmath>
@@ -28,6 +28,12 @@ const Accounting::Meter* Accounting::find(pid_t pid) const {
   return at == meters_.end() ? nullptr : &at->second;
 }
 
+Accounting::Meter* Accounting::bearer(pid_t pid) {
+  for (Former& former : formers_)
+    if (former.pid == pid && at_ < former.until) return &former.meter;
+  return find(pid);
+}
+
 void Accounting::add(pid_t pid, Time now) {
   const auto [at, is_new] = meters_.try_emplace(pid);
   if (!is_new) return;
@@ -43,18 +49,55 @@ void Accounting::end(pid_t pid, Time at) {
 void Accounting::remove(pid_t pid) {
   meters_.erase(pid);
   std::erase_if(boundaries_, [pid](const Boundary& boundary) { return boundary.pid == pid; });
-  if (resident_ == pid) resident_ = 0;
+  if (resident_ == pid) forget_resident();
+}
+
+void Accounting::succeed(pid_t pid, Time at, Time now) {
+  const auto earlier = meters_.find(pid);
+  if (earlier != meters_.end()) {
+    formers_.push_back({pid, at, std::move(earlier->second)});
+    meters_.erase(earlier);
+    add_boundary({std::max(at, at_), pid, Boundary::Kind::kSuccession});
+  }
+  add(pid, now);
+}
+
+Accounting::Charge Accounting::take_former_charge(pid_t pid, Time until) {
+  Charge charge;
+  for (Former& former : formers_) {
+    if (former.pid != pid || former.until != until) continue;
+    const Charge more = std::exchange(former.meter.pending, Charge{});
+    charge = {charge.used + more.used, charge.turns + more.turns, charge.excused + more.excused};
+  }
+  return charge;
+}
+
+void Accounting::remove_former(pid_t pid, Time until) {
+  std::erase_if(formers_, [&](const Former& one) { return one.pid == pid && one.until == until; });
 }
 
 void Accounting::set_slice(pid_t pid, Nanos slice) {
   if (Meter* meter = find(pid)) meter->slice = slice;
 }
 
+bool Accounting::is_young(pid_t pid, Time now) const {
+  const Meter* const meter = find(pid);
+  return meter != nullptr && now - meter->added < LoneContext::kYoung;
+}
+
+void Accounting::hear(pid_t pid, const LoneContext::Word& word, Time now) {
+  if (Meter* meter = find(pid)) meter->lone.hear(word, now);
+}
+
 void Accounting::set_frozen(pid_t pid, bool is_frozen, Time at) {
-  // Calls come in the order of time, but for one that was measured a little earlier.
-  const auto after = std::upper_bound(boundaries_.begin(), boundaries_.end(), at,
+  add_boundary({at, pid, is_frozen ? Boundary::Kind::kFreeze : Boundary::Kind::kThaw});
+}
+
+// Calls come in the order of time, but for one that was measured a little earlier.
+void Accounting::add_boundary(const Boundary& boundary) {
+  const auto after = std::upper_bound(boundaries_.begin(), boundaries_.end(), boundary.at,
                                       [](Time t, const Boundary& b) { return t < b.at; });
-  boundaries_.insert(after, {at, pid, is_frozen});
+  boundaries_.insert(after, boundary);
 }
 
 void Accounting::consume(const SwitchBatch& batch) {
@@ -64,7 +107,7 @@ void Accounting::consume(const SwitchBatch& batch) {
     const Time resumes = batch.records.empty() ? batch.complete_until : batch.records.front().time;
     if (is_started_ && resumes > at_ && !batch.records.empty()) {
       unattributed_ += resumes - at_;
-      resident_ = 0;
+      forget_resident();
     }
     is_turn_whole_ = false;
     vacant_since_ = Time::min();
@@ -90,22 +133,43 @@ void Accounting::advance(Time to) {
     slot_end_ = to + kSlot;
   }
   while (at_ < to) {
-    const Time until = std::min(to, slot_end_);
+    Time until = std::min(to, slot_end_);
+    if (const Meter* meter = bearer(resident_); meter != nullptr && at_ < lone_from(*meter))
+      until = std::min(until, lone_from(*meter));
     charge(at_, until);
     at_ = until;
     if (at_ == slot_end_) close_slot();
   }
 }
 
+// If the resident one still has the GPU then, it has been alone since it got it: whoever waited
+// would have had it at the end of the slice.
+Time Accounting::lone_from(const Meter& meter) const {
+  const Nanos slice = meter.slice > Nanos::zero() ? meter.slice : kDriversSlice;
+  return resident_since_ + slice + kLongestSwitch;
+}
+
 void Accounting::charge(Time from, Time to) {
   const Nanos span = to - from;
-  for (auto& [pid, meter] : meters_)
-    if (meter.is_frozen) meter.slots.back().frozen += span;
+  if (is_any_frozen_)
+    for (auto& [pid, meter] : meters_)
+      if (meter.is_frozen) meter.slots.back().frozen += span;
   if (!is_resident_known_ || resident_ == 0) return;
 
   Nanos used = span;
-  if (Meter* meter = find(resident_)) {
+  if (Meter* meter = bearer(resident_)) {
     if (meter->is_frozen) return;
+    if (meter->lone.is_excused(to - meter->added, to)) {
+      if (from >= meter->ended) return;
+      undecided_ += span;
+      if (from >= lone_from(*meter)) {
+        const Nanos excused = std::exchange(undecided_, Nanos{});
+        meter->excused += excused;
+        meter->pending.excused += excused;
+      }
+      return;
+    }
+    decide(*meter);
     if (to - resident_since_ > kLoneAfter) {
       if (from >= meter->ended) return;
       const double rate = meter->lone.rate(to);
@@ -118,11 +182,27 @@ void Accounting::charge(Time from, Time to) {
     meter->switching -= switching;
     all_.back().switching += switching;
     used -= switching;
-    meter->total += used;
-    meter->pending.used += used;
-    meter->slots.back().used += used;
+    add_use(*meter, used);
+    return;
   }
   all_.back().used += used;
+}
+
+void Accounting::add_use(Meter& meter, Nanos used) {
+  meter.total += used;
+  meter.pending.used += used;
+  meter.slots.back().used += used;
+  all_.back().used += used;
+}
+
+// It was not alone for long enough to say so, or is not at rest any more.
+void Accounting::decide(Meter& meter) {
+  if (undecided_ > Nanos::zero()) add_use(meter, std::exchange(undecided_, Nanos{}));
+}
+
+void Accounting::forget_resident() {
+  resident_ = 0;
+  undecided_ = {};
 }
 
 void Accounting::close_slot() {
@@ -136,10 +216,10 @@ void Accounting::close_slot() {
   shift(all_);
   for (auto& [pid, meter] : meters_) {
     shift(meter.slots);
+    meter.share = share_of(meter);
     if (!is_second) continue;
     std::move(meter.history.begin() + 1, meter.history.end(), meter.history.begin());
-    const double share = share_of(meter);
-    meter.history.back() = share < 0 ? 0xFFFF : permille(share);
+    meter.history.back() = meter.share < 0 ? 0xFFFF : permille(meter.share);
   }
   round_ = round();
   if (at_ - resident_since_ > kLoneAfter) infer_resident();
@@ -180,9 +260,10 @@ void Accounting::infer_resident() {
 }
 
 void Accounting::apply(const SwitchRecord& record) {
+  if (Meter* const resident = bearer(resident_)) decide(*resident);
   resident_since_ = record.time;
   is_resident_known_ = true;
-  Meter* meter = find(record.pid);
+  Meter* meter = bearer(record.pid);
   if (meter != nullptr && !meter->is_frozen) meter->last_active = record.time;
   if (record.is_start) {
     const bool is_change = resident_ == 0 && vacant_since_ != Time::min();
@@ -213,16 +294,26 @@ void Accounting::end_turn(Meter& meter, Nanos turn) {
 }
 
 void Accounting::apply(const Boundary& boundary) {
-  Meter* meter = find(boundary.pid);
-  if (meter == nullptr || meter->is_frozen == boundary.is_frozen) return;
-  if (resident_ == boundary.pid) is_turn_whole_ = false;
-  if (boundary.is_frozen) {
+  if (boundary.kind == Boundary::Kind::kSuccession) {
+    if (resident_ == boundary.pid) forget_resident();
+    return;
+  }
+  const bool is_freeze = boundary.kind == Boundary::Kind::kFreeze;
+  Meter* meter = bearer(boundary.pid);
+  if (meter == nullptr || meter->is_frozen == is_freeze) return;
+  if (resident_ == boundary.pid) {
+    decide(*meter);
+    is_turn_whole_ = false;
+  }
+  if (is_freeze) {
     meter->wanted_when_frozen = wants(*meter, boundary.at);
     meter->idle_when_frozen = boundary.at - meter->last_active;
   } else if (meter->wanted_when_frozen) {
     meter->last_active = boundary.at - meter->idle_when_frozen;
   }
-  meter->is_frozen = boundary.is_frozen;
+  meter->is_frozen = is_freeze;
+  is_any_frozen_ =
+      std::ranges::any_of(meters_, [](const auto& entry) { return entry.second.is_frozen; });
 }
 
 void Accounting::sample(std::span<const Utilisation> samples, Time now) {
@@ -231,16 +322,31 @@ void Accounting::sample(std::span<const Utilisation> samples, Time now) {
     for (const Utilisation& sample : samples)
       if (sample.pid == pid) busy += sample.sm_fraction;
     meter.sampled = busy;
+    if (!has_log_) meter.share = busy;
     Nanos frozen{};
     for (uint32_t i = 0; i < kWindowSlots; ++i) frozen += meter.slots[i].frozen;
-    meter.lone.sample(busy, 1 - std::chrono::duration<double>(frozen) / kWindow, now - meter.added,
-                      now);
+    const bool is_true = meter.lone.sample(
+        busy, 1 - std::chrono::duration<double>(frozen) / kWindow, now - meter.added, now);
+    if (!is_true) {
+      const Nanos owed = std::exchange(meter.excused, Nanos{});
+      meter.total += owed;
+      meter.pending.used += owed;
+    }
     if (busy >= kBusySample && !meter.is_frozen) meter.last_active = now;
   }
 }
 
 bool Accounting::needs_samples() const {
-  return !meters_.empty() && (!has_log_ || at_ - resident_since_ > kLoneAfter);
+  const auto has_said = [&](const auto& entry) {
+    return entry.second.excused > Nanos::zero() && entry.second.lone.needs_sample(at_);
+  };
+  return !meters_.empty() && (!has_log_ || at_ - resident_since_ > kLoneAfter ||
+                              std::ranges::any_of(meters_, has_said));
+}
+
+double Accounting::sampled_rate(pid_t pid, Time now) const {
+  const Meter* const meter = find(pid);
+  return meter == nullptr ? 1 : meter->lone.rate(now);
 }
 
 Accounting::Charge Accounting::take_charge(pid_t pid) {
@@ -248,8 +354,10 @@ Accounting::Charge Accounting::take_charge(pid_t pid) {
   return meter == nullptr ? Charge{} : std::exchange(meter->pending, Charge{});
 }
 
+// While the log is late nobody has become idle by that.
 bool Accounting::wants(const Meter& meter, Time now) const {
   if (meter.is_frozen) return meter.wanted_when_frozen;
+  if (has_log_ && is_started_) now = std::min(now, at_);
   return now - meter.last_active < std::max(kWantsFor, 3 * round_ / 2);
 }
 
@@ -275,7 +383,7 @@ double Accounting::share_of(const Meter& meter) const {
 
 double Accounting::share(pid_t pid) const {
   const Meter* meter = find(pid);
-  return meter == nullptr ? -1 : share_of(*meter);
+  return meter == nullptr ? -1 : meter->share;
 }
 
 Accounting::Use Accounting::use(pid_t pid, Time now) const {
@@ -284,7 +392,7 @@ Accounting::Use Accounting::use(pid_t pid, Time now) const {
   const Meter* meter = find(pid);
   if (meter == nullptr) return use;
   use.total = meter->total;
-  use.share = share_of(*meter);
+  use.share = meter->share;
   use.wants_gpu = wants(*meter, now);
   if (has_log_ && use.share >= 0) {
     uint32_t starts = 0;

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// LoneContext: how busy a process is while it has the GPU to itself. The switch log says nothing
+// then: a context alone stays resident, busy or idle. What is left is, in this order:
+//   samples   The driver's utilisation, once a second, of a second that ended up to a second ago.
+//   So
+//             the use of a lone process is known to a few percent of a second, to a third while it
+//             is being frozen, and late: one that turns busy is charged too little for up to 2 s,
+//             one that turns idle is charged on for up to 3 s. Of two samples the larger counts.
+//   its word  A process has no sample in its first 2.5 s, and a start can take longer than that:
+//             context and modules are made, and it is resident without running anything. If it has
+//             the shim, it says what it has launched and whether it waits for that. While it is
+//             young, its residence beyond one time slice (before that others may be waiting, and it
+//             is not alone) is no use while it has nothing in flight: until kUnsampled by its word
+//             alone, and then if its last two samples say so, too.
+//   otherwise residence is use, so that a cap bites.
+// The word is the process's own. Its residence that was excused for it is charged after all when a
+// sample contradicts it, and then its word counts no more; caps believe only so much of it in any
+// case (cap_trust.h). Pure.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "shmctl/base/clock.h"
+
+namespace gpushare {
+
+class LoneContext {
+ public:
+  // What a process with the shim says of itself; its launches only rise.
+  struct Word {
+    uint64_t launches = 0;
+    bool waits = false;  // a thread waits for what was launched
+  };
+
+  // After this age only samples count, whether there are any or not: twice as long as 48 programs
+  // took that started on an H200 (bench/results/starts.jsonl).
+  static constexpr Nanos kYoung = std::chrono::seconds(30);
+  // The first sample that counts is there by then, if there are any.
+  static constexpr Nanos kUnsampled = std::chrono::seconds(5);
+  // What was launched so long ago, and is not waited for, has ended, as far as can be told.
+  static constexpr Nanos kRest = std::chrono::milliseconds(20);
+
+  // A sample of a process of this age. `thawed` is the part of the last second in which it could
+  // run at all: what it did is scaled up to what it would do if let. Returns false if the sample
+  // contradicts its word, for the first time.
+  //   Example: capped at 30 % and saturating it is sampled at 0.27 with thawed = 0.3: 0.9, full.
+  bool sample(double sm_fraction, double thawed, Nanos age, Time now) {
+    if (age < kFirstSample) return true;  // part of that second was before it began
+    double busy = thawed > kMinThawed ? std::min(1.0, sm_fraction / thawed) : 1.0;
+    if (busy >= (thawed < 1 ? kSaturatedThawed : kSaturated)) busy = 1.0;
+    if (busy < kIdle) busy = 0.0;
+    rate_ = std::max(busy, latest_);
+    latest_ = busy;
+    sampled_ = now;
+    const bool is_lie = is_believed_ && sm_fraction >= kLie && is_at_rest(now) &&
+                        now - rests_since_ >= kSampledBefore;
+    if (is_lie) is_believed_ = false;
+    return !is_lie;
+  }
+
+  // To be called now and then while it is young: its launches only rise, so none is missed. The
+  // switch log may tell of the time before only later.
+  void hear(const Word& word, Time now) {
+    const bool has_launched = word.launches != word_.launches;
+    if (has_launched || word.waits) {
+      if (rests_since_ <= heard_) {  // it was at rest when it was heard last
+        rested_from_ = rests_since_;
+        rested_until_ = heard_;
+      }
+      rests_since_ = now + kRest;
+    }
+    word_ = word;
+    heard_ = now;
+  }
+
+  // Part of its residence that counts as use, by samples.
+  double rate(Time now) const { return is_sampled(now) ? rate_ : 1.0; }
+
+  // Whether it is resident without having anything to do, by its word.
+  bool is_excused(Nanos age, Time now) const {
+    if (!is_believed_ || !is_at_rest(now)) return false;
+    if (age < kUnsampled) return !is_sampled(now) || latest_ == 0;
+    return age < kYoung && is_sampled(now) && rate_ == 0;
+  }
+  // Whether a sample would tell whether its word is true.
+  bool needs_sample(Time now) const { return heard_ != Time{} && now - heard_ <= kWordHolds; }
+
+ private:
+  static constexpr double kMinThawed = 0.05, kIdle = 0.01;
+  // A saturating program is reported a little under 1: the driver counts whole sample points.
+  static constexpr double kSaturated = 0.9, kSaturatedThawed = 0.7;
+  static constexpr Nanos kFirstSample = std::chrono::milliseconds(2500),
+                         kStale = std::chrono::seconds(3);
+  // A sample tells of nothing that was so long before it.
+  static constexpr Nanos kSampledBefore = std::chrono::seconds(2);
+  // The least that a process which rests is not sampled at: what a start does is below.
+  static constexpr double kLie = 0.1;
+  // More than the longest that two steps are apart.
+  static constexpr Nanos kWordHolds = std::chrono::milliseconds(250);
+
+  bool is_sampled(Time now) const { return sampled_ != Time{} && now - sampled_ < kStale; }
+  bool is_at_rest(Time now) const {
+    if (heard_ == Time{} || now - heard_ > kWordHolds) return false;
+    return now >= rests_since_ || (now >= rested_from_ && now <= rested_until_);
+  }
+
+  double rate_ = 1, latest_ = 1;
+  Time sampled_{};
+  Word word_{};
+  Time heard_{};                         // zero: it has said nothing
+  Time rests_since_{};                   // may be to come; zero: it has never launched
+  Time rested_from_{}, rested_until_{};  // before it launched last
+  bool is_believed_ = true;
+};
+
+}  // namespace gpushare

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/daemon/program/commands.h"
+
+#include <fmt/core.h>
+#include <pwd.h>
+
+#include <string>
+#include <vector>
+
+#include "sched/daemon/instance_lock.h"
+#include "sched/module/kernel_module.h"
+#include "sched/module/module_link.h"
+#include "sched/policies/policies.h"
+#include "sched/tenants/config.h"
+#include "sched/tenants/proc_reader.h"
+#include "sched/tenants/rule_warnings.h"
+#include "shmctl/base/log.h"
+#include "shmctl/plane/region.h"
+
+namespace gpushare {
+namespace {
+
+bool is_user(const std::string& name) { return ::getpwnam(name.c_str()) != nullptr; }
+
+}  // namespace
+
+ExitCode fail(const Error& error) {
+  log_error("{}", error.message());
+  return error.code == std::errc::invalid_argument ? kExitUsage : kExitFailure;
+}
+
+ExitCode check_config(const std::string& path, bool must_exist) {
+  const std::vector<PolicyEntry> policies = all_policies();
+  const auto loaded = load_config(path, policies);
+  if (!loaded && !must_exist &&
+      loaded.error().front().code == std::errc::no_such_file_or_directory) {
+    fmt::print("{} is not there: the defaults hold\n", path);
+    return kExitOk;
+  }
+  if (loaded) {
+    for (const std::string& warning : rule_warnings(loaded->rules, is_user))
+      fmt::print(stderr, "{}: warning: {}\n", path, warning);
+    fmt::print("{}: correct, {} tenants\n", path, loaded->tenants.size());
+    return kExitOk;
+  }
+  for (const ConfigError& error : loaded.error()) fmt::print(stderr, "{}\n", error.message());
+  return kExitUsage;
+}
+
+ExitCode forget_all(const AgentOptions& options) {
+  auto plane = ControlPlane::open_existing(options.region);
+  if (!plane && plane.error().code == std::errc::no_such_file_or_directory) {
+    fmt::print("nothing to forget: there is no control plane {}\n", options.region);
+    return kExitOk;
+  }
+  if (!plane) return fail(plane.error());
+  const auto lock = lock_instance(options.region, kForAStoppingAgent);
+  if (!lock) return fail(lock.error());
+  const std::vector<PolicyEntry> policies = all_policies();
+  const auto loaded = load_config(options.config, policies);
+  if (!loaded && loaded.error().front().code != std::errc::no_such_file_or_directory)
+    return check_config(options.config, true);  // says what is wrong
+  const Config config = loaded ? *loaded : Config(policies);
+
+  const SystemProcReader processes;
+  Roster roster(plane->region());
+  Tenants tenants(&roster);
+  ModuleLink link(KernelModule::find({.device = "", .sysfs = options.module.sysfs}, -1), tenants,
+                  roster, processes);
+  Result<> done = link.start(config);
+  if (done) done = link.control().forget(config);
+  return done ? kExitOk : fail(done.error());
+}
+
+}  // namespace gpushare

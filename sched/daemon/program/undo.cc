@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/daemon/program/undo.h"
+
+#include <fmt/core.h>
+
+#include <climits>
+#include <csignal>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "sched/daemon/backend.h"
+#include "sched/daemon/instance_lock.h"
+#include "sched/daemon/program/commands.h"
+#include "sched/enforce/recovery.h"
+#include "sched/module/kernel_module.h"
+#include "sched/tenants/proc_reader.h"
+#include "shmctl/base/log.h"
+#include "shmctl/base/proc_stat.h"
+#include "shmctl/plane/ledger.h"
+#include "shmctl/plane/region.h"
+
+namespace gpushare {
+namespace {
+
+// The GPUs, to thaw and restore slices. Only a process that is registered with the kernel module
+// may do that, and it is registered for as long as it holds the device. Error: there is no GPU to
+// ask.
+struct HeldGpu {
+  std::unique_ptr<kmod::Device> module;
+  std::unique_ptr<Gpu> gpu;
+};
+Result<HeldGpu> hold_gpu(const AgentOptions& options) {
+  HeldGpu held;
+  if (!options.module.device.empty()) {
+    auto opened = open_module(options.module.device, kForAStoppingAgent);
+    if (opened)
+      held.module = std::move(*opened);
+    else if (opened.error().code != std::errc::no_such_file_or_directory)
+      log_warning("{}", opened.error().message());
+  }
+  auto gpu = open_gpu(options.simulation);
+  if (!gpu) return std::unexpected(gpu.error());
+  held.gpu = std::move(*gpu);
+  return held;
+}
+
+// Undoes what the region's ledger says.
+Result<RecoveryReport> undo(Region& region, const AgentOptions& options) {
+  const auto held = hold_gpu(options);
+  if (!held) return std::unexpected(held.error());
+  const SystemProcReader processes;
+  return recover(*held->gpu, region, processes);
+}
+
+bool is_unreadable(const Result<ControlPlane>& plane) {
+  return !plane && plane.error().code == ControlPlane::kUnreadable;
+}
+
+// The region at `options` cannot be read, for the reason `why`.
+Result<> begin_anew(const Error& why, const AgentOptions& options) {
+  log_warning("{}", why.message());
+  const auto aside = ControlPlane::set_aside(options.region);
+  if (!aside) return std::unexpected(aside.error());
+  log_warning(
+      "it is kept as {}, and a new one is begun: tenants, settings and freezes that were "
+      "made at run time are lost",
+      *aside);
+  const auto held = hold_gpu(options);
+  const auto thawed = held ? thaw_everything(*held->gpu) : std::unexpected(held.error());
+  if (thawed)
+    log_info("{} programs thawed, in case that they were frozen", *thawed);
+  else
+    log_warning("programs that were frozen may still be: {}", thawed.error().message());
+  return {};
+}
+
+bool is_ledger_empty(const Region& region) {
+  bool is_empty = true;
+  for_each_entry(region, [&](uint32_t, const LedgerRecord&) { is_empty = false; });
+  return is_empty;
+}
+
+// An agent that was stopped (SIGSTOP, a debugger) holds its locks, and the signals that would end
+// it wait: after the watchdog has ended its supervisor nobody else undoes what it froze. Returns
+// true if there was one.
+bool end_stopped_agent(Region& region) {
+  const std::optional<AgentRecord> agent = read_record(region.agent);
+  if (!agent || agent->agent_pid == 0 || agent->agent_pid > INT_MAX) return false;
+  const auto pid = static_cast<pid_t>(agent->agent_pid);
+  const auto stat = read_proc_stat(pid);
+  const bool is_stopped = stat && (stat->state == 'T' || stat->state == 't');
+  if (!is_stopped || !stat->command.starts_with("gpushared")) return false;
+  log_warning("the agent, process {}, is stopped and holds the control plane: it is ended", pid);
+  return ::kill(pid, SIGKILL) == 0;
+}
+
+}  // namespace
+
+Result<> begin_anew_if_unreadable(const AgentOptions& options) {
+  const auto found = ControlPlane::open_existing(options.region);
+  return is_unreadable(found) ? begin_anew(found.error(), options) : Result<>{};
+}
+
+void recover_former(const std::string& former, const AgentOptions& options) {
+  auto plane = ControlPlane::open_existing(former);
+  if (!plane) {
+    if (plane.error().code != std::errc::no_such_file_or_directory)
+      log_warning("what an earlier version may have left is not undone: {}",
+                  plane.error().message());
+    return;
+  }
+  if (!is_ledger_empty(plane->region())) {
+    const auto report = undo(plane->region(), options);
+    if (!report) return log_warning("{} is not undone: {}", former, report.error().message());
+    for (const std::string& error : report->errors) log_error("{}: {}", former, error);
+    log_info("{} thawed that an earlier version had left in {}", report->thawed.size(), former);
+    if (!report->errors.empty()) return;
+  }
+  for (const std::string& name : {former, former + ".lock"}) (void)ControlPlane::remove(name);
+}
+
+ExitCode recover_all(const AgentOptions& options) {
+  auto plane = ControlPlane::open_existing(options.region);
+  if (is_unreadable(plane)) {
+    const auto lock = lock_instance(options.region, kForAStoppingAgent);
+    const auto begun = lock ? begin_anew(plane.error(), options) : std::unexpected(lock.error());
+    return begun ? kExitOk : fail(begun.error());
+  }
+  if (!plane && plane.error().code == std::errc::no_such_file_or_directory) {
+    fmt::print("nothing to recover: there is no control plane {}\n", options.region);
+    return kExitOk;
+  }
+  if (!plane) return fail(plane.error());
+  auto lock = lock_instance(options.region, kForAStoppingAgent);
+  if (!lock && end_stopped_agent(plane->region()))
+    lock = lock_instance(options.region, kForAStoppingAgent);
+  if (!lock) return fail(lock.error());
+
+  if (is_ledger_empty(plane->region())) {
+    fmt::print("nothing to recover\n");
+    return kExitOk;
+  }
+  const auto undone = undo(plane->region(), options);
+  if (!undone) return fail(undone.error());
+  const RecoveryReport& report = *undone;
+  for (const ProcessId& process : report.thawed) fmt::print("thawed {}\n", process.pid);
+  fmt::print("{} thawed, {} slices restored, {} had ended\n", report.thawed.size(),
+             report.slices_restored, report.gone);
+  for (const std::string& error : report.errors) fmt::print(stderr, "not undone: {}\n", error);
+  return report.errors.empty() ? kExitOk : kExitFailure;
+}
+
+}  // namespace gpushare

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an agent that ended has left is undone by the program itself: before it starts a supervisor
+// or an agent, and on `gpushared --recover`. Called by its main function, on its only thread; asks
+// the driver, and waits for what that takes.
+#pragma once
+
+#include <string>
+
+#include "sched/daemon/agent.h"
+#include "shmctl/base/error.h"
+#include "shmctl/program/command_line.h"
+
+namespace gpushare {
+
+// A region that is damaged, or of another version (after an upgrade), keeps nobody from starting:
+// it is set aside, and a new one is begun. What it lists as frozen cannot be known, so all programs
+// are thawed. The caller holds its lock. Error: it could not be set aside.
+Result<> begin_anew_if_unreadable(const AgentOptions& options);
+
+// An earlier version had its region elsewhere, in `former`. What an agent of it that died has left
+// there is undone, and the region removed; where that cannot be, the log says why, and it stays.
+void recover_former(const std::string& former, const AgentOptions& options);
+
+// `gpushared --recover`: undoes what the region lists, and prints it. Ends an agent that a signal
+// has stopped and that holds the region's lock. kExitFailure: something is not undone.
+ExitCode recover_all(const AgentOptions& options);
+
+}  // namespace gpushare

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/step/charging.h"
+
+#include <optional>
+#include <vector>
+
+#include "sched/account/lone_context.h"
+
+namespace gpushare {
+
+void Charging::hear_the_young(Time now) {
+  if (outside_.shims == nullptr) return;
+  for (uint32_t gpu = 0; gpu < state_.members_on.size(); ++gpu) {
+    for (const auto* entry : state_.members_on[gpu]) {
+      const auto& [key, member] = *entry;
+      const pid_t pid = key.first.pid;
+      if (now - member.came >= LoneContext::kYoung || !state_.accounting[gpu].is_young(pid, now))
+        continue;
+      const std::optional<SlotReading> said = outside_.shims->look(key.first);
+      if (said && said->shows_work)
+        state_.accounting[gpu].hear(pid, {.launches = said->launches, .waits = said->waits > 0},
+                                    now);
+    }
+  }
+}
+
+void Charging::charge(const ProcessId& process, uint32_t tenant, uint32_t gpu,
+                      const Accounting::Charge& charge, Time now) {
+  state_.tenant_use[tenant].used[gpu] += charge.used;
+  if (is_serving(process)) {
+    if (outside_.shims != nullptr) outside_.shims->add_server_use(gpu, charge.used);
+  } else if (!is_gated(process)) {
+    Nanos used = charge.used;
+    const auto cap =
+        charge.excused > Nanos{} ? outside_.tenants.at(tenant)->cap_on(gpu) : std::optional<Cap>();
+    if (cap) used += trust_[{tenant, gpu}].doubted(charge.excused, cap->fraction(), now);
+    outside_.region.tenants[tenant].buckets[gpu].charge(used);
+  }
+}
+
+void Charging::forget_caps() {
+  std::erase_if(trust_, [&](const auto& trust) {
+    const Tenant* const tenant = outside_.tenants.at(trust.first.first);
+    return tenant == nullptr || !tenant->cap_on(trust.first.second);
+  });
+}
+
+void Charging::charge_departed(TurnTaking& turns, const LogReader& logs, Time now) {
+  std::erase_if(state_.departed, [&](Departed& departed) {
+    Accounting& accounting = state_.accounting[departed.gpu];
+    const pid_t pid = departed.process.pid;
+    const Accounting::Charge late = departed.succeeded
+                                        ? accounting.take_former_charge(pid, *departed.succeeded)
+                                        : accounting.take_charge(pid);
+    departed.owed.used += late.used;
+    departed.owed.excused += late.excused;
+    const std::optional<uint32_t> tenant = state_.tenants.find(departed.tenant);
+    if (departed.job != 0 && departed.owed.used > Nanos{})
+      turns.add_late(departed.job, departed.owed.used);
+    if (tenant) charge(departed.process, *tenant, departed.gpu, departed.owed, now);
+    departed.owed = {};
+    const Time until = departed.succeeded.value_or(departed.until);
+    const bool is_over = !tenant || (now >= until && logs.is_read_until(departed.gpu, until));
+    if (is_over && departed.succeeded) accounting.remove_former(pid, until);
+    if (is_over && !departed.succeeded) accounting.remove(pid);
+    return is_over;
+  });
+}
+
+}  // namespace gpushare

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Charging: what programs have used of the GPUs, by the accounting, is charged to their tenants: in
+// the use that is published, and in the token buckets of caps. Part of the scheduler, whose step
+// calls it, on its one thread; asks nobody outside but the shims' slots.
+#pragma once
+
+#include <map>
+#include <utility>
+
+#include "sched/account/accounting.h"
+#include "sched/account/cap_trust.h"
+#include "sched/step/log_reader.h"
+#include "sched/step/state.h"
+#include "sched/step/surroundings.h"
+#include "sched/step/turn_taking.h"
+
+namespace gpushare {
+
+class Charging {
+ public:
+  Charging(State& state, const Surroundings& outside) : state_(state), outside_(outside) {}
+
+  // What young programs with the shim say of themselves counts until the driver's samples do.
+  void hear_the_young(Time now);
+  // What an MPS server used is its clients' use; a program whose cap closes its own gate is charged
+  // there. What was excused of the use is charged to a cap as far as it is doubted (cap_trust.h).
+  void charge(const ProcessId& process, uint32_t tenant, uint32_t gpu,
+              const Accounting::Charge& charge, Time now);
+  // Tenants have changed: of those that have no cap any more nothing is kept.
+  void forget_caps();
+  // Of programs that have ended, until the switch logs have been read to their ends.
+  void charge_departed(TurnTaking& turns, const LogReader& logs, Time now);
+
+  // Its time on the GPU is its clients'; false where there is no MPS.
+  bool is_serving(const ProcessId& process) const {
+    return outside_.mps != nullptr && outside_.mps->is_server(process);
+  }
+  // Its cap closes its own gate.
+  bool is_gated(const ProcessId& process) const {
+    return outside_.shims != nullptr && outside_.shims->is_gated(process);
+  }
+
+ private:
+  State& state_;
+  const Surroundings& outside_;
+  std::map<std::pair<uint32_t, uint32_t>, CapTrust> trust_;  // by tenant slot and GPU
+};
+
+}  // namespace gpushare

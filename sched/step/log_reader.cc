@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/step/log_reader.h"
+
+#include <fmt/core.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <utility>
+
+#include "shmctl/base/log.h"
+
+namespace gpushare {
+
+class LogReader::Reading {
+ public:
+  void put(Result<SwitchBatch> batch) {
+    {
+      const std::lock_guard lock(mutex_);
+      batch_ = std::move(batch);
+    }
+    arrived_.notify_one();
+  }
+  // nullopt: it has not arrived by then.
+  std::optional<Result<SwitchBatch>> take(Time deadline) {
+    std::unique_lock lock(mutex_);
+    if (!arrived_.wait_until(lock, deadline, [this] { return batch_.has_value(); })) return {};
+    return std::exchange(batch_, std::nullopt);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::optional<Result<SwitchBatch>> batch_;
+};
+
+bool LogReader::may_ask(uint32_t gpu, Time now) const {
+  return logs_[gpu].answers.may_try(now) && !state_.enforcer.is_stuck(gpu);
+}
+
+void LogReader::begin(Time now) {
+  if (!has_log()) return;
+  for (uint32_t gpu = 0; gpu < logs_.size(); ++gpu) {
+    Log& log = logs_[gpu];
+    if (log.reading != nullptr || !may_ask(gpu, now)) continue;
+    log.reading = std::make_shared<Reading>();
+    log.is_late = false;
+    state_.enforcer.ask(gpu, [&driver = outside_.gpu, gpu, reading = log.reading]() {
+      reading->put(driver.read_switches(gpu));
+      return DriverAnswer();
+    });
+  }
+}
+
+bool LogReader::read(Time now) {
+  // In the machine's time, also where the agent's is a simulation's.
+  const Time deadline = MonotonicClock().now() + kPatience;
+  bool has_answer = logs_.empty();
+  for (uint32_t gpu = 0; gpu < logs_.size(); ++gpu) has_answer |= read(gpu, now, deadline);
+  return has_answer;
+}
+
+// Returns false when the GPU does not answer. It is asked again after pauses.
+bool LogReader::read(uint32_t gpu, Time now, Time deadline) {
+  Log& log = logs_[gpu];
+  // It comes back or not: to look for all GPUs again would not help.
+  if (state_.enforcer.is_stuck(gpu)) {
+    log.failures = kMostFailures;
+    if (state_.gpu_problems[gpu].empty())
+      give_up(gpu, Error{std::make_error_code(std::errc::timed_out), "control the GPU", {}});
+    return true;
+  }
+  if (!has_log()) {
+    state_.accounting[gpu].consume(
+        {.records = {}, .lost = 0, .complete_until = outside_.clock.now()});
+    return true;
+  }
+  if (log.reading == nullptr) return false;  // it is not time to ask
+  const bool may_wait = outside_.driver_calls == DriverCalls::kOnThreads && !log.is_late;
+  const auto batch = log.reading->take(may_wait ? deadline : Time{});
+  if (!batch) {
+    log.is_late = true;
+    return true;
+  }
+  log.reading.reset();
+  return enter(gpu, now, *batch);
+}
+
+bool LogReader::enter(uint32_t gpu, Time now, const Result<SwitchBatch>& batch) {
+  Log& log = logs_[gpu];
+  if (!batch) {
+    if (++log.failures == 1) log_warning("GPU {}: switch log: {}", gpu, batch.error().message());
+    if (log.failures < kMostFailures) return false;
+    (void)log.answers.failed(now, batch.error().message());
+    if (log.failures == kMostFailures) give_up(gpu, batch.error());
+    return false;
+  }
+  if (std::exchange(log.failures, 0) >= kMostFailures) {
+    log_info("GPU {} answers again", gpu);
+    log.answers.succeeded();
+    state_.gpu_problems[gpu].clear();
+  }
+  state_.accounting[gpu].consume(*batch);
+  for (const SwitchRecord& record : batch->records) {
+    if (outside_.listener != nullptr) outside_.listener->on_switch(record);
+    // One that runs and that no event told of has hidden its calls from the probe, or its events
+    // are still being examined.
+    if (record.is_start && record.pid > 0 && !state_.registry.is_on(record.pid, gpu))
+      late_.look_for(record.pid, gpu);
+  }
+  return true;
+}
+
+// Nobody stays frozen on a GPU whose use cannot be read; the other ones go on.
+void LogReader::give_up(uint32_t gpu, const Error& error) {
+  state_.gpu_problems[gpu] = fmt::format("GPU {} does not answer: {}", gpu, error.message());
+  log_error("{}; it is left alone, and asked again now and then", state_.gpu_problems[gpu]);
+  state_.enforcer.undo_all(gpu);
+}
+
+bool LogReader::is_read_until(uint32_t gpu, Time at) const {
+  return !has_log() || !state_.gpu_problems[gpu].empty() ||
+         state_.accounting[gpu].known_until() >= at;
+}
+
+void LogReader::sample(const std::function<bool(uint32_t gpu)>& is_wanted) {
+  for (uint32_t gpu = 0; gpu < logs_.size(); ++gpu) {
+    const bool tells = state_.accounting[gpu].needs_samples() || is_wanted(gpu);
+    if (!tells || logs_[gpu].is_sampled || state_.enforcer.is_stuck(gpu)) continue;
+    logs_[gpu].is_sampled = true;
+    // The question may be under way when this is no more; its answer is not given then.
+    state_.enforcer.ask(gpu, [this, gpu, &driver = outside_.gpu]() -> DriverAnswer {
+      return [this, gpu, samples = driver.utilisation(gpu)] {
+        logs_[gpu].is_sampled = false;
+        if (samples) state_.accounting[gpu].sample(*samples, outside_.clock.now());
+      };
+    });
+  }
+  state_.enforcer.collect();
+}
+
+}  // namespace gpushare

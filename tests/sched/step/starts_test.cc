@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// What programs are charged while they start, in the whole agent less its event loop and in virtual
+// time. As on an H200, a start does a little on the GPU now and then and is resident in between,
+// for up to 2.5 s (bench/results/trace.jsonl); as a program with the shim says, it has launched
+// nothing meanwhile. Also programs that say so and work.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "tests/sched/support/no_shims.h"
+#include "tests/sched/support/scheduler_rig.h"
+
+namespace gpushare {
+namespace {
+
+using namespace std::chrono_literals;
+using test::SchedulerRig;
+
+// What each program says. It launches its work at the first instant at which its gate is open.
+class Words : public test::NoShims {
+ public:
+  struct Program {
+    sim::Program* does = nullptr;
+    uint32_t tenant = 0;
+    Nanos work{};  // that it wants to launch; 0: nothing
+    bool has_launched = false, has_ended = false;
+    bool is_liar = false;    // it says that it has launched nothing
+    bool is_closed = false;  // its gate
+  };
+
+  std::vector<ProcessView> views(uint32_t) const override {
+    std::vector<ProcessView> views;
+    for (const auto& [process, program] : programs)
+      if (!program.has_ended)
+        views.push_back({.process = process, .tenant = program.tenant, .has_shim = true});
+    return views;
+  }
+  std::optional<SlotReading> look(const ProcessId& process) const override {
+    const auto found = programs.find(process);
+    if (found == programs.end()) return std::nullopt;
+    const Program& program = found->second;
+    const bool shows = program.has_launched && !program.is_liar;
+    return SlotReading{.shows_work = true,
+                       .launches = shows ? 1U : 0U,
+                       .waits = shows && !program.has_ended ? 1U : 0U,
+                       .is_at_gate = program.is_closed && program.work > 0ns && !shows,
+                       .iterations = std::nullopt};
+  }
+  void hold(const ProcessHold& hold) override {
+    const auto found = programs.find(hold.process);
+    if (found == programs.end()) return;
+    found->second.is_closed = hold.is_gate_closed;
+    go_on(found->second);
+  }
+  void go_on(Program& program) {
+    if (program.is_closed || program.has_launched || program.work == 0ns) return;
+    program.has_launched = true;
+    const uint64_t kernel = program.does->kernel(program.work);
+    program.does->machine.then[kernel] = [this, &program](const sim::Completion&) {
+      program.has_ended = true;
+      ended.push_back(program.does->process);
+      program.does->machine.model.close_client(program.does->client);
+    };
+  }
+
+  std::map<ProcessId, Program> programs;
+  std::vector<ProcessId> ended;  // in their order
+};
+
+class Starts : public ::testing::Test {
+ protected:
+  void start(std::string_view config = "", bool have_shim = true) {
+    if (have_shim) rig_.shims = &words_;
+    rig_.start(true, config);
+  }
+  // A program that starts for so long, six times of which it does something on the GPU.
+  Words::Program& add_start(const std::string& tenant, Nanos length,
+                            std::vector<Setting> settings = {}) {
+    sim::Program& program = rig_.add(tenant, std::move(settings));
+    sim::Model& model = rig_.machine.model;
+    for (int i = 0; i < 6; ++i)
+      model.call_at(model.now() + length * i / 6,
+                    [&model, &program] { model.touch(program.client, program.context.context); });
+    Words::Program& said = words_.programs[program.process];
+    said.does = &program;
+    said.tenant = *rig_.tenants.find(tenant);
+    return said;
+  }
+  void end(Words::Program& program) {
+    rig_.machine.model.close_client(program.does->client);
+    program.has_ended = true;
+  }
+  double used_s(const std::string& tenant) {
+    const auto& uses = rig_.scheduler->state().tenant_use;
+    const auto use = uses.find(*rig_.tenants.find(tenant));
+    return use == uses.end() ? 0 : std::chrono::duration<double>(use->second.used[0]).count();
+  }
+
+  Words words_;
+  SchedulerRig rig_;
+};
+
+TEST_F(Starts, AShortJobAmongSixteenThatStartAtOnceIsStillShort) {
+  start("[gpu.0]\npolicy = 'srtf'\n");
+  constexpr std::size_t kShort = 7;
+  std::minstd_rand random(11);
+  std::vector<Words::Program*> jobs;
+  for (std::size_t i = 0; i < 16; ++i) {
+    const Nanos start = 500ms + 1ms * (random() % 2000);
+    jobs.push_back(&add_start("job" + std::to_string(i), i == kShort ? 2500ms : start,
+                              {{"length_us", i == kShort ? "300000" : "2000000"}}));
+  }
+  rig_.run_for(2500ms);
+  const ProcessRecord record = rig_.record(*jobs[kShort]->does);
+  EXPECT_EQ(record.job_place, 1U);
+  EXPECT_LT(record.job_service_ns, 30e6);
+  for (std::size_t i = 0; i < jobs.size(); ++i) jobs[i]->work = i == kShort ? 300ms : 2s;
+  for (Words::Program* job : jobs) words_.go_on(*job);
+  rig_.run_for(5s);
+  ASSERT_FALSE(words_.ended.empty());
+  EXPECT_EQ(words_.ended.front(), jobs[kShort]->does->process);
+}
+
+// Of four programs one or the other is always starting, and holds the GPU while nobody works.
+TEST_F(Starts, AStreamOfThemHasNoShare) {
+  start();
+  sim::Program& worker = rig_.add("worker", {});
+  sim::PeriodicKernel works(worker, 5ms, 15ms);
+  std::vector<Words::Program*> starting(4);
+  for (Nanos time{}; time < 4s; time += 100ms) {
+    Words::Program*& next = starting[static_cast<std::size_t>(time / 100ms) % starting.size()];
+    if (next != nullptr) end(*next);
+    next = &add_start("starters", 400ms);
+    rig_.run_for(100ms);
+  }
+  EXPECT_LT(used_s("starters"), 0.2);
+  EXPECT_LT(rig_.record(*starting[0]->does).share_permille, 30U);
+}
+
+TEST_F(Starts, AMedianOneIsNotThrottledByItsCap) {
+  start();
+  Words::Program& program = add_start("capped", 103ms, {{"max", "10%"}});
+  rig_.run_for(103ms);
+  program.work = 9ms;
+  words_.go_on(program);
+  rig_.run_for(30ms);
+  EXPECT_TRUE(program.has_ended);
+  const auto& uses = rig_.scheduler->state().tenant_use;
+  const auto use = uses.find(*rig_.tenants.find("capped"));
+  ASSERT_NE(use, uses.end());
+  EXPECT_EQ(use->second.throttled, 0ns);
+  EXPECT_LT(use->second.used[0], 15ms);
+}
+
+TEST_F(Starts, WithoutTheShimTheyAreChargedByResidence) {
+  start("", /*have_shim=*/false);
+  add_start("plain", 600ms);
+  rig_.run_for(600ms);
+  EXPECT_GT(used_s("plain"), 0.5);
+}
+
+// --- programs that would have more than their cap by saying that they only start
+
+// Programs of a tenant with a cap of 10 %, each of which says that it has launched nothing, works
+// for so long, and ends. Returns what they got done of `time`.
+double run_liars(Words& words, SchedulerRig& rig, Nanos work, Nanos time) {
+  const std::vector<Setting> capped{{"max", "10%"}};
+  EXPECT_TRUE(rig.tenants.set("capped", capped, /*create=*/true));
+  static pid_t pid = 5000;
+  Nanos done{};
+  for (const Time end = rig.machine.model.now() + time; rig.machine.model.now() < end;) {
+    sim::Program program(rig.machine, pid++);
+    EXPECT_TRUE(rig.tenants.attach(program.process, "capped"));
+    words.programs[program.process] = {.does = &program, .is_liar = true};
+    bool has_ended = false;
+    const uint64_t kernel = program.kernel(work);
+    rig.machine.then[kernel] = [&](const sim::Completion&) { has_ended = true; };
+    while (!has_ended && rig.machine.model.now() < end) rig.run_for(1ms);
+    done += has_ended ? work : program.executed(kernel);
+    rig.machine.then.erase(kernel);
+    words.programs.erase(program.process);
+    rig.machine.model.close_client(program.client);
+  }
+  return std::chrono::duration<double>(done) / time;
+}
+
+TEST_F(Starts, ALiarHasNoMoreThanItsCap) {
+  for (const Nanos work : {Nanos(50ms), Nanos(5ms), Nanos(600ms), Nanos(10s), Nanos(100s)}) {
+    Words words;
+    SchedulerRig rig;
+    rig.shims = &words;
+    rig.start();
+    EXPECT_LE(run_liars(words, rig, work, 20s), 0.11) << work / 1ms << " ms";
+  }
+}
+
+TEST_F(Starts, ALiarBesideOthersHasNoMoreThanItsWeight) {
+  start();
+  rig_.add_busy("heavy", {{"weight", "300"}});
+  sim::Program& liar = rig_.add_busy("light", {{"weight", "100"}});
+  words_.programs[liar.process] = {.does = &liar, .is_liar = true};
+  const auto shares = rig_.measure(3s);
+  EXPECT_NEAR(shares[1] / (shares[0] + shares[1]), 0.25, 0.03);
+  EXPECT_NEAR(used_s("light"), 3 * shares[1], 0.15);
+}
+
+TEST_F(Starts, WhatALiarHadAloneIsItsOwnWhenTheDriverHasSampledIt) {
+  start();
+  sim::Program& liar = rig_.add_busy("liar", {});
+  words_.programs[liar.process] = {.does = &liar, .is_liar = true};
+  rig_.run_for(2s);
+  EXPECT_LT(used_s("liar"), 0.1);
+  rig_.run_for(4s);
+  EXPECT_NEAR(used_s("liar"), 6, 0.1);
+}
+
+}  // namespace
+}  // namespace gpushare

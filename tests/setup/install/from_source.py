@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page's commands for who builds and installs from source, as an ordinary user with sudo."""
+
+ALICE = {"user": "alice"}
+
+
+def declare(page):
+    @page.test("tools/setup/packages.sh")
+    def packages(m, command):
+        said = m.says(command, "As root: apt-get install", status=1, **ALICE)
+        m.do("sudo %s" % said.split("As root: ")[1].split("\n")[0], **ALICE)
+        m.do(command, **ALICE)
+
+    @page.test(['make -j"$(nproc)"', "make"])
+    def build(m, parallel, plain):
+        m.do(parallel, **ALICE)
+        m.says(plain + " V=1", "Nothing to be done", **ALICE)
+
+    @page.test("make help")
+    def help_(m, command):
+        m.says(command, "uninstall", **ALICE)
+
+    @page.test("sudo make install")
+    def install(m, command):
+        m.do(command, **ALICE)
+        m.do("getent group gpushare && gpushare --version && test -x /usr/local/sbin/gpushared", **ALICE)
+
+    @page.test("sudo make dkms-install")
+    def dkms(m, command):
+        m.says(command, "dkms is missing (package dkms)", status=2, **ALICE)
+        m.do("sudo apt-get install dkms linux-headers-$(uname -r)", **ALICE)
+        m.do(command, **ALICE)
+        m.says("sudo dkms status", "gpushare/0.1.0, %s, x86_64: installed" % m.kernel, **ALICE)
+
+    @page.test("sudo systemctl enable --now gpushared")
+    def start(m, command):
+        m.do(command, **ALICE)
+        m.says("gpushare doctor", "ok      agent", status=1, **ALICE)
+        m.says("sudo systemctl reload gpushared; gpushare tenants", "default", **ALICE)
+
+    @page.test("make dist")
+    def dist(m, command):
+        m.do(command, **ALICE)
+
+    @page.test(["make dkms-remove", "make uninstall"])
+    def remove(m, module, programs):
+        m.do("sudo %s && sudo %s" % (module, programs), **ALICE)
+        left = [line for line in m.leftovers() if line not in ("/etc/gpushare", "/etc/gpushare/gpushare.toml")]
+        assert not left, "it is left behind:\n" + "\n".join(left)

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// docs/json.md names every member that --json prints, and no others.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "shmctl/plane/status_json.h"
+#include "tests/tools/support/fake_plane.h"
+#include "tests/tools/support/run_tool.h"
+#include "tests/tools/support/temp_dir.h"
+#include "tools/view/queue_view.h"
+
+namespace gpushare {
+namespace {
+
+using Json = nlohmann::json;
+using Names = std::set<std::string>;
+
+// What stands in backticks in the first column of the table below "### SECTION".
+Names described(const std::string& section) {
+  std::istringstream page(TempDir::read("docs/json.md"));
+  Names names;
+  bool is_here = false;
+  for (std::string line; std::getline(page, line);) {
+    if (line.starts_with("#")) is_here = line == "### " + section;
+    if (!is_here || !line.starts_with("| `")) continue;
+    std::istringstream column(line.substr(2, line.find(" | ", 2) - 2));
+    for (std::string skipped, name;
+         std::getline(column, skipped, '`') && std::getline(column, name, '`');)
+      names.insert(name);
+  }
+  return names;
+}
+
+// The members of an object, or of the first object of a list.
+Names members(const Json& json) {
+  Names names;
+  if (json.is_array() && json.empty()) return names;
+  for (const auto& [name, value] : (json.is_array() ? json[0] : json).items()) names.insert(name);
+  return names;
+}
+
+TEST(JsonPage, DescribesWhatStatusPrints) {
+  const Json status = Json::parse(
+      status_json(fake_snapshot({.gpus = 1, .processes = 7, .has_targets = true}, Time{})));
+  EXPECT_EQ(members(status), (Names{"agent", "last_ending", "gpus", "tenants", "processes"}));
+  for (const auto& [section, value] : status.items())
+    EXPECT_EQ(described(section), members(value))
+        << section << ": run the tests in the source folder";
+  EXPECT_EQ(described("tenants.gpus"), members(status["tenants"][0]["gpus"]));
+}
+
+TEST(JsonPage, DescribesWhatQueuePrints) {
+  PlaneSnapshot snapshot = fake_snapshot({.gpus = 1, .processes = 7}, Time{});
+  for (auto& [slot, process] : snapshot.processes) {
+    process.job = 1 + slot;
+    process.turn = TurnState::kHeld;
+  }
+  const Json queue = Json::parse(queue_json(snapshot));
+  ASSERT_FALSE(queue["jobs"].empty());
+  EXPECT_EQ(described("queue.gpus"), members(queue["gpus"]));
+  EXPECT_EQ(described("queue.jobs"), members(queue["jobs"]));
+}
+
+TEST(JsonPage, DescribesWhatDoctorPrints) {
+  const ToolResult said =
+      run_tool("gpushare", {"doctor", "--json", "--socket", "/nonexistent"}, {});
+  const Json doctor = Json::parse(said.out);
+  EXPECT_EQ(members(doctor), (Names{"checks", "agent_checks", "limits"}));
+  EXPECT_EQ(described("doctor.checks"), members(doctor["checks"]));
+  EXPECT_EQ(described("doctor.limits"), members(doctor["limits"]));
+}
+
+}  // namespace
+}  // namespace gpushare
