@@ -26,7 +26,9 @@ Model::Model(std::vector<GpuModel> gpus, const Parameters& parameters, Time star
     auto device = std::make_unique<Device>();
     device->index = index;
     device->sampled = start;
-    device->engines.emplace_back(parameters_.graphics, parameters_.mps, start);
+    SwitchCosts costs = parameters_.graphics;
+    costs.change += gpus[index].slower_change;
+    device->engines.emplace_back(costs, parameters_.mps, start);
     for (size_t i = 1; i < kGroups; ++i)
       device->engines.emplace_back(parameters_.copy, MpsCosts{0ns, 1.0}, start);
     devices_.push_back(std::move(device));

@@ -89,6 +89,10 @@ struct GpuModel {
   std::string name = "Simulated H200";
   uint32_t sm_count = 132;
   uint64_t memory_bytes = uint64_t{143'771} << 20;  // as an H200 reports it
+  // By how much a change of contexts takes longer than SwitchCosts says. GPUs with the very same
+  // turns can stay out of step for ever: one rank of a collective is then never resident when the
+  // other is, and neither gets on. The clocks of real cards drift apart.
+  Nanos slower_change{};
 };
 
 }  // namespace gpushare::sim

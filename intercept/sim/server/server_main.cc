@@ -12,6 +12,10 @@
 namespace gpushare::sim {
 namespace {
 
+// How much longer a change of contexts takes on each GPU than on the one before: assumed, a
+// thousandth of a turn. GPUs that were out of step meet again after some tenths of a second.
+constexpr Nanos kSlowerThanTheOneBefore = 2us;
+
 Server* running = nullptr;
 
 void on_signal(int) { running->stop(); }
@@ -53,6 +57,11 @@ ExitCode run(const Invocation& in) {
   GpuModel gpu;
   if (in.has("memory")) gpu.memory_bytes = in.whole("memory") << 30;
   options.gpus.assign(in.whole("gpus"), gpu);
+  Nanos slower{};
+  for (GpuModel& each : options.gpus) {
+    each.slower_change = slower;
+    slower += kSlowerThanTheOneBefore;
+  }
   options.parameters.control.attach = in.whole("attach-ms") * 1ms;
   options.parameters.control.teardown = in.whole("teardown-ms") * 1ms;
   options.parameters.control.start = in.whole("start-ms") * 1ms;

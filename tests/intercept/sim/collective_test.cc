@@ -99,5 +99,26 @@ TEST_F(CollectiveTest, AJobOfTwoRanksTakesAsLongAsItsStepsAlone) {
   EXPECT_NEAR(static_cast<double>(job.steps()), 3.4 / 0.03405, 1);
 }
 
+// One GPU begins with the rank, the other with its neighbour, and all have work for ever.
+bool do_meet(Nanos slower_change) {
+  GpuModel slower;
+  slower.slower_change = slower_change;
+  Machine machine({GpuModel{}, slower});
+  Program one(machine, 100, 0), beside_one(machine, 300, 0), beside_two(machine, 400, 1),
+      two(machine, 200, 1);
+  beside_two.endless();
+  const uint64_t first = one.collective(2ms, kJob);
+  two.collective(2ms, kJob);
+  beside_one.endless();
+  machine.run_for(2s);
+  return std::ranges::find(machine.finished, first, &Completion::sequence) !=
+         machine.finished.end();
+}
+
+TEST(Collective, RanksOutOfStepMeetWhereTheirGpusAreNotTheSame) {
+  EXPECT_FALSE(do_meet(0ns)) << "the very same turns stay out of step";
+  EXPECT_TRUE(do_meet(2us));
+}
+
 }  // namespace
 }  // namespace gpushare::sim

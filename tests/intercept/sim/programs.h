@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "intercept/sim/model/model.h"
@@ -18,7 +19,9 @@ inline constexpr uint32_t kAllSms = 1'000'000;
 class Machine {
  public:
   explicit Machine(uint32_t gpu_count = 1, const Parameters& parameters = {})
-      : model(std::vector<GpuModel>(gpu_count), parameters, Time{}) {
+      : Machine(std::vector<GpuModel>(gpu_count), parameters) {}
+  explicit Machine(std::vector<GpuModel> gpus, const Parameters& parameters = {})
+      : model(std::move(gpus), parameters, Time{}) {
     model.on_completion([this](uint32_t, const Completion& completion) {
       finished.push_back(completion);
       const auto found = then.find(completion.sequence);
