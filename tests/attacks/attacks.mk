@@ -7,5 +7,5 @@ attack_programs := $(foreach source,$(attack_sources),$(O)/bin/attacks/$(basenam
 $(foreach source,$(attack_sources),$(call program,bin/attacks/$(basename $(notdir $(source))),$(source) $(workload_common),$(libcuda_stub) lib/libintercept.a lib/libshmctl.a))
 
 attack_tests := $(strip $(call below,tests/attacks,*_test.cc))
-$(if $(attack_tests),$(call gtest,attacks_test,$(attack_tests) tests/sched/system/system_rig.cc tests/workloads/common/output.cc,lib/libshmctl.a))
+$(if $(attack_tests),$(call gtest,attacks_test,$(attack_tests) tests/sched/system/system_rig.cc tests/workloads/common/output.cc,lib/libsimclient.a lib/libshmctl.a))
 $(O)/bin/tests/attacks_test: | $(attack_programs) $(workload_programs) $(addprefix $(O)/,bin/gpushare bin/gpushared bin/gpushare-sim lib/sim/libcuda.so.1 lib/libgpushare.so)

@@ -17,7 +17,7 @@ $(call gtest,lifeline_test,tests/sched/daemon/lifeline_test.cc sched/daemon/life
 $(call gtest,driver_line_test,tests/sched/enforce/driver_line_test.cc $(wildcard sched/enforce/*.cc) sched/step/registry.cc sched/tenants/proc_reader.cc intercept/gpu.cc,lib/libshmctl.a)
 
 # Starts the built programs, which lie beside it.
-$(call gtest,sched_system_test,$(filter-out %/mps_system_test.cc,$(wildcard tests/sched/system/*.cc)),lib/libshmctl.a)
+$(call gtest,sched_system_test,$(filter-out %/mps_system_test.cc,$(wildcard tests/sched/system/*.cc)),lib/libsimclient.a lib/libshmctl.a)
 $(O)/bin/tests/sched_system_test: | $(addprefix $(O)/,bin/tests/sim_rank bin/gpushare bin/gpushared bin/gpushare-sim bin/workloads/spin bin/workloads/endless bin/workloads/churn bin/workloads/sms bin/workloads/steps lib/sim/libcuda.so.1 lib/libgpushare.so)
 
 # Preloaded into gpushared by one of them.
@@ -29,5 +29,5 @@ $(O)/lib/tests/libno_forks.so: $(call objects,tests/sched/system/preloaded/no_fo
 $(O)/bin/tests/sched_system_test: | $(O)/lib/tests/libno_forks.so
 
 # The same, with a stand-in for NVIDIA's MPS. shim_probe: tests/intercept/shim.
-$(call gtest,sched_mps_test,tests/sched/system/mps_system_test.cc tests/sched/system/system_rig.cc,lib/libshmctl.a)
+$(call gtest,sched_mps_test,tests/sched/system/mps_system_test.cc tests/sched/system/system_rig.cc,lib/libsimclient.a lib/libshmctl.a)
 $(O)/bin/tests/sched_mps_test: | $(addprefix $(O)/,bin/gpushared bin/gpushare-sim bin/workloads/spin bin/workloads/endless lib/sim/libcuda.so.1 lib/libgpushare.so lib/fake/libcuda.so.1 bin/tests/shim_probe)

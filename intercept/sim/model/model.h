@@ -83,6 +83,8 @@ class Model {
   Result<> set_slice(const GroupRef& group, Micros slice);
   Result<Micros> slice(const GroupRef& group) const;
   Result<uint32_t> hardware_group(const GroupRef& group) const;
+  // The GPU on which a group with these handles is, whoever has it; nullopt: there is none.
+  std::optional<uint32_t> gpu_of(const GroupRef& group) const;
   // How many of them are there.
   size_t count_there(uint32_t gpu, std::span<const ChannelRef> channels) const;
   // How long the driver would take.

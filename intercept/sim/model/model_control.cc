@@ -109,6 +109,12 @@ Result<Micros> Model::slice(const GroupRef& ref) const {
   return std::chrono::duration_cast<Micros>(engines[(*group)->kind].slice((*group)->entry));
 }
 
+std::optional<uint32_t> Model::gpu_of(const GroupRef& ref) const {
+  const auto found = groups_.find(object_key(ref.client, ref.group));
+  if (found == groups_.end()) return std::nullopt;
+  return found->second->context->device->index;
+}
+
 Result<uint32_t> Model::hardware_group(const GroupRef& ref) const {
   const auto group = find_group(ref);
   if (!group) return std::unexpected(group.error());

@@ -134,6 +134,7 @@ void Server::close(int fd) {
   peers_.erase(found);
   for (Control& control : controls_)
     if (control.fd == fd) control.fd = -1;
+  std::erase_if(held_, [fd](const Held& held) { return held.fd == fd; });
   if (closed->is_announced && closed->client == 0)
     send_event({model_.now(), closed->identity.process, ProcessClosed{}}, closed->identity.process);
   if (closed->client != 0) {

@@ -10,7 +10,7 @@
 // A program's objects die with its connection. Freezes and slices outlive the agent's connection,
 // as in the driver. Controls are carried out one after the other, as under the driver's lock, and
 // answered when the driver would have answered. Where starts hold that lock (ControlCosts::start)
-// questions wait for it as well.
+// questions wait for it as well. A GPU can be made to hang (kHang).
 //
 // One thread runs it; stop() may be called from any thread and from a signal handler.
 #pragma once
@@ -21,6 +21,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -62,6 +63,13 @@ class Server {
     std::function<void(Peer*, uint64_t tag)> carry_out;
   };
 
+  // A message that waits until its GPU answers again.
+  struct Held {
+    int fd = -1;  // the connection that it came from
+    Header header{};
+    std::vector<std::byte> body;
+  };
+
   Server(Options options, Fd listener);
   Result<> set_up();
 
@@ -72,6 +80,9 @@ class Server {
   bool handle_gpu(Peer& peer, Kind kind, uint64_t tag, std::span<const std::byte> body);
   bool handle_program(Peer& peer, Kind kind, uint64_t tag, std::span<const std::byte> body);
   bool handle_control(Peer& peer, Kind kind, uint64_t tag, std::span<const std::byte> body);
+  std::optional<uint32_t> asked_gpu(Kind kind, std::span<const std::byte> body) const;
+  bool hold(const Peer& peer, const Header& header, std::span<const std::byte> body);
+  bool set_hang(Peer& peer, uint64_t tag, std::span<const std::byte> body);
   bool enqueue_channels(Peer& peer, Kind kind, uint64_t tag, std::span<const std::byte> body);
   void make_context(Peer& peer, uint64_t tag, const CreateContext& request);
   void go_on_with_start(Peer& peer, uint64_t tag, const ContextReply& reply, uint32_t holds);
@@ -95,7 +106,9 @@ class Server {
   std::map<int, std::unique_ptr<Peer>> peers_;  // by descriptor
   std::map<uint32_t, Peer*> programs_;          // by RM client
   std::deque<Control> controls_;                // the first one is in progress
-  Time armed_;                                  // when the timer ends
+  std::set<uint32_t> hanging_;                  // GPUs that do not answer, and kGreeting
+  std::deque<Held> held_;
+  Time armed_;  // when the timer ends
 };
 
 }  // namespace gpushare::sim

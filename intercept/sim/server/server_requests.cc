@@ -45,6 +45,7 @@ void answer_list(auto& peer, Kind kind, uint64_t tag, const std::vector<T>& list
 
 bool Server::handle(Peer& peer, const Header& header, std::span<const std::byte> body) {
   const Kind kind{header.kind};
+  if (hold(peer, header, body)) return true;
   if (kind == Kind::kHello) return !peer.role && greet(peer, header.tag, body);
   if (!peer.role) return false;
   if (kind == Kind::kDescribe || kind == Kind::kMemory)
@@ -247,6 +248,8 @@ bool Server::handle_control(Peer& peer, Kind kind, uint64_t tag, std::span<const
       if (!parse(body, gpu)) return false;
       answer_list(peer, kind, tag, model_.users());
       return true;
+    case Kind::kHang:
+      return set_hang(peer, tag, body);
     default:
       return false;
   }

@@ -15,7 +15,7 @@
 namespace gpushare::sim {
 
 inline constexpr uint32_t kProtocolMagic = 0x4D495347;  // "GSIM"
-inline constexpr uint32_t kProtocolVersion = 4;
+inline constexpr uint32_t kProtocolVersion = 5;
 inline constexpr uint32_t kMaxMessageBytes = 256 * 1024;
 inline constexpr uint16_t kReplyBit = 0x8000;
 inline constexpr char kDefaultSocket[] = "/run/gpushare/sim.sock";
@@ -43,6 +43,7 @@ enum class Kind : uint16_t {
   kAttach = 36,        // PidRequest -> CountReply + count x Event
   kUsers = 37,         // GpuRequest (ignored) -> CountReply + count x int32_t
   kGetGroup = 38,      // SliceRequest -> GroupReply
+  kHang = 39,          // HangRequest -> ReplyHead; for tests
   // For the role observer.
   kEvent = 50,  // from the server: Event
 };
@@ -93,6 +94,17 @@ struct MemoryReply {
   uint64_t total_bytes;
   uint64_t free_bytes;
 };
+
+// From the answer on nothing is answered that is asked of this GPU by the role control, until it is
+// told to answer again: then all that waits is done, in its order. What a connection asked for that
+// has ended meanwhile is not done, like a system call that a signal has ended.
+struct HangRequest {
+  uint32_t gpu;    // or kGreeting
+  uint32_t hangs;  // 0 or 1
+};
+// Instead of a GPU: the kHello of controls and observers waits, as when the driver is opened and
+// does not answer.
+inline constexpr uint32_t kGreeting = 0xFFFFFFFF;
 
 struct ObjectRequest {
   uint32_t object;

@@ -404,5 +404,46 @@ TEST_F(SimServer, WaitersAreReleasedWhenTheServerGoes) {
   thread_ = std::thread([this] { EXPECT_TRUE(server_->run().has_value()); });
 }
 
+Result<> set_hang(Client& client, uint32_t gpu, bool hangs) {
+  const HangRequest request{gpu, hangs};
+  const auto done =
+      client.call(Kind::kHang, std::as_bytes(std::span(&request, 1)), {}, "make a GPU hang");
+  return done ? Result<>() : std::unexpected(done.error());
+}
+
+TEST_F(SimServer, AGpuThatHangsAnswersNothingUntilItIsToldToAndTheOtherGoesOn) {
+  auto program = connect_program();
+  const auto on_first = program->create_context(0).value();
+  const auto on_other = program->create_context(1).value();
+  const auto control = Client::connect(socket_, Role::kControl).value();
+  const auto gpu = make_sim_gpu(socket_).value();
+  ASSERT_TRUE(set_hang(*control, 0, true));
+  std::atomic<bool> has_frozen = false;
+  std::thread freezer([&] {
+    EXPECT_TRUE(gpu->freeze(0, channels(on_first)).has_value());
+    has_frozen = true;
+  });
+  EXPECT_TRUE(gpu->freeze(1, channels(on_other)).has_value());
+  EXPECT_TRUE(gpu->read_switches(1).has_value());
+  EXPECT_FALSE(has_frozen);
+  ASSERT_TRUE(set_hang(*control, 0, false));
+  freezer.join();
+  EXPECT_TRUE(gpu->read_switches(0).has_value());
+}
+
+TEST_F(SimServer, ADriverThatHangsGreetsNoControlUntilItIsToldTo) {
+  const auto control = Client::connect(socket_, Role::kControl).value();
+  ASSERT_TRUE(set_hang(*control, kGreeting, true));
+  std::atomic<bool> is_open = false;
+  std::thread opener([&] {
+    EXPECT_TRUE(make_sim_gpu(socket_).has_value());
+    is_open = true;
+  });
+  EXPECT_NE(connect_program(), nullptr) << "programs come and go";
+  EXPECT_FALSE(is_open);
+  ASSERT_TRUE(set_hang(*control, kGreeting, false));
+  opener.join();
+}
+
 }  // namespace
 }  // namespace gpushare::sim

@@ -50,6 +50,14 @@ void SystemRig::start_simulation() {
       "listen", [&] { return connect_to(simulation_socket()).is_open(); }, kToStart));
 }
 
+void SystemRig::set_hang(uint32_t gpu, bool hangs) {
+  if (simulator_ == nullptr)
+    simulator_ = needed(sim::Client::connect(simulation_socket(), sim::Role::kControl));
+  const sim::HangRequest request{gpu, hangs};
+  needed(simulator_->call(sim::Kind::kHang, std::as_bytes(std::span(&request, 1)), {},
+                          "make a simulated GPU hang"));
+}
+
 SystemRig::~SystemRig() {
   if (gpushared) gpushared->stop(kToStart);  // SIGTERM lets the supervisor end its agent
   simulation.reset();

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "intercept/sim/wire/client.h"
 #include "shmctl/base/fd.h"
 #include "shmctl/plane/region.h"
 #include "shmctl/plane/snapshot.h"
@@ -30,6 +31,9 @@ class SystemRig {
   ~SystemRig();
 
   void start_simulation();  // again, after it was ended
+  // From now on the driver answers nothing that is asked of this GPU (kGreeting: nor whoever opens
+  // it), or answers again what was asked meanwhile.
+  void set_hang(uint32_t gpu, bool hangs = true);
   // Ends the simulation, and starts one with these options and an agent.
   void start_anew(std::vector<std::string> options) {
     simulation.reset();
@@ -91,6 +95,7 @@ class SystemRig {
   std::string simulation_socket() const { return folder + "/sim.sock"; }
 
   const unsigned gpus_;
+  std::unique_ptr<sim::Client> simulator_;  // of set_hang(); nullptr before the first one
 };
 
 }  // namespace gpushare::test
