@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Backend: the GPUs that the agent drives: the machine's, through the NVIDIA driver, or simulated
-// ones. This is the one place in sched/ that knows the difference. Called on the agent's thread,
-// and on the supervisor's for recovery.
+// ones. This is the one place in sched/ that knows the difference. A driver may hang when it is
+// opened, so the agent and the supervisor have that done on a thread of its own (Opening).
 #pragma once
 
+#include <condition_variable>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
 
 #include "intercept/gpu.h"
 #include "intercept/lineage.h"
 #include "intercept/observer.h"
+#include "shmctl/base/clock.h"
 #include "shmctl/base/error.h"
 
 namespace gpushare {
@@ -35,5 +42,60 @@ Result<std::unique_ptr<Lineage>> open_lineage(const std::string& region);
 
 // Opens the GPUs without an observer: enough for recovery.
 Result<std::unique_ptr<Gpu>> open_gpu(const std::optional<std::string>& simulation);
+
+// One call of the functions above, or of the like, on a thread of its own. All functions are called
+// on one thread. A thread whose call never returns stays behind, with what it uses.
+template <class T>
+class Opening {
+ public:
+  // `told` is called on other threads when there is an answer, also after the end of this object.
+  explicit Opening(std::function<void()> told) : told_(std::move(told)) {}
+
+  // REQUIRES: !is_under_way(). Where no thread can be made it waits for the call itself.
+  void begin(std::function<Result<T>()> open, Time now) {
+    since_ = now;
+    answer_ = std::make_shared<Answer>();
+    const auto work = [answer = answer_, open = std::move(open), told = told_] {
+      Result<T> opened = open();
+      {
+        const std::lock_guard lock(answer->mutex);
+        answer->value = std::move(opened);
+      }
+      answer->has_come.notify_all();
+      told();
+    };
+    try {
+      std::thread(work).detach();
+    } catch (const std::system_error&) {
+      work();
+    }
+  }
+  bool is_under_way() const { return answer_ != nullptr; }
+  Time since() const { return since_; }  // valid while it is under way
+
+  // The answer, once; nullopt: there is none within `patience`, or nothing is under way.
+  std::optional<Result<T>> take(Nanos patience = {}) {
+    if (answer_ == nullptr) return std::nullopt;
+    std::optional<Result<T>> value;
+    {
+      std::unique_lock lock(answer_->mutex);
+      answer_->has_come.wait_for(lock, patience, [this] { return answer_->value.has_value(); });
+      value = std::exchange(answer_->value, std::nullopt);
+    }
+    if (value) answer_.reset();
+    return value;
+  }
+
+ private:
+  struct Answer {
+    std::mutex mutex;
+    std::condition_variable has_come;
+    std::optional<Result<T>> value;
+  };
+
+  const std::function<void()> told_;
+  std::shared_ptr<Answer> answer_;  // nullptr: nothing is under way
+  Time since_{};
+};
 
 }  // namespace gpushare

@@ -14,17 +14,17 @@
 #include <vector>
 
 #include "intercept/kmod/calls.h"
+#include "intercept/process_stop.h"
 #include "sched/daemon/agent_process.h"
 #include "sched/daemon/backend.h"
 #include "sched/daemon/file_watch.h"
 #include "sched/daemon/stall_watch.h"
-#include "sched/enforce/recovery.h"
+#include "sched/daemon/undoing.h"
 #include "sched/module/kernel_module.h"
 #include "sched/tenants/proc_reader.h"
 #include "sched/tenants/takeover.h"
 #include "shmctl/base/clock.h"
 #include "shmctl/base/log.h"
-#include "shmctl/plane/ledger.h"
 #include "shmctl/plane/region.h"
 
 namespace gpushare {
@@ -33,44 +33,47 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Nanos kYoung = 250ms;  // an agent that dies earlier than this has died young
-// Before an agent is started again, and before what could not be undone is tried again.
+// Before an agent is started again.
 constexpr Nanos kFirstPause = 100ms, kLongestPause = 5s;
 // How often the stall watch looks, and how often GPUs and the kernel module are looked for while
 // there are none.
 constexpr Nanos kLookAgain = StallWatch::kBetween;
-constexpr int kAgentDies = SIGUSR1;  // sent by the lifeline to the supervisor
-constexpr int kFileMade = SIGUSR2;   // sent by the file watch to the supervisor
-constexpr int kHandOver = SIGUSR1;   // sent by the supervisor to the agent
+constexpr int kAgentDies = SIGUSR1;   // sent by the lifeline to the supervisor
+constexpr int kFileMade = SIGUSR2;    // sent by the file watch to the supervisor
+constexpr int kUndoingTells = SIGIO;  // sent by the supervisor's own threads
+constexpr int kHandOver = SIGUSR1;    // sent by the supervisor to the agent
 
 Nanos next_pause(Nanos last) {
   return last == Nanos{} ? kFirstPause : std::min(2 * last, kLongestPause);
-}
-
-bool is_empty(const Region& ledger) {
-  bool is_empty = true;
-  for_each_entry(ledger, [&](uint32_t, const LedgerRecord&) { is_empty = false; });
-  return is_empty;
 }
 
 class Supervisor {
  public:
   Supervisor(const AgentOptions& options, const std::vector<std::string>& arguments,
              ControlPlane plane)
-      : options_(options), plane_(std::move(plane)), agent_(arguments, kAgentDies) {}
+      : options_(options),
+        plane_(std::move(plane)),
+        agent_(arguments, kAgentDies),
+        undoing_(
+            plane_.region(), processes_, clock_,
+            [simulation = options.simulation] { return open_gpu(simulation); }, resume_process,
+            [] { ::kill(::getpid(), kUndoingTells); }) {}
 
   int run();
 
  private:
   bool start_agent();
   int wait_for_signal(Time until);
+  static void forget(int signal);
   void take_the_module();
   bool lacks_the_module() const { return module_ == nullptr && !options_.module.device.empty(); }
   void wait_for_the_module();
   void take_the_late_module();
   void end_stalled_agent();
-  void look_for_gpu();
-  void undo();
-  bool try_to_undo();
+  void undo(Undoing::Writer writer);
+  void go_on_with_undoing();
+  void log_undone();
+  int end();
   void note_ending(pid_t agent, int status);
   std::optional<int> plan_restart(int status);
 
@@ -82,14 +85,12 @@ class Supervisor {
   std::unique_ptr<kmod::Device> module_;  // nullptr: not loaded, or it could not be opened
   std::string module_error_;              // the last one that was logged
   std::optional<FileWatch> file_watch_;   // while there is no module
-  std::unique_ptr<Gpu> gpu_;              // nullptr: no GPU was found yet
+  Undoing undoing_;
   sigset_t handled_{}, before_{};
   StallWatch stall_watch_;
-  pid_t stalled_ = 0;          // the last agent that was killed because it had stalled
-  Time start_at_{};            // when to start the next agent
-  Nanos pause_{};              // before it; zero when the last one lived long enough
-  Time undo_at_{Time::max()};  // when to undo again what is left, if no agent runs then
-  Nanos undo_pause_{};
+  pid_t stalled_ = 0;             // the last agent that was killed because it had stalled
+  Time start_at_{};               // when to start the next agent
+  Nanos pause_{};                 // before it; zero when the last one lived long enough
   bool is_handing_over_ = false;  // the agent was asked to make way for one with the module
 };
 
@@ -98,7 +99,7 @@ bool Supervisor::start_agent() {
   const int module_fd = module_ == nullptr ? -1 : module_->fd();
   const auto started = agent_.start(module_fd, before_, clock_.now());
   if (!started) log_error("the agent was not started: {}", started.error().message());
-  if (started) undo_at_ = Time::max();  // what is left is the agent's
+  if (started) undoing_.call_off();  // what is left is the agent's
   return started.has_value();
 }
 
@@ -111,6 +112,15 @@ int Supervisor::wait_for_signal(Time until) {
     if (signal < 0 && errno == EAGAIN) return 0;
     if (signal > 0) return signal;
   }
+}
+
+// One that is pending, if there is one.
+void Supervisor::forget(int signal) {
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, signal);
+  const timespec at_once{};
+  ::sigtimedwait(&one, nullptr, &at_once);
 }
 
 // While the kernel module is loaded, only a process that is registered with it, or a child of that
@@ -163,36 +173,36 @@ void Supervisor::end_stalled_agent() {
   agent_.kill();
 }
 
-void Supervisor::look_for_gpu() {
-  if (gpu_ != nullptr) return;
-  if (auto gpu = open_gpu(options_.simulation)) gpu_ = std::move(*gpu);
-}
-
-// What fails is tried again, for as long as no agent runs: if none can be started, nobody else does
+// Once while the agent dies, at once, and once when it has died. What fails is tried again, and
+// what hangs is waited for, for as long as no agent runs: if none can be started, nobody else does
 // it.
-void Supervisor::undo() {
+void Supervisor::undo(Undoing::Writer writer) {
   agent_.free_slots();
-  const bool is_undone = try_to_undo();
-  undo_pause_ = is_undone ? Nanos{} : next_pause(undo_pause_);
-  undo_at_ = is_undone ? Time::max() : clock_.now() + undo_pause_;
+  take_the_module();
+  undoing_.begin(writer);
+  undoing_.wait();
+  log_undone();
 }
 
-bool Supervisor::try_to_undo() {
-  take_the_module();
-  look_for_gpu();
-  if (gpu_ == nullptr) return is_empty(plane_.region());
-  RecoveryReport report = recover(*gpu_, plane_.region(), processes_);
-  if (!report.errors.empty()) {
-    // It may be our connection to the driver that is broken: a new one is tried once.
-    gpu_.reset();
-    look_for_gpu();
-    if (gpu_ == nullptr) return false;
-    report = recover(*gpu_, plane_.region(), processes_);
-  }
+void Supervisor::go_on_with_undoing() {
+  if (undoing_.next() <= clock_.now()) take_the_module();
+  undoing_.advance();
+  log_undone();
+}
+
+void Supervisor::log_undone() {
+  const RecoveryReport report = undoing_.take_report();
   for (const ProcessId& process : report.thawed) log_warning("process {} thawed", process.pid);
   if (report.slices_restored > 0) log_warning("{} slices restored", report.slices_restored);
   for (const std::string& error : report.errors) log_error("recovery: {}", error);
-  return report.errors.empty();
+}
+
+// Returns the exit code of a supervisor that was asked to stop. No agent runs.
+int Supervisor::end() {
+  if (undoing_.is_undone()) return 0;
+  log_error(
+      "what is still frozen is listed: the next gpushared undoes it, or 'gpushared --recover'");
+  return 1;
 }
 
 // An agent that ends by itself has said how. `status`: that of wait(2).
@@ -229,12 +239,12 @@ std::optional<int> Supervisor::plan_restart(int status) {
 
 int Supervisor::run() {
   sigemptyset(&handled_);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGCHLD, kAgentDies, kFileMade})
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGCHLD, kAgentDies, kFileMade, kUndoingTells})
     sigaddset(&handled_, signal);
   ::sigprocmask(SIG_BLOCK, &handled_, &before_);
   wait_for_the_module();
   take_the_late_module();
-  look_for_gpu();
+  undoing_.look_for_gpu();
 
   start_at_ = clock_.now();
   bool is_stopping = false;
@@ -243,16 +253,17 @@ int Supervisor::run() {
     if (!agent_.is_running() && !is_stopping && now >= start_at_ && !start_agent())
       start_at_ = now + kLongestPause;
     Time until = std::min(agent_.kill_at(), now + kLookAgain);
-    if (!agent_.is_running()) until = std::min({until, start_at_, undo_at_});
+    if (!agent_.is_running()) until = std::min(until, start_at_);
+    until = std::min(until, undoing_.next());
 
     const int signal = wait_for_signal(until);
-    if (signal == 0) look_for_gpu();
-    if (!agent_.is_running() && clock_.now() >= undo_at_) undo();
+    if (signal == 0) undoing_.look_for_gpu();
+    go_on_with_undoing();
     if ((signal == 0 || signal == kFileMade) && !is_stopping) take_the_late_module();
-    if (signal == kAgentDies) undo();  // and again below, when it was reaped
+    if (signal == kAgentDies) undo(Undoing::Writer::kDies);
     if (signal == SIGHUP && agent_.is_running()) agent_.send(SIGHUP);
     if (signal == SIGTERM || signal == SIGINT) {
-      if (!agent_.is_running()) return 0;
+      if (!agent_.is_running()) return end();
       is_stopping = true;
       agent_.ask_to_end(SIGTERM, clock_.now());
     }
@@ -262,9 +273,10 @@ int Supervisor::run() {
     const pid_t agent = agent_.pid();
     const std::optional<int> ended = agent_.reap();
     if (!ended) continue;
-    undo();
+    forget(kAgentDies);  // it would be taken for the next agent's
+    undo(Undoing::Writer::kHasEnded);
     note_ending(agent, *ended);
-    if (is_stopping) return 0;
+    if (is_stopping) return end();
     if (std::exchange(is_handing_over_, false)) {
       start_at_ = clock_.now();
       continue;

@@ -41,9 +41,13 @@ Recovery::Recovery(const Ledger& ledger, const ProcReader& processes,
 }
 
 std::vector<ProcessId> Recovery::resume(Gpu& gpu) {
+  return resume([&gpu](const ProcessId& process) { return gpu.resume(process); });
+}
+
+std::vector<ProcessId> Recovery::resume(const Resume& resume) {
   for (Entry& entry : entries_) {
     if (entry.record.freezes == 0 || !entry.is_stop() || entry.has_ended) continue;
-    const Result<> resumed = gpu.resume(entry.process());
+    const Result<> resumed = resume(entry.process());
     entry.is_undone = has_undone(resumed);
     if (entry.is_undone)
       report_.thawed.push_back(entry.process());
@@ -53,7 +57,7 @@ std::vector<ProcessId> Recovery::resume(Gpu& gpu) {
   return report_.thawed;
 }
 
-void Recovery::carry_out(Gpu& gpu) {
+void Recovery::carry_out(Gpu& gpu, const std::stop_token& stop) {
   std::map<uint32_t, std::vector<Entry*>> frozen;  // by GPU
   for (Entry& entry : entries_) {
     if (entry.record.freezes == 0 || entry.is_stop()) continue;
@@ -62,15 +66,23 @@ void Recovery::carry_out(Gpu& gpu) {
   }
   for (auto& [index, list] : frozen) {
     for (uint32_t round = 0; round < kMostFreezes && !list.empty(); ++round) {
+      if (stop.stop_requested()) break;
       thaw_once(gpu, index, list);
       std::erase_if(list, [&](const Entry* entry) {
         if (entry->is_undone && !entry->has_ended) report_.thawed.push_back(entry->process());
         return !entry->is_undone || round + 1 >= entry->record.freezes;
       });
     }
+    if (stop.stop_requested())
+      for (Entry* entry : list) entry->is_undone = false;
   }
-  for (Entry& entry : entries_)
-    if (entry.record.slice_changed != 0 && !entry.has_ended) restore(gpu, entry);
+  for (Entry& entry : entries_) {
+    if (entry.record.slice_changed == 0 || entry.has_ended) continue;
+    if (stop.stop_requested())
+      entry.is_undone = false;
+    else
+      restore(gpu, entry);
+  }
 }
 
 // Thaws the entries once, each of which asks for it still. All in one call; if that fails, one by
@@ -97,14 +109,27 @@ void Recovery::restore(Gpu& gpu, Entry& entry) {
   if (!has_undone(restored)) entry.refusal = restored.error();
 }
 
-RecoveryReport Recovery::finish(Ledger& ledger, const ProcReader& processes) {
+void Recovery::judge_slices(const ProcReader& processes) {
   for (Entry& entry : entries_) {
-    if (entry.refusal && !processes.has_ended(entry.process())) {
-      entry.is_undone = false;
-      report_.errors.push_back(text_of(entry.record, *entry.refusal));
-    }
-    if (entry.is_undone) ledger.clear(entry.index);
+    if (!entry.refusal || processes.has_ended(entry.process())) continue;
+    entry.is_undone = false;
+    report_.errors.push_back(text_of(entry.record, *entry.refusal));
   }
+}
+
+RecoveryReport Recovery::tell(const ProcReader& processes) {
+  judge_slices(processes);
+  return report();
+}
+
+RecoveryReport Recovery::finish(Ledger& ledger, const ProcReader& processes) {
+  judge_slices(processes);
+  for (const Entry& entry : entries_)
+    if (entry.is_undone) ledger.clear(entry.index);
+  return report();
+}
+
+RecoveryReport Recovery::report() {
   std::ranges::sort(report_.thawed);
   const auto twice = std::ranges::unique(report_.thawed);
   report_.thawed.erase(twice.begin(), twice.end());

@@ -9,9 +9,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -42,11 +44,17 @@ class Recovery {
            const std::set<LedgerKey>* groups = nullptr);
 
   // Lets go on what was stopped, which is no call of the driver. Returns these processes.
+  using Resume = std::function<Result<>(const ProcessId&)>;
+  std::vector<ProcessId> resume(const Resume& resume);
   std::vector<ProcessId> resume(Gpu& gpu);
-  // Thaws channels and restores slices.
-  void carry_out(Gpu& gpu);
+  // Thaws channels and restores slices. Once `stop` is requested nothing more is asked of the
+  // driver, and what was not asked for counts as not undone.
+  void carry_out(Gpu& gpu, const std::stop_token& stop = {});
   // Clears in the ledger what is undone. REQUIRES: nothing was begun for these groups meanwhile.
   RecoveryReport finish(Ledger& ledger, const ProcReader& processes);
+  // Instead of finish(): all entries stay. For a first try, before it is proven that no call of
+  // whoever has written the ledger is under way any more.
+  RecoveryReport tell(const ProcReader& processes);
 
  private:
   struct Entry {
@@ -63,6 +71,8 @@ class Recovery {
     }
   };
 
+  void judge_slices(const ProcReader& processes);
+  RecoveryReport report();
   void thaw_once(Gpu& gpu, uint32_t index, std::span<Entry* const> entries);
   void restore(Gpu& gpu, Entry& entry);
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-$(call gtest,sched_test,$(filter-out tests/sched/system/% tests/sched/kills/% tests/sched/orders/% tests/sched/gangs/% %/tpot_test.cc %/lifeline_test.cc %/driver_line_test.cc,$(call below,tests/sched,*_test.cc)) tests/intercept/process_stop_test.cc,lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS) $(SQLITE_LIBS))
+$(call gtest,sched_test,$(filter-out tests/sched/system/% tests/sched/kills/% tests/sched/orders/% tests/sched/gangs/% %/tpot_test.cc %/lifeline_test.cc %/driver_line_test.cc %/recoveries_test.cc %/undoing_test.cc,$(call below,tests/sched,*_test.cc)) tests/intercept/process_stop_test.cc,lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS) $(SQLITE_LIBS))
 # The policies that order jobs, and the replay with which they are judged.
 $(call gtest,orders_test,$(wildcard tests/sched/orders/*_test.cc) tests/tools/support/run_tool.cc $(wildcard bench/sched/replay/*.cc),lib/libsched.a lib/libsim.a lib/libintercept.a lib/libshmctl.a,$(BPF_LIBS))
 $(O)/bin/tests/orders_test: | $(O)/bin/bench/order-replay
@@ -14,7 +14,7 @@ $(call gtest,kill_storm_test,$(wildcard tests/sched/kills/*.cc) tests/shmctl/pla
 $(O)/bin/tests/kill_storm_test: | $(addprefix $(O)/,bin/gpushare bin/gpushared bin/gpushare-sim bin/workloads/spin lib/sim/libcuda.so.1)
 # The parts of the agent with threads of their own.
 $(call gtest,lifeline_test,tests/sched/daemon/lifeline_test.cc sched/daemon/lifeline.cc,lib/libshmctl.a)
-$(call gtest,driver_line_test,tests/sched/enforce/driver_line_test.cc $(wildcard sched/enforce/*.cc) sched/step/registry.cc sched/tenants/proc_reader.cc intercept/gpu.cc,lib/libshmctl.a)
+$(call gtest,driver_line_test,$(addprefix tests/sched/,enforce/driver_line_test.cc enforce/recoveries_test.cc daemon/undoing_test.cc) $(wildcard sched/enforce/*.cc) sched/daemon/undoing.cc sched/step/registry.cc sched/tenants/proc_reader.cc intercept/gpu.cc,lib/libshmctl.a)
 
 # Starts the built programs, which lie beside it.
 $(call gtest,sched_system_test,$(filter-out %/mps_system_test.cc,$(wildcard tests/sched/system/*.cc)),lib/libsimclient.a lib/libshmctl.a)

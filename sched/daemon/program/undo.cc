@@ -9,9 +9,11 @@
 #include <optional>
 #include <string>
 
+#include "intercept/process_stop.h"
 #include "sched/daemon/backend.h"
 #include "sched/daemon/instance_lock.h"
 #include "sched/daemon/program/commands.h"
+#include "sched/daemon/undoing.h"
 #include "sched/enforce/recovery.h"
 #include "sched/module/kernel_module.h"
 #include "sched/tenants/proc_reader.h"
@@ -23,34 +25,47 @@
 namespace gpushare {
 namespace {
 
-// The GPUs, to thaw and restore slices. Only a process that is registered with the kernel module
-// may do that, and it is registered for as long as it holds the device. Error: there is no GPU to
-// ask.
-struct HeldGpu {
-  std::unique_ptr<kmod::Device> module;
-  std::unique_ptr<Gpu> gpu;
-};
-Result<HeldGpu> hold_gpu(const AgentOptions& options) {
-  HeldGpu held;
-  if (!options.module.device.empty()) {
-    auto opened = open_module(options.module.device, kForAStoppingAgent);
-    if (opened)
-      held.module = std::move(*opened);
-    else if (opened.error().code != std::errc::no_such_file_or_directory)
-      log_warning("{}", opened.error().message());
-  }
-  auto gpu = open_gpu(options.simulation);
-  if (!gpu) return std::unexpected(gpu.error());
-  held.gpu = std::move(*gpu);
-  return held;
+using namespace std::chrono_literals;
+
+// A search for what a program has takes 0.2 s at most.
+constexpr Nanos kToThawAll = 30s;
+
+// Only a process that is registered with the kernel module may thaw and restore slices, and it is
+// registered for as long as it holds the device. nullptr: there is no module, or not for us.
+std::unique_ptr<kmod::Device> hold_module(const AgentOptions& options) {
+  if (options.module.device.empty()) return nullptr;
+  auto opened = open_module(options.module.device, kForAStoppingAgent);
+  if (opened) return std::move(*opened);
+  if (opened.error().code != std::errc::no_such_file_or_directory)
+    log_warning("{}", opened.error().message());
+  return nullptr;
 }
 
-// Undoes what the region's ledger says.
-Result<RecoveryReport> undo(Region& region, const AgentOptions& options) {
-  const auto held = hold_gpu(options);
-  if (!held) return std::unexpected(held.error());
+// Undoes what the region's ledger says, as far as the driver answers. Whoever has written it has
+// ended.
+RecoveryReport undo(Region& region, const AgentOptions& options) {
+  const auto module = hold_module(options);
   const SystemProcReader processes;
-  return recover(*held->gpu, region, processes);
+  const MonotonicClock clock;
+  Undoing undoing(region, processes, clock,
+                  [simulation = options.simulation] { return open_gpu(simulation); },
+                  resume_process, {});
+  undoing.begin(Undoing::Writer::kHasEnded);
+  undoing.wait();
+  return undoing.take_report();
+}
+
+// Error: there is no GPU to ask, or the driver has not answered in time.
+Result<uint32_t> thaw_all(const AgentOptions& options) {
+  const auto module = hold_module(options);
+  const auto work = [simulation = options.simulation]() -> Result<uint32_t> {
+    const auto gpu = open_gpu(simulation);
+    return gpu ? thaw_everything(**gpu) : std::unexpected(gpu.error());
+  };
+  Opening<uint32_t> thawing([] {});
+  thawing.begin(work, MonotonicClock().now());
+  return thawing.take(kToThawAll)
+      .value_or(make_error(std::errc::timed_out, "thaw everything", "the driver does not answer"));
 }
 
 bool is_unreadable(const Result<ControlPlane>& plane) {
@@ -66,8 +81,7 @@ Result<> begin_anew(const Error& why, const AgentOptions& options) {
       "it is kept as {}, and a new one is begun: tenants, settings and freezes that were "
       "made at run time are lost",
       *aside);
-  const auto held = hold_gpu(options);
-  const auto thawed = held ? thaw_everything(*held->gpu) : std::unexpected(held.error());
+  const auto thawed = thaw_all(options);
   if (thawed)
     log_info("{} programs thawed, in case that they were frozen", *thawed);
   else
@@ -111,11 +125,10 @@ void recover_former(const std::string& former, const AgentOptions& options) {
     return;
   }
   if (!is_ledger_empty(plane->region())) {
-    const auto report = undo(plane->region(), options);
-    if (!report) return log_warning("{} is not undone: {}", former, report.error().message());
-    for (const std::string& error : report->errors) log_error("{}: {}", former, error);
-    log_info("{} thawed that an earlier version had left in {}", report->thawed.size(), former);
-    if (!report->errors.empty()) return;
+    const RecoveryReport report = undo(plane->region(), options);
+    for (const std::string& error : report.errors) log_error("{}: {}", former, error);
+    log_info("{} thawed that an earlier version had left in {}", report.thawed.size(), former);
+    if (!is_ledger_empty(plane->region())) return log_warning("{} is not undone", former);
   }
   for (const std::string& name : {former, former + ".lock"}) (void)ControlPlane::remove(name);
 }
@@ -141,14 +154,12 @@ ExitCode recover_all(const AgentOptions& options) {
     fmt::print("nothing to recover\n");
     return kExitOk;
   }
-  const auto undone = undo(plane->region(), options);
-  if (!undone) return fail(undone.error());
-  const RecoveryReport& report = *undone;
+  const RecoveryReport report = undo(plane->region(), options);
   for (const ProcessId& process : report.thawed) fmt::print("thawed {}\n", process.pid);
   fmt::print("{} thawed, {} slices restored, {} had ended\n", report.thawed.size(),
              report.slices_restored, report.gone);
   for (const std::string& error : report.errors) fmt::print(stderr, "not undone: {}\n", error);
-  return report.errors.empty() ? kExitOk : kExitFailure;
+  return is_ledger_empty(plane->region()) ? kExitOk : kExitFailure;
 }
 
 }  // namespace gpushare

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an agent that ended has left is undone by the program itself: before it starts a supervisor
-// or an agent, and on `gpushared --recover`. Called by its main function, on its only thread; asks
-// the driver, and waits for what that takes.
+// or an agent, and on `gpushared --recover`. Called by its main function, on its first thread; a
+// driver that does not answer is given up after seconds.
 #pragma once
 
 #include <string>

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// One GPU of several does not answer, or nobody can open the driver: with real processes on the
+// simulated GPUs in real time. Nobody else is kept frozen or waiting, and what could not be done is
+// done when the driver answers.
+#include <gtest/gtest.h>
+
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/sched/system/system_rig.h"
+#include "tests/support/sanitized.h"
+
+namespace gpushare::test {
+namespace {
+
+// A program on each of two GPUs, both of them frozen by the user. GPU 0 is the one that hangs.
+class Hangs : public ::testing::Test {
+ protected:
+  void start() {
+    rig_.start_agent();
+    for (const std::string device : {"0", "1"}) {
+      std::vector<std::string> arguments = kSaturating;
+      arguments.insert(arguments.end(), {"--devices", device});
+      programs_.push_back(rig_.start("spin", arguments));
+    }
+    ASSERT_TRUE(eventually([&] { return is_known(0) && is_known(1); }));
+    for (const auto& program : programs_)
+      ASSERT_TRUE(rig_.answers("{\"op\":\"freeze\",\"pid\":" + std::to_string(program->pid()) + "}",
+                               "\"ok\":true"));
+    ASSERT_TRUE(eventually([&] { return is_frozen(0) && is_frozen(1); }));
+    agent_ = rig_.agent_pid();
+  }
+  bool is_known(uint32_t gpu) const { return rig_.record(programs_.at(gpu)->pid(), gpu).pid != 0; }
+  bool is_frozen(uint32_t gpu) const {
+    return rig_.record(programs_.at(gpu)->pid(), gpu).state == ProcessState::kFrozenUser;
+  }
+  // In the ledger.
+  bool is_listed(uint32_t gpu) const {
+    return std::ranges::any_of(rig_.snapshot().ledger, [&](const LedgerRecord& one) {
+      return one.gpu == gpu && one.freezes > 0;
+    });
+  }
+  bool has_ended() const {
+    return eventually([&] { return rig_.gpushared->has_ended(); });
+  }
+  std::string log() const { return rig_.output("agent.log"); }
+
+  SystemRig rig_{"", 2};
+  std::vector<std::unique_ptr<Child>> programs_;  // by GPU
+  pid_t agent_ = 0;
+};
+
+// No other agent can be started, so that only the supervisor undoes.
+TEST_F(Hangs, KeepNobodyElseFrozenWhenTheAgentDies) {
+  if (GS_IS_SANITIZED) GTEST_SKIP() << "a sanitizer's own fork() comes before the preloaded one";
+  const std::string no_forks = rig_.folder + "/no-forks";
+  rig_.agent_launcher = {"env", "LD_PRELOAD=" + build_folder() + "/lib/tests/libno_forks.so",
+                         "GPUSHARE_TEST_NO_FORKS=" + no_forks};
+  start();
+  rig_.set_hang(0);
+  std::ofstream(no_forks) << "1";
+  ::kill(agent_, SIGKILL);
+  EXPECT_TRUE(eventually([&] { return !is_listed(1); })) << log();
+  EXPECT_TRUE(eventually([&] { return log().contains("was not started"); }))
+      << "the supervisor goes on: " << log();
+  EXPECT_TRUE(eventually([&] { return log().contains("GPU 0 does not answer"); })) << log();
+  EXPECT_TRUE(is_listed(0)) << "it is not thawed";
+  rig_.set_hang(0, false);
+  EXPECT_TRUE(eventually([&] { return !is_listed(0); })) << log();
+  std::filesystem::remove(no_forks);
+}
+
+TEST_F(Hangs, LetTheNextAgentDriveTheOthersAndComeBackByThemselves) {
+  start();
+  rig_.set_hang(0);
+  ::kill(agent_, SIGKILL);
+  ASSERT_TRUE(eventually([&] {
+    return rig_.agent_pid() != agent_ && rig_.agent_pid() != 0 && is_known(1) && is_frozen(1);
+  })) << log();
+  EXPECT_TRUE(is_listed(0)) << "it is not thawed";
+  EXPECT_TRUE(eventually([&] {
+    return std::string(rig_.snapshot().agent.observe_only_reason).starts_with("GPU 0 ");
+  }));
+  const pid_t next = rig_.agent_pid();
+  rig_.set_hang(0, false);
+  EXPECT_TRUE(eventually([&] {
+    return is_known(0) && is_frozen(0) && *rig_.snapshot().agent.observe_only_reason == '\0';
+  })) << log();
+  for (const auto& program : programs_)
+    ASSERT_TRUE(rig_.answers("{\"op\":\"thaw\",\"pid\":" + std::to_string(program->pid()) + "}",
+                             "\"ok\":true"));
+  EXPECT_TRUE(eventually([&] { return rig_.frozen_groups() == 0; }));
+  EXPECT_EQ(rig_.agent_pid(), next);
+}
+
+TEST_F(Hangs, KeepNobodyElseFrozenAtAStop) {
+  start();
+  rig_.set_hang(0);
+  rig_.gpushared->signal(SIGTERM);
+  EXPECT_TRUE(eventually([&] { return !is_listed(1); })) << log();
+  ASSERT_TRUE(has_ended()) << log();
+  EXPECT_NE(rig_.gpushared->status(), 0) << "not all is undone";
+  EXPECT_TRUE(log().contains("GPU 0 does not answer")) << log();
+  EXPECT_TRUE(is_listed(0)) << "it is not thawed";
+  EXPECT_NE(rig_.run_gpushared({"--recover"}), 0);
+  EXPECT_TRUE(is_listed(0)) << "it is not thawed";
+  rig_.set_hang(0, false);
+  EXPECT_EQ(rig_.run_gpushared({"--recover"}), 0) << rig_.output("other.log");
+  EXPECT_TRUE(rig_.snapshot().ledger.empty());
+}
+
+}  // namespace
+}  // namespace gpushare::test
