@@ -27,6 +27,7 @@
 #include "sched/tenants/takeover.h"
 #include "sched/usage/keeper.h"
 #include "shmctl/base/log.h"
+#include "shmctl/plane/ledger.h"
 #include "shmctl/plane/region.h"
 #include "shmctl/shim/container_socket.h"
 
@@ -60,7 +61,11 @@ class Agent final : public Listener {
                .lengths = lengths_.store()->history()}) {}
 
   Result<> start();
-  void run() { loop_.run(); }
+  // Error: at its end not all was undone.
+  Result<> run();
+  // False after run(): the driver has not come back from a call, and the thread that waits for it
+  // uses this object.
+  bool is_at_rest() const { return is_at_rest_; }
 
   void on_switch(const SwitchRecord& record) override {
     if (control_->is_traced()) control_->trace(trace_line(record));
@@ -82,7 +87,7 @@ class Agent final : public Listener {
   Result<> reload();
   void listen_for_shims();
   void share_gpus();
-  void look_for_gpus();
+  void look_for_gpus(Nanos patience = {});
   void drop_gpus(std::string_view reason);
   void step(Time now);
   void look_at_turns();
@@ -120,8 +125,10 @@ class Agent final : public Listener {
   std::unique_ptr<Waiter> shim_calls_;  // of programs that ask for a slot
   std::unique_ptr<Waiter> shim_wakes_;  // of programs that have come to stand
   Alarm turns_{loop_.io(), [this] { look_at_turns(); }};
-  std::unique_ptr<Waiter> events_;  // of the GPUs' own observer; nullptr: there is none
-  Time next_look_{};                // for GPUs, while there are none
+  std::unique_ptr<Waiter> events_;             // of the GPUs' own observer; nullptr: there is none
+  std::unique_ptr<Waiter> opened_;             // of a driver that is being opened
+  Time next_look_{};                           // for GPUs, while there are none
+  bool is_at_rest_ = true, is_undone_ = true;  // at the end
 };
 
 Result<> Agent::start() {
@@ -151,9 +158,20 @@ Result<> Agent::start() {
     notices_->wait();
   }
   listen_for_shims();
-  look_for_gpus();
+  opened_ = std::make_unique<Waiter>(loop_.io(), gpus_.fd(), [this] {
+    next_look_ = {};
+    loop_.wake_now();
+  });
+  look_for_gpus(DriverLine::kStuck);
   loop_.start();
   return {};
+}
+
+Result<> Agent::run() {
+  loop_.run();
+  if (is_undone_) return {};
+  return make_error(std::errc::timed_out, "undo what was done to programs",
+                    "the rest is left to the supervisor, or to 'gpushared --recover'");
 }
 
 // What a simulated GPU says of lengths is nothing for the real ones.
@@ -278,9 +296,11 @@ Result<> Agent::reload() {
   return {};
 }
 
-void Agent::look_for_gpus() {
-  if (!gpus_.find(config_, shims_.get())) {
+// Is woken as soon as a driver that is being opened answers.
+void Agent::look_for_gpus(Nanos patience) {
+  if (!gpus_.find(config_, shims_.get(), patience)) {
     next_look_ = clock_.now() + DrivenGpus::kLookAgain;
+    opened_->wait();
     return loop_.wake_at(next_look_);
   }
   share_gpus();
@@ -288,10 +308,15 @@ void Agent::look_for_gpus() {
   loop_.wake_now();
 }
 
+// While a GPU hangs the others are driven anew by another process: in this one what is under way on
+// it might take effect after the next scheduler has undone it.
 void Agent::drop_gpus(std::string_view reason) {
   log_error("{}", reason);
+  if (!gpus_.lose()) {
+    log_error("a call of the driver does not come back: the agent ends, and the next one starts");
+    return stop(Ending::kHandsOver);
+  }
   events_.reset();
-  gpus_.lose();
   look_for_gpus();
 }
 
@@ -336,17 +361,20 @@ void Agent::stop(Ending ending) {
   notify_systemd("STOPPING=1");
   if (gpus_.are_there()) gpus_.scheduler().stop();
   events_.reset();
-  gpus_.lose();
+  opened_.reset();
+  is_at_rest_ = gpus_.lose();
   control_.reset();
   notices_.reset();
   shim_calls_.reset();
   shim_wakes_.reset();
   turns_.set(Time::max());
   shims_.reset();
+  is_undone_ = is_ledger_empty(plane_.region());
   const bool leaves = ending == Ending::kLeaves;
   if (leaves) mps_.leave();
+  const EndingKind kind = leaves ? EndingKind::kStopped : EndingKind::kHandedOver;
   write_ending(plane_.region(), static_cast<uint32_t>(::getpid()),
-               leaves ? EndingKind::kStopped : EndingKind::kHandedOver, 0, clock_.now());
+               is_undone_ ? kind : EndingKind::kExited, is_undone_ ? 0 : 1, clock_.now());
   if (leaves) clear_records(plane_.region());
   loop_.stop();
 }
@@ -389,10 +417,14 @@ std::vector<Finding> Agent::findings() const {
 Result<> run_agent(const AgentOptions& options) {
   auto plane = ControlPlane::create(options.region);
   if (!plane) return std::unexpected(plane.error());
-  Agent agent(options, std::move(*plane));
-  if (auto started = agent.start(); !started) return started;
-  agent.run();
-  return {};
+  auto agent = std::make_unique<Agent>(options, std::move(*plane));
+  if (auto started = agent->start(); !started) return started;
+  Result<> ran = agent->run();
+  // It then stays until the process ends.
+  static const Agent* left = nullptr;
+  if (!agent->is_at_rest()) left = agent.release();
+  (void)left;
+  return ran;
 }
 
 }  // namespace gpushare

@@ -3,6 +3,8 @@
 // io_context), for the observer's descriptor, the tick, the control socket, signals and systemd's
 // watchdog. Without a GPU it serves all the same, and looks for one every two seconds.
 //
+// A driver that hangs, at its opening or on one GPU, holds up nothing but that.
+//
 // SIGTERM and SIGINT: it thaws everything, restores the slices and ends. SIGUSR1, which the
 // supervisor sends: the same, to make way for the next agent. What was set at run time stays in the
 // roster (shmctl/plane/roster.h), however the agent ends.
@@ -33,7 +35,8 @@ struct AgentOptions {
 };
 
 // Runs until a signal ends it. Errors: it could not start, because of the configuration
-// (invalid_argument), the control plane or the control socket. The caller prints the error.
+// (invalid_argument), the control plane or the control socket; timed_out: at its end a GPU did not
+// answer, and what is frozen there is listed in the ledger. The caller prints the error.
 Result<> run_agent(const AgentOptions& options);
 
 }  // namespace gpushare

@@ -1,24 +1,50 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/daemon/driven_gpus.h"
 
+#include <fmt/core.h>
+#include <sys/eventfd.h>
+
 #include <utility>
 
 #include "sched/tenants/takeover.h"
 #include "shmctl/base/log.h"
 
 namespace gpushare {
+namespace {
 
-bool DrivenGpus::find(const Config& config, ShimProcesses* shims) {
+using namespace std::chrono_literals;
+
+// Searches take 0.2 s at most.
+constexpr Nanos kToRest = 500ms;
+
+constexpr const char* kNoAnswer = "the driver does not answer: it has been opened without an end";
+
+}  // namespace
+
+DrivenGpus::DrivenGpus(const Parts& parts)
+    : parts_(parts),
+      answered_(std::make_shared<Fd>(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))),
+      opening_([answered = answered_] { ::eventfd_write(answered->get(), 1); }) {}
+
+bool DrivenGpus::find(const Config& config, ShimProcesses* shims, Nanos patience) {
   KmodObserver* const module = parts_.options.simulation ? nullptr : parts_.module.observer();
-  auto backend = open_backend(parts_.options.simulation, module);
+  if (!opening_.is_under_way())
+    opening_.begin([simulation = parts_.options.simulation,
+                    module] { return open_backend(simulation, module); },
+                   parts_.clock.now());
+  auto backend = opening_.take(patience);
+  eventfd_t answers = 0;
+  ::eventfd_read(answered_->get(), &answers);
   if (!backend) {
-    const std::string reason = backend.error().message();
-    if (reason != std::exchange(no_gpu_reason_, reason)) log_warning("no GPU: {}", reason);
+    if (parts_.clock.now() - opening_.since() >= DriverLine::kStuck) return say_why_not(kNoAnswer);
+    if (no_gpu_reason_.empty()) no_gpu_reason_ = "the driver is being opened";
     publish_none();
     return false;
   }
+  if (!*backend) return say_why_not(backend->error().message());
+  if (no_gpu_reason_ == kNoAnswer) log_info("the driver answers again");
   no_gpu_reason_.clear();
-  driven_ = Driven{.backend = std::move(*backend), .scheduler = nullptr};
+  driven_ = Driven{.backend = std::move(**backend), .scheduler = nullptr};
   if (module != nullptr)
     if (const auto asked = module->replay(); !asked) log_error("{}", asked.error().message());
   driven_->scheduler =
@@ -39,6 +65,18 @@ bool DrivenGpus::find(const Config& config, ShimProcesses* shims) {
   return true;
 }
 
+bool DrivenGpus::say_why_not(std::string reason) {
+  if (reason != std::exchange(no_gpu_reason_, reason)) log_warning("no GPU: {}", reason);
+  publish_none();
+  return false;
+}
+
+bool DrivenGpus::lose() {
+  if (driven_ && !driven_->scheduler->rest(kToRest)) return false;
+  driven_.reset();
+  return true;
+}
+
 void DrivenGpus::log_found(const Config& config) const {
   const GpuSupport& support = driven_->backend.gpu->support();
   log_info("{} GPU{}, driver {}, policy {}", gpus().size(), gpus().size() == 1 ? "" : "s",
@@ -54,7 +92,10 @@ void DrivenGpus::publish_none() {
   clear_gpus(parts_.region);
   AgentRecord record = record_of(parts_.identity, parts_.clock.now());
   record.tick_us = static_cast<uint32_t>(std::chrono::duration_cast<Micros>(kLookAgain).count());
-  no_gpu_reason_.copy(record.observe_only_reason, sizeof record.observe_only_reason - 1);
+  std::string reason = no_gpu_reason_;
+  if (reason == kNoAnswer)
+    reason += fmt::format(" for {} s", (parts_.clock.now() - opening_.since()) / 1s);
+  reason.copy(record.observe_only_reason, sizeof record.observe_only_reason - 1);
   write_record(parts_.region.agent, record);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // DrivenGpus: the GPUs that the agent drives, found and lost. While there are none the control
-// plane says so, and the agent looks for them again. On the agent's one thread.
+// plane says so, and the agent looks for them again. The driver is opened on a thread of its own,
+// because it may hang; everything else is on the agent's one thread.
 #pragma once
 
 #include <memory>
@@ -11,6 +12,7 @@
 #include "sched/daemon/backend.h"
 #include "sched/module/module_link.h"
 #include "sched/step/scheduler.h"
+#include "shmctl/base/fd.h"
 
 namespace gpushare {
 
@@ -32,12 +34,17 @@ class DrivenGpus {
     Listener& listener;
     LengthHistory& lengths;  // of jobs
   };
-  explicit DrivenGpus(const Parts& parts) : parts_(parts) {}
+  explicit DrivenGpus(const Parts& parts);
 
-  // Looks for GPUs and makes their scheduler. False: there are none; a new reason is logged.
-  // `shims` may be null.
-  bool find(const Config& config, ShimProcesses* shims);
-  void lose() { driven_.reset(); }
+  // Looks for GPUs and makes their scheduler. False: there are none, or the driver has not answered
+  // within `patience`; a new reason is logged. The driver goes on being opened, and the next call
+  // takes what comes of it. `shims` may be null.
+  bool find(const Config& config, ShimProcesses* shims, Nanos patience = {});
+  // Readable when the driver has answered, until find() is called.
+  int fd() const { return answered_->get(); }
+  // Returns false, and keeps them, if a call of the driver does not come back: their end would wait
+  // for it.
+  bool lose();
 
   bool are_there() const { return driven_.has_value(); }
   // Require are_there().
@@ -59,11 +66,14 @@ class DrivenGpus {
     std::unique_ptr<Scheduler> scheduler;
   };
 
+  bool say_why_not(std::string reason);
   void publish_none();
   void log_found(const Config& config) const;
 
   const Parts parts_;
   std::string no_gpu_reason_;
+  const std::shared_ptr<Fd> answered_;  // an event; of the threads, too
+  Opening<Backend> opening_;
   std::optional<Driven> driven_;
 };
 

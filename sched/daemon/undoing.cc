@@ -95,10 +95,10 @@ void Undoing::take_opened() {
   const std::string refusal = *opened ? "" : opened->error().message();
   const bool is_news = refusal != std::exchange(refusal_, refusal);
   if (!wanted_) return;
-  if (is_news && gpu_ == nullptr && !is_undone()) report_.errors.push_back(refusal);
+  if (is_news && gpu_ == nullptr && !is_ledger_empty(region_)) report_.errors.push_back(refusal);
   if (gpu_ != nullptr)
     try_soon();
-  else if (!is_undone())
+  else if (!is_ledger_empty(region_))
     put_off();
 }
 
@@ -108,7 +108,7 @@ void Undoing::collect() {
     enter(std::move(over.report), over.writer, over.asked);
     if (wanted_ && *wanted_ != over.writer) again_at_ = clock_.now();
   }
-  if (recoveries_.under_way().empty() && is_undone()) {
+  if (recoveries_.under_way().empty() && is_ledger_empty(region_)) {
     wanted_.reset();
     again_at_ = Time::max();
     failures_ = 0;
@@ -159,8 +159,8 @@ void Undoing::name_the_silent() {
   for (const auto& [gpu, began] : recoveries_.under_way())
     if (began <= since && silent_.insert(gpu).second)
       log_error("GPU {} does not answer: what is frozen there stays frozen until it does", gpu);
-  if (opening_.is_under_way() && opening_.since() <= since && wanted_ && !is_undone() &&
-      !std::exchange(is_opening_silent_, true))
+  if (opening_.is_under_way() && opening_.since() <= since && wanted_ &&
+      !is_ledger_empty(region_) && !std::exchange(is_opening_silent_, true))
     log_error("the driver does not answer: what is frozen stays frozen until it can be opened");
 }
 
@@ -175,7 +175,7 @@ Time Undoing::next() const {
 
 bool Undoing::is_expected_soon() const {
   const Time now = clock_.now();
-  if (!wanted_ || is_undone()) return false;
+  if (!wanted_ || is_ledger_empty(region_)) return false;
   if (again_at_ <= now) return true;
   if (opening_.is_under_way() && opening_.since() + kPatience > now) return true;
   const std::map<uint32_t, Time> under_way = recoveries_.under_way();
@@ -188,12 +188,6 @@ void Undoing::wait() {
   for (advance(); is_expected_soon() && clock_.now() < until; advance())
     bell_->wait_until(std::min(until, next()));
   name_the_silent();
-}
-
-bool Undoing::is_undone() const {
-  bool is_empty = true;
-  for_each_entry(region_, [&](uint32_t, const LedgerRecord&) { is_empty = false; });
-  return is_empty;
 }
 
 RecoveryReport Undoing::take_report() { return std::exchange(report_, {}); }

@@ -15,6 +15,7 @@
 
 #include "sched/daemon/backend.h"
 #include "sched/enforce/recoveries.h"
+#include "shmctl/plane/ledger.h"
 
 namespace gpushare {
 
@@ -45,7 +46,7 @@ class Undoing {
   void wait();
   static constexpr Nanos kPatience = std::chrono::seconds(2), kLongestWait = 2 * kPatience;
 
-  bool is_undone() const;  // nothing is listed any more
+  bool is_undone() const { return is_ledger_empty(region_); }
   // What was done since the last call: each process once, and the errors of the last try. Of the
   // GPUs that do not answer the log tells.
   RecoveryReport take_report();

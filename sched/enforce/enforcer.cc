@@ -2,6 +2,7 @@
 #include "sched/enforce/enforcer.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "shmctl/base/log.h"
@@ -264,14 +265,43 @@ void Enforcer::undo_all(uint32_t gpu) {
 
 // Twice: the second time for what was under way at first, and for thaws that have failed.
 void Enforcer::undo_all() {
-  for (int round = 0; round < 2; ++round) {
-    for (uint32_t gpu = 0; gpu < lines_.size(); ++gpu) undo_all(gpu);
-    for (uint32_t gpu = 0; gpu < lines_.size(); ++gpu) {
-      if (!lines_[gpu]->wait(lines_[gpu]->is_stuck() ? Nanos{} : kPatience))
-        log_error("GPU {} does not answer: what is done there is left to recovery", gpu);
+  for (uint32_t gpu = 0; gpu < lines_.size(); ++gpu) undo_all(gpu);
+  std::vector<bool> is_second(lines_.size());
+  const std::vector<uint32_t> late = settle(kPatience, [&](uint32_t gpu) {
+    if (is_second[gpu]) return false;
+    is_second[gpu] = true;
+    undo_all(gpu);
+    return true;
+  });
+  for (const uint32_t gpu : late)
+    log_error("GPU {} does not answer: what is done there is left to recovery", gpu);
+}
+
+// Waits until each line rests, however late the others are, and enters what it has done.
+// `goes_on`: it has asked for more. Returns the GPUs that are given up: they are stuck, or the time
+// is over.
+std::vector<uint32_t> Enforcer::settle(Nanos patience,
+                                       const std::function<bool(uint32_t gpu)>& goes_on) {
+  constexpr Nanos kGlance = std::chrono::milliseconds(1);
+  const MonotonicClock clock;  // the machine's time, also where ours is a simulation's
+  const Time until = clock.now() + patience;
+  std::vector<uint32_t> waited(lines_.size()), late;
+  std::iota(waited.begin(), waited.end(), 0);
+  while (!waited.empty()) {
+    std::erase_if(waited, [&](uint32_t gpu) {
+      const bool rests = lines_[gpu]->wait(kGlance);
       collect(gpu);
-    }
+      if (rests) return !goes_on(gpu);
+      if (!lines_[gpu]->is_stuck() && clock.now() < until) return false;
+      late.push_back(gpu);
+      return true;
+    });
   }
+  return late;
+}
+
+bool Enforcer::rest(Nanos patience) {
+  return settle(patience, [](uint32_t) { return false; }).empty();
 }
 
 Enforcer::State Enforcer::brief(const Holder& holder) const { return brief(holder, find(holder)); }

@@ -79,15 +79,20 @@ class Enforcer {
   // false while we keep it frozen, and while something of it is under way.
   bool may_mend(const ControlKey& key);
   void mend(const ControlKey& key, std::function<Result<>()> deed);
-  // Thaws everything and gives every group its own slice back, for the end: waits for that, but not
-  // longer than kPatience for a GPU.
+  // Thaws everything and gives every group its own slice back, for the end: waits for that, on all
+  // GPUs at once, but not longer than kPatience, and not for a GPU that is stuck.
   void undo_all();
-  static constexpr Nanos kPatience = std::chrono::seconds(5);
+  // Both together are less than the five seconds that the supervisor gives an agent to end.
+  static constexpr Nanos kPatience = std::chrono::seconds(3),
+                         kPatienceForLeftovers = std::chrono::seconds(1);
+  // Waits until no call of the driver is under way, in the same manner. Returns whether that is so;
+  // otherwise the end of this object would wait for the driver.
+  bool rest(Nanos patience);
   // The same on one GPU, without waiting.
   void undo_all(uint32_t gpu);
   // Tries again what could not be undone of objects that nothing here knows any more, among them
   // what an agent before us left in the ledger: with pauses, or `at_once`, and then it waits for
-  // that, but not longer than kPatience for a GPU. `processes` outlives this.
+  // that, but not longer than kPatienceForLeftovers. `processes` outlives this.
   void undo_leftovers(const ProcReader& processes, bool at_once = false);
 
   // The same without `note` and `can_set_slice`, which take longer than the rest.
@@ -106,6 +111,7 @@ class Enforcer {
   void look_at_classes(const ControlKey& key, Controlled& process, const Holder& holder);
   void release(ControlledGroup& group, const ControlKey& key, bool is_handle_used_again);
   void collect(uint32_t gpu);
+  std::vector<uint32_t> settle(Nanos patience, const std::function<bool(uint32_t gpu)>& goes_on);
   void switch_over(uint32_t gpu, std::vector<FreezeDeed> freezes,
                    std::span<const ControlKey> thaws);
   std::vector<FreezeDeed> begin_freezes(std::span<const FollowedTarget> targets);

@@ -169,10 +169,10 @@ void Enforcer::undo_leftovers(const ProcReader& processes, bool at_once) {
       };
     });
   }
-  for (uint32_t line = 0; line < lines_.size(); ++line) {
-    if (at_once) (void)lines_[line]->wait(lines_[line]->is_stuck() ? Nanos{} : kPatience);
-    collect(line);
-  }
+  if (at_once)
+    (void)rest(kPatienceForLeftovers);
+  else
+    collect();
 }
 
 // Resuming a process for one GPU must not let it run that is to stand still for another.

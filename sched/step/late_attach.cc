@@ -120,6 +120,13 @@ LateAttach::~LateAttach() {
     if (current.answer.valid()) current.answer.wait();
 }
 
+bool LateAttach::rest(Nanos patience) const {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  return std::ranges::all_of(current_, [&](const Current& current) {
+    return !current.answer.valid() || current.answer.wait_until(until) == std::future_status::ready;
+  });
+}
+
 void LateAttach::note(const DriverEvent& event) {
   for (Current& current : current_) current.is_outdated |= event.process.pid == current.pid;
 }

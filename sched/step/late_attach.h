@@ -57,6 +57,9 @@ class LateAttach {
   void look_around();
   // An event was applied to the registry: what is being found of its process may be older.
   void note(const DriverEvent& event);
+  // Waits until no search is under way on another thread, but not longer. Returns false when one
+  // is.
+  bool rest(Nanos patience) const;
   // Goes on for about `budget`. Returns false when nothing is left to look at.
   bool advance(Nanos budget);
 

@@ -113,6 +113,7 @@ bool LogReader::enter(uint32_t gpu, Time now, const Result<SwitchBatch>& batch) 
 // Nobody stays frozen on a GPU whose use cannot be read; the other ones go on.
 void LogReader::give_up(uint32_t gpu, const Error& error) {
   state_.gpu_problems[gpu] = fmt::format("GPU {} does not answer: {}", gpu, error.message());
+  state_.gpu_problem_since[gpu] = outside_.clock.now();
   log_error("{}; it is left alone, and asked again now and then", state_.gpu_problems[gpu]);
   state_.enforcer.undo_all(gpu);
 }

@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/step/publisher.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <iterator>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -58,6 +63,19 @@ GpuSharing sharing_of(const GpuConfig& gpu) {
 }
 
 uint64_t instant(Time time) { return static_cast<uint64_t>(time.time_since_epoch().count()); }
+
+// The first GPU that does not answer, since when, and how many others do not; nullopt: all do.
+std::optional<std::string> problem_of(const State& state, Time now) {
+  const auto& problems = state.gpu_problems;
+  const auto has_one = [](const std::string& problem) { return !problem.empty(); };
+  const auto first = std::ranges::find_if(problems, has_one);
+  if (first == problems.end()) return std::nullopt;
+  const Time since = state.gpu_problem_since[static_cast<std::size_t>(first - problems.begin())];
+  const auto others = std::count_if(std::next(first), problems.end(), has_one);
+  return fmt::format("{}{}, for {} s", *first,
+                     others > 0 ? fmt::format(" (and {} more)", others) : "",
+                     std::chrono::floor<std::chrono::seconds>(now - since).count());
+}
 
 // A sum of shares some of which may be unknown: it is known as soon as one of them is.
 void add_share(uint32_t& sum, double share) {
@@ -152,9 +170,7 @@ void Publisher::publish_agent(Time now) {
   record.has_switch_log = support.has_switch_log;
   put(record.driver_version, support.driver_version);
   put(record.policy, config_.policy_names(gpus.size()));
-  const auto problem = std::ranges::find_if(
-      state_.gpu_problems, [](const std::string& problem) { return !problem.empty(); });
-  put(record.observe_only_reason, problem == state_.gpu_problems.end() ? support.reason : *problem);
+  put(record.observe_only_reason, problem_of(state_, now).value_or(support.reason));
   write_record(region_.agent, record);
 }
 

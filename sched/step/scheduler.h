@@ -35,6 +35,10 @@ class Scheduler {
   // Thaws everything and restores the slices.
   void stop();
 
+  // Waits until nothing is asked of the driver any more, at most `patience`. Returns false when
+  // something is: the end of this object would wait for it.
+  bool rest(Nanos patience) { return state_.enforcer.rest(patience) && late_.rest(patience); }
+
   // Whether the driver has not answered for long: then give this scheduler up and look for the GPUs
   // again.
   bool is_lost() const { return failed_steps_ >= kStepsBeforeLost; }

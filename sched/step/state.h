@@ -80,7 +80,8 @@ struct State {
         tenants(all_tenants),
         members_on(gpu.gpus().size()),
         statuses(gpu.gpus().size()),
-        gpu_problems(gpu.gpus().size()) {}
+        gpu_problems(gpu.gpus().size()),
+        gpu_problem_since(gpu.gpus().size()) {}
 
   Registry registry;
   std::vector<Accounting> accounting;  // by GPU index
@@ -95,6 +96,7 @@ struct State {
   std::map<uint32_t, TenantUse> tenant_use;      // by tenant slot
   std::vector<std::vector<SloStatus>> statuses;  // by GPU: of the last plan
   std::vector<std::string> gpu_problems;         // by GPU: why it is left alone; empty: it is not
+  std::vector<Time> gpu_problem_since;           // valid while there is one
   const TurnTaking* turns = nullptr;             // the scheduler's; never null in its steps
   uint64_t ticks = 0, events = 0;
   Micros tick{0};

@@ -208,4 +208,10 @@ void Ledger::settle(uint32_t index) {
     publish(index);
 }
 
+bool is_ledger_empty(const Region& region) {
+  bool is_empty = true;
+  for_each_entry(region, [&](uint32_t, const LedgerRecord&) { is_empty = false; });
+  return is_empty;
+}
+
 }  // namespace gpushare

@@ -99,5 +99,7 @@ class Ledger {
 // every attempt is skipped.
 void for_each_entry(const Region& region,
                     const std::function<void(uint32_t, const LedgerRecord&)>& fn);
+// Whether there is none.
+bool is_ledger_empty(const Region& region);
 
 }  // namespace gpushare

@@ -89,12 +89,6 @@ Result<> begin_anew(const Error& why, const AgentOptions& options) {
   return {};
 }
 
-bool is_ledger_empty(const Region& region) {
-  bool is_empty = true;
-  for_each_entry(region, [&](uint32_t, const LedgerRecord&) { is_empty = false; });
-  return is_empty;
-}
-
 // An agent that was stopped (SIGSTOP, a debugger) holds its locks, and the signals that would end
 // it wait: after the watchdog has ended its supervisor nobody else undoes what it froze. Returns
 // true if there was one.

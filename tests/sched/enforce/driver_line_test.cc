@@ -303,6 +303,26 @@ TEST_F(EnforcerOnThreads, AGpuThatDoesNotAnswerHoldsNobodyElseUp) {
   EXPECT_EQ(listed(is_freeze) + listed(is_slice), 0u);
 }
 
+TEST_F(EnforcerOnThreads, AtTheEndAGpuThatHangsStaysListedAndTheOthersAreUndone) {
+  apply_until(0, true, 500us, [&] { return is_frozen(0, 0); });
+  apply_until(1, true, 700us, [&] { return is_frozen(1, 0); });
+  gpu_.set_open(0, false);
+  apply_until(0, true, 900us, [&] { return gpu_.is_anyone_waiting(); });
+  enforcer_.undo_all();
+  ledger_.for_each([](uint32_t, const LedgerRecord& record) { EXPECT_EQ(record.gpu, 0u); });
+  EXPECT_EQ(listed(is_freeze), 1u);
+  EXPECT_EQ(gpu_.frozen_now(), 8) << "on the first GPU";
+  EXPECT_FALSE(enforcer_.rest(Nanos{}));
+  gpu_.set_open(0, true);
+  // Until its thread has run again it counts as stuck, which is not waited for.
+  for (const Time end = clock_.now() + kSoon; enforcer_.is_stuck(0) && clock_.now() < end;)
+    std::this_thread::sleep_for(100us);
+  EXPECT_TRUE(enforcer_.rest(kSoon));
+  enforcer_.undo_all();
+  EXPECT_EQ(gpu_.frozen_now(), 0);
+  EXPECT_EQ(listed(is_freeze) + listed(is_slice), 0u);
+}
+
 TEST_F(EnforcerOnThreads, WhatIsUnderWayIsListedAndItsProcessIsLeftAloneUntilItIsDone) {
   apply_until(0, false, 500us, [&] { return listed(is_slice) == 2; });
   apply_until(0, false, 500us, [&] { return gpu_.slice_now(handles(0, 1).client) == 500us; });

@@ -82,7 +82,8 @@ TEST_F(Hangs, LetTheNextAgentDriveTheOthersAndComeBackByThemselves) {
   })) << log();
   EXPECT_TRUE(is_listed(0)) << "it is not thawed";
   EXPECT_TRUE(eventually([&] {
-    return std::string(rig_.snapshot().agent.observe_only_reason).starts_with("GPU 0 ");
+    const std::string said = rig_.snapshot().agent.observe_only_reason;
+    return said.starts_with("GPU 0 does not answer") && said.contains(", for ");
   }));
   const pid_t next = rig_.agent_pid();
   rig_.set_hang(0, false);
@@ -110,6 +111,47 @@ TEST_F(Hangs, KeepNobodyElseFrozenAtAStop) {
   rig_.set_hang(0, false);
   EXPECT_EQ(rig_.run_gpushared({"--recover"}), 0) << rig_.output("other.log");
   EXPECT_TRUE(rig_.snapshot().ledger.empty());
+}
+
+class Openings : public ::testing::Test {
+ protected:
+  bool is_waiting() const {
+    const std::string said = rig_.snapshot().agent.observe_only_reason;
+    return said.starts_with("the driver does not answer") && said.contains(" for ");
+  }
+  SystemRig rig_{""};
+};
+
+TEST_F(Openings, ThatHangKeepNoAgentFromAnsweringAndFromEnding) {
+  rig_.set_hang(sim::kGreeting);
+  rig_.start_agent();
+  EXPECT_TRUE(eventually([&] { return is_waiting(); })) << rig_.output("agent.log");
+  rig_.gpushared->signal(SIGTERM);
+  ASSERT_TRUE(eventually([&] { return rig_.gpushared->has_ended(); })) << rig_.output("agent.log");
+  EXPECT_EQ(rig_.gpushared->status(), 0) << "nothing was frozen";
+}
+
+TEST_F(Openings, ThatHangAreOverAsSoonAsTheDriverAnswers) {
+  rig_.set_hang(sim::kGreeting);
+  rig_.start_agent();
+  ASSERT_TRUE(eventually([&] { return is_waiting(); })) << rig_.output("agent.log");
+  const pid_t agent = rig_.agent_pid();
+  rig_.set_hang(sim::kGreeting, false);
+  EXPECT_TRUE(eventually([&] { return rig_.snapshot().agent.gpu_count == 1; }));
+  EXPECT_EQ(rig_.agent_pid(), agent) << "by itself";
+}
+
+TEST_F(Openings, ThatHangKeepNoNextAgentFromStarting) {
+  rig_.start_agent();
+  const pid_t agent = rig_.agent_pid();
+  rig_.set_hang(sim::kGreeting);
+  ::kill(agent, SIGKILL);
+  EXPECT_TRUE(eventually([&] {
+    return rig_.agent_pid() != agent && rig_.agent_pid() != 0 && is_waiting() &&
+           !rig_.ask(R"({"op":"hello"})").empty();
+  })) << rig_.output("agent.log");
+  rig_.set_hang(sim::kGreeting, false);
+  EXPECT_TRUE(eventually([&] { return rig_.snapshot().agent.gpu_count == 1; }));
 }
 
 }  // namespace
