@@ -5,10 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "tests/sched/system/system_rig.h"
 #include "tests/support/sanitized.h"
@@ -129,6 +132,41 @@ TEST_F(Openings, ThatHangKeepNoAgentFromAnsweringAndFromEnding) {
   rig_.gpushared->signal(SIGTERM);
   ASSERT_TRUE(eventually([&] { return rig_.gpushared->has_ended(); })) << rig_.output("agent.log");
   EXPECT_EQ(rig_.gpushared->status(), 0) << "nothing was frozen";
+}
+
+// Where systemd would listen.
+class NotifySocket {
+ public:
+  explicit NotifySocket(const std::string& path)
+      : fd_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    EXPECT_EQ(::bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  }
+  // How often this has come so far.
+  int count(const std::string& state) {
+    char text[256];
+    for (ssize_t n = 0; (n = ::recv(fd_.get(), text, sizeof text, 0)) >= 0;)
+      ++counts_[std::string(text, static_cast<std::size_t>(n))];
+    return counts_[state];
+  }
+
+ private:
+  const Fd fd_;
+  std::map<std::string, int> counts_;
+};
+
+TEST_F(Openings, ThatHangKeepSystemdFromNothing) {
+  NotifySocket systemd(rig_.folder + "/notify");
+  rig_.agent_launcher = {"env", "NOTIFY_SOCKET=" + rig_.folder + "/notify", "WATCHDOG_USEC=100000"};
+  rig_.set_hang(sim::kGreeting);
+  rig_.start_agent();
+  EXPECT_TRUE(eventually([&] { return systemd.count("READY=1") == 1; }));
+  EXPECT_TRUE(eventually([&] { return is_waiting(); }));
+  const int before = systemd.count("WATCHDOG=1");
+  EXPECT_TRUE(eventually([&] { return systemd.count("WATCHDOG=1") > before + 3; }));
+  EXPECT_TRUE(is_waiting());
 }
 
 TEST_F(Openings, ThatHangAreOverAsSoonAsTheDriverAnswers) {
