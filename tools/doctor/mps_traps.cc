@@ -5,6 +5,8 @@
 
 #include <array>
 
+#include "tools/base/format.h"
+
 namespace gpushare {
 namespace {
 
@@ -13,6 +15,13 @@ constexpr const char* kUsualPipes = "/tmp/nvidia-mps";
 // What a program may ask of MPS, and what does nothing without it.
 constexpr std::array kLimits = {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
                                 "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT", "CUDA_MPS_CLIENT_PRIORITY"};
+
+// As the program sees its folders, which in a container are others than this one's. Who may read
+// its environment may look there, too.
+bool finds_daemon(const MachineFiles& files, int pid, const std::string& folder) {
+  const std::string root = fmt::format("/proc/{}/root", pid), control = folder + "/control";
+  return files.has(((files.has(root.c_str()) ? root : "") + control).c_str());
+}
 
 }  // namespace
 
@@ -26,13 +35,13 @@ std::optional<Finding> find_mps_trap(const MachineFiles& files, const PlaneSnaps
     // none.
     if (limit == nullptr && (!pipes || pipes->empty())) continue;
     const std::string folder = pipes && !pipes->empty() ? *pipes : kUsualPipes;
-    if (files.has((folder + "/control").c_str())) continue;
+    if (finds_daemon(files, process.pid, folder)) continue;
     return Finding{
         "MPS", Finding::Severity::kWarning,
         fmt::format(
             "{} (pid {}) looks for the control daemon in {}, where none is: it runs "
             "without MPS, and {}",
-            process.command, process.pid, folder,
+            printable({process.command, sizeof process.command}), process.pid, printable(folder),
             limit != nullptr ? fmt::format("its {} holds nothing", limit) : "says nothing of it"),
         fmt::format("start it with {} as the daemon has it, or start the daemon", kPipes)};
   }

@@ -334,5 +334,36 @@ TEST(Doctor, TrapsOfMpsAreNamed) {
   EXPECT_TRUE(finding(input, "MPS").detail.contains("a server takes 48"));
 }
 
+// What a program calls itself, and what it has in its environment, goes to an administrator's
+// terminal.
+TEST(Doctor, TrapsOfMpsShowNoControlCharactersOfPrograms) {
+  const Machine machine;
+  DoctorInput input = machine.input();
+  auto& processes = input.status->snapshot.processes;
+  processes.resize(1);
+  processes[0].record.pid = 4711;
+  std::memcpy(processes[0].record.command, "a\033[2Jb\x9b\xff-programs", 16);  // no 0 at its end
+  machine.tree.write("proc/4711/environ", "CUDA_MPS_PIPE_DIRECTORY=/x\033]0;y\007\n\x80/z\n");
+  const Finding trap = finding(input, "MPS");
+  ASSERT_EQ(trap.severity, Severity::kWarning);
+  for (const char c : trap.detail) EXPECT_TRUE(c >= ' ' && c <= '~') << trap.detail;
+  EXPECT_TRUE(trap.detail.contains("(pid 4711) looks for the control daemon in /x")) << trap.detail;
+}
+
+// A container has folders of its own: what counts is whether the program finds the daemon.
+TEST(Doctor, AProgramInAContainerLooksForMpsInItsOwnFolders) {
+  const Machine machine;
+  DoctorInput input = machine.input();
+  input.status->snapshot.processes.resize(1);
+  input.status->snapshot.processes[0].record.pid = 4711;
+  using namespace std::string_literals;
+  machine.tree.write("proc/4711/environ", "CUDA_MPS_PIPE_DIRECTORY=/mps\0"s);
+  machine.tree.write("proc/4711/root/mps/control", "");
+  EXPECT_EQ(finding(input, "MPS").severity, Severity::kOk) << finding(input, "MPS").detail;
+  machine.tree.write("proc/4711/environ", "CUDA_MPS_PIPE_DIRECTORY=/pipes\0"s);
+  machine.tree.write("pipes/control", "");
+  EXPECT_EQ(finding(input, "MPS").severity, Severity::kWarning) << "that is not its own";
+}
+
 }  // namespace
 }  // namespace gpushare
