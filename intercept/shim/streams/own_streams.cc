@@ -5,6 +5,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
+
 #include "intercept/shim/driver/in_context.h"
 #include "intercept/shim/link/quiet.h"
 #include "intercept/shim/link/thread_id.h"
@@ -21,9 +23,10 @@ struct OwnStreams {
 };
 constinit thread_local OwnStreams own_streams{};
 
-// True also if another thread of this process has the number by now.
+// True also if another thread of this process has the number by now, and where a sandbox refuses
+// the question. Changes errno.
 bool is_alive(uint32_t thread) {
-  return ::syscall(SYS_tgkill, ::syscall(SYS_getpid), thread, 0) == 0;
+  return ::syscall(SYS_tgkill, ::syscall(SYS_getpid), thread, 0) == 0 || errno != ESRCH;
 }
 
 }  // namespace

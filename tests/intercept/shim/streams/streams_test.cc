@@ -1,5 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What waits for what when streams move, call by call (streams_rig.h has the rule).
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#include <cerrno>
+#include <cstddef>
 #include <random>
 #include <thread>
 
@@ -7,6 +14,19 @@
 
 namespace gpushare::shim {
 namespace {
+
+// From now on the calling thread may not ask for others. False: the kernel knows no such rule.
+bool refuse_tgkill() {
+  sock_filter rule[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_tgkill, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{.len = std::size(rule), .filter = rule};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
 
 TEST_F(StreamsTest, AStreamIsOneQueueWhereverItGoes) {
   const CUstream stream = new_stream();
@@ -254,6 +274,17 @@ TEST_F(StreamsTest, NobodyHasTheStreamOfAThreadThatLivesOrWhoseWorkRuns) {
   EXPECT_GT(away, 0) << "in stand-ins that were there; nothing can be made";
   EXPECT_LE(away, Device::kSpares);
   the_gpu->is_busy = {};
+}
+
+// A sandbox may refuse the question whether a thread lives. Were its stream taken away from one
+// that does, its work at home would not be seen any more by those that move the stream.
+TEST_F(StreamsTest, NobodyHasTheStreamOfAThreadOfWhichNothingIsKnown) {
+  launch(GS_CU_STREAM_PER_THREAD);
+  Stream* const mine = streams().find(GS_CU_STREAM_PER_THREAD, Flavor::kLegacy);
+  std::thread([&] {
+    ASSERT_TRUE(refuse_tgkill());
+    EXPECT_NE(streams().find(GS_CU_STREAM_PER_THREAD, Flavor::kLegacy), mine);
+  }).join();
 }
 
 TEST_F(StreamsTest, OrderHoldsWhileThreadsComeAndGo) {
