@@ -56,6 +56,7 @@ bool Milestones::record(const Driver& driver, CUstream stream, uint64_t now,
                         std::optional<uint64_t> place) {
   const TryLocked locked(lock_);
   if (!locked.is_held()) return true;
+  now = std::max({now, last_ns_, looked_ns_});  // another thread that asked later may be before us
   spacing_ns_ = std::clamp(spacing_ns_, kLeastSpacingNs, kMostSpacingNs);
   const bool is_time = now - last_ns_ >= spacing_ns_;
   if (is_time || (is_watching_ && now - looked_ns_ >= kLookEveryNs)) look_what_passed(driver, now);
