@@ -14,7 +14,10 @@ if [ -z "$destination" ]; then
     systemctl disable --now gpushare-exporter.service gpushared.service 2>/dev/null || :
   fi
   # Every program on the machine would complain of a library that is no longer there.
-  if grep -qs libgpushare /etc/ld.so.preload; then gpushare preload disable >/dev/null; fi
+  # sudo may not find the installed program, wherever that is.
+  if grep -qs libgpushare /etc/ld.so.preload; then "$(find "$stage" -type f -path '*/bin/gpushare')" preload disable >/dev/null; fi
+else
+  destination=$(realpath -m "$destination") # from here on we are elsewhere
 fi
 
 config=/etc/gpushare/gpushare.toml
