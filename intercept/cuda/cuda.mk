@@ -15,4 +15,4 @@ extra_targets += $(O)/$(libcuda_standin)
 $(O)/$(libcuda_standin): $(libcuda_standin_objects) $(addprefix $(O)/,lib/libsimclient.a $(formatting)) $(compat_object) intercept/sim/libcuda/libcuda.map
 	$(call say,LINK,$(libcuda_standin))
 	@mkdir -p $(@D)
-	$(Q)$(CXX) $(LDFLAGS) -shared -Wl,-Bsymbolic -Wl,-soname,libcuda.so.1 -Wl,--version-script=intercept/sim/libcuda/libcuda.map $(if $(SAN),,-Wl$(comma)--no-undefined) -o $@ $(filter %.o %.a,$^)
+	$(Q)$(CXX) $(LDFLAGS) -shared -Wl,-Bsymbolic -Wl,-soname,libcuda.so.1 -Wl,-z,nodelete -Wl,--version-script=intercept/sim/libcuda/libcuda.map $(if $(SAN),,-Wl$(comma)--no-undefined) -o $@ $(filter %.o %.a,$^)

@@ -2,6 +2,7 @@
 #include "intercept/sim/libcuda/runtime/runtime.h"
 
 #include <fmt/core.h>
+#include <pthread.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -116,9 +117,21 @@ CUresult Runtime::destroy_context(CUcontext handle) {
   return waited;
 }
 
+// Destructors of thread_local objects of the program may call us, in the main thread also those of
+// its static objects. So the stack goes after them: with the keys of the thread, where a call of
+// another key's makes it anew. That of the main thread stays. The library is never unloaded.
 std::vector<CUcontext>& context_stack() {
-  thread_local std::vector<CUcontext> stack;
-  return stack;
+  static constinit thread_local std::vector<CUcontext>* stack = nullptr;
+  static const pthread_key_t end_of_thread = [] {
+    pthread_key_t key{};
+    ::pthread_key_create(&key, [](void*) { delete std::exchange(stack, nullptr); });
+    return key;
+  }();
+  if (stack == nullptr) {
+    stack = new std::vector<CUcontext>;
+    ::pthread_setspecific(end_of_thread, stack);
+  }
+  return *stack;
 }
 
 Current current() {

@@ -2,6 +2,7 @@
 // Tests the stand-in libcuda's devices, contexts, memory, errors and effects of kernels.
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <string>
 
 #include "tests/intercept/sim/libcuda/fixture.h"
@@ -42,6 +43,31 @@ TEST_F(CudaStandin, RefusesDevicesThatAreNotThere) {
   EXPECT_EQ(cuDeviceGet(&device, -1), CUDA_ERROR_INVALID_DEVICE);
   EXPECT_EQ(cuDeviceGetAttribute(&value, static_cast<CUdevice_attribute>(9999), 0),
             CUDA_ERROR_INVALID_VALUE);
+}
+
+// What a thread, or the main thread at exit, does in the end: its objects that were there before
+// its first call go after those that the library has made since.
+TEST_F(CudaStandin, ADestructorAtTheEndOfAThreadStillHasItsContext) {
+  struct AtEnd {
+    std::function<void()> deed;
+    ~AtEnd() {
+      if (deed) deed();
+    }
+  };
+  const CUfunction empty = kernel("gs_empty");
+  CUcontext seen = nullptr;
+  CUresult launched = CUDA_ERROR_UNKNOWN;
+  std::thread([&] {
+    thread_local AtEnd at_end;
+    at_end.deed = [&] {
+      EXPECT_EQ(cuCtxGetCurrent(&seen), CUDA_SUCCESS);
+      if (seen == context_) launched = launch(empty, 1, 1, nullptr);
+    };
+    EXPECT_EQ(cuCtxSetCurrent(context_), CUDA_SUCCESS);
+  }).join();
+  EXPECT_EQ(seen, context_);
+  EXPECT_EQ(launched, CUDA_SUCCESS);
+  GS_OK(cuCtxSynchronize());
 }
 
 TEST_F(CudaStandin, EveryThreadHasItsOwnStackOfContexts) {
