@@ -69,6 +69,7 @@ Result<uint64_t> BpfObserver::drain(const Sink& sink, uint64_t most) {
   most_ = most;
   taken_ = handed_out_ = 0;
   const bool has_room = !claims_ || claims_->waiting() < kMostWaiting;
+  if (has_room != calls_for_records_) call_for_records(has_room);
   const int status = has_room ? ring_buffer__consume(ring_.get()) : 0;
   const Time now = MonotonicClock().now();
   if (now >= look_for_losses_at_ || taken_ > 0) {
@@ -98,6 +99,14 @@ Result<> BpfObserver::watch(ProcessId process) {
   known_.erase(process);
   probe_.remove_user(process.pid);
   return make_error(std::errc::no_such_process, "watch process", std::to_string(process.pid));
+}
+
+// While no record is taken nobody is called for one, over and over; only for what was examined. A
+// call that fails changes nothing but that.
+void BpfObserver::call_for_records(bool does) {
+  const int fd = ring_buffer__epoll_fd(ring_.get());
+  epoll_event event{.events = does ? EPOLLIN : 0U, .data = {.fd = fd}};
+  if (::epoll_ctl(ready_.get(), EPOLL_CTL_MOD, fd, &event) == 0) calls_for_records_ = does;
 }
 
 // In its order, also what is not examined.

@@ -52,11 +52,13 @@ class BpfObserver final : public Observer {
   static int on_record(void* self, void* data, size_t bytes);
   void hand_out(DriverEvent&& event, int fd = -1);
   void close_the_dead();
+  void call_for_records(bool does);
 
   Probe probe_;
   std::unique_ptr<ring_buffer, DestroyRing> ring_;  // maps the probe's buffer: destroyed before it
   std::unique_ptr<nvrm::ClaimLine> claims_;         // nullptr: all is believed
   Fd ready_;                                        // an epoll of both, where there are two
+  bool calls_for_records_ = true;                   // in `ready_`
   std::set<ProcessId> known_;                       // processes that were opened and not closed
   uint64_t lost_ = 0, reported_lost_ = 0;
   Time look_for_losses_at_{};      // from then on drain() asks for losses even without events

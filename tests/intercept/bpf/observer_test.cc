@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests what the observer reports of the calls that programs make.
 #include <gmock/gmock.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -290,6 +291,44 @@ TEST_F(BpfObserverTest, ADriverThatDoesNotAnswerHoldsUpNobodyAndNothingIsHandedO
   EXPECT_TRUE(lines[1].starts_with("client 1000"));
   for (const std::size_t i : {2u, 3u, 4u})
     EXPECT_TRUE(lines[i].starts_with("group " + std::to_string(i))) << lines[i];
+  observer_.reset();  // before rm
+}
+
+// Records then stay in the ring, and a reader who is called for them can do nothing.
+TEST_F(BpfObserverTest, WhileVeryMuchWaitsForTheDriverNobodyIsCalledForMore) {
+  KnownObjects rm;
+  rm_ = &rm;
+  start({.ring_bytes = 8U << 20, .accept_any_file = true});
+  constexpr uint32_t kCalls = 12'000;
+  const Fd file = driver_->open();
+  HeldChild program([fd = file.get()] {
+    rm_alloc(fd, 0, 0, GS_CLASS_ROOT_CLIENT, nullptr, 0, 1000);
+    for (uint32_t i = 0; i < kCalls; ++i) rm_free(fd, 1000, 2000 + i);
+    ::raise(SIGSTOP);
+  });
+  const pid_t pid = program.process().pid;
+  rm.objects[{pid, 1000, 1000}] = {GS_CLASS_ROOT_CLIENT, 0};
+  const auto is_called = [&] {
+    pollfd ready{observer_->fd(), POLLIN, 0};
+    return ::poll(&ready, 1, 0) == 1;
+  };
+  std::unique_lock held(rm.lock);
+  program.go();
+  ASSERT_EQ(::waitpid(pid, nullptr, WUNTRACED), pid);
+  EXPECT_TRUE(is_called());
+  const auto drain_some = [&] {
+    const auto count =
+        observer_->drain([&](DriverEvent&& event) { events_.push_back(std::move(event)); }, 3000);
+    ASSERT_TRUE(count);
+  };
+  for (int i = 0; i < 6; ++i) drain_some();
+  EXPECT_FALSE(is_called());
+  held.unlock();
+  drain();
+  EXPECT_EQ(all<ObjectFreed>().size() + observer_->dropped(), kCalls);
+  EXPECT_EQ(observer_->dropped(), 0u);
+  ::kill(pid, SIGCONT);
+  ASSERT_TRUE(drain_until_closed(program.process())) << "and they are called for again";
   observer_.reset();  // before rm
 }
 
