@@ -27,7 +27,7 @@ struct Process {
   // announces its iterations or the recogniser is asleep (progress.h).
   std::atomic<bool> is_telling;
   std::atomic<ShimSlot*> slot;          // null: not asked yet
-  std::atomic<uint32_t> ignored_gate;   // the closed state that a dead agent has left, to be passed
+  std::atomic<uint64_t> ignored_gate;   // see gate.cc; 0: none
   std::atomic<uint64_t> next_look_ns;   // when to ask for an agent again
   std::atomic<uint64_t> look_pause_ns;  // the length of the pause before that
   std::atomic<uint64_t> wake;           // see wake.h

@@ -16,6 +16,13 @@ namespace {
 // How often a waiting thread checks that the agent is alive.
 constexpr timespec kLookAtBeat{.tv_sec = 0, .tv_nsec = 50'000'000};
 
+// A closed state that a dead agent has left, to be passed. The next agent numbers its closings
+// anew, in another slot, so the number alone does not tell them apart; pages of slots stay where
+// they are.
+uint64_t ignored(const ShimSlot& slot, uint32_t gate) {
+  return reinterpret_cast<uintptr_t>(&slot) >> 12 << 32 | gate;
+}
+
 }  // namespace
 
 namespace detail {
@@ -52,13 +59,13 @@ void sleep_briefly(int64_t ns) {
 void wait_at_gate(ShimSlot& slot) {
   Process& process = this_process();
   uint32_t gate = slot.gate.load(std::memory_order_relaxed);
-  if (gate == process.ignored_gate.load(std::memory_order_relaxed)) return;
+  if (ignored(slot, gate) == process.ignored_gate.load(std::memory_order_relaxed)) return;
   const KeepErrno errno_of_the_program;
   const uint64_t begin = monotonic_ns();
   slot.waiting.fetch_add(1, std::memory_order_relaxed);
   while (((gate = slot.gate.load(std::memory_order_acquire)) & 1) != 0) {
     if (!is_agent_alive(slot)) {
-      process.ignored_gate.store(gate, std::memory_order_relaxed);
+      process.ignored_gate.store(ignored(slot, gate), std::memory_order_relaxed);
       slot.gave_up.fetch_add(1, std::memory_order_relaxed);
       open_credit(slot);
       break;

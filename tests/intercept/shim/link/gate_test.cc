@@ -184,6 +184,18 @@ TEST(Gate, ObeysTheNextAgent) {
   EXPECT_TRUE(is_held(rig, *program));
 }
 
+// Its closings are numbered like those of the last one, of which one was passed.
+TEST(Gate, ObeysTheNextAgentAlsoWhereTheLastOneHasLeftItClosed) {
+  ShimRig rig(kShimGate);
+  const auto program = start_launching(rig);
+  ASSERT_TRUE(is_held(rig, *program));
+  rig.die();
+  ASSERT_TRUE(eventually([&] { return gave_up(rig, *program) == 1; }));
+  rig.come_back();
+  EXPECT_TRUE(goes_on(rig)) << "it has a slot of the next agent's";
+  EXPECT_TRUE(is_held(rig, *program));
+}
+
 // The agent is there and accepts connections, like one that is stopped or swapped out.
 TEST(Gate, AnAgentThatHangsDelaysNothing) {
   ShimRig rig(kShimGate);
