@@ -2,6 +2,8 @@
 #include "sched/spatial/spatial.h"
 
 #include <algorithm>
+#include <cstring>
+#include <string_view>
 #include <utility>
 
 namespace gpushare {
@@ -58,10 +60,13 @@ ShimRequest Spatial::wish(uint32_t tenant, const TenantSettings& settings) const
   return wish;
 }
 
+// The process may have written over all of it, also over the end of a text.
 bool Spatial::fits(const ShimSlot& slot) const {
   if (slot.head.gpu_count != gpus_.size()) return false;
-  for (std::size_t place = 0; place < gpus_.size(); ++place)
-    if (gpus_[place].gpu().pci != slot.gpus[place].pci) return false;
+  for (std::size_t place = 0; place < gpus_.size(); ++place) {
+    const auto& pci = slot.gpus[place].pci;
+    if (gpus_[place].gpu().pci != std::string_view(pci, ::strnlen(pci, sizeof pci))) return false;
+  }
   return true;
 }
 

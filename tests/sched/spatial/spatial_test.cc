@@ -2,10 +2,13 @@
 #include "sched/spatial/spatial.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <random>
 
@@ -100,6 +103,27 @@ class SpatialTest : public ::testing::Test {
   pid_t pids_ = 100;
   Time now_{1s}, next_{};
 };
+
+// A program may write into its slot what it likes, also over the end of a text.
+TEST(Spatial, ATextWithoutAnEndInASlotIsReadNoFurther) {
+  const std::vector<GpuInfo> gpus = h200s(1);
+  const Spatial spatial(std::vector<SpatialGpu>{{.info = gpus[0]}});
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  ASSERT_EQ(kShimSlotBytes, page);
+  void* const pages =
+      ::mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(pages, MAP_FAILED);
+  ASSERT_EQ(::mprotect(static_cast<std::byte*>(pages) + page, page, PROT_NONE), 0);
+  std::memset(pages, 0xff, page);
+  auto& slot = *static_cast<ShimSlot*>(pages);
+  slot.head.gpu_count = 1;
+  EXPECT_FALSE(spatial.fits(slot));
+  gpus[0].pci.copy(slot.gpus[0].pci, sizeof slot.gpus[0].pci);
+  EXPECT_FALSE(spatial.fits(slot));
+  slot.gpus[0].pci[gpus[0].pci.size()] = 0;
+  EXPECT_TRUE(spatial.fits(slot));
+  ::munmap(pages, 2 * page);
+}
 
 TEST_F(SpatialTest, ATenantWithoutAPartIsLeftAlone) {
   const ShimRequest wish = rig_.wish(kDefaultTenant);
