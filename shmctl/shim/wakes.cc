@@ -3,12 +3,24 @@
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
 namespace gpushare {
+namespace {
+
+// Takes the writes so far; false: there are none. The process has the same open file: it may have
+// taken them itself, after epoll_wait() saw them, and may have made reads wait for the next one.
+bool take_writes(const Fd& event) {
+  uint64_t writes = 0;
+  const iovec part{.iov_base = &writes, .iov_len = sizeof writes};
+  return ::preadv2(event.get(), &part, 1, -1, RWF_NOWAIT) == sizeof writes;
+}
+
+}  // namespace
 
 Wakes::Wakes() : epoll_(::epoll_create1(EPOLL_CLOEXEC)) {}
 
@@ -54,8 +66,7 @@ std::vector<ProcessId> Wakes::take(Time now) {
   for (int i = 0; i < count; ++i) {
     const uint64_t number = events[i].data.u64;
     Ear& ear = ears_.at(number);
-    uint64_t writes = 0;
-    if (::read(ear.event.get(), &writes, sizeof writes) != sizeof writes) continue;
+    if (!take_writes(ear.event)) continue;
     if (now - ear.second >= std::chrono::seconds(1)) {
       ear.second = now;
       ear.count = 0;

@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shmctl/shim/wakes.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/uio.h>
 #include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "shmctl/base/fd.h"
+#include "shmctl/program/wait.h"
 
 namespace gpushare {
 namespace {
@@ -46,6 +54,34 @@ TEST_F(WakesTest, WhoIsRemovedIsHeardNoMore) {
   EXPECT_FALSE(is_readable());
   EXPECT_TRUE(wakes_.take(now_).empty());
   EXPECT_FALSE(wakes_.is_unheard(kOne));
+}
+
+// The eventfd is one file with one set of flags, and the process may read it as well as we.
+TEST_F(WakesTest, WhoTakesItsWakeBackHoldsUsUpForNoTime) {
+  const Fd theirs(::dup(wakes_.add(kOne)));
+  ASSERT_EQ(::fcntl(theirs.get(), F_SETFL, 0), 0) << "from now on a read of nothing waits";
+  std::atomic<bool> is_over = false;
+  constexpr int kRounds = 1'000'000;  // about a second
+  std::atomic<int> rounds = 0;
+  std::thread process([&] {
+    while (!is_over) {
+      const int seen = rounds;
+      wake(theirs.get());
+      uint64_t count = 0;
+      iovec part{.iov_base = &count, .iov_len = sizeof count};
+      (void)::preadv2(theirs.get(), &part, 1, -1, RWF_NOWAIT);
+      while (rounds == seen && !is_over) {  // whoever waits now waits for ever
+      }
+    }
+    wake(theirs.get());
+  });
+  std::thread agent([&] {
+    for (; rounds < kRounds && !is_over; ++rounds) wakes_.take(now_ += 1ms);
+  });
+  EXPECT_TRUE(eventually([&] { return rounds == kRounds; })) << rounds;
+  is_over = true;
+  process.join();
+  agent.join();
 }
 
 TEST_F(WakesTest, WhoGetsANewSlotIsHeardThroughTheNewOneOnly) {
