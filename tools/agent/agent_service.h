@@ -8,8 +8,9 @@
 
 namespace gpushare {
 
-// "systemctl start gpushared", or words that say the same where there is no systemd. `root`: the
-// folder below which the machine's files lie.
+// "systemctl start gpushared", or words that say the same where there is no systemd, or no unit of
+// the agent, as before the first `make install`. `root`: the folder below which the machine's files
+// lie.
 std::string how_to_start(const std::filesystem::path& root = "/");
 std::string how_to_restart(const std::filesystem::path& root = "/");
 

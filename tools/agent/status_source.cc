@@ -81,6 +81,9 @@ Result<Status> StatusSource::read() {
   if (asked) return asked;
   if (mapped) return mapped;
   Error error = asked.error();
+  // Before the agent's first start there is none: who reads that no agent runs need not read it.
+  if (mapped.error().code == std::errc::no_such_file_or_directory)
+    return std::unexpected(std::move(error));
   error.detail += "; and no control plane: " + mapped.error().message();
   return std::unexpected(std::move(error));
 }

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "shmctl/plane/layout.h"
 #include "tools/base/beside.h"
 #include "tools/base/report.h"
 #include "tools/demo/setup.h"
@@ -101,7 +102,7 @@ Command sim_command() {
           "that agent, and CUDA programs that know the simulated GPUs run on them: those of "
           "bin/workloads. When the shell or PROGRAM ends, so does all of it, and its exit code is "
           "that of this command.",
-      .options = {number_option("gpus", "N", "How many simulated GPUs", {1, 64, true}, "1"),
+      .options = {number_option("gpus", "N", "How many simulated GPUs", {1, kMaxGpus, true}, "1"),
                   {"config", 'c', "FILE",
                    "The agent's configuration, gpushare.toml(5); otherwise it has none"}},
       .examples = {"gpushare sim",

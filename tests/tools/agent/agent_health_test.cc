@@ -90,11 +90,20 @@ TEST(AgentHealth, InstantsInTheFutureAreNotTrusted) {
   EXPECT_NE(health_text(agent, health, kNow).find("up 0 ms"), std::string::npos);
 }
 
+TEST(AgentHealth, WithoutAGpuItNamesNoPolicy) {
+  const AgentRecord agent = published(seconds(1));
+  const std::string text = health_text(agent, judge_agent(agent, kNow, true), kNow);
+  EXPECT_NE(text.find("running, pid 9, tick 2.0ms"), std::string::npos) << text;
+}
+
 TEST(AgentService, IsOfSystemdWhereThatRunsTheMachine) {
   const TempDir machine;
   EXPECT_EQ(how_to_start(machine.path()).find("systemctl"), std::string::npos);
   EXPECT_EQ(how_to_restart(machine.path()).find("systemctl"), std::string::npos);
   machine.write("run/systemd/system/x", "");
+  EXPECT_EQ(how_to_start(machine.path()).find("systemctl"), std::string::npos) << "without a unit";
+  EXPECT_EQ(how_to_restart(machine.path()).find("systemctl"), std::string::npos);
+  machine.write("lib/systemd/system/gpushared.service", "");
   EXPECT_EQ(how_to_start(machine.path()), "systemctl start gpushared");
   EXPECT_EQ(how_to_restart(machine.path()), "systemctl restart gpushared");
 }

@@ -5,9 +5,11 @@
 
 #include <chrono>
 #include <filesystem>
+#include <string>
 
 #include "shmctl/plane/status_json.h"
 #include "tests/tools/support/run_tool.h"
+#include "tests/tools/support/temp_dir.h"
 #include "tests/tools/support/temp_plane.h"
 #include "tools/base/format.h"
 
@@ -49,6 +51,18 @@ TEST(GpushareStatus, AsksTheSocketWhereThereIsNoControlPlane) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_NE(result.out.find("research"), std::string::npos);
   EXPECT_EQ(agent.requests(), std::vector<std::string>{R"({"op":"status"})"});
+}
+
+TEST(GpushareStatus, BeforeTheFirstAgentItSaysOneThing) {
+  const TempDir empty;
+  const std::string socket = (empty.path() / "agent.sock").string();
+  const ToolResult result = run_tool(
+      "gpushare", {"status"},
+      {"GPUSHARE_SOCKET=" + socket, "GPUSHARE_REGION=" + (empty.path() / "region").string()});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_NE(result.err.find("none runs at " + socket + "; start it: "), std::string::npos)
+      << result.err;
+  EXPECT_EQ(result.err.find("control plane"), std::string::npos) << result.err;
 }
 
 TEST(GpushareStatus, WhatADeadAgentLeftIsShownAsSuch) {

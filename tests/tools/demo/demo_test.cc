@@ -282,7 +282,12 @@ TEST(Demo, ASimulatedSessionSaysWhatItCannotStart) {
       run_tool("gpushare", {"sim", "--config", "/no/such/file", "--", "true"}, environment);
   EXPECT_EQ(unread.exit_code, 1);
   EXPECT_THAT(unread.err, HasSubstr("/no/such/file"));
-  EXPECT_EQ(run_tool("gpushare", {"sim", "--gpus", "0"}).exit_code, 2);
+  for (const char* gpus : {"0", "17"}) {
+    const ToolResult none =
+        run_tool("gpushare", {"sim", "--gpus", gpus, "--", "true"}, environment);
+    EXPECT_EQ(none.exit_code, 2) << gpus;
+    EXPECT_THAT(none.err, HasSubstr("1 to 16"));
+  }
 }
 
 }  // namespace
