@@ -38,7 +38,8 @@ GXX := $(CCACHE) g++
 # sanitizers' runtimes, which are in the program, libraries can be preloaded. What calls in a program's
 # launch path is compiled by g++ (intercept/shim/shim.mk).
 CXX := $(CCACHE) $(CLANGXX)
-BPFTOOL ?= $(firstword $(wildcard /usr/sbin/bpftool) bpftool)
+# Ubuntu's /usr/sbin/bpftool only looks for the one of the kernel that runs; any will do.
+BPFTOOL ?= $(firstword $(wildcard /usr/lib/linux-tools/*/bpftool /usr/sbin/bpftool) bpftool)
 AR := ar
 
 # The one place of the version. The changelog of the packages and the module's source, which DKMS builds where
@@ -54,11 +55,14 @@ CPPFLAGS := -I. -I$(O)/gen -DSPDLOG_FMT_EXTERNAL -DBOOST_ASIO_NO_DEPRECATED
 # a backtrace and takes a quarter less time than -g; `make OPTIMIZE='-O0 -g'` is for a debugger.
 # A test program's own code is compiled once and run once: an optimizer takes half of the time that
 # compiling it takes, and saves none; line numbers take a fifth, and GoogleTest names the line.
-OPTIMIZE := $(if $(SAN),-O0 -g1,-O2 -g1)
+# What Debian's packages are compiled with (dpkg-buildflags): the agent runs as root, and reads what programs that
+# it does not trust wrote. Without an optimizer the C library has no checked functions.
+HARDENED := $(if $(SAN),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong -fstack-clash-protection -fcf-protection)
+OPTIMIZE := $(if $(SAN),-O0 -g1,-O2 -g1 $(HARDENED))
 TEST_OPTIMIZE := $(if $(filter command%,$(origin OPTIMIZE)),$(OPTIMIZE),-O0 -g0)
 HOT_OPTIMIZE := $(if $(filter command%,$(origin OPTIMIZE)),$(OPTIMIZE),-O1 -g1)
 CXXFLAGS = -std=c++23 $(OPTIMIZE) -fPIC -fno-omit-frame-pointer -fvisibility=hidden $(WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=undefined -fsanitize-ignorelist=tools/setup/sanitizers.txt) $(if $(findstring thread,$(SAN)),-DBOOST_ASIO_DISABLE_FENCED_BLOCK)
-CFLAGS := -std=c11 -O2 -g -fPIC $(WARN)
+CFLAGS := -std=c11 -O2 -g -fPIC $(HARDENED) $(WARN)
 # libstdc++ is static, so that programs run where an older or no g++ is; libgcc_s is everywhere, and its
 # unwinder must fit the machine's glibc. A sanitizer's runtime is in the program, for the libraries that
 # it loads too, and wants libstdc++ shared.
@@ -198,7 +202,7 @@ fuzzer = $(eval $(call fuzzer_rule,$(1),$(2),$(3),$(4)))
 # anew, with ccache, too.
 export CCACHE_SLOPPINESS := pch_defines,time_macros
 define precompile_rule
-$(1): $(2) $(where)
+$(1): $(2) $(where) $(if $(filter $(of_products),$(1)),$(flags))
 	$$(call say,CXX,$$<)
 	@mkdir -p $$(@D)
 	$$(Q)CCACHE_EXTRAFILES=$(where) $(CXX) $(CPPFLAGS) $(3) -Xclang -fno-pch-timestamp -fpch-instantiate-templates -MMD -MP -x c++-header -o $$@ $$<
@@ -206,6 +210,8 @@ precompiled += $(1)
 endef
 precompile = $(eval $(call precompile_rule,$(1),$(2),$(3)))
 
+# With other flags the product is another one, and its precompiled headers fit no file.
+flags := $(call parts,flags,$(CXXFLAGS))
 of_product := $(O)/obj/precompiled.pch
 of_hot := $(O)/obj/precompiled-hot.pch
 product_rooms := sched tools
@@ -213,11 +219,11 @@ of_products := $(of_product) $(of_hot) $(foreach folder,$(product_rooms),$(O)/ob
 # $(call compile,FOLDER/,PRECOMPILED): the objects of what lies below it. They depend on the headers that were
 # precompiled by their own lists of dependencies.
 define compile_rule
-$(O)/obj/$(1)%.o: $(1)%.cc | $(2)
+$(O)/obj/$(1)%.o: $(1)%.cc $(if $(filter $(of_products),$(2)),$(flags)) | $(2)
 	$$(call say,CXX,$$<)
 	@mkdir -p $$(@D)
 	$$(Q)$$(CXX) $$(CPPFLAGS) $$(CXXFLAGS) $(if $(filter $(of_products),$(2)),$(COVERAGE)) -include-pch $(2) -MMD -MP -c -o $$@ $$<
-$(O)/obj/$(1)%.o: $(O)/joined/$(1)%.cc | $(2)
+$(O)/obj/$(1)%.o: $(O)/joined/$(1)%.cc $(if $(filter $(of_products),$(2)),$(flags)) | $(2)
 	$$(call say,CXX,$$(<:$(O)/joined/%=%))
 	@mkdir -p $$(@D)
 	$$(Q)$$(CXX) $$(CPPFLAGS) $$(CXXFLAGS) $(if $(filter $(of_products),$(2)),$(COVERAGE)) -include-pch $(2) -MMD -MP -c -o $$@ $$<

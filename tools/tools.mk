@@ -17,4 +17,4 @@ demo_needs = $(addprefix $(O)/,$(addprefix bin/,gpushare gpushare-demo gpushared
 # Nothing here runs more than some times a second, and JSON and option parsers are large: a fifth of
 # the time that compiling them takes goes into what -O2 adds.
 $(O)/obj/tools/%.o $(addprefix $(O)/obj/,shmctl/base/log.o shmctl/program/command_line.o shmctl/plane/status_json.o sched/control/%.o sched/tenants/config.o): \
-  OPTIMIZE := $(if $(filter command%,$(origin OPTIMIZE))$(SAN),$(OPTIMIZE),-O1 -g1)
+  OPTIMIZE := $(if $(filter command%,$(origin OPTIMIZE))$(SAN),$(OPTIMIZE),-O1 -g1 $(HARDENED))

@@ -28,7 +28,7 @@ $(unsanitized)/gen/intercept/shim/exports.map: intercept/shim/driver/hooks.def i
 $(unsanitized)/$(shim_library): $(shim_objects) $(unsanitized)/gen/intercept/shim/exports.map
 	$(call say,LINK,$(shim_library))
 	@mkdir -p $(@D)
-	$(Q)$(CC) -shared -static-libgcc -Wl,-soname,libgpushare.so -Wl,--version-script=$(unsanitized)/gen/intercept/shim/exports.map -Wl,--no-undefined -Wl,-z,relro -o $@ $(shim_objects)
+	$(Q)$(CC) -shared -static-libgcc -Wl,-soname,libgpushare.so -Wl,--version-script=$(unsanitized)/gen/intercept/shim/exports.map -Wl,--no-undefined -Wl,-z,relro,-z,now -o $@ $(shim_objects)
 $(call never_sanitized,$(shim_library))
 
 shim_page := $(O)/gen/intercept/shim/hooks.md
