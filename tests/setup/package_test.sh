@@ -85,6 +85,52 @@ NoLinkOfAPageLeadsNowhere() {
   rm -rf "$pages"
 }
 
+# The distribution's packages whose headers the product includes, or whose archives it is linked with; not the C
+# library's, which is shared, and not gRPC's, which only a program has that is in no package.
+linked_packages() {
+  local top=$here/../..
+  {
+    grep -rhoE --include='*.cc' --include='*.h' --exclude-dir=kubernetes '^#include <[^>]+>' "$top"/{sched,shmctl,intercept,tools} |
+      sed 's/^#include <//; s/>$//' | sort -u | while read -r header; do
+      realpath -qe "/usr/include/$header" "/usr/include/$(uname -m)-linux-gnu/$header"
+    done
+    grep -rhoE --include='*.mk' -e '-l:[a-z0-9]+[.]a' "$top"/{sched,shmctl,intercept,tools} | sed 's|^-l:|*/|'
+  } | sort -u | xargs dpkg -S | cut -d: -f1 | sort -u | grep -vE '^(libc6|linux-libc)-dev$' | sed 's/^libboost[0-9.]*-dev$/libboost-dev/'
+}
+
+EachLibraryInItIsNamed() {
+  local files package
+  files=$(mktemp -d)
+  dpkg-deb -x "$program" "$files"
+  cd "$files/usr/share/doc/gpushare" || fail "no pages"
+  [ "$(linked_packages | wc -l)" -ge 11 ] || fail "too few packages: $(linked_packages)"
+  for package in $(linked_packages); do
+    grep -qF "($package): " copyright || fail "copyright does not name $package"
+    expect "the notice of $package is not there" cmp "libraries/$package" "/usr/share/doc/$package/copyright"
+  done
+  for package in libraries/*; do
+    grep -qF "($(basename "$package")): " copyright || fail "copyright does not name $package"
+  done
+  cd / && rm -rf "$files"
+}
+
+# What a program that reads what others wrote is compiled and linked with, as Debian's own.
+ProgramsAreHardened() {
+  local files file said
+  files=$(mktemp -d)
+  dpkg-deb -x "$program" "$files"
+  while read -r file; do
+    said=$(readelf -hldW --dyn-syms "$file")
+    [[ $said == *"Type: "*DYN* ]] || fail "$file has a fixed place"
+    [[ $said == *GNU_RELRO* && $said == *BIND_NOW* ]] || fail "$file: its table of functions can be written"
+    [[ $said != *"GNU_STACK"*" RWE "* ]] || fail "$file: its stack can be executed"
+    case $file in */libgpushare.so | */gpushare_spank.so) continue ;; esac # the shim is made without (shim.mk), and the plugin calls nothing of it
+    [[ $said == *__stack_chk_fail* ]] || fail "$file: stacks are not guarded"
+    [[ $said == *__memcpy_chk* ]] || fail "$file: copies are not checked"
+  done < <(find "$files" -type f \( -path '*bin/*' -o -name '*.so' -o -name '*.so.*' \))
+  rm -rf "$files"
+}
+
 # Debian 12's DKMS would have the installation of such a kernel's package fail. This one has an older one's headers.
 expect_unfit_kernel_installs() { # HEADERS
   local kernel=6.99.0-1-cloud-amd64
@@ -194,7 +240,7 @@ reason=$(skip_reason)
 status=0
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-for test in TheyHoldWhatTheyShould NoLinkOfAPageLeadsNowhere TheyComeAndGo WithoutHeadersTheyInstall AModuleThatDoesNotBuildBreaksNothing; do
+for test in TheyHoldWhatTheyShould NoLinkOfAPageLeadsNowhere EachLibraryInItIsNamed ProgramsAreHardened TheyComeAndGo WithoutHeadersTheyInstall AModuleThatDoesNotBuildBreaksNothing; do
   echo "[ RUN      ] Package.$test"
   start=$SECONDS
   if [ -n "$reason" ] && { [ ! -e "$program" ] || [[ $test == *Come* || $test == *Install* || $test == *Module* ]]; }; then

@@ -17,7 +17,7 @@ install -m 644 "$from/share/gpushare.py" "$prefix/lib/gpushare/python"
 install -m 644 "$from"/share/man/*.1 "$prefix/share/man/man1"
 install -m 644 "$from"/share/man/*.5 "$prefix/share/man/man5"
 install -m 644 "$from"/share/man/*.8 "$prefix/share/man/man8"
-(cd "$from" && find . -name '*.md' -o -path './docs/*' -type f) | while read -r page; do
+(cd "$from" && find . -name '*.md' -o -path './docs/*' -type f -o -path './libraries/*' -type f) | while read -r page; do
   install -D -m 644 "$from/$page" "$prefix/share/doc/gpushare/$page"
 done
 install -d "$prefix/share/gpushare"

@@ -14,6 +14,13 @@ services := sched/gpushared.service tools/exporter/gpushare-exporter.service
 linked_pages := $(sort $(shell grep -ohE '\].(\.\./)?[a-z][^:() ]*[.]md' docs/*.md CONTRIBUTING.md | sed 's/^..//; s/^\.\.\///'))
 pages := $(sort README.md $(wildcard docs/*.md docs/*.svg $(linked_pages) $(shell tr '()\#' '\n\n\n' <README.md | grep -xE '[A-Za-z][^: ]*[.][a-z0-9]+')))
 install_pages = tools/setup/install_pages.sh $(1) $(pages)
+# The packages of what is linked into the programs. The notices of its authors go with them, as most of their licences
+# ask; tools/setup/debian/copyright has the list with its licences.
+linked_packages := libboost-dev libbpf-dev libcli11-dev libelf-dev libfmt-dev libncurses-dev libspdlog-dev libsqlite3-dev libstdc++-[1-9]*-dev \
+  libtomlplusplus-dev libzstd-dev nlohmann-json3-dev zlib1g-dev
+notices := $(foreach package,$(linked_packages),$(lastword $(sort $(wildcard /usr/share/doc/$(package)/copyright))))
+# $(call install_notices,FOLDER): each is named as its package.
+install_notices = $(foreach notice,$(notices),install -D -m 644 $(notice) $(1)/$(notdir $(patsubst %/copyright,%,$(notice))) &&) true
 completed_programs := $(user_programs) gpushared
 completions = $(foreach program,$(completed_programs),$(addprefix $(O)/completions/$(program).,bash zsh fish))
 
@@ -49,6 +56,7 @@ install: $(installed)  ## into PREFIX (/usr/local), below DESTDIR
 	  install -m 644 $(O)/completions/$$program.fish $(at)/share/fish/vendor_completions.d/$$program.fish || exit 1; done
 	install -m 644 LICENSE LICENSE-GPL-2.0 $(at)/share/doc/gpushare
 	$(call install_pages,$(at)/share/doc/gpushare)
+	$(call install_notices,$(at)/share/doc/gpushare/libraries)
 	install -d $(at)/share/gpushare
 	install -m 644 $(monitoring) $(at)/share/gpushare
 	for unit in $(services); do sed 's|/usr/local/|$(PREFIX)/|g' $$unit > $(DESTDIR)$(UNIT_DIR)/$$(basename $$unit) || exit 1; done
@@ -92,6 +100,7 @@ dist: all $(O)/bin/tests/kill_storm_test $(completions)  ## a self-contained fol
 	  intercept/api/gpushare.h intercept/api/gpushare.py tools/setup/install-dist.sh tests/gpu/run.sh $(dist_folder)/share
 	@cp LICENSE LICENSE-GPL-2.0 $(dist_folder)
 	@$(call install_pages,$(dist_folder))
+	@$(call install_notices,$(dist_folder)/libraries)
 	@tools/setup/check-dist.sh $(dist_folder)
 	@tar -C $(O)/dist -czf $(O)/dist/$(dist_name).tar.gz $(dist_name)
 	@du -sh $(dist_folder) $(O)/dist/$(dist_name).tar.gz

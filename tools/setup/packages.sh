@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Makes sure that what the build and the tests need is installed:
 #   packages.sh [--print] [--demo] [--kernel] [--debug-kernel]
-# On Debian 12 and Ubuntu 24.04 it installs what is missing, as root. Otherwise it prints the one
+# On Debian 12 and 13 and Ubuntu 24.04 it installs what is missing, as root. Otherwise it prints the one
 # command to run, and ends with status 1, if something is missing.
 #   --print          prints the packages and installs nothing
 #   --demo           only what `make demo` needs
 #   --kernel         also what the tests in kernels under QEMU, of the packages, and the plugins of Slurm and Kubernetes
-#                    need, on Debian 12. An ordinary user goes without them: those tests skip.
+#                    need. An ordinary user goes without them: those tests skip.
 #   --debug-kernel   also what `make test-kernel-debug` needs to build a kernel
 set -eu
 
@@ -15,7 +15,7 @@ demo="g++ make git libboost-dev libbpf-dev libelf-dev zlib1g-dev libzstd-dev lib
   libspdlog-dev libfmt-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev"
 rest="libncurses-dev libclang-rt-19-dev lld-19 clang-tidy-19 clang-format-19 libgtest-dev libgmock-dev
   libbenchmark-dev libfuse3-dev fuse3 python3 mandoc shellcheck sparse"
-kernel="qemu-system-x86 busybox-static cpio linux-headers-cloud-amd64 debhelper dkms
+kernel="qemu-system-x86 busybox-static cpio debhelper dkms
   libslurm-dev slurmctld slurmd slurm-client munge
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc libcurl4-openssl-dev"
 debug_kernel="flex bison bc pahole xz-utils"
@@ -36,12 +36,12 @@ ID=unknown VERSION_ID=
 [ -r /etc/os-release ] && . /etc/os-release
 case "$ID-$VERSION_ID" in
   # What is built on 13 was tried there: docs/install.md.
-  debian-12 | debian-13) packages="$common bpftool ${with_kernel:+$kernel} ${with_debug_kernel:+$debug_kernel}" ;;
-  # By the names in its archive; not tried.
-  ubuntu-24.04) packages="$common linux-tools-common linux-tools-generic" ;;
+  debian-12 | debian-13) packages="$common bpftool ${with_kernel:+$kernel linux-headers-cloud-amd64} ${with_debug_kernel:+$debug_kernel}" ;;
+  # Its bpftool lies in the tools of a kernel.
+  ubuntu-24.04) packages="$common linux-tools-common linux-tools-generic ${with_kernel:+$kernel linux-headers-generic} ${with_debug_kernel:+$debug_kernel}" ;;
   *)
     command -v bpftool >/dev/null && command -v clang++ >/dev/null && exit 0
-    echo "gpushare: packages are known for Debian 12 and Ubuntu 24.04, this is $ID $VERSION_ID." >&2
+    echo "gpushare: packages are known for Debian 12 and 13 and Ubuntu 24.04, this is $ID $VERSION_ID." >&2
     echo "gpushare: on Debian 12 they are:" $common bpftool >&2
     exit 1 ;;
 esac
