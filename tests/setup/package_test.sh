@@ -131,6 +131,19 @@ ProgramsAreHardened() {
   rm -rf "$files"
 }
 
+# As lintian looks at them.
+NoManualIsWarnedOf() {
+  local files page said
+  files=$(mktemp -d)
+  dpkg-deb -x "$program" "$files"
+  [ "$(find "$files/usr/share/man" -name 'gpushare*.gz' | wc -l)" -ge 6 ] || fail "too few manuals"
+  for page in "$files"/usr/share/man/man*/*; do
+    said=$(zcat "$page" | groff -ww -mandoc -Tutf8 -Z 2>&1 >/dev/null)
+    [ -z "$said" ] || fail "$(basename "$page"): $said"
+  done
+  rm -rf "$files"
+}
+
 # Debian 12's DKMS would have the installation of such a kernel's package fail. This one has an older one's headers.
 expect_unfit_kernel_installs() { # HEADERS
   local kernel=6.99.0-1-cloud-amd64
@@ -240,7 +253,7 @@ reason=$(skip_reason)
 status=0
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-for test in TheyHoldWhatTheyShould NoLinkOfAPageLeadsNowhere EachLibraryInItIsNamed ProgramsAreHardened TheyComeAndGo WithoutHeadersTheyInstall AModuleThatDoesNotBuildBreaksNothing; do
+for test in TheyHoldWhatTheyShould NoLinkOfAPageLeadsNowhere EachLibraryInItIsNamed ProgramsAreHardened NoManualIsWarnedOf TheyComeAndGo WithoutHeadersTheyInstall AModuleThatDoesNotBuildBreaksNothing; do
   echo "[ RUN      ] Package.$test"
   start=$SECONDS
   if [ -n "$reason" ] && { [ ! -e "$program" ] || [[ $test == *Come* || $test == *Install* || $test == *Module* ]]; }; then
