@@ -21,8 +21,8 @@ void SmNeighbours::update(const std::map<uint32_t, SmGroups>& sets) {
     const SmGroups fresh = groups & ~had;
     const SmGroups first = geometry_.is_last_larger() ? fresh & geometry_.last() : 0;
     if (first != 0) came.push_back(static_cast<uint8_t>(geometry_.groups - 1));
-    for (uint8_t group = 0; group < geometry_.groups; ++group)
-      if ((fresh & ~first & bit_of(group)) != 0) came.push_back(group);
+    for (uint32_t group = 0; group < geometry_.groups; ++group)
+      if ((fresh & ~first & bit_of(group)) != 0) came.push_back(static_cast<uint8_t>(group));
   }
 }
 

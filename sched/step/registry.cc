@@ -37,13 +37,12 @@ void Registry::apply(const DriverEvent& event, Source source) {
         using What = std::decay_t<decltype(what)>;
         if constexpr (std::is_same_v<What, ClientCreated>) {
           clients[what.client].was_seen_made |= source == Source::kLive;
-        } else if constexpr (std::is_same_v<What, DeviceCreated>) {
-          add(process, what);
         } else if constexpr (std::is_same_v<What, ObjectFreed>) {
           free(process, what);
         } else if constexpr (std::is_same_v<What, ControlMade>) {
           note(process, what);
-        } else if constexpr (std::is_same_v<What, GroupCreated> ||
+        } else if constexpr (std::is_same_v<What, DeviceCreated> ||
+                             std::is_same_v<What, GroupCreated> ||
                              std::is_same_v<What, ChannelCreated> ||
                              std::is_same_v<What, MemoryAllocated>) {
           add(process, what);
