@@ -63,7 +63,7 @@ Result<LengthHistory> parse_history(std::string_view text, std::string_view file
   return history;
 }
 
-Result<LengthStore> LengthStore::open(std::string path) {
+Result<LengthStore> LengthStore::open(const std::string& path) {
   LengthStore store;
   store.is_kept_ = true;
   auto text = read_state_file(path, kMostBytes);

@@ -31,7 +31,7 @@ class LengthStore {
 
   // A file that is missing is an empty store. One that is no such file is logged and set aside, as
   // PATH.bad, and an empty one begins. Error: it can neither be read nor set aside.
-  static Result<LengthStore> open(std::string path);
+  static Result<LengthStore> open(const std::string& path);
 
   // Stays where it is while the store does.
   LengthHistory& history() { return history_; }
