@@ -124,14 +124,15 @@ never_sanitized = $(if $(filter-out $(O),$(unsanitized)),$(foreach file,$(1),$(e
 below = $(foreach folder,$(1),$(foreach depth,/ /*/ /*/*/ /*/*/*/,$(wildcard $(folder)$(depth)$(2))))
 
 # $(call parts,NAME,PARTS): a file that holds PARTS, written anew only when they are others. Who needs
-# it is remade when its list shrinks, or grows by something that is older than itself.
+# it is remade when its list shrinks, or grows by something that is older than itself. GNU make 4.3 leaves a file's
+# last newline in what it has read, or takes it away, as its memory happens to lie: blanks at the end are no difference.
 same = $(if $(subst x$(1)x,,x$(2)x),,same)
 parts_file = $(O)/parts/$(subst /,-,$(1))
-parts = $(parts_file)$(if $(call same,$(file <$(parts_file)),$(2)),,$(shell mkdir -p $(O)/parts)$(file >$(parts_file),$(2)))
+parts = $(parts_file)$(if $(call same,$(strip $(file <$(parts_file))),$(strip $(2))),,$(shell mkdir -p $(O)/parts)$(file >$(parts_file),$(2)))
 
 # A file that is written anew when the tree has been copied or moved. Dependencies that named the old place, as those
 # on precompiled headers do, are mended then, so that what was compiled need not be compiled again.
-old_place := $(file <$(O)/parts/where)
+old_place := $(strip $(file <$(O)/parts/where))
 where := $(call parts,where,$(CURDIR))
 ifneq ($(or $(call same,$(old_place),$(CURDIR)),$(call same,$(old_place),)),same)
 $(shell find $(O) -type f -name '*.d' -exec sed -i 's|$(old_place)/|$(CURDIR)/|g' {} +)

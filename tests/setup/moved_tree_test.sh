@@ -25,6 +25,13 @@ start=$SECONDS
 mkdir "$work/here"
 (cd "$top" && tar -c --exclude=./build --exclude=./.git .) | tar -x -C "$work/here"
 build here || fail "the tree does not build"
+# Whatever lies where in make's memory.
+for length in 1 100 1000 5000; do
+  touch "$work/before"
+  FILLED=$(printf "%0${length}d" 0) build here || fail "the tree does not build again"
+  written=$(find "$work/here/build/parts" -newer "$work/before" -printf '%f ')
+  [ -z "$written" ] || fail "nothing has changed, and these parts are said to have: $written"
+done
 mv "$work/here" "$work/there"
 build there || fail "it does not build where it was moved to"
 made shmctl/compat/precompiled.h || fail "the precompiled header still names the old place"

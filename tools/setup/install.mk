@@ -30,6 +30,8 @@ $(O)/completions/$(1).%: $(O)/bin/$(1)
 	$$(Q)$$< --print-completion $$* > $$@
 endef
 $(foreach program,$(completed_programs),$(eval $(call completion_rule,$(program))))
+# So that `sudo make install` makes nothing that is root's in the folder of who has built.
+all: $(completions)
 
 at = $(DESTDIR)$(PREFIX)
 UNIT_DIR ?= $(PREFIX)/lib/systemd/system

@@ -24,6 +24,8 @@ def declare(page):
     def install(m, command):
         m.do(command, **ALICE)
         m.do("getent group gpushare && gpushare --version && test -x /usr/local/sbin/gpushared", **ALICE)
+        rooted = m.run("find /home/alice/gpushare -user root").stdout.split()
+        assert not rooted, "alice can build no more, as root has made " + " ".join(rooted)
 
     @page.test("sudo make dkms-install")
     def dkms(m, command):
@@ -36,7 +38,7 @@ def declare(page):
     def start(m, command):
         m.do(command, **ALICE)
         m.says("gpushare doctor", "ok      agent", status=1, **ALICE)
-        m.says("sudo systemctl reload gpushared; gpushare tenants", "default", **ALICE)
+        m.says("sudo systemctl reload gpushared && gpushare status", "observe only", **ALICE)  # there is no GPU
 
     @page.test("make dist")
     def dist(m, command):
@@ -45,5 +47,8 @@ def declare(page):
     @page.test(["make dkms-remove", "make uninstall"])
     def remove(m, module, programs):
         m.do("sudo %s && sudo %s" % (module, programs), **ALICE)
-        left = [line for line in m.leftovers() if line not in ("/etc/gpushare", "/etc/gpushare/gpushare.toml")]
+        left = [line for line in m.leftovers() if not line.startswith(("/etc/gpushare", "/var/lib/gpushare", "/run/gpushare"))]
         assert not left, "it is left behind:\n" + "\n".join(left)
+        m.do("sudo %s PURGE=1" % programs, **ALICE)
+        left = m.leftovers()
+        assert not left, "PURGE=1 leaves it behind:\n" + "\n".join(left)

@@ -10,6 +10,7 @@ import argparse
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -159,6 +160,7 @@ def main():
     options = parser.parse_args()
     build = options.build.resolve()
     page = Page(build, options)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # the machine goes first
     if reason := machine.missing():
         print("install_test.py:1: Skipped\n%s\n0 passed, 0 failed, 1 skipped" % reason)
         return 1

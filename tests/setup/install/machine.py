@@ -105,7 +105,8 @@ class Machine:
         self.group.mkdir(exist_ok=True)
         own = pathlib.Path("/proc/self/cgroup").read_text().split("0::", 1)[1].split("\n")[0]
         (self.group / "cgroup.procs").write_text(str(os.getpid()))
-        self.process = subprocess.Popen(["unshare", "--mount", "--pid", "--uts", "--ipc", "--cgroup", "--fork", "--kill-child", "bash", "-c",
+        # Should this script be killed, the machine and its mounts go, too.
+        self.process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--uts", "--ipc", "--cgroup", "--fork", "--kill-child", "bash", "-c",
                                          BOOT, "boot", root, self.work, archives, ccache or ""], stdin=subprocess.DEVNULL)
         (cgroup_root() / own.lstrip("/") / "cgroup.procs").write_text(str(os.getpid()))
         self.init = None
