@@ -55,7 +55,7 @@ void Accounting::remove(pid_t pid) {
 void Accounting::succeed(pid_t pid, Time at, Time now) {
   const auto earlier = meters_.find(pid);
   if (earlier != meters_.end()) {
-    formers_.push_back({pid, at, std::move(earlier->second)});
+    formers_.push_back({pid, at, earlier->second});
     meters_.erase(earlier);
     add_boundary({std::max(at, at_), pid, Boundary::Kind::kSuccession});
   }

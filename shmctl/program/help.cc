@@ -100,6 +100,7 @@ std::string help_text(const Command& program, const Command& command) {
   if (!is_program) out += paragraphs(command.details);
   if (!command.commands.empty()) {
     std::vector<HelpEntry> commands;
+    commands.reserve(command.commands.size());
     for (const Command& each : command.commands) commands.push_back({each.name, each.summary});
     out += "\nCommands:\n" + entries_text(commands);
   }

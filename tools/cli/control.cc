@@ -115,7 +115,8 @@ Command set_command() {
     keys.push_back({key + "=" + option.value, option_text(option)});
     offered += key + "= ";
     std::istringstream values(option.words);
-    for (std::string value; values >> value;) offered += key + "=" + value + " ";
+    for (std::string value; values >> value;)
+      offered.append(key).append("=").append(value).append(" ");
   }
   return {.name = "set",
           .summary = "Change settings of a tenant.",

@@ -24,7 +24,7 @@ constexpr uint32_t kLongestHead = 16 << 10;
 using Answer = http::response<http::string_body>;
 
 Answer answer_to(const http::request<http::empty_body>& request, const HttpServer::Pages& pages) {
-  const auto of = [&](http::status status, std::string type, std::string body) {
+  const auto of = [&](http::status status, const std::string& type, std::string body) {
     Answer answer(status, request.version());
     answer.set(http::field::content_type, type);
     answer.set("X-Content-Type-Options", "nosniff");

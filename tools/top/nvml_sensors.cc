@@ -101,6 +101,7 @@ NvmlSensors::NvmlSensors() : shared_(std::make_shared<Shared>()) {
       const std::vector<std::string> uuids = shared->uuids;
       lock.unlock();
       std::vector<GpuSensors> gpus;
+      gpus.reserve(uuids.size());
       for (const std::string& uuid : uuids) gpus.push_back(library.read(uuid));
       lock.lock();
       shared->found.gpus = std::move(gpus);

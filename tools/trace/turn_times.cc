@@ -12,6 +12,7 @@ std::vector<TurnTime> turn_times(const std::vector<TraceTurn>& turns, uint64_t s
                                  uint64_t end_ns) {
   const uint64_t last_ns = std::max(start_ns, end_ns);
   std::vector<const TraceTurn*> order;
+  order.reserve(turns.size());
   for (const TraceTurn& turn : turns) order.push_back(&turn);
   // Of one instant an end comes before a begin, and what came first before the rest.
   std::ranges::sort(order, {}, [](const TraceTurn* turn) {

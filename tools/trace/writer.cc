@@ -199,6 +199,7 @@ class TraceWriter {
     // By tenant and process, what is frozen below what runs. Turns are the first: their process is
     // 0.
     std::vector<std::tuple<uint32_t, bool, std::string, pid_t, pid_t>> order;
+    order.reserve(tracks_.size());
     for (const auto& [gpu, pid] : tracks_)
       order.emplace_back(gpu, pid != kTurnTrack, tenant(pid % kFrozenTrack), pid % kFrozenTrack,
                          pid);
