@@ -31,7 +31,7 @@ Style state_style(ProcessState state) {
 // What stands before the command in a tree.
 std::string branch(const TopLine& line, Glyphs glyphs) {
   if (line.depth == 0) return "";
-  const std::string indent((line.depth - 1) * 2, ' ');
+  const std::string indent(2 * static_cast<size_t>(line.depth - 1), ' ');
   if (glyphs == Glyphs::kUnicode) return indent + (line.is_last ? "└ " : "├ ");
   return indent + (line.is_last ? "` " : "| ");
 }

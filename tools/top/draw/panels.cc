@@ -201,6 +201,7 @@ void add_panels(Frame& frame, const TopModel& model, const TopLayout& layout,
   part.height = layout.panel_height - 1;
 
   std::vector<Cells> cells;
+  cells.reserve(shown);
   for (size_t g = 0; g < shown; ++g)
     cells.push_back(cells_of(gpus[g], model.sensors(g), model.has_sensors(), screen.glyphs));
   const auto placed = place_cells(cells, part.width);
