@@ -70,8 +70,9 @@ std::optional<Place> parse_place(std::string_view text) {
     if (!address.empty()) place.address = address;
     text.remove_prefix(colon + 1);
   }
-  const char* const end = text.data() + text.size();
-  const auto [rest, failure] = std::from_chars(text.data(), end, place.port);
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  const auto [rest, failure] = std::from_chars(begin, end, place.port);
   if (failure != std::errc{} || rest != end) return std::nullopt;
   return place;
 }

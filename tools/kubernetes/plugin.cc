@@ -138,7 +138,8 @@ void Plugin::tell_agent() {
     if (!done && !is_gone) say_once(refusal_, step.tenant + ": " + done.error().message());
     if (done && step.request.op == "set") {
       std::string settings;
-      for (const auto& [key, value] : step.request.settings) settings += " " + key + "=" + value;
+      for (const auto& [key, value] : step.request.settings)
+        settings.append(" ").append(key).append("=").append(value);
       log_info("tenant {}:{}", step.tenant, settings);
     }
     if (done && step.request.op == "remove") log_info("tenant {} is gone", step.tenant);
