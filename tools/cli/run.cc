@@ -202,6 +202,7 @@ std::vector<Option> setting_options() {
        "auto true false"},
   }};
   std::vector<Option> options;
+  options.reserve(std::size(kRows));
   for (const Row& row : kRows)
     options.push_back({.name = option_of(row.key),
                        .letter = row.letter,
