@@ -30,6 +30,7 @@ std::vector<Item> in_file_order(std::vector<Placed<Item>> placed) {
     return std::pair(one.where.line, one.where.column);
   });
   std::vector<Item> items;
+  items.reserve(placed.size());
   for (Placed<Item>& one : placed) items.push_back(std::move(one.item));
   return items;
 }
