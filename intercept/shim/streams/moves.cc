@@ -198,8 +198,9 @@ void Streams::before_launch(Stream& stream) {
 
 // Counts a launch that runs at home, if a partition is wanted.
 void Streams::count_at_home(const Device& device) const {
-  if (device.gpu < 0 || slot().gpus[device.gpu].wanted.load(std::memory_order_relaxed) == 0) return;
-  slot().home_launches[device.gpu].fetch_add(1, std::memory_order_relaxed);
+  const int gpu = device.gpu;  // once: see is_announced_new()
+  if (gpu < 0 || slot().gpus[gpu].wanted.load(std::memory_order_relaxed) == 0) return;
+  slot().home_launches[gpu].fetch_add(1, std::memory_order_relaxed);
 }
 
 void Streams::count_unknown_launch() {
@@ -221,8 +222,9 @@ void Streams::put_milestone(Stream& stream) {
   if (!in.is_there() ||
       !device.milestones.record(*driver_, stream.physical(), monotonic_ns(), place))
     set_concern(device, kMilestoneDue, false);
-  if (device.gpu < 0) return;
-  ShimDrain& said = slot().drains[device.gpu];
+  const int gpu = device.gpu;  // once: see is_announced_new()
+  if (gpu < 0) return;
+  ShimDrain& said = slot().drains[gpu];
   said.place.store(device.milestones.drain_place(), std::memory_order_relaxed);
   said.ns.store(device.milestones.drain_ns(), std::memory_order_relaxed);
 }

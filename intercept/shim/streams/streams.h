@@ -252,9 +252,10 @@ class Streams {
   bool is_idle(Device& device, Partitions::Place place) const;
   // announced.cc
   bool is_announced_new(const Device& device) const {
+    const int gpu = device.gpu;  // another thread may learn meanwhile that it is not shared
     bool is_new = false;
-    for (uint32_t i = 0; device.gpu >= 0 && i < kShimSoon; ++i)
-      is_new |= slot().soon[device.gpu].sets[i].load(std::memory_order_relaxed) !=
+    for (uint32_t i = 0; gpu >= 0 && i < kShimSoon; ++i)
+      is_new |= slot().soon[gpu].sets[i].load(std::memory_order_relaxed) !=
                 device.prepared[i].load(std::memory_order_relaxed);
     return is_new;
   }
@@ -289,8 +290,9 @@ class Streams {
 };
 
 [[gnu::always_inline]] inline bool Streams::is_wanted_new(const Device& device) const {
-  return device.gpu >= 0 && slot().gpus[device.gpu].wanted.load(std::memory_order_relaxed) !=
-                                device.followed.load(std::memory_order_relaxed);
+  const int gpu = device.gpu;  // once: see is_announced_new()
+  return gpu >= 0 && slot().gpus[gpu].wanted.load(std::memory_order_relaxed) !=
+                         device.followed.load(std::memory_order_relaxed);
 }
 
 [[gnu::always_inline]] inline Partitions::Place Streams::target_of(const Device& device) const {
