@@ -75,7 +75,9 @@ bool Freezes::end(const FreezeDeed& deed, Controlled& process) {
     // What was frozen before may have been taken back with it.
     for (const auto& [channel, serial] : part.channels) {
       if (part.is_taken_back && !group.frozen.contains(channel)) continue;
-      group.frozen[channel] = kDoubtful;
+      // It may be frozen once more than before.
+      if (!group.frozen.insert_or_assign(channel, kDoubtful).second && !part.is_taken_back)
+        ++group.again[channel];
       process.has_doubt = true;
     }
   }

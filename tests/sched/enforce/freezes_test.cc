@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <utility>
+
 #include "tests/sched/enforce/enforcer_rig.h"
 
 namespace gpushare {
@@ -237,6 +240,26 @@ TEST_F(DoubtTest, ARefusedFreezeLeavesNothingFrozenTooOften) {
     apply({target(kA, true), target(kB, true)});
   }
   EXPECT_EQ(gpu_.frozen_channels(), 16);
+  apply({target(kA, false), target(kB, false)});
+  EXPECT_EQ(gpu_.frozen_channels(), 0);
+  EXPECT_EQ(ledger_entries(), 0u);
+}
+
+// The driver has carried it out and refuses all the same, also to take it back.
+TEST_F(DoubtTest, WhatARefusedFreezeHasFrozenOnceMoreIsThawedAsOften) {
+  freeze_and_doubt(1);
+  registry_.doubt(kA.pid);
+  const std::function<Result<>(const FakeGpu::Call&)> bad = [&](const FakeGpu::Call& call) {
+    const FakeGpu::Call made = call;
+    const auto fault = std::exchange(gpu_.fault, nullptr);
+    if (made.kind == Kind::kFreeze) (void)gpu_.freeze(0, made.channels);
+    gpu_.fault = fault;
+    return Result<>(make_error(std::errc::io_error, "ask the driver"));
+  };
+  gpu_.fault = bad;
+  apply({target(kA, true), target(kB, true)});
+  gpu_.fault = nullptr;
+  ASSERT_EQ(gpu_.freezes({kHandlesA.client, kHandlesA.first_channel}), 3);
   apply({target(kA, false), target(kB, false)});
   EXPECT_EQ(gpu_.frozen_channels(), 0);
   EXPECT_EQ(ledger_entries(), 0u);
