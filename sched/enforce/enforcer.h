@@ -123,9 +123,10 @@ class Enforcer {
   void undo(uint32_t gpu, std::span<const ControlKey> keys);
   void go_on(const ControlKey& key);
   void end_doubt(const ControlKey& key, std::span<const ChannelRef> freed, bool is_thawed);
-  void released(const LedgerKey& listed, bool is_undone, bool had_freezes);
+  void released(const LedgerKey& listed, bool is_undone, std::span<const ChannelRef> thawed);
+  bool has_begun(const LedgerKey& key) const;
   void undone(uint32_t gpu, const std::set<LedgerKey>& tried, const RecoveryReport& report);
-  void doubt(const LedgerKey& undone);
+  void doubt(uint32_t gpu, std::span<const ChannelRef> thawed);
   void share(const ControlKey& key, Controlled& process);
   void changed(Change::Kind kind, const ControlKey& key, Time at);
 

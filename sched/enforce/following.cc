@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "sched/enforce/enforcer.h"
 #include "shmctl/base/log.h"
@@ -145,14 +147,17 @@ void Enforcer::release(ControlledGroup& group, const ControlKey& key, bool is_ha
         const bool is_thawed = thaw(gpu_, listed.gpu, channels).has_value();
         const bool is_restored = !original || has_undone(gpu_.set_slice(ref, *original));
         return [this, listed, is_undone = is_thawed && is_restored,
-                had_freezes = !channels.empty()] { released(listed, is_undone, had_freezes); };
+                thawed = channels.empty() ? std::vector<ChannelRef>() : channels[0]] {
+          released(listed, is_undone, thawed);
+        };
       });
 }
 
-void Enforcer::released(const LedgerKey& listed, bool is_undone, bool had_freezes) {
+void Enforcer::released(const LedgerKey& listed, bool is_undone,
+                        std::span<const ChannelRef> thawed) {
   leftovers_.end(listed, is_undone);
   if (is_undone) ledger_.clear_group(listed);
-  if (had_freezes) doubt(listed);
+  doubt(listed.gpu, thawed);
 }
 
 void Enforcer::undo_leftovers(const ProcReader& processes, bool at_once) {
@@ -175,6 +180,15 @@ void Enforcer::undo_leftovers(const ProcReader& processes, bool at_once) {
     collect();
 }
 
+// Whether freezes of a group that is followed are listed under this name.
+bool Enforcer::has_begun(const LedgerKey& key) const {
+  const auto process = processes_.find({{key.pid, key.start_ticks}, key.gpu});
+  return process != processes_.end() &&
+         std::ranges::any_of(process->second.groups, [&](const ControlledGroup& group) {
+           return group.begun > 0 && group.ref.client == key.client && group.ref.group == key.group;
+         });
+}
+
 // Resuming a process for one GPU must not let it run that is to stand still for another.
 void Enforcer::undone(uint32_t gpu, const std::set<LedgerKey>& tried,
                       const RecoveryReport& report) {
@@ -182,18 +196,24 @@ void Enforcer::undone(uint32_t gpu, const std::set<LedgerKey>& tried,
   for (const ProcessId& process : report.thawed)
     log_info("process {} was left frozen: thawed", process.pid);
   stops_.stop_again(report.thawed);
-  for (const LedgerKey& key : report.groups) doubt(key);
+  doubt(gpu, report.channels);
 }
 
-// Its channels were thawed for whoever had it before: a child that inherited a descriptor, for
-// example. Whoever has frozen it by now thaws it and freezes it again.
-void Enforcer::doubt(const LedgerKey& undone) {
+// These were thawed for what had their handles before: the parent of a child that inherited a
+// descriptor, for example, or a group that was freed. Whoever has frozen them by now thaws them and
+// freezes them again.
+void Enforcer::doubt(uint32_t gpu, std::span<const ChannelRef> thawed) {
+  if (thawed.empty()) return;
+  std::set<std::pair<uint32_t, uint32_t>> names;
+  for (const ChannelRef& channel : thawed) names.insert({channel.client, channel.channel});
   for (auto& [key, process] : processes_) {
-    if (key.second != undone.gpu) continue;
+    if (key.second != gpu) continue;
     for (ControlledGroup& group : process.groups) {
-      if (group.ref.client != undone.client || group.ref.group != undone.group) continue;
-      for (auto& [channel, serial] : group.frozen) serial = kDoubtful;
-      process.has_doubt |= !group.frozen.empty();
+      for (auto& [channel, serial] : group.frozen) {
+        if (!names.contains({group.ref.client, channel})) continue;
+        serial = kDoubtful;
+        process.has_doubt = true;
+      }
     }
   }
 }

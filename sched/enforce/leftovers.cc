@@ -2,13 +2,16 @@
 #include "sched/enforce/leftovers.h"
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "shmctl/base/log.h"
 
 namespace gpushare {
 
-Leftovers::Leftovers(Ledger& ledger, const Clock& clock) : ledger_(ledger), clock_(clock) {
+Leftovers::Leftovers(Ledger& ledger, const Clock& clock,
+                     std::function<bool(const LedgerKey&)> is_ours)
+    : ledger_(ledger), clock_(clock), is_ours_(std::move(is_ours)) {
   for (const LedgerKey& key : ledger_.groups()) all_.insert(key);
 }
 
@@ -31,7 +34,7 @@ bool Leftovers::concerns(const GroupRef& group, uint32_t gpu) const {
 bool Leftovers::has_freeze(const Holder& holder) const {
   return std::ranges::any_of(holder.groups, [&](const ComputeGroup& group) {
     return any_of(group.ref, holder.gpu, [&](const LedgerKey& key) {
-      return ledger_.freezes(key) > 0 || begun_.contains(key);
+      return begun_.contains(key) || (ledger_.freezes(key) > 0 && !is_ours_(key));
     });
   });
 }
@@ -39,7 +42,7 @@ bool Leftovers::has_freeze(const Holder& holder) const {
 std::map<uint32_t, std::set<LedgerKey>> Leftovers::begin_due(bool at_once) {
   std::map<uint32_t, std::set<LedgerKey>> due;
   for (const LedgerKey& key : all_)
-    if (!begun_.contains(key) && (at_once || undoing_[key.gpu].may_try(clock_)))
+    if (!begun_.contains(key) && (at_once || undoing_[key.gpu].may_try(clock_)) && !is_ours_(key))
       due[key.gpu].insert(key);
   for (const auto& [gpu, keys] : due) begun_.insert(keys.begin(), keys.end());
   return due;

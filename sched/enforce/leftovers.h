@@ -6,6 +6,7 @@
 // thread, which asks the driver nothing.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 
@@ -17,8 +18,10 @@ namespace gpushare {
 
 class Leftovers {
  public:
-  // Begins with all that the ledger lists. Both outlive it.
-  Leftovers(Ledger& ledger, const Clock& clock);
+  // Begins with all that the ledger lists. `is_ours`: whether the freezes of this group that the
+  // ledger lists are those of its present bearer, which the enforcer follows: then nothing but a
+  // slice is left. All outlive it.
+  Leftovers(Ledger& ledger, const Clock& clock, std::function<bool(const LedgerKey&)> is_ours);
 
   void add(const LedgerKey& key);
   bool contains(const LedgerKey& key) const { return all_.contains(key); }
@@ -35,7 +38,8 @@ class Leftovers {
     if (is_undone) all_.erase(key);
   }
   // Those that are to be tried now, by GPU, each of which begins; `at_once`: also before their
-  // time.
+  // time. What is frozen by now would be thawed with the slice that is left: it waits until it is
+  // thawed.
   std::map<uint32_t, std::set<LedgerKey>> begin_due(bool at_once);
   // What came of those that began together on a GPU.
   void end(uint32_t gpu, const std::set<LedgerKey>& tried, const RecoveryReport& report);
@@ -46,6 +50,7 @@ class Leftovers {
 
   Ledger& ledger_;
   const Clock& clock_;
+  const std::function<bool(const LedgerKey&)> is_ours_;
   std::set<LedgerKey> all_, begun_;
   std::map<uint32_t, Backoff> undoing_;  // by GPU
 };

@@ -62,7 +62,7 @@ void Recovery::carry_out(Gpu& gpu, const std::stop_token& stop) {
   for (Entry& entry : entries_) {
     if (entry.record.freezes == 0 || entry.is_stop()) continue;
     frozen[entry.record.gpu].push_back(&entry);
-    report_.groups.push_back(entry.group());
+    add_channels(entry.record, report_.channels);
   }
   for (auto& [index, list] : frozen) {
     for (uint32_t round = 0; round < kMostFreezes && !list.empty(); ++round) {

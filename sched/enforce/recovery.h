@@ -25,8 +25,8 @@
 namespace gpushare {
 
 struct RecoveryReport {
-  std::vector<ProcessId> thawed;  // each once
-  std::vector<LedgerKey> groups;  // whose channels were thawed, as far as they were there
+  std::vector<ProcessId> thawed;     // each once
+  std::vector<ChannelRef> channels;  // that were thawed, as far as they were there, of all GPUs
   uint32_t slices_restored = 0;
   uint32_t gone = 0;                // entries of processes that have ended
   std::vector<std::string> errors;  // what could not be undone; its entries stay

@@ -168,5 +168,60 @@ TEST_F(LeftoversTest, WhatAnotherProcessHadIsUndoneBeforeItsHeirIsFrozen) {
     EXPECT_EQ(gpu_.freezes({kHandlesA.client, kHandlesA.first_channel + i}), 1);
 }
 
+// Of an agent before us a changed slice alone is left, and the process is frozen by now.
+TEST_F(LeftoversTest, WhatIsFrozenIsNotThawedWithASliceThatIsLeft) {
+  const LedgerKey key{kA.pid, kA.start_ticks, 0, kHandlesA.client, kHandlesA.group};
+  const LedgerKey other{kB.pid, kB.start_ticks, 0, kHandlesB.client, kHandlesB.group};
+  ASSERT_TRUE(ledger_.note_slice(key, 3, 2000));
+  Enforcer next(gpu_, ledger_, clock_, nullptr);
+  const auto apply_to_both = [&](bool a, bool b) {
+    next.apply(0, std::vector{target(kA, a), target(kB, b)});
+  };
+  refuse(Kind::kSetSlice);
+  next.undo_leftovers(processes_);
+  apply_to_both(true, false);
+  gpu_.fault = nullptr;
+  clock_.advance(1s);
+  next.undo_leftovers(processes_);
+  EXPECT_EQ(gpu_.frozen_channels(), 8);
+  EXPECT_EQ(ledger_.freezes(key), 1u);
+  registry_.apply(event(kA, ChannelCreated{kHandlesA.client, kHandlesA.group, 0x77, 0xC86F}));
+  apply_to_both(true, false);
+  EXPECT_EQ(gpu_.frozen_channels(), 9) << "also what it makes later";
+  apply_to_both(true, true);
+  apply_to_both(false, true);
+  EXPECT_EQ(gpu_.frozen_channels(), 8) << "B's";
+  EXPECT_EQ(ledger_.freezes(other), 1u);
+  next.undo_leftovers(processes_);
+  EXPECT_EQ(gpu_.slice_of(key.client, key.group), Micros(2000));
+  EXPECT_EQ(ledger_entries(), 1u) << "B's";
+  next.undo_all();
+  EXPECT_EQ(ledger_entries(), 0u);
+}
+
+// A group was freed, and its channels' handles are those of another group of the client.
+TEST_F(LeftoversTest, WhatHasTheHandlesOfAChannelThatIsThawedLateIsFrozenAgain) {
+  apply({target(kA, true)});
+  refuse(Kind::kThaw, std::errc::too_many_files_open);
+  registry_.apply(event(kA, ObjectFreed{kHandlesA.client, kHandlesA.group}));
+  Handles second = kHandlesA;
+  second.group = 0x12;
+  for (const DriverEvent& one : program(kA, second)) registry_.apply(one);
+  apply({target(kA, true)});
+  gpu_.fault = nullptr;
+  std::vector<ChannelRef> freed;  // their freezes went with them
+  for (uint32_t i = 0; i < kHandlesA.channels; ++i)
+    freed.push_back({kHandlesA.client, kHandlesA.first_channel + i});
+  ASSERT_TRUE(gpu_.thaw(0, freed));
+  ASSERT_EQ(gpu_.freezes(freed[0]), 1);
+  clock_.advance(1s);
+  enforcer_.undo_leftovers(processes_);
+  apply({target(kA, true)});
+  EXPECT_EQ(gpu_.frozen_channels(), 8);
+  enforcer_.undo_all();
+  EXPECT_EQ(gpu_.frozen_channels(), 0);
+  EXPECT_EQ(ledger_entries(), 0u);
+}
+
 }  // namespace
 }  // namespace gpushare
