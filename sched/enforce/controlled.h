@@ -43,6 +43,7 @@ struct ControlledGroup {
   uint32_t begun = 0;                     // freezes written to the ledger
   uint32_t entry = 0;                     // in the ledger; valid with `begun` or `original`
   std::optional<Micros> original, slice;  // before us; set by us
+  bool is_restoring = false;              // `original` is being set
   uint32_t own_slice_count = 0;           // when we set it
 
   // After so many times it is thawed for a moment after all. Recovery thaws 16 times at most.

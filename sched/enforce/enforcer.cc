@@ -214,7 +214,6 @@ void Enforcer::undo(uint32_t gpu, std::span<const ControlKey> keys) {
     Controlled& process = processes_[key];
     process.owes_undo = process.is_switching;
     if (process.is_switching) continue;
-    (void)lines_[gpu]->withdraw(key);  // one that is being set is done before it is restored
     if (process.is_frozen) frozen.push_back(key);
     Slices::restore(key, process, *lines_[gpu]);
   }

@@ -71,7 +71,7 @@ void Slices::order(const ControlTarget& target, Controlled& process,
   for (const ComputeGroup& seen : target.holder->groups) {
     if (slice_of(&process, seen) == target.slice) continue;
     ControlledGroup& group = *process.find(seen.ref);
-    if (leftovers_.concerns(group.ref, key.second)) continue;
+    if (group.is_restoring || leftovers_.concerns(group.ref, key.second)) continue;
     const bool chose_again = group.original && group.own_slice_count != seen.own_slice_count;
     if (chose_again) drop(group);  // it overwrote ours: nothing is to be restored until the note
     SliceOrder order{.kind = SliceOrder::Kind::kSet,
@@ -79,10 +79,12 @@ void Slices::order(const ControlTarget& target, Controlled& process,
                      .ref = group.ref,
                      .own_slice_count = seen.own_slice_count,
                      .slice = target.slice};
-    if (!group.original && !seen.own_slice)
+    if (!group.original && !seen.own_slice) {
       order.kind = SliceOrder::Kind::kRead;
-    else if (!group.original && !note(group, *seen.own_slice, key, process, line))
-      return;
+    } else if (!group.original && !note(group, *seen.own_slice, key, process, line)) {
+      std::erase_if(orders, [&](const SliceOrder& one) { return one.key == key; });
+      return;  // they may be restored by now
+    }
     orders.push_back(std::move(order));
   }
 }
@@ -106,6 +108,7 @@ void Slices::enter(const SliceOrder& order, Controlled& process, DriverLine& lin
   const bool has_gone = !order.result && is_gone(order.result.error());
   switch (order.kind) {
     case SliceOrder::Kind::kRestore:
+      group->is_restoring = false;
       if (!order.result && !has_gone) return;
       drop(*group);
       group->slice = std::nullopt;
@@ -129,14 +132,17 @@ void Slices::enter(const SliceOrder& order, Controlled& process, DriverLine& lin
   changed_({ControlChange::Kind::kSlice, order.at, order.key.first, order.key.second, order.slice});
 }
 
-void Slices::restore(const ControlKey& key, const Controlled& process, DriverLine& line) {
+void Slices::restore(const ControlKey& key, Controlled& process, DriverLine& line) {
+  (void)line.withdraw(key);  // one that is being set is done before it is restored
   std::vector<SliceOrder> orders;
-  for (const ControlledGroup& group : process.groups)
-    if (group.original)
-      orders.push_back({.kind = SliceOrder::Kind::kRestore,
-                        .key = key,
-                        .ref = group.ref,
-                        .slice = *group.original});
+  for (ControlledGroup& group : process.groups) {
+    if (!group.original || group.is_restoring) continue;
+    group.is_restoring = true;
+    orders.push_back({.kind = SliceOrder::Kind::kRestore,
+                      .key = key,
+                      .ref = group.ref,
+                      .slice = *group.original});
+  }
   if (!orders.empty()) line.restore(std::move(orders));
 }
 

@@ -28,7 +28,7 @@ class Slices {
   // false if the former slice of any is to be read first: then call again soon.
   bool set(std::span<const FollowedTarget> targets, DriverLine& line);
   // Asks for the process's own slices.
-  static void restore(const ControlKey& key, const Controlled& process, DriverLine& line);
+  static void restore(const ControlKey& key, Controlled& process, DriverLine& line);
   // Enters what came of an order.
   void enter(const SliceOrder& order, Controlled& process, DriverLine& line);
 

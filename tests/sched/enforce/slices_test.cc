@@ -5,9 +5,12 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <functional>
+#include <vector>
 
 #include "tests/sched/enforce/enforcer_rig.h"
+#include "tests/sched/enforce/queued_line.h"
 
 namespace gpushare {
 namespace {
@@ -95,6 +98,103 @@ TEST_F(EnforcerTest, WhatIsFurthestFromItsTargetComesFirst) {
   ASSERT_EQ(calls(Kind::kSetSlice), static_cast<std::size_t>(kPrograms));
   EXPECT_EQ(gpu_.calls[0].slice, Micros(1));
   EXPECT_EQ(gpu_.calls[1].slice, Micros(20'000));
+}
+
+// A line that goes on only as far as the test says, by half steps: a call begins, or comes back.
+class LateSlicesTest : public EnforcerTest {
+ protected:
+  LateSlicesTest() {
+    Handles second = kHandlesA;
+    second.group = kSecond;
+    second.first_channel = 0x40;
+    for (const DriverEvent& one : program(kA, second)) added_.push_back(one);
+  }
+  void SetUp() override {
+    EnforcerTest::SetUp();
+    for (const DriverEvent& one : added_) registry_.apply(one);
+  }
+  void apply_late(std::vector<Enforcer::Target> targets) { late_.apply(0, targets); }
+  // With a line that comes back at once.
+  void settle(const std::vector<Enforcer::Target>& targets) {
+    steps_ = {};
+    is_quick_ = true;
+    for (int i = 0; i < 4; ++i) late_.apply(0, targets);
+    is_quick_ = false;
+  }
+  void go_on(uint32_t half_steps) {
+    steps_ = {half_steps};
+    late_.ask(0, [] { return DriverAnswer(); });
+  }
+  void end() {
+    is_quick_ = true;
+    late_.undo_all();
+    EXPECT_EQ(gpu_.slice_of(kHandlesA.client, kHandlesA.group), Micros(2048));
+    EXPECT_EQ(gpu_.slice_of(kHandlesA.client, kSecond), Micros(2048));
+    EXPECT_EQ(gpu_.frozen_channels(), 0);
+    EXPECT_EQ(ledger_entries(), 0u);
+  }
+
+  static constexpr uint32_t kSecond = 0x14;
+  std::vector<DriverEvent> added_;
+  std::deque<uint32_t> steps_;  // that are done at the next points where some may be; then none
+  bool is_quick_ = false;
+  QueuePace pace_{.below =
+                      [this](uint32_t) {
+                        if (is_quick_) return 100u;
+                        if (steps_.empty()) return 0u;
+                        const uint32_t next = steps_.front();
+                        steps_.pop_front();
+                        return next;
+                      },
+                  .may_stall = false};
+  Enforcer late_{gpu_, ledger_, clock_, nullptr, queued_lines(pace_)};
+};
+
+TEST_F(LateSlicesTest, WhatIsRestoredIsNotSetMeanwhileWithoutBeingListed) {
+  settle({target(kA, false, Micros(1000))});
+  gpu_.unknown_classes.insert(0xFFFF);
+  registry_.apply(event(kA, ChannelCreated{kHandlesA.client, kHandlesA.group, 0x77, 0xFFFF}));
+  apply_late({target(kA, false, Micros(1000))});  // which is to be only observed
+  registry_.apply(event(kA, ObjectFreed{kHandlesA.client, 0x77}));
+  apply_late({target(kA, false, Micros(3000))});
+  settle({target(kA, false, Micros(3000))});
+  EXPECT_EQ(gpu_.slice_of(kHandlesA.client, kHandlesA.group), Micros(3000));
+  end();
+}
+
+TEST_F(LateSlicesTest, WhoRefusesASliceGetsNoneOfThoseThatWereAskedForWithIt) {
+  settle({target(kA, false, Micros(1000))});
+  gpu_.fault = [&](const FakeGpu::Call& call) -> Result<> {
+    if (call.kind == Kind::kSetSlice && call.group.group == kHandlesA.group)
+      return make_error(std::errc::operation_not_permitted, "ask the driver");
+    return {};
+  };
+  for (int i = 0; i < 2; ++i) {
+    apply_late({target(kA, false, Micros(3000 + i))});
+    go_on(4);  // the question, and the first group's
+    late_.collect();
+  }
+  is_quick_ = true;
+  late_.collect();
+  gpu_.fault = nullptr;
+  end();
+}
+
+// The second one's, that is: the first one's is asked for, and is to be restored.
+TEST_F(LateSlicesTest, WhoseSliceCannotBeListedGetsNoneOfTheOthers) {
+  Ledger ledger(*region_);
+  Enforcer enforcer(gpu_, ledger, clock_, nullptr);
+  LedgerKey other{.pid = 1, .start_ticks = 1, .gpu = 0, .client = 1, .group = 1};
+  for (; ledger.groups().size() < kMaxLedger - 1; ++other.pid)
+    ASSERT_TRUE(ledger.note_slice(other, 3, 2048));
+  constexpr uint32_t kSetTimeslice = 0xA06C0103;
+  for (const uint32_t group : {kHandlesA.group, kSecond})
+    registry_.apply(event(kA, ControlMade{kHandlesA.client, group, kSetTimeslice, 0, 2048}));
+  for (const Micros slice : {Micros(3000), Micros(4000)})
+    enforcer.apply(0, std::vector{target(kA, false, slice)});
+  EXPECT_FALSE(enforcer.state(holder(kA)).can_set_slice);
+  EXPECT_EQ(gpu_.slice_of(kHandlesA.client, kHandlesA.group), Micros(2048));
+  EXPECT_EQ(ledger.groups().size(), kMaxLedger - 1);
 }
 
 }  // namespace
