@@ -38,7 +38,11 @@ void Enforcer::collect() {
   for (uint32_t gpu = 0; gpu < lines_.size(); ++gpu) collect(gpu);
 }
 
+// What is asked for by what is entered here is entered by the outermost call, when all that had
+// been done before is: whoever has gone is forgotten then, and not before.
 void Enforcer::collect(uint32_t gpu) {
+  if (is_collecting_) return;
+  is_collecting_ = true;
   DriverLine& line = *lines_[gpu];
   for (DoneDeeds done = line.take_done(); !done.is_empty(); done = line.take_done()) {
     std::set<ControlKey> over;
@@ -59,6 +63,7 @@ void Enforcer::collect(uint32_t gpu) {
     for (const ControlKey& key : over) go_on(key);
     for (const DriverAnswer& answer : done.answers) answer();
   }
+  is_collecting_ = false;
 }
 
 // What had to wait for what was under way.

@@ -142,6 +142,7 @@ class Enforcer {
   Sharing sharing_;
   Slices slices_;
   bool is_behind_ = false;
+  bool is_collecting_ = false;
   std::vector<std::unique_ptr<DriverLine>> lines_;  // by GPU; last: their ends wait for the driver
 };
 

@@ -180,6 +180,23 @@ TEST_F(LateSlicesTest, WhoRefusesASliceGetsNoneOfThoseThatWereAskedForWithIt) {
   end();
 }
 
+TEST_F(LateSlicesTest, WhoHasGoneWhileItsSlicesAreSetIsForgottenOnce) {
+  settle({target(kA, false, Micros(1000)), target(kB, false)});
+  refuse(Kind::kFreeze);
+  settle({target(kA, false, Micros(1000)), target(kB, false)});
+  is_quick_ = true;
+  apply_late({target(kA, false, Micros(1000)), target(kB, true)});
+  is_quick_ = false;
+  apply_late({target(kA, false, Micros(3000)), target(kB, true)});
+  go_on(7);  // B's freeze, the question, the first slice, and the second one begins
+  registry_.close(kA);
+  late_.forget(kA, 0);
+  steps_ = {0, 1};  // it comes back while B is undone
+  late_.collect();
+  gpu_.fault = nullptr;
+  end();
+}
+
 // The second one's, that is: the first one's is asked for, and is to be restored.
 TEST_F(LateSlicesTest, WhoseSliceCannotBeListedGetsNoneOfTheOthers) {
   Ledger ledger(*region_);
