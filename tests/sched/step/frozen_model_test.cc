@@ -9,6 +9,7 @@
 
 #include "sched/enforce/recovery.h"
 #include "tests/sched/support/nasty_machine.h"
+#include "tests/sched/enforce/queued_line.h"
 #include "tests/sched/support/scheduler_rig.h"
 
 namespace gpushare {
@@ -17,9 +18,18 @@ namespace {
 using namespace std::chrono_literals;
 using test::NastyMachine;
 
-class FrozenModel : public ::testing::TestWithParam<uint32_t> {
+struct FrozenCase {
+  uint32_t seed = 0;
+  bool is_queued = false;  // the driver answers later, as on threads
+};
+
+class FrozenModel : public ::testing::TestWithParam<FrozenCase> {
  protected:
-  FrozenModel() { clock_.advance(100s); }
+  FrozenModel() {
+    clock_.advance(100s);
+    if (GetParam().is_queued) parts_.make_line = test::queued_lines(pace_);
+  }
+  ~FrozenModel() override { parts_.kill(); }
   void start() { parts_.start(machine_, &machine_, clock_, machine_); }
   void run_for(Nanos time, Nanos step = 20ms) {
     for (const Time until = clock_.now() + time; clock_.now() < until; clock_.advance(step)) {
@@ -32,21 +42,28 @@ class FrozenModel : public ::testing::TestWithParam<uint32_t> {
                return std::tie(a.client, a.channel) < std::tie(b.client, b.channel);
              })>
         listed;
+    std::set<std::pair<uint32_t, uint32_t>> sliced;
     std::set<ProcessId> stopped;
     for_each_entry(*parts_.region, [&](uint32_t, const LedgerRecord& record) {
+      if (record.slice_changed != 0) sliced.insert({record.client, record.group});
       if (record.freezes == 0) return;
       if (record.client == 0) stopped.insert({record.pid, record.start_ticks});
       for (uint32_t i = 0; i < record.channel_count; ++i)
         listed.insert({record.client, record.channels[i]});
     });
     for (const auto& [handle, client] : machine_.clients())
-      for (const auto& [name, group] : client.groups)
+      for (const auto& [name, group] : client.groups) {
+        if (group.is_first && !client.was_inherited)
+          EXPECT_TRUE(group.slice == NastyMachine::kOwnSlice || sliced.contains({handle, name}))
+              << "after " << after << ": the slice of group " << std::hex << handle << "/" << name
+              << " is changed and not listed";
         for (const auto& [channel, state] : group.channels) {
           if (state.freezes == 0) continue;
           EXPECT_TRUE(listed.contains({handle, channel}))
               << "after " << after << ": client " << std::hex << handle << " channel " << channel
               << " is frozen and not listed";
         }
+      }
     for (const ProcessId& process : machine_.stopped)
       EXPECT_TRUE(stopped.contains(process)) << "after " << after << ": " << process.pid;
   }
@@ -93,7 +110,8 @@ class FrozenModel : public ::testing::TestWithParam<uint32_t> {
         }
   }
 
-  NastyMachine machine_{GetParam(), 2};
+  NastyMachine machine_{GetParam().seed, 2};
+  test::QueuePace pace_{.below = [this](uint32_t n) { return machine_.below(n); }};
   ManualClock clock_;
   test::SchedulerParts parts_;
 };
@@ -120,6 +138,7 @@ TEST_P(FrozenModel, NothingStaysFrozenWhateverHappens) {
   }
   if (HasFailure()) return;
   machine_.faults = 0;
+  pace_.may_stall = false;
   run_for(150s, 200ms);  // the longest pauses pass
   expect_as_planned();
   machine_.faults = machine_.below(2) == 0 ? 0 : 300;
@@ -131,7 +150,13 @@ TEST_P(FrozenModel, NothingStaysFrozenWhateverHappens) {
   EXPECT_TRUE(machine_.stopped.empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, FrozenModel, ::testing::Range(0u, 60u));
+std::vector<FrozenCase> cases(bool is_queued) {
+  std::vector<FrozenCase> all;
+  for (uint32_t seed = 0; seed < 60; ++seed) all.push_back({seed, is_queued});
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Seeds, FrozenModel, ::testing::ValuesIn(cases(false)));
+INSTANTIATE_TEST_SUITE_P(OfLateDrivers, FrozenModel, ::testing::ValuesIn(cases(true)));
 
 }  // namespace
 }  // namespace gpushare

@@ -33,12 +33,15 @@ class NastyMachine final : public FakeGpu, public Observer, public ProcReader {
   uint32_t below(uint32_t n) { return static_cast<uint32_t>(random_() % n); }
 
   // --- what is so
+  static constexpr Micros kOwnSlice{2048};
   struct Channel {
     int freezes = 0;
   };
   struct Group {
     uint32_t gpu = 0, device = 0, number = 0;
     bool is_dense = true;  // a search finds it without knowing it
+    bool is_first = true;  // that has its handle
+    Micros slice = kOwnSlice;
     std::map<uint32_t, Channel> channels;
   };
   struct Client {
@@ -46,6 +49,8 @@ class NastyMachine final : public FakeGpu, public Observer, public ProcReader {
     std::set<ProcessId> holders;  // of its descriptor; the number is the same in all
     int fd = 0;
     std::map<uint32_t, Group> groups;
+    std::set<uint32_t> names;  // of groups, also of those that are no more
+    bool was_inherited = false;
   };
   const std::map<uint32_t, Client>& clients() const { return clients_; }
   const std::set<ProcessId>& living() const { return living_; }
@@ -120,10 +125,14 @@ class NastyMachine final : public FakeGpu, public Observer, public ProcReader {
     }
     return result;
   }
-  Result<> set_slice(const GroupRef& group, Micros) override { return through_owner(group); }
+  Result<> set_slice(const GroupRef& group, Micros slice) override {
+    if (auto there = through_owner(group); !there) return there;
+    clients_.at(group.client).groups.at(group.group).slice = slice;
+    return {};
+  }
   Result<Micros> slice(const GroupRef& group) override {
     if (auto there = through_owner(group); !there) return std::unexpected(there.error());
-    return Micros(2048);
+    return clients_.at(group.client).groups.at(group.group).slice;
   }
   Result<uint32_t> hardware_group(const GroupRef& group) override {
     if (auto there = through_owner(group); !there) return std::unexpected(there.error());
@@ -277,6 +286,7 @@ class NastyMachine final : public FakeGpu, public Observer, public ProcReader {
                 .device = 0,
                 .number = 0,
                 .is_dense = below(3) > 0,
+                .is_first = client.names.insert(name).second,
                 .channels = {}};
     group.device = 1 + group.gpu;
     std::set<uint32_t> numbers;
@@ -299,7 +309,8 @@ class NastyMachine final : public FakeGpu, public Observer, public ProcReader {
     const ProcessId child{pid, ++started_};
     living_.insert(child);
     for (auto& [handle, client] : clients_)
-      if (client.holders.contains(parent)) client.holders.insert(child);
+      if (client.holders.contains(parent))
+        client.was_inherited = client.holders.insert(child).second;
     // Some make a call, and are seen by that.
     if (below(2) == 0)
       tell(child, ProcessOpened{.ns_pid = pid, .cgroup_id = 0, .uid = 0, .command = "x"});
