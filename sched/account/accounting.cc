@@ -66,8 +66,7 @@ Accounting::Charge Accounting::take_former_charge(pid_t pid, Time until) {
   Charge charge;
   for (Former& former : formers_) {
     if (former.pid != pid || former.until != until) continue;
-    const Charge more = std::exchange(former.meter.pending, Charge{});
-    charge = {charge.used + more.used, charge.turns + more.turns, charge.excused + more.excused};
+    charge.add(std::exchange(former.meter.pending, Charge{}));
   }
   return charge;
 }
@@ -331,6 +330,7 @@ void Accounting::sample(std::span<const Utilisation> samples, Time now) {
       const Nanos owed = std::exchange(meter.excused, Nanos{});
       meter.total += owed;
       meter.pending.used += owed;
+      meter.pending.disproved += owed;
     }
     if (busy >= kBusySample && !meter.is_frozen) meter.last_active = now;
   }

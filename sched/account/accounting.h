@@ -66,6 +66,14 @@ class Accounting {
     Nanos used{};
     uint32_t turns = 0;  // times it was switched in
     Nanos excused{};     // residence besides, that was no use by its own word alone
+    Nanos disproved{};   // of `used`: what was excused before, until a sample contradicted it
+
+    void add(const Charge& more) {
+      used += more.used;
+      turns += more.turns;
+      excused += more.excused;
+      disproved += more.disproved;
+    }
   };
   Charge take_former_charge(pid_t pid, Time until);
   void remove_former(pid_t pid, Time until);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sched/step/charging.h"
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -30,10 +31,18 @@ void Charging::charge(const ProcessId& process, uint32_t tenant, uint32_t gpu,
   if (is_serving(process)) {
     if (outside_.shims != nullptr) outside_.shims->add_server_use(gpu, charge.used);
   } else if (!is_gated(process)) {
-    Nanos used = charge.used;
+    Nanos used = charge.used - charge.disproved;
     const auto cap =
         charge.excused > Nanos{} ? outside_.tenants.at(tenant)->cap_on(gpu) : std::optional<Cap>();
-    if (cap) used += trust_[{tenant, gpu}].doubted(charge.excused, cap->fraction(), now);
+    if (cap) {
+      const Nanos doubted = trust_[{tenant, gpu}].doubted(charge.excused, cap->fraction(), now);
+      used += doubted;
+      believed_[{process, gpu}] += charge.excused - doubted;
+    }
+    if (charge.disproved > Nanos{}) {
+      const auto believed = believed_.extract({process, gpu});
+      if (believed) used += std::min(believed.mapped(), charge.disproved);
+    }
     outside_.region.tenants[tenant].buckets[gpu].charge(used);
   }
 }
@@ -42,6 +51,13 @@ void Charging::forget_caps() {
   std::erase_if(trust_, [&](const auto& trust) {
     const Tenant* const tenant = outside_.tenants.at(trust.first.first);
     return tenant == nullptr || !tenant->cap_on(trust.first.second);
+  });
+  std::erase_if(believed_, [&](const auto& one) {
+    const auto& [process, gpu] = one.first;
+    return !state_.members.contains(one.first) &&
+           std::ranges::none_of(state_.departed, [&](const Departed& departed) {
+             return departed.process == process && departed.gpu == gpu;
+           });
   });
 }
 
@@ -52,8 +68,7 @@ void Charging::charge_departed(TurnTaking& turns, const LogReader& logs, Time no
     const Accounting::Charge late = departed.succeeded
                                         ? accounting.take_former_charge(pid, *departed.succeeded)
                                         : accounting.take_charge(pid);
-    departed.owed.used += late.used;
-    departed.owed.excused += late.excused;
+    departed.owed.add(late);
     const std::optional<uint32_t> tenant = state_.tenants.find(departed.tenant);
     if (departed.job != 0 && departed.owed.used > Nanos{})
       turns.add_late(departed.job, departed.owed.used);
@@ -61,6 +76,7 @@ void Charging::charge_departed(TurnTaking& turns, const LogReader& logs, Time no
     departed.owed = {};
     const Time until = departed.succeeded.value_or(departed.until);
     const bool is_over = !tenant || (now >= until && logs.is_read_until(departed.gpu, until));
+    if (is_over) believed_.erase({departed.process, departed.gpu});
     if (is_over && departed.succeeded) accounting.remove_former(pid, until);
     if (is_over && !departed.succeeded) accounting.remove(pid);
     return is_over;

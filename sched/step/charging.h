@@ -23,7 +23,8 @@ class Charging {
   // What young programs with the shim say of themselves counts until the driver's samples do.
   void hear_the_young(Time now);
   // What an MPS server used is its clients' use; a program whose cap closes its own gate is charged
-  // there. What was excused of the use is charged to a cap as far as it is doubted (cap_trust.h).
+  // there. What was excused of the use is charged to a cap as far as it is doubted (cap_trust.h),
+  // and the rest of it when it is disproved.
   void charge(const ProcessId& process, uint32_t tenant, uint32_t gpu,
               const Accounting::Charge& charge, Time now);
   // Tenants have changed: of those that have no cap any more nothing is kept.
@@ -44,6 +45,7 @@ class Charging {
   State& state_;
   const Surroundings& outside_;
   std::map<std::pair<uint32_t, uint32_t>, CapTrust> trust_;  // by tenant slot and GPU
+  std::map<MemberKey, Nanos> believed_;                      // of what caps were told
 };
 
 }  // namespace gpushare

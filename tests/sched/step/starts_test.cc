@@ -214,5 +214,14 @@ TEST_F(Starts, WhatALiarHadAloneIsItsOwnWhenTheDriverHasSampledIt) {
   EXPECT_NEAR(used_s("liar"), 6, 0.1);
 }
 
+// As one whose kernel runs on and on, and is not waited for: its word is wrong, and it does not
+// lie.
+TEST_F(Starts, WhatItsCapHasNotBelievedIsNotChargedToItTwice) {
+  start();
+  sim::Program& program = rig_.add_busy("capped", {{"max", "30%"}});
+  words_.programs[program.process] = {.does = &program, .is_liar = true};
+  EXPECT_NEAR(rig_.measure(10s)[0], 0.3, 0.02);
+}
+
 }  // namespace
 }  // namespace gpushare
