@@ -70,6 +70,7 @@ bool LogReader::read(uint32_t gpu, Time now, Time deadline) {
     return true;
   }
   if (!has_log()) {
+    note_answer(gpu);
     state_.accounting[gpu].consume(
         {.records = {}, .lost = 0, .complete_until = outside_.clock.now()});
     return true;
@@ -94,11 +95,7 @@ bool LogReader::enter(uint32_t gpu, Time now, const Result<SwitchBatch>& batch) 
     if (log.failures == kMostFailures) give_up(gpu, batch.error());
     return false;
   }
-  if (std::exchange(log.failures, 0) >= kMostFailures) {
-    log_info("GPU {} answers again", gpu);
-    log.answers.succeeded();
-    state_.gpu_problems[gpu].clear();
-  }
+  note_answer(gpu);
   state_.accounting[gpu].consume(*batch);
   for (const SwitchRecord& record : batch->records) {
     if (outside_.listener != nullptr) outside_.listener->on_switch(record);
@@ -108,6 +105,14 @@ bool LogReader::enter(uint32_t gpu, Time now, const Result<SwitchBatch>& batch) 
       late_.look_for(record.pid, gpu);
   }
   return true;
+}
+
+void LogReader::note_answer(uint32_t gpu) {
+  Log& log = logs_[gpu];
+  if (std::exchange(log.failures, 0) < kMostFailures) return;
+  log_info("GPU {} answers again", gpu);
+  log.answers.succeeded();
+  state_.gpu_problems[gpu].clear();
 }
 
 // Nobody stays frozen on a GPU whose use cannot be read; the other ones go on.

@@ -56,6 +56,7 @@ class LogReader {
   bool enter(uint32_t gpu, Time now, const Result<SwitchBatch>& batch);
   bool has_log() const { return outside_.gpu.support().has_switch_log; }
   bool may_ask(uint32_t gpu, Time now) const;
+  void note_answer(uint32_t gpu);
   void give_up(uint32_t gpu, const Error& error);
 
   State& state_;

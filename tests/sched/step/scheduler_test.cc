@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "tests/sched/support/events.h"
 #include "tests/sched/support/fake_gpu.h"
+#include "tests/sched/enforce/queued_line.h"
 #include "tests/sched/support/scheduler_rig.h"
 
 namespace gpushare {
@@ -229,6 +232,26 @@ TEST(Scheduler, OneDeadGpuIsLeftAloneAndAskedAgainWhileTheOthersGoOn) {
   rig.run_for(61s);
   EXPECT_EQ(rig.scheduler->state().gpu_problems[1], "");
   EXPECT_EQ(gpu.frozen_channels(), 16);
+}
+
+TEST(Scheduler, AGpuWithoutALogIsDrivenAgainWhenItsDriverComesBack) {
+  test::FakeGpu gpu;
+  gpu.support_mut().has_switch_log = false;
+  test::FakeSchedulerRig rig;
+  bool comes_back = false;
+  uint32_t half_steps = 1;  // a call begins
+  const test::QueuePace pace{
+      .below = [&](uint32_t) { return comes_back ? 2U : std::exchange(half_steps, 0U); },
+      .may_stall = false};
+  rig.make_line = test::queued_lines(pace);
+  ASSERT_TRUE(Ledger(*rig.region).note_slice({.pid = 1, .start_ticks = 1}, 3, 2048));
+  rig.start(gpu);
+  rig.clock.advance(DriverLine::kStuck);
+  rig.scheduler->step();
+  EXPECT_NE(rig.scheduler->state().gpu_problems[0], "");
+  comes_back = true;
+  rig.run_for(1s);
+  EXPECT_EQ(rig.scheduler->state().gpu_problems[0], "");
 }
 
 }  // namespace
