@@ -77,6 +77,7 @@ struct Controlled {
   std::string note;
   bool has_doubt = false;     // a thaw has failed: what is frozen is to be looked at
   bool is_switching = false;  // a freeze or thaw of it is under way: nothing else is begun
+  uint32_t mending = 0;       // deeds of Enforcer::mend() under way: it is switching until the last
   bool owes_undo = false;     // it is thawed, and its slices restored, when that is over
   bool is_forgotten = false;  // it goes when nothing of it is under way any more
 

@@ -247,14 +247,19 @@ bool Enforcer::may_mend(const ControlKey& key) {
 
 void Enforcer::mend(const ControlKey& key, std::function<Result<>()> deed) {
   const auto followed = processes_.find(key);
-  if (followed != processes_.end()) followed->second.is_switching = true;
-  ask(key.second, [this, key, deed = std::move(deed)]() -> DriverAnswer {
-    return [this, key, result = deed()] {
+  const bool is_followed = followed != processes_.end();
+  if (is_followed) {
+    followed->second.is_switching = true;
+    ++followed->second.mending;
+  }
+  ask(key.second, [this, key, is_followed, deed = std::move(deed)]() -> DriverAnswer {
+    return [this, key, is_followed, result = deed()] {
       if (!has_undone(result))
         log_error("process {} was frozen by another: {}", key.first.pid, result.error().message());
-      const auto at = processes_.find(key);
-      if (at == processes_.end()) return;
-      at->second.is_switching = false;
+      if (!is_followed) return;
+      Controlled& process = processes_.at(key);  // it is not forgotten meanwhile
+      if (--process.mending > 0) return;
+      process.is_switching = false;
       go_on(key);
     };
   });

@@ -197,6 +197,22 @@ TEST_F(LateSlicesTest, WhoHasGoneWhileItsSlicesAreSetIsForgottenOnce) {
   end();
 }
 
+// Another process has frozen it and set its slice: that is two questions.
+TEST_F(LateSlicesTest, WhatIsMendedTwiceIsLeftAloneUntilBothAreDone) {
+  settle({target(kA, false)});
+  const ControlKey key{kA, 0};
+  ASSERT_TRUE(late_.may_mend(key));
+  for (int i = 0; i < 2; ++i) late_.mend(key, [] { return Result<>(); });
+  go_on(3);  // the second one begins
+  late_.collect();
+  apply_late({target(kA, true)});
+  steps_ = {1};  // it comes back
+  late_.collect();
+  registry_.close(kA);
+  late_.forget(kA, 0);
+  end();
+}
+
 // The second one's, that is: the first one's is asked for, and is to be restored.
 TEST_F(LateSlicesTest, WhoseSliceCannotBeListedGetsNoneOfTheOthers) {
   Ledger ledger(*region_);

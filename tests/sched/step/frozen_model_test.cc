@@ -8,8 +8,8 @@
 #include <string>
 
 #include "sched/enforce/recovery.h"
-#include "tests/sched/support/nasty_machine.h"
 #include "tests/sched/enforce/queued_line.h"
+#include "tests/sched/support/nasty_machine.h"
 #include "tests/sched/support/scheduler_rig.h"
 
 namespace gpushare {

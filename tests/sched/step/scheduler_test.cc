@@ -6,9 +6,9 @@
 
 #include <utility>
 
+#include "tests/sched/enforce/queued_line.h"
 #include "tests/sched/support/events.h"
 #include "tests/sched/support/fake_gpu.h"
-#include "tests/sched/enforce/queued_line.h"
 #include "tests/sched/support/scheduler_rig.h"
 
 namespace gpushare {
