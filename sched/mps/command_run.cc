@@ -12,6 +12,8 @@
 #include <system_error>
 #include <utility>
 
+#include "shmctl/program/child.h"
+
 namespace gpushare {
 namespace {
 
@@ -24,14 +26,6 @@ void close_all_else(posix_spawn_file_actions_t& files) {
     const int fd = std::atoi(entry.path().filename().c_str());
     if (fd > 2) posix_spawn_file_actions_addclose(&files, fd);
   }
-}
-
-std::vector<char*> pointers(std::vector<std::string>& words) {
-  std::vector<char*> all;
-  all.reserve(words.size() + 1);
-  for (std::string& word : words) all.push_back(word.data());
-  all.push_back(nullptr);
-  return all;
 }
 
 }  // namespace
@@ -81,7 +75,7 @@ Result<> CommandRun::start(const char* step, std::vector<std::string> words,
   // In a session of its own it does not get the signals of our terminal.
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
   const int error = ::posix_spawnp(&pid_, words.front().c_str(), &files, &attributes,
-                                   pointers(words).data(), pointers(environment).data());
+                                   exec_pointers(words).data(), exec_pointers(environment).data());
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
   step_ = step;

@@ -34,14 +34,6 @@ std::vector<std::string> environment_of(const Launch& launch) {
   return result;
 }
 
-std::vector<char*> pointers(std::vector<std::string>& words) {
-  std::vector<char*> list;
-  list.reserve(words.size() + 1);
-  for (std::string& word : words) list.push_back(word.data());
-  list.push_back(nullptr);
-  return list;
-}
-
 struct Ends {
   int input, output, errors;
   int failure;  // a pipe, which takes the errno of what failed
@@ -73,6 +65,14 @@ Fd file_in_memory() {
 
 }  // namespace
 
+std::vector<char*> exec_pointers(std::vector<std::string>& words) {
+  std::vector<char*> list;
+  list.reserve(words.size() + 1);
+  for (std::string& word : words) list.push_back(word.data());
+  list.push_back(nullptr);
+  return list;
+}
+
 Child::Child(Launch launch, Fd output, Fd errors)
     : launch_(std::move(launch)), output_(std::move(output)), errors_(std::move(errors)) {
   if (!launch_.log.empty()) begin_ = ::lseek(output_.get(), 0, SEEK_END);
@@ -94,7 +94,7 @@ Result<Child> Child::start(Launch launch) {
 
   std::vector<std::string> variables = environment_of(child.launch_);
   std::vector<std::string> words = child.launch_.command;
-  const std::vector<char*> arguments = pointers(words), environment = pointers(variables);
+  const std::vector<char*> arguments = exec_pointers(words), environment = exec_pointers(variables);
   int pipe[2];
   if (::pipe2(pipe, O_CLOEXEC) != 0) return errno_error(kStep, child.name());
   const Fd failed(pipe[0]);

@@ -21,6 +21,10 @@
 
 namespace gpushare {
 
+// The words as execve(2) and posix_spawn(3) take them: pointers to them, and a null pointer. Valid
+// for as long as `words` is not changed.
+std::vector<char*> exec_pointers(std::vector<std::string>& words);
+
 struct Launch {
   std::vector<std::string> command{};      // the program, by its path or found in PATH; arguments
   std::vector<std::string> environment{};  // NAME=VALUE, added to ours; NAME alone takes it away

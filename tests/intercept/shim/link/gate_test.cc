@@ -55,6 +55,13 @@ bool is_held(ShimRig& rig, const Child& program) {
          eventually([&] { return waiting(rig, program) == 1; });
 }
 
+// Another agent comes: the program has a slot of it, and is held there.
+void expect_it_obeys_the_next_agent(ShimRig& rig, const Child& program) {
+  rig.come_back();
+  EXPECT_TRUE(goes_on(rig)) << "it has a slot of the next agent's";
+  EXPECT_TRUE(is_held(rig, program));
+}
+
 bool launches_nothing(ShimRig& rig, std::chrono::nanoseconds during) {
   const uint64_t before = rig.launches_of_all();
   std::this_thread::sleep_for(during);
@@ -179,9 +186,7 @@ TEST(Gate, ObeysTheNextAgent) {
   const auto program = start_launching(rig);
   rig.die();
   std::this_thread::sleep_for(std::chrono::nanoseconds(kShimBeatTimeoutNs));
-  rig.come_back();
-  EXPECT_TRUE(goes_on(rig)) << "it has a slot of the next agent's";
-  EXPECT_TRUE(is_held(rig, *program));
+  expect_it_obeys_the_next_agent(rig, *program);
 }
 
 // Its closings are numbered like those of the last one, of which one was passed.
@@ -191,9 +196,7 @@ TEST(Gate, ObeysTheNextAgentAlsoWhereTheLastOneHasLeftItClosed) {
   ASSERT_TRUE(is_held(rig, *program));
   rig.die();
   ASSERT_TRUE(eventually([&] { return gave_up(rig, *program) == 1; }));
-  rig.come_back();
-  EXPECT_TRUE(goes_on(rig)) << "it has a slot of the next agent's";
-  EXPECT_TRUE(is_held(rig, *program));
+  expect_it_obeys_the_next_agent(rig, *program);
 }
 
 // The agent is there and accepts connections, like one that is stopped or swapped out.
