@@ -79,45 +79,60 @@ static ssize_t gs_show_gpu_usage(const struct gs_tenant_view *view, char *buf)
 	return gs_show_gpus(view, buf, gs_text_of_time);
 }
 
-/* It takes "GPU BYTES" or "GPU max". */
-static int gs_store_gpu_memory_max(struct gs_figures *figures, const char *text, size_t len)
+/* What is written for one GPU: its name, a blank, and a value. */
+struct gs_gpu_line {
+	const char *value; /* not terminated */
+	size_t value_len;
+	int gpu; /* or a negative error: a value that is none is said first */
+};
+
+static int gs_split_gpu_line(const char *text, size_t len, struct gs_gpu_line *line)
 {
 	const char *blank = memchr(text, ' ', len);
-	size_t first = blank ? (size_t)(blank - text) : len;
-	struct gs_settings scratch = figures->settings;
-	int gpu, err;
 
 	if (!blank)
 		return -EINVAL;
-	err = gs_parse_memory_max(&scratch, blank + 1, len - first - 1);
+	line->value = blank + 1;
+	line->value_len = len - (size_t)(line->value - text);
+	line->gpu = gs_gpu_of_name(text, (size_t)(blank - text));
+	return 0;
+}
+
+/* It takes "GPU BYTES" or "GPU max". */
+static int gs_store_gpu_memory_max(struct gs_figures *figures, const char *text, size_t len)
+{
+	struct gs_settings scratch = figures->settings;
+	struct gs_gpu_line line;
+	int err = gs_split_gpu_line(text, len, &line);
+
+	if (!err)
+		err = gs_parse_memory_max(&scratch, line.value, line.value_len);
 	if (err)
 		return err;
-	gpu = gs_gpu_of_name(text, first);
-	if (gpu < 0)
-		return gpu;
-	figures->gpu_memory_max[gpu] = scratch.memory_max;
+	if (line.gpu < 0)
+		return line.gpu;
+	figures->gpu_memory_max[line.gpu] = scratch.memory_max;
 	return 0;
 }
 
 /* It takes "GPU QUOTA PERIOD", "GPU QUOTA" or "GPU max", as `max` does behind the GPU. */
 static int gs_store_gpu_max(struct gs_figures *figures, const char *text, size_t len)
 {
-	const char *blank = memchr(text, ' ', len);
-	size_t first = blank ? (size_t)(blank - text) : len;
 	struct gs_settings scratch = figures->settings;
-	int gpu, err;
+	struct gs_gpu_line line;
+	int err = gs_split_gpu_line(text, len, &line);
 
-	if (!blank)
-		return -EINVAL;
-	gpu = gs_gpu_of_name(text, first);
-	scratch.period_us = gpu < 0 ? GPUSHARE_PERIOD_US_DEFAULT : figures->gpu_max[gpu].period_us;
-	err = gs_parse_max(&scratch, blank + 1, len - first - 1);
 	if (err)
 		return err;
-	if (gpu < 0)
-		return gpu;
-	figures->gpu_max[gpu].quota_us = scratch.quota_us;
-	figures->gpu_max[gpu].period_us = scratch.period_us;
+	scratch.period_us =
+		line.gpu < 0 ? GPUSHARE_PERIOD_US_DEFAULT : figures->gpu_max[line.gpu].period_us;
+	err = gs_parse_max(&scratch, line.value, line.value_len);
+	if (err)
+		return err;
+	if (line.gpu < 0)
+		return line.gpu;
+	figures->gpu_max[line.gpu].quota_us = scratch.quota_us;
+	figures->gpu_max[line.gpu].period_us = scratch.period_us;
 	return 0;
 }
 

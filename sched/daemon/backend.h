@@ -4,19 +4,17 @@
 // opened, so the agent and the supervisor have that done on a thread of its own (Opening).
 #pragma once
 
-#include <condition_variable>
 #include <functional>
+#include <future>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <system_error>
-#include <thread>
 #include <utility>
 
 #include "intercept/gpu.h"
 #include "intercept/lineage.h"
 #include "intercept/observer.h"
+#include "shmctl/base/aside.h"
 #include "shmctl/base/clock.h"
 #include "shmctl/base/error.h"
 
@@ -54,47 +52,26 @@ class Opening {
   // REQUIRES: !is_under_way(). Where no thread can be made it waits for the call itself.
   void begin(std::function<Result<T>()> open, Time now) {
     since_ = now;
-    answer_ = std::make_shared<Answer>();
-    const auto work = [answer = answer_, open = std::move(open), told = told_] {
-      Result<T> opened = open();
-      {
-        const std::lock_guard lock(answer->mutex);
-        answer->value = std::move(opened);
-      }
-      answer->has_come.notify_all();
-      told();
-    };
-    try {
-      std::thread(work).detach();
-    } catch (const std::system_error&) {
-      work();
-    }
+    answer_ = start_aside<Result<T>>(open, told_);
+    if (answer_.valid()) return;
+    std::packaged_task<Result<T>()> task(std::move(open));
+    answer_ = task.get_future();
+    task();
+    told_();
   }
-  bool is_under_way() const { return answer_ != nullptr; }
+  bool is_under_way() const { return answer_.valid(); }
   Time since() const { return since_; }  // valid while it is under way
 
   // The answer, once; nullopt: there is none within `patience`, or nothing is under way.
   std::optional<Result<T>> take(Nanos patience = {}) {
-    if (answer_ == nullptr) return std::nullopt;
-    std::optional<Result<T>> value;
-    {
-      std::unique_lock lock(answer_->mutex);
-      answer_->has_come.wait_for(lock, patience, [this] { return answer_->value.has_value(); });
-      value = std::exchange(answer_->value, std::nullopt);
-    }
-    if (value) answer_.reset();
-    return value;
+    if (!answer_.valid() || answer_.wait_for(patience) != std::future_status::ready)
+      return std::nullopt;
+    return answer_.get();
   }
 
  private:
-  struct Answer {
-    std::mutex mutex;
-    std::condition_variable has_come;
-    std::optional<Result<T>> value;
-  };
-
   const std::function<void()> told_;
-  std::shared_ptr<Answer> answer_;  // nullptr: nothing is under way
+  std::future<Result<T>> answer_;  // invalid: nothing is under way
   Time since_{};
 };
 

@@ -36,13 +36,17 @@ inline std::thread start_quietly(std::function<void()> work) {
 }
 
 // The answer of `work`, once it is there. Unlike that of std::async(), the future may be dropped at
-// any time. `work` must own all that it uses. Error: no thread can be made; the future is invalid.
+// any time. `work` must own all that it uses, and so must `told`, which is called on that thread
+// when the answer is there. Error: no thread can be made; the future is invalid.
 template <class T>
-std::future<T> start_aside(std::function<T()> work) {
+std::future<T> start_aside(std::function<T()> work, std::function<void()> told = {}) {
   std::packaged_task<T()> task(std::move(work));
   std::future<T> answer = task.get_future();
   try {
-    std::thread(std::move(task)).detach();
+    std::thread([task = std::move(task), told = std::move(told)]() mutable {
+      task();
+      if (told) told();
+    }).detach();
   } catch (const std::system_error&) {
     return {};
   }
