@@ -14,7 +14,7 @@ void Exchange::begin(Time now, std::span<const Mover> shrink, std::span<const Mo
       first_ = mover.tenant;
     }
   }
-  if (shrink.empty() || grow.empty() || longest > kLongestDrain) return;
+  if (shrink.empty() || grow.empty() || longest < kWorthIt || longest > kLongestDrain) return;
   now_ = begun_ = now;
   first_went_ = now + kPatience;
   has_gone_ = false;

@@ -32,6 +32,9 @@ class Exchange {
     Nanos drain{};
   };
 
+  // Where nobody's drain is longer, who grows is told when who shrinks has gone: that is sooner
+  // over, and the groups between them are empty until the agent looks, 1 to 2 ms.
+  static constexpr Nanos kWorthIt = std::chrono::milliseconds(1);
   // A longer drain is not believed: then nobody is told ahead.
   static constexpr Nanos kLongestDrain = std::chrono::seconds(2);
   // So long the first one's launch is waited for; and an exchange that has not
@@ -40,8 +43,8 @@ class Exchange {
   static constexpr Nanos kPatience = std::chrono::milliseconds(200);
 
   // `shrink` have been assigned `to`; `grow` will be when those have confirmed it. Nothing comes of
-  // it if either is empty, or a drain is too long. REQUIRES: !is_under_way(), and nobody is in
-  // both.
+  // it if either is empty, a drain is too long, or all are too short. REQUIRES: !is_under_way(),
+  // and nobody is in both.
   void begin(Time now, std::span<const Mover> shrink, std::span<const Mover> grow);
   // The time is now this one, and tenants are assigned what `sets` says.
   void advance(Time now, const SmSets& sets);

@@ -76,15 +76,17 @@ bool Milestones::record(const Driver& driver, CUstream stream, uint64_t now,
   CUevent& event = events_[next_];
   if (event == nullptr && driver.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
     return false;
+  const bool is_empty = place && driver.cuStreamQuery(stream) == CUDA_SUCCESS;
+  if (is_empty) learn(1, *place);
   const bool was_never_empty = is_left((next_ + kMost - 1) % kMost);
   intervals_[interval_count_++ % kIntervals] = was_never_empty ? now - last_ns_ : 0;
   interval_ns_.store(*std::max_element(intervals_, intervals_ + kIntervals),
                      std::memory_order_relaxed);
   is_on_its_way_[next_] = driver.cuEventRecord(event, stream) == CUDA_SUCCESS;
   recorded_ns_[next_] = now;
-  tells_drain_[next_] = place.has_value();
+  tells_drain_[next_] = place && !is_empty;
   places_[next_] = place.value_or(0);
-  if (place && !is_watching_ && now - watched_since_ns_ >= kWatchEveryNs) {
+  if (tells_drain_[next_] && !is_watching_ && now - watched_since_ns_ >= kWatchEveryNs) {
     is_watching_ = true;
     watched_ = next_;
     watched_since_ns_ = now;

@@ -67,7 +67,10 @@ class Milestones {
 
   // How long it takes from a launch until all that was in line before it has ended, smoothed; 0:
   // not known yet. A program that keeps its queue full launches when something in it has ended, so
-  // that is seen by launches, as long as each of them looks. And in which partition.
+  // that is seen by launches, as long as each of them looks. One that waits for its work launches
+  // into an empty queue, and would see the milestone pass at its next launch only, however long its
+  // host takes until then: so an empty queue is asked for, and counts as 1 ns. And in which
+  // partition.
   uint64_t drain_ns() const { return drain_ns_.load(std::memory_order_relaxed); }
   uint64_t drain_place() const { return drain_place_.load(std::memory_order_relaxed); }
 

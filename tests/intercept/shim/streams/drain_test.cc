@@ -78,6 +78,9 @@ class Milestone : public ::testing::Test {
       self->passes_at_[event] = self->ends_;
       return CUDA_SUCCESS;
     };
+    driver_.cuStreamQuery = [](CUstream) {
+      return self->now_ns_ < self->ends_ ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+    };
     driver_.cuEventDestroy_v2 = [](CUevent) { return CUDA_SUCCESS; };
     driver_.cuEventQuery = [](CUevent event) {
       ++self->queries_;
@@ -124,6 +127,20 @@ TEST_F(Milestone, TellsHowLongTheQueueTakes) {
         << row.kernel_us << " us, " << row.depth;
     EXPECT_EQ(milestones_.drain_place(), 7u);
   }
+}
+
+// It waits for each kernel, and then its host is busy for a while, or blocked.
+TEST_F(Milestone, OfAProgramThatWaitsForItsWorkSaysNothingOfItsHost) {
+  for (uint64_t i = 0; i < 1000; ++i) {
+    milestones_.record(driver_, nullptr, now_ns_, 7);
+    ends_ = now_ns_ + kMs / 5;
+    now_ns_ = ends_ + (i % 8 == 7 ? 30 * kMs : kMs / 20);
+  }
+  EXPECT_GT(milestones_.drain_ns(), 0u);
+  EXPECT_LT(milestones_.drain_ns(), kMs / 5);
+  run(2 * kMs, 8, 1000 * kMs);
+  EXPECT_NEAR(static_cast<double>(milestones_.drain_ns()), 14.0 * kMs, 2.0 * kMs)
+      << "then it keeps its queue full";
 }
 
 TEST_F(Milestone, OfANewPlaceIsNotMixedWithTheOldOne) {
