@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is left of a job, and how that is known: the most certain of what was said of it, announced
 // by it, or learnt from earlier runs of its command. A job that goes on for a tenth longer than
-// was said of it, and for 100 ms at least, is unknown from then on, so that a false word wins
-// nothing but that time. Pure.
+// was said of it, and for 2 s at least (100 ms, if it was learnt), is unknown from then on, so that
+// a false word wins nothing but that time. Pure.
 #pragma once
 
 #include <optional>

@@ -50,17 +50,19 @@ TEST(Left, WhoExceedsWhatWasSaidOfItIsUnknownFromThenOn) {
 
 // Its service includes what its hand-overs have cost.
 TEST(Left, WhoIsALittleOverAnExactWordIsAboutToEnd) {
-  for (const Nanos service : {Nanos(10s), Nanos(10'999ms)}) {
-    EXPECT_EQ(left_of({.length = 10s, .service = service}), (Left{0s, LeftSource::kSaid}));
-    EXPECT_EQ(left_of({.learnt = 10s, .service = service}), (Left{0s, LeftSource::kLearnt}));
+  for (const Nanos service : {Nanos(30s), Nanos(32'999ms)}) {
+    EXPECT_EQ(left_of({.length = 30s, .service = service}), (Left{0s, LeftSource::kSaid}));
+    EXPECT_EQ(left_of({.learnt = 30s, .service = service}), (Left{0s, LeftSource::kLearnt}));
   }
 }
 
-// A program that makes its context has received some tens of milliseconds before it has done any of
-// what its length was said of.
+// A program that makes its context has received up to seconds before it has done any of what its
+// length was said of.
 TEST(Left, AShortJobMayHaveStartedAsWell) {
-  EXPECT_EQ(left_of({.length = 300ms, .service = 399ms}), (Left{0s, LeftSource::kSaid}));
-  EXPECT_EQ(left_of({.length = 300ms, .service = 400ms}), Left{});
+  EXPECT_EQ(left_of({.length = 300ms, .service = 2299ms}), (Left{0s, LeftSource::kSaid}));
+  EXPECT_EQ(left_of({.length = 300ms, .service = 2300ms}), Left{});
+  EXPECT_EQ(left_of({.learnt = 300ms, .service = 399ms}), (Left{0s, LeftSource::kLearnt}));
+  EXPECT_EQ(left_of({.learnt = 300ms, .service = 400ms}), Left{});
 }
 
 TEST(Left, TakesAnyNumbers) {
