@@ -35,12 +35,22 @@ void Milestones::look_what_passed(const Driver& driver, uint64_t now) {
   looked_ns_ = now;
   for (; oldest_ != next_; oldest_ = (oldest_ + 1) % kMost) {
     if (!is_on_its_way_[oldest_]) continue;
-    if (driver.cuEventQuery(events_[oldest_]) == CUDA_ERROR_NOT_READY) return;
+    if (driver.cuEventQuery(events_[oldest_]) == CUDA_ERROR_NOT_READY) {
+      looked_in_vain_ns_ = now;
+      return;
+    }
     is_on_its_way_[oldest_] = false;
-    if (oldest_ == watched_) is_watching_ = false;
+    if (oldest_ == watched_) set_watching(false);
     if (tells_drain_[oldest_]) learn(now - recorded_ns_[oldest_], places_[oldest_]);
   }
-  is_watching_ = false;
+  set_watching(false);
+}
+
+void Milestones::look_after_wait(const Driver& driver, uint64_t now) {
+  const TryLocked locked(lock_);
+  if (!locked.is_held() || !is_watching()) return;
+  now = std::max({now, last_ns_, looked_ns_});
+  if (now - looked_in_vain_ns_ >= kLookEveryNs) look_what_passed(driver, now);
 }
 
 void Milestones::learn(uint64_t drain_ns, uint64_t place) {
@@ -59,10 +69,10 @@ bool Milestones::record(const Driver& driver, CUstream stream, uint64_t now,
   now = std::max({now, last_ns_, looked_ns_});  // another thread that asked later may be before us
   spacing_ns_ = std::clamp(spacing_ns_, kLeastSpacingNs, kMostSpacingNs);
   const bool is_time = now - last_ns_ >= spacing_ns_;
-  if (is_time || (is_watching_ && now - looked_ns_ >= kLookEveryNs)) look_what_passed(driver, now);
+  if (is_time || (is_watching() && now - looked_ns_ >= kLookEveryNs)) look_what_passed(driver, now);
   if (!is_time) {
-    if (!is_watching_) std::fill_n(tells_drain_, kMost, false);  // launches look no more
-    return is_watching_;
+    if (!is_watching()) std::fill_n(tells_drain_, kMost, false);  // launches look no more
+    return is_watching();
   }
   const auto is_left = [&](unsigned i) {
     return is_on_its_way_[i] && driver.cuEventQuery(events_[i]) == CUDA_ERROR_NOT_READY;
@@ -86,14 +96,14 @@ bool Milestones::record(const Driver& driver, CUstream stream, uint64_t now,
   recorded_ns_[next_] = now;
   tells_drain_[next_] = place && !is_empty;
   places_[next_] = place.value_or(0);
-  if (tells_drain_[next_] && !is_watching_ && now - watched_since_ns_ >= kWatchEveryNs) {
-    is_watching_ = true;
+  if (tells_drain_[next_] && !is_watching() && now - watched_since_ns_ >= kWatchEveryNs) {
+    set_watching(true);
     watched_ = next_;
     watched_since_ns_ = now;
   }
   next_ = (next_ + 1) % kMost;
   if (oldest_ == next_) {  // it is used again before it was seen to pass
-    if (oldest_ == watched_) is_watching_ = false;
+    if (oldest_ == watched_) set_watching(false);
     oldest_ = (oldest_ + 1) % kMost;
   }
   last_ns_ = now;

@@ -58,6 +58,9 @@ class Milestones {
   // `place`: the partition, as in ShimGpu::wanted, if all that is in line runs there.
   // REQUIRES: the context of the stream is current, and nothing captures.
   bool record(const Driver& driver, CUstream stream, uint64_t now, std::optional<uint64_t> place);
+  // Any thread. Whether a wait may see one pass; then it is to look.
+  bool is_watching() const { return is_watching_.load(std::memory_order_relaxed); }
+  void look_after_wait(const Driver& driver, uint64_t now);
   // Any thread. How many are on their way.
   uint32_t count_left(const Driver& driver);
   // The longest of the last intervals between two of them in which the queue was never empty; 0:
@@ -67,10 +70,9 @@ class Milestones {
 
   // How long it takes from a launch until all that was in line before it has ended, smoothed; 0:
   // not known yet. A program that keeps its queue full launches when something in it has ended, so
-  // that is seen by launches, as long as each of them looks. One that waits for its work launches
-  // into an empty queue, and would see the milestone pass at its next launch only, however long its
-  // host takes until then: so an empty queue is asked for, and counts as 1 ns. And in which
-  // partition.
+  // that is seen by launches, as long as each of them looks. One that waits for its work would see
+  // it at its next launch only, however long its host takes until then: so waits look as well, and
+  // a milestone in an empty queue counts as 1 ns. And in which partition.
   uint64_t drain_ns() const { return drain_ns_.load(std::memory_order_relaxed); }
   uint64_t drain_place() const { return drain_place_.load(std::memory_order_relaxed); }
 
@@ -83,6 +85,7 @@ class Milestones {
   static constexpr uint64_t kLeastSpacingNs = 2'000'000, kMostSpacingNs = 1'000'000'000;
 
   void look_what_passed(const Driver& driver, uint64_t now);
+  void set_watching(bool is) { is_watching_.store(is, std::memory_order_relaxed); }
   void learn(uint64_t drain_ns, uint64_t place);
 
   SpinLock lock_;  // of what follows
@@ -91,13 +94,13 @@ class Milestones {
   uint64_t recorded_ns_[kMost], places_[kMost];
   bool tells_drain_[kMost];  // each launch since then has looked
   unsigned oldest_;          // that may be on its way
-  // Where launches are dense, one milestone is looked for until it has passed, now and then.
-  bool is_watching_;
   unsigned watched_;
-  uint64_t watched_since_ns_, looked_ns_;
+  uint64_t watched_since_ns_, looked_ns_, looked_in_vain_ns_;
   unsigned next_;
   uint64_t last_ns_, spacing_ns_, intervals_[kIntervals];
   unsigned interval_count_;
+  // Where launches are dense, one milestone is looked for until it has passed, now and then.
+  std::atomic<bool> is_watching_;
   std::atomic<uint64_t> interval_ns_, drain_ns_, drain_place_;
 };
 

@@ -248,6 +248,10 @@ void Streams::look_after_wait() {
     try_to_follow(*device, false);
   else if (has_concern(*device, kStreamLate))
     settle_in_time(*device);
+  if (device->milestones.is_watching()) {
+    const AllowedInCaptures allowed(*driver_);
+    device->milestones.look_after_wait(*driver_, monotonic_ns());
+  }
   if (is_announced_new(*device)) make_announced(*device);
 }
 

@@ -261,7 +261,7 @@ class Streams {
   }
   bool is_due_after_wait(const Device& device) const {
     return is_announced_new(device) || is_wanted_new(device) ||
-           has_concern(device, kStreamLacks | kStreamLate);
+           has_concern(device, kStreamLacks | kStreamLate) || device.milestones.is_watching();
   }
   void make_announced(Device& device);
   bool is_prepared(Device& device, uint64_t set);
