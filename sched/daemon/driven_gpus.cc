@@ -60,7 +60,7 @@ bool DrivenGpus::find(const Config& config, ShimProcesses* shims, Nanos patience
                                                .lengths = &parts_.lengths,
                                                .driver_calls = DriverCalls::kOnThreads},
                                   parts_.identity, config);
-  parts_.module.start_over(gpus(), config);
+  parts_.module.start_over(gpus(), config, driven_->scheduler->state());
   log_found(config);
   return true;
 }

@@ -64,8 +64,9 @@ bool ModuleLink::follow(const Observer* used, Time now) {
   return kernel_tenants_->follow(now);
 }
 
-void ModuleLink::start_over(std::span<const GpuInfo> gpus, const Config& config) {
-  if (usage_report_) usage_report_->start_over(tenants_);
+void ModuleLink::start_over(std::span<const GpuInfo> gpus, const Config& config,
+                            const State& state) {
+  if (usage_report_) usage_report_->start_over(state);
   describe(gpus, config);
 }
 

@@ -45,9 +45,10 @@ class ModuleLink {
   // that the scheduler reads. If that is not the module's ring, the ring is read here.
   bool follow(const Observer* used, Time now);
 
-  // Usage is reported to the module (see sched/module/usage_report.h): from now on it counts from
-  // zero again; which GPUs there are and how they are shared; how much was used.
-  void start_over(std::span<const GpuInfo> gpus, const Config& config);
+  // Usage is reported to the module (see sched/module/usage_report.h): from now on it is counted by
+  // a new scheduler, of this state; which GPUs there are and how they are shared; how much was
+  // used.
+  void start_over(std::span<const GpuInfo> gpus, const Config& config, const State& state);
   void describe(std::span<const GpuInfo> gpus, const Config& config);
   void publish(Time now, const State& state);
 

@@ -21,6 +21,12 @@ Nanos period_of(const Tenant& tenant) {
   return tenant.gpu_caps.empty() ? Nanos{} : Nanos(tenant.gpu_caps.begin()->second.period);
 }
 
+// What the files showed beyond what is counted on from.
+template <class T>
+T besides(T shown, T counted) {
+  return shown - std::min(shown, counted);
+}
+
 }  // namespace
 
 std::vector<kmod::TenantUsage> usages_of(const State& state) {
@@ -50,14 +56,14 @@ std::vector<kmod::TenantUsage> usages_of(const State& state) {
   return usages;
 }
 
-void UsageReport::start_over(const Tenants& tenants) {
+void UsageReport::start_over(const State& state) {
   before_.clear();
   published_.clear();
   waits_.clear();
   used_.clear();
   looked_at_ = {};
-  for (const uint32_t slot : tenants.slots()) {
-    const std::string& name = tenants.at(slot)->name;
+  for (const kmod::TenantUsage& counted : usages_of(state)) {
+    const std::string& name = counted.tenant;
     const auto micros_of = [&](const char* file) {
       return Micros(static_cast<int64_t>(tree_.counter(name, file).value_or(0)));
     };
@@ -65,15 +71,16 @@ void UsageReport::start_over(const Tenants& tenants) {
       return Micros(
           static_cast<int64_t>(tree_.counter(name, "pressure", line, "total=").value_or(0)));
     };
-    before_[name] = {.tenant = name,
-                     .gpu_time = micros_of("gpu_time_us"),
-                     .throttled = micros_of("throttled_us"),
-                     .freezes = tree_.counter(name, "freezes").value_or(0),
-                     .periods = tree_.counter(name, "stat", "nr_periods ").value_or(0),
-                     .throttled_periods = tree_.counter(name, "stat", "nr_throttled ").value_or(0),
-                     .some = {.total = total_of("some ")},
-                     .full = {.total = total_of("full ")},
-                     .share_permille = std::nullopt};
+    before_[name] = {
+        .tenant = name,
+        .gpu_time = besides(micros_of("gpu_time_us"), counted.gpu_time),
+        .throttled = besides(micros_of("throttled_us"), counted.throttled),
+        .freezes = besides(tree_.counter(name, "freezes").value_or(0), counted.freezes),
+        .periods = tree_.counter(name, "stat", "nr_periods ").value_or(0),
+        .throttled_periods = tree_.counter(name, "stat", "nr_throttled ").value_or(0),
+        .some = {.total = total_of("some ")},
+        .full = {.total = total_of("full ")},
+        .share_permille = std::nullopt};
   }
 }
 
@@ -98,13 +105,13 @@ void UsageReport::look(Time now, const State& state) {
   std::erase_if(waits_, [&](const auto& item) { return !state.tenants.find(item.first); });
   for (const uint32_t slot : state.tenants.slots()) {
     const Tenant& tenant = *state.tenants.at(slot);
-    Waits& waits = waits_[tenant.name];
+    const auto use = state.tenant_use.find(slot);
+    const Nanos throttled = use == state.tenant_use.end() ? Nanos{} : use->second.throttled;
+    Waits& waits = waits_.try_emplace(tenant.name, Waits{.throttled = throttled}).first->second;
     const std::vector<Turn>& own = turns[slot];
     const Waited waited = gpushare::waited(own, passed);
     waits.some.add(waited.some, passed);
     waits.full.add(waited.full, passed);
-    const auto use = state.tenant_use.find(slot);
-    const Nanos throttled = use == state.tenant_use.end() ? Nanos{} : use->second.throttled;
     const bool has_work = std::ranges::any_of(own, &Turn::wants_gpu);
     waits.periods.add(now, passed, period_of(tenant), has_work, throttled - waits.throttled);
     waits.throttled = throttled;

@@ -2,9 +2,10 @@
 // UsageReport: tells the kernel module what each tenant has used, for the read-only files in sysfs;
 // every 100 ms, and only what has changed. One thread, the agent's.
 //
-// The files count from the making of the tenant, the agent counts from its own start, or from when
-// it last found its GPUs. So what the files showed at that time is added. The averages of
-// `pressure` begin at zero then, and so do the lines of single GPUs.
+// The files count from the making of the tenant. The agent counts on, at its start and when it
+// finds its GPUs again, from what was published in the control plane last, or from zero where
+// nothing was. So what the files showed beyond that at that time is added. The averages of
+// `pressure` begin at zero then.
 #pragma once
 
 #include <map>
@@ -32,8 +33,8 @@ class UsageReport {
   // `device` and `tree` outlive the object.
   UsageReport(kmod::Device& device, const SysfsTree& tree) : device_(device), tree_(tree) {}
 
-  // Call it when the usage in the scheduler's state begins at zero again.
-  void start_over(const Tenants& tenants);
+  // Call it when the usage in the scheduler's state has begun anew, before the first step.
+  void start_over(const State& state);
   // Does nothing sooner than kInterval after it last did something. Of failures in a row, the first
   // is logged; what was not told is told by the next call.
   void publish(Time now, const State& state);
@@ -44,8 +45,8 @@ class UsageReport {
  private:
   // What a tenant waited since start_over().
   struct Waits {
-    Pressure some, full;
-    CapPeriods periods;
+    Pressure some{}, full{};
+    CapPeriods periods{};
     Nanos throttled{};  // as it was at the last look
   };
   void look(Time now, const State& state);

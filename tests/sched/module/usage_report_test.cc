@@ -21,6 +21,7 @@ class UsageReportTest : public ::testing::Test {
         if (usage.tenant == tenant) return usage;
     return std::nullopt;
   }
+  void start_over() { report_.start_over(rig_.scheduler->state()); }
   void publish() { report_.publish(rig_.machine.model.now(), rig_.scheduler->state()); }
 
   test::SchedulerRig rig_;
@@ -140,8 +141,8 @@ TEST_F(UsageReportTest, CountsOnWhereAnAgentBeforeStopped) {
   tree_.put("tenants/a/pressure",
             "some avg10=1.00 avg60=2.00 avg300=3.00 total=444\n"
             "full avg10=0.00 avg60=0.00 avg300=0.00 total=333\n");
-  report_.start_over(rig_.tenants);
   rig_.start();
+  start_over();
   rig_.add_busy("a", {});
   rig_.run_for(1s);
   publish();
@@ -151,6 +152,34 @@ TEST_F(UsageReportTest, CountsOnWhereAnAgentBeforeStopped) {
   EXPECT_EQ(last("a")->throttled_periods, 30u);
   EXPECT_GE(last("a")->some.total_us, 444u);
   EXPECT_GE(last("a")->full.total_us, 333u);
+}
+
+// The agent's own counters go on as well, from what was published in the control plane last.
+TEST_F(UsageReportTest, WhatAnAgentBeforeCountedIsNotToldTwice) {
+  rig_.start();
+  rig_.add_busy("a", {{"max", "50%"}});
+  rig_.run_for(3s);
+  publish();
+  const auto before = last("a");
+  ASSERT_TRUE(before && before->freezes > 0);
+  ASSERT_TRUE(tree_.create("a"));
+  tree_.put("tenants/a/gpu_time_us", std::to_string(before->gpu_time_us) + "\n");
+  tree_.put("tenants/a/throttled_us", std::to_string(before->throttled_us) + "\n");
+  tree_.put("tenants/a/freezes", std::to_string(before->freezes) + "\n");
+  rig_.kill();
+  rig_.start();
+  start_over();
+  rig_.run_for(1s);
+  publish();
+  const auto after = last("a");
+  ASSERT_TRUE(after);
+  // The program is found again after a while.
+  EXPECT_GT(after->gpu_time_us, before->gpu_time_us + 200'000);
+  EXPECT_LT(after->gpu_time_us, before->gpu_time_us + 600'000);
+  EXPECT_GT(after->throttled_us, before->throttled_us + 200'000);
+  EXPECT_LT(after->throttled_us, before->throttled_us + 600'000);
+  EXPECT_LT(after->freezes, before->freezes + 50);
+  EXPECT_LE(after->throttled_periods, 12u) << "of 100 ms, in 1 s";
 }
 
 TEST_F(UsageReportTest, AFailureIsTriedAgain) {
