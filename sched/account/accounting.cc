@@ -104,7 +104,7 @@ void Accounting::consume(const SwitchBatch& batch) {
   if (batch.lost > 0) {
     lost_ += batch.lost;
     const Time resumes = batch.records.empty() ? batch.complete_until : batch.records.front().time;
-    if (is_started_ && resumes > at_ && !batch.records.empty()) {
+    if (is_started_ && resumes > at_) {
       unattributed_ += resumes - at_;
       forget_resident();
     }
@@ -236,13 +236,15 @@ Nanos Accounting::round() const {
   return round;
 }
 
-// No record for long: nobody known to be resident must be one that was there before us.
+// No record for long: where nobody is known to be resident, that must be one that was there before
+// us; but not after a record of one that went off, nor of one that came on and is not known yet. The
+// log's time may be before that at which a process came.
 void Accounting::infer_resident() {
-  if (!has_log_ || (is_resident_known_ && find(resident_) != nullptr)) return;
+  if (!has_log_ || resident_ != 0 || vacant_since_ != Time::min()) return;
   pid_t found = 0, unsampled = 0;
   int busy = 0, present = 0;
   for (const auto& [pid, meter] : meters_) {
-    if (meter.ended != Time::max()) continue;
+    if (meter.ended != Time::max() || meter.added > at_) continue;
     ++present;
     if (meter.sampled < 0) unsampled = pid;
     if (meter.is_frozen || meter.sampled < kBusySample) continue;
@@ -268,6 +270,7 @@ void Accounting::apply(const SwitchRecord& record) {
     const bool is_change = resident_ == 0 && vacant_since_ != Time::min();
     if (is_change && record.time - vacant_since_ <= kLongestSwitch)
       all_.back().switching += record.time - vacant_since_;
+    vacant_since_ = Time::min();
     resident_ = record.pid;
     turn_began_ = record.time;
     is_turn_whole_ = true;
@@ -276,8 +279,8 @@ void Accounting::apply(const SwitchRecord& record) {
       ++meter->slots.back().starts;
       ++meter->pending.turns;
     }
-  } else if (resident_ == record.pid) {
-    if (meter != nullptr && is_turn_whole_) end_turn(*meter, record.time - turn_began_);
+  } else if (resident_ == record.pid || resident_ == 0) {
+    if (resident_ != 0 && meter != nullptr && is_turn_whole_) end_turn(*meter, record.time - turn_began_);
     resident_ = 0;
     vacant_since_ = record.time;
   }
@@ -298,7 +301,14 @@ void Accounting::apply(const Boundary& boundary) {
     return;
   }
   const bool is_freeze = boundary.kind == Boundary::Kind::kFreeze;
-  Meter* meter = bearer(boundary.pid);
+  // Nobody was frozen before it came: that was the earlier bearer of its pid.
+  Meter* meter = find(boundary.pid);
+  if (meter != nullptr && boundary.at < meter->added) meter = nullptr;
+  for (Former& former : formers_) {
+    if (former.pid != boundary.pid || boundary.at > former.until) continue;
+    meter = &former.meter;
+    break;
+  }
   if (meter == nullptr || meter->is_frozen == is_freeze) return;
   if (resident_ == boundary.pid) {
     decide(*meter);

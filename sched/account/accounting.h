@@ -184,7 +184,8 @@ class Accounting {
   Nanos undecided_{};
   Time turn_began_{};               // by the record of its start
   bool is_turn_whole_ = false;      // no freeze or thaw of the resident one since then
-  Time vacant_since_{Time::min()};  // when the last one went off; min(): not known
+  // When the last one went off, while nobody is on the GPU; min(): somebody is, or it is not known.
+  Time vacant_since_{Time::min()};
   Slots all_{};                     // used and starts of the whole GPU
   uint64_t records_ = 0, lost_ = 0;
   Nanos unattributed_{};

@@ -530,6 +530,49 @@ TEST_F(AccountingTest, TimeBeforeTheFirstRecordAfterALossIsNobodys) {
   EXPECT_EQ(accounting_.lost(), 100u);
 }
 
+TEST_F(AccountingTest, AfterALossWithoutARecordNobodyIsChargedUntilTheNext) {
+  start({}, kA);
+  consume(milliseconds(10));
+  accounting_.take_charge(kA);
+  consume(milliseconds(60), /*lost=*/2);
+  EXPECT_EQ(accounting_.take_charge(kA).used, Nanos{});
+  EXPECT_EQ(accounting_.unattributed(), milliseconds(50));
+}
+
+// It may be resident without a record only if it was there before the log was read.
+TEST_F(AccountingTest, WhoHasNeverComeOnAfterAnotherWentOffIsNotResident) {
+  accounting_.remove(kB);
+  start({}, 999);
+  stop(milliseconds(1), 999);
+  consume(seconds(1));
+  EXPECT_EQ(accounting_.take_charge(kA).used, Nanos{});
+}
+
+TEST_F(AccountingTest, WhoIsNotTheOneThatTheLogNamesIsNotResident) {
+  accounting_.remove(kB);
+  start({}, 999);
+  consume(seconds(1));
+  EXPECT_EQ(accounting_.take_charge(kA).used, Nanos{});
+}
+
+TEST_F(AccountingTest, NobodyIsResidentBeforeItCame) {
+  accounting_.remove(kA);
+  accounting_.remove(kB);
+  accounting_.add(30, at(milliseconds(950)));
+  consume(milliseconds(950));
+  EXPECT_EQ(accounting_.take_charge(30).used, Nanos{});
+  consume(seconds(2));
+  EXPECT_GT(accounting_.take_charge(30).used, milliseconds(900)) << "it is alone";
+}
+
+TEST_F(AccountingTest, AFreezeAtTheInstantOfASuccessionIsOfTheEarlierBearer) {
+  accounting_.set_frozen(kA, true, at(milliseconds(5)));
+  accounting_.succeed(kA, at(milliseconds(5)), at(milliseconds(8)));
+  start(milliseconds(6), kA);
+  consume(milliseconds(16));
+  EXPECT_EQ(accounting_.take_charge(kA).used, milliseconds(10));
+}
+
 TEST_F(AccountingTest, ProcessesThatAreNotOursOnlyMakeTheGpuBusy) {
   start({}, 999);
   consume(seconds(1));
