@@ -137,8 +137,20 @@ void Membership::open_account(const Holder& holder, Time now) {
   const auto earlier = std::ranges::find_if(state_.departed, [&](const Departed& one) {
     return !one.succeeded && one.process.pid == pid && one.gpu == holder.gpu;
   });
-  if (earlier == state_.departed.end()) return accounting.add(pid, now);
   const Process* const bearer = state_.registry.find(pid);
+  if (earlier == state_.departed.end()) {
+    accounting.add(pid, now);
+    const bool was_seen_to_begin = bearer != nullptr && !bearer->is_late_attach;
+    if (!was_seen_to_begin || accounting.known_until() >= bearer->seen) return;
+    // An earlier bearer may not have been found yet when it ended: what it did is nobody's.
+    accounting.succeed(pid, bearer->seen, now);
+    state_.departed.push_back({.process = {pid, 0},
+                               .gpu = holder.gpu,
+                               .tenant = {},
+                               .until = bearer->seen,
+                               .succeeded = bearer->seen});
+    return;
+  }
   earlier->succeeded = bearer == nullptr ? now : bearer->seen;
   accounting.succeed(pid, *earlier->succeeded, now);
 }

@@ -150,9 +150,10 @@ bool Scheduler::observe(Time now) {
     const auto drained = outside_.observer->drain(
         [&](DriverEvent&& event) {
           ++state_.events;
-          // A process that came and went between two steps becomes a member all the same.
-          if (std::holds_alternative<ProcessClosed>(event.what) && !is_met(event.process))
-            membership_.sync(now);
+          // What came and goes between two steps becomes a member all the same.
+          const bool goes = std::holds_alternative<ProcessClosed>(event.what) ||
+                            std::holds_alternative<ObjectFreed>(event.what);
+          if (goes && !is_met(event.process)) membership_.sync(now);
           if (const auto* closed = std::get_if<ProcessClosed>(&event.what);
               closed != nullptr && !closed->by_exec)
             turns_.note_end(event.process, closed->status);

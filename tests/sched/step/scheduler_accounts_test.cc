@@ -133,6 +133,25 @@ TEST(SchedulerAccounts, AProgramThatComesAndGoesBetweenTwoStepsIsItsTenants) {
   EXPECT_TRUE(rig.scheduler->state().departed.empty()) << "not for ever";
 }
 
+// As a program that ends by itself: it frees what it has before it is gone.
+TEST(SchedulerAccounts, WhatIsMadeAndFreedBetweenTwoStepsIsItsTenants) {
+  SchedulerRig rig;
+  rig.start();
+  rig.run_for(10ms);
+  ASSERT_TRUE(rig.tenants.set("quick", {}, /*create=*/true));
+  {
+    sim::Program program(rig.machine, 700);
+    ASSERT_TRUE(rig.tenants.attach(program.process, "quick"));
+    program.kernel(20ms);
+    rig.machine.run_for(30ms);  // the agent is busy elsewhere
+    ASSERT_TRUE(rig.machine.model.destroy_context(program.client, program.context.context));
+    rig.machine.model.close_client(program.client);
+  }
+  rig.run_for(300ms);
+  EXPECT_NEAR(charged(rig, "quick"), 0.03, 0.001) << "alone it stays on the GPU to its end";
+  EXPECT_TRUE(rig.scheduler->state().departed.empty());
+}
+
 TEST(SchedulerAccounts, WhatTheLogSaysOfAPidIsItsBearersAtThatTime) {
   SchedulerRig rig;
   rig.start();
@@ -162,6 +181,33 @@ TEST(SchedulerAccounts, WhatTheLogSaysOfAPidIsItsBearersAtThatTime) {
   rig.run_for(300ms);
   EXPECT_NEAR(charged(rig, "first"), 0.045, 0.002);
   EXPECT_NEAR(charged(rig, "second"), 0.015, 0.002);
+}
+
+// As after a restart of the agent, which has not found everybody yet.
+TEST(SchedulerAccounts, WhatAnUnknownBearerOfItsPidDidIsNotItsUse) {
+  SchedulerRig rig;
+  {
+    sim::Program before(rig.machine, 700);
+    before.endless();
+    rig.start();
+    rig.machine.run_for(60ms);  // the agent is busy elsewhere
+    rig.machine.model.close_client(before.client);
+    rig.observer.lose_pending();
+  }
+  const ProcessId process{700, 2};
+  rig.processes.add(process, "program");
+  ASSERT_TRUE(rig.tenants.set("next", {}, /*create=*/true));
+  ASSERT_TRUE(rig.tenants.attach(process, "next"));
+  sim::Model& model = rig.machine.model;
+  const uint32_t client = model.open_client(process, {});
+  const auto context = model.create_context(client, 0).value();
+  rig.machine.run_for(1ms);
+  model.touch(client, context.context, 10ms);
+  rig.run_for(20ms);
+  model.close_client(client);
+  rig.run_for(300ms);
+  EXPECT_NEAR(charged(rig, "next"), 0.02, 0.003) << "alone it stays on the GPU to its end";
+  EXPECT_TRUE(rig.scheduler->state().departed.empty());
 }
 
 TEST(SchedulerAccounts, ATenantInARemovedOnesSlotBeginsWithNothing) {
