@@ -76,7 +76,8 @@ void Charging::charge_departed(TurnTaking& turns, const LogReader& logs, Time no
     departed.owed = {};
     const Time until = departed.succeeded.value_or(departed.until);
     const bool was_known = !departed.tenant.empty();
-    const bool is_over = (was_known && !tenant) || (now >= until && logs.is_read_until(departed.gpu, until));
+    const bool is_over =
+        (was_known && !tenant) || (now >= until && logs.is_read_until(departed.gpu, until));
     if (is_over) believed_.erase({departed.process, departed.gpu});
     if (is_over && departed.succeeded) accounting.remove_former(pid, until);
     if (is_over && !departed.succeeded) accounting.remove(pid);

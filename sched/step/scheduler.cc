@@ -210,6 +210,9 @@ Time Scheduler::decide(Time now) {
   // Also once after the last policy that orders jobs has gone: who is held is let go.
   const bool has_turns = std::ranges::any_of(deciders_, &Decider::takes_turns) || turns_.has_told();
   if (has_turns) {
+    // What was planned last for one that is left alone says nothing of the jobs on the others.
+    for (uint32_t gpu = 0; gpu < gpus; ++gpu)
+      if (!state_.gpu_problems[gpu].empty()) turns_.drop_order(gpu);
     turns_.begin();
     for_each_gpu([&](uint32_t gpu) {
       turns_.add(gpu, deciders_[gpu].takes_turns, deciders_[gpu].views.processes());

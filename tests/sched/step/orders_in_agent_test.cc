@@ -6,6 +6,7 @@
 
 #include <map>
 
+#include "tests/sched/support/lossy_gpu.h"
 #include "tests/sched/support/no_shims.h"
 #include "tests/sched/support/scheduler_rig.h"
 
@@ -238,6 +239,58 @@ TEST_F(LearntLengths, SrtfGoesByThem) {
   const auto shares = rig_.measure(1s);
   EXPECT_LT(shares[2], 0.01);
   EXPECT_GT(shares[3], 0.98);
+}
+
+// Jobs on two GPUs, of which the first stops answering.
+class OnAGpuThatIsLost : public ::testing::Test {
+ protected:
+  void start() {
+    constexpr const char* kConfig = "[gpu.0]\npolicy = 'turns'\n[gpu.1]\npolicy = 'turns'\n";
+    rig_.SchedulerParts::start(gpu_, &rig_.observer, rig_.clock,
+                               parse_config(kConfig, "gpushare.toml", rig_.policies).value());
+  }
+  void lose_first() { gpu_.fail(0, 1'000'000); }
+
+  test::SchedulerRig rig_{2};
+  test::LossyGpu gpu_{rig_.gpu};
+};
+
+TEST_F(OnAGpuThatIsLost, ItsLastOrderDecidesNothingOnTheOthers) {
+  start();
+  std::vector<uint64_t> on_second;
+  for (const char* tenant : {"a", "b"}) {
+    sim::Program& program = rig_.add_busy(tenant, {});
+    const auto context = rig_.machine.model.create_context(program.client, 1).value();
+    on_second.push_back(rig_.machine.next_sequence++);
+    rig_.machine.model.submit(program.client, {.sequence = on_second.back(),
+                                               .context = context.context,
+                                               .queue = 0,
+                                               .kind = sim::WorkKind::kEndless,
+                                               .direction = sim::Direction::kNone,
+                                               .amount = 0,
+                                               .sm_ppm = sim::kAllSms,
+                                               .ranks = 0,
+                                               .communicator = 0});
+  }
+  rig_.run_for(2s);
+  lose_first();
+  rig_.run_for(5s);
+  std::vector<Nanos> before;
+  for (std::size_t i = 0; i < 2; ++i) before.push_back(rig_.programs[i]->executed(on_second[i]));
+  rig_.run_for(5s);
+  for (std::size_t i = 0; i < 2; ++i)
+    EXPECT_GT(rig_.programs[i]->executed(on_second[i]) - before[i], 2s) << "program " << i;
+}
+
+TEST_F(OnAGpuThatIsLost, TurnsGoOnWhenItAnswersAgain) {
+  start();
+  for (const char* tenant : {"a", "b"}) rig_.add_busy(tenant, {});
+  rig_.run_for(2s);
+  gpu_.fail(0, 25);
+  rig_.run_for(60s);
+  const std::vector<double> shares = rig_.measure(5s);
+  EXPECT_NEAR(shares[0], 0.5, 0.1);
+  EXPECT_NEAR(shares[1], 0.5, 0.1);
 }
 
 }  // namespace
