@@ -18,8 +18,8 @@
 
 #include "sched/enforce/recovery.h"
 #include "sched/step/publisher.h"
+#include "tests/sched/account/lossy_gpu.h"
 #include "tests/sched/enforce/late_line.h"
-#include "tests/sched/support/lossy_gpu.h"
 #include "tests/sched/support/scheduler_rig.h"
 
 namespace gpushare {

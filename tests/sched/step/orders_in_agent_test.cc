@@ -6,7 +6,7 @@
 
 #include <map>
 
-#include "tests/sched/support/lossy_gpu.h"
+#include "tests/sched/account/lossy_gpu.h"
 #include "tests/sched/support/no_shims.h"
 #include "tests/sched/support/scheduler_rig.h"
 
