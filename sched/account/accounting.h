@@ -182,11 +182,11 @@ class Accounting {
   Time resident_since_{};  // without a record in between
   // Of the resident one, which says that it rests: not known yet whether it was alone.
   Nanos undecided_{};
-  Time turn_began_{};               // by the record of its start
-  bool is_turn_whole_ = false;      // no freeze or thaw of the resident one since then
+  Time turn_began_{};           // by the record of its start
+  bool is_turn_whole_ = false;  // no freeze or thaw of the resident one since then
   // When the last one went off, while nobody is on the GPU; min(): somebody is, or it is not known.
   Time vacant_since_{Time::min()};
-  Slots all_{};                     // used and starts of the whole GPU
+  Slots all_{};  // used and starts of the whole GPU
   uint64_t records_ = 0, lost_ = 0;
   Nanos unattributed_{};
   Nanos round_{};  // as of the last slot
