@@ -237,8 +237,8 @@ Nanos Accounting::round() const {
 }
 
 // No record for long: where nobody is known to be resident, that must be one that was there before
-// us; but not after a record of one that went off, nor of one that came on and is not known yet. The
-// log's time may be before that at which a process came.
+// us; but not after a record of one that went off, nor of one that came on and is not known yet.
+// The log's time may be before that at which a process came.
 void Accounting::infer_resident() {
   if (!has_log_ || resident_ != 0 || vacant_since_ != Time::min()) return;
   pid_t found = 0, unsampled = 0;
@@ -280,7 +280,8 @@ void Accounting::apply(const SwitchRecord& record) {
       ++meter->pending.turns;
     }
   } else if (resident_ == record.pid || resident_ == 0) {
-    if (resident_ != 0 && meter != nullptr && is_turn_whole_) end_turn(*meter, record.time - turn_began_);
+    if (resident_ != 0 && meter != nullptr && is_turn_whole_)
+      end_turn(*meter, record.time - turn_began_);
     resident_ = 0;
     vacant_since_ = record.time;
   }
