@@ -2,6 +2,7 @@
 #include "intercept/sim/model/engine.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cmath>
 #include <iterator>
@@ -17,6 +18,48 @@ Time after(Time now, double ns) {
   if (ns > 9e17) return Time::max();
   return now + Nanos(static_cast<int64_t>(std::ceil(std::max(ns, 0.0))));
 }
+
+// How much is asked of each group of SMs, as a multiple of what it has.
+class Load {
+ public:
+  explicit Load(const std::vector<Job*>& jobs) {
+    for (const Job* job : jobs) {
+      if (job->groups == 0) everywhere_ += job->weight;
+      for (uint64_t left = job->groups; left != 0; left &= left - 1) {
+        const int group = std::countr_zero(left);
+        const double size = job->set / std::popcount(job->groups);
+        named_ += size_[group] == 0 ? size : 0;
+        size_[group] = size_[group] == 0 ? size : size_[group];
+        own_[group] += job->weight / job->set;
+      }
+    }
+  }
+  // The mean over the SMs that it may use; at most 1.
+  double speed(const Job& job) const {
+    if (job.groups == 0 && named_ == 0) return part(0);
+    double sum = 0, size = 0;
+    for (int group = 0; group < kGroups; ++group) {
+      const bool is_its = job.groups == 0 || (job.groups >> group & 1) != 0;
+      if (!is_its || size_[group] == 0) continue;
+      sum += size_[group] * part(own_[group]);
+      size += size_[group];
+    }
+    if (job.groups == 0 && named_ < 1) {
+      sum += (1 - named_) * part(0);
+      size += 1 - named_;
+    }
+    return size > 0 ? sum / size : 1;
+  }
+
+ private:
+  static constexpr int kGroups = 64;
+  double part(double own) const { return 1 / std::max(1.0, everywhere_ + own); }
+
+  double everywhere_ = 0;  // asked of all groups alike
+  double own_[kGroups] = {};
+  double size_[kGroups] = {};  // parts of the engine; 0: no job names the group
+  double named_ = 0;           // the sum of that
+};
 
 }  // namespace
 
@@ -83,14 +126,15 @@ std::vector<Job*> EngineModel::active(Time now) const {
   return jobs;
 }
 
-double EngineModel::speed(const std::vector<Job*>& jobs) const {
-  double weight = 0;
+std::vector<double> EngineModel::speeds(const std::vector<Job*>& jobs) const {
   bool has_neighbours = false;
-  for (const Job* job : jobs) {
-    weight += job->weight;
-    has_neighbours |= job->member != jobs.front()->member;
-  }
-  return (has_neighbours ? mps_.speed : 1.0) / std::max(1.0, weight);
+  const Load load(jobs);
+  for (const Job* job : jobs) has_neighbours |= job->member != jobs.front()->member;
+  std::vector<double> speeds;
+  speeds.reserve(jobs.size());
+  for (const Job* job : jobs)
+    speeds.push_back((has_neighbours ? mps_.speed : 1.0) * load.speed(*job));
+  return speeds;
 }
 
 Time EngineModel::next() const {
@@ -98,9 +142,10 @@ Time EngineModel::next() const {
   const EntryId entry = runlist_.progressing();
   if (entry == 0) return first;
   const auto running = active(settled_);
-  const double rate = speed(running);
-  for (const Job* job : running)
-    if (!job->spins()) first = std::min(first, after(settled_, job->left_ns / rate));
+  const auto rates = speeds(running);
+  for (std::size_t i = 0; i < running.size(); ++i)
+    if (!running[i]->spins())
+      first = std::min(first, after(settled_, running[i]->left_ns / rates[i]));
   for (const Job* job : jobs_.at(entry))
     if (job->admitted > settled_) first = std::min(first, job->admitted);
   return first;
@@ -110,9 +155,11 @@ void EngineModel::settle(Time now) {
   const auto running = active(settled_);
   const double passed = static_cast<double>((now - settled_).count());
   if (passed > 0) {
-    const double done = passed * speed(running);
+    const auto rates = speeds(running);
     std::vector<uint32_t> counted;
-    for (Job* job : running) {
+    for (std::size_t i = 0; i < running.size(); ++i) {
+      Job* const job = running[i];
+      const double done = passed * rates[i];
       if (!job->has_started) job->started = settled_;
       job->has_started = true;
       if (!job->spins()) {
@@ -149,7 +196,7 @@ void EngineModel::take_turns(Time now) {
 Time EngineModel::quiet_until() const {
   const EntryId progressing = runlist_.progressing();
   const auto running = active(settled_);
-  const double rate = speed(running);
+  const auto rates = speeds(running);
   const Time next_turn = runlist_.next();
   Time bound = Time::max();
   for (const auto& [entry, jobs] : jobs_) {
@@ -160,7 +207,9 @@ Time EngineModel::quiet_until() const {
       } else if (job->admitted > settled_) {
         bound = std::min(bound, after(job->admitted, job->left_ns));
       } else {
-        bound = std::min(bound, after(settled_, job->left_ns / rate));
+        const auto at = std::ranges::find(running, job) - running.begin();
+        bound =
+            std::min(bound, after(settled_, job->left_ns / rates[static_cast<std::size_t>(at)]));
       }
     }
   }

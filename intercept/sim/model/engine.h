@@ -2,9 +2,11 @@
 // EngineModel: the jobs on one engine of a GPU, in virtual time. The runlist decides which entry
 // has its turn; the jobs of that entry run at the same time and share the engine.
 //
-// A job asks for a part of the engine (`weight`; 1 means all SMs). While the parts add up to at
-// most 1, each job runs at full speed; beyond that all slow down by the same factor. Jobs of
-// several members (MPS clients) of one entry disturb each other a little, see MpsCosts.
+// A job asks for a part of the engine (`weight`; 1 means all SMs), on all of it or on a set of its
+// SM groups, over which it is spread evenly. While the parts that are asked of a group add up to at
+// most that group, each job runs there at full speed; beyond that all slow down there by the same
+// factor. So jobs on disjoint sets never slow each other. Jobs of several members (MPS clients) of
+// one entry disturb each other a little, see MpsCosts.
 //
 // One thread. The caller owns the jobs, which must not move between start() and their end.
 #pragma once
@@ -32,6 +34,8 @@ struct Job {
                                // endless job, which ends when it is withdrawn
   double executed_ns = 0;      // what is done of that time
   double weight = 1;           // the part of the engine that it asks for, above 0
+  uint64_t groups = 0;         // of SMs, on which it asks for that; 0: all
+  double set = 1;              // the part of the engine that these groups are, above 0
   uint32_t member = 0;         // its owner; busy time and MPS disturbance are counted by owner
   bool is_from_idle = false;   // its queue was empty before it
   bool has_started = false;    // it has made progress
@@ -91,7 +95,8 @@ class EngineModel {
  private:
   // The jobs in progress: those of the entry that has its turn and that are admitted.
   std::vector<Job*> active(Time now) const;
-  double speed(const std::vector<Job*>& jobs) const;
+  // Of each of them.
+  std::vector<double> speeds(const std::vector<Job*>& jobs) const;
   void set_runnable(EntryId entry, Time now);
 
   Runlist runlist_;

@@ -16,6 +16,7 @@ constexpr uint32_t kOwnQueue = UINT32_MAX;
 
 bool is_well_formed(const Work& work) {
   if (work.sequence == 0) return false;
+  if (work.set_ppm > 1'000'000 || (work.set_ppm != 0 && work.sm_ppm > work.set_ppm)) return false;
   switch (work.kind) {
     case WorkKind::kKernel:
       return work.sm_ppm >= 1 && work.sm_ppm <= 1'000'000 && work.amount <= kMaxAmount;
@@ -69,6 +70,8 @@ void Model::submit(uint32_t client, const Work& work) {
              work.kind == WorkKind::kCollective) {
     item->left_ns = work.kind == WorkKind::kEndless ? kForever : static_cast<double>(work.amount);
     item->weight = work.sm_ppm / 1e6;
+    item->groups = work.set_ppm == 0 ? 0 : work.sm_groups;
+    item->set = item->groups == 0 ? 1 : static_cast<double>(work.set_ppm) / 1e6;
     item->channel = &context->groups[0].channels[work.queue % kGraphicsChannels];
   }
   if (work.kind == WorkKind::kCollective) join_meeting(*context, *item);

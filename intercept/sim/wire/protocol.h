@@ -15,7 +15,7 @@
 namespace gpushare::sim {
 
 inline constexpr uint32_t kProtocolMagic = 0x4D495347;  // "GSIM"
-inline constexpr uint32_t kProtocolVersion = 5;
+inline constexpr uint32_t kProtocolVersion = 6;
 inline constexpr uint32_t kMaxMessageBytes = 256 * 1024;
 inline constexpr uint16_t kReplyBit = 0x8000;
 inline constexpr char kDefaultSocket[] = "/run/gpushare/sim.sock";
@@ -164,6 +164,10 @@ struct Work {
   // meets the first ones of the other contexts, the second one the second ones, and so on.
   uint32_t ranks;
   uint64_t communicator;
+  // For kernels in a part of the GPU: its groups of SMs, and which part of all SMs these are, in
+  // ppm. 0: the whole GPU.
+  uint64_t sm_groups = 0;
+  uint64_t set_ppm = 0;
 };
 struct Completion {
   uint64_t sequence;
@@ -254,7 +258,7 @@ struct Event {
 };
 
 static_assert(sizeof(Header) == 16 && sizeof(HelloReply) == 16 && sizeof(DescribeReply) == 160);
-static_assert(sizeof(ContextReply) == 56 && sizeof(Work) == 48 && sizeof(Completion) == 32);
+static_assert(sizeof(ContextReply) == 56 && sizeof(Work) == 64 && sizeof(Completion) == 32);
 static_assert(sizeof(SliceRequest) == 32 && sizeof(SwitchesReply) == 32 && sizeof(Switch) == 24);
 static_assert(sizeof(ProgressReply) == 32 && sizeof(Event) == 72);
 

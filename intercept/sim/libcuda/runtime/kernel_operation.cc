@@ -81,6 +81,11 @@ class KernelOperation : public Operation {
     const uint64_t used_sms = std::min<uint64_t>(launch_->blocks, launch_->sm_count);
     work.sm_ppm = static_cast<uint32_t>(
         std::max<uint64_t>(used_sms * 1'000'000 / std::max<uint64_t>(all_sms_, 1), 1));
+    if (launch_->sm_groups != 0) {
+      work.sm_groups = launch_->sm_groups;
+      work.set_ppm = std::max<uint64_t>(
+          uint64_t{launch_->sm_count} * 1'000'000 / std::max<uint64_t>(all_sms_, 1), work.sm_ppm);
+    }
     if (kernel.is_endless) {
       const auto memory = endless_memory(*launch_, runtime.memory);
       if (memory.turns != nullptr) {

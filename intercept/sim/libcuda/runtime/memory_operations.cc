@@ -70,6 +70,8 @@ Made fill_of(Runtime& runtime, const Sms& sms, CUdeviceptr to, unsigned value, s
   work.kind = WorkKind::kKernel;
   work.amount = kKernelOverheadNs + static_cast<uint64_t>(whole_ns * sms.all / sms.usable);
   work.sm_ppm = static_cast<uint32_t>(uint64_t{sms.usable} * 1'000'000 / sms.all);
+  work.sm_groups = sms.groups;
+  work.set_ppm = sms.groups == 0 ? 0 : work.sm_ppm;
   return {CUDA_SUCCESS,
           std::make_shared<FillOperation<Value>>(work, begin, static_cast<Value>(value), count)};
 }
