@@ -36,6 +36,12 @@ std::unique_ptr<UserSearch> users_at_once(Result<std::vector<pid_t>> users) {
   return std::make_unique<UsersAtOnce>(std::move(users));
 }
 
+Result<OpenedGpu> Gpu::open(uint32_t gpu) {
+  if (gpu >= gpus().size())
+    return make_error(std::errc::no_such_device, "open a GPU", std::to_string(gpu));
+  return OpenedGpu{.info = gpus()[gpu]};
+}
+
 Result<ObjectSearch::Found> ObjectSearch::finish() {
   for (;;) {
     auto found = advance(Nanos::max() / 2);

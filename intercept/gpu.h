@@ -4,8 +4,9 @@
 // simulated GPU, and the agent does not know which it has. No call blocks longer than the driver
 // does (0.6 ms for a freeze of one program, driver-facts section 3; much longer while others hold
 // the driver's lock). Threads: freeze(), thaw(), set_slice(), slice(), hardware_group() and
-// searches for different processes may be called from several at once, and so may read_switches()
-// and utilisation() for different GPUs; the others come from one thread, and may meet them.
+// searches for different processes may be called from several at once, and so may open(),
+// read_switches() and utilisation() for different GPUs; the others come from one thread, and may
+// meet them.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +22,11 @@
 
 namespace gpushare {
 
+inline constexpr uint32_t kNoInstance = 0xFFFFFFFF;  // of a GPU that has not been opened yet
+
 struct GpuInfo {
   uint32_t index = 0;         // its place in the list, from 0; all other calls name a GPU by it
-  uint32_t instance = 0;      // RM device instance, as in DeviceCreated
+  uint32_t instance = 0;      // RM device instance, as in DeviceCreated; or kNoInstance
   std::string uuid;           // "GPU-xxxxxxxx-...", empty if unknown
   std::string name;           // "NVIDIA H200"
   std::string pci;            // "0000:1b:00.0", empty if it has none
@@ -108,11 +111,27 @@ class UserSearch {
 };
 std::unique_ptr<UserSearch> users_at_once(Result<std::vector<pid_t>> users);
 
+// What is known of a GPU once it is open.
+struct OpenedGpu {
+  GpuInfo info;
+  std::string no_log_reason{};  // why its switch log cannot be read; empty: it can
+};
+
 class Gpu {
  public:
   virtual ~Gpu() = default;
 
+  // All that the machine has, in an order that is the same for all who drive it: what the ledger
+  // lists of a GPU is undone by others under the same number. Of one that is not open only the
+  // index is known.
   virtual std::span<const GpuInfo> gpus() const = 0;
+  // Opens a GPU, which may take seconds, or hang. Nothing changes for who uses the others, and
+  // gpus() stays as it is. May be called for different GPUs on several threads at once, and beside
+  // all other calls; doing it again is cheap. Error: the driver refuses, or there is no such GPU.
+  virtual Result<OpenedGpu> open(uint32_t gpu);
+  // Why nothing may be asked of this GPU now, in words that follow "GPU 3 "; empty: it may be. One
+  // thread calls it, the scheduler's.
+  virtual std::string closed_because(uint32_t) const { return {}; }
   virtual const GpuSupport& support() const = 0;
   // False for a class of channels whose behaviour when frozen is not known; the agent must not
   // touch such channels.

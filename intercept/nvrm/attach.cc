@@ -149,7 +149,7 @@ class ClientSearch {
       cursor.back = asked_back(cursor) + 1;
       client = kClientBase + (newest_ + kClientSpan - cursor.back) % kClientSpan;
     }
-    if (client == ours_.client()) return true;
+    if (ours_.is_own(client)) return true;
     ++questions_;
     const auto there =
         ask(ours_.driver(), files_[file].fd.get(), client, client, GS_HANDLE_INFO_CLASS);
@@ -236,7 +236,7 @@ std::optional<uint32_t> instance_of(const RmClient& ours, int fd, uint32_t clien
   if (!rm_control(ours.driver(), fd, client, subdevice, GS_CTRL_GPU_GET_ID, id, "ask a device"))
     return std::nullopt;
   for (const RmGpuDevice& gpu : ours.gpus())
-    if (gpu.gpu_id == id.gpu_id) return gpu.info.instance;
+    if (gpu.gpu_id == id.gpu_id && ours.is_open(gpu.info.index)) return gpu.info.instance;
   return std::nullopt;
 }
 

@@ -11,6 +11,7 @@
 
 #include <charconv>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -66,6 +67,12 @@ class SystemDriver final : public Driver {
     if (errno == ENOENT || errno == ENXIO || errno == ENODEV)
       return make_error(std::errc::no_such_device, "open the driver", path);
     return errno_error("open the driver", path);
+  }
+
+  // The driver tells it before the GPU is opened.
+  std::optional<unsigned> minor_of(const std::string& pci) override {
+    std::ifstream text("/proc/driver/nvidia/gpus/" + pci + "/information");
+    return minor_in(text);
   }
 
   int ioctl(int fd, unsigned nr, void* argument, size_t bytes) override {
@@ -137,6 +144,21 @@ class SystemDriver final : public Driver {
 };
 
 }  // namespace
+
+std::optional<unsigned> minor_in(std::istream& information) {
+  constexpr std::string_view kKey = "Device Minor:";
+  for (std::string line; std::getline(information, line);) {
+    if (!line.starts_with(kKey)) continue;
+    const std::size_t at = line.find_first_not_of(" \t", kKey.size());
+    if (at == std::string::npos) return std::nullopt;
+    unsigned minor = 0;
+    const char* const end = line.data() + line.size();
+    const auto [rest, error] = std::from_chars(line.data() + at, end, minor);
+    if (error == std::errc() && rest == end) return minor;
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
 
 Driver& system_driver() {
   static SystemDriver driver;

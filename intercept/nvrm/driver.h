@@ -5,7 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <istream>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "intercept/event.h"
@@ -21,6 +23,8 @@ class Driver {
   // Opens /dev/nvidiactl (minor 255) or /dev/nvidiaN with close-on-exec. Errors: no_such_device
   // when there is no such file or nothing behind it, permission_denied.
   virtual Result<Fd> open(unsigned minor) = 0;
+  // N of the /dev/nvidiaN of the GPU at this PCI address ("0000:1b:00.0"); nullopt: not known.
+  virtual std::optional<unsigned> minor_of(const std::string& pci) = 0;
   // Makes one ioctl of type 'F'. Returns 0 or an errno value; RM's status is in `argument`.
   virtual int ioctl(int fd, unsigned nr, void* argument, size_t bytes) = 0;
   // Maps what RM_MAP_MEMORY prepared on `fd`, read-only.
@@ -44,6 +48,10 @@ class Driver {
   // All processes of the machine. Errors: as control_fds().
   virtual Result<std::vector<pid_t>> processes() = 0;
 };
+
+// The number in the line "Device Minor:" of a GPU's file /proc/driver/nvidia/gpus/*/information;
+// nullopt: there is none.
+std::optional<unsigned> minor_in(std::istream& information);
 
 // The machine's driver. It has no state, so any thread may call it.
 Driver& system_driver();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "intercept/nvrm/rm_gpu.h"
 
+#include <array>
+#include <mutex>
 #include <optional>
 
 #include "intercept/nvrm/abi.h"
@@ -61,7 +63,7 @@ class Users final : public UserSearch {
 
 class RmGpu final : public Gpu {
  public:
-  RmGpu(RmClient client, RmUse use) : client_(std::move(client)) {
+  RmGpu(RmClient client, RmUse use) : client_(std::move(client)), use_(use) {
     for (const RmGpuDevice& gpu : client_.gpus()) infos_.push_back(gpu.info);
     support_.driver_version = client_.driver_version();
     const Trust trust = driver_trust(client_.driver_version());
@@ -69,10 +71,51 @@ class RmGpu final : public Gpu {
     if (trust == Trust::kUnknown)
       support_.reason =
           "driver " + client_.driver_version() + " is not one we know (535 to 595): observing only";
-    if (support_.reason.empty()) support_.reason = client_.missing();
-    if (use == RmUse::kRecovery) return;
-    open_logs();
-    nvml_ = Nvml::load();
+    if (use == RmUse::kAgent) nvml_ = Nvml::load();
+  }
+
+  // For whoever needs them all now. Error: none could be opened.
+  Result<> open_all() {
+    std::optional<Error> refused;
+    std::string no_log;
+    bool has_one = false;
+    for (GpuInfo& info : infos_) {
+      auto opened = open(info.index);
+      if (!opened) {
+        refused = opened.error();
+        continue;
+      }
+      has_one = true;
+      info = std::move(opened->info);
+      if (opened->no_log_reason.empty())
+        support_.has_switch_log = true;
+      else if (no_log.empty())
+        no_log = std::move(opened->no_log_reason);
+    }
+    if (!has_one) return std::unexpected(*refused);
+    if (support_.reason.empty() && refused)
+      support_.reason = "a GPU is left alone: " + refused->message();
+    if (support_.reason.empty() && use_ == RmUse::kAgent) support_.reason = no_log;
+    return {};
+  }
+
+  Result<OpenedGpu> open(uint32_t gpu) override {
+    if (gpu >= infos_.size())
+      return make_error(std::errc::no_such_device, "open a GPU", std::to_string(gpu));
+    One& one = ones_[gpu];
+    const std::lock_guard lock(one.opening);
+    if (auto done = client_.open(gpu); !done) return std::unexpected(done.error());
+    OpenedGpu opened{.info = client_.gpus()[gpu].info};
+    if (use_ == RmUse::kRecovery) {
+      opened.no_log_reason = "not for recovery";
+    } else if (one.log == nullptr) {
+      auto log = SwitchLog::open(client_, gpu);
+      if (log)
+        one.log = std::make_unique<SwitchLog>(std::move(*log));
+      else
+        opened.no_log_reason = "no context-switch log: " + log.error().message();
+    }
+    return opened;
   }
 
   std::span<const GpuInfo> gpus() const override { return infos_; }
@@ -91,7 +134,7 @@ class RmGpu final : public Gpu {
     return thaw_channels(client_, gpu, channels);
   }
   Result<> set_slice(const GroupRef& group, Micros slice) override {
-    if (auto allowed = check_control(0, support_.can_set_slice); !allowed) return allowed;
+    if (auto allowed = check_allowed(support_.can_set_slice); !allowed) return allowed;
     if (slice < Micros(1))
       return make_error(std::errc::invalid_argument, "set time slice", "at least 1 us");
     return set_group_slice(client_, group, slice);
@@ -105,21 +148,23 @@ class RmGpu final : public Gpu {
   Result<> resume(const ProcessId& process) override { return resume_process(process); }
 
   Result<SwitchBatch> read_switches(uint32_t gpu) override {
-    if (gpu >= logs_.size() || !support_.has_switch_log)
+    if (use_ == RmUse::kRecovery || gpu >= infos_.size() || !client_.is_open(gpu))
       return make_error(std::errc::not_supported, "read the switch log");
-    if (logs_[gpu] == nullptr) {  // it failed before
+    One& one = ones_[gpu];
+    if (one.log == nullptr) {  // it failed before
       auto log = SwitchLog::open(client_, gpu);
       if (!log) return std::unexpected(log.error());
-      logs_[gpu] = std::make_unique<SwitchLog>(std::move(*log));
+      one.log = std::make_unique<SwitchLog>(std::move(*log));
     }
-    auto batch = logs_[gpu]->read();
-    if (!batch) logs_[gpu].reset();
+    auto batch = one.log->read();
+    if (!batch) one.log.reset();
     return batch;
   }
 
   std::optional<std::vector<Utilisation>> utilisation(uint32_t gpu) override {
     if (!nvml_ || gpu >= infos_.size()) return std::nullopt;
-    return nvml_->utilisation(infos_[gpu].uuid, gpu);
+    return client_.is_open(gpu) ? nvml_->utilisation(client_.gpus()[gpu].info.uuid, gpu)
+                                : std::nullopt;
   }
 
   std::unique_ptr<ObjectSearch> attach(pid_t pid, std::span<const ObjectRef> known) override {
@@ -145,43 +190,57 @@ class RmGpu final : public Gpu {
   }
 
  private:
-  Result<> check_control(uint32_t gpu, bool is_allowed) const {
-    if (gpu >= infos_.size())
-      return make_error(std::errc::no_such_device, "control a GPU", std::to_string(gpu));
+  // What one GPU has besides its client.
+  struct One {
+    std::mutex opening;
+    std::unique_ptr<SwitchLog> log;  // nullptr: it is not open
+  };
+
+  Result<> check_allowed(bool is_allowed) const {
     if (!is_allowed)
       return make_error(std::errc::operation_not_permitted, "control a GPU", support_.reason);
     return {};
   }
-
-  void open_logs() {
-    for (uint32_t gpu = 0; gpu < infos_.size(); ++gpu) {
-      auto log = SwitchLog::open(client_, gpu);
-      if (log) {
-        logs_.push_back(std::make_unique<SwitchLog>(std::move(*log)));
-        support_.has_switch_log = true;
-        continue;
-      }
-      logs_.push_back(nullptr);
-      if (support_.reason.empty())
-        support_.reason = "no context-switch log: " + log.error().message();
-    }
+  // Opens the GPU if it is not open: for recovery the first call is early enough.
+  Result<> check_control(uint32_t gpu, bool is_allowed) {
+    if (gpu >= infos_.size())
+      return make_error(std::errc::no_such_device, "control a GPU", std::to_string(gpu));
+    if (auto allowed = check_allowed(is_allowed); !allowed || client_.is_open(gpu)) return allowed;
+    const auto opened = open(gpu);
+    return opened ? Result<>{} : std::unexpected(opened.error());
   }
 
   RmClient client_;
+  const RmUse use_;
   std::vector<GpuInfo> infos_;
   GpuSupport support_;
   Learnt learnt_;
-  std::vector<std::unique_ptr<SwitchLog>> logs_;  // after client_: they use it
+  std::array<One, GS_MAX_GPUS> ones_;  // by GPU; after client_: they use it
   std::unique_ptr<Nvml> nvml_;
 };
+
+Result<std::unique_ptr<RmGpu>> list(Driver& driver, RmUse use) {
+  auto client = RmClient::list(driver);
+  if (!client) return std::unexpected(client.error());
+  return std::make_unique<RmGpu>(std::move(*client), use);
+}
 
 }  // namespace
 
 Result<std::unique_ptr<Gpu>> make_rm_gpu(Driver& driver, RmUse use) {
-  auto client = RmClient::open(driver);
-  if (!client) return std::unexpected(client.error());
-  return std::make_unique<RmGpu>(std::move(*client), use);
+  auto gpu = list(driver, use);
+  if (!gpu) return std::unexpected(gpu.error());
+  if (auto opened = (*gpu)->open_all(); !opened) return std::unexpected(opened.error());
+  return std::move(*gpu);
 }
+
+Result<std::unique_ptr<Gpu>> list_rm_gpus(Driver& driver, RmUse use) {
+  auto gpu = list(driver, use);
+  if (!gpu) return std::unexpected(gpu.error());
+  return std::move(*gpu);
+}
+
+Result<std::unique_ptr<Gpu>> list_rm_gpus(RmUse use) { return list_rm_gpus(system_driver(), use); }
 
 Result<std::unique_ptr<Gpu>> make_rm_gpu(RmUse use) { return make_rm_gpu(system_driver(), use); }
 

@@ -37,8 +37,8 @@ Result<const void*> SwitchLog::make_mapped(uint32_t& handle, size_t bytes, Fd& m
   memory.attr = GS_MEMORY_ATTR_LOCATION_PCI | GS_MEMORY_ATTR_COHERENCY_CACHED;
   memory.attr2 = GS_MEMORY_ATTR2_USER_READ_ONLY;
   memory.size = bytes;
-  auto made = client_->alloc(client_->client(), GS_CLASS_MEMORY_DEVICELESS, &memory, sizeof(memory),
-                             "allocate the switch log");
+  auto made = client_->alloc(gpu_, own().client, GS_CLASS_MEMORY_DEVICELESS, &memory,
+                             sizeof(memory), "allocate the switch log");
   if (!made) return std::unexpected(made.error());
   handle = *made;
 
@@ -46,13 +46,13 @@ Result<const void*> SwitchLog::make_mapped(uint32_t& handle, size_t bytes, Fd& m
   if (!fd) return std::unexpected(fd.error());
   map_fd = std::move(*fd);
   gs_nvos33_fd call{};
-  call.h_client = client_->client();
-  call.h_device = client_->client();  // memory without a device belongs to the client itself
+  call.h_client = own().client;
+  call.h_device = own().client;  // memory without a device belongs to the client itself
   call.h_memory = handle;
   call.length = bytes;
   call.flags = 1;  // NVOS33_FLAGS_ACCESS_READ_ONLY
   call.fd = map_fd.get();
-  if (auto done = rm_call(client_->driver(), client_->fd(), GS_NV_ESC_RM_MAP_MEMORY, call,
+  if (auto done = rm_call(client_->driver(), own().control.get(), GS_NV_ESC_RM_MAP_MEMORY, call,
                           "map the switch log");
       !done)
     return std::unexpected(done.error());
@@ -71,8 +71,8 @@ Result<SwitchLog> SwitchLog::open(RmClient& client, uint32_t gpu) {
 
   buffer.record_size = sizeof(gs_switch_record);
   buffer.record_count = kCapacity;
-  buffer.h_subdevice = client.gpus()[gpu].subdevice;
-  auto made = client.alloc(client.client(), GS_CLASS_EVENT_BUFFER, &buffer, sizeof(buffer),
+  buffer.h_subdevice = log.own().subdevice;
+  auto made = client.alloc(gpu, log.own().client, GS_CLASS_EVENT_BUFFER, &buffer, sizeof(buffer),
                            "make the switch log");
   if (!made) return std::unexpected(made.error());
   log.buffer_ = *made;
@@ -89,8 +89,8 @@ Result<SwitchLog> SwitchLog::open(RmClient& client, uint32_t gpu) {
   gs_events_enable enable{};
   enable.enable = 1;
   enable.flags = GS_EVENTS_KEEP_NEWEST;
-  if (auto done = rm_control(client.driver(), client.fd(), client.client(), log.buffer_,
-                             GS_CTRL_EVENTS_ENABLE, enable, "start the switch log");
+  if (auto done = rm_control(client.driver(), log.own().control.get(), log.own().client,
+                             log.buffer_, GS_CTRL_EVENTS_ENABLE, enable, "start the switch log");
       !done)
     return std::unexpected(done.error());
   return log;
@@ -100,7 +100,7 @@ Result<SwitchBatch> SwitchLog::read() {
   const Time asked = std::chrono::steady_clock::now();
   if (auto done = clock_.refresh(*client_, gpu_, asked); !done)
     return std::unexpected(done.error());
-  if (auto done = rm_control(client_->driver(), client_->fd(), client_->client(), buffer_,
+  if (auto done = rm_control(client_->driver(), own().control.get(), own().client, buffer_,
                              GS_CTRL_EVENTS_FLUSH, nullptr, 0, "flush the switch log");
       !done)
     return std::unexpected(done.error());

@@ -20,8 +20,8 @@ class SwitchLog {
   // records a second (measured on an H200).
   static constexpr uint32_t kCapacity = 16384;
 
-  // Starts the log of the GPU. `client` must outlive it. Errors: those of rm_error(), and of
-  // mmap().
+  // Starts the log of the GPU, which is open. `client` must outlive it. Errors: those of
+  // rm_error(), and of mmap().
   static Result<SwitchLog> open(RmClient& client, uint32_t gpu);
   SwitchLog(SwitchLog&& other) noexcept;
   SwitchLog& operator=(SwitchLog&&) = delete;
@@ -32,6 +32,7 @@ class SwitchLog {
 
  private:
   SwitchLog(RmClient& client, uint32_t gpu) : client_(&client), gpu_(gpu) {}
+  const RmGpuDevice& own() const { return client_->gpus()[gpu_]; }
   Result<const void*> make_mapped(uint32_t& handle, size_t bytes, Fd& map_fd);
 
   RmClient* client_;

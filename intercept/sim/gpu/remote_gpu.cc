@@ -34,6 +34,9 @@ class RemoteGpu final : public Gpu {
   }
 
   std::span<const GpuInfo> gpus() const override { return gpus_; }
+  Result<OpenedGpu> open(uint32_t gpu) override;
+  // Of all, now.
+  Result<> open_all();
   const GpuSupport& support() const override { return support_; }
   bool knows_channel_class(uint32_t) const override { return true; }
 
@@ -82,9 +85,30 @@ class RemoteGpu final : public Gpu {
                               Nanos* cost = nullptr) const;
 
   const std::unique_ptr<Client> client_;
-  const std::vector<GpuInfo> gpus_;
+  std::vector<GpuInfo> gpus_;
   GpuSupport support_;
 };
+
+Result<OpenedGpu> RemoteGpu::open(uint32_t index) {
+  const auto gpu = client_->describe(index);
+  if (!gpu) return std::unexpected(gpu.error());
+  return OpenedGpu{.info = {.index = gpu->index,
+                            .instance = gpu->instance,
+                            .uuid = gpu->uuid,
+                            .name = gpu->name,
+                            .pci = gpu->pci,
+                            .sm_count = gpu->sm_count,
+                            .memory_bytes = gpu->memory_bytes}};
+}
+
+Result<> RemoteGpu::open_all() {
+  for (GpuInfo& info : gpus_) {
+    auto opened = open(info.index);
+    if (!opened) return std::unexpected(opened.error());
+    info = std::move(opened->info);
+  }
+  return {};
+}
 
 // Copies the `count` elements that follow a Head in an answer.
 template <class Head, class T>
@@ -183,30 +207,44 @@ Result<std::vector<pid_t>> RemoteGpu::users() const {
   return list<pid_t>(Kind::kUsers, GpuRequest{}, "list GPU users");
 }
 
+Result<std::unique_ptr<RemoteGpu>> list(const std::string& socket) {
+  auto client = Client::connect(socket, Role::kControl);
+  if (!client) return std::unexpected(client.error());
+  std::vector<GpuInfo> gpus((*client)->gpu_count());
+  for (uint32_t index = 0; index < gpus.size(); ++index) {
+    gpus[index].index = index;
+    gpus[index].instance = kNoInstance;
+  }
+  return std::make_unique<RemoteGpu>(std::move(*client), std::move(gpus));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Gpu>> make_sim_gpu(const std::string& socket) {
-  auto client = Client::connect(socket, Role::kControl);
-  if (!client) return std::unexpected(client.error());
-  std::vector<GpuInfo> gpus;
-  for (uint32_t index = 0; index < (*client)->gpu_count(); ++index) {
-    const auto gpu = (*client)->describe(index);
-    if (!gpu) return std::unexpected(gpu.error());
-    gpus.push_back({.index = gpu->index,
-                    .instance = gpu->instance,
-                    .uuid = gpu->uuid,
-                    .name = gpu->name,
-                    .pci = gpu->pci,
-                    .sm_count = gpu->sm_count,
-                    .memory_bytes = gpu->memory_bytes});
-  }
-  return std::make_unique<RemoteGpu>(std::move(*client), std::move(gpus));
+  auto gpu = list(socket);
+  if (!gpu) return std::unexpected(gpu.error());
+  if (auto opened = (*gpu)->open_all(); !opened) return std::unexpected(opened.error());
+  return std::move(*gpu);
+}
+
+Result<std::unique_ptr<Gpu>> list_sim_gpus(const std::string& socket) {
+  auto gpu = list(socket);
+  if (!gpu) return std::unexpected(gpu.error());
+  return std::move(*gpu);
 }
 
 Result<Simulation> make_sim(const std::string& socket) {
   auto observer = SimObserver::connect(socket);
   if (!observer) return std::unexpected(observer.error());
   auto gpu = make_sim_gpu(socket);
+  if (!gpu) return std::unexpected(gpu.error());
+  return Simulation{std::move(*gpu), std::move(*observer)};
+}
+
+Result<Simulation> list_sim(const std::string& socket) {
+  auto observer = SimObserver::connect(socket);
+  if (!observer) return std::unexpected(observer.error());
+  auto gpu = list_sim_gpus(socket);
   if (!gpu) return std::unexpected(gpu.error());
   return Simulation{std::move(*gpu), std::move(*observer)};
 }

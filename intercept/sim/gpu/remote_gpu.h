@@ -23,7 +23,11 @@ struct Simulation {
 // the server's user. When the server goes away, later calls fail with connection_reset.
 Result<Simulation> make_sim(const std::string& socket);
 
-// Connects the Gpu alone, for a supervisor, which needs no events.
+// Connects the Gpu alone, for who needs no events.
 Result<std::unique_ptr<Gpu>> make_sim_gpu(const std::string& socket);
+
+// The same, but no GPU is open yet (Gpu::open()).
+Result<Simulation> list_sim(const std::string& socket);
+Result<std::unique_ptr<Gpu>> list_sim_gpus(const std::string& socket);
 
 }  // namespace gpushare::sim

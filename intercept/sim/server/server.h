@@ -80,7 +80,8 @@ class Server {
   bool handle_gpu(Peer& peer, Kind kind, uint64_t tag, std::span<const std::byte> body);
   bool handle_program(Peer& peer, Kind kind, uint64_t tag, std::span<const std::byte> body);
   bool handle_control(Peer& peer, Kind kind, uint64_t tag, std::span<const std::byte> body);
-  std::optional<uint32_t> asked_gpu(Kind kind, std::span<const std::byte> body) const;
+  std::optional<uint32_t> asked_gpu(const Peer& peer, Kind kind,
+                                    std::span<const std::byte> body) const;
   bool hold(const Peer& peer, const Header& header, std::span<const std::byte> body);
   bool set_hang(Peer& peer, uint64_t tag, std::span<const std::byte> body);
   bool enqueue_channels(Peer& peer, Kind kind, uint64_t tag, std::span<const std::byte> body);

@@ -21,13 +21,17 @@ std::optional<T> begin_of(std::span<const std::byte> body) {
 }  // namespace
 
 // nullopt: it is asked of none.
-std::optional<uint32_t> Server::asked_gpu(Kind kind, std::span<const std::byte> body) const {
+std::optional<uint32_t> Server::asked_gpu(const Peer& peer, Kind kind,
+                                          std::span<const std::byte> body) const {
   switch (kind) {
     case Kind::kHello: {
       const auto hello = begin_of<Hello>(body);
       if (!hello || hello->role == Role::kProgram) return std::nullopt;
       return kGreeting;
     }
+    case Kind::kDescribe:
+      if (peer.role != Role::kControl) return std::nullopt;
+      [[fallthrough]];
     case Kind::kFreeze:
     case Kind::kThaw:
     case Kind::kReadSwitches:
@@ -51,7 +55,7 @@ std::optional<uint32_t> Server::asked_gpu(Kind kind, std::span<const std::byte> 
 // Returns false when the message is to be handled now.
 bool Server::hold(const Peer& peer, const Header& header, std::span<const std::byte> body) {
   if (hanging_.empty()) return false;
-  const std::optional<uint32_t> gpu = asked_gpu(Kind{header.kind}, body);
+  const std::optional<uint32_t> gpu = asked_gpu(peer, Kind{header.kind}, body);
   if (!gpu || !hanging_.contains(*gpu)) return false;
   held_.push_back({peer.connection.fd(), header, {body.begin(), body.end()}});
   return true;

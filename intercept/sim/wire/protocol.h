@@ -95,9 +95,10 @@ struct MemoryReply {
   uint64_t free_bytes;
 };
 
-// From the answer on nothing is answered that is asked of this GPU by the role control, until it is
-// told to answer again: then all that waits is done, in its order. What a connection asked for that
-// has ended meanwhile is not done, like a system call that a signal has ended.
+// From the answer on nothing is answered that is asked of this GPU by the role control, nor what it
+// is (kDescribe, by which the agent opens it), until it is told to answer again: then all that
+// waits is done, in its order. What a connection asked for that has ended meanwhile is not done,
+// like a system call that a signal has ended.
 struct HangRequest {
   uint32_t gpu;    // or kGreeting
   uint32_t hangs;  // 0 or 1

@@ -209,6 +209,7 @@ class KnownObjects final : public nvrm::Driver {
     return 0;
   }
   Result<Fd> open(unsigned) override { return make_error(std::errc::no_such_device, "open"); }
+  std::optional<unsigned> minor_of(const std::string&) override { return std::nullopt; }
   Result<const void*> map(int, size_t) override {
     return make_error(std::errc::no_such_device, "map");
   }

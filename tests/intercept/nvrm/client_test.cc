@@ -41,12 +41,59 @@ TEST(RmClient, OneGpuThatDoesNotAnswerIsLeftAlone) {
   rm.fail_nth(static_cast<size_t>(nth), {.error = 0, .status = 0x0F});  // GPU_IS_LOST
   const auto client = RmClient::open(rm);
   ASSERT_TRUE(client) << client.error().message();
-  ASSERT_EQ(client->gpus().size(), 1u);
-  EXPECT_EQ(client->gpus()[0].info.index, 0u);
-  EXPECT_EQ(client->gpus()[0].info.uuid, "GPU-22222222-bbbb");
+  ASSERT_EQ(client->gpus().size(), 2u);
+  EXPECT_FALSE(client->is_open(0));
+  EXPECT_TRUE(client->is_open(1)) << "under the number that it has for all";
+  EXPECT_EQ(client->gpus()[1].info.index, 1u);
+  EXPECT_EQ(client->gpus()[1].info.uuid, "GPU-22222222-bbbb");
   EXPECT_TRUE(client->missing().contains("left alone")) << client->missing();
   rm.fail_always(make, {.error = 0, .status = 0x0F});
   EXPECT_FALSE(RmClient::open(rm));
+}
+
+TEST(RmClient, OpensEachGpuByItsOwnFileAlone) {
+  FakeRm rm;
+  add_two_gpus(rm);
+  auto client = RmClient::list(rm);
+  ASSERT_TRUE(client) << client.error().message();
+  EXPECT_TRUE(rm.opened.empty());
+  ASSERT_EQ(client->gpus().size(), 2u);
+  EXPECT_EQ(client->gpus()[1].info.pci, "0000:43:00.0") << "known before";
+  EXPECT_EQ(client->gpus()[1].info.instance, kNoInstance);
+  ASSERT_TRUE(client->open(1));
+  EXPECT_EQ(rm.opened, std::vector<unsigned>{1});
+  EXPECT_TRUE(client->is_open(1));
+  EXPECT_FALSE(client->is_open(0));
+  EXPECT_EQ(client->gpus()[1].info.instance, 0u);
+  rm.closed_files[0] = std::errc::permission_denied;
+  EXPECT_EQ(client->open(0).error().code, std::errc::permission_denied);
+  rm.closed_files.clear();
+  EXPECT_TRUE(client->open(0)) << "again";
+  EXPECT_TRUE(client->open(0)) << "it is";
+  EXPECT_EQ(rm.opened, (std::vector<unsigned>{1, 0}));
+  EXPECT_EQ(client->open(2).error().code, std::errc::no_such_device);
+}
+
+TEST(RmClient, OpensAllFilesWhereItIsNotKnownWhichOneIsTheGpus) {
+  FakeRm rm;
+  rm.tells_minors = false;
+  add_two_gpus(rm);
+  auto client = RmClient::list(rm);
+  ASSERT_TRUE(client) << client.error().message();
+  ASSERT_TRUE(client->open(1));
+  EXPECT_EQ(rm.opened, (std::vector<unsigned>{0, 1}));
+}
+
+// A search for a program's clients would otherwise find ours on its descriptor.
+TEST(RmClient, KnowsTheClientsOfItsGpusForItsOwn) {
+  FakeRm rm;
+  add_two_gpus(rm);
+  auto client = RmClient::open(rm);
+  ASSERT_TRUE(client) << client.error().message();
+  EXPECT_TRUE(client->is_own(client->client()));
+  EXPECT_TRUE(client->is_own(client->gpus()[1].client));
+  EXPECT_NE(client->gpus()[0].client, client->gpus()[1].client);
+  EXPECT_FALSE(client->is_own(rm.make_client(kProgram, rm.open_control(kProgram))));
 }
 
 TEST(RmClient, FallsBackToTheShorterListOfOlderDrivers) {
@@ -81,7 +128,7 @@ TEST(RmClient, WithoutAGpuSaysNoSuchDevice) {
   auto client = RmClient::open(rm);
   ASSERT_FALSE(client);
   EXPECT_EQ(client.error().code, std::errc::no_such_device);
-  EXPECT_STREQ(client.error().step, "open a GPU");
+  EXPECT_STREQ(client.error().step, "list GPUs");
 }
 
 TEST(RmClient, SaysThatPermissionIsMissing) {
@@ -103,7 +150,7 @@ TEST(RmClient, EveryFailedStepIsNamed) {
       {{GS_NV_ESC_CHECK_VERSION_STR, 0}, "ask the driver's version"},
       {{GS_NV_ESC_RM_ALLOC, GS_CLASS_ROOT_CLIENT}, "make a driver client"},
       {{GS_NV_ESC_RM_CONTROL, GS_CTRL_GPU_GET_PROBED_IDS}, "list GPUs"},
-      {{GS_NV_ESC_RM_CONTROL, GS_CTRL_GPU_ATTACH_IDS}, "attach GPUs"},
+      {{GS_NV_ESC_RM_CONTROL, GS_CTRL_GPU_ATTACH_IDS}, "attach a GPU"},
       {{GS_NV_ESC_RM_CONTROL, GS_CTRL_GPU_GET_ID_INFO_V2}, "find a GPU's instance"},
       {{GS_NV_ESC_RM_ALLOC, GS_CLASS_DEVICE}, "open a GPU's device object"},
       {{GS_NV_ESC_RM_ALLOC, GS_CLASS_SUBDEVICE}, "open a GPU's subdevice object"},
@@ -127,7 +174,7 @@ TEST(RmClient, EveryFailedStepIsNamed) {
                    << nth << ": " << std::hex << call.nr << " " << call.selector);
       if (step != steps.end()) ++failed;
       if (client) {  // without one GPU, perhaps
-        EXPECT_EQ(client->gpus().size(), step == steps.end() ? 2u : 1u);
+        EXPECT_EQ(client->is_open(0) && client->is_open(1), step == steps.end());
         EXPECT_TRUE(client->missing().contains(step == steps.end() ? "" : step->second));
         continue;
       }
@@ -136,7 +183,7 @@ TEST(RmClient, EveryFailedStepIsNamed) {
       EXPECT_EQ(client.error().code, std::errc::not_enough_memory);
     }
   }
-  EXPECT_EQ(failed, 1u + 2 * (3 + 3 * 2));  // version, client, list, attach, three for each GPU
+  EXPECT_EQ(failed, 1u + 2 * (2 + 5 * 2));  // version, client, list; five for each GPU
 }
 
 TEST(RmClient, AListThatIsRefusedInBothFormsIsAnError) {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "shmctl/base/proc_stat.h"
 
@@ -19,6 +20,20 @@ TEST(SystemDriver, AMissingDeviceIsNoSuchDevice) {
   ASSERT_FALSE(fd);
   EXPECT_EQ(fd.error().code, std::errc::no_such_device);
   EXPECT_NE(fd.error().message().find("/dev/nvidia200"), std::string::npos);
+}
+
+TEST(SystemDriver, TheMinorOfAGpuIsInItsInformation) {
+  const auto minor = [](const char* text) {
+    std::istringstream information(text);
+    return minor_in(information);
+  };
+  EXPECT_EQ(minor("Model: \t\t NVIDIA H200\nBus Location: \t 0000:1b:00.0\nDevice Minor: \t 3\n"),
+            3u);
+  EXPECT_EQ(minor("Device Minor: 12"), 12u);
+  EXPECT_EQ(minor("Device Minor: \t \n"), std::nullopt);
+  EXPECT_EQ(minor("Device Minor: 3x\n"), std::nullopt);
+  EXPECT_EQ(minor("Model: NVIDIA H200\n"), std::nullopt);
+  EXPECT_EQ(system_driver().minor_of("ffff:ff:1f.7"), std::nullopt);
 }
 
 TEST(SystemDriver, ProcessesIncludeThisOne) {

@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <fmt/core.h>
+
 #include <algorithm>
 
 namespace gpushare::nvrm {
@@ -130,6 +132,20 @@ std::optional<FakeRm::FileId> FakeRm::file_of(int fd) const {
   return info.st_ino;
 }
 
+std::optional<unsigned> FakeRm::minor_of(const std::string& pci) {
+  if (!tells_minors) return std::nullopt;
+  for (const GpuModel& gpu : gpus_)
+    if (fmt::format("0000:{:02x}:00.0", gpu.pci_bus) == pci) return gpu.minor;
+  return std::nullopt;
+}
+
+// To a process that has its device file open.
+bool FakeRm::is_accessible(const GpuModel& gpu) const {
+  return std::ranges::any_of(device_files_, [&](const auto& file) {
+    return file.second == gpu.minor && file_of(file.first.first) == file.first.second;
+  });
+}
+
 Result<Fd> FakeRm::open(unsigned minor) {
   if (const auto it = closed_files.find(minor); it != closed_files.end())
     return make_error(it->second, "open the driver", "minor " + std::to_string(minor));
@@ -138,7 +154,10 @@ Result<Fd> FakeRm::open(unsigned minor) {
   if (!is_there)
     return make_error(std::errc::no_such_device, "open the driver",
                       "minor " + std::to_string(minor));
-  return make_file(minor);
+  if (minor != GS_NV_CTL_MINOR) opened.push_back(minor);
+  Fd file = make_file(minor);
+  if (minor != GS_NV_CTL_MINOR) device_files_[{file.get(), *file_of(file.get())}] = minor;
+  return file;
 }
 
 Result<Fd> FakeRm::fetch(ProcessId process, int fd) {

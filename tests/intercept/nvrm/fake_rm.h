@@ -58,6 +58,7 @@ class FakeRm final : public Driver {
   bool has_short_names = false;                // 595 and later
   bool has_few_sms = false;                    // up to 555
   std::map<unsigned, std::errc> closed_files;  // device files (by minor) that do not open
+  bool tells_minors = true;                    // /proc/driver/nvidia is there
 
   // --- programs
   // A descriptor of /dev/nvidiactl in the program; makes the program when it is new.
@@ -96,7 +97,8 @@ class FakeRm final : public Driver {
   void forget_faults();
 
   // --- what happened
-  std::vector<Call> calls;  // every ioctl
+  std::vector<Call> calls;       // every ioctl
+  std::vector<unsigned> opened;  // the minors of device files
   size_t count(Call call) const;
   std::vector<uint32_t> disable_counts;                 // entries in each DISABLE_CHANNELS call
   int frozen(uint32_t client, uint32_t channel) const;  // freezes that wait for a thaw
@@ -114,6 +116,7 @@ class FakeRm final : public Driver {
 
   // --- Driver
   Result<Fd> open(unsigned minor) override;
+  std::optional<unsigned> minor_of(const std::string& pci) override;
   int ioctl(int fd, unsigned nr, void* argument, size_t bytes) override;
   Result<const void*> map(int fd, size_t bytes) override;
   void unmap(const void* address, size_t bytes) override;
@@ -148,6 +151,7 @@ class FakeRm final : public Driver {
   };
 
   std::optional<FileId> file_of(int fd) const;
+  bool is_accessible(const GpuModel& gpu) const;
   Fd make_file(unsigned minor);
   uint32_t alloc(FileId file, gs_nvos64& call);
   uint32_t control(FileId file, const gs_nvos54& call);
@@ -162,7 +166,8 @@ class FakeRm final : public Driver {
   uint32_t flush(Log& log);
 
   std::vector<GpuModel> gpus_;
-  std::map<FileId, unsigned> files_;  // minor
+  std::map<FileId, unsigned> files_;                         // minor
+  std::map<std::pair<int, FileId>, unsigned> device_files_;  // minor, by descriptor
   std::map<uint32_t, Client> clients_;
   uint32_t next_client_ = 0xC1D00001;
   std::map<pid_t, Program> programs_;

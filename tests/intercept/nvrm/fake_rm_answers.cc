@@ -63,6 +63,7 @@ uint32_t FakeRm::alloc(FileId file, gs_nvos64& call) {
       const auto gpu = std::ranges::find(gpus_, params.device_id, &GpuModel::instance);
       if (call.params_size != sizeof(params) || gpu == gpus_.end())
         return GS_NV_ERR_INVALID_ARGUMENT;
+      if (!is_accessible(*gpu)) return GS_NV_ERR_INSUFFICIENT_PERMISSIONS;
       made.gpu = static_cast<size_t>(gpu - gpus_.begin());
       break;
     }
