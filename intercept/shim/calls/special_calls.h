@@ -122,9 +122,11 @@ struct Released {
   static CUresult call(CUdevice device) {
     constexpr bool kIsReset =
         index == kHook_cuDevicePrimaryCtxReset || index == kHook_cuDevicePrimaryCtxReset_v2;
-    kIsReset ? say_done() : context_ends();
+    if constexpr (kIsReset) say_done();
+    const bool is_counted = !kIsReset && context_ends();
     if (Streams* all = Streams::get()) all->before_release(device, kIsReset);
     const CUresult result = real<CUresult (*)(CUdevice)>(index)(device);
+    if (result != CUDA_SUCCESS && is_counted) context_begins();  // it is still there
     if (Credits* all = Credits::get()) all->after_release(device);
     return result;
   }
@@ -149,8 +151,10 @@ struct OtherContextGone;
 template <int index, class Context>
 struct OtherContextGone<index, CUresult(Context)> {
   static CUresult call(Context context) {
-    if constexpr (std::is_same_v<Context, CUcontext>) context_ends();
+    bool is_counted = false;
+    if constexpr (std::is_same_v<Context, CUcontext>) is_counted = context_ends();
     const CUresult result = real<CUresult (*)(Context)>(index)(context);
+    if (result != CUDA_SUCCESS && is_counted) context_begins();  // it is still there
     if (result != CUDA_SUCCESS) return result;
     if (Streams* all = Streams::get()) all->count_other_contexts(-1);
     if constexpr (std::is_same_v<Context, CUcontext>)

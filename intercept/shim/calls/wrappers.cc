@@ -11,6 +11,7 @@
 #include "intercept/shim/driver/lookup.h"
 #include "intercept/shim/driver/table.h"
 #include "intercept/shim/link/gate.h"
+#include "intercept/shim/link/waits.h"
 #include "intercept/shim/streams/stream_use.h"
 
 namespace gpushare::shim {
@@ -41,10 +42,10 @@ template <int index, Kind kind>
 class Waiting {
  public:
   Waiting() {
-    if constexpr (is_wait<index, kind>) slot_.waits.fetch_add(1, std::memory_order_relaxed);
+    if constexpr (is_wait<index, kind>) begin_wait(slot_);
   }
   ~Waiting() {
-    if constexpr (is_wait<index, kind>) slot_.waits.fetch_sub(1, std::memory_order_relaxed);
+    if constexpr (is_wait<index, kind>) end_wait(slot_);
   }
   Waiting(const Waiting&) = delete;
   Waiting& operator=(const Waiting&) = delete;

@@ -11,13 +11,14 @@ namespace gpushare::shim {
 void context_begins() { this_process().contexts.fetch_add(1, std::memory_order_relaxed); }
 
 // A reset gives up several at once, so that the count may be too high; it is never too low.
-void context_ends() {
+bool context_ends() {
   Process& process = this_process();
   int32_t before = process.contexts.load(std::memory_order_relaxed);
   while (before > 0 &&
          !process.contexts.compare_exchange_weak(before, before - 1, std::memory_order_relaxed)) {
   }
   if (before <= 1) say_done();
+  return before > 0;
 }
 
 void say_done() {

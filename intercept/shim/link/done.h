@@ -9,8 +9,9 @@ namespace gpushare::shim {
 
 // The program has made a context, or taken the primary one of a device once more.
 void context_begins();
-// It is about to give one up; with the last one it has done its work.
-void context_ends();
+// It is about to give one up; with the last one it has done its work. Returns false if none is
+// counted.
+bool context_ends();
 
 // It has done its work, as far as it is known now. Nothing is said by a process that has no slot.
 void say_done();

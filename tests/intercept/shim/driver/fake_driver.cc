@@ -2,6 +2,9 @@
 // A libcuda.so.1 with no GPU behind it, for the tests of how programs reach the shim: it has each
 // function of hooks.def, which returns a number that says which one it is. cuGetProcAddress gives
 // other addresses of the same functions than dlsym does, as a driver may.
+#include <unistd.h>
+
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -39,11 +42,25 @@ CUresult note_init(CUresult answer) {
   pipe_at_init = pipe == nullptr ? "none" : pipe;
   return answer;
 }
+
+std::atomic<int> context_answer{-1};
+std::atomic<bool> blocks{false};
+CUresult of_context(CUresult answer) {
+  return context_answer < 0 ? answer : static_cast<CUresult>(context_answer.load());
+}
+CUresult of_finish(CUresult answer) {
+  while (blocks) ::pause();
+  return answer;
+}
 }  // namespace
 
 extern "C" {
 #pragma GCC visibility push(default)
 const char* gs_pipe_at_init() { return pipe_at_init.c_str(); }
+// What the functions for contexts answer from now on; negative: as at the start.
+void gs_answer_contexts(int answer) { context_answer = answer; }
+// From now on calls that wait for all work do not come back; a thread may be cancelled in them.
+void gs_block() { blocks = true; }
 
 // What is made of an entry, by its kind: all kinds but two are ordinary.
 #define GS_KIND_Launch GS_ORDINARY
@@ -54,14 +71,18 @@ const char* gs_pipe_at_init() { return pipe_at_init.c_str(); }
 #define GS_KIND_Order GS_ORDINARY
 #define GS_KIND_Capture GS_ORDINARY
 #define GS_KIND_Captured GS_ORDINARY
-#define GS_KIND_Finish GS_ORDINARY
+#define GS_KIND_Finish GS_FINISH
 #define GS_KIND_Stream GS_ORDINARY
-#define GS_KIND_Context GS_ORDINARY
+#define GS_KIND_Context GS_CONTEXT
 #define GS_KIND_Lookup GS_LOOKUP
 #define GS_KIND_Init GS_INIT
 
 #define GS_ORDINARY(base, symbol, since, parameters, flavor) \
   CUresult symbol parameters { return answer_of(gpushare::shim::kHook_##symbol); }
+#define GS_FINISH(base, symbol, since, parameters, flavor) \
+  CUresult symbol parameters { return of_finish(answer_of(gpushare::shim::kHook_##symbol)); }
+#define GS_CONTEXT(base, symbol, since, parameters, flavor) \
+  CUresult symbol parameters { return of_context(answer_of(gpushare::shim::kHook_##symbol)); }
 #define GS_LOOKUP(base, symbol, since, parameters, flavor)
 #define GS_INIT(base, symbol, since, parameters, flavor) \
   CUresult symbol parameters { return note_init(answer_of(gpushare::shim::kHook_##symbol)); }
@@ -70,6 +91,8 @@ const char* gs_pipe_at_init() { return pipe_at_init.c_str(); }
 #define GS_HOOK_VARIANT GS_HOOK
 #include "intercept/shim/driver/hooks.def"
 #undef GS_ORDINARY
+#undef GS_FINISH
+#undef GS_CONTEXT
 #undef GS_LOOKUP
 #undef GS_INIT
 
@@ -106,6 +129,8 @@ namespace {
 #define GS_ORDINARY(base, symbol, since, parameters, flavor) \
   {#base, since, flavor,                                     \
    reinterpret_cast<void*>(&Thunk<gpushare::shim::kHook_##symbol, CUresult parameters>::call)},
+#define GS_FINISH GS_ORDINARY
+#define GS_CONTEXT GS_ORDINARY
 #define GS_LOOKUP(base, symbol, since, parameters, flavor) \
   {#base, since, flavor, reinterpret_cast<void*>(&symbol)},
 #define GS_INIT GS_LOOKUP

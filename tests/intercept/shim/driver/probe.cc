@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -385,6 +386,47 @@ void way_lingering(int count) {
   launch(at_exit, count);
 }
 
+template <class Function>
+Function named(const char* name) {
+  return reinterpret_cast<Function>(::dlsym(library(), name));
+}
+
+// Makes two contexts, fails to destroy one twice, destroys one, and launches on in the other.
+void way_contexts(int count) {
+  const auto answer = named<void (*)(int)>("gs_answer_contexts");
+  const auto destroy = named<CUresult (*)(CUcontext)>("cuCtxDestroy_v2");
+  const auto create = named<CUresult (*)(CUcontext*, unsigned, CUdevice)>("cuCtxCreate_v2");
+  const Launch function = by_dlsym();
+  launch(function, 3);
+  CUcontext context = nullptr;
+  answer(0);
+  for (int i = 0; i < 2; ++i) expect(create(&context, 0, 0) == CUDA_SUCCESS, "no context");
+  answer(CUDA_ERROR_INVALID_CONTEXT);
+  for (int i = 0; i < 2; ++i) expect(destroy(context) != CUDA_SUCCESS, "it was destroyed");
+  answer(0);
+  expect(destroy(context) == CUDA_SUCCESS, "it was not destroyed");
+  way_slow(count);
+}
+
+// A thread of it is cancelled in a call that waits for all work; then it launches as way_slow().
+void way_cancelled(int count) {
+  static const auto finish = named<CUresult (*)()>("cuCtxSynchronize");
+  const Launch function = by_dlsym();
+  launch(function, 1);
+  finish();
+  named<void (*)()>("gs_block")();
+  pthread_t thread{};
+  const auto wait = [](void*) -> void* {
+    finish();
+    return nullptr;
+  };
+  expect(::pthread_create(&thread, nullptr, wait, nullptr) == 0, "no thread");
+  expect(::pthread_cancel(thread) == 0, "it is not cancelled");
+  void* result = nullptr;
+  expect(::pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED, "it has returned");
+  way_slow(count);
+}
+
 // The first question to the agent, and all launches, while signals come every 0.5 ms.
 void way_slow_with_signals(int count) {
   struct sigaction action{};
@@ -449,6 +491,8 @@ const std::map<std::string, std::function<void(int)>> kWays{
     {"slow-among-own-files", way_slow_among_own_files},
     {"slow-with-signals", way_slow_with_signals},
     {"lingering", way_lingering},
+    {"contexts", way_contexts},
+    {"cancelled", way_cancelled},
     {"slow-on-gpu", way_slow_on_gpu},
     {"slow-from-host", way_slow_from_host},
 };

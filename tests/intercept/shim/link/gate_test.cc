@@ -103,9 +103,25 @@ TEST(Gate, WhoComesToStandWakesAnAgentThatGivesTurns) {
   }
 }
 
+// It would be taken for one that waits for work for as long as it lives.
+TEST(Gate, AThreadThatIsCancelledInAWaitWaitsNoMore) {
+  ShimRig rig(kShimGate);
+  const auto program = start_launching(rig, 1'000'000, "cancelled");
+  EXPECT_EQ(read(rig, *program, [](const ShimSlot& slot) { return uint64_t{slot.waits.load()}; }),
+            0u);
+  EXPECT_TRUE(goes_on(rig));
+}
+
 // Launches that there had been when it said that its work is done; 0: it has not.
 uint64_t done_at(ShimRig& rig, const Child& program) {
   return read(rig, program, [](const ShimSlot& slot) { return slot.done_at.load(); });
+}
+
+TEST(Gate, AContextThatIsNotDestroyedIsStillThere) {
+  ShimRig rig(kShimGate | kShimIterations);
+  const auto program = start_launching(rig, 1'000'000, "contexts");
+  ASSERT_TRUE(rig.launches_beyond(20));
+  EXPECT_EQ(done_at(rig, *program), 0u) << "one is left, in which it works";
 }
 
 TEST(Gate, WhoExitsSaysThatItsWorkIsDoneAndALaunchTakesThatBack) {
