@@ -3,10 +3,10 @@
 // relies on it.
 #pragma once
 
-#include "shmctl/base/finding.h"
 #include "shmctl/compat/precompiled.h"
 #include "shmctl/plane/snapshot.h"
 #include "shmctl/program/command_line.h"
+#include "shmctl/program/finding.h"
 #include "tools/agent/protocol.h"
 #include "tools/base/endpoints.h"
 #include "tools/base/format.h"

@@ -5,5 +5,5 @@ sim_server_sources := $(wildcard intercept/sim/server/*.cc) intercept/sim/wire/c
 sim_sources := $(filter-out intercept/sim/server/server_main.cc,$(foreach folder,gpu model server wire,$(wildcard intercept/sim/$(folder)/*.cc)))
 intercept_sources += $(filter-out $(sim_server_sources),$(sim_sources))
 $(call library,lib/libsim.a,$(sim_sources) $(wildcard intercept/*.cc))
-$(call library,lib/libsimclient.a,intercept/sim/wire/client.cc shmctl/base/error.cc shmctl/base/unix_socket.cc)
+$(call library,lib/libsimclient.a,intercept/sim/wire/client.cc shmctl/base/error.cc shmctl/base/last_threads.cc shmctl/base/proc_stat.cc shmctl/base/unix_socket.cc)
 $(call program,bin/gpushare-sim,intercept/sim/server/server_main.cc,lib/libsim.a lib/libshmctl.a)

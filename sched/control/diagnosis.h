@@ -10,7 +10,7 @@
 #include "intercept/observer.h"
 #include "sched/mps/link.h"
 #include "sched/step/state.h"
-#include "shmctl/base/finding.h"
+#include "shmctl/program/finding.h"
 
 namespace gpushare {
 

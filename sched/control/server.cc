@@ -24,6 +24,7 @@
 #include "sched/control/turns.h"
 #include "shmctl/base/aside.h"
 #include "shmctl/base/log.h"
+#include "shmctl/base/unix_socket.h"
 
 namespace gpushare {
 namespace {
@@ -348,8 +349,9 @@ Result<std::unique_ptr<ControlServer>> ControlServer::listen(asio::io_context& l
   ErrorCode error;
   Protocol::socket probe(loop);
   probe.connect(endpoint, error);
-  if (!error) return make_error(std::errc::address_in_use, kStep, path + ": an agent is running");
-  if (error == asio::error::connection_refused) ::unlink(path.c_str());
+  if (!error && !has_dead_listener(probe.native_handle()))
+    return make_error(std::errc::address_in_use, kStep, path + ": an agent is running");
+  if (!error || error == asio::error::connection_refused) ::unlink(path.c_str());
 
   impl->acceptor.open(endpoint.protocol(), error);
   const mode_t before = ::umask(0117);  // the socket is never open to others, not even for a moment

@@ -88,6 +88,7 @@ class Agent final : public Listener {
   void listen_for_shims();
   void share_gpus();
   void look_for_gpus(Nanos patience = {});
+  void look_for_more();
   void drop_gpus(std::string_view reason);
   void step(Time now);
   void look_at_turns();
@@ -162,6 +163,7 @@ Result<> Agent::start() {
     next_look_ = {};
     loop_.wake_now();
   });
+  opened_->wait();
   look_for_gpus(DriverLine::kStuck);
   loop_.start();
   return {};
@@ -227,19 +229,21 @@ void Agent::listen_for_shims() {
   shim_wakes_->wait();
 }
 
-// Tells everything beside the scheduler how the GPUs are shared.
+// Tells everything beside the scheduler how the GPUs are shared that are open.
 void Agent::share_gpus() {
   if (shims_ == nullptr || !gpus_.are_there()) return;
   bool has_targets = false;
-  std::vector<GpuInfo> spatial;
+  std::vector<GpuInfo> open, spatial;
   for (const GpuInfo& gpu : gpus_.gpus()) {
+    if (!gpus_.gpu()->closed_because(gpu.index).empty()) continue;
+    open.push_back(gpu);
     const GpuConfig& own = config_.gpu(gpu.index);
     if (!own.is_spatial) continue;
     spatial.push_back(gpu);
     has_targets |= own.policy.entry->needs.iterations;
   }
   knees_.open(has_targets ? config_.agent.knees : "");
-  shims_->set_gpus(gpus_.gpus(), config_);
+  shims_->set_gpus(open, config_);
   shims_->set_mps(nullptr);
   shims_->set_mps(mps_.want(config_.mps, std::move(spatial), gpus_.gpus().size(), clock_.now()));
 }
@@ -299,13 +303,22 @@ Result<> Agent::reload() {
 // Is woken as soon as a driver that is being opened answers.
 void Agent::look_for_gpus(Nanos patience) {
   if (!gpus_.find(config_, shims_.get(), patience)) {
-    next_look_ = clock_.now() + DrivenGpus::kLookAgain;
+    next_look_ = std::min(clock_.now() + DrivenGpus::kLookAgain, gpus_.next());
     opened_->wait();
     return loop_.wake_at(next_look_);
   }
   share_gpus();
   if (const Observer* own = gpus_.own_observer()) events_ = loop_.wake_on(own->fd());
   loop_.wake_now();
+}
+
+// A GPU that was not open when the others were.
+void Agent::look_for_more() {
+  if (gpus_.find_more()) {
+    module_.describe(gpus_.gpus(), config_);
+    share_gpus();
+  }
+  opened_->wait();
 }
 
 // While a GPU hangs the others are driven anew by another process: in this one what is under way on
@@ -327,7 +340,8 @@ void Agent::step(Time now) {
     end_the_dead(tenants_, processes_);
     return now >= next_look_ ? look_for_gpus() : loop_.wake_at(next_look_);
   }
-  Time next = gpus_.scheduler().step();
+  look_for_more();
+  Time next = std::min(gpus_.scheduler().step(), gpus_.next());
   turns_.set(gpus_.scheduler().next_look_at_turns());
   next = std::min(next, mps_.step(clock_.now()));
   knees_.save(now);

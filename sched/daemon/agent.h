@@ -14,9 +14,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "sched/module/kernel_module.h"
 #include "shmctl/base/error.h"
+#include "shmctl/base/process_id.h"
 #include "shmctl/plane/region.h"
 
 namespace gpushare {
@@ -31,7 +33,8 @@ struct AgentOptions {
   ModulePaths module{};                   // of the kernel module
   int module_fd = -1;                     // the module's device, from the supervisor; -1: none
   uint32_t supervisor_pid = 0;            // 0: the agent runs alone
-  uint64_t restarts = 0;  // how often the supervisor has started an agent before this one
+  uint64_t restarts = 0;          // how often the supervisor has started an agent before this one
+  std::vector<ProcessId> left{};  // who may still have a call of a driver under way
 };
 
 // Runs until a signal ends it. Errors: it could not start, because of the configuration

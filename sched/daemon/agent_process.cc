@@ -9,7 +9,9 @@
 
 #include <utility>
 
+#include "shmctl/base/last_threads.h"
 #include "shmctl/base/log.h"
+#include "shmctl/base/proc_stat.h"
 
 namespace gpushare {
 namespace {
@@ -20,12 +22,14 @@ constexpr Nanos kToStop = 5s;
 
 }  // namespace
 
-Result<> AgentProcess::start(int module_fd, const sigset_t& signals, Time now) {
+Result<> AgentProcess::start(int module_fd, const std::string& left, const sigset_t& signals,
+                             Time now) {
   const pid_t self = ::getpid();
   std::vector<std::string> words = arguments_;
   words.push_back(fmt::format("--supervisor-pid={}", self));
   words.push_back(fmt::format("--restarts={}", starts_));
   if (module_fd >= 0) words.push_back(fmt::format("--module-fd={}", module_fd));
+  if (!left.empty()) words.push_back("--left=" + left);
   lifeline_.reset();
   if (auto lifeline = Lifeline::create(death_signal_)) {
     lifeline_ = std::move(*lifeline);
@@ -80,11 +84,30 @@ void AgentProcess::kill_if_overdue(Time now) {
   kill();
 }
 
+std::optional<ProcessId> AgentProcess::leave(Time now) {
+  const ProcessId agent{pid_, is_running() ? start_ticks_of(pid_) : 0};
+  if (!is_running() || !has_died(agent)) {
+    dead_since_.reset();
+    return std::nullopt;
+  }
+  if (!dead_since_) dead_since_ = now;
+  if (now < *dead_since_ + kToEnd) return std::nullopt;
+  // Its end would wait for the first thread, if that is the one which is left.
+  [[maybe_unused]] const auto* const kept = lifeline_.release();
+  left_.push_back(pid_);
+  pid_ = 0;
+  kill_at_ = Time::max();
+  dead_since_.reset();
+  return agent;
+}
+
 std::optional<int> AgentProcess::reap() {
   int status = 0;
+  std::erase_if(left_, [](pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) == pid; });
   if (!is_running() || ::waitpid(pid_, &status, WNOHANG) != pid_) return std::nullopt;
   pid_ = 0;
   kill_at_ = Time::max();
+  dead_since_.reset();
   lifeline_.reset();
   return status;
 }

@@ -18,6 +18,7 @@
 #include "sched/daemon/lifeline.h"
 #include "shmctl/base/clock.h"
 #include "shmctl/base/error.h"
+#include "shmctl/base/process_id.h"
 #include "shmctl/shim/slot_keeper.h"
 
 namespace gpushare {
@@ -32,7 +33,8 @@ class AgentProcess {
 
   // REQUIRES: !is_running(). `module_fd`: the kernel module's device, which the agent inherits; -1:
   // there is none. `signals`: the agent's signal mask. Error: the one of fork().
-  Result<> start(int module_fd, const sigset_t& signals, Time now);
+  // `left`: for Predecessors::parse() in the agent.
+  Result<> start(int module_fd, const std::string& left, const sigset_t& signals, Time now);
 
   bool is_running() const { return pid_ != 0; }
   pid_t pid() const { return pid_; }  // 0: it does not run
@@ -56,6 +58,14 @@ class AgentProcess {
 
   // The status of wait(2), once, after the agent has ended; nullopt: it runs, or there is none.
   std::optional<int> reap();
+  // Gives up an agent that has died and cannot be reaped, because a thread of it is in a call of
+  // the driver that does not come back: returns it, once, and the next one may be started. It is
+  // reaped by the way when it can be. nullopt: it runs, or has not been dead for kToEnd.
+  std::optional<ProcessId> leave(Time now);
+  // When to call leave() again; Time::max(): the agent has not died.
+  Time leave_at() const { return dead_since_ ? *dead_since_ + kToEnd : Time::max(); }
+  // An agent that dies closes the driver's files, which takes a quarter of a second (H200).
+  static constexpr Nanos kToEnd = std::chrono::seconds(1);
 
  private:
   const std::vector<std::string> arguments_;
@@ -66,6 +76,8 @@ class AgentProcess {
   Time started_{};
   uint64_t starts_ = 0;
   Time kill_at_ = Time::max();
+  std::optional<Time> dead_since_;  // not reaped yet
+  std::vector<pid_t> left_;
 };
 
 }  // namespace gpushare

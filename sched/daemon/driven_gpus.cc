@@ -4,10 +4,12 @@
 #include <fmt/core.h>
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "sched/tenants/takeover.h"
 #include "shmctl/base/log.h"
+#include "shmctl/base/proc_stat.h"
 
 namespace gpushare {
 namespace {
@@ -17,38 +19,34 @@ using namespace std::chrono_literals;
 // Searches take 0.2 s at most.
 constexpr Nanos kToRest = 500ms;
 
+// At a start, for those that are slower than the first one.
+constexpr Nanos kForTheOthers = 300ms;
+
 constexpr const char* kNoAnswer = "the driver does not answer: it has been opened without an end";
 
 }  // namespace
 
 DrivenGpus::DrivenGpus(const Parts& parts)
     : parts_(parts),
+      before_(parts.options.left),
       answered_(std::make_shared<Fd>(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))),
-      opening_([answered = answered_] { ::eventfd_write(answered->get(), 1); }) {}
+      opening_([answered = answered_] { ::eventfd_write(answered->get(), 1); }) {
+  // Its threads may still undo what an agent before us has left.
+  if (const auto supervisor = static_cast<pid_t>(parts.options.supervisor_pid); supervisor > 0)
+    before_.add({supervisor, start_ticks_of(supervisor)});
+}
 
 bool DrivenGpus::find(const Config& config, ShimProcesses* shims, Nanos patience) {
-  KmodObserver* const module = parts_.options.simulation ? nullptr : parts_.module.observer();
-  if (!opening_.is_under_way())
-    opening_.begin([simulation = parts_.options.simulation,
-                    module] { return open_backend(simulation, module); },
-                   parts_.clock.now());
-  auto backend = opening_.take(patience);
-  eventfd_t answers = 0;
-  ::eventfd_read(answered_->get(), &answers);
-  if (!backend) {
-    if (parts_.clock.now() - opening_.since() >= DriverLine::kStuck) return say_why_not(kNoAnswer);
-    if (no_gpu_reason_.empty()) no_gpu_reason_ = "the driver is being opened";
-    publish_none();
-    return false;
-  }
-  if (!*backend) return say_why_not(backend->error().message());
-  if (no_gpu_reason_ == kNoAnswer) log_info("the driver answers again");
+  const Time until = parts_.clock.now() + patience;
+  if (!driven_ && !find_driver(patience)) return false;
+  if (!find_one(std::clamp(until - parts_.clock.now(), Nanos{}, kForTheOthers))) return false;
   no_gpu_reason_.clear();
-  driven_ = Driven{.backend = std::move(**backend), .scheduler = nullptr};
+  KmodObserver* const module = parts_.options.simulation ? nullptr : parts_.module.observer();
   if (module != nullptr)
     if (const auto asked = module->replay(); !asked) log_error("{}", asked.error().message());
+  driven_->gpus->settle_support();
   driven_->scheduler =
-      std::make_unique<Scheduler>(Surroundings{.gpu = *driven_->backend.gpu,
+      std::make_unique<Scheduler>(Surroundings{.gpu = *driven_->gpus,
                                                .observer = driven_->backend.observer,
                                                .region = parts_.region,
                                                .processes = parts_.processes,
@@ -65,6 +63,58 @@ bool DrivenGpus::find(const Config& config, ShimProcesses* shims, Nanos patience
   return true;
 }
 
+// Returns false while it is being opened, and when it cannot be.
+bool DrivenGpus::find_driver(Nanos patience) {
+  KmodObserver* const module = parts_.options.simulation ? nullptr : parts_.module.observer();
+  if (!opening_.is_under_way())
+    opening_.begin([simulation = parts_.options.simulation,
+                    module] { return open_backend(simulation, module); },
+                   parts_.clock.now());
+  auto backend = opening_.take(patience);
+  forget_answers();
+  if (!backend) {
+    no_gpu_since_ = opening_.since();
+    if (parts_.clock.now() - opening_.since() >= DriverLine::kStuck) return say_why_not(kNoAnswer);
+    if (no_gpu_reason_.empty()) no_gpu_reason_ = "the driver is being opened";
+    publish_none();
+    return false;
+  }
+  if (!*backend) return say_why_not(backend->error().message());
+  if (no_gpu_reason_ == kNoAnswer) log_info("the driver answers again");
+  no_gpu_since_ = parts_.clock.now();
+  driven_ = Driven{.backend = std::move(**backend), .gpus = nullptr, .scheduler = nullptr};
+  driven_->gpus = std::make_unique<JoiningGpus>(
+      driven_->backend.gpu, parts_.clock, [this](uint32_t gpu) { return before_.have_left(gpu); },
+      [answered = answered_] { ::eventfd_write(answered->get(), 1); });
+  return true;
+}
+
+// Returns false while none is open. The first one is enough, but at a start all come together.
+bool DrivenGpus::find_one(Nanos patience) {
+  forget_answers();
+  driven_->gpus->wait(patience);
+  (void)driven_->gpus->look();
+  if (driven_->gpus->has_one()) return true;
+  const bool is_over = driven_->gpus->has_none();
+  (void)say_why_not(driven_->gpus->first_problem());
+  // Its files are opened anew: the driver may have been loaded again since.
+  if (is_over && driven_->gpus->next() > parts_.clock.now() + JoiningGpus::kAgainSoon)
+    driven_.reset();
+  return false;
+}
+
+bool DrivenGpus::find_more() {
+  forget_answers();
+  const std::vector<uint32_t> joined = driven_->gpus->look();
+  for (const uint32_t gpu : joined) driven_->scheduler->join(gpu);
+  return !joined.empty();
+}
+
+void DrivenGpus::forget_answers() {
+  eventfd_t answers = 0;
+  ::eventfd_read(answered_->get(), &answers);
+}
+
 bool DrivenGpus::say_why_not(std::string reason) {
   if (reason != std::exchange(no_gpu_reason_, reason)) log_warning("no GPU: {}", reason);
   publish_none();
@@ -72,13 +122,13 @@ bool DrivenGpus::say_why_not(std::string reason) {
 }
 
 bool DrivenGpus::lose() {
-  if (driven_ && !driven_->scheduler->rest(kToRest)) return false;
+  if (are_there() && !driven_->scheduler->rest(kToRest)) return false;
   driven_.reset();
   return true;
 }
 
 void DrivenGpus::log_found(const Config& config) const {
-  const GpuSupport& support = driven_->backend.gpu->support();
+  const GpuSupport& support = driven_->gpus->support();
   log_info("{} GPU{}, driver {}, policy {}", gpus().size(), gpus().size() == 1 ? "" : "s",
            support.driver_version, config.policy_names(gpus().size()));
   if (!support.reason.empty()) log_warning("not everything is enforced: {}", support.reason);
@@ -93,8 +143,8 @@ void DrivenGpus::publish_none() {
   AgentRecord record = record_of(parts_.identity, parts_.clock.now());
   record.tick_us = static_cast<uint32_t>(std::chrono::duration_cast<Micros>(kLookAgain).count());
   std::string reason = no_gpu_reason_;
-  if (reason == kNoAnswer)
-    reason += fmt::format(" for {} s", (parts_.clock.now() - opening_.since()) / 1s);
+  if (reason.contains("does not answer"))
+    reason += fmt::format(" for {} s", (parts_.clock.now() - no_gpu_since_) / 1s);
   reason.copy(record.observe_only_reason, sizeof record.observe_only_reason - 1);
   write_record(parts_.region.agent, record);
 }

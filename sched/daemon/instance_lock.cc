@@ -11,6 +11,8 @@
 #include <thread>
 #include <utility>
 
+#include "sched/daemon/lock_holders.h"
+#include "shmctl/base/last_threads.h"
 #include "shmctl/plane/region.h"
 
 namespace gpushare {
@@ -18,16 +20,38 @@ namespace {
 
 constexpr const char* kStep = "lock out other agents";
 
+// So long whoever has died is waited for: most take some tenths of a second to end.
+constexpr Nanos kToEnd = std::chrono::seconds(1);
+
+// Stands in the file of whoever could not lock it, because one that has died still has.
+constexpr std::string_view kWithoutLock = "\nwithout lock";
+
+std::string text_of(const Fd& file) {
+  char text[64] = {};
+  const ssize_t n = ::pread(file.get(), text, sizeof text - 1, 0);
+  return n <= 0 ? "" : std::string(text, static_cast<std::size_t>(n));
+}
+
 // Who has the lock, as it wrote into the file; empty: unknown.
 std::string holder_of(const Fd& file) {
-  char text[16] = {};
-  const ssize_t n = ::pread(file.get(), text, sizeof text - 1, 0);
-  if (n <= 0) return "";
-  return fmt::format(" (process {})", std::string_view(text, static_cast<std::size_t>(n)));
+  const std::string text = text_of(file);
+  if (text.empty()) return "";
+  return fmt::format(" (process {})", text.substr(0, text.find('\n')));
+}
+
+// Takes the file of which others have an open one, if they all have died. Who wants it opens it
+// first and then looks who else has: of two at once at least one sees the other.
+bool take_over(const Fd& file, std::vector<ProcessId>& left) {
+  for (const ProcessId& holder : others_that_hold(file)) {
+    if (!has_died(holder)) return false;
+    left.push_back(holder);
+  }
+  return true;
 }
 
 // `what` is locked by this open file, which `name` names to the user.
-Result<Fd> lock(Fd file, const std::string& name, const std::string& what, Nanos patience) {
+Result<InstanceLock> lock(Fd file, const std::string& name, const std::string& what,
+                          Nanos patience) {
   // The agent, which the supervisor executes, must inherit it.
   if (::fcntl(file.get(), F_SETFD, 0) != 0) return errno_error(kStep, name);
   struct stat status{};
@@ -36,30 +60,39 @@ Result<Fd> lock(Fd file, const std::string& name, const std::string& what, Nanos
     return make_error(std::errc::operation_not_permitted, kStep,
                       name + " belongs to another user; remove it");
   const MonotonicClock clock;
-  const Time deadline = clock.now() + patience;
-  while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) return errno_error(kStep, name);
-    if (clock.now() >= deadline)
+  const Time began = clock.now(), deadline = began + patience;
+  InstanceLock taken;
+  bool is_locked = false;
+  while (true) {
+    is_locked = is_locked || ::flock(file.get(), LOCK_EX | LOCK_NB) == 0;
+    if (!is_locked && errno != EWOULDBLOCK) return errno_error(kStep, name);
+    if (is_locked && !text_of(file).ends_with(kWithoutLock)) break;
+    taken.left.clear();
+    const bool have_died = take_over(file, taken.left);
+    if (have_died && clock.now() >= began + kToEnd) break;
+    if (!have_died && clock.now() >= deadline)
       return make_error(std::errc::device_or_resource_busy, kStep,
                         fmt::format("another gpushared{} runs on {}", holder_of(file), what));
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  const std::string pid = std::to_string(::getpid());
+  std::string pid = std::to_string(::getpid());
+  if (!is_locked) pid += kWithoutLock;
   if (::ftruncate(file.get(), 0) != 0 || ::pwrite(file.get(), pid.data(), pid.size(), 0) < 0)
     return errno_error(kStep, name);
-  return file;
+  taken.file = std::move(file);
+  return taken;
 }
 
 }  // namespace
 
-Result<Fd> lock_instance(const std::string& region, Nanos patience) {
+Result<InstanceLock> lock_instance(const std::string& region, Nanos patience) {
   // The lock is a file of its own: every user may open the region, and could then lock it.
   auto file = ControlPlane::open_lock_file(region);
-  if (!file) return file;
+  if (!file) return std::unexpected(file.error());
   return lock(std::move(*file), region + ".lock", "the control plane " + region, patience);
 }
 
-Result<Fd> lock_driver(const std::optional<std::string>& simulation) {
+Result<InstanceLock> lock_driver(const std::optional<std::string>& simulation) {
   const std::string path = simulation ? *simulation + ".lock" : kDriverLock;
   if (!simulation) {
     std::error_code ignored;  // open() says what is wrong

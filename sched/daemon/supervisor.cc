@@ -16,8 +16,9 @@
 #include "intercept/kmod/calls.h"
 #include "intercept/process_stop.h"
 #include "sched/daemon/agent_process.h"
-#include "sched/daemon/backend.h"
 #include "sched/daemon/file_watch.h"
+#include "sched/daemon/gpus/backend.h"
+#include "sched/daemon/gpus/predecessors.h"
 #include "sched/daemon/stall_watch.h"
 #include "sched/daemon/undoing.h"
 #include "sched/module/kernel_module.h"
@@ -54,10 +55,12 @@ class Supervisor {
       : options_(options),
         plane_(std::move(plane)),
         agent_(arguments, kAgentDies),
-        undoing_(
-            plane_.region(), processes_, clock_,
-            [simulation = options.simulation] { return open_gpu(simulation); }, resume_process,
-            [] { ::kill(::getpid(), kUndoingTells); }) {}
+        left_(options.left),
+        undoing_(plane_.region(), processes_, clock_,
+                 {.open = [simulation = options.simulation] { return list_gpus(simulation); },
+                  .resume = resume_process,
+                  .is_free = [this](uint32_t gpu) { return left_.have_left(gpu); },
+                  .told = [] { ::kill(::getpid(), kUndoingTells); }}) {}
 
   int run();
 
@@ -74,6 +77,7 @@ class Supervisor {
   void go_on_with_undoing();
   void log_undone();
   int end();
+  std::optional<int> leave_agent();
   void note_ending(pid_t agent, int status);
   std::optional<int> plan_restart(int status);
 
@@ -82,6 +86,7 @@ class Supervisor {
   const SystemProcReader processes_;
   ControlPlane plane_;
   AgentProcess agent_;
+  Predecessors left_;
   std::unique_ptr<kmod::Device> module_;  // nullptr: not loaded, or it could not be opened
   std::string module_error_;              // the last one that was logged
   std::optional<FileWatch> file_watch_;   // while there is no module
@@ -97,7 +102,7 @@ class Supervisor {
 bool Supervisor::start_agent() {
   if (module_ == nullptr) take_the_module();
   const int module_fd = module_ == nullptr ? -1 : module_->fd();
-  const auto started = agent_.start(module_fd, before_, clock_.now());
+  const auto started = agent_.start(module_fd, left_.text(), before_, clock_.now());
   if (!started) log_error("the agent was not started: {}", started.error().message());
   if (started) undoing_.call_off();  // what is left is the agent's
   return started.has_value();
@@ -205,6 +210,19 @@ int Supervisor::end() {
   return 1;
 }
 
+// Nothing more is to come from an agent that has died but what the call does in which a thread of
+// it is left, on one GPU: on the others the next agent goes on. Returns what wait(2) would.
+std::optional<int> Supervisor::leave_agent() {
+  const std::optional<ProcessId> left = agent_.leave(clock_.now());
+  if (!left) return std::nullopt;
+  left_.add(*left);
+  log_error(
+      "the agent has died, but a thread of it does not come back from a call of the driver: the "
+      "GPU "
+      "that it asked is left alone until it does");
+  return SIGKILL;
+}
+
 // An agent that ends by itself has said how. `status`: that of wait(2).
 void Supervisor::note_ending(pid_t agent, int status) {
   const auto pid = static_cast<uint32_t>(agent);
@@ -254,7 +272,7 @@ int Supervisor::run() {
       start_at_ = now + kLongestPause;
     Time until = std::min(agent_.kill_at(), now + kLookAgain);
     if (!agent_.is_running()) until = std::min(until, start_at_);
-    until = std::min(until, undoing_.next());
+    until = std::min({until, undoing_.next(), agent_.leave_at()});
 
     const int signal = wait_for_signal(until);
     if (signal == 0) undoing_.look_for_gpu();
@@ -271,7 +289,8 @@ int Supervisor::run() {
     agent_.kill_if_overdue(clock_.now());
 
     const pid_t agent = agent_.pid();
-    const std::optional<int> ended = agent_.reap();
+    std::optional<int> ended = agent_.reap();
+    if (!ended) ended = leave_agent();
     if (!ended) continue;
     forget(kAgentDies);  // it would be taken for the next agent's
     undo(Undoing::Writer::kHasEnded);

@@ -8,6 +8,8 @@
 //   (shmctl/shim/slot_keeper.h), and the agent is started again, with growing pauses while it dies
 //   young. What could not be undone is tried again, and a GPU that does not answer is waited for,
 //   until an agent runs.
+// - The agent dies, and a thread of it does not come back from a call of the driver
+//   (predecessors.h): all but the GPU that was asked is undone, and the next agent is started.
 // - The agent hangs and keeps processes frozen (stall_watch.h): it is killed, and the same follows.
 // - The kernel module comes (file_watch.h): the agent is asked to thaw everything and to end, and
 //   the next agent takes the tenants into the module.

@@ -47,14 +47,15 @@ class Undoing::Bell {
   bool has_rung_ = false;
 };
 
-Undoing::Undoing(Region& region, const ProcReader& processes, const Clock& clock, Open open,
-                 Recovery::Resume resume, std::function<void()> told)
+Undoing::Undoing(Region& region, const ProcReader& processes, const Clock& clock, Deeds deeds)
     : region_(region),
       clock_(clock),
-      open_(std::move(open)),
-      bell_(std::make_shared<Bell>(std::move(told))),
+      open_(std::move(deeds.open)),
+      is_free_(std::move(deeds.is_free)),
+      bell_(std::make_shared<Bell>(std::move(deeds.told))),
       opening_([bell = bell_] { bell->ring(); }),
-      recoveries_(region, processes, clock, std::move(resume), [bell = bell_] { bell->ring(); }) {}
+      recoveries_(region, processes, clock, std::move(deeds.resume),
+                  [bell = bell_] { bell->ring(); }) {}
 
 void Undoing::look_for_gpu() {
   if (gpu_ == nullptr && !opening_.is_under_way()) opening_.begin(open_, clock_.now());
@@ -73,6 +74,7 @@ void Undoing::call_off() {
   recoveries_.call_off();
   thawed_.clear();
   silent_.clear();
+  taken_.clear();
 }
 
 void Undoing::advance() {
@@ -83,15 +85,41 @@ void Undoing::advance() {
   again_at_ = Time::max();
   report_.errors.clear();
   look_for_gpu();
-  enter(recoveries_.begin(gpu_, *wanted_), *wanted_, gpu_.get());
+  const std::set<uint32_t> taken = not_free();
+  enter(recoveries_.begin(gpu_, *wanted_, taken), *wanted_, gpu_.get());
+  if (!taken.empty()) put_off();
   collect();
+}
+
+// GPUs that are listed and are to be left alone. Whoever dies may be in a call on any: what it
+// lists stays listed for a second time.
+std::set<uint32_t> Undoing::not_free() {
+  std::set<uint32_t> taken;
+  if (*wanted_ == Writer::kDies) return taken;
+  for (const LedgerKey& key : Ledger(region_).groups()) {
+    if (taken.contains(key.gpu)) continue;
+    const Result<> is_free = is_free_(key.gpu);
+    if (is_free) continue;
+    taken.insert(key.gpu);
+    if (!taken_.contains(key.gpu))
+      log_error("GPU {}: what is listed there is undone later: {}", key.gpu,
+                is_free.error().message());
+  }
+  taken_ = taken;
+  return taken;
 }
 
 void Undoing::take_opened() {
   auto opened = opening_.take();
   if (!opened) return;
   if (std::exchange(is_opening_silent_, false)) log_info("the driver answers again");
-  if (*opened) gpu_ = std::move(**opened);
+  if (*opened) {
+    gpu_ = std::move(**opened);
+    // Ahead of the first call, so that little can fail then.
+    for (const GpuInfo& info : gpu_->gpus())
+      (void)start_aside<bool>(
+          [gpu = gpu_, index = info.index] { return gpu->open(index).has_value(); });
+  }
   const std::string refusal = *opened ? "" : opened->error().message();
   const bool is_news = refusal != std::exchange(refusal_, refusal);
   if (!wanted_) return;

@@ -4,7 +4,8 @@
 // wait(), which has an end: the driver is opened on a thread, and each GPU is asked on another one
 // (sched/enforce/recoveries.h). A GPU that does not answer keeps nobody frozen on the others; what
 // it lists stays listed, and is undone when it answers. What fails is tried again over a new
-// connection, at once and then with growing pauses. All functions are called on one thread.
+// connection, at once and then with growing pauses; so is a GPU whose driver one that has died may
+// still be asking. All functions are called on one thread.
 #pragma once
 
 #include <functional>
@@ -13,7 +14,7 @@
 #include <set>
 #include <string>
 
-#include "sched/daemon/backend.h"
+#include "sched/daemon/gpus/backend.h"
 #include "sched/enforce/recoveries.h"
 #include "shmctl/plane/ledger.h"
 
@@ -24,10 +25,18 @@ class Undoing {
   using Open = std::function<Result<std::unique_ptr<Gpu>>()>;
   using Writer = Recoveries::Writer;
 
-  // `told` is called on other threads whenever advance() has something to do, also after the end of
-  // this object. The others outlive it.
-  Undoing(Region& region, const ProcReader& processes, const Clock& clock, Open open,
-          Recovery::Resume resume, std::function<void()> told);
+  // What is done, beside what it stands on.
+  struct Deeds {
+    Open open;  // lists the GPUs: each is opened by the thread that asks it, or before
+    Recovery::Resume resume;
+    // Whether all calls of this GPU's driver are over that others have made before. Otherwise
+    // nothing is undone there.
+    std::function<Result<>(uint32_t gpu)> is_free = [](uint32_t) { return Result<>(); };
+    // Called on other threads whenever advance() has something to do, also after the end of this.
+    std::function<void()> told{};
+  };
+  // The others outlive it.
+  Undoing(Region& region, const ProcReader& processes, const Clock& clock, Deeds deeds);
 
   // Opens the driver, unless it is open or being opened.
   void look_for_gpu();
@@ -56,6 +65,7 @@ class Undoing {
 
   void enter(RecoveryReport report, Writer writer, const void* asked);
   void take_opened();
+  std::set<uint32_t> not_free();
   void collect();
   void try_soon();
   void put_off();
@@ -66,6 +76,7 @@ class Undoing {
   Region& region_;
   const Clock& clock_;
   const Open open_;
+  const std::function<Result<>(uint32_t gpu)> is_free_;
   const std::shared_ptr<Bell> bell_;
   Opening<std::unique_ptr<Gpu>> opening_;
   Recoveries recoveries_;
@@ -77,6 +88,7 @@ class Undoing {
   RecoveryReport report_;
   std::set<ProcessId> thawed_;  // and told
   std::set<uint32_t> silent_;   // GPUs of which the log says that they do not answer
+  std::set<uint32_t> taken_;    // GPUs that were not free at the last try
   bool is_opening_silent_ = false;
 };
 

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "shmctl/base/aside.h"
+#include "shmctl/base/last_threads.h"
 #include "shmctl/base/log.h"
 
 namespace gpushare {
@@ -88,7 +89,10 @@ class LineOnThread final : public DriverLine {
  public:
   LineOnThread(Gpu& gpu, uint32_t index, const Clock& clock)
       : gpu_(gpu), index_(index), clock_(clock) {
-    thread_ = start_quietly([this] { work(); });
+    thread_ = start_quietly([this, index] {
+      name_gpu_thread(index);
+      work();
+    });
   }
   ~LineOnThread() override {
     {

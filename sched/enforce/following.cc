@@ -162,7 +162,8 @@ void Enforcer::released(const LedgerKey& listed, bool is_undone,
 
 void Enforcer::undo_leftovers(const ProcReader& processes, bool at_once) {
   if (lines_.empty()) return;
-  for (const auto& due : leftovers_.begin_due(at_once)) {
+  const auto is_open = [this](uint32_t gpu) { return gpu_.closed_because(gpu).empty(); };
+  for (const auto& due : leftovers_.begin_due(at_once, is_open)) {
     const auto recovery = std::make_shared<Recovery>(ledger_, processes, &due.second);
     stops_.stop_again(recovery->resume(gpu_));
     // What is listed of a GPU that is not there is found not to be there by any of the lines.

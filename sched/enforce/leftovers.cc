@@ -39,10 +39,12 @@ bool Leftovers::has_freeze(const Holder& holder) const {
   });
 }
 
-std::map<uint32_t, std::set<LedgerKey>> Leftovers::begin_due(bool at_once) {
+std::map<uint32_t, std::set<LedgerKey>> Leftovers::begin_due(
+    bool at_once, const std::function<bool(uint32_t gpu)>& may_ask) {
   std::map<uint32_t, std::set<LedgerKey>> due;
   for (const LedgerKey& key : all_)
-    if (!begun_.contains(key) && (at_once || undoing_[key.gpu].may_try(clock_)) && !is_ours_(key))
+    if (!begun_.contains(key) && may_ask(key.gpu) &&
+        (at_once || undoing_[key.gpu].may_try(clock_)) && !is_ours_(key))
       due[key.gpu].insert(key);
   for (const auto& [gpu, keys] : due) begun_.insert(keys.begin(), keys.end());
   return due;

@@ -39,8 +39,10 @@ class Leftovers {
   }
   // Those that are to be tried now, by GPU, each of which begins; `at_once`: also before their
   // time. What is frozen by now would be thawed with the slice that is left: it waits until it is
-  // thawed.
-  std::map<uint32_t, std::set<LedgerKey>> begin_due(bool at_once);
+  // thawed. Of a GPU of which `may_ask` says no nothing begins.
+  std::map<uint32_t, std::set<LedgerKey>> begin_due(
+      bool at_once,
+      const std::function<bool(uint32_t gpu)>& may_ask = [](uint32_t) { return true; });
   // What came of those that began together on a GPU.
   void end(uint32_t gpu, const std::set<LedgerKey>& tried, const RecoveryReport& report);
 

@@ -2,12 +2,12 @@
 #include "sched/enforce/recoveries.h"
 
 #include <atomic>
-#include <set>
 #include <stop_token>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "shmctl/base/last_threads.h"
 #include "shmctl/base/log.h"
 #include "shmctl/plane/ledger.h"
 
@@ -48,14 +48,15 @@ Recoveries::Recoveries(Region& region, const ProcReader& processes, const Clock&
 
 Recoveries::~Recoveries() { call_off(); }
 
-RecoveryReport Recoveries::begin(const std::shared_ptr<Gpu>& gpu, Writer writer) {
+RecoveryReport Recoveries::begin(const std::shared_ptr<Gpu>& gpu, Writer writer,
+                                 const std::set<uint32_t>& but) {
   std::set<LedgerKey> stopped;
   std::map<uint32_t, std::set<LedgerKey>> groups;  // by GPU
   for (const LedgerKey& key : Ledger(region_).groups())
     (key.client == 0 && key.group == 0 ? stopped : groups[key.gpu]).insert(key);
   if (gpu != nullptr)
     for (const auto& [index, keys] : groups)
-      if (!jobs_.contains(index)) start(gpu, index, keys, writer);
+      if (!jobs_.contains(index) && !but.contains(index)) start(gpu, index, keys, writer);
   return resume_stopped(stopped, writer);
 }
 
@@ -74,7 +75,8 @@ void Recoveries::start(const std::shared_ptr<Gpu>& gpu, uint32_t index,
       std::make_shared<Job>(Ledger(region_), processes_, groups, gpu, writer, clock_.now());
   jobs_[index] = job;
   try {
-    std::thread([job, told = told_] {
+    std::thread([job, index, told = told_] {
+      name_gpu_thread(index);
       job->carry_out();
       told();
     }).detach();

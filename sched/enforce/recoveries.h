@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,7 +41,9 @@ class Recoveries {
   // Lets stopped processes go on at once, and begins to undo everything else on each GPU that has
   // entries and on which nothing is under way. nullptr: there is no driver to ask now. Returns what
   // came of the stopped ones.
-  RecoveryReport begin(const std::shared_ptr<Gpu>& gpu, Writer writer);
+  // `but`: GPUs that are to be left alone.
+  RecoveryReport begin(const std::shared_ptr<Gpu>& gpu, Writer writer,
+                       const std::set<uint32_t>& but = {});
 
   struct Over {
     uint32_t gpu = 0;

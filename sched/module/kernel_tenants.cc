@@ -145,6 +145,7 @@ void KernelTenants::mirror_all() {
 void KernelTenants::set_gpus(std::span<const GpuInfo> gpus) {
   std::map<std::string, uint32_t> named;
   for (const GpuInfo& gpu : gpus) {
+    if (gpu.instance == kNoInstance) continue;
     named["gpu" + std::to_string(gpu.instance)] = gpu.index;
     if (!gpu.uuid.empty()) named[gpu.uuid] = gpu.index;
   }

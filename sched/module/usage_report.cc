@@ -182,6 +182,7 @@ void UsageReport::describe(std::span<const GpuInfo> gpus, const std::string& pol
     if (gpu.index < kMaxGpus && gpu.instance < GPUSHARE_MAX_GPUS)
       instances_[gpu.index] = gpu.instance;
   for (const GpuInfo& gpu : gpus) {
+    if (gpu.instance == kNoInstance) continue;  // it is told when it is open
     const char* const sharing = spatial.contains(gpu.index) ? kSpatially : kByTime;
     if (const auto done = kmod::set_gpu(device_, gpu, sharing); !done) log_failure(done);
   }

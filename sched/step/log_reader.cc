@@ -41,7 +41,7 @@ void LogReader::begin(Time now) {
   if (!has_log()) return;
   for (uint32_t gpu = 0; gpu < logs_.size(); ++gpu) {
     Log& log = logs_[gpu];
-    if (log.reading != nullptr || !may_ask(gpu, now)) continue;
+    if (log.reading != nullptr || is_closed(gpu) || !may_ask(gpu, now)) continue;
     log.reading = std::make_shared<Reading>();
     log.is_late = false;
     state_.enforcer.ask(gpu, [&driver = outside_.gpu, gpu, reading = log.reading]() {
@@ -62,6 +62,7 @@ bool LogReader::read(Time now) {
 // Returns false when the GPU does not answer. It is asked again after pauses.
 bool LogReader::read(uint32_t gpu, Time now, Time deadline) {
   Log& log = logs_[gpu];
+  if (leave_closed(gpu, now)) return false;
   // It comes back or not: to look for all GPUs again would not help.
   if (state_.enforcer.is_stuck(gpu)) {
     log.failures = kMostFailures;
@@ -84,6 +85,17 @@ bool LogReader::read(uint32_t gpu, Time now, Time deadline) {
   }
   log.reading.reset();
   return enter(gpu, now, *batch);
+}
+
+// Returns whether the GPU is not open. Nothing was ever asked of it.
+bool LogReader::leave_closed(uint32_t gpu, Time now) {
+  const std::string why = outside_.gpu.closed_because(gpu);
+  const bool was_closed = std::exchange(logs_[gpu].is_closed, !why.empty());
+  std::string& problem = state_.gpu_problems[gpu];
+  if (!was_closed && !why.empty()) state_.gpu_problem_since[gpu] = now;
+  if (was_closed && why.empty()) problem.clear();
+  if (!why.empty()) problem = fmt::format("GPU {} {}", gpu, why);
+  return !why.empty();
 }
 
 bool LogReader::enter(uint32_t gpu, Time now, const Result<SwitchBatch>& batch) {
@@ -131,7 +143,8 @@ bool LogReader::is_read_until(uint32_t gpu, Time at) const {
 void LogReader::sample(const std::function<bool(uint32_t gpu)>& is_wanted) {
   for (uint32_t gpu = 0; gpu < logs_.size(); ++gpu) {
     const bool tells = state_.accounting[gpu].needs_samples() || is_wanted(gpu);
-    if (!tells || logs_[gpu].is_sampled || state_.enforcer.is_stuck(gpu)) continue;
+    if (!tells || is_closed(gpu) || logs_[gpu].is_sampled || state_.enforcer.is_stuck(gpu))
+      continue;
     logs_[gpu].is_sampled = true;
     // The question may be under way when this is no more; its answer is not given then.
     state_.enforcer.ask(gpu, [this, gpu, &driver = outside_.gpu]() -> DriverAnswer {

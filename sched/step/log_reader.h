@@ -3,8 +3,8 @@
 // GPU's line (driver_line.h): while programs start, their driver's lock is held for tens of
 // milliseconds at a time, and a step that waited for it would keep the agent from everything else.
 // What has not arrived after kPatience is taken by a later step; the accounting's time stands still
-// until then. A GPU whose log cannot be read is given up until it answers again. One thread, the
-// scheduler's.
+// until then. A GPU whose log cannot be read is given up until it answers again, and nothing is
+// asked of one that is not open. One thread, the scheduler's.
 #pragma once
 
 #include <functional>
@@ -48,6 +48,7 @@ class LogReader {
     std::shared_ptr<Reading> reading;  // nullptr: none is under way
     bool is_late = false;              // the one under way has been waited for
     bool is_sampled = false;           // a sample has been asked for
+    bool is_closed = false;            // the GPU was not open when it was last looked at
     int failures = 0;                  // in a row
     Backoff answers{};                 // of the GPU
   };
@@ -56,6 +57,8 @@ class LogReader {
   bool enter(uint32_t gpu, Time now, const Result<SwitchBatch>& batch);
   bool has_log() const { return outside_.gpu.support().has_switch_log; }
   bool may_ask(uint32_t gpu, Time now) const;
+  bool is_closed(uint32_t gpu) const { return !outside_.gpu.closed_because(gpu).empty(); }
+  bool leave_closed(uint32_t gpu, Time now);
   void note_answer(uint32_t gpu);
   void give_up(uint32_t gpu, const Error& error);
 

@@ -18,8 +18,14 @@ std::pair<uint32_t, uint32_t> name_of(const ComputeGroup& group) {
 
 }  // namespace
 
-Registry::Registry(std::span<const GpuInfo> gpus) {
-  for (const GpuInfo& gpu : gpus) gpu_by_instance_[gpu.instance] = gpu.index;
+Registry::Registry(std::span<const GpuInfo> gpus) : gpus_(gpus.size()) {
+  for (const GpuInfo& gpu : gpus)
+    if (gpu.instance != kNoInstance) gpu_by_instance_[gpu.instance] = gpu.index;
+}
+
+void Registry::learn(const GpuInfo& gpu) {
+  gpu_by_instance_[gpu.instance] = gpu.index;
+  for (auto& [pid, process] : processes_) rebuild_holders(process);
 }
 
 void Registry::apply(const DriverEvent& event, Source source) {
@@ -186,7 +192,7 @@ std::optional<uint32_t> Registry::gpu_of(const Client& client, uint32_t device) 
   const auto known = client.devices.find(device);
   if (known == client.devices.end()) {
     // Its creation was lost. With one GPU there is no doubt.
-    if (gpu_by_instance_.size() == 1) return gpu_by_instance_.begin()->second;
+    if (gpus_ == 1 && gpu_by_instance_.size() == 1) return gpu_by_instance_.begin()->second;
     return std::nullopt;
   }
   const auto gpu = gpu_by_instance_.find(known->second);

@@ -45,7 +45,10 @@ class Registry {
     auto operator<=>(const Owned&) const = default;
   };
 
+  // GPUs whose instance is not known yet have no holders before learn().
   explicit Registry(std::span<const GpuInfo> gpus);
+  // The instance of a GPU is known now: what processes have on it becomes holders.
+  void learn(const GpuInfo& gpu);
   Registry(const Registry&) = delete;
   Registry& operator=(const Registry&) = delete;
 
@@ -138,6 +141,7 @@ class Registry {
   void rebuild_holders(Process& process);
   void doubt(Process& process);
 
+  const std::size_t gpus_;  // how many there are
   std::map<uint32_t, uint32_t> gpu_by_instance_;
   std::map<pid_t, Process> processes_;
   std::unordered_map<pid_t, const Process*> by_pid_;  // the same: they are looked up all the time

@@ -87,6 +87,17 @@ void Scheduler::configure(const Config& config) {
   if (&config != &config_) config_ = config;
 }
 
+void Scheduler::join(uint32_t gpu) {
+  if (gpu >= deciders_.size()) return;
+  const GpuInfo& info = outside_.gpu.gpus()[gpu];
+  Decider& decider = deciders_[gpu];
+  decider.gpu.name = info.name;
+  decider.gpu.geometry = geometry_of(info.sm_count);
+  decider.policy = config_.gpu(gpu).policy.make(decider.gpu);
+  state_.registry.learn(info);
+  late_.look_at_all();  // what was found of programs before could not be told to be on it
+}
+
 Time Scheduler::step() {
   const Time now = outside_.clock.now();
   ++state_.ticks;

@@ -46,6 +46,10 @@ class Scheduler {
   // While programs run. A GPU whose settings all stay the same keeps what its policy has learnt.
   void configure(const Config& config);
 
+  // Between two steps: a GPU that was closed has been opened, and Surroundings::gpu knows what it
+  // is. It is shared from the next step on, as if it had been there from the start.
+  void join(uint32_t gpu);
+
   // Between two steps: looks at the turns of jobs alone. Returns true if a job was let in or
   // wants to be, so that a step is due.
   bool look_at_turns() { return turns_.look(outside_.clock.now()); }

@@ -8,6 +8,8 @@
 
 #include <cstdio>
 
+#include "shmctl/base/last_threads.h"
+
 namespace gpushare {
 namespace {
 
@@ -26,6 +28,13 @@ const sockaddr* generic(const sockaddr_un& address) {
 
 }  // namespace
 
+bool has_dead_listener(int connected) {
+  ucred listener{};
+  socklen_t bytes = sizeof listener;
+  return ::getsockopt(connected, SOL_SOCKET, SO_PEERCRED, &listener, &bytes) == 0 &&
+         listener.pid > 0 && has_died({listener.pid, 0});
+}
+
 Result<Fd> connect_to_socket(const std::string& path, const char* step) {
   const auto address = address_of(path, step);
   if (!address) return std::unexpected(address.error());
@@ -41,10 +50,11 @@ Result<Fd> listen_on_socket(const std::string& path, mode_t mode, const char* st
   if (!address) return std::unexpected(address.error());
   const Fd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!probe.is_open()) return errno_error(step, path);
+  const bool is_taken = ::connect(probe.get(), generic(*address), sizeof *address) == 0;
   // EAGAIN means that a process listens there and its queue is full.
-  if (::connect(probe.get(), generic(*address), sizeof *address) == 0 || errno == EAGAIN)
+  if (is_taken ? !has_dead_listener(probe.get()) : errno == EAGAIN)
     return make_error(std::errc::address_in_use, step, path);
-  const bool is_free = errno == ECONNREFUSED || errno == ENOENT;
+  const bool is_free = is_taken || errno == ECONNREFUSED || errno == ENOENT;
   if (!is_free) return errno_error(step, path);
 
   // Whoever finds the name finds a listener with the right permissions.

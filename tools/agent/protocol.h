@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "shmctl/base/error.h"
-#include "shmctl/base/finding.h"
 #include "shmctl/plane/snapshot.h"
+#include "shmctl/program/finding.h"
 
 namespace gpushare {
 

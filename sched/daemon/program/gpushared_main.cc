@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <climits>
 #include <csignal>
 #include <cstdlib>
@@ -17,6 +18,7 @@
 
 #include "kmod/uapi/gpushare.h"
 #include "sched/daemon/agent.h"
+#include "sched/daemon/gpus/predecessors.h"
 #include "sched/daemon/instance_lock.h"
 #include "sched/daemon/lifeline.h"
 #include "sched/daemon/program/commands.h"
@@ -61,8 +63,16 @@ ExitCode fail_to_start(const Error& error, const AgentOptions& options) {
   return code;
 }
 
-ExitCode serve(const AgentOptions& options, const std::string& former, bool is_foreground,
-               int lifeline_fd, const std::vector<std::string>& arguments) {
+// Who has a lock by now that others had, and those who are left of them.
+void take(Result<InstanceLock> lock, std::vector<Fd>& locks, AgentOptions& options) {
+  locks.push_back(std::move(lock->file));
+  for (const ProcessId& process : lock->left)
+    if (std::ranges::find(options.left, process) == options.left.end())
+      options.left.push_back(process);
+}
+
+ExitCode serve(AgentOptions options, const std::string& former, bool is_foreground, int lifeline_fd,
+               const std::vector<std::string>& arguments) {
   raise_descriptor_limit();
   make_folder_of(options.socket);
   const bool is_supervised = options.supervisor_pid != 0;  // the supervisor then holds the locks
@@ -74,8 +84,11 @@ ExitCode serve(const AgentOptions& options, const std::string& former, bool is_f
     if (!plane) return fail_to_start(plane.error(), options);
     auto driver = lock_driver(options.simulation);
     if (!driver) return fail_to_start(driver.error(), options);
-    locks.push_back(std::move(*plane));
-    locks.push_back(std::move(*driver));
+    take(std::move(plane), locks, options);
+    take(std::move(driver), locks, options);
+    for (const ProcessId& process : options.left)
+      log_warning("process {} has died, but a thread of it is still in a call of the driver",
+                  process.pid);
     if (!former.empty()) recover_former(former, options);
     if (const auto usable = begin_anew_if_unreadable(options); !usable) return fail(usable.error());
     if (!is_foreground) return static_cast<ExitCode>(run_supervisor(options, arguments));
@@ -123,6 +136,9 @@ ExitCode run(const Invocation& in, const std::vector<std::string>& arguments) {
     ::fcntl(slots, F_SETFD, FD_CLOEXEC);
     SlotKeeper::report_to(slots);
   }
+  auto left = Predecessors::parse(in.text("left"));
+  if (!left) return fail(make_error(std::errc::invalid_argument, "read --left").error());
+  options.left = std::move(*left);
   if (in.has("policies")) {
     fmt::print("{}", describe_policies(all_policies()));
     return kExitOk;
@@ -177,6 +193,7 @@ Command program(const std::vector<std::string>& arguments) {
                   {.name = "supervisor-pid", .value = "PID", .otherwise = "0", .range = number},
                   {.name = "restarts", .value = "N", .otherwise = "0", .range = number},
                   {.name = "former-region", .value = "PATH"},
+                  {.name = "left", .value = "PID:START,..."},
                   {.name = "lifeline-fd", .value = "FD", .range = number},
                   {.name = "slots-fd", .value = "FD", .range = number},
                   {.name = "module-fd", .value = "FD", .range = number}},

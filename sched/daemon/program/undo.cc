@@ -10,13 +10,15 @@
 #include <string>
 
 #include "intercept/process_stop.h"
-#include "sched/daemon/backend.h"
+#include "sched/daemon/gpus/backend.h"
+#include "sched/daemon/gpus/predecessors.h"
 #include "sched/daemon/instance_lock.h"
 #include "sched/daemon/program/commands.h"
 #include "sched/daemon/undoing.h"
 #include "sched/enforce/recovery.h"
 #include "sched/module/kernel_module.h"
 #include "sched/tenants/proc_reader.h"
+#include "shmctl/base/last_threads.h"
 #include "shmctl/base/log.h"
 #include "shmctl/base/proc_stat.h"
 #include "shmctl/plane/ledger.h"
@@ -42,14 +44,16 @@ std::unique_ptr<kmod::Device> hold_module(const AgentOptions& options) {
 }
 
 // Undoes what the region's ledger says, as far as the driver answers. Whoever has written it has
-// ended.
+// died.
 RecoveryReport undo(Region& region, const AgentOptions& options) {
+  const Predecessors left(options.left);
   const auto module = hold_module(options);
   const SystemProcReader processes;
   const MonotonicClock clock;
   Undoing undoing(region, processes, clock,
-                  [simulation = options.simulation] { return open_gpu(simulation); },
-                  resume_process, {});
+                  {.open = [simulation = options.simulation] { return list_gpus(simulation); },
+                   .resume = resume_process,
+                   .is_free = [&left](uint32_t gpu) { return left.have_left(gpu); }});
   undoing.begin(Undoing::Writer::kHasEnded);
   undoing.wait();
   return undoing.take_report();
@@ -59,7 +63,8 @@ RecoveryReport undo(Region& region, const AgentOptions& options) {
 Result<uint32_t> thaw_all(const AgentOptions& options) {
   const auto module = hold_module(options);
   const auto work = [simulation = options.simulation]() -> Result<uint32_t> {
-    const auto gpu = open_gpu(simulation);
+    name_all_gpus_thread();
+    const auto gpu = list_gpus(simulation);
     return gpu ? thaw_everything(**gpu) : std::unexpected(gpu.error());
   };
   Opening<uint32_t> thawing([] {});
@@ -127,7 +132,7 @@ void recover_former(const std::string& former, const AgentOptions& options) {
   for (const std::string& name : {former, former + ".lock"}) (void)ControlPlane::remove(name);
 }
 
-ExitCode recover_all(const AgentOptions& options) {
+ExitCode recover_all(AgentOptions options) {
   auto plane = ControlPlane::open_existing(options.region);
   if (is_unreadable(plane)) {
     const auto lock = lock_instance(options.region, kForAStoppingAgent);
@@ -143,6 +148,7 @@ ExitCode recover_all(const AgentOptions& options) {
   if (!lock && end_stopped_agent(plane->region()))
     lock = lock_instance(options.region, kForAStoppingAgent);
   if (!lock) return fail(lock.error());
+  options.left = lock->left;
 
   if (is_ledger_empty(plane->region())) {
     fmt::print("nothing to recover\n");

@@ -23,6 +23,6 @@ void recover_former(const std::string& former, const AgentOptions& options);
 
 // `gpushared --recover`: undoes what the region lists, and prints it. Ends an agent that a signal
 // has stopped and that holds the region's lock. kExitFailure: something is not undone.
-ExitCode recover_all(const AgentOptions& options);
+ExitCode recover_all(AgentOptions options);
 
 }  // namespace gpushare

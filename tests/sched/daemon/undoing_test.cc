@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <functional>
+#include <set>
 
 #include "shmctl/plane/ledger.h"
 #include "shmctl/program/wait.h"
@@ -89,19 +90,39 @@ class UndoingTest : public ::testing::Test {
   // Of the threads, which may outlive the test.
   const std::shared_ptr<std::atomic<bool>> may_open_ = std::make_shared<std::atomic<bool>>(true);
   const std::shared_ptr<std::atomic<int>> broken_ = std::make_shared<std::atomic<int>>(0);
+  std::set<uint32_t> taken_;  // GPUs whose driver one that has died may still be asking
   test::FakeProcReader processes_;
   MonotonicClock clock_;
-  Undoing undoing_{
-      *region_,
-      processes_,
-      clock_,
-      [driver = driver_, may_open = may_open_, broken = broken_]() -> Result<std::unique_ptr<Gpu>> {
-        may_open->wait(false);
-        return std::make_unique<Connection>(driver, broken->fetch_sub(1) > 0);
-      },
-      [](const ProcessId&) { return Result<>(); },
-      {}};
+  Undoing undoing_{*region_,
+                   processes_,
+                   clock_,
+                   {.open = [driver = driver_, may_open = may_open_,
+                             broken = broken_]() -> Result<std::unique_ptr<Gpu>> {
+                      may_open->wait(false);
+                      return std::make_unique<Connection>(driver, broken->fetch_sub(1) > 0);
+                    },
+                    .resume = [](const ProcessId&) { return Result<>(); },
+                    .is_free =
+                        [this](uint32_t gpu) {
+                          return taken_.contains(gpu)
+                                     ? make_error(std::errc::device_or_resource_busy,
+                                                  "wait for an earlier call")
+                                     : Result<>();
+                        }}};
 };
+
+// A freeze that takes effect after the thaw would be listed nowhere.
+TEST_F(UndoingTest, AGpuOnWhichACallOfTheDeadMayBeUnderWayIsLeftAloneUntilItIsOver) {
+  taken_.insert(0);
+  undoing_.begin(Undoing::Writer::kHasEnded);
+  undoing_.wait();
+  EXPECT_TRUE(comes_to([&] { return !is_listed(1); }));
+  EXPECT_TRUE(is_listed(0));
+  EXPECT_EQ(driver_->freezes_now({0xA, 7}), 1) << "nothing was asked of it";
+  taken_.clear();
+  EXPECT_TRUE(comes_to_its_end()) << "by itself";
+  EXPECT_EQ(driver_->frozen_now(), 0);
+}
 
 TEST_F(UndoingTest, AGpuThatHangsIsWaitedForOnceAndUndoneWhenItAnswers) {
   driver_->set_hang(0, true);

@@ -5,13 +5,17 @@
 #include <gtest/gtest.h>
 
 #include <signal.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <optional>
 
 #include "tests/sched/system/system_rig.h"
 #include "tests/support/sanitized.h"
@@ -86,8 +90,9 @@ TEST_F(Hangs, LetTheNextAgentDriveTheOthersAndComeBackByThemselves) {
   EXPECT_TRUE(is_listed(0)) << "it is not thawed";
   EXPECT_TRUE(eventually([&] {
     const std::string said = rig_.snapshot().agent.observe_only_reason;
-    return said.starts_with("GPU 0 does not answer") && said.contains(", for ");
-  }));
+    return said.starts_with("GPU 0 is not open: wait for an earlier call") &&
+           said.contains(", for ");
+  })) << "the supervisor's, too";
   const pid_t next = rig_.agent_pid();
   rig_.set_hang(0, false);
   EXPECT_TRUE(eventually([&] {
@@ -114,6 +119,163 @@ TEST_F(Hangs, KeepNobodyElseFrozenAtAStop) {
   rig_.set_hang(0, false);
   EXPECT_EQ(rig_.run_gpushared({"--recover"}), 0) << rig_.output("other.log");
   EXPECT_TRUE(rig_.snapshot().ledger.empty());
+}
+
+// The thread of a process that asks a GPU, which stands where it is to end until it is let go, with
+// all that the process has open, as one does that a call of the driver holds.
+class HeldThread {
+ public:
+  HeldThread(pid_t process, const std::string& name) {
+    for (const auto& entry :
+         std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/task")) {
+      std::string comm;
+      std::getline(std::ifstream(entry.path() / "comm"), comm);
+      if (comm == name) tid_ = std::stoi(entry.path().filename());
+    }
+    is_traced_ = tid_ > 0 && ::ptrace(PTRACE_SEIZE, tid_, nullptr, PTRACE_O_TRACEEXIT) == 0;
+  }
+  ~HeldThread() { let_go(); }
+  bool is_traced() const { return is_traced_; }
+  // Whether it stands at its end.
+  bool stands() {
+    int status = 0;
+    if (!stands_ && ::waitpid(tid_, &status, __WALL | WNOHANG) == tid_)
+      stands_ = status >> 8 == (SIGTRAP | (PTRACE_EVENT_EXIT << 8));
+    return stands_;
+  }
+  void let_go() {
+    if (is_traced_) ::ptrace(PTRACE_DETACH, tid_, nullptr, nullptr);
+    is_traced_ = false;
+  }
+
+ private:
+  pid_t tid_ = 0;
+  bool is_traced_ = false, stands_ = false;
+};
+
+// The agent dies in a call of GPU 0's driver, of which its thread does not come back.
+class LastThreads : public Hangs {
+ protected:
+  // The call is a freeze.
+  void die(bool with_supervisor) {
+    start();
+    ASSERT_TRUE(asks("thaw"));
+    ASSERT_TRUE(eventually([&] { return !is_listed(0); }));
+    rig_.set_hang(0);
+    ASSERT_TRUE(asks("freeze"));
+    ASSERT_TRUE(eventually([&] { return is_listed(0); })) << "written ahead";
+    thread_.emplace(agent_, "gpushare-gpu0");
+    ASSERT_TRUE(thread_->is_traced()) << std::strerror(errno);
+    if (with_supervisor) rig_.gpushared->signal(SIGKILL);
+    ::kill(agent_, SIGKILL);
+    ASSERT_TRUE(eventually([&] { return thread_->stands(); }));
+  }
+  bool asks(const std::string& what) const {
+    return rig_.answers(
+        "{\"op\":\"" + what + "\",\"pid\":" + std::to_string(programs_[0]->pid()) + "}",
+        "\"ok\":true");
+  }
+  std::string said() const { return rig_.snapshot().agent.observe_only_reason; }
+  bool next_drives_the_other() const {
+    return eventually([&] {
+      return rig_.agent_pid() != agent_ && rig_.agent_pid() != 0 && is_known(1) && is_frozen(1) &&
+             said().starts_with("GPU 0 is not open") && said().contains(", for ");
+    });
+  }
+  // The call takes effect after the next agent has started, and before the thread ends.
+  void come_back() {
+    EXPECT_FALSE(is_known(0));
+    EXPECT_TRUE(is_listed(0));
+    rig_.set_hang(0, false);
+    const uint64_t then = rig_.snapshot().agent.published_ns;
+    ASSERT_TRUE(
+        eventually([&] { return rig_.snapshot().agent.published_ns > then + 1'000'000'000; }));
+    EXPECT_TRUE(is_listed(0)) << "as long as the thread is left";
+    thread_->let_go();
+    ASSERT_TRUE(eventually([&] { return is_known(0) && is_frozen(0) && said().empty(); })) << log();
+    ASSERT_TRUE(asks("thaw"));
+    EXPECT_TRUE(eventually([&] { return !is_listed(0); })) << log();
+    EXPECT_TRUE(eventually([&] {
+      return rig_.record(programs_[0]->pid(), 0).switches_per_s != kUnknown32 &&
+             rig_.record(programs_[0]->pid(), 0).share_permille <= 1000 &&
+             rig_.record(programs_[0]->pid(), 0).share_permille > 900;
+    })) << "it runs: it was frozen twice and thawed twice";
+  }
+  std::optional<HeldThread> thread_;
+};
+
+TEST_F(LastThreads, KeepTheNextAgentFromNothingButTheirGpu) {
+  die(/*with_supervisor=*/false);
+  ASSERT_TRUE(next_drives_the_other()) << log();
+  EXPECT_TRUE(log().contains("a thread of it does not come back")) << log();
+  come_back();
+}
+
+TEST_F(LastThreads, KeepTheNextSupervisorFromNothingButTheirGpu) {
+  die(/*with_supervisor=*/true);
+  ASSERT_TRUE(has_ended());
+  rig_.begin_agent();
+  ASSERT_TRUE(next_drives_the_other()) << log();
+  come_back();
+}
+
+TEST_F(LastThreads, KeepNobodyElseFrozenAndNoStopWaiting) {
+  die(/*with_supervisor=*/false);
+  ASSERT_TRUE(next_drives_the_other()) << log();
+  rig_.gpushared->signal(SIGTERM);
+  ASSERT_TRUE(has_ended()) << log();
+  EXPECT_NE(rig_.gpushared->status(), 0) << "not all is undone";
+  EXPECT_FALSE(is_listed(1));
+  EXPECT_NE(rig_.run_gpushared({"--recover"}), 0);
+  EXPECT_TRUE(is_listed(0)) << "as long as the thread is left";
+  rig_.set_hang(0, false);
+  thread_->let_go();
+  EXPECT_TRUE(eventually([&] { return rig_.run_gpushared({"--recover"}) == 0; }))
+      << rig_.output("other.log");
+  EXPECT_TRUE(rig_.snapshot().ledger.empty());
+}
+
+class OneOpening : public Hangs {};
+
+TEST_F(OneOpening, ThatHangsKeepsNoOtherGpuFromBeingShared) {
+  rig_.set_hang(0);
+  rig_.start_agent();
+  for (const std::string device : {"0", "1"}) {
+    std::vector<std::string> arguments = kSaturating;
+    arguments.insert(arguments.end(), {"--devices", device});
+    std::vector<std::string> command{build_folder() + "/bin/workloads/spin"};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    programs_.push_back(rig_.run({"--weight=700"}, command));
+  }
+  ASSERT_TRUE(eventually([&] { return is_known(1); })) << log();
+  const auto said = [&] { return std::string(rig_.snapshot().agent.observe_only_reason); };
+  EXPECT_TRUE(eventually([&] {
+    return said().starts_with("GPU 0 does not answer: it has been opened") &&
+           said().contains(", for ");
+  })) << said();
+  EXPECT_TRUE(rig_.answers(R"({"op":"doctor"})", "GPU 0 does not answer")) << "so does doctor";
+  EXPECT_TRUE(log().contains("GPU 0 does not answer")) << log();
+  EXPECT_FALSE(is_known(0));
+  for (const auto& program : programs_)
+    EXPECT_TRUE(rig_.answers("{\"op\":\"freeze\",\"pid\":" + std::to_string(program->pid()) + "}",
+                             "\"ok\":true"));
+  EXPECT_TRUE(eventually([&] { return is_frozen(1); }));
+  EXPECT_FALSE(is_listed(0));
+  const pid_t agent = rig_.agent_pid();
+  rig_.set_hang(0, false);
+  EXPECT_TRUE(eventually([&] { return is_known(0) && is_frozen(0) && said().empty(); })) << log();
+  EXPECT_EQ(rig_.agent_pid(), agent) << "by itself";
+  const PlaneSnapshot now = rig_.snapshot();
+  for (const uint32_t gpu : {0U, 1U}) {
+    const uint32_t slot = rig_.record(programs_[gpu]->pid(), gpu).tenant;
+    EXPECT_TRUE(std::ranges::any_of(
+        now.tenants, [&](const auto& one) { return one.slot == slot && one.record.weight == 700; }))
+        << "GPU " << gpu;
+  }
+  const auto gpus = rig_.snapshot().gpus;
+  ASSERT_EQ(gpus.size(), 2u);
+  EXPECT_EQ(std::string(gpus[0].name), gpus[1].name);
+  EXPECT_EQ(gpus[0].sm_count, gpus[1].sm_count);
 }
 
 class Openings : public ::testing::Test {

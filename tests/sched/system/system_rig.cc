@@ -75,10 +75,14 @@ std::vector<std::string> SystemRig::usual(std::vector<std::string> more) const {
   return command;
 }
 
-void SystemRig::start_agent(std::vector<std::string> more) {
+void SystemRig::begin_agent(std::vector<std::string> more) {
   std::vector<std::string> command = usual(std::move(more));
   command.insert(command.begin(), agent_launcher.begin(), agent_launcher.end());
   gpushared = started({.command = std::move(command), .log = folder + "/agent.log"});
+}
+
+void SystemRig::start_agent(std::vector<std::string> more) {
+  begin_agent(std::move(more));
   needed(gpushared->await("answer", [&] { return !ask(R"({"op":"hello"})").empty(); }, kToStart));
 }
 

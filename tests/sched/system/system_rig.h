@@ -41,7 +41,10 @@ class SystemRig {
     start_simulation();
     start_agent();
   }
-  // Returns when the agent answers. `more`: further arguments of gpushared.
+  // Starts gpushared and waits for nothing: who asked it would wait for ever while the socket is
+  // still that of an agent which has died. `more`: further arguments of gpushared.
+  void begin_agent(std::vector<std::string> more = {});
+  // Returns when the agent answers.
   void start_agent(std::vector<std::string> more = {});
   // The same after gpushared was killed, as systemd does it: again until one stays, because an
   // agent that is still ending holds the lock.

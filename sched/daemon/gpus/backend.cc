@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "sched/daemon/backend.h"
+#include "sched/daemon/gpus/backend.h"
 
 #include "intercept/bpf/lineage.h"
 #include "intercept/bpf/observer.h"
@@ -8,15 +8,15 @@
 
 namespace gpushare {
 
-Result<std::unique_ptr<Gpu>> open_gpu(const std::optional<std::string>& simulation) {
-  if (simulation) return sim::make_sim_gpu(*simulation);
-  return make_rm_gpu(RmUse::kRecovery);
+Result<std::unique_ptr<Gpu>> list_gpus(const std::optional<std::string>& simulation) {
+  if (simulation) return sim::list_sim_gpus(*simulation);
+  return list_rm_gpus(RmUse::kRecovery);
 }
 
 Result<Backend> open_backend(const std::optional<std::string>& simulation, Observer* module) {
   Backend backend;
   if (simulation) {
-    auto opened = sim::make_sim(*simulation);
+    auto opened = sim::list_sim(*simulation);
     if (!opened) return std::unexpected(opened.error());
     backend.gpu = std::move(opened->gpu);
     backend.own = std::move(opened->observer);
@@ -32,7 +32,7 @@ Result<Backend> open_backend(const std::optional<std::string>& simulation, Obser
     if (probe) backend.own = std::move(*probe);
     backend.observer = backend.own.get();
   }
-  auto gpu = make_rm_gpu(RmUse::kAgent);
+  auto gpu = list_rm_gpus(RmUse::kAgent);
   if (!gpu) return std::unexpected(gpu.error());
   backend.gpu = std::move(*gpu);
   return backend;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Backend: the GPUs that the agent drives: the machine's, through the NVIDIA driver, or simulated
 // ones. This is the one place in sched/ that knows the difference. A driver may hang when it is
-// opened, so the agent and the supervisor have that done on a thread of its own (Opening).
+// opened, and so may each GPU, so the agent and the supervisor have that done on threads of their
+// own (Opening).
 #pragma once
 
 #include <functional>
@@ -21,7 +22,7 @@
 namespace gpushare {
 
 struct Backend {
-  std::unique_ptr<Gpu> gpu;
+  std::shared_ptr<Gpu> gpu;      // of which none is open yet
   Observer* observer = nullptr;  // nullptr: nothing tells of new processes, and `warning` says why
   std::string warning;
   std::unique_ptr<Observer> own;  // owns `observer`, unless that is the module's
@@ -29,8 +30,8 @@ struct Backend {
 
 // `simulation`: the socket of gpushare-sim; nullopt: the NVIDIA driver. `module`: the kernel
 // module's observer, which outlives the backend; nullptr: the module does not see the driver, and
-// the eBPF probe is loaded. The observer starts before the GPUs are opened, so that a process that
-// comes meanwhile is in its events, in gpu->users(), or in both. Error: there is no usable GPU.
+// the eBPF probe is loaded. The observer starts before the GPUs are listed, so that a process that
+// comes meanwhile is in its events, in gpu->users(), or in both. Error: there is no GPU.
 Result<Backend> open_backend(const std::optional<std::string>& simulation, Observer* module);
 
 // What follows forks, for real and simulated GPUs alike: their programs are real processes. Errors
@@ -38,8 +39,8 @@ Result<Backend> open_backend(const std::optional<std::string>& simulation, Obser
 // `region`: the name of the control plane; the next agent of the same name goes on with it.
 Result<std::unique_ptr<Lineage>> open_lineage(const std::string& region);
 
-// Opens the GPUs without an observer: enough for recovery.
-Result<std::unique_ptr<Gpu>> open_gpu(const std::optional<std::string>& simulation);
+// The GPUs without an observer, of which none is open yet: enough for recovery.
+Result<std::unique_ptr<Gpu>> list_gpus(const std::optional<std::string>& simulation);
 
 // One call of the functions above, or of the like, on a thread of its own. All functions are called
 // on one thread. A thread whose call never returns stays behind, with what it uses.
