@@ -8,10 +8,10 @@
 #include "intercept/shim/calls/credit_calls.h"
 #include "intercept/shim/calls/special_calls.h"
 #include "intercept/shim/calls/telling.h"
+#include "intercept/shim/calls/waits.h"
 #include "intercept/shim/driver/lookup.h"
 #include "intercept/shim/driver/table.h"
 #include "intercept/shim/link/gate.h"
-#include "intercept/shim/link/waits.h"
 #include "intercept/shim/streams/stream_use.h"
 
 namespace gpushare::shim {
