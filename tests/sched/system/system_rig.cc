@@ -3,6 +3,7 @@
 
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <fstream>
 #include <iterator>
 #include <stdexcept>
+#include <utility>
 
 #include "shmctl/plane/ledger.h"
 
@@ -177,9 +179,14 @@ bool SystemRig::answers(const std::string& request, const std::string& text) con
 }
 
 PlaneSnapshot SystemRig::snapshot() const {
-  const auto plane = ControlPlane::open_read_only(region);
-  if (!plane) return {};
-  return take_snapshot(*plane).value_or(PlaneSnapshot{});
+  struct stat file{};
+  const bool is_there = ::stat(("/dev/shm" + region).c_str(), &file) == 0 &&
+                        file.st_size == static_cast<off_t>(sizeof(Region));
+  if (!is_there || file.st_ino != plane_file_) plane_.reset();
+  plane_file_ = file.st_ino;
+  if (is_there && !plane_)
+    if (auto plane = ControlPlane::open_read_only(region)) plane_ = std::move(*plane);
+  return plane_ ? take_snapshot(*plane_).value_or(PlaneSnapshot{}) : PlaneSnapshot{};
 }
 
 ProcessRecord SystemRig::record(pid_t pid, uint32_t gpu) const {

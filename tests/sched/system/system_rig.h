@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -69,6 +70,7 @@ class SystemRig {
   // Returns true if the answer contains `text`.
   bool answers(const std::string& request, const std::string& text) const;
 
+  // Empty when there is no region that can be read. For one thread.
   PlaneSnapshot snapshot() const;
   pid_t agent_pid() const { return static_cast<pid_t>(snapshot().agent.agent_pid); }
   // The record of a process on a GPU; its pid is 0 when there is none.
@@ -99,6 +101,10 @@ class SystemRig {
 
   const unsigned gpus_;
   std::unique_ptr<sim::Client> simulator_;  // of set_hang(); nullptr before the first one
+  // Of snapshot(), which tests call every 2 ms: mapping the region anew each time costs more than
+  // all else that they do. An agent may put another file under the name: this is what was mapped.
+  mutable std::optional<ControlPlane> plane_;
+  mutable ino_t plane_file_ = 0;
 };
 
 }  // namespace gpushare::test
