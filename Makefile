@@ -318,6 +318,8 @@ threaded_tests := shmctl_test bpf_test sim_test cuda_standin_test workloads_test
 real_time_tests := sched_system_test sched_mps_test bench_test attacks_test
 # These, and the demo in tools_test, wait nearly all the time, and want a machine that is not busy.
 quiet := sched_system_test sched_mps_test tools_test bench_test attacks_test
+# These never wait: `make check` runs them in the time that the others leave.
+computing := $(pure_tests) orders_test tpot_test gangs_test credits_test
 # The longest, which begin first, so that none is left to run alone.
 long := sched_test kill_storm_test shim_test conformance_test shmctl_test
 # The tests of a program run in so many parts at once: PROGRAM@iofn is the part i, counted from 0.
@@ -325,7 +327,7 @@ parts_of_attacks_test := 6
 parts_of_conformance_test := 2
 parts_of_sched_mps_test := 2
 parts_of_shim_test := 2
-parts_of_sched_system_test := 4
+parts_of_sched_system_test := 6
 parts_of_sched_test := 3
 parts_of_tools_test := 2
 in_parts = $(foreach name,$(1),$(if $(parts_of_$(name)),$(foreach part,$(wordlist 1,$(parts_of_$(name)),0 1 2 3 4 5),$(name)@$(part)of$(parts_of_$(name))),$(name)))
@@ -341,7 +343,8 @@ sanitized-tests: $(call test_programs,$(sanitized_gtests)) $(extra_targets)
 quiet_tests := $(call test_programs,$(call in_parts,$(quiet)))
 plain_tests := $(call test_programs,$(call in_parts,$(call in_order,$(filter-out $(quiet),$(plain_gtests))))) $(other_tests)
 sanitized_tests := $(call test_programs,$(call in_parts,$(call in_order,$(sanitized_gtests))))
-check_tests := $(call test_programs,$(call in_parts,$(call in_order,$(filter-out $(quiet),$(all_gtests)))))
+computing_tests := $(call test_programs,$(call in_parts,$(call in_order,$(computing))))
+check_tests := $(call test_programs,$(call in_parts,$(call in_order,$(filter-out $(quiet) $(computing),$(all_gtests)))))
 list-of-%-tests:
 	@printf '%s\n' $($*_tests)
 

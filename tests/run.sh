@@ -26,6 +26,8 @@ failures=()
 # Before a command that is to have the processors only while nothing else wants them.
 in_idle_time=()
 chrt --idle 0 true 2>/dev/null && in_idle_time=(chrt --idle 0)
+# Before each test program.
+before_each=()
 
 # Programs of tests that run at a time: `more` than there are processors, as many of them wait more
 # than they work. Beside the builder, as many as there are; `beside` is its process.
@@ -37,7 +39,7 @@ at_once() {
   fi
 }
 more=2
-# The quiet ones work for a tenth of their time.
+# The quiet ones work for a fifth of their time.
 run_quiet_tests() {
   more=6
   run_tests "$@"
@@ -62,7 +64,7 @@ run_tests() {
         program=${BASH_REMATCH[1]}
         export GTEST_SHARD_INDEX=${BASH_REMATCH[2]} GTEST_TOTAL_SHARDS=${BASH_REMATCH[3]}
       fi
-      timeout 600 "$program" --gtest_filter="$filter" >"$log.log" 2>&1
+      "${before_each[@]}" timeout 600 "$program" --gtest_filter="$filter" >"$log.log" 2>&1
       echo $? >"$log.status"
     ) &
     pids[$!]=1
@@ -190,9 +192,17 @@ if [ "$mode" = check ]; then
   export GPUSHARE_TEST_REAL_KILLS=${GPUSHARE_TEST_REAL_KILLS:-20}
   mapfile -t quiet < <(list quiet O="$build")
   mapfile -t programs < <(list check O="$build")
+  mapfile -t computing < <(list computing O="$build")
+  # What only computes has the time that the others leave.
+  (
+    before_each=("${in_idle_time[@]}") more=0
+    [ "${#in_idle_time[@]}" = 0 ] || run_tests "$build" "$filter" "${computing[@]}"
+  ) &
   run_quiet_tests "$build" "$filter" "${quiet[@]}"
   run_tests "$build" "$filter" "${programs[@]}"
-  count_tests "$build" plain "${quiet[@]}" "${programs[@]}"
+  [ "${#in_idle_time[@]}" != 0 ] || run_tests "$build" "$filter" "${computing[@]}"
+  wait
+  count_tests "$build" plain "${quiet[@]}" "${programs[@]}" "${computing[@]}"
   finish
   exit
 fi
