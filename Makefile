@@ -61,7 +61,7 @@ HARDENED := $(if $(SAN),,-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector
 OPTIMIZE := $(if $(SAN),-O0 -g1,-O2 -g1 $(HARDENED))
 TEST_OPTIMIZE := $(if $(filter command%,$(origin OPTIMIZE)),$(OPTIMIZE),-O0 -g0)
 HOT_OPTIMIZE := $(if $(filter command%,$(origin OPTIMIZE)),$(OPTIMIZE),-O1 -g1)
-CXXFLAGS = -std=c++23 $(OPTIMIZE) -fPIC -fno-omit-frame-pointer -fvisibility=hidden $(WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=undefined -fsanitize-ignorelist=tools/setup/sanitizers.txt) $(if $(findstring thread,$(SAN)),-DBOOST_ASIO_DISABLE_FENCED_BLOCK)
+CXXFLAGS = -std=c++23 $(OPTIMIZE) -fPIC -fno-omit-frame-pointer -fvisibility=hidden $(WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=undefined -fsanitize-ignorelist=tools/setup/sanitizers.txt) $(if $(findstring thread,$(SAN)),-DASIO_DISABLE_FENCED_BLOCK)
 CFLAGS := -std=c11 -O2 -g -fPIC $(HARDENED) $(WARN)
 # libstdc++ is static, so that programs run where an older or no g++ is; libgcc_s is everywhere, and its
 # unwinder must fit the machine's glibc. A sanitizer's runtime is in the program, for the libraries that

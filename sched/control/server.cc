@@ -7,12 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <boost/asio/local/stream_protocol.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/read_until.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/thread_pool.hpp>
-#include <boost/asio/write.hpp>
+#include <asio/local/stream_protocol.hpp>
+#include <asio/post.hpp>
+#include <asio/read_until.hpp>
+#include <asio/steady_timer.hpp>
+#include <asio/thread_pool.hpp>
+#include <asio/write.hpp>
 #include <deque>
 #include <exception>
 #include <future>
@@ -29,9 +29,8 @@
 namespace gpushare {
 namespace {
 
-namespace asio = boost::asio;
 using Protocol = asio::local::stream_protocol;
-using ErrorCode = boost::system::error_code;
+using ErrorCode = std::error_code;
 
 }  // namespace
 

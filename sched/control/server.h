@@ -16,7 +16,7 @@
 // request.
 #pragma once
 
-#include <boost/asio/io_context.hpp>
+#include <asio/io_context.hpp>
 #include <functional>
 #include <memory>
 #include <string>
@@ -44,10 +44,10 @@ class ControlServer {
   // is called on the loop's thread, once for each request. Asks the name service for the group
   // before it returns, and later on a thread of its own. Errors: address_in_use when a process
   // listens there; filename_too_long; otherwise those of bind() and listen().
-  static Result<std::unique_ptr<ControlServer>> listen(boost::asio::io_context& loop,
+  static Result<std::unique_ptr<ControlServer>> listen(asio::io_context& loop,
                                                        const std::string& path, Handle handle,
                                                        const Patience& patience);
-  static Result<std::unique_ptr<ControlServer>> listen(boost::asio::io_context& loop,
+  static Result<std::unique_ptr<ControlServer>> listen(asio::io_context& loop,
                                                        const std::string& path, Handle handle) {
     return listen(loop, path, std::move(handle), Patience{});
   }

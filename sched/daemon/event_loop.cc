@@ -12,15 +12,15 @@
 
 namespace gpushare {
 namespace {
-using ErrorCode = boost::system::error_code;
+using ErrorCode = std::error_code;
 }
 
-Waiter::Waiter(boost::asio::io_context& loop, int fd, std::function<void()> then)
+Waiter::Waiter(asio::io_context& loop, int fd, std::function<void()> then)
     : file_(loop, ::dup(fd)), then_(std::move(then)) {}
 
 void Waiter::wait() {
   if (std::exchange(is_waiting_, true)) return;
-  file_.async_wait(boost::asio::posix::stream_descriptor::wait_read, [this](ErrorCode error) {
+  file_.async_wait(asio::posix::stream_descriptor::wait_read, [this](ErrorCode error) {
     if (error) return;  // also when it is destroyed: nothing may be touched then
     is_waiting_ = false;
     then_();

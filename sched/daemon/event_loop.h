@@ -3,10 +3,10 @@
 // step, for descriptors, for signals, and for systemd's watchdog. Callbacks run on that thread.
 #pragma once
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/signal_set.hpp>
-#include <boost/asio/steady_timer.hpp>
+#include <asio/io_context.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+#include <asio/signal_set.hpp>
+#include <asio/steady_timer.hpp>
 #include <functional>
 #include <memory>
 #include <string_view>
@@ -19,11 +19,11 @@ namespace gpushare {
 class Waiter {
  public:
   // Waits on a copy: `fd` stays its owner's.
-  Waiter(boost::asio::io_context& loop, int fd, std::function<void()> then);
+  Waiter(asio::io_context& loop, int fd, std::function<void()> then);
   void wait();
 
  private:
-  boost::asio::posix::stream_descriptor file_;
+  asio::posix::stream_descriptor file_;
   const std::function<void()> then_;
   bool is_waiting_ = false;
 };
@@ -31,13 +31,13 @@ class Waiter {
 // Calls back once at an instant. It is not bound by EventLoop::kLeastGap.
 class Alarm {
  public:
-  Alarm(boost::asio::io_context& loop, std::function<void()> then)
+  Alarm(asio::io_context& loop, std::function<void()> then)
       : timer_(loop), then_(std::move(then)) {}
   // In the place of what was set before; Time::max(): not at all.
   void set(Time when);
 
  private:
-  boost::asio::steady_timer timer_;
+  asio::steady_timer timer_;
   const std::function<void()> then_;
 };
 
@@ -63,7 +63,7 @@ class EventLoop {
   // The same, each time the descriptor is readable and somebody waits for it.
   std::unique_ptr<Waiter> wake_on(int fd);
 
-  boost::asio::io_context& io() { return loop_; }
+  asio::io_context& io() { return loop_; }
 
  private:
   void wait_for_signal();
@@ -72,9 +72,9 @@ class EventLoop {
   const std::function<void(Time)> step_;
   const std::function<bool(int)> signal_;
   const MonotonicClock clock_;
-  boost::asio::io_context loop_{1};
-  boost::asio::steady_timer timer_{loop_}, watchdog_{loop_};
-  boost::asio::signal_set signals_;
+  asio::io_context loop_{1};
+  asio::steady_timer timer_{loop_}, watchdog_{loop_};
+  asio::signal_set signals_;
   Time last_step_{}, wakes_at_{Time::max()};
 };
 

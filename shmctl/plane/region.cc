@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <boost/interprocess/mapped_region.hpp>
 #include <cassert>
 #include <climits>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <string_view>
 #include <utility>
@@ -20,10 +20,17 @@
 
 namespace gpushare {
 
-namespace bip = boost::interprocess;
+namespace {
+
+struct Unmap {
+  void operator()(void* memory) const { ::munmap(memory, sizeof(Region)); }
+};
+using Memory = std::unique_ptr<void, Unmap>;
+
+}  // namespace
 
 struct ControlPlane::Mapping {
-  bip::mapped_region memory;
+  Memory memory;
   bool is_writable;
 };
 
@@ -35,20 +42,11 @@ constexpr const char* kSharedMemory = "/dev/shm";  // where Linux keeps POSIX sh
 constexpr mode_t kMode = 0644;
 constexpr int kMakeAttempts = 16;
 
-// A descriptor in the form that Boost.Interprocess maps.
-struct Mappable {
-  int fd;
-  bip::mapping_handle_t get_mapping_handle() const { return {fd, /*is_xsi=*/false}; }
-};
-
-Result<bip::mapped_region> map_region(const char* step, const Fd& fd, bip::mode_t mode) {
-  try {
-    return bip::mapped_region(Mappable{fd.get()}, mode, 0, sizeof(Region));
-  } catch (const bip::interprocess_exception& error) {
-    return std::unexpected(Error{{error.get_native_error(), std::generic_category()},
-                                 step,
-                                 fmt::format("map {} bytes", sizeof(Region))});
-  }
+// `protection`: of mmap(2).
+Result<Memory> map_region(const char* step, const Fd& fd, int protection) {
+  void* const memory = ::mmap(nullptr, sizeof(Region), protection, MAP_SHARED, fd.get(), 0);
+  if (memory == MAP_FAILED) return errno_error(step, fmt::format("map {} bytes", sizeof(Region)));
+  return Memory(memory);
 }
 
 // Where a region's file is.
@@ -192,9 +190,9 @@ Result<> make_region(const Fd& folder, const Place& place) {
   // Allocates the pages now: a full tmpfs is an error here, and not a SIGBUS at a later store.
   if (::fallocate(fd.get(), 0, 0, sizeof(Region)) != 0)
     return errno_error(kMake, fmt::format("{} bytes in {}", sizeof(Region), place.folder));
-  auto memory = map_region(kMake, fd, bip::read_write);
+  auto memory = map_region(kMake, fd, PROT_READ | PROT_WRITE);
   if (!memory) return std::unexpected(memory.error());
-  write_header(*static_cast<Region*>(memory->get_address()));
+  write_header(*static_cast<Region*>(memory->get()));
 
   const std::string nameless = fmt::format("/proc/self/fd/{}", fd.get());
   if (::linkat(AT_FDCWD, nameless.c_str(), folder.get(), place.file.c_str(), AT_SYMLINK_FOLLOW) !=
@@ -236,7 +234,7 @@ Result<ControlPlane> ControlPlane::open(const std::string& name, Access access) 
   }
   if (auto checked = check_file(name, place->path(), fd); !checked)
     return std::unexpected(checked.error());
-  auto memory = map_region(kOpen, fd, is_writable ? bip::read_write : bip::read_only);
+  auto memory = map_region(kOpen, fd, is_writable ? PROT_READ | PROT_WRITE : PROT_READ);
   if (!memory) return std::unexpected(memory.error());
   return ControlPlane(name, std::make_unique<Mapping>(std::move(*memory), is_writable));
 }
@@ -301,11 +299,11 @@ Result<Fd> ControlPlane::open_lock_file(const std::string& name) {
 
 Region& ControlPlane::region() {
   assert(mapping_->is_writable);
-  return *static_cast<Region*>(mapping_->memory.get_address());
+  return *static_cast<Region*>(mapping_->memory.get());
 }
 
 const Region& ControlPlane::region() const {
-  return *static_cast<const Region*>(mapping_->memory.get_address());
+  return *static_cast<const Region*>(mapping_->memory.get());
 }
 
 }  // namespace gpushare

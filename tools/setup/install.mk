@@ -16,7 +16,7 @@ pages := $(sort README.md $(wildcard docs/*.md docs/*.svg $(linked_pages) $(shel
 install_pages = tools/setup/install_pages.sh $(1) $(pages)
 # The packages of what is linked into the programs. The notices of its authors go with them, as most of their licences
 # ask; tools/setup/debian/copyright has the list with its licences.
-linked_packages := libboost-dev libbpf-dev libcli11-dev libelf-dev libfmt-dev libncurses-dev libspdlog-dev libsqlite3-dev libstdc++-[1-9]*-dev \
+linked_packages := libasio-dev libboost-dev libbpf-dev libcli11-dev libelf-dev libfmt-dev libncurses-dev libspdlog-dev libsqlite3-dev libstdc++-[1-9]*-dev \
   libtomlplusplus-dev libzstd-dev nlohmann-json3-dev zlib1g-dev
 notices := $(foreach package,$(linked_packages),$(lastword $(sort $(wildcard /usr/share/doc/$(package)/copyright))))
 # $(call install_notices,FOLDER): each is named as its package.

@@ -11,9 +11,9 @@
 #   --debug-kernel   also what `make test-kernel-debug` needs to build a kernel
 set -eu
 
-demo="g++ make git libboost-dev libbpf-dev libelf-dev zlib1g-dev libzstd-dev libsqlite3-dev clang-19
+demo="g++ make git libasio-dev libbpf-dev libelf-dev zlib1g-dev libzstd-dev libsqlite3-dev clang-19
   libspdlog-dev libfmt-dev libcli11-dev nlohmann-json3-dev libtomlplusplus-dev"
-rest="libncurses-dev libclang-rt-19-dev lld-19 clang-tidy-19 clang-format-19 libgtest-dev libgmock-dev
+rest="libboost-dev libncurses-dev libclang-rt-19-dev lld-19 clang-tidy-19 clang-format-19 libgtest-dev libgmock-dev
   libbenchmark-dev libfuse3-dev fuse3 python3 mandoc shellcheck sparse"
 kernel="qemu-system-x86 busybox-static cpio debhelper dkms
   libslurm-dev slurmctld slurmd slurm-client munge

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <boost/asio/post.hpp>
+#include <asio/post.hpp>
 #include <cstdio>
 #include <future>
 #include <thread>
@@ -62,7 +62,7 @@ class ControlServerTest : public ::testing::Test {
 
   const TempFolder folder_ = TempFolder::make("gpushare-control").value();
   const std::string path_ = folder_.at("agent.sock");
-  boost::asio::io_context loop_{1};
+  asio::io_context loop_{1};
   std::unique_ptr<ControlServer> server_;
 };
 
@@ -114,9 +114,9 @@ TEST_F(ControlServerTest, OneRequestIsHandledInATurnOfTheLoop) {
   // Posted again and again, as the agent's steps are.
   std::function<void()> turn = [&] {
     most = std::max(most, handled - std::exchange(before, handled));
-    if (!has_ended) boost::asio::post(loop_, turn);
+    if (!has_ended) asio::post(loop_, turn);
   };
-  boost::asio::post(loop_, turn);
+  asio::post(loop_, turn);
   until([&] { return handled == 32; });
   has_ended = true;
   EXPECT_LE(most, 2);
