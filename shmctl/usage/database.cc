@@ -123,6 +123,4 @@ Result<int64_t> Database::ask(std::string_view sql) {
   return *row ? statement->number(0) : 0;
 }
 
-int64_t Database::last_row() const { return sqlite3_last_insert_rowid(database_.get()); }
-
 }  // namespace gpushare

@@ -59,7 +59,6 @@ class Database {
   Result<Statement> prepare(std::string_view sql);
   // The one number that a statement gives.
   Result<int64_t> ask(std::string_view sql);
-  int64_t last_row() const;
 
  private:
   struct Close {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
@@ -12,6 +13,13 @@
 
 namespace gpushare::replay {
 namespace {
+
+// A model that Salus trained on a P100, at one batch size.
+struct Model {
+  const char* name;
+  uint32_t peak_mib;               // its device memory
+  uint32_t iterations_per_minute;  // alone
+};
 
 // Peak memory and rate as in Salus' published test data, for the batch sizes in the names.
 constexpr std::array<Model, 33> kModels = {{
@@ -39,8 +47,6 @@ uint64_t SplitMix64::next() {
   z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
   return z ^ (z >> 31);
 }
-
-std::span<const Model> salus_models() { return kModels; }
 
 Jobs generate(const Generator& wanted) {
   SplitMix64 random(wanted.seed);

@@ -4,9 +4,7 @@
 // gives its FIFO row to 0.2 %. The same numbers come out on every machine.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <span>
 
 #include "bench/sched/replay/jobs.h"
 
@@ -34,18 +32,10 @@ struct Generator {
 // First n fractions x span, sorted: the arrivals. Then, for each in order, one fraction u: its key
 // is -ln(u) x e^(bias x arrival / span). The smallest keys are the jobs of 10 minutes, the next
 // those of 5, all others are of 1. Arrivals are rounded to 0.01 minutes. Models go round robin
-// through salus_models(); the number of iterations follows from the model's rate.
+// through those that Salus trained; the number of iterations follows from the model's rate.
 Jobs generate(const Generator& generator);
 
 // Makes every length up to `percent` longer or shorter, by one fraction a job of its own seed.
 void jitter(Jobs& jobs, double percent, uint64_t seed);
-
-// A model that Salus trained on a P100, at one batch size.
-struct Model {
-  const char* name;
-  uint32_t peak_mib;               // its device memory
-  uint32_t iterations_per_minute;  // alone
-};
-std::span<const Model> salus_models();
 
 }  // namespace gpushare::replay
