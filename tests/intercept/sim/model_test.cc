@@ -132,6 +132,45 @@ TEST(Model, MpsClientsRunAtTheSameTimeAndStopTogether) {
   EXPECT_GT(two.executed(second) - before, 950ms);
 }
 
+// Fills these groups of SMs, which are such a part of the GPU.
+Work endless_in(uint32_t part, uint64_t groups) {
+  Work work{};
+  work.kind = WorkKind::kEndless;
+  work.sm_ppm = part;
+  work.sm_groups = groups;
+  work.set_ppm = part;
+  return work;
+}
+
+// Two of 16 groups are an eighth of the GPU.
+TEST(Model, MpsClientsSlowEachOtherWhereTheyAreOnTheSameSms) {
+  const auto executed = [](uint64_t groups_of_two) {
+    auto&& [machine, one, two] = TwoMpsClients();
+    const auto endless = [](Program& program, uint64_t groups) {
+      const uint32_t part = kAllSms * static_cast<uint32_t>(std::popcount(groups)) / 16;
+      return program.submit(endless_in(part, groups));
+    };
+    const uint64_t first = endless(one, 0b0011), second = endless(two, groups_of_two);
+    machine.run_for(1s);
+    return std::pair(one.executed(first), two.executed(second));
+  };
+  const auto apart = executed(0b1100), same = executed(0b0011), half = executed(0b0110);
+  EXPECT_GT(apart.first, 950ms);
+  EXPECT_GT(apart.second, 950ms);
+  EXPECT_NEAR(static_cast<double>(same.first / 1ms), 490, 20) << "half of the SMs are the other's";
+  EXPECT_NEAR(static_cast<double>(same.second / 1ms), 490, 20);
+  EXPECT_NEAR(static_cast<double>(half.first / 1ms), 735, 25) << "one of the two is";
+}
+
+TEST(Model, AKernelInTheWholeGpuIsSlowedByOneInAPartOfIt) {
+  auto&& [machine, one, two] = TwoMpsClients();
+  const uint64_t first = one.endless();
+  const uint64_t second = two.submit(endless_in(kAllSms / 4, 0b1111));
+  machine.run_for(1s);
+  EXPECT_NEAR(static_cast<double>(one.executed(first) / 1ms), 860, 30) << "half speed in a quarter";
+  EXPECT_NEAR(static_cast<double>(two.executed(second) / 1ms), 490, 20);
+}
+
 TEST(Model, ANeighbourRunsOnWhenTheFrozenMpsClientHasNeverWorkedOrIsGone) {
   Machine machine;
   Program one(machine, 100, 0, 7);
