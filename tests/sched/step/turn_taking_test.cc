@@ -61,7 +61,7 @@ TEST_F(TurnTakingTest, WhatIsLeftIsWhatWasSaidOfATenantLessWhatItsJobHasReceived
   ASSERT_EQ(last_jobs_.size(), 2U);
   EXPECT_EQ(last_jobs_[0].left_source, LeftSource::kSaid);
   EXPECT_EQ(last_jobs_[1].left, std::nullopt);
-  rig_.run_for(2500ms);
+  rig_.run_for(4500ms);
   EXPECT_EQ(rig_.record(*rig_.programs[0]).job_left_us, kUnknown64) << "it was more than was said";
 }
 
