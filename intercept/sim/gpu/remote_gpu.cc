@@ -233,20 +233,25 @@ Result<std::unique_ptr<Gpu>> list_sim_gpus(const std::string& socket) {
   return std::move(*gpu);
 }
 
-Result<Simulation> make_sim(const std::string& socket) {
+namespace {
+
+Result<Simulation> with_observer(const std::string& socket,
+                                 Result<std::unique_ptr<Gpu>> (*gpu_of)(const std::string&)) {
   auto observer = SimObserver::connect(socket);
   if (!observer) return std::unexpected(observer.error());
-  auto gpu = make_sim_gpu(socket);
+  auto gpu = gpu_of(socket);
   if (!gpu) return std::unexpected(gpu.error());
   return Simulation{std::move(*gpu), std::move(*observer)};
 }
 
+}  // namespace
+
+Result<Simulation> make_sim(const std::string& socket) {
+  return with_observer(socket, make_sim_gpu);
+}
+
 Result<Simulation> list_sim(const std::string& socket) {
-  auto observer = SimObserver::connect(socket);
-  if (!observer) return std::unexpected(observer.error());
-  auto gpu = list_sim_gpus(socket);
-  if (!gpu) return std::unexpected(gpu.error());
-  return Simulation{std::move(*gpu), std::move(*observer)};
+  return with_observer(socket, list_sim_gpus);
 }
 
 }  // namespace gpushare::sim

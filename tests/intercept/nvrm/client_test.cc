@@ -78,9 +78,7 @@ TEST(RmClient, OpensAllFilesWhereItIsNotKnownWhichOneIsTheGpus) {
   FakeRm rm;
   rm.tells_minors = false;
   add_two_gpus(rm);
-  auto client = RmClient::list(rm);
-  ASSERT_TRUE(client) << client.error().message();
-  ASSERT_TRUE(client->open(1));
+  ASSERT_TRUE(RmClient::list(rm).value().open(1));
   EXPECT_EQ(rm.opened, (std::vector<unsigned>{0, 1}));
 }
 

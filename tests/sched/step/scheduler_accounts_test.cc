@@ -115,41 +115,28 @@ TEST(SchedulerAccounts, ATenantOfShortProgramsHasNoMoreThanItsCap) {
   }
 }
 
+// A program that is killed, and one that ends by itself and frees what it has before it is gone.
 TEST(SchedulerAccounts, AProgramThatComesAndGoesBetweenTwoStepsIsItsTenants) {
-  SchedulerRig rig;
-  rig.start();
-  rig.run_for(10ms);
-  ASSERT_TRUE(rig.tenants.set("quick", {}, /*create=*/true));
-  {
-    sim::Program program(rig.machine, 700);
-    ASSERT_TRUE(rig.tenants.attach(program.process, "quick"));
-    program.kernel(20ms);
-    rig.machine.run_for(30ms);  // the agent is busy elsewhere
-    rig.machine.model.close_client(program.client);
+  for (const bool frees : {false, true}) {
+    SchedulerRig rig;
+    rig.start();
+    rig.run_for(10ms);
+    ASSERT_TRUE(rig.tenants.set("quick", {}, /*create=*/true));
+    {
+      sim::Program program(rig.machine, 700);
+      ASSERT_TRUE(rig.tenants.attach(program.process, "quick"));
+      program.kernel(20ms);
+      rig.machine.run_for(30ms);  // the agent is busy elsewhere
+      if (frees)
+        ASSERT_TRUE(rig.machine.model.destroy_context(program.client, program.context.context));
+      rig.machine.model.close_client(program.client);
+    }
+    rig.run_for(300ms);
+    EXPECT_NEAR(charged(rig, "quick"), 0.03, 0.001)
+        << "alone it stays on the GPU to its end; frees: " << frees;
+    EXPECT_TRUE(rig.scheduler->state().members.empty());
+    EXPECT_TRUE(rig.scheduler->state().departed.empty()) << "not for ever";
   }
-  rig.run_for(300ms);
-  EXPECT_NEAR(charged(rig, "quick"), 0.03, 0.001) << "alone it stays on the GPU to its end";
-  EXPECT_TRUE(rig.scheduler->state().members.empty());
-  EXPECT_TRUE(rig.scheduler->state().departed.empty()) << "not for ever";
-}
-
-// As a program that ends by itself: it frees what it has before it is gone.
-TEST(SchedulerAccounts, WhatIsMadeAndFreedBetweenTwoStepsIsItsTenants) {
-  SchedulerRig rig;
-  rig.start();
-  rig.run_for(10ms);
-  ASSERT_TRUE(rig.tenants.set("quick", {}, /*create=*/true));
-  {
-    sim::Program program(rig.machine, 700);
-    ASSERT_TRUE(rig.tenants.attach(program.process, "quick"));
-    program.kernel(20ms);
-    rig.machine.run_for(30ms);  // the agent is busy elsewhere
-    ASSERT_TRUE(rig.machine.model.destroy_context(program.client, program.context.context));
-    rig.machine.model.close_client(program.client);
-  }
-  rig.run_for(300ms);
-  EXPECT_NEAR(charged(rig, "quick"), 0.03, 0.001) << "alone it stays on the GPU to its end";
-  EXPECT_TRUE(rig.scheduler->state().departed.empty());
 }
 
 TEST(SchedulerAccounts, WhatTheLogSaysOfAPidIsItsBearersAtThatTime) {
