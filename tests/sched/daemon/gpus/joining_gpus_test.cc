@@ -87,6 +87,8 @@ TEST_F(JoiningGpusTest, OneThatHangsJoinsWhenItAnswers) {
   begin();
   EXPECT_EQ(joined_with(2).back(), 2u);
   (void)joined_with(0);
+  // The thread that asks GPU 1 may begin after those that have long been answered.
+  ASSERT_TRUE(eventually([&] { return listed_->tries(1) == 1; }));
   EXPECT_TRUE(gpus_->has_one());
   EXPECT_EQ(gpus_->gpus()[0].name, "opened");
   EXPECT_EQ(gpus_->gpus()[1].name, "");
