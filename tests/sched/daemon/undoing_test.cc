@@ -91,6 +91,7 @@ class UndoingTest : public ::testing::Test {
   const std::shared_ptr<std::atomic<bool>> may_open_ = std::make_shared<std::atomic<bool>>(true);
   const std::shared_ptr<std::atomic<int>> broken_ = std::make_shared<std::atomic<int>>(0);
   std::set<uint32_t> taken_;  // GPUs whose driver one that has died may still be asking
+  int taken_times_ = 0;       // how often it is said of any GPU from now on
   test::FakeProcReader processes_;
   MonotonicClock clock_;
   Undoing undoing_{*region_,
@@ -104,7 +105,7 @@ class UndoingTest : public ::testing::Test {
                     .resume = [](const ProcessId&) { return Result<>(); },
                     .is_free =
                         [this](uint32_t gpu) {
-                          return taken_.contains(gpu)
+                          return taken_.contains(gpu) || taken_times_-- > 0
                                      ? make_error(std::errc::device_or_resource_busy,
                                                   "wait for an earlier call")
                                      : Result<>();
@@ -122,6 +123,14 @@ TEST_F(UndoingTest, AGpuOnWhichACallOfTheDeadMayBeUnderWayIsLeftAloneUntilItIsOv
   taken_.clear();
   EXPECT_TRUE(comes_to_its_end()) << "by itself";
   EXPECT_EQ(driver_->frozen_now(), 0);
+}
+
+TEST_F(UndoingTest, ACallOfTheDeadThatIsOverSoonIsWaitedFor) {
+  taken_times_ = 4;
+  undoing_.begin(Undoing::Writer::kHasEnded);
+  undoing_.wait();
+  EXPECT_TRUE(undoing_.is_undone());
+  EXPECT_TRUE(undoing_.take_report().errors.empty());
 }
 
 TEST_F(UndoingTest, AGpuThatHangsIsWaitedForOnceAndUndoneWhenItAnswers) {
