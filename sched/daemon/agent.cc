@@ -229,14 +229,16 @@ void Agent::listen_for_shims() {
   shim_wakes_->wait();
 }
 
-// Tells everything beside the scheduler how the GPUs are shared that are open.
+// Tells everything beside the scheduler how the GPUs are shared that are open. MPS is for those,
+// too, that are about to be: a daemon for some GPUs could make room for one for all of them only
+// when its last client has ended.
 void Agent::share_gpus() {
   if (shims_ == nullptr || !gpus_.are_there()) return;
   bool has_targets = false;
   std::vector<GpuInfo> open, spatial;
   for (const GpuInfo& gpu : gpus_.gpus()) {
-    if (!gpus_.gpu()->closed_because(gpu.index).empty()) continue;
-    open.push_back(gpu);
+    if (!gpus_.is_expected(gpu.index)) continue;
+    if (gpus_.gpu()->closed_because(gpu.index).empty()) open.push_back(gpu);
     const GpuConfig& own = config_.gpu(gpu.index);
     if (!own.is_spatial) continue;
     spatial.push_back(gpu);

@@ -82,7 +82,8 @@ bool DrivenGpus::find_driver(Nanos patience) {
   if (!*backend) return say_why_not(backend->error().message());
   if (no_gpu_reason_ == kNoAnswer) log_info("the driver answers again");
   no_gpu_since_ = parts_.clock.now();
-  driven_ = Driven{.backend = std::move(**backend), .gpus = nullptr, .scheduler = nullptr};
+  driven_ =
+      Driven{.backend = std::move(**backend), .gpus = nullptr, .scheduler = nullptr, .expected = 0};
   driven_->gpus = std::make_unique<JoiningGpus>(
       driven_->backend.gpu, parts_.clock, [this](uint32_t gpu) { return before_.have_left(gpu); },
       [answered = answered_] { ::eventfd_write(answered->get(), 1); });
@@ -107,7 +108,9 @@ bool DrivenGpus::find_more() {
   forget_answers();
   const std::vector<uint32_t> joined = driven_->gpus->look();
   for (const uint32_t gpu : joined) driven_->scheduler->join(gpu);
-  return !joined.empty();
+  const auto expected =
+      std::ranges::count_if(gpus(), [&](const GpuInfo& gpu) { return is_expected(gpu.index); });
+  return std::exchange(driven_->expected, expected) != expected || !joined.empty();
 }
 
 void DrivenGpus::forget_answers() {

@@ -44,8 +44,10 @@ class DrivenGpus {
   // and the next call takes what comes of it. `shims` may be null.
   bool find(const Config& config, ShimProcesses* shims, Nanos patience = {});
   // REQUIRES: are_there(). Looks for those that have not been open so far, and lets them join the
-  // scheduler. Returns true if one has.
+  // scheduler. Returns true if one has, or is not expected any more.
   bool find_more();
+  // See JoiningGpus::is_expected(). REQUIRES: are_there().
+  bool is_expected(uint32_t gpu) const { return driven_->gpus->is_expected(gpu); }
   // When one of the two is due if fd() is not readable before; Time::max(): that is not known.
   Time next() const { return driven_ ? driven_->gpus->next() : Time::max(); }
   // Readable when the driver or a GPU has answered, until find() or find_more() is called.
@@ -75,6 +77,7 @@ class DrivenGpus {
     Backend backend;
     std::unique_ptr<JoiningGpus> gpus;
     std::unique_ptr<Scheduler> scheduler;  // nullptr: none of them is open yet
+    std::ptrdiff_t expected = 0;           // GPUs, when it was looked for more of them
   };
 
   bool find_driver(Nanos patience);

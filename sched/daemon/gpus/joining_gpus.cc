@@ -67,11 +67,13 @@ bool JoiningGpus::take(uint32_t gpu, One& one) {
   return true;
 }
 
+bool JoiningGpus::hangs(const One& one) const {
+  return one.opening.is_under_way() && clock_.now() - one.opening.since() >= DriverLine::kStuck;
+}
+
 // Each thing once.
 void JoiningGpus::say(uint32_t gpu, One& one) {
-  const bool hangs =
-      one.opening.is_under_way() && clock_.now() - one.opening.since() >= DriverLine::kStuck;
-  const std::string now = hangs ? kHangs : one.problem;
+  const std::string now = hangs(one) ? kHangs : one.problem;
   if (now.empty() && !one.is_open) return;  // nothing is known yet
   const std::string before = std::exchange(one.said, now);
   if (before == now) return;
@@ -102,6 +104,11 @@ void JoiningGpus::wait(Nanos patience) {
 
 bool JoiningGpus::has_one() const { return std::ranges::any_of(ones_, &One::is_open); }
 
+bool JoiningGpus::is_expected(uint32_t gpu) const {
+  const One& one = ones_[gpu];
+  return one.is_open || (one.problem.empty() && !hangs(one));
+}
+
 bool JoiningGpus::has_none() const {
   return std::ranges::none_of(
       ones_, [](const One& one) { return one.is_open || one.opening.is_under_way(); });
@@ -123,7 +130,7 @@ std::string JoiningGpus::closed_because(uint32_t gpu) const {
   if (gpu >= ones_.size() || ones_[gpu].is_open) return {};
   const One& one = ones_[gpu];
   if (!one.opening.is_under_way()) return one.problem;
-  if (clock_.now() - one.opening.since() >= DriverLine::kStuck) return kHangs;
+  if (hangs(one)) return kHangs;
   return one.problem.empty() ? "is being opened" : one.problem;
 }
 

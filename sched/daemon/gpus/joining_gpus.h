@@ -38,6 +38,8 @@ class JoiningGpus final : public Gpu {
   void wait(Nanos patience);
 
   bool has_one() const;  // that is open
+  // Whether the GPU is open, or is being opened for the first time and does not hang so far.
+  bool is_expected(uint32_t gpu) const;
   // Whether none is open, and none is being opened.
   bool has_none() const;
   // Of the first that is not open, in words; empty: all are.
@@ -92,6 +94,7 @@ class JoiningGpus final : public Gpu {
 
   void begin(uint32_t gpu, One& one);
   bool take(uint32_t gpu, One& one);
+  bool hangs(const One& one) const;
   void say(uint32_t gpu, One& one);
 
   const std::shared_ptr<Gpu> listed_;

@@ -94,7 +94,9 @@ TEST_F(JoiningGpusTest, OneThatHangsJoinsWhenItAnswers) {
   EXPECT_EQ(gpus_->gpus()[1].name, "");
   EXPECT_EQ(gpus_->closed_because(1), "is being opened");
   EXPECT_EQ(gpus_->next(), clock_.now() + 2s) << "then the log says it";
+  EXPECT_TRUE(gpus_->is_expected(1));
   clock_.advance(2s);
+  EXPECT_FALSE(gpus_->is_expected(1));
   EXPECT_TRUE(gpus_->look().empty());
   EXPECT_TRUE(gpus_->closed_because(1).starts_with("does not answer"));
   EXPECT_EQ(gpus_->first_problem(), "GPU 1 " + gpus_->closed_because(1));
@@ -114,6 +116,8 @@ TEST_F(JoiningGpusTest, OneThatRefusesIsAskedAgain) {
   gpus_->wait(60s);
   EXPECT_EQ(gpus_->look(), (std::vector<uint32_t>{1, 2}));
   EXPECT_TRUE(gpus_->closed_because(0).starts_with("is not open: open a GPU"));
+  EXPECT_FALSE(gpus_->is_expected(0));
+  EXPECT_TRUE(gpus_->is_expected(1));
   EXPECT_EQ(gpus_->next(), clock_.now() + JoiningGpus::kAgain);
   EXPECT_TRUE(gpus_->look().empty());
   EXPECT_EQ(listed_->tries(0), 1);
