@@ -67,7 +67,6 @@ class Supervisor {
  private:
   bool start_agent();
   int wait_for_signal(Time until);
-  static void forget(int signal);
   void take_the_module();
   bool lacks_the_module() const { return module_ == nullptr && !options_.module.device.empty(); }
   void wait_for_the_module();
@@ -117,15 +116,6 @@ int Supervisor::wait_for_signal(Time until) {
     if (signal < 0 && errno == EAGAIN) return 0;
     if (signal > 0) return signal;
   }
-}
-
-// One that is pending, if there is one.
-void Supervisor::forget(int signal) {
-  sigset_t one;
-  sigemptyset(&one);
-  sigaddset(&one, signal);
-  const timespec at_once{};
-  ::sigtimedwait(&one, nullptr, &at_once);
 }
 
 // While the kernel module is loaded, only a process that is registered with it, or a child of that
@@ -278,7 +268,7 @@ int Supervisor::run() {
     if (signal == 0) undoing_.look_for_gpu();
     go_on_with_undoing();
     if ((signal == 0 || signal == kFileMade) && !is_stopping) take_the_late_module();
-    if (signal == kAgentDies) undo(Undoing::Writer::kDies);
+    if (signal == kAgentDies && agent_.is_dying()) undo(Undoing::Writer::kDies);
     if (signal == SIGHUP && agent_.is_running()) agent_.send(SIGHUP);
     if (signal == SIGTERM || signal == SIGINT) {
       if (!agent_.is_running()) return end();
@@ -292,7 +282,6 @@ int Supervisor::run() {
     std::optional<int> ended = agent_.reap();
     if (!ended) ended = leave_agent();
     if (!ended) continue;
-    forget(kAgentDies);  // it would be taken for the next agent's
     undo(Undoing::Writer::kHasEnded);
     note_ending(agent, *ended);
     if (is_stopping) return end();
