@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -208,8 +209,10 @@ std::optional<int> Supervisor::leave_agent() {
   left_.add(*left);
   log_error(
       "the agent has died, but a thread of it does not come back from a call of the driver: the "
-      "GPU "
-      "that it asked is left alone until it does");
+      "GPU that it asked is left alone until it does");
+  // It listens for as long as that thread is left. Once its queue is full nobody could tell that it
+  // has died.
+  for (const std::string& path : {options_.socket, options_.shim_socket}) ::unlink(path.c_str());
   return SIGKILL;
 }
 
