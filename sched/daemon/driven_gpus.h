@@ -52,6 +52,10 @@ class DrivenGpus {
   Time next() const { return driven_ ? driven_->gpus->next() : Time::max(); }
   // Readable when the driver or a GPU has answered, until find() or find_more() is called.
   int fd() const { return answered_->get(); }
+  // REQUIRES: are_there(). Whether none of them has answered for long, so that it is time to give
+  // them up and to look for them again. While one hangs at its opening that would only leave one
+  // more thread behind in the driver, each time.
+  bool are_lost() const { return driven_->scheduler->is_lost() && !driven_->gpus->has_hanging(); }
   // Returns false, and keeps them, if a call of the driver does not come back: their end would wait
   // for it.
   bool lose();
@@ -82,7 +86,9 @@ class DrivenGpus {
 
   bool find_driver(Nanos patience);
   bool find_one(Nanos patience);
+  // Both return false.
   bool say_why_not(std::string reason);
+  bool say_what_is_known();
   void forget_answers();
   void publish_none();
   void log_found(const Config& config) const;
