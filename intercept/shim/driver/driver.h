@@ -9,6 +9,7 @@ namespace gpushare::shim {
 struct Driver {
 #define GS_DRIVER_FUNCTIONS(X)                                                             \
   X(cuCtxGetCurrent, (CUcontext*))                                                         \
+  X(cuCtxGetDevice, (CUdevice*))                                                           \
   X(cuCtxPushCurrent_v2, (CUcontext))                                                      \
   X(cuCtxPopCurrent_v2, (CUcontext*))                                                      \
   X(cuDeviceGetPCIBusId, (char*, int, CUdevice))                                           \

@@ -124,6 +124,8 @@ void Streams::on_retained(CUdevice ordinal, CUcontext primary) {
   if (device.primary.load(std::memory_order_relaxed) == primary) return;
   device.ordinal = ordinal;
   find_in_slot(device);
+  // A new context is in the whole GPU, wherever the one before was.
+  if (device.gpu >= 0) slot().gpus[device.gpu].applied.store(0, std::memory_order_release);
   device.legacy.device = &device;
   device.legacy.at[0].store(GS_CU_STREAM_LEGACY, std::memory_order_relaxed);
   device.legacy.kind.store(Stream::Kind::kLegacy, std::memory_order_relaxed);
@@ -147,6 +149,7 @@ void Streams::find_in_slot(Device& device) {
   // What the slot before was told is nothing to this one.
   device.followed.store(kNeverFollowed, std::memory_order_relaxed);
   forget_prepared(device);
+  device.found_in = &mine;
   device.gpu.store(gpu, std::memory_order_release);
 }
 

@@ -222,6 +222,7 @@ class Streams {
   uint64_t try_to_follow(Device& device, bool may_hold);
   ShimFollows hindrance(Device& device, int place, uint64_t now);
   void say(const Device& device, ShimFollows follows) const;
+  void say_own_context(Device& device, CUdevice ordinal);
   void look_after_wait();
   void move(Stream& stream, bool to_capture);
   void go(Stream& stream, Partitions::Place target);
