@@ -90,5 +90,20 @@ TEST_F(OnTheSimulatedGpu, AProgramWithAContextOfItsOwnAloneSaysWhyItDoesNotFollo
   });
 }
 
+// The last waits have no write behind them; the program has waited for all of its work.
+TEST_F(OnTheSimulatedGpu, WhoHasWaitedForItsWorkHasNothingInLine) {
+  for (const char* what : {"graphs", "streams"}) {
+    ShimRig rig(kShimGate | kShimCredit, {{kPci, 0}});
+    const auto program = start(
+        {"hostile", "--what", what, "--rounds", "3", "--most", "400", "--linger-ms", "100000"},
+        &rig);
+    ASSERT_TRUE(eventually([&] { return !program->output().empty(); }));
+    rig.with_slot(program->pid(), [&](ShimSlot& slot) {
+      EXPECT_GT(slot.credit.issued.load(), 3u) << what;
+      EXPECT_EQ(slot.credit.issued.load(), slot.credit.reached.load()) << what;
+    });
+  }
+}
+
 }  // namespace
 }  // namespace gpushare::test
