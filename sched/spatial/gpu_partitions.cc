@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <utility>
 
 namespace gpushare {
@@ -169,7 +170,9 @@ Nanos GpuPartitions::drain(Time now, uint32_t tenant, std::span<const ShimClient
     const uint32_t measured = sms_of(own.place.load(std::memory_order_relaxed));
     const uint32_t has = sms_of(client.slot->gpus[place_].wanted.load(std::memory_order_relaxed));
     const double scale = static_cast<double>(std::max(measured, 1U)) / std::max(has, 1U);
-    longest = std::max(longest, Nanos(static_cast<int64_t>(static_cast<double>(ns) * scale)));
+    // The least that can be said, which means that its queue is empty, stays more than nothing.
+    const auto scaled = static_cast<int64_t>(std::ceil(static_cast<double>(ns) * scale));
+    longest = std::max(longest, Nanos(scaled));
   }
   return longest;
 }
