@@ -93,8 +93,9 @@ void GpuPartitions::read(Time now, std::span<const ShimClient> clients) {
       if (client.said.waits > 0 && client.said.launches > 0) return false;
       if (client.lends && client.said.is_at_gate) return true;
       const bool has_work =
-          own.follows.load(std::memory_order_relaxed) == ShimFollows::kWorkRemains;
-      return now - std::max(at, client.last_launch) >= (has_work ? kQuietWithWork : kQuiet);
+          own.follows.load(std::memory_order_relaxed) == ShimFollows::kWorkRemains ||
+          client.has_work_in_line;
+      return now - std::max(at, client.last_call) >= (has_work ? kQuietWithWork : kQuiet);
     });
     if (is_confirmed) sets_.confirm(tenant, assigned);
     return is_confirmed;

@@ -76,15 +76,18 @@ void Spatial::read(Time now, std::vector<ShimClient> clients) {
   for (ShimClient& client : clients_) {
     const auto before = known_.find(client.process);
     Known& one = known[client.process];
-    one = before == known_.end() ? Known{.last_launch = now, .came = now} : before->second;
+    one = before == known_.end() ? Known{.last_launch = now, .last_call = now, .came = now}
+                                 : before->second;
     // Whoever waits for its kernels, or for what its tenant has lent, is at work, however far its
     // launches are apart.
     const bool waits_for_groups = one.is_held && one.lends && client.said.is_at_gate;
-    const bool is_at_work = (client.said.waits > 0 && client.said.launches > 0) ||
-                            waits_for_groups || has_work_in_line(*client.slot);
-    if (std::exchange(one.launches, client.said.launches) != client.said.launches || is_at_work)
-      one.last_launch = now;
+    client.has_work_in_line = has_work_in_line(*client.slot);
+    const bool waits = (client.said.waits > 0 && client.said.launches > 0) || waits_for_groups;
+    if (std::exchange(one.launches, client.said.launches) != client.said.launches || waits)
+      one.last_call = now;
+    one.last_launch = client.has_work_in_line ? now : std::max(one.last_launch, one.last_call);
     client.came = one.came;
+    client.last_call = one.last_call;
     client.lends = one.is_held && one.lends;
     client.last_launch = one.last_launch;
   }

@@ -88,6 +88,7 @@ class Spatial {
     Time waits_since{};    // its first launch from then on; before that, zero
   };
 
+  bool fits(const ShimSlot& slot, std::size_t count) const;
   const GpuPartitions* find(uint32_t gpu) const;
   void hold_lenders();
   Nanos let_in(Time now, const IsNamed& stays_closed);
