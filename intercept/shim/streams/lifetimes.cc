@@ -141,9 +141,10 @@ void Streams::on_retained(CUdevice ordinal, CUcontext primary) {
 void Streams::find_in_slot(Device& device) {
   char pci[32] = {};
   const ShimSlot& mine = slot();
+  const uint32_t gpus = mine.head.gpu_count.load(std::memory_order_acquire);
   int gpu = -1;
   if (driver_->cuDeviceGetPCIBusId(pci, sizeof pci, device.ordinal) == CUDA_SUCCESS)
-    for (uint32_t i = 0; i < mine.head.gpu_count && i < kShimGpus; ++i)
+    for (uint32_t i = 0; i < gpus && i < kShimGpus; ++i)
       if (::strncasecmp(mine.gpus[i].pci, pci, sizeof mine.gpus[i].pci) == 0)
         gpu = static_cast<int>(i);
   // What the slot before was told is nothing to this one.

@@ -278,10 +278,12 @@ void Streams::look_after_wait() {
 }
 
 void Streams::look_up() {
+  const uint32_t gpus = slot().head.gpu_count.load(std::memory_order_relaxed);
   const bool is_new_slot = known_slot_.load(std::memory_order_relaxed) != &slot();
+  const bool are_more = known_gpus_.load(std::memory_order_relaxed) != gpus;
   for (int i = device_count_.load(std::memory_order_acquire); i-- > 0;) {
     Device& device = devices_[i];
-    if (is_new_slot) {
+    if (is_new_slot || (are_more && device.gpu < 0)) {
       const KeepErrno errno_of_the_program;
       const Locked locked(device.lock);
       if (device.primary.load(std::memory_order_relaxed) != nullptr) find_in_slot(device);
@@ -289,6 +291,7 @@ void Streams::look_up() {
     if (device.gpu >= 0) set_concern(device, kMilestoneDue, true);
   }
   if (is_new_slot) known_slot_.store(&slot(), std::memory_order_relaxed);
+  if (are_more) known_gpus_.store(gpus, std::memory_order_relaxed);
 }
 
 // --- one stream ---------------------------------------------------------------------------------

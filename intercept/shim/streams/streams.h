@@ -283,6 +283,7 @@ class Streams {
   std::atomic<int> other_contexts_;
   std::atomic<bool> has_built_graphs_;
   std::atomic<const ShimSlot*> known_slot_;  // in which the devices were found
+  std::atomic<uint32_t> known_gpus_;         // that were in it then
   std::atomic<Device*> only_device_;  // with a primary context; null: there are none or several
   std::atomic<uint32_t> unknown_;  // streams that the table lacks; while it does, all are at home
   std::atomic<Stream*> all_;       // a list of all but the legacy streams; it never shrinks
