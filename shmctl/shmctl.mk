@@ -4,7 +4,7 @@ alone += shmctl/base/version.cc shmctl/base/log.cc shmctl/program/command_line.c
 $(call library,lib/libshmctl.a,$(wildcard $(addsuffix /*.cc,$(addprefix shmctl/,base plane program settings shim usage))))
 $(O)/obj/shmctl/base/version.o: CPPFLAGS += -DGS_VERSION=\"$(VERSION)\" -DGS_COMMIT=\"$(COMMIT)\"
 # Static, as what the usage history needs must not keep a program from starting elsewhere.
-SQLITE_LIBS := -l:libsqlite3.a -lm
+SQLITE_LIBS := -l:libsqlite3.a -l:libz.a -lm
 # Another version is another program, though no file of it has changed.
 $(O)/obj/shmctl/base/version.o $(O)/fuzz/shmctl/base/version.o: $(call parts,version,$(VERSION))
 $(O)/fuzz/shmctl/base/version.o: CPPFLAGS += -DGS_VERSION=\"$(VERSION)\" -DGS_COMMIT=\"$(COMMIT)\"

@@ -115,6 +115,14 @@ Result<Statement> Database::prepare(std::string_view sql) {
   return Statement(statement);
 }
 
+Result<> Database::all_or_nothing(const std::function<Result<>()>& changes) {
+  if (auto begun = run("BEGIN IMMEDIATE"); !begun) return begun;
+  Result<> done = changes();
+  if (done) done = run("COMMIT");
+  if (!done) (void)run("ROLLBACK");
+  return done;
+}
+
 Result<int64_t> Database::ask(std::string_view sql) {
   auto statement = prepare(sql);
   if (!statement) return std::unexpected(statement.error());

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -57,6 +58,8 @@ class Database {
   // One or more statements without parameters and results.
   Result<> run(const char* sql);
   Result<Statement> prepare(std::string_view sql);
+  // All that `changes` makes, or, when it fails or the process is killed, nothing of it.
+  Result<> all_or_nothing(const std::function<Result<>()>& changes);
   // The one number that a statement gives.
   Result<int64_t> ask(std::string_view sql);
 

@@ -13,6 +13,7 @@
 #include "shmctl/program/temp_folder.h"
 #include "shmctl/usage/codec.h"
 #include "shmctl/usage/database.h"
+#include "shmctl/usage/pack.h"
 #include "shmctl/usage/store.h"
 
 namespace gpushare {
@@ -107,13 +108,21 @@ class Reading {
   // The finest that has few enough steps and reaches back as far as any other does.
   Result<> choose_tier() {
     std::array<std::optional<WallSeconds>, kUsageTierCount> first;
-    for (tier_ = 0; tier_ < kUsageTierCount; ++tier_)
-      if (auto read =
-              each("SELECT min(start) FROM samples WHERE tier=? AND start>=? HAVING count(*)>0",
-                   {tier_, step_begin(window_.since, kUsageTiers[tier_].step)},
-                   [&](const Statement& row) { first[tier_] = row.number(0); });
-          !read)
-        return read;
+    for (tier_ = 0; tier_ < kUsageTierCount; ++tier_) {
+      const WallSeconds since = step_begin(window_.since, kUsageTiers[tier_].step);
+      // A pack that reaches into the window is taken to have a sample where that begins.
+      for (const char* sql :
+           {"SELECT min(start) FROM samples WHERE tier=? AND start>=? HAVING count(*)>0",
+            "SELECT min(first) FROM packs WHERE tier=? AND last>=? HAVING count(*)>0"}) {
+        if (auto read = each(sql, {tier_, since},
+                             [&](const Statement& row) {
+                               const WallSeconds begin = std::max(row.number(0), since);
+                               first[tier_] = std::min(first[tier_].value_or(begin), begin);
+                             });
+            !read)
+          return read;
+      }
+    }
     for (tier_ = 0; tier_ + 1 < kUsageTierCount; ++tier_) {
       const auto& next = kUsageTiers[tier_ + 1];
       const bool is_short =
@@ -139,25 +148,41 @@ class Reading {
   }
 
   Result<> read_samples() {
-    return each(
-        "SELECT start,data FROM samples WHERE tier=? AND start>=? AND start<? ORDER BY start",
-        {tier_, out_.since, out_.until}, [&](const Statement& row) {
-          const auto numbered = decode_sample(row.bytes(1));
-          if (!numbered) {
-            ++out_.broken;
-            return;
-          }
-          UsageSample& sample = out_.samples[row.number(0)];
-          sample.watched_ms = numbered->watched_ms;
-          for (const auto& [number, amounts] : numbered->amounts) {
-            const auto known = series_.find(number);
-            if (known == series_.end()) continue;
-            const UsageSeries& series = known->second;
-            if (is_of(series.tenant, window_.tenant) &&
-                (!window_.gpu || series.gpu == *window_.gpu))
-              sample.amounts[series] = amounts;
-          }
-        });
+    if (auto read =
+            each("SELECT count,data FROM packs WHERE tier=? AND last>=? AND first<? ORDER BY id",
+                 {tier_, out_.since, out_.until},
+                 [&](const Statement& row) {
+                   const auto samples = decode_pack(row.bytes(1));
+                   if (!samples) {
+                     out_.broken += static_cast<uint32_t>(row.number(0));
+                     return;
+                   }
+                   const auto end = samples->lower_bound(out_.until);
+                   for (auto at = samples->lower_bound(out_.since); at != end; ++at)
+                     add(at->first, at->second);
+                 });
+        !read)
+      return read;
+    return each("SELECT start,data FROM samples WHERE tier=? AND start>=? AND start<?",
+                {tier_, out_.since, out_.until}, [&](const Statement& row) {
+                  const auto sample = decode_sample(row.bytes(1));
+                  if (sample)
+                    add(row.number(0), *sample);
+                  else
+                    ++out_.broken;
+                });
+  }
+
+  void add(WallSeconds start, const NumberedSample& numbered) {
+    UsageSample& sample = out_.samples[start];
+    sample.watched_ms += numbered.watched_ms;
+    for (const auto& [number, amounts] : numbered.amounts) {
+      const auto known = series_.find(number);
+      if (known == series_.end()) continue;
+      const UsageSeries& series = known->second;
+      if (is_of(series.tenant, window_.tenant) && (!window_.gpu || series.gpu == *window_.gpu))
+        sample.amounts[series] += amounts;
+    }
   }
 
   static UsageJob job_of(const Statement& row, int first) {
@@ -234,6 +259,8 @@ Result<UsageHistory> read_usage(const std::string& path, const UsageWindow& wind
                                   path, *layout, UsageStore::kLayout));
   if (*layout == 0)  // an agent makes it, and has not got so far
     return UsageHistory{.step = kUsageTiers[0].step, .since = window.since, .until = window.until};
+  // A file of the first layout has none; this is a copy, and it may have one.
+  if (auto made = database->run(kPackTable); !made) return std::unexpected(made.error());
   return Reading(std::move(*database), window).all();
 }
 

@@ -6,6 +6,7 @@
 #include <grp.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -16,13 +17,13 @@
 namespace gpushare {
 namespace {
 
-constexpr int64_t kPage = 4096;
+constexpr int64_t kPage = 4096, kLeastPages = 64;
 // What the log may take beside the file: it is emptied into the file after this many pages, which a
 // write of full samples may exceed.
 constexpr int64_t kLogPages = 256, kLogBytes = 2 * kLogPages * kPage;
 // "GPSU". It tells our file from other programs' databases.
 constexpr int64_t kApplication = 0x47505355;
-constexpr uint32_t kTrimEvery = 60;  // writes
+constexpr uint32_t kPackEvery = 6, kTrimEvery = 60, kWritesADay = 8640;
 
 constexpr const char* kTables = R"(
 CREATE TABLE series(id INTEGER PRIMARY KEY, tenant TEXT NOT NULL, uid INTEGER NOT NULL,
@@ -73,6 +74,20 @@ Result<> make_readable(const UsageFileOptions& options) {
   const std::string log = options.path + "-wal";  // that an agent before this one has left
   if (::chmod(log.c_str(), mode) != 0 && errno != ENOENT) return errno_error(kOpenHistory, log);
   return {};
+}
+
+// The limit, or on a smaller disk what that has left: a file that has filled its disk could not
+// even give up its oldest samples, as that is first written to the log.
+int64_t most_bytes_on_disk(const UsageFileOptions& options) {
+  const auto most = static_cast<int64_t>(std::max(options.most_bytes, kLeastUsageBytes));
+  struct statvfs disk{};
+  if (::statvfs(options.path.c_str(), &disk) != 0) return most;
+  auto bytes = static_cast<int64_t>(disk.f_bavail * disk.f_frsize);
+  for (const char* suffix : {"", "-wal"}) {
+    struct stat about{};
+    if (::stat((options.path + suffix).c_str(), &about) == 0) bytes += about.st_blocks * 512;
+  }
+  return std::min(most, bytes);
 }
 
 }  // namespace
@@ -126,18 +141,33 @@ Result<> UsageStore::begin_file() {
     if (*row && check->text(0) != "ok")
       return make_error(std::errc::bad_message, kOpenHistory, check->text(0));
   }
-  const int64_t pages =
-      (static_cast<int64_t>(std::max(options_.most_bytes, kLeastUsageBytes)) - kLogBytes) / kPage;
+  const int64_t pages = std::max((most_bytes_on_disk(options_) - kLogBytes) / kPage, kLeastPages);
   const std::string settings = fmt::format(
       "PRAGMA page_size={}; PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;"
       "PRAGMA wal_autocheckpoint={}; PRAGMA journal_size_limit={}; PRAGMA max_page_count={}",
       kPage, kLogPages, kLogBytes, pages);
   if (auto set = database_.run(settings.c_str()); !set) return set;
-  if (*tables > 0) return {};
-  return database_.run(fmt::format("BEGIN; PRAGMA application_id={}; PRAGMA user_version={}; {}"
+  if (*tables > 0) return *layout < kLayout ? take_over() : Result<>();
+  return database_.run(fmt::format("BEGIN; PRAGMA application_id={}; PRAGMA user_version={}; {} {}"
                                    "COMMIT",
-                                   kApplication, kLayout, kTables)
+                                   kApplication, kLayout, kTables, kPackTable)
                            .c_str());
+}
+
+// A file of the first layout. If it is full, some of its oldest samples make room for the table.
+Result<> UsageStore::take_over() {
+  const std::string changes = fmt::format("PRAGMA user_version={}; {}", kLayout, kPackTable);
+  Result<> done;
+  for (int tries = 0; tries < 8; ++tries) {
+    done = database_.all_or_nothing([&] { return database_.run(changes.c_str()); });
+    if (done || done.error().code != std::errc::no_space_on_device) return done;
+    if (auto room = database_.run(
+            "DELETE FROM samples WHERE tier=0 AND start <= (SELECT start FROM samples WHERE tier=0 "
+            "ORDER BY start LIMIT 1 OFFSET (SELECT count(*)/64 FROM samples WHERE tier=0))");
+        !room)
+      return room;
+  }
+  return done;
 }
 
 Result<> UsageStore::write(const UsageWrite& what) {
@@ -148,12 +178,14 @@ Result<> UsageStore::write(const UsageWrite& what) {
     written = write_once(what);
   }
   if (!written) return written;
-  return ++writes_ % kTrimEvery == 0 ? trim() : Result<>();
+  ++writes_;
+  if (writes_ % kPackEvery == 0)
+    if (auto packed = pack(); !packed) return std::unexpected(packed.error());
+  return writes_ % kTrimEvery == 0 ? trim() : Result<>();
 }
 
 Result<> UsageStore::write_once(const UsageWrite& what) {
-  if (auto begun = database_.run("BEGIN IMMEDIATE"); !begun) return begun;
-  const auto all = [&]() -> Result<> {
+  Result<> done = database_.all_or_nothing([&]() -> Result<> {
     NumberedSample sample{.watched_ms = what.sample.watched_ms, .amounts = {}};
     for (const auto& [series, amounts] : what.sample.amounts) {
       const auto number = number_of(series);
@@ -176,13 +208,10 @@ Result<> UsageStore::write_once(const UsageWrite& what) {
       if (auto run = set->run(); !run) return run;
       gpus_[gpu] = about;
     }
-    return database_.run("COMMIT");
-  }();
-  if (!all) {
-    (void)database_.run("ROLLBACK");
-    forget_numbers();
-  }
-  return all;
+    return {};
+  });
+  if (!done) forget_numbers();
+  return done;
 }
 
 Result<> UsageStore::add_sample(uint32_t tier, WallSeconds start, const NumberedSample& sample) {
@@ -298,60 +327,51 @@ Result<int64_t> UsageStore::number_of(const UsageJob& job, WallSeconds now) {
   return jobs_[job] = *number;
 }
 
-// By number and not by age: a clock that was wrong for an hour must not empty the file.
-Result<> UsageStore::trim() {
-  const auto keep = [this](const char* table, const char* order, int64_t most,
-                           const std::string& which) -> Result<> {
-    const auto count = database_.ask(fmt::format("SELECT count(*) FROM {} WHERE {}", table, which));
-    if (!count) return std::unexpected(count.error());
-    if (*count <= most) return {};
-    return database_.run(
-        fmt::format("DELETE FROM {0} WHERE {2} AND {1} <= (SELECT {1} FROM {0} WHERE {2} ORDER BY "
-                    "{1} LIMIT 1 OFFSET {3})",
-                    table, order, which, *count - most - 1)
-            .c_str());
-  };
+// True: some samples were packed.
+Result<bool> UsageStore::pack() {
+  const UsagePacking packing{
+      .samples = options_.pack_samples,
+      .most_loose_bytes = std::max(options_.most_bytes, kLeastUsageBytes) / 32};
+  bool any = false;
   for (uint32_t tier = 0; tier < kUsageTierCount; ++tier) {
-    const std::string which = fmt::format("tier={}", tier);
-    if (auto kept = keep("samples", "start", kUsageTiers[tier].most_samples, which); !kept)
-      return kept;
-    if (auto kept = keep("job_use", "start", kMostJobUses, which); !kept) return kept;
+    const auto packed = pack_samples(database_, tier, packing);
+    if (!packed) return packed;
+    any |= *packed;
   }
-  if (auto kept = keep("freezes", "start_ms", kMostFreezes, "true"); !kept) return kept;
-  // Jobs and series that nothing names any more.
-  const auto jobs = database_.ask("SELECT count(*) FROM jobs");
-  if (!jobs) return std::unexpected(jobs.error());
-  if (*jobs > kMostJobs || writes_ % (kTrimEvery * 60) == 0) {
-    forget_numbers();
-    if (auto gone = database_.run("DELETE FROM jobs WHERE id NOT IN (SELECT job FROM job_use) AND "
-                                  "id NOT IN (SELECT job FROM freezes)");
-        !gone)
-      return gone;
-  }
-  return {};
+  return any;
 }
 
-// A sixteenth of what is finest goes, the oldest first. Samples of an hour are the last to go.
+Result<> UsageStore::trim() {
+  if (auto trimmed = trim_usage(database_); !trimmed) return trimmed;
+  const auto series = database_.ask("SELECT count(*) FROM series");
+  if (!series) return std::unexpected(series.error());
+  if (*series > kMostUnusedSeries && writes_ >= next_look_at_series_) {
+    next_look_at_series_ = writes_ + kWritesADay;
+    forget_numbers();
+    if (auto dropped = drop_unused_series(database_); !dropped) return dropped;
+  }
+  // Jobs that nothing names any more.
+  const auto jobs = database_.ask("SELECT count(*) FROM jobs");
+  if (!jobs) return std::unexpected(jobs.error());
+  if (*jobs <= kMostJobs && writes_ % (kTrimEvery * 60) != 0) return {};
+  forget_numbers();
+  return database_.run(
+      "DELETE FROM jobs WHERE id NOT IN (SELECT job FROM job_use) AND "
+      "id NOT IN (SELECT job FROM freezes)");
+}
+
+// What can be packed is; otherwise the oldest goes.
 Result<> UsageStore::make_room() {
   forget_numbers();
-  for (uint32_t tier = 0; tier < kUsageTierCount; ++tier) {
-    for (const char* table : {"samples", "job_use"}) {
-      const auto count =
-          database_.ask(fmt::format("SELECT count(*) FROM {} WHERE tier={}", table, tier));
-      if (!count) return std::unexpected(count.error());
-      if (*count < 32) continue;
-      if (auto gone = database_.run(
-              fmt::format(
-                  "DELETE FROM {0} WHERE tier={1} AND start <= (SELECT start FROM {0} WHERE "
-                  "tier={1} ORDER BY start LIMIT 1 OFFSET {2})",
-                  table, tier, *count / 16)
-                  .c_str());
-          !gone)
-        return gone;
-      return {};
-    }
+  const auto packed = pack();
+  if (packed && *packed) return {};
+  auto made = make_usage_room(database_, std::max(options_.most_bytes, kLeastUsageBytes) / 64);
+  if (!made && made.error().detail.empty()) {
+    Error error = made.error();
+    error.detail = options_.path;
+    return std::unexpected(std::move(error));
   }
-  return make_error(std::errc::no_space_on_device, "make room in the usage history", options_.path);
+  return made;
 }
 
 void UsageStore::forget_numbers() {

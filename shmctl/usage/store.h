@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // UsageStore: the file of the usage history, an SQLite database in WAL mode, whose one writer this
 // is. What write() has returned for is there after a crash of this process, and after one of the
-// machine the file is whole and may lack the last minutes. The file never exceeds its limit: the
-// oldest samples go first, those of ten seconds before the coarser ones. Every call may block for
-// as long as the disk does. One thread.
+// machine the file is whole and may lack the last minutes. Older samples are packed, many to a row.
+// The file never exceeds its limit: of what takes most beyond its part the oldest goes first
+// (upkeep.h). Every call may block for as long as the disk does. One thread.
 #pragma once
 
 #include <map>
@@ -13,6 +13,7 @@
 #include "shmctl/base/fd.h"
 #include "shmctl/usage/codec.h"
 #include "shmctl/usage/database.h"
+#include "shmctl/usage/upkeep.h"
 #include "shmctl/usage/usage.h"
 
 namespace gpushare {
@@ -20,8 +21,9 @@ namespace gpushare {
 struct UsageFileOptions {
   std::string path;
   uint64_t most_bytes =
-      64ULL << 20;         // with SQLite's log beside the file; at least kLeastUsageBytes
-  bool is_for_all = true;  // every user may read it; otherwise root and the group
+      64ULL << 20;              // with SQLite's log beside the file; at least kLeastUsageBytes
+  bool is_for_all = true;       // every user may read it; otherwise root and the group
+  uint32_t pack_samples = 180;  // so many samples are packed together
 };
 inline constexpr uint64_t kLeastUsageBytes = 8ULL << 20;
 
@@ -36,10 +38,13 @@ struct UsageWrite {
 
 class UsageStore {
  public:
-  static constexpr int kLayout = 1;  // of the file; a newer one is left alone
+  // Of the file; a newer one is left alone. The first layout had no packs: such a file is taken
+  // over, and its samples are packed in the course of some hours.
+  static constexpr int kLayout = 2;
   static constexpr int64_t kMostJobs = 50'000;
-  static constexpr int64_t kMostJobUses = 100'000;  // of each length of time
-  static constexpr int64_t kMostFreezes = 10'000;
+  // Where each job is a tenant there is a new series for each; beyond this many, those that no
+  // sample has are dropped, once a day.
+  static constexpr int64_t kMostUnusedSeries = 20'000;
 
   // A file that is broken, or no such file, is set aside as PATH.bad, with a word in the log, and a
   // new one begins. Errors: not_supported, a newer gpushare made it; device_or_resource_busy,
@@ -56,11 +61,13 @@ class UsageStore {
 
   static Result<UsageStore> open_there(const UsageFileOptions& options, Fd& lock);
   Result<> begin_file();
+  Result<> take_over();
   Result<> write_once(const UsageWrite& what);
   Result<> add_sample(uint32_t tier, WallSeconds start, const NumberedSample& sample);
   Result<> add_jobs(const UsageWrite& what);
   Result<uint32_t> number_of(const UsageSeries& series);
   Result<int64_t> number_of(const UsageJob& job, WallSeconds now);
+  Result<bool> pack();
   Result<> trim();
   Result<> make_room();
   void forget_numbers();
@@ -72,6 +79,7 @@ class UsageStore {
   std::map<UsageJob, int64_t> jobs_;
   std::map<uint32_t, UsageGpu> gpus_;
   uint32_t writes_ = 0;
+  uint32_t next_look_at_series_ = 0;  // by writes_
 };
 
 }  // namespace gpushare

@@ -4,6 +4,7 @@
 // so that samples of any length are summed without loss.
 #pragma once
 
+#include <array>
 #include <compare>
 #include <cstdint>
 #include <map>
@@ -48,6 +49,13 @@ struct UsageAmounts {
   bool operator==(const UsageAmounts&) const = default;
   UsageAmounts& operator+=(const UsageAmounts& other);
 };
+
+// All of them, in the order in which the file has them; the first kUsageSums are sums.
+inline constexpr std::array kUsageMembers = {
+    &UsageAmounts::used_ms,       &UsageAmounts::entitled_ms, &UsageAmounts::waiting_ms,
+    &UsageAmounts::throttled_ms,  &UsageAmounts::stopped_ms,  &UsageAmounts::iterations,
+    &UsageAmounts::iterations_us, &UsageAmounts::p99_us,      &UsageAmounts::target_us};
+inline constexpr size_t kUsageSums = 7;
 
 struct UsageSample {
   // For how much of its time the agent was there to look. Shares are amounts divided by this.

@@ -29,24 +29,12 @@ std::optional<pid_t> parse_pid(const std::string& text) {
   return pid;
 }
 
-// Reports the error, and adds what was perhaps meant where there is no such tenant. To make one is
-// of use only to who wants to change it, or to put something into it, and has not asked for that.
-ExitCode report_about(const Endpoints& endpoints, const Request& request, const Error& error) {
-  const ExitCode code = report(error);
-  if (code != kExitUsage || request.tenant.empty() || request.create.value_or(false)) return code;
-  const bool wants_one = request.op == "set" || request.op == "attach";
-  if (const std::string advice = advice_on_tenant(endpoints, request.tenant, wants_one);
-      !advice.empty())
-    fmt::print(stderr, "gpushare: {}\n", advice);
-  return code;
-}
-
 ExitCode tell(const Invocation& invocation, const Request& request) {
   const Endpoints endpoints = endpoints_of(invocation);
   SysfsTree tree(endpoints.sysfs);
   auto done = endpoints.sysfs.empty() ? std::nullopt : change_in_sysfs(tree, request);
   if (!done) done = tell_agent(endpoints.socket, request);
-  if (!*done) return report_about(endpoints, request, done->error());
+  if (!*done) return report_refusal(endpoints, request, done->error());
   return kExitOk;
 }
 

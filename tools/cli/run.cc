@@ -147,7 +147,7 @@ ExitCode run(const Invocation& invocation) {
         return report(chosen.error());
     auto answer = client->ask(request);
     const auto joined = answer ? decode_joined(*answer) : std::unexpected(answer.error());
-    if (!joined) return report(joined.error());
+    if (!joined) return report_refusal(endpoints_of(invocation), request, joined.error());
     // It then adopts those of its descendants that lose their parent, for as long as it lives, so
     // that the chain of parents tells whose they are.
     if (!asks_for_nothing && !joined->follows_forks) ::prctl(PR_SET_CHILD_SUBREAPER, 1);

@@ -58,8 +58,8 @@ ExitCode show_queue(const Invocation& invocation) {
     if (is_json) {
       fmt::print("{}\n", queue_json(status->snapshot, gpu));
     } else {
-      for (const std::string& line : queue_lines(*status, stdout_screen(), gpu))
-        fmt::print("{}\n", line);
+      const Screen screen = stdout_table_screen(invocation.has("wide"));
+      for (const std::string& line : queue_lines(*status, screen, gpu)) fmt::print("{}\n", line);
     }
     std::fflush(stdout);
     if (!watches) return status->health.is_live() ? kExitOk : kExitFailure;
@@ -96,7 +96,8 @@ Command queue_command() {
               "received and still needs, and why it waits.",
           .options = {{"gpu", 0, "N", "Only the jobs on this GPU"},
                       {"watch", 0, "", "Show it again every second"},
-                      json_option()},
+                      json_option(),
+                      wide_option()},
           .examples = {"gpushare queue", "gpushare queue --gpu 0 --watch",
                        "gpushare queue --json | jq '.jobs[].left_us'"},
           .run = show_queue};

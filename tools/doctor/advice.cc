@@ -26,7 +26,40 @@ std::string_view name_of(const TenantRecord& tenant) {
   return field.substr(0, field.find('\0'));
 }
 
+// The settings that were to be set, or one that changes nothing.
+std::string setting_words(const SettingTexts& settings) {
+  if (settings.empty()) return " weight=100";
+  std::string words;
+  for (const auto& [key, value] : settings) {
+    const char* quote = value.find(' ') == std::string::npos ? "" : "\"";
+    words += fmt::format(" {0}{1}={2}{0}", quote, key, value);
+  }
+  return words;
+}
+
+// Empty if there is such a tenant, or if that is not known.
+std::string advice_on_tenant(const Endpoints& endpoints, const Request& request) {
+  const auto status = live_status(endpoints);
+  if (!status) return "";
+  std::vector<std::string_view> names;
+  for (const auto& [slot, record] : status->snapshot.tenants) names.push_back(name_of(record));
+  if (std::ranges::find(names, request.tenant) != names.end()) return "";
+  if (const std::string_view near = nearest(request.tenant, names); !near.empty())
+    return fmt::format("did you mean '{}'?", near);
+  if (request.op != "set" && request.op != "attach" && request.op != "run") return "";
+  return fmt::format("'gpushare set --create {}{}' makes it", request.tenant,
+                     setting_words(request.settings));
+}
+
 }  // namespace
+
+ExitCode report_refusal(const Endpoints& endpoints, const Request& request, const Error& error) {
+  const ExitCode code = report(error);
+  if (code != kExitUsage || request.tenant.empty() || request.create.value_or(false)) return code;
+  if (const std::string advice = advice_on_tenant(endpoints, request); !advice.empty())
+    fmt::print(stderr, "gpushare: {}\n", advice);
+  return code;
+}
 
 void warn_of_no_effect(const Endpoints& endpoints, const SettingTexts& settings, bool has_shim) {
   if (settings.empty()) return;
@@ -36,18 +69,6 @@ void warn_of_no_effect(const Endpoints& endpoints, const SettingTexts& settings,
   input.status = std::move(*status);
   for (const std::string& line : without_effect(settings, check_limits(input), has_shim))
     fmt::print(stderr, "gpushare: warning: {}\n", line);
-}
-
-std::string advice_on_tenant(const Endpoints& endpoints, const std::string& tenant, bool may_make) {
-  const auto status = live_status(endpoints);
-  if (!status) return "";
-  std::vector<std::string_view> names;
-  for (const auto& [slot, record] : status->snapshot.tenants) names.push_back(name_of(record));
-  if (std::ranges::find(names, tenant) != names.end()) return "";
-  if (const std::string_view near = nearest(tenant, names); !near.empty())
-    return fmt::format("did you mean '{}'?", near);
-  if (!may_make) return "";
-  return fmt::format("'gpushare set --create {} weight=100' makes it", tenant);
 }
 
 uint32_t processes_on_gpus(const Endpoints& endpoints, const std::string& tenant) {

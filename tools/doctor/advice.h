@@ -8,7 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "tools/agent/protocol.h"
 #include "tools/base/endpoints.h"
+#include "tools/base/report.h"
 
 namespace gpushare {
 
@@ -17,9 +19,9 @@ using SettingTexts = std::vector<std::pair<std::string, std::string>>;
 // Prints a warning to standard error for each of `settings` that does not bind (doctor/limits.h).
 void warn_of_no_effect(const Endpoints& endpoints, const SettingTexts& settings, bool has_shim);
 
-// What to say when a request failed that named `tenant`: which one is perhaps meant, or, if
-// `may_make`, how the tenant is made. Empty if there is such a tenant, or if that is not known.
-std::string advice_on_tenant(const Endpoints& endpoints, const std::string& tenant, bool may_make);
+// Reports why the agent has refused the request, and where there is no such tenant which one is
+// perhaps meant, or how it is made, if that is of use for what was asked.
+ExitCode report_refusal(const Endpoints& endpoints, const Request& request, const Error& error);
 
 // The number of processes that the tenant has on GPUs now; 0 also if that is not known.
 uint32_t processes_on_gpus(const Endpoints& endpoints, const std::string& tenant);

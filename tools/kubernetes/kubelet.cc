@@ -143,6 +143,8 @@ class ResourceServer::Service final : public v1beta1::DevicePlugin::Service {
         added->set_host_path(node);
         added->set_permissions("rw");
       }
+      for (const std::string& device : allocation->cdi_devices)
+        one->add_cdi_devices()->set_name(device);
     }
     return grpc::Status::OK;
   }

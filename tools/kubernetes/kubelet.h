@@ -23,6 +23,7 @@ struct Allocation {
   std::vector<Mount> mounts;
   std::vector<std::string> device_nodes;  // of the host, at the same place in the container
   std::map<std::string, std::string> annotations;
+  std::vector<std::string> cdi_devices{};  // "nvidia.com/gpu=GPU-..."
 };
 
 // What a resource answers. Called on threads of the server, several at once. An error refuses the

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <filesystem>
 
@@ -37,6 +39,18 @@ std::optional<uint64_t> bytes_of(const Invocation& invocation, const char* optio
   TenantSettings scratch;
   if (!apply_setting(scratch, "memory_max", invocation.text(option))) return std::nullopt;
   return scratch.memory_max;
+}
+
+// VENDOR/CLASS, of letters, digits and what may stand between them.
+bool is_cdi_kind(const std::string& kind) {
+  const auto is_part = [](std::string_view part) {
+    return !part.empty() && std::ranges::all_of(part, [](unsigned char c) {
+      return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_';
+    });
+  };
+  const size_t slash = kind.find('/');
+  return slash != std::string::npos && is_part(std::string_view(kind).substr(0, slash)) &&
+         is_part(std::string_view(kind).substr(slash + 1));
 }
 
 ExitCode run(const Invocation& invocation) {
@@ -74,6 +88,9 @@ ExitCode run(const Invocation& invocation) {
   options.is_shim_preloaded = invocation.has("shim");
   options.passes_devices = invocation.has("pass-devices");
   options.is_agent_required = invocation.has("require-agent");
+  options.cdi_kind = invocation.text("cdi");
+  if (!options.cdi_kind.empty() && !is_cdi_kind(options.cdi_kind))
+    return invocation.wrong("--cdi is a kind of CDI devices, such as nvidia.com/gpu");
   if (::access(options.api_server.token_file.c_str(), R_OK) != 0)
     options.api_server.token_file.clear();
   if (::access(options.api_server.ca_file.c_str(), R_OK) != 0) options.api_server.ca_file.clear();
@@ -126,6 +143,10 @@ Command program() {
                   {"shim", 0, "", "Preload the shim in containers (not in those with musl)"},
                   {"pass-devices", 0, "",
                    "Give containers the GPUs' device files, where no runtime of NVIDIA's does"},
+                  {"cdi", 0, "KIND",
+                   "Give containers their GPUs as CDI devices of this kind, by UUID, such as "
+                   "nvidia.com/gpu, in place of NVIDIA_VISIBLE_DEVICES; untried on a cluster, "
+                   "for Kubernetes 1.28 and newer"},
                   {"require-agent", 0, "",
                    "A container does not start before its pod is a tenant"}},
       .examples = {"gpushare-device-plugin --node gpu-1 --shares 10"},

@@ -123,7 +123,7 @@ void Plugin::tell_agent() {
       log_warning("pod {}", complaint);
     // Before the pods are known, none may be taken for one that has gone.
     if (!has_pods_ || !is_agent_there_) return;
-    steps = tenants_.steps();
+    steps = tenants_.steps(MonotonicClock().now());
   }
   for (const PodTenants::Step& step : steps) {
     const auto line = agent_->ask(step.request);
@@ -135,7 +135,6 @@ void Plugin::tell_agent() {
     }
     const auto done = decode_done(*line);
     const bool is_gone = !done && step.request.op == "remove";
-    if (!done && !is_gone) say_once(refusal_, step.tenant + ": " + done.error().message());
     if (done && step.request.op == "set") {
       std::string settings;
       for (const auto& [key, value] : step.request.settings)
@@ -144,7 +143,12 @@ void Plugin::tell_agent() {
     }
     if (done && step.request.op == "remove") log_info("tenant {} is gone", step.tenant);
     const std::lock_guard lock(mutex_);
-    tenants_.told(step);
+    if (done || is_gone) {
+      tenants_.told(step);
+    } else if (tenants_.refused(step, done.error().message(), MonotonicClock().now())) {
+      log_warning("tenant {}: {} is refused, and tried again: {}", step.tenant, step.request.op,
+                  done.error().message());
+    }
     changed_.notify_all();
   }
 }
@@ -255,8 +259,13 @@ Result<Allocation> Plugin::allocate_shares(const Ids& ids) const {
   const std::vector<std::string> uuids = gpus_of(ids);
   const std::string gpus = fmt::format("{}", fmt::join(uuids, ","));
   Allocation allocation;
-  allocation.environment = {{"NVIDIA_VISIBLE_DEVICES", gpus},
-                            {"GPUSHARE_SHARES", std::to_string(ids.size())}};
+  allocation.environment = {{"GPUSHARE_SHARES", std::to_string(ids.size())}};
+  // Either way alone: NVIDIA's runtime would give the GPUs a second time.
+  if (options_.cdi_kind.empty())
+    allocation.environment["NVIDIA_VISIBLE_DEVICES"] = gpus;
+  else
+    for (const std::string& uuid : uuids)
+      allocation.cdi_devices.push_back(options_.cdi_kind + "=" + uuid);
   allocation.annotations = {{"gpushare.io/gpus", gpus},
                             {"gpushare.io/shares", std::to_string(ids.size())}};
   const std::filesystem::path run = std::filesystem::path(options_.endpoints.socket).parent_path();
@@ -298,9 +307,11 @@ Result<> Plugin::await_tenant(const Ids& ids) {
         return is_agent_there_ && tenants_.is_settled(container.name_space, container.pod);
       };
       if (changed_.wait_for(lock, kTenantPatience, is_settled)) return {};
-      trouble = fmt::format(
-          "{}/{} has no tenant yet: {}", container.name_space, container.pod,
-          !is_agent_there_ ? "no agent answers" : "the API server does not show the pod");
+      trouble = fmt::format("{}/{} has no tenant yet: {}", container.name_space, container.pod,
+                            !is_agent_there_ ? "no agent answers"
+                            : tenants_.is_known(container.name_space, container.pod)
+                                ? "the agent has refused it"
+                                : "the API server does not show the pod");
       break;
     }
   }

@@ -32,6 +32,8 @@ struct PluginOptions {
   std::string library;  // of the shim, to be mounted; empty: none
   bool is_shim_preloaded = false;
   bool passes_devices = false;  // the GPUs' device nodes, where no runtime of NVIDIA's does
+  // The kind of CDI devices by which containers get their GPUs; empty: not so.
+  std::string cdi_kind;
   bool is_agent_required = false;
 };
 
@@ -71,7 +73,7 @@ class Plugin {
   std::pair<uint64_t, int64_t> kubelet_{};  // inode and time of its socket; zero: not registered
   std::vector<std::unique_ptr<ResourceServer>> servers_;
   PodNames named_;  // what was written last
-  std::string agent_trouble_, file_trouble_, kubelet_trouble_, api_trouble_, refusal_;
+  std::string agent_trouble_, file_trouble_, kubelet_trouble_, api_trouble_;
 };
 
 }  // namespace gpushare

@@ -21,7 +21,7 @@ void PodTenants::change(const Pod& pod) {
   pods_.insert_or_assign(pod.object_uid, pod);
   auto wanted = wanted_of(pod, rules_);
   if (!wanted) {
-    tenants_.erase(pod.object_uid);
+    forget_tenant(pod.object_uid);
     return;
   }
   for (const std::string& complaint : wanted->complaints)
@@ -35,15 +35,27 @@ void PodTenants::change(const Pod& pod) {
                                       .cgroups = pod_cgroups(pod, driver_, cgroup_root_)});
 }
 
+void PodTenants::forget_tenant(const std::string& uid) {
+  const auto tenant = tenants_.find(uid);
+  if (tenant == tenants_.end()) return;
+  std::erase_if(refused_,
+                [&](const auto& entry) { return entry.first.tenant == tenant->second.name; });
+  tenants_.erase(tenant);
+}
+
 void PodTenants::remove(const Pod& pod) {
   pods_.erase(pod.object_uid);
-  tenants_.erase(pod.object_uid);
+  forget_tenant(pod.object_uid);
   std::erase_if(complained_, [&](const std::string& complaint) {
     return complaint.starts_with(pod.full_name() + ": ");
   });
 }
 
-std::vector<PodTenants::Step> PodTenants::steps() const {
+PodTenants::StepName PodTenants::name_of(const Step& step) {
+  return {.tenant = step.tenant, .op = step.request.op, .cgroup = step.request.cgroup};
+}
+
+std::vector<PodTenants::Step> PodTenants::steps(Time now) const {
   std::vector<Step> steps;
   std::set<std::string> wanted;
   for (const auto& [uid, tenant] : tenants_) wanted.insert(tenant.name);
@@ -61,10 +73,24 @@ std::vector<PodTenants::Step> PodTenants::steps() const {
       if (told == told_.end() || !told->second.cgroups.contains(cgroup))
         steps.push_back({tenant.name, {.op = "attach", .tenant = tenant.name, .cgroup = cgroup}});
   }
+  std::erase_if(steps, [&](const Step& step) {
+    const auto refusal = refused_.find(name_of(step));
+    return refusal != refused_.end() && refusal->second.settings == step.request.settings &&
+           now < refusal->second.next;
+  });
   return steps;
 }
 
+bool PodTenants::refused(const Step& step, const std::string& why, Time now) {
+  Refusal& refusal = refused_[name_of(step)];
+  refusal.pause = std::clamp(2 * refusal.pause, kFirstRetry, kLastRetry);
+  refusal.next = now + refusal.pause;
+  refusal.settings = step.request.settings;
+  return std::exchange(refusal.why, why) != why;
+}
+
 void PodTenants::told(const Step& step) {
+  refused_.erase(name_of(step));
   if (step.request.op == "remove") {
     told_.erase(step.tenant);
   } else if (step.request.op == "set") {
@@ -76,6 +102,7 @@ void PodTenants::told(const Step& step) {
 
 void PodTenants::forget_told(const std::vector<std::string>& present) {
   told_.clear();
+  refused_.clear();
   for (const std::string& name : present)
     if (name.starts_with(kTenantPrefix)) told_[name];
 }

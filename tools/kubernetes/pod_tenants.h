@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "shmctl/base/clock.h"
 #include "tools/agent/protocol.h"
 #include "tools/exporter/pod_names.h"
 #include "tools/kubernetes/cgroup.h"
@@ -41,9 +42,14 @@ class PodTenants {
     Request request;
   };
   // What the agent is to be told now. A tenant is made before its cgroups are attached.
-  std::vector<Step> steps() const;
-  // The agent has done it, or has refused, which it would do again.
+  std::vector<Step> steps(Time now) const;
+  // The agent has done it.
   void told(const Step& step);
+  // The agent has not: it is asked again after a while, and ever more rarely, or at once when the
+  // step is another. Returns whether `why` is new for this step.
+  bool refused(const Step& step, const std::string& why, Time now);
+  static constexpr Nanos kFirstRetry = std::chrono::seconds{1};
+  static constexpr Nanos kLastRetry = std::chrono::seconds{60};
   // Another agent answers, which may know nothing. `present`: the tenants that it has. Those of
   // pods that are gone will be removed.
   void forget_told(const std::vector<std::string>& present);
@@ -63,12 +69,26 @@ class PodTenants {
     std::set<std::string> cgroups;
   };
 
+  struct StepName {
+    std::string tenant, op, cgroup;
+    auto operator<=>(const StepName&) const = default;
+  };
+  struct Refusal {
+    std::vector<std::pair<std::string, std::string>> settings;
+    std::string why;
+    Nanos pause{};
+    Time next{};
+  };
+  static StepName name_of(const Step& step);
+  void forget_tenant(const std::string& uid);  // of the pod's object
+
   ShareRules rules_;
   CgroupDriver driver_;
   std::string cgroup_root_;
   std::map<std::string, Pod> pods_;           // by the object's UID
   std::map<std::string, PodTenant> tenants_;  // of those that ask for something
   std::map<std::string, Told> told_;          // by tenant
+  std::map<StepName, Refusal> refused_;
   std::set<std::string> complained_;
   std::vector<std::string> complaints_;
 };

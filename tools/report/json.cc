@@ -16,7 +16,7 @@ Json line_json(const char* what, const ReportLine& line) {
   Json json{{what, line.name},
             {"gpu_hours", static_cast<double>(had.used_ms) / 3.6e6},
             {"share", line.share},
-            {"target", line.target},
+            {"target", line.target ? Json(*line.target) : Json()},
             {"waiting_s", static_cast<double>(had.waiting_ms) / 1e3},
             {"throttled_s", static_cast<double>(had.throttled_ms) / 1e3},
             {"stopped_s", static_cast<double>(had.stopped_ms) / 1e3},
@@ -107,7 +107,7 @@ std::string report_text(const ReportSummary& summary) {
       table.add({printable(line.name),
                  fmt::format("{:.3f}", static_cast<double>(line.amounts.used_ms) / 3.6e6),
                  fmt::format("{:.1f}%", line.share * 100),
-                 fmt::format("{:.1f}%", line.target * 100),
+                 line.target ? fmt::format("{:.1f}%", *line.target * 100) : "-",
                  duration_text(std::chrono::milliseconds(line.amounts.waiting_ms)),
                  duration_text(std::chrono::milliseconds(line.amounts.throttled_ms))});
     if (table.is_empty()) return;

@@ -44,28 +44,33 @@ std::string millis(uint64_t us) { return fmt::format("{:.2f} ms", static_cast<do
 // A bar for the share and a line for the target, both of one GPU.
 std::string meter(const ReportLine& line, double most) {
   const double scale = 160 / std::max(most, 1e-9);
+  const std::string mark =
+      line.target ? fmt::format(R"(<rect x="{:.1f}" width="2" height="14" fill="currentColor"/>)",
+                                std::min(*line.target * scale, 158.0))
+                  : "";
   return fmt::format(
       R"(<svg class="meter" viewBox="0 0 160 14"><rect width="{:.1f}" height="10" y="2" fill="{}"/>)"
-      R"(<rect x="{:.1f}" width="2" height="14" fill="currentColor"/></svg>)",
-      line.share * scale, kColours[0], std::min(line.target * scale, 158.0));
+      "{}</svg>",
+      line.share * scale, kColours[0], mark);
 }
 
 void add_lines(std::string& out, const char* title, const char* what,
                const std::vector<ReportLine>& lines, bool has_targets) {
   double most = 0;
-  for (const ReportLine& line : lines) most = std::max({most, line.share, line.target});
+  for (const ReportLine& line : lines) most = std::max({most, line.share, line.target.value_or(0)});
   out += fmt::format(
       "<h2>{}</h2><div class=\"wide\"><table><tr><th>{}<th>GPU hours<th>share{}"
       "<th>waiting<th>throttled<th>stopped</tr>\n",
       title, what, has_targets ? "<th>target<th class=\"l\">share | target" : "");
   for (const ReportLine& line : lines)
-    out += fmt::format("<tr><td>{}<td>{}<td>{}{}<td>{}<td>{}<td>{}</tr>\n", markup_text(line.name),
-                       hours(line.amounts.used_ms), percent(line.share),
-                       has_targets ? fmt::format("<td>{}<td class=\"l\">{}", percent(line.target),
-                                                 meter(line, most))
-                                   : "",
-                       duration(line.amounts.waiting_ms), duration(line.amounts.throttled_ms),
-                       duration(line.amounts.stopped_ms));
+    out += fmt::format(
+        "<tr><td>{}<td>{}<td>{}{}<td>{}<td>{}<td>{}</tr>\n", markup_text(line.name),
+        hours(line.amounts.used_ms), percent(line.share),
+        has_targets ? fmt::format("<td>{}<td class=\"l\">{}",
+                                  line.target ? percent(*line.target) : "-", meter(line, most))
+                    : "",
+        duration(line.amounts.waiting_ms), duration(line.amounts.throttled_ms),
+        duration(line.amounts.stopped_ms));
   out += "</table></div>\n";
 }
 

@@ -15,7 +15,8 @@ std::vector<ReportLine> lines_of(const std::map<std::string, UsageAmounts>& sums
     ReportLine line{.name = name, .amounts = amounts};
     if (watched_ms > 0) {
       line.share = static_cast<double>(amounts.used_ms) / static_cast<double>(watched_ms);
-      line.target = static_cast<double>(amounts.entitled_ms) / static_cast<double>(watched_ms);
+      if (amounts.entitled_ms > 0)
+        line.target = static_cast<double>(amounts.entitled_ms) / static_cast<double>(watched_ms);
     }
     lines.push_back(std::move(line));
   }

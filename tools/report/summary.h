@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,8 @@ struct ReportLine {
   std::string name;
   UsageAmounts amounts;
   // GPU time in parts of the time that the agent watched, of all GPUs shown. 1 is one GPU.
-  double share = 0, target = 0;
+  double share = 0;
+  std::optional<double> target{};  // nullopt: the policy aims at no share, as where jobs take turns
 };
 
 struct ReportGpu {

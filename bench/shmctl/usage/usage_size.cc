@@ -75,7 +75,9 @@ int run(const std::string& path, uint32_t gpus, uint32_t tenants, uint32_t days,
   const auto day = read_usage(path, {.since = end - 86'400, .until = end});
   const std::chrono::duration<double, std::milli> read = std::chrono::steady_clock::now() - begun;
   auto database = Database::open(path);  // no other writer is there
-  const auto fine = database ? database->ask("SELECT count(*) FROM samples WHERE tier=0")
+  const auto fine = database ? database->ask(
+                                   "SELECT (SELECT count(*) FROM samples WHERE tier=0)+"
+                                   "(SELECT total(count) FROM packs WHERE tier=0)")
                              : Result<int64_t>(std::unexpected(database.error()));
   if (!day || !fine) return 1;
   fmt::print(

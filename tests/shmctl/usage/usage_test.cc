@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,9 +11,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <optional>
 #include <random>
 
 #include "shmctl/program/temp_folder.h"
+#include "shmctl/usage/pack.h"
 #include "shmctl/usage/reader.h"
 #include "shmctl/usage/store.h"
 
@@ -41,7 +46,16 @@ uint64_t used_ms(const UsageHistory& history) {
 class UsageFile : public ::testing::Test {
  protected:
   TempFolder folder_ = *TempFolder::make("usage-test");
-  const UsageFileOptions options_{.path = folder_.at("usage.db")};
+  // Packs are so small that every test has some.
+  const UsageFileOptions options_{.path = folder_.at("usage.db"), .pack_samples = 7};
+
+  // What the file answers to a question of SQL.
+  int64_t ask(const char* sql) {
+    auto database = Database::open(options_.path);
+    const auto answer = database ? database->ask(sql) : Result<int64_t>(-1);
+    EXPECT_TRUE(answer) << answer.error().message();
+    return answer.value_or(-1);
+  }
 
   UsageStore open() {
     auto store = UsageStore::open(options_);
@@ -78,6 +92,49 @@ TEST(UsageCodec, AnyBytesAreASampleOrNone) {
     }
   }
   EXPECT_EQ(decode_sample("\xFF"), std::nullopt);
+}
+
+NumberedSamples samples_like_measured_ones(std::mt19937_64& random, uint32_t count) {
+  NumberedSamples samples;
+  WallSeconds start = static_cast<WallSeconds>(random() % 3) * kBegin - 1000;
+  for (uint32_t i = 0; i < count; ++i) {
+    NumberedSample& sample = samples[start += 1 + static_cast<WallSeconds>(random() % 20)];
+    sample.watched_ms = 10'000 - random() % 3;
+    for (uint32_t series = 0; series < 40; ++series) {
+      if (random() % 4 == 0) continue;
+      const auto some = [&](uint64_t most) {
+        return random() % 9 == 0 ? random() : random() % most;
+      };
+      sample.amounts[series * series] = {.used_ms = 1 + some(40),
+                                         .entitled_ms = 100 * i,
+                                         .waiting_ms = series % 2 == 0 ? some(2000) : 0,
+                                         .p99_us = series == 7 ? 70'000 + some(400) : 0,
+                                         .target_us = series == 7 ? 80'000U : 0};
+    }
+  }
+  return samples;
+}
+
+TEST(UsagePack, WhatIsPackedIsUnpacked) {
+  std::mt19937_64 random(3);
+  for (const uint32_t count : {1U, 2U, 7U, 180U}) {
+    const NumberedSamples samples = samples_like_measured_ones(random, count);
+    EXPECT_EQ(decode_pack(encode_pack(samples)), samples);
+  }
+  EXPECT_EQ(decode_pack(encode_pack({{-7, {.watched_ms = UINT64_MAX, .amounts = {}}}})),
+            (NumberedSamples{{-7, {.watched_ms = UINT64_MAX, .amounts = {}}}}));
+}
+
+TEST(UsagePack, AByteThatIsWrongIsNoticed) {
+  std::mt19937_64 random(4);
+  const std::string good = encode_pack(samples_like_measured_ones(random, 20));
+  for (int round = 0; round < 500; ++round) {
+    std::string bytes = good;
+    char& byte = bytes[random() % bytes.size()];
+    byte = static_cast<char>(byte ^ (1 << random() % 8));
+    EXPECT_EQ(decode_pack(bytes), std::nullopt);
+    EXPECT_EQ(decode_pack(std::string_view(good).substr(0, random() % good.size())), std::nullopt);
+  }
 }
 
 TEST_F(UsageFile, ASampleIsInEveryLengthOfTime) {
@@ -126,6 +183,138 @@ TEST_F(UsageFile, AClockThatWasInTheNextCenturyLosesNothing) {
   for (int i = 0; i < 200; ++i) ASSERT_TRUE(store.write(write_of(kBegin + 3'000'000'000 + 10 * i)));
   ASSERT_TRUE(store.write(write_of(kBegin + 10)));
   EXPECT_EQ(used_ms(read()), 8000U);
+}
+
+TEST_F(UsageFile, WhatIsPackedIsAddedToAndRead) {
+  {
+    UsageStore store = open();
+    for (int i = 0; i < 100; ++i) ASSERT_TRUE(store.write(write_of(kBegin + 10 * i)));
+    for (int i = 0; i < 30; ++i) ASSERT_TRUE(store.write(write_of(kBegin + 10 * i, 1)));
+  }
+  EXPECT_GT(ask("SELECT count(*) FROM packs WHERE tier=0"), 10);
+  EXPECT_LE(ask("SELECT count(*) FROM samples"), 40);
+  const UsageHistory history = read();
+  EXPECT_EQ(history.step, 10);
+  EXPECT_EQ(history.samples.size(), 100U);
+  EXPECT_EQ(used_ms(history), 400'030U);
+  EXPECT_EQ(history.samples.at(kBegin + 290).watched_ms, 20'000U);
+  EXPECT_EQ(history.samples.at(kBegin + 300).watched_ms, 10'000U);
+  const UsageHistory part = read(kBegin + 200, kBegin + 400);
+  EXPECT_EQ(part.samples.size(), 20U);
+  EXPECT_EQ(used_ms(part), 80'010U);
+}
+
+// 64 MiB hold a week of 400 series, 60,480 samples of ten seconds, beside the log, the jobs, and
+// what is coarser. A tenth of the series shows what a pack takes of each.
+TEST_F(UsageFile, AWeekOfFiftyTenantsOnEightGpusFits) {
+  auto store = UsageStore::open({.path = options_.path});
+  ASSERT_TRUE(store);
+  std::mt19937 random(5);
+  const auto write = [&](int count) {
+    static WallSeconds start = kBegin;
+    for (; count > 0; --count, start += 10) {
+      UsageWrite what;
+      what.start = start;
+      what.sample.watched_ms = 10'000;
+      for (int64_t tenant = 0; tenant < 5; ++tenant)
+        for (uint32_t gpu = 0; gpu < 8; ++gpu)
+          what.sample.amounts[{.tenant = std::to_string(tenant), .uid = tenant, .gpu = gpu}] = {
+              .used_ms = 180 + random() % 40,
+              .entitled_ms = 200,
+              .waiting_ms = 9700 + random() % 100};
+      ASSERT_TRUE(store->write(what));
+    }
+  };
+  const auto bytes_of_packs = [&] {
+    return ask("SELECT sum(length(data)) FROM packs WHERE tier=0");
+  };
+  write(1000);
+  const int64_t before = bytes_of_packs();
+  write(1800);  // ten packs
+  EXPECT_LE((bytes_of_packs() - before) * 10 / 1800 * 60'480, 42 << 20);
+}
+
+// A tenant for each job, as under Slurm: the names of those that no sample has any more go.
+TEST_F(UsageFile, SeriesThatNothingNamesGo) {
+  {
+    UsageStore store = open();
+    for (int i = 0; i < 60; ++i) ASSERT_TRUE(store.write(write_of(kBegin + 10 * i)));
+  }
+  {
+    auto database = Database::open(options_.path);
+    ASSERT_TRUE(database);
+    ASSERT_TRUE(database->run(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<25000) "
+        "INSERT INTO series(tenant,uid,gpu,priority) SELECT 'slurm/' || i, 0, 0, 1 FROM n"));
+  }
+  {
+    UsageStore store = open();
+    for (int i = 0; i < 60; ++i) ASSERT_TRUE(store.write(write_of(kBegin + 10 * (60 + i))));
+  }
+  EXPECT_EQ(ask("SELECT count(*) FROM series"), 1);
+  EXPECT_EQ(used_ms(read()), 480'000U);
+}
+
+// As the version before packs left it; also when it is full.
+TEST_F(UsageFile, AFileOfTheFirstLayoutIsTakenOver) {
+  for (const bool is_full : {false, true}) {
+    std::filesystem::remove(options_.path);
+    std::filesystem::remove(options_.path + "-wal");
+    UsageFileOptions options{.path = options_.path, .most_bytes = kLeastUsageBytes};
+    options.pack_samples = 1'000'000;
+    {
+      auto store = UsageStore::open(options);
+      ASSERT_TRUE(store);
+      for (int i = 0; i < 100; ++i) ASSERT_TRUE(store->write(write_of(kBegin + 10 * i)));
+    }
+    {
+      auto database = Database::open(options_.path);
+      ASSERT_TRUE(database);
+      ASSERT_TRUE(database->run("DROP TABLE packs; PRAGMA user_version=1"));
+      // More than the limit leaves to it, beside its log.
+      NumberedSample large{.watched_ms = 10'000, .amounts = {}};
+      for (uint32_t series = 0; series < 375; ++series)
+        large.amounts[series] = {.used_ms = uint64_t{1'000'000'000'000} + series};
+      const std::string bytes = encode_sample(large);
+      auto insertion = database->prepare("INSERT INTO samples VALUES(0,?,?)");
+      ASSERT_TRUE(insertion);
+      for (int i = 0; is_full && i < 1700; ++i) {
+        insertion->bind(0, i * 10);
+        insertion->bind_bytes(1, bytes);
+        ASSERT_TRUE(insertion->run());
+      }
+    }
+    EXPECT_EQ(used_ms(read()), 400'000U) << "by who does not write it";
+    options.pack_samples = 7;
+    auto store = UsageStore::open(options);
+    ASSERT_TRUE(store) << store.error().message();
+    for (int i = 100; i < 300; ++i) {
+      const auto written = store->write(write_of(kBegin + 10 * i));
+      ASSERT_TRUE(written) << i << ": " << written.error().message();
+    }
+    EXPECT_EQ(used_ms(read()), 1'200'000U);
+    EXPECT_GT(ask("SELECT count(*) FROM packs"), 10);
+    EXPECT_LE(std::filesystem::file_size(options_.path), kLeastUsageBytes);
+  }
+}
+
+TEST_F(UsageFile, APackThatIsBrokenIsLeftOutAndSaid) {
+  {
+    UsageStore store = open();
+    for (int i = 0; i < 100; ++i) ASSERT_TRUE(store.write(write_of(kBegin + 10 * i)));
+  }
+  {
+    auto database = Database::open(options_.path);
+    ASSERT_TRUE(database);
+    ASSERT_TRUE(database->run(
+        "UPDATE packs SET data=substr(data,1,10)||x'5A5A'||substr(data,13) WHERE id=2"));
+  }
+  UsageStore store = open();
+  ASSERT_TRUE(store.write(write_of(kBegin + 1000)));
+  const UsageHistory history = read();
+  EXPECT_EQ(history.broken, 7U);
+  EXPECT_EQ(history.samples.size(), 94U);
+  EXPECT_FALSE(std::filesystem::exists(options_.path + ".bad"));
 }
 
 TEST_F(UsageFile, AFileOfANewerLayoutIsLeftAlone) {
@@ -233,7 +422,7 @@ TEST_F(UsageFile, SurvivesAHundredKillsWhileWriting) {
     if (child == 0) {
       auto store = UsageStore::open(options_);
       if (!store) ::_exit(1);
-      for (uint32_t i = 0;; ++i) {
+      for (uint32_t i = said;; ++i) {
         if (!store->write(write_of(kBegin + 10 * (i % 300), 1))) ::_exit(2);
         if (::write(pipe[1], "x", 1) != 1) ::_exit(3);
       }
@@ -254,6 +443,7 @@ TEST_F(UsageFile, SurvivesAHundredKillsWhileWriting) {
   EXPECT_GE(used_ms(history), said);
   EXPECT_LE(used_ms(history), said + 100U);
   EXPECT_GT(said, 50U);
+  EXPECT_GT(ask("SELECT count(*) FROM packs"), 5);
   EXPECT_FALSE(std::filesystem::exists(options_.path + ".bad"));
 }
 
@@ -279,6 +469,82 @@ TEST_F(UsageFile, IsReadWholeWhileItIsWritten) {
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   EXPECT_GT(before, 0U);
+}
+
+// A file system of its own, which is too small, or which another program fills.
+class UsageOnASmallDisk : public UsageFile {
+ protected:
+  // Runs in a child, whose exit is 1 for false and 77 where nothing can be mounted.
+  int exit_on_disk(const char* options, const std::function<bool()>& body) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (::unshare(CLONE_NEWNS | (::geteuid() == 0 ? 0 : CLONE_NEWUSER)) != 0 ||
+          ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+          ::mount("none", folder_.path().c_str(), "tmpfs", 0, options) != 0)
+        ::_exit(77);
+      ::_exit(body() ? 0 : 1);
+    }
+    int state = 0;
+    ::waitpid(child, &state, 0);
+    return WIFEXITED(state) ? WEXITSTATUS(state) : -1;
+  }
+  bool is_written(UsageStore& store, int i) {
+    const auto written = store.write(write_of(kBegin + 10 * i, 1));
+    if (!written) std::fprintf(stderr, "%d: %s\n", i, written.error().message().c_str());
+    return written.has_value();
+  }
+};
+
+TEST_F(UsageOnASmallDisk, WhatAnotherProgramFillsIsWrittenAgainWhenThereIsRoom) {
+  const int exit = exit_on_disk("size=4m", [&] {
+    std::optional<UsageStore> store(open());
+    int i = 0;
+    for (; i < 50; ++i)
+      if (!is_written(*store, i)) return false;
+    const std::string filling = folder_.at("filling");
+    std::ofstream(filling) << std::string(8 << 20, 'x');
+    // What is in the log already takes some more.
+    while (store->write(write_of(kBegin + 10 * i, 1)))
+      if (++i > 10'000) return false;
+    store.reset();
+    if (const auto read = read_usage(options_.path, {.since = kBegin, .until = kBegin + 100'000});
+        read && used_ms(*read) != static_cast<uint64_t>(i))
+      return false;
+    std::filesystem::remove(filling);
+    store.emplace(open());
+    const int end = i + 50;
+    for (; i < end; ++i)
+      if (!is_written(*store, i)) return false;
+    return used_ms(read(kBegin, kBegin + 1'000'000)) == static_cast<uint64_t>(end);
+  });
+  if (exit == 77) GTEST_SKIP() << "no file system can be mounted";
+  EXPECT_EQ(exit, 0);
+}
+
+TEST_F(UsageOnASmallDisk, ADiskThatIsSmallerThanTheLimitHoldsTheLatest) {
+  const int exit = exit_on_disk("size=3m", [&] {
+    UsageStore store = open();
+    UsageWrite what = write_of(kBegin);
+    std::mt19937 random(8);
+    for (int i = 0; i < 900; ++i) {
+      what.start = kBegin + 10 * i;
+      for (int tenant = 0; tenant < 200; ++tenant)
+        what.sample.amounts[{.tenant = std::to_string(tenant)}] = {.used_ms = random(),
+                                                                   .entitled_ms = random()};
+      if (const auto written = store.write(what); !written) {
+        std::fprintf(stderr, "%d: %s\n", i, written.error().message().c_str());
+        return false;
+      }
+    }
+    const UsageHistory first = read(kBegin, kBegin + 300),
+                       last = read(kBegin + 8400, kBegin + 9000);
+    if (first.samples.size() < 30 && last.samples.size() == 60) return true;
+    std::fprintf(stderr, "first %zu of 30 samples, last %zu of 60\n", first.samples.size(),
+                 last.samples.size());
+    return false;
+  });
+  if (exit == 77) GTEST_SKIP() << "no file system can be mounted";
+  EXPECT_EQ(exit, 0);
 }
 
 }  // namespace

@@ -109,6 +109,12 @@ TEST(Gpushare, ATenantThatIsNotThereIsSuggestedOrMade) {
   };
   EXPECT_NE(complaint({"set", "reserch", "weight=3"}).find("did you mean 'research'?"),
             std::string::npos);
+  EXPECT_NE(complaint({"set", "new", "memory_max=1.5G", "max=1 2"})
+                .find("'gpushare set --create new memory_max=1.5G \"max=1 2\"'"),
+            std::string::npos)
+      << "what was to be set is not to be typed again";
+  EXPECT_NE(complaint({"run", "--tenant", "new", "--", "true"}).find("'gpushare set --create new"),
+            std::string::npos);
   EXPECT_NE(complaint({"attach", "12", "new"}).find("'gpushare set --create new weight=100'"),
             std::string::npos);
   EXPECT_EQ(complaint({"freeze", "research"}), "gpushare: gpushared: there is no tenant\n")

@@ -42,6 +42,17 @@ TEST(GpushareStatus, CutsNothingWhereThereIsNoTerminalOrIfAsked) {
   EXPECT_TRUE(shows_it({"--once", "--wide"}, "COLUMNS=60"));
 }
 
+TEST(GpushareQueue, CutsNothingWhereThereIsNoTerminalOrIfAsked) {
+  const TempPlane plane(Nanos{}, true);
+  const auto shows_it = [&](std::vector<std::string> words, const char* columns) {
+    return run_tool("gpushare", words, {plane.variable(), columns})
+        .out.contains("python train.py --epochs 90");
+  };
+  EXPECT_TRUE(shows_it({"queue"}, "COLUMNS="));
+  EXPECT_FALSE(shows_it({"queue"}, "COLUMNS=60"));
+  EXPECT_TRUE(shows_it({"queue", "--wide"}, "COLUMNS=60"));
+}
+
 TEST(GpushareStatus, AsksTheSocketWhereThereIsNoControlPlane) {
   FakeAgent agent([](const std::string&) {
     const PlaneSnapshot snapshot = fake_snapshot({.processes = 7}, MonotonicClock().now());

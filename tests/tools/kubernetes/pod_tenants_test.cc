@@ -21,7 +21,7 @@ class PodTenantsTest : public ::testing::Test {
   // What the agent is told, which does all of it.
   std::vector<std::string> tell() {
     std::vector<std::string> told;
-    for (const PodTenants::Step& step : tenants_.steps()) {
+    for (const PodTenants::Step& step : tenants_.steps(now_)) {
       told.push_back(step.request.op + " " + step.tenant + step.request.cgroup);
       tenants_.told(step);
     }
@@ -29,6 +29,7 @@ class PodTenantsTest : public ::testing::Test {
   }
   using Told = std::vector<std::string>;
 
+  Time now_{};
   PodTenants tenants_{{}, CgroupDriver::kCgroupfs, "/"};
 };
 
@@ -66,6 +67,35 @@ TEST_F(PodTenantsTest, APodThatHasEndedHasNoTenant) {
   ended.has_ended = true;
   tenants_.change(ended);
   EXPECT_EQ(tell(), Told{"remove k8s-lab.a.1"});
+}
+
+// What the agent refuses, because it is full or takes a file anew, it may do later.
+TEST_F(PodTenantsTest, WhatIsRefusedIsTriedAgain) {
+  const auto refuse = [&](const std::string& why) {
+    bool is_new = false;
+    for (const PodTenants::Step& step : tenants_.steps(now_))
+      is_new = tenants_.refused(step, why, now_);
+    return is_new;
+  };
+  tenants_.replace({pod("a", "1", 5)});
+  EXPECT_TRUE(refuse("no room"));
+  EXPECT_FALSE(tenants_.is_settled("lab", "a")) << "no container is to start";
+  EXPECT_EQ(tell(), Told{}) << "not at once";
+  now_ += PodTenants::kFirstRetry;
+  EXPECT_FALSE(refuse("no room")) << "it is said once";
+  now_ += PodTenants::kFirstRetry;
+  EXPECT_EQ(tell(), Told{}) << "ever more rarely";
+  Pod lower = pod("a", "1", 5);
+  lower.annotations["gpushare.io/share"] = "2";
+  tenants_.change(lower);
+  EXPECT_EQ(tell(), Told{"set k8s-lab.a.1"}) << "this is another request";
+  for (int i = 0; i < 20; ++i) {
+    now_ += PodTenants::kLastRetry;
+    refuse("no room");
+  }
+  now_ += PodTenants::kLastRetry;
+  EXPECT_EQ(tell(), Told{"attach k8s-lab.a.1/kubepods/pod1"});
+  EXPECT_TRUE(tenants_.is_settled("lab", "a"));
 }
 
 // Another agent, or another plugin: what is there of pods goes when they are gone, and nothing

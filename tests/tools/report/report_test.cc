@@ -52,7 +52,7 @@ TEST(ReportSummary, SumsByTenantAndUserAndKeepsGapsOpen) {
   ASSERT_EQ(summary.tenants.size(), 2U);
   EXPECT_EQ(summary.tenants[0].name, "a");
   EXPECT_DOUBLE_EQ(summary.tenants[0].share, 0.75);
-  EXPECT_DOUBLE_EQ(summary.tenants[0].target, 0.7);
+  EXPECT_DOUBLE_EQ(summary.tenants[0].target.value_or(0), 0.7);
   ASSERT_EQ(summary.users.size(), 1U);
   EXPECT_EQ(summary.users[0].name, "alice");
   EXPECT_EQ(summary.users[0].amounts.used_ms, 20'000U);
@@ -95,6 +95,8 @@ TEST(ReportJson, SaysNullWhereNobodyLooked) {
   EXPECT_TRUE(json["gpus"][0]["shares"]["a"][1].is_null());
   EXPECT_DOUBLE_EQ(json["tenants"][0]["share"].get<double>(), 0.75);
   EXPECT_TRUE(json["tenants"][0]["iterations"].is_null());
+  EXPECT_DOUBLE_EQ(json["tenants"][0]["target"].get<double>(), 0.7);
+  EXPECT_TRUE(json["tenants"][1]["target"].is_null()) << "where jobs take turns there is none";
 }
 
 }  // namespace

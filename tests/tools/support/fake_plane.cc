@@ -148,6 +148,10 @@ PlaneSnapshot fake_snapshot(const FakePlane& fake, Time now) {
   if (fake.has_targets) add_targets(snapshot.tenants);
   for (uint32_t p = 0; p < fake.processes; ++p) {
     snapshot.processes.push_back({.slot = p, .record = fake_process(fake, p, now)});
+    if (fake.has_jobs) {
+      snapshot.processes.back().record.job = 1 + p;
+      snapshot.processes.back().record.turn = TurnState::kHeld;
+    }
     ++snapshot.tenants[snapshot.processes.back().record.tenant].record.process_count;
   }
   return snapshot;

@@ -13,6 +13,7 @@ struct FakePlane {
   uint64_t step = 0;  // moves shares and history
   uint32_t agent_pid = 1;
   bool has_targets = false;  // GPU 0 is divided by target times
+  bool has_jobs = false;     // each process is a job that is held
 };
 
 // Returns what an agent would publish at `now`.

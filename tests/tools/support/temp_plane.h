@@ -20,14 +20,15 @@ inline std::vector<std::string> answer_ok(const std::string&) { return {R"({"ok"
 // This control plane was written just now.
 class TempPlane {
  public:
-  explicit TempPlane(Nanos age = {}) : name_("/gpushare-tools-test-" + std::to_string(::getpid())) {
+  explicit TempPlane(Nanos age = {}, bool has_jobs = false)
+      : name_("/gpushare-tools-test-" + std::to_string(::getpid())) {
     auto plane = ControlPlane::create(name_);
     if (!plane) {
       ADD_FAILURE() << plane.error().message();
       return;
     }
-    write_plane(plane->region(), fake_snapshot({.gpus = 1, .processes = 7, .agent_pid = 1},
-                                               MonotonicClock().now() - age));
+    const FakePlane fake{.gpus = 1, .processes = 7, .agent_pid = 1, .has_jobs = has_jobs};
+    write_plane(plane->region(), fake_snapshot(fake, MonotonicClock().now() - age));
   }
   ~TempPlane() { EXPECT_TRUE(ControlPlane::remove(name_)); }
   TempPlane(const TempPlane&) = delete;

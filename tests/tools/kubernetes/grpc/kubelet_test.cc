@@ -69,7 +69,8 @@ class KubeletTest : public ::testing::Test {
               return Allocation{{{"COUNT", std::to_string(ids.size())}},
                                 {{"/in", "/out"}},
                                 {"/dev/null"},
-                                {{"a", "b"}}};
+                                {{"a", "b"}},
+                                {"nvidia.com/gpu=GPU-a"}};
             },
             .prefer =
                 [](const Resource::Ids& available, const Resource::Ids&, uint32_t size) {
@@ -109,6 +110,8 @@ TEST_F(KubeletTest, APluginRegistersAndAnswers) {
   EXPECT_EQ(container.mounts(0).host_path(), "/out");
   EXPECT_TRUE(container.mounts(0).read_only());
   EXPECT_EQ(container.devices(0).host_path(), "/dev/null");
+  ASSERT_EQ(container.cdi_devices_size(), 1);
+  EXPECT_EQ(container.cdi_devices(0).name(), "nvidia.com/gpu=GPU-a");
 
   for (const char* id : {"GPU-a.2", "GPU-a.3"})
     request.mutable_container_requests(0)->add_devicesids(id);
