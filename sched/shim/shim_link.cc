@@ -30,6 +30,26 @@ std::optional<ShimCaps::OnGpu> on_gpu_of(const ShimClient& client) {
                          .launch = Nanos(static_cast<int64_t>(std::min(launch_ns, longest)))};
 }
 
+// Why a program that was asked for credit is held on the host alone, by its own word; empty: it is
+// not, or was not asked.
+std::string_view why_not_on_gpu(const ShimSlot& slot) {
+  if ((slot.head.features & kShimCredit) == 0) return {};
+  switch (slot.credit.held.load(std::memory_order_relaxed)) {
+    case ShimHeld::kNoMemoryOperations:
+      return "held on the host alone: its driver has no waits for memory";
+    case ShimHeld::kNotPinned:
+      return "held on the host alone: its driver does not pin memory for them";
+    case ShimHeld::kSeveralContexts:
+      return "held on the host alone: it has several contexts";
+    case ShimHeld::kCollectives:
+      return "held on the host alone: it launches collectives";
+    case ShimHeld::kNotWatched:
+      return "held on the host alone: it could start no thread";
+    default:
+      return {};
+  }
+}
+
 }  // namespace
 
 Result<std::unique_ptr<ShimLink>> ShimLink::listen(const std::string& path, const Tenants& tenants,
@@ -134,7 +154,9 @@ std::string ShimLink::note(const ProcessId& process) const {
   if (const auto bounds = bounds_.find(process);
       bounds != bounds_.end() && !bounds->second.reason().empty())
     return "not believed: " + std::string(bounds->second.reason());
-  return caps_.is_doubted(process) ? "its server works and it says that it launches nothing" : "";
+  if (caps_.is_doubted(process)) return "its server works and it says that it launches nothing";
+  const ShimSlot* const slot = host_->find(process);
+  return slot == nullptr ? std::string() : std::string(why_not_on_gpu(*slot));
 }
 
 void ShimLink::apply(Time now, uint32_t gpu, const Plan& plan,
@@ -180,17 +202,17 @@ void ShimLink::hold(const ProcessHold& hold) {
 }
 
 // Where launches that are in line wait on the GPU, a closed gate stops a process as a freeze does.
-// One that is not believed is stopped in earnest.
+// But it can open that gate itself, so one that a user freezes, or that is not believed, is frozen
+// here as well.
 bool ShimLink::takes_freeze(const ProcessId& process, FreezeReason reason) {
   if (reason == FreezeReason::kNone || !is_gated(process)) return false;
   if (reason == FreezeReason::kCap) return true;
+  const ShimSlot& slot = *host_->find(process);
+  if (slot.credit.held.load(std::memory_order_relaxed) != ShimHeld::kOnGpu) return false;
+  frozen_.insert(process);
   const auto bounds = bounds_.find(process);
   const bool is_believed = bounds == bounds_.end() || bounds->second.reason().empty();
-  if (!is_believed ||
-      host_->find(process)->credit.held.load(std::memory_order_relaxed) != ShimHeld::kOnGpu)
-    return false;
-  frozen_.insert(process);
-  return true;
+  return is_believed && reason != FreezeReason::kUser;
 }
 
 // Whether its gate is to be closed, for any reason.

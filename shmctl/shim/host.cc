@@ -193,9 +193,10 @@ void ShimHost::add_gpu(ShimSlot& slot, uint32_t place, std::string_view pci, uin
 }
 
 void ShimHost::close_gate(ShimSlot& slot) {
-  if ((slot.gate.load(std::memory_order_relaxed) & 1) != 0) return;
-  step(slot.gate);  // first, so that no more comes in line
-  close_credit(slot);
+  const bool was_open = (slot.gate.load(std::memory_order_relaxed) & 1) == 0;
+  if (was_open) step(slot.gate);  // first, so that no more comes in line
+  // The process may have opened its word itself, or its shim while we did not beat.
+  if (was_open || is_credit_open(slot)) close_credit(slot);
 }
 
 void ShimHost::open_gate(ShimSlot& slot) {

@@ -81,7 +81,8 @@ class ShimHost {
   // Another GPU is shared with the process, at this place of ShimSlot::gpus, which is the next one.
   static void add_gpu(ShimSlot& slot, uint32_t place, std::string_view pci, uint64_t groups);
 
-  // These have no effect if the gate is in that state already.
+  // These have no effect if the gate is in that state already, but that a word is closed again that
+  // somebody else has opened.
   static void close_gate(ShimSlot& slot);
   static void open_gate(ShimSlot& slot);
 

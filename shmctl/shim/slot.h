@@ -135,6 +135,7 @@ struct alignas(64) ShimCredit {
   std::atomic<uint64_t> launch_ns, graph_ns;  // mean time on the GPU; 0: unknown
   // Written by the GPU: the number of a wait that was let through last, of any stream. While the
   // process has work, it changes about once a millisecond, or once a launch if that takes longer.
+  // And by the shim, when the host has seen that what is behind its last waits has run.
   alignas(64) std::atomic<uint32_t> reached;
 };
 

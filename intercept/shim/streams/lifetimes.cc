@@ -32,8 +32,6 @@ void Streams::on_created(CUstream handle) {
   if (entry == nullptr) return go_home();
   Stream& stream = entry->stream;
   const bool is_blocking = (flags & CU_STREAM_NON_BLOCKING) == 0;
-  if (stream.device == nullptr)
-    add_to_list(stream);  // otherwise an earlier stream's entry is there
   stream.device = device;
   stream.place.store(0, std::memory_order_relaxed);
   stream.is_dirty.store(false, std::memory_order_relaxed);
@@ -43,6 +41,7 @@ void Streams::on_created(CUstream handle) {
   stream.at[0].store(handle, std::memory_order_relaxed);
   stream.kind.store(is_blocking ? Stream::Kind::kBlocking : Stream::Kind::kNonBlocking,
                     std::memory_order_release);
+  add_to_list(stream);
 }
 
 void Streams::note_used(Stream& stream) {
@@ -72,6 +71,7 @@ void Streams::before_destroy(CUstream handle) {
   }
   note_left_work(stream);
   drop_stand_ins(stream);
+  take_off_list(stream);
   stream.is_taken.store(false, std::memory_order_release);  // pairs with the load in add_entry()
 }
 
@@ -188,6 +188,7 @@ void Streams::before_release(CUdevice ordinal, bool is_reset) {
       if (each->at[0].load(std::memory_order_relaxed) != GS_CU_STREAM_PER_THREAD) {
         each->is_used.store(false, std::memory_order_relaxed);
         each->kind.store(Stream::Kind::kNone, std::memory_order_release);
+        take_off_list(*each);
         each->is_taken.store(false, std::memory_order_release);
       }
     }

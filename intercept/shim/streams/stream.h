@@ -39,7 +39,11 @@ struct Stream {
   CUevent event;
   CUevent departure;  // behind the work at the place before; for is_leaving
   Device* device;
-  Stream* next;                                     // in the list of all streams
+  // In the list of all streams; written under Streams::list_lock_. One that was taken off the list
+  // keeps its `next`, for a thread that is looking at it.
+  std::atomic<Stream*> next;
+  Stream* previous;
+  bool is_in_list;
   std::atomic<CUstream> at[1 + Partitions::kMost];  // by place; null: it has no stand-in there yet
   Stream* next_dirty;                               // in Device::dirty
   Stream* next_own;                                 // in Device::own

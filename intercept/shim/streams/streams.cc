@@ -97,9 +97,30 @@ Stream* Streams::find(CUstream handle, Flavor flavor) {
 }
 
 void Streams::add_to_list(Stream& stream) {
-  stream.next = all_.load(std::memory_order_relaxed);
-  while (!all_.compare_exchange_weak(stream.next, &stream, std::memory_order_release)) {
-  }
+  const Locked locked(list_lock_);
+  if (stream.is_in_list) return;
+  stream.is_in_list = true;
+  Stream* const first = all_.load(std::memory_order_relaxed);
+  stream.previous = nullptr;
+  stream.next.store(first, std::memory_order_relaxed);
+  if (first != nullptr) first->previous = &stream;
+  all_.store(&stream, std::memory_order_release);
+  listed_.fetch_add(1, std::memory_order_relaxed);
+}
+
+// Other threads may be looking at it, without a lock: they go on from it to those that follow, or,
+// when it is on the list again, once more to all. REQUIRES: nobody holds it for a move.
+void Streams::take_off_list(Stream& stream) {
+  const Locked locked(list_lock_);
+  if (!stream.is_in_list) return;
+  stream.is_in_list = false;
+  Stream* const after = stream.next.load(std::memory_order_relaxed);
+  if (after != nullptr) after->previous = stream.previous;
+  if (stream.previous != nullptr)
+    stream.previous->next.store(after, std::memory_order_release);
+  else
+    all_.store(after, std::memory_order_release);
+  listed_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 }  // namespace gpushare::shim

@@ -92,6 +92,8 @@ class Streams {
                ? &entry.stream
                : nullptr;
   }
+  // How many streams are looked at when all are to move.
+  uint32_t listed() const { return listed_.load(std::memory_order_relaxed); }
   // Something is put into the stream for the first time.
   void note_used(Stream& stream);
   void on_created(CUstream handle);
@@ -203,6 +205,7 @@ class Streams {
   Entry* entry_of(CUstream handle);
   Entry* add_entry(CUstream handle);
   void add_to_list(Stream& stream);
+  void take_off_list(Stream& stream);
   template <class Visit>
   void for_each_used(Device& device, const Visit& visit);
   // lifetimes.cc
@@ -286,7 +289,9 @@ class Streams {
   std::atomic<uint32_t> known_gpus_;         // that were in it then
   std::atomic<Device*> only_device_;  // with a primary context; null: there are none or several
   std::atomic<uint32_t> unknown_;  // streams that the table lacks; while it does, all are at home
-  std::atomic<Stream*> all_;       // a list of all but the legacy streams; it never shrinks
+  std::atomic<Stream*> all_;       // a list of all but the legacy streams that live
+  std::atomic<uint32_t> listed_;   // how many they are
+  SpinLock list_lock_;             // for changes of that list
   SpinLock table_lock_;            // for new entries of table_ and for only_device_
   Device devices_[kMostDevices];
   std::atomic<int> device_count_;  // 1 + the highest number of those with a primary context

@@ -398,6 +398,23 @@ TEST_F(ShimLinkTurnsTest, WhatItSaysIsSeenBetweenTwoSteps) {
   EXPECT_FALSE(link_->look({1, 1}));
 }
 
+TEST_F(ShimLinkTest, WhyAProgramIsHeldOnTheHostAloneIsSaid) {
+  give_default_a_part();
+  share("[gpu.0]\nsharing = 'spatial'\ngate = 'credit'\n");
+  ASSERT_NE(connect(), nullptr);
+  const ProcessId own{::getpid(), start_ticks_of(::getpid())};
+  for (const ShimHeld none : {ShimHeld::kUnknown, ShimHeld::kOnGpu, ShimHeld{77}}) {
+    slot_->credit.held = none;
+    EXPECT_EQ(link_->note(own), "");
+  }
+  slot_->credit.held = ShimHeld::kCollectives;
+  EXPECT_EQ(link_->note(own), "held on the host alone: it launches collectives");
+  share(kSpatial);
+  ASSERT_NE(connect(), nullptr);
+  slot_->credit.held = ShimHeld::kCollectives;
+  EXPECT_EQ(link_->note(own), "") << "nobody asked it for credit";
+}
+
 TEST_F(ShimLinkTest, IterationsThatCannotBeAreNotBelievedAndThatIsSaid) {
   share(kByTarget);
   ASSERT_NE(connect(), nullptr);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpushared with a stand-in for nvidia-cuda-mps-control (fake_mps_control.sh), on the simulated
 // GPU: which daemon is started, which one stays, and which programs are told of it.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -15,6 +17,8 @@
 #include <thread>
 
 #include "sched/mps/plan.h"
+#include "shmctl/base/fd.h"
+#include "shmctl/shim/credit.h"
 #include "tests/sched/system/system_rig.h"
 #include "tests/support/given.h"
 
@@ -244,10 +248,19 @@ class CreditSystem : public MpsSystem {
       return kernels() == before;
     });
   }
-  static char state_of(const Child& program) {
-    std::ifstream file("/proc/" + std::to_string(program.pid()) + "/stat");
-    std::string text((std::istreambuf_iterator<char>(file)), {});
-    return text[text.rfind(')') + 2];
+  // As the program itself has it; nullptr: it has none.
+  static ShimSlot* slot_of(const Child& program) {
+    const std::string folder = "/proc/" + std::to_string(program.pid());
+    std::ifstream maps(folder + "/maps");
+    for (std::string line; std::getline(maps, line);) {
+      if (!line.contains("gpushare-shim")) continue;
+      const Fd file(::open((folder + "/map_files/" + line.substr(0, line.find(' '))).c_str(),
+                           O_RDWR | O_CLOEXEC));
+      void* slot =
+          ::mmap(nullptr, kShimSlotBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+      if (slot != MAP_FAILED) return static_cast<ShimSlot*>(slot);
+    }
+    return nullptr;
   }
 };
 
@@ -261,12 +274,22 @@ TEST_F(CreditSystem, ACapHoldsWhatIsQueued) {
       << part << " of " << whole;
 }
 
-TEST_F(CreditSystem, AFreezeStopsTheWorkAndNotTheProcess) {
+// The program can open its gate itself, as this does for it, and runs nothing all the same.
+TEST_F(CreditSystem, AFreezeHoldsAProgramThatOpensItsOwnGate) {
   const auto program = start_queueing("weight = 100");
   ASSERT_TRUE(eventually([&] { return kernels() > 200; }));
   ASSERT_TRUE(rig_.answers(R"({"op":"freeze","tenant":"a"})", "true"));
   EXPECT_TRUE(stands());
-  EXPECT_NE(state_of(*program), 'T');
+  ShimSlot* const slot = slot_of(*program);
+  ASSERT_NE(slot, nullptr);
+  const uint64_t frozen_at = kernels();
+  for (int i = 0; i < 100; ++i) {
+    if ((slot->gate & 1) != 0) slot->gate.fetch_add(1);
+    open_credit(*slot);
+    std::this_thread::sleep_for(5ms);
+  }
+  EXPECT_LT(kernels(), frozen_at + 30) << "it says now what had ended before; 250 are due";
+  ::munmap(slot, kShimSlotBytes);
   ASSERT_TRUE(rig_.answers(R"({"op":"thaw","tenant":"a"})", "true"));
   const uint64_t before = kernels();
   EXPECT_TRUE(eventually([&] { return kernels() > before + 100; }));
@@ -294,10 +317,11 @@ TEST_F(CreditSystem, AFrozenProgramGoesOnWhenTheAgentIsKilledOrHangs) {
 }
 
 // Nobody is left but itself, and its threads wait for the GPU.
-TEST_F(CreditSystem, AFrozenProgramGoesOnWhenAgentAndSupervisorAreKilled) {
+TEST_F(CreditSystem, AProgramThatIsHeldByItsCapGoesOnWhenAgentAndSupervisorAreKilled) {
   const auto program = start_queueing("weight = 100");
   ASSERT_TRUE(eventually([&] { return kernels() > 200; }));
-  ASSERT_TRUE(rig_.answers(R"({"op":"freeze","tenant":"a"})", "true"));
+  ASSERT_TRUE(
+      rig_.answers(R"({"op":"set","tenant":"a","settings":{"max":"1000 1000000"}})", "true"));
   EXPECT_TRUE(stands());
   const pid_t agent = rig_.agent_pid();
   rig_.gpushared->signal(SIGSTOP);

@@ -8,10 +8,12 @@
 
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <string>
 
 #include "shmctl/base/fd.h"
 #include "shmctl/base/unix_socket.h"
+#include "shmctl/shim/credit.h"
 #include "shmctl/shim/protocol.h"
 #include "tests/intercept/shim/shim_rig.h"
 
@@ -310,6 +312,21 @@ TEST(Slot, IsOnesOwn) {
 TEST(Slot, IsRefusedWhereNothingIsWanted) {
   ShimRig rig(0);
   EXPECT_FALSE(descriptor_from(rig.socket()).is_open());
+}
+
+// As a process may open its own word, and as its shim does while the agent hangs.
+TEST(Host, AWordThatIsOpenedIsClosedAgainAsLongAsTheGateIs) {
+  const auto slot = std::make_unique<ShimSlot>();
+  ShimHost::close_gate(*slot);
+  EXPECT_FALSE(is_credit_open(*slot));
+  const uint32_t gate = slot->gate;
+  open_credit(*slot);
+  ShimHost::close_gate(*slot);
+  EXPECT_FALSE(is_credit_open(*slot));
+  EXPECT_EQ(slot->gate, gate);
+  set_credit(*slot, slot->credit.issued + 3);
+  ShimHost::close_gate(*slot);
+  EXPECT_EQ(slot->credit.word, slot->credit.issued + 3) << "what is dealt out stays";
 }
 
 TEST(Host, DecidesNothingForWhoHasHungUp) {

@@ -152,6 +152,7 @@ TEST_F(StreamsTest, AStreamOfAContextThatIsGoneIsForgotten) {
 // The driver gives out new addresses for the streams that a program makes and destroys.
 TEST_F(StreamsTest, AsManyStreamsAsEverComeOneAfterTheOther) {
   for (int i = 0; i < 200'000; ++i) destroy(new_stream());
+  EXPECT_EQ(streams().listed(), 0u) << "those that are gone cost nothing when the others move";
   const CUstream stream = new_stream();
   move_to(1);
   launch(stream);
@@ -200,6 +201,23 @@ TEST_F(StreamsTest, ANewSlotIsAnsweredAlsoWhenItWantsTheSame) {
   EXPECT_EQ(next->gpus[1].applied, 1u);
   EXPECT_EQ(next->gpus[0].applied, 0u);
   the_process.slot = slot_.get();
+}
+
+// The agent has opened it late, and adds it to the slots that are there.
+TEST_F(StreamsTest, AGpuThatJoinsLaterIsFound) {
+  start_over();
+  slot_->head.gpu_count = 0;
+  streams().before_release(0, false);
+  streams().on_retained(0, kContext);
+  const CUstream stream = new_stream();
+  move_to(1);
+  launch(stream);
+  streams().look_up();
+  EXPECT_EQ(slot_->gpus[0].applied, 0u);
+  slot_->head.gpu_count = 1;
+  streams().look_up();
+  launch(stream);
+  EXPECT_EQ(slot_->gpus[0].applied, 1u);
 }
 
 // A profiler's callback runs within the calls that the shim makes to the driver.
