@@ -48,7 +48,8 @@ class JoiningGpus final : public Gpu {
   bool has_hanging() const;
   // Of the first that is not open, in words; empty: all are, or nothing has come of it so far.
   std::string first_problem() const;
-  // From now on support() is what it was at this moment: what joins later changes nothing of it.
+  // From now on support() has a switch log if one of those that are open now has, whatever joins
+  // later.
   void settle_support();
 
   std::span<const GpuInfo> gpus() const override { return infos_; }
