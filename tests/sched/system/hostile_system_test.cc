@@ -5,7 +5,7 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <set>
+#include <map>
 
 #include "tests/sched/system/system_rig.h"
 
@@ -209,6 +209,18 @@ TEST(StoppedJob, WithTheTurnLendsItUntilItGoesOn) {
   EXPECT_TRUE(all.goes_on(*second)) << all.seen();
   first->signal(SIGCONT);
   EXPECT_TRUE(all.goes_on(*first)) << all.seen();
+}
+
+// None of them has a context before the last one is placed.
+TEST(ProgramsStartedTogether, AreSpreadOverTheGpus) {
+  Hostile all("turns", 2);
+  std::vector<std::unique_ptr<Child>> programs;
+  for (int i = 0; i < 6; ++i) programs.push_back(all.rig.run({"--gpu", "auto"}, steps(kForEver)));
+  EXPECT_TRUE(eventually([&] {
+    std::map<uint32_t, int> on;
+    for (const auto& [slot, record] : all.rig.snapshot().processes) ++on[record.gpu];
+    return on[0] + on[1] == 6 && on[0] >= 2 && on[1] >= 2;
+  })) << all.seen();
 }
 
 // One of the two GPUs of a job answers nothing any more.
