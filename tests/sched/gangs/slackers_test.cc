@@ -5,6 +5,7 @@
 // from idle.
 #include <gtest/gtest.h>
 
+#include "sched/jobs/gang_turns.h"
 #include "tests/sched/gangs/gang_rig.h"
 
 namespace gpushare {
@@ -171,6 +172,32 @@ TEST(WrongGangs, ProgramsOfOneRunOfWhichOneDoesLittleCostTheirNeighboursNothing)
   EXPECT_GE(shares[0], 0.97 * 0.5);
   EXPECT_GE(shares[2], 0.97 * 0.5);
   EXPECT_GE(shares[3], 0.9);
+}
+
+// Without samples nobody could tell that one of them slackens.
+TEST(GangTurns, WithoutSamplesOnlyWhoIsToldIsAGang) {
+  for (const bool is_told : {false, true}) {
+    GangTurns turns;
+    std::vector<GangTurns::Seen> all;
+    for (const uint32_t gpu : {0U, 1U})
+      for (const uint32_t run : {7U, 8U + gpu})
+        all.push_back({.process = {static_cast<pid_t>(10 * run + gpu), 1},
+                       .gpu = gpu,
+                       .job = {.run = run},
+                       .wants_gpu = true,
+                       .is_told = is_told && run == 7,
+                       .is_sampled = false,
+                       .used = 5ms,
+                       .share = 0.5,
+                       .target = 0.5});
+    bool is_anybody_held = false;
+    for (Time now{1s}; now < Time{3s}; now += 10ms) {
+      turns.look(now, all);
+      is_anybody_held |= turns.holds_anybody();
+      EXPECT_TRUE(turns.wants_samples(0) && turns.wants_samples(1));
+    }
+    EXPECT_EQ(is_anybody_held, is_told);
+  }
 }
 
 }  // namespace
