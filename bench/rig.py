@@ -167,11 +167,11 @@ def batches(things):
     return [things[first:first + AT_ONCE] for first in range(0, len(things), AT_ONCE)]
 
 
-def start_in_order(stack, commands, name):
+def start_in_order(stack, commands, name, environment=None):
     """Starts `gpushare run ... name` one after the other: the place of each job is after those before it."""
     programs = []
     for command in commands:
-        programs.append(stack.enter_context(Program(command)))
+        programs.append(stack.enter_context(Program(command, environment)))
         while not has_become(programs[-1], name):
             time.sleep(0.001)
     return programs

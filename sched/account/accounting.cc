@@ -327,6 +327,7 @@ void Accounting::apply(const Boundary& boundary) {
 }
 
 void Accounting::sample(std::span<const Utilisation> samples, Time now) {
+  sampled_ = now;
   for (auto& [pid, meter] : meters_) {
     double busy = 0;  // the driver leaves out who did nothing
     for (const Utilisation& sample : samples)

@@ -94,6 +94,10 @@ class Accounting {
   // The part of the time in which it may run that it uses, by these samples, which are some seconds
   // old; 1: they do not tell (lone_context.h).
   double sampled_rate(pid_t pid, Time now) const;
+  // Whether the driver has given samples of late.
+  bool is_sampled(Time now) const {
+    return sampled_ != Time{} && now - sampled_ < LoneContext::kStale;
+  }
   // What happened before this instant is known.
   Time known_until() const { return at_; }
 
@@ -189,7 +193,8 @@ class Accounting {
   Slots all_{};  // used and starts of the whole GPU
   uint64_t records_ = 0, lost_ = 0;
   Nanos unattributed_{};
-  Nanos round_{};  // as of the last slot
+  Nanos round_{};   // as of the last slot
+  Time sampled_{};  // the last time; zero: never
 };
 
 }  // namespace gpushare

@@ -40,6 +40,8 @@ class LoneContext {
   static constexpr Nanos kUnsampled = std::chrono::seconds(5);
   // What was launched so long ago, and is not waited for, has ended, as far as can be told.
   static constexpr Nanos kRest = std::chrono::milliseconds(20);
+  // A sample counts for so long.
+  static constexpr Nanos kStale = std::chrono::seconds(3);
 
   // A sample of a process of this age. `thawed` is the part of the last second in which it could
   // run at all: what it did is scaled up to what it would do if let. Returns false if the sample
@@ -90,8 +92,7 @@ class LoneContext {
   static constexpr double kMinThawed = 0.05, kIdle = 0.01;
   // A saturating program is reported a little under 1: the driver counts whole sample points.
   static constexpr double kSaturated = 0.9, kSaturatedThawed = 0.7;
-  static constexpr Nanos kFirstSample = std::chrono::milliseconds(2500),
-                         kStale = std::chrono::seconds(3);
+  static constexpr Nanos kFirstSample = std::chrono::milliseconds(2500);
   // A sample tells of nothing that was so long before it.
   static constexpr Nanos kSampledBefore = std::chrono::seconds(2);
   // The least that a process which rests is not sampled at: what a start does is below.

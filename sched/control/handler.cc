@@ -228,7 +228,7 @@ class Handler {
     answer_.has_changed = true;
   }
 
-  // Where a program that will be started should run. Changes nothing.
+  // Where a program that will be started should run. The caller becomes that program.
   void place() {
     const LengthHistory nothing;
     const LengthHistory& lengths = scope_.lengths == nullptr ? nothing : *scope_.lengths;
@@ -243,6 +243,11 @@ class Handler {
     const PlaneSnapshot plane = value_or_refuse(take_snapshot(scope_.plane));
     std::vector<PlaceGpu> gpus = place_gpus(plane, lengths.mix());
     if (gpus.empty()) throw Refusal{"failed", "there is no GPU", ""};
+    const auto caller = scope_.processes.link(peer_.pid);
+    if (scope_.placements != nullptr)
+      scope_.placements->add_to(gpus, scope_.clock.now(), [&](const ProcessId& process) {
+        return (caller && caller->id == process) || has_come(process, plane) || is_gone(process);
+      });
     const std::string wanted = string("gpu");
     if (wanted != "auto") {
       std::string known;
@@ -257,6 +262,25 @@ class Handler {
     body_["gpu"] = placement.gpus.front();
     const auto record = std::ranges::find(plane.gpus, placement.gpus.front(), &GpuRecord::index);
     body_["uuid"] = record->uuid;
+    if (scope_.placements != nullptr && caller)
+      scope_.placements->note({.process = caller->id,
+                               .gpu = placement.gpus.front(),
+                               .length = job.length,
+                               .bytes = job.bytes,
+                               .since = scope_.clock.now()});
+  }
+  // Whether it, or something that it has started, is on a GPU.
+  bool has_come(const ProcessId& process, const PlaneSnapshot& plane) const {
+    const uint32_t run = scope_.tenants.run_of(process).number;
+    return std::ranges::any_of(plane.processes, [&](const auto& entry) {
+      const ProcessRecord& record = entry.record;
+      const bool is_it = record.pid == process.pid && record.start_ticks == process.start_ticks;
+      return is_it || (run != 0 && record.run == run);
+    });
+  }
+  bool is_gone(const ProcessId& process) const {
+    const auto link = scope_.processes.link(process.pid);
+    return link ? link->id != process : !scope_.processes.is_taken(process.pid);
   }
   std::string command() const {
     const Json& words = member("command");

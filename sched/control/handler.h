@@ -12,6 +12,7 @@
 
 #include "sched/control/diagnosis.h"
 #include "sched/control/peer.h"
+#include "sched/control/placements.h"
 #include "sched/orders/length_history.h"
 #include "sched/step/scheduler.h"
 #include "sched/tenants/proc_reader.h"
@@ -38,6 +39,8 @@ struct ControlScope {
   std::function<std::vector<Finding>()> diagnose;  // for `gpushare doctor`
   // Of jobs that have ended, for `place`; nullptr: nothing was learnt.
   const LengthHistory* lengths = nullptr;
+  // Who was placed; nullptr: that is not remembered.
+  Placements* placements = nullptr;
 };
 
 struct Answer {

@@ -106,6 +106,7 @@ class Agent final : public Listener {
   SystemProcReader processes_;
   FileKeeper<KneeStore> knees_;
   FileKeeper<LengthStore> lengths_;
+  Placements placements_;
   UsageKeeper usage_{options_.region};
   const std::vector<PolicyEntry> policies_ =
       all_policies(knees_.store(), &lengths_.store()->history(), SloDecisions::kAside);
@@ -406,7 +407,8 @@ ControlScope Agent::scope() {
           .reload = [this] { return reload(); },
           .forget = [this] { return module_.control().forget(config_); },
           .diagnose = [this] { return findings(); },
-          .lengths = &lengths_.store()->history()};
+          .lengths = &lengths_.store()->history(),
+          .placements = &placements_};
 }
 
 std::vector<Finding> Agent::findings() const {

@@ -32,11 +32,15 @@ void GangTurns::look(Time now, std::span<const Seen> all) {
   find_gangs(all);
   held_.clear();
   next_ = Time::max();
-  if (gangs_.empty()) {  // as nearly always
+  if (candidates_.empty()) {  // as nearly always
     rest_.clear();
-    light_.clear();
+    diligence_.clear();
+    companies_.clear();
     return;
   }
+  find_companies(now, all);
+  for (const Seen& seen : all) judge(now, seen);
+  forget_gone(all);
   find_rest(all);
   choose(now);
   hold(all);
@@ -85,37 +89,46 @@ void GangTurns::settle(Nanos passed, std::span<const Seen> all) {
 // One of which a process cannot be held, or on a GPU that has not been planned for, is none.
 void GangTurns::find_gangs(std::span<const Seen> all) {
   struct Found {
-    uint64_t gpus = 0;
+    uint64_t gpus = 0, busy = 0;  // bit n: it wants GPU n, and makes use of its share of it
     std::map<uint32_t, double> shares;
     Priority priority = Priority::kIdle;
     double cap = 1;
-    bool can_hold = true, may_be_gang = true, is_capped = false;
+    bool can_hold = true, may_be_gang = true, is_told = false, is_sampled = true, is_capped = false;
     std::string_view tenant;
   };
   std::map<Key, Found> found;
+  wanted_ = 0;
+  candidates_.clear();
   for (const Seen& seen : all) {
     Found& job = found[seen.job];
     job.can_hold = job.can_hold && seen.can_hold;
     job.may_be_gang = job.may_be_gang && seen.may_be_gang;
+    job.is_told = job.is_told || seen.is_told;
     job.tenant = seen.tenant;
     job.priority = std::max(job.priority, seen.priority);
     if (!seen.wants_gpu) continue;
     job.gpus |= bit(seen.gpu);
+    job.is_sampled = job.is_sampled && seen.is_sampled;
+    if (is_light(seen)) continue;
+    job.busy |= bit(seen.gpu);
     job.is_capped = job.is_capped || seen.is_capped;
     job.cap = std::min(job.cap, seen.cap);
     if (seen.target >= 0) job.shares[seen.gpu] += seen.target;
   }
   for (auto& [key, gang] : gangs_) gang.is_seen = false;
   for (const auto& [key, job] : found) {
-    if (std::popcount(job.gpus) < 2 || !job.may_be_gang || !job.can_hold || job.shares.empty())
-      continue;
+    if (std::popcount(job.gpus) < 2 || !job.may_be_gang || !job.can_hold) continue;
+    candidates_.insert(key);
+    wanted_ |= job.gpus;
+    if (std::popcount(job.busy) < 2 || job.shares.empty()) continue;
+    if (!job.is_told && !job.is_sampled) continue;
     Gang& gang = gangs_[key];
     gang.is_seen = true;
     gang.name = key.tenant != 0 ? "tenant " + std::string(job.tenant)
                 : key.run != 0  ? "run-" + std::to_string(key.run)
                                 : "pid-" + std::to_string(key.process.pid);
     gang.priority = job.priority;
-    gang.gpus = job.gpus;
+    gang.gpus = job.busy;
     gang.is_capped = job.is_capped;
     gang.share = 1;
     for (const auto& [gpu, share] : job.shares) gang.share = std::min(gang.share, share);
@@ -127,14 +140,55 @@ void GangTurns::find_gangs(std::span<const Seen> all) {
 
 bool GangTurns::is_of_gang(const Seen& seen) const { return gangs_.contains(seen.job); }
 
-bool GangTurns::is_light(const Seen& seen) {
+std::pair<GangTurns::Key, uint32_t> GangTurns::company_of(const Seen& seen) const {
+  return {is_candidate(seen) ? seen.job : Key{}, seen.gpu};
+}
+
+bool GangTurns::is_light(const Seen& seen) const {
+  const auto at = diligence_.find({seen.process, seen.gpu});
+  return at != diligence_.end() && at->second.is_light;
+}
+
+// Of those in one company each uses what the others leave it, so that samples tell of all together.
+void GangTurns::find_companies(Time now, std::span<const Seen> all) {
+  const std::map<std::pair<Key, uint32_t>, Company> before = std::exchange(companies_, {});
+  for (const Seen& seen : all) {
+    Company& company = companies_[company_of(seen)];
+    ++company.size;
+    company.rate += seen.rate;
+  }
+  for (auto& [name, company] : companies_) {
+    const auto at = before.find(name);
+    const bool is_same = at != before.end() && at->second.size == company.size;
+    company.since = is_same ? at->second.since : now;
+  }
+}
+
+// A job on several GPUs is taken for busy until it is known not to be, and another process the
+// other way round, so that it is not held before anything is known of it.
+void GangTurns::judge(Time now, const Seen& seen) {
   const Place place{seen.process, seen.gpu};
-  if (seen.share < 0) light_.insert(place);
-  if (seen.share < 0 || seen.target <= 0) return light_.contains(place);
-  const double used = std::min(seen.share / seen.target, seen.rate);
-  if (used >= kNotLight) light_.erase(place);
-  if (used < kLight) light_.insert(place);
-  return light_.contains(place);
+  if (seen.share < 0 && !is_candidate(seen)) diligence_.try_emplace(place);
+  if (seen.share < 0 || seen.target <= 0 || !seen.wants_gpu) return;
+  const auto at = diligence_.find(place);
+  const bool was_light = is_light(seen);
+  const Time since = at == diligence_.end() ? Time{} : at->second.since;
+  if (was_light && now - since < kShareSettled) return;
+  // On all of its GPUs a gang has the least that any of them gives it.
+  const auto gang = gangs_.find(seen.job);
+  double used = seen.share / (gang == gangs_.end() ? seen.target : gang->second.share);
+  const Company& company = companies_.at(company_of(seen));
+  if (!was_light && now - std::max(since, company.since) >= kSettled)
+    used = std::min(used, company.rate);
+  if (was_light ? used >= kNotLight : used < kLight) diligence_[place] = {!was_light, now};
+}
+
+void GangTurns::forget_gone(std::span<const Seen> all) {
+  std::map<Place, Diligence> there;
+  for (const Seen& seen : all)
+    if (const auto at = diligence_.find({seen.process, seen.gpu}); at != diligence_.end())
+      there.insert(*at);
+  diligence_ = std::move(there);
 }
 
 void GangTurns::find_rest(std::span<const Seen> all) {
@@ -145,10 +199,6 @@ void GangTurns::find_rest(std::span<const Seen> all) {
     rest.wants = true;
     rest.highest = std::max(rest.highest, seen.priority);
   }
-  std::set<Place> light;
-  for (const Seen& seen : all)
-    if (light_.contains({seen.process, seen.gpu})) light.insert({seen.process, seen.gpu});
-  light_ = std::move(light);
   for (auto& [gpu, rest] : rest_) {
     if (const auto at = before.find(gpu); at != before.end()) rest.owed_ns = at->second.owed_ns;
   }
@@ -158,7 +208,7 @@ void GangTurns::find_rest(std::span<const Seen> all) {
     gang.contested = 0;
     for (const Seen& seen : all)
       if ((gang.gpus & bit(seen.gpu)) != 0 && seen.priority == gang.priority && seen.wants_gpu &&
-          !is_of_gang(seen) && !light_.contains({seen.process, seen.gpu}))
+          !is_of_gang(seen) && !is_light(seen))
         gang.contested |= bit(seen.gpu);
     for (const auto& [name, other] : gangs_)
       if (&other != &gang && other.priority == gang.priority)
@@ -238,23 +288,17 @@ void GangTurns::hold(std::span<const Seen> all) {
     const Place place{seen.process, seen.gpu};
     if (const auto own = gangs_.find(seen.job); own != gangs_.end()) {
       const Gang& gang = own->second;
-      if (gang.runs || !seen.wants_gpu) continue;
+      if (gang.runs || !seen.wants_gpu || is_light(seen)) continue;
       held_[place] = gang.is_capped ? "its cap holds on all of its GPUs at once"
                                     : "waits for its turn on all of its GPUs";
       continue;
     }
-    if (!seen.can_hold || light_.contains(place)) continue;
+    if (!seen.can_hold || is_light(seen)) continue;
     for (const auto& [key, gang] : gangs_)
       if (gang.has_rivals && gang.runs && (gang.gpus & bit(seen.gpu)) != 0 &&
           seen.priority <= gang.priority)
         held_[place] = "gang turn of " + gang.name;
   }
-}
-
-bool GangTurns::has_turns_on(uint32_t gpu) const {
-  return std::ranges::any_of(gangs_, [&](const auto& gang) {
-    return gang.second.has_rivals && (gang.second.gpus & bit(gpu)) != 0;
-  });
 }
 
 const std::string* GangTurns::held(const ProcessId& process, uint32_t gpu) const {

@@ -7,7 +7,7 @@
 // thread.
 //
 // A gang is what one `gpushare run` started, or one process, or all processes of a tenant that says
-// so (`gang = true`), while it has work on two GPUs or more.
+// so (`gang = true`), while it has work on two GPUs or more, and makes use of its share there.
 // While others of its class have work on any of them it takes turns with these: in its turn they
 // are held there, and otherwise it is held everywhere. Its share is the least of what the plans
 // give it on its GPUs. It is owed that part of what all
@@ -40,6 +40,11 @@ class GangTurns {
   // second part. In turns of its own the switch log cannot tell: there the driver's samples do,
   // which come once a second.
   static constexpr double kLight = 0.4, kNotLight = 0.6;
+  // Samples tell of those that have their turns together when these have been the same, and have
+  // had turns, for so long: before, the samples are of another time (lone_context.h).
+  static constexpr Nanos kSettled = std::chrono::seconds(3);
+  // The switch log tells of one that has no turns any more when all of its last second is without.
+  static constexpr Nanos kShareSettled = std::chrono::milliseconds(1200);
 
   // A job that may be a gang: a tenant by its slot and 1, a run by its number, any other process by
   // itself.
@@ -57,6 +62,8 @@ class GangTurns {
     Priority priority = Priority::kNormal;
     bool wants_gpu = false;
     bool may_be_gang = true;    // false: nobody wants it to have its time on all GPUs at once
+    bool is_told = false;       // somebody has said that it is a gang
+    bool is_sampled = true;     // the driver samples this GPU; otherwise only who is told is a gang
     std::string_view tenant{};  // its name, of a job that is a tenant; valid during the call
     bool can_hold =
         true;            // false: an MPS client, one that the user froze, or that is only observed
@@ -74,8 +81,8 @@ class GangTurns {
   // Why the process is held on this GPU, for people; nullptr: it is not.
   const std::string* held(const ProcessId& process, uint32_t gpu) const;
   bool holds_anybody() const { return !held_.empty(); }
-  // Whether gangs and others take turns on this GPU.
-  bool has_turns_on(uint32_t gpu) const;
+  // Whether samples of this GPU are of use: a gang is there, or a job that would be one with them.
+  bool wants_samples(uint32_t gpu) const { return (wanted_ & uint64_t{1} << gpu) != 0; }
   // When the next look is due.
   Time next() const { return next_; }
 
@@ -97,21 +104,41 @@ class GangTurns {
     double owed_ns = 0;
     Priority highest = Priority::kIdle;
   };
+  // Those that have their turns together on one GPU: of a job on several, or of none of these.
+  struct Company {
+    std::size_t size = 0;
+    double rate = 0;  // of all of them
+    Time since{};     // when one came or went last
+  };
+
+  struct Diligence {
+    bool is_light = true;
+    Time since{};
+  };
 
   void find_gangs(std::span<const Seen> all);
   void find_rest(std::span<const Seen> all);
   void settle(Nanos passed, std::span<const Seen> all);
   void choose(Time now);
   void hold(std::span<const Seen> all);
-  bool is_light(const Seen& seen);
+  void find_companies(Time now, std::span<const Seen> all);
+  void judge(Time now, const Seen& seen);
+  bool is_light(const Seen& seen) const;
   bool is_of_gang(const Seen& seen) const;
+  bool is_candidate(const Seen& seen) const { return candidates_.contains(seen.job); }
+  void forget_gone(std::span<const Seen> all);
+  std::pair<Key, uint32_t> company_of(const Seen& seen) const;
   bool meets_running(const Gang& gang) const;
   bool may_begin(const Gang& gang) const;
   double swing_ns(const Gang& gang) const;
 
   std::map<Key, Gang> gangs_;
-  std::map<uint32_t, Rest> rest_;  // by GPU
-  std::set<Place> light_;
+  std::map<uint32_t, Rest> rest_;         // by GPU
+  std::map<Place, Diligence> diligence_;  // of those that were light ever
+  // Jobs that would be gangs if they were sampled and made use of their shares.
+  std::set<Key> candidates_;
+  std::map<std::pair<Key, uint32_t>, Company> companies_;  // by candidate (or an empty key) and GPU
+  uint64_t wanted_ = 0;                                    // bit n: samples of GPU n are
   std::map<Place, std::string> held_;
   std::optional<Time> last_look_;
   Time next_{Time::max()};

@@ -23,15 +23,15 @@ void GangFreezes::see(const OnGpu& on, bool is_auto, Time now) {
          .priority = tenant == nullptr ? Priority::kNormal : tenant->settings.priority,
          .wants_gpu = process.wants_gpu,
          .may_be_gang = gang == TenantGang::kTrue || (gang == TenantGang::kAuto && is_auto),
+         .is_told = gang == TenantGang::kTrue,
+         .is_sampled = state_.accounting[on.gpu].is_sampled(now),
          .tenant = tenant == nullptr ? std::string_view() : tenant->name,
          .can_hold = process.can_control && !process.is_frozen_by_user &&
                      !charging_.is_serving(process.process) && !charging_.is_gated(process.process),
          .cap = cap ? cap->fraction() : 1,
          .used = process.used,
          .share = process.share,
-         .rate = turns_.has_turns_on(on.gpu)
-                     ? state_.accounting[on.gpu].sampled_rate(process.process.pid, now)
-                     : 1,
+         .rate = state_.accounting[on.gpu].sampled_rate(process.process.pid, now),
          .target = member.target,
          .is_capped = member.freeze == FreezeReason::kCap});
   }

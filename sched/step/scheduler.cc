@@ -191,8 +191,8 @@ void Scheduler::do_chores(Time now) {
   membership_.reap();
   membership_.name_users();
   late_.look_around();
-  // In its own turn beside a gang a program is as alone as without others.
-  logs_.sample([this](uint32_t gpu) { return gangs_.turns().has_turns_on(gpu); });
+  // In its own turn, a gang or a program beside it is as alone as without others.
+  logs_.sample([this](uint32_t gpu) { return gangs_.turns().wants_samples(gpu); });
 }
 
 // At most once in a minute.

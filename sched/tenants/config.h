@@ -40,7 +40,7 @@ struct AgentConfig {
   bool is_usage_for_all = true;
   static constexpr const char* kDefaultUsage = "/var/lib/gpushare/usage.db";
   static constexpr const char* kDefaultJobs = "/var/lib/gpushare/jobs.csv";
-  bool gangs = false;  // jobs on several GPUs have their time on all of them at once
+  bool gangs = true;  // jobs on several GPUs have their time on all of them at once
 };
 
 struct GpuConfig {

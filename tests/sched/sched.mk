@@ -19,7 +19,7 @@ $(call gtest,driver_line_test,$(threads_of_agent) $(wildcard sched/enforce/*.cc)
 
 # Starts the built programs, which lie beside it.
 $(call gtest,sched_system_test,$(filter-out %/mps_system_test.cc,$(wildcard tests/sched/system/*.cc)),lib/libsimclient.a lib/libshmctl.a)
-$(O)/bin/tests/sched_system_test: | $(addprefix $(O)/,bin/tests/sim_rank bin/gpushare bin/gpushared bin/gpushare-sim bin/workloads/spin bin/workloads/endless bin/workloads/periodic bin/workloads/churn bin/workloads/sms bin/workloads/steps lib/sim/libcuda.so.1 lib/libgpushare.so)
+$(O)/bin/tests/sched_system_test: | $(addprefix $(O)/,bin/tests/sim_rank bin/attacks/daemonise bin/attacks/short_programs bin/gpushare bin/gpushared bin/gpushare-sim bin/workloads/spin bin/workloads/endless bin/workloads/periodic bin/workloads/churn bin/workloads/sms bin/workloads/steps lib/sim/libcuda.so.1 lib/libgpushare.so)
 
 # Preloaded into gpushared by one of them.
 all_objects += $(call objects,tests/sched/system/preloaded/no_forks.cc)

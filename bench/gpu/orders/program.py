@@ -5,6 +5,7 @@ steps        P products an iteration, waited for each time
 resnet50     ResNet-50 is trained, 64 images a step, bf16, its loss read each time
 transformer  a transformer of 12 layers is trained, its loss read each time
 endless      one kernel that runs until the program is killed
+vgg11_25     any model of Salus' list at its batch (trace.py --models), trained likewise; it needs torchvision
 
 A program prints {"ready": true} when it is warm, waits for a line, makes its iterations, and prints stamps of the GPU's
 own clock (%globaltimer), its losses as hexadecimal floats, and when each iteration had ended. A kernel of one thread
@@ -152,9 +153,38 @@ class Transformer(nn.Module):
         return self.out(self.layers(self.words(words)).mean(1))
 
 
+def overfeat():
+    layers, inside = [], 3
+    for width, size, stride, pad, pools in ((96, 11, 4, 0, True), (256, 5, 1, 0, True), (512, 3, 1, 1, False),
+                                            (1024, 3, 1, 1, False), (1024, 3, 1, 1, True)):
+        layers += [nn.Conv2d(inside, width, size, stride, pad), nn.ReLU(), *([nn.MaxPool2d(2, 2)] * pools)]
+        inside = width
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(6), nn.Flatten(), nn.Linear(1024 * 36, 3072), nn.ReLU(),
+                         nn.Linear(3072, 4096), nn.ReLU(), nn.Linear(4096, 1000))
+
+
+def of_salus(name):
+    """A model of Salus' list, and the side of its images."""
+    from torchvision import models
+    if name == "overfeat":
+        return overfeat(), 231
+    if name == "googlenet":
+        return models.googlenet(weights=None, aux_logits=False, init_weights=False), 224
+    if name == "inception3":
+        return models.inception_v3(weights=None, aux_logits=False, init_weights=False), 299
+    if name == "inception4":  # torchvision has none; this one takes about as long
+        return models.wide_resnet101_2(weights=None), 224
+    return getattr(models, name)(weights=None), 224
+
+
 def job(kind, products):
     if kind == "steps":
         return Steps(products)
+    if "_" in kind:
+        name, _, batch = kind.rpartition("_")
+        model, side = of_salus(name)
+        return Training(model, torch.randn(int(batch), 3, side, side, device="cuda", dtype=torch.bfloat16),
+                        torch.randint(1000, (int(batch),), device="cuda"))
     if kind == "resnet50":
         return Training(resnet50(), torch.randn(64, 3, 224, 224, device="cuda", dtype=torch.bfloat16),
                         torch.randint(1000, (64,), device="cuda"))
@@ -164,7 +194,7 @@ def job(kind, products):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=["steps", "resnet50", "transformer", "endless"])
+    parser.add_argument("kind", help="steps, resnet50, transformer, endless, or MODEL_BATCH")
     parser.add_argument("--iterations", type=int, default=100)
     parser.add_argument("--products", type=int, default=50, help="of 4096 x 4096 in an iteration of steps")
     options = parser.parse_args()
@@ -198,11 +228,12 @@ def main():
 
     global stamp
     stamp, count = next_stamp, 0
+    warmed = time.monotonic_ns()
     for _ in range(30):
         iterate()
     losses.clear()
     count = 0
-    print(json.dumps({"ready": True}), flush=True)
+    print(json.dumps({"ready": True, "warm_ns": time.monotonic_ns() - warmed}), flush=True)
     sys.stdin.readline()
     began = time.monotonic()
     ended = []
@@ -211,7 +242,8 @@ def main():
         ended.append(time.monotonic() - began)
     seconds = ended[-1]
     print(json.dumps({"kind": options.kind, "seconds": seconds, "losses": [float(loss).hex() for loss in losses],
-                      "ended": ended, "stamps": stamps[:count].tolist()}), flush=True)
+                      "ended": ended, "began_ns": int(began * 1e9), "ended_ns": int((began + seconds) * 1e9),
+                      "stamps": stamps[:count].tolist()}), flush=True)
 
 
 if __name__ == "__main__":

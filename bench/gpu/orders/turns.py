@@ -8,11 +8,17 @@ steps      the same with two PyTorch programs
 torch      ResNet-50 and a transformer, the same, and their losses against those alone
 endless    a program of short iterations beside one kernel that never ends: how long its first kernel waits
 no-shim    the same beside a program without the shim
+nccl       a job of two ranks on two GPUs (ddp.py), whose ranks meet in each step, takes turns with a program on each:
+           how many turns, and its losses against those alone; it needs two GPUs
 
 A gap is from the last stamp of one program's turn to the first of the other's. The cost of a turn is (time of both in
-turns - time of one after the other) / turns. Needs root, torch and a GPU that nobody else uses.
+turns - time of one after the other) / turns. Needs root, torch and a GPU that nobody else uses;
+with --sim `iterations` takes a simulated one, to try the script and not to measure: there are no stamps.
 """
+import contextlib
 import itertools
+import json
+import os
 import pathlib
 import sys
 import time
@@ -76,6 +82,8 @@ def pair(build, first, second, turn_ms):
     if None in both:
         sys.exit(f"a program ended early: {one.errors()[-800:]} {two.errors()[-800:]}\n{log[-2000:]}")
     # The last one of all is no turn's end: one program has no more work, and does not say so.
+    both, singles = ([{**each, "stamps": each["stamps"] or [each["began_ns"], each["ended_ns"]]} for each in list_]
+                     for list_ in (both, singles))
     *hand_overs, (_, last_gap) = gaps_ns(*(each["stamps"] for each in both))
     gaps = [gap / 1000 for _, gap in hand_overs]
     begin_ns = min(each["stamps"][0] for each in both)
@@ -131,9 +139,34 @@ def beside(build, other, shim):
             "other_still_runs": is_alive, "status": status, "queue": queue}
 
 
+def nccl(build):
+    """A rank that is held while the other one spins in a collective would stop both for ever."""
+    seconds = 40
+    ddp = [sys.executable, HERE / "ddp.py", "--seconds", str(seconds)]
+    with rig.Agent(build, TENANTS) as agent, rig.Program(agent.command("a", ddp, False)) as job:
+        ready(job)
+        job.tell("go")
+        single = job.take(seconds + 120)
+    config = "".join(f'[gpu.{gpu}]\npolicy = "turns"\nturn_ms = 100\n' for gpu in (0, 1)) + TENANTS
+    spin = [build / "bin/workloads/spin", "--seconds", "1000", "--devices", "0,1"]
+    with rig.Agent(build, config) as agent, rig.Program(agent.command("a", ddp)) as job:
+        ready(job)
+        with rig.Program(agent.command("b", spin)):
+            time.sleep(5)  # until it has measured its kernels
+            job.tell("go")
+            said = job.take(4 * seconds + 120)
+            queue = json.loads(agent.ask("queue", "--json").stdout or "{}")
+            log = agent.log()
+    if said is None:
+        sys.exit(f"the job ended early: {job.errors()[-800:]}\n{log[-2000:]}")
+    return {"steps": said["steps"], "steps_alone": single["steps"], "seconds": seconds,
+            "step_p99_ms": record.quantile(said["ms"], 0.99), "step_max_ms": max(said["ms"]),
+            "losses_equal": said["losses"] == single["losses"], "gpus": queue.get("gpus")}
+
+
 def iterations(build):
     """Units of work are of one length in both programs, and alone."""
-    program = [build / "bin/bench/iterations"]
+    program = [build / "bin/bench/iterations", *(["--clock", "0"] if "GPUSHARE_SIM" in os.environ else [])]
     with rig.Program(program) as first:
         unit_ns = (first.take(rig.READY_S) or sys.exit(first.errors()[-1500:]))["ns_per_unit"]
     command = [*program, "--iterations", "2500", "--ns-per-unit", str(unit_ns)]
@@ -142,6 +175,7 @@ def iterations(build):
 
 ROWS = {
     "iterations": iterations,
+    "nccl": nccl,
     "steps": lambda build: pair(build, words("steps", "--iterations", "2500"),
                                 words("steps", "--iterations", "2500"), 100),
     "torch": lambda build: pair(build, words("resnet50", "--iterations", "400"),
@@ -153,13 +187,15 @@ ROWS = {
 
 def main():
     parser = rig.parser(__doc__)
-    parser.add_argument("--only", nargs="+", choices=sorted(ROWS), default=list(ROWS))
+    parser.add_argument("--only", nargs="+", choices=sorted(ROWS), default=[row for row in ROWS if row != "nccl"])
+    parser.add_argument("--sim", action="store_true", help="use a simulated GPU")
     options = parser.parse_args()
-    for row in options.only:
-        result = {"row": row} | ROWS[row](options.build)
-        print({key: value for key, value in result.items() if key not in ("status", "queue", "agent_says")})
-        record.Record(options.out).write(record.origin(f"bench/gpu/orders/turns.py build --only {row} --out FILE",
-                                                       options.commit) | result)
+    with rig.Simulation(options.build) if options.sim else contextlib.nullcontext():
+        for row in options.only:
+            result = {"row": row} | ROWS[row](options.build)
+            print({key: value for key, value in result.items() if key not in ("status", "queue", "agent_says")}, flush=True)
+            command = f"bench/gpu/orders/turns.py build --only {row}{' --sim' * options.sim} --out FILE"
+            record.Record(options.out).write(record.origin(command, options.commit) | result)
 
 
 if __name__ == "__main__":

@@ -27,17 +27,17 @@ class ControlHandlerTest : public ::testing::Test {
   ~ControlHandlerTest() override { (void)ControlPlane::remove(plane_.name()); }
 
   Answer handle(std::string_view request, const Peer& peer = kRoot) {
-    return handle_request(
-        request, peer,
-        {.tenants = rig_.tenants,
-         .control = control_ ? *control_ : direct_,
-         .scheduler = rig_.scheduler.get(),
-         .plane = plane_,
-         .processes = rig_.processes,
-         .clock = rig_.clock,
-         .reload = [this] { return reload_; },
-         .forget = [this] { return (control_ ? *control_ : direct_).forget({}); },
-         .diagnose = [] { return std::vector<Finding>{{"gpu", {}, "one", ""}}; }});
+    return handle_request(request, peer,
+                          {.tenants = rig_.tenants,
+                           .control = control_ ? *control_ : direct_,
+                           .scheduler = rig_.scheduler.get(),
+                           .plane = plane_,
+                           .processes = rig_.processes,
+                           .clock = rig_.clock,
+                           .reload = [this] { return reload_; },
+                           .forget = [this] { return (control_ ? *control_ : direct_).forget({}); },
+                           .diagnose = [] { return std::vector<Finding>{{"gpu", {}, "one", ""}}; },
+                           .placements = &placements_});
   }
   Json ask(std::string_view request, const Peer& peer = kRoot) {
     const Answer answer = handle(request, peer);
@@ -52,6 +52,7 @@ class ControlHandlerTest : public ::testing::Test {
   DirectControl direct_{rig_.tenants};
   TenantControl* control_ = nullptr;  // nullptr: direct_
   ControlPlane plane_;
+  Placements placements_;
   Result<> reload_;
 };
 
@@ -103,6 +104,41 @@ TEST_F(PlacementTest, AJobGoesWhereLeastWorkWaits) {
   busy(1, 1);
   busy(2, 1);
   EXPECT_EQ(ask(R"({"op":"place","gpu":"auto"})")["gpu"], 0);
+}
+
+// Each takes seconds to its first context.
+TEST_F(PlacementTest, ThoseThatWerePlacedAndHaveNotComeYetCount) {
+  std::vector<int> gpus;
+  for (pid_t pid = 600; pid < 610; ++pid) {
+    gpus.push_back(
+        ask(R"({"op":"place","gpu":"auto"})", {.pid = pid, .uid = 0, .is_admin = true})["gpu"]);
+  }
+  EXPECT_EQ(std::ranges::count(gpus, 0), 5);
+  EXPECT_EQ(std::ranges::count(gpus, 1), 5);
+}
+
+TEST_F(PlacementTest, WhoHasComeOrIsGoneCountsNoMore) {
+  const auto place = [&](pid_t pid) -> int {
+    return ask(R"({"op":"place","gpu":"auto"})", {.pid = pid, .uid = 0, .is_admin = true})["gpu"];
+  };
+  EXPECT_EQ(place(600), 0);
+  EXPECT_EQ(place(601), 1);
+  rig_.processes.dead[600] = true;
+  EXPECT_EQ(place(602), 0);
+  ProcessRecord process;  // it is there, so it counts once
+  process.pid = 602;
+  process.start_ticks = 1602;
+  write_record(plane_.region().processes[0].record, process);
+  rig_.processes.dead[601] = true;
+  EXPECT_EQ(place(603), 1);
+  EXPECT_EQ(place(604), 0) << "one is on each";
+  EXPECT_EQ(place(604), 0) << "what was said to itself before does not count";
+}
+
+TEST_F(PlacementTest, WhatIsOnItsWayHoldsItsMemory) {
+  const char* const request = R"({"op":"place","gpu":"auto","settings":{"memory_max":"10G"}})";
+  EXPECT_EQ(ask(request, {.pid = 600, .uid = 0, .is_admin = true})["gpu"], 0);
+  EXPECT_FALSE(ask(request, {.pid = 601, .uid = 0, .is_admin = true}).contains("gpu"));
 }
 
 TEST_F(PlacementTest, ItsMemoryMustFit) {

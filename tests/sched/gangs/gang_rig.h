@@ -17,9 +17,10 @@ class GangRig : public SchedulerRig {
  public:
   using SchedulerRig::SchedulerRig;
 
-  // With gangs, which are off by default.
-  void start(std::string_view config = "[agent]\ngangs = \"auto\"\n") {
+  // Whoever was there before has been looked for when it returns.
+  void start(std::string_view config = "") {
     SchedulerRig::start(true, config);
+    run_for(3ms);
   }
   // A job of one run with a rank on each of these GPUs.
   sim::DataParallel& add_job(const std::string& tenant, const std::vector<Setting>& settings,

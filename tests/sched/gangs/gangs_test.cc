@@ -77,9 +77,10 @@ TEST_P(TwoJobs, HaveTheirSharesOfSteps) {
   const auto& two = rig.add_job("two", {{"weight", GetParam().second}}, {0, 1});
   rig.run_for(3s);
   const uint64_t before = two.steps();
-  const double rate = rig.rate(one, 5s);
+  const double rate = rig.rate(one, 20s);  // in which one step is less than a hundredth
   EXPECT_GE(rate, kLeast * GetParam().due);
-  EXPECT_GE(static_cast<double>(two.steps() - before) * 0.03405 / 5, kLeast * (1 - GetParam().due));
+  EXPECT_GE(static_cast<double>(two.steps() - before) * 0.03405 / 20,
+            kLeast * (1 - GetParam().due));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, TwoJobs,
@@ -247,7 +248,7 @@ TEST(Gangs, AnAgentThatDiesInATurnLeavesEverybodyRunning) {
     JobOnTwoGpus rig;
     rig.add_busy("one", {}, 0);
     rig.add_busy("two", {}, 1);
-    rig.run_for(1s + when);
+    rig.run_for(3s + when);
     rig.kill();
     EXPECT_GT(rig.ledger_entries(), 0U);
     (void)recover(rig.gpu, *rig.region, rig.processes);
@@ -290,7 +291,7 @@ double rate_of_ranks_of_two_runs(std::string_view config, const std::vector<Sett
 }
 
 TEST(Gangs, ATenantThatSaysSoIsOneWhicheverRunsItIsOf) {
-  for (const char* config : {"", "[agent]\ngangs = \"auto\"\n"}) {
+  for (const char* config : {"[agent]\ngangs = \"off\"\n", ""}) {
     EXPECT_LT(rate_of_ranks_of_two_runs(config, {}), 0.45) << config;
     EXPECT_NEAR(rate_of_ranks_of_two_runs(config, {{"gang", "true"}}), 0.5, 0.03) << config;
   }
@@ -306,9 +307,9 @@ TEST(Gangs, ATenantThatSaysSoIsNone) {
   EXPECT_EQ(rig.record(*rig.programs[2]).freezes, 0u);
 }
 
-TEST(Gangs, NobodyIsHeldUnlessTheFileWantsThem) {
+TEST(Gangs, NobodyIsHeldWhereTheFileDoesNotWantThem) {
   GangRig rig(2);
-  rig.start("");
+  rig.start("[agent]\ngangs = \"off\"\n");
   rig.add_job("job", {}, {0, 1});
   rig.add_busy("one", {}, 0);
   rig.run_for(2s);

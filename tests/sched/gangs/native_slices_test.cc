@@ -16,7 +16,7 @@ using test::GangRig;
 // of which has `settings_of_two`.
 double rate_of_job(GangRig& rig, const std::vector<Setting>& settings,
                    const std::vector<Setting>& settings_of_two) {
-  rig.start("");
+  rig.start("[agent]\ngangs = \"off\"\n");
   const auto& job = rig.add_job("job", settings, {0, 1});
   rig.add_busy("one", {}, 0);
   rig.run_for(3ms);

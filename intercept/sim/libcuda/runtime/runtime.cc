@@ -4,9 +4,13 @@
 #include <fmt/core.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <ranges>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "intercept/sim/libcuda/runtime/captures.h"
 
@@ -44,6 +48,27 @@ void Runtime::write_event_records() {
   std::fclose(file);
 }
 
+// Those that CUDA_VISIBLE_DEVICES names by index or by the begin of a UUID, in its order, up to the
+// first that there is not; all where it is not set.
+static std::vector<uint32_t> visible(const std::vector<sim::DescribeReply>& all) {
+  std::vector<uint32_t> gpus;
+  const char* const given = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (given == nullptr) {
+    for (uint32_t gpu = 0; gpu < all.size(); ++gpu) gpus.push_back(gpu);
+    return gpus;
+  }
+  for (const auto word : std::views::split(std::string_view(given), ',')) {
+    const std::string_view name(word.begin(), word.end());
+    const auto named = std::ranges::find_if(all, [&](const sim::DescribeReply& one) {
+      return name == std::to_string(one.index) ||
+             (name.starts_with("GPU-") && std::string_view(one.uuid).starts_with(name));
+    });
+    if (named == all.end()) break;
+    gpus.push_back(static_cast<uint32_t>(named - all.begin()));
+  }
+  return gpus;
+}
+
 Runtime::Runtime() : captures_(std::make_unique<Captures>()) {}
 Runtime::~Runtime() = default;
 
@@ -60,12 +85,16 @@ CUresult Runtime::connect() {
     return CUDA_ERROR_NO_DEVICE;
   }
   client_ = std::move(*client);
+  std::vector<sim::DescribeReply> all;
   for (uint32_t i = 0; i < client_->gpu_count(); ++i) {
-    auto about = client_->describe(i);
+    const auto about = client_->describe(i);
     if (!about) return to_cuda(about.error());
+    all.push_back(*about);
+  }
+  for (const uint32_t gpu : visible(all)) {
     auto device = std::make_unique<Device>();
-    device->ordinal = static_cast<int>(i);
-    device->about = *about;
+    device->ordinal = device_count();
+    device->about = all[gpu];
     devices_.push_back(std::move(device));
   }
   watcher_ = std::make_unique<Watcher>(*client_);
